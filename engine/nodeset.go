@@ -7,7 +7,7 @@ import (
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
-// A job that names a set of nodes (Job.Nodes) runs nowhere else: one that can never be placed within its set is refused.
+// A job that names a set of nodes (Job.Nodes) runs nowhere else, and is refused if it can never be placed within it.
 
 // checkNodes says what is wrong with the set of nodes that a job names.
 func (e *Engine) checkNodes(s *cluster.Job) string {

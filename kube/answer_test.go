@@ -16,6 +16,8 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
+
+	"github.com/muster-gpu/muster/kube/queues"
 )
 
 // A scheduler that starts while the API server does not answer, or answers that it is not up to it, asks again: it
@@ -40,9 +42,9 @@ func TestStartUnanswered(t *testing.T) {
 			client := fake.NewClientset()
 			client.PrependReactor("get", "resource", fail)
 			client.PrependReactor("get", "group", fail)
-			kinds := map[schema.GroupVersionResource]string{QueueResource: "QueueList"}
+			kinds := map[schema.GroupVersionResource]string{queues.Resource: "QueueList"}
 			dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
-			dynamic.PrependReactor("list", QueueResource.Resource, fail)
+			dynamic.PrependReactor("list", queues.Resource.Resource, fail)
 			opt := testOptions(client, slog.New(slog.DiscardHandler))
 			opt.Dynamic = dynamic
 			d := New(opt)

@@ -124,14 +124,15 @@ func (d *Driver) displace(g *gang, spec *cluster.Job) (events []engine.Event, ok
 // step, if these came before it.
 func (d *Driver) wouldStart(g *gang, spec *cluster.Job, before []engine.Event) bool {
 	spec.ID = d.next
-	return d.foreseen(spec.ID, append(slices.Concat(d.naming(g.nodes), before), engine.Event{Type: engine.Submitted, Job: spec.ID, Spec: spec})) != nil
+	events := append(slices.Concat(d.naming(g.nodes), before), engine.Event{Type: engine.Submitted, Job: spec.ID, Spec: spec})
+	return d.foreseen(spec.ID, events) != nil
 }
 
 // foreseen is what a second engine knows of a job that has its places after the next step
 // with these events; nil: it has none.
 func (d *Driver) foreseen(id cluster.JobID, events []engine.Event) *engine.JobRecord {
 	snap, cfg := d.eng.Snapshot(), d.cfg
-	cfg.Spec.Queues = d.fitted
+	cfg.Spec.Queues = d.queues.Fitted()
 	e, err := engine.Restore(cfg, &snap)
 	if err != nil {
 		d.opt.Log.Error("a second engine cannot be made", "error", err)

@@ -19,6 +19,8 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/inbox"
+	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/perf"
 )
 
@@ -91,14 +93,11 @@ type Driver struct {
 	checked cluster.Time     // when engine and cluster were last compared
 	retries map[string]*gang // by key: to be looked at again at their time
 
-	queueObjects map[string]*queueObject
-	tree         *queueTree
-	queuesAt     bool            // Queue objects may make another tree
-	fitted       []cluster.Queue // as the engine has them
-	refit        bool            // ... for fewer nodes than there are
-	statusAt     bool            // the status of Queue objects may be another
-	statusOf     cluster.Time    // when it was last looked at
-	statusTook   time.Duration   // ... and for how long
+	fit        fit.Nodes // what pods may ask for of nodes
+	queues     *queues.Set
+	statusAt   bool          // the status of Queue objects may be another
+	statusOf   cluster.Time  // when it was last looked at
+	statusTook time.Duration // ... and for how long
 
 	neighbours
 	storage
@@ -164,8 +163,10 @@ func New(opt Options) *Driver {
 		objects: map[objKey]*unstructured.Unstructured{}, readable: map[*objectKind]bool{}, children: map[objKey]map[types.UID]*batchv1.Job{},
 		uses: map[objKey]map[*gang]bool{}, ones: map[string]int{},
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, sets: map[string]*nodeSet{}, wake: cluster.Never,
-		retries: map[string]*gang{}, queueObjects: map[string]*queueObject{}, tree: mergeQueues(opt.Rules.Spec.Queues, nil, ""), neighbours: newNeighbours(), storage: newStorage(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(), aside: newAsides(),
+		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue), neighbours: newNeighbours(), storage: newStorage(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(), aside: newAsides(),
 		work: make(chan func(context.Context), 1<<16)}
+	slice := func(name v1.ResourceName) bool { _, ok := d.sliceOf(name); return ok }
+	d.fit = fit.NewNodes(fit.Devices{GPUs: opt.GPUs, Slice: slice, Shared: d.isShared})
 	d.inbox.Init()
 	d.initPower()
 	d.initMIG()
@@ -222,7 +223,7 @@ func (d *Driver) arrive(ctx context.Context) error {
 	d.collect()
 	d.meetEarlier()
 	d.loadPower(ctx)
-	d.retree()
+	d.queues.Rebuild(d.opt.Rules.Spec.Queues, d.opt.Log)
 	return d.begin(d.found(), "start")
 }
 
@@ -284,7 +285,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		if d.lifts.done != d.stamp() {
 			until = min(until, d.lifts.at)
 		}
-		if len(d.queued) == 0 && len(d.dirty) == 0 && !d.urgent && !d.nodesAt && !d.setsAt && !d.queuesAt && d.stale == "" {
+		if !d.hasNews() {
 			if err := d.inbox.Wait(ctx, max(0, until.Sub(now))); err != nil {
 				return engine.Batch{}, err
 			}
@@ -320,6 +321,11 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 	}
 }
 
+// hasNews reports whether the engine is to hear of something at once.
+func (d *Driver) hasNews() bool {
+	return len(d.queued) > 0 || len(d.dirty) > 0 || d.urgent || d.nodesAt || d.setsAt || d.queues.Dirty() || d.stale != ""
+}
+
 // outdated reports whether the engine is to begin anew now: it has heard all that
 // it was to hear before, also what came up while these events were gathered.
 func (d *Driver) outdated(events []engine.Event) bool {
@@ -344,7 +350,7 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 	if d.setsAt {
 		events = append(events, d.setEvents()...)
 	}
-	if d.queuesAt {
+	if d.queues.Dirty() {
 		events = append(events, d.queueEvents()...)
 	}
 	d.statusAt = d.statusAt || len(d.dirty) > 0
@@ -478,7 +484,7 @@ func (d *Driver) count() {
 // rules are how an engine is built for the cluster as it is.
 func (d *Driver) rules(spec cluster.Spec) (config.Rules, engine.Config, error) {
 	r := d.opt.Rules
-	spec.Queues, spec.Zone, spec.Epoch = scaled(d.tree.list, spec.GPUs()), r.Spec.Zone, r.Spec.Epoch // MinSpeed stands in each job
+	spec.Queues, spec.Zone, spec.Epoch = queues.Scaled(d.queues.Tree().List(), spec.GPUs()), r.Spec.Zone, r.Spec.Epoch // MinSpeed stands in each job
 	r.Spec, r.Unshared = spec, true
 	if r.Defrag != nil { // the driver looks for moves first, and asks for them
 		asked := *r.Defrag

@@ -16,11 +16,11 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
-// What events cannot tell an engine - nodes of another size, other sets of
-// nodes that constraints select, gangs that somebody bound before it was there -
-// it learns by beginning anew, from a snapshot of what it knows and of what is
+// What events cannot tell an engine - nodes with other GPUs, pods that were
+// resized, gangs that somebody bound before it was there - it learns by beginning anew, from a snapshot of what it knows and of what is
 // found bound, in a new segment of the journal. A start of the scheduler is the
 // same thing with nothing known.
 
@@ -76,7 +76,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 		}
 	}
 	d.chronicleCluster(&rules.Spec)
-	d.fitted, d.refit = rules.Spec.Queues, false
+	d.queues.Begin(rules.Spec.Queues)
 	d.cfg, d.renewed, d.ended, d.wake = cfg, d.now, 0, cluster.Never
 	if err := d.closeJournal(); err != nil {
 		return fmt.Errorf("journal: %w", err)
@@ -350,7 +350,7 @@ func wholeOf(r *cluster.Request) int {
 }
 
 func (d *Driver) hasQueue(name string) bool {
-	return len(d.tree.list) == 0 || d.tree.has(cmp.Or(name, "default"))
+	return len(d.queues.Tree().List()) == 0 || d.queues.Tree().Has(cmp.Or(name, "default"))
 }
 
 // observed is what the cluster really has of these nodes, which the engine has.
@@ -389,7 +389,8 @@ func (d *Driver) observed(names []cluster.Node) driver.Observed {
 // compare finds what the engine missed (driver.Diff). A gang that is still
 // being bound is found, but has yet to say so itself.
 func (d *Driver) compare(now cluster.Time) []engine.Event {
-	d.checked, d.nodesAt, d.queuesAt = now, false, d.queuesAt || d.refit
+	d.checked, d.nodesAt = now, false
+	d.queues.NodesChanged()
 	d.forgetSets()
 	joined, nodes := d.joinEvents()
 	d.tellHistory()
@@ -412,7 +413,7 @@ func (d *Driver) compare(now cluster.Time) []engine.Event {
 func taintsOf(n *v1.Node) string {
 	var list []string
 	for i := range n.Spec.Taints {
-		if t := &n.Spec.Taints[i]; !passing(t) {
+		if t := &n.Spec.Taints[i]; !fit.Passing(t) {
 			list = append(list, t.ToString())
 		}
 	}

@@ -37,7 +37,7 @@ func kueueGroup(_ *Driver, obj *v1.Pod) *claim {
 // localQueue is the queue that a label of Kueue means: one of that name, else the
 // ClusterQueue of the LocalQueue that it names.
 func (d *Driver) localQueue(g *gang, namespace, name string) string {
-	if d.tree.has(name) {
+	if d.queues.Tree().Has(name) {
 		return name
 	}
 	if o, _ := d.object(g, localQueueKind.in(namespace, name)); o != nil {

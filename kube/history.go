@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/queues"
 )
 
 // History takes down what became of gangs, so that their cluster's own past can be replayed.
@@ -52,12 +53,12 @@ func (d *Driver) chronicleCluster(spec *cluster.Spec) {
 		a.CPU, a.RAM, b.CPU, b.RAM = 0, 0, 0, 0 // what other pods leave
 		return a == b
 	})
-	if same && reflect.DeepEqual(d.tree.list, c.queues) {
+	if same && reflect.DeepEqual(d.queues.Tree().List(), c.queues) {
 		return
 	}
-	err := d.opt.History.Cluster(nodes, scaled(d.tree.list, spec.GPUs()))
+	err := d.opt.History.Cluster(nodes, queues.Scaled(d.queues.Tree().List(), spec.GPUs()))
 	if err == nil {
-		c.nodes, c.queues, c.at = nodes, d.tree.list, d.now
+		c.nodes, c.queues, c.at = nodes, d.queues.Tree().List(), d.now
 	}
 	c.missing = err != nil
 	d.chronicled(err)

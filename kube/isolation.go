@@ -338,3 +338,8 @@ func (d *Driver) sharingOf(g *gang) string {
 	}
 	return text + ", for " + p.want.text()
 }
+
+func cmpZero(list v1.ResourceList, name v1.ResourceName) bool {
+	q := list[name]
+	return q.IsZero()
+}

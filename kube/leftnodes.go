@@ -9,9 +9,9 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// A node that was deleted keeps its number in the engine, where it is down. Nodes that left and that nothing refers to are
-// forgotten together: the engine begins anew without them, when they are many, or one of them left long ago. So a cluster
-// whose nodes come and go all day stays about as small as it is, and hardly notices.
+// A node that was deleted keeps its number in the engine, where it is down. Nodes that left and that nothing refers to
+// are forgotten together: the engine begins anew without them, when they are many, or one of them left long ago. So a
+// cluster whose nodes come and go all day stays about as small as it is, and hardly notices.
 const (
 	forgetEvery = 10 * time.Second // between two looks
 	forgetAgain = 5 * time.Minute  // after some were forgotten, or could not be

@@ -42,7 +42,7 @@ func TestNodesLeave(t *testing.T) {
 	}
 	w.settleDown(t)
 	if len(w.nodes) > 3+forgetMany || len(w.order) > 3+forgetMany || len(w.eng.Nodes()) > 3+forgetMany {
-		t.Errorf("%d nodes known, %d in the engine's order, %d in the engine; 2 are there", len(w.nodes), len(w.order), len(w.eng.Nodes()))
+		t.Errorf("nodes: %d known, %d in order, %d in the engine; 2 are there", len(w.nodes), len(w.order), len(w.eng.Nodes()))
 	}
 	w.now = w.now.Add(forgetLate)
 	w.forgetDue(w.clock())

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -262,7 +263,7 @@ func (n *node) reason() string {
 		return "cordoned"
 	}
 	for i := range n.obj.Spec.Taints {
-		if t := &n.obj.Spec.Taints[i]; passing(t) && t.Effect != v1.TaintEffectPreferNoSchedule {
+		if t := &n.obj.Spec.Taints[i]; fit.Passing(t) && t.Effect != v1.TaintEffectPreferNoSchedule {
 			return "taint " + t.Key
 		}
 	}

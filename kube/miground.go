@@ -155,7 +155,7 @@ func (d *Driver) migRound(now cluster.Time) {
 		}
 	}
 	// The engine has to have heard everything first: who starts in its next step anyway waits for no node.
-	heard := d.stale == "" && !d.nodesAt && !d.queuesAt && len(d.dirty) == 0 && len(d.queued) == 0
+	heard := d.stale == "" && !d.nodesAt && !d.queues.Dirty() && len(d.dirty) == 0 && len(d.queued) == 0
 	for _, n := range d.mig.under {
 		heard = heard && n.mig.step != "" // it is being opened
 	}

@@ -140,7 +140,7 @@ func (d *Driver) suppose(list []*migWaiter, as map[string]*config.MIGOffer, more
 	if err != nil {
 		return nil, err
 	}
-	cfg.Spec.Queues, snap.Fresh = d.fitted, true
+	cfg.Spec.Queues, snap.Fresh = d.queues.Fitted(), true
 	if w.eng, err = engine.Restore(cfg, &snap); err != nil {
 		return nil, err
 	}
@@ -253,7 +253,7 @@ func (d *Driver) wouldSuit(pods []*pod, n *node) bool {
 			continue
 		}
 		list := requestsOf(p.obj)
-		if d.suits(p.obj, list, n.obj) != "" || d.replicaSuits(p, name) != "" || d.wantSuits(p, list, name) != "" {
+		if d.unsuitable(p, list, name, n) != "" {
 			return false
 		}
 	}

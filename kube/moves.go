@@ -357,7 +357,7 @@ func (d *Driver) movable(kept map[cluster.JobID]string) (engine.Snapshot, engine
 	if err != nil {
 		return snap, cfg, err
 	}
-	cfg.Spec.Queues = d.fitted
+	cfg.Spec.Queues = d.queues.Fitted()
 	known := map[string]bool{}
 	for i := range snap.Sets {
 		known[snap.Sets[i].Name] = true

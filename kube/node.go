@@ -2,18 +2,15 @@ package kube
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"math/bits"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // node is a node as the driver knows it.
@@ -77,7 +74,7 @@ func (n *node) state() cluster.NodeState {
 		return cluster.Draining
 	}
 	for i := range n.obj.Spec.Taints {
-		if t := &n.obj.Spec.Taints[i]; passing(t) && t.Effect != v1.TaintEffectPreferNoSchedule {
+		if t := &n.obj.Spec.Taints[i]; fit.Passing(t) && t.Effect != v1.TaintEffectPreferNoSchedule {
 			return cluster.Draining
 		}
 	}
@@ -88,9 +85,6 @@ func (n *node) state() cluster.NodeState {
 	}
 	return cluster.Draining
 }
-
-// passing reports whether a taint is Kubernetes' own word for a condition.
-func passing(t *v1.Taint) bool { return strings.HasPrefix(t.Key, "node.kubernetes.io/") }
 
 // held is what our gangs hold of a node.
 type held struct {
@@ -240,58 +234,17 @@ func (d *Driver) models(nodes []cluster.Node) (list []cluster.GPUModel) {
 // suits says why a pod may not run on a node, whatever is free there; "": it
 // may. Conditions of the node are no part of it (state).
 func (d *Driver) suits(obj *v1.Pod, request v1.ResourceList, n *v1.Node) string {
-	if ok, err := nodeaffinity.GetRequiredNodeAffinity(obj).Match(n); err != nil || !ok {
-		return "its node selector or affinity"
-	}
-	taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, obj.Spec.Tolerations, func(t *v1.Taint) bool {
-		return t.Effect != v1.TaintEffectPreferNoSchedule && !passing(t)
-	}, false)
-	if found {
-		return "taint " + taint.Key
-	}
-	for _, name := range d.opt.GPUs { // of one vendor's devices there are none at another's
-		want, have := request[v1.ResourceName(name)], n.Status.Capacity[v1.ResourceName(name)]
-		if !want.IsZero() && have.IsZero() {
-			return "no " + name
-		}
-	}
-	for name := range request {
-		if _, slice := d.sliceOf(name); slice && cmpZero(n.Status.Capacity, name) {
-			return "no " + string(name)
-		}
-	}
-	return ""
-}
-
-func cmpZero(list v1.ResourceList, name v1.ResourceName) bool {
-	q := list[name]
-	return q.IsZero()
+	return d.fit.Suits(&fit.Pod{Obj: obj, Requests: request}, n)
 }
 
 // signature is what of a pod decides which nodes suit it, as text.
-func signature(d *Driver, obj *v1.Pod) string {
-	var gpus []string
-	sum := requestsOf(obj)
-	for _, name := range d.opt.GPUs {
-		if q := sum[v1.ResourceName(name)]; !q.IsZero() {
-			gpus = append(gpus, name)
-		}
-	}
-	for name := range sum {
-		if _, slice := d.sliceOf(name); slice || d.isShared(name) {
-			gpus = append(gpus, string(name))
-		}
-	}
-	slices.Sort(gpus)
-	var need *v1.NodeSelector
-	if a := obj.Spec.Affinity; a != nil && a.NodeAffinity != nil {
-		need = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	}
-	text, err := json.Marshal([]any{obj.Spec.NodeSelector, need, obj.Spec.Tolerations, gpus})
-	if err != nil {
-		panic(err) // it came as JSON
-	}
-	return string(text)
+func (d *Driver) signature(obj *v1.Pod) string {
+	return d.fit.Key(&fit.Pod{Obj: obj, Requests: requestsOf(obj)})
+}
+
+// unsuitable says why a pod may not run on a node, also for what its GPUs are; "": it may.
+func (d *Driver) unsuitable(p *pod, request v1.ResourceList, name string, n *node) string {
+	return cmp.Or(d.suits(p.obj, request, n.obj), d.replicaSuits(p, name), d.wantSuits(p, request, name))
 }
 
 // sign writes down what decides on which nodes a pod may run.

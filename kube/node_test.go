@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
 )
 
@@ -46,22 +45,6 @@ func TestNodeSpec(t *testing.T) {
 	n.other.gpus = 8 // more than there is: ours stay
 	if bad := d.badGPUs(n, &s, h); bad != 0b11111100 {
 		t.Errorf("bad: %b", bad)
-	}
-}
-
-// A cluster that is smaller than what its queues are guaranteed schedules all
-// the same, with all guarantees lowered in proportion.
-func TestScaled(t *testing.T) {
-	queues := []cluster.Queue{{Name: "a", Guarantee: 12_000, Limit: cluster.Unlimited}, {Name: "b", Guarantee: 4_000, Reserve: 2_000}}
-	if got := scaled(queues, 16); got[0].Guarantee != 12_000 {
-		t.Errorf("%+v", got)
-	}
-	got := scaled(queues, 8)
-	if got[0].Guarantee != 6_000 || got[1].Guarantee != 2_000 || got[1].Reserve != 1_000 || got[0].Limit != cluster.Unlimited || queues[0].Guarantee != 12_000 {
-		t.Errorf("%+v of %+v", got, queues)
-	}
-	if scaled(queues, 0)[0].Guarantee != 0 {
-		t.Error("an empty cluster guarantees something")
 	}
 }
 

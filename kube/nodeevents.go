@@ -13,13 +13,14 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// What events tell the engine of nodes: that they join, come back, leave, are closed or broken, are of another size, and
-// are taken or left by gangs that wait. Where its GPUs, their model or its place in the network are others, a node is
-// another to the engine, which then begins anew.
+// What events tell the engine of nodes: that they join, come back, leave, are closed or broken, and are of another size.
+// Where its GPUs, their model or its place in the network are others, a node is another to the engine, which then
+// begins anew.
 
 // nodeEvents are what the engine missed of nodes.
 func (d *Driver) nodeEvents() []engine.Event {
-	d.nodesAt, d.queuesAt = false, d.queuesAt || d.refit
+	d.nodesAt = false
+	d.queues.NodesChanged()
 	joined, nodes := d.joinEvents()
 	events, _ := driver.Diff(driver.Observed{Nodes: d.observed(nodes).Nodes}, driver.View{Nodes: nodes})
 	return append(joined, events...)
@@ -28,8 +29,8 @@ func (d *Driver) nodeEvents() []engine.Event {
 // engineNodes are the nodes as the engine has them, or will when it has heard of those that join.
 func (d *Driver) engineNodes() []cluster.Node { return append(d.eng.Nodes(), d.joining...) }
 
-// joinEvents tell the engine of nodes that it does not have yet, and returns the nodes that it has then: whole and awake,
-// as each of these comes. If one came back as another than it was, or cannot come by an event, the engine begins anew.
+// joinEvents tell the engine of nodes that it does not have yet, and returns the nodes that it has then: these whole and
+// awake. If one came back as another than it was, or cannot come by an event, the engine begins anew.
 func (d *Driver) joinEvents() (events []engine.Event, nodes []cluster.Node) {
 	d.joining, nodes = nil, d.eng.Nodes()
 	for _, name := range slices.Sorted(maps.Keys(d.joined)) {
@@ -46,7 +47,7 @@ func (d *Driver) joinEvents() (events []engine.Event, nodes []cluster.Node) {
 			return events, d.engineNodes()
 		}
 		s := d.nodeSpec(name, n, held{})
-		if !d.canJoin(n, &s) {
+		if !d.canJoin(&s) {
 			d.stale = cmp.Or(d.stale, "node joined")
 			return events, d.engineNodes()
 		}
@@ -58,7 +59,8 @@ func (d *Driver) joinEvents() (events []engine.Event, nodes []cluster.Node) {
 	}
 	clear(d.joined)
 	if len(events) > 0 {
-		d.setsAt, d.queuesAt = true, d.queuesAt || !sameQueues(d.fitted, d.tree.list)
+		d.setsAt = true
+		d.queues.Grown()
 		d.shyNodes()
 		d.tellHistory()
 	}
@@ -66,9 +68,14 @@ func (d *Driver) joinEvents() (events []engine.Event, nodes []cluster.Node) {
 }
 
 // canJoin reports whether an engine that works can have a node, too.
-func (d *Driver) canJoin(n *node, s *cluster.Node) bool {
-	_, known := d.cfg.Spec.Model(s.Model)
-	return d.loanOf(n) < 0 && len(d.opt.Loans) == 0 && (s.GPUs == 0 || known) && (d.kinds[kindOfNode{s.Model, s.GPUs}] || len(d.kinds) < engine.MaxKinds)
+func (d *Driver) canJoin(s *cluster.Node) bool {
+	if len(d.opt.Loans) > 0 {
+		return false // partitions say which nodes are lent
+	}
+	if _, known := d.cfg.Spec.Model(s.Model); s.GPUs > 0 && !known {
+		return false
+	}
+	return d.kinds[kindOfNode{s.Model, s.GPUs}] || len(d.kinds) < engine.MaxKinds
 }
 
 // cameBack reports whether a node that was gone is what the engine knows.
@@ -86,7 +93,8 @@ func sameNode(s, believed cluster.Node) bool {
 
 // nodeDiffers books what of a node is another: its size, its labels, its taints.
 func (d *Driver) nodeDiffers(old, obj *v1.Node) {
-	sized := !equality.Semantic.DeepEqual(old.Status.Capacity, obj.Status.Capacity) || !equality.Semantic.DeepEqual(old.Status.Allocatable, obj.Status.Allocatable)
+	was, is := &old.Status, &obj.Status
+	sized := !equality.Semantic.DeepEqual(was.Capacity, is.Capacity) || !equality.Semantic.DeepEqual(was.Allocatable, is.Allocatable)
 	labelled := !sameLabels(old.Labels, obj.Labels) || taintsOf(old) != taintsOf(obj)
 	if !sized && !labelled {
 		return
@@ -106,8 +114,8 @@ func (d *Driver) nodeDiffers(old, obj *v1.Node) {
 
 // isAnother reports whether labels that the engine goes by, or a loan, are others.
 func (d *Driver) isAnother(old, obj *v1.Node) bool {
-	for _, key := range []string{d.opt.Labels.Product, d.opt.Labels.Memory, d.opt.Labels.Replicas, d.opt.Labels.Sharing, d.opt.Labels.Clique, d.opt.Labels.Rack,
-		d.opt.Labels.Fabric, d.opt.Labels.Count, d.opt.Labels.Config, d.opt.Labels.State, d.opt.Labels.Strategy} {
+	l := &d.opt.Labels
+	for _, key := range []string{l.Product, l.Memory, l.Replicas, l.Sharing, l.Clique, l.Rack, l.Fabric, l.Count, l.Config, l.State, l.Strategy} {
 		if old.Labels[key] != obj.Labels[key] {
 			return true
 		}
@@ -169,7 +177,8 @@ func (d *Driver) sizeEvents() (events []engine.Event) {
 			return nil
 		case s.CPU != believed.CPU || s.RAM != believed.RAM:
 			grown = grown || s.CPU > believed.CPU || s.RAM > believed.RAM
-			events = append(events, engine.Event{Type: engine.NodeResized, Node: s.Name, Size: &engine.NodeSize{CPU: s.CPU, RAM: s.RAM}})
+			size := &engine.NodeSize{CPU: s.CPU, RAM: s.RAM}
+			events = append(events, engine.Event{Type: engine.NodeResized, Node: s.Name, Size: size})
 		}
 		d.sizesAt = d.sizesAt || n.overfull(h) // it shrinks as these leave
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// Which nodes suit the pods of a gang - labels, taints, what a node has at all - is a set of nodes (cluster.NodeSet) that
-// the gang's job names. Sets are named after what they contain, so all gangs that the same nodes suit have one, and a
-// change of a node makes other sets and changes none. There can be as many as there are.
+// Which nodes suit the pods of a gang - labels, taints, what a node has at all - is a set of nodes (cluster.NodeSet)
+// that the gang's job names. Sets are named after what they contain, so all gangs that the same nodes suit have one,
+// and a change of a node makes other sets and changes none. There can be any number of them.
 
 // everyNode is the partition of all nodes, where some are lent: else the engine has no partitions.
 const everyNode = "every node"
@@ -92,7 +92,11 @@ func (d *Driver) bringUp(s *nodeSet) {
 func (d *Driver) judge(s *nodeSet, i int) {
 	is := int16(notThere)
 	if n := d.nodes[d.order[i]]; n != nil && n.obj != nil {
-		is = s.code(d.unsuitable(s, d.order[i], n))
+		why := ""
+		for k := 0; k < len(s.pods) && why == ""; k++ {
+			why = d.unsuitable(s.pods[k], s.lists[k], d.order[i], n)
+		}
+		is = s.code(why)
 	}
 	if s.keptOff[i] != is {
 		s.keptOff[i], s.changed = is, true
@@ -110,16 +114,6 @@ func (s *nodeSet) code(reason string) int16 {
 		s.reasons = append(s.reasons, reason)
 	}
 	return int16(i + 1)
-}
-
-// unsuitable says why a node suits one of the set's pods not; "": it suits all.
-func (d *Driver) unsuitable(s *nodeSet, name string, n *node) string {
-	for i, p := range s.pods {
-		if why := cmp.Or(d.suits(p.obj, s.lists[i], n.obj), d.replicaSuits(p, name), d.wantSuits(p, s.lists[i], name)); why != "" {
-			return why
-		}
-	}
-	return ""
 }
 
 // sumUp writes down what the set contains.
@@ -161,7 +155,7 @@ func (d *Driver) nodeTurned(name string) {
 	}
 }
 
-// lookAgain has gangs looked at again that are not in the engine: the nodes are others, which may be what they wait for.
+// lookAgain has gangs looked at again that are not in the engine: other nodes may be what they wait for.
 func (d *Driver) lookAgain() {
 	d.era++
 	for _, g := range d.gangs {

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/perf"
 )
 
@@ -19,9 +20,9 @@ import (
 const (
 	Prefix = "muster.sh/"
 
-	LabelGang  = Prefix + "gang"  // pods with the same value in a namespace are one gang; "true" on a Job: its pods are
-	LabelQueue = Prefix + "queue" // the queue
-	LabelTier  = Prefix + "tier"  // critical, standard or best-effort
+	LabelGang  = Prefix + "gang" // pods with the same value in a namespace are one gang; "true" on a Job: its pods are
+	LabelQueue = queues.Label    // the queue
+	LabelTier  = Prefix + "tier" // critical, standard or best-effort
 
 	AnnotationSize    = Prefix + "gang-size"     // tasks of the gang
 	AnnotationMin     = Prefix + "min-available" // with so many it starts; the others follow one by one
@@ -159,14 +160,8 @@ func (nobody) Free(_, _ cluster.Milli) {}
 func (nobody) Queues([]QueueFigures)   {}
 
 // QueueFigures are what a queue has and what waits there, those of queues below
-// it included. Amounts are milli-GPU.
-type QueueFigures struct {
-	Name, Parent     string
-	Guarantee, Used  cluster.Milli // the guarantee that is in force
-	Running, Pending int           // gangs
-	PendingGPUs      cluster.Milli
-	Oldest           time.Time // creation of the pod that waits longest; zero: none does
-}
+// it included.
+type QueueFigures = queues.Figures
 
 // CrashPoints are where Options.Crash is called.
 var CrashPoints = []string{"kube-binding", "kube-bound", "kube-started", "kube-evicting", "kube-reserving", "kube-reserved", "kube-releasing", "kube-moving"}

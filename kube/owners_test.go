@@ -24,6 +24,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/queues"
 )
 
 // The controllers of these kinds do not run here. Their definitions are made
@@ -465,7 +466,7 @@ func testForbidden(b *bench) {
 	b.define(jobSetKind)
 	b.nodes(8, "n1")
 	role, err := b.c.RbacV1().ClusterRoles().Create(b.ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{QueueResource.Group}, Resources: []string{QueueResource.Resource}, Verbs: []string{"list", "watch"}}}}, metav1.CreateOptions{})
+		{APIGroups: []string{queues.Resource.Group}, Resources: []string{queues.Resource.Resource}, Verbs: []string{"list", "watch"}}}}, metav1.CreateOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -475,7 +476,7 @@ func testForbidden(b *bench) {
 		b.Fatal(err)
 	}
 	b.wait("nobody may read queues", func() bool { // the right takes a moment to count
-		_, err := b.dynamic(nobodyAtAll).Resource(QueueResource).List(b.ctx, metav1.ListOptions{})
+		_, err := b.dynamic(nobodyAtAll).Resource(queues.Resource).List(b.ctx, metav1.ListOptions{})
 		return err == nil || apierrors.IsNotFound(err)
 	})
 	var log lines

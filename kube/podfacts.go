@@ -64,7 +64,7 @@ func (d *Driver) reread(p *pod) {
 	default:
 		d.endTurn(g)
 		d.read(p)
-		p.base, p.around = signature(d, p.obj), aroundKey(p.obj)+p.claimed.wants
+		p.base, p.around = d.signature(p.obj), aroundKey(p.obj)+p.claimed.wants
 		p.sign()
 		d.touch(g)
 		g.since(d.now, d.opt.TellAfter)

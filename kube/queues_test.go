@@ -17,6 +17,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/queues"
 )
 
 // kubectl runs kubectl as an admin and returns what it wrote.
@@ -32,7 +33,7 @@ func (b *bench) installQueues(c dynamic.Interface) {
 		b.Fatalf("%v: %s", err, out)
 	}
 	b.wait("Queue objects are served", func() bool {
-		_, err := c.Resource(QueueResource).List(b.ctx, metav1.ListOptions{})
+		_, err := c.Resource(queues.Resource).List(b.ctx, metav1.ListOptions{})
 		return err == nil
 	})
 }
@@ -56,23 +57,23 @@ func (b *bench) queue(c dynamic.Interface, name, spec string) error {
 	if err := json.Unmarshal([]byte(spec), &fields); err != nil {
 		b.Fatal(err)
 	}
-	q := &unstructured.Unstructured{Object: map[string]any{"apiVersion": QueueResource.GroupVersion().String(), "kind": "Queue",
+	q := &unstructured.Unstructured{Object: map[string]any{"apiVersion": queues.Resource.GroupVersion().String(), "kind": "Queue",
 		"metadata": map[string]any{"name": name}, "spec": fields}}
-	if _, err := c.Resource(QueueResource).Create(b.ctx, q, metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "already exists") {
+	if _, err := c.Resource(queues.Resource).Create(b.ctx, q, metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "already exists") {
 		return err
 	}
 	text, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec", "value": fields}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	_, err = c.Resource(QueueResource).Patch(b.ctx, name, types.JSONPatchType, text, metav1.PatchOptions{})
+	_, err = c.Resource(queues.Resource).Patch(b.ctx, name, types.JSONPatchType, text, metav1.PatchOptions{})
 	return err
 }
 
 // status is the status of a Queue object.
-func (b *bench) status(c dynamic.Interface, name string) (s queueStatus) {
+func (b *bench) status(c dynamic.Interface, name string) (s queues.Status) {
 	b.Helper()
-	u, err := c.Resource(QueueResource).Get(b.ctx, name, metav1.GetOptions{})
+	u, err := c.Resource(queues.Resource).Get(b.ctx, name, metav1.GetOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func (b *bench) status(c dynamic.Interface, name string) (s queueStatus) {
 	return s
 }
 
-func (s *queueStatus) says(kind string, status metav1.ConditionStatus, text string) bool {
+func says(s *queues.Status, kind string, status metav1.ConditionStatus, text string) bool {
 	return slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool {
 		return c.Type == kind && c.Status == status && strings.Contains(c.Message, text)
 	})
@@ -108,7 +109,7 @@ func testQueues(b *bench) {
 		}
 	}
 	defer func() {
-		_ = c.Resource(QueueResource).DeleteCollection(b.ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+		_ = c.Resource(queues.Resource).DeleteCollection(b.ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 	}()
 	must("research", `{"guarantee": 4, "limit": 2000, "namespaces": ["default"]}`)
 	must("product", `{"guarantee": 4, "limit": 4}`)
@@ -117,7 +118,7 @@ func testQueues(b *bench) {
 		return controlplane.Pod(name, gpus, map[string]string{LabelQueue: queue})
 	}
 	version := func(name string) string {
-		u, err := c.Resource(QueueResource).Get(b.ctx, name, metav1.GetOptions{})
+		u, err := c.Resource(queues.Resource).Get(b.ctx, name, metav1.GetOptions{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -127,7 +128,7 @@ func testQueues(b *bench) {
 	b.wait("research borrows everything", func() bool { return live(b.pod("r1")) && live(b.pod("r2")) })
 	b.wait("its status says so", func() bool {
 		s := b.status(c, "research")
-		return s.Used == 8 && s.Borrowed == 4 && s.Share == "100%" && s.Running == 2 && s.Guarantee == 4 && s.says(queueReady, metav1.ConditionTrue, "") && s.says(queueGuaranteed, metav1.ConditionTrue, "")
+		return s.Used == 8 && s.Borrowed == 4 && s.Share == "100%" && s.Running == 2 && s.Guarantee == 4 && says(&s, queues.Ready, metav1.ConditionTrue, "") && says(&s, queues.Guaranteed, metav1.ConditionTrue, "")
 	})
 	b.wait("a pod of another namespace says why it waits", func() bool {
 		return strings.Contains(condition(b.pod("wrong")).Message, "queue closed takes pods of elsewhere-*, this one's namespace is default")
@@ -148,7 +149,7 @@ func testQueues(b *bench) {
 	must("product", `{"guarantee": 4, "parent": "nobody"}`)
 	b.wait("a spec that cannot be used is told, and the one before counts", func() bool {
 		s := b.status(c, "product")
-		return s.says(queueReady, metav1.ConditionFalse, `unknown parent "nobody"`) && s.Guarantee == 4 && s.Used == 4
+		return says(&s, queues.Ready, metav1.ConditionFalse, `unknown parent "nobody"`) && s.Guarantee == 4 && s.Used == 4
 	})
 	stop()
 	_, stop = b.schedule(func(o *Options) { o.Dynamic = c })
@@ -156,11 +157,11 @@ func testQueues(b *bench) {
 	must("later", `{"guarantee": 100}`)
 	b.wait("a guarantee beyond the cluster is told", func() bool {
 		s := b.status(c, "later")
-		return s.says(queueGuaranteed, metav1.ConditionFalse, "100 GPUs are guaranteed") && s.says(queueReady, metav1.ConditionTrue, "")
+		return says(&s, queues.Guaranteed, metav1.ConditionFalse, "100 GPUs are guaranteed") && says(&s, queues.Ready, metav1.ConditionTrue, "")
 	})
 	b.wait("the next scheduler knows the spec that counts", func() bool {
 		s := b.status(c, "product")
-		return s.says(queueReady, metav1.ConditionFalse, `unknown parent "nobody"`) && s.InForce == `{"guarantee":4,"limit":4}`
+		return says(&s, queues.Ready, metav1.ConditionFalse, `unknown parent "nobody"`) && s.InForce == `{"guarantee":4,"limit":4}`
 	})
 	must("later", `{"guarantee": 0}`)
 	must("closed", `{"namespaces": ["default"]}`)
@@ -173,7 +174,7 @@ func testQueues(b *bench) {
 	b.wait("what waited for a change of a queue runs", func() bool {
 		return live(b.pod("wrong")) && live(b.pod("late")) && live(b.pod("p2"))
 	})
-	if err := c.Resource(QueueResource).Delete(b.ctx, "later", metav1.DeleteOptions{}); err != nil {
+	if err := c.Resource(queues.Resource).Delete(b.ctx, "later", metav1.DeleteOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	// The scheduler hears of queues and of pods on different ways: the first pods may still be taken.
@@ -233,7 +234,7 @@ func (b *bench) refused(c dynamic.Interface) {
 		b.Error(err)
 	}
 	b.wait("everything that a queue can say is understood", func() bool { s := b.status(c, "all"); return len(s.Conditions) > 0 })
-	if s := b.status(c, "all"); !s.says(queueReady, metav1.ConditionTrue, "") {
+	if s := b.status(c, "all"); !says(&s, queues.Ready, metav1.ConditionTrue, "") {
 		b.Errorf("%+v", s.Conditions)
 	}
 }

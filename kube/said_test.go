@@ -53,7 +53,7 @@ func TestLastQueueGoes(t *testing.T) {
 	}, someNodes(1, 8),
 		controlplane.Pod("wrong", 1, map[string]string{LabelQueue: "b"}), controlplane.Pod("large", 4, map[string]string{LabelQueue: "a"}))
 	w.opt.Rules.Spec.Queues = nil
-	w.queuesAt = true
+	w.queues.Touch()
 	w.settleDown(t)
 	for _, name := range []string{"wrong", "large"} {
 		if w.at(name) != "" || !strings.Contains(w.gangs["pod/"+name].refused, "no queue is configured") {

@@ -93,7 +93,7 @@ func (d *Driver) join(p *pod) {
 		}
 		return
 	}
-	p.base, p.around = signature(d, p.obj), aroundKey(p.obj)
+	p.base, p.around = d.signature(p.obj), aroundKey(p.obj)
 	p.sign()
 	p.gang = d.gangOf(p.obj)
 	p.gang.pods[p.obj.UID] = p

@@ -22,6 +22,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/queues"
 )
 
 // Every waiting pod says why it waits: in the condition PodScheduled, which
@@ -272,7 +273,7 @@ func (d *Driver) whyText(g *gang, y *engine.Why, now cluster.Time) (stem, text s
 }
 
 // status writes the status of a Queue object. What fails is written again later.
-func (t *tells) status(client dynamic.Interface, name string, s *queueStatus) {
+func (t *tells) status(client dynamic.Interface, name string, s *queues.Status) {
 	fields := map[string]any{"oldestPending": nil, "inForce": nil} // a merge keeps what it does not name
 	text, err := json.Marshal(s)
 	if err == nil {
@@ -285,6 +286,6 @@ func (t *tells) status(client dynamic.Interface, name string, s *queueStatus) {
 		panic(err) // of numbers and texts
 	}
 	t.queue <- func(ctx context.Context) {
-		_, _ = client.Resource(QueueResource).Patch(ctx, name, types.MergePatchType, text, metav1.PatchOptions{}, "status")
+		_, _ = client.Resource(queues.Resource).Patch(ctx, name, types.MergePatchType, text, metav1.PatchOptions{}, "status")
 	}
 }

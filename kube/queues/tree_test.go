@@ -1,4 +1,4 @@
-package kube
+package queues
 
 import (
 	"fmt"
@@ -9,16 +9,16 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-func objects(specs ...string) map[string]*queueObject {
-	list := map[string]*queueObject{}
+func objects(specs ...string) map[string]*object {
+	list := map[string]*object{}
 	for i, s := range specs {
 		name, text, _ := strings.Cut(s, " ")
-		list[name] = &queueObject{name: name, spec: text, created: time.Unix(int64(i), 0)}
+		list[name] = &object{name: name, spec: text, created: time.Unix(int64(i), 0)}
 	}
 	return list
 }
 
-func names(t *queueTree) string {
+func names(t *Tree) string {
 	var list []string
 	for i := range t.list {
 		list = append(list, fmt.Sprintf("%s:%d", t.list[i].Name, t.list[i].Guarantee/cluster.Whole))
@@ -38,7 +38,7 @@ func TestMergeQueues(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		file     []cluster.Queue
-		objects  map[string]*queueObject
+		objects  map[string]*object
 		fallback string
 		want     string
 		bad      string
@@ -54,7 +54,7 @@ func TestMergeQueues(t *testing.T) {
 		{"a default of one's own", nil, objects(`default {"guarantee":3}`), "", "default:3", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			tree := mergeQueues(c.file, c.objects, c.fallback)
+			tree := merge(c.file, c.objects, c.fallback)
 			if got := names(tree); got != c.want {
 				t.Errorf("the tree is %s, not %s", got, c.want)
 			}
@@ -69,7 +69,7 @@ func TestMergeQueues(t *testing.T) {
 	}
 	was := objects(`p {"guarantee":2}`, `a {"parent":"p","guarantee":3}`, `b {"guarantee":1}`)
 	was["p"].inForce, was["a"].inForce = `{"guarantee":4}`, `{"parent":"p","guarantee":3}`
-	tree := mergeQueues(nil, was, "b")
+	tree := merge(nil, was, "b")
 	if names(tree) != "a:3 b:1 p:4" || tree.bad["p"] == "" || tree.specs["p"] != `{"guarantee":4}` || len(tree.bad) != 1 {
 		t.Errorf("a change that makes no sense is to count for nothing: %s, %v", names(tree), tree.bad)
 	}
@@ -77,7 +77,7 @@ func TestMergeQueues(t *testing.T) {
 
 // Namespaces and tiers are those of the nearest queue that names any.
 func TestAdmits(t *testing.T) {
-	tree := mergeQueues(nil, objects(`org {"namespaces":["team-*"],"tiers":["standard"]}`, `a {"parent":"org"}`, `b {"parent":"org","namespaces":["special"]}`,
+	tree := merge(nil, objects(`org {"namespaces":["team-*"],"tiers":["standard"]}`, `a {"parent":"org"}`, `b {"parent":"org","namespaces":["special"]}`,
 		`broken {"parent":"nobody"}`), "")
 	for _, c := range []struct {
 		queue, namespace string
@@ -93,7 +93,7 @@ func TestAdmits(t *testing.T) {
 		{"unheard", "any", cluster.Standard, ""}, // the engine says so
 		{"broken", "any", cluster.Standard, `queue broken cannot be used: queue "broken": unknown parent "nobody"`},
 	} {
-		err := tree.admits(c.queue, c.namespace, c.tier)
+		err := tree.Admits(c.queue, c.namespace, c.tier)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s in %s: %v, want %q", c.namespace, c.queue, err, c.want)
 		}
@@ -107,20 +107,36 @@ func TestScaledTree(t *testing.T) {
 		return cluster.Queue{Name: name, Parent: parent, Guarantee: gpus * cluster.Whole, Lend: lend * cluster.Whole, Limit: cluster.Unlimited}
 	}
 	tree := []cluster.Queue{q("org", "", 8, 4), q("a", "org", 4, 4), q("b", "org", 4, 2)}
-	if got := scaled(tree, 8); got[0].Guarantee != 8*cluster.Whole || got[1].Guarantee != 4*cluster.Whole {
+	if got := Scaled(tree, 8); got[0].Guarantee != 8*cluster.Whole || got[1].Guarantee != 4*cluster.Whole {
 		t.Errorf("what fits is lowered: %+v", got)
 	}
-	got := scaled(tree, 2)
+	got := Scaled(tree, 2)
 	if got[0].Guarantee != 2*cluster.Whole || got[1].Guarantee != cluster.Whole || got[2].Lend != cluster.Whole/2 {
 		t.Errorf("%+v", got)
 	}
 	night := []cluster.Queue{q("serve", "", 6, 6), q("train", "", 2, 2)}
 	night[0].Windows = []cluster.Window{{From: 22 * time.Hour, To: 7 * time.Hour, Guarantee: 2 * cluster.Whole, Limit: cluster.Unlimited}}
 	night[1].Windows = []cluster.Window{{From: 22 * time.Hour, To: 7 * time.Hour, Guarantee: 6 * cluster.Whole, Limit: cluster.Unlimited}}
-	if got := scaled(night, 8); got[0].Guarantee != 6*cluster.Whole {
+	if got := Scaled(night, 8); got[0].Guarantee != 6*cluster.Whole {
 		t.Errorf("what fits at every hour is lowered: %+v", got)
 	}
-	if got := scaled(night, 0); got[0].Guarantee != 0 || got[0].Lend != 0 {
+	if got := Scaled(night, 0); got[0].Guarantee != 0 || got[0].Lend != 0 {
 		t.Errorf("without a GPU: %+v", got)
+	}
+}
+
+// A cluster that is smaller than what its queues are guaranteed schedules all
+// the same, with all guarantees lowered in proportion.
+func TestScaled(t *testing.T) {
+	queues := []cluster.Queue{{Name: "a", Guarantee: 12_000, Limit: cluster.Unlimited}, {Name: "b", Guarantee: 4_000, Reserve: 2_000}}
+	if got := Scaled(queues, 16); got[0].Guarantee != 12_000 {
+		t.Errorf("%+v", got)
+	}
+	got := Scaled(queues, 8)
+	if got[0].Guarantee != 6_000 || got[1].Guarantee != 2_000 || got[1].Reserve != 1_000 || got[0].Limit != cluster.Unlimited || queues[0].Guarantee != 12_000 {
+		t.Errorf("%+v of %+v", got, queues)
+	}
+	if Scaled(queues, 0)[0].Guarantee != 0 {
+		t.Error("an empty cluster guarantees something")
 	}
 }

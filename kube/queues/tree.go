@@ -1,4 +1,6 @@
-package kube
+// Package queues makes the tree of queues of a cluster from the queues of the
+// configuration file and Queue objects, and says what their status is.
+package queues
 
 import (
 	"cmp"
@@ -9,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -18,46 +19,28 @@ import (
 	"github.com/muster-gpu/muster/quota"
 )
 
-// QueueResource is the resource of Queue objects: deploy/ has its definition.
-var QueueResource = schema.GroupVersionResource{Group: "muster.sh", Version: "v1alpha1", Resource: "queues"}
+// Resource is that of Queue objects: deploy/ has its definition.
+var Resource = schema.GroupVersionResource{Group: "muster.sh", Version: "v1alpha1", Resource: "queues"}
 
-// queueObject is a Queue object.
-type queueObject struct {
+// Label is that by which pods name their queue.
+const Label = "muster.sh/queue"
+
+// object is a Queue object.
+type object struct {
 	name       string
 	generation int64
 	created    time.Time
 	spec       string // JSON
-	status     queueStatus
-	inForce    string      // the last spec that could be used, JSON
-	sent       queueStatus // last written
+	status     Status
+	inForce    string // the last spec that could be used, JSON
+	sent       Status // last written
 	sentAt     cluster.Time
 }
 
-// queueStatus is what Muster writes into a Queue object. Amounts are GPUs.
-type queueStatus struct {
-	Guarantee     float64            `json:"guarantee"` // in force: less than the spec's where the cluster is too small
-	Used          float64            `json:"used"`
-	Borrowed      float64            `json:"borrowed"` // used beyond the guarantee
-	Share         string             `json:"share"`    // of the cluster's GPUs, used
-	Running       int                `json:"running"`  // gangs (a single pod is one, too), those of queues below included
-	Pending       int                `json:"pending"`
-	PendingGPUs   float64            `json:"pendingGPUs"`
-	OldestPending *metav1.Time       `json:"oldestPending,omitempty"`
-	Observed      int64              `json:"observedGeneration"`
-	InForce       string             `json:"inForce,omitempty"` // the last spec that could be used, as JSON: a merge of objects would keep what it does not have
-	Conditions    []metav1.Condition `json:"conditions"`
-}
-
-// The conditions of a Queue object.
-const (
-	queueReady      = "Ready"      // its spec is in force
-	queueGuaranteed = "Guaranteed" // the cluster has what is guaranteed in all
-)
-
-// queueObjectOf reads an object. A status that somebody else wrote and that makes
+// read reads an object. A status that somebody else wrote and that makes
 // no sense counts as none: it is written anew.
-func queueObjectOf(u *unstructured.Unstructured) (*queueObject, error) {
-	o := &queueObject{name: u.GetName(), generation: u.GetGeneration(), created: u.GetCreationTimestamp().Time, spec: "{}"}
+func read(u *unstructured.Unstructured) (*object, error) {
+	o := &object{name: u.GetName(), generation: u.GetGeneration(), created: u.GetCreationTimestamp().Time, spec: "{}"}
 	if spec, ok := u.Object["spec"]; ok {
 		text, err := json.Marshal(spec)
 		if err != nil {
@@ -66,15 +49,15 @@ func queueObjectOf(u *unstructured.Unstructured) (*queueObject, error) {
 		o.spec = string(text)
 	}
 	if text, err := json.Marshal(u.Object["status"]); err != nil || json.Unmarshal(text, &o.status) != nil {
-		o.status = queueStatus{}
+		o.status = Status{}
 	}
 	o.inForce = o.status.InForce
 	return o, nil
 }
 
-// queueTree is the queues of a cluster: those of the configuration file and the
+// Tree is the queues of a cluster: those of the configuration file and the
 // Queue objects that can be used.
-type queueTree struct {
+type Tree struct {
 	list  []cluster.Queue
 	rules map[string]*config.KubeQueue // of objects, by name
 	specs map[string]string            // ... and the text of the spec that is in force
@@ -84,23 +67,23 @@ type queueTree struct {
 	fallback string // the queue of pods that name none, as the configuration has it
 }
 
-// mergeQueues puts Queue objects beside the queues of the configuration file; of
+// merge puts Queue objects beside the queues of the configuration file; of
 // two with one name the object counts. It begins with what was in force, as the
 // objects' status says, and takes over what is new, one object after the other,
 // until no more can be: what cannot be used - alone, or because the tree would
 // make no sense with it - stays what it was, or out, and the others go on. All
 // of that is a function of what the API server has, so a restart changes nothing.
-func mergeQueues(file []cluster.Queue, objects map[string]*queueObject, fallback string) *queueTree {
-	t := &queueTree{list: slices.Clone(file), rules: map[string]*config.KubeQueue{}, specs: map[string]string{}, bad: map[string]string{}, fallback: fallback}
+func merge(file []cluster.Queue, objects map[string]*object, fallback string) *Tree {
+	t := &Tree{list: slices.Clone(file), rules: map[string]*config.KubeQueue{}, specs: map[string]string{}, bad: map[string]string{}, fallback: fallback}
 	if len(objects) == 0 {
 		return t
 	}
-	var was, now []queueSpec
+	var was, now []wording
 	for _, o := range objects {
 		if o.inForce != "" {
-			was = append(was, queueSpec{o.name, o.created, o.inForce})
+			was = append(was, wording{o.name, o.created, o.inForce})
 		}
-		now = append(now, queueSpec{o.name, o.created, o.spec})
+		now = append(now, wording{o.name, o.created, o.spec})
 	}
 	if err := t.add(now...); err != nil {
 		t.addEach(was)
@@ -114,26 +97,26 @@ func mergeQueues(file []cluster.Queue, objects map[string]*queueObject, fallback
 			t.over = append(t.over, file[i].Name)
 		}
 	}
-	if fallback == "" && len(t.list) > 0 && !t.has("default") { // of pods that name no queue
+	if fallback == "" && len(t.list) > 0 && !t.Has("default") { // of pods that name no queue
 		t.list = append(t.list, cluster.Queue{Name: "default", Limit: cluster.Unlimited, Lend: cluster.Unlimited})
 	}
 	return t
 }
 
-// queueSpec is what an object says, or said.
-type queueSpec struct {
+// wording is what an object says, or said.
+type wording struct {
 	name    string
 	created time.Time
 	text    string
 }
 
 // addEach adds what can be added, the older first, and returns the rest.
-func (t *queueTree) addEach(specs []queueSpec) (rest []queueSpec) {
+func (t *Tree) addEach(specs []wording) (rest []wording) {
 	rest = slices.Clone(specs)
-	slices.SortFunc(rest, func(a, b queueSpec) int { return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(rest, func(a, b wording) int { return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name)) })
 	for more := true; more; { // one may have waited for its parent, or for room that another gives back
 		more = false
-		rest = slices.DeleteFunc(rest, func(s queueSpec) bool {
+		rest = slices.DeleteFunc(rest, func(s wording) bool {
 			err := t.add(s)
 			more = more || err == nil
 			return err == nil
@@ -143,7 +126,7 @@ func (t *queueTree) addEach(specs []queueSpec) (rest []queueSpec) {
 }
 
 // add takes objects into the tree, all of them or none.
-func (t *queueTree) add(specs ...queueSpec) error {
+func (t *Tree) add(specs ...wording) error {
 	list, rules := slices.Clone(t.list), make([]*config.KubeQueue, len(specs))
 	for k, s := range specs {
 		q, err := config.ReadKubeQueue(s.name, []byte(s.text))
@@ -167,12 +150,13 @@ func (t *queueTree) add(specs ...queueSpec) error {
 	return nil
 }
 
-func (t *queueTree) has(name string) bool {
+// Has reports whether there is such a queue.
+func (t *Tree) Has(name string) bool {
 	return slices.ContainsFunc(t.list, func(q cluster.Queue) bool { return q.Name == name })
 }
 
-// path is a queue and those above it, the nearest first.
-func (t *queueTree) path(name string) (list []string) {
+// Path is a queue and those above it, the nearest first.
+func (t *Tree) Path(name string) (list []string) {
 	for name != "" && len(list) <= len(t.list) {
 		list = append(list, name)
 		i := slices.IndexFunc(t.list, func(q cluster.Queue) bool { return q.Name == name })
@@ -184,17 +168,17 @@ func (t *queueTree) path(name string) (list []string) {
 	return list
 }
 
-// admits says whether pods of a namespace and a tier may be in a queue: what the
+// Admits says whether pods of a namespace and a tier may be in a queue: what the
 // nearest queue says, that says anything.
-func (t *queueTree) admits(name, namespace string, tier cluster.Tier) error {
-	if !t.has(name) && t.bad[name] != "" {
+func (t *Tree) Admits(name, namespace string, tier cluster.Tier) error {
+	if !t.Has(name) && t.bad[name] != "" {
 		return fmt.Errorf("queue %s cannot be used: %s", name, t.bad[name])
 	}
 	if len(t.list) == 0 && name != "default" && name != t.fallback { // of those that there are, the engine knows
-		return fmt.Errorf("queue %q does not exist, and no queue is configured: make it (kubectl get queues), or take the label %s off", name, LabelQueue)
+		return fmt.Errorf("queue %q does not exist, and no queue is configured: make it (kubectl get queues), or take the label %s off", name, Label)
 	}
 	space, tiers := false, false
-	for _, at := range t.path(name) {
+	for _, at := range t.Path(name) {
 		q := t.rules[at]
 		if q == nil {
 			continue
@@ -217,10 +201,10 @@ func (t *queueTree) admits(name, namespace string, tier cluster.Tier) error {
 	return nil
 }
 
-// scaled lowers what queues are guaranteed, all in proportion, where the
+// Scaled lowers what queues are guaranteed, all in proportion, where the
 // cluster has less than is promised in all: on Kubernetes nodes come and go,
 // and a cluster that is too small for its promises schedules all the same.
-func scaled(queues []cluster.Queue, gpus int) []cluster.Queue {
+func Scaled(queues []cluster.Queue, gpus int) []cluster.Queue {
 	have := int64(gpus) * cluster.Whole
 	if _, err := quota.New(queues, have); err == nil {
 		return queues
@@ -250,6 +234,9 @@ func scaled(queues []cluster.Queue, gpus int) []cluster.Queue {
 	}
 	return queues
 }
+
+// List is the queues.
+func (t *Tree) List() []cluster.Queue { return t.list }
 
 // promised is what the children of a queue are guaranteed in sum, at the most
 // that windows make of each.

@@ -1,0 +1,48 @@
+package fit
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Devices are the GPUs that a pod asks for by name: of one vendor's there are
+// none at another's, and of a slice or a shared GPU none where there are no such.
+type Devices struct {
+	GPUs   []string                        // resources that count as GPUs
+	Slice  func(name v1.ResourceName) bool // a part of one
+	Shared func(name v1.ResourceName) bool // one that is shared
+}
+
+// Key is the resources of that kind that the pod asks for.
+func (d Devices) Key(p *Pod) any {
+	var list []string
+	for _, name := range d.GPUs {
+		if q := p.Requests[v1.ResourceName(name)]; !q.IsZero() {
+			list = append(list, name)
+		}
+	}
+	for name := range p.Requests {
+		if d.Slice(name) || d.Shared(name) {
+			list = append(list, string(name))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Suits looks whether the node has any of each.
+func (d Devices) Suits(p *Pod, n *v1.Node) string {
+	for _, name := range d.GPUs {
+		want, have := p.Requests[v1.ResourceName(name)], n.Status.Capacity[v1.ResourceName(name)]
+		if !want.IsZero() && have.IsZero() {
+			return "no " + name
+		}
+	}
+	for name := range p.Requests {
+		if have := n.Status.Capacity[name]; d.Slice(name) && have.IsZero() {
+			return "no " + string(name)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,54 @@
+// Package fit says on which nodes pods may be: what a pod can ask for, one file
+// each.
+package fit
+
+import (
+	"encoding/json"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Pod is what a predicate sees of a pod.
+type Pod struct {
+	Obj      *v1.Pod
+	Requests v1.ResourceList // in all
+}
+
+// NodePredicate looks at a pod and a node, and at nothing else: which nodes suit
+// a pod changes with these only.
+type NodePredicate interface {
+	// Key is what of a pod it goes by, as JSON can write it: pods with the same
+	// key suit the same nodes.
+	Key(p *Pod) any
+	// Suits says why a pod may not be on a node, whatever is free there; "": it may.
+	Suits(p *Pod, n *v1.Node) string
+}
+
+// Nodes are the predicates of a scheduler.
+type Nodes []NodePredicate
+
+// NewNodes lists them all; what counts as GPUs is the devices' matter.
+func NewNodes(d Devices) Nodes { return Nodes{Affinity{}, Taints{}, d} }
+
+// Key is what of a pod decides which nodes suit it, as text.
+func (list Nodes) Key(p *Pod) string {
+	keys := make([]any, len(list))
+	for i, f := range list {
+		keys[i] = f.Key(p)
+	}
+	text, err := json.Marshal(keys)
+	if err != nil {
+		panic(err) // it came as JSON
+	}
+	return string(text)
+}
+
+// Suits says why a pod may not be on a node; "": it may.
+func (list Nodes) Suits(p *Pod, n *v1.Node) string {
+	for _, f := range list {
+		if why := f.Suits(p, n); why != "" {
+			return why
+		}
+	}
+	return ""
+}

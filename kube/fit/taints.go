@@ -1,0 +1,31 @@
+package fit
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+)
+
+// Taints are those that keep a pod off a node unless it tolerates them. Those
+// that stand for conditions are no part of it: they pass, and the node is closed
+// meanwhile.
+type Taints struct{}
+
+// Key is what the pod tolerates.
+func (Taints) Key(p *Pod) any { return p.Obj.Spec.Tolerations }
+
+// Suits looks for a taint that the pod does not tolerate.
+func (Taints) Suits(p *Pod, n *v1.Node) string {
+	counts := func(t *v1.Taint) bool { return t.Effect != v1.TaintEffectPreferNoSchedule && !Passing(t) }
+	tolerated := p.Obj.Spec.Tolerations
+	taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, tolerated, counts, false)
+	if found {
+		return "taint " + taint.Key
+	}
+	return ""
+}
+
+// Passing reports whether a taint is Kubernetes' own word for a condition.
+func Passing(t *v1.Taint) bool { return strings.HasPrefix(t.Key, "node.kubernetes.io/") }
