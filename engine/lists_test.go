@@ -18,6 +18,7 @@ func compareItems(a, b item) int {
 // TestOlistTwin plays random insertions and removals on the list and on a plain
 // sorted slice. Phases of growth and of shrinkage make chunks split and vanish.
 func TestOlistTwin(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var l olist

@@ -29,6 +29,7 @@ func mostOf(m *cluster.GPUModel, d device, asked []*cluster.SliceProfile) int {
 // Where a slice begins leaves room for what others in line ask for: on random GPUs more of that
 // fits afterwards than where it spoils least for anybody, and seldom less.
 func TestStartServesLine(t *testing.T) {
+	t.Parallel()
 	with, without, better, worse, differ := 0, 0, 0, 0, 0
 	for seed := range uint64(40000) {
 		r := rand.New(rand.NewPCG(seed, 12))
