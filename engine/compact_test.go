@@ -264,6 +264,7 @@ func (d *dumbEmpty) best(nodes, most, horizon int) (net time.Duration, ok bool) 
 // planner does not ask: it takes the tightest. How often that is not the best is said.
 // Whatever it finds is no less than what it says it gains.
 func TestCompactBest(t *testing.T) {
+	t.Parallel()
 	found, none, worse := 0, 0, 0
 	for seed := range uint64(1500) {
 		h, d, nodes := randomStays(t, seed)

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"math/bits"
 	"slices"
@@ -419,8 +418,10 @@ func (b *books) exactly(allocs []engine.Alloc) bool {
 // kind is what no job can tell apart: model and size of a node.
 func (d *dumb) kind(i int) kind {
 	k := kind{model: d.nodes[i].Model, gpus: d.nodes[i].GPUs}
-	for _, p := range d.parts {
-		k.parts += fmt.Sprint(slices.Contains(p.Nodes, d.nodes[i].Name))
+	for p := range d.parts {
+		if slices.Contains(d.parts[p].Nodes, d.nodes[i].Name) {
+			k.parts |= 1 << p
+		}
 	}
 	return k
 }
@@ -428,7 +429,7 @@ func (d *dumb) kind(i int) kind {
 type kind struct {
 	model string
 	gpus  int
-	parts string // which partitions have it
+	parts uint64 // which partitions have it
 	node  int    // 1 + a node: of it alone
 }
 

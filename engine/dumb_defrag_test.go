@@ -121,6 +121,7 @@ func dumbWorld(t *testing.T, r *rand.Rand, defrag engine.Defrag, sizes []int, pi
 // placing the largest first, each where it fits, misses nothing. With chains likewise: as many are found as
 // there are with so many moves, and none are dearer.
 func TestDefragCheapest(t *testing.T) {
+	t.Parallel()
 	for _, chain := range []int{1, 3} {
 		t.Run(fmt.Sprintf("chains of %d", chain), func(t *testing.T) {
 			found, none, chained := 0, 0, 0
@@ -159,6 +160,7 @@ func TestDefragCheapest(t *testing.T) {
 // The buddies' rule (D-defrag): with sizes that are powers of two, and everybody movable,
 // there are moves for whatever fits in what is free by count.
 func TestDefragBuddies(t *testing.T) {
+	t.Parallel()
 	found, deep := 0, 0
 	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 4))
@@ -186,6 +188,7 @@ func TestDefragBuddies(t *testing.T) {
 // With any sizes the places of those that move are found the largest first, which may
 // miss some: what is found is possible and none is cheaper, and it is nearly always the cheapest.
 func TestDefragAnySize(t *testing.T) {
+	t.Parallel()
 	there, found, cheapest := 0, 0, 0
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 5))

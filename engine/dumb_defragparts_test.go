@@ -205,6 +205,7 @@ func (d *dumbParts) add(rec *engine.JobRecord) (m partMover) {
 // nearly always the cheapest; what is found is possible, and none is cheaper than the search through everything says. Where
 // it is made, everybody starts where that was booked.
 func TestDefragPartsCheapest(t *testing.T) {
+	t.Parallel()
 	count := newFoundMoves()
 	for seed := range uint64(8000) {
 		r := rand.New(rand.NewPCG(seed, 6))
@@ -233,6 +234,7 @@ func TestDefragPartsCheapest(t *testing.T) {
 
 // The same for tasks with shares of two or three GPUs, gangs of them, and jobs in whose way such are.
 func TestDefragWideCheapest(t *testing.T) {
+	t.Parallel()
 	count := newFoundMoves()
 	for seed := range uint64(16000) {
 		r := rand.New(rand.NewPCG(seed, 16))

@@ -13,6 +13,7 @@ import (
 // fails, the first blocked job (EASY), or every one with a reservation
 // (conservative), starts no later than was ever promised, on one node or many.
 func TestPromises(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []engine.Backfill{engine.EASY, engine.Conservative} {
 		t.Run(mode.String(), func(t *testing.T) {
 			for seed := range uint64(200) {

@@ -20,6 +20,7 @@ import (
 // also while jobs are on their way. Nobody is on a node, or goes to one, that was
 // emptied just now, but who grows into it.
 func TestRandomDefrag(t *testing.T) {
+	t.Parallel()
 	made, emptied, planned, chained, parted, wide := 0, 0, 0, 0, 0, 0
 	policies := []string{"fifo", "multifactor", "srtf", "las", "scatter", "scatter:round", "scatter:gated", "scatter:some", "scatter:packs"}
 	for _, pol := range policy.Names() { // all under whose plans jobs are moved

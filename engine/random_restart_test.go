@@ -3,6 +3,7 @@ package engine_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -82,12 +83,23 @@ func (w *randomWorld) checkRecords() error {
 		if w.e.Record(id) == nil {
 			continue
 		}
-		if have, want := recordText(w.records[id]), recordText(*w.e.Record(id)); have != want {
-			return fmt.Errorf("the record of job %d changed unnoticed:\n%s\nis\n%s", id, have, want)
+		if err := unnoticed(w.records[id], *w.e.Record(id)); err != nil {
+			return fmt.Errorf("the record of job %d %w", id, err)
 		}
-		if have, want := recordText(w.twinRecords[id]), recordText(*w.twin.Record(id)); have != want {
-			return fmt.Errorf("in the second engine the record of job %d changed unnoticed:\n%s\nis\n%s", id, have, want)
+		if err := unnoticed(w.twinRecords[id], *w.twin.Record(id)); err != nil {
+			return fmt.Errorf("in the second engine the record of job %d %w", id, err)
 		}
+	}
+	return nil
+}
+
+// unnoticed fails if a record is not as it was written down. The texts decide: an empty list is as good as none.
+func unnoticed(have, want engine.JobRecord) error {
+	if reflect.DeepEqual(have, want) {
+		return nil // as nearly all are, and texts take long
+	}
+	if have, want := recordText(have), recordText(want); have != want {
+		return fmt.Errorf("changed unnoticed:\n%s\nis\n%s", have, want)
 	}
 	return nil
 }

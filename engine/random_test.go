@@ -2,7 +2,9 @@ package engine_test
 
 import (
 	"errors"
+	"flag"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +12,15 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/policy"
 )
+
+// TestMain has the collector of garbage run more seldom, except under benchmarks: the heaps of tests are small.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if flag.Lookup("test.bench").Value.String() == "" {
+		debug.SetGCPercent(400)
+	}
+	os.Exit(m.Run())
+}
 
 // TestRandom throws random events at the engine, policy by policy, and checks
 // every invariant after every step, every decision against a world that keeps

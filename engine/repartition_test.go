@@ -230,6 +230,7 @@ func (w *migWorld) free(id cluster.JobID) {
 // and more with MUSTER_SOAK=1000000). Every start is legal by a list of all geometries, an instance
 // that is used is never in the way, and who runs keeps its start.
 func TestMIGRepartitions(t *testing.T) {
+	t.Parallel()
 	total := 100_000
 	if n, err := strconv.Atoi(os.Getenv("MUSTER_SOAK")); err == nil {
 		total = max(total, n)

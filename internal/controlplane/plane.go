@@ -206,14 +206,19 @@ func (p *Plane) answers() {
 // too.
 const patience = 4 * time.Minute
 
+// Between two questions is four times what the last one took, within these bounds.
+const shortest, longest = 20 * time.Millisecond, 250 * time.Millisecond
+
 // Wait waits until something is so.
 func (p *Plane) Wait(what string, so func(ctx context.Context) bool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
 	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !so(ctx) {
+	for {
+		begin := time.Now()
+		if so(ctx) {
+			return
+		}
 		select {
 		case <-ctx.Done():
 			if p.t.Context().Err() != nil {
@@ -221,7 +226,7 @@ func (p *Plane) Wait(what string, so func(ctx context.Context) bool) {
 			}
 			p.t.Logf("the cluster:\n%s", p.logs()) // what failed stands below, as it is the end that is read
 			p.t.Fatalf("waited %s in vain until %s", patience, what)
-		case <-tick.C:
+		case <-time.After(max(shortest, min(4*time.Since(begin), longest))):
 			if name := p.ended.Load(); name != nil {
 				p.t.Logf("logs:\n%s", p.logs())
 				p.t.Fatalf("%s ended by itself, while waiting until %s", *name, what)
