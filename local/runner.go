@@ -192,12 +192,7 @@ func (r *runner) takeBack(err error) error {
 
 // follow stays with the job until it is over, or the daemon is.
 func (r *runner) follow() {
-	later := r.later
-	r.later = nil
-	for _, o := range later {
-		r.obey(o)
-	}
-	for r.loop() {
+	for r.obeyLater(); r.loop(); r.obeyLater() {
 		if r.next == nil || r.finished() {
 			r.finish()
 			return
@@ -206,6 +201,15 @@ func (r *runner) follow() {
 		if !r.again(engine.Resized) {
 			return
 		}
+	}
+}
+
+// obeyLater carries out the orders that came while the tasks were being started, also in place.
+func (r *runner) obeyLater() {
+	later := r.later
+	r.later = nil
+	for _, o := range later {
+		r.obey(o)
 	}
 }
 

@@ -206,6 +206,7 @@ echo $MUSTER_WORLD_SIZE >> ` + d.dir + `/sizes; while :; do sleep 0.05; done`
 		t.Errorf("%v GPU-hours, %v when it had given back", c.GPUHours, e.GPUHours)
 	}
 	d.must("cancel", "1")
+	d.untilSays(`"state": "cancelled"`, "show", "1")
 }
 
 // Whoever is attached to an idle job is told.
