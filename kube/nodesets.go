@@ -2,8 +2,8 @@ package kube
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -296,10 +296,10 @@ func (d *Driver) limitKinds(nodes []cluster.Node, helds map[string]held) {
 
 // setName is that of a set of nodes.
 func setName(names []string) string {
-	h := fnv.New64a()
+	h := sha256.New() // tenants choose sets: nobody must be able to find two with one name
 	for _, n := range names {
 		_, _ = h.Write([]byte(n))
 		_, _ = h.Write([]byte{0})
 	}
-	return fmt.Sprintf("nodes-%016x", h.Sum64())
+	return fmt.Sprintf("nodes-%x", h.Sum(nil)[:16])
 }
