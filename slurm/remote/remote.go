@@ -59,8 +59,15 @@ func (s *service) User() string {
 	return u.Username
 }
 
+// Submit waits for the answer also when a signal has come meanwhile: who does not know the job's number cannot cancel it.
 func (s *service) Submit(sub api.Submission) (api.Job, error) {
-	out, err := s.c.Submit(s.ctx, &sub, "")
+	if err := s.ctx.Err(); err != nil {
+		return api.Job{}, err
+	}
+	ctx, done := context.WithCancel(context.WithoutCancel(s.ctx))
+	defer done()
+	defer context.AfterFunc(s.ctx, func() { time.AfterFunc(cancelPatience, done) })()
+	out, err := s.c.Submit(ctx, &sub, "")
 	return out.Job, err
 }
 
@@ -135,11 +142,11 @@ func (s *service) Queues() ([]api.Queue, error) { return s.c.Queues(s.ctx) }
 func (s *service) Fair() (api.Fair, error) { return s.c.Fair(s.ctx) }
 
 func (s *service) Attach(id int, stdin io.Reader, stdout, stderr io.Writer) (api.Job, error) {
-	j, err := s.c.Job(s.ctx, id)
+	alive := context.WithoutCancel(s.ctx) // a signal cancels the job, which is then waited for
+	j, err := s.c.Job(alive, id)
 	if err != nil {
 		return j, noJob(err)
 	}
-	alive := context.WithoutCancel(s.ctx)
 	stop := context.AfterFunc(s.ctx, func() { _, _ = s.c.Act(alive, id, "cancel") })
 	defer stop()
 	if in, ok := stdin.(*os.File); ok && j.Submission.Pty {
