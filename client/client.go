@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 	"sync/atomic"
 
 	"github.com/muster-gpu/muster/api"
@@ -179,13 +180,23 @@ type Submitted struct {
 	Why  api.Why `json:"why"`
 }
 
-// Submit submits a job; key, if it is not empty, makes it safe to try again.
+// answerPatience is how long the answer to a submission is waited for when the caller has been told to end.
+const answerPatience = 10 * time.Second
+
+// Submit submits a job; key, if it is not empty, makes it safe to try again. If ctx ends meanwhile, the answer is waited
+// for all the same: who does not know the job's number cannot cancel it.
 func (c *Client) Submit(ctx context.Context, s *api.Submission, key string) (out Submitted, err error) {
+	if err := ctx.Err(); err != nil {
+		return out, err
+	}
+	lasting, done := context.WithCancel(context.WithoutCancel(ctx))
+	defer done()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(answerPatience, done) })()
 	var header []string
 	if key != "" {
 		header = []string{"Idempotency-Key", key}
 	}
-	return out, c.do(ctx, post, "/v1/jobs", s, &out, header...)
+	return out, c.do(lasting, post, "/v1/jobs", s, &out, header...)
 }
 
 // SubmitOnly submits a job of which only the number is wanted: its own or, of an array, that of the array.

@@ -69,6 +69,12 @@ func runAttached(ctx context.Context, c *cobra.Command, s *api.Submission) error
 		return err
 	}
 	id := out.Job.ID
+	if ctx.Err() != nil { // Ctrl-C came before the answer
+		if _, err := cl.Act(context.WithoutCancel(ctx), id, "cancel"); err != nil {
+			return fmt.Errorf("job %d may go on running: %w", id, err)
+		}
+		return fmt.Errorf("%w: job %d is cancelled", errInterrupted, id)
+	}
 	if out.Job.State == api.StatePending {
 		if err := tellAccepted(c.ErrOrStderr(), &out); err != nil {
 			return err

@@ -59,15 +59,8 @@ func (s *service) User() string {
 	return u.Username
 }
 
-// Submit waits for the answer also when a signal has come meanwhile: who does not know the job's number cannot cancel it.
 func (s *service) Submit(sub api.Submission) (api.Job, error) {
-	if err := s.ctx.Err(); err != nil {
-		return api.Job{}, err
-	}
-	ctx, done := context.WithCancel(context.WithoutCancel(s.ctx))
-	defer done()
-	defer context.AfterFunc(s.ctx, func() { time.AfterFunc(cancelPatience, done) })()
-	out, err := s.c.Submit(ctx, &sub, "")
+	out, err := s.c.Submit(s.ctx, &sub, "")
 	return out.Job, err
 }
 
