@@ -44,7 +44,7 @@ func (m *GPUModel) MPSLimits() bool { return !slices.Contains(oldMPS, m.Generati
 
 // MPSClients is how many clients MPS takes on one such GPU at most: 48 from Volta on, 16
 // before (NVIDIA, Multi-Process Service, "Client-Server Connection Limits"). Newer drivers
-// take 60 on newer GPUs (A-timeslicing-mps); what all take is the bound, unless the model
+// take 60 on newer GPUs (NVIDIA's MPS documentation); what all take is the bound, unless the model
 // states another.
 func (m *GPUModel) MPSClients() int {
 	switch {

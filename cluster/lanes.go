@@ -6,7 +6,7 @@ import (
 )
 
 // LaneOrder is how jobs that share a lane of a GPU take turns, iteration by iteration
-// (A-salus). It is a rule of the simulator: on real machines the jobs' processes take
+// (Salus, MLSys'20). It is a rule of the simulator: on real machines the jobs' processes take
 // turns as the GPU has it.
 type LaneOrder uint8
 
@@ -46,7 +46,7 @@ func (r *Request) Footprint() (Footprint, bool) {
 
 // Lanes gives jobs, in this order, lanes of a GPU with so much memory, so that what all
 // need always and all lanes together fit, and each lane is as large as what the largest
-// of its jobs needs in an iteration (A-salus): a lane of its own; else the smallest lane
+// of its jobs needs in an iteration (Salus, MLSys'20): a lane of its own; else the smallest lane
 // that is large enough; else one that grows, by as little as can be. It returns each
 // job's lane; false: somebody has no room.
 func Lanes(jobs []Footprint, memory MiB) (lane []int, ok bool) {

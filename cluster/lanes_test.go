@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A-salus, vector: of 16 GB, J1 and J2 have lanes of their own, J3 shares J1's, which is
+// Salus, MLSys'20, vector: of 16 GB, J1 and J2 have lanes of their own, J3 shares J1's, which is
 // the smaller; J4 finds no room, in a lane that grows neither.
 func TestLanes(t *testing.T) {
 	const g = 1024

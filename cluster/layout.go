@@ -7,7 +7,7 @@ import (
 
 // Layouts lists every way in which instances of some profiles can exist together
 // on one GPU of the model, the empty one first; each by their starts. nil: of all
-// its profiles (A-mig, enumeration).
+// its profiles (NVIDIA's MIG user guide, enumeration).
 func (m *GPUModel) Layouts(profiles []*SliceProfile) [][]Instance {
 	var list [][]Instance
 	places := m.places(profiles)

@@ -20,7 +20,7 @@ func profilesOf(t *testing.T, m *GPUModel, names string) (list []*SliceProfile) 
 	return list
 }
 
-// A-mig, vector 5: how many layouts there are, how many full ones, and how many of
+// NVIDIA's MIG user guide, vector 5: how many layouts there are, how many full ones, and how many of
 // those differ in more than starts.
 func TestLayouts(t *testing.T) {
 	for _, c := range []struct {

@@ -34,7 +34,7 @@ type Watts struct {
 
 // DefaultPower is the rule with the knobs that Helios had on most of its clusters: a history of one hour,
 // a future of three, thresholds of one node, two hours between a wake-up and the next shrinking
-// (C-qssf-helios). The buffer, of five to seven there, is a twentieth of the nodes here.
+// (Helios, SC'21). The buffer, of five to seven there, is a twentieth of the nodes here.
 func DefaultPower(nodes int) Power {
 	return Power{Every: 10 * time.Minute, Buffer: max(1, (nodes+19)/20), History: time.Hour, Future: 3 * time.Hour, Fell: 1000, Falls: 1000,
 		Least: 1, Keep: 2 * time.Hour, Settled: 2 * time.Hour, Wake: 5 * time.Minute}

@@ -9,7 +9,7 @@ import (
 type Sharing uint8
 
 // The ways. Under MPS the shares of one GPU are of one user: its server takes the
-// clients of one at a time (A-timeslicing-mps).
+// clients of one at a time (NVIDIA's MPS documentation).
 const (
 	TimeSlicing Sharing = iota // the GPU takes turns between processes; shares are declared only
 	MPS                        // a control daemon per GPU limits each client's memory and threads

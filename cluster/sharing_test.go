@@ -57,7 +57,7 @@ func TestChooseOldMPS(t *testing.T) {
 	}
 }
 
-// A-timeslicing-mps: a tenth of 80 GiB is 8192 MiB. Where a third is meant, a share says
+// NVIDIA's MPS documentation: a tenth of 80 GiB is 8192 MiB. Where a third is meant, a share says
 // 0.333: 27,279 MiB, of which three fit, as 27,306 would.
 func TestShareMemory(t *testing.T) {
 	model, _ := FindModel("A100-80GB")

@@ -9,7 +9,7 @@ import (
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
-// Two jobs and more on the same whole GPUs (D-packing, A-gandiva, C-lucid): the
+// Two jobs and more on the same whole GPUs (Gandiva, OSDI'18; Lucid, ASPLOS'23): the
 // first of them holds the devices, the others are its guests and run beside it on
 // exactly those. Who joins whom says a plan (Target.Beside), never a placer. Guests
 // count for nothing against quotas: the devices are charged once. When the holder

@@ -11,7 +11,7 @@ import (
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
-// Jobs in shares of one GPU slow each other down (F-gpulet-interference). What is left
+// Jobs in shares of one GPU slow each other down (gpulet, ATC'22). What is left
 // of a job's speed on a device is the product of what is left of it beside each of the
 // others there. A share goes beside others only if everybody then keeps what they ask
 // for (cluster.Job.MinSpeed), and if what it does there is more than what the others

@@ -11,7 +11,7 @@ import (
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
-// Chains of moves (D-defrag, the buddy variant): where who moves finds no room, somebody
+// Chains of moves (the buddy variant): where who moves finds no room, somebody
 // else moves for it, and it goes where that one was. Jobs are settled the largest first:
 // so with sizes that are powers of two, and all of them movable, whatever fits in
 // what is free by count is found room for, and nobody who has got a place has to leave it.

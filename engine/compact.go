@@ -13,7 +13,7 @@ import (
 	"github.com/muster-gpu/muster/engine/order"
 )
 
-// Compaction (D-defrag): while nobody waits for room, jobs are moved off nodes that
+// Compaction: while nobody waits for room, jobs are moved off nodes that
 // others have room for, so that whole nodes are empty: for gangs to come, to be
 // switched off or partitioned anew. Nodes that are empty stay so: the number of nodes
 // in use falls with each one that is emptied.
@@ -25,7 +25,7 @@ type Compact uint8
 // nobody comes.
 const (
 	NoCompact  Compact = iota // nodes are not emptied
-	UsableGPUs                // of free GPUs, as far as they are of use to the tasks submitted last (D-fgd)
+	UsableGPUs                // of free GPUs, as far as they are of use to the tasks submitted last (FGD, ATC'23)
 	EmptyNodes                // of the GPUs of nodes on which nobody is
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
-// Defragmentation (D-defrag): enough GPUs are free for a waiting gang, but not
+// Defragmentation: enough GPUs are free for a waiting gang, but not
 // together. Running jobs are moved, so that they are. A move is a preemption
 // whose victim has its next devices before it is told to leave: they are in the
 // books for it (State.dest), so that nothing can come between. The gang has

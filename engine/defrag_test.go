@@ -78,7 +78,7 @@ func movesText(m *engine.Moves) string {
 	return strings.Join(list, ", ")
 }
 
-// The specification's vectors (D-defrag): three nodes of four GPUs, two used on A, two
+// Worked examples: three nodes of four GPUs, two used on A, two
 // on B, four on C; a gang of four waits, every job holds two and costs 20.
 func TestDefragVectors(t *testing.T) {
 	for _, c := range []struct {

@@ -14,7 +14,7 @@ import (
 
 // Moves of shares and slices. One slice can be in the way of a larger one by where it
 // lies, and keep a GPU from a job that wants it whole; so can a share. An instance that
-// is used cannot be moved in place (A-mig): its job leaves, and starts on another, also of
+// is used cannot be moved in place (NVIDIA's MIG user guide): its job leaves, and starts on another, also of
 // the same GPU. For a GPU that is to be whole everybody leaves it who has a part; for a
 // slice, who is on the memory slices from one of its legal starts on; for a share, as few
 // as leave enough.

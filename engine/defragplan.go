@@ -14,7 +14,7 @@ import (
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
-// The search for moves (D-defrag): for each block in which the gang could be,
+// The search for moves: for each block in which the gang could be,
 // the cheapest jobs whose departure lets it fit there and that find room
 // elsewhere, the largest first, each where it leaves least.
 
@@ -145,7 +145,7 @@ func (e *Engine) mayBe(v *job.State, tasks int32) bool {
 	return s.Min <= tasks && tasks <= s.Max
 }
 
-// moverOf says what moving a job costs (C-checkpoint): GPUs x (checkpoint + restore
+// moverOf says what moving a job costs (Daly 2006): GPUs x (checkpoint + restore
 // + lost work). Suspending it would keep it where it is.
 func (e *Engine) moverOf(v *job.State) mover {
 	c, grace := &v.Spec.Checkpoint, e.cfg.Stop[v.Spec.Tier].Grace

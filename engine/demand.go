@@ -19,7 +19,7 @@ const (
 	mostDemand = 1000 // jobs that are looked at
 	mostKinds  = 64   // of tasks that are told apart
 	mostWeight = 1000 // tasks of one set that count
-	covered    = 95   // per cent of the tasks that the kinds must cover (G-fgd-procedure, 2)
+	covered    = 95   // per cent of the tasks that the kinds must cover (FGD's simulator, 2)
 )
 
 // demandUpto is the job at which demand was last estimated when n are known:

@@ -157,7 +157,7 @@ func TestDefragCheapest(t *testing.T) {
 	}
 }
 
-// The buddies' rule (D-defrag): with sizes that are powers of two, and everybody movable,
+// The buddies' rule: with sizes that are powers of two, and everybody movable,
 // there are moves for whatever fits in what is free by count.
 func TestDefragBuddies(t *testing.T) {
 	t.Parallel()

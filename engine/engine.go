@@ -60,8 +60,8 @@ type StopRule struct {
 	Grace time.Duration
 }
 
-// DefaultStop is the rule of each tier where Config.Stop is nil
-// (B-quotas-tiers): critical jobs are only ever stopped by a lost node.
+// DefaultStop is the rule of each tier where Config.Stop is nil:
+// critical jobs are only ever stopped by a lost node.
 var DefaultStop = [3]StopRule{
 	{job.Checkpoint, 10 * time.Minute}, {job.Checkpoint, 2 * time.Minute}, {job.Kill, 15 * time.Second}}
 

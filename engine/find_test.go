@@ -104,7 +104,7 @@ func mig(t *testing.T, model string, profiles ...string) (starts []int, e *Engin
 	return starts, e
 }
 
-// TestMIGVectors are the test vectors of A-mig.
+// TestMIGVectors are the test vectors of NVIDIA's MIG user guide.
 func TestMIGVectors(t *testing.T) {
 	for _, c := range []struct {
 		model    string
@@ -192,7 +192,7 @@ func maximal(m *cluster.GPUModel, use []int, all map[string][]instance) (sets, k
 	return sets, len(seen)
 }
 
-// TestMIGEnumeration counts the geometries that the tables allow (A-mig).
+// TestMIGEnumeration counts the geometries that the tables allow (NVIDIA's MIG user guide).
 func TestMIGEnumeration(t *testing.T) {
 	a100, _ := cluster.FindModel("A100-80GB")
 	a30, _ := cluster.FindModel("A30-24GB")

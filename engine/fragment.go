@@ -15,7 +15,7 @@ import (
 const roomStep = 60
 
 // Fragmentation says how much of the free GPUs the tasks that were submitted
-// last could use on average (D-fgd: free less the fragments).
+// last could use on average (FGD, ATC'23: free less the fragments).
 func (e *Engine) Fragmentation() (f inventory.Fragmentation) {
 	rest := int64(0) // what is less than a milli-GPU
 	e.fragmentation(func(_ int, n *inventory.FragNode, weight int64) {

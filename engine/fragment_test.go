@@ -55,7 +55,7 @@ func occupy(e *Engine, id int, free ...int64) {
 	e.st.Commit()
 }
 
-// TestFragmentVector is the one of D-fgd: tasks of 0.6 GPU with probability 0.5,
+// TestFragmentVector is the one of FGD, ATC'23: tasks of 0.6 GPU with probability 0.5,
 // of one GPU 0.3, of two 0.2; a node with 0.5 and 1.0 free.
 func TestFragmentVector(t *testing.T) {
 	e := store(t, "V100-16GB", cluster.Node{GPUs: 2, CPU: 8000}, cluster.Node{GPUs: 2, CPU: 8000})
@@ -142,7 +142,7 @@ func TestFragmentUsers(t *testing.T) {
 	}
 }
 
-// dumbFragments is D-fgd as it is written: kind by kind, GPU by GPU, in milli-GPU
+// dumbFragments is FGD, ATC'23 as it is written: kind by kind, GPU by GPU, in milli-GPU
 // times tasks.
 func dumbFragments(e *Engine, n *inventory.Node) (sum int64) {
 	model := e.st.Classes()[n.Class()].Model()

@@ -12,7 +12,7 @@ import (
 )
 
 // What jobs in shares of one GPU really do to each other is seen in the progress that
-// they report (F-gpulet-interference, online correction): each report of a job beside
+// they report (gpulet, ATC'22, online correction): each report of a job beside
 // one other moves what is believed of the pair by a fifth towards what it says, down to
 // half and up to twice of what was stated or is estimated. A job that stays slower than it accepts has
 // whoever came last leave, and so has one on whose GPU somebody does less than the others lose by it: the

@@ -38,7 +38,7 @@ func fewestBins(sizes []int64, most int) int {
 	return most
 }
 
-// Shares of GPUs as they come, on nodes of one GPU (D-packing, invariants): best-fit
+// Shares of GPUs as they come, on nodes of one GPU (invariants): best-fit
 // opens no idle GPU while one in use has room, so it uses at most 1.7 times as many as
 // would do, and, the largest first, at most 11/9 of them and 6/9.
 func TestBestFitBounds(t *testing.T) {

@@ -122,7 +122,7 @@ func (j JobView) Attained() int64 { return j.j.AttainedAt(j.e.now) }
 func (j JobView) Service() int64 { return j.j.ServiceAt(j.e.now) }
 
 // Until returns when a running job will have attained so much more of Service
-// (C-tiresias: the whole milliseconds that the missing service takes at its width).
+// (Tiresias, NSDI'19: the whole milliseconds that the missing service takes at its width).
 func (j JobView) Until(more int64) cluster.Time {
 	rate, weight := j.j.Serves(), j.j.Weight
 	if more == math.MaxInt64 || rate <= 0 || weight <= 0 {

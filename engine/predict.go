@@ -8,7 +8,7 @@ import (
 )
 
 // Predicted returns how long earlier jobs of the kind ran, as of when this one
-// was submitted (C-qssf-helios, rolling estimate); 0: no job had completed yet,
+// was submitted (Helios, SC'21, rolling estimate); 0: no job had completed yet,
 // or the policy does not predict (Traits.Predicts).
 func (j JobView) Predicted() time.Duration { return j.j.Predicted }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// C-qssf-helios, test: user u ran train_a on one GPU for 100s and 200s, and on
+// Helios, SC'21, test: user u ran train_a on one GPU for 100s and 200s, and on
 // eight for 1000s.
 func TestPredict(t *testing.T) {
 	e := &Engine{traits: Traits{Predicts: true}}

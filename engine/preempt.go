@@ -146,7 +146,7 @@ func (e *Engine) howToStop(v *job.State) job.How {
 
 // mayFreeze reports whether the memory of a job can stay on the devices that it holds while
 // it is suspended. It would keep a GPU from being partitioned anew, and one on which shares
-// under MPS are, or come, has to be MPS' alone (A-timeslicing-mps).
+// under MPS are, or come, has to be MPS' alone (NVIDIA's MPS documentation).
 func (e *Engine) mayFreeze(allocs []inventory.Alloc) bool {
 	for i := range allocs {
 		a := &allocs[i]

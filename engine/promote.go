@@ -9,7 +9,7 @@ import (
 
 // Promoter is a policy of levels that takes jobs back into the first one when
 // they have waited long for how long they ran: from then on their service
-// counts from zero (C-tiresias, PROMOTEKNOB). Only who got further meanwhile is asked about.
+// counts from zero (Tiresias, NSDI'19, PROMOTEKNOB). Only who got further meanwhile is asked about.
 type Promoter interface {
 	// PromoteAt returns when a job that waits on is promoted; Never: not at all.
 	// It must not change while the job waits.

@@ -2,7 +2,7 @@ package engine
 
 import "slices"
 
-// Reclaiming: which lent nodes are given back, so that few jobs are preempted (C-lyra: Lyra,
+// Reclaiming: which lent nodes are given back, so that few jobs are preempted (Lyra,
 // EuroSys'23). The set that preempts fewest is hard to find; the greedy one keeps jobs together
 // that share nodes.
 

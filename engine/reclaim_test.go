@@ -33,7 +33,7 @@ func (l *lentNodes) preempted() (n int) {
 	return n
 }
 
-// C-lyra, Reclaim: three jobs, each on two nodes: they cost 1/2, 1, 1, 1/2. Of the cheapest the
+// Lyra, EuroSys'23, Reclaim: three jobs, each on two nodes: they cost 1/2, 1, 1, 1/2. Of the cheapest the
 // first, which preempts A; then the second and the last cost 1/2. The third costs a third job.
 func TestReclaimVector(t *testing.T) {
 	for n, want := range map[int][]int{1: {0}, 2: {0, 1}, 3: {0, 1, 2}, 4: {0, 1, 2, 3}} {
@@ -69,7 +69,7 @@ func TestReclaimSpares(t *testing.T) {
 	}
 }
 
-// The invariants of C-lyra on random loads: as many nodes as are wanted, nobody on them but who
+// The invariants of Lyra, EuroSys'23 on random loads: as many nodes as are wanted, nobody on them but who
 // could shrink away, and of those preempted none could stay. Never fewer are preempted than by the
 // best set, which the test finds by trying all, and rarely more.
 func TestReclaim(t *testing.T) {

@@ -332,7 +332,7 @@ func TestBackfillGoesOn(t *testing.T) {
 	h.want(2, "start 3, start 4, start 5", submit(job(2, 1, 1000)), submit(job(3, 1, 50)), submit(job(4, 1, 50)), submit(job(5, 1, 50)))
 }
 
-// B-slurm, test 2: conservative backfill promises a slot to every blocked job.
+// Slurm, test 2: conservative backfill promises a slot to every blocked job.
 func TestConservativeVector(t *testing.T) {
 	for mode, want := range map[engine.Backfill]string{engine.EASY: "start 3", engine.Conservative: ""} {
 		h := newHand(t, "4x1xT4", "fifo", backfill(mode))

@@ -502,7 +502,7 @@ func (s *Site) bind(a *inventory.Alloc) {
 
 // pickDevice chooses the device for one share or slice: the fullest with room
 // (Emptiest: the emptiest), else a whole one; -1 if there is none. A slice goes where it
-// spoils least for others, of equals to the fullest (A-mig); to a device without any
+// spoils least for others, of equals to the fullest (NVIDIA's MIG user guide); to a device without any
 // only where no other has room: it could be had whole.
 func (s *Site) pickDevice(node, set int, pick Pick) int {
 	r := &s.req[set].Request

@@ -11,7 +11,7 @@ import (
 	"github.com/muster-gpu/muster/engine/job"
 )
 
-// A-mig, vector 3: beside a 3g that begins at 0 there is no room for a 4g, but for a 2g
+// NVIDIA's MIG user guide, vector 3: beside a 3g that begins at 0 there is no room for a 4g, but for a 2g
 // at 4 and a 1g at 6.
 func TestMIGBesideThree(t *testing.T) {
 	e := store(t, "A100-80GB", cluster.Node{GPUs: 1})
@@ -85,8 +85,8 @@ func TestFractionVector(t *testing.T) {
 	}
 }
 
-// A-timeslicing-mps: eight GPUs with ten replicas each are room for 80 tasks, and no
-// more; a task gets a GPU on which there is least room for others (D-packing).
+// NVIDIA's MPS documentation: eight GPUs with ten replicas each are room for 80 tasks, and no
+// more; a task gets a GPU on which there is least room for others.
 func TestReplicaUnits(t *testing.T) {
 	e := store(t, "V100-16GB", cluster.Node{GPUs: 8})
 	s := siteFor(e, share(100), 100)
@@ -101,7 +101,7 @@ func TestReplicaUnits(t *testing.T) {
 	}
 }
 
-// A-timeslicing-mps: MPS takes 48 clients on a GPU from Volta on, 16 before, or as many as
+// NVIDIA's MPS documentation: MPS takes 48 clients on a GPU from Volta on, 16 before, or as many as
 // the model states. Without MPS there is no such bound.
 func TestMPSClients(t *testing.T) {
 	for _, c := range []struct {

@@ -45,7 +45,7 @@ func (v View) UsedShare(q int) int64 {
 func (v View) WeightedUse(q int) int64 { return ppm(v.e.tree.Used(q), v.e.tree.Weight(q)) }
 
 // DominantShare returns the queue's largest share of any resource of the
-// cluster, divided by its weight (1000: 1), in ppm (DRF; B-volcano).
+// cluster, divided by its weight (1000: 1), in ppm (DRF; Volcano).
 func (v View) DominantShare(q int) int64 {
 	u := &v.e.limits.queues[q]
 	share := ppm(v.e.tree.Used(q), v.e.capacity)

@@ -3,7 +3,7 @@ package engine
 import "github.com/muster-gpu/muster/engine/job"
 
 // Which slices jobs in line ask for. Where a new instance begins on a GPU is chosen so that
-// the fewest of their instances become impossible (A-mig: weights by profile), and only
+// the fewest of their instances become impossible (NVIDIA's MIG user guide: weights by profile), and only
 // then so that the fewest of any do.
 
 // slicesWanted is what is in line for slices.

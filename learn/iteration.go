@@ -3,7 +3,7 @@ package learn
 import "math"
 
 // Iteration is what decides how long an iteration of a data-parallel job takes that adds up
-// its gradients in a ring (C-rl, the physical form).
+// its gradients in a ring (the physical form of Meta-RL, TCC'23).
 type Iteration struct {
 	Compute   float64 // seconds, alone on its nodes
 	Colo      float64 // jobs beside it on its nodes, at most

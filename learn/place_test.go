@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The physical form of C-rl.
+// The physical form of Meta-RL, TCC'23.
 func TestIteration(t *testing.T) {
 	it := Iteration{Compute: 0.2, Each: 0.1, Colo: 2, GPUs: 4, Size: 1, Bandwidth: 10, Share: 0.5}
 	near(t, "an iteration", it.Seconds(), 0.2*1.2+2*3/4.0/10/0.5)

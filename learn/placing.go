@@ -1,6 +1,6 @@
 package learn
 
-// The placer meta-rl's agent (C-rl: Meta-RL worker placement): it puts worker after worker of a gang on
+// The placer meta-rl's agent (Meta-RL worker placement, TCC'23): it puts worker after worker of a gang on
 // nodes, until all are placed. It sees nodes that are alike as one.
 
 var placeShape = Shape{Element: 4, State: 9, Row: 11}

@@ -67,7 +67,7 @@ type PPO struct {
 	Epochs, Batch                      int
 }
 
-// Defaults are the usual ones (C-rl).
+// Defaults are the usual ones (SCHED^2, GLOBECOM'19; Meta-RL, TCC'23).
 func Defaults() PPO {
 	return PPO{Clip: 0.2, Gamma: 0.99, Lambda: 0.95, Entropy: 0.01, Rate: 3e-4, Epochs: 10, Batch: 64}
 }

@@ -1,6 +1,6 @@
 package learn
 
-// Sched2's agent (C-rl: SCHED^2, GLOBECOM 2019): which of the jobs that wait starts next, how near
+// Sched2's agent (SCHED^2, GLOBECOM 2019): which of the jobs that wait starts next, how near
 // together its tasks are to be, or whether to wait. Everything that it sees is a ratio, of times to times and of GPUs
 // to GPUs, so that it decides the same for jobs that are ten times as long.
 

@@ -91,7 +91,7 @@ func (r *runner) makeDirs(t *task) error {
 			return err
 		}
 	}
-	if err := evidence.UserFolder(t.dir, os.Getuid()); err != nil { // the daemon's until it is prepared
+	if err := evidence.UserFolder(t.dir, os.Getuid(), os.Getgid()); err != nil { // the daemon's until it is prepared
 		return err
 	}
 	saves := r.m.checkpointDir(r.job)
@@ -106,10 +106,7 @@ func (r *runner) makeDirs(t *task) error {
 		dirs = append(dirs, filepath.Join(j, "log"))
 	}
 	for _, d := range dirs {
-		if err := evidence.UserFolder(d, r.job.info.User.UID); err != nil {
-			return err
-		}
-		if err := r.own(d); err != nil {
+		if err := evidence.UserFolder(d, r.job.info.User.UID, r.job.info.User.GID); err != nil {
 			return err
 		}
 	}

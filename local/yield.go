@@ -12,7 +12,7 @@ import (
 )
 
 // Guests that are to leave whom they are beside so much of its speed (engine.Target.Yield)
-// are held back by what that one reports, as AntMan's coordinator does (A-antman): too
+// are held back by what that one reports, as AntMan's coordinator does (OSDI'20): too
 // slow, and its guests run for half as much of each second; else for a tenth more.
 
 const (

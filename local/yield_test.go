@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A-antman's vector: 100 ms a step alone, 5 % may be lost. 102 ms: a tenth more; 120 ms:
+// AntMan's vector (OSDI'20): 100 ms a step alone, 5 % may be lost. 102 ms: a tenth more; 120 ms:
 // half. All of the time is the most.
 func TestNextDuty(t *testing.T) {
 	const eps = 50_000

@@ -11,7 +11,7 @@ import (
 
 // Daly is the work between two checkpoints that loses least in all, to writing them
 // and to failures, for what one costs and the mean time between failures of the job:
-// Daly's expansion (C-checkpoint), to the millisecond.
+// Daly's expansion (Daly 2006), to the millisecond.
 func Daly(cost, mtbf time.Duration) time.Duration {
 	if cost >= mtbf/2 {
 		return mtbf
@@ -26,7 +26,7 @@ func Daly(cost, mtbf time.Duration) time.Duration {
 func young(cost, mtbf float64) float64 { return math.Sqrt(2 * cost * mtbf) }
 
 // Waste is the part of a job's time that goes to checkpoints at such an interval, and to
-// failures: what is done again, and restarts (C-checkpoint, first order); at most all.
+// failures: what is done again, and restarts (Daly 2006, first order); at most all.
 func Waste(every, cost, restart, mtbf time.Duration) float64 {
 	if every <= 0 || mtbf <= 0 {
 		return 0
@@ -39,7 +39,7 @@ func Waste(every, cost, restart, mtbf time.Duration) float64 {
 type Interruptions struct{ Node, GPU, Preempted time.Duration }
 
 // Of is the mean time between the interruptions of a job: any of its GPUs, and of its nodes,
-// fails for it (C-checkpoint: 1/M = n/M_node + preemption rate). A task counts as a node; 0:
+// fails for it (Daly 2006: 1/M = n/M_node + preemption rate). A task counts as a node; 0:
 // nothing interrupts it.
 func (x Interruptions) Of(j *cluster.Job) time.Duration {
 	rate := 0.0
@@ -70,7 +70,7 @@ type Saving struct {
 }
 
 // Every is the work between two checkpoints of a job that takes so long to write one: Daly's
-// interval between the bounds, of which Max does not bind best-effort jobs (C-checkpoint, tier
+// interval between the bounds, of which Max does not bind best-effort jobs (Daly 2006, tier
 // rule), up to the next end of a step where that is known, if Max allows for it. 0: it
 // need not write any, because nothing interrupts it and nothing was promised.
 func (s *Saving) Every(j *cluster.Job, cost, step time.Duration) time.Duration {

@@ -8,7 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// The vectors of C-checkpoint: those of Daly to the hundredth of a second, those of
+// The vectors of Daly 2006: those of Daly to the hundredth of a second, those of
 // Young's first order, which is near, and its waste.
 func TestDaly(t *testing.T) {
 	for _, c := range []struct{ cost, mtbf, young, daly float64 }{

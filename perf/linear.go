@@ -40,7 +40,7 @@ func (l Linear) At(own, beside Use, share, besideShare float64) (v float64) {
 
 // Roofline is by how much a job that uses own is slower beside others: where all together
 // use more of a resource than there is, and it uses any, it gets its part of what there is
-// (F-gpulet-interference).
+// (gpulet, ATC'22).
 func Roofline(own Use, others ...Use) float64 {
 	slower, mine := 1.0, own.parts()
 	for r, v := range mine {

@@ -14,7 +14,7 @@ type Loss struct {
 	Value float64 `json:"value"`
 }
 
-// LossCurve is a loss that falls as l(k) = 1/(B0*k + B1) + B2 (C-optimus-afs): B0 > 0, B1 and B2
+// LossCurve is a loss that falls as l(k) = 1/(B0*k + B1) + B2 (Optimus, EuroSys'18): B0 > 0, B1 and B2
 // not below 0, k in steps.
 type LossCurve struct{ B0, B1, B2 float64 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// F-gpulet-interference: the linear model with weights 0.1, 0.2, 0.3, 0.4 and 1, of two
+// gpulet, ATC'22: the linear model with weights 0.1, 0.2, 0.3, 0.4 and 1, of two
 // jobs with half of a GPU each; and roofs, of computing 1.1 and of memory 1.3.
 func TestInterferenceVectors(t *testing.T) {
 	l := Linear{.1, .2, .3, .4, 1}

@@ -21,7 +21,7 @@ const (
 // and cost what switching takes for each after the first. As long as there is time for all
 // only the switching is in their way, else they divide what it leaves.
 //
-// Source: A-timeslicing-mps; a switch cost of 0.01 to 0.05 is usual.
+// Source: NVIDIA's MPS documentation; a switch cost of 0.01 to 0.05 is usual.
 func Sliced(cost int64, processes int, duty int64) int64 {
 	lost := min(cost*int64(max(0, processes-1)), Million-1)
 	if duty <= Million {

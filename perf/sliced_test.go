@@ -7,7 +7,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// A-timeslicing-mps: three processes that use all they get, two of A and one of B, have
+// NVIDIA's MPS documentation: three processes that use all they get, two of A and one of B, have
 // two thirds and one third of the GPU; switching takes its part; where there is time for
 // all, only switching costs.
 func TestSliced(t *testing.T) {

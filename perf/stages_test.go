@@ -17,7 +17,7 @@ func TestPeriod(t *testing.T) {
 		{"nobody", nil, 0},
 		{"each its own resource", [][]int64{{5, 0, 0, 0}, {0, 5, 0, 0}, {0, 0, 5, 0}, {0, 0, 0, 5}}, 5},
 		{"the same one: no gain", [][]int64{{0, 0, 5, 0}, {0, 0, 5, 0}}, 10},
-		{"G-muri-simulator, 12.5: dqn and gpt2", [][]int64{{4460, 80, 0}, {6, 4100, 0}}, 4460 + 80 + 6},
+		{"Muri's simulator, 12.5: dqn and gpt2", [][]int64{{4460, 80, 0}, {6, 4100, 0}}, 4460 + 80 + 6},
 		{"two that load and compute", [][]int64{{2, 0, 3, 0}, {2, 0, 3, 0}}, 6},
 		{"more than there are stages: turns", [][]int64{{1, 2}, {1, 2}, {1, 2}}, 9},
 		{"fewer stages", [][]int64{{7}, {0, 6}}, 7},

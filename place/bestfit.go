@@ -5,7 +5,7 @@ import "github.com/muster-gpu/muster/engine"
 var bestFit = Info{
 	Name:   "best-fit",
 	About:  "the node that is left with the least (pack): keeps whole nodes free for big jobs",
-	Source: "D-packing: best-fit; lexicographic over free GPUs, then CPU",
+	Source: "best-fit; lexicographic over free GPUs, then CPU",
 	New:    func() engine.Placer { return best{} },
 }
 

@@ -5,7 +5,7 @@ import "github.com/muster-gpu/muster/engine"
 var consolidate = Info{
 	Name:   "consolidate",
 	About:  "Tiresias' rule: gangs of high skew on as few machines as possible, others fill the smallest holes",
-	Source: "D-topology: Tiresias skew placement; a job whose skew is unknown is consolidated",
+	Source: "Tiresias (NSDI'19): skew placement; a job whose skew is unknown is consolidated",
 	New:    func() engine.Placer { return skew{limit: 100} },
 }
 

@@ -5,7 +5,7 @@ import "github.com/muster-gpu/muster/engine"
 var dotProduct = Info{
 	Name:   "dot-product",
 	About:  "the node whose free CPU and GPUs are least like what the task asks for",
-	Source: "G-fgd-procedure: DotProd of the FGD paper (the smallest product; Tetris takes the largest)",
+	Source: "DotProd of the FGD paper (the smallest product; Tetris takes the largest)",
 	New: func() engine.Placer {
 		return byScore{"dot-product", func(s *engine.Site, node, set int) int64 {
 			r := &s.Sets()[set].Request

@@ -5,7 +5,7 @@ import "github.com/muster-gpu/muster/engine"
 var fragGradient = Info{
 	Name:   "fgd",
 	About:  "where least of what is free becomes useless to the tasks that people submit (fragmentation gradient descent)",
-	Source: "D-fgd: steepest descent of the exact measure; ties: least free, then the node that joined first",
+	Source: "FGD (ATC'23): steepest descent of the exact measure; ties: least free, then the node that joined first",
 	New:    func() engine.Placer { return fgd{} },
 }
 

@@ -5,7 +5,7 @@ import "github.com/muster-gpu/muster/engine"
 var firstFit = Info{
 	Name:   "first-fit",
 	About:  "the first node with room, in the order in which nodes joined",
-	Source: "D-packing",
+	Source: "first fit, the usual baseline",
 	New:    func() engine.Placer { return first{} },
 }
 

@@ -10,7 +10,7 @@ import (
 var gpuClustering = Info{
 	Name:   "gpu-clustering",
 	About:  "nodes that already run tasks of the same size (a share, one GPU, two ...), the fuller first",
-	Source: "D-packing, G-fgd-procedure: GpuClustering of the FGD paper",
+	Source: "GpuClustering of the FGD paper",
 	New: func() engine.Placer {
 		return byScore{"gpu-clustering", func(s *engine.Site, node, set int) int64 {
 			r := &s.Sets()[set].Request
@@ -28,7 +28,7 @@ var gpuClustering = Info{
 
 // ClusteringScore rates a node by the sizes of the tasks on it (bit 0: shares and
 // slices; bit k: k GPUs), the size of the task to place and the milli-GPU that are
-// free (G-fgd-procedure, 6): up to 25 for how full it is, and 75 where all are of
+// free (FGD's simulator, 6): up to 25 for how full it is, and 75 where all are of
 // the size, 50 where some are, 25 where there are none.
 func ClusteringScore(sizes uint64, size int, free cluster.Milli) int64 {
 	base := 25 * max(0, 8*cluster.Whole-free) / (8 * cluster.Whole)

@@ -10,7 +10,7 @@ import (
 var gpuPacking = Info{
 	Name:   "gpu-packing",
 	About:  "partly used GPUs first, the fullest; then idle GPUs of nodes in use; then idle nodes, those with fewer GPUs first",
-	Source: "D-packing, G-fgd-procedure: GpuPacking of the FGD paper",
+	Source: "GpuPacking of the FGD paper",
 	New: func() engine.Placer {
 		return byScore{"gpu-packing", func(s *engine.Site, node, set int) int64 {
 			r := &s.Sets()[set].Request
@@ -24,7 +24,7 @@ var gpuPacking = Info{
 }
 
 // PackingScore rates a node by what is free on each of its GPUs, in milli-GPU, for
-// a task of so many GPUs and so much of each (G-fgd-procedure, 6): 50 to 100 for
+// a task of so many GPUs and so much of each (FGD's simulator, 6): 50 to 100 for
 // GPUs in use (the less is free on them, the more), 33 to 49 where idle ones must be
 // taken, and for a node without any in use 33 less the number of its GPUs, or that
 // number where it is larger. It reorders free.

@@ -12,7 +12,7 @@ import (
 var metaRL = Info{
 	Name:   "meta-rl",
 	About:  "learned: a network chooses a node for each task of a gang in turn; other weights: meta-rl:weights=FILE (muster learn meta-rl)",
-	Source: "C-rl: Meta-RL worker placement (TCC'23), reconstructed",
+	Source: "Meta-RL worker placement (TCC'23), reconstructed",
 	New: func() engine.Placer {
 		p, err := newMetaRL("")
 		if err != nil {

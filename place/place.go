@@ -72,7 +72,7 @@ func larger(a, b *cluster.Request) bool {
 
 // pack binds the tasks to as few nodes as possible: all of a set on the
 // fullest node that holds them, else the node that holds the most, and so on
-// (D-packing: whole nodes first, the remainder by best fit).
+// (whole nodes first, the remainder by best fit).
 func pack(s *engine.Site) bool {
 	return sets(s, func(set, count int) bool {
 		for count > 0 {

@@ -9,7 +9,7 @@ import (
 var random = Info{
 	Name:   "random",
 	About:  "any node with room, and for a share any device, by a hash of the job's number: a baseline",
-	Source: "G-fgd-procedure: Random of the FGD paper, without its dependence on threads",
+	Source: "Random of the FGD paper, without its dependence on threads",
 	New:    func() engine.Placer { return anywhere{} },
 }
 

@@ -2,7 +2,7 @@ package place
 
 import "testing"
 
-// TestPublishedScores: the examples E3 to E6 of G-fgd-procedure. Ours are the
+// TestPublishedScores: the examples E3 to E6 of FGD's simulator. Ours are the
 // same numbers before they are rounded to 0..100.
 func TestPublishedScores(t *testing.T) {
 	// E3: 64 cores and 2 GPUs free, 12 cores and one GPU asked for: 73.4375.

@@ -8,7 +8,7 @@ import (
 var topology = Info{
 	Name:   "topology",
 	About:  "the tightest topology level that holds the gang (node, NVLink domain, rack, fabric), then best fit",
-	Source: "D-topology: gang placement; 4+4 is preferred to 7+1",
+	Source: "gang placement; 4+4 is preferred to 7+1",
 	New:    func() engine.Placer { return tight{} },
 }
 

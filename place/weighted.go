@@ -4,12 +4,12 @@ import "github.com/muster-gpu/muster/engine"
 
 // The scores of this file and of dotproduct.go are FGD's baselines without their
 // rounding to whole numbers from 0 to 100, which makes ties the rule. There CPU
-// counts in parts of 128 cores and GPUs in parts of 8 (G-fgd-procedure, 6).
+// counts in parts of 128 cores and GPUs in parts of 8 (FGD's simulator, 6).
 
 var weightedFit = Info{
 	Name:   "weighted-fit",
 	About:  "the node that is left with the least of CPU and GPUs together, 16 cores counting as one GPU",
-	Source: "G-fgd-procedure: BestFit of the FGD paper",
+	Source: "BestFit of the FGD paper",
 	New: func() engine.Placer {
 		return byScore{"weighted-fit", func(s *engine.Site, node, _ int) int64 { return -leftover(s.FreeCPU(node), s.FreeMilli(node)) }}
 	},

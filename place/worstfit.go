@@ -5,7 +5,7 @@ import "github.com/muster-gpu/muster/engine"
 var worstFit = Info{
 	Name:   "worst-fit",
 	About:  "the node that is left with the most (spread): each task on the emptiest node",
-	Source: "D-packing: worst-fit / least requested",
+	Source: "worst-fit / least requested",
 	New:    func() engine.Placer { return worst{} },
 }
 

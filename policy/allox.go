@@ -17,7 +17,7 @@ var allox = Info{
 	Name: "allox",
 	About: "GPUs of several models: an assignment of the waiting jobs to GPUs, one after the other on each, makes the sum of their " +
 		"completion times least; no preemption",
-	Source: "C-gavel, G-gavel-simulator: AlloX (EuroSys'20); gangs, and GPUs that are busy, are ours",
+	Source: "AlloX (EuroSys'20); gangs, and GPUs that are busy, are ours",
 	Needs:  "run times, speeds per GPU model",
 	Knobs: []Knob{
 		{"alpha", "1", "of the waiting jobs this part, the oldest, is looked at (and one for each idle GPU): less is fairer"},

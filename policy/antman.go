@@ -15,7 +15,7 @@ var antman = Info{
 	Name: "antman",
 	About: "best-effort jobs run on idle GPUs, and beside others that hardly notice them; standard and critical jobs come in the order of " +
 		"their submission, one on each GPU, and never run beside one another",
-	Source: "A-antman: AntMan (OSDI'20), its global scheduler",
+	Source: "AntMan (OSDI'20), its global scheduler",
 	Needs:  "tiers; speeds of pairs of jobs on one GPU, or progress reports, to judge by how much a job is disturbed",
 	Knobs: []Knob{
 		{"eps", "0.05", "part of its speed that a job may lose to those beside it"},
@@ -224,7 +224,7 @@ func (a *antmanRules) leaves(v engine.View, j engine.JobView) cluster.MiB {
 }
 
 // memoryLimit is what those beside a job may have of a GPU's memory of which it has used
-// so much at most (A-antman).
+// so much at most (AntMan, OSDI'20).
 func memoryLimit(total, peak, headroom cluster.MiB) cluster.MiB { return max(0, total-peak-headroom) }
 
 // needs is what a best-effort job needs of each GPU's memory: what it says, or what it was

@@ -2,7 +2,7 @@ package policy
 
 import "testing"
 
-// A-antman's vector: of 32 GB, of which the job that is guaranteed them has used 20 at
+// AntMan's vector (OSDI'20): of 32 GB, of which the job that is guaranteed them has used 20 at
 // most, others may have 11, a GB staying free; never less than nothing.
 func TestMemoryLimit(t *testing.T) {
 	const g = 1024

@@ -18,7 +18,7 @@ var astraea = Info{
 	Name: "astraea",
 	About: "long-term GPU-time fairness: free GPUs are leased to the tenant that had least of its share over a day, " +
 		"in it to the job that had least of what it deserved",
-	Source: "C-astraea: ASTRAEA (TPDS'22)",
+	Source: "ASTRAEA (TPDS'22)",
 	Needs:  "several users or queues; no run times",
 	Knobs: []Knob{
 		{"lease", "30m", "how long a job keeps its GPUs before it competes for them again"},
@@ -444,7 +444,7 @@ func (r *astraeaRules) displace(v engine.View, tenants []tenant, list []lessee, 
 	}
 }
 
-// longTerm is a job's long-term fairness F = U / D (C-astraea): GPU time that it had, by the
+// longTerm is a job's long-term fairness F = U / D (Astraea, TPDS'22): GPU time that it had, by the
 // models' weights, over what it deserved, at their mean weight in thousandths; 0 while it
 // has deserved nothing.
 func longTerm(service, deserved int64, weight float64) float64 {
@@ -454,7 +454,7 @@ func longTerm(service, deserved int64, weight float64) float64 {
 	return float64(service) / (float64(deserved) * weight / 1000)
 }
 
-// fairnessClass is the class of a ratio of fairness among k (C-astraea): 0 for
+// fairnessClass is the class of a ratio of fairness among k (Astraea, TPDS'22): 0 for
 // nothing, k for very much.
 func fairnessClass(x float64, k int) int {
 	if x <= 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/muster-gpu/muster/quota"
 )
 
-// C-astraea, vector 1: quota 4, two jobs of 4 and 2 GPUs: each deserves two, a
+// Astraea, TPDS'22, vector 1: quota 4, two jobs of 4 and 2 GPUs: each deserves two, a
 // lone one of the other tenant all four.
 func TestDeserves(t *testing.T) {
 	a, b := record{quota: 4, active: 2}, record{quota: 4, active: 1}
@@ -30,7 +30,7 @@ func TestDeserves(t *testing.T) {
 	}
 }
 
-// C-astraea, vector 1, to its end: two tenants of one weight on eight GPUs, so a quota of four
+// Astraea, TPDS'22, vector 1, to its end: two tenants of one weight on eight GPUs, so a quota of four
 // each. A has jobs of four and two GPUs that wait, B one of four that runs. After ten seconds
 // A's have deserved 20 GPU-seconds each and had none, F = 0; B's 40 and had 40, F = 1.
 func TestLongTermFairness(t *testing.T) {
@@ -89,7 +89,7 @@ func TestLongTermFairness(t *testing.T) {
 	}
 }
 
-// C-astraea, an invariant: who asks for more than its part is entitled to no more by that, and
+// Astraea, TPDS'22, an invariant: who asks for more than its part is entitled to no more by that, and
 // stands behind, not before, another that ran as long and asks for less.
 func TestAskingForMore(t *testing.T) {
 	r, capped := rand.New(rand.NewPCG(2, 7)), 0
@@ -117,7 +117,7 @@ func TestAskingForMore(t *testing.T) {
 	}
 }
 
-// C-astraea, vector 2: four GPUs are free, A holds nothing of its quota of four, which
+// Astraea, TPDS'22, vector 2: four GPUs are free, A holds nothing of its quota of four, which
 // is less than a fifth: so it is first, although it had more than B in the window, and
 // its first job takes them all.
 func TestStarvationGuard(t *testing.T) {
@@ -143,7 +143,7 @@ func waitingFor(gpus ...int) (list []waitingLessee) {
 	return list
 }
 
-// C-astraea, vector 3: a tenant that holds eight GPUs of a quota of four had
+// Astraea, TPDS'22, vector 3: a tenant that holds eight GPUs of a quota of four had
 // twice what it was to have; and only the last 24 hours count.
 func TestWindow(t *testing.T) {
 	const hour = cluster.Time(time.Hour)
@@ -212,7 +212,7 @@ func TestPartsEnd(t *testing.T) {
 	}
 }
 
-// newQuotas is C-astraea's first phase as it is written there: what each tenant holds, and
+// newQuotas is Astraea's first phase (TPDS'22) as it is written there: what each tenant holds, and
 // each time one more job of whom has least, looked for among all.
 func newQuotas(tenants []tenant, free int, lease time.Duration) []int {
 	list, queues := make([]int, len(tenants)), make([][]*lessee, len(tenants))
@@ -259,7 +259,7 @@ func newQuotas(tenants []tenant, free int, lease time.Duration) []int {
 	}
 }
 
-// C-astraea's invariants: quotas add up to no more than there is; what a tenant has on lease
+// Astraea's invariants (TPDS'22): quotas add up to no more than there is; what a tenant has on lease
 // is at no launch more than its part of the round (newq), and what it then runs no more
 // than that.
 func TestUsedWithinQuota(t *testing.T) {

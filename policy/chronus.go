@@ -16,7 +16,7 @@ var chronus = Info{
 	Name: "chronus",
 	About: "deadlines of gangs of fixed size: a job is accepted if it and all accepted ones fit into leases before their deadlines; " +
 		"jobs change places only when a lease begins; idle GPUs go to the others, the least work first",
-	Source: "C-deadlines: Chronus (SoCC'21); leases are packed greedily, by no integer program",
+	Source: "Chronus (SoCC'21); leases are packed greedily, by no integer program",
 	Needs:  "deadlines, run times, checkpoints; tier best-effort marks soft deadlines",
 	Knobs: []Knob{
 		{"lease", "4m", "jobs take turns at multiples of this; a deadline counts to the end of its last whole lease"},

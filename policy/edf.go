@@ -9,7 +9,7 @@ import (
 var edf = Info{
 	Name:   "edf",
 	About:  "earliest deadline first, preemptive; jobs without a deadline come last, in order of submission",
-	Source: "C-baselines: EDF without admission control",
+	Source: "EDF without admission control",
 	Needs:  "deadlines",
 	Knobs:  []Knob{{"preempt", "true", "whether an earlier deadline may preempt a later one"}},
 	New: func(k *Knobs) (engine.Policy, error) {

@@ -14,7 +14,7 @@ import (
 var eLAS = Info{
 	Name:   "e-las",
 	About:  "least attained GPU service times the run time that a job's progress lets expect, in levels; preemptive",
-	Source: "C-elas: E-LAS (ICPP'20), reconstructed from its abstract",
+	Source: "E-LAS (ICPP'20), reconstructed from its abstract",
 	Needs:  "progress reports (or estimates, of which the share that is done counts)",
 	Knobs: []Knob{
 		{"thresholds", "3600/36000/360000", "at which weighted GPU-seconds levels end"},
@@ -99,7 +99,7 @@ func (p *eLASPolicy) Key(v engine.View, j engine.JobView) engine.Key {
 	return engine.Key{inLevel(p.of(p.index(service, j.Ran(), done, j.Spec().Estimate, unit)), j.FirstStart()), int64(j.FirstStart())}
 }
 
-// index is a job's attained service a, weighted (C-elas): by t/p over the unit,
+// index is a job's attained service a, weighted (E-LAS, ICPP'20): by t/p over the unit,
 // where t is how long it ran and p which part of its work is done, that is by
 // the run time that its progress lets expect; or by t(1-p)/p, what remains of
 // that. Without progress it is a times beta. p counts as 0.99 at most: the last

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// C-elas, test vectors with T0=1s: GPU-seconds times seconds.
+// E-LAS, ICPP'20, test vectors with T0=1s: GPU-seconds times seconds.
 func TestELASIndex(t *testing.T) {
 	total, remaining := &eLASPolicy{beta: 1000}, &eLASPolicy{beta: 1000, remaining: true}
 	for _, c := range []struct {
@@ -53,7 +53,7 @@ func TestELASOrder(t *testing.T) {
 	}
 }
 
-// Where all are as fast as one another, the order is that of the service had (C-elas).
+// Where all are as fast as one another, the order is that of the service had (E-LAS, ICPP'20).
 func TestELASIsLAS(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	p := &eLASPolicy{beta: 1000}

@@ -15,7 +15,7 @@ var elasticflow = Info{
 	Name: "elasticflow",
 	About: "deadlines: a job is accepted if it and all accepted ones can be done in time, with as few GPUs as late as possible; " +
 		"idle GPUs go where they save most GPU time, then to jobs without an accepted deadline",
-	Source: "C-deadlines: ElasticFlow (ASPLOS'23); jobs that are declined run without a promise instead of being dropped",
+	Source: "ElasticFlow (ASPLOS'23); jobs that are declined run without a promise instead of being dropped",
 	Needs:  "deadlines, run times, elastic jobs, speeds by size (else linear)",
 	Knobs: []Knob{
 		{"slot", "60s", "plans are made in slots of this length; what is left of a deadline's slot is not counted on"},

@@ -5,7 +5,7 @@ import "github.com/muster-gpu/muster/engine"
 var fifo = Info{
 	Name:   "fifo",
 	About:  "by priority, then in order of submission; stops at the first job that does not fit (see --backfill)",
-	Source: "C-baselines: FIFO; with --backfill skip it is the literature's FIFO-fit",
+	Source: "FIFO; with --backfill skip it is the literature's FIFO-fit",
 	Needs:  "nothing",
 	New: func(k *Knobs) (engine.Policy, error) {
 		return &basic{name: k.label(), key: byPriority}, nil

@@ -15,7 +15,7 @@ var gandiva = Info{
 	Name: "gandiva",
 	About: "more jobs than GPUs take turns in short rounds, who had least time first; jobs of the same size are put on the same GPUs " +
 		"by trial, and stay together if more gets done so",
-	Source: "A-gandiva: Gandiva (OSDI'18); pairs as in Gavel's version of it",
+	Source: "Gandiva (OSDI'18); pairs as in Gavel's version of it",
 	Needs:  "cheap stops (suspend, or checkpoints); progress reports, or speeds of pairs, to judge pairs by",
 	Knobs: []Knob{
 		{"round", "1m", "jobs take turns at multiples of this"},

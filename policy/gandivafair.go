@@ -11,7 +11,7 @@ var gandivaFair = Info{
 	Name: "gandiva-fair",
 	About: "GPUs of several models: users have equal parts of each model; who gains little by fast GPUs trades them for more slow " +
 		"ones; rounds see to it that their jobs get that",
-	Source: "Gandiva-fair (EuroSys'20), reconstructed; its rounds are those of C-gavel",
+	Source: "Gandiva-fair (EuroSys'20), reconstructed; its rounds are those of Gavel (OSDI'20)",
 	Needs:  "users, speeds per GPU model; checkpoints: jobs take turns",
 	Knobs: []Knob{
 		{"round", "6m", "jobs take turns at multiples of this"},

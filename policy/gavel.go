@@ -20,7 +20,7 @@ var gavel = Info{
 	Name: "gavel",
 	About: "GPUs of several models: a program says what part of the time each job should have on which model, rounds see to it " +
 		"that it gets that",
-	Source: "C-gavel: Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads (OSDI'20)",
+	Source: "Gavel: Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads (OSDI'20)",
 	Needs:  "speeds per GPU model; run times for ftf and makespan, prices for cost; checkpoints: jobs take turns",
 	Knobs: []Knob{
 		{"objective", "las", "las (the least normalised speed as high as can be), waterfill (and then the next), hierarchical (the same over queues or users), ftf (finish-time fairness), makespan, fifo, throughput, cost"},

@@ -9,7 +9,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// The order of a round: C-gavel, vector 4, and H2 of G-gavel-simulator. Shares of
+// The order of a round: Gavel, OSDI'20, vector 4, and H2 of Gavel's simulator. Shares of
 // 0.8 and 0.2; after four rounds and one both have what they should, and what is
 // owed decides; after one more of the first the second goes first.
 func TestGavelTurns(t *testing.T) {

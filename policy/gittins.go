@@ -17,7 +17,7 @@ import (
 var tiresiasG = Info{
 	Name:   "tiresias-g",
 	About:  "2D-Gittins: levels of attained GPU service, inside a level who is likeliest to be done soon, as earlier jobs were; preemptive",
-	Source: "C-tiresias: discretised 2D-Gittins (NSDI'19)",
+	Source: "Tiresias (NSDI'19): discretised 2D-Gittins",
 	Needs:  "how much GPU time earlier jobs took: the cluster's own, or a file",
 	Knobs: []Knob{
 		{"thresholds", "36000", "GPU-seconds at which levels end, e.g. 3250/7200/18000"},
@@ -169,7 +169,7 @@ func (p *tiresiasGPolicy) step(past *engine.Past, service int64) (from, to, quan
 const indexBits = 57
 
 // gittins is the Gittins index of a job that has attained a, for a quantum d
-// (C-tiresias): the chance that it ends within d more, per mean service until
+// (Tiresias, NSDI'19): the chance that it ends within d more, per mean service until
 // then, both among those samples that took more than a:
 //
 //	P = Pr[S - a <= d | S > a], E = mean(min(S - a, d) | S > a), G = P/E

@@ -11,7 +11,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// C-tiresias, vector 1: samples of 2, 4 and 12 GPU-seconds, a quantum of 4.
+// Tiresias, NSDI'19, vector 1: samples of 2, 4 and 12 GPU-seconds, a quantum of 4.
 func TestGittins(t *testing.T) {
 	past := engine.NewPast([]int64{4 * gpuSecond, 12 * gpuSecond, 2 * gpuSecond}, nil)
 	for a, want := range map[int64]float64{0: 0.2, 2: 1. / 6, 4: 0, 8: 0.25, 12: 0, 13: 0} {

@@ -16,7 +16,7 @@ var hypersched = Info{
 	Name: "hypersched",
 	About: "trials of a search that ends at a deadline: first each gets so far that it can be judged, then the best, by priority, " +
 		"get as many GPUs as bring them furthest by then",
-	Source: "C-deadlines: HyperSched (SoCC'19), reconstructed",
+	Source: "HyperSched (SoCC'19), reconstructed",
 	Needs:  "deadlines, priorities (how good a trial is: higher is better), elastic jobs, speeds by size (else linear)",
 	Knobs: []Knob{
 		{"rung", "10m", "so much work lets a trial be judged; 0s: by its priority from the start"},

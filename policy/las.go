@@ -12,7 +12,7 @@ import (
 var las = Info{
 	Name:   "las",
 	About:  "least attained GPU service first, in levels that double; preemptive",
-	Source: "LAS as discretised by C-tiresias (many levels, no promotion); dimension=time is the literature's one-dimensional LAS",
+	Source: "LAS as discretised by Tiresias (NSDI'19) (many levels, no promotion); dimension=time is the literature's one-dimensional LAS",
 	Needs:  "nothing",
 	Knobs: []Knob{
 		{"base", "1h", "service at which a job leaves the first level, in GPU time (1h: a GPU-hour)"},
@@ -79,7 +79,7 @@ func (p *lasPolicy) served(j engine.JobView) int64 {
 }
 
 // Key is the level, then the first start: inside a level jobs are served in
-// the order in which they started, those that never ran come last (C-tiresias).
+// the order in which they started, those that never ran come last (Tiresias, NSDI'19).
 func (p *lasPolicy) Key(_ engine.View, j engine.JobView) engine.Key {
 	return engine.Key{int64(p.ends.of(p.served(j))), int64(j.FirstStart())}
 }

@@ -79,7 +79,7 @@ func (k *Knobs) promotion() (promotion, error) {
 	return promotion(math.Round(s * 1000)), nil
 }
 
-// PromoteAt is when wait >= knob * exec (C-tiresias).
+// PromoteAt is when wait >= knob * exec (Tiresias, NSDI'19).
 func (p promotion) PromoteAt(_ engine.View, j engine.JobView) cluster.Time {
 	_, ran := j.Executed()
 	if p == 0 || ran <= 0 {

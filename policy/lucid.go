@@ -17,7 +17,7 @@ var lucid = Info{
 	Name: "lucid",
 	About: "least service first, by how long earlier jobs of the user and name ran; while jobs wait, those that leave much of their " +
 		"GPUs idle are put beside one another of the same size; no preemption",
-	Source: "C-lucid: Lucid (ASPLOS'23)",
+	Source: "Lucid (ASPLOS'23)",
 	Needs:  "speeds of pairs of jobs on one GPU (else nobody is put beside anybody); users and names that come back, or estimates",
 	Knobs: []Knob{
 		{"pack", "auto", "auto: while jobs wait; never: and the queue stops at the first job that does not fit; always"},
@@ -40,7 +40,7 @@ type lucidRules struct {
 }
 
 // growAbove and shrinkBelow are how many jobs wait for the partition when it grows and
-// when it shrinks again (C-lucid, part 1).
+// when it shrinks again (Lucid, ASPLOS'23, part 1).
 const growAbove, shrinkBelow = 10, 5
 
 func newLucid(k *Knobs) (engine.Policy, error) {
@@ -136,7 +136,7 @@ func (r *sharer) needs(jobs []engine.JobView) needs {
 const maxScores = 2
 
 // suits reports whether a waiting job may be put beside a running one that has its
-// GPUs for itself (C-lucid, partner).
+// GPUs for itself (Lucid, ASPLOS'23, partner).
 func (r *sharer) suits(j *sharer) bool {
 	return j.gpus == r.gpus && j.queue == r.queue && r.memory+j.memory < r.device &&
 		r.score+j.score <= maxScores && j.priority <= 2*r.priority

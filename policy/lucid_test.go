@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// C-lucid's test vectors: beside a job of two GPUs of 24 GB, with 10 GB, score 1
+// Lucid's test vectors (ASPLOS'23): beside a job of two GPUs of 24 GB, with 10 GB, score 1
 // and priority 100.
 func TestPartner(t *testing.T) {
 	const gb = 1024

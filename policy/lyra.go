@@ -15,7 +15,7 @@ var lyra = Info{
 	Name: "lyra",
 	About: "the shortest job first, each with its least; what is left goes to elastic jobs so that their completion times shorten most together " +
 		"(a knapsack); nothing that runs is preempted, but elastic jobs shrink to their least",
-	Source: "C-lyra: Lyra (EuroSys'23)",
+	Source: "Lyra (EuroSys'23)",
 	Needs:  "elastic jobs (min..max tasks), run times (progress corrects them), speeds by size, else they are taken as linear",
 	Knobs: []Knob{
 		{"round", "0s", "plan at multiples of this only, so that jobs are resized less often; 0s: whenever a job comes or ends"},

@@ -58,7 +58,7 @@ func TestAssignParts(t *testing.T) {
 	}
 }
 
-// The ways to divide a GPU are those of A-mig, vector 5: 19 of an A100, 5 of an A30.
+// The ways to divide a GPU are those of NVIDIA's MIG user guide, vector 5: 19 of an A100, 5 of an A30.
 func TestMISOLayouts(t *testing.T) {
 	for name, want := range map[string]int{"A100-40GB": 19, "H100-80GB": 19, "A30-24GB": 5} { // order does not matter
 		m, _ := cluster.FindModel(name)

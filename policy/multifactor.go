@@ -10,7 +10,7 @@ import (
 var multifactor = Info{
 	Name:   "multifactor",
 	About:  "Slurm's priority: age, fair share (Fair Tree over queues and users, usage decayed), size, partition; EASY backfill",
-	Source: "B-slurm: multifactor priority and Fair Tree",
+	Source: "Slurm: multifactor priority and Fair Tree",
 	Needs:  "users and queues; time limits or estimates for backfill",
 	Knobs: []Knob{
 		{"age", "1000", "weight of the time that a job has been eligible"},

@@ -16,7 +16,7 @@ var muri = Info{
 	Name: "muri",
 	About: "shortest or least served first, preemptive; where GPUs do not suffice, up to four jobs of one size that use different resources " +
 		"at different times are put on the same ones",
-	Source: "Muri (SIGCOMM'22); G-muri-simulator, section 8",
+	Source: "Muri (SIGCOMM'22), as its released simulator decides",
 	Needs:  "stages, or speeds of pairs, of jobs on one GPU (else nobody is put beside anybody); cheap stops; estimates for order=s",
 	Knobs: []Knob{
 		{"order", "l", "l: least GPU time had first; s: least GPU time left first"},

@@ -16,7 +16,7 @@ var pollux = Info{
 	Name: "pollux",
 	About: "elastic jobs share the GPUs: each round the sizes are those with the highest harmonic mean of the jobs' speedups over " +
 		"their fair shares, changes of size counting as less by what a restart costs",
-	Source: "C-pollux-sia, G-pollux-simulator section 11: Pollux (OSDI'21); the search for sizes is ours",
+	Source: "Pollux (OSDI'21); the search for sizes is ours",
 	Needs:  "elastic jobs (min..max tasks), speeds by size, else they are taken as linear; checkpoints: jobs are stopped and resized",
 	Knobs: []Knob{
 		{"round", "1m", "sizes are chosen at multiples of this; jobs start at rounds only"},

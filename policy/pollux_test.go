@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestRestartFactor: the vector of C-pollux-sia, and what is never below 0.
+// TestRestartFactor: the vector of Pollux, OSDI'21, and what is never below 0.
 func TestRestartFactor(t *testing.T) {
 	for _, c := range []struct {
 		age, cost time.Duration

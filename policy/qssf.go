@@ -12,7 +12,7 @@ import (
 var qssf = Info{
 	Name:   "qssf",
 	About:  "least service first, by how long earlier jobs of the user and name ran; no preemption; stops at the first that does not fit",
-	Source: "C-qssf-helios: quasi shortest service first (SC'21), its rolling estimate",
+	Source: "Helios (SC'21): quasi shortest service first, its rolling estimate",
 	Needs:  "users and job names that come back",
 	Knobs: []Knob{
 		{"alpha", "1", "weight of earlier jobs against the job's own estimate, where it has one (0 to 1)"},
@@ -39,7 +39,7 @@ var qssf = Info{
 	},
 }
 
-// quasiService is P = g * (alpha*rolling + (1-alpha)*model) of C-qssf-helios, in
+// quasiService is P = g * (alpha*rolling + (1-alpha)*model) of Helios, SC'21, in
 // milli-GPU-milliseconds: the job's own estimate stands for the model's. Where
 // one of the two is missing, the other counts alone. alpha is in thousandths.
 func quasiService(milli int64, rolling, own time.Duration, alpha int64) int64 {

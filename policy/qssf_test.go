@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// C-qssf-helios, test: rolling 150s, model 250s, alpha 0.1, one GPU: 240 GPU-seconds.
+// Helios, SC'21, test: rolling 150s, model 250s, alpha 0.1, one GPU: 240 GPU-seconds.
 func TestQuasiService(t *testing.T) {
 	for _, c := range []struct {
 		gpus, rolling, own, alpha, want int64

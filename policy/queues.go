@@ -5,7 +5,7 @@ import "github.com/muster-gpu/muster/engine"
 var proportional = Info{
 	Name:   "proportional",
 	About:  "weighted max-min over queues: the queue with the least GPUs per weight first, in order of submission",
-	Source: "B-volcano proportion, B-kai over-quota weights; guarantees are served first by the engine",
+	Source: "Volcano's proportion, KAI's over-quota weights; guarantees are served first by the engine",
 	Needs:  "queues",
 	New: func(k *Knobs) (engine.Policy, error) {
 		return &weighted{basic{name: k.label(), traits: engine.Traits{Queues: true, Backfill: engine.Skip}, key: byPriority}}, nil
@@ -21,7 +21,7 @@ func (*weighted) QueueKey(v engine.View, q int) int64 { return v.WeightedUse(q) 
 var drf = Info{
 	Name:   "drf",
 	About:  "dominant resource fairness over queues: GPU, CPU and RAM; the smallest dominant share first",
-	Source: "B-volcano: DRF, progressive filling by weighted dominant share",
+	Source: "DRF (NSDI'11) as in Volcano, progressive filling by weighted dominant share",
 	Needs:  "queues; CPU and RAM of nodes and jobs where they matter",
 	New: func(k *Knobs) (engine.Policy, error) {
 		return &dominant{basic{name: k.label(), traits: engine.Traits{Queues: true, Backfill: engine.Skip}, key: byPriority}}, nil

@@ -13,7 +13,7 @@ var salus = Info{
 	Name: "salus",
 	About: "where GPUs do not suffice, jobs of the same size are put on the same ones as long as what each needs between iterations " +
 		"and, lane by lane, during one fits into the memory; the jobs of a lane take turns, iteration by iteration (in the simulator); no preemption",
-	Source: "A-salus: Salus (MLSys'20); the choice of GPUs is ours, the paper has one",
+	Source: "Salus (MLSys'20); the choice of GPUs is ours, the paper has one",
 	Needs:  "how much GPU memory jobs need, and how much of it between iterations (else they share GPUs with nobody)",
 	Knobs: []Knob{
 		{"turns", "fifo", "who of a lane has its iterations next, in the simulator: fifo, srtf (who has least left), fair (all as much time)"},

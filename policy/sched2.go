@@ -15,7 +15,7 @@ var sched2 = Info{
 	Name: "sched2",
 	About: "learned: of the jobs that wait, a network chooses who starts next and how near together, or that nobody does yet; " +
 		"nothing that runs is preempted",
-	Source: "C-rl: SCHED^2 (GLOBECOM'19), reconstructed; weights are trained by muster learn sched2",
+	Source: "SCHED^2 (GLOBECOM'19), reconstructed; weights are trained by muster learn sched2",
 	Needs:  "nothing; run times or names that come back, and what distance costs (performance table, else the job's skew), make it better",
 	Knobs: []Knob{
 		{"weights", "", "file of weights (muster learn sched2 --out FILE); none: those that come with Muster"},

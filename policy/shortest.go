@@ -9,7 +9,7 @@ import (
 var sjf = Info{
 	Name:   "sjf",
 	About:  "shortest estimated run time first; no preemption; stops at the first that does not fit",
-	Source: "C-baselines: SJF",
+	Source: "SJF",
 	Needs:  "estimates",
 	New: func(k *Knobs) (engine.Policy, error) {
 		return &basic{name: k.label(), key: func(_ engine.View, j engine.JobView) engine.Key {
@@ -21,7 +21,7 @@ var sjf = Info{
 var ssf = Info{
 	Name:   "ssf",
 	About:  "least estimated service (GPUs x run time) first; no preemption; stops at the first that does not fit",
-	Source: "C-baselines: SSF",
+	Source: "SSF",
 	Needs:  "estimates",
 	New: func(k *Knobs) (engine.Policy, error) {
 		return &basic{name: k.label(), key: func(_ engine.View, j engine.JobView) engine.Key {
@@ -33,7 +33,7 @@ var ssf = Info{
 var srtf = Info{
 	Name:   "srtf",
 	About:  "shortest remaining time first, preemptive; smaller jobs may pass one that does not fit",
-	Source: "C-baselines: SRTF",
+	Source: "SRTF",
 	Needs:  "estimates",
 	New: func(k *Knobs) (engine.Policy, error) {
 		return &basic{name: k.label(),
@@ -47,7 +47,7 @@ var srtf = Info{
 var srsf = Info{
 	Name:   "srsf",
 	About:  "shortest remaining service (GPUs x time) first, preemptive; smaller jobs may pass one that does not fit",
-	Source: "C-baselines: SRSF, the ideal that 2D-LAS approximates",
+	Source: "SRSF, the ideal that 2D-LAS approximates",
 	Needs:  "estimates",
 	New: func(k *Knobs) (engine.Policy, error) {
 		return &basic{name: k.label(),
@@ -68,7 +68,7 @@ func service(j engine.JobView) int64 {
 var sjfGPU = Info{
 	Name:   "sjf-gpu",
 	About:  "smallest gang first; by default no preemption; stops at the first that does not fit",
-	Source: "C-baselines: SJF-gpu; with preempt=true it is the \"sjf\" of Tiresias' simulator",
+	Source: "SJF-gpu; with preempt=true it is the \"sjf\" of Tiresias' simulator",
 	Needs:  "nothing",
 	Knobs:  []Knob{{"preempt", "false", "whether a smaller gang may preempt a larger one (smaller ones may then pass a blocked one, too)"}},
 	New: func(k *Knobs) (engine.Policy, error) {

@@ -13,7 +13,7 @@ var sia = Info{
 	Name: "sia",
 	About: "elastic jobs on GPUs of several models: each round every job is matched with a model and a size, so that the sum of " +
 		"powers of speeds, each relative to the job's slowest choice, is least; changes count as less by what a restart costs",
-	Source: "C-pollux-sia: Sia (SOSP'23); the search is ours",
+	Source: "Sia (SOSP'23); the search is ours",
 	Needs:  "elastic jobs (min..max tasks), speeds per GPU model and size; checkpoints: jobs are stopped, moved and resized",
 	Knobs: []Knob{
 		{"round", "1m", "jobs are matched at multiples of this; they start at rounds only"},

@@ -29,7 +29,7 @@ func asMany(tasks int) int { return tasks }
 
 // TestSiaVector: four GPUs of one model, A is 1, 1.8 and 3 times as fast with one,
 // two and four, B 1, 1.2 and 1.3 times. Two each cost 1.6582; four for A and B
-// queued 1.6774 (C-pollux-sia, vector 3).
+// queued 1.6774 (Sia, SOSP'23, vector 3).
 func TestSiaVector(t *testing.T) {
 	var menus [][]solve.Choice
 	for _, speed := range [][]float64{{1, 1.8, 3}, {1, 1.2, 1.3}} {

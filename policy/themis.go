@@ -18,7 +18,7 @@ var themis = Info{
 	Name: "themis",
 	About: "finish-time fairness: the jobs that do worst against a private share of the cluster bid for the free GPUs; " +
 		"what they win is leased",
-	Source: "C-themis: Themis (NSDI'20); each job is an app of its own",
+	Source: "Themis (NSDI'20); each job is an app of its own",
 	Needs:  "run times (else twice what was done, an hour at least), speeds by size for elastic jobs",
 	Knobs: []Knob{
 		{"lease", "20m", "how long what was won is kept"},

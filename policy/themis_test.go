@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// C-themis, vector 1: the product of the values is 4 with a GPU each, 3 and 3.5
+// Themis, NSDI'20, vector 1: the product of the values is 4 with a GPU each, 3 and 3.5
 // with both at one; each keeps what the other loses by its presence.
 func TestAuction(t *testing.T) {
 	bids := [][]offer{{{0, 0, 1}, {1, 1, 2}, {2, 2, 3}}, {{0, 0, 1}, {1, 1, 2}, {2, 2, 3.5}}}
@@ -19,7 +19,7 @@ func TestAuction(t *testing.T) {
 	}
 }
 
-// C-themis, vector 2: started 100 s ago, 50 of 100 iterations of 8 s left, 8 GPUs
+// Themis, NSDI'20, vector 2: started 100 s ago, 50 of 100 iterations of 8 s left, 8 GPUs
 // in the cluster for two apps: with 4 GPUs it takes as long as with its share.
 func TestFinishTimeFairness(t *testing.T) {
 	const work, elapsed = 100 * 8.0, 100.0
@@ -93,7 +93,7 @@ func TestGreedyAuction(t *testing.T) {
 	}
 }
 
-// C-themis, the last invariant: with f = 1 - 1/n exactly one of n bids; with f = 0 all
+// Themis, NSDI'20, the last invariant: with f = 1 - 1/n exactly one of n bids; with f = 0 all
 // do, with f = 1 one.
 func TestBidders(t *testing.T) {
 	for n := 1; n <= 2000; n++ {

@@ -10,7 +10,7 @@ import (
 var tiresiasL = Info{
 	Name:   "tiresias-l",
 	About:  "2D-LAS: levels of attained GPU service, inside a level in the order of first starts; preemptive",
-	Source: "C-tiresias: discretised 2D-LAS (NSDI'19)",
+	Source: "Tiresias (NSDI'19): discretised 2D-LAS",
 	Needs:  "nothing",
 	Knobs: []Knob{
 		{"thresholds", "36000", "GPU-seconds at which levels end, e.g. 3250/7200/18000"},

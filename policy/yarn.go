@@ -5,7 +5,7 @@ import "github.com/muster-gpu/muster/engine"
 var yarn = Info{
 	Name:   "yarn-cs",
 	About:  "capacity scheduler: the queue least above its share first, in order of submission; no preemption",
-	Source: "C-baselines: YARN-CS, the baseline of Tiresias and Philly",
+	Source: "YARN-CS, the baseline of Tiresias and Philly",
 	Needs:  "queues; placement inside one node or on whole nodes (the default gang form)",
 	New: func(k *Knobs) (engine.Policy, error) {
 		return &capacityOrder{basic{name: k.label(), traits: engine.Traits{Queues: true}, key: byPriority}}, nil

@@ -1,5 +1,5 @@
 // Package power says how many nodes of a cluster are to be awake: Helios' cluster energy saving (CES,
-// SC'21; C-qssf-helios). Nodes wake when there are too few, and are put to sleep when use has fallen
+// SC'21). Nodes wake when there are too few, and are put to sleep when use has fallen
 // and is expected to fall. What is expected, a Meter learns from the cluster's own weeks.
 package power
 

@@ -16,7 +16,7 @@ type Falling struct {
 const mostLosses = 256
 
 // Converges tells of a job that ends when its metric has converged after how many steps that will be
-// (C-optimus-afs): from then on that is what its progress is measured by. stated is how it converges
+// (Optimus, EuroSys'18): from then on that is what its progress is measured by. stated is how it converges
 // (perf.ParseConvergence), "" or nonsense: it states nothing. f is what is known so far, nil: nothing; it is
 // never changed in place. p is changed.
 func Converges(stated string, f *Falling, said []Measure, p *show.Progress) *Falling {

@@ -29,9 +29,9 @@ func TestHalving(t *testing.T) {
 	}
 }
 
-// B-slurm.md, Multifactor: U = Σ usage × 0.5^(dt/HalfLife).
-// B-kai.md, Tests 3: half-life 1 h, a GPU-hour 2 h ago counts .25; 24 GPU-h of 10 × 10 is .24.
-// B-kueue.md, Tests: half-life 600, dt 600: alpha = .5.
+// Slurm, Multifactor: U = Σ usage × 0.5^(dt/HalfLife).
+// KAI, Tests 3: half-life 1 h, a GPU-hour 2 h ago counts .25; 24 GPU-h of 10 × 10 is .24.
+// Kueue, Tests: half-life 600, dt 600: alpha = .5.
 func TestDecay(t *testing.T) {
 	d, err := NewDecay(5*time.Minute, time.Hour)
 	if err != nil {

@@ -37,7 +37,7 @@ func SumUsage(assocs []Assoc) {
 // so that every user of a better account is before every user of a worse one.
 // Accounts that tie are merged: their children compete as siblings, each with
 // the sums of its own family. Shares of 0 are worth 0, otherwise usage of 0
-// is worth infinity. Source: slurm fair_tree.c, as in B-slurm.md.
+// is worth infinity. Source: slurm fair_tree.c, as in Slurm.
 func FairTree(assocs []Assoc) (rank []int, users int) {
 	f := fairTree{assocs: assocs, children: make([][]int, len(assocs)),
 		num: make([]wide, len(assocs)), den: make([]wide, len(assocs)), rank: make([]int, len(assocs))}

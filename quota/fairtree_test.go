@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// B-slurm.md, Tests 1.
+// Slurm, Tests 1.
 func TestFairTree(t *testing.T) {
 	assocs := []Assoc{{},
 		{Parent: 0, Shares: 10},                       // 1: A

@@ -35,7 +35,7 @@ func (q *KaiQueue) requestable() Milli {
 // usage in thousandths; 0: usage does not matter.
 //
 // Source: KAI, pkg/scheduler/plugins/proportion/resource_division, as in
-// B-kai.md. Weights are exact rationals; nothing is rounded but amounts.
+// KAI. Weights are exact rationals; nothing is rounded but amounts.
 func KaiFairShare(total, unit Milli, k int64, queues []KaiQueue) []Milli {
 	queues = slices.Clone(queues)
 	children := make([][]int, len(queues)+1) // the last: top level

@@ -36,10 +36,10 @@ func TestKaiFairShare(t *testing.T) {
 		queues []KaiQueue
 		want   []Milli // milli-GPU
 	}{
-		// B-kai.md, Tests 1: the last unit goes to the older queue.
+		// KAI, Tests 1: the last unit goes to the older queue.
 		{"1, Q1 older", 10, 1000, 0, []KaiQueue{kai(2, 10, 1), kai(2, 10, 3, created(1))}, []Milli{4000, 6000}},
 		{"1, Q2 older", 10, 1000, 0, []KaiQueue{kai(2, 10, 1, created(1)), kai(2, 10, 3)}, []Milli{3000, 7000}},
-		// B-kai.md, Tests 2: usage.
+		// KAI, Tests 2: usage.
 		{"2, k=1", 1000, 1, 1000, []KaiQueue{kai(0, 1000, 1, usage(4e8)), kai(0, 1000, 1)}, []Milli{375_000, 625_000}},
 		{"2, k=2", 600, 1, 2000, []KaiQueue{kai(0, 600, 1, usage(6e8)), kai(0, 600, 1)}, []Milli{100_000, 500_000}},
 		{"2, k large", 10, 1000, 1e6, []KaiQueue{kai(0, 10, 1, usage(6e8)), kai(0, 10, 1)}, []Milli{0, 10_000}},
@@ -62,7 +62,7 @@ func TestKaiFairShare(t *testing.T) {
 	}
 }
 
-// B-kai.md, Invariants.
+// KAI, Invariants.
 func TestKaiInvariants(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		total := rapid.Int64Range(0, 40).Draw(r, "total") * gpu

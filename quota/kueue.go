@@ -11,7 +11,7 @@ import (
 // Kueue's availability formulas are the tree's own: see Tree.Available and
 // Tree.Potential. Here are its fair sharing, admission fair sharing and
 // preemption rules. Source: kueue pkg/cache/scheduler and pkg/scheduler/
-// preemption, as in B-kueue.md.
+// preemption, as in Kueue.
 
 // DRS is a dominant resource share: how much of what its parent's hierarchy
 // can lend a node borrows, over its weight. The zero value borrows nothing.

@@ -10,7 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// B-kueue.md, Tests: b uses 8 of nominal 6, the cohort lends 10.
+// Kueue, Tests: b uses 8 of nominal 6, the cohort lends 10.
 func TestDRS(t *testing.T) {
 	d := DRSOf([]int64{8}, []int64{6}, []int64{10}, 1000)
 	if got := d.Value(); got != 200 {
@@ -73,7 +73,7 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-// B-kueue.md: half-life 600, dt 600: alpha = .5; usage = (1-alpha) old + alpha current.
+// Kueue: half-life 600, dt 600: alpha = .5; usage = (1-alpha) old + alpha current.
 func TestAdmissionFairSharing(t *testing.T) {
 	if got := Alpha(600*time.Second, 600*time.Second); got != one/2 {
 		t.Errorf("alpha = %d", got)
@@ -116,7 +116,7 @@ func TestKueueCandidates(t *testing.T) {
 	}
 }
 
-// B-kueue.md, Invariants: putting any victim back breaks the fit; and what is
+// Kueue, Invariants: putting any victim back breaks the fit; and what is
 // removed while asking is there again afterwards.
 func TestMinimalSet(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
@@ -146,7 +146,7 @@ func TestMinimalSet(t *testing.T) {
 	})
 }
 
-// B-kueue.md, Tests: a wants 4 and reclaims 2 from b, which never goes below
+// Kueue, Tests: a wants 4 and reclaims 2 from b, which never goes below
 // its nominal quota.
 func TestKueueReclaim(t *testing.T) {
 	tree := mustTree(t, 10, queue("a", "", 4), queue("b", "", 6))

@@ -8,7 +8,7 @@ import (
 )
 
 // The native model, guarantee and burst with three tiers, on plain structs:
-// B-quotas-tiers.md.
+// the three tiers.
 
 // Standing is how an ask stands to a queue's guarantee and limit.
 type Standing uint8

@@ -9,7 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// B-quotas-tiers.md, Tests: C=8; A G=4 B=8; B G=4 B=6.
+// Tests: C=8; A G=4 B=8; B G=4 B=6.
 func TestStand(t *testing.T) {
 	for _, c := range []struct {
 		what         string
@@ -45,11 +45,11 @@ func TestPlanReclaim(t *testing.T) {
 		need    Milli
 		want    []int
 	}{
-		// B-quotas-tiers.md, Tests: A runs 8, 4 of them borrowed; B is owed 4.
+		// Tests: A runs 8, 4 of them borrowed; B is owed 4.
 		{"A gives back 4, best-effort first", []Share{share(8, 4, 4)},
 			[]Victim{job(0, std, 2, 1, 1), job(0, std, 2, 2, 2), job(0, be, 2, 99, 3), job(0, std, 2, 3, 4)}, 4, []int{2, 0}},
 		{"not below A's guarantee", []Share{share(8, 4, 4)}, []Victim{job(0, std, 4, 0, 0), job(0, std, 4, 0, 0)}, 5, nil},
-		// B-quotas-tiers.md, Tests: a critical 2-GPU job, all GPUs held by standard.
+		// Tests: a critical 2-GPU job, all GPUs held by standard.
 		{"2 GPUs with least lost work, not the 8", []Share{share(12, 0, 1)},
 			[]Victim{job(0, std, 8, 0, 9), job(0, std, 2, 50, 1), job(0, std, 2, 40, 1)}, 2, []int{2}},
 		{"in whatever order they come", []Share{share(12, 0, 1)},
@@ -72,7 +72,7 @@ func TestPlanReclaim(t *testing.T) {
 	}
 }
 
-// The invariants of B-quotas-tiers.md, against all subsets of the victims.
+// The invariants of the three tiers, against all subsets of the victims.
 func TestPlanReclaimInvariants(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		victim := rapid.Custom(func(r *rapid.T) Victim {

@@ -95,7 +95,7 @@ func (n *node) over() Milli { return n.occ - n.subtree }
 func (t *Tree) Borrowed(q int) Milli { return max(0, t.nodes[q].over()) }
 
 // Over returns (used - guarantee) / weight, milli-GPU per thousandth: the
-// queue where this is largest gives back first (B-quotas-tiers, "Guaranteed +
+// queue where this is largest gives back first ("Guaranteed +
 // burst model"). It is negative below the guarantee; the idle reserve counts
 // as used.
 func (t *Tree) Over(q int) Ratio {

@@ -44,7 +44,7 @@ func at(t testing.TB, tree *Tree, name string) int {
 	return q
 }
 
-// B-kueue.md, Tests: cohort a nominal 4, b nominal 6.
+// Kueue, Tests: cohort a nominal 4, b nominal 6.
 func TestKueueAvailable(t *testing.T) {
 	type step struct {
 		use        Milli // of b
@@ -90,7 +90,7 @@ func TestKueueAvailable(t *testing.T) {
 	}
 }
 
-// B-quotas-tiers.md, Tests: C=8; A G=4 B=8; B G=4 B=6.
+// Tests: C=8; A G=4 B=8; B G=4 B=6.
 func TestGuaranteeAndBurst(t *testing.T) {
 	tree := mustTree(t, 8, queue("A", "", 4, limit(8)), queue("B", "", 4, limit(6)))
 	a, b := at(t, tree, "A"), at(t, tree, "B")

@@ -3,7 +3,7 @@ package quota
 import "github.com/muster-gpu/muster/cluster"
 
 // Volcano's proportion and capacity plugins and DRF. Source: volcano
-// pkg/scheduler/plugins/{proportion,capacity,drf}, as in B-volcano.md; DRF:
+// pkg/scheduler/plugins/{proportion,capacity,drf}, as in Volcano; DRF:
 // Ghodsi et al., NSDI 2011. Vectors are indexed by resource, the same in all
 // arguments, each resource in its own unit.
 

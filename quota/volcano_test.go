@@ -19,7 +19,7 @@ func TestProportion(t *testing.T) {
 		queues      []VolcanoQueue
 		want        []Milli
 	}{
-		// B-volcano.md, Tests, Proportion.
+		// Volcano, Tests, Proportion.
 		{"spec", 10, 1, []VolcanoQueue{q(1, 0, 1), q(1, 0, 10), q(2, 0, 10)}, []Milli{1, 3, 6}},
 		{"guarantee kept though not asked for", 10, 1, []VolcanoQueue{q(1, 4, 1), q(1, 0, 10)}, []Milli{4, 6}},
 		{"guarantee above the weight", 10, 1, []VolcanoQueue{q(9, 0, 10), q(1, 5, 10)}, []Milli{5, 5}},
@@ -38,7 +38,7 @@ func TestProportion(t *testing.T) {
 	}
 }
 
-// B-volcano.md, Invariants: Σ deserved <= total (+ guarantee slack), deserved
+// Volcano, Invariants: Σ deserved <= total (+ guarantee slack), deserved
 // <= max(request, guarantee). Without guarantees it is the water filling.
 func TestProportionInvariants(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
@@ -80,7 +80,7 @@ func TestProportionInvariants(t *testing.T) {
 	})
 }
 
-// B-volcano.md, Tests, DRF: 9 CPU and 18 GB; A <1,4>, B <3,1>.
+// Volcano, Tests, DRF: 9 CPU and 18 GB; A <1,4>, B <3,1>.
 func TestDRF(t *testing.T) {
 	total := []int64{9, 18}
 	users := []DRFUser{{[]int64{1, 4}, 1, -1}, {[]int64{3, 1}, 1, -1}}
@@ -104,7 +104,7 @@ func TestDRF(t *testing.T) {
 	}
 }
 
-// B-volcano.md, Invariants: DRF is envy-free and Pareto-optimal, up to the
+// Volcano, Invariants: DRF is envy-free and Pareto-optimal, up to the
 // one task that did not fit.
 func TestDRFInvariants(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
@@ -150,7 +150,7 @@ func fullEarly(total []int64, users []DRFUser, n []int, i int) bool {
 	return false
 }
 
-// B-volcano.md, Tests, Capacity: total 80; Q1 guarantee 20, deserved 40.
+// Volcano, Tests, Capacity: total 80; Q1 guarantee 20, deserved 40.
 func TestCapacityVictims(t *testing.T) {
 	for _, c := range []struct {
 		name        string

@@ -15,7 +15,7 @@ func TestWaterfill(t *testing.T) {
 		claims      []Claim
 		want        []Milli
 	}{
-		// B-volcano.md, Tests, Proportion.
+		// Volcano, Tests, Proportion.
 		{"volcano", 10, 1, []Claim{{1, 0, 1}, {1, 0, 10}, {2, 0, 10}}, []Milli{1, 3, 6}},
 		{"floor", 10, 1, []Claim{{1, 5, 10}, {9, 0, 10}}, []Milli{5, 5}},
 		{"floor above cap is kept", 10, 1, []Claim{{1, 4, 2}, {1, 0, 10}}, []Milli{4, 6}},

@@ -34,7 +34,7 @@ func TestLongTerm(t *testing.T) {
 	}
 }
 
-// C-astraea, vector 3: a tenant with a quota of four GPUs of eight asks for eight, and has them:
+// Astraea, TPDS'22, vector 3: a tenant with a quota of four GPUs of eight asks for eight, and has them:
 // F = 2, a benefit. The other one asks for two all the time and has them: F = 1.
 func TestShareOf(t *testing.T) {
 	r := twoTenants()

@@ -60,7 +60,7 @@ type Summary struct {
 	Utilisation   float64 `json:"gpu_utilisation"`    // computing GPU time / capacity
 	Goodput       float64 `json:"goodput"`            // computing and not thrown away / capacity
 	Fragmentation float64 `json:"fragmentation"`      // share of idle GPU time on partly used nodes
-	Unusable      float64 `json:"unusable"`           // share of idle GPU time that the tasks submitted last cannot use (D-fgd)
+	Unusable      float64 `json:"unusable"`           // share of idle GPU time that the tasks submitted last cannot use (FGD, ATC'23)
 	FTF           Dist    `json:"finish_time_ratio"`  // rho: JCT / JCT alone on a 1/N share
 	FTFOver       float64 `json:"finish_time_unfair"` // share of jobs with rho > 1
 	Jain          float64 `json:"jain_queues"`        // over queues' mean speed (ideal run time / JCT)

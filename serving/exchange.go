@@ -7,7 +7,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// exchange is the way from what runs to a plan, change by change (F-mig-serving's
+// exchange is the way from what runs to a plan, change by change (ParvaGPU, SC'24's
 // exchange-and-compact): what comes is started before what goes is stopped, so that every
 // service keeps its floor; what is in the way of something that comes, and needed, is
 // replaced elsewhere first, for a while. What is no longer needed goes last, so that it

@@ -107,7 +107,7 @@ type carrier struct {
 }
 
 // MakeShares plans services on parts of GPUs of a model: elastic partitioning with turns
-// (gpulet, ATC'22; F-gpulet-interference), on as few GPUs as several ways to do it find.
+// (gpulet, ATC'22), on as few GPUs as several ways to do it find.
 // It fails where a service cannot keep its latency on a whole GPU.
 func MakeShares(m *cluster.GPUModel, services []Service, o ShareOptions) (*SharePlan, error) {
 	if o.Headroom == 0 {

@@ -26,7 +26,7 @@ func share(name string, rate float64, latency, base, each time.Duration, full fl
 	return s
 }
 
-// F-gpulet-interference, saturated: half a GPU takes 4 ms and one more for each request of a
+// gpulet, ATC'22, saturated: half a GPU takes 4 ms and one more for each request of a
 // batch; within 40 ms, of which a batch may take half, 16 go together: 800 a second.
 func TestGpuletSaturatedVector(t *testing.T) {
 	s := share("s", 1600, 40*time.Millisecond, 4*time.Millisecond, time.Millisecond, 0.5, GpuletSizes()...)
@@ -91,7 +91,7 @@ func TestGpuletRare(t *testing.T) {
 	}
 }
 
-// F-gpulet-interference: what is left below a bound is left out where that is asked for, and
+// gpulet, ATC'22: what is left below a bound is left out where that is asked for, and
 // said to be.
 func TestGpuletIgnore(t *testing.T) {
 	s := share("s", 810, 40*time.Millisecond, 4*time.Millisecond, time.Millisecond, 0.5, GpuletSizes()...)
@@ -326,7 +326,7 @@ func linear(c ...float64) func(own, beside Use, share, besideShare float64) floa
 	}
 }
 
-// F-gpulet-interference's vector in a plan: two services on halves of a GPU, of which one
+// gpulet's vector (ATC'22) in a plan: two services on halves of a GPU, of which one
 // uses .5 and .4 and the other .5 and .6: 1.255 times as long, and 1.245 the other way.
 func TestGpuletInterferenceVector(t *testing.T) {
 	a := share("a", 100, time.Second, 4*time.Millisecond, time.Millisecond, 0.5, 50, 100)

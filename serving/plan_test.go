@@ -29,7 +29,7 @@ func measured(name string, rate float64, by map[int]float64) Service {
 	return s
 }
 
-// F-mig-serving's vector: on whole GPUs the two services need three, divided two.
+// ParvaGPU's vector (SC'24): on whole GPUs the two services need three, divided two.
 func TestMIGServingVector(t *testing.T) {
 	x := map[int]float64{1: 10, 2: 18, 3: 30, 4: 36, 7: 56}
 	y := map[int]float64{1: 5, 2: 15, 7: 50}
@@ -53,7 +53,7 @@ func TestMIGServingVector(t *testing.T) {
 	}
 }
 
-// F-gpulet-interference, saturated: half a GPU takes 4 ms and one more for each request
+// gpulet, ATC'22, saturated: half a GPU takes 4 ms and one more for each request
 // of a batch; within 40 ms, of which a batch may take half, 16 go together: 800 a second.
 func TestSaturatedBatch(t *testing.T) {
 	s := Service{Name: "s", Rate: 800, Latency: 40 * time.Millisecond}

@@ -1,6 +1,6 @@
 // Package serving plans inference services on MIG instances: which sizes of
 // instance, with which batches and how many processes on each, meet each service's
-// rate and latency on the fewest GPUs (F-mig-serving; ParvaGPU, SC'24); or on parts of
+// rate and latency on the fewest GPUs (ParvaGPU, SC'24); or on parts of
 // GPUs under MPS, of which several services may take turns (gpulet, ATC'22); and plays
 // requests against such plans.
 package serving

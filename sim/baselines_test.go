@@ -13,7 +13,7 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// The invariants of C-baselines: under fifo jobs start in the order in which they
+// Invariants: under fifo jobs start in the order in which they
 // came; under sjf none starts while a shorter one waits, nor under ssf while one of
 // less service does (strictly: whether it fits or not); on one GPU, where nothing is lost when jobs are stopped, the
 // mean completion time under srtf is at most that under sjf.
@@ -98,7 +98,7 @@ func (w *idler) Record(b *engine.Batch, d *engine.Decision) error {
 	return nil
 }
 
-// An invariant of C-tiresias: when all is said at an instant, nobody waits who fits.
+// An invariant of Tiresias, NSDI'19: when all is said at an instant, nobody waits who fits.
 func TestNothingIdle(t *testing.T) {
 	for _, pol := range []string{"tiresias-l:thresholds=300/2000", "tiresias-g:thresholds=300", "gittins", "e-las:thresholds=300", "srsf"} {
 		t.Run(pol, func(t *testing.T) {
@@ -125,7 +125,7 @@ func (curve) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000
 
 func (curve) Beside(*cluster.Job, string, []*cluster.Job) int64 { return 1_000_000 }
 
-// The invariants of AFS-L (C-optimus-afs): all GPUs are given as long as somebody may
+// The invariants of AFS-L (NSDI'21): all GPUs are given as long as somebody may
 // have more, none to one that it brings nothing while it would bring another something,
 // and equal jobs with clearly concave curves differ by one GPU at most.
 func TestAFSShares(t *testing.T) {

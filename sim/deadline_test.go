@@ -328,7 +328,7 @@ func due(work, deadline, most int, model string) *cluster.Job {
 		Elastic: cluster.Elastic{Min: 1, Max: most}, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
 }
 
-// C-deadlines: where speed grows with the GPUs, deadlines are accepted if and only if
+// ElasticFlow, ASPLOS'23: where speed grows with the GPUs, deadlines are accepted if and only if
 // what is to be done by each of them fits into the cluster's GPU time until then.
 func TestElasticFlowLinear(t *testing.T) {
 	said := map[bool]int{}
@@ -364,7 +364,7 @@ func TestElasticFlowLinear(t *testing.T) {
 	}
 }
 
-// C-deadlines: whose deadline is declined is declined, too, if one more is accepted
+// ElasticFlow, ASPLOS'23: whose deadline is declined is declined, too, if one more is accepted
 // before it.
 func TestElasticFlowMonotone(t *testing.T) {
 	pairs := 0

@@ -7,7 +7,7 @@ import (
 
 // mpsFault has a job that fails in a share under MPS end its GPU's server, where chance has
 // it so: all others that compute on the GPU end with it, and start again from their last
-// checkpoints, as live (A-timeslicing-mps). Whose fault it was the world knows: that job fails at once.
+// checkpoints, as live (NVIDIA's MPS documentation). Whose fault it was the world knows: that job fails at once.
 func (w *World) mpsFault(j *jobRun) {
 	if w.opt.Faults <= 0 || w.spec.Sharing != cluster.MPS || w.rng.Float64() >= w.opt.Faults {
 		return

@@ -130,7 +130,7 @@ func (s *shares) Record(b *engine.Batch, d *engine.Decision) error {
 	return nil
 }
 
-// C-gavel: what single-GPU jobs receive of each model tracks X to within about a round, at
+// Gavel, OSDI'20: what single-GPU jobs receive of each model tracks X to within about a round, at
 // any time. That is so where jobs wait for each GPU. Where there are hardly more jobs than
 // GPUs the rounds, which go through the models one by one, may find nobody with a claim left for
 // the last one; then a job has up to a twentieth less of its time than X says.
@@ -166,7 +166,7 @@ func TestGavelSharesTrackX(t *testing.T) {
 	}
 }
 
-// C-gavel: a job's speeds all multiplied by one number change nothing of X where speeds are
+// Gavel, OSDI'20: a job's speeds all multiplied by one number change nothing of X where speeds are
 // normalised.
 func TestGavelSharesOfScaledSpeeds(t *testing.T) {
 	for seed := range uint64(40) {
@@ -195,7 +195,7 @@ func TestGavelSharesOfScaledSpeeds(t *testing.T) {
 }
 
 // leastOf is the best least rate of the jobs, by a general simplex: variables x, the level and
-// the slacks of rates, times and kinds (C-gavel, base constraints; jobs of one GPU).
+// the slacks of rates, times and kinds (Gavel, OSDI'20, base constraints; jobs of one GPU).
 func leastOf(t *testing.T, rate [][]float64, gpus []int) float64 {
 	t.Helper()
 	n, k := len(rate), len(gpus)
@@ -224,7 +224,7 @@ func leastOf(t *testing.T, rate [][]float64, gpus []int) float64 {
 	return -opt
 }
 
-// C-gavel, w_m: with weights X is the optimum of the program in which each job's normalised
+// Gavel, OSDI'20, w_m: with weights X is the optimum of the program in which each job's normalised
 // speed is divided by its weight, that of its queue or its priority; and without a knob all
 // weigh the same, whatever their queues and priorities.
 func TestGavelWeights(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Jobs on the same whole GPUs under a policy with lanes (A-salus): of each lane one job
+// Jobs on the same whole GPUs under a policy with lanes (Salus, MLSys'20): of each lane one job
 // computes at a time, an iteration at least; those of different lanes compute at once and
 // disturb one another as the performance table says. Lanes are given anew whenever
 // somebody comes or goes: at the end of an iteration a lane can move for nothing.

@@ -90,7 +90,7 @@ func (p *packers) start(now cluster.Time, a *engine.Action) {
 	p.since[a.Job], p.where[a.Job] = now, a.Allocs
 }
 
-// C-lucid's invariants: two jobs on a GPU at most, on the same GPUs both; each starts
+// Lucid's invariants (ASPLOS'23): two jobs on a GPU at most, on the same GPUs both; each starts
 // once and is never stopped, but a new job by the limit of the partition for profiling,
 // in which nobody has company.
 func TestLucid(t *testing.T) {

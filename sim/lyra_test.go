@@ -46,7 +46,7 @@ func lyraTime(speeds curve, j *cluster.Job, k int) float64 {
 	return j.Estimate.Seconds() * 1e6 / float64(speeds[j.ID][k])
 }
 
-// The invariants of C-lyra: no more is given than there is; who has nothing is no shorter than who
+// The invariants of Lyra, EuroSys'23: no more is given than there is; who has nothing is no shorter than who
 // has something and would not fit beside it; who has something has its least; and no sizes of these
 // make the sum of their times less.
 func TestLyraShares(t *testing.T) {

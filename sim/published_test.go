@@ -105,7 +105,7 @@ func (c *climber) Record(b *engine.Batch, d *engine.Decision) error {
 	return nil
 }
 
-// C-tiresias: what a job received never falls but when it is promoted while it waits,
+// Tiresias, NSDI'19: what a job received never falls but when it is promoted while it waits,
 // which sets both counters and the level to nought; and a job goes down by one level at
 // a time.
 func TestTiresiasLevels(t *testing.T) {
@@ -131,7 +131,7 @@ func TestTiresiasLevels(t *testing.T) {
 	}
 }
 
-// C-qssf-helios, C-lucid: where whatever is first keeps the others waiting, jobs start
+// Helios, SC'21, Lucid, ASPLOS'23: where whatever is first keeps the others waiting, jobs start
 // in the order of their service (here: before anything is known of earlier jobs).
 func TestShortestServiceStrictly(t *testing.T) {
 	for _, pol := range []string{"qssf", "qssf:alpha=0", "lucid:pack=never"} {
@@ -191,7 +191,7 @@ func (l *leases) Record(b *engine.Batch, _ *engine.Decision) error {
 	return nil
 }
 
-// C-astraea: no job computes past its lease unless that was renewed, and what a job
+// Astraea, TPDS'22: no job computes past its lease unless that was renewed, and what a job
 // deserved never falls.
 func TestAstraeaLeases(t *testing.T) {
 	kept := 0

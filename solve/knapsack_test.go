@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// C-lyra, MCKP: three GPUs, one per worker; X saves 10, 14, 15, Y saves 8, 15: X gets one
+// Lyra, EuroSys'23, MCKP: three GPUs, one per worker; X saves 10, 14, 15, Y saves 8, 15: X gets one
 // and Y two, which saves 25.
 func TestKnapsackVector(t *testing.T) {
 	menus := [][]Choice{

@@ -12,7 +12,7 @@ import (
 //
 // Source: Edmonds' blossom method for weights, by primal and dual variables, with
 // an edge of least slack kept per vertex and blossom (Galil, ACM Computing Surveys
-// 1986). Among matchings of equal weight it chooses as G-muri-simulator, 8.3.
+// 1986). Among matchings of equal weight it chooses as Muri's simulator, 8.3.
 func Match(n int, weight func(a, b int) int64) []int {
 	var weights []int64 // vertices are numbered from 1; nil: all are 0
 	for a := 1; a <= n; a++ {

@@ -255,7 +255,7 @@ func wants(t *testing.T, what string, got []float64, to float64, want ...float64
 	}
 }
 
-// C-gavel's vectors 1, 2, 3 and 5, and those of G-gavel section 8.
+// Gavel's vectors (OSDI'20) 1, 2, 3 and 5, and those of Gavel's simulator section 8.
 func TestVectors(t *testing.T) {
 	two := func(n int) *Shares {
 		return &Shares{GPUs: slices.Repeat([]float64{1}, n), Capacity: []float64{1, 1}}
@@ -282,13 +282,13 @@ func TestVectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wants(t, "G-gavel, three jobs", append([]float64{level}, x...), 1e-6, 0.8, 0.5, 0, 0.5, 0.2, 0, 0.8)
+	wants(t, "Gavel's simulator, three jobs", append([]float64{level}, x...), 1e-6, 0.8, 0.5, 0, 0.5, 0.2, 0, 0.8)
 	four := &Shares{GPUs: []float64{1, 1, 1, 1}, Capacity: []float64{1, 1, 1}}
 	level, x, err = four.MaxMin(slices.Repeat([]float64{1}, 12))
 	if err != nil {
 		t.Fatal(err)
 	}
-	wants(t, "G-gavel, four equal jobs", append([]float64{level}, x...), 1e-6, append([]float64{0.75}, slices.Repeat([]float64{0.25}, 12)...)...)
+	wants(t, "Gavel's simulator, four equal jobs", append([]float64{level}, x...), 1e-6, append([]float64{0.75}, slices.Repeat([]float64{0.25}, 12)...)...)
 }
 
 // One job that is as fast on 1 GPU of the one type as on any of 10 of the other:

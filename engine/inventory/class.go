@@ -71,7 +71,7 @@ type Class struct {
 }
 
 // Seats is how many more shares a device takes: under MPS its server has so many clients
-// at most (A-timeslicing-mps).
+// at most (NVIDIA's MPS documentation).
 func (c *Class) Seats(d *Device) int {
 	if c.clients == 0 {
 		return math.MaxInt32

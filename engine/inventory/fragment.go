@@ -86,7 +86,7 @@ func (d *Demand) Group(classes []Class) {
 	}
 }
 
-// Fragmentation (D-fgd): of what is free on a node, how much is of no use to the
+// Fragmentation (FGD, ATC'23): of what is free on a node, how much is of no use to the
 // tasks that people submit. A kind of task that fits on a node can use the free
 // parts of devices that are large enough for it; one that does not fit can use
 // nothing. Beside one user's shares no other's fit where users are kept apart (MPS).
@@ -114,7 +114,7 @@ type Measure uint8
 
 // The measures.
 const (
-	Fragments Measure = iota // what tasks submitted last cannot use (D-fgd)
+	Fragments Measure = iota // what tasks submitted last cannot use (FGD, ATC'23)
 	Rooms                    // how many of them fit one after the other, and FGD's measure, half each
 )
 

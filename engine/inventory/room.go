@@ -115,7 +115,7 @@ func (st *Store) roomSlices(n *Node, r *cluster.Request, most int, on uint64) in
 
 // LossOfStart weighs the future instances that become impossible when the profile is created
 // at start: first those that jobs in line ask for (wanted, by profile; nil: none), then all, by
-// memory slices (A-mig: least lost options keeps 4g possible).
+// memory slices (NVIDIA's MIG user guide: least lost options keeps 4g possible).
 func LossOfStart(m *cluster.GPUModel, p *cluster.SliceProfile, slots uint8, start int, wanted []int64) int64 {
 	loss, asked := int64(0), int64(0)
 	after := slots | p.Mask(start)

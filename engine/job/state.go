@@ -235,7 +235,7 @@ func (j *State) Thaw() {
 
 // LostAt is the device time that stopping the job wastes, in milli-GPU times
 // milliseconds: what it computed since its last checkpoint (or the cost of
-// writing one now, if it can) plus the restart (C-checkpoint, victim choice).
+// writing one now, if it can) plus the restart (Daly 2006, victim choice).
 func (j *State) LostAt(now cluster.Time, how How) int64 {
 	if j.State == Placed {
 		return 0

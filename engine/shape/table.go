@@ -160,7 +160,7 @@ func (t *Table) SuitsOf(j *cluster.Job, r *cluster.Request) (suits inventory.Cla
 	return suits
 }
 
-// A plan may have a job that asks for one GPU run on a MIG instance of one (A-mig;
+// A plan may have a job that asks for one GPU run on a MIG instance of one (NVIDIA's MIG user guide;
 // MISO): Target.Slice says on which. Such a job is never in line, and no placer is
 // asked: it starts where the plan has it, as soon as that is free. Where the
 // instances of a GPU stay as they are, it must be one of them; else it is made.

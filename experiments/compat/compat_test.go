@@ -28,7 +28,7 @@ func staged(model string, gpus int) trace.Entry {
 	return e
 }
 
-// G-muri-simulator, 12.1 to 12.5.
+// Muri's simulator, 12.1 to 12.5.
 func TestMuriByHand(t *testing.T) {
 	three := []trace.Entry{staged("dqn", 1), staged("vgg19", 1), staged("dqn", 1)}
 	three[0].Work.Steps, three[1].Work.Steps = 4000, 10_000

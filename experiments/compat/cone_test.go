@@ -8,7 +8,7 @@ import (
 	"github.com/muster-gpu/muster/solve"
 )
 
-// G-gavel-simulator, 8: three jobs on two GPUs, of which only one division is best; and four
+// Gavel's simulator, 8: three jobs on two GPUs, of which only one division is best; and four
 // that are alike on three, which have the centre of all that are.
 func TestConeVectors(t *testing.T) {
 	near := func(name string, got, want []float64) {

@@ -19,7 +19,7 @@ import (
 )
 
 // Flow is a replay in the world of ElasticFlow's simulator (ASPLOS'23;
-// G-elasticflow-simulator). It has a world per policy, which differ in what jobs are
+// ElasticFlow's simulator). It has a world per policy, which differ in what jobs are
 // and in what moving costs. Without a policy of ours the rules of that simulator
 // decide, which cannot be those of a policy: the engine books who runs on how many GPUs.
 type Flow struct {

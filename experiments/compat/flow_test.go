@@ -98,7 +98,7 @@ func planned(most int, speed, left float64) *flowJob {
 	return j
 }
 
-// G-elasticflow-simulator, examples A and B.
+// ElasticFlow's simulator, examples A and B.
 func TestFlowEDFPlans(t *testing.T) {
 	f := &flowEDF{w: &FlowWorld{total: 8}}
 	p, q := planned(8, 2, 600), planned(8, 2, 100)
@@ -117,7 +117,7 @@ func TestFlowEDFPlans(t *testing.T) {
 	}
 }
 
-// G-elasticflow-simulator, example F.
+// ElasticFlow's simulator, example F.
 func TestAgendaGathers(t *testing.T) {
 	a := agenda{{at: 20, come: []int{1}}, {at: 45, ends: []int{2}}, {at: 60, come: []int{3}}, {at: 61, come: []int{4}}}
 	a.gather(0)
@@ -130,7 +130,7 @@ func TestAgendaGathers(t *testing.T) {
 	}
 }
 
-// G-elasticflow-simulator, example G: the eighth job of one GPU joins the others on
+// ElasticFlow's simulator, example G: the eighth job of one GPU joins the others on
 // their node, where all run; the ninth takes turns.
 func TestFlowGandivaPlaces(t *testing.T) {
 	w := &FlowWorld{total: 8}
@@ -153,7 +153,7 @@ func TestFlowGandivaPlaces(t *testing.T) {
 	}
 }
 
-// G-elasticflow-simulator, examples D and E: two GPUs keep the deadline; with two more,
+// ElasticFlow's simulator, examples D and E: two GPUs keep the deadline; with two more,
 // which are free, it costs 60 GPU-seconds more for each.
 func TestFlowElasticPlans(t *testing.T) {
 	w := &FlowWorld{total: 4, known: []int{0}, jobs: []flowJob{{deadline: 90, most: 4, left: 100, speed: [flowLevels]float64{1, 1.8, 3}}}}

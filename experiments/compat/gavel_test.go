@@ -13,7 +13,7 @@ import (
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
-// G-gavel-simulator, 2.
+// Gavel's simulator, 2.
 func TestGavelChance(t *testing.T) {
 	r := newTwister(0)
 	for _, want := range []float64{0.8444218515250481, 0.7579544029403025} {
@@ -23,7 +23,7 @@ func TestGavelChance(t *testing.T) {
 	}
 }
 
-// G-gavel-simulator, 3: the first jobs of seed 0, single GPUs, one arrival per hour.
+// Gavel's simulator, 3: the first jobs of seed 0, single GPUs, one arrival per hour.
 func TestGavelJobs(t *testing.T) {
 	g := newGavelGenerator(0, false, 1)
 	for i, want := range []gavelDraw{
@@ -64,7 +64,7 @@ func gavelTable(t testing.TB) *Throughputs {
 	return table
 }
 
-// G-gavel-simulator, 12.1: the mean to the printed digit, under that simulator's
+// Gavel's simulator, 12.1: the mean to the printed digit, under that simulator's
 // FIFO; under our policies package results looks at it.
 func TestGavelFIFO(t *testing.T) {
 	f, err := RunGavel(context.Background(), Gavel{Rate: 4}, gavelTable(t))
@@ -95,7 +95,7 @@ func TestGavelSharing(t *testing.T) {
 	}
 }
 
-// H5 of G-gavel-simulator: one V100 and one K80 are idle; the short job gets the V100,
+// H5 of Gavel's simulator: one V100 and one K80 are idle; the short job gets the V100,
 // and the long one, which comes after it there, nothing now.
 func TestGavelAlloX(t *testing.T) {
 	job := func(id cluster.JobID, left float64) *gavelEntry {

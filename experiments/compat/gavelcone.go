@@ -1,6 +1,6 @@
 package compat
 
-// gavelProgram is a policy of that simulator that solves a program (G-gavel-simulator, 6),
+// gavelProgram is a policy of that simulator that solves a program (Gavel's simulator, 6),
 // by the solver that it used: which of the best divisions it takes is that solver's way.
 type gavelProgram struct {
 	alike bool // every model counts as the same: without heterogeneity

@@ -8,7 +8,7 @@ import (
 )
 
 // gavelFIFO is FIFO without heterogeneity as Gavel's simulator has it
-// (G-gavel-simulator, 6, "as implemented"): a job is to get a model by lot, but a
+// (Gavel's simulator, 6, "as implemented"): a job is to get a model by lot, but a
 // slip gives it the last one of the list, and strikes another off the list when
 // that is full. So a model may be overbooked; those who hold it then take turns.
 // It is peculiar to that simulator, so it is here and no policy.

@@ -117,7 +117,7 @@ type gavelDraw struct {
 	arrival  float64 // seconds
 }
 
-// gavelGenerator draws Gavel's continuous workload (G-gavel-simulator, 3): one
+// gavelGenerator draws Gavel's continuous workload (Gavel's simulator, 3): one
 // stream for jobs, one for the times between them.
 type gavelGenerator struct {
 	jobs, gaps *twister

@@ -10,7 +10,7 @@ import (
 )
 
 // gavelRules are AlloX, Gandiva, LAS, finish-time fairness and FIFO with space sharing as Gavel's simulator
-// has them (G-gavel-simulator, 5 and 6): AlloX looks at idle GPUs only and forgets who was to come next, Gandiva
+// has them (Gavel's simulator, 5 and 6): AlloX looks at idle GPUs only and forgets who was to come next, Gandiva
 // draws pairs by lot, LAS without heterogeneity the order of the models each round, and all but FIFO leave to the rounds what their solution does not say.
 // They are peculiar to that simulator, so they are here and no policies.
 type gavelRules struct {
@@ -332,7 +332,7 @@ func (g *gavelRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 }
 
 // gavelLAS gives all jobs, of one GPU each, the same part of each model: the centre of
-// what is best (G-gavel-simulator, 6).
+// what is best (Gavel's simulator, 6).
 func gavelLAS(g *gavelRules) {
 	for _, e := range g.entries {
 		for k := range e.x {

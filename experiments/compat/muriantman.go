@@ -11,7 +11,7 @@ import (
 )
 
 // MuriAntMan is Muri's world under its AntMan, whose rules are peculiar to that
-// simulator (G-muri-simulator, section 7): it holds GPUs for jobs that cannot start
+// simulator (Muri's simulator, section 7): it holds GPUs for jobs that cannot start
 // yet, gives them a load that is a sum of doubles, and has opportunistic jobs run on
 // GPUs of several others. So they are here and no policy; the engine books who runs.
 // If counted, a policy of ours decides instead, and GPUs are only counted.

@@ -13,7 +13,7 @@ import (
 )
 
 // muriWorld is what is peculiar to Muri's world where jobs share GPUs
-// (G-muri-simulator, section 8): how fast groups are, what they lose when the
+// (Muri's simulator, section 8): how fast groups are, what they lose when the
 // cluster stirs, and in which order jobs of equal keys are looked at.
 type muriWorld struct {
 	least   bool // the order is by service had, not left

@@ -10,7 +10,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// MuriThemis is Muri's world under its Themis (G-muri-simulator, section 9), which
+// MuriThemis is Muri's world under its Themis (Muri's simulator, section 9), which
 // is no auction: at each look at the order a program gives every job a share of the
 // time on its GPUs, and who ran least for its share goes first. So its rules are here,
 // and no policy; the engine books who runs.

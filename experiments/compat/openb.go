@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The world of FGD's simulator (ATC'23; G-fgd-procedure): no time passes, nobody
+// The world of FGD's simulator (ATC'23): no time passes, nobody
 // leaves. A list of pods is shuffled and, by copies of pods or by leaving pods out,
 // made as long as 1.3 clusters; pod after pod is placed or lost. Scores are whole
 // numbers from 0 to 100, so that ties are the rule, and ties go by a random rank of

@@ -19,7 +19,7 @@ func typicalOf(kinds ...Kind) *Typical {
 	return t
 }
 
-// TestOpenbExamples: E1 to E6 of G-fgd-procedure.
+// TestOpenbExamples: E1 to E6 of FGD's simulator.
 func TestOpenbExamples(t *testing.T) {
 	all := ^uint64(0)
 	typ := typicalOf(Kind{CPU: 4000, Milli: 500, GPUs: 1, Models: all, Share: 0.5}, Kind{CPU: 16000, Milli: 1000, GPUs: 1, Models: all, Share: 0.3},

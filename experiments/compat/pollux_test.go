@@ -23,7 +23,7 @@ func polluxApps(t *testing.T) PolluxApps {
 	return apps
 }
 
-// G-pollux-simulator, example A: how a batch is split.
+// Pollux' simulator, example A: how a batch is split.
 func TestPolluxSplit(t *testing.T) {
 	apps := polluxApps(t)
 	for _, c := range []struct {
@@ -118,7 +118,7 @@ func TestPolluxBadInput(t *testing.T) {
 	}
 }
 
-// C-pollux-sia, vectors 1 and 2: four GPUs on two nodes, ten samples on each; and what
+// Pollux, OSDI'21, vectors 1 and 2: four GPUs on two nodes, ten samples on each; and what
 // a sample is worth in a batch of twice the size.
 func TestPolluxVectors(t *testing.T) {
 	for g, want := range map[float64]float64{1: 95.24, 2: 134.53} {
@@ -144,7 +144,7 @@ func TestPolluxVectors(t *testing.T) {
 	}
 }
 
-// C-pollux-sia, the invariants, with any parameters and gradients: efficiency is in (0, 1] and
+// Pollux, OSDI'21, the invariants, with any parameters and gradients: efficiency is in (0, 1] and
 // falls with the batch; goodput is at most the throughput of the batch that is best for it,
 // and with a batch of the first size is it; one GPU is one times as fast as one.
 func TestPolluxGoodput(t *testing.T) {

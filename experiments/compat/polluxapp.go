@@ -15,7 +15,7 @@ import (
 )
 
 // PolluxApps is what was measured of the applications of Pollux' workloads
-// (G-pollux-simulator, sections 1 to 4).
+// (Pollux' simulator, sections 1 to 4).
 type PolluxApps map[string]*polluxApp // looked up only
 
 // polluxEpochs is how many epochs a job of an application runs; set by hand there.

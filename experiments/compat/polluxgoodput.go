@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// What Pollux' simulator has a job learn while it runs (G-pollux-simulator,
+// What Pollux' simulator has a job learn while it runs (Pollux' simulator,
 // sections 4 and 11): a model of its step times from those that it has seen, its
 // gradient statistics, and from both the batch size of most goodput.
 

@@ -16,7 +16,7 @@ import (
 )
 
 // The world of ElasticFlow's simulator (ASPLOS'23) under its Tiresias
-// (G-elasticflow-simulator, sections 2, 3 and 6): the scheduler is asked at
+// (ElasticFlow's simulator, sections 2, 3 and 6): the scheduler is asked at
 // arrivals, ends and demotions, of which all that are due within a minute are
 // taken together; a start costs seconds of progress, but only if something else
 // happens before the job's end; on every sixtieth event everybody is restarted.

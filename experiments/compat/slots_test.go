@@ -19,7 +19,7 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// G-elasticflow-simulator, example C: what a start costs shows only where
+// ElasticFlow's simulator, example C: what a start costs shows only where
 // something else happens before the end.
 func TestSlotsHandExample(t *testing.T) {
 	path := t.TempDir() + "/trace.csv"

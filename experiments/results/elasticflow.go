@@ -12,7 +12,7 @@ import (
 )
 
 // slotCell is a cluster, or some jobs of its trace, and the share of deadlines that the
-// released simulator meets there on the released traces (G-elasticflow-simulator,
+// released simulator meets there on the released traces (ElasticFlow's simulator,
 // section 12); 0: it is not known.
 type slotCell struct {
 	cluster  string

@@ -26,7 +26,7 @@ func TestMuri(t *testing.T) {
 	}
 	for _, r := range tab.Rows {
 		if r.Reason == muriMixed && math.Abs(r.Ours-89025.229503) > 1e-6 {
-			t.Errorf("%s, %s: %f, want 89025.229503 (G-muri-simulator, 10)", r.Case, r.Figure, r.Ours)
+			t.Errorf("%s, %s: %f, want 89025.229503 (Muri's simulator, 10)", r.Case, r.Figure, r.Ours)
 		}
 		if r.Reason == muriTies && math.Abs(r.Off()) > 0.03 {
 			t.Errorf("%s, %s: off by %+.3f %%", r.Case, r.Figure, 100*r.Off())

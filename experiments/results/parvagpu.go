@@ -88,7 +88,7 @@ func ParvaShares(ctx context.Context, traces string) (Table, error) {
 func ParvaChanges(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "ParvaGPU's SLO sets one after the other, A100-80GB", Tolerance: 0,
 		About: "From the plan for one set of promises to the next and back by the steps of `muster mig plan --slo --from`, each from where the last one ended: GPUs in the end, beside those of the released deployment " +
-			"of that set; and by how much any service falls at worst, at any step, below the smaller of its old and its new rate (what an exchange before anything is stopped promises, F-mig-serving: nothing). " +
+			"of that set; and by how much any service falls at worst, at any step, below the smaller of its old and its new rate (what an exchange before anything is stopped promises, ParvaGPU, SC'24: nothing). " +
 			"The case says how many instances of the new plan stay where they are, what the steps do, and how many GPUs they use beside those of the larger plan."}
 	dir := filepath.Join(traces, "parvagpu-mig")
 	m, _ := cluster.FindModel("A100-80GB")

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/muster-gpu/muster/store"
@@ -54,14 +56,14 @@ func TestUserFolder(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x")
 	for range 2 {
-		if err := UserFolder(path, os.Getuid()); err != nil {
+		if err := UserFolder(path, os.Getuid(), os.Getgid()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := os.Symlink(dir, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	if err := UserFolder(filepath.Join(dir, "link"), os.Getuid()); err == nil {
+	if err := UserFolder(filepath.Join(dir, "link"), os.Getuid(), os.Getgid()); err == nil {
 		t.Error("a link is taken for a folder")
 	}
 	if os.Getuid() != 0 {
@@ -70,8 +72,37 @@ func TestUserFolder(t *testing.T) {
 	if err := os.Chown(path, 4321, 4321); err != nil {
 		t.Fatal(err)
 	}
-	if err := UserFolder(path, 1234); err == nil {
+	if err := UserFolder(path, 1234, 1234); err == nil {
 		t.Error("another user's folder is taken")
+	}
+}
+
+// Who finds a folder that is to be a user's finds it the user's: a log is asked for while its job is being started.
+func TestUserFolderAtOnce(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can make a folder another user's")
+	}
+	dir := t.TempDir()
+	for n := range 300 {
+		path, made := filepath.Join(dir, strconv.Itoa(n)), make(chan error, 1)
+		go func() { made <- UserFolder(path, 4321, 4321) }()
+		for there := false; !there; {
+			select {
+			case err := <-made:
+				if there = true; err != nil {
+					t.Fatal(err)
+				}
+			default:
+			}
+			fi, err := os.Lstat(path)
+			if err != nil {
+				continue
+			}
+			there = true
+			if uid := fi.Sys().(*syscall.Stat_t).Uid; uid != 4321 {
+				t.Fatalf("folder %d was found as user %d's", n, uid)
+			}
+		}
 	}
 }
 

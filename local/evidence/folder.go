@@ -79,20 +79,38 @@ func ownedBy(fi fs.FileInfo, uids ...int) bool {
 }
 
 // UserFolder makes a folder, in one of the daemon's, that is to be a user's: if there is one already,
-// it must be the daemon's or the user's.
-func UserFolder(path string, uid int) error {
-	err := os.Mkdir(path, 0o700)
-	if !errors.Is(err, fs.ErrExist) {
-		return err
-	}
+// it must be the daemon's or the user's. Nobody finds it before it is the user's: it gets its name last.
+func UserFolder(path string, uid, gid int) error {
 	fi, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return newFolder(path, uid, gid)
+	}
 	if err != nil {
 		return err
 	}
 	if !fi.IsDir() || !ownedBy(fi, uid, os.Getuid()) {
 		return fmt.Errorf("%s: it is there already and is not a folder of user %d", path, uid)
 	}
-	return nil
+	return own(path, uid, gid)
+}
+
+func newFolder(path string, uid, gid int) error {
+	made := path + ".new"
+	if err := os.Mkdir(made, 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // of a daemon that died meanwhile
+		return err
+	}
+	if err := own(made, uid, gid); err != nil {
+		return err
+	}
+	return os.Rename(made, path)
+}
+
+// own gives a path to a user, as root can.
+func own(path string, uid, gid int) error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	return os.Lchown(path, uid, gid)
 }
 
 // Sign makes the folders that an earlier version left without the name of their state this state's.

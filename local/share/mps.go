@@ -275,7 +275,7 @@ const percentage = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="
 
 // threads is the limit of a client's threads, in per cent: its share of the GPU, in
 // thousandths, or less, if the user's own environment says so. It can only be tightened
-// (A-timeslicing-mps).
+// (NVIDIA's MPS documentation).
 func threads(share int64, own []string) string {
 	percent := max(1, share/10)
 	for _, kv := range own {

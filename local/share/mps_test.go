@@ -115,7 +115,7 @@ func TestMPSLingers(t *testing.T) {
 	}
 }
 
-// A-timeslicing-mps: a client may have less than its share, by its own environment, not
+// NVIDIA's MPS documentation: a client may have less than its share, by its own environment, not
 // more; the last of several counts, as in the environment itself.
 func TestMPSThreads(t *testing.T) {
 	for _, c := range []struct {
