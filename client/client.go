@@ -183,8 +183,8 @@ type Submitted struct {
 // answerPatience is how long the answer to a submission is waited for when the caller has been told to end.
 const answerPatience = 10 * time.Second
 
-// Submit submits a job; key, if it is not empty, makes it safe to try again. If ctx ends meanwhile, the answer is waited
-// for all the same: who does not know the job's number cannot cancel it.
+// Submit submits a job; key, if it is not empty, makes it safe to try again. If ctx ends meanwhile, the answer is
+// waited for all the same: who does not know the job's number cannot cancel it.
 func (c *Client) Submit(ctx context.Context, s *api.Submission, key string) (out Submitted, err error) {
 	if err := ctx.Err(); err != nil {
 		return out, err

@@ -35,7 +35,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// The vectors of SCHED^2, GLOBECOM'19; Meta-RL, TCC'23.
+// Worked examples of SCHED^2, GLOBECOM'19.
 func TestVectors(t *testing.T) {
 	near(t, "surrogate", Surrogate(1.5, 1, 0.2), 1.2)
 	near(t, "surrogate", Surrogate(1.5, -1, 0.2), -1.5)
@@ -86,7 +86,7 @@ func TestReward(t *testing.T) {
 	near(t, "job-seconds of half the time", out.until(5), 15)
 }
 
-// SCHED^2, GLOBECOM'19; Meta-RL, TCC'23, the reward: what an episode's choices are credited with is the negative number of jobs
+// The reward (SCHED^2, GLOBECOM'19): what an episode's choices are credited with is the negative number of jobs
 // over time, relative to that under the rule, and measured by ten times the mean run time. So
 // who does as the rule does gets nothing, and all rewards add up to the difference of the
 // total JCTs by that measure, whatever the unit of time.
@@ -151,7 +151,7 @@ func (p *replayer) Next(m *Moment) (Pick, bool) {
 	return p.take(m, p.choices[p.at-1].Row), true
 }
 
-// SCHED^2, GLOBECOM'19; Meta-RL, TCC'23, the state: everything in it is relative, so times that are all 64 times as long change
+// The state (SCHED^2, GLOBECOM'19): everything in it is relative, so times that are all 64 times as long change
 // nothing of it; and no number of it is large.
 func TestSceneHasNoUnit(t *testing.T) {
 	r, looks := NewRand(22), 0
