@@ -7,9 +7,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 )
 
 // What is remembered for those who look: the scheduler itself decides nothing
@@ -61,7 +61,7 @@ type records struct {
 	held    int          // GPUs that gangs hold now
 	total   int          // GPUs that are healthy
 	hours   []hour
-	series  []api.Sample
+	series  []show.Sample
 }
 
 // note books what became of a gang; it is called wherever its phase may have changed.
@@ -92,24 +92,24 @@ func (d *Driver) note(g *gang, now cluster.Time) {
 			b.evicted = max(b.evicted, int(l.Preemptions))
 			text += fmt.Sprintf("; it goes on from earlier pods, which had %.2f GPU-hours and had to leave %d times", float64(l.Attained)/float64(cluster.Whole)/3.6e6, l.Preemptions)
 		}
-		b.tell(now, api.StatePending, text)
+		b.tell(now, show.StatePending, text)
 	case starting:
 		d.begun(g, now)
-		b.tell(now, api.StateStarting, "")
+		b.tell(now, show.StateStarting, "")
 	case running:
 		if was <= waiting { // another scheduler started it
 			d.begun(g, g.startedAt(now))
 		}
-		b.tell(now, api.StateRunning, "")
+		b.tell(now, show.StateRunning, "")
 	case stopping:
 		b.evicted++
 		text := "told to leave for others"
 		if g.passage != nil {
 			text = "moved to " + g.passage.to
 		}
-		b.tell(now, api.StateStopping, text)
+		b.tell(now, show.StateStopping, text)
 	case moving:
-		b.tell(now, api.StateStarting, g.passage.text())
+		b.tell(now, show.StateStarting, g.passage.text())
 	}
 }
 
@@ -117,12 +117,12 @@ func (d *Driver) note(g *gang, now cluster.Time) {
 // whose owner made others.
 func (d *Driver) open(g *gang, now cluster.Time) {
 	r := &d.records
-	i := slices.IndexFunc(r.past, func(p *row) bool { return p.key == g.key && p.state == api.StatePreempted })
+	i := slices.IndexFunc(r.past, func(p *row) bool { return p.key == g.key && p.state == show.StatePreempted })
 	if i >= 0 {
 		g.book = r.past[i].book
 		g.over, g.was, g.lined = false, gathering, now
 		r.past = slices.Concat(r.past[:i], r.past[i+1:])
-		g.book.tell(now, api.StatePending, "its pods are there again")
+		g.book.tell(now, show.StatePending, "its pods are there again")
 		return
 	}
 	r.numbers++
@@ -133,7 +133,7 @@ func (d *Driver) open(g *gang, now cluster.Time) {
 		}
 	}
 	g.lined = g.submit
-	g.book.tell(g.submit, api.StatePending, "")
+	g.book.tell(g.submit, show.StatePending, "")
 }
 
 // begun books the start of a run.
@@ -187,9 +187,9 @@ func (d *Driver) left(g *gang, was phase, now cluster.Time) {
 	case was == running:
 		d.shut(g, now, "")
 	case was == stopping:
-		b.tell(now, api.StatePending, "preempted: it waits again when its pods are there again")
+		b.tell(now, show.StatePending, "preempted: it waits again when its pods are there again")
 	case was == unwinding:
-		b.tell(now, api.StatePending, g.refused)
+		b.tell(now, show.StatePending, g.refused)
 	}
 }
 
@@ -200,15 +200,15 @@ func (d *Driver) shut(g *gang, now cluster.Time, text string) {
 		return
 	}
 	b.over = true
-	state := api.StateCancelled
+	state := show.StateCancelled
 	if b.runs > 0 {
 		switch b.outcome {
 		case engine.Completed:
-			state = api.StateCompleted
+			state = show.StateCompleted
 		case engine.Failed:
-			state = api.StateFailed
+			state = show.StateFailed
 		case engine.Preempted:
-			state, text = api.StatePreempted, "its pods had to leave; their owner has not made others yet"
+			state, text = show.StatePreempted, "its pods had to leave; their owner has not made others yet"
 		}
 	}
 	if b.lined > 0 {
@@ -279,8 +279,8 @@ func (d *Driver) sample(now cluster.Time) {
 	d.opt.Observe.Free(f.Free, min(f.Free, f.Usable))
 }
 
-func (d *Driver) present(now cluster.Time) api.Sample {
-	s := api.Sample{At: time.Unix(0, int64(now)).UTC(), Allocated: int64(d.records.held) * cluster.Whole}
+func (d *Driver) present(now cluster.Time) show.Sample {
+	s := show.Sample{At: time.Unix(0, int64(now)).UTC(), Allocated: int64(d.records.held) * cluster.Whole}
 	for _, g := range d.gangs {
 		switch {
 		case g.phase > waiting:

@@ -87,9 +87,9 @@ func (c *company) among(model string, others []string) int64 {
 
 // speedFor reads what model a gang is of, and how fast it wants to be.
 func (d *Driver) speedFor(who []speaker) (b beside, err error) {
-	b.model = ask(who, AnnotationModel).value
+	b.model = stated(who, AnnotationModel).value
 	b.least = d.opt.Rules.Spec.MinSpeed
-	s := ask(who, AnnotationSpeed)
+	s := stated(who, AnnotationSpeed)
 	if s.value == "" {
 		return b, nil
 	}

@@ -31,7 +31,7 @@ var answers = map[engine.DeadlineAnswer]string{engine.DeadlineAccepted: "accepte
 // from the creation of the gang's oldest pod or owner: an owner that makes its pods anew
 // does not gain time by that.
 func deadlineFor(g *gang, who []speaker) (cluster.Time, error) {
-	s := ask(who, AnnotationDeadline)
+	s := stated(who, AnnotationDeadline)
 	if s.value == "" {
 		return 0, nil
 	}

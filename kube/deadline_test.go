@@ -9,10 +9,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/show"
 )
 
 // A deadline is a time, or a length of time from the creation of the oldest of the gang's
@@ -102,9 +103,9 @@ func (b *bench) promised(gang string, status v1.ConditionStatus, reason, text st
 }
 
 // whyOf is what muster why says of a job, by name.
-func (b *bench) whyOf(d *Driver, name string) (w api.Why) {
+func (b *bench) whyOf(d *Driver, name string) (w show.Why) {
 	b.Helper()
-	jobs, err := View{d}.Jobs(b.ctx, api.Filter{})
+	jobs, err := View{d}.Jobs(b.ctx, ask.Filter{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -4,15 +4,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/show"
 )
 
 // When a gang is expected to start is said to be at the earliest: it rests on what those ahead state, and later ones may come first.
 func TestExpectedAtTheEarliest(t *testing.T) {
 	now := cluster.Time(time.Hour)
 	spec := &cluster.Job{Tier: cluster.Standard, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
-	r := &row{book: book{spec: spec, submit: 1}, state: api.StatePending, position: 2, expected: now.Add(time.Hour), end: cluster.Never}
+	r := &row{book: book{spec: spec, submit: 1}, state: show.StatePending, position: 2, expected: now.Add(time.Hour), end: cluster.Never}
 	if j := r.job(now); j.Expected == nil || !j.AtEarliest {
 		t.Errorf("expected at %v, at the earliest: %v", j.Expected, j.AtEarliest)
 	}

@@ -31,12 +31,12 @@ type want struct {
 
 // wantFor reads it.
 func wantFor(who []speaker) (w want, err error) {
-	if s := ask(who, AnnotationIsolation); s.value != "" {
+	if s := stated(who, AnnotationIsolation); s.value != "" {
 		if w.isolation, err = cluster.ParseIsolation(s.value); err != nil {
 			return w, fmt.Errorf("%s: %w", s.where, err)
 		}
 	}
-	if s := ask(who, AnnotationMemory); s.value != "" {
+	if s := stated(who, AnnotationMemory); s.value != "" {
 		if w.memory, err = config.ParseMemory(s.value); err == nil && w.memory == 0 {
 			err = errors.New("it has to be above 0")
 		}
@@ -44,14 +44,14 @@ func wantFor(who []speaker) (w want, err error) {
 			return w, fmt.Errorf("%s: %w", s.where, err)
 		}
 	}
-	if s := ask(who, AnnotationCores); s.value != "" {
+	if s := stated(who, AnnotationCores); s.value != "" {
 		v, err := strconv.ParseFloat(strings.TrimSuffix(s.value, "%"), 64)
 		if err != nil || !strings.HasSuffix(s.value, "%") || !(v > 0 && v <= 100) {
 			return w, fmt.Errorf("%s: %q is not a part of a GPU's compute such as 30%%", s.where, s.value)
 		}
 		w.cores = cluster.Milli(v*float64(cluster.Whole)/100 + 0.5)
 	}
-	if s := ask(who, AnnotationPrompt); s.value != "" {
+	if s := stated(who, AnnotationPrompt); s.value != "" {
 		if w.prompt, err = strconv.ParseBool(s.value); err != nil {
 			return w, fmt.Errorf("%s: %q is neither true nor false", s.where, s.value)
 		}

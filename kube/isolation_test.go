@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/internal/controlplane"
 )
 
@@ -224,7 +224,7 @@ func testIsolation(b *bench) {
 	d, stop := b.schedule()
 	defer stop()
 	b.wait("another scheduler says how they share", func() bool {
-		jobs, err := View{d}.Jobs(b.ctx, api.Filter{})
+		jobs, err := View{d}.Jobs(b.ctx, ask.Filter{})
 		if err != nil {
 			return false
 		}

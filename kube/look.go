@@ -13,7 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
@@ -51,10 +51,10 @@ type row struct {
 	sharing         string // how it shares GPUs
 	promise, answer string // what the policy says of its deadline, for programs and for people
 	position        int
-	expected        cluster.Time  // Never: not known
-	ended           cluster.Time  // 0: it has not
-	progress        *api.Progress // that it told last; nil: nothing
-	metrics         []api.Metrics
+	expected        cluster.Time   // Never: not known
+	ended           cluster.Time   // 0: it has not
+	progress        *show.Progress // that it told last; nil: nothing
+	metrics         []show.Metrics
 	steps, samples  float64      // that it reported as done since its first report
 	end             cluster.Time // that its progress lets expect; Never: nothing does
 }
@@ -86,7 +86,7 @@ type sight struct {
 	queues []engine.QueueUse
 	since  cluster.Time
 	hours  []hour
-	series []api.Sample
+	series []show.Sample
 }
 
 // looks are those who look.
@@ -166,22 +166,22 @@ func (d *Driver) rowOf(g *gang) *row {
 	}
 	switch g.phase {
 	case gathering:
-		r.state = api.StatePending
+		r.state = show.StatePending
 	case waiting:
-		r.state, r.reason = api.StatePending, g.text
+		r.state, r.reason = show.StatePending, g.text
 	case starting, unwinding:
-		if r.state = api.StateStarting; g.waking {
+		if r.state = show.StateStarting; g.waking {
 			r.reason = g.text
 		}
 	case running:
-		r.state, r.reason = api.StateRunning, ""
+		r.state, r.reason = show.StateRunning, ""
 	case stopping:
-		r.state, r.reason = api.StateStopping, "told to leave for others"
+		r.state, r.reason = show.StateStopping, "told to leave for others"
 		if g.passage != nil {
 			r.reason = g.passage.text()
 		}
 	case moving:
-		r.state, r.reason = api.StateStarting, g.passage.text()
+		r.state, r.reason = show.StateStarting, g.passage.text()
 	}
 	return r
 }
@@ -284,7 +284,7 @@ func (d *Driver) find(number int) *gang {
 }
 
 // matches reports whether a filter chooses a row.
-func (r *row) matches(f *api.Filter) bool {
+func (r *row) matches(f *ask.Filter) bool {
 	short := r.name[strings.IndexByte(r.name, '/')+1:]
 	switch {
 	case f.User != "" && r.user != f.User, f.Queue != "" && r.spec.Queue != f.Queue, f.Name != "" && r.name != f.Name && short != f.Name,
@@ -298,7 +298,7 @@ func (r *row) matches(f *api.Filter) bool {
 }
 
 // choose lists the rows that a filter chooses, the latest first.
-func (l *sight) choose(f api.Filter) (list []*row) {
+func (l *sight) choose(f ask.Filter) (list []*row) {
 	live, past := l.rows, slices.Clone(l.past)
 	if len(f.States) > 0 && !slices.ContainsFunc(f.States, func(s string) bool { return !slices.Contains(show.Live, s) }) {
 		past = nil

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/show"
@@ -139,10 +139,10 @@ func TestBook(t *testing.T) {
 	steps(t, d)
 	expect("1 default/train starting restarts=1 preempted=1", "2 default/high completed restarts=0 preempted=0")
 	for _, c := range []struct {
-		f    api.Filter
+		f    ask.Filter
 		want int
-	}{{api.Filter{}, 2}, {api.Filter{States: show.Live}, 1}, {api.Filter{Name: "high"}, 1}, {api.Filter{Name: "default/high"}, 1}, {api.Filter{Search: "IGH"}, 1},
-		{api.Filter{Before: 2}, 1}, {api.Filter{Limit: 1}, 1}, {api.Filter{User: "nobody"}, 0}, {api.Filter{Since: now.Add(time.Minute).UnixNano()}, 1}} {
+	}{{ask.Filter{}, 2}, {ask.Filter{States: show.Live}, 1}, {ask.Filter{Name: "high"}, 1}, {ask.Filter{Name: "default/high"}, 1}, {ask.Filter{Search: "IGH"}, 1},
+		{ask.Filter{Before: 2}, 1}, {ask.Filter{Limit: 1}, 1}, {ask.Filter{User: "nobody"}, 0}, {ask.Filter{Since: now.Add(time.Minute).UnixNano()}, 1}} {
 		if got := len(d.see().choose(c.f)); got != c.want {
 			t.Errorf("%+v chooses %d, not %d", c.f, got, c.want)
 		}
@@ -178,7 +178,7 @@ func BenchmarkLook(b *testing.B) {
 	l := d.see()
 	b.Run("jobs", func(b *testing.B) {
 		for b.Loop() {
-			for _, r := range l.choose(api.Filter{States: show.Live}) {
+			for _, r := range l.choose(ask.Filter{States: show.Live}) {
 				r.job(l.at)
 			}
 		}

@@ -10,9 +10,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 )
 
 // A gang that the engine moves keeps its job: its pods are evicted as a whole, and the
@@ -201,7 +201,7 @@ func (d *Driver) letGo(w *gang, outcome, why string) []engine.Event {
 	if w.phase == stopping {
 		w.retry = 0 // what it was to be looked at again for is over
 		delete(d.retries, w.key)
-		w.tell(d.now, api.StateStopping, text)
+		w.tell(d.now, show.StateStopping, text)
 		return []engine.Event{{Type: engine.Cancelled, Job: p.id}}
 	}
 	d.vanish(w)

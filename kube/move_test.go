@@ -15,9 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/show"
 )
 
 // mover lets a scheduler of a test move gangs when somebody asks for it.
@@ -72,19 +73,19 @@ func (b *bench) fragment(first, second func()) {
 
 // askMoves has moves made for a waiting pod, by its name, until it hears what is wanted: the
 // scheduler may not have seen yet what the API server says already.
-func (b *bench) askMoves(d *Driver, name, what string, want func(m *api.Moves) bool) {
+func (b *bench) askMoves(d *Driver, name, what string, want func(m *show.Moves) bool) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 4*time.Minute)
 	defer cancel()
-	jobs, err := d.View().Jobs(ctx, api.Filter{Name: "default/" + name})
+	jobs, err := d.View().Jobs(ctx, ask.Filter{Name: "default/" + name})
 	if err != nil || len(jobs) == 0 {
 		b.Fatalf("%v %v", jobs, err)
 	}
-	b.untilMoves(d, &api.MovesRequest{Job: jobs[0].ID}, what, want)
+	b.untilMoves(d, &ask.MovesRequest{Job: jobs[0].ID}, what, want)
 }
 
 // untilMoves asks for moves until the answer is what is wanted, and returns that.
-func (b *bench) untilMoves(d *Driver, req *api.MovesRequest, what string, want func(m *api.Moves) bool) (m api.Moves) {
+func (b *bench) untilMoves(d *Driver, req *ask.MovesRequest, what string, want func(m *show.Moves) bool) (m show.Moves) {
 	b.Helper()
 	b.wait(what, func() bool {
 		ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
@@ -100,7 +101,7 @@ func (b *bench) untilMoves(d *Driver, req *api.MovesRequest, what string, want f
 }
 
 // one is moves that were made, of one job.
-func one(m *api.Moves) bool { return m.Made && len(m.Moves) == 1 }
+func one(m *show.Moves) bool { return m.Made && len(m.Moves) == 1 }
 
 // A replica of one Deployment is moved to the node of another, so that a pod fits that
 // asks for a whole node.
@@ -160,7 +161,7 @@ func (b *bench) moved(d *Driver) []metav1.OwnerReference {
 	b.create(controlplane.Pod("big", 8, nil))
 	if d != nil {
 		b.wait("big waits", func() bool { return condition(b.pod("big")).Status == v1.ConditionFalse })
-		b.askMoves(d, "big", "a-1 is moved", func(m *api.Moves) bool { return one(m) && m.Moves[0].Name == "default/a-1" })
+		b.askMoves(d, "big", "a-1 is moved", func(m *show.Moves) bool { return one(m) && m.Moves[0].Name == "default/a-1" })
 	}
 	b.wait("a-1 has gone", func() bool {
 		return !slices.ContainsFunc(b.pods(), func(p v1.Pod) bool { return p.Name == "a-1" })
@@ -185,8 +186,8 @@ func testMoveKeeps(b *bench) {
 	b.wait("big runs", func() bool { return len(b.whereabouts("big")) == 1 })
 	b.create(controlplane.Pod("between", 4, nil))
 	b.wait("the other waits", func() bool { return condition(b.pod("between")).Status == v1.ConditionFalse })
-	jobs, err := d.View().Jobs(b.ctx, api.Filter{Name: "default/a-1-move"})
-	if err != nil || len(jobs) != 1 || jobs[0].State != api.StateStarting || !strings.Contains(jobs[0].Reason, "moved to "+b.whereabouts("b-1")[0]) {
+	jobs, err := d.View().Jobs(b.ctx, ask.Filter{Name: "default/a-1-move"})
+	if err != nil || len(jobs) != 1 || jobs[0].State != show.StateStarting || !strings.Contains(jobs[0].Reason, "moved to "+b.whereabouts("b-1")[0]) {
 		b.Errorf("it is not seen that a place is kept: %+v %v", jobs, err)
 	}
 	b.create(work("a-2", 4, of))
@@ -259,13 +260,13 @@ func testMoveBudget(b *bench) {
 	budget("b")
 	b.create(controlplane.Pod("big", 8, nil))
 	b.wait("big waits", func() bool { return condition(b.pod("big")).Status == v1.ConditionFalse })
-	b.askMoves(d, "big", "the budgets let nobody go", func(m *api.Moves) bool {
+	b.askMoves(d, "big", "the budgets let nobody go", func(m *show.Moves) bool {
 		return !m.Made && strings.Contains(m.Text, "disruption budget a lets 0") && strings.Contains(m.Text, "disruption budget b lets 0")
 	})
 	if err := b.c.PolicyV1().PodDisruptionBudgets("default").Delete(b.ctx, "b", metav1.DeleteOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	b.askMoves(d, "big", "somebody is moved", func(m *api.Moves) bool { return m.Made })
+	b.askMoves(d, "big", "somebody is moved", func(m *show.Moves) bool { return m.Made })
 	b.wait("b is beside a, which has not moved", func() bool { return slices.Equal(b.whereabouts("b-"), on) && slices.Equal(b.whereabouts("a-"), on) })
 	b.wait("big runs", func() bool { return len(b.whereabouts("big")) == 1 })
 }
@@ -326,7 +327,7 @@ func testMoveSet(b *bench) {
 	b.create(controlplane.Pod("big", 8, nil))
 	b.wait("big waits", func() bool { return condition(b.pod("big")).Status == v1.ConditionFalse })
 	uid := b.pod("a-0").UID
-	b.askMoves(d, "big", "somebody is moved", func(m *api.Moves) bool { return m.Made })
+	b.askMoves(d, "big", "somebody is moved", func(m *show.Moves) bool { return m.Made })
 	b.wait("another a-0 is beside b-1", func() bool {
 		return slices.Equal(b.whereabouts("a-0"), b.whereabouts("b-1")) && b.pod("a-0").UID != uid
 	})
@@ -342,7 +343,7 @@ func testMoveCompact(b *bench) {
 	defer stop()
 	b.fragment(func() { b.deploy("a", 4) }, func() { b.deploy("b", 4) })
 	b.wait("the filler has left", func() bool { return len(b.pods()) == 2 })
-	m := b.untilMoves(d, &api.MovesRequest{Compact: engine.EmptyNodes.String()}, "a node is emptied", func(m *api.Moves) bool { return m.Made && m.Empties != "" })
+	m := b.untilMoves(d, &ask.MovesRequest{Compact: engine.EmptyNodes.String()}, "a node is emptied", func(m *show.Moves) bool { return m.Made && m.Empties != "" })
 	b.wait("one node is empty", func() bool {
 		x, y := b.whereabouts("a-"), b.whereabouts("b-")
 		return len(x) == 1 && slices.Equal(x, y) && x[0] != m.Empties

@@ -14,10 +14,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Which gangs are to be moved is found by a second engine, to which gangs whose pods
@@ -48,7 +49,7 @@ type shifting struct {
 type moveRequest struct {
 	event  engine.Event
 	sent   bool
-	answer chan []api.Moves
+	answer chan []show.Moves
 }
 
 // question is what a second engine is asked, and what it has to know.
@@ -66,7 +67,7 @@ type question struct {
 // PlanMoves says which gangs, were they elsewhere, would let a waiting one start, or
 // leave a node empty. Nothing is changed: a second engine is asked, which costs the
 // loop a snapshot.
-func (v View) PlanMoves(ctx context.Context, r *api.MovesRequest) ([]api.Moves, error) {
+func (v View) PlanMoves(ctx context.Context, r *ask.MovesRequest) ([]show.Moves, error) {
 	q, err := v.d.question(ctx, r, nil)
 	if err != nil {
 		return nil, err
@@ -85,7 +86,7 @@ func (v View) wouldHelp(ctx context.Context, job, live int) (string, error) {
 	if v.d.opt.Rules.Defrag == nil || live > mostToMove {
 		return "", nil
 	}
-	q, err := v.d.question(ctx, &api.MovesRequest{Job: job}, nil)
+	q, err := v.d.question(ctx, &ask.MovesRequest{Job: job}, nil)
 	if errors.Is(err, ErrNoJob) {
 		return "", nil // it is over, or lost a pod, since it was explained
 	}
@@ -118,7 +119,7 @@ func (q *question) line(m *engine.Moves) string {
 
 // MakeMoves makes the moves that are worth it and that disruption budgets allow, and
 // returns what was found.
-func (v View) MakeMoves(ctx context.Context, r *api.MovesRequest) ([]api.Moves, error) {
+func (v View) MakeMoves(ctx context.Context, r *ask.MovesRequest) ([]show.Moves, error) {
 	if v.d.opt.Rules.Defrag == nil {
 		return nil, ErrNoMoves
 	}
@@ -130,7 +131,7 @@ func (v View) MakeMoves(ctx context.Context, r *api.MovesRequest) ([]api.Moves, 
 
 // question gathers what a second engine has to know; kept are gangs that are not to be
 // moved.
-func (d *Driver) question(ctx context.Context, r *api.MovesRequest, kept map[cluster.JobID]string) (*question, error) {
+func (d *Driver) question(ctx context.Context, r *ask.MovesRequest, kept map[cluster.JobID]string) (*question, error) {
 	by, err := driver.Asked(r)
 	if err != nil {
 		return nil, err
@@ -195,7 +196,7 @@ func worth(list []engine.Moves) (ids []cluster.JobID) {
 const mostTries = 5
 
 // makeMoves looks for moves and has those made that are worth it.
-func (d *Driver) makeMoves(ctx context.Context, r *api.MovesRequest) ([]api.Moves, error) {
+func (d *Driver) makeMoves(ctx context.Context, r *ask.MovesRequest) ([]show.Moves, error) {
 	kept := map[cluster.JobID]string{}
 	for try := 0; ; try++ {
 		q, err := d.question(ctx, r, kept)
@@ -222,7 +223,7 @@ func (d *Driver) makeMoves(ctx context.Context, r *api.MovesRequest) ([]api.Move
 }
 
 // tell is what was found, where nobody is moved.
-func (q *question) tell(list []engine.Moves, kept map[cluster.JobID]string) []api.Moves {
+func (q *question) tell(list []engine.Moves, kept map[cluster.JobID]string) []show.Moves {
 	out := driver.Moves(list, q.number)
 	text := ""
 	for _, id := range slices.Sorted(maps.Keys(kept)) {
@@ -238,8 +239,8 @@ func (q *question) tell(list []engine.Moves, kept map[cluster.JobID]string) []ap
 }
 
 // carryOut asks the engine that decides, which begins anew for that.
-func (d *Driver) carryOut(ctx context.Context, q *question, ids []cluster.JobID) ([]api.Moves, error) {
-	r := &moveRequest{event: engine.Event{Type: engine.Defragment, Job: q.job, Compact: q.by}, answer: make(chan []api.Moves, 1)}
+func (d *Driver) carryOut(ctx context.Context, q *question, ids []cluster.JobID) ([]show.Moves, error) {
+	r := &moveRequest{event: engine.Event{Type: engine.Defragment, Job: q.job, Compact: q.by}, answer: make(chan []show.Moves, 1)}
 	taken := make(chan bool, 1)
 	err := d.ask(ctx, func() {
 		if d.asking != nil {
@@ -323,15 +324,15 @@ func (d *Driver) round(now cluster.Time) {
 		return
 	}
 	d.roundAt = 0
-	var list []*api.MovesRequest
+	var list []*ask.MovesRequest
 	for _, g := range d.gangs {
 		if g.phase == waiting {
-			list = append(list, &api.MovesRequest{})
+			list = append(list, &ask.MovesRequest{})
 			break
 		}
 	}
 	if by := d.opt.Rules.Defrag.Compact; by != engine.NoCompact {
-		list = append(list, &api.MovesRequest{Compact: by.String()})
+		list = append(list, &ask.MovesRequest{Compact: by.String()})
 	}
 	if len(list) == 0 {
 		return

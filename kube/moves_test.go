@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
@@ -220,11 +220,11 @@ func TestRoundProtected(t *testing.T) {
 			t.Errorf("after %s the next round is at %s, not after %s", c.after, time.Unix(0, int64(got)).UTC(), c.want)
 		}
 	}
-	if _, err := (View{d}).MakeMoves(t.Context(), &api.MovesRequest{}); errors.Is(err, ErrProtected) {
+	if _, err := (View{d}).MakeMoves(t.Context(), &ask.MovesRequest{}); errors.Is(err, ErrProtected) {
 		t.Errorf("at noon: %v", err)
 	}
 	*now = now.Add(time.Hour)
-	if _, err := (View{d}).MakeMoves(t.Context(), &api.MovesRequest{}); !errors.Is(err, ErrProtected) || !strings.Contains(err.Error(), "protected until 14:00 (UTC)") {
+	if _, err := (View{d}).MakeMoves(t.Context(), &ask.MovesRequest{}); !errors.Is(err, ErrProtected) || !strings.Contains(err.Error(), "protected until 14:00 (UTC)") {
 		t.Errorf("at one: %v", err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/show"
 )
 
 // pod is a pod as the driver knows it.
@@ -32,7 +32,7 @@ type pod struct {
 	claimed   claimed
 	replica   replica
 	want      want
-	report    *api.Report  // what it told last; nil: nothing
+	report    *show.Report // what it told last; nil: nothing
 	reported  cluster.Time // ... as of when
 	beyondAt  cluster.Time // when it is told that its gang has enough pods; 0: it is not known to be beyond
 	// signature is what of it decides on which nodes it may run; base is that

@@ -14,9 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/show"
 )
 
 // fuse is who holds the switch of a test: it notes what it is told, and a node says that it is ready once it may.
@@ -151,8 +152,8 @@ func testPower(b *bench) {
 	if _, again := f.called(); !slices.Equal(on, again) {
 		b.Errorf("the first scheduler woke %v, the next %v", on, again)
 	}
-	list, err := d.View().Jobs(b.ctx, api.Filter{})
-	if err != nil || len(list) != 1 || list[0].State != api.StateStarting {
+	list, err := d.View().Jobs(b.ctx, ask.Filter{})
+	if err != nil || len(list) != 1 || list[0].State != show.StateStarting {
 		b.Errorf("%v %+v", err, list)
 	}
 	if b.pod("g-0").Spec.NodeName != "" || b.pod("g-1").Spec.NodeName != "" {

@@ -11,9 +11,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 )
 
 // What becomes of a gang that loses a node (muster.sh/on-node-loss). requeue: it
@@ -51,7 +51,7 @@ const (
 
 // repairFor reads whether a gang wants to be repaired.
 func (d *Driver) repairFor(who []speaker) (bool, error) {
-	s := ask(who, AnnotationLoss)
+	s := stated(who, AnnotationLoss)
 	switch s.value {
 	case "":
 		return d.opt.Repair, nil
@@ -179,7 +179,7 @@ func (d *Driver) cut(g *gang, rec *engine.JobRecord) {
 		slots[i].set = at[slots[i].set]
 	}
 	d.reform(g, rec, sets, allocs, slots)
-	g.tell(d.now, api.StateRunning, "lost a node: what is left runs on, and waits for its owner to make other pods")
+	g.tell(d.now, show.StateRunning, "lost a node: what is left runs on, and waits for its owner to make other pods")
 	if w := d.gangs[patchKey(g)]; w != nil { // it has to be larger
 		d.touch(w)
 	}
@@ -253,7 +253,7 @@ func (d *Driver) mendWith(g, w *gang, rec, patch *engine.JobRecord) {
 	d.drop(w)
 	g.plan, g.nth = w.plan, g.nth+1
 	d.reform(g, rec, sets, allocs, slots)
-	g.tell(d.now, api.StateRunning, "repaired: as many pods run as before")
+	g.tell(d.now, show.StateRunning, "repaired: as many pods run as before")
 	d.touch(g)
 }
 

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/show"
 )
 
 // sharedNode is a node whose GPUs are shared.
@@ -140,6 +140,6 @@ func (b *bench) used(d *Driver, want map[string]int64) {
 	b.Helper()
 	b.wait(fmt.Sprintf("the queues hold %v", want), func() bool {
 		list, err := View{d}.Queues(b.ctx)
-		return err == nil && !slices.ContainsFunc(list, func(q api.Queue) bool { return want[q.Name] != 0 && q.Used != want[q.Name] })
+		return err == nil && !slices.ContainsFunc(list, func(q show.Queue) bool { return want[q.Name] != 0 && q.Used != want[q.Name] })
 	})
 }

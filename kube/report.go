@@ -10,10 +10,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/progress"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Pods tell what they have done (muster-kube report). It counts as what a job on a machine
@@ -32,13 +32,13 @@ type telling struct {
 	lines   int               // of it that are booked
 	falling *progress.Falling // the metric by which it converges
 	saved   *float64          // step at the last checkpoint that is booked; nil: none is
-	last    *api.Progress     // never changed in place
-	metrics []api.Metrics     // never changed in place
+	last    *show.Progress    // never changed in place
+	metrics []show.Metrics    // never changed in place
 }
 
 // Report books what a pod tells of itself: who it is, the API server says. A report that
-// makes no sense is an *api.FieldError.
-func (d *Driver) Report(ctx context.Context, namespace, name string, uid types.UID, r *api.Report) error {
+// makes no sense is an *ask.FieldError.
+func (d *Driver) Report(ctx context.Context, namespace, name string, uid types.UID, r *show.Report) error {
 	if err := r.Check(); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func reports(obj *v1.Pod) bool {
 	for i := range obj.Spec.Volumes {
 		if p := obj.Spec.Volumes[i].Projected; p != nil {
 			for k := range p.Sources {
-				if t := p.Sources[k].ServiceAccountToken; t != nil && t.Audience == api.ReportAudience {
+				if t := p.Sources[k].ServiceAccountToken; t != nil && t.Audience == show.ReportAudience {
 					return true
 				}
 			}
@@ -158,7 +158,7 @@ func (d *Driver) hearReport(g *gang, now cluster.Time) []engine.Event {
 	}
 	t.pod, t.lines, t.saved, t.last = p.obj.UID, r.Lines, r.SavedAt, &said
 	if len(r.Metrics) > 0 {
-		t.metrics = make([]api.Metrics, len(r.Metrics))
+		t.metrics = make([]show.Metrics, len(r.Metrics))
 		for i, m := range r.Metrics {
 			m.At, m.Mark = said.At, 0
 			t.metrics[i] = m
@@ -184,10 +184,10 @@ func (d *Driver) workOf(id cluster.JobID) time.Duration {
 }
 
 // news are the metrics that are of another step than those that are booked.
-func (t *telling) news(r *api.Report) (list []progress.Measure) {
+func (t *telling) news(r *show.Report) (list []progress.Measure) {
 	for i := range r.Metrics {
 		m := &r.Metrics[i]
-		if !slices.ContainsFunc(t.metrics, func(o api.Metrics) bool { return o.Trial == m.Trial && o.Step == m.Step }) {
+		if !slices.ContainsFunc(t.metrics, func(o show.Metrics) bool { return o.Trial == m.Trial && o.Step == m.Step }) {
 			list = append(list, progress.Measure{Trial: m.Trial, Step: m.Step, Of: m.Of})
 		}
 	}

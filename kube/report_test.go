@@ -11,14 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/perf"
+	"github.com/muster-gpu/muster/show"
 )
 
 // tells has a pod report, as of some time ago, and takes the steps that come of it.
-func (d *Driver) tells(t *testing.T, name types.UID, r api.Report) error {
+func (d *Driver) tells(t *testing.T, name types.UID, r show.Report) error {
 	t.Helper()
 	d.ready.Store(true)
 	failed := make(chan error, 1)
@@ -39,8 +40,8 @@ func (d *Driver) tells(t *testing.T, name types.UID, r api.Report) error {
 }
 
 // stepped is a report of a step.
-func stepped(lines int, step, steps float64) api.Report {
-	return api.Report{Lines: lines, Progress: api.Progress{Step: step, Steps: steps, SamplesPerSec: 10}}
+func stepped(lines int, step, steps float64) show.Report {
+	return show.Report{Lines: lines, Progress: show.Progress{Step: step, Steps: steps, SamplesPerSec: 10}}
 }
 
 // arrives lets what is on its way to nodes arrive.
@@ -220,12 +221,12 @@ func TestReportNonsense(t *testing.T) {
 		t.Errorf("of a pod that waits: %v", err)
 	}
 	for _, c := range []struct {
-		r    api.Report
+		r    show.Report
 		want string
 	}{{stepped(1, -1, 2), "progress.step: -1"}, {stepped(1, 1, 1e300), "progress.steps: 1e+300"}, {stepped(-1, 1, 2), "lines: -1"},
-		{api.Report{Lines: 1, Age: -5}, "age_ms: -5"}, {api.Report{Lines: 1, Age: 1 << 62}, "age_ms"}, {api.Report{Lines: 1, Progress: api.Progress{Checkpoint: strings.Repeat("x", 2000)}}, "2000 bytes"},
-		{api.Report{Lines: 1, Metrics: make([]api.Metrics, api.MaxTrials*api.MaxMetrics+1)}, "there are 1025"},
-		{api.Report{Lines: 1, Metrics: []api.Metrics{{Of: map[string]*float64{strings.Repeat("x", 65): nil}}}}, "metrics[0].of: a name is 65 bytes"}} {
+		{show.Report{Lines: 1, Age: -5}, "age_ms: -5"}, {show.Report{Lines: 1, Age: 1 << 62}, "age_ms"}, {show.Report{Lines: 1, Progress: show.Progress{Checkpoint: strings.Repeat("x", 2000)}}, "2000 bytes"},
+		{show.Report{Lines: 1, Metrics: make([]show.Metrics, show.MaxTrials*show.MaxMetrics+1)}, "there are 1025"},
+		{show.Report{Lines: 1, Metrics: []show.Metrics{{Of: map[string]*float64{strings.Repeat("x", 65): nil}}}}, "metrics[0].of: a name is 65 bytes"}} {
 		if err := d.tells(t, "a", c.r); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, not %q", err, c.want)
 		}
@@ -313,7 +314,7 @@ func TestReportConverges(t *testing.T) {
 	for k := 1; k <= 10; k++ {
 		*now = now.Add(10 * time.Second)
 		r, v := stepped(k, float64(10*k), 0), curve.At(float64(10*k))
-		r.Metrics = []api.Metrics{{Step: float64(10 * k), Of: map[string]*float64{"loss": &v}}}
+		r.Metrics = []show.Metrics{{Step: float64(10 * k), Of: map[string]*float64{"loss": &v}}}
 		if err := d.tells(t, "a", r); err != nil {
 			t.Fatal(err)
 		}
@@ -337,7 +338,7 @@ func TestReportListed(t *testing.T) {
 	*now = now.Add(time.Minute)
 	r, v, step := stepped(1, 5, -1), 0.5, 5.0
 	r.Progress.Checkpoint, r.Progress.Foretold, r.SavedAt = "/ckpt", true, &step
-	r.Metrics = []api.Metrics{{Step: 5, Of: map[string]*float64{"loss": &v}}}
+	r.Metrics = []show.Metrics{{Step: 5, Of: map[string]*float64{"loss": &v}}}
 	if err := d.tells(t, "a", r); err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +347,7 @@ func TestReportListed(t *testing.T) {
 		t.Errorf("the job itself: %+v, %+v", j.Progress, j.Metrics)
 	}
 	d.looks.last = l
-	list, err := d.View().Jobs(t.Context(), api.Filter{})
+	list, err := d.View().Jobs(t.Context(), ask.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}

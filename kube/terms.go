@@ -43,9 +43,9 @@ type speaker struct {
 	body map[string]any // nil for pods and Jobs
 }
 
-// ask looks for keys in labels and annotations, the first key first, and of
+// stated looks for keys in labels and annotations, the first key first, and of
 // those the nearest owner's.
-func ask(speakers []speaker, keys ...string) said {
+func stated(speakers []speaker, keys ...string) said {
 	for _, key := range keys {
 		for _, s := range speakers {
 			if v := s.meta.GetLabels()[key]; v != "" {
@@ -171,7 +171,7 @@ func (d *Driver) queueOf(g *gang, first *v1.Pod) string {
 
 // queueFor finds the queue of a gang.
 func (d *Driver) queueFor(g *gang, namespace string, who []speaker) string {
-	if s := ask(who, LabelQueue); s.value != "" {
+	if s := stated(who, LabelQueue); s.value != "" {
 		return s.value
 	}
 	if s := askBody(who, groupKinds, "spec", "queue"); s.value != "" && (d.hasQueue(s.value) || s.value != "default") { // Volcano's own default says nothing
@@ -180,10 +180,10 @@ func (d *Driver) queueFor(g *gang, namespace string, who []speaker) string {
 	if s := askBody(who, kubeflowKinds, "spec", "runPolicy", "schedulingPolicy", "queue"); s.value != "" {
 		return s.value
 	}
-	if s := ask(who, kueueQueue); s.value != "" {
+	if s := stated(who, kueueQueue); s.value != "" {
 		return d.localQueue(g, namespace, s.value)
 	}
-	if s := ask(who, queueKeys...); s.value != "" {
+	if s := stated(who, queueKeys...); s.value != "" {
 		return s.value
 	}
 	return d.opt.DefaultQueue
@@ -198,11 +198,11 @@ func (d *Driver) priorityFor(g *gang, first *v1.Pod, who []speaker) (value int64
 			}
 		}
 	}
-	if s := ask(who, kueuePriority); s.value != "" {
+	if s := stated(who, kueuePriority); s.value != "" {
 		value, err = d.classValue(g, s, kueuePriorityKind, priorityKind)
 		return value, s.value, err
 	}
-	for _, s := range []said{askBody(who, groupKinds, "spec", "priorityClassName"), ask(who, kaiPriority),
+	for _, s := range []said{askBody(who, groupKinds, "spec", "priorityClassName"), stated(who, kaiPriority),
 		askBody(who, kubeflowKinds, "spec", "runPolicy", "schedulingPolicy", "priorityClass")} {
 		if s.value != "" {
 			value, err = d.classValue(g, s, priorityKind)
@@ -230,7 +230,7 @@ func (d *Driver) classValue(g *gang, s said, kinds ...*objectKind) (int64, error
 // tierFor is the tier that is stated, else the one that the priority class stands
 // for, else what the priority says.
 func (d *Driver) tierFor(who []speaker, class string, priority int64) (cluster.Tier, error) {
-	if s := ask(who, LabelTier); s.value != "" {
+	if s := stated(who, LabelTier); s.value != "" {
 		t, err := cluster.ParseTier(s.value)
 		if err != nil {
 			return cluster.Standard, fmt.Errorf("%s: %w", s.where, err)
@@ -255,7 +255,7 @@ func (d *Driver) topologyFor(who []speaker) (cluster.Topology, error) {
 		key      string
 		required bool
 	}{{AnnotationWithin, true}, {AnnotationPrefer, false}} {
-		if s := ask(who, a.key); s.value != "" {
+		if s := stated(who, a.key); s.value != "" {
 			l, err := cluster.ParseLevel(s.value)
 			if err != nil {
 				return cluster.Topology{}, fmt.Errorf("%s: %w", s.where, err)
@@ -263,7 +263,7 @@ func (d *Driver) topologyFor(who []speaker) (cluster.Topology, error) {
 			return cluster.Topology{Level: l, Required: a.required}, nil
 		}
 	}
-	required := []said{ask(who, kueueRequired), ask(who, kaiRequired), askBody(who, []*objectKind{kaiKind}, "spec", "topologyConstraint", "requiredTopologyLevel")}
+	required := []said{stated(who, kueueRequired), stated(who, kaiRequired), askBody(who, []*objectKind{kaiKind}, "spec", "topologyConstraint", "requiredTopologyLevel")}
 	for _, s := range who {
 		if s.body == nil {
 			continue
@@ -282,7 +282,7 @@ func (d *Driver) topologyFor(who []speaker) (cluster.Topology, error) {
 		}
 		return cluster.Topology{Level: l, Required: true}, nil
 	}
-	for _, s := range []said{ask(who, kueuePreferred), ask(who, kaiPreferred), askBody(who, []*objectKind{kaiKind}, "spec", "topologyConstraint", "preferredTopologyLevel")} {
+	for _, s := range []said{stated(who, kueuePreferred), stated(who, kaiPreferred), askBody(who, []*objectKind{kaiKind}, "spec", "topologyConstraint", "preferredTopologyLevel")} {
 		if l, ok := d.levelOf(s.value); ok {
 			return cluster.Topology{Level: l}, nil
 		}
@@ -309,7 +309,7 @@ func (d *Driver) levelOf(label string) (cluster.Level, bool) {
 
 // runTimeFor is how long the gang is expected to run; 0: nobody knows.
 func runTimeFor(first *v1.Pod, who []speaker) (time.Duration, error) {
-	if s := ask(who, AnnotationRunTime); s.value != "" {
+	if s := stated(who, AnnotationRunTime); s.value != "" {
 		t, err := cluster.ParseDuration(s.value)
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", s.where, err)
@@ -319,7 +319,7 @@ func runTimeFor(first *v1.Pod, who []speaker) (time.Duration, error) {
 	if s := first.Spec.ActiveDeadlineSeconds; s != nil {
 		return seconds(*s), nil
 	}
-	if s := ask(who, kueueMaxTime); s.value != "" {
+	if s := stated(who, kueueMaxTime); s.value != "" {
 		n, err := strconv.ParseInt(s.value, 10, 64)
 		if err != nil || n < 1 {
 			return 0, fmt.Errorf("%s: %q is not a number of seconds", s.where, s.value)
@@ -331,7 +331,7 @@ func runTimeFor(first *v1.Pod, who []speaker) (time.Duration, error) {
 
 // movesFor reads whether a gang may be moved, and how often it saves its work.
 func convergeFor(who []speaker) (string, error) {
-	s := ask(who, AnnotationConverge)
+	s := stated(who, AnnotationConverge)
 	if s.value == "" {
 		return "", nil
 	}
@@ -342,12 +342,12 @@ func convergeFor(who []speaker) (string, error) {
 }
 
 func movesFor(who []speaker) (movable string, saves time.Duration, err error) {
-	s := ask(who, AnnotationMovable)
+	s := stated(who, AnnotationMovable)
 	if s.value != "" && s.value != "true" && s.value != "false" {
 		return "", 0, fmt.Errorf("%s: %q is neither true nor false", s.where, s.value)
 	}
 	movable = s.value
-	if s = ask(who, AnnotationSaves); s.value == "" {
+	if s = stated(who, AnnotationSaves); s.value == "" {
 		return movable, 0, nil
 	}
 	if saves, err = cluster.ParseDuration(s.value); err == nil && saves <= 0 {

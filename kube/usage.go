@@ -8,8 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/show"
 )
 
 // usageBy are the ways to add up what was used.
@@ -17,10 +18,10 @@ var usageBy = []string{"user", "queue", "job", "model"}
 
 // Usage reports what gangs used since a time, from the scheduler's own books:
 // they begin when it begins to lead. What GPUs computed is not measured here.
-func (v View) Usage(ctx context.Context, by string, since time.Time) (api.Usage, error) {
-	u := api.Usage{Since: since.UTC(), By: by, Rows: []api.UsageRow{}, Waste: []api.Waste{}, Load: []api.Load{}, Score: api.Score{Off: []api.Off{}}}
+func (v View) Usage(ctx context.Context, by string, since time.Time) (show.Usage, error) {
+	u := show.Usage{Since: since.UTC(), By: by, Rows: []show.UsageRow{}, Waste: []show.Waste{}, Load: []show.Load{}, Score: show.Score{Off: []show.Off{}}}
 	if !slices.Contains(usageBy, by) {
-		return u, &api.FieldError{Field: "by", Text: cluster.Unknown("way to add up", by, usageBy).Error()}
+		return u, &ask.FieldError{Field: "by", Text: cluster.Unknown("way to add up", by, usageBy).Error()}
 	}
 	l, err := v.d.look(ctx)
 	if err != nil {
@@ -28,7 +29,7 @@ func (v View) Usage(ctx context.Context, by string, since time.Time) (api.Usage,
 	}
 	u.Until = *instant(l.at)
 	sums, all := map[string]*sum{}, &sum{}
-	for _, r := range l.choose(api.Filter{Since: since.UnixNano()}) {
+	for _, r := range l.choose(ask.Filter{Since: since.UnixNano()}) {
 		j := r.job(l.at)
 		key := usageKey(&j, by)
 		if sums[key] == nil {
@@ -40,7 +41,7 @@ func (v View) Usage(ctx context.Context, by string, since time.Time) (api.Usage,
 	for _, key := range slices.Sorted(maps.Keys(sums)) {
 		u.Rows = append(u.Rows, sums[key].row(key))
 	}
-	slices.SortStableFunc(u.Rows, func(a, b api.UsageRow) int { return cmp.Compare(b.GPUHours, a.GPUHours) })
+	slices.SortStableFunc(u.Rows, func(a, b show.UsageRow) int { return cmp.Compare(b.GPUHours, a.GPUHours) })
 	u.Total = all.row("all")
 	u.Notes = []string{fmt.Sprintf("from the scheduler's memory: it leads since %s, and knows nothing of gangs that were over by then; utilisation, energy and CPU time are not measured here",
 		instant(l.since).Format("2006-01-02 15:04:05 MST"))}
@@ -51,7 +52,7 @@ func (v View) Usage(ctx context.Context, by string, since time.Time) (api.Usage,
 	return u, nil
 }
 
-func usageKey(j *api.Job, by string) string {
+func usageKey(j *show.Job, by string) string {
 	switch by {
 	case "queue":
 		return cmp.Or(j.Submission.Queue, "default")
@@ -65,30 +66,30 @@ func usageKey(j *api.Job, by string) string {
 
 // sum adds jobs up.
 type sum struct {
-	out    api.UsageRow
+	out    show.UsageRow
 	waited time.Duration
 }
 
-func (s *sum) add(j *api.Job) {
+func (s *sum) add(j *show.Job) {
 	s.out.Jobs++
 	s.out.GPUHours += j.GPUHours
 	s.out.Preemptions += j.Preemptions
 	s.waited += time.Duration(j.Waited)
 }
 
-func (s *sum) row(key string) api.UsageRow {
+func (s *sum) row(key string) show.UsageRow {
 	r := s.out
 	r.Key = key
 	if r.Jobs > 0 {
-		r.Waited = api.Duration(s.waited / time.Duration(r.Jobs))
+		r.Waited = ask.Duration(s.waited / time.Duration(r.Jobs))
 	}
 	return r
 }
 
 // load is what became of the GPUs, hour by hour or day by day, and by the hours
 // of the week.
-func (l *sight) load(u *api.Usage, zone *time.Location) {
-	u.Week = make([]api.WeekHour, 7*24)
+func (l *sight) load(u *show.Usage, zone *time.Location) {
+	u.Week = make([]show.WeekHour, 7*24)
 	u.Daily = u.Until.Sub(u.Since) > 14*24*time.Hour
 	for _, h := range l.hours {
 		at := time.Unix(0, int64(h.at)).In(zone)
@@ -101,7 +102,7 @@ func (l *sight) load(u *api.Usage, zone *time.Location) {
 			at = time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, zone)
 		}
 		if n := len(u.Load); n == 0 || u.Load[n-1].At != at.Unix() {
-			u.Load = append(u.Load, api.Load{At: at.Unix()})
+			u.Load = append(u.Load, show.Load{At: at.Unix()})
 		}
 		last := &u.Load[len(u.Load)-1]
 		last.Total, last.Held = last.Total+h.total.Hours(), last.Held+h.held.Hours()

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/progress"
@@ -34,13 +34,13 @@ func (v View) Scheduling(context.Context) (policy, placer string, err error) {
 }
 
 // Jobs lists gangs, the latest first.
-func (v View) Jobs(ctx context.Context, f api.Filter) ([]api.Job, error) {
+func (v View) Jobs(ctx context.Context, f ask.Filter) ([]show.Job, error) {
 	l, err := v.d.look(ctx)
 	if err != nil {
 		return nil, err
 	}
 	rows := l.choose(f)
-	list := make([]api.Job, len(rows))
+	list := make([]show.Job, len(rows))
 	for i, r := range rows {
 		list[i] = r.listed(l.at)
 	}
@@ -48,15 +48,15 @@ func (v View) Jobs(ctx context.Context, f api.Filter) ([]api.Job, error) {
 }
 
 // Job is a gang with its pods.
-func (v View) Job(ctx context.Context, id int) (api.Job, error) {
+func (v View) Job(ctx context.Context, id int) (show.Job, error) {
 	w, err := v.tell(ctx, id, false)
 	return w.Job, err
 }
 
 // Why explains a gang: from the engine as it is at this moment.
-func (v View) Why(ctx context.Context, id int) (api.Why, error) { return v.tell(ctx, id, true) }
+func (v View) Why(ctx context.Context, id int) (show.Why, error) { return v.tell(ctx, id, true) }
 
-func (v View) tell(ctx context.Context, id int, why bool) (w api.Why, err error) {
+func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error) {
 	w.Blockers = []string{}
 	l, err := v.d.look(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func (v View) tell(ctx context.Context, id int, why bool) (w api.Why, err error)
 	}
 	type answer struct {
 		row  *row
-		why  api.Why
+		why  show.Why
 		live int // gangs, if it waits and is whole
 	}
 	got := make(chan answer, 1)
@@ -112,10 +112,10 @@ func (v View) tell(ctx context.Context, id int, why bool) (w api.Why, err error)
 	if w.Blockers == nil {
 		w.Blockers = []string{}
 	}
-	if len(w.Blockers) == 0 && w.Job.State == api.StatePending && w.Job.Reason != "" {
+	if len(w.Blockers) == 0 && w.Job.State == show.StatePending && w.Job.Reason != "" {
 		w.Blockers = append(w.Blockers, w.Job.Reason)
 	}
-	if w.Job.State != api.StatePending && w.Text == "" {
+	if w.Job.State != show.StatePending && w.Text == "" {
 		w.Text = whereText(a.row)
 		if a.row.answer != "" {
 			w.Text = strings.TrimPrefix(w.Text+"; "+a.row.answer, "; ")
@@ -168,15 +168,15 @@ func (d *Driver) numbered(text string) string {
 }
 
 // tasksOf lists the pods of a gang.
-func tasksOf(g *gang) (list []api.Task) {
+func tasksOf(g *gang) (list []show.Task) {
 	for _, p := range g.sorted() {
-		list = append(list, api.Task{Name: p.obj.Name, State: taskState(p), Node: p.node, GPUs: p.request.GPUs})
+		list = append(list, show.Task{Name: p.obj.Name, State: taskState(p), Node: p.node, GPUs: p.request.GPUs})
 	}
 	return list
 }
 
 // History says what happened to a gang since this scheduler leads.
-func (v View) History(ctx context.Context, id int) ([]api.Moment, error) {
+func (v View) History(ctx context.Context, id int) ([]show.Moment, error) {
 	l, err := v.d.look(ctx)
 	if err != nil {
 		return nil, err
@@ -185,25 +185,25 @@ func (v View) History(ctx context.Context, id int) ([]api.Moment, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := []api.Moment{}
+	list := []show.Moment{}
 	for _, m := range r.moments {
-		list = append(list, api.Moment{At: *instant(m.at), State: m.state, Text: m.text})
+		list = append(list, show.Moment{At: *instant(m.at), State: m.state, Text: m.text})
 	}
 	return list, nil
 }
 
 // Samples are empty: what pods use, the cluster's own monitoring measures.
-func (v View) Samples(ctx context.Context, id int) (api.Samples, error) {
+func (v View) Samples(ctx context.Context, id int) (show.Samples, error) {
 	l, err := v.d.look(ctx)
 	if err == nil {
 		_, err = l.one(id)
 	}
-	return api.Samples{Every: 1, Points: []api.Point{}}, err
+	return show.Samples{Every: 1, Points: []show.Point{}}, err
 }
 
 // Speeds is what gangs' progress told of their speeds, since this scheduler leads.
-func (v View) Speeds(ctx context.Context) (s api.Speeds, err error) {
-	got := make(chan api.Speeds, 1)
+func (v View) Speeds(ctx context.Context) (s show.Speeds, err error) {
+	got := make(chan show.Speeds, 1)
 	if err := v.d.ask(ctx, func() { got <- progress.Speeds(v.d.eng) }); err != nil {
 		return s, err
 	}
@@ -211,7 +211,7 @@ func (v View) Speeds(ctx context.Context) (s api.Speeds, err error) {
 }
 
 // Nodes lists the nodes.
-func (v View) Nodes(ctx context.Context) ([]api.Node, error) {
+func (v View) Nodes(ctx context.Context) ([]show.Node, error) {
 	l, err := v.d.look(ctx)
 	if err != nil {
 		return nil, err
@@ -219,8 +219,8 @@ func (v View) Nodes(ctx context.Context) ([]api.Node, error) {
 	return l.listNodes(), nil
 }
 
-func (l *sight) listNodes() []api.Node {
-	list := make([]api.Node, 0, len(l.nodes))
+func (l *sight) listNodes() []show.Node {
+	list := make([]show.Node, 0, len(l.nodes))
 	known := map[string]int64{}
 	for i := range l.nodes {
 		s := &l.nodes[i]
@@ -231,11 +231,11 @@ func (l *sight) listNodes() []api.Node {
 			known[s.Model] = memory
 		}
 		memory = cmp.Or(s.memory, memory)
-		n := api.Node{Name: s.Name, State: s.State.String(), Reason: s.reason, CPU: s.CPU, RAM: s.RAM, GPUs: make([]api.GPU, s.GPUs), Usable: &s.usable}
+		n := show.Node{Name: s.Name, State: s.State.String(), Reason: s.reason, CPU: s.CPU, RAM: s.RAM, GPUs: make([]show.GPU, s.GPUs), Usable: &s.usable}
 		foreign := s.foreign
 		for k := range n.GPUs {
 			g := &n.GPUs[k]
-			*g = api.GPU{Index: k, Model: s.Model, Memory: memory, Healthy: true, Free: cluster.Whole}
+			*g = show.GPU{Index: k, Model: s.Model, Memory: memory, Healthy: true, Free: cluster.Whole}
 			if s.Bad>>k&1 != 0 {
 				g.Free = 0
 				if g.Healthy = foreign > 0; g.Healthy {
@@ -260,7 +260,7 @@ func (l *sight) listNodes() []api.Node {
 }
 
 // Queues lists the queues with what they hold.
-func (v View) Queues(ctx context.Context) ([]api.Queue, error) {
+func (v View) Queues(ctx context.Context) ([]show.Queue, error) {
 	l, err := v.d.look(ctx)
 	if err != nil {
 		return nil, err
@@ -268,10 +268,10 @@ func (v View) Queues(ctx context.Context) ([]api.Queue, error) {
 	return l.listQueues(), nil
 }
 
-func (l *sight) listQueues() []api.Queue {
-	list, shares, at := []api.Queue{}, []int64{}, map[string]int{}
+func (l *sight) listQueues() []show.Queue {
+	list, shares, at := []show.Queue{}, []int64{}, map[string]int{}
 	for i, q := range l.queues {
-		list = append(list, api.Queue{Name: q.Spec.Name, Parent: q.Spec.Parent, Guarantee: q.Spec.Guarantee, Limit: q.Spec.Limit, Used: q.Used})
+		list = append(list, show.Queue{Name: q.Spec.Name, Parent: q.Spec.Parent, Guarantee: q.Spec.Guarantee, Limit: q.Spec.Limit, Used: q.Used})
 		shares = append(shares, q.Spec.Shares)
 		at[q.Spec.Name] = i
 	}
@@ -280,7 +280,7 @@ func (l *sight) listQueues() []api.Queue {
 		i, ok := at[cmp.Or(r.spec.Queue, "default")]
 		switch {
 		case !ok:
-		case r.state == api.StatePending:
+		case r.state == show.StatePending:
 			list[i].Pending++
 		default:
 			list[i].Running++
@@ -294,8 +294,8 @@ func (l *sight) listQueues() []api.Queue {
 const mostShown = 100
 
 // whole adds the nodes up.
-func whole(nodes []api.Node) *api.Whole {
-	w := &api.Whole{Nodes: len(nodes), Models: []string{}}
+func whole(nodes []show.Node) *show.Whole {
+	w := &show.Whole{Nodes: len(nodes), Models: []string{}}
 	for i := range nodes {
 		n := &nodes[i]
 		w.CPU, w.RAM, w.GPUs = w.CPU+n.CPU, w.RAM+n.RAM, w.GPUs+len(n.GPUs)
@@ -317,13 +317,13 @@ func whole(nodes []api.Node) *api.Whole {
 }
 
 // worst is how much there is to see of a node: what is wrong comes first.
-func worst(n *api.Node) int {
+func worst(n *show.Node) int {
 	switch {
 	case n.State == "down":
 		return 0
 	case n.State != "up":
 		return 1
-	case slices.ContainsFunc(n.GPUs, func(g api.GPU) bool { return !g.Healthy }):
+	case slices.ContainsFunc(n.GPUs, func(g show.GPU) bool { return !g.Healthy }):
 		return 2
 	case len(n.GPUs) > 0:
 		return 3
@@ -332,23 +332,23 @@ func worst(n *api.Node) int {
 }
 
 // Overview is the whole cluster in one answer.
-func (v View) Overview(ctx context.Context) (api.Overview, error) {
+func (v View) Overview(ctx context.Context) (show.Overview, error) {
 	l, err := v.d.look(ctx)
 	if err != nil {
-		return api.Overview{}, err
+		return show.Overview{}, err
 	}
-	o := api.Overview{At: *instant(l.at), Counts: map[string]int{}, Nodes: l.listNodes(), Queues: l.listQueues(), Running: []api.Job{}, Waiting: []api.Job{}, Series: l.series}
+	o := show.Overview{At: *instant(l.at), Counts: map[string]int{}, Nodes: l.listNodes(), Queues: l.listQueues(), Running: []show.Job{}, Waiting: []show.Job{}, Series: l.series}
 	o.Left = show.LeftOf(o.Nodes)
 	o.Whole = whole(o.Nodes)
-	slices.SortFunc(o.Nodes, func(a, b api.Node) int { return cmp.Or(worst(&a)-worst(&b), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(o.Nodes, func(a, b show.Node) int { return cmp.Or(worst(&a)-worst(&b), cmp.Compare(a.Name, b.Name)) })
 	o.Nodes = o.Nodes[:min(len(o.Nodes), mostShown)]
 	var line []*row
 	for _, r := range slices.Backward(l.rows) {
 		o.Counts[r.state]++
 		switch {
-		case r.state == api.StatePending && r.position > 0 && r.position <= lookAhead:
+		case r.state == show.StatePending && r.position > 0 && r.position <= lookAhead:
 			line = append(line, r)
-		case r.state != api.StatePending && len(o.Running) < mostShown:
+		case r.state != show.StatePending && len(o.Running) < mostShown:
 			o.Running = append(o.Running, r.listed(l.at))
 		}
 	}
@@ -381,28 +381,28 @@ func instant(at cluster.Time) *time.Time {
 }
 
 // job is a row as the interface has it, at an instant.
-func (r *row) job(now cluster.Time) api.Job {
+func (r *row) job(now cluster.Time) show.Job {
 	s := r.spec
-	j := api.Job{ID: r.number, User: r.user, State: r.state, Reason: r.reason, Sharing: r.sharing, Promise: r.promise, Submitted: *instant(r.submit), Started: instant(r.started), FirstStart: instant(r.first),
+	j := show.Job{ID: r.number, User: r.user, State: r.state, Reason: r.reason, Sharing: r.sharing, Promise: r.promise, Submitted: *instant(r.submit), Started: instant(r.started), FirstStart: instant(r.first),
 		Ended: instant(r.ended), Position: r.position, Progress: r.progress, Metrics: r.metrics, Restarts: max(0, r.runs-1), Preemptions: r.evicted}
 	waited, ran, gpuTime := r.waited, r.ran, r.gpuTime
 	if r.lined > 0 && r.ended == 0 {
 		waited += max(0, now.Sub(r.lined))
 	}
-	if r.ended == 0 && r.state != api.StatePending {
+	if r.ended == 0 && r.state != show.StatePending {
 		run := max(0, now.Sub(r.started))
 		ran, gpuTime = ran+run, gpuTime+run*time.Duration(r.gpus)
 		switch {
-		case r.state != api.StateRunning:
+		case r.state != show.StateRunning:
 		case r.end != cluster.Never:
-			j.ExpectedEnd, j.EndBy = instant(r.end), api.EndByProgress
+			j.ExpectedEnd, j.EndBy = instant(r.end), show.EndByProgress
 		case s.Estimate > 0:
-			j.ExpectedEnd, j.EndBy = instant(r.started.Add(s.Estimate)), api.EndByEstimate
+			j.ExpectedEnd, j.EndBy = instant(r.started.Add(s.Estimate)), show.EndByEstimate
 		}
 	}
-	j.Waited, j.Ran, j.GPUHours = api.Duration(waited), api.Duration(ran), gpuTime.Hours()
+	j.Waited, j.Ran, j.GPUHours = ask.Duration(waited), ask.Duration(ran), gpuTime.Hours()
 	j.StepRate, j.SampleRate = progress.PerHour(r.steps, j.GPUHours), progress.PerHour(r.samples, j.GPUHours)
-	if r.state != api.StatePending {
+	if r.state != show.StatePending {
 		j.Node = strings.Join(r.nodes, ",")
 	} else {
 		switch r.position {
@@ -417,7 +417,7 @@ func (r *row) job(now cluster.Time) api.Job {
 			j.AtEarliest = j.Expected != nil // nothing is known of how such answers turn out
 		}
 	}
-	j.Submission = api.Submission{Name: r.name, Queue: cmp.Or(s.Queue, "default"), Tier: s.Tier.String(), Priority: s.Priority, Estimate: api.Duration(s.Estimate), Deadline: instant(s.Deadline), GPUTypes: s.GPUTypes}
+	j.Submission = ask.Submission{Name: r.name, Queue: cmp.Or(s.Queue, "default"), Tier: s.Tier.String(), Priority: s.Priority, Estimate: ask.Duration(s.Estimate), Deadline: instant(s.Deadline), GPUTypes: s.GPUTypes}
 	if s.Topology.Level != 0 {
 		j.Submission.Level, j.Submission.Required = s.Topology.Level.String(), s.Topology.Required
 	}
@@ -426,7 +426,7 @@ func (r *row) job(now cluster.Time) api.Job {
 }
 
 // listed is a row of a list: without what not everybody sees, so that nobody need be asked whose it is.
-func (r *row) listed(now cluster.Time) api.Job {
+func (r *row) listed(now cluster.Time) show.Job {
 	j := r.job(now)
 	j.Metrics, j.Progress = nil, j.Progress.Unplaced()
 	return j
@@ -434,7 +434,7 @@ func (r *row) listed(now cluster.Time) api.Job {
 
 // sizes says what a gang asks for: tasks of one size; of several sizes, those
 // that have GPUs, if these are of one, else one task of all.
-func sizes(s *api.Submission, sets []cluster.TaskSet) {
+func sizes(s *ask.Submission, sets []cluster.TaskSet) {
 	withGPUs := slices.DeleteFunc(slices.Clone(sets), func(t cluster.TaskSet) bool { return t.Request.GPUs == 0 })
 	if len(withGPUs) == 0 {
 		withGPUs = sets

@@ -76,7 +76,7 @@ var arrows = map[string]string{
 	"experiments":         "experiments/results",
 	"experiments/results": "cluster perf engine policy place driver trace report sim experiments/compat config serving internal/csvfile",
 	"experiments/compat":  "cluster engine policy place driver trace solve",
-	"kube":                "cluster perf progress power quota config engine driver journal show api internal/inbox kube/fit kube/queues",
+	"kube":                "cluster perf progress power quota config engine driver journal ask show internal/inbox kube/fit kube/queues",
 	"kube/fit":            "",
 	"kube/queues":         "cluster config quota",
 	"kube/lead":           "",
