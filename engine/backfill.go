@@ -218,7 +218,7 @@ func (e *Engine) earliest(j *job.State, now bool) (reservation, bool) {
 		}
 	}
 	tl := e.timeline()
-	e.shy.reset(len(e.st.Nodes()))
+	e.keepOff.reset(len(e.st.Nodes()))
 	for c, ok := tl.peek(); ok; c, ok = tl.peek() {
 		at := c.at
 		near := !single
@@ -271,22 +271,22 @@ func (e *Engine) placePlanned(r request, j *job.State, s *shape.Shape) ([]invent
 	return site.allocs, true
 }
 
-// shyness marks the nodes of which something comes free in a timeline, and
+// keepOff marks the nodes of which something comes free in a timeline, and
 // those that a promise shall keep off.
-type shyness struct {
+type keepOff struct {
 	freed []int32 // stamp: released something
 	keep  []int32 // stamp: keep off
 	now   int32
 }
 
-func (y *shyness) reset(n int) {
+func (y *keepOff) reset(n int) {
 	for len(y.freed) < n {
 		y.freed, y.keep = append(y.freed, 0), append(y.keep, 0)
 	}
 	y.now++
 }
 
-func (y *shyness) off(node int32) bool { return y.keep[node] == y.now }
+func (y *keepOff) off(node int32) bool { return y.keep[node] == y.now }
 
 // spareIdle moves a promise off nodes that are idle already, as far as it can:
 // they are what others may run on until then, and beyond. It places anew with
@@ -294,7 +294,7 @@ func (y *shyness) off(node int32) bool { return y.keep[node] == y.now }
 func (e *Engine) spareIdle(r request, j *job.State, s *shape.Shape, allocs []inventory.Alloc, before inventory.Mark) []inventory.Alloc {
 	uses := false
 	for i := range allocs {
-		uses = uses || e.shy.freed[allocs[i].Node] != e.shy.now
+		uses = uses || e.keepOff.freed[allocs[i].Node] != e.keepOff.now
 	}
 	if !uses || j.Home != nil {
 		return allocs
@@ -303,17 +303,17 @@ func (e *Engine) spareIdle(r request, j *job.State, s *shape.Shape, allocs []inv
 	idle := e.scratch.idle[:0]
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
-		if n.TakesJobs() && e.shy.freed[id] != e.shy.now && (n.FreeGPUs() > 0 || n.Spec().GPUs == 0) && s.Any.Has(n.Class()) && s.Reaches(int32(id)) {
+		if n.TakesJobs() && e.keepOff.freed[id] != e.keepOff.now && (n.FreeGPUs() > 0 || n.Spec().GPUs == 0) && s.Any.Has(n.Class()) && s.Reaches(int32(id)) {
 			idle = append(idle, int32(id))
 		}
 	}
 	e.scratch.idle = idle
-	r.avoid = &e.shy
+	r.avoid = &e.keepOff
 	with := func(k int) bool { // the first k idle nodes may be used
 		for i, id := range idle {
-			e.shy.keep[id] = 0
+			e.keepOff.keep[id] = 0
 			if i >= k {
-				e.shy.keep[id] = e.shy.now
+				e.keepOff.keep[id] = e.keepOff.now
 			}
 		}
 		var ok bool
@@ -454,7 +454,7 @@ func (e *Engine) applyChange(c *ending, r *cluster.Request) bool {
 	}
 	e.st.ReleaseAll(allocs)
 	for i := range allocs {
-		e.shy.freed[allocs[i].Node] = e.shy.now
+		e.keepOff.freed[allocs[i].Node] = e.keepOff.now
 		n := &e.st.Nodes()[allocs[i].Node]
 		near = near || n.TakesJobs() && e.st.Room(n, r, 1) > 0
 	}

@@ -135,14 +135,14 @@ func (e *Engine) alongside(s *shape.Shape, h *job.State) (allocs []inventory.All
 
 // part ends that a job runs beside others, when it has left the books.
 func (e *Engine) part(j *job.State) {
-	if heir := e.leave(j); heir != nil {
-		e.inherit(heir)
+	if successor := e.leave(j); successor != nil {
+		e.inherit(successor)
 	}
 }
 
 // leave frees a guest's place; if the job held the devices, it returns the guest
 // that came first, which is to inherit them.
-func (e *Engine) leave(j *job.State) (heir *job.State) {
+func (e *Engine) leave(j *job.State) (successor *job.State) {
 	if j.Hosted() {
 		h := e.host(j)
 		e.touch(h)
@@ -153,16 +153,16 @@ func (e *Engine) leave(j *job.State) (heir *job.State) {
 	if len(j.Guests) == 0 {
 		return nil
 	}
-	heir, others := e.jobs[j.Guests[0]], j.Guests[1:]
+	successor, others := e.jobs[j.Guests[0]], j.Guests[1:]
 	j.Guests = nil
-	e.touch(heir)
-	e.accrue(heir)
-	heir.Guests, heir.GuestOf = others, 0
+	e.touch(successor)
+	e.accrue(successor)
+	successor.Guests, successor.GuestOf = others, 0
 	for _, id := range others {
 		e.touch(e.jobs[id])
-		e.jobs[id].GuestOf = int32(heir.Spec.ID) + 1
+		e.jobs[id].GuestOf = int32(successor.Spec.ID) + 1
 	}
-	return heir
+	return successor
 }
 
 // inherit has a guest hold the devices that it is on, if its queue may.
@@ -227,20 +227,20 @@ func SameDevices(a, b []inventory.Alloc) bool {
 	})
 }
 
-// leaveAll is leave for jobs that go together, and returns the heirs: nobody is one
+// leaveAll is leave for jobs that go together, and returns the successors: nobody is one
 // who goes, too.
-func (e *Engine) leaveAll(jobs []*job.State) (heirs []*job.State) {
+func (e *Engine) leaveAll(jobs []*job.State) (successors []*job.State) {
 	for _, j := range jobs {
 		if j.Hosted() {
 			e.leave(j)
 		}
 	}
 	for _, j := range jobs {
-		if heir := e.leave(j); heir != nil {
-			heirs = append(heirs, heir)
+		if successor := e.leave(j); successor != nil {
+			successors = append(successors, successor)
 		}
 	}
-	return heirs
+	return successors
 }
 
 // Beside returns the job on whose devices this one is a guest, if it is one.

@@ -259,7 +259,7 @@ func (e *Engine) tryEmptying(c *compaction, x *emptying) (*relocation, time.Dura
 	changed := nodesLeft(way.movers)
 	for i := range way.movers {
 		m, ok := &way.movers[i], false
-		if m.dest, ok = e.destination(m.j, &e.shy); !ok {
+		if m.dest, ok = e.destination(m.j, &e.keepOff); !ok {
 			return nil, 0
 		}
 		for k := range m.dest {
@@ -280,7 +280,7 @@ func (e *Engine) tryEmptying(c *compaction, x *emptying) (*relocation, time.Dura
 // hideIdle marks as to be avoided a node, and those on which nobody is or from
 // which somebody is still leaving.
 func (e *Engine) hideIdle(c *compaction, node int32) {
-	y := &e.shy
+	y := &e.keepOff
 	y.reset(len(e.st.Nodes()))
 	for id := range c.stays {
 		if int32(id) == node || len(c.stays[id]) == 0 || len(e.st.Nodes()[id].Stopping()) > 0 {

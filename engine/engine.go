@@ -90,29 +90,29 @@ type Engine struct {
 	tree     *quota.Tree
 	limits   limits
 
-	jobs      []*job.State
-	none      job.Tenure // of jobs that were given nothing so far
-	live      int        // jobs that are not done
-	users     intern
-	shapes    shape.Table
-	lanes     []lane
-	laneID    map[laneKey]int32
-	groups    []group
-	groupID   map[groupKey]int32
-	pending   int              // eligible jobs
-	homing    int              // ... that are suspended: only where their memory is will do
-	greedy    int              // ... of several task sets, which a start can make fit
-	wanted    slicesWanted     // ... for slices
-	owing     []*job.State     // liftUntilFits: lifted of the job's own queue, and not borrowed
-	ready     []cluster.JobID  // placed jobs whose devices became free in this step
-	running   keptList         // jobs with devices (and not told to leave) by run key
-	ends      keptList         // the same jobs by expected end
-	holding   [3]int           // jobs in that list, by tier
-	beingLeft []int32          // nodes of which stopping jobs still hold something, in order
-	placed    []*job.State     // those of them that wait for their devices, in no order
-	elastic   int              // jobs seen that can change their size
-	empty     *inventory.Store // the cluster empty and healthy, for never
-	deps      depState
+	jobs        []*job.State
+	none        job.Tenure // of jobs that were given nothing so far
+	live        int        // jobs that are not done
+	users       intern
+	shapes      shape.Table
+	lanes       []lane
+	laneID      map[laneKey]int32
+	groups      []group
+	groupID     map[groupKey]int32
+	pending     int              // eligible jobs
+	homing      int              // ... that are suspended: only where their memory is will do
+	severalSets int              // ... of several task sets, which a start can make fit
+	wanted      slicesWanted     // ... for slices
+	owing       []*job.State     // liftUntilFits: lifted of the job's own queue, and not borrowed
+	ready       []cluster.JobID  // placed jobs whose devices became free in this step
+	running     keptList         // jobs with devices (and not told to leave) by run key
+	ends        keptList         // the same jobs by expected end
+	holding     [3]int           // jobs in that list, by tier
+	beingLeft   []int32          // nodes of which stopping jobs still hold something, in order
+	placed      []*job.State     // those of them that wait for their devices, in no order
+	elastic     int              // jobs seen that can change their size
+	empty       *inventory.Store // the cluster empty and healthy, for never
+	deps        depState
 
 	freed     int64 // grows when something may have become free that no stopping job still holds
 	residues  []residue
@@ -129,7 +129,7 @@ type Engine struct {
 	straddled bool                // which of a queue's jobs could leave depended on who left first
 	blockedBy *inventory.ClassSet // strict order: classes behind a blocked job; nil: none
 	thorough  bool                // tests: every candidate is really tried
-	shy       shyness
+	keepOff   keepOff
 	ps        passState
 	advance   []advance
 	defrag    defrag

@@ -121,13 +121,13 @@ func (e *Engine) checkLanes() error {
 			}
 		}
 	}
-	eligible, greedy, homing, groups, lanes, waiting := 0, 0, 0, len(e.groups), len(e.lanes), map[int32]int32{}
+	eligible, severalSets, homing, groups, lanes, waiting := 0, 0, 0, len(e.groups), len(e.lanes), map[int32]int32{}
 	for _, j := range e.jobs {
 		if j == nil || !j.Eligible {
 			continue
 		}
 		eligible++
-		greedy, homing = greedy+count(e.several(j)), homing+count(j.Home != nil)
+		severalSets, homing = severalSets+count(e.several(j)), homing+count(j.Home != nil)
 		if e.shapes.Get(j.Shape).Sliced() {
 			waiting[j.Shape]++
 		}
@@ -147,8 +147,8 @@ func (e *Engine) checkLanes() error {
 	if homing != e.homing {
 		return fmt.Errorf("%d suspended jobs are in line, counted %d", homing, e.homing)
 	}
-	if greedy != e.greedy {
-		return fmt.Errorf("%d eligible jobs of several task sets, counted %d", greedy, e.greedy)
+	if severalSets != e.severalSets {
+		return fmt.Errorf("%d eligible jobs of several task sets, counted %d", severalSets, e.severalSets)
 	}
 	if eligible != e.pending || eligible != len(inGroup) || groups != len(e.groups) || lanes != len(e.lanes) {
 		return fmt.Errorf("%d eligible jobs, counted %d, in groups %d", e.pending, eligible, len(inGroup))

@@ -108,7 +108,7 @@ func (e *Engine) lineUp(j *job.State) {
 	e.await(j, 1)
 	e.homing += count(g.homed())
 	e.watchHome(j)
-	e.greedy += count(e.several(j))
+	e.severalSets += count(e.several(j))
 	e.lanes[g.lane].n++
 	if first, _ := g.jobs.First(); first == j.Key {
 		g.stuck = -1
@@ -147,7 +147,7 @@ func (e *Engine) dequeue(j *job.State) {
 	e.pending--
 	e.await(j, -1)
 	e.homing -= count(g.homed())
-	e.greedy -= count(e.several(j))
+	e.severalSets -= count(e.several(j))
 	e.lanes[g.lane].n--
 	e.relist(g)
 	e.reshape(j, j.Base)

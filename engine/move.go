@@ -62,7 +62,7 @@ func (tightest) Place(s *Site) bool {
 // destination finds the tightest place for a job that was lifted, at the size that it has,
 // and takes it. It is never spread over more than the job is now, nor, where queues have
 // limits, does it count for more: a slice can be another part of another model. avoid: nodes to keep off.
-func (e *Engine) destination(v *job.State, avoid *shyness) ([]inventory.Alloc, bool) {
+func (e *Engine) destination(v *job.State, avoid *keepOff) ([]inventory.Alloc, bool) {
 	s := e.shapes.At(v.Asks()) // of the model that a plan says
 	e.constrain(v)
 	r := e.request()

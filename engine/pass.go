@@ -364,7 +364,7 @@ func (e *Engine) claims() int64 { return e.epoch + e.lent }
 
 // gotMore notes that a job got devices.
 func (e *Engine) gotMore() {
-	e.fresh = e.fresh || e.greedy > 0
+	e.fresh = e.fresh || e.severalSets > 0
 	if e.limits.byQueue {
 		e.lent++
 		e.fresh = e.fresh || e.pending > 0

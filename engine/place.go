@@ -152,7 +152,7 @@ type request struct {
 	reserved     *holds              // what must be left alone; nil: nothing
 	blocked      *inventory.ClassSet // strict order: classes behind a blocked job; nil: none
 	shut         shape.NodeBits      // ... and nodes behind one that names a set of nodes
-	avoid        *shyness            // nodes to keep off; nil: none
+	avoid        *keepOff            // nodes to keep off; nil: none
 	skipSleeping bool                // do not place on powered-down nodes
 	ignoreUsage  bool                // asking what could ever be: bounds of the moment do not count
 }

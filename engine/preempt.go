@@ -54,7 +54,7 @@ func (e *Engine) preemptFor(j *job.State) bool {
 		e.unlist(v)
 	}
 	e.st.Commit()
-	heirs := e.leaveAll(lifted)
+	successors := e.leaveAll(lifted)
 	e.epoch++
 	for _, v := range lifted {
 		if v.State == job.Placed {
@@ -69,8 +69,8 @@ func (e *Engine) preemptFor(j *job.State) bool {
 		tasks = tasksOf(allocs)
 	}
 	e.book(j, allocs, tasks)
-	for _, heir := range heirs {
-		e.inherit(heir) // now that it is known what quota is left
+	for _, successor := range successors {
+		e.inherit(successor) // now that it is known what quota is left
 	}
 	return true
 }

@@ -140,17 +140,17 @@ const (
 
 // run is a job that holds, or held, devices.
 type run struct {
-	phase    phase
-	gen      uint32
-	resizing bool
-	work     time.Duration // all of it; 0: unknown
-	done     time.Duration // at since
-	saved    time.Duration // safe in a checkpoint
-	rate     int64
-	since    cluster.Time
-	stop     engine.StopReason
-	ckpt     cluster.Checkpoint
-	deaf     bool // asked for a checkpoint it saves nothing
+	phase             phase
+	gen               uint32
+	resizing          bool
+	work              time.Duration // all of it; 0: unknown
+	done              time.Duration // at since
+	saved             time.Duration // safe in a checkpoint
+	rate              int64
+	since             cluster.Time
+	stop              engine.StopReason
+	ckpt              cluster.Checkpoint
+	ignoresCheckpoint bool // asked for a checkpoint it saves nothing
 }
 
 // The kinds of what is due, in the order in which they happen at one instant.
@@ -267,7 +267,7 @@ func (w *world) runOf(r *engine.JobRecord) *run {
 		j = &run{}
 		w.runs[r.Spec.ID] = j
 	}
-	*j = run{phase: starting, gen: j.gen + 1, done: r.Done, saved: r.Saved, since: w.now, ckpt: r.Spec.Checkpoint, deaf: r.Deaf}
+	*j = run{phase: starting, gen: j.gen + 1, done: r.Done, saved: r.Saved, since: w.now, ckpt: r.Spec.Checkpoint, ignoresCheckpoint: r.Deaf}
 	return j
 }
 
@@ -482,7 +482,7 @@ func (w *world) leave(id cluster.JobID, j *run, how engine.How, grace time.Durat
 	delay := time.Duration(0)
 	switch {
 	case !computed || how == engine.Suspend:
-	case how == engine.Checkpoint && !j.ckpt.None && !j.deaf && j.ckpt.Cost <= grace:
+	case how == engine.Checkpoint && !j.ckpt.None && !j.ignoresCheckpoint && j.ckpt.Cost <= grace:
 		delay = j.ckpt.Cost
 		j.saved = max(j.saved, j.done)
 	default:

@@ -93,7 +93,7 @@ func (d *Driver) move(p *pod, gone bool) {
 	}
 	delete(d.repel, p)
 	if len(p.claimed.keys) > 0 { // whether a pod of ours pays for them is another matter now
-		d.dra.used, d.nodesAt = nil, true
+		d.dra.used, d.nodesDirty = nil, true
 	}
 	if p.where = at; at != "" {
 		n := d.nodeNamed(at)
@@ -104,10 +104,10 @@ func (d *Driver) move(p *pod, gone bool) {
 		}
 	}
 	if d.slicesAside(p) {
-		d.sizesAt = true // the engine has fewer to give, or more
+		d.sizesDirty = true // the engine has fewer to give, or more
 	}
 	if p.replica.name != "" && !p.counted() {
-		d.nodesAt = true
+		d.nodesDirty = true
 	}
 	d.moves++
 }
@@ -130,14 +130,14 @@ func (n *node) podsLeft() int {
 	return int(min(countOf(&most), math.MaxInt32)) - len(n.pods)
 }
 
-// minds reports whether it matters to a gang what is around it.
-func (d *Driver) minds(pods []*pod) bool {
+// requiresCheck reports whether it matters to a gang what is around it.
+func (d *Driver) requiresCheck(pods []*pod) bool {
 	return len(d.repel) > 0 || len(d.crowded) > 0 || slices.ContainsFunc(pods, func(p *pod) bool { return p.needs != nil })
 }
 
 // limitsOf finds what nodes take of a gang with these pods at the moment.
 func (d *Driver) limitsOf(pods []*pod, careful, devices bool) limits {
-	if !d.minds(pods) {
+	if !d.requiresCheck(pods) {
 		return limits{}
 	}
 	if d.asOf != d.moves {
@@ -577,7 +577,7 @@ func (d *Driver) refresh(now cluster.Time) (events []engine.Event) {
 // are others now.
 func (d *Driver) limit(g *gang) (engine.Event, bool) {
 	pods := d.membersOf(g)
-	if len(g.spec.NodeLimits) == 0 && g.spec.PerNode == 0 && !d.minds(pods) {
+	if len(g.spec.NodeLimits) == 0 && g.spec.PerNode == 0 && !d.requiresCheck(pods) {
 		return engine.Event{}, false
 	}
 	l := d.confine(g, d.limitsFor(g, pods, g.fails > 0, true))
@@ -620,20 +620,20 @@ func (d *Driver) fits(g *gang, a *engine.Action) string {
 // suit is fits for so many pods of a gang on each node.
 func (d *Driver) suit(g *gang, on map[string]int) (why string) {
 	pods := d.membersOf(g)
-	if !d.minds(pods) {
+	if !d.requiresCheck(pods) {
 		return ""
 	}
 	d.without(g.aside(), func() {
 		l := d.limitsOf(pods, false, false) // its devices are chosen in a moment
 		if why = cmp.Or(l.why, stays(l.rivals)); why == "" {
-			why = d.permits(&l, pods, on)
+			why = d.whyForbidden(&l, pods, on)
 		}
 	})
 	return why
 }
 
-// permits says why so many pods of a gang cannot be on each of these nodes; "": they can.
-func (d *Driver) permits(l *limits, pods []*pod, on map[string]int) string {
+// whyForbidden says why so many pods of a gang cannot be on each of these nodes; "": they can.
+func (d *Driver) whyForbidden(l *limits, pods []*pod, on map[string]int) string {
 	for name, n := range on {
 		if l.each > 0 && n > l.each {
 			return fmt.Sprintf("%d of its pods on node %s; %d may be", n, name, l.each)

@@ -139,7 +139,7 @@ func (d *Driver) onClaimGone(obj any) {
 // claimsMoved books that claims are others than they were.
 func (d *Driver) claimsMoved() {
 	d.dra.used = nil
-	d.nodesAt = true
+	d.nodesDirty = true
 	d.moves++
 	d.lookForClaims()
 }
@@ -253,7 +253,7 @@ func (d *Driver) unpay(p *pod) {
 	for _, key := range p.claimed.keys {
 		if d.dra.payer[key] == p {
 			delete(d.dra.payer, key)
-			d.dra.used, d.nodesAt = nil, true
+			d.dra.used, d.nodesDirty = nil, true
 		}
 	}
 }
@@ -459,7 +459,7 @@ func (d *Driver) slicesMoved(f func()) {
 	d.inbox.Put(func() {
 		f()
 		d.dra.found, d.dra.used, d.dra.sizes, d.dra.ways = nil, nil, map[string]size{}, map[string]claimWay{}
-		d.sizesAt, d.nodesAt = true, true
+		d.sizesDirty, d.nodesDirty = true, true
 		d.moves++
 		d.lookForClaims()
 	})

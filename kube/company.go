@@ -86,7 +86,7 @@ func (c *company) among(model string, others []string) int64 {
 }
 
 // speedFor reads what model a gang is of, and how fast it wants to be.
-func (d *Driver) speedFor(who []speaker) (b beside, err error) {
+func (d *Driver) speedFor(who []annotationSource) (b beside, err error) {
 	b.model = stated(who, AnnotationModel).value
 	b.least = d.opt.Rules.Spec.MinSpeed
 	s := stated(who, AnnotationSpeed)

@@ -30,7 +30,7 @@ var answers = map[engine.DeadlineAnswer]string{engine.DeadlineAccepted: "accepte
 // deadlineFor is until when a gang is to be done; 0: nobody says. A length of time counts
 // from the creation of the gang's oldest pod or owner: an owner that makes its pods anew
 // does not gain time by that.
-func deadlineFor(g *gang, who []speaker) (cluster.Time, error) {
+func deadlineFor(g *gang, who []annotationSource) (cluster.Time, error) {
 	s := stated(who, AnnotationDeadline)
 	if s.value == "" {
 		return 0, nil
@@ -52,7 +52,7 @@ func deadlineFor(g *gang, who []speaker) (cluster.Time, error) {
 }
 
 // created is when the oldest of a gang's pods and owners was created.
-func (g *gang) created(who []speaker) time.Time {
+func (g *gang) created(who []annotationSource) time.Time {
 	oldest := who[0].meta.GetCreationTimestamp().Time
 	for _, s := range who[1:] {
 		if at := s.meta.GetCreationTimestamp().Time; at.Before(oldest) {

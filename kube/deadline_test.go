@@ -32,7 +32,7 @@ func TestDeadlineText(t *testing.T) {
 		p := controlplane.Pod("p", 1, map[string]string{"!" + AnnotationDeadline: text})
 		p.CreationTimestamp = metav1.NewTime(now)
 		owner := &metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}
-		at, err := deadlineFor(&gang{}, []speaker{{p, "pod p", nil}, {owner, "Job j", nil}})
+		at, err := deadlineFor(&gang{}, []annotationSource{{p, "pod p", nil}, {owner, "Job j", nil}})
 		got := ""
 		switch {
 		case err != nil:

@@ -72,32 +72,32 @@ type Driver struct {
 	setsAt      bool           // the set of nodes of a gang that waits may be another
 	era         int            // counts changes after which what was refused for good may be possible
 
-	eng     *engine.Engine
-	cfg     engine.Config // that it was made with
-	journal Recorder
-	next    cluster.JobID
-	seq     int64
-	now     cluster.Time
-	wake    cluster.Time
-	stale   string           // why the engine has to begin anew; "": it has not
-	nodesAt bool             // a node's state or health may differ from the engine's
-	sizesAt bool             // a node may be of another size than the engine knows
-	life    int              // of the engine: counts how often it began
-	tellAt  cluster.Time     // when gangs that wait are told next
-	queued  []engine.Event   // for the next batch
-	step    []engine.Event   // the last batch
-	sizedAt cluster.Time     // when it was last looked whether they are
-	renewed cluster.Time     // when the engine last began anew
-	took    time.Duration    // ... and how long that took
-	ended   int              // jobs that ended since
-	checked cluster.Time     // when engine and cluster were last compared
-	retries map[string]*gang // by key: to be looked at again at their time
+	eng        *engine.Engine
+	cfg        engine.Config // that it was made with
+	journal    Recorder
+	next       cluster.JobID
+	seq        int64
+	now        cluster.Time
+	wake       cluster.Time
+	stale      string           // why the engine has to begin anew; "": it has not
+	nodesDirty bool             // a node's state or health may differ from the engine's
+	sizesDirty bool             // a node may be of another size than the engine knows
+	life       int              // of the engine: counts how often it began
+	tellAt     cluster.Time     // when gangs that wait are told next
+	queued     []engine.Event   // for the next batch
+	step       []engine.Event   // the last batch
+	sizedAt    cluster.Time     // when it was last looked whether they are
+	renewed    cluster.Time     // when the engine last began anew
+	took       time.Duration    // ... and how long that took
+	ended      int              // jobs that ended since
+	checked    cluster.Time     // when engine and cluster were last compared
+	retries    map[string]*gang // by key: to be looked at again at their time
 
-	fit        fit.Nodes // what pods may ask for of nodes
-	queues     *queues.Set
-	statusAt   bool          // the status of Queue objects may be another
-	statusOf   cluster.Time  // when it was last looked at
-	statusTook time.Duration // ... and for how long
+	fit         fit.Nodes // what pods may ask for of nodes
+	queues      *queues.Set
+	statusDirty bool          // the status of Queue objects may be another
+	statusOf    cluster.Time  // when it was last looked at
+	statusTook  time.Duration // ... and for how long
 
 	neighbours
 	storage
@@ -276,7 +276,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 	for {
 		now := d.clock()
 		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(), d.nextRound(now), d.nextPower(), d.nextLoan(), d.nextMIG(), d.nextReports(), d.nextLeft())
-		if d.sizesAt {
+		if d.sizesDirty {
 			until = min(until, d.nextResize())
 		}
 		if d.seen != d.moves {
@@ -301,7 +301,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		d.round(now)
 		d.forgetDue(now)
 		events := d.events(now)
-		if d.sizesAt && now >= d.nextResize() {
+		if d.sizesDirty && now >= d.nextResize() {
 			events = append(events, d.sizeEvents()...)
 		}
 		if d.stale == "" && (d.ended >= renewJobs || len(d.named) >= renewSets || now.Sub(d.renewed) >= renewEvery) {
@@ -323,7 +323,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 
 // hasNews reports whether the engine is to hear of something at once.
 func (d *Driver) hasNews() bool {
-	return len(d.queued) > 0 || len(d.dirty) > 0 || d.urgent || d.nodesAt || d.setsAt || d.queues.Dirty() || d.stale != ""
+	return len(d.queued) > 0 || len(d.dirty) > 0 || d.urgent || d.nodesDirty || d.setsAt || d.queues.Dirty() || d.stale != ""
 }
 
 // outdated reports whether the engine is to begin anew now: it has heard all that
@@ -340,11 +340,11 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 	}
 	events := append(d.queued, d.refresh(now)...)
 	d.queued = nil
-	if (d.nodesAt || now >= d.checked.Add(checkEvery)) && d.hurtGangs() {
+	if (d.nodesDirty || now >= d.checked.Add(checkEvery)) && d.hurtGangs() {
 		// The engine hears of the node when it has begun anew.
 	} else if now >= d.checked.Add(checkEvery) {
 		events = append(events, d.compare(now)...)
-	} else if d.nodesAt {
+	} else if d.nodesDirty {
 		events = append(events, d.nodeEvents()...)
 	}
 	if d.setsAt {
@@ -353,7 +353,7 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 	if d.queues.Dirty() {
 		events = append(events, d.queueEvents()...)
 	}
-	d.statusAt = d.statusAt || len(d.dirty) > 0
+	d.statusDirty = d.statusDirty || len(d.dirty) > 0
 	for g := range d.holding {
 		d.touch(g)
 	}
@@ -457,7 +457,7 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 	d.sample(d.now)
 	d.tell(d.now)
 	d.tellDeadlines()
-	d.statusAt = true
+	d.statusDirty = true
 	d.writeStatus(d.now)
 	return nil
 }

@@ -40,7 +40,7 @@ func (d *Driver) renew() error {
 // begin builds the engine that goes on from a snapshot, and from what is found
 // bound besides.
 func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
-	d.stale, d.sets, d.nodeLog, d.sizesAt = "", map[string]*nodeSet{}, nil, false
+	d.stale, d.sets, d.nodeLog, d.sizesDirty = "", map[string]*nodeSet{}, nil, false
 	d.life++
 	d.era++
 	clear(d.joined)
@@ -49,7 +49,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	d.forgetNodes(snap)
 	d.nodeOrder()
 	for _, n := range d.nodes {
-		n.mig.stays, d.nodesAt = false, d.nodesAt || n.mig.stays
+		n.mig.stays, d.nodesDirty = false, d.nodesDirty || n.mig.stays
 	}
 	d.shyNodes()
 	d.forgetAsides()
@@ -389,7 +389,7 @@ func (d *Driver) observed(names []cluster.Node) driver.Observed {
 // compare finds what the engine missed (driver.Diff). A gang that is still
 // being bound is found, but has yet to say so itself.
 func (d *Driver) compare(now cluster.Time) []engine.Event {
-	d.checked, d.nodesAt = now, false
+	d.checked, d.nodesDirty = now, false
 	d.queues.NodesChanged()
 	d.forgetSets()
 	joined, nodes := d.joinEvents()

@@ -137,7 +137,7 @@ func (d *Driver) specOf(g *gang, pods []*pod, m membership) (*cluster.Job, error
 	}
 	j := &cluster.Job{Name: g.name, User: first.Namespace, Queue: t.queue, Kind: g.kind, Tier: t.tier, Priority: t.priority, Topology: t.topology,
 		Estimate: t.runTime, Deadline: t.deadline, Submit: cluster.Time(submit.UnixNano()), NoRequeue: true, Tasks: taskSets(pods),
-		NoPreempt: g.meek(first), Checkpoint: cluster.Checkpoint{Interval: t.saves}}
+		NoPreempt: g.neverPreempts(first), Checkpoint: cluster.Checkpoint{Interval: t.saves}}
 	t.beside.say(j)
 	return j, nil
 }

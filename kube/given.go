@@ -152,7 +152,7 @@ func (d *Driver) goOn(g *gang, first *v1.Pod, spec *cluster.Job) *engine.Given {
 	submit := l.Submit
 	l.works(spec)
 	if l.carried {
-		who, err := d.speakers(g, first)
+		who, err := d.annotationSources(g, first)
 		if err != nil {
 			return &l.Given
 		}

@@ -30,7 +30,7 @@ type want struct {
 }
 
 // wantFor reads it.
-func wantFor(who []speaker) (w want, err error) {
+func wantFor(who []annotationSource) (w want, err error) {
 	if s := stated(who, AnnotationIsolation); s.value != "" {
 		if w.isolation, err = cluster.ParseIsolation(s.value); err != nil {
 			return w, fmt.Errorf("%s: %w", s.where, err)

@@ -38,7 +38,7 @@ func (d *Driver) checkKeys(g *gang, pods []*pod) error {
 	if len(pods) == 0 {
 		return nil
 	}
-	who, err := d.speakers(g, pods[0].obj)
+	who, err := d.annotationSources(g, pods[0].obj)
 	if err != nil {
 		return nil // its terms say so
 	}

@@ -439,7 +439,7 @@ func hereOf(list []*gang) (pods []*pod) {
 func (d *Driver) lets(g *gang, pods []*pod, gone []*gang, on map[string]int) (ok bool) {
 	d.without(hereOf(gone), func() {
 		l := d.confine(g, d.limitsOf(pods, g.fails > 0, true))
-		ok = d.permits(&l, pods, on) == ""
+		ok = d.whyForbidden(&l, pods, on) == ""
 	})
 	return ok
 }

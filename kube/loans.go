@@ -146,7 +146,7 @@ func (d *Driver) markLoan(n *node, name, want string) {
 	if err != nil {
 		panic(err) // of texts
 	}
-	d.loans.marked[name], d.nodesAt = want, true
+	d.loans.marked[name], d.nodesDirty = want, true
 	d.opt.Log.Info("loan", "node", name, "is", want)
 	d.do(func(ctx context.Context) {
 		_, err := d.opt.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, text, metav1.PatchOptions{})
@@ -180,7 +180,7 @@ func (d *Driver) closed(a *engine.Action) string {
 	for i := range a.Allocs {
 		name := d.order[a.Allocs[i].Node]
 		if n := d.nodes[name]; d.loanOf(n) >= 0 && n.state() != cluster.Up {
-			d.nodesAt = true
+			d.nodesDirty = true
 			return "node " + name + " takes nobody"
 		}
 	}

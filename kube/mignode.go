@@ -258,7 +258,7 @@ func (d *Driver) setMIG(n *node, to string, note migNote) {
 	m := &n.mig
 	d.migNoted(n, note)
 	m.step, m.asked, m.since, m.busy = to, true, now, true
-	if d.nodesAt = true; to != "" {
+	if d.nodesDirty = true; to != "" {
 		d.mig.under[n.obj.Name] = n
 	}
 	name := n.obj.Name
@@ -299,7 +299,7 @@ func (d *Driver) migSet(n *node, to string, err error) {
 	if err == nil || n.obj == nil {
 		return
 	}
-	m.asked, d.nodesAt = false, true
+	m.asked, d.nodesDirty = false, true
 	d.seeMIG(n)
 	if apierrors.IsForbidden(err) {
 		m.again = d.opt.Now().Add(powerCall)

@@ -155,7 +155,7 @@ func (d *Driver) migRound(now cluster.Time) {
 		}
 	}
 	// The engine has to have heard everything first: who starts in its next step anyway waits for no node.
-	heard := d.stale == "" && !d.nodesAt && !d.queues.Dirty() && len(d.dirty) == 0 && len(d.queued) == 0
+	heard := d.stale == "" && !d.nodesDirty && !d.queues.Dirty() && len(d.dirty) == 0 && len(d.queued) == 0
 	for _, n := range d.mig.under {
 		heard = heard && n.mig.step != "" // it is being opened
 	}
@@ -195,7 +195,7 @@ func (d *Driver) migNode(n *node, at time.Time) {
 	m := &n.mig
 	if m.asked {
 		if at.Sub(m.since) > powerLag {
-			m.asked, d.nodesAt = false, true // what was seen since counts
+			m.asked, d.nodesDirty = false, true // what was seen since counts
 			d.seeMIG(n)
 		}
 		return

@@ -31,7 +31,7 @@ func (d *Driver) addForeign(name string, p *pod) {
 	}
 	n.foreign[p] = true
 	n.count(p, 1)
-	d.nodesAt, d.sizesAt = true, true
+	d.nodesDirty, d.sizesDirty = true, true
 }
 
 func (d *Driver) dropForeign(name string, p *pod) {
@@ -41,7 +41,7 @@ func (d *Driver) dropForeign(name string, p *pod) {
 	}
 	delete(n.foreign, p)
 	n.count(p, -1)
-	d.nodesAt, d.sizesAt = true, true
+	d.nodesDirty, d.sizesDirty = true, true
 	d.dropNode(name)
 }
 

@@ -19,7 +19,7 @@ import (
 
 // nodeEvents are what the engine missed of nodes.
 func (d *Driver) nodeEvents() []engine.Event {
-	d.nodesAt = false
+	d.nodesDirty = false
 	d.queues.NodesChanged()
 	joined, nodes := d.joinEvents()
 	events, _ := driver.Diff(driver.Observed{Nodes: d.observed(nodes).Nodes}, driver.View{Nodes: nodes})
@@ -81,7 +81,7 @@ func (d *Driver) canJoin(s *cluster.Node) bool {
 // cameBack reports whether a node that was gone is what the engine knows.
 func (d *Driver) cameBack(name string, n *node, believed *cluster.Node) bool {
 	s := d.nodeSpec(name, n, d.heldOn(name))
-	d.sizesAt = d.sizesAt || s.CPU != believed.CPU || s.RAM != believed.RAM
+	d.sizesDirty = d.sizesDirty || s.CPU != believed.CPU || s.RAM != believed.RAM
 	return sameNode(s, *believed)
 }
 
@@ -100,7 +100,7 @@ func (d *Driver) nodeDiffers(old, obj *v1.Node) {
 		return
 	}
 	d.moves++
-	d.sizesAt, d.nodesAt = d.sizesAt || sized, d.nodesAt || sized
+	d.sizesDirty, d.nodesDirty = d.sizesDirty || sized, d.nodesDirty || sized
 	if labelled && d.isAnother(old, obj) {
 		d.stale = "labels or taints"
 		return
@@ -154,12 +154,12 @@ func (d *Driver) nextResize() cluster.Time {
 // sizeEvents tell the engine of nodes of another size. If a node is another in more than that, or pods hold something
 // else than the engine knows, it begins anew.
 func (d *Driver) sizeEvents() (events []engine.Event) {
-	d.sizesAt, d.sizedAt = false, d.now
+	d.sizesDirty, d.sizedAt = false, d.now
 	start := d.opt.Now()
 	defer func() { d.took = d.opt.Now().Sub(start) }()
 	for _, g := range d.byID {
 		if g.resized {
-			d.stale, d.sizesAt = cmp.Or(d.stale, "size of pods"), true
+			d.stale, d.sizesDirty = cmp.Or(d.stale, "size of pods"), true
 			return nil
 		}
 	}
@@ -173,14 +173,14 @@ func (d *Driver) sizeEvents() (events []engine.Event) {
 		s := d.nodeSpec(d.order[i], n, h)
 		switch {
 		case !sameNode(s, believed):
-			d.stale, d.sizesAt = cmp.Or(d.stale, "size of nodes"), true
+			d.stale, d.sizesDirty = cmp.Or(d.stale, "size of nodes"), true
 			return nil
 		case s.CPU != believed.CPU || s.RAM != believed.RAM:
 			grown = grown || s.CPU > believed.CPU || s.RAM > believed.RAM
 			size := &engine.NodeSize{CPU: s.CPU, RAM: s.RAM}
 			events = append(events, engine.Event{Type: engine.NodeResized, Node: s.Name, Size: size})
 		}
-		d.sizesAt = d.sizesAt || n.overfull(h) // it shrinks as these leave
+		d.sizesDirty = d.sizesDirty || n.overfull(h) // it shrinks as these leave
 	}
 	if grown {
 		d.lookAgain()

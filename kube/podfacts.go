@@ -92,7 +92,7 @@ func (d *Driver) rereadForeign(p *pod) {
 	if delete(d.repel, p); p.where != "" && p.needs != nil && p.needs.anti != nil {
 		d.repel[p] = true
 	}
-	d.nodesAt, d.sizesAt = true, true
+	d.nodesDirty, d.sizesDirty = true, true
 }
 
 // rereadBound notes what CPU and memory a pod of ours holds now; its GPUs cannot change.
@@ -102,7 +102,7 @@ func (d *Driver) rereadBound(p *pod) {
 		return
 	}
 	p.request.CPU, p.request.RAM = now.CPU, now.RAM
-	p.gang.resized, d.sizesAt = true, true
+	p.gang.resized, d.sizesDirty = true, true
 }
 
 // factsOf is the terms of a gang and what these pods ask for, as a number: the same as long as the engine's job of it
@@ -207,7 +207,7 @@ func (d *Driver) takesPlace(p *pod, r *cluster.Request, node string) bool {
 // outgrown says on which node a start would find less CPU or memory than the engine believes, because pods there were
 // resized and it has yet to hear of that; "": on none.
 func (d *Driver) outgrown(g *gang, a *engine.Action) string {
-	if !d.sizesAt {
+	if !d.sizesDirty {
 		return ""
 	}
 	more := map[string]cluster.Request{}

@@ -30,7 +30,7 @@ func (w *world) settleDown(t testing.TB) {
 		steps(t, w.Driver)
 		w.now = w.now.Add(2 * time.Second)
 		w.dueRetries(w.clock())
-		if w.sizesAt {
+		if w.sizesDirty {
 			w.queued = append(w.queued, w.sizeEvents()...)
 		}
 	}

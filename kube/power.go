@@ -270,7 +270,7 @@ func (d *Driver) powerNode(n *node, at time.Time, used, needed bool) bool {
 	g := d.switchOf(n)
 	since := n.poweredSince()
 	if n.power.asked != "" && at.Sub(n.power.since) > powerLag {
-		n.power.asked, d.nodesAt = "", true // what was seen since counts
+		n.power.asked, d.nodesDirty = "", true // what was seen since counts
 	}
 	switch n.powerLabel() {
 	case powerSuspending:
@@ -306,7 +306,7 @@ func (d *Driver) powerBack(n *node, g *Power, at, since time.Time) {
 		}
 		d.setPower(n, powerOn, at)
 	case late != n.power.late:
-		n.power.late, d.nodesAt = late, true
+		n.power.late, d.nodesDirty = late, true
 		d.opt.Log.Error("a node that was switched on is not there", "node", n.obj.Name, "after", g.Timeout, "lacks", lacks)
 	case at.Sub(n.power.called) >= powerCall:
 		d.switchOn(n, g.Resume, at)

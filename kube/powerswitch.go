@@ -17,7 +17,7 @@ import (
 // setPower writes how far a node is: on its way off it is cordoned, and when it is back it is not. A node that was
 // changed by somebody else meanwhile is not cordoned: it is looked at again.
 func (d *Driver) setPower(n *node, to string, at time.Time) {
-	n.power.asked, n.power.since, n.power.busy, n.power.late, d.nodesAt = to, at, true, false, true
+	n.power.asked, n.power.since, n.power.busy, n.power.late, d.nodesDirty = to, at, true, false, true
 	notes := map[string]any{AnnotationPower: at.UTC().Format(time.RFC3339)}
 	meta := map[string]any{"uid": n.obj.UID, "labels": map[string]string{LabelPower: to}, "annotations": notes}
 	patch := map[string]any{"metadata": meta}
@@ -51,7 +51,7 @@ func (d *Driver) powerSet(n *node, to string, err error) {
 		return
 	}
 	if n.power.asked == to {
-		n.power.asked, d.nodesAt = "", true
+		n.power.asked, d.nodesDirty = "", true
 	}
 	if apierrors.IsForbidden(err) {
 		n.power.again = d.opt.Now().Add(powerCall)

@@ -107,14 +107,14 @@ func (d *Driver) queueChanged(u *unstructured.Unstructured, gone bool) {
 		d.opt.Log.Error("a Queue object cannot be read", "queue", u.GetName(), "error", err)
 		return
 	}
-	d.statusAt = true
+	d.statusDirty = true
 }
 
 // queueEvents tell the engine that the tree is another. Gangs that wait are
 // looked at again: what kept them out may be gone, or there may be something now.
 func (d *Driver) queueEvents() []engine.Event {
 	d.queues.Rebuild(d.opt.Rules.Spec.Queues, d.opt.Log)
-	d.statusAt = true
+	d.statusDirty = true
 	for _, g := range d.gangs {
 		if g.phase <= waiting {
 			g.refusedFor = nil
@@ -221,7 +221,7 @@ func (c *queueCount) add(pending bool, gpus cluster.Milli, oldest time.Time) {
 
 // nextStatus is when queues are to be looked at.
 func (d *Driver) nextStatus() cluster.Time {
-	if !d.statusAt {
+	if !d.statusDirty {
 		return cluster.Never
 	}
 	return d.statusOf.Add(max(d.opt.StatusEvery, statusPart*d.statusTook))
@@ -235,7 +235,7 @@ func (d *Driver) writeStatus(now cluster.Time) {
 	}
 	began := d.opt.Now()
 	defer func() { d.statusTook = d.opt.Now().Sub(began) }()
-	d.statusAt, d.statusOf = false, now
+	d.statusDirty, d.statusOf = false, now
 	counts, figures := d.countQueues(), []QueueFigures{}
 	for _, u := range d.eng.QueueUse() {
 		f := QueueFigures{Name: u.Spec.Name, Parent: u.Spec.Parent, Guarantee: u.Spec.Guarantee, Used: u.Used}
@@ -261,7 +261,7 @@ func (d *Driver) writeStatus(now cluster.Time) {
 		d.told.status(d.opt.Dynamic, name, s)
 		return true
 	})
-	d.statusAt = d.statusAt || again
+	d.statusDirty = d.statusDirty || again
 }
 
 func inGPUs(m cluster.Milli) float64 { return float64(m) / float64(cluster.Whole) }

@@ -50,7 +50,7 @@ const (
 )
 
 // repairFor reads whether a gang wants to be repaired.
-func (d *Driver) repairFor(who []speaker) (bool, error) {
+func (d *Driver) repairFor(who []annotationSource) (bool, error) {
 	s := stated(who, AnnotationLoss)
 	switch s.value {
 	case "":
@@ -340,7 +340,7 @@ func (g *gang) patchNeed() membership {
 func (d *Driver) homesOf(g *gang) (list []home) {
 	t := cluster.Topology{}
 	for _, p := range g.sorted() {
-		if who, err := d.speakers(g, p.obj); err == nil && p.node != "" {
+		if who, err := d.annotationSources(g, p.obj); err == nil && p.node != "" {
 			t, _ = d.topologyFor(who) // it was understood when the gang began
 			break
 		}

@@ -116,9 +116,9 @@ func (d *Driver) reports(now cluster.Time) (events []engine.Event) {
 	return events
 }
 
-// speaker is the pod whose reports count for its gang: the first that reports, in the order
+// annotationSource is the pod whose reports count for its gang: the first that reports, in the order
 // of their ranks. What others add is the same work, told by another rank.
-func (g *gang) speaker() *pod {
+func (g *gang) annotationSource() *pod {
 	for _, p := range g.seated() {
 		if p.report != nil && p.report.Lines > 0 {
 			return p
@@ -127,9 +127,9 @@ func (g *gang) speaker() *pod {
 	return nil
 }
 
-// hearReport books what a gang's speaker told, if it is new.
+// hearReport books what a gang's annotationSource told, if it is new.
 func (d *Driver) hearReport(g *gang, now cluster.Time) []engine.Event {
-	p, t := g.speaker(), &g.telling
+	p, t := g.annotationSource(), &g.telling
 	if p == nil || p.obj.UID == t.pod && p.report.Lines == t.lines {
 		return nil
 	}

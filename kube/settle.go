@@ -561,7 +561,7 @@ func (d *Driver) replace(g *gang) {
 		}
 		s.pod, s.done = pods[k].obj.UID, false
 		if pods[k].give(r); pods[k].request != *r {
-			g.resized, d.sizesAt = true, true
+			g.resized, d.sizesDirty = true, true
 		}
 		d.bind(g, pods[k], s.node)
 		pods = slices.Delete(pods, k, k+1)

@@ -36,8 +36,8 @@ type terms struct {
 // said is where something was said, for people: label K of pod P.
 type said struct{ value, where string }
 
-// speaker is a pod or an owner of it.
-type speaker struct {
+// annotationSource is a pod or an owner of it.
+type annotationSource struct {
 	meta metav1.Object
 	what string
 	body map[string]any // nil for pods and Jobs
@@ -45,9 +45,9 @@ type speaker struct {
 
 // stated looks for keys in labels and annotations, the first key first, and of
 // those the nearest owner's.
-func stated(speakers []speaker, keys ...string) said {
+func stated(annotationSources []annotationSource, keys ...string) said {
 	for _, key := range keys {
-		for _, s := range speakers {
+		for _, s := range annotationSources {
 			if v := s.meta.GetLabels()[key]; v != "" {
 				return said{v, "label " + key + " of " + s.what}
 			}
@@ -59,9 +59,9 @@ func stated(speakers []speaker, keys ...string) said {
 	return said{}
 }
 
-// askBody looks for a field in what the speakers specify.
-func askBody(speakers []speaker, kinds []*objectKind, path ...string) said {
-	for _, s := range speakers {
+// askBody looks for a field in what the annotationSources specify.
+func askBody(annotationSources []annotationSource, kinds []*objectKind, path ...string) said {
+	for _, s := range annotationSources {
 		if s.body == nil {
 			continue
 		}
@@ -80,7 +80,7 @@ func askBody(speakers []speaker, kinds []*objectKind, path ...string) said {
 // terms reads a gang's terms. An owner that should be there and is not is an
 // error: it may say something.
 func (d *Driver) terms(g *gang, first *v1.Pod) (t terms, err error) {
-	who, err := d.speakers(g, first)
+	who, err := d.annotationSources(g, first)
 	if err != nil {
 		return t, err
 	}
@@ -117,9 +117,9 @@ func (d *Driver) terms(g *gang, first *v1.Pod) (t terms, err error) {
 	return t, err
 }
 
-// speakers lists the pod, its Job, what made the gang, and who owns these.
-func (d *Driver) speakers(g *gang, first *v1.Pod) ([]speaker, error) {
-	who := []speaker{{first, "pod " + first.Name, nil}}
+// annotationSources lists the pod, its Job, what made the gang, and who owns these.
+func (d *Driver) annotationSources(g *gang, first *v1.Pod) ([]annotationSource, error) {
+	who := []annotationSource{{first, "pod " + first.Name, nil}}
 	seen := map[objKey]bool{}
 	add := func(key objKey) error {
 		for key.kind != nil && !seen[key] {
@@ -128,7 +128,7 @@ func (d *Driver) speakers(g *gang, first *v1.Pod) ([]speaker, error) {
 			if o == nil {
 				return err
 			}
-			who = append(who, speaker{o, key.String(), o.Object})
+			who = append(who, annotationSource{o, key.String(), o.Object})
 			key = ownerKey(o)
 		}
 		return nil
@@ -139,7 +139,7 @@ func (d *Driver) speakers(g *gang, first *v1.Pod) ([]speaker, error) {
 		if j == nil {
 			return nil, fmt.Errorf("its Job %s is gone", ref.Name)
 		}
-		who, up = append(who, speaker{j, "Job " + j.Name, nil}), ownerKey(j)
+		who, up = append(who, annotationSource{j, "Job " + j.Name, nil}), ownerKey(j)
 	}
 	if err := add(g.object); err != nil {
 		return nil, err
@@ -162,15 +162,15 @@ func ownerKey(o metav1.Object) objKey {
 
 // queueOf is the queue of a gang that waits for something, as far as it can be known.
 func (d *Driver) queueOf(g *gang, first *v1.Pod) string {
-	who, err := d.speakers(g, first)
+	who, err := d.annotationSources(g, first)
 	if err != nil {
-		who = []speaker{{first, "pod " + first.Name, nil}}
+		who = []annotationSource{{first, "pod " + first.Name, nil}}
 	}
 	return d.queueFor(g, first.Namespace, who)
 }
 
 // queueFor finds the queue of a gang.
-func (d *Driver) queueFor(g *gang, namespace string, who []speaker) string {
+func (d *Driver) queueFor(g *gang, namespace string, who []annotationSource) string {
 	if s := stated(who, LabelQueue); s.value != "" {
 		return s.value
 	}
@@ -190,7 +190,7 @@ func (d *Driver) queueFor(g *gang, namespace string, who []speaker) string {
 }
 
 // priorityFor finds the priority of a gang, and the name of its class.
-func (d *Driver) priorityFor(g *gang, first *v1.Pod, who []speaker) (value int64, class string, err error) {
+func (d *Driver) priorityFor(g *gang, first *v1.Pod, who []annotationSource) (value int64, class string, err error) {
 	for _, s := range who {
 		if g.object.kind == podGroupKind && s.body != nil {
 			if p := numberOf(s.body, -1<<40, "spec", "priority"); p != -1<<40 {
@@ -229,7 +229,7 @@ func (d *Driver) classValue(g *gang, s said, kinds ...*objectKind) (int64, error
 
 // tierFor is the tier that is stated, else the one that the priority class stands
 // for, else what the priority says.
-func (d *Driver) tierFor(who []speaker, class string, priority int64) (cluster.Tier, error) {
+func (d *Driver) tierFor(who []annotationSource, class string, priority int64) (cluster.Tier, error) {
 	if s := stated(who, LabelTier); s.value != "" {
 		t, err := cluster.ParseTier(s.value)
 		if err != nil {
@@ -250,7 +250,7 @@ func (d *Driver) tierFor(who []speaker, class string, priority int64) (cluster.T
 }
 
 // topologyFor reads how far apart the gang may be.
-func (d *Driver) topologyFor(who []speaker) (cluster.Topology, error) {
+func (d *Driver) topologyFor(who []annotationSource) (cluster.Topology, error) {
 	for _, a := range []struct {
 		key      string
 		required bool
@@ -308,7 +308,7 @@ func (d *Driver) levelOf(label string) (cluster.Level, bool) {
 }
 
 // runTimeFor is how long the gang is expected to run; 0: nobody knows.
-func runTimeFor(first *v1.Pod, who []speaker) (time.Duration, error) {
+func runTimeFor(first *v1.Pod, who []annotationSource) (time.Duration, error) {
 	if s := stated(who, AnnotationRunTime); s.value != "" {
 		t, err := cluster.ParseDuration(s.value)
 		if err != nil {
@@ -330,7 +330,7 @@ func runTimeFor(first *v1.Pod, who []speaker) (time.Duration, error) {
 }
 
 // movesFor reads whether a gang may be moved, and how often it saves its work.
-func convergeFor(who []speaker) (string, error) {
+func convergeFor(who []annotationSource) (string, error) {
 	s := stated(who, AnnotationConverge)
 	if s.value == "" {
 		return "", nil
@@ -341,7 +341,7 @@ func convergeFor(who []speaker) (string, error) {
 	return s.value, nil
 }
 
-func movesFor(who []speaker) (movable string, saves time.Duration, err error) {
+func movesFor(who []annotationSource) (movable string, saves time.Duration, err error) {
 	s := stated(who, AnnotationMovable)
 	if s.value != "" && s.value != "true" && s.value != "false" {
 		return "", 0, fmt.Errorf("%s: %q is neither true nor false", s.where, s.value)

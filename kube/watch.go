@@ -219,7 +219,7 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 	d.count1(obj.Name, n)
 	switch {
 	case old == nil:
-		d.joined[obj.Name], d.nodesAt = true, true
+		d.joined[obj.Name], d.nodesDirty = true, true
 		d.nodeTurned(obj.Name)
 		d.lookAgain()
 		d.moves++
@@ -229,7 +229,7 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 	default:
 		d.nodeDiffers(old, obj)
 	}
-	d.nodesAt = d.nodesAt || n.state() != was || n.sleeps() != slept
+	d.nodesDirty = d.nodesDirty || n.state() != was || n.sleeps() != slept
 	if n.power.group > 0 && (n.sleeps() || slept) {
 		d.power.at = 0
 	}
@@ -254,7 +254,7 @@ func (d *Driver) nodeGone(name string) {
 	n.obj, n.power, n.mig = nil, nodePower{busy: n.power.busy}, nodeMIG{busy: n.mig.busy}
 	delete(d.power.nodes, name)
 	delete(d.mig.under, name)
-	if d.nodesAt = true; d.hasNumber(name) {
+	if d.nodesDirty = true; d.hasNumber(name) {
 		d.noteLeft(name)
 	}
 	delete(d.joined, name)

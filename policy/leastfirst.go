@@ -8,9 +8,9 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// lined is a job's place in a line: of equal ones who has had least comes first, then
+// placeInLine is a job's place in a line: of equal ones who has had least comes first, then
 // who came first.
-type lined struct {
+type placeInLine struct {
 	attained int64 // milli-GPU-milliseconds
 	submit   cluster.Time
 	id       cluster.JobID
@@ -22,9 +22,9 @@ type lined struct {
 // last plan: they come as they came then, and only the others are sorted. The dumb
 // twin, which sorts all, is in the test. The zero value is ready.
 type leastFirst struct {
-	line  []lined
-	last  []lined // of the last plan
-	moved []lined
+	line  []placeInLine
+	last  []placeInLine // of the last plan
+	moved []placeInLine
 	place []int32 // by number, the first's is 0: 1 + where a job is in the line; all 0 between plans
 }
 
@@ -34,7 +34,7 @@ func (l *leastFirst) begin() { l.last, l.line = l.line, l.last[:0] }
 // join puts a job in the line. They come by number.
 func (l *leastFirst) join(at int, j engine.JobView) {
 	spec := j.Spec()
-	l.line = append(l.line, lined{j.Attained(), spec.Submit, spec.ID, int32(at), spec.Tier})
+	l.line = append(l.line, placeInLine{j.Attained(), spec.Submit, spec.ID, int32(at), spec.Tier})
 }
 
 // order orders the line, in which all jobs are now.
@@ -78,7 +78,7 @@ func (l *leastFirst) order() {
 }
 
 // merge makes the line of two that are in order.
-func (l *leastFirst) merge(kept []lined) {
+func (l *leastFirst) merge(kept []placeInLine) {
 	moved := l.moved
 	for i := range l.line {
 		if len(moved) == 0 || len(kept) > 0 && compareLined(kept[0], moved[0]) < 0 {
@@ -89,7 +89,7 @@ func (l *leastFirst) merge(kept []lined) {
 	}
 }
 
-func compareLined(a, b lined) int {
+func compareLined(a, b placeInLine) int {
 	switch {
 	case a.attained != b.attained:
 		return cmp.Compare(a.attained, b.attained)

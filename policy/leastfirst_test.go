@@ -13,19 +13,19 @@ import (
 func TestLeastFirst(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	var l leastFirst
-	var jobs []lined
+	var jobs []placeInLine
 	next := cluster.JobID(0)
 	for range 5000 {
 		for range r.IntN(4) {
-			jobs = append(jobs, lined{0, cluster.Time(r.IntN(5)), next, 0, 0})
+			jobs = append(jobs, placeInLine{0, cluster.Time(r.IntN(5)), next, 0, 0})
 			next += cluster.JobID(1 + r.IntN(3))
 		}
 		if r.IntN(200) == 0 {
 			jobs, next = nil, cluster.JobID(r.IntN(100_000))
 		}
-		jobs = slices.DeleteFunc(jobs, func(lined) bool { return r.IntN(50) == 0 })
+		jobs = slices.DeleteFunc(jobs, func(placeInLine) bool { return r.IntN(50) == 0 })
 		l.begin()
-		var twin []lined
+		var twin []placeInLine
 		for i := range jobs {
 			if r.IntN(4) == 0 {
 				jobs[i].attained += int64(r.IntN(3))
