@@ -338,10 +338,12 @@ const noResv = -1
 // ends of jobs (those that are leaving have left the books already), and the
 // beginnings and ends of reservations.
 type timeline struct {
-	late  []ending    // overdue jobs, expected to end soon
-	extra []ending    // reservations
-	ends  *order.List // of the running jobs
-	at    order.Cursor
+	late  []ending     // overdue jobs, expected to end soon
+	extra []ending     // reservations
+	ends  *order.List  // of the running jobs; it does not change meanwhile
+	at    order.Cursor // in ends
+	head  ending       // what is there
+	more  bool         // there is something
 }
 
 func (e *Engine) timeline() timeline {
@@ -362,25 +364,32 @@ func (e *Engine) timeline() timeline {
 		tl.extra = append(tl.extra, ending{at: e.now.Add(e.jobs[id].ExpectedRun(e.limitOf(e.jobs[id]))), job: id})
 	}
 	sortEndings(tl.extra)
-	for c, ok := tl.listed(); ok && c.at <= e.now; c, ok = tl.listed() {
+	tl.look()
+	for c, ok := tl.head, tl.more; ok && c.at <= e.now; c, ok = tl.head, tl.more {
 		c.at = e.endOf(e.jobs[c.job])
 		tl.late = append(tl.late, c)
-		tl.at.Next()
+		tl.step()
 	}
 	sortEndings(tl.late)
 	e.scratch.ends = tl.late
 	return tl
 }
 
-// listed returns the next entry of the list of expected ends.
-func (tl *timeline) listed() (ending, bool) {
+// step goes to the next entry of the list of expected ends.
+func (tl *timeline) step() {
+	tl.at.Next()
+	tl.look()
+}
+
+// look reads the entry of the list of expected ends at which it is.
+func (tl *timeline) look() {
 	it, ok := tl.ends.At(&tl.at)
-	return ending{at: cluster.Time(it.Key[0]), job: cluster.JobID(it.ID)}, ok
+	tl.head, tl.more = ending{at: cluster.Time(it.Key[0]), job: cluster.JobID(it.ID)}, ok
 }
 
 // peek returns the next change; at one instant jobs end first.
 func (tl *timeline) peek() (ending, bool) {
-	c, ok := tl.listed()
+	c, ok := tl.head, tl.more
 	if len(tl.late) > 0 && (!ok || tl.late[0].at <= c.at) {
 		c, ok = tl.late[0], true
 	}
@@ -392,7 +401,7 @@ func (tl *timeline) peek() (ending, bool) {
 
 // pop takes what peek returned.
 func (tl *timeline) pop() {
-	c, ok := tl.listed()
+	c, ok := tl.head, tl.more
 	late := len(tl.late) > 0 && (!ok || tl.late[0].at <= c.at)
 	if late {
 		c, ok = tl.late[0], true
@@ -403,7 +412,7 @@ func (tl *timeline) pop() {
 	case late:
 		tl.late = tl.late[1:]
 	default:
-		tl.at.Next()
+		tl.step()
 	}
 }
 
