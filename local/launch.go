@@ -70,7 +70,7 @@ func (r *runner) prepare(t *task) error {
 	if err := os.WriteFile(shim.TaskFile(t.dir), text, 0o600); err != nil {
 		return err
 	}
-	if err := r.own(t.dir); err != nil {
+	if err := evidence.Own(t.dir, r.job.info.User.UID, r.job.info.User.GID); err != nil {
 		return err
 	}
 	t.prepared = true

@@ -79,14 +79,6 @@ func (r *runner) ownFile(f *os.File) error {
 	return f.Chown(r.job.info.User.UID, r.job.info.User.GID)
 }
 
-// own gives a path to the job's user.
-func (r *runner) own(path string) error {
-	if os.Getuid() != 0 {
-		return nil
-	}
-	return os.Lchown(path, r.job.info.User.UID, r.job.info.User.GID)
-}
-
 // read reads what the task's shim wrote.
 func (t *task) read() error {
 	if t.legacy {

@@ -15,7 +15,6 @@ type Shape struct {
 	Types      []string
 	Partitions []string
 	Topo       cluster.Topology
-	resv       string
 	Most       Bounds
 	NoPreempt  bool                 // its jobs preempt no others
 	Stale      bool                 // classes must be computed again: a new class appeared

@@ -43,7 +43,7 @@ func (p *Plane) launch(g *program) {
 	c := exec.Command(filepath.Join(p.bin, g.name), g.args...)
 	c.Stdout, c.Stderr, c.Dir = out, out, p.dir
 	c.Env = append(os.Environ(), "GOGC=400", "GOMEMLIMIT=2GiB", "HOME="+p.dir) // memory is cheaper than time
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that dies leaves nothing behind
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}           // a test that dies leaves nothing behind
 	if err := c.Start(); err != nil {
 		p.t.Fatalf("%s: %v", g.name, err)
 	}

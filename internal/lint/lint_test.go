@@ -59,7 +59,7 @@ var arrows = map[string]string{
 	"local/evidence":      "store",
 	"local/foresight":     "cluster engine forward show",
 	"local/share":         "cluster local/shim",
-	"local/observe":       "ask cluster local/cgroup local/gpu show store",
+	"local/observe":       "ask cluster config local/cgroup local/gpu show store",
 	"progress":            "show cluster perf engine",
 	"local":               "cluster perf progress engine forward driver config journal ask show store local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/foresight local/observe local/share internal/inbox internal/plain",
 	"server":              "cluster ask show api local store internal/frames web server/view",

@@ -91,7 +91,7 @@ func UserFolder(path string, uid, gid int) error {
 	if !fi.IsDir() || !ownedBy(fi, uid, os.Getuid()) {
 		return fmt.Errorf("%s: it is there already and is not a folder of user %d", path, uid)
 	}
-	return own(path, uid, gid)
+	return Own(path, uid, gid)
 }
 
 func newFolder(path string, uid, gid int) error {
@@ -99,14 +99,14 @@ func newFolder(path string, uid, gid int) error {
 	if err := os.Mkdir(made, 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // of a daemon that died meanwhile
 		return err
 	}
-	if err := own(made, uid, gid); err != nil {
+	if err := Own(made, uid, gid); err != nil {
 		return err
 	}
 	return os.Rename(made, path)
 }
 
-// own gives a path to a user, as root can.
-func own(path string, uid, gid int) error {
+// Own gives a path to a user, as root can.
+func Own(path string, uid, gid int) error {
 	if os.Getuid() != 0 {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -16,17 +17,8 @@ import (
 // how long all of its GPUs have been below the threshold; what is done about it
 // goes through a step like everything else, and is stored with it.
 
-// IdleRules say what becomes of idle jobs. A time is counted from when the last
-// of a job's GPUs fell below the threshold; 0: that step is left out.
-type IdleRules struct {
-	Below              float64 // percent of compute utilisation
-	Warn, Demote, Stop time.Duration
-	Requeue            bool // a job that is stopped waits again
-	// Queues (with those below them), Tiers and Kinds are left alone.
-	Queues []string
-	Tiers  []cluster.Tier
-	Kinds  []cluster.Kind
-}
+// IdleRules say what becomes of idle jobs, as the configuration has it.
+type IdleRules config.Idle
 
 // Idleness is what is stored of an idle job.
 type Idleness struct {
