@@ -78,7 +78,8 @@ func TestQuotesOpen(t *testing.T) {
 	teach := func(waits ...int) forward.Quote {
 		q = forward.Quotes{}
 		for i := range 100 {
-			b := forward.Asked{Job: cluster.JobID(10 + i), Now: at((i - 100) * later), Start: at((i-100)*later + 600), Milli: 1000}
+			now := (i - 100) * later
+			b := forward.Asked{Job: cluster.JobID(10 + i), Now: at(now), Start: at(now + 600), Milli: 1000}
 			q.Told(&b)
 			q.Started(b.Job, b.Now+at(waits[i%len(waits)]))
 		}

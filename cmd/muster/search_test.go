@@ -189,7 +189,8 @@ func TestSearchCancelled(t *testing.T) {
 func TestSearchCancelledOverRestart(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
-	d.must("search", "submit", d.write("long.yaml", searchText("long", "method: random\ntrials: 40\nbudget: {max: 100000}")))
+	text := searchText("long", "method: random\ntrials: 40\nbudget: {max: 100000}")
+	d.must("search", "submit", d.write("long.yaml", text))
 	d.eventually("two runs", func() bool { return len(d.begun("long")) >= 2 })
 	asked := 0
 	between := d.between(func(w http.ResponseWriter, r *http.Request) bool {
@@ -232,18 +233,24 @@ func (d *daemon) between(pass func(http.ResponseWriter, *http.Request) bool) str
 	}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "muster" },
-		Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", d.socket)
-		}},
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "unix", d.socket)
+			},
+		},
 	}
 	var turn sync.Mutex
-	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		turn.Lock()
-		defer turn.Unlock()
-		if pass(w, r) {
-			proxy.ServeHTTP(w, r)
-		}
-	})}
+	s := &http.Server{
+		ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			turn.Lock()
+			defer turn.Unlock()
+			if pass(w, r) {
+				proxy.ServeHTTP(w, r)
+			}
+		}),
+	}
 	go func() { _ = s.Serve(l) }()
 	d.t.Cleanup(func() { _ = s.Close() })
 	return path
