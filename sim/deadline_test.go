@@ -183,7 +183,7 @@ func costly(r *rand.Rand, entries []trace.Entry) []trace.Entry {
 // checkpoints are not stopped.
 func TestCostlyDeadlinesKept(t *testing.T) {
 	var sum verdicts
-	seeds := []uint64{68, 142, 147, 167} // where plans made anew do not keep all that was accepted, and those that jobs had do
+	seeds := []uint64{68, 142, 147, 167} // seeds where a new plan misses accepted deadlines that the old one keeps
 	for seed := range uint64(40) {
 		seeds = append(seeds, seed)
 	}
