@@ -161,8 +161,10 @@ func New(opt Options) *Driver {
 		opt.Await = awaitMoved
 	}
 	opt.Rules.Launches = 1 << 30 // the driver decides when a start is tried again
-	d := &Driver{opt: opt, nodes: map[string]*node{}, number: map[string]int{}, joined: map[string]bool{}, changed: map[string]bool{},
-		modelNames: map[labelled]string{}, modelsKnown: map[string]cluster.GPUModel{}, goneNodes: leftNodes{}, pods: map[types.UID]*pod{}, jobs: map[types.UID]*batchv1.Job{},
+	d := &Driver{opt: opt, nodes: map[string]*node{}, number: map[string]int{}, goneNodes: leftNodes{},
+		joined: map[string]bool{}, changed: map[string]bool{},
+		modelNames: map[labelled]string{}, modelsKnown: map[string]cluster.GPUModel{},
+		pods: map[types.UID]*pod{}, jobs: map[types.UID]*batchv1.Job{},
 		objects: map[objKey]*unstructured.Unstructured{}, readable: map[*objectKind]bool{}, children: map[objKey]map[types.UID]*batchv1.Job{},
 		uses: map[objKey]map[*gang]bool{}, ones: map[string]int{},
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, sets: map[string]*nodeSet{}, wake: cluster.Never,

@@ -150,13 +150,14 @@ func TestSteadyMoldable(t *testing.T) {
 	w.clean(t, 6)
 }
 
-// Pods are found bound by a plan while the engine works, as by a scheduler that did not know that another leads: it takes
-// over the gangs whose devices are free, and begins anew where they are not.
+// Pods are found bound by a plan while the engine works, as by a scheduler that did not know that another leads: it
+// takes over the gangs whose devices are free, and begins anew where they are not.
 func TestSteadyFound(t *testing.T) {
 	w := newWorld(t, nil, someNodes(2, 8))
 	text := func(gpus, tasks int, node string) string {
 		r := cluster.Request{GPUs: gpus, CPU: 1000}
-		return (&plan{Tasks: []cluster.TaskSet{{Count: tasks, Request: r}}, On: []planned{{Node: node, Tasks: tasks}}}).text()
+		p := plan{Tasks: []cluster.TaskSet{{Count: tasks, Request: r}}, On: []planned{{Node: node, Tasks: tasks}}}
+		return p.text()
 	}
 	w.steadily(t, "one is found", func() { w.add(boundWith(controlplane.Pod("one", 6, nil), "n0", text(6, 1, "n0"))) })
 	if r := w.runs(t, "one"); r.Allocs[0].Node != 0 {
@@ -175,7 +176,10 @@ func TestSteadyFound(t *testing.T) {
 		w.nodeChanged(someNode("n2"))
 	})
 	w.runs(t, "early")
-	w.steadily(t, "others wait", func() { w.add(controlplane.Pod("waits", 4, nil)); w.add(controlplane.Pod("fits", 2, nil)) })
+	w.steadily(t, "others wait", func() {
+		w.add(controlplane.Pod("waits", 4, nil))
+		w.add(controlplane.Pod("fits", 2, nil))
+	})
 	if w.at("waits") != "" || w.at("fits") == "" {
 		t.Errorf("waits is at %q, fits at %q", w.at("waits"), w.at("fits"))
 	}
@@ -268,10 +272,12 @@ func TestSteadyLabels(t *testing.T) {
 func TestSteadyMove(t *testing.T) {
 	owned := func(name string) *v1.Pod {
 		p, yes := controlplane.Pod(name, 4, map[string]string{"!" + AnnotationMovable: "true"}), true
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Trainer", Name: "t", UID: "t", Controller: &yes}}
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Trainer", Name: "t", UID: "t"}}
+		p.OwnerReferences[0].Controller = &yes
 		return p
 	}
-	a, x, b, y := owned("a"), controlplane.Pod("x", 4, nil), controlplane.Pod("b", 4, nil), controlplane.Pod("y", 4, nil)
+	half := func(name string) *v1.Pod { return controlplane.Pod(name, 4, nil) }
+	a, x, b, y := owned("a"), half("x"), half("b"), half("y")
 	w := newWorld(t, mover(time.Minute), someNodes(2, 8))
 	for _, p := range []*v1.Pod{a, x, b, y} {
 		w.add(p)
@@ -281,7 +287,8 @@ func TestSteadyMove(t *testing.T) {
 	w.podGone(x)
 	w.podGone(y)
 	w.steadily(t, "one comes that fits nowhere", func() { w.add(controlplane.Pod("big", 8, nil)) })
-	r := &moveRequest{event: engine.Event{Type: engine.Defragment, Job: w.gangs["pod/big"].id}, answer: make(chan []show.Moves, 1)}
+	r := &moveRequest{event: engine.Event{Type: engine.Defragment, Job: w.gangs["pod/big"].id}}
+	r.answer = make(chan []show.Moves, 1)
 	w.steadily(t, "the engine is asked for moves", func() {
 		if !w.askToMove(r, []cluster.JobID{w.gangs["pod/a"].id}) || w.askToMove(r, nil) {
 			t.Error("it is asked once, and no more at a time")
@@ -298,12 +305,14 @@ func TestSteadyMove(t *testing.T) {
 		w.allBound(t)
 	})
 	if rec := w.runs(t, "again"); !rec.Spec.NoRequeue || w.at("again") != w.at("b") || w.at("big") == "" {
-		t.Errorf("it comes back %v, and is at %q; b is at %q, big at %q", !rec.Spec.NoRequeue, w.at("again"), w.at("b"), w.at("big"))
+		t.Errorf("%+v; it is at %q, b at %q, big at %q", rec.Spec, w.at("again"), w.at("b"), w.at("big"))
 	}
 	w.clean(t, 3)
 	r.answer, r.sent = make(chan []show.Moves, 1), false
 	r.event.Job = cluster.NoJob
-	w.steadily(t, "it is asked where nobody is to be moved", func() { w.askToMove(r, []cluster.JobID{w.gangs["pod/again"].id}) })
+	w.steadily(t, "it is asked where nobody is to be moved", func() {
+		w.askToMove(r, []cluster.JobID{w.gangs["pod/again"].id})
+	})
 	if rec := w.runs(t, "again"); !rec.Spec.NoRequeue {
 		t.Error("it comes back though it was not moved")
 	}

@@ -17,7 +17,7 @@ type Pace struct {
 	Run    int           `json:"run,omitempty"`     // run in which From and Since hold
 	From   float64       `json:"from,omitempty"`    // first step that the run reported
 	Since  time.Duration `json:"since,omitempty"`   // ... and when
-	Heard  time.Duration `json:"heard,omitempty"`   // when it reported last
+	Heard  time.Duration `json:"reported_at,omitempty"`   // when it reported last
 	Last   float64       `json:"last,omitempty"`    // ... and which step
 	Rate   float64       `json:"rate,omitempty"`    // steps per second on devices, of this run or the one before; 0: unknown
 	Top    float64       `json:"top,omitempty"`     // highest step so far
@@ -25,10 +25,10 @@ type Pace struct {
 	Sample float64       `json:"sample,omitempty"`  // samples computed since the first report
 	Alone  float64       `json:"alone,omitempty"`   // Rate when it had its GPUs for itself; 0: unknown
 	Beside bool          `json:"beside,omitempty"`  // others are on its GPUs since From and Since
-	With   string        `json:"with,omitempty"`    // who they are, where it has shares
-	Told   int           `json:"told,omitempty"`    // run whose expected end was stored
-	Said   float64       `json:"said,omitempty"`    // what the policy was told of its speed last
-	SaidOf int           `json:"said_of,omitempty"` // ... and in which run
+	With   string        `json:"company,omitempty"`    // who they are, where it has shares
+	Told   int           `json:"predicted_run,omitempty"`    // run whose expected end was stored
+	Said   float64       `json:"speed_reported,omitempty"`    // what the policy was told of its speed last
+	SaidOf int           `json:"speed_reported_run,omitempty"` // ... and in which run
 }
 
 // leastPace is how long a run has to report until its speed counts.

@@ -45,6 +45,22 @@ func (a *answers) Record(*engine.Batch, *engine.Decision) error {
 	return nil
 }
 
+// verdicts counts what was said of deadlines.
+type verdicts struct{ accepted, declined int }
+
+func (a *verdicts) add(accepted, declined int) {
+	a.accepted += accepted
+	a.declined += declined
+}
+
+// check finds both often enough for a test to mean something.
+func (a *verdicts) check(t *testing.T, accepted, declined int) {
+	t.Helper()
+	if a.accepted < accepted || a.declined < declined {
+		t.Errorf("%d deadlines are accepted, %d declined", a.accepted, a.declined)
+	}
+}
+
 // keepsDeadlines replays jobs under a policy that accepts deadlines: an accepted
 // one is kept, if nothing fails and speeds are what they are believed to be. It
 // counts the answers.
@@ -93,7 +109,7 @@ func keepsDeadlinesIn(t *testing.T, pol, size string, opt Options, entries []tra
 // TestDeadlinesKept: jobs that cannot be promised theirs are among them, and such
 // without any.
 func TestDeadlinesKept(t *testing.T) {
-	accepted, declined := 0, 0
+	var sum verdicts
 	for seed := range uint64(15) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		model := &perf.Table{Scale: map[string]map[int]int64{"m": {}}}
@@ -114,18 +130,15 @@ func TestDeadlinesKept(t *testing.T) {
 			})
 			entries = append(entries, e)
 		}
-		a, d := keepsDeadlines(t, "elasticflow", "2x8xT4", model, entries)
-		accepted, declined = accepted+a, declined+d
+		sum.add(keepsDeadlines(t, "elasticflow", "2x8xT4", model, entries))
 	}
-	if accepted < 100 || declined < 20 {
-		t.Errorf("%d deadlines are accepted, %d declined", accepted, declined)
-	}
+	sum.check(t, 100, 20)
 }
 
 // TestGangDeadlinesKept: the same of gangs of fixed size, which have to be moved out of each other's way, mixed with elastic
 // jobs of small and large tasks.
 func TestGangDeadlinesKept(t *testing.T) {
-	accepted, declined := 0, 0
+	var sum verdicts
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 13))
 		size, perNode := "2x8xT4", 8
@@ -148,12 +161,9 @@ func TestGangDeadlinesKept(t *testing.T) {
 				}
 			}))
 		}
-		a, d := keepsDeadlines(t, "elasticflow", size, &perf.Table{}, entries)
-		accepted, declined = accepted+a, declined+d
+		sum.add(keepsDeadlines(t, "elasticflow", size, &perf.Table{}, entries))
 	}
-	if accepted < 400 || declined < 400 {
-		t.Errorf("%d deadlines are accepted, %d declined", accepted, declined)
-	}
+	sum.check(t, 400, 400)
 }
 
 // costly gives jobs checkpoints, restarts, and to some none of them: a stop takes all that they have done.
@@ -174,7 +184,7 @@ func costly(r *rand.Rand, entries []trace.Entry) []trace.Entry {
 // TestCostlyDeadlinesKept: the same where starting, saving and changing a size take time, and some jobs save nothing: they are
 // not stopped.
 func TestCostlyDeadlinesKept(t *testing.T) {
-	accepted, declined := 0, 0
+	var sum verdicts
 	seeds := []uint64{68, 142, 147, 167} // where plans made anew do not keep all that was accepted, and those that jobs had do
 	for seed := range uint64(40) {
 		seeds = append(seeds, seed)
@@ -201,21 +211,18 @@ func TestCostlyDeadlinesKept(t *testing.T) {
 				}
 			}))
 		}
-		a, d := keepsDeadlinesIn(t, "elasticflow:overhead=10s", size, Options{Model: &perf.Table{}, Startup: 10 * time.Second}, costly(r, entries))
-		accepted, declined = accepted+a, declined+d
+		sum.add(keepsDeadlinesIn(t, "elasticflow:overhead=10s", size, Options{Model: &perf.Table{}, Startup: 10 * time.Second}, costly(r, entries)))
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	if accepted < 400 || declined < 400 {
-		t.Errorf("%d deadlines are accepted, %d declined", accepted, declined)
-	}
+	sum.check(t, 400, 400)
 }
 
 // TestDeadlinesKeptBesideDeaf: the same beside many jobs that save nothing and are promised nothing: they start wherever they are in
 // nobody's way, and stay there.
 func TestDeadlinesKeptBesideDeaf(t *testing.T) {
-	accepted, declined := 0, 0
+	var sum verdicts
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 17))
 		size, perNode := []string{"2x8xT4", "4x4xT4", "1x8xT4"}[seed%3], []int{8, 4, 8}[seed%3]
@@ -237,15 +244,12 @@ func TestDeadlinesKeptBesideDeaf(t *testing.T) {
 				}
 			}))
 		}
-		a, d := keepsDeadlinesIn(t, fmt.Sprintf("elasticflow:overhead=%s", overhead), size, Options{Model: &perf.Table{}, Startup: overhead}, entries)
-		accepted, declined = accepted+a, declined+d
+		sum.add(keepsDeadlinesIn(t, fmt.Sprintf("elasticflow:overhead=%s", overhead), size, Options{Model: &perf.Table{}, Startup: overhead}, entries))
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	if accepted < 400 || declined < 200 {
-		t.Errorf("%d deadlines are accepted, %d declined", accepted, declined)
-	}
+	sum.check(t, 400, 200)
 }
 
 // TestLeasesKept: the same of gangs of all sizes, which have to be moved out of
@@ -261,7 +265,7 @@ func TestCostlyLeasesKept(t *testing.T) {
 
 // leasesKept plays jobs that take so long to start under chronus; of many deadlines so many at least are accepted and declined.
 func leasesKept(t *testing.T, startup time.Duration, least int) {
-	accepted, declined := 0, 0
+	var sum verdicts
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 12))
 		model := &perf.Table{Speed: map[string]map[string]int64{"m": {"T4": 600_000}}}
@@ -289,12 +293,9 @@ func leasesKept(t *testing.T, startup time.Duration, least int) {
 		if startup > 0 {
 			pol, entries = fmt.Sprintf("%s,overhead=%s", pol, startup), costly(r, entries)
 		}
-		a, d := keepsDeadlinesIn(t, pol, []string{"3x8xV100-32GB+1x8xT4", "4x8xT4", "3x12xT4"}[seed%3], Options{Model: model, Startup: startup}, entries)
-		accepted, declined = accepted+a, declined+d
+		sum.add(keepsDeadlinesIn(t, pol, []string{"3x8xV100-32GB+1x8xT4", "4x8xT4", "3x12xT4"}[seed%3], Options{Model: model, Startup: startup}, entries))
 	}
-	if accepted < least || declined < least {
-		t.Errorf("%d deadlines are accepted, %d declined", accepted, declined)
-	}
+	sum.check(t, least, least)
 }
 
 // accepts submits jobs one after the other at one instant and returns whose deadlines

@@ -41,7 +41,7 @@ var arrows = map[string]string{
 	"policy":              "learn cluster quota solve engine internal/heap",
 	"place":               "learn cluster engine",
 	"config":              "ask cluster perf engine policy place",
-	"journal":             "cluster engine config",
+	"journal":             "cluster engine config internal/oldkeys",
 	"ask":                 "cluster perf internal/plain",
 	"show":                "ask",
 	"api":                 "ask show",
@@ -51,7 +51,7 @@ var arrows = map[string]string{
 	"client/terminal":     "client",
 	"slurm/remote":        "api client client/terminal slurm",
 	"search/tuner":        "ask api client cluster config search show",
-	"store":               "",
+	"store":               "internal/oldkeys",
 	"local/shim":          "internal/frames local/cgroup/spawn",
 	"local/gpu":           "cluster",
 	"local/cgroup":        "local/cgroup/spawn",
@@ -61,7 +61,7 @@ var arrows = map[string]string{
 	"local/share":         "cluster local/shim",
 	"local/observe":       "ask cluster config local/cgroup local/gpu show store",
 	"progress":            "show cluster perf engine",
-	"local":               "cluster perf progress engine forward driver config journal ask show store local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/foresight local/observe local/share internal/inbox internal/plain",
+	"local":               "cluster perf progress engine forward driver config journal ask show store local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/foresight local/observe local/share internal/inbox internal/plain internal/oldkeys",
 	"server":              "cluster ask show api local store internal/frames web server/view",
 	"server/view":         "cluster show api",
 	"web":                 "internal/plot",
@@ -76,7 +76,7 @@ var arrows = map[string]string{
 	"experiments":         "experiments/results",
 	"experiments/results": "cluster perf engine policy place driver trace report sim experiments/compat config serving internal/csvfile",
 	"experiments/compat":  "cluster engine policy place driver trace solve",
-	"kube":                "cluster perf progress power quota config engine driver journal ask show internal/inbox kube/fit kube/queues",
+	"kube":                "cluster perf progress power quota config engine driver journal ask show internal/inbox kube/fit kube/queues internal/oldkeys",
 	"kube/fit":            "",
 	"kube/queues":         "cluster config quota",
 	"kube/lead":           "",
@@ -92,6 +92,7 @@ var arrows = map[string]string{
 	"internal/csvfile":    "",
 	"internal/inbox":      "",
 	"internal/frames":     "",
+	"internal/oldkeys":    "",
 	"internal/plain":      "",
 	"internal/version":    "",
 	"internal/lint":       "",
@@ -213,6 +214,28 @@ func TestSmallProgram(t *testing.T) {
 		if p == "net" || p == "regexp" || p == "unique" || strings.HasPrefix(p, "net/") || strings.HasPrefix(p, "crypto/") {
 			t.Errorf("muster-slurm holds %s: go list -deps says through which package", p)
 		}
+	}
+}
+
+// wholePrograms are calls that look methods up by name in the end: where one can be reached, the linker keeps every
+// exported method of every type, which makes muster-kube half as large again.
+var wholePrograms = map[string]bool{
+	"SetVersionTemplate": true, "SetUsageTemplate": true, "SetHelpTemplate": true, "MethodByName": true,
+}
+
+func TestLinkedMethods(t *testing.T) {
+	fset, files := load(t)
+	for _, f := range files {
+		if f.test || !strings.HasPrefix(f.pkg, "cmd") {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && wholePrograms[sel.Sel.Name] {
+				at := fset.Position(n.Pos())
+				t.Errorf("%s: %s makes the linker keep every method of every type", at, sel.Sel.Name)
+			}
+			return true
+		})
 	}
 }
 
