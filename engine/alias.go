@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
@@ -32,6 +33,9 @@ const (
 	Fragments = inventory.Fragments
 	Rooms     = inventory.Rooms
 )
+
+// SameGPUs reports whether two descriptions of a node are of the same GPUs, partitioned alike.
+func SameGPUs(a, b *cluster.Node) bool { return inventory.SameDevices(a, b) }
 
 // State is where a job is in its life.
 type State = job.Phase
