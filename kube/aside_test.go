@@ -21,6 +21,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/amount"
 )
 
 // setAside counts what a driver sets aside.
@@ -233,7 +234,7 @@ func TestAbsurdQuantities(t *testing.T) {
 	for _, text := range []string{"9223372036854775807", "1e30", "8E", "9999999E", "-1", "-9223372036854775807", "1e-30", "0"} {
 		q := resource.MustParse(text)
 		large := q.CmpInt64(1<<40) > 0
-		for name, v := range map[string]int64{"count": countOf(&q), "bytes": bytesOf(&q), "milli": milliOf(&q), "MiB": mebi(&q, true)} {
+		for name, v := range map[string]int64{"count": amount.Count(&q), "bytes": amount.Bytes(&q), "milli": amount.Milli(&q), "MiB": amount.MiB(&q, true)} {
 			if v < 0 || large && v <= 1<<40 || q.Sign() <= 0 && v != 0 {
 				t.Errorf("%s as %s: %d", text, name, v)
 			}

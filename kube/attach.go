@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/component-helpers/storage/volume"
+
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // A node attaches only so many volumes of a driver (CSINode), and a claim with
@@ -68,9 +70,7 @@ func (d *Driver) attachableOf(c *v1.PersistentVolumeClaim) (a attachable, inTree
 // attachables lists the volumes of a pod that are attached, each once, and the drivers
 // of those that are CSI volumes themselves.
 func (d *Driver) attachables(p *pod) (list []attachable, own []string) {
-	if p.needs == nil {
-		return nil, nil
-	}
+	need := p.volumesOf()
 	add := func(a attachable, inTree, ok bool) {
 		if ok && !slices.Contains(list, a) {
 			list = append(list, a)
@@ -79,12 +79,12 @@ func (d *Driver) attachables(p *pod) (list []attachable, own []string) {
 			own = append(own, a.driver)
 		}
 	}
-	for _, name := range p.needs.claims {
+	for _, name := range need.claims {
 		if c := d.claims[p.obj.Namespace+"/"+name]; c != nil {
 			add(d.attachableOf(c))
 		}
 	}
-	for _, v := range p.needs.inline {
+	for _, v := range need.inline {
 		a, ok := inlineAttachable(v, p.obj.Namespace)
 		add(a, true, ok)
 	}
@@ -139,9 +139,9 @@ func (d *Driver) attachedTo(name string, ever bool) (by map[attachable]bool, cou
 			}
 		}
 	}
-	for _, q := range d.lifts.hidden {
-		if q.where == name {
-			list, _ := d.attachables(q)
+	for q := range d.world.Hidden() {
+		if q.Where == name {
+			list, _ := d.attachables(d.podOf(q))
 			for _, a := range list {
 				leaving[a] = true
 			}
@@ -257,25 +257,21 @@ func largest(list []int, room int) (n int) {
 	return n
 }
 
-// attach adds how many volumes the nodes attach. Who would have to leave for more,
+// limitAttached bounds nodes by how many volumes they attach. Who would have to leave for more,
 // the engine decides, so as for devices a node is closed only where it counts
 // more room than there is; and when the gang is about to be bound, or was in vain.
-func (l *looker) attach() {
-	w := l.d.toAttach(l.pods...)
+func (d *Driver) limitAttached(l *fit.Look, pods []*pod) {
+	w := d.toAttach(pods...)
 	if len(w.drivers) == 0 {
 		return
 	}
-	for _, name := range l.d.order {
-		n := l.d.nodes[name]
-		if n == nil || n.obj == nil || l.shut[name] != "" {
-			continue
-		}
-		most, why := l.d.attaching(name, w, true)
-		if now, text := l.d.attaching(name, w, false); now < most && (l.binding || l.careful || now < l.believed(name, n)) {
+	l.Open(func(name string, _ *v1.Node) {
+		most, why := d.attaching(name, w, true)
+		if now, text := d.attaching(name, w, false); now < most && (l.Binding || l.Careful || now < d.roomFor(pods, name)) {
 			most, why = now, text
 		}
-		l.most(name, int64(most), why)
-	}
+		l.Most(name, int64(most), why)
+	})
 }
 
 // forOne reports whether a claim is for one pod at a time.
@@ -284,20 +280,21 @@ func forOne(c *v1.PersistentVolumeClaim) bool {
 }
 
 func (p *pod) uses(namespace, claim string) bool {
-	return p.needs != nil && p.obj.Namespace == namespace && slices.Contains(p.needs.claims, claim)
+	return p.obj.Namespace == namespace && slices.Contains(p.volumesOf().claims, claim)
 }
 
-// alone adds who has the claims that only one pod may use: two of a gang cannot
+// limitAlone says who has the claims that only one pod may use: two of a gang cannot
 // either.
-func (l *looker) alone(p *pod) {
-	l.rivals = append(l.rivals, l.d.rivals(p)...)
-	for _, q := range l.pods {
+func (d *Driver) limitAlone(l *fit.Look, p *pod) {
+	l.Contest(d.rivals(p)...)
+	for _, o := range l.Pods {
+		q := d.podOf(o)
 		if q == p {
 			return // those after it look at it
 		}
-		for _, name := range p.needs.claims {
-			if q.uses(p.obj.Namespace, name) && forOne(l.d.claims[p.obj.Namespace+"/"+name]) {
-				l.why = fmt.Sprintf("volume claim %s (ReadWriteOncePod) is for one pod, and both %s and %s of the gang use it", name, q.obj.Name, p.obj.Name)
+		for _, name := range p.volumesOf().claims {
+			if q.uses(p.obj.Namespace, name) && forOne(d.claims[p.obj.Namespace+"/"+name]) {
+				l.Never(fmt.Sprintf("volume claim %s (ReadWriteOncePod) is for one pod, and both %s and %s of the gang use it", name, q.obj.Name, p.obj.Name))
 				return
 			}
 		}
@@ -308,7 +305,7 @@ func (l *looker) alone(p *pod) {
 // used on its node now; "": they can.
 func (d *Driver) mounts(p *pod, node string) string {
 	if list := d.rivals(p); len(list) > 0 {
-		return list[0].text()
+		return list[0].Text()
 	}
 	if n, why := d.attaching(node, d.toAttach(p), false); n == 0 {
 		return why

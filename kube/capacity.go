@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/amount"
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // A CSI driver that says so (storageCapacity) publishes how much it can still make
@@ -69,9 +70,9 @@ func capacityOf(name string, c *storagev1.CSIStorageCapacity) *capacity {
 	if err != nil {
 		return nil
 	}
-	p := &capacity{name: name, nodes: sel, largest: bytesOf(limit), left: bytesOf(limit)}
+	p := &capacity{name: name, nodes: sel, largest: amount.Bytes(limit), left: amount.Bytes(limit)}
 	if c.Capacity != nil {
-		p.left = max(p.left, bytesOf(c.Capacity))
+		p.left = max(p.left, amount.Bytes(c.Capacity))
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.NodeTopology.MatchLabels)) {
 		p.key, p.value = key, c.NodeTopology.MatchLabels[key]
@@ -124,7 +125,7 @@ func (l *capacities) of(n *v1.Node) (list []*capacity) {
 func (d *Driver) sized(w *late) (bytes int64, ok bool) {
 	want, asks := w.claim.Spec.Resources.Requests[v1.ResourceStorage]
 	driver := d.csiDrivers[w.class.Provisioner]
-	return bytesOf(&want), asks && driver != nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
+	return amount.Bytes(&want), asks && driver != nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
 }
 
 // canMake reports whether the driver of a claim's class has what it takes to make a
@@ -134,33 +135,31 @@ func (d *Driver) canMake(w *late, n *v1.Node) bool {
 	return !ok || slices.ContainsFunc(d.capacitiesOf(w.class.Name).of(n), func(p *capacity) bool { return p.largest >= bytes })
 }
 
-// pooled adds what the volumes of a gang's pods take together. Where volumes of a
+// limitPooled bounds nodes by what the volumes of a gang's pods take together. Where volumes of a
 // class are there already, the driver need not make them all: then each pod is looked
 // at by itself.
-func (l *looker) pooled() {
-	if len(l.pods) < 2 {
+func (d *Driver) limitPooled(l *fit.Look, pods []*pod) {
+	if len(pods) < 2 {
 		return
 	}
 	users := map[string]int{}
-	for _, p := range l.pods {
-		if p.needs != nil {
-			for _, name := range p.needs.claims {
-				users[name]++
-			}
+	for _, p := range pods {
+		for _, name := range p.volumesOf().claims {
+			users[name]++
 		}
 	}
 	each := map[string][]int{} // bytes by class, of each pod that wants any of its own
-	for _, p := range l.pods {
-		if p.needs == nil || len(p.needs.claims) == 0 {
+	for _, p := range pods {
+		if len(p.volumesOf().claims) == 0 {
 			continue
 		}
-		_, open, err := l.d.claimsFor(p)
+		_, open, err := d.claimsFor(p)
 		if err != nil {
-			return // l.why says so
+			return // Limit says so
 		}
 		sum := map[string]int{}
 		for i := range open {
-			if bytes, ok := l.d.sized(&open[i]); ok && users[open[i].claim.Name] == 1 {
+			if bytes, ok := d.sized(&open[i]); ok && users[open[i].claim.Name] == 1 {
 				sum[open[i].class.Name] += int(bytes)
 			}
 		}
@@ -169,32 +168,28 @@ func (l *looker) pooled() {
 		}
 	}
 	for _, class := range slices.Sorted(maps.Keys(each)) {
-		if len(each[class]) == len(l.pods) && !l.d.hasFree(class) {
-			l.ration(class, each[class])
+		if len(each[class]) == len(pods) && !d.hasFree(class) {
+			d.ration(l, class, each[class])
 		}
 	}
 }
 
 // ration bounds the nodes with the same capacity by how many of the gang's pods, whichever they
 // are, find their volumes there.
-func (l *looker) ration(class string, each []int) {
+func (d *Driver) ration(l *fit.Look, class string, each []int) {
 	together, most := map[string][]string{}, map[string]int{}
-	for _, name := range l.d.order {
-		n := l.d.nodes[name]
-		if n == nil || n.obj == nil || l.shut[name] != "" {
-			continue
-		}
+	l.Open(func(name string, n *v1.Node) {
 		var names []string
 		room := 0
-		for _, p := range l.d.capacitiesOf(class).of(n.obj) {
+		for _, p := range d.capacitiesOf(class).of(n) {
 			names, room = append(names, p.name), room+largest(slices.Clone(each), int(p.left))
 		}
 		key := strings.Join(names, " ")
 		together[key], most[key] = append(together[key], name), room
-	}
+	})
 	for _, key := range slices.Sorted(maps.Keys(together)) {
-		if most[key] < len(l.pods) {
-			l.groups = append(l.groups, cluster.NodeLimit{Nodes: together[key], Tasks: most[key]})
+		if most[key] < len(l.Pods) {
+			l.Group(together[key], most[key])
 		}
 	}
 }

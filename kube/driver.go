@@ -166,6 +166,7 @@ func New(opt Options) *Driver {
 		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue), neighbours: newNeighbours(), storage: newStorage(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(), aside: newAsides(),
 		work: make(chan func(context.Context), 1<<16)}
 	slice := func(name v1.ResourceName) bool { _, ok := d.sliceOf(name); return ok }
+	d.world = d.newWorld()
 	d.fit = fit.NewNodes(fit.Devices{GPUs: opt.GPUs, Slice: slice, Shared: d.isShared})
 	d.inbox.Init()
 	d.initPower()

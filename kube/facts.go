@@ -51,7 +51,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	for _, n := range d.nodes {
 		n.mig.stays, d.nodesDirty = false, d.nodesDirty || n.mig.stays
 	}
-	d.shyNodes()
+	d.world.NoteTaints(d.order)
 	d.forgetAsides()
 	clear(d.aside.nodes)
 	before := d.next

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // phase is where a gang is.
@@ -38,7 +39,7 @@ type gang struct {
 	members []types.UID   // in the engine: the pods that it stood for when it was submitted
 	more    []types.UID   // ... those of them that it can do without, in the order in which they start
 	narrow  bool          // one of those is in its way: it starts without
-	rivals  []rival       // who has what it needs alone
+	rivals  []fit.Rival   // who has what it needs alone
 	spec    *cluster.Job
 	slots   []slot // where its tasks are, from starting on
 	plan    string // ... as it is written to the pods

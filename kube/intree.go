@@ -9,6 +9,8 @@ import (
 	csitranslation "k8s.io/csi-translation-lib"
 	csiplugins "k8s.io/csi-translation-lib/plugins"
 	"k8s.io/klog/v2"
+
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // Volumes whose drivers were part of Kubernetes once (in-tree) are served by CSI
@@ -161,14 +163,15 @@ func conflicts(x, y *v1.Volume) bool {
 	return false
 }
 
-// disks closes nodes on which a disk of the pod is in use.
-func (l *looker) disks(p *pod) {
-	if len(p.needs.inline) == 0 {
+// limitDisks closes nodes on which a disk of the pod is in use.
+func (d *Driver) limitDisks(l *fit.Look, p *pod) {
+	inline := p.volumesOf().inline
+	if len(inline) == 0 {
 		return
 	}
-	l.d.each(func(q *pod) {
-		if q.needs != nil && sameDisk(p.needs.inline, q.needs.inline) {
-			l.shut[q.where] = "a disk of its is in use"
+	l.Each(func(q *fit.Neighbour) {
+		if n, ok := fit.Of[volumeNeed](q); ok && sameDisk(inline, n.inline) {
+			l.Shut(q.Where, "a disk of its is in use")
 		}
 	})
 }

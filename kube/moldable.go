@@ -32,12 +32,12 @@ func (d *Driver) crew(g *gang, m *membership) (need, more []*pod, lacks string) 
 	largest, needed := taskSets(need)[0].Request, map[*pod]bool{}
 	var like []*pod
 	for _, p := range need {
-		if needed[p] = true; p.request == largest && !slices.ContainsFunc(like, p.alike) {
+		if needed[p] = true; p.request == largest && !slices.ContainsFunc(like, func(q *pod) bool { return d.alike(p, q) }) {
 			like = append(like, p)
 		}
 	}
 	for _, p := range ready {
-		if !needed[p] && len(need)+len(more) < cluster.MaxTasks && p.request == largest && slices.ContainsFunc(like, p.alike) {
+		if !needed[p] && len(need)+len(more) < cluster.MaxTasks && p.request == largest && slices.ContainsFunc(like, func(q *pod) bool { return d.alike(p, q) }) {
 			more = append(more, p)
 		}
 	}
@@ -59,11 +59,8 @@ func (d *Driver) needed(g *gang) []*pod {
 
 // alike reports whether two pods of a gang that ask for the same can go wherever
 // the other can.
-func (p *pod) alike(q *pod) bool {
-	if p.base != q.base || p.replica.one || (p.needs == nil) != (q.needs == nil) {
-		return false
-	}
-	return p.needs == nil || slices.Equal(p.needs.claims, q.needs.claims) && len(p.needs.spread)+len(q.needs.spread) == 0
+func (d *Driver) alike(p, q *pod) bool {
+	return p.base == q.base && !p.replica.one && d.world.Alike(&p.Neighbour, &q.Neighbour)
 }
 
 // mold makes the job of a gang elastic that can do without so many of its pods. On

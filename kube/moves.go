@@ -403,11 +403,11 @@ func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodeSet, error) {
 		return nil, errors.New("its node would not take it again")
 	}
 	l := d.limitsOf(pods, false, false)
-	if l.why != "" {
-		return nil, errors.New(l.why)
+	if l.Why != "" {
+		return nil, errors.New(l.Why)
 	}
 	d.confineTo(spec, s)
-	spec.NoRequeue, spec.PerNode, spec.NodeLimits, spec.Topology = false, l.each, l.nodes, t.topology
+	spec.NoRequeue, spec.PerNode, spec.NodeLimits, spec.Topology = false, l.Each, l.Nodes, t.topology
 	spec.Checkpoint = cluster.Checkpoint{None: true} // nobody says what its pods save
 	if t.saves > 0 {
 		// That they write one when they are told to leave, nobody says either: as if it took
@@ -485,7 +485,7 @@ func ignoresDisruption(p *batchv1.PodFailurePolicy) bool {
 // run on any node of their kind: no volumes, claims, ports or neighbours bind them.
 func (g *gang) wouldReturn() bool {
 	for _, p := range g.pods {
-		if metav1.GetControllerOf(p.obj) == nil || p.needs != nil || p.replica.name != "" || p.over() {
+		if metav1.GetControllerOf(p.obj) == nil || p.Needs != nil || p.replica.name != "" || p.over() {
 			return false
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/amount"
 )
 
 // What events tell the engine of nodes: that they join, come back, leave, are closed or broken, and are of another size.
@@ -61,7 +62,7 @@ func (d *Driver) joinEvents() (events []engine.Event, nodes []cluster.Node) {
 	if len(events) > 0 {
 		d.setsAt = true
 		d.queues.Grown()
-		d.shyNodes()
+		d.world.NoteTaints(d.order)
 		d.tellHistory()
 	}
 	return events, d.engineNodes()
@@ -108,7 +109,7 @@ func (d *Driver) nodeDiffers(old, obj *v1.Node) {
 	d.nodeTurned(obj.Name)
 	d.lookAgain()
 	if labelled {
-		d.shyNodes()
+		d.world.NoteTaints(d.order)
 	}
 }
 
@@ -143,7 +144,7 @@ func (d *Driver) heldOn(name string) held { return d.helds(d.heldNow())[name] }
 // overfull reports whether jobs hold more of a node than it has for them.
 func (n *node) overfull(h held) bool {
 	have := n.obj.Status.Allocatable
-	return milliOf(have.Cpu())-n.other.cpu < h.cpu || mebi(have.Memory(), false)-n.other.ram < h.ram
+	return amount.Milli(have.Cpu())-n.other.cpu < h.cpu || amount.MiB(have.Memory(), false)-n.other.ram < h.ram
 }
 
 // nextResize is when nodes and pods are looked at next whose size may be another.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -353,7 +354,7 @@ func (d *Driver) homesOf(g *gang) (list []home) {
 		h.must = t.Required
 		same := len(g.slots) > 0
 		for i := range g.slots {
-			v, ok := d.domain(g.slots[i].node, h.label)
+			v, ok := d.world.Domain(g.slots[i].node, h.label)
 			same = same && ok && (i == 0 || v == h.value)
 			h.value = v
 		}
@@ -373,9 +374,9 @@ func (g *gang) atHome() bool {
 
 // confine adds to what nodes take of a gang that those outside its home take
 // nothing.
-func (d *Driver) confine(g *gang, l limits) limits {
+func (d *Driver) confine(g *gang, l fit.Limits) fit.Limits {
 	r := &g.repair
-	if r.home >= len(r.homes) || l.why != "" {
+	if r.home >= len(r.homes) || l.Why != "" {
 		return l
 	}
 	h := &r.homes[r.home]
@@ -389,15 +390,15 @@ func (d *Driver) confine(g *gang, l limits) limits {
 		return l
 	}
 	slices.Sort(outside)
-	l.nodes = append([]cluster.NodeLimit{{Nodes: outside}}, l.nodes...)
+	l.Nodes = append([]cluster.NodeLimit{{Nodes: outside}}, l.Nodes...)
 	text := fmt.Sprintf("%d: outside the %s domain of its gang", len(outside), h.level)
 	if h.liked != nil {
 		text = fmt.Sprintf("%d: liked less than others", len(outside))
 	}
-	if l.text != "" {
-		text = l.text + "; " + text
+	if l.Text != "" {
+		text = l.Text + "; " + text
 	}
-	l.text = text
+	l.Text = text
 	return l
 }
 
@@ -406,7 +407,7 @@ func (d *Driver) isIn(h *home, name string) bool {
 	if h.liked != nil {
 		return h.liked[name]
 	}
-	v, ok := d.domain(name, h.label)
+	v, ok := d.world.Domain(name, h.label)
 	return ok && v == h.value
 }
 

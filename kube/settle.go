@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // podChanged books a pod as it is now.
@@ -27,11 +28,11 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 		d.move(p, false)
 		return
 	}
-	if p.where != "" && (!maps.Equal(p.obj.Labels, obj.Labels) || (p.obj.DeletionTimestamp == nil) != (obj.DeletionTimestamp == nil)) {
+	if p.Where != "" && (!maps.Equal(p.obj.Labels, obj.Labels) || (p.obj.DeletionTimestamp == nil) != (obj.DeletionTimestamp == nil)) {
 		d.moves++
 	}
 	was := p.obj
-	p.obj = obj
+	p.see(obj)
 	if !sameFacts(was, obj) {
 		d.reread(p)
 	}
@@ -57,9 +58,9 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 
 // meet takes in a pod that was not known.
 func (d *Driver) meet(obj *v1.Pod) *pod {
-	p := &pod{obj: obj, request: d.requestOf(obj), node: obj.Spec.NodeName, nominated: obj.Status.NominatedNodeName}
-	p.replica = d.replicaOf(obj, &p.request)
-	p.needs = d.needsOf(obj, p)
+	p := &pod{node: obj.Spec.NodeName, nominated: obj.Status.NominatedNodeName}
+	p.see(obj)
+	d.read(p)
 	d.pods[obj.UID] = p
 	d.join(p)
 	return p
@@ -93,7 +94,7 @@ func (d *Driver) join(p *pod) {
 		}
 		return
 	}
-	p.base, p.around = d.signature(p.obj), aroundKey(p.obj)
+	p.base, p.around = d.signature(p.obj), fit.Around(p.obj)
 	p.sign()
 	p.gang = d.gangOf(p.obj)
 	p.gang.pods[p.obj.UID] = p

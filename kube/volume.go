@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/volume"
 
-	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // Volumes bind pods to where their data is. A claim that is bound says where; one
@@ -73,7 +73,7 @@ func (w *late) begun() string { return w.claim.Annotations[volume.AnnSelectedNod
 // claimsFor lists a pod's claims: those that have a volume, and those that wait for
 // it, the smallest first, so that the larger volumes are left for the larger claims.
 func (d *Driver) claimsFor(p *pod) (bound []*v1.PersistentVolumeClaim, open []late, err error) {
-	for _, name := range p.needs.claims {
+	for _, name := range p.volumesOf().claims {
 		c := d.claims[p.obj.Namespace+"/"+name]
 		if c == nil || c.DeletionTimestamp != nil {
 			return nil, nil, fmt.Errorf("volume claim %s does not exist", name)
@@ -95,35 +95,42 @@ func (d *Driver) claimsFor(p *pod) (bound []*v1.PersistentVolumeClaim, open []la
 	return bound, open, nil
 }
 
-// volumes adds where the pod's volumes are, or can be.
-func (l *looker) volumes(p *pod) {
-	bound, open, err := l.d.claimsFor(p)
+// limitVolumes bounds nodes by where the pod's volumes are, or can be.
+func (d *Driver) limitVolumes(l *fit.Look, p *pod) {
+	bound, open, err := d.claimsFor(p)
 	if err != nil {
-		l.why = err.Error()
+		l.Never(err.Error())
 		return
 	}
 	for _, c := range bound {
-		if l.d.storage.volumes[c.Spec.VolumeName] == nil {
-			l.why = fmt.Sprintf("volume %s of claim %s does not exist", c.Spec.VolumeName, c.Name)
+		if d.storage.volumes[c.Spec.VolumeName] == nil {
+			l.Never(fmt.Sprintf("volume %s of claim %s does not exist", c.Spec.VolumeName, c.Name))
 			return
 		}
-	}
-	if len(bound) > 0 {
-		l.homes = append(l.homes, slices.DeleteFunc(slices.Clone(l.d.order), func(name string) bool {
-			n := l.d.nodes[name]
-			return n == nil || n.obj == nil || !l.d.reaches(bound, n.obj)
-		}))
 	}
 	if len(open) == 0 {
 		return
 	}
-	for _, name := range l.d.order {
-		if n := l.d.nodes[name]; n != nil && n.obj != nil && l.shut[name] == "" {
-			if why := l.d.unserved(open, n.obj, len(l.pods) == 1); why != "" {
-				l.shut[name] = why
-			}
+	l.Open(func(name string, n *v1.Node) {
+		if why := d.unserved(open, n, len(l.Pods) == 1); why != "" {
+			l.Shut(name, why)
 		}
+	})
+}
+
+// volumeHomes lists for each of the pods that has volumes the nodes that reach them.
+func (d *Driver) volumeHomes(pods []*pod) (homes [][]string) {
+	for _, p := range pods {
+		bound, _, err := d.claimsFor(p)
+		if err != nil || len(bound) == 0 {
+			continue
+		}
+		homes = append(homes, slices.DeleteFunc(slices.Clone(d.order), func(name string) bool {
+			n := d.nodes[name]
+			return n == nil || n.obj == nil || !d.reaches(bound, n.obj)
+		}))
 	}
+	return homes
 }
 
 // reaches reports whether a node reaches the volumes of some claims.
@@ -134,39 +141,40 @@ func (d *Driver) reaches(bound []*v1.PersistentVolumeClaim, n *v1.Node) bool {
 	})
 }
 
-// home keeps pods where their volumes are. If all pods of a gang have some, and in places
+// limitHomes keeps pods where their volumes are. If all pods of a gang have some, and in places
 // that have no node in common (local volumes; zones), each place takes as many of them
 // as have theirs there; which those are, is settled when they are seated. Else
 // all go where all the volumes can be reached.
-func (l *looker) home() {
-	if len(l.homes) == 0 {
+func (d *Driver) limitHomes(l *fit.Look, pods []*pod) {
+	homes := d.volumeHomes(pods)
+	if len(homes) == 0 {
 		return
 	}
 	places, count, in := map[string][]string{}, map[string]int{}, map[string]int{}
-	for _, nodes := range l.homes {
+	for _, nodes := range homes {
 		key := strings.Join(nodes, " ")
 		places[key] = nodes
 		count[key]++
 	}
-	apart := len(l.homes) == len(l.pods) && places[""] == nil && !slices.ContainsFunc(l.pods, func(p *pod) bool { return p.request != l.pods[0].request })
+	apart := len(homes) == len(pods) && places[""] == nil && !slices.ContainsFunc(pods, func(p *pod) bool { return p.request != pods[0].request })
 	for _, nodes := range places {
 		for _, name := range nodes { // counting: the order does not matter
 			in[name]++
 			apart = apart && in[name] == 1
 		}
 	}
-	l.shutIf(itsVolumes, func(n *v1.Node) bool { return in[n.Name] == 0 || !apart && in[n.Name] < len(places) })
+	l.ShutIf(itsVolumes, func(n *v1.Node) bool { return in[n.Name] == 0 || !apart && in[n.Name] < len(places) })
 	if !apart || len(places) == 1 {
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(places)) {
-		l.groups = append(l.groups, cluster.NodeLimit{Nodes: places[key], Tasks: count[key]})
+		l.Group(places[key], count[key])
 	}
 }
 
 // atHome reports whether a pod's volumes can be reached from a node.
 func (d *Driver) atHome(p *pod, n *v1.Node) bool {
-	if p.needs == nil || len(p.needs.claims) == 0 {
+	if len(p.volumesOf().claims) == 0 {
 		return true
 	}
 	bound, _, err := d.claimsFor(p)
@@ -284,7 +292,7 @@ type mount struct {
 // choose finds the volumes for the claims of a pod that goes to a node.
 func (d *Driver) choose(p *pod, node string) (list []mount, err error) {
 	n := d.nodes[node]
-	if p.needs == nil || n == nil || n.obj == nil {
+	if n == nil || n.obj == nil {
 		return nil, nil
 	}
 	_, open, err := d.claimsFor(p)

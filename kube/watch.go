@@ -129,8 +129,7 @@ func trim(obj any) (any, error) {
 func (d *Driver) onSpace(_, obj any) {
 	if s, ok := obj.(*v1.Namespace); ok {
 		d.inbox.Put(func() {
-			if !maps.Equal(d.spaces[s.Name], s.Labels) {
-				d.spaces[s.Name] = s.Labels
+			if d.world.SetSpace(s.Name, s.Labels) {
 				d.moves++
 			}
 		})
@@ -216,7 +215,7 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 	d.seePower(n)
 	d.seeLoan(n)
 	d.seeMIG(n)
-	d.count1(obj.Name, n)
+	d.world.SetNode(obj.Name, obj)
 	switch {
 	case old == nil:
 		d.joined[obj.Name], d.nodesDirty = true, true
@@ -251,6 +250,7 @@ func sameLabels(a, b map[string]string) bool {
 // nodeGone books that a node was deleted: what was there is lost.
 func (d *Driver) nodeGone(name string) {
 	n := d.nodeNamed(name)
+	d.world.SetNode(name, nil)
 	n.obj, n.power, n.mig = nil, nodePower{busy: n.power.busy}, nodeMIG{busy: n.mig.busy}
 	delete(d.power.nodes, name)
 	delete(d.mig.under, name)
