@@ -167,7 +167,7 @@ func New(opt Options) *Driver {
 		work: make(chan func(context.Context), 1<<16)}
 	slice := func(name v1.ResourceName) bool { _, ok := d.sliceOf(name); return ok }
 	d.world = d.newWorld()
-	d.fit = fit.NewNodes(fit.Devices{GPUs: opt.GPUs, Slice: slice, Shared: d.isShared})
+	d.fit = fit.NewNodes(fit.Devices{GPUs: opt.GPUs, Slice: slice, Shared: d.isShared}, LabelPower, LabelLoan, LabelMIG)
 	d.inbox.Init()
 	d.initPower()
 	d.initMIG()

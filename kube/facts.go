@@ -6,17 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
-	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // What events cannot tell an engine - nodes with other GPUs, pods that were
@@ -407,16 +403,4 @@ func (d *Driver) compare(now cluster.Time) []engine.Event {
 		return ev.Type == engine.Started && g != nil && g.phase != running
 	})
 	return append(joined, events...)
-}
-
-// taintsOf is a node's taints as text, without those that stand for conditions.
-func taintsOf(n *v1.Node) string {
-	var list []string
-	for i := range n.Spec.Taints {
-		if t := &n.Spec.Taints[i]; !fit.Passing(t) {
-			list = append(list, t.ToString())
-		}
-	}
-	slices.Sort(list)
-	return strings.Join(list, ",")
 }

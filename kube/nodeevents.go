@@ -96,7 +96,7 @@ func sameNode(s, believed cluster.Node) bool {
 func (d *Driver) nodeDiffers(old, obj *v1.Node) {
 	was, is := &old.Status, &obj.Status
 	sized := !equality.Semantic.DeepEqual(was.Capacity, is.Capacity) || !equality.Semantic.DeepEqual(was.Allocatable, is.Allocatable)
-	labelled := !sameLabels(old.Labels, obj.Labels) || taintsOf(old) != taintsOf(obj)
+	labelled := d.fit.Differ(old, obj)
 	if !sized && !labelled {
 		return
 	}

@@ -234,19 +234,6 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 	}
 }
 
-// sameLabels compares labels of a node but for those that Muster writes itself.
-func sameLabels(a, b map[string]string) bool {
-	if a[LabelPower] == b[LabelPower] && a[LabelLoan] == b[LabelLoan] && a[LabelMIG] == b[LabelMIG] {
-		return maps.Equal(a, b)
-	}
-	a, b = maps.Clone(a), maps.Clone(b)
-	for _, key := range []string{LabelPower, LabelLoan, LabelMIG} {
-		delete(a, key)
-		delete(b, key)
-	}
-	return maps.Equal(a, b)
-}
-
 // nodeGone books that a node was deleted: what was there is lost.
 func (d *Driver) nodeGone(name string) {
 	n := d.nodeNamed(name)
