@@ -383,8 +383,10 @@ func (tl *timeline) step() {
 
 // look reads the entry of the list of expected ends at which it is.
 func (tl *timeline) look() {
-	it, ok := tl.ends.At(&tl.at)
-	tl.head, tl.more = ending{at: cluster.Time(it.Key[0]), job: cluster.JobID(it.ID)}, ok
+	it := tl.ends.Peek(&tl.at)
+	if tl.more = it != nil; tl.more {
+		tl.head.at, tl.head.job = cluster.Time(it.Key[0]), cluster.JobID(it.ID)
+	}
 }
 
 // peek returns the next change; at one instant jobs end first.

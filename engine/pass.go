@@ -36,15 +36,15 @@ type laneCursor struct {
 	as    int          // while the list has changed so often
 }
 
-// group returns the lane's next group.
-func (c *laneCursor) group(l *lane) (order.Item, bool) {
+// group returns the first job of the lane's next group; nil: there is none. It is the list's own.
+func (c *laneCursor) group(l *lane) *order.Item {
 	if c.as != l.groups.Changes() {
 		c.next, c.as = order.Cursor{}, l.groups.Changes()
 		if c.begun {
 			c.next = l.groups.Seek(&c.last)
 		}
 	}
-	return l.groups.At(&c.next)
+	return l.groups.Peek(&c.next)
 }
 
 type passState struct {
@@ -92,41 +92,42 @@ func (e *Engine) pass() {
 	e.grow()
 }
 
-// peekLane returns the next candidate of a lane.
-func (e *Engine) peekLane(p *passState, li int) (it order.Item, fromDeep, ok bool) {
+// peekLane returns the next candidate of a lane, nil if there is none, in its list's memory: it is
+// good until the list changes.
+func (e *Engine) peekLane(p *passState, li int) (it *order.Item, fromDeep bool) {
 	c, l := &p.cursors[li], &e.lanes[li]
 	if c.done && c.upTo == l.groups.Changes() {
-		return order.Item{}, false, false
+		return nil, false
 	}
-	it, ok = c.group(l)
-	if len(c.deep) > 0 && (!ok || c.deep[0].Before(&it)) {
-		return c.deep[0], true, true
+	it = c.group(l)
+	if len(c.deep) > 0 && (it == nil || c.deep[0].Before(it)) {
+		return &c.deep[0], true
 	}
-	c.done, c.upTo = !ok, l.groups.Changes()
-	return it, false, ok
+	c.done, c.upTo = it == nil, l.groups.Changes()
+	return it, false
 }
 
 // pickLane chooses the lane to look at next, and takes its next candidate.
 func (e *Engine) pickLane(p *passState) (int, order.Item) {
 	best := -1
-	var bestItem order.Item
+	var first *order.Item
 	var bestDeep bool
 	for len(p.cursors) < len(e.lanes) { // a victim went back to a lane of its own
 		p.cursors = append(p.cursors, laneCursor{as: -1})
 	}
 	for li := range e.lanes {
-		it, deep, ok := e.peekLane(p, li)
-		if !ok {
+		it, deep := e.peekLane(p, li)
+		if it == nil {
 			continue
 		}
-		if best < 0 || e.laneLess(li, &it, best, &bestItem) {
-			best, bestItem, bestDeep = li, it, deep
+		if best < 0 || e.laneLess(li, it, best, first) {
+			best, first, bestDeep = li, it, deep
 		}
 	}
 	if best < 0 {
 		return -1, order.Item{}
 	}
-	c := &p.cursors[best]
+	c, bestItem := &p.cursors[best], *first
 	if bestDeep {
 		heap.Pop(&c.deep)
 	} else {
@@ -212,9 +213,13 @@ func (e *Engine) consider(p *passState, li int, it order.Item) {
 	j := e.jobs[it.ID]
 	g := &e.groups[j.Group]
 	gi := j.Group
-	next, more := g.jobs.After(&j.Key)
-	first, _ := g.jobs.First()
-	head := first == j.Key // asked now: j.key is its place among running jobs once it starts
+	var at order.Cursor
+	first := g.jobs.Peek(&at)
+	head := first != nil && *first == j.Key // asked now: j.key is its place among running jobs once it starts
+	if at.Next(); !head {
+		at = g.jobs.Seek(&j.Key)
+	}
+	next, more := g.jobs.At(&at)
 	v, r := e.try(j)
 	p.short = p.short || r.code == refusedRoom || r.code == refusedBackfill || r.code == refusedOrder
 	g = &e.groups[gi]                   // try may have added groups

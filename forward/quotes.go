@@ -155,24 +155,43 @@ func (q *Quotes) dates(now cluster.Time) float64 {
 	list := q.dated(now)
 	slices.SortStableFunc(list, func(x, y outcome) int { return cmp.Compare(x.width, y.width) })
 	widest, good := -1.0, 0.0
+	spans := make([]span, 0, len(list))
 	for i, p := range list {
 		if p.good {
 			good++
 		}
+		at, _ := slices.BinarySearchFunc(spans, p.span, func(x, y span) int { return cmp.Compare(x.known, y.known) })
+		spans = slices.Insert(spans, at, p.span)
 		if i+1 < len(list) && list[i+1].width == p.width || i+1 < datesLeast {
 			continue
 		}
-		if n := float64(i + 1); good-0.5-n/2 >= sure*math.Sqrt(n)/2 {
+		n := disjoint(spans)
+		if share := good / float64(i+1); (share-0.5)*n-0.5 >= sure*math.Sqrt(n)/2 {
 			widest = p.width
 		}
 	}
 	return widest
 }
 
+// span is the time from an answer until it is known whether it was good.
+type span struct{ asked, known cluster.Time }
+
+// disjoint counts the spans, sorted by their ends, of which no two overlap, as many as can be: answers given in one
+// backlog are wrong together, so that only those given after the outcome of one is known say something of their own.
+func disjoint(spans []span) (n float64) {
+	var last cluster.Time
+	for _, s := range spans {
+		if n == 0 || s.asked >= last {
+			n, last = n+1, s.known
+		}
+	}
+	return n
+}
+
 // outcome is what became of an answer that could have been a date.
 type outcome struct {
+	span
 	width float64
-	known cluster.Time
 	good  bool // off by less than DateError
 }
 
@@ -196,7 +215,7 @@ func (q *Quotes) dated(now cluster.Time) (list []outcome) {
 
 // outcome is what becomes of an answer if its job starts at an instant; false: it could not have been a date.
 func (o *open) outcome(started cluster.Time) (v outcome, ok bool) {
-	v.width = o.said.High - o.said.Low
+	v.width, v.asked = o.said.High-o.said.Low, o.asked.Now
 	if !o.said.Bounded || v.width > math.Log(WideAt) {
 		return v, false
 	}

@@ -74,15 +74,21 @@ func TestQuotesOpen(t *testing.T) {
 	if got := q.Quote(&none); !got.Open || got.Start != cluster.Never || got.Low != at(5) {
 		t.Errorf("no start is in sight: %+v", got)
 	}
+	later := 0 // seconds between two answers
 	teach := func(waits ...int) forward.Quote {
 		q = forward.Quotes{}
 		for i := range 100 {
-			b := forward.Asked{Job: cluster.JobID(10 + i), Start: at(600), Milli: 1000}
+			now := (i - 100) * later
+			b := forward.Asked{Job: cluster.JobID(10 + i), Now: at(now), Start: at(now + 600), Milli: 1000}
 			q.Told(&b)
-			q.Started(b.Job, at(waits[i%len(waits)]))
+			q.Started(b.Job, b.Now+at(waits[i%len(waits)]))
 		}
 		return q.Quote(&a)
 	}
+	if got := teach(1200); !got.Open || got.Start != at(1200) || got.Low != at(1200) || got.High != at(1200) {
+		t.Errorf("a hundred answers given in one backlog are one: %+v", got)
+	}
+	later = 100
 	if got := teach(1200); got.Open || got.Start != at(1200) || got.Low != at(1200) || got.High != at(1200) {
 		t.Errorf("it takes always twice as long: %+v", got)
 	}

@@ -82,7 +82,6 @@ func newKube() *cobra.Command {
 		Args:    cobra.NoArgs, SilenceErrors: true, SilenceUsage: true, Version: version.Read().String(),
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c.Context(), c) },
 	}
-	c.SetVersionTemplate("muster-kube {{.Version}}\n")
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		var unknown *pflag.NotExistError
 		if errors.As(err, &unknown) {

@@ -87,7 +87,6 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.SetVersionTemplate("muster {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	kubeCluster.add(root)
 	cobra.EnableCommandSorting = false // within a group they stand as people need them

@@ -3,13 +3,18 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -177,6 +182,78 @@ func TestSearchCancelled(t *testing.T) {
 	if m := len(d.trialRows("long")); m != n || m > 4 {
 		t.Errorf("%d trials, later %d", n, m)
 	}
+}
+
+// TestSearchCancelledOverRestart: the daemon dies while the cancellation waits for the tuner's end. The one that comes
+// after it is asked again, and the trials are cancelled.
+func TestSearchCancelledOverRestart(t *testing.T) {
+	t.Parallel()
+	d := startDaemon(t, "2xH100-80GB")
+	text := searchText("long", "method: random\ntrials: 40\nbudget: {max: 100000}")
+	d.must("search", "submit", d.write("long.yaml", text))
+	d.eventually("two runs", func() bool { return len(d.begun("long")) >= 2 })
+	asked := 0
+	between := d.between(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/wait") {
+			return true
+		}
+		if asked++; asked > 1 {
+			return true
+		}
+		d.kill()
+		d.start()
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return false
+		}
+		_ = c.Close() // as the death of the daemon that was asked would
+		return false
+	})
+	cancel := patient(d.bin, "search", "cancel", "long")
+	cancel.Dir, cancel.Env = d.dir, append(os.Environ(), "MUSTER_SOCKET="+between)
+	if out, err := cancel.CombinedOutput(); err != nil || asked < 2 {
+		t.Fatalf("%v, asked %d times\n%s", err, asked, out)
+	}
+	d.eventually("the end", func() bool { return strings.Count(d.must("queue"), "long.") == 0 })
+	n := len(d.trialRows("long"))
+	time.Sleep(300 * time.Millisecond)
+	if m := len(d.trialRows("long")); m != n {
+		t.Errorf("%d trials, later %d", n, m)
+	}
+}
+
+// between is a socket whose requests go on to the daemon, one after the other, if pass agrees; else it has answered.
+func (d *daemon) between(pass func(http.ResponseWriter, *http.Request) bool) string {
+	d.t.Helper()
+	path := filepath.Join(d.t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "muster" },
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "unix", d.socket)
+			},
+		},
+	}
+	var turn sync.Mutex
+	s := &http.Server{
+		ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			turn.Lock()
+			defer turn.Unlock()
+			if pass(w, r) {
+				proxy.ServeHTTP(w, r)
+			}
+		}),
+	}
+	go func() { _ = s.Serve(l) }()
+	d.t.Cleanup(func() { _ = s.Close() })
+	return path
 }
 
 // The examples work, as the documentation calls them: asha, and Hydro with fused

@@ -245,7 +245,7 @@ func (l *List) Seek(it *Item) Cursor {
 	}
 	c := l.chunks[i]
 	j := search(c, it, l.near.pos)
-	if j < len(c) && c[j] == *it {
+	if j < len(c) && c[j].ID == it.ID && c[j] == *it {
 		j++
 	}
 	return Cursor{i, j}
@@ -253,13 +253,21 @@ func (l *List) Seek(it *Item) Cursor {
 
 // At returns the item at a position, which may be one past the end of a chunk.
 func (l *List) At(p *Cursor) (Item, bool) {
+	if it := l.Peek(p); it != nil {
+		return *it, true
+	}
+	return Item{}, false
+}
+
+// Peek is At without a copy: the item is the list's own until its next change; nil at the end.
+func (l *List) Peek(p *Cursor) *Item {
 	if p.chunk < len(l.chunks) && p.pos == len(l.chunks[p.chunk]) {
 		p.chunk, p.pos = p.chunk+1, 0
 	}
 	if p.chunk >= len(l.chunks) {
-		return Item{}, false
+		return nil
 	}
-	return l.chunks[p.chunk][p.pos], true
+	return &l.chunks[p.chunk][p.pos]
 }
 
 // Walk calls f for each item in order until f returns false.

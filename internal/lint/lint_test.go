@@ -217,6 +217,28 @@ func TestSmallProgram(t *testing.T) {
 	}
 }
 
+// wholePrograms are calls that look methods up by name in the end: where one can be reached, the linker keeps every
+// exported method of every type, which makes muster-kube half as large again.
+var wholePrograms = map[string]bool{
+	"SetVersionTemplate": true, "SetUsageTemplate": true, "SetHelpTemplate": true, "MethodByName": true,
+}
+
+func TestLinkedMethods(t *testing.T) {
+	fset, files := load(t)
+	for _, f := range files {
+		if f.test || !strings.HasPrefix(f.pkg, "cmd") {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && wholePrograms[sel.Sel.Name] {
+				at := fset.Position(n.Pos())
+				t.Errorf("%s: %s makes the linker keep every method of every type", at, sel.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
 func TestBannedCalls(t *testing.T) {
 	fset, files := load(t)
 	for _, f := range files {
