@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gangs"
 )
 
 // Pods with replicas of one GPU slow each other down. What is known of that are the pairs of
@@ -87,16 +88,16 @@ func (c *company) among(model string, others []string) int64 {
 }
 
 // speedFor reads what model a gang is of, and how fast it wants to be.
-func (d *Driver) speedFor(who []annotationSource) (b beside, err error) {
-	b.model = stated(who, AnnotationModel).value
+func (d *Driver) speedFor(who []gangs.Speaker) (b beside, err error) {
+	b.model = gangs.Stated(who, AnnotationModel).Value
 	b.least = d.opt.Rules.Spec.MinSpeed
-	s := stated(who, AnnotationSpeed)
-	if s.value == "" {
+	s := gangs.Stated(who, AnnotationSpeed)
+	if s.Value == "" {
 		return b, nil
 	}
-	v, err := strconv.ParseFloat(s.value, 64)
+	v, err := strconv.ParseFloat(s.Value, 64)
 	if err != nil || !(v >= 0 && v <= 1) {
-		return b, fmt.Errorf("%s: %q is not a part of its speed alone, between 0 and 1", s.where, s.value)
+		return b, fmt.Errorf("%s: %q is not a part of its speed alone, between 0 and 1", s.Where, s.Value)
 	}
 	b.least = int64(v*ppm + 0.5)
 	return b, nil

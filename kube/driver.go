@@ -9,9 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -20,6 +18,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/inbox"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/perf"
 )
@@ -46,14 +45,8 @@ type Driver struct {
 	pods      map[types.UID]*pod
 	// Pods of gangs that came to their end before this scheduler was there.
 	earlier []*v1.Pod
-	jobs    map[types.UID]*batchv1.Job
-	// What makes gangs, besides Jobs: objects of the kinds that can be read, the
-	// Jobs that they own, and the gangs that look at them.
-	objects  map[objKey]*unstructured.Unstructured
-	readable map[*objectKind]bool
-	children map[objKey]map[types.UID]*batchv1.Job
-	uses     map[objKey]map[*gang]bool
-	ones     map[string]int // by a gang's key: gangs of one that belong to it
+	objects *gangs.Objects // what makes gangs
+	ones    map[string]int // by a gang's key: gangs of one that belong to it
 
 	gangs map[string]*gang
 	byID  map[cluster.JobID]*gang
@@ -159,9 +152,8 @@ func New(opt Options) *Driver {
 		opt.Await = awaitMoved
 	}
 	opt.Rules.Launches = 1 << 30 // the driver decides when a start is tried again
-	d := &Driver{opt: opt, nodes: map[string]*node{}, number: map[string]int{}, joined: map[string]bool{}, modelNames: map[labelled]string{}, modelsKnown: map[string]cluster.GPUModel{}, goneNodes: leftNodes{}, pods: map[types.UID]*pod{}, jobs: map[types.UID]*batchv1.Job{},
-		objects: map[objKey]*unstructured.Unstructured{}, readable: map[*objectKind]bool{}, children: map[objKey]map[types.UID]*batchv1.Job{},
-		uses: map[objKey]map[*gang]bool{}, ones: map[string]int{},
+	d := &Driver{opt: opt, nodes: map[string]*node{}, number: map[string]int{}, joined: map[string]bool{}, modelNames: map[labelled]string{}, modelsKnown: map[string]cluster.GPUModel{}, goneNodes: leftNodes{}, pods: map[types.UID]*pod{},
+		objects: gangs.NewObjects(), ones: map[string]int{},
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, sets: map[string]*nodeSet{}, wake: cluster.Never,
 		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue), neighbours: newNeighbours(), storage: newStorage(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(), aside: newAsides(),
 		work: make(chan func(context.Context), 1<<16)}

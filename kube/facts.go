@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/kube/gangs"
 )
 
 // What events cannot tell an engine - nodes with other GPUs, pods that were
@@ -229,7 +230,7 @@ func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]inUse) e
 	}
 	pods = slices.DeleteFunc(pods, func(q *pod) bool { return q.gang != g })
 	p = d.asHeld(g, p, trusted)
-	spec, unclear := d.specOf(g, pods, membership{})
+	spec, unclear := d.specOf(g, pods, gangs.Membership{})
 	away := d.givenAway(g, p) || empty > 0 && trusted && d.lostPlace(g)
 	if away || empty > 0 && !d.openPlaces(g, trusted) {
 		p, empty = g.shrunk(p), 0

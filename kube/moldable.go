@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gangs"
 )
 
 // A gang that may start with fewer pods than it has is moldable: the engine has it
@@ -23,10 +24,10 @@ import (
 // as the largest of these, so that the engine may choose how many there are. What
 // has places of its own - a volume claim, an even spread, a replica of a shared GPU
 // - follows one by one.
-func (d *Driver) crew(g *gang, m *membership) (need, more []*pod, lacks string) {
+func (d *Driver) crew(g *gang, m *gangs.Membership) (need, more []*pod, lacks string) {
 	ready := g.ready()
-	need, lacks = m.pick(ready)
-	if !m.open || g.of != "" || g.narrow || len(need) < max(1, m.size) || len(need) == len(ready) {
+	need, lacks = pick(m, ready)
+	if !m.Open || g.of != "" || g.narrow || len(need) < max(1, m.Size) || len(need) == len(ready) {
 		return need, nil, lacks
 	}
 	largest, needed := taskSets(need)[0].Request, map[*pod]bool{}
@@ -255,8 +256,8 @@ func (d *Driver) cutTask(allocs *[]engine.Alloc, s slot) (al engine.Alloc, held 
 
 // follow makes a gang of one of a pod that started with its gang, and binds it.
 func (d *Driver) follow(g *gang, p *pod, s slot) *cluster.Job {
-	c := alone(p.obj, g.object, g.kind)
-	c.of = g.key
+	c := gangs.Alone(p.obj, g.object, g.kind)
+	c.Of = g.key
 	delete(g.pods, p.obj.UID)
 	w := d.gangFor(c)
 	p.gang, w.pods[p.obj.UID] = w, p

@@ -455,7 +455,7 @@ func (d *Driver) forgives(obj *v1.Pod) bool {
 	case group == "apps" && (ref.Kind == "ReplicaSet" || ref.Kind == "StatefulSet"), ref.APIVersion == "v1" && ref.Kind == "ReplicationController":
 		return true
 	case group == "batch" && ref.Kind == "Job":
-		j := d.jobs[ref.UID]
+		j := d.objects.Job(ref.UID)
 		return j != nil && ignoresDisruption(j.Spec.PodFailurePolicy)
 	}
 	return false

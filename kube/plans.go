@@ -174,7 +174,7 @@ func (d *Driver) openPlaces(g *gang, trusted bool) bool {
 		return false
 	}
 	m, err := g.need()
-	return err != nil || g.of != "" || len(g.slots) <= max(1, m.size) || len(g.slots) <= len(g.pods)
+	return err != nil || g.of != "" || len(g.slots) <= max(1, m.Size) || len(g.slots) <= len(g.pods)
 }
 
 // refuseForeign makes pods foreign that have no place in their gang's plan.

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
 
@@ -84,15 +82,6 @@ func (d *Driver) gpusOf(list v1.ResourceList) int {
 		}
 	}
 	return int(min(n, 1<<20))
-}
-
-// owner is the controller of a pod, if it is of this kind.
-func owner(obj *v1.Pod, group, kind string) *metav1.OwnerReference {
-	ref := metav1.GetControllerOf(obj)
-	if ref == nil || ref.Kind != kind || !strings.HasPrefix(ref.APIVersion, group+"/") {
-		return nil
-	}
-	return ref
 }
 
 // index orders the pods of a gang: by completion index, then by name.

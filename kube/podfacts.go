@@ -60,7 +60,7 @@ func (d *Driver) reread(p *pod) {
 		d.rereadForeign(p)
 	case p.node != "" || p.binding || g.phase != gathering && g.phase != waiting:
 		d.rereadBound(p)
-	case d.claimOf(p.obj).key != g.key && g.of == "":
+	case d.claimOf(p.obj).Key != g.key && g.of == "":
 		d.read(p)
 		d.rejoin(p)
 	default:

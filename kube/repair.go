@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -51,15 +52,15 @@ const (
 )
 
 // repairFor reads whether a gang wants to be repaired.
-func (d *Driver) repairFor(who []annotationSource) (bool, error) {
-	s := stated(who, AnnotationLoss)
-	switch s.value {
+func (d *Driver) repairFor(who []gangs.Speaker) (bool, error) {
+	s := gangs.Stated(who, AnnotationLoss)
+	switch s.Value {
 	case "":
 		return d.opt.Repair, nil
 	case lossRequeue, lossRepair:
-		return s.value == lossRepair, nil
+		return s.Value == lossRepair, nil
 	}
-	return false, fmt.Errorf("%s: %q is neither %s nor %s", s.where, s.value, lossRequeue, lossRepair)
+	return false, fmt.Errorf("%s: %q is neither %s nor %s", s.Where, s.Value, lossRequeue, lossRepair)
 }
 
 func patchKey(g *gang) string { return g.key + "/patch" }
@@ -313,8 +314,8 @@ func (d *Driver) patch(g *gang) {
 		p.give(&g.missing[i].Request)
 		have = addTasks(have, cluster.TaskSet{Count: 1, Request: p.request})
 		if w == nil {
-			w = d.gangFor(&claim{key: patchKey(g), name: g.name + "-repair", object: g.object, kind: g.kind, of: g.key,
-				need: func(*gang) (membership, error) { return g.patchNeed(), nil }})
+			w = d.gangFor(&gangs.Claim{Key: patchKey(g), Name: g.name + "-repair", Object: g.object, Kind: g.kind, Of: g.key,
+				Need: func(gangs.Gang) (gangs.Membership, error) { return g.patchNeed(), nil }})
 			w.repair.patch, w.repair.homes = true, d.homesOf(g)
 		}
 		delete(g.pods, p.obj.UID)
@@ -325,13 +326,13 @@ func (d *Driver) patch(g *gang) {
 }
 
 // patchNeed is how many pods a patch has, which is as old as its gang.
-func (g *gang) patchNeed() membership {
-	m := membership{}
+func (g *gang) patchNeed() gangs.Membership {
+	m := gangs.Membership{}
 	for _, t := range g.missing {
-		m.size += t.Count
+		m.Size += t.Count
 	}
 	if g.spec != nil {
-		m.submit = time.Unix(0, int64(g.spec.Submit))
+		m.Submit = time.Unix(0, int64(g.spec.Submit))
 	}
 	return m
 }

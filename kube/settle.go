@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gangs"
 )
 
 // podChanged books a pod as it is now.
@@ -158,7 +159,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 		return nil
 	}
 	need, more, lacks := d.crew(g, &m)
-	if size := max(1, m.size); len(need) < size {
+	if size := max(1, m.Size); len(need) < size {
 		g.refused = d.missing(g, len(need), size, lacks)
 		return nil
 	}
@@ -192,7 +193,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 
 // propose makes the engine's job of a gang with these pods, of which it can do
 // without so many; nil: it cannot be submitted yet, and says why.
-func (d *Driver) propose(g *gang, pods []*pod, more int, m membership) *cluster.Job {
+func (d *Driver) propose(g *gang, pods []*pod, more int, m gangs.Membership) *cluster.Job {
 	if why := d.blamed(pods); why != "" {
 		g.refused = why
 		d.setGangAside(pods, why)
@@ -296,7 +297,7 @@ func (d *Driver) settleWaiting(g *gang) []engine.Event {
 	m, err := g.need()
 	if err == nil && !d.widen(g) {
 		need, more, _ := d.crew(g, &m)
-		if len(need) == max(1, m.size) && d.asSubmitted(g, need, more) && !g.boundByPlan() && d.admits(g.spec) == nil && g.facts == d.factsOf(g, d.membersOf(g)) {
+		if len(need) == max(1, m.Size) && d.asSubmitted(g, need, more) && !g.boundByPlan() && d.admits(g.spec) == nil && g.facts == d.factsOf(g, d.membersOf(g)) {
 			return nil
 		}
 	}
@@ -459,10 +460,10 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 	}
 	m, err := g.need()
 	switch {
-	case suspended(err) && g.partly():
+	case gangs.Suspended(err) && g.partly():
 		d.leaveAll(g, err.Error())
 		return nil
-	case suspended(err):
+	case gangs.Suspended(err):
 		return nil
 	}
 	d.replace(g)
@@ -471,7 +472,7 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 	if err == nil {
 		d.release(g, &m)
 	}
-	if g.of == "" && len(g.missing) == 0 && !m.open {
+	if g.of == "" && len(g.missing) == 0 && !m.Open {
 		d.tellBeyond(g, d.now)
 	}
 	return nil

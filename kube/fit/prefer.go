@@ -8,7 +8,6 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
-
 )
 
 // What a preference without a weight counts for; weights are between 1 and 100.
