@@ -500,7 +500,7 @@ func (l classLister) Get(name string) (*resourceapi.DeviceClass, error) {
 // its volumes are reached from there.
 func (d *Driver) pinned(p *pod, node string) bool {
 	n := d.nodes[node]
-	if n != nil && n.obj != nil && !d.atHome(p, n.obj) {
+	if n != nil && n.obj != nil && !d.volumes.Reach(&p.Neighbour, n.obj) {
 		return false
 	}
 	return !slices.ContainsFunc(p.claimed.keys, func(key string) bool {

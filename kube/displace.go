@@ -3,7 +3,6 @@ package kube
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -19,30 +18,17 @@ import (
 // to the engine in one batch, so that the one gets what the other leaves. If
 // it starts before the other is gone, it has its places, and is held until then.
 
-// rivals lists who has the claims of a pod that are for one pod at a time: it is so
-// wherever that pod is, and until it is gone. A gang that is held has its claims.
-func (d *Driver) rivals(p *pod) (list []fit.Rival) {
-	for _, name := range p.volumesOf().claims {
-		if !forOne(d.claims[p.obj.Namespace+"/"+name]) {
-			continue
-		}
-		add := func(q *pod) {
-			if q != p && q.uses(p.obj.Namespace, name) {
-				list = append(list, fit.Rival{Claim: name, User: &q.Neighbour})
-			}
-		}
-		d.world.Each(func(q *fit.Neighbour) { add(d.podOf(q)) })
-		for g := range d.holding {
-			for _, q := range d.membersOf(g) {
-				if q.Where == "" && p.gang != g {
-					add(q)
-				}
-			}
+// rivals lists who has the claims of a pod that are for one pod at a time.
+func (d *Driver) rivals(p *pod) []fit.Rival { return d.volumes.Rivals(d.world, &p.Neighbour) }
+
+// heldBeside lists the pods of gangs that are held, but for that of one pod.
+func (d *Driver) heldBeside(but *fit.Neighbour) (list []*fit.Neighbour) {
+	mine := d.podOf(but)
+	for g := range d.holding {
+		if mine == nil || mine.gang != g {
+			list = append(list, neighboursOf(d.membersOf(g))...)
 		}
 	}
-	slices.SortFunc(list, func(a, b fit.Rival) int {
-		return strings.Compare(a.Claim+" "+a.User.Obj.Name, b.Claim+" "+b.User.Obj.Name)
-	})
 	return list
 }
 

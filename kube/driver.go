@@ -18,6 +18,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/inbox"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/fit/volumes"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/perf"
@@ -93,7 +94,7 @@ type Driver struct {
 	statusTook  time.Duration // ... and for how long
 
 	neighbours
-	storage
+	volumes *volumes.Volumes
 	shifting
 	legacies []legacy // what gangs that had to leave left to those that come in their place
 	power    powering
@@ -155,9 +156,10 @@ func New(opt Options) *Driver {
 	d := &Driver{opt: opt, nodes: map[string]*node{}, number: map[string]int{}, joined: map[string]bool{}, modelNames: map[labelled]string{}, modelsKnown: map[string]cluster.GPUModel{}, goneNodes: leftNodes{}, pods: map[types.UID]*pod{},
 		objects: gangs.NewObjects(), ones: map[string]int{},
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, sets: map[string]*nodeSet{}, wake: cluster.Never,
-		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue), neighbours: newNeighbours(), storage: newStorage(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(), aside: newAsides(),
+		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue), neighbours: newNeighbours(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(), aside: newAsides(),
 		work: make(chan func(context.Context), 1<<16)}
 	slice := func(name v1.ResourceName) bool { _, ok := d.sliceOf(name); return ok }
+	d.volumes = d.newVolumes()
 	d.world = d.newWorld()
 	d.fit = fit.NewNodes(fit.Devices{GPUs: opt.GPUs, Slice: slice, Shared: d.isShared}, LabelPower, LabelLoan, LabelMIG)
 	d.inbox.Init()

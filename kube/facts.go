@@ -324,7 +324,7 @@ func (d *Driver) fill(g *gang) (open int) {
 			continue
 		}
 		k := slices.IndexFunc(wait, func(p *pod) bool {
-			return p.asks(&g.spec.Tasks[s.set].Request) && d.pinned(p, s.node) && d.mounts(p, s.node) == "" && d.grant(p, s.node) == ""
+			return p.asks(&g.spec.Tasks[s.set].Request) && d.pinned(p, s.node) && d.keptOff(p, s.node) == "" && d.grant(p, s.node) == ""
 		})
 		if k < 0 {
 			continue

@@ -75,7 +75,7 @@ func TestLift(t *testing.T) {
 			d, now := still(t, 3)
 			d.boundClaims(v1.ReadWriteOnce, "a", "b", "c")
 			for i, n := range d.order {
-				d.csiNodes[n] = csiNode(n, map[string]int32{csi: 1})
+				d.volumes.Changed(csiNode(n, map[string]int32{csi: 1}))
 				obj := d.nodes[n].obj.DeepCopy()
 				obj.Labels["zone"] = fmt.Sprint("z", i/2) // n0000 and n0001, n0002
 				obj.Status.Allocatable["example.com/hca"] = resource.MustParse("1")

@@ -221,7 +221,7 @@ func (d *Driver) divideGang(g *gang, rec *engine.JobRecord) (ones []engine.JobRe
 		}
 		al, held := d.cutTask(&allocs, s)
 		p := g.pods[s.pod]
-		if !held || p == nil || !p.ready() || d.mounts(p, s.node) != "" || d.grant(p, s.node) != "" {
+		if !held || p == nil || !p.ready() || d.keptOff(p, s.node) != "" || d.grant(p, s.node) != "" {
 			continue
 		}
 		one := *rec

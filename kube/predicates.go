@@ -9,12 +9,29 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/fit/volumes"
 )
 
 // newWorld makes the world with all that pods can ask for of what is on the nodes.
 func (d *Driver) newWorld() *fit.World {
-	list := fit.Neighbours(fit.Books{Free: func(node string) int { return d.nodes[node].freeGPUs(d) }, Besides: d.uncounted})
-	return fit.NewWorld(append(list, replicaPredicate{d}, volumePredicate{d}, claimPredicate{d})...)
+	free := func(node string) int { return d.nodes[node].freeGPUs(d) }
+	list := fit.Neighbours(fit.Books{Free: free, Besides: d.uncounted})
+	return fit.NewWorld(append(list, replicaPredicate{d}, d.volumes, claimPredicate{d})...)
+}
+
+// newVolumes makes what is known of volumes.
+func (d *Driver) newVolumes() *volumes.Volumes {
+	return volumes.New(volumes.Books{
+		Ours:  func(p *fit.Neighbour) bool { return d.podOf(p).gang != nil },
+		Room:  func(pods []*fit.Neighbour, node string) int { return d.roomFor(d.podsOf(pods), node) },
+		Equal: func(p, q *fit.Neighbour) bool { return d.podOf(p).request == d.podOf(q).request },
+		Held:  d.heldBeside,
+	})
+}
+
+// keptOff says why the volumes of a pod that takes the place of another cannot be used on its node now; "": they can.
+func (d *Driver) keptOff(p *pod, node string) string {
+	return d.volumes.KeptOff(d.world, &p.Neighbour, node)
 }
 
 // readNeeds reads what a pod needs of its neighbours.
@@ -104,80 +121,6 @@ func (f replicaPredicate) Limit(l *fit.Look, p *fit.Neighbour) {
 		f.d.limitReplicas(l, q)
 		f.d.limitCompany(l, q)
 	}
-}
-
-// volumePredicate is volumes: where they are, how many a node attaches, and whose they are alone.
-type volumePredicate struct{ d *Driver }
-
-// volumeNeed is what a pod has of volumes.
-type volumeNeed struct {
-	claims []string     // persistent volume claims
-	inline []*v1.Volume // volumes that are attached, or are for one pod, without a claim
-}
-
-// Read lists a pod's volumes.
-func (f volumePredicate) Read(obj *v1.Pod, _ v1.ResourceList) (fit.Need, bool, error) {
-	n := volumeNeed{claims: claimsOf(obj), inline: inlineOf(obj)}
-	if n.claims == nil && n.inline == nil {
-		return nil, false, nil
-	}
-	return n, sameDisk(n.inline, n.inline), nil
-}
-
-// volumesOf is what a pod has of volumes.
-func (p *pod) volumesOf() volumeNeed {
-	n, _ := fit.Of[volumeNeed](&p.Neighbour)
-	return n
-}
-
-// Key is the claims: those of ephemeral volumes bear the pod's name.
-func (f volumePredicate) Key(p *fit.Neighbour) string {
-	if n, ok := fit.Of[volumeNeed](p); ok {
-		return fmt.Sprint(n.claims)
-	}
-	return ""
-}
-
-// Limit bounds nodes by where a pod's volumes are, and who has them.
-func (f volumePredicate) Limit(l *fit.Look, p *fit.Neighbour) {
-	if _, ok := fit.Of[volumeNeed](p); ok {
-		q := f.d.podOf(p)
-		f.d.limitAlone(l, q)
-		f.d.limitVolumes(l, q)
-		f.d.limitDisks(l, q)
-	}
-}
-
-// Together bounds nodes by all the volumes that the pods have.
-func (f volumePredicate) Together(l *fit.Look) {
-	pods := f.d.podsOf(l.Pods)
-	f.d.limitHomes(l, pods)
-	for i, p := range pods {
-		for k, q := range pods {
-			if i != k && sameDisk(p.volumesOf().inline, q.volumesOf().inline) {
-				l.Apart()
-			}
-		}
-	}
-	f.d.limitAttached(l, pods)
-	f.d.limitPooled(l, pods)
-}
-
-// Blocks reports whether both have volumes: they may take something of the node from each other.
-func (f volumePredicate) Blocks(_ *fit.World, p, q *fit.Neighbour) []string {
-	_, a := fit.Of[volumeNeed](p)
-	_, b := fit.Of[volumeNeed](q)
-	if a && b {
-		return []string{""}
-	}
-	return nil
-}
-
-// Alike holds for those with the same claims.
-func (f volumePredicate) Alike(p, q *fit.Neighbour) bool {
-	a, _ := fit.Of[volumeNeed](p)
-	b, _ := fit.Of[volumeNeed](q)
-	return slices.Equal(a.claims, b.claims)
 }
 
 // claimPredicate is resource claims.

@@ -552,7 +552,7 @@ func (d *Driver) replace(g *gang) {
 				continue
 			}
 		}
-		k := slices.IndexFunc(pods, func(p *pod) bool { return fits(p) && d.mounts(p, s.node) == "" && d.grant(p, s.node) == "" })
+		k := slices.IndexFunc(pods, func(p *pod) bool { return fits(p) && d.keptOff(p, s.node) == "" && d.grant(p, s.node) == "" })
 		if k < 0 {
 			d.waits[g] = true // for the devices or volumes of the pod before it, perhaps
 			continue

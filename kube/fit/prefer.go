@@ -16,8 +16,9 @@ const (
 	evenWeight = 10  // each pod that a domain has more than the emptiest
 )
 
-// preferences are those of node affinity, pod affinity and anti-affinity; no node with a taint PreferNoSchedule that they
-// do not tolerate; of single pods the emptiest domain of a spread with ScheduleAnyway.
+// Pods prefer nodes by preferredDuringScheduling... of node affinity, pod affinity and anti-affinity; they would
+// rather not be where a taint PreferNoSchedule is that they do not tolerate; a single pod likes the emptiest domain
+// of a spread with ScheduleAnyway.
 
 // Prefers reports whether a pod says what it prefers, or nodes whom they prefer.
 func (w *World) Prefers(p *Neighbour) bool {

@@ -39,7 +39,8 @@ func Of[N Need](p *Neighbour) (n N, ok bool) {
 type Predicate interface {
 	// Read is what a pod asks for; nil: nothing of the kind. serial: pods like it are in each other's way.
 	Read(obj *v1.Pod, requests v1.ResourceList) (need Need, serial bool, err error)
-	// Key is what it goes by of a pod at the moment, besides what Around has: pods with the same keys are told the same.
+	// Key is what it goes by of a pod at the moment, besides what Around has: pods with the same keys are told the
+	// same.
 	Key(p *Neighbour) string
 	// Limit bounds what nodes take of one of the pods that are asked about.
 	Limit(l *Look, p *Neighbour)
@@ -47,8 +48,8 @@ type Predicate interface {
 
 // Keeper keeps counts of who is where, exactly undoable.
 type Keeper interface {
-	// Put counts a pod that is on its node now (+1), or not any more (-1), really or supposed. Of the pod it may go by its
-	// needs and its place only.
+	// Put counts a pod that is on its node now (+1), or not any more (-1), really or supposed. Of the pod it may
+	// go by its needs and its place only.
 	Put(w *World, p *Neighbour, by int)
 	// NodeChanged: a node is another than it was.
 	NodeChanged(w *World, node string)
@@ -145,8 +146,8 @@ func (w *World) Read(p *Neighbour, requests v1.ResourceList) {
 // unreadable stands for what cannot be read.
 type unreadable struct{}
 
-// Around is what of a pod decides where its neighbours let it run, as text: but for resources, ports and the like, which
-// are the predicates' keys.
+// Around is what of a pod decides where its neighbours let it run, as text: but for resources, ports and the like,
+// which are the predicates' keys.
 func Around(obj *v1.Pod) string {
 	s := &obj.Spec
 	text, err := json.Marshal([]any{obj.Namespace, obj.Labels, s.NodeSelector, s.Affinity, s.Tolerations,
