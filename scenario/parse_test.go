@@ -84,7 +84,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// What Muster does otherwise is said so that an operator understands it.
+// A failure is reported in a form that an operator understands.
 func TestFailures(t *testing.T) {
 	text := head + "cluster nodes=1 gpus=1\njobs\n0m a gpus=1 run=10m\nrun\n----\nfifo: all is well\n  b: gone\n\nexpect job=a start=5m\nexpect order=(a) util>2\n"
 	res, err := Run(context.Background(), "x.scn", []byte(text), Options{})
@@ -111,7 +111,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// An output that swallows the next command gets a hint.
+// An output that includes the next command gets a hint.
 func TestHint(t *testing.T) {
 	text := head + "cluster nodes=1 gpus=1\njobs\n0m a gpus=1 run=10m\nrun\n----\nexpect job=a start=0s\n"
 	res, err := Run(context.Background(), "x.scn", []byte(text), Options{})

@@ -129,7 +129,7 @@ func TestCreate(t *testing.T) {
 	if err := Create(filepath.Join(dir, "none", "f"), wl); err == nil {
 		t.Error("a file in a missing directory was created")
 	}
-	// A failed rename (onto a directory) leaves nothing behind.
+	// A failed rename (onto a directory) leaves no file behind.
 	if err := Create(dir, wl); err == nil {
 		t.Error("a directory was overwritten")
 	}
@@ -179,7 +179,7 @@ func TestParseStamp(t *testing.T) {
 
 func TestParseAmount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		// The quick path and the float agree.
+		// The integer path and the float path agree.
 		whole := rapid.IntRange(0, 1e6).Draw(t, "whole")
 		frac := rapid.StringMatching(`(\.[0-9]{1,6})?`).Draw(t, "frac")
 		text := []byte(strconv.Itoa(whole) + frac)
