@@ -32,7 +32,7 @@ type Node struct {
 	MIG     string    `json:"mig,omitempty"` // fixed instances (Geometry); empty: made on demand
 	// Asleep is the time to wake while it is powered down to save energy (Power): a job that starts
 	// there runs that much later; 0: it is awake.
-	Asleep time.Duration `json:"asleep,omitempty"`
+	Asleep time.Duration `json:"wake_time,omitempty"`
 }
 
 // Partition is a named set of nodes with its own rules (Slurm's partition,

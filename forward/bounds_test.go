@@ -18,20 +18,27 @@ func small(t *testing.T, stop *[3]engine.StopRule, jobs ...cluster.Job) *engine.
 	return smallUnder(t, "fifo", nil, stop, jobs...)
 }
 
-func smallUnder(t *testing.T, pol string, queues []cluster.Queue, stop *[3]engine.StopRule, jobs ...cluster.Job) *engine.Engine {
+// configOf is that of an engine for a cluster such as 1x8xT4, under a policy.
+func configOf(t testing.TB, size, pol string) engine.Config {
 	t.Helper()
-	spec, err := cluster.ParseShort("1x1xT4")
+	spec, err := cluster.ParseShort(size)
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec.Queues = queues
-	cfg := engine.Config{Spec: *spec, Stop: stop}
+	cfg := engine.Config{Spec: *spec}
 	if cfg.Policy, err = policy.New(pol); err != nil {
 		t.Fatal(err)
 	}
 	if cfg.Placer, err = place.New("best-fit"); err != nil {
 		t.Fatal(err)
 	}
+	return cfg
+}
+
+func smallUnder(t *testing.T, pol string, queues []cluster.Queue, stop *[3]engine.StopRule, jobs ...cluster.Job) *engine.Engine {
+	t.Helper()
+	cfg := configOf(t, "1x1xT4", pol)
+	cfg.Spec.Queues, cfg.Stop = queues, stop
 	e, err := engine.New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -44,6 +44,22 @@ func (a *answers) Record(*engine.Batch, *engine.Decision) error {
 	return nil
 }
 
+// verdicts counts what was said of deadlines.
+type verdicts struct{ accepted, declined int }
+
+func (a *verdicts) add(accepted, declined int) {
+	a.accepted += accepted
+	a.declined += declined
+}
+
+// check finds both often enough for a test to mean something.
+func (a *verdicts) check(t *testing.T, accepted, declined int) {
+	t.Helper()
+	if a.accepted < accepted || a.declined < declined {
+		t.Errorf("%d deadlines are accepted, %d declined", a.accepted, a.declined)
+	}
+}
+
 // keepsDeadlines replays jobs under a policy that accepts deadlines: an accepted deadline is kept
 // if nothing fails and real speeds equal the believed ones. It counts the answers.
 func keepsDeadlines(t *testing.T, pol, size string, model *perf.Table, entries []trace.Entry) (accepted, declined int) {
@@ -90,7 +106,7 @@ func keepsDeadlinesIn(t *testing.T, pol, size string, opt Options, entries []tra
 
 // TestDeadlinesKept includes jobs whose deadlines cannot be promised, and jobs without deadlines.
 func TestDeadlinesKept(t *testing.T) {
-	accepted, declined := 0, 0
+	var sum verdicts
 	for seed := range uint64(15) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		model := &perf.Table{Scale: map[string]map[int]int64{"m": {}}}
@@ -111,18 +127,15 @@ func TestDeadlinesKept(t *testing.T) {
 			})
 			entries = append(entries, e)
 		}
-		a, d := keepsDeadlines(t, "elasticflow", "2x8xT4", model, entries)
-		accepted, declined = accepted+a, declined+d
+		sum.add(keepsDeadlines(t, "elasticflow", "2x8xT4", model, entries))
 	}
-	if accepted < 100 || declined < 20 {
-		t.Errorf("%d deadlines are accepted, %d declined", accepted, declined)
-	}
+	sum.check(t, 100, 20)
 }
 
 // TestGangDeadlinesKept: the same for gangs of fixed size, which have to be moved out of each
 // other's way, mixed with elastic jobs of small and large tasks.
 func TestGangDeadlinesKept(t *testing.T) {
-	accepted, declined := 0, 0
+	var sum verdicts
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 13))
 		size, perNode := "2x8xT4", 8
@@ -145,12 +158,9 @@ func TestGangDeadlinesKept(t *testing.T) {
 				}
 			}))
 		}
-		a, d := keepsDeadlines(t, "elasticflow", size, &perf.Table{}, entries)
-		accepted, declined = accepted+a, declined+d
+		sum.add(keepsDeadlines(t, "elasticflow", size, &perf.Table{}, entries))
 	}
-	if accepted < 400 || declined < 400 {
-		t.Errorf("%d deadlines are accepted, %d declined", accepted, declined)
-	}
+	sum.check(t, 400, 400)
 }
 
 // costly gives jobs checkpoint and restart costs, and disables checkpoints for some: a stop then
@@ -172,7 +182,7 @@ func costly(r *rand.Rand, entries []trace.Entry) []trace.Entry {
 // TestCostlyDeadlinesKept: the same where starts, checkpoints and resizes take time. Jobs without
 // checkpoints are not stopped.
 func TestCostlyDeadlinesKept(t *testing.T) {
-	accepted, declined := 0, 0
+	var sum verdicts
 	seeds := []uint64{68, 142, 147, 167} // seeds where a new plan misses accepted deadlines that the old one keeps
 	for seed := range uint64(40) {
 		seeds = append(seeds, seed)
@@ -199,21 +209,18 @@ func TestCostlyDeadlinesKept(t *testing.T) {
 				}
 			}))
 		}
-		a, d := keepsDeadlinesIn(t, "elasticflow:overhead=10s", size, Options{Model: &perf.Table{}, Startup: 10 * time.Second}, costly(r, entries))
-		accepted, declined = accepted+a, declined+d
+		sum.add(keepsDeadlinesIn(t, "elasticflow:overhead=10s", size, Options{Model: &perf.Table{}, Startup: 10 * time.Second}, costly(r, entries)))
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	if accepted < 400 || declined < 400 {
-		t.Errorf("%d deadlines are accepted, %d declined", accepted, declined)
-	}
+	sum.check(t, 400, 400)
 }
 
 // TestDeadlinesKeptBesideDeaf: the same with many jobs that have neither checkpoints nor accepted
 // deadlines: they start wherever they delay no promised job, and stay there.
 func TestDeadlinesKeptBesideDeaf(t *testing.T) {
-	accepted, declined := 0, 0
+	var sum verdicts
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 17))
 		size, perNode := []string{"2x8xT4", "4x4xT4", "1x8xT4"}[seed%3], []int{8, 4, 8}[seed%3]
@@ -235,15 +242,12 @@ func TestDeadlinesKeptBesideDeaf(t *testing.T) {
 				}
 			}))
 		}
-		a, d := keepsDeadlinesIn(t, fmt.Sprintf("elasticflow:overhead=%s", overhead), size, Options{Model: &perf.Table{}, Startup: overhead}, entries)
-		accepted, declined = accepted+a, declined+d
+		sum.add(keepsDeadlinesIn(t, fmt.Sprintf("elasticflow:overhead=%s", overhead), size, Options{Model: &perf.Table{}, Startup: overhead}, entries))
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	if accepted < 400 || declined < 200 {
-		t.Errorf("%d deadlines are accepted, %d declined", accepted, declined)
-	}
+	sum.check(t, 400, 200)
 }
 
 // TestLeasesKept: the same for gangs of all sizes, which have to be moved out of each other's way,
@@ -260,7 +264,7 @@ func TestCostlyLeasesKept(t *testing.T) {
 // leasesKept replays jobs with a startup delay under chronus; at least the given number of
 // deadlines must be accepted, and as many declined.
 func leasesKept(t *testing.T, startup time.Duration, least int) {
-	accepted, declined := 0, 0
+	var sum verdicts
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 12))
 		model := &perf.Table{Speed: map[string]map[string]int64{"m": {"T4": 600_000}}}
@@ -288,12 +292,9 @@ func leasesKept(t *testing.T, startup time.Duration, least int) {
 		if startup > 0 {
 			pol, entries = fmt.Sprintf("%s,overhead=%s", pol, startup), costly(r, entries)
 		}
-		a, d := keepsDeadlinesIn(t, pol, []string{"3x8xV100-32GB+1x8xT4", "4x8xT4", "3x12xT4"}[seed%3], Options{Model: model, Startup: startup}, entries)
-		accepted, declined = accepted+a, declined+d
+		sum.add(keepsDeadlinesIn(t, pol, []string{"3x8xV100-32GB+1x8xT4", "4x8xT4", "3x12xT4"}[seed%3], Options{Model: model, Startup: startup}, entries))
 	}
-	if accepted < least || declined < least {
-		t.Errorf("%d deadlines are accepted, %d declined", accepted, declined)
-	}
+	sum.check(t, least, least)
 }
 
 // accepts submits jobs one after the other at one instant and reports for each whether its deadline

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/trace"
 )
@@ -40,8 +41,8 @@ func played(t *testing.T, size string, cfg engine.Config, entries []trace.Entry,
 // leveler is implemented by Tiresias' policies besides engine.Policy.
 type leveler interface {
 	engine.Policy
-	engine.KeyChanger
-	engine.Promoter
+	sched.KeyChanger
+	sched.Promoter
 	Level(j engine.JobView) int
 	LevelOf(service int64) int
 }
