@@ -78,7 +78,7 @@ func (m *GPUModel) instances(text string) ([]Instance, error) {
 			return nil, fmt.Errorf("%s cannot start at memory slice %d; %v are possible", p.Name, start, p.Starts)
 		}
 		if all, ok = all.add(m, p, start); !ok {
-			return nil, fmt.Errorf("%s@%d cannot exist beside the instances before it", p.Name, start)
+			return nil, fmt.Errorf("%s@%d overlaps the instances before it", p.Name, start)
 		}
 		list = append(list, Instance{p.Name, start})
 	}

@@ -41,7 +41,7 @@ func (m *Meter) Check() error {
 	case slices.ContainsFunc(m.Week, func(v int64) bool { return v < 0 || v > 1000*most+1 }):
 		return fmt.Errorf("week: an hour outside 0 to %d thousandths of nodes", 1000*most)
 	case m.Count < 0 || m.Count > most || m.Sum < 0 || m.Sum > m.Count*most:
-		return fmt.Errorf("sum: %d nodes in count: %d looks; neither is below 0, nor a mean above %d", m.Sum, m.Count, most)
+		return fmt.Errorf("sum: %d nodes, count: %d observations; neither is below 0, and their mean is at most %d", m.Sum, m.Count, most)
 	case slices.ContainsFunc(m.Last, func(v int32) bool { return bad(int64(v)) }):
 		return fmt.Errorf("last: nodes in use outside 0 to %d", most)
 	case m.Every < 0 || m.Grown < 0 || m.Over < 0 || m.Error.Steps < 0 || m.Error.Model < 0 || m.Error.Naive < 0:

@@ -53,7 +53,7 @@ func TestStep(t *testing.T) {
 		{"a steady use is never one that has fallen", nil, []int{2, 2, 2, 2, 2, 2, 2, 2}, []int{10, 10, 10, 10, 10, 10, 10, 10}},
 		{"but too many for twenty minutes are", settled, []int{2, 2, 2, 2, 2, 2}, []int{10, 10, 4, 4, 4, 4}},
 		{"too few: the used and the buffer, at once", nil, []int{8, 8, 4, 4, 7, 7}, []int{10, 10, 6, 6, 9, 9}},
-		{"within the buffer nobody wakes", nil, []int{8, 8, 4, 6, 6}, []int{10, 10, 6, 6, 6}},
+		{"within the buffer no node wakes", nil, []int{8, 8, 4, 6, 6}, []int{10, 10, 6, 6, 6}},
 		{"never more than there are", nil, []int{8, 8, 4, 9, 10}, []int{10, 10, 6, 10, 10}},
 		{"after a wake-up three steps without shrinking", nil, []int{8, 8, 4, 7, 2, 2, 1, 0}, []int{10, 10, 6, 9, 9, 9, 3, 3}}, // woken in step 3: again in step 6, (2+2)/2-1 = 1
 		{"a threshold of half a node", func(p *cluster.Power) { p.Fell = 500 }, []int{6, 6, 5, 5}, []int{10, 10, 7, 7}},
@@ -104,7 +104,7 @@ func TestForecast(t *testing.T) {
 	}
 	s.Used = 1
 	if got := f.At(now+6*3600, now+14*3600, s); got != 0 {
-		t.Errorf("less than none is expected: %d", got)
+		t.Errorf("a negative forecast: %d", got)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestTwin(t *testing.T) {
 			s := Seen{used, active, total}
 			active = m.Step(p, now, s)
 			if twin = n.step(p, &m.Forecast, now, Seen{used, twin, total}); twin != active {
-				t.Fatalf("seed %d, step %d: %d awake, by the rule as it is written %d (%+v)", seed, i, active, twin, s)
+				t.Fatalf("seed %d, step %d: %d awake, %d by the published rule (%+v)", seed, i, active, twin, s)
 			}
 			switch {
 			case active < used || active > total:
@@ -211,7 +211,7 @@ func TestTwin(t *testing.T) {
 			case active < was && (was-active < p.Least || active != used+p.Buffer):
 				t.Fatalf("seed %d, step %d: from %d to %d with %d used", seed, i, was, active, used)
 			case active > was && was >= used:
-				t.Fatalf("seed %d, step %d: %d woke, and there were enough", seed, i, active-was)
+				t.Fatalf("seed %d, step %d: %d woke, although there were enough", seed, i, active-was)
 			case active > was:
 				grown = now
 			case active < was:
@@ -284,7 +284,7 @@ func TestEveryChanges(t *testing.T) {
 	}
 	p.Every, p.History, p.Future = 30*time.Minute, time.Hour, time.Hour
 	if n := m.Step(p, monday+3600, Seen{Used: 4, Active: 10, Total: 10}); n != 10 || len(m.Last) != 1 {
-		t.Errorf("%d are awake by %v of another distance", n, m.Last)
+		t.Errorf("%d are awake after %v at another interval", n, m.Last)
 	}
 }
 

@@ -53,7 +53,7 @@ func (p *parser) cluster(args []string) error {
 		return err
 	}
 	if a.racks > a.nodes || a.fabrics > a.nodes || a.racks > 0 && a.rack != "" || a.fabrics > 0 && a.fabric != "" {
-		return errors.New("racks and fabrics divide this line's nodes: at most one per node, and not beside rack= or fabric=")
+		return errors.New("racks and fabrics divide this line's nodes: at most one per node, and not together with rack= or fabric=")
 	}
 	s := &p.set.spec
 	if len(s.Nodes)+a.nodes > maxNodes {
@@ -92,7 +92,7 @@ func (p *parser) cluster(args []string) error {
 // clusterYAML reads the following indented lines as a cluster file.
 func (p *parser) clusterYAML() error {
 	if len(p.set.spec.Nodes) > 0 {
-		return errors.New("a cluster is there already: write `clear` before another one")
+		return errors.New("a cluster is already described: write `clear` before another one")
 	}
 	body := p.indented()
 	if body == "" {
@@ -190,7 +190,7 @@ func (p *parser) queue(args []string) error {
 	}
 	for i := range p.set.spec.Queues {
 		if p.set.spec.Queues[i].Name == args[0] {
-			return fmt.Errorf("queue %q is there already", args[0])
+			return fmt.Errorf("queue %q already exists", args[0])
 		}
 	}
 	q := cluster.Queue{Name: args[0], Limit: cluster.Unlimited, Lend: cluster.Unlimited}

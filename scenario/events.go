@@ -114,7 +114,7 @@ func (s *setup) queueAt(name string) (cluster.Queue, error) {
 		have = append(have, s.spec.Queues[i].Name)
 	}
 	if have == nil {
-		return cluster.Queue{}, fmt.Errorf("no queue is described, %q neither", name)
+		return cluster.Queue{}, fmt.Errorf("queue %q does not exist: no queue is described", name)
 	}
 	return cluster.Queue{}, cluster.Unknown("queue", name, have)
 }

@@ -322,10 +322,10 @@ func (d *draft) group(perNode int) []cluster.TaskSet {
 // add adds a job under its name.
 func (s *setup) add(id string, d draft) error {
 	if _, dup := s.byName[id]; dup {
-		return fmt.Errorf("job %q is there already", id)
+		return fmt.Errorf("job %q already exists", id)
 	}
 	if other, ok := s.series[d.series]; d.series != "" && ok && other != d.first {
-		return fmt.Errorf("a series %q is there already", d.series)
+		return fmt.Errorf("a series %q already exists", d.series)
 	}
 	if s.byName == nil {
 		s.byName, s.series = map[string]int{}, map[string]int{}

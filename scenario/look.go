@@ -97,7 +97,7 @@ func (p *parser) moves(args []string) error {
 		return err
 	}
 	if (l.job == "") == (l.compact == engine.NoCompact) {
-		return errors.New("say which job, or what nodes are to be emptied for: moves job=big at=30m, moves compact=nodes at=30m")
+		return errors.New("name a job, or the purpose of emptying nodes: moves job=big at=30m, moves compact=nodes at=30m")
 	}
 	return p.look(l)
 }
@@ -134,7 +134,7 @@ func (p *parser) look(l *lookCmd) error {
 		}
 	}
 	if n != 1 {
-		return fmt.Errorf("%d variants of the run are meant; choose one with %s=", n, strings.Join(choiceNames, "=, "))
+		return fmt.Errorf("the run has %d matching variants; choose one with %s=", n, strings.Join(choiceNames, "=, "))
 	}
 	if l.job != "" {
 		jobs, err := l.run.set.lookup(l.job)

@@ -161,7 +161,7 @@ func (r *runCmd) protect() error {
 	case err != nil:
 		return err
 	case r.defrag == nil:
-		return errors.New("protected: without defragment= nobody is moved at any time")
+		return errors.New("protected: without defragment= no job is moved at any time")
 	case r.epoch == 0:
 		return errors.New("protected: epoch= says when the run begins, such as 2026-11-16T00:00:00Z")
 	}

@@ -154,7 +154,7 @@ func TestBadMuster(t *testing.T) {
 		{"outcome", job(`"run":1,"outcome":"fail"`), `unknown outcome "fail": did you mean "failed"?`},
 		{"cut", head + `{"job":{` + "\n", `not a complete JSON object`},
 		{"two", job(`"run":1} {`), `more than one JSON value`},
-		{"waits for nobody", head + `{"job":{"tasks":[{"count":1,"request":{}}],"after":[{"type":"afterok","job":5}]},"run":1}` + "\n", `waits for job 5, which is not in the trace`},
+		{"waits for an unknown job", head + `{"job":{"tasks":[{"count":1,"request":{}}],"after":[{"type":"afterok","job":5}]},"run":1}` + "\n", `waits for job 5, which is not in the trace`},
 	})
 }
 

@@ -266,7 +266,7 @@ func (b *Builder) remarks() {
 		b.note("%d jobs ask for no GPU", b.noGPU)
 	}
 	if len(b.wl.Jobs) == 0 && len(b.wl.Nodes) == 0 {
-		b.note("the trace holds no jobs")
+		b.note("the trace contains no jobs")
 	}
 }
 

@@ -156,7 +156,7 @@ func TestLimit(t *testing.T) {
 	checkNotes(t, wl, "only the first 2 of 3 jobs")
 	_, err := Open(filepath.Join("testdata", "muster.jsonl"), Options{Limit: 2})
 	if err != nil {
-		t.Errorf("the first two jobs refer to nobody: %v", err)
+		t.Errorf("the first two jobs depend on no other job: %v", err)
 	}
 }
 

@@ -41,7 +41,7 @@ func checkLog(f *os.File) error {
 		return err
 	}
 	if n > 0 && !bytes.HasPrefix(first[:n], start[:min(n, len(start))]) {
-		return fmt.Errorf("this is no history that could be gone on with (it does not begin with %s); give another file", start)
+		return fmt.Errorf("this is no history of Muster (it does not begin with %s); give another file", start)
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (l *Log) Cluster(nodes []cluster.Node, queues []cluster.Queue) error {
 // a file could not be reopened.
 func (l *Log) Add(e *Entry) error {
 	if !l.begun {
-		return errors.New("what the cluster is could not be written yet")
+		return errors.New("the header that describes the cluster is not written yet")
 	}
 	return l.line(&jsonlEntry{Entry: *e, Job: jsonlJob{Job: e.Job, Tier: e.Job.Tier}})
 }
