@@ -61,7 +61,7 @@ func Moves(list []engine.Moves, number func(cluster.JobID) int) []show.Moves {
 	return out
 }
 
-// instant is a time for people; nil: never.
+// instant is a time as shown; nil: never.
 func instant(t cluster.Time) *time.Time {
 	if t == cluster.Never {
 		return nil

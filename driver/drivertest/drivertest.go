@@ -68,8 +68,8 @@ func job(at time.Duration, gpus int, run time.Duration, change ...func(*Job)) Jo
 
 func bestEffort(j *Job) { j.Job.Tier = cluster.BestEffort }
 
-// Run tests the drivers that make makes. It calls make for each sub-test. The
-// maker may describe the nodes of a fixture more closely, as the driver has them.
+// Run tests the drivers that make makes, one for each sub-test. The maker may complete the nodes of a fixture
+// with the driver's own properties.
 func Run(t *testing.T, make func(t *testing.T, f *Fixture) driver.Driver) {
 	t.Run("order", func(t *testing.T) { testOrder(t, make) })
 	t.Run("failure", func(t *testing.T) { testFailure(t, make) })
