@@ -1,6 +1,5 @@
-// Command kubedemo is make kube-demo: a real control plane on this machine, with
-// nodes that KWOK plays, on which Muster is installed from deploy/ and schedules a
-// team's worth of work.
+// Command kubedemo is make kube-demo: a real control plane on this machine, with nodes simulated by KWOK, on
+// which Muster is installed from deploy/ and schedules a team's worth of work.
 package main
 
 import (
@@ -72,7 +71,7 @@ func (h *host) end() {
 	h.ends = nil
 }
 
-// Fatal ends the program; after Ctrl-C without a word.
+// Fatal ends the program; after Ctrl-C silently.
 func (h *host) Fatal(args ...any) {
 	failed := h.ctx.Err() == nil
 	if failed {
@@ -87,7 +86,7 @@ func (h *host) Fatal(args ...any) {
 
 func (h *host) Fatalf(format string, args ...any) { h.Fatal(fmt.Sprintf(format, args...)) }
 
-// demo is what is shown.
+// demo is the state of the demo.
 type demo struct {
 	controlplane.Host
 	root    string // of the repository
@@ -95,10 +94,10 @@ type demo struct {
 	out     io.Writer
 	p       *controlplane.Plane
 	c       *kubernetes.Clientset
-	dir     string // for what lives as long as the demo
+	dir     string // for files that live as long as the demo
 }
 
-// run shows it.
+// run runs the demo.
 func (d *demo) run() {
 	d.say("A control plane of this machine: etcd, kube-apiserver, kube-controller-manager, and KWOK, which plays nodes and kubelets.",
 		"The first time they are built from their Go modules, which takes some ten minutes of two processors.")
@@ -125,10 +124,10 @@ func (d *demo) run() {
 	d.look()
 }
 
-// roomy is a limit of queue research with which what waits for it starts.
+// roomy is a limit of queue research with which its waiting work starts.
 const roomy = 44
 
-// stay lets whoever started it go on with it.
+// stay keeps the demo running until Ctrl-C.
 func (d *demo) stay() {
 	d.say("It runs until Ctrl-C. In a second terminal:",
 		"  export KUBECONFIG="+d.p.Kubeconfig+" PATH=\"$PATH:"+filepath.Dir(d.p.Program("kubectl"))+"\"",
@@ -183,7 +182,7 @@ func (d *demo) scheduler() {
 	}
 	c := exec.Command(d.program, args...)
 	c.Stdout, c.Stderr = log, log
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // Ctrl-C is ours
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // Ctrl-C is for this program only
 	if err := c.Start(); err != nil {
 		d.Fatal(err)
 	}
@@ -208,8 +207,7 @@ func (d *demo) scheduler() {
 	})
 }
 
-// route lets the API server find the scheduler: nothing here routes what is sent
-// to a Service, so that becomes a name.
+// route lets the API server find the scheduler: Services are not routed here, so the Service becomes a name.
 func (d *demo) route(api string) {
 	_, port, err := net.SplitHostPort(api)
 	if err != nil {
@@ -224,7 +222,7 @@ func (d *demo) route(api string) {
 	}
 }
 
-// leads reports whether the scheduler says that it schedules.
+// leads reports whether the scheduler says that it leads.
 func (d *demo) leads(address string) bool {
 	req, err := http.NewRequestWithContext(d.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {
@@ -240,7 +238,7 @@ func (d *demo) leads(address string) bool {
 	return err == nil && strings.Contains(text.String(), "muster_kube_leading 1")
 }
 
-// settled waits until what can run runs, and what waits has been told why.
+// settled waits until what can run runs, and what waits says why.
 func (d *demo) settled() {
 	d.p.Wait("what fits runs, and the rest knows why it waits", func(context.Context) bool {
 		list, err := d.c.CoreV1().Pods("").List(d.Context(), metav1.ListOptions{})
@@ -265,7 +263,7 @@ func (d *demo) muster(args ...string) []string {
 	return append([]string{"muster", "--context", "test"}, args...)
 }
 
-// look shows how it stands.
+// look shows the present state.
 func (d *demo) look() {
 	d.show("kubectl", "get", "queues")
 	d.show("kubectl", "get", "jobs,deployments", "-A", "--field-selector", "metadata.namespace!=muster-system")
@@ -326,7 +324,7 @@ func (d *demo) file(name string, data []byte) string {
 	return path
 }
 
-// address is one of this machine that nobody uses.
+// address is an unused address of this machine.
 func (d *demo) address() string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
