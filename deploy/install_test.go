@@ -409,18 +409,18 @@ func right(group, resource, verb string) string {
 
 // rare rights are used only in situations that take long, or that a test cannot arrange.
 var rare = map[string]string{
-	"events patch":                       "the same event of the same pod once more is counted up",
-	"pods get":                           "after a binding of which no answer came: was it done?",
+	"events patch":                       "a repeated event of the same pod increments its count",
+	"pods get":                           "after a binding without an answer, to see whether it was made",
 	"resource.k8s.io/resourceclaims get": "after a conflict, or to take devices back",
-	"resource.k8s.io/resourceclaims/binding update": "who writes the status of a claim is asked for it; no request is of its own",
+	"resource.k8s.io/resourceclaims/binding update": "checked when the status of a claim is written; there is no request of its own",
 	"scheduling.k8s.io/podgroups list":              "only where Kubernetes serves them: TestPodGroup of package kube",
 	"scheduling.k8s.io/podgroups watch":             "only where Kubernetes serves them",
 	"discovery.k8s.io/endpointslices create":        "where a Service without a name leads to the scheduler; here it has one: package kube/front",
 	"discovery.k8s.io/endpointslices get":           "the same",
 	"discovery.k8s.io/endpointslices update":        "the same",
 	"discovery.k8s.io/endpointslices delete":        "the same, when the address is of another family",
-	"policy/poddisruptionbudgets list":              "where moves are worth it and may be made: TestMoves of package kube",
-	"authentication.k8s.io/tokenreviews create":     "who asks the scheduler's port directly shows a token",
+	"policy/poddisruptionbudgets list":              "where moves are worth it and allowed: TestMoves of package kube",
+	"authentication.k8s.io/tokenreviews create":     "a client that calls the scheduler's port directly presents a token",
 }
 
 // rights: each right of the scheduler is used, and it requested no other.

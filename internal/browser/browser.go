@@ -114,7 +114,7 @@ func (b *Browser) Await(what, expr string) {
 		if err == nil && out == "true" {
 			return
 		}
-		if err != nil && !strings.Contains(err.Error(), "Inspected target navigated") { // otherwise the page is being loaded
+		if err != nil && !strings.Contains(err.Error(), "Inspected target navigated") { // else it is loading
 			b.t.Fatalf("%v in %s", err, expr)
 		}
 		b.Do(chromedp.Sleep(100 * time.Millisecond))

@@ -17,8 +17,8 @@ const (
 	Data   Kind = iota // input to the task, output from it
 	Size               // of the window: rows and columns, two bytes each
 	End                // no more input: the task's standard input, if it is a pipe, is closed
-	Taken              // from the shim: total number of input bytes taken so far, eight bytes
-	Screen             // from the shim: total of input bytes taken, eight bytes
+	Taken              // from the shim: total of input bytes taken, eight bytes
+	Screen             // from the shim, first: it is a terminal; run, first byte of output shown, eight bytes each
 )
 
 // Most is the length of the longest frame.

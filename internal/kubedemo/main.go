@@ -134,8 +134,8 @@ func (d *demo) stay() {
 		"  ./muster --context test top              # or queue, nodes, usage",
 		"  ./muster --context test dashboard        # the same in a browser",
 		"  kubectl get queues -w",
-		fmt.Sprintf("  kubectl edit queue research       # a limit of %d, say: what waits for it starts at once", roomy),
-		"  kubectl -n lab delete job sweep   # its GPUs go to whoever is next",
+		fmt.Sprintf("  kubectl edit queue research       # to a limit of %d, for example: jobs that wait for it start at once", roomy),
+		"  kubectl -n lab delete job sweep   # its GPUs go to the next job",
 		"  kubectl get events -A | grep Scheduling")
 	<-d.Context().Done()
 	fmt.Fprintln(d.out)
@@ -143,12 +143,12 @@ func (d *demo) stay() {
 
 // install installs Muster from deploy/ and starts the scheduler.
 func (d *demo) install() {
-	d.say("Muster, as docs/guide/kubernetes.md installs it: the definition of queues, an account with its rights, a Deployment.")
+	d.say("Muster is installed as in docs/guide/kubernetes.md: the definition of queues, an account with its rights, a Deployment.")
 	d.show("kubectl", "apply", "--server-side", "-k", "deploy/base")
 	d.p.Wait("queues are served", func(context.Context) bool { _, err := d.try("kubectl", "get", "queues"); return err == nil })
 	d.apply(queues)
-	d.say("There are no real kubelets here, so the Deployment's pods cannot run. The same program runs beside the control plane instead, with",
-		"the arguments and the configuration of the Deployment, and with a token of its ServiceAccount: it has exactly the rights that deploy/ gives.")
+	d.say("There are no real kubelets here, so the Deployment's pods cannot run. Instead, the same program runs outside the cluster, with the",
+		"arguments and the configuration of the Deployment, and with a token of its ServiceAccount: it has exactly the rights that deploy/ gives.")
 	d.scheduler()
 }
 
@@ -267,11 +267,11 @@ func (d *demo) muster(args ...string) []string {
 func (d *demo) look() {
 	d.show("kubectl", "get", "queues")
 	d.show("kubectl", "get", "jobs,deployments", "-A", "--field-selector", "metadata.namespace!=muster-system")
-	d.say("Muster's own commands ask the cluster through its API server, as whoever you are there:")
-	d.p.Wait("the API server knows whom to ask", func(context.Context) bool { _, err := d.try(d.muster("queue")...); return err == nil })
+	d.say("Muster's own commands ask the cluster through its API server, as your user there:")
+	d.p.Wait("the API server knows the scheduler's address", func(context.Context) bool { _, err := d.try(d.muster("queue")...); return err == nil })
 	d.show(d.muster("queue")...)
 	d.show(d.muster("why", "research/ablation")...)
-	d.say("Every pod that waits says why, too:")
+	d.say("Every waiting pod says why, too:")
 	d.show("kubectl", "get", "pods", "-A", "-l", "muster.sh/queue", "--field-selector", "spec.nodeName=", "-o",
 		`jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}: {.status.conditions[?(@.type=="PodScheduled")].message}{"\n"}{end}`)
 }

@@ -384,8 +384,8 @@ func TestNoMapOrder(t *testing.T) {
 	}
 }
 
-// Training and what a network chooses must be the same bits everywhere: where the machine can multiply and add in one
-// instruction (arm64 here), the compiler must not have fused a product that is not rounded first (float64(x*y)).
+// Training and inference must give the same bits everywhere: where the machine can multiply and add in one
+// instruction (arm64 here), the compiler must not fuse a product that is not rounded first (float64(x*y)).
 func TestNothingFused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles for another machine")
