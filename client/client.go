@@ -180,8 +180,18 @@ type Submitted struct {
 	Why  api.Why `json:"why"`
 }
 
-// answerPatience is how long the client waits for the answer to a submission after the caller was told to end.
+// answerPatience is how long the client waits for an answer after the caller was told to end.
 const answerPatience = 10 * time.Second
+
+// Lasting returns a context for such a request, which outlives ctx by answerPatience.
+func Lasting(ctx context.Context) (lasting context.Context, done context.CancelFunc) {
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	forget := context.AfterFunc(ctx, func() { time.AfterFunc(answerPatience, cancel) })
+	return lasting, func() {
+		forget()
+		cancel()
+	}
+}
 
 // Submit submits a job; key, if it is not empty, makes it safe to try again. If ctx ends meanwhile, it waits for
 // the answer all the same: without the job's number the caller could not cancel it.
@@ -189,9 +199,8 @@ func (c *Client) Submit(ctx context.Context, s *api.Submission, key string) (out
 	if err := ctx.Err(); err != nil {
 		return out, err
 	}
-	lasting, done := context.WithCancel(context.WithoutCancel(ctx))
+	lasting, done := Lasting(ctx)
 	defer done()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(answerPatience, done) })()
 	var header []string
 	if key != "" {
 		header = []string{"Idempotency-Key", key}

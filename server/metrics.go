@@ -207,12 +207,22 @@ func (s *Server) counted(h http.Handler) http.Handler {
 type codeWriter struct {
 	http.ResponseWriter
 	code int
+	sent bool // the caller was told a status
 }
 
-// WriteHeader records the status and passes it on.
+// WriteHeader notes the status, and passes on the first: what is set when the caller has gone in the middle of an
+// answer (499) is for the count only.
 func (c *codeWriter) WriteHeader(code int) {
 	c.code = code
-	c.ResponseWriter.WriteHeader(code)
+	if !c.sent {
+		c.sent = code >= 200 // else more is to come
+		c.ResponseWriter.WriteHeader(code)
+	}
+}
+
+func (c *codeWriter) Write(b []byte) (int, error) {
+	c.sent = true
+	return c.ResponseWriter.Write(b)
 }
 
 // Unwrap lets http.ResponseController find the flusher.
