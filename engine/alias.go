@@ -35,6 +35,9 @@ const (
 	Rooms     = inventory.Rooms
 )
 
+// SameGPUs reports whether two descriptions of a node are of the same GPUs, partitioned alike.
+func SameGPUs(a, b *cluster.Node) bool { return inventory.SameDevices(a, b) }
+
 // State is where a job is in its life.
 type State = job.Phase
 

@@ -27,6 +27,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 		return nil, err
 	}
 	e.hash, e.elastic = s.Hash, s.Elastic
+	e.restoreChanged(s)
 	e.between.restore(s.Pairs)
 	e.paces.restore(s.Paces)
 	for _, u := range s.Users {

@@ -19,12 +19,12 @@ type Snapshot struct {
 	Policy  string          `json:"policy"` // under which the keys hold
 	Next    cluster.JobID   `json:"next"`   // the number of the next new job
 	Nodes   []cluster.Node  `json:"nodes"`
-	Drained []string        `json:"drained,omitempty"` // nodes that a person drained, whether they are down or not
-	Given   []string        `json:"given,omitempty"`   // nodes that are given back to who lends them
-	Queues  []cluster.Queue `json:"queues,omitempty"`  // as they were last set
-	Closed  []cluster.Queue `json:"closed,omitempty"`  // removed, but jobs of theirs still run
-	Users   []string        `json:"users,omitempty"`   // in the order in which they were first seen
-	Jobs    []job.Record    `json:"jobs,omitempty"`    // by number
+	Drained []string        `json:"drained,omitempty"`    // nodes that a person drained, whether they are down or not
+	Given   []string        `json:"given_back,omitempty"` // nodes that are given back to who lends them
+	Queues  []cluster.Queue `json:"queues,omitempty"`     // as they were last set
+	Closed  []cluster.Queue `json:"closed,omitempty"`     // removed, but jobs of theirs still run
+	Users   []string        `json:"users,omitempty"`      // in the order in which they were first seen
+	Jobs    []job.Record    `json:"jobs,omitempty"`       // by number
 	Arrays  []ArrayRecord   `json:"arrays,omitempty"`
 	Usage   []UsageRecord   `json:"usage,omitempty"`
 	Budgets []BudgetRecord  `json:"budgets,omitempty"`
@@ -35,13 +35,14 @@ type Snapshot struct {
 	Rerun   cluster.Time    `json:"rerun,omitempty"`
 	Elastic int             `json:"elastic,omitempty"`
 	Past    *PastRecord     `json:"past,omitempty"`
-	Fresh   bool            `json:"fresh,omitempty"` // something is to be looked at in the next step
+	Fresh   bool            `json:"pass_due,omitempty"` // something is to be looked at in the next step
 	Planned *PlanRecord     `json:"planned,omitempty"`
-	Pairs   []PairRecord    `json:"pairs,omitempty"`  // what jobs in shares of one GPU were measured to do to each other
-	Paces   []PaceRecord    `json:"paces,omitempty"`  // how fast jobs were measured to go
-	Looked  cluster.Time    `json:"looked,omitempty"` // the last round in which moves were looked for
+	Pairs   []PairRecord    `json:"pairs,omitempty"`        // what jobs in shares of one GPU were measured to do to each other
+	Paces   []PaceRecord    `json:"paces,omitempty"`        // how fast jobs were measured to go
+	Looked  cluster.Time    `json:"defrag_round,omitempty"` // the last round in which moves were looked for
 
 	Resized []string          `json:"resized,omitempty"` // nodes of which Nodes says the size, whatever the configuration says
+	Changed []string          `json:"changed,omitempty"` // nodes that Nodes describes, whatever the configuration says
 	Sets    []cluster.NodeSet `json:"sets,omitempty"`    // of nodes, that jobs name
 }
 
@@ -124,6 +125,9 @@ func (e *Engine) Common() Snapshot {
 		}
 		if n := &e.st.Nodes()[i]; n.Resized() {
 			s.Resized = append(s.Resized, n.Spec().Name)
+		}
+		if n := &e.st.Nodes()[i]; n.Changed() {
+			s.Changed = append(s.Changed, n.Spec().Name)
 		}
 	}
 	s.Queues, s.Closed = e.queueSpecs()

@@ -256,6 +256,42 @@ func (d *Driver) reslice(snap *engine.Snapshot, spec *cluster.Spec) error {
 	return nil
 }
 
+// sliceFound gives the slices of a gang that is found bound instances that no job of a snapshot has.
+func (d *Driver) sliceFound(rec *engine.JobRecord, snap *engine.Snapshot) {
+	nodes := d.eng.Nodes()
+	used := map[int32][]uint8{} // by node and device: memory slices in use
+	for k := range rec.Allocs {
+		a := &rec.Allocs[k]
+		name := profileOf(rec, a)
+		if name == "" {
+			continue
+		}
+		n := &nodes[a.Node]
+		model, _ := d.cfg.Spec.Model(n.Model)
+		geometry, _, err := n.Geometry(&model)
+		if err != nil {
+			return
+		}
+		if used[a.Node] == nil {
+			used[a.Node] = slotsInUse(snap, a.Node, n.GPUs)
+		}
+		takeSlice(a, &model, name, geometry, used[a.Node])
+	}
+}
+
+// slotsInUse is the memory slices that jobs have of a node, by device.
+func slotsInUse(snap *engine.Snapshot, node int32, gpus int) []uint8 {
+	used := make([]uint8, gpus)
+	for i := range snap.Jobs {
+		for _, a := range snap.Jobs[i].Allocs {
+			if dev := firstOf(a.GPUs); a.Node == node && a.Slots != 0 && dev < gpus {
+				used[dev] |= a.Slots
+			}
+		}
+	}
+	return used
+}
+
 // takeSlice gives an allocation the first free instance of a profile; without one
 // it keeps what it has, and the engine finds that it is lost.
 func takeSlice(a *engine.Alloc, model *cluster.GPUModel, name string, geometry [][]cluster.Instance, used []uint8) {

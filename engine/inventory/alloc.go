@@ -14,7 +14,7 @@ type Alloc struct {
 	Tasks   int32         `json:"tasks"`             // tasks of the set on this node; each has its devices in ascending order
 	GPUs    uint64        `json:"gpus,omitempty"`    // mask of devices
 	Share   int32         `json:"share,omitempty"`   // milli-GPU of each device; 0: whole
-	Beside  bool          `json:"beside,omitempty"`  // whole devices that another job holds, too: this one is its guest
+	Beside  bool          `json:"guest,omitempty"`   // whole devices that another job holds, too: this one is its guest
 	Slots   uint8         `json:"slots,omitempty"`   // MIG memory slices held on the (single) device
 	Compute uint8         `json:"compute,omitempty"` // MIG compute slices held
 	Media   bool          `json:"media,omitempty"`   // ... with the GPU's media engines
