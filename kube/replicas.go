@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // Replicas of shared GPUs (time-slicing, MPS) are a resource beside the GPUs' own,
@@ -293,7 +294,7 @@ func (l *looker) replicas(p *pod) {
 		if s.of == 0 || s.name != p.replica.name {
 			continue
 		}
-		whole := wholeGPUs(&believed)
+		whole := mig.WholeGPUs(&believed)
 		good := whole - bits.OnesCount64(believed.Bad&(uint64(1)<<whole-1))
 		if int64(good*s.of) > s.most-s.aside {
 			l.most(believed.Name, max(0, s.free), "too little "+string(s.name))
