@@ -29,6 +29,7 @@ import (
 	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/local/observe"
+	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/local/share"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/progress"
@@ -124,7 +125,7 @@ type Machine struct {
 	stopped     context.CancelFunc
 	running     context.Context // ends when the daemon does
 	groups      *cgroup.Manager
-	reserve     reserve        // of file descriptors, for starts
+	keeper      *run.Keeper    // of the runs of jobs
 	runs        forward.Runs   // how long completed jobs ran
 	recent      forward.Recent // what was submitted of late, as users stated it
 	quotes      forward.Quotes // what became of what waiting jobs were told
@@ -156,7 +157,7 @@ type job struct {
 	lastForecast    forward.Asked // when it was explained last
 	run             *runner
 	was             string       // the state that is stored
-	then            []order      // for the runner, when the step is stored
+	then            []run.Order  // for the runner, when the step is stored
 	said            []string     // for its history, with the next step
 	throttled       cluster.Time // when it last had to stand still
 	noWay           string       // why it cannot have what it asked for, as GPUs are shared now; "": it can
@@ -199,7 +200,7 @@ type Info struct {
 	Pace      progress.Pace     `json:"pace,omitzero"`
 	Switch    switching         `json:"switch,omitzero"`
 	Idle      *observe.Idleness `json:"idle,omitempty"`
-	Hearing   signalResponse    `json:"signal_response,omitempty"`
+	Hearing   run.Response      `json:"signal_response,omitempty"`
 	Back      *givenBack        `json:"giving_back,omitempty"` // devices that it was told to give back and still holds
 	Losses    losses            `json:"losses,omitempty"`
 }
@@ -228,6 +229,7 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	if m.groups = opt.Groups; m.groups == nil {
 		m.groups = &cgroup.Manager{}
 	}
+	m.keeper = m.newKeeper()
 	m.inbox.Init()
 	m.SetIdle(opt.Idle)
 	if err := m.choosePolicy(ctx); err != nil {
@@ -240,6 +242,12 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 		return nil, errors.Join(err, st.Close())
 	}
 	return m, nil
+}
+
+// newKeeper makes what the runs of jobs have in common.
+func (m *Machine) newKeeper() *run.Keeper {
+	return &run.Keeper{Places: run.Places{Dir: m.opt.Dir}, Groups: m.groups, Shim: m.opt.Shim, Running: m.running, Log: m.opt.Log,
+		Now: m.time, Crash: m.opt.Crash}
 }
 
 // lastStep is how long a daemon that is to end tries to store what it decided last.
@@ -260,7 +268,7 @@ func (m *Machine) Run(ctx context.Context) error {
 		}
 	}
 	go m.keepSeries()
-	m.reserve.keep()
+	m.keeper.Reserve.Keep()
 	ended := make(chan struct{})
 	defer context.AfterFunc(ctx, func() {
 		select {
@@ -273,7 +281,7 @@ func (m *Machine) Run(ctx context.Context) error {
 	close(ended)
 	m.stopped()
 	m.runners.Wait()
-	m.reserve.end()
+	m.keeper.Reserve.End()
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}

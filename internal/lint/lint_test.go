@@ -59,9 +59,10 @@ var arrows = map[string]string{
 	"local/evidence":      "store",
 	"local/foresight":     "cluster engine forward show",
 	"local/share":         "cluster local/shim",
+	"local/run":           "cluster engine progress show local/shim local/cgroup local/evidence",
 	"local/observe":       "ask cluster config local/cgroup local/gpu show store",
 	"progress":            "show cluster perf engine",
-	"local":               "cluster perf progress engine forward driver config journal ask show store local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/foresight local/observe local/share internal/inbox internal/plain internal/oldkeys",
+	"local":               "cluster perf progress engine forward driver config journal ask show store local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/foresight local/observe local/run local/share internal/inbox internal/plain internal/oldkeys",
 	"server":              "cluster ask show api local store internal/frames web server/view",
 	"server/view":         "cluster show api",
 	"web":                 "internal/plot",
@@ -114,7 +115,7 @@ var banned = map[string]string{
 
 // live packages wait for the real world; what time it is they are told, too.
 var (
-	live  = map[string]bool{"local": true, "local/share": true, "local/shim": true, "local/gpu": true, "server": true, "server/view": true, "client": true}
+	live  = map[string]bool{"local": true, "local/run": true, "local/share": true, "local/shim": true, "local/gpu": true, "server": true, "server/view": true, "client": true}
 	waits = map[string]bool{"time.Sleep": true, "time.After": true}
 )
 
