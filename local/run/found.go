@@ -94,8 +94,8 @@ func (k *Keeper) EndLeft(id cluster.JobID, run, rank int) bool {
 	return k.Left(id, run, rank, folderOwner(k.TaskDir(id, run, rank))).end()
 }
 
-// Sweep kills the tasks that nobody knows any more: their daemon died between stopping them and writing it down, or their
-// job is over. live reports whether a run goes on, known whether it is its job's last.
+// Sweep kills the tasks that nobody knows any more: their daemon died between stopping them and writing it down, or
+// their job is over. live reports whether a run goes on, known whether it is its job's last.
 func (k *Keeper) Sweep(live, known func(id cluster.JobID, run int) bool) error {
 	locks, err := k.Locks()
 	if err != nil {
@@ -106,7 +106,8 @@ func (k *Keeper) Sweep(live, known func(id cluster.JobID, run int) bool) error {
 		if !ok || live(id, run) || !locked(path) {
 			continue
 		}
-		k.Log.Warn("a task is left over from a job that is not running; it is killed", "job", id, "run", run, "task", rank)
+		k.Log.Warn("a task is left over from a job that is not running; it is killed",
+			"job", id, "run", run, "task", rank)
 		if !k.EndLeft(id, run, rank) {
 			k.notEnded(id, run, rank)
 		}

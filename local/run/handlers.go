@@ -14,12 +14,14 @@ import (
 // Response is what is known of a job that is asked for a checkpoint by a signal.
 type Response uint8
 
+// The responses.
 const (
 	NotKnown          Response = iota
 	IgnoresCheckpoint          // no process of it handles the signal
-	DiesOfSignal               // one did, and died of it: some runtimes (Go, Java) handle every signal, to end as if they did not
-	HandlesSignal              // one handles it
-	Kept                       // one did, and the job left in time
+	// DiesOfSignal: one did, and died of it: some runtimes (Go, Java) handle every signal, to end as if they did not.
+	DiesOfSignal
+	HandlesSignal // one handles it
+	Kept          // one did, and the job left in time
 )
 
 // Saves is what the engine is told.
@@ -108,7 +110,7 @@ func (r *Run) diedOf(s unix.Signal) bool {
 	for _, t := range r.Tasks {
 		switch {
 		case !t.requested:
-		case t.State != nil && (t.State.Signal == int(s) || t.State.Exit == 128+int(s)): // the latter as a shell says it
+		case t.State != nil && (t.State.Signal == int(s) || t.State.Exit == 128+int(s)): // the latter is a shell's way
 			n++
 		default:
 			return false

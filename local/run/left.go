@@ -103,7 +103,9 @@ func (t *Task) strays() []int {
 		pids = append(pids, shim.Session(t.shim)...)
 	}
 	slices.Sort(pids)
-	return slices.DeleteFunc(slices.Compact(pids), func(pid int) bool { return pid == t.shim || shim.Owner(pid) != t.UID })
+	return slices.DeleteFunc(slices.Compact(pids), func(pid int) bool {
+		return pid == t.shim || shim.Owner(pid) != t.UID
+	})
 }
 
 // daemonUser is whose the shims are.

@@ -54,7 +54,8 @@ func (p *reports) read(tasks []*Task, ended bool) (news *show.Progress, saved bo
 
 // tail reads what is new in a task's file.
 func (p *reports) tail(t *Task) []byte {
-	fd, err := unix.Open(filepath.Join(t.Dir, shim.ProgressFile), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	const how = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	fd, err := unix.Open(filepath.Join(t.Dir, shim.ProgressFile), how, 0)
 	if err != nil {
 		return nil
 	}

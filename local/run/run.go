@@ -1,7 +1,8 @@
 //go:build linux
 
-// Package run is a run of a job: its tasks, from the word to start until nothing is left of them. Each is a process with a
-// shim that owns it and outlives the daemon (local/shim). What happens is told to the run's Owner, who knows the job and the engine.
+// Package run is a run of a job: its tasks, from the word to start until nothing is left of them. Each is a process and
+// a shim, which owns it and outlives the daemon (local/shim). What happens is told to the run's Owner, who knows the
+// job and the engine.
 package run
 
 import (
@@ -18,8 +19,8 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// Owner is whose run it is: it knows the job, prepares what its tasks need, and is told what happens. What it is told comes
-// from the run's goroutine; it must not block for long.
+// Owner is whose run it is: it knows the job, prepares what its tasks need, and is told what happens, by the run's
+// goroutine.
 type Owner interface {
 	Serve(tasks []*Task) error // makes their GPUs ready: MPS, MIG
 	Prepare(t *Task) error     // makes its folder and its control group
@@ -77,7 +78,8 @@ type Run struct {
 
 // New makes a run whose tasks have yet to be started (Spawn) or found (Find).
 func (k *Keeper) New(owner Owner, id cluster.JobID, n int, on []engine.Alloc, wishes Wishes) *Run {
-	r := &Run{k: k, owner: owner, ID: id, N: n, On: on, Wishes: wishes, orders: make(chan Order, 16), timer: time.NewTimer(time.Hour)}
+	r := &Run{k: k, owner: owner, ID: id, N: n, On: on, Wishes: wishes}
+	r.orders, r.timer = make(chan Order, 16), time.NewTimer(time.Hour)
 	r.timer.Stop()
 	return r
 }
@@ -130,7 +132,8 @@ func (r *Run) Stop(o Order) {
 
 // Spawn starts all tasks or, in the end, none.
 func (r *Run) Spawn(tasks []*Task) error {
-	r.phase, r.saved, r.unhandled, r.requestedHere, r.requestedAt, r.kept, r.news = calm, false, false, false, time.Time{}, false, reports{}
+	r.phase, r.saved, r.unhandled, r.kept, r.news = calm, false, false, false, reports{}
+	r.requestedHere, r.requestedAt = false, time.Time{}
 	r.found, r.inspectAt = NotKnown, time.Time{}
 	r.timer.Stop()
 	r.Tasks, r.live = tasks, 0
@@ -322,7 +325,9 @@ func (r *Run) kill() {
 
 // look reads what the job tells of itself, and warns it before its limit.
 func (r *Run) look() {
-	if b := r.Wishes.SignalBefore; b > 0 && !r.alarm && !r.Limit.IsZero() && r.k.Now().Add(b).After(r.Limit) && r.phase == calm {
+	before := r.Wishes.SignalBefore
+	due := before > 0 && !r.alarm && !r.Limit.IsZero() && r.k.Now().Add(before).After(r.Limit)
+	if due && r.phase == calm {
 		r.alarm = true
 		r.signalJob(r.Wishes.Signal)
 	}
@@ -338,7 +343,8 @@ func (r *Run) Finished() bool {
 // SameAllocs reports whether two placements are the same, task by task.
 func SameAllocs(a, b []engine.Alloc) bool {
 	return slices.EqualFunc(a, b, func(x, y engine.Alloc) bool {
-		return x.Node == y.Node && x.Set == y.Set && x.Tasks == y.Tasks && x.GPUs == y.GPUs && x.Share == y.Share && x.Slots == y.Slots
+		return x.Node == y.Node && x.Set == y.Set && x.Tasks == y.Tasks && x.GPUs == y.GPUs && x.Share == y.Share &&
+			x.Slots == y.Slots
 	})
 }
 

@@ -96,7 +96,7 @@ func (r *Run) send(s unix.Signal, shell bool) {
 	for _, t := range r.Tasks {
 		if t.alive {
 			t.signal(s, shell)
-			if s == unix.SIGTERM && r.Wishes.Pty { // a shell at its terminal does not mind; that its terminal goes, it does
+			if s == unix.SIGTERM && r.Wishes.Pty { // a shell at its terminal minds only that it goes
 				t.signal(unix.SIGHUP, shell)
 			}
 		}

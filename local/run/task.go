@@ -91,7 +91,8 @@ func (t *Task) has(pid int) bool {
 }
 
 // signal sends to the task's process group, or to its first process; what stops
-// or continues it does so for all of its group. The process number is the task's own as long as its shim lives: it reaps last.
+// or continues it does so for all of its group. The process number is the task's own as long as its shim lives: it
+// reaps last.
 func (t *Task) signal(s unix.Signal, shell bool) {
 	if !t.there() {
 		return
