@@ -181,7 +181,7 @@ func (m *Machine) settle(id cluster.JobID) {
 	}
 	m.opt.Observe.Ended(j.info.State)
 	delete(m.jobs, id)
-	m.tally.drop(j)
+	m.drop(j)
 	m.ended++
 }
 

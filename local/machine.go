@@ -29,6 +29,7 @@ import (
 	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/local/observe"
+	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/local/share"
 	"github.com/muster-gpu/muster/perf"
@@ -59,12 +60,12 @@ type Options struct {
 	Variables func(j *show.Job, task int) []string
 	// Members says who may submit to a queue and those below it; a queue that is
 	// not named takes jobs of everybody.
-	Members map[string]Members
+	Members map[string]rules.Members
 	// DefaultQueues says in which queue jobs are that name none.
-	DefaultQueues DefaultQueues
-	Limits        Limits   // of what a user can ask for
-	Urgency       Urgency  // who may have jobs that go before others'
-	Observe       Observer // nil: nobody
+	DefaultQueues rules.DefaultQueues
+	Limits        rules.Limits  // of what a user can ask for
+	Urgency       rules.Urgency // who may have jobs that go before others'
+	Observe       Observer      // nil: nobody
 	// KillWait is how long a task has after SIGTERM; 0: 10 s.
 	KillWait time.Duration
 	// Keep is how long the journal and the folders of jobs that are over are kept;
@@ -92,7 +93,7 @@ type Machine struct {
 	mu    sync.RWMutex
 	eng   *engine.Engine
 	jobs  map[cluster.JobID]*job // those that are not done
-	tally tally                  // of jobs, by user
+	tally rules.Tally            // of jobs, by user
 	next  cluster.JobID
 	seq   int64
 	wake  cluster.Time
@@ -103,7 +104,7 @@ type Machine struct {
 	ended   int          // jobs that ended since
 
 	conf   sync.RWMutex // guards what of opt a reload changes, and policy; it is written with mu held
-	policy *policyNow
+	policy *rules.Standing
 	held   *config.Files // that the policy names
 	turns  []*turn       // changes of the rules that wait for the end of a step
 
@@ -224,7 +225,7 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{opt: opt, store: st, jobs: map[cluster.JobID]*job{}, tally: tally{}, wake: cluster.Never}
+	m := &Machine{opt: opt, store: st, jobs: map[cluster.JobID]*job{}, tally: rules.Tally{}, wake: cluster.Never}
 	m.running, m.stopped = context.WithCancel(context.WithoutCancel(ctx))
 	if m.groups = opt.Groups; m.groups == nil {
 		m.groups = &cgroup.Manager{}
@@ -408,7 +409,7 @@ func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
 	for _, j := range append(list, elements...) {
 		j.was = j.info.State
 		m.jobs[j.id], known[j.id] = j, true
-		m.tally.count(j)
+		m.count(j)
 		snap.Jobs = append(snap.Jobs, j.whole().Record)
 	}
 	return snap, m.doneBefore(ctx, snap, known)
