@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 	"sync/atomic"
+	"time"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/internal/plain"
@@ -180,8 +180,18 @@ type Submitted struct {
 	Why  api.Why `json:"why"`
 }
 
-// answerPatience is how long the answer to a submission is waited for when the caller has been told to end.
+// answerPatience is for how long an answer is waited for after the caller was told to end.
 const answerPatience = 10 * time.Second
+
+// Lasting is a context for such a request: it outlives another by a while.
+func Lasting(ctx context.Context) (lasting context.Context, done context.CancelFunc) {
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	forget := context.AfterFunc(ctx, func() { time.AfterFunc(answerPatience, cancel) })
+	return lasting, func() {
+		forget()
+		cancel()
+	}
+}
 
 // Submit submits a job; key, if it is not empty, makes it safe to try again. If ctx ends meanwhile, the answer is
 // waited for all the same: who does not know the job's number cannot cancel it.
@@ -189,9 +199,8 @@ func (c *Client) Submit(ctx context.Context, s *api.Submission, key string) (out
 	if err := ctx.Err(); err != nil {
 		return out, err
 	}
-	lasting, done := context.WithCancel(context.WithoutCancel(ctx))
+	lasting, done := Lasting(ctx)
 	defer done()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(answerPatience, done) })()
 	var header []string
 	if key != "" {
 		header = []string{"Idempotency-Key", key}

@@ -32,7 +32,7 @@ type Node struct {
 	MIG     string    `json:"mig,omitempty"` // instances that stay as they are (Geometry); empty: they are made as jobs ask for them
 	// Asleep is how long it takes to wake, while it is switched off to save energy (Power): who starts there
 	// runs so much later; 0: it is awake.
-	Asleep time.Duration `json:"asleep,omitempty"`
+	Asleep time.Duration `json:"wake_time,omitempty"`
 }
 
 // Partition is a named set of nodes with its own rules (Slurm's partition,

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 )
 
@@ -13,18 +14,18 @@ import (
 // pods anew. It goes on as one that was preempted goes on: what it was given counts with
 // every policy, and so does the work that it saved.
 type Given struct {
-	Attained    int64         `json:"attained,omitempty"`    // milli-GPU-milliseconds
-	Service     int64         `json:"service,omitempty"`     // ... by the weights of the GPU models
-	Ran         time.Duration `json:"ran,omitempty"`         // wall time on devices
-	Done        time.Duration `json:"done,omitempty"`        // useful work that is saved, on the reference GPU
-	Rate        int64         `json:"rate,omitempty"`        // the last speed known with its GPUs for itself, ppm; 0: none
-	Preemptions int32         `json:"preemptions,omitempty"` // how often it had to leave
-	FirstStart  cluster.Time  `json:"first_start,omitempty"` // 0: it never started
-	Served      []job.Served  `json:"served,omitempty"`      // of Ran, by GPU model, where a policy plans
-	Promotion   cluster.Time  `json:"promotion,omitempty"`   // the last one by the policy (Promoter); 0: none
-	Before      int64         `json:"before,omitempty"`      // ... what of Service was received before
-	RanBefore   time.Duration `json:"ran_before,omitempty"`  // ... and of Ran
-	DoneBefore  time.Duration `json:"done_before,omitempty"` // ... and the useful work that it had then
+	Attained    int64         `json:"attained,omitempty"`      // milli-GPU-milliseconds
+	Service     int64         `json:"service,omitempty"`       // ... by the weights of the GPU models
+	Ran         time.Duration `json:"ran,omitempty"`           // wall time on devices
+	Done        time.Duration `json:"done,omitempty"`          // useful work that is saved, on the reference GPU
+	Rate        int64         `json:"rate,omitempty"`          // the last speed known with its GPUs for itself, ppm; 0: none
+	Preemptions int32         `json:"preemptions,omitempty"`   // how often it had to leave
+	FirstStart  cluster.Time  `json:"first_start,omitempty"`   // 0: it never started
+	Served      []job.Served  `json:"served,omitempty"`        // of Ran, by GPU model, where a policy plans
+	Promotion   cluster.Time  `json:"promotion,omitempty"`     // the last one by the policy (Promoter); 0: none
+	Before      int64         `json:"served_before,omitempty"` // ... what of Service was received before
+	RanBefore   time.Duration `json:"ran_before,omitempty"`    // ... and of Ran
+	DoneBefore  time.Duration `json:"done_before,omitempty"`   // ... and the useful work that it had then
 }
 
 // valid reports whether the numbers can be those of a job, as of now.
@@ -56,7 +57,7 @@ func (e *Engine) Given(id cluster.JobID, now cluster.Time) *Given {
 		FirstStart: j.FirstStart, Served: slices.Clone(j.Served), Promotion: j.Promotion, Before: j.ServedBefore, RanBefore: j.RanBefore, DoneBefore: j.DoneBefore}
 	if j.Holding() {
 		b.Done -= j.UnsavedAt(now)
-		if gpu := e.gpuOf(j.Allocs); e.plans.planner != nil && now > j.Acc {
+		if gpu := inventory.GPUOf(&e.st, j.Allocs); e.plans.planner != nil && now > j.Acc {
 			b.Served = serve(b.Served, gpu, now.Sub(j.Acc))
 		}
 	}
@@ -65,7 +66,7 @@ func (e *Engine) Given(id cluster.JobID, now cluster.Time) *Given {
 
 // goOn gives a job that is submitted what it was given before.
 func (e *Engine) goOn(j *job.State, b *Given) {
-	if b == nil || !b.valid(e.now) {
+	if b == nil || !b.valid(e.w.Now) {
 		return
 	}
 	e.give(j)

@@ -9,12 +9,10 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
-	"github.com/muster-gpu/muster/place"
-	"github.com/muster-gpu/muster/policy"
 )
 
-// BenchmarkWaiting: until all of so many jobs of ten users, of 1 to 4 GPUs and
-// a few minutes to some hours, have started on 8 GPUs: restored and looked ahead.
+// BenchmarkWaiting restores an engine and runs ahead until all of its waiting jobs (of ten users, 1
+// to 4 GPUs, a few minutes to some hours) have started on 8 GPUs.
 func BenchmarkWaiting(b *testing.B) {
 	for _, pol := range []string{"fifo", "multifactor", "srtf", "las"} {
 		for _, n := range []int{1_000, 10_000} {
@@ -39,17 +37,7 @@ func BenchmarkWaiting(b *testing.B) {
 }
 
 func crowd(b *testing.B, pol string, n int) (engine.Config, engine.Snapshot) {
-	spec, err := cluster.ParseShort("1x8xH100-80GB")
-	if err != nil {
-		b.Fatal(err)
-	}
-	cfg := engine.Config{Spec: *spec}
-	if cfg.Policy, err = policy.New(pol); err != nil {
-		b.Fatal(err)
-	}
-	if cfg.Placer, err = place.New("best-fit"); err != nil {
-		b.Fatal(err)
-	}
+	cfg := configOf(b, "1x8xH100-80GB", pol)
 	e, err := engine.New(cfg)
 	if err != nil {
 		b.Fatal(err)

@@ -14,16 +14,49 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/oldkeys"
 )
 
-// Version is the format's.
-const Version = "muster.journal/v1"
+// Version is the format's. Header.Names says what keys are called in it; the version before had no such number.
+const (
+	Version  = "muster.journal/v2"
+	version1 = "muster.journal/v1"
+)
 
 // Header says how to build the engine that took the decisions.
 type Header struct {
 	Version string `json:"version"`
+	Names   int    `json:"names"` // oldkeys.Current of the program that wrote it
 	config.Rules
 	Snapshot *engine.Snapshot `json:"snapshot,omitempty"` // what the engine knew already; absent: nothing
+}
+
+// Stamp says in a header which version of this program writes.
+func (h *Header) Stamp() { h.Version, h.Names = Version, oldkeys.Current }
+
+// ReadHeader reads a header of this version of the format or of an earlier one; names is what the steps after it are
+// written with.
+func ReadHeader(text []byte) (h Header, names int, err error) {
+	var v struct {
+		Version string `json:"version"`
+	}
+	if err := json.Unmarshal(text, &v); err != nil {
+		return h, 0, fmt.Errorf("not a journal: %w", err)
+	}
+	if names, err = oldkeys.Of(text); err != nil {
+		return h, 0, err
+	}
+	switch {
+	case v.Version != Version && v.Version != version1:
+		return h, 0, fmt.Errorf("version %q; this program reads %s and %s", v.Version, version1, Version)
+	case names > oldkeys.Current:
+		return h, 0, oldkeys.ErrNewer
+	}
+	if err := oldkeys.UnmarshalAs(oldkeys.Header, names, text, &h); err != nil {
+		return h, 0, fmt.Errorf("not a journal: %w", err)
+	}
+	h.Stamp()
+	return h, names, nil
 }
 
 // NewEngine builds the engine that the header describes.
@@ -52,7 +85,7 @@ type Writer struct {
 
 // NewWriter writes the header and returns a writer for the steps.
 func NewWriter(w io.Writer, h Header) (*Writer, error) {
-	h.Version = Version
+	h.Stamp()
 	h.Pin()
 	b := bufio.NewWriterSize(w, 1<<16)
 	j := &Writer{w: b, enc: json.NewEncoder(b)}
@@ -72,6 +105,7 @@ func (j *Writer) Flush() error { return j.w.Flush() }
 type Reader struct {
 	Header Header
 	name   string
+	names  int // of the keys in it
 	dec    *json.Decoder
 	step   int64
 	most   cluster.JobID // highest number so far
@@ -80,11 +114,13 @@ type Reader struct {
 // NewReader reads the header; name stands in error messages.
 func NewReader(name string, r io.Reader) (*Reader, error) {
 	j := &Reader{name: name, dec: json.NewDecoder(bufio.NewReaderSize(r, 1<<16))}
-	if err := j.dec.Decode(&j.Header); err != nil {
+	var text json.RawMessage
+	err := j.dec.Decode(&text)
+	if err != nil {
 		return nil, fmt.Errorf("%s: not a journal: %w", name, err)
 	}
-	if j.Header.Version != Version {
-		return nil, fmt.Errorf("%s: version %q; this program reads %s", name, j.Header.Version, Version)
+	if j.Header, j.names, err = ReadHeader(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if s := j.Header.Snapshot; s != nil {
 		if s.Next < 0 || s.Next > mostJobs {
@@ -95,10 +131,21 @@ func NewReader(name string, r io.Reader) (*Reader, error) {
 	return j, nil
 }
 
+func (j *Reader) decode(l *line) error {
+	if j.names == oldkeys.Current {
+		return j.dec.Decode(l)
+	}
+	var text json.RawMessage
+	if err := j.dec.Decode(&text); err != nil {
+		return err
+	}
+	return oldkeys.UnmarshalAs(oldkeys.Step, j.names, text, l)
+}
+
 // Next returns the next step and the hash recorded with it; io.EOF ends it.
 func (j *Reader) Next() (engine.Batch, uint64, error) {
 	var l line
-	if err := j.dec.Decode(&l); err != nil {
+	if err := j.decode(&l); err != nil {
 		if errors.Is(err, io.EOF) {
 			return engine.Batch{}, 0, io.EOF
 		}

@@ -20,11 +20,12 @@ import (
 
 // plan is where a gang is, as every pod of it carries it.
 type plan struct {
+	Names  int               `json:"names"` // oldkeys.Current of the scheduler that wrote it
 	Tasks  []cluster.TaskSet `json:"tasks"`
 	On     []planned         `json:"on"`
-	Repair int               `json:"repair,omitempty"` // how often the gang was repaired: of two plans that its pods carry, the later counts
-	Before *before           `json:"before,omitempty"` // what it was given before this start; nil: nothing
-	Alone  bool              `json:"alone,omitempty"`  // it started after its gang, which did not need it
+	Repair int               `json:"repair,omitempty"`       // how often the gang was repaired: the plan with more counts
+	Before *before           `json:"given_before,omitempty"` // what it was given before this start; nil: nothing
+	Alone  bool              `json:"joined_late,omitempty"`  // it started after its gang, which did not need it
 }
 
 // planned is how many tasks of a set are on a node.

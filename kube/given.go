@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/oldkeys"
 )
 
 // A gang that had to leave is another job when its owner has made its pods anew. That one
@@ -21,6 +22,7 @@ import (
 
 // before is what a gang received in earlier runs.
 type before struct {
+	Names int `json:"names,omitempty"` // oldkeys.Current of the scheduler that wrote it; 0 in a plan, which says it
 	engine.Given
 	Submit cluster.Time  `json:"submit"`         // of its first pods
 	Work   time.Duration `json:"work,omitempty"` // all of its work, as its progress told; 0: that did not
@@ -69,7 +71,7 @@ func (d *Driver) leaveTo(p parting, id cluster.JobID, spec *cluster.Job, preempt
 	}
 	if b := d.eng.Given(id, d.now); b != nil {
 		b.Preemptions += preemptions
-		d.keep(legacy{parting: p, at: d.now, before: before{*b, spec.Submit, d.workOf(id)}})
+		d.keep(legacy{parting: p, at: d.now, before: before{Given: *b, Submit: spec.Submit, Work: d.workOf(id)}})
 	}
 }
 
@@ -116,7 +118,11 @@ func (d *Driver) inherit(g *gang, pods []*pod) {
 // beforeOf reads what a pod carries that waits; nil: nothing that makes sense, or that a scheduler wrote.
 func (d *Driver) beforeOf(obj *v1.Pod) *before {
 	var b before
-	if text := obj.Annotations[AnnotationBefore]; text == "" || json.Unmarshal([]byte(text), &b) != nil || b.Submit < 0 || !d.opt.Seal.holds(obj, AnnotationBefore) {
+	text := obj.Annotations[AnnotationBefore]
+	if text == "" || oldkeys.Unmarshal(oldkeys.Given, []byte(text), &b) != nil || b.Submit < 0 {
+		return nil
+	}
+	if !d.opt.Seal.holds(obj, AnnotationBefore) {
 		return nil
 	}
 	return &b
@@ -125,7 +131,9 @@ func (d *Driver) beforeOf(obj *v1.Pod) *before {
 // carry writes to a pod what its gang inherited, so that the scheduler's successor knows it.
 // By the status, as it is how a scheduler is permitted to write to pods that wait.
 func (d *Driver) carry(g *gang, obj *v1.Pod) {
-	text, err := json.Marshal(g.legacy.before)
+	b := g.legacy.before
+	b.Names = oldkeys.Current
+	text, err := json.Marshal(b)
 	if err != nil {
 		panic(err) // of numbers
 	}
@@ -194,5 +202,5 @@ func (d *Driver) beforeStart(g *gang) *before {
 	if b == nil || b.Ran == 0 {
 		return nil
 	}
-	return &before{*b, g.spec.Submit, g.workBefore()}
+	return &before{Given: *b, Submit: g.spec.Submit, Work: g.workBefore()}
 }

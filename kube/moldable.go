@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/oldkeys"
 	"github.com/muster-gpu/muster/kube/gangs"
 )
 
@@ -150,6 +151,7 @@ func (g *gang) planText(p plan) string {
 }
 
 func (p *plan) text() string {
+	p.Names = oldkeys.Current
 	text, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // of numbers and names

@@ -81,7 +81,7 @@ func TestMoldable(t *testing.T) {
 		t.Errorf("the plan of the gang is %s", g.plan)
 	}
 	one := d.pods["g-3"].gang
-	if one.of != g.key || one.phase != running || !strings.Contains(one.plan, `"alone":true`) {
+	if one.of != g.key || one.phase != running || !strings.Contains(one.plan, `"joined_late":true`) {
 		t.Errorf("g-3 is in the gang %s, phase %d, with the plan %s", one.key, one.phase, one.plan)
 	}
 	if d.pods["other"].at() != "" {

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/oldkeys"
 )
 
 // A plan on a pod is a claim until it is checked. What a bound pod holds - its node, and what its specification and
@@ -22,7 +22,7 @@ func planOf(obj *v1.Pod) *plan {
 		return nil
 	}
 	var p plan
-	if json.Unmarshal([]byte(text), &p) != nil || len(p.Tasks) == 0 || len(p.On) == 0 || p.Repair < 0 {
+	if oldkeys.Unmarshal(oldkeys.Plan, []byte(text), &p) != nil || len(p.Tasks) == 0 || len(p.On) == 0 || p.Repair < 0 {
 		return nil
 	}
 	count := make([]int, len(p.Tasks))

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/oldkeys"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/show"
@@ -281,7 +281,7 @@ func (d *Driver) patchPlan(w *gang) string {
 	}
 	p := plan{Repair: g.nth + 1}
 	var was plan
-	if json.Unmarshal([]byte(g.plan), &was) == nil {
+	if oldkeys.Unmarshal(oldkeys.Plan, []byte(g.plan), &was) == nil {
 		p.Before = was.Before
 	}
 	var slots []slot

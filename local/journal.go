@@ -22,7 +22,7 @@ var ErrNoSegment = errors.New("no such segment of the journal")
 // Journal writes a segment of the stored journal, from its snapshot on, as
 // muster replay reads it; 0 is the last one, 1 the first.
 func (m *Machine) Journal(ctx context.Context, segment int, w io.Writer) error {
-	header, first, last, err := m.segment(ctx, segment)
+	header, names, first, last, err := m.segment(ctx, segment)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (m *Machine) Journal(ctx context.Context, segment int, w io.Writer) error {
 	}
 	next := first
 	err = m.store.Steps(ctx, first, last, func(batch []byte, hash string) error {
-		b, err := decodeBatch(batch)
+		b, err := decodeBatch(batch, names)
 		if err != nil {
 			return fmt.Errorf("step %d: %w", next, err)
 		}
@@ -64,34 +64,34 @@ func (m *Machine) Segments(ctx context.Context) (began []cluster.Time, err error
 	return began, err
 }
 
-// segment returns how a segment begins and which steps it has.
-func (m *Machine) segment(ctx context.Context, n int) (h journal.Header, first, last int64, err error) {
+// segment returns how a segment begins, which names are in it (oldkeys), and which steps it has.
+func (m *Machine) segment(ctx context.Context, n int) (h journal.Header, names int, first, last int64, err error) {
 	list, err := m.store.Segments(ctx)
 	if err != nil {
-		return h, 0, 0, err
+		return h, 0, 0, 0, err
 	}
 	if n == 0 {
 		n = len(list)
 	}
 	if n < 1 || n > len(list) {
-		return h, 0, 0, fmt.Errorf("%w: %d; there are 1 to %d", ErrNoSegment, n, len(list))
+		return h, 0, 0, 0, fmt.Errorf("%w: %d; there are 1 to %d", ErrNoSegment, n, len(list))
 	}
 	g := list[n-1]
 	if last = 1 << 62; n < len(list) {
 		last = list[n].First - 1
 	}
-	if err = json.Unmarshal(g.Header, &h); err == nil {
-		h.Snapshot, err = decodeSnapshot(g.Snapshot)
+	if h, names, err = journal.ReadHeader(g.Header); err == nil {
+		h.Snapshot, err = decodeSnapshot(g.Snapshot, names)
 	}
 	if err != nil {
-		return h, 0, 0, fmt.Errorf("segment %d of the journal: %w", n, err)
+		return h, 0, 0, 0, fmt.Errorf("segment %d of the journal: %w", n, err)
 	}
-	return h, g.First, last, nil
+	return h, names, g.First, last, nil
 }
 
 // JournalFits says why a segment cannot be exported, before anything is sent.
 func (m *Machine) JournalFits(ctx context.Context, segment int) error {
-	_, first, last, err := m.segment(ctx, segment)
+	_, _, first, last, err := m.segment(ctx, segment)
 	if err != nil {
 		return err
 	}

@@ -173,10 +173,10 @@ type Info struct {
 	InPlace   int               `json:"in_place,omitempty"` // runs that began in place, not out of the queue
 	On        []engine.Alloc    `json:"on,omitempty"`       // what that run was started on
 	State     string            `json:"state"`
-	Text      string            `json:"text,omitempty"`    // how it ended
-	Sharing   string            `json:"sharing,omitempty"` // how it shares a GPU, and what is enforced
-	Over      bool              `json:"over,omitempty"`    // it used more memory of a GPU than its share's
-	Faults    int               `json:"faults,omitempty"`  // of the server of its GPU, which ended it and others
+	Text      string            `json:"text,omitempty"`        // how it ended
+	Sharing   string            `json:"sharing,omitempty"`     // how it shares a GPU, and what is enforced
+	Over      bool              `json:"over_memory,omitempty"` // it used more memory of a GPU than its share's
+	Faults    int               `json:"faults,omitempty"`      // of the server of its GPU, which ended it and others
 	Exit      int               `json:"exit,omitempty"`
 	Signal    int               `json:"signal,omitempty"`
 	Devices   []show.Device     `json:"devices,omitempty"`
@@ -195,12 +195,12 @@ type Info struct {
 	Falling   *progress.Falling `json:"falling,omitempty"` // the metric by which it converges; never changed in place
 	Folder    cluster.JobID     `json:"folder,omitempty"`  // job whose checkpoint folder it uses; 0: its own
 	Use       Use               `json:"use,omitzero"`
-	Guessed   bool              `json:"guessed,omitempty"` // its estimate is from earlier runs
+	Guessed   bool              `json:"estimate_from_history,omitempty"` // its estimate is from earlier runs
 	Pace      progress.Pace     `json:"pace,omitzero"`
 	Switch    switching         `json:"switch,omitzero"`
 	Idle      *observe.Idleness `json:"idle,omitempty"`
-	Hearing   signalResponse    `json:"hearing,omitempty"`
-	Back      *givenBack        `json:"back,omitempty"` // devices that it was told to give back and still holds
+	Hearing   signalResponse    `json:"signal_response,omitempty"`
+	Back      *givenBack        `json:"giving_back,omitempty"` // devices that it was told to give back and still holds
 	Losses    losses            `json:"losses,omitempty"`
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/evidence"
+	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
@@ -122,6 +123,53 @@ func TestOldState(t *testing.T) {
 	m, end = running(t, opt)
 	same(t, allKnown(t, m, 9), was)
 	end()
+}
+
+// A state of that version opens in which jobs run, one beside another, and one is suspended: what the engine knew of them
+// it knows under the names of now. Their processes are not there any more: they come back, and end.
+func TestOldStateOfRunning(t *testing.T) {
+	opt := testOptions(t, &cluster.Spec{Nodes: []cluster.Node{{Name: "box", Model: "T4-16GB", GPUs: 2}}})
+	opt.Rules.Policy = "antman:throttle=true"
+	opt.Rules.Perf = &perf.Table{Pairs: map[perf.Pair]int64{{"guest", "host"}: 900_000, {"host", "guest"}: 600_000}}
+	dumped(t, opt, "testdata/state-v2-busy.sql")
+	keepsFacts(t, opt)
+	m, err := Open(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, guest, plain, twin := m.eng.Record(1), m.eng.Record(2), m.jobs[3].info, m.eng.Record(6)
+	if !host.Deaf || host.Lined == 0 || host.Hungry == 0 || host.Acc == 0 || len(host.Guests) != 1 {
+		t.Errorf("the host is %+v", host)
+	}
+	if guest.Beside != 2 || !guest.Allocs[0].Beside {
+		t.Errorf("the guest is %+v", guest)
+	}
+	if r := &plain.Record; !r.Warm || r.Home == nil || plain.Hearing != ignoresCheckpoint || len(twin.Singles) != 1 {
+		t.Errorf("the suspended job is %+v, and the one behind its twin %+v", plain, twin)
+	}
+	if p := &m.jobs[1].info.Pace; p.Heard == 0 || p.Told != 1 || p.Said == 0 || p.SaidOf != 1 {
+		t.Errorf("the pace of job 1 is %+v", p)
+	}
+	var text bytes.Buffer
+	if err := m.Journal(t.Context(), 2, &text); err != nil {
+		t.Fatal(err)
+	}
+	r, err := journal.NewReader("segment 2", &text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, steps, err := journal.Replay(r, cluster.Never); err != nil || steps < 5 {
+		t.Errorf("%d steps, %v", steps, err)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m, end := running(t, opt)
+	defer end()
+	for _, id := range []int{1, 2, 4} {
+		until(t, m, id, show.StateCompleted)
+	}
+	until(t, m, 3, show.StateCancelled) // killed while it was suspended
 }
 
 // keepsFacts checks that nothing of what a state says of its jobs is dropped when it is read.

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/oldkeys"
 )
 
 // A batch is stored with one event for all elements of an array that differ in their numbers only. Whoever reads it
@@ -60,10 +61,10 @@ func encodeBatch(b *engine.Batch, arrived []*jobArray) ([]byte, error) {
 	return json.Marshal(&s)
 }
 
-// decodeBatch reads a batch as it was.
-func decodeBatch(text []byte) (b engine.Batch, err error) {
+// decodeBatch reads a batch as it was, whose keys have the names of a version (oldkeys).
+func decodeBatch(text []byte, names int) (b engine.Batch, err error) {
 	var s storedBatch
-	if err := json.Unmarshal(text, &s); err != nil {
+	if err := oldkeys.UnmarshalAs(oldkeys.Step, names, text, &s); err != nil {
 		return b, err
 	}
 	b.Seq, b.Now = s.Seq, s.Now

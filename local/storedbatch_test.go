@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/oldkeys"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/show"
 )
@@ -82,11 +83,12 @@ func TestDecodeBatch(t *testing.T) {
 		`{"events":[{"type":"submitted","job":3,"spec":{"id":3,"tasks":[]},"elements":"1-3"}]}`:                            "of no array",
 		`{"events":[{"type":"cancelled","job":3,"elements":"1-3"}]}`:                                                       "of no array",
 	} {
-		if _, err := decodeBatch([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := decodeBatch([]byte(text), oldkeys.Current); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	b, err := decodeBatch([]byte(`{"seq":4,"now":5,"events":[{"type":"submitted","job":3,"spec":{"id":3,"array":{"id":3,"index":1},"tasks":[]},"elements":"1,7"}]}`))
+	b, err := decodeBatch([]byte(`{"seq":4,"now":5,"events":[{"type":"submitted","job":3,`+
+		`"spec":{"id":3,"array":{"id":3,"index":1},"tasks":[]},"elements":"1,7"}]}`), oldkeys.Current)
 	if err != nil || len(b.Events) != 2 || b.Events[1].Job != 4 || b.Events[1].Type != engine.Submitted || b.Events[1].Spec.Array.Index != 7 {
 		t.Errorf("%+v, %v", b, err)
 	}

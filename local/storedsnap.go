@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/oldkeys"
 )
 
 // A segment of the journal begins with a snapshot. It is stored with one record for the elements of an array that follow
@@ -73,10 +74,10 @@ func sameElement(a, b *cluster.Job) bool {
 	return of == other && reflect.DeepEqual(&x, &y)
 }
 
-// decodeSnapshot reads a snapshot as it was.
-func decodeSnapshot(text []byte) (*engine.Snapshot, error) {
+// decodeSnapshot reads a snapshot as it was, whose keys have the names of a version (oldkeys).
+func decodeSnapshot(text []byte, names int) (*engine.Snapshot, error) {
 	var s storedSnapshot
-	if err := json.Unmarshal(text, &s); err != nil {
+	if err := oldkeys.UnmarshalAs(oldkeys.Snapshot, names, text, &s); err != nil {
 		return nil, err
 	}
 	snap := &s.Snapshot

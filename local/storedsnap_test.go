@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/oldkeys"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/show"
 )
@@ -70,7 +71,7 @@ func TestSnapshotOfArrays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, text := range map[string][]byte{"a record for many": text, "a record for each": each} {
-		if got, err := decodeSnapshot(text); err != nil || !reflect.DeepEqual(got, &want) {
+		if got, err := decodeSnapshot(text, oldkeys.Current); err != nil || !reflect.DeepEqual(got, &want) {
 			t.Errorf("%s: it is read otherwise than it was (%v)", what, err)
 		}
 	}
@@ -106,7 +107,7 @@ func TestDecodeSnapshot(t *testing.T) {
 		`{"jobs":[{"spec":{"id":3,"tasks":[]},"elements":"1-3"}]}`:                            "of no array",
 		`{"jobs":[{"elements":"1-3"}]}`:                                                       "of no array",
 	} {
-		if _, err := decodeSnapshot([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := decodeSnapshot([]byte(text), oldkeys.Current); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

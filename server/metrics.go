@@ -18,7 +18,7 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// Metrics counts what happens, for Prometheus. It is the machine's observer.
+// Metrics counts events for Prometheus. It is the machine's observer.
 type Metrics struct {
 	reg         *prometheus.Registry
 	steps       prometheus.Histogram
@@ -86,7 +86,7 @@ func (m *Metrics) Predicted(late time.Duration) {
 	m.predictions.WithLabelValues(direction).Observe(late.Abs().Seconds())
 }
 
-// state is what is read when somebody asks for the metrics.
+// state collects what is read when the metrics are requested.
 type state struct {
 	m    *local.Machine
 	info Info
@@ -178,7 +178,7 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// gpus is milli-GPU as GPUs.
+// gpus converts milli-GPU to GPUs.
 func gpus(milli int64) float64 {
 	if milli == cluster.Unlimited {
 		return math.Inf(1)
@@ -203,17 +203,27 @@ func (s *Server) counted(h http.Handler) http.Handler {
 	})
 }
 
-// codeWriter notes the status of an answer.
+// codeWriter records the status of an answer.
 type codeWriter struct {
 	http.ResponseWriter
 	code int
+	sent bool // the caller was told a status
 }
 
-// WriteHeader notes the status and passes it on.
+// WriteHeader notes the status, and passes on the first: what is set when the caller has gone in the middle of an
+// answer (499) is for the count only.
 func (c *codeWriter) WriteHeader(code int) {
 	c.code = code
-	c.ResponseWriter.WriteHeader(code)
+	if !c.sent {
+		c.sent = code >= 200 // else more is to come
+		c.ResponseWriter.WriteHeader(code)
+	}
 }
 
-// Unwrap lets http.ResponseController find what can flush.
+func (c *codeWriter) Write(b []byte) (int, error) {
+	c.sent = true
+	return c.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController find the flusher.
 func (c *codeWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }

@@ -12,11 +12,13 @@ import (
 	"strings"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/muster-gpu/muster/internal/oldkeys"
 )
 
 // version is the schema's. A file of a later version is refused; one of an earlier version becomes one of this.
-// 2: arrays have records.
-const version = 2
+// 2: arrays have records. 3: it says what keys of records are called (oldkeys), in metaNames.
+const version = 3
 
 const schema = `
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -126,15 +128,16 @@ func (s *Store) init(path string) error {
 	err := s.write.QueryRow(`SELECT value FROM meta WHERE key = 'version'`).Scan(&have)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		if _, err = s.write.Exec(`INSERT INTO meta VALUES ('version', ?)`, version); err != nil {
+		_, err = s.write.Exec(`INSERT INTO meta VALUES ('version', ?), (?, ?)`, version, metaNames, oldkeys.Current)
+		if err != nil {
 			return err
 		}
 	case err != nil:
 		return err
 	case have > version:
 		return fmt.Errorf("the file is of version %d; this program writes version %d: use a newer one", have, version)
-	case have < version:
-		if _, err = s.write.Exec(`UPDATE meta SET value = ? WHERE key = 'version'`, version); err != nil {
+	default:
+		if err := s.rename(); err != nil {
 			return err
 		}
 	}

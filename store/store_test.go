@@ -2,12 +2,15 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/muster-gpu/muster/internal/oldkeys"
 )
 
 func open(t *testing.T, path string) *Store {
@@ -125,6 +128,67 @@ func TestFile(t *testing.T) {
 	}
 	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "version 99") {
 		t.Errorf("a file of a later version: %v", err)
+	}
+}
+
+// A file of a version whose records have other names is refused, and nothing in it is changed.
+func TestNewerNames(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	s := open(t, path)
+	err := s.Write(t.Context(), func(tx *Tx) error { return tx.PutMeta(metaNames, []byte("99")) })
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path); !errors.Is(err, oldkeys.ErrNewer) {
+		t.Errorf("%v", err)
+	}
+}
+
+// All records of an earlier version get the names of this one when the file is opened, however many they are, and one
+// that cannot be read changes none.
+func TestRename(t *testing.T) {
+	const n = 2500
+	path := filepath.Join(t.TempDir(), "a.db")
+	s := open(t, path)
+	fill := func(tx *Tx) error {
+		err := errors.Join(tx.PutMeta(metaNames, []byte("1")), tx.PutMeta("engine", []byte(`{"fresh":true}`)))
+		for i := 1; i <= n; i++ {
+			text := `{"told":7}`
+			if i == n {
+				text = `{"told"`
+			}
+			err = errors.Join(err, tx.PutUsage(i, []byte(text)))
+		}
+		return err
+	}
+	if err := errors.Join(s.Write(t.Context(), fill), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "usage 2500") {
+		t.Fatalf("a damaged record: %v", err)
+	}
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := -1
+	err = db.QueryRow(`SELECT COUNT(*) FROM usage WHERE CAST(data AS TEXT) LIKE '%memory_reported%'`).Scan(&changed)
+	if err != nil || changed != 0 {
+		t.Errorf("%d records were changed, %v", changed, err)
+	}
+	_, err = db.Exec(`UPDATE usage SET data = CAST('{"told":7}' AS BLOB) WHERE job = ?`, n)
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	defer s.Close()
+	for _, i := range []int{1, 1000, 1001, n} {
+		if text, err := s.Usage(t.Context(), i); err != nil || string(text) != `{"memory_reported":7}` {
+			t.Errorf("record %d is %s, %v", i, text, err)
+		}
+	}
+	if text, err := s.Meta(t.Context(), "engine"); err != nil || string(text) != `{"pass_due":true}` {
+		t.Errorf("the engine's is %s, %v", text, err)
 	}
 }
 

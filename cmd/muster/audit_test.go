@@ -24,15 +24,7 @@ func TestAudit(t *testing.T) {
 	needsRoot(t)
 	d := withConfig(t, "1xH100-80GB", "operators: {users: [daemon]}\n")
 	d.start()
-	as := d.others()
-	user := func(name string, args ...string) string {
-		t.Helper()
-		out, err := as(name, args...)
-		if err != nil {
-			t.Fatalf("%s: muster %s: %v, %s", name, args, err, out)
-		}
-		return out
-	}
+	user := d.users()
 	user("nobody", "submit", "--gpus", "1", "--hold", "-o", "/dev/null", "--", "true")
 	user("nobody", "submit", "--gpus", "1", "--hold", "-o", "/dev/null", "--", "true")
 	user("daemon", "update", "1", "--priority", "3")

@@ -54,6 +54,29 @@ func TestUpdateShare(t *testing.T) {
 	d.must("cancel", "1", "2")
 }
 
+// slowed is a job of ten steps a second, and what makes every such job five times as slow.
+func (d *daemon) slowed() (script string, slow func()) {
+	mark := filepath.Join(d.dir, "slow")
+	script = `n=0; while :; do n=$((n+1)); echo "{\"step\": $n}" >> $MUSTER_PROGRESS
+if [ -e ` + mark + ` ]; then sleep 0.5; else sleep 0.1; fi; done`
+	return script, func() {
+		d.t.Helper()
+		if err := os.WriteFile(mark, nil, 0o600); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+}
+
+// untilPaced waits until a job runs and its speed alone is known.
+func (d *daemon) untilPaced(id string) {
+	d.t.Helper()
+	d.untilSays(`"state": "running"`, "show", id)
+	d.eventually("its speed alone is known", func() bool {
+		j := d.job(id)
+		return j.Progress != nil && j.Progress.Step >= 40
+	})
+}
+
 // A job tells by its progress that it is too slow beside another: after a minute that
 // one leaves, and goes where it disturbs nobody. The daemon has no table at all.
 func TestTooSlow(t *testing.T) {
@@ -62,17 +85,10 @@ func TestTooSlow(t *testing.T) {
 		t.Skip("it measures for a minute")
 	}
 	d := shares(t, "2xA100-80GB", "{min_speed: 0.8}")
-	slow := filepath.Join(d.dir, "slow")
-	script := `n=0; while :; do n=$((n+1)); echo "{\"step\": $n}" >> $MUSTER_PROGRESS; if [ -e ` + slow + ` ]; then sleep 0.5; else sleep 0.1; fi; done`
+	script, slow := d.slowed()
 	d.must("submit", "--gpus", "0.25", "--model", "a", "--", "sh", "-c", script)
-	d.untilSays(`"state": "running"`, "show", "1")
-	d.eventually("how fast it is alone is known", func() bool {
-		j := d.job("1")
-		return j.Progress != nil && j.Progress.Step >= 40
-	})
-	if err := os.WriteFile(slow, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	d.untilPaced("1")
+	slow()
 	d.must("submit", "--gpus", "0.25", "--model", "b", "--", "sleep", "1000")
 	d.untilSays(`"index": 0`, "show", "2")
 	d.eventually("the other has left", func() bool { return strings.Contains(d.must("show", "2"), `"restarts": 1`) })
@@ -89,24 +105,13 @@ func TestParted(t *testing.T) {
 		t.Skip("it measures for a minute")
 	}
 	d := shares(t, "1xA100-80GB", "{}")
-	slow := filepath.Join(d.dir, "slow")
-	script := `n=0; while :; do n=$((n+1)); echo "{\"step\": $n}" >> $MUSTER_PROGRESS; if [ -e ` + slow + ` ]; then sleep 0.5; else sleep 0.1; fi; done`
-	alone := func(id string) {
-		t.Helper()
-		d.untilSays(`"state": "running"`, "show", id)
-		d.eventually("how fast it is alone is known", func() bool {
-			j := d.job(id)
-			return j.Progress != nil && j.Progress.Step >= 40
-		})
-	}
+	script, slow := d.slowed()
 	d.must("submit", "--gpus", "0.6", "--model", "b", "--tier", "best-effort", "--", "sh", "-c", script)
-	alone("1")
+	d.untilPaced("1")
 	d.must("submit", "--gpus", "0.6", "--model", "a", "--", "sh", "-c", script)
-	alone("2")
+	d.untilPaced("2")
 	d.untilSays(`"state": "pending"`, "show", "1")
-	if err := os.WriteFile(slow, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	slow()
 	d.must("update", "1", "--gpus", "0.3")
 	d.untilSays(`"state": "running"`, "show", "1")
 	d.untilSays("of its speed, and cost the others", "why", "1")

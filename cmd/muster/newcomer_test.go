@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/show"
 )
 
 // What users of Slurm and of other schedulers type first is understood, or answered with what to type instead.
@@ -87,13 +88,14 @@ func TestQueueFolds(t *testing.T) {
 	list[2].Reason = "held"
 	list = append(list, api.Job{ID: 40, State: api.StatePending, Reason: "no GPU is free"}, api.Job{ID: 41, State: api.StatePending, Reason: "no GPU is free"})
 	var got []string
-	for _, r := range foldArrays(list) {
-		got = append(got, r.id())
+	for _, r := range show.Fold(list) {
+		got = append(got, r.ID())
 	}
 	if want := "12 12_[1,3,5] 14 40 41"; strings.Join(got, " ") != want {
 		t.Errorf("%s, want %s", strings.Join(got, " "), want)
 	}
-	if got := ranges([]int{9, 3, 4, 5, 7}); got != "3-5,7,9" {
+	r := show.Row{Job: &api.Job{Array: 8}, Elements: []int{9, 3, 4, 5, 7}}
+	if got := r.ID(); got != "8_[3-5,7,9]" {
 		t.Error(got)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/show"
 )
 
 // column is one of muster queue's.
@@ -323,7 +324,7 @@ func (f *queueFlags) show(ctx context.Context, w io.Writer, q url.Values, cols [
 	}
 	rows := singleRows(list)
 	if !f.elements {
-		rows = foldArrays(list)
+		rows = show.Fold(list)
 	}
 	return printRows(w, rows, cols, !f.noHeader, f.columns == usualColumns)
 }
@@ -333,9 +334,9 @@ var stateColours = map[string]string{api.StateRunning: "\x1b[32m", api.StatePend
 	api.StateTimeout: "\x1b[31m", api.StateLost: "\x1b[31m", api.StateRejected: "\x1b[31m", api.StateSuspended: "\x1b[36m"}
 
 // singleRows is a row for each job.
-func singleRows(list []api.Job) (rows []row) {
+func singleRows(list []api.Job) (rows []show.Row) {
 	for i := range list {
-		rows = append(rows, row{job: &list[i]})
+		rows = append(rows, show.Row{Job: &list[i]})
 	}
 	return rows
 }
@@ -345,7 +346,7 @@ var spareColumns = []string{"QUEUE", "USER", "EXIT", "RAN", "WAITED", "TIME", "E
 
 // printRows writes a table. A terminal's lines are not exceeded, unless more columns than fit were asked for: only where they
 // are the usual ones are some left out.
-func printRows(w io.Writer, list []row, cols []column, header, usual bool) error {
+func printRows(w io.Writer, list []show.Row, cols []column, header, usual bool) error {
 	t := table{bare: !header}
 	for i := range cols {
 		t.heads = append(t.heads, cols[i].head)
@@ -354,10 +355,10 @@ func printRows(w io.Writer, list []row, cols []column, header, usual bool) error
 		var cells []string
 		for k := range cols {
 			if cols[k].name == "job" {
-				cells = append(cells, list[i].id())
+				cells = append(cells, list[i].ID())
 				continue
 			}
-			cells = append(cells, cols[k].text(list[i].job))
+			cells = append(cells, cols[k].text(list[i].Job))
 		}
 		t.rows = append(t.rows, cells)
 	}

@@ -323,6 +323,20 @@ func (d *daemon) others() func(user string, args ...string) (string, error) {
 	}
 }
 
+// users runs commands as other users; one that fails ends the test.
+func (d *daemon) users() func(user string, args ...string) string {
+	d.t.Helper()
+	as := d.others()
+	return func(user string, args ...string) string {
+		d.t.Helper()
+		out, err := as(user, args...)
+		if err != nil {
+			d.t.Fatalf("%s: muster %s: %v, %s", user, args, err, out)
+		}
+		return out
+	}
+}
+
 // Jobs run as the user who submitted them, with that user's groups and rights,
 // also under a daemon that was started with a strict umask; others can neither
 // see into their folders nor end them.

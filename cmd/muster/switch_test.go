@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,22 +18,23 @@ import (
 	"github.com/muster-gpu/muster/journal"
 )
 
-// slow is a job of twenty steps a second that takes four seconds to save and four
-// to start.
-const slow = `cd "$MUSTER_CHECKPOINT_DIR"
+// costly is a job of twenty steps a second that takes so many seconds to save and as many to start.
+func costly(seconds int) string {
+	return fmt.Sprintf(`cd "$MUSTER_CHECKPOINT_DIR"
 n=$(cat step 2>/dev/null || echo 0)
-trap 'sleep 4; echo $n > new; mv new step; exit 0' USR1
-[ $n = 0 ] || sleep 4
+trap 'sleep %[1]d; echo $n > new; mv new step; exit 0' USR1
+[ $n = 0 ] || sleep %[1]d
 while :; do
   sleep 0.05; n=$((n+1)); echo "{\"step\": $n, \"steps\": 100000}" >> "$MUSTER_PROGRESS"
-done`
+done`, seconds)
+}
 
 // TestSwitchCost: what a stop and the start after it took is measured, shown, and
 // charged to who used it.
 func TestSwitchCost(t *testing.T) {
 	t.Parallel()
 	d, _ := configured(t, "4xH100-80GB", "policy: fifo\n")
-	d.must("submit", "-o", "/dev/null", "--gpus", "2", "--", "sh", "-c", slow)
+	d.must("submit", "-o", "/dev/null", "--gpus", "2", "--", "sh", "-c", costly(4))
 	d.untilJob("1", "is at a known speed", func(j *api.Job) bool { return j.EndBy == api.EndByProgress })
 	d.must("requeue", "1")
 	j := d.untilJob("1", "is where it was", func(j *api.Job) bool { return j.SwitchCost > 0 })
@@ -53,23 +55,14 @@ func TestSwitchCost(t *testing.T) {
 		"mean JCT of the 1 jobs that came and ended under fifo: recorded ")
 }
 
-// dear is a job of twenty steps a second that takes a second to save and one to start.
-const dear = `cd "$MUSTER_CHECKPOINT_DIR"
-n=$(cat step 2>/dev/null || echo 0)
-trap 'sleep 1; echo $n > new; mv new step; exit 0' USR1
-[ $n = 0 ] || sleep 1
-while :; do
-  sleep 0.05; n=$((n+1)); echo "{\"step\": $n, \"steps\": 100000}" >> "$MUSTER_PROGRESS"
-done`
-
 // TestTurnsLive: under gandiva with overhead=0.5, turns of a second are long enough that
 // stopping and starting takes no more than that part of them, as soon as it was measured
 // what that takes.
 func TestTurnsLive(t *testing.T) {
 	t.Parallel()
 	d, _ := configured(t, "4xH100-80GB", "policy: 'gandiva:round=1s,pack=false,overhead=0.5'\n")
-	d.must("submit", "-o", "/dev/null", "--gpus", "4", "--", "sh", "-c", dear)
-	d.must("submit", "-o", "/dev/null", "--gpus", "4", "--", "sh", "-c", dear)
+	d.must("submit", "-o", "/dev/null", "--gpus", "4", "--", "sh", "-c", costly(1))
+	d.must("submit", "-o", "/dev/null", "--gpus", "4", "--", "sh", "-c", costly(1))
 	file := filepath.Join(d.dir, "journal")
 	checked := 0
 	if !until(func() bool {

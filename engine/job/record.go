@@ -25,27 +25,27 @@ type Record struct {
 	Allocs      []inventory.Alloc `json:"allocs,omitempty"`
 	Home        []inventory.Alloc `json:"home,omitempty"`
 	Frozen      []inventory.Alloc `json:"frozen,omitempty"` // with Asleep, where it is not Home
-	Asleep      time.Duration     `json:"asleep,omitempty"`
-	Warm        bool              `json:"warm,omitempty"` // it was suspended while it computed; while it has devices: and went on in place
+	Asleep      time.Duration     `json:"suspended_work,omitempty"`
+	Warm        bool              `json:"resident_on_gpu,omitempty"` // suspended while it computed; with devices: in place
 	Leaving     []inventory.Alloc `json:"leaving,omitempty"`
 	Dest        []inventory.Alloc `json:"dest,omitempty"`  // while it stops to be moved: where it goes
 	Moved       []cluster.Time    `json:"moved,omitempty"` // when it was, not long ago
 	Waiters     []cluster.JobID   `json:"waiters,omitempty"`
-	Claims      []Claim           `json:"claims,omitempty"` // what the waiters count on of its CPU and RAM
-	Beside      int32             `json:"beside,omitempty"` // 1 + the job whose guest it is
-	Guests      []cluster.JobID   `json:"guests,omitempty"` // its own, the first to come first
-	Packed      bool              `json:"packed,omitempty"` // in this run others were on its devices, or it on theirs
+	Claims      []Claim           `json:"claims,omitempty"`   // what the waiters count on of its CPU and RAM
+	Beside      int32             `json:"guest_of,omitempty"` // 1 + the job whose guest it is
+	Guests      []cluster.JobID   `json:"guests,omitempty"`   // its own, the first to come first
+	Packed      bool              `json:"packed,omitempty"`   // in this run others were on its devices, or it on theirs
 	Waits       int32             `json:"waits,omitempty"`
 	Tasks       int32             `json:"tasks,omitempty"`
 	Fails       int32             `json:"fails,omitempty"`
 	Preemptions int32             `json:"preemptions,omitempty"`
 	Since       cluster.Time      `json:"since,omitempty"`
-	Lined       cluster.Time      `json:"lined,omitempty"`
-	Hungry      cluster.Time      `json:"hungry,omitempty"`
+	Lined       cluster.Time      `json:"eligible_since,omitempty"`
+	Hungry      cluster.Time      `json:"starving_since,omitempty"`
 	Started     cluster.Time      `json:"started,omitempty"`
 	FirstStart  cluster.Time      `json:"first_start,omitempty"`
 	Ended       cluster.Time      `json:"ended,omitempty"`
-	Acc         cluster.Time      `json:"acc,omitempty"`
+	Acc         cluster.Time      `json:"accrued_until,omitempty"`
 	Attained    int64             `json:"attained,omitempty"`   // milli-GPU-milliseconds
 	Weighted    int64             `json:"weighted,omitempty"`   // ... by the weights of the GPU models, up to the last change
 	Unweighted  int64             `json:"unweighted,omitempty"` // ... what of Attained was received up to then
@@ -53,24 +53,24 @@ type Record struct {
 	Ran         time.Duration     `json:"ran,omitempty"`
 	Done        time.Duration     `json:"done,omitempty"`
 	Saved       time.Duration     `json:"saved,omitempty"`
-	Deaf        bool              `json:"deaf,omitempty"` // asked for a checkpoint it saves nothing, as its driver found
+	Deaf        bool              `json:"ignores_checkpoint,omitempty"` // it saves nothing, as its driver found
 	Rate        int64             `json:"rate,omitempty"`
 	Speed       int64             `json:"speed,omitempty"`
-	Memory      cluster.MiB       `json:"memory,omitempty"` // the most that it was measured to use of any of its GPUs
-	Solo        int64             `json:"solo,omitempty"`   // ... while no other job had shares of its GPUs
-	Among       []cluster.JobID   `json:"among,omitempty"`  // jobs that computed in shares of its GPUs when its speed was measured last
-	Slow        cluster.Time      `json:"slow,omitempty"`   // ... among which it is slower than it accepts, since then
+	Memory      cluster.MiB       `json:"memory,omitempty"`         // most that it was measured to use of any of its GPUs
+	Solo        int64             `json:"unshared_speed,omitempty"` // ... while no other job had shares of its GPUs
+	Among       []cluster.JobID   `json:"measured_among,omitempty"` // jobs in shares of its GPUs when it was measured
+	Slow        cluster.Time      `json:"too_slow_since,omitempty"` // ... among which it is slower than it accepts
 	LimitAt     cluster.Time      `json:"limit_at,omitempty"`
-	Promotion   cluster.Time      `json:"promotion,omitempty"`   // the last one by the policy (Promoter)
-	Before      int64             `json:"before,omitempty"`      // ... what of its weighted service was received before
-	RanBefore   time.Duration     `json:"ran_before,omitempty"`  // ... and of Ran
-	DoneBefore  time.Duration     `json:"done_before,omitempty"` // ... and the useful work that it had then
+	Promotion   cluster.Time      `json:"promotion,omitempty"`     // the last one by the policy (Promoter)
+	Before      int64             `json:"served_before,omitempty"` // ... weighted service received before
+	RanBefore   time.Duration     `json:"ran_before,omitempty"`    // ... and of Ran
+	DoneBefore  time.Duration     `json:"done_before,omitempty"`   // ... and the useful work that it had then
 	Predicted   time.Duration     `json:"predicted,omitempty"`
-	Singles     []cluster.JobID   `json:"singles,omitempty"` // a singleton's: the jobs that it waits for
-	Promise     cluster.Time      `json:"promise,omitempty"` // conservative backfill: the start that it was promised
-	Plan        []inventory.Alloc `json:"plan,omitempty"`    // ... and where
-	Target      *Target           `json:"target,omitempty"`  // what the policy's plan gives it
-	Served      []Served          `json:"served,omitempty"`  // wall time on devices by GPU model, where a policy plans
+	Singles     []cluster.JobID   `json:"singletons_ahead,omitempty"` // a singleton's: the jobs that it waits for
+	Promise     cluster.Time      `json:"promise,omitempty"`          // conservative backfill: its start
+	Plan        []inventory.Alloc `json:"plan,omitempty"`             // ... and where
+	Target      *Target           `json:"target,omitempty"`           // what the policy's plan gives it
+	Served      []Served          `json:"served,omitempty"`           // time on devices by GPU model
 	Key         order.Key         `json:"key,omitzero"`
 	EndKey      int64             `json:"end_key,omitempty"`
 }

@@ -19,9 +19,11 @@ import (
 // version is what the binaries say of themselves; it is that in tools/go.mod.
 const version = "v1.37.1"
 
-// programs are the binaries by name, with the packages that they are built from,
-// the cheapest to build first.
-var programs = []struct{ name, pkg string }{
+// binary is a program of the control plane, and the package that it is built from.
+type binary struct{ name, pkg string }
+
+// programs are the binaries, the cheapest to build first.
+var programs = []binary{
 	{"kwok", "sigs.k8s.io/kwok/cmd/kwok"},
 	{"etcd", "go.etcd.io/etcd/server/v3"},
 	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
@@ -33,61 +35,41 @@ var programs = []struct{ name, pkg string }{
 // Helm returns the path of helm, which is built the first time (some 200 seconds
 // of processor time): a module of its own, whose versions are other ones.
 func Helm(ctx context.Context, log func(format string, args ...any)) (string, error) {
-	root, err := Root(ctx)
-	if err != nil {
-		return "", err
-	}
-	tools := filepath.Join(root, "internal", "controlplane", "helm")
-	mod, err := os.ReadFile(filepath.Join(tools, "go.mod"))
-	if err != nil {
-		return "", err
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("where to keep helm: %w", err)
-	}
-	sum := sha256.Sum256(mod)
-	dir := filepath.Join(cache, "muster", fmt.Sprintf("helm-%x", sum[:6]))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	unlock, err := lock(filepath.Join(dir, "lock"))
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	to := filepath.Join(dir, "helm")
-	if _, err := os.Stat(to); err == nil {
-		return to, nil
-	}
-	log("building helm (once; it is kept in %s)", dir)
 	const at = "helm.sh/helm/v3/pkg/"
 	minor := strings.Split(version, ".")[1]
-	flags := fmt.Sprintf("-s -w -X %[1]slint/rules.k8sVersionMajor=1 -X %[1]slint/rules.k8sVersionMinor=%[2]s -X %[1]schartutil.k8sVersionMajor=1 -X %[1]schartutil.k8sVersionMinor=%[2]s", at, minor)
-	if err := build(ctx, tools, flags, "helm.sh/helm/v3/cmd/helm", to); err != nil {
-		return "", fmt.Errorf("helm cannot be built: %w", err)
-	}
-	return to, nil
+	flags := fmt.Sprintf("-s -w -X %[1]slint/rules.k8sVersionMajor=1 -X %[1]slint/rules.k8sVersionMinor=%[2]s "+
+		"-X %[1]schartutil.k8sVersionMajor=1 -X %[1]schartutil.k8sVersionMinor=%[2]s", at, minor)
+	dir, err := built(ctx, "helm", "helm", flags, []binary{{"helm", "helm.sh/helm/v3/cmd/helm"}}, log)
+	return filepath.Join(dir, "helm"), err
 }
 
 // Build makes sure that the binaries are there and returns their folder. The
 // first time that takes some 800 seconds of processor time; a second build waits
 // for the first. What failed stands in the error.
 func Build(ctx context.Context, log func(format string, args ...any)) (string, error) {
-	tools, err := toolsDir(ctx)
+	const v = "k8s.io/component-base/version"
+	flags := fmt.Sprintf("-s -w -X %s.gitVersion=%s -X %s.gitMajor=1 -X %s.gitMinor=%s",
+		v, version, v, v, strings.Split(version, ".")[1])
+	return built(ctx, "tools", "controlplane-"+version, flags, programs, log)
+}
+
+// built makes sure that programs of a nested module are built, and returns their folder in the user's cache, which is
+// named after what they are and after the versions that the module asks for.
+func built(ctx context.Context, module, name, flags string, list []binary, log func(string, ...any)) (string, error) {
+	source, err := moduleDir(ctx, module)
 	if err != nil {
 		return "", err
 	}
-	mod, err := os.ReadFile(filepath.Join(tools, "go.mod"))
+	mod, err := os.ReadFile(filepath.Join(source, "go.mod"))
 	if err != nil {
 		return "", err
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("where to keep the control plane: %w", err)
+		return "", fmt.Errorf("where to keep %s: %w", name, err)
 	}
 	sum := sha256.Sum256(mod)
-	dir := filepath.Join(cache, "muster", fmt.Sprintf("controlplane-%s-%x", version, sum[:6]))
+	dir := filepath.Join(cache, "muster", fmt.Sprintf("%s-%x", name, sum[:6]))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
@@ -96,16 +78,14 @@ func Build(ctx context.Context, log func(format string, args ...any)) (string, e
 		return "", err
 	}
 	defer unlock()
-	const v = "k8s.io/component-base/version"
-	flags := fmt.Sprintf("-s -w -X %s.gitVersion=%s -X %s.gitMajor=1 -X %s.gitMinor=%s", v, version, v, v, strings.Split(version, ".")[1])
-	for _, p := range programs {
+	for _, p := range list {
 		to := filepath.Join(dir, p.name)
 		if _, err := os.Stat(to); err == nil {
 			continue
 		}
-		log("building %s %s (once; it is kept in %s)", p.name, version, dir)
-		if err := build(ctx, tools, flags, p.pkg, to); err != nil {
-			return "", fmt.Errorf("the control plane for the tests cannot be built: %s: %w", p.name, err)
+		log("building %s of %s (once; it is kept in %s)", p.name, name, dir)
+		if err := build(ctx, source, flags, p.pkg, to); err != nil {
+			return "", fmt.Errorf("%s, which tests need, cannot be built: %w", p.name, err)
 		}
 	}
 	return dir, nil
@@ -133,15 +113,15 @@ func Root(ctx context.Context) (string, error) {
 	return filepath.Dir(strings.TrimSpace(string(out))), nil
 }
 
-// toolsDir finds the nested module beside this package.
-func toolsDir(ctx context.Context) (string, error) {
+// moduleDir finds a nested module of this package.
+func moduleDir(ctx context.Context, name string) (string, error) {
 	root, err := Root(ctx)
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(root, "internal", "controlplane", "tools")
+	dir := filepath.Join(root, "internal", "controlplane", name)
 	if _, err := os.Stat(dir); err != nil {
-		return "", fmt.Errorf("the control plane is built inside Muster's repository only: %w", err)
+		return "", fmt.Errorf("the programs for tests are built inside Muster's repository only: %w", err)
 	}
 	return dir, nil
 }

@@ -24,14 +24,14 @@ type Meter struct {
 	GPU     float64            `json:"gpu"`  // GPU-seconds with known utilisation
 	Most    map[string]float64 `json:"most,omitempty"`
 	Memory  *int64             `json:"memory,omitempty"`
-	Told    int64              `json:"told,omitempty"` // MiB of a GPU that the policy knows of
+	Told    int64              `json:"memory_reported,omitempty"` // MiB of a GPU that the policy knows of
 	Energy  *float64           `json:"energy,omitempty"`
 	Idle    float64            `json:"idle,omitempty"`
 	Holding float64            `json:"holding,omitempty"`
 	Every   int                `json:"every"`
 	Points  []show.Point       `json:"points,omitempty"`
-	Began   cluster.Time       `json:"began,omitempty"` // the run that Still is of
-	Still   float64            `json:"still,omitempty"` // seconds for which its GPUs have been below the threshold, without a break
+	Began   cluster.Time       `json:"began,omitempty"`       // the run that Still is of
+	Still   float64            `json:"idle_streak,omitempty"` // seconds for which its GPUs have been below the threshold
 	cpu     time.Duration      // of the run, at the last sample
 	run     int
 }

@@ -170,9 +170,6 @@ func (s *service) Attach(id int, stdin io.Reader, stdout, stderr io.Writer) (api
 
 func (s *service) Step() []string { return s.step }
 
-// cancelPatience is how long a command that has been told to end waits for a job to be cancelled.
-const cancelPatience = 10 * time.Second
-
 func (s *service) act(id int, verb string) error {
 	_, err := s.c.Act(s.ctx, id, verb)
 	return noJob(err)
@@ -180,13 +177,9 @@ func (s *service) act(id int, verb string) error {
 
 // Cancel works when this command has been told to end, too: it gives back what it asked for.
 func (s *service) Cancel(id int) error {
-	ctx := s.ctx
-	if ctx.Err() != nil {
-		lasting, done := context.WithTimeout(context.WithoutCancel(ctx), cancelPatience)
-		defer done()
-		ctx = lasting
-	}
-	_, err := s.c.Act(ctx, id, "cancel")
+	lasting, done := client.Lasting(s.ctx)
+	defer done()
+	_, err := s.c.Act(lasting, id, "cancel")
 	return noJob(err)
 }
 

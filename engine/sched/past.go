@@ -1,7 +1,8 @@
-package engine
+package sched
 
 import (
 	"cmp"
+	"math"
 	"math/bits"
 	"slices"
 	"sort"
@@ -42,7 +43,7 @@ func newSize(class int, jobs []Earlier) Size {
 }
 
 // sizes orders completed jobs by what they are like.
-func (p *Past) sizes(jobs []Earlier) {
+func (p *Past) OrderSizes(jobs []Earlier) {
 	p.All = newSize(0, jobs)
 	by := map[int][]Earlier{}
 	classes := []int{}
@@ -101,3 +102,43 @@ func (s *Size) Near(buf []time.Duration, j *cluster.Job, n int) []time.Duration 
 	}
 	return buf
 }
+
+// Earlier is what is kept of a job that completed, where the policy learns
+// from earlier jobs.
+type Earlier struct {
+	User   string        `json:"user,omitempty"`   // where the policy predicts, or looks at alike jobs
+	Name   string        `json:"name,omitempty"`   // likewise
+	Submit cluster.Time  `json:"submit,omitempty"` // where the policy looks at alike jobs
+	Milli  cluster.Milli `json:"milli,omitempty"`
+	Ran    time.Duration `json:"ran"`    // wall time on devices, over all runs
+	Served int64         `json:"served"` // milli-GPU-milliseconds
+}
+
+// Past is what the jobs that completed last tell of jobs in general. It is
+// brought up to date once in each of the policy's periods (Traits.Learns).
+type Past struct {
+	Services []int64       // what each received in all, in milli-GPU-milliseconds, ascending
+	Sums     []int64       // Sums[i] is the sum of the first i services; one more than there are
+	Median   time.Duration // of their run times; 0: none completed yet
+	Sizes    []Size        // where the policy looks at alike jobs (Traits.Alike): by class, ascending
+	All      Size          // likewise, of jobs of all sizes
+}
+
+// NewPast orders services, given in milli-GPU-milliseconds. Where their sum
+// would not fit into an integer, the largest are cut.
+func NewPast(services []int64, runs []time.Duration) Past {
+	p := Past{Services: slices.Clone(services), Sums: make([]int64, 1, len(services)+1)}
+	slices.Sort(p.Services)
+	for i, s := range p.Services {
+		p.Services[i] = min(s, math.MaxInt64/int64(len(services)))
+		p.Sums = append(p.Sums, p.Sums[i]+p.Services[i])
+	}
+	if runs = slices.Clone(runs); len(runs) > 0 {
+		slices.Sort(runs)
+		p.Median = runs[(len(runs)-1)/2]
+	}
+	return p
+}
+
+// Past returns what completed jobs tell, as of the policy's last period.
+func (v View) Past() *Past { return v.w.Past }
