@@ -16,7 +16,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/internal/shared"
-	"github.com/muster-gpu/muster/kube"
+	"github.com/muster-gpu/muster/kube/look"
 )
 
 // programs are what runs on a cluster.
@@ -171,9 +171,9 @@ func configuration(t *testing.T) string {
 
 // Alert rules and the dashboard name metrics that there are.
 func TestMetricsAreThere(t *testing.T) {
-	m := kube.NewMetrics()
+	m := look.NewMetrics()
 	known := map[string]bool{}
-	for _, name := range kube.MetricNames(m) {
+	for _, name := range look.MetricNames(m) {
 		known[name] = true
 	}
 	var dashboard any
