@@ -1,4 +1,4 @@
-package kube
+package gangs
 
 import (
 	v1 "k8s.io/api/core/v1"
@@ -20,27 +20,27 @@ const (
 
 var (
 	kueueVersions     = []string{"v1beta2", "v1beta1"}
-	localQueueKind    = &objectKind{group: "kueue.x-k8s.io", kind: "LocalQueue", resource: "localqueues", versions: kueueVersions}
-	kueuePriorityKind = &objectKind{group: "kueue.x-k8s.io", kind: "WorkloadPriorityClass", resource: "workloadpriorityclasses", versions: kueueVersions}
+	localQueueKind    = &Kind{Group: "kueue.x-k8s.io", Name: "LocalQueue", Resource: "localqueues", Versions: kueueVersions}
+	kueuePriorityKind = &Kind{Group: "kueue.x-k8s.io", Name: "WorkloadPriorityClass", Resource: "workloadpriorityclasses", Versions: kueueVersions}
 )
 
-func kueueGroup(_ *Driver, obj *v1.Pod) *claim {
+func kueueGroup(_ *Objects, obj *v1.Pod) *Claim {
 	label := obj.Labels[kueueGroupName]
 	if label == "" {
 		return nil
 	}
-	return &claim{key: "kueue/" + obj.Namespace + "/" + label, name: obj.Namespace + "/" + label, need: func(g *gang) (membership, error) {
+	return &Claim{Key: "kueue/" + obj.Namespace + "/" + label, Name: obj.Namespace + "/" + label, Need: func(g Gang) (Membership, error) {
 		return counted(g, "label "+kueueGroupName, kueueGroupSize)
 	}}
 }
 
 // localQueue is the queue that a label of Kueue means: one of that name, else the
 // ClusterQueue of the LocalQueue that it names.
-func (d *Driver) localQueue(g *gang, namespace, name string) string {
-	if d.queues.Tree().Has(name) {
+func (all *Objects) localQueue(g Gang, namespace, name string, is func(queue string) bool) string {
+	if is(name) {
 		return name
 	}
-	if o, _ := d.object(g, localQueueKind.in(namespace, name)); o != nil {
+	if o, _ := all.object(g, localQueueKind.In(namespace, name)); o != nil {
 		if q := textOf(o.Object, "spec", "clusterQueue"); q != "" {
 			return q
 		}

@@ -1,4 +1,4 @@
-package kube
+package volumes
 
 import (
 	"slices"
@@ -9,6 +9,8 @@ import (
 	csitranslation "k8s.io/csi-translation-lib"
 	csiplugins "k8s.io/csi-translation-lib/plugins"
 	"k8s.io/klog/v2"
+
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // Volumes whose drivers were part of Kubernetes once (in-tree) are served by CSI
@@ -31,11 +33,11 @@ type translation struct {
 }
 
 // translated is the CSI form of a volume that has none itself.
-func (d *Driver) translated(v *v1.PersistentVolume) translation {
+func (all *Volumes) translated(v *v1.PersistentVolume) translation {
 	if v.Spec.CSI != nil || !csiOf.IsPVMigratable(v) {
 		return translation{}
 	}
-	t, ok := d.translations[v.Name]
+	t, ok := all.translations[v.Name]
 	if ok && t.from == v {
 		return t
 	}
@@ -45,7 +47,7 @@ func (d *Driver) translated(v *v1.PersistentVolume) translation {
 			t.plugin, t.csi = name, c
 		}
 	}
-	d.translations[v.Name] = t
+	all.translations[v.Name] = t
 	return t
 }
 
@@ -87,9 +89,9 @@ func provisioner(name string) (driver string, inTree, ok bool) {
 // reachableFrom reports whether a bound volume can be used on a node: by its node
 // affinity, that of its CSI form where the node's in-tree driver was replaced, and by
 // the zone and region in its labels.
-func (d *Driver) reachableFrom(v *v1.PersistentVolume, n *v1.Node) bool {
+func (all *Volumes) reachableFrom(v *v1.PersistentVolume, n *v1.Node) bool {
 	at := v
-	if t := d.translated(v); t.csi != nil && d.replaced(t.plugin, n.Name) {
+	if t := all.translated(v); t.csi != nil && all.replaced(t.plugin, n.Name) {
 		at = t.csi
 	}
 	return volume.CheckNodeAffinity(at, n.Labels) == nil && inZone(v.Labels, n.Labels)
@@ -97,8 +99,8 @@ func (d *Driver) reachableFrom(v *v1.PersistentVolume, n *v1.Node) bool {
 
 // replaced reports whether a node says that it has a CSI driver instead of an in-tree
 // one.
-func (d *Driver) replaced(plugin, node string) bool {
-	c := d.csiNodes[node]
+func (all *Volumes) replaced(plugin, node string) bool {
+	c := all.csiNodes[node]
 	return c != nil && slices.Contains(strings.Split(c.Annotations[v1.MigratedPluginsAnnotationKey], ","), plugin)
 }
 
@@ -161,14 +163,15 @@ func conflicts(x, y *v1.Volume) bool {
 	return false
 }
 
-// disks closes nodes on which a disk of the pod is in use.
-func (l *looker) disks(p *pod) {
-	if len(p.needs.inline) == 0 {
+// limitDisks closes nodes on which a disk of the pod is in use.
+func (all *Volumes) limitDisks(l *fit.Look, p *fit.Neighbour) {
+	inline := of(p).inline
+	if len(inline) == 0 {
 		return
 	}
-	l.d.each(func(q *pod) {
-		if q.needs != nil && sameDisk(p.needs.inline, q.needs.inline) {
-			l.shut[q.where] = "a disk of its is in use"
+	l.Each(func(q *fit.Neighbour) {
+		if n, ok := fit.Of[need](q); ok && sameDisk(inline, n.inline) {
+			l.Shut(q.Where, "a disk of its is in use")
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package kube
+package gangs
 
 import (
 	v1 "k8s.io/api/core/v1"
@@ -7,7 +7,10 @@ import (
 // KAI's pod groups (scheduling.run.ai/v2alpha2, v0.17): a pod names its PodGroup in
 // an annotation, and that says how many pods it starts with. Where it has
 // sub-groups, it starts with so many of each.
-var kaiKind = &objectKind{group: "scheduling.run.ai", kind: "PodGroup", resource: "podgroups", versions: []string{"v2alpha2"}}
+var kaiKind = &Kind{Group: "scheduling.run.ai", Name: "PodGroup", Resource: "podgroups", Versions: []string{"v2alpha2"},
+	group: true, queue: []string{"spec", "queue"}, class: []string{"spec", "priorityClassName"},
+	required:  []string{"spec", "topologyConstraint", "requiredTopologyLevel"},
+	preferred: []string{"spec", "topologyConstraint", "preferredTopologyLevel"}}
 
 const (
 	kaiGroupName = "pod-group-name"
@@ -18,26 +21,26 @@ const (
 	kaiMinMember = "kai.scheduler/batch-min-member"
 )
 
-func kaiGroup(d *Driver, obj *v1.Pod) *claim {
+func kaiGroup(all *Objects, obj *v1.Pod) *Claim {
 	name := obj.Annotations[kaiGroupName]
 	if name == "" {
 		return nil
 	}
-	key := kaiKind.in(obj.Namespace, name)
-	c := groupClaim(d, key, "kai", func(o map[string]any) (int, error) { return numberOf(o, 1, "spec", "minMember"), nil })
-	plain := c.need
-	c.need = func(g *gang) (membership, error) {
+	key := kaiKind.In(obj.Namespace, name)
+	c := groupClaim(all, key, "kai", func(o map[string]any) (int, error) { return numberOf(o, 1, "spec", "minMember"), nil })
+	plain := c.Need
+	c.Need = func(g Gang) (Membership, error) {
 		m, err := plain(g)
-		if o := d.objects[key]; err == nil && o != nil {
-			var roles []role
+		if o := all.objects[key]; err == nil && o != nil {
+			var roles []Role
 			for _, sub := range listOf(o.Object, "spec", "subGroups") {
 				if n := numberOf(sub, 0, "minMember"); n > 0 { // those above others have none
-					roles = append(roles, role{textOf(sub, "name"), n})
+					roles = append(roles, Role{textOf(sub, "name"), n})
 				}
 			}
 			if len(roles) > 0 {
 				r := roled(roles, func(p *v1.Pod) string { return p.Labels[kaiSubGroup] })
-				r.open, r.submit = true, m.submit
+				r.Open, r.Submit = true, m.Submit
 				return r, nil
 			}
 		}

@@ -1,4 +1,4 @@
-package kube
+package gangs
 
 import (
 	"strings"
@@ -11,10 +11,10 @@ import (
 
 // Pods of Deployments (by their ReplicaSets) and StatefulSets are replicas of a
 // service: each starts by itself.
-func serviceOne(_ *Driver, obj *v1.Pod) *claim {
+func serviceOne(_ *Objects, obj *v1.Pod) *Claim {
 	ref := metav1.GetControllerOf(obj)
 	if ref == nil || !strings.HasPrefix(ref.APIVersion, "apps/") {
 		return nil
 	}
-	return alone(obj, objKey{}, cluster.Service)
+	return Alone(obj, Key{}, cluster.Service)
 }

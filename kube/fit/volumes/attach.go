@@ -1,13 +1,16 @@
-package kube
+package volumes
 
 import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/component-helpers/storage/volume"
+
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // A node attaches only so many volumes of a driver (CSINode), and a claim with
@@ -18,38 +21,28 @@ import (
 // claim that has no volume yet counts for one of its class.
 type attachable struct{ driver, handle string }
 
-// onAttachment books a volume that is attached to a node, or is about to be.
-func (d *Driver) onAttachment(_, obj any) {
-	if a, ok := obj.(*storagev1.VolumeAttachment); ok {
-		d.inbox.Put(func() {
-			on := d.attached[a.Spec.NodeName]
-			if on == nil {
-				on = map[string]*storagev1.VolumeAttachment{}
-				d.attached[a.Spec.NodeName] = on
-			}
-			on[a.Name] = a
-			d.moves++
-		})
+// attach books a volume that is attached to a node, or is about to be.
+func (all *Volumes) attach(a *storagev1.VolumeAttachment) {
+	on := all.attached[a.Spec.NodeName]
+	if on == nil {
+		on = map[string]*storagev1.VolumeAttachment{}
+		all.attached[a.Spec.NodeName] = on
 	}
+	on[a.Name] = a
 }
 
-func (d *Driver) onAttachmentGone(obj any) {
-	if a, ok := obj.(*storagev1.VolumeAttachment); ok {
-		d.inbox.Put(func() {
-			if delete(d.attached[a.Spec.NodeName], a.Name); len(d.attached[a.Spec.NodeName]) == 0 {
-				delete(d.attached, a.Spec.NodeName)
-			}
-			d.moves++
-		})
+func (all *Volumes) detach(a *storagev1.VolumeAttachment) {
+	if delete(all.attached[a.Spec.NodeName], a.Name); len(all.attached[a.Spec.NodeName]) == 0 {
+		delete(all.attached, a.Spec.NodeName)
 	}
 }
 
 // attachableOf is the volume of a claim, and whether its driver was in-tree; false: it
 // is none that is attached.
-func (d *Driver) attachableOf(c *v1.PersistentVolumeClaim) (a attachable, inTree, ok bool) {
-	if v := d.storage.volumes[c.Spec.VolumeName]; v != nil {
+func (all *Volumes) attachableOf(c *v1.PersistentVolumeClaim) (a attachable, inTree, ok bool) {
+	if v := all.volumes[c.Spec.VolumeName]; v != nil {
 		source := v.Spec.CSI
-		if t := d.translated(v); t.csi != nil {
+		if t := all.translated(v); t.csi != nil {
 			source, inTree = t.csi.Spec.CSI, true
 		}
 		if source == nil {
@@ -57,7 +50,7 @@ func (d *Driver) attachableOf(c *v1.PersistentVolumeClaim) (a attachable, inTree
 		}
 		return attachable{source.Driver, source.VolumeHandle}, inTree, true
 	}
-	class := d.classes[volume.GetPersistentVolumeClaimClass(c)]
+	class := all.classes[volume.GetPersistentVolumeClaimClass(c)]
 	if class == nil {
 		return a, false, false
 	}
@@ -67,10 +60,8 @@ func (d *Driver) attachableOf(c *v1.PersistentVolumeClaim) (a attachable, inTree
 
 // attachables lists the volumes of a pod that are attached, each once, and the drivers
 // of those that are CSI volumes themselves.
-func (d *Driver) attachables(p *pod) (list []attachable, own []string) {
-	if p.needs == nil {
-		return nil, nil
-	}
+func (all *Volumes) attachables(p *fit.Neighbour) (list []attachable, own []string) {
+	need := of(p)
 	add := func(a attachable, inTree, ok bool) {
 		if ok && !slices.Contains(list, a) {
 			list = append(list, a)
@@ -79,13 +70,13 @@ func (d *Driver) attachables(p *pod) (list []attachable, own []string) {
 			own = append(own, a.driver)
 		}
 	}
-	for _, name := range p.needs.claims {
-		if c := d.claims[p.obj.Namespace+"/"+name]; c != nil {
-			add(d.attachableOf(c))
+	for _, name := range need.claims {
+		if c := all.claims[p.Obj.Namespace+"/"+name]; c != nil {
+			add(all.attachableOf(c))
 		}
 	}
-	for _, v := range p.needs.inline {
-		a, ok := inlineAttachable(v, p.obj.Namespace)
+	for _, v := range need.inline {
+		a, ok := inlineAttachable(v, p.Obj.Namespace)
 		add(a, true, ok)
 	}
 	return list, own
@@ -93,8 +84,8 @@ func (d *Driver) attachables(p *pod) (list []attachable, own []string) {
 
 // attachLimits are how many volumes a node attaches, by driver; a driver that
 // says nothing attaches any number.
-func (d *Driver) attachLimits(node string) (limits map[string]int) {
-	c := d.csiNodes[node]
+func (all *Volumes) attachLimits(node string) (limits map[string]int) {
+	c := all.csiNodes[node]
 	if c == nil {
 		return nil
 	}
@@ -111,12 +102,12 @@ func (d *Driver) attachLimits(node string) (limits map[string]int) {
 
 // serves reports whether a driver attaches volumes to a node: one that asks for
 // it (preventPodSchedulingIfMissing) does so only where it says that it is.
-func (d *Driver) serves(driver, node string) bool {
-	c := d.csiDrivers[driver]
+func (all *Volumes) serves(driver, node string) bool {
+	c := all.csiDrivers[driver]
 	if c == nil || c.Spec.PreventPodSchedulingIfMissing == nil || !*c.Spec.PreventPodSchedulingIfMissing {
 		return true
 	}
-	on := d.csiNodes[node]
+	on := all.csiNodes[node]
 	return on != nil && slices.ContainsFunc(on.Spec.Drivers, func(x storagev1.CSINodeDriver) bool { return x.Name == driver })
 }
 
@@ -124,43 +115,41 @@ func (d *Driver) serves(driver, node string) bool {
 // and how many volumes of each driver count; ever: only those that would stay if
 // all pods of ours had left. A volume that is attached for a pod that went counts
 // until it is detached, also for the pod that asks for it next.
-func (d *Driver) attachedTo(name string, ever bool) (by map[attachable]bool, count map[string]int) {
+func (all *Volumes) attachedTo(w *fit.World, name string, ever bool) (by map[attachable]bool, count map[string]int) {
 	by, count = map[attachable]bool{}, map[string]int{}
 	leaving := map[attachable]bool{}
-	if n := d.nodes[name]; n != nil {
-		for q := range n.pods {
-			list, _ := d.attachables(q)
-			for _, a := range list {
-				if ever && q.gang != nil {
-					leaving[a] = true
-				} else {
-					by[a] = true
-				}
+	for q := range w.On(name) {
+		list, _ := all.attachables(q)
+		for _, a := range list {
+			if ever && all.books.Ours(q) {
+				leaving[a] = true
+			} else {
+				by[a] = true
 			}
 		}
 	}
-	for _, q := range d.lifts.hidden {
-		if q.where == name {
-			list, _ := d.attachables(q)
+	for q := range w.Hidden() {
+		if q.Where == name {
+			list, _ := all.attachables(q)
 			for _, a := range list {
 				leaving[a] = true
 			}
 		}
 	}
-	all := maps.Clone(by)
-	for _, va := range d.attached[name] {
+	on := maps.Clone(by)
+	for _, va := range all.attached[name] {
 		if va.Spec.Source.PersistentVolumeName == nil {
 			continue
 		}
-		v := d.storage.volumes[*va.Spec.Source.PersistentVolumeName]
+		v := all.volumes[*va.Spec.Source.PersistentVolumeName]
 		if v == nil || v.Spec.CSI == nil {
 			continue
 		}
 		if a := (attachable{va.Spec.Attacher, v.Spec.CSI.VolumeHandle}); !leaving[a] {
-			all[a] = true
+			on[a] = true
 		}
 	}
-	for a := range all {
+	for a := range on {
 		count[a.driver]++
 	}
 	return by, count
@@ -174,11 +163,11 @@ type toAttach struct {
 	inTree  []string // ... of which all are in-tree volumes
 }
 
-func (d *Driver) toAttach(pods ...*pod) *toAttach {
+func (all *Volumes) toAttach(pods ...*fit.Neighbour) *toAttach {
 	w := &toAttach{each: make([][]attachable, len(pods)), users: map[attachable]int{}}
 	own := map[string]bool{}
 	for i, p := range pods {
-		list, drivers := d.attachables(p)
+		list, drivers := all.attachables(p)
 		for _, driver := range drivers {
 			own[driver] = true
 		}
@@ -195,10 +184,10 @@ func (d *Driver) toAttach(pods ...*pod) *toAttach {
 
 // attaching is how many of the pods, whichever they are, a node can attach the
 // volumes of; why is what stops the next.
-func (d *Driver) attaching(name string, w *toAttach, ever bool) (most int, why string) {
-	limits, some := d.attachLimits(name), false
+func (all *Volumes) attaching(world *fit.World, name string, w *toAttach, ever bool) (most int, why string) {
+	limits, some := all.attachLimits(name), false
 	for _, driver := range w.drivers {
-		if !d.serves(driver, name) && (d.csiNodes[name] != nil || !slices.Contains(w.inTree, driver)) {
+		if !all.serves(driver, name) && (all.csiNodes[name] != nil || !slices.Contains(w.inTree, driver)) {
 			return 0, "driver " + driver + " of its volumes is not there"
 		}
 		_, has := limits[driver]
@@ -207,7 +196,7 @@ func (d *Driver) attaching(name string, w *toAttach, ever bool) (most int, why s
 	if most = len(w.each); !some {
 		return most, ""
 	}
-	by, count := d.attachedTo(name, ever)
+	by, count := all.attachedTo(world, name, ever)
 	// What several of them have counts for each, or once and beforehand: both
 	// bounds hold for any of them.
 	apart, shared := most, most
@@ -257,25 +246,21 @@ func largest(list []int, room int) (n int) {
 	return n
 }
 
-// attach adds how many volumes the nodes attach. Who would have to leave for more,
+// limitAttached bounds nodes by how many volumes they attach. Who would have to leave for more,
 // the engine decides, so as for devices a node is closed only where it counts
 // more room than there is; and when the gang is about to be bound, or was in vain.
-func (l *looker) attach() {
-	w := l.d.toAttach(l.pods...)
+func (all *Volumes) limitAttached(l *fit.Look) {
+	w := all.toAttach(l.Pods...)
 	if len(w.drivers) == 0 {
 		return
 	}
-	for _, name := range l.d.order {
-		n := l.d.nodes[name]
-		if n == nil || n.obj == nil || l.shut[name] != "" {
-			continue
-		}
-		most, why := l.d.attaching(name, w, true)
-		if now, text := l.d.attaching(name, w, false); now < most && (l.binding || l.careful || now < l.believed(name, n)) {
+	l.Open(func(name string, _ *v1.Node) {
+		most, why := all.attaching(l.World, name, w, true)
+		if now, text := all.attaching(l.World, name, w, false); now < most && (l.Binding || l.Careful || now < all.books.Room(l.Pods, name)) {
 			most, why = now, text
 		}
-		l.most(name, int64(most), why)
-	}
+		l.Most(name, int64(most), why)
+	})
 }
 
 // forOne reports whether a claim is for one pod at a time.
@@ -283,34 +268,61 @@ func forOne(c *v1.PersistentVolumeClaim) bool {
 	return c != nil && slices.Contains(c.Spec.AccessModes, v1.ReadWriteOncePod)
 }
 
-func (p *pod) uses(namespace, claim string) bool {
-	return p.needs != nil && p.obj.Namespace == namespace && slices.Contains(p.needs.claims, claim)
+// uses reports whether a pod uses a claim.
+func uses(p *fit.Neighbour, namespace, claim string) bool {
+	return p.Obj.Namespace == namespace && slices.Contains(of(p).claims, claim)
 }
 
-// alone adds who has the claims that only one pod may use: two of a gang cannot
+// Rivals lists who has the claims of a pod that are for one pod at a time: it is so
+// wherever that pod is, and until it is gone. A pod that is held has its claims.
+func (all *Volumes) Rivals(w *fit.World, p *fit.Neighbour) (list []fit.Rival) {
+	for _, name := range of(p).claims {
+		if !forOne(all.claims[p.Obj.Namespace+"/"+name]) {
+			continue
+		}
+		add := func(q *fit.Neighbour) {
+			if q != p && uses(q, p.Obj.Namespace, name) {
+				list = append(list, fit.Rival{Claim: name, User: q})
+			}
+		}
+		w.Each(add)
+		for _, q := range all.books.Held(p) {
+			if q.Where == "" {
+				add(q)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b fit.Rival) int {
+		return strings.Compare(a.Claim+" "+a.User.Obj.Name, b.Claim+" "+b.User.Obj.Name)
+	})
+	return list
+}
+
+// limitAlone says who has the claims that only one pod may use: two of a gang cannot
 // either.
-func (l *looker) alone(p *pod) {
-	l.rivals = append(l.rivals, l.d.rivals(p)...)
-	for _, q := range l.pods {
+func (all *Volumes) limitAlone(l *fit.Look, p *fit.Neighbour) {
+	l.Contest(all.Rivals(l.World, p)...)
+	for _, q := range l.Pods {
 		if q == p {
 			return // those after it look at it
 		}
-		for _, name := range p.needs.claims {
-			if q.uses(p.obj.Namespace, name) && forOne(l.d.claims[p.obj.Namespace+"/"+name]) {
-				l.why = fmt.Sprintf("volume claim %s (ReadWriteOncePod) is for one pod, and both %s and %s of the gang use it", name, q.obj.Name, p.obj.Name)
+		for _, name := range of(p).claims {
+			if uses(q, p.Obj.Namespace, name) && forOne(all.claims[p.Obj.Namespace+"/"+name]) {
+				l.Never(fmt.Sprintf("volume claim %s (ReadWriteOncePod) is for one pod, and both %s and %s of the gang use it",
+					name, q.Obj.Name, p.Obj.Name))
 				return
 			}
 		}
 	}
 }
 
-// mounts says why the volumes of a pod that takes the place of another cannot be
+// KeptOff says why the volumes of a pod that takes the place of another cannot be
 // used on its node now; "": they can.
-func (d *Driver) mounts(p *pod, node string) string {
-	if list := d.rivals(p); len(list) > 0 {
-		return list[0].text()
+func (all *Volumes) KeptOff(w *fit.World, p *fit.Neighbour, node string) string {
+	if list := all.Rivals(w, p); len(list) > 0 {
+		return list[0].Text()
 	}
-	if n, why := d.attaching(node, d.toAttach(p), false); n == 0 {
+	if n, why := all.attaching(w, node, all.toAttach(p), false); n == 0 {
 		return why
 	}
 	return ""

@@ -1,4 +1,4 @@
-package kube
+package volumes
 
 import (
 	"maps"
@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/tools/cache"
 
-	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/amount"
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // A CSI driver that says so (storageCapacity) publishes how much it can still make
@@ -40,20 +40,12 @@ type capacities struct {
 	by   map[[2]string][]*capacity
 }
 
-// onCapacity books how much a driver can make volumes of. Drivers say it again and
-// again, so what did not change is left alone.
-func (d *Driver) onCapacity(old, obj any) {
-	was, _ := old.(*storagev1.CSIStorageCapacity)
-	c, ok := obj.(*storagev1.CSIStorageCapacity)
-	if !ok || was != nil && was.StorageClassName == c.StorageClassName && equality.Semantic.DeepEqual(was.NodeTopology, c.NodeTopology) &&
-		equality.Semantic.DeepEqual(was.Capacity, c.Capacity) && equality.Semantic.DeepEqual(was.MaximumVolumeSize, c.MaximumVolumeSize) {
-		return
-	}
-	d.inbox.Put(func() {
-		d.reported[cache.MetaObjectToName(c).String()] = c
-		d.capacities = nil
-		d.moves++
-	})
+// SameCapacity reports whether two states of what a driver can make volumes of are the same in all that is read:
+// drivers publish it again and again.
+func SameCapacity(a, b *storagev1.CSIStorageCapacity) bool {
+	return a.StorageClassName == b.StorageClassName && equality.Semantic.DeepEqual(a.NodeTopology, b.NodeTopology) &&
+		equality.Semantic.DeepEqual(a.Capacity, b.Capacity) &&
+		equality.Semantic.DeepEqual(a.MaximumVolumeSize, b.MaximumVolumeSize)
 }
 
 // capacityOf reads what a driver published; nil: it is of no use to anybody.
@@ -69,9 +61,9 @@ func capacityOf(name string, c *storagev1.CSIStorageCapacity) *capacity {
 	if err != nil {
 		return nil
 	}
-	p := &capacity{name: name, nodes: sel, largest: bytesOf(limit), left: bytesOf(limit)}
+	p := &capacity{name: name, nodes: sel, largest: amount.Bytes(limit), left: amount.Bytes(limit)}
 	if c.Capacity != nil {
-		p.left = max(p.left, bytesOf(c.Capacity))
+		p.left = max(p.left, amount.Bytes(c.Capacity))
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.NodeTopology.MatchLabels)) {
 		p.key, p.value = key, c.NodeTopology.MatchLabels[key]
@@ -80,19 +72,19 @@ func capacityOf(name string, c *storagev1.CSIStorageCapacity) *capacity {
 }
 
 // capacitiesOf lists what is left of a storage class.
-func (d *Driver) capacitiesOf(class string) *capacities {
-	if d.capacities == nil {
-		d.capacities = map[string]*capacities{}
-		for _, name := range slices.Sorted(maps.Keys(d.reported)) {
-			c := d.reported[name]
+func (all *Volumes) capacitiesOf(class string) *capacities {
+	if all.capacities == nil {
+		all.capacities = map[string]*capacities{}
+		for _, name := range slices.Sorted(maps.Keys(all.reported)) {
+			c := all.reported[name]
 			p := capacityOf(name, c)
 			if p == nil {
 				continue
 			}
-			l := d.capacities[c.StorageClassName]
+			l := all.capacities[c.StorageClassName]
 			if l == nil {
 				l = &capacities{by: map[[2]string][]*capacity{}}
-				d.capacities[c.StorageClassName] = l
+				all.capacities[c.StorageClassName] = l
 			}
 			at := [2]string{p.key, p.value}
 			l.by[at] = append(l.by[at], p)
@@ -101,7 +93,7 @@ func (d *Driver) capacitiesOf(class string) *capacities {
 			}
 		}
 	}
-	return d.capacities[class]
+	return all.capacities[class]
 }
 
 // of lists what a node can use.
@@ -121,46 +113,44 @@ func (l *capacities) of(n *v1.Node) (list []*capacity) {
 
 // sized is how many bytes a claim asks for where its driver says how much it has;
 // false: that is not looked at.
-func (d *Driver) sized(w *late) (bytes int64, ok bool) {
+func (all *Volumes) sized(w *late) (bytes int64, ok bool) {
 	want, asks := w.claim.Spec.Resources.Requests[v1.ResourceStorage]
-	driver := d.csiDrivers[w.class.Provisioner]
-	return bytesOf(&want), asks && driver != nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
+	driver := all.csiDrivers[w.class.Provisioner]
+	return amount.Bytes(&want), asks && driver != nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
 }
 
 // canMake reports whether the driver of a claim's class has what it takes to make a
 // volume for it that a node can use.
-func (d *Driver) canMake(w *late, n *v1.Node) bool {
-	bytes, ok := d.sized(w)
-	return !ok || slices.ContainsFunc(d.capacitiesOf(w.class.Name).of(n), func(p *capacity) bool { return p.largest >= bytes })
+func (all *Volumes) canMake(w *late, n *v1.Node) bool {
+	bytes, ok := all.sized(w)
+	return !ok || slices.ContainsFunc(all.capacitiesOf(w.class.Name).of(n), func(p *capacity) bool { return p.largest >= bytes })
 }
 
-// pooled adds what the volumes of a gang's pods take together. Where volumes of a
+// limitPooled bounds nodes by what the volumes of a gang's pods take together. Where volumes of a
 // class are there already, the driver need not make them all: then each pod is looked
 // at by itself.
-func (l *looker) pooled() {
-	if len(l.pods) < 2 {
+func (all *Volumes) limitPooled(l *fit.Look) {
+	if len(l.Pods) < 2 {
 		return
 	}
 	users := map[string]int{}
-	for _, p := range l.pods {
-		if p.needs != nil {
-			for _, name := range p.needs.claims {
-				users[name]++
-			}
+	for _, p := range l.Pods {
+		for _, name := range of(p).claims {
+			users[name]++
 		}
 	}
 	each := map[string][]int{} // bytes by class, of each pod that wants any of its own
-	for _, p := range l.pods {
-		if p.needs == nil || len(p.needs.claims) == 0 {
+	for _, p := range l.Pods {
+		if len(of(p).claims) == 0 {
 			continue
 		}
-		_, open, err := l.d.claimsFor(p)
+		_, open, err := all.claimsFor(p)
 		if err != nil {
-			return // l.why says so
+			return // Limit says so
 		}
 		sum := map[string]int{}
 		for i := range open {
-			if bytes, ok := l.d.sized(&open[i]); ok && users[open[i].claim.Name] == 1 {
+			if bytes, ok := all.sized(&open[i]); ok && users[open[i].claim.Name] == 1 {
 				sum[open[i].class.Name] += int(bytes)
 			}
 		}
@@ -169,32 +159,28 @@ func (l *looker) pooled() {
 		}
 	}
 	for _, class := range slices.Sorted(maps.Keys(each)) {
-		if len(each[class]) == len(l.pods) && !l.d.hasFree(class) {
-			l.ration(class, each[class])
+		if len(each[class]) == len(l.Pods) && !all.hasFree(class) {
+			all.ration(l, class, each[class])
 		}
 	}
 }
 
 // ration bounds the nodes with the same capacity by how many of the gang's pods, whichever they
 // are, find their volumes there.
-func (l *looker) ration(class string, each []int) {
+func (all *Volumes) ration(l *fit.Look, class string, each []int) {
 	together, most := map[string][]string{}, map[string]int{}
-	for _, name := range l.d.order {
-		n := l.d.nodes[name]
-		if n == nil || n.obj == nil || l.shut[name] != "" {
-			continue
-		}
+	l.Open(func(name string, n *v1.Node) {
 		var names []string
 		room := 0
-		for _, p := range l.d.capacitiesOf(class).of(n.obj) {
+		for _, p := range all.capacitiesOf(class).of(n) {
 			names, room = append(names, p.name), room+largest(slices.Clone(each), int(p.left))
 		}
 		key := strings.Join(names, " ")
 		together[key], most[key] = append(together[key], name), room
-	}
+	})
 	for _, key := range slices.Sorted(maps.Keys(together)) {
-		if most[key] < len(l.pods) {
-			l.groups = append(l.groups, cluster.NodeLimit{Nodes: together[key], Tasks: most[key]})
+		if most[key] < len(l.Pods) {
+			l.Group(together[key], most[key])
 		}
 	}
 }

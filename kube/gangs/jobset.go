@@ -1,4 +1,4 @@
-package kube
+package gangs
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 // InOrder) cannot wait for these in one gang: each such ReplicatedJob is a gang
 // of its own.
 var (
-	jobSetKind   = &objectKind{group: "jobset.x-k8s.io", kind: "JobSet", resource: "jobsets", versions: []string{"v1alpha2"}}
-	trainJobKind = &objectKind{group: "trainer.kubeflow.org", kind: "TrainJob", resource: "trainjobs", versions: []string{"v1alpha1"}}
+	jobSetKind   = &Kind{Group: "jobset.x-k8s.io", Name: "JobSet", Resource: "jobsets", Versions: []string{"v1alpha2"}}
+	trainJobKind = &Kind{Group: "trainer.kubeflow.org", Name: "TrainJob", Resource: "trainjobs", Versions: []string{"v1alpha1"}}
 )
 
 // What the JobSet controller writes on pods (v0.8 to v0.10).
@@ -25,23 +25,23 @@ const (
 	jobSetReplicas   = "jobset.sigs.k8s.io/replicatedjob-replicas"
 )
 
-func jobSetGang(d *Driver, obj *v1.Pod) *claim {
+func jobSetGang(all *Objects, obj *v1.Pod) *Claim {
 	name, part := obj.Labels[jobSetName], obj.Labels[jobSetReplicated]
-	if name == "" || part == "" || owner(obj, "batch", "Job") == nil {
+	if name == "" || part == "" || Owner(obj, "batch", "Job") == nil {
 		return nil
 	}
-	key := jobSetKind.in(obj.Namespace, name)
-	o := d.objects[key]
-	if o != nil && o.GetAnnotations()[LabelGang] == "false" {
-		return alone(obj, key, 0)
+	key := jobSetKind.In(obj.Namespace, name)
+	o := all.objects[key]
+	if o != nil && o.GetAnnotations()[Label] == "false" {
+		return Alone(obj, key, 0)
 	}
-	c := &claim{key: "jobset/" + obj.Namespace + "/" + name, name: obj.Namespace + "/" + name, object: key}
-	if o == nil && !d.readable[jobSetKind] || o != nil && staged(o.Object, part) {
-		c.key, c.name = c.key+"/"+part, c.name+"-"+part
+	c := &Claim{Key: "jobset/" + obj.Namespace + "/" + name, Name: obj.Namespace + "/" + name, Object: key}
+	if o == nil && !all.readable[jobSetKind] || o != nil && staged(o.Object, part) {
+		c.Key, c.Name = c.Key+"/"+part, c.Name+"-"+part
 	} else {
 		part = ""
 	}
-	c.need = func(g *gang) (membership, error) { return d.jobSetNeed(g, key, part) }
+	c.Need = func(g Gang) (Membership, error) { return all.jobSetNeed(g, key, part) }
 	return c
 }
 
@@ -60,17 +60,17 @@ func staged(o map[string]any, part string) bool {
 
 // jobSetNeed counts the pods of a JobSet, or of a part of it: of Jobs that are
 // not created yet, too, but not those that have succeeded.
-func (d *Driver) jobSetNeed(g *gang, key objKey, part string) (membership, error) {
-	o, err := d.object(g, key)
+func (all *Objects) jobSetNeed(g Gang, key Key, part string) (Membership, error) {
+	o, err := all.object(g, key)
 	switch {
 	case err != nil:
-		return membership{}, err
+		return Membership{}, err
 	case o == nil:
-		return d.jobSetByLabels(g)
+		return all.jobSetByLabels(g)
 	case flagOf(o.Object, "spec", "suspend"):
-		return membership{}, &suspendedError{"its " + key.String()}
+		return Membership{}, &suspendedError{"its " + key.String()}
 	}
-	m := membership{submit: o.GetCreationTimestamp().Time}
+	m := Membership{Submit: o.GetCreationTimestamp().Time}
 	for _, r := range listOf(o.Object, "spec", "replicatedJobs") {
 		name := textOf(r, "name")
 		if part == "" && staged(o.Object, name) || part != "" && part != name {
@@ -78,10 +78,10 @@ func (d *Driver) jobSetNeed(g *gang, key objKey, part string) (membership, error
 		}
 		per := numberOf(r, 1, "template", "spec", "parallelism")
 		per = min(per, numberOf(r, per, "template", "spec", "completions"))
-		m.size += per * numberOf(r, 1, "replicas")
-		for _, j := range d.children[key] {
+		m.Size += per * numberOf(r, 1, "replicas")
+		for _, j := range all.children[key] {
 			if j.Labels[jobSetReplicated] == name && j.DeletionTimestamp == nil {
-				m.size -= per - max(0, jobLeft(j))
+				m.Size -= per - max(0, jobLeft(j))
 			}
 		}
 	}
@@ -100,29 +100,29 @@ func jobLeft(j *batchv1.Job) int {
 
 // jobSetByLabels counts the pods of a ReplicatedJob without its JobSet: every
 // pod says how many Jobs they are, and every Job how many pods.
-func (d *Driver) jobSetByLabels(g *gang) (membership, error) {
-	list := g.sorted()
+func (all *Objects) jobSetByLabels(g Gang) (Membership, error) {
+	list := g.Members()
 	if len(list) == 0 {
-		return membership{size: 1}, nil
+		return Membership{Size: 1}, nil
 	}
-	obj := list[0].obj
+	obj := list[0]
 	n, err := strconv.Atoi(obj.Labels[jobSetReplicas])
 	if err != nil || n < 1 {
-		return membership{}, fmt.Errorf("pod %s: label %s: %q is not a number of Jobs", obj.Name, jobSetReplicas, obj.Labels[jobSetReplicas])
+		return Membership{}, fmt.Errorf("pod %s: label %s: %q is not a number of Jobs", obj.Name, jobSetReplicas, obj.Labels[jobSetReplicas])
 	}
-	m := membership{}
+	m := Membership{}
 	jobs := map[string]int{}
 	for _, p := range list {
-		ref := owner(p.obj, "batch", "Job")
-		if j := d.jobs[ref.UID]; j != nil && j.DeletionTimestamp == nil {
+		ref := Owner(p, "batch", "Job")
+		if j := all.jobs[ref.UID]; j != nil && j.DeletionTimestamp == nil {
 			jobs[j.Name] = jobLeft(j)
 		}
 	}
 	if len(jobs) < n {
-		return membership{}, fmt.Errorf("%d of its %d Jobs have pods", len(jobs), n)
+		return Membership{}, fmt.Errorf("%d of its %d Jobs have pods", len(jobs), n)
 	}
 	for _, left := range jobs {
-		m.size += left
+		m.Size += left
 	}
 	return m, nil
 }

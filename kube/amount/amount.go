@@ -1,4 +1,5 @@
-package kube
+// Package amount reads quantities of Kubernetes.
+package amount
 
 import (
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,11 +17,11 @@ const (
 	mostCount = int64(1) << 52 // of anything else
 )
 
-// countOf is a quantity in whole units, rounded up.
-func countOf(q *resource.Quantity) int64 { return within(q, mostCount) }
+// Count is a quantity in whole units, rounded up.
+func Count(q *resource.Quantity) int64 { return within(q, mostCount) }
 
-// bytesOf is an amount of storage in bytes.
-func bytesOf(q *resource.Quantity) int64 { return within(q, mostBytes) }
+// Bytes is an amount of storage in bytes.
+func Bytes(q *resource.Quantity) int64 { return within(q, mostBytes) }
 
 func within(q *resource.Quantity, most int64) int64 {
 	switch {
@@ -32,8 +33,8 @@ func within(q *resource.Quantity, most int64) int64 {
 	return q.Value()
 }
 
-// milliOf is an amount of CPU in milli-cores, rounded up.
-func milliOf(q *resource.Quantity) cluster.Milli {
+// Milli is an amount of CPU in milli-cores, rounded up.
+func Milli(q *resource.Quantity) cluster.Milli {
 	switch {
 	case q.Sign() <= 0:
 		return 0
@@ -43,9 +44,9 @@ func milliOf(q *resource.Quantity) cluster.Milli {
 	return q.MilliValue()
 }
 
-// mebi is an amount of memory in MiB; up: what is asked for is rounded up, what
+// MiB is an amount of memory in MiB; up: what is asked for is rounded up, what
 // is there down.
-func mebi(q *resource.Quantity, up bool) cluster.MiB {
+func MiB(q *resource.Quantity, up bool) cluster.MiB {
 	v := within(q, mostMiB<<20-1<<20)
 	if up {
 		v += 1<<20 - 1
