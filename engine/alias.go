@@ -5,6 +5,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
@@ -177,3 +178,12 @@ const (
 
 // ParseBackfill reads a backfill mode by name.
 func ParseBackfill(s string) (Backfill, error) { return sched.ParseBackfill(s) }
+
+// Placer answers "where?".
+type Placer = placement.Placer
+
+// Site is what a placer works with.
+type Site = placement.Site
+
+// CheckTasks says what is wrong with the task sets of a job, whatever the cluster is; "": nothing.
+func CheckTasks(s *cluster.Job) string { return job.CheckTasks(s) }

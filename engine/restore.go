@@ -192,7 +192,7 @@ func (e *Engine) restoreJob(r *job.Record) error {
 		return nil
 	}
 	e.live++
-	if text := cmp.Or(CheckTasks(r.Spec), e.checkNodes(r.Spec)); text != "" {
+	if text := cmp.Or(job.CheckTasks(r.Spec), e.checkNodes(r.Spec)); text != "" {
 		return &JobError{r.Spec.ID, text}
 	}
 	j.Shape = e.shapeOf(r.Spec)

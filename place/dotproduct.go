@@ -1,13 +1,13 @@
 package place
 
-import "github.com/muster-gpu/muster/engine"
+import "github.com/muster-gpu/muster/engine/placement"
 
 var dotProduct = Info{
 	Name:   "dot-product",
 	About:  "the node whose free CPU and GPUs are least like what the task asks for",
 	Source: "DotProd of the FGD paper (the smallest product; Tetris takes the largest)",
-	New: func() engine.Placer {
-		return byScore{"dot-product", func(s *engine.Site, node, set int) int64 {
+	New: func() placement.Placer {
+		return byScore{"dot-product", func(s *placement.Site, node, set int) int64 {
 			r := &s.Sets()[set].Request
 			return -alignment(s.FreeCPU(node), r.CPU, s.FreeMilli(node), r.Milli())
 		}}

@@ -4,15 +4,15 @@ import (
 	"math/bits"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/placement"
 )
 
 var gpuClustering = Info{
 	Name:   "gpu-clustering",
 	About:  "nodes that already run tasks of the same size (a share, one GPU, two ...), the fuller first",
 	Source: "GpuClustering of the FGD paper",
-	New: func() engine.Placer {
-		return byScore{"gpu-clustering", func(s *engine.Site, node, set int) int64 {
+	New: func() placement.Placer {
+		return byScore{"gpu-clustering", func(s *placement.Site, node, set int) int64 {
 			r := &s.Sets()[set].Request
 			if r.GPUs == 0 {
 				return 0

@@ -4,15 +4,15 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/placement"
 )
 
 var gpuPacking = Info{
 	Name:   "gpu-packing",
 	About:  "partly used GPUs first, the fullest; then idle GPUs of nodes in use; then idle nodes, those with fewer GPUs first",
 	Source: "GpuPacking of the FGD paper",
-	New: func() engine.Placer {
-		return byScore{"gpu-packing", func(s *engine.Site, node, set int) int64 {
+	New: func() placement.Placer {
+		return byScore{"gpu-packing", func(s *placement.Site, node, set int) int64 {
 			r := &s.Sets()[set].Request
 			if r.GPUs == 0 {
 				return 0

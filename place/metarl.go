@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/learn"
 )
 
@@ -13,7 +13,7 @@ var metaRL = Info{
 	Name:   "meta-rl",
 	About:  "learned: a network chooses a node for each task of a gang in turn; other weights: meta-rl:weights=FILE (muster learn meta-rl)",
 	Source: "Meta-RL worker placement (TCC'23), reconstructed",
-	New: func() engine.Placer {
+	New: func() placement.Placer {
 		p, err := newMetaRL("")
 		if err != nil {
 			panic(err) // the embedded weights cannot be read
@@ -33,7 +33,7 @@ type learned struct {
 }
 
 // newMetaRL makes the placer for weights=FILE;digest=DIGEST, or with the embedded weights.
-func newMetaRL(knobs string) (engine.Placer, error) {
+func newMetaRL(knobs string) (placement.Placer, error) {
 	file, digest := "", ""
 	for _, f := range strings.FieldsFunc(knobs, func(r rune) bool { return r == ';' }) {
 		switch key, value, _ := strings.Cut(f, "="); key {
@@ -75,7 +75,7 @@ func (p *learned) Pinned() string { return p.pinned }
 
 // Place puts each task in turn where the network says, on nodes with room: so whatever fits is
 // placed. Gangs with several task sets, shares and slices are placed by best-fit.
-func (p *learned) Place(s *engine.Site) bool {
+func (p *learned) Place(s *placement.Site) bool {
 	all := s.Sets()
 	if r := &all[0].Request; len(all) > 1 || r.GPUs == 0 || r.Fractional() || r.Profile != "" {
 		return constrained(s, pack)
@@ -92,9 +92,9 @@ type learnedRoom struct {
 	choose learn.Placing
 }
 
-func (p *learned) workers(s *engine.Site) bool {
+func (p *learned) workers(s *placement.Site) bool {
 	set, room := s.Sets()[0], 0
-	m := engine.SiteMemory[learnedRoom](s)
+	m := placement.Memory[learnedRoom](s)
 	spots, nodes := m.spots[:0], m.nodes[:0]
 	s.Candidates(0, func(node int) bool {
 		spot := learn.Spot{GPUs: int32(s.GPUs(node)), Free: int32(s.FreeGPUs(node)), Room: int32(s.Room(node, 0, set.Count)), Rack: s.DomainOf(node, cluster.LevelRack).ID}

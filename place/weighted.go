@@ -1,6 +1,6 @@
 package place
 
-import "github.com/muster-gpu/muster/engine"
+import "github.com/muster-gpu/muster/engine/placement"
 
 // The scores of this file and of dotproduct.go are FGD's baselines without their rounding to whole
 // numbers from 0 to 100, which causes many ties. CPU counts in parts of 128 cores and GPUs in parts
@@ -10,8 +10,8 @@ var weightedFit = Info{
 	Name:   "weighted-fit",
 	About:  "the node that is left with the least of CPU and GPUs together, 16 cores counting as one GPU",
 	Source: "BestFit of the FGD paper",
-	New: func() engine.Placer {
-		return byScore{"weighted-fit", func(s *engine.Site, node, _ int) int64 { return -leftover(s.FreeCPU(node), s.FreeMilli(node)) }}
+	New: func() placement.Placer {
+		return byScore{"weighted-fit", func(s *placement.Site, node, _ int) int64 { return -leftover(s.FreeCPU(node), s.FreeMilli(node)) }}
 	},
 }
 

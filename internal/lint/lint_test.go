@@ -28,10 +28,11 @@ var arrows = map[string]string{
 	"quota":               "cluster",
 	"perf":                "cluster solve",
 	"power":               "cluster",
-	"engine":              "cluster quota internal/heap engine/order engine/inventory engine/shape engine/job engine/sched",
+	"engine":              "cluster quota internal/heap engine/order engine/inventory engine/shape engine/job engine/sched engine/placement",
 	"engine/inventory":    "cluster",
 	"engine/job":          "cluster quota engine/inventory engine/order",
 	"engine/order":        "cluster",
+	"engine/placement":    "cluster engine/inventory engine/job engine/order engine/sched engine/shape",
 	"engine/sched":        "cluster quota engine/inventory engine/job engine/order engine/shape",
 	"engine/shape":        "cluster engine/inventory",
 	"forward":             "cluster engine internal/heap",
@@ -40,7 +41,7 @@ var arrows = map[string]string{
 	"serving":             "cluster internal/heap internal/csvfile",
 	"learn":               "",
 	"policy":              "learn cluster quota solve engine/sched internal/heap",
-	"place":               "learn cluster engine",
+	"place":               "learn cluster engine/placement",
 	"config":              "ask cluster perf engine policy place",
 	"journal":             "cluster engine config internal/oldkeys",
 	"ask":                 "cluster perf internal/plain",
@@ -59,11 +60,14 @@ var arrows = map[string]string{
 	"local/cgroup/spawn":  "",
 	"local/evidence":      "store",
 	"local/foresight":     "cluster engine forward show",
+	"local/account":       "local/cgroup/spawn local/evidence",
+	"local/rules":         "ask cluster config engine perf show local/account local/observe",
 	"local/share":         "cluster local/shim",
+	"local/run":           "cluster engine progress show local/shim local/cgroup local/evidence",
 	"local/observe":       "ask cluster config local/cgroup local/gpu show store",
 	"progress":            "show cluster perf engine",
-	"local":               "cluster perf progress engine forward driver config journal ask show store local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/foresight local/observe local/share internal/inbox internal/plain internal/oldkeys",
-	"server":              "cluster ask show api local store internal/frames web server/view",
+	"local":               "cluster perf progress engine forward driver config journal ask show store local/account local/rules local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/foresight local/observe local/run local/share internal/inbox internal/plain internal/oldkeys",
+	"server":              "cluster ask show api local local/account local/rules store internal/frames web server/view",
 	"server/view":         "cluster show api",
 	"web":                 "internal/plot",
 	"driver":              "cluster engine ask show",
@@ -77,15 +81,16 @@ var arrows = map[string]string{
 	"experiments":         "experiments/results",
 	"experiments/results": "cluster perf engine policy place driver trace report sim experiments/compat config serving internal/csvfile",
 	"experiments/compat":  "cluster engine policy place driver trace solve",
-	"kube":                "cluster perf progress power quota config engine driver journal ask show internal/inbox kube/amount kube/fit kube/fit/volumes kube/gangs kube/queues internal/oldkeys",
+	"kube":                "cluster perf progress power quota config engine driver journal ask show internal/inbox kube/amount kube/fit kube/fit/volumes kube/gangs kube/mig kube/queues internal/oldkeys",
 	"kube/amount":         "cluster",
 	"kube/fit":            "cluster kube/amount",
 	"kube/fit/volumes":    "cluster kube/amount kube/fit",
 	"kube/gangs":          "cluster",
+	"kube/mig":            "cluster config engine",
 	"kube/queues":         "cluster config quota",
 	"kube/lead":           "",
 	"kube/front":          "api server/view web",
-	"cmd/muster":          "learn search search/tuner cluster quota perf engine policy place journal config driver trace report sim tune tune/guard scenario serving ask show api client client/tcp client/terminal local local/shim local/gpu local/cgroup local/observe server store slurm slurm/remote internal/plain internal/version",
+	"cmd/muster":          "learn search search/tuner cluster quota perf engine policy place journal config driver trace report sim tune tune/guard scenario serving ask show api client client/tcp client/terminal local local/account local/rules local/shim local/gpu local/cgroup local/observe server store slurm slurm/remote internal/plain internal/version",
 	"cmd/muster-kube":     "cluster config engine kube kube/front kube/lead place policy progress server/view trace web api internal/version",
 	"cmd/muster-shim":     "local/shim internal/version",
 	"cmd/muster-slurm":    "client slurm slurm/remote internal/version",
@@ -107,7 +112,7 @@ var arrows = map[string]string{
 }
 
 // pure packages import the standard library and each other only, and have neither clock nor randomness.
-var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "engine/inventory": true, "engine/job": true, "engine/order": true, "engine/sched": true, "engine/shape": true, "policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true, "learn": true}
+var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "engine/inventory": true, "engine/job": true, "engine/order": true, "engine/placement": true, "engine/sched": true, "engine/shape": true, "policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true, "learn": true}
 
 // banned calls per package: "*" is everywhere outside tests.
 var banned = map[string]string{
@@ -117,7 +122,7 @@ var banned = map[string]string{
 
 // live packages wait for the real world, but are given the time, too.
 var (
-	live  = map[string]bool{"local": true, "local/share": true, "local/shim": true, "local/gpu": true, "server": true, "server/view": true, "client": true}
+	live  = map[string]bool{"local": true, "local/run": true, "local/share": true, "local/shim": true, "local/gpu": true, "server": true, "server/view": true, "client": true}
 	waits = map[string]bool{"time.Sleep": true, "time.After": true}
 )
 
