@@ -301,7 +301,7 @@ func (f *clusterFile) models() (models []cluster.GPUModel, err error) {
 			return nil, err
 		}
 		if len(list) == 1 && list[0].Memory == 0 && !slices.Contains(have, m.Name) {
-			return nil, fmt.Errorf("models: %w; of one that nobody knows say memory or like", cluster.Unknown("GPU model", m.Name, slices.Compact(have)))
+			return nil, fmt.Errorf("models: %w; for an unknown model state memory or like", cluster.Unknown("GPU model", m.Name, slices.Compact(have)))
 		}
 		if models, err = another(models, m.Name, list); err != nil {
 			return nil, err

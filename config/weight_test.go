@@ -40,7 +40,7 @@ func TestShortNames(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	for models, want := range map[string]string{
-		"{name: T5, weight: 0.25}":                                  `models: unknown GPU model "T5": did you mean "T4"? (valid: A100-40GB, A100-80GB, T4, T4-16GB); of one that nobody knows say memory or like`,
+		"{name: T5, weight: 0.25}":                                  `models: unknown GPU model "T5": did you mean "T4"? (valid: A100-40GB, A100-80GB, T4, T4-16GB); for an unknown model state memory or like`,
 		"{name: A100, weight: 0.5}, {name: A100-80GB, weight: 2}":   `model "A100-80GB" stands there twice`,
 		"{name: A100-80GB, weight: 0.5}, {name: A100, weight: 0.5}": `model "A100-80GB" stands there twice: A100 is all models of that family`,
 	} {

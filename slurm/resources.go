@@ -137,7 +137,7 @@ func (r *resources) take(opt string, a gpuAsk, total int) error {
 		}
 	}
 	if len(r.types) > 0 && !slices.Contains(r.types, typ) {
-		return fmt.Errorf("--%s asks for GPUs of type %s beside %s: the GPUs of a job are of one model", opt, typ, r.types[0])
+		return fmt.Errorf("--%s asks for GPUs of type %s in addition to %s: the GPUs of a job are of one model", opt, typ, r.types[0])
 	}
 	r.types = []string{typ}
 	return nil

@@ -70,7 +70,7 @@ func (c *command) sacctmgr() (int, error) {
 	switch verb := strings.ToLower(rest[0]); verb {
 	case "show", "list":
 	case "add", "create", "delete", "remove", "modify", "dump", "load", "reconfigure", "archive", "clear":
-		return 1, fmt.Errorf("%s is not supported: queues, and who may use them, stand in the configuration of muster serve (docs/reference/queues.md; muster config reload takes what changed); sacctmgr show shows them", verb)
+		return 1, fmt.Errorf("%s is not supported: queues, and who may use them, are in the configuration of muster serve (docs/reference/queues.md; muster config reload applies changes); sacctmgr show shows them", verb)
 	case "version":
 		c.printf("%s\n", version)
 		return 0, nil
