@@ -300,7 +300,7 @@ func waysText(t *perf.Table) (text string) {
 	for _, c := range []struct {
 		what string
 		of   func(*perf.PairError) *perf.Error
-	}{{"of job models known beside others", func(e *perf.PairError) *perf.Error { return &e.Pairs }},
+	}{{"of job models with a known pair", func(e *perf.PairError) *perf.Error { return &e.Pairs }},
 		{"of job models without a known pair", func(e *perf.PairError) *perf.Error { return &e.Models }}} {
 		filled, ways := 0, ""
 		for i := range t.Ways {

@@ -35,7 +35,7 @@ const sacctmgrHelp = `Usage: sacctmgr [-n] [-p|-P] show ENTITY [where] [FIELD=VA
   qos           the tiers
   cluster       this service
 
-Nothing is changed by it: queues and who may use them stand in the configuration (docs/reference/queues.md).
+It changes nothing: queues, and who may use them, are in the configuration (docs/reference/queues.md).
 `
 
 // entities are the words that show accepts, the full name first.
