@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/amount"
 )
 
 // MIG slices are resources of their own (nvidia.com/mig-3g.40gb): the device
@@ -50,18 +51,18 @@ func sliceName(profile string) v1.ResourceName {
 func (d *Driver) slicesOf(list v1.ResourceList) map[string]int {
 	var count map[string]int
 	for name, q := range list {
-		if profile, ok := d.sliceOf(name); ok && countOf(&q) > 0 {
+		if profile, ok := d.sliceOf(name); ok && amount.Count(&q) > 0 {
 			if count == nil {
 				count = map[string]int{}
 			}
-			count[profile] += int(min(countOf(&q), 1<<16))
+			count[profile] += int(min(amount.Count(&q), 1<<16))
 		}
 	}
 	return count
 }
 
 // slice makes the request of a pod for one MIG slice. A pod that asks for several,
-// or for whole GPUs beside them, is counted per node and no more (needs.other).
+// or for whole GPUs beside them, is counted per node and no more (uncounted).
 func (d *Driver) slice(r *cluster.Request, sum v1.ResourceList) {
 	count := d.slicesOf(sum)
 	if r.GPUs > 0 || len(count) != 1 {
@@ -107,7 +108,7 @@ func (d *Driver) migOf(n *node, model *cluster.GPUModel, whole int, held map[str
 
 // slicesAside reports whether a pod holds slices that the engine does not count.
 func (d *Driver) slicesAside(p *pod) bool {
-	return (p.gang == nil || p.request.Profile == "") && p.needs != nil && len(d.slicesOf(requestsOf(p.obj))) > 0
+	return (p.gang == nil || p.request.Profile == "") && p.Needs != nil && len(d.slicesOf(requestsOf(p.obj))) > 0
 }
 
 // mostPacked bounds what is remembered of pack.
@@ -254,6 +255,42 @@ func (d *Driver) reslice(snap *engine.Snapshot, spec *cluster.Spec) error {
 		}
 	}
 	return nil
+}
+
+// sliceFound gives the slices of a gang that is found bound instances that no job of a snapshot has.
+func (d *Driver) sliceFound(rec *engine.JobRecord, snap *engine.Snapshot) {
+	nodes := d.eng.Nodes()
+	used := map[int32][]uint8{} // by node and device: memory slices in use
+	for k := range rec.Allocs {
+		a := &rec.Allocs[k]
+		name := profileOf(rec, a)
+		if name == "" {
+			continue
+		}
+		n := &nodes[a.Node]
+		model, _ := d.cfg.Spec.Model(n.Model)
+		geometry, _, err := n.Geometry(&model)
+		if err != nil {
+			return
+		}
+		if used[a.Node] == nil {
+			used[a.Node] = slotsInUse(snap, a.Node, n.GPUs)
+		}
+		takeSlice(a, &model, name, geometry, used[a.Node])
+	}
+}
+
+// slotsInUse is the memory slices that jobs have of a node, by device.
+func slotsInUse(snap *engine.Snapshot, node int32, gpus int) []uint8 {
+	used := make([]uint8, gpus)
+	for i := range snap.Jobs {
+		for _, a := range snap.Jobs[i].Allocs {
+			if dev := firstOf(a.GPUs); a.Node == node && a.Slots != 0 && dev < gpus {
+				used[dev] |= a.Slots
+			}
+		}
+	}
+	return used
 }
 
 // takeSlice gives an allocation the first free instance of a profile; without one

@@ -15,6 +15,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/kube/amount"
 )
 
 // A node of which nobody has a GPU can be partitioned otherwise, by whoever goes by its label nvidia.com/mig.config:
@@ -159,7 +160,7 @@ func devicesOf(list v1.ResourceList, o *config.MIGOffer) v1.ResourceList {
 // migOffer is what a list says of GPUs and slices.
 func (d *Driver) migOffer(list v1.ResourceList) config.MIGOffer {
 	q := list[migWhole]
-	o := config.MIGOffer{Whole: int(min(countOf(&q), 1<<16)), Slices: d.slicesOf(list)}
+	o := config.MIGOffer{Whole: int(min(amount.Count(&q), 1<<16)), Slices: d.slicesOf(list)}
 	if o.Slices == nil {
 		o.Slices = map[string]int{}
 	}
