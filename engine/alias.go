@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
@@ -32,6 +34,9 @@ const (
 	Fragments = inventory.Fragments
 	Rooms     = inventory.Rooms
 )
+
+// SameGPUs reports whether two descriptions of a node are of the same GPUs, partitioned alike.
+func SameGPUs(a, b *cluster.Node) bool { return inventory.SameHardware(a, b) }
 
 // State is where a job is in its life.
 type State = job.Phase
@@ -173,3 +178,12 @@ const (
 
 // ParseBackfill reads a backfill mode by name.
 func ParseBackfill(s string) (Backfill, error) { return sched.ParseBackfill(s) }
+
+// Placer answers "where?".
+type Placer = placement.Placer
+
+// Site is what a placer works with.
+type Site = placement.Site
+
+// CheckTasks says what is wrong with the task sets of a job, whatever the cluster is; "": nothing.
+func CheckTasks(s *cluster.Job) string { return job.CheckTasks(s) }

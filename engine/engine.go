@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/quota"
@@ -17,7 +18,7 @@ import (
 type Config struct {
 	Spec   cluster.Spec
 	Policy sched.Policy
-	Placer Placer
+	Placer placement.Placer
 
 	Backfill *sched.Backfill // nil: what the policy asks for
 	// Depth is how many jobs behind a blocked one backfill looks at (Slurm's
@@ -71,6 +72,7 @@ var DefaultStop = [3]StopRule{
 type Engine struct {
 	cfg      Config
 	w        sched.World      // what policies are shown
+	find     placement.Finder // where jobs go
 	keyer    sched.KeyChanger // nil: keys of running jobs change with events only
 	heads    sched.HeadKeyer  // nil: Key compares groups, too
 	queues   sched.QueueOrder // nil: the policy does not choose among queues
@@ -98,7 +100,6 @@ type Engine struct {
 	pending     int              // eligible jobs
 	homing      int              // ... that are suspended: only where their memory is will do
 	severalSets int              // ... of several task sets, which a start can make fit
-	wanted      slicesWanted     // ... for slices
 	owing       []*job.State     // liftUntilFits: lifted of the job's own queue, and not borrowed
 	ready       []cluster.JobID  // placed jobs whose devices became free in this step
 	running     keptList         // jobs with devices (and not told to leave) by run key
@@ -119,20 +120,19 @@ type Engine struct {
 	timers    timerHeap
 	keyTimes  timerHeap
 	resv      []reservation
-	held      *holds // what a candidate must leave alone; nil: nothing
-	holds     holds
+	held      *placement.Slack // what a candidate must leave alone; nil: nothing
+	holds     placement.Slack
 	restoring bool                // being built from a snapshot: nodes are not yet in their states
 	straddled bool                // which of a queue's jobs could leave depended on who left first
 	blockedBy *inventory.ClassSet // strict order: classes behind a blocked job; nil: none
 	thorough  bool                // tests: every candidate is really tried
-	keepOff   keepOff
+	keepOff   placement.KeepOff
 	ps        passState
 	advance   []advance
 	defrag    defrag
 	past      past
 	between   between
 	paces     paces
-	demand    inventory.Demand
 
 	actions []Action
 	touched []cluster.JobID // jobs whose records changed in this step
@@ -187,6 +187,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.st.BillWith(func(job int32, sign int64) { e.bill(e.jobs[job], sign) })
 	e.w = sched.World{Traits: cfg.Policy.Traits(), Store: &e.st, Shapes: &e.shapes, Speeds: cfg.Speeds,
 		Past: &e.past.known, Plan: &e.plans.PlanMemory, Pools: &e.pools.Pools, Oracle: (*oracle)(e)}
+	e.find = placement.Finder{World: &e.w, Sharing: cfg.Spec.Sharing, Around: (*oracle)(e)}
 	e.keyer, _ = cfg.Policy.(sched.KeyChanger)
 	e.heads, _ = cfg.Policy.(sched.HeadKeyer)
 	e.queues, _ = cfg.Policy.(sched.QueueOrder)
@@ -330,7 +331,7 @@ func (e *Engine) addNode(n cluster.Node) error {
 	}
 	if first {
 		e.shapes.Recompute()
-		e.demand.Stale = true
+		e.find.Recount()
 	}
 	id := int32(len(e.st.Nodes())) - 1
 	e.nodeID[n.Name] = id

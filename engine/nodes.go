@@ -45,8 +45,10 @@ func (e *Engine) nodeEvent(ev *Event) {
 		e.setHealth(id, ev.GPUs, !ev.Undo)
 	case NodeResized:
 		if ev.Size != nil {
-			e.nodeChanged(id, ev.Size.CPU, ev.Size.RAM)
+			e.nodeResized(id, ev.Size.CPU, ev.Size.RAM)
 		}
+	case NodeChanged:
+		e.nodeChanged(id, ev.Spare)
 	}
 	e.capacityChanged()
 }

@@ -383,7 +383,7 @@ func (e *Engine) gotMore() {
 // fitsUnconstrained reports whether only a reservation keeps the job waiting.
 func (e *Engine) fitsUnconstrained(j *job.State, s *shape.Shape) bool {
 	r := e.request()
-	r.reserved = nil
+	r.Reserved = nil
 	_, ok := e.placeTrial(r, j, s, s.Min)
 	return ok
 }

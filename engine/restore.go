@@ -27,6 +27,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 		return nil, err
 	}
 	e.hash, e.elastic = s.Hash, s.Elastic
+	e.restoreChanged(s)
 	e.between.restore(s.Pairs)
 	e.paces.restore(s.Paces)
 	for _, u := range s.Users {
@@ -191,7 +192,7 @@ func (e *Engine) restoreJob(r *job.Record) error {
 		return nil
 	}
 	e.live++
-	if text := cmp.Or(CheckTasks(r.Spec), e.checkNodes(r.Spec)); text != "" {
+	if text := cmp.Or(job.CheckTasks(r.Spec), e.checkNodes(r.Spec)); text != "" {
 		return &JobError{r.Spec.ID, text}
 	}
 	j.Shape = e.shapeOf(r.Spec)

@@ -42,6 +42,7 @@ type Snapshot struct {
 	Looked  cluster.Time    `json:"defrag_round,omitempty"` // the last round in which moves were looked for
 
 	Resized []string          `json:"resized,omitempty"` // nodes of which Nodes says the size, whatever the configuration says
+	Changed []string          `json:"changed,omitempty"` // nodes that Nodes describes, whatever the configuration says
 	Sets    []cluster.NodeSet `json:"sets,omitempty"`    // of nodes, that jobs name
 }
 
@@ -124,6 +125,9 @@ func (e *Engine) Common() Snapshot {
 		}
 		if n := &e.st.Nodes()[i]; n.Resized() {
 			s.Resized = append(s.Resized, n.Spec().Name)
+		}
+		if n := &e.st.Nodes()[i]; n.Changed() {
+			s.Changed = append(s.Changed, n.Spec().Name)
 		}
 	}
 	s.Queues, s.Closed = e.queueSpecs()

@@ -65,7 +65,7 @@ func phaseOf(t EventType) int {
 	switch t {
 	case Stopped, StartFailed:
 		return 0
-	case NodeDown, GPUBad, NodeDrained, NodeUp, NodeAsleep, NodeResized:
+	case NodeDown, GPUBad, NodeDrained, NodeUp, NodeAsleep, NodeResized, NodeChanged, JobReshaped:
 		return 1
 	}
 	return 2
@@ -76,7 +76,7 @@ func (e *Engine) handle(ev *Event) {
 	case Submitted:
 		e.submit(ev.Spec, ev.Given)
 		return
-	case NodeUp, NodeDown, NodeDrained, GPUBad, NodeResized:
+	case NodeUp, NodeDown, NodeDrained, GPUBad, NodeResized, NodeChanged:
 		e.nodeEvent(ev)
 		return
 	case NodeAsleep:
@@ -87,6 +87,9 @@ func (e *Engine) handle(ev *Event) {
 		return
 	case NodesNamed:
 		e.shapes.Name(ev.Set)
+		return
+	case Adopted:
+		e.adopt(ev.Record)
 		return
 	case Defragment:
 		e.askMoves(ev)
@@ -105,6 +108,8 @@ func (e *Engine) handle(ev *Event) {
 		e.startFailed(j, ev.Undo)
 	case Started, Resized, Progress:
 		e.report(j, ev)
+	case JobReshaped:
+		e.jobReshaped(j, ev.Reshape)
 	case Updated:
 		e.update(j, ev.Spec)
 	case Cancelled:
@@ -417,6 +422,10 @@ func (e *Engine) demote(j *job.State, demoted bool) {
 }
 
 func (e *Engine) update(j *job.State, spec *cluster.Job) {
+	if j.State == job.Starting || j.State == job.Running {
+		e.amend(j, spec)
+		return
+	}
 	if j.State != job.Pending && j.State != job.Placed || spec == nil || spec.ID != j.Spec.ID {
 		return
 	}
@@ -447,7 +456,7 @@ func (e *Engine) update(j *job.State, spec *cluster.Job) {
 	if j.Whole = e.indivisible(j); e.chooses(j) { // plans may not have been about it
 		e.include(j)
 	}
-	e.demand.Stale = true
+	e.find.Recount()
 	j.Milli, j.Devices, j.Tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes.Get(j.Shape).Max
 	e.deps.join(e, j)                                                // its dependencies may be new
 	if e.admit(j); waits && j.Eligible && j.EligibleSince != lined { // it keeps its age

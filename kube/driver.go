@@ -59,6 +59,7 @@ type Driver struct {
 	named   map[string][]string
 	kinds   map[kindOfNode]bool
 	joined  map[string]bool
+	changed map[string]bool // nodes that may be others than the engine knows
 	// GPU models by labels, and by name, as they were looked up.
 	modelNames  map[labelled]string
 	modelsKnown map[string]cluster.GPUModel
@@ -74,6 +75,7 @@ type Driver struct {
 	now        cluster.Time
 	wake       cluster.Time
 	stale      string           // why the engine has to begin anew; "": it has not
+	tidings    tidings          // what it is told in this step
 	nodesDirty bool             // a node's state or health may differ from the engine's
 	sizesDirty bool             // a node may be of another size than the engine knows
 	life       int              // of the engine: counts how often it began
@@ -153,8 +155,10 @@ func New(opt Options) *Driver {
 		opt.Await = awaitMoved
 	}
 	opt.Rules.Launches = 1 << 30 // the driver decides when a start is tried again
-	d := &Driver{opt: opt, nodes: map[string]*node{}, number: map[string]int{}, joined: map[string]bool{}, modelNames: map[labelled]string{}, modelsKnown: map[string]cluster.GPUModel{}, goneNodes: leftNodes{}, pods: map[types.UID]*pod{},
-		objects: gangs.NewObjects(), ones: map[string]int{},
+	d := &Driver{opt: opt, nodes: map[string]*node{}, number: map[string]int{}, goneNodes: leftNodes{},
+		joined: map[string]bool{}, changed: map[string]bool{},
+		modelNames: map[labelled]string{}, modelsKnown: map[string]cluster.GPUModel{},
+		pods: map[types.UID]*pod{}, objects: gangs.NewObjects(), ones: map[string]int{},
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, sets: map[string]*nodeSet{}, wake: cluster.Never,
 		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue), neighbours: newNeighbours(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(), aside: newAsides(),
 		work: make(chan func(context.Context), 1<<16)}
@@ -335,9 +339,13 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 	}
 	events := append(d.queued, d.refresh(now)...)
 	d.queued = nil
-	if (d.nodesDirty || now >= d.checked.Add(checkEvery)) && d.hurtGangs() {
-		// The engine hears of the node when it has begun anew.
-	} else if now >= d.checked.Add(checkEvery) {
+	if d.asking != nil {
+		d.asking.sent = true
+	}
+	if d.nodesDirty || now >= d.checked.Add(checkEvery) {
+		events = append(events, d.hurtEvents()...)
+	}
+	if now >= d.checked.Add(checkEvery) {
 		events = append(events, d.compare(now)...)
 	} else if d.nodesDirty {
 		events = append(events, d.nodeEvents()...)
@@ -444,6 +452,7 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 		}
 		d.note(g, d.now)
 	}
+	d.checkTaken()
 	d.checkPassages()
 	d.markLoans()
 	d.answered()

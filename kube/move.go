@@ -289,7 +289,7 @@ func (d *Driver) takeOver(g, w *gang, pods []*pod) {
 }
 
 // comesBack makes a gang's job in the next engine one that comes back when it is
-// stopped, if it is to be moved, or on its way; else it ends then. confine has a job run on a set of nodes only.
+// stopped, if it is on its way elsewhere; else it ends then. confine has a job run on a set of nodes only.
 func (d *Driver) comesBack(g *gang, spec *cluster.Job, confine func(*cluster.Job, *nodeSet)) {
 	spec.NoRequeue, spec.Checkpoint = true, cluster.Checkpoint{Interval: spec.Checkpoint.Interval}
 	switch p := g.passage; {
@@ -297,12 +297,6 @@ func (d *Driver) comesBack(g *gang, spec *cluster.Job, confine func(*cluster.Job
 		spec.NoRequeue, spec.Checkpoint = false, p.spec.Checkpoint
 		confine(spec, d.nodesFor(p.pods))
 		p.spec = spec
-	case d.chosen[g]:
-		free := *spec
-		if s, err := d.freed(g, &free); err == nil {
-			*spec = free
-			confine(spec, s)
-		}
 	default:
 		spec.Name = g.name // of the pods that it has now
 	}

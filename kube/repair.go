@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -88,18 +87,6 @@ func (d *Driver) hurt(g *gang) bool {
 		}
 	}
 	return some && left
-}
-
-// hurtGangs reports whether the engine has to begin anew before it hears of a
-// lost node: it would stop a gang that is to be repaired.
-func (d *Driver) hurtGangs() bool {
-	for _, g := range d.gangs {
-		if d.hurt(g) {
-			d.stale = cmp.Or(d.stale, "a gang lost a node")
-			return true
-		}
-	}
-	return false
 }
 
 // repairAll cuts what was lost out of the gangs that are to be repaired, and puts
@@ -220,10 +207,7 @@ func addTasks(sets []cluster.TaskSet, t cluster.TaskSet) []cluster.TaskSet {
 func (d *Driver) reform(g *gang, rec *engine.JobRecord, sets []cluster.TaskSet, allocs []engine.Alloc, slots []slot) {
 	spec := *rec.Spec
 	spec.Tasks, spec.Elastic = sets, cluster.Elastic{}
-	rec.Spec, rec.Allocs, rec.Tasks = &spec, allocs, 0
-	for _, s := range sets {
-		rec.Tasks += int32(s.Count)
-	}
+	rec.Spec, rec.Allocs, rec.Tasks = &spec, allocs, int32(sets[0].Count)
 	g.spec, g.slots = &spec, slots
 	d.resize(g, d.now)
 }

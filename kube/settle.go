@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -138,8 +137,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 		return nil
 	}
 	if g.boundByPlan() { // by the scheduler before this one
-		d.stale = "found bound"
-		return nil
+		return d.adoptNow(g)
 	}
 	if g.retry > now {
 		d.later(g, g.retry)
@@ -344,22 +342,26 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 	switch {
 	case open:
 		return nil
-	case g.oversized() || d.elastic(g):
-		d.stale = cmp.Or(d.stale, "a gang has more pods than it needs")
-		return nil
+	}
+	var events []engine.Event
+	if g.oversized() || d.elastic(g) {
+		events = d.dividedNow(g)
 	}
 	g.phase, g.fails, g.refused, g.legacy = running, 0, "", nil
 	d.crash("kube-started")
-	if g.repair.patch {
-		d.stale = cmp.Or(d.stale, "a gang is repaired")
+	if up := d.gangs[g.of]; g.repair.patch && up != nil {
+		if events := d.repairGang(up); len(events) > 0 {
+			return events
+		}
 	}
-	if !g.spec.NoRequeue { // it was moved: what it is now, the next engine is told
-		d.stale = cmp.Or(d.stale, "a gang was moved")
+	events = append(events, engine.Event{Type: engine.Started, Job: g.id})
+	if !g.spec.NoRequeue { // it was moved
+		events = append(events, d.staysPut(g))
 	}
 	if up := d.gangs[g.of]; up != nil && up.phase == stopping { // it was not running yet when that was told to leave
 		d.leaveAll(g, "the gang that it belongs to, "+up.name+", leaves")
 	}
-	return append([]engine.Event{{Type: engine.Started, Job: g.id}}, d.settleRunning(g)...)
+	return append(events, d.settleRunning(g)...)
 }
 
 // unwind lets those go that were bound.
@@ -466,7 +468,7 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 	case gangs.Suspended(err):
 		return nil
 	}
-	d.replace(g)
+	events := d.replace(g)
 	d.patch(g)
 	d.leftover(g)
 	if err == nil {
@@ -475,7 +477,7 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 	if g.of == "" && len(g.missing) == 0 && !m.Open {
 		d.tellBeyond(g, d.now)
 	}
-	return nil
+	return events
 }
 
 // partly reports whether a running gang is not whole any more, or will not be.
@@ -527,9 +529,9 @@ func (d *Driver) settleStopping(g *gang) []engine.Event {
 // makes another pod for one that failed, and a gang goes on with it. A place
 // whose node takes nobody any more cannot be filled: then the gang waits as a
 // whole for another.
-func (d *Driver) replace(g *gang) {
+func (d *Driver) replace(g *gang) []engine.Event {
 	if !slices.ContainsFunc(g.slots, func(s slot) bool { return s.pod == "" }) {
-		return
+		return nil
 	}
 	pods := g.wanted()
 	if len(pods) > 0 {
@@ -537,7 +539,7 @@ func (d *Driver) replace(g *gang) {
 	}
 	for i := range g.slots {
 		if len(pods) == 0 {
-			return
+			break
 		}
 		s := &g.slots[i]
 		if s.pod != "" {
@@ -548,7 +550,6 @@ func (d *Driver) replace(g *gang) {
 		if n := d.nodes[s.node]; g.repair.wanted && (n == nil || n.state() != cluster.Up) && slices.ContainsFunc(pods, fits) {
 			s.lost = true // it may be elsewhere, if others of its gang are left
 			if d.hurt(g) {
-				d.stale = cmp.Or(d.stale, "a gang lost a node")
 				continue
 			}
 		}
@@ -559,7 +560,7 @@ func (d *Driver) replace(g *gang) {
 		}
 		if n := d.nodes[s.node]; n == nil || n.state() != cluster.Up {
 			d.leaveAll(g, "node "+s.node+", where a pod of its gang was, takes no new ones")
-			return
+			return nil
 		}
 		s.pod, s.done = pods[k].obj.UID, false
 		if pods[k].give(r); pods[k].request != *r {
@@ -568,4 +569,8 @@ func (d *Driver) replace(g *gang) {
 		d.bind(g, pods[k], s.node)
 		pods = slices.Delete(pods, k, k+1)
 	}
+	if d.hurt(g) {
+		return d.repairGang(g)
+	}
+	return nil
 }

@@ -211,7 +211,8 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 		d.lookAgain()
 		d.moves++
 	case (old.Labels[LabelMIG] == migChanging) != (obj.Labels[LabelMIG] == migChanging):
-		d.stale, n.mig.stays = "node partitioned", true
+		n.mig.stays = true
+		d.nodeIsAnother(obj.Name)
 		d.moves++
 	default:
 		d.nodeDiffers(old, obj)
@@ -233,6 +234,7 @@ func (d *Driver) nodeGone(name string) {
 		d.noteLeft(name)
 	}
 	delete(d.joined, name)
+	delete(d.changed, name)
 	d.dropNode(name)
 	for _, g := range d.gangs {
 		if g.phase > waiting {

@@ -115,7 +115,7 @@ func Read(system string, text []byte) (*Agent, error) {
 		return nil, fmt.Errorf("not weights: %w", err)
 	}
 	if w.Version != version {
-		return nil, fmt.Errorf("version: %q, want %q: train anew with muster learn", w.Version, version)
+		return nil, fmt.Errorf("version: %q, want %q: train again with muster learn", w.Version, version)
 	}
 	if w.System != system {
 		return nil, fmt.Errorf("system: the weights are of %q, want %q", w.System, system)

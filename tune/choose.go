@@ -121,7 +121,7 @@ const mayMiss = 0.001
 func Choose(names []string, runs []report.Run, current int, opt Options) (*Result, error) {
 	b := Divide(runs[0].Jobs, opt.Block)
 	if b.N == 0 {
-		return nil, fmt.Errorf("the history holds no jobs")
+		return nil, fmt.Errorf("the history contains no jobs")
 	}
 	c := &chooser{opt: opt, names: names, blocks: b, current: current}
 	for i := range runs {
@@ -133,7 +133,7 @@ func Choose(names []string, runs []report.Run, current int, opt Options) (*Resul
 	every := slices.Repeat([]int{1}, b.N)
 	least, costs := c.pick(every)
 	if least < 0 {
-		return nil, fmt.Errorf("objective %s: the history holds nothing to judge by (no job of it has that figure)", opt.Objective)
+		return nil, fmt.Errorf("objective %s: the history contains nothing to judge by (none of its jobs has that figure)", opt.Objective)
 	}
 	r := &Result{Objective: opt.Objective.String(), Block: b.Length, Blocks: b.N, Alone: c.out[current]}
 	for i := range runs {

@@ -166,7 +166,7 @@ func (h *History) note(j *pastJob) {
 }
 
 // ErrNoHistory is returned for journals without a job to replay.
-var ErrNoHistory = errors.New("the journal holds no job that was submitted, ran and ended in it")
+var ErrNoHistory = errors.New("the journal contains no job that was submitted, ran and ended in it")
 
 // Workload makes a trace of the jobs with known run times. Time 0 is the first submission.
 func (h *History) Workload() (*trace.Workload, *cluster.Spec, error) {

@@ -64,7 +64,7 @@ func TestObjectives(t *testing.T) {
 		t.Errorf("cost %v", c)
 	}
 	if c := o.cost(&force, &force); c != 1 {
-		t.Errorf("the policy in force costs %v, not 1", c)
+		t.Errorf("the current policy costs %v, not 1", c)
 	}
 	single := objective(t, "fairness")
 	if c := single.cost(&figures{Fairness: 2.5}, &force); c != 2.5 {
@@ -203,7 +203,7 @@ func TestWhoMayWin(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Rows[r.Winner].Policy != "b" || r.Winner != r.Current {
-		t.Errorf("a tie goes to %s, not to the policy in force", r.Rows[r.Winner].Policy)
+		t.Errorf("a tie goes to %s, not to the current policy", r.Rows[r.Winner].Policy)
 	}
 	last := r.Rows[2]
 	if last.Policy != "drops" || !strings.Contains(last.Out, "1 jobs") || last.Best != nil || last.Unended != 1 {
@@ -382,6 +382,6 @@ func TestCandidates(t *testing.T) {
 	check("long", []string{"srtf", "edf", "drf"}, []string{"afs", "chronus", "themis"})
 	_, left := Candidates(Look(entries, spec, table), []string{"fifo", "unheard-of"})
 	if last := left[len(left)-1]; last.Policy != "unheard-of" {
-		t.Errorf("a policy that the list does not have is not named: %+v", last)
+		t.Errorf("a policy that is not in the list is not reported: %+v", last)
 	}
 }
