@@ -167,7 +167,7 @@ func (e *Engine) advanceChange() cluster.Time {
 	next := cluster.Never
 	for i := range e.advance {
 		a := &e.advance[i]
-		if a.start > e.now {
+		if a.start > e.w.Now {
 			next = min(next, a.start)
 		} else {
 			next = min(next, a.end)
@@ -180,18 +180,18 @@ func (e *Engine) advanceChange() cluster.Time {
 func (e *Engine) tickAdvance() {
 	for i := range e.advance {
 		a := &e.advance[i]
-		if a.end <= e.now {
+		if a.end <= e.w.Now {
 			a.begun = false
 			if a.spec.Every == 0 {
 				a.start, a.end = cluster.Never, cluster.Never
 			}
-			if a.end <= e.now {
-				gone := e.now.Sub(a.end)/a.spec.Every + 1
+			if a.end <= e.w.Now {
+				gone := e.w.Now.Sub(a.end)/a.spec.Every + 1
 				a.start, a.end = a.start.Add(gone*a.spec.Every), a.end.Add(gone*a.spec.Every)
 			}
 			e.epoch++
 		}
-		if a.start <= e.now && !a.begun {
+		if a.start <= e.w.Now && !a.begun {
 			a.begun = true
 			e.epoch++
 			e.fresh = true
@@ -226,7 +226,7 @@ func (e *Engine) outsiderOn(a *advance, node int32) *job.State {
 		if v.Spec.Tier == cluster.Critical || e.insider(a, v) || !holdsNode(v, node) {
 			return true
 		}
-		if lost := v.LostAt(e.now, e.howToStop(v)); best == nil || lost < bestLost {
+		if lost := v.LostAt(e.w.Now, e.howToStop(v)); best == nil || lost < bestLost {
 			best, bestLost = v, lost
 		}
 		return true

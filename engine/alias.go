@@ -5,6 +5,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // Names of the rooms below that callers know as the engine's.
@@ -34,7 +35,7 @@ const (
 )
 
 // SameGPUs reports whether two descriptions of a node are of the same GPUs, partitioned alike.
-func SameGPUs(a, b *cluster.Node) bool { return inventory.SameDevices(a, b) }
+func SameGPUs(a, b *cluster.Node) bool { return inventory.SameHardware(a, b) }
 
 // State is where a job is in its life.
 type State = job.Phase
@@ -128,3 +129,51 @@ const (
 	PaceSteps   = job.PaceSteps
 	PaceSamples = job.PaceSamples
 )
+
+// SameDevices reports whether two lists of allocations are the same but for who holds the devices and who is a guest
+// there.
+func SameDevices(a, b []Alloc) bool { return inventory.SameDevices(a, b) }
+
+// Policy answers "who next?".
+type Policy = sched.Policy
+
+// Planner is a policy that answers "how much, and of which kind?", too.
+type Planner = sched.Planner
+
+// Plan is what a planner says at one instant.
+type Plan = sched.Plan
+
+// Traits tell the engine how to use a policy.
+type Traits = sched.Traits
+
+// View is what a policy may read of the engine's state.
+type View = sched.View
+
+// JobView is what a policy may read of a job.
+type JobView = sched.JobView
+
+// Fitter is a policy with settings that name things of a cluster.
+type Fitter = sched.Fitter
+
+// HeadKeyer is a policy whose order between groups of jobs changes with time.
+type HeadKeyer = sched.HeadKeyer
+
+// Factors are what a job's priority is a weighted sum of.
+type Factors = sched.Factors
+
+// Speeds is what a scheduler believes of how fast jobs run where.
+type Speeds = sched.Speeds
+
+// Backfill says what may pass a job that cannot start.
+type Backfill = sched.Backfill
+
+// The backfill modes.
+const (
+	Strict       = sched.Strict
+	Skip         = sched.Skip
+	EASY         = sched.EASY
+	Conservative = sched.Conservative
+)
+
+// ParseBackfill reads a backfill mode by name.
+func ParseBackfill(s string) (Backfill, error) { return sched.ParseBackfill(s) }

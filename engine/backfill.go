@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
@@ -107,7 +108,7 @@ func (e *Engine) reserved(j *job.State) *holds {
 	if len(e.resv) == 0 && len(e.advance) == 0 {
 		return nil
 	}
-	return e.reservedAt(j, e.now, false)
+	return e.reservedAt(j, e.w.Now, false)
 }
 
 // reservedAt is reserved for a run from an instant on; booked says that
@@ -166,7 +167,7 @@ func (e *Engine) reserve(j *job.State) {
 	r, ok := e.earliest(j, false)
 	if e.holdDue(j) && (!ok || e.outOfSight(r.at)) {
 		if hold, found := e.holdFor(j); found {
-			if e.mode == Conservative && j.Promise != cluster.Never { // its record has the promise
+			if e.mode == sched.Conservative && j.Promise != cluster.Never { // its record has the promise
 				e.touch(j)
 			}
 			j.Promise, j.Plan = cluster.Never, nil
@@ -177,7 +178,7 @@ func (e *Engine) reserve(j *job.State) {
 	if !ok {
 		return
 	}
-	if e.mode == Conservative && (r.at != j.Promise || !slices.Equal(r.allocs, j.Plan)) {
+	if e.mode == sched.Conservative && (r.at != j.Promise || !slices.Equal(r.allocs, j.Plan)) {
 		e.touch(j)
 		j.Plan = append(j.Plan[:0], r.allocs...)
 	}
@@ -212,9 +213,9 @@ func (e *Engine) earliest(j *job.State, now bool) (reservation, bool) {
 	r := e.anywhere()
 	single := s.Min == 1 && len(s.Sets) == 1
 	if now {
-		r.reserved = e.reservedAt(j, e.now, false)
+		r.reserved = e.reservedAt(j, e.w.Now, false)
 		if allocs, ok := e.placeFor(r, j, s, s.Min); ok {
-			return e.promiseOf(j, s, e.now, allocs), true
+			return e.promiseOf(j, s, e.w.Now, allocs), true
 		}
 	}
 	tl := e.timeline()
@@ -229,7 +230,7 @@ func (e *Engine) earliest(j *job.State, now bool) (reservation, bool) {
 		if !near {
 			continue
 		}
-		at = max(at, e.now)
+		at = max(at, e.w.Now)
 		r.reserved = e.reservedAt(j, at, true)
 		before := e.st.Mark()
 		if at == j.Promise {
@@ -356,16 +357,16 @@ func (e *Engine) timeline() timeline {
 	}
 	for i := range e.advance { // they hold nothing in the books, but what may start changes
 		if a := &e.advance[i]; a.end != cluster.Never {
-			tl.extra = append(tl.extra, ending{at: max(a.start, e.now), job: cluster.NoJob, resv: noResv},
+			tl.extra = append(tl.extra, ending{at: max(a.start, e.w.Now), job: cluster.NoJob, resv: noResv},
 				ending{at: a.end, job: cluster.NoJob, resv: noResv})
 		}
 	}
 	for _, id := range e.defrag.movers {
-		tl.extra = append(tl.extra, ending{at: e.now.Add(e.jobs[id].ExpectedRun(e.limitOf(e.jobs[id]))), job: id})
+		tl.extra = append(tl.extra, ending{at: e.w.Now.Add(e.jobs[id].ExpectedRun(e.limitOf(e.jobs[id]))), job: id})
 	}
 	sortEndings(tl.extra)
 	tl.look()
-	for c, ok := tl.head, tl.more; ok && c.at <= e.now; c, ok = tl.head, tl.more {
+	for c, ok := tl.head, tl.more; ok && c.at <= e.w.Now; c, ok = tl.head, tl.more {
 		c.at = e.endOf(e.jobs[c.job])
 		tl.late = append(tl.late, c)
 		tl.step()
@@ -437,13 +438,13 @@ func sortEndings(l []ending) {
 // refreshEnds gives overdue jobs a new expected end: they are expected for
 // another twentieth of their run, so each is listed again a few times only.
 func (e *Engine) refreshEnds() {
-	if e.mode < EASY && e.cfg.Starvation == 0 {
+	if e.mode < sched.EASY && e.cfg.Starvation == 0 {
 		return
 	}
-	for it, ok := e.byEnd().First(); ok && cluster.Time(it.Key[0]) <= e.now; it, ok = e.byEnd().First() {
+	for it, ok := e.byEnd().First(); ok && cluster.Time(it.Key[0]) <= e.w.Now; it, ok = e.byEnd().First() {
 		j := e.jobs[it.ID]
 		e.ends.remove(it)
-		j.EndKey.Key[0] = int64(max(e.endOf(j), e.now+1))
+		j.EndKey.Key[0] = int64(max(e.endOf(j), e.w.Now+1))
 		e.ends.insert(j.EndKey)
 	}
 }

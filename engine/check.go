@@ -170,9 +170,9 @@ func (e *Engine) checkPartition(p *cluster.Partition, s *cluster.Job) string {
 		return ""
 	}
 	if q, ok := e.treeIndex(s.Queue); ok {
-		for _, a := range e.tree.Path(q) {
+		for _, a := range e.w.Tree.Path(q) {
 			for _, allowed := range p.Queues {
-				if e.tree.Name(a) == allowed {
+				if e.w.Tree.Name(a) == allowed {
 					return ""
 				}
 			}
@@ -185,7 +185,7 @@ func (e *Engine) treeIndex(name string) (int, bool) {
 	if name == "" {
 		name = "default"
 	}
-	return e.tree.Index(name)
+	return e.w.Tree.Index(name)
 }
 
 // never says why the job can never run on this cluster, what it asked and the
@@ -196,7 +196,7 @@ func (e *Engine) never(j *job.State) string {
 	if s.Judged != len(e.st.Nodes()) {
 		s.Judged, s.Verdict = len(e.st.Nodes()), e.judge(j, s)
 	}
-	if s.Verdict != "" && !(e.divided(j) && j.Spec.Tier != cluster.Critical && e.instanceFor(s)) {
+	if s.Verdict != "" && !(e.w.Divided(j) && j.Spec.Tier != cluster.Critical && e.instanceFor(s)) {
 		return s.Verdict
 	}
 	return e.beyondLimit(j, s)
@@ -205,15 +205,15 @@ func (e *Engine) never(j *job.State) string {
 // beyondLimit says that the job is larger than its queue's limit at all times.
 // That is the queue's matter, not the shape's.
 func (e *Engine) beyondLimit(j *job.State, s *shape.Shape) string {
-	if owed := e.tree.Guarantee(int(j.Queue)); e.limits.byQueue && j.Spec.Tier == cluster.Critical &&
-		e.shapes.MilliOf(s, int(s.Min)) > owed && len(e.tree.Spec(int(j.Queue)).Windows) == 0 {
-		return fmt.Sprintf("asks for %d GPUs; a critical job must fit the guarantee of queue %s, %g", s.GPUs, e.tree.Name(int(j.Queue)), float64(owed)/1000)
+	if owed := e.w.Tree.Guarantee(int(j.Queue)); e.limits.byQueue && j.Spec.Tier == cluster.Critical &&
+		e.shapes.MilliOf(s, int(s.Min)) > owed && len(e.w.Tree.Spec(int(j.Queue)).Windows) == 0 {
+		return fmt.Sprintf("asks for %d GPUs; a critical job must fit the guarantee of queue %s, %g", s.GPUs, e.w.Tree.Name(int(j.Queue)), float64(owed)/1000)
 	}
-	lim := e.tree.Limit(int(j.Queue))
-	if !e.limits.byQueue || lim < 0 || e.shapes.MilliOf(s, int(s.Min)) <= lim || len(e.tree.Spec(int(j.Queue)).Windows) > 0 {
+	lim := e.w.Tree.Limit(int(j.Queue))
+	if !e.limits.byQueue || lim < 0 || e.shapes.MilliOf(s, int(s.Min)) <= lim || len(e.w.Tree.Spec(int(j.Queue)).Windows) > 0 {
 		return ""
 	}
-	return fmt.Sprintf("asks for %d GPUs; queue %s is limited to %g", s.GPUs, e.tree.Name(int(j.Queue)), float64(lim)/1000)
+	return fmt.Sprintf("asks for %d GPUs; queue %s is limited to %g", s.GPUs, e.w.Tree.Name(int(j.Queue)), float64(lim)/1000)
 }
 
 func (e *Engine) judge(j *job.State, s *shape.Shape) string {

@@ -130,7 +130,7 @@ func (e *Engine) planEmptying(m Moves) (Moves, *relocation) {
 
 // lookAround collects who is where, and what each node is worth as it is.
 func (e *Engine) lookAround(by Compact) *compaction {
-	c := &compaction{by: by, until: e.now.Add(e.defrag.Horizon), stays: make([][]stay, len(e.st.Nodes()))}
+	c := &compaction{by: by, until: e.w.Now.Add(e.defrag.Horizon), stays: make([][]stay, len(e.st.Nodes()))}
 	e.byKey().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
 		c.add(v.Spec.ID, v.Allocs, e.endOf(v))
@@ -138,7 +138,7 @@ func (e *Engine) lookAround(by Compact) *compaction {
 	})
 	for _, id := range e.defrag.movers {
 		v := e.jobs[id]
-		c.add(id, v.Dest, e.now.Add(v.ExpectedRun(e.limitOf(v))))
+		c.add(id, v.Dest, e.w.Now.Add(v.ExpectedRun(e.limitOf(v))))
 	}
 	for id := range e.st.Nodes() {
 		c.value = append(c.value, e.valueOf(c, int32(id), slices.Clone(c.stays[id])))
@@ -169,7 +169,7 @@ func (e *Engine) valueOf(c *compaction, id int32, stays []stay) time.Duration {
 	slices.SortStableFunc(stays, func(a, b stay) int { return cmp.Compare(a.end, b.end) })
 	d := e.demandNow()
 	e.st.Memory().Fresh(d, len(e.st.Nodes()))
-	mark, at, sum := e.st.Mark(), e.now, int64(0)
+	mark, at, sum := e.st.Mark(), e.w.Now, int64(0)
 	for i := 0; ; i++ {
 		end := c.until
 		if i < len(stays) {

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // TestTimerHeapTwin compares the heap with a sorted slice; void timers never
@@ -96,9 +97,9 @@ func store(t testing.TB, model string, nodes ...cluster.Node) *Engine {
 
 type nobody struct{}
 
-func (nobody) Name() string                { return "nobody" }
-func (nobody) Traits() Traits              { return Traits{} }
-func (nobody) Key(View, JobView) order.Key { return order.Key{} }
+func (nobody) Name() string                            { return "nobody" }
+func (nobody) Traits() sched.Traits                    { return sched.Traits{} }
+func (nobody) Key(sched.View, sched.JobView) order.Key { return order.Key{} }
 
 type nowhere struct{}
 

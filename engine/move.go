@@ -17,7 +17,7 @@ import (
 // holdSlack takes what a job would hold from the reservations that its run meets, or
 // (sign -1) gives it back.
 func (e *Engine) holdSlack(j *job.State, allocs []inventory.Alloc, sign int64) {
-	end := e.now.Add(j.ExpectedRun(e.limitOf(j)))
+	end := e.w.Now.Add(j.ExpectedRun(e.limitOf(j)))
 	for i := range e.resv {
 		r := &e.resv[i]
 		if r.at >= end {
@@ -106,7 +106,7 @@ func (e *Engine) sendOff(movers []mover, allocs []inventory.Alloc, forJob cluste
 		m := &movers[i]
 		e.holdSlack(m.j, m.dest, 1)
 		e.markStopping(m.j, m.how, job.Preempted, forJob)
-		m.j.Moved = append(slices.DeleteFunc(m.j.Moved, func(t cluster.Time) bool { return t <= e.now.Add(-keepMoves) }), e.now)
+		m.j.Moved = append(slices.DeleteFunc(m.j.Moved, func(t cluster.Time) bool { return t <= e.w.Now.Add(-keepMoves) }), e.w.Now)
 		e.reserveDest(m.j, m.dest)
 	}
 }
@@ -173,5 +173,5 @@ func (e *Engine) land(j *job.State, dest []inventory.Alloc) {
 // which may be another than when they were booked.
 func (e *Engine) planAllows(j *job.State, allocs []inventory.Alloc) bool {
 	t := j.Target
-	return e.plans.planner == nil || t != nil && t.Partition == "" && (t.GPU == "" || t.GPU == e.gpuOf(allocs)) && e.mayBe(j, tasksOf(allocs))
+	return e.plans.planner == nil || t != nil && t.Partition == "" && (t.GPU == "" || t.GPU == inventory.GPUOf(&e.st, allocs)) && e.mayBe(j, tasksOf(allocs))
 }

@@ -8,18 +8,11 @@ var eventNames = []string{"tick", "stopped", "start-failed", "node-up", "node-do
 var actionNames = []string{"start", "preempt", "resize", "reject"}
 var defragNames = []string{"off", "plan", "auto", "compact", "compact-nodes"} // from auto on in the order of Compact
 var compactNames = []string{"nothing", "usable", "nodes"}
-var backfillNames = []string{"none", "skip", "easy", "conservative"}
-
-// ParseBackfill reads a backfill mode by name.
-func ParseBackfill(s string) (Backfill, error) {
-	v, err := job.ParseName("backfill", s, backfillNames)
-	return Backfill(v), err
-}
 
 func (t EventType) String() string  { return job.NameOf(uint8(t), eventNames) }
 func (a ActionType) String() string { return job.NameOf(uint8(a), actionNames) }
-func (b Backfill) String() string   { return job.NameOf(uint8(b), backfillNames) }
-func (c Compact) String() string    { return job.NameOf(uint8(c), compactNames) }
+
+func (c Compact) String() string { return job.NameOf(uint8(c), compactNames) }
 
 // MarshalText implements encoding.TextMarshaler.
 func (c Compact) MarshalText() ([]byte, error) { return []byte(c.String()), nil }

@@ -168,9 +168,9 @@ func (e *Engine) capacityChanged() {
 			m += cluster.Whole * cluster.Milli(popcount(n.Healthy()))
 		}
 	}
-	if m != e.capacity || m != e.tree.Capacity() {
-		e.capacity = m
+	if m != e.w.Capacity || m != e.w.Tree.Capacity() {
+		e.w.Capacity = m
 		e.limits.rekeyed = -1 // keys may be relative to it
-		e.tree.SetCapacity(m)
+		e.w.Tree.SetCapacity(m)
 	}
 }

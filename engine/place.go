@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
@@ -60,7 +61,7 @@ func (e *Engine) leastMilli(j *job.State) cluster.Milli {
 func (e *Engine) tryPlace(j *job.State) (allocs []inventory.Alloc, tasks int32, ok bool) {
 	s := e.shapes.At(j.Shape)
 	e.stats.Tried++
-	if e.mode == Conservative && j.Promise <= e.now && j.Home == nil && s.Min == s.Max {
+	if e.mode == sched.Conservative && j.Promise <= e.w.Now && j.Home == nil && s.Min == s.Max {
 		if allocs, ok = e.placePlanned(e.request(), j, s); ok {
 			return allocs, s.Max, true
 		}
@@ -324,9 +325,9 @@ func (e *Engine) unlist(j *job.State) {
 // endOf is when a listed job is expected to end.
 func (e *Engine) endOf(j *job.State) cluster.Time {
 	if j.State == job.Placed {
-		return e.now.Add(j.ExpectedRun(e.limitOf(j)))
+		return e.w.Now.Add(j.ExpectedRun(e.limitOf(j)))
 	}
-	return j.ExpectedEnd(e.now)
+	return j.ExpectedEnd(e.w.Now)
 }
 
 // heldMilli is what the job's allocations count for.
@@ -341,22 +342,22 @@ func (e *Engine) start(j *job.State) {
 	}
 	j.State = job.Starting
 	e.wake(j)
-	j.Started, j.Acc, j.Rate = e.now, e.now, 0
+	j.Started, j.Acc, j.Rate = e.w.Now, e.w.Now, 0
 	j.NextKey = 0 // timers of an earlier run are void
 	j.Among, j.Slow = nil, 0
-	j.FirstStart = min(j.FirstStart, e.now)
+	j.FirstStart = min(j.FirstStart, e.w.Now)
 	j.Gen++
 	j.LimitAt = cluster.Never
 	if l := e.limitOf(j); l > 0 {
-		j.LimitAt = e.now.Add(l)
+		j.LimitAt = e.w.Now.Add(l)
 		e.timers.push(timer{j.LimitAt, timerLimit, int32(j.Spec.ID), j.Gen})
 	}
 	if e.cfg.MinRuntime > 0 {
-		e.timers.push(timer{e.now.Add(e.cfg.MinRuntime), timerSafe, int32(j.Spec.ID), j.Gen})
+		e.timers.push(timer{e.w.Now.Add(e.cfg.MinRuntime), timerSafe, int32(j.Spec.ID), j.Gen})
 	}
 	e.watchSettled(j)
 	e.list(j)
-	if waited && e.traits.Preempts && j.Key.Key[0] > before {
+	if waited && e.w.Traits.Preempts && j.Key.Key[0] > before {
 		e.epoch++ // while it waited for its devices others came closer: it may be a victim now
 	}
 	e.watchKey(j)
@@ -379,9 +380,9 @@ func (e *Engine) limitOf(j *job.State) time.Duration {
 
 // runItem is a holding job's place in the order of victims.
 func (e *Engine) runItem(j *job.State) order.Item {
-	it := order.Item{Key: e.cfg.Policy.Key(View{e}, JobView{e, j}), Submit: j.Spec.Submit, ID: int32(j.Spec.ID)}
-	if e.traits.Falling {
-		it.Key[0] = order.AddSat(it.Key[0], int64(e.now))
+	it := order.Item{Key: e.cfg.Policy.Key(e.w.View(), e.w.Job(j)), Submit: j.Spec.Submit, ID: int32(j.Spec.ID)}
+	if e.w.Traits.Falling {
+		it.Key[0] = order.AddSat(it.Key[0], int64(e.w.Now))
 	}
 	return it
 }
@@ -433,7 +434,7 @@ func (e *Engine) watchKey(j *job.State) {
 	if e.keyer == nil {
 		return
 	}
-	if at := e.keyer.NextChange(View{e}, JobView{e, j}); at != j.NextKey || at <= e.now {
+	if at := e.keyer.NextChange(e.w.View(), e.w.Job(j)); at != j.NextKey || at <= e.w.Now {
 		j.NextKey = at
 		e.keyTimes.push(timer{at, timerKey, int32(j.Spec.ID), j.Gen})
 	}

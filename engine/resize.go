@@ -31,8 +31,8 @@ func (e *Engine) resize(id int32, cpu cluster.Milli, ram cluster.MiB) bool {
 	if had.CPU == cpu && had.RAM == ram {
 		return false
 	}
-	e.totalCPU += cpu - had.CPU
-	e.totalRAM += ram - had.RAM
+	e.w.CPU += cpu - had.CPU
+	e.w.RAM += ram - had.RAM
 	if e.st.SetSize(id, cpu, ram) {
 		e.shapes.Recompute()
 		e.demand.Stale = true

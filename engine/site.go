@@ -7,6 +7,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
@@ -42,10 +43,10 @@ type Site struct {
 }
 
 // Job returns the job that is being placed.
-func (s *Site) Job() JobView { return JobView{s.e, s.job} }
+func (s *Site) Job() sched.JobView { return s.e.w.Job(s.job) }
 
 // View returns the engine's state for reading.
-func (s *Site) View() View { return View{s.e} }
+func (s *Site) View() sched.View { return s.e.w.View() }
 
 // SiteMemory is memory that a placer uses again and again, as it left it: nothing may depend
 // on what is in it.

@@ -7,7 +7,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Only so many submissions are remembered, however many there were, and a copy does not learn of later ones.
+// A bounded number of submissions is remembered, and a clone does not see later ones.
 func TestRecent(t *testing.T) {
 	var r Recent
 	at := func(i int) cluster.Time { return cluster.Time(0).Add(time.Duration(i) * time.Second) }

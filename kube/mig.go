@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/mig"
 )
 
@@ -39,18 +40,18 @@ func (d *Driver) sliceOf(name v1.ResourceName) (profile string, ok bool) {
 func (d *Driver) slicesOf(list v1.ResourceList) map[string]int {
 	var count map[string]int
 	for name, q := range list {
-		if profile, ok := d.sliceOf(name); ok && countOf(&q) > 0 {
+		if profile, ok := d.sliceOf(name); ok && amount.Count(&q) > 0 {
 			if count == nil {
 				count = map[string]int{}
 			}
-			count[profile] += int(min(countOf(&q), 1<<16))
+			count[profile] += int(min(amount.Count(&q), 1<<16))
 		}
 	}
 	return count
 }
 
 // slice makes the request of a pod for one MIG slice. A pod that asks for several,
-// or for whole GPUs beside them, is counted per node and no more (needs.other).
+// or for whole GPUs beside them, is counted per node and no more (uncounted).
 func (d *Driver) slice(r *cluster.Request, sum v1.ResourceList) {
 	count := d.slicesOf(sum)
 	if r.GPUs > 0 || len(count) != 1 {
@@ -96,7 +97,7 @@ func (d *Driver) migOf(n *node, model *cluster.GPUModel, whole int, held map[str
 
 // slicesAside reports whether a pod holds slices that the engine does not count.
 func (d *Driver) slicesAside(p *pod) bool {
-	return (p.gang == nil || p.request.Profile == "") && p.needs != nil && len(d.slicesOf(requestsOf(p.obj))) > 0
+	return (p.gang == nil || p.request.Profile == "") && p.Needs != nil && len(d.slicesOf(requestsOf(p.obj))) > 0
 }
 
 // mostPacked bounds what is remembered of pack.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/mig"
 )
 
@@ -106,7 +107,7 @@ func (n *node) asPartitioned(obj *v1.Node) *v1.Node {
 // migOffer is what a list says of GPUs and slices.
 func (d *Driver) migOffer(list v1.ResourceList) config.MIGOffer {
 	q := list[mig.Whole]
-	o := config.MIGOffer{Whole: int(min(countOf(&q), 1<<16)), Slices: d.slicesOf(list)}
+	o := config.MIGOffer{Whole: int(min(amount.Count(&q), 1<<16)), Slices: d.slicesOf(list)}
 	if o.Slices == nil {
 		o.Slices = map[string]int{}
 	}

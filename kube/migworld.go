@@ -87,7 +87,7 @@ func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
 		return nil, nil
 	}
 	need, _, _ := d.crew(g, &m)
-	if len(need) == 0 || len(need) < max(1, m.size) {
+	if len(need) == 0 || len(need) < max(1, m.Size) {
 		return nil, nil
 	}
 	spec, err := d.specOf(g, need, m)
@@ -98,10 +98,10 @@ func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
 		return nil, nil
 	}
 	l := d.limitsOf(need, false, true)
-	if l.why != "" {
+	if l.Why != "" {
 		return nil, nil
 	}
-	spec.PerNode, spec.NodeLimits = l.each, l.nodes
+	spec.PerNode, spec.NodeLimits = l.Each, l.Nodes
 	return spec, need
 }
 

@@ -8,7 +8,8 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// A job's end is foretold by its loss, however many reports there were, and after it went back.
+// A job's end is predicted from its loss, whatever the number of reports, and also after it went
+// back to a checkpoint.
 func TestConverges(t *testing.T) {
 	curve, c := perf.LossCurve{B0: 0.02, B1: 0.5, B2: 0.2}, perf.Convergence{Metric: "loss", Below: 0.001, Times: 2}
 	end := c.End(curve, 10)

@@ -12,7 +12,8 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// line is n jobs of one to ten minutes for one GPU, one every five and a half minutes, so that a line forms.
+// line is n one-GPU jobs of one to ten minutes, one every five and a half minutes, so that a queue
+// forms.
 func line(n int, known bool) (list []trace.Entry) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for i := range n {
@@ -27,8 +28,8 @@ func line(n int, known bool) (list []trace.Entry) {
 	return list
 }
 
-// With run times that are known, every start is said exactly once enough is known of earlier answers; with run times that are not, most
-// are inside the intervals. That it is asked changes no decision.
+// With known run times every start is predicted exactly once enough earlier answers are scored;
+// with unknown ones most starts are inside the intervals. Asking changes no decision.
 func TestStarts(t *testing.T) {
 	spec, err := cluster.ParseShort("1x1xT4")
 	if err != nil {
@@ -65,7 +66,7 @@ func TestStarts(t *testing.T) {
 	}
 }
 
-// What happens later changes no earlier answer.
+// Later submissions change no earlier answer.
 func TestStartsAhead(t *testing.T) {
 	spec, err := cluster.ParseShort("1x1xT4")
 	if err != nil {

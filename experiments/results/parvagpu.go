@@ -29,9 +29,10 @@ func ParvaGPU(ctx context.Context, traces string) (Table, error) {
 		About: fmt.Sprintf("GPUs that carry the inference services of each set at their rates and within their latencies (SC'24: the released deployments), planned from the published measurements "+
 			"(instance, batch size, processes, requests per second, latency) by `muster mig plan --slo`; and requests that were late when they were played against the plan for %v, at equal distances and with "+
 			"Poisson arrivals (%d seeds). Published is that no promise is broken. A batch may take half of what is promised; of plans on as few GPUs the one counts in which whoever has least to spare has most.", parvaPlay, parvaSeeds)}
-	err := eachParvaSet(ctx, traces, func(set, want int, m *cluster.GPUModel, services []serving.Service, plan *serving.Plan) error {
+	err := eachParvaSet(ctx, traces, func(p *parvaPlan) error {
+		services, plan, set := p.services, p.plan, p.set
 		name := fmt.Sprintf("set %d, %d services", set, len(services))
-		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("GPUs (by compute slices no fewer than %d)", plan.Least), float64(want), float64(plan.GPUs), ""})
+		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("GPUs (by compute slices no fewer than %d)", plan.Least), float64(p.want), float64(plan.GPUs), ""})
 		t.late(name, "", func(a serving.Arrivals, seed uint64) []serving.Served {
 			return serving.Play(plan, services, a, seed, parvaPlay)
 		})
@@ -40,9 +41,16 @@ func ParvaGPU(ctx context.Context, traces string) (Table, error) {
 	return t, err
 }
 
-// eachParvaSet calls f for each of the SLO sets, with the GPUs of the released deployment and our plan on instances.
-func eachParvaSet(ctx context.Context, traces string,
-	f func(set, want int, m *cluster.GPUModel, services []serving.Service, plan *serving.Plan) error) error {
+// parvaPlan is an SLO set, the GPUs of its released deployment, and our plan on instances.
+type parvaPlan struct {
+	set, want int
+	model     cluster.GPUModel
+	services  []serving.Service
+	plan      *serving.Plan
+}
+
+// eachParvaSet calls f for each of the SLO sets.
+func eachParvaSet(ctx context.Context, traces string, f func(*parvaPlan) error) error {
 	m, _ := cluster.FindModel("A100-80GB")
 	for set := 1; set <= parvaSets; set++ {
 		services, want, err := parvaSet(ctx, filepath.Join(traces, "parvagpu-mig"), set)
@@ -51,7 +59,7 @@ func eachParvaSet(ctx context.Context, traces string,
 		}
 		plan, err := serving.Make(&m, services, 1)
 		if err == nil {
-			err = f(set, want, &m, services, plan)
+			err = f(&parvaPlan{set, want, m, services, plan})
 		}
 		if err != nil {
 			return fmt.Errorf("set %d: %w", set, err)
@@ -66,8 +74,9 @@ func ParvaShares(ctx context.Context, traces string) (Table, error) {
 		About: fmt.Sprintf("The same services on gpulets (ATC'22): parts of GPUs under MPS, of 20, 40, 50, 60, 80 per cent, in which services take turns, planned by `muster mps plan`; GPUs beside those of ParvaGPU's released deployments, which are on MIG instances. "+
 			"How fast services are on a part is estimated from what was measured on instances and of several processes on a whole GPU (docs/howto/plan-services.md); what different services do to each other was not measured, and is not counted. Requests are played for %v, with Poisson arrivals %d times. "+
 			"gpulet plans for the rates as they are; by `--headroom` it has more GPUs, and fewer are late.", parvaPlay, parvaSeeds)}
-	err := eachParvaSet(ctx, traces, func(set, want int, m *cluster.GPUModel, services []serving.Service, instances *serving.Plan) error {
-		plan, err := serving.MakeShares(m, services, serving.ShareOptions{})
+	err := eachParvaSet(ctx, traces, func(p *parvaPlan) error {
+		services, set := p.services, p.set
+		plan, err := serving.MakeShares(&p.model, services, serving.ShareOptions{})
 		if err != nil {
 			return err
 		}
@@ -76,7 +85,7 @@ func ParvaShares(ctx context.Context, traces string) (Table, error) {
 			turns += len(plan.Gpulets[i].Turns)
 		}
 		name := fmt.Sprintf("set %d, %d services: %d gpulets, %d turns", set, len(services), len(plan.Gpulets), turns)
-		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("GPUs (ours on instances: %d)", instances.GPUs), float64(want), float64(plan.GPUs), ""})
+		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("GPUs (ours on instances: %d)", p.plan.GPUs), float64(p.want), float64(plan.GPUs), ""})
 		t.late(name, ": a gpulet that is just large enough for its rate is late when more comes by chance",
 			func(a serving.Arrivals, seed uint64) []serving.Served {
 				return serving.PlayShares(plan, services, a, seed, parvaPlay)
