@@ -174,7 +174,9 @@ func (s *Sheet) note(services []Service, o *SheetOptions) {
 	}
 }
 
-func (s *Sheet) say(format string, args ...any) { s.Notes = append(s.Notes, fmt.Sprintf(format, args...)) }
+func (s *Sheet) say(format string, args ...any) {
+	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
+}
 
 // Requests counts those of all services, per second.
 func Requests(services []Service) (sum float64) {
