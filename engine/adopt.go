@@ -44,11 +44,11 @@ func settledRecord(r *job.Record) bool {
 
 // possibleRecord reports whether what a job is said to have received can be.
 func (e *Engine) possibleRecord(r *job.Record) bool {
-	late := r.Acc > e.now || r.Started > e.now || r.Promotion > e.now
+	late := r.Acc > e.w.Now || r.Started > e.w.Now || r.Promotion > e.w.Now
 	counts := min(r.Attained, r.Weighted, r.Unweighted, r.Before, r.Rate, r.Speed)
 	times := min(r.Ran, r.Done, r.Saved, r.RanBefore)
 	served := &job.State{Tenure: e.tenureOf(r), Weight: cmp.Or(r.Weight, cluster.Whole)}
-	before := r.Unweighted <= r.Attained && r.Before <= served.ServiceAt(e.now) && r.RanBefore <= r.Ran
+	before := r.Unweighted <= r.Attained && r.Before <= served.ServiceAt(e.w.Now) && r.RanBefore <= r.Ran
 	return !late && counts >= 0 && times >= 0 && before
 }
 
@@ -74,5 +74,6 @@ func (e *Engine) adopt(r *job.Record) {
 	e.touch(j)
 	e.gotMore()
 	e.replan()
-	e.demand.Stale, e.fresh = true, true
+	e.find.Recount()
+	e.fresh = true
 }

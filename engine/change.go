@@ -86,13 +86,14 @@ func (e *Engine) nodeChanged(id int32, to *cluster.Node) {
 	if _, err := e.st.Change(id, next, model, clients); err != nil {
 		return // there are too many kinds of node
 	}
-	e.totalCPU += next.CPU - was.CPU
-	e.totalRAM += next.RAM - was.RAM
+	e.w.CPU += next.CPU - was.CPU
+	e.w.RAM += next.RAM - was.RAM
 	if e.st.Nodes()[id].Overcommitted() {
 		e.displace(id)
 	}
 	e.shapes.Reclassify()
-	e.demand.Stale, e.empty = true, nil
+	e.find.Recount()
+	e.empty = nil
 	e.epoch++
 	e.fresh = true
 	e.reconsider()

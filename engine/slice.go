@@ -111,7 +111,7 @@ func (e *Engine) divide(j *job.State) {
 		return
 	}
 	allocs := []inventory.Alloc{a}
-	if j.Home != nil && !inventory.SameDevices(j.Home, allocs) {
+	if j.Home != nil && !inventory.SamePlace(j.Home, allocs) {
 		e.touch(j)
 		j.Thaw()
 	}
