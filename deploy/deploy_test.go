@@ -16,7 +16,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/internal/shared"
-	"github.com/muster-gpu/muster/kube"
+	"github.com/muster-gpu/muster/kube/look"
 )
 
 // programs are the programs that run on a cluster.
@@ -170,9 +170,9 @@ func configuration(t *testing.T) string {
 
 // Alert rules and the dashboard name existing metrics only.
 func TestMetricsAreThere(t *testing.T) {
-	m := kube.NewMetrics()
+	m := look.NewMetrics()
 	known := map[string]bool{}
-	for _, name := range kube.MetricNames(m) {
+	for _, name := range look.MetricNames(m) {
 		known[name] = true
 	}
 	var dashboard any

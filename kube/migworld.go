@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // A second engine says who would start if nodes were partitioned otherwise: it knows quotas, the order, racks, promises
@@ -172,7 +173,7 @@ func withModels(spec *cluster.Spec) {
 // supposedNode is a node as it would be, with nobody's GPUs.
 func (d *Driver) supposedNode(name string, o *config.MIGOffer) *node {
 	n := d.nodes[name]
-	as := &node{obj: offering(n.obj, o), pods: map[*pod]bool{}, foreign: map[*pod]bool{}, other: n.other}
+	as := &node{obj: mig.Offering(n.obj, o), pods: map[*pod]bool{}, foreign: map[*pod]bool{}, other: n.other}
 	as.other.gpus = 0
 	return as
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // node is a node as the driver knows it.
@@ -137,7 +138,7 @@ func (d *Driver) badGPUs(n *node, s *cluster.Node, h held) uint64 {
 	if n == nil || n.obj == nil {
 		return 0
 	}
-	whole := wholeGPUs(s)
+	whole := mig.WholeGPUs(s)
 	want := whole - max(d.gpusOf(n.obj.Status.Allocatable), d.pools().gpus[s.Name]) + int(n.other.gpus) + d.devicesTaken().others[s.Name]
 	if replicas, ok := d.onlyShared(n); ok {
 		want = replicas.lost(whole)

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // Replicas of shared GPUs (time-slicing, MPS) are a resource beside the GPUs' own,
@@ -291,7 +292,7 @@ func (d *Driver) limitReplicas(l *fit.Look, p *pod) {
 		if s.of == 0 || s.name != p.replica.name {
 			continue
 		}
-		whole := wholeGPUs(&believed)
+		whole := mig.WholeGPUs(&believed)
 		good := whole - bits.OnesCount64(believed.Bad&(uint64(1)<<whole-1))
 		if int64(good*s.of) > s.most-s.aside {
 			l.Most(believed.Name, max(0, s.free), "too little "+string(s.name))

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -195,7 +196,7 @@ func TestSteadyFound(t *testing.T) {
 func TestSteadyPartition(t *testing.T) {
 	w := newWorld(t, func(o *Options) { migRules(o) }, []*v1.Node{migNodeOf(nil, nil)})
 	w.steadily(t, "one comes", func() { w.add(migPod("slice", "1g.10gb", nil)) })
-	note := &migNote{By: "muster", Config: "all-1g.10gb", From: "all-disabled", Since: w.now, GPUs: 2}
+	note := &mig.Note{By: "muster", Config: "all-1g.10gb", From: "all-disabled", Since: w.now, GPUs: 2}
 	note.Offer = &config.MIGOffer{Slices: map[string]int{"1g.10gb": 14}}
 	ready := []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 	n := migNodeOf(map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note)
@@ -208,7 +209,7 @@ func TestSteadyPartition(t *testing.T) {
 		n = n.DeepCopy()
 		delete(n.Labels, LabelMIG)
 		n.Spec.Unschedulable = false
-		n.Status.Capacity = devicesOf(n.Status.Capacity, note.Offer)
+		n.Status.Capacity = mig.DevicesOf(n.Status.Capacity, note.Offer)
 		n.Status.Allocatable = n.Status.Capacity
 		w.nodeChanged(n)
 	})
