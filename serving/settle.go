@@ -47,7 +47,8 @@ func (n *nearLayout) settle(plan *Plan) bool {
 				}
 			}
 		}
-		slices.SortStableFunc(want, func(a, b missingInstance) int { return cmp.Compare(a.size, b.size) }) // the largest first
+		// Sizes are in descending order: the largest first.
+		slices.SortStableFunc(want, func(a, b missingInstance) int { return cmp.Compare(a.size, b.size) })
 		n.left, n.put = mostLays, n.put[:0]
 		if n.place(want) {
 			break
