@@ -19,6 +19,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -152,7 +153,7 @@ func TestMovesChain(t *testing.T) {
 			s.GPUs, s.Level, s.Required, s.Estimate = []int{2, 1, 1}[k%3], "nvlink", true, ask.Duration(10*time.Hour)
 		})
 		until(t, m, id, show.StateRunning)
-		wait(t, "the job catches the signal", func() bool { return exists(pidFile(strconv.Itoa(id))) })
+		wait(t, "the job catches the signal", func() bool { return evidence.Exists(pidFile(strconv.Itoa(id))) })
 		if ids = append(ids, id); k%3 == 2 {
 			over = append(over, id)
 		}

@@ -17,13 +17,14 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/account"
 )
 
 // demo keeps a small team's worth of work on a daemon, so that there is
 // something to look at: real, short processes that compute nothing.
 type demo struct {
 	m     *local.Machine
-	who   local.User
+	who   account.User
 	gpus  int
 	dir   string
 	rand  *rand.Rand
@@ -152,7 +153,7 @@ func (f *serveFlags) startDemo(ctx context.Context, m *local.Machine, gpus int, 
 		return
 	}
 	log.Info("submitting made-up jobs (--demo); muster dashboard shows them")
-	d := &demo{m: m, who: local.UserNamed(u.Username), gpus: gpus, dir: dir, rand: rand.New(rand.NewPCG(1, 2))}
+	d := &demo{m: m, who: account.UserNamed(u.Username), gpus: gpus, dir: dir, rand: rand.New(rand.NewPCG(1, 2))}
 	d.who.Trusted = true // it is the daemon's own user
 	go d.run(ctx, log)
 }

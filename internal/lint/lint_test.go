@@ -60,11 +60,14 @@ var arrows = map[string]string{
 	"local/cgroup/spawn":  "",
 	"local/evidence":      "store",
 	"local/foresight":     "cluster engine forward show",
+	"local/account":       "local/cgroup/spawn local/evidence",
+	"local/rules":         "ask cluster config engine perf show local/account local/observe",
 	"local/share":         "cluster local/shim",
+	"local/run":           "cluster engine progress show local/shim local/cgroup local/evidence",
 	"local/observe":       "ask cluster config local/cgroup local/gpu show store",
 	"progress":            "show cluster perf engine",
-	"local":               "cluster perf progress engine forward driver config journal ask show store local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/foresight local/observe local/share internal/inbox internal/plain internal/oldkeys",
-	"server":              "cluster ask show api local store internal/frames web server/view",
+	"local":               "cluster perf progress engine forward driver config journal ask show store local/account local/rules local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/foresight local/observe local/run local/share internal/inbox internal/plain internal/oldkeys",
+	"server":              "cluster ask show api local local/account local/rules store internal/frames web server/view",
 	"server/view":         "cluster show api",
 	"web":                 "internal/plot",
 	"driver":              "cluster engine ask show",
@@ -88,7 +91,7 @@ var arrows = map[string]string{
 	"kube/queues":         "cluster config quota",
 	"kube/lead":           "",
 	"kube/front":          "api server/view web",
-	"cmd/muster":          "learn search search/tuner cluster quota perf engine policy place journal config driver trace report sim tune tune/guard scenario serving ask show api client client/tcp client/terminal local local/shim local/gpu local/cgroup local/observe server store slurm slurm/remote internal/plain internal/version",
+	"cmd/muster":          "learn search search/tuner cluster quota perf engine policy place journal config driver trace report sim tune tune/guard scenario serving ask show api client client/tcp client/terminal local local/account local/rules local/shim local/gpu local/cgroup local/observe server store slurm slurm/remote internal/plain internal/version",
 	"cmd/muster-kube":     "cluster config engine kube kube/front kube/lead kube/look place policy progress server/view trace web api internal/version",
 	"cmd/muster-shim":     "local/shim internal/version",
 	"cmd/muster-slurm":    "client slurm slurm/remote internal/version",
@@ -120,7 +123,7 @@ var banned = map[string]string{
 
 // live packages wait for the real world, but are given the time, too.
 var (
-	live  = map[string]bool{"local": true, "local/share": true, "local/shim": true, "local/gpu": true, "server": true, "server/view": true, "client": true}
+	live  = map[string]bool{"local": true, "local/run": true, "local/share": true, "local/shim": true, "local/gpu": true, "server": true, "server/view": true, "client": true}
 	waits = map[string]bool{"time.Sleep": true, "time.After": true}
 )
 
