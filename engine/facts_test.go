@@ -92,7 +92,8 @@ func TestReshapedElsewhere(t *testing.T) {
 	once := func(j *cluster.Job) { j.NoRequeue = true }
 	one, two := job(1, 2, 1000, among("left"), once), job(2, 2, 1000, among("left"))
 	h.want(0, "start 1, start 2", named("left", "n1", "n2"), submit(one), submit(two))
-	h.want(1, "", reshaped(1, sets(gpuTasks(1, 1)), whole(2, 0, 1, 1)), reshaped(2, sets(gpuTasks(1, 1)), whole(2, 0, 1, 2)))
+	small := sets(gpuTasks(1, 1))
+	h.want(1, "", reshaped(1, small, whole(2, 0, 1, 1)), reshaped(2, small, whole(2, 0, 1, 2)))
 	if got := h.on(1) + h.on(2); got != "n3n2" {
 		t.Errorf("they are on %s", got)
 	}
