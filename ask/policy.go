@@ -1,8 +1,8 @@
 package ask
 
-// PolicyGuard has the policy before go on as a shadow: every now and then the jobs that
-// were submitted and ended since are replayed under both, and if they would have been
-// served better by the one before, beyond a bound, the daemon goes back to it.
+// PolicyGuard keeps the previous policy as a shadow: periodically the jobs submitted and ended since the change
+// are replayed under both, and if the previous policy would have served them better by more than a bound, the
+// daemon returns to it.
 type PolicyGuard struct {
 	For       Duration `json:"for" doc:"How long"`
 	Every     Duration `json:"every,omitempty" doc:"How often; 10m if it is not given"`
@@ -11,7 +11,7 @@ type PolicyGuard struct {
 	Jobs      int      `json:"jobs,omitempty" minimum:"0" doc:"The fewest jobs to judge by; 20 if it is not given"`
 }
 
-// PolicyRequest asks for another policy. What is empty stays as it is.
+// PolicyRequest requests another policy. Empty fields stay as they are.
 type PolicyRequest struct {
 	Policy     string `json:"policy,omitempty" doc:"Name, with knobs if wanted: las:base=30m,levels=8"`
 	Place      string `json:"place,omitempty"`

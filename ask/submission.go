@@ -1,6 +1,6 @@
-// Package ask holds what people ask of a scheduler: submissions, changes of jobs, which jobs are meant, other policies,
-// moves; and what is wrong with it. Every driver that takes such wishes reads these types, whoever brought them.
-// Amounts are milli-GPU (1000: one whole device), milli-cores and MiB.
+// Package ask has the types of requests to a scheduler: submissions, changes of jobs, selections, changes of the
+// policy, moves; and their errors. All drivers use these types, however requests arrive. Amounts are milli-GPU
+// (1000: one whole device), milli-cores and MiB.
 package ask
 
 import (
@@ -12,7 +12,7 @@ import (
 // Duration is a time span that reads and writes as text ("1h30m", "2d4h").
 type Duration time.Duration
 
-// MarshalText writes the duration as people say it.
+// MarshalText formats the duration for people.
 func (d Duration) MarshalText() ([]byte, error) {
 	return []byte(cluster.FormatDuration(time.Duration(d))), nil
 }
@@ -27,7 +27,7 @@ func (d *Duration) UnmarshalText(b []byte) error {
 // String is the duration as text.
 func (d Duration) String() string { return cluster.FormatDuration(time.Duration(d)) }
 
-// Submission is what a user asks to be run. Either Command or Script is given.
+// Submission is a job that a user submits. Either Command or Script is given.
 type Submission struct {
 	Name        string   `json:"name,omitempty" doc:"Name of the job; the command's or script's base name if empty" maxLength:"256"`
 	Queue       string   `json:"queue,omitempty" doc:"Queue that the job counts for; the user's default queue if empty"`

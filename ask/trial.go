@@ -1,7 +1,7 @@
 package ask
 
-// Trial says of a job that it is a run of a hyper-parameter search: of one trial
-// or of a fused group of several towards a budget, or the search's tuner.
+// Trial marks a job as a run of a hyper-parameter search: of one trial or of a fused group of several towards a
+// budget, or as the search's tuner.
 type Trial struct {
 	Search   string         `json:"search" minLength:"1" maxLength:"200" doc:"Name of the search"`
 	Spec     string         `json:"spec" doc:"Fingerprint of what is searched, and how: runs of one search have the same"`

@@ -1,6 +1,5 @@
-// Package config reads the files that people write: a cluster with its
-// queues, partitions and reservations. Unknown keys, bad units and impossible
-// values are errors that name file and line.
+// Package config reads the files that people write: clusters, configurations, performance tables, submissions.
+// Unknown keys, bad units and impossible values are errors that name file and line.
 package config
 
 import (
@@ -25,9 +24,9 @@ type clusterFile struct {
 	Name         string            `yaml:"name"`
 	Epoch        string            `yaml:"epoch"`     // RFC 3339: the calendar time of a simulation's start
 	Timezone     string            `yaml:"timezone"`  // "+01:00", for windows
-	Sharing      string            `yaml:"sharing"`   // time-slicing (if it is not there) or mps
-	MIG          string            `yaml:"mig"`       // dynamic, instances, static: who partitions GPUs; of nodes that say nothing they are made as needed if this says nothing either
-	MinSpeed     float64           `yaml:"min_speed"` // least part of its speed that a job accepts in a share of a GPU, if it states none; 0: any
+	Sharing      string            `yaml:"sharing"`   // time-slicing (the default) or mps
+	MIG          string            `yaml:"mig"`       // dynamic, instances or static: how GPUs are partitioned
+	MinSpeed     float64           `yaml:"min_speed"` // default least part of its speed of a job in a share; 0: any
 	Models       []modelFile       `yaml:"models"`
 	Nodes        []nodeFile        `yaml:"nodes"`
 	Partitions   []partitionFile   `yaml:"partitions"`
@@ -44,8 +43,8 @@ type modelFile struct {
 	NVLink     bool    `yaml:"nvlink"`
 	NVSwitch   bool    `yaml:"nvswitch"`
 	Like       string  `yaml:"like"`        // take MIG profiles from a known model
-	Weight     float64 `yaml:"weight"`      // what its hour counts for in fair shares; 1 if it is not given
-	Clients    int     `yaml:"mps_clients"` // on one GPU at most; 48, before Volta 16, if it is not given
+	Weight     float64 `yaml:"weight"`      // weight of an hour in fair shares; default 1
+	Clients    int     `yaml:"mps_clients"` // most clients on one GPU; default 48, before Volta 16
 }
 
 type nodeFile struct {
@@ -76,7 +75,7 @@ type partitionFile struct {
 
 type queueFile struct {
 	Name      string       `yaml:"name"`
-	Parent    string       `yaml:"parent"` // or stand among the parent's children
+	Parent    string       `yaml:"parent"` // or list it among the parent's children
 	Guarantee GPUs         `yaml:"guarantee"`
 	Limit     *GPUs        `yaml:"limit"`
 	Lend      *GPUs        `yaml:"lend"`
@@ -113,8 +112,8 @@ type reservationFile struct {
 	Queues []string `yaml:"queues"`
 }
 
-// Load reads a cluster: from a YAML file if there is one of that name, else
-// the argument is taken as a short form such as 64x8xA100-80GB.
+// Load reads a cluster from the YAML file of that name; if there is none, the argument is a short form such as
+// 64x8xA100-80GB.
 func Load(arg string) (*cluster.Spec, error) {
 	f, err := os.Open(arg)
 	if errors.Is(err, os.ErrNotExist) {
@@ -130,7 +129,7 @@ func Load(arg string) (*cluster.Spec, error) {
 	return Read(arg, f)
 }
 
-// Read reads a cluster file; name stands in error messages.
+// Read reads a cluster file; name is the file's name in errors.
 func Read(name string, r io.Reader) (*cluster.Spec, error) {
 	data, err := io.ReadAll(io.LimitReader(r, 64<<20))
 	if err != nil {
@@ -149,7 +148,7 @@ func Read(name string, r io.Reader) (*cluster.Spec, error) {
 
 var unknownField = regexp.MustCompile(`line (\d+): field (\S+) not found in type config\.(\w+)`)
 
-// decode reads YAML strictly and says what an unknown key may have meant.
+// decode reads YAML strictly and suggests what an unknown key may have meant.
 func decode(name string, data []byte, into any) error {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
@@ -183,12 +182,12 @@ func decode(name string, data []byte, into any) error {
 
 var (
 	lineFirst  = regexp.MustCompile(`^line (\d+): `)
-	wrongValue = regexp.MustCompile(`^"([^"]*)"`) // what a unit's reader says of what it was given
+	wrongValue = regexp.MustCompile(`^"([^"]*)"`) // the value quoted by a unit's parser
 )
 
 var wrongType = regexp.MustCompile("^cannot unmarshal !!\\w+ (?:`([^`]*)` )?into (\\S+)")
 
-// wanted says in plain words of which kind a value had to be.
+// wanted says in plain words which kind of value was expected.
 func wanted(text string) string {
 	m := wrongType.FindStringSubmatch(text)
 	if m == nil {
@@ -207,7 +206,7 @@ func wanted(text string) string {
 	return fmt.Sprintf("%q is not %s", m[1], kind)
 }
 
-// lineWith is the first line on which a value stands; 0: none.
+// lineWith is the first line that contains a value; 0: none.
 func lineWith(data []byte, value string) int {
 	var root yaml.Node
 	if yaml.Unmarshal(data, &root) != nil {
@@ -289,7 +288,7 @@ func (f *clusterFile) spec() (*cluster.Spec, error) {
 	return s, addQueues(s, f.Queues, "")
 }
 
-// models describes those that the file names.
+// models describes the models that the file names.
 func (f *clusterFile) models() (models []cluster.GPUModel, err error) {
 	var have []string
 	for i := range f.Nodes {
@@ -311,7 +310,7 @@ func (f *clusterFile) models() (models []cluster.GPUModel, err error) {
 	return models, nil
 }
 
-// another appends models that a name stands for; none may be there already.
+// another appends the models of a name; none of them may be there already.
 func another(models []cluster.GPUModel, name string, list []cluster.GPUModel) ([]cluster.GPUModel, error) {
 	for _, g := range list {
 		if slices.ContainsFunc(models, func(o cluster.GPUModel) bool { return o.Name == g.Name }) {
@@ -325,11 +324,11 @@ func another(models []cluster.GPUModel, name string, list []cluster.GPUModel) ([
 	return models, nil
 }
 
-// named is the models that a name stands for: one that the file describes, or a known one, or,
-// by a short name such as A100, all that are known of that family.
+// named is the models that a name stands for: one described in the file, a known one, or, for a short name such
+// as A100, all known models of that family.
 func (m modelFile) named() (list []cluster.GPUModel, err error) {
 	if _, err := m.model(); err != nil {
-		return nil, err // by the name that stands there
+		return nil, err // under the name in the file
 	}
 	known := cluster.Variants(m.Name)
 	if m.Memory > 0 || m.Like != "" || len(known) == 0 {
@@ -346,11 +345,11 @@ func (m modelFile) named() (list []cluster.GPUModel, err error) {
 	return list, nil
 }
 
-// model describes a GPU model; of a known one, what the file does not say is as it is known.
+// model describes a GPU model; what the file leaves out of a known one is as known.
 func (m modelFile) model() (cluster.GPUModel, error) {
 	g := cluster.GPUModel{Name: m.Name, Memory: cluster.MiB(m.Memory), Generation: m.Generation, NVLink: m.NVLink, NVSwitch: m.NVSwitch}
 	if _, ok := cluster.FindModel(m.Name); ok && m.Like == "" && g.Memory == 0 {
-		m.Like = m.Name // only its weight is to be another
+		m.Like = m.Name // only its weight is changed
 	}
 	if m.Like != "" {
 		known, ok := cluster.FindModel(m.Like)
@@ -372,8 +371,8 @@ func (m modelFile) model() (cluster.GPUModel, error) {
 	return g, nil
 }
 
-// weights reads what an hour of GPU models counts for where there are real GPUs: what else
-// they are, their driver or their node says.
+// weights reads the weights of GPU models where there are real GPUs, whose other properties come from the driver
+// or the node.
 func weights(list []modelFile) (models []cluster.GPUModel, err error) {
 	for _, m := range list {
 		if m.Name == "" {
@@ -393,7 +392,7 @@ func weights(list []modelFile) (models []cluster.GPUModel, err error) {
 	return models, nil
 }
 
-// parseZone reads how far local time is ahead of UTC, in seconds.
+// parseZone reads the offset of local time from UTC, in seconds.
 func parseZone(text string) (int, error) {
 	t, err := time.Parse("-07:00", text)
 	if err != nil {

@@ -17,13 +17,12 @@ type defragFile struct {
 	Chain   int      `yaml:"chain"`
 	Every   Duration `yaml:"every"`
 	Horizon Duration `yaml:"horizon"`
-	// Protected are times of the week in which nobody is moved, on the clock of Zone.
+	// Protected are times of the week in which no job is moved, on the clock of Zone.
 	Protected []string `yaml:"protected"`
 	Zone      string   `yaml:"zone"`
 }
 
-// defrag checks the part of the file; without it moves are made when somebody asks. timezone
-// is the file's own.
+// defrag checks the settings; without them moves are made on request only. timezone is the file's own.
 func (f *defragFile) defrag(timezone string) (*engine.Defrag, error) {
 	if f == nil {
 		return &engine.Defrag{}, nil
@@ -56,7 +55,7 @@ func (f *defragFile) defrag(timezone string) (*engine.Defrag, error) {
 	return d, nil
 }
 
-// defragText is the setting for people.
+// defragText is the setting in words.
 func defragText(d *engine.Defrag) string {
 	w := words{d.String()}
 	if d != nil {
@@ -78,14 +77,13 @@ func defragText(d *engine.Defrag) string {
 	return w.text()
 }
 
-// kubeDefragFile is the part of the file on a cluster, where a place is kept for pods that
-// have yet to be made.
+// kubeDefragFile is the settings on a cluster, where a place is kept for pods that have yet to be created.
 type kubeDefragFile struct {
 	defragFile `yaml:",inline"`
 	Await      Duration `yaml:"await"`
 }
 
-// moves checks it; without it nobody is moved.
+// moves checks the settings; without them no gang is moved.
 func (f *kubeDefragFile) moves(timezone string) (*engine.Defrag, time.Duration, error) {
 	if f == nil {
 		return nil, 0, nil

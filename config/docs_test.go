@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Every cluster file in the documentation can be read as it stands there.
+// Every cluster file in the documentation can be read as it is.
 func TestDocumentation(t *testing.T) {
 	var files []string
 	for _, pattern := range []string{"../docs/*.md", "../docs/*/*.md", "../docs/*/*/*.md"} {

@@ -13,25 +13,25 @@ import (
 	"github.com/muster-gpu/muster/policy"
 )
 
-// Whoever builds engines of headers reads files for policies and placers in this way.
+// Every program that builds engines from rules reads the files of policies and placers in this way.
 func init() { policy.ReadFile, place.ReadFile = ReadFile, ReadFile }
 
 // mostBytes bounds a file that a policy or a placer reads.
 const mostBytes = 16 << 20
 
-// held are the files that are held, the latest last.
+// held are the contents that are held at present, the latest last.
 var held struct {
 	sync.Mutex
 	list []*Files
 }
 
-// Files are the contents of the files that a policy and a placer name, from one moment on until they
-// are released: whatever becomes of the files, and however long reading them takes, an engine that is built under
-// their names meanwhile waits for no file.
+// Files are the contents of the files that a policy and a placer name, held until they are released: whatever
+// happens to the files meanwhile, and however slow reading them is, an engine that is built under their names
+// does not wait for a file.
 type Files struct{ content map[string][]byte }
 
-// Hold reads the files that a policy and a placer name. Readers in this process get these
-// contents until Release. It may wait for the files, so no lock must be held.
+// Hold reads the files that a policy and a placer name. Readers in this process get these contents until
+// Release. It may block on the files, so the caller must not hold a lock.
 func Hold(policyText, placerText string) (*Files, error) {
 	f := &Files{map[string][]byte{}}
 	for _, name := range slices.Concat(policy.Files(policyText), place.Files(placerText)) {
@@ -47,14 +47,14 @@ func Hold(policyText, placerText string) (*Files, error) {
 	return f, nil
 }
 
-// Release ends a Hold. That of nothing does nothing.
+// Release ends a Hold; on nil it does nothing.
 func (f *Files) Release() {
 	held.Lock()
 	defer held.Unlock()
 	held.list = slices.DeleteFunc(held.list, func(h *Files) bool { return h == f })
 }
 
-// ReadFile reads a file that a policy or a placer names: a regular one of at most 16 MiB, or what is held of it.
+// ReadFile reads a file that a policy or a placer names: a regular one of at most 16 MiB, or its held contents.
 func ReadFile(name string) ([]byte, error) {
 	held.Lock()
 	for _, f := range slices.Backward(held.list) {
@@ -67,7 +67,7 @@ func ReadFile(name string) ([]byte, error) {
 	return readRegular(name)
 }
 
-// readRegular reads a regular file. A pipe or a device is not even opened, as that may wait for ever.
+// readRegular reads a regular file. It does not open pipes and devices, because that may block for ever.
 func readRegular(name string) ([]byte, error) {
 	check := func(i os.FileInfo, err error) error {
 		switch {
@@ -85,7 +85,7 @@ func readRegular(name string) ([]byte, error) {
 	if err := check(os.Stat(name)); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a pipe since
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a pipe in between
 	if err != nil {
 		return nil, err
 	}

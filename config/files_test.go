@@ -12,7 +12,7 @@ import (
 	"github.com/muster-gpu/muster/policy"
 )
 
-// What is no regular file, or too large, is refused at once: a pipe that nobody writes to is not waited for.
+// A file that is not regular, or too large, is refused at once: a pipe without a writer does not block.
 func TestReadFile(t *testing.T) {
 	dir := t.TempDir()
 	pipe, large, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "large"), filepath.Join(dir, "link")
@@ -46,7 +46,7 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// What is held is read, whatever becomes of the file, until it is released; the latest counts.
+// Held contents are read, whatever happens to the file, until they are released; the latest hold counts.
 func TestHold(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "samples")
 	write := func(text string) {
@@ -81,7 +81,7 @@ func TestHold(t *testing.T) {
 	(*Files)(nil).Release()
 }
 
-// A knob that names a file is one that is read beforehand.
+// Knobs that name files are the ones whose files are read in advance.
 func TestFileKnobs(t *testing.T) {
 	for _, p := range policy.List() {
 		for _, k := range p.Knobs {
@@ -93,7 +93,7 @@ func TestFileKnobs(t *testing.T) {
 	}
 }
 
-// Pinned rules name also the weights that come with the program, and rules with others are refused.
+// Pinned rules also name the shipped weights, and rules with other weights are refused.
 func TestPinShipped(t *testing.T) {
 	digest := func(system string) string {
 		a, err := learn.Read(system, learn.Shipped(system))

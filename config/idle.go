@@ -11,14 +11,13 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Idle says what becomes of a job that holds GPUs and does not use them. A time
-// is counted from when the last of its GPUs fell below the threshold; 0: that
-// step is left out.
+// Idle is what happens to a job that holds GPUs without using them. Times count from when the last of its GPUs
+// fell below the threshold; 0: that step is left out.
 type Idle struct {
-	Below              float64 // percent of compute utilisation
+	Below              float64 // compute utilisation, in percent
 	Warn, Demote, Stop time.Duration
-	Requeue            bool // a job that is stopped waits again
-	// Queues (with those below them), Tiers and Kinds are left alone.
+	Requeue            bool // a stopped job waits again
+	// Queues (with those below them), Tiers and Kinds are exempt.
 	Queues []string
 	Tiers  []cluster.Tier
 	Kinds  []cluster.Kind
@@ -39,7 +38,7 @@ type exceptFile struct {
 	Kinds  []string `yaml:"kinds"`
 }
 
-// Percent is a part of a hundred in a file: "5%", "0.5 %", or 5.
+// Percent is a percentage in a file: "5%", "0.5 %", or 5.
 type Percent float64
 
 // UnmarshalText reads the percentage.
@@ -53,11 +52,10 @@ func (p *Percent) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// usualIdle is the threshold if the file names none, in percent: a process that
-// only keeps its context alive stays below it.
+// usualIdle is the default threshold, in percent: a process that only keeps its context alive stays below it.
 const usualIdle = 5
 
-// idle checks the part of the file; nil: it is not there, and nothing is done.
+// idle checks the settings; nil: there are none, and idle jobs are left alone.
 func (f *idleFile) idle(queues []string) (*Idle, error) {
 	if f == nil {
 		return nil, nil
@@ -86,7 +84,7 @@ func (f *idleFile) idle(queues []string) (*Idle, error) {
 	if c.Requeue && c.Stop == 0 {
 		return nil, errors.New("requeue: only a job that is stopped can wait again, and stop is not given")
 	}
-	if f.Except == nil { // what runs for its own sake, and what nobody may displace
+	if f.Except == nil { // exempt by default
 		c.Tiers, c.Kinds = []cluster.Tier{cluster.Critical}, []cluster.Kind{cluster.Service}
 		return c, nil
 	}

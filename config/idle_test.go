@@ -9,8 +9,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// What becomes of idle jobs is read, off without the key, and what makes no
-// sense is refused by the name of the field.
+// The rules for idle jobs are read, absent without the key, and invalid values are refused by the name of the
+// field.
 func TestIdle(t *testing.T) {
 	read := func(text string) (*Serve, error) {
 		return ReadServe("muster.yaml", strings.NewReader("queues: [{name: a}, {name: night}]\n"+text))

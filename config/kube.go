@@ -25,14 +25,14 @@ type Kube struct {
 	HoldAfter                time.Duration
 	Stop                     [3]engine.StopRule
 	Queues                   []cluster.Queue
-	Repair                   bool   // gangs that say nothing of it are repaired when they lose a node
+	Repair                   bool   // gangs that do not state it are repaired when they lose a node
 	DefaultQueue             string // of pods that name none; "": the queue "default", if there are queues
 	Zone                     *int   // of the queues' windows, in seconds ahead of UTC; nil: this machine's
 	LogLevel                 slog.Level
-	Perf                     *perf.Table        // what policies that plan know of speeds; nil: nothing
-	Models                   []cluster.GPUModel // what an hour of these counts for (Weight); others: 1
-	// Defrag says whether gangs are moved; nil: nobody is. Await is how long the place of one
-	// is kept for the pods that its owner makes instead; 0: as long as kube.Options says.
+	Perf                     *perf.Table        // speeds known to policies that plan; nil: none
+	Models                   []cluster.GPUModel // their weights in fair shares; others: 1
+	// Defrag says whether gangs are moved; nil: none is. Await is how long the place of a moved gang is kept for
+	// the pods that its owner creates instead; 0: the default of kube.Options.
 	Defrag *engine.Defrag
 	Await  time.Duration
 	Saving *perf.Saving // how often pods are told to write checkpoints; nil: they are not told
@@ -41,33 +41,32 @@ type Kube struct {
 	MinSpeed int64
 	Power    []KubePower // nodes that may be switched off
 	Loans    []KubeLoan  // nodes that are lent
-	MIG      []KubeMIG   // nodes that may be partitioned otherwise
+	MIG      []KubeMIG   // nodes that may be repartitioned
 
-	Scheduler string   // the schedulerName of the pods that are ours
+	Scheduler string   // schedulerName of the pods to schedule
 	GPUs      []string // extended resources that count as GPUs
 	Drivers   []string // of dynamic resource allocation, whose devices count as GPUs
 	Labels    KubeLabels
-	// Classes are the tiers of pods by the name of their PriorityClass, where no
-	// label of theirs names a tier.
+	// Classes are the tiers of pods by the name of their PriorityClass, for pods without a label that names a
+	// tier.
 	Classes map[string]cluster.Tier
 }
 
-// kubeVersion and kubeKind may stand at the head of the file, as they do in
-// other files of a cluster.
+// kubeVersion and kubeKind may begin the file, as in other files of a cluster.
 const kubeVersion, kubeKind = "muster.sh/v1alpha1", "MusterConfiguration"
 
-// KubeLabels are the labels of nodes that say what is where.
+// KubeLabels are the node labels from which a node's properties are read.
 type KubeLabels struct {
 	Product  string `yaml:"product"`  // GPU model
 	Memory   string `yaml:"memory"`   // of a GPU, in MiB
-	Replicas string `yaml:"replicas"` // that each shared GPU has
+	Replicas string `yaml:"replicas"` // of each shared GPU
 	Sharing  string `yaml:"sharing"`  // how it is shared: mps, time-slicing
 	Clique   string `yaml:"clique"`   // NVLink domain over several nodes
 	Rack     string `yaml:"rack"`
 	Fabric   string `yaml:"fabric"`       // spine block
-	Count    string `yaml:"count"`        // how many GPUs it has, in slices or not
+	Count    string `yaml:"count"`        // GPUs of the node, whole or in slices
 	Config   string `yaml:"mig_config"`   // how its GPUs are to be partitioned
-	State    string `yaml:"mig_state"`    // what has become of that
+	State    string `yaml:"mig_state"`    // the outcome of that
 	Strategy string `yaml:"mig_strategy"` // how slices are offered: single, mixed
 }
 
@@ -105,9 +104,8 @@ type kubeSharingFile struct {
 	MinSpeed float64 `yaml:"min_speed"`
 }
 
-// ReadKube reads the configuration of muster kube; name stands in errors, which
-// name the line, too. A text of only white space is a configuration with all
-// defaults.
+// ReadKube reads the configuration of muster kube; name is the file's name in errors, which also name the line.
+// A text of only white space is a configuration with all defaults.
 func ReadKube(name string, r io.Reader) (*Kube, error) {
 	data, err := io.ReadAll(io.LimitReader(r, 16<<20))
 	if err != nil {
@@ -126,7 +124,7 @@ func ReadKube(name string, r io.Reader) (*Kube, error) {
 	return c, nil
 }
 
-// IsKube reports whether a file says that it is a configuration of muster kube.
+// IsKube reports whether a file declares itself a configuration of muster kube.
 func IsKube(data []byte) bool {
 	var f struct {
 		Kind string `yaml:"kind"`
@@ -204,7 +202,7 @@ func (f *kubeFile) kube() (*Kube, error) {
 	return c, nil
 }
 
-// mechanisms reads what has a block of its own.
+// mechanisms reads the parts that have a block of their own.
 func (f *kubeFile) mechanisms(c *Kube) (err error) {
 	if c.MinSpeed, err = minSpeed(f.Sharing.MinSpeed); err != nil {
 		return At(err, "sharing")
@@ -233,8 +231,7 @@ func (f *kubeFile) mechanisms(c *Kube) (err error) {
 	return nil
 }
 
-// classes are the PriorityClasses that stand for tiers: those that deploy/
-// makes, and what the file says.
+// classes are the tiers of PriorityClasses: those that deploy/ creates, and those in the file.
 func (f *kubeFile) classes() (map[string]cluster.Tier, error) {
 	list := map[string]cluster.Tier{"muster-critical": cluster.Critical, "muster-standard": cluster.Standard, "muster-best-effort": cluster.BestEffort}
 	for _, class := range slices.Sorted(maps.Keys(f.Classes)) {
@@ -247,8 +244,7 @@ func (f *kubeFile) classes() (map[string]cluster.Tier, error) {
 	return list, nil
 }
 
-// Settings lists the configuration, defaults included. All of it counts when
-// the scheduler starts.
+// Settings lists the configuration, defaults included. All of it takes effect when the scheduler starts.
 func (c *Kube) Settings() (list []Setting) {
 	s := &Serve{Policy: c.Policy, Placer: c.Placer, Backfill: c.Backfill, MinRuntime: c.MinRuntime, Starvation: c.Starvation, HoldAfter: c.HoldAfter, Stop: c.Stop,
 		Queues: c.Queues, Zone: c.Zone, LogLevel: c.LogLevel, Perf: c.Perf, Models: c.Models}

@@ -10,8 +10,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// What muster kube is told is read, with its defaults, and what makes no sense
-// is refused by line.
+// The configuration of muster kube is read, with its defaults, and invalid values are refused by line.
 func TestKube(t *testing.T) {
 	c, err := ReadKube("kube.yaml", strings.NewReader("\n"))
 	if err != nil || c.Policy != "multifactor" || c.Scheduler != "muster" || c.GPUs[0] != "nvidia.com/gpu" || c.Repair || c.Labels.Clique != "nvidia.com/gpu.clique" {
@@ -67,8 +66,7 @@ sharing: {min_speed: 0.5}
 	}
 }
 
-// A Queue object's spec is read in the words of a file; what makes no sense is
-// an error that names the field.
+// The spec of a Queue object is read in the words of a file; an invalid value is an error that names the field.
 func TestKubeQueue(t *testing.T) {
 	q, err := ReadKubeQueue("a", []byte(`{"parent": "org", "guarantee": 0.5, "limit": 8, "weight": 2, "period": "4w", "budget": 9, "userGPUs": 4, "noReclaim": true,
 		"tiers": ["best-effort"], "namespaces": ["x", "team-*"], "windows": [{"days": ["mon-tue", "sat"], "from": "22h", "to": "07:30", "limit": 2}]}`))
@@ -104,7 +102,7 @@ func TestKubeQueue(t *testing.T) {
 	}
 }
 
-// Whatever a spec says, reading it ends with a queue or an error.
+// Reading any spec ends with a queue or an error.
 func FuzzKubeQueue(f *testing.F) {
 	f.Add([]byte(`{"guarantee": 0.5, "windows": [{"days": ["mon"], "from": "22h", "to": "7h", "limit": 1}], "tiers": ["standard"], "namespaces": ["a*"]}`))
 	f.Fuzz(func(t *testing.T, spec []byte) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What the configuration of muster kube says of loans, and what of it is wrong.
+// Loans in the configuration of muster kube, and errors in them.
 func TestKubeLoans(t *testing.T) {
 	c, err := ReadKube("f.yaml", strings.NewReader("timezone: '+01:00'\nloans:\n  - {selector: {pool: serve, gpu: big}, back: {'mon-fri 08:00-20:00': 6, sat: 2}}\n  - {selector: {pool: b}, back: {sun: 1}, zone: UTC}\n"))
 	if err != nil {
@@ -41,7 +41,7 @@ func TestKubeLoans(t *testing.T) {
 	}
 }
 
-// A narrower selector before a wider one has nodes of its own; so have two that overlap.
+// A narrower selector before a wider one has nodes of its own, and so have two that overlap.
 func TestKubeSelectors(t *testing.T) {
 	for _, text := range []string{
 		"loans: [{selector: {a: b, c: d}, back: {mon: 1}}, {selector: {a: b}, back: {tue: 1}}]\n",

@@ -10,14 +10,14 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// KubeMIG says which nodes of a Kubernetes cluster may be partitioned otherwise, and how.
+// KubeMIG says which nodes of a Kubernetes cluster may be repartitioned, and how.
 type KubeMIG struct {
 	Selector   map[string]string // labels that such a node has
-	Space, Map string            // namespace and name of the ConfigMap that says what each configuration makes of a node
-	Configs    []string          // those that may be chosen; none: all of the map
-	After      time.Duration     // somebody has waited for so long
-	Keep       time.Duration     // a node is not changed again sooner
-	Timeout    time.Duration     // a node that is not as wanted by then is left alone
+	Space, Map string            // ConfigMap that defines the configurations
+	Configs    []string          // allowed configurations; none: all of the map
+	After      time.Duration     // how long a job has to have waited
+	Keep       time.Duration     // least time between two changes of a node
+	Timeout    time.Duration     // after this time a node that is not as wanted is left alone
 }
 
 type kubeMIGFile struct {
@@ -29,7 +29,7 @@ type kubeMIGFile struct {
 	Timeout  *Duration         `yaml:"timeout"`
 }
 
-// The ConfigMap that NVIDIA's GPU operator installs, and how long things take where the file does not say.
+// The ConfigMap that NVIDIA's GPU operator installs, and default times.
 const (
 	migMap     = "gpu-operator/default-mig-parted-config"
 	migAfter   = time.Minute

@@ -11,7 +11,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// What the configuration of muster kube says of partitioning, and what of it is wrong.
+// Partitioning in the configuration of muster kube, and errors in it.
 func TestKubeMIG(t *testing.T) {
 	c, err := ReadKube("f.yaml", strings.NewReader("mig:\n  - {selector: {pool: shared}, configs: [all-disabled, all-1g.10gb], after: 2m}\n  - {selector: {pool: other}, config_map: ops/mig, keep: 0s, timeout: 5m}\nlabels: {mig_config: example.org/mig}\n"))
 	if err != nil {
@@ -66,7 +66,7 @@ mig-configs:
   off: [{devices: all, mig-enabled: false, mig-devices: {"7g.80gb": 1}}]
 `
 
-// What configurations make of a node, and which cannot be: named by entry and profile.
+// What configurations make of a node, and which are impossible, named by entry and profile.
 func TestMIGOffer(t *testing.T) {
 	c, err := ReadMIGConfigs(partedText)
 	if err != nil {
@@ -76,7 +76,7 @@ func TestMIGOffer(t *testing.T) {
 	for _, v := range []struct {
 		name string
 		gpus int
-		want string // what it has, or what is wrong
+		want string // what the node has, or the error
 	}{
 		{"all-disabled", 8, "8 GPUs"}, {"all-1g.10gb", 8, "56 1g.10gb"}, {"all-balanced", 2, "4 1g.10gb, 2 2g.20gb, 2 3g.40gb"}, {"half", 2, "1 GPUs, 6 1g.10gb, 1 1g.10gb+me"},
 		{"half", 1, "half: entry 1: devices: GPU 1: the node has GPUs 0 to 0"}, {"half", 4, "half: no entry describes GPU 2"},
@@ -101,7 +101,7 @@ func TestMIGOffer(t *testing.T) {
 	}
 }
 
-// What is said to be possible on one GPU is what the tables of layouts have.
+// Profiles that are said to fit together on one GPU are those in the tables of layouts.
 func TestMIGTogether(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 5))
 	possible := 0

@@ -11,8 +11,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// KubePower is a rule by which nodes of a Kubernetes cluster are switched off. Where the file names no buffer it
-// is below 0: as many as belong to the number of nodes that there are.
+// KubePower is a rule by which nodes of a Kubernetes cluster are switched off. If the file names no buffer, it
+// is negative: the default for the number of nodes.
 type KubePower struct {
 	Rule            cluster.Power
 	Selector        map[string]string
@@ -45,7 +45,7 @@ func (f *kubeFile) power() (list []KubePower, err error) {
 	return list, nil
 }
 
-// apart checks that a selector leaves nodes of their own to one that comes after it, as its number says.
+// apart checks that a selector leaves nodes to a later one, whose number the error names.
 func apart(after, first map[string]string, number int) error {
 	switch {
 	case maps.Equal(after, first):
@@ -56,7 +56,7 @@ func apart(after, first map[string]string, number int) error {
 	return nil
 }
 
-// awake checks that each rule for power has nodes that are not lent: those of a loan stay awake.
+// awake checks that each power rule has nodes that are not lent: nodes of a loan stay awake.
 func awake(power []KubePower, loans []KubeLoan) error {
 	for i := range power {
 		for k := range loans {
@@ -68,7 +68,7 @@ func awake(power []KubePower, loans []KubeLoan) error {
 	return nil
 }
 
-// within reports whether every node that one selector selects is one of another.
+// within reports whether every node that the one selector selects is also selected by the other.
 func within(one, of map[string]string) bool {
 	for k, v := range of {
 		if have, ok := one[k]; !ok || have != v {

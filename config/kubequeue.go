@@ -12,15 +12,14 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// KubeQueue is what a Queue object of a Kubernetes cluster says.
+// KubeQueue is the content of a Queue object of a Kubernetes cluster.
 type KubeQueue struct {
 	cluster.Queue
-	Namespaces []string       // whose pods it takes, "team-*" too; none: all, or those of the queue above
-	Tiers      []cluster.Tier // which it takes; none: all, or those of the queue above
+	Namespaces []string       // namespaces whose pods it accepts, "team-*" too; none: all, or those of the parent
+	Tiers      []cluster.Tier // tiers that it accepts; none: all, or those of the parent
 }
 
-// kubeQueueSpec is the spec of the object, in the words of a configuration
-// file, written as Kubernetes writes them.
+// kubeQueueSpec is the spec of the object, with the keys of a configuration file in Kubernetes' spelling.
 type kubeQueueSpec struct {
 	Parent     string            `json:"parent"`
 	Guarantee  float64           `json:"guarantee"`
@@ -49,13 +48,12 @@ type kubeQueueWindow struct {
 	Limit     *float64 `json:"limit"`
 }
 
-// ReadKubeQueue reads the spec of a Queue object, as JSON. The API server has
-// checked most of it; what it let through and makes no sense is an error that
-// names the field.
+// ReadKubeQueue reads the spec of a Queue object, as JSON. The API server has checked most of it; an invalid
+// value that it let through is an error that names the field.
 func ReadKubeQueue(name string, spec []byte) (*KubeQueue, error) {
 	var f kubeQueueSpec
 	dec := json.NewDecoder(bytes.NewReader(spec))
-	dec.DisallowUnknownFields() // a field of a later version: better not used than half understood
+	dec.DisallowUnknownFields() // a field of a later version: refused rather than ignored
 	if err := dec.Decode(&f); err != nil {
 		return nil, fmt.Errorf("spec: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
@@ -121,8 +119,7 @@ func (f *kubeQueueWindow) window() (cluster.Window, error) {
 	return w, gpusOf("limit", f.Limit, &w.Limit)
 }
 
-// Takes reports whether the queue itself says that it takes a namespace's pods;
-// said: it says anything about namespaces.
+// Takes reports whether the queue itself accepts a namespace's pods; said: whether it states namespaces at all.
 func (q *KubeQueue) Takes(namespace string) (takes, said bool) {
 	for _, n := range q.Namespaces {
 		if ok, err := path.Match(n, namespace); err == nil && ok {

@@ -9,14 +9,15 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Limits bound what one user can ask of muster serve. 0: no bound.
+// Limits bound what one user can ask of muster serve; 0: no bound.
 type Limits struct {
 	Jobs, BareTasks             int
 	Connections, Streams        int
 	Name, Comment, Env, Request int // bytes
 }
 
-// ForUsers and ForOne are the limits of a daemon that serves several users, and of one that serves who runs it.
+// ForUsers are the limits of a daemon that serves several users, ForOne those of one that serves only its own
+// user.
 var (
 	ForUsers = Limits{Jobs: 20_000, BareTasks: 1_000, Connections: 256, Streams: 128, Name: 256, Comment: 4 << 10, Env: 256 << 10, Request: 4 << 20}
 	ForOne   = Limits{Connections: 2_000, Streams: 1_000, Name: 256, Comment: 64 << 10, Env: 2 << 20, Request: 16 << 20}
@@ -24,11 +25,11 @@ var (
 
 // Urgency says who may have critical jobs and priorities above 0.
 type Urgency struct {
-	Who    string   // EveryUser or OperatorsOnly; "": as many as the daemon serves
-	Queues []string // in which everybody may
+	Who    string   // EveryUser or OperatorsOnly; "": depends on how many users the daemon serves
+	Queues []string // queues in which every user may
 }
 
-// Who may have urgent jobs.
+// The values of Urgency.Who.
 const (
 	EveryUser     = "everybody"
 	OperatorsOnly = "operators"
@@ -50,7 +51,7 @@ type urgentFile struct {
 	Queues []string `yaml:"queues"`
 }
 
-// count is a whole number from 1 on, or unlimited, which is 0.
+// count is a whole number of at least 1, or unlimited, which is 0.
 type count int
 
 // UnmarshalText reads the number.
@@ -96,7 +97,7 @@ func (c *size) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// over puts what the file says over defaults.
+// over replaces defaults by what the file states.
 func (f *limitsFile) over(l Limits) Limits {
 	for _, v := range []struct {
 		from *count
@@ -117,7 +118,7 @@ func (f *limitsFile) over(l Limits) Limits {
 	return l
 }
 
-// urgency checks who may have urgent jobs.
+// urgency checks the settings for urgent jobs.
 func (f *urgentFile) urgency(queues []string) (u Urgency, err error) {
 	u = Urgency{Who: f.Who, Queues: f.Queues}
 	if f.Who != "" && f.Who != EveryUser && f.Who != OperatorsOnly {
@@ -147,7 +148,7 @@ func (u *Urgency) Restricts(several bool) bool {
 	return u.Who == OperatorsOnly || u.Who == "" && several
 }
 
-// settings lists what the file says; what it leaves open depends on who runs the daemon.
+// settings lists what the file states; the rest depends on who runs the daemon.
 func (f *limitsFile) settings(add func(live bool, key, value string)) {
 	number := func(n int) string {
 		if n == 0 {

@@ -14,12 +14,12 @@ import (
 
 type loanFile struct {
 	Partition string         `yaml:"partition"`
-	Back      map[string]int `yaml:"back"` // nodes that are given back in times of the week
+	Back      map[string]int `yaml:"back"` // nodes that are given back, by times of the week
 	Zone      string         `yaml:"zone"`
 }
 
-// addLoans reads the nodes that are lent; hours are by the clock of the file's timezone where
-// a loan names no zone, else UTC: a replay is the same on every machine.
+// addLoans reads the nodes that are lent. Hours are on the clock of the loan's zone, else of the file's
+// timezone, else UTC: a replay is the same on every machine.
 func (f *clusterFile) addLoans(s *cluster.Spec) error {
 	for i, l := range f.Loans {
 		fail := func(err error) error { return fmt.Errorf("loans[%d]: %w", i, err) }
@@ -52,7 +52,7 @@ func (l *loanFile) loan(timezone string) (cluster.Loan, error) {
 	return out, nil
 }
 
-// KubeLoan is nodes of a Kubernetes cluster that are lent: those with all of these labels.
+// KubeLoan is a set of lent nodes of a Kubernetes cluster: those with all of these labels.
 type KubeLoan struct {
 	Loan     cluster.Loan // its partition is the selector as text
 	Selector map[string]string
@@ -97,7 +97,7 @@ func (f *kubeFile) loans() (list []KubeLoan, err error) {
 	return list, nil
 }
 
-// selectorText is labels as a line.
+// selectorText formats labels as one line.
 func selectorText(labels map[string]string) string {
 	var list []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
@@ -106,7 +106,7 @@ func selectorText(labels map[string]string) string {
 	return strings.Join(list, ",")
 }
 
-// text is the loan as a line.
+// text formats the loan as one line.
 func (l *KubeLoan) text() string {
 	var w words
 	w.add("selector", l.Loan.Partition)

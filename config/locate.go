@@ -18,7 +18,7 @@ type placed struct {
 func (p *placed) Error() string { return strings.Join(p.path, ": ") + ": " + p.err.Error() }
 func (p *placed) Unwrap() error { return p.err }
 
-// At says which key of a file an error is about; nil stays nil.
+// At attaches the key of a file to an error; nil stays nil.
 func At(err error, path ...string) error {
 	if err == nil {
 		return nil
@@ -26,11 +26,10 @@ func At(err error, path ...string) error {
 	return &placed{path, err}
 }
 
-// ofQueue finds what an error about a queue, which knows nothing of files,
-// calls it.
+// ofQueue extracts the name of the queue from an error of a package that knows nothing of files.
 var ofQueue = regexp.MustCompile(`\b(queue|parent|partition) "?([^\s":]+)"?`)
 
-// Locate adds file and line to an error about what a file says.
+// Locate adds file and line to an error about the content of a file.
 func Locate(name string, data []byte, err error) error {
 	if err == nil {
 		return nil
@@ -46,7 +45,7 @@ func Locate(name string, data []byte, err error) error {
 	return fmt.Errorf("%s:%d: %w", name, line, err)
 }
 
-// lineOf is the line that an error is about; 0: nobody knows.
+// lineOf is the line that an error is about; 0: unknown.
 func lineOf(root *yaml.Node, err error) int {
 	var p *placed
 	if errors.As(err, &p) {
@@ -61,8 +60,8 @@ func lineOf(root *yaml.Node, err error) int {
 	return 0
 }
 
-// find follows keys into a file as far as they are there. An entry of a list is
-// found by its name, at any depth; an empty key stands for queues.
+// find follows keys into a file as far as they exist. An entry of a list is found by its name, at any depth; an
+// empty key stands for queues.
 func find(n *yaml.Node, path []string) (line int) {
 	for _, key := range path {
 		if key == "" {
@@ -89,7 +88,7 @@ func find(n *yaml.Node, path []string) (line int) {
 	return line
 }
 
-// named finds the entry of a list, or of its entries' children, with a name.
+// named finds the entry with a name in a list, or among its entries' children.
 func named(list *yaml.Node, name string) *yaml.Node {
 	for _, n := range list.Content {
 		if n.Kind != yaml.MappingNode {

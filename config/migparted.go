@@ -12,19 +12,19 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// MIGConfigs are the ways in which nodes can be partitioned, by name: a file for NVIDIA's mig-parted, as mig-manager
-// reads it from a ConfigMap.
+// MIGConfigs are the ways in which nodes can be partitioned, by name, in the format of NVIDIA's mig-parted, as
+// mig-manager reads it from a ConfigMap.
 type MIGConfigs struct{ list map[string][]migEntry }
 
-// migEntry is what becomes of some of a node's GPUs.
+// migEntry is the configuration of some of a node's GPUs.
 type migEntry struct {
 	Devices migDevices     `yaml:"devices"`
-	Filter  any            `yaml:"device-filter"` // PCI ids of the models that it is for: one, or a list
+	Filter  any            `yaml:"device-filter"` // PCI ids of the models to which it applies: one, or a list
 	Enabled bool           `yaml:"mig-enabled"`
-	Slices  map[string]int `yaml:"mig-devices"` // how many instances a GPU has, by profile
+	Slices  map[string]int `yaml:"mig-devices"` // number of instances on a GPU, by profile
 }
 
-// migDevices are numbers of GPUs; all: every one.
+// migDevices are indices of GPUs; all: every GPU.
 type migDevices struct {
 	all  bool
 	list []int
@@ -45,7 +45,7 @@ func (m *migDevices) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// ReadMIGConfigs reads such a file. What mig-parted has besides is not looked at.
+// ReadMIGConfigs reads such a file. Other keys of mig-parted are ignored.
 func ReadMIGConfigs(text string) (*MIGConfigs, error) {
 	var f struct {
 		Version string                `yaml:"version"`
@@ -66,16 +66,16 @@ func ReadMIGConfigs(text string) (*MIGConfigs, error) {
 // Names lists the configurations in alphabetical order.
 func (c *MIGConfigs) Names() []string { return slices.Sorted(maps.Keys(c.list)) }
 
-// MIGOffer is what a node has when it is partitioned: GPUs that are left whole, and slices by profile.
+// MIGOffer is what a partitioned node has: GPUs that stay whole, and slices by profile.
 type MIGOffer struct {
 	Whole  int
 	Slices map[string]int
 }
 
-// Equal reports whether two nodes have the same.
+// Equal reports whether two offers are the same.
 func (o MIGOffer) Equal(p MIGOffer) bool { return o.Whole == p.Whole && maps.Equal(o.Slices, p.Slices) }
 
-// Text is what it has as people read it: 2 GPUs, 14 1g.10gb.
+// Text describes the offer: 2 GPUs, 14 1g.10gb.
 func (o MIGOffer) Text() string {
 	var list []string
 	if o.Whole > 0 {
@@ -87,16 +87,16 @@ func (o MIGOffer) Text() string {
 	return strings.Join(list, ", ")
 }
 
-// Offer says what a configuration makes of a node with so many GPUs of a model. The error names the entry and the
-// profile that cannot be. Which models a device-filter means is not written on nodes: an entry with one counts for a
-// model that has all of its profiles.
+// Offer says what a configuration makes of a node with this many GPUs of a model. The error names the entry and
+// the profile that is impossible. Nodes do not say which models a device-filter means: an entry with a filter
+// counts for a model that has all of its profiles.
 func (c *MIGConfigs) Offer(name string, m *cluster.GPUModel, gpus int) (MIGOffer, error) {
 	entries, ok := c.list[name]
 	if !ok {
 		return MIGOffer{}, cluster.Unknown("configuration", name, c.Names())
 	}
 	made := make([]*migEntry, gpus)
-	var others error // what filtered entries are not for
+	var others error // why filtered entries do not apply
 	for i := range entries {
 		e := &entries[i]
 		if err := e.check(m); err != nil {
@@ -146,7 +146,7 @@ func (e *migEntry) devices(gpus int) []int {
 	return list
 }
 
-// check says whether a GPU of a model can have the instances of an entry.
+// check reports whether a GPU of a model can have the instances of an entry.
 func (e *migEntry) check(m *cluster.GPUModel) error {
 	switch {
 	case !e.Enabled && len(e.Slices) > 0:
@@ -176,8 +176,8 @@ func (e *migEntry) check(m *cluster.GPUModel) error {
 	return nil
 }
 
-// together reports whether instances can be on one GPU beside what is taken of it: memory slices as bits, compute
-// slices, and its media engines. Equal profiles come one after the other.
+// together reports whether instances fit on one GPU in addition to what is used of it: memory slices as bits,
+// compute slices, and its media engines. Equal profiles are adjacent.
 func together(m *cluster.GPUModel, profiles []*cluster.SliceProfile, slots uint8, compute int, media bool) bool {
 	if len(profiles) == 0 {
 		return true

@@ -11,30 +11,29 @@ import (
 	"github.com/muster-gpu/muster/perf"
 )
 
-// perfFile is a performance table as people write it: factors, 1 being the
-// recorded speed.
+// perfFile is a performance table as people write it: factors, relative to the recorded speed.
 type perfFile struct {
 	Speed    map[string]map[string]float64 `yaml:"speed"`    // job model -> GPU model, or GPU model/MIG profile -> factor
 	Distance map[string]map[string]float64 `yaml:"distance"` // job model -> level -> factor
 	Pairs    map[string]float64            `yaml:"pairs"`    // "victim/partner" -> factor
 	Stages   map[string][]float64          `yaml:"stages"`   // job model -> time of each stage of an iteration
 	Scale    map[string]map[int]float64    `yaml:"scale"`    // job model -> tasks -> factor
-	Use      map[string]useFile            `yaml:"use"`      // job model -> what it uses of a GPU that it has alone
+	Use      map[string]useFile            `yaml:"use"`      // job model -> what it uses of a GPU when alone on it
 	Slicing  *slicingFile                  `yaml:"time_slicing"`
 	Predict  bool                          `yaml:"predict"` // estimate the speeds and pairs that are not listed
 }
 
-// useFile is what a job model uses of a GPU, in parts of it.
+// useFile is what a job model uses of a GPU, as fractions.
 type useFile struct {
 	Compute float64 `yaml:"compute"` // SM utilisation
-	Memory  float64 `yaml:"memory"`  // of the memory's bandwidth
+	Memory  float64 `yaml:"memory"`  // memory bandwidth
 }
 
-// slicingFile is what it costs that processes on one GPU take turns.
+// slicingFile is the cost of time slicing between processes on one GPU.
 type slicingFile struct {
-	Switch    float64            `yaml:"switch"`    // part of the time that is lost for each process after the first
-	Duty      map[string]float64 `yaml:"duty"`      // job model -> part of the time that a process keeps a GPU busy
-	Processes map[string]int     `yaml:"processes"` // job model -> of a job on each GPU
+	Switch    float64            `yaml:"switch"`    // fraction of the time that is lost, for each process after the first
+	Duty      map[string]float64 `yaml:"duty"`      // job model -> fraction of the time that a process is busy
+	Processes map[string]int     `yaml:"processes"` // job model -> processes of a job on each GPU
 }
 
 // LoadPerf reads a performance table.
@@ -46,7 +45,7 @@ func LoadPerf(path string) (*perf.Table, error) {
 	return ReadPerf(path, data)
 }
 
-// ReadPerf reads a performance table from memory; path stands in errors.
+// ReadPerf reads a performance table from memory; path is the file's name in errors.
 func ReadPerf(path string, data []byte) (*perf.Table, error) {
 	var f perfFile
 	if err := decode(path, data, &f); err != nil {
@@ -59,7 +58,7 @@ func ReadPerf(path string, data []byte) (*perf.Table, error) {
 	return t, nil
 }
 
-// table makes the table of a file.
+// table converts the file to a table.
 func (f *perfFile) table() (*perf.Table, error) {
 	t := &perf.Table{Speed: map[string]map[string]int64{}, Distance: map[string]map[cluster.Level]int64{},
 		Pairs: map[perf.Pair]int64{}, Use: map[string]perf.Use{}, Stages: map[string][]int64{}, Scale: map[string]map[int]int64{}}
@@ -103,7 +102,7 @@ func (f *perfFile) table() (*perf.Table, error) {
 			t.Stages[m] = append(t.Stages[m], thousandths(v))
 		}
 		if len(row) == 0 {
-			t.Stages[m] = nil // Check says what is wrong with it
+			t.Stages[m] = nil // Check reports the error
 		}
 	}
 	for m, row := range f.Scale {
@@ -127,7 +126,7 @@ func (f *perfFile) table() (*perf.Table, error) {
 	return filled, nil
 }
 
-// usage makes what job models use of a GPU, and how they take turns on it.
+// usage converts what job models use of a GPU, and how they take turns on it.
 func (f *perfFile) usage(t *perf.Table) {
 	for m, u := range f.Use {
 		t.Use[m] = perf.Use{Compute: millionths(u.Compute), Memory: millionths(u.Memory)}

@@ -7,8 +7,7 @@ import (
 	"github.com/muster-gpu/muster/perf"
 )
 
-// What a table does not list is estimated if it says so, and how far that is off is
-// said.
+// What a table does not list is estimated on request, with a statement of the error.
 func TestPredictFile(t *testing.T) {
 	text := "pairs: {a/a: 0.5, a/b: 0.5, b/a: 0.5, b/b: 0.5, c/a: 0.5}\n"
 	plain, err := ReadPerf("f", []byte(text))
@@ -21,8 +20,8 @@ func TestPredictFile(t *testing.T) {
 	}
 }
 
-// Pairs of job models that were seen beside nobody are estimated from what they use; it
-// is an error to state that where nothing is estimated, or more than there is of a GPU.
+// Pairs of job models of which none was measured are estimated from what they use; stating a use without
+// prediction, or more than a whole GPU, is an error.
 func TestPredictUse(t *testing.T) {
 	text := "use: {a: {compute: 0.6, memory: 0.7}, b: {compute: 0.5, memory: 0.6}}\n"
 	table, err := ReadPerf("f", []byte(text+"predict: true\n"))
@@ -41,7 +40,7 @@ func TestPredictUse(t *testing.T) {
 	}
 }
 
-// How processes take turns: what is stated is read, and what cannot be is refused.
+// The settings of time slicing are read, and invalid ones refused.
 func TestTimeSlicing(t *testing.T) {
 	table, err := ReadPerf("f", []byte("time_slicing: {switch: 0.02, duty: {a: 0.5, b: 1}, processes: {b: 2}}\n"))
 	if err != nil || table.Slicing.Switch != 20_000 || table.Slicing.Duty["a"] != 500_000 || table.Slicing.Processes["b"] != 2 || !strings.Contains(PerfText(table), "2 duties") {

@@ -9,7 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// powerFile is a power block of a cluster file, and with selector of the configuration of muster kube.
+// powerFile is a power block of a cluster file or, with selector, of the configuration of muster kube.
 type powerFile struct {
 	Partition string    `yaml:"partition"`
 	Buffer    *int      `yaml:"buffer"`
@@ -32,7 +32,7 @@ type wattsFile struct {
 	Busy   int64 `yaml:"busy"`
 }
 
-// rule fills the defaults in, for so many nodes.
+// rule fills in the defaults, for this many nodes.
 func (f *powerFile) rule(nodes int) (cluster.Power, error) {
 	p := cluster.DefaultPower(nodes)
 	p.Partition, p.Watts = f.Partition, cluster.Watts(f.Watts)
@@ -89,5 +89,5 @@ func (f *clusterFile) addPower(s *cluster.Spec) error {
 	return err
 }
 
-// errOnePower is said where there is one machine.
+// errOnePower is the error of a configuration of one machine.
 var errOnePower = errors.New("one machine cannot sleep while it schedules; muster sim has power in the cluster file, muster kube in its configuration")

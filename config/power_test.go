@@ -9,7 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// What a file says of power is what the cluster has; the buffer that it leaves out is a twentieth of the nodes.
+// Power settings of a file become the cluster's; the default buffer is a twentieth of the nodes.
 func TestPower(t *testing.T) {
 	const nodes = "nodes: [{name: 'n[1-41]', model: H100, gpus: 8}]\npartitions: [{name: p, nodes: 'n[1-40]'}]\n"
 	s, err := Read("f.yaml", strings.NewReader(nodes+"power:\n  - {partition: p, every: 5m, history: 30m, future: 6h, fell: 0.5, falls: 0, least: 3, keep: 1h, suspend_time: 0s, "+
@@ -34,7 +34,7 @@ func TestPower(t *testing.T) {
 	}
 }
 
-// What the configuration of muster kube says of power, and what of it is wrong.
+// Power in the configuration of muster kube, and errors in it.
 func TestKubePower(t *testing.T) {
 	c, err := ReadKube("f.yaml", strings.NewReader("power:\n  - {selector: {pool: batch}, resume_time: 6m, suspend_program: /opt/off, suspend_exc_nodes: n1}\n  - {selector: {pool: spot}, buffer: 2, resume_timeout: 5m}\n"))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/muster-gpu/muster/policy"
 )
 
-// Rules are what an engine follows, in every place where one runs: the cluster, the policy with its
-// knobs, and the limits beside it. A journal begins with them.
+// Rules are what an engine follows, in every place where one runs: the cluster, the policy with its knobs, and
+// further limits. A journal begins with them.
 type Rules struct {
 	Spec       cluster.Spec        `json:"spec"`
 	Policy     string              `json:"policy"` // with its knobs
@@ -24,10 +24,10 @@ type Rules struct {
 	Starvation time.Duration       `json:"starvation,omitempty"`
 	HoldAfter  time.Duration       `json:"hold_after,omitempty"` // absent: nothing is held
 	Launches   int                 `json:"launches,omitempty"`
-	Unshared   bool                `json:"unshared,omitempty"` // whole GPUs are handed out once
+	Unshared   bool                `json:"unshared,omitempty"` // whole GPUs are handed out only once
 	Stop       *[3]engine.StopRule `json:"stop,omitempty"`     // absent: the default
 	Defrag     *engine.Defrag      `json:"defrag,omitempty"`   // absent: no job is moved
-	Perf       *perf.Table         `json:"perf,omitempty"`     // what policies that plan know of speeds; absent: nothing
+	Perf       *perf.Table         `json:"perf,omitempty"`     // speeds known to policies that plan; absent: none
 }
 
 // Config is the configuration of an engine under these rules.
@@ -54,7 +54,7 @@ func (r *Rules) Config() (engine.Config, error) {
 	return cfg, nil
 }
 
-// NewEngine makes an engine under these rules that knows no job yet.
+// NewEngine makes an engine under these rules that knows no jobs.
 func (r *Rules) NewEngine() (*engine.Engine, error) {
 	cfg, err := r.Config()
 	if err != nil {
@@ -63,8 +63,8 @@ func (r *Rules) NewEngine() (*engine.Engine, error) {
 	return engine.New(cfg)
 }
 
-// Restore makes an engine in the state of a snapshot, with the snapshot's queues: they may have changed since the
-// rules were written.
+// Restore makes an engine in the state of a snapshot, with the snapshot's queues, which may have changed since
+// the rules were written.
 func (r *Rules) Restore(snap *engine.Snapshot) (*engine.Engine, error) {
 	cfg, err := r.Config()
 	if err != nil {
@@ -76,8 +76,8 @@ func (r *Rules) Restore(snap *engine.Snapshot) (*engine.Engine, error) {
 	return engine.Restore(cfg, snap)
 }
 
-// Check reports what of the rules is wrong, also where settings of the policy name what the cluster does not have.
-// A journal that was written replays all the same.
+// Check reports errors in the rules, including settings of the policy that name what the cluster does not have.
+// It does not apply to replays: an existing journal replays all the same.
 func (r *Rules) Check() error {
 	cfg, err := r.Config()
 	if err != nil {
@@ -91,8 +91,8 @@ func (r *Rules) Check() error {
 	return nil
 }
 
-// Pin names the weights of a learned policy or placer by their digest, also those that come with
-// the program, so that a replay with others is refused. What is named already stays.
+// Pin names the weights of a learned policy or placer by their digest, the shipped ones included, so that a
+// replay with others is refused. Digests that are named already stay.
 func (r *Rules) Pin() {
 	if p, err := policy.New(r.Policy); err == nil {
 		if p, ok := p.(policy.Pinned); ok {

@@ -15,7 +15,7 @@ type savingFile struct {
 	Max      Duration `yaml:"max"`
 }
 
-// saving checks it; nil: jobs are not told.
+// saving checks the settings; nil: jobs are not told.
 func (f *savingFile) saving() (*perf.Saving, error) {
 	if f == nil {
 		return nil, nil

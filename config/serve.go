@@ -25,40 +25,39 @@ type People struct {
 	Groups []string `yaml:"groups"`
 }
 
-// Serve is the configuration of muster serve. What is empty, or nil, has its
-// default.
+// Serve is the configuration of muster serve. Empty or nil fields have their defaults.
 type Serve struct {
 	Policy, Placer, Backfill         string
 	MinRuntime, Starvation, KillWait time.Duration
 	HoldAfter                        time.Duration
 	Stop                             [3]engine.StopRule
 	Queues                           []cluster.Queue
-	Partitions                       []cluster.Partition // without nodes: of this machine
+	Partitions                       []cluster.Partition // without nodes: they contain this machine
 	Members                          map[string]People   // by queue: who may submit there
-	DefaultQueue                     string              // of jobs that name none; "": not said
+	DefaultQueue                     string              // of jobs that name none; "": not stated
 	DefaultQueues                    map[string]string   // the same, by user
 	Operators, Admins                People
 	Urgency                          Urgency
 	limits                           limitsFile
 	Idle                             *Idle // nil: idle jobs are left alone
 	Sharing                          Sharing
-	Saving                           *perf.Saving       // how often jobs are told to write checkpoints; nil: they are not told
-	Defrag                           *engine.Defrag     // nil: nobody is moved
-	Perf                             *perf.Table        // what policies that plan know of speeds; nil: nothing
-	Models                           []cluster.GPUModel // what an hour of these counts for (Weight); others: 1
+	Saving                           *perf.Saving       // how often jobs checkpoint; nil: they are not told
+	Defrag                           *engine.Defrag     // nil: no job is moved
+	Perf                             *perf.Table        // speeds known to policies that plan; nil: none
+	Models                           []cluster.GPUModel // their weights in fair shares; others: 1
 
 	State, Socket string
-	Checkpoints   string // folder for the folders that jobs save in; "": the state's
-	GPUs          string // as --gpus takes it
+	Checkpoints   string // parent of the checkpoint folders of jobs; "": in the state's folder
+	GPUs          string // in the form of --gpus
 	CPUs          int
-	AuditKeep     time.Duration  // of the audit trail; 0: until it is full
+	AuditKeep     time.Duration  // 0: until it is full
 	Keep          *time.Duration // of the journal and the folders of old jobs; 0: for ever
 	SampleEvery   *time.Duration // 0: never
 	HourCost      float64        // of a GPU; 0: unknown
 	LogLevel      slog.Level
 	Zone          *int // of the queues' windows, in seconds ahead of UTC; nil: this machine's
 
-	Listen     string // "": the default; none: nowhere
+	Listen     string // "": the default; none: no TCP
 	Cert, Key  string // files
 	SelfSigned bool
 	Insecure   bool
@@ -76,8 +75,8 @@ type serveFile struct {
 	Stop       map[string]stopFile `yaml:"stop"`
 	Queues     []queueFile         `yaml:"queues"`
 	Partitions []partitionFile     `yaml:"partitions"`
-	Loans      []loanFile          `yaml:"loans"` // to refuse them
-	Power      []powerFile         `yaml:"power"` // to refuse them
+	Loans      []loanFile          `yaml:"loans"` // refused
+	Power      []powerFile         `yaml:"power"` // refused
 	Members    map[string]People   `yaml:"members"`
 	Operators  People              `yaml:"operators"`
 	Admins     People              `yaml:"admins"`
@@ -122,8 +121,8 @@ type stopFile struct {
 	Grace *Duration `yaml:"grace"`
 }
 
-// ReadServe reads the configuration of muster serve; name stands in errors,
-// which name the line, too.
+// ReadServe reads the configuration of muster serve; name is the file's name in errors, which also name the
+// line.
 func ReadServe(name string, r io.Reader) (*Serve, error) {
 	data, err := io.ReadAll(io.LimitReader(r, 16<<20))
 	if err != nil {
@@ -189,7 +188,7 @@ func (f *serveFile) serve() (*Serve, error) {
 	return c, nil
 }
 
-// takeQueues takes over queues and partitions, and whose jobs they take; it returns the queues' names.
+// takeQueues takes over queues, partitions and members, and returns the queues' names.
 func (c *Serve) takeQueues(f *serveFile) ([]string, error) {
 	var spec cluster.Spec
 	if err := addQueues(&spec, f.Queues, ""); err != nil {
@@ -232,7 +231,7 @@ func queueNames(queues []cluster.Queue) (names []string) {
 	return names
 }
 
-// checkRules checks what the engine is told.
+// checkRules checks the settings of the engine.
 func (f *serveFile) checkRules(c *Serve) error {
 	if c.Policy != "" {
 		if _, err := policy.New(c.Policy); err != nil {
@@ -260,7 +259,7 @@ func (f *serveFile) checkRules(c *Serve) error {
 	return nil
 }
 
-// checkMachine checks what the daemon itself is told.
+// checkMachine checks the settings of the daemon itself.
 func (f *serveFile) checkMachine(c *Serve) error {
 	switch {
 	case f.CPUs < 0 || f.CPUs > 1<<16:
@@ -289,10 +288,10 @@ func (f *serveFile) checkMachine(c *Serve) error {
 	return At(err, "log_level")
 }
 
-// levels are the names of what is logged, from everything to next to nothing.
+// levels are the log levels by name, from the most verbose on.
 var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 
-// ParseLevel reads what is logged: debug, info, warn or error.
+// ParseLevel reads a log level: debug, info, warn or error.
 func ParseLevel(text string) (slog.Level, error) {
 	if v, ok := levels[strings.ToLower(text)]; ok {
 		return v, nil
@@ -319,11 +318,11 @@ func (f *serveFile) stopRules(c *Serve) error {
 	return nil
 }
 
-// checkQueues checks the tree and the partitions as far as it can be done
-// without the machine: names, parents, windows, limits below guarantees.
+// checkQueues checks the tree and the partitions as far as that is possible without the machine: names, parents,
+// windows, limits below guarantees.
 func (c *Serve) checkQueues() error {
 	spec := cluster.Spec{Queues: c.Queues}
-	for i := range 1024 { // guarantees are held against the GPUs that there really are later
+	for i := range 1024 { // guarantees are compared with the real number of GPUs later
 		spec.Nodes = append(spec.Nodes, cluster.Node{Name: fmt.Sprintf("n%d", i), Model: "H100-80GB", GPUs: cluster.MaxGPUsPerNode})
 	}
 	if err := Validate(&spec); err != nil {
@@ -340,7 +339,7 @@ func (c *Serve) checkQueues() error {
 	return nil
 }
 
-// defaultQueues takes over in which queues jobs are that name none.
+// defaultQueues takes over the queues of jobs that name none.
 func (c *Serve) defaultQueues(f *serveFile, names []string) error {
 	if q := f.DefaultQueue; q != "" && !slices.Contains(names, q) {
 		return At(cluster.Unknown("queue", q, names), "default_queue")

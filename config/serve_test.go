@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A wrong value is named with its line, and with what would be right.
+// An error about a value names its line and what would be right.
 func TestBadServe(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"policy: fifo\npolcy: las\n", `f.yaml:2: unknown key "polcy": did you mean "policy"?`},
@@ -51,8 +51,8 @@ func TestBadServe(t *testing.T) {
 	}
 }
 
-// Two configurations are compared setting by setting; what counts only at a
-// start says so, the files of a certificate with the certificate.
+// Two configurations are compared setting by setting; those that need a restart are marked, and the files of a
+// certificate belong to the certificate.
 func TestCompare(t *testing.T) {
 	read := func(text string) *Serve {
 		c, err := ReadServe("f.yaml", strings.NewReader(text))
@@ -89,7 +89,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Every key of the file is in the documentation's table, and nothing else is.
+// The documentation's table lists exactly the keys of the file.
 func TestKeysDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/reference/config.md")
 	if err != nil {

@@ -13,21 +13,19 @@ import (
 	"github.com/muster-gpu/muster/perf"
 )
 
-// Setting is one value of a configuration, as people are shown it.
+// Setting is one value of a configuration, in words.
 type Setting struct {
 	Key, Value string
-	Live       bool // a reload applies it; else it needs a restart
+	Live       bool // a reload applies it; otherwise it needs a restart
 }
 
-// Change is a setting that differs between two configurations. An empty value
-// stands for what is not there.
+// Change is a setting that differs between two configurations. An empty value means that the setting is absent.
 type Change struct {
 	Key, Old, New string
 	Live          bool
 }
 
-// Settings lists a configuration, defaults included, in the order of the
-// documentation.
+// Settings lists a configuration, defaults included, in the order of the documentation.
 func (c *Serve) Settings() (list []Setting) {
 	add := func(live bool, key, value string) {
 		if value != "" {
@@ -98,8 +96,8 @@ func (c *Serve) Settings() (list []Setting) {
 	return list
 }
 
-// atStart adds what counts when the daemon starts. Of the certificate, only
-// that there is one does: where its files are may change.
+// atStart adds the settings that take effect when the daemon starts. Of the certificate only its presence
+// counts: the paths of its files may change.
 func (c *Serve) atStart(add func(live bool, key, value string), sample string) {
 	add(true, "tls.cert", c.Cert)
 	add(true, "tls.key", c.Key)
@@ -125,8 +123,7 @@ func (c *Serve) atStart(add func(live bool, key, value string), sample string) {
 	}
 }
 
-// KeepStart takes over from a running configuration what counts only when the
-// daemon starts.
+// KeepStart copies from a running configuration the settings that take effect only when the daemon starts.
 func (c *Serve) KeepStart(running *Serve) {
 	if tlsText(c) != tlsText(running) {
 		c.Cert, c.Key, c.SelfSigned = running.Cert, running.Key, running.SelfSigned
@@ -165,7 +162,7 @@ func Compare(old, now *Serve) (list []Change) {
 			list = append(list, Change{s.Key, s.Value, "", s.Live})
 		}
 	}
-	if tlsText(old) != tlsText(now) { // its files count with it
+	if tlsText(old) != tlsText(now) { // the certificate's files belong to it
 		for i := range list {
 			list[i].Live = list[i].Live && !strings.HasPrefix(list[i].Key, "tls.")
 		}
@@ -173,7 +170,7 @@ func Compare(old, now *Serve) (list []Change) {
 	return list
 }
 
-// words collects the fields of an entry that say something.
+// words collects the fields of an entry that have a value.
 type words []string
 
 func (w *words) add(key, value string) {
@@ -194,14 +191,14 @@ func (w *words) gpus(key string, v cluster.Milli) {
 	}
 }
 
-// atMost is gpus for what is unlimited unless it is said.
+// atMost is like gpus, for amounts that are unlimited by default.
 func (w *words) atMost(key string, v cluster.Milli) {
 	if v != cluster.Unlimited {
 		w.add(key, number(float64(v)/float64(cluster.Whole)))
 	}
 }
 
-// text never is empty: an entry that says nothing is there all the same.
+// text is never empty: an entry without fields still exists.
 func (w words) text() string {
 	if len(w) == 0 {
 		return "(nothing)"
@@ -277,7 +274,7 @@ func partitionText(p *cluster.Partition) string {
 	return w.text()
 }
 
-// PerfText says what a table has, and how far what was estimated of it is off.
+// PerfText describes a table, and how far its estimates are off.
 func PerfText(t *perf.Table) string {
 	text := fmt.Sprintf("%d job models on GPU models, %d distances, %d pairs, %d scales", len(t.Speed), len(t.Distance), len(t.Pairs), len(t.Scale))
 	if t.Slicing != nil {
@@ -298,7 +295,7 @@ func PerfText(t *perf.Table) string {
 	return text + waysText(t)
 }
 
-// waysText says in which ways pairs were estimated, and how far each is off.
+// waysText describes the ways in which pairs were estimated, and how far each is off.
 func waysText(t *perf.Table) (text string) {
 	for _, c := range []struct {
 		what string

@@ -10,9 +10,9 @@ import (
 // Sharing says how the GPUs of this machine are shared.
 type Sharing struct {
 	Shares     string // auto, mps, time-slicing
-	MIG        string // static, instances, dynamic: who partitions GPUs
-	Program    string // that controls MPS
-	OverMemory string // warn, throttle, stop: jobs that use more memory than their share's where nothing keeps them from it
+	MIG        string // static, instances, dynamic: how GPUs are partitioned
+	Program    string // the control program of MPS
+	OverMemory string // warn, throttle, stop: for jobs that use more memory than their share's where no limit is enforced
 	MinSpeed   int64  // least part of its speed that a job accepts in a share, if it states none, ppm; 0: any
 }
 
@@ -24,13 +24,13 @@ type sharingFile struct {
 	MinSpeed   float64 `yaml:"min_speed"`
 }
 
-// OverMemories are what Sharing's OverMemory can be, in the order of package local's.
+// OverMemories are the values of Sharing.OverMemory, in the order of the constants of package local.
 var OverMemories = []string{"warn", "throttle", "stop"}
 
-// mpsProgram is NVIDIA's.
+// mpsProgram is the name of NVIDIA's program.
 const mpsProgram = "nvidia-cuda-mps-control"
 
-// minSpeed reads a part of a job's speed.
+// minSpeed reads a fraction of a job's speed.
 func minSpeed(v float64) (ppm int64, err error) {
 	if !(v >= 0 && v <= 1) {
 		return 0, fmt.Errorf("min_speed: %g is not a part of a job's speed, between 0 and 1", v)
@@ -38,7 +38,7 @@ func minSpeed(v float64) (ppm int64, err error) {
 	return millionths(v), nil
 }
 
-// sharing checks the part of the file and fills in what it does not say.
+// sharing checks the settings and fills in defaults.
 func (f *sharingFile) sharing() (Sharing, error) {
 	s := Sharing{"auto", "static", mpsProgram, "warn", 0}
 	if f == nil {

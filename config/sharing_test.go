@@ -7,8 +7,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Who partitions a cluster's GPUs is read; where somebody does not by demand, those of nodes
-// that say nothing are whole.
+// The mode of partitioning of a cluster is read; unless it is dynamic, GPUs of nodes that state nothing stay
+// whole.
 func TestClusterMIG(t *testing.T) {
 	nodes := "nodes: [{name: a, model: A100-80GB, gpus: 1}, {name: b, model: A100-80GB, gpus: 1, mig: '0:*'}]\n"
 	for text, want := range map[string]struct {
@@ -25,8 +25,7 @@ func TestClusterMIG(t *testing.T) {
 	}
 }
 
-// How GPUs are shared is read; what is not said has its default, and what is no
-// way is refused with the line.
+// The settings for sharing GPUs are read with their defaults, and invalid ones are refused with the line.
 func TestSharing(t *testing.T) {
 	for text, want := range map[string]Sharing{
 		"{}":                              {"auto", "static", "nvidia-cuda-mps-control", "warn", 0},

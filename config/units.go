@@ -31,7 +31,7 @@ func (g *GPUs) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// tooFine reports whether an amount that is kept in thousandths would become 0, which means something else.
+// tooFine reports whether an amount stored in thousandths would become 0, which has another meaning.
 func tooFine(v float64) bool { return v > 0 && v < 0.001 }
 
 // Memory is an amount of memory in a file: a number with MiB, GiB, TiB (or M,
@@ -154,7 +154,7 @@ func dayIndex(s string) int {
 	return -1
 }
 
-// maxExpand bounds how many names one range may stand for.
+// maxExpand bounds how many names one range may have.
 const maxExpand = 1 << 20
 
 // Expand turns "n[1-4,7]" into n1 n2 n3 n4 n7; leading zeros are kept

@@ -7,8 +7,8 @@ import (
 	"github.com/muster-gpu/muster/policy"
 )
 
-// Validate builds an engine for the cluster, which checks everything that a
-// run would check: names, sums of guarantees, windows, reservations.
+// Validate builds an engine for the cluster, which checks everything that a run would check: names, sums of
+// guarantees, windows, reservations.
 func Validate(spec *cluster.Spec) error {
 	p, err := policy.New("fifo")
 	if err != nil {

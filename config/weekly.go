@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // a machine or a container without time zones has these
+	_ "time/tzdata" // for machines and containers without time zone files
 
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// ParseWeekly reads times of the week, each such as "mon-fri 08:00-18:00", "22:00-06:00"
-// (every day; the night belongs to the day on which it begins) or "sat,sun" (from
-// midnight to midnight), on the clock of a zone: see ParseZone. None: nil.
+// ParseWeekly reads times of the week, each such as "mon-fri 08:00-18:00", "22:00-06:00" (every day; a night
+// belongs to the day on which it begins) or "sat,sun" (from midnight to midnight), on the clock of a zone: see
+// ParseZone. None: nil.
 func ParseWeekly(times []string, zone string) (*cluster.Weekly, error) {
 	if len(times) == 0 {
 		if zone != "" {
@@ -83,12 +83,12 @@ func parseHours(text string) (h cluster.Hours, err error) {
 	return h, nil
 }
 
-// The years whose changes of clocks are known: what Muster takes for times (trace).
+// The years for which changes to and from summer time are computed: those that Muster accepts in traces.
 const firstYear, lastYear = 1970, 2070
 
-// ParseZone reads a place whose clock counts, without hours: a name of the time zone database
-// such as Europe/Berlin, an offset such as +01:00, or "" for this machine's. Its changes of
-// summer time are written out, so that later versions of the database change nothing.
+// ParseZone reads a time zone without hours: a name of the time zone database such as Europe/Berlin, an offset
+// such as +01:00, or "" for this machine's. Its changes to and from summer time are stored, so that later
+// versions of the database change nothing.
 func ParseZone(text string) (*cluster.Weekly, error) {
 	if seconds, err := parseZone(text); err == nil {
 		return &cluster.Weekly{Zone: text, Ahead: seconds}, nil
@@ -109,7 +109,7 @@ func ParseZone(text string) (*cluster.Weekly, error) {
 			return w, nil
 		}
 		if !end.After(at) {
-			end = at.AddDate(0, 0, 1) // the library goes no further on the last day of a leap year
+			end = at.AddDate(0, 0, 1) // the library stops on the last day of a leap year
 		}
 		if _, next := end.Zone(); next != ahead {
 			w.Shifts = append(w.Shifts, cluster.Offset{Since: end.Unix(), Ahead: next})
@@ -119,7 +119,7 @@ func ParseZone(text string) (*cluster.Weekly, error) {
 	}
 }
 
-// weeklyText is such times for people, as they are read.
+// weeklyText formats such times as ParseWeekly reads them.
 func weeklyText(w *cluster.Weekly) string {
 	var list []string
 	for i := range w.Hours {

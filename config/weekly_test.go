@@ -32,7 +32,7 @@ func TestParseWeekly(t *testing.T) {
 		{"fri 22:00-06:00", "UTC", "2026-11-13T05:00:00Z", ""},
 		{"22:00-24:00; daily 00:00-01:00", "UTC", "2026-11-13T23:00:00Z", "protected until sat 01:00 (UTC)"},
 		{"fri-mon 10:00-11:00", "UTC", "2026-11-15T10:59:59Z", "protected until 11:00 (UTC)"},
-		// The hour from 02:00 is there twice, and in spring not at all.
+		// The hour from 02:00 exists twice in autumn, and not at all in spring.
 		{"02:00-02:30", "Europe/Berlin", "2026-10-25T00:10:00Z", "protected until 02:30 (Europe/Berlin)"},
 		{"02:00-02:30", "Europe/Berlin", "2026-10-25T00:40:00Z", ""},
 		{"02:00-02:30", "Europe/Berlin", "2026-10-25T01:10:00Z", "protected until 02:30 (Europe/Berlin)"},
@@ -77,7 +77,7 @@ func TestParseWeeklyErrors(t *testing.T) {
 	}
 }
 
-// someHours are hours of the week, to the quarter of an hour.
+// someHours are hours of the week, in quarters of an hour.
 func someHours(r *rapid.T) cluster.Hours {
 	quarter := func(n string, most int) time.Duration {
 		return time.Duration(rapid.IntRange(0, most).Draw(r, n)) * 15 * time.Minute
@@ -85,7 +85,7 @@ func someHours(r *rapid.T) cluster.Hours {
 	return cluster.Hours{Days: rapid.Uint8Range(0, 127).Draw(r, "days"), From: quarter("from", 95), To: quarter("to", 96)}
 }
 
-// someMinute is an instant, in Unix seconds: near a change of clocks, half of the time.
+// someMinute is an instant, in Unix seconds: half of the time near a change of the clocks.
 func someMinute(r *rapid.T, w *cluster.Weekly) int64 {
 	if len(w.Shifts) > 0 && rapid.Bool().Draw(r, "near") {
 		return w.Shifts[rapid.IntRange(0, len(w.Shifts)-1).Draw(r, "shift")].Since + rapid.Int64Range(-2000, 300).Draw(r, "off")*60
@@ -93,7 +93,7 @@ func someMinute(r *rapid.T, w *cluster.Weekly) int64 {
 	return rapid.Int64Range(0, 3_100_000_000/60).Draw(r, "minute") * 60
 }
 
-// The dumb twin asks the standard library what time it is, minute by minute.
+// The naive twin asks the standard library for the local time, minute by minute.
 func TestWeeklyTwin(t *testing.T) {
 	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Casablanca", "UTC"}
 	rapid.Check(t, func(r *rapid.T) {
@@ -127,8 +127,8 @@ func TestWeeklyTwin(t *testing.T) {
 	})
 }
 
-// What a loan wants back is what hours are open, minute by minute, by the standard library, and
-// changes at no instant but those that it names.
+// A loan wants nodes back exactly in the hours that the standard library finds open, minute by minute, and
+// changes only at the instants that it announces.
 func TestLoanTwin(t *testing.T) {
 	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"}
 	rapid.Check(t, func(r *rapid.T) {

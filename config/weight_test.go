@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A GPU model's weight is read, for a known model without saying anything else of it.
+// The weight of a GPU model is read, for a known model without other properties.
 func TestModelWeight(t *testing.T) {
 	s, err := Read("f", strings.NewReader("models: [{name: T4-16GB, weight: 0.25}, {name: Mine, memory: 10GiB}]\nnodes: [{name: a, model: T4-16GB, gpus: 1}]\n"))
 	if err != nil {
@@ -22,8 +22,8 @@ func TestModelWeight(t *testing.T) {
 	}
 }
 
-// A short name stands for all models of its family, in a cluster file and in a daemon's
-// configuration; one that stands for none that a node has, is an error that says which there are.
+// A short name stands for all models of its family, in a cluster file and in a daemon's configuration; one that
+// matches no model of a node is an error that lists the models.
 func TestShortNames(t *testing.T) {
 	nodes := "nodes: [{name: a, model: A100-80GB, gpus: 1}, {name: b, model: T4-16GB, gpus: 1}, {name: c, model: T4, gpus: 1}, {name: d, model: A100-40GB, gpus: 1}]\n"
 	s, err := Read("f", strings.NewReader("models: [{name: T4, weight: 0.25}, {name: a100, weight: 0.5}]\n"+nodes))
@@ -53,7 +53,7 @@ func TestShortNames(t *testing.T) {
 	}
 }
 
-// How many clients MPS takes on a GPU can be stated; else it is as its generation has it.
+// The number of MPS clients on a GPU can be stated; the default depends on its generation.
 func TestModelClients(t *testing.T) {
 	s, err := Read("f", strings.NewReader("sharing: mps\nmodels: [{name: B200-180GB, mps_clients: 60}, {name: Old, memory: 10GiB, generation: pascal}]\nnodes: [{name: a, model: B200-180GB, gpus: 1}]\n"))
 	if err != nil {
@@ -69,8 +69,8 @@ func TestModelClients(t *testing.T) {
 	}
 }
 
-// A machine and a Kubernetes cluster have weights by the same reading; what real GPUs are
-// besides, they say themselves.
+// Weights are read in the same way for a machine and for a Kubernetes cluster, whose real GPUs describe
+// everything else themselves.
 func TestWeightsOfRealGPUs(t *testing.T) {
 	read := map[string]func(string) ([]Setting, error){
 		"serve": func(text string) ([]Setting, error) {

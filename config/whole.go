@@ -11,8 +11,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// DecodeNode decodes a part of a file. A number with a fraction where a whole one is wanted is
-// an error that names its line: YAML's decoder would cut it off, so that a budget of 0.9 were none.
+// DecodeNode decodes a part of a file. A fraction where a whole number is expected is an error that names its
+// line: YAML's decoder would truncate it, so that a budget of 0.9 would be none.
 func DecodeNode(n *yaml.Node, into any) error {
 	if err := wholeNumbers(n, reflect.TypeOf(into), ""); err != nil {
 		return err
@@ -25,8 +25,8 @@ var (
 	textReader = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// wholeNumbers looks for numbers with a fraction where a value of the type has a whole one.
-// Types that read themselves are their own judges.
+// wholeNumbers searches for fractions where a value of the type has a whole number. Types with their own decoder
+// are left to check themselves.
 func wholeNumbers(n *yaml.Node, t reflect.Type, key string) error {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -56,7 +56,7 @@ func wholeNumbers(n *yaml.Node, t reflect.Type, key string) error {
 
 func wholeNumber(n *yaml.Node, key string) error {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!float" {
-		return nil // what else is wrong with it, the decoder says
+		return nil // the decoder reports other errors
 	}
 	if v, err := strconv.ParseFloat(strings.ReplaceAll(n.Value, "_", ""), 64); err == nil && v == math.Trunc(v) && math.Abs(v) < 1<<53 {
 		return nil // 1e3
@@ -86,9 +86,9 @@ func wholeFields(n *yaml.Node, t reflect.Type) error {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		of := t
-		if key.ShortTag() != "!!merge" { // what is merged has the same fields
+		if key.ShortTag() != "!!merge" { // merged mappings have the same fields
 			if of = fieldType(t, key.Value); of == nil {
-				continue // an unknown key: the decoder names it
+				continue // an unknown key, which the decoder reports
 			}
 		}
 		if err := wholeNumbers(value, of, key.Value); err != nil {
@@ -98,7 +98,7 @@ func wholeFields(n *yaml.Node, t reflect.Type) error {
 	return nil
 }
 
-// fieldType is the type of what a key of a mapping stands for; nil: the type has no such key.
+// fieldType is the type of the value of a key of a mapping; nil: the type has no such key.
 func fieldType(t reflect.Type, key string) reflect.Type {
 	if t.Kind() == reflect.Map {
 		return t.Elem()

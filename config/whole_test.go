@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A number with a fraction is meant or refused: cut off, a budget of 0.9 would be unlimited.
+// A fraction is used as it is or refused: truncated, a budget of 0.9 would be unlimited.
 func TestWholeNumbers(t *testing.T) {
 	const nodes = "nodes: [{name: n, model: A100-80GB, gpus: 8}]\n"
 	for _, c := range []struct{ text, want string }{

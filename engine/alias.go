@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // Names of the rooms below that callers know as the engine's.
@@ -31,6 +34,9 @@ const (
 	Fragments = inventory.Fragments
 	Rooms     = inventory.Rooms
 )
+
+// SameGPUs reports whether two descriptions of a node are of the same GPUs, partitioned alike.
+func SameGPUs(a, b *cluster.Node) bool { return inventory.SameHardware(a, b) }
 
 // State is where a job is in its life.
 type State = job.Phase
@@ -124,3 +130,60 @@ const (
 	PaceSteps   = job.PaceSteps
 	PaceSamples = job.PaceSamples
 )
+
+// SameDevices reports whether two lists of allocations are the same but for who holds the devices and who is a guest
+// there.
+func SameDevices(a, b []Alloc) bool { return inventory.SameDevices(a, b) }
+
+// Policy answers "who next?".
+type Policy = sched.Policy
+
+// Planner is a policy that answers "how much, and of which kind?", too.
+type Planner = sched.Planner
+
+// Plan is what a planner says at one instant.
+type Plan = sched.Plan
+
+// Traits tell the engine how to use a policy.
+type Traits = sched.Traits
+
+// View is what a policy may read of the engine's state.
+type View = sched.View
+
+// JobView is what a policy may read of a job.
+type JobView = sched.JobView
+
+// Fitter is a policy with settings that name things of a cluster.
+type Fitter = sched.Fitter
+
+// HeadKeyer is a policy whose order between groups of jobs changes with time.
+type HeadKeyer = sched.HeadKeyer
+
+// Factors are what a job's priority is a weighted sum of.
+type Factors = sched.Factors
+
+// Speeds is what a scheduler believes of how fast jobs run where.
+type Speeds = sched.Speeds
+
+// Backfill says what may pass a job that cannot start.
+type Backfill = sched.Backfill
+
+// The backfill modes.
+const (
+	Strict       = sched.Strict
+	Skip         = sched.Skip
+	EASY         = sched.EASY
+	Conservative = sched.Conservative
+)
+
+// ParseBackfill reads a backfill mode by name.
+func ParseBackfill(s string) (Backfill, error) { return sched.ParseBackfill(s) }
+
+// Placer answers "where?".
+type Placer = placement.Placer
+
+// Site is what a placer works with.
+type Site = placement.Site
+
+// CheckTasks says what is wrong with the task sets of a job, whatever the cluster is; "": nothing.
+func CheckTasks(s *cluster.Job) string { return job.CheckTasks(s) }

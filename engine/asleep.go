@@ -55,7 +55,7 @@ func (e *Engine) wakingText(j *job.State) string {
 	case 1:
 		what = "node is waking"
 	}
-	ready := max(0, j.Started.Add(e.WakeTime(j.Allocs)).Sub(e.now))
+	ready := max(0, j.Started.Add(e.WakeTime(j.Allocs)).Sub(e.w.Now))
 	return fmt.Sprintf("; %d %s, ready in about %s: %s", len(names), what, cluster.FormatDuration(ready.Round(time.Second)), strings.Join(names, ","))
 }
 

@@ -24,8 +24,8 @@ func (e *Engine) joinPlanned() {
 	if !e.plans.joining {
 		return
 	}
-	for _, v := range e.plans.jobs {
-		e.joinTarget(v.j)
+	for _, j := range e.plans.planned {
+		e.joinTarget(j)
 	}
 }
 
@@ -75,7 +75,7 @@ func (e *Engine) join(j, h *job.State) bool {
 	if !ok {
 		return false
 	}
-	if j.Home != nil && !SameDevices(j.Home, allocs) {
+	if j.Home != nil && !inventory.SameDevices(j.Home, allocs) {
 		e.touch(j)
 		j.Thaw()
 	}
@@ -218,15 +218,6 @@ func (e *Engine) companyText(j *job.State) string {
 	return text
 }
 
-// SameDevices reports whether two lists of allocations are the same but for who
-// holds the devices and who is a guest there.
-func SameDevices(a, b []inventory.Alloc) bool {
-	return slices.EqualFunc(a, b, func(x, y inventory.Alloc) bool {
-		x.Beside, y.Beside, x.Tenant, y.Tenant = false, false, 0, 0
-		return x == y
-	})
-}
-
 // leaveAll is leave for jobs that go together, and returns the successors: nobody is one
 // who goes, too.
 func (e *Engine) leaveAll(jobs []*job.State) (successors []*job.State) {
@@ -243,50 +234,6 @@ func (e *Engine) leaveAll(jobs []*job.State) (successors []*job.State) {
 	return successors
 }
 
-// Beside returns the job on whose devices this one is a guest, if it is one.
-func (j JobView) Beside() (cluster.JobID, bool) { return cluster.JobID(j.j.GuestOf - 1), j.j.Hosted() }
-
-// Guests lists the jobs that run beside this one, on its devices. It must not be
-// changed.
-func (j JobView) Guests() []cluster.JobID { return j.j.Guests }
-
-// Shared reports whether jobs can be put beside others on whole GPUs at present.
-func (v View) Shared() bool { return !v.e.undivided() }
-
-// Rate returns the speed that the job reported last in this run, in ppm of that on
-// the reference GPU; 0: none yet.
-func (j JobView) Rate() int64 { return j.j.Rate }
-
-// DeviceMemory returns the memory of each GPU that the job holds, in MiB; 0: it
-// holds none.
-func (j JobView) DeviceMemory() cluster.MiB {
-	if m := j.e.modelOf(j.j.Allocs); m != nil {
-		return m.Memory
-	}
-	return 0
-}
-
-// PeakMemory returns the most that the job was measured to use of any of its GPUs, in
-// MiB; 0: nobody measured it (Traits.Memory).
-func (j JobView) PeakMemory() cluster.MiB { return j.j.Memory }
-
 // WantsMemory reports whether the policy looks at what jobs were measured to use of the
 // memory of their GPUs.
-func (e *Engine) WantsMemory() bool { return e.traits.Memory }
-
-// Computes reports whether the job has begun to compute in this run.
-func (j JobView) Computes() bool { return j.j.Holding() && j.j.Rate > 0 }
-
-// SpeedBeside returns what the scheduler believes is left of a job's speed while
-// others run on the same GPUs, of a model, in ppm of its speed there alone. Without
-// any knowledge they take turns.
-func (v View) SpeedBeside(j JobView, gpu string, others []JobView) int64 {
-	if s := v.e.cfg.Speeds; s != nil {
-		specs := make([]*cluster.Job, len(others))
-		for i := range others {
-			specs[i] = others[i].j.Spec
-		}
-		return s.Beside(j.j.Spec, gpu, specs)
-	}
-	return job.Million / int64(1+len(others))
-}
+func (e *Engine) WantsMemory() bool { return e.w.Traits.Memory }

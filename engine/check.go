@@ -6,6 +6,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
@@ -25,7 +26,7 @@ func (e *Engine) Check(s *cluster.Job) string {
 
 // check validates the numbers and names of a spec and finds its queue.
 func (e *Engine) check(s *cluster.Job) (queue int, text string) {
-	if text = CheckTasks(s); text != "" {
+	if text = job.CheckTasks(s); text != "" {
 		return 0, text
 	}
 	for i := range s.Tasks {
@@ -84,42 +85,6 @@ func checkDependency(id cluster.JobID, d *cluster.Dependency) string {
 	return ""
 }
 
-// CheckTasks says what is wrong with the task sets of a job, whatever the cluster is; "": nothing. A job that fails it
-// cannot be in a snapshot.
-func CheckTasks(s *cluster.Job) string {
-	if len(s.Tasks) == 0 {
-		return "the job has no tasks"
-	}
-	total := 0
-	for i := range s.Tasks {
-		t := &s.Tasks[i]
-		r := &t.Request
-		switch {
-		case t.Count < 1 || t.Count > cluster.MaxTasks:
-			return fmt.Sprintf("task set %d: count %d; between 1 and %d are possible", i, t.Count, cluster.MaxTasks)
-		case r.GPUs < 0 || r.GPUs > cluster.MaxGPUsPerNode:
-			return fmt.Sprintf("task set %d: %d GPUs in a task; between 0 and %d are possible (a task runs on one node)", i, r.GPUs, cluster.MaxGPUsPerNode)
-		case r.Share < 0 || r.Share > cluster.Whole:
-			return fmt.Sprintf("task set %d: share %d; between 1 and 1000 thousandths of a GPU are possible", i, r.Share)
-		case r.CPU < 0 || r.CPU > cluster.MaxMilli || r.RAM < 0 || r.RAM > cluster.MaxMiB || r.Memory < 0 || r.Memory > cluster.MaxMiB:
-			return fmt.Sprintf("task set %d: CPU, RAM or GPU memory is negative or absurdly large", i)
-		case r.Profile != "" && (r.GPUs != 1 || r.Fractional()):
-			return fmt.Sprintf("task set %d: a MIG profile goes with gpus=1 and no share", i)
-		}
-		total += t.Count
-	}
-	if s.MinSpeed < 0 || s.MinSpeed > job.Million {
-		return fmt.Sprintf("least speed %g; between 0 and 1 are possible", float64(s.MinSpeed)/job.Million)
-	}
-	if el := s.Elastic; el != (cluster.Elastic{}) && (el.Min < 1 || el.Max < el.Min || el.Max > cluster.MaxTasks) {
-		return fmt.Sprintf("elastic %d..%d: need 1 <= min <= max", el.Min, el.Max)
-	}
-	if total > cluster.MaxTasks {
-		return fmt.Sprintf("%d tasks; at most %d are possible", total, cluster.MaxTasks)
-	}
-	return ""
-}
-
 func (e *Engine) checkPartitions(s *cluster.Job) string {
 	if len(e.parts) == 0 {
 		if len(s.Partitions) > 0 {
@@ -170,9 +135,9 @@ func (e *Engine) checkPartition(p *cluster.Partition, s *cluster.Job) string {
 		return ""
 	}
 	if q, ok := e.treeIndex(s.Queue); ok {
-		for _, a := range e.tree.Path(q) {
+		for _, a := range e.w.Tree.Path(q) {
 			for _, allowed := range p.Queues {
-				if e.tree.Name(a) == allowed {
+				if e.w.Tree.Name(a) == allowed {
 					return ""
 				}
 			}
@@ -185,7 +150,7 @@ func (e *Engine) treeIndex(name string) (int, bool) {
 	if name == "" {
 		name = "default"
 	}
-	return e.tree.Index(name)
+	return e.w.Tree.Index(name)
 }
 
 // never says why the job can never run on this cluster, what it asked and the
@@ -196,7 +161,7 @@ func (e *Engine) never(j *job.State) string {
 	if s.Judged != len(e.st.Nodes()) {
 		s.Judged, s.Verdict = len(e.st.Nodes()), e.judge(j, s)
 	}
-	if s.Verdict != "" && !(e.divided(j) && j.Spec.Tier != cluster.Critical && e.instanceFor(s)) {
+	if s.Verdict != "" && !(e.w.Divided(j) && j.Spec.Tier != cluster.Critical && e.instanceFor(s)) {
 		return s.Verdict
 	}
 	return e.beyondLimit(j, s)
@@ -205,25 +170,25 @@ func (e *Engine) never(j *job.State) string {
 // beyondLimit says that the job is larger than its queue's limit at all times.
 // That is the queue's matter, not the shape's.
 func (e *Engine) beyondLimit(j *job.State, s *shape.Shape) string {
-	if owed := e.tree.Guarantee(int(j.Queue)); e.limits.byQueue && j.Spec.Tier == cluster.Critical &&
-		e.shapes.MilliOf(s, int(s.Min)) > owed && len(e.tree.Spec(int(j.Queue)).Windows) == 0 {
-		return fmt.Sprintf("asks for %d GPUs; a critical job must fit the guarantee of queue %s, %g", s.GPUs, e.tree.Name(int(j.Queue)), float64(owed)/1000)
+	if owed := e.w.Tree.Guarantee(int(j.Queue)); e.limits.byQueue && j.Spec.Tier == cluster.Critical &&
+		e.shapes.MilliOf(s, int(s.Min)) > owed && len(e.w.Tree.Spec(int(j.Queue)).Windows) == 0 {
+		return fmt.Sprintf("asks for %d GPUs; a critical job must fit the guarantee of queue %s, %g", s.GPUs, e.w.Tree.Name(int(j.Queue)), float64(owed)/1000)
 	}
-	lim := e.tree.Limit(int(j.Queue))
-	if !e.limits.byQueue || lim < 0 || e.shapes.MilliOf(s, int(s.Min)) <= lim || len(e.tree.Spec(int(j.Queue)).Windows) > 0 {
+	lim := e.w.Tree.Limit(int(j.Queue))
+	if !e.limits.byQueue || lim < 0 || e.shapes.MilliOf(s, int(s.Min)) <= lim || len(e.w.Tree.Spec(int(j.Queue)).Windows) > 0 {
 		return ""
 	}
-	return fmt.Sprintf("asks for %d GPUs; queue %s is limited to %g", s.GPUs, e.tree.Name(int(j.Queue)), float64(lim)/1000)
+	return fmt.Sprintf("asks for %d GPUs; queue %s is limited to %g", s.GPUs, e.w.Tree.Name(int(j.Queue)), float64(lim)/1000)
 }
 
 func (e *Engine) judge(j *job.State, s *shape.Shape) string {
 	if s.Any.Empty() {
 		return e.whyNoClass(s)
 	}
-	r := request{in: e.blank(), placer: e.cfg.Placer, ignoreUsage: true}
-	mark := r.in.Mark()
+	r := placement.Request{In: e.blank(), Placer: e.cfg.Placer, IgnoreUsage: true}
+	mark := r.In.Mark()
 	_, ok := e.placeFor(r, j, s, s.Min)
-	r.in.Rollback(mark)
+	r.In.Rollback(mark)
 	if ok {
 		return ""
 	}

@@ -130,7 +130,7 @@ func (e *Engine) planEmptying(m Moves) (Moves, *relocation) {
 
 // lookAround collects who is where, and what each node is worth as it is.
 func (e *Engine) lookAround(by Compact) *compaction {
-	c := &compaction{by: by, until: e.now.Add(e.defrag.Horizon), stays: make([][]stay, len(e.st.Nodes()))}
+	c := &compaction{by: by, until: e.w.Now.Add(e.defrag.Horizon), stays: make([][]stay, len(e.st.Nodes()))}
 	e.byKey().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
 		c.add(v.Spec.ID, v.Allocs, e.endOf(v))
@@ -138,7 +138,7 @@ func (e *Engine) lookAround(by Compact) *compaction {
 	})
 	for _, id := range e.defrag.movers {
 		v := e.jobs[id]
-		c.add(id, v.Dest, e.now.Add(v.ExpectedRun(e.limitOf(v))))
+		c.add(id, v.Dest, e.w.Now.Add(v.ExpectedRun(e.limitOf(v))))
 	}
 	for id := range e.st.Nodes() {
 		c.value = append(c.value, e.valueOf(c, int32(id), slices.Clone(c.stays[id])))
@@ -167,9 +167,9 @@ func (e *Engine) valueOf(c *compaction, id int32, stays []stay) time.Duration {
 		return 0
 	}
 	slices.SortStableFunc(stays, func(a, b stay) int { return cmp.Compare(a.end, b.end) })
-	d := e.demandNow()
+	d := e.find.Demand()
 	e.st.Memory().Fresh(d, len(e.st.Nodes()))
-	mark, at, sum := e.st.Mark(), e.now, int64(0)
+	mark, at, sum := e.st.Mark(), e.w.Now, int64(0)
 	for i := 0; ; i++ {
 		end := c.until
 		if i < len(stays) {
@@ -281,10 +281,10 @@ func (e *Engine) tryEmptying(c *compaction, x *emptying) (*relocation, time.Dura
 // which somebody is still leaving.
 func (e *Engine) hideIdle(c *compaction, node int32) {
 	y := &e.keepOff
-	y.reset(len(e.st.Nodes()))
+	y.Reset(len(e.st.Nodes()))
 	for id := range c.stays {
 		if int32(id) == node || len(c.stays[id]) == 0 || len(e.st.Nodes()[id].Stopping()) > 0 {
-			y.keep[id] = y.now
+			y.Avoid(int32(id), true)
 		}
 	}
 }

@@ -145,8 +145,8 @@ const mostGangs = 16
 // defragDue says whether the pass of this step looks for moves.
 func (e *Engine) defragDue() {
 	d := &e.defrag
-	if p := cluster.Time(d.Every); e.defragRounds() && e.now/p != d.round && e.protectedNow() == "" {
-		d.round, d.due, d.only, d.compacting = e.now/p, true, cluster.NoJob, d.Compact
+	if p := cluster.Time(d.Every); e.defragRounds() && e.w.Now/p != d.round && e.protectedNow() == "" {
+		d.round, d.due, d.only, d.compacting = e.w.Now/p, true, cluster.NoJob, d.Compact
 	}
 	if d.due || d.compacting != NoCompact {
 		d.tried, d.seen, e.fresh = 0, nil, true
@@ -167,9 +167,9 @@ func (e *Engine) defragWake() cluster.Time {
 	case !e.defragRounds():
 		return cluster.Never
 	case e.protectedNow() != "":
-		return e.unprotectedFrom(e.now) // not only in the round after
+		return e.unprotectedFrom(e.w.Now) // not only in the round after
 	}
-	return e.unprotectedFrom((e.now/p + 1) * p)
+	return e.unprotectedFrom((e.w.Now/p + 1) * p)
 }
 
 // askMoves has the pass of this step look for moves for one job, or for all, or for
@@ -274,7 +274,7 @@ func (e *Engine) planMoves(j *job.State) (Moves, *relocation) {
 		return m, nil
 	}
 	e.describe(&m, way)
-	if r, ok := e.foreseen(j); ok && r.at < e.now.Add(cluster.MaxDuration/2) {
+	if r, ok := e.foreseen(j); ok && r.at < e.w.Now.Add(cluster.MaxDuration/2) {
 		m.Without = r.at
 	}
 	m.Saved = e.defrag.Horizon
@@ -344,7 +344,7 @@ func (e *Engine) unmoving(j *job.State, s *shape.Shape) string {
 // unmovable says why nobody is moved at all; "": jobs may be.
 func (e *Engine) unmovable() string {
 	switch {
-	case e.plans.planner != nil && !e.traits.Anywhere:
+	case e.plans.planner != nil && !e.w.Traits.Anywhere:
 		return "policy " + e.plans.planner.Name() + " plans where jobs run: nobody else moves them"
 	case len(e.advance) > 0:
 		return "there are advance reservations: jobs are not moved around them yet"
@@ -372,13 +372,13 @@ func (e *Engine) freeFor(s *shape.Shape) (free, parted int) {
 
 // describe writes down who goes where, and what that costs.
 func (e *Engine) describe(m *Moves, way *relocation) {
-	m.On, m.Start = e.nodesOf(way.allocs), e.now
+	m.On, m.Start = e.nodesOf(way.allocs), e.w.Now
 	for i := range way.movers {
 		x := &way.movers[i]
 		m.Moves = append(m.Moves, e.moveOf(x))
 		m.Moves[i].After, m.Moves[i].Wait = way.behind(x), x.wait
 		m.Cost += x.cost
-		m.Start = max(m.Start, e.now.Add(x.stop))
+		m.Start = max(m.Start, e.w.Now.Add(x.stop))
 	}
 }
 

@@ -105,7 +105,7 @@ func (e *Engine) movable(tier cluster.Tier) (list []mover, kept string) {
 		case !e.mayMove(v) || v.Tier() < tier:
 		case !e.mayStop(v):
 			young++
-		case v.MovedSince(e.now.Add(-keepMoves)) >= e.defrag.PerHour:
+		case v.MovedSince(e.w.Now.Add(-keepMoves)) >= e.defrag.PerHour:
 			often++
 		default:
 			list = append(list, e.moverOf(v))
@@ -129,7 +129,7 @@ func (e *Engine) mayMove(v *job.State) bool {
 	s := e.shapes.At(v.Base)
 	r := &s.Sets[0].Request
 	return v.State == job.Running && e.staysPlanned(v) && v.Spec.Tier != cluster.Critical && !v.Spec.NoRequeue && !v.Spec.Hold && len(s.Sets) == 1 &&
-		r.GPUs > 0 && (!shape.IsPart(r) || !e.cfg.Unshared) && !e.onSlice(v, v.Allocs) && (v.Target == nil || v.Target.Partition == "") && !v.Hosted() && len(v.Guests) == 0 && !v.Packed && !v.Resizing &&
+		r.GPUs > 0 && (!shape.IsPart(r) || !e.cfg.Unshared) && !e.shapes.Get(v.Base).OnInstance(v.Allocs) && (v.Target == nil || v.Target.Partition == "") && !v.Hosted() && len(v.Guests) == 0 && !v.Packed && !v.Resizing &&
 		(e.limits.closed == 0 || !e.isClosed(int(v.Queue)))
 }
 
@@ -159,7 +159,7 @@ func (e *Engine) moverOf(v *job.State) mover {
 		m.stop = min(c.Cost, grace)
 	}
 	if m.how == job.Kill || v.IgnoresCheckpoint || c.Cost > grace { // it does not get as far as to write one
-		m.lost = v.UnsavedAt(e.now)
+		m.lost = v.UnsavedAt(e.w.Now)
 	}
 	m.cost = gpusTime(m.stop+c.Restart+m.lost, v.Milli)
 	return m
@@ -442,7 +442,7 @@ func (e *Engine) tryMoves(h *hunt, d inventory.Domain, chosen []mover) (stuck *j
 		e.st.ReleaseAll(chosen[i].j.Allocs)
 	}
 	e.constrain(h.j)
-	allocs, ok := e.placeWithin(e.request(), h.j, h.s, h.s.Min, d)
+	allocs, ok := e.find.PlaceWithin(e.request(), h.j, h.s, h.s.Min, d)
 	if !ok {
 		return nil
 	}

@@ -198,7 +198,7 @@ func (e *Engine) dependency(j *job.State, d *cluster.Dependency) (condition, clu
 		return lost, cluster.Never
 	}
 	at := e.delayed(d)
-	if at > e.now {
+	if at > e.w.Now {
 		return unmet, at
 	}
 	return met, cluster.Never

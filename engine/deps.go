@@ -76,7 +76,7 @@ func (e *Engine) admit(j *job.State) {
 	case s.Hold:
 		park = job.ParkedHold
 		e.deps.leaveArray(e, j) // it may have run when it was held: others go on
-	case s.Begin > e.now:
+	case s.Begin > e.w.Now:
 		park = job.ParkedBegin
 		e.timers.push(timer{s.Begin, timerBegin, int32(s.ID), j.Gen})
 	default:
@@ -107,14 +107,14 @@ func (e *Engine) admit(j *job.State) {
 // that was taken back does not interrupt the waiting.
 func (e *Engine) hunger(j *job.State) {
 	if e.cfg.HoldAfter > 0 {
-		j.StarvingSince = min(j.StarvingSince, e.now)
+		j.StarvingSince = min(j.StarvingSince, e.w.Now)
 	}
-	if e.cfg.Starvation == 0 || j.Promoted || e.divided(j) {
+	if e.cfg.Starvation == 0 || j.Promoted || e.w.Divided(j) {
 		return
 	}
-	j.StarvingSince = min(j.StarvingSince, e.now)
+	j.StarvingSince = min(j.StarvingSince, e.w.Now)
 	at := j.StarvingSince.Add(e.cfg.Starvation)
-	if at <= e.now {
+	if at <= e.w.Now {
 		j.Promoted = true
 		return
 	}

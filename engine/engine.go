@@ -8,6 +8,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/placement"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/quota"
 )
@@ -15,10 +17,10 @@ import (
 // Config is everything that decisions depend on besides the events.
 type Config struct {
 	Spec   cluster.Spec
-	Policy Policy
-	Placer Placer
+	Policy sched.Policy
+	Placer placement.Placer
 
-	Backfill *Backfill // nil: what the policy asks for
+	Backfill *sched.Backfill // nil: what the policy asks for
 	// Depth is how many jobs behind a blocked one backfill looks at (Slurm's
 	// bf_max_job_test); 0: 100.
 	Depth int
@@ -44,7 +46,7 @@ type Config struct {
 	Clock func(cluster.Time) string
 	// Speeds is what a policy that plans is told of speeds; nil: a job is as
 	// fast as it has tasks, on every GPU.
-	Speeds Speeds
+	Speeds sched.Speeds
 	// Unshared says that nobody can be put beside another on whole GPUs, whatever
 	// plans say: Kubernetes' device plugins hand each out once.
 	Unshared bool
@@ -69,25 +71,21 @@ var DefaultStop = [3]StopRule{
 // same batches give the same decisions, hash by hash.
 type Engine struct {
 	cfg      Config
-	traits   Traits
-	keyer    KeyChanger // nil: keys of running jobs change with events only
-	heads    HeadKeyer  // nil: Key compares groups, too
-	queues   QueueOrder // nil: the policy does not choose among queues
-	promoter Promoter   // nil: what a job received counts for ever
-	settling bool       // a pass, or a restart, is going on: nobody is promoted
-	resuming bool       // a restart is going on: who runs is put where it is
+	w        sched.World      // what policies are shown
+	find     placement.Finder // where jobs go
+	keyer    sched.KeyChanger // nil: keys of running jobs change with events only
+	heads    sched.HeadKeyer  // nil: Key compares groups, too
+	queues   sched.QueueOrder // nil: the policy does not choose among queues
+	promoter sched.Promoter   // nil: what a job received counts for ever
+	settling bool             // a pass, or a restart, is going on: nobody is promoted
+	resuming bool             // a restart is going on: who runs is put where it is
 	plans    planState
 	loansAt  cluster.Time // when nodes are given back or taken next
 	pools    poolState
-	mode     Backfill
-	now      cluster.Time
+	mode     sched.Backfill
 	st       inventory.Store
 	nodeID   map[string]int32 // looked up only
 	parts    []partition
-	capacity cluster.Milli
-	totalCPU cluster.Milli // of nodes that state it
-	totalRAM cluster.MiB
-	tree     *quota.Tree
 	limits   limits
 
 	jobs        []*job.State
@@ -102,7 +100,6 @@ type Engine struct {
 	pending     int              // eligible jobs
 	homing      int              // ... that are suspended: only where their memory is will do
 	severalSets int              // ... of several task sets, which a start can make fit
-	wanted      slicesWanted     // ... for slices
 	owing       []*job.State     // liftUntilFits: lifted of the job's own queue, and not borrowed
 	ready       []cluster.JobID  // placed jobs whose devices became free in this step
 	running     keptList         // jobs with devices (and not told to leave) by run key
@@ -123,20 +120,19 @@ type Engine struct {
 	timers    timerHeap
 	keyTimes  timerHeap
 	resv      []reservation
-	held      *holds // what a candidate must leave alone; nil: nothing
-	holds     holds
+	held      *placement.Slack // what a candidate must leave alone; nil: nothing
+	holds     placement.Slack
 	restoring bool                // being built from a snapshot: nodes are not yet in their states
 	straddled bool                // which of a queue's jobs could leave depended on who left first
 	blockedBy *inventory.ClassSet // strict order: classes behind a blocked job; nil: none
 	thorough  bool                // tests: every candidate is really tried
-	keepOff   keepOff
+	keepOff   placement.KeepOff
 	ps        passState
 	advance   []advance
 	defrag    defrag
 	past      past
 	between   between
 	paces     paces
-	demand    inventory.Demand
 
 	actions []Action
 	touched []cluster.JobID // jobs whose records changed in this step
@@ -151,6 +147,12 @@ type Engine struct {
 type Stats struct {
 	Steps, Passes, Plans, Tried, Placed, Preempted int64
 }
+
+// Stats returns what the engine did so far.
+func (e *Engine) Stats() Stats { return e.stats }
+
+// Backfill returns the backfill mode in force.
+func (e *Engine) Backfill() sched.Backfill { return e.mode }
 
 // New checks the configuration and builds an engine at time 0 with the nodes
 // of the spec.
@@ -178,25 +180,28 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 		stop = *cfg.Stop // a copy: the caller may write to its own
 	}
 	cfg.Stop = &stop
-	e := &Engine{cfg: cfg, traits: cfg.Policy.Traits(),
+	e := &Engine{cfg: cfg,
 		nodeID: map[string]int32{},
 		laneID: map[laneKey]int32{}, groupID: map[groupKey]int32{}, hash: 14695981039346656037}
 	e.shapes = shape.NewTable(&e.st, e.nodeID, cfg.Spec.Sharing == cluster.MPS)
 	e.st.BillWith(func(job int32, sign int64) { e.bill(e.jobs[job], sign) })
-	e.keyer, _ = cfg.Policy.(KeyChanger)
-	e.heads, _ = cfg.Policy.(HeadKeyer)
-	e.queues, _ = cfg.Policy.(QueueOrder)
-	e.promoter, _ = cfg.Policy.(Promoter)
-	e.plans.planner, _ = cfg.Policy.(Planner)
-	e.plans.chooser, _ = cfg.Policy.(Chooser)
+	e.w = sched.World{Traits: cfg.Policy.Traits(), Store: &e.st, Shapes: &e.shapes, Speeds: cfg.Speeds,
+		Past: &e.past.known, Plan: &e.plans.PlanMemory, Pools: &e.pools.Pools, Oracle: (*oracle)(e)}
+	e.find = placement.Finder{World: &e.w, Sharing: cfg.Spec.Sharing, Around: (*oracle)(e)}
+	e.keyer, _ = cfg.Policy.(sched.KeyChanger)
+	e.heads, _ = cfg.Policy.(sched.HeadKeyer)
+	e.queues, _ = cfg.Policy.(sched.QueueOrder)
+	e.promoter, _ = cfg.Policy.(sched.Promoter)
+	e.plans.planner, _ = cfg.Policy.(sched.Planner)
+	e.plans.chooser, _ = cfg.Policy.(sched.Chooser)
 	e.plans.next = cluster.Never
 	e.between.table, _ = cfg.Speeds.(Pairs)
 	if t, ok := cfg.Speeds.(Turns); ok && cfg.Spec.Sharing != cluster.MPS && t.TakesTurns() {
 		e.between.turns = t
 	}
 	e.pools.ids = map[poolKey]int32{}
-	e.pools.drawer, _ = cfg.Policy.(Drawer)
-	e.mode = e.traits.Backfill
+	e.pools.drawer, _ = cfg.Policy.(sched.Drawer)
+	e.mode = e.w.Traits.Backfill
 	if cfg.Backfill != nil {
 		e.mode = *cfg.Backfill
 	}
@@ -205,7 +210,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	}
 	var joined []cluster.Node
 	if from != nil {
-		e.now = from.Now
+		e.w.Now = from.Now
 		e.restoring, joined = true, from.joined(cfg.Spec.Nodes)
 	}
 	if err := e.initCluster(joined); err != nil {
@@ -326,14 +331,14 @@ func (e *Engine) addNode(n cluster.Node) error {
 	}
 	if first {
 		e.shapes.Recompute()
-		e.demand.Stale = true
+		e.find.Recount()
 	}
 	id := int32(len(e.st.Nodes())) - 1
 	e.nodeID[n.Name] = id
-	e.totalCPU += n.CPU
-	e.totalRAM += n.RAM
+	e.w.CPU += n.CPU
+	e.w.RAM += n.RAM
 	if n.State != cluster.Down {
-		e.capacity += cluster.Whole * int64(popcount(e.st.Nodes()[id].Healthy()))
+		e.w.Capacity += cluster.Whole * int64(popcount(e.st.Nodes()[id].Healthy()))
 	}
 	e.epoch++
 	return nil

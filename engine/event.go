@@ -22,7 +22,7 @@ const (
 	GPUBad                        // devices became unhealthy (Undo: healthy again)
 	QueueChanged                  // the queue tree was replaced
 	Submitted                     // a new job
-	Updated                       // a pending job's spec was replaced
+	Updated                       // a pending job's spec was replaced; of a job that runs only what Amended says
 	Cancelled                     // a person cancels a job
 	Held                          // a person holds a pending job (Undo: releases it)
 	Started                       // a Start happened; Rate is known now
@@ -33,6 +33,9 @@ const (
 	NodeAsleep                    // a node without jobs is switched off, and takes Wake to be there again (Undo: it is)
 	NodeResized                   // a node has other CPU and RAM than it had (Size)
 	NodesNamed                    // a set of nodes got a name that jobs can use (Job.Nodes)
+	NodeChanged                   // a node is another than it was (Spare): its GPUs, or where it is in the network
+	JobReshaped                   // a job that runs has other tasks, or holds something else (Reshape)
+	Adopted                       // a job runs of which the engine did not know (Record)
 )
 
 // Event is one fact. Which fields count depends on the type.
@@ -52,7 +55,7 @@ type Event struct {
 	Pace     int64           `json:"pace,omitempty"`     // Started, Resized, Progress: millionths of a unit of work per second, by its own account; 0: not measured
 	Unit     job.PaceUnit    `json:"unit,omitempty"`     // ... and of what
 	Node     string          `json:"node,omitempty"`     // Node*, GPUBad
-	Spare    *cluster.Node   `json:"spare,omitempty"`    // NodeUp of a node not seen before
+	Spare    *cluster.Node   `json:"spare,omitempty"`    // NodeUp of a node not seen before, NodeChanged
 	GPUs     uint64          `json:"gpus,omitempty"`     // GPUBad: mask of devices
 	Undo     bool            `json:"undo,omitempty"`     // NodeDrained, NodeAsleep, GPUBad, Held, Demoted, StartFailed
 	Queues   []cluster.Queue `json:"queues,omitempty"`   // QueueChanged
@@ -61,6 +64,9 @@ type Event struct {
 
 	Size *NodeSize        `json:"size,omitempty"` // NodeResized
 	Set  *cluster.NodeSet `json:"set,omitempty"`  // NodesNamed
+
+	Reshape *Reshape    `json:"reshape,omitempty"` // JobReshaped
+	Record  *job.Record `json:"record,omitempty"`  // Adopted
 }
 
 // NodeSize is what a node has for jobs besides GPUs, what they hold included.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // Forget makes the engine forget everything that it remembers of earlier
@@ -37,7 +38,7 @@ func (e *Engine) showAll() {
 // TimedPasses reports whether the outcome of a pass may depend on the time at
 // which it runs: reservations are judged anew in each.
 func (e *Engine) TimedPasses() bool {
-	return e.mode >= EASY || e.cfg.Starvation > 0 || len(e.advance) > 0
+	return e.mode >= sched.EASY || e.cfg.Starvation > 0 || len(e.advance) > 0
 }
 
 // Believed is what the engine believes of a job's speed, in ppm.
@@ -47,7 +48,7 @@ func (e *Engine) Believed(id cluster.JobID, gpu string, tasks int) int64 {
 
 // Attained is the service that the engine counted for a job, in
 // milli-GPU-milliseconds.
-func (e *Engine) Attained(id cluster.JobID) int64 { return e.jobs[id].AttainedAt(e.now) }
+func (e *Engine) Attained(id cluster.JobID) int64 { return e.jobs[id].AttainedAt(e.w.Now) }
 
 // StateOf is the state of a job; Done if there is none.
 func (e *Engine) StateOf(id cluster.JobID) job.Phase {
@@ -62,10 +63,10 @@ func (e *Engine) TierOf(id cluster.JobID) cluster.Tier { return e.jobs[id].Spec.
 
 // Queues lists the queues' names with what they use and may use, in tree order.
 func (e *Engine) Queues() (names []string, used, limit []cluster.Milli) {
-	for q := 1; q < e.tree.Len(); q++ {
-		names = append(names, e.tree.Name(q))
-		used = append(used, e.tree.Used(q))
-		limit = append(limit, e.tree.Limit(q))
+	for q := 1; q < e.w.Tree.Len(); q++ {
+		names = append(names, e.w.Tree.Name(q))
+		used = append(used, e.w.Tree.Used(q))
+		limit = append(limit, e.w.Tree.Limit(q))
 	}
 	return names, used, limit
 }

@@ -43,12 +43,12 @@ func (e *Engine) comeAfter(j *job.State, s *shape.Shape) (list []sooner, from cl
 		v := e.jobs[it.ID]
 		at := e.safeUntil(j, v)
 		key0 := j.Key.Key[0]
-		if e.traits.Falling {
-			key0 = order.AddSat(key0, int64(max(at, e.now))) // the victim is closer to its end by then
+		if e.w.Traits.Falling {
+			key0 = order.AddSat(key0, int64(max(at, e.w.Now))) // the victim is closer to its end by then
 		}
 		if x, ok := e.after(j, v, key0, reclaim); ok && e.useful(s, v, lacks) {
-			list = append(list, sooner{x, at, at > e.now})
-			if at > e.now {
+			list = append(list, sooner{x, at, at > e.w.Now})
+			if at > e.w.Now {
 				from = min(from, at)
 			}
 		}
@@ -119,22 +119,6 @@ func (e *Engine) leaving(j *job.State) time.Duration {
 		return 0
 	}
 	return min(j.Spec.Checkpoint.Cost, e.cfg.Stop[j.Spec.Tier].Grace)
-}
-
-// SwitchTakes is how much time on its devices it costs to stop the job and to start it
-// again, as its policy stops it: as was stated, or measured since (SwitchCost).
-func (j JobView) SwitchTakes() time.Duration {
-	c := &j.j.Spec.Checkpoint
-	switch j.e.howToStop(j.j) {
-	case job.Suspend:
-		return c.Suspend
-	case job.Checkpoint:
-		if j.j.IgnoresCheckpoint {
-			return c.Restart
-		}
-		return j.MoveTakes()
-	}
-	return c.Restart
 }
 
 // listEnd books when a listed job is expected to end.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 )
 
@@ -56,7 +57,7 @@ func (e *Engine) Given(id cluster.JobID, now cluster.Time) *Given {
 		FirstStart: j.FirstStart, Served: slices.Clone(j.Served), Promotion: j.Promotion, Before: j.ServedBefore, RanBefore: j.RanBefore, DoneBefore: j.DoneBefore}
 	if j.Holding() {
 		b.Done -= j.UnsavedAt(now)
-		if gpu := e.gpuOf(j.Allocs); e.plans.planner != nil && now > j.Acc {
+		if gpu := inventory.GPUOf(&e.st, j.Allocs); e.plans.planner != nil && now > j.Acc {
 			b.Served = serve(b.Served, gpu, now.Sub(j.Acc))
 		}
 	}
@@ -65,7 +66,7 @@ func (e *Engine) Given(id cluster.JobID, now cluster.Time) *Given {
 
 // goOn gives a job that is submitted what it was given before.
 func (e *Engine) goOn(j *job.State, b *Given) {
-	if b == nil || !b.valid(e.now) {
+	if b == nil || !b.valid(e.w.Now) {
 		return
 	}
 	e.give(j)

@@ -27,11 +27,11 @@ const DefaultHoldAfter = 30 * time.Minute
 
 // holdDue reports whether a job has been in line for so long that nodes may be held for it.
 func (e *Engine) holdDue(j *job.State) bool {
-	return e.cfg.HoldAfter > 0 && j.StarvingSince.Add(e.cfg.HoldAfter) <= e.now
+	return e.cfg.HoldAfter > 0 && j.StarvingSince.Add(e.cfg.HoldAfter) <= e.w.Now
 }
 
 // outOfSight reports whether an instant stands for an end that is not known.
-func (e *Engine) outOfSight(at cluster.Time) bool { return at >= e.now.Add(cluster.MaxDuration/2) }
+func (e *Engine) outOfSight(at cluster.Time) bool { return at >= e.w.Now.Add(cluster.MaxDuration/2) }
 
 // holdFor returns a reservation of the nodes on which a job can start soonest as far as one can know:
 // those with the fewest busy GPUs. Of nodes that are held the busy GPUs only become fewer, so the
@@ -63,7 +63,7 @@ func (e *Engine) holdFor(j *job.State) (reservation, bool) {
 	if !ok {
 		return reservation{}, false
 	}
-	r := e.promiseOf(j, s, e.now, allocs)
+	r := e.promiseOf(j, s, e.w.Now, allocs)
 	e.st.Rollback(mark)
 	r.hold, r.until = true, cluster.Never
 	for i := range r.nodes {
@@ -139,7 +139,7 @@ func (e *Engine) freeAt(sl *slack, on []holder) cluster.Time {
 	for _, h := range on {
 		end := e.endOf(h.j)
 		if h.a.Share > 0 || h.a.Beside || n.CPU() < sl.tookCPU || n.RAM() < sl.tookRAM {
-			return e.now
+			return e.w.Now
 		}
 		if e.outOfSight(end) {
 			lacks -= popcount(h.a.GPUs)
@@ -153,7 +153,7 @@ func (e *Engine) freeAt(sl *slack, on []holder) cluster.Time {
 			return ends[i].at
 		}
 	}
-	return e.now
+	return e.w.Now
 }
 
 // openEnded reports whether all reservations that stand in a shape's way are for starts that are

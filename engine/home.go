@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
@@ -41,7 +40,7 @@ func (e *Engine) leavesHomeAt(j *job.State) cluster.Time {
 		return cluster.Never
 	}
 	wait := max(job.LeastStay, j.UnsavedAt(0)+c.Restart)
-	if e.traits.Round > 0 {
+	if e.w.Traits.Round > 0 {
 		wait = 10 * min(wait, cluster.MaxDuration/10)
 	}
 	return j.EligibleSince.Add(wait)
@@ -50,7 +49,7 @@ func (e *Engine) leavesHomeAt(j *job.State) cluster.Time {
 // watchHome has the engine look for room elsewhere for a suspended job that comes into line, when
 // it may leave its memory.
 func (e *Engine) watchHome(j *job.State) {
-	if at := e.leavesHomeAt(j); at > e.now && at != cluster.Never {
+	if at := e.leavesHomeAt(j); at > e.w.Now && at != cluster.Never {
 		e.timers.push(timer{at, timerHome, int32(j.Spec.ID), j.Gen})
 	}
 }
@@ -59,7 +58,7 @@ func (e *Engine) watchHome(j *job.State) {
 // checkpoint, where there is room. Else it keeps what it has in memory.
 func (e *Engine) leaveHome(j *job.State) bool {
 	s := e.shapes.At(j.Shape)
-	if e.leavesHomeAt(j) > e.now || s.Failed == e.epoch || e.blockedBy != nil {
+	if e.leavesHomeAt(j) > e.w.Now || s.Failed == e.epoch || e.blockedBy != nil {
 		return false
 	}
 	home, done := j.Home, j.Done
@@ -85,7 +84,7 @@ func (e *Engine) leaveHome(j *job.State) bool {
 // watchSettled has the engine look again at who waits for its memory when a job that runs
 // may leave.
 func (e *Engine) watchSettled(j *job.State) {
-	if at := j.SettledAt(); at > e.now && e.freezes() && e.mayFreeze(j.Allocs) { // else nobody has memory there
+	if at := j.SettledAt(); at > e.w.Now && e.freezes() && e.mayFreeze(j.Allocs) { // else nobody has memory there
 		e.timers.push(timer{at, timerSettled, int32(j.Spec.ID), j.Gen})
 	}
 }
@@ -193,9 +192,9 @@ func (e *Engine) idleGPUs() (n int) {
 // that for it, and is worth it.
 func (e *Engine) holdersOf(j *job.State) (list []mover) {
 	e.eachOn(j.Home, func(v *job.State) {
-		x := JobView{e, v}
-		if e.mayMove(v) && e.mayStop(v) && v.Tier() >= j.Spec.Tier && (e.traits.Preempts || v.Tier() > j.Spec.Tier) &&
-			x.portable() && v.SettledAt() <= e.now && v.StaysFor(x.MoveTakes(), e.now) {
+		x := e.w.Job(v)
+		if e.mayMove(v) && e.mayStop(v) && v.Tier() >= j.Spec.Tier && (e.w.Traits.Preempts || v.Tier() > j.Spec.Tier) &&
+			x.Portable() && v.SettledAt() <= e.w.Now && v.StaysFor(x.MoveTakes(), e.w.Now) {
 			list = append(list, e.moverOf(v))
 		}
 	})
@@ -210,98 +209,6 @@ func (e *Engine) eachOn(devices []inventory.Alloc, f func(v *job.State)) {
 		}
 		return true
 	})
-}
-
-// Homes notes which devices a plan gives to whom it leaves where they run, or has go on where
-// their memory is. A nil one knows of nobody.
-type Homes struct {
-	given []homes // by node
-}
-
-// homes is of one node: devices that are given whole, those of which parts are, and those
-// given to somebody who would not go elsewhere.
-type homes struct{ whole, parts, stuck uint64 }
-
-// Homes is for one plan; nil: nobody is suspended, so that no plan need look at it.
-func (v View) Homes() *Homes {
-	if !v.e.freezes() || !v.e.st.AnyFrozen() {
-		return nil
-	}
-	return &Homes{given: make([]homes, len(v.e.st.Nodes()))}
-}
-
-// on is the devices that a job has, or on which its memory is; none: it can go anywhere.
-func (j JobView) on() []inventory.Alloc {
-	if j.Running() {
-		return j.j.Allocs
-	}
-	return j.j.Home
-}
-
-// Free reports whether the devices that a job has, or on which a suspended one has its memory,
-// were given to nobody else; so it is for one that can go anywhere.
-func (h *Homes) Free(j JobView) bool {
-	if h == nil {
-		return true
-	}
-	on := j.on()
-	for i := range on {
-		a := &on[i]
-		taken := h.given[a.Node].whole
-		if a.Share == 0 {
-			taken |= h.given[a.Node].parts
-		}
-		if a.GPUs&taken != 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// Stuck reports whether nobody would be moved so that a job has its devices that were given to
-// another: a suspended one that other, one that runs itself.
-func (h *Homes) Stuck(j JobView) bool {
-	if j.Running() {
-		return !j.portable()
-	}
-	return slices.ContainsFunc(j.j.Home, func(a inventory.Alloc) bool { return h.given[a.Node].stuck&a.GPUs != 0 })
-}
-
-// portable reports whether a job can go elsewhere with what it has done, by a checkpoint.
-func (j JobView) portable() bool {
-	s := j.j.Spec
-	return j.e.howToStop(j.j) != job.Kill && !s.Checkpoint.None && !j.j.IgnoresCheckpoint && s.Checkpoint.Cost <= j.e.cfg.Stop[s.Tier].Grace && s.Tier != cluster.Critical && !s.NoRequeue
-}
-
-// Forsakes reports whether a suspended job would lose what it has in memory by going to another's
-// devices.
-func (j JobView) Forsakes(host JobView) bool {
-	return j.j.Frozen != nil && !SameDevices(j.j.Frozen, host.on())
-}
-
-// Give notes that a job keeps what it has, or goes on where its memory is.
-func (h *Homes) Give(j JobView) {
-	if h == nil {
-		return
-	}
-	on := j.on()
-	for i := range on {
-		a, g := &on[i], &h.given[on[i].Node]
-		if a.Share == 0 {
-			g.whole |= a.GPUs
-		} else {
-			g.parts |= a.GPUs
-		}
-		if !j.portable() {
-			g.stuck |= a.GPUs
-		}
-	}
-}
-
-// MoveTakes is how much time on its devices it costs to move the job: a checkpoint, and a
-// start from it.
-func (j JobView) MoveTakes() time.Duration {
-	return min(j.j.Spec.Checkpoint.Cost, j.e.cfg.Stop[j.j.Spec.Tier].Grace) + j.j.Spec.Checkpoint.Restart
 }
 
 // asleepText says what keeps a suspended job from going on where its memory is; "": it is

@@ -21,7 +21,7 @@ import (
 func (e *Engine) CheckInvariants() error {
 	var errs []error
 	for _, check := range []func() error{e.checkIdleState, e.checkJobs, e.checkBeside, e.checkTenants, e.checkBooks, e.checkPhysical, e.checkIndexes,
-		e.checkLists, e.checkLanes, e.checkPools, e.checkUsage, e.checkPast, func() error { return e.st.CheckFragments(&e.demand) }, e.checkWaits, e.checkLoans, e.checkAsleep, e.checkDependencies, e.checkWork, e.checkWhys} {
+		e.checkLists, e.checkLanes, e.checkPools, e.checkUsage, e.checkPast, e.find.CheckFragments, e.checkWaits, e.checkLoans, e.checkAsleep, e.checkDependencies, e.checkWork, e.checkWhys} {
 		if err := check(); err != nil {
 			errs = append(errs, err)
 		}
@@ -68,9 +68,9 @@ func (e *Engine) checkJobs() error {
 			err = fmt.Errorf("goes to %+v, and %v are on their way", j.Dest, e.defrag.movers)
 		case j.State == job.Done && j.InArray:
 			err = errors.New("keeps its array's place")
-		case j.ServedBefore < 0 || j.ServedBefore > j.ServiceAt(e.now) || j.RanBefore < 0 || j.RanBefore > j.Ran || j.Promotion > e.now:
-			err = fmt.Errorf("promoted at %v after %d of %d and %v of %v", j.Promotion, j.ServedBefore, j.ServiceAt(e.now), j.RanBefore, j.Ran)
-		case j.Eligible && e.promoter != nil && e.promotionOf(j) != j.PromoteAt || j.Eligible && e.promoter != nil && j.PromoteAt <= e.now && j.EligibleSince != e.now:
+		case j.ServedBefore < 0 || j.ServedBefore > j.ServiceAt(e.w.Now) || j.RanBefore < 0 || j.RanBefore > j.Ran || j.Promotion > e.w.Now:
+			err = fmt.Errorf("promoted at %v after %d of %d and %v of %v", j.Promotion, j.ServedBefore, j.ServiceAt(e.w.Now), j.RanBefore, j.Ran)
+		case j.Eligible && e.promoter != nil && e.promotionOf(j) != j.PromoteAt || j.Eligible && e.promoter != nil && j.PromoteAt <= e.w.Now && j.EligibleSince != e.w.Now:
 			err = fmt.Errorf("is to be promoted at %v, not at %v", e.promotionOf(j), j.PromoteAt)
 		case j.State != job.Done && j.Shape != j.Base && (!j.Eligible || j.Shape != j.Asks()):
 			err = errors.New("asks for something else than its spec and its plan say")
@@ -117,7 +117,7 @@ func (e *Engine) checkGang(j *job.State) error {
 			return fmt.Errorf("is on node %d, which does not suit it", a.Node)
 		case a.CPU != r.CPU*int64(a.Tasks) || a.RAM != r.RAM*int64(a.Tasks):
 			return fmt.Errorf("holds %d CPU and %d RAM for %d tasks of %+v", a.CPU, a.RAM, a.Tasks, *r)
-		case e.onSlice(j, j.Allocs):
+		case e.shapes.Get(j.Base).OnInstance(j.Allocs):
 			if err := e.checkDivided(a, r); err != nil {
 				return err
 			}

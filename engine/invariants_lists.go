@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // CheckIndexes recomputes the classes' buckets and counts.
@@ -21,8 +22,8 @@ func (e *Engine) checkIndexes() error {
 	if err != nil {
 		return err
 	}
-	if capacity != e.capacity || capacity != e.tree.Capacity() {
-		return fmt.Errorf("capacity %d, of the tree %d, recomputed %d", e.capacity, e.tree.Capacity(), capacity)
+	if capacity != e.w.Capacity || capacity != e.w.Tree.Capacity() {
+		return fmt.Errorf("capacity %d, of the tree %d, recomputed %d", e.w.Capacity, e.w.Tree.Capacity(), capacity)
 	}
 	return nil
 }
@@ -75,7 +76,7 @@ func (e *Engine) checkLists() error {
 			return fmt.Errorf("job %d (%s) is not in the lists of jobs with devices", j.Spec.ID, j.State)
 		}
 		if e.keyer != nil && j.State != job.Placed {
-			if at := e.keyer.NextChange(View{e}, JobView{e, j}); at != j.NextKey {
+			if at := e.keyer.NextChange(e.w.View(), e.w.Job(j)); at != j.NextKey {
 				return fmt.Errorf("job %d (%s): its key changes at %v; it is watched for %v", j.Spec.ID, j.State, at, j.NextKey)
 			}
 		}
@@ -134,7 +135,7 @@ func (e *Engine) checkLanes() error {
 		if g, ok := inGroup[int32(j.Spec.ID)]; !ok || g != j.Group || g != e.groupOf(j) {
 			return fmt.Errorf("job %d is in group %d (%v), belongs to %d or %d", j.Spec.ID, g, ok, j.Group, e.groupOf(j))
 		}
-		if now := e.pendingItem(j); e.traits.Rekey == 0 && j.Key != now {
+		if now := e.pendingItem(j); e.w.Traits.Rekey == 0 && j.Key != now {
 			return fmt.Errorf("job %d waits at %+v, its key is %+v", j.Spec.ID, j.Key, now)
 		}
 	}
@@ -158,14 +159,14 @@ func (e *Engine) checkLanes() error {
 
 // checkUsage compares the queues' usage with the sum over jobs.
 func (e *Engine) checkUsage() error {
-	used, crit := make([]cluster.Milli, e.tree.Len()), make([]cluster.Milli, e.tree.Len())
-	jobs := make([]int, e.tree.Len())
-	cpu, ram := make([]cluster.Milli, e.tree.Len()), make([]cluster.MiB, e.tree.Len())
+	used, crit := make([]cluster.Milli, e.w.Tree.Len()), make([]cluster.Milli, e.w.Tree.Len())
+	jobs := make([]int, e.w.Tree.Len())
+	cpu, ram := make([]cluster.Milli, e.w.Tree.Len()), make([]cluster.MiB, e.w.Tree.Len())
 	for _, j := range e.jobs {
 		if j == nil || !j.Booked() && j.Dest == nil {
 			continue
 		}
-		for _, q := range e.tree.Path(int(j.Queue)) {
+		for _, q := range e.w.Tree.Path(int(j.Queue)) {
 			used[q] += j.Milli
 			jobs[q]++
 			c, r := j.HeldCPUAndRAM()
@@ -178,12 +179,12 @@ func (e *Engine) checkUsage() error {
 	for q := range used {
 		u := &e.limits.queues[q]
 		switch {
-		case used[q] != e.tree.Used(q) || crit[q] != e.tree.Critical(q):
-			return fmt.Errorf("queue %s uses %d (critical %d), recomputed %d (%d)", e.tree.Name(q), e.tree.Used(q), e.tree.Critical(q), used[q], crit[q])
+		case used[q] != e.w.Tree.Used(q) || crit[q] != e.w.Tree.Critical(q):
+			return fmt.Errorf("queue %s uses %d (critical %d), recomputed %d (%d)", e.w.Tree.Name(q), e.w.Tree.Used(q), e.w.Tree.Critical(q), used[q], crit[q])
 		case cpu[q] != u.cpu || ram[q] != u.ram:
-			return fmt.Errorf("queue %s uses %d CPU and %d RAM, recomputed %d and %d", e.tree.Name(q), u.cpu, u.ram, cpu[q], ram[q])
+			return fmt.Errorf("queue %s uses %d CPU and %d RAM, recomputed %d and %d", e.w.Tree.Name(q), u.cpu, u.ram, cpu[q], ram[q])
 		case e.limits.byQueue && q > 0 && jobs[q] != e.limits.caps.Jobs(q):
-			return fmt.Errorf("queue %s runs %d jobs, recomputed %d", e.tree.Name(q), e.limits.caps.Jobs(q), jobs[q])
+			return fmt.Errorf("queue %s runs %d jobs, recomputed %d", e.w.Tree.Name(q), e.limits.caps.Jobs(q), jobs[q])
 		}
 	}
 	return nil
@@ -286,14 +287,14 @@ func (e *Engine) checkPools() error {
 		case j.State != job.Pending || j.Parked != job.ParkedPlan || !j.Idle() || j.InPlan:
 			return fmt.Errorf("job %d is in a pool and does not wait there: state %d, parked %d, idle %v, shown %v", j.Spec.ID, j.State, j.Parked, j.Idle(), j.InPlan)
 		}
-		class, at, ok := e.pools.drawer.Pool(View{e}, JobView{e, j})
+		class, at, ok := e.pools.drawer.Pool(e.w.View(), e.w.Job(j))
 		if id, known := e.pools.ids[poolKey{j.Base, class}]; !ok || !known || id != j.Pool || at != j.Key.Key {
 			return fmt.Errorf("job %d is in pool %d at %v instead of %d at %v", j.Spec.ID, j.Pool, j.Key.Key, id, at)
 		}
 		n++
 	}
-	for i := range e.pools.lists {
-		n -= e.pools.lists[i].Len()
+	for i := range e.pools.Lists {
+		n -= e.pools.Lists[i].Len()
 	}
 	if n != 0 {
 		return fmt.Errorf("%d jobs more are in pools than pools have", n)
@@ -363,7 +364,7 @@ func (e *Engine) checkParked(j *job.State) error {
 			return fmt.Errorf("nobody holds it")
 		}
 	case job.ParkedBegin:
-		if j.Spec.Begin <= e.now {
+		if j.Spec.Begin <= e.w.Now {
 			return fmt.Errorf("it may begin since %v", j.Spec.Begin)
 		}
 	case job.ParkedDependency, job.ParkedSingleton:
@@ -396,7 +397,9 @@ func (e *Engine) wakes(j *job.State) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(e.timers, func(t timer) bool { return t.kind == timerBegin && t.id == int32(id) && t.gen == j.Gen && t.at > e.now })
+	return slices.ContainsFunc(e.timers, func(t timer) bool {
+		return t.kind == timerBegin && t.id == int32(id) && t.gen == j.Gen && t.at > e.w.Now
+	})
 }
 
 // checkWork checks that no idle devices are left to a job that could have them
@@ -410,7 +413,7 @@ func (e *Engine) checkWork() error {
 	for gi := range e.groups {
 		g := &e.groups[gi]
 		it, ok := g.jobs.First()
-		if !ok || e.mode != Skip && it.ID != first {
+		if !ok || e.mode != sched.Skip && it.ID != first {
 			continue
 		}
 		j := e.jobs[it.ID]
@@ -499,7 +502,7 @@ func (e *Engine) checkTenants() error {
 		}
 		for i := range allocs {
 			a := &allocs[i]
-			if (a.Tenant != 0) != (a.Share != 0 && a.Slots == 0) || a.Tenant != 0 && a.Tenant != tenantOf(j) {
+			if (a.Tenant != 0) != (a.Share != 0 && a.Slots == 0) || a.Tenant != 0 && a.Tenant != j.Tenant() {
 				return fmt.Errorf("job %d has a share of %d: %+v", j.Spec.ID, a.Tenant-1, *a)
 			}
 			if a.Tenant != 0 {

@@ -18,19 +18,19 @@ func (e *Engine) give(j *job.State) {
 // reweigh notes what an hour of the GPUs counts for that a job has got.
 func (e *Engine) reweigh(j *job.State) {
 	weight := cluster.Whole
-	if model := e.modelOf(j.Allocs); model != nil && model.Weight > 0 {
+	if model := e.st.ModelOf(j.Allocs); model != nil && model.Weight > 0 {
 		weight = model.Weight
 	}
 	if weight != j.Weight {
-		j.Weighted, j.Unweighted, j.Weight = j.ServiceAt(e.now), j.AttainedAt(e.now), weight
+		j.Weighted, j.Unweighted, j.Weight = j.ServiceAt(e.w.Now), j.AttainedAt(e.w.Now), weight
 	}
 }
 
 // accrue brings the counters up to now.
 func (e *Engine) accrue(j *job.State) {
 	e.serve(j)
-	j.Attained, j.Ran, j.Done = j.AttainedAt(e.now), j.RanAt(e.now), j.DoneAt(e.now)
-	j.Acc = e.now
+	j.Attained, j.Ran, j.Done = j.AttainedAt(e.w.Now), j.RanAt(e.w.Now), j.DoneAt(e.w.Now)
+	j.Acc = e.w.Now
 }
 
 // wake is what a suspended job goes on with where it starts: with what it has in
@@ -39,7 +39,7 @@ func (e *Engine) wake(j *job.State) {
 	switch {
 	case j.Frozen == nil:
 		j.Warm = false
-	case SameDevices(j.Frozen, j.Allocs):
+	case inventory.SameDevices(j.Frozen, j.Allocs):
 		j.Done = max(j.Done, j.Asleep)
 		e.freeze(j, nil, 0)
 	default:

@@ -4,6 +4,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // Pending work is kept in lanes and groups. A lane holds what the engine never
@@ -73,7 +74,7 @@ func (e *Engine) groupOf(j *job.State) int32 {
 	if j.Home != nil { // only its own devices will do: a group of its own
 		k.shape = -1 - int32(j.Spec.ID)
 	}
-	if e.traits.ByUser || e.limits.byUser {
+	if e.w.Traits.ByUser || e.limits.byUser {
 		k.user, k.queue = j.User, j.Queue
 	}
 	if e.limits.byQueue || e.queues != nil {
@@ -90,7 +91,7 @@ func (e *Engine) groupOf(j *job.State) int32 {
 
 // enqueue makes a pending job eligible.
 func (e *Engine) enqueue(j *job.State) {
-	j.EligibleSince = e.now
+	j.EligibleSince = e.w.Now
 	e.lineUp(j)
 }
 
@@ -105,7 +106,7 @@ func (e *Engine) lineUp(j *job.State) {
 	g := &e.groups[j.Group]
 	g.jobs.Insert(j.Key)
 	e.pending++
-	e.await(j, 1)
+	e.find.Await(j, 1)
 	e.homing += count(g.homed())
 	e.watchHome(j)
 	e.severalSets += count(e.several(j))
@@ -114,7 +115,7 @@ func (e *Engine) lineUp(j *job.State) {
 		g.stuck = -1
 		e.relist(g)
 		e.fresh = true
-	} else if e.mode >= EASY || e.cfg.Starvation > 0 || len(e.advance) > 0 {
+	} else if e.mode >= sched.EASY || e.cfg.Starvation > 0 || len(e.advance) > 0 {
 		e.fresh = true // it may be short enough to backfill
 	}
 }
@@ -128,7 +129,7 @@ func (e *Engine) several(j *job.State) bool { return e.shapes.At(j.Shape).Severa
 func (e *Engine) pendingItem(j *job.State) order.Item {
 	it := order.Item{Submit: j.Spec.Submit, ID: int32(j.Spec.ID), Group: j.Group}
 	if !j.Promoted {
-		it.Key = e.cfg.Policy.Key(View{e}, JobView{e, j})
+		it.Key = e.cfg.Policy.Key(e.w.View(), e.w.Job(j))
 	}
 	return it
 }
@@ -145,7 +146,7 @@ func (e *Engine) dequeue(j *job.State) {
 		panic("engine: an eligible job is missing from its group")
 	}
 	e.pending--
-	e.await(j, -1)
+	e.find.Await(j, -1)
 	e.homing -= count(g.homed())
 	e.severalSets -= count(e.several(j))
 	e.lanes[g.lane].n--
@@ -175,7 +176,7 @@ func (e *Engine) relist(g *group) {
 // key evaluated now where the policy says that heads must be compared so.
 func (e *Engine) groupItem(g *group, first order.Item) order.Item {
 	if e.heads != nil && e.lanes[g.lane].rank > 0 {
-		first.Key = e.heads.HeadKey(View{e}, JobView{e, e.jobs[first.ID]})
+		first.Key = e.heads.HeadKey(e.w.View(), e.w.Job(e.jobs[first.ID]))
 	}
 	return first
 }

@@ -65,7 +65,7 @@ func (e *Engine) initQueues(queues []cluster.Queue) error {
 	if err != nil {
 		return err
 	}
-	e.tree = tree
+	e.w.Tree = tree
 	l := &e.limits
 	l.queues, l.caps, l.budgets, l.budgeted = make([]queueUse, tree.Len()), quota.NewCaps(tree), nil, false
 	l.nested = make([]bool, tree.Len())
@@ -73,7 +73,7 @@ func (e *Engine) initQueues(queues []cluster.Queue) error {
 		if parent := tree.Parent(q); parent >= 0 && !tree.Leaf(q) {
 			l.nested[parent] = true
 		}
-		l.queues[q].since = e.now
+		l.queues[q].since = e.w.Now
 		l.budgets = append(l.budgets, quota.NewBudget(tree.Spec(q), 0))
 		l.budgeted = l.budgeted || l.budgets[q].Limit > 0
 	}
@@ -98,7 +98,7 @@ func (e *Engine) initQueues(queues []cluster.Queue) error {
 // guarantees were compared with that when they were made.
 func (e *Engine) promised() cluster.Milli {
 	if !e.restoring {
-		return e.capacity
+		return e.w.Capacity
 	}
 	var m cluster.Milli
 	for i := range e.st.Nodes() {
@@ -108,7 +108,7 @@ func (e *Engine) promised() cluster.Milli {
 }
 
 // wall is the local time in seconds, for windows.
-func (e *Engine) wall() int64 { return e.wallAt(e.now) }
+func (e *Engine) wall() int64 { return e.wallAt(e.w.Now) }
 
 func (e *Engine) wallAt(t cluster.Time) int64 {
 	return e.cfg.Spec.Epoch + int64(t)/int64(time.Second) + int64(e.cfg.Spec.Zone)
@@ -122,26 +122,26 @@ func (e *Engine) atWall(seconds int64) cluster.Time {
 // tick applies windows that begin or end now.
 func (l *limits) tick(e *Engine) {
 	for q := range l.budgets {
-		if l.budgets[q].Limit > 0 && l.budgets[q].Renews(l.queues[q].since) <= e.now {
+		if l.budgets[q].Limit > 0 && l.budgets[q].Renews(l.queues[q].since) <= e.w.Now {
 			e.spend(q) // a new period begins
 			e.epoch++
 			e.fresh = true
 		}
 	}
-	if l.windows && !l.ahead && e.now >= l.leads(e) && e.now < l.next {
+	if l.windows && !l.ahead && e.w.Now >= l.leads(e) && e.w.Now < l.next {
 		l.ahead = true
 		now := e.wall()
-		e.tree.Apply(l.nextWall(e))
+		e.w.Tree.Apply(l.nextWall(e))
 		e.limitsChanged()
-		e.tree.Apply(now)
+		e.w.Tree.Apply(now)
 		e.epoch++
 		e.fresh = true
 	}
-	if !l.windows || e.now < l.next && l.next != cluster.Never {
+	if !l.windows || e.w.Now < l.next && l.next != cluster.Never {
 		return
 	}
 	l.ahead = false
-	next := e.tree.Apply(e.wall())
+	next := e.w.Tree.Apply(e.wall())
 	l.next = cluster.Never
 	if next != math.MaxInt64 {
 		l.next = e.atWall(next) // not from now, of which the wall shows whole seconds only
@@ -166,12 +166,12 @@ func (l *limits) nextWall(e *Engine) int64 { return e.wallAt(l.next) }
 
 func (l *limits) nextChange(e *Engine) cluster.Time {
 	next := l.next
-	if at := l.leads(e); !l.ahead && at > e.now {
+	if at := l.leads(e); !l.ahead && at > e.w.Now {
 		next = at
 	}
 	for q := range l.budgets {
 		if l.budgets[q].Limit > 0 {
-			next = min(next, l.budgets[q].Renews(e.now))
+			next = min(next, l.budgets[q].Renews(e.w.Now))
 		}
 	}
 	return next
@@ -188,7 +188,7 @@ func (e *Engine) bill(j *job.State, sign int64) {
 	m := sign * j.Milli
 	q := int(j.Queue)
 	if cpu, ram := j.HeldCPUAndRAM(); cpu != 0 || ram != 0 || e.limits.budgeted {
-		for _, p := range e.tree.Path(q) {
+		for _, p := range e.w.Tree.Path(q) {
 			if e.limits.budgets[p].Limit > 0 {
 				e.spend(p)
 			}
@@ -196,13 +196,13 @@ func (e *Engine) bill(j *job.State, sign int64) {
 			e.limits.queues[p].ram += sign * ram
 		}
 	}
-	e.tree.Charge(q, m, j.Spec.Tier == cluster.Critical)
+	e.w.Tree.Charge(q, m, j.Spec.Tier == cluster.Critical)
 	if e.limits.byQueue {
 		e.limits.caps.Charge(q, int(j.User), m, int(sign))
 	}
-	if e.traits.ByUser {
+	if e.w.Traits.ByUser {
 		a := e.association(j.Queue, j.User)
-		a.accrue(e.limits.decay, e.now)
+		a.accrue(e.limits.decay, e.w.Now)
 		a.milli += m * j.Weight / cluster.Whole
 	}
 }
@@ -210,8 +210,8 @@ func (e *Engine) bill(j *job.State, sign int64) {
 // spend brings a queue's budget up to now.
 func (e *Engine) spend(q int) {
 	u := &e.limits.queues[q]
-	e.limits.budgets[q].Spend(e.tree.Used(q), u.since, e.now)
-	u.since = e.now
+	e.limits.budgets[q].Spend(e.w.Tree.Used(q), u.since, e.w.Now)
+	u.since = e.w.Now
 }
 
 // association returns the user's association with a leaf queue.
@@ -220,10 +220,21 @@ func (e *Engine) association(q, user int32) *assoc {
 	id, ok := e.limits.userID[k]
 	if !ok {
 		id = int32(len(e.limits.users))
-		e.limits.users = append(e.limits.users, assoc{queue: q, user: user, since: e.now})
+		e.limits.users = append(e.limits.users, assoc{queue: q, user: user, since: e.w.Now})
 		e.limits.userID[k] = id
 	}
 	return &e.limits.users[id]
+}
+
+// fairShare is the Fair Tree factor of a job's owner in its queue, in ppm.
+func (e *Engine) fairShare(j *job.State) int64 {
+	e.association(j.Queue, j.User)
+	id := e.limits.userID[[2]int32{j.Queue, j.User}]
+	if int(id) >= len(e.limits.ranks) {
+		e.fairRanks()
+		e.limits.rekeyed = -1 // everybody's rank may be another: compare all again
+	}
+	return int64(e.limits.ranks[id]) * job.Million / int64(max(1, e.limits.ranked))
 }
 
 // fairRanks computes Slurm's Fair Tree over queues (accounts, with their
@@ -231,10 +242,10 @@ func (e *Engine) association(q, user int32) *assoc {
 func (e *Engine) fairRanks() {
 	l := &e.limits
 	for i := range l.users {
-		l.users[i].accrue(l.decay, e.now)
+		l.users[i].accrue(l.decay, e.w.Now)
 	}
 	_, ranks, users := e.fairTree()
-	l.ranks, l.ranked = ranks[e.tree.Len():], users
+	l.ranks, l.ranked = ranks[e.w.Tree.Len():], users
 }
 
 // overQuota says what forbids the job to hold m, if anything does.
@@ -243,14 +254,14 @@ func (e *Engine) overQuota(j *job.State, m cluster.Milli) refusal {
 		return refusal{}
 	}
 	q := int(j.Queue)
-	if r := e.tree.Check(q, m, j.Spec.Tier); !r.OK() {
+	if r := e.w.Tree.Check(q, m, j.Spec.Tier); !r.OK() {
 		return refusal{code: refusedQuota, quota: r}
 	}
 	if e.limits.ahead {
 		now := e.wall()
-		e.tree.Apply(e.limits.nextWall(e))
-		r := e.tree.Check(q, m, j.Spec.Tier)
-		e.tree.Apply(now)
+		e.w.Tree.Apply(e.limits.nextWall(e))
+		r := e.w.Tree.Check(q, m, j.Spec.Tier)
+		e.w.Tree.Apply(now)
 		if !r.OK() {
 			return refusal{code: refusedQuota, quota: r}
 		}
@@ -262,13 +273,13 @@ func (e *Engine) overQuota(j *job.State, m cluster.Milli) refusal {
 	if r := e.limits.caps.Check(q, int(j.User), m, jobs); !r.OK() {
 		return refusal{code: refusedQuota, quota: r}
 	}
-	for _, p := range e.tree.Path(q) {
+	for _, p := range e.w.Tree.Path(q) {
 		if e.limits.budgets[p].Limit > 0 {
 			e.spend(p)
 		}
 	}
-	if r := e.tree.CheckBudget(q, e.limits.budgets, e.now); !r.OK() {
-		return refusal{code: refusedQuota, quota: r, until: e.limits.budgets[r.Queue].Renews(e.now)}
+	if r := e.w.Tree.CheckBudget(q, e.limits.budgets, e.w.Now); !r.OK() {
+		return refusal{code: refusedQuota, quota: r, until: e.limits.budgets[r.Queue].Renews(e.w.Now)}
 	}
 	return refusal{}
 }

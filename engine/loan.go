@@ -89,10 +89,10 @@ func (e *Engine) IsGivenBack(node string) bool {
 
 // loansDue gives as many nodes back as are wanted now, and takes those that no longer are.
 func (e *Engine) loansDue() {
-	if len(e.cfg.Spec.Loans) == 0 || e.now < e.loansAt {
+	if len(e.cfg.Spec.Loans) == 0 || e.w.Now < e.loansAt {
 		return
 	}
-	now, next := e.unix(e.now), int64(0)
+	now, next := e.unix(e.w.Now), int64(0)
 	for i := range e.cfg.Spec.Loans {
 		l := &e.cfg.Spec.Loans[i]
 		if at := l.Next(now); i == 0 || at < next {
@@ -268,7 +268,7 @@ func (e *Engine) givenText(j *job.State) string {
 		for _, id := range given {
 			names = append(names, e.st.Nodes()[id].Spec().Name)
 		}
-		list = append(list, strings.TrimSpace("given back: "+strings.Join(names, ",")+" "+l.Says(e.unix(e.now), len(e.givenBack(l)))))
+		list = append(list, strings.TrimSpace("given back: "+strings.Join(names, ",")+" "+l.Says(e.unix(e.w.Now), len(e.givenBack(l)))))
 	}
 	return strings.Join(list, "; ")
 }
@@ -279,8 +279,8 @@ func (e *Engine) checkLoans() error {
 	for i := range e.cfg.Spec.Loans {
 		l := &e.cfg.Spec.Loans[i]
 		n := len(e.givenBack(l))
-		if given += n; n != l.Wanted(e.unix(e.now)) {
-			return fmt.Errorf("loan of %s: %d nodes are given back, want %d", l.Partition, n, l.Wanted(e.unix(e.now)))
+		if given += n; n != l.Wanted(e.unix(e.w.Now)) {
+			return fmt.Errorf("loan of %s: %d nodes are given back, want %d", l.Partition, n, l.Wanted(e.unix(e.w.Now)))
 		}
 	}
 	for i := range e.st.Nodes() {

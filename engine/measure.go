@@ -120,7 +120,7 @@ func (e *Engine) listen(j *job.State, ev *Event) {
 func (e *Engine) kept(j *job.State) int64 {
 	alone := j.Solo
 	if s := e.cfg.Speeds; alone == 0 && s != nil {
-		alone = s.Speed(j.Spec, e.gpuOf(j.Allocs), int(j.Tasks))
+		alone = s.Speed(j.Spec, inventory.GPUOf(&e.st, j.Allocs), int(j.Tasks))
 	}
 	if alone <= 0 {
 		return 0
@@ -142,7 +142,7 @@ func (e *Engine) measure(j *job.State, among []cluster.JobID) {
 	case !e.tooSlow(j) && !slices.ContainsFunc(e.jobsOf(append([]cluster.JobID{j.Spec.ID}, among...)), e.harms):
 		j.Slow = 0
 	case j.Slow == 0 || !same:
-		j.Slow = e.now
+		j.Slow = e.w.Now
 		e.timers.push(timer{j.Slow.Add(slowFor), timerSlow, int32(j.Spec.ID), j.Gen})
 	}
 }

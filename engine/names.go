@@ -4,22 +4,15 @@ import "github.com/muster-gpu/muster/engine/job"
 
 var eventNames = []string{"tick", "stopped", "start-failed", "node-up", "node-down", "node-drained", "gpu-bad", "queue-changed",
 	"submitted", "updated", "cancelled", "held", "started", "resized", "progress", "demoted", "defragment", "node-asleep",
-	"node-resized", "nodes-named"}
+	"node-resized", "nodes-named", "node-changed", "job-reshaped", "adopted"}
 var actionNames = []string{"start", "preempt", "resize", "reject"}
 var defragNames = []string{"off", "plan", "auto", "compact", "compact-nodes"} // from auto on in the order of Compact
 var compactNames = []string{"nothing", "usable", "nodes"}
-var backfillNames = []string{"none", "skip", "easy", "conservative"}
-
-// ParseBackfill reads a backfill mode by name.
-func ParseBackfill(s string) (Backfill, error) {
-	v, err := job.ParseName("backfill", s, backfillNames)
-	return Backfill(v), err
-}
 
 func (t EventType) String() string  { return job.NameOf(uint8(t), eventNames) }
 func (a ActionType) String() string { return job.NameOf(uint8(a), actionNames) }
-func (b Backfill) String() string   { return job.NameOf(uint8(b), backfillNames) }
-func (c Compact) String() string    { return job.NameOf(uint8(c), compactNames) }
+
+func (c Compact) String() string { return job.NameOf(uint8(c), compactNames) }
 
 // MarshalText implements encoding.TextMarshaler.
 func (c Compact) MarshalText() ([]byte, error) { return []byte(c.String()), nil }

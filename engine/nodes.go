@@ -45,8 +45,10 @@ func (e *Engine) nodeEvent(ev *Event) {
 		e.setHealth(id, ev.GPUs, !ev.Undo)
 	case NodeResized:
 		if ev.Size != nil {
-			e.nodeChanged(id, ev.Size.CPU, ev.Size.RAM)
+			e.nodeResized(id, ev.Size.CPU, ev.Size.RAM)
 		}
+	case NodeChanged:
+		e.nodeChanged(id, ev.Spare)
 	}
 	e.capacityChanged()
 }
@@ -166,9 +168,9 @@ func (e *Engine) capacityChanged() {
 			m += cluster.Whole * cluster.Milli(popcount(n.Healthy()))
 		}
 	}
-	if m != e.capacity || m != e.tree.Capacity() {
-		e.capacity = m
+	if m != e.w.Capacity || m != e.w.Tree.Capacity() {
+		e.w.Capacity = m
 		e.limits.rekeyed = -1 // keys may be relative to it
-		e.tree.SetCapacity(m)
+		e.w.Tree.SetCapacity(m)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/internal/heap"
 )
@@ -172,12 +173,12 @@ func (e *Engine) laneLess(a int, ai *order.Item, b int, bi *order.Item) bool {
 }
 
 func (e *Engine) entitled(j *job.State) bool {
-	return e.tree.Entitled(int(j.Queue), j.Milli, j.Spec.Tier)
+	return e.w.Tree.Entitled(int(j.Queue), j.Milli, j.Spec.Tier)
 }
 
 // compareQueues compares two queues where their paths part.
 func (e *Engine) compareQueues(a, b int) int {
-	pa, pb := e.tree.Path(a), e.tree.Path(b)
+	pa, pb := e.w.Tree.Path(a), e.w.Tree.Path(b)
 	i := 0
 	for i < len(pa) && i < len(pb) && pa[i] == pb[i] {
 		i++
@@ -185,7 +186,7 @@ func (e *Engine) compareQueues(a, b int) int {
 	if i == len(pa) || i == len(pb) {
 		return 0
 	}
-	ka, kb := e.queues.QueueKey(View{e}, pa[i]), e.queues.QueueKey(View{e}, pb[i])
+	ka, kb := e.queues.QueueKey(e.w.View(), pa[i]), e.queues.QueueKey(e.w.View(), pb[i])
 	switch {
 	case ka < kb:
 		return -1
@@ -234,10 +235,10 @@ func (e *Engine) consider(p *passState, li int, it order.Item) {
 		return // else the group is listed again with its next job, after this one
 	case v == started:
 		v = deeper // its first job still waits for a reservation: the next may pass, too
-	case r.code == refusedRoom, r.code == refusedBackfill && e.mode == Conservative,
+	case r.code == refusedRoom, r.code == refusedBackfill && e.mode == sched.Conservative,
 		r.code == refusedOrder: // what one of its task sets waits for is taken before it; nobody passes it to where the others run
 		made := len(e.resv)
-		if e.block(p, j); e.mode == Conservative && len(e.resv) > made {
+		if e.block(p, j); e.mode == sched.Conservative && len(e.resv) > made {
 			v = deeper // each blocked job has a promise of its own, also one of the same shape
 		}
 	}
@@ -259,13 +260,13 @@ func (e *Engine) hopeless(g *group) bool {
 		return false
 	}
 	switch e.mode {
-	case Skip:
+	case sched.Skip:
 		return l.rank > 0
-	case EASY:
+	case sched.EASY:
 		return e.reservedFor(s) && !e.mayHold(s, g)
-	case Conservative:
+	case sched.Conservative:
 		return len(e.resv) >= e.cfg.Reserve
-	case Strict:
+	case sched.Strict:
 	}
 	return false
 }
@@ -279,12 +280,12 @@ func (e *Engine) mayHold(s *shape.Shape, g *group) bool {
 // block draws the consequences of a job that cannot start for lack of room.
 func (e *Engine) block(p *passState, j *job.State) {
 	mode := e.mode
-	if j.Promoted && mode == Skip {
-		mode = EASY
+	if j.Promoted && mode == sched.Skip {
+		mode = sched.EASY
 	}
 	s := e.shapes.At(j.Shape)
 	switch mode {
-	case Strict:
+	case sched.Strict:
 		e.blockedBy = &p.blocked
 		if s.Most.Within != nil {
 			e.blockNodes(p, s)
@@ -296,11 +297,11 @@ func (e *Engine) block(p *passState, j *job.State) {
 			all = all && p.blocked.Has(int32(ci))
 		}
 		p.stop = all
-	case EASY:
+	case sched.EASY:
 		if !e.reservedFor(s) || e.holdDue(j) && e.openEnded(s) {
 			e.reserve(j)
 		}
-	case Conservative:
+	case sched.Conservative:
 		if len(e.resv) < e.cfg.Reserve {
 			e.reserve(j)
 		}
@@ -374,7 +375,7 @@ func (e *Engine) gotMore() {
 		e.lent++
 		e.fresh = e.fresh || e.pending > 0
 	}
-	if e.queues != nil && e.mode != Skip {
+	if e.queues != nil && e.mode != sched.Skip {
 		e.fresh = e.fresh || e.pending > 0 // its queue holds more now: another may be the first in line
 	}
 }
@@ -382,7 +383,7 @@ func (e *Engine) gotMore() {
 // fitsUnconstrained reports whether only a reservation keeps the job waiting.
 func (e *Engine) fitsUnconstrained(j *job.State, s *shape.Shape) bool {
 	r := e.request()
-	r.reserved = nil
+	r.Reserved = nil
 	_, ok := e.placeTrial(r, j, s, s.Min)
 	return ok
 }

@@ -2,54 +2,14 @@ package engine
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/sched"
 )
-
-// Earlier is what is kept of a job that completed, where the policy learns
-// from earlier jobs.
-type Earlier struct {
-	User   string        `json:"user,omitempty"`   // where the policy predicts, or looks at alike jobs
-	Name   string        `json:"name,omitempty"`   // likewise
-	Submit cluster.Time  `json:"submit,omitempty"` // where the policy looks at alike jobs
-	Milli  cluster.Milli `json:"milli,omitempty"`
-	Ran    time.Duration `json:"ran"`    // wall time on devices, over all runs
-	Served int64         `json:"served"` // milli-GPU-milliseconds
-}
-
-// Past is what the jobs that completed last tell of jobs in general. It is
-// brought up to date once in each of the policy's periods (Traits.Learns).
-type Past struct {
-	Services []int64       // what each received in all, in milli-GPU-milliseconds, ascending
-	Sums     []int64       // Sums[i] is the sum of the first i services; one more than there are
-	Median   time.Duration // of their run times; 0: none completed yet
-	Sizes    []Size        // where the policy looks at alike jobs (Traits.Alike): by class, ascending
-	All      Size          // likewise, of jobs of all sizes
-}
-
-// NewPast orders services, given in milli-GPU-milliseconds. Where their sum
-// would not fit into an integer, the largest are cut.
-func NewPast(services []int64, runs []time.Duration) Past {
-	p := Past{Services: slices.Clone(services), Sums: make([]int64, 1, len(services)+1)}
-	slices.Sort(p.Services)
-	for i, s := range p.Services {
-		p.Services[i] = min(s, math.MaxInt64/int64(len(services)))
-		p.Sums = append(p.Sums, p.Sums[i]+p.Services[i])
-	}
-	if runs = slices.Clone(runs); len(runs) > 0 {
-		slices.Sort(runs)
-		p.Median = runs[(len(runs)-1)/2]
-	}
-	return p
-}
-
-// Past returns what completed jobs tell, as of the policy's last period.
-func (v View) Past() *Past { return &v.e.past.known }
 
 // mostPast is how many completed jobs are kept: the last ones.
 const mostPast = 1000
@@ -57,26 +17,26 @@ const mostPast = 1000
 // past is the jobs that completed last, the latest last. The first inForce of
 // them are those that the policy sees.
 type past struct {
-	jobs    []Earlier
+	jobs    []sched.Earlier
 	inForce int
 	period  cluster.Time // in which they were last looked at
-	known   Past
+	known   sched.Past
 	changes int64
 }
 
 // learns reports whether completed jobs are kept at all.
-func (e *Engine) learns() bool { return e.traits.Learns > 0 || e.traits.Predicts }
+func (e *Engine) learns() bool { return e.w.Traits.Learns > 0 || e.w.Traits.Predicts }
 
 // completed keeps what a job tells that completed.
 func (e *Engine) completed(j *job.State) {
 	if !e.learns() {
 		return
 	}
-	c := Earlier{Milli: j.Spec.GPUMilli(), Ran: j.Ran, Served: j.ServiceAt(e.now)}
-	if e.traits.Predicts || e.traits.Alike {
+	c := sched.Earlier{Milli: j.Spec.GPUMilli(), Ran: j.Ran, Served: j.ServiceAt(e.w.Now)}
+	if e.w.Traits.Predicts || e.w.Traits.Alike {
 		c.User, c.Name = j.Spec.User, j.Spec.Name
 	}
-	if e.traits.Alike {
+	if e.w.Traits.Alike {
 		c.Submit = j.Spec.Submit
 	}
 	p := &e.past
@@ -89,17 +49,17 @@ func (e *Engine) completed(j *job.State) {
 // learn lets the policy see the jobs that completed since its last period; so
 // everybody's key may be another.
 func (e *Engine) learn() {
-	p := cluster.Time(e.traits.Learns)
-	if p == 0 || e.now/p == e.past.period {
+	p := cluster.Time(e.w.Traits.Learns)
+	if p == 0 || e.w.Now/p == e.past.period {
 		return
 	}
-	e.past.period = e.now / p
+	e.past.period = e.w.Now / p
 	e.past.changes++
 	if len(e.past.jobs) == e.past.inForce {
 		return
 	}
 	e.past.jobs = slices.Delete(e.past.jobs, 0, max(0, len(e.past.jobs)-mostPast))
-	e.past.count(len(e.past.jobs), e.traits.Alike)
+	e.past.count(len(e.past.jobs), e.w.Traits.Alike)
 	e.rekey()
 	e.rerunAll()
 	e.byKey().Walk(func(it order.Item) bool {
@@ -117,9 +77,9 @@ func (p *past) count(n int, alike bool) {
 	for i := range n {
 		services[i], runs[i] = p.jobs[i].Served, p.jobs[i].Ran
 	}
-	p.known = NewPast(services, runs)
+	p.known = sched.NewPast(services, runs)
 	if alike {
-		p.known.sizes(p.jobs[:n])
+		p.known.OrderSizes(p.jobs[:n])
 	}
 }
 
@@ -128,9 +88,9 @@ func (e *Engine) PastRevision() int64 { return e.past.changes }
 
 // PastRecord is the completed jobs that the policy learns from.
 type PastRecord struct {
-	Jobs    []Earlier    `json:"jobs,omitempty"`     // the latest last
-	InForce int          `json:"in_force,omitempty"` // so many of them are what the policy sees
-	Period  cluster.Time `json:"period,omitempty"`   // in which it last looked
+	Jobs    []sched.Earlier `json:"jobs,omitempty"`     // the latest last
+	InForce int             `json:"in_force,omitempty"` // so many of them are what the policy sees
+	Period  cluster.Time    `json:"period,omitempty"`   // in which it last looked
 }
 
 // Past writes down what completed jobs tell; nil: nothing is learned from them.
@@ -156,7 +116,7 @@ func (e *Engine) restorePast(r *PastRecord) error {
 		}
 	}
 	e.past.jobs, e.past.period = slices.Clone(r.Jobs), r.Period
-	e.past.count(r.InForce, e.traits.Alike)
+	e.past.count(r.InForce, e.w.Traits.Alike)
 	return nil
 }
 

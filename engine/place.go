@@ -8,20 +8,17 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // scratch is memory that is reused from step to step.
 type scratch struct {
 	idle    []int32
-	key     []byte
 	ids     []int32
-	allocs  []inventory.Alloc
-	sets    []cluster.TaskSet
 	victims victims
 	lifted  []*job.State
-	site    Site
-	placer  any // what a placer needs meanwhile, a *T
 	ends    []ending
 	items   []order.Item
 	booked  []order.Item
@@ -60,8 +57,8 @@ func (e *Engine) leastMilli(j *job.State) cluster.Milli {
 func (e *Engine) tryPlace(j *job.State) (allocs []inventory.Alloc, tasks int32, ok bool) {
 	s := e.shapes.At(j.Shape)
 	e.stats.Tried++
-	if e.mode == Conservative && j.Promise <= e.now && j.Home == nil && s.Min == s.Max {
-		if allocs, ok = e.placePlanned(e.request(), j, s); ok {
+	if e.mode == sched.Conservative && j.Promise <= e.w.Now && j.Home == nil && s.Min == s.Max {
+		if allocs, ok = e.find.PlaceAgain(e.request(), j, s); ok {
 			return allocs, s.Max, true
 		}
 	}
@@ -84,10 +81,10 @@ func (e *Engine) findPlace(j *job.State) (allocs []inventory.Alloc, tasks int32,
 		return allocs, s.Max, ok
 	}
 	lo, hi := s.Min, s.Max // binary search: less always fits where more does
-	r.skipSleeping = e.st.Asleep() > 0
+	r.SkipSleeping = e.st.Asleep() > 0
 	_, ok = e.placeTrial(r, j, s, lo)
-	if !ok && r.skipSleeping { // no node is woken for what a job does not need
-		r.skipSleeping, hi = false, lo
+	if !ok && r.SkipSleeping { // no node is woken for what a job does not need
+		r.SkipSleeping, hi = false, lo
 		_, ok = e.placeTrial(r, j, s, lo)
 	}
 	if !ok {
@@ -106,26 +103,11 @@ func (e *Engine) findPlace(j *job.State) (allocs []inventory.Alloc, tasks int32,
 }
 
 // placeHome puts a suspended job back where its memory is.
-func (e *Engine) placeHome(r request, j *job.State) ([]inventory.Alloc, bool) {
-	back := Site{request: r, e: e, job: j, req: j.Spec.Tasks, most: e.shapes.At(j.Shape).NodeBounds()}
-	for i := range j.Home {
-		a := &j.Home[i]
-		if !e.st.Nodes()[a.Node].TakesJobs() || back.most != nil && back.bounded(a.Node) < int(a.Tasks) {
-			return nil, false
-		}
-		if r.reserved != nil {
-			asks := &j.Spec.Tasks[a.Set].Request
-			if r.reserved.room(a.Node, back.bound(a.Node), asks, int(a.Tasks)) < int(a.Tasks) {
-				return nil, false
-			}
-		}
-		back.allocs = j.Home[:i+1]
-	}
-	if !e.bearsAll(j.Home) || !e.takeBack(j.Home, false) {
+func (e *Engine) placeHome(r placement.Request, j *job.State) ([]inventory.Alloc, bool) {
+	if !e.find.HomeFits(r, j, e.shapes.At(j.Shape)) || !e.bearsAll(j.Home) || !e.takeBack(j.Home, false) {
 		return nil, false
 	}
-	e.scratch.allocs = append(e.scratch.allocs[:0], j.Home...)
-	return e.scratch.allocs, true
+	return e.find.Keep(j.Home), true
 }
 
 // tasksOf counts the tasks of the first set.
@@ -138,37 +120,27 @@ func tasksOf(allocs []inventory.Alloc) (n int32) {
 	return n
 }
 
-func (e *Engine) placeTrial(r request, j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
-	mark := r.in.Mark()
+func (e *Engine) placeTrial(r placement.Request, j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
+	mark := r.In.Mark()
 	allocs, ok := e.placeFor(r, j, s, tasks)
-	r.in.Rollback(mark)
+	r.In.Rollback(mark)
 	return allocs, ok && !e.limits.byQueue || ok && e.overQuota(j, e.shapes.MilliOf(s, int(tasks))).code == 0
 }
 
-// request is what a search for a place assumes, besides the job.
-type request struct {
-	in           *inventory.Store // where it looks
-	placer       Placer
-	reserved     *holds              // what must be left alone; nil: nothing
-	blocked      *inventory.ClassSet // strict order: classes behind a blocked job; nil: none
-	shut         shape.NodeBits      // ... and nodes behind one that names a set of nodes
-	avoid        *keepOff            // nodes to keep off; nil: none
-	skipSleeping bool                // do not place on powered-down nodes
-	ignoreUsage  bool                // asking what could ever be: bounds of the moment do not count
-}
-
 // request is what a pass assumes at present.
-func (e *Engine) request() request {
+func (e *Engine) request() placement.Request {
 	r := e.anywhere()
-	r.reserved, r.blocked = e.held, e.blockedBy
-	if r.blocked != nil {
-		r.shut = e.ps.shut
+	r.Reserved, r.Blocked = e.held, e.blockedBy
+	if r.Blocked != nil {
+		r.Shut = e.ps.shut
 	}
 	return r
 }
 
 // anywhere assumes nothing.
-func (e *Engine) anywhere() request { return request{in: &e.st, placer: e.cfg.Placer} }
+func (e *Engine) anywhere() placement.Request {
+	return placement.Request{In: &e.st, Placer: e.cfg.Placer}
+}
 
 // placeSize is placeFor as a pass assumes at present.
 func (e *Engine) placeSize(j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
@@ -176,84 +148,11 @@ func (e *Engine) placeSize(j *job.State, s *shape.Shape, tasks int32) ([]invento
 }
 
 // placeFor runs the placer for the gang at one size, stage by stage.
-func (e *Engine) placeFor(r request, j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
+func (e *Engine) placeFor(r placement.Request, j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
 	if j.Home != nil {
 		return e.placeHome(r, j)
 	}
-	sets := s.Sets
-	if int(tasks) != sets[0].Count {
-		e.scratch.sets = append(e.scratch.sets[:0], s.Sets...)
-		e.scratch.sets[0].Count = int(tasks)
-		sets = e.scratch.sets
-	}
-	e.scratch.site = Site{request: r, e: e, job: j, req: sets, allocs: e.scratch.allocs[:0], most: s.NodeBounds()}
-	return e.placeStages(&e.scratch.site, s)
-}
-
-// placeStages tries a shape's stages, one after the other.
-func (e *Engine) placeStages(site *Site, s *shape.Shape) ([]inventory.Alloc, bool) {
-	stages := s.Stages
-	if len(site.req) > 1 || site.req[0].Count > 1 {
-		stages = s.Gangs
-	}
-	for i := range stages {
-		if site.in.Asleep() > 0 {
-			site.awake = true
-			if e.placeStage(site, &stages[i]) {
-				return site.allocs, true
-			}
-			if site.awake = false; site.skipSleeping {
-				continue
-			}
-		}
-		if e.placeStage(site, &stages[i]) {
-			return site.allocs, true
-		}
-	}
-	return nil, false
-}
-
-func (e *Engine) placeStage(site *Site, g *shape.Stage) bool {
-	if site.blocked != nil {
-		if g = g.Without(site.blocked); g == nil {
-			return false
-		}
-	}
-	if !enoughFree(site, g) {
-		return false
-	}
-	site.stage, site.within = *g, inventory.Domain{}
-	mark := site.in.Mark()
-	site.allocs = e.scratch.allocs[:0]
-	ok := site.placer.Place(site)
-	e.scratch.allocs = site.allocs
-	if !ok {
-		site.in.Rollback(mark)
-	}
-	return ok
-}
-
-// enoughFree is a quick necessary condition: so many GPUs are free at all, and a gang's
-// tasks, each of which is on one node, find them there.
-func enoughFree(site *Site, g *shape.Stage) bool {
-	need := 0
-	for i := range site.req {
-		r := &site.req[i].Request
-		if r.Fractional() || r.Profile != "" {
-			return true
-		}
-		need += site.req[i].Count * r.GPUs
-	}
-	free := 0
-	for _, ci := range g.Classes {
-		if g.GPUs.Has(ci) {
-			free += site.in.Classes()[ci].Free()
-		}
-	}
-	if r := &site.req[0]; free < need || len(site.req) > 1 || r.Count == 1 || r.Request.GPUs < 2 {
-		return free >= need
-	}
-	return g.HoldTasks(site.in, site.req[0].Request.GPUs, site.req[0].Count)
+	return e.find.Place(r, j, s, tasks)
 }
 
 // book gives the placed devices to the job: it starts, or waits for those who
@@ -324,9 +223,9 @@ func (e *Engine) unlist(j *job.State) {
 // endOf is when a listed job is expected to end.
 func (e *Engine) endOf(j *job.State) cluster.Time {
 	if j.State == job.Placed {
-		return e.now.Add(j.ExpectedRun(e.limitOf(j)))
+		return e.w.Now.Add(j.ExpectedRun(e.limitOf(j)))
 	}
-	return j.ExpectedEnd(e.now)
+	return j.ExpectedEnd(e.w.Now)
 }
 
 // heldMilli is what the job's allocations count for.
@@ -341,22 +240,22 @@ func (e *Engine) start(j *job.State) {
 	}
 	j.State = job.Starting
 	e.wake(j)
-	j.Started, j.Acc, j.Rate = e.now, e.now, 0
+	j.Started, j.Acc, j.Rate = e.w.Now, e.w.Now, 0
 	j.NextKey = 0 // timers of an earlier run are void
 	j.Among, j.Slow = nil, 0
-	j.FirstStart = min(j.FirstStart, e.now)
+	j.FirstStart = min(j.FirstStart, e.w.Now)
 	j.Gen++
 	j.LimitAt = cluster.Never
 	if l := e.limitOf(j); l > 0 {
-		j.LimitAt = e.now.Add(l)
+		j.LimitAt = e.w.Now.Add(l)
 		e.timers.push(timer{j.LimitAt, timerLimit, int32(j.Spec.ID), j.Gen})
 	}
 	if e.cfg.MinRuntime > 0 {
-		e.timers.push(timer{e.now.Add(e.cfg.MinRuntime), timerSafe, int32(j.Spec.ID), j.Gen})
+		e.timers.push(timer{e.w.Now.Add(e.cfg.MinRuntime), timerSafe, int32(j.Spec.ID), j.Gen})
 	}
 	e.watchSettled(j)
 	e.list(j)
-	if waited && e.traits.Preempts && j.Key.Key[0] > before {
+	if waited && e.w.Traits.Preempts && j.Key.Key[0] > before {
 		e.epoch++ // while it waited for its devices others came closer: it may be a victim now
 	}
 	e.watchKey(j)
@@ -379,9 +278,9 @@ func (e *Engine) limitOf(j *job.State) time.Duration {
 
 // runItem is a holding job's place in the order of victims.
 func (e *Engine) runItem(j *job.State) order.Item {
-	it := order.Item{Key: e.cfg.Policy.Key(View{e}, JobView{e, j}), Submit: j.Spec.Submit, ID: int32(j.Spec.ID)}
-	if e.traits.Falling {
-		it.Key[0] = order.AddSat(it.Key[0], int64(e.now))
+	it := order.Item{Key: e.cfg.Policy.Key(e.w.View(), e.w.Job(j)), Submit: j.Spec.Submit, ID: int32(j.Spec.ID)}
+	if e.w.Traits.Falling {
+		it.Key[0] = order.AddSat(it.Key[0], int64(e.w.Now))
 	}
 	return it
 }
@@ -433,7 +332,7 @@ func (e *Engine) watchKey(j *job.State) {
 	if e.keyer == nil {
 		return
 	}
-	if at := e.keyer.NextChange(View{e}, JobView{e, j}); at != j.NextKey || at <= e.now {
+	if at := e.keyer.NextChange(e.w.View(), e.w.Job(j)); at != j.NextKey || at <= e.w.Now {
 		j.NextKey = at
 		e.keyTimes.push(timer{at, timerKey, int32(j.Spec.ID), j.Gen})
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // A policy that plans says from time to time how much of what each job gets.
@@ -15,34 +16,6 @@ import (
 // out: a target's rank is (part of) the job's key, so that who is planned takes
 // the devices of who is not by preemption; its GPU model and size narrow what a
 // waiting job asks for; a running job is stopped, shrunk or grown towards it.
-
-// Planner is a policy that answers "how much, and of which kind?", too.
-type Planner interface {
-	Policy
-	// Plan returns a target for each of the jobs, in the same order. They are
-	// those that could run: that wait in line, or for a plan, or hold devices;
-	// by number, without those in pools (Drawer). What it returns belongs to the engine; a
-	// target's memo may be that of the job's last target, but of no other job's. The key of a job
-	// depends on nothing but the job's specification and its target.
-	Plan(v View, jobs []JobView) Plan
-}
-
-// Chooser is a Planner that has something to say of some jobs only while they wait:
-// the others it is not shown before they hold devices, so that a long line of them
-// costs a plan nothing.
-type Chooser interface {
-	Planner
-	// Chooses reports whether plans are about a job while it waits. What it
-	// returns depends on the specification alone.
-	Chooses(spec *cluster.Job) bool
-}
-
-// Plan is what a planner says at one instant.
-type Plan struct {
-	Targets []job.Target // of the jobs that it was shown, then of those that it drew (Drawer)
-	Next    cluster.Time // plan again then, even if nothing happens; Never: no need
-	Memo    []int64      // what the policy wants to be shown next time (View.Memo); it stays the policy's
-}
 
 // DeadlineAnswer returns what the policy says of a job's deadline.
 func (e *Engine) DeadlineAnswer(id cluster.JobID) job.DeadlineAnswer {
@@ -52,36 +25,20 @@ func (e *Engine) DeadlineAnswer(id cluster.JobID) job.DeadlineAnswer {
 	return job.DeadlineUnanswered
 }
 
-// Speeds is what a scheduler believes of how fast jobs run where.
-type Speeds interface {
-	// Speed returns a job's speed with so many tasks of its first set on GPUs of
-	// a model, as near to each other as can be, in ppm of that on the reference
-	// GPU with the tasks that it asks for.
-	Speed(j *cluster.Job, gpu string, tasks int) int64
-	// Beside returns what is left of a job's speed while others run on the same
-	// GPUs of a model, in ppm of its speed there alone.
-	Beside(j *cluster.Job, gpu string, others []*cluster.Job) int64
-	// Slice returns the speed of a job that asks for one GPU on a MIG instance of one
-	// of a model, which has so many thousandths of its compute slices, in ppm as Speed.
-	Slice(j *cluster.Job, gpu, profile string, part int64) int64
-}
-
 // planState is what the engine knows of the plan in force.
 type planState struct {
-	planner Planner // nil: the policy does not plan
-	chooser Chooser // nil: plans are about all jobs
-	dirty   bool    // who could run, or where, has changed since
-	last    cluster.Time
+	sched.PlanMemory
+	planner sched.Planner // nil: the policy does not plan
+	chooser sched.Chooser // nil: plans are about all jobs
+	dirty   bool          // who could run, or where, has changed since
 	next    cluster.Time
-	memo    []int64
 	moves   []cluster.JobID // whose targets say Move
 	moving  bool            // there was a target that says Move
 	joining bool            // the plan puts somebody beside another, or on an instance
 	aimed   []*job.State    // who holds devices and got another target
 	live    []cluster.JobID // who may be planned, by number (State.InPlan); those that are done are dropped now and then
-	jobs    []JobView
-	targets []job.Target // memory for the next plan
-	scratch any          // ... for what a policy needs meanwhile, a *[]T
+	planned []*job.State    // who the last plan has targets for
+	shown   []sched.JobView // memory for the next plan
 }
 
 // planDue reports whether it is time to plan.
@@ -90,10 +47,10 @@ func (e *Engine) planDue() bool {
 	if p.planner == nil {
 		return false
 	}
-	if r := cluster.Time(e.traits.Round); r > 0 && e.now/r == p.last/r {
+	if r := cluster.Time(e.w.Traits.Round); r > 0 && e.w.Now/r == p.Last/r {
 		return false
 	}
-	return p.dirty || e.now >= p.next
+	return p.dirty || e.w.Now >= p.next
 }
 
 // planWake is when the engine wants to be called to plan.
@@ -102,21 +59,21 @@ func (e *Engine) planWake() cluster.Time {
 	if p.planner == nil || e.live == 0 {
 		return cluster.Never
 	}
-	at, r := p.next, cluster.Time(e.traits.Round)
+	at, r := p.next, cluster.Time(e.w.Traits.Round)
 	if p.dirty {
-		at = e.now
+		at = e.w.Now
 	}
 	if at == cluster.Never || r == 0 {
 		return at
 	}
-	at = max(at, (p.last/r+1)*r)
+	at = max(at, (p.Last/r+1)*r)
 	return (at + r - 1) / r * r
 }
 
 // makePlan asks the policy for targets and sets out for them.
 func (e *Engine) makePlan() {
 	p := &e.plans
-	jobs, live := p.jobs[:0], p.live[:0]
+	shown, planned, live := p.shown[:0], p.planned[:0], p.live[:0]
 	for _, id := range p.live {
 		j := e.jobs[id]
 		if j.InPlan = j.State != job.Done && !e.leaves(j) && (j.State != job.Pending || e.chooses(j)); !j.InPlan {
@@ -128,33 +85,33 @@ func (e *Engine) makePlan() {
 		}
 		live = append(live, id)
 		if j.Plans() {
-			jobs = append(jobs, JobView{e, j})
+			shown, planned = append(shown, e.w.Job(j)), append(planned, j)
 		}
 	}
-	p.live, p.jobs, p.dirty = live, jobs, false
-	if len(jobs) == 0 && e.pools.n == 0 {
-		p.last, p.next = e.now, cluster.Never
+	p.live, p.shown, p.planned, p.Drawn, p.dirty = live, shown, planned, p.Drawn[:0], false
+	if len(shown) == 0 && e.pools.n == 0 {
+		p.Last, p.next = e.w.Now, cluster.Never
 		return
 	}
 	e.stats.Plans++
-	plan := p.planner.Plan(View{e}, jobs)
-	shown := len(jobs)
-	jobs = p.jobs
+	plan := p.planner.Plan(e.w.View(), shown)
+	jobs := append(planned, p.Drawn...)
+	p.planned = jobs
 	if len(plan.Targets) != len(jobs) {
 		panic(fmt.Sprintf("engine: policy %s has %d targets for %d jobs", p.planner.Name(), len(plan.Targets), len(jobs)))
 	}
-	p.last, p.next, p.memo = e.now, plan.Next, append(p.memo[:0], plan.Memo...)
-	e.drawn(jobs[shown:], plan.Targets[shown:])
+	p.Last, p.next, p.Memo = e.w.Now, plan.Next, append(p.Memo[:0], plan.Memo...)
+	e.drawn(p.Drawn, plan.Targets[len(shown):])
 	p.joining, p.aimed = false, p.aimed[:0]
 	for i := range jobs {
 		t := &plan.Targets[i]
 		p.joining, p.moving = p.joining || t.Beside > 0 || t.Slice != nil, p.moving || t.Move
-		if t.Move && jobs[i].j.Hosted() { // before it inherits the devices of whom it leaves
-			e.aim(jobs[i].j, t)
+		if t.Move && jobs[i].Hosted() { // before it inherits the devices of whom it leaves
+			e.aim(jobs[i], t)
 		}
 	}
 	for i := range jobs {
-		e.aim(jobs[i].j, &plan.Targets[i])
+		e.aim(jobs[i], &plan.Targets[i])
 	}
 	e.relistRunning()
 	e.listMoves()
@@ -323,7 +280,7 @@ func (e *Engine) gated(j *job.State) bool {
 	if e.plans.planner == nil || j.Planless() {
 		return false
 	}
-	return j.Target == nil && e.traits.Gated && e.chooses(j) || j.Idle() || j.Sliced()
+	return j.Target == nil && e.w.Traits.Gated && e.chooses(j) || j.Idle() || j.Sliced()
 }
 
 // acceptsGPU reports whether the job may run on the model.
@@ -360,8 +317,8 @@ func (e *Engine) reshape(j *job.State, shape int32) {
 // estranged reports whether a suspended job's target is not where its memory is.
 func (e *Engine) estranged(j *job.State) bool {
 	t := j.Target
-	return t != nil && !j.Planless() && (e.offSlice(j, j.Home) || !e.within(j.Home, j.Partitions()) ||
-		t.Tasks > 0 && t.Tasks != int(tasksOf(j.Home)) || t.GPU != "" && e.gpuOf(j.Home) != t.GPU)
+	return t != nil && !j.Planless() && (e.offSlice(j, j.Home) || !e.shapes.Within(j.Home, j.Partitions()) ||
+		t.Tasks > 0 && t.Tasks != int(tasksOf(j.Home)) || t.GPU != "" && inventory.GPUOf(&e.st, j.Home) != t.GPU)
 }
 
 // astray reports whether a job holds devices of another model than its target's, or
@@ -374,43 +331,14 @@ func (e *Engine) astray(j *job.State) bool {
 	if j.State == job.Placed && t.Tasks > 0 && (int(j.Tasks) > t.Tasks || int(j.Tasks) < t.Least) {
 		return true
 	}
-	if t.Alone && j.Hosted() && j.GuestOf != t.Beside || e.offSlice(j, j.Allocs) || t.Partition != "" && !e.within(j.Allocs, j.Partitions()) {
+	if t.Alone && j.Hosted() && j.GuestOf != t.Beside || e.offSlice(j, j.Allocs) || t.Partition != "" && !e.shapes.Within(j.Allocs, j.Partitions()) {
 		return true
 	}
 	if t.GPU == "" {
 		return false
 	}
-	held := e.gpuOf(j.Allocs)
+	held := inventory.GPUOf(&e.st, j.Allocs)
 	return held != "" && held != t.GPU
-}
-
-// within reports whether allocations are on nodes of some partitions alone.
-func (e *Engine) within(allocs []inventory.Alloc, partitions []string) bool {
-	mask := e.shapes.PartMask(partitions)
-	for i := range allocs {
-		if e.st.Classes()[e.st.Nodes()[allocs[i].Node].Class()].Partitions()&mask == 0 {
-			return false
-		}
-	}
-	return len(allocs) > 0
-}
-
-// gpuOf is the model of the first GPU among the allocations; "": there is none.
-func (e *Engine) gpuOf(allocs []inventory.Alloc) string {
-	if m := e.modelOf(allocs); m != nil {
-		return m.Name
-	}
-	return ""
-}
-
-// modelOf is what the first GPU among the allocations is; nil: there is none.
-func (e *Engine) modelOf(allocs []inventory.Alloc) *cluster.GPUModel {
-	for i := range allocs {
-		if a := &allocs[i]; a.GPUs != 0 {
-			return e.st.Classes()[e.st.Nodes()[a.Node].Class()].Model()
-		}
-	}
-	return nil
 }
 
 // follow has a running job go where its target is: it stops if it is to have
@@ -438,7 +366,7 @@ func (e *Engine) follow(j *job.State) bool {
 // mayStop reports whether a running job has had its minimum run time. When its time
 // limit strikes in this very step, that is why it stops.
 func (e *Engine) mayStop(j *job.State) bool {
-	return j.Started.Add(e.cfg.MinRuntime) <= e.now && (j.LimitAt <= 0 || j.LimitAt > e.now)
+	return j.Started.Add(e.cfg.MinRuntime) <= e.w.Now && (j.LimitAt <= 0 || j.LimitAt > e.w.Now)
 }
 
 // cutTo shrinks a running job to so many tasks of its first set.
@@ -479,27 +407,13 @@ func (e *Engine) mostTasks(j *job.State) int32 {
 // replan notes that who could run has changed.
 func (e *Engine) replan() { e.plans.dirty = e.plans.planner != nil }
 
-// Served returns the wall time that the job has held GPUs of the model.
-func (j JobView) Served(gpu string) time.Duration {
-	d := time.Duration(0)
-	for i := range j.j.Served {
-		if j.j.Served[i].GPU == gpu {
-			d = j.j.Served[i].Time
-		}
-	}
-	if j.j.Holding() && j.e.gpuOf(j.j.Allocs) == gpu {
-		d += j.e.now.Sub(j.j.Acc)
-	}
-	return d
-}
-
 // serve counts the time that a job has held what it holds. It comes before
 // accrue.
 func (e *Engine) serve(j *job.State) {
-	if e.plans.planner == nil || !j.Holding() || e.now == j.Acc {
+	if e.plans.planner == nil || !j.Holding() || e.w.Now == j.Acc {
 		return
 	}
-	j.Served = serve(j.Served, e.gpuOf(j.Allocs), e.now.Sub(j.Acc))
+	j.Served = serve(j.Served, inventory.GPUOf(&e.st, j.Allocs), e.w.Now.Sub(j.Acc))
 }
 
 // serve adds time on GPUs of a model.
@@ -551,9 +465,21 @@ func (e *Engine) restoreTargets(s *Snapshot) {
 // or at its next round.
 func (e *Engine) restorePlan(s *Snapshot) {
 	p := &e.plans
-	p.last, p.next, p.dirty, p.memo = 0, cluster.Never, p.planner != nil, nil
+	p.Last, p.next, p.dirty, p.Memo = 0, cluster.Never, p.planner != nil, nil
 	e.listMoves()
 	if r := s.Planned; p.planner != nil && r != nil && s.Policy == e.cfg.Policy.Name() {
-		p.last, p.next, p.dirty, p.memo = r.Last, r.Next, r.Dirty, slices.Clone(r.Memo)
+		p.Last, p.next, p.dirty, p.Memo = r.Last, r.Next, r.Dirty, slices.Clone(r.Memo)
 	}
+}
+
+// explained is what the policy says of a job, to be put behind what the engine says.
+func (e *Engine) explained(j *job.State) string {
+	x, ok := e.plans.planner.(sched.Explainer)
+	if !ok || j.Target == nil {
+		return ""
+	}
+	if text := x.Explain(j.Target, e.plans.Memo); text != "" {
+		return "; " + text
+	}
+	return ""
 }

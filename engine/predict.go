@@ -5,24 +5,20 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/sched"
 )
-
-// Predicted returns how long earlier jobs of the kind ran, as of when this one
-// was submitted (Helios, SC'21, rolling estimate); 0: no job had completed yet,
-// or the policy does not predict (Traits.Predicts).
-func (j JobView) Predicted() time.Duration { return j.j.Predicted }
 
 // predict estimates a job's run time from the jobs that completed last: of its
 // user and name, those of its size if there are any, else all; else of its name,
 // of anybody; the same of the two names that are most alike; else of its user;
 // else of all.
 func (e *Engine) predict(spec *cluster.Job) time.Duration {
-	if !e.traits.Predicts || len(e.past.jobs) == 0 {
+	if !e.w.Traits.Predicts || len(e.past.jobs) == 0 {
 		return 0
 	}
 	var byName, own, sized mean
 	names := []string{spec.Name}
-	named := func(c *Earlier) bool { return slices.Contains(names, c.Name) }
+	named := func(c *sched.Earlier) bool { return slices.Contains(names, c.Name) }
 	for try := 0; try < 2 && byName.n == 0 && spec.Name != ""; try++ {
 		if try > 0 {
 			names = e.past.alike(spec.Name)
@@ -52,7 +48,7 @@ func (e *Engine) predict(spec *cluster.Job) time.Duration {
 // two thousand, so it counts milliseconds.
 type mean struct{ sum, n int64 }
 
-func (m *mean) add(c *Earlier, counts bool) {
+func (m *mean) add(c *sched.Earlier, counts bool) {
 	if counts {
 		m.sum += int64(c.Ran / time.Millisecond)
 		m.n++

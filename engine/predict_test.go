@@ -6,18 +6,19 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // Helios, SC'21, test: user u ran train_a on one GPU for 100s and 200s, and on
 // eight for 1000s.
 func TestPredict(t *testing.T) {
-	e := &Engine{traits: Traits{Predicts: true}}
+	e := &Engine{w: sched.World{Traits: sched.Traits{Predicts: true}}}
 	for _, c := range []struct {
 		user, name string
 		gpus       int64
 		ran        int
 	}{{"u", "train_a", 1, 100}, {"u", "train_a", 1, 200}, {"u", "train_a", 8, 1000}, {"v", "eval", 1, 40}} {
-		e.past.jobs = append(e.past.jobs, Earlier{User: c.user, Name: c.name, Milli: c.gpus * 1000, Ran: time.Duration(c.ran) * time.Second})
+		e.past.jobs = append(e.past.jobs, sched.Earlier{User: c.user, Name: c.name, Milli: c.gpus * 1000, Ran: time.Duration(c.ran) * time.Second})
 	}
 	for _, c := range []struct {
 		user, name string
@@ -38,7 +39,7 @@ func TestPredict(t *testing.T) {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}
-	if d := (&Engine{traits: Traits{Predicts: true}}).predict(&cluster.Job{Name: "x"}); d != 0 {
+	if d := (&Engine{w: sched.World{Traits: sched.Traits{Predicts: true}}}).predict(&cluster.Job{Name: "x"}); d != 0 {
 		t.Errorf("nothing is known and it predicts %v", d)
 	}
 }
@@ -54,7 +55,7 @@ func TestAlike(t *testing.T) {
 	}
 	var p past
 	for _, n := range []string{"bert-2", "resnet", "bert-1", "bert-large", "", "gpt", "bert-1"} {
-		p.jobs = append(p.jobs, Earlier{Name: n})
+		p.jobs = append(p.jobs, sched.Earlier{Name: n})
 	}
 	if got := fmt.Sprint(p.alike("bert-3"), p.alike("bert"), p.alike("gqt"), p.alike("llama")); got != "[bert-2 bert-1] [bert-2 bert-1] [gpt] []" {
 		t.Errorf("alike are %s", got)

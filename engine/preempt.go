@@ -30,7 +30,7 @@ func (e *Engine) mayPreempt(j *job.State) bool {
 // outranks reports whether a job of the tier may preempt some jobs as they are,
 // whatever its queue.
 func (e *Engine) outranks(tier cluster.Tier) bool {
-	if e.traits.Preempts {
+	if e.w.Traits.Preempts {
 		return true
 	}
 	for t := tier + 1; t <= cluster.BestEffort; t++ {
@@ -166,7 +166,7 @@ func (e *Engine) mayFreeze(allocs []inventory.Alloc) bool {
 // by order (lend) or reclaimed, and a job that straddles the guarantee last
 // (part). Both are asked again when others have been lifted.
 func (e *Engine) mayTake(j, v *job.State, key0 int64, reclaim bool) (x victim, ok bool) {
-	if e.safeUntil(j, v) > e.now {
+	if e.safeUntil(j, v) > e.w.Now {
 		return x, false
 	}
 	return e.after(j, v, key0, reclaim)
@@ -192,7 +192,7 @@ func (e *Engine) after(j, v *job.State, key0 int64, reclaim bool) (x victim, ok 
 	if v.Tier() < j.Spec.Tier {
 		return x, false
 	}
-	if e.traits.Preempts && key0 < e.freshKey(v) && !v.Promoted {
+	if e.w.Traits.Preempts && key0 < e.freshKey(v) && !v.Promoted {
 		if v.Queue == j.Queue || !e.limits.byQueue {
 			x.swap = e.limits.byQueue && v.Milli < j.Milli && j.Spec.Tier != cluster.BestEffort
 			return x, true
@@ -203,11 +203,11 @@ func (e *Engine) after(j, v *job.State, key0 int64, reclaim bool) (x victim, ok 
 		return x, false
 	}
 	x.only = true
-	if x.lend || e.tree.Reclaimable(int(v.Queue), int(j.Queue), v.Milli, j.Milli, j.Spec.Tier) {
+	if x.lend || e.w.Tree.Reclaimable(int(v.Queue), int(j.Queue), v.Milli, j.Milli, j.Spec.Tier) {
 		return x, true
 	}
 	x.part = true
-	return x, e.tree.ReclaimableWhole(int(v.Queue), int(j.Queue), j.Milli, j.Spec.Tier)
+	return x, e.w.Tree.ReclaimableWhole(int(v.Queue), int(j.Queue), j.Milli, j.Spec.Tier)
 }
 
 // freshKey is the first element of a holding job's key. Where keys are
@@ -215,7 +215,7 @@ func (e *Engine) after(j, v *job.State, key0 int64, reclaim bool) (x victim, ok 
 // by an old key would take the devices back at once. What has grown meanwhile
 // counts from the next refresh on.
 func (e *Engine) freshKey(v *job.State) int64 {
-	if e.traits.Rerun == 0 || v.State == job.Placed {
+	if e.w.Traits.Rerun == 0 || v.State == job.Placed {
 		return v.Key.Key[0]
 	}
 	return min(v.Key.Key[0], e.runItem(v).Key[0])
@@ -296,7 +296,7 @@ func (e *Engine) liftUntilFits(j *job.State, s *shape.Shape, from *victims) (lif
 	}
 	for _, i := range straddle {
 		x := from.At(i)
-		if e.tree.ReclaimableWhole(int(x.j.Queue), int(j.Queue), j.Milli, j.Spec.Tier) && leaves(x) {
+		if e.w.Tree.ReclaimableWhole(int(x.j.Queue), int(j.Queue), j.Milli, j.Spec.Tier) && leaves(x) {
 			return lifted, allocs, true
 		}
 	}
@@ -306,12 +306,12 @@ func (e *Engine) liftUntilFits(j *job.State, s *shape.Shape, from *victims) (lif
 // lends reports whether v's queue, and every queue above it that is not above
 // the job's, holds that much more than its guarantee.
 func (e *Engine) lends(v, j *job.State) bool {
-	return v.Milli > 0 && e.lendsUpTo(v, e.tree.LCA(int(v.Queue), int(j.Queue))) // without GPUs it borrows none; jobs could go round in a circle
+	return v.Milli > 0 && e.lendsUpTo(v, e.w.Tree.LCA(int(v.Queue), int(j.Queue))) // without GPUs it borrows none; jobs could go round in a circle
 }
 
 func (e *Engine) lendsUpTo(v *job.State, top int) bool {
-	for q := int(v.Queue); q != top; q = e.tree.Parent(q) {
-		if e.tree.Borrowed(q) < v.Milli {
+	for q := int(v.Queue); q != top; q = e.w.Tree.Parent(q) {
+		if e.w.Tree.Borrowed(q) < v.Milli {
 			return false
 		}
 	}
@@ -325,9 +325,9 @@ func (e *Engine) stillReclaimable(j *job.State, x *victim) bool {
 		return true
 	}
 	if x.part {
-		return e.tree.ReclaimableWhole(int(v.Queue), int(j.Queue), j.Milli, j.Spec.Tier)
+		return e.w.Tree.ReclaimableWhole(int(v.Queue), int(j.Queue), j.Milli, j.Spec.Tier)
 	}
-	return e.tree.Reclaimable(int(v.Queue), int(j.Queue), v.Milli, j.Milli, j.Spec.Tier)
+	return e.w.Tree.Reclaimable(int(v.Queue), int(j.Queue), v.Milli, j.Milli, j.Spec.Tier)
 }
 
 // enoughWith is a quick necessary condition: free GPUs and the victims' are
@@ -422,15 +422,15 @@ func (e *Engine) takeBack(allocs []inventory.Alloc, guested bool) bool {
 // what exceeds a limit, then what others borrow of guarantees in force.
 func (e *Engine) limitsChanged() {
 	e.dropDests(-1, 0)
-	for q := e.tree.Len() - 1; q > 0; q-- {
-		for e.tree.Excess(q) > 0 && e.dismiss(e.leastIn(q)) {
+	for q := e.w.Tree.Len() - 1; q > 0; q-- {
+		for e.w.Tree.Excess(q) > 0 && e.dismiss(e.leastIn(q)) {
 		}
 	}
-	for e.tree.Available(quota.Root) < 0 {
+	for e.w.Tree.Available(quota.Root) < 0 {
 		most := -1
-		for q := 1; q < e.tree.Len(); q++ {
-			if e.tree.Leaf(q) && e.tree.Borrowed(q) > 0 && e.leastIn(q) != nil &&
-				(most < 0 || e.tree.Over(q).Cmp(e.tree.Over(most)) > 0) {
+		for q := 1; q < e.w.Tree.Len(); q++ {
+			if e.w.Tree.Leaf(q) && e.w.Tree.Borrowed(q) > 0 && e.leastIn(q) != nil &&
+				(most < 0 || e.w.Tree.Over(q).Cmp(e.w.Tree.Over(most)) > 0) {
 				most = q
 			}
 		}
@@ -460,10 +460,10 @@ func (e *Engine) leastIn(q int) *job.State {
 	var bestLost int64
 	e.byKey().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
-		if v.Spec.Tier == cluster.Critical || v.Milli == 0 || !slices.Contains(e.tree.Path(int(v.Queue)), q) {
+		if v.Spec.Tier == cluster.Critical || v.Milli == 0 || !slices.Contains(e.w.Tree.Path(int(v.Queue)), q) {
 			return true
 		}
-		lost := v.LostAt(e.now, e.howToStop(v))
+		lost := v.LostAt(e.w.Now, e.howToStop(v))
 		if best == nil || v.Tier() > best.Tier() || v.Tier() == best.Tier() && lost < bestLost {
 			best, bestLost = v, lost
 		}

@@ -17,7 +17,7 @@ func (e *Engine) unix(t cluster.Time) int64 {
 
 // protectedNow says why nobody is moved now; "": they may be.
 func (e *Engine) protectedNow() string {
-	return e.defrag.Protected.Says(e.unix(e.now))
+	return e.defrag.Protected.Says(e.unix(e.w.Now))
 }
 
 // unprotectedFrom is the first instant from one on at which jobs may be moved.

@@ -16,7 +16,7 @@ import (
 // of it run is closed: it is owed nothing and takes nobody until they are gone.
 
 func (e *Engine) replaceQueues(queues []cluster.Queue) {
-	if _, err := quota.New(queues, e.capacity); err != nil {
+	if _, err := quota.New(queues, e.w.Capacity); err != nil {
 		return // the driver checks the tree before it asks for a change
 	}
 	e.rebuildQueues(queues)
@@ -47,11 +47,11 @@ func (e *Engine) rebuildQueues(queues []cluster.Queue) {
 		case err == nil:
 			j.Queue = int32(q)
 		case j.State == job.Pending: // last: a rejection may wake others, who must be where they belong
-			j.Queue = int32(e.tree.Len() - 1)
+			j.Queue = int32(e.w.Tree.Len() - 1)
 			orphans = append(orphans, j)
 			continue
 		default:
-			q, _ = e.tree.Index(closedName(j.Spec.Queue, queues))
+			q, _ = e.w.Tree.Index(closedName(j.Spec.Queue, queues))
 			j.Queue = int32(q)
 		}
 		if j.State == job.Pending && j.Parked == job.NotParked {
@@ -117,24 +117,24 @@ func closedName(name string, queues []cluster.Queue) string {
 }
 
 // isClosed reports whether jobs of a queue run, but none are taken any more.
-func (e *Engine) isClosed(q int) bool { return q >= e.tree.Len()-e.limits.closed }
+func (e *Engine) isClosed(q int) bool { return q >= e.w.Tree.Len()-e.limits.closed }
 
 // queueOf finds the queue that the job goes to.
 func (e *Engine) queueOf(s *cluster.Job) (int, error) {
 	name := e.queueName(s)
-	q, err := e.tree.Submit(name)
+	q, err := e.w.Tree.Submit(name)
 	if e.limits.closed == 0 || err == nil && !e.isClosed(q) {
 		return q, err
 	}
-	if _, ok := e.tree.Index(name); ok && err != nil {
+	if _, ok := e.w.Tree.Index(name); ok && err != nil {
 		return 0, err // it only groups others
 	}
-	open := e.tree.Leaves()
+	open := e.w.Tree.Leaves()
 	return 0, cluster.Unknown("queue", name, open[:len(open)-e.limits.closed])
 }
 
 func (e *Engine) queueName(s *cluster.Job) string {
-	if len(e.cfg.Spec.Queues) == 0 && e.tree.Len() == 2 && !e.limits.byQueue {
+	if len(e.cfg.Spec.Queues) == 0 && e.w.Tree.Len() == 2 && !e.limits.byQueue {
 		return "" // no queues are configured: names are the trace's own
 	}
 	return s.Queue
@@ -165,7 +165,7 @@ func (e *Engine) history() history {
 		h.at[e.pathOf(q)] = q
 	}
 	for i := range l.users {
-		l.users[i].accrue(l.decay, e.now)
+		l.users[i].accrue(l.decay, e.w.Now)
 		h.leaf = append(h.leaf, e.pathOf(int(l.users[i].queue)))
 	}
 	return h
@@ -174,8 +174,8 @@ func (e *Engine) history() history {
 // pathOf is the queue's name with those above it.
 func (e *Engine) pathOf(q int) string {
 	var names []string
-	for _, p := range e.tree.Path(q) {
-		names = append(names, e.tree.Name(p))
+	for _, p := range e.w.Tree.Path(q) {
+		names = append(names, e.w.Tree.Name(p))
 	}
 	return strings.Join(names, "\x00")
 }
@@ -187,7 +187,7 @@ func (h *history) restore(e *Engine) {
 	leaf := map[string]int{} // looked up only
 	for q := range l.budgets {
 		path := e.pathOf(q)
-		if e.tree.Leaf(q) {
+		if e.w.Tree.Leaf(q) {
 			leaf[path] = q
 		}
 		b := &l.budgets[q]

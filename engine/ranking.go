@@ -71,7 +71,7 @@ func worse(a, b *victim) int {
 // lossOf is what stopping a job wastes now, and whether that stays so until its record changes.
 func (e *Engine) lossOf(j *job.State) (lost int64, steady bool) {
 	how := e.howToStop(j)
-	lost = j.LostAt(e.now, how)
+	lost = j.LostAt(e.w.Now, how)
 	switch {
 	case j.State == job.Placed:
 		return lost, true
@@ -83,7 +83,7 @@ func (e *Engine) lossOf(j *job.State) (lost int64, steady bool) {
 		return lost, false
 	}
 	c := &j.Spec.Checkpoint // no more than saving costs, which it has reached: for good, unless it saves by itself
-	return lost, (c.Cost == 0 || c.Interval == 0) && j.UnsavedAt(e.now) >= c.Cost
+	return lost, (c.Cost == 0 || c.Interval == 0) && j.UnsavedAt(e.w.Now) >= c.Cost
 }
 
 // enrank takes a listed job into the ranking.
@@ -155,7 +155,7 @@ func (e *Engine) rankIfWorthIt() {
 	switch {
 	case r.on && r.mode == rankIfWorth && r.unasked > worth:
 		e.unrank()
-	case !r.on && r.mode != rankNever && e.traits.Preempts && (r.mode == rankAlways || r.listed > worth):
+	case !r.on && r.mode != rankNever && e.w.Traits.Preempts && (r.mode == rankAlways || r.listed > worth):
 		e.rankAll()
 	}
 }

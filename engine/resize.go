@@ -2,9 +2,9 @@ package engine
 
 import "github.com/muster-gpu/muster/cluster"
 
-// nodeChanged books that a node has more or less CPU and RAM than it had. What jobs hold there, they keep; a job that
+// nodeResized books that a node has more or less CPU and RAM than it had. What jobs hold there, they keep; a job that
 // has its place there and has not started gives it up where it does not fit any more.
-func (e *Engine) nodeChanged(id int32, cpu cluster.Milli, ram cluster.MiB) {
+func (e *Engine) nodeResized(id int32, cpu cluster.Milli, ram cluster.MiB) {
 	had := e.st.Nodes()[id].Spec()
 	more := larger(cpu, had.CPU) || larger(ram, had.RAM)
 	if !e.resize(id, cpu, ram) {
@@ -31,11 +31,11 @@ func (e *Engine) resize(id int32, cpu cluster.Milli, ram cluster.MiB) bool {
 	if had.CPU == cpu && had.RAM == ram {
 		return false
 	}
-	e.totalCPU += cpu - had.CPU
-	e.totalRAM += ram - had.RAM
+	e.w.CPU += cpu - had.CPU
+	e.w.RAM += ram - had.RAM
 	if e.st.SetSize(id, cpu, ram) {
 		e.shapes.Recompute()
-		e.demand.Stale = true
+		e.find.Recount()
 	}
 	return true
 }

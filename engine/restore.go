@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // Restore builds an engine that goes on from a snapshot. The configuration may
@@ -26,6 +27,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 		return nil, err
 	}
 	e.hash, e.elastic = s.Hash, s.Elastic
+	e.restoreChanged(s)
 	e.between.restore(s.Pairs)
 	e.paces.restore(s.Paces)
 	for _, u := range s.Users {
@@ -158,7 +160,7 @@ func nameSet(names []string) map[string]bool {
 func (e *Engine) restoreUsage(s *Snapshot) {
 	for _, u := range s.Usage {
 		q, ok := e.treeIndex(u.Queue)
-		if !ok || !e.tree.Leaf(q) {
+		if !ok || !e.w.Tree.Leaf(q) {
 			continue
 		}
 		a := e.association(int32(q), e.users.id(u.User))
@@ -190,7 +192,7 @@ func (e *Engine) restoreJob(r *job.Record) error {
 		return nil
 	}
 	e.live++
-	if text := cmp.Or(CheckTasks(r.Spec), e.checkNodes(r.Spec)); text != "" {
+	if text := cmp.Or(job.CheckTasks(r.Spec), e.checkNodes(r.Spec)); text != "" {
 		return &JobError{r.Spec.ID, text}
 	}
 	j.Shape = e.shapeOf(r.Spec)
@@ -221,7 +223,7 @@ func (e *Engine) resume(r *job.Record, same bool, queues []cluster.Queue) bool {
 	}
 	q, err := e.queueOf(j.Spec)
 	if err != nil && j.State != job.Pending {
-		q, _ = e.tree.Index(closedName(j.Spec.Queue, queues))
+		q, _ = e.w.Tree.Index(closedName(j.Spec.Queue, queues))
 	}
 	j.Queue = int32(q)
 	s := e.shapes.At(j.Shape)
@@ -246,7 +248,7 @@ func (e *Engine) resume(r *job.Record, same bool, queues []cluster.Queue) bool {
 	}
 	switch {
 	case j.State == job.Pending && err != nil:
-		j.Queue = int32(e.tree.Len() - 1)
+		j.Queue = int32(e.w.Tree.Len() - 1)
 		e.finish(j, job.Impossible)
 		return false
 	case j.State == job.Pending && !e.validAllocs(r.Home, false):
@@ -254,7 +256,7 @@ func (e *Engine) resume(r *job.Record, same bool, queues []cluster.Queue) bool {
 		return false
 	case j.State == job.Pending:
 		e.resumePending(j, r, same)
-		if r.Promise != 0 && e.mode == Conservative && e.validAllocs(r.Plan, false) {
+		if r.Promise != 0 && e.mode == sched.Conservative && e.validAllocs(r.Plan, false) {
 			j.Promise, j.Plan = r.Promise, slices.Clone(r.Plan)
 		}
 	case !e.validAllocs(r.Allocs, j.State != job.Stopping):
@@ -307,7 +309,7 @@ func (e *Engine) resumePending(j *job.State, r *job.Record, same bool) {
 
 // starveAgain sets the time again at which the job will have waited too long.
 func (e *Engine) starveAgain(j *job.State) {
-	if e.cfg.Starvation > 0 && !j.Promoted && !e.divided(j) && j.StarvingSince != cluster.Never {
+	if e.cfg.Starvation > 0 && !j.Promoted && !e.w.Divided(j) && j.StarvingSince != cluster.Never {
 		e.timers.push(timer{j.StarvingSince.Add(e.cfg.Starvation), timerStarving, int32(j.Spec.ID), j.Gen})
 	}
 }
@@ -319,7 +321,7 @@ func (e *Engine) resumeLost(j *job.State) {
 			e.stopWaiting(j, v)
 		}
 	}
-	j.State, j.Since, j.StarvingSince, j.Rate, j.Demoted = job.Pending, e.now, cluster.Never, 0, false
+	j.State, j.Since, j.StarvingSince, j.Rate, j.Demoted = job.Pending, e.w.Now, cluster.Never, 0, false
 	j.Done = j.Saved
 	e.freeze(j, nil, 0)
 	e.admit(j)
@@ -379,7 +381,7 @@ func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 	if j.Slow != 0 {
 		e.timers.push(timer{j.Slow.Add(slowFor), timerSlow, int32(j.Spec.ID), j.Gen})
 	}
-	if safe := j.Started.Add(e.cfg.MinRuntime); e.cfg.MinRuntime > 0 && safe > e.now {
+	if safe := j.Started.Add(e.cfg.MinRuntime); e.cfg.MinRuntime > 0 && safe > e.w.Now {
 		e.timers.push(timer{safe, timerSafe, int32(j.Spec.ID), j.Gen})
 	}
 	e.watchSettled(j)

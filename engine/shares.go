@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -20,7 +21,7 @@ type FairShare struct {
 // Nothing changes by asking: ranks that decisions use are computed when the policy wants them.
 func (e *Engine) FairShares() ([]FairShare, bool) {
 	assocs, ranks, users := e.fairTree()
-	n := e.tree.Len()
+	n := e.w.Tree.Len()
 	below := make([]int64, len(assocs))
 	for i := 1; i < len(assocs); i++ {
 		below[assocs[i].Parent] += assocs[i].Usage
@@ -30,24 +31,24 @@ func (e *Engine) FairShares() ([]FairShare, bool) {
 		a := &assocs[i]
 		s := FairShare{Shares: a.Shares, Usage: a.Usage, Of: below[a.Parent]}
 		if i < n {
-			s.Queue, s.Parent = e.tree.Spec(i).Name, e.tree.Spec(i).Parent
+			s.Queue, s.Parent = e.w.Tree.Spec(i).Name, e.w.Tree.Spec(i).Parent
 		} else {
 			u := &e.limits.users[i-n]
-			s.Queue, s.User = e.tree.Spec(int(u.queue)).Name, e.users.names[u.user]
+			s.Queue, s.User = e.w.Tree.Spec(int(u.queue)).Name, e.users.names[u.user]
 			s.Factor = int64(ranks[i]) * job.Million / int64(max(1, users))
 		}
 		list = append(list, s)
 	}
-	return list, e.traits.ByUser
+	return list, e.w.Traits.ByUser
 }
 
 // fairTree is the tree of queues and users as it stands, with Slurm's ranks.
 func (e *Engine) fairTree() (assocs []quota.Assoc, ranks []int, users int) {
-	for q := range e.tree.Len() {
-		assocs = append(assocs, quota.Assoc{Parent: max(0, e.tree.Parent(q)), Shares: max(1, e.tree.Spec(q).Shares)})
+	for q := range e.w.Tree.Len() {
+		assocs = append(assocs, quota.Assoc{Parent: max(0, e.w.Tree.Parent(q)), Shares: max(1, e.w.Tree.Spec(q).Shares)})
 	}
 	for _, u := range e.limits.users { // copies: what they have used is not booked by asking
-		u.accrue(e.limits.decay, e.now)
+		u.accrue(e.limits.decay, e.w.Now)
 		assocs = append(assocs, quota.Assoc{Parent: int(u.queue), Shares: 1, Usage: u.usage.Work, User: true})
 	}
 	quota.SumUsage(assocs)
@@ -55,39 +56,25 @@ func (e *Engine) fairTree() (assocs []quota.Assoc, ranks []int, users int) {
 	return assocs, ranks, users
 }
 
-// Factors are what a job's priority is a weighted sum of: of a job in millionths, as weights in points.
-type Factors struct {
-	Age, FairShare, Size, Partition int64
-	Own                             int64 // the job's own priority, which is added as it is
-}
-
-// Factored is a policy whose order is a sum of weighted factors. People are shown them; no decision
-// depends on this method.
-type Factored interface {
-	// Factors returns the factors of a waiting job whose owner's Fair Tree factor is fair, in millionths.
-	Factors(v View, j JobView, fair int64) Factors
-	Weights() Factors
-}
-
 // Factors returns the weights and the factors of all waiting jobs, by number; nil where the policy's
 // order is no sum of factors.
-func (e *Engine) Factors() (weights *Factors, jobs map[cluster.JobID]Factors) {
-	p, ok := e.cfg.Policy.(Factored)
+func (e *Engine) Factors() (weights *sched.Factors, jobs map[cluster.JobID]sched.Factors) {
+	p, ok := e.cfg.Policy.(sched.Factored)
 	if !ok {
 		return nil, nil
 	}
 	w := p.Weights()
 	_, ranks, users := e.fairTree()
-	jobs = map[cluster.JobID]Factors{}
+	jobs = map[cluster.JobID]sched.Factors{}
 	for _, j := range e.jobs {
 		if j == nil || j.State != job.Pending {
 			continue
 		}
 		fair := int64(0)
 		if id, known := e.limits.userID[[2]int32{j.Queue, j.User}]; known {
-			fair = int64(ranks[e.tree.Len()+int(id)]) * job.Million / int64(max(1, users))
+			fair = int64(ranks[e.w.Tree.Len()+int(id)]) * job.Million / int64(max(1, users))
 		}
-		jobs[j.Spec.ID] = p.Factors(View{e}, JobView{e, j}, fair)
+		jobs[j.Spec.ID] = p.Factors(e.w.View(), e.w.Job(j), fair)
 	}
 	return &w, jobs
 }

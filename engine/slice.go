@@ -15,13 +15,6 @@ import (
 // reservation may count on is whole GPUs.
 func (e *Engine) undivided() bool { return e.cfg.Unshared || len(e.advance) > 0 }
 
-// divided reports whether plans may have the job on an instance. Such a job is never
-// promoted, however long it waits: it would ask for a whole GPU then, and there may
-// be none.
-func (e *Engine) divided(j *job.State) bool {
-	return e.traits.Divides && e.shapes.Get(j.Base).Divides()
-}
-
 // leaves reports whether plans that only divide GPUs (Traits.OnlyDivides) say nothing of the
 // job, because none that could be divided suits it. To whom an older plan, in another
 // cluster, gave nothing, or an instance, a plan has to give something else.
@@ -31,7 +24,7 @@ func (e *Engine) leaves(j *job.State) bool {
 
 // indivisible reports whether plans only divide GPUs, and none that can be divided suits the job.
 func (e *Engine) indivisible(j *job.State) bool {
-	if !e.traits.OnlyDivides {
+	if !e.w.Traits.OnlyDivides {
 		return false
 	}
 	suits := &e.shapes.At(j.Base).Suits[0]
@@ -45,7 +38,7 @@ func (e *Engine) indivisible(j *job.State) bool {
 
 // reconsider has plans be about jobs that they left, where a node has come that may suit them.
 func (e *Engine) reconsider() {
-	if !e.traits.OnlyDivides {
+	if !e.w.Traits.OnlyDivides {
 		return
 	}
 	for _, j := range e.jobs {
@@ -89,7 +82,7 @@ func (e *Engine) instanceFor(s *shape.Shape) bool {
 // sliceOf is what a job holds of a GPU on an instance; false: it can never have it.
 func (e *Engine) sliceOf(j *job.State, t *job.Slice) (a inventory.Alloc, ok bool) {
 	s := e.shapes.At(j.Base)
-	if e.undivided() || !e.divided(j) || t.Node < 0 || int(t.Node) >= len(e.st.Nodes()) {
+	if e.undivided() || !e.w.Divided(j) || t.Node < 0 || int(t.Node) >= len(e.st.Nodes()) {
 		return a, false
 	}
 	n := &e.st.Nodes()[t.Node]
@@ -118,7 +111,7 @@ func (e *Engine) divide(j *job.State) {
 		return
 	}
 	allocs := []inventory.Alloc{a}
-	if j.Home != nil && !SameDevices(j.Home, allocs) {
+	if j.Home != nil && !inventory.SameDevices(j.Home, allocs) {
 		e.touch(j)
 		j.Thaw()
 	}
@@ -127,100 +120,12 @@ func (e *Engine) divide(j *job.State) {
 	e.book(j, allocs, 1)
 }
 
-// onSlice reports whether a job that asks for a whole GPU holds an instance of one.
-func (e *Engine) onSlice(j *job.State, allocs []inventory.Alloc) bool {
-	return len(allocs) == 1 && allocs[0].Slots != 0 && e.shapes.Get(j.Base).Sets[0].Request.Profile == ""
-}
-
 // offSlice reports whether what a job holds, or where its memory is, is not where
 // its target has it: on an instance, on another, or on none.
 func (e *Engine) offSlice(j *job.State, allocs []inventory.Alloc) bool {
 	if j.Target.Slice == nil {
-		return e.onSlice(j, allocs)
+		return e.shapes.Get(j.Base).OnInstance(allocs)
 	}
 	a, ok := e.sliceOf(j, j.Target.Slice)
 	return ok && (len(allocs) != 1 || a.Node != allocs[0].Node || a.GPUs != allocs[0].GPUs || a.Slots != allocs[0].Slots || a.Compute != allocs[0].Compute)
-}
-
-// Slice returns the instance that a job holds which asked for a whole GPU; false:
-// it holds none.
-func (j JobView) Slice() (job.Slice, bool) {
-	if !j.j.Booked() || !j.e.onSlice(j.j, j.j.Allocs) {
-		return job.Slice{}, false
-	}
-	a := &j.j.Allocs[0]
-	model := j.e.st.Classes()[j.e.st.Nodes()[a.Node].Class()].Model()
-	p, start, ok := model.Held(a.Slots, int(a.Compute), a.Media)
-	if !ok {
-		return job.Slice{}, false
-	}
-	return job.Slice{Node: a.Node, GPU: bits.TrailingZeros64(a.GPUs), Profile: p.Name, Start: start}, true
-}
-
-// Divides reports whether the job could run on a MIG instance instead of the GPU
-// that it asks for: it is one task with one whole GPU, of one size.
-func (j JobView) Divides() bool { return j.e.divided(j.j) && !j.j.Planless() }
-
-// Suits reports whether the job could ever run on the node.
-func (j JobView) Suits(node int32) bool {
-	return j.e.shapes.At(j.j.Base).Suits[0].Has(j.e.st.Nodes()[node].Class())
-}
-
-// Stops reports whether the job was told to leave what it holds.
-func (j JobView) Stops() bool { return j.j.State == job.Stopping }
-
-// Device is a GPU that can be divided into MIG instances, or that is.
-type Device struct {
-	Node    int32
-	GPU     int
-	Model   *cluster.GPUModel
-	Fixed   []cluster.Instance // these are all that there are, and stay; nil: instances are made as needed
-	Busy    bool               // somebody has it whole, or in shares
-	Slots   uint8              // memory slices that are taken
-	Compute int                // compute slices that are taken
-}
-
-// Devices lists the GPUs on which plans may have jobs run on instances: healthy
-// ones of nodes that take jobs. Where GPUs are not to be divided there are none.
-func (v View) Devices() (list []Device) {
-	if v.e.undivided() {
-		return nil
-	}
-	for id := range v.e.st.Nodes() {
-		n := &v.e.st.Nodes()[id]
-		model := v.e.st.Classes()[n.Class()].Model()
-		for dev := range n.Devices() {
-			d := &n.Devices()[dev]
-			if !n.TakesJobs() || !model.MIG() || n.Healthy()>>dev&1 == 0 || n.Fixed() != nil && !n.IsCut(dev) {
-				continue
-			}
-			g := Device{Node: int32(id), GPU: dev, Model: model, Slots: d.Slots(), Compute: int(d.Compute()),
-				Busy: n.Free()>>dev&1 == 0 && d.Slots() == 0 && !n.IsCut(dev)}
-			if n.Stays(dev) {
-				g.Fixed = []cluster.Instance{}
-				for _, in := range n.Fixed().Instances()[dev] {
-					g.Fixed = append(g.Fixed, cluster.Instance{Profile: in.Profile(), Start: in.Start()})
-				}
-			}
-			list = append(list, g)
-		}
-	}
-	return list
-}
-
-// Host returns the CPU and RAM of a node that nobody was given.
-func (v View) Host(node int32) (cpu cluster.Milli, ram cluster.MiB) {
-	n := &v.e.st.Nodes()[node]
-	return n.CPU(), n.RAM()
-}
-
-// SpeedOn returns what the scheduler believes of a job's speed on a MIG instance
-// instead of a GPU of the model, in ppm (see Speeds): without any knowledge, the
-// instance's part of the compute slices.
-func (v View) SpeedOn(j JobView, model *cluster.GPUModel, p *cluster.SliceProfile) int64 {
-	part := int64(p.Compute) * cluster.Whole / int64(model.Compute)
-	if s := v.e.cfg.Speeds; s != nil {
-		return s.Slice(j.j.Spec, model.Name, p.Name, part)
-	}
-	return part * (job.Million / cluster.Whole)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -41,6 +42,7 @@ type Snapshot struct {
 	Looked  cluster.Time    `json:"defrag_round,omitempty"` // the last round in which moves were looked for
 
 	Resized []string          `json:"resized,omitempty"` // nodes of which Nodes says the size, whatever the configuration says
+	Changed []string          `json:"changed,omitempty"` // nodes that Nodes describes, whatever the configuration says
 	Sets    []cluster.NodeSet `json:"sets,omitempty"`    // of nodes, that jobs name
 }
 
@@ -108,11 +110,11 @@ func (e *Engine) Snapshot() Snapshot {
 // for a keeper of records who writes down the jobs that Changed names: elements that wait for a place in
 // their array are then restored in the order of their numbers.
 func (e *Engine) Common() Snapshot {
-	s := Snapshot{Now: e.now, Hash: e.hash, Policy: e.cfg.Policy.Name(), Next: cluster.JobID(len(e.jobs)), Nodes: e.Nodes(),
+	s := Snapshot{Now: e.w.Now, Hash: e.hash, Policy: e.cfg.Policy.Name(), Next: cluster.JobID(len(e.jobs)), Nodes: e.Nodes(),
 		Users: slices.Clone(e.users.names), Elastic: e.elastic, Fresh: e.fresh || e.epoch != e.seenAt,
 		Ranks: slices.Clone(e.limits.ranks), Ranked: e.limits.ranked, Rekeyed: e.limits.rekeyed, Rerun: e.limits.rerun, Looked: e.defrag.round, Pairs: e.between.records(), Paces: e.paces.records()}
 	if p := &e.plans; p.planner != nil {
-		s.Planned = &PlanRecord{Last: p.last, Next: p.next, Dirty: p.dirty, Memo: slices.Clone(p.memo)}
+		s.Planned = &PlanRecord{Last: p.Last, Next: p.next, Dirty: p.dirty, Memo: slices.Clone(p.Memo)}
 	}
 	for i := range e.st.Nodes() {
 		if n := &e.st.Nodes()[i]; n.Drained() {
@@ -123,6 +125,9 @@ func (e *Engine) Common() Snapshot {
 		}
 		if n := &e.st.Nodes()[i]; n.Resized() {
 			s.Resized = append(s.Resized, n.Spec().Name)
+		}
+		if n := &e.st.Nodes()[i]; n.Changed() {
+			s.Changed = append(s.Changed, n.Spec().Name)
 		}
 	}
 	s.Queues, s.Closed = e.queueSpecs()
@@ -137,11 +142,11 @@ func (e *Engine) Common() Snapshot {
 // queueSpecs lists the queues as they were last set, parents first, and those
 // that are closed.
 func (e *Engine) queueSpecs() (open, closed []cluster.Queue) {
-	if len(e.cfg.Spec.Queues) == 0 && e.tree.Len() == 2 && !e.limits.byQueue {
+	if len(e.cfg.Spec.Queues) == 0 && e.w.Tree.Len() == 2 && !e.limits.byQueue {
 		return nil, nil // the one that the tree makes up
 	}
-	for q := 1; q < e.tree.Len(); q++ {
-		open = append(open, *e.tree.Spec(q))
+	for q := 1; q < e.w.Tree.Len(); q++ {
+		open = append(open, *e.w.Tree.Spec(q))
 	}
 	n := len(open) - e.limits.closed
 	return open[:n:n], open[n:]
@@ -151,11 +156,11 @@ func (e *Engine) queueSpecs() (open, closed []cluster.Queue) {
 func (e *Engine) Usage() (usage []UsageRecord, budgets []BudgetRecord) {
 	for i := range e.limits.users {
 		u := &e.limits.users[i]
-		usage = append(usage, UsageRecord{e.tree.Name(int(u.queue)), e.users.names[u.user], u.since, u.usage})
+		usage = append(usage, UsageRecord{e.w.Tree.Name(int(u.queue)), e.users.names[u.user], u.since, u.usage})
 	}
 	for q := range e.limits.budgets {
 		if b := &e.limits.budgets[q]; b.Limit > 0 {
-			budgets = append(budgets, BudgetRecord{e.tree.Name(q), e.limits.queues[q].since, b.Spent, b.Index})
+			budgets = append(budgets, BudgetRecord{e.w.Tree.Name(q), e.limits.queues[q].since, b.Spent, b.Index})
 		}
 	}
 	return usage, budgets
@@ -188,7 +193,7 @@ func (e *Engine) Record(id cluster.JobID) *job.Record {
 	if j.State == job.Pending {
 		r.Singles = slices.Clone(e.deps.singles[id])
 	}
-	if e.mode == Conservative && j.State == job.Pending && j.Promise != cluster.Never {
+	if e.mode == sched.Conservative && j.State == job.Pending && j.Promise != cluster.Never {
 		r.Promise, r.Plan = j.Promise, slices.Clone(j.Plan)
 	}
 	switch {
@@ -229,11 +234,11 @@ type QueueUse struct {
 
 // QueueUse lists the queues, parents first.
 func (e *Engine) QueueUse() (list []QueueUse) {
-	for q := 1; q < e.tree.Len(); q++ {
-		list = append(list, QueueUse{*e.tree.Spec(q), e.tree.Used(q)})
+	for q := 1; q < e.w.Tree.Len(); q++ {
+		list = append(list, QueueUse{*e.w.Tree.Spec(q), e.w.Tree.Used(q)})
 	}
 	return list
 }
 
 // Now is the time of the last step, or the last instant that was looked at.
-func (e *Engine) Now() cluster.Time { return e.now }
+func (e *Engine) Now() cluster.Time { return e.w.Now }

@@ -16,10 +16,10 @@ import (
 // know, or that contradicts its state, is ignored where a late or repeated
 // report can explain it and panics where only a broken driver can.
 func (e *Engine) Step(b Batch) Decision {
-	if b.Now < e.now {
-		panic(fmt.Sprintf("engine: time runs backwards: %v after %v", b.Now, e.now))
+	if b.Now < e.w.Now {
+		panic(fmt.Sprintf("engine: time runs backwards: %v after %v", b.Now, e.w.Now))
 	}
-	e.now = b.Now
+	e.w.Now = b.Now
 	e.untouch()
 	e.stats.Steps++
 	e.actions, e.defrag.seen = e.actions[:0], nil
@@ -65,7 +65,7 @@ func phaseOf(t EventType) int {
 	switch t {
 	case Stopped, StartFailed:
 		return 0
-	case NodeDown, GPUBad, NodeDrained, NodeUp, NodeAsleep, NodeResized:
+	case NodeDown, GPUBad, NodeDrained, NodeUp, NodeAsleep, NodeResized, NodeChanged, JobReshaped:
 		return 1
 	}
 	return 2
@@ -76,7 +76,7 @@ func (e *Engine) handle(ev *Event) {
 	case Submitted:
 		e.submit(ev.Spec, ev.Given)
 		return
-	case NodeUp, NodeDown, NodeDrained, GPUBad, NodeResized:
+	case NodeUp, NodeDown, NodeDrained, GPUBad, NodeResized, NodeChanged:
 		e.nodeEvent(ev)
 		return
 	case NodeAsleep:
@@ -87,6 +87,9 @@ func (e *Engine) handle(ev *Event) {
 		return
 	case NodesNamed:
 		e.shapes.Name(ev.Set)
+		return
+	case Adopted:
+		e.adopt(ev.Record)
 		return
 	case Defragment:
 		e.askMoves(ev)
@@ -105,6 +108,8 @@ func (e *Engine) handle(ev *Event) {
 		e.startFailed(j, ev.Undo)
 	case Started, Resized, Progress:
 		e.report(j, ev)
+	case JobReshaped:
+		e.jobReshaped(j, ev.Reshape)
 	case Updated:
 		e.update(j, ev.Spec)
 	case Cancelled:
@@ -131,7 +136,7 @@ func (e *Engine) submit(spec *cluster.Job, before *Given) {
 	for int(spec.ID) >= len(e.jobs) {
 		e.jobs = append(e.jobs, nil)
 	}
-	j := &job.State{Tenure: &e.none, Spec: spec, FirstStart: cluster.Never, Promise: cluster.Never, Since: e.now, StarvingSince: cluster.Never, Group: -1,
+	j := &job.State{Tenure: &e.none, Spec: spec, FirstStart: cluster.Never, Promise: cluster.Never, Since: e.w.Now, StarvingSince: cluster.Never, Group: -1,
 		User: e.users.id(spec.User), Milli: spec.GPUMilli(), Devices: int32(spec.GPUs()), Weight: cluster.Whole}
 	e.jobs[spec.ID] = j
 	e.live++
@@ -176,7 +181,7 @@ func (e *Engine) finish(j *job.State, reason job.StopReason) {
 	e.freeze(j, nil, 0)
 	e.withdraw(j)
 	e.replan()
-	j.State, j.Reason, j.Ended, j.Parked = job.Done, reason, e.now, job.NotParked
+	j.State, j.Reason, j.Ended, j.Parked = job.Done, reason, e.w.Now, job.NotParked
 	j.Gen++
 	e.live--
 	if reason == job.Completed {
@@ -273,7 +278,7 @@ func without(ids []cluster.JobID, id cluster.JobID) []cluster.JobID {
 
 // requeue puts a job that was stopped back into the queue, at its old place.
 func (e *Engine) requeue(j *job.State) {
-	j.State, j.Since, j.StarvingSince = job.Pending, e.now, cluster.Never
+	j.State, j.Since, j.StarvingSince = job.Pending, e.w.Now, cluster.Never
 	j.Gen++
 	j.Milli, j.Tasks = e.askedMilli(j), e.shapes.Get(j.Shape).Max
 	j.Devices = int32(j.Spec.GPUs())
@@ -312,7 +317,7 @@ func (e *Engine) report(j *job.State, ev *Event) {
 	e.touch(j)
 	e.accrue(j)
 	began, before := j.Began(), int64(0)
-	if e.traits.Preempts && j.State != job.Stopping {
+	if e.w.Traits.Preempts && j.State != job.Stopping {
 		before = e.freshKey(j) // as a job that wants to preempt sees it, however long ago it was listed
 	}
 	if ev.Type == Started {
@@ -357,7 +362,7 @@ func (e *Engine) report(j *job.State, ev *Event) {
 		return
 	}
 	if j.State != job.Stopping {
-		if e.rerun(j); e.traits.Preempts && j.Key.Key[0] > before {
+		if e.rerun(j); e.w.Traits.Preempts && j.Key.Key[0] > before {
 			e.epoch++ // it may be a victim now
 		}
 	}
@@ -417,6 +422,10 @@ func (e *Engine) demote(j *job.State, demoted bool) {
 }
 
 func (e *Engine) update(j *job.State, spec *cluster.Job) {
+	if j.State == job.Starting || j.State == job.Running {
+		e.amend(j, spec)
+		return
+	}
 	if j.State != job.Pending && j.State != job.Placed || spec == nil || spec.ID != j.Spec.ID {
 		return
 	}
@@ -447,7 +456,7 @@ func (e *Engine) update(j *job.State, spec *cluster.Job) {
 	if j.Whole = e.indivisible(j); e.chooses(j) { // plans may not have been about it
 		e.include(j)
 	}
-	e.demand.Stale = true
+	e.find.Recount()
 	j.Milli, j.Devices, j.Tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes.Get(j.Shape).Max
 	e.deps.join(e, j)                                                // its dependencies may be new
 	if e.admit(j); waits && j.Eligible && j.EligibleSince != lined { // it keeps its age
@@ -495,7 +504,7 @@ func (e *Engine) hold(j *job.State, hold bool) {
 func (e *Engine) nextWake() cluster.Time {
 	wake := cluster.Never
 	if t, ok := e.timers.peek(e); ok {
-		if wake = t; t == e.now && e.timers[0].kind == timerPromote {
+		if wake = t; t == e.w.Now && e.timers[0].kind == timerPromote {
 			wake++ // a pass put it off to the next step
 		}
 	}
@@ -503,11 +512,11 @@ func (e *Engine) nextWake() cluster.Time {
 		if t, ok := e.keyTimes.peek(e); ok {
 			wake = min(wake, t)
 		}
-		if p := cluster.Time(e.traits.Rekey); p > 0 {
-			wake = min(wake, (e.now/p+1)*p)
+		if p := cluster.Time(e.w.Traits.Rekey); p > 0 {
+			wake = min(wake, (e.w.Now/p+1)*p)
 		}
-		if p := cluster.Time(e.traits.Rerun); p > 0 {
-			wake = min(wake, (e.now/p+1)*p)
+		if p := cluster.Time(e.w.Traits.Rerun); p > 0 {
+			wake = min(wake, (e.w.Now/p+1)*p)
 		}
 		wake = min(wake, e.limits.nextChange(e), e.advanceChange())
 	} else if e.live > 0 {

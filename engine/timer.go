@@ -67,7 +67,7 @@ func (h *timerHeap) peek(e *Engine) (cluster.Time, bool) {
 
 // dueKeys takes the timers of keys that are due, void ones too; the list is good until the next.
 func (e *Engine) dueKeys() []timer {
-	e.scratch.due = e.keyTimes.take(e.scratch.due[:0], e.now)
+	e.scratch.due = e.keyTimes.take(e.scratch.due[:0], e.w.Now)
 	return e.scratch.due
 }
 
@@ -131,7 +131,7 @@ func (t *timer) holds(e *Engine, j *job.State) bool {
 func (e *Engine) runTimers() {
 	for {
 		at, ok := e.timers.peek(e)
-		if !ok || at > e.now {
+		if !ok || at > e.w.Now {
 			break
 		}
 		t := e.timers.pop()
@@ -150,15 +150,15 @@ func (e *Engine) runTimers() {
 		e.scratch.changed = changed
 	}
 	e.learn()
-	if p := cluster.Time(e.traits.Rekey); p > 0 && e.pending > 0 && e.now/p != e.limits.rekeyed {
-		e.limits.rekeyed = e.now / p
+	if p := cluster.Time(e.w.Traits.Rekey); p > 0 && e.pending > 0 && e.w.Now/p != e.limits.rekeyed {
+		e.limits.rekeyed = e.w.Now / p
 		if e.limits.ranks != nil { // what the policy sees of usage is as of now
 			e.fairRanks() // not left to whoever asks first: ranks that change then have everybody compared once more
 		}
 		e.rekey()
 	}
-	if p := cluster.Time(e.traits.Rerun); p > 0 && e.pending > 0 && e.now/p != e.limits.rerun {
-		e.limits.rerun = e.now / p
+	if p := cluster.Time(e.w.Traits.Rerun); p > 0 && e.pending > 0 && e.w.Now/p != e.limits.rerun {
+		e.limits.rerun = e.w.Now / p
 		e.rerunAll()
 	}
 	e.limits.tick(e)

@@ -52,8 +52,8 @@ func (e *Engine) victims(j *job.State, s *shape.Shape, most int) *victims {
 	for t := j.Spec.Tier + 1; t <= cluster.BestEffort; t++ {
 		l.tiers = l.tiers || e.holding[t] > 0
 	}
-	if e.traits.Falling {
-		l.key0 = order.AddSat(l.key0, int64(e.now))
+	if e.w.Traits.Falling {
+		l.key0 = order.AddSat(l.key0, int64(e.w.Now))
 	}
 	if l.Cmp == nil {
 		l.Cmp = l.worstFirst
@@ -130,8 +130,8 @@ func (l *victims) take(v *job.State) (x victim, ok bool) {
 	if !ok || !e.useful(l.s, v, l.lacks) {
 		return x, false
 	}
-	x.tier, x.lost = v.Tier(), v.LostAt(e.now, e.howToStop(v))
-	if e.traits.Preempts {
+	x.tier, x.lost = v.Tier(), v.LostAt(e.w.Now, e.howToStop(v))
+	if e.w.Traits.Preempts {
 		x.key0 = v.Key.Key[0]
 	}
 	return x, true
@@ -298,7 +298,7 @@ func (l *victims) worstFirst(a, b *victim) int {
 		return cmp.Compare(b.tier, a.tier)
 	}
 	if l.reclaim && a.j.Queue != b.j.Queue {
-		if c := l.e.tree.CompareVictims(int(a.j.Queue), int(b.j.Queue), int(l.j.Queue)); c != 0 {
+		if c := l.e.w.Tree.CompareVictims(int(a.j.Queue), int(b.j.Queue), int(l.j.Queue)); c != 0 {
 			return c
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
@@ -50,7 +52,7 @@ func (e *Engine) FindJob(name string) (cluster.JobID, bool) {
 
 // Look moves the engine's idea of the time forward without a step, so that an
 // explanation counts waiting and remaining times from that instant.
-func (e *Engine) Look(at cluster.Time) { e.now = max(e.now, at) }
+func (e *Engine) Look(at cluster.Time) { e.w.Now = max(e.w.Now, at) }
 
 // Why explains a job. It does not change what the engine will decide.
 func (e *Engine) Why(id cluster.JobID) Why { return e.WhyForeseen(id, nil) }
@@ -72,7 +74,7 @@ func (e *Engine) whyNow(id cluster.JobID, ends map[cluster.JobID]ForeseenEnd) Wh
 	y := Why{Job: id, Name: j.Spec.Name, State: j.State.String(), Ahead: -1, Expected: cluster.Never}
 	switch j.State {
 	case job.Pending:
-		y.Waiting = e.now.Sub(j.Since)
+		y.Waiting = e.w.Now.Sub(j.Since)
 		if !j.Eligible {
 			y.Blockers = []string{e.parkedText(j)}
 			if j.Parked == job.ParkedBegin {
@@ -86,7 +88,7 @@ func (e *Engine) whyNow(id cluster.JobID, ends map[cluster.JobID]ForeseenEnd) Wh
 	case job.Placed:
 		y.Text = fmt.Sprintf("has %s on %s", e.holdsText(j), e.where(j))
 		y.Blockers = []string{"waits for " + e.leaversText(j)}
-		y.Expected = e.now
+		y.Expected = e.w.Now
 	default:
 		y.Text = fmt.Sprintf("%s on %s since %s%s%s", e.holdsText(j), e.where(j), e.clock(j.Started), e.companyText(j), e.wakingText(j)+e.explained(j))
 	}
@@ -282,9 +284,9 @@ func (e *Engine) whyPending(j *job.State, y *Why, ends map[cluster.JobID]Foresee
 }
 
 // fitsNow reports whether there is room for a job now, beside what is reserved.
-func (e *Engine) fitsNow(j *job.State, s *shape.Shape, reserved *holds) bool {
+func (e *Engine) fitsNow(j *job.State, s *shape.Shape, reserved *placement.Slack) bool {
 	r := e.anywhere()
-	r.reserved = reserved
+	r.Reserved = reserved
 	mark := e.st.Mark()
 	_, ok := e.placeFor(r, j, s, s.Min)
 	e.st.Rollback(mark)
@@ -433,7 +435,7 @@ func (e *Engine) islandText(s *shape.Shape, r *cluster.Request) string {
 }
 
 func (e *Engine) reservationText(j *job.State) string {
-	end := e.now.Add(j.ExpectedRun(e.limitOf(j)))
+	end := e.w.Now.Add(j.ExpectedRun(e.limitOf(j)))
 	var parts []string
 	for i := range e.resv {
 		if r := &e.resv[i]; r.hold && r.at < end && r.job != j.Spec.ID {
@@ -443,7 +445,7 @@ func (e *Engine) reservationText(j *job.State) string {
 		}
 	}
 	for i := range e.advance {
-		if a := &e.advance[i]; a.start < end && a.end > e.now && !e.insider(a, j) {
+		if a := &e.advance[i]; a.start < end && a.end > e.w.Now && !e.insider(a, j) {
 			parts = append(parts, fmt.Sprintf("%s begins at %s", a.spec.Name, e.clock(a.start)))
 		}
 	}
@@ -544,7 +546,7 @@ func (e *Engine) workAhead(before []*job.State) cluster.Time {
 			work += o.Milli * int64(d/time.Second)
 		}
 	}
-	free, at := e.capacity, e.now
+	free, at := e.w.Capacity, e.w.Now
 	e.byKey().Walk(func(it order.Item) bool { free -= e.jobs[it.ID].Milli; return true })
 	done := false
 	e.byEnd().Walk(func(it order.Item) bool {
@@ -580,13 +582,13 @@ func (e *Engine) expectedStart(j *job.State, before []*job.State) cluster.Time {
 		}
 		if r, ok := e.foreseen(o); ok {
 			e.resv = append(e.resv, r)
-			if e.mode == Strict && e.meets(s, &r) {
+			if e.mode == sched.Strict && e.meets(s, &r) {
 				first = max(first, r.at) // nothing passes it
 			}
 		}
 	}
 	r, ok := e.foreseen(j)
-	if at := max(first, r.at); ok && at < e.now.Add(cluster.MaxDuration/2) {
+	if at := max(first, r.at); ok && at < e.w.Now.Add(cluster.MaxDuration/2) {
 		return at
 	}
 	return cluster.Never
@@ -598,7 +600,7 @@ func (e *Engine) quotaFree(j *job.State) cluster.Time {
 	least := e.leastMilli(j)
 	r := e.overQuota(j, least)
 	if r.code == notRefused {
-		return e.now
+		return e.w.Now
 	}
 	for q := range e.limits.budgets { // so that looking spends nothing
 		if e.limits.budgets[q].Limit > 0 {
@@ -612,7 +614,7 @@ func (e *Engine) quotaFree(j *job.State) cluster.Time {
 		e.forget(v, 1)
 		gone = append(gone, v)
 		if r = e.overQuota(j, least); r.code == notRefused {
-			if at = cluster.Time(it.Key[0]); at <= e.now {
+			if at = cluster.Time(it.Key[0]); at <= e.w.Now {
 				at = e.endOf(v)
 			}
 			return false
@@ -640,14 +642,14 @@ func (e *Engine) windowFree(j *job.State, least cluster.Milli) cluster.Time {
 	now, ahead := e.wall(), e.limits.ahead
 	e.limits.ahead = false
 	defer func() {
-		e.tree.Apply(now)
+		e.w.Tree.Apply(now)
 		e.limits.ahead = ahead
 	}()
 	wall := now
 	for range maxEdges {
-		next := e.tree.Apply(wall)
+		next := e.w.Tree.Apply(wall)
 		if e.overQuota(j, least).code == notRefused {
-			return e.now.Add(time.Duration(wall-now) * time.Second)
+			return e.w.Now.Add(time.Duration(wall-now) * time.Second)
 		}
 		if next == math.MaxInt64 {
 			break
@@ -659,7 +661,7 @@ func (e *Engine) windowFree(j *job.State, least cluster.Milli) cluster.Time {
 
 // forget takes a job out of the quotas (sign 1) and back (-1), for looking.
 func (e *Engine) forget(v *job.State, sign int64) {
-	e.tree.Charge(int(v.Queue), -sign*v.Milli, v.Spec.Tier == cluster.Critical)
+	e.w.Tree.Charge(int(v.Queue), -sign*v.Milli, v.Spec.Tier == cluster.Critical)
 	e.limits.caps.Charge(int(v.Queue), int(v.User), -sign*v.Milli, int(-sign))
 }
 

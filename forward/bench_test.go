@@ -11,8 +11,8 @@ import (
 	"github.com/muster-gpu/muster/forward"
 )
 
-// BenchmarkWaiting: until all of so many jobs of ten users, of 1 to 4 GPUs and
-// a few minutes to some hours, have started on 8 GPUs: restored and looked ahead.
+// BenchmarkWaiting restores an engine and runs ahead until all of its waiting jobs (of ten users, 1
+// to 4 GPUs, a few minutes to some hours) have started on 8 GPUs.
 func BenchmarkWaiting(b *testing.B) {
 	for _, pol := range []string{"fifo", "multifactor", "srtf", "las"} {
 		for _, n := range []int{1_000, 10_000} {

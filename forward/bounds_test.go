@@ -11,8 +11,8 @@ import (
 	"github.com/muster-gpu/muster/policy"
 )
 
-// small is an engine with one GPU under fifo (and these tiers' rules) that knows these jobs;
-// those that it starts run at once.
+// small is an engine with one GPU under fifo, with the given stop rules by tier, that knows these
+// jobs; the jobs that it starts run at once.
 func small(t *testing.T, stop *[3]engine.StopRule, jobs ...cluster.Job) *engine.Engine {
 	t.Helper()
 	return smallUnder(t, "fifo", nil, stop, jobs...)
@@ -69,22 +69,22 @@ func lasts(s int, edit ...func(*cluster.Job)) cluster.Job {
 	return j
 }
 
-// want compares the starts that were seen; -1: none.
+// want compares the predicted starts with those given in seconds; -1: none.
 func want(t *testing.T, r *forward.Result, end forward.End, starts ...int) {
 	t.Helper()
 	if r.End != end {
-		t.Errorf("it ended %d, not %d", r.End, end)
+		t.Errorf("end %d, want %d", r.End, end)
 	}
 	for i, s := range starts {
 		got, ok := r.Starts[cluster.JobID(i)]
 		if ok != (s >= 0) || ok && got != at(s) {
-			t.Errorf("job %d starts at %v (%v), not at %d s", i, got, ok, s)
+			t.Errorf("job %d starts at %v (%v), want %d s", i, got, ok, s)
 		}
 	}
 }
 
-// Who waits behind a job of unknown length has no start in sight; a limit is a
-// length; a chain is followed; who is held is not waited for.
+// A job behind one of unknown length has no start in sight; a time limit counts as a length; a
+// chain of dependencies is followed; a held job is not waited for.
 func TestLengths(t *testing.T) {
 	after := func(id cluster.JobID, typ cluster.DependencyType) func(*cluster.Job) {
 		return func(j *cluster.Job) { j.After = []cluster.Dependency{{Type: typ, Job: id}} }
@@ -103,14 +103,15 @@ func TestLengths(t *testing.T) {
 	}
 }
 
-// When those that run leave their devices, and why, is told; a start that rests on a time limit is, too, also through others:
-// but not one on devices that a job leaves when it is done.
+// When and why running jobs leave their devices is reported, and so is a start that rests on a time
+// limit, also indirectly; a start on devices of a job that completes before its limit does not rest
+// on one.
 func TestLeaves(t *testing.T) {
 	limited := lasts(0)
 	limited.Limit = time.Minute
 	r := forward.Run(small(t, nil, limited, lasts(5), lasts(5)), forward.Options{})
 	if got := r.Leaves[0]; got != (forward.Leaving{At: at(60), Reason: engine.TimedOut}) {
-		t.Errorf("the first leaves %+v", got)
+		t.Errorf("leaving of the first job: %+v", got)
 	}
 	if _, ok := r.Leaves[1]; ok || !r.Limits[1] || !r.Limits[2] {
 		t.Errorf("leaves %+v, at limits %+v", r.Leaves, r.Limits)
@@ -123,7 +124,7 @@ func TestLeaves(t *testing.T) {
 	}
 }
 
-// What is expected to be submitted later is in the way of what waits, where it comes first.
+// Expected arrivals delay waiting jobs that come after them in the order.
 func TestArrivals(t *testing.T) {
 	e := small(t, nil, lasts(10), lasts(5))
 	snap := e.Snapshot()
@@ -136,8 +137,8 @@ func TestArrivals(t *testing.T) {
 	want(t, forward.Run(small(t, nil, lasts(10), lasts(5)), forward.Options{Arrivals: []cluster.Job{later}}), forward.AllStarted, -1, 10)
 }
 
-// Who runs for longer than expected ends a bit later than now, as the engine
-// expects, and what is asked later counts from then.
+// A job that runs longer than expected ends shortly after now, as the engine expects, and an event
+// in the past counts from now.
 func TestOverdue(t *testing.T) {
 	e := small(t, nil, lasts(10), lasts(5))
 	r := forward.Run(e, forward.Options{Now: at(15)})
@@ -149,8 +150,8 @@ func TestOverdue(t *testing.T) {
 	want(t, forward.Run(small(t, nil, lasts(10), lasts(5), lasts(5)), forward.Options{Work: w}), forward.AllStarted, -1, 25, 50)
 }
 
-// A critical job gets the GPU when the other has written its checkpoint, which
-// then needs its restart and what was left; one that is killed begins anew.
+// A critical job gets the GPU when the running job has written its checkpoint; that job later needs
+// its restart and its remaining work. A killed job starts over.
 func TestPreempted(t *testing.T) {
 	job := func(cost, restart int) []cluster.Job {
 		return []cluster.Job{
@@ -162,23 +163,24 @@ func TestPreempted(t *testing.T) {
 	}
 	ckpt := &[3]engine.StopRule{{How: engine.Checkpoint, Grace: time.Minute}, {How: engine.Checkpoint, Grace: time.Minute}, {}}
 	kill := &[3]engine.StopRule{{}, {How: engine.Kill}, {}}
-	// 40 s done, 5 s of checkpoint, 30 s of the other, 2 s of restart, 60 s of what is left
+	// 40 s done, 5 s checkpoint, 30 s critical job, 2 s restart, 60 s remaining
 	want(t, forward.Run(small(t, ckpt, job(5, 2)...), forward.Options{}), forward.AllStarted, 75, 45, 137)
 	want(t, forward.Run(small(t, kill, job(5, 2)...), forward.Options{}), forward.AllStarted, 70, 40, 172)
-	// it is as good as a kill if there is no time for it
+	// without time for it, a checkpoint is as bad as a kill
 	want(t, forward.Run(small(t, &[3]engine.StopRule{{}, {How: engine.Checkpoint, Grace: time.Second}, {}}, job(5, 2)[0], lasts(1)), forward.Options{
 		Now: at(40), Events: []engine.Event{{Type: engine.Submitted, Job: 2, Spec: &cluster.Job{ID: 2, Tier: cluster.Critical, Submit: at(40), Estimate: time.Second,
 			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}}}, For: []cluster.JobID{1, 2}}), forward.AllStarted, 41, 143, 40)
 }
 
-// Who starts on a node that is asleep computes when it is awake, and who comes after it there need not wait for that.
+// A job that starts on a sleeping node computes once the node is awake; a job that follows it there
+// need not wait for that.
 func TestAsleep(t *testing.T) {
 	e := small(t, nil, lasts(10), lasts(5), lasts(5))
 	asleep := engine.Event{Type: engine.NodeAsleep, Node: e.Nodes()[0].Name, Wake: time.Minute}
 	want(t, forward.Run(e, forward.Options{Events: []engine.Event{asleep}}), forward.AllStarted, -1, 10, 75)
 }
 
-// Each bound ends the looking and is told; who is asked for alone ends it, too.
+// Each bound ends the run and is reported; so does the start of the only job asked about.
 func TestBounds(t *testing.T) {
 	jobs := []cluster.Job{lasts(10), lasts(10), lasts(10), lasts(10)}
 	want(t, forward.Run(small(t, nil, jobs...), forward.Options{Horizon: 25 * time.Second}), forward.HorizonPast, -1, 10, 20, -1)
@@ -193,9 +195,9 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Who may run only on Mondays (time begins on a Thursday) waits until then, and
-// it is not looked at every five minutes in between; who waits for what never
-// comes has no start in sight, and that is found soon.
+// A job that may run only on Mondays (time begins on a Thursday) waits until then without a step
+// every five minutes in between; a job that waits for something that never happens has no start in
+// sight, which is found quickly.
 func TestWindow(t *testing.T) {
 	day := 24 * time.Hour
 	shut := cluster.Queue{Name: "q", Limit: 0, Lend: cluster.Unlimited, Windows: []cluster.Window{{Days: 2, From: 10 * time.Hour, To: 12 * time.Hour,

@@ -1,7 +1,6 @@
-// Package forward lets an engine go on from where it is, in virtual time, to
-// see when the jobs that wait will start: the very code that will decide,
-// asked in advance. The world around it is a simple one: jobs take as long as
-// the caller expects, nothing fails, nobody submits or cancels anything.
+// Package forward runs a copy of an engine ahead in virtual time to predict when waiting jobs will
+// start: with the same code that will decide it. Its world is simple: jobs take as long as the
+// caller expects, nothing fails, and nothing is submitted or cancelled but the expected arrivals.
 package forward
 
 import (
@@ -15,76 +14,76 @@ import (
 	"github.com/muster-gpu/muster/internal/heap"
 )
 
-// Options say how far to look, and what to expect.
+// Options say how far to run ahead and what to expect.
 type Options struct {
-	// Now is the instant at which the looking begins: the engine's, if that is
-	// later. Who should have ended before then ends at once.
+	// Now is the instant at which the run begins, or the engine's time if that is later. Jobs that
+	// should have ended before then end at once.
 	Now cluster.Time
-	// Events happen at Now before anything else; none: the engine is not stepped
-	// before something is due.
+	// Events happen at Now before anything else; if there are none, the engine is first stepped
+	// when something is due.
 	Events []engine.Event
-	// Arrivals are jobs that are expected to be submitted later, in the order of their submission. Their numbers are new, and
-	// the engine knows them (engine.Snapshot.Next).
+	// Arrivals are jobs that are expected to be submitted later, in the order of their submission.
+	// Their numbers are unused and below engine.Snapshot.Next.
 	Arrivals []cluster.Job
-	// Work is the whole of a job's useful work, on the reference GPU, of which
-	// done is done; 0: unknown, it ends at its limit only. nil: Expected.
+	// Work returns the total useful work of a job, on the reference GPU, of which done is complete;
+	// 0: unknown, the job ends only at its limit. nil: Expected.
 	Work Work
-	// Rate is the speed, in ppm of the reference, of a job on what it holds; nil:
-	// the last one known, else a million.
+	// Rate is the speed of a job on what it holds, in ppm of the reference; nil: the last known
+	// one, else 1,000,000.
 	Rate func(r *engine.JobRecord) int64
-	// For are the jobs that are asked for: when all of them have started, the
-	// looking ends. nil: all that wait, those apart that a person holds.
+	// For lists the jobs asked about: the run ends when all of them have started. nil: all waiting
+	// jobs except those that a person holds.
 	For []cluster.JobID
-	// Steps bounds how often the engine is asked; 0: DefaultSteps.
+	// Steps bounds the number of engine steps; 0: DefaultSteps.
 	Steps int
-	// Horizon bounds how far ahead of Now it is looked; 0: DefaultHorizon.
+	// Horizon bounds how far the run goes beyond Now; 0: DefaultHorizon.
 	Horizon time.Duration
-	// Stop is asked now and then; true: the looking ends. nil: it never does.
+	// Stop is polled from time to time; true ends the run. nil: never.
 	Stop func() bool
 }
 
-// The bounds where the options state none.
+// Defaults of the bounds.
 const (
 	DefaultSteps   = 1_000_000
 	DefaultHorizon = 366 * 24 * time.Hour
 )
 
-// While nothing is due in the world, the engine may wake so often without doing
-// anything; then it is asked only when a timer, a window, a budget or a
-// reservation changes something, and for so long in virtual time: every weekly
-// window has opened by then, and every monthly budget has begun anew.
+// While nothing is due in the world, the engine may wake this often without effect; after that it
+// is stepped only when a timer, a window, a budget or a reservation changes something, and for at
+// most this much virtual time: by then every weekly window has opened and every monthly budget has
+// been renewed.
 const (
 	idleWakes = 24
 	patience  = 32 * 24 * time.Hour
 )
 
-// End says why the looking ended.
+// End says why the run ended.
 type End uint8
 
-// The ends. After the first two, a job without a start has none in sight; after
-// the others one may have been just beyond.
+// After the first two ends, a job without a start has none in sight; after the others a start may
+// have been just beyond.
 const (
-	AllStarted  End = iota // all that were asked for
+	AllStarted  End = iota // all jobs asked about have started
 	Idle                   // nothing is due any more
-	Quiet                  // only time changed anything, and nothing that matters, for long
+	Quiet                  // for long, time alone changed nothing that matters
 	HorizonPast            // a start may be later than that
-	StepsSpent             // as many as were allowed
-	Stopped                // the caller wanted it
+	StepsSpent             // Options.Steps is used up
+	Stopped                // Options.Stop returned true
 )
 
-// Result is what was seen.
+// Result is the outcome of a run ahead.
 type Result struct {
-	Now    cluster.Time                   // where the looking began
-	Until  cluster.Time                   // the last instant that was looked at
-	Starts map[cluster.JobID]cluster.Time // when jobs that did not run at Now start first
+	Now    cluster.Time                   // where the run began
+	Until  cluster.Time                   // the last instant that was reached
+	Starts map[cluster.JobID]cluster.Time // first starts of jobs that did not run at Now
 	Never  map[cluster.JobID]string       // jobs that will be refused, and why
-	Leaves map[cluster.JobID]Leaving      // when jobs that held devices at Now leave them first
-	Limits map[cluster.JobID]bool         // starts that rest on a job's running to its time limit: they may be earlier
+	Leaves map[cluster.JobID]Leaving      // when jobs that held devices at Now first leave them
+	Limits map[cluster.JobID]bool         // starts that rest on a job's time limit: they may come earlier
 	Steps  int
 	End    End
 }
 
-// Leaving is when a job leaves its devices, and why: completed, at its time limit, preempted.
+// Leaving is when a job leaves its devices, and why: completed, time limit or preempted.
 type Leaving struct {
 	At     cluster.Time
 	Reason engine.StopReason
@@ -93,8 +92,8 @@ type Leaving struct {
 // Complete reports whether a job without a start has none in sight.
 func (r *Result) Complete() bool { return r.End <= Idle }
 
-// Run lets the engine go on. The engine is another when it returns: the caller
-// restored it for this (engine.Restore).
+// Run runs the engine ahead. It changes the engine, which the caller therefore restores from a
+// snapshot for this purpose (engine.Restore).
 func Run(e *engine.Engine, opt Options) *Result {
 	w := newWorld(e, opt)
 	if len(opt.Events) > 0 {
@@ -119,9 +118,8 @@ func Run(e *engine.Engine, opt Options) *Result {
 	return w.res
 }
 
-// Expected is the work that a job is expected to be: its estimate or, when more
-// than that is done, another twentieth, at least a minute, as the engine
-// expects of a job that is overdue; 0: unknown.
+// Expected is the expected work of a job: its estimate or, if more than that is done, another
+// twentieth but at least a minute, as the engine expects of overdue jobs; 0: unknown.
 func Expected(r *engine.JobRecord, done time.Duration) time.Duration {
 	if r.Spec.Estimate == 0 || done < r.Spec.Estimate {
 		return r.Spec.Estimate
@@ -138,36 +136,36 @@ const (
 	leaving
 )
 
-// run is a job that holds, or held, devices.
+// run is a job that holds or held devices.
 type run struct {
 	phase             phase
 	gen               uint32
 	resizing          bool
-	work              time.Duration // all of it; 0: unknown
+	work              time.Duration // total; 0: unknown
 	done              time.Duration // at since
-	saved             time.Duration // safe in a checkpoint
+	saved             time.Duration // saved in a checkpoint
 	rate              int64
 	since             cluster.Time
 	stop              engine.StopReason
 	ckpt              cluster.Checkpoint
-	ignoresCheckpoint bool // asked for a checkpoint it saves nothing
+	ignoresCheckpoint bool // when told to write a checkpoint it saves nothing
 }
 
-// The kinds of what is due, in the order in which they happen at one instant.
+// The kinds of due events, in the order in which they happen at one instant.
 const (
-	dueReady  uint8 = iota // a start, or a resize, is through
+	dueReady  uint8 = iota // a start or a resize is complete
 	dueFinish              // a job ends by itself
-	dueLeft                // a stop is through
+	dueLeft                // a stop is complete
 )
 
 type due struct {
 	at   cluster.Time
 	kind uint8
 	id   cluster.JobID
-	gen  uint32 // of the run when it was planned; another now: void
+	gen  uint32 // the run's generation when this was planned; void if it has changed
 }
 
-// Before orders what is due by time, then by kind and job.
+// Before orders due events by time, then by kind and job.
 func (a *due) Before(b *due) bool {
 	if a.at != b.at {
 		return a.at < b.at
@@ -178,24 +176,24 @@ func (a *due) Before(b *due) bool {
 	return a.id < b.id
 }
 
-// world answers the engine.
+// world plays the driver for the engine.
 type world struct {
 	e     *engine.Engine
 	opt   Options
-	runs  map[cluster.JobID]*run     // looked up only
-	asked map[cluster.JobID]struct{} // who has not started; looked up only
+	runs  map[cluster.JobID]*run     // looked up, never iterated
+	asked map[cluster.JobID]struct{} // jobs asked about that have not started; looked up, never iterated
 	queue []due
 	pool  []engine.Event
 	now   cluster.Time
 	wake  cluster.Time
-	last  cluster.Time // when something was done
+	last  cluster.Time // when something last happened
 	idle  int          // steps since then
-	next  int          // of the arrivals
+	next  int          // index of the next arrival
 	end   cluster.Time // the horizon
 
-	held    map[cluster.JobID]bool // those that held devices at the beginning; looked up only
-	limited map[int32]uint64       // devices by node whose being free rests on a time limit; looked up only
-	atLimit bool                   // what happens now does, too
+	held    map[cluster.JobID]bool // jobs that held devices at the beginning; looked up, never iterated
+	limited map[int32]uint64       // node → devices whose being free rests on a time limit; looked up, never iterated
+	atLimit bool                   // the event being processed rests on a time limit
 	res     *Result
 }
 
@@ -239,8 +237,8 @@ func lastSpeed(r *engine.JobRecord) int64 {
 
 const million = 1_000_000
 
-// adopt takes over a job that holds devices. Since when one stops is not on
-// record: it is taken to have been told just now.
+// adopt takes over a job that holds devices. The record does not say when a stopping job was told
+// to stop: it is assumed to be now.
 func (w *world) adopt(r *engine.JobRecord) {
 	j := w.runOf(r)
 	switch {
@@ -254,13 +252,13 @@ func (w *world) adopt(r *engine.JobRecord) {
 		w.push(dueReady, r.Spec.ID, j, r.Acc.Add(j.ckpt.Restart))
 	default:
 		j.phase, j.rate, j.since = running, r.Rate, r.Acc
-		// Its work is asked for as of now: who has done more than was expected is overdue.
+		// Work is computed as of now: a job that has done more than expected is overdue.
 		j.work = w.opt.Work(r, r.DoneAt(w.now))
 		w.plan(r.Spec.ID, j)
 	}
 }
 
-// runOf is a run as the engine's record has it.
+// runOf makes a run from the engine's record.
 func (w *world) runOf(r *engine.JobRecord) *run {
 	j := w.runs[r.Spec.ID]
 	if j == nil {
@@ -271,7 +269,7 @@ func (w *world) runOf(r *engine.JobRecord) *run {
 	return j
 }
 
-// restart is how long a start takes until the job computes.
+// restart is the time from a start until the job computes.
 func (j *run) restart(r *engine.JobRecord, again bool) time.Duration {
 	switch {
 	case r.Warm:
@@ -286,7 +284,7 @@ func (w *world) push(kind uint8, id cluster.JobID, j *run, at cluster.Time) {
 	heap.Push(&w.queue, due{max(at, w.now), kind, id, j.gen})
 }
 
-// plan says when a running job ends by itself.
+// plan schedules the end of a running job.
 func (w *world) plan(id cluster.JobID, j *run) {
 	if j.work > 0 {
 		w.push(dueFinish, id, j, j.since.Add(timeFor(max(0, j.work-j.done), j.rate)))
@@ -310,7 +308,7 @@ func (w *world) due() cluster.Time {
 	return max(at, w.now)
 }
 
-// askEvery is how many steps there are between two questions whether to stop.
+// askEvery is the number of steps between two calls of Options.Stop.
 const askEvery = 64
 
 // bounded reports whether a bound is reached, and which.
@@ -328,7 +326,7 @@ func (w *world) bounded(at cluster.Time) (End, bool) {
 	return 0, false
 }
 
-// happened is what is due by now.
+// happened returns the events that are due by now.
 func (w *world) happened() []engine.Event {
 	evs := w.pool[:0]
 	w.atLimit = false
@@ -352,7 +350,8 @@ func (w *world) happened() []engine.Event {
 	return evs
 }
 
-// left notes that a job leaves its devices, and whether that rests on a time limit: its own, or that of a job that it waited for.
+// left records that a job leaves its devices, and whether that rests on a time limit: its own, or
+// that of a job that it waited for.
 func (w *world) left(d *due, j *run) {
 	reason := j.stop
 	if d.kind == dueFinish {
@@ -370,12 +369,13 @@ func (w *world) left(d *due, j *run) {
 	}
 }
 
-// restsOnLimit reports whether a start at this instant would be earlier if a job ended before its time limit.
+// restsOnLimit reports whether a start at this instant would be earlier if some job ended before
+// its time limit.
 func (w *world) restsOnLimit(allocs []engine.Alloc) bool {
 	return w.atLimit || slices.ContainsFunc(allocs, func(a engine.Alloc) bool { return w.limited[a.Node]&a.GPUs != 0 })
 }
 
-// awake tells of the nodes of a job that were asleep: they are there when it computes.
+// awake adds events for the sleeping nodes of a job: they are up when it computes.
 func (w *world) awake(evs []engine.Event, id cluster.JobID) []engine.Event {
 	allocs := w.e.Record(id).Allocs
 	if w.e.WakeTime(allocs) == 0 {
@@ -413,7 +413,7 @@ func (w *world) happen(d *due, j *run) engine.Event {
 	return engine.Event{Type: engine.Stopped, Job: d.id, Reason: j.stop, Done: j.done}
 }
 
-// step asks the engine and does what it decides.
+// step steps the engine and carries out its decision.
 func (w *world) step(events []engine.Event) {
 	w.res.Steps++
 	d := w.e.Step(engine.Batch{Seq: int64(w.res.Steps), Now: w.now, Events: events})
@@ -453,10 +453,10 @@ func (w *world) start(a *engine.Action) {
 	r := w.e.Record(a.Job)
 	again := w.runs[a.Job] != nil || r.FirstStart < r.Started
 	j := w.runOf(r)
-	w.push(dueReady, a.Job, j, w.now.Add(j.restart(r, again)+w.e.WakeTime(a.Allocs))) // its driver wakes nodes that are asleep
+	w.push(dueReady, a.Job, j, w.now.Add(j.restart(r, again)+w.e.WakeTime(a.Allocs))) // its driver wakes sleeping nodes
 }
 
-// settle brings a run's work up to now.
+// settle brings a run's completed work up to now.
 func (w *world) settle(j *run) {
 	if j.phase == running {
 		j.done, j.since = j.done+workIn(w.now.Sub(j.since), j.rate), w.now
@@ -476,8 +476,8 @@ func (w *world) preempt(a *engine.Action) {
 	w.leave(a.Job, j, a.How, a.Grace, j.phase == running)
 }
 
-// leave lets a job stop as it was told to: with a checkpoint, if one can be
-// written within the grace; else what is not saved is lost.
+// leave stops a job as it was told: with a checkpoint if one can be written within the grace
+// period; otherwise unsaved work is lost.
 func (w *world) leave(id cluster.JobID, j *run, how engine.How, grace time.Duration, computed bool) {
 	delay := time.Duration(0)
 	switch {
@@ -494,7 +494,7 @@ func (w *world) leave(id cluster.JobID, j *run, how engine.How, grace time.Durat
 	w.push(dueLeft, id, j, w.now.Add(delay))
 }
 
-// lastCheckpoint is the work that the last periodic checkpoint kept.
+// lastCheckpoint is the work saved by the last periodic checkpoint.
 func (j *run) lastCheckpoint() time.Duration {
 	if j.ckpt.Interval <= 0 || j.ckpt.None {
 		return min(j.saved, j.done)
@@ -502,14 +502,14 @@ func (j *run) lastCheckpoint() time.Duration {
 	return max(min(j.saved, j.done), j.done-j.done%j.ckpt.Interval)
 }
 
-// resize lets a job stand still for as long as a restart takes.
+// resize stops a job for the time of a restart.
 func (w *world) resize(a *engine.Action) {
 	j := w.runs[a.Job]
 	if j == nil || j.phase != starting && j.phase != running {
 		return
 	}
 	w.settle(j)
-	if a.Reason == engine.NodeLost { // tasks were lost: the others go on from the last checkpoint
+	if a.Reason == engine.NodeLost { // tasks were lost: the others resume from the last checkpoint
 		j.done = j.lastCheckpoint()
 		j.saved = max(j.saved, j.done)
 	}
@@ -518,7 +518,7 @@ func (w *world) resize(a *engine.Action) {
 	w.push(dueReady, a.Job, j, w.now.Add(j.ckpt.Restart+w.e.WakeTime(a.Allocs)))
 }
 
-// timeFor is how long work takes at a speed in ppm, rounded up.
+// timeFor is the time that work takes at a speed in ppm, rounded up.
 func timeFor(d time.Duration, ppm int64) time.Duration {
 	if ppm == million {
 		return d

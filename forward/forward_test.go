@@ -25,8 +25,8 @@ func chance(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
 
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
-// world is a random cluster with a workload that is all submitted in its first
-// half hour, and how long each job runs.
+// world is a random cluster with a workload that is submitted within its first half hour, and the
+// run time of each job.
 type world struct {
 	cfg     engine.Config
 	entries []trace.Entry
@@ -43,10 +43,10 @@ func randomWorld(t *testing.T, r *rand.Rand, pol string) *world {
 			UserJobs: pick(r, 0, 0, 2), MaxJobs: pick(r, 0, 0, 3)},
 		{Name: "b", Limit: pick[cluster.Milli](r, cluster.Unlimited, 3000), Lend: cluster.Unlimited},
 	}
-	if chance(r, 30) { // so much may be used only later in the day
+	if chance(r, 30) { // a quota that is raised later in the day
 		spec.Queues[1].Windows = []cluster.Window{{From: minutes(60 + r.IntN(120)), To: minutes(300), Guarantee: cluster.Unlimited, Limit: 4000}}
 	}
-	if len(spec.Nodes) > 1 && chance(r, 30) { // one is lent, and wanted back for a while
+	if len(spec.Nodes) > 1 && chance(r, 30) { // one node is lent and wanted back for a while
 		spec.Partitions = []cluster.Partition{{Name: "own", Nodes: []string{spec.Nodes[0].Name}, Default: true}, {Name: "lent", Nodes: []string{spec.Nodes[1].Name}, Default: true}}
 		from := minutes(20 + r.IntN(100))
 		spec.Loans = []cluster.Loan{{Partition: "lent", Back: []cluster.Back{{Hours: cluster.Hours{From: from, To: from + minutes(60)}, Nodes: 1}}}}
@@ -111,7 +111,7 @@ func (w *world) job(r *rand.Rand, id cluster.JobID) trace.Entry {
 	return trace.Entry{Job: j, Run: run}
 }
 
-// rate is the simulator's without a model of its own.
+// rate is the simulator's speed without a performance model.
 func rate(r *engine.JobRecord) int64 {
 	ppm := int64(1_000_000)
 	if n := r.Spec.NumTasks(); r.Spec.Elastic.Max > 0 {
@@ -123,7 +123,8 @@ func rate(r *engine.JobRecord) int64 {
 			ppm = ppm * int64(have) / int64(n)
 		}
 	}
-	if a := r.Allocs; len(a) == 1 && a[0].Slots != 0 && r.Spec.Tasks[0].Request.Profile == "" { // a plan has it on an instance of the GPU that it asks for
+	// A plan placed it on a MIG instance of the requested GPU.
+	if a := r.Allocs; len(a) == 1 && a[0].Slots != 0 && r.Spec.Tasks[0].Request.Profile == "" {
 		ppm = ppm * int64(a[0].Share) / 1000
 	}
 	if c := &r.Spec.Checkpoint; c.Interval > 0 && c.Cost > 0 && !c.None {
@@ -132,16 +133,15 @@ func rate(r *engine.JobRecord) int64 {
 	return max(1, ppm)
 }
 
-// seen is a moment of a simulation: what the engine knew then, and who started
-// first after it.
+// seen is a moment of a simulation: the engine's state then, and the jobs' first starts after it.
 type seen struct {
 	snap    engine.Snapshot
 	waiting []cluster.JobID
 	starts  map[cluster.JobID]cluster.Time
 }
 
-// simulate lets the world happen and keeps a moment after every so many steps
-// that follow the last submission.
+// simulate runs the world and keeps a moment after every so many steps that follow the last
+// submission.
 func (w *world) simulate(t *testing.T, every int) (list []*seen) {
 	t.Helper()
 	e, err := engine.New(w.cfg)
@@ -158,8 +158,8 @@ func (w *world) simulate(t *testing.T, every int) (list []*seen) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if step > 200_000 { // some 80 jobs of an hour at most: they stop each other for ever
-			t.Fatalf("it goes on and on: %v", b.Now)
+		if step > 200_000 { // some 80 jobs of at most an hour: they preempt each other for ever
+			t.Fatalf("no end in sight at %v", b.Now)
 		}
 		d := e.Step(b)
 		for i := range d.Actions {
@@ -182,8 +182,8 @@ func (w *world) simulate(t *testing.T, every int) (list []*seen) {
 	}
 }
 
-// look keeps what the engine knows, as it would be read back; nil while a job
-// is stopping, or being resized, for longer than an instant: since when is not on record.
+// look returns the engine's state as it would be restored; nil while a job is stopping or being
+// resized for longer than an instant: the record does not say since when.
 func look(t *testing.T, e *engine.Engine) *seen {
 	t.Helper()
 	for _, b := range e.Beliefs() {
@@ -203,8 +203,8 @@ func look(t *testing.T, e *engine.Engine) *seen {
 	return s
 }
 
-// With exact run times, and nothing that nobody can foresee, each start that is
-// foreseen from any moment on is the one that happens.
+// With exact run times and no unforeseeable events, each start that is predicted from any moment is
+// the actual one.
 func TestForesees(t *testing.T) {
 	worlds := 6
 	if testing.Short() {
@@ -213,7 +213,7 @@ func TestForesees(t *testing.T) {
 	moments, starts := 0, 0
 	for _, pol := range policy.Names() {
 		if pol == "gandiva" {
-			pol = "gandiva:pack=false" // how fast jobs are on the same GPUs is taken to stay as it is
+			pol = "gandiva:pack=false" // the speed of jobs on shared GPUs is assumed to stay as it is
 		}
 		for seed := range worlds {
 			name := fmt.Sprintf("%s/%d", pol, seed)
@@ -230,7 +230,7 @@ func TestForesees(t *testing.T) {
 	t.Logf("%d starts from %d moments", starts, moments)
 }
 
-// compare looks ahead from a moment.
+// compare runs ahead from a moment and compares the starts.
 func (w *world) compare(t *testing.T, name string, s *seen) int {
 	t.Helper()
 	cfg := w.cfg
@@ -244,7 +244,7 @@ func (w *world) compare(t *testing.T, name string, s *seen) int {
 		at, ok := res.Starts[id]
 		want, started := s.starts[id]
 		if ok != started || at != want {
-			t.Errorf("%s: from %v on, job %d starts at %v (%v); it did at %v (%v); ended %d after %d steps", name, s.snap.Now, id, at, ok, want, started, res.End, res.Steps)
+			t.Errorf("%s: from %v on, job %d starts at %v (%v), actually at %v (%v); end %d after %d steps", name, s.snap.Now, id, at, ok, want, started, res.End, res.Steps)
 		}
 		if _, never := res.Never[id]; !started && !never && res.Complete() != (res.End == forward.Idle) {
 			t.Errorf("%s: job %d has neither a start nor a reason", name, id)

@@ -10,22 +10,24 @@ import (
 )
 
 const (
-	// RecentKept is how many submissions are remembered, to expect more like them, and at most so many are expected.
+	// RecentKept is the number of submissions that are remembered, and the maximum number of
+	// expected ones.
 	RecentKept = 4000
-	// LikeBefore is how long ago was submitted what is expected to be submitted now.
+	// LikeBefore is the period after which submissions are expected to repeat.
 	LikeBefore = 24 * time.Hour
-	// Draws is how many looks ahead there are, each with other run times, where run times are guessed.
+	// Draws is the number of runs ahead, each with other run times, where run times are guessed.
 	Draws = 5
-	// leastSpan is the least time over which submissions must be known for more like them to be expected.
+	// leastSpan is the shortest history from which further submissions are expected.
 	leastSpan = time.Hour
 )
 
-// Recent is the latest submissions, from which those to come are expected. The zero value knows none.
+// Recent holds the latest submissions, from which future ones are expected. The zero value is
+// empty.
 type Recent struct {
-	list []*cluster.Job // the latest last; up to twice as many as are remembered, so that forgetting costs little
+	list []*cluster.Job // the latest last; up to twice RecentKept, so that trimming is cheap
 }
 
-// Add takes note of a submission.
+// Add records a submission.
 func (r *Recent) Add(spec *cluster.Job) {
 	if len(r.list) >= 2*RecentKept {
 		r.list = slices.Delete(r.list, 0, RecentKept)
@@ -34,14 +36,14 @@ func (r *Recent) Add(spec *cluster.Job) {
 	r.list = append(r.list, &job)
 }
 
-// latest are the submissions that are remembered.
+// latest returns the submissions that are remembered.
 func (r *Recent) latest() []*cluster.Job { return r.list[max(0, len(r.list)-RecentKept):] }
 
-// Clone is a copy that later submissions do not change.
+// Clone returns a copy that later submissions do not change.
 func (r *Recent) Clone() Recent { return Recent{list: slices.Clone(r.latest())} }
 
-// Arrivals are the submissions that are expected: those of the last day once more, or of as much of it as is known, again and
-// again. Their numbers begin with next.
+// Arrivals returns the expected submissions: those of the last day repeated once, or of the known
+// part of it, repeated to fill a day. Their numbers begin with next.
 func (r *Recent) Arrivals(next cluster.JobID, now cluster.Time) (list []cluster.Job) {
 	latest := r.latest()
 	if len(latest) == 0 {
@@ -65,21 +67,22 @@ func (r *Recent) Arrivals(next cluster.JobID, now cluster.Time) (list []cluster.
 	return list
 }
 
-// Work says how much work a job is, of which done is done; 0: unknown.
+// Work returns the total work of a job, of which done is complete; 0: unknown.
 type Work func(r *engine.JobRecord, done time.Duration) time.Duration
 
-// Outlook is several looks ahead from one state, each with other run times; one, where none are guessed.
+// Outlook holds the results of several runs ahead from one state, each with other run times; only
+// one if no run time is guessed.
 type Outlook []*Result
 
-// Look looks ahead up to most times. restore makes an engine in the state from which it is looked; work is what jobs are
-// believed to be in a draw, and sets guessed in draw 0 if other draws may give other run times (Runs.Draw). Draws after the
-// first that were stopped count for nothing, and are the last.
+// Look runs ahead up to most times. restore makes an engine in the initial state; work gives the
+// jobs' work in a draw, and sets guessed in draw 0 if other draws may give other run times
+// (Runs.Draw). A draw after the first that is stopped is discarded and is the last.
 func Look(restore func() (*engine.Engine, error), opt Options, most int, work func(draw int, guessed *bool) Work) (Outlook, error) {
 	var list Outlook
 	guessed := false
 	for draw := range most {
 		if draw > 0 && !guessed {
-			break // the others would be the same
+			break // the others would be equal
 		}
 		e, err := restore()
 		if err != nil {
@@ -95,7 +98,7 @@ func Look(restore func() (*engine.Engine, error), opt Options, most int, work fu
 	return list, nil
 }
 
-// starts are when a job starts in each of the looks, in order; Never: none is in sight.
+// starts returns a job's start in each run, sorted; Never: none is in sight.
 func (o Outlook) starts(id cluster.JobID) []cluster.Time {
 	list := make([]cluster.Time, len(o))
 	for i, r := range o {
@@ -109,7 +112,7 @@ func (o Outlook) starts(id cluster.JobID) []cluster.Time {
 	return list
 }
 
-// Start is when a job starts in the middle one of the looks; Never: no start is in sight.
+// Start is the median of a job's starts over the runs; Never: no start is in sight.
 func (o Outlook) Start(id cluster.JobID) cluster.Time {
 	list := o.starts(id)
 	if len(list) == 0 {
@@ -118,7 +121,8 @@ func (o Outlook) Start(id cluster.JobID) cluster.Time {
 	return list[len(list)/2]
 }
 
-// Span is between when and when a job starts in the looks; false: they do not differ, or no start is in sight in one of them.
+// Span is the range of a job's starts over the runs; false: they do not differ, or some run has no
+// start in sight.
 func (o Outlook) Span(id cluster.JobID) (first, last cluster.Time, ok bool) {
 	list := o.starts(id)
 	if len(list) == 0 {

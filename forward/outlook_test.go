@@ -7,7 +7,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Only so many submissions are remembered, however many there were, and a copy does not learn of later ones.
+// A bounded number of submissions is remembered, and a clone does not see later ones.
 func TestRecent(t *testing.T) {
 	var r Recent
 	at := func(i int) cluster.Time { return cluster.Time(0).Add(time.Duration(i) * time.Second) }
@@ -25,7 +25,7 @@ func TestRecent(t *testing.T) {
 			t.Fatalf("%d arrivals", len(list))
 		}
 		if first, last := list[0].Submit, list[RecentKept-1].Submit; last.Sub(first) != (RecentKept-1)*time.Second {
-			t.Errorf("the first %d are spread over %v: they are not the latest ones once more", RecentKept, last.Sub(first))
+			t.Errorf("the first %d are spread over %v: they do not repeat the latest ones", RecentKept, last.Sub(first))
 		}
 	}
 	if got, want := c.Arrivals(0, at(n))[0].Submit, at(n); got != want {

@@ -9,59 +9,62 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// What a look ahead says of a wait is off in ways that repeat themselves: under a policy that lets later submissions pass, it
-// is too early; where jobs state limits, too late. Quotes learn from what became of earlier answers between when and when a
-// job starts: of the answers that were most like this one, the ratio of the real wait to the one foreseen (conformal
-// prediction, Vovk et al. 2005), at levels that follow how often intervals have held (Gibbs and Candès, 2021, "Adaptive
-// conformal inference under distribution shift").
+// The error of a predicted wait has a pattern: under a policy that lets later submissions pass,
+// predictions are too early; where jobs state limits, too late. Quotes learns the error from the
+// outcomes of earlier answers: of those most similar to the new one, it takes the ratios of the
+// actual wait to the predicted one (conformal prediction, Vovk et al. 2005), at levels that follow
+// how often intervals have held (Gibbs and Candès, 2021, "Adaptive conformal inference under
+// distribution shift").
 
 const (
-	// Floor is added to waits before they are compared: seconds are all the same.
+	// Floor is added to waits before they are compared, so that seconds do not matter.
 	Floor = time.Minute
-	// ScoresKept, scoresLike and scoresLeast are how many answers are remembered, how many of these are compared with a new
-	// one, and how few say nothing.
+	// ScoresKept is the number of scored answers that are remembered, scoresLike the number of
+	// these that are compared with a new one, and scoresLeast the number below which they say
+	// nothing.
 	ScoresKept  = 512
 	scoresLike  = 96
 	scoresLeast = 24
-	// openKept bounds how many answers wait for their jobs to start; the oldest are dropped.
+	// openKept bounds the number of unscored answers; the oldest are dropped.
 	openKept = 1024
-	// tail is the part of starts that may be below an interval, and above it; step is how fast its levels follow.
+	// tail is the part of starts that may be below an interval, and above it; step is the rate at
+	// which its levels adapt.
 	tail = 0.10
 	step = 0.02
-	// beyond is by how much, as a logarithm, an end moves for each hundredth that its level is outside the known answers, and
-	// farthest the most that it is.
+	// beyond is the distance (a logarithm) by which an end moves for each hundredth that its level
+	// is outside the known answers; farthest is its maximum.
 	beyond   = 0.07
 	farthest = 0.30
-	// WideAt is the ratio of an interval's ends from which on it is of no use as a date.
+	// WideAt is the ratio of an interval's ends from which on it is useless as a date.
 	WideAt = 4
-	// DateError is what the median error of dates is to be under, relative to the real wait. Of the latest datesKept answers
-	// that could have been dates, datesLeast and more must say so, and sure is how many standard deviations more than half of
-	// them must have been as good: nineteen of twenty times that is no luck.
+	// DateError bounds the median error of dates, relative to the actual wait. At least datesLeast
+	// of the latest datesKept answers that could have been dates must support it: the share of good
+	// ones must exceed one half by sure standard deviations (a one-sided 95 % test).
 	DateError  = 0.25
 	datesKept  = 96
 	datesLeast = 24
 	sure       = 1.645
 )
 
-// Asked is what is known of a waiting job when its start is foreseen.
+// Asked describes a waiting job when its start is predicted.
 type Asked struct {
 	Job     cluster.JobID
 	Now     cluster.Time
-	Start   cluster.Time // as foreseen; Never: none is in sight
+	Start   cluster.Time // the prediction; Never: none is in sight
 	Waited  time.Duration
 	Milli   cluster.Milli
 	Tier    cluster.Tier
 	Promise cluster.Time // a start that the engine has promised, if any
 }
 
-// Quote is when a job is expected to start.
+// Quote is a predicted start with its interval.
 type Quote struct {
-	Start     cluster.Time // the best single answer; Never: there is none
-	Low, High cluster.Time // four of five start between these; High Never: nobody knows
-	Open      bool         // too wide, or from too few answers, for a date: "at the earliest Low"
+	Start     cluster.Time // the best single answer; Never: none
+	Low, High cluster.Time // four of five starts lie between these; High Never: unknown
+	Open      bool         // no date is given ("at the earliest Low"): too wide, or too few answers
 }
 
-// likeness is what makes two answers alike, as coordinates.
+// likeness holds the coordinates by which answers are compared.
 type likeness [4]float64
 
 func (a *likeness) distance(b *likeness) (d float64) {
@@ -71,16 +74,17 @@ func (a *likeness) distance(b *likeness) (d float64) {
 	return d
 }
 
-// Said is what an answer said, as logarithms of ratios to the wait foreseen. It is kept until the job starts.
+// Said is the content of an answer, as logarithms of ratios to the predicted wait. It is kept until
+// the job starts.
 type Said struct {
 	Low, High, Mid float64
-	Bounded        bool // an interval
+	Bounded        bool // there is an interval
 }
 
-// score is an answer, and what became of it.
+// score is an answer with its outcome.
 type score struct {
 	open
-	ratio   float64 // log of the real wait over the one foreseen, both with Floor
+	ratio   float64 // log of the actual wait over the predicted one, both plus Floor
 	started cluster.Time
 	seq     int64
 }
@@ -93,12 +97,12 @@ type open struct {
 	foreseen float64
 }
 
-// Quotes remember what became of answers. The zero value knows nothing. It is the memory of one policy, and nothing but its
-// scores and open answers counts: who recalls these knows as much.
+// Quotes records the outcomes of answers. The zero value is empty. It belongs to one policy, and
+// its state is its scores and open answers only: recalling these restores it.
 type Quotes struct {
 	scores  []score // the latest last
 	open    []open  // the latest last
-	below   float64 // levels of the ends of intervals, as offsets from tail
+	below   float64 // levels of the interval's ends, as offsets from tail
 	above   float64
 	counted int64
 }
@@ -119,7 +123,7 @@ func (a *Asked) likeness() likeness {
 		0.3 * math.Log(1+a.Waited.Seconds()/Floor.Seconds()), never + 3*float64(a.Tier)}
 }
 
-// Quote says when a job will start, as earlier answers turned out.
+// Quote predicts when a job will start, corrected by the outcomes of earlier answers.
 func (q *Quotes) Quote(a *Asked) Quote {
 	if a.Start == cluster.Never && len(q.scores) < scoresLeast {
 		return Quote{Start: cluster.Never, Low: a.Now, High: cluster.Never, Open: true}
@@ -138,7 +142,7 @@ func (q *Quotes) Quote(a *Asked) Quote {
 	return Quote{Start: at(v.Mid), Low: at(v.Low), High: at(v.High), Open: v.High-v.Low > q.dates(a.Now)}
 }
 
-// said is what an answer says.
+// said computes the content of an answer.
 func (q *Quotes) said(ratios []float64) (v Said) {
 	if len(ratios) < scoresLeast {
 		return v
@@ -149,8 +153,8 @@ func (q *Quotes) said(ratios []float64) (v Said) {
 	return v
 }
 
-// dates is the width of the widest interval that is given as a date: of the latest answers with an interval no wider, the
-// median error is surely under DateError. Negative: none is.
+// dates is the width of the widest interval that is given as a date: over the latest answers with
+// intervals no wider, the median error is under DateError with confidence. Negative: none.
 func (q *Quotes) dates(now cluster.Time) float64 {
 	list := q.dated(now)
 	slices.SortStableFunc(list, func(x, y outcome) int { return cmp.Compare(x.width, y.width) })
@@ -173,11 +177,12 @@ func (q *Quotes) dates(now cluster.Time) float64 {
 	return widest
 }
 
-// span is the time from an answer until it is known whether it was good.
+// span is the time from an answer until its outcome is known.
 type span struct{ asked, known cluster.Time }
 
-// disjoint counts the spans, sorted by their ends, of which no two overlap, as many as can be: answers given in one
-// backlog are wrong together, so that only those given after the outcome of one is known say something of their own.
+// disjoint is the size of the largest set of spans (sorted by their ends) of which no two overlap:
+// answers in one backlog err together, so only answers given after the previous outcome is known
+// count as independent.
 func disjoint(spans []span) (n float64) {
 	var last cluster.Time
 	for _, s := range spans {
@@ -188,16 +193,16 @@ func disjoint(spans []span) (n float64) {
 	return n
 }
 
-// outcome is what became of an answer that could have been a date.
+// outcome is the result of an answer that could have been a date.
 type outcome struct {
 	span
 	width float64
-	good  bool // off by less than DateError
+	good  bool // error below DateError
 }
 
-// dated lists the latest answers of which it is known whether they would have been good dates, in the order in which that
-// became known. Of a job that still waits it is once its date has passed by too much: else, in a backlog, only those that
-// start soon would count.
+// dated lists the latest answers that could have been dates and whose outcome is known, in the
+// order in which it became known. A job that still waits has an outcome once its date has passed by
+// too much: otherwise, in a backlog, only the jobs that start soon would count.
 func (q *Quotes) dated(now cluster.Time) (list []outcome) {
 	for i := range q.scores {
 		if o, ok := q.scores[i].outcome(q.scores[i].started); ok {
@@ -213,7 +218,8 @@ func (q *Quotes) dated(now cluster.Time) (list []outcome) {
 	return list[max(0, len(list)-datesKept):]
 }
 
-// outcome is what becomes of an answer if its job starts at an instant; false: it could not have been a date.
+// outcome is the result of an answer if its job starts at an instant; false: it could not have been
+// a date.
 func (o *open) outcome(started cluster.Time) (v outcome, ok bool) {
 	v.width, v.asked = o.said.High-o.said.Low, o.asked.Now
 	if !o.said.Bounded || v.width > math.Log(WideAt) {
@@ -229,8 +235,8 @@ func (o *open) outcome(started cluster.Time) (v outcome, ok bool) {
 	return v, true
 }
 
-// bounds are the ends of an interval. A level outside the known answers, because too many starts were beyond them all, is
-// as much farther out.
+// bounds returns the ends of an interval. A level that lies outside the known answers, because too
+// many starts fell beyond them, is extrapolated.
 func (q *Quotes) bounds(ratios []float64) (low, high float64) {
 	n, last := float64(len(ratios)), len(ratios)-1
 	if level := tail + q.below; level >= 0 {
@@ -246,7 +252,8 @@ func (q *Quotes) bounds(ratios []float64) (low, high float64) {
 	return low, high
 }
 
-// densest is the middle of the shortest range that holds half of the ratios: what is off by the least factor from half of them.
+// densest is the middle of the shortest range that holds half of the ratios, that is, the value off
+// by the smallest factor from half of them.
 func densest(ratios []float64) float64 {
 	half := len(ratios)/2 + 1
 	best := 0
@@ -258,8 +265,9 @@ func densest(ratios []float64) float64 {
 	return (ratios[best] + ratios[best+half-1]) / 2
 }
 
-// ratios are those of the answers that are most like this one, sorted. Jobs that still wait, and longer than foreseen, count
-// with the least that can become of them: else, while a backlog grows, only those that start soon would be known.
+// ratios returns those of the most similar answers, sorted. Jobs that have waited longer than
+// predicted and still wait count with the smallest ratio that is still possible: otherwise, while a
+// backlog grows, only jobs that start soon would be known.
 func (q *Quotes) ratios(a *Asked, like *likeness) []float64 {
 	type near struct {
 		d, ratio float64
@@ -287,7 +295,7 @@ func (q *Quotes) ratios(a *Asked, like *likeness) []float64 {
 	return ratios
 }
 
-// Told remembers an answer until its job starts. It returns what to Recall it by.
+// Told records an answer until its job starts. It returns what Recall needs to restore it.
 func (q *Quotes) Told(a *Asked) Said {
 	like := a.likeness()
 	said := q.said(q.ratios(a, &like))
@@ -295,7 +303,7 @@ func (q *Quotes) Told(a *Asked) Said {
 	return said
 }
 
-// Recall remembers an answer that was given earlier.
+// Recall restores an answer that was given earlier.
 func (q *Quotes) Recall(a *Asked, said Said) {
 	q.open = append(q.open, open{asked: *a, like: a.likeness(), said: said, foreseen: a.wait() + Floor.Seconds()})
 	if len(q.open) > openKept {
@@ -303,7 +311,7 @@ func (q *Quotes) Recall(a *Asked, said Said) {
 	}
 }
 
-// Started says that a job started.
+// Started records that a job started.
 func (q *Quotes) Started(id cluster.JobID, at cluster.Time) {
 	q.open = slices.DeleteFunc(q.open, func(o open) bool {
 		if o.asked.Job != id {
@@ -329,7 +337,8 @@ func (q *Quotes) learn(o *open, at cluster.Time) {
 	}
 }
 
-// follow moves a level: outward after a miss, inward otherwise, so that in the long run as many are missed as may be.
+// follow moves a level: outward after a miss, inward otherwise, so that in the long run the share
+// of misses is tail.
 func follow(level float64, missed bool) float64 {
 	if missed {
 		return max(level-step*(1-tail), -farthest)
@@ -337,7 +346,7 @@ func follow(level float64, missed bool) float64 {
 	return min(level+step*tail, tail)
 }
 
-// Gone says that a job is not going to start.
+// Gone records that a job is not going to start.
 func (q *Quotes) Gone(id cluster.JobID) {
 	q.open = slices.DeleteFunc(q.open, func(o open) bool { return o.asked.Job == id })
 }

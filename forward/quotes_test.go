@@ -12,8 +12,9 @@ import (
 	"github.com/muster-gpu/muster/forward"
 )
 
-// play asks about n jobs, of which one waits at a time, and returns how many starts were inside the last half's intervals, and
-// the median error of its best single answers. drift says by which factor a start is later than foreseen.
+// play asks about n jobs, of which one waits at a time, and returns the share of starts inside the
+// last half's intervals and the median error of its best single answers. drift is the factor by
+// which a start is later than predicted.
 func play(t *testing.T, n int, drift func(i int) float64) (inside, off float64) {
 	t.Helper()
 	var q forward.Quotes
@@ -44,8 +45,8 @@ func play(t *testing.T, n int, drift func(i int) float64) (inside, off float64) 
 	return float64(in) / float64(asked), float64(less) / float64(len(errs))
 }
 
-// Whatever a look ahead is off by, and also while that changes, four of five starts are inside the intervals, and the single
-// answer is corrected by it.
+// Whatever the predictions' error, and while it changes, four of five starts are inside the
+// intervals, and the single answer is corrected for it.
 func TestQuotesHold(t *testing.T) {
 	for name, drift := range map[string]func(int) float64{
 		"right":   func(int) float64 { return 1 },
@@ -63,7 +64,8 @@ func TestQuotesHold(t *testing.T) {
 	}
 }
 
-// Without enough answers there is no date but the earliest; with them there is, unless they differ too much.
+// With too few answers the only date is the earliest start; with enough there is one, unless the
+// answers differ too much.
 func TestQuotesOpen(t *testing.T) {
 	var q forward.Quotes
 	a := forward.Asked{Job: 1, Start: at(600), Milli: 1000}
@@ -86,25 +88,25 @@ func TestQuotesOpen(t *testing.T) {
 		return q.Quote(&a)
 	}
 	if got := teach(1200); !got.Open || got.Start != at(1200) || got.Low != at(1200) || got.High != at(1200) {
-		t.Errorf("a hundred answers given in one backlog are one: %+v", got)
+		t.Errorf("a hundred answers in one backlog count as one: %+v", got)
 	}
 	later = 100
 	if got := teach(1200); got.Open || got.Start != at(1200) || got.Low != at(1200) || got.High != at(1200) {
-		t.Errorf("it takes always twice as long: %+v", got)
+		t.Errorf("waits are always twice as long: %+v", got)
 	}
 	if got := teach(10, 50_000); !got.Open || got.Low != at(10) || got.High != at(50_000) {
-		t.Errorf("nobody can say: %+v", got)
+		t.Errorf("the answers differ too much: %+v", got)
 	}
 	q.Told(&a)
 	q.Gone(1)
 	q.Started(1, at(1))
 	if got := q.Quote(&a); got.Low != at(10) {
-		t.Errorf("a job that was cancelled teaches: %+v", got)
+		t.Errorf("a cancelled job was scored: %+v", got)
 	}
 }
 
-// A date is said only while those that could have been said before were good: an interval may be narrow, but not what is left of
-// the wait. What is sure to be wrong counts before the job starts.
+// A date is given only while earlier possible dates were good: an interval may be narrow but not
+// the remaining wait. An answer that is sure to be wrong counts before its job starts.
 func TestQuotesDate(t *testing.T) {
 	var q forward.Quotes
 	now, id := cluster.Time(0), cluster.JobID(0)
@@ -117,7 +119,7 @@ func TestQuotesDate(t *testing.T) {
 		q.Started(id, now)
 		return got
 	}
-	for i := range 24 + 24 { // as many until there are intervals, and as many until they are a record
+	for i := range 24 + 24 { // the first half until there are intervals, the second half until there is a record
 		if got := ask(1); !got.Open || (got.High == cluster.Never) != (i < 24) {
 			t.Fatalf("answer %d: %+v", i, got)
 		}
@@ -126,7 +128,9 @@ func TestQuotesDate(t *testing.T) {
 		t.Errorf("all that could have been dates were right: %+v", got)
 	}
 	dated := 0
-	for i := range 400 { // a third sooner, a third later, by a factor of 1.6: within an interval of four, and off by more than a quarter
+	// A third sooner, a third later, by a factor of 1.6: inside an interval of factor four, but off
+	// by more than a quarter.
+	for i := range 400 {
 		if got := ask([]float64{1, 1.6, 0.625}[i%3]); i > 100 && !got.Open {
 			dated++
 		} else if i > 200 && got.High.Sub(now) > 4*got.Low.Sub(now)+10*time.Hour {
@@ -134,7 +138,7 @@ func TestQuotesDate(t *testing.T) {
 		}
 	}
 	if dated > 0 {
-		t.Errorf("%d dates are said of which two of three are off by more than a quarter", dated)
+		t.Errorf("%d dates were given of which two of three are off by more than a quarter", dated)
 	}
 	for range 200 {
 		ask(1)
@@ -142,7 +146,7 @@ func TestQuotesDate(t *testing.T) {
 	if got := ask(1); got.Open {
 		t.Errorf("the latest were right again: %+v", got)
 	}
-	for i := range 60 { // those that wait are told that they start within an hour, and do not
+	for i := range 60 { // these jobs are told that they start within an hour, and do not
 		q.Told(&forward.Asked{Job: 10_000 + cluster.JobID(i), Now: now, Start: now.Add(time.Hour), Milli: 1000})
 	}
 	a := forward.Asked{Job: 1, Now: now.Add(59 * time.Minute), Start: now.Add(119 * time.Minute), Milli: 1000}
@@ -151,11 +155,11 @@ func TestQuotesDate(t *testing.T) {
 	}
 	a.Now, a.Start = now.Add(82*time.Minute), now.Add(142*time.Minute)
 	if got := q.Quote(&a); !got.Open {
-		t.Errorf("an hour was said, and after 82 minutes none has started: %+v", got)
+		t.Errorf("an hour was predicted, and after 82 minutes none has started: %+v", got)
 	}
 }
 
-// What is recalled answer by answer, as it was said, is known as well as before.
+// Restoring the answers one by one restores the whole state.
 func TestQuotesRecall(t *testing.T) {
 	var q, again forward.Quotes
 	r := rand.New(rand.NewPCG(7, 8))
@@ -206,7 +210,8 @@ func TestQuotesRecall(t *testing.T) {
 	}
 }
 
-// A job is believed to take as long as those most like it did; a stated time counts as much as those of its user's did.
+// A job is expected to take as long as the most similar ones; a stated time counts as far as those
+// of its user held.
 func TestRuns(t *testing.T) {
 	job := func(user, name string, estimate, limit int) *cluster.Job {
 		return &cluster.Job{User: user, Name: name, Estimate: at(estimate).Sub(0), Limit: at(limit).Sub(0),
@@ -230,8 +235,8 @@ func TestRuns(t *testing.T) {
 	}
 	want(job("ann", "train", 0, 0), 0, 500, 150)
 	want(job("ann", "train", 0, 0), 0, 100, 110)
-	want(job("ann", "train", 0, 0), 150, 0, 160)    // of those that took longer
-	want(job("ann", "other", 0, 0), 0, 1000, 190)   // hers of that size
+	want(job("ann", "train", 0, 0), 150, 0, 160)    // of the runs that took longer
+	want(job("ann", "other", 0, 0), 0, 1000, 190)   // her jobs of that size
 	want(job("bob", "other", 0, 2000), 0, 500, 500) // a quarter of his limits
 	want(job("zoe", "other", 0, 2000), 0, 500, 500)
 	want(job("eve", "other", 800, 0), 0, 500, 200)

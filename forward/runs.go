@@ -8,17 +8,17 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// What is kept of earlier runs, and how many say something.
+// Bounds of the history of run times.
 const (
 	runsKept  = 64
 	kindsKept = 20_000
-	leastSame = 3  // of one user, name and size
-	leastLike = 8  // of a wider kind
-	usualRuns = 50 // the latest that a guessed estimate rests on
+	leastSame = 3  // runs needed of one user, name and size
+	leastLike = 8  // runs needed of a wider kind
+	usualRuns = 50 // latest runs on which a guessed estimate rests
 )
 
-// kind is what earlier runs have in common with a job, from the narrowest on; ratios to what was stated have kinds of
-// their own.
+// kind is what earlier runs have in common with a job; levels go from narrow to wide. Ratios to
+// stated times have kinds of their own.
 type kind struct {
 	level             uint8
 	user, name, queue string
@@ -39,14 +39,14 @@ const (
 	limitOfAny
 )
 
-// Runs is what completed jobs tell of how long others will take. The zero value knows nothing.
+// Runs predicts run times from those of completed jobs. The zero value is empty.
 type Runs struct {
 	kinds map[kind]*runsOf
-	order []kind        // kinds in the order in which they may be forgotten
-	used  map[kind]bool // a run was added since the kind's turn to be forgotten came last
+	order []kind        // kinds in the order in which they are candidates for removal
+	used  map[kind]bool // kinds that got a run since they were last a candidate
 }
 
-// runsOf are the latest runs of a kind. They do not change, so that clones may share them.
+// runsOf holds the latest runs of a kind. It is immutable, so that clones may share it.
 type runsOf struct {
 	latest []int64 // the latest last
 	sorted []int64
@@ -60,7 +60,8 @@ func (r *runsOf) with(v int64) *runsOf {
 	return &runsOf{latest: latest, sorted: sorted}
 }
 
-// over returns a quantile, in per mille, of the runs that are longer than so much; false: there are none.
+// over returns a quantile, in per mille, of the runs that are longer than done; false: there are
+// none.
 func (r *runsOf) over(done int64, perMille int) (int64, bool) {
 	from, _ := slices.BinarySearch(r.sorted, done+1)
 	left := r.sorted[from:]
@@ -70,7 +71,7 @@ func (r *runsOf) over(done int64, perMille int) (int64, bool) {
 	return left[((len(left)-1)*perMille+500)/1000], true
 }
 
-// Clone is a copy that later runs do not change. It is for asking only.
+// Clone returns a read-only copy that later runs do not change.
 func (r *Runs) Clone() Runs { return Runs{kinds: maps.Clone(r.kinds)} }
 
 func sizeOf(spec *cluster.Job) (milli cluster.Milli, profile string) {
@@ -86,7 +87,7 @@ func jobKind(spec *cluster.Job) kind {
 	return kind{level: sameJob, user: spec.User, name: spec.Name, milli: milli, profile: profile}
 }
 
-// kindsOf lists the kinds of a job by which run times are found, the narrowest first.
+// kindsOf lists the kinds of a job for predicting run times, the narrowest first.
 func kindsOf(spec *cluster.Job) []kind {
 	milli, profile := sizeOf(spec)
 	list := make([]kind, 0, 5)
@@ -100,7 +101,7 @@ func kindsOf(spec *cluster.Job) []kind {
 		kind{level: sameSize, milli: milli, profile: profile}, kind{level: anyJob})
 }
 
-// Add takes note of the useful work of a job that has completed.
+// Add records the useful work of a completed job.
 func (r *Runs) Add(spec *cluster.Job, work time.Duration) {
 	if work <= 0 {
 		return
@@ -108,7 +109,7 @@ func (r *Runs) Add(spec *cluster.Job, work time.Duration) {
 	for _, k := range kindsOf(spec) {
 		r.add(k, int64(work))
 	}
-	if spec.Name == "" && spec.User != "" { // jobs without a name are alike only for a guess
+	if spec.Name == "" && spec.User != "" { // jobs without a name are only assumed to be alike
 		r.add(jobKind(spec), int64(work))
 	}
 	if spec.Estimate > 0 {
@@ -142,8 +143,8 @@ func (r *Runs) add(k kind, v int64) {
 	r.kinds[k] = of.with(v)
 }
 
-// forget drops the kind to which no run was added for longest, roughly: names that occur once do not push out what all jobs
-// have in common.
+// forget drops approximately the kind that got no run for the longest time, so that names that
+// occur once do not push out kinds shared by all jobs.
 func (r *Runs) forget() {
 	for {
 		k := r.order[0]
@@ -157,7 +158,7 @@ func (r *Runs) forget() {
 	}
 }
 
-// Usual is the median of the latest runs of jobs of the same user, name and size; 0: there are too few.
+// Usual is the median of the latest runs of jobs of the same user, name and size; 0: too few.
 func (r *Runs) Usual(spec *cluster.Job) time.Duration {
 	of := r.kinds[jobKind(spec)]
 	if of == nil || len(of.latest) < leastSame {
@@ -168,8 +169,9 @@ func (r *Runs) Usual(spec *cluster.Job) time.Duration {
 	return time.Duration(latest[len(latest)/2])
 }
 
-// Work is how much work a job is believed to be, of which done is done: a quantile, in per mille, of what earlier runs tell
-// that were longer. What its user states counts as much as earlier statements turned out to be worth.
+// Work is the predicted total work of a job, of which done is complete: a quantile, in per mille,
+// of the earlier runs that were longer. Stated times are scaled by how the user's earlier
+// statements turned out.
 func (r *Runs) Work(spec *cluster.Job, done time.Duration, perMille int) time.Duration {
 	if spec.Estimate > 0 {
 		if d := r.scaled(estimateOfUser, spec.User, spec.Estimate, done, perMille); d > 0 {
@@ -184,7 +186,7 @@ func (r *Runs) Work(spec *cluster.Job, done time.Duration, perMille int) time.Du
 		least := leastLike
 		if k.level == sameJob {
 			least = leastSame
-		} else if spec.Limit > 0 { // wider kinds say less than what is stated
+		} else if spec.Limit > 0 { // wider kinds say less than the stated limit
 			break
 		}
 		if d := r.quantile(k, int64(done), perMille, least); d > 0 {
@@ -202,7 +204,7 @@ func (r *Runs) Work(spec *cluster.Job, done time.Duration, perMille int) time.Du
 	if len(r.kinds) == 0 {
 		return 0
 	}
-	return done + max(time.Minute, done/2) // longer than all that is known
+	return done + max(time.Minute, done/2) // longer than every known run
 }
 
 func (r *Runs) quantile(k kind, done int64, perMille, least int) int64 {
@@ -214,7 +216,8 @@ func (r *Runs) quantile(k kind, done int64, perMille, least int) int64 {
 	return v
 }
 
-// scaled is what was stated, times the ratio that holds for the user's earlier statements, else for all; 0: none is known.
+// scaled is a stated time multiplied by the quantile of the user's earlier ratios, or of all users'
+// ratios; 0: none is known.
 func (r *Runs) scaled(level uint8, user string, stated, done time.Duration, perMille int) time.Duration {
 	doneRatio := int64(float64(done) / float64(stated) * million)
 	for _, k := range []kind{{level: level, user: user}, {level: level + 1}} {
@@ -225,9 +228,9 @@ func (r *Runs) scaled(level uint8, user string, stated, done time.Duration, perM
 	return 0
 }
 
-// Draw is Work for a whole look ahead: of each job another quantile, drawn by its number and the draw's, so that a few long
-// jobs are among many short ones as they are in fact. Draw 0 takes the median of each. guessed is set when other draws may
-// give another run time.
+// Draw is Work for one run ahead: each job gets another quantile, drawn from its number and the
+// draw's, so that a few long jobs occur among many short ones, as in reality. Draw 0 takes each
+// job's median. guessed is set when other draws may give another run time.
 func (r *Runs) Draw(draw int, guessed *bool) func(id cluster.JobID, spec *cluster.Job, done time.Duration) time.Duration {
 	return func(id cluster.JobID, spec *cluster.Job, done time.Duration) time.Duration {
 		perMille := 500

@@ -7,14 +7,44 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
 )
 
 // BenchmarkSteady measures what it costs that something changes around 5,000 nodes of 8 GPUs and 20,000 pods, of which
 // a quarter runs and the others wait: a pod that asks for nodes as no other does, a node that joins, one that gets a
-// label, and a foreign pod that takes CPU. renewals is how often the engine begins anew for each.
+// label, a foreign pod that takes CPU; a pod that is resized while it runs, a gang that loses a node, one that starts
+// with more pods than it needs, one that is found bound, and an idle node that gets other GPUs. renewals is how often
+// the engine begins anew for each.
 func BenchmarkSteady(b *testing.B) {
+	w, next := busyWorld(b), 0
+	for _, c := range steadyCases(w) {
+		b.Run(c.name, func(b *testing.B) {
+			renewals, used := 0, time.Duration(0)
+			for range b.N {
+				b.StopTimer()
+				if c.prepare != nil {
+					c.prepare(next)
+					w.tenSeconds(b)
+				}
+				life, from := w.life, processorTime(b)
+				b.StartTimer()
+				c.happen(next)
+				w.tenSeconds(b)
+				used += processorTime(b) - from
+				renewals += w.life - life
+				next++
+			}
+			b.ReportMetric(float64(renewals)/float64(b.N), "renewals/op")
+			b.ReportMetric(float64(used.Milliseconds())/float64(b.N), "cpu-ms/op")
+		})
+	}
+}
+
+// busyWorld is 5,000 nodes that are all in use, and 15,000 pods that wait.
+func busyWorld(b *testing.B) *world {
 	const nodes, pods = 5000, 20_000
 	list := someNodes(nodes, 8)
 	for i, n := range list {
@@ -29,45 +59,103 @@ func BenchmarkSteady(b *testing.B) {
 		w.add(p)
 	}
 	steps(b, w.Driver)
-	for _, p := range w.pods {
-		if p.binding {
-			w.bound(p.gang, p, p.gang.run, p.assumed, nil)
+	w.tenSeconds(b)
+	return w
+}
+
+// tenSeconds answers all bindings, lets ten seconds pass and all of that be looked at.
+func (w *world) tenSeconds(t testing.TB) {
+	t.Helper()
+	for range 2 {
+		for _, p := range w.pods {
+			if p.binding {
+				w.bound(p.gang, p, p.gang.run, p.assumed, nil)
+			}
 		}
+		w.now = w.now.Add(5 * time.Second)
+		w.settleDown(t)
 	}
-	w.settleDown(b)
-	next := 0
-	for _, c := range []struct {
-		name   string
-		happen func(i int)
-	}{
-		{"selector", func(i int) {
-			p := controlplane.Pod(fmt.Sprint("own", i), 8, nil)
-			p.Spec.NodeSelector = map[string]string{"one": fmt.Sprint(i)}
-			w.add(p)
+}
+
+// steadyCase is something that changes; prepare makes what it changes.
+type steadyCase struct {
+	name            string
+	prepare, happen func(i int)
+}
+
+func steadyCases(w *world) []steadyCase {
+	own := func(name string, i int) *v1.Node { // a node that only its own pods may be on
+		n := someNode(name)
+		n.Labels["own"] = fmt.Sprint(i)
+		n.Spec.Taints = []v1.Taint{{Key: "own", Value: fmt.Sprint(i), Effect: v1.TaintEffectNoSchedule}}
+		return n
+	}
+	there := func(p *v1.Pod, i int) *v1.Pod {
+		p.Spec.Tolerations = append(p.Spec.Tolerations, v1.Toleration{Key: "own", Value: fmt.Sprint(i)})
+		return on(p, "own", fmt.Sprint(i))
+	}
+	pair := func(i int) {
+		w.nodeChanged(own(fmt.Sprint("own", i, "a"), i))
+		w.nodeChanged(own(fmt.Sprint("own", i, "b"), i))
+	}
+	return []steadyCase{
+		{"selector", nil, func(i int) {
+			w.add(on(controlplane.Pod(fmt.Sprint("alone", i), 8, nil), "one", fmt.Sprint(i)))
 		}},
-		{"join", func(i int) { w.nodeChanged(someNode(fmt.Sprint("late", i))) }},
-		{"label", func(i int) {
+		{"join", nil, func(i int) { w.nodeChanged(someNode(fmt.Sprint("late", i))) }},
+		{"label", nil, func(i int) {
 			n := w.nodes[fmt.Sprint("n", i)].obj.DeepCopy()
 			n.Labels["new"] = "yes"
 			w.nodeChanged(n)
 		}},
-		{"foreign", func(i int) {
+		{"foreign", nil, func(i int) {
 			p := cpus(controlplane.Pod(fmt.Sprint("foreign", i), 0, nil), "10")
 			p.Spec.SchedulerName, p.Spec.NodeName, p.Status.Phase = "other", fmt.Sprint("n", i), v1.PodRunning
 			w.add(p)
 		}},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			life, from := w.life, processorTime(b)
-			for range b.N {
-				c.happen(next)
-				next++
-				w.now = w.now.Add(10 * time.Second)
-				w.settleDown(b)
+		{"resized", nil, func(i int) {
+			for p := range w.nodes[fmt.Sprint("n", i)].pods {
+				if p.gang != nil {
+					obj := cpus(p.obj.DeepCopy(), "20")
+					obj.Spec.NodeName, obj.Status.Phase = p.node, v1.PodRunning
+					w.podChanged(obj)
+				}
 			}
-			b.ReportMetric(float64(w.life-life)/float64(b.N), "renewals/op")
-			b.ReportMetric(float64((processorTime(b)-from).Milliseconds())/float64(b.N), "cpu-ms/op")
-		})
+		}},
+		{"repair", func(i int) {
+			pair(i)
+			loss := map[string]string{"!" + AnnotationLoss: lossRepair}
+			for _, p := range controlplane.Gang(fmt.Sprint("repair", i), 2, 8, loss) {
+				w.add(there(p, i))
+			}
+		}, func(i int) {
+			w.nodeGone(fmt.Sprint("own", i, "b"))
+			w.nodeChanged(own(fmt.Sprint("own", i, "c"), i))
+			for k := range 2 {
+				if p := w.pods[types.UID(fmt.Sprint("repair", i, "-", k))]; p.node == fmt.Sprint("own", i, "b") {
+					again := p.obj.DeepCopy()
+					again.Name, again.Spec.NodeName = again.Name+"-again", ""
+					w.podGone(p.obj)
+					w.add(again)
+				}
+			}
+		}},
+		{"moldable", pair, func(i int) {
+			for _, p := range least(fmt.Sprint("moldable", i), 7, 2, 2, nil) {
+				w.add(there(p, i))
+			}
+		}},
+		{"found", pair, func(i int) {
+			node := fmt.Sprint("own", i, "a")
+			p := plan{On: []planned{{Node: node, Tasks: 1}}}
+			p.Tasks = []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 8, CPU: 1000}}}
+			w.add(boundWith(there(controlplane.Pod(fmt.Sprint("found", i), 8, nil), i), node, p.text()))
+		}},
+		{"exchanged", pair, func(i int) {
+			n := own(fmt.Sprint("own", i, "a"), i)
+			n.Labels["nvidia.com/gpu.product"], n.Labels["nvidia.com/gpu.memory"] = "NVIDIA-A100-SXM4-80GB", ""
+			w.nodeChanged(n)
+		}},
 	}
 }
 

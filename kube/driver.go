@@ -9,9 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -20,6 +18,8 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/inbox"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/fit/volumes"
+	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/perf"
 )
@@ -46,14 +46,8 @@ type Driver struct {
 	pods      map[types.UID]*pod
 	// Pods of gangs that came to their end before this scheduler was there.
 	earlier []*v1.Pod
-	jobs    map[types.UID]*batchv1.Job
-	// What makes gangs, besides Jobs: objects of the kinds that can be read, the
-	// Jobs that they own, and the gangs that look at them.
-	objects  map[objKey]*unstructured.Unstructured
-	readable map[*objectKind]bool
-	children map[objKey]map[types.UID]*batchv1.Job
-	uses     map[objKey]map[*gang]bool
-	ones     map[string]int // by a gang's key: gangs of one that belong to it
+	objects *gangs.Objects // what makes gangs
+	ones    map[string]int // by a gang's key: gangs of one that belong to it
 
 	gangs map[string]*gang
 	byID  map[cluster.JobID]*gang
@@ -65,6 +59,7 @@ type Driver struct {
 	named   map[string][]string
 	kinds   map[kindOfNode]bool
 	joined  map[string]bool
+	changed map[string]bool // nodes that may be others than the engine knows
 	// GPU models by labels, and by name, as they were looked up.
 	modelNames  map[labelled]string
 	modelsKnown map[string]cluster.GPUModel
@@ -80,6 +75,7 @@ type Driver struct {
 	now        cluster.Time
 	wake       cluster.Time
 	stale      string           // why the engine has to begin anew; "": it has not
+	tidings    tidings          // what it is told in this step
 	nodesDirty bool             // a node's state or health may differ from the engine's
 	sizesDirty bool             // a node may be of another size than the engine knows
 	life       int              // of the engine: counts how often it began
@@ -100,7 +96,7 @@ type Driver struct {
 	statusTook  time.Duration // ... and for how long
 
 	neighbours
-	storage
+	volumes *volumes.Volumes
 	shifting
 	legacies []legacy // what gangs that had to leave left to those that come in their place
 	power    powering
@@ -159,14 +155,17 @@ func New(opt Options) *Driver {
 		opt.Await = awaitMoved
 	}
 	opt.Rules.Launches = 1 << 30 // the driver decides when a start is tried again
-	d := &Driver{opt: opt, nodes: map[string]*node{}, number: map[string]int{}, joined: map[string]bool{}, modelNames: map[labelled]string{}, modelsKnown: map[string]cluster.GPUModel{}, goneNodes: leftNodes{}, pods: map[types.UID]*pod{}, jobs: map[types.UID]*batchv1.Job{},
-		objects: map[objKey]*unstructured.Unstructured{}, readable: map[*objectKind]bool{}, children: map[objKey]map[types.UID]*batchv1.Job{},
-		uses: map[objKey]map[*gang]bool{}, ones: map[string]int{},
+	d := &Driver{opt: opt, nodes: map[string]*node{}, number: map[string]int{}, goneNodes: leftNodes{},
+		joined: map[string]bool{}, changed: map[string]bool{},
+		modelNames: map[labelled]string{}, modelsKnown: map[string]cluster.GPUModel{},
+		pods: map[types.UID]*pod{}, objects: gangs.NewObjects(), ones: map[string]int{},
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, sets: map[string]*nodeSet{}, wake: cluster.Never,
-		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue), neighbours: newNeighbours(), storage: newStorage(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(), aside: newAsides(),
+		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue), neighbours: newNeighbours(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(), aside: newAsides(),
 		work: make(chan func(context.Context), 1<<16)}
 	slice := func(name v1.ResourceName) bool { _, ok := d.sliceOf(name); return ok }
-	d.fit = fit.NewNodes(fit.Devices{GPUs: opt.GPUs, Slice: slice, Shared: d.isShared})
+	d.volumes = d.newVolumes()
+	d.world = d.newWorld()
+	d.fit = fit.NewNodes(fit.Devices{GPUs: opt.GPUs, Slice: slice, Shared: d.isShared}, LabelPower, LabelLoan, LabelMIG)
 	d.inbox.Init()
 	d.initPower()
 	d.initMIG()
@@ -340,9 +339,13 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 	}
 	events := append(d.queued, d.refresh(now)...)
 	d.queued = nil
-	if (d.nodesDirty || now >= d.checked.Add(checkEvery)) && d.hurtGangs() {
-		// The engine hears of the node when it has begun anew.
-	} else if now >= d.checked.Add(checkEvery) {
+	if d.asking != nil {
+		d.asking.sent = true
+	}
+	if d.nodesDirty || now >= d.checked.Add(checkEvery) {
+		events = append(events, d.hurtEvents()...)
+	}
+	if now >= d.checked.Add(checkEvery) {
 		events = append(events, d.compare(now)...)
 	} else if d.nodesDirty {
 		events = append(events, d.nodeEvents()...)
@@ -449,6 +452,7 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 		}
 		d.note(g, d.now)
 	}
+	d.checkTaken()
 	d.checkPassages()
 	d.markLoans()
 	d.answered()

@@ -6,23 +6,19 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
-	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gangs"
 )
 
-// What events cannot tell an engine - nodes with other GPUs, pods that were
-// resized, gangs that somebody bound before it was there - it learns by beginning anew, from a snapshot of what it knows and of what is
-// found bound, in a new segment of the journal. A start of the scheduler is the
-// same thing with nothing known.
+// What events cannot tell an engine - another GPU model on a node in use, a loan's nodes - it learns by beginning anew,
+// from a snapshot of what it knows and of what is found bound, in a new segment of the journal. A start of the
+// scheduler is the same thing with nothing known.
 
 // found is what a scheduler knows that has just started.
 func (d *Driver) found() *engine.Snapshot { return &engine.Snapshot{Now: d.clock()} }
@@ -40,10 +36,11 @@ func (d *Driver) renew() error {
 // begin builds the engine that goes on from a snapshot, and from what is found
 // bound besides.
 func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
-	d.stale, d.sets, d.nodeLog, d.sizesDirty = "", map[string]*nodeSet{}, nil, false
+	d.stale, d.sets, d.nodeLog, d.sizesDirty, d.tidings = "", map[string]*nodeSet{}, nil, false, tidings{}
 	d.life++
 	d.era++
 	clear(d.joined)
+	clear(d.changed)
 	clear(d.modelNames)
 	clear(d.modelsKnown)
 	d.forgetNodes(snap)
@@ -51,7 +48,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	for _, n := range d.nodes {
 		n.mig.stays, d.nodesDirty = false, d.nodesDirty || n.mig.stays
 	}
-	d.shyNodes()
+	d.world.NoteTaints(d.order)
 	d.forgetAsides()
 	clear(d.aside.nodes)
 	before := d.next
@@ -91,7 +88,6 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	// It is compared with the cluster in its first batch, and not here: what is seen
 	// by then would be compared with what it has yet to hear.
 	d.queued, d.checked = append(d.queued, engine.Event{Type: engine.Tick}), d.now.Add(-checkEvery)
-	d.askEngine()
 	for _, key := range slices.Sorted(maps.Keys(d.gangs)) {
 		if g := d.gangs[key]; g.phase != waiting {
 			d.touch(g)
@@ -116,7 +112,7 @@ func (d *Driver) build(snap *engine.Snapshot) (rules config.Rules, cfg engine.Co
 	d.setNodes(snap)
 	snap.Nodes = d.nodeStates(snap.Nodes, spec.Nodes)
 	d.lend(snap, &spec)
-	snap.Next, snap.Fresh, snap.Resized = d.next, true, nil
+	snap.Next, snap.Fresh, snap.Resized, snap.Changed = d.next, true, nil, nil
 	slices.SortFunc(snap.Jobs, func(a, b engine.JobRecord) int { return int(a.Spec.ID) - int(b.Spec.ID) })
 	if rules, cfg, err = d.rules(spec); err != nil {
 		return rules, cfg, err
@@ -218,22 +214,44 @@ func (d *Driver) disown(p *pod) {
 	}
 }
 
-// adopt makes a job of a gang that is found bound, from what its pods hold and the plan that they carry. Whether its
+// foundGang is a gang that is found bound.
+type foundGang struct {
+	rec    engine.JobRecord
+	worked time.Duration // all of its work, as its progress told before
+	empty  int           // places that no pod has
+	away   bool          // others have these, and it is not to be repaired
+}
+
+// adopt makes a job of a gang that is found bound.
+func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]inUse) error {
+	f, err := d.findGang(g, taken)
+	if err != nil {
+		return err
+	}
+	if !d.hasQueue(f.rec.Spec.Queue) {
+		snap.Queues = nil // so that the engine makes a closed queue for it
+	}
+	d.takeUp(g, f)
+	snap.Jobs = append(snap.Jobs, f.rec)
+	return nil
+}
+
+// findGang finds out what a gang holds that is found bound, from its pods and the plan that they carry. Whether its
 // start was complete cannot be seen. If pods wait for all places that are empty, it goes on being bound; else it counts
 // as running, and its owner makes the pods that it lacks.
-func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]inUse) error {
+func (d *Driver) findGang(g *gang, taken map[string]inUse) (*foundGang, error) {
 	p, trusted, pods := d.latest(g)
 	if p == nil {
-		return fmt.Errorf("their annotation %s cannot be read", AnnotationPlan)
+		return nil, fmt.Errorf("their annotation %s cannot be read", AnnotationPlan)
 	}
 	g.slots, g.nth = slotsOf(p), p.Repair
 	empty, without := d.seat(g, pods, p)
 	if d.refuseForeign(without); len(without) == len(pods) {
-		return fmt.Errorf("annotation %s does not say where they are", AnnotationPlan)
+		return nil, fmt.Errorf("annotation %s does not say where they are", AnnotationPlan)
 	}
 	pods = slices.DeleteFunc(pods, func(q *pod) bool { return q.gang != g })
 	p = d.asHeld(g, p, trusted)
-	spec, unclear := d.specOf(g, pods, membership{})
+	spec, unclear := d.specOf(g, pods, gangs.Membership{})
 	away := d.givenAway(g, p) || empty > 0 && trusted && d.lostPlace(g)
 	if away || empty > 0 && !d.openPlaces(g, trusted) {
 		p, empty = g.shrunk(p), 0
@@ -244,11 +262,7 @@ func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]inUse) e
 		allocs, err = d.allocs(p, taken)
 	}
 	if err != nil {
-		return err
-	}
-	if away && !g.repair.wanted {
-		g.missing = nil
-		defer d.leaveAll(g, "its gang lost a node, and others have its place")
+		return nil, err
 	}
 	from := began(pods)
 	if unclear != nil { // it is bound all the same
@@ -256,27 +270,36 @@ func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]inUse) e
 	}
 	spec.NoRequeue, spec.Tasks, spec.Topology, spec.ID = true, p.Tasks, cluster.Topology{}, d.next
 	if text := engine.CheckTasks(spec); text != "" {
-		return errors.New(text)
+		return nil, errors.New(text)
 	}
-	d.queueFound(spec, snap)
+	d.queueFound(spec)
 	d.next++
-	n := 0
-	for i := range p.Tasks {
-		n += p.Tasks[i].Count
+	f := &foundGang{empty: empty, away: away && !g.repair.wanted}
+	f.rec = engine.JobRecord{Spec: spec, State: engine.Running, Allocs: allocs, Tasks: int32(p.Tasks[0].Count),
+		Rate: 1_000_000, Hungry: cluster.Never, LimitAt: cluster.Never, Since: spec.Submit, Lined: spec.Submit,
+		Started: from, FirstStart: from, Acc: from}
+	if p.Before.goesOn(&f.rec, from) {
+		f.worked = p.Before.Work
 	}
-	rec := engine.JobRecord{Spec: spec, State: engine.Running, Allocs: allocs, Tasks: int32(n), Rate: 1_000_000, Hungry: cluster.Never,
-		Since: spec.Submit, Lined: spec.Submit, Started: from, LimitAt: cluster.Never, Promise: 0}
-	rec.FirstStart, rec.Acc = rec.Started, rec.Started
-	if p.Before.goesOn(&rec, rec.Started) {
-		g.worked = p.Before.Work
+	return f, nil
+}
+
+// takeUp makes a gang that is found bound one that runs, or is being bound.
+func (d *Driver) takeUp(g *gang, f *foundGang) {
+	if f.away {
+		g.missing = nil
 	}
-	g.id, g.spec, g.phase, g.members, g.refused = spec.ID, spec, running, nil, ""
+	if f.worked > 0 {
+		g.worked = f.worked
+	}
+	g.id, g.spec, g.phase, g.members, g.refused = f.rec.Spec.ID, f.rec.Spec, running, nil, ""
 	d.byID[g.id] = g
-	if open := d.fill(g); empty > 0 && open == 0 {
-		g.phase, rec.State = starting, engine.Starting
+	if open := d.fill(g); f.empty > 0 && open == 0 {
+		g.phase, f.rec.State = starting, engine.Starting
 	}
-	snap.Jobs = append(snap.Jobs, rec)
-	return nil
+	if f.away {
+		d.leaveAll(g, "its gang lost a node, and others have its place")
+	}
 }
 
 // began is when the first of some pods began, or was created.
@@ -295,12 +318,9 @@ func began(pods []*pod) cluster.Time {
 }
 
 // queueFound gives a gang that is found bound a queue that takes it: labels may have changed since it was bound.
-func (d *Driver) queueFound(spec *cluster.Job, snap *engine.Snapshot) {
+func (d *Driver) queueFound(spec *cluster.Job) {
 	if !d.hasQueue(spec.Queue) || d.admits(spec) != nil {
 		spec.Queue = d.opt.DefaultQueue
-	}
-	if !d.hasQueue(spec.Queue) {
-		snap.Queues = nil // so that the engine makes a closed queue for it
 	}
 }
 
@@ -327,7 +347,7 @@ func (d *Driver) fill(g *gang) (open int) {
 			continue
 		}
 		k := slices.IndexFunc(wait, func(p *pod) bool {
-			return p.asks(&g.spec.Tasks[s.set].Request) && d.pinned(p, s.node) && d.mounts(p, s.node) == "" && d.grant(p, s.node) == ""
+			return p.asks(&g.spec.Tasks[s.set].Request) && d.pinned(p, s.node) && d.keptOff(p, s.node) == "" && d.grant(p, s.node) == ""
 		})
 		if k < 0 {
 			continue
@@ -407,16 +427,4 @@ func (d *Driver) compare(now cluster.Time) []engine.Event {
 		return ev.Type == engine.Started && g != nil && g.phase != running
 	})
 	return append(joined, events...)
-}
-
-// taintsOf is a node's taints as text, without those that stand for conditions.
-func taintsOf(n *v1.Node) string {
-	var list []string
-	for i := range n.Spec.Taints {
-		if t := &n.Spec.Taints[i]; !fit.Passing(t) {
-			list = append(list, t.ToString())
-		}
-	}
-	slices.Sort(list)
-	return strings.Join(list, ",")
 }

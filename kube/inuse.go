@@ -86,7 +86,7 @@ func (d *Driver) allocs(p *plan, taken map[string]inUse) (list []engine.Alloc, e
 		for range on.Tasks * r.GPUs {
 			dev, ok := use.take(a.Share)
 			if !ok {
-				return nil, fmt.Errorf("node %s has no room for them in the books", on.Node)
+				return nil, fmt.Errorf("node %s: %w", on.Node, errNoRoom)
 			}
 			if a.GPUs |= dev; a.Share > 0 {
 				list, a.GPUs = append(list, a), 0

@@ -23,9 +23,9 @@ import (
 
 // Which gangs are to be moved is found by a second engine, to which gangs whose pods
 // somebody makes anew are jobs that come back when they are stopped. If it finds moves
-// that are worth it, and disruption budgets allow them, and moving is on, the engine that
-// decides begins anew with those gangs as such jobs, and no others, and is asked the same
-// (move.go carries out what it says).
+// that are worth it, and disruption budgets allow them, and moving is on, those gangs, and no
+// others, become such jobs of the engine that decides, which is asked the same (move.go
+// carries out what it says).
 
 var (
 	// ErrNoMoves is returned where the configuration says that nobody is moved.
@@ -39,8 +39,8 @@ var (
 // shifting is where the driver is in moving gangs.
 type shifting struct {
 	passages map[cluster.JobID]*gang // those on their way: stopping, or moving
-	chosen   map[*gang]bool          // come back when they are stopped, in the next engine
-	asking   *moveRequest            // what the next engine is to be asked, or has been
+	chosen   map[*gang]bool          // come back when they are stopped, while the engine is asked
+	asking   *moveRequest            // what the engine is asked
 	busy     bool                    // moves are looked for in the present round
 	roundAt  cluster.Time            // the next one; 0: not known yet
 }
@@ -238,24 +238,11 @@ func (q *question) tell(list []engine.Moves, kept map[cluster.JobID]string) []sh
 	return out
 }
 
-// carryOut asks the engine that decides, which begins anew for that.
+// carryOut asks the engine that decides.
 func (d *Driver) carryOut(ctx context.Context, q *question, ids []cluster.JobID) ([]show.Moves, error) {
 	r := &moveRequest{event: engine.Event{Type: engine.Defragment, Job: q.job, Compact: q.by}, answer: make(chan []show.Moves, 1)}
 	taken := make(chan bool, 1)
-	err := d.ask(ctx, func() {
-		if d.asking != nil {
-			taken <- false
-			return
-		}
-		d.asking, d.chosen = r, map[*gang]bool{}
-		for _, id := range ids {
-			if g := d.byID[id]; g != nil {
-				d.chosen[g] = true
-			}
-		}
-		d.stale = "moves"
-		taken <- true
-	})
+	err := d.ask(ctx, func() { taken <- d.askToMove(r, ids) })
 	switch {
 	case err != nil:
 		return nil, err
@@ -272,12 +259,19 @@ func (d *Driver) carryOut(ctx context.Context, q *question, ids []cluster.JobID)
 	}
 }
 
-// askEngine tells the engine that just began what it is to be asked.
-func (d *Driver) askEngine() {
-	if d.asking != nil && !d.asking.sent {
-		d.asking.sent = true
-		d.queued = append(d.queued, d.asking.event)
+// askToMove asks the engine for moves of these gangs; false: it is being asked already.
+func (d *Driver) askToMove(r *moveRequest, ids []cluster.JobID) bool {
+	if d.asking != nil {
+		return false
 	}
+	d.asking, d.chosen = r, map[*gang]bool{}
+	for _, id := range ids {
+		if g := d.byID[id]; g != nil {
+			d.chosen[g] = true
+		}
+	}
+	d.queued = append(append(d.queued, d.mayGo(d.chosen)...), r.event)
+	return true
 }
 
 // answered hears what the engine found in the step before.
@@ -292,9 +286,9 @@ func (d *Driver) answered() {
 		}
 		return 0
 	})
-	for g := range d.chosen {
+	for _, g := range slices.SortedFunc(maps.Keys(d.chosen), func(a, b *gang) int { return cmp.Compare(a.id, b.id) }) {
 		if g.phase == running && g.passage == nil {
-			d.stale = "moves" // it is not moved, and is not to come back
+			d.queued = append(d.queued, d.staysPut(g))
 		}
 	}
 	d.asking, d.chosen = nil, nil
@@ -403,11 +397,11 @@ func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodeSet, error) {
 		return nil, errors.New("its node would not take it again")
 	}
 	l := d.limitsOf(pods, false, false)
-	if l.why != "" {
-		return nil, errors.New(l.why)
+	if l.Why != "" {
+		return nil, errors.New(l.Why)
 	}
 	d.confineTo(spec, s)
-	spec.NoRequeue, spec.PerNode, spec.NodeLimits, spec.Topology = false, l.each, l.nodes, t.topology
+	spec.NoRequeue, spec.PerNode, spec.NodeLimits, spec.Topology = false, l.Each, l.Nodes, t.topology
 	spec.Checkpoint = cluster.Checkpoint{None: true} // nobody says what its pods save
 	if t.saves > 0 {
 		// That they write one when they are told to leave, nobody says either: as if it took
@@ -455,7 +449,7 @@ func (d *Driver) forgives(obj *v1.Pod) bool {
 	case group == "apps" && (ref.Kind == "ReplicaSet" || ref.Kind == "StatefulSet"), ref.APIVersion == "v1" && ref.Kind == "ReplicationController":
 		return true
 	case group == "batch" && ref.Kind == "Job":
-		j := d.jobs[ref.UID]
+		j := d.objects.Job(ref.UID)
 		return j != nil && ignoresDisruption(j.Spec.PodFailurePolicy)
 	}
 	return false
@@ -485,7 +479,7 @@ func ignoresDisruption(p *batchv1.PodFailurePolicy) bool {
 // run on any node of their kind: no volumes, claims, ports or neighbours bind them.
 func (g *gang) wouldReturn() bool {
 	for _, p := range g.pods {
-		if metav1.GetControllerOf(p.obj) == nil || p.needs != nil || p.replica.name != "" || p.over() {
+		if metav1.GetControllerOf(p.obj) == nil || p.Needs != nil || p.replica.name != "" || p.over() {
 			return false
 		}
 	}

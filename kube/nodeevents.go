@@ -11,11 +11,12 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/amount"
 )
 
 // What events tell the engine of nodes: that they join, come back, leave, are closed or broken, and are of another size.
-// Where its GPUs, their model or its place in the network are others, a node is another to the engine, which then
-// begins anew.
+// Where its GPUs, their model or its place in the network are others, a node is another to the engine, which takes that
+// over if nobody has its GPUs, and else begins anew.
 
 // nodeEvents are what the engine missed of nodes.
 func (d *Driver) nodeEvents() []engine.Event {
@@ -33,23 +34,26 @@ func (d *Driver) engineNodes() []cluster.Node { return append(d.eng.Nodes(), d.j
 // awake. If one came back as another than it was, or cannot come by an event, the engine begins anew.
 func (d *Driver) joinEvents() (events []engine.Event, nodes []cluster.Node) {
 	d.joining, nodes = nil, d.eng.Nodes()
+	events = d.changeEvents(nodes)
 	for _, name := range slices.Sorted(maps.Keys(d.joined)) {
 		n := d.nodes[name]
 		if n == nil || n.obj == nil {
 			continue
 		}
 		if i, known := d.number[name]; known {
-			if d.cameBack(name, n, &nodes[i]) {
-				delete(d.goneNodes, name)
-				continue
+			ev, ok := d.cameBack(i, n, nodes)
+			if !ok {
+				d.stale = cmp.Or(d.stale, "node joined")
+				return events, withJoining(nodes, d.joining)
 			}
-			d.stale = cmp.Or(d.stale, "node joined")
-			return events, d.engineNodes()
+			events = append(events, ev...)
+			delete(d.goneNodes, name)
+			continue
 		}
 		s := d.nodeSpec(name, n, held{})
 		if !d.canJoin(&s) {
 			d.stale = cmp.Or(d.stale, "node joined")
-			return events, d.engineNodes()
+			return events, withJoining(nodes, d.joining)
 		}
 		d.order = append(d.order, name)
 		d.number[name] = len(d.order) - 1
@@ -61,10 +65,63 @@ func (d *Driver) joinEvents() (events []engine.Event, nodes []cluster.Node) {
 	if len(events) > 0 {
 		d.setsAt = true
 		d.queues.Grown()
-		d.shyNodes()
+		d.world.NoteTaints(d.order)
 		d.tellHistory()
 	}
-	return events, d.engineNodes()
+	return events, withJoining(nodes, d.joining)
+}
+
+func withJoining(nodes, joining []cluster.Node) []cluster.Node { return append(nodes, joining...) }
+
+// nodeIsAnother notes that a node may be another than the engine knows.
+func (d *Driver) nodeIsAnother(name string) {
+	d.changed[name], d.nodesDirty = true, true
+}
+
+// changeEvents tell the engine of nodes that are others than they were, and writes them down among the engine's.
+func (d *Driver) changeEvents(nodes []cluster.Node) (events []engine.Event) {
+	var helds map[string]held
+	for _, name := range slices.Sorted(maps.Keys(d.changed)) {
+		n, i := d.nodes[name], 0
+		known := false
+		if i, known = d.number[name]; !known || i >= len(nodes) || n == nil || n.obj == nil {
+			continue // it is told when it joins
+		}
+		if helds == nil {
+			helds = d.helds(d.heldNow())
+		}
+		s := d.nodeSpec(name, n, helds[name])
+		if !sameNode(s, nodes[i]) {
+			ev, ok := d.changeNode(i, &s, nodes)
+			if !ok {
+				d.stale = cmp.Or(d.stale, "a node in use is another")
+				return events
+			}
+			events = append(events, ev)
+		}
+		n.mig.stays = false
+	}
+	clear(d.changed)
+	if len(events) > 0 {
+		d.lookAgain()
+	}
+	return events
+}
+
+// changeNode tells the engine that a node is another; false: it cannot take that over.
+func (d *Driver) changeNode(i int, s *cluster.Node, nodes []cluster.Node) (ev engine.Event, ok bool) {
+	kind := kindOfNode{s.Model, s.GPUs}
+	if !d.kinds[kind] && len(d.kinds) >= engine.MaxKinds || d.eng.CheckChange(s) != "" {
+		return ev, false
+	}
+	d.kinds[kind] = true
+	was := nodes[i]
+	if nodes[i] = *s; engine.SameGPUs(s, &was) {
+		nodes[i].Bad = was.Bad
+	}
+	nodes[i].State, nodes[i].Asleep = was.State, was.Asleep
+	d.nodeTurned(s.Name)
+	return d.mustTake(engine.Event{Type: engine.NodeChanged, Node: s.Name, Spare: s}), true
 }
 
 // canJoin reports whether an engine that works can have a node, too.
@@ -78,11 +135,16 @@ func (d *Driver) canJoin(s *cluster.Node) bool {
 	return d.kinds[kindOfNode{s.Model, s.GPUs}] || len(d.kinds) < engine.MaxKinds
 }
 
-// cameBack reports whether a node that was gone is what the engine knows.
-func (d *Driver) cameBack(name string, n *node, believed *cluster.Node) bool {
+// cameBack tells the engine if a node that was gone is another than it knows; false: it cannot take that over.
+func (d *Driver) cameBack(i int, n *node, nodes []cluster.Node) (events []engine.Event, ok bool) {
+	name, believed := d.order[i], &nodes[i]
 	s := d.nodeSpec(name, n, d.heldOn(name))
 	d.sizesDirty = d.sizesDirty || s.CPU != believed.CPU || s.RAM != believed.RAM
-	return sameNode(s, *believed)
+	if sameNode(s, *believed) {
+		return nil, true
+	}
+	ev, ok := d.changeNode(i, &s, nodes)
+	return []engine.Event{ev}, ok
 }
 
 // sameNode reports whether a node is what the engine knows, but for its CPU and RAM.
@@ -95,24 +157,27 @@ func sameNode(s, believed cluster.Node) bool {
 func (d *Driver) nodeDiffers(old, obj *v1.Node) {
 	was, is := &old.Status, &obj.Status
 	sized := !equality.Semantic.DeepEqual(was.Capacity, is.Capacity) || !equality.Semantic.DeepEqual(was.Allocatable, is.Allocatable)
-	labelled := !sameLabels(old.Labels, obj.Labels) || taintsOf(old) != taintsOf(obj)
+	labelled := d.fit.Differ(old, obj)
 	if !sized && !labelled {
 		return
 	}
 	d.moves++
 	d.sizesDirty, d.nodesDirty = d.sizesDirty || sized, d.nodesDirty || sized
-	if labelled && d.isAnother(old, obj) {
-		d.stale = "labels or taints"
+	if labelled && d.lentOtherwise(old, obj) {
+		d.stale = "loans"
 		return
+	}
+	if labelled && d.isAnother(old, obj) {
+		d.nodeIsAnother(obj.Name)
 	}
 	d.nodeTurned(obj.Name)
 	d.lookAgain()
 	if labelled {
-		d.shyNodes()
+		d.world.NoteTaints(d.order)
 	}
 }
 
-// isAnother reports whether labels that the engine goes by, or a loan, are others.
+// isAnother reports whether labels that the engine goes by are others.
 func (d *Driver) isAnother(old, obj *v1.Node) bool {
 	l := &d.opt.Labels
 	for _, key := range []string{l.Product, l.Memory, l.Replicas, l.Sharing, l.Clique, l.Rack, l.Fabric, l.Count, l.Config, l.State, l.Strategy} {
@@ -120,6 +185,11 @@ func (d *Driver) isAnother(old, obj *v1.Node) bool {
 			return true
 		}
 	}
+	return false
+}
+
+// lentOtherwise reports whether a node is of another loan than it was: partitions say which nodes are lent.
+func (d *Driver) lentOtherwise(old, obj *v1.Node) bool {
 	for i := range d.opt.Loans {
 		if s := d.opt.Loans[i].Selector; matches(old.Labels, s) != matches(obj.Labels, s) {
 			return true
@@ -132,7 +202,7 @@ func (d *Driver) isAnother(old, obj *v1.Node) bool {
 func (d *Driver) heldNow() *engine.Snapshot {
 	snap := &engine.Snapshot{}
 	for _, b := range d.eng.Beliefs() {
-		snap.Jobs = append(snap.Jobs, *d.eng.Record(b.Job))
+		snap.Jobs = append(snap.Jobs, *d.recordOf(b.Job))
 	}
 	return snap
 }
@@ -143,7 +213,7 @@ func (d *Driver) heldOn(name string) held { return d.helds(d.heldNow())[name] }
 // overfull reports whether jobs hold more of a node than it has for them.
 func (n *node) overfull(h held) bool {
 	have := n.obj.Status.Allocatable
-	return milliOf(have.Cpu())-n.other.cpu < h.cpu || mebi(have.Memory(), false)-n.other.ram < h.ram
+	return amount.Milli(have.Cpu())-n.other.cpu < h.cpu || amount.MiB(have.Memory(), false)-n.other.ram < h.ram
 }
 
 // nextResize is when nodes and pods are looked at next whose size may be another.
@@ -151,19 +221,16 @@ func (d *Driver) nextResize() cluster.Time {
 	return max(d.sizedAt, d.renewed).Add(max(resizeEvery, resizePart*d.took))
 }
 
-// sizeEvents tell the engine of nodes of another size. If a node is another in more than that, or pods hold something
-// else than the engine knows, it begins anew.
+// sizeEvents tell the engine of nodes of another size, and of what pods hold that were resized: first of nodes that
+// grew, so that there is room for pods that did.
 func (d *Driver) sizeEvents() (events []engine.Event) {
+	var smaller []engine.Event
 	d.sizesDirty, d.sizedAt = false, d.now
 	start := d.opt.Now()
 	defer func() { d.took = d.opt.Now().Sub(start) }()
-	for _, g := range d.byID {
-		if g.resized {
-			d.stale, d.sizesDirty = cmp.Or(d.stale, "size of pods"), true
-			return nil
-		}
-	}
-	helds, grown := d.helds(d.heldNow()), false
+	snap := d.heldNow()
+	resized := d.resizedNow(snap)
+	helds, grown := d.helds(snap), false
 	for i, believed := range d.eng.Nodes() {
 		n := d.nodes[believed.Name]
 		if n == nil || n.obj == nil {
@@ -173,17 +240,22 @@ func (d *Driver) sizeEvents() (events []engine.Event) {
 		s := d.nodeSpec(d.order[i], n, h)
 		switch {
 		case !sameNode(s, believed):
-			d.stale, d.sizesDirty = cmp.Or(d.stale, "size of nodes"), true
-			return nil
+			d.sizesDirty = true
+			d.nodeIsAnother(s.Name)
 		case s.CPU != believed.CPU || s.RAM != believed.RAM:
-			grown = grown || s.CPU > believed.CPU || s.RAM > believed.RAM
-			size := &engine.NodeSize{CPU: s.CPU, RAM: s.RAM}
-			events = append(events, engine.Event{Type: engine.NodeResized, Node: s.Name, Size: size})
+			more := s.CPU > believed.CPU || s.RAM > believed.RAM
+			grown = grown || more
+			ev := engine.Event{Type: engine.NodeResized, Node: s.Name, Size: &engine.NodeSize{CPU: s.CPU, RAM: s.RAM}}
+			if more {
+				events = append(events, ev)
+			} else {
+				smaller = append(smaller, ev)
+			}
 		}
 		d.sizesDirty = d.sizesDirty || n.overfull(h) // it shrinks as these leave
 	}
 	if grown {
 		d.lookAgain()
 	}
-	return events
+	return slices.Concat(events, resized, smaller)
 }

@@ -77,6 +77,7 @@ func TestLeavesMeanwhile(t *testing.T) {
 	labelled.Labels[d.opt.Labels.Clique] = "another"
 	life := d.life
 	d.nodeChanged(labelled)
+	d.stale = "test"
 	if steps(t, d); g.phase != stopping || d.life == life {
 		t.Errorf("the engine began %d times anew, and the gang is in phase %d", d.life-life, g.phase)
 	}

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +10,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gangs"
 )
 
 // podChanged books a pod as it is now.
@@ -27,11 +28,11 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 		d.move(p, false)
 		return
 	}
-	if p.where != "" && (!maps.Equal(p.obj.Labels, obj.Labels) || (p.obj.DeletionTimestamp == nil) != (obj.DeletionTimestamp == nil)) {
+	if p.Where != "" && (!maps.Equal(p.obj.Labels, obj.Labels) || (p.obj.DeletionTimestamp == nil) != (obj.DeletionTimestamp == nil)) {
 		d.moves++
 	}
 	was := p.obj
-	p.obj = obj
+	p.see(obj)
 	if !sameFacts(was, obj) {
 		d.reread(p)
 	}
@@ -57,9 +58,9 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 
 // meet takes in a pod that was not known.
 func (d *Driver) meet(obj *v1.Pod) *pod {
-	p := &pod{obj: obj, request: d.requestOf(obj), node: obj.Spec.NodeName, nominated: obj.Status.NominatedNodeName}
-	p.replica = d.replicaOf(obj, &p.request)
-	p.needs = d.needsOf(obj, p)
+	p := &pod{node: obj.Spec.NodeName, nominated: obj.Status.NominatedNodeName}
+	p.see(obj)
+	d.read(p)
 	d.pods[obj.UID] = p
 	d.join(p)
 	return p
@@ -93,7 +94,7 @@ func (d *Driver) join(p *pod) {
 		}
 		return
 	}
-	p.base, p.around = d.signature(p.obj), aroundKey(p.obj)
+	p.base, p.around = d.signature(p.obj), fit.Around(p.obj)
 	p.sign()
 	p.gang = d.gangOf(p.obj)
 	p.gang.pods[p.obj.UID] = p
@@ -136,8 +137,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 		return nil
 	}
 	if g.boundByPlan() { // by the scheduler before this one
-		d.stale = "found bound"
-		return nil
+		return d.adoptNow(g)
 	}
 	if g.retry > now {
 		d.later(g, g.retry)
@@ -157,7 +157,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 		return nil
 	}
 	need, more, lacks := d.crew(g, &m)
-	if size := max(1, m.size); len(need) < size {
+	if size := max(1, m.Size); len(need) < size {
 		g.refused = d.missing(g, len(need), size, lacks)
 		return nil
 	}
@@ -191,7 +191,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 
 // propose makes the engine's job of a gang with these pods, of which it can do
 // without so many; nil: it cannot be submitted yet, and says why.
-func (d *Driver) propose(g *gang, pods []*pod, more int, m membership) *cluster.Job {
+func (d *Driver) propose(g *gang, pods []*pod, more int, m gangs.Membership) *cluster.Job {
 	if why := d.blamed(pods); why != "" {
 		g.refused = why
 		d.setGangAside(pods, why)
@@ -295,7 +295,7 @@ func (d *Driver) settleWaiting(g *gang) []engine.Event {
 	m, err := g.need()
 	if err == nil && !d.widen(g) {
 		need, more, _ := d.crew(g, &m)
-		if len(need) == max(1, m.size) && d.asSubmitted(g, need, more) && !g.boundByPlan() && d.admits(g.spec) == nil && g.facts == d.factsOf(g, d.membersOf(g)) {
+		if len(need) == max(1, m.Size) && d.asSubmitted(g, need, more) && !g.boundByPlan() && d.admits(g.spec) == nil && g.facts == d.factsOf(g, d.membersOf(g)) {
 			return nil
 		}
 	}
@@ -342,22 +342,26 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 	switch {
 	case open:
 		return nil
-	case g.oversized() || d.elastic(g):
-		d.stale = cmp.Or(d.stale, "a gang has more pods than it needs")
-		return nil
+	}
+	var events []engine.Event
+	if g.oversized() || d.elastic(g) {
+		events = d.dividedNow(g)
 	}
 	g.phase, g.fails, g.refused, g.legacy = running, 0, "", nil
 	d.crash("kube-started")
-	if g.repair.patch {
-		d.stale = cmp.Or(d.stale, "a gang is repaired")
+	if up := d.gangs[g.of]; g.repair.patch && up != nil {
+		if events := d.repairGang(up); len(events) > 0 {
+			return events
+		}
 	}
-	if !g.spec.NoRequeue { // it was moved: what it is now, the next engine is told
-		d.stale = cmp.Or(d.stale, "a gang was moved")
+	events = append(events, engine.Event{Type: engine.Started, Job: g.id})
+	if !g.spec.NoRequeue { // it was moved
+		events = append(events, d.staysPut(g))
 	}
 	if up := d.gangs[g.of]; up != nil && up.phase == stopping { // it was not running yet when that was told to leave
 		d.leaveAll(g, "the gang that it belongs to, "+up.name+", leaves")
 	}
-	return append([]engine.Event{{Type: engine.Started, Job: g.id}}, d.settleRunning(g)...)
+	return append(events, d.settleRunning(g)...)
 }
 
 // unwind lets those go that were bound.
@@ -458,22 +462,22 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 	}
 	m, err := g.need()
 	switch {
-	case suspended(err) && g.partly():
+	case gangs.Suspended(err) && g.partly():
 		d.leaveAll(g, err.Error())
 		return nil
-	case suspended(err):
+	case gangs.Suspended(err):
 		return nil
 	}
-	d.replace(g)
+	events := d.replace(g)
 	d.patch(g)
 	d.leftover(g)
 	if err == nil {
 		d.release(g, &m)
 	}
-	if g.of == "" && len(g.missing) == 0 && !m.open {
+	if g.of == "" && len(g.missing) == 0 && !m.Open {
 		d.tellBeyond(g, d.now)
 	}
-	return nil
+	return events
 }
 
 // partly reports whether a running gang is not whole any more, or will not be.
@@ -525,9 +529,9 @@ func (d *Driver) settleStopping(g *gang) []engine.Event {
 // makes another pod for one that failed, and a gang goes on with it. A place
 // whose node takes nobody any more cannot be filled: then the gang waits as a
 // whole for another.
-func (d *Driver) replace(g *gang) {
+func (d *Driver) replace(g *gang) []engine.Event {
 	if !slices.ContainsFunc(g.slots, func(s slot) bool { return s.pod == "" }) {
-		return
+		return nil
 	}
 	pods := g.wanted()
 	if len(pods) > 0 {
@@ -535,7 +539,7 @@ func (d *Driver) replace(g *gang) {
 	}
 	for i := range g.slots {
 		if len(pods) == 0 {
-			return
+			break
 		}
 		s := &g.slots[i]
 		if s.pod != "" {
@@ -546,18 +550,17 @@ func (d *Driver) replace(g *gang) {
 		if n := d.nodes[s.node]; g.repair.wanted && (n == nil || n.state() != cluster.Up) && slices.ContainsFunc(pods, fits) {
 			s.lost = true // it may be elsewhere, if others of its gang are left
 			if d.hurt(g) {
-				d.stale = cmp.Or(d.stale, "a gang lost a node")
 				continue
 			}
 		}
-		k := slices.IndexFunc(pods, func(p *pod) bool { return fits(p) && d.mounts(p, s.node) == "" && d.grant(p, s.node) == "" })
+		k := slices.IndexFunc(pods, func(p *pod) bool { return fits(p) && d.keptOff(p, s.node) == "" && d.grant(p, s.node) == "" })
 		if k < 0 {
 			d.waits[g] = true // for the devices or volumes of the pod before it, perhaps
 			continue
 		}
 		if n := d.nodes[s.node]; n == nil || n.state() != cluster.Up {
 			d.leaveAll(g, "node "+s.node+", where a pod of its gang was, takes no new ones")
-			return
+			return nil
 		}
 		s.pod, s.done = pods[k].obj.UID, false
 		if pods[k].give(r); pods[k].request != *r {
@@ -566,4 +569,8 @@ func (d *Driver) replace(g *gang) {
 		d.bind(g, pods[k], s.node)
 		pods = slices.Delete(pods, k, k+1)
 	}
+	if d.hurt(g) {
+		return d.repairGang(g)
+	}
+	return nil
 }

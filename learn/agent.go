@@ -1,33 +1,32 @@
 package learn
 
-// Element is what an agent sees of some things that are alike: what one of them is like,
-// and how many there are.
+// Element is a set of equal things as an agent sees them: their features, and how many there are.
 type Element struct {
 	Features []float64
 	Count    float64
 }
 
-// Scene is what an agent sees when it has to choose: the elements of its world, without
-// an order; what the world is like as a whole; and a row for each thing that it could do.
+// Scene is what an agent sees when it has to choose: the unordered elements of its world, the state as a whole,
+// and a row for each possible action.
 type Scene struct {
 	Elements []Element
 	State    []float64
 	Rows     [][]float64
-	Mask     []bool // by row: whether that can be done
+	Mask     []bool // by row: whether the action is possible
 }
 
-// Agent chooses among rows, however many there are: one network rates each row beside
-// what is shared, so that neither the order of the rows nor that of the elements
-// matters (elements are encoded alone and averaged). Another network says what the future is worth.
+// Agent chooses among any number of rows. One network rates each row together with the shared part, so the order
+// of rows and elements does not matter (elements are encoded one by one and averaged). Another network estimates
+// the value of the state.
 type Agent struct {
 	Encode, Rate, Worth *Net
 	features            Shape
 }
 
-// Shape is how many numbers describe an element, the state and a row.
+// Shape is the number of features of an element, the state and a row.
 type Shape struct{ Element, State, Row int }
 
-// embedding is how many numbers the elements become together.
+// embedding is the size of the averaged encoding of the elements.
 const embedding, hidden = 8, 32
 
 // NewAgent makes an untrained agent.
@@ -49,19 +48,19 @@ func (a *Agent) params() (list [][]float64) {
 	return list
 }
 
-// zero is an agent of the same shape, all of it 0.
+// zero is an agent of the same shape with all weights 0.
 func (a *Agent) zero() *Agent {
 	return &Agent{a.Encode.zero(), a.Rate.zero(), a.Worth.zero(), a.features}
 }
 
-// Clone is an agent of its own with the same weights.
+// Clone is a copy with the same weights.
 func (a *Agent) Clone() *Agent {
 	c := a.zero()
 	c.set(a)
 	return c
 }
 
-// set gives an agent another one's weights.
+// set copies the weights of another agent.
 func (a *Agent) set(from *Agent) {
 	to, list := a.params(), from.params()
 	for i := range to {
@@ -69,16 +68,16 @@ func (a *Agent) set(from *Agent) {
 	}
 }
 
-// Look is what an agent computes of a scene. One can be used again and again.
+// Look is what an agent computes of a scene. It can be reused.
 type Look struct {
-	Logits, Probs []float64 // by row; what is masked is rated -Inf, and never chosen
+	Logits, Probs []float64 // by row; masked rows are rated -Inf, and never chosen
 	shared, pre   []float64
 	total         float64
 	rows, elems   []trace
 	worth         trace
 }
 
-// see computes what all rows share.
+// see computes the part that all rows share.
 func (a *Agent) see(s *Scene, l *Look) {
 	l.shared = append(l.shared[:0], s.State...)
 	for range embedding {
@@ -122,7 +121,7 @@ func (a *Agent) Judge(s *Scene, l *Look) {
 	l.Probs = Softmax(l.Logits, s.Mask, l.Probs[:0])
 }
 
-// Best is the row that an agent that has judged a scene rates highest, of equals the first; -1: all are masked.
+// Best is the row that the agent rates highest after Judge, of equals the first; -1: all are masked.
 func (l *Look) Best() int {
 	best := -1
 	for i, v := range l.Logits {
@@ -133,7 +132,7 @@ func (l *Look) Best() int {
 	return best
 }
 
-// Draw is a row by chance, as probable as the agent says.
+// Draw is a random row, with the agent's probabilities.
 func (l *Look) Draw(r *Rand) int {
 	x, last := r.Float(), -1
 	for i, p := range l.Probs {
@@ -148,12 +147,12 @@ func (l *Look) Draw(r *Rand) int {
 	return last
 }
 
-// Value says what the agent expects of the future of a scene, after Judge.
+// Value is the agent's estimate of the value of a scene, after Judge.
 func (a *Agent) Value(l *Look) float64 {
 	return a.Worth.forward(a.Worth.B[0], l.shared, &l.worth)[0]
 }
 
-// grader adds up gradients of an agent.
+// grader accumulates gradients of an agent.
 type grader struct {
 	grad   *Agent
 	buf    [2][]float64
@@ -162,8 +161,7 @@ type grader struct {
 	pooled []float64
 }
 
-// back adds the gradient of a judged scene: that of each row's rating, and that of the
-// worth.
+// back adds the gradient of a judged scene: of each row's rating, and of the value.
 func (g *grader) back(a *Agent, s *Scene, l *Look, rows []float64, worth float64) {
 	g.shared = append(g.shared[:0], l.shared...)
 	clear(g.shared)

@@ -2,16 +2,16 @@ package learn
 
 import "math"
 
-// Iteration is what decides how long an iteration of a data-parallel job takes that adds up
-// its gradients in a ring (the physical form of Meta-RL, TCC'23).
+// Iteration has the factors of the time of an iteration of a data-parallel job with ring all-reduce (the
+// physical model of Meta-RL, TCC'23).
 type Iteration struct {
-	Compute   float64 // seconds, alone on its nodes
-	Colo      float64 // jobs beside it on its nodes, at most
-	Each      float64 // the part of Compute that each of them costs
+	Compute   float64 // seconds, without other jobs on its nodes
+	Colo      float64 // most other jobs on one of its nodes
+	Each      float64 // the fraction of Compute that each of them costs
 	GPUs      float64
 	Size      float64 // of the model, in GB
 	Bandwidth float64 // of the slowest link, in GB/s
-	Share     float64 // the part of that link that it has
+	Share     float64 // the fraction of that link that it gets
 }
 
 // Seconds is T = T_comp*(1+a*colo) + 2(g-1)/g * size/bandwidth/share.
@@ -23,27 +23,27 @@ func (i *Iteration) Seconds() float64 {
 	return t
 }
 
-// The links of the worlds in which placing is learned, in GB/s: inside a node, from node
-// to node in a rack, and from rack to rack.
+// The links of the worlds in which placing is learned, in GB/s: inside a node, between nodes of a rack, and
+// between racks.
 const (
 	linkNode = 100.0
 	linkRack = 5.0
 	linkAny  = 2.5
 )
 
-// features are what the performance model sees of an iteration: no link speed, which it has
-// to find out from what is measured at each distance.
+// features are what the performance model sees of an iteration: no link speeds, which it has to learn from
+// measurements at each distance.
 func (i *Iteration) features(spread, racks float64) []float64 {
 	return []float64{Log(i.Compute), Log(i.Size), i.Colo / 4, (i.GPUs - 1) / i.GPUs, spread, racks, 1/i.Share - 1, log2(i.GPUs) / 4}
 }
 
 const modelInputs = 8
 
-// Members is how many regressors the performance model has.
+// Members is the number of regressors of the performance model.
 const Members = 5
 
-// PerfModel predicts the logarithm of how long an iteration takes: small regressors that have seen
-// different parts of what was measured. Their mean is the prediction; where they differ, little is known.
+// PerfModel predicts the logarithm of an iteration's time: an ensemble of small regressors trained on different
+// samples of the measurements. Their mean is the prediction; their disagreement measures uncertainty.
 type PerfModel struct {
 	nets   [Members]*Net
 	adam   [Members]Adam
@@ -58,7 +58,7 @@ type measured struct {
 	at float64
 }
 
-// NewPerfModel makes one that knows nothing.
+// NewPerfModel makes an untrained model.
 func NewPerfModel(seed uint64) *PerfModel {
 	m := &PerfModel{random: NewRand(seed), Drift: CUSUM{Slack: 1, Limit: 20, Mean: 1, Dev: 1}}
 	for i := range m.nets {
@@ -67,8 +67,8 @@ func NewPerfModel(seed uint64) *PerfModel {
 	return m
 }
 
-// Predict is how long an iteration is believed to take, in seconds, and how little the regressors agree:
-// the standard deviation of its logarithm.
+// Predict is the predicted time of an iteration, in seconds, and how much the regressors disagree: the standard
+// deviation of its logarithm.
 func (m *PerfModel) Predict(in []float64) (seconds, unsure float64) {
 	mean, square := 0.0, 0.0
 	for i := range m.nets {
@@ -79,19 +79,19 @@ func (m *PerfModel) Predict(in []float64) (seconds, unsure float64) {
 	return Exp(within(mean, -20, 20)), math.Sqrt(max(0, square-float64(mean*mean)))
 }
 
-// mostSeen is how many measurements are kept, the latest.
+// mostSeen is how many of the latest measurements are kept.
 const mostSeen = 2000
 
-// Measure takes what was measured of an iteration, and reports whether what is predicted has become so much worse
-// that the workload must have changed.
+// Measure takes a measurement of an iteration, and reports whether predictions have become so much worse that
+// the workload must have changed.
 func (m *PerfModel) Measure(in []float64, seconds float64) (drift bool) {
 	predicted, _ := m.Predict(in)
-	if len(m.seen) >= 200 { // before, errors say nothing
+	if len(m.seen) >= 200 { // earlier errors mean nothing
 		drift = m.Drift.Add(math.Abs(Log(predicted / seconds)))
 	}
 	if drift {
 		m.Drifts++
-		m.seen = m.seen[len(m.seen)-len(m.seen)/10:] // what was learned before is of another world
+		m.seen = m.seen[len(m.seen)-len(m.seen)/10:] // older measurements are of another workload
 	}
 	if m.seen = append(m.seen, measured{in, Log(seconds)}); len(m.seen) > mostSeen {
 		m.seen = m.seen[len(m.seen)-mostSeen:]
@@ -99,7 +99,7 @@ func (m *PerfModel) Measure(in []float64, seconds float64) (drift bool) {
 	return drift
 }
 
-// Fit has each regressor learn from so many batches, drawn with replacement.
+// Fit trains each regressor on this many batches, drawn with replacement.
 func (m *PerfModel) Fit(batches int) {
 	const batch = 32
 	if len(m.seen) == 0 {
@@ -121,7 +121,7 @@ func (m *PerfModel) Fit(batches int) {
 	m.usual()
 }
 
-// usual notes how large errors are while nothing changes: those of the latest measurements.
+// usual records how large errors are while nothing changes: those of the latest measurements.
 func (m *PerfModel) usual() {
 	list := m.seen[max(0, len(m.seen)-200):]
 	mean, square := 0.0, 0.0

@@ -14,7 +14,7 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// Exp and Log are those of the standard library, to the last bits.
+// Exp and Log agree with the standard library to the last bits.
 func TestNumbers(t *testing.T) {
 	for x := -690.0; x < 690; x += 0.37 {
 		if got, want := Exp(x), math.Exp(x); math.Abs(got/want-1) > 1e-13 {
@@ -53,8 +53,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// Masking: nodes with 0 and 3 GPUs free, two tasks of one GPU: together on the second
-// node, or without a constraint, which is the same one here; a rack is no question.
+// Masking: nodes with 0 and 3 GPUs free, two tasks of one GPU: together on the second node, or without a
+// constraint, which is the same one here; the level rack does not differ.
 func TestMask(t *testing.T) {
 	m := &Moment{Floor: Floor{Rooms: []Room{{GPUs: 4, Free: 0}, {GPUs: 4, Free: 3}}}, Running: []float64{10},
 		Line: []Gang{{Tasks: 2, Each: 1, Classes: AllClasses, Length: 60}, {Tasks: 4, Each: 1, Classes: AllClasses, Length: 60}}}
@@ -78,7 +78,7 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// Reward: three jobs that are there for ten seconds cost 30.
+// Reward: three jobs that are present for ten seconds cost 30.
 func TestReward(t *testing.T) {
 	w := &World{Rooms: []Room{{GPUs: 3, Free: 3}}, Jobs: []Job{{Tasks: 1, Each: 1, Run: 10}, {Tasks: 1, Each: 1, Run: 10}, {Tasks: 1, Each: 1, Run: 10}}}
 	out := w.Play(ShortestService(), nil)
@@ -86,10 +86,10 @@ func TestReward(t *testing.T) {
 	near(t, "job-seconds of half the time", out.until(5), 15)
 }
 
-// The reward (SCHED^2, GLOBECOM'19): what an episode's choices are credited with is the negative number of jobs
-// over time, relative to that under the rule, and measured by ten times the mean run time. So
-// who does as the rule does gets nothing, and all rewards add up to the difference of the
-// total JCTs by that measure, whatever the unit of time.
+// The reward (SCHED^2, GLOBECOM'19): a choice is credited with the negative integral of the number of jobs over
+// time, relative to that under the rule, in units of ten times the mean run time. So an agent that acts like the
+// rule gets nothing, and all rewards add up to the difference of the total JCTs in that unit, whatever the unit
+// of time.
 func TestRewardsAddUp(t *testing.T) {
 	r := NewRand(21)
 	better, worse := 0, 0
@@ -136,7 +136,7 @@ func TestRewardsAddUp(t *testing.T) {
 	}
 }
 
-// replayer chooses as was chosen.
+// replayer repeats recorded choices.
 type replayer struct {
 	Sched2
 	choices []Choice
@@ -151,8 +151,8 @@ func (p *replayer) Next(m *Moment) (Pick, bool) {
 	return p.take(m, p.choices[p.at-1].Row), true
 }
 
-// The state (SCHED^2, GLOBECOM'19): everything in it is relative, so times that are all 64 times as long change
-// nothing of it; and no number of it is large.
+// The state (SCHED^2, GLOBECOM'19) has only ratios, so multiplying all times by 64 changes nothing in it; and
+// none of its numbers is large.
 func TestSceneHasNoUnit(t *testing.T) {
 	r, looks := NewRand(22), 0
 	for range 500 {
@@ -195,7 +195,7 @@ func TestSceneHasNoUnit(t *testing.T) {
 	}
 }
 
-// Gradients are those of finite differences, for all weights of an agent.
+// Gradients equal finite differences, for all weights of an agent.
 func TestGradient(t *testing.T) {
 	r := NewRand(3)
 	a := NewAgent(r, Shape{Element: 2, State: 2, Row: 3})
@@ -239,7 +239,7 @@ func TestGradient(t *testing.T) {
 	}
 }
 
-// moment is one by chance.
+// moment is a random moment.
 func moment(r *Rand) *Moment {
 	m := &Moment{}
 	for range 2 + r.Int(8) {
@@ -260,8 +260,8 @@ func moment(r *Rand) *Moment {
 	return m
 }
 
-// Whatever an agent does fits: nobody holds more than there is, gangs are of one kind of GPU, on
-// nodes that suit them, and as near together as was said; and it waits only while something runs.
+// Whatever an agent does is feasible: no job holds more than there is, gangs are on one kind of GPU, on nodes
+// that suit them, and as near together as stated; and it waits only while something runs.
 func TestFeasible(t *testing.T) {
 	r := NewRand(11)
 	done, waits := 0, 0
@@ -311,8 +311,8 @@ func checkTaken(t *testing.T, before []Room, m *Moment, g *Gang, near Near) {
 	}
 }
 
-// The order of the nodes, and that of the jobs, do not matter: the same job is started, as
-// near together, with the same probability.
+// The order of nodes and jobs does not matter: the same job is started, at the same level, with the same
+// probability.
 func TestEquivariant(t *testing.T) {
 	r := NewRand(12)
 	agent := NewAgent(NewRand(1), schedShape)
@@ -355,14 +355,14 @@ func TestEquivariant(t *testing.T) {
 	}
 }
 
-// brief is a training that takes a moment.
+// brief is a short training.
 func brief(seed uint64) Training {
 	t := DefaultTraining(SystemSched2, seed)
 	t.Rounds, t.Worlds, t.Imitated, t.Judges = 2, 2, 4, 4
 	return t
 }
 
-// The same seed gives the same weights, another one others; and weights come out of their file as they went in.
+// The same seed gives the same weights, another seed others; and weights survive a file unchanged.
 func TestWeights(t *testing.T) {
 	train := func(seed uint64) *Agent {
 		tr := brief(seed)
@@ -393,7 +393,7 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// What is wrong with a file is said.
+// An error in a file is named.
 func TestReadErrors(t *testing.T) {
 	good, err := NewAgent(NewRand(1), schedShape).Write(SystemSched2, "a test")
 	if err != nil {
@@ -422,7 +422,7 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// Errors that grow are found, and those that do not are no drift.
+// Growing errors are detected, and stable ones are no drift.
 func TestCUSUM(t *testing.T) {
 	for seed := range uint64(50) {
 		r, c := NewRand(seed), CUSUM{Slack: 0.5, Limit: 10, Mean: 1, Dev: 0.2}
@@ -441,7 +441,7 @@ func TestCUSUM(t *testing.T) {
 	}
 }
 
-// Reptile moves all weights the same part of the way.
+// Reptile moves all weights by the same fraction.
 func TestReptile(t *testing.T) {
 	a, b := NewAgent(NewRand(1), schedShape), NewAgent(NewRand(2), schedShape)
 	was := a.Clone()
@@ -453,8 +453,8 @@ func TestReptile(t *testing.T) {
 	}
 }
 
-// script decides by a list of numbers: which of the things that could be done, each time. It notes how
-// many there were.
+// script decides by a list of numbers, the index of the possible action each time, and records how many actions
+// were possible.
 type script struct {
 	Sched2
 	chosen, open []int
@@ -477,7 +477,7 @@ func (s *script) Next(m *Moment) (Pick, bool) {
 	return s.take(m, rows[s.chosen[at]]), true
 }
 
-// least is the least mean JCT of a world, over all that could be done in it.
+// least is the least mean JCT of a world, over all sequences of actions.
 func least(w *World) (best float64, plays int) {
 	best = math.Inf(1)
 	for choices := []int(nil); ; plays++ {
@@ -495,14 +495,14 @@ func least(w *World) (best float64, plays int) {
 	}
 }
 
-// Two nodes, and jobs that run twice as long when their tasks are on both: after at most 2000 episodes, with nobody
-// to imitate, an agent gets 95 % of what the best of all sequences of choices gets.
+// Two nodes, and jobs that run twice as long when their tasks are on both: after at most 2000 episodes, without
+// imitation, an agent gets 95 % of what the best sequence of choices gets.
 func TestToy(t *testing.T) {
 	rooms := []Room{{GPUs: 4, Free: 4}, {GPUs: 4, Free: 4}}
 	gang := func(submit float64, tasks int32, run float64) Job {
 		return Job{Tasks: tasks, Each: 1, Submit: submit, Run: run, Loss: [2]float64{0.5, 0.5}}
 	}
-	worlds := []*World{ // where the rule that goes ahead as near as it can splits a gang that had better wait
+	worlds := []*World{ // where the rule that starts as near as possible splits a gang that had better wait
 		{Rooms: rooms, Jobs: []Job{gang(0, 2, 20), gang(0, 3, 300), gang(1, 3, 200), gang(2, 1, 100)}},
 		{Rooms: rooms, Jobs: []Job{gang(0, 3, 30), gang(0, 3, 40), gang(5, 2, 200), gang(6, 4, 100)}},
 		{Rooms: rooms, Jobs: []Job{gang(0, 4, 100), gang(0, 2, 10), gang(0, 3, 100), gang(9, 2, 50)}},

@@ -2,15 +2,15 @@ package learn
 
 import "math"
 
-// Net is a network of fully connected layers; all but the last are followed by a
-// leaky rectifier. Sizes are those of the input, the layers between and the output;
-// W[l] has a row of Sizes[l] numbers for each of the Sizes[l+1] outputs of layer l.
+// Net is a network of fully connected layers; all but the last are followed by a leaky rectifier. Sizes are
+// those of the input, the hidden layers and the output; W[l] has a row of Sizes[l] numbers for each of the
+// Sizes[l+1] outputs of layer l.
 type Net struct {
 	Sizes []int
 	W, B  [][]float64
 }
 
-// leak is the slope below zero, so that no unit is lost for good.
+// leak is the slope below zero, so that no unit dies.
 const leak = 0.01
 
 // NewNet makes a network with random weights (He et al., 2015); the last layer's
@@ -31,7 +31,7 @@ func NewNet(r *Rand, sizes ...int) *Net {
 	return n
 }
 
-// zero is a network of the same shape, all of it 0.
+// zero is a network of the same shape with all weights 0.
 func (n *Net) zero() *Net {
 	z := &Net{Sizes: n.Sizes}
 	for l := range n.W {
@@ -48,13 +48,13 @@ func (n *Net) params() (list [][]float64) {
 	return list
 }
 
-// trace is what a network computed for one input, which its gradient needs.
+// trace keeps what a network computed for one input, which its gradient needs.
 type trace struct {
-	in   []float64   // what is the input's own: the rest of it is shared with others
+	in   []float64   // the input's own part; the rest is shared with others
 	acts [][]float64 // by layer
 }
 
-// reserve makes room for a network's layers.
+// reserve allocates memory for a network's layers.
 func (t *trace) reserve(n *Net) {
 	if len(t.acts) == len(n.W) {
 		return
@@ -65,8 +65,7 @@ func (t *trace) reserve(n *Net) {
 	}
 }
 
-// prefix computes what the first inputs give the first layer: they are the same for many
-// inputs, which is computed once.
+// prefix computes the contribution of the shared first inputs to the first layer, once for many inputs.
 func (n *Net) prefix(shared, pre []float64) {
 	width := n.Sizes[0]
 	for o := range pre {
@@ -74,8 +73,7 @@ func (n *Net) prefix(shared, pre []float64) {
 	}
 }
 
-// forward computes the network's output of an input whose first numbers are in pre
-// already; own is the rest of it.
+// forward computes the network's output of an input whose shared part is already in pre; own is the rest of it.
 func (n *Net) forward(pre, own []float64, t *trace) []float64 {
 	t.reserve(n)
 	t.in = own
@@ -104,9 +102,9 @@ func (n *Net) Forward(in []float64) []float64 {
 	return append([]float64(nil), n.forward(n.B[0], in, &t)...)
 }
 
-// backward adds the gradient of a trace to grad: out is that of the network's output. It
-// returns the gradient of the first layer before its rectifier, from which that of the shared part of
-// the input follows (backShared). It is overwritten by the next call with the same buf.
+// backward adds the gradient of a trace to grad, given the gradient of the output. It returns the gradient of
+// the first layer before its rectifier, from which that of the shared part follows (backShared). It is
+// overwritten by the next call with the same buf.
 func (n *Net) backward(t *trace, out []float64, grad *Net, buf *[2][]float64) []float64 {
 	d := out
 	for l := len(n.W) - 1; ; l-- {
@@ -138,8 +136,8 @@ func (n *Net) backward(t *trace, out []float64, grad *Net, buf *[2][]float64) []
 	}
 }
 
-// backShared adds what the gradient of the first layer means for the first inputs: to the
-// weights, and to the gradient of these inputs themselves.
+// backShared adds the part of the first layer's gradient that belongs to the shared inputs: to the weights, and
+// to the gradient of these inputs themselves.
 func (n *Net) backShared(first, shared []float64, grad *Net, in []float64) {
 	width := n.Sizes[0]
 	for o, v := range first {
@@ -157,8 +155,8 @@ type Adam struct {
 	m, v [][]float64
 }
 
-// Step moves the weights, and clears the gradients. A gradient longer than limit is
-// shortened to it; 0: none is.
+// Step moves the weights, and clears the gradients. A gradient longer than limit is scaled down to it; 0: no
+// limit.
 func (a *Adam) Step(params, grads [][]float64, limit float64) {
 	if a.m == nil {
 		for i := range params {

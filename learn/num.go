@@ -1,14 +1,12 @@
-// Package learn holds what Muster's learned policy and placer are made of: small
-// networks, how they are trained, the worlds in which they are, and their weights.
-// It has no clock, no goroutine and no chance but its own seeded source. Products are
-// rounded before they are added (float64(x*y)), as the Go specification allows a
-// compiler to fuse the two: so training and inference give the same bits on every machine.
+// Package learn has the parts of Muster's learned policy and placer: small networks, their training, the worlds
+// of the training, and their weights. It has no clock, no goroutine and no randomness but its own seeded source.
+// Products are rounded before they are added (float64(x*y)), because the Go specification allows a compiler to
+// fuse the two: so training and inference give the same bits on every machine.
 package learn
 
 import "math"
 
-// Rand is a seeded source of chance (splitmix64: Steele, Lea, Flood, 2014). The zero
-// value is the source of seed 0.
+// Rand is a seeded random source (splitmix64: Steele, Lea, Flood, 2014). The zero value is the source of seed 0.
 type Rand struct{ state uint64 }
 
 // NewRand returns the source of a seed.
@@ -29,8 +27,8 @@ func (r *Rand) Float() float64 { return float64(float64(r.Uint64()>>11) / (1 << 
 // Int returns a number in [0, n); n must be positive.
 func (r *Rand) Int(n int) int { return int(r.Uint64() % uint64(n)) }
 
-// Norm returns a number of mean 0 and variance 1: twelve uniform ones less six, which
-// needs no transcendental function (beyond six deviations there is nothing).
+// Norm returns a number of mean 0 and variance 1: the sum of twelve uniform ones less six, which needs no
+// transcendental function (and is never beyond six deviations).
 func (r *Rand) Norm() float64 {
 	sum := -6.0
 	for range 12 {
@@ -52,8 +50,8 @@ const (
 	ln2lo = 1.90821492927058770002e-10
 )
 
-// Exp returns e to the x. The standard library's differs in the last bit from machine to
-// machine, where it is written in assembly.
+// Exp returns e to the x. The standard library's differs in the last bit between architectures, where it is
+// written in assembly.
 func Exp(x float64) float64 {
 	switch {
 	case x > 700:
@@ -65,7 +63,7 @@ func Exp(x float64) float64 {
 	r := x - float64(k*ln2hi)
 	r -= float64(k * ln2lo)
 	sum, term := 1.0, 1.0
-	for n := 1; n <= 14; n++ { // |r| < 0.35: the rest is below 1e-18
+	for n := 1; n <= 14; n++ { // |r| < 0.35: the remainder is below 1e-18
 		term = float64(term*r) / float64(n)
 		sum += term
 	}
@@ -90,8 +88,8 @@ func Log(x float64) float64 {
 	return float64(2*sum) + float64(float64(e)*math.Ln2)
 }
 
-// log2 is the logarithm to the base 2, by straight lines between powers of two: exact
-// there, continuous and rising, and cheap. It is what features need.
+// log2 is the logarithm to the base 2, interpolated linearly between powers of two: exact there, continuous,
+// increasing and cheap, which suffices for features.
 func log2(x float64) float64 {
 	if x <= 0 {
 		return -64
@@ -100,10 +98,10 @@ func log2(x float64) float64 {
 	return float64(e-2) + float64(2*f)
 }
 
-// within bounds a number.
+// within clamps a number.
 func within(x, low, high float64) float64 { return min(max(x, low), high) }
 
-// dot adds the products of two lists of one length.
+// dot is the dot product of two lists of one length.
 func dot(a, b []float64) (sum float64) {
 	b = b[:len(a)]
 	for i, x := range a {

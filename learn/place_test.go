@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The physical form of Meta-RL, TCC'23.
+// The physical model of Meta-RL, TCC'23.
 func TestIteration(t *testing.T) {
 	it := Iteration{Compute: 0.2, Each: 0.1, Colo: 2, GPUs: 4, Size: 1, Bandwidth: 10, Share: 0.5}
 	near(t, "an iteration", it.Seconds(), 0.2*1.2+2*3/4.0/10/0.5)
@@ -14,14 +14,14 @@ func TestIteration(t *testing.T) {
 	near(t, "that of one GPU", it.Seconds(), 0.24)
 }
 
-// mixWorld makes worlds of one workload.
+// mixWorld generates worlds of one workload.
 func mixWorld(r *Rand, heavy float64) func() *PlaceWorld {
 	m := Mix{Nodes: 4, GPUs: 8, Racks: 2, Jobs: 120, Load: 1.1, Spread: 1, Large: 0.6, Loose: 1}
 	return func() *PlaceWorld { return m.World(r).Communicating(r, heavy) }
 }
 
-// The performance model learns how long iterations take from what is measured, is unsure of what it has
-// not seen, and notices when the workload is another one.
+// The performance model learns iteration times from measurements, is uncertain about what it has not seen, and
+// detects a change of the workload.
 func TestPerfModel(t *testing.T) {
 	r := NewRand(1)
 	m := NewPerfModel(2)
@@ -45,7 +45,7 @@ func TestPerfModel(t *testing.T) {
 		_, u := m.Predict(m.seen[i].in)
 		known += u
 		in := slices.Clone(m.seen[i].in)
-		in[1] += 6 // a model four hundred times as large
+		in[1] += 6 // a model e^6 times as large
 		_, u = m.Predict(in)
 		strange += u
 	}
@@ -58,7 +58,7 @@ func TestPerfModel(t *testing.T) {
 	heavy := mixWorld(r, 1)
 	for range 4 {
 		w := heavy()
-		for i := range w.Its { // the same jobs compute five times as long as they did
+		for i := range w.Its { // the same jobs slow each other down much more than before
 			w.Its[i].Each = 5
 		}
 		l.placeEpisode(w, m, false)
@@ -77,8 +77,8 @@ func (m *PerfModel) err() (sum float64) {
 	return sum
 }
 
-// Every worker gets a GPU that is free, and whatever fits is placed; the order of the nodes changes nothing
-// but which of equal nodes are taken.
+// Every worker gets a free GPU, and whatever fits is placed; the order of the nodes changes only which of equal
+// nodes are taken.
 func TestPlacing(t *testing.T) {
 	r := NewRand(21)
 	for range 2000 {
@@ -107,7 +107,7 @@ func TestPlacing(t *testing.T) {
 			}
 			k := p.Next(mixed, &o)
 			alike := mixed[k]
-			alike.Rack = spots[n].Rack // all are alike as long as none is home
+			alike.Rack = spots[n].Rack // all racks are alike until a worker is placed
 			if w.Placed == 0 && alike != spots[n] {
 				t.Fatalf("%+v is chosen, in another order of the nodes %+v", spots[n], mixed[k])
 			}
@@ -117,8 +117,8 @@ func TestPlacing(t *testing.T) {
 	}
 }
 
-// The weights that are shipped place better than best fit where jobs communicate, and adapting them to
-// a workload does no harm to it. (How much better: docs/reference/policies/README.md.)
+// The shipped weights place better than best fit where jobs communicate, and adapting them to a workload does no
+// harm to it. (How much better: docs/reference/placers.md.)
 func TestMetaWeights(t *testing.T) {
 	a, err := Load(SystemMetaRL, "", "", nil)
 	if err != nil {
@@ -144,7 +144,7 @@ func TestMetaWeights(t *testing.T) {
 	}
 }
 
-// What an inference takes: one decision of either system, with a full line and a thousand nodes.
+// BenchmarkDecision measures inference: one decision of either system, with a full line and a thousand nodes.
 func BenchmarkDecision(b *testing.B) {
 	r := NewRand(1)
 	m := &Moment{Running: []float64{100}}
@@ -176,7 +176,7 @@ func BenchmarkDecision(b *testing.B) {
 }
 
 // Drifts of earlier workloads are no drift of this one: its first update counts. After a drift of its own the
-// model learns from what is left, so that what comes next is judged by a model of the new world.
+// model learns from the remaining measurements, so that later choices are judged by a model of the new world.
 func TestAdapt(t *testing.T) {
 	adapt := func(change func(*PerfModel)) (drifts int, same bool, m *PerfModel) {
 		tr := DefaultTraining(SystemMetaRL, 1)
@@ -195,7 +195,7 @@ func TestAdapt(t *testing.T) {
 		}
 	}
 	var fitted [modelInputs]float64
-	drifts, same, m := adapt(func(m *PerfModel) { // it knows a world in which everything takes a thousandth
+	drifts, same, m := adapt(func(m *PerfModel) { // it knows a world in which everything takes a thousandth of the time
 		m.Drifts = 3
 		for range 300 {
 			m.seen = append(m.seen, measured{fitted[:], -9})

@@ -1,13 +1,13 @@
 package learn
 
-// Places are the nodes of a cluster while the workers of a gang are put on them. Nodes that
-// look alike are one kind, of which there are few, also of many nodes: a choice looks at kinds,
-// and when a worker is placed only its node, and those of the racks that become home or are it
-// no more, come to other kinds. The dumb twin is PlaceScene.look, which looks at each node.
+// Places are the nodes of a cluster while the workers of a gang are placed. Equal nodes form a kind; there are
+// few kinds even on many nodes. A choice considers kinds, and placing a worker moves only its node, and the
+// nodes of racks that become home or cease to be, to other kinds. The naive twin is PlaceScene.look, which
+// considers each node.
 type Places struct {
 	spots []Spot
 	kinds []placeKind
-	of    []int32        // by spot: its kind
+	of    []int32        // by spot
 	known map[Spot]int32 // looked up only
 	order []placeFirst
 	used  int64 // spots with workers of this gang
@@ -15,19 +15,17 @@ type Places struct {
 	gpus  int64
 }
 
-// placeKind is spots that look alike: Rack is 1 for home, else 0, and a gang on four nodes or more
-// is as good as four.
+// placeKind is a set of equal spots. Rack is 1 for home, else 0; more than four nodes count as four.
 type placeKind struct {
 	Spot
 	count int32
-	heap  []int32 // its spots, the first on top, among others that have left it
+	heap  []int32 // its spots in a heap, among others that have left it
 }
 
 // placeFirst is a kind and the first of its spots.
 type placeFirst struct{ spot, kind int32 }
 
-// Begin takes the spots of a gang of which nobody is placed. They belong to the places until
-// they begin anew.
+// Begin takes the spots of a gang of which no worker is placed. They belong to the places until the next Begin.
 func (p *Places) Begin(spots []Spot) {
 	if p.known == nil {
 		p.known = map[Spot]int32{}
@@ -43,12 +41,12 @@ func (p *Places) Begin(spots []Spot) {
 	}
 }
 
-// enter puts a spot among those that look like it.
+// enter puts a spot into its kind.
 func (p *Places) enter(spot int32, home bool) {
 	is := p.spots[spot]
 	is.Rack, is.Crowd = int32(one(home)), min(is.Crowd, 4)
 	k := int32(-1)
-	if spot > 0 { // neighbours are alike most often
+	if spot > 0 { // neighbours are usually alike
 		k = p.of[spot-1]
 	}
 	if k < 0 || p.kinds[k].Spot != is {
@@ -64,7 +62,7 @@ func (p *Places) enter(spot int32, home bool) {
 	p.of[spot] = k
 }
 
-// kind adds one, with the memory of one that was there before.
+// kind adds a kind, reusing the memory of an earlier one.
 func (p *Places) kind(is Spot) int32 {
 	k := len(p.kinds)
 	if k < cap(p.kinds) {
@@ -77,7 +75,7 @@ func (p *Places) kind(is Spot) int32 {
 	return int32(k)
 }
 
-// Bind notes that a worker is on a spot, on which room more fit then.
+// Bind records that a worker is on a spot, on which room more still fit.
 func (p *Places) Bind(w *Worker, spot int, room int32) {
 	s := &p.spots[spot]
 	before, first := w.Home, w.Placed == 0
@@ -98,7 +96,7 @@ func (p *Places) Bind(w *Worker, spot int, room int32) {
 	}
 }
 
-// look makes the scene, as if it had looked at all spots in order; any: a worker fits somewhere.
+// lookAt makes the scene, as if it had considered all spots in order; any: a worker fits somewhere.
 func (s *PlaceScene) lookAt(p *Places, w *Worker) (any bool) {
 	s.seen, s.count, s.First = s.seen[:0], s.count[:0], s.First[:0]
 	for _, o := range p.inOrder() {
@@ -132,7 +130,7 @@ func (p *Places) inOrder() []placeFirst {
 	return list
 }
 
-// pushLeast and popLeast keep the least number of a list first.
+// pushLeast and popLeast keep a list as a heap with the least number first.
 func pushLeast(list []int32, n int32) []int32 {
 	list = append(list, n)
 	for i := len(list) - 1; i > 0; {

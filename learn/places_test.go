@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// Places show an agent what it sees when it looks at every node, number for number, whoever is placed
-// where, also where a worker takes more room than one.
+// Places show an agent the same numbers as considering every node, however workers are placed, also where a
+// worker takes more room than one.
 func TestPlaces(t *testing.T) {
 	r := NewRand(31)
 	var dumb, clever PlaceScene
-	p := &Places{} // used again and again
+	p := &Places{} // reused
 	homes := 0
 	for range 500 {
 		w := &Worker{Tasks: int32(1 + r.Int(30)), Each: int32(1 + r.Int(2)), Loss: [2]float64{r.Float(), r.Float()}}

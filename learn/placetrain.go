@@ -1,17 +1,17 @@
 package learn
 
-// exploration is what a unit of doubt of the performance model is worth while placing is learned.
+// exploration is the value of a unit of uncertainty of the performance model during training.
 const exploration = 0.2
 
-// inner and outer are Reptile's: so many updates on a workload, at this rate; then so large a step of the
-// meta-weights towards what came of it.
+// inner and outer are Reptile's: this many updates on a workload, at this rate; then a step of this size of the
+// meta-weights towards the result.
 const (
 	innerUpdates = 5
 	innerRate    = 1e-3
 	outerStep    = 0.1
 )
 
-// PlaceScore is the agent's mean JCT by that of best fit, over worlds.
+// PlaceScore is the agent's mean JCT relative to that of best fit, over worlds.
 func PlaceScore(a *Agent, worlds []*PlaceWorld) float64 {
 	sum := 0.0
 	for _, w := range worlds {
@@ -21,7 +21,7 @@ func PlaceScore(a *Agent, worlds []*PlaceWorld) float64 {
 	return sum / max(float64(len(worlds)), 1)
 }
 
-// placeWorlds makes worlds of one workload: world makes them, but for how much their jobs communicate.
+// placeWorlds generates worlds of one workload: world makes the jobs, without their communication.
 func (t *Training) placeWorlds(r *Rand, round int) func() *PlaceWorld {
 	load, heavy := t.load(round), 0.2+float64(1.8*r.Float())
 	if t.World != nil {
@@ -32,9 +32,9 @@ func (t *Training) placeWorlds(r *Rand, round int) func() *PlaceWorld {
 	return func() *PlaceWorld { return m.World(r).Communicating(r, heavy) }
 }
 
-// MetaRL trains meta-weights for the placer: it imitates best fit, then learns workload after workload, by
-// what a performance model of its own measurements predicts, and moves a step towards what it learned of each
-// (Reptile). Of all weights on the way the ones are kept that judging worlds speak for.
+// MetaRL trains meta-weights for the placer: it imitates best fit, then learns workload after workload, rewarded
+// by the predictions of a performance model of its own measurements, and moves a step towards what it learned of
+// each (Reptile). Of all weights on the way it keeps those that score best on the judging worlds.
 func (t *Training) MetaRL() *Agent {
 	random := NewRand(t.Seed)
 	judges := make([]*PlaceWorld, t.Judges)
@@ -74,8 +74,8 @@ func (t *Training) MetaRL() *Agent {
 	return best
 }
 
-// Adapt has an agent learn one workload, in so many updates, and reports how often the performance model
-// found that the workload had changed: the agent begins anew then, with the weights that it had.
+// Adapt lets an agent learn one workload, in this many updates, and reports how often the performance model
+// detected a change of the workload: the agent then starts again with its original weights.
 func (t *Training) Adapt(a *Agent, model *PerfModel, world func() *PlaceWorld, updates int, seed uint64) (drifts int) {
 	meta, rules := a.Clone(), t.PPO
 	rules.Rate = innerRate
@@ -87,7 +87,7 @@ func (t *Training) Adapt(a *Agent, model *PerfModel, world func() *PlaceWorld, u
 			choices = append(choices, l.placeEpisode(world(), model, false)...)
 		}
 		model.Fit(20)
-		if model.Drifts > before+drifts { // what was chosen was rewarded by what the model knew of another world
+		if model.Drifts > before+drifts { // the choices were rewarded by a model of another world
 			drifts = model.Drifts - before
 			a.set(meta)
 			l.adam = Adam{Rate: innerRate}
@@ -98,7 +98,7 @@ func (t *Training) Adapt(a *Agent, model *PerfModel, world func() *PlaceWorld, u
 	return drifts
 }
 
-// placeEpisode plays a world and returns the choices, credited.
+// placeEpisode plays a world and returns the credited choices.
 func (l *Learner) placeEpisode(w *PlaceWorld, model *PerfModel, pack bool) []Choice {
 	a := &apprentice{Placing: Placing{agent: l.agent}, pack: pack, random: l.random, model: model, bonus: exploration}
 	w.Play(a)

@@ -2,15 +2,15 @@ package learn
 
 import "slices"
 
-// PlaceWorld is a world in which placing is learned: jobs come, wait in the order in which they came (who
-// does not fit is passed), are placed worker by worker, and slow one another down where they use the same links.
+// PlaceWorld is a world in which placing is learned: jobs arrive, wait in order of arrival (a job that does not
+// fit is passed over), are placed worker by worker, and slow one another down where they share links.
 type PlaceWorld struct {
 	World
 	Its []Iteration // by job: Compute, Each and Size
 }
 
-// Communicating gives the jobs of a world models of all sizes. heavy is how much of an iteration
-// communication takes between racks, at most, by what computing takes.
+// Communicating gives the jobs of a world models of all sizes. heavy is the greatest ratio of communication time
+// between racks to computing time.
 func (w *World) Communicating(r *Rand, heavy float64) *PlaceWorld {
 	p := &PlaceWorld{World: *w}
 	for i := range w.Jobs {
@@ -23,7 +23,7 @@ func (w *World) Communicating(r *Rand, heavy float64) *PlaceWorld {
 	return p
 }
 
-// placed is a job that runs, with the nodes of its workers.
+// placed is a running job, with the nodes of its workers.
 type placed struct {
 	job   int
 	nodes []int32
@@ -32,8 +32,8 @@ type placed struct {
 	time  float64 // of an iteration
 }
 
-// Chooser puts a gang's workers on nodes; done is called when all are placed, with how long an iteration
-// takes then, and what it would take at best, and by what part others have become slower together.
+// Chooser puts a gang's workers on nodes; done is called when all are placed, with the features of an iteration,
+// its time now and at best, and the relative slowdown of other jobs together.
 type Chooser interface {
 	Next(spots []Spot, w *Worker) int
 	done(in []float64, seconds, best, others float64)
@@ -41,8 +41,8 @@ type Chooser interface {
 
 func (p *Placing) done([]float64, float64, float64, float64) {}
 
-// PackRule places as best fit does: all that is left on the fullest node that holds it, else what fits of it on
-// the node that holds the most.
+// PackRule places like best fit: all remaining workers on the fullest node that holds them, else as many as fit
+// on the node that holds the most.
 type PackRule struct{}
 
 // Next implements Chooser.
@@ -59,13 +59,13 @@ func (PackRule) Next(spots []Spot, w *Worker) int {
 
 func (PackRule) done([]float64, float64, float64, float64) {}
 
-// placePlay is a world of placing while it goes on.
+// placePlay is a running play of a world of placing.
 type placePlay struct {
 	*PlaceWorld
 	rooms   []Room
 	running []placed
 	queue   []int
-	crowd   []int32 // by node: gangs on several nodes that are on it
+	crowd   []int32 // by node: gangs on several nodes that use it
 	jobs    []int32 // by node
 	now     float64
 	out     Outcome
@@ -95,7 +95,7 @@ func (w *PlaceWorld) Play(c Chooser) Outcome {
 	return p.out
 }
 
-// advance lets time pass, and jobs end.
+// advance lets time pass and jobs end.
 func (p *placePlay) advance(at float64) {
 	for i := range p.running {
 		p.running[i].left -= float64(p.running[i].speed * (at - p.now))
@@ -111,7 +111,7 @@ func (p *placePlay) advance(at float64) {
 	})
 }
 
-// hold takes what a job needs of its nodes, or gives it back.
+// hold takes what a job needs of its nodes, or returns it.
 func (p *placePlay) hold(r *placed, sign int32) {
 	apart := spread(r.nodes)
 	for i, n := range r.nodes {
@@ -130,7 +130,7 @@ func spread(nodes []int32) bool {
 	return slices.ContainsFunc(nodes, func(n int32) bool { return n != nodes[0] })
 }
 
-// iteration is that of a job on nodes, as things are.
+// iteration is the iteration of a job on nodes in the present state.
 func (p *placePlay) iteration(job int, nodes []int32) (it Iteration, features []float64) {
 	it = p.Its[job]
 	it.Bandwidth, it.Share = linkNode, 1
@@ -149,7 +149,7 @@ func (p *placePlay) iteration(job int, nodes []int32) (it Iteration, features []
 	return it, it.features(one(apart), one(racks))
 }
 
-// best is how long an iteration of a job takes at best.
+// best is the shortest possible time of a job's iteration.
 func (p *placePlay) best(job int) float64 {
 	it := p.Its[job]
 	it.Bandwidth, it.Share = linkNode, 1
@@ -159,7 +159,7 @@ func (p *placePlay) best(job int) float64 {
 	return it.Seconds()
 }
 
-// paces finds how fast everybody is now.
+// paces computes the present speed of every job.
 func (p *placePlay) paces() {
 	for i := range p.running {
 		r := &p.running[i]
@@ -212,13 +212,13 @@ func (p *placePlay) start(id int, c Chooser) bool {
 	return true
 }
 
-// apprentice places by drawing, and notes its choices.
+// apprentice places at random, and records its choices.
 type apprentice struct {
 	Placing
-	pack    bool // it imitates
+	pack    bool // it imitates PackRule
 	random  *Rand
 	model   *PerfModel
-	bonus   float64 // for each unit of what the model does not know
+	bonus   float64 // reward per unit of the model's uncertainty
 	choices []Choice
 	drift   bool
 }
@@ -230,7 +230,7 @@ func (a *apprentice) Next(spots []Spot, w *Worker) int {
 	row := 0
 	if a.pack {
 		node := int32(PackRule{}.Next(spots, w))
-		for i, first := range a.scene.First { // the kind of node that it is
+		for i, first := range a.scene.First { // the kind of the node
 			if first <= node && same(&spots[first], &spots[node], w) {
 				row = i
 			}
@@ -242,7 +242,7 @@ func (a *apprentice) Next(spots []Spot, w *Worker) int {
 	return int(a.scene.First[row])
 }
 
-// same reports whether the agent sees two nodes as one.
+// same reports whether the agent sees two nodes as equal.
 func same(a, b *Spot, w *Worker) bool {
 	x, y := *a, *b
 	for _, s := range []*Spot{&x, &y} {
@@ -254,7 +254,8 @@ func same(a, b *Spot, w *Worker) bool {
 	return x == y
 }
 
-// done rewards the last choice by what the performance model predicts, and has the model learn what is measured.
+// done rewards the last choice by the prediction of the performance model, and trains the model on the
+// measurement.
 func (a *apprentice) done(in []float64, seconds, best, others float64) {
 	predicted, unsure := seconds, 0.0
 	if a.model != nil && len(a.model.seen) >= 200 {

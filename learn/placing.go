@@ -1,20 +1,20 @@
 package learn
 
-// The placer meta-rl's agent (Meta-RL worker placement, TCC'23): it puts worker after worker of a gang on
-// nodes, until all are placed. It sees nodes that are alike as one.
+// The agent of the placer meta-rl (Meta-RL worker placement, TCC'23) places a gang worker by worker. It sees
+// equal nodes as one.
 
 var placeShape = Shape{Element: 4, State: 9, Row: 11}
 
 // Spot is a node as the placer sees it.
 type Spot struct {
-	GPUs, Free int32 // wholly free ones, without those that this gang has taken
+	GPUs, Free int32 // wholly free ones, without those taken by this gang
 	Room       int32 // workers that still fit
-	Mine       int32 // workers of this gang that are on it
-	Crowd      int32 // other gangs that are on several nodes and have workers here
+	Mine       int32 // workers of this gang on it
+	Crowd      int32 // other gangs on several nodes that have workers here
 	Rack       int32
 }
 
-// Worker is what the placer knows of the gang, and how far it is.
+// Worker is what the placer knows of the gang, and its progress.
 type Worker struct {
 	Tasks, Each int32
 	Placed      int32
@@ -22,13 +22,13 @@ type Worker struct {
 	Home        int32      // the rack of the last worker that was placed
 }
 
-// PlaceScene is how the agent sees nodes, in memory that is used again.
+// PlaceScene is the agent's view of nodes, in memory that is reused.
 type PlaceScene struct {
 	Scene
-	First []int32 // by row: the first node that is like this
+	First []int32 // by row: the first node of the kind
 	seen  []Spot
 	count []float64
-	memo  SchedScene // for its memory only
+	memo  SchedScene // used for its memory only
 }
 
 // look makes the scene; any: a worker fits somewhere.
@@ -40,7 +40,7 @@ func (s *PlaceScene) look(spots []Spot, w *Worker) (any bool) {
 		used += one(p.Mine > 0)
 		free += float64(p.Free)
 		gpus += float64(p.GPUs)
-		if w.Placed == 0 { // all racks are alike as long as none is home
+		if w.Placed == 0 { // all racks are alike until a worker is placed
 			p.Rack = 0
 		} else {
 			p.Rack = int32(one(p.Rack == w.Home))
@@ -54,8 +54,8 @@ func (s *PlaceScene) look(spots []Spot, w *Worker) (any bool) {
 	return any
 }
 
-// see counts nodes that look alike, as the agent sees them, and reports whether a worker fits on
-// one of them; who comes first says which is their first.
+// see counts equal nodes, as the agent sees them, and reports whether a worker fits on one of them; first is the
+// first node of the kind.
 func (s *PlaceScene) see(p Spot, w *Worker, count float64, first int32) bool {
 	p.Room = min(p.Room, w.Tasks-w.Placed)
 	k := len(s.seen) - 1
@@ -70,8 +70,7 @@ func (s *PlaceScene) see(p Spot, w *Worker, count float64, first int32) bool {
 	return p.Room > 0
 }
 
-// fill describes what was seen: of all nodes, how many the gang uses, and the GPUs that are free
-// and there.
+// fill describes all nodes: how many the gang uses, and how many GPUs are free and exist.
 func (s *PlaceScene) fill(w *Worker, used, free, gpus float64) {
 	m := &s.memo
 	m.memo, s.Elements, s.Rows, s.Mask = m.memo[:0], s.Elements[:0], s.Rows[:0], s.Mask[:0]
@@ -100,7 +99,7 @@ func (s *SchedScene) spot(p *Spot, w *Worker) []float64 {
 	size := float64(max(p.GPUs, 1))
 	v[0] = float64(p.Mine) / float64(w.Tasks)
 	v[1] = float64(p.Free-w.Each) / size
-	v[2] = float64(p.Free-p.Room*w.Each) / size // when all that fits of the rest has gone there
+	v[2] = float64(p.Free-p.Room*w.Each) / size // after placing all that still fits
 	v[3] = one(p.Free == p.GPUs)
 	v[4] = one(w.Placed > 0 && p.Rack == 1)
 	v[5] = one(p.Room >= left)
@@ -112,21 +111,20 @@ func (s *SchedScene) spot(p *Spot, w *Worker) []float64 {
 	return v
 }
 
-// Placing puts workers on nodes by an agent.
+// Placing places workers by an agent.
 type Placing struct {
 	agent *Agent
 	scene PlaceScene
 	look  Look
 }
 
-// NewPlacing makes one; agents may be shared, as nothing changes them.
+// NewPlacing makes a Placing; agents may be shared, because nothing changes them.
 func NewPlacing(a *Agent) *Placing { return &Placing{agent: a} }
 
-// By has another agent choose.
+// By replaces the agent.
 func (p *Placing) By(a *Agent) { p.agent = a }
 
-// Next is the node for the next worker: the first of those that are like the one that the agent chose; -1:
-// there is no room.
+// Next is the node for the next worker: the first of the kind that the agent chose; -1: there is no room.
 func (p *Placing) Next(spots []Spot, w *Worker) int {
 	if !p.scene.look(spots, w) {
 		return -1
@@ -134,7 +132,7 @@ func (p *Placing) Next(spots []Spot, w *Worker) int {
 	return p.choose()
 }
 
-// NextOf is Next of places, which must be those on which the gang's workers have been put.
+// NextOf is Next for places, on which the gang's workers must have been bound.
 func (p *Placing) NextOf(places *Places, w *Worker) int {
 	if !p.scene.lookAt(places, w) {
 		return -1
@@ -143,7 +141,7 @@ func (p *Placing) NextOf(places *Places, w *Worker) int {
 }
 
 func (p *Placing) choose() int {
-	if open, row := p.scene.open(); open == 1 { // there is nothing to choose
+	if open, row := p.scene.open(); open == 1 { // no choice
 		return int(p.scene.First[row])
 	}
 	p.agent.Judge(&p.scene.Scene, &p.look)
@@ -160,7 +158,7 @@ func (s *Scene) open() (n, row int) {
 	return n, row
 }
 
-// Bind notes that a worker is on a node.
+// Bind records that a worker is on a node.
 func (w *Worker) Bind(spots []Spot, node int) {
 	s := &spots[node]
 	s.Room--

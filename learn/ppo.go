@@ -2,11 +2,11 @@ package learn
 
 import "math"
 
-// never is the rating of what cannot be done.
+// never is the rating of impossible actions.
 var never = math.Inf(-1)
 
-// Softmax appends the probabilities of ratings to buf: of what is masked exactly 0, and
-// the others add up to 1. If all is masked, all are 0.
+// Softmax appends the probabilities of ratings to buf: exactly 0 for masked ones, and the others add up to 1. If
+// all are masked, all are 0.
 func Softmax(logits []float64, mask []bool, buf []float64) []float64 {
 	most := never
 	for i, v := range logits {
@@ -31,14 +31,14 @@ func Softmax(logits []float64, mask []bool, buf []float64) []float64 {
 	return buf
 }
 
-// Surrogate is PPO's clipped objective of one decision (Schulman et al., 2017), to be
-// made large: ratio is how much more probable the decision is than when it was taken.
+// Surrogate is PPO's clipped objective of one decision (Schulman et al., 2017), to be maximised: ratio is how
+// much more probable the decision is than when it was taken.
 func Surrogate(ratio, advantage, clip float64) float64 {
 	return min(float64(ratio*advantage), float64(within(ratio, 1-clip, 1+clip)*advantage))
 }
 
-// Advantages are the generalised ones (Schulman et al., 2016). values has one more entry
-// than rewards: the worth of what comes after the last; discounts is gamma^(lambda) step by step.
+// Advantages are the generalised ones (Schulman et al., 2016). values has one more entry than rewards: the value
+// after the last; discounts are gamma*lambda per step.
 func Advantages(rewards, values []float64, gamma, lambda float64) []float64 {
 	list := make([]float64, len(rewards))
 	next := 0.0
@@ -50,18 +50,18 @@ func Advantages(rewards, values []float64, gamma, lambda float64) []float64 {
 	return list
 }
 
-// Choice is a decision that was taken, as far as learning needs it.
+// Choice is a decision that was taken, with what learning needs.
 type Choice struct {
 	Scene     Scene
 	Row       int
 	LogProb   float64
-	Worth     float64 // what the agent expected
+	Worth     float64 // the agent's estimate of the value
 	Reward    float64 // until the next choice
 	Advantage float64
 	Return    float64
 }
 
-// PPO says how an agent learns from its choices. The zero value is not ready: Defaults.
+// PPO has the settings of learning. The zero value is not usable: see Defaults.
 type PPO struct {
 	Clip, Gamma, Lambda, Entropy, Rate float64
 	Epochs, Batch                      int
@@ -72,7 +72,7 @@ func Defaults() PPO {
 	return PPO{Clip: 0.2, Gamma: 0.99, Lambda: 0.95, Entropy: 0.01, Rate: 3e-4, Epochs: 10, Batch: 64}
 }
 
-// Learner teaches an agent.
+// Learner trains an agent.
 type Learner struct {
 	PPO
 	agent  *Agent
@@ -99,8 +99,7 @@ func (p *PPO) Credit(episode []Choice) {
 	}
 }
 
-// Improve learns from choices that were credited: advantages are brought to mean 0 and
-// variance 1 first.
+// Improve learns from credited choices: advantages are first normalised to mean 0 and variance 1.
 func (l *Learner) Improve(choices []Choice) {
 	standardise(choices)
 	order := make([]int, len(choices))
@@ -136,13 +135,12 @@ func standardise(choices []Choice) {
 	}
 }
 
-// learn adds the gradient of one choice: of what is to be made small, which is the error
-// of the worth less the surrogate and the entropy.
+// learn adds the gradient of one choice's loss: the error of the value less the surrogate and the entropy.
 func (l *Learner) learn(c *Choice, weight float64) {
 	l.agent.Judge(&c.Scene, &l.look)
 	p := l.look.Probs
 	ratio := Exp(Log(max(p[c.Row], 1e-12)) - c.LogProb)
-	push := 0.0 // of the surrogate by the logarithm of the probability
+	push := 0.0 // gradient of the surrogate by the logarithm of the probability
 	if clipped := within(ratio, 1-l.Clip, 1+l.Clip); float64(ratio*c.Advantage) <= float64(clipped*c.Advantage) {
 		push = float64(ratio * c.Advantage)
 	}
@@ -167,8 +165,8 @@ func (l *Learner) learn(c *Choice, weight float64) {
 	l.grader.back(l.agent, &c.Scene, &l.look, l.rows, float64(float64(0.5*weight)*within(miss, -1, 1)))
 }
 
-// Imitate learns to choose what was chosen, and what came of it (cross-entropy): a first
-// step, from which Improve goes on.
+// Imitate learns to repeat choices, and to predict their outcome (cross-entropy): a first step, which Improve
+// continues.
 func (l *Learner) Imitate(choices []Choice, epochs int) {
 	order := make([]int, len(choices))
 	for i := range order {
@@ -206,15 +204,15 @@ func Reptile(meta, adapted *Agent, step float64) {
 	}
 }
 
-// CUSUM finds that errors have become larger: it adds up by how much they are above
-// what is usual and some slack, never less than nothing (Page, 1954).
+// CUSUM detects growing errors: it accumulates their excess over the mean and some slack, never below 0 (Page,
+// 1954).
 type CUSUM struct {
 	Slack, Limit float64 // in standard deviations
-	Mean, Dev    float64 // what is usual
+	Mean, Dev    float64 // of errors without drift
 	Sum          float64
 }
 
-// Add takes one error and reports a drift; then it begins anew.
+// Add takes one error and reports a drift, after which it starts again.
 func (c *CUSUM) Add(x float64) bool {
 	c.Sum = max(0, c.Sum+(x-c.Mean)/max(c.Dev, 1e-9)-c.Slack)
 	if c.Sum <= c.Limit {

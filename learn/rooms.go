@@ -6,11 +6,11 @@ import "slices"
 type Room struct {
 	GPUs, Free int32
 	Rack       int32
-	Kind       int32 // of GPU: a gang's are of one kind
+	Kind       int32 // of GPU: a gang's GPUs are of one kind
 	Class      int32 // nodes of a class suit the same jobs
 }
 
-// Near says how near together a gang's tasks are to be.
+// Near is how near together a gang's tasks are to be.
 type Near uint8
 
 // The levels of locality, from near to far.
@@ -21,14 +21,14 @@ const (
 	levels
 )
 
-// Gang is what an agent knows of a job that waits.
+// Gang is what an agent knows of a waiting job.
 type Gang struct {
-	Tasks, Each int32      // how many tasks, each of so many GPUs
+	Tasks, Each int32      // number of tasks, and GPUs of each
 	Classes     [4]uint64  // on which nodes it may run
-	Length      float64    // how long it is believed to run, in any unit; 0: nobody knows
-	Age         float64    // how long it has waited, in the same
-	Loss        [2]float64 // the part of its speed that it loses on several nodes of a rack, and of several racks
-	Behind      int        // so many that are like it wait behind it
+	Length      float64    // its expected run time, in any unit; 0: unknown
+	Age         float64    // how long it has waited, in the same unit
+	Loss        [2]float64 // the fraction of its speed that it loses on several nodes of a rack, and of several racks
+	Behind      int        // equal jobs that wait behind it
 	Tried       bool       // it was chosen before and did not start: it takes no room
 }
 
@@ -39,16 +39,16 @@ func (g *Gang) suits(r *Room) bool { return g.Classes[r.Class>>6]>>(r.Class&63)&
 // AllClasses are the nodes of every class.
 var AllClasses = [4]uint64{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
 
-// fit is where a gang would go: whether it fits at a level of locality, and how many GPUs of
-// the node that it fits best stay free (of a gang that is spread: 0).
+// fit is where a gang would go: whether it fits at a level of locality, and how many GPUs of the node that it
+// fits best stay free (for a spread gang: 0).
 type fit struct {
 	ok   [levels]bool
 	left int32
 	size int32 // of that node
 }
 
-// fits finds out at which levels a gang fits. A level that is no different from a nearer
-// one is left out: a gang of one task is on one node anyway.
+// fits finds the levels at which a gang fits. A level that does not differ from a nearer one is left out: a gang
+// of one task is on one node anyway.
 func (f *Floor) fits(g *Gang) (x fit) {
 	x.left = -1
 	best := lot{}
@@ -67,7 +67,7 @@ func (f *Floor) fits(g *Gang) (x fit) {
 				tie = tie || l.GPUs != best.GPUs
 			}
 		}
-		if tie { // the first of the nodes says which size it is
+		if tie { // the first of the nodes determines the size
 			best.GPUs = f.Rooms[f.first(0, g, k, -1, best.Free)].GPUs
 		}
 		x.ok[Anywhere] = x.ok[Anywhere] || total >= g.Tasks
@@ -83,7 +83,7 @@ func (f *Floor) fits(g *Gang) (x fit) {
 	return x
 }
 
-// holds is how many tasks of a gang nodes of a kind hold; from as many as it has it may be fewer than they hold.
+// holds is how many tasks of a gang the nodes of a kind hold; it stops counting once all tasks fit.
 func holds(lots []lot, g *Gang, kind int) (n int32) {
 	for i := range lots {
 		if l := &lots[i]; int(l.Kind) == kind && l.Free >= g.Each && g.suits(&l.Room) {
@@ -95,8 +95,8 @@ func holds(lots []lot, g *Gang, kind int) (n int32) {
 	return n
 }
 
-// room reports whether a gang fits at any level. Between Begin and the next one room only
-// becomes less, so who did not fit is not looked at again.
+// room reports whether a gang fits at any level. Between two calls of Begin room only shrinks, so a gang that
+// did not fit is not checked again.
 func (f *Floor) room(g *Gang) bool {
 	k := narrow{g.Tasks, g.Each, g.Classes}
 	if f.full[k] {
@@ -111,31 +111,31 @@ func (f *Floor) room(g *Gang) bool {
 	return false
 }
 
-// narrow is what decides whether a gang fits.
+// narrow is the key by which it is remembered that a gang does not fit.
 type narrow struct {
 	tasks, each int32
 	classes     [4]uint64
 }
 
-// lot is nodes that are alike, but for what is said of them elsewhere.
+// lot is a set of equal nodes.
 type lot struct {
 	Room
 	count int32
 }
 
-// Floor is the nodes of a cluster, with what is free of them. Begin makes it ready; until the next one only
-// Take may change it.
+// Floor is the nodes of a cluster with their free GPUs. Begin prepares it; until the next one only Take may
+// change it.
 type Floor struct {
 	Rooms []Room
 	kinds int
-	lots  []lot   // nodes that are alike but for their rack, which is 0 there
-	racks [][]lot // by rack: nodes that are alike
+	lots  []lot   // nodes that are equal but for their rack, which is 0 here
+	racks [][]lot // by rack: equal nodes
 	full  map[narrow]bool
 	seen  map[int32]int32
-	taken []int32 // nodes that the last gang went to
+	taken []int32 // nodes of the last gang that was placed
 }
 
-// Begin looks at the nodes: racks and kinds are numbered from 0 after it.
+// Begin reads the nodes and numbers racks and kinds from 0 on.
 func (f *Floor) Begin() {
 	if f.full == nil {
 		f.full, f.seen = map[narrow]bool{}, map[int32]int32{}
@@ -162,7 +162,7 @@ func (f *Floor) Begin() {
 	}
 }
 
-// tally counts nodes in, or out if n is negative.
+// tally adds n equal nodes, or removes them if n is negative.
 func tally(lots *[]lot, r Room, n int32) {
 	list := *lots
 	for i := range list {
@@ -191,7 +191,8 @@ func (f *Floor) take(node, gpus int32) {
 	}
 }
 
-// first is the first node from one on that is of a kind, and of a rack (-1: of any), suits a gang and has so much free; -1: none is.
+// first is the first node, starting at one, that is of a kind and a rack (-1: any), suits a gang and has this
+// much free; -1: none.
 func (f *Floor) first(from int32, g *Gang, kind int, rack, free int32) int32 {
 	for i := int(from); i < len(f.Rooms); i++ {
 		if r := &f.Rooms[i]; r.Free == free && int(r.Kind) == kind && (rack < 0 || r.Rack == rack) && g.suits(r) {
@@ -201,14 +202,13 @@ func (f *Floor) first(from int32, g *Gang, kind int, rack, free int32) int32 {
 	return -1
 }
 
-// number replaces numbers by others from 0 on, in the order in which they appear, and returns
-// how many there are.
+// number replaces values by numbers from 0 on, in order of appearance, and returns how many there are.
 func (f *Floor) number(of func(r *Room) *int32) int {
 	clear(f.seen)
 	last, is := int32(0), int32(-1)
 	for i := range f.Rooms {
 		n := of(&f.Rooms[i])
-		if is < 0 || *n != last { // neighbours are alike most often
+		if is < 0 || *n != last { // neighbours are usually alike
 			k, known := f.seen[*n]
 			if !known {
 				k = int32(len(f.seen))
@@ -221,9 +221,9 @@ func (f *Floor) number(of func(r *Room) *int32) int {
 	return len(f.seen)
 }
 
-// Take puts a gang on nodes, as the engine's best fit does within the level: on the fullest
-// node that holds it all, else on the one that holds the most, and so on. It returns these
-// nodes, until the next call; none if it does not fit.
+// Take places a gang as the engine's best fit does within the level: on the fullest node that holds it all, else
+// on the one that holds the most, and so on. It returns these nodes, valid until the next call; none if it does
+// not fit.
 func (f *Floor) Take(g *Gang, near Near) []int32 {
 	for k := range f.kinds {
 		if near != SameRack {
@@ -247,7 +247,7 @@ func (f *Floor) Take(g *Gang, near Near) []int32 {
 	return nil
 }
 
-// tightest is the rack with the fewest free GPUs among those that have enough; -1: none has.
+// tightest is the rack with the fewest free GPUs among those that have enough; -1: none.
 func (f *Floor) tightest(g *Gang, kind int, tried []bool) int32 {
 	best, least := -1, int32(0)
 	for i, lots := range f.racks {
@@ -264,7 +264,7 @@ func (f *Floor) tightest(g *Gang, kind int, tried []bool) int32 {
 	return int32(best)
 }
 
-// pack takes room for a gang on nodes of a kind, and of a rack (-1: of any), or nothing.
+// pack takes room for a gang on nodes of a kind and a rack (-1: any), or nothing.
 func (f *Floor) pack(g *Gang, kind int, rack int32, near Near) bool {
 	f.taken = f.taken[:0]
 	from, last := int32(0), int32(-1)
@@ -274,7 +274,7 @@ func (f *Floor) pack(g *Gang, kind int, rack int32, near Near) bool {
 			f.giveBack(g, g.Tasks-left)
 			return false
 		}
-		if free != last { // else those before it have not so much any more
+		if free != last { // otherwise the nodes before it no longer have this much
 			from, last = 0, free
 		}
 		best := f.first(from, g, kind, rack, free)
@@ -288,8 +288,8 @@ func (f *Floor) pack(g *Gang, kind int, rack int32, near Near) bool {
 	return true
 }
 
-// fullest is the most tasks, of so many that are left, that a node holds, and how much is free on the fullest
-// of the nodes that do.
+// fullest is the largest part of the remaining tasks that a node holds, and the free GPUs of the fullest such
+// node.
 func (f *Floor) fullest(g *Gang, kind int, rack, left int32) (most, free int32) {
 	lots := f.lots
 	if rack >= 0 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// fitsByNode is the dumb twin of Floor.fits: it looks at every node.
+// fitsByNode is the naive twin of Floor.fits: it checks every node.
 func fitsByNode(f *Floor, g *Gang) (x fit) {
 	x.left = -1
 	perRack := make([]int32, len(f.racks))
@@ -35,7 +35,7 @@ func fitsByNode(f *Floor, g *Gang) (x fit) {
 	return x
 }
 
-// packByNode is the dumb twin of Floor.pack; it works on nodes alone.
+// packByNode is the naive twin of Floor.pack; it works on nodes alone.
 func packByNode(rooms []Room, g *Gang, kind int, rack int32, near Near) (taken []int32) {
 	was := slices.Clone(rooms)
 	for left := g.Tasks; left > 0; {
@@ -63,7 +63,7 @@ func packByNode(rooms []Room, g *Gang, kind int, rack int32, near Near) (taken [
 	return taken
 }
 
-// takeByNode is the dumb twin of Floor.Take.
+// takeByNode is the naive twin of Floor.Take.
 func takeByNode(rooms []Room, kinds, racks int, g *Gang, near Near) []int32 {
 	for k := range kinds {
 		if near != SameRack {
@@ -97,7 +97,7 @@ func takeByNode(rooms []Room, kinds, racks int, g *Gang, near Near) []int32 {
 	return nil
 }
 
-// Counting nodes that are alike finds what looking at each finds, however much is taken meanwhile.
+// Counting equal nodes gives the same results as checking each, however much is taken meanwhile.
 func TestFloor(t *testing.T) {
 	r := NewRand(3)
 	fitted, tied, refused := 0, 0, 0

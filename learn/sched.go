@@ -1,39 +1,39 @@
 package learn
 
-// Sched2's agent (SCHED^2, GLOBECOM 2019): which of the jobs that wait starts next, how near
-// together its tasks are to be, or whether to wait. Everything that it sees is a ratio, of times to times and of GPUs
-// to GPUs, so that it decides the same for jobs that are ten times as long.
+// Sched2's agent (SCHED^2, GLOBECOM 2019) chooses which waiting job starts next and how near together its tasks
+// are to be, or waits. Everything that it sees is a ratio, of times to times and of GPUs to GPUs, so that it
+// decides the same for jobs that are ten times as long.
 
-// Slots is how many jobs the agent weighs at once.
+// Slots is how many jobs the agent considers at once.
 const Slots = 10
 
-// schedShape is how many numbers Sched2's scenes have.
+// schedShape is the size of Sched2's scenes.
 var schedShape = Shape{Element: 4, State: 12, Row: 15}
 
 // Moment is a cluster at one instant.
 type Moment struct {
 	Floor
-	Line    []Gang    // who may be started, at most Slots
-	Waiting int       // how many wait in all
-	Running []float64 // how long each job that runs is believed to go on; less than 0: nobody knows
+	Line    []Gang    // jobs that may be started, at most Slots
+	Waiting int       // number of all waiting jobs
+	Running []float64 // expected remaining time of each running job; less than 0: unknown
 	Width   []int32   // ... and its GPUs
-	idle    bool      // nothing ran when the moment began: who waits then waits for ever
+	idle    bool      // nothing ran when the moment began, so waiting would never end
 }
 
-// SchedScene is how Sched2's agent sees a moment, in memory that is used again.
+// SchedScene is the agent's view of a moment, in memory that is reused.
 type SchedScene struct {
 	Scene
 	fits  []fit
 	memo  []float64
-	rooms []int32 // by size and free GPUs: how many
+	rooms []int32 // by size and free GPUs: number of nodes
 }
 
-const mostSize = 16 // larger nodes look like this
+const mostSize = 16 // larger nodes count as this size
 
-// Rows are Slots times levels, and the last is to wait.
+// The rows are Slots times levels, and the last one is to wait.
 const waitRow = Slots * int(levels)
 
-// RowOf says what a row of the scene stands for.
+// RowOf is the action of a row of the scene.
 func RowOf(row int) (slot int, near Near, wait bool) {
 	return row / int(levels), Near(row % int(levels)), row == waitRow
 }
@@ -68,7 +68,7 @@ func (s *SchedScene) look(m *Moment) (any bool) {
 	return true
 }
 
-// room is memory for some numbers, all 0, until the next look.
+// room is a zeroed buffer, valid until the next look.
 func (s *SchedScene) room(n int) []float64 {
 	if cap(s.memo)-len(s.memo) < n {
 		s.memo = make([]float64, 0, max(4096, n))
@@ -79,7 +79,7 @@ func (s *SchedScene) room(n int) []float64 {
 	return s.memo[at : at+n : at+n]
 }
 
-// elements counts nodes that look alike once.
+// elements counts each kind of equal nodes once.
 func (s *SchedScene) elements(m *Moment) {
 	const side = mostSize + 1
 	if s.rooms == nil {
@@ -108,9 +108,9 @@ func one(b bool) float64 {
 	return 0
 }
 
-// units are what times and GPUs of a moment are measured by.
+// units are the units of times and GPUs of a moment.
 type units struct {
-	length      float64 // the mean of the lengths that are known; 0: none is
+	length      float64 // the mean of the known lengths; 0: none is known
 	gpus, free  float64
 	least, mean float64 // time until the first job ends, and the mean of all
 }
@@ -126,7 +126,7 @@ func unitsOf(m *Moment) (u units) {
 	if known > 0 {
 		u.length /= known
 	}
-	for i := range m.lots { // whole numbers: their order does not matter
+	for i := range m.lots { // integers: the order of addition does not matter
 		l := &m.lots[i]
 		u.gpus += float64(l.count * l.GPUs)
 		u.free += float64(l.count * l.Free)
@@ -148,8 +148,7 @@ func unitsOf(m *Moment) (u units) {
 	return u
 }
 
-// ratio is how many times as long one time is as another, on a scale on which twice
-// as long is 0.25, from -2 to 2.
+// ratio compares two times on a scale on which twice as long is 0.25, from -2 to 2.
 func ratio(a, b float64) float64 {
 	if a <= 0 && b <= 0 {
 		return 0
@@ -179,11 +178,11 @@ func (s *SchedScene) state(m *Moment, u *units) {
 	v[3] = empty / max(float64(len(m.Rooms)), 1)
 	v[4] = log2(1+float64(m.Waiting)) / 10
 	v[5] = float64(len(m.Line)) / Slots
-	v[6] = one(u.least >= 0 && u.length > 0) // what follows is known
+	v[6] = one(u.least >= 0 && u.length > 0) // whether the following features are known
 	if v[6] > 0 {
 		v[7], v[8] = ratio(u.least, u.length), ratio(u.mean, u.length)
 	}
-	fitting, widest := 0.0, 0.0 // who does not fit now is who waiting is for
+	fitting, widest := 0.0, 0.0 // waiting serves the jobs that do not fit now
 	for i := range m.Line {
 		if s.fits[i].ok != [levels]bool{} {
 			fitting++
@@ -214,7 +213,7 @@ func (s *SchedScene) row(m *Moment, u *units, slot int, near Near) []float64 {
 		v[10] = g.Loss[near-1]
 	}
 	v[11] = float64(f.left) / max(float64(f.size), 1)
-	v[12] = one(f.size > 0 && f.left+g.gpus() == f.size) // it takes of an empty node
+	v[12] = one(f.size > 0 && f.left+g.gpus() == f.size) // it takes GPUs of an empty node
 	v[13] = log2(1+float64(g.Behind)) / 10
 	shorter := 0.0
 	for i := range m.Line {
@@ -224,14 +223,14 @@ func (s *SchedScene) row(m *Moment, u *units, slot int, near Near) []float64 {
 	return v
 }
 
-// Pick is what Sched2 does: starts the job of a slot, or waits.
+// Pick is an action of Sched2: to start the job of a slot, or to wait.
 type Pick struct {
 	Slot  int
 	Near  Near
 	Wait  bool
-	Prob  float64 // how probable the agent says this is
-	Pause float64 // ... and to wait
-	Open  int     // how many things could be done
+	Prob  float64 // its probability
+	Pause float64 // that of waiting
+	Open  int     // number of possible actions
 }
 
 // Sched2 chooses by an agent.
@@ -241,17 +240,17 @@ type Sched2 struct {
 	look  Look
 }
 
-// NewSched2 makes one; agents may be shared, as nothing changes them.
+// NewSched2 makes a Sched2; agents may be shared, because nothing changes them.
 func NewSched2(a *Agent) *Sched2 { return &Sched2{agent: a} }
 
-// Begin is called once for each moment, before the first pick.
+// Begin is called once per moment, before the first pick.
 func (m *Moment) Begin() {
 	m.Floor.Begin()
 	m.idle = len(m.Running) == 0
 }
 
-// Next is what the agent does at a moment; ok: something could be done. A start changes
-// the moment: who was chosen has its room, and its slot is the caller's to fill.
+// Next is the agent's action at a moment; ok: one was possible. A start changes the moment: the chosen job has
+// taken its room, and the caller refills its slot.
 func (s *Sched2) Next(m *Moment) (p Pick, ok bool) {
 	if !s.scene.look(m) {
 		return p, false
@@ -260,7 +259,7 @@ func (s *Sched2) Next(m *Moment) (p Pick, ok bool) {
 	return s.take(m, s.look.Best()), true
 }
 
-// take does what a row stands for.
+// take carries out the action of a row.
 func (s *Sched2) take(m *Moment, row int) (p Pick) {
 	p.Slot, p.Near, p.Wait = RowOf(row)
 	if len(s.look.Probs) > row {

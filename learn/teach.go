@@ -2,15 +2,15 @@ package learn
 
 import "slices"
 
-// Rule is a heuristic that decides in a world: of the jobs that fit, the one for which Cost is
-// least, as near together as it fits. It is what agents are compared with, and imitate first.
+// Rule is a heuristic decider: of the jobs that fit it starts the one with the least Cost, as near together as
+// it fits. Agents are compared with it, and imitate it first.
 type Rule struct {
 	Cost  func(g *Gang) float64
-	Near  bool // it waits for nothing, but never goes farther apart than it has to
+	Near  bool // it never waits, but never spreads a job more than necessary
 	scene SchedScene
 }
 
-// ShortestService is the rule of least GPU time, by which an agent starts to learn.
+// ShortestService is the rule of least GPU time, which agents imitate first.
 func ShortestService() *Rule {
 	return &Rule{Cost: func(g *Gang) float64 { return float64(g.Length * float64(g.gpus())) }}
 }
@@ -18,10 +18,10 @@ func ShortestService() *Rule {
 // ShortestJob is the rule of least run time.
 func ShortestJob() *Rule { return &Rule{Cost: func(g *Gang) float64 { return g.Length }} }
 
-// Oldest is the rule of arrival, which passes over who does not fit.
+// Oldest is the rule of arrival, which passes over jobs that do not fit.
 func Oldest() *Rule { return &Rule{Cost: func(g *Gang) float64 { return -g.Age }} }
 
-// row is what the rule does in a scene that was looked at.
+// row is the rule's action in a scene.
 func (r *Rule) row(m *Moment, s *SchedScene) int {
 	best, least := -1, 0.0
 	for i := range m.Line {
@@ -47,10 +47,10 @@ func (r *Rule) Next(m *Moment) (p Pick, ok bool) {
 	return p, true
 }
 
-// student decides in a world and notes its choices.
+// student decides in a world and records its choices.
 type student struct {
 	Sched2
-	rule    *Rule // whom it imitates; nil: it draws by its own probabilities
+	rule    *Rule // the rule that it imitates; nil: it draws by its own probabilities
 	random  *Rand
 	choices []Choice
 }
@@ -71,7 +71,7 @@ func (s *student) Next(m *Moment) (p Pick, ok bool) {
 	return s.take(m, row), true
 }
 
-// kept is a scene that outlives the next look.
+// kept is a copy of a scene that outlives the next look.
 func (s *Scene) kept() Scene {
 	k := Scene{State: slices.Clone(s.State), Mask: slices.Clone(s.Mask), Rows: make([][]float64, len(s.Rows))}
 	for i, row := range s.Rows {
@@ -83,9 +83,9 @@ func (s *Scene) kept() Scene {
 	return k
 }
 
-// Episode plays a world and returns the choices, credited. What a choice costs is how many jobs there are
-// until the next one, over time, less how many there were under the rule at the same time: what the jobs do, by which
-// nobody can help it, counts for nothing so (Mao et al., 2019: input-dependent baselines).
+// Episode plays a world and returns the credited choices. The cost of a choice is the integral of the number of
+// jobs until the next choice, less that under the rule at the same time, so that what the jobs do by themselves
+// does not count (Mao et al., 2019: input-dependent baselines).
 func (l *Learner) Episode(w *World, rule *Rule, imitate bool) []Choice {
 	base := w.Play(rule, nil)
 	st := &student{Sched2: Sched2{agent: l.agent}, random: l.random}
@@ -107,27 +107,27 @@ func (l *Learner) Episode(w *World, rule *Rule, imitate bool) []Choice {
 		last = cost
 	}
 	out := w.Play(st, settle)
-	if paid > 0 { // what the rule still had to do when the agent was done
+	if paid > 0 { // what was left for the rule to do when the agent was done
 		st.choices[paid-1].Reward += (base.area[len(base.area)-1] - base.until(out.times[len(out.times)-1])) / norm
 	}
 	l.Credit(st.choices)
 	return st.choices
 }
 
-// Mix is what kind of jobs there are in a world that is made up.
+// Mix describes the jobs of a made-up world.
 type Mix struct {
-	Nodes, GPUs int     // of a node
-	Racks       int     // 1: all are in one
-	Jobs        int     // how many come
-	Load        float64 // offered work, of what the cluster can do
+	Nodes, GPUs int     // per node
+	Racks       int     // 1: one rack
+	Jobs        int     // number of jobs
+	Load        float64 // offered work relative to the cluster's capacity
 	Spread      float64 // of run times: the standard deviation of their logarithm
-	Large       float64 // the share of gangs of more than one GPU
-	Loose       float64 // the share of gangs whose tasks have one GPU each, so that they may be spread
-	Loss        float64 // what of these lose of their speed at most, when they are
-	Unknown     bool    // nobody knows how long jobs run
+	Large       float64 // fraction of gangs of more than one GPU
+	Loose       float64 // fraction of gangs with tasks of one GPU each, which may be spread
+	Loss        float64 // the greatest loss of speed of these when they are spread
+	Unknown     bool    // run times are unknown
 }
 
-// Mix is a mix by chance, with an offered load of about so much.
+// Mix is a random mix, with about this offered load.
 func (r *Rand) Mix(load float64) Mix {
 	m := Mix{Nodes: 2 + r.Int(5), GPUs: 8, Racks: 1 + r.Int(3), Load: load * (0.8 + float64(0.4*r.Float())),
 		Spread: 0.6 + float64(1.4*r.Float()), Large: 0.2 + float64(0.6*r.Float()), Loose: r.Float(), Loss: float64(0.7 * r.Float()), Unknown: r.Int(8) == 0}
@@ -141,7 +141,7 @@ func (r *Rand) Mix(load float64) Mix {
 	return m
 }
 
-// World makes up a world of the mix.
+// World generates a world of the mix.
 func (m *Mix) World(r *Rand) *World {
 	w := &World{Check: 60}
 	for i := range m.Nodes {
@@ -172,7 +172,7 @@ func (m *Mix) World(r *Rand) *World {
 	}
 	span := work / (m.Load * float64(m.Nodes*m.GPUs))
 	at := 0.0
-	for i := range w.Jobs { // some together, others apart
+	for i := range w.Jobs { // some arrive together, others apart
 		if r.Float() < 0.7 {
 			at -= float64(span / float64(m.Jobs) / 0.7 * Log(1-r.Float()))
 		}

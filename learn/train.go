@@ -1,6 +1,6 @@
 package learn
 
-// Training says how long and from what chance an agent learns.
+// Training has the settings and the seed of a training.
 type Training struct {
 	Seed      uint64
 	Rounds    int // of improvement
@@ -8,26 +8,26 @@ type Training struct {
 	Imitated  int // worlds played by the rule first
 	Judges    int // worlds by which weights are chosen; no agent learns from them
 	PPO       PPO
-	From      *Agent                             // goes on from here; nil: it imitates a rule first
-	World     func(r *Rand, load float64) *World // makes a world with an offered load of about so much; nil: made-up mixes
+	From      *Agent                             // initial weights; nil: it imitates a rule first
+	World     func(r *Rand, load float64) *World // generates a world with about this offered load; nil: made-up mixes
 	Progress  func(Progress)
 	Cancelled func() bool
 }
 
-// Progress is what a training has come to.
+// Progress is the state of a training.
 type Progress struct {
 	Stage         string
 	Round, Rounds int
 	Load          float64
-	Score, Best   float64 // mean JCT by that of the rule of least service, over the judging worlds; lower is better
+	Score, Best   float64 // mean JCT relative to the rule of least service, over the judging worlds; lower is better
 }
 
-// DefaultTraining is how the shipped weights of a system are trained. It takes minutes on one core.
+// DefaultTraining has the settings of the shipped weights of a system. It takes minutes on one core.
 func DefaultTraining(system string, seed uint64) Training {
 	p := Defaults()
 	p.Epochs, p.Gamma = 4, 0.995
 	t := Training{Seed: seed, Rounds: 100, Worlds: 12, Imitated: 3, Judges: 40}
-	if p.Rate, p.Batch = 1e-3, 128; system == SystemMetaRL { // whose rates are Reptile's
+	if p.Rate, p.Batch = 1e-3, 128; system == SystemMetaRL { // the rates are Reptile's
 		p.Rate, p.Batch = 3e-4, 256
 		t.Rounds, t.Imitated = 150, 40
 	}
@@ -43,7 +43,7 @@ func (t *Training) Learn(system string) *Agent {
 	return t.Sched2()
 }
 
-// Score is the agent's mean JCT by that of the rule of least service, over worlds.
+// Score is the agent's mean JCT relative to that of the rule of least service, over worlds.
 func Score(a *Agent, worlds []*World) float64 {
 	sum := 0.0
 	for _, w := range worlds {
@@ -53,14 +53,14 @@ func Score(a *Agent, worlds []*World) float64 {
 	return sum / max(float64(len(worlds)), 1)
 }
 
-// loads is the curriculum: from much room to too little.
+// load is the curriculum: from light load to overload.
 func (t *Training) load(round int) float64 {
 	return 0.7 + float64(0.9*min(1, float64(round+1)/(0.7*float64(max(t.Rounds, 1)))))
 }
 
-// Sched2 trains an agent for Sched2: it imitates the rule of least service, then improves
-// by what comes of its own choices, with more and more load. Of all weights on the way the ones
-// are kept that judging worlds speak for.
+// Sched2 trains an agent for Sched2: it imitates the rule of least service, then improves by the outcome of its
+// own choices, with increasing load. Of all weights on the way it keeps those that score best on the judging
+// worlds.
 func (t *Training) Sched2() *Agent {
 	world := t.World
 	if world == nil {
@@ -97,7 +97,7 @@ func (t *Training) Sched2() *Agent {
 			break
 		}
 		choices = choices[:0]
-		left := 1 - float64(round)/float64(t.Rounds) // smaller steps and less chance, the nearer the end
+		left := 1 - float64(round)/float64(t.Rounds) // smaller steps and less randomness towards the end
 		l.adam.Rate, l.Entropy = float64(t.PPO.Rate*(0.1+float64(0.9*left))), float64(t.PPO.Entropy*left)
 		for range t.Worlds {
 			load := 0.7 + float64(random.Float()*(t.load(round)-0.7))

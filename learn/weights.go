@@ -2,7 +2,7 @@ package learn
 
 import (
 	"bytes"
-	_ "embed" // the weights that are shipped
+	_ "embed" // the shipped weights
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -11,18 +11,18 @@ import (
 	"strconv"
 )
 
-// Weights are agents in a file.
+// Weights are the agents in a file.
 type Weights struct {
 	Version string            `json:"version"`
-	System  string            `json:"system"`  // whose: sched2 or meta-rl
-	Trained string            `json:"trained"` // the command
+	System  string            `json:"system"`  // sched2 or meta-rl
+	Trained string            `json:"trained"` // the command that trained them
 	Nets    map[string]Layers `json:"nets"`
 }
 
-// Layers are the layers of a network, each with the numbers of its inputs and outputs.
+// Layers are the layers of a network, each with its numbers of inputs and outputs.
 type Layers []Layer
 
-// Layer is one of them: a row of weights for each output, one after the other.
+// Layer is one layer: a row of weights for each output.
 type Layer struct {
 	In, Out int
 	W, B    []float64
@@ -30,13 +30,13 @@ type Layer struct {
 
 const version = "muster.weights/v1"
 
-// The systems whose weights there are.
+// The systems that have weights.
 const (
 	SystemSched2 = "sched2"
 	SystemMetaRL = "meta-rl"
 )
 
-// Systems are all of them.
+// Systems lists them all.
 var Systems = []string{SystemSched2, SystemMetaRL}
 
 var (
@@ -46,7 +46,7 @@ var (
 	shippedMetaRL []byte
 )
 
-// Shipped are the weights that come with this program.
+// Shipped are the weights that are part of this program.
 func Shipped(system string) []byte {
 	if system == SystemMetaRL {
 		return shippedMetaRL
@@ -54,11 +54,11 @@ func Shipped(system string) []byte {
 	return shippedSched2
 }
 
-// digits is how many binary digits of a weight are kept: what is trained beyond that is noise,
-// and the file is half as long.
+// digits is how many binary digits of a weight are stored: further digits are noise, and double the size of the
+// file.
 const digits = 20
 
-// rounded is a number with so many binary digits.
+// rounded is a number with that many binary digits.
 func rounded(x float64) float64 {
 	f, e := math.Frexp(x)
 	return math.Ldexp(math.Round(math.Ldexp(f, digits)), e-digits)
@@ -82,7 +82,7 @@ func (l Layer) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Write is an agent as a file. trained is the command that made it.
+// Write encodes an agent as a file. trained is the command that made it.
 func (a *Agent) Write(system, trained string) ([]byte, error) {
 	w := Weights{Version: version, System: system, Trained: trained, Nets: map[string]Layers{}}
 	nets, names := a.nets()
@@ -106,7 +106,7 @@ func (a *Agent) Write(system, trained string) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// Read makes an agent of a file. The error says what is wrong in it.
+// Read decodes the agent in a file. Its errors name what is wrong.
 func Read(system string, text []byte) (*Agent, error) {
 	var w Weights
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -115,7 +115,7 @@ func Read(system string, text []byte) (*Agent, error) {
 		return nil, fmt.Errorf("not weights: %w", err)
 	}
 	if w.Version != version {
-		return nil, fmt.Errorf("version: %q, want %q: train anew with muster learn", w.Version, version)
+		return nil, fmt.Errorf("version: %q, want %q: train again with muster learn", w.Version, version)
 	}
 	if w.System != system {
 		return nil, fmt.Errorf("system: the weights are of %q, want %q", w.System, system)
@@ -164,8 +164,8 @@ func (n *Net) read(list Layers) error {
 	return nil
 }
 
-// Digest names weights: eight hexadecimal digits of what the networks hold, whatever the file
-// looks like (FNV-1a).
+// Digest identifies weights: eight hexadecimal digits of the networks' contents, whatever the file's layout
+// (FNV-1a).
 func (a *Agent) Digest() string {
 	h := uint64(14695981039346656037)
 	var buf [8]byte
@@ -180,8 +180,8 @@ func (a *Agent) Digest() string {
 	return fmt.Sprintf("%08x", uint32(h^h>>32))
 }
 
-// Load makes an agent of a file of weights, or of those that are shipped if it is "". With a
-// digest it refuses others than these.
+// Load reads the agent of a file of weights, or the shipped one if it is "". Weights with another digest than
+// the given one are refused.
 func Load(system, file, digest string, read func(name string) ([]byte, error)) (*Agent, error) {
 	text, name := Shipped(system), "the weights that come with Muster"
 	if file != "" {

@@ -8,21 +8,20 @@ import (
 // Job is a job of a world in which an agent learns.
 type Job struct {
 	Tasks, Each int32
-	Submit, Run float64    // in seconds; Run is where it is all on one node
+	Submit, Run float64    // in seconds; Run is the run time on one node
 	Loss        [2]float64 // as Gang.Loss
-	Unknown     bool       // nobody knows how long it runs
+	Unknown     bool       // its run time is unknown
 }
 
-// World is a light model of a cluster: jobs come, are started and end, and go slower
-// where their tasks are far apart. It has the rules of the simulator for what Sched2 does
-// (a test compares them), and nothing else.
+// World is a simple model of a cluster: jobs arrive, start and end, and are slower where their tasks are far
+// apart. Its rules for what Sched2 does are those of the simulator (a test compares them).
 type World struct {
 	Rooms []Room
 	Jobs  []Job   // by time of submission
-	Check float64 // so long after somebody was started it is looked again; 0: not before something happens
+	Check float64 // decide again this long after a start; 0: only at the next event
 }
 
-// Trim takes out jobs that can never run, as they do not fit the empty nodes.
+// Trim removes jobs that can never run, because they do not fit the empty nodes.
 func (w *World) Trim() {
 	f := Floor{Rooms: slices.Clone(w.Rooms)}
 	f.Begin()
@@ -31,10 +30,10 @@ func (w *World) Trim() {
 	})
 }
 
-// Outcome is what became of a world.
+// Outcome is the result of a play.
 type Outcome struct {
 	Start, End []float64
-	area       []float64 // how many jobs there were, added up over time: until times[i]
+	area       []float64 // number of jobs integrated over time, until times[i]
 	times      []float64
 }
 
@@ -47,7 +46,7 @@ func (o *Outcome) MeanJCT(jobs []Job) float64 {
 	return sum / max(float64(len(jobs)), 1)
 }
 
-// until is how many jobs there were up to a time, added up over time (job-seconds).
+// until is the number of jobs integrated over time up to t (job-seconds).
 func (o *Outcome) until(t float64) float64 {
 	i, _ := slices.BinarySearch(o.times, t)
 	switch {
@@ -60,32 +59,32 @@ func (o *Outcome) until(t float64) float64 {
 	return o.area[i-1] + float64(part*(o.area[i]-o.area[i-1]))
 }
 
-// Decider is who decides in a world.
+// Decider takes the decisions of a world.
 type Decider interface {
 	// Next takes one decision at a moment, as Sched2.Next.
 	Next(m *Moment) (p Pick, ok bool)
 }
 
-// alike is what is the same of jobs of which the shorter one always goes first.
+// alike identifies jobs of which the shorter one always goes first.
 type alike struct{ tasks, each int32 }
 
 type pool struct {
 	alike
-	jobs []int // the shortest first, then who came first
+	jobs []int // the shortest first, then by arrival
 }
 
-// play is a world while it goes on.
+// play is a running play of a world.
 type play struct {
 	*World
 	m       Moment
 	now     float64
 	waiting []pool
 	running []runs
-	order   []int // of the pools, by who of their first ones came first
+	order   []int // pools by the arrival of their first jobs
 	from    []int // by slot: the pool
 	out     Outcome
-	in      int // jobs there are
-	next    int // job to come
+	in      int // number of jobs present
+	next    int // the next job to arrive
 }
 
 type runs struct {
@@ -94,8 +93,8 @@ type runs struct {
 	nodes []int32
 }
 
-// Play lets a decider decide until all jobs are done. It panics if that never happens: a
-// decider must not wait while nothing runs, which Moment's mask sees to.
+// Play lets a decider decide until all jobs are done. It panics if that never happens: a decider must not wait
+// while nothing runs, which Moment's mask ensures.
 func (w *World) Play(d Decider, each func(now, area float64)) Outcome {
 	p := &play{World: w}
 	p.out.Start, p.out.End = make([]float64, len(w.Jobs)), make([]float64, len(w.Jobs))
@@ -119,7 +118,7 @@ func (w *World) Play(d Decider, each func(now, area float64)) Outcome {
 	}
 }
 
-// soonest is when something happens next.
+// soonest is the time of the next event.
 func (p *play) soonest(wake float64) (at float64, any bool) {
 	note := func(t float64) {
 		if !any || t < at {
@@ -138,7 +137,7 @@ func (p *play) soonest(wake float64) (at float64, any bool) {
 	return at, any
 }
 
-// advance lets time pass, jobs end and come.
+// advance lets time pass, and jobs end and arrive.
 func (p *play) advance(at float64) {
 	last, sum := p.now, 0.0
 	if n := len(p.out.area); n > 0 {
@@ -205,7 +204,7 @@ func (p *play) round(d Decider) (started bool) {
 			p.order = append(p.order, k)
 		}
 	}
-	slices.SortFunc(p.order, func(a, b int) int { // jobs come by number
+	slices.SortFunc(p.order, func(a, b int) int { // jobs arrive in order of their numbers
 		return cmp.Compare(p.waiting[a].jobs[0], p.waiting[b].jobs[0])
 	})
 	for {
@@ -236,7 +235,7 @@ func (p *play) line() {
 	m.Shorten(func(i, k int) { p.from[i] = p.from[k] })
 }
 
-// start starts the job of the slot that was picked; the moment has taken its room.
+// start starts the job of the slot that was picked; its room is already taken in the moment.
 func (p *play) start(pick Pick) {
 	l := &p.waiting[p.from[pick.Slot]]
 	id := l.jobs[0]
@@ -247,7 +246,7 @@ func (p *play) start(pick Pick) {
 	p.running = append(p.running, runs{id, p.now + j.Run/p.m.speed(nodes, j.Loss), nodes})
 }
 
-// speed is how fast a gang is on some nodes, of 1 on one.
+// speed is a gang's speed on some nodes, relative to one node.
 func (f *Floor) speed(nodes []int32, loss [2]float64) float64 {
 	apart, racks := false, false
 	for _, n := range nodes {
@@ -263,8 +262,8 @@ func (f *Floor) speed(nodes []int32, loss [2]float64) float64 {
 	return 1
 }
 
-// Shorten leaves the Slots of the line that matter most: who fits, and of these who asks
-// for the least service. move tells that what is known of slot k belongs to slot i now.
+// Shorten keeps the Slots jobs of the line that matter most: those that fit, and of these the ones with the
+// least service. move reports that slot k has become slot i.
 func (m *Moment) Shorten(move func(i, k int)) {
 	if len(m.Line) <= Slots {
 		return

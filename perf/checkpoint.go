@@ -9,9 +9,9 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Daly is the work between two checkpoints that loses least in all, to writing them
-// and to failures, for what one costs and the mean time between failures of the job:
-// Daly's expansion (Daly 2006), to the millisecond.
+// Daly is the work between two checkpoints that minimizes the total loss to checkpoints and
+// failures, given the cost of a checkpoint and the job's mean time between failures: Daly's
+// expansion (Daly 2006), to the millisecond.
 func Daly(cost, mtbf time.Duration) time.Duration {
 	if cost >= mtbf/2 {
 		return mtbf
@@ -22,11 +22,11 @@ func Daly(cost, mtbf time.Duration) time.Duration {
 	return time.Duration(math.Round(tau*1000)) * time.Millisecond
 }
 
-// young is that interval to the first order, in seconds.
+// young is the first-order approximation of that interval, in seconds.
 func young(cost, mtbf float64) float64 { return math.Sqrt(2 * cost * mtbf) }
 
-// Waste is the part of a job's time that goes to checkpoints at such an interval, and to
-// failures: what is done again, and restarts (Daly 2006, first order); at most all.
+// Waste is the part of a job's time that goes to checkpoints at the given interval, and to repeated
+// work and restarts after failures (Daly 2006, first order); at most all of it.
 func Waste(every, cost, restart, mtbf time.Duration) float64 {
 	if every <= 0 || mtbf <= 0 {
 		return 0
@@ -34,12 +34,12 @@ func Waste(every, cost, restart, mtbf time.Duration) float64 {
 	return min(1, cost.Seconds()/every.Seconds()+(every.Seconds()/2+restart.Seconds())/mtbf.Seconds())
 }
 
-// Interruptions are what ends a job's run before its time: mean times between failures of a
-// node and of a GPU, and between preemptions of a running job that lose work; 0: never.
+// Interruptions are mean times between failures of a node and of a GPU, and between preemptions of
+// a running job that lose work; 0: never.
 type Interruptions struct{ Node, GPU, Preempted time.Duration }
 
-// Of is the mean time between the interruptions of a job: any of its GPUs, and of its nodes,
-// fails for it (Daly 2006: 1/M = n/M_node + preemption rate). A task counts as a node; 0:
+// Of is the mean time between the interruptions of a job: it is interrupted by a failure of any of
+// its GPUs or nodes (Daly 2006: 1/M = n/M_node + preemption rate). A task counts as a node; 0:
 // nothing interrupts it.
 func (x Interruptions) Of(j *cluster.Job) time.Duration {
 	rate := 0.0
@@ -62,17 +62,17 @@ func (x Interruptions) Of(j *cluster.Job) time.Duration {
 	return min(time.Duration(math.Round(1000/rate))*time.Millisecond, cluster.MaxDuration)
 }
 
-// Saving is how often jobs are to write checkpoints.
+// Saving says how often jobs should write checkpoints.
 type Saving struct {
 	Interruptions
-	Min time.Duration // apart at least, whatever loses least; 0: no bound
-	Max time.Duration // at most so old: standard and critical jobs are promised that no more is lost; 0: no bound
+	Min time.Duration // minimum interval, even if a shorter one loses less; 0: no bound
+	Max time.Duration // maximum age: standard and critical jobs are promised that no more work is lost; 0: no bound
 }
 
-// Every is the work between two checkpoints of a job that takes so long to write one: Daly's
-// interval between the bounds, of which Max does not bind best-effort jobs (Daly 2006, tier
-// rule), up to the next end of a step where that is known, if Max allows for it. 0: it
-// need not write any, because nothing interrupts it and nothing was promised.
+// Every is the work between two checkpoints of a job, given the time to write one: Daly's interval
+// within the bounds, of which Max does not bind best-effort jobs (Daly 2006, tier rule), rounded up
+// to the end of a step where that is known and Max allows it. 0: the job need not write any,
+// because nothing interrupts it and nothing was promised.
 func (s *Saving) Every(j *cluster.Job, cost, step time.Duration) time.Duration {
 	every := time.Duration(0)
 	if mtbf := s.Of(j); mtbf > 0 {
@@ -90,7 +90,7 @@ func (s *Saving) Every(j *cluster.Job, cost, step time.Duration) time.Duration {
 	return every
 }
 
-// Most is how old a job's last checkpoint may become; 0: there is no bound.
+// Most is the maximum age of a job's last checkpoint; 0: no bound.
 func (s *Saving) Most(j *cluster.Job) time.Duration {
 	if j.Tier == cluster.BestEffort {
 		return 0
@@ -106,22 +106,21 @@ func (s *Saving) Check() error {
 	return nil
 }
 
-// Unlost is for how long jobs of a tier count as having run without a loss before anybody counted:
-// one that is killed after seconds says little of how often that happens.
+// Unlost is the loss-free run time credited to each tier in advance: a job that is killed after
+// seconds says little about how often that happens.
 const Unlost = 24 * time.Hour
 
-// UnknownCost is what writing a checkpoint is taken to cost as long as it was neither stated nor
-// measured, as in replays.
+// UnknownCost is the assumed cost of a checkpoint until it is stated or measured, as in replays.
 const UnknownCost = 30 * time.Second
 
-// Losses counts, by tier, for how long jobs ran, and how often that ended so that work was lost which they
-// were not asked, or had no time, to save.
+// Losses sums up the jobs' run time by tier, and counts the ends that lost work because the job was
+// not asked to save it or had no time to.
 type Losses struct {
 	ran  [3]time.Duration
 	lost [3]int
 }
 
-// Note counts a run that is over.
+// Note counts a run that has ended.
 func (x *Losses) Note(tier cluster.Tier, ran time.Duration, lost bool) {
 	x.ran[tier] += max(0, ran)
 	if lost {
@@ -129,7 +128,7 @@ func (x *Losses) Note(tier cluster.Tier, ran time.Duration, lost bool) {
 	}
 }
 
-// Every is the mean time between such losses of a job of the tier; 0: there was none.
+// Every is the mean time between losses for a job of the tier; 0: there was none.
 func (x *Losses) Every(tier cluster.Tier) time.Duration {
 	if x.lost[tier] == 0 {
 		return 0
@@ -137,8 +136,8 @@ func (x *Losses) Every(tier cluster.Tier) time.Duration {
 	return (Unlost + x.ran[tier]) / time.Duration(x.lost[tier])
 }
 
-// Told is how often a job is told to write a checkpoint: what it states, else what loses least, but at least
-// as often as it was promised; 0: nothing is said. A job that writes none is told nothing.
+// Told is the checkpoint interval that a job is told: what it states, otherwise the one that loses
+// least but keeps the promise; 0: none is told. A job that writes no checkpoints is told none.
 func (s *Saving) Told(j *cluster.Job, losses *Losses) time.Duration {
 	if s == nil || j.Checkpoint.None {
 		return 0

@@ -8,8 +8,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// The vectors of Daly 2006: those of Daly to the hundredth of a second, those of
-// Young's first order, which is near, and its waste.
+// Vectors of Daly 2006: Daly's interval to a hundredth of a second, Young's first-order one, which
+// is close, and the waste.
 func TestDaly(t *testing.T) {
 	for _, c := range []struct{ cost, mtbf, young, daly float64 }{
 		{60, 86400, 3219.94, 3180.06}, {60, 3600, 657.27, 617.88}, {300, 14400, 2939.39, 2742.79},
@@ -18,7 +18,7 @@ func TestDaly(t *testing.T) {
 		if first := young(c.cost, c.mtbf); math.Abs(got-c.daly) > 0.01 || math.Abs(first-c.young) > 0.01 {
 			t.Errorf("cost %g, MTBF %g: %g and %g, want %g and %g", c.cost, c.mtbf, got, first, c.daly, c.young)
 		}
-		// Daly's exact run time (without restarts) is nowhere less by a thousandth.
+		// No other interval improves Daly's exact run time (without restarts) by a thousandth.
 		wall := func(tau float64) float64 { return (math.Exp((tau+c.cost)/c.mtbf) - 1) / tau }
 		for tau := got / 10; tau < got*10; tau *= 1.01 {
 			if wall(tau) < wall(got)*0.999 {
@@ -38,7 +38,7 @@ func TestDaly(t *testing.T) {
 		t.Errorf("where a checkpoint takes longer than half the time between failures: %v", got)
 	}
 	last := time.Duration(0)
-	for mtbf := 200.0; mtbf < 1e7; mtbf *= 1.5 { // longer with the MTBF, and with the cost
+	for mtbf := 200.0; mtbf < 1e7; mtbf *= 1.5 { // grows with the MTBF and with the cost
 		tau := Daly(seconds(60), seconds(mtbf))
 		if tau <= last || Daly(seconds(70), seconds(mtbf)) <= tau && mtbf > 1000 {
 			t.Errorf("MTBF %g: %v after %v", mtbf, tau, last)
@@ -65,8 +65,8 @@ func TestInterruptions(t *testing.T) {
 	}
 }
 
-// How often: Daly's interval of all that interrupts a job; not more often than Min, not less
-// often than Max, which binds standard and critical jobs only; in whole steps.
+// Daly's interval for all that interrupts a job; never shorter than Min, never longer than Max,
+// which binds only standard and critical jobs; rounded to whole steps.
 func TestSaving(t *testing.T) {
 	job := func(tier cluster.Tier) *cluster.Job {
 		return &cluster.Job{Tier: tier, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
@@ -86,7 +86,7 @@ func TestSaving(t *testing.T) {
 		{Saving{Interruptions: day, Max: 20 * time.Minute}, cluster.BestEffort, time.Minute, 0, 3180060 * time.Millisecond},
 		{Saving{Interruptions: day}, cluster.Standard, time.Minute, 10 * time.Minute, time.Hour},
 		{Saving{Interruptions: day, Max: 55 * time.Minute}, cluster.Standard, time.Minute, 10 * time.Minute, 50 * time.Minute},
-		{Saving{Interruptions: day, Max: 5 * time.Minute}, cluster.Standard, time.Minute, 10 * time.Minute, 10 * time.Minute}, // a step is the least
+		{Saving{Interruptions: day, Max: 5 * time.Minute}, cluster.Standard, time.Minute, 10 * time.Minute, 10 * time.Minute}, // one step is the minimum
 		{Saving{Max: time.Hour}, cluster.Standard, time.Minute, 0, time.Hour},
 		{Saving{Min: time.Hour}, cluster.Standard, time.Minute, 0, 0},
 		{Saving{Max: time.Hour}, cluster.BestEffort, time.Minute, 0, 0},

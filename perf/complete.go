@@ -6,25 +6,24 @@ import (
 	"strings"
 )
 
-// Completes implements engine.Completer, where the table predicts: the speeds of a job model
-// on GPU models on which nobody measured it are those of the job models whose speeds are
-// most nearly in proportion to its own where it was measured, in that proportion. With what
-// the speeds are compared is not known of measurements, so only proportions count, and
-// two of them are the least that says anything (compare matrix.nearest).
+// Completes implements engine.Completer for tables with Predict: the speed of a job model on a GPU
+// model on which it was not measured is taken from the job models with the most nearly proportional
+// speeds, in proportion. The reference of measured speeds is unknown, so only proportions count,
+// and two known speeds are the minimum (compare matrix.nearest).
 func (b Belief) Completes(model string, known map[string]int64) map[string]int64 {
 	t, ok := b.Model.(*Table)
 	if !ok || t.Given == nil {
 		return nil
 	}
 	m := newMatrix(false, func(add func(row, column string, v float64)) {
-		for other, row := range t.Given.Speed { // order does not matter: the matrix is sorted
-			for gpu, v := range row { // order does not matter: likewise
+		for other, row := range t.Given.Speed { // map order does not matter: the matrix is sorted
+			for gpu, v := range row { // map order does not matter: likewise
 				if other != "*" && other != model && !strings.Contains(gpu, "/") {
 					add(other, gpu, math.Log(float64(v)/Million))
 				}
 			}
 		}
-		for gpu, v := range known { // order does not matter: likewise
+		for gpu, v := range known { // map order does not matter: likewise
 			add(model, gpu, math.Log(float64(v)/Million))
 		}
 	})
@@ -41,7 +40,7 @@ func (b Belief) Completes(model string, known map[string]int64) map[string]int64
 	return guessed
 }
 
-// proportional is the entry of those rows that are nearest but for a constant difference.
+// proportional is the entry of the rows that are nearest up to a constant difference.
 func (m *matrix) proportional(i, k int) (v float64, ok bool) {
 	var near []reference
 	for r := range m.rows {

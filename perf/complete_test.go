@@ -9,9 +9,9 @@ import (
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
-// Of each of Gavel's job models two GPU models are measured in a unit of its own, and the third
-// is estimated from the other job models: that is a third less off than the mean
-// proportion is, in no case more, and no scale of the measurements changes it.
+// For each of Gavel's job models two GPU models are measured, in an arbitrary unit, and the third
+// is estimated from the other job models: the error is a third smaller than with the mean
+// proportion, never larger, and independent of the unit.
 func TestCompletesMeasured(t *testing.T) {
 	var all map[string]map[string]map[string]json.RawMessage
 	if err := json.NewDecoder(shared.Unzip(t, "traces/gavel/simulation_throughputs.json.gz")).Decode(&all); err != nil {
@@ -29,7 +29,7 @@ func TestCompletesMeasured(t *testing.T) {
 			}
 		}
 	}
-	for name, row := range full.Speed { // relative to the V100, as tables are
+	for name, row := range full.Speed { // tables are relative to the V100
 		reference := row["v100"]
 		for gpu, v := range row {
 			full.Speed[name][gpu] = v * Million / reference
@@ -78,11 +78,11 @@ func TestCompletesMeasured(t *testing.T) {
 		t.Errorf("off by %.3f in all, with the mean proportion %.3f", sum, bluntly)
 	}
 	if got := (Belief{Model: full}).Completes("x", map[string]int64{"v100": 1, "p100": 1}); got != nil {
-		t.Errorf("a table that does not predict says %v", got)
+		t.Errorf("a table without Predict returned %v", got)
 	}
 }
 
-// product is that of two entries of a row, but for one.
+// product is the product of two entries of a row, all except one.
 func product(row map[string]int64, but string) float64 {
 	v := 1.0
 	for gpu, x := range row {

@@ -2,35 +2,35 @@ package perf
 
 import "github.com/muster-gpu/muster/solve"
 
-// Use is what jobs of a model use of a GPU that they have to themselves, in ppm of what
-// there is: of its computing (SM utilisation), and of its memory's bandwidth.
+// Use is what jobs of a model use of a GPU of their own, in ppm of its capacity: computing (SM
+// utilisation) and memory bandwidth.
 type Use struct{ Compute, Memory int64 }
 
-// leastUse is the part of a resource below which a job does not wait for it.
+// leastUse is the part of a resource below which a job does not compete for it.
 const leastUse = 0.05
 
 func (u Use) parts() [2]float64 {
 	return [2]float64{float64(u.Compute) / Million, float64(u.Memory) / Million}
 }
 
-// features is how many terms the linear model has.
+// features is the number of terms of the linear model.
 const features = 5
 
-// Linear is a linear model of what one job does to another on a GPU: weights of what
-// each of the two uses of its computing and of its memory, and a constant.
+// Linear is a linear model of the interference of two jobs on a GPU: weights for the computing and
+// the memory bandwidth that each uses, and a constant.
 //
-// Source: gpulet (ATC'22), its interference model, with SM utilisation where that has L2
-// utilisation, which drivers do not tell.
+// Source: gpulet (ATC'22), interference model, with SM utilisation in place of L2 utilisation,
+// which drivers do not report.
 type Linear [features]float64
 
-// terms are what the weights multiply, of a job with a share of the GPU beside another
-// with one; what each uses is in proportion to its share.
+// terms are the factors of the weights for a job and its partner, with shares of the GPU; use
+// scales with the share.
 func terms(own, beside Use, share, besideShare float64) [features]float64 {
 	a, b := own.parts(), beside.parts()
 	return [features]float64{share * a[0], besideShare * b[0], share * a[1], besideShare * b[1], 1}
 }
 
-// At is the model's value for a job beside another, with shares between 0 and 1.
+// At is the model's value for a job and its partner, with shares between 0 and 1.
 func (l Linear) At(own, beside Use, share, besideShare float64) (v float64) {
 	for k, x := range terms(own, beside, share, besideShare) {
 		v += float64(l[k] * x)
@@ -38,9 +38,8 @@ func (l Linear) At(own, beside Use, share, besideShare float64) (v float64) {
 	return v
 }
 
-// Roofline is by how much a job that uses own is slower beside others: where all together
-// use more of a resource than there is, and it uses any, it gets its part of what there is
-// (gpulet, ATC'22).
+// Roofline is the factor by which a job with use own slows down next to others: if all together
+// exceed a resource's capacity and the job uses it, it gets its proportional part (gpulet, ATC'22).
 func Roofline(own Use, others ...Use) float64 {
 	slower, mine := 1.0, own.parts()
 	for r, v := range mine {
@@ -55,22 +54,21 @@ func Roofline(own Use, others ...Use) float64 {
 	return slower
 }
 
-// linearFit is the model fitted to known pairs: the weights, and for each job model what
-// it loses more than they say, and what it has others lose.
+// linearFit is the model fitted to known pairs: the weights, and for each job model what it loses
+// beyond them, and what it makes others lose.
 type linearFit struct {
 	weights     Linear
 	own, beside []float64
-	uses        []Use // of each job model, or the mean of all
+	uses        []Use // of each job model, or the mean over all
 }
 
-// ridge is what keeps the terms of single job models small that few pairs speak for; sweeps
-// is how often each part of the fit is made anew from the others.
+// ridge keeps the terms of job models with few known pairs small; sweeps is the number of
+// alternating rounds of the fit.
 const ridge, sweeps = 0.5, 40
 
-// fitLinear fits what is left of a job's speed by least squares, in turns: the weights for
-// all, then what each job model adds to them. Fitted to the slowdown instead, as gpulet
-// does, it is further off the speeds of Gavel's pairs: few pairs that hardly go on at all
-// would decide.
+// fitLinear fits the remaining speed of a job by alternating least squares: the weights of all,
+// then each job model's own terms. Fitting the slowdown instead, as gpulet does, gives larger
+// errors on Gavel's pairs: a few pairs that almost stop would dominate.
 func fitLinear(d *pairData) *linearFit {
 	f := &linearFit{own: make([]float64, len(d.names)), beside: make([]float64, len(d.names))}
 	f.uses = d.usesOrMean()
@@ -109,7 +107,7 @@ func fitLinear(d *pairData) *linearFit {
 	return f
 }
 
-// spread makes the terms of single job models anew from what is still off.
+// spread refits the terms of single job models to the residuals.
 func (d *pairData) spread(to []float64, of func(*pairEntry) int, off func(i int) float64) {
 	sum, n := make([]float64, len(to)), make([]float64, len(to))
 	for i := range d.list {
@@ -122,7 +120,7 @@ func (d *pairData) spread(to []float64, of func(*pairEntry) int, off func(i int)
 	}
 }
 
-// usesOrMean is what each job model uses; where nobody says, what all others do on average.
+// usesOrMean is each job model's use; where it is unknown, the mean over the others.
 func (d *pairData) usesOrMean() []Use {
 	var sum Use
 	n := int64(0)
@@ -143,8 +141,8 @@ func (d *pairData) usesOrMean() []Use {
 	return list
 }
 
-// solveFew solves a x = b where a is symmetric and not negative; what
-// cannot be told apart is kept small.
+// solveFew solves a x = b for symmetric positive semidefinite a; components that are not determined
+// are kept small.
 func solveFew(a [features][features]float64, b [features]float64) Linear {
 	rows := make([][]float64, features)
 	for k := range features {

@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// Loss is the training loss of a job after so many steps.
+// Loss is a job's training loss after a number of steps.
 type Loss struct {
 	Step  float64 `json:"step"`
 	Value float64 `json:"value"`
 }
 
-// LossCurve is a loss that falls as l(k) = 1/(B0*k + B1) + B2 (Optimus, EuroSys'18): B0 > 0, B1 and B2
-// not below 0, k in steps.
+// LossCurve is a loss of the form l(k) = 1/(B0*k + B1) + B2 (Optimus, EuroSys'18) with B0 > 0, B1
+// >= 0, B2 >= 0 and k in steps.
 type LossCurve struct{ B0, B1, B2 float64 }
 
 // At is the loss after k steps.
 func (c LossCurve) At(k float64) float64 { return 1/(c.B0*k+c.B1) + c.B2 }
 
-// leastLosses are too few to say how a loss goes on: the curve has three unknowns.
+// leastLosses is the number of reports that a fit needs: the curve has three unknowns.
 const leastLosses = 5
 
-// FitLoss is the curve that is nearest to the reports, by the sum of squares; they are in the order of
-// their steps. A report that both of its neighbours contradict counts as the nearer of these. false: they say
-// nothing, since there are too few, or the loss does not fall.
+// FitLoss is the least-squares curve for the reports, which are in order of their steps. A report
+// that both of its neighbours contradict counts as the closer of these. false: there are too few
+// reports, or the loss does not fall.
 func FitLoss(list []Loss) (c LossCurve, ok bool) {
 	list = smooth(list)
 	if len(list) < leastLosses {
@@ -47,8 +47,8 @@ func FitLoss(list []Loss) (c LossCurve, ok bool) {
 		}
 		return err
 	}
-	// The error has one minimum in the floor for losses of that form, and may have several for others: a
-	// grid finds the best valley, thirds its ground.
+	// The error as a function of the floor has one minimum for losses of this form, and may have
+	// several otherwise: a grid search finds the best interval, a ternary search its minimum.
 	const grid = 32
 	at, low := 0, math.Inf(1)
 	for i := range grid + 1 {
@@ -68,22 +68,22 @@ func FitLoss(list []Loss) (c LossCurve, ok bool) {
 	return c, c.B0 > 0 && !math.IsInf(best, 0)
 }
 
-// smooth leaves out what is no number, and takes outliers back to their neighbours.
+// smooth drops values that are not numbers, and replaces outliers by a neighbour.
 func smooth(list []Loss) []Loss {
 	list = slices.DeleteFunc(slices.Clone(list), func(p Loss) bool {
 		return math.IsNaN(p.Value) || math.IsInf(p.Value, 0) || math.IsNaN(p.Step) || math.IsInf(p.Step, 0)
 	})
 	was := slices.Clone(list)
-	for i := 1; i+1 < len(list); i++ { // the median of three
+	for i := 1; i+1 < len(list); i++ { // median of three
 		a, b := was[i-1].Value, was[i+1].Value
 		list[i].Value = max(min(a, b), min(max(a, b), was[i].Value))
 	}
 	return list
 }
 
-// fitAbove is the best curve with a floor B2, and the sum of its squared errors in parts of the greatest
-// loss: 1/(l-B2) is linear in k. An error of the loss is one of its inverse times (l-B2)^2, so that
-// is what reports weigh.
+// fitAbove is the best curve with a floor B2, and the sum of its squared errors relative to the
+// largest loss: 1/(l-B2) is linear in k. An error of the loss is an error of its inverse times
+// (l-B2)^2, which gives the weights.
 func fitAbove(list []Loss, floor, most float64) (c LossCurve, sum float64) {
 	var n, x, y, xx, xy float64
 	for _, p := range list {
@@ -98,7 +98,7 @@ func fitAbove(list []Loss, floor, most float64) (c LossCurve, sum float64) {
 	if d := n*xx - x*x; d > 0 {
 		slope, start = (n*xy-x*y)/d, (xx*y-x*xy)/d
 	}
-	if slope < 0 { // not negative, both: the bound that is in the way holds
+	if slope < 0 { // both must be non-negative: clamp at the violated bound
 		slope, start = 0, y/n
 	}
 	if start < 0 {
@@ -108,15 +108,15 @@ func fitAbove(list []Loss, floor, most float64) (c LossCurve, sum float64) {
 	for _, p := range list {
 		e := (c.At(p.Step) - p.Value) / most
 		if math.IsNaN(e) || math.IsInf(e, 0) {
-			return c, math.Inf(1) // at step 0, without a start
+			return c, math.Inf(1) // infinite at step 0
 		}
 		sum += e * e
 	}
 	return c, sum
 }
 
-// Convergence says when a loss has fallen far enough: the job is done when it falls, between two
-// reports, by less than Below of itself, Times times in a row.
+// Convergence is a stopping rule: the job is done when its metric falls by less than the part Below
+// between two reports, Times times in a row.
 type Convergence struct {
 	Metric string
 	Below  float64
@@ -142,9 +142,9 @@ func ParseConvergence(text string) (c Convergence, err error) {
 	return c, nil
 }
 
-// End is the step at which a loss of this curve, reported every so many steps, will have converged.
-// The decrease between two reports falls with the steps as soon as it is small, so that it is
-// looked for by halves behind the step at which it is greatest.
+// End is the step at which a loss with this curve, reported at the given interval, will have
+// converged. Beyond its maximum the decrease between two reports falls monotonically, so a binary
+// search starts there.
 func (c Convergence) End(curve LossCurve, every float64) float64 {
 	small := func(n float64) bool { // between reports n and n+1
 		a, b := curve.At(n*every), curve.At((n+1)*every)
@@ -152,7 +152,7 @@ func (c Convergence) End(curve LossCurve, every float64) float64 {
 	}
 	first := 0.0
 	if curve.B1 == 0 {
-		first = 1 // before the first step there is no loss
+		first = 1 // there is no loss before the first step
 	}
 	if !small(first) {
 		last := first + 1
@@ -171,7 +171,7 @@ func (c Convergence) End(curve LossCurve, every float64) float64 {
 	return (first + float64(c.Times)) * every
 }
 
-// Spacing is the usual distance of reports, in steps: the median; 0: there are not two.
+// Spacing is the median distance of reports, in steps; 0: fewer than two reports.
 func Spacing(list []Loss) float64 {
 	var gaps []float64
 	for i := 1; i < len(list); i++ {

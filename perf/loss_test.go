@@ -14,7 +14,7 @@ func losses(c LossCurve, n int, every float64, noise func() float64) (list []Los
 	return list
 }
 
-// slowEnd is End, step by step.
+// slowEnd is End's naive twin, step by step.
 func slowEnd(c Convergence, curve LossCurve, every float64) float64 {
 	n := 0.0
 	if curve.B1 == 0 {
@@ -32,7 +32,7 @@ func slowEnd(c Convergence, curve LossCurve, every float64) float64 {
 	}
 }
 
-// A curve that is reported exactly is found again, and when it will have converged.
+// FitLoss recovers an exactly reported curve, and End its convergence.
 func TestFitLoss(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	exact := func() float64 { return 1 }
@@ -52,8 +52,7 @@ func TestFitLoss(t *testing.T) {
 	}
 }
 
-// With noise, and with reports that are far off, the end that is foretold in the middle of a job is
-// near the true one.
+// With noise and outliers, the end predicted in the middle of a job is close to the true one.
 func TestFitLossNoise(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	c, curve := Convergence{"loss", 0.005, 3}, LossCurve{0.05, 0.4, 0.3}
@@ -64,12 +63,12 @@ func TestFitLossNoise(t *testing.T) {
 		list[11].Value /= 20
 		got, ok := FitLoss(list)
 		if at := c.End(got, 1); !ok || math.Abs(at-end) > 0.2*end {
-			t.Errorf("it is to end at %v, and is foretold for %v (%+v, %v)", end, at, got, ok)
+			t.Errorf("it ends at %v, predicted %v (%+v, %v)", end, at, got, ok)
 		}
 	}
 }
 
-// What does not fall, or is too little, says nothing.
+// Reports that do not fall, or too few of them, give no curve.
 func TestFitLossNothing(t *testing.T) {
 	for name, list := range map[string][]Loss{
 		"none":     nil,

@@ -7,65 +7,63 @@ import (
 	"sort"
 )
 
-// Pairs of which nobody knows what they do to each other are estimated in three ways, and
-// of those that can say something the one counts that is the least off where the truth is
-// known and was hidden from it. For a pair of two job models of which other pairs are known
-// a tenth of the pairs is hidden at a time, both directions together; for a job model of
-// which no pair is known all pairs of a tenth of the job models are.
+// Unknown interference of pairs is estimated in three ways; of those that apply, the one with the
+// smallest error in cross-validation is used. For job models with other known pairs, a tenth of the
+// pairs is hidden at a time, both directions together; for job models without known pairs, all
+// pairs of a tenth of the job models are hidden.
 
-// The ways.
+// The ways of estimating a pair.
 const (
-	byLike     = iota // from the job models that are most alike (Gavel)
-	byLinear          // by the linear model of gpulet, fitted to the known pairs
-	byRoofline        // by what the two use, added up
+	byLike     = iota // from the most similar job models (Gavel)
+	byLinear          // by gpulet's linear model, fitted to the known pairs
+	byRoofline        // from the sum of what the two use
 	ways
 )
 
-// PairWays are their names.
+// PairWays are the names of the ways.
 var PairWays = [ways]string{"like models", "linear", "roofline"}
 
-// folds is into how many parts the known pairs are divided to try the ways; enough is
-// how many known pairs the linear model needs; mostTried is how many pairs a way is tried
-// on at most.
+// folds is the number of parts in cross-validation; enough the number of known pairs that the
+// linear model needs; mostTried the maximum number of pairs on which a way is tried.
 const folds, enough, mostTried = 10, 8, 1500
 
-// PairError is how far one way of estimating pairs is off.
+// PairError is the error of one way of estimating pairs.
 type PairError struct {
 	Way    string
-	Pairs  Error // of pairs of job models of which other pairs are known
-	Models Error // of pairs with a job model of which none is
+	Pairs  Error // pairs of job models with other known pairs
+	Models Error // pairs with a job model without known pairs
 }
 
-// pairEntry is a known pair: what is left of the speed of one job model beside another.
+// pairEntry is a known pair: the part of its speed that one job model keeps next to another.
 type pairEntry struct {
 	i, k int
 	v    float64
 }
 
-// pairData is what is known of pairs, by job models in order of their names.
+// pairData is what is known of pairs; job models are in order of their names.
 type pairData struct {
 	names []string
 	list  []pairEntry
 	use   []Use
-	used  []bool // whether the use is known
+	used  []bool // whether the job model's use is known
 }
 
-// pairsOf is what a table and others say; what the others say counts where both do.
+// pairsOf merges a table's pairs with others, which take precedence.
 func pairsOf(t *Table, others map[[2]string]int64) *pairData {
 	all := map[Pair]int64{}
 	maps.Copy(all, t.Pairs)
-	for k, v := range others { // order does not matter: it is sorted below
+	for k, v := range others { // map order does not matter: it is sorted below
 		all[k] = v
 	}
 	d := &pairData{}
 	var keys []Pair
-	for k := range all { // order does not matter: likewise
+	for k := range all { // map order does not matter: likewise
 		if k[0] != "*" && k[1] != "*" && k[0] != "" && k[1] != "" {
 			keys = append(keys, k)
 			d.names = append(d.names, k[0], k[1])
 		}
 	}
-	for m := range t.Use { // order does not matter: likewise
+	for m := range t.Use { // map order does not matter: likewise
 		d.names = append(d.names, m)
 	}
 	d.names = sorted(d.names)
@@ -82,12 +80,12 @@ func pairsOf(t *Table, others map[[2]string]int64) *pairData {
 	return d
 }
 
-// pairFit estimates pairs from what is known.
+// pairFit estimates pairs from the known ones.
 type pairFit struct {
 	d      *pairData
 	like   *matrix
 	linear *linearFit // nil: too little is known
-	met    []bool     // by job model: some pair of it is known
+	met    []bool     // by job model: whether some pair of it is known
 }
 
 func (d *pairData) fit() *pairFit {
@@ -109,7 +107,7 @@ func (d *pairData) fit() *pairFit {
 	return f
 }
 
-// by estimates a pair in one way; false: that cannot say.
+// by estimates a pair in one way; false: this way does not apply.
 func (f *pairFit) by(way, i, k int) (v float64, ok bool) {
 	d := f.d
 	switch way {
@@ -128,7 +126,7 @@ func (f *pairFit) by(way, i, k int) (v float64, ok bool) {
 	return min(1, max(0, v)), ok
 }
 
-// trial is how far estimates were off.
+// trial holds the absolute errors of estimates.
 type trial []float64
 
 func (t trial) error() (e Error) {
@@ -143,14 +141,14 @@ func (t trial) error() (e Error) {
 	return Error{Known: len(t), Mean: sum / float64(len(t)), P95: t[len(t)*19/20]}
 }
 
-// errors tries each way on what is hidden from it: on pairs of job models of which other
-// pairs are known, and on pairs with one of which none is.
+// errors cross-validates each way: on pairs of job models with other known pairs, and on pairs with
+// a job model without any.
 func (d *pairData) errors() (list [ways]PairError) {
 	var pairs, models [ways]trial
 	step := 1 + (len(d.list)-1)/mostTried
 	for fold := range folds {
 		d.hide(&pairs, step, true, func(p *pairEntry) bool { return (31*min(p.i, p.k)+max(p.i, p.k))%folds == fold })
-		if slices.Contains(d.used, true) { // of a job model of which nothing is known nobody can say anything
+		if slices.Contains(d.used, true) { // without its use, nothing can be said of a job model without pairs
 			d.hide(&models, step, false, func(p *pairEntry) bool { return p.i%folds == fold || p.k%folds == fold })
 		}
 	}
@@ -160,8 +158,8 @@ func (d *pairData) errors() (list [ways]PairError) {
 	return list
 }
 
-// hide tries each way on a part of the pairs, every step-th of them: on those of job
-// models that are met without it, or on the others.
+// hide tries each way on a part of the pairs, every step-th of them: on pairs whose job models both
+// occur in other pairs (met), or on the others.
 func (d *pairData) hide(to *[ways]trial, step int, met bool, hidden func(*pairEntry) bool) {
 	rest := &pairData{names: d.names, use: d.use, used: d.used}
 	for i := range d.list {
@@ -183,8 +181,7 @@ func (d *pairData) hide(to *[ways]trial, step int, met bool, hidden func(*pairEn
 	}
 }
 
-// best lists the ways, that with the least error first; those that were never tried come
-// last.
+// best orders the ways by error, the smallest first; ways that were never tried come last.
 func best(list *[ways]PairError, of func(*PairError) *Error) (order [ways]int) {
 	for w := range order {
 		order[w] = w
@@ -204,11 +201,11 @@ func best(list *[ways]PairError, of func(*PairError) *Error) (order [ways]int) {
 	return order
 }
 
-// estimates are what is estimated of pairs, and how far that is off.
+// estimates holds the estimated pairs and their errors.
 type estimates struct {
 	fit           *pairFit
 	errors        [ways]PairError
-	pairs, models [ways]int // the ways, the best first
+	pairs, models [ways]int // the ways in order of preference
 }
 
 func (d *pairData) estimates() *estimates {
@@ -218,7 +215,7 @@ func (d *pairData) estimates() *estimates {
 	return e
 }
 
-// of estimates a pair, and says in which way; false: nobody can say.
+// of estimates a pair, and says in which way; false: no way applies.
 func (e *estimates) of(i, k int) (v float64, way int, ok bool) {
 	order := &e.models
 	if e.fit.met[i] && e.fit.met[k] {
@@ -232,9 +229,9 @@ func (e *estimates) of(i, k int) (v float64, way int, ok bool) {
 	return 0, 0, false
 }
 
-// Estimator returns what estimates pairs that the table does not list itself, from those
-// that it lists and those that were measured, in ppm; nil: the table does not predict. What
-// it returns says false of pairs that the table lists, and of those of which nothing is known.
+// Estimator returns a function that estimates pairs, in ppm, from the listed and the measured ones;
+// nil: the table does not predict. The function returns false for pairs that the table lists, and
+// for pairs of which nothing is known.
 func (t *Table) Estimator(measured map[[2]string]int64) func(model, beside string) (ppm int64, ok bool) {
 	if t.Given == nil {
 		return nil

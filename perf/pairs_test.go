@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// gpulet, ATC'22: the linear model with weights 0.1, 0.2, 0.3, 0.4 and 1, of two
-// jobs with half of a GPU each; and roofs, of computing 1.1 and of memory 1.3.
+// gpulet (ATC'22): the linear model with weights 0.1, 0.2, 0.3, 0.4 and 1, for two jobs with half a
+// GPU each; and rooflines with total computing 1.1 and total memory 1.3.
 func TestInterferenceVectors(t *testing.T) {
 	l := Linear{.1, .2, .3, .4, 1}
 	if v := l.At(Use{500_000, 400_000}, Use{500_000, 600_000}, .5, .5); math.Abs(v-1.255) > 1e-12 {
@@ -30,7 +30,7 @@ func TestInterferenceVectors(t *testing.T) {
 	}
 }
 
-// world is a table of pairs that come about by a rule from what jobs use, but for noise.
+// world is a table of pairs that follow a rule from the jobs' use, up to noise.
 func world(r *rand.Rand, models int, noise float64, left func(a, b Use) float64) *Table {
 	t := &Table{Pairs: map[Pair]int64{}, Use: map[string]Use{}}
 	for i := range models {
@@ -51,9 +51,8 @@ func linearly(a, b Use) float64 {
 
 func byRoof(a, b Use) float64 { return 1 / Roofline(a, b) }
 
-// What jobs do to each other comes about in one way or another; the way that counts in the
-// end is the one that is near it, for pairs and for job models that nobody has seen beside
-// others, and the errors that are said are those that there are.
+// Interference follows one rule or another; the selected way is the one close to it, for pairs and
+// for job models without known pairs, and the stated errors are the actual ones.
 func TestWaysAreChosen(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, c := range []struct {
@@ -77,7 +76,7 @@ func TestWaysAreChosen(t *testing.T) {
 			if _, listed := part.Pairs[p]; !listed {
 				off += math.Abs(float64(got.Pairs[p]-v)) / Million / float64(pairs.Filled)
 			} else if got.Pairs[p] != v {
-				t.Errorf("%s: %v is listed as %d, and is %d now", c.name, p, v, got.Pairs[p])
+				t.Errorf("%s: %v is listed as %d, but %d is returned", c.name, p, v, got.Pairs[p])
 			}
 		}
 		if said := got.Ways[c.way].Models.Mean; off > 0.02 || said > 0.02 || math.Abs(off-said) > 0.01 {
@@ -93,8 +92,8 @@ func TestWaysAreChosen(t *testing.T) {
 	}
 }
 
-// On Gavel's pairs, which say nothing of use, the job models that are most alike are
-// nearer the truth than what the linear model learns of each.
+// On Gavel's pairs, which state no use, the most similar job models are closer to the truth than
+// the linear model.
 func TestWaysMeasured(t *testing.T) {
 	for _, gpu := range []string{"v100", "p100", "k80"} {
 		got, _, e := measured(t, gpu).Predict()
@@ -106,9 +105,9 @@ func TestWaysMeasured(t *testing.T) {
 	}
 }
 
-// The fit is where it is least off: nothing is left that the weights, or the terms of a job
-// model but for the ridge, could take up. Alike jobs have alike estimates, and none is
-// faster beside another.
+// The fit is a minimum: the residuals leave nothing that the weights, or (up to the ridge) the
+// terms of a job model, could explain. Equal jobs have equal estimates, and no job speeds up next
+// to another.
 func TestFitIsLeast(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 9))
 	for range 20 {
@@ -154,7 +153,7 @@ func TestFitIsLeast(t *testing.T) {
 	}
 }
 
-// Pairs that were measured count as if they were listed, for all but those that are.
+// Measured pairs count like listed ones, except where the table lists the pair.
 func TestEstimator(t *testing.T) {
 	full := world(rand.New(rand.NewPCG(2, 3)), 10, 0, linearly)
 	measured := map[[2]string]int64{}

@@ -1,7 +1,6 @@
-// Package perf says how fast a job runs where: relative speeds of GPU models,
-// what distance between the tasks of a gang costs, and what jobs on one GPU do
-// to each other. Speeds are in parts per million of the job's recorded speed,
-// so that everything downstream stays in integers.
+// Package perf models how fast a job runs on a placement: relative speeds of GPU models, the cost
+// of distance between a gang's tasks, and interference of jobs on one GPU. Speeds are in parts per
+// million of the job's recorded speed, so that everything downstream uses integers.
 package perf
 
 import (
@@ -13,29 +12,29 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Million is the recorded speed: ppm of itself.
+// Million is the recorded speed in ppm.
 const Million = 1_000_000
 
 // Placement is what a job's speed depends on.
 type Placement struct {
 	GPU      string        // model
 	GPUs     int           // devices
-	Tasks    int           // tasks that run, of those asked for
-	Want     int           // tasks asked for
+	Tasks    int           // running tasks
+	Want     int           // requested tasks
 	Nodes    int           // nodes
-	Level    cluster.Level // tightest level that holds the gang; beyond fabric: none
+	Level    cluster.Level // tightest level that contains the gang; beyond fabric: none
 	Share    cluster.Milli // of each device; 1000: whole
-	Profile  string        // of the MIG instance that it has instead of the whole GPU that it asks for; "": none
+	Profile  string        // MIG instance that it has in place of the requested whole GPU; "": none
 	Partners []string      // models of the other jobs on its devices, sorted
-	MPS      bool          // its processes and theirs compute at once; else they take turns
+	MPS      bool          // it computes at the same time as its partners; otherwise they take turns
 }
 
-// Model says how fast a job runs on what it got.
+// Model gives the speed of a job on a placement.
 type Model interface {
 	Rate(j *cluster.Job, p Placement) int64
 }
 
-// Pair is a job model, and that of the job beside it. In files it is "a/b".
+// Pair is a job model and that of its partner. In files it is "a/b".
 type Pair [2]string
 
 // MarshalText writes "a/b".
@@ -51,8 +50,8 @@ func (p *Pair) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Belief is what a scheduler knows of speeds: a model, asked about gangs that
-// have whole GPUs for themselves and are as near together as can be.
+// Belief is a scheduler's knowledge of speeds: a model, applied to gangs that have whole GPUs to
+// themselves and are as close together as possible.
 type Belief struct{ Model Model }
 
 // Speed implements engine.Speeds.
@@ -76,7 +75,7 @@ func (b Belief) Beside(j *cluster.Job, gpu string, others []*cluster.Job) int64 
 
 // Pair implements engine.Pairs.
 func (b Belief) Pair(model, beside string) int64 {
-	j, p := cluster.Job{Model: model}, Placement{GPUs: 1, Tasks: 1, Want: 1, Nodes: 1, Level: cluster.LevelNode, Share: 1, MPS: true} // turns say Turns
+	j, p := cluster.Job{Model: model}, Placement{GPUs: 1, Tasks: 1, Want: 1, Nodes: 1, Level: cluster.LevelNode, Share: 1, MPS: true} // turns are covered by Turns
 	alone := b.Model.Rate(&j, p)
 	p.Partners = []string{beside}
 	return b.Model.Rate(&j, p) * Million / max(1, alone)
@@ -87,44 +86,41 @@ func (b Belief) Slice(j *cluster.Job, gpu, profile string, part int64) int64 {
 	return b.Model.Rate(j, Placement{GPU: gpu, GPUs: 1, Tasks: 1, Want: 1, Nodes: 1, Level: cluster.LevelNode, Share: part, Profile: profile})
 }
 
-// Table is a Model made of tables. What it does not list runs as recorded.
+// Table is a Model made of tables. What it does not list runs at the recorded speed.
 type Table struct {
-	// Speed is the speed of a job model on a GPU model, in ppm of that on the
-	// reference GPU; the job model "*" stands for all that are not listed. The
-	// GPU model "A100-40GB/3g.20gb" is a MIG instance of one, for jobs that ask
-	// for a whole GPU; one that is not listed is as fast as it has compute slices.
+	// Speed is the speed of a job model on a GPU model, in ppm of that on the reference GPU; the
+	// job model "*" stands for all that are not listed. The GPU model "A100-40GB/3g.20gb" is a MIG
+	// instance, for jobs that request a whole GPU; the speed of an instance that is not listed is
+	// in proportion to its compute slices.
 	Speed map[string]map[string]int64
-	// Distance is the factor, in ppm, of a gang whose tasks are as far apart as
-	// the level; it holds for job model "*" or one of its own. Nearer levels
-	// that are not listed cost nothing.
+	// Distance is the factor, in ppm, for a gang whose tasks are as far apart as the level, by job
+	// model or for "*". Closer levels that are not listed cost nothing.
 	Distance map[string]map[cluster.Level]int64
-	// Pairs is the factor, in ppm, of a job (first) beside another (second) on
-	// the same GPU, when both use it as much as their share allows. Jobs that are
-	// not listed do not disturb each other in their shares, and take turns where
-	// both have the whole GPU.
+	// Pairs is the factor, in ppm, for a job (first) next to another (second) on the same GPU, when
+	// both use as much of it as their shares allow. Jobs that are not listed do not interfere in
+	// their shares, and take turns where both have the whole GPU.
 	Pairs map[Pair]int64
-	// Stages is what an iteration of a job model takes of one resource after the
-	// other (storage, CPU, GPU, network), in one unit for all. Jobs that are all
-	// listed interleave where they have the same whole GPUs, whatever Pairs says.
+	// Stages is the time that an iteration of a job model spends on each resource in turn (storage,
+	// CPU, GPU, network), in one unit for all. Jobs that are all listed interleave on the same
+	// whole GPUs, whatever Pairs says.
 	Stages map[string][]int64
-	// Scale is the speed of an elastic job at a number of tasks, in ppm of that
-	// at the tasks asked for; missing: linear.
+	// Scale is the speed of an elastic job at a number of tasks, in ppm of that at the requested
+	// number; missing: linear.
 	Scale map[string]map[int]int64
 
-	// Slicing is how processes on one GPU take turns, where that is not by MPS. Jobs of
-	// which all state their duty go by it, whatever Pairs says; nil: nobody does.
+	// Slicing describes how processes on one GPU take turns without MPS. It applies to jobs that
+	// all state their duty, whatever Pairs says; nil: to none.
 	Slicing *TimeSlicing `json:",omitempty"`
 
-	// Use is what job models use of a GPU that they have to themselves. Pairs are
-	// estimated from it, too.
+	// Use is what job models use of a GPU of their own. Pairs are estimated from it, too.
 	Use map[string]Use
 
-	Speeds, Beside Error       // of what was estimated of Speed and Pairs, if it was
-	Ways           []PairError `json:",omitempty"` // of the ways to estimate pairs, in the order of PairWays
-	Given          *Table      `json:",omitempty"` // what was stated of a table of which the rest is estimated; nil: nothing is
+	Speeds, Beside Error       // errors of estimated entries of Speed and Pairs
+	Ways           []PairError `json:",omitempty"` // errors of the ways to estimate pairs, in the order of PairWays
+	Given          *Table      `json:",omitempty"` // the stated entries if others are estimated; nil: none are
 }
 
-// Rate returns the product of the factors that apply. It is at least 1 ppm.
+// Rate returns the product of all applicable factors, at least 1 ppm.
 func (t *Table) Rate(j *cluster.Job, p Placement) int64 {
 	rate := t.speed(j.Model, p.GPU)
 	if p.Profile != "" {
@@ -144,14 +140,14 @@ func (t *Table) Rate(j *cluster.Job, p Placement) int64 {
 	return max(1, rate)
 }
 
-// beside is what is left of a rate in the company of others.
+// beside is the rate that is left next to the job's partners.
 func (t *Table) beside(rate int64, model string, p *Placement) int64 {
 	if len(p.Partners) == 0 {
 		return rate
 	}
 	if alone, together, ok := t.interleaved(model, p); ok {
 		hi, lo := bits.Mul64(uint64(rate), uint64(alone))
-		rate, _ := bits.Div64(hi, lo, uint64(together)) // it does not overflow: alone is not more than together
+		rate, _ := bits.Div64(hi, lo, uint64(together)) // no overflow: alone is at most together
 		return int64(rate)
 	}
 	if part, ok := t.sliced(model, p); ok {
@@ -179,7 +175,7 @@ func (t *Table) speed(model, gpu string) int64 {
 	return Million
 }
 
-// slice is the speed on a MIG instance of a GPU on which it is whole.
+// slice is the speed on a MIG instance of a GPU, given the speed on the whole one.
 func (t *Table) slice(model string, p Placement, whole int64) int64 {
 	for _, m := range []string{model, "*"} {
 		if v, ok := t.Speed[m][p.GPU+"/"+p.Profile]; ok {
@@ -195,7 +191,7 @@ func (t *Table) distance(model string, l cluster.Level) int64 {
 		if !ok {
 			continue
 		}
-		for l > cluster.LevelAny { // a level that is not listed costs what the next nearer one does
+		for l > cluster.LevelAny { // a level that is not listed costs as much as the next closer one
 			if v, ok := levels[l]; ok {
 				return v
 			}
@@ -229,20 +225,20 @@ func (t *Table) Check() error {
 	}
 	sort.Strings(models)
 	for _, m := range models {
-		for gpu, v := range t.Speed[m] { // order does not matter: any bad one will do
+		for gpu, v := range t.Speed[m] { // map order does not matter: any invalid one will do
 			if err := bad("speed of "+m+" on "+gpu, v); err != nil {
 				return err
 			}
 		}
 	}
-	for m, levels := range t.Distance { // order does not matter: any bad one will do
-		for l, v := range levels { // order does not matter: any bad one will do
+	for m, levels := range t.Distance { // map order does not matter: any invalid one will do
+		for l, v := range levels { // map order does not matter: any invalid one will do
 			if err := bad("distance of "+m+" at "+l.String(), v); err != nil {
 				return err
 			}
 		}
 	}
-	for m, u := range t.Use { // order does not matter: any bad one will do
+	for m, u := range t.Use { // map order does not matter: any invalid one will do
 		if min(u.Compute, u.Memory) < 0 || max(u.Compute, u.Memory) > Million || u == (Use{}) {
 			return fmt.Errorf("use of %s: compute %g, memory %g; parts of a GPU are between 0 and 1, and not both 0", m, float64(u.Compute)/Million, float64(u.Memory)/Million)
 		}
@@ -252,12 +248,12 @@ func (t *Table) Check() error {
 			return fmt.Errorf("time_slicing: %w", err)
 		}
 	}
-	for m, stages := range t.Stages { // order does not matter: any bad one will do
+	for m, stages := range t.Stages { // map order does not matter: any invalid one will do
 		if err := checkStages(stages); err != nil {
 			return fmt.Errorf("stages of %s: %w", m, err)
 		}
 	}
-	for p, v := range t.Pairs { // order does not matter: any bad one will do
+	for p, v := range t.Pairs { // map order does not matter: any invalid one will do
 		if err := bad("pair "+p[0]+" beside "+p[1], v); err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// What jobs in shares do to each other is a matter of the pair alone.
+// The interference of jobs in shares depends on the pair alone.
 func TestPair(t *testing.T) {
 	b := Belief{&Table{Speed: map[string]map[string]int64{"*": {"T4": 250_000}}, Pairs: map[Pair]int64{{"r", "b"}: 700_000, {"*", "x"}: 900_000}}}
 	for pair, want := range map[Pair]int64{{"r", "b"}: 700_000, {"b", "r"}: 1_000_000, {"r", "x"}: 900_000} {

@@ -8,39 +8,37 @@ import (
 	"strings"
 )
 
-// What a table does not list can be estimated from the job models that are most like
-// the one in question: those that were about as fast where both were measured. This
-// is Gavel's estimator (OSDI'20, section 6: a few measurements are a fingerprint, and
-// what the nearest reference job has stands for the rest) with three references
-// instead of one, which is nearer the truth on its own measurements (docs/howto/share-a-gpu.md).
-// For pairs there are other ways, too (pairs.go).
+// What a table does not list can be estimated from the most similar job models: those with about
+// equal speeds where both were measured. This is Gavel's estimator (OSDI'20, section 6: a few
+// measurements are a fingerprint, and the nearest reference job stands for the rest) with three
+// references instead of one, which has smaller errors on Gavel's own measurements
+// (docs/howto/share-a-gpu.md). Pairs have further ways (pairs.go).
 
-// references is how many like job models an estimate is made from.
+// references is the number of similar job models per estimate.
 const references = 3
 
-// sharpness is the squared distance, in factors, below which references differ no
-// more: measurements are not better than that.
+// sharpness is the squared distance of factors below which references count as equally near:
+// measurements are no more precise than that.
 const sharpness = 1e-3
 
-// Error is how far estimates are off where the truth is known: each entry is hidden
-// in its turn and estimated from the others.
+// Error is the error of estimates where the truth is known: each entry is hidden in turn and
+// estimated from the others.
 type Error struct {
-	Filled int     // entries that were estimated and are not known
-	Known  int     // entries on which the error was taken
+	Filled int     // estimated entries that are unknown
+	Known  int     // entries over which the error was taken
 	Mean   float64 // mean absolute error of a factor
-	P95    float64 // what 19 of 20 stay below
+	P95    float64 // 95th percentile
 }
 
-// Predict fills in, from the job models that are most like them, the speeds on GPU
-// models and the factors of pairs that the table does not list, for job models of
-// which it lists some, or what they use of a GPU; entries for "*" stay as they are. It
-// returns a table of its own and how far it is off for speeds, as parts of the true ones,
-// and for pairs of job models of which it lists other pairs; Ways says more of these.
+// Predict fills in speeds on GPU models and factors of pairs that the table does not list, from the
+// most similar job models, for job models with some listed entries or a known use of a GPU; entries
+// for "*" stay unchanged. It returns a new table and the errors of speeds, relative to the true
+// ones, and of pairs of job models with other listed pairs; Ways has more detail.
 func (t *Table) Predict() (filled *Table, speeds, pairs Error) {
 	c := *t
 	s := newMatrix(false, func(add func(row, column string, v float64)) {
-		for model, row := range t.Speed { // order does not matter: the matrix is sorted
-			for gpu, v := range row { // order does not matter: likewise
+		for model, row := range t.Speed { // map order does not matter: the matrix is sorted
+			for gpu, v := range row { // map order does not matter: likewise
 				if model != "*" && !strings.Contains(gpu, "/") { // MIG instances are in proportion to their GPU
 					add(model, gpu, math.Log(float64(v)/Million))
 				}
@@ -48,7 +46,7 @@ func (t *Table) Predict() (filled *Table, speeds, pairs Error) {
 		}
 	})
 	c.Speed = map[string]map[string]int64{}
-	for model, row := range t.Speed { // order does not matter: the matrix is sorted
+	for model, row := range t.Speed { // map order does not matter: the matrix is sorted
 		c.Speed[model] = maps.Clone(row)
 	}
 	speeds = s.fill(func(row, column string, v float64) {
@@ -87,21 +85,21 @@ func (t *Table) Predict() (filled *Table, speeds, pairs Error) {
 	return &c, speeds, pairs
 }
 
-// ppm is a factor between one millionth and the most.
+// ppm is a factor in ppm, clamped to 1 and most.
 func ppm(v, most float64) int64 {
 	return int64(math.Round(min(most, max(1.0/Million, v)) * Million))
 }
 
-// matrix is what is known of rows in columns; NaN: nothing is. In a square one, of
-// pairs, what others suffer beside a job says something of it, too.
+// matrix holds the known entries by row and column; NaN: unknown. In a square one, of pairs, the
+// columns also say something of a job.
 type matrix struct {
 	rows, columns []string
 	at            [][]float64
 	pairs         bool
 }
 
-// newMatrix makes a matrix of the entries that each adds; of pairs, rows and columns
-// are the same.
+// newMatrix makes a matrix of the entries that each passes to add; for pairs, rows and columns are
+// the same.
 func newMatrix(pairs bool, each func(add func(row, column string, v float64))) *matrix {
 	known := map[[2]string]float64{}
 	m := &matrix{pairs: pairs}
@@ -134,8 +132,8 @@ func sorted(list []string) []string {
 	return slices.Compact(list)
 }
 
-// fill estimates what is not known, and how far estimates are off; truth turns
-// entries into what errors are relative to; nil: they are not relative.
+// fill estimates the unknown entries, and the error of estimates; truth maps an entry to the value
+// that errors are relative to; nil: errors are absolute.
 func (m *matrix) fill(take func(row, column string, v float64), truth func(float64) float64) (e Error) {
 	var off []float64
 	type entry struct {
@@ -160,7 +158,7 @@ func (m *matrix) fill(take func(row, column string, v float64), truth func(float
 			}
 		}
 	}
-	for _, x := range list { // after all estimates: they are made from what is known
+	for _, x := range list { // after all estimates, which use known entries only
 		take(m.rows[x.i], m.columns[x.k], x.v)
 	}
 	e.Filled, e.Known = len(list), len(off)
@@ -175,8 +173,8 @@ func (m *matrix) fill(take func(row, column string, v float64), truth func(float
 	return e
 }
 
-// estimate is the entry of those rows that are nearest where both are known: of pairs
-// also of those columns, as far as the row is not known enough.
+// estimate is the entry of the rows that are nearest where both are known; for pairs, of the
+// columns, too, as far as too little of the row is known.
 func (m *matrix) estimate(i, k int) (v float64, ok bool) {
 	near := m.nearest(i, func(r int) float64 { return m.at[r][k] })
 	if m.pairs {
@@ -185,7 +183,8 @@ func (m *matrix) estimate(i, k int) (v float64, ok bool) {
 	return weigh(near)
 }
 
-// weigh is the mean of the nearest references, the nearer ones more; false: there is none.
+// weigh is the weighted mean of the nearest references, with larger weights for nearer ones; false:
+// there is none.
 func weigh(near []reference) (v float64, ok bool) {
 	slices.SortStableFunc(near, func(a, b reference) int {
 		switch {
@@ -207,11 +206,11 @@ func weigh(near []reference) (v float64, ok bool) {
 	return sum / weight, true
 }
 
-// reference is a row that has what is looked for.
+// reference is a row that has the wanted value.
 type reference struct{ distance, value float64 }
 
-// nearest lists rows by their mean squared difference to one of them, those that have
-// a value and something in common with it.
+// nearest lists the rows that have the value and known entries in common with row i, with their
+// mean squared difference.
 func (m *matrix) nearest(i int, value func(row int) float64) (list []reference) {
 	for r := range m.rows {
 		v := value(r)

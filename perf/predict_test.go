@@ -36,8 +36,8 @@ func measured(t *testing.T, gpu string) *Table {
 	return table
 }
 
-// Jobs of which three pairs were measured, among 25 whose pairs all were: what is
-// estimated of them is less than half as far off as the mean of all pairs is.
+// For jobs with three measured pairs, among 25 fully measured ones, the estimates' error is less
+// than half of that of the mean over all pairs.
 func TestPredictMeasured(t *testing.T) {
 	for _, gpu := range []string{"v100", "p100", "k80"} {
 		full := measured(t, gpu)
@@ -84,8 +84,8 @@ func TestPredictMeasured(t *testing.T) {
 	}
 }
 
-// What nobody measured is as with the jobs that are most like it; what is listed stays,
-// and nothing is said of jobs of which nothing is known.
+// Unmeasured entries are as for the most similar jobs; listed entries stay, and jobs of which
+// nothing is known get no estimate.
 func TestPredict(t *testing.T) {
 	table := &Table{
 		Speed: map[string]map[string]int64{

@@ -2,24 +2,24 @@ package perf
 
 import "fmt"
 
-// TimeSlicing is what it costs that processes on one GPU take turns, as its driver has
-// them: each gets as much time as any other, whatever share its job has.
+// TimeSlicing is the cost of taking turns on one GPU without MPS: each process gets an equal part
+// of the time, whatever its job's share.
 type TimeSlicing struct {
-	Switch    int64            // of a GPU's time, in ppm, that is lost to switching for each process after the first
-	Duty      map[string]int64 // part of the time, in ppm, that a process of a job model keeps a GPU busy that it has alone
-	Processes map[string]int   // of a job of the model on each GPU; missing: 1
+	Switch    int64            // part of a GPU's time (ppm) lost to switching, for each process after the first
+	Duty      map[string]int64 // part of the time (ppm) for which a process of a job model keeps a GPU of its own busy
+	Processes map[string]int   // processes per job of the model on each GPU; missing: 1
 }
 
-// The most that a table may state.
+// Upper bounds of what a table may state.
 const (
 	mostSwitch    = Million / 10
 	mostProcesses = 64
 )
 
-// Sliced is the speed of each of some processes on one GPU that take turns, in ppm of that
-// alone: duty is the part of the time that all of them together would keep it busy, in ppm,
-// and cost what switching takes for each after the first. As long as there is time for all
-// only the switching is in their way, else they divide what it leaves.
+// Sliced is the speed of each of several processes that take turns on one GPU, in ppm of that
+// alone: duty is the part of the time, in ppm, for which all of them together would keep it busy,
+// and cost that of switching for each process after the first. While there is time for all, only
+// switching slows them down; otherwise they divide what it leaves.
 //
 // Source: NVIDIA's MPS documentation; a switch cost of 0.01 to 0.05 is usual.
 func Sliced(cost int64, processes int, duty int64) int64 {
@@ -30,9 +30,8 @@ func Sliced(cost int64, processes int, duty int64) int64 {
 	return (Million - lost) * Million / duty
 }
 
-// sliced is the speed of a job among others whose processes take turns with its own, in
-// ppm of that alone; false: of one of them it is not stated how busy it keeps a GPU, or
-// they do not take turns.
+// sliced is the speed, in ppm of that alone, of a job whose processes take turns with others';
+// false: the duty of one of them is not stated, or they do not take turns.
 func (t *Table) sliced(model string, p *Placement) (ppm int64, ok bool) {
 	if t.Slicing == nil || p.MPS {
 		return 0, false
@@ -52,8 +51,8 @@ func (t *Table) sliced(model string, p *Placement) (ppm int64, ok bool) {
 	return Sliced(t.Slicing.Switch, n, duty) * Million / alone, true
 }
 
-// busy is how much of the time all processes of a job would keep a GPU busy, in ppm, and
-// how many they are; false: that is not stated.
+// busy is the part of the time, in ppm, for which a job's processes would keep a GPU busy, and
+// their number; false: that is not stated.
 func (t *Table) busy(model string) (duty int64, processes int, ok bool) {
 	for _, m := range []string{model, "*"} {
 		if duty, ok = t.Slicing.Duty[m]; ok {
@@ -83,12 +82,12 @@ func (s *TimeSlicing) check() error {
 	if s.Switch < 0 || s.Switch > mostSwitch {
 		return fmt.Errorf("switch %g; between 0 and %g are possible", float64(s.Switch)/Million, float64(mostSwitch)/Million)
 	}
-	for m, d := range s.Duty { // order does not matter: any bad one will do
+	for m, d := range s.Duty { // map order does not matter: any invalid one will do
 		if d < 1 || d > Million {
 			return fmt.Errorf("duty of %s: %g; it is a part of the time, more than 0 and at most 1", m, float64(d)/Million)
 		}
 	}
-	for m, n := range s.Processes { // order does not matter: any bad one will do
+	for m, n := range s.Processes { // map order does not matter: any invalid one will do
 		if _, ok := s.Duty[m]; n < 1 || n > mostProcesses || !ok {
 			return fmt.Errorf("processes of %s: %d; between 1 and %d are possible, of job models with a duty", m, n, mostProcesses)
 		}

@@ -7,9 +7,9 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// NVIDIA's MPS documentation: three processes that use all they get, two of A and one of B, have
-// two thirds and one third of the GPU; switching takes its part; where there is time for
-// all, only switching costs.
+// NVIDIA's MPS documentation: of three always busy processes, two of A and one of B, A has two
+// thirds of the GPU and B one third; switching takes its part; while there is time for all, only
+// switching costs.
 func TestSliced(t *testing.T) {
 	for _, c := range []struct {
 		cost      int64
@@ -46,12 +46,12 @@ func TestSliced(t *testing.T) {
 	}
 	delete(table.Slicing.Duty, "*")
 	if got := table.Rate(&cluster.Job{Model: "B"}, Placement{Share: 500, Partners: []string{"A", "x"}}); got != 777_777*777_777/Million {
-		t.Errorf("beside one that states nothing: %d", got)
+		t.Errorf("next to one that states nothing: %d", got)
 	}
 }
 
-// Nobody is faster because somebody comes, all together use no more than there is, and
-// who takes the same turns gets the same.
+// An additional process speeds up no job, all together use no more than the whole GPU, and
+// processes with equal turns get equal speed.
 func TestSlicedLaws(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	for range 2000 {

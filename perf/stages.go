@@ -7,17 +7,16 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// MostStages is how many resources an iteration uses at most, one after the other:
-// storage, CPU, GPU and network.
+// MostStages is the maximum number of resources that an iteration uses in turn: storage, CPU, GPU
+// and network.
 const MostStages = 4
 
-// Period is what an iteration takes of jobs that have the same GPUs and interleave:
-// each is at another stage at any time, and all go on to their next ones together,
-// when the longest is over. It is the least over all ways to have them begin at
-// different stages. More jobs than stages take turns. Jobs that list fewer stages
-// have nothing to do in the others.
+// Period is the time of an iteration of jobs that interleave on the same GPUs: each is at another
+// stage at any time, and all move to their next stages together when the longest is over. It is the
+// minimum over all assignments of first stages. More jobs than stages take turns. Jobs with fewer
+// stages are idle in the others.
 //
-// Source: Muri (SIGCOMM'22), its time of an iteration of a group.
+// Source: Muri (SIGCOMM'22), iteration time of a group.
 func Period(jobs [][]int64) int64 {
 	stages := 0
 	for _, j := range jobs {
@@ -34,8 +33,7 @@ func Period(jobs [][]int64) int64 {
 	return rotate(jobs, stages, 0, &longest)
 }
 
-// rotate has the next job begin at each stage at which no other begins; taken is a
-// set of stages.
+// rotate tries each free first stage for the next job; taken is a set of stages.
 func rotate(jobs [][]int64, stages int, taken uint, longest *[MostStages][MostStages]int64) int64 {
 	depth := bits.OnesCount(taken)
 	if depth == len(jobs) {
@@ -63,7 +61,7 @@ func rotate(jobs [][]int64, stages int, taken uint, longest *[MostStages][MostSt
 			best = p
 		}
 		if depth == 0 {
-			break // who begins where matters among them only
+			break // only relative first stages matter
 		}
 	}
 	return best
@@ -76,8 +74,8 @@ func total(stages []int64) (sum int64) {
 	return sum
 }
 
-// interleaved is what an iteration of the job takes alone and in its company, if
-// the stages of all of them are known and they have whole GPUs.
+// interleaved is the time of an iteration of the job alone and with its partners, if the stages of
+// all are known and they have whole GPUs.
 func (t *Table) interleaved(model string, p *Placement) (alone, together int64, ok bool) {
 	own, ok := t.Stages[model]
 	if !ok || p.Share != cluster.Whole {

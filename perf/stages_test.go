@@ -28,8 +28,8 @@ func TestPeriod(t *testing.T) {
 	}
 }
 
-// Together an iteration takes at least as long as the longest of the jobs, and as any
-// resource is used; the order of the jobs does not matter.
+// An iteration of a group takes at least as long as the longest job, and as the total use of any
+// resource; the order of the jobs does not matter.
 func TestPeriodBounds(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 2000 {
@@ -67,7 +67,7 @@ func TestInterleaving(t *testing.T) {
 	}{
 		{"load", nil, cluster.Whole, 1_000_000},
 		{"load", []string{"compute"}, cluster.Whole, 454 * 1_000_000 / 490}, // 446, then 44; pairs do not count
-		{"load", []string{"load"}, cluster.Whole, 454 * 1_000_000 / 900},    // the 8 beside the other's 446
+		{"load", []string{"load"}, cluster.Whole, 454 * 1_000_000 / 900},    // the 8 overlap with the other's 446
 		{"load", []string{"other"}, cluster.Whole, 700_000},
 		{"load", []string{"compute"}, 500, 1},
 	} {

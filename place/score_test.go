@@ -2,10 +2,10 @@ package place
 
 import "testing"
 
-// TestPublishedScores: the examples E3 to E6 of FGD's simulator. Ours are the
-// same numbers before they are rounded to 0..100.
+// TestPublishedScores: examples E3 to E6 of FGD's simulator. Muster's scores are the same before
+// they are rounded to 0..100.
 func TestPublishedScores(t *testing.T) {
-	// E3: 64 cores and 2 GPUs free, 12 cores and one GPU asked for: 73.4375.
+	// E3: 64 cores and 2 GPUs free, 12 cores and one GPU requested: 73.4375.
 	if left := leftover(64000-12000, 2000-1000); 100*(256000-left) != 73_4375*256000/10000 {
 		t.Errorf("E3: %d of 256000 left", left)
 	}
@@ -46,7 +46,7 @@ func TestPublishedScores(t *testing.T) {
 	}
 }
 
-// TestNth: each is drawn about as often.
+// TestNth: all elements are picked about equally often.
 func TestNth(t *testing.T) {
 	var count [5]int
 	for i := range uint64(10_000) {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var afs = Info{
@@ -17,12 +17,12 @@ var afs = Info{
 	Source: "AFS-L: Elastic Resource Sharing for Distributed Deep Learning (NSDI'21)",
 	Needs:  "elastic jobs (min..max tasks); run times for AFS-L; speeds by size, else they are taken as linear",
 	Knobs:  []Knob{{"round", "0s", "plan at multiples of this only, so that jobs are resized less often; 0s: whenever a job comes or ends"}},
-	New: func(k *Knobs) (engine.Policy, error) {
+	New: func(k *Knobs) (sched.Policy, error) {
 		round, err := k.round()
 		if err != nil {
 			return nil, err
 		}
-		return &planner{name: k.label(), plan: afsPlan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: round, Anywhere: true}}, nil
+		return &planner{name: k.label(), plan: afsPlan, traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: round, Anywhere: true}}, nil
 	},
 }
 
@@ -39,7 +39,7 @@ func (k *Knobs) round() (time.Duration, error) {
 // order: the next step goes to whoever is left after being compared with all
 // others in turn, as in the paper's algorithm. Of the jobs that have nothing yet
 // only the shortest is compared: it wins against each of them.
-func afsPlan(v engine.View, jobs []engine.JobView) engine.Plan {
+func afsPlan(v sched.View, jobs []sched.JobView) sched.Plan {
 	list := claims(v, jobs)
 	afsSizes(v, list, keep(list, totalGPUs(v)))
 	return elasticPlan(v, list, cluster.Never)
@@ -56,7 +56,7 @@ type taker struct {
 }
 
 // takes is a claim as a taker; false: there is no next step.
-func (c *claim) takes(v engine.View) (t taker, ok bool) {
+func (c *claim) takes(v sched.View) (t taker, ok bool) {
 	n, gpus := c.next()
 	if n == 0 {
 		return t, false
@@ -70,7 +70,7 @@ func (c *claim) takes(v engine.View) (t taker, ok bool) {
 }
 
 // afsSizes gives the GPUs to claims of nothing; those that have something already keep that.
-func afsSizes(v engine.View, list []claim, free int) {
+func afsSizes(v sched.View, list []claim, free int) {
 	idle := shortestFirst(list)
 	var served []taker // who has something and may get more, in the order in which they got it
 	widest := 0        // no step of theirs takes more
@@ -140,14 +140,14 @@ func shortestFirst(list []claim) []*claim {
 }
 
 // gain is the job's speed after its next step, and what each GPU of it brings.
-func (c *claim) gain(v engine.View) (after, perGPU float64) {
+func (c *claim) gain(v sched.View) (after, perGPU float64) {
 	n, gpus := c.next()
 	after = c.speed(v, n)
 	return after, (after - c.speed(v, c.tasks)) / float64(max(1, gpus))
 }
 
 // length is how long the job has left at its present size.
-func (c *claim) length(v engine.View) float64 {
+func (c *claim) length(v sched.View) float64 {
 	if c.tasks == 0 {
 		return math.Inf(1)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/solve"
 )
 
@@ -23,7 +23,7 @@ var allox = Info{
 		{"alpha", "1", "of the waiting jobs this part, the oldest, is looked at (and one for each idle GPU): less is fairer"},
 		{"busy", "true", "false: only GPUs that are idle are assigned, as in Gavel's simulator"},
 	},
-	New: func(k *Knobs) (engine.Policy, error) {
+	New: func(k *Knobs) (sched.Policy, error) {
 		alpha, err := strconv.ParseFloat(k.text("alpha"), 64)
 		if err != nil || !(alpha > 0 && alpha <= 1) {
 			return nil, fmt.Errorf("alpha=%q: want a number above 0, up to 1", k.text("alpha"))
@@ -31,8 +31,8 @@ var allox = Info{
 		busy, err := k.bool("busy")
 		r := &alloxRules{alpha, busy}
 		return &drawer{
-			planner: planner{name: k.label(), plan: r.plan, traits: engine.Traits{Backfill: engine.Skip, Gated: true, Anywhere: true}},
-			pool:    r.pool, nothing: always(engine.Target{Idle: true}),
+			planner: planner{name: k.label(), plan: r.plan, traits: sched.Traits{Backfill: sched.Skip, Gated: true, Anywhere: true}},
+			pool:    r.pool, nothing: always(sched.Target{Idle: true}),
 		}, err
 	},
 }
@@ -54,7 +54,7 @@ const longest = int64(365 * 24 * time.Hour / time.Millisecond)
 // waiter is a job that is to be assigned.
 type waiter struct {
 	at    int // in the list of jobs
-	j     engine.JobView
+	j     sched.JobView
 	tasks int
 	gpus  int64   // what it takes, rounded up to whole GPUs
 	time  []int64 // run time on each kind, times GPUs, in GPU-ms; 0: it cannot run there
@@ -70,13 +70,13 @@ type seat struct {
 }
 
 // plan assigns who waits. Who runs goes on to its end.
-func (r *alloxRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
+func (r *alloxRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	kinds := v.Kinds()
 	ready := r.ready(v, kinds, jobs)
 	idle := idleOf(ready)
 	drawn := 0
-	p := engine.Plan{Next: cluster.Never}
-	line := engine.Scratch[waiter](v, len(jobs)+mostAssigned+1)[:0]
+	p := sched.Plan{Next: cluster.Never}
+	line := sched.Scratch[waiter](v, len(jobs)+mostAssigned+1)[:0]
 	for i, j := range jobs {
 		if j.Running() {
 			continue
@@ -98,7 +98,7 @@ func (r *alloxRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		p.Targets[i].Tasks, p.Targets[i].Least = n, n
 	}
 	for i := range line {
-		p.Targets[line[i].at] = engine.Target{Idle: true}
+		p.Targets[line[i].at] = sched.Target{Idle: true}
 	}
 	line = r.oldest(v, kinds, ready, line, idle)
 	assign(line, ready)
@@ -113,13 +113,13 @@ func (r *alloxRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	})
 	for n, w := range line {
 		t := &p.Targets[w.at]
-		*t = engine.Target{Rank: int64(n), GPU: kinds[w.kind].GPU, Tasks: w.tasks, Least: w.tasks}
+		*t = sched.Target{Rank: int64(n), GPU: kinds[w.kind].GPU, Tasks: w.tasks, Least: w.tasks}
 	}
 	return p
 }
 
 // waiterOf is a job as one that is to be assigned.
-func waiterOf(j engine.JobView, at int) waiter {
+func waiterOf(j sched.JobView, at int) waiter {
 	w := waiter{at: at, j: j, tasks: asked(j)}
 	w.gpus = max(int64(j.GPUs(w.tasks)), (j.Milli()+cluster.Whole-1)/cluster.Whole)
 	return w
@@ -127,21 +127,21 @@ func waiterOf(j engine.JobView, at int) waiter {
 
 // pool has who waits stand in pools by the time that they take, where that is the same on all
 // GPUs, and no more than a few of the shortest are looked at.
-func (r *alloxRules) pool(v engine.View, j engine.JobView) (class int64, at engine.Key, ok bool) {
+func (r *alloxRules) pool(v sched.View, j sched.JobView) (class int64, at sched.Key, ok bool) {
 	w := waiterOf(j, 0)
 	if r.alpha < 1 || v.Measured() || w.gpus == 0 {
 		return 0, at, false
 	}
-	return 0, engine.Key{w.on(v, "")}, true
+	return 0, sched.Key{w.on(v, "")}, true
 }
 
 // on is the job's run time on a kind of GPU, times GPUs.
-func (w *waiter) on(v engine.View, gpu string) int64 {
+func (w *waiter) on(v sched.View, gpu string) int64 {
 	return min(runTime(v, w.j, gpu, w.tasks), longest/w.gpus) * w.gpus
 }
 
 // timed notes how long the job takes where there are GPUs; ok: it could run on some.
-func (w *waiter) timed(v engine.View, kinds []engine.Kind, ready [][]int64) bool {
+func (w *waiter) timed(v sched.View, kinds []sched.Kind, ready [][]int64) bool {
 	w.time = make([]int64, len(kinds))
 	for k := range kinds {
 		if len(ready[k]) > 0 && w.j.Accepts(kinds[k].GPU) {
@@ -157,10 +157,10 @@ func (w *waiter) timed(v engine.View, kinds []engine.Kind, ready [][]int64) bool
 
 // draw takes the shortest out of the pools: one more than are assigned at once, so that
 // who assigns sees that there are more.
-func (r *alloxRules) draw(v engine.View, kinds []engine.Kind, ready [][]int64) (drawn []waiter) {
+func (r *alloxRules) draw(v sched.View, kinds []sched.Kind, ready [][]int64) (drawn []waiter) {
 	drawn = make([]waiter, 0, mostAssigned+1)
 	type head struct {
-		engine.Pool
+		sched.Pool
 		waiter
 	}
 	var heads []head
@@ -192,7 +192,7 @@ func (r *alloxRules) draw(v engine.View, kinds []engine.Kind, ready [][]int64) (
 }
 
 // ready lists, for each kind, in how many ms its GPUs are idle: the soonest first.
-func (r *alloxRules) ready(v engine.View, kinds []engine.Kind, jobs []engine.JobView) [][]int64 {
+func (r *alloxRules) ready(v sched.View, kinds []sched.Kind, jobs []sched.JobView) [][]int64 {
 	list, milli := make([][]int64, len(kinds)), make([]int64, len(kinds))
 	for _, j := range jobs {
 		for k := range kinds {
@@ -220,7 +220,7 @@ func (r *alloxRules) ready(v engine.View, kinds []engine.Kind, jobs []engine.Job
 
 // runTime is what is left of a job, in ms with so many tasks on a kind of GPU; at
 // least 1.
-func runTime(v engine.View, j engine.JobView, gpu string, tasks int) int64 {
+func runTime(v sched.View, j sched.JobView, gpu string, tasks int) int64 {
 	speed := max(1, v.Speed(j, gpu, max(1, tasks)))
 	return max(1, int64(min(workLeft(j)*1e9/float64(speed), float64(longest))))
 }
@@ -236,7 +236,7 @@ func idleOf(ready [][]int64) (idle int) {
 
 // oldest lists those who are looked at, with their times: of the jobs that some
 // GPU of the lists is good for.
-func (r *alloxRules) oldest(v engine.View, kinds []engine.Kind, ready [][]int64, line []waiter, idle int) []waiter {
+func (r *alloxRules) oldest(v sched.View, kinds []sched.Kind, ready [][]int64, line []waiter, idle int) []waiter {
 	if idle == 0 {
 		return nil // nobody can start
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var antman = Info{
@@ -44,7 +44,7 @@ type antmanRules struct {
 // for next to nothing.
 const leastAntman = 100_000
 
-func newAntman(k *Knobs) (engine.Policy, error) {
+func newAntman(k *Knobs) (sched.Policy, error) {
 	eps, err := strconv.ParseFloat(k.text("eps"), 64)
 	if err != nil || !(eps > 0 && eps < 1) {
 		return nil, fmt.Errorf("eps=%q: want a number between 0 and 1", k.text("eps"))
@@ -69,16 +69,16 @@ func newAntman(k *Knobs) (engine.Policy, error) {
 	if a.headroom, err = k.int("headroom"); err == nil && a.headroom < 0 {
 		err = fmt.Errorf("headroom=%d: want 0 MiB or more", a.headroom)
 	}
-	a.planner = planner{name: k.label(), traits: engine.Traits{Backfill: engine.Strict, Memory: a.measured, Anywhere: true}, plan: a.plan}
+	a.planner = planner{name: k.label(), traits: sched.Traits{Backfill: sched.Strict, Memory: a.measured, Anywhere: true}, plan: a.plan}
 	return a, err
 }
 
 // Key is the priority: only who runs beside whom is planned.
-func (a *antmanRules) Key(_ engine.View, j engine.JobView) engine.Key {
-	return engine.Key{-j.Spec().Priority}
+func (a *antmanRules) Key(_ sched.View, j sched.JobView) sched.Key {
+	return sched.Key{-j.Spec().Priority}
 }
 
-// Chooses implements engine.Chooser: others can only be hosts, once they run.
+// Chooses implements sched.Chooser: others can only be hosts, once they run.
 func (a *antmanRules) Chooses(spec *cluster.Job) bool { return spec.Tier == cluster.BestEffort }
 
 // antHost is a job beside which others may run.
@@ -87,10 +87,10 @@ type antHost struct {
 	gpus   int
 	gpu    string
 	kind   int32
-	memory cluster.MiB      // of each of its GPUs, that nobody has stated
-	guests []engine.JobView // those that stay
-	kinds  []int32          // ... of which kinds they are
-	joined bool             // somebody comes now
+	memory cluster.MiB     // of each of its GPUs, that nobody has stated
+	guests []sched.JobView // those that stay
+	kinds  []int32         // ... of which kinds they are
+	joined bool            // somebody comes now
 }
 
 // antKind is what jobs have in common that disturb others alike, and are disturbed alike.
@@ -112,8 +112,8 @@ const antFew = 4
 // antPlan is a plan while it is made. What was found out of one job holds for those of its kind.
 type antPlan struct {
 	*antmanRules
-	v     engine.View
-	jobs  []engine.JobView
+	v     sched.View
+	jobs  []sched.JobView
 	hosts []antHost
 	kinds map[antKind]int32 // looked up only
 	known map[antCase]int64 // looked up only
@@ -122,7 +122,7 @@ type antPlan struct {
 }
 
 // kind numbers the job's kind.
-func (p *antPlan) kind(j engine.JobView) int32 {
+func (p *antPlan) kind(j sched.JobView) int32 {
 	k := antKind{j.Spec().Model, j.Shape(), j.Spec().Tier}
 	id, ok := p.kinds[k]
 	if !ok {
@@ -132,8 +132,8 @@ func (p *antPlan) kind(j engine.JobView) int32 {
 	return id
 }
 
-func (a *antmanRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(jobs))}
+func (a *antmanRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
+	p := sched.Plan{Next: cluster.Never, Targets: v.Targets(len(jobs))}
 	b, line := a.board(v, jobs, p.Targets)
 	for k := range b.hosts {
 		if len(b.hosts[k].guests) > 0 {
@@ -157,7 +157,7 @@ func (a *antmanRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 
 // board lists who may have guests, with those that stay, and the best-effort jobs that wait,
 // in order.
-func (a *antmanRules) board(v engine.View, jobs []engine.JobView, targets []engine.Target) (b *antPlan, line []int) {
+func (a *antmanRules) board(v sched.View, jobs []sched.JobView, targets []sched.Target) (b *antPlan, line []int) {
 	b = &antPlan{antmanRules: a, v: v, jobs: jobs, kinds: map[antKind]int32{}, known: map[antCase]int64{}} // looked up only
 	for i, j := range jobs {
 		_, guest := j.Beside()
@@ -177,14 +177,14 @@ func (a *antmanRules) board(v engine.View, jobs []engine.JobView, targets []engi
 }
 
 // join counts a job among the host's guests.
-func (p *antPlan) join(h *antHost, j engine.JobView) {
+func (p *antPlan) join(h *antHost, j sched.JobView) {
 	h.guests, h.kinds = append(h.guests, j), append(h.kinds, p.kind(j))
 	h.memory -= p.needs(j)
 }
 
 // keep looks at who runs beside a job: the last that came is stopped, if the job
 // reports that it has lost more than twice as much of its speed as it may.
-func (p *antPlan) keep(targets []engine.Target, h *antHost) {
+func (p *antPlan) keep(targets []sched.Target, h *antHost) {
 	host := p.jobs[h.at]
 	for _, id := range host.Guests() {
 		if i := find(p.jobs, id); i >= 0 {
@@ -210,7 +210,7 @@ func (p *antPlan) keep(targets []engine.Target, h *antHost) {
 // leaves is how much of the memory of each of its GPUs a job leaves to those beside it:
 // what it says that it does not need, or what it was measured not to use, less what stays
 // free. Before that is known it leaves nothing but what it says, if it says it.
-func (a *antmanRules) leaves(v engine.View, j engine.JobView) cluster.MiB {
+func (a *antmanRules) leaves(v sched.View, j sched.JobView) cluster.MiB {
 	total, stated, peak := j.DeviceMemory(), j.Spec().Tasks[0].Request.Memory, j.PeakMemory()
 	switch {
 	case !a.measured:
@@ -229,7 +229,7 @@ func memoryLimit(total, peak, headroom cluster.MiB) cluster.MiB { return max(0, 
 
 // needs is what a best-effort job needs of each GPU's memory: what it says, or what it was
 // measured to use, if that is more.
-func (a *antmanRules) needs(j engine.JobView) cluster.MiB {
+func (a *antmanRules) needs(j sched.JobView) cluster.MiB {
 	if !a.measured {
 		return j.Spec().Tasks[0].Request.Memory
 	}
@@ -238,7 +238,7 @@ func (a *antmanRules) needs(j engine.JobView) cluster.MiB {
 
 // hasRoom reports whether the memory beside a job suffices for one more. Where it is
 // measured, they come one by one, and each says what it needs: what a job uses may rise.
-func (a *antmanRules) hasRoom(v engine.View, h *antHost, j engine.JobView) bool {
+func (a *antmanRules) hasRoom(v sched.View, h *antHost, j sched.JobView) bool {
 	need := a.needs(j)
 	if !a.measured {
 		return h.memory >= need
@@ -251,7 +251,7 @@ func (a *antmanRules) hasRoom(v engine.View, h *antHost, j engine.JobView) bool 
 
 // yield is how much of its speed a job is to keep beside guests that are held back for
 // it; a best-effort one is as any of them.
-func (a *antmanRules) yield(host engine.JobView) int64 {
+func (a *antmanRules) yield(host sched.JobView) int64 {
 	if host.Spec().Tier == cluster.BestEffort {
 		return 0
 	}
@@ -293,7 +293,7 @@ func (p *antPlan) host(i int) int {
 const nobody = math.MinInt64
 
 // beside says how well a job runs beside a host: more is better.
-func (p *antPlan) beside(h *antHost, j engine.JobView, kind int32) int64 {
+func (p *antPlan) beside(h *antHost, j sched.JobView, kind int32) int64 {
 	if len(h.kinds) > antFew {
 		return p.judge(h, j)
 	}
@@ -310,7 +310,7 @@ func (p *antPlan) beside(h *antHost, j engine.JobView, kind int32) int64 {
 }
 
 // judge is beside, found out.
-func (p *antPlan) judge(h *antHost, j engine.JobView) int64 {
+func (p *antPlan) judge(h *antHost, j sched.JobView) int64 {
 	host := p.jobs[h.at]
 	if !j.Accepts(h.gpu) {
 		return nobody
@@ -328,7 +328,7 @@ func (p *antPlan) judge(h *antHost, j engine.JobView) int64 {
 // heldBack is the speed of a guest that runs so seldom that whom it is beside, who would
 // otherwise keep the part left of its speed, keeps the floor: so much of the time as the
 // host's loss may be of what it would be. In ppm; 0: guests are not held back.
-func (a *antmanRules) heldBack(v engine.View, host engine.JobView, guests []engine.JobView, j engine.JobView, left int64) int64 {
+func (a *antmanRules) heldBack(v sched.View, host sched.JobView, guests []sched.JobView, j sched.JobView, left int64) int64 {
 	yield := a.yield(host)
 	if !a.throttle || yield == 0 {
 		return 0

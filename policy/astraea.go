@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/internal/heap"
 	"github.com/muster-gpu/muster/quota"
 )
@@ -39,7 +39,7 @@ type astraeaRules struct {
 	block                          bool
 }
 
-func newAstraea(k *Knobs) (engine.Policy, error) {
+func newAstraea(k *Knobs) (sched.Policy, error) {
 	r := &astraeaRules{tenant: k.text("tenant")}
 	var err error
 	if r.lease, err = k.period("lease"); err == nil {
@@ -67,14 +67,14 @@ func newAstraea(k *Knobs) (engine.Policy, error) {
 		return nil, err
 	}
 	return &drawer{
-		planner: planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Gated: true, Anywhere: true}, plan: r.plan},
+		planner: planner{name: k.label(), traits: sched.Traits{Backfill: sched.Skip, Gated: true, Anywhere: true}, plan: r.plan},
 		pool:    r.pool, nothing: astraeaWaits,
 	}, nil
 }
 
 // lessee is a job while leases are given out.
 type lessee struct {
-	j       engine.JobView
+	j       sched.JobView
 	id      cluster.JobID
 	tasks   int
 	tenant  int
@@ -113,8 +113,8 @@ type waitingLessee struct{ *lessee }
 // Before implements heap.Ordered.
 func (w *waitingLessee) Before(o *waitingLessee) bool { return w.lessee.Before(o.lessee) }
 
-func (r *astraeaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	pools, room := v.Pools(), engine.Memory[astraeaRoom](v)
+func (r *astraeaRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
+	pools, room := v.Pools(), sched.Memory[astraeaRoom](v)
 	list := grown(&room.list, len(jobs)+len(pools))
 	list, heads := list[:len(jobs)], list[len(jobs):]
 	kinds := v.Kinds()
@@ -136,7 +136,7 @@ func (r *astraeaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		free, drawn = r.divide(v, line, free)
 	}
 	r.displace(v, tenants, list, max(free, 0))
-	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(list) + len(drawn))}
+	p := sched.Plan{Next: cluster.Never, Targets: v.Targets(len(list) + len(drawn))}
 	for i := range p.Targets {
 		var l *lessee
 		if i < len(list) {
@@ -179,7 +179,7 @@ func grown[T any](room *[]T, n int) []T {
 
 // pool has those stand in pools who come in the order of their submission as long as they
 // wait: who starves, and who never had anything.
-func (r *astraeaRules) pool(v engine.View, j engine.JobView) (class int64, at engine.Key, ok bool) {
+func (r *astraeaRules) pool(v sched.View, j sched.JobView) (class int64, at sched.Key, ok bool) {
 	t := j.Target()
 	if r.block || r.delay > 0 || t == nil || len(t.Memo) != len(lesseeMemo{}) || t.Memo[0] != 0 {
 		return 0, at, false
@@ -192,16 +192,16 @@ func (r *astraeaRules) pool(v engine.View, j engine.JobView) (class int64, at en
 }
 
 // astraeaWaits is the target of a job in a pool: the one with which it came.
-func astraeaWaits(j engine.JobView) engine.Target { return *j.Target() }
+func astraeaWaits(j sched.JobView) sched.Target { return *j.Target() }
 
 // starves reports whether a job has waited so long that it comes first.
-func (r *astraeaRules) starves(j engine.JobView) bool {
+func (r *astraeaRules) starves(j sched.JobView) bool {
 	return r.starving > 0 && j.Waiting() >= r.starving
 }
 
 // recall brings the accounts of jobs and tenants up to now: between two plans
 // everything is as it was at the first.
-func (r *astraeaRules) recall(v engine.View, room *astraeaRoom, kinds []engine.Kind, jobs []engine.JobView, list, heads []lessee, pools []engine.Pool) []tenant {
+func (r *astraeaRules) recall(v sched.View, room *astraeaRoom, kinds []sched.Kind, jobs []sched.JobView, list, heads []lessee, pools []sched.Pool) []tenant {
 	then, past := tenantsOf(room, v.Memo())
 	until := v.Now()
 	if v.Planned() > then {
@@ -248,7 +248,7 @@ func (r *astraeaRules) look(t *tenant, p *tenantPool) {
 // await finds out how those have been treated who wait and may get something now; who
 // asks for more than are free matters only where that keeps others waiting, or where places
 // of others can be taken.
-func (r *astraeaRules) await(v engine.View, room *astraeaRoom, tenants []tenant, list []lessee, free int, weight float64) {
+func (r *astraeaRules) await(v sched.View, room *astraeaRoom, tenants []tenant, list []lessee, free int, weight float64) {
 	if free <= 0 && r.delay == 0 {
 		return
 	}
@@ -290,7 +290,7 @@ func (r *astraeaRules) await(v engine.View, room *astraeaRoom, tenants []tenant,
 
 // divide gives the free GPUs to tenants and, in each, to jobs. It returns what
 // is left, and who was drawn from pools.
-func (r *astraeaRules) divide(v engine.View, tenants []*tenant, free int) (left int, drawn []*lessee) {
+func (r *astraeaRules) divide(v sched.View, tenants []*tenant, free int) (left int, drawn []*lessee) {
 	parts, drawn := r.parts(tenants, free)
 	for i, t := range tenants {
 		slices.SortFunc(t.line, func(a, b *lessee) int {
@@ -400,7 +400,7 @@ func (r *astraeaRules) next(t *tenant) (l *lessee, pooled bool) {
 }
 
 // grant leases a job what it asks for. It returns the GPUs.
-func (r *astraeaRules) grant(v engine.View, t *tenant, l *lessee) int {
+func (r *astraeaRules) grant(v sched.View, t *tenant, l *lessee) int {
 	l.began, l.until = v.Now(), leaseEnd(v.Now(), r.lease, r.lease)
 	t.held += l.gpus
 	return l.gpus
@@ -408,7 +408,7 @@ func (r *astraeaRules) grant(v engine.View, t *tenant, l *lessee) int {
 
 // displace lets jobs that never ran take the places of others of their tenants
 // that have held theirs for a moment only, who had most first.
-func (r *astraeaRules) displace(v engine.View, tenants []tenant, list []lessee, free int) {
+func (r *astraeaRules) displace(v sched.View, tenants []tenant, list []lessee, free int) {
 	if r.delay == 0 {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	placing "github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/quota"
 )
@@ -48,7 +49,7 @@ func TestLongTermFairness(t *testing.T) {
 		t.Fatal(err)
 	}
 	looked := false
-	plan := func(v engine.View, jobs []engine.JobView) engine.Plan {
+	plan := func(v sched.View, jobs []sched.JobView) sched.Plan {
 		p := rules.plan(v, jobs)
 		for i, j := range jobs {
 			if j.Spec().User == "A" { // kept waiting by the test
@@ -270,7 +271,7 @@ func TestUsedWithinQuota(t *testing.T) {
 	rules := &astraeaRules{lease: 10 * time.Minute, window: 24 * time.Hour, starving: 20 * time.Minute, tenant: "user"}
 	const gpus = 40 // of playPlans
 	last, launches, full := map[string]int{}, 0, 0
-	playPlans(t, func(v engine.View, jobs []engine.JobView) engine.Plan {
+	playPlans(t, func(v sched.View, jobs []sched.JobView) sched.Plan {
 		runs := map[string]int{}
 		for _, j := range jobs {
 			if n, _, _ := j.Tasks(); j.Running() {
@@ -339,7 +340,7 @@ func TestMovedToAnotherTenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	rules, moved := &astraeaRules{lease: 10 * time.Minute, window: 24 * time.Hour, tenant: "user"}, 0
-	playPlans(t, func(v engine.View, jobs []engine.JobView) engine.Plan {
+	playPlans(t, func(v sched.View, jobs []sched.JobView) sched.Plan {
 		for _, j := range jobs {
 			if was := j.Target(); was != nil && was.Memo[2] > 0 && moved < 100 {
 				moved++

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -54,7 +54,7 @@ type account struct {
 
 // tenantPool is a pool of a tenant's jobs of one size, with its head.
 type tenantPool struct {
-	engine.Pool
+	sched.Pool
 	head *lessee
 	gone bool // nobody is left, or they ask for too much
 }
@@ -119,7 +119,7 @@ func (t *tenant) accountKey(gpus int) int64 { return t.key ^ int64(gpus) }
 
 // meanWeight is what an hour of the cluster's GPUs counts for, on average, in
 // thousandths.
-func meanWeight(kinds []engine.Kind) int64 {
+func meanWeight(kinds []sched.Kind) int64 {
 	sum, gpus := int64(0), int64(0)
 	for _, k := range kinds {
 		sum += k.Weight * int64(k.GPUs)
@@ -133,7 +133,7 @@ func meanWeight(kinds []engine.Kind) int64 {
 
 // onLease adds to what a tenant has on lease until the next plan; what starts with
 // this one counts as the mean.
-func (t *tenant) onLease(kinds []engine.Kind, l *lessee) {
+func (t *tenant) onLease(kinds []sched.Kind, l *lessee) {
 	weight := t.each // if there is one kind, that is its weight
 	if len(kinds) > 1 {
 		if k := kindOf(kinds, l.j.GPU()); k >= 0 {
@@ -144,7 +144,7 @@ func (t *tenant) onLease(kinds []engine.Kind, l *lessee) {
 }
 
 // queues reports whether tenants are queues, not users.
-func (r *astraeaRules) queues(v engine.View) bool {
+func (r *astraeaRules) queues(v sched.View) bool {
 	leaves, tree := 0, v.Tree()
 	for q := 0; r.tenant == "auto" && q < tree.Len() && leaves < 2; q++ {
 		if tree.Leaf(q) {
@@ -155,7 +155,7 @@ func (r *astraeaRules) queues(v engine.View) bool {
 }
 
 // number is that of the job's queue or user.
-func (r *astraeaRules) number(v engine.View, j engine.JobView) int {
+func (r *astraeaRules) number(v sched.View, j sched.JobView) int {
 	if r.queues(v) {
 		return j.Queue()
 	}
@@ -163,7 +163,7 @@ func (r *astraeaRules) number(v engine.View, j engine.JobView) int {
 }
 
 // tenants lists those who have jobs now, and those of the window.
-func (r *astraeaRules) tenants(v engine.View, room *astraeaRoom, kinds []engine.Kind, list, heads []lessee, pools []engine.Pool, past []record, then, until cluster.Time) []tenant {
+func (r *astraeaRules) tenants(v sched.View, room *astraeaRoom, kinds []sched.Kind, list, heads []lessee, pools []sched.Pool, past []record, then, until cluster.Time) []tenant {
 	tenants, weights := r.present(v, room, list, heads, pools)
 	at := make(map[int64]int, len(tenants)) // looked up only
 	weight, gpus := meanWeight(kinds), int64(0)
@@ -207,11 +207,11 @@ func withTenant(list []tenant, t tenant) []tenant {
 }
 
 // present lists those who have jobs now, with the sum of their weights.
-func (r *astraeaRules) present(v engine.View, room *astraeaRoom, list, heads []lessee, pools []engine.Pool) (tenants []tenant, weights int64) {
+func (r *astraeaRules) present(v sched.View, room *astraeaRoom, list, heads []lessee, pools []sched.Pool) (tenants []tenant, weights int64) {
 	queues := r.queues(v)
 	tenants = room.tenants[:0]
 	who := zeros(&room.who, len(room.who)) // 1 + the tenant, by number of the user or queue
-	of := func(j engine.JobView) int {
+	of := func(j sched.JobView) int {
 		number := j.User()
 		if queues {
 			number = j.Queue()

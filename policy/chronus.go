@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var chronus = Info{
@@ -33,7 +33,7 @@ type chronusPolicy struct {
 	lasting         bool // ... those that run
 }
 
-func newChronus(k *Knobs) (engine.Policy, error) {
+func newChronus(k *Knobs) (sched.Policy, error) {
 	c := &chronusPolicy{name: k.label()}
 	var err error
 	if c.lease, err = k.period("lease"); err != nil {
@@ -55,8 +55,8 @@ func newChronus(k *Knobs) (engine.Policy, error) {
 
 func (c *chronusPolicy) Name() string { return c.name }
 
-func (c *chronusPolicy) Traits() engine.Traits {
-	return engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true, Anywhere: true}
+func (c *chronusPolicy) Traits() sched.Traits {
+	return sched.Traits{Preempts: true, Backfill: sched.Skip, Gated: true, Anywhere: true}
 }
 
 // A target's rank is a class and a place in it: jobs preempt those of higher
@@ -68,16 +68,16 @@ const (
 	chronusPlace = 1 << 40
 )
 
-func (c *chronusPolicy) Key(_ engine.View, j engine.JobView) engine.Key {
+func (c *chronusPolicy) Key(_ sched.View, j sched.JobView) sched.Key {
 	if t := j.Target(); t != nil {
-		return engine.Key{t.Rank / chronusPlace, t.Rank % chronusPlace}
+		return sched.Key{t.Rank / chronusPlace, t.Rank % chronusPlace}
 	}
-	return engine.Key{chronusLeft + 1}
+	return sched.Key{chronusLeft + 1}
 }
 
 // booking is a job while leases are handed out.
 type booking struct {
-	j        engine.JobView
+	j        sched.JobView
 	tasks    int // of its first set
 	gpus     int
 	left     int64 // work, in ns at the reference speed
@@ -96,8 +96,8 @@ type booking struct {
 // leaseBoard is one plan in the making.
 type leaseBoard struct {
 	*chronusPolicy
-	v      engine.View
-	kinds  []engine.Kind
+	v      sched.View
+	kinds  []sched.Kind
 	number int64        // of the current lease: it begins at so many times the length
 	end    cluster.Time // of it
 	begins bool         // jobs may change places now
@@ -107,7 +107,7 @@ type leaseBoard struct {
 }
 
 // Plan is made when jobs come and go, and when a lease begins.
-func (c *chronusPolicy) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+func (c *chronusPolicy) Plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	b := &leaseBoard{chronusPolicy: c, v: v, kinds: v.Kinds(), list: make([]booking, len(jobs))}
 	start := v.Now() / cluster.Time(c.lease) * cluster.Time(c.lease)
 	b.number, b.end = int64(start/cluster.Time(c.lease)), start.Add(c.lease)
@@ -132,7 +132,7 @@ func byDue(a, b *booking) int {
 }
 
 // recall brings the books up to now, and lists who waits for an answer.
-func (b *leaseBoard) recall(jobs []engine.JobView) (fresh []*booking) {
+func (b *leaseBoard) recall(jobs []sched.JobView) (fresh []*booking) {
 	horizon := 1
 	for i, j := range jobs {
 		t := &b.list[i]
@@ -161,7 +161,7 @@ func (b *leaseBoard) recall(jobs []engine.JobView) (fresh []*booking) {
 		switch {
 		case spec.Tier == cluster.Critical:
 			b.reserve(t)
-		case old != nil && old.Deadline == engine.DeadlineAccepted && b.settle(t, max(0, kindOf(b.kinds, old.GPU))):
+		case old != nil && old.Deadline == sched.DeadlineAccepted && b.settle(t, max(0, kindOf(b.kinds, old.GPU))):
 			t.accepted = true
 			b.remember(t, old.Memo[min(1, len(old.Memo)):])
 		case old == nil && t.due > 0 && spec.Estimate > 0 && spec.Tier == cluster.Standard && t.gpus > 0 && !t.j.Loses():
@@ -536,8 +536,8 @@ func compareBool(a, b bool) int {
 }
 
 // plan makes targets of the board.
-func (b *leaseBoard) plan() engine.Plan {
-	p := engine.Plan{Next: cluster.Never, Memo: []int64{b.number}, Targets: b.v.Targets(len(b.list))}
+func (b *leaseBoard) plan() sched.Plan {
+	p := sched.Plan{Next: cluster.Never, Memo: []int64{b.number}, Targets: b.v.Targets(len(b.list))}
 	for i := range b.list {
 		t := &b.list[i]
 		class, place := int64(chronusLeft), t.service()
@@ -547,16 +547,16 @@ func (b *leaseBoard) plan() engine.Plan {
 		case t.turn:
 			class = chronusTurn
 		}
-		goal := engine.Target{Rank: class*chronusPlace + place, Tasks: t.tasks, Least: t.tasks, Idle: t.late, Memo: []int64{-1}}
+		goal := sched.Target{Rank: class*chronusPlace + place, Tasks: t.tasks, Least: t.tasks, Idle: t.late, Memo: []int64{-1}}
 		if t.turn {
 			goal.Memo[0] = b.number
 		}
 		switch {
 		case t.accepted:
-			goal.Deadline, goal.GPU = engine.DeadlineAccepted, b.kinds[t.kind].GPU
+			goal.Deadline, goal.GPU = sched.DeadlineAccepted, b.kinds[t.kind].GPU
 			goal.Memo = append(goal.Memo, b.stretches(t)...)
 		case t.j.Spec().Deadline > 0:
-			goal.Deadline = engine.DeadlineDeclined
+			goal.Deadline = sched.DeadlineDeclined
 		}
 		if t.accepted || !t.j.Running() {
 			p.Next = b.end

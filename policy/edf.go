@@ -3,7 +3,7 @@ package policy
 import (
 	"math"
 
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var edf = Info{
@@ -12,17 +12,17 @@ var edf = Info{
 	Source: "EDF without admission control",
 	Needs:  "deadlines",
 	Knobs:  []Knob{{"preempt", "true", "whether an earlier deadline may preempt a later one"}},
-	New: func(k *Knobs) (engine.Policy, error) {
+	New: func(k *Knobs) (sched.Policy, error) {
 		preempts, err := k.bool("preempt")
 		if err != nil {
 			return nil, err
 		}
-		return &basic{name: k.label(), traits: engine.Traits{Preempts: preempts, Backfill: engine.Skip},
-			key: func(_ engine.View, j engine.JobView) engine.Key {
+		return &basic{name: k.label(), traits: sched.Traits{Preempts: preempts, Backfill: sched.Skip},
+			key: func(_ sched.View, j sched.JobView) sched.Key {
 				if d := j.Spec().Deadline; d > 0 {
-					return engine.Key{int64(d)}
+					return sched.Key{int64(d)}
 				}
-				return engine.Key{math.MaxInt64}
+				return sched.Key{math.MaxInt64}
 			}}, nil
 	},
 }

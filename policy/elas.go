@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var eLAS = Info{
@@ -37,7 +37,7 @@ type eLASPolicy struct {
 	learn     time.Duration
 }
 
-func newELAS(k *Knobs) (engine.Policy, error) {
+func newELAS(k *Knobs) (sched.Policy, error) {
 	p := &eLASPolicy{name: k.label()}
 	var err error
 	if p.levels, err = parseLevels("thresholds", k.text("thresholds")); err != nil {
@@ -72,19 +72,19 @@ func newELAS(k *Knobs) (engine.Policy, error) {
 
 func (p *eLASPolicy) Name() string { return p.name }
 
-func (p *eLASPolicy) Traits() engine.Traits {
-	return engine.Traits{Preempts: true, Backfill: engine.Skip, Learns: p.learn}
+func (p *eLASPolicy) Traits() sched.Traits {
+	return sched.Traits{Preempts: true, Backfill: sched.Skip, Learns: p.learn}
 }
 
 // NextChange is the next whole minute: progress moves running jobs between
 // levels, in both directions. A report of progress counts at once.
-func (p *eLASPolicy) NextChange(v engine.View, _ engine.JobView) cluster.Time {
+func (p *eLASPolicy) NextChange(v sched.View, _ sched.JobView) cluster.Time {
 	const minute = cluster.Time(time.Minute)
 	return (v.Now()/minute + 1) * minute
 }
 
 // Key is the level of the index, and in it the first start, as in Tiresias.
-func (p *eLASPolicy) Key(v engine.View, j engine.JobView) engine.Key {
+func (p *eLASPolicy) Key(v sched.View, j sched.JobView) sched.Key {
 	unit := p.unit
 	if unit == 0 {
 		if unit = v.Past().Median; unit <= 0 {
@@ -96,7 +96,7 @@ func (p *eLASPolicy) Key(v engine.View, j engine.JobView) engine.Key {
 	if done <= 0 && (!j.Running() || j.Started() != j.FirstStart()) && j.Spec().Estimate > 0 {
 		done = 1 // what it had done was lost, so it is known how it does: else it would come first, lose that again, and so on
 	}
-	return engine.Key{inLevel(p.of(p.index(service, j.Ran(), done, j.Spec().Estimate, unit)), j.FirstStart()), int64(j.FirstStart())}
+	return sched.Key{inLevel(p.of(p.index(service, j.Ran(), done, j.Spec().Estimate, unit)), j.FirstStart()), int64(j.FirstStart())}
 }
 
 // index is a job's attained service a, weighted (E-LAS, ICPP'20): by t/p over the unit,

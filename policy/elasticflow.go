@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var elasticflow = Info{
@@ -21,7 +21,7 @@ var elasticflow = Info{
 		{"slot", "60s", "plans are made in slots of this length; what is left of a deadline's slot is not counted on"},
 		{"overhead", "0s", "what a start or a change of size is reckoned to cost besides the checkpoints and restarts that jobs state"},
 	},
-	New: func(k *Knobs) (engine.Policy, error) {
+	New: func(k *Knobs) (sched.Policy, error) {
 		r := &flowRules{}
 		var err error
 		if r.slot, err = k.period("slot"); err != nil {
@@ -34,8 +34,8 @@ var elasticflow = Info{
 			return nil, fmt.Errorf("overhead=%s: at least 0s", k.text("overhead"))
 		}
 		return &drawer{
-			planner: planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true, Anywhere: true}},
-			pool:    r.pool, nothing: always(engine.Target{Rank: flowRest, Idle: true}),
+			planner: planner{name: k.label(), plan: r.plan, traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Gated: true, Anywhere: true}},
+			pool:    r.pool, nothing: always(sched.Target{Rank: flowRest, Idle: true}),
 		}, nil
 	},
 }
@@ -65,14 +65,14 @@ type flow struct {
 
 // horizon is the slots ahead, and the GPUs that are free in each.
 type horizon struct {
-	v     engine.View
+	v     sched.View
 	ends  []cluster.Time
 	begin cluster.Time
 	gpus  int // of the cluster
 	free  []int
 	rooms []int // ... for tasks of several GPUs, as if each took the part of a node that it needs; others fit wherever a GPU is free
 	multi []int // of rooms so many are taken by such tasks
-	kinds []engine.Kind
+	kinds []sched.Kind
 
 	number int64 // of the first slot, since the beginning of time
 	flowCosts
@@ -95,8 +95,8 @@ func (h *horizon) length(t int) float64 {
 	return h.ends[t].Sub(h.ends[t-1]).Seconds()
 }
 
-func (r *flowRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	list := engine.Scratch[flow](v, len(jobs))
+func (r *flowRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
+	list := sched.Scratch[flow](v, len(jobs))
 	claimAll(v, jobs, func(i int) *claim { return &list[i].claim })
 	h := r.horizon(v, list)
 	for i := range list {
@@ -128,16 +128,16 @@ func (r *flowRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	h.catchUp(late)
 	h.speedUp(kept)
 	drawn := r.rest(h, list, kept)
-	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(list) + len(drawn))}
+	p := sched.Plan{Next: cluster.Never, Targets: v.Targets(len(list) + len(drawn))}
 	for i := range list {
 		f := &list[i]
-		t := engine.Target{Rank: flowRest, Idle: f.tasks == 0, Tasks: f.tasks, Least: f.tasks}
+		t := sched.Target{Rank: flowRest, Idle: f.tasks == 0, Tasks: f.tasks, Least: f.tasks}
 		switch {
 		case f.accepted:
-			t.Rank, t.Deadline, t.Memo = int64(f.class()), engine.DeadlineAccepted, h.write(f)
+			t.Rank, t.Deadline, t.Memo = int64(f.class()), sched.DeadlineAccepted, h.write(f)
 			p.Next = h.ends[0]
 		case f.j.Spec().Deadline > 0:
-			t.Deadline = engine.DeadlineDeclined
+			t.Deadline = sched.DeadlineDeclined
 		}
 		if f.solid && f.now > 0 {
 			t.Rank = -1 // nobody moves it out of his way
@@ -145,7 +145,7 @@ func (r *flowRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		p.Targets[i] = t
 	}
 	for i, c := range drawn {
-		p.Targets[len(list)+i] = engine.Target{Rank: flowRest, Idle: c.tasks == 0, Tasks: c.tasks, Least: c.tasks}
+		p.Targets[len(list)+i] = sched.Target{Rank: flowRest, Idle: c.tasks == 0, Tasks: c.tasks, Least: c.tasks}
 	}
 	return p
 }
@@ -155,7 +155,7 @@ func byDeadline(a, b *flow) int {
 }
 
 // horizon makes the slots up to the last deadline.
-func (r *flowRules) horizon(v engine.View, list []flow) *horizon {
+func (r *flowRules) horizon(v sched.View, list []flow) *horizon {
 	last := cluster.Time(0)
 	for i := range list {
 		last = max(last, list[i].j.Spec().Deadline)
@@ -183,7 +183,7 @@ func (r *flowRules) recall(h *horizon, f *flow) {
 	}
 	f.left = r.work(f.j)
 	t := f.j.Target()
-	f.accepted = t != nil && t.Deadline == engine.DeadlineAccepted && len(f.sizes) > 0
+	f.accepted = t != nil && t.Deadline == sched.DeadlineAccepted && len(f.sizes) > 0
 	r.remember(h, f)
 }
 
@@ -580,11 +580,11 @@ func (r *flowRules) rest(h *horizon, list []flow, kept []*flow) (drawn []*claim)
 
 // work is what is left of a job, in seconds: a slot at least, since one that is not done
 // takes longer than it was thought to.
-func (r *flowRules) work(j engine.JobView) float64 {
+func (r *flowRules) work(j sched.JobView) float64 {
 	return cmp.Or(workLeft(j), r.slot.Seconds())
 }
 
 // pool has who waits without a deadline stand in pools by submission.
-func (r *flowRules) pool(_ engine.View, j engine.JobView) (class int64, at engine.Key, ok bool) {
-	return 0, engine.Key{int64(j.Spec().Submit), int64(math.Float64bits(r.work(j)))}, j.Spec().Deadline == 0
+func (r *flowRules) pool(_ sched.View, j sched.JobView) (class int64, at sched.Key, ok bool) {
+	return 0, sched.Key{int64(j.Spec().Submit), int64(math.Float64bits(r.work(j)))}, j.Spec().Deadline == 0
 }

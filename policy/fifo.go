@@ -1,18 +1,18 @@
 package policy
 
-import "github.com/muster-gpu/muster/engine"
+import "github.com/muster-gpu/muster/engine/sched"
 
 var fifo = Info{
 	Name:   "fifo",
 	About:  "by priority, then in order of submission; stops at the first job that does not fit (see --backfill)",
 	Source: "FIFO; with --backfill skip it is the literature's FIFO-fit",
 	Needs:  "nothing",
-	New: func(k *Knobs) (engine.Policy, error) {
+	New: func(k *Knobs) (sched.Policy, error) {
 		return &basic{name: k.label(), key: byPriority}, nil
 	},
 }
 
 // byPriority puts higher priority first and leaves the rest to submit time.
-func byPriority(_ engine.View, j engine.JobView) engine.Key {
-	return engine.Key{-j.Spec().Priority}
+func byPriority(_ sched.View, j sched.JobView) sched.Key {
+	return sched.Key{-j.Spec().Priority}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	placing "github.com/muster-gpu/muster/place"
 )
 
@@ -57,7 +58,7 @@ func TestFlowMemoryTwin(t *testing.T) {
 	}
 	r, planned, memory := &flowRules{slot: time.Minute}, pol.(*drawer).plan, flowMemory{}
 	anew, went := 0, 0
-	check := func(v engine.View, jobs []engine.JobView) engine.Plan {
+	check := func(v sched.View, jobs []sched.JobView) sched.Plan {
 		list := make([]flow, len(jobs))
 		claimAll(v, jobs, func(i int) *claim { return &list[i].claim })
 		h, kept, fresh := r.horizon(v, list), []*flow(nil), []*flow(nil)
@@ -142,7 +143,7 @@ func (j *played) settle(now cluster.Time) {
 }
 
 // playDeadlines has jobs with deadlines come to two nodes of 8 GPUs and end when they have done their work; nothing else takes time.
-func playDeadlines(t *testing.T, seed uint64, pol engine.Policy) {
+func playDeadlines(t *testing.T, seed uint64, pol sched.Policy) {
 	spec, err := cluster.ParseShort("2x8xT4")
 	if err != nil {
 		t.Fatal(err)
@@ -235,10 +236,10 @@ func TestFlowDeafGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, planned, tried := &flowRules{slot: time.Minute}, pol.(*drawer).plan, 0
-	playDeadlines(t, 20, &planning{pol, func(v engine.View, jobs []engine.JobView) engine.Plan {
+	playDeadlines(t, 20, &planning{pol, func(v sched.View, jobs []sched.JobView) sched.Plan {
 		for _, j := range jobs {
 			list := make([]flow, 1)
-			claimAll(v, []engine.JobView{j}, func(int) *claim { return &list[0].claim })
+			claimAll(v, []sched.JobView{j}, func(int) *claim { return &list[0].claim })
 			f, h := &list[0], r.horizon(v, list)
 			if r.recall(h, f); !f.accepted || f.now == 0 || f.deadline < 2 {
 				continue

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var gandiva = Info{
@@ -34,7 +34,7 @@ type gandivaRules struct {
 	overhead     int64 // ppm; 0: any
 }
 
-func newGandiva(k *Knobs) (engine.Policy, error) {
+func newGandiva(k *Knobs) (sched.Policy, error) {
 	g := &gandivaRules{}
 	var err error
 	if g.round, err = k.turns(); err != nil {
@@ -57,7 +57,7 @@ func newGandiva(k *Knobs) (engine.Policy, error) {
 		return nil, fmt.Errorf("overhead=%q: want a part of a turn between %g and 1, or 0 for any", k.text("overhead"), leastOverhead)
 	}
 	g.overhead = int64(part * 1_000_000)
-	return &planner{name: k.label(), traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: g.round, Anywhere: true}, plan: g.plan}, nil
+	return &planner{name: k.label(), traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: g.round, Anywhere: true}, plan: g.plan}, nil
 }
 
 // leastOverhead is the least part of a turn that can be asked for.
@@ -65,7 +65,7 @@ const leastOverhead = 0.001
 
 // due reports whether a job has had its turn: as much time as makes what stopping and
 // starting it takes, as stated or measured, no more than its part of the turn.
-func (g *gandivaRules) due(v engine.View, j engine.JobView) bool {
+func (g *gandivaRules) due(v sched.View, j sched.JobView) bool {
 	return g.overhead == 0 || v.Now().Sub(j.Started())/1000*time.Duration(g.overhead/1000) >= j.SwitchTakes()
 }
 
@@ -95,9 +95,9 @@ type turnsRoom struct {
 	lines []partners
 }
 
-func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	p := engine.Plan{Next: v.Now().Add(g.round), Targets: v.Targets(len(jobs))}
-	room, free, asked, waits := engine.Memory[turnsRoom](v), totalGPUs(v), 0, false
+func (g *gandivaRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
+	p := sched.Plan{Next: v.Now().Add(g.round), Targets: v.Targets(len(jobs))}
+	room, free, asked, waits := sched.Memory[turnsRoom](v), totalGPUs(v), 0, false
 	turns, shared := room.turns[:0], g.pack && v.Shared()
 	for i, j := range jobs {
 		t := g.turn(v, j, &p.Targets[i], shared)
@@ -161,7 +161,7 @@ func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 // patience is how many rounds a suspended job may fall behind others whose devices are free, while
 // somebody else has those on which its memory is: it lets its turn pass until moving that one
 // is no more than a tenth of what it is behind.
-func (g *gandivaRules) patience(j engine.JobView) time.Duration {
+func (g *gandivaRules) patience(j sched.JobView) time.Duration {
 	return 1 + 10*j.MoveTakes()/g.round
 }
 
@@ -176,7 +176,7 @@ func mostRounds(turns []turn) (most time.Duration) {
 }
 
 // turn looks at a job, and notes in its target what it remembers.
-func (g *gandivaRules) turn(v engine.View, j engine.JobView, to *engine.Target, shared bool) turn {
+func (g *gandivaRules) turn(v sched.View, j sched.JobView, to *sched.Target, shared bool) turn {
 	_, least, _ := j.Tasks()
 	spec := j.Spec()
 	t := turn{gpus: j.GPUs(least), rounds: (j.Ran() + g.round/2) / g.round, submit: spec.Submit, tier: spec.Tier, runs: j.Running()}
@@ -193,14 +193,14 @@ func (g *gandivaRules) turn(v engine.View, j engine.JobView, to *engine.Target, 
 
 // begins reports whether a job has had nothing of its turn yet: starting, and what a
 // start costs, can take longer than a round. It has ten rounds for that.
-func (g *gandivaRules) begins(v engine.View, j engine.JobView, memo []int64) bool {
+func (g *gandivaRules) begins(v sched.View, j sched.JobView, memo []int64) bool {
 	return j.Running() && len(memo) > 0 && v.Now().Sub(j.Started()) < 10*g.round && j.Done()-time.Duration(memo[0]) < g.round/2
 }
 
 // judge looks at a guest: it stays with whom it is beside if they get more done
 // together than one alone, or have not been together for long enough to say, and
 // there are more jobs than GPUs.
-func (g *gandivaRules) judge(v engine.View, jobs []engine.JobView, turns []turn, targets []engine.Target, i int, crowded bool) {
+func (g *gandivaRules) judge(v sched.View, jobs []sched.JobView, turns []turn, targets []sched.Target, i int, crowded bool) {
 	id, ok := jobs[i].Beside()
 	if !ok {
 		return
@@ -220,12 +220,12 @@ func (g *gandivaRules) judge(v engine.View, jobs []engine.JobView, turns []turn,
 
 // byTurns is what two jobs get done by turns, in ppm of one of them that need never
 // stop: stopping and starting is no part of a turn.
-func (g *gandivaRules) byTurns(a, b engine.JobView) int64 {
+func (g *gandivaRules) byTurns(a, b sched.JobView) int64 {
 	return (g.ofTurn(a) + g.ofTurn(b)) / 2
 }
 
 // ofTurn is the part of its time on devices in which a job computes that takes turns, in ppm.
-func (g *gandivaRules) ofTurn(j engine.JobView) int64 {
+func (g *gandivaRules) ofTurn(j sched.JobView) int64 {
 	takes, turn := j.SwitchTakes(), g.round
 	if g.overhead > 0 {
 		turn = max(turn, takes/time.Duration(g.overhead)*1_000_000)
@@ -235,8 +235,8 @@ func (g *gandivaRules) ofTurn(j engine.JobView) int64 {
 
 // tried reports whether two jobs have been together for long enough to say: longer,
 // if neither reports how fast it is.
-func (g *gandivaRules) tried(v engine.View, host, guest engine.JobView) bool {
-	reported := func(j engine.JobView) bool {
+func (g *gandivaRules) tried(v sched.View, host, guest sched.JobView) bool {
+	reported := func(j sched.JobView) bool {
 		now, _, _ := j.Tasks()
 		return j.Rate() != v.Speed(j, host.GPU(), now)
 	}
@@ -299,7 +299,7 @@ func lineOf(lines []partners, gpus int) *partners {
 // pair finds a partner for a job that gets a turn: of the next few in the order of the
 // same size that may share GPUs, do not run themselves unless this one waits, and with
 // which it is not known to go badly, the one with which most gets done, as is believed.
-func (g *gandivaRules) pair(v engine.View, jobs []engine.JobView, turns []turn, targets []engine.Target, line *partners, i int) {
+func (g *gandivaRules) pair(v sched.View, jobs []sched.JobView, turns []turn, targets []sched.Target, line *partners, i int) {
 	rest := line.rest(turns)
 	var free [mostTried]int // who has been looked at
 	tried, fit, at := 0, 0, 0
@@ -343,7 +343,7 @@ func hostOf(turns []turn, i, k int) (host, guest int) {
 
 // gain is how much more two jobs get done together than by turns, as is believed, in
 // ppm of one of them alone; -1: less, or they may not be tried together.
-func (g *gandivaRules) gain(v engine.View, host, guest []engine.JobView, ofHost, ofGuest []int64) int64 {
+func (g *gandivaRules) gain(v sched.View, host, guest []sched.JobView, ofHost, ofGuest []int64) int64 {
 	a, b := host[0], guest[0]
 	memory := a.Spec().Tasks[0].Request.Memory + b.Spec().Tasks[0].Request.Memory
 	gpu := a.GPU()
@@ -360,8 +360,8 @@ func (g *gandivaRules) gain(v engine.View, host, guest []engine.JobView, ofHost,
 
 // together is what two jobs get done on the same GPUs, in ppm of one of them alone:
 // as they report, or else as is believed.
-func together(v engine.View, host, guest []engine.JobView) int64 {
-	part := func(a, b []engine.JobView) int64 {
+func together(v sched.View, host, guest []sched.JobView) int64 {
+	part := func(a, b []sched.JobView) int64 {
 		j, gpu := a[0], host[0].GPU()
 		now, _, _ := j.Tasks()
 		alone := v.Speed(j, gpu, now)

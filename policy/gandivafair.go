@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var gandivaFair = Info{
@@ -21,7 +21,7 @@ var gandivaFair = Info{
 	New: newGandivaFair,
 }
 
-func newGandivaFair(k *Knobs) (engine.Policy, error) {
+func newGandivaFair(k *Knobs) (sched.Policy, error) {
 	g := &gavelPolicy{name: k.label(), objective: "tickets", aware: true}
 	var err error
 	if g.round, err = k.turns(); err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/internal/heap"
 )
 
@@ -57,7 +57,7 @@ type gavelPolicy struct {
 	prices          map[string]float64
 }
 
-func newGavel(k *Knobs) (engine.Policy, error) {
+func newGavel(k *Knobs) (sched.Policy, error) {
 	g := &gavelPolicy{name: k.label(), objective: k.text("objective")}
 	if !slices.Contains(gavelObjectives, g.objective) {
 		return nil, cluster.Unknown("objective", g.objective, gavelObjectives)
@@ -141,7 +141,7 @@ func (k *Knobs) turns() (time.Duration, error) {
 	return d, err
 }
 
-// Fits implements engine.Fitter: a GPU model that no cluster has is a slip of the pen.
+// Fits implements sched.Fitter: a GPU model that no cluster has is a slip of the pen.
 func (g *gavelPolicy) Fits(spec *cluster.Spec) error {
 	for _, knob := range []struct {
 		name   string
@@ -208,8 +208,8 @@ func parsePrices(text string) (map[string]float64, error) {
 
 func (g *gavelPolicy) Name() string { return g.name }
 
-func (g *gavelPolicy) Traits() engine.Traits {
-	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: g.round, Gated: g.objective == "fifo", Anywhere: true}
+func (g *gavelPolicy) Traits() sched.Traits {
+	return sched.Traits{Preempts: true, Backfill: sched.Skip, Round: g.round, Gated: g.objective == "fifo", Anywhere: true}
 }
 
 // A target's rank is a class and a place in it: jobs preempt those of higher
@@ -222,16 +222,16 @@ const (
 	gavelPlaces   = 1 << 40
 )
 
-func (g *gavelPolicy) Key(_ engine.View, j engine.JobView) engine.Key {
+func (g *gavelPolicy) Key(_ sched.View, j sched.JobView) sched.Key {
 	if t := j.Target(); t != nil {
-		return engine.Key{t.Rank >> 40, t.Rank & (gavelPlaces - 1)}
+		return sched.Key{t.Rank >> 40, t.Rank & (gavelPlaces - 1)}
 	}
-	return engine.Key{gavelLeft, gavelPlaces}
+	return sched.Key{gavelLeft, gavelPlaces}
 }
 
 // gavelJob is a job during a plan.
 type gavelJob struct {
-	j     engine.JobView
+	j     sched.JobView
 	milli int64 // milli-GPU
 	// weight is w_m, in thousandths: a job of twice the weight is to be twice as fast.
 	weight int64
@@ -258,8 +258,8 @@ type gavelPair struct {
 // gavelPlan is one plan in the making.
 type gavelPlan struct {
 	*gavelPolicy
-	v     engine.View
-	kinds []engine.Kind
+	v     sched.View
+	kinds []sched.Kind
 	jobs  []gavelJob
 	since cluster.Time // counters start then
 	last  cluster.Time // the plan before this one
@@ -294,8 +294,8 @@ func zeros[T any](room *[]T, n int) []T {
 }
 
 // Plan is a round.
-func (g *gavelPolicy) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	p := &gavelPlan{gavelPolicy: g, v: v, kinds: v.Kinds(), since: cluster.Never, room: engine.Memory[gavelRoom](v)}
+func (g *gavelPolicy) Plan(v sched.View, jobs []sched.JobView) sched.Plan {
+	p := &gavelPlan{gavelPolicy: g, v: v, kinds: v.Kinds(), since: cluster.Never, room: sched.Memory[gavelRoom](v)}
 	before := p.recall(jobs)
 	p.recallUses()
 	if p.state != before {
@@ -319,7 +319,7 @@ func (g *gavelPolicy) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 
 // recall reads the memories, counts what happened since the last plan, and
 // returns what X was computed for.
-func (p *gavelPlan) recall(jobs []engine.JobView) (before int64) {
+func (p *gavelPlan) recall(jobs []sched.JobView) (before int64) {
 	h := newFingerprint()
 	for _, k := range p.kinds {
 		h.text(k.GPU)
@@ -371,7 +371,7 @@ func (p *gavelPlan) recall(jobs []engine.JobView) (before int64) {
 }
 
 // job is a job that no plan has seen yet.
-func (p *gavelPlan) job(j engine.JobView, speed []int64, pairs []gavelPair) gavelJob {
+func (p *gavelPlan) job(j sched.JobView, speed []int64, pairs []gavelPair) gavelJob {
 	spec := j.Spec()
 	job := gavelJob{j: j, milli: spec.GPUMilli(), weight: p.weightOf(j), kind: -1, speed: speed, pairs: pairs}
 	if job.milli == 0 {
@@ -392,7 +392,7 @@ func (p *gavelPlan) job(j engine.JobView, speed []int64, pairs []gavelPair) gave
 const mostPriority = 1000
 
 // weightOf is a job's weight, in thousandths.
-func (p *gavelPlan) weightOf(j engine.JobView) int64 {
+func (p *gavelPlan) weightOf(j sched.JobView) int64 {
 	switch p.weigh {
 	case "queue":
 		return max(1, p.v.Tree().Weight(j.Queue()))
@@ -529,8 +529,8 @@ func (p *gavelPlan) asked(kind int) int {
 
 // plan makes targets of what was chosen: those selected first, larger ones before
 // smaller ones, because they are harder to place.
-func (p *gavelPlan) plan() engine.Plan {
-	out := engine.Plan{Next: cluster.Never, Targets: p.v.Targets(len(p.jobs)),
+func (p *gavelPlan) plan() sched.Plan {
+	out := sched.Plan{Next: cluster.Never, Targets: p.v.Targets(len(p.jobs)),
 		Memo: append([]int64{int64(p.since), int64(p.v.Now()), p.state, p.names}, p.usesMemo()...)}
 	moves, memory := p.moves(), zeros(&p.room.memos, (5+4*len(p.kinds))*len(p.jobs))[:0]
 	for place, i := range p.largestFirst() {

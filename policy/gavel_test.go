@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // The order of a round: Gavel, OSDI'20, vector 4, and H2 of Gavel's simulator. Shares of
@@ -54,7 +54,7 @@ func TestGavelOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &gavelPlan{gavelPolicy: pol.(*gavelPolicy), kinds: []engine.Kind{{GPU: "A"}, {GPU: "B"}}}
+		p := &gavelPlan{gavelPolicy: pol.(*gavelPolicy), kinds: []sched.Kind{{GPU: "A"}, {GPU: "B"}}}
 		for _, s := range c.speeds {
 			p.jobs = append(p.jobs, gavelJob{speed: s})
 		}
@@ -106,7 +106,7 @@ func TestFits(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		if err := p.(engine.Fitter).Fits(spec); err != nil {
+		if err := p.(sched.Fitter).Fits(spec); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {

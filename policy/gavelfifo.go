@@ -1,6 +1,6 @@
 package policy
 
-import "github.com/muster-gpu/muster/engine"
+import "github.com/muster-gpu/muster/engine/sched"
 
 // packsWell is how much more than one alone two jobs must get done, in ppm, for the second
 // to be put beside the first under objective fifo: Gavel's.
@@ -86,7 +86,7 @@ func (q *gavelProgram) bestHost(i int, kind, mate []int) int {
 		if k < 0 || mate[h] > 0 || !q.together(job, q.jobs[h], k) {
 			continue
 		}
-		if v := q.v.SpeedBeside(job.j, q.kinds[k].GPU, []engine.JobView{q.jobs[h].j}) + q.v.SpeedBeside(q.jobs[h].j, q.kinds[k].GPU, []engine.JobView{job.j}); v > most {
+		if v := q.v.SpeedBeside(job.j, q.kinds[k].GPU, []sched.JobView{q.jobs[h].j}) + q.v.SpeedBeside(q.jobs[h].j, q.kinds[k].GPU, []sched.JobView{job.j}); v > most {
 			best, most = h, v
 		}
 	}

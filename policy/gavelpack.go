@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/solve"
 )
 
@@ -111,7 +111,7 @@ func (p *gavelPlan) recallUses() {
 
 // beside takes from a job's rate what it loses to another.
 func (p *gavelPlan) beside(job, other *gavelJob, kind int, rate *int64) {
-	*rate = *rate * p.v.SpeedBeside(job.j, p.kinds[kind].GPU, []engine.JobView{other.j}) / 1_000_000
+	*rate = *rate * p.v.SpeedBeside(job.j, p.kinds[kind].GPU, []sched.JobView{other.j}) / 1_000_000
 }
 
 func ordered(a, b int64) [2]int64 { return [2]int64{min(a, b), max(a, b)} }
@@ -311,7 +311,7 @@ func (q *gavelProgram) pairs(classes []*gavelClass) (list []solve.Pair) {
 				if !q.together(x, y, j) {
 					continue
 				}
-				vx, vy := q.v.SpeedBeside(x.j, kind.GPU, []engine.JobView{y.j}), q.v.SpeedBeside(y.j, kind.GPU, []engine.JobView{x.j})
+				vx, vy := q.v.SpeedBeside(x.j, kind.GPU, []sched.JobView{y.j}), q.v.SpeedBeside(y.j, kind.GPU, []sched.JobView{x.j})
 				if vx > 0 && vy > 0 && vx+vy > 1_000_000 {
 					u.Speed[0][j], u.Speed[1][j] = q.speed[one.at*k+j]*float64(vx)/1e6, q.speed[two.at*k+j]*float64(vy)/1e6
 					any = true
@@ -326,7 +326,7 @@ func (q *gavelProgram) pairs(classes []*gavelClass) (list []solve.Pair) {
 }
 
 // fits reports whether the GPU's memory suffices for what both declare.
-func fits(a, b engine.JobView, gpu string) bool {
+func fits(a, b sched.JobView, gpu string) bool {
 	need := a.Spec().Tasks[0].Request.Memory + b.Spec().Tasks[0].Request.Memory
 	m, ok := cluster.FindModel(gpu)
 	return !ok || need <= m.Memory
@@ -524,7 +524,7 @@ func (p *gavelPlan) host(who [2]int) {
 
 // aside makes a guest's target of one, and has those part who are not to be together
 // any more: a guest leaves, unless who holds the GPUs does.
-func (p *gavelPlan) aside(i int, t *engine.Target) {
+func (p *gavelPlan) aside(i int, t *sched.Target) {
 	job := &p.jobs[i]
 	host, is := job.j.Beside()
 	if job.guest {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var tiresiasG = Info{
@@ -35,10 +35,10 @@ type tiresiasGPolicy struct {
 	promotion
 	steps int64
 	learn time.Duration
-	table *engine.Past // nil: the cluster's own
+	table *sched.Past // nil: the cluster's own
 }
 
-func newTiresiasG(k *Knobs) (engine.Policy, error) {
+func newTiresiasG(k *Knobs) (sched.Policy, error) {
 	p := &tiresiasGPolicy{name: k.label()}
 	var err error
 	if p.levels, err = parseLevels("thresholds", k.text("thresholds")); err != nil {
@@ -80,7 +80,7 @@ const mostSamples = 1 << 20
 var ReadFile func(name string) ([]byte, error)
 
 // readSamples reads GPU-seconds, one a line, below a line that is a heading.
-func readSamples(file string) (*engine.Past, error) {
+func readSamples(file string) (*sched.Past, error) {
 	if ReadFile == nil {
 		return nil, errors.New("samples: this program reads no files for policies")
 	}
@@ -107,17 +107,17 @@ func readSamples(file string) (*engine.Past, error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("samples=%s: no number in it; want a heading and then GPU-seconds, one a line", file)
 	}
-	p := engine.NewPast(list, nil)
+	p := sched.NewPast(list, nil)
 	return &p, nil
 }
 
 func (p *tiresiasGPolicy) Name() string { return p.name }
 
-func (p *tiresiasGPolicy) Traits() engine.Traits {
-	return engine.Traits{Preempts: true, Backfill: engine.Skip, Learns: p.learn}
+func (p *tiresiasGPolicy) Traits() sched.Traits {
+	return sched.Traits{Preempts: true, Backfill: sched.Skip, Learns: p.learn}
 }
 
-func (p *tiresiasGPolicy) past(v engine.View) *engine.Past {
+func (p *tiresiasGPolicy) past(v sched.View) *sched.Past {
 	if p.table != nil {
 		return p.table
 	}
@@ -125,15 +125,15 @@ func (p *tiresiasGPolicy) past(v engine.View) *engine.Past {
 }
 
 // Key is the level, then the index, the largest first; equals by submission.
-func (p *tiresiasGPolicy) Key(v engine.View, j engine.JobView) engine.Key {
+func (p *tiresiasGPolicy) Key(v sched.View, j sched.JobView) sched.Key {
 	service, _ := j.Executed()
 	past := p.past(v)
 	from, _, quantum := p.step(past, service)
-	return engine.Key{int64(p.of(service))<<indexBits + 1<<indexBits - 1 - gittins(past, from, quantum)}
+	return sched.Key{int64(p.of(service))<<indexBits + 1<<indexBits - 1 - gittins(past, from, quantum)}
 }
 
 // NextChange is when the index is computed anew, or the level ends.
-func (p *tiresiasGPolicy) NextChange(v engine.View, j engine.JobView) cluster.Time {
+func (p *tiresiasGPolicy) NextChange(v sched.View, j sched.JobView) cluster.Time {
 	service, _ := j.Executed()
 	_, to, _ := p.step(p.past(v), service)
 	return until(j, service, to)
@@ -143,7 +143,7 @@ func (p *tiresiasGPolicy) NextChange(v engine.View, j engine.JobView) cluster.Ti
 // which it begins, for which the index is computed, and at which it ends. The
 // quantum of service is the upper limit of the level; in the last level it is
 // the largest sample.
-func (p *tiresiasGPolicy) step(past *engine.Past, service int64) (from, to, quantum int64) {
+func (p *tiresiasGPolicy) step(past *sched.Past, service int64) (from, to, quantum int64) {
 	low, end := int64(0), p.end(service)
 	if i := p.of(service); i > 0 {
 		low = p.levels[i-1]
@@ -175,7 +175,7 @@ const indexBits = 57
 //	P = Pr[S - a <= d | S > a], E = mean(min(S - a, d) | S > a), G = P/E
 //
 // in 2^-57 per milli-GPU-millisecond; 0 where no sample took longer.
-func gittins(past *engine.Past, a, d int64) int64 {
+func gittins(past *sched.Past, a, d int64) int64 {
 	s, n := past.Services, len(past.Services)
 	after := func(x int64) int { return sort.Search(n, func(i int) bool { return s[i] > x }) }
 	lo, hi := after(a), n

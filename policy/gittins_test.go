@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // Tiresias, NSDI'19, vector 1: samples of 2, 4 and 12 GPU-seconds, a quantum of 4.
 func TestGittins(t *testing.T) {
-	past := engine.NewPast([]int64{4 * gpuSecond, 12 * gpuSecond, 2 * gpuSecond}, nil)
+	past := sched.NewPast([]int64{4 * gpuSecond, 12 * gpuSecond, 2 * gpuSecond}, nil)
 	for a, want := range map[int64]float64{0: 0.2, 2: 1. / 6, 4: 0, 8: 0.25, 12: 0, 13: 0} {
 		got := float64(gittins(&past, a*gpuSecond, 4*gpuSecond)) * gpuSecond / (1 << indexBits)
 		if math.Abs(got-want) > 1e-9 {
@@ -23,7 +23,7 @@ func TestGittins(t *testing.T) {
 	if g := gittins(&past, 0, math.MaxInt64); g == 0 {
 		t.Error("without an end to the quantum there is no index")
 	}
-	none := engine.NewPast(nil, nil)
+	none := sched.NewPast(nil, nil)
 	if g := gittins(&none, 0, gpuSecond); g != 0 {
 		t.Errorf("nothing is known and the index is %d", g)
 	}
@@ -38,7 +38,7 @@ func TestGittinsDefinition(t *testing.T) {
 		for i := range list {
 			list[i] = r.Int64N(50)
 		}
-		past := engine.NewPast(list, nil)
+		past := sched.NewPast(list, nil)
 		a, d := r.Int64N(55), 1+r.Int64N(60)
 		ends, n, sum := 0., 0., 0.
 		for _, s := range list {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var gittinsNear = Info{
@@ -34,7 +34,7 @@ type gittinsNearPolicy struct {
 	base, learn time.Duration
 }
 
-func newGittinsNear(k *Knobs) (engine.Policy, error) {
+func newGittinsNear(k *Knobs) (sched.Policy, error) {
 	p := &gittinsNearPolicy{name: k.label()}
 	var err error
 	for _, n := range []struct {
@@ -68,8 +68,8 @@ func newGittinsNear(k *Knobs) (engine.Policy, error) {
 
 func (p *gittinsNearPolicy) Name() string { return p.name }
 
-func (p *gittinsNearPolicy) Traits() engine.Traits {
-	return engine.Traits{Preempts: true, Backfill: engine.Skip, Learns: p.learn, Alike: true}
+func (p *gittinsNearPolicy) Traits() sched.Traits {
+	return sched.Traits{Preempts: true, Backfill: sched.Skip, Learns: p.learn, Alike: true}
 }
 
 // sizeLeast is of how many completed jobs of one size something can be said.
@@ -86,14 +86,14 @@ func (p *gittinsNearPolicy) step(ran time.Duration) (from, to time.Duration) {
 
 // Key is the GPU time that the job costs per chance of being done; among equals who
 // started first goes first.
-func (p *gittinsNearPolicy) Key(v engine.View, j engine.JobView) engine.Key {
+func (p *gittinsNearPolicy) Key(v sched.View, j sched.JobView) sched.Key {
 	_, ran := j.Executed()
 	from, _ := p.step(ran)
-	return engine.Key{mulDiv(p.cost(v.Past(), j, from), j.Milli(), 1), int64(j.FirstStart())}
+	return sched.Key{mulDiv(p.cost(v.Past(), j, from), j.Milli(), 1), int64(j.FirstStart())}
 }
 
 // NextChange is when the index is computed anew.
-func (p *gittinsNearPolicy) NextChange(v engine.View, j engine.JobView) cluster.Time {
+func (p *gittinsNearPolicy) NextChange(v sched.View, j sched.JobView) cluster.Time {
 	_, ran := j.Executed()
 	_, to := p.step(ran)
 	if ran >= to {
@@ -108,7 +108,7 @@ type sample struct{ beyond, weight int64 }
 // cost is the inverse of the Gittins index of a job that ran so long, in milliseconds: see
 // costPerEnd. The samples are the jobs nearest to it and, as prior of these, the
 // sixteenths of all of its size, each as far as it ran longer.
-func (p *gittinsNearPolicy) cost(past *engine.Past, j engine.JobView, ran time.Duration) int64 {
+func (p *gittinsNearPolicy) cost(past *sched.Past, j sched.JobView, ran time.Duration) int64 {
 	like := past.Like(j.Milli(), sizeLeast)
 	var runs [100]time.Duration
 	var room [128]sample

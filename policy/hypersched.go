@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var hypersched = Info{
@@ -33,7 +33,7 @@ type hyperRules struct {
 	explore                     float64
 }
 
-func newHyperSched(k *Knobs) (engine.Policy, error) {
+func newHyperSched(k *Knobs) (sched.Policy, error) {
 	r := &hyperRules{}
 	for _, d := range []struct {
 		name  string
@@ -54,8 +54,8 @@ func newHyperSched(k *Knobs) (engine.Policy, error) {
 		return nil, fmt.Errorf("explore=%q: want a number between 0 and 1", k.text("explore"))
 	}
 	return &drawer{
-		planner: planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true, Anywhere: true}},
-		pool:    hyperPool, nothing: always(engine.Target{Rank: 1, Idle: true, Memo: []int64{0, 0}}),
+		planner: planner{name: k.label(), plan: r.plan, traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Gated: true, Anywhere: true}},
+		pool:    hyperPool, nothing: always(sched.Target{Rank: 1, Idle: true, Memo: []int64{0, 0}}),
 	}, nil
 }
 
@@ -66,8 +66,8 @@ type trial struct {
 	time  time.Duration // until its deadline; 0: it has none, or that is over
 }
 
-func (r *hyperRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	list := engine.Scratch[trial](v, len(jobs))
+func (r *hyperRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
+	list := sched.Scratch[trial](v, len(jobs))
 	claimAll(v, jobs, func(i int) *claim { return &list[i].claim })
 	free := totalGPUs(v)
 	var young, judged []*trial
@@ -115,7 +115,7 @@ func better(a, b *claim) int {
 }
 
 // recall finds out since when a trial has had its size, and how long it still has.
-func (r *hyperRules) recall(v engine.View, t *trial) {
+func (r *hyperRules) recall(v sched.View, t *trial) {
 	t.since = v.Now()
 	if old := t.j.Target(); old == nil || len(old.Memo) != 2 {
 		t.since = t.j.Started()
@@ -129,7 +129,7 @@ func (r *hyperRules) recall(v engine.View, t *trial) {
 
 // enters reports whether a trial that cannot be judged yet is let in, or stays: if
 // it gets so far in time.
-func (r *hyperRules) enters(v engine.View, t *trial) bool {
+func (r *hyperRules) enters(v sched.View, t *trial) bool {
 	spec := t.j.Spec()
 	if t.now == 0 && t.j.Done() == 0 && float64(v.Now().Sub(spec.Submit)) > r.explore*float64(spec.Deadline.Sub(spec.Submit)) {
 		return false
@@ -144,7 +144,7 @@ func (r *hyperRules) enters(v engine.View, t *trial) bool {
 // reach is how much work a trial can do by its deadline with so many tasks, in
 // seconds at the reference speed: thr(k) * (D - now - overhead), without the
 // overhead at its present size.
-func (r *hyperRules) reach(v engine.View, t *trial, tasks int) float64 {
+func (r *hyperRules) reach(v sched.View, t *trial, tasks int) float64 {
 	left := t.time
 	if tasks != t.now {
 		left -= r.overhead
@@ -154,7 +154,7 @@ func (r *hyperRules) reach(v engine.View, t *trial, tasks int) float64 {
 
 // furthest is the size with which a trial gets furthest by its deadline, of those
 // that fit; of equal ones the smallest. 0: none fits, or none gets anywhere.
-func (r *hyperRules) furthest(v engine.View, t *trial, free int) (best int) {
+func (r *hyperRules) furthest(v sched.View, t *trial, free int) (best int) {
 	most := 0.0
 	for n := t.least; n <= t.most && t.j.GPUs(n) <= free; n++ {
 		work := r.reach(v, t, n)
@@ -175,15 +175,15 @@ func otherTrials(a, b *claim) int {
 }
 
 // hyperPool has who waits without a deadline stand in pools by priority.
-func hyperPool(_ engine.View, j engine.JobView) (class int64, at engine.Key, ok bool) {
+func hyperPool(_ sched.View, j sched.JobView) (class int64, at sched.Key, ok bool) {
 	s := j.Spec()
-	return s.Priority, engine.Key{int64(s.Submit), -int64(j.Done()), int64(math.Float64bits(workLeft(j)))}, s.Deadline == 0
+	return s.Priority, sched.Key{int64(s.Submit), -int64(j.Done()), int64(math.Float64bits(workLeft(j)))}, s.Deadline == 0
 }
 
 // targets makes targets of trials. No deadline is promised: at it, what there is
 // counts.
-func (r *hyperRules) targets(v engine.View, list []trial) engine.Plan {
-	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(list))}
+func (r *hyperRules) targets(v sched.View, list []trial) sched.Plan {
+	p := sched.Plan{Next: cluster.Never, Targets: v.Targets(len(list))}
 	memos := make([]int64, 2*len(list))
 	for i := range list {
 		t := &list[i]
@@ -192,7 +192,7 @@ func (r *hyperRules) targets(v engine.View, list []trial) engine.Plan {
 		}
 		memo := memos[2*i : 2*i+2 : 2*i+2]
 		memo[0], memo[1] = int64(t.tasks), int64(t.since)
-		goal := engine.Target{Rank: 1, Tasks: t.tasks, Least: t.tasks, Idle: t.tasks == 0, Memo: memo}
+		goal := sched.Target{Rank: 1, Tasks: t.tasks, Least: t.tasks, Idle: t.tasks == 0, Memo: memo}
 		if t.time > 0 {
 			goal.Rank = 0
 			p.Next = v.Now().Add(r.check)
@@ -201,7 +201,7 @@ func (r *hyperRules) targets(v engine.View, list []trial) engine.Plan {
 			goal.Rank = -1 // trials do not take its GPUs
 		}
 		if t.j.Spec().Deadline > 0 {
-			goal.Deadline = engine.DeadlineDeclined
+			goal.Deadline = sched.DeadlineDeclined
 		}
 		p.Targets[i] = goal
 	}

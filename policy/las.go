@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var las = Info{
@@ -29,7 +29,7 @@ type lasPolicy struct {
 	clock bool // one-dimensional: by wall time
 }
 
-func newLAS(k *Knobs) (engine.Policy, error) {
+func newLAS(k *Knobs) (sched.Policy, error) {
 	p := &lasPolicy{name: k.label()}
 	switch d := k.text("dimension"); d {
 	case "gpu":
@@ -67,11 +67,11 @@ func newLAS(k *Knobs) (engine.Policy, error) {
 
 func (p *lasPolicy) Name() string { return p.name }
 
-func (p *lasPolicy) Traits() engine.Traits {
-	return engine.Traits{Preempts: true, Backfill: engine.Skip}
+func (p *lasPolicy) Traits() sched.Traits {
+	return sched.Traits{Preempts: true, Backfill: sched.Skip}
 }
 
-func (p *lasPolicy) served(j engine.JobView) int64 {
+func (p *lasPolicy) served(j sched.JobView) int64 {
 	if p.clock {
 		return int64(j.Ran()/time.Millisecond) * cluster.Whole
 	}
@@ -80,12 +80,12 @@ func (p *lasPolicy) served(j engine.JobView) int64 {
 
 // Key is the level, then the first start: inside a level jobs are served in
 // the order in which they started, those that never ran come last (Tiresias, NSDI'19).
-func (p *lasPolicy) Key(_ engine.View, j engine.JobView) engine.Key {
-	return engine.Key{int64(p.ends.of(p.served(j))), int64(j.FirstStart())}
+func (p *lasPolicy) Key(_ sched.View, j sched.JobView) sched.Key {
+	return sched.Key{int64(p.ends.of(p.served(j))), int64(j.FirstStart())}
 }
 
 // NextChange is when the job's service reaches the end of its level.
-func (p *lasPolicy) NextChange(v engine.View, j engine.JobView) cluster.Time {
+func (p *lasPolicy) NextChange(v sched.View, j sched.JobView) cluster.Time {
 	s := p.served(j)
 	if !p.clock {
 		return until(j, s, p.ends.end(s))

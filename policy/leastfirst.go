@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // placeInLine is a job's place in a line: of equal ones who has had least comes first, then
@@ -32,7 +32,7 @@ type leastFirst struct {
 func (l *leastFirst) begin() { l.last, l.line = l.line, l.last[:0] }
 
 // join puts a job in the line. They come by number.
-func (l *leastFirst) join(at int, j engine.JobView) {
+func (l *leastFirst) join(at int, j sched.JobView) {
 	spec := j.Spec()
 	l.line = append(l.line, placeInLine{j.Attained(), spec.Submit, spec.ID, int32(at), spec.Tier})
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // levels are the queues of a multi-level order: the service at which each but
@@ -57,7 +57,7 @@ func (l levels) end(service int64) int64 {
 
 // until is the instant at which a running job that has received so much service
 // will have received as much as to.
-func until(j engine.JobView, served, to int64) cluster.Time {
+func until(j sched.JobView, served, to int64) cluster.Time {
 	if to == math.MaxInt64 {
 		return cluster.Never
 	}
@@ -80,7 +80,7 @@ func (k *Knobs) promotion() (promotion, error) {
 }
 
 // PromoteAt is when wait >= knob * exec (Tiresias, NSDI'19).
-func (p promotion) PromoteAt(_ engine.View, j engine.JobView) cluster.Time {
+func (p promotion) PromoteAt(_ sched.View, j sched.JobView) cluster.Time {
 	_, ran := j.Executed()
 	if p == 0 || ran <= 0 {
 		return cluster.Never

@@ -10,7 +10,7 @@ import (
 	"unicode"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var lucid = Info{
@@ -43,7 +43,7 @@ type lucidRules struct {
 // when it shrinks again (Lucid, ASPLOS'23, part 1).
 const growAbove, shrinkBelow = 10, 5
 
-func newLucid(k *Knobs) (engine.Policy, error) {
+func newLucid(k *Knobs) (sched.Policy, error) {
 	l := &lucidRules{pack: k.text("pack")}
 	if !slices.Contains([]string{"auto", "never", "always"}, l.pack) {
 		return nil, fmt.Errorf("pack=%s: want auto, never or always", l.pack)
@@ -71,9 +71,9 @@ func newLucid(k *Knobs) (engine.Policy, error) {
 		}
 	}
 	l.limit, err = k.period("limit")
-	t := engine.Traits{Predicts: true, Backfill: engine.Skip, Gated: l.profile != "", Anywhere: true}
+	t := sched.Traits{Predicts: true, Backfill: sched.Skip, Gated: l.profile != "", Anywhere: true}
 	if l.pack == "never" {
-		t.Backfill = engine.Strict
+		t.Backfill = sched.Strict
 	}
 	return &planner{name: k.label(), traits: t, plan: l.plan, fits: l.fits}, err
 }
@@ -128,7 +128,7 @@ type needs struct {
 	model string
 }
 
-func (r *sharer) needs(jobs []engine.JobView) needs {
+func (r *sharer) needs(jobs []sched.JobView) needs {
 	return needs{jobs[r.at].Shape(), r.queue, jobs[r.at].Spec().Model}
 }
 
@@ -142,16 +142,16 @@ func (r *sharer) suits(j *sharer) bool {
 		r.score+j.score <= maxScores && j.priority <= 2*r.priority
 }
 
-func (l *lucidRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(jobs))}
-	line, running := engine.Scratch[sharer](v, len(jobs))[:0], []sharer(nil)
+func (l *lucidRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
+	p := sched.Plan{Next: cluster.Never, Targets: v.Targets(len(jobs))}
+	line, running := sched.Scratch[sharer](v, len(jobs))[:0], []sharer(nil)
 	level := l.level(v, jobs, &p)
 	for i, j := range jobs {
 		if l.profile != "" && l.profiles(v, j, &p, i, level) {
 			continue
 		}
 		s := sharer{at: i, gpus: j.Spec().GPUs(), queue: j.Queue(), priority: quasiService(j.Spec().GPUMilli(), j.Predicted(), j.Spec().Estimate, 1000)}
-		p.Targets[i] = engine.Target{Rank: s.priority}
+		p.Targets[i] = sched.Target{Rank: s.priority}
 		if !packs(j) {
 			continue
 		}
@@ -178,7 +178,7 @@ func (l *lucidRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 // level is how often the partition where jobs run first has grown. It grows when many
 // wait for it, and shrinks when few do and nobody is on what it would lose; by one step per
 // check at most.
-func (l *lucidRules) level(v engine.View, jobs []engine.JobView, p *engine.Plan) int {
+func (l *lucidRules) level(v sched.View, jobs []sched.JobView, p *sched.Plan) int {
 	if len(l.ladder) == 1 {
 		return 0
 	}
@@ -212,14 +212,14 @@ func (l *lucidRules) level(v engine.View, jobs []engine.JobView, p *engine.Plan)
 
 // waits reports whether a job waits to run where jobs run first: it did not say where it
 // runs, would come back, could be packed, and never ran.
-func (l *lucidRules) waits(j engine.JobView) bool {
+func (l *lucidRules) waits(j sched.JobView) bool {
 	s := j.Spec()
 	return len(s.Partitions) == 0 && !s.NoRequeue && s.Kind != cluster.Interactive && packs(j) && !j.Running() &&
 		j.FirstStart() == cluster.Never && j.MayEnter(l.profile)
 }
 
 // profiled reports whether a job runs where jobs run first, because it is new.
-func (l *lucidRules) profiled(j engine.JobView) bool {
+func (l *lucidRules) profiled(j sched.JobView) bool {
 	t := j.Target()
 	return j.Running() && t != nil && slices.Contains(l.ladder, t.Partition) && j.Within(t.Partition)
 }
@@ -227,14 +227,14 @@ func (l *lucidRules) profiled(j engine.JobView) bool {
 // profiles reports whether a job is or comes into the partition where jobs run first,
 // and says what it gets: the smallest go first, for at most the limit; who does not end
 // within it waits with the others then. A job that has run is profiled, however short.
-func (l *lucidRules) profiles(v engine.View, j engine.JobView, p *engine.Plan, at, level int) bool {
+func (l *lucidRules) profiles(v sched.View, j sched.JobView, p *sched.Plan, at, level int) bool {
 	switch {
 	case l.profiled(j):
 		over := j.Started().Add(l.limit)
 		if v.Now() < over {
 			p.Next = min(p.Next, over)
 		}
-		p.Targets[at] = engine.Target{Partition: j.Target().Partition, Idle: v.Now() >= over}
+		p.Targets[at] = sched.Target{Partition: j.Target().Partition, Idle: v.Now() >= over}
 		return true
 	case !l.waits(j):
 		return false
@@ -242,16 +242,16 @@ func (l *lucidRules) profiles(v engine.View, j engine.JobView, p *engine.Plan, a
 	for ; level > 0 && !j.MayEnter(l.ladder[level]); level-- {
 	}
 	p.Next = min(p.Next, v.Now().Add(l.limit)) // if it starts now
-	p.Targets[at] = engine.Target{Rank: int64(j.Spec().GPUs()), Partition: l.ladder[level]}
+	p.Targets[at] = sched.Target{Rank: int64(j.Spec().GPUs()), Partition: l.ladder[level]}
 	return true
 }
 
 // packing is a plan while waiting jobs are put beside running ones.
 type packing struct {
-	v       engine.View
-	jobs    []engine.JobView
+	v       sched.View
+	jobs    []sched.JobView
 	scores  *scores
-	targets []engine.Target
+	targets []sched.Target
 }
 
 // fill puts each waiting job, the first in the order first, beside the first running
@@ -307,9 +307,9 @@ func (p packing) partner(running []sharer, s sharer, priority int64) int {
 // scores is how much jobs disturb one another: by how fast they are, on average,
 // beside one of each model that there is.
 type scores struct {
-	v      engine.View
-	models []engine.JobView // one of each
-	known  []known          // looked through: there are few
+	v      sched.View
+	models []sched.JobView // one of each
+	known  []known         // looked through: there are few
 }
 
 type known struct {
@@ -317,7 +317,7 @@ type known struct {
 	score      int
 }
 
-func newScores(v engine.View, jobs []engine.JobView) *scores {
+func newScores(v sched.View, jobs []sched.JobView) *scores {
 	s, seen := &scores{v: v}, map[string]bool{} // looked up only
 	last := ""
 	for _, j := range jobs {
@@ -342,7 +342,7 @@ func (s *scores) least() int {
 
 // of is 0 for a job that hardly notices others, 1, or 2 for one that needs its
 // GPUs for itself.
-func (s *scores) of(j engine.JobView, gpu string) int {
+func (s *scores) of(j sched.JobView, gpu string) int {
 	for i := range s.known {
 		if k := &s.known[i]; k.model == j.Spec().Model && k.gpu == gpu {
 			return k.score

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/solve"
 )
 
@@ -21,7 +21,7 @@ var lyra = Info{
 		{"round", "0s", "plan at multiples of this only, so that jobs are resized less often; 0s: whenever a job comes or ends"},
 		{"sizes", "64", "so many sizes of a job are weighed, evenly spread if it may have more"},
 	},
-	New: func(k *Knobs) (engine.Policy, error) {
+	New: func(k *Knobs) (sched.Policy, error) {
 		round, err := k.round()
 		if err != nil {
 			return nil, err
@@ -30,7 +30,7 @@ var lyra = Info{
 		if err == nil && (sizes < 1 || sizes > 1000) {
 			err = fmt.Errorf("sizes=%d: want 1 to 1000", sizes)
 		}
-		traits := engine.Traits{Backfill: engine.Skip, Round: round, Anywhere: true}
+		traits := sched.Traits{Backfill: sched.Skip, Round: round, Anywhere: true}
 		return &planner{name: k.label(), plan: lyraPlan(int(sizes)), traits: traits}, err
 	},
 }
@@ -38,14 +38,14 @@ var lyra = Info{
 // lyraPlan gives running jobs their least, then those that wait theirs, the shortest first; what is
 // left is divided by the knapsack. Nobody is idle: who waits stands in line, the shortest
 // first, so that GPUs that cannot be used as planned, being on several nodes, are.
-func lyraPlan(sizes int) func(v engine.View, jobs []engine.JobView) engine.Plan {
-	return func(v engine.View, jobs []engine.JobView) engine.Plan {
+func lyraPlan(sizes int) func(v sched.View, jobs []sched.JobView) sched.Plan {
+	return func(v sched.View, jobs []sched.JobView) sched.Plan {
 		list := claims(v, jobs)
 		lyraSurplus(v, list, lyraBase(v, list, totalGPUs(v)), sizes)
-		p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(list))}
+		p := sched.Plan{Next: cluster.Never, Targets: v.Targets(len(list))}
 		for i := range list {
 			c := &list[i]
-			t := engine.Target{Tasks: max(c.tasks, c.least), Least: c.least}
+			t := sched.Target{Tasks: max(c.tasks, c.least), Least: c.least}
 			if c.now == 0 {
 				t.Rank = int64(min(c.time(v, c.least)*1e6, unplanned-1))
 			}
@@ -57,7 +57,7 @@ func lyraPlan(sizes int) func(v engine.View, jobs []engine.JobView) engine.Plan 
 
 // lyraBase gives claims their least: those that run, then by what they take with it, critical ones
 // before all others. It returns what is left.
-func lyraBase(v engine.View, list []claim, free int) int {
+func lyraBase(v sched.View, list []claim, free int) int {
 	for i := range list {
 		if c := &list[i]; c.now > 0 {
 			c.tasks = c.least
@@ -87,7 +87,7 @@ func lyraBase(v engine.View, list []claim, free int) int {
 
 // lyraSurplus gives what is left to those that have their least: k tasks more weigh as many GPUs
 // as they take, and are worth what they save of a job's time, JCT(least) - JCT(least+k).
-func lyraSurplus(v engine.View, list []claim, free, sizes int) {
+func lyraSurplus(v sched.View, list []claim, free, sizes int) {
 	var menus [][]solve.Choice
 	var open []*claim
 	for i := range list {
@@ -113,12 +113,12 @@ func lyraSurplus(v engine.View, list []claim, free, sizes int) {
 
 // time is how long the job has left with so many tasks, in seconds; one that goes nowhere with
 // them takes as long as can be said.
-func (c *claim) time(v engine.View, tasks int) float64 {
+func (c *claim) time(v sched.View, tasks int) float64 {
 	return min(c.left/max(c.speed(v, tasks), 1e-6), math.MaxInt32)
 }
 
 // menu is what a claim may have above its least, and how long it takes with it.
-func (c *claim) menu(v engine.View, free, sizes int) []solve.Choice {
+func (c *claim) menu(v sched.View, free, sizes int) []solve.Choice {
 	base := c.j.GPUs(c.least)
 	list := []solve.Choice{{Cost: c.time(v, c.least)}}
 	for n := 1; ; n++ {

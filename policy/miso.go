@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var miso = Info{
@@ -27,17 +27,17 @@ type misoRules struct {
 	horizon time.Duration
 }
 
-func newMISO(k *Knobs) (engine.Policy, error) {
+func newMISO(k *Knobs) (sched.Policy, error) {
 	m := &misoRules{}
 	var err error
 	m.horizon, err = k.period("horizon")
-	m.planner = planner{name: k.label(), traits: engine.Traits{Divides: true, OnlyDivides: true, Gated: true, Backfill: engine.Strict}, plan: m.plan}
+	m.planner = planner{name: k.label(), traits: sched.Traits{Divides: true, OnlyDivides: true, Gated: true, Backfill: sched.Strict}, plan: m.plan}
 	return m, err
 }
 
 // Key is the priority: only the instances are planned.
-func (m *misoRules) Key(_ engine.View, j engine.JobView) engine.Key {
-	return engine.Key{-j.Spec().Priority}
+func (m *misoRules) Key(_ sched.View, j sched.JobView) sched.Key {
+	return sched.Key{-j.Spec().Priority}
 }
 
 const (
@@ -54,7 +54,7 @@ type misoPart struct {
 
 // misoGPU is a GPU that can be divided, and the jobs that are to be on it.
 type misoGPU struct {
-	engine.Device
+	sched.Device
 	jobs    []int        // of those planned for
 	layouts [][]misoPart // around the instances of others
 	same    bool         // nobody came or went since the last plan
@@ -66,18 +66,18 @@ type misoGPU struct {
 // misoPlan is what a plan is made from.
 type misoPlan struct {
 	*misoRules
-	v       engine.View
-	jobs    []engine.JobView
+	v       sched.View
+	jobs    []sched.JobView
 	gpus    []misoGPU
-	held    []engine.Slice // by job; no profile: none of ours
-	targets []engine.Target
+	held    []sched.Slice // by job; no profile: none of ours
+	targets []sched.Target
 	layouts map[string][][]misoPart // by model; looked up only
 	cpu     map[int32]cluster.Milli // free on a node; looked up only
 	ram     map[int32]cluster.MiB
 }
 
-func (m *misoRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	p := &misoPlan{misoRules: m, v: v, jobs: jobs, targets: v.Targets(len(jobs)), held: make([]engine.Slice, len(jobs)),
+func (m *misoRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
+	p := &misoPlan{misoRules: m, v: v, jobs: jobs, targets: v.Targets(len(jobs)), held: make([]sched.Slice, len(jobs)),
 		layouts: map[string][][]misoPart{}, cpu: map[int32]cluster.Milli{}, ram: map[int32]cluster.MiB{}}
 	devices := v.Devices()
 	p.gpus = make([]misoGPU, len(devices))
@@ -125,7 +125,7 @@ func (m *misoRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			memo = append(memo, int64(d.Node), int64(d.GPU), int64(len(d.jobs)), int64(d.Slots))
 		}
 	}
-	return engine.Plan{Targets: p.targets, Next: next, Memo: append(memo, first[:]...)}
+	return sched.Plan{Targets: p.targets, Next: next, Memo: append(memo, first[:]...)}
 }
 
 // recall finds the GPUs for which nothing has changed: as many jobs are there as the
@@ -154,7 +154,7 @@ func (p *misoPlan) settled() (line []int) {
 		at[[2]int32{p.gpus[g].Node, int32(p.gpus[g].GPU)}] = g
 	}
 	for i, j := range p.jobs {
-		p.targets[i] = engine.Target{Rank: -j.Spec().Priority}
+		p.targets[i] = sched.Target{Rank: -j.Spec().Priority}
 		s, held := j.Slice()
 		if t := j.Target(); !held && t != nil && t.Slice != nil && (!j.Running() || j.Stops()) {
 			s = *t.Slice
@@ -261,7 +261,7 @@ func (p *misoPlan) value(i int, g *misoGPU, part misoPart) int64 {
 		if !inTime(j, speed) {
 			return 0
 		}
-	case *h == (engine.Slice{Node: g.Node, GPU: g.GPU, Profile: part.profile.Name, Start: part.start}):
+	case *h == (sched.Slice{Node: g.Node, GPU: g.GPU, Profile: part.profile.Name, Start: part.start}):
 		v++ // of equal ways, where it is
 	default:
 		if j.Loses() || !inTime(j, speed) {
@@ -276,7 +276,7 @@ func (p *misoPlan) value(i int, g *misoGPU, part misoPart) int64 {
 // inTime reports whether a job that starts on an instance ends within its time limit
 // at that speed, in ppm. One of which nobody knows how long it runs is taken to need
 // all of it.
-func inTime(j engine.JobView, speed int64) bool {
+func inTime(j sched.JobView, speed int64) bool {
 	s := j.Spec()
 	if s.Limit == 0 || speed >= 1_000_000 {
 		return true
@@ -470,7 +470,7 @@ func (p *misoPlan) aim(g *misoGPU) {
 	for k, i := range g.jobs {
 		switch h := p.held[i]; {
 		case total > 0:
-			p.targets[i].Slice = &engine.Slice{Node: g.Node, GPU: g.GPU, Profile: parts[k].profile.Name, Start: parts[k].start}
+			p.targets[i].Slice = &sched.Slice{Node: g.Node, GPU: g.GPU, Profile: parts[k].profile.Name, Start: parts[k].start}
 		case h.Profile != "":
 			p.targets[i].Slice = &h
 		default:

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var multifactor = Info{
@@ -30,7 +30,7 @@ type multifactorPolicy struct {
 	small                      bool
 }
 
-func newMultifactor(k *Knobs) (engine.Policy, error) {
+func newMultifactor(k *Knobs) (sched.Policy, error) {
 	p := &multifactorPolicy{name: k.label()}
 	for _, f := range []struct {
 		name string
@@ -60,31 +60,31 @@ func (p *multifactorPolicy) Name() string { return p.name }
 
 // Traits: usage decays and age grows, so heads are compared anew every five
 // minutes (Slurm's PriorityCalcPeriod).
-func (p *multifactorPolicy) Traits() engine.Traits {
-	return engine.Traits{Backfill: engine.EASY, Rekey: 5 * time.Minute, ByUser: true}
+func (p *multifactorPolicy) Traits() sched.Traits {
+	return sched.Traits{Backfill: sched.EASY, Rekey: 5 * time.Minute, ByUser: true}
 }
 
 // Key orders one user's jobs of one shape as HeadKey does: what they do not
 // share is their own priority and their age, whose difference stays the same
 // while they wait (until the older one reaches max_age).
-func (p *multifactorPolicy) Key(_ engine.View, j engine.JobView) engine.Key {
+func (p *multifactorPolicy) Key(_ sched.View, j sched.JobView) sched.Key {
 	const one = 1_000_000
-	return engine.Key{p.age*(int64(j.Lined())/max(1, int64(p.maxAge)/one)) - j.Spec().Priority*one, int64(j.Lined())}
+	return sched.Key{p.age*(int64(j.Lined())/max(1, int64(p.maxAge)/one)) - j.Spec().Priority*one, int64(j.Lined())}
 }
 
 // HeadKey is minus the priority, in millionths of a point:
 // age + fairshare + size + partition factors in [0,1] times their weights,
 // plus the job's own priority (site factor, minus nice).
-func (p *multifactorPolicy) HeadKey(v engine.View, j engine.JobView) engine.Key {
+func (p *multifactorPolicy) HeadKey(v sched.View, j sched.JobView) sched.Key {
 	f := p.Factors(v, j, j.FairShare())
 	points := p.age*f.Age + p.fair*f.FairShare + p.size*f.Size + p.partition*f.Partition
-	return engine.Key{-points - f.Own}
+	return sched.Key{-points - f.Own}
 }
 
 // Factors are what HeadKey adds up.
-func (p *multifactorPolicy) Factors(v engine.View, j engine.JobView, fair int64) engine.Factors {
+func (p *multifactorPolicy) Factors(v sched.View, j sched.JobView, fair int64) sched.Factors {
 	const one = 1_000_000
-	f := engine.Factors{FairShare: fair, Own: j.Spec().Priority * one}
+	f := sched.Factors{FairShare: fair, Own: j.Spec().Priority * one}
 	f.Age = min(one, int64(j.Age())/max(1, int64(p.maxAge)/one))
 	f.Size = min(one, j.Milli()*one/max(1, v.Capacity()))
 	if p.small {
@@ -97,6 +97,6 @@ func (p *multifactorPolicy) Factors(v engine.View, j engine.JobView, fair int64)
 }
 
 // Weights are what a factor of 1 is worth.
-func (p *multifactorPolicy) Weights() engine.Factors {
-	return engine.Factors{Age: p.age, FairShare: p.fair, Size: p.size, Partition: p.partition}
+func (p *multifactorPolicy) Weights() sched.Factors {
+	return sched.Factors{Age: p.age, FairShare: p.fair, Size: p.size, Partition: p.partition}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/solve"
 )
 
@@ -32,10 +32,10 @@ type muriRules struct {
 	group int
 	keep  int64
 	round time.Duration
-	pairs func(groups [][]engine.JobView) []int // nil: by weight
+	pairs func(groups [][]sched.JobView) []int // nil: by weight
 }
 
-func newMuri(k *Knobs) (engine.Policy, error) {
+func newMuri(k *Knobs) (sched.Policy, error) {
 	m := &muriRules{}
 	order := k.text("order")
 	if m.least = order == "l"; !m.least && order != "s" {
@@ -56,7 +56,7 @@ func newMuri(k *Knobs) (engine.Policy, error) {
 		return nil, err
 	}
 	m.round, err = k.turns()
-	return &muriPolicy{planner{name: k.label(), traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: m.round, Anywhere: true}, plan: m.plan}, m}, err
+	return &muriPolicy{planner{name: k.label(), traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: m.round, Anywhere: true}, plan: m.plan}, m}, err
 }
 
 type muriPolicy struct {
@@ -66,7 +66,7 @@ type muriPolicy struct {
 
 // Pair has another way to pair groups of jobs: it returns the other one of each
 // group's pair, -1 for none.
-func (p *muriPolicy) Pair(pairs func(groups [][]engine.JobView) []int) { p.rules.pairs = pairs }
+func (p *muriPolicy) Pair(pairs func(groups [][]sched.JobView) []int) { p.rules.pairs = pairs }
 
 // mostTogether is how many jobs the same GPUs have at most; mostMatched among how
 // many groups that follow one another in the order pairs are sought, because that
@@ -92,8 +92,8 @@ type muriGroup []int
 // muriPlan is what a plan is made of.
 type muriPlan struct {
 	*muriRules
-	v       engine.View
-	jobs    []engine.JobView
+	v       sched.View
+	jobs    []sched.JobView
 	order   []muriJob
 	classes [][]int       // places in the order
 	groups  [][]muriGroup // by class; those of no class last
@@ -105,7 +105,7 @@ type muriPlan struct {
 	gain    int64                    // ... what is known of it
 }
 
-func (m *muriRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
+func (m *muriRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	p := &muriPlan{muriRules: m, v: v, jobs: jobs, total: totalGPUs(v), known: map[[mostTogether + 1]uint16]int64{}} // looked up only
 	p.sort()
 	if slices.ContainsFunc(p.order, func(o muriJob) bool { return o.memory > 0 }) { // else it does not matter
@@ -121,7 +121,7 @@ func (m *muriRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			break
 		}
 	}
-	return engine.Plan{Next: v.Now().Add(m.round), Targets: p.targets()}
+	return sched.Plan{Next: v.Now().Add(m.round), Targets: p.targets()}
 }
 
 // sort lists the jobs in their order: who is not stopped, then by tier, then by GPU
@@ -162,7 +162,7 @@ func (p *muriPlan) sort() {
 
 // barred reports whether a job has waited in vain to join another: CPU or RAM of the
 // nodes do not suffice for both, or it may not go there. Until the next plan it counts alone.
-func (p *muriPlan) barred(j engine.JobView) bool {
+func (p *muriPlan) barred(j sched.JobView) bool {
 	t := j.Target()
 	return t != nil && t.Move && !j.Running() && j.Waiting() >= p.round/2
 }
@@ -176,7 +176,7 @@ func flag(b bool) int {
 
 // key is the GPU time that a job has had, or has left, in GPU-nanoseconds:
 // alone, whoever it runs beside.
-func (p *muriPlan) key(j engine.JobView) int64 {
+func (p *muriPlan) key(j sched.JobView) int64 {
 	gpus := max(1, j.Spec().GPUMilli()/1000)
 	times := func(d time.Duration) int64 { return min(int64(d), (math.MaxInt64-1)/gpus) * gpus }
 	if p.least {
@@ -266,7 +266,7 @@ func (p *muriPlan) pair(class int, groups []muriGroup) []int {
 	if p.pairs == nil {
 		return solve.Match(len(groups), func(a, b int) int64 { return p.weight(class, groups[a], groups[b]) })
 	}
-	lists := make([][]engine.JobView, len(groups))
+	lists := make([][]sched.JobView, len(groups))
 	for i, g := range groups {
 		for _, pos := range g {
 			lists[i] = append(lists[i], p.jobs[p.order[pos].at])
@@ -327,7 +327,7 @@ func (p *muriPlan) together(list []int) (sum int64) {
 			gpu = k.GPU
 		}
 	}
-	others := make([]engine.JobView, 0, mostTogether)
+	others := make([]sched.JobView, 0, mostTogether)
 	for i, pos := range list {
 		others = others[:0]
 		for k, other := range list {
@@ -354,7 +354,7 @@ func (p *muriPlan) neighbours(a, b muriGroup) bool {
 }
 
 // place is who holds the GPUs on which a running job is.
-func place(j engine.JobView) cluster.JobID {
+func place(j sched.JobView) cluster.JobID {
 	if host, guest := j.Beside(); guest {
 		return host
 	}
@@ -363,13 +363,13 @@ func place(j engine.JobView) cluster.JobID {
 
 // targets has groups run that have GPUs, in the order of their first members; all
 // others come after them.
-func (p *muriPlan) targets() []engine.Target {
+func (p *muriPlan) targets() []sched.Target {
 	targets := p.v.Targets(len(p.jobs))
 	n := int64(len(p.order))
 	for pos := range p.order {
 		o := &p.order[pos]
 		_, guest := p.jobs[o.at].Beside()
-		targets[o.at] = engine.Target{Rank: 2*n + int64(pos), Alone: guest && !o.stays}
+		targets[o.at] = sched.Target{Rank: 2*n + int64(pos), Alone: guest && !o.stays}
 	}
 	groups := slices.Concat(p.groups...)
 	slices.SortStableFunc(groups, func(a, b muriGroup) int { return cmp.Compare(slices.Min(a), slices.Min(b)) })

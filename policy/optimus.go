@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var optimus = Info{
@@ -15,18 +15,18 @@ var optimus = Info{
 	Source: "Optimus (EuroSys'18), the all-reduce form with workers only",
 	Needs:  "elastic jobs (min..max tasks), run times (progress corrects them), speeds by size, else they are taken as linear",
 	Knobs:  []Knob{{"round", "10m", "plan at multiples of this; 0s: whenever a job comes or ends"}},
-	New: func(k *Knobs) (engine.Policy, error) {
+	New: func(k *Knobs) (sched.Policy, error) {
 		round, err := k.round()
 		if err != nil {
 			return nil, err
 		}
-		return &planner{name: k.label(), plan: optimusPlan(round), traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: round, Anywhere: true}}, nil
+		return &planner{name: k.label(), plan: optimusPlan(round), traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: round, Anywhere: true}}, nil
 	},
 }
 
 // optimusPlan plans by rounds: what is left of jobs changes as they progress.
-func optimusPlan(round time.Duration) func(v engine.View, jobs []engine.JobView) engine.Plan {
-	return func(v engine.View, jobs []engine.JobView) engine.Plan {
+func optimusPlan(round time.Duration) func(v sched.View, jobs []sched.JobView) sched.Plan {
+	return func(v sched.View, jobs []sched.JobView) sched.Plan {
 		next := cluster.Never
 		if round > 0 {
 			next = v.Now().Add(round)
@@ -37,7 +37,7 @@ func optimusPlan(round time.Duration) func(v engine.View, jobs []engine.JobView)
 
 // optimusSizes is greedy in what is saved per GPU: R/f(k) - R/f(k+1). Ties go to
 // the job that came first.
-func optimusSizes(v engine.View, jobs []engine.JobView) []claim {
+func optimusSizes(v sched.View, jobs []sched.JobView) []claim {
 	list := claims(v, jobs)
 	free := keep(list, totalGPUs(v))
 	give := func(c *claim) {

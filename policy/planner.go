@@ -7,30 +7,30 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // planner is a policy whose order is in the targets of its plans.
 type planner struct {
 	name   string
-	traits engine.Traits
-	plan   func(v engine.View, jobs []engine.JobView) engine.Plan
-	fits   func(spec *cluster.Spec) error              // nil: it names nothing of a cluster
-	words  func(t *engine.Target, plan []int64) string // nil: its memos say nothing to people
+	traits sched.Traits
+	plan   func(v sched.View, jobs []sched.JobView) sched.Plan
+	fits   func(spec *cluster.Spec) error             // nil: it names nothing of a cluster
+	words  func(t *sched.Target, plan []int64) string // nil: its memos say nothing to people
 }
 
-// Explain implements engine.Explainer.
-func (p *planner) Explain(t *engine.Target, plan []int64) string {
+// Explain implements sched.Explainer.
+func (p *planner) Explain(t *sched.Target, plan []int64) string {
 	if p.words == nil {
 		return ""
 	}
 	return p.words(t, plan)
 }
 
-func (p *planner) Name() string          { return p.name }
-func (p *planner) Traits() engine.Traits { return p.traits }
+func (p *planner) Name() string         { return p.name }
+func (p *planner) Traits() sched.Traits { return p.traits }
 
-// Fits implements engine.Fitter.
+// Fits implements sched.Fitter.
 func (p *planner) Fits(spec *cluster.Spec) error {
 	if p.fits == nil {
 		return nil
@@ -41,19 +41,19 @@ func (p *planner) Fits(spec *cluster.Spec) error {
 // unplanned is the rank of a job that no plan has seen: it comes last.
 const unplanned = math.MaxInt64 / 2
 
-func (p *planner) Key(_ engine.View, j engine.JobView) engine.Key {
+func (p *planner) Key(_ sched.View, j sched.JobView) sched.Key {
 	if t := j.Target(); t != nil {
-		return engine.Key{t.Rank}
+		return sched.Key{t.Rank}
 	}
-	return engine.Key{unplanned}
+	return sched.Key{unplanned}
 }
 
-func (p *planner) Plan(v engine.View, jobs []engine.JobView) engine.Plan { return p.plan(v, jobs) }
+func (p *planner) Plan(v sched.View, jobs []sched.JobView) sched.Plan { return p.plan(v, jobs) }
 
 // claim is an elastic job while a plan divides the GPUs: so many tasks of its
 // first set as it has been given so far.
 type claim struct {
-	j           engine.JobView
+	j           sched.JobView
 	gpu         string
 	tasks       int
 	now         int // tasks that run
@@ -68,14 +68,14 @@ type claim struct {
 
 // claims lists the jobs as claims of nothing yet, in memory that the next plan uses again. A job whose run time nobody
 // knows is taken to have as much left as all the others that nobody knows.
-func claims(v engine.View, jobs []engine.JobView) []claim {
-	list := engine.Scratch[claim](v, len(jobs))
+func claims(v sched.View, jobs []sched.JobView) []claim {
+	list := sched.Scratch[claim](v, len(jobs))
 	claimAll(v, jobs, func(i int) *claim { return &list[i] })
 	return list
 }
 
 // claimAll makes the claims where at says.
-func claimAll(v engine.View, jobs []engine.JobView, at func(i int) *claim) {
+func claimAll(v sched.View, jobs []sched.JobView, at func(i int) *claim) {
 	kinds := v.Kinds()
 	for i, j := range jobs {
 		*at(i) = claimOf(v, kinds, j)
@@ -83,7 +83,7 @@ func claimAll(v engine.View, jobs []engine.JobView, at func(i int) *claim) {
 }
 
 // claimOf is a job as a claim of nothing yet.
-func claimOf(v engine.View, kinds []engine.Kind, j engine.JobView) (c claim) {
+func claimOf(v sched.View, kinds []sched.Kind, j sched.JobView) (c claim) {
 	c.begin(v, kinds, j)
 	c.left = workLeft(j)
 	return c
@@ -91,7 +91,7 @@ func claimOf(v engine.View, kinds []engine.Kind, j engine.JobView) (c claim) {
 
 // begin makes an empty claim one of nothing yet, for plans that do not ask what is left of
 // a job.
-func (c *claim) begin(v engine.View, kinds []engine.Kind, j engine.JobView) {
+func (c *claim) begin(v sched.View, kinds []sched.Kind, j sched.JobView) {
 	c.j, c.gpu = j, modelFor(v, kinds, j)
 	if c.now, c.least, c.most = j.Tasks(); c.now > 0 && stays(j) {
 		c.least, c.most = c.now, c.now // nobody takes from it, and it does not grow: others would pay for that, or it by starting anew
@@ -100,7 +100,7 @@ func (c *claim) begin(v engine.View, kinds []engine.Kind, j engine.JobView) {
 
 // modelFor is the GPU model by whose speeds a job is planned for: that of what it holds, or the first that it may
 // run on. Where nothing is known of speeds, it does not matter, and none is looked for.
-func modelFor(v engine.View, kinds []engine.Kind, j engine.JobView) string {
+func modelFor(v sched.View, kinds []sched.Kind, j sched.JobView) string {
 	if !v.Measured() {
 		return ""
 	}
@@ -125,13 +125,13 @@ func keep(list []claim, free int) int {
 }
 
 // asked is how many tasks of its first set a job asks for, within its own bounds.
-func asked(j engine.JobView) int {
+func asked(j sched.JobView) int {
 	_, least, most := j.Tasks()
 	return min(max(j.Spec().Tasks[0].Count, least), most)
 }
 
 // inOrder orders some of the jobs: the highest priority first, then who came first.
-func inOrder(jobs []engine.JobView, line []int) {
+func inOrder(jobs []sched.JobView, line []int) {
 	slices.SortFunc(line, func(x, y int) int {
 		s, t := jobs[x].Spec(), jobs[y].Spec()
 		return cmp.Or(cmp.Compare(t.Priority, s.Priority), cmp.Compare(s.Submit, t.Submit), cmp.Compare(s.ID, t.ID))
@@ -139,14 +139,14 @@ func inOrder(jobs []engine.JobView, line []int) {
 }
 
 // kindOf is which of the kinds has GPUs of a model; -1: none.
-func kindOf(kinds []engine.Kind, gpu string) int {
-	return slices.IndexFunc(kinds, func(k engine.Kind) bool { return k.GPU == gpu })
+func kindOf(kinds []sched.Kind, gpu string) int {
+	return slices.IndexFunc(kinds, func(k sched.Kind) bool { return k.GPU == gpu })
 }
 
 // find is where the job of a number is among those that are planned for, which come
 // by number; -1: it is not.
-func find(jobs []engine.JobView, id cluster.JobID) int {
-	i, ok := slices.BinarySearchFunc(jobs, id, func(j engine.JobView, id cluster.JobID) int { return cmp.Compare(j.Spec().ID, id) })
+func find(jobs []sched.JobView, id cluster.JobID) int {
+	i, ok := slices.BinarySearchFunc(jobs, id, func(j sched.JobView, id cluster.JobID) int { return cmp.Compare(j.Spec().ID, id) })
 	if !ok {
 		return -1
 	}
@@ -156,13 +156,13 @@ func find(jobs []engine.JobView, id cluster.JobID) int {
 // stays reports whether a job is left where it is until it ends: a critical one
 // that runs, and one that would lose its work, which might never end if it had to
 // take turns.
-func stays(j engine.JobView) bool {
+func stays(j sched.JobView) bool {
 	return j.Running() && (j.Spec().Tier == cluster.Critical || j.Loses())
 }
 
 // packs reports whether a job may share its GPUs: it is a gang of one size with
 // whole GPUs, not critical, and does not ask to be kept apart.
-func packs(j engine.JobView) bool {
+func packs(j sched.JobView) bool {
 	_, least, most := j.Tasks()
 	s := j.Spec()
 	if s.Tier == cluster.Critical || s.Kind == cluster.Service || s.Isolation != cluster.Open || len(s.Tasks) != 1 || least != most {
@@ -180,7 +180,7 @@ func leaseEnd(now cluster.Time, lease, full time.Duration) cluster.Time {
 }
 
 // workLeft is what is left of a job, in seconds at the reference speed.
-func workLeft(j engine.JobView) float64 {
+func workLeft(j sched.JobView) float64 {
 	if e := j.Spec().Estimate; e > 0 {
 		return max(e-j.Done(), 0).Seconds()
 	}
@@ -193,7 +193,7 @@ const equalWork = 3600
 
 // speed is how fast the job is with so many tasks, in reference seconds of work
 // per second; none: not at all.
-func (c *claim) speed(v engine.View, tasks int) float64 {
+func (c *claim) speed(v sched.View, tasks int) float64 {
 	if tasks == 0 {
 		return 0
 	}
@@ -227,10 +227,10 @@ func (c *claim) stepGPUs() int {
 }
 
 // totalGPUs is what a plan has to give.
-func totalGPUs(v engine.View) int { return allGPUs(v.Kinds()) }
+func totalGPUs(v sched.View) int { return allGPUs(v.Kinds()) }
 
 // allGPUs is how many GPUs there are of all kinds.
-func allGPUs(kinds []engine.Kind) (n int) {
+func allGPUs(kinds []sched.Kind) (n int) {
 	for i := range kinds {
 		n += kinds[i].GPUs
 	}
@@ -238,11 +238,11 @@ func allGPUs(kinds []engine.Kind) (n int) {
 }
 
 // elasticPlan makes targets of claims: who got nothing is idle.
-func elasticPlan(v engine.View, list []claim, next cluster.Time) engine.Plan {
-	p := engine.Plan{Next: next, Targets: v.Targets(len(list))}
+func elasticPlan(v sched.View, list []claim, next cluster.Time) sched.Plan {
+	p := sched.Plan{Next: next, Targets: v.Targets(len(list))}
 	for i := range list {
 		c := &list[i]
-		p.Targets[i] = engine.Target{Tasks: c.tasks, Least: c.least, Idle: c.tasks == 0}
+		p.Targets[i] = sched.Target{Tasks: c.tasks, Least: c.least, Idle: c.tasks == 0}
 	}
 	return p
 }

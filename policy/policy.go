@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // Info describes a policy that can be selected by name.
@@ -22,7 +22,7 @@ type Info struct {
 	Source string // where it comes from
 	Needs  string // what it must know about jobs
 	Knobs  []Knob
-	New    func(k *Knobs) (engine.Policy, error)
+	New    func(k *Knobs) (sched.Policy, error)
 }
 
 // Knob is a parameter of a policy.
@@ -88,7 +88,7 @@ func Names() []string {
 var Aliases = [][2]string{{"tiresias", "tiresias-l"}}
 
 // New makes a policy from its name and knobs: "las" or "las:base=1h,levels=8".
-func New(text string) (engine.Policy, error) {
+func New(text string) (sched.Policy, error) {
 	name, args, _ := strings.Cut(text, ":")
 	names := Names()
 	for _, a := range Aliases {
@@ -239,10 +239,10 @@ func (k *Knobs) label() string {
 // basic is a policy that needs nothing but a key function.
 type basic struct {
 	name   string
-	traits engine.Traits
-	key    func(v engine.View, j engine.JobView) engine.Key
+	traits sched.Traits
+	key    func(v sched.View, j sched.JobView) sched.Key
 }
 
-func (b *basic) Name() string                                   { return b.name }
-func (b *basic) Traits() engine.Traits                          { return b.traits }
-func (b *basic) Key(v engine.View, j engine.JobView) engine.Key { return b.key(v, j) }
+func (b *basic) Name() string                                { return b.name }
+func (b *basic) Traits() sched.Traits                        { return b.traits }
+func (b *basic) Key(v sched.View, j sched.JobView) sched.Key { return b.key(v, j) }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // Every policy can be made with its defaults, and says what it is.
@@ -103,7 +103,7 @@ func TestAnywhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, plans := p.(engine.Planner); plans && p.Traits().Anywhere == (name == "miso") {
+		if _, plans := p.(sched.Planner); plans && p.Traits().Anywhere == (name == "miso") {
 			t.Errorf("%s: %v", name, p.Traits().Anywhere)
 		}
 	}

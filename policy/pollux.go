@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/solve"
 )
 
@@ -23,10 +23,10 @@ var pollux = Info{
 		{"restart", "30s", "what a start or a change of size is reckoned to cost at least; a job's own checkpoint and restart count if they take longer"},
 		{"grow", "2", "a job gets at most so many times the tasks that it has had at most; 0: no such limit"},
 	},
-	New: func(k *Knobs) (engine.Policy, error) {
+	New: func(k *Knobs) (sched.Policy, error) {
 		r := &polluxRules{}
 		err := r.read(k)
-		return &planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: r.round, Gated: true, Anywhere: true}}, err
+		return &planner{name: k.label(), plan: r.plan, traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: r.round, Gated: true, Anywhere: true}}, err
 	},
 }
 
@@ -127,7 +127,7 @@ func (m *sizing[T]) memo(c *resizable) []int64 {
 // penalty is the factor that a choice loses by which the job would have to start
 // anew: (age - restarts*cost) / (age + cost), as if it had been here for a round
 // at least, and never so little that idle GPUs were worth nothing to it.
-func (r *polluxRules) penalty(v engine.View, c *resizable) float64 {
+func (r *polluxRules) penalty(v sched.View, c *resizable) float64 {
 	spec := c.j.Spec()
 	return max(restartFactor(max(v.Now().Sub(spec.Submit), r.round), c.restarts, max(r.restart, spec.Checkpoint.Cost+spec.Checkpoint.Restart)), leastPenalty)
 }
@@ -175,7 +175,7 @@ func (r *polluxRules) sizesOf(c *resizable, sizes []int) []int {
 
 // fairSpeed is how fast the job would be with its fair share of GPUs. A job that
 // takes more than that would have its least for a part of the time.
-func (c *resizable) fairSpeed(v engine.View, fair int) float64 {
+func (c *resizable) fairSpeed(v sched.View, fair int) float64 {
 	if c.j.GPUs(c.most) <= fair {
 		return c.speed(v, c.most)
 	}
@@ -187,7 +187,7 @@ func (c *resizable) fairSpeed(v engine.View, fair int) float64 {
 
 // menu makes choices of a job's sizes: one over the speedup, so that the least sum
 // is the highest harmonic mean.
-func (r *polluxRules) menu(v engine.View, m *polluxSizing, c *resizable, fair int) []solve.Choice {
+func (r *polluxRules) menu(v sched.View, m *polluxSizing, c *resizable, fair int) []solve.Choice {
 	from := len(m.sizes)
 	m.sizes = r.sizesOf(c, m.sizes)
 	c.sizes = m.sizes[from:]
@@ -210,8 +210,8 @@ func (r *polluxRules) menu(v engine.View, m *polluxSizing, c *resizable, fair in
 type polluxSizing = sizing[resizable]
 
 // plan chooses sizes, tier by tier: a job takes nothing from one of a higher tier.
-func (r *polluxRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	m := engine.Memory[polluxSizing](v)
+func (r *polluxRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
+	m := sched.Memory[polluxSizing](v)
 	list, kinds, total := m.begin(len(jobs)), v.Kinds(), totalGPUs(v)
 	free, fair := total, max(1, (total+len(jobs)-1)/len(jobs))
 	for i := range list {
@@ -242,8 +242,8 @@ func (r *polluxRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 }
 
 // targets makes targets of the sizes.
-func (r *polluxRules) targets(v engine.View, m *polluxSizing) engine.Plan {
-	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(m.list))}
+func (r *polluxRules) targets(v sched.View, m *polluxSizing) sched.Plan {
+	p := sched.Plan{Next: cluster.Never, Targets: v.Targets(len(m.list))}
 	for i := range m.list {
 		c, t := &m.list[i], &p.Targets[i]
 		t.Tasks, t.Least, t.Idle, t.Memo, t.Rank = c.tasks, c.least, c.tasks == 0, m.memo(c), c.rank()

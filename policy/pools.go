@@ -4,32 +4,32 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // drawer is a planner that draws from pools whom it gives something.
 type drawer struct {
 	planner
-	pool    func(v engine.View, j engine.JobView) (class int64, at engine.Key, ok bool)
-	nothing func(j engine.JobView) engine.Target
+	pool    func(v sched.View, j sched.JobView) (class int64, at sched.Key, ok bool)
+	nothing func(j sched.JobView) sched.Target
 }
 
-// Pool implements engine.Drawer.
-func (d *drawer) Pool(v engine.View, j engine.JobView) (class int64, at engine.Key, ok bool) {
+// Pool implements sched.Drawer.
+func (d *drawer) Pool(v sched.View, j sched.JobView) (class int64, at sched.Key, ok bool) {
 	return d.pool(v, j)
 }
 
-// Nothing implements engine.Drawer.
-func (d *drawer) Nothing(j engine.JobView) engine.Target { return d.nothing(j) }
+// Nothing implements sched.Drawer.
+func (d *drawer) Nothing(j sched.JobView) sched.Target { return d.nothing(j) }
 
 // always is the same target for everybody in a pool.
-func always(t engine.Target) func(engine.JobView) engine.Target {
-	return func(engine.JobView) engine.Target { return t }
+func always(t sched.Target) func(sched.JobView) sched.Target {
+	return func(sched.JobView) sched.Target { return t }
 }
 
 // poolOf is a pool while a plan draws from it, with its head as a claim.
 type poolOf struct {
-	engine.Pool
+	sched.Pool
 	head   claim
 	passed int // so many were passed over
 }
@@ -38,7 +38,7 @@ type poolOf struct {
 const mostPassed = 32
 
 // poolsOf lists the pools from which a plan may draw.
-func poolsOf(v engine.View, kinds []engine.Kind) []poolOf {
+func poolsOf(v sched.View, kinds []sched.Kind) []poolOf {
 	open := v.Pools()
 	list := make([]poolOf, 0, len(open))
 	for i := range open {
@@ -54,7 +54,7 @@ func poolsOf(v engine.View, kinds []engine.Kind) []poolOf {
 // number comes first; who may not gets nothing. In each pool mostPassed at most who may not are
 // passed over, since others may, which ask for the same but take less long. Who is drawn from a pool is
 // returned, too, those included that were passed over: they have no tasks.
-func handOut(v engine.View, list []*claim, free int, may func(c *claim, free int) bool, order func(a, b *claim) int) (drawn []*claim) {
+func handOut(v sched.View, list []*claim, free int, may func(c *claim, free int) bool, order func(a, b *claim) int) (drawn []*claim) {
 	before := func(a, b *claim) int { return cmp.Or(order(a, b), cmp.Compare(a.j.Spec().ID, b.j.Spec().ID)) }
 	slices.SortFunc(list, before)
 	kinds := v.Kinds()

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var qssf = Info{
@@ -18,7 +18,7 @@ var qssf = Info{
 		{"alpha", "1", "weight of earlier jobs against the job's own estimate, where it has one (0 to 1)"},
 		{"strict", "true", "whether the queue stops at the first job that does not fit"},
 	},
-	New: func(k *Knobs) (engine.Policy, error) {
+	New: func(k *Knobs) (sched.Policy, error) {
 		alpha, err := strconv.ParseFloat(k.text("alpha"), 64)
 		if err != nil || !(alpha >= 0 && alpha <= 1) {
 			return nil, fmt.Errorf("alpha=%q: want a weight between 0 and 1", k.text("alpha"))
@@ -27,14 +27,14 @@ var qssf = Info{
 		if err != nil {
 			return nil, err
 		}
-		t := engine.Traits{Predicts: true}
+		t := sched.Traits{Predicts: true}
 		if !strict {
-			t.Backfill = engine.Skip
+			t.Backfill = sched.Skip
 		}
 		weight := int64(math.Round(alpha * 1000))
-		return &basic{name: k.label(), traits: t, key: func(_ engine.View, j engine.JobView) engine.Key {
+		return &basic{name: k.label(), traits: t, key: func(_ sched.View, j sched.JobView) sched.Key {
 			asked := j.Spec().GPUMilli()
-			return engine.Key{quasiService(asked, j.Predicted(), j.Spec().Estimate, weight), asked}
+			return sched.Key{quasiService(asked, j.Predicted(), j.Spec().Estimate, weight), asked}
 		}}, nil
 	},
 }

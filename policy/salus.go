@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var salus = Info{
@@ -23,22 +23,22 @@ var salus = Info{
 
 type salusRules struct{ planner }
 
-func newSalus(k *Knobs) (engine.Policy, error) {
+func newSalus(k *Knobs) (sched.Policy, error) {
 	order, err := cluster.ParseLaneOrder(k.text("turns"))
 	if err != nil {
 		return nil, fmt.Errorf("turns=%w", err)
 	}
 	s := &salusRules{}
-	s.planner = planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Lanes: order, Anywhere: true}, plan: s.plan}
+	s.planner = planner{name: k.label(), traits: sched.Traits{Backfill: sched.Skip, Lanes: order, Anywhere: true}, plan: s.plan}
 	return s, nil
 }
 
 // Key is the priority: only who runs beside whom is planned.
-func (s *salusRules) Key(_ engine.View, j engine.JobView) engine.Key {
-	return engine.Key{-j.Spec().Priority}
+func (s *salusRules) Key(_ sched.View, j sched.JobView) sched.Key {
+	return sched.Key{-j.Spec().Priority}
 }
 
-// Chooses implements engine.Chooser: who does not say what memory it needs joins nobody.
+// Chooses implements sched.Chooser: who does not say what memory it needs joins nobody.
 func (s *salusRules) Chooses(spec *cluster.Job) bool {
 	_, stated := spec.Tasks[0].Request.Footprint()
 	return stated
@@ -47,14 +47,14 @@ func (s *salusRules) Chooses(spec *cluster.Job) bool {
 // bench is GPUs with those who are on them, who came first first: they all have as
 // many GPUs, and say what memory they need.
 type bench struct {
-	host      engine.JobView
+	host      sched.JobView
 	gpus      int
 	memory    cluster.MiB
 	footprint []cluster.Footprint
 }
 
-func (s *salusRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(jobs))}
+func (s *salusRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
+	p := sched.Plan{Next: cluster.Never, Targets: v.Targets(len(jobs))}
 	free, benches, starts := totalGPUs(v), []*bench(nil), false
 	var line []int
 	for i, j := range jobs {
@@ -94,7 +94,7 @@ func (s *salusRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 }
 
 // bench is that of a job which has its GPUs from nobody else; nil: nobody may join it.
-func (*salusRules) bench(jobs []engine.JobView, host engine.JobView) *bench {
+func (*salusRules) bench(jobs []sched.JobView, host sched.JobView) *bench {
 	f, stated := host.Spec().Tasks[0].Request.Footprint()
 	if !stated || !packs(host) {
 		return nil
@@ -116,7 +116,7 @@ func (*salusRules) bench(jobs []engine.JobView, host engine.JobView) *bench {
 
 // roomiest is where a job is in a lane with fewest others, and on GPUs with fewest; nil:
 // it has room nowhere.
-func roomiest(benches []*bench, j engine.JobView, f cluster.Footprint) (best *bench) {
+func roomiest(benches []*bench, j sched.JobView, f cluster.Footprint) (best *bench) {
 	fewest := 0
 	for _, b := range benches {
 		if b.gpus != j.Spec().GPUs() || !j.Accepts(b.host.GPU()) {

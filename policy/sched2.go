@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/learn"
 )
 
@@ -30,7 +30,7 @@ type sched2Rules struct {
 	check time.Duration
 }
 
-func newSched2(k *Knobs) (engine.Policy, error) {
+func newSched2(k *Knobs) (sched.Policy, error) {
 	agent, err := learn.Load(learn.SystemSched2, k.text("weights"), k.text("digest"), ReadFile)
 	if err != nil {
 		return nil, err
@@ -45,8 +45,8 @@ func newSched2(k *Knobs) (engine.Policy, error) {
 	name := k.label()
 	k.set["digest"] = agent.Digest()
 	return &sched2Policy{&drawer{
-		planner: planner{name: name, traits: engine.Traits{Backfill: engine.Skip, Gated: true, Anywhere: true, Predicts: true}, plan: r.plan, words: sched2Words},
-		pool:    sched2Pool, nothing: always(engine.Target{Idle: true}),
+		planner: planner{name: name, traits: sched.Traits{Backfill: sched.Skip, Gated: true, Anywhere: true, Predicts: true}, plan: r.plan, words: sched2Words},
+		pool:    sched2Pool, nothing: always(sched.Target{Idle: true}),
 	}, k.label()}, nil
 }
 
@@ -61,7 +61,7 @@ func (p *sched2Policy) Pinned() string { return p.pinned }
 
 // weighed reports whether the network has something to say of a job that waits: a batch
 // job of one size on whole GPUs. The others stand in line as they come, before all that it chooses.
-func weighed(j engine.JobView) bool {
+func weighed(j sched.JobView) bool {
 	s := j.Spec()
 	_, least, most := j.Tasks()
 	r := &s.Tasks[0].Request
@@ -71,12 +71,12 @@ func weighed(j engine.JobView) bool {
 // sched2Pool has jobs stand in pools by queue and user, the shortest first: among jobs that are
 // alike in all but their length that is the best order for the mean JCT, so that the
 // network weighs only the first of each.
-func sched2Pool(_ engine.View, j engine.JobView) (class int64, at engine.Key, ok bool) {
-	return int64(j.Queue())<<32 | int64(j.User()), engine.Key{int64(j.Spec().Estimate)}, weighed(j)
+func sched2Pool(_ sched.View, j sched.JobView) (class int64, at sched.Key, ok bool) {
+	return int64(j.Queue())<<32 | int64(j.User()), sched.Key{int64(j.Spec().Estimate)}, weighed(j)
 }
 
 // sooner is the order in a pool.
-func sooner(a, b engine.JobView) int {
+func sooner(a, b sched.JobView) int {
 	x, y := a.Spec(), b.Spec()
 	return cmp.Or(cmp.Compare(x.Estimate, y.Estimate), cmp.Compare(x.Submit, y.Submit), cmp.Compare(x.ID, y.ID))
 }
@@ -90,13 +90,13 @@ type stand struct {
 	left  int   // in the pool
 	shown []int // of the jobs of the plan, the first is the next
 	tried bool  // it is one job, that was chosen before and did not start
-	head  engine.JobView
+	head  sched.JobView
 	gang  learn.Gang // the head as the network sees it
 	of    int        // which of the jobs the head is; -1: it is the pool's
 }
 
 // next finds the first of those that are left; false: nobody is.
-func (s *stand) next(v engine.View, jobs []engine.JobView, pools []engine.Pool) (ok bool) {
+func (s *stand) next(v sched.View, jobs []sched.JobView, pools []sched.Pool) (ok bool) {
 	if s.pool >= 0 {
 		s.head, ok = pools[s.pool].Head()
 		s.of = -1
@@ -114,25 +114,25 @@ func (s *stand) next(v engine.View, jobs []engine.JobView, pools []engine.Pool) 
 type sched2Memory struct {
 	moment learn.Moment
 	net    *learn.Sched2
-	rooms  []engine.NodeRoom
+	rooms  []sched.NodeRoom
 	stands []stand
 	from   []int // by slot: the stand
 }
 
-func (r *sched2Rules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	w := engine.Memory[sched2Memory](v)
+func (r *sched2Rules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
+	w := sched.Memory[sched2Memory](v)
 	if w.net == nil {
 		w.net = learn.NewSched2(r.agent)
 	}
 	targets := v.Targets(len(jobs))
-	p := engine.Plan{Next: cluster.Never, Targets: targets}
+	p := sched.Plan{Next: cluster.Never, Targets: targets}
 	shown := sched2Others(jobs, targets)
-	pools := append([]engine.Pool(nil), v.Pools()...)
+	pools := append([]sched.Pool(nil), v.Pools()...)
 	if len(shown) == 0 && len(pools) == 0 || !w.look(v, jobs) {
 		return p
 	}
 	w.stand(v, jobs, pools, shown)
-	var drawn []engine.Target
+	var drawn []sched.Target
 	for rank := int64(1); ; rank++ {
 		w.line()
 		pick, ok := w.net.Next(&w.moment)
@@ -144,7 +144,7 @@ func (r *sched2Rules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			break
 		}
 		p.Next = v.Now().Add(r.check)
-		t := engine.Target{Rank: rank, Within: within(pick.Near), Memo: []int64{ppm(pick.Prob), ppm(pick.Pause), int64(pick.Open)}}
+		t := sched.Target{Rank: rank, Within: within(pick.Near), Memo: []int64{ppm(pick.Prob), ppm(pick.Pause), int64(pick.Open)}}
 		at := w.from[pick.Slot]
 		s := &w.stands[at]
 		if s.of < 0 {
@@ -164,7 +164,7 @@ func (r *sched2Rules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 }
 
 // stand lists those who wait, by what is alike of them: first come those whose first came first.
-func (w *sched2Memory) stand(v engine.View, jobs []engine.JobView, pools []engine.Pool, shown []int) {
+func (w *sched2Memory) stand(v sched.View, jobs []sched.JobView, pools []sched.Pool, shown []int) {
 	w.stands = w.stands[:0]
 	for i := range pools {
 		if j, ok := pools[i].Head(); ok {
@@ -207,7 +207,7 @@ func within(n learn.Near) cluster.Level {
 
 // sched2Others leaves those where they are that are no matter for the network now, and lists the others
 // that wait: they get nothing unless it chooses them.
-func sched2Others(jobs []engine.JobView, targets []engine.Target) (shown []int) {
+func sched2Others(jobs []sched.JobView, targets []sched.Target) (shown []int) {
 	for i, j := range jobs {
 		if !j.Running() && weighed(j) {
 			shown = append(shown, i)
@@ -221,7 +221,7 @@ func sched2Others(jobs []engine.JobView, targets []engine.Target) (shown []int) 
 
 // look begins the moment: what is free, and who runs for how long. It reports whether anything
 // is free at all.
-func (w *sched2Memory) look(v engine.View, jobs []engine.JobView) (any bool) {
+func (w *sched2Memory) look(v sched.View, jobs []sched.JobView) (any bool) {
 	m := &w.moment
 	w.rooms = v.NodeRooms(w.rooms[:0])
 	m.Rooms, m.Running = m.Rooms[:0], m.Running[:0]
@@ -262,7 +262,7 @@ func (w *sched2Memory) line() {
 }
 
 // gangOf is a job that waits as the network sees it.
-func gangOf(v engine.View, j engine.JobView) learn.Gang {
+func gangOf(v sched.View, j sched.JobView) learn.Gang {
 	s := j.Spec()
 	set := &s.Tasks[0]
 	g := learn.Gang{Tasks: int32(set.Count), Each: int32(set.Request.GPUs), Classes: j.Classes(), Age: j.Waiting().Seconds()}
@@ -281,7 +281,7 @@ func gangOf(v engine.View, j engine.JobView) learn.Gang {
 
 // sched2Words says what the network made of a job: of one that it started, how probable that was, of one that
 // waits, whether it chose to wait.
-func sched2Words(t *engine.Target, plan []int64) string {
+func sched2Words(t *sched.Target, plan []int64) string {
 	switch {
 	case !t.Idle && len(t.Memo) == 3:
 		return fmt.Sprintf("the network chose it among %d things that could be done, with probability %.3f (to wait: %.3f)",

@@ -3,7 +3,7 @@ package policy
 import (
 	"time"
 
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var sjf = Info{
@@ -11,9 +11,9 @@ var sjf = Info{
 	About:  "shortest estimated run time first; no preemption; stops at the first that does not fit",
 	Source: "SJF",
 	Needs:  "estimates",
-	New: func(k *Knobs) (engine.Policy, error) {
-		return &basic{name: k.label(), key: func(_ engine.View, j engine.JobView) engine.Key {
-			return engine.Key{int64(j.Remaining())}
+	New: func(k *Knobs) (sched.Policy, error) {
+		return &basic{name: k.label(), key: func(_ sched.View, j sched.JobView) sched.Key {
+			return sched.Key{int64(j.Remaining())}
 		}}, nil
 	},
 }
@@ -23,9 +23,9 @@ var ssf = Info{
 	About:  "least estimated service (GPUs x run time) first; no preemption; stops at the first that does not fit",
 	Source: "SSF",
 	Needs:  "estimates",
-	New: func(k *Knobs) (engine.Policy, error) {
-		return &basic{name: k.label(), key: func(_ engine.View, j engine.JobView) engine.Key {
-			return engine.Key{service(j)}
+	New: func(k *Knobs) (sched.Policy, error) {
+		return &basic{name: k.label(), key: func(_ sched.View, j sched.JobView) sched.Key {
+			return sched.Key{service(j)}
 		}}, nil
 	},
 }
@@ -35,11 +35,11 @@ var srtf = Info{
 	About:  "shortest remaining time first, preemptive; smaller jobs may pass one that does not fit",
 	Source: "SRTF",
 	Needs:  "estimates",
-	New: func(k *Knobs) (engine.Policy, error) {
+	New: func(k *Knobs) (sched.Policy, error) {
 		return &basic{name: k.label(),
-			traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Falling: true},
-			key: func(_ engine.View, j engine.JobView) engine.Key {
-				return engine.Key{int64(j.Remaining())}
+			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Falling: true},
+			key: func(_ sched.View, j sched.JobView) sched.Key {
+				return sched.Key{int64(j.Remaining())}
 			}}, nil
 	},
 }
@@ -49,19 +49,19 @@ var srsf = Info{
 	About:  "shortest remaining service (GPUs x time) first, preemptive; smaller jobs may pass one that does not fit",
 	Source: "SRSF, the ideal that 2D-LAS approximates",
 	Needs:  "estimates",
-	New: func(k *Knobs) (engine.Policy, error) {
+	New: func(k *Knobs) (sched.Policy, error) {
 		return &basic{name: k.label(),
 			// The key of a running job falls faster the larger it is, so the order
 			// of running jobs is refreshed once a minute while jobs wait.
-			traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Rerun: time.Minute},
-			key: func(_ engine.View, j engine.JobView) engine.Key {
-				return engine.Key{service(j)}
+			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Rerun: time.Minute},
+			key: func(_ sched.View, j sched.JobView) sched.Key {
+				return sched.Key{service(j)}
 			}}, nil
 	},
 }
 
 // service is the remaining service in milli-GPU-milliseconds.
-func service(j engine.JobView) int64 {
+func service(j sched.JobView) int64 {
 	return int64(j.Remaining()/time.Millisecond) * max(1, j.Milli()/1000)
 }
 
@@ -71,17 +71,17 @@ var sjfGPU = Info{
 	Source: "SJF-gpu; with preempt=true it is the \"sjf\" of Tiresias' simulator",
 	Needs:  "nothing",
 	Knobs:  []Knob{{"preempt", "false", "whether a smaller gang may preempt a larger one (smaller ones may then pass a blocked one, too)"}},
-	New: func(k *Knobs) (engine.Policy, error) {
+	New: func(k *Knobs) (sched.Policy, error) {
 		preempts, err := k.bool("preempt")
 		if err != nil {
 			return nil, err
 		}
-		t := engine.Traits{Preempts: preempts}
+		t := sched.Traits{Preempts: preempts}
 		if preempts {
-			t.Backfill = engine.Skip
+			t.Backfill = sched.Skip
 		}
-		return &basic{name: k.label(), traits: t, key: func(_ engine.View, j engine.JobView) engine.Key {
-			return engine.Key{j.Spec().GPUMilli()}
+		return &basic{name: k.label(), traits: t, key: func(_ sched.View, j sched.JobView) sched.Key {
+			return sched.Key{j.Spec().GPUMilli()}
 		}}, nil
 	},
 }

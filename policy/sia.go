@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/solve"
 )
 
@@ -20,10 +20,10 @@ var sia = Info{
 		{"restart", "30s", "what a change is reckoned to cost at least; a job's own checkpoint and restart count if they take longer"},
 		{"grow", "2", "a job gets at most so many times the tasks that it has had at most; 0: no such limit"},
 	},
-	New: func(k *Knobs) (engine.Policy, error) {
+	New: func(k *Knobs) (sched.Policy, error) {
 		r := &siaRules{}
 		err := r.read(k)
-		return &planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: r.round, Gated: true, Anywhere: true}}, err
+		return &planner{name: k.label(), plan: r.plan, traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: r.round, Gated: true, Anywhere: true}}, err
 	},
 }
 
@@ -52,7 +52,7 @@ func siaConfig(gpus, perNode int) bool {
 // matches appends what the job could have: on each model that it may run on its
 // least, and each configuration that is one of its sizes. What it has is among
 // them, whatever it is.
-func (r *siaRules) matches(v engine.View, c *resizable, kinds []engine.Kind, list []match) []match {
+func (r *siaRules) matches(v sched.View, c *resizable, kinds []sched.Kind, list []match) []match {
 	most := r.limit(c)
 	list = append(list, match{})
 	for k, kind := range kinds {
@@ -118,7 +118,7 @@ type siaSizing struct {
 }
 
 // offer is the job's menu.
-func (r *siaRules) offer(v engine.View, m *siaSizing, c *siaJob, kinds []engine.Kind) []solve.Choice {
+func (r *siaRules) offer(v sched.View, m *siaSizing, c *siaJob, kinds []sched.Kind) []solve.Choice {
 	from := len(m.matches)
 	m.matches = r.matches(v, &c.resizable, kinds, m.matches)
 	c.list = m.matches[from:]
@@ -132,12 +132,12 @@ func (r *siaRules) offer(v engine.View, m *siaSizing, c *siaJob, kinds []engine.
 }
 
 // plan makes matches, tier by tier.
-func (r *siaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
+func (r *siaRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	kinds := v.Kinds()
 	if len(kinds) == 0 {
-		kinds = []engine.Kind{{}} // jobs without GPUs only
+		kinds = []sched.Kind{{}} // jobs without GPUs only
 	}
-	m := engine.Memory[siaSizing](v)
+	m := sched.Memory[siaSizing](v)
 	list, free := m.begin(len(jobs)), make([]int, len(kinds))
 	m.matches = m.matches[:0]
 	for k := range kinds {
@@ -151,7 +151,7 @@ func (r *siaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			continue
 		}
 		c.tasks = c.now
-		if c.kind = slices.IndexFunc(kinds, func(k engine.Kind) bool { return k.GPU == c.j.GPU() }); c.kind >= 0 {
+		if c.kind = slices.IndexFunc(kinds, func(k sched.Kind) bool { return k.GPU == c.j.GPU() }); c.kind >= 0 {
 			free[c.kind] = max(0, free[c.kind]-c.j.GPUs(c.now))
 		}
 	}
@@ -174,8 +174,8 @@ func (r *siaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 }
 
 // targets makes targets of matches. Ranks are as for pollux.
-func (r *siaRules) targets(v engine.View, m *siaSizing, kinds []engine.Kind) engine.Plan {
-	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(m.list))}
+func (r *siaRules) targets(v sched.View, m *siaSizing, kinds []sched.Kind) sched.Plan {
+	p := sched.Plan{Next: cluster.Never, Targets: v.Targets(len(m.list))}
 	for i := range m.list {
 		c, t := &m.list[i], &p.Targets[i]
 		t.Tasks, t.Least, t.Idle, t.Memo, t.Rank = c.tasks, c.tasks, c.tasks == 0, m.memo(&c.resizable), c.rank()

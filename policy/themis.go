@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/solve"
 )
@@ -32,7 +32,7 @@ type themisRules struct {
 	f     float64
 }
 
-func newThemis(k *Knobs) (engine.Policy, error) {
+func newThemis(k *Knobs) (sched.Policy, error) {
 	r := &themisRules{}
 	var err error
 	if r.lease, err = k.duration("lease"); err != nil {
@@ -44,7 +44,7 @@ func newThemis(k *Knobs) (engine.Policy, error) {
 	if r.f, err = strconv.ParseFloat(k.text("fairness"), 64); err != nil || !(r.f >= 0 && r.f <= 1) {
 		return nil, fmt.Errorf("fairness=%q: want a number between 0 and 1", k.text("fairness"))
 	}
-	return &planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Gated: true, Anywhere: true}, plan: r.plan}, nil
+	return &planner{name: k.label(), traits: sched.Traits{Backfill: sched.Skip, Gated: true, Anywhere: true}, plan: r.plan}, nil
 }
 
 // app is a job without a lease while an auction is held. It points to nothing: there are
@@ -86,14 +86,14 @@ type offer struct {
 	value       float64 // 1/rho
 }
 
-func (r *themisRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
+func (r *themisRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	now, activity, kinds := v.Now(), int64(0), v.Kinds()
 	free := allGPUs(kinds)
 	if m := v.Memo(); len(m) == 3 { // between two plans the number of apps is what it was at the first
 		activity = m[2] + quota.Work(m[1], cluster.Time(m[0]), now)
 	}
-	p := engine.Plan{Next: cluster.Never, Memo: []int64{int64(now), int64(len(jobs)), activity}, Targets: v.Targets(len(jobs))}
-	m := engine.Memory[market](v)
+	p := sched.Plan{Next: cluster.Never, Memo: []int64{int64(now), int64(len(jobs)), activity}, Targets: v.Targets(len(jobs))}
+	m := sched.Memory[market](v)
 	m.apps, m.memos = m.apps[:0], m.memos[:0]
 	for i, j := range jobs {
 		l := leased(j, now)
@@ -125,7 +125,7 @@ func (r *themisRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 }
 
 // leased is what a job has on lease.
-func leased(j engine.JobView, now cluster.Time) tenure {
+func leased(j sched.JobView, now cluster.Time) tenure {
 	running, least, _ := j.Tasks()
 	switch t := j.Target(); {
 	case running == 0:
@@ -140,7 +140,7 @@ func leased(j engine.JobView, now cluster.Time) tenure {
 // memo is what is remembered of a job: when its lease ends, and the activity at
 // its first plan, which now is this one if there was none. It is the old one as long
 // as nothing changes.
-func (m *market) memo(j engine.JobView, until cluster.Time, activity int64) []int64 {
+func (m *market) memo(j sched.JobView, until cluster.Time, activity int64) []int64 {
 	if t := j.Target(); t != nil && len(t.Memo) == 2 {
 		if activity = t.Memo[1]; t.Memo[0] == int64(until) {
 			return t.Memo
@@ -153,7 +153,7 @@ func (m *market) memo(j engine.JobView, until cluster.Time, activity int64) []in
 
 // sell leases the free GPUs: by auction among those who are worst off, then to
 // whoever they are enough for.
-func (r *themisRules) sell(v engine.View, kinds []engine.Kind, m *market, jobs []engine.JobView, free int) {
+func (r *themisRules) sell(v sched.View, kinds []sched.Kind, m *market, jobs []sched.JobView, free int) {
 	m.line = m.line[:0]
 	for i := range m.apps {
 		a := &m.apps[i]
@@ -182,7 +182,7 @@ func (r *themisRules) sell(v engine.View, kinds []engine.Kind, m *market, jobs [
 
 // leave leases what is left to those of a list for whom it is enough, worst off first.
 // It returns what is left then.
-func (r *themisRules) leave(v engine.View, m *market, jobs []engine.JobView, list []solve.Want, free int) int {
+func (r *themisRules) leave(v sched.View, m *market, jobs []sched.JobView, list []solve.Want, free int) int {
 	open := list[:0]
 	for _, w := range list {
 		if a := &m.apps[w.At]; a.won.until == 0 && a.least > 0 {
@@ -210,7 +210,7 @@ func (r *themisRules) bidders(n int) int {
 // rate finds out how an app does: what it would take with a private share of
 // the cluster, and what it will with nothing until the next lease. activity is the number
 // of active apps, integrated from the origin of time until now, in ms.
-func (r *themisRules) rate(v engine.View, kinds []engine.Kind, a *app, jobs []engine.JobView, activity int64) {
+func (r *themisRules) rate(v sched.View, kinds []sched.Kind, a *app, jobs []sched.JobView, activity int64) {
 	j := jobs[a.at]
 	spec, done := j.Spec(), j.Done().Seconds()
 	if a.left = workLeft(j); spec.Estimate == 0 {
@@ -233,7 +233,7 @@ func (r *themisRules) rate(v engine.View, kinds []engine.Kind, a *app, jobs []en
 }
 
 // speed is how fast an app is with so many tasks, as a claim has it.
-func (a *app) speed(v engine.View, kinds []engine.Kind, j engine.JobView, tasks int) float64 {
+func (a *app) speed(v sched.View, kinds []sched.Kind, j sched.JobView, tasks int) float64 {
 	if tasks == 0 {
 		return 0
 	}
@@ -245,7 +245,7 @@ func (a *app) speed(v engine.View, kinds []engine.Kind, j engine.JobView, tasks 
 func finishAlone(work, speed, apps float64) float64 { return work / speed * apps }
 
 // bid adds the table of an app to a list: each size that it can have, the empty one first.
-func (a *app) bid(v engine.View, kinds []engine.Kind, j engine.JobView, list []offer) []offer {
+func (a *app) bid(v sched.View, kinds []sched.Kind, j sched.JobView, list []offer) []offer {
 	list = append(list, offer{value: 1 / a.rho})
 	for n := a.least; n <= a.most; n++ {
 		speed := a.fast
@@ -260,7 +260,7 @@ func (a *app) bid(v engine.View, kinds []engine.Kind, j engine.JobView, list []o
 
 // grant leases what an app won. It keeps only so much of it: an elastic job as
 // many tasks, a gang, which cannot be divided, for as long. It returns the GPUs.
-func (r *themisRules) grant(v engine.View, j engine.JobView, a *app, o offer, kept float64) int {
+func (r *themisRules) grant(v sched.View, j sched.JobView, a *app, o offer, kept float64) int {
 	if o.tasks == 0 {
 		return 0
 	}

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 var tiresiasL = Info{
@@ -16,7 +16,7 @@ var tiresiasL = Info{
 		{"thresholds", "36000", "GPU-seconds at which levels end, e.g. 3250/7200/18000"},
 		promoteKnob,
 	},
-	New: func(k *Knobs) (engine.Policy, error) {
+	New: func(k *Knobs) (sched.Policy, error) {
 		p := &tiresiasLPolicy{name: k.label()}
 		var err error
 		if p.levels, err = parseLevels("thresholds", k.text("thresholds")); err != nil {
@@ -35,19 +35,19 @@ type tiresiasLPolicy struct {
 
 func (p *tiresiasLPolicy) Name() string { return p.name }
 
-func (p *tiresiasLPolicy) Traits() engine.Traits {
-	return engine.Traits{Preempts: true, Backfill: engine.Skip}
+func (p *tiresiasLPolicy) Traits() sched.Traits {
+	return sched.Traits{Preempts: true, Backfill: sched.Skip}
 }
 
 // Key is the level and the first start: the paper places all jobs anew in this
 // order, so a job may also take from one of its own level that started later.
 // Jobs that never ran come last in the first level, by submission.
-func (p *tiresiasLPolicy) Key(_ engine.View, j engine.JobView) engine.Key {
-	return engine.Key{inLevel(p.Level(j), j.FirstStart()), int64(j.FirstStart())}
+func (p *tiresiasLPolicy) Key(_ sched.View, j sched.JobView) sched.Key {
+	return sched.Key{inLevel(p.Level(j), j.FirstStart()), int64(j.FirstStart())}
 }
 
 // Level is the level of a job, from 0.
-func (p *tiresiasLPolicy) Level(j engine.JobView) int {
+func (p *tiresiasLPolicy) Level(j sched.JobView) int {
 	service, _ := j.Executed()
 	return p.of(service)
 }
@@ -56,7 +56,7 @@ func (p *tiresiasLPolicy) Level(j engine.JobView) int {
 func (p *tiresiasLPolicy) LevelOf(service int64) int { return p.of(service) }
 
 // NextChange is when the job's service reaches the end of its level.
-func (p *tiresiasLPolicy) NextChange(v engine.View, j engine.JobView) cluster.Time {
+func (p *tiresiasLPolicy) NextChange(v sched.View, j sched.JobView) cluster.Time {
 	service, _ := j.Executed()
 	return until(j, service, p.end(service))
 }

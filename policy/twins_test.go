@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	placing "github.com/muster-gpu/muster/place"
 )
 
@@ -30,7 +31,7 @@ func (pairSpeeds) Beside(j *cluster.Job, _ string, others []*cluster.Job) int64 
 }
 
 // playPlans has jobs come to a cluster of 40 GPUs and end again, under a policy that plans.
-func playPlans(t *testing.T, plan func(v engine.View, jobs []engine.JobView) engine.Plan, p engine.Policy, job func(r *rand.Rand, now cluster.Time) cluster.Job) {
+func playPlans(t *testing.T, plan func(v sched.View, jobs []sched.JobView) sched.Plan, p sched.Policy, job func(r *rand.Rand, now cluster.Time) cluster.Job) {
 	spec, err := cluster.ParseShort("5x8xA100-80GB")
 	if err != nil {
 		t.Fatal(err)
@@ -75,11 +76,11 @@ func playPlans(t *testing.T, plan func(v engine.View, jobs []engine.JobView) eng
 
 // planning is a policy with plans of a test's.
 type planning struct {
-	engine.Policy
-	plan func(v engine.View, jobs []engine.JobView) engine.Plan
+	sched.Policy
+	plan func(v sched.View, jobs []sched.JobView) sched.Plan
 }
 
-func (p *planning) Plan(v engine.View, jobs []engine.JobView) engine.Plan { return p.plan(v, jobs) }
+func (p *planning) Plan(v sched.View, jobs []sched.JobView) sched.Plan { return p.plan(v, jobs) }
 
 // antPlain is antman's host without what it knows of kinds.
 func antPlain(p *antPlan, i int) int {
@@ -107,8 +108,8 @@ func TestAntmanTwin(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := pol.(*antmanRules)
-		playPlans(t, func(v engine.View, jobs []engine.JobView) engine.Plan {
-			b, line := a.board(v, jobs, make([]engine.Target, len(jobs)))
+		playPlans(t, func(v sched.View, jobs []sched.JobView) sched.Plan {
+			b, line := a.board(v, jobs, make([]sched.Target, len(jobs)))
 			for _, i := range line {
 				k, want := b.host(i), antPlain(b, i)
 				if k != want {
@@ -142,7 +143,7 @@ func TestSpeedUpTwin(t *testing.T) {
 	r := &flowRules{slot: time.Minute}
 	planned := pol.(*drawer).plan
 	more := 0
-	playPlans(t, func(v engine.View, jobs []engine.JobView) engine.Plan {
+	playPlans(t, func(v sched.View, jobs []sched.JobView) sched.Plan {
 		kept := func() (*horizon, []*flow) {
 			list := make([]flow, len(jobs))
 			claimAll(v, jobs, func(i int) *claim { return &list[i].claim })
@@ -200,7 +201,7 @@ func TestAFSTwin(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps := 0
-	playPlans(t, func(v engine.View, jobs []engine.JobView) engine.Plan {
+	playPlans(t, func(v sched.View, jobs []sched.JobView) sched.Plan {
 		got, want := slices.Clone(claims(v, jobs)), claims(v, jobs)
 		afsSizes(v, got, totalGPUs(v))
 		free := totalGPUs(v)
@@ -247,7 +248,7 @@ func TestAFSTwin(t *testing.T) {
 }
 
 // afsPrefers reports whether y gets the next GPUs rather than x, as the paper has it.
-func afsPrefers(v engine.View, y, x *claim) bool {
+func afsPrefers(v sched.View, y, x *claim) bool {
 	if x.tasks == 0 && y.tasks == 0 {
 		return y.left < x.left
 	}

@@ -1,14 +1,14 @@
 package policy
 
-import "github.com/muster-gpu/muster/engine"
+import "github.com/muster-gpu/muster/engine/sched"
 
 var yarn = Info{
 	Name:   "yarn-cs",
 	About:  "capacity scheduler: the queue least above its share first, in order of submission; no preemption",
 	Source: "YARN-CS, the baseline of Tiresias and Philly",
 	Needs:  "queues; placement inside one node or on whole nodes (the default gang form)",
-	New: func(k *Knobs) (engine.Policy, error) {
-		return &capacityOrder{basic{name: k.label(), traits: engine.Traits{Queues: true}, key: byPriority}}, nil
+	New: func(k *Knobs) (sched.Policy, error) {
+		return &capacityOrder{basic{name: k.label(), traits: sched.Traits{}, key: byPriority}}, nil
 	},
 }
 
@@ -17,4 +17,4 @@ var yarn = Info{
 type capacityOrder struct{ basic }
 
 // QueueKey returns used/capacity in parts per million.
-func (*capacityOrder) QueueKey(v engine.View, q int) int64 { return v.UsedShare(q) }
+func (*capacityOrder) QueueKey(v sched.View, q int) int64 { return v.UsedShare(q) }

@@ -5,20 +5,20 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// Falling is how the metric of a job fell by which it converges: at most mostLosses reports, of
-// which every second one is left out when there are more.
+// Falling holds the reports of the metric by which a job converges: at most mostLosses, thinned by
+// half when there are more.
 type Falling struct {
 	List  []perf.Loss `json:"list,omitempty"`
 	Every float64     `json:"every,omitempty"` // steps between two reports
-	End   float64     `json:"end,omitempty"`   // step at which it will have converged; 0: nobody knows
+	End   float64     `json:"end,omitempty"`   // step at which it will have converged; 0: unknown
 }
 
 const mostLosses = 256
 
-// Converges tells of a job that ends when its metric has converged after how many steps that will be
-// (Optimus, EuroSys'18): from then on that is what its progress is measured by. stated is how it converges
-// (perf.ParseConvergence), "" or nonsense: it states nothing. f is what is known so far, nil: nothing; it is
-// never changed in place. p is changed.
+// Converges predicts when a job that ends at convergence of its metric will end (Optimus,
+// EuroSys'18), and sets the progress accordingly. stated is the convergence rule
+// (perf.ParseConvergence); if it is empty or invalid nothing happens. f is the state so far, nil at
+// first; it is never modified in place. p is modified.
 func Converges(stated string, f *Falling, said []Measure, p *show.Progress) *Falling {
 	c, err := perf.ParseConvergence(stated)
 	if stated == "" || err != nil {
@@ -35,7 +35,7 @@ func Converges(stated string, f *Falling, said []Measure, p *show.Progress) *Fal
 		}
 		news = true
 		list := f.List
-		for len(list) > 0 && list[len(list)-1].Step >= m.Step { // it went back to a checkpoint
+		for len(list) > 0 && list[len(list)-1].Step >= m.Step { // the job went back to a checkpoint
 			list = list[:len(list)-1]
 		}
 		f = &Falling{List: append(list[:len(list):len(list)], perf.Loss{Step: m.Step, Value: *v}), Every: f.Every, End: f.End}
@@ -55,14 +55,14 @@ func Converges(stated string, f *Falling, said []Measure, p *show.Progress) *Fal
 	if f.End == 0 {
 		return known
 	}
-	end := max(f.End, p.Step+f.Every*float64(c.Times)) // it would have ended
+	end := max(f.End, p.Step+f.Every*float64(c.Times)) // it should have ended by now
 	if p.Steps == 0 || end < p.Steps {
 		p.Steps, p.Foretold = end, true
 	}
 	return known
 }
 
-// halved leaves out every second one but the last.
+// halved drops every second report but the last.
 func halved(list []perf.Loss) (half []perf.Loss) {
 	for k := range list {
 		if (len(list)-1-k)%2 == 0 {

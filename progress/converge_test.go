@@ -8,7 +8,8 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// A job's end is foretold by its loss, however many reports there were, and after it went back.
+// A job's end is predicted from its loss, whatever the number of reports, and also after it went
+// back to a checkpoint.
 func TestConverges(t *testing.T) {
 	curve, c := perf.LossCurve{B0: 0.02, B1: 0.5, B2: 0.2}, perf.Convergence{Metric: "loss", Below: 0.001, Times: 2}
 	end := c.End(curve, 10)
@@ -34,10 +35,10 @@ func TestConverges(t *testing.T) {
 		t.Errorf("%d reports are kept, every %v", len(f.List), f.Every)
 	}
 	if p := tell(60, 100); p.Steps != 100 || p.Foretold || len(f.List) > 6 {
-		t.Errorf("it went back, and says itself that it ends sooner: %+v, %d reports", p, len(f.List))
+		t.Errorf("it went back, and states an earlier end: %+v, %d reports", p, len(f.List))
 	}
 	if p := tell(end+50, 0); p.Steps != end+70 || !p.Foretold {
-		t.Errorf("it goes on beyond its end: %+v", p)
+		t.Errorf("it continues beyond its end: %+v", p)
 	}
 	p := show.Progress{Step: end + 55}
 	if f = Converges(stated, f, nil, &p); p.Steps != end+75 {

@@ -12,18 +12,18 @@ import (
 type Heard struct {
 	Now   cluster.Time
 	Job   *engine.JobRecord
-	Left  time.Duration // as Pace.Hear said, from now on
-	Paced bool          // ... if it did
-	Speed int64         // in ppm of that alone, as its driver measured it; 0: by its steps
-	// A checkpoint is new since the last report; since it was written, the job did so many steps more.
+	Left  time.Duration // remaining time from now, from Pace.Hear
+	Paced bool          // ... whether it is known
+	Speed int64         // measured by its driver, in ppm of that alone; 0: by its steps
+	// Saved: there is a new checkpoint since the last report, and the steps since it was written.
 	Saved bool
 	Since float64
 }
 
-// Event is what the engine is to know of a report that Hear booked.
+// Event is the engine's event for a report that Hear booked.
 func (p *Pace) Event(h *Heard, n *show.Progress) engine.Event {
 	ev := engine.Event{Type: engine.Progress, Job: h.Job.Spec.ID}
-	if est := h.Job.Spec.Estimate; est > 0 && n.Steps > 0 && !h.Paced { // part of what was expected, until its speed is known
+	if est := h.Job.Spec.Estimate; est > 0 && n.Steps > 0 && !h.Paced { // a part of the estimate, until its speed is known
 		ev.Done = time.Duration(float64(est) * min(1, max(0, n.Step/n.Steps)))
 	}
 	if h.Job.Spec.Model != "" {
@@ -45,8 +45,8 @@ func (p *Pace) Event(h *Heard, n *show.Progress) engine.Event {
 	return ev
 }
 
-// savedOf is how much of what is done was done when the last checkpoint was written, since steps
-// before step: by the job's speed, or as long as nobody knows that, by its steps.
+// savedOf is the part of the completed work that the last checkpoint holds, written since steps
+// before step: by the job's speed or, while that is unknown, by its steps.
 func (p *Pace) savedOf(done time.Duration, since, step float64) time.Duration {
 	switch {
 	case since <= 0:

@@ -1,6 +1,6 @@
-// Package progress is what jobs tell of themselves: it reads the lines of a progress
-// file (MUSTER_PROGRESS), measures how fast a job goes by its own account, and makes of
-// a report what the engine is to know. Machine and cluster share it.
+// Package progress handles the progress that jobs report: it reads progress files
+// (MUSTER_PROGRESS), measures a job's speed by its own account, and turns reports into engine
+// events. Machine and cluster share it.
 package progress
 
 import (
@@ -10,12 +10,12 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// Lines is what the lines of progress files told so far.
+// Lines is what the lines of progress files have reported.
 type Lines struct {
 	Last     show.Progress
-	Said     []Measure // metrics, in the order in which they came; who takes them, takes them away
-	Finished bool      // somebody said that the work is finished
-	Count    int       // lines that were understood
+	Said     []Measure // metrics, in order; the reader removes what it takes
+	Finished bool      // a task reported that the work is finished
+	Count    int       // number of valid lines
 	SavedAt  float64   // step at which the last checkpoint was reported
 }
 
@@ -23,7 +23,7 @@ type Lines struct {
 type Measure struct {
 	Trial int
 	Step  float64
-	Of    map[string]*float64 // nil: no number
+	Of    map[string]*float64 // nil: not a number
 }
 
 // note is a line of a progress file.
@@ -39,15 +39,15 @@ type note struct {
 	Metric map[string]*float64 `json:"metric"`
 }
 
-// Take reads lines. It returns how many bytes it read: a last line without its end is
-// left for the next time, unless the text is whole, since nobody writes any more; whether
-// a line was understood, which what is the user's own words is not; and whether a
-// checkpoint was among it.
+// Take reads lines. It returns the number of bytes read: a last line without its end is left for
+// the next call, unless the text is whole because its writer is gone. heard reports whether a line
+// was valid (lines that are the user's own output are not), and saved whether a checkpoint was
+// reported.
 func (l *Lines) Take(text []byte, whole bool) (used int, heard, saved bool) {
 	for rest := text; len(rest) > 0; {
 		line, after, ok := bytes.Cut(rest, []byte("\n"))
 		if !ok && !whole {
-			break // not complete yet
+			break // incomplete
 		}
 		used += len(rest) - len(after)
 		rest = after
@@ -74,7 +74,7 @@ func (l *Lines) Take(text []byte, whole bool) (used int, heard, saved bool) {
 	return used, heard, saved
 }
 
-// finite is a line in which Python wrote numbers that JSON does not have.
+// finite replaces numbers of Python that JSON does not have (NaN, Infinity) in a line.
 func finite(line []byte) []byte {
 	for _, word := range [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")} {
 		line = bytes.ReplaceAll(line, word, []byte("null"))

@@ -10,37 +10,36 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// Pace is how fast a job goes by its own account. Its clock is the time on
-// devices, which stands still while the job waits, and which a new daemon reads
-// from the job's record.
+// Pace is a job's speed by its own account. Its clock is the time on devices, which stops while the
+// job waits, and which a new daemon reads from the job's record.
 type Pace struct {
-	Run    int           `json:"run,omitempty"`     // run in which From and Since hold
-	From   float64       `json:"from,omitempty"`    // first step that the run reported
-	Since  time.Duration `json:"since,omitempty"`   // ... and when
-	Heard  time.Duration `json:"reported_at,omitempty"`   // when it reported last
-	Last   float64       `json:"last,omitempty"`    // ... and which step
-	Rate   float64       `json:"rate,omitempty"`    // steps per second on devices, of this run or the one before; 0: unknown
-	Top    float64       `json:"top,omitempty"`     // highest step so far
-	Steps  float64       `json:"steps,omitempty"`   // done since the first report, repeated ones not counted
-	Sample float64       `json:"sample,omitempty"`  // samples computed since the first report
-	Alone  float64       `json:"alone,omitempty"`   // Rate when it had its GPUs for itself; 0: unknown
-	Beside bool          `json:"beside,omitempty"`  // others are on its GPUs since From and Since
-	With   string        `json:"company,omitempty"`    // who they are, where it has shares
-	Told   int           `json:"predicted_run,omitempty"`    // run whose expected end was stored
-	Said   float64       `json:"speed_reported,omitempty"`    // what the policy was told of its speed last
+	Run    int           `json:"run,omitempty"`                // run of From and Since
+	From   float64       `json:"from,omitempty"`               // first step that the run reported
+	Since  time.Duration `json:"since,omitempty"`              // ... and its time
+	Heard  time.Duration `json:"reported_at,omitempty"`        // time of the last report
+	Last   float64       `json:"last,omitempty"`               // ... and its step
+	Rate   float64       `json:"rate,omitempty"`               // steps/s on devices, in this run or the previous one; 0: unknown
+	Top    float64       `json:"top,omitempty"`                // highest step so far
+	Steps  float64       `json:"steps,omitempty"`              // completed since the first report; repeated steps do not count
+	Sample float64       `json:"sample,omitempty"`             // samples computed since the first report
+	Alone  float64       `json:"alone,omitempty"`              // Rate with the GPUs to itself; 0: unknown
+	Beside bool          `json:"beside,omitempty"`             // other jobs have been on its GPUs since From and Since
+	With   string        `json:"company,omitempty"`            // the other jobs, where it has shares
+	Told   int           `json:"predicted_run,omitempty"`      // run whose expected end was stored
+	Said   float64       `json:"speed_reported,omitempty"`     // speed that the policy was told last
 	SaidOf int           `json:"speed_reported_run,omitempty"` // ... and in which run
 }
 
-// leastPace is how long a run has to report until its speed counts.
+// leastPace is the minimum time over which a run must report before its speed counts.
 const leastPace = 2 * time.Second
 
-// Hear books a report at a time on devices, and returns how long the job still
-// needs if it goes on as it does; false: nobody can say. A step below the one
-// before (it went back to a checkpoint), a new run, and others who come onto its
-// GPUs or leave them begin the measurement anew, with the speed so far until there is another.
+// Hear books a report at a time on devices, and returns the time that the job still needs at its
+// current speed; false: unknown. A step below the previous one (the job went back to a checkpoint),
+// a new run, and a change of the other jobs on its GPUs restart the measurement; the previous speed
+// holds until there is a new one.
 func (p *Pace) Hear(run int, at time.Duration, n *show.Progress, beside bool) (left time.Duration, ok bool) {
 	switch {
-	case p.Run == 0: // the first report of all
+	case p.Run == 0: // the first report ever
 		p.From, p.Since, p.Top = n.Step, at, n.Step
 	case p.Run != run || n.Step < p.Last || p.Beside != beside:
 		p.From, p.Since = n.Step, at
@@ -66,16 +65,15 @@ func (p *Pace) Hear(run int, at time.Duration, n *show.Progress, beside bool) (l
 	return time.Duration(s * float64(time.Second)), true
 }
 
-// Meet notes who else has shares of the job's GPUs: others, and the measurement begins anew
-// with the next report.
+// Meet records the other jobs with shares of the job's GPUs: a change restarts the measurement with
+// the next report.
 func (p *Pace) Meet(with string) {
 	if with != p.With {
 		p.With, p.Last = with, math.MaxFloat64
 	}
 }
 
-// Speed is the job's speed in ppm of that when it has its GPUs for itself; 0: nobody
-// can say yet.
+// Speed is the job's speed in ppm of that with the GPUs to itself; 0: unknown.
 func (p *Pace) Speed() int64 {
 	switch {
 	case !p.Beside:
@@ -86,9 +84,9 @@ func (p *Pace) Speed() int64 {
 	return max(1, int64(min(p.Rate/p.Alone, 100)*perf.Million))
 }
 
-// Tell is what the policy is to know of how fast the job goes on what it has for itself, in
-// millionths of samples or, if it reports none, steps per second; 0: nothing new. What it
-// learnt of an earlier run says nothing of this one, which may be on other GPUs.
+// Tell is the speed to report to the policy for a job on what it has to itself, in millionths of
+// samples or, if it reports none, steps per second; 0: nothing new. The speed of an earlier run
+// says nothing of this one, which may be on other GPUs.
 func (p *Pace) Tell(n *show.Progress) (perSecond int64, unit engine.PaceUnit) {
 	if p.Beside || p.Heard-p.Since < leastPace || p.Last <= p.From {
 		return 0, 0
@@ -104,7 +102,7 @@ func (p *Pace) Tell(n *show.Progress) (perSecond int64, unit engine.PaceUnit) {
 	return max(1, int64(v*perf.Million)), unit
 }
 
-// RanAt is a job's time on devices up to now.
+// RanAt is a job's time on devices until now.
 func RanAt(r *engine.JobRecord, now cluster.Time) time.Duration {
 	if r.State < engine.Starting || r.State > engine.Stopping {
 		return r.Ran
@@ -112,8 +110,8 @@ func RanAt(r *engine.JobRecord, now cluster.Time) time.Duration {
 	return r.Ran + now.Sub(r.Acc)
 }
 
-// Work is the whole of a job's work as its progress tells, if that differs from
-// what is known by more than a fiftieth of what is left; else 0.
+// Work is a job's total work by its progress, if that differs from the known value by more than a
+// fiftieth of the remaining work; otherwise 0.
 func Work(done, left, known time.Duration) time.Duration {
 	w := max(time.Second, done+left)
 	if d := max(w-known, known-w); d <= max(time.Second, left/50) && known > 0 {
@@ -122,12 +120,12 @@ func Work(done, left, known time.Duration) time.Duration {
 	return min(w, cluster.MaxDuration)
 }
 
-// Scaled is what is done in d at a speed in ppm.
+// Scaled is the work done in d at a speed in ppm.
 func Scaled(d time.Duration, ppm int64) time.Duration {
 	return time.Duration(float64(d) * float64(ppm) / perf.Million)
 }
 
-// PerHour is an amount per GPU-hour; nil: there is none.
+// PerHour is an amount per GPU-hour; nil: undefined.
 func PerHour(amount, hours float64) *float64 {
 	if amount <= 0 || hours <= 0 {
 		return nil

@@ -7,7 +7,8 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// Speeds is what jobs' progress told an engine of their speeds (Engine.Paces, Engine.Measured).
+// Speeds returns the speeds that an engine learned from progress reports (Engine.Paces,
+// Engine.Measured).
 func Speeds(e *engine.Engine) show.Speeds {
 	s := show.Speeds{Paces: []show.Pace{}, Pairs: []show.Pair{}}
 	for _, r := range e.Paces() {

@@ -20,7 +20,7 @@ import (
 // pageView is a report in a browser.
 type pageView struct{ *browser.Browser }
 
-// same tells whether an expression's value changes through an action.
+// same reports whether an expression's value is unchanged by an action.
 func (b *pageView) same(expr string, act func()) bool {
 	before := b.JS(expr)
 	act()
@@ -28,7 +28,7 @@ func (b *pageView) same(expr string, act func()) bool {
 	return before == b.JS(expr)
 }
 
-// writePage puts a page into a file and returns its address.
+// writePage writes a page to a file and returns its address.
 func writePage(t *testing.T, title string, runs []Run, sums []Summary) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "report.html")
@@ -45,7 +45,7 @@ func writePage(t *testing.T, title string, runs []Run, sums []Summary) string {
 
 const useImage = `document.querySelector("#use canvas").toDataURL()`
 
-// inked counts the canvases that have pixels of a strong colour, and all.
+// inked counts the canvases that have pixels of a strong colour, and all canvases.
 const inked = `(() => { let n = 0, all = 0; document.querySelectorAll(".plot canvas").forEach(c => { if (!c.clientWidth) return; all++;
 	const m = document.createElement("canvas"); m.width = c.width; m.height = c.height;
 	const x = m.getContext("2d", {willReadFrequently: true}); x.drawImage(c, 0, 0);
@@ -121,7 +121,7 @@ func (b *pageView) sorts(t *testing.T) {
 	}
 }
 
-// at returns where in the window a share of an element's width and height is.
+// at returns the window position of a relative point in an element.
 func (b *pageView) at(t *testing.T, sel string, x, y float64) (float64, float64) {
 	t.Helper()
 	var px, py float64
@@ -248,7 +248,7 @@ func (b *pageView) sizes(t *testing.T) {
 	}
 }
 
-// TestOddPages looks at pages that lack something, or have much.
+// TestOddPages tests pages with missing or much data.
 func TestOddPages(t *testing.T) {
 	b := &pageView{browser.Open(t)}
 	runs, sums := fixtures()
@@ -294,7 +294,8 @@ func TestOddPages(t *testing.T) {
 	b.Clean("file://", "data:")
 }
 
-// TestFewFirst: a page of many policies opens with five, says why these, and shows the others at a click.
+// TestFewFirst: a page of many policies opens with five, gives the reasons, and shows the others
+// after a click.
 func TestFewFirst(t *testing.T) {
 	b := &pageView{browser.Open(t)}
 	runs, _ := fixtures()
@@ -310,7 +311,7 @@ func TestFewFirst(t *testing.T) {
 			r.Policy = "fifo"
 		}
 		many, sums = append(many, r), append(sums, r.Summarise())
-		sums[i].JCT.Mean += float64(i) // so that there is one best
+		sums[i].JCT.Mean += float64(i) // so that one is best
 	}
 	b.Look(360, 740, "light")
 	b.Do(chromedp.Navigate(writePage(t, "Many", many, sums)))

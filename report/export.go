@@ -11,14 +11,14 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Schema names the form of the JSON report. Fields may be added under it; a
-// change of meaning gets a new name.
+// Schema names the format of the JSON report. Fields may be added under it; a change of meaning
+// needs a new name.
 const Schema = "muster.report/v1"
 
 type jsonRun struct {
 	Summary
-	Trace   string `json:"trace,omitempty"`   // where it is not the report's
-	Cluster string `json:"cluster,omitempty"` // where it is not the report's
+	Trace   string `json:"trace,omitempty"`   // if it differs from the report's
+	Cluster string `json:"cluster,omitempty"` // if it differs from the report's
 }
 
 type jsonReport struct {
@@ -152,7 +152,7 @@ func WriteCSV(w io.Writer, sums []Summary) error {
 	return c.Error()
 }
 
-// String returns the outcome's name, as reports write it.
+// String returns the outcome's name in reports.
 func (o Outcome) String() string {
 	names := [...]string{"unfinished", "completed", "failed", "cancelled", "timed-out", "rejected", "lost"}
 	if int(o) < len(names) {
@@ -161,9 +161,8 @@ func (o Outcome) String() string {
 	return "outcome " + strconv.Itoa(int(o))
 }
 
-// WriteJobsCSV writes a line per job of a run. Instants are RFC 3339 in UTC
-// where the run has a calendar, else seconds from its start; durations are
-// seconds; what did not happen is empty.
+// WriteJobsCSV writes a line per job of a run. Instants are RFC 3339 in UTC if the run has a
+// calendar, otherwise seconds from its start; durations are seconds; what did not happen is empty.
 func WriteJobsCSV(w io.Writer, r *Run) error {
 	c := csv.NewWriter(w)
 	head := []string{"id", "name", "user", "queue", "gpus", "submit", "first_start", "end", "outcome", "waited_s", "ran_s", "jct_s", "preemptions", "lost_gpu_s", "deadline", "deadline_answer", "deadline_met"}
@@ -189,7 +188,7 @@ func WriteJobsCSV(w io.Writer, r *Run) error {
 	return c.Error()
 }
 
-// due is a text about a deadline; nothing for a job without one.
+// due returns text for a job with a deadline, and "" for one without.
 func due(deadline cluster.Time, text string) string {
 	if deadline == 0 {
 		return ""
@@ -197,7 +196,7 @@ func due(deadline cluster.Time, text string) string {
 	return text
 }
 
-// String returns the answer as the interface has it; "" for none.
+// String returns the answer's name in the interface; "" for none.
 func (a Answer) String() string { return [...]string{"", "accepted", "declined"}[a] }
 
 func (r *Run) instant(t cluster.Time) string {

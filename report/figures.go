@@ -2,18 +2,18 @@ package report
 
 import "strings"
 
-// figure is one line of a report: how it is named, shown and judged.
+// figure describes one line of a report: its name, format and direction.
 type figure struct {
 	key    string // as in JSON, joined by dots
 	group  string
 	label  string // in full
-	short  string // as a column head under its group
+	short  string // column header under its group
 	unit   unit
 	better int8 // -1: lower is better, 1: higher, 0: neither
-	ended  bool // over jobs that ended: runs that ended fewer do not compete
-	always bool // shown even where every run has nothing
+	ended  bool // over jobs that ended: runs in which fewer ended do not compete
+	always bool // shown even if it is empty in every run
 	get    func(*Summary) (float64, bool)
-	text   func(*Summary) string // instead of the unit's form
+	text   func(*Summary) string // replaces the unit's format
 	help   string
 }
 
@@ -40,7 +40,7 @@ const (
 	groupSpeed = "Muster itself"
 )
 
-// figures lists what is reported, in order.
+// figures lists all reported figures, in order.
 func figures() []figure {
 	all := distFigures("jct", groupJCT, unitSeconds, "from submission to end, of jobs that completed or failed", func(s *Summary) *Dist { return &s.JCT })
 	all = append(all, distFigures("queueing_delay", groupDelay, unitSeconds, "time pending, over all waits, of jobs that started", func(s *Summary) *Dist { return &s.Delay })...)
@@ -73,7 +73,7 @@ func useFigures() []figure {
 	return []figure{
 		{key: "makespan", group: groupUse, label: "makespan", short: "makespan", unit: unitSeconds, better: -1, ended: true,
 			help: "from the first submission to the last end", get: of(func(s *Summary) float64 { return s.Makespan })},
-		{key: "gpu_allocation", group: groupUse, label: "GPUs allocated", short: "alloc", unit: unitShare, // held is not yet good: the work may be lost
+		{key: "gpu_allocation", group: groupUse, label: "GPUs allocated", short: "alloc", unit: unitShare, // allocated, whether or not the work is lost later
 			help: "GPU time held by jobs, of capacity over the makespan", get: of(func(s *Summary) float64 { return s.Allocation })},
 		{key: "gpu_utilisation", group: groupUse, label: "GPUs computing", short: "computing", unit: unitShare, better: 1,
 			help: "GPU time of jobs that compute, of capacity over the makespan", get: of(func(s *Summary) float64 { return s.Utilisation })},
@@ -159,7 +159,7 @@ func jobFigures() []figure {
 	return all
 }
 
-// outOf is a count of some others.
+// outOf formats a count out of a total.
 func outOf(n, of int) string { return humanCount(float64(n)) + "/" + humanCount(float64(of)) }
 
 func speedFigures() []figure {
@@ -171,14 +171,14 @@ func speedFigures() []figure {
 	}
 }
 
-// shown drops the figures in which every run has nothing.
+// shown drops the figures that are empty in every run.
 func shown(all []figure, sums []Summary) []figure {
 	var out []figure
 	for _, f := range all {
 		keep := f.always
 		for i := range sums {
 			v, ok := f.get(&sums[i])
-			// "nothing" is no value, or a zero where zero is the usual case
+			// empty is no value, or a zero where zero is the usual case
 			keep = keep || ok && (v != 0 || f.unit == unitShare || f.group != groupStops && f.group != groupJobs)
 		}
 		if keep {
@@ -188,9 +188,9 @@ func shown(all []figure, sums []Summary) []figure {
 	return out
 }
 
-// best tells which runs have the best value of a figure, as shown; none where
-// there is nothing to choose between, or where most runs share it. Interrupted runs do not compete, nor, in
-// figures over ended jobs, runs that ended less than 99 % of the most.
+// best marks the runs with the best displayed value of a figure; none if there is nothing to choose
+// between or most runs share it. Interrupted runs do not compete, nor, in figures over ended jobs,
+// runs in which less than 99 % of the most jobs ended.
 func best(f *figure, sums []Summary) []bool {
 	out := make([]bool, len(sums))
 	differ := false
@@ -216,13 +216,13 @@ func best(f *figure, sums []Summary) []bool {
 	return out
 }
 
-// contends tells whether a run's figure may be the best.
+// contends reports whether a run's figure may be the best.
 func contends(f *figure, sums []Summary, i int) bool {
 	_, ok := f.get(&sums[i])
 	return ok && !sums[i].Partial && !(f.ended && !competes(&sums[i], sums))
 }
 
-// leader is the first of the runs whose figure is the best, but for some; -1: none.
+// leader is the first run with the best figure, except those excluded by but; -1: none.
 func leader(f *figure, sums []Summary, but func(i int) bool) int {
 	top, most := -1, 0.0
 	for i := range sums {
@@ -236,7 +236,7 @@ func leader(f *figure, sums []Summary, but func(i int) bool) int {
 	return top
 }
 
-// competes tells whether a run ended enough jobs for its times to be compared.
+// competes reports whether enough of a run's jobs ended to compare its times.
 func competes(s *Summary, sums []Summary) bool {
 	most := 0
 	for i := range sums {
@@ -247,8 +247,8 @@ func competes(s *Summary, sums []Summary) bool {
 	return float64(s.JCT.N) >= 0.99*float64(most)
 }
 
-// labels names the runs: by policy; where one policy ran several times, by
-// placer and backfill too; equal names get a number.
+// labels names the runs: by policy; if one policy ran several times, also by placer and backfill;
+// equal names get a number.
 func labels(sums []Summary) []string {
 	out := make([]string, len(sums))
 	seen := map[string]int{}
@@ -280,7 +280,7 @@ func labels(sums []Summary) []string {
 	return out
 }
 
-// clean replaces what would disturb a terminal: names come from traces.
+// clean replaces characters that would disturb a terminal: names come from traces.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {

@@ -11,8 +11,8 @@ import (
 // hostile is a name that would break out of a careless page.
 const hostile = `</script><img src=x onerror="window.hacked=1">`
 
-// fixture is a run of 24 jobs on two nodes of four GPUs: placed in an order
-// that the policy gives, each as early as it fits.
+// fixture is a run of 24 jobs on two nodes of four GPUs, each placed as early as possible in the
+// order given by less.
 func fixture(policy string, less func(a, b *cluster.Job) bool) Run {
 	const nodes, per = 2, 4
 	r := Run{Policy: policy, Placer: "best-fit", Backfill: "none", Cluster: "2x4xV100", Trace: "made up", Capacity: nodes * per * cluster.Whole,
@@ -110,7 +110,7 @@ func (r *Run) span(id cluster.JobID) Span {
 	return Span{From: cluster.Never}
 }
 
-// fixtures is three runs of one list of jobs, and their figures.
+// fixtures returns three runs of one list of jobs, and their figures.
 func fixtures() ([]Run, []Summary) {
 	runs := []Run{
 		fixture("fifo", func(a, b *cluster.Job) bool { return a.Submit < b.Submit }),

@@ -24,24 +24,24 @@ func asset(name string) string { return embedded(assets, "assets/"+name) }
 func embedded(files embed.FS, name string) string {
 	b, err := files.ReadFile(name)
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // embedded, so it exists
 	}
 	return strings.TrimRight(string(b), "\n")
 }
 
-// inlineHash is the source expression that lets one inline element through.
+// inlineHash is the source expression that permits one inline element.
 func inlineHash(s string) string {
 	h := sha256.Sum256([]byte(s))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(h[:]) + "'"
 }
 
-// WriteHTML writes the runs as one page that needs nothing else: data, styles
-// and scripts are in it, and its policy forbids it to load or send anything.
+// WriteHTML writes the runs as one self-contained page: data, styles and scripts are embedded, and
+// its policy forbids loading or sending anything.
 func WriteHTML(w io.Writer, title string, runs []Run, sums []Summary) error {
 	if title == "" {
 		title = "Muster report"
 	}
-	// json.Marshal writes <, > and & as escapes: no name can end the element
+	// json.Marshal escapes <, > and &: no name can end the element
 	data, err := json.Marshal(newPage(title, runs, sums))
 	if err != nil {
 		return err

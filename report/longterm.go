@@ -6,8 +6,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// longTerm is the long-term GPU-time fairness of the tenant that had the least of its
-// share (shareOf); 0: there is one tenant only.
+// longTerm is the long-term GPU-time fairness of the tenant with the smallest one (shareOf); 0:
+// there is only one tenant.
 func (r *Run) longTerm() (least float64) {
 	list := r.shareOf()
 	if len(list) < 2 {
@@ -21,12 +21,11 @@ func (r *Run) longTerm() (least float64) {
 	return least
 }
 
-// shareOf is, tenant by tenant in the order of their first jobs, the long-term GPU-time
-// fairness F_u = U_u / D_u (ASTRAEA, TPDS'22): GPU time held over GPU time deserved, which is
-// what it asked for at any time, but not more than an equal part of the cluster. Below 1
-// it lost by sharing. GPUs count by their models' weights, those asked for by the mean weight
-// of the models on which the job may run. Tenants are queues, or users where there is
-// one queue. 0: it deserved nothing, or held nothing.
+// shareOf is each tenant's long-term GPU-time fairness F_u = U_u / D_u (ASTRAEA, TPDS'22), in order
+// of the tenants' first jobs: GPU time held over GPU time deserved, which is its demand at any
+// time, but at most an equal part of the cluster. Below 1 it lost by sharing. GPUs count by their
+// models' weights, requested ones by the mean weight of the models on which the job may run.
+// Tenants are queues, or users if there is one queue. 0: it deserved nothing, or held nothing.
 func (r *Run) shareOf() []float64 {
 	type change struct {
 		at    cluster.Time
@@ -61,7 +60,7 @@ func (r *Run) shareOf() []float64 {
 		asks := float64(r.Jobs[i].GPUMilli()) * r.weight(r.Jobs[i])
 		changes[k] = append(changes[k], change{rec.Submit, asks}, change{max(end, rec.Submit), -asks})
 	}
-	if len(held) == 0 { // all were refused
+	if len(held) == 0 { // all jobs were rejected
 		return nil
 	}
 	part := float64(r.Capacity/cluster.Milli(len(held))) * r.weight(nil)
@@ -83,8 +82,8 @@ func (r *Run) shareOf() []float64 {
 	return held
 }
 
-// weight is what one of the GPUs counts for, in the mean, on which a job may run; nil: of
-// all. 1 where nothing is said of weights, or nothing suits it.
+// weight is the mean weight of the GPUs on which a job may run; nil: of all GPUs. It is 1 if no
+// weights are stated, or no GPU suits it.
 func (r *Run) weight(j *cluster.Job) float64 {
 	sum, gpus := 0.0, 0
 	for _, k := range r.Kinds {

@@ -7,7 +7,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Two tenants have half of eight GPUs each: one holds all for ten seconds, twice what it
+// Two tenants deserve half of eight GPUs each: one holds all of them for ten seconds, twice what it
 // deserves; the other waits for as long as it runs, and has half.
 func TestLongTerm(t *testing.T) {
 	job := func(user string, gpus int) *cluster.Job {
@@ -34,16 +34,16 @@ func TestLongTerm(t *testing.T) {
 	}
 }
 
-// Astraea, TPDS'22, vector 3: a tenant with a quota of four GPUs of eight asks for eight, and has them:
-// F = 2, a benefit. The other one asks for two all the time and has them: F = 1.
+// ASTRAEA (TPDS'22), vector 3: a tenant with a quota of four of eight GPUs requests and holds
+// eight: F = 2, a benefit. The other one requests and holds two all the time: F = 1.
 func TestShareOf(t *testing.T) {
 	r := twoTenants()
 	if f := r.shareOf(); len(f) != 2 || f[0] != 2 || f[1] != 1 {
 		t.Errorf("%v, want 2 and 1", f)
 	}
-	// An hour of b's old GPUs counts as a quarter: of the eight new and eight old ones, ten by weight,
-	// a's part is five. It has eight new ones. b's jobs are for any model; they ask for two,
-	// which count 1.25 in the mean, and had two old ones, or half.
+	// An hour of b's old GPUs counts as a quarter: of the eight new and eight old ones, ten by
+	// weight, a's part is five. It holds eight new ones. b's jobs may use any model; they request
+	// two, which count 1.25 on average, and hold two old ones, or half.
 	r.Capacity, r.Kinds = 16_000, []Kind{{"A100-80GB", 8, 1000}, {"T4-16GB", 8, 250}}
 	r.Records[0].Worth, r.Records[1].Worth = r.Records[0].Held, r.Records[1].Held/4
 	r.Jobs[0].GPUTypes = []string{"A100"}
@@ -53,11 +53,11 @@ func TestShareOf(t *testing.T) {
 	if v := r.longTerm(); v != 0.4 {
 		t.Errorf("least %v, want 0.4", v)
 	}
-	r.Jobs[1].GPUTypes = []string{"T4-16GB"} // it asks for no others, so it has what it deserves
+	r.Jobs[1].GPUTypes = []string{"T4-16GB"} // it requests no other model, so it has what it deserves
 	if f := r.shareOf(); f[1] != 1 {
 		t.Errorf("of T4s only %v, want 1", f[1])
 	}
-	r.Kinds[1].Weight = 1000 // all alike, as if nothing were said
+	r.Kinds[1].Weight = 1000 // all alike, as without weights
 	r.Records[1].Worth = r.Records[1].Held
 	was := r.shareOf()
 	r.Kinds = nil
@@ -66,7 +66,7 @@ func TestShareOf(t *testing.T) {
 	}
 }
 
-// twoTenants have eight and two GPUs of eight for ten seconds.
+// twoTenants hold eight and two of eight GPUs for ten seconds.
 func twoTenants() Run {
 	at := cluster.Time(10 * time.Second)
 	job := func(user string, gpus int) *cluster.Job {

@@ -8,8 +8,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Dist is the distribution of a figure over jobs. Percentiles are by nearest
-// rank over those that have the figure (00-conventions).
+// Dist is the distribution of a figure over jobs. Percentiles are by nearest rank over the jobs
+// that have the figure.
 type Dist struct {
 	N    int     `json:"n"`
 	Mean float64 `json:"mean"`
@@ -34,7 +34,7 @@ func distOf(v []float64) Dist {
 	return d
 }
 
-// Summary is the figures of one run. Times are seconds, shares are 0..1.
+// Summary holds the figures of one run. Times are seconds, shares are 0..1.
 type Summary struct {
 	Policy   string `json:"policy"`
 	Placer   string `json:"placer"`
@@ -57,15 +57,15 @@ type Summary struct {
 
 	Makespan      float64 `json:"makespan"`
 	Allocation    float64 `json:"gpu_allocation"`     // held GPU time / capacity over the makespan
-	Utilisation   float64 `json:"gpu_utilisation"`    // computing GPU time / capacity
-	Goodput       float64 `json:"goodput"`            // computing and not thrown away / capacity
+	Utilisation   float64 `json:"gpu_utilisation"`    // computing GPU time / capacity over the makespan
+	Goodput       float64 `json:"goodput"`            // computing GPU time whose work was kept / capacity over the makespan
 	Fragmentation float64 `json:"fragmentation"`      // share of idle GPU time on partly used nodes
-	Unusable      float64 `json:"unusable"`           // share of idle GPU time that the tasks submitted last cannot use (FGD, ATC'23)
+	Unusable      float64 `json:"unusable"`           // share of idle GPU time that recently submitted tasks cannot use (FGD, ATC'23)
 	FTF           Dist    `json:"finish_time_ratio"`  // rho: JCT / JCT alone on a 1/N share
 	FTFOver       float64 `json:"finish_time_unfair"` // share of jobs with rho > 1
-	Jain          float64 `json:"jain_queues"`        // over queues' mean speed (ideal run time / JCT)
+	Jain          float64 `json:"jain_queues"`        // Jain's index over queues' mean speed (ideal run time / JCT)
 
-	LongTerm float64 `json:"long_term_gpu_time"` // of the tenant that had least of what it deserved: held / deserved GPU time
+	LongTerm float64 `json:"long_term_gpu_time"` // of the tenant with the smallest ratio: held / deserved GPU time
 
 	Preemptions    int           `json:"preemptions"`
 	Failures       int           `json:"failures"`
@@ -78,10 +78,10 @@ type Summary struct {
 	AcceptedLate   int           `json:"accepted_late"`   // accepted, and not over by then
 	Power          *PowerSummary `json:"power,omitempty"` // where nodes may sleep
 	WallSeconds    float64       `json:"wall_seconds,omitempty"`
-	DecisionMicros float64       `json:"decision_us,omitempty"` // wall time per step, the world's included
+	DecisionMicros float64       `json:"decision_us,omitempty"` // wall time per step, including the simulated world
 }
 
-// slowdownBound is tau of the bounded slowdown (00-conventions).
+// slowdownBound is tau, the bound of the bounded slowdown.
 const slowdownBound = 10 * time.Second
 
 // Summarise computes the figures of a run.
@@ -171,15 +171,15 @@ func (s *Summary) deadline(j *cluster.Job, rec *Record, last cluster.Time) {
 // met reports whether a job with a deadline completed by then.
 func (r *Record) met(j *cluster.Job) bool { return r.Outcome == Completed && r.End <= j.Deadline }
 
-// late reports whether a job was neither completed nor over for another reason of its own by its
-// deadline, in a run that ended at last: then who accepted the deadline has not kept it.
+// late reports whether a job was lost or had not ended by its deadline, in a run that ended at
+// last. If the deadline was accepted, the policy broke its promise.
 func (r *Record) late(j *cluster.Job, last cluster.Time) bool {
 	return r.Outcome == Lost || min(r.End, last) > j.Deadline
 }
 
-// rho is Themis' finish-time fairness: JCT against the JCT alone on a share of
-// 1/N of the cluster, N being the mean number of active jobs over its life. A
-// share smaller than the gang stretches the run in proportion.
+// rho is Themis' finish-time fairness: JCT over the JCT alone on a 1/N share of the cluster, N
+// being the mean number of active jobs over its life. A share smaller than the gang stretches the
+// run in proportion.
 func (r *Run) rho(i int, jct time.Duration) float64 {
 	n := max(1, r.Active[i])
 	share := float64(r.Capacity) / n
@@ -187,8 +187,8 @@ func (r *Run) rho(i int, jct time.Duration) float64 {
 	return float64(jct) / max(alone, float64(time.Second))
 }
 
-// FinishTimeRatio is the job's finish-time fairness (see rho); false: it did
-// not end by itself, completed or failed, and has none.
+// FinishTimeRatio is the job's finish-time fairness (see rho); false: it did not end by itself
+// (completed or failed).
 func (r *Run) FinishTimeRatio(i int) (float64, bool) {
 	rec := &r.Records[i]
 	if rec.Outcome != Completed && rec.Outcome != Failed {

@@ -9,7 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Bounds of what a page carries for each run.
+// Bounds of a page's data for each run.
 const (
 	maxQuantiles = 512 // points of a distribution
 	maxQueueBins = 512 // points of a queue's curve
@@ -46,7 +46,7 @@ func digits(v float64) float64 {
 	return math.Round(v*f) / f
 }
 
-// page is what the HTML report carries as data. Times are seconds of the run.
+// page is the data of the HTML report. Times are seconds of the run.
 type page struct {
 	Title    string       `json:"title"`
 	Trace    string       `json:"trace"`
@@ -56,7 +56,7 @@ type page struct {
 	Figures  []pageFigure `json:"figures"`
 	Queues   []string     `json:"queues"`
 	Runs     []pageRun    `json:"runs"`
-	Picks    []pick       `json:"picks,omitempty"` // what the page opens with; none: all
+	Picks    []pick       `json:"picks,omitempty"` // runs that are shown first; none: all
 	Unlike   string       `json:"unlike,omitempty"`
 }
 
@@ -77,7 +77,7 @@ type pageRun struct {
 	Backfill string      `json:"backfill"`
 	Hash     string      `json:"hash"`
 	Note     string      `json:"note"`
-	Values   []*float64  `json:"values"` // per figure; null: there is none
+	Values   []*float64  `json:"values"` // per figure; null: undefined
 	Texts    []string    `json:"texts"`
 	Best     []bool      `json:"best"`
 	Series   pageSeries  `json:"series"`
@@ -105,8 +105,8 @@ type pageSeries struct {
 	Free    curve   `json:"free"`
 }
 
-// pageDist is a distribution: Q has its quantiles in equal steps of rank, or
-// all its values; Of is how many jobs it should have been.
+// pageDist is a distribution: Q has its quantiles in equal steps of rank, or all of its values; Of
+// is the number of jobs that should have the figure.
 type pageDist struct {
 	N  int   `json:"n"`
 	Of int   `json:"of"`
@@ -114,7 +114,7 @@ type pageDist struct {
 }
 
 type pageQueue struct {
-	Name  int     `json:"name"` // in the page's list
+	Name  int     `json:"name"` // index in the page's list
 	Owed  float64 `json:"owed"` // GPUs
 	Jobs  int     `json:"jobs"`
 	Width float64 `json:"width"`
@@ -168,7 +168,7 @@ func newPage(title string, runs []Run, sums []Summary) *page {
 	return p
 }
 
-// add fills in what the page shows of a run besides its figures.
+// add fills in a run's data besides its figures.
 func (p *page) add(to *pageRun, r *Run, queues map[string]int) {
 	if p.Capacity == 0 {
 		p.Trace, p.Cluster, p.Epoch, p.Capacity = r.Trace, r.Cluster, r.Epoch, float64(r.Capacity)/1000
@@ -192,7 +192,7 @@ func (p *page) add(to *pageRun, r *Run, queues map[string]int) {
 	r.pageSpans(to, id)
 }
 
-// bin returns where bin i of a width begins and how long the run was in it.
+// bin returns how long the run was in bin i of a width, in seconds.
 func (r *Run) bin(i int, width float64) (cover float64) {
 	from, to := float64(i)*width, float64(i+1)*width
 	if r.Last != cluster.Never && r.Last > 0 {
@@ -252,8 +252,7 @@ func (r *Run) pageDists() (jct, delay pageDist) {
 	return jct, delay
 }
 
-// quantiles thins sorted values to the nearest ranks of equal steps; the last
-// is the largest.
+// quantiles thins sorted values to the nearest ranks of equal steps; the last is the maximum.
 func quantiles(v []float64) curve {
 	slices.Sort(v)
 	if len(v) <= maxQuantiles {
@@ -297,7 +296,7 @@ func (r *Run) pageQueues(id []int) []pageQueue {
 	return out
 }
 
-// pageSpans adds what the Gantt strips need: neighbouring GPUs become one bar.
+// pageSpans adds the data of the Gantt strips: neighbouring GPUs become one bar.
 func (r *Run) pageSpans(to *pageRun, id []int) {
 	if len(r.Spans) == 0 {
 		return

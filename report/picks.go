@@ -4,25 +4,25 @@ import "strings"
 
 // A page of many runs opens with a few of them.
 const (
-	manyRuns = 8 // more than there are colours
+	manyRuns = 8 // exceeds the number of colours
 	fewRuns  = 5
 )
 
-// What a reader knows already: what muster serve runs unless told otherwise, and what everything is better than.
+// Runs that readers know: the default of muster serve, and the usual baseline.
 const byDefault, baseline = "multifactor", "fifo"
 
-// mainFigures are those whose best run opens a page, the most important first.
+// mainFigures are those whose best runs open a page, the most important first.
 var mainFigures = []string{"jct.mean", "jct.p99", "goodput", "finish_time_ratio.p95"}
 
-// pick is a run that a page opens with, and why.
+// pick is a run that is shown first, with the reason.
 type pick struct {
 	Run int    `json:"run"`
 	Why string `json:"why"`
 }
 
-// picks are the runs that a page of many opens with: what muster serve runs by default, the baseline, and the best
-// by each main figure; where some of these are the same run, those with the next least mean completion times, too.
-// None: the page shows all.
+// picks are the runs with which a page of many opens: the default of muster serve, the baseline,
+// and the best by each main figure; if some of these coincide, the runs with the next best mean
+// completion times are added. None: the page shows all.
 func picks(sums []Summary) []pick {
 	if len(sums) < manyRuns {
 		return nil
@@ -63,7 +63,7 @@ func picks(sums []Summary) []pick {
 	return append(chosen, known...)
 }
 
-// because adds a reason to a run that is picked already, or picks it.
+// because adds a reason to a run that is already picked, or picks it.
 func because(chosen, known []pick, run int, why string) []pick {
 	for _, list := range [][]pick{chosen, known} {
 		for k := range list {
@@ -85,7 +85,7 @@ func holds(list []pick, run int) bool {
 	return false
 }
 
-// said is the figure's name without its place in the table.
+// said is the figure's name outside the table.
 func (f *figure) said() string {
 	if strings.Contains(f.key, ".") && f.group != groupFair {
 		return strings.ToLower(f.group) + ", " + f.label

@@ -1,32 +1,32 @@
 package report
 
-// Power is what became of a group of nodes that may sleep. Node-seconds leave out nodes that were out of
-// order.
+// Power is the record of a group of nodes that may sleep. Node-seconds exclude nodes that were
+// down.
 type Power struct {
 	Partition           string
-	Used, Active, Total float64 // node-seconds: with jobs; awake or waking; all
-	Wakes, Woken, Slept int     // how often nodes were woken; how many were; how many were put to sleep
-	Joules, Saved       float64 // drawn; saved against all being awake
-	Watts               bool    // what nodes draw is known
-	Forecasts           int64   // forecasts of the mean use ahead that can be judged
-	Off, OffNaive       float64 // sums of their errors, in nodes; and those had use been expected to stay as it is
+	Used, Active, Total float64 // node-seconds: with jobs; awake or waking; total
+	Wakes, Woken, Slept int     // number of wake-ups; nodes woken; nodes put to sleep
+	Joules, Saved       float64 // drawn; saved compared with all nodes awake
+	Watts               bool    // whether the nodes' power draw is known
+	Forecasts           int64   // forecasts of mean use that can be judged
+	Off, OffNaive       float64 // sums of their errors, in nodes; those of a no-change forecast
 }
 
-// PowerSummary is the figures of all groups together.
+// PowerSummary sums up all groups.
 type PowerSummary struct {
 	Utilisation float64 `json:"node_utilisation"`               // nodes with jobs, of those awake or waking
 	AllAwake    float64 `json:"node_utilisation_all_awake"`     // ... of all
 	Active      float64 `json:"nodes_awake"`                    // mean
 	Total       float64 `json:"nodes"`                          // mean
-	Wakes       float64 `json:"wakes_per_day"`                  // how often nodes were woken
-	Woken       float64 `json:"nodes_woken_per_day"`            // how many
-	KWh         float64 `json:"energy_kwh,omitempty"`           // where the cluster file says what nodes draw
-	SavedKWh    float64 `json:"energy_saved_kwh,omitempty"`     // against all nodes awake
-	Off         float64 `json:"forecast_error_nodes"`           // mean of |expected - came|, both means over the time ahead
-	OffNaive    float64 `json:"forecast_error_nodes_no_change"` // had use been expected to stay as it is
+	Wakes       float64 `json:"wakes_per_day"`                  // number of wake-ups
+	Woken       float64 `json:"nodes_woken_per_day"`            // number of nodes woken
+	KWh         float64 `json:"energy_kwh,omitempty"`           // if the cluster file states the nodes' power draw
+	SavedKWh    float64 `json:"energy_saved_kwh,omitempty"`     // compared with all nodes awake
+	Off         float64 `json:"forecast_error_nodes"`           // mean of |forecast - actual|, both means over the time ahead
+	OffNaive    float64 `json:"forecast_error_nodes_no_change"` // of a no-change forecast
 }
 
-// powerSummary adds the groups up; nil: no node may sleep.
+// powerSummary sums up the groups; nil: no node may sleep.
 func (r *Run) powerSummary() *PowerSummary {
 	if len(r.Power) == 0 {
 		return nil
@@ -55,7 +55,7 @@ func (r *Run) powerSummary() *PowerSummary {
 	return &s
 }
 
-// powerFigures are shown where nodes may sleep.
+// powerFigures are shown if nodes may sleep.
 func powerFigures() []figure {
 	of := func(get func(*PowerSummary) float64, drawn bool) func(*Summary) (float64, bool) {
 		return func(s *Summary) (float64, bool) {
@@ -87,7 +87,7 @@ func powerFigures() []figure {
 	}
 }
 
-// powerFields are columns of the CSV where a run has them.
+// powerFields are the CSV columns for runs in which nodes may sleep.
 func powerFields() (list []field) {
 	for _, f := range powerFigures() {
 		get := f.get

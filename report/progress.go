@@ -55,8 +55,8 @@ func NewProgress(w io.Writer, isTTY bool, total int, label string, clock func() 
 	return p
 }
 
-// Part adds total pieces of work to the bar, counted apart: for runs side by
-// side that share it. Their sum is drawn.
+// Part adds total pieces of work to the bar, counted separately, for parallel runs that share it.
+// Their sum is drawn.
 func (p *Progress) Part(total int) *Part {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,11 +65,11 @@ func (p *Progress) Part(total int) *Part {
 	return q
 }
 
-// Update says how many pieces are done so far. A count below an earlier one is
-// one that was overtaken, and is ignored. The note, if any, follows the bar.
+// Update sets the number of completed pieces. A count below an earlier one arrived late and is
+// ignored. The note, if any, follows the bar.
 func (p *Progress) Update(done int, note string) { p.own.Update(done, note) }
 
-// Update says how many pieces of the part are done so far.
+// Update sets the number of completed pieces of the part.
 func (q *Part) Update(done int, note string) {
 	p := q.p
 	p.mu.Lock()

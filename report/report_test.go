@@ -16,7 +16,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// made is figures that are easy to check by eye.
+// made returns figures that are easy to check by eye.
 func made() []Summary {
 	d := func(mean, p50, p95, p99 float64) Dist {
 		return Dist{N: 998, Mean: mean, P50: p50, P95: p95, P99: p99, Max: p99}
@@ -104,8 +104,8 @@ policy-00(knob=0.125)  4h12m     20m     25h  2d08h*    2h     38s  11h07m  24h*
 policy-01(knob=0.125)  2h03m*    10m* 22h13m* 2d21h     1h*   4.0s*  5h33m* 25h
 `
 
-// TestTableFits lays 1 to 20 policies out in 80 to 200 columns: no line is
-// wider, and no value is lost or broken.
+// TestTableFits formats 1 to 20 policies in 80 to 200 columns: no line is too wide, and no value is
+// lost or broken.
 func TestTableFits(t *testing.T) {
 	for n := 1; n <= 20; n++ {
 		var sums []Summary
@@ -136,7 +136,7 @@ func TestBest(t *testing.T) {
 	sums := made()
 	f := figures()[0]
 	if got := best(&f, sums); !slices.Equal(got, []bool{false, true, false}) {
-		t.Errorf("a run that ended fewer jobs competes in completion times: %v", got)
+		t.Errorf("a run in which fewer jobs ended competes in completion times: %v", got)
 	}
 	sums[1].Partial = true
 	if got := best(&f, sums); !slices.Equal(got, []bool{true, false, false}) {
@@ -166,7 +166,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestJSON pins the schema: what is read by others must not change its name.
+// TestJSON pins the schema: names that other programs read must not change.
 func TestJSON(t *testing.T) {
 	runs, sums := fixtures()
 	var b bytes.Buffer
@@ -203,7 +203,7 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err, rows)
 	}
 	for _, name := range rows[0] {
-		if _, ok := flat[name]; !ok && name != "partial" { // left out where false
+		if _, ok := flat[name]; !ok && name != "partial" { // left out if false
 			t.Errorf("the CSV's %s is not in the JSON", name)
 		}
 		delete(flat, name)
@@ -435,12 +435,12 @@ func TestProgressTogether(t *testing.T) {
 	p.Done()
 }
 
-// Of the jobs with a deadline those count as late whose deadline was accepted and that were not over by then.
+// Late jobs are those whose deadline was accepted and that had not ended by then.
 func TestDeadlines(t *testing.T) {
 	at := func(s int) cluster.Time { return cluster.Time(s) * cluster.Time(time.Second) }
 	r := Run{Queues: []string{"q"}, Capacity: cluster.Whole, Last: at(100)}
 	for _, x := range []struct {
-		deadline, end int // end 0: none
+		deadline, end int // end 0: it did not end
 		out           Outcome
 		said          Answer
 	}{

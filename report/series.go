@@ -17,7 +17,7 @@ type Series struct {
 	Bins  []Bin
 }
 
-// Bin is the integral over one bin of what it names, in unit-seconds.
+// Bin holds integrals over one bin, in unit-seconds.
 type Bin struct {
 	Alloc, Busy, Pending, Running, Demand, Split, Useless, Free float64
 	Queues                                                      []float64 // milli-GPU-seconds per queue
@@ -25,10 +25,10 @@ type Bin struct {
 
 // Sample is the state of a cluster between two events.
 type Sample struct {
-	Alloc, Busy cluster.Milli // held by jobs; of it by jobs that compute
-	Demand      cluster.Milli // asked for by pending jobs
-	Split, Free cluster.Milli // free on partly used nodes; free at all
-	Useless     cluster.Milli // free, but not to the tasks that are submitted (engine.Fragmentation)
+	Alloc, Busy cluster.Milli // held by jobs; the part of it that computes
+	Demand      cluster.Milli // requested by pending jobs
+	Split, Free cluster.Milli // free on partly used nodes; all free
+	Useless     cluster.Milli // free, but unusable for recently submitted tasks (engine.Fragmentation)
 	Pending     int64         // jobs
 	Running     int64
 }

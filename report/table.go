@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// TableOptions says what the table is written on.
+// TableOptions describes the output medium.
 type TableOptions struct {
 	Width int  // columns of the terminal; 0: 80
-	Color bool // may use ANSI bold and dim
+	Color bool // whether ANSI bold and dim may be used
 }
 
 const (
@@ -19,9 +19,9 @@ const (
 	plain = "\x1b[0m"
 )
 
-// WriteTable writes the figures of several runs side by side: figures as rows
-// and policies as columns where that fits the width, else a row per policy in
-// as many blocks as it takes. The best value of a figure is marked.
+// WriteTable writes the figures of several runs side by side: figures as rows and policies as
+// columns if that fits the width, otherwise a row per policy in as many blocks as necessary. The
+// best value of a figure is marked.
 func WriteTable(w io.Writer, sums []Summary, opt TableOptions) error {
 	if len(sums) == 0 {
 		return nil
@@ -44,7 +44,7 @@ type table struct {
 	names []string
 	cells [][]string // figure, run
 	best  [][]bool
-	any   bool // something is marked
+	any   bool // some value is marked
 	out   strings.Builder
 }
 
@@ -65,7 +65,7 @@ func newTable(sums []Summary, opt TableOptions) *table {
 	return t
 }
 
-// columns lays figures out as rows; it reports whether that fits.
+// columns formats figures as rows; it reports whether that fits.
 func (t *table) columns() bool {
 	label := 0
 	for i := range t.figs {
@@ -113,7 +113,7 @@ type block struct {
 	wide []int
 }
 
-// rows lays policies out as rows, in blocks of whole groups where they fit.
+// rows formats policies as rows, in blocks of whole groups where they fit.
 func (t *table) rows() {
 	name := width("policy")
 	for _, n := range t.names {
@@ -135,7 +135,7 @@ func (t *table) rows() {
 	}
 }
 
-// gap keeps groups apart.
+// gap separates groups.
 func (t *table) gap(b block, c int) string {
 	if c > 0 && t.figs[b.figs[c]].group == t.figs[b.figs[c-1]].group {
 		return " "
@@ -164,7 +164,7 @@ func (t *table) heads(b block, name int) {
 	})
 }
 
-// blocks cuts the figures where the width ends, between groups if it can.
+// blocks breaks the figures at the width, between groups if possible.
 func (t *table) blocks(room int) []block {
 	var out []block
 	var cur block
@@ -202,7 +202,7 @@ func (t *table) blocks(room int) []block {
 	return append(out, cur)
 }
 
-// cell is a value right-aligned, with its mark behind it.
+// cell is a right-aligned value, followed by its mark.
 func (t *table) cell(f, k, w int) string {
 	v := t.cells[f][k]
 	room := left("", w-width(v))
@@ -226,7 +226,7 @@ func (t *table) line(head string, rest func(*strings.Builder)) {
 	t.out.WriteString(strings.TrimRight(b.String(), " ") + "\n")
 }
 
-// notes says what the figures leave out.
+// notes states what the figures leave out.
 func (t *table) notes(sums []Summary) {
 	t.out.WriteByte('\n')
 	if t.any {
@@ -240,7 +240,8 @@ func (t *table) notes(sums []Summary) {
 	t.grouped(sums, note, func(text, who string) { t.wrap(who + ": " + text) })
 }
 
-// unlike warns of a comparison of two things at once: the order, and whether jobs may pass a blocked one.
+// unlike warns of a comparison that differs in two ways: the order, and whether jobs may pass a
+// blocked one.
 func unlike(sums []Summary) string {
 	strict, others := 0, 0
 	for i := range sums {
@@ -268,7 +269,7 @@ func fewer(sums []Summary) string {
 	return ""
 }
 
-// grouped calls f for each text that of gives, with the runs that have it.
+// grouped calls f for each text that of returns, with the runs that have it.
 func (t *table) grouped(sums []Summary, of func(*Summary) string, f func(text, who string)) {
 	var texts []string
 	who := map[string][]string{}
@@ -292,7 +293,7 @@ func (t *table) grouped(sums []Summary, of func(*Summary) string, f func(text, w
 	}
 }
 
-// setups says which runs had which placer or backfill.
+// setups lists which runs had which placer or backfill.
 func (t *table) setups(what string, sums []Summary, of func(*Summary) string) {
 	var parts []string
 	t.grouped(sums, of, func(text, who string) {
@@ -306,7 +307,7 @@ func (t *table) setups(what string, sums []Summary, of func(*Summary) string) {
 	}
 }
 
-// note says in words what of a run is not in its figures.
+// note describes what a run's figures do not show.
 func note(s *Summary) string {
 	var parts []string
 	if s.Partial {
@@ -352,7 +353,7 @@ func pad(s string, w int) string { return s + strings.Repeat(" ", max(0, w-width
 
 func left(s string, w int) string { return strings.Repeat(" ", max(0, w-width(s))) + s }
 
-// clip shortens a name in its middle: both the policy and its last knob tell.
+// clip shortens a name in the middle: the policy and its last knob both matter.
 func clip(s string, w int) string {
 	r := []rune(s)
 	if len(r) <= w || w < 3 {

@@ -1,5 +1,5 @@
-// Package report turns the books of a run, recorded or live, into figures,
-// tables and pages. It knows nothing of engines and drivers.
+// Package report turns the books of a run, recorded or live, into figures, tables and pages. It
+// does not depend on engines or drivers.
 package report
 
 import (
@@ -18,21 +18,21 @@ const (
 	Failed
 	Cancelled
 	TimedOut
-	Rejected // it could never run, or its dependency could never hold
+	Rejected // it could never run, or its dependency could never be satisfied
 	Lost     // not requeued after a preemption or a failure
 )
 
-// Answer is what a policy that answers deadlines said of a job's.
+// Answer is a policy's answer to a job's deadline.
 type Answer uint8
 
 // The answers.
 const (
-	Unanswered Answer = iota // it has none, or the policy answers none
+	Unanswered Answer = iota // no deadline, or the policy does not answer deadlines
 	Accepted
-	Declined // it runs when it can
+	Declined // the job runs when it can
 )
 
-// Record is what became of one job.
+// Record is the outcome of one job.
 type Record struct {
 	Submit      cluster.Time
 	FirstStart  cluster.Time // Never: it never started
@@ -42,17 +42,17 @@ type Record struct {
 	Ran         time.Duration // on devices, over all runs
 	Busy        int64         // milli-GPU-milliseconds computing
 	Held        int64         // milli-GPU-milliseconds on devices
-	Worth       int64         // ... by the weights of their models
+	Worth       int64         // ... weighted by the GPU models' weights
 	Lost        int64         // of Busy: work thrown away
 	Preemptions int32
 	Losses      int32 // stops by node or GPU failure
 	GPUs        int32
 	Queue       int32
-	Answer      Answer // to its deadline, the first that was given
-	Why         string // of a rejection
+	Answer      Answer // the first answer to its deadline
+	Why         string // reason of a rejection
 }
 
-// Kind is the GPUs of one model, and what an hour of one counts for, in thousandths.
+// Kind is the GPUs of one model with their weight, in thousandths.
 type Kind struct {
 	Model  string
 	GPUs   int
@@ -74,13 +74,13 @@ type Run struct {
 	Policy   string // with its knobs
 	Placer   string
 	Backfill string
-	Cluster  string // in words
+	Cluster  string // description
 	Trace    string
 	Capacity cluster.Milli
-	Kinds    []Kind          // of GPU, for their weights; none: all count the same
+	Kinds    []Kind          // GPU models with weights; none: all count the same
 	Nodes    []string        // names, for the Gantt strips
 	GPUs     []int           // per node
-	Queues   []string        // as Record.Queue counts; at most maxQueues
+	Queues   []string        // indexed by Record.Queue; at most maxQueues
 	Owed     []cluster.Milli // guarantee per queue; 0: none
 	Epoch    int64           // Unix seconds of Time 0; 0: no calendar
 	Jobs     []*cluster.Job
@@ -89,12 +89,12 @@ type Run struct {
 	Active   []float64 // mean number of active jobs over each job's life
 	Series   Series
 	Spans    []Span  // empty: too many to draw
-	Power    []Power // by group of nodes that may sleep; none: none may
+	Power    []Power // by group of nodes that may sleep; none: no node may
 	Failures int
 	First    cluster.Time // first submission
 	Last     cluster.Time // last end
 	Hash     uint64
-	Partial  bool          // interrupted
+	Partial  bool          // it was interrupted
 	Wall     time.Duration // of the machine
-	Decided  int64         // steps of the engine
+	Decided  int64         // number of engine steps
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// unit says how a figure is shown.
+// unit is how a figure is formatted.
 type unit uint8
 
 const (
@@ -20,7 +20,7 @@ const (
 
 var unitNames = [...]string{"seconds", "share", "count", "ratio", "gpu_hours", "micros"}
 
-// human shows a figure in the unit that fits its size.
+// human formats a figure in the unit that fits its size.
 func (u unit) human(v float64) string {
 	switch u {
 	case unitSeconds:
@@ -87,7 +87,7 @@ func humanShare(v float64) string {
 	return strconv.FormatFloat(p, 'f', 1, 64) + "%"
 }
 
-// humanCount shows a whole number with thousands apart.
+// humanCount formats a whole number with grouped thousands.
 func humanCount(v float64) string {
 	s := strconv.FormatFloat(math.Abs(v), 'f', 0, 64)
 	var b strings.Builder

@@ -16,21 +16,21 @@ import (
 	"github.com/muster-gpu/muster/local"
 )
 
-// What a route asks of its caller, besides the three roles. Whose job it is,
-// the operations on jobs look at themselves.
+// What a route requires of its caller, besides the three roles. Operations on jobs check themselves whether the
+// job is the caller's.
 const (
 	anybody = "anybody" // no name needed
 	nearby  = "nearby"  // no name needed on this machine
 )
 
-// access is who may use which route. A route that is not listed here is
-// refused to everybody; a test asks of each what becomes of each role.
+// access is the role that each route requires. A route that is not listed is refused to everybody; a test tries
+// every route in every role.
 var access = map[string]string{
 	"GET /healthz":                 anybody,
 	"GET /metrics":                 nearby,
 	"GET /readyz":                  anybody,
 	"GET /login":                   anybody,
-	"GET /{$}":                     anybody, // the pages hold nothing; what they show they ask for
+	"GET /{$}":                     anybody, // pages contain no data; what they show they request
 	"GET /jobs":                    anybody,
 	"GET /jobs/{id}":               anybody,
 	"GET /submit":                  anybody,
@@ -60,12 +60,12 @@ var access = map[string]string{
 	"GET /v1/overview":             api.RoleUser,
 	"POST /v1/jobs":                api.RoleUser,
 	"GET /v1/jobs":                 api.RoleUser,
-	"GET /v1/jobs/{id}":            api.RoleUser, // what others run is masked
+	"GET /v1/jobs/{id}":            api.RoleUser, // what other users run is masked
 	"GET /v1/jobs/{id}/why":        api.RoleUser,
 	"GET /v1/jobs/{id}/wait":       api.RoleUser,
-	"GET /v1/jobs/{id}/log":        api.RoleUser, // their own, as everything below
+	"GET /v1/jobs/{id}/log":        api.RoleUser, // the caller's own, like everything below
 	"POST /v1/jobs/{id}/join":      api.RoleUser,
-	"GET /v1/jobs/{id}/tty":        api.RoleUser, // ... and not what an operator may type into
+	"GET /v1/jobs/{id}/tty":        api.RoleUser, // ... except that a role does not allow typing into it
 	"PATCH /v1/jobs/{id}":          api.RoleUser,
 	"GET /v1/jobs/{id}/history":    api.RoleUser,
 	"POST /v1/nodes/{name}/drain":  api.RoleOperator,
@@ -90,23 +90,22 @@ var access = map[string]string{
 	"POST /v1/jobs/{id}/resume":    api.RoleUser,
 }
 
-// pageRules is what a browser may do with a page of ours: load what comes from
-// here, and nothing else.
+// pageRules is the content security policy of the pages: load what comes from this server, and nothing else.
 const pageRules = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
 	"manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 // alwaysAnswered are the routes that answer while the state cannot be written.
 var alwaysAnswered = map[string]bool{"GET /healthz": true, "GET /readyz": true, "GET /metrics": true}
 
-// guard lets those through to the routes who may use them. Over TCP a caller
-// says who they are; at the socket the kernel does.
+// guard lets authorised callers through to the routes. Over TCP a caller is identified by a token or a session,
+// at the socket by the kernel.
 func (s *Server) guard(tcp bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", pageRules)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "no-referrer") // a link with a code in it must not be passed on
+		h.Set("Referrer-Policy", "no-referrer") // a link that contains a login code must not be passed on
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
@@ -162,12 +161,12 @@ func (s *Server) who(r *http.Request, tcp bool) (*Caller, error) {
 	return nil, nil
 }
 
-// uidKey is under which a connection's context keeps who is at its other end.
+// uidKey is the context key under which a connection keeps the identity of its peer.
 type uidKey struct{}
 
 type credential struct{ uid, pid int }
 
-// allowed says why a caller may not use a route that needs something; 0: they may.
+// allowed says why a caller may not use a route that requires something; 0: it may.
 func allowed(need string, who *Caller, r *http.Request, tcp bool) (int, string) {
 	switch {
 	case need == "":
@@ -200,10 +199,11 @@ func unknownCaller(w http.ResponseWriter, text string) {
 func refuse(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(&huma.ErrorModel{Status: code, Title: http.StatusText(code), Detail: text}) // whoever asked has gone
+	// An error here means that the caller has gone.
+	_ = json.NewEncoder(w).Encode(&huma.ErrorModel{Status: code, Title: http.StatusText(code), Detail: text})
 }
 
-// noRoute says that there is no such path, or that it takes another method.
+// noRoute answers that there is no such path, or that it takes another method.
 func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 	seen := &statusOnly{header: http.Header{}}
 	s.mux.ServeHTTP(seen, r)
@@ -215,7 +215,7 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 	refuse(w, http.StatusNotFound, "there is no "+r.URL.Path+" here; /openapi.json lists what there is")
 }
 
-// statusOnly keeps the status of an answer and its headers.
+// statusOnly keeps the status and the headers of an answer, and drops its body.
 type statusOnly struct {
 	header http.Header
 	code   int

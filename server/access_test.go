@@ -28,7 +28,7 @@ import (
 	"github.com/muster-gpu/muster/store"
 )
 
-// world is a server over a machine whose jobs are all held: nothing is started.
+// world is a server of a machine on which all jobs are held, so nothing starts.
 type world struct {
 	t      testing.TB
 	ctx    context.Context
@@ -36,7 +36,7 @@ type world struct {
 	s      *Server
 	h      http.Handler
 	me     account.User
-	tokens map[string]string // by who: o(wner), s(tranger), p (operator), a(dmin)
+	tokens map[string]string // by caller: o(wner), s(tranger), p (operator), a(dmin)
 }
 
 func newWorld(t testing.TB) *world {
@@ -83,7 +83,7 @@ func (w *world) token(user, role string, valid time.Duration) string {
 	return text
 }
 
-// job submits a held job of the owner's.
+// job submits a held job as the owner.
 func (w *world) job() int {
 	w.t.Helper()
 	ids, err := w.m.Submit(w.t.Context(), w.me, &api.Submission{Command: []string{"private"}, Hold: true, Env: []string{"KEY=hunter2"}}, "")
@@ -101,7 +101,7 @@ type answer struct {
 
 func (a *answer) Flush() { a.stop() }
 
-// ask makes a request as somebody; the header's names and values alternate.
+// ask makes a request as one of the callers; the names and values of the headers alternate.
 func (w *world) ask(who, method, path, body string, header ...string) *httptest.ResponseRecorder {
 	ctx, stop := context.WithCancel(w.ctx)
 	defer stop()
@@ -124,11 +124,11 @@ func (w *world) ask(who, method, path, body string, header ...string) *httptest.
 	return out.ResponseRecorder
 }
 
-// mayUse says of every route who may use it: n(obody known), the o(wner) of the
-// job, a s(tranger), an o(p)erator, an a(dmin).
+// mayUse lists the callers who may use each route: n (no identity), the o(wner) of the job, a s(tranger), an
+// o(p)erator, an a(dmin).
 var mayUse = map[string]string{
 	"GET /healthz":                 "nospa",
-	"GET /metrics":                 "ospa", // and all of this machine
+	"GET /metrics":                 "ospa", // and everybody on this machine
 	"GET /readyz":                  "nospa",
 	"GET /login":                   "nospa",
 	"GET /{$}":                     "nospa",
@@ -165,13 +165,13 @@ var mayUse = map[string]string{
 	"GET /v1/jobs/{id}/why":        "ospa",
 	"GET /v1/jobs/{id}/wait":       "ospa",
 	"GET /v1/jobs/{id}/log":        "opa",
-	"POST /v1/jobs/{id}/join":      "opa", // by who is the job's user, or root
+	"POST /v1/jobs/{id}/join":      "opa", // by the job's user, or root
 	"GET /v1/jobs/{id}/tty":        "oa",
 	"PATCH /v1/jobs/{id}":          "opa",
 	"GET /v1/jobs/{id}/history":    "ospa",
 	"POST /v1/nodes/{name}/drain":  "pa",
 	"POST /v1/nodes/{name}/resume": "pa",
-	"GET /v1/audit":                "ospa", // a user: what concerns them
+	"GET /v1/audit":                "ospa", // users see what concerns them
 	"GET /v1/journal":              "a",
 	"GET /v1/policy":               "ospa",
 	"GET /v1/speeds":               "ospa",
@@ -186,12 +186,12 @@ var mayUse = map[string]string{
 	"POST /v1/jobs/{id}/requeue":   "opa",
 	"POST /v1/jobs/{id}/suspend":   "opa",
 	"POST /v1/jobs/{id}/resume":    "opa",
-	"POST /v1/jobs/cancel":         "ospa", // what is another's is refused job by job
+	"POST /v1/jobs/cancel":         "ospa", // other users' jobs are refused one by one
 	"POST /v1/jobs/hold":           "ospa",
 	"POST /v1/jobs/release":        "ospa",
 }
 
-// bodies are what the routes need to be told.
+// bodies are the requests that routes need.
 var bodies = map[string]string{
 	"PATCH /v1/jobs/{id}":       `{"name": "other"}`,
 	"POST /v1/jobs":             `{"command": ["true"], "hold": true}`,
@@ -204,8 +204,7 @@ var bodies = map[string]string{
 	"POST /v1/jobs/release":     `{"names": ["none"]}`,
 }
 
-// Every role meets every route, on a job of its own or of another's, and a
-// route without an entry fails.
+// Every role tries every route, on a job of its own or of another user; a route without an entry fails.
 func TestAccess(t *testing.T) {
 	w := newWorld(t)
 	w.s.url.Store(new("http://127.0.0.1:8765"))
@@ -240,8 +239,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// subject is the number that a route is about: a new job, one that is over, a
-// new token of the owner's.
+// subject is the number that a route refers to: of a new job, one that is over, a new token of the owner.
 func (w *world) subject(route string) int {
 	switch {
 	case !strings.Contains(route, "{id}"):
@@ -266,7 +264,7 @@ func concrete(pattern string, id int) string {
 	return strings.NewReplacer("{id}", strconv.Itoa(id), "{name}", "box", "{schema}", "Job.json", "{$}", "").Replace(pattern)
 }
 
-// routes lists what the server answers to.
+// routes lists the routes that the server answers.
 func (s *Server) routes() (list []string) {
 	for path, item := range s.api.OpenAPI().Paths {
 		for method, op := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PATCH": item.Patch, "PUT": item.Put, "DELETE": item.Delete} {
@@ -278,7 +276,7 @@ func (s *Server) routes() (list []string) {
 	return append(list, s.plain...)
 }
 
-// What others run, and where, is not shown; an environment to owners and admins only.
+// What other users run, and where, is not shown; an environment only to its owner and admins.
 func TestMasked(t *testing.T) {
 	w := newWorld(t)
 	id := w.job()
@@ -296,8 +294,7 @@ func TestMasked(t *testing.T) {
 	}
 }
 
-// A token gives no more than its maker has, ends when it says so, and is
-// nowhere in the store.
+// A token grants no more than its maker has, expires when it says so, and is nowhere in the store.
 func TestTokens(t *testing.T) {
 	w := newWorld(t)
 	if got := w.ask("o", "POST", "/v1/tokens", `{"role": "admin"}`); got.Code != http.StatusForbidden {
@@ -340,8 +337,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A link lets one browser in, once; what changes something needs the token
-// against forged requests.
+// A link lets one browser in, once; changes need the token against forged requests (CSRF).
 func TestSession(t *testing.T) {
 	w := newWorld(t)
 	w.s.url.Store(new("http://127.0.0.1:8765"))
@@ -378,7 +374,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// A name that was made to point here is not answered; addresses and our names are.
+// A host name that was made to point here is refused; addresses and the server's own names are answered.
 func TestHosts(t *testing.T) {
 	w := newWorld(t)
 	for host, want := range map[string]int{"evil.example": 421, "evil.example:8765": 421, "": 200, "localhost:8765": 200, "127.0.0.1": 200,
@@ -389,7 +385,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// What does not exist, and a wrong method, are problems as all errors are.
+// A missing route and a wrong method are answered with problems, like all errors.
 func TestNoRoute(t *testing.T) {
 	w := newWorld(t)
 	for path, want := range map[string]int{"/v1/nothing": 404, "/v1/nodes": 405, "/v1/jobs/x/log": 405} {
@@ -406,7 +402,7 @@ func TestNoRoute(t *testing.T) {
 	}
 }
 
-// Whoever runs the daemon is an admin at its socket; who is named, has the role.
+// The user who runs the daemon is an admin at its socket; named users have their role.
 func TestRoles(t *testing.T) {
 	r := Roles{Operators: rules.Members{Users: []string{"ann"}}, Admins: rules.Members{Groups: []string{"root"}}}
 	for _, c := range []struct {

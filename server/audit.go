@@ -34,7 +34,7 @@ func origin(r *http.Request, who *Caller) string {
 	return address(r)
 }
 
-// address is that of whoever makes a request over TCP, without its port.
+// address is the caller's address over TCP, without its port.
 func address(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -72,11 +72,12 @@ func (s *Server) audit(a huma.API) {
 		})
 }
 
-// Wrong tokens are answered freely up to a number per address and minute; what is beyond is refused without a look, logged and noted
-// once a minute. A right token is always let in: tokens cannot be guessed, and an address may be shared.
+// Wrong tokens are answered normally up to a number per address and minute; beyond it they are refused without
+// being checked, and logged and recorded once a minute. A right token is always accepted: tokens cannot be
+// guessed, and an address may be shared.
 const (
 	wrongPerMinute = 10
-	notedPerMinute = 60 // of all addresses, so that wrong tokens do not fill the trail
+	notedPerMinute = 60 // over all addresses, so that wrong tokens do not fill the trail
 	mostAddresses  = 10_000
 )
 
@@ -87,10 +88,10 @@ type wrongTokens struct {
 	mu     sync.Mutex
 	minute time.Time
 	by     map[string]int
-	noted  int // addresses that were noted within the minute
+	noted  int // addresses that were recorded within the minute
 }
 
-// count counts one more, and returns how many there were within the minute, and whether to note that.
+// count counts one more, and returns how many there were within the minute, and whether to record that.
 func (w *wrongTokens) count(addr string, now time.Time) (n int, note bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,7 +109,7 @@ func (w *wrongTokens) count(addr string, now time.Time) (n int, note bool) {
 	return n, note
 }
 
-// wrongToken notes a token that is not known, never the token itself, and returns what to answer.
+// wrongToken records a wrong token, never the token itself, and returns the answer.
 func (s *Server) wrongToken(r *http.Request, err error) error {
 	addr := address(r)
 	n, note := s.wrong.count(addr, s.m.Now())

@@ -14,20 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits bound what one user can hold open. 0: no bound.
+// Limits bound what one user can hold open; 0: no bound.
 type Limits struct {
-	Connections int // of a user at the Unix socket, or of an address over TCP
-	Streams     int // requests that stay open: events, waits, logs that are followed, terminals
+	Connections int // per user at the Unix socket, or per address over TCP
+	Streams     int // requests that stay open: events, waits, followed logs, terminals
 }
 
-// keptBack is how many file descriptors connections leave to the daemon, for the starts of jobs.
+// keptBack is how many file descriptors connections leave to the daemon for starting jobs.
 const keptBack = 512
 
-// crowd counts the connections and streams that are open, so that no user can take what others need.
+// crowd counts open connections and streams, so that no user can exhaust what others need.
 type crowd struct {
 	limits  atomic.Pointer[Limits]
 	mu      sync.Mutex
-	most    int // connections of all together
+	most    int // bound on all connections together
 	all     int
 	conns   map[string]int
 	streams map[string]int
@@ -44,10 +44,10 @@ func newCrowd() *crowd {
 	return c
 }
 
-// SetLimits says what one user can hold open, from now on.
+// SetLimits sets what one user can hold open, from now on.
 func (s *Server) SetLimits(l Limits) { s.crowd.limits.Store(&l) }
 
-// from says whose connection it is, and how many such there may be; 0: any number.
+// from returns the key by which a connection is counted, and how many such there may be; 0: any number.
 func (c *crowd) from(conn net.Conn) (key string, most int) {
 	most = c.limits.Load().Connections
 	if uid, _, err := peer(conn); err == nil {
@@ -60,7 +60,7 @@ func (c *crowd) from(conn net.Conn) (key string, most int) {
 	if err != nil {
 		return conn.RemoteAddr().String(), most
 	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() && most > 0 { // everybody on this machine comes from there
+	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() && most > 0 { // all users of this machine
 		most = max(most, c.most/2)
 	}
 	return host, most
@@ -87,14 +87,14 @@ func (c *crowd) leave(key string) {
 	}
 }
 
-// countedListener lets in as many connections as there may be.
+// countedListener accepts as many connections as there may be.
 type countedListener struct {
 	net.Listener
 	crowd *crowd
-	plain bool // what is answered can be read: there is no TLS
+	plain bool // without TLS: the answer can be read
 }
 
-// Accept returns the next connection that may be open.
+// Accept returns the next connection that is within the limits.
 func (l *countedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -112,7 +112,7 @@ func (l *countedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// tooMany answers whoever has too many connections, without waiting for a request.
+// tooMany answers a caller with too many connections, without waiting for a request.
 func tooMany(conn net.Conn, most int) {
 	body := fmt.Sprintf(`{"title":"Too Many Requests","status":429,"detail":"there are too many open connections of yours (at most %d), or of all users; `+
 		`close some, or whoever runs this machine raises limits.connections in the daemon's configuration"}`, most)
@@ -122,7 +122,7 @@ func tooMany(conn net.Conn, most int) {
 	}
 }
 
-// countedConn is a connection that is counted until it is closed.
+// countedConn is a connection that counts until it is closed.
 type countedConn struct {
 	net.Conn
 	leave func()

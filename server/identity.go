@@ -25,12 +25,12 @@ import (
 	"github.com/muster-gpu/muster/local/rules"
 )
 
-// Caller is who makes a request.
+// Caller is the user or browser that makes a request.
 type Caller struct {
 	User    account.User
 	Role    string
 	Admin   bool
-	token   int64    // number of the token that let them in; 0: none
+	token   int64    // number of the token that was used; 0: none
 	session *session // of a browser
 }
 
@@ -42,7 +42,7 @@ func (c *Caller) may(role string) bool {
 // Owns reports whether a user's jobs are the caller's to change, and to see in full.
 func (c *Caller) Owns(user string) bool { return c.may(api.RoleOperator) || c.User.Name == user }
 
-// Me is the caller as the caller sees it.
+// Me describes the caller to itself.
 func (c *Caller) Me() api.Me {
 	me := api.Me{User: c.User.Name, Role: c.Role, Admin: c.Admin}
 	if c.session != nil {
@@ -53,7 +53,7 @@ func (c *Caller) Me() api.Me {
 
 type callerKey struct{}
 
-// caller is who makes the request.
+// caller is the caller of the request.
 func caller(ctx context.Context) (*Caller, error) {
 	who, ok := ctx.Value(callerKey{}).(*Caller)
 	if !ok {
@@ -64,11 +64,11 @@ func caller(ctx context.Context) (*Caller, error) {
 
 const nobody = "nobody knows who you are: give a token (muster login, MUSTER_TOKEN), or open the dashboard with muster dashboard"
 
-// Roles says who has which role without a token: at the Unix socket.
+// Roles lists the users who have a role without a token, at the Unix socket.
 type Roles struct{ Operators, Admins rules.Members }
 
-// roleOf is the role of a user of this machine. Root, and who runs the daemon,
-// are admins: they could change everything anyway.
+// roleOf is the role of a user of this machine. Root, and the user who runs the daemon, are admins: they could
+// change everything anyway.
 func (r *Roles) roleOf(u *account.User) string {
 	switch {
 	case u.UID == 0 || u.UID == os.Getuid() || r.Admins.Has(u):
@@ -109,11 +109,11 @@ func peer(c net.Conn) (uid, pid int, err error) {
 	return int(cred.Uid), int(cred.Pid), nil
 }
 
-// atSocket is who the kernel says is at the socket.
+// atSocket is the caller at the socket, as the kernel identifies it.
 func (s *Server) atSocket(uid int) *Caller {
 	u, err := account.UserOf(uid)
 	var unknown user.UnknownUserIdError
-	if errors.As(err, &unknown) { // no name, but a user all the same
+	if errors.As(err, &unknown) { // a user without a name
 		u, err = account.User{Name: strconv.Itoa(uid), UID: uid, GID: uid, Home: "/"}, nil
 	}
 	if err != nil {
@@ -122,11 +122,10 @@ func (s *Server) atSocket(uid int) *Caller {
 	return newCaller(u, s.roles.Load().roleOf(&u))
 }
 
-// secret is a new text that nobody can guess.
+// secret is a new random text that cannot be guessed.
 func secret() string { return rand.Text() + rand.Text() }
 
-// tokenPrefix lets people, and programs that look for leaked secrets, tell
-// what a token is.
+// tokenPrefix marks a text as a token of Muster, for people and for programs that look for leaked secrets.
 const tokenPrefix = "muster_"
 
 func hashOf(token string) string {
@@ -134,8 +133,7 @@ func hashOf(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// identify is who a request over TCP comes from; nil without an error: it does
-// not say.
+// identify is the caller of a request over TCP; nil without an error: the request does not say.
 func (s *Server) identify(r *http.Request) (*Caller, error) {
 	if text := r.Header.Get("Authorization"); text != "" {
 		kind, token, ok := strings.Cut(text, " ")
@@ -164,8 +162,8 @@ func (s *Server) byToken(ctx context.Context, token string) (*Caller, error) {
 	return who, nil
 }
 
-// hostKnown reports whether a request is meant for this server: a page from
-// elsewhere whose name was made to point here (DNS rebinding) names its own.
+// hostKnown reports whether a request is meant for this server: a page of another site whose host name was made
+// to point here (DNS rebinding) sends that name.
 func (s *Server) hostKnown(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h

@@ -32,10 +32,10 @@ type submitOutput struct {
 	}
 }
 
-// minimal is what a client prefers that only wants to know the number of its job.
+// minimal is the preference of a client that only wants the number of its job.
 const minimal = "return=minimal"
 
-// prefersMinimal reads the header Prefer: preferences between commas, each perhaps with parameters.
+// prefersMinimal reads the header Prefer: preferences separated by commas, each with optional parameters.
 func prefersMinimal(header string) bool {
 	for p := range strings.SplitSeq(header, ",") {
 		p, _, _ = strings.Cut(p, ";")
@@ -160,7 +160,7 @@ func (s *Server) describe(ctx context.Context, out *submitOutput, ids []int) err
 		return err
 	}
 	why, err := s.m.Why(ctx, ids[0], nil)
-	if err == nil { // what it is told is compared with what happens; that must not fail a submission
+	if err == nil { // the prediction is recorded, to be compared with the outcome; that must not fail a submission
 		_ = s.m.Told(ctx, &why.Job)
 	}
 	j := &why.Job

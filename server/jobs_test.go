@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestMinimalAnswer: who prefers it gets the number of the job or the array and nothing else; everybody else the whole answer, with the same number.
+// A client that prefers a minimal answer gets only the number of the job or the array; others get the whole
+// answer, with the same number.
 func TestMinimalAnswer(t *testing.T) {
 	w := newWorld(t)
 	const one, array = `{"command":["true"],"hold":true,"env":["KEY=hunter2"]}`, `{"command":["true"],"hold":true,"array":"3-5"}`

@@ -18,8 +18,8 @@ type joinInput struct {
 	Task int `query:"task" minimum:"0" doc:"Task of the gang"`
 }
 
-// joining registers the operation by which a process becomes one of a job's. Which process that is, the kernel
-// says of the other end of the socket: a number that somebody names could be anybody's.
+// joining registers the operation by which a process becomes part of a job. The kernel says which process is at
+// the other end of the socket: a process number in the request could be anybody's.
 func (s *Server) joining(a huma.API) {
 	huma.Register(a, huma.Operation{OperationID: "join", Method: http.MethodPost, Path: "/v1/jobs/{id}/join",
 		Summary: "Put the calling process into a running job, and say what makes it one of its processes"},

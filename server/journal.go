@@ -10,8 +10,8 @@ import (
 	"github.com/muster-gpu/muster/local"
 )
 
-// journal sends a segment of the journal. What goes wrong after the first line
-// cuts the answer off: a reader must not take half a journal for a whole one.
+// journal sends a segment of the journal. An error after the first line cuts the answer off: a reader must not
+// take half a journal for a whole one.
 func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 	n, err := whole(r.URL.Query().Get("segment"))
 	if err != nil || n > 1<<31 {

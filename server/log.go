@@ -14,12 +14,11 @@ import (
 	"time"
 )
 
-// followEvery is how often a growing log is looked at.
+// followEvery is how often a growing log is checked for more.
 const followEvery = 50 * time.Millisecond
 
-// log sends a job's output, and with follow=true what comes until it is over.
-// Query: stream=out|err, task=N, follow=true, from=BYTES; a negative position
-// counts from the end.
+// log sends a job's output, and with follow=true what is written until the job is over. Query: stream=out|err,
+// task=N, follow=true, from=BYTES; a negative position counts from the end.
 func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	id, err := strconv.Atoi(r.PathValue("id"))
@@ -71,7 +70,7 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuseFor answers with an error that knows its status.
+// refuseFor answers with the status that belongs to an error.
 func refuseFor(w http.ResponseWriter, err error) {
 	var st interface{ GetStatus() int }
 	code := http.StatusInternalServerError
@@ -99,8 +98,8 @@ func (s *Server) over(r *http.Request, id int) bool {
 	return err != nil || j.Ended != nil
 }
 
-// copyLog sends what there is from a position on. A file that is not the job
-// owner's is not read: the path is the owner's to choose.
+// copyLog sends what is there from a position on. A file that does not belong to the job's owner is not read:
+// the owner chooses the path.
 func (s *Server) copyLog(w io.Writer, id, rank int, errs bool, at int64) (int64, error) {
 	path, u, err := s.m.LogPath(id, rank, errs)
 	if err != nil || path == "" {
@@ -117,7 +116,8 @@ func (s *Server) copyLog(w io.Writer, id, rank int, errs bool, at int64) (int64,
 	return io.Copy(w, io.NewSectionReader(f, at, 1<<62))
 }
 
-// readable says why a log cannot be read, if so. That there is none yet is no reason for whoever waits for more.
+// readable says why a log cannot be read, if so. A log that does not exist yet is no error for a caller who
+// follows it.
 func (s *Server) readable(id, rank int, q url.Values) error {
 	path, u, err := s.m.LogPath(id, rank, q.Get("stream") == "err")
 	if err != nil || path == "" {
@@ -136,7 +136,7 @@ func (s *Server) readable(id, rank int, q url.Values) error {
 	return f.Close()
 }
 
-// fromEnd is the position that lies so far before the end of what there is now.
+// fromEnd is the position that many bytes before the present end.
 func (s *Server) fromEnd(id, rank int, errs bool, back int64) int64 {
 	path, u, err := s.m.LogPath(id, rank, errs)
 	if err != nil || path == "" {

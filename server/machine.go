@@ -16,7 +16,7 @@ import (
 
 type none struct{}
 
-// source is the machine as it is looked at (view.Source).
+// source is the machine as the read-only routes see it (view.Source).
 type source struct{ *local.Machine }
 
 func (m source) Scheduling(context.Context) (policy, placer string, err error) {
@@ -28,8 +28,7 @@ func (m source) Jobs(ctx context.Context, f api.Filter) ([]api.Job, error) {
 	return m.Machine.Jobs(ctx, store.Filter(f))
 }
 
-// Why explains a job. What it is told is compared later with what happens, as at
-// a submission.
+// Why explains a job. The prediction is recorded and compared with the outcome, as at a submission.
 func (m source) Why(ctx context.Context, id int) (api.Why, error) {
 	who, err := caller(ctx)
 	if err != nil {
@@ -57,7 +56,7 @@ func (m source) Watch() (changed <-chan struct{}, take func() ([]int, bool), sto
 
 var _ view.Source = source{}
 
-// look registers what only looks at the machine.
+// look registers the read-only routes of the machine.
 func (s *Server) look(a huma.API) {
 	src := source{s.m}
 	view.Register(a, view.Options{Source: src, Problem: problem, Info: func() view.Info {
@@ -69,7 +68,7 @@ func (s *Server) look(a huma.API) {
 	}, Caller: func(ctx context.Context) (view.Who, error) {
 		who, err := caller(ctx)
 		if err != nil {
-			return nil, err // and no Who that holds nobody
+			return nil, err // and not a Who that holds a nil pointer
 		}
 		return who, nil
 	}})

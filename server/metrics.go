@@ -18,7 +18,7 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// Metrics counts what happens, for Prometheus. It is the machine's observer.
+// Metrics counts events for Prometheus. It is the machine's observer.
 type Metrics struct {
 	reg         *prometheus.Registry
 	steps       prometheus.Histogram
@@ -86,7 +86,7 @@ func (m *Metrics) Predicted(late time.Duration) {
 	m.predictions.WithLabelValues(direction).Observe(late.Abs().Seconds())
 }
 
-// state is what is read when somebody asks for the metrics.
+// state collects what is read when the metrics are requested.
 type state struct {
 	m    *local.Machine
 	info Info
@@ -178,7 +178,7 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// gpus is milli-GPU as GPUs.
+// gpus converts milli-GPU to GPUs.
 func gpus(milli int64) float64 {
 	if milli == cluster.Unlimited {
 		return math.Inf(1)
@@ -203,7 +203,7 @@ func (s *Server) counted(h http.Handler) http.Handler {
 	})
 }
 
-// codeWriter notes the status of an answer.
+// codeWriter records the status of an answer.
 type codeWriter struct {
 	http.ResponseWriter
 	code int
@@ -225,5 +225,5 @@ func (c *codeWriter) Write(b []byte) (int, error) {
 	return c.ResponseWriter.Write(b)
 }
 
-// Unwrap lets http.ResponseController find what can flush.
+// Unwrap lets http.ResponseController find the flusher.
 func (c *codeWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }

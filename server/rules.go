@@ -16,7 +16,7 @@ import (
 
 type policyInput struct{ Body api.PolicyRequest }
 
-// rules registers what changes how the machine schedules.
+// rules registers the operations that change how the machine schedules.
 func (s *Server) rules(a huma.API) {
 	huma.Register(a, huma.Operation{OperationID: "policy", Method: http.MethodGet, Path: "/v1/policy", Summary: "The policy that counts, since when, and who set it"},
 		func(ctx context.Context, _ *none) (*struct{ Body api.Policy }, error) {

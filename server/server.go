@@ -1,8 +1,7 @@
 //go:build linux
 
-// Package server is the HTTP interface of muster serve: HTTP and JSON with an
-// OpenAPI 3.1 document made from the code. Who calls over the Unix socket is
-// known by the kernel's peer credentials.
+// Package server is the HTTP interface of muster serve: HTTP and JSON with an OpenAPI 3.1 document made from the
+// code. Callers at the Unix socket are identified by the kernel's peer credentials.
 package server
 
 import (
@@ -43,17 +42,17 @@ type Server struct {
 	wrong    wrongTokens
 }
 
-// Options says what the server tells, and whom it lets in.
+// Options configure a server.
 type Options struct {
 	Info    Info
-	Metrics *Metrics     // nil: its own, which nobody feeds
+	Metrics *Metrics     // nil: its own, which nothing feeds
 	Log     *slog.Logger // nil: nothing is logged
-	Hosts   []string     // names, besides addresses, that the server answers to over TCP
-	// Reload reads the configuration again; by says who wants it. nil: it cannot.
+	Hosts   []string     // names, besides addresses, by which the server may be called over TCP
+	// Reload reads the configuration again on behalf of by. nil: it cannot.
 	Reload func(ctx context.Context, by string) (api.Reloaded, error)
 }
 
-// Info is what the server says of itself.
+// Info is the server's description of itself.
 type Info = view.Info
 
 // New makes a server.
@@ -68,7 +67,7 @@ func New(m *local.Machine, opt Options) *Server {
 	s.SetRoles(Roles{})
 	s.SetHosts(opt.Hosts)
 	cfg := huma.DefaultConfig("Muster", opt.Info.Version)
-	cfg.DocsPath = "" // its page loads scripts from elsewhere
+	cfg.DocsPath = "" // the page of the library loads scripts from elsewhere
 	cfg.CreateHooks = nil
 	s.api = humago.New(s.mux, cfg)
 	a := s.api
@@ -97,14 +96,14 @@ func (s *Server) handle(pattern string, h http.HandlerFunc) {
 	s.mux.HandleFunc(pattern, h)
 }
 
-// SetRoles says who has which role at the Unix socket, from now on.
+// SetRoles sets who has which role at the Unix socket, from now on.
 func (s *Server) SetRoles(r Roles) { s.roles.Store(&r) }
 
-// SetHosts says which names, besides addresses, the server answers to over TCP.
+// SetHosts sets the names, besides addresses, by which the server may be called over TCP.
 func (s *Server) SetHosts(names []string) { s.hosts.Store(&names) }
 
-// ServeUnix serves the socket until the context ends. Everybody on this machine
-// may connect; the kernel says who it is.
+// ServeUnix serves the socket until the context ends. Every user of this machine may connect; the kernel
+// identifies the caller.
 func (s *Server) ServeUnix(ctx context.Context, path string) error {
 	l, err := listen(ctx, path)
 	if err != nil {
@@ -120,8 +119,8 @@ func (s *Server) ServeUnix(ctx context.Context, path string) error {
 	}})
 }
 
-// ServeTCP serves an address until the context ends. Who calls says so with a
-// token, or is a browser that was let in. Without TLS, cfg is nil.
+// ServeTCP serves an address until the context ends. A caller is identified by a token, or is a browser that was
+// let in. cfg is nil without TLS.
 func (s *Server) ServeTCP(ctx context.Context, l net.Listener, cfg *tls.Config) error {
 	scheme := "http"
 	l = &countedListener{l, s.crowd, cfg == nil}
@@ -152,8 +151,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, srv *http.Server) er
 	return nil
 }
 
-// listen takes the socket over from a daemon that is gone, not from one that
-// answers.
+// listen takes over the socket of a daemon that is gone, not of one that answers.
 func listen(ctx context.Context, path string) (net.Listener, error) {
 	var d net.Dialer
 	if c, err := d.DialContext(ctx, "unix", path); err == nil {
@@ -191,7 +189,7 @@ func problem(err error) error {
 	return huma.Error409Conflict(err.Error())
 }
 
-// mayTouch says why the caller may not touch a job, if so.
+// mayTouch says why the caller may not change a job, if so.
 func (s *Server) mayTouch(ctx context.Context, id int) error {
 	who, err := caller(ctx)
 	if err != nil {

@@ -22,23 +22,22 @@ const (
 	sessionsEach = 100 // of one user
 )
 
-// session is a browser that was let in. Sessions are kept in memory: whoever
-// starts the daemon again lets nobody in who does not ask again.
+// session is a browser that was let in. Sessions are kept in memory: after a restart of the daemon every browser
+// has to sign in again.
 type session struct {
 	who     *Caller
 	csrf    string
 	expires time.Time
 }
 
-// sessions are the browsers that are in, and the codes that let one in once.
-// Both are kept by hash.
+// sessions holds the browsers that are signed in, and the codes that let one in once. Both are kept by hash.
 type sessions struct {
 	mu    sync.Mutex
 	codes map[string]*session
 	in    map[string]*session
 }
 
-// put keeps a session under a new secret, until a time.
+// put stores a session under a new secret, until a time.
 func (s *sessions) put(to *map[string]*session, se *session, now time.Time) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +81,7 @@ func (s *sessions) take(from *map[string]*session, key string, now time.Time, on
 	return se
 }
 
-// end removes the sessions that were opened with a token, or one of them.
+// end removes the sessions that were opened with a token, or a single session.
 func (s *sessions) end(which func(*session) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,14 +97,14 @@ func (s *sessions) end(which func(*session) bool) {
 func (s *Server) bySession(value string) (*Caller, error) {
 	se := s.sessions.take(&s.sessions.in, value, s.m.Now(), false)
 	if se == nil {
-		return nil, nil // as if there were no cookie: the page says how to log in
+		return nil, nil // as if there were no cookie: the page explains how to sign in
 	}
 	who := *se.who
 	who.session = se
 	return &who, nil
 }
 
-// login takes a code and lets the browser in that brings it.
+// login accepts a code, and signs in the browser that sent it.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	now := s.m.Now()
 	se := s.sessions.take(&s.sessions.codes, r.URL.Query().Get("code"), now, true)
@@ -121,13 +120,13 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: key, Path: "/", Expires: in.expires, HttpOnly: true,
 		Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode})
-	// The page goes on by itself: a redirect would count as coming from where
-	// the link was, and the cookie would not be sent along.
+	// The page continues by itself: a redirect would count as coming from the site of the link, and the cookie
+	// would not be sent along.
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = io.WriteString(w, "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0; url=/\"><title>Muster</title><a href=\"/\">Muster</a>\n")
 }
 
-// identityRoutes registers the dashboard's door.
+// identityRoutes registers the routes for signing in and out.
 func (s *Server) identityRoutes(a huma.API) {
 	s.handle("GET /login", s.login)
 	huma.Register(a, huma.Operation{OperationID: "dashboard", Method: http.MethodPost, Path: "/v1/dashboard",

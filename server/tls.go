@@ -20,8 +20,7 @@ import (
 	"time"
 )
 
-// selfSignedFor is how long a certificate that we make is valid; renewBefore
-// its end another is made.
+// selfSignedFor is how long a certificate that the daemon makes is valid; renewBefore its end another is made.
 const (
 	selfSignedFor = 2 * 365 * 24 * time.Hour
 	renewBefore   = 30 * 24 * time.Hour
@@ -36,8 +35,8 @@ func LoadTLS(cert, key string) (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }
 
-// SelfSigned reads the certificate in a folder, or makes one for these names
-// if there is none or it soon expires.
+// SelfSigned reads the certificate in a folder, or makes one for these names if there is none or it expires
+// soon.
 func SelfSigned(dir string, names []string, now time.Time) (*tls.Config, error) {
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	cfg, err := LoadTLS(cert, key)
@@ -85,8 +84,7 @@ func makeCertificate(certFile, keyFile string, names []string, now time.Time) er
 	return os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)
 }
 
-// Fingerprint is the SHA-256 of a certificate, by which a client knows it
-// again (muster login --fingerprint).
+// Fingerprint is the SHA-256 of a certificate, by which a client recognises it (muster login --fingerprint).
 func Fingerprint(cfg *tls.Config) string {
 	sum := sha256.Sum256(cfg.Certificates[0].Certificate[0])
 	return hex.EncodeToString(sum[:])

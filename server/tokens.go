@@ -14,7 +14,7 @@ import (
 	"github.com/muster-gpu/muster/store"
 )
 
-// tokenFor is how long a token is valid unless it says otherwise.
+// tokenFor is how long a token is valid unless the request says otherwise.
 const tokenFor = 90 * 24 * time.Hour
 
 // tokensEach is how many tokens one user can have, unless an admin makes them.

@@ -16,7 +16,7 @@ import (
 	"github.com/muster-gpu/muster/internal/frames"
 )
 
-// ttyProtocol is what a connection to a terminal is upgraded to.
+// ttyProtocol is the protocol to which a connection to a terminal is upgraded.
 const ttyProtocol = "muster-tty"
 
 // tty connects the caller to the terminal of a job's first task, or, with
@@ -56,21 +56,20 @@ func (s *Server) tty(w http.ResponseWriter, r *http.Request) {
 	if gone := join(r.Context(), c, buffered, task); !gone || !input {
 		return
 	}
-	// Whoever fed the task has gone, perhaps in the middle of a frame: there is no more.
+	// The feeder of the input has gone, perhaps in the middle of a frame: the input ends here.
 	if task, err := s.m.Terminal(r.Context(), id, true); err == nil {
 		_ = frames.Write(task, frames.End, nil)
 		_ = task.Close()
 	}
 }
 
-// join passes on what either side says until one of them, or the daemon, goes,
-// and reports whether it was the caller.
+// join copies in both directions until one side or the daemon is gone, and reports whether it was the caller.
 func join(ctx context.Context, c net.Conn, from io.Reader, task net.Conn) bool {
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { _ = c.Close(); _ = task.Close() })
 	go func() {
 		defer close(over)
-		_, _ = io.Copy(c, task) // whoever is gone needs no word of it
+		_, _ = io.Copy(c, task) // an error means that one side is gone, which needs no report
 		_ = c.Close()
 	}()
 	_, err := io.Copy(task, from)
@@ -80,8 +79,8 @@ func join(ctx context.Context, c net.Conn, from io.Reader, task net.Conn) bool {
 	return gone
 }
 
-// mayType says why the caller may not use a job's terminal, if so: it is its
-// owner's hand, so an operator's role is not enough.
+// mayType says why the caller may not use a job's terminal, if so. Typing acts as the job's owner, so an
+// operator's role is not enough.
 func (s *Server) mayType(ctx context.Context, id int) error {
 	who, err := caller(ctx)
 	if err != nil {

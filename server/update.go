@@ -24,7 +24,7 @@ type drainInput struct {
 
 type nodesOutput struct{ Body []api.Node }
 
-// changes registers what changes waiting jobs and nodes.
+// changes registers the operations that change waiting jobs and nodes.
 func (s *Server) changes(a huma.API) {
 	huma.Register(a, huma.Operation{OperationID: "update", Method: http.MethodPatch, Path: "/v1/jobs/{id}", Summary: "Change a waiting job"},
 		func(ctx context.Context, in *updateInput) (*jobOutput, error) {

@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// mostRounds bounds how often services are planned anew because of whom they are beside.
+// mostRounds bounds how often services are planned again because of interference.
 const mostRounds = 20
 
-// onWhole is how many times as slow a service is taken to be on less than a GPU that is to
-// have whole ones: whatever it is promised, none is quick enough.
+// onWhole is the slowdown assumed on less than a GPU for a service that is to have whole GPUs: no part of a GPU
+// is then fast enough for any promise.
 var onWhole = math.Inf(1)
 
-// undisturbed plans services so that each can take its rate, in time, beside whom it is:
-// who cannot is taken to be as slow as it was there, on less than a whole GPU, and all are
-// planned anew. Nobody is slower than the worst that anybody does to it, and on a whole
-// GPU nobody is beside it, so that ends.
+// undisturbed plans services so that each carries its rate in time despite the other gpulet of its GPU. A
+// service that cannot is assumed to be as slow as it was there on any part of a GPU, and all are planned again.
+// Slowdowns are bounded by the worst pair, and on a whole GPU there is no interference, so this ends.
 func (c *carrier) undisturbed() (*SharePlan, error) {
 	ways := c.ways()
 	p, at := c.plan(ways)
@@ -24,7 +23,7 @@ func (c *carrier) undisturbed() (*SharePlan, error) {
 	if c.o.Slower == nil {
 		return p, nil
 	}
-	for least := p.Least; ; { // what is needed at least is so without anybody in company
+	for least := p.Least; ; { // a lower bound without interference holds with it
 		slower := c.company(p)
 		short := c.short(p)
 		if len(short) == 0 {
@@ -50,8 +49,8 @@ func (c *carrier) undisturbed() (*SharePlan, error) {
 	}
 }
 
-// fewer is a plan, or one on fewer GPUs in which nobody is short either: while it was planned
-// anew, one way was tried.
+// fewer is the given plan, or one on fewer GPUs in which no service is short either: while planning was
+// repeated, only one way was tried.
 func (c *carrier) fewer(p *SharePlan, ways []manner) *SharePlan {
 	q, _ := c.plan(ways)
 	c.company(q)
@@ -62,7 +61,7 @@ func (c *carrier) fewer(p *SharePlan, ways []manner) *SharePlan {
 	return q
 }
 
-// apart is a plan, or one without anybody in company if that takes fewer GPUs.
+// apart is the given plan, or one in which no two services share a GPU if that takes fewer GPUs.
 func (c *carrier) apart(p *SharePlan) (*SharePlan, error) {
 	was := slices.Clone(c.slowed)
 	if err := c.slow(func(int) float64 { return onWhole }); err != nil {
@@ -76,7 +75,7 @@ func (c *carrier) apart(p *SharePlan) (*SharePlan, error) {
 	return p, c.slow(func(k int) float64 { return was[k] })
 }
 
-// slow takes services to be so many times as slow on less than a GPU.
+// slow sets the assumed slowdown of services on less than a GPU.
 func (c *carrier) slow(by func(k int) float64) error {
 	for k := range c.services {
 		if err := c.saturate(k, by(k)); err != nil {
@@ -86,13 +85,13 @@ func (c *carrier) slow(by func(k int) float64) error {
 	return nil
 }
 
-// company notes how much slower gpulets are beside each other, and says how much that is
-// at most by service.
+// company records how much the two gpulets of each GPU slow each other down, and returns the greatest slowdown
+// by service.
 func (c *carrier) company(p *SharePlan) (slower []float64) {
 	slower = make([]float64, len(c.services))
 	for i := range p.Gpulets {
 		g := &p.Gpulets[i]
-		for j := range p.Gpulets[max(0, i-1):min(len(p.Gpulets), i+2)] { // they are in order of GPUs
+		for j := range p.Gpulets[max(0, i-1):min(len(p.Gpulets), i+2)] { // gpulets are sorted by GPU
 			if o := &p.Gpulets[max(0, i-1)+j]; o != g && o.GPU == g.GPU {
 				g.Slower = c.beside(g, o)
 			}
@@ -106,8 +105,8 @@ func (c *carrier) company(p *SharePlan) (slower []float64) {
 	return slower
 }
 
-// beside is how many times as long a gpulet's batches take beside another's: as the worst
-// pair of their services. Nobody is counted on to be quicker.
+// beside is the factor by which a gpulet's batches take longer next to another gpulet: that of the worst pair of
+// their services, at least 1.
 func (c *carrier) beside(g, o *Gpulet) float64 {
 	factor := 1.0
 	for i := range g.Turns {
@@ -119,7 +118,7 @@ func (c *carrier) beside(g, o *Gpulet) float64 {
 	return factor
 }
 
-// short are the services that cannot take what they should, beside whom they are.
+// short lists the services that cannot carry their rate, or are late, because of interference.
 func (c *carrier) short(p *SharePlan) (list []int) {
 	for k := range c.services {
 		if want := (c.planned(k) - p.Ignored[k]) * c.o.Enough; p.Capacity[k] < want*(1-1e-9) {

@@ -8,23 +8,23 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Doing is what a step does.
+// Doing is the kind of a step.
 type Doing uint8
 
 // The steps.
 const (
-	Repartition Doing = iota // the GPU has other MIG instances; those that go or come are idle
+	Repartition Doing = iota // the GPU gets other MIG instances; those that are added or removed are idle
 	Create                   // a service is started on an idle instance
-	Migrate                  // ... and then stopped on another, where it was the same
+	Migrate                  // ... and then stopped on another one that it had
 	Delete                   // a service is stopped on an instance
 )
 
 var doings = [...]string{"repartition", "create", "migrate", "delete"}
 
-// String is the step in a word.
+// String is the kind in a word.
 func (d Doing) String() string { return doings[d] }
 
-// Step is one change of a deployment. A step begins when the one before it is done.
+// Step is one change of a deployment. It begins when the step before it is done.
 type Step struct {
 	Do       Doing
 	Instance // Repartition: its GPU only
@@ -34,13 +34,13 @@ type Step struct {
 
 // Change is a way from one deployment to another.
 type Change struct {
-	Names []string  // services: those of the new plan, then those that there are no more
-	Floor []float64 // requests per second that each keeps: the smaller of its old and its new rate; 0: it has only one
+	Names []string  // services: those of the new plan, then those that no longer exist
+	Floor []float64 // requests per second: the smaller of the old and the new rate; 0: it has only one
 	Least []float64 // the least capacity that it has at any time, requests per second
-	Spare int       // GPUs that are used beside those of the larger plan
+	Spare int       // GPUs used in addition to those of the larger plan
 	Keeps int       // instances that stay as they are
 	Steps []Step
-	Plan  *Plan // where it ends: the new plan, some GPUs of which may have other numbers
+	Plan  *Plan // the final state: the new plan, in which some GPUs may have other numbers
 }
 
 // Short is how far a service is below its floor at worst, in requests per second.
@@ -51,13 +51,12 @@ func (c *Change) Short(k int) float64 {
 	return 0
 }
 
-// mostOrders is in how many orders it is tried to come to a plan with so many spare GPUs.
+// mostOrders is how many orders of changes are tried for each number of spare GPUs.
 const mostOrders = 12
 
-// To finds a way from a deployment to a plan for services, so that no service falls below
-// its floor: with as few spare GPUs as it finds, up to so many (below 0: as many as that
-// takes), then in as few steps. Where it finds none with those, floors are undercut as
-// little as it finds, in proportion (Change.Short).
+// To finds a way from a deployment to a plan for services on which no service falls below its floor: with as few
+// spare GPUs as it finds, up to spare (below 0: as many as it takes), then in as few steps. Where it finds none
+// with those, floors are undercut as little as it finds, in proportion (Change.Short).
 func (d *Deployment) To(m *cluster.GPUModel, plan *Plan, services []Service, spare int) *Change {
 	have, names := d.instances(m, serviceNames(services))
 	w := &way{m: m, sizes: sizes(m, services), have: have, plan: plan, floor: make([]float64, len(names))}
@@ -83,7 +82,7 @@ func (d *Deployment) To(m *cluster.GPUModel, plan *Plan, services []Service, spa
 	return c
 }
 
-// way looks for one.
+// way searches for a way from a deployment to a plan.
 type way struct {
 	m     *cluster.GPUModel
 	sizes []size
@@ -91,11 +90,11 @@ type way struct {
 	plan  *Plan
 	floor []float64
 	best  *exchange
-	short float64 // of the best: the worst of all services, as a part of its floor
+	short float64 // of the best way: the worst of all services, as a part of its floor
 }
 
-// try tries several orders with so many spare GPUs, and plans of which some GPUs are on
-// spare ones instead: those on which nothing stays.
+// try tries several orders with this many spare GPUs, and plans of which some GPUs, those on which nothing
+// stays, are replaced by spare ones.
 func (w *way) try(spare int, forced bool) {
 	gpus := w.numbers(spare)
 	fresh := w.fresh()
@@ -126,8 +125,8 @@ func (w *way) try(spare int, forced bool) {
 	}
 }
 
-// numbers lists the GPUs that may be used: those of what runs and of the plan, then the
-// spare ones, which have the smallest numbers that are left.
+// numbers lists the GPUs that may be used: those of the deployment and of the plan, then the spare ones, which
+// get the smallest free numbers.
 func (w *way) numbers(spare int) (gpus []int) {
 	for _, list := range [][]Instance{w.have, w.plan.Instances} {
 		for i := range list {
@@ -146,7 +145,7 @@ func (w *way) numbers(spare int) (gpus []int) {
 	return gpus
 }
 
-// fresh lists the GPUs in use on which nothing stays that runs there.
+// fresh lists the GPUs in use on which no running instance stays.
 func (w *way) fresh() (gpus []int) {
 	for i := range w.plan.Instances {
 		g := w.plan.Instances[i].GPU
@@ -160,7 +159,7 @@ func (w *way) fresh() (gpus []int) {
 	return gpus
 }
 
-// begin is an exchange of what runs for some goals.
+// begin returns an exchange from the running instances to the given goals.
 func (w *way) begin(goals []Instance, gpus []int) *exchange {
 	e := &exchange{m: w.m, sizes: w.sizes, floor: w.floor, have: make([]float64, len(w.floor))}
 	for _, g := range gpus {
@@ -189,7 +188,7 @@ func (w *way) worst(e *exchange) (short float64) {
 	return short
 }
 
-// least is the least capacity of each service while changes are made.
+// least is the least capacity of each service during the changes.
 func (w *way) least(changes []change) (least []float64) {
 	have := make([]float64, len(w.floor))
 	for i := range w.have {
@@ -208,7 +207,7 @@ func (w *way) least(changes []change) (least []float64) {
 	return least
 }
 
-// steps are the changes of the best way, with what they need of GPUs.
+// steps converts the changes of the best way, adding the repartitions that they need.
 func (w *way) steps() *Change {
 	s := &stepping{m: w.m, changes: w.paired(w.best.changes)}
 	c := &Change{Floor: w.floor, Least: w.least(s.changes)}
@@ -243,8 +242,8 @@ func (w *way) steps() *Change {
 	return c
 }
 
-// paired has what is stopped follow at once on what is started of the same kind, where
-// nobody falls below its floor by that: this is a migration.
+// paired lets a stop follow at once on a start of the same kind, where no service falls below its floor by that:
+// this is a migration.
 func (w *way) paired(changes []change) []change {
 	list := slices.Clone(changes)
 	for i := 0; i < len(list); i++ {
@@ -260,7 +259,7 @@ func (w *way) paired(changes []change) []change {
 		}
 		j += i + 1
 		if slices.ContainsFunc(list[i+1:j], func(o change) bool { return o.start && o.Instance == list[j].Instance }) {
-			continue // it is started only then
+			continue // it is only started later
 		}
 		moved := slices.Clone(list)
 		stop := moved[j]
@@ -307,8 +306,8 @@ func (p *partitioned) set(in cluster.Instance, busy bool) {
 	p.has[slices.IndexFunc(p.has, func(m mig) bool { return m.Instance == in })].busy = busy
 }
 
-// step writes a change, and the one after it where both are a migration. It returns how
-// many more than one it wrote.
+// step writes a change, together with the next one if both are a migration. It returns how many additional
+// changes it wrote.
 func (s *stepping) step(i int) int {
 	c := &s.changes[i]
 	if !c.start {
@@ -331,8 +330,8 @@ func (s *stepping) step(i int) int {
 	return 0
 }
 
-// repartition makes on a GPU the instance of a change and those of what is started there
-// after it, as far as they have room now, and leaves what is idle and not in the way.
+// repartition makes on a GPU the instance of a change and those of later starts there, as far as there is room
+// now, and leaves idle instances that are not in the way.
 func (s *stepping) repartition(p *partitioned, i int) {
 	var with []mig
 	h := held{}
@@ -369,7 +368,7 @@ func (p *partitioned) geometry() (list []cluster.Instance) {
 	return list
 }
 
-// tidy leaves no idle instances.
+// tidy removes idle instances.
 func (s *stepping) tidy() {
 	slices.SortFunc(s.gpus, func(a, b partitioned) int { return cmp.Compare(a.gpu, b.gpu) })
 	for i := range s.gpus {

@@ -10,7 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// stepped replays steps with a table of its own, and checks each state.
+// stepped replays steps on a table of its own, and checks each state.
 type stepped struct {
 	t        *testing.T
 	m        *cluster.GPUModel
@@ -82,8 +82,8 @@ func (s *stepped) step(st *Step, names []string) {
 	}
 }
 
-// checkChange replays a change and checks where it ends. It returns the worst shortfall,
-// as a part of what is to be kept.
+// checkChange replays a change and checks the final state. It returns the worst shortfall, as a fraction of the
+// floor.
 func checkChange(t *testing.T, m *cluster.GPUModel, old *Deployment, c *Change, services []Service, spare int) (short float64) {
 	t.Helper()
 	s := &stepped{t: t, m: m, busy: map[place]string{}, capacity: map[string]float64{}, least: map[string]float64{}}
@@ -153,9 +153,9 @@ func checkEnd(t *testing.T, s *stepped, c *Change, services []Service) {
 	}
 }
 
-// TestChangeRandom: from plan to plan, with services that come and go and rates and latencies
-// that change: every state is legal, everybody keeps what is to be kept, and it ends on as
-// few GPUs as a plan from nothing. With fewer spare GPUs what is short is said.
+// TestChangeRandom goes from plan to plan, with services that come and go and rates and latencies that change:
+// every state is legal, every service keeps its floor, and the result is on as few GPUs as a plan from scratch.
+// With fewer spare GPUs the shortfall is reported.
 func TestChangeRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	spares, shorts, kept, of, steps := map[int]int{}, 0, 0, 0, 0
@@ -178,7 +178,7 @@ func TestChangeRandom(t *testing.T) {
 			t.Fatal(err)
 		}
 		if round%3 == 0 {
-			plan = alone // all that it has in common with what runs is by chance
+			plan = alone // whatever it shares with the present deployment is chance
 		}
 		if plan.GPUs != alone.GPUs {
 			t.Errorf("%d GPUs near what runs, %d from nothing", plan.GPUs, alone.GPUs)
@@ -205,7 +205,7 @@ func TestChangeRandom(t *testing.T) {
 	}
 }
 
-// drawn draws some of the services, with other rates, now and then with other latencies.
+// drawn draws some of the services, with other rates, and sometimes with other latencies.
 func drawn(r *rand.Rand, pool []Service) (list []Service) {
 	for _, s := range pool {
 		if s.Rate *= 0.8 + 0.4*r.Float64(); r.IntN(6) == 0 {
@@ -222,7 +222,7 @@ func drawn(r *rand.Rand, pool []Service) (list []Service) {
 	return list
 }
 
-// readBack writes a deployment and reads it.
+// readBack writes a deployment and reads it again.
 func readBack(t *testing.T, m *cluster.GPUModel, d *Deployment) *Deployment {
 	t.Helper()
 	var b bytes.Buffer

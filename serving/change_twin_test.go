@@ -9,9 +9,9 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// every is every way in which up to four GPUs can be used: all states that can be come to
-// by starting or stopping one instance, in which nobody is below its floor. GPUs are alike,
-// so that only the ways in which they are used count.
+// every enumerates the ways to use up to four GPUs: all states that starting or stopping one instance can reach
+// without a service falling below its floor. GPUs are interchangeable, so only the ways in which they are used
+// count.
 type every struct {
 	m     *cluster.GPUModel
 	sizes []size
@@ -19,7 +19,7 @@ type every struct {
 	ways  []used
 }
 
-// used is a way to use a GPU, with those to which one instance more or less leads.
+// used is a way to use a GPU, with the ways that one instance more or less leads to.
 type used struct {
 	has      []Instance
 	capacity []float64
@@ -76,7 +76,7 @@ func (e *every) next(n uint16) []uint16 {
 	return next
 }
 
-// carries reports whether capacities suffice.
+// carries reports whether the capacities suffice.
 func (e *every) carries(s state, rates []float64) bool {
 	for k, rate := range rates {
 		sum := 0.0
@@ -90,10 +90,10 @@ func (e *every) carries(s state, rates []float64) bool {
 	return true
 }
 
-// leads reports whether so many GPUs are enough to come from what runs to rates on so many;
+// leads reports whether that many GPUs suffice to get from the running instances to the new rates on end GPUs;
 // unsure: there are too many states.
 func (e *every) leads(have []Instance, gpus, end int, floors, rates []float64) (ok, unsure bool) {
-	by := map[int][]Instance{} // each by itself
+	by := map[int][]Instance{} // by GPU
 	for _, in := range have {
 		g := in.GPU
 		in.GPU = 0
@@ -122,7 +122,7 @@ func (e *every) leads(have []Instance, gpus, end int, floors, rates []float64) (
 		if len(seen) > 100_000 {
 			return false, true
 		}
-		for i := len(s) - gpus; i < len(s); i++ { // the others stay idle: the empty one is number 0
+		for i := len(s) - gpus; i < len(s); i++ { // the others stay idle: the empty way is number 0
 			for _, n := range e.next(s[i]) {
 				to := s
 				to[i] = n
@@ -136,8 +136,8 @@ func (e *every) leads(have []Instance, gpus, end int, floors, rates []float64) (
 	return false, false
 }
 
-// TestFewestSpares: of small worlds every state is looked at: there is no way with fewer
-// spare GPUs than a change takes, but for few.
+// TestFewestSpares searches every state of small worlds: with few exceptions no way exists with fewer spare GPUs
+// than a change takes.
 func TestFewestSpares(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	none, more, unsure, took := 0, 0, 0, 0
@@ -145,7 +145,7 @@ func TestFewestSpares(t *testing.T) {
 		m := model(t, []string{"H100-80GB", "A30-24GB"}[round%2])
 		pool := randomKind(r, []int{0, 0, 4}[r.IntN(3)], 2)
 		for k := range pool {
-			pool[k].Latency = 1 << 40 // all instances, old and new, are alike
+			pool[k].Latency = 1 << 40 // old and new instances must be the same
 		}
 		first, err := Make(m, pool, 1)
 		if err != nil || first.GPUs > 2 {

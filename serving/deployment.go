@@ -12,11 +12,11 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Deployment is a plan as a file keeps it: what was promised, and what runs where.
+// Deployment is a plan as stored in a file: what was promised, and what runs where.
 type Deployment struct {
 	Model    string     `json:"model"`    // of the GPUs
-	GPUs     int        `json:"gpus"`     // that the plan takes
-	Services []Promised `json:"services"` // by what runs, by index
+	GPUs     int        `json:"gpus"`     // that the plan uses
+	Services []Promised `json:"services"` // Runs refer to them by index
 	Runs     []Running  `json:"instances"`
 }
 
@@ -39,7 +39,7 @@ type Running struct {
 	LatencyMS float64 `json:"latency_ms"` // of a batch
 }
 
-// Deploy is a plan for services on GPUs of a model as a file keeps it.
+// Deploy converts a plan for services on GPUs of a model to what a file stores.
 func Deploy(m *cluster.GPUModel, p *Plan, services []Service) *Deployment {
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	d := &Deployment{Model: m.Name, GPUs: p.GPUs}
@@ -61,11 +61,10 @@ func (d *Deployment) Write(w io.Writer) error {
 	return e.Encode(d)
 }
 
-// mostDeployed is on how many GPUs instances are looked for.
+// mostDeployed bounds the GPU numbers of instances in a file.
 const mostDeployed = 10_000
 
-// ReadDeployment reads what Write wrote, for GPUs of a model. name stands in errors for
-// the file.
+// ReadDeployment reads what Write wrote, for GPUs of a model. name is the file's name in errors.
 func ReadDeployment(name string, data []byte, m *cluster.GPUModel) (*Deployment, error) {
 	d := &Deployment{}
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -112,8 +111,8 @@ func ReadDeployment(name string, data []byte, m *cluster.GPUModel) (*Deployment,
 	return d, nil
 }
 
-// instances are those of a deployment, with services by their index in a list: that of
-// the new services, and after them those that there are no more, which it appends.
+// instances are those of a deployment, with services as indices of a list: the new services, followed by those
+// that no longer exist, which it appends.
 func (d *Deployment) instances(m *cluster.GPUModel, names []string) (list []Instance, all []string) {
 	for i := range d.Runs {
 		r := &d.Runs[i]

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What is wrong with a file is said, with the instance and what would be right.
+// An error in a file names the instance and what would be right.
 func TestReadDeploymentErrors(t *testing.T) {
 	const good = `{"model": "A100-80GB", "gpus": 1, "services": [{"service": "a", "rate": 10, "latency_ms": 100}],
 		"instances": [{"gpu": 0, "profile": "3g.40gb", "start": 4, "service": "a", "batch": 1, "processes": 1, "rate": 20, "latency_ms": 40}]}`

@@ -7,34 +7,33 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// exchange is the way from what runs to a plan, change by change (ParvaGPU, SC'24's
-// exchange-and-compact): what comes is started before what goes is stopped, so that every
-// service keeps its floor; what is in the way of something that comes, and needed, is
-// replaced elsewhere first, for a while. What is no longer needed goes last, so that it
-// ends on the GPUs of the plan.
+// exchange is the way from the running instances to a plan, change by change (exchange and compact of ParvaGPU,
+// SC'24): new instances start before old ones stop, so that every service keeps its floor; an instance that is
+// in the way of a new one but needed is replaced elsewhere first, temporarily. What is no longer needed goes
+// last, so that the result is on the GPUs of the plan.
 type exchange struct {
 	m       *cluster.GPUModel
-	sizes   []size // of what can be started for a while
+	sizes   []size // of temporary instances
 	floor   []float64
 	forced  bool // floors are undercut where there is no other way
 	have    []float64
 	rooms   []room // GPUs that may be used, those in use first
 	live    []lively
-	goals   []Instance // that do not run yet
-	pending []int      // of them, in the order in which they are tried
+	goals   []Instance // not yet running
+	pending []int      // of the goals, in the order in which they are tried
 	changes []change
 }
 
-// room is a GPU with what is taken of it.
+// room is a GPU with what is used of it.
 type room struct {
 	gpu int
 	held
 }
 
-// lively is an instance that runs.
+// lively is a running instance.
 type lively struct {
 	Instance
-	stays bool // the plan has it
+	stays bool // it is part of the plan
 }
 
 // change is an instance that is started or stopped.
@@ -87,7 +86,7 @@ func (h held) without(p *cluster.SliceProfile, start int) held {
 	return held{h.slots &^ p.Mask(start), h.compute - p.Compute}
 }
 
-// startFree starts what has its place already.
+// startFree starts the goals whose place is already free.
 func (e *exchange) startFree() {
 	e.pending = slices.DeleteFunc(e.pending, func(g int) bool {
 		in := &e.goals[g]
@@ -99,8 +98,8 @@ func (e *exchange) startFree() {
 	})
 }
 
-// blockers are those that must go for something to come: who has its memory slices, and,
-// as long as too many compute slices are taken, the smallest others that do not stay.
+// blockers are the instances that must go before a goal can start: those on its memory slices, and, as long as
+// too many compute slices are taken, the smallest others that do not stay.
 func (e *exchange) blockers(in *Instance) (list []Instance, left held) {
 	p, left := e.profile(in), e.room(in.GPU).held
 	mask := p.Mask(in.Start)
@@ -125,7 +124,7 @@ func (e *exchange) blockers(in *Instance) (list []Instance, left held) {
 	return list, left
 }
 
-// lacking is by how much each service would be below its floor without some instances.
+// lacking is by how much each service would be below its floor without the given instances.
 func (e *exchange) lacking(without []Instance) (lack []float64, any bool) {
 	lack = make([]float64, len(e.have))
 	for i := range without {
@@ -143,11 +142,11 @@ func (e *exchange) lacking(without []Instance) (lack []float64, any bool) {
 	return lack, any
 }
 
-// nothing is what of a rate is but rounding.
+// nothing is the part of a rate that may be due to rounding.
 const nothing = 1e-9
 
-// unblock starts something of which all that is in the way can go, whatever that takes
-// least from.
+// unblock starts a goal whose blockers are all unnecessary, the one whose blockers have the fewest compute
+// slices.
 func (e *exchange) unblock() bool {
 	best, least := -1, 0
 	for _, g := range e.pending {
@@ -166,7 +165,7 @@ func (e *exchange) unblock() bool {
 	return true
 }
 
-// replace starts something instead of what is in its way.
+// replace starts a goal in place of its blockers.
 func (e *exchange) replace(g int) {
 	list, _ := e.blockers(&e.goals[g])
 	for i := range list {
@@ -183,7 +182,7 @@ func computeOf(list []Instance) (sum int) {
 	return sum
 }
 
-// clear stops something that is not needed and is in nobody's way, which makes room.
+// clear stops an instance that is no longer needed and blocks nothing, which makes room.
 func (e *exchange) clear() bool {
 	for i := range e.live {
 		if l := e.live[i]; !l.stays {
@@ -196,8 +195,8 @@ func (e *exchange) clear() bool {
 	return false
 }
 
-// bridge starts something after what is in its way, and needed, was started elsewhere for
-// a while; what takes fewest compute slices there.
+// bridge starts a goal after its necessary blockers have been started elsewhere temporarily; the goal for which
+// that takes the fewest compute slices.
 func (e *exchange) bridge() bool {
 	best, least := -1, 0
 	var how []Instance
@@ -216,7 +215,7 @@ func (e *exchange) bridge() bool {
 	return true
 }
 
-// force does as bridge, with what undercuts floors least, in proportion.
+// force is like bridge, with the goal that undercuts floors least, in proportion.
 func (e *exchange) force() bool {
 	best, least := -1, 0.0
 	var how []Instance
@@ -232,13 +231,13 @@ func (e *exchange) force() bool {
 	return true
 }
 
-// temps are what has to be started elsewhere before something can come, and how far some
-// service is below its floor all the same, as a part of it.
+// temps are the temporary instances that a goal needs before it can start, and how far some service is still
+// below its floor, as a part of it.
 func (e *exchange) temps(g int) (list []Instance, short float64) {
 	goal := &e.goals[g]
 	blockers, left := e.blockers(goal)
 	lack, _ := e.lacking(blockers)
-	after := slices.Clone(e.rooms) // once it has come
+	after := slices.Clone(e.rooms) // the state once the goal has started
 	now := slices.Clone(e.rooms)
 	at := slices.IndexFunc(after, func(r room) bool { return r.gpu == goal.GPU })
 	after[at].held, _ = left.add(e.m, e.profile(goal), goal.Start)
@@ -256,8 +255,8 @@ func (e *exchange) temps(g int) (list []Instance, short float64) {
 	return list, short
 }
 
-// temp finds a place for an instance of a service: the smallest that has so much
-// capacity, else the one that has most; on GPUs in use first.
+// temp finds a place for a temporary instance of a service: the smallest with this capacity, else the one with
+// the most; on GPUs in use first.
 func (e *exchange) temp(k int, capacity float64, blockers []Instance, now, after []room) (in Instance, ok bool) {
 	var kinds []Instance
 	for i := range e.sizes {

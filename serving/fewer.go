@@ -5,35 +5,33 @@ import (
 	"slices"
 )
 
-// mostTries is how many ways to carry one service more the searches for plans on fewer
-// GPUs try, mostWays how many ways to carry a service they know.
+// mostTries bounds how many ways the search for plans on fewer GPUs tries, mostWays how many ways to carry one
+// service it considers.
 const mostTries, mostWays = 200_000, 20_000
 
-// fewer is the second phase: branch and bound, for a way to carry all services on at most
-// so many GPUs. It takes the services one by one, those with the fewest ways first. What
-// was tried in vain of the first services is known by the instances that they take
-// together: what the others can do depends on nothing else.
+// fewer is the second phase: branch and bound for a way to carry all services on at most that many GPUs. It
+// takes the services one by one, those with the fewest ways first. A failed prefix is remembered by the
+// instances that its services take together: the rest depends on nothing else.
 type fewer struct {
 	p     *planner
 	gpus  int
 	order []int      // services
 	ways  [][]choice // by service, the cheapest first
-	rest  []int      // the fewest compute slices of those that come from here on in the order
+	rest  []int      // the fewest compute slices of the services from here on in the order
 	vain  map[fewerState]bool
 	found []int // the way of each service
-	left  int   // tries
-	cut   bool  // not everything was looked at
+	left  int   // remaining tries
+	cut   bool  // the search was incomplete
 }
 
-// fewerState is the instances of so many services.
+// fewerState is the instances that the first services take.
 type fewerState struct {
 	services int
 	counts
 }
 
-// improve looks for plans on fewer GPUs than the one there is, one at a time, and chooses
-// what it finds. It returns how many GPUs no plan does without, as far as it knows. A
-// plan can only get better.
+// improve looks for plans on fewer GPUs than the present one, one GPU at a time, and adopts what it finds. It
+// returns how many GPUs every plan needs, as far as that is known. A plan can only get better.
 func (p *planner) improve(headroom float64) (least int) {
 	for k := range p.services {
 		least += p.least[k]
@@ -58,7 +56,7 @@ func (p *planner) improve(headroom float64) (least int) {
 	}
 }
 
-// choose has a service carried in a way that is not among its choices, perhaps.
+// choose has a service carried in the given way, which is added to its choices if it is not among them.
 func (p *planner) choose(k int, c *choice) {
 	at := slices.IndexFunc(p.choices[k], func(o choice) bool { return o.counts == c.counts })
 	if at < 0 {
@@ -68,10 +66,10 @@ func (p *planner) choose(k int, c *choice) {
 	p.at[k] = at
 }
 
-// searching is a search that has not begun.
+// searching returns a search that has not begun.
 func (p *planner) searching(gpus int, headroom float64, tries int) *fewer {
 	f := &fewer{p: p, gpus: gpus, vain: map[fewerState]bool{}, found: make([]int, len(p.services)), left: tries}
-	idle := gpus * p.m.Compute // compute slices that somebody can have beyond the least
+	idle := gpus * p.m.Compute // compute slices to spare beyond the least
 	for k := range p.services {
 		idle -= p.least[k]
 		f.order = append(f.order, k)
@@ -89,8 +87,8 @@ func (p *planner) searching(gpus int, headroom float64, tries int) *fewer {
 	return f
 }
 
-// try finds ways for the services that come from i on in the order, beside instances that
-// are taken, with so many compute slices.
+// try finds ways for the services from i on in the order, given the instances already taken, with that many
+// compute slices left.
 func (f *fewer) try(i int, taken counts, compute int) bool {
 	if f.p.gpus(taken) > f.gpus {
 		return false
@@ -106,7 +104,7 @@ func (f *fewer) try(i int, taken counts, compute int) bool {
 	for w := range f.ways[k] {
 		c := &f.ways[k][w]
 		if compute+c.compute+f.rest[i+1] > f.gpus*f.p.m.Compute {
-			break // so do those that come after it
+			break // the following ones are too large as well
 		}
 		if f.left--; f.left < 0 {
 			f.cut = true

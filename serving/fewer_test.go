@@ -10,12 +10,11 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// kinds are kinds of services: what they do on so many compute slices, and up to what
-// rate they are asked for.
+// kinds are kinds of services: what they do on a number of compute slices, and their greatest rate.
 var kinds = []struct {
 	name string
 	most float64
-	does func(r *rand.Rand, compute int, less float64) float64 // less: what it does on the next smaller instance
+	does func(r *rand.Rand, compute int, less float64) float64 // less: its rate on the next smaller instance
 }{
 	{"rising by chance", 150, func(r *rand.Rand, _ int, less float64) float64 { return less + 5 + 40*r.Float64() }},
 	{"much faster on large instances", 150, func(r *rand.Rand, c int, _ float64) float64 { return float64(c*c) * (1 + 2*r.Float64()) }},
@@ -50,7 +49,7 @@ func randomKind(r *rand.Rand, kind, services int) (list []Service) {
 	return list
 }
 
-// exchanged is how many GPUs the plan takes before a search for fewer.
+// exchanged is how many GPUs the plan takes before the search for fewer.
 func exchanged(t *testing.T, m *cluster.GPUModel, services []Service) int {
 	t.Helper()
 	p := &planner{m: m, services: services, sizes: sizes(m, services), known: map[counts]int{}, at: make([]int, len(services))}
@@ -62,9 +61,8 @@ func exchanged(t *testing.T, m *cluster.GPUModel, services []Service) int {
 	return p.gpus(p.total())
 }
 
-// How far plans are from the fewest GPUs: by compute slices, and once every way was
-// tried (go test ./serving -run TestFewest -v). The search never makes a plan worse, and
-// of these plans it leaves none open.
+// How far plans are from the fewest GPUs: by compute slices, and by exhaustive search (go test ./serving -run
+// TestFewest -v). The search never makes a plan worse, and decides all of these plans.
 func TestFewest(t *testing.T) {
 	plans, gaps, better := 0, 0, 0
 	m := model(t, "H100-80GB")
@@ -112,8 +110,8 @@ func boundOf(m *cluster.GPUModel, services []Service) int {
 	return (sum + m.Compute - 1) / m.Compute
 }
 
-// What the search finds and what it proves is what trying every multiset of instances
-// finds, also where the exchange of choices is not enough.
+// The search finds and proves the same as trying every multiset of instances, also where exchanging choices is
+// not enough.
 func TestFewerTwin(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	m := model(t, "H100-80GB")
@@ -145,7 +143,7 @@ func TestFewerTwin(t *testing.T) {
 	}
 }
 
-// A search that may not try enough proves nothing, and changes nothing.
+// A search with too few tries proves nothing, and changes nothing.
 func TestFewerCut(t *testing.T) {
 	m := model(t, "H100-80GB")
 	services := []Service{measured("a", 40, map[int]float64{3: 10}), measured("b", 4, map[int]float64{1: 4}), measured("c", 4, map[int]float64{1: 4})}

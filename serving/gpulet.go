@@ -10,13 +10,13 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Gpulet is a part of a GPU under MPS, in which services take turns: in each cycle
-// every one of them computes a batch, one after the other.
+// Gpulet is a part of a GPU under MPS, in which services take turns: in each cycle every one of them computes a
+// batch, one after the other.
 type Gpulet struct {
 	GPU     int           // from 0
 	Percent int           // of the GPU's threads
-	Duty    time.Duration // the longest that a cycle may take
-	Slower  float64       // how many times as long batches take beside the other gpulet of the GPU; 1: as alone
+	Duty    time.Duration // the longest allowed cycle
+	Slower  float64       // factor by which batches take longer next to the GPU's other gpulet; 1: not at all
 	Turns   []Turn
 }
 
@@ -25,19 +25,19 @@ type Turn struct {
 	Service int
 	Rate    float64       // requests per second that were planned for it
 	Batch   int           // at most
-	Takes   time.Duration // a batch, beside nobody
+	Takes   time.Duration // a batch, without interference
 
-	curve []time.Duration // smaller ones, by size less one; none: as long
+	curve []time.Duration // smaller batches, by size less one; none: they take as long
 }
 
-// Takes is how long a batch of a turn takes on the gpulet, beside whom it is.
+// Takes is how long a batch of a turn takes on the gpulet, including interference.
 func (g *Gpulet) Takes(t *Turn) time.Duration { return longer(t.Takes, g.Slower) }
 
 func longer(d time.Duration, factor float64) time.Duration {
 	return time.Duration(math.Ceil(min(float64(d)*factor, float64(never))))
 }
 
-// Cycle is how long a cycle takes where every batch is full: all turns, without a pause.
+// Cycle is how long a cycle takes if every batch is full: all turns, without a pause.
 func (g *Gpulet) Cycle() (sum time.Duration) {
 	for i := range g.Turns {
 		sum += g.Takes(&g.Turns[i])
@@ -45,7 +45,7 @@ func (g *Gpulet) Cycle() (sum time.Duration) {
 	return sum
 }
 
-// Busy is the part of the longest cycle that is computed in, alone: its occupancy.
+// Busy is the part of the longest cycle that is spent computing, without interference: its occupancy.
 func (g *Gpulet) Busy() float64 {
 	sum := time.Duration(0)
 	for i := range g.Turns {
@@ -60,34 +60,34 @@ func (g *Gpulet) Capacity(t *Turn) float64 { return float64(t.Batch) / g.Cycle()
 // SharePlan is the gpulets of all services, by GPU, the larger first.
 type SharePlan struct {
 	GPUs     int
-	Least    int // GPUs that no plan with these sizes does without
+	Least    int // GPUs that every plan with these sizes needs
 	Gpulets  []Gpulet
 	Capacity []float64 // requests per second, by service
 	Ignored  []float64 // requests per second that were left out, by service (ShareOptions.Ignore)
-	Rounds   int       // how often it was planned anew because of interference
+	Rounds   int       // how often it was planned because of interference
 }
 
-// ShareOptions are what a plan on parts of GPUs may do.
+// ShareOptions configure a plan on parts of GPUs.
 type ShareOptions struct {
-	// Sizes are the parts into which a GPU may be divided, in per cent; 100 is one, and
-	// what a part leaves is one, too. None: those of gpulet.
+	// Sizes are the parts into which a GPU may be divided, in per cent; 100 is always one, and so is the
+	// complement of each. None: those of gpulet.
 	Sizes    []int
-	Headroom float64 // plan for so many times the rates; 0: 1
-	// Ignore is a rest of a service's rate, in requests per second, below which nothing is
-	// planned for it; gpulet's code has 15. 0: everything is planned.
+	Headroom float64 // plan for this multiple of the rates; 0: 1
+	// Ignore is the remainder of a service's rate, in requests per second, below which nothing is planned for
+	// it; gpulet's code has 15. 0: everything is planned.
 	Ignore float64
-	// Slower is how many times as long a service's batches take beside another that uses
-	// the GPU, as far as each has of it (0 to 1); nil: as long as alone.
+	// Slower is the factor by which a service's batches take longer next to another, given what each uses of its
+	// part of the GPU (0 to 1); nil: 1.
 	Slower func(own, beside Use, share, besideShare float64) float64
-	// Enough is the part of its rate that a service has to be able to take in company, at most
-	// 1, which 0 stands for; gpulet's code has 0.85. Below 1 latencies are not held then.
+	// Enough is the part of its rate that a service must carry despite interference, at most 1, for which 0
+	// stands; gpulet's code has 0.85. Below 1 latencies are not kept.
 	Enough float64
 }
 
 // GpuletSizes are the parts into which gpulet divides GPUs, in per cent.
 func GpuletSizes() []int { return []int{20, 40, 50, 60, 80, 100} }
 
-// mostGpulets bounds how many gpulets a service is planned on.
+// mostGpulets bounds how many gpulets one service gets.
 const mostGpulets = 100_000
 
 // carrier plans services on parts of GPUs.
@@ -95,20 +95,19 @@ type carrier struct {
 	m        *cluster.GPUModel
 	services []Service
 	o        *ShareOptions
-	more     float64             // times the rates, beyond the headroom
+	more     float64             // factor on the rates, in addition to the headroom
 	sizes    []int               // in per cent, ascending; the last is 100
-	solo     [][][]time.Duration // by service, size, batch less one: how long it takes beside nobody
-	takes    [][][]time.Duration // how long it is taken to take
-	slowed   []float64           // by service: how many times as long that is, on less than a GPU
-	each     [][][]float64       // by service, size, batch less one: the least nanoseconds a request takes in batches up to it
-	most     [][]int             // by service and size: its saturated batch; 0: none is quick enough
-	full     [][]float64         // by service and size: the rate of that; 0: there is none
-	longest  []time.Duration     // by service: what the longest of these takes
+	solo     [][][]time.Duration // by service, size, batch less one: how long it takes without interference
+	takes    [][][]time.Duration // how long it is assumed to take
+	slowed   []float64           // by service: the factor between the two, on less than a GPU
+	each     [][][]float64       // by service, size, batch less one: the least ns per request in batches up to it
+	most     [][]int             // by service and size: its saturated batch; 0: none is fast enough
+	full     [][]float64         // by service and size: the rate of that batch; 0: there is none
+	longest  []time.Duration     // by service: the time of the longest of these batches
 }
 
-// MakeShares plans services on parts of GPUs of a model: elastic partitioning with turns
-// (gpulet, ATC'22), on as few GPUs as several ways to do it find.
-// It fails where a service cannot keep its latency on a whole GPU.
+// MakeShares plans services on parts of GPUs of a model: elastic partitioning with turns (gpulet, ATC'22), on
+// the fewest GPUs that several variants find. It fails if a service cannot keep its latency on a whole GPU.
 func MakeShares(m *cluster.GPUModel, services []Service, o ShareOptions) (*SharePlan, error) {
 	if o.Headroom == 0 {
 		o.Headroom = 1
@@ -127,8 +126,8 @@ func MakeShares(m *cluster.GPUModel, services []Service, o ShareOptions) (*Share
 	return c.spread(p), nil
 }
 
-// spread plans for higher rates as long as they take no GPU more, so that what is left on
-// the GPUs serves those who have least to spare.
+// spread plans for higher rates as long as that takes no further GPU, so that what is left on the GPUs serves
+// the services with the least to spare.
 func (c *carrier) spread(p *SharePlan) *SharePlan {
 	for _, c.more = range []float64{1.01, 1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 2} {
 		q, _ := c.plan(c.ways())
@@ -173,7 +172,7 @@ func newCarrier(m *cluster.GPUModel, services []Service, o *ShareOptions) (*carr
 	return c, nil
 }
 
-// shareSizes checks sizes, and puts them in order.
+// shareSizes checks sizes, and sorts them.
 func shareSizes(list []int) ([]int, error) {
 	if len(list) == 0 {
 		list = GpuletSizes()
@@ -195,9 +194,9 @@ func shareSizes(list []int) ([]int, error) {
 	return list, nil
 }
 
-// saturate takes a service to be so many times as slow on less than a GPU, and finds its
-// saturated batch on every size: of those of which one may wait for another within its
-// latency the one with the greatest rate, and of equal ones the largest.
+// saturate sets a service's assumed slowdown on less than a GPU, and finds its saturated batch on every size: of
+// the batches that let a request wait for one and be computed in the next within its latency, the one with the
+// greatest rate, and of equal ones the largest.
 func (c *carrier) saturate(k int, slowed float64) error {
 	s, known := &c.services[k], false
 	c.slowed[k], c.longest[k] = slowed, 0
@@ -236,8 +235,8 @@ func (c *carrier) saturate(k int, slowed float64) error {
 	return nil
 }
 
-// knee is the size at which a service is saturated: that which is the furthest above the
-// line to what a whole GPU takes; of equal ones the largest.
+// knee is the size at which a service is saturated: the one farthest above the straight line to the rate of a
+// whole GPU; of equal ones the largest.
 func (c *carrier) knee(k int) int {
 	best := len(c.sizes) - 1
 	whole := c.full[k][best]
@@ -250,8 +249,8 @@ func (c *carrier) knee(k int) int {
 	return best
 }
 
-// least is how many GPUs no plan does without: as if everybody had as much of them as
-// suffices, where it does the most for its size.
+// least is a lower bound on the GPUs: as if every service had exactly as much as it needs, at the size where it
+// does most per part of a GPU.
 func (c *carrier) least() int {
 	sum := 0.0
 	for k := range c.services {
@@ -267,7 +266,7 @@ func (c *carrier) least() int {
 // planned is the rate that a service is planned for.
 func (c *carrier) planned(k int) float64 { return c.services[k].Rate * c.o.Headroom * c.more }
 
-// piece is a part of a service's rate that is to have a gpulet.
+// piece is a part of a service's rate that gets a gpulet.
 type piece struct {
 	service int
 	rate    float64
@@ -275,9 +274,8 @@ type piece struct {
 	full    bool
 }
 
-// pieces divides the services' rates: into saturated gpulets of a size for each service,
-// and what is left. The services with the smallest rate times latency come first, as in
-// gpulet's code; of the pieces the largest.
+// pieces divides the services' rates into saturated gpulets of the given size for each service, and a remainder.
+// The services with the smallest rate times latency come first, as in gpulet's code; among pieces the largest.
 func (c *carrier) pieces(size func(k int) int) (list []piece, ignored []float64) {
 	order := make([]int, len(c.services))
 	for k := range order {
@@ -306,16 +304,16 @@ func (c *carrier) pieces(size func(k int) int) (list []piece, ignored []float64)
 	return list, ignored
 }
 
-// manner is a way to lay services.
+// manner is one variant of laying out services.
 type manner struct {
-	size  func(k int) int // at which a service is saturated
+	size  func(k int) int // size at which a service is saturated
 	gpus  func(least, pieces int) int
-	first bool // whether turns are looked for before free room
+	first bool // whether turns are tried before free room
 }
 
-// ways are the ways to lay services: with the knee as the size at which they are saturated,
-// with what does the most for its size, and with whole GPUs, of which no more are needed than
-// if nobody shared; with so many GPUs from the start; with turns before free room or after.
+// ways lists the variants: saturated at the knee, at the size that does most per part of a GPU, or on whole
+// GPUs, which takes no more GPUs than if no services shared; with different numbers of GPUs from the start; with
+// turns tried before or after free room.
 func (c *carrier) ways() (list []manner) {
 	for _, size := range []func(k int) int{c.knee, c.densest, func(int) int { return len(c.sizes) - 1 }} {
 		for _, gpus := range []func(least, pieces int) int{
@@ -328,8 +326,8 @@ func (c *carrier) ways() (list []manner) {
 	return list
 }
 
-// plan lays the services in several ways, and takes the first of those on the fewest GPUs,
-// which it says.
+// plan lays out the services in several variants, and returns the first plan on the fewest GPUs, with the index
+// of its variant.
 func (c *carrier) plan(ways []manner) (best *SharePlan, at int) {
 	least := c.least()
 	for i := range ways {
@@ -346,8 +344,7 @@ func (c *carrier) plan(ways []manner) (best *SharePlan, at int) {
 	return best, at
 }
 
-// densest is the size on which a service has the greatest rate for its part of a GPU; of
-// equal ones the largest.
+// densest is the size on which a service has the greatest rate per part of a GPU; of equal ones the largest.
 func (c *carrier) densest(k int) int {
 	best := len(c.sizes) - 1
 	of := func(z int) float64 { return c.full[k][z] / float64(c.sizes[z]) }

@@ -13,8 +13,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// share is a service that was measured under MPS: a batch of b takes base and b times each,
-// on less than the part full of a GPU longer in proportion.
+// share is a service measured under MPS: a batch of b takes base plus b times each, and proportionally longer on
+// less than the part full of a GPU.
 func share(name string, rate float64, latency, base, each time.Duration, full float64, sizes ...int) Service {
 	s := Service{Name: name, Rate: rate, Latency: latency}
 	for _, p := range sizes {
@@ -26,8 +26,8 @@ func share(name string, rate float64, latency, base, each time.Duration, full fl
 	return s
 }
 
-// gpulet, ATC'22, saturated: half a GPU takes 4 ms and one more for each request of a
-// batch; within 40 ms, of which a batch may take half, 16 go together: 800 a second.
+// gpulet's example (ATC'22), saturated: half a GPU takes 4 ms and one more for each request of a batch; within
+// 40 ms, of which a batch may take half, 16 go together: 800 a second.
 func TestGpuletSaturatedVector(t *testing.T) {
 	s := share("s", 1600, 40*time.Millisecond, 4*time.Millisecond, time.Millisecond, 0.5, GpuletSizes()...)
 	c, err := newCarrier(model(t, "A100-80GB"), []Service{s}, &ShareOptions{Headroom: 1, Enough: 1})
@@ -50,8 +50,8 @@ func TestGpuletSaturatedVector(t *testing.T) {
 	}
 }
 
-// A residue gets the smallest size and on it the largest batch for which it collects and
-// computes in time; its cycle is as long as that takes to collect.
+// A remainder gets the smallest size, and on it the largest batch that it fills and computes in time; its cycle
+// is as long as filling it takes.
 func TestGpuletResidue(t *testing.T) {
 	s := share("s", 200, 100*time.Millisecond, 4*time.Millisecond, time.Millisecond, 0.5, GpuletSizes()...)
 	c, err := newCarrier(model(t, "A100-80GB"), []Service{s}, &ShareOptions{Headroom: 1, Enough: 1})
@@ -61,7 +61,7 @@ func TestGpuletResidue(t *testing.T) {
 	l := c.lay(nil, 0, false)
 	z := l.smallest(&piece{0, 200, -1, false})
 	g, ok := l.alone(&piece{0, 200, -1, false}, z)
-	// on 20 %: L(b) = (4 + b) * 2.5 ms; b / 200/s = 5 b ms: 12 take 60 and 40, and 13 would be late
+	// On 20 %: L(b) = (4 + b) * 2.5 ms; b / 200/s = 5 b ms: 12 take 60 and 40, and 13 would be late.
 	if !ok || c.sizes[z] != 20 || g.Turns[0].Batch != 12 || g.Duty != 60*time.Millisecond || g.Turns[0].Takes.Round(time.Microsecond) != 40*time.Millisecond {
 		t.Errorf("%d %%: %+v", c.sizes[z], g)
 	}
@@ -70,8 +70,8 @@ func TestGpuletResidue(t *testing.T) {
 	}
 }
 
-// One request every two seconds that has to be answered within 50 ms: a batch is never full
-// in time, so the cycle is as long as the promise allows, and others may be in it.
+// One request every two seconds that has to be answered within 50 ms: a batch never fills in time, so the cycle
+// is as long as the promise allows, and others may share it.
 func TestGpuletRare(t *testing.T) {
 	var list []Service
 	for k := range 4 {
@@ -91,8 +91,7 @@ func TestGpuletRare(t *testing.T) {
 	}
 }
 
-// gpulet, ATC'22: what is left below a bound is left out where that is asked for, and
-// said to be.
+// gpulet's option (ATC'22): a remainder below a bound is left out if that is asked for, and reported.
 func TestGpuletIgnore(t *testing.T) {
 	s := share("s", 810, 40*time.Millisecond, 4*time.Millisecond, time.Millisecond, 0.5, GpuletSizes()...)
 	for _, c := range []struct{ ignore, left, capacity float64 }{{0, 0, 810}, {15, 10, 800}} {
@@ -106,7 +105,7 @@ func TestGpuletIgnore(t *testing.T) {
 	}
 }
 
-// A rate is planned however small it is beside what a GPU takes.
+// A rate is planned however small it is compared with what a GPU can do.
 func TestGpuletLittle(t *testing.T) {
 	s := share("s", 0.001, time.Second, 0, 100*time.Nanosecond, 1, GpuletSizes()...)
 	p, err := MakeShares(model(t, "A100-80GB"), []Service{s}, ShareOptions{})
@@ -115,8 +114,8 @@ func TestGpuletLittle(t *testing.T) {
 	}
 }
 
-// Who is to have whole GPUs has them, however long its requests may take: in company nobody is
-// counted as alone.
+// A service that is to have whole GPUs gets them, however long its requests may take: next to another service
+// none is counted as alone.
 func TestGpuletPatient(t *testing.T) {
 	var list []Service
 	for _, name := range []string{"a", "b", "c"} {
@@ -140,7 +139,7 @@ func TestGpuletPatient(t *testing.T) {
 	}
 }
 
-// What takes longer than can be said is too slow: it does not overflow.
+// A time that cannot be represented is too slow, and does not overflow.
 func TestGpuletNever(t *testing.T) {
 	for _, rate := range []float64{1e-12, 1e-300} {
 		s := Service{Name: "s", Rate: 1, Latency: time.Hour}
@@ -156,7 +155,7 @@ func TestGpuletNever(t *testing.T) {
 	}
 }
 
-// What is not known, and what cannot be, is said.
+// Unknown and impossible services and options are errors that say why.
 func TestGpuletErrors(t *testing.T) {
 	good := share("s", 10, time.Second, time.Millisecond, time.Millisecond, 1, GpuletSizes()...)
 	slow := share("s", 10, 3*time.Millisecond, time.Millisecond, time.Millisecond, 1, GpuletSizes()...)
@@ -204,7 +203,7 @@ func randomShares(r *rand.Rand, most int) (list []Service) {
 	return list
 }
 
-// checkShares says what a plan must be whatever it is for.
+// checkShares checks what every plan must fulfil.
 func checkShares(t *testing.T, p *SharePlan, services []Service) {
 	t.Helper()
 	sum, parts := make([]int, p.GPUs), make([]int, p.GPUs)
@@ -226,7 +225,7 @@ func checkShares(t *testing.T, p *SharePlan, services []Service) {
 		if p.Capacity[k] < services[k].Rate*(1-1e-6) {
 			t.Errorf("service %d takes %v of %v", k, p.Capacity[k], services[k].Rate)
 		}
-		// nobody beside it: as many whole GPUs as it saturates, and one for the rest
+		// Unshared: as many whole GPUs as it saturates, and one for the remainder.
 		best := 0.0
 		for _, pt := range services[k].Points {
 			if pt.Percent == 100 && 2*max(pt.Latency, time.Duration(float64(pt.Batch)/pt.Rate*1e9)+1) <= services[k].Latency {
@@ -248,9 +247,8 @@ func checkShares(t *testing.T, p *SharePlan, services []Service) {
 	}
 }
 
-// strictly says how many requests of a service are late, at equal distances, where each turn
-// has its time in the cycle, as long as a full batch takes, whether it is full or not: as
-// slow as a plan may be.
+// strictly counts the late requests of a service with evenly spaced arrivals if each turn takes as long as a
+// full batch whether it is full or not: the slowest that a plan allows.
 func strictly(p *SharePlan, services []Service, k int, length time.Duration) (late int) {
 	type turn struct {
 		at, cycle, takes time.Duration
@@ -297,7 +295,7 @@ func strictly(p *SharePlan, services []Service, k int, length time.Duration) (la
 	}
 }
 
-// Plans for random services keep what they promise, and are the same each time.
+// Plans for random services keep their promises, and are deterministic.
 func TestGpuletRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	m := model(t, "A100-80GB")
@@ -319,15 +317,15 @@ func TestGpuletRandom(t *testing.T) {
 	}
 }
 
-// linear is gpulet's model of interference with weights.
+// linear is gpulet's model of interference with the given weights.
 func linear(c ...float64) func(own, beside Use, share, besideShare float64) float64 {
 	return func(own, beside Use, share, besideShare float64) float64 {
 		return c[0]*share*own.Compute + c[1]*besideShare*beside.Compute + c[2]*share*own.Memory + c[3]*besideShare*beside.Memory + c[4]
 	}
 }
 
-// gpulet's vector (ATC'22) in a plan: two services on halves of a GPU, of which one
-// uses .5 and .4 and the other .5 and .6: 1.255 times as long, and 1.245 the other way.
+// gpulet's example (ATC'22) in a plan: two services on halves of a GPU, of which one uses .5 and .4 and the
+// other .5 and .6: 1.255 times as long, and 1.245 the other way.
 func TestGpuletInterferenceVector(t *testing.T) {
 	a := share("a", 100, time.Second, 4*time.Millisecond, time.Millisecond, 0.5, 50, 100)
 	b := share("b", 100, time.Second, 4*time.Millisecond, time.Millisecond, 0.5, 50, 100)
@@ -346,14 +344,14 @@ func TestGpuletInterferenceVector(t *testing.T) {
 			t.Errorf("service %d: %v, want %v", g.Turns[0].Service, g.Slower, want[g.Turns[0].Service])
 		}
 	}
-	b.Uses = a.Uses // like services do like things to each other
+	b.Uses = a.Uses // equal services slow each other down equally
 	if p, err = MakeShares(model(t, "A100-80GB"), []Service{a, b}, ShareOptions{Sizes: []int{50, 100}, Slower: linear(.1, .2, .3, .4, 1)}); err != nil || p.Gpulets[0].Slower != p.Gpulets[1].Slower {
 		t.Errorf("%+v %v", p, err)
 	}
 }
 
-// Who would be late beside another is planned anew; played with what they do to each other
-// nobody is late, and nobody is quicker than alone. Not counting it would have some be late.
+// Services that would be late because of interference are planned again; played with interference no request is
+// late, and none is faster than alone. Ignoring interference would make some late.
 func TestGpuletInterferenceRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	m := model(t, "A100-80GB")
@@ -398,7 +396,7 @@ func TestGpuletInterferenceRandom(t *testing.T) {
 	}
 }
 
-// ofTwo says how slow gpulets are in company, as the worst pair of services of two.
+// ofTwo is how much gpulets slow each other down, by the worst pair of services.
 func ofTwo(p *SharePlan, services []Service, slower func(own, beside Use, share, besideShare float64) float64) {
 	for i := range p.Gpulets {
 		g := &p.Gpulets[i]
@@ -417,7 +415,7 @@ func ofTwo(p *SharePlan, services []Service, slower func(own, beside Use, share,
 	}
 }
 
-// gpulet's code is content with 0.85 of a rate in company; so is a plan that is told to be.
+// gpulet's code accepts 0.85 of a rate under interference; so does a plan with that option.
 func TestGpuletEnough(t *testing.T) {
 	var list []Service
 	for _, name := range []string{"a", "b"} {
@@ -436,9 +434,8 @@ func TestGpuletEnough(t *testing.T) {
 	}
 }
 
-// Two services take turns. Who comes waits for the other's batch; what has come meanwhile
-// is computed together; smaller batches take less, in company all take longer. With more
-// than fits they are late.
+// Two services take turns. A request waits for the other's batch; what arrives meanwhile is computed together;
+// smaller batches take less time, and interference makes all take longer. Above capacity requests are late.
 func TestPlayShares(t *testing.T) {
 	ms := func(list ...int) (out []time.Duration) {
 		for _, v := range list {
@@ -449,13 +446,13 @@ func TestPlayShares(t *testing.T) {
 	list := []Service{{Name: "a", Rate: 20, Latency: 90 * time.Millisecond}, {Name: "b", Rate: 20, Latency: 90 * time.Millisecond}}
 	p := &SharePlan{GPUs: 1, Gpulets: []Gpulet{{Percent: 100, Duty: 60 * time.Millisecond, Slower: 1,
 		Turns: []Turn{{0, 20, 2, 40 * time.Millisecond, ms(15, 40)}, {1, 20, 2, 40 * time.Millisecond, ms(20, 40)}}}}}
-	// both come at 50, 100, 150 …: a is answered 15 after that, b 20 later
+	// Both arrive at 50, 100, 150 ...: a is answered 15 later, b 20 later.
 	got := PlayShares(p, list, Even, 1, 1010*time.Millisecond)
 	if got[0] != (Served{20, 0, 15 * time.Millisecond, 15 * time.Millisecond}) || got[1] != (Served{20, 0, 35 * time.Millisecond, 35 * time.Millisecond}) {
 		t.Errorf("%+v", got)
 	}
-	// a, of 50: 50 to 80; b: 80 to 120; a, of 100: to 150; b, of 100 and 150: to 230; a, of 150
-	// and 200: to 310; b, of 200: to 350. So a has 30, 50, 160, 110, and b 70, 130, 80, 150.
+	// a, of 50: 50 to 80; b: 80 to 120; a, of 100: to 150; b, of 100 and 150: to 230; a, of 150 and 200: to 310;
+	// b, of 200: to 350. So a has 30, 50, 160, 110, and b 70, 130, 80, 150.
 	p.Gpulets[0].Slower = 2
 	got = PlayShares(p, list, Even, 1, 225*time.Millisecond)
 	if got[0] != (Served{4, 2, 160 * time.Millisecond, 160 * time.Millisecond}) || got[1] != (Served{4, 2, 150 * time.Millisecond, 150 * time.Millisecond}) {
@@ -467,7 +464,7 @@ func TestPlayShares(t *testing.T) {
 	}
 }
 
-// Two gpulets of a service have one line: whoever is idle takes what waits.
+// Two gpulets of a service share one line: an idle one takes the waiting requests.
 func TestPlaySharesLine(t *testing.T) {
 	list := []Service{{Name: "a", Rate: 100, Latency: 30 * time.Millisecond}}
 	one := Gpulet{Percent: 50, Duty: 15 * time.Millisecond, Slower: 1, Turns: []Turn{{0, 50, 1, 15 * time.Millisecond, nil}}}

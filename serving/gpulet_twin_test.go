@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// dumb looks at everything: it has no sizes that grow, no order, no best fit.
+// dumb searches exhaustively: no growing sizes, no order, no best fit.
 type dumb struct {
 	*carrier
 	best int
 }
 
-// possible reports whether services can take turns on a size: whether for any batches of
-// theirs there is a cycle in which all are computed, that is short enough for each batch to
-// be enough for what comes in it, and for nobody to be late.
+// possible reports whether services can take turns on a size: whether for some batches there is a cycle in which
+// all are computed and that is short enough for each batch to hold what arrives in it and for no request to be
+// late.
 func (d *dumb) possible(group []int, z int) bool {
 	batches := make([]int, len(group))
 	var from func(i int) bool
@@ -40,8 +40,8 @@ func (d *dumb) possible(group []int, z int) bool {
 	return from(0)
 }
 
-// fewest is the fewest GPUs on which services fit, none of them in parts: all ways to put
-// them into groups, all sizes of each, all ways to put these on GPUs.
+// fewest is the fewest GPUs on which services fit undivided: all ways to group them, all sizes of each group,
+// all ways to put these on GPUs.
 func (d *dumb) fewest() int {
 	d.best = math.MaxInt
 	d.group(0, nil)
@@ -70,12 +70,12 @@ func (d *dumb) size(groups [][]int, chosen []int) {
 	for z := range d.sizes {
 		if d.possible(groups[len(chosen)], z) {
 			d.size(groups, append(append([]int{}, chosen...), d.sizes[z]))
-			return // a larger one is no better for the others
+			return // a larger size is no better for the others
 		}
 	}
 }
 
-// pair puts parts on GPUs, two at most on each.
+// pair puts parts on GPUs, at most two on each.
 func (d *dumb) pair(parts []int, gpus int) {
 	if len(parts) == 0 {
 		d.best = min(d.best, gpus)
@@ -89,9 +89,8 @@ func (d *dumb) pair(parts []int, gpus int) {
 	}
 }
 
-// Few services, small batches: what the planner calls possible is, and the other way round;
-// and it is hardly ever above the fewest GPUs of all ways in which no service is
-// in parts; below it may be, since it may divide them.
+// Few services, small batches: the planner calls possible exactly what is possible, and hardly ever takes more
+// than the fewest GPUs of all ways with undivided services; it may take fewer, because it may divide them.
 func TestGpuletTwin(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	m := model(t, "A100-80GB")

@@ -2,18 +2,19 @@ package serving
 
 import "time"
 
-// What a promise means where requests come at random: in each of some plays hardly a request is late.
+// With random arrivals a promise is kept if in each of several plays hardly any request is late.
 const (
-	mostLate    = 0.01     // of a service's requests
-	keptSeeds   = 5        // plays, of seeds that nobody else asks for
-	mostPlayed  = 20 << 20 // requests in a play, all services together
-	mostPlans   = 24       // that are tried
-	mostReserve = 4        // times a service's rate
+	mostLate    = 0.01     // fraction of a service's requests
+	keptSeeds   = 5        // plays, with seeds that nothing else uses
+	mostPlayed  = 20 << 20 // requests in a play, of all services together
+	mostPlans   = 24       // plans that are tried
+	mostReserve = 4        // factor on a service's rate
 )
 
-// Kept plans so that the promise holds for Poisson arrivals, too: whoever has more late requests than 1 % in a
-// play is planned for a tenth more than before, until nobody has. It returns the plan, and for how many times its rate
-// each service was planned; kept is false where that did not do. plan makes a plan for services with other rates.
+// Kept plans so that promises hold for Poisson arrivals as well: a service of which more than 1 % of the
+// requests are late in a play is planned for a tenth more, until there is none. It returns the plan, and the
+// factor on its rate for which each service was planned; kept is false where that did not suffice. plan makes a
+// plan for services with other rates.
 func Kept(services []Service, plan func([]Service) (*Plan, error)) (p *Plan, times []float64, kept bool, err error) {
 	times = make([]float64, len(services))
 	for k := range times {
@@ -52,7 +53,7 @@ func Kept(services []Service, plan func([]Service) (*Plan, error)) (p *Plan, tim
 	return p, times, false, nil
 }
 
-// lateIn says which services break the promise in some play.
+// lateIn reports which services break their promise in some play.
 func lateIn(p *Plan, services []Service, length time.Duration) []bool {
 	late := make([]bool, len(services))
 	for seed := range uint64(keptSeeds) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestKept: on several sets of services, what is planned keeps its promise under Poisson arrivals of other seeds than it
-// was planned by; plans for the rates alone do not.
+// TestKept: plans of several sets of services keep their promises under Poisson arrivals of other seeds than
+// those of planning; plans for the rates alone do not.
 func TestKept(t *testing.T) {
 	m := model(t, "A100-80GB")
 	broken := 0
@@ -45,7 +45,7 @@ func TestKept(t *testing.T) {
 			t.Fatalf("set %d: %v, kept %v with %v", set, err, kept, times)
 		}
 		for k, s := range Play(p, services, Poisson, 99, time.Minute) {
-			if float64(s.Late) > 1.5*mostLate*float64(s.Requests) { // another draw than those planned by
+			if float64(s.Late) > 1.5*mostLate*float64(s.Requests) { // another sample than those of planning
 				t.Errorf("set %d, service %d: %d of %d late, planned for %.2f times its rate", set, k, s.Late, s.Requests, times[k])
 			}
 		}

@@ -7,10 +7,9 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// MakeNear plans services as Make does, on as few GPUs, but so that much of what is
-// deployed stays as it is, where it is, instead of giving to whoever has least to spare.
-// GPUs have the numbers that they have there; the plan's instances are on as many of them,
-// and further ones, as it has GPUs.
+// MakeNear plans services as Make does, on as few GPUs, but so that much of what is deployed stays in place,
+// instead of giving capacity to the services with the least to spare. GPUs keep their present numbers; the
+// plan's instances are on as many of these, and on further ones, as it needs.
 func MakeNear(m *cluster.GPUModel, services []Service, headroom float64, old *Deployment) (*Plan, error) {
 	p, least, err := prepare(m, services, headroom)
 	if err != nil {
@@ -39,17 +38,17 @@ func serviceNames(services []Service) (names []string) {
 	return names
 }
 
-// same reports whether an instance that runs is as the planner would have one of its size.
+// same reports whether a running instance equals what the planner would use for its size.
 func (p *planner) same(in *Instance) (size int, ok bool) {
 	if in.Service >= len(p.services) {
-		return 0, false // the service is no more
+		return 0, false // the service no longer exists
 	}
 	size = p.sizeOf(in.Profile)
 	return size, size >= 0 && p.sizes[size].best[in.Service] == in.Point
 }
 
-// near changes choices, of one service or of two, as long as less of what runs has to be
-// changed for that, and no more GPUs are needed.
+// near changes choices, of one service or of two, as long as fewer running instances have to be changed and no
+// more GPUs are needed.
 func (p *planner) near(have []Instance, headroom float64) {
 	old := make([]counts, len(p.services))
 	for i := range have {
@@ -57,7 +56,7 @@ func (p *planner) near(have []Instance, headroom float64) {
 			old[have[i].Service][size]++
 		}
 	}
-	off, close := make([][]int, len(p.services)), make([][]int, len(p.services)) // by service and choice; the choices that are least off
+	off, close := make([][]int, len(p.services)), make([][]int, len(p.services)) // by service and choice
 	for k := range p.services {
 		p.offer(k, &old[k], headroom)
 		for c := range p.choices[k] {
@@ -70,8 +69,8 @@ func (p *planner) near(have []Instance, headroom float64) {
 	}
 }
 
-// changes is what it takes to come from one set of instances to another: to start one
-// counts twice as much as to stop one.
+// changes is the effort of getting from one set of instances to another: starting one counts twice as much as
+// stopping one.
 func changes(from, to *counts) (n int) {
 	for i := range from {
 		n += max(2*(to[i]-from[i]), from[i]-to[i])

@@ -11,7 +11,7 @@ import (
 // mostBatch is the largest batch that is planned on parts of GPUs.
 const mostBatch = 512
 
-// rates are what one process does with batches of a size, by part of a GPU, in per cent.
+// rates are the measured rates of one process with batches of one size, by part of a GPU in per cent.
 type rates struct {
 	percent, rate []float64
 }
@@ -20,8 +20,8 @@ func (r *rates) add(percent, rate float64) {
 	r.percent, r.rate = append(r.percent, percent), append(r.rate, rate)
 }
 
-// at is the rate on a part, in proportion between those measured; 0: it is not known,
-// since it is smaller than all of them, or larger.
+// at is the rate on a part, interpolated between the measured ones; 0: unknown, because the part is smaller or
+// larger than all of them.
 func (r *rates) at(percent float64) float64 {
 	for i, p := range r.percent {
 		switch {
@@ -38,24 +38,22 @@ func (r *rates) at(percent float64) float64 {
 	return 0
 }
 
-// never is longer than anything that is promised: 104 days. What takes longer takes that,
-// so that sums of it do not overflow.
+// never is longer than any promise: 104 days. Longer times are cut to it, so that sums do not overflow.
 const never = time.Duration(1 << 53)
 
-// inTime is so many whole nanoseconds, or never: one that is missing by the
-// arithmetic alone is there.
+// inTime converts to whole nanoseconds, at most never; the added thousandth keeps rounding errors from losing
+// one.
 func inTime(ns float64) time.Duration { return time.Duration(min(ns, float64(never)) + 1e-3) }
 
-// parts is what is known of a service's batches of one size on parts of a GPU, in the
-// ways in which it was measured.
+// parts are a service's measurements with batches of one size on parts of a GPU, by the way they were measured.
 type parts struct {
 	batch     int
-	threads   rates // with so many per cent of the threads
-	instance  rates // alone on a MIG instance, which has as much of the compute slices
-	processes rates // one of several like it on a whole GPU, each of which has its part
+	threads   rates // under MPS, by per cent of the threads
+	instance  rates // alone on a MIG instance, by its part of the compute slices
+	processes rates // one of several equal processes on a whole GPU, by its part
 }
 
-// partsOf sorts the measurements of a service on GPUs of a model by batch.
+// partsOf sorts the measurements of a service on GPUs of a model by batch size.
 func partsOf(m *cluster.GPUModel, s *Service) (list []parts) {
 	points := slices.Clone(s.Points)
 	slices.SortStableFunc(points, func(a, b Point) int {
@@ -73,7 +71,7 @@ func partsOf(m *cluster.GPUModel, s *Service) (list []parts) {
 		whole := m.Compute > 0 && p.Compute == m.Compute
 		switch {
 		case p.Percent > 0:
-			// no quicker than a batch was, and between two parts no quicker than on both
+			// A part is no faster than its batch latency implies, and between two parts no faster than on both.
 			at.threads.add(float64(p.Percent), min(p.Rate, float64(p.Batch)/p.Latency.Seconds()))
 		case whole && p.Processes > 1:
 			at.processes.add(100/float64(p.Processes), p.Rate)
@@ -89,11 +87,10 @@ func partsOf(m *cluster.GPUModel, s *Service) (list []parts) {
 
 // takes is how long a batch takes on a part of a GPU; 0: it is not known to run there.
 //
-// Where that part was measured under MPS, it is as measured, and between two such in
-// proportion of the rates. Where only MIG instances were, it is estimated, as the slower
-// of two: alone on an instance with as much of the compute slices (its memory is a part,
-// too, but nobody else uses it), and as one of so many processes on the whole GPU that
-// each has that part of it (they use it all, and its memory together).
+// Measurements under MPS count as they are, with rates interpolated in between. Otherwise the rate is estimated
+// from MIG instances, as the slower of two: alone on an instance with as many of the compute slices (with a part
+// of the memory, but without interference), and as one of several equal processes on the whole GPU (which share
+// all of it and its memory).
 func (p *parts) takes(percent int) time.Duration {
 	rate := p.threads.at(float64(percent))
 	if rate == 0 {
@@ -105,14 +102,13 @@ func (p *parts) takes(percent int) time.Duration {
 	if rate == 0 {
 		return 0
 	}
-	// published latencies on instances are cut to milliseconds: a process that does nothing
-	// else needs what its rate says
+	// Published latencies on instances are cut to milliseconds, so for a process that does nothing else the rate
+	// counts.
 	return inTime(float64(p.batch) / rate * float64(time.Second))
 }
 
-// curve is how long batches take on a part of a GPU, by size less one: in proportion
-// between the sizes that were measured, no less than smaller ones. Those above the largest
-// that is known to run there are missing.
+// curve is how long batches take on a part of a GPU, by size less one: interpolated between the measured sizes,
+// and no less than smaller batches. Sizes above the largest that is known to run there are missing.
 func curve(list []parts, percent int) (takes []time.Duration) {
 	for i := range list {
 		d := list[i].takes(percent)
@@ -134,8 +130,8 @@ func curve(list []parts, percent int) (takes []time.Duration) {
 	return takes
 }
 
-// use is what a service uses of a whole GPU while it computes batches of a size, in
-// proportion between those that are known.
+// use is what a service uses of a whole GPU while it computes batches of a size, interpolated between the known
+// ones.
 func (s *Service) use(batch int) Use {
 	for i, u := range s.Uses {
 		switch {

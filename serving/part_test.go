@@ -11,8 +11,8 @@ import (
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
-// Parts of a GPU: as measured under MPS, in proportion between; from instances and from
-// processes the slower of the two; not known where nothing that small was measured.
+// Parts of a GPU: as measured under MPS, interpolated in between; from instances and from processes the slower
+// of the two; unknown where nothing as small was measured.
 func TestParts(t *testing.T) {
 	m := model(t, "A100-80GB")
 	s := Service{Points: []Point{
@@ -29,11 +29,11 @@ func TestParts(t *testing.T) {
 		batch, percent int
 		want           time.Duration
 	}{
-		{2, 50, 25 * time.Millisecond}, // its latency, which is more than its rate says
-		// between: 80 a second there, not the 100 that were measured
+		{2, 50, 25 * time.Millisecond}, // its latency, which is longer than its rate implies
+		// In between: 80 a second there, not the 100 that were measured.
 		{2, 75, 14285714}, {2, 100, 10 * time.Millisecond}, {2, 40, 0},
-		{4, 50, 50 * time.Millisecond}, // of two processes, though instances say 110 a second
-		{4, 45, 38835000},              // 103 a second on instances; no process had so little
+		{4, 50, 50 * time.Millisecond}, // of two processes, though instances would do 110 a second
+		{4, 45, 38835000},              // 103 a second on instances; no process had as little
 		{4, 100, 20 * time.Millisecond}, {4, 20, 0},
 	} {
 		if got := list[c.batch/2-1].takes(c.percent); (got - c.want).Abs() > time.Microsecond {
@@ -51,8 +51,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// What is estimated from ParvaGPU's instances, against what one of two and of five processes
-// did on the whole GPU: the two ways to estimate a half and a fifth of it agree.
+// Estimates from ParvaGPU's instances compared with one of two and of five processes on the whole GPU: the two
+// ways to estimate a half and a fifth of a GPU agree.
 func TestPartsMeasured(t *testing.T) {
 	dir := filepath.Dir(shared.Path(t, "traces/parvagpu-mig/SLO_SLO_latency.csv"))
 	files, err := os.ReadDir(dir)

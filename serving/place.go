@@ -11,26 +11,26 @@ type portion struct {
 	gpu, size int // size: an index of sizes
 	free      bool
 	Gpulet
-	busy   float64 // its occupancy
-	little float64 // its occupancy in the batches that are the best for each of its services
+	busy   float64 // occupancy
+	little float64 // occupancy with the best batch of each of its services
 }
 
-// layer lays pieces on GPUs.
+// layer lays out pieces on GPUs.
 type layer struct {
 	*carrier
 	portions []portion
 	gpus     int
-	first    bool   // whether turns are looked for before free room
+	first    bool   // whether turns are tried before free room
 	divided  []bool // by service: it has several gpulets
-	used     []int  // the portions that are not free, the busiest first
+	used     []int  // the portions in use, the busiest first
 }
 
-// mostTried bounds in how many gpulets turns are looked for.
+// mostTried bounds in how many gpulets turns are tried.
 const mostTried = 64
 
-// lay lays pieces, the largest first, on GPUs of which so many are there from the start:
-// the smallest free part that is large enough, else a part of a free GPU; else what a
-// smaller free part carries; else turns in a gpulet that is there; else one GPU more.
+// lay lays out pieces, the largest first, on GPUs of which a number exists from the start: on the smallest free
+// part that is large enough, else a part of a free GPU; else as much as a smaller free part carries; else as a
+// turn in an existing gpulet; else on one more GPU.
 func (c *carrier) lay(list []piece, gpus int, first bool) *layer {
 	l := &layer{carrier: c, first: first, divided: make([]bool, len(c.services))}
 	for range gpus {
@@ -39,7 +39,7 @@ func (c *carrier) lay(list []piece, gpus int, first bool) *layer {
 	list = slices.Clone(list)
 	for i := range list {
 		if list[i].full {
-			l.divided[list[i].service] = true // even if it is its only one: there may be a rest
+			l.divided[list[i].service] = true // even if it is the only one: there may be a remainder
 		}
 	}
 	for i := range list {
@@ -60,7 +60,7 @@ func (l *layer) open() {
 	l.gpus++
 }
 
-// carry finds room for a piece, in parts if it must.
+// carry finds room for a piece, in parts if necessary.
 func (l *layer) carry(p piece) {
 	for p.rate > 1e-9 {
 		if l.first && !p.full && l.share(&p) || l.bestFit(&p) {
@@ -86,7 +86,7 @@ func (l *layer) smallest(p *piece) int {
 	return len(l.sizes) - 1
 }
 
-// alone is a gpulet of a size for a piece.
+// alone is a gpulet of a size with only this piece.
 func (l *layer) alone(p *piece, z int) (Gpulet, bool) {
 	if b := l.most[p.service][z]; p.full && p.size == z {
 		d := l.takes[p.service][z][b-1]
@@ -95,8 +95,7 @@ func (l *layer) alone(p *piece, z int) (Gpulet, bool) {
 	return l.fit([]Turn{{Service: p.service, Rate: p.rate}}, z, 0)
 }
 
-// bestFit puts a piece into the smallest free room in which it fits, of which a whole GPU is
-// divided.
+// bestFit puts a piece into the smallest free portion in which it fits; a whole GPU is divided for it.
 func (l *layer) bestFit(p *piece) bool {
 	best, whole := -1, len(l.sizes)-1
 	var gpulet Gpulet
@@ -125,7 +124,7 @@ func (l *layer) bestFit(p *piece) bool {
 	return true
 }
 
-// put has a gpulet be what a portion is.
+// put makes a portion a gpulet.
 func (l *layer) put(r int, g Gpulet) {
 	at := &l.portions[r]
 	g.GPU, g.Percent, g.Slower = at.gpu, l.sizes[at.size], 1
@@ -143,7 +142,7 @@ func (l *layer) put(r int, g Gpulet) {
 	l.used = slices.Insert(l.used, i, r)
 }
 
-// readjust has the largest free room carry as much of a piece as it does.
+// readjust lets the largest free portion carry as much of a piece as it can.
 func (l *layer) readjust(p *piece) bool {
 	best := -1
 	for r := range l.portions {
@@ -157,7 +156,7 @@ func (l *layer) readjust(p *piece) bool {
 	z := l.portions[best].size
 	part := piece{p.service, l.full[p.service][z], z, true}
 	if part.rate == 0 || part.rate >= p.rate {
-		return false // it would carry all, but not in time
+		return false // it would carry the whole piece, but not in time
 	}
 	l.divided[p.service] = true
 	g, _ := l.alone(&part, z)
@@ -167,7 +166,7 @@ func (l *layer) readjust(p *piece) bool {
 	return true
 }
 
-// share gives a piece turns in a gpulet that is there: the busiest in which it fits.
+// share gives a piece a turn in an existing gpulet: the busiest in which it fits.
 func (l *layer) share(p *piece) bool {
 	tried := 0
 	for _, r := range l.used {
@@ -192,9 +191,8 @@ func (l *layer) share(p *piece) bool {
 	return false
 }
 
-// fit is a gpulet of a size in which services with rates take turns, the last of which
-// comes anew: with the longest cycle that is found in which all can compute, and none is
-// late. most bounds the cycle; 0: it does not.
+// fit is a gpulet of a size in which the given services take turns, the last of which is new: with the longest
+// cycle that is found in which all are computed and none is late. most bounds the cycle; 0: no bound.
 func (l *layer) fit(turns []Turn, z int, most time.Duration) (g Gpulet, ok bool) {
 	g.Turns = turns
 	longest := most
@@ -213,8 +211,8 @@ func (l *layer) fit(turns []Turn, z int, most time.Duration) (g Gpulet, ok bool)
 	if len(turns) > 1 || most > 0 {
 		return g, l.walk(&g, z, longest)
 	}
-	// alone its cycle is as long as it takes until a batch is full (gpulet); where not even
-	// one request comes in time it is as long as may be
+	// Alone, the cycle is as long as it takes to fill a batch (gpulet); where not even one request arrives in
+	// time it is as long as allowed.
 	k, each := turns[0].Service, float64(time.Second)/turns[0].Rate
 	if each > float64(longest) {
 		return g, l.walk(&g, z, longest)
@@ -227,8 +225,8 @@ func (l *layer) fit(turns []Turn, z int, most time.Duration) (g Gpulet, ok bool)
 	return g, l.walk(&g, z, longest)
 }
 
-// walk has a gpulet have the longest cycle, up to a bound, in which all is well: from one
-// set of batches to the next that is smaller by one in one of them.
+// walk finds the longest cycle, up to a bound, in which all promises hold, from one set of batches to the next
+// that is smaller by one in one of them.
 func (l *layer) walk(g *Gpulet, z int, duty time.Duration) bool {
 	for duty > 0 {
 		least, most, next, busy := time.Duration(0), duty, 0.0, 0.0
@@ -245,22 +243,21 @@ func (l *layer) walk(g *Gpulet, z int, duty time.Duration) bool {
 			return true
 		}
 		if busy > 1+1e-9 {
-			return false // nor is there time enough for all in smaller batches
+			return false // smaller batches leave no time for all either
 		}
 		duty = min(duty-1, time.Duration(next))
 	}
 	return false
 }
 
-// batch is how many requests come at most in a cycle.
+// batch is the greatest number of requests that arrive in a cycle.
 func batch(rate float64, duty time.Duration) int {
 	return max(1, int(rate*1e-9*float64(duty)+1-1e-6))
 }
 
-// duty is the longest cycle in which a service can have batches that take so long: a
-// request waits for a cycle at most, and is computed then. Those of a service with several
-// gpulets wait in one line: who waited for the longest cycle may have the longest batch.
-// Not above 0: there is none.
+// duty is the longest cycle in which a service can have batches that take this long: a request waits for at most
+// a cycle and is computed in the next. A service's gpulets share one line, so a request that waited for the
+// longest cycle may get the longest batch. Not above 0: there is none.
 func (l *layer) duty(k int, takes time.Duration) time.Duration {
 	if !l.divided[k] {
 		return l.services[k].Latency - takes
@@ -271,7 +268,7 @@ func (l *layer) duty(k int, takes time.Duration) time.Duration {
 	return l.services[k].Latency - l.longest[k]
 }
 
-// try has a gpulet have a cycle, and reports whether all is well then.
+// try sets a gpulet's cycle, and reports whether all promises hold with it.
 func (l *layer) try(g *Gpulet, z int, duty time.Duration) bool {
 	left := duty
 	for i := range g.Turns {
@@ -290,7 +287,7 @@ func (l *layer) try(g *Gpulet, z int, duty time.Duration) bool {
 	return true
 }
 
-// widen gives the only gpulet of a GPU all of it, where that does it no harm.
+// widen gives the only gpulet of a GPU the whole GPU, where that does not slow it down.
 func (l *layer) widen() {
 	whole := len(l.sizes) - 1
 	used := make([]int, l.gpus)
@@ -311,7 +308,7 @@ func (l *layer) widen() {
 	}
 }
 
-// plan is what was laid, on the GPUs that are used.
+// plan is the finished layout, on the GPUs in use.
 func (l *layer) plan(ignored []float64) *SharePlan {
 	p := &SharePlan{Capacity: make([]float64, len(l.services)), Ignored: ignored}
 	var list []int
@@ -322,8 +319,8 @@ func (l *layer) plan(ignored []float64) *SharePlan {
 			sum[l.portions[r].gpu] += l.sizes[l.portions[r].size]
 		}
 	}
-	// Full GPUs first: who starts the gpulets in this order and takes the smallest room that
-	// suffices puts those together that are together here.
+	// Full GPUs first: starting the gpulets in this order on the smallest room that suffices puts those together
+	// that are together here.
 	slices.SortStableFunc(list, func(a, b int) int {
 		g, h := &l.portions[a], &l.portions[b]
 		return cmp.Or(cmp.Compare(sum[h.gpu], sum[g.gpu]), cmp.Compare(g.gpu, h.gpu), cmp.Compare(h.size, g.size))
@@ -337,7 +334,7 @@ func (l *layer) plan(ignored []float64) *SharePlan {
 		}
 		g := at.Gpulet
 		g.GPU, g.Turns = p.GPUs-1, slices.Clone(g.Turns)
-		for i := range g.Turns { // as alone
+		for i := range g.Turns { // without interference
 			t := &g.Turns[i]
 			t.curve = l.solo[t.Service][at.size][:t.Batch]
 			t.Takes = t.curve[t.Batch-1]

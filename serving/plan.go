@@ -11,7 +11,7 @@ import (
 // mostSizes is how many sizes of instance a GPU model has.
 const mostSizes = 8
 
-// counts is how many instances there are of each size.
+// counts is the number of instances of each size.
 type counts [mostSizes]int
 
 func (c *counts) add(o *counts, sign int) (sum counts) {
@@ -30,8 +30,8 @@ type choice struct {
 }
 
 const (
-	spare       = 3   // compute slices beyond the least that a choice may take
-	mostChoices = 400 // of a service
+	spare       = 3   // compute slices beyond the least that a choice may use
+	mostChoices = 400 // per service
 	mostPairs   = 40  // choices of two services that are tried together
 )
 
@@ -53,11 +53,10 @@ type layout struct {
 	instances []cluster.Instance
 }
 
-// Make plans services on GPUs of a model: first on as few as it finds, by exchanging
-// choices, then by a bounded search for fewer still; then, on as many, so that whoever
-// has least to spare has more. It fails where a service meets
-// its latency on no instance. headroom is by how much more than its rate each must be
-// able to take at least: 1 is none.
+// Make plans services on GPUs of a model: first on as few as it finds by exchanging choices, then by a bounded
+// search for fewer; then, on the same number, so that the services with the least to spare get more. It fails if
+// a service meets its latency on no instance. headroom is the factor on its rate that each service must at least
+// carry; 1 is none.
 func Make(m *cluster.GPUModel, services []Service, headroom float64) (*Plan, error) {
 	p, least, err := prepare(m, services, headroom)
 	if err != nil {
@@ -69,8 +68,7 @@ func Make(m *cluster.GPUModel, services []Service, headroom float64) (*Plan, err
 	return plan, nil
 }
 
-// prepare chooses how to carry services on as few GPUs as it finds, and says how many no
-// plan does without.
+// prepare chooses how to carry services on as few GPUs as it finds, and returns how many every plan needs.
 func prepare(m *cluster.GPUModel, services []Service, headroom float64) (p *planner, least int, err error) {
 	p = &planner{m: m, services: services, sizes: sizes(m, services), known: map[counts]int{}, at: make([]int, len(services))}
 	if len(p.sizes) == 0 || len(p.sizes) > mostSizes {
@@ -115,8 +113,8 @@ func (p *planner) sizeOf(profile string) int {
 	return slices.IndexFunc(p.sizes, func(s size) bool { return s.profile.Name == profile })
 }
 
-// waysFor lists the ways to carry a service without an instance too many, that take
-// hardly more compute slices than the least; the cheapest first.
+// waysFor lists the ways to carry a service that have no instance too many and take hardly more compute slices
+// than the least; the cheapest first.
 func (p *planner) waysFor(k int, headroom float64) (list []choice) {
 	need := p.services[k].Rate * headroom
 	least := p.leastCompute(k, need)
@@ -128,8 +126,8 @@ func (p *planner) waysFor(k int, headroom float64) (list []choice) {
 	return list[:min(len(list), mostChoices)]
 }
 
-// ways lists the ways to carry a rate of a service without an instance too many, on up to
-// so many compute slices, the cheapest first; no more than most of them.
+// ways lists at most this many ways to carry a rate of a service that have no instance too many, on up to that
+// many compute slices, the cheapest first.
 func (p *planner) ways(k int, need float64, compute, most int) (list []choice) {
 	var grow func(from int, c choice)
 	grow = func(from int, c choice) {
@@ -174,8 +172,8 @@ func (p *planner) leastCompute(k int, need float64) int {
 	}
 }
 
-// gpus is the fewest GPUs that carry so many instances. Whoever has the largest of
-// them has it on a GPU of some layout; all that is left goes the same way.
+// gpus is the fewest GPUs that carry these instances. The largest of them is on a GPU of some layout; the same
+// holds for what that GPU leaves.
 func (p *planner) gpus(c counts) int {
 	n, ok := p.known[c]
 	if ok {
@@ -188,8 +186,7 @@ func (p *planner) gpus(c counts) int {
 	return n
 }
 
-// first is the layout of a first GPU after which the rest needs fewest; -1: there is
-// nothing to lay out.
+// first is the layout of a first GPU after which the rest needs the fewest; -1: there is nothing to lay out.
 func (p *planner) first(c counts) int {
 	largest := slices.IndexFunc(c[:], func(n int) bool { return n > 0 })
 	if largest < 0 {
@@ -207,7 +204,7 @@ func (p *planner) first(c counts) int {
 	return best
 }
 
-// without is what is left when a GPU has taken what its layout has room for.
+// without is what is left after a GPU has taken what its layout has room for.
 func (p *planner) without(c counts, l int) counts {
 	for i, n := range p.layouts[l].counts {
 		c[i] -= min(c[i], n)
@@ -264,8 +261,7 @@ func (p *planner) fewestByTwo(sum counts, now int) bool {
 	return false
 }
 
-// spread gives what the GPUs have left to whom has least to spare, as long as anybody
-// gains by it.
+// spread gives what the GPUs have left to the services with the least to spare, as long as any of them gains.
 func (p *planner) spread() {
 	fixed := make([]bool, len(p.services))
 	now := p.gpus(p.total())
@@ -296,7 +292,7 @@ func (p *planner) spread() {
 	}
 }
 
-// room is how many times its rate a service can take with a choice.
+// room is the factor on its rate that a service can carry with a choice.
 func (p *planner) room(k, c int) float64 { return p.choices[k][c].capacity / p.services[k].Rate }
 
 // lay puts the instances on GPUs: of each size in the order of the services.

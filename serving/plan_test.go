@@ -18,7 +18,7 @@ func model(t *testing.T, name string) *cluster.GPUModel {
 	return &m
 }
 
-// measured is a service by what it does on so many compute slices, in quick batches.
+// measured is a service with measured rates by compute slices, in small batches.
 func measured(name string, rate float64, by map[int]float64) Service {
 	s := Service{Name: name, Rate: rate, Latency: time.Second}
 	for _, c := range []int{1, 2, 3, 4, 7} {
@@ -29,7 +29,7 @@ func measured(name string, rate float64, by map[int]float64) Service {
 	return s
 }
 
-// ParvaGPU's vector (SC'24): on whole GPUs the two services need three, divided two.
+// ParvaGPU's example (SC'24): on whole GPUs the two services need three, on instances two.
 func TestMIGServingVector(t *testing.T) {
 	x := map[int]float64{1: 10, 2: 18, 3: 30, 4: 36, 7: 56}
 	y := map[int]float64{1: 5, 2: 15, 7: 50}
@@ -53,8 +53,8 @@ func TestMIGServingVector(t *testing.T) {
 	}
 }
 
-// gpulet, ATC'22, saturated: half a GPU takes 4 ms and one more for each request
-// of a batch; within 40 ms, of which a batch may take half, 16 go together: 800 a second.
+// gpulet's example (ATC'22), saturated: half a GPU takes 4 ms and one more for each request of a batch; within
+// 40 ms, of which a batch may take half, 16 go together: 800 a second.
 func TestSaturatedBatch(t *testing.T) {
 	s := Service{Name: "s", Rate: 800, Latency: 40 * time.Millisecond}
 	for b := 1; b <= 32; b++ {
@@ -70,9 +70,9 @@ func TestSaturatedBatch(t *testing.T) {
 	}
 }
 
-// Plans of random services: every GPU is divided as it can be, every service has what
-// it needs, in time; no plan is below its bound, none above one GPU for each instance.
-// Small ones are as good as if every way had been tried.
+// Plans of random services: every GPU has a legal partition, every service has the capacity that it needs, in
+// time; no plan is below its bound, none above one GPU for each instance. Small ones are as good as an
+// exhaustive search.
 func TestMakeRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	m := model(t, "H100-80GB")
@@ -141,8 +141,8 @@ func checkPlan(t *testing.T, m *cluster.GPUModel, p *Plan, services []Service) {
 	}
 }
 
-// bruteForce tries every multiset of instances, fewest GPUs first, with cluster's Fit. It is
-// sure where that is.
+// bruteForce tries every multiset of instances, fewest GPUs first, with cluster's Fit; sure reports whether the
+// result is exact.
 func bruteForce(m *cluster.GPUModel, services []Service) (n int, sure bool) {
 	list := sizes(m, services)
 	sure = true
@@ -173,7 +173,7 @@ func bruteForce(m *cluster.GPUModel, services []Service) (n int, sure bool) {
 	}
 }
 
-// What cannot be planned is said.
+// A service that cannot be planned is an error that says why.
 func TestMakeErrors(t *testing.T) {
 	ok := measured("a", 1, map[int]float64{1: 10})
 	slow, none, idle := ok, ok, ok

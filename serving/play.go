@@ -8,16 +8,16 @@ import (
 	"github.com/muster-gpu/muster/internal/heap"
 )
 
-// Arrivals say when requests come.
+// Arrivals is how requests arrive.
 type Arrivals uint8
 
 // The arrivals.
 const (
-	Even    Arrivals = iota // at equal distances
-	Poisson                 // at exponentially distributed distances
+	Even    Arrivals = iota // evenly spaced
+	Poisson                 // exponentially distributed gaps
 )
 
-// Served is what became of a service's requests.
+// Served is the outcome of a service's requests.
 type Served struct {
 	Requests int
 	Late     int           // answered later than promised
@@ -25,10 +25,10 @@ type Served struct {
 	P99      time.Duration // nearest rank
 }
 
-// Play sends each service requests at its rate for a time and answers them as the
-// plan has it: a request goes to the instance that has least to do for its capacity,
-// and waits there; a process that is idle takes what waits, up to a batch. Smaller
-// batches than those measured take what lies between. All requests are answered.
+// Play sends each service requests at its rate for a time and answers them as the plan says: a request goes to
+// the instance with the least work for its capacity, and waits there; an idle process takes the waiting
+// requests, up to a batch. The time of batch sizes that were not measured is interpolated. All requests are
+// answered.
 func Play(p *Plan, services []Service, arrivals Arrivals, seed uint64, length time.Duration) []Served {
 	out := make([]Served, len(services))
 	for k := range services {
@@ -38,7 +38,7 @@ func Play(p *Plan, services []Service, arrivals Arrivals, seed uint64, length ti
 	return out
 }
 
-// queueing is one service while requests come.
+// queueing is one service during a play.
 type queueing struct {
 	s         *Service
 	instances []station
@@ -49,7 +49,7 @@ type queueing struct {
 // station is an instance with its processes.
 type station struct {
 	point   Point
-	curve   []Point // the same with smaller batches, by batch
+	curve   []Point // the same with smaller batches, by size
 	waiting []time.Duration
 	idle    int
 }
@@ -129,12 +129,12 @@ func (q *queueing) play(r *rand.Rand, arrivals Arrivals, length time.Duration) S
 	return q.served()
 }
 
-// load is what an instance has to do, in seconds, with one request more.
+// load is an instance's work, in seconds, with one more request.
 func (st *station) load() float64 {
 	return float64(len(st.waiting)+1+(st.point.Processes-st.idle)*st.point.Batch) / st.point.Capacity()
 }
 
-// begin has idle processes of an instance take what waits.
+// begin lets idle processes of an instance take the waiting requests.
 func (q *queueing) begin(i int, now time.Duration) {
 	st := &q.instances[i]
 	for st.idle > 0 && len(st.waiting) > 0 {

@@ -16,9 +16,8 @@ func one(s Service, in ...Point) *Plan {
 	return p
 }
 
-// One process without batches is a queue whose waits are known one from the other
-// (Lindley): the next request waits for what the last one waited and took, less the
-// time between the two.
+// One process without batches is a queue with a recurrence for its waits (Lindley): the next request waits for
+// what the last one waited and took, less the time between the two.
 func TestPlayOneProcess(t *testing.T) {
 	pt := Point{Compute: 1, Batch: 1, Processes: 1, Rate: 50, Latency: 20 * time.Millisecond}
 	s := Service{Name: "s", Rate: 40, Latency: 50 * time.Millisecond, Points: []Point{pt}}
@@ -43,8 +42,7 @@ func TestPlayOneProcess(t *testing.T) {
 	}
 }
 
-// Batches make a service faster; between what was measured time goes in proportion;
-// where more comes than can be taken, requests are late.
+// Batches make a service faster; the time of unmeasured sizes is interpolated; above capacity requests are late.
 func TestPlayBatches(t *testing.T) {
 	one1 := Point{Compute: 1, Batch: 1, Processes: 1, Rate: 100, Latency: 10 * time.Millisecond}
 	four := Point{Compute: 1, Batch: 4, Processes: 1, Rate: 160, Latency: 25 * time.Millisecond}

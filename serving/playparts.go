@@ -8,11 +8,11 @@ import (
 	"github.com/muster-gpu/muster/internal/heap"
 )
 
-// PlayShares sends each service requests at its rate for a time and answers them as the
-// plan has it. The requests of a service wait in one line; when a gpulet comes to the turn
-// of a service it takes what waits, up to a batch, and computes that beside whom the gpulet
-// is; for whom nobody waits it does not stop. Smaller batches take less. A service that was
-// left out altogether answers nothing: all its requests are late.
+// PlayShares sends each service requests at its rate for a time and answers them as the plan says. The requests
+// of a service wait in one line. When a gpulet reaches a service's turn, it takes the waiting requests, up to a
+// batch, and computes them, slowed down by the other gpulet of the GPU; it skips services without waiting
+// requests. Smaller batches take less time. A service that the plan leaves out answers nothing: all its requests
+// are late.
 func PlayShares(p *SharePlan, services []Service, arrivals Arrivals, seed uint64, length time.Duration) []Served {
 	a := arcade{p: p, served: make([]bool, len(services))}
 	for k := range services {
@@ -41,7 +41,7 @@ func PlayShares(p *SharePlan, services []Service, arrivals Arrivals, seed uint64
 	return out
 }
 
-// arcade is all services while requests come.
+// arcade is the state of all services during a play.
 type arcade struct {
 	p      *SharePlan
 	lines  []*line // by service
@@ -49,7 +49,7 @@ type arcade struct {
 	served []bool // by service: it has a turn somewhere
 }
 
-// coming is when a gpulet comes to a turn, or would.
+// coming is when a gpulet reaches a turn, or would.
 type coming struct {
 	at           time.Duration
 	gpulet, turn int
@@ -60,8 +60,8 @@ func (c *coming) Before(o *coming) bool {
 	return c.at < o.at || c.at == o.at && c.gpulet < o.gpulet
 }
 
-// turn has a gpulet compute for the first of its services, from a turn on, for which
-// requests wait; where nobody waits, it looks again when one comes.
+// turn lets a gpulet compute for the first of its services, starting at a turn, that has waiting requests; if
+// there is none, it tries again when the next request arrives.
 func (a *arcade) turn(c coming) {
 	g := &a.p.Gpulets[c.gpulet]
 	soonest := time.Duration(math.MaxInt64)
@@ -90,7 +90,7 @@ func (a *arcade) turn(c coming) {
 	}
 }
 
-// takes is how long a batch of n requests takes, alone.
+// takes is how long a batch of n requests takes without interference.
 func (t *Turn) takes(n int) time.Duration {
 	if n <= len(t.curve) {
 		return t.curve[n-1]
@@ -98,7 +98,7 @@ func (t *Turn) takes(n int) time.Duration {
 	return t.Takes
 }
 
-// line is the requests of a service.
+// line holds the requests of a service.
 type line struct {
 	queueing
 	arrivals Arrivals
@@ -109,7 +109,7 @@ type line struct {
 	waiting  []time.Duration
 }
 
-// come has the next request come.
+// come generates the next request.
 func (l *line) come() {
 	if l.gaps++; l.arrivals == Poisson {
 		l.gaps += l.r.ExpFloat64() - 1
@@ -117,7 +117,7 @@ func (l *line) come() {
 	l.next = time.Duration(math.Round(l.gaps / l.s.Rate * float64(time.Second)))
 }
 
-// until has those wait who have come.
+// until queues the requests that have arrived by now.
 func (l *line) until(now time.Duration) {
 	for ; l.next <= now && l.next < l.length; l.come() {
 		l.waiting = append(l.waiting, l.next)

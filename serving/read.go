@@ -14,9 +14,8 @@ import (
 	"github.com/muster-gpu/muster/internal/csvfile"
 )
 
-// Promises reads what services are promised: a CSV file with the columns service,
-// rate (requests per second) and latency_ms, by its head. Each service's measurements
-// are those of dir (Points).
+// Promises reads what services are promised: a CSV file with a header and the columns service, rate (requests
+// per second) and latency_ms. Each service's measurements are in dir (Points).
 func Promises(path, dir string) ([]Service, error) {
 	rows, lines, err := csvfile.ReadLines(path)
 	if err != nil {
@@ -58,7 +57,7 @@ func Promises(path, dir string) ([]Service, error) {
 	return list, nil
 }
 
-// checkName says what is wrong with a service's name, which is a part of a file's.
+// checkName says what is wrong with a service's name, which is part of a file name.
 func (s *Service) checkName() error {
 	if s.Name == "" || s.Name != filepath.Base(s.Name) {
 		return fmt.Errorf("service %q: not a name", s.Name)
@@ -66,13 +65,12 @@ func (s *Service) checkName() error {
 	return nil
 }
 
-// Measure reads the measurements of a service, prof_data_SERVICE.csv or SERVICE.csv of
-// a directory: after a head, compute slices of the instance, batch size, processes,
-// requests per second of each process, seconds per batch. A rate of 0: it did not run.
-// Where the head begins with percent, the first column is per cent of a GPU's threads
-// under MPS, beside nobody. Columns whose heads are use_compute and use_memory say what
-// the service uses of a whole GPU, 0 to 1; they count on lines for one process on a
-// whole GPU, which are those with the most slices or per cent.
+// Measure reads the measurements of a service, prof_data_SERVICE.csv or SERVICE.csv of a directory: after a
+// header, compute slices of the instance, batch size, processes, requests per second of each process, seconds
+// per batch. A rate of 0: it did not run. If the header begins with percent, the first column is per cent of a
+// GPU's threads under MPS, without interference. Columns named use_compute and use_memory say what the service
+// uses of a whole GPU, 0 to 1; they count on lines of one process on a whole GPU, which are those with the most
+// slices or per cent.
 func (s *Service) Measure(dir string) error {
 	if err := s.checkName(); err != nil {
 		return err
@@ -98,7 +96,7 @@ func (s *Service) Measure(dir string) error {
 		}
 		s.Points = append(s.Points, p)
 		part := p.Compute + p.Percent
-		if part > largest { // so far these were not on the whole GPU
+		if part > largest { // the lines before were not on the whole GPU
 			largest, uses = part, nil
 		}
 		if h.compute > 0 && p.Processes == 1 && part == largest {
@@ -110,10 +108,10 @@ func (s *Service) Measure(dir string) error {
 	return nil
 }
 
-// head says what the columns of a file of measurements are.
+// head describes the columns of a file of measurements.
 type head struct {
-	percent         bool // of MPS, instead of compute slices
-	compute, memory int  // columns of uses, from 0; 0: there are none
+	percent         bool // of threads under MPS, instead of compute slices
+	compute, memory int  // columns of uses, from 0; 0: none
 }
 
 func headOf(row []string) (h head) {

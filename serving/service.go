@@ -1,8 +1,7 @@
-// Package serving plans inference services on MIG instances: which sizes of
-// instance, with which batches and how many processes on each, meet each service's
-// rate and latency on the fewest GPUs (ParvaGPU, SC'24); or on parts of
-// GPUs under MPS, of which several services may take turns (gpulet, ATC'22); and plays
-// requests against such plans.
+// Package serving plans inference services on MIG instances: which sizes of instance, with which batches and how
+// many processes on each, meet each service's rate and latency on the fewest GPUs (ParvaGPU, SC'24); or on parts
+// of GPUs under MPS, where several services may take turns (gpulet, ATC'22). It plays requests against such
+// plans.
 package serving
 
 import (
@@ -14,33 +13,33 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Point is a measurement of a service: processes share an instance or a part of a GPU
-// (under MPS), each computes batches.
+// Point is a measurement of a service: processes share an instance or a part of a GPU (under MPS), and each
+// computes batches.
 type Point struct {
-	Compute   int           // compute slices of the instance; 0: it was no instance
-	Batch     int           // requests that are computed together
+	Compute   int           // compute slices of the instance; 0: not an instance
+	Batch     int           // requests computed together
 	Processes int           // on the instance
 	Rate      float64       // requests per second of each process
 	Latency   time.Duration // of a batch, while all processes compute
-	Percent   int           // of a GPU's threads, under MPS; 0: it was an instance
+	Percent   int           // of a GPU's threads, under MPS; 0: an instance
 }
 
 // Use is what a service uses of a whole GPU while it computes batches of a size.
 type Use struct {
 	Batch           int
-	Compute, Memory float64 // of its computing, of its memory's bandwidth; 0 to 1
+	Compute, Memory float64 // of its compute, of its memory bandwidth; 0 to 1
 }
 
 // Capacity is the requests per second of all processes.
 func (p *Point) Capacity() float64 { return p.Rate * float64(p.Processes) }
 
-// Service is a model that answers requests, and what is promised of it.
+// Service is a model that answers requests, with its promise.
 type Service struct {
 	Name    string
-	Rate    float64       // requests per second that come
+	Rate    float64       // requests per second
 	Latency time.Duration // from a request's arrival to its answer, at most
-	Points  []Point       // where it was measured
-	Uses    []Use         // by batch; none: it is not known
+	Points  []Point       // its measurements
+	Uses    []Use         // by batch; none: unknown
 }
 
 // Instance is a MIG instance of a GPU for a service.
@@ -54,12 +53,12 @@ type Instance struct {
 // Plan is the instances of all services, by GPU and start.
 type Plan struct {
 	GPUs      int
-	Least     int // GPUs that no plan does without: by compute slices, or as every way was tried
+	Least     int // GPUs that every plan needs: by compute slices, or by exhaustive search
 	Instances []Instance
 	Capacity  []float64 // requests per second, by service
 }
 
-// size is a size of instance that a service can have, and the best that it does there.
+// size is a size of instance that a service can have, with the best measurement of each service.
 type size struct {
 	profile *cluster.SliceProfile
 	best    []Point // by service; no batch: it does not fit, or is too slow
@@ -78,9 +77,8 @@ func sizes(m *cluster.GPUModel, services []Service) (list []size) {
 	return list
 }
 
-// best is the measurement of greatest capacity whose batches take no more than half
-// of what the service may: a request that comes waits for those that are being
-// computed, and is computed then. Of equal ones the quickest.
+// best is the measurement of greatest capacity whose batches take at most half of the promised latency: a
+// request waits for the batch that is being computed, and is computed in the next. Of equal ones the fastest.
 func (s *Service) best(compute int) (best Point) {
 	for _, p := range s.Points {
 		if p.Compute != compute || p.Rate <= 0 || p.Latency <= 0 || 2*p.Latency > s.Latency {

@@ -7,19 +7,19 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// nearness lays a plan out over what is deployed.
+// nearness lays out a plan so that much of what is deployed stays in place.
 type nearness struct {
 	p     *planner
 	have  []Instance
-	gpus  []int      // numbers of those that the plan takes
-	stays []bool     // of have
-	wants []counts   // by service: instances that are not there yet
-	left  int        // tries
+	gpus  []int      // numbers of those that the plan uses
+	stays []bool     // by index of have
+	wants []counts   // by service: instances that are still to be placed
+	left  int        // remaining tries
 	held  []held     // by GPU of the plan
-	put   []Instance // what comes
+	put   []Instance // new instances
 }
 
-// held is what instances take of a GPU.
+// held is what instances use of a GPU.
 type held struct {
 	slots   uint8
 	compute int
@@ -31,11 +31,11 @@ func (h held) add(m *cluster.GPUModel, p *cluster.SliceProfile, start int) (held
 	return held{h.slots | mask, h.compute + p.Compute}, h.slots&mask == 0 && h.compute+p.Compute <= m.Compute
 }
 
-// mostLays is how many places are tried for what comes, beside what stays.
+// mostLays is how many placements of new instances are tried.
 const mostLays = 20_000
 
-// settle has as much stay where it is as leaves room for what comes on as many GPUs; false:
-// nothing that runs fits what is planned.
+// settle keeps as many instances in place as leave room for the new ones on the plan's number of GPUs; false: no
+// running instance fits the plan.
 func (n *nearness) settle(plan *Plan) bool {
 	n.take(plan.GPUs)
 	for n.keep(); ; n.drop() {
@@ -65,11 +65,10 @@ func (n *nearness) settle(plan *Plan) bool {
 	return true
 }
 
-// lackOf is an instance of a service that is to come.
+// lackOf is an instance of a service that is to be placed.
 type lackOf struct{ service, size int }
 
-// take chooses the GPUs of the plan: of those that are in use the ones on which most
-// can stay, then others.
+// take chooses the GPUs of the plan: of those in use the ones on which most can stay, then others.
 func (n *nearness) take(gpus int) {
 	for i := range n.have {
 		if g := n.have[i].GPU; !slices.Contains(n.gpus, g) {
@@ -100,8 +99,8 @@ func (n *nearness) take(gpus int) {
 	}
 }
 
-// keep has everything stay that is wanted and on one of the GPUs, those GPUs first of
-// which most is wanted.
+// keep marks as staying every instance that the plan wants and that is on one of its GPUs, GPUs with most wanted
+// instances first.
 func (n *nearness) keep() {
 	n.stays, n.wants = make([]bool, len(n.have)), make([]counts, len(n.p.services))
 	for k := range n.wants {
@@ -127,7 +126,7 @@ func (n *nearness) keep() {
 	n.fill()
 }
 
-// fill is what those take who stay.
+// fill computes what the staying instances use of each GPU.
 func (n *nearness) fill() {
 	n.held = make([]held, len(n.gpus))
 	for i := range n.have {
@@ -139,7 +138,7 @@ func (n *nearness) fill() {
 	}
 }
 
-// drop has one more leave its place: the smallest on the GPU where least stays.
+// drop gives up one more staying instance: the smallest on the GPU where least stays.
 func (n *nearness) drop() {
 	worst := -1
 	for i := range n.have {
@@ -165,8 +164,7 @@ func (n *nearness) drop() {
 	n.fill()
 }
 
-// place finds places for what comes, the first first; false: there are none, or it has
-// tried enough.
+// place finds places for new instances, in order; false: there are none, or the tries are used up.
 func (n *nearness) place(want []lackOf) bool {
 	if len(want) == 0 {
 		return true
@@ -175,9 +173,9 @@ func (n *nearness) place(want []lackOf) bool {
 	profile := n.p.sizes[w.size].profile
 	for g := range n.held {
 		if slices.Contains(n.held[:g], n.held[g]) {
-			continue // as good as one that was tried
+			continue // equivalent to one that was tried
 		}
-		for s := len(profile.Starts) - 1; s >= 0; s-- { // high starts first: they keep large ones possible
+		for s := len(profile.Starts) - 1; s >= 0; s-- { // high starts first, which keep room for large instances
 			was := n.held[g]
 			with, ok := was.add(m, profile, profile.Starts[s])
 			if !ok {
@@ -197,8 +195,8 @@ func (n *nearness) place(want []lackOf) bool {
 	return false
 }
 
-// number gives the GPUs of a plan that was laid out anew the numbers of those that look
-// most like them.
+// number renumbers the GPUs of a plan that was laid out from scratch, giving each the number of the present GPU
+// that is most like it.
 func (n *nearness) number(plan *Plan) {
 	left, to := slices.Clone(n.gpus), make([]int, plan.GPUs)
 	for g := range to {

@@ -2,7 +2,7 @@ package show
 
 import "time"
 
-// Audit is something that was done: by whom, from where, to what.
+// Audit is an entry of the audit trail: an action, by which user, from where, on what.
 type Audit struct {
 	ID      int64     `json:"id"`
 	At      time.Time `json:"at"`

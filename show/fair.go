@@ -1,7 +1,7 @@
 package show
 
-// Fair is what the order of waiting jobs follows from, where the policy's is a sum of weighted factors, and
-// what fair shares were computed from.
+// Fair has the components of the order of waiting jobs, where the policy's order is a sum of weighted factors,
+// and of fair shares.
 type Fair struct {
 	Policy  string     `json:"policy"`
 	Counted bool       `json:"counted" doc:"The policy looks at users, so that usage and factors are counted; else they are 0"`
@@ -22,7 +22,7 @@ type Share struct {
 	Factor    float64 `json:"factor,omitempty" doc:"Of a user: rank / users, more is better"`
 }
 
-// Factors are of a job, each from 0 to 1, or their weights.
+// Factors are those of a job, each from 0 to 1, or their weights.
 type Factors struct {
 	Age       float64 `json:"age"`
 	FairShare float64 `json:"fair_share"`
@@ -30,7 +30,7 @@ type Factors struct {
 	Partition float64 `json:"partition"`
 }
 
-// Priority is what a waiting job's place in the line follows from.
+// Priority has the components of a waiting job's place in the line.
 type Priority struct {
 	Job     int     `json:"job" doc:"Of waiting elements of an array, the first"`
 	Points  float64 `json:"points" doc:"The sum of the weighted factors and its own"`

@@ -1,7 +1,7 @@
-// Package show holds what a scheduler shows people and programs of its work: jobs as they are, nodes, queues, why
-// something waits, what was used. Every driver fills these types, whatever it schedules; how they travel is the
-// business of the packages above (api, server, client). Amounts are milli-GPU (1000: one whole device), milli-cores
-// and MiB.
+// Package show has the types in which a scheduler shows its work to people and programs: jobs, nodes, queues,
+// why something waits, what was used. Every driver fills these types; how they are transferred is the business
+// of the packages above (api, server, client). Amounts are milli-GPU (1000: one whole device), milli-cores and
+// MiB.
 package show
 
 import (
@@ -22,12 +22,12 @@ const (
 	StateFailed    = "failed"
 	StateCancelled = "cancelled"
 	StateTimeout   = "timeout"
-	StatePreempted = "preempted" // ended by preemption: it may not be requeued
+	StatePreempted = "preempted" // ended by preemption: not to be requeued
 	StateLost      = "lost"      // ended with its node
 	StateRejected  = "rejected"
 )
 
-// Job is a job as it is now.
+// Job is the present state of a job.
 type Job struct {
 	ID             int            `json:"id"`
 	Array          int            `json:"array,omitempty" doc:"Number of the array that it belongs to; 0: none"`
@@ -80,8 +80,7 @@ type Job struct {
 	Elements       []Element      `json:"elements,omitempty" doc:"In a list with arrays=true: more waiting elements of the array, of which all else is the same"`
 }
 
-// Element is one of many that are alike: the number of a job, and its index in
-// the array.
+// Element is a compact form of one of many similar jobs: its number, and its index in the array.
 type Element [2]int
 
 // Expand returns the list with every element as a job of its own.
@@ -108,7 +107,7 @@ func Expand(list []Job) []Job {
 	return all
 }
 
-// How far it has come with a job that does not use its GPUs.
+// The steps taken with a job that does not use its GPUs.
 const (
 	IdleWarned  = "warned"
 	IdleDemoted = "demoted"
@@ -123,8 +122,7 @@ const (
 	EndByLimit    = "limit"
 )
 
-// Idle says since when a running job does not use its GPUs, and what is done
-// about it.
+// Idle says since when a running job has not used its GPUs, and what happens to it.
 type Idle struct {
 	Since time.Time `json:"since"`
 	Stage string    `json:"stage" enum:"warned,demoted,stopped" doc:"warned; demoted: it counts as best-effort; stopped: it was told to leave"`
@@ -140,10 +138,10 @@ type Device struct {
 	Parent  string `json:"parent,omitempty" doc:"UUID of the GPU of a slice"`
 }
 
-// GPU returns the UUID of the device, or of the one that the slice is of.
+// GPU returns the UUID of the device, or of the GPU to which the slice belongs.
 func (d *Device) GPU() string { return cmp.Or(d.Parent, d.UUID) }
 
-// Progress is what a job last told of itself.
+// Progress is a job's latest report.
 type Progress struct {
 	At            time.Time `json:"at"`
 	Step          float64   `json:"step"`
@@ -202,7 +200,7 @@ type Node struct {
 	Usable *int64 `json:"usable,omitempty" doc:"Milli-GPU that are free and that the tasks submitted last could use on average; absent: not known"`
 }
 
-// Queue is a queue of the tree with what it holds.
+// Queue is a queue of the tree with its use.
 type Queue struct {
 	Name      string `json:"name"`
 	Parent    string `json:"parent,omitempty"`
@@ -232,11 +230,10 @@ type Task struct {
 	GPUs  int    `json:"gpus,omitempty"`
 }
 
-// Live are the states of jobs that are not over; active stands for them in a list.
+// Live are the states of jobs that are not over; in a list, active stands for them.
 var Live = []string{StatePending, StateStarting, StateRunning, StateSuspended, StateStopping}
 
-// FairShares says of each queue what part of the whole its shares come to, in
-// thousandths. Parents come before their children.
+// FairShares computes each queue's share of the whole, in thousandths. Parents come before their children.
 func FairShares(queues []Queue, shares []int64) {
 	sum, whole := map[string]int64{}, map[string]float64{"": 1000}
 	for i := range queues {
@@ -249,7 +246,7 @@ func FairShares(queues []Queue, shares []int64) {
 	}
 }
 
-// Joined is what makes a process one of a task's, beside the control group that it was put into.
+// Joined is what a process needs to become part of a task, besides the control group into which it was put.
 type Joined struct {
 	Env    []string `json:"env" doc:"Environment of the task"`
 	Dir    string   `json:"dir" doc:"Working directory of the task"`
@@ -258,15 +255,14 @@ type Joined struct {
 	Groups []int    `json:"groups,omitempty"`
 }
 
-// Moment is something that happened to a job.
+// Moment is an event in the history of a job.
 type Moment struct {
 	At    time.Time `json:"at"`
 	State string    `json:"state"`
 	Text  string    `json:"text,omitempty"`
 }
 
-// Metrics are what a job, or a trial of a fused group, reported of itself at a
-// step.
+// Metrics are the values that a job, or a trial of a fused group, reported at a step.
 type Metrics struct {
 	Trial int                 `json:"trial" doc:"Which trial of a fused group; 0 otherwise"`
 	Mark  int64               `json:"mark,omitempty" doc:"The step that was asked for; 0: the last report"`

@@ -8,7 +8,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 )
 
-// Moves is what would let one waiting job start, or empty a node, or why nothing does.
+// Moves lists moves that would let one waiting job start, or empty a node, or says why there are none.
 type Moves struct {
 	Job     int          `json:"job,omitempty" doc:"The job that waits; absent: a node is to be emptied"`
 	Name    string       `json:"name,omitempty"`
@@ -29,7 +29,7 @@ type Moves struct {
 	Text    string       `json:"text,omitempty" doc:"Why nothing is moved"`
 }
 
-// Move is one running job that goes elsewhere.
+// Move is one running job that is moved.
 type Move struct {
 	Job     int          `json:"job"`
 	Name    string       `json:"name,omitempty"`
@@ -45,17 +45,17 @@ type Move struct {
 	Cost    float64      `json:"cost" doc:"GPU-seconds: its GPUs times the longer of stop and wait, the restart and what is lost"`
 }
 
-// Needs is what the job asks for of GPUs, in a few words.
+// Needs describes the GPUs that the job asks for.
 func (m *Moves) Needs() string { return gpusOr(m.Part, m.GPUs) }
 
-// Has is what the job holds of GPUs, in a few words.
+// Has describes the GPUs that the job holds.
 func (m *Move) Has() string { return gpusOr(m.Part, m.GPUs) }
 
 func gpusOr(part string, gpus int) string {
 	return cmp.Or(part, fmt.Sprintf("%d GPUs", gpus))
 }
 
-// Verdict is what became of the moves, or would, in a few words.
+// Verdict describes the outcome of the moves.
 func (m *Moves) Verdict() string {
 	switch {
 	case m.Made && m.Empties != "":

@@ -2,7 +2,7 @@ package show
 
 import "time"
 
-// Sample is the machine at an instant.
+// Sample is the state of the machine at an instant.
 type Sample struct {
 	At          time.Time `json:"at"`
 	Allocated   int64     `json:"allocated" doc:"Milli-GPU"`

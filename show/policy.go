@@ -6,7 +6,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 )
 
-// PolicyChoice is who is next, where, and what may pass a blocked job.
+// PolicyChoice names the policy, the placer and the backfill.
 type PolicyChoice struct {
 	Policy   string `json:"policy" doc:"Who is next, with its knobs: las or las:base=1h"`
 	Place    string `json:"place" doc:"Where"`
@@ -22,7 +22,7 @@ func (c *PolicyChoice) Text() string {
 	return text
 }
 
-// Policy is what counts now.
+// Policy is the policy in force.
 type Policy struct {
 	PolicyChoice
 	Since      time.Time    `json:"since"`
@@ -33,7 +33,7 @@ type Policy struct {
 	Changes    []Moment     `json:"changes" doc:"The latest changes of policy and configuration, the oldest first"`
 }
 
-// PolicyWatch is a guard at work.
+// PolicyWatch is a running guard.
 type PolicyWatch struct {
 	ask.PolicyGuard
 	Against PolicyChoice `json:"against" doc:"The policy before"`
@@ -41,7 +41,7 @@ type PolicyWatch struct {
 	Text    string       `json:"text,omitempty" doc:"What the last look found"`
 }
 
-// PolicyChange is a change of the policy and, of a dry run, what would come of it.
+// PolicyChange is a change of the policy and, for a dry run, its effects.
 type PolicyChange struct {
 	Before    PolicyChoice `json:"before"`
 	After     PolicyChoice `json:"after"`

@@ -1,12 +1,12 @@
 package show
 
-// Speeds is what was measured of how fast jobs go, by the progress that they reported.
+// Speeds are the measured speeds of jobs, by the progress that they reported.
 type Speeds struct {
 	Paces []Pace `json:"paces" doc:"On GPUs that they had for themselves, by job model"`
 	Pairs []Pair `json:"pairs" doc:"In shares of one GPU"`
 }
 
-// Pace is how fast jobs of one model go on GPUs of one model.
+// Pace is the speed of jobs of one model on GPUs of one model.
 type Pace struct {
 	Model string  `json:"model" doc:"Of the jobs"`
 	GPU   string  `json:"gpu" doc:"Model of the GPUs"`
@@ -17,7 +17,7 @@ type Pace struct {
 	Runs  int     `json:"runs" doc:"That were measured"`
 }
 
-// Pair is what is left of the speed of jobs of one model beside those of another.
+// Pair is the fraction of their speed that jobs of one model keep next to those of another.
 type Pair struct {
 	Model  string  `json:"model"`
 	Beside string  `json:"beside"`

@@ -6,8 +6,8 @@ import (
 	"github.com/muster-gpu/muster/ask"
 )
 
-// Measured is what was measured of a job's GPUs and host. What the devices do
-// not tell, as simulated ones do, is absent.
+// Measured has the measurements of a job's GPUs and host. Values that devices do not report, such as simulated
+// ones, are absent.
 type Measured struct {
 	Samples     int          `json:"samples" doc:"How often it was looked at"`
 	Seconds     float64      `json:"seconds" doc:"Time that the samples stand for"`
@@ -34,8 +34,8 @@ type Point struct {
 	Rate        *float64 `json:"samples_per_s,omitempty" doc:"Training samples per second, as it reported them"`
 }
 
-// Samples are what was seen of a job, with at most a few hundred points: the
-// longer it runs, the farther they are apart.
+// Samples are a job's measurements, with at most a few hundred points: the longer it runs, the farther apart
+// they are.
 type Samples struct {
 	Measured Measured `json:"measured"`
 	Cost     *float64 `json:"cost,omitempty" doc:"Of its GPU-hours; absent: no price is configured"`
@@ -59,7 +59,7 @@ type UsageRow struct {
 	Samples     *float64     `json:"samples_per_gpu_hour,omitempty" doc:"Training samples per GPU-hour, of jobs that report them"`
 }
 
-// Waste is GPU time that somebody could have had.
+// Waste is GPU time that others could have used.
 type Waste struct {
 	Kind     string   `json:"kind" doc:"idle, memory-only, unused-gpus, long-limit, fits-less, empty-hours"`
 	Job      int      `json:"job,omitempty"`
@@ -70,7 +70,7 @@ type Waste struct {
 	Text     string   `json:"text"`
 }
 
-// Score says how good the expected starts were that jobs were told.
+// Score says how good the expected starts given to jobs were.
 type Score struct {
 	Told        int          `json:"told" doc:"Jobs that waited and were told when they would start"`
 	Started     int          `json:"started" doc:"Those that have started since"`
@@ -89,14 +89,13 @@ type Score struct {
 	Off         []Off        `json:"off" doc:"How many were how far off"`
 }
 
-// Off counts the jobs whose start was off by at most a time, and by more than
-// the one before.
+// Off counts the jobs whose start was off by at most a time, and by more than the one before.
 type Off struct {
 	UpTo ask.Duration `json:"up_to,omitempty" doc:"Absent: any farther off"`
 	Jobs int          `json:"jobs"`
 }
 
-// Load is what became of the machine's healthy GPUs within a span of time, in GPU-hours.
+// Load is the use of the machine's healthy GPUs within a span of time, in GPU-hours.
 type Load struct {
 	At    int64    `json:"at" doc:"Unix seconds at which it begins"`
 	Total float64  `json:"total" doc:"GPU-hours that there were"`
@@ -104,14 +103,13 @@ type Load struct {
 	Busy  *float64 `json:"busy,omitempty" doc:"... and computing; absent: not measured"`
 }
 
-// WeekHour is an hour of the week, all weeks of a report together.
+// WeekHour is an hour of the week, over all weeks of a report.
 type WeekHour struct {
 	Total float64 `json:"total" doc:"GPU-hours that there were; 0: nothing is known of this hour"`
 	Held  float64 `json:"held" doc:"... of these held by jobs"`
 }
 
-// Usage is a report of what was used since a time: of jobs that ended since
-// then, or have not ended, all that they used.
+// Usage is a report since a time: of all that was used by jobs that ended since then, or have not ended.
 type Usage struct {
 	Since    time.Time  `json:"since"`
 	Until    time.Time  `json:"until"`

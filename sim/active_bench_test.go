@@ -16,14 +16,14 @@ import (
 	"github.com/muster-gpu/muster/policy"
 )
 
-// activeJobs is how many jobs run or wait in BenchmarkActive, on as many GPUs.
+// activeJobs is the number of running and waiting jobs in BenchmarkActive, on as many GPUs.
 const activeJobs = 10_000
 
-// activeModels are the jobs' models, with what they keep of their speed on the second GPU
-// model, in ppm.
+// activeModels maps a job model to the part of its speed (ppm) that it keeps on the second GPU
+// model.
 var activeModels = map[string]int64{"resnet50": 400_000, "bert": 250_000, "lstm": 700_000, "gan": 550_000}
 
-// activeWorld is the stepWorld of BenchmarkActive: jobs have what its policy goes by.
+// activeWorld is the stepWorld of BenchmarkActive: its jobs carry what the policy under test uses.
 type activeWorld struct {
 	*stepWorld
 	needs  string
@@ -78,7 +78,7 @@ func newActiveWorld(b *testing.B, info policy.Info) *activeWorld {
 		b.Fatal(err)
 	}
 	w.stepWorld = &stepWorld{e: e, rng: rand.New(rand.NewPCG(1, 2)), at: map[cluster.JobID]int{}}
-	for range 20 { // they come over an hour, so that rounds go by
+	for range 20 { // arrivals are spread over an hour, so that rounds pass
 		evs := make([]engine.Event, activeJobs/20)
 		for i := range evs {
 			evs[i] = w.arrival()
@@ -89,7 +89,7 @@ func newActiveWorld(b *testing.B, info policy.Info) *activeWorld {
 	return w
 }
 
-// arrival draws a job of 2.2 GPUs in the mean, so that about half of the jobs run at a time.
+// arrival draws a job of 2.2 GPUs on average, so that about half of the jobs run at a time.
 func (w *activeWorld) arrival() engine.Event {
 	ev := w.stepWorld.arrival()
 	s := ev.Spec
@@ -111,8 +111,8 @@ func (w *activeWorld) arrival() engine.Event {
 	return ev
 }
 
-// quiet is the stepWorld's step, and returns how long its longest call of Step took; who was
-// resized says so.
+// quiet steps until no action is left, like stepWorld.step, and returns the longest call of Step.
+// It confirms every resize.
 func (w *activeWorld) quiet(b *testing.B, evs []engine.Event) (longest time.Duration) {
 	for len(evs) > 0 {
 		from := shared.ProcessorTime(b)
@@ -134,10 +134,10 @@ func (w *activeWorld) answers(d engine.Decision) []engine.Event {
 	return evs
 }
 
-// BenchmarkActive measures one decision with 10,000 GPUs and 10,000 jobs, about half of which
-// run, under each policy: every 10 seconds a job's end, or an arrival, by turns. Times are the
-// processor's, which other work on the machine disturbs less. plan-ms is the mean of those calls
-// of Step in which the policy made a plan.
+// BenchmarkActive measures one decision with 10,000 GPUs and 10,000 jobs, about half of them
+// running, under each policy: every 10 seconds a job ends or arrives, alternately. Times are CPU
+// time, which other load on the machine disturbs less. plan-ms is the mean over the calls of Step
+// in which the policy made a plan.
 func BenchmarkActive(b *testing.B) {
 	for _, info := range policy.List() {
 		b.Run(info.Name, func(b *testing.B) {

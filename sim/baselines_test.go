@@ -13,10 +13,10 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// Invariants: under fifo jobs start in the order in which they
-// came; under sjf none starts while a shorter one waits, nor under ssf while one of
-// less service does (strictly: whether it fits or not); on one GPU, where nothing is lost when jobs are stopped, the
-// mean completion time under srtf is at most that under sjf.
+// Invariants: under fifo jobs start in order of arrival; under sjf no job starts while a shorter
+// one waits, nor under ssf while one of less service waits (strict order: whether it fits or not);
+// on one GPU, with lossless preemption, the mean completion time under srtf is at most that under
+// sjf.
 func TestBaselines(t *testing.T) {
 	for seed := range uint64(20) {
 		entries := randomEntries(rand.New(rand.NewPCG(seed, 14)), 60)
@@ -57,10 +57,10 @@ func TestBaselines(t *testing.T) {
 	}
 }
 
-// idler watches that nothing fits that waits.
+// idler checks that no waiting job would fit.
 type idler struct {
 	t    *testing.T
-	gpus map[cluster.JobID]int // of who waits; to be compared only
+	gpus map[cluster.JobID]int // GPUs of each waiting job; never iterated to decide
 	held map[cluster.JobID]int
 	free int
 	last cluster.Time
@@ -68,7 +68,7 @@ type idler struct {
 }
 
 func (w *idler) Record(b *engine.Batch, d *engine.Decision) error {
-	if b.Now > w.last { // everything of the instant before has happened
+	if b.Now > w.last { // the previous instant is complete
 		for id, g := range w.gpus {
 			if w.seen++; g <= w.free {
 				w.t.Errorf("at %v job %d waits for %d GPUs; %d are free", w.last, id, g, w.free)
@@ -98,7 +98,7 @@ func (w *idler) Record(b *engine.Batch, d *engine.Decision) error {
 	return nil
 }
 
-// An invariant of Tiresias, NSDI'19: when all is said at an instant, nobody waits who fits.
+// Invariant of Tiresias (NSDI'19): at the end of an instant no waiting job fits on the free GPUs.
 func TestNothingIdle(t *testing.T) {
 	for _, pol := range []string{"tiresias-l:thresholds=300/2000", "tiresias-g:thresholds=300", "gittins", "e-las:thresholds=300", "srsf"} {
 		t.Run(pol, func(t *testing.T) {
@@ -110,14 +110,14 @@ func TestNothingIdle(t *testing.T) {
 				waits += w.seen
 			}
 			if waits < 1000 {
-				t.Errorf("%d waits were looked at", waits)
+				t.Errorf("%d waits were checked", waits)
 			}
 		})
 	}
 }
 
-// curve is how fast jobs are by their number of tasks.
-type curve map[cluster.JobID][]int64 // looked up only
+// curve is a job's speed by number of tasks.
+type curve map[cluster.JobID][]int64 // looked up, never iterated
 
 func (c curve) Speed(j *cluster.Job, _ string, tasks int) int64 { return c[j.ID][tasks] }
 
@@ -125,11 +125,11 @@ func (curve) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000
 
 func (curve) Beside(*cluster.Job, string, []*cluster.Job) int64 { return 1_000_000 }
 
-// The invariants of AFS-L (NSDI'21): all GPUs are given as long as somebody may
-// have more, none to one that it brings nothing while it would bring another something,
-// and equal jobs with clearly concave curves differ by one GPU at most.
+// Invariants of AFS-L (NSDI'21): all GPUs are allocated as long as some job may take more; no job
+// gets a GPU that gains it nothing while another job would gain; equal jobs with clearly concave
+// curves differ by at most one GPU.
 func TestAFSShares(t *testing.T) {
-	vain := 0 // GPUs that bring nothing, given where all have what brings something
+	vain := 0 // GPUs without any gain, allocated when no job could gain
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 16))
 		capacity, n, equal := 2+r.IntN(15), 1+r.IntN(5), seed%2 == 0
@@ -159,7 +159,7 @@ func TestAFSShares(t *testing.T) {
 		if sum != min(capacity, want) {
 			t.Errorf("seed %d: %d of %d GPUs are given, %d could be", seed, sum, capacity, want)
 		}
-		for id, k := range got { // each by itself
+		for id, k := range got { // each job independently of the others
 			for other, m := range got {
 				if equal && k > m+1 && m < most[other] {
 					t.Errorf("seed %d: of equal jobs %d has %d GPUs, %d has %d", seed, id, k, other, m)

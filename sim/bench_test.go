@@ -117,7 +117,7 @@ func (w *stepWorld) arrival() engine.Event {
 		User: fmt.Sprintf("u%d", w.rng.IntN(50)), Tasks: cluster.GroupTasks(g, 8, cluster.Request{GPUs: 1}), Estimate: run + time.Minute}}
 }
 
-// step runs the engine and answers its actions until it is quiet.
+// step runs the engine and answers its actions until no action is left.
 func (w *stepWorld) step(evs []engine.Event) {
 	for len(evs) > 0 {
 		d := w.e.Step(engine.Batch{Now: w.now, Events: evs})

@@ -25,25 +25,25 @@ type Book struct {
 	failures int
 
 	alloc    cluster.Milli // held by jobs
-	busy     cluster.Milli // of it by jobs that compute
+	busy     cluster.Milli // the part of alloc whose jobs compute
 	pending  int64
 	running  int64
 	demand   cluster.Milli // asked for by pending jobs
 	nodeUsed []cluster.Milli
 	weight   []int64                     // of each node's GPU model, in thousandths
-	kinds    []report.Kind               // of which one has a weight; nil: none has
+	kinds    []report.Kind               // GPU models with their weights; nil: no model has a weight
 	split    cluster.Milli               // free on partly used nodes
-	looked   cluster.Time                // when useless was true last
+	looked   cluster.Time                // when useless was last computed
 	useless  cluster.Milli               // free, but of no use (engine.Fragmentation)
-	frag     func() engine.Fragmentation // nil: nobody can tell
+	frag     func() engine.Fragmentation // nil: fragmentation is not recorded
 	queues   []string
 	queueID  map[string]int32
 	queueUse []cluster.Milli
 
 	Series report.Series
 	Spans  []report.Span
-	open   map[cluster.JobID]int // first open span of a job; looked up only
-	full   bool                  // too many spans: none are shown
+	open   map[cluster.JobID]int // first open span of a job; looked up, never iterated
+	full   bool                  // more than maxSpans: no spans are kept
 
 	First, Last cluster.Time // first submission, last end
 	active      int64
@@ -64,7 +64,7 @@ func newBook(spec *cluster.Spec, n int) *Book {
 	return b
 }
 
-// weigh looks up what GPUs count for, if the cluster says anything of it.
+// weigh looks up the weights of the GPU models, if the cluster states any.
 func (b *Book) weigh() {
 	b.weight = make([]int64, len(b.spec.Nodes))
 	said := false
@@ -118,7 +118,7 @@ func (b *Book) advance(at cluster.Time) {
 		return
 	}
 	b.loadArea += float64(b.active) * at.Sub(b.now).Seconds()
-	if b.frag != nil && at.Sub(b.looked) >= b.Series.Width/4 { // of a bin four values at most: it costs a look at every node
+	if b.frag != nil && at.Sub(b.looked) >= b.Series.Width/4 { // at most four samples per bin: each scans all nodes
 		f := b.frag()
 		b.useless, b.looked = f.Free-f.Usable, at
 	}
@@ -148,7 +148,7 @@ func (b *Book) started(j *jobRun, now cluster.Time) {
 	b.hold(j, j.milli, now)
 }
 
-// hold books devices that a job gets.
+// hold books the devices that a job receives.
 func (b *Book) hold(j *jobRun, milli cluster.Milli, now cluster.Time) {
 	r := &b.Records[j.entry.Job.ID]
 	b.alloc += milli
@@ -160,7 +160,7 @@ func (b *Book) hold(j *jobRun, milli cluster.Milli, now cluster.Time) {
 	b.openSpans(j, now)
 }
 
-// drop books devices that a job leaves.
+// drop books the devices that a job releases.
 func (b *Book) drop(j *jobRun, milli cluster.Milli, now cluster.Time) {
 	r := &b.Records[j.entry.Job.ID]
 	b.alloc -= milli
@@ -213,7 +213,7 @@ func (b *Book) closeSpans(j *jobRun, now cluster.Time) {
 	}
 }
 
-// computing books that a job begins to do useful work.
+// computing books the start of useful work.
 func (b *Book) computing(j *jobRun) { b.busy += j.milli }
 
 // computed books the useful device time since the job's phase began.
@@ -240,7 +240,7 @@ func (b *Book) resized(j *jobRun, now cluster.Time, allocs []engine.Alloc) {
 	j.allocs = old
 }
 
-// left books that a job is off its devices.
+// left books that a job has released its devices.
 func (b *Book) left(j *jobRun, now cluster.Time) {
 	b.drop(j, j.milli, now)
 	b.running--
@@ -269,7 +269,7 @@ func (b *Book) ended(j *jobRun, now cluster.Time, reason engine.StopReason, wait
 	b.active--
 	b.done++
 	id := j.entry.Job.ID
-	b.areaAt[id] = b.loadArea - b.areaAt[id] // of active jobs over its life
+	b.areaAt[id] = b.loadArea - b.areaAt[id] // active jobs, integrated over its life
 }
 
 func outcomeOf(r engine.StopReason) report.Outcome {
@@ -288,7 +288,7 @@ func outcomeOf(r engine.StopReason) report.Outcome {
 	return report.Failed
 }
 
-// Run returns the books in the form that reports are made of.
+// Run returns the books in the form that package report reads.
 func (b *Book) Run(w *World) report.Run {
 	r := report.Run{Cluster: b.spec.Name, Capacity: b.capacity, Kinds: b.kinds, Queues: b.queues, Epoch: b.spec.Epoch,
 		Records: b.Records, Series: b.Series, Failures: b.failures, First: b.First, Last: b.Last, Spans: b.Spans}
@@ -319,7 +319,7 @@ func (b *Book) Run(w *World) report.Run {
 	return r
 }
 
-// close books what is still going on when the replay ends.
+// close books the jobs that are still running or waiting when the replay ends.
 func (b *Book) close(w *World) {
 	b.advance(w.now)
 	for i := range w.jobs {

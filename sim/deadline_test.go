@@ -17,8 +17,7 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// answers notes what is said of each job's deadline: first, and whether that was
-// taken back.
+// answers records the first answer to each job's deadline, and whether it was withdrawn later.
 type answers struct {
 	e     *engine.Engine
 	jobs  int
@@ -61,15 +60,14 @@ func (a *verdicts) check(t *testing.T, accepted, declined int) {
 	}
 }
 
-// keepsDeadlines replays jobs under a policy that accepts deadlines: an accepted
-// one is kept, if nothing fails and speeds are what they are believed to be. It
-// counts the answers.
+// keepsDeadlines replays jobs under a policy that accepts deadlines: an accepted deadline is kept
+// if nothing fails and real speeds equal the believed ones. It counts the answers.
 func keepsDeadlines(t *testing.T, pol, size string, model *perf.Table, entries []trace.Entry) (accepted, declined int) {
 	t.Helper()
 	return keepsDeadlinesIn(t, pol, size, Options{Model: model}, entries)
 }
 
-// keepsDeadlinesIn is keepsDeadlines in a world with options.
+// keepsDeadlinesIn is keepsDeadlines with world options.
 func keepsDeadlinesIn(t *testing.T, pol, size string, opt Options, entries []trace.Entry) (accepted, declined int) {
 	t.Helper()
 	spec, err := cluster.ParseShort(size)
@@ -89,7 +87,7 @@ func keepsDeadlinesIn(t *testing.T, pol, size string, opt Options, entries []tra
 		t.Fatal(err)
 	}
 	if len(said.back) > 0 {
-		t.Errorf("%s: the answers to jobs %v change", pol, said.back)
+		t.Errorf("%s: the answers to jobs %v changed", pol, said.back)
 	}
 	for i, rec := range w.Book().Run(w).Records {
 		switch answer, deadline := said.first[cluster.JobID(i)], entries[i].Job.Deadline; {
@@ -100,20 +98,19 @@ func keepsDeadlinesIn(t *testing.T, pol, size string, opt Options, entries []tra
 		case answer == engine.DeadlineDeclined:
 			declined++
 		case deadline > 0 && rec.Outcome != report.Rejected:
-			t.Errorf("%s: nothing is said of job %d's deadline", pol, i)
+			t.Errorf("%s: no answer to job %d's deadline", pol, i)
 		}
 	}
 	return accepted, declined
 }
 
-// TestDeadlinesKept: jobs that cannot be promised theirs are among them, and such
-// without any.
+// TestDeadlinesKept includes jobs whose deadlines cannot be promised, and jobs without deadlines.
 func TestDeadlinesKept(t *testing.T) {
 	var sum verdicts
 	for seed := range uint64(15) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		model := &perf.Table{Scale: map[string]map[int]int64{"m": {}}}
-		for n := 1; n < 8; n++ { // speed grows less than the tasks
+		for n := 1; n < 8; n++ { // speed grows sublinearly with the tasks
 			model.Scale["m"][n] = 1_000_000 * int64(2*n) / int64(n+8)
 		}
 		var entries []trace.Entry
@@ -135,8 +132,8 @@ func TestDeadlinesKept(t *testing.T) {
 	sum.check(t, 100, 20)
 }
 
-// TestGangDeadlinesKept: the same of gangs of fixed size, which have to be moved out of each other's way, mixed with elastic
-// jobs of small and large tasks.
+// TestGangDeadlinesKept: the same for gangs of fixed size, which have to be moved out of each
+// other's way, mixed with elastic jobs of small and large tasks.
 func TestGangDeadlinesKept(t *testing.T) {
 	var sum verdicts
 	for seed := range uint64(40) {
@@ -166,7 +163,8 @@ func TestGangDeadlinesKept(t *testing.T) {
 	sum.check(t, 400, 400)
 }
 
-// costly gives jobs checkpoints, restarts, and to some none of them: a stop takes all that they have done.
+// costly gives jobs checkpoint and restart costs, and disables checkpoints for some: a stop then
+// loses all of their work.
 func costly(r *rand.Rand, entries []trace.Entry) []trace.Entry {
 	for i := range entries {
 		j := &entries[i].Job
@@ -181,11 +179,11 @@ func costly(r *rand.Rand, entries []trace.Entry) []trace.Entry {
 	return entries
 }
 
-// TestCostlyDeadlinesKept: the same where starting, saving and changing a size take time, and some jobs save nothing: they are
-// not stopped.
+// TestCostlyDeadlinesKept: the same where starts, checkpoints and resizes take time. Jobs without
+// checkpoints are not stopped.
 func TestCostlyDeadlinesKept(t *testing.T) {
 	var sum verdicts
-	seeds := []uint64{68, 142, 147, 167} // where plans made anew do not keep all that was accepted, and those that jobs had do
+	seeds := []uint64{68, 142, 147, 167} // seeds where a new plan misses accepted deadlines that the old one keeps
 	for seed := range uint64(40) {
 		seeds = append(seeds, seed)
 	}
@@ -219,8 +217,8 @@ func TestCostlyDeadlinesKept(t *testing.T) {
 	sum.check(t, 400, 400)
 }
 
-// TestDeadlinesKeptBesideDeaf: the same beside many jobs that save nothing and are promised nothing: they start wherever they are in
-// nobody's way, and stay there.
+// TestDeadlinesKeptBesideDeaf: the same with many jobs that have neither checkpoints nor accepted
+// deadlines: they start wherever they delay no promised job, and stay there.
 func TestDeadlinesKeptBesideDeaf(t *testing.T) {
 	var sum verdicts
 	for seed := range uint64(40) {
@@ -252,18 +250,19 @@ func TestDeadlinesKeptBesideDeaf(t *testing.T) {
 	sum.check(t, 400, 200)
 }
 
-// TestLeasesKept: the same of gangs of all sizes, which have to be moved out of
-// each other's way, on nodes of two kinds.
+// TestLeasesKept: the same for gangs of all sizes, which have to be moved out of each other's way,
+// on nodes of two kinds.
 func TestLeasesKept(t *testing.T) {
 	leasesKept(t, 0, 400)
 }
 
-// TestCostlyLeasesKept: the same where starting and saving take time.
+// TestCostlyLeasesKept: the same where starts and checkpoints take time.
 func TestCostlyLeasesKept(t *testing.T) {
 	leasesKept(t, 10*time.Second, 300)
 }
 
-// leasesKept plays jobs that take so long to start under chronus; of many deadlines so many at least are accepted and declined.
+// leasesKept replays jobs with a startup delay under chronus; at least the given number of
+// deadlines must be accepted, and as many declined.
 func leasesKept(t *testing.T, startup time.Duration, least int) {
 	var sum verdicts
 	for seed := range uint64(40) {
@@ -298,8 +297,8 @@ func leasesKept(t *testing.T, startup time.Duration, least int) {
 	sum.check(t, least, least)
 }
 
-// accepts submits jobs one after the other at one instant and returns whose deadlines
-// are accepted.
+// accepts submits jobs one after the other at one instant and reports for each whether its deadline
+// is accepted.
 func accepts(t *testing.T, size string, speeds engine.Speeds, jobs ...*cluster.Job) (list []bool) {
 	t.Helper()
 	spec, err := cluster.ParseShort(size)
@@ -323,14 +322,14 @@ func accepts(t *testing.T, size string, speeds engine.Speeds, jobs ...*cluster.J
 	return list
 }
 
-// due is an elastic job of one-GPU tasks with so much work and a deadline, in minutes.
+// due is an elastic job of one-GPU tasks; work and deadline are in minutes.
 func due(work, deadline, most int, model string) *cluster.Job {
 	return &cluster.Job{User: "u", Tier: cluster.Standard, Model: model, Estimate: time.Duration(work) * time.Minute, Deadline: cluster.Time(deadline) * cluster.Time(time.Minute),
 		Elastic: cluster.Elastic{Min: 1, Max: most}, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
 }
 
-// ElasticFlow, ASPLOS'23: where speed grows with the GPUs, deadlines are accepted if and only if
-// what is to be done by each of them fits into the cluster's GPU time until then.
+// ElasticFlow (ASPLOS'23): where speed grows linearly with the GPUs, deadlines are accepted if and
+// only if the work due by each of them fits into the cluster's GPU time until then.
 func TestElasticFlowLinear(t *testing.T) {
 	said := map[bool]int{}
 	for seed := range uint64(400) {
@@ -365,8 +364,8 @@ func TestElasticFlowLinear(t *testing.T) {
 	}
 }
 
-// ElasticFlow, ASPLOS'23: whose deadline is declined is declined, too, if one more is accepted
-// before it.
+// ElasticFlow (ASPLOS'23): a job whose deadline is declined is also declined when one more job was
+// accepted before it.
 func TestElasticFlowMonotone(t *testing.T) {
 	pairs := 0
 	for seed := range uint64(2000) {

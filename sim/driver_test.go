@@ -10,8 +10,7 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// TestDriver: the simulator passes the suite that every driver passes, with
-// and without latencies.
+// TestDriver runs the suite that every driver must pass, with and without latencies.
 func TestDriver(t *testing.T) {
 	for _, startup := range []time.Duration{0, 5 * time.Millisecond} {
 		t.Run(startup.String(), func(t *testing.T) {

@@ -5,9 +5,10 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// mpsFault has a job that fails in a share under MPS end its GPU's server, where chance has
-// it so: all others that compute on the GPU end with it, and start again from their last
-// checkpoints, as live (NVIDIA's MPS documentation). Whose fault it was the world knows: that job fails at once.
+// mpsFault lets a job that fails in a share under MPS take down its GPU's server, with the
+// probability Options.Faults: all other jobs that compute on the GPU end with it and restart from
+// their last checkpoints (as documented for NVIDIA MPS). The world knows which job caused it: that
+// job fails at once.
 func (w *World) mpsFault(j *jobRun) {
 	if w.opt.Faults <= 0 || w.spec.Sharing != cluster.MPS || w.rng.Float64() >= w.opt.Faults {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// A fault of one client of MPS ends the others of its GPU, which go on from their last
-// checkpoints; nobody on another GPU, in a slice, or where shares are by turns.
+// A fault of one MPS client ends the other clients of its GPU, which resume from their last
+// checkpoints; jobs on other GPUs, in MIG slices or in time-sliced shares are not affected.
 func TestMPSFaults(t *testing.T) {
 	share := cluster.Request{GPUs: 1, Share: 250, Memory: 1000}
 	for _, c := range []struct {
@@ -18,9 +18,9 @@ func TestMPSFaults(t *testing.T) {
 		sharing cluster.Sharing
 		faults  float64
 		failed  trace.Outcome
-		asks    cluster.Request // of all three, of one user
-		lost    time.Duration   // by who saves every four minutes
-		all     time.Duration   // by who saves nothing
+		asks    cluster.Request // of all three jobs, which have one user
+		lost    time.Duration   // by the job with a checkpoint every four minutes
+		all     time.Duration   // by the job without checkpoints
 	}{
 		{"a fault", cluster.MPS, 1, trace.Failed, share, 2 * time.Minute, 10 * time.Minute},
 		{"no failure is a fault", cluster.MPS, 0, trace.Failed, share, 0, 0},

@@ -15,9 +15,9 @@ import (
 )
 
 // BenchmarkFirstSteps measures the first 1,000 steps on a cluster that has just been filled, under
-// policies of levels: jobs that started together cross levels together, each crossing with thousands
-// of preemptions. Times are of the processor, which other work on the machine does not lengthen.
-// Run it with -benchtime 1x: one iteration is all of the steps.
+// policies with levels: jobs that started together cross a level together, with thousands of
+// preemptions each time. Times are CPU time, which other load on the machine does not lengthen. Run
+// it with -benchtime 1x: one iteration is all of the steps.
 func BenchmarkFirstSteps(b *testing.B) {
 	for _, gpus := range []int{10_000, 100_000} {
 		for _, pol := range []string{"las", "tiresias-l", "tiresias-g", "gittins"} {
@@ -51,7 +51,8 @@ func BenchmarkFirstSteps(b *testing.B) {
 	}
 }
 
-// threadTime is the processor time of the calling thread (getrusage counts in ticks of some milliseconds).
+// threadTime is the CPU time of the calling thread (getrusage counts in ticks of some
+// milliseconds).
 func threadTime(b *testing.B) time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {

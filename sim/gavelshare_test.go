@@ -20,7 +20,7 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// gavelWorld is jobs of one GPU that never end, on nodes of up to three GPU models.
+// gavelWorld holds one-GPU jobs that never end, on nodes of up to three GPU models.
 type gavelWorld struct {
 	spec    *cluster.Spec
 	kinds   []string
@@ -29,7 +29,7 @@ type gavelWorld struct {
 	entries []trace.Entry
 }
 
-// newGavelWorld draws one with so many jobs for each GPU.
+// newGavelWorld draws a world; crowd gives the number of jobs for a number of GPUs.
 func newGavelWorld(t *testing.T, r *rand.Rand, crowd func(gpus int) int) *gavelWorld {
 	t.Helper()
 	w := &gavelWorld{kinds: []string{"A100-80GB", "V100-16GB", "T4-16GB"}[:1+r.IntN(3)], model: &perf.Table{Speed: map[string]map[string]int64{}}}
@@ -55,7 +55,7 @@ func newGavelWorld(t *testing.T, r *rand.Rand, crowd func(gpus int) int) *gavelW
 	return w
 }
 
-// play replays the world under a policy for so many minutes.
+// play replays the world under a policy for a number of minutes.
 func (w *gavelWorld) play(t *testing.T, pol string, minutes int) *shares {
 	t.Helper()
 	pl, err := place.New("best-fit")
@@ -74,20 +74,21 @@ func (w *gavelWorld) play(t *testing.T, pol string, minutes int) *shares {
 	return s
 }
 
-// shares watches what jobs have had of each kind, in rounds of a minute, from the second
-// round on (before the first the engine starts who is there), and what they should have had.
+// shares tracks what jobs received of each kind, in rounds of a minute, and what was due to them.
+// It begins with the second round: before the first, the engine starts the jobs that are there
+// without a plan.
 type shares struct {
 	e           *engine.Engine
 	world       *gavelWorld
-	on          map[cluster.JobID]int // the kind on which a job runs; looked up only
+	on          map[cluster.JobID]int // the kind on which a job runs; looked up, never iterated
 	had, due    [][3]float64          // per job and kind
 	last        cluster.Time
 	rounds      float64
-	under, over float64 // most that a job was behind on a kind, and ahead
+	under, over float64 // the largest deficit and surplus of a job on a kind
 }
 
-// part is X: the part of its time that a job is to have on a kind, as its target
-// remembers it (policy: left, iso, alone, then x, base, due, deficit of each kind).
+// part is X, the part of its time that a job should have on a kind, as its target stores it (layout
+// in policy: left, iso, alone, then x, base, due, deficit for each kind).
 func (s *shares) part(id, kind int) float64 {
 	to := s.e.Record(cluster.JobID(id)).Target
 	if to == nil || len(to.Memo) == 0 {
@@ -130,10 +131,10 @@ func (s *shares) Record(b *engine.Batch, d *engine.Decision) error {
 	return nil
 }
 
-// Gavel, OSDI'20: what single-GPU jobs receive of each model tracks X to within about a round, at
-// any time. That is so where jobs wait for each GPU. Where there are hardly more jobs than
-// GPUs the rounds, which go through the models one by one, may find nobody with a claim left for
-// the last one; then a job has up to a twentieth less of its time than X says.
+// Gavel (OSDI'20): what single-GPU jobs receive of each model tracks X to within about one round at
+// any time, as long as jobs wait for every GPU. With hardly more jobs than GPUs a round, which
+// fills the models one after the other, may find no job with a claim left for the last model; a job
+// then has up to a twentieth less of its time than X says.
 func TestGavelSharesTrackX(t *testing.T) {
 	for seed := range uint64(90) {
 		r := rand.New(rand.NewPCG(seed, 31))
@@ -154,7 +155,7 @@ func TestGavelSharesTrackX(t *testing.T) {
 		if s.under > 1.5+s.rounds/20 {
 			t.Errorf("seed %d, %d jobs on %v: a job is %.2f rounds behind X after %g", seed, len(w.entries), w.gpus, s.under, s.rounds)
 		}
-		for k, n := range w.gpus { // nothing is idle, and X is all of it
+		for k, n := range w.gpus { // no GPU is idle, and X sums to all of it
 			had, due := 0.0, 0.0
 			for id := range s.had {
 				had, due = had+s.had[id][k], due+s.due[id][k]
@@ -166,7 +167,7 @@ func TestGavelSharesTrackX(t *testing.T) {
 	}
 }
 
-// Gavel, OSDI'20: a job's speeds all multiplied by one number change nothing of X where speeds are
+// Gavel (OSDI'20): multiplying all speeds of a job by one factor does not change X where speeds are
 // normalised.
 func TestGavelSharesOfScaledSpeeds(t *testing.T) {
 	for seed := range uint64(40) {
@@ -174,7 +175,7 @@ func TestGavelSharesOfScaledSpeeds(t *testing.T) {
 		w := newGavelWorld(t, r, func(gpus int) int { return gpus + 1 + r.IntN(gpus) })
 		pol := "gavel:round=1m,order=A100-80GB/V100-16GB/T4-16GB,objective=" + []string{"las", "waterfill"}[seed%2]
 		before := w.play(t, pol, 2)
-		for m, row := range w.model.Speed { // each by itself
+		for m, row := range w.model.Speed { // each model independently of the others
 			var i int
 			if _, err := fmt.Sscanf(m, "m%d", &i); err != nil {
 				t.Fatal(err)
@@ -194,8 +195,9 @@ func TestGavelSharesOfScaledSpeeds(t *testing.T) {
 	}
 }
 
-// leastOf is the best least rate of the jobs, by a general simplex: variables x, the level and
-// the slacks of rates, times and kinds (Gavel, OSDI'20, base constraints; jobs of one GPU).
+// leastOf is the optimal minimum rate over the jobs, computed by a general simplex: its variables
+// are x, the level, and the slacks of rates, times and kinds (Gavel, OSDI'20, base constraints,
+// one-GPU jobs).
 func leastOf(t *testing.T, rate [][]float64, gpus []int) float64 {
 	t.Helper()
 	n, k := len(rate), len(gpus)
@@ -224,15 +226,15 @@ func leastOf(t *testing.T, rate [][]float64, gpus []int) float64 {
 	return -opt
 }
 
-// Gavel, OSDI'20, w_m: with weights X is the optimum of the program in which each job's normalised
-// speed is divided by its weight, that of its queue or its priority; and without a knob all
-// weigh the same, whatever their queues and priorities.
+// Gavel (OSDI'20), w_m: with weights X is the optimum of the program in which each job's normalised
+// speed is divided by its weight (its queue's or its priority's); without the knob all jobs weigh
+// the same, whatever their queues and priorities.
 func TestGavelWeights(t *testing.T) {
 	differ := 0
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 33))
 		w := newGavelWorld(t, r, func(gpus int) int { return gpus + 1 + r.IntN(gpus) })
-		queues := []int64{500 + r.Int64N(4000), 500 + r.Int64N(4000), 0} // 0: 1
+		queues := []int64{500 + r.Int64N(4000), 500 + r.Int64N(4000), 0} // 0 means the default weight 1
 		for q, weight := range queues {
 			w.spec.Queues = append(w.spec.Queues, cluster.Queue{Name: fmt.Sprint("q", q), Limit: -1, Lend: -1, Weight: weight})
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// BenchmarkGrowth shows how the cost of a whole replay grows with the number
-// of jobs and of GPUs, at an offered load of 0.9. us/job is what one job costs
-// from submission to end, the simulated world included.
+// BenchmarkGrowth shows how the cost of a whole replay grows with the number of jobs and of GPUs,
+// at an offered load of 0.9. us/job is the cost of one job from submission to end, including the
+// simulated world.
 func BenchmarkGrowth(b *testing.B) {
 	for _, gpus := range []int{100, 1_000, 10_000, 100_000} {
 		for _, jobs := range []int{1_000, 10_000, 100_000, 1_000_000} {

@@ -12,8 +12,8 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// stepLimit fails the test when a replay takes more steps than it can need:
-// two jobs that take each other's devices would go on for ever.
+// stepLimit fails the test when a replay takes more steps than it can need: two jobs that preempt
+// each other would loop for ever.
 type stepLimit struct {
 	t    *testing.T
 	left int
@@ -26,9 +26,8 @@ func (s *stepLimit) Record(b *engine.Batch, _ *engine.Decision) error {
 	return nil
 }
 
-// TestGuaranteesDoNotLoop replays a burst of recorded jobs in queues of which
-// some are owed GPUs, under every policy: reclaim and the policy's own order
-// must not undo each other.
+// TestGuaranteesDoNotLoop replays a burst of recorded jobs under every policy, in queues of which
+// some have guarantees: reclaim and the policy's own order must not undo each other.
 func TestGuaranteesDoNotLoop(t *testing.T) {
 	wl, err := trace.Open(shared.Path(t, "traces/philly/philly_pollux.csv"), trace.Options{})
 	if err != nil {

@@ -22,7 +22,7 @@ type checker struct {
 	e     *engine.Engine
 	t     *testing.T
 	steps int
-	joins int // starts beside others
+	joins int // starts as a guest on another job's GPUs
 }
 
 func (c *checker) Record(b *engine.Batch, d *engine.Decision) error {
@@ -100,8 +100,8 @@ func TestInvariantsOnMuri(t *testing.T) {
 	}
 }
 
-// TestInvariantsOfGroups does the same with jobs that interleave, so that groups are
-// made, taken apart and moved while nodes fail.
+// TestInvariantsOfGroups does the same with jobs that interleave, so that groups are formed,
+// dissolved and moved while nodes fail.
 func TestInvariantsOfGroups(t *testing.T) {
 	table := &perf.Table{Stages: map[string][]int64{"load": {9, 1, 0, 0}, "prepare": {1, 8, 2, 0}, "train": {0, 1, 9, 1}, "send": {0, 0, 3, 7}}}
 	models := []string{"load", "prepare", "train", "send", "nobody knows"}
@@ -128,7 +128,7 @@ func TestInvariantsOfGroups(t *testing.T) {
 	}
 }
 
-// TestInvariantsOfPairs does the same with jobs that share GPUs by two under gavel.
+// TestInvariantsOfPairs does the same with jobs that share GPUs in pairs under gavel.
 func TestInvariantsOfPairs(t *testing.T) {
 	table := &perf.Table{Speed: map[string]map[string]int64{"old": {"T4-16GB": 300_000}},
 		Pairs: map[perf.Pair]int64{{"old", "*"}: 700_000, {"*", "old"}: 600_000, {"light", "light"}: 950_000, {"large", "large"}: 900_000}}
@@ -158,7 +158,7 @@ func TestInvariantsOfPairs(t *testing.T) {
 				joins += c.joins
 			}
 			least := 50
-			if strings.Contains(pol, "fifo") { // who came first loses nothing, or everybody waits behind the first that finds nobody
+			if strings.Contains(pol, "fifo") { // or all jobs wait behind the first that finds no partner
 				least = 3
 			}
 			if joins < least {

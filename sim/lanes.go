@@ -7,17 +7,17 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Jobs on the same whole GPUs under a policy with lanes (Salus, MLSys'20): of each lane one job
-// computes at a time, an iteration at least; those of different lanes compute at once and
-// disturb one another as the performance table says. Lanes are given anew whenever
-// somebody comes or goes: at the end of an iteration a lane can move for nothing.
+// Jobs on the same whole GPUs under a policy with lanes (Salus, MLSys'20): one job of each lane
+// computes at a time, for at least an iteration; jobs of different lanes compute at the same time
+// and slow each other down as the performance table says. Lanes are reassigned whenever a job
+// arrives or leaves: moving a lane at the end of an iteration is free.
 
-// inLanes is the part of its time, in ppm, that a job computes on its GPUs, and the models
-// of those that compute beside it then.
+// inLanes returns the part of its time, in ppm, that a job computes on its GPUs, and the models of
+// the jobs that compute at the same time.
 func (w *World) inLanes(j *jobRun) (part int64, partners []string) {
 	ids := w.sharers(j)
 	lane := w.lanes(j, ids)
-	turn := map[int]cluster.JobID{} // whose turn it is in each lane; looked up only
+	turn := map[int]cluster.JobID{} // lane → the job whose turn it is; looked up, never iterated
 	most, mine := 0, 0
 	for i, id := range ids {
 		o := &w.jobs[id]
@@ -50,12 +50,12 @@ func (w *World) inLanes(j *jobRun) (part int64, partners []string) {
 	return 0, partners
 }
 
-// sharers lists a job and those that compute on its GPUs, who came first first.
+// sharers lists a job and those that compute on its GPUs, in order of arrival.
 func (w *World) sharers(j *jobRun) []cluster.JobID {
 	return slices.DeleteFunc(w.tenantsOf(j), func(id cluster.JobID) bool { o := &w.jobs[id]; return o != j && o.phase != running })
 }
 
-// tenantsOf lists all that are on a job's shared GPUs, itself included, who came first first.
+// tenantsOf lists all jobs on a job's shared GPUs, itself included, in order of arrival.
 func (w *World) tenantsOf(j *jobRun) (ids []cluster.JobID) {
 	w.shared(j, func(k int) {
 		for _, id := range w.tenants[k] {
@@ -67,8 +67,8 @@ func (w *World) tenantsOf(j *jobRun) (ids []cluster.JobID) {
 	return ids
 }
 
-// lanes gives jobs their lanes. Where they do not find room in this order, though they
-// have it, they share one; who does not say what it needs has a lane of its own.
+// lanes assigns lanes to jobs. Jobs that do not fit side by side in this order share one lane; a
+// job that does not state its memory footprint has a lane of its own.
 func (w *World) lanes(j *jobRun, ids []cluster.JobID) []int {
 	model, _ := w.spec.Model(w.spec.Nodes[j.allocs[0].Node].Model)
 	list := make([]cluster.Footprint, len(ids))
@@ -81,7 +81,7 @@ func (w *World) lanes(j *jobRun, ids []cluster.JobID) []int {
 	return make([]int, len(ids))
 }
 
-// leftNow is what is left of a job's work at this moment.
+// leftNow is the part of a job's work that is left now.
 func (w *World) leftNow(j *jobRun) time.Duration {
 	if j.phase != running {
 		return j.left

@@ -17,9 +17,9 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// Laws that hold for every policy (00-conventions), or of which a test shows why
-// they cannot. U7, work conservation, is an invariant of the engine: TestInvariants
-// checks it after every step under every policy and backfill mode.
+// Laws that hold for every policy, or of which a test shows why a policy cannot obey them. U7, work
+// conservation, is an invariant of the engine: TestInvariants checks it after every step under
+// every policy and backfill mode.
 
 // law replays jobs in two queues, one of which weighs twice as much.
 func law(t *testing.T, size string, cfg engine.Config, entries []trace.Entry) []report.Record {
@@ -27,7 +27,7 @@ func law(t *testing.T, size string, cfg engine.Config, entries []trace.Entry) []
 	return lawUntil(t, size, cfg, entries, Options{})
 }
 
-// lawUntil is law in a world with options.
+// lawUntil is law with world options.
 func lawUntil(t *testing.T, size string, cfg engine.Config, entries []trace.Entry, opt Options) []report.Record {
 	t.Helper()
 	spec, err := cluster.ParseShort(size)
@@ -68,7 +68,7 @@ func queued(r *rand.Rand, entries []trace.Entry) []trace.Entry {
 	return entries
 }
 
-// ends are the jobs' ends and outcomes, times divided by k.
+// ends lists the jobs' end times, divided by k, and outcomes.
 func ends(t *testing.T, records []report.Record, k int) (list []string) {
 	t.Helper()
 	for i := range records {
@@ -99,7 +99,7 @@ func (s slowerHeads) HeadKey(v engine.View, j engine.JobView) engine.Key {
 	return s.Policy.(engine.HeadKeyer).HeadKey(v, j)
 }
 
-// scaled is a policy with everything that is a time k times as long.
+// scaled returns a policy with all of its times multiplied by k.
 func scaled(t *testing.T, name string, k int) engine.Policy {
 	t.Helper()
 	d := time.Duration(k)
@@ -143,8 +143,8 @@ func scaled(t *testing.T, name string, k int) engine.Policy {
 	return mustPolicy(t, name)
 }
 
-// roundless is a policy that plans whenever a job comes: what starts before the
-// first round is not its choice.
+// roundless turns a round-based policy into one that plans at each arrival: jobs started before the
+// first round are not its choice.
 func roundless(pol string) string {
 	if pol == "optimus" {
 		return pol + ":round=0s"
@@ -163,8 +163,8 @@ func longer(entries []trace.Entry, k int) []trace.Entry {
 	return entries
 }
 
-// TestScale (U9): all times doubled, tripled, those of the policy, too:
-// everything takes that much longer.
+// TestScale (U9): if all times are doubled or tripled, including the policy's own, everything takes
+// that much longer.
 func TestScale(t *testing.T) {
 	for _, pol := range append(policy.Names(), "las:dimension=time", "sjf-gpu:preempt=true", "tiresias-l:promote=2") {
 		if pol == "tiresias-g" || pol == "gittins" {
@@ -190,11 +190,11 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// TestScaleOfFairShares: usage is decayed at the end of every five minutes, as
-// Slurm does, however long the half-life is; so with fair shares multifactor is
-// not scale-free. u0 works before five minutes are over and then waits; u1 works
-// a little more, later. What u0 did has decayed when they compete: it goes first.
-// All times shortened to a tenth it is in the same five minutes and goes second.
+// TestScaleOfFairShares: usage decays at the end of every five minutes, as in Slurm, whatever the
+// half-life; so multifactor with fair shares is not scale-free. u0 works within the first five
+// minutes and then waits; u1 works a little more, later. When they compete, u0's usage has decayed,
+// so u0 goes first. With all times divided by ten both fall into the same five minutes and u0 goes
+// second.
 func TestScaleOfFairShares(t *testing.T) {
 	first := func(second time.Duration) int {
 		by := func(u string) func(e *trace.Entry) { return func(e *trace.Entry) { e.Job.User, e.Job.Queue = u, "a" } }
@@ -214,13 +214,13 @@ func TestScaleOfFairShares(t *testing.T) {
 	}
 }
 
-// TestPermutation (U8): jobs are numbered in another order; no two are alike in
-// what the policy looks at, so nothing changes for any of them.
+// TestPermutation (U8): renumbering jobs, no two of which are alike in what the policy uses,
+// changes nothing for any of them.
 func TestPermutation(t *testing.T) {
 	for _, pol := range policy.Names() {
 		switch {
 		case pol == "qssf":
-			pol = "qssf:alpha=0" // by what jobs state; by what is known of others, all are equal
+			pol = "qssf:alpha=0" // by stated service; the prediction from completed jobs is equal for all
 		case slices.Contains(equals, pol):
 			continue // see TestPermutationOfEquals
 		}
@@ -236,7 +236,7 @@ func TestPermutation(t *testing.T) {
 				if pol != "sjf-gpu" {
 					continue
 				}
-				size = "1x16xT4" // sizes tell jobs apart; there are as many in a batch as there are sizes
+				size = "1x16xT4" // sizes tell jobs apart; a batch has one job of each size
 				if j.Submit != last {
 					sizes, last = r.Perm(16), j.Submit
 				}
@@ -245,7 +245,7 @@ func TestPermutation(t *testing.T) {
 			want := map[time.Duration]string{}
 			for n := range 3 {
 				mixed := slices.Clone(entries)
-				for i := range mixed { // only jobs of one instant may change places
+				for i := range mixed { // only jobs of one instant are swapped
 					j := i + r.IntN(len(mixed)-i)
 					if mixed[i].Job.Submit == mixed[j].Job.Submit {
 						mixed[i], mixed[j] = mixed[j], mixed[i]
@@ -266,13 +266,15 @@ func TestPermutation(t *testing.T) {
 	}
 }
 
-// equals are the policies to which two jobs that come at one instant, and differ in how long they will run only, are equal:
-// they look at what jobs have had, at what is known of jobs like them, or at how fast they are.
+// equals are the policies under which two jobs that arrive at one instant and differ only in their
+// run time are equal: they use what jobs received, what is known of similar jobs, or how fast jobs
+// are.
 var equals = []string{"las", "tiresias-l", "tiresias-g", "gittins", "e-las", "qssf", "lucid", "gandiva", "muri", "gavel", "gandiva-fair", "astraea", "pollux", "sia"}
 
-// TestPermutationOfEquals: under each of them it is the jobs' numbers' matter which of two equals goes first, and the mean JCT
-// with it: numbered the other way round they change places. What does not depend on it is when the last one ends. But where
-// nothing has completed yet, qssf and lucid go by what the jobs state; and under pollux and sia jobs start at rounds (1m) only.
+// TestPermutationOfEquals: under these policies the job numbers decide which of two equal jobs goes
+// first, and so the mean JCT: renumbered, they change places. The end of the last job does not
+// depend on it. Until a job has completed, qssf and lucid use what jobs state; under pollux and sia
+// jobs start at rounds (1m) only.
 func TestPermutationOfEquals(t *testing.T) {
 	short, long := 10*time.Second, 50*time.Second
 	play := func(pol string, a, b time.Duration) (sum, last cluster.Time) {
@@ -301,19 +303,19 @@ func TestPermutationOfEquals(t *testing.T) {
 	}
 }
 
-// TestStarvation (U6): a job that needs both GPUs, and small ones that come one
-// after the other so that never both are idle. Policies that promise a start
-// start it when those before it are done; under the others it waits until no
-// more small ones come. With a starvation bound none of them keeps it waiting.
+// TestStarvation (U6): a job that needs both GPUs competes with small jobs that arrive so that
+// never both GPUs are idle. Policies that promise a start keep the promise; under the others the
+// large job waits until no more small jobs arrive. With a starvation bound it waits no longer than
+// the bound.
 func TestStarvation(t *testing.T) {
-	promises := map[string]bool{ // looked up only; by arrival and strict, or with a reservation for the first
+	promises := map[string]bool{ // looked up, never iterated; strict arrival order, or a reservation for the first job
 		"fifo": true, "yarn-cs": true, "multifactor": true, "antman": true, "miso": true, "optimus:round=0s": true, "elasticflow": true,
 	}
-	turns := map[string]time.Duration{ // not later than
-		"gandiva":      time.Minute,     // jobs take turns: this one is the next
-		"muri":         6 * time.Minute, // it had least: so does this
-		"gandiva-fair": 6 * time.Minute, // all jobs of a user have equal time: the first round is its
-		"sia":          time.Minute,     // what a job takes at least is what it is worth: so is this
+	turns := map[string]time.Duration{ // latest start
+		"gandiva":      time.Minute,     // jobs take turns: this one is next
+		"muri":         6 * time.Minute, // it received least: it is next
+		"gandiva-fair": 6 * time.Minute, // all jobs of a user have equal time: it gets the first round
+		"sia":          time.Minute,     // a job's worth is at least its minimum size: it is next
 	}
 	const small, run, bound = 400, 50 * time.Second, 10 * time.Minute
 	last := cluster.Time(small * 30 * time.Second)
@@ -330,13 +332,13 @@ func TestStarvation(t *testing.T) {
 			at := law(t, "1x2xT4", engine.Config{Policy: mustPolicy(t, pol), Starvation: guard}, entries)[1].FirstStart
 			switch {
 			case promises[pol] && at > cluster.Time(run):
-				t.Errorf("%s: the large job starts at %v only", pol, at)
+				t.Errorf("%s: the large job starts only at %v", pol, at)
 			case guard > 0 && at > cluster.Time(time.Second+bound+run):
-				t.Errorf("%s: the large job starts at %v although nobody shall wait for more than %v", pol, at, bound)
+				t.Errorf("%s: the large job starts at %v although no job may wait for more than %v", pol, at, bound)
 			case turns[pol] > 0 && at > cluster.Time(turns[pol]):
 				t.Errorf("%s: the large job starts at %v, not in the first round", pol, at)
 			case guard == 0 && !promises[pol] && turns[pol] == 0 && at < last:
-				t.Errorf("%s: the large job starts at %v: does it promise to start it?", pol, at)
+				t.Errorf("%s: the large job starts at %v: does the policy promise its start?", pol, at)
 			}
 		}
 	}

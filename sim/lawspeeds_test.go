@@ -15,8 +15,8 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// The same laws where jobs are elastic, run on two GPU models at different speeds, and slow
-// each other down on the same GPUs.
+// The same laws for elastic jobs on two GPU models with different speeds, which slow each other
+// down on shared GPUs.
 
 // speedTable knows three job models on two GPU models, at several sizes, and in pairs.
 func speedTable() *perf.Table {
@@ -27,7 +27,7 @@ func speedTable() *perf.Table {
 	}
 }
 
-// speedEntries are jobs of these models, gangs and elastic ones, spread over users and queues.
+// speedEntries are gangs and elastic jobs of these models, spread over users and queues.
 func speedEntries(r *rand.Rand, n int) []trace.Entry {
 	entries := queued(r, randomEntries(r, n))
 	for i := range entries {
@@ -42,8 +42,8 @@ func speedEntries(r *rand.Rand, n int) []trace.Entry {
 	return entries
 }
 
-// sameEnds says which job ends at another time, in another way or after more stops, but for what
-// rounding adds up to; "": none.
+// sameEnds names the first job whose end time, outcome or number of stops differs by more than
+// accumulated rounding; "": none.
 func sameEnds(a, b []report.Record, k int, to time.Duration) string {
 	for i := range a {
 		x, y := &a[i], &b[i]
@@ -54,20 +54,20 @@ func sameEnds(a, b []report.Record, k int, to time.Duration) string {
 	return ""
 }
 
-// TestScaleOfSpeeds (U9): all times doubled, tripled: everything takes that much longer, to the
-// nanoseconds to which work at a speed is rounded.
+// TestScaleOfSpeeds (U9): if all times are doubled or tripled, everything takes that much longer,
+// to the nanoseconds to which work at a speed is rounded.
 func TestScaleOfSpeeds(t *testing.T) {
 	table, grown := speedTable(), 0
-	rounded := map[string]time.Duration{ // looked up only: jobs leave a level at whole milliseconds
+	rounded := map[string]time.Duration{ // looked up, never iterated: jobs leave a level at whole milliseconds
 		"las": 100 * time.Millisecond, "tiresias-l": 100 * time.Millisecond,
 	}
 	for _, pol := range policy.Names() {
 		switch pol {
 		case "tiresias-g", "gittins": // as in TestScale
 			continue
-		case "e-las": // looks at levels at whole minutes, whatever the scale
+		case "e-las": // reads levels at whole minutes, whatever the scale
 			continue
-		case "elasticflow", "allox": // equal gains, and costs in whole milliseconds, are equal up to rounding: which comes first may change with it
+		case "elasticflow", "allox": // ties hold only up to rounding, so their order may change
 			continue
 		}
 		for seed := range uint64(6) {
@@ -90,14 +90,14 @@ func TestScaleOfSpeeds(t *testing.T) {
 		}
 	}
 	if grown < 1000 {
-		t.Errorf("%d elastic jobs had another size than they asked for", grown)
+		t.Errorf("%d elastic jobs had another size than requested", grown)
 	}
 }
 
-// TestPermutationOfSpeeds (U8): jobs of one instant are numbered in another order; no two are alike
-// in what the policy looks at, so nothing changes for any of them. On two nodes, of two GPU models,
-// that is so where a policy orders jobs; plans of sizes leave it to the numbers who of several that
-// are to start at once finds its place first. sched2 takes elastic jobs as they come.
+// TestPermutationOfSpeeds (U8): jobs of one instant are renumbered; no two are alike in what the
+// policy uses, so nothing changes for any of them. On two nodes of two GPU models this holds for
+// policies that order jobs; under plans of sizes the job numbers decide which of several
+// simultaneous starts is placed first. sched2 takes elastic jobs in order of arrival.
 func TestPermutationOfSpeeds(t *testing.T) {
 	sizes := []string{"afs", "optimus:round=0s", "lyra", "themis", "elasticflow", "chronus", "hypersched"}
 	tried := 0
@@ -125,7 +125,7 @@ func TestPermutationOfSpeeds(t *testing.T) {
 	}
 }
 
-// permuted numbers the jobs of a history anew, twice, and says what changes; "": nothing.
+// permuted renumbers the jobs of a history twice and says what changes; "": nothing.
 func permuted(t *testing.T, pol, size string, seed uint64) string {
 	t.Helper()
 	r, table := rand.New(rand.NewPCG(seed, 8)), speedTable()
@@ -135,10 +135,10 @@ func permuted(t *testing.T, pol, size string, seed uint64) string {
 		j.Submit -= j.Submit % cluster.Time(4*time.Minute)
 		j.Priority, j.Deadline = int64(r.IntN(1<<30)), j.Submit+cluster.Time(entries[i].Run)*3
 	}
-	want := map[time.Duration]string{} // by run time, of which no two are equal
+	want := map[time.Duration]string{} // by run time, which is unique
 	for n := range 3 {
 		mixed := slices.Clone(entries)
-		for i := range mixed { // only jobs of one instant may change places
+		for i := range mixed { // only jobs of one instant are swapped
 			if j := i + r.IntN(len(mixed)-i); mixed[i].Job.Submit == mixed[j].Job.Submit {
 				mixed[i], mixed[j] = mixed[j], mixed[i]
 			}

@@ -10,13 +10,14 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// learnJobs is how many jobs in a row a world in which an agent learns has of a trace.
+// learnJobs is the number of consecutive jobs of a trace in one learning world.
 const learnJobs = 400
 
-// LearnWorlds draws worlds in which policy sched2 learns from a trace: jobs in a row, on part of the
-// cluster's nodes, so that the offered load is what is asked for without their times being others. Jobs
-// that the network has nothing to say of are left out. What distance costs is what the model says, as the policy
-// is told it (engine.View.Losses); without one (nil) only skew is known. Jobs without an estimate are of unknown length.
+// LearnWorlds draws worlds in which policy sched2 learns from a trace: consecutive jobs, on a
+// subset of the cluster's nodes, so that the offered load is reached without changing times. Jobs
+// that the network cannot handle are left out. Losses by distance come from the model, as the
+// policy receives them (engine.View.Losses); without a model (nil) only skew is known. Jobs without
+// an estimate have unknown length.
 func LearnWorlds(spec *cluster.Spec, entries []trace.Entry, model perf.Model) (func(r *learn.Rand, load float64) *learn.World, error) {
 	var jobs []learn.Job
 	for i := range entries {
@@ -28,7 +29,7 @@ func LearnWorlds(spec *cluster.Spec, entries []trace.Entry, model perf.Model) (f
 		}
 	}
 	var nodes []learn.Room
-	racks, kinds := map[string]int32{}, map[string]int32{} // looked up only
+	racks, kinds := map[string]int32{}, map[string]int32{} // looked up, never iterated
 	for i := range spec.Nodes {
 		n := &spec.Nodes[i]
 		if _, ok := racks[n.Rack]; !ok {
@@ -63,7 +64,7 @@ func LearnWorlds(spec *cluster.Spec, entries []trace.Entry, model perf.Model) (f
 		for _, x := range w.Rooms {
 			total += float64(x.GPUs)
 		}
-		begin, stretch := w.Jobs[0].Submit, work/(load*total)/span // nodes are whole: the rest is in the times
+		begin, stretch := w.Jobs[0].Submit, work/(load*total)/span // times take up what rounding to nodes leaves
 		for i := range w.Jobs {
 			w.Jobs[i].Submit = (w.Jobs[i].Submit - begin) * stretch
 		}
@@ -72,8 +73,8 @@ func LearnWorlds(spec *cluster.Spec, entries []trace.Entry, model perf.Model) (f
 	}, nil
 }
 
-// lostApart is the part of its speed that a job loses on several nodes of a rack, and of several racks, as
-// engine.View.Losses has it.
+// lostApart is the part of its speed that a job loses on several nodes of one rack, and on several
+// racks, as in engine.View.Losses.
 func lostApart(j *cluster.Job, model perf.Model) (loss [2]float64) {
 	if j.NumTasks() < 2 {
 		return loss

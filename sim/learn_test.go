@@ -10,7 +10,8 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// apartModel is a model in which a gang on several nodes of a rack has three quarters of its speed, of several racks half.
+// apartModel is a model in which a gang has three quarters of its speed on several nodes of a rack,
+// and half on several racks.
 type apartModel struct{ perf.Model }
 
 func (apartModel) Rate(_ *cluster.Job, p perf.Placement) int64 {
@@ -23,8 +24,8 @@ func (apartModel) Rate(_ *cluster.Job, p perf.Placement) int64 {
 	return perf.Million / 2
 }
 
-// A world of a trace knows what the policy knows: what distance costs, whose length is unknown, which nodes
-// have the same GPU.
+// A world drawn from a trace has what the policy knows: losses by distance, jobs of unknown length,
+// nodes with the same GPU.
 func TestLearnWorlds(t *testing.T) {
 	spec := &cluster.Spec{Nodes: []cluster.Node{{Name: "a", Model: "A100", GPUs: 8, Rack: "x"}, {Name: "b", Model: "V100", GPUs: 8, Rack: "x"}, {Name: "c", Model: "A100", GPUs: 8, Rack: "y"}}}
 	var entries []trace.Entry

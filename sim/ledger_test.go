@@ -17,31 +17,31 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// ledger counts by itself, from what was decided and what came of it, what each job held,
-// how fast it went and what it got done: a dumb twin of the world's books.
+// ledger is an independent, naive twin of the world's books: from decisions and events it computes
+// what each job held, how fast it ran and how much work it did.
 type ledger struct {
 	t       *testing.T
 	spec    *cluster.Spec
 	entries []trace.Entry
 	table   *perf.Table
-	speeds  bool // whole jobs and shares go as fast as the table says
+	speeds  bool // whole-GPU jobs and shares run exactly at the table's speed
 	now     cluster.Time
 	jobs    []ledgerJob
-	used    float64 // milli-GPU-ms of devices that somebody held
+	used    float64 // milli-GPU-ms of devices held by any job
 	seen    ledgerSeen
 }
 
-// ledgerSeen is how often what is to be tested happened.
+// ledgerSeen counts how often the cases under test occurred.
 type ledgerSeen struct{ stops, resizes, beside int }
 
 type ledgerJob struct {
 	allocs, frozen  []engine.Alloc
 	computes, guest bool
-	vague           bool    // its speed changed, or it was suspended: of what it lost, device time is not known
+	vague           bool    // its speed changed or it was suspended: the device time of its lost work is unknown
 	rate            int64   // ppm
 	work, saved     float64 // ns of recorded run time
 	busy, lost      float64 // milli-GPU-ms
-	pieces          float64 // of time that were rounded
+	pieces          float64 // intervals whose work was rounded
 	done            bool
 }
 
@@ -58,12 +58,12 @@ func (l *ledger) Record(b *engine.Batch, d *engine.Decision) error {
 
 func milliOf(allocs []engine.Alloc) (m float64) {
 	for i := range allocs {
-		m += float64(allocs[i].Milli()) // nothing where it is a guest; what it inherits is compared device by device only
+		m += float64(allocs[i].Milli()) // a guest holds nothing; inherited devices are compared per device only
 	}
 	return m
 }
 
-// advance counts what went on up to an instant.
+// advance accumulates everything up to an instant.
 func (l *ledger) advance(to cluster.Time) {
 	dt := float64(to.Sub(l.now))
 	if dt == 0 {
@@ -88,7 +88,7 @@ func (l *ledger) advance(to cluster.Time) {
 			continue
 		}
 		if want := l.rate(id, false); l.speeds && j.rate != want && j.rate != l.rate(id, true) {
-			l.t.Fatalf("%v: job %d (%s) goes at %d ppm on %+v, by the table at %d", l.now, id, l.entries[id].Job.Model, j.rate, j.allocs, want)
+			l.t.Fatalf("%v: job %d (%s) runs at %d ppm on %+v, by the table at %d", l.now, id, l.entries[id].Job.Model, j.rate, j.allocs, want)
 		}
 		j.work += dt * float64(j.rate) / 1e6
 		j.busy += milliOf(j.allocs) * dt / 1e6
@@ -98,9 +98,9 @@ func (l *ledger) advance(to cluster.Time) {
 	l.now = to
 }
 
-// rate is what the table says of a job on what it holds, beside whom it is. The world looks at
-// a job anew when somebody beside it begins or has left, not when he begins to save or to restart:
-// until then he may count.
+// rate is the table's speed of a job on what it holds, with its partners. The world recomputes a
+// job's speed when a partner begins to compute or has left, not when the partner begins to write a
+// checkpoint or to restart: until then the partner may count.
 func (l *ledger) rate(id int, leaving bool) int64 {
 	j, job := &l.jobs[id], &l.entries[id].Job
 	rate, tasks, turns := int64(1_000_000), 0, int64(1)
@@ -157,7 +157,7 @@ func (l *ledger) event(ev *engine.Event) {
 		j.computes, j.rate = true, ev.Rate
 	case engine.Progress:
 		if j.vague = j.vague || ev.Rate > 0 && ev.Rate != j.rate; !j.computes {
-			break // it was told to stop meanwhile: the report is of before
+			break // it was told to stop meanwhile: the report describes the time before
 		}
 		if ev.Rate > 0 {
 			j.rate = ev.Rate
@@ -173,7 +173,7 @@ func (l *ledger) event(ev *engine.Event) {
 	}
 }
 
-// near checks that a job has got done what is said: to the rounding of its pieces.
+// near checks that a job has done the stated work, up to the rounding of its intervals.
 func (l *ledger) near(id int, said time.Duration) {
 	j := &l.jobs[id]
 	if diff := math.Abs(j.work - float64(said)); diff > 2*j.pieces+2+j.work*1e-12 {
@@ -181,7 +181,7 @@ func (l *ledger) near(id int, said time.Duration) {
 	}
 }
 
-// kept is what a job goes on with whose memory is lost.
+// kept is the work that a job keeps when its memory is lost.
 func (l *ledger) kept(id int) float64 {
 	j, c := &l.jobs[id], &l.entries[id].Job.Checkpoint
 	if c.Interval <= 0 || c.None {
@@ -244,7 +244,7 @@ func (l *ledger) action(a *engine.Action) {
 	}
 }
 
-// ledgerTable knows two models of three on two GPU models, and what they do to each other.
+// ledgerTable knows two of three job models, on two GPU models, and their interference.
 func ledgerTable() *perf.Table {
 	return &perf.Table{
 		Speed:  map[string]map[string]int64{"a": {"A100-80GB": 2_000_000, "T4-16GB": 700_000}, "b": {"A100-80GB": 1_300_000}},
@@ -254,7 +254,7 @@ func ledgerTable() *perf.Table {
 }
 
 // ledgerEntries are gangs, elastic jobs, halves of GPUs and best-effort jobs of three models, one
-// of which the table does not know; some save their work now and then, some cannot at all.
+// of which is not in the table; some write periodic checkpoints, some cannot write any.
 func ledgerEntries(r *rand.Rand, n int) []trace.Entry {
 	entries := queued(r, randomEntries(r, n))
 	for i := range entries {
@@ -289,9 +289,9 @@ func ledgerEntries(r *rand.Rand, n int) []trace.Entry {
 	return entries
 }
 
-// TestLedger (U4) plays every policy on two GPU models with jobs that are resized, stopped in every
-// way, suspended and beside others, while nodes fail: each that completes did exactly its work, at
-// the speeds that the table says, and what jobs held adds up to what was held of the devices.
+// TestLedger (U4) replays every policy on two GPU models with jobs that are resized, stopped in
+// every way, suspended and co-located, while nodes fail: each completed job did exactly its work at
+// the table's speeds, and the jobs' holdings add up to the devices' use.
 func TestLedger(t *testing.T) {
 	var all ledgerSeen
 	for _, pol := range append(append(policy.Names(), promoting("2")...), "gavel:space_sharing=true", "antman:throttle=true,eps=0.2", "yarn-cs") {
@@ -307,7 +307,8 @@ func TestLedger(t *testing.T) {
 				end = max(end, entries[i].Job.Submit) + 10*cluster.Time(entries[i].Run)
 			}
 			l := &ledger{t: t, spec: spec, entries: entries, table: ledgerTable(), jobs: make([]ledgerJob, len(entries))}
-			// Muri's, Salus' and Antman's turns on a GPU, and MISO's instances, have speeds of their own.
+			// Turns on a GPU under Muri, Salus and AntMan, and MISO's instances, have speeds of
+			// their own.
 			l.speeds = !slices.ContainsFunc([]string{"muri", "salus", "antman", "miso"}, func(p string) bool { return strings.HasPrefix(pol, p) })
 			s := Setup{Policy: scaledText(pol), Placer: "best-fit", Journal: l,
 				World: Options{Startup: 3 * time.Second, Model: l.table, NodeMTBF: 4 * time.Hour, Repair: 10 * time.Minute, Seed: seed, Until: end}}

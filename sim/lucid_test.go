@@ -14,20 +14,20 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// packers watches who is on which GPUs, where lucid decides.
+// packers tracks which jobs are on which GPUs under lucid.
 type packers struct {
 	t       *testing.T
 	e       *engine.Engine
 	limit   time.Duration
 	profile map[int32]bool
-	shared  map[int32]bool                 // nodes that the partition for profiling grows to
-	since   map[cluster.JobID]cluster.Time // who holds devices; looked up only
+	shared  map[int32]bool                 // nodes to which the profiling partition grows
+	since   map[cluster.JobID]cluster.Time // when a job got its devices; looked up, never iterated
 	where   map[cluster.JobID][]engine.Alloc
 	starts  map[cluster.JobID]int
 	short   int // runs in the profiling partition that ended within the limit
-	cut     int // ... that did not
+	cut     int // ... that were stopped at the limit
 	joins   int
-	grown   int // first starts on nodes that the partition grew to
+	grown   int // first starts on nodes to which the partition grew
 }
 
 func (p *packers) Record(b *engine.Batch, d *engine.Decision) error {
@@ -56,7 +56,7 @@ func (p *packers) Record(b *engine.Batch, d *engine.Decision) error {
 	return p.e.CheckInvariants()
 }
 
-// new reports whether a job is profiled on a node.
+// new reports whether a job is being profiled on a node.
 func (p *packers) new(job cluster.JobID, node int32) bool {
 	return p.profile[node] || p.shared[node] && p.starts[job] == 1
 }
@@ -70,7 +70,7 @@ func (p *packers) start(now cluster.Time, a *engine.Action) {
 		p.grown++
 	}
 	with := 0
-	for other, held := range p.where { // to be counted only
+	for other, held := range p.where { // counted only
 		for _, x := range a.Allocs {
 			for _, y := range held {
 				if x.Node != y.Node || x.GPUs&y.GPUs == 0 {
@@ -90,9 +90,9 @@ func (p *packers) start(now cluster.Time, a *engine.Action) {
 	p.since[a.Job], p.where[a.Job] = now, a.Allocs
 }
 
-// Lucid's invariants (ASPLOS'23): two jobs on a GPU at most, on the same GPUs both; each starts
-// once and is never stopped, but a new job by the limit of the partition for profiling,
-// in which nobody has company.
+// Lucid's invariants (ASPLOS'23): at most two jobs on a GPU, both on the same set of GPUs; each
+// starts once and is never stopped, except a new job at the time limit of the profiling partition,
+// in which no GPU is shared.
 func TestLucid(t *testing.T) {
 	for _, pol := range []string{"lucid:pack=always", "lucid:waiting=0,profile=new,limit=100s", "lucid:profile=new,pack=never", "lucid:waiting=0,profile=new,grow=more"} {
 		t.Run(pol, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestLucid(t *testing.T) {
 				t.Errorf("%d starts beside others", joins)
 			}
 			if grows := pol == "lucid:waiting=0,profile=new,grow=more"; grows != (grown > 10) {
-				t.Errorf("%d jobs are profiled where the partition grew", grown)
+				t.Errorf("%d jobs were profiled where the partition grew", grown)
 			}
 		})
 	}
@@ -153,7 +153,7 @@ func lucidPlayed(t *testing.T, pol string, seed uint64) *packers {
 	if err := driver.Run(context.Background(), p.e, w, p); err != nil {
 		t.Fatal(err)
 	}
-	for id, n := range p.starts { // each by itself
+	for id, n := range p.starts { // each job independently of the others
 		if n > 1+len(p.profile) {
 			t.Errorf("job %d starts %d times", id, n)
 		}

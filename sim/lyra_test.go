@@ -11,7 +11,8 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// lyraJobs draws elastic jobs whose tasks take several GPUs, with any curves: some do worse with more.
+// lyraJobs draws elastic jobs with tasks of several GPUs and arbitrary curves: some lose speed with
+// more tasks.
 func lyraJobs(r *rand.Rand, n int) (curve, engine.Batch) {
 	speeds, b := curve{}, engine.Batch{Now: 1}
 	for i := range n {
@@ -28,7 +29,8 @@ func lyraJobs(r *rand.Rand, n int) (curve, engine.Batch) {
 	return speeds, b
 }
 
-// lyraBest is the least time of all jobs that have something, by trying every size of each.
+// lyraBest is the least total time of all jobs that are allocated, by exhaustive search over their
+// sizes.
 func lyraBest(speeds curve, jobs []*cluster.Job, free int) float64 {
 	if len(jobs) == 0 {
 		return 0
@@ -46,9 +48,9 @@ func lyraTime(speeds curve, j *cluster.Job, k int) float64 {
 	return j.Estimate.Seconds() * 1e6 / float64(speeds[j.ID][k])
 }
 
-// The invariants of Lyra, EuroSys'23: no more is given than there is; who has nothing is no shorter than who
-// has something and would not fit beside it; who has something has its least; and no sizes of these
-// make the sum of their times less.
+// Invariants of Lyra (EuroSys'23): allocations stay within capacity; a job without GPUs is not
+// shorter than an allocated one, or would not fit next to it; an allocated job has at least its
+// minimum; and no other sizes of these jobs make the sum of their times smaller.
 func TestLyraShares(t *testing.T) {
 	surplus, without := 0, 0
 	for seed := range uint64(400) {
@@ -72,14 +74,14 @@ func TestLyraShares(t *testing.T) {
 				free -= g
 				served = append(served, j)
 			} else if without++; got[j.ID] != 0 {
-				t.Errorf("seed %d: job %d has %d tasks, though shorter ones leave too little", seed, j.ID, got[j.ID])
+				t.Errorf("seed %d: job %d has %d tasks, although shorter ones leave too little", seed, j.ID, got[j.ID])
 			}
 		}
 		taken := 0
 		for _, j := range served {
 			k := got[j.ID]
 			if k < j.Elastic.Min {
-				t.Fatalf("seed %d: job %d has %d tasks, its least is %d", seed, j.ID, k, j.Elastic.Min)
+				t.Fatalf("seed %d: job %d has %d tasks, its minimum is %d", seed, j.ID, k, j.Elastic.Min)
 			}
 			taken += k * j.Tasks[0].Request.GPUs
 			sum += lyraTime(speeds, j, k)
@@ -90,11 +92,11 @@ func TestLyraShares(t *testing.T) {
 		}
 	}
 	if surplus < 100 || without < 100 {
-		t.Errorf("%d tasks above the least, %d jobs without anything", surplus, without)
+		t.Errorf("%d tasks above the minimum, %d jobs without GPUs", surplus, without)
 	}
 }
 
-// Of more sizes than the knob says those between are used, too, for what is left.
+// Beyond the number of sizes in the knob, sizes in between are still used for the remainder.
 func TestLyraSizes(t *testing.T) {
 	speeds, b := curve{}, engine.Batch{Now: 1}
 	for id := range cluster.JobID(2) {

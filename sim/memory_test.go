@@ -10,8 +10,8 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// TestTurnsKeepMemory: jobs that take turns by being suspended lose next to nothing of what they have in
-// memory, however seldom they save: turns, pairs and moves go by where that is.
+// TestTurnsKeepMemory: jobs that take turns by suspension lose almost no work, however rarely they
+// write checkpoints: turns, pairs and moves respect where their memory is.
 func TestTurnsKeepMemory(t *testing.T) {
 	spec, err := cluster.ParseShort("2x8xV100-32GB")
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// A scheduler that knows nothing of speeds but what it is told of jobs as they run does nearly
-// as well as one that knows them all, and better than one that is told nothing.
+// A scheduler that knows only the speeds measured while jobs run does nearly as well as one that
+// knows all speeds, and better than one that knows none.
 func TestMeasuredSpeeds(t *testing.T) {
 	truth := &perf.Table{Speed: map[string]map[string]int64{}}
-	for i := range 6 { // from much faster on the one to much faster on the other
+	for i := range 6 { // from much faster on one model to much faster on the other
 		truth.Speed[fmt.Sprint("m", i)] = map[string]int64{"V100-16GB": 1_000_000, "T4-16GB": []int64{100_000, 150_000, 300_000, 900_000, 1_500_000, 2_000_000}[i]}
 	}
 	r := rand.New(rand.NewPCG(3, 3))

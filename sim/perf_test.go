@@ -53,8 +53,8 @@ func same(t *testing.T, what string, got []time.Duration, want ...time.Duration)
 	}
 }
 
-// Speed depends on the GPU model, on the distance between a gang's tasks, and
-// on who shares the GPU, from the moment on at which that changes.
+// Speed depends on the GPU model, on the distance between a gang's tasks and on the jobs that share
+// the GPU, and changes at the moment at which one of these does.
 func TestSpeeds(t *testing.T) {
 	tab := &perf.Table{
 		Speed:    map[string]map[string]int64{"r": {"T4-16GB": 500_000}},
@@ -80,7 +80,7 @@ func TestSpeeds(t *testing.T) {
 	same(t, "one NVLink domain over racks", endTimes(t, near, Options{Model: tab}, job(0, 0, 8*m, "x", gang(2, 4))), 8*m)
 }
 
-// Overheads: start-up, periodic checkpoints, and what a lost node costs.
+// Overheads: start-up, periodic checkpoints, and the cost of a lost node.
 func TestOverheads(t *testing.T) {
 	const m = time.Minute
 	spec, err := cluster.ParseShort("1x1xT4")

@@ -10,11 +10,12 @@ import (
 	"github.com/muster-gpu/muster/report"
 )
 
-// Nodes that sleep (cluster.Power). The world does what whoever holds the switch does: it asks the rule now
-// and then, tells the engine which nodes are asleep, and wakes those on which a job starts, which
-// takes its time.
+// Powered-down nodes (cluster.Power). The world does what the operator of the power switch does: it
+// evaluates the rule periodically, tells the engine which nodes are asleep, and wakes the nodes on
+// which a job starts, which takes time.
 
-// firstMonday is when a replay begins that has no calendar: hours of the week need one.
+// firstMonday is the start, in Unix seconds, of a replay without a calendar: rules by hour of the
+// week need one.
 const firstMonday = 4 * 24 * 60 * 60
 
 type powerState uint8
@@ -25,40 +26,40 @@ const (
 	asleep
 )
 
-// powerNode is a node as far as its power goes.
+// powerNode is the power state of a node.
 type powerNode struct {
-	group   int32 // of rules; -1: it never sleeps
+	group   int32 // index of its rule; -1: it never sleeps
 	state   powerState
-	out     bool // down, or drained: nobody counts on it
+	out     bool // down or drained: not counted
 	jobs    int32
 	milli   cluster.Milli // of its GPUs that are held
 	gen     uint32
 	readyAt cluster.Time
 }
 
-// powerGroup is a rule with what it knows.
+// powerGroup is a rule with its state.
 type powerGroup struct {
 	rule  *cluster.Power
 	nodes []int
 	meter power.Meter
 	book  report.Power
-	since cluster.Time // the book is up to date until then
+	since cluster.Time // when the book was last brought up to date
 }
 
 type powers struct {
 	groups []powerGroup
 	nodes  []powerNode
-	froze  bool // a job was suspended in place: its memory is on its nodes
+	froze  bool // a job was suspended in place: its memory stays on its nodes
 }
 
-// initPower makes ready for the cluster's rules.
+// initPower prepares the cluster's power rules.
 func (w *World) initPower() {
 	if len(w.spec.Power) == 0 {
 		return
 	}
 	lists, err := w.spec.PowerNodes()
 	if err != nil {
-		panic("sim: " + err.Error()) // Run has looked before
+		panic("sim: " + err.Error()) // Run has checked the spec
 	}
 	p := &w.power
 	p.nodes = make([]powerNode, len(w.spec.Nodes))
@@ -76,7 +77,7 @@ func (w *World) initPower() {
 	}
 }
 
-// unix is now on the calendar, in seconds.
+// unix is the current time on the calendar, in Unix seconds.
 func (w *World) unix() int64 {
 	if w.spec.Epoch == 0 {
 		return firstMonday + int64(w.now)/int64(time.Second)
@@ -102,7 +103,7 @@ func (w *World) seen(g *powerGroup) (s power.Seen) {
 	return s
 }
 
-// powerDue asks a group's rule, and returns what the engine has to know.
+// powerDue evaluates a group's rule and returns the events for the engine.
 func (w *World) powerDue(id int32) (evs []engine.Event) {
 	g := &w.power.groups[id]
 	w.push(worldEvent{at: w.now.Add(g.rule.Every), kind: evPower, id: id})
@@ -116,7 +117,7 @@ func (w *World) powerDue(id int32) (evs []engine.Event) {
 	return nil
 }
 
-// sleep puts n nodes to sleep on which nobody is, the last ones first.
+// sleep puts n nodes without jobs to sleep, the last ones first.
 func (w *World) sleep(g *powerGroup, n int) (evs []engine.Event) {
 	frozen := w.frozenOn()
 	for _, id := range slices.Backward(g.nodes) {
@@ -136,7 +137,7 @@ func (w *World) sleep(g *powerGroup, n int) (evs []engine.Event) {
 	return evs
 }
 
-// frozenOn lists the nodes that have the memory of suspended jobs.
+// frozenOn lists the nodes that hold the memory of suspended jobs.
 func (w *World) frozenOn() (list []int32) {
 	if !w.power.froze {
 		return nil
@@ -149,7 +150,7 @@ func (w *World) frozenOn() (list []int32) {
 	return list
 }
 
-// wakeMore wakes n nodes, the first ones.
+// wakeMore wakes n nodes, in order.
 func (w *World) wakeMore(g *powerGroup, n int) {
 	if n > 0 {
 		g.book.Wakes++
@@ -171,7 +172,7 @@ func (w *World) wakeNode(g *powerGroup, id int) {
 	w.push(worldEvent{at: x.readyAt, kind: evAwake, id: int32(id), gen: x.gen})
 }
 
-// nodeAwake books that a node is there; false: something else has become of it since.
+// nodeAwake books that a node is awake; false: the node's state has changed in the meantime.
 func (w *World) nodeAwake(ev worldEvent) (engine.Event, bool) {
 	x := &w.power.nodes[ev.id]
 	if x.state != waking || x.gen != ev.gen {
@@ -182,8 +183,8 @@ func (w *World) nodeAwake(ev worldEvent) (engine.Event, bool) {
 	return engine.Event{Type: engine.NodeAsleep, Node: w.spec.Nodes[ev.id].Name, Undo: true}, true
 }
 
-// wakeFor wakes the nodes on which a job starts, and with them as many as the rule wants; it returns how
-// long the job waits for its own.
+// wakeFor wakes the nodes on which a job starts, and as many more as the rule wants; it returns how
+// long the job waits for its own nodes.
 func (w *World) wakeFor(allocs []engine.Alloc) (wait time.Duration) {
 	if len(w.power.groups) == 0 {
 		return 0
@@ -207,14 +208,14 @@ func (w *World) wakeFor(allocs []engine.Alloc) (wait time.Duration) {
 		s := w.seen(g)
 		g.meter.Woke(w.unix())
 		if more := min(s.Total, s.Used+g.rule.Buffer) - s.Active; more > 0 {
-			g.book.Wakes-- // it is one with that above
+			g.book.Wakes-- // counted already by the wake-up above
 			w.wakeMore(g, more)
 		}
 	}
 	return wait
 }
 
-// powerHold books that a job gets, or leaves (by -1), what it has on nodes.
+// powerHold adds (by 1) or removes (by -1) a job's holdings on nodes.
 func (w *World) powerHold(allocs []engine.Alloc, by int32) {
 	if len(w.power.groups) == 0 {
 		return
@@ -231,7 +232,7 @@ func (w *World) powerHold(allocs []engine.Alloc, by int32) {
 	}
 }
 
-// powerOut books that a node is lost or drained, or there again. One that was lost is awake when it comes back.
+// powerOut books that a node is lost, drained or back. A lost node is awake when it comes back.
 func (w *World) powerOut(ev *engine.Event) {
 	if len(w.power.groups) == 0 {
 		return
@@ -268,8 +269,9 @@ func (w *World) powerBook(g *powerGroup) {
 	g.book.Saved += d.Seconds() * dark * float64(k.Idle-k.Asleep)
 }
 
-// busy is how many nodes' worth of GPUs of a group draws what busy ones do: of each node that is awake the part that is
-// held. Jobs on a node that wakes compute nothing yet, and one that is out draws nothing that is booked here.
+// busy is the number of a group's nodes that draw full power: of each node that is awake, the held
+// part of its GPUs. Jobs on a waking node do not compute yet, and a node that is down or drained
+// draws nothing that is booked here.
 func (w *World) busy(g *powerGroup) (nodes float64) {
 	for _, id := range g.nodes {
 		x, gpus := &w.power.nodes[id], w.spec.Nodes[id].GPUs
@@ -280,7 +282,7 @@ func (w *World) busy(g *powerGroup) (nodes float64) {
 	return nodes
 }
 
-// closePower ends the books.
+// closePower completes the books at the end of the replay.
 func (w *World) closePower() (list []report.Power) {
 	for i := range w.power.groups {
 		g := &w.power.groups[i]

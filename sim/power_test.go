@@ -17,7 +17,7 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// sleepy is a cluster whose nodes sleep after half an hour of too many.
+// sleepy is a cluster whose surplus nodes sleep after half an hour.
 func sleepy(t *testing.T, size string, change func(*cluster.Power)) *cluster.Spec {
 	t.Helper()
 	spec, err := cluster.ParseShort(size)
@@ -33,9 +33,10 @@ func sleepy(t *testing.T, size string, change func(*cluster.Power)) *cluster.Spe
 	return spec
 }
 
-// Four nodes; one is used for two hours, so after half an hour two are asleep (one is the buffer).
-// At one hour a gang comes that needs three: it starts at once, on the one that is free and two that have to be woken, and
-// computes five minutes later. A single job that fits beside the first does not wait.
+// One of four nodes is used for two hours, so two are asleep after half an hour (one is the
+// buffer). At one hour a gang arrives that needs three: it starts at once on the free node and two
+// that have to be woken, and computes five minutes later. A single job that fits next to the first
+// does not wait.
 func TestPowerWakesForJobs(t *testing.T) {
 	gang := func(e *trace.Entry) { e.Job.Tasks = []cluster.TaskSet{{Count: 3, Request: cluster.Request{GPUs: 2}}} }
 	entries := []trace.Entry{entry(0, 0, 2*time.Hour, 1), entry(1, time.Hour, time.Hour, 2, gang), entry(2, 61*time.Minute, time.Hour, 1)}
@@ -57,8 +58,8 @@ func TestPowerWakesForJobs(t *testing.T) {
 	if want := (60 + 61*4 + 4*3) * 60.0; p.Used != want { // one; with the gang four until the 121st minute; then three
 		t.Errorf("used %v node-seconds, want %v", p.Used, want)
 	}
-	// GPUs held on nodes that are awake: 1 for 120 minutes, 6 for 65, but 4 of them on two nodes that wake for the first
-	// five, 1 for 60; a node's two draw 400 W more than idle.
+	// Held GPUs on awake nodes: 1 for 120 minutes, 6 for 65 (4 of them on two nodes that are waking
+	// for the first five), 1 for 60; a fully used node draws 400 W more than an idle one.
 	if joules := (120+6*65-4*5+60)*60*200 + p.Active*100 + (p.Total-p.Active)*10; math.Abs(p.Joules-joules) > 1e-6 || p.Saved != (p.Total-p.Active)*90 {
 		t.Errorf("%v J, want %v; saved %v", p.Joules, joules, p.Saved)
 	}
@@ -68,8 +69,8 @@ func TestPowerWakesForJobs(t *testing.T) {
 	}
 }
 
-// Where nodes differ in size, each draws by the part of its own GPUs that is held: of two GPUs and of eight, all of the two
-// draw 400 W more than idle, and two of the eight 100 W more.
+// Nodes of different sizes draw by the held part of their own GPUs: two of two held GPUs draw 400 W
+// more than idle, two of eight 100 W more.
 func TestPowerSizes(t *testing.T) {
 	for node, busy := range map[string]float64{"n1": 400, "n2": 100} {
 		spec := sleepy(t, "1x2xT4+1x8xT4", nil)
@@ -86,7 +87,8 @@ func TestPowerSizes(t *testing.T) {
 	}
 }
 
-// A node that is lost draws nothing that is booked, busy or not; nor does one that is drained while a job ends there.
+// A lost node draws nothing that is booked, busy or not; nor does a drained node while a job ends
+// there.
 func TestPowerOut(t *testing.T) {
 	w := NewWorld(sleepy(t, "2x2xT4", nil), nil, Options{})
 	w.powerHold([]engine.Alloc{{Node: 0, Tasks: 1, GPUs: 3}}, 1)
@@ -100,7 +102,7 @@ func TestPowerOut(t *testing.T) {
 	}
 }
 
-// Nodes that a job wakes end the time for which too many were awake, as those that the rule wakes do.
+// Nodes that are woken for a job end the surplus period, like nodes that the rule wakes.
 func TestPowerWakeEndsOver(t *testing.T) {
 	w := NewWorld(sleepy(t, "2x2xT4", nil), nil, Options{})
 	w.power.nodes[1].state = asleep
@@ -112,7 +114,7 @@ func TestPowerWakeEndsOver(t *testing.T) {
 	}
 }
 
-// An elastic job takes what is awake, no more; and grows when nodes wake for others' sake.
+// An elastic job takes only the nodes that are awake, and grows when nodes wake for other jobs.
 func TestPowerElastic(t *testing.T) {
 	elastic := func(e *trace.Entry) { e.Job.Elastic = cluster.Elastic{Min: 1, Max: 8} }
 	entries := []trace.Entry{entry(0, 0, time.Hour, 1), entry(1, 50*time.Minute, time.Hour, 1, elastic)}
@@ -128,12 +130,12 @@ func TestPowerElastic(t *testing.T) {
 	}
 }
 
-// watcher looks at the world after each step.
+// watcher checks the world after each step.
 type watcher struct {
 	w *World
 }
 
-// Record notes what must never be seen.
+// Record checks for states that must never occur.
 func (x *watcher) Record(b *engine.Batch, _ *engine.Decision) error {
 	if len(x.w.power.nodes) == 0 {
 		return nil
@@ -168,8 +170,9 @@ func (x *watcher) Record(b *engine.Batch, _ *engine.Decision) error {
 	return nil
 }
 
-// Nobody waits for nodes that sleep for ever: with failures, preemption, suspended, elastic jobs and gangs, whoever
-// ends where all nodes are awake ends, too, where they sleep. No job is on a node that is asleep.
+// No job waits for ever for sleeping nodes: with failures, preemption, suspension, elastic jobs and
+// gangs, each job that ends with all nodes awake also ends when nodes sleep. No job is on a node
+// that is asleep.
 func TestPowerProperties(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -214,7 +217,7 @@ func TestPowerProperties(t *testing.T) {
 	}
 }
 
-// watched replays under the watcher's eyes.
+// watched replays with a watcher attached.
 func watched(t *testing.T, spec *cluster.Spec, entries []trace.Entry, s Setup, slept *int) []report.Record {
 	t.Helper()
 	cfg := s.Config

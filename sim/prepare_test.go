@@ -8,8 +8,8 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// Shares become what a daemon would make of them, once: what was chosen is not chosen
-// again, and the workload itself stays as it is.
+// Shares are converted as a daemon would convert them, once: a choice is not made again, and the
+// workload itself does not change.
 func TestPrepareShares(t *testing.T) {
 	half := cluster.Request{GPUs: 1, Share: 500}
 	for _, c := range []struct {
@@ -40,8 +40,8 @@ func TestPrepareShares(t *testing.T) {
 	}
 }
 
-// Every source of estimates is heeded, also for jobs that state one themselves: otherwise
-// comparisons of backfill under wrong estimates would compare nothing.
+// Every source of estimates applies, even to jobs that state one themselves: otherwise comparisons
+// of backfill under wrong estimates would compare nothing.
 func TestPrepareEstimates(t *testing.T) {
 	spec := cluster.Spec{Nodes: []cluster.Node{{Name: "n", Model: "A100-80GB", GPUs: 1}}}
 	one := []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}

@@ -16,7 +16,7 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// entry is one job of one set of one-GPU tasks.
+// entry is a job with one set of one-GPU tasks.
 func entry(id int, at, run time.Duration, gpus int, change ...func(*trace.Entry)) trace.Entry {
 	e := trace.Entry{Run: run, Job: cluster.Job{ID: cluster.JobID(id), User: "u", Tier: cluster.Standard, Submit: cluster.Time(at), Estimate: run,
 		Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}}}
@@ -43,8 +43,8 @@ func replayed(t *testing.T, size, pol string, entries []trace.Entry, opt Options
 	return o
 }
 
-// A job that is cancelled while it leaves (it writes a checkpoint for somebody
-// else's sake) is gone: it does not wait for ever in the world.
+// A job that is cancelled while it leaves (it writes a checkpoint because it is preempted) is gone:
+// it does not wait for ever in the world.
 func TestCancelWhileLeaving(t *testing.T) {
 	entries := []trace.Entry{
 		entry(0, 0, time.Hour, 2, func(e *trace.Entry) {
@@ -77,8 +77,8 @@ func randomEntries(r *rand.Rand, n int) []trace.Entry {
 	return list
 }
 
-// TestWorkDone (U4): completed jobs did exactly their work; service is the
-// integral of what was held; without preemption they ran exactly that long.
+// TestWorkDone (U4): completed jobs did exactly their work; service is the integral of their
+// holdings; without preemption they ran for exactly that time.
 func TestWorkDone(t *testing.T) {
 	for _, pol := range []string{"fifo", "sjf", "srtf", "las:base=1m"} {
 		for seed := range uint64(5) {
@@ -109,10 +109,9 @@ func TestWorkDone(t *testing.T) {
 	}
 }
 
-// TestPlainJobsEnd (U4): where a stop costs a job all that it has done, every policy lets each
-// job end, however short its turns are: in a time in which the jobs, one after the other,
-// would have ended five times. Those that let jobs take turns stop none. Those that promote
-// do so as often as they can.
+// TestPlainJobsEnd (U4): where a stop costs a job all of its work, every policy lets each job end,
+// however short its turns, within five times the sum of all run times. Policies with turns stop no
+// job. Policies with promotion promote as often as they can.
 func TestPlainJobsEnd(t *testing.T) {
 	turns := []string{"themis", "astraea", "gavel", "gandiva", "gandiva-fair", "muri", "pollux", "sia", "miso", "afs", "optimus", "lyra", "hypersched", "lucid", "elasticflow"}
 	for _, pol := range append(policy.Names(), promoting("0.001")...) {
@@ -126,9 +125,9 @@ func TestPlainJobsEnd(t *testing.T) {
 				e.Job.Estimate = e.Run
 				end = end.Add(5 * e.Run)
 				switch i % 3 {
-				case 1: // for policies that look at deadlines
+				case 1: // for policies with deadlines
 					e.Job.Deadline = e.Job.Submit.Add(e.Run * time.Duration(10+r.IntN(40)) / 10)
-				case 2: // for those that resize
+				case 2: // for policies that resize
 					e.Job.Tasks = []cluster.TaskSet{{Count: 4, Request: cluster.Request{GPUs: 1}}}
 					e.Job.Elastic, e.Job.Priority = cluster.Elastic{Min: 1, Max: 8}, int64(r.IntN(3))
 				}
@@ -147,7 +146,7 @@ func TestPlainJobsEnd(t *testing.T) {
 	}
 }
 
-// promoting are the policies that promote, with short levels and that knob.
+// promoting lists the policies that promote, with short levels and the given knob.
 func promoting(knob string) (list []string) {
 	for _, p := range policy.List() {
 		if slices.ContainsFunc(p.Knobs, func(k policy.Knob) bool { return k.Name == "promote" }) {
@@ -157,8 +156,8 @@ func promoting(knob string) (list []string) {
 	return list
 }
 
-// TestPromotedEnd: jobs that save what they have done, but take longer to restore it than a
-// level lasts, end as well: who got no further in the first level is not sent there again.
+// TestPromotedEnd: jobs whose restore takes longer than a level also end: a job that made no
+// progress in the first level is not promoted again.
 func TestPromotedEnd(t *testing.T) {
 	if list := promoting("1"); len(list) < 3 {
 		t.Fatalf("only %v promote", list)
@@ -188,8 +187,8 @@ func TestPromotedEnd(t *testing.T) {
 	}
 }
 
-// TestHeadIsNotDelayed: under EASY, with exact estimates, fifo's blocked head
-// starts no later than if nothing had been backfilled: than under strict order.
+// TestHeadIsNotDelayed: under EASY with exact estimates, fifo's blocked head starts no later than
+// in strict order, without any backfill.
 func TestHeadIsNotDelayed(t *testing.T) {
 	for seed := range uint64(20) {
 		entries := randomEntries(rand.New(rand.NewPCG(seed, 7)), 100)
@@ -204,7 +203,7 @@ func TestHeadIsNotDelayed(t *testing.T) {
 		strict, slow := start(engine.Strict)
 		cons, _ := start(engine.Conservative)
 		_, fast := start(engine.EASY)
-		for i := range strict { // conservative: nobody is later than in strict order
+		for i := range strict { // conservative: no job is later than in strict order
 			if cons[i] > strict[i] {
 				t.Errorf("seed %d: conservative backfill starts job %d at %v, strict order at %v", seed, i, cons[i], strict[i])
 			}
@@ -225,7 +224,7 @@ func (w again) Apply(ctx context.Context, d engine.Decision) error {
 	return w.World.Apply(ctx, d)
 }
 
-// TestRepeatedDecision: a decision that is applied again changes nothing.
+// TestRepeatedDecision: applying a decision a second time changes nothing.
 func TestRepeatedDecision(t *testing.T) {
 	entries := randomEntries(rand.New(rand.NewPCG(3, 3)), 60)
 	for i := range entries {

@@ -9,14 +9,15 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/trace"
 )
 
-// Invariants that the specifications of single policies state, watched from outside
-// or through the policy's own eyes.
+// Invariants from the specifications of single policies, observed from outside or through the
+// policy's own methods.
 
-// played replays random jobs of several users and hands what happens to a recorder.
+// played replays random jobs of several users and hands each step to a recorder.
 func played(t *testing.T, size string, cfg engine.Config, entries []trace.Entry, watch func(*engine.Engine) driver.Journal) {
 	t.Helper()
 	spec, err := cluster.ParseShort(size)
@@ -37,23 +38,23 @@ func played(t *testing.T, size string, cfg engine.Config, entries []trace.Entry,
 	}
 }
 
-// leveler is what Tiresias' policies are, beside a policy.
+// leveler is implemented by Tiresias' policies besides engine.Policy.
 type leveler interface {
 	engine.Policy
-	engine.KeyChanger
-	engine.Promoter
+	sched.KeyChanger
+	sched.Promoter
 	Level(j engine.JobView) int
 	LevelOf(service int64) int
 }
 
-// climber notes what a job had whenever its key is asked for.
+// climber records a job's counters whenever its key is read.
 type climber struct {
 	leveler
 	t        *testing.T
 	had      map[cluster.JobID]served
-	pending  map[cluster.JobID]bool // to be counted only
-	quiet    int                    // how often nobody waited after a step: then nobody looks at levels either
-	steps    int                    // down by a level
+	pending  map[cluster.JobID]bool // counted only
+	quiet    int                    // steps after which no job waited: then levels are not read either
+	steps    int                    // steps down by one level
 	promoted int
 }
 
@@ -105,9 +106,8 @@ func (c *climber) Record(b *engine.Batch, d *engine.Decision) error {
 	return nil
 }
 
-// Tiresias, NSDI'19: what a job received never falls but when it is promoted while it waits,
-// which sets both counters and the level to nought; and a job goes down by one level at
-// a time.
+// Tiresias (NSDI'19): a job's received service falls only when it is promoted while it waits, which
+// resets both counters and the level to zero; and a job goes down one level at a time.
 func TestTiresiasLevels(t *testing.T) {
 	for _, c := range []struct {
 		pol      string
@@ -131,13 +131,13 @@ func TestTiresiasLevels(t *testing.T) {
 	}
 }
 
-// Helios, SC'21, Lucid, ASPLOS'23: where whatever is first keeps the others waiting, jobs start
-// in the order of their service (here: before anything is known of earlier jobs).
+// Helios (SC'21), Lucid (ASPLOS'23): where the first job blocks the others, jobs start in order of
+// their service (here before any completed job is known).
 func TestShortestServiceStrictly(t *testing.T) {
 	for _, pol := range []string{"qssf", "qssf:alpha=0", "lucid:pack=never"} {
 		for seed := range uint64(10) {
 			entries := randomEntries(rand.New(rand.NewPCG(seed, 18)), 60)
-			for i := range entries { // all are there before the first has ended
+			for i := range entries { // all arrive before the first has ended
 				e := &entries[i]
 				e.Job.Submit, e.Run, e.Job.Estimate = e.Job.Submit/100, e.Run+time.Minute, e.Run+time.Minute
 			}
@@ -160,7 +160,7 @@ func TestShortestServiceStrictly(t *testing.T) {
 	}
 }
 
-// leases watches who computes under astraea.
+// leases tracks which jobs compute under astraea.
 type leases struct {
 	e        *engine.Engine
 	t        *testing.T
@@ -191,7 +191,7 @@ func (l *leases) Record(b *engine.Batch, _ *engine.Decision) error {
 	return nil
 }
 
-// Astraea, TPDS'22: no job computes past its lease unless that was renewed, and what a job
+// ASTRAEA (TPDS'22): no job computes past its lease unless the lease was renewed, and what a job
 // deserved never falls.
 func TestAstraeaLeases(t *testing.T) {
 	kept := 0
@@ -210,6 +210,6 @@ func TestAstraeaLeases(t *testing.T) {
 		kept += l.kept
 	}
 	if kept < 1000 {
-		t.Errorf("%d leases were looked at", kept)
+		t.Errorf("%d leases were checked", kept)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/muster-gpu/muster/perf"
 )
 
-// rateOf asks the model for a job's speed on what it holds.
+// rateOf returns a job's speed (ppm) on what it holds, from the model.
 func (w *World) rateOf(j *jobRun) int64 {
 	p := w.placement(j)
 	rate, part := int64(1_000_000), int64(1_000_000)
@@ -33,8 +33,8 @@ func (w *World) rateOf(j *jobRun) int64 {
 	return max(1, rate)
 }
 
-// paceOf is how fast a job goes by its own account: its speed, times the tasks that it asks
-// for, so that it can be compared with others of its model that ask for more; 0: nobody is told.
+// paceOf is a job's speed times the number of tasks that it requests, so that it is comparable with
+// jobs of its model that request more; 0: paces are not reported.
 func (w *World) paceOf(j *jobRun) int64 {
 	if !w.opt.Paces || j.entry.Job.Model == "" {
 		return 0
@@ -42,7 +42,7 @@ func (w *World) paceOf(j *jobRun) int64 {
 	return j.rate * int64(j.entry.Job.NumTasks())
 }
 
-// placement describes what a job holds.
+// placement describes a job's holdings.
 func (w *World) placement(j *jobRun) perf.Placement {
 	p := perf.Placement{Share: cluster.Whole, Want: j.entry.Job.NumTasks()}
 	first := int32(-1)
@@ -52,7 +52,7 @@ func (w *World) placement(j *jobRun) perf.Placement {
 		a := &j.allocs[i]
 		n := &w.spec.Nodes[a.Node]
 		p.Tasks += int(a.Tasks)
-		p.GPUs += bits.OnesCount64(a.GPUs) // a guest's, too, which count for another
+		p.GPUs += bits.OnesCount64(a.GPUs) // a guest's GPUs included, although they are charged to another job
 		if a.Share > 0 {
 			p.Share = cluster.Milli(a.Share)
 		}
@@ -90,7 +90,7 @@ func (w *World) distance(a, b int32) cluster.Level {
 	case a == b:
 		return cluster.LevelNode
 	case x.NVLink != "" && x.NVLink == y.NVLink:
-		return cluster.LevelNode // one NVLink domain: as near as inside a node
+		return cluster.LevelNode // one NVLink domain counts as one node
 	case x.Rack == y.Rack:
 		return cluster.LevelRack
 	case x.Fabric == y.Fabric:
@@ -99,9 +99,9 @@ func (w *World) distance(a, b int32) cluster.Level {
 	return cluster.LevelFabric + 1
 }
 
-// shared calls f for each device, a GPU of all, of the job that others may be on: shared ones,
-// and whole ones where jobs may be guests. Slices are isolated: jobs in MIG
-// instances of one GPU are no partners.
+// shared calls f for each device (numbered over all nodes) of the job on which other jobs may be:
+// shared ones, and whole ones where jobs may be guests. Slices are isolated: jobs in MIG instances
+// of one GPU are not partners.
 func (w *World) shared(j *jobRun, f func(k int)) {
 	for i := range j.allocs {
 		a := &j.allocs[i]
@@ -114,7 +114,7 @@ func (w *World) shared(j *jobRun, f func(k int)) {
 	}
 }
 
-// settleIn and moveOut keep track of who shares a device.
+// settleIn and moveOut keep track of the jobs on a device.
 func (w *World) settleIn(j *jobRun) {
 	w.shared(j, func(k int) { w.tenants[k] = append(w.tenants[k], j.entry.Job.ID) })
 }
@@ -125,7 +125,7 @@ func (w *World) moveOut(j *jobRun) {
 	})
 }
 
-// beginPacking has the world look after whole devices from the first guest on.
+// beginPacking tracks whole devices, too, from the first guest on.
 func (w *World) beginPacking(a *engine.Action) {
 	if w.packing || !slices.ContainsFunc(a.Allocs, func(a engine.Alloc) bool { return a.Beside }) {
 		return
@@ -134,13 +134,12 @@ func (w *World) beginPacking(a *engine.Action) {
 	clear(w.tenants)
 	for i := range w.jobs {
 		if j := &w.jobs[i]; j.entry.Job.ID != a.Job {
-			w.settleIn(j) // nothing where it holds nothing
+			w.settleIn(j) // nothing if it holds nothing
 		}
 	}
 }
 
-// inherit has a guest hold the devices from which the job that held them is gone,
-// as in the engine: the one that came first.
+// inherit gives the devices of a job that has left to its first guest, as the engine does.
 func (w *World) inherit(gone *jobRun) {
 	if !w.packing || gone.milli == 0 || gone.allocs[0].Share != 0 {
 		return
@@ -169,9 +168,8 @@ func (w *World) inherit(gone *jobRun) {
 	}
 }
 
-// heldBack is a job's speed where guests run for so much of the time only that whom they
-// are beside keeps its part (Action.Yield): the steady state of a driver that holds them
-// back by what it measures.
+// heldBack is a job's speed where guests are throttled so that their host keeps its part of its
+// speed (Action.Yield): the steady state of a driver that throttles guests by measurement.
 func (w *World) heldBack(j *jobRun, rate int64) int64 {
 	if !w.packing {
 		return rate
@@ -208,9 +206,9 @@ func (w *World) others(j *jobRun) []cluster.JobID {
 	return ids
 }
 
-// partners names the models of the other jobs on a job's shared devices, those in shares included
-// that write a checkpoint before they leave: until then they disturb it, as the engine counts
-// them, too (Engine.Company).
+// partners lists the models of the other jobs on a job's shared devices, including jobs in shares
+// that write a checkpoint before they leave: they interfere until then, as the engine assumes
+// (Engine.Company).
 func (w *World) partners(j *jobRun) []string {
 	var names []string
 	for _, id := range w.tenantsOf(j) {
@@ -222,8 +220,8 @@ func (w *World) partners(j *jobRun) []string {
 	return names
 }
 
-// neighbours lists the other jobs that compute on a job's shared devices:
-// their speed changes when it comes or goes.
+// neighbours lists the other jobs that compute on a job's shared devices: their speeds change when
+// it arrives or leaves.
 func (w *World) neighbours(j *jobRun) []cluster.JobID {
 	if w.opt.Model == nil && !w.packing {
 		return nil
@@ -231,8 +229,8 @@ func (w *World) neighbours(j *jobRun) []cluster.JobID {
 	return w.others(j)
 }
 
-// respeed gives jobs the speed of their present neighbourhood; the engine is
-// told as a live driver would tell it, by a progress report.
+// respeed updates the speeds of jobs after a change of their neighbours; the engine receives a
+// progress report, as from a live driver.
 func (w *World) respeed(ids []cluster.JobID) {
 	for _, id := range ids {
 		j := &w.jobs[id]

@@ -22,7 +22,7 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// Estimates says what the scheduler is told about run times.
+// Estimates says what the scheduler knows of run times.
 type Estimates struct {
 	From  EstimateSource
 	Sigma float64 // with Noisy: the estimate is run * exp(sigma*N(0,1))
@@ -34,14 +34,14 @@ type EstimateSource uint8
 
 // The sources of estimates.
 const (
-	StatedElseExact EstimateSource = iota // what a job states; its run time where it states none
+	StatedElseExact EstimateSource = iota // the stated estimate, or the run time if none is stated
 	Exact                                 // every job's run time, whatever it states
-	Stated                                // what a job states, no more
+	Stated                                // the stated estimate only
 	Noisy                                 // every job's run time with a log-normal error, whatever it states
-	NoEstimates                           // nothing, whatever a job states
+	NoEstimates                           // none, whatever a job states
 )
 
-// EstimateForms is how ParseEstimates wants the source of estimates written.
+// EstimateForms are the spellings that ParseEstimates accepts.
 var EstimateForms = []string{"auto", "exact", "stated", "none", "noise:SIGMA"}
 
 // ParseEstimates reads auto, exact, stated, none or noise:SIGMA with SIGMA between 0 and 10.
@@ -61,7 +61,8 @@ func ParseEstimates(text string) (Estimates, error) {
 	return Estimates{From: from}, nil
 }
 
-// of is what the scheduler is told about a job that states an estimate (0: none) and runs so long (0: unknown).
+// of returns the estimate that the scheduler gets for a job with a stated estimate (0: none) and a
+// run time (0: unknown).
 func (e *Estimates) of(stated, run time.Duration, rng *rand.Rand) time.Duration {
 	exact := stated
 	if run > 0 {
@@ -75,9 +76,9 @@ func (e *Estimates) of(stated, run time.Duration, rng *rand.Rand) time.Duration 
 	case Exact:
 		return exact
 	case Noisy:
-		noise := math.Exp(e.Sigma * rng.NormFloat64()) // drawn for each job, so that one job's estimate does not move the others'
+		noise := math.Exp(e.Sigma * rng.NormFloat64()) // drawn for every job, so that estimates are independent
 		wrong := time.Duration(min(float64(exact)*noise, float64(cluster.MaxDuration)))
-		return max(wrong, min(exact, 1)) // a run time that is known is never estimated as none
+		return max(wrong, min(exact, 1)) // a known run time never becomes 0, which means no estimate
 	case StatedElseExact:
 		if stated > 0 {
 			return stated
@@ -87,17 +88,17 @@ func (e *Estimates) of(stated, run time.Duration, rng *rand.Rand) time.Duration 
 	return stated
 }
 
-// PerTask says how "so many GPUs" of a trace become tasks.
+// PerTask says how a trace's GPU count becomes tasks.
 type PerTask uint8
 
-// The gang forms.
+// The forms of a gang.
 const (
 	PerNode PerTask = iota // as few node-sized tasks as possible
-	PerGPU                 // one task for each GPU: they may go anywhere
+	PerGPU                 // one task per GPU, placed anywhere
 )
 
-// Prepare fits a workload to a cluster: gangs are grouped, estimates drawn, and
-// shares become what a machine of the cluster makes of them (cluster.Ways). The entries are copied; the workload is not changed.
+// Prepare fits a workload to a cluster: it groups gangs, draws estimates, and converts shares as a
+// machine of the cluster would (cluster.Ways). The entries are copied; the workload is not changed.
 func Prepare(wl *trace.Workload, spec *cluster.Spec, est Estimates, form PerTask) []trace.Entry {
 	entries := make([]trace.Entry, len(wl.Jobs))
 	copy(entries, wl.Jobs)
@@ -117,7 +118,7 @@ func Prepare(wl *trace.Workload, spec *cluster.Spec, est Estimates, form PerTask
 		if e.Flexible && form == PerNode && len(s.Tasks) == 1 && perNode > 0 {
 			s.Tasks = cluster.GroupTasks(s.Tasks[0].Count, perNode, s.Tasks[0].Request)
 		}
-		for k := range s.Tasks { // a slice is one device's, whatever the trace says of whole GPUs
+		for k := range s.Tasks { // a slice is part of one device, whatever the trace says of whole GPUs
 			if r := &s.Tasks[k].Request; r.Profile != "" && r.GPUs == 0 {
 				s.Tasks = slices.Clone(s.Tasks)
 				s.Tasks[k].Request.GPUs = 1
@@ -129,18 +130,18 @@ func Prepare(wl *trace.Workload, spec *cluster.Spec, est Estimates, form PerTask
 	return entries
 }
 
-// statesMemory reports whether some job says how much memory its shares of GPUs have.
+// statesMemory reports whether any job states how much GPU memory its shares need.
 func statesMemory(entries []trace.Entry) bool {
 	return slices.ContainsFunc(entries, func(e trace.Entry) bool {
 		return slices.ContainsFunc(e.Job.Tasks, func(t cluster.TaskSet) bool { return t.Request.Fractional() && t.Request.Memory > 0 })
 	})
 }
 
-// choose gives a job's shares what keeps apart what it needs, as a daemon does when the
-// job is submitted. Where no job states a memory, that of shares which come to a GPU at most fits.
+// choose gives a job's shares the isolation that it requires, as a daemon does at submission. If no
+// job states a memory size, shares that add up to one GPU at most are assumed to fit.
 func choose(spec *cluster.Spec, s *cluster.Job, stated bool) {
 	if !s.Shares() || s.Isolation == cluster.Open && spec.Sharing != cluster.MPS && !stated {
-		return // they stay as they are
+		return // they stay unchanged
 	}
 	w := spec.Ways(s.GPUTypes)
 	s.Tasks = slices.Clone(s.Tasks)
@@ -150,9 +151,8 @@ func choose(spec *cluster.Spec, s *cluster.Job, stated bool) {
 	}
 }
 
-// AutoQueues gives a spec without queues one queue, without guarantee or
-// limit, for each queue that the workload names: so that policies over queues
-// have something to be fair to.
+// AutoQueues gives a spec without queues one queue, without guarantee or limit, for each queue in
+// the workload, so that policies with fair shares have queues to share between.
 func AutoQueues(spec *cluster.Spec, wl *trace.Workload) {
 	if len(spec.Queues) > 0 {
 		return
@@ -178,10 +178,10 @@ type Setup struct {
 	Config   engine.Config // rules besides policy and placer; Spec is set by Run
 	World    Options
 	Journal  driver.Journal
-	Starts   *Starts // asks when jobs will start, and scores the answers; nil: nobody asks
+	Starts   *Starts // asks for predicted starts and scores the answers; nil: none are asked for
 }
 
-// Outcome is what a replay gave.
+// Outcome is the result of a replay.
 type Outcome struct {
 	Setup Setup
 	Label string // the policy with its knobs
@@ -236,7 +236,7 @@ func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup
 	return out
 }
 
-// config is the engine's configuration under a setup, with a policy and a placer of its own.
+// config returns the engine's configuration for a setup, with a new policy and placer.
 func (s *Setup) config(spec *cluster.Spec) (cfg engine.Config, err error) {
 	cfg = s.Config
 	cfg.Spec, cfg.Backfill = *spec, s.Backfill
@@ -252,7 +252,7 @@ func (s *Setup) config(spec *cluster.Spec) (cfg engine.Config, err error) {
 	return cfg, nil
 }
 
-// restorer makes further engines under a setup.
+// restorer returns a function that makes further engines for a setup.
 func (s *Setup) restorer(spec *cluster.Spec) func(*engine.Snapshot) (*engine.Engine, error) {
 	return func(snap *engine.Snapshot) (*engine.Engine, error) {
 		cfg, err := s.config(spec)
@@ -263,11 +263,11 @@ func (s *Setup) restorer(spec *cluster.Spec) func(*engine.Snapshot) (*engine.Eng
 	}
 }
 
-// hashKeeper remembers the last hash and passes everything on.
+// hashKeeper keeps the last hash and forwards every step.
 type hashKeeper struct {
 	hash uint64
 	next driver.Journal
-	seen func(*engine.Batch, *engine.Decision) error // nil: nobody looks
+	seen func(*engine.Batch, *engine.Decision) error // nil: not observed
 }
 
 func (h *hashKeeper) Record(b *engine.Batch, d *engine.Decision) error {
@@ -283,8 +283,8 @@ func (h *hashKeeper) Record(b *engine.Batch, d *engine.Decision) error {
 	return h.next.Record(b, d)
 }
 
-// RunAll replays several setups side by side on the cores there are. Results
-// come in the order of the setups. clock measures wall time (nil: not).
+// RunAll replays several setups in parallel, GOMAXPROCS at a time. Results are in the order of the
+// setups. clock measures wall time (nil: it is not measured).
 func RunAll(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, setups []Setup, clock func() time.Duration) []Outcome {
 	out := make([]Outcome, len(setups))
 	var wg sync.WaitGroup

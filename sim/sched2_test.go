@@ -13,8 +13,8 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// The world in which policy sched2 learns has the rules of this one: with the weights that
-// are shipped every job starts at the same time in both, and ends at the same time.
+// The world in which policy sched2 learns has the same rules as this one: with the shipped weights
+// every job starts and ends at the same time in both.
 func TestLearnWorld(t *testing.T) {
 	agent, err := learn.Load(learn.SystemSched2, "", "", nil)
 	if err != nil {
@@ -26,7 +26,7 @@ func TestLearnWorld(t *testing.T) {
 	for seed := range uint64(25) {
 		random := learn.NewRand(seed)
 		mix := random.Mix(0.7 + 0.03*float64(seed))
-		mix.Unknown = false // here jobs that have ended would tell how long others run
+		mix.Unknown = false // otherwise jobs that have ended would tell how long others run
 		w := mix.World(random)
 		spec := &cluster.Spec{Name: "learn"}
 		for i, r := range w.Rooms {
@@ -63,7 +63,7 @@ func TestLearnWorld(t *testing.T) {
 		}
 	}
 	if waits < 100 || several < 20 {
-		t.Errorf("only %d jobs wait, and %d are spread: this says too little", waits, several)
+		t.Errorf("only %d jobs wait, and %d are spread: too few to test anything", waits, several)
 	}
 }
 

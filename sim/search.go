@@ -12,22 +12,21 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// Curves is a model of how trials do; it is no measurement. Each parameter has a
-// best place, drawn by the seed, and a weight. A trial at a weighted mean square
-// distance d from it ends, after endless training, at a loss of 0.1 + 2d. On the
-// way there the loss falls from 2.5 as a power of the steps, with an exponent
-// between 0.5 and 1.5 of the trial's own, so curves cross. What is reported has a
-// relative error. A model of 1/S of the width ends 10 % higher for each halving,
-// and is 5 % (one standard deviation) wrong about which configuration is better.
+// Curves is a synthetic model of trials' losses; it is not a measurement. Each parameter has an
+// optimum, drawn from the seed, and a weight. A trial at a weighted mean square distance d from the
+// optimum converges to a loss of 0.1 + 2d. The loss falls from 2.5 as a power of the steps, with an
+// exponent between 0.5 and 1.5 drawn for each trial, so curves cross. Reported values have a
+// relative error. A model of 1/S of the width ends 10 % higher for each halving, and is 5 % (one
+// standard deviation) wrong about which configuration is better.
 type Curves struct {
 	Params []search.Parameter
 	Seed   uint64
-	Unit   int64         // steps after which the loss has begun to fall: the first rung's
-	Step   time.Duration // of a trial of mean speed at full size
-	Spread float64       // of trials' speeds: standard deviation of the logarithm
-	Noise  float64       // relative standard deviation of what is reported
-	Scaled float64       // time of a step of the narrower model, of one at full size
-	Fused  float64       // what each further trial in a process adds to the time of a step
+	Unit   int64         // steps at which the loss begins to fall: the first rung's
+	Step   time.Duration // of a trial with mean speed at full size
+	Spread float64       // standard deviation of the logarithm of the trials' speeds
+	Noise  float64       // relative standard deviation of reported values
+	Scaled float64       // time of a step of the narrower model, relative to full size
+	Fused  float64       // relative time that each further trial in a process adds to a step
 }
 
 const (
@@ -35,7 +34,7 @@ const (
 	lossAtBest  = 0.1
 )
 
-// limit is the loss of a trial's configuration after endless training.
+// limit is the loss to which a trial's configuration converges.
 func (c *Curves) limit(trial int) float64 {
 	sum, all := 0.0, 0.0
 	values := search.Config(c.Params, c.Seed, trial)
@@ -52,8 +51,7 @@ func (c *Curves) limit(trial int) float64 {
 	return lossAtBest + 2*sum/all
 }
 
-// Loss is what a trial's model is worth after so many steps, without the error
-// of what is reported.
+// Loss is the loss of a trial's model after a number of steps, without the reporting error.
 func (c *Curves) Loss(trial int, steps int64, scale int) float64 {
 	limit := c.limit(trial)
 	if scale > 1 {
@@ -63,12 +61,12 @@ func (c *Curves) Loss(trial int, steps int64, scale int) float64 {
 	return limit + max(0, lossAtFirst-limit)*math.Pow(1+float64(steps)/float64(max(1, c.Unit)), -power)
 }
 
-// reported is what a trial reports.
+// reported is the value that a trial reports.
 func (c *Curves) reported(trial int, steps int64, scale int) float64 {
 	return c.Loss(trial, steps, scale) * (1 + c.Noise*search.Normal(c.Seed, trial, "noise/"+strconv.FormatInt(steps, 10)+"/"+strconv.Itoa(scale)))
 }
 
-// step is how long a step of a run takes: as long as its slowest trial's.
+// step is the time of a step of a run: that of its slowest trial.
 func (c *Curves) step(d *search.Decision, scale int) time.Duration {
 	slowest := 0.0
 	for _, t := range d.Trials {
@@ -80,36 +78,36 @@ func (c *Curves) step(d *search.Decision, scale int) time.Duration {
 	return max(1, time.Duration(float64(c.Step)*slowest*(1+c.Fused*float64(len(d.Trials)-1))))
 }
 
-// Searching is a search that is played in a world: its trials are submitted,
-// promoted and stopped by the state machine that does it under muster serve.
+// Searching is a search that is simulated in a world: its trials are submitted, promoted and
+// stopped by the same state machine as under muster serve.
 type Searching struct {
 	Search  *search.Search
 	Scale   int
 	AtOnce  int
-	Job     cluster.Job // what a run asks for
+	Job     cluster.Job // what a run requests
 	Curves  Curves
-	After   time.Duration // the first job of the workload; it begins then
-	Unknown bool          // the scheduler is not told how long runs take
+	After   time.Duration // delay from the first job of the workload to the start of the search
+	Unknown bool          // the scheduler does not know how long runs take
 	Found   Found
 
 	begun  bool
 	live   int
 	events []search.Event
 	runs   []cluster.JobID
-	last   map[[2]int]cluster.JobID // by trial, and 1 at full size; looked up only
+	last   map[[2]int]cluster.JobID // last run by trial number and 0, or 1 at full size; looked up, never iterated
 }
 
-// Found is what came of a search.
+// Found is the result of a search.
 type Found struct {
 	Runs       int
-	Refused    int // runs that the cluster cannot run
+	Refused    int // runs that the cluster can never run
 	Begin, End cluster.Time
-	Steps      int64 // that its trials computed, a fused one's each
+	Steps      int64 // steps computed, counted for each trial of a fused run
 	GPUHours   float64
 	Best       search.Result
-	Known      bool    // Best holds
-	Loss       float64 // of the best trial at full size after the whole budget, without error
-	Optimum    float64 // the least of that over all configurations
+	Known      bool    // whether Best is valid
+	Loss       float64 // loss of the best trial at full size after the whole budget, without error
+	Optimum    float64 // the minimum of that over all configurations
 	Done       bool
 }
 
@@ -117,11 +115,11 @@ type Found struct {
 type trialRun struct {
 	d     search.Decision
 	scale int
-	marks int // that were reported
+	marks int // number of marks reported
 	step  time.Duration
 }
 
-// tuneAt is when the search wants to be asked; Never: when something happens to its trials.
+// tuneAt is when the search is to be stepped next; Never: when one of its trials reports or ends.
 func (w *World) tuneAt() cluster.Time {
 	s := w.opt.Search
 	switch {
@@ -134,8 +132,7 @@ func (w *World) tuneAt() cluster.Time {
 	return cluster.Never
 }
 
-// tune tells the search what became of its trials, and lets trials begin and
-// others stop.
+// tune reports the trials' events to the search and starts and stops trials as it decides.
 func (w *World) tune(evs []engine.Event) ([]engine.Event, error) {
 	s := w.opt.Search
 	if s == nil || !s.begun && w.tuneAt() > w.now {
@@ -172,7 +169,7 @@ func lastRun(trial int, target bool) [2]int {
 	return [2]int{trial, 0}
 }
 
-// submit makes a job of a decision.
+// submit turns a decision into a job.
 func (w *World) submit(d *search.Decision) engine.Event {
 	s := w.opt.Search
 	run := &trialRun{d: *d, scale: max(1, s.Scale)}
@@ -198,8 +195,7 @@ func (w *World) submit(d *search.Decision) engine.Event {
 	return w.arrive(&w.jobs[id])
 }
 
-// toMark is how much work is left until a run reports next; false: it does not
-// before its end.
+// toMark is the work left until a run's next report; false: it reports no more before its end.
 func (w *World) toMark(j *jobRun) (time.Duration, bool) {
 	r := j.trial
 	if r == nil || r.marks >= len(r.d.Marks)-1 {
@@ -209,7 +205,7 @@ func (w *World) toMark(j *jobRun) (time.Duration, bool) {
 	return max(0, at-(j.entry.Run-w.leftNow(j))), true
 }
 
-// reportMark tells the search a run's metrics at its next mark.
+// reportMark reports a run's metrics at its next mark to the search.
 func (w *World) reportMark(j *jobRun) {
 	s, r := w.opt.Search, j.trial
 	if r.marks >= len(r.d.Marks) {
@@ -222,7 +218,7 @@ func (w *World) reportMark(j *jobRun) {
 	r.marks++
 }
 
-// trialEnded tells the search that a run is over.
+// trialEnded reports the end of a run to the search.
 func (w *World) trialEnded(j *jobRun, reason engine.StopReason) {
 	s, r := w.opt.Search, j.trial
 	s.live--
@@ -245,14 +241,14 @@ func (w *World) trialEnded(j *jobRun, reason engine.StopReason) {
 	}
 }
 
-// conclude adds up what the search took and found.
+// conclude totals what the search used and found.
 func (s *Searching) conclude(w *World) {
 	f := &s.Found
 	f.Runs = len(s.runs)
 	for _, id := range s.runs {
 		j := &w.jobs[id]
 		steps := int64((j.entry.Run - j.left) / j.trial.step)
-		if r := &w.book.Records[id]; r.GPUs > 0 { // who was stopped has lost what it did, but it did it
+		if r := &w.book.Records[id]; r.GPUs > 0 { // a stopped run lost its work, but did compute it
 			steps = max(steps, r.Busy/(int64(r.GPUs)*cluster.Whole)/max(1, j.trial.step.Milliseconds()))
 		}
 		f.Steps += steps * int64(len(j.trial.d.Trials))

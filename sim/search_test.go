@@ -39,12 +39,12 @@ func playSearch(t *testing.T, s *Searching, size string, entries []trace.Entry, 
 		t.Fatal(out.Err)
 	}
 	if !s.Found.Done || !s.Found.Known {
-		t.Fatalf("the search ended before its end: %+v", s.Found)
+		t.Fatalf("the search ended too early: %+v", s.Found)
 	}
 	return out
 }
 
-// On one GPU, with trials of one speed, what a search takes is its plan's steps.
+// On one GPU, with trials of equal speed, a search takes the steps of its plan.
 func TestSearchTakesItsPlan(t *testing.T) {
 	for _, m := range []search.Method{{Name: search.Random, Trials: 6, Max: 10}, {Name: search.Halving, Trials: 18, Min: 1, Max: 9, Eta: 3}, {Name: search.Band, Min: 1, Max: 27, Eta: 3}} {
 		want := int64(0)
@@ -59,8 +59,8 @@ func TestSearchTakesItsPlan(t *testing.T) {
 	}
 }
 
-// A fused process takes its groups' time: 20 trials in 3 processes of 7, 7 and 6,
-// each step 1 + 0.5*(n-1) minutes; the narrow model a quarter of that.
+// The trials of a fused process add up: 20 trials in 3 processes of 7, 7 and 6, each step 1 +
+// 0.5*(n-1) minutes; the narrow model takes a quarter of that.
 func TestSearchFused(t *testing.T) {
 	s := searching(t, search.Method{Name: search.Hydro, Trials: 20, Min: 4, Max: 4, Eta: 3, Scale: 1, Eager: 1000, Fusion: []int{7}}, 3)
 	playSearch(t, s, "1x3xA100-80GB", nil, Setup{})
@@ -74,8 +74,8 @@ func TestSearchFused(t *testing.T) {
 	}
 }
 
-// Trials that run on are stopped where they are: who is stopped at a rung has
-// done that rung's steps, and no GPU is held by who was stopped.
+// Running trials are stopped where they are: a trial that is stopped at a rung has done that rung's
+// steps, and holds no GPU afterwards.
 func TestSearchStops(t *testing.T) {
 	m := search.Method{Name: search.ASHA, Trials: 30, Min: 1, Max: 27, Eta: 3, Stopping: true}
 	s := searching(t, m, 4)
@@ -98,9 +98,8 @@ func TestSearchStops(t *testing.T) {
 	}
 }
 
-// Twice the same, whatever happens to nodes and whoever preempts: the same hash,
-// the same best trial; and every method ends. More at once are never slower where
-// trials do not wait for each other.
+// Two runs give the same hash and the same best trial, with node failures and preemptions; and
+// every method ends. More trials at once are never slower where trials do not wait for each other.
 func TestSearchDeterministic(t *testing.T) {
 	syn, err := trace.ParseSynth("preset=small-team,jobs=60,gpus=16,load=1.4,seed=5")
 	if err != nil {
@@ -148,7 +147,7 @@ func TestSearchDeterministic(t *testing.T) {
 	}
 }
 
-// A search whose trials can never run ends, and says so.
+// A search whose trials can never run ends and says so.
 func TestSearchImpossible(t *testing.T) {
 	s := searching(t, search.Method{Name: search.Random, Trials: 5, Max: 2}, 2)
 	s.Job.Tasks[0].Request.GPUs = 8
@@ -161,7 +160,7 @@ func TestSearchImpossible(t *testing.T) {
 		t.Errorf("%v, %+v", out.Err, s.Found)
 	}
 	if why := out.Run.Records[0].Why; why == "" {
-		t.Error("nothing says why the trials do not run")
+		t.Error("no reason why the trials do not run")
 	}
 }
 

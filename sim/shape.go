@@ -10,8 +10,8 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// SizeFor returns how many nodes of so many GPUs carry the workload at a load:
-// the GPU time asked for, divided by the span of submissions.
+// SizeFor returns the number of nodes, of perNode GPUs each, that carry the workload at a load:
+// requested GPU time divided by the span of submissions.
 func SizeFor(wl *trace.Workload, load float64, perNode int) (int, error) {
 	work, span := Demand(wl)
 	if span <= 0 || work <= 0 || !(load > 0) {
@@ -37,7 +37,7 @@ func Demand(wl *trace.Workload) (gpuSeconds, span float64) {
 	return gpuSeconds, span
 }
 
-// DemandOn is Demand of the jobs that the cluster can hold, and how many jobs it cannot.
+// DemandOn is Demand over the jobs that the cluster can hold; it also counts those that it cannot.
 func DemandOn(wl *trace.Workload, spec *cluster.Spec) (gpuSeconds, span float64, tooLarge int) {
 	gpuSeconds, span = Demand(wl)
 	rooms := roomsOf(spec)
@@ -50,10 +50,10 @@ func DemandOn(wl *trace.Workload, spec *cluster.Spec) (gpuSeconds, span float64,
 	return max(0, gpuSeconds), span, tooLarge
 }
 
-// room is what a cluster has of a GPU model.
+// room is a cluster's capacity of one GPU model.
 type room struct {
 	model      cluster.GPUModel
-	node, most int // GPUs on the largest node, and in all
+	node, most int // GPUs on the largest node, and in total
 }
 
 type rooms []room
@@ -74,8 +74,8 @@ func roomsOf(spec *cluster.Spec) (list rooms) {
 	return list
 }
 
-// hold reports whether some GPU model has enough GPUs for a job, on nodes that are large enough
-// for its tasks. A job that something else refuses (a quota, CPU, a partition) counts as held.
+// hold reports whether some GPU model has enough GPUs for a job, on nodes that are large enough for
+// its tasks. A job that is refused for another reason (a quota, CPU, a partition) counts as held.
 func (r rooms) hold(j *cluster.Job) bool {
 	for i := range r {
 		m := &r[i]
@@ -100,8 +100,8 @@ func (r rooms) hold(j *cluster.Job) bool {
 	return false
 }
 
-// Tile repeats the workload n times, one after the other: a copy begins a
-// second after the last submission of the one before.
+// Tile repeats the workload n times, one after the other: each copy begins a second after the last
+// submission of the previous one.
 func Tile(wl *trace.Workload, n int) {
 	base := wl.Jobs
 	if len(base) == 0 || n < 2 {
@@ -121,7 +121,7 @@ func Tile(wl *trace.Workload, n int) {
 	}
 }
 
-// move shifts what an entry says of times other than its submission.
+// move shifts all times of an entry except its submission.
 func move(e *trace.Entry, by cluster.Time) {
 	for _, t := range []*cluster.Time{&e.Job.Deadline, &e.Job.Begin, &e.End} {
 		if *t > 0 {
@@ -130,8 +130,8 @@ func move(e *trace.Entry, by cluster.Time) {
 	}
 }
 
-// Stretch changes the distances between submissions so that the cluster is
-// offered the load. Deadlines move with their jobs.
+// Stretch scales the distances between submissions so that the offered load is as given. Deadlines
+// move with their jobs.
 func Stretch(wl *trace.Workload, spec *cluster.Spec, load float64) error {
 	work, span, _ := DemandOn(wl, spec)
 	gpus := float64(spec.GPUs())
@@ -152,8 +152,8 @@ func Stretch(wl *trace.Workload, spec *cluster.Spec, load float64) error {
 	return nil
 }
 
-// UnknownModels describes GPU models that nodes name and nobody knows: their
-// memory is taken as unbounded, so that it never keeps a job from running.
+// UnknownModels describes GPU models that nodes name but no table describes: their memory is
+// unbounded, so that it never keeps a job from running.
 func UnknownModels(nodes []cluster.Node) []cluster.GPUModel {
 	var out []cluster.GPUModel
 	seen := map[string]bool{}

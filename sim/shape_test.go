@@ -9,8 +9,8 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// Offered load counts the jobs that the cluster can hold only: others are rejected at once, and
-// a workload stretched by their GPU time would leave the machines idle.
+// Offered load counts only the jobs that the cluster can hold: the others are rejected at once, and
+// stretching by their GPU time would leave the machines idle.
 func TestDemandOn(t *testing.T) {
 	spec := cluster.Spec{Nodes: []cluster.Node{{Name: "a", Model: "A100-80GB", GPUs: 8}, {Name: "b", Model: "A100-80GB", GPUs: 8}, {Name: "v", Model: "V100-32GB", GPUs: 4}}}
 	job := func(at time.Duration, count, gpus int, types ...string) trace.Entry {

@@ -20,27 +20,27 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// Options are the world's rules. The zero value is an ideal world: nothing
-// takes time but the jobs, nothing fails.
+// Options are the world's rules. The zero value is an ideal world: only jobs take time, and nothing
+// fails.
 type Options struct {
-	Startup  time.Duration // from the decision to start until the job runs
+	Startup  time.Duration // from the decision to start until the job computes
 	NodeMTBF time.Duration // mean time between failures of a node; 0: never
 	GPUMTBF  time.Duration // of a GPU; 0: never
 	Repair   time.Duration // until a node or GPU is back; 0: 4 h
-	Faults   float64       // part of jobs that fail in shares under MPS by a fault that ends the GPU's server, 0 to 1
+	Faults   float64       // part of the jobs failing in shares under MPS that take down the GPU's server, 0 to 1
 	Seed     uint64
 	Until    cluster.Time      // end of the simulation; 0: when all jobs are done
-	Model    perf.Model        // how fast a job runs where; nil: everywhere as recorded
+	Model    perf.Model        // a job's speed on a placement; nil: as recorded everywhere
 	Lanes    cluster.LaneOrder // how jobs on the same whole GPUs take turns; Run takes it from the policy
-	Paces    bool              // how fast jobs go on what they hold is told, by job model
-	Memory   bool              // what jobs use of GPU memory is told; Run takes it from the policy
-	Search   *Searching        // a search whose trials are submitted besides; each world has its own
-	Script   []Scripted        // what people do, and nodes, at set times
+	Paces    bool              // report the speeds of running jobs, by job model
+	Memory   bool              // report the jobs' GPU memory use; Run takes it from the policy
+	Search   *Searching        // a search whose trials are submitted as well; each world needs its own
+	Script   []Scripted        // events of nodes and people at set times
 	Progress func(done, total int, now cluster.Time)
 }
 
-// Scripted is an event that happens at a set time: a node fails or is drained,
-// a person cancels or holds a job, queues change.
+// Scripted is an event at a set time: a node fails or is drained, a person cancels or holds a job,
+// queues change.
 type Scripted struct {
 	At    cluster.Time
 	Event engine.Event
@@ -57,7 +57,7 @@ type jobRun struct {
 	saved    time.Duration // work safe in a checkpoint
 	allocs   []engine.Alloc
 	frozen   []engine.Alloc // where a suspended job's memory is
-	yield    int64          // ppm: so much of its speed whom it is a guest of keeps
+	yield    int64          // part of its speed (ppm) that the host of this guest keeps
 	milli    cluster.Milli
 	heldFrom cluster.Time
 	stop     engine.StopReason
@@ -85,10 +85,10 @@ type worldEvent struct {
 }
 
 const (
-	evReady  uint8 = iota // a start is through
-	evMark                // a trial is at a rung, and runs on
+	evReady  uint8 = iota // a start is complete
+	evMark                // a trial reaches a rung and continues
 	evFinish              // a job ends by itself
-	evLeft                // a stop is through
+	evLeft                // a stop is complete
 	evCancel              // a person cancels
 	evFail                // a node fails
 	evRepair
@@ -96,7 +96,7 @@ const (
 	evGPURepair
 	evScript // id: index in Options.Script
 	evAwake  // a node is woken
-	evPower  // the rule of a power group is asked
+	evPower  // a power group's rule is due
 )
 
 // World is the simulator's driver.
@@ -105,9 +105,9 @@ type World struct {
 	spec     *cluster.Spec
 	jobs     []jobRun
 	next     int // next arrival
-	recorded int // jobs of the workload; those of a search come after them
+	recorded int // jobs of the workload; jobs of a search have higher numbers
 	queue    []worldEvent
-	crowded  int // so many events: those that are void are swept out
+	crowded  int // queue length at which void events are removed
 	wake     cluster.Time
 	now      cluster.Time
 	seq      int64
@@ -118,15 +118,15 @@ type World struct {
 	book     *Book
 	rng      *rand.Rand
 	badGPU   []uint64
-	devices  []int             // a node's first GPU, of all
-	tenants  [][]cluster.JobID // jobs on shared devices, the first to come first, by GPU
-	packing  bool              // there were guests on whole devices: those are in tenants, too
-	reports  []engine.Event    // to be told with the next batch
+	devices  []int             // number of each node's first GPU, over all nodes
+	tenants  [][]cluster.JobID // jobs on shared devices in order of arrival, by GPU
+	packing  bool              // there were guests on whole devices: tenants covers whole devices, too
+	reports  []engine.Event    // sent with the next batch
 	stopped  bool
 	power    powers
 
-	first  int                                       // of the jobs that arrived last
-	answer func(cluster.JobID) engine.DeadlineAnswer // what is said of a job's deadline; nil: nobody tells
+	first  int                                       // first of the jobs that arrived with the last batch
+	answer func(cluster.JobID) engine.DeadlineAnswer // the engine's answer to a job's deadline; nil: none
 }
 
 // NewWorld prepares a replay. The entries must be sorted by submission and
@@ -169,7 +169,7 @@ func (w *World) scheduleFailures() {
 	}
 }
 
-// expo draws an exponential time from now.
+// expo draws an exponentially distributed time, counted from now.
 func (w *World) expo(mean time.Duration) cluster.Time {
 	d := -math.Log(1-w.rng.Float64()) * float64(mean)
 	return w.now.Add(time.Duration(min(d, float64(cluster.MaxDuration))))
@@ -178,14 +178,14 @@ func (w *World) expo(mean time.Duration) cluster.Time {
 // Stop makes Next return io.EOF at the next call: the run ends early.
 func (w *World) Stop() { w.stopped = true }
 
-// maxQuiet bounds how long a world may tick without anything happening: jobs
-// that can no longer start are reported as unfinished.
+// maxQuiet bounds how long a world may tick without any event: jobs that can no longer start are
+// reported as unfinished.
 const maxQuiet = 60 * 24 * time.Hour
 
 // Next returns the next instant with its events.
 func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 	for len(w.queue) > 0 && w.void(&w.queue[0]) {
-		w.popEvent() // nobody is to be woken for it
+		w.popEvent() // void events need no step
 	}
 	at := w.wake
 	if w.next < w.recorded {
@@ -252,7 +252,7 @@ func (w *World) arrive(j *jobRun) engine.Event {
 	return engine.Event{Type: engine.Submitted, Job: s.ID, Spec: s}
 }
 
-// happen turns a due event into what the engine is told; false: it is void.
+// happen turns a due event into the event for the engine; false: it is void.
 func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 	switch ev.kind {
 	case evFail, evRepair, evGPUFail, evGPURepair:
@@ -280,11 +280,11 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 		j.rate = w.rateOf(j)
 		w.book.computing(j)
 		w.plan(j)
-		if j.entry.Memory > 0 && w.opt.Memory { // as a live driver would tell it once it has measured
+		if j.entry.Memory > 0 && w.opt.Memory { // as a live driver reports it after a measurement
 			w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: id, Memory: j.entry.Memory, Done: j.entry.Run - j.left, Saved: j.saved})
 		}
 		near := w.neighbours(j)
-		if w.respeed(near); len(near) > 0 && j.entry.Job.Shares() { // as a live driver would tell it once it has measured
+		if w.respeed(near); len(near) > 0 && j.entry.Job.Shares() { // as a live driver reports it after a measurement
 			w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: id, Rate: j.rate, Done: j.entry.Run - j.left, Saved: j.saved})
 		}
 		if j.resizing {
@@ -312,15 +312,15 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 	return engine.Event{Type: engine.Stopped, Job: id, Reason: reason, Done: done}, true
 }
 
-// cancel is a person's cancellation of a job.
+// cancel cancels a job on behalf of a person.
 func (w *World) cancel(id cluster.JobID) (engine.Event, bool) {
 	j := &w.jobs[id]
 	was := j.phase
 	switch was {
 	case waiting:
-		w.end(j, engine.WasCancelled) // nothing runs: it is over at once
+		w.end(j, engine.WasCancelled) // nothing runs: it ends at once
 	case leaving:
-		j.stop = engine.WasCancelled // it does not come back
+		j.stop = engine.WasCancelled // it is not requeued
 	}
 	return engine.Event{Type: engine.Cancelled, Job: id}, was != gone
 }
@@ -375,7 +375,7 @@ func (w *World) forget(j *jobRun) {
 	j.left, j.frozen = j.entry.Run-kept, nil
 }
 
-// wipe loses what suspended jobs have in the memory of a node.
+// wipe loses what suspended jobs have in a node's memory.
 func (w *World) wipe(name string) {
 	for i := range w.jobs {
 		j := &w.jobs[i]
@@ -397,7 +397,7 @@ func (w *World) Apply(_ context.Context, d engine.Decision) error {
 		w.quiet = w.now
 		switch a.Type {
 		case engine.Start:
-			w.answered(j) // it may have come before it could run
+			w.answered(j) // it may have been answered before the job could run
 			w.begin(j, a)
 		case engine.Preempt:
 			w.evict(j, a)
@@ -408,17 +408,17 @@ func (w *World) Apply(_ context.Context, d engine.Decision) error {
 			w.end(j, a.Reason)
 		}
 	}
-	// A pending job that is cancelled or fails its dependency ends without
-	// having run: the engine tells by Reject; cancellations end here.
+	// A pending job that is cancelled or whose dependency fails ends without having run: the engine
+	// rejects it; cancellations end in World.cancel.
 	return nil
 }
 
 func (w *World) begin(j *jobRun, a *engine.Action) {
 	if j.phase != waiting {
-		return // a decision that is applied again
+		return // the decision was applied already
 	}
 	j.gen++
-	j.phase, j.resizing = starting, false // a resize that was under way when it was stopped has come to nothing
+	j.phase, j.resizing = starting, false // a resize that was in progress at the stop is void
 	j.allocs = a.Allocs
 	j.milli = 0
 	for i := range a.Allocs {
@@ -426,7 +426,7 @@ func (w *World) begin(j *jobRun, a *engine.Action) {
 	}
 	w.runs++
 	goesOn := j.frozen != nil && engine.SameDevices(j.frozen, a.Allocs)
-	if j.frozen != nil && !goesOn { // its memory is elsewhere
+	if j.frozen != nil && !goesOn { // its memory is on other devices
 		w.forget(j)
 	}
 	j.frozen, j.yield = nil, a.Yield
@@ -437,7 +437,7 @@ func (w *World) begin(j *jobRun, a *engine.Action) {
 	w.powerHold(j.allocs, 1)
 	latency := w.opt.Startup + w.wakeFor(j.allocs)
 	switch {
-	case goesOn: // its processes are there, and what they had in memory
+	case goesOn: // its processes and their memory are still there
 		latency = j.entry.Job.Checkpoint.Suspend
 	case j.restart:
 		latency += j.entry.Job.Checkpoint.Restart
@@ -456,7 +456,7 @@ func (w *World) plan(j *jobRun) {
 	w.push(worldEvent{at: w.now.Add(stretch(j.left, j.rate)), kind: evFinish, id: int32(j.entry.Job.ID), gen: j.gen})
 }
 
-// stretch is how long work takes at a speed in ppm.
+// stretch is the time that work takes at a speed in ppm.
 func stretch(d time.Duration, ppm int64) time.Duration {
 	if ppm == 1_000_000 {
 		return d
@@ -472,7 +472,7 @@ func stretch(d time.Duration, ppm int64) time.Duration {
 	return time.Duration(min(q, uint64(cluster.MaxDuration)))
 }
 
-// shrinkBy is the work done in d at a speed in ppm.
+// shrinkBy is the work done in time d at a speed in ppm.
 func shrinkBy(d time.Duration, ppm int64) time.Duration {
 	if ppm == 1_000_000 {
 		return d
@@ -482,7 +482,7 @@ func shrinkBy(d time.Duration, ppm int64) time.Duration {
 	return time.Duration(q)
 }
 
-// settle brings a running job's work up to now.
+// settle brings a running job's remaining work up to now.
 func (w *World) settle(j *jobRun) {
 	if j.phase != running {
 		return
@@ -492,7 +492,7 @@ func (w *World) settle(j *jobRun) {
 	j.since = w.now
 }
 
-// idle settles a job that stops computing, for good or for a while.
+// idle settles a job that stops computing, temporarily or for good.
 func (w *World) idle(j *jobRun) {
 	if j.phase == running {
 		w.settle(j)
@@ -501,10 +501,10 @@ func (w *World) idle(j *jobRun) {
 	}
 }
 
-// evict begins to stop a job as the engine asked. What is not saved is lost.
+// evict begins to stop a job as the engine asked. Unsaved work is lost.
 func (w *World) evict(j *jobRun, a *engine.Action) {
 	if j.phase != starting && j.phase != running {
-		return // a decision that is applied again
+		return // the decision was applied already
 	}
 	c := &j.entry.Job.Checkpoint
 	was := j.phase
@@ -533,7 +533,7 @@ func (w *World) evict(j *jobRun, a *engine.Action) {
 	w.push(worldEvent{at: w.now.Add(delay), kind: evLeft, id: int32(a.Job), gen: j.gen})
 }
 
-// lastCheckpoint is the work that the last periodic checkpoint kept.
+// lastCheckpoint is the work saved by the last periodic checkpoint.
 func (j *jobRun) lastCheckpoint(done time.Duration) time.Duration {
 	c := &j.entry.Job.Checkpoint
 	if c.Interval <= 0 || c.None {
@@ -544,11 +544,11 @@ func (j *jobRun) lastCheckpoint(done time.Duration) time.Duration {
 
 func (w *World) resize(j *jobRun, a *engine.Action) {
 	if engine.SameDevices(j.allocs, a.Allocs) {
-		return // a decision that is applied again
+		return // the decision was applied already
 	}
 	was := j.phase
 	w.idle(j)
-	if a.Reason == engine.NodeLost { // tasks were lost: the others go on from the last checkpoint
+	if a.Reason == engine.NodeLost { // tasks were lost: the others resume from the last checkpoint
 		done := j.entry.Run - j.left
 		kept := j.lastCheckpoint(done)
 		w.book.lost(j, done-kept)
@@ -568,7 +568,7 @@ func (w *World) resize(j *jobRun, a *engine.Action) {
 	if was != running && was != starting {
 		return
 	}
-	// The resize costs a restart: the job stands still for that long.
+	// A resize costs a restart, during which the job does not compute.
 	j.gen++
 	j.resizing = true
 	j.phase, j.since = starting, w.now
@@ -609,7 +609,7 @@ func (w *World) end(j *jobRun, reason engine.StopReason) {
 	}
 }
 
-// answered books what was said of a job's deadline, if that is not yet known.
+// answered books the answer to a job's deadline, once.
 func (w *World) answered(j *jobRun) {
 	s := &j.entry.Job
 	if r := &w.book.Records[s.ID]; w.answer != nil && s.Deadline > 0 && r.Answer == report.Unanswered {
@@ -619,8 +619,7 @@ func (w *World) answered(j *jobRun) {
 
 var said = [...]report.Answer{engine.DeadlineUnanswered: report.Unanswered, engine.DeadlineAccepted: report.Accepted, engine.DeadlineDeclined: report.Declined}
 
-// Before, push and popEvent keep the queue of future events: earliest first, then in
-// the fixed order of kinds and ids.
+// Before, push and popEvent keep the queue of future events: earliest first, ties by kind, then id.
 func (a *worldEvent) Before(b *worldEvent) bool {
 	if a.at != b.at {
 		return a.at < b.at
@@ -632,9 +631,9 @@ func (a *worldEvent) Before(b *worldEvent) bool {
 }
 
 func (w *World) push(ev worldEvent) {
-	if len(w.queue) >= w.crowded { // jobs that were stopped leave the end behind that they would have had
+	if len(w.queue) >= w.crowded { // stopped jobs leave their void finish events behind
 		all := w.queue
-		w.queue = all[:0] // it never outgrows what has been looked at
+		w.queue = all[:0] // writes never overtake the reads
 		for _, ev := range all {
 			if !w.void(&ev) {
 				heap.Push(&w.queue, ev)
@@ -645,7 +644,7 @@ func (w *World) push(ev worldEvent) {
 	heap.Push(&w.queue, ev)
 }
 
-// void reports whether something else has become of the job since.
+// void reports whether the job's state has changed since the event was scheduled.
 func (w *World) void(ev *worldEvent) bool { return ev.kind <= evLeft && w.jobs[ev.id].gen != ev.gen }
 
 func (w *World) popEvent() worldEvent { return heap.Pop(&w.queue) }

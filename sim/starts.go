@@ -10,41 +10,41 @@ import (
 	"github.com/muster-gpu/muster/forward"
 )
 
-// Starts asks in a replay when waiting jobs will start, some when they are submitted and some later, and scores the answers
-// by what happens. Answers come about as in a daemon: the engine goes on in virtual time with the run times that completed
-// jobs suggest, and what became of earlier answers says how far off such answers are. What a replay knows besides is not
-// looked at.
+// Starts asks in a replay when waiting jobs will start, some at submission and some later, and
+// scores the answers by what happens. Answers are made as in a daemon: a copy of the engine runs
+// ahead in virtual time with run times drawn from completed jobs, and the errors of earlier answers
+// give the interval. What only the replay knows is not used.
 type Starts struct {
-	Every   int                        // jobs that have to wait, from one question to the next; 0: each
-	Answers []Answer                   // scored ones, in the order of the starts
-	Asked   int                        // questions
-	Unknown int                        // ... about jobs that had not started when the replay ended
-	Late    int                        // ... whose look ahead was cut short
-	quotes  forward.Quotes             // what became of earlier answers
-	runs    forward.Runs               // what completed jobs tell
-	recent  forward.Recent             // what was submitted of late
-	asked   map[cluster.JobID][]Answer // open questions by job; looked up only
-	waited  int                        // jobs that had to wait
+	Every   int                        // jobs that have to wait between two questions; 0: ask for each
+	Answers []Answer                   // scored answers, in order of the starts
+	Asked   int                        // number of questions
+	Unknown int                        // ... about jobs that had not started at the end of the replay
+	Late    int                        // ... whose prediction run was cut short
+	quotes  forward.Quotes             // errors of earlier answers
+	runs    forward.Runs               // run times of completed jobs
+	recent  forward.Recent             // recent submissions
+	asked   map[cluster.JobID][]Answer // open questions by job; looked up, never iterated
+	waited  int                        // number of jobs that had to wait
 	last    cluster.Time
 }
 
-// Answer is what was said of a start, and what became of it.
+// Answer is a predicted start and the actual one.
 type Answer struct {
 	Job   cluster.JobID
-	At    cluster.Time // when it was asked
-	Later bool         // not at the submission
-	Ahead cluster.Time // the look ahead alone; Never: no start in sight
+	At    cluster.Time // when the question was asked
+	Later bool         // asked after the submission
+	Ahead cluster.Time // the raw prediction; Never: no start in sight
 	Quote forward.Quote
-	Start cluster.Time // what happened
+	Start cluster.Time // the actual start
 }
 
 const (
-	lookSteps = 20_000 // steps that a look ahead may take
-	alsoAsked = 3      // jobs that wait already and are asked about, too
+	lookSteps = 20_000 // maximum steps of a prediction run
+	alsoAsked = 3      // waiting jobs that are also asked about at a submission
 )
 
-// Watch returns what is called after each step of an engine; restore makes others in the same state. When all steps are
-// taken, Close is called.
+// Watch returns the function to call after each step of an engine; restore makes further engines in
+// the same state. Call Close after the last step.
 func (s *Starts) Watch(e *engine.Engine, restore func(*engine.Snapshot) (*engine.Engine, error)) func(*engine.Batch, *engine.Decision) error {
 	s.asked = map[cluster.JobID][]Answer{}
 	return func(b *engine.Batch, d *engine.Decision) error {
@@ -95,7 +95,7 @@ func (s *Starts) started(id cluster.JobID, at cluster.Time) {
 	s.quotes.Started(id, at)
 }
 
-// ask asks about a job that was just submitted, and about some others that wait.
+// ask asks about a job that was just submitted, and about some other waiting jobs.
 func (s *Starts) ask(e *engine.Engine, restore func(*engine.Snapshot) (*engine.Engine, error), j *cluster.Job, now cluster.Time) error {
 	ids := []cluster.JobID{j.ID}
 	others := slices.DeleteFunc(e.Waiting(), func(id cluster.JobID) bool {
@@ -121,7 +121,8 @@ func (s *Starts) ask(e *engine.Engine, restore func(*engine.Snapshot) (*engine.E
 	return nil
 }
 
-// ahead looks ahead several times, each with other run times, and returns the middle start of each job.
+// ahead runs several predictions, each with other run times, and returns the median start of each
+// job.
 func (s *Starts) ahead(restore func(*engine.Snapshot) (*engine.Engine, error), snap *engine.Snapshot, ids []cluster.JobID, now cluster.Time) ([]cluster.Time, error) {
 	opt := forward.Options{Now: now, For: ids, Steps: lookSteps}
 	opt.Arrivals = s.recent.Arrivals(snap.Next, now)
@@ -146,22 +147,22 @@ func (s *Starts) ahead(restore func(*engine.Snapshot) (*engine.Engine, error), s
 	return out, nil
 }
 
-// StartScore sums answers up.
+// StartScore summarizes answers.
 type StartScore struct {
 	Answers  int
-	Within   float64       // share of the real starts that were inside the interval, of those that said one
-	Bounded  int           // answers that said an interval
-	Error    float64       // median of the error of the best single answer, relative to the real wait (at least Floor)
-	Dated    int           // answers that gave a date
+	Within   float64       // share of the actual starts inside the interval, of answers with an interval
+	Bounded  int           // answers with an interval
+	Error    float64       // median error of the best single answer, relative to the actual wait (at least Floor)
+	Dated    int           // answers with a date
 	DatedErr float64       // ... the median of their errors
 	Open     int           // answers that said "at the earliest"
-	AheadErr float64       // median error of the look ahead alone
-	Early    float64       // share of the looks ahead that were too early, by more than Floor
-	Wait     time.Duration // median of the real waits from the question on
-	Width    float64       // median ratio of the ends of the intervals
+	AheadErr float64       // median error of the raw prediction
+	Early    float64       // share of the raw predictions that were early by more than Floor
+	Wait     time.Duration // median of the actual waits from the question on
+	Width    float64       // median ratio of the interval's ends
 }
 
-// Score sums up the answers that a filter takes; nil: all.
+// Score summarizes the answers that a filter accepts; nil: all.
 func (s *Starts) Score(take func(*Answer) bool) (v StartScore) {
 	var errs, dated, ahead, waits, widths []float64
 	early, within := 0, 0
@@ -199,7 +200,7 @@ func (s *Starts) Score(take func(*Answer) bool) (v StartScore) {
 	return v
 }
 
-// off is how far an answer is off, relative to the real wait.
+// off is the error of an answer, relative to the actual wait.
 func (a *Answer) off(said cluster.Time) float64 {
 	return math.Abs(said.Sub(a.Start).Seconds()) / max(forward.Floor, a.Start.Sub(a.At)).Seconds()
 }
@@ -212,7 +213,7 @@ func middle(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// Close counts what was asked about jobs that have not started.
+// Close counts the questions about jobs that have not started.
 func (s *Starts) Close() {
 	for _, list := range s.asked {
 		s.Unknown += len(list)

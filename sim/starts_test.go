@@ -12,7 +12,8 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// line is n jobs of one to ten minutes for one GPU, one every five and a half minutes, so that a line forms.
+// line is n one-GPU jobs of one to ten minutes, one every five and a half minutes, so that a queue
+// forms.
 func line(n int, known bool) (list []trace.Entry) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for i := range n {
@@ -27,8 +28,8 @@ func line(n int, known bool) (list []trace.Entry) {
 	return list
 }
 
-// With run times that are known, every start is said exactly once enough is known of earlier answers; with run times that are not, most
-// are inside the intervals. That it is asked changes no decision.
+// With known run times every start is predicted exactly once enough earlier answers are scored;
+// with unknown ones most starts are inside the intervals. Asking changes no decision.
 func TestStarts(t *testing.T) {
 	spec, err := cluster.ParseShort("1x1xT4")
 	if err != nil {
@@ -49,7 +50,7 @@ func TestStarts(t *testing.T) {
 		case known && (v.Error != 0 || v.AheadErr != 0 || v.DatedErr != 0 || v.Within != 1 || v.Dated < v.Bounded-40):
 			t.Errorf("run times are known: %+v", v)
 		case !known && v.Dated > 20 && v.DatedErr > 0.3:
-			t.Errorf("dates that are not good are said: %+v", v)
+			t.Errorf("inaccurate dates were given: %+v", v)
 		case !known && (v.Within < 0.7 || v.Within > 0.95):
 			t.Errorf("run times are not known: %+v", v)
 		}
@@ -65,7 +66,7 @@ func TestStarts(t *testing.T) {
 	}
 }
 
-// What happens later changes no earlier answer.
+// Later submissions change no earlier answer.
 func TestStartsAhead(t *testing.T) {
 	spec, err := cluster.ParseShort("1x1xT4")
 	if err != nil {
@@ -86,12 +87,12 @@ func TestStartsAhead(t *testing.T) {
 	for id, list := range some {
 		for i, a := range list {
 			if b := all[id][i]; a.At != b.At || a.Ahead != b.Ahead || a.Quote != b.Quote {
-				t.Fatalf("job %d is told %+v, and %+v if others are submitted later", id, a, b)
+				t.Fatalf("the answer to job %d is %+v, and %+v if others are submitted later", id, a, b)
 			}
 			compared++
 		}
 	}
 	if compared < 60 {
-		t.Errorf("only %d answers are compared", compared)
+		t.Errorf("only %d answers were compared", compared)
 	}
 }

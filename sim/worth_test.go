@@ -11,9 +11,9 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// The books weigh what jobs hold: an hour of a T4 counts as a quarter. Of two users the one on
-// the new GPUs had four GPU-hours where its part is two and a half; the one on the old ones had
-// one, which is what it asked for.
+// The books weigh what jobs hold: an hour of a T4 counts as a quarter. The user on the new GPUs had
+// four GPU-hours where its fair part is two and a half; the user on the old ones had one, which is
+// what it asked for.
 func TestWorth(t *testing.T) {
 	spec, err := cluster.ParseShort("1x4xA100-80GB+1x4xT4-16GB")
 	if err != nil {
@@ -42,7 +42,7 @@ func TestWorth(t *testing.T) {
 		t.Errorf("%+v, %+v", a, b)
 	}
 	if s := run.Summarise(); s.LongTerm != 1 {
-		t.Errorf("long-term GPU time %v, want 1: who has all T4s has what it asked for", s.LongTerm)
+		t.Errorf("long-term GPU time %v, want 1: the user with all T4s has what it requested", s.LongTerm)
 	}
 	spec.Models = nil
 	if w = NewWorld(spec, entries, Options{}); w.Book().Run(w).Kinds != nil {

@@ -70,7 +70,7 @@ var batchOptions = []option{
 	{name: "wait", short: 'W', env: "SBATCH_WAIT"},
 	{name: "wrap", arg: needs},
 
-	// Muster's own, meant for #MUSTER lines; Slurm takes those for comments.
+	// Muster's own options, meant for #MUSTER lines, which are comments to Slurm.
 	{name: "gpu-memory", arg: needs},
 	{name: "isolation", arg: needs},
 	{name: "kind", arg: needs},

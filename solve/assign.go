@@ -5,12 +5,12 @@ import (
 	"math"
 )
 
-// Impossible is a cost for Assign that no sum of possible ones should reach.
+// Impossible is the cost of a forbidden pair in Assign; no sum of possible costs should reach it.
 const Impossible = 1 << 50
 
-// Assign gives each row a column of its own, so that the sum of the costs is
-// least, and returns the columns. Costs are stored by row. There are at least as many columns as rows;
-// costs are between 0 and Impossible. It takes O(rows^2 x columns).
+// Assign assigns each row a column of its own so that the sum of the costs is minimal, and returns
+// the columns. Costs are stored by row and are between 0 and Impossible. There are at least as many
+// columns as rows. It takes O(rows^2 x columns).
 //
 // Source: the Hungarian method, as shortest augmenting paths with potentials
 // (Jonker and Volgenant 1987, without their initialisation).
@@ -19,10 +19,10 @@ func Assign(rows, cols int, costs []int64) []int {
 		panic(fmt.Sprintf("solve: %d costs for %d rows and %d columns", len(costs), rows, cols))
 	}
 	u, v := make([]int64, rows+1), make([]int64, cols+1)
-	row := make([]int, cols+1) // of a column, from 1; 0: none. Column 0 is where a path begins.
+	row := make([]int, cols+1) // row of each column, from 1; 0: none. Column 0 is where a path begins.
 	from, least, done := make([]int, cols+1), make([]int64, cols+1), make([]bool, cols+1)
-	reached := make([]int64, cols+1) // how far a column that is done was
-	path := make([]int, 0, cols+1)   // those, in their order
+	reached := make([]int64, cols+1) // distance of each finished column
+	path := make([]int, 0, cols+1)   // finished columns, in order
 	for i := 1; i <= rows; i++ {
 		for j := range least {
 			least[j], done[j] = math.MaxInt64, false

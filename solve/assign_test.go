@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// cheapest is Assign's dumb twin: all assignments.
+// cheapest is Assign's naive twin: it tries all assignments.
 func cheapest(rows int, cost [][]int64, used []bool) int64 {
 	if rows == 0 {
 		return 0

@@ -2,26 +2,25 @@ package solve
 
 import "math"
 
-// barrier is a primal-dual interior-point method (Mehrotra's predictor and
-// corrector) on max c x + gain t, A x + g t = b, x >= 0, where every row has a slack and every
-// column few entries. Its equations, A D A' with D = x/z, are solved by Cholesky's
-// factor within the rows' envelopes: what comes before a row's first entry is never
-// touched.
+// barrier is a primal-dual interior-point method (Mehrotra's predictor-corrector) for max c x +
+// gain t, A x + g t = b, x >= 0, where every row has a slack and every column few entries. Its
+// normal equations, A D A' with D = x/z, are solved by a Cholesky factorization within the rows'
+// envelopes: entries before a row's first nonzero are never touched.
 type barrier struct {
 	rows    int
-	start   []int // of each column's entries
+	start   []int // first entry of each column
 	row     []int
 	by      []float64
-	c       []float64 // per column, those that have no entry: 0
+	c       []float64 // per column; 0 for columns beyond its length
 	gain    float64
-	b, free []float64 // right sides, and the column of t
+	b, free []float64 // right-hand sides, and the column of t
 	x, z    []float64 // per column: the point, and the multiplier of x >= 0
 	dx, dz  []float64
 	rd, rc  []float64
 	y, dy   []float64 // per row
 	rp, q   []float64
-	Ng      []float64 // the equations' solution for the column of t
-	first   []int     // of a row's envelope
+	Ng      []float64 // solution of the normal equations for the column of t
+	first   []int     // first column of each row's envelope
 	N       [][]float64
 	t, dt   float64
 	rg      float64
@@ -35,14 +34,14 @@ func newBarrier(rows int) *barrier {
 	return e
 }
 
-// add appends a column, at so much.
+// add appends a column with initial value x.
 func (e *barrier) add(x float64, rows []int, by []float64) {
 	e.x = append(e.x, x)
 	e.row, e.by = append(e.row, rows...), append(e.by, by...)
 	e.start = append(e.start, len(e.row))
 }
 
-// sums is A x.
+// sums returns A x.
 func (e *barrier) sums() []float64 {
 	sum := make([]float64, e.rows)
 	for c, x := range e.x {
@@ -53,8 +52,7 @@ func (e *barrier) sums() []float64 {
 	return sum
 }
 
-// begin sets the first multipliers, those of some rows above 0, of the others below,
-// and lays out the equations.
+// begin sets the first multipliers, positive or negative by row, and lays out the normal equations.
 func (e *barrier) begin(positive []bool) {
 	n := len(e.x)
 	for _, v := range []*[]float64{&e.z, &e.dx, &e.dz, &e.rd, &e.rc} {
@@ -97,7 +95,7 @@ func (e *barrier) begin(positive []bool) {
 	}
 }
 
-// column is a column times a vector over the rows.
+// column returns the product of a column and a vector over the rows.
 func (e *barrier) column(c int, y []float64) (sum float64) {
 	for i := e.start[c]; i < e.start[c+1]; i++ {
 		sum += e.by[i] * y[e.row[i]]
@@ -105,7 +103,7 @@ func (e *barrier) column(c int, y []float64) (sum float64) {
 	return sum
 }
 
-// residuals computes by how much the equations are missed, and the sum of x z.
+// residuals computes the residuals of the equations, and the sum of x z.
 func (e *barrier) residuals() (gap, primal, dual float64) {
 	for row, s := range e.sums() {
 		e.rp[row] = e.b[row] - e.free[row]*e.t - s
@@ -125,7 +123,7 @@ func (e *barrier) residuals() (gap, primal, dual float64) {
 	return gap, primal, max(dual, math.Abs(e.rg))
 }
 
-// factor prepares the equations.
+// factor factorizes the normal equations.
 func (e *barrier) factor() {
 	for _, r := range e.N {
 		clear(r)
@@ -150,13 +148,14 @@ func (e *barrier) factor() {
 			line[j-from] = sum / other[j-e.first[j]]
 		}
 		last, pivot := i-from, line[i-from]
-		line[last] = math.Sqrt(max(pivot-dot(line[:last], line[:last]), 1e-14*pivot)) // less is lost in the arithmetic
+		// Smaller pivots are rounding errors.
+		line[last] = math.Sqrt(max(pivot-dot(line[:last], line[:last]), 1e-14*pivot))
 	}
 	copy(e.Ng, e.free)
 	e.backsolve(e.Ng)
 }
 
-// backsolve solves the equations for a right side.
+// backsolve solves the factorized equations for a right-hand side.
 func (e *barrier) backsolve(y []float64) {
 	for i, line := range e.N {
 		last := len(line) - 1
@@ -172,7 +171,7 @@ func (e *barrier) backsolve(y []float64) {
 	}
 }
 
-// direction solves for a step after which x z has changed by rc, to first order.
+// direction solves for a step that changes x z by rc, to first order.
 func (e *barrier) direction() {
 	copy(e.q, e.rp)
 	for c, x := range e.x {
@@ -194,7 +193,7 @@ func (e *barrier) direction() {
 	}
 }
 
-// reach is how far a step can go before something is 0.
+// reach is the longest step that keeps v non-negative.
 func reach(v, d []float64) float64 {
 	worst := 1.0
 	for i, x := range v {
@@ -203,15 +202,15 @@ func reach(v, d []float64) float64 {
 	return 1 / worst
 }
 
-// aim sets by how much each product is to change so that it becomes mu; with
-// second, the last direction's second order is taken into account.
+// aim sets the target change of each product x z so that it becomes mu; second is the weight of the
+// previous direction's second-order term.
 func (e *barrier) aim(mu, second float64) {
 	for c, x := range e.x {
 		e.rc[c] = mu - x*e.z[c] - second*e.dx[c]*e.dz[c]
 	}
 }
 
-// run goes to the optimum, near the central path, and reports whether it got there.
+// run iterates to the optimum near the central path, and reports whether it reached it.
 func (e *barrier) run() (x []float64, ok bool) {
 	size, recentre := float64(len(e.x)), 1e-2
 	for range maxSteps {
@@ -239,7 +238,7 @@ func (e *barrier) run() (x []float64, ok bool) {
 		e.direction()
 		p, d = reach(e.x, e.dx), reach(e.z, e.dz)
 		if near && p < 0.9 || p < 1e-9 && d < 1e-9 {
-			return e.x, near // what is left is lost in the arithmetic
+			return e.x, near // the rest is rounding error
 		}
 		e.move(0.99*p, 0.99*d)
 	}

@@ -2,8 +2,8 @@ package solve
 
 import "slices"
 
-// flip matches u with v, and who was matched with u with whom it was reached from,
-// and so on to the root of the tree.
+// flip matches u with v, the former partner of u with the vertex from which that partner was
+// reached, and so on to the root of the tree.
 func (m *matcher[W]) flip(u, v int) {
 	for {
 		old := int(m.root[m.mate[u]])
@@ -17,8 +17,8 @@ func (m *matcher[W]) flip(u, v int) {
 	}
 }
 
-// join matches u with v; inside a blossom, its ring is matched anew around the
-// vertex that the edge ends at, which is its base from then on.
+// join matches u with v; if u is a blossom, its ring is rematched around the edge's end vertex,
+// which becomes its base.
 func (m *matcher[W]) join(u, v int) {
 	e := *m.edge(u, v)
 	m.mate[u] = e.b
@@ -35,8 +35,8 @@ func (m *matcher[W]) join(u, v int) {
 	m.ring[u] = append(slices.Clone(ring[k:]), ring[:k]...)
 }
 
-// even is the place of x in a blossom's ring, turned round if that is odd: pairs
-// lie between the base and x then.
+// even is the position of x in a blossom's ring; the ring is reversed if that is odd, so that only
+// whole pairs lie between the base and x.
 func (m *matcher[W]) even(b int, x int32) int {
 	ring := m.ring[b]
 	k := slices.Index(ring, x)
@@ -47,8 +47,8 @@ func (m *matcher[W]) even(b int, x int32) int {
 	return k
 }
 
-// shrink makes a blossom of the ring that an edge between u and v closes; c is
-// where their ways meet.
+// shrink makes a blossom of the ring that an edge between u and v closes; c is the nearest common
+// ancestor.
 func (m *matcher[W]) shrink(u, c, v int) {
 	b := m.n + 1
 	for b <= m.top && m.root[b] != 0 {
@@ -78,7 +78,7 @@ func (m *matcher[W]) shrink(u, c, v int) {
 	m.rescan(b)
 }
 
-// inherit gives blossom b the edges of least slack of its ring's members, and notes who is in it.
+// inherit gives blossom b the least-slack edges of its members, and records its members.
 func (m *matcher[W]) inherit(b int) {
 	own, nearest := m.edges[b*m.size:][:m.top+1], m.nearest[:m.top+1]
 	for x := range nearest {
@@ -97,7 +97,7 @@ func (m *matcher[W]) inherit(b int) {
 	}
 }
 
-// put notes that the vertices of x are in blossom b's member s.
+// put records that the vertices of x are in member s of blossom b.
 func (m *matcher[W]) put(x int32, b int, s int32) {
 	if int(x) <= m.n {
 		m.inside[b][x] = s
@@ -108,8 +108,8 @@ func (m *matcher[W]) put(x int32, b int, s int32) {
 	}
 }
 
-// expand takes an inner blossom apart: the even way round its ring from where it
-// was reached to its base stays in the forest.
+// expand dissolves an inner blossom: the even path round its ring, from where it was reached to its
+// base, stays in the forest.
 func (m *matcher[W]) expand(b int) {
 	for _, s := range m.ring[b] {
 		m.setRoot(s, s)

@@ -7,32 +7,28 @@ import (
 	"github.com/muster-gpu/muster/internal/heap"
 )
 
-// Choice is one of the things that somebody could have: so many GPUs of a kind, at
-// a cost.
+// Choice is one option on a menu: a number of GPUs of a kind, at a cost.
 type Choice struct {
 	Kind, GPUs int
 	Cost       float64
 }
 
-// looks bounds how many choices are looked at while menus exchange theirs in the
-// end: a hundred times each where there are few, ten times where there are fifty
-// thousand.
+// looks bounds the number of choices that are examined in the final exchanges: a hundred per menu
+// when there are few, ten when there are fifty thousand.
 const looks = 500_000
 
-// Choose takes one choice of each menu, so that no more GPUs of a kind are taken
-// than there are and the costs add up to little, and returns their places in the
-// menus. The first choice of each menu takes no GPUs. Equal ones are chosen in the
-// order of the menus.
+// Choose takes one choice of each menu, within the capacity of each kind and at a low total cost,
+// and returns their indices in the menus. The first choice of each menu takes no GPUs. Ties go to
+// the earlier menu.
 //
-// It is a multiple-choice knapsack, which is not solved exactly: a price per GPU of
-// each kind is found at which all choices together fit, or nearly (with one kind, the
-// relaxation's dual optimum); what is left over is given away by cost saved per GPU;
-// and pairs exchange while that saves anything. The same is done from nothing, without
-// prices; the better one counts. A test compares it with trying all.
+// It is a heuristic for the multiple-choice knapsack: a price per GPU of each kind is found at
+// which all choices together fit, or nearly (with one kind, the relaxation's dual optimum); the
+// remaining GPUs are handed out by cost saved per GPU; then pairs of menus exchange while that
+// saves cost. The same is done from scratch without prices; the better result counts. A test
+// compares it with exhaustive search.
 func Choose(menus [][]Choice, capacity []int) []int { return new(Chooser).Choose(menus, capacity) }
 
-// Choose is the function of that name, in memory that is used again: what it returns is
-// good until the next call.
+// Choose is the function of that name with reused memory: its result is valid until the next call.
 func (c *Chooser) Choose(menus [][]Choice, capacity []int) []int {
 	c.begin(menus, capacity)
 	if c.suffices() {
@@ -58,14 +54,14 @@ func (c *Chooser) Choose(menus [][]Choice, capacity []int) []int {
 	return c.greedy
 }
 
-// simple reports whether prices come to what is there without them: with one kind, and
-// one thing on each menu, who would pay most for a GPU is first both ways.
+// simple reports whether prices change nothing: with one kind and one option per menu, the menu
+// that would pay most per GPU is first either way.
 func (c *Chooser) simple() bool {
 	return len(c.capacity) == 1 && !slices.ContainsFunc(c.menus, func(m []Choice) bool { return len(m) > 2 })
 }
 
-// suffices gives everybody the best there is on the menu, if there is enough for that;
-// else nothing.
+// suffices gives every menu its cheapest choice if the capacity allows all of them; otherwise it
+// changes nothing.
 func (c *Chooser) suffices() bool {
 	for i := range c.menus {
 		c.move(i, c.cheapest(i, false))
@@ -78,13 +74,13 @@ func (c *Chooser) suffices() bool {
 	return false
 }
 
-// improve gives away what is left, and has pairs exchange.
+// improve hands out the remaining GPUs and then exchanges between pairs.
 func (c *Chooser) improve() {
 	c.fill()
 	c.trade()
 }
 
-// trade has pairs exchange.
+// trade exchanges between pairs.
 func (c *Chooser) trade() {
 	choices := 0
 	for _, m := range c.menus {
@@ -97,7 +93,7 @@ func (c *Chooser) trade() {
 	}
 }
 
-// cost is what the choices cost together.
+// cost is the total cost of the choices.
 func (c *Chooser) cost() (sum float64) {
 	for i := range c.menus {
 		sum += c.now(i).Cost
@@ -105,23 +101,23 @@ func (c *Chooser) cost() (sum float64) {
 	return sum
 }
 
-// Chooser is the memory of Choose. The zero value is ready.
+// Chooser holds the memory of Choose. The zero value is ready for use.
 type Chooser struct {
 	menus    [][]Choice
 	capacity []int
-	left     []int // of each kind
+	left     []int // unused GPUs of each kind
 	at       []int
 	price    []float64
 
 	greedy []int
-	unsure []bracket    // of bargain
-	open   []wish       // of fill
-	line   []Want       // of serve
-	lose   [][][2]giver // of givers
-	most   int          // GPUs of any choice
+	unsure []bracket    // used by bargain
+	open   []wish       // used by fill
+	line   []Want       // used by serve
+	lose   [][][2]giver // used by givers
+	most   int          // most GPUs of any choice
 }
 
-// begin has everybody have nothing.
+// begin resets all menus to their first choice.
 func (c *Chooser) begin(menus [][]Choice, capacity []int) {
 	c.menus, c.capacity = menus, capacity
 	c.left = append(c.left[:0], capacity...)
@@ -137,7 +133,7 @@ func (c *Chooser) begin(menus [][]Choice, capacity []int) {
 
 func (c *Chooser) now(i int) *Choice { return &c.menus[i][c.at[i]] }
 
-// move has menu i have another choice.
+// move changes the choice of menu i.
 func (c *Chooser) move(i, to int) {
 	old, x := c.now(i), &c.menus[i][to]
 	c.left[old.Kind] += old.GPUs
@@ -145,7 +141,7 @@ func (c *Chooser) move(i, to int) {
 	c.at[i] = to
 }
 
-// cheapest is what menu i would have at the present prices, or of what is left.
+// cheapest is the best choice of menu i at the present prices, limited to unused GPUs if fits.
 func (c *Chooser) cheapest(i int, fits bool) (best int) {
 	least := math.Inf(1)
 	for n := range c.menus[i] {
@@ -157,7 +153,7 @@ func (c *Chooser) cheapest(i int, fits bool) (best int) {
 	return best
 }
 
-// used is how many GPUs of a kind would be taken at the present prices.
+// used is the number of GPUs of a kind that would be taken at the present prices.
 func (c *Chooser) used(k int) (sum int) {
 	for i := range c.menus {
 		sum += c.takes(i, c.cheapest(i, false), k)
@@ -165,11 +161,10 @@ func (c *Chooser) used(k int) (sum int) {
 	return sum
 }
 
-// bargain finds, kind by kind, the least price at which no more is taken than there
-// is. With several kinds the price of one changes what is taken of another: a few
-// rounds come near.
+// bargain finds, kind by kind, the lowest price at which the demand is within the capacity. With
+// several kinds the price of one changes the demand for another: a few rounds come close.
 func (c *Chooser) bargain() {
-	most := 0.0 // what no GPU is worth
+	most := 0.0 // no GPU is worth more
 	for _, m := range c.menus {
 		for n := range m {
 			most = max(most, 2*(m[0].Cost-m[n].Cost))
@@ -188,20 +183,20 @@ func (c *Chooser) bargain() {
 	}
 }
 
-// bracket is what a menu takes at the highest price known to be too low, and at the lowest
-// that is high enough (-1: not known), and at the present one.
+// bracket holds a menu's choice at the highest price known to be too low, at the lowest known to be
+// high enough (-1: unknown), and at the present price.
 type bracket struct{ menu, low, high, now int }
 
-// clearing is the price of a kind at which no more is taken than there is. What a menu
-// takes at two prices it takes at each between them, since what a choice costs is linear in
-// the price: whoever takes the same at both ends is not asked again.
+// clearing is the price of a kind at which the demand is within the capacity. A choice that is best
+// at two prices is best at every price in between, since its cost is linear in the price: menus
+// with equal choices at both ends are not evaluated again.
 func (c *Chooser) clearing(k int, most float64) float64 {
 	low, high, sure := most*1e-12, most, 0
 	c.unsure = c.unsure[:0]
 	for i := range c.menus {
 		c.unsure = append(c.unsure, bracket{i, -1, -1, -1})
 	}
-	for range 40 { // costs differ by orders of magnitude: geometrically
+	for range 40 { // costs differ by orders of magnitude: bisect geometrically
 		c.price[k] = math.Sqrt(low * high)
 		used := sure
 		for i := range c.unsure {
@@ -233,7 +228,7 @@ func (c *Chooser) clearing(k int, most float64) float64 {
 	return high
 }
 
-// takes is how many GPUs of a kind menu i takes with a choice.
+// takes is the number of GPUs of kind k that menu i takes with choice n.
 func (c *Chooser) takes(i, n, k int) int {
 	if x := &c.menus[i][n]; x.Kind == k {
 		return x.GPUs
@@ -241,7 +236,7 @@ func (c *Chooser) takes(i, n, k int) int {
 	return 0
 }
 
-// freed is how many GPUs of its kind menu i gives back with another choice.
+// freed is the number of GPUs of its kind that menu i frees with another choice.
 func (c *Chooser) freed(i, to int) int {
 	old, x := c.now(i), &c.menus[i][to]
 	if old.Kind == x.Kind {
@@ -250,7 +245,7 @@ func (c *Chooser) freed(i, to int) int {
 	return old.GPUs
 }
 
-// extra is how many more GPUs of the choice's kind menu i takes with it.
+// extra is the number of additional GPUs of the choice's kind that menu i takes with it.
 func (c *Chooser) extra(i, to int) int {
 	old, x := c.now(i), &c.menus[i][to]
 	if old.Kind == x.Kind {
@@ -259,13 +254,13 @@ func (c *Chooser) extra(i, to int) int {
 	return x.GPUs
 }
 
-// wish is a change that fits, and what it saves per GPU.
+// wish is a change that fits, with its saving per GPU.
 type wish struct {
 	job, to int
 	saves   float64
 }
 
-// Before orders by what is saved, then by menu.
+// Before orders by saving, then by menu.
 func (w *wish) Before(o *wish) bool {
 	if w.saves > o.saves || w.saves < o.saves {
 		return w.saves > o.saves
@@ -273,7 +268,7 @@ func (w *wish) Before(o *wish) bool {
 	return w.job < o.job
 }
 
-// wish is the change of menu i that fits and saves most per GPU.
+// wish returns the change of menu i that fits and saves most per GPU.
 func (c *Chooser) wish(i int) (best wish, ok bool) {
 	cost := c.now(i).Cost
 	for n := range c.menus[i] {
@@ -293,10 +288,10 @@ func (c *Chooser) wish(i int) (best wish, ok bool) {
 	return best, ok
 }
 
-// worth is the least saving for which anything changes.
+// worth is the smallest saving that justifies a change.
 const worth = 1e-9
 
-// fill gives away what is left.
+// fill hands out the unused GPUs.
 func (c *Chooser) fill() {
 	if c.simple() {
 		c.serve()
@@ -325,8 +320,8 @@ func (c *Chooser) fill() {
 	}
 }
 
-// serve is fill for simple menus of which nobody has anything yet: a wish that does not fit once
-// never does, and none follows one that came true.
+// serve is fill for simple menus that hold nothing yet: a wish that does not fit once never fits
+// later, and a menu has no second wish.
 func (c *Chooser) serve() {
 	c.line = c.line[:0]
 	for i, m := range c.menus {
@@ -343,7 +338,7 @@ func (c *Chooser) serve() {
 	}
 }
 
-// giveUp forgets the wishes that cannot come true, now that nothing is left: most.
+// giveUp drops the wishes, most of them, that cannot fit now that nothing is left.
 func (c *Chooser) giveUp() {
 	open := c.open[:0]
 	for _, w := range c.open {
@@ -355,14 +350,14 @@ func (c *Chooser) giveUp() {
 	heap.Init(c.open)
 }
 
-// giver is a menu that could give GPUs back by another choice, and what it loses.
+// giver is a menu that could free GPUs by another choice, and the cost of that.
 type giver struct {
 	job, to int
 	loss    float64
 }
 
-// givers lists, for each kind and number of GPUs, the two menus that lose least by
-// giving back so many or more.
+// givers lists, for each kind and number of GPUs, the two menus that lose least by freeing at least
+// that many.
 func (c *Chooser) givers() [][][2]giver {
 	none := giver{job: -1, loss: math.Inf(1)}
 	c.lose = slices.Grow(c.lose[:0], len(c.capacity))[:len(c.capacity)]
@@ -376,7 +371,7 @@ func (c *Chooser) givers() [][][2]giver {
 	for i := range c.menus {
 		old := c.now(i)
 		if old.GPUs == 0 {
-			continue // it has nothing to give
+			continue // it holds nothing
 		}
 		for n := range c.menus[i] {
 			x := &c.menus[i][n]
@@ -387,15 +382,15 @@ func (c *Chooser) givers() [][][2]giver {
 	}
 	for k := range list {
 		for g := len(list[k]) - 2; g > 0; g-- {
-			for _, who := range list[k][g+1] {
-				note(&list[k][g], who)
+			for _, donor := range list[k][g+1] {
+				note(&list[k][g], donor)
 			}
 		}
 	}
 	return list
 }
 
-// note keeps the best of two menus.
+// note keeps the best two menus.
 func note(best *[2]giver, g giver) {
 	switch {
 	case g.job < 0:
@@ -410,8 +405,8 @@ func note(best *[2]giver, g giver) {
 	}
 }
 
-// exchange makes the one change that saves most, if there is any: one menu has
-// something better, another, if need be, gives back what is missing.
+// exchange makes the one change that saves most, if there is any: a menu gets a better choice, and
+// another one frees the missing GPUs if necessary.
 func (c *Chooser) exchange() bool {
 	givers := c.givers()
 	job, to, from, most := -1, 0, giver{job: -1}, worth
@@ -423,17 +418,17 @@ func (c *Chooser) exchange() bool {
 			if saved <= most {
 				continue
 			}
-			who := giver{job: -1}
+			donor := giver{job: -1}
 			if missing := c.extra(i, n) - c.left[x.Kind]; x.GPUs > 0 && missing > 0 {
-				if who = givers[x.Kind][missing][0]; who.job == i {
-					who = givers[x.Kind][missing][1]
+				if donor = givers[x.Kind][missing][0]; donor.job == i {
+					donor = givers[x.Kind][missing][1]
 				}
-				if who.job < 0 {
+				if donor.job < 0 {
 					continue
 				}
 			}
-			if saved-who.loss > most {
-				job, to, from, most = i, n, who, saved-who.loss
+			if saved-donor.loss > most {
+				job, to, from, most = i, n, donor, saved-donor.loss
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/muster-gpu/muster/internal/heap"
 )
 
-// tryAll is Choose's dumb twin: the least cost of all choices that fit.
+// tryAll is Choose's naive twin: the minimum cost over all choices that fit.
 func tryAll(menus [][]Choice, left []int) float64 {
 	if len(menus) == 0 {
 		return 0
@@ -25,7 +25,7 @@ func tryAll(menus [][]Choice, left []int) float64 {
 	return best
 }
 
-// chosen is what a choice costs; it must fit.
+// chosen is the total cost of the choices, which must fit.
 func chosen(t *testing.T, menus [][]Choice, capacity, at []int) (sum float64) {
 	t.Helper()
 	left := slices.Clone(capacity)
@@ -35,14 +35,14 @@ func chosen(t *testing.T, menus [][]Choice, capacity, at []int) (sum float64) {
 		sum += x.Cost
 	}
 	if slices.Min(left) < 0 {
-		t.Fatalf("%v of %v takes more than there is: %v are left of %v", at, menus, left, capacity)
+		t.Fatalf("%v of %v exceeds the capacity: %v are left of %v", at, menus, left, capacity)
 	}
 	return sum
 }
 
-// TestChoose compares with trying all: random menus, the costs of which fall with
-// the GPUs, and as they like. Of these, which are as jagged
-// as can be, nearly all are exact, a few are off by more than a tenth.
+// TestChoose compares with exhaustive search on random menus, with costs that fall with the GPUs
+// and with arbitrary costs. Even on these, which are as irregular as possible, nearly all results
+// are exact; a few are off by more than a tenth.
 func TestChoose(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	exact, cases, worst, sum := 0, 2000, 0.0, 0.0
@@ -101,8 +101,8 @@ func BenchmarkChoose(b *testing.B) {
 	}
 }
 
-// choosePlain is Choose without what makes it fast: everybody is asked at every price, and
-// every wish is looked at until it cannot come true.
+// choosePlain is Choose without its optimizations: every menu is evaluated at every price, and
+// every wish is examined until it can no longer fit.
 func choosePlain(menus [][]Choice, capacity []int) []int {
 	c := &Chooser{}
 	c.begin(menus, capacity)
@@ -168,8 +168,8 @@ func choosePlain(menus [][]Choice, capacity []int) []int {
 	return greedy
 }
 
-// TestChoosePlain compares with the plain one, choice by choice: many menus, most of them of
-// one choice and many alike, as of jobs that wait.
+// TestChoosePlain compares with choosePlain, choice by choice: many menus, most of them with one
+// option and many alike, like those of waiting jobs.
 func TestChoosePlain(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	chooser := &Chooser{}
@@ -203,7 +203,7 @@ func TestChoosePlain(t *testing.T) {
 		}
 		got, want := chooser.Choose(menus, capacity), choosePlain(menus, capacity)
 		if !slices.Equal(got, want) {
-			t.Fatalf("case %d, %d menus, %v GPUs:\n%v, plainly\n%v", n, len(menus), capacity, got, want)
+			t.Fatalf("case %d, %d menus, %v GPUs:\n%v, plain\n%v", n, len(menus), capacity, got, want)
 		}
 	}
 }

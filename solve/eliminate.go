@@ -2,9 +2,9 @@ package solve
 
 import "math"
 
-// Eliminate solves a x = b, a few equations, by elimination with pivots, and leaves x in b. The
-// rows of a are used up. Products are rounded before they are added, so that every machine
-// gets the same.
+// Eliminate solves a x = b, a small system, by Gaussian elimination with pivoting, and leaves x in
+// b. It overwrites a. Products are rounded before they are added, so that every machine gives the
+// same result.
 func Eliminate(a [][]float64, b []float64) {
 	for c := range a {
 		best := c

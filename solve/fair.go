@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Proportional is what each job has of every type if all have an equal part of
-// the cluster for all of their time: W_j / sum W, for every job alike.
+// Proportional is each job's GPU time of every type if all jobs have an equal part of the cluster
+// all the time: W_j / sum W.
 func (s *Shares) Proportional() []float64 {
 	total := 0.0
 	for _, w := range s.Capacity {
@@ -20,8 +20,8 @@ func (s *Shares) Proportional() []float64 {
 	return part
 }
 
-// Isolated is what each job has if every one of n jobs has an n-th of each type
-// for itself: W_j / (n s_i), no more than all of its time.
+// Isolated is each job's GPU time if every one of n jobs has an n-th of each type to itself: W_j /
+// (n s_i), at most all of its time.
 func (s *Shares) Isolated() []float64 {
 	k, n := len(s.Capacity), float64(len(s.GPUs))
 	x := make([]float64, 0, len(s.GPUs)*k)
@@ -38,8 +38,8 @@ func (s *Shares) Isolated() []float64 {
 	return x
 }
 
-// Makespan minimises the time in which all jobs end, if shares stay as they are:
-// left is work, speed work per time, both more than 0 somewhere.
+// Makespan minimises the time in which all jobs end if shares stay as they are: left is work, speed
+// is work per time; each job has some of both.
 func (s *Shares) Makespan(speed, left []float64) (span float64, x []float64, err error) {
 	rate, err := s.perJob(speed, left, func(i int) float64 { return 1 / left[i] })
 	if err != nil {
@@ -70,12 +70,11 @@ func (s *Shares) perJob(speed, left []float64, by func(i int) float64) ([]float6
 	return rate, nil
 }
 
-// FinishTime minimises the largest finish-time fairness, rho_i = (age_i +
-// left_i/z_i) / alone_i with z_i = sum_j speed_ij x_ij: the time from submission
-// to end if shares stay as they are, relative to the one in a cluster of the
-// job's own. For a given rho the shares that keep it are those of a max-min
-// program of value 1 or more; its solution has a better rho, and so on to the
-// optimum, to 1e-7.
+// FinishTime minimises the largest finish-time fairness, rho_i = (age_i + left_i/z_i) / alone_i
+// with z_i = sum_j speed_ij x_ij: the time from submission to end if shares stay as they are,
+// relative to that on a cluster of the job's own. Shares reach a given rho if a max-min program has
+// a value of at least 1; its solution has a better rho, and the iteration converges to the optimum,
+// to 1e-7.
 func (s *Shares) FinishTime(speed, left, age, alone []float64) (rho float64, x []float64, err error) {
 	x, k := s.Isolated(), len(s.Capacity)
 	worst := func() (rho float64) {
@@ -114,8 +113,8 @@ func (s *Shares) FinishTime(speed, left, age, alone []float64) (rho float64, x [
 	return 0, nil, errStuck
 }
 
-// Most maximises sum_ij value_ij x_ij. If least is not nil, sum_j speed_ij x_ij is
-// at least least_i (0: any). ErrInfeasible: that cannot be.
+// Most maximises sum_ij value_ij x_ij. If least is not nil, sum_j speed_ij x_ij is at least least_i
+// (0: any). ErrInfeasible: no shares satisfy that.
 func (s *Shares) Most(value, speed, least []float64) (total float64, x []float64, err error) {
 	if err := s.check("value", value); err != nil {
 		return 0, nil, err
@@ -146,7 +145,7 @@ func (s *Shares) Most(value, speed, least []float64) (total float64, x []float64
 	return dot(value, x), x, nil
 }
 
-// floors adds the rows of Most: in units of what is asked for.
+// floors adds the rows of Most, scaled by the required speeds.
 func (s *Shares) floors(p *linear, speed, least []float64) error {
 	if err := s.check("speed", speed); err != nil {
 		return err
@@ -176,20 +175,20 @@ func (s *Shares) floors(p *linear, speed, least []float64) error {
 		return ErrInfeasible
 	}
 	for i := range p.m {
-		if p.row[i] { // a little inside, so that there is an inside
+		if p.row[i] { // slightly relaxed, so that the feasible set has an interior
 			p.m[i] = min(1, level) * (1 - 1e-7)
 		}
 	}
 	return nil
 }
 
-// WaterFill is max-min to the end: the least of rate_i/weight_i is as large as can
-// be, then the least of those that can have more, and so on. It returns the
-// jobs' rates, to 1e-5, with the shares: each job is an entity of a hierarchy.
+// WaterFill is lexicographic max-min: it maximises the smallest rate_i/weight_i, then the smallest
+// of those that can still rise, and so on. It returns the jobs' rates, to 1e-5, with the shares;
+// each job is an entity of a hierarchy.
 func (s *Shares) WaterFill(rate, weight []float64) (level, x []float64, err error) {
-	who := &Entities{Weight: weight, Parent: slices.Repeat([]int{-1}, len(weight)), FIFO: make([]bool, len(weight))}
+	entities := &Entities{Weight: weight, Parent: slices.Repeat([]int{-1}, len(weight)), FIFO: make([]bool, len(weight))}
 	for i := range weight {
-		who.Of = append(who.Of, i)
+		entities.Of = append(entities.Of, i)
 	}
-	return s.Hierarchy(rate, who)
+	return s.Hierarchy(rate, entities)
 }

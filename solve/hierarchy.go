@@ -6,25 +6,25 @@ import (
 	"slices"
 )
 
-// Entities say whose jobs are whose, and how an entity divides among its own.
+// Entities assigns jobs to entities, and says how an entity divides among its own.
 type Entities struct {
-	Of     []int     // each job's entity, one without parts
+	Of     []int     // each job's entity, a leaf
 	Weight []float64 // of each entity: more than 0
-	Parent []int     // the entity, earlier in the list, that each is part of; -1: of none
-	FIFO   []bool    // the first of an entity's jobs that can have more gets it all; else all alike
+	Parent []int     // each entity's parent, earlier in the list; -1: none
+	FIFO   []bool    // an entity's first job that can still rise gets everything; otherwise its jobs rise alike
 }
 
-// Hierarchy is water filling over entities: their levels rise together, each by its
-// weight, which its parts have by theirs, and its jobs in equal parts, or the first of
-// them; who can have no more stays where it is, and leaves its part to the others of its
-// entity, and these to those of the entity above. It returns the jobs' rates, to 1e-4, with the shares. Source: Gavel (OSDI'20), section
-// 4.3. It takes a program for every job or so.
-func (s *Shares) Hierarchy(rate []float64, who *Entities) (level, x []float64, err error) {
+// Hierarchy is water filling over entities: their levels rise together by weight; an entity divides
+// its level among its parts by weight, and among its jobs equally or to the first. A job that can
+// rise no further stays, and leaves its part to the others of its entity, which leaves it to its
+// parent's others. It returns the jobs' rates, to 1e-4, with the shares. Source: Gavel (OSDI'20),
+// section 4.3. It solves about one program per job.
+func (s *Shares) Hierarchy(rate []float64, entities *Entities) (level, x []float64, err error) {
 	if err := s.check("rate", rate); err != nil {
 		return nil, nil, err
 	}
 	one := slices.Repeat([]float64{1}, len(s.GPUs))
-	if err := who.check(one); err != nil {
+	if err := entities.check(one); err != nil {
 		return nil, nil, err
 	}
 	p := s.program(func(ij int) bool { return rate[ij] > 0 })
@@ -40,7 +40,7 @@ func (s *Shares) Hierarchy(rate []float64, who *Entities) (level, x []float64, e
 	p.gain = 1
 	final, floor := make([]bool, p.n), make([]float64, p.n)
 	for {
-		weight, open := who.weigh(one, final)
+		weight, open := entities.weigh(one, final)
 		if !open {
 			break
 		}
@@ -61,14 +61,16 @@ func (s *Shares) Hierarchy(rate []float64, who *Entities) (level, x []float64, e
 	return level, x, nil
 }
 
-// raise solves the program that has all jobs rise from their floors, by their weights.
-// Floors that leave the method too little room are lowered, by a hundred-thousandth at
-// first; nil: that did not help.
+// raise solves the program that raises all jobs from their floors by their weights. Floors that
+// leave the method too little room are lowered, first by a hundred-thousandth; nil: that did not
+// help.
 func (p *linear) raise(floor, weight []float64) *interior {
 	for slack := 0.0; slack < 1e-2; slack = max(1e-5, 10*slack) {
 		for i := range floor {
 			floor[i] *= 1 - slack
-			p.row[i], p.b[i], p.m[i] = weight[i] > 0 || floor[i] > 0, weight[i], floor[i]-weight[i] // the level is counted from -1, so that it is well above 0 where there is little to gain: errors are relative to it
+			// The level counts from -1: it stays well above 0 where there is little to gain, since
+			// errors are relative to it.
+			p.row[i], p.b[i], p.m[i] = weight[i] > 0 || floor[i] > 0, weight[i], floor[i]-weight[i]
 		}
 		q := newInterior(p)
 		if _, ok := q.run(); ok {
@@ -78,19 +80,19 @@ func (p *linear) raise(floor, weight []float64) *interior {
 	return nil
 }
 
-// Hierarchy is Shares.Hierarchy over classes, whose jobs are all of one entity; one that
-// goes by order has classes of one job. Rates are speeds times the class's factor.
-func (p *Packing) Hierarchy(factor []float64, who *Entities) (level, alone, together []float64, err error) {
+// Hierarchy is Shares.Hierarchy over classes; all jobs of a class belong to one entity, and a FIFO
+// entity has classes of one job. Rates are speeds times the class's factor.
+func (p *Packing) Hierarchy(factor []float64, entities *Entities) (level, alone, together []float64, err error) {
 	if err := p.check(factor); err != nil {
 		return nil, nil, nil, err
 	}
-	if err := who.check(p.Jobs); err != nil {
+	if err := entities.check(p.Jobs); err != nil {
 		return nil, nil, nil, err
 	}
 	n := len(p.GPUs)
 	final, floor := make([]bool, n), make([]float64, n)
 	for {
-		weight, open := who.weigh(p.Jobs, final)
+		weight, open := entities.weigh(p.Jobs, final)
 		if !open {
 			level = p.Rates(alone, together)
 			for i := range level {
@@ -111,9 +113,9 @@ func (p *Packing) Hierarchy(factor []float64, who *Entities) (level, alone, toge
 	}
 }
 
-// raise solves the program that has all classes rise from their floors, by their weights.
-// Floors that leave the method too little room are lowered, first by a ten-thousandth; nil:
-// that did not help, which is an error if it is the first.
+// raise solves the program that raises all classes from their floors by their weights. Floors that
+// leave the method too little room are lowered, first by a ten-thousandth; nil: that did not help,
+// which is an error for the first program.
 func (p *Packing) raise(factor, floor, weight []float64, first bool) (q *packed, y []float64, err error) {
 	q = newPacked(p, factor, nil, weight)
 	for i, columns := range q.columns {
@@ -123,7 +125,9 @@ func (p *Packing) raise(factor, floor, weight []float64, first bool) (q *packed,
 	}
 	unit := q.unit
 	for slack := 0.0; slack < 1e-1; slack = max(1e-4, 10*slack) {
-		from := make([]float64, len(floor)) // the level is counted from -1, so that it is well above 0 where there is little to gain: errors are relative to it
+		// The level counts from -1: it stays well above 0 where there is little to gain, since
+		// errors are relative to it.
+		from := make([]float64, len(floor))
 		for i := range floor {
 			floor[i] *= 1 - slack
 			from[i] = floor[i] - weight[i]*unit
@@ -139,16 +143,16 @@ func (p *Packing) raise(factor, floor, weight []float64, first bool) (q *packed,
 	return nil, nil, nil
 }
 
-// WaterFill is max-min to the end, as Shares.WaterFill, over classes.
+// WaterFill is lexicographic max-min over classes, see Shares.WaterFill.
 func (p *Packing) WaterFill(factor []float64) (level, alone, together []float64, err error) {
-	who := &Entities{Weight: p.Jobs, Parent: slices.Repeat([]int{-1}, len(p.Jobs)), FIFO: make([]bool, len(p.Jobs))}
+	entities := &Entities{Weight: p.Jobs, Parent: slices.Repeat([]int{-1}, len(p.Jobs)), FIFO: make([]bool, len(p.Jobs))}
 	for i := range p.Jobs {
-		who.Of = append(who.Of, i)
+		entities.Of = append(entities.Of, i)
 	}
-	return p.Hierarchy(factor, who)
+	return p.Hierarchy(factor, entities)
 }
 
-// check refuses entities that are not those of classes of so many jobs.
+// check validates the entities for these classes.
 func (w *Entities) check(jobs []float64) error {
 	if len(w.Of) != len(jobs) || len(w.Parent) != len(w.Weight) || len(w.FIFO) != len(w.Weight) {
 		return fmt.Errorf("solve: entities of %d jobs for %d; %d weights, %d parents, %d orders", len(w.Of), len(jobs), len(w.Weight), len(w.Parent), len(w.FIFO))
@@ -176,8 +180,8 @@ func (w *Entities) check(jobs []float64) error {
 	return nil
 }
 
-// weigh divides the entities' weights among their jobs that can have more, and reports
-// whether there are any.
+// weigh divides the entities' weights among their jobs that can still rise, and reports whether
+// there are any.
 func (w *Entities) weigh(jobs []float64, final []bool) (weight []float64, open bool) {
 	weight = make([]float64, len(final))
 	many, below, part := make([]float64, len(w.Weight)), make([]float64, len(w.Weight)), make([]float64, len(w.Weight))
@@ -205,9 +209,9 @@ func (w *Entities) weigh(jobs []float64, final []bool) (weight []float64, open b
 	return weight, open
 }
 
-// settle has jobs keep what they have, but for a small part, after all have risen by
-// their weights times so much, and finds those that cannot have more: in the centre of the optimal set they, and
-// only they, have multipliers.
+// settle makes jobs keep what they have, less a small part, after all have risen by up times their
+// weights, and finds the jobs that can rise no further: in the centre of the optimal set exactly
+// those have positive multipliers.
 func settle(weight, floor []float64, final []bool, up, part float64, multiplier func(i int) float64) {
 	most, jobs := 0.0, 0.0
 	for i, v := range weight {
@@ -223,7 +227,7 @@ func settle(weight, floor []float64, final []bool, up, part float64, multiplier 
 	}
 }
 
-// stay makes those final that were to rise: there is no room for them that the method sees.
+// stay makes the jobs final that were to rise: the method finds no room for them.
 func stay(weight []float64, final []bool) {
 	for i, v := range weight {
 		final[i] = final[i] || v > 0

@@ -10,8 +10,8 @@ import (
 	"gonum.org/v1/gonum/optimize/convex/lp"
 )
 
-// raise solves, by a general simplex, max t so that every job's rate is floor_i +
-// weight_i t or more.
+// raise solves, by a general simplex, max t so that every job's rate is at least floor_i + weight_i
+// t.
 func raise(t *testing.T, s *Shares, rate, floor, weight []float64) float64 {
 	t.Helper()
 	n, k := len(s.GPUs), len(s.Capacity)
@@ -40,13 +40,13 @@ func raise(t *testing.T, s *Shares, rate, floor, weight []float64) float64 {
 	return -opt
 }
 
-// portion is what entity e has of the weight, while some jobs are final: all of its own, if
-// it is part of none, else its part of what that one has, by the weights of those parts
-// of it that have jobs which are not.
-func portion(who *Entities, final []bool, e int) float64 {
+// portion is entity e's part of the weight while some jobs are final: its own weight at the top
+// level, else its share of its parent's portion, by weight among the siblings that have jobs which
+// are not final.
+func portion(entities *Entities, final []bool, e int) float64 {
 	open := func(e int) bool {
-		for i, of := range who.Of {
-			for ; of != e && of >= 0; of = who.Parent[of] {
+		for i, of := range entities.Of {
+			for ; of != e && of >= 0; of = entities.Parent[of] {
 			}
 			if of == e && !final[i] {
 				return true
@@ -54,36 +54,36 @@ func portion(who *Entities, final []bool, e int) float64 {
 		}
 		return false
 	}
-	above := who.Parent[e]
+	above := entities.Parent[e]
 	if above < 0 {
-		return who.Weight[e]
+		return entities.Weight[e]
 	}
 	all := 0.0
-	for o, w := range who.Weight {
-		if who.Parent[o] == above && open(o) {
+	for o, w := range entities.Weight {
+		if entities.Parent[o] == above && open(o) {
 			all += w
 		}
 	}
-	return portion(who, final, above) * who.Weight[e] / all
+	return portion(entities, final, above) * entities.Weight[e] / all
 }
 
-// filled is water filling by a program for every question: who cannot be raised alone,
-// while nobody falls, is final.
-func filled(t *testing.T, s *Shares, rate []float64, who *Entities) []float64 {
+// filled is water filling by one program per question: a job is final if it alone cannot be raised
+// while no other falls.
+func filled(t *testing.T, s *Shares, rate []float64, entities *Entities) []float64 {
 	t.Helper()
 	n := len(s.GPUs)
 	floor, final := make([]float64, n), make([]bool, n)
 	for {
 		weight, open := make([]float64, n), false
-		for e := range who.Weight {
+		for e := range entities.Weight {
 			var list []int
 			for i := range n {
-				if who.Of[i] == e && !final[i] && !(who.FIFO[e] && len(list) == 1) {
+				if entities.Of[i] == e && !final[i] && !(entities.FIFO[e] && len(list) == 1) {
 					list = append(list, i)
 				}
 			}
 			for _, i := range list {
-				weight[i], open = portion(who, final, e)/float64(len(list)), true
+				weight[i], open = portion(entities, final, e)/float64(len(list)), true
 			}
 		}
 		if !open {
@@ -104,30 +104,30 @@ func filled(t *testing.T, s *Shares, rate []float64, who *Entities) []float64 {
 
 // randomEntities draws a forest: up to three at the top, each of which may have parts.
 func randomEntities(r *rand.Rand, jobs int, fifo func(e int) bool) *Entities {
-	who := &Entities{}
+	entities := &Entities{}
 	add := func(parent int) {
-		who.Parent = append(who.Parent, parent)
-		who.Weight = append(who.Weight, float64(1+r.IntN(3)))
-		who.FIFO = append(who.FIFO, fifo(len(who.FIFO)))
+		entities.Parent = append(entities.Parent, parent)
+		entities.Weight = append(entities.Weight, float64(1+r.IntN(3)))
+		entities.FIFO = append(entities.FIFO, fifo(len(entities.FIFO)))
 	}
 	for range 1 + r.IntN(3) {
 		add(-1)
 	}
 	leaves := []int{}
-	for e := range len(who.Weight) {
+	for e := range len(entities.Weight) {
 		if r.IntN(2) == 0 {
 			leaves = append(leaves, e)
 			continue
 		}
 		for range 1 + r.IntN(3) {
-			leaves = append(leaves, len(who.Weight))
+			leaves = append(leaves, len(entities.Weight))
 			add(e)
 		}
 	}
 	for range jobs {
-		who.Of = append(who.Of, leaves[r.IntN(len(leaves))])
+		entities.Of = append(entities.Of, leaves[r.IntN(len(leaves))])
 	}
-	return who
+	return entities
 }
 
 func TestHierarchyIsWaterFilling(t *testing.T) {
@@ -135,18 +135,18 @@ func TestHierarchyIsWaterFilling(t *testing.T) {
 	for seed := range uint64(90) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		s, rate := random(r, 2+r.IntN(4), 1+r.IntN(3))
-		who := randomEntities(r, len(s.GPUs), func(e int) bool { return (seed+uint64(e)*(seed/3))%3 == 0 })
-		if slices.Max(who.Parent) >= 0 {
+		entities := randomEntities(r, len(s.GPUs), func(e int) bool { return (seed+uint64(e)*(seed/3))%3 == 0 })
+		if slices.Max(entities.Parent) >= 0 {
 			nested++
 		}
-		level, x, err := s.Hierarchy(rate, who)
+		level, x, err := s.Hierarchy(rate, entities)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		feasible(t, s, x)
-		for i, want := range filled(t, s, rate, who) {
-			if math.Abs(level[i]-want) > 2e-3*max(want, 1e-2) && !(slices.Contains(who.FIFO, true) && level[i] > want) {
-				t.Errorf("seed %d (%+v): job %d has %g, want %g", seed, who, i, level[i], want)
+		for i, want := range filled(t, s, rate, entities) {
+			if math.Abs(level[i]-want) > 2e-3*max(want, 1e-2) && !(slices.Contains(entities.FIFO, true) && level[i] > want) {
+				t.Errorf("seed %d (%+v): job %d has %g, want %g", seed, entities, i, level[i], want)
 			}
 		}
 	}
@@ -155,8 +155,8 @@ func TestHierarchyIsWaterFilling(t *testing.T) {
 	}
 }
 
-// Two entities of weights 1 and 2 on one GPU: a third and two thirds. The second has
-// two jobs, alike or one after the other; with six GPUs everybody has one.
+// Two entities of weights 1 and 2 on one GPU get a third and two thirds. The second has two jobs,
+// served alike or in order; with six GPUs every job has one.
 func TestHierarchyByHand(t *testing.T) {
 	s := &Shares{GPUs: []float64{1, 1, 1}, Capacity: []float64{1}}
 	for _, c := range []struct {
@@ -185,23 +185,24 @@ func TestHierarchyByHand(t *testing.T) {
 		"jobs beside parts":    func(w *Entities) { w.Parent[1] = 0 },
 		"nobody's order known": func(w *Entities) { w.FIFO = nil },
 	} {
-		who := flat(1, 1)
-		spoil(who)
-		if _, _, err := s.Hierarchy([]float64{1, 1, 1}, who); err == nil {
+		entities := flat(1, 1)
+		spoil(entities)
+		if _, _, err := s.Hierarchy([]float64{1, 1, 1}, entities); err == nil {
 			t.Errorf("%s: taken", what)
 		}
 	}
 }
 
-// One entity is alone at the top, the other has two parts of weights 1 and 3: on two
-// GPUs it has one, of which they have a quarter and three quarters. When the one's job
-// can have no more, the other part has the rest, and then the one at the top.
+// One entity has only jobs; the other has two parts of weights 1 and 3. On two GPUs the second gets
+// one, of which its parts have a quarter and three quarters. When the job of one part can rise no
+// further, the other part gets the rest, and then the first entity.
 func TestHierarchyOfParts(t *testing.T) {
 	s := &Shares{GPUs: []float64{1, 1, 1, 1}, Capacity: []float64{2}}
-	who := &Entities{Of: []int{0, 2, 3, 0}, Weight: []float64{1, 1, 1, 3}, Parent: []int{-1, -1, 1, 1}, FIFO: make([]bool, 4)}
+	entities := &Entities{Of: []int{0, 2, 3, 0}, Weight: []float64{1, 1, 1, 3}, Parent: []int{-1, -1, 1, 1}}
+	entities.FIFO = make([]bool, 4)
 	for _, c := range []struct{ gpus, a, b, c float64 }{{2, 0.5, 0.25, 0.75}, {3, 0.75, 0.5, 1}, {3.8, 0.95, 0.9, 1}} {
 		s.Capacity[0] = c.gpus
-		level, _, err := s.Hierarchy([]float64{1, 1, 1, 1}, who)
+		level, _, err := s.Hierarchy([]float64{1, 1, 1, 1}, entities)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,8 +210,8 @@ func TestHierarchyOfParts(t *testing.T) {
 	}
 }
 
-// Water filling comes to its end whatever the jobs are, also where floors leave the
-// method hardly any room: nobody has less than all could have alike.
+// Water filling terminates for all inputs, even where floors leave the method hardly any room: no
+// job has less than the max-min level.
 func TestWaterFillEnds(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 99))
@@ -226,10 +227,10 @@ func TestWaterFillEnds(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		if got := slices.Min(level); got < least*(1-2e-3) {
-			t.Errorf("seed %d: somebody has %g, all could have %g", seed, got, least)
+			t.Errorf("seed %d: a job has %g, all could have %g", seed, got, least)
 		}
-		who := randomEntities(r, n, func(int) bool { return r.IntN(4) == 0 })
-		if _, x, err = s.Hierarchy(rate, who); err != nil {
+		entities := randomEntities(r, n, func(int) bool { return r.IntN(4) == 0 })
+		if _, x, err = s.Hierarchy(rate, entities); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		feasible(t, s, x)

@@ -22,106 +22,104 @@ type linear struct {
 	gain  float64
 }
 
-// interior is the state of a primal-dual interior-point method (Mehrotra's
-// predictor and corrector) on a linear. Only the rows may be violated on the way.
+// interior is the state of a primal-dual interior-point method (Mehrotra's predictor-corrector) on
+// a linear. Only the rows may be violated on the way.
 //
-// What a step changes of a job is known once dh and dt are: of the job two equations
-// are left, for the multipliers of its row and its time, which are solved by hand. So a
-// step goes through the jobs three times, at O(types) each, and at O(types^2) where it
-// adds up the equations of the types and of t, H dh - v dt = P and v.dh + tau dt = rhs.
-// Their right sides are linear in what slack times multiplier is to become, mu, so they
-// are added up in parts before mu is known.
+// A step's effect on a job follows from dh and dt: two equations remain per job, for the
+// multipliers of its row and its time, which are solved in closed form. So a step passes over the
+// jobs three times, at O(types) each, and at O(types^2) where it adds up the equations of the types
+// and of t, H dh - v dt = P and v.dh + tau dt = rhs. Their right-hand sides are linear in mu, the
+// target of slack times multiplier, so they are accumulated in parts before mu is known.
 //
-// Near the optimum w = x/l is very large or very small, and differences of sums over
-// w lose all digits. So a job's coefficients are taken relative to their mean by w: then
-// what its equations are divided by is a sum of positive terms.
+// Near the optimum w = x/l is very large or very small, and differences of sums over w lose all
+// digits. So a job's coefficients are taken relative to their w-weighted mean: then the divisors in
+// its equations are sums of positive terms.
 type interior struct {
 	*linear
 	cells         []cell
 	parts         []part
 	kinds         []kind
-	terms         []term      // of a block of jobs
-	H             [][]float64 // the equations of the types, and of t: the lower triangle
-	y             []float64   // their solution
+	terms         []term      // for a block of jobs
+	H             [][]float64 // matrix of the types and of t: the lower triangle
+	y             []float64   // the solution
 	tau           float64
 	rhs           [3]float64
 	t, dt, rt     float64
 	size          float64 // number of inequalities
-	unit          float64 // what multipliers are like
+	unit          float64 // typical size of multipliers
 	value         float64 // of the objective
 	gap           float64 // the sum of slack times multiplier
-	missed, wrong float64 // by how much the rows are missed, and the equations of the multipliers
-	primal, dual  float64 // how far the step can go
-	slope, bend   float64 // what the first direction changes the gap by: first order in the slacks, and second
+	missed, wrong float64 // residuals of the rows, and of the dual equations
+	primal, dual  float64 // longest primal and dual steps
+	slope, bend   float64 // first- and second-order change of the gap along the predictor
 }
 
-// The parts of a right side: of the direction to 0, what mu is multiplied by, and what the
-// second order of the first direction adds.
+// The parts of a right-hand side: the direction to 0, the coefficient of mu, and the second-order
+// term of the predictor.
 const (
 	toZero = iota
 	perMu
 	secondOrder
 )
 
-// cell is a job's share of a type: x and its multiplier l. Where the job cannot have
-// one both are 0.
+// cell is a job's share of a type: x and its multiplier l. Both are 0 where the job cannot use the
+// type.
 type cell struct {
-	x, l, dx, dl float64 // dx between the two directions of a step: dx times dl of the first
+	x, l, dx, dl float64 // between the two directions of a step, dx holds dx times dl of the first
 	a, c         float64
-	miss         float64 // what l is short of by the multipliers of row, time and type
+	miss         float64 // residual of l against the multipliers of row, time and type
 	inverse      float64 // 1/l, or 0
 }
 
-// term is what a cell adds to sums.
+// term is a cell's contribution to sums.
 type term struct {
-	w, p float64 // x/l, and that times the coefficient relative to their mean
-	d    float64 // of a right side
+	w, p float64 // x/l, and that times the coefficient relative to the mean
+	d    float64 // contribution to a right-hand side
 }
 
 // kind is a GPU type.
 type kind struct {
 	free, h   float64 // slack, and multiplier
-	dfree, dh float64 // dfree between the two directions of a step: see cell.dx
+	dfree, dh float64 // between the two directions of a step, dfree is used like cell.dx
 	v         float64
 	P         [3]float64
 }
 
-// part is what else there is of a job.
+// part is the remaining state of a job.
 type part struct {
 	s, b, m, count float64
-	e, f, de, df   float64 // slack and multiplier of its row; 1 and 0 where there is none; de as dx of a cell
+	e, f, de, df   float64 // slack and multiplier of its row; 1 and 0 without a row; de like cell.dx
 	r, g, dr, dg   float64 // ... of its time
 	byE, byF, byG  float64 // 1/e and 1/f, 0 without a row; 1/g
-	re             float64 // what the row is missed by
-	all, mean      float64 // the sum of w; of its coefficients, by w
+	re             float64 // residual of the row
+	all, mean      float64 // sum of w; w-weighted mean of the coefficients
 	alpha          float64 // f/e
-	ff, fg, gg     float64 // the inverse of its two equations; the first two per alpha
+	ff, fg, gg     float64 // the inverse of its two equations; the first two divided by alpha
 	own            [3]own
 }
 
-// own is what a job's two equations say of the multipliers of its row and its time if dh and
-// dt are 0; the second relative to the mean.
+// own is the solution of a job's two equations for the multipliers of its row and its time if dh
+// and dt are 0; the second relative to the mean.
 type own struct{ df, dg float64 }
 
-// How exact a solution is: the gap between it and the bound of its multipliers,
-// relative to its value. The arithmetic's own errors show far below. Beyond that only the
-// shares that are all but 0 change, which decide between jobs that are equal otherwise: in
-// Gavel's world, at 5.6 jobs an hour, mean JCT is 29.17 h with 1e-7, 29.06 with 5e-7, 28.99
-// with 1e-6, and was published as 28.96.
+// The precision of a solution is the gap between it and the bound given by its multipliers,
+// relative to its value. Rounding errors are far smaller. Beyond that only shares close to 0
+// change, which decide between otherwise equal jobs: in Gavel's world, at 5.6 jobs an hour, mean
+// JCT is 29.17 h with 1e-7, 29.06 with 5e-7, 28.99 with 1e-6, and was published as 28.96.
 const (
 	tolerance = 5e-7
 	maxSteps  = 200
 )
 
-// centring is the least part of the gap that a step keeps: more leads to a point
-// nearer to the centre, in more steps.
+// centring is the smallest part of the gap that a step keeps: a larger one leads closer to the
+// analytic centre, in more steps.
 const centring = 0.05
 
-// block is how many jobs a pass takes at a time. What follows for a job is a long chain of
-// operations; with several jobs abreast a processor has something to do while it waits.
+// block is the number of jobs per pass. The work for one job is a long dependency chain;
+// interleaving several jobs keeps the processor busy.
 const block = 4
 
-// newInterior is a point inside of all inequalities; rows may be violated.
+// newInterior returns a point that strictly satisfies all inequalities; rows may be violated.
 func newInterior(p *linear) *interior {
 	n, k := p.n, p.k
 	q := &interior{linear: p, cells: make([]cell, n*k), parts: make([]part, n), kinds: make([]kind, k), y: make([]float64, k), terms: make([]term, block*k)}
@@ -132,7 +130,7 @@ func newInterior(p *linear) *interior {
 	return q
 }
 
-// start sets the first point: everybody gets half of an equal share of the time.
+// start sets the first point: every job gets half of an equal share of the time.
 func (q *interior) start() {
 	k, want, jobs := q.k, make([]float64, q.k), 0.0
 	for i := range q.n {
@@ -188,8 +186,8 @@ func (q *interior) startRows() {
 	}
 }
 
-// startMultipliers sets them to what the time of so many jobs is worth, with such a
-// mean coefficient.
+// startMultipliers sets the multipliers from the value of the jobs' time, given the number of jobs
+// and their mean coefficient.
 func (q *interior) startMultipliers(jobs, mean float64) {
 	if q.unit = mean / jobs; !(mean > 0) {
 		q.unit = 1 / jobs
@@ -215,7 +213,7 @@ func (q *interior) startMultipliers(jobs, mean float64) {
 	}
 }
 
-// job is a job's part, and its cells.
+// job returns a job's part and its cells.
 func (q *interior) job(i int) (*part, []cell) {
 	return &q.parts[i], q.cells[i*q.k : (i+1)*q.k]
 }
@@ -228,9 +226,9 @@ func dot(a, b []float64) (sum float64) {
 	return sum
 }
 
-// factor takes the step, so far, computes by how much the equations are missed at the
-// point, and prepares them: H, v and tau are what is left of them after the jobs have
-// been eliminated, and P and rhs of their right sides, without the second order.
+// factor takes the step, computes the residuals at the new point, and prepares the reduced
+// equations: H, v and tau after the jobs have been eliminated, and their right-hand sides P and
+// rhs, without the second order.
 func (q *interior) factor(primal, dual float64) {
 	q.t += primal * q.dt
 	for _, line := range q.H {
@@ -317,7 +315,7 @@ func (q *interior) move(i, at int, primal, dual float64) {
 	o.all, o.mean = all, first/all
 }
 
-// eliminate solves a job's two equations.
+// eliminate inverts a job's two equations.
 func (q *interior) eliminate(i, at int) {
 	o, cells := q.job(i)
 	terms, mean, all := q.terms[at*q.k:][:len(cells)], o.mean, o.all
@@ -347,7 +345,7 @@ func (q *interior) eliminate(i, at int) {
 
 }
 
-// add adds what is left of a job to the equations of the types and of t.
+// add adds a job's reduced contribution to the equations of the types and of t.
 func (q *interior) add(i, at int) {
 	o, cells := q.job(i)
 	terms, kinds := q.terms[at*q.k:][:len(cells)], q.kinds[:len(cells)]
@@ -375,13 +373,13 @@ func (q *interior) add(i, at int) {
 	}
 }
 
-// solve solves a job's two equations for such right sides, if dh and dt are 0.
+// solve solves a job's two equations for the given right-hand sides if dh and dt are 0.
 func (o *part) solve(row, sum float64) own {
 	return own{o.ff*row - o.alpha*o.fg*sum, o.gg*sum - o.fg*row}
 }
 
-// given computes what a job's multipliers of row and time change by, the second relative to
-// the mean, now that dh and dt are known and what its own equations say.
+// given computes the change of a job's row and time multipliers, the second relative to the mean,
+// from dh, dt and the solution of its own equations.
 func (q *interior) given(o *part, cells []cell, own own) {
 	kinds, mean := q.kinds[:len(cells)], o.mean
 	byTime, byRow := 0.0, 0.0
@@ -406,7 +404,7 @@ func (q *interior) cholesky() {
 			if m < j {
 				line[m] = sum / q.H[m][m]
 			} else {
-				if sum <= 1e-14*line[j] { // lost in the arithmetic: nothing moves that way
+				if sum <= 1e-14*line[j] { // rounding error: no movement in that direction
 					sum = 1e300
 				}
 				line[j] = math.Sqrt(sum)
@@ -432,9 +430,8 @@ func (q *interior) backsolve() {
 	}
 }
 
-// common solves for what a step changes of the types' multipliers and of t, after which slack
-// times multiplier is mu, to first order; with second, what the first direction says of the
-// second order is taken into account.
+// common solves for the change of the types' multipliers and of t that makes slack times multiplier
+// mu, to first order; second is the weight of the predictor's second-order term.
 func (q *interior) common(mu, second float64) {
 	rhs := q.rhs[toZero] + mu*q.rhs[perMu] + second*q.rhs[secondOrder]
 	for j := range q.kinds {
@@ -456,8 +453,8 @@ func (q *interior) common(mu, second float64) {
 	q.primal, q.dual = 1, 1
 }
 
-// predict finds how far a step to 0 can go, what it changes the gap by, and what its second
-// order adds to the equations. Where x l is to become 0 dx/x is -1 - dl/l.
+// predict finds the longest step to 0, its effect on the gap, and its second-order contribution to
+// the equations. Where x l is to become 0, dx/x is -1 - dl/l.
 func (q *interior) predict() {
 	q.common(0, 0)
 	q.slope, q.bend, q.rhs[secondOrder] = 0, 0, 0
@@ -482,8 +479,9 @@ func (q *interior) predict() {
 	q.primal, q.dual = 1/q.primal, 1/q.dual
 }
 
-// toZero notes that a slack times its multiplier is to become 0 while the multiplier grows by
-// so many times itself, of so many equal jobs, and returns what both change by, multiplied.
+// toZero accounts for the predictor's step of one slack and its multiplier, of count equal jobs:
+// product is slack times multiplier, which is to become 0, and grows the relative change of the
+// multiplier. It returns the second-order term, the product of both changes.
 func (q *interior) toZero(product, grows, count float64) float64 {
 	if 1+grows > q.primal {
 		q.primal = 1 + grows
@@ -503,7 +501,7 @@ func (q *interior) foresee(i, at int) {
 	df, dg := o.df, o.dg
 	kinds, mean, s := q.kinds[:len(cells)], o.mean, o.s
 	terms := q.terms[at*q.k:][:len(cells)]
-	least, most := 1-q.primal, q.dual // of all jobs so far: what is seldom exceeded costs nothing
+	least, most := 1-q.primal, q.dual // over all jobs so far: rarely exceeded, so it costs little
 	slope, bend, sum, row := 0.0, 0.0, 0.0, 0.0
 	for j := range cells {
 		c, z := &cells[j], &kinds[j]
@@ -535,7 +533,7 @@ func (q *interior) foresee(i, at int) {
 	q.rhs[secondOrder] -= o.count * o.b * add.df
 }
 
-// addSecond adds to them what the job's second order does.
+// addSecond adds a job's second-order contribution to the equations.
 func (q *interior) addSecond(i, at int) {
 	o, cells := q.job(i)
 	add := o.own[secondOrder]
@@ -548,8 +546,8 @@ func (q *interior) addSecond(i, at int) {
 	}
 }
 
-// direction solves for the step itself: see common. Without the second order predict
-// need not have been called.
+// direction solves for the step itself, see common. Without the second order predict need not have
+// been called.
 func (q *interior) direction(mu, second float64) {
 	q.common(mu, second)
 	for j := range q.kinds {
@@ -609,7 +607,7 @@ func (q *interior) spread(o *part, cells []cell, mu, second float64) {
 	}
 }
 
-// far notes how far a step can go before a slack or its multiplier is 0.
+// far updates the longest step for one slack and its multiplier.
 func (q *interior) far(x, dx, l, dl float64) {
 	if -dx > q.primal*x {
 		q.primal = -dx / x
@@ -619,9 +617,8 @@ func (q *interior) far(x, dx, l, dl float64) {
 	}
 }
 
-// run goes to the optimum and reports whether it got there. Steps stay near the
-// central path, so that where there are many optima the point is near the
-// analytic centre of their set.
+// run iterates to the optimum and reports whether it reached it. Steps stay near the central path,
+// so that among many optima the point is near the analytic centre of their set.
 func (q *interior) run() (steps int, ok bool) {
 	recentre, primal, dual := 1e-2, 0.0, 0.0
 	for steps = range maxSteps {
@@ -641,14 +638,14 @@ func (q *interior) run() (steps int, ok bool) {
 			q.direction(max(sigma*sigma*sigma, centring)*mu, 1)
 		}
 		if near && q.primal < 0.9 || q.primal < 1e-9 && q.dual < 1e-9 {
-			return steps, near // what is left is lost in the arithmetic
+			return steps, near // the rest is rounding error
 		}
 		primal, dual = 0.99*q.primal, 0.99*q.dual
 	}
 	return steps, false
 }
 
-// tidy returns the shares, without the last digits that would be too much.
+// tidy returns the shares, scaled so that rounding does not exceed a limit.
 func (q *interior) tidy() []float64 {
 	k, full, all := q.k, make([]float64, q.k), make([]float64, len(q.cells))
 	for i := range q.parts {

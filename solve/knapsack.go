@@ -9,18 +9,18 @@ import (
 // programSteps bounds the dynamic program of Knapsack: menus times GPUs times choices.
 const programSteps = 10_000_000
 
-// Knapsack takes one choice of each menu, so that no more GPUs are taken than there are and
-// the costs add up to least, and returns their places in the menus: the multiple-choice
-// knapsack, solved exactly but for rounding. The first choice of each menu takes no GPUs; there
-// is one kind. gap is how far above the least the sum of the costs may be; it is 0 unless
+// Knapsack takes one choice of each menu so that the GPUs suffice and the total cost is minimal,
+// and returns their indices in the menus: the multiple-choice knapsack, exact up to rounding. The
+// first choice of each menu takes no GPUs; there is one kind. gap bounds how far the total cost may
+// be above the minimum; it is 0 unless the program was too large.
 // the program was too large.
 //
-// The relaxation is solved first: on the lower hull of each menu, steps by what they save per
-// GPU, until one does not fit (Sinha and Zoltners, The Multiple-Choice Knapsack Problem, 1979).
-// What fits of the later steps makes it a solution. A choice that would, at the price of a GPU
-// where the relaxation ends, cost more than lies between the two is in no better solution. Most
-// choices fall away; what is left is a dynamic program over menus and GPUs. If that
-// would take more than ten million steps, the choices that cost most at that price are left out.
+// The relaxation is solved first: steps on the lower hull of each menu, by saving per GPU, until
+// one does not fit (Sinha and Zoltners, The Multiple-Choice Knapsack Problem, 1979). Later steps
+// that fit complete it to a solution. A choice whose cost at the relaxation's final price per GPU
+// exceeds the difference between the two is in no better solution. Most choices are excluded; the
+// rest is a dynamic program over menus and GPUs. If that would take more than ten million steps,
+// the choices with the highest cost at that price are left out.
 func Knapsack(menus [][]Choice, capacity int) (at []int, gap float64) {
 	k := knapsack{menus: menus, at: make([]int, len(menus)), left: capacity}
 	if unit := k.unit(); unit > 1 {
@@ -40,20 +40,20 @@ type knapsack struct {
 	at    []int
 	left  int
 	steps []hullStep
-	next  int     // the first step that the relaxation does not take whole
-	price float64 // of a GPU, where it ends
+	next  int     // the first step that the relaxation does not take as a whole
+	price float64 // per GPU, where the relaxation ends
 
-	core  []int // the relaxation's choices, without what it takes of the last step
-	spare int   // what these leave
+	core  []int // the relaxation's choices without its fractional last step
+	spare int   // GPUs that core leaves unused
 }
 
-// hullStep is from one choice on a menu's lower hull to the next.
+// hullStep leads from one choice on a menu's lower hull to the next.
 type hullStep struct {
 	menu, to, gpus int
 	saved          float64
 }
 
-// unit divides what every choice takes.
+// unit is the greatest common divisor of all choices' GPUs.
 func (k *knapsack) unit() (d int) {
 	for _, m := range k.menus {
 		for i := range m {
@@ -65,7 +65,7 @@ func (k *knapsack) unit() (d int) {
 	return d
 }
 
-// relax takes steps in order until one does not fit; false: all do, or nothing is left.
+// relax takes steps in order until one does not fit; false: all fit, or nothing is left.
 func (k *knapsack) relax() bool {
 	var order []int
 	for i, m := range k.menus {
@@ -91,7 +91,7 @@ func (k *knapsack) take(s *hullStep) {
 	k.left -= s.gpus
 }
 
-// hull adds the steps of a menu, each of which saves less per GPU than the one before.
+// hull adds the steps of a menu, each of which saves less per GPU than the previous one.
 func (k *knapsack) hull(menu int, m []Choice, order []int) []int {
 	for i := range m {
 		order = append(order, i)
@@ -99,7 +99,7 @@ func (k *knapsack) hull(menu int, m []Choice, order []int) []int {
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(m[a].GPUs, m[b].GPUs), cmp.Compare(m[a].Cost, m[b].Cost))
 	})
-	k.at[menu] = order[0] // of those that take nothing
+	k.at[menu] = order[0] // the cheapest of those that take no GPUs
 	first := len(k.steps)
 	from := order[0]
 	for _, i := range order[1:] {
@@ -114,7 +114,7 @@ func (k *knapsack) hull(menu int, m []Choice, order []int) []int {
 				from = i
 				break
 			}
-			k.steps = k.steps[:last] // the one before is above the line
+			k.steps = k.steps[:last] // the previous one is above the line
 			from = order[0]
 			if last > first {
 				from = k.steps[last-1].to
@@ -124,7 +124,7 @@ func (k *knapsack) hull(menu int, m []Choice, order []int) []int {
 	return order
 }
 
-// fill takes what fits of the steps after the first that does not.
+// fill takes the later steps that fit.
 func (k *knapsack) fill() {
 	stuck := make([]bool, len(k.menus))
 	for i := k.next; i < len(k.steps) && k.left > 0; i++ {
@@ -136,21 +136,21 @@ func (k *knapsack) fill() {
 	}
 }
 
-// loss is what a choice costs more than the relaxation's, GPUs at their price. It is never negative
-// but for rounding.
+// loss is a choice's additional cost over the relaxation's, with GPUs at their price. It is never
+// negative, up to rounding.
 func (k *knapsack) loss(menu, choice int) float64 {
 	x, b := &k.menus[menu][choice], &k.menus[menu][k.core[menu]]
 	return x.Cost - b.Cost + k.price*float64(x.GPUs-b.GPUs)
 }
 
-// open is a menu of which several choices are left, and the least GPUs of any.
+// open is a menu with several choices left, and the fewest GPUs of any of them.
 type open struct {
 	menu, least int
 	choices     []int
 }
 
-// within lists the menus of which choices that lose less than limit are left, what these
-// may take above their least together, and the steps of the program.
+// within lists the menus that have several choices with a loss below limit, the GPUs that these may
+// take above their minima, and the steps of the program.
 func (k *knapsack) within(limit float64) (list []open, room, steps int) {
 	room = k.spare
 	var choices []int
@@ -176,8 +176,8 @@ func (k *knapsack) within(limit float64) (list []open, room, steps int) {
 	return list, room, steps * (room + 1)
 }
 
-// program looks for the best of the choices that may be part of a better solution, and
-// returns how far above the least the costs may be.
+// program searches the choices that may be part of a better solution, and returns how far above the
+// minimum the cost may be.
 func (k *knapsack) program() (gap float64) {
 	between := k.price * float64(k.spare)
 	for i := range k.at {
@@ -192,14 +192,14 @@ func (k *knapsack) program() (gap float64) {
 		list, room, steps = k.within(limit)
 	}
 	if limit < between {
-		gap = between - limit // what was left out may save no more than that
+		gap = between - limit // excluded choices can save no more than that
 	}
 	k.solve(list, room, between)
 	return gap
 }
 
-// solve is the dynamic program. What was filled in saves between less than the relaxation's last
-// step would save on what it left.
+// solve is the dynamic program. The filled solution saves between less than the fractional last
+// step would.
 func (k *knapsack) solve(list []open, room int, between float64) {
 	width := room + 1
 	best, next := make([]float64, width), make([]float64, width)
@@ -221,7 +221,7 @@ func (k *knapsack) solve(list []open, room int, between float64) {
 		best, next = next, best
 	}
 	if saved := between - k.price*float64(k.spare) - best[room]; saved <= 0 {
-		return // what was filled in is as good
+		return // the filled solution is as good
 	}
 	copy(k.at, k.core)
 	for n := len(list) - 1; n >= 0; n-- {

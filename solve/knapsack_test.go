@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Lyra, EuroSys'23, MCKP: three GPUs, one per worker; X saves 10, 14, 15, Y saves 8, 15: X gets one
-// and Y two, which saves 25.
+// Lyra (EuroSys'23), MCKP: three GPUs, one per worker; X saves 10, 14, 15, Y saves 8, 15: X gets
+// one and Y two, which saves 25.
 func TestKnapsackVector(t *testing.T) {
 	menus := [][]Choice{
 		{{}, {GPUs: 1, Cost: -10}, {GPUs: 2, Cost: -14}, {GPUs: 3, Cost: -15}},
@@ -20,8 +20,8 @@ func TestKnapsackVector(t *testing.T) {
 	}
 }
 
-// knapsackMenus draws menus: jagged ones, whose costs do as they like, or jobs' times with
-// more tasks of so many GPUs each.
+// knapsackMenus draws menus: jagged ones with arbitrary costs, or times of jobs with more tasks of
+// several GPUs each.
 func knapsackMenus(r *rand.Rand, n, sizes int, jagged bool) [][]Choice {
 	menus := make([][]Choice, n)
 	for i := range menus {
@@ -38,7 +38,7 @@ func knapsackMenus(r *rand.Rand, n, sizes int, jagged bool) [][]Choice {
 	return menus
 }
 
-// What Knapsack chooses is the best of all choices.
+// Knapsack's result is the optimum.
 func TestKnapsack(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	programs := 0
@@ -60,7 +60,7 @@ func TestKnapsack(t *testing.T) {
 	}
 }
 
-// plainKnapsack is Knapsack's other twin, for more menus: the program over all of them.
+// plainKnapsack is Knapsack's other twin, for more menus: the dynamic program over all choices.
 func plainKnapsack(menus [][]Choice, capacity int) float64 {
 	best := make([]float64, capacity+1)
 	for _, m := range menus {
@@ -78,7 +78,7 @@ func plainKnapsack(menus [][]Choice, capacity int) float64 {
 	return best[capacity]
 }
 
-// Hundreds of menus: as good as the whole program, or within the gap that is stated.
+// Hundreds of menus: as good as the whole program, or within the stated gap.
 func TestKnapsackLarge(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	gaps := 0
@@ -99,12 +99,12 @@ func TestKnapsackLarge(t *testing.T) {
 	}
 }
 
-// Beyond the bound of the program a gap is stated, and holds: at least half of what lies between the
-// relaxation, below which nothing is, and what was filled in.
+// Beyond the program's bound a gap is stated and holds: it is at least half of the difference between
+// the relaxation, a lower bound, and the filled solution.
 func TestKnapsackBeyond(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	menus := make([][]Choice, 3000)
-	for i := range menus { // subset sums that never come out even: everything loses next to nothing
+	for i := range menus { // subset sums that never fill the capacity: every choice loses next to nothing
 		g := 1000 + 2*r.IntN(4000) + i%2
 		menus[i] = []Choice{{Cost: float64(g) + 1e-3*r.Float64()}, {GPUs: g}}
 	}

@@ -5,16 +5,15 @@ import (
 	"slices"
 )
 
-// Match pairs n things, not necessarily all of them, so that the sum of the weights
-// of the pairs is greatest, and returns for each the other one of its pair; -1: it
-// is alone. weight is asked once for every pair a < b; 0 or less: the two are never
-// paired. Weights are at most 2^50. It takes O(n^3).
+// Match pairs some of n things so that the sum of the pairs' weights is maximal, and returns the
+// partner of each; -1: none. weight is called once for every pair a < b; 0 or less: the two are
+// never paired. Weights are at most 2^50. It takes O(n^3).
 //
-// Source: Edmonds' blossom method for weights, by primal and dual variables, with
-// an edge of least slack kept per vertex and blossom (Galil, ACM Computing Surveys
-// 1986). Among matchings of equal weight it chooses as Muri's simulator, 8.3.
+// Source: Edmonds' blossom method for weighted matching, primal-dual, with a least-slack edge kept
+// per vertex and blossom (Galil, ACM Computing Surveys 1986). Among matchings of equal weight it
+// makes the same choice as Muri's simulator.
 func Match(n int, weight func(a, b int) int64) []int {
-	var weights []int64 // vertices are numbered from 1; nil: all are 0
+	var weights []int64 // vertices are numbered from 1; nil: all weights are 0
 	for a := 1; a <= n; a++ {
 		for b := a + 1; b <= n; b++ {
 			w := max(0, weight(a-1, b-1))
@@ -33,10 +32,9 @@ func Match(n int, weight func(a, b int) int64) []int {
 	return match(n, weights, func(dual, d int64) bool { return dual <= d })
 }
 
-// MatchReal is Match as programs do it that count in doubles: it ends when a
-// variable is within 1e-5 of zero, relative to the step to there, and chooses among
-// pairs that differ by what doubles are off by. weight is asked for both orders of a
-// pair. Policies use Match.
+// MatchReal is Match in the arithmetic of programs that use doubles: it ends when a variable is
+// within 1e-5 of zero, relative to the step, and its choice among pairs depends on rounding errors.
+// weight is called for both orders of a pair. Policies use Match.
 func MatchReal(n int, weight func(a, b int) float64) []int {
 	weights := make([]float64, (n+1)*(n+1))
 	for a := 1; a <= n; a++ {
@@ -49,14 +47,14 @@ func MatchReal(n int, weight func(a, b int) float64) []int {
 	mates := match(n, weights, func(dual, d float64) bool { return dual <= d || dual-d <= float64(1e-5*max(dual, d)) })
 	consistent := slices.Clone(mates)
 	for u, v := range mates {
-		if v >= 0 && mates[v] != u { // what doubles are off by can come to this
+		if v >= 0 && mates[v] != u { // rounding errors can lead to this
 			consistent[u] = -1
 		}
 	}
 	return consistent
 }
 
-// match is both; over reports whether a variable that a step lessens would be zero.
+// match implements both; over reports whether a variable that is reduced by d would be zero.
 func match[W int64 | float64](n int, weights []W, over func(dual, d W) bool) []int {
 	mates := make([]int, n)
 	for u := range mates {
@@ -79,42 +77,42 @@ func match[W int64 | float64](n int, weights []W, over func(dual, d W) bool) []i
 	return mates
 }
 
-// edge is the real vertices that join two vertices or blossoms; the first belongs
-// to the first. 0, 0: nothing does.
+// edge is the pair of real vertices that joins two vertices or blossoms; the first belongs to the
+// first. 0, 0: none.
 type edge struct{ a, b int32 }
 
-// What a vertex or blossom is in a phase's forest: between an outer one and what
-// it is matched with stands an inner one.
+// The role of a vertex or blossom in a phase's forest: an inner one stands between an outer one and
+// its partner.
 const (
 	unseen int8 = iota - 1
 	outer
 	inner
 )
 
-// matcher numbers vertices from 1, blossoms from n+1. A blossom is an odd ring of
-// vertices and blossoms that behaves as one vertex.
+// matcher numbers vertices from 1 and blossoms from n+1. A blossom is an odd ring of vertices and
+// blossoms that behaves as one vertex.
 type matcher[W int64 | float64] struct {
 	over    func(dual, d W) bool
 	n, size int
-	top     int       // the highest number in use so far
+	top     int       // the highest number in use
 	weights []W       // by pair of vertices
 	edges   []edge    // by pair of numbers
-	dual    []W       // twice the variables of the dual program
-	mate    []int32   // the vertex that it is matched with; 0: none
-	root    []int32   // the outermost blossom that has it; 0: the number is not in use
-	kind    []int8    // of a root
+	dual    []W       // twice the dual variables
+	mate    []int32   // the matched vertex; 0: none
+	root    []int32   // the outermost blossom that contains it; 0: the number is not in use
+	kind    []int8    // role of a root
 	from    []int32   // the vertex from which an inner root was reached
-	best    []int32   // the outer vertex of another root with the edge of least slack; 0: none
-	gap     []W       // ... that slack; far: there is none
-	ring    [][]int32 // a blossom's, from its base
-	inside  [][]int32 // which of a blossom's ring has the vertex; 0: none
+	best    []int32   // the outer vertex of another root whose edge has the least slack; 0: none
+	gap     []W       // ... that slack; far: none
+	ring    [][]int32 // a blossom's members, starting at its base
+	inside  [][]int32 // the member of a blossom that contains a vertex; 0: none
 	stamp   []int32
 	tick    int32
-	queue   []int32 // outer vertices whose edges have not been looked at
-	nearest []W     // while a blossom is made: the slack of its edges so far
+	queue   []int32 // outer vertices whose edges have not been scanned
+	nearest []W     // during the construction of a blossom: the least slack of its edges so far
 }
 
-// far is more than any slack.
+// far exceeds every slack.
 const far = 1 << 60
 
 func newMatcher[W int64 | float64](n int, weights []W, most W) *matcher[W] {
@@ -135,7 +133,7 @@ func newMatcher[W int64 | float64](n int, weights []W, most W) *matcher[W] {
 
 func (m *matcher[W]) edge(x, y int) *edge { return &m.edges[x*m.size+y] }
 
-// slack is by how much the dual variables exceed an edge's weight, twice.
+// slack is twice the excess of the dual variables over an edge's weight.
 func (m *matcher[W]) slack(e *edge) W {
 	return m.dual[e.a] + m.dual[e.b] - 2*m.weights[int(e.a)*(m.n+1)+int(e.b)]
 }
@@ -143,17 +141,17 @@ func (m *matcher[W]) slack(e *edge) W {
 // has reports whether number x is a root in use.
 func (m *matcher[W]) has(x int) bool { return m.root[x] == int32(x) }
 
-// offer notes that x may be reached from vertex u.
+// offer records that x may be reached from vertex u.
 func (m *matcher[W]) offer(u, x int) {
 	if s := m.slack(m.edge(u, x)); s < m.gap[x] {
 		m.best[x], m.gap[x] = int32(u), s
 	}
 }
 
-// forget notes that nothing is known of from where x may be reached.
+// forget resets from where x may be reached.
 func (m *matcher[W]) forget(x int) { m.best[x], m.gap[x] = 0, far }
 
-// rescan finds anew from where x may be reached with the least slack.
+// rescan recomputes from where x may be reached with the least slack.
 func (m *matcher[W]) rescan(x int) {
 	m.forget(x)
 	for u := 1; u <= m.n; u++ {
@@ -184,7 +182,7 @@ func (m *matcher[W]) setRoot(x, root int32) {
 	}
 }
 
-// phase looks for one path that adds a pair, and reports whether there was one.
+// phase searches for one augmenting path, and reports whether there was one.
 func (m *matcher[W]) phase() bool {
 	m.queue = m.queue[:0]
 	for x := range m.kind {
@@ -233,7 +231,7 @@ func (m *matcher[W]) spread() bool {
 		for v, w := range row {
 			x := root[v]
 			switch s := of + dual[v] - 2*w; {
-			case s > 0 && s >= m.gap[x]: // of the members of a blossom that is so, too, of the nearest
+			case s > 0 && s >= m.gap[x]: // holds for the nearest member of a blossom, and so for all
 			case w <= 0 || root[u] == x:
 			case s <= 0:
 				if m.kind[x] != inner && m.tight(edge{int32(u), int32(v)}) {
@@ -249,7 +247,7 @@ func (m *matcher[W]) spread() bool {
 	return false
 }
 
-// least is by how much the dual variables may change until something happens.
+// least is the largest change of the dual variables before something happens.
 func (m *matcher[W]) least() W {
 	d := W(far)
 	for x := 1; x <= m.top; x++ {
@@ -264,15 +262,15 @@ func (m *matcher[W]) least() W {
 		}
 		s := m.gap[x]
 		if m.kind[x] == outer {
-			s /= 2 // both ends come nearer
+			s /= 2 // both ends move
 		}
 		d = min(d, s)
 	}
 	return d
 }
 
-// relax changes the dual variables by d; false: those of single vertices would be
-// below zero, so the matching is a best one.
+// relax changes the dual variables by d; false: those of single vertices would become negative, so
+// the matching is optimal.
 func (m *matcher[W]) relax(d W) bool {
 	for u := 1; u <= m.n; u++ {
 		switch m.kind[m.root[u]] {
@@ -304,8 +302,8 @@ func (m *matcher[W]) relax(d W) bool {
 	return true
 }
 
-// tight takes an edge without slack into the forest, and reports whether it
-// completed a path that adds a pair.
+// tight takes an edge without slack into the forest, and reports whether it completed an augmenting
+// path.
 func (m *matcher[W]) tight(e edge) bool {
 	u, v := int(m.root[e.a]), int(m.root[e.b])
 	switch m.kind[v] {
@@ -328,8 +326,8 @@ func (m *matcher[W]) tight(e edge) bool {
 	return false
 }
 
-// meet is the root where the ways of two outer roots to the roots of their trees
-// meet; 0: they are of two trees.
+// meet is the nearest common ancestor of two outer roots in the forest; 0: they are in different
+// trees.
 func (m *matcher[W]) meet(u, v int) int {
 	m.tick++
 	for ; u != 0 || v != 0; u, v = v, u {

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// heaviest is Match's dumb twin: the greatest sum of weights of all matchings of the
-// vertices of a set.
+// heaviest is Match's naive twin: the maximum weight over all matchings of a set of vertices.
 func heaviest(n int, weight func(a, b int) int64) int64 {
 	best := make([]int64, 1<<n)
 	for set := 1; set < len(best); set++ {
@@ -70,8 +69,8 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// Rings in rings: vertices in triangles, triangles in triangles, with edges of
-// almost equal weight, so that blossoms are made, taken into others and taken apart.
+// Rings in rings: vertices in triangles and triangles in triangles, with edges of almost equal
+// weight, so that blossoms are made, nested and dissolved.
 func TestMatchOfRings(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for round := range 400 {
@@ -99,10 +98,9 @@ func TestMatchOfRings(t *testing.T) {
 	}
 }
 
-// Of matchings of equal weight the choice stays what it was: plans of policy muri, and the
-// published results that the simulators are compared by, are made of it. The sums were made by
-// a version that looked at all edges in the order of their vertices, offered each of them, and
-// remembered no slack.
+// The choice among matchings of equal weight must not change: plans of policy muri, and published
+// results against which simulators are compared, depend on it. The sums come from an implementation
+// that scanned and offered all edges in the order of their vertices, without caching slacks.
 func TestMatchKeepsItsChoice(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	whole, real := fnv.New64a(), fnv.New64a()
@@ -119,7 +117,7 @@ func TestMatchKeepsItsChoice(t *testing.T) {
 		}
 		weight := func(x, y int) int64 {
 			w := by[min(kind[x], kind[y])*kinds+max(kind[x], kind[y])]
-			if (x+y)%7 == 0 { // as muri prefers those who run together
+			if (x+y)%7 == 0 { // as muri prefers jobs that already run together
 				w += w / 100 * 5
 			}
 			return w

@@ -6,38 +6,36 @@ import (
 	"slices"
 )
 
-// Packing is Shares where two jobs may have the same GPUs at the same time. Jobs
-// with equal speeds, alone and beside whom ever, are one class: they have equal
-// shares, so the program grows with the number of classes, not of jobs.
+// Packing is Shares where two jobs may use the same GPUs at the same time. Jobs with equal speeds,
+// alone and next to every other job, form a class: they have equal shares, so the program grows
+// with the number of classes, not of jobs.
 type Packing struct {
-	Shares           // of classes: what one job takes
+	Shares           // of a job of each class
 	Jobs   []float64 // in each class
 	Speed  []float64 // of a job alone, by class and type; 0: it cannot run there
 	Pairs  []Pair
 }
 
-// Pair is two jobs on the same GPUs: of two classes that take equally many, or of
-// one.
+// Pair is two jobs on the same GPUs: of two classes with equal numbers of GPUs, or of one class.
 type Pair struct {
 	A, B  int
-	Speed [2][]float64 // of A's job and B's, by type; 0 of either: not together there
+	Speed [2][]float64 // of A's job and of B's, by type; 0 of either: they cannot run together there
 }
 
-// column is GPUs of a type for a job of one class alone, or for two.
+// column is GPUs of a type for one job alone, or for a pair.
 type column struct {
 	kind    int
 	class   [2]int
-	members int        // of class that count: 1, or 2 different ones
-	rate    [2]float64 // what one of these at a time adds to the rate of every job of the class
-	time    [2]float64 // ... and takes of its time
+	members int        // number of different classes: 1 or 2
+	rate    [2]float64 // contribution of one such job or pair to the rate of every job of the class
+	time    [2]float64 // ... and to its time
 }
 
-// MaxMin maximises the least of the jobs' rates, and of all ways to do so takes one
-// in which the sum of all jobs' rates is largest, to 1e-5 of the level: a job's rate is
-// its class's factor times its speed, summed over what part of its time it is where,
-// and with whom. alone is how many jobs of a class run alone on a type at a time, on
-// average, by class and type; together how many of a pair, by pair and type.
-// ErrInfeasible: a class can run on no type.
+// MaxMin maximises the smallest of the jobs' rates and, among all solutions, takes one that
+// maximises the sum of the rates, to 1e-5 of the level: a job's rate is its class's factor times
+// its speed, summed over the parts of its time on each type, alone and with each partner. alone is
+// the mean number of a class's jobs that run alone on a type at a time, by class and type; together
+// the mean number of a pair, by pair and type. ErrInfeasible: a class can run on no type.
 func (p *Packing) MaxMin(factor []float64) (level float64, alone, together []float64, err error) {
 	level, alone, together, err = p.maxMin(factor)
 	if err == nil {
@@ -46,7 +44,7 @@ func (p *Packing) MaxMin(factor []float64) (level float64, alone, together []flo
 	return level, alone, together, err
 }
 
-// maxMin is MaxMin without a look at the sum.
+// maxMin is MaxMin without maximising the sum.
 func (p *Packing) maxMin(factor []float64) (level float64, alone, together []float64, err error) {
 	if err := p.check(factor); err != nil {
 		return 0, nil, nil, err
@@ -69,10 +67,11 @@ func (p *Packing) maxMin(factor []float64) (level float64, alone, together []flo
 	return level, alone, together, nil
 }
 
-// spend gives away what max-min leaves open, so that most is done. Where that program
-// is too thin for the method, the shares stay as they are.
+// spend uses what max-min leaves open to maximise the sum of rates. Where that program is too thin
+// for the method, the shares stay as they are.
 func (p *Packing) spend(factor []float64, level float64, alone, together []float64) (a, t []float64) {
-	floor := slices.Repeat([]float64{level * (1 - 1e-5)}, len(factor)) // a little inside, so that there is an inside
+	// Slightly relaxed, so that the feasible set has an interior.
+	floor := slices.Repeat([]float64{level * (1 - 1e-5)}, len(factor))
 	q := newPacked(p, factor, floor, nil)
 	if x, ok := q.run(); ok {
 		return q.tidy(x)
@@ -80,7 +79,7 @@ func (p *Packing) spend(factor []float64, level float64, alone, together []float
 	return alone, together
 }
 
-// check refuses what no program is made of.
+// check validates the input.
 func (p *Packing) check(factor []float64) error {
 	if err := p.Shares.check("speed", p.Speed); err != nil {
 		return err
@@ -116,11 +115,10 @@ func (p *Packing) check(factor []float64) error {
 //
 //	max c x + gain t  s.t.  A x + g t = b, x >= 0
 //
-// x are the columns, then the slacks of rate, time and type. A rate row is
-// sum rate x - weight t - slack = floor (without weights the sum of all rates is
-// maximised), a time row sum time x + slack = 1, a type's
-// sum s x + slack = W. Rows are in such an order that the triangular factor of the
-// equations stays thin: first the classes that are in no pair.
+// x are the columns, then the slacks of rate, time and type. A rate row is sum rate x - weight t -
+// slack = floor (without weights the sum of all rates is maximised), a time row sum time x + slack
+// = 1, a type's row sum s x + slack = W. Rows are ordered so that the triangular factor of the
+// equations stays sparse: first the classes that are in no pair.
 type packed struct {
 	*Packing
 	cols    []column
@@ -138,8 +136,8 @@ func newPacked(p *Packing, factor, floor, weight []float64) *packed {
 	return p.program(factor, floor, weight, nil)
 }
 
-// program is newPacked with a price of each type, which without weights the rates
-// there are divided by; nil: 1.
+// program is newPacked with a price of each type, by which rates are divided when there are no
+// weights; nil: 1.
 func (p *Packing) program(factor, floor, weight, price []float64) *packed {
 	n, k := len(p.GPUs), len(p.Capacity)
 	q := &packed{Packing: p, price: price, columns: make([]int, n), at: make([]int, n), rows: 2*n + k}
@@ -180,8 +178,8 @@ func (p *Packing) program(factor, floor, weight, price []float64) *packed {
 	return q
 }
 
-// equations are the program's, with a first point. Rates are in units of the least
-// one there.
+// equations are the program's, with a first point. Rates are in units of the smallest one at that
+// point.
 func (q *packed) equations(floor, weight []float64) *barrier {
 	types, e := q.rows-len(q.Capacity), newBarrier(q.rows)
 	start, unit := q.inside()
@@ -213,7 +211,7 @@ func (q *packed) equations(floor, weight []float64) *barrier {
 		}
 	}
 	for j, w := range q.Capacity {
-		e.b[types+j] = max(w, 1) // where there is none nobody may use it: any number will do
+		e.b[types+j] = max(w, 1) // a type without GPUs is used by no column: any number will do
 	}
 	if weight != nil {
 		e.gain, e.t = 1, 0.5
@@ -230,8 +228,8 @@ func (q *packed) equations(floor, weight []float64) *barrier {
 	return e
 }
 
-// inside is a point with half of all time, and at most half of all GPUs, in use, and
-// the least rate there.
+// inside is a point that uses half of all time and at most half of all GPUs, and the smallest rate
+// there.
 func (q *packed) inside() (start []float64, unit float64) {
 	used, share, rate := make([]float64, len(q.Capacity)), make([]float64, len(q.GPUs)), make([]float64, len(q.GPUs))
 	for i := range q.cols {
@@ -263,8 +261,8 @@ func (q *packed) inside() (start []float64, unit float64) {
 	return start, unit
 }
 
-// tidy takes the last digits from the shares that would be too much, and sorts them
-// by class and pair.
+// tidy scales the shares so that rounding does not exceed a limit, and sorts them by class and
+// pair.
 func (q *packed) tidy(x []float64) (alone, together []float64) {
 	k := len(q.Capacity)
 	alone, together = make([]float64, len(q.GPUs)*k), make([]float64, len(q.Pairs)*k)
@@ -296,7 +294,7 @@ func (q *packed) tidy(x []float64) (alone, together []float64) {
 	return alone, together
 }
 
-// Rates are how fast a job of each class is, its speeds summed over its time.
+// Rates are the speeds of a job of each class, summed over its time.
 func (p *Packing) Rates(alone, together []float64) []float64 {
 	k, rate := len(p.Capacity), make([]float64, len(p.GPUs))
 	for i := range p.GPUs {
@@ -310,9 +308,9 @@ func (p *Packing) Rates(alone, together []float64) []float64 {
 	return rate
 }
 
-// Most maximises the sum of all jobs' speeds, each divided by the price of the type
-// where it is. A job of a class is at least as fast as least says (0: any).
-// ErrInfeasible: that cannot be. It is exact to 1e-5.
+// Most maximises the sum of all jobs' speeds, each divided by the price of its type. A job of a
+// class is at least as fast as least says (0: any). ErrInfeasible: that is impossible. It is exact
+// to 1e-5.
 func (p *Packing) Most(price, least []float64) (alone, together []float64, err error) {
 	n := len(p.GPUs)
 	one, floor := slices.Repeat([]float64{1}, n), make([]float64, n)
@@ -331,7 +329,7 @@ func (p *Packing) Most(price, least []float64) (alone, together []float64, err e
 		return nil, nil, err
 	}
 	for i, v := range least {
-		floor[i] = v * min(1, level) * (1 - 2e-6) // a little inside, so that there is an inside
+		floor[i] = v * min(1, level) * (1 - 2e-6) // slightly relaxed, so that the feasible set has an interior
 	}
 	q := p.program(one, floor, nil, price)
 	x, ok := q.run()
@@ -342,8 +340,8 @@ func (p *Packing) Most(price, least []float64) (alone, together []float64, err e
 	return alone, together, nil
 }
 
-// reach is how many times as fast as least all classes for which it says something can
-// be; ErrInfeasible if that is less than once.
+// reach is the largest factor by which all classes with a minimum speed can exceed it;
+// ErrInfeasible if it is below 1.
 func (p *Packing) reach(least []float64) (level float64, err error) {
 	factor, weight := slices.Repeat([]float64{1}, len(least)), make([]float64, len(least))
 	asked := false
@@ -377,8 +375,8 @@ func (p *Packing) reach(least []float64) (level float64, err error) {
 	return level, nil
 }
 
-// Makespan minimises the time in which all jobs end, if shares stay as they are:
-// left is the work of a job of each class.
+// Makespan minimises the time in which all jobs end if shares stay as they are: left is the work of
+// a job of each class.
 func (p *Packing) Makespan(left []float64) (span float64, alone, together []float64, err error) {
 	factor := make([]float64, len(left))
 	for i, n := range left {

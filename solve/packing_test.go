@@ -11,10 +11,10 @@ import (
 	"gonum.org/v1/gonum/optimize/convex/lp"
 )
 
-// packingOracle solves the program of jobs, not of classes, by a general simplex:
-// a variable for every job and every two jobs, on every type. It is the largest t so that
-// a job's rate is its class's floor and weight times t, or more; without weights the
-// largest sum of rates, each divided by the price of its type. NaN: there is none.
+// packingOracle solves the program of single jobs, not of classes, by a general simplex: a variable
+// for every job and every pair of jobs, on every type. It returns the largest t so that a job's
+// rate is at least its class's floor plus weight times t; without weights the largest sum of rates,
+// each divided by the price of its type. NaN: infeasible.
 func packingOracle(t *testing.T, p *Packing, factor, floor, weight, price []float64) float64 {
 	t.Helper()
 	k := len(p.Capacity)
@@ -84,11 +84,10 @@ func packingOracle(t *testing.T, p *Packing, factor, floor, weight, price []floa
 	return -opt
 }
 
-// each is n times a number.
+// each is n copies of v.
 func each(n int, v float64) []float64 { return slices.Repeat([]float64{v}, n) }
 
-// randomPacking draws classes of jobs; beside another one a job keeps 0.2 to 1 of
-// its speed.
+// randomPacking draws classes of jobs; a job in a pair keeps 0.2 to 1 of its speed.
 func randomPacking(r *rand.Rand, most int) (*Packing, []float64) {
 	n, k := 1+r.IntN(most), 1+r.IntN(3)
 	s, speed := random(r, n, k)
@@ -145,7 +144,7 @@ func within(t *testing.T, p *Packing, alone, together []float64) {
 	}
 }
 
-// Most work per price with pairs, and speeds that some classes must have.
+// Most work per price with pairs, and with minimum speeds for some classes.
 func TestPackingMost(t *testing.T) {
 	infeasible, gained, asked := 0, 0, 0
 	for seed := range uint64(300) {
@@ -176,7 +175,7 @@ func TestPackingMost(t *testing.T) {
 		}
 		for i, v := range p.Rates(alone, together) {
 			if v < least[i]*(1-1e-5) {
-				t.Errorf("seed %d: class %d has %g, wants %g", seed, i, v, least[i])
+				t.Errorf("seed %d: class %d has %g, requires %g", seed, i, v, least[i])
 			}
 		}
 		apart := *p
@@ -206,32 +205,31 @@ func workPerPrice(p *Packing, price, alone, together []float64) (sum float64) {
 	return sum
 }
 
-// Water filling over classes with pairs: what nobody can have more of, by a program for
-// every question.
+// Water filling over classes with pairs, compared with one program for every question.
 func TestPackingHierarchy(t *testing.T) {
 	helped := 0
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 13))
 		p, factor := randomPacking(r, 3)
 		n := len(factor)
-		who := randomEntities(r, n, func(int) bool { return seed%3 == 0 })
+		entities := randomEntities(r, n, func(int) bool { return seed%3 == 0 })
 		if seed%3 == 0 {
 			p.Jobs = each(n, 1)
 		}
-		level, alone, together, err := p.Hierarchy(factor, who)
+		level, alone, together, err := p.Hierarchy(factor, entities)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		within(t, p, alone, together)
-		want := filledPairs(t, p, factor, who)
+		want := filledPairs(t, p, factor, entities)
 		for i := range want {
 			if math.Abs(level[i]-want[i]) > 2e-3*max(want[i], 1e-2) && !(seed%3 == 0 && level[i] > want[i]) {
-				t.Errorf("seed %d (%+v): class %d has %g, want %g", seed, who, i, level[i], want[i])
+				t.Errorf("seed %d (%+v): class %d has %g, want %g", seed, entities, i, level[i], want[i])
 			}
 		}
 		apart := *p
 		apart.Pairs = nil
-		if alone, _, _, err := apart.Hierarchy(factor, who); err == nil && slices.Max(level) > 1.01*slices.Max(alone) {
+		if alone, _, _, err := apart.Hierarchy(factor, entities); err == nil && slices.Max(level) > 1.01*slices.Max(alone) {
 			helped++
 		}
 	}
@@ -241,22 +239,22 @@ func TestPackingHierarchy(t *testing.T) {
 }
 
 // filledPairs is filled over classes.
-func filledPairs(t *testing.T, p *Packing, factor []float64, who *Entities) []float64 {
+func filledPairs(t *testing.T, p *Packing, factor []float64, entities *Entities) []float64 {
 	t.Helper()
 	n := len(factor)
 	floor, final := make([]float64, n), make([]bool, n)
 	for {
 		weight, open := make([]float64, n), false
-		for e := range who.Weight {
+		for e := range entities.Weight {
 			var list []int
 			many := 0.0
 			for i := range n {
-				if who.Of[i] == e && !final[i] && !(who.FIFO[e] && len(list) == 1) {
+				if entities.Of[i] == e && !final[i] && !(entities.FIFO[e] && len(list) == 1) {
 					list, many = append(list, i), many+p.Jobs[i]
 				}
 			}
 			for _, i := range list {
-				weight[i], open = portion(who, final, e)/many, true
+				weight[i], open = portion(entities, final, e)/many, true
 			}
 		}
 		if !open {
@@ -275,8 +273,8 @@ func filledPairs(t *testing.T, p *Packing, factor []float64, who *Entities) []fl
 	}
 }
 
-// The level is that of the program of all jobs and all two jobs, and the shares
-// stay within time and GPUs.
+// The level is that of the program over all jobs and all pairs of jobs, and the shares stay within
+// time and GPUs.
 func TestPackingIsTheOptimum(t *testing.T) {
 	gained, thin := 0, 0
 	for seed := range uint64(300) {
@@ -314,14 +312,14 @@ func TestPackingIsTheOptimum(t *testing.T) {
 		}
 	}
 	if thin > 10 {
-		t.Errorf("in %d of 300 programs not most is done", thin)
+		t.Errorf("in %d of 300 programs the sum is not maximal", thin)
 	}
 	if gained < 50 {
 		t.Errorf("pairs help in %d of 300 programs: the test is lopsided", gained)
 	}
 }
 
-// Without pairs, and every class of one job, it is the max-min program of Shares.
+// Without pairs, and with every class of one job, it is the max-min program of Shares.
 func TestPackingOfNobody(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -367,8 +365,8 @@ func TestPackingRefused(t *testing.T) {
 	}
 }
 
-// Alone, finish-time fairness is that of Shares; with pairs it is kept by what is
-// returned, and no smaller one can be.
+// Without pairs, finish-time fairness is that of Shares; with pairs the returned shares reach it,
+// and no smaller one is possible.
 func TestPackingFinishTime(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 8))

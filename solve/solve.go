@@ -1,11 +1,10 @@
-// Package solve solves the programs by which policies divide GPUs: shares of
-// time x_ij of job i on GPU type j. They are linear, or a search over linear
-// ones, and there are few types: an interior-point method that knows this costs
-// O(jobs x types^2) per step.
+// Package solve solves the programs by which policies divide GPUs: shares of time x_ij of job i on
+// GPU type j. They are linear, or searches over linear ones, and there are few types: a specialised
+// interior-point method takes O(jobs x types^2) per step.
 //
-// It is arithmetic in floating point: whoever decides by it rounds to integers.
-// Sources: Narayanan et al., Heterogeneity-Aware Cluster Scheduling Policies for
-// Deep Learning Workloads (OSDI 2020); Mehrotra's predictor-corrector method.
+// It is floating-point arithmetic: callers that decide by it round to integers. Sources: Narayanan
+// et al., Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads (OSDI 2020);
+// Mehrotra's predictor-corrector method.
 package solve
 
 import (
@@ -15,21 +14,21 @@ import (
 	"slices"
 )
 
-// Shares says who divides what: every job may use at most all of its time,
-// sum_j x_ij <= 1, and every type gives what it has, sum_i s_i x_ij <= W_j.
-// Matrices over jobs and types are stored by job: x_ij is x[i*len(Capacity)+j].
+// Shares is the division problem: every job may use at most all of its time, sum_j x_ij <= 1, and
+// every type has a capacity, sum_i s_i x_ij <= W_j. Matrices over jobs and types are stored by job:
+// x_ij is x[i*len(Capacity)+j].
 type Shares struct {
-	GPUs     []float64 // s_i > 0: what job i takes of a type while it runs on it
+	GPUs     []float64 // s_i > 0: GPUs that job i takes of a type while it runs on it
 	Capacity []float64 // W_j >= 0: GPUs of the type
 }
 
-// ErrInfeasible is returned where no shares satisfy what was asked.
-var ErrInfeasible = errors.New("solve: no shares satisfy what was asked")
+// ErrInfeasible means that no shares satisfy the constraints.
+var ErrInfeasible = errors.New("solve: no shares satisfy the constraints")
 
-// errStuck means that the method came to no end, which is a defect.
-var errStuck = errors.New("solve: the interior-point method did not come to an end")
+// errStuck means that the method did not converge, which is a defect.
+var errStuck = errors.New("solve: the interior-point method did not converge")
 
-// check refuses what no program is made of.
+// check validates the input.
 func (s *Shares) check(what string, matrix []float64) error {
 	n, k := len(s.GPUs), len(s.Capacity)
 	if n == 0 || k == 0 {
@@ -63,7 +62,7 @@ func (s *Shares) program(open func(ij int) bool) *linear {
 		b: make([]float64, n), m: make([]float64, n), row: make([]bool, n), open: make([]bool, n*k), count: make([]float64, n)}
 	for j, w := range s.Capacity {
 		if p.W[j] = w; w == 0 {
-			p.W[j] = 1 // nobody may use it: any number will do
+			p.W[j] = 1 // no job may use it: any number will do
 		}
 	}
 	for i := range n {
@@ -75,9 +74,9 @@ func (s *Shares) program(open func(ij int) bool) *linear {
 	return p
 }
 
-// MaxMin maximises the least of the jobs' rates, sum_j rate_ij x_ij, and returns
-// it with the shares. Of many optima they are (nearly) the analytic centre. A
-// share is 0 where the rate is. ErrInfeasible: a job has a rate on no type.
+// MaxMin maximises the smallest of the jobs' rates, sum_j rate_ij x_ij, and returns it with the
+// shares. Among many optima they are (nearly) the analytic centre. A share is 0 where the rate is.
+// ErrInfeasible: a job has a rate on no type.
 func (s *Shares) MaxMin(rate []float64) (level float64, x []float64, err error) {
 	if err := s.check("rate", rate); err != nil {
 		return 0, nil, err
@@ -106,8 +105,8 @@ func (s *Shares) MaxMin(rate []float64) (level float64, x []float64, err error) 
 	return level, x, nil
 }
 
-// unit is the least rate if everybody had an equal part of everything: the
-// optimum is not far from it.
+// unit is the smallest rate if every job had an equal part of everything: the optimum is not far
+// from it.
 func (s *Shares) unit(rate []float64, p *linear) (float64, error) {
 	unit, total := math.Inf(1), 0.0
 	for _, g := range s.GPUs {
@@ -128,16 +127,16 @@ func (s *Shares) unit(rate []float64, p *linear) (float64, error) {
 	return unit, nil
 }
 
-// merge makes one of jobs that are equal: they have equal shares in the centre.
-// of says which of them stands for each job.
+// merge replaces equal jobs by one: they have equal shares in the centre. of is the representative
+// of each job.
 func merge(p *linear) (small *linear, of []int) {
 	k := p.k
 	equal := func(x, y int) bool {
 		return p.s[x] == p.s[y] && slices.Equal(p.a[x*k:(x+1)*k], p.a[y*k:(y+1)*k])
 	}
 	small, of = &linear{k: k, W: p.W, gain: p.gain}, make([]int, p.n)
-	var first []int                    // of those that are equal, which job
-	known := make(map[uint64]int, p.n) // looked up only
+	var first []int                    // the first job of each group of equal ones
+	known := make(map[uint64]int, p.n) // looked up, never iterated
 	for i := range p.n {
 		h := math.Float64bits(p.s[i])
 		for _, v := range p.a[i*k : (i+1)*k] {
@@ -165,7 +164,7 @@ func merge(p *linear) (small *linear, of []int) {
 	return small, of
 }
 
-// spreadOut gives every job the shares of the one that stands for it.
+// spreadOut gives every job the shares of its representative.
 func spreadOut(x []float64, of []int, k int) []float64 {
 	all := make([]float64, 0, len(of)*k)
 	for _, z := range of {

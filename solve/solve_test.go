@@ -13,8 +13,8 @@ import (
 	"gonum.org/v1/gonum/optimize/convex/lp"
 )
 
-// oracle solves the program of MaxMin, or with value that of Most, by a general
-// simplex: variables x, t and the slacks of rows, times and types.
+// oracle solves the program of MaxMin, or with value that of Most, by a general simplex with
+// variables x, t and the slacks of rows, times and types.
 func oracle(t *testing.T, s *Shares, rate, least, value []float64) float64 {
 	t.Helper()
 	n, k := len(s.GPUs), len(s.Capacity)
@@ -119,8 +119,8 @@ func TestMaxMinIsTheOptimum(t *testing.T) {
 	}
 }
 
-// busy draws a program as the policy gavel makes them: rates relative to that with an
-// equal part of everything, more or fewer GPUs than jobs want.
+// busy draws a program as policy gavel makes it: rates relative to those with an equal part of
+// everything, more or fewer GPUs than jobs request.
 func busy(r *rand.Rand, n, k int, load float64) (*Shares, []float64) {
 	s, total := &Shares{}, 0.0
 	for range n {
@@ -144,9 +144,8 @@ func busy(r *rand.Rand, n, k int, load float64) (*Shares, []float64) {
 	return s, rate
 }
 
-// Programs that are hard for the method: far more jobs than GPUs, jobs that are almost
-// equal, rates of many orders of magnitude, types that nobody can use or that have next
-// to nothing.
+// Programs that are hard for the method: far more jobs than GPUs, jobs that are almost equal, rates
+// over many orders of magnitude, types that no job can use or that have next to no GPUs.
 func TestHardMaxMin(t *testing.T) {
 	for seed := range uint64(240) {
 		r := rand.New(rand.NewPCG(seed, 11))
@@ -176,8 +175,8 @@ func TestHardMaxMin(t *testing.T) {
 	}
 }
 
-// Where the simplex would take too long, multipliers say what the level cannot exceed:
-// with sum f = 1 and h >= 0 it is at most sum_j W_j h_j + sum_i max_j (f_i a_ij - s_i h_j).
+// Where the simplex would take too long, multipliers give an upper bound of the level: with sum f =
+// 1 and h >= 0 it is at most sum_j W_j h_j + sum_i max_j (f_i a_ij - s_i h_j).
 func TestManyJobs(t *testing.T) {
 	for _, load := range []float64{0.3, 1, 1.5, 3, 10} {
 		s, rate := busy(rand.New(rand.NewPCG(1, 1)), 3000, 6, load)
@@ -255,7 +254,7 @@ func wants(t *testing.T, what string, got []float64, to float64, want ...float64
 	}
 }
 
-// Gavel's vectors (OSDI'20) 1, 2, 3 and 5, and those of Gavel's simulator section 8.
+// Vectors 1, 2, 3 and 5 of Gavel (OSDI'20), and those of its simulator.
 func TestVectors(t *testing.T) {
 	two := func(n int) *Shares {
 		return &Shares{GPUs: slices.Repeat([]float64{1}, n), Capacity: []float64{1, 1}}
@@ -291,9 +290,8 @@ func TestVectors(t *testing.T) {
 	wants(t, "Gavel's simulator, four equal jobs", append([]float64{level}, x...), 1e-6, append([]float64{0.75}, slices.Repeat([]float64{0.25}, 12)...)...)
 }
 
-// One job that is as fast on 1 GPU of the one type as on any of 10 of the other:
-// every division of its time is optimal. The centre is where the product of all
-// slacks is largest, those of the types among them.
+// A job that is as fast on 1 GPU of one type as on any of 10 of the other: every division of its
+// time is optimal. The centre maximises the product of all slacks, those of the types included.
 func TestCentre(t *testing.T) {
 	s := &Shares{GPUs: []float64{1}, Capacity: []float64{1, 10}}
 	_, x, err := s.MaxMin([]float64{1, 1})
@@ -309,8 +307,8 @@ func TestCentre(t *testing.T) {
 	wants(t, "centre", x, 1e-3, where, 1-where)
 }
 
-// The levels of water filling cannot be raised for anybody: of those whose rates
-// are no higher, nobody loses, and the job gains nothing.
+// The levels of water filling cannot be raised for any job: if no job with an equal or lower rate
+// loses, the job gains nothing.
 func TestWaterFillLeavesNothing(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -340,7 +338,7 @@ func TestWaterFillLeavesNothing(t *testing.T) {
 	}
 }
 
-// The finish-time fairness found is kept by its shares, and no smaller one can be.
+// The shares reach the finish-time fairness found, and no smaller one is possible.
 func TestFinishTime(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 4))
@@ -371,8 +369,8 @@ func TestFinishTime(t *testing.T) {
 	}
 }
 
-// Rates multiplied by a number leave the shares as they are; a GPU more never
-// lowers the level, a job more never raises it.
+// Multiplying all rates by a number does not change the shares; an additional GPU never lowers the
+// level, an additional job never raises it.
 func TestMaxMinMoves(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -426,8 +424,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// All jobs different: with GPUs for everybody on some type, and with three times too
-// few.
+// All jobs differ: with enough GPUs of some type for all, and with three times too few.
 func BenchmarkMaxMin(b *testing.B) {
 	for _, c := range [][2]int{{100, 3}, {1000, 3}, {10_000, 6}} {
 		run := func(name string, s *Shares, rate []float64) {
@@ -447,8 +444,7 @@ func BenchmarkMaxMin(b *testing.B) {
 	}
 }
 
-// unsolvable reports whether the oracle says that there is no solution, and checks that
-// the error says so, too.
+// unsolvable reports whether the oracle found no solution, and checks that the error agrees.
 func unsolvable(t *testing.T, seed uint64, want float64, err error) bool {
 	t.Helper()
 	if math.IsNaN(want) {

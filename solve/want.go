@@ -1,15 +1,14 @@
 package solve
 
-// Want is somebody who wants so many GPUs, and its place in a line: the highest
-// worth first, then the least since, then the least number. No two numbers of a list
-// are equal, and no worth is NaN.
+// Want is a request for GPUs with its place in a line: the highest Worth first, then the smallest
+// Since, then the smallest At. No two At of a list are equal, and no Worth is NaN.
 type Want struct {
 	Worth    float64
 	Since    int64
 	At, GPUs int32
 }
 
-// before is the order of the line.
+// before reports whether w precedes o in the line.
 func (w *Want) before(o *Want) bool {
 	if w.Worth != o.Worth {
 		return w.Worth > o.Worth
@@ -20,14 +19,15 @@ func (w *Want) before(o *Want) bool {
 	return w.At < o.At
 }
 
-// few is up to how many are sorted by insertion.
+// few is the length up to which insertion sort is used.
 const few = 12
 
-// split has those who come before one of the list, or are it, come first, and says how many they are: at
-// least one, and fewer than all. The list is longer than few.
+// split partitions a list around one of its elements, so that the elements up to it in line order
+// come first, and returns their number: at least one, and fewer than all. The list is longer than
+// few.
 func split(list []Want) int {
 	mid, last := len(list)/2, len(list)-1
-	for _, x := range [3][2]int{{0, mid}, {mid, last}, {0, mid}} { // the median of three is in the middle
+	for _, x := range [3][2]int{{0, mid}, {mid, last}, {0, mid}} { // moves the median of three to the middle
 		if list[x[1]].before(&list[x[0]]) {
 			list[x[0]], list[x[1]] = list[x[1]], list[x[0]]
 		}
@@ -60,7 +60,8 @@ func insert(list []Want) {
 	}
 }
 
-// Line has the first k of a list come first, in order; the others follow in any.
+// Line moves the first k of the line to the front of the list, in order; the others follow in any
+// order.
 func Line(list []Want, k int) {
 	for k > 0 && len(list) > few {
 		n := split(list)
@@ -76,10 +77,9 @@ func Line(list []Want, k int) {
 	}
 }
 
-// Serve gives each of a line what it wants, if there is still as much, else nothing. Those who got
-// it come first then, in any order, and it returns how many they are and what is
-// left; what follows them is of no use any more. Nobody is put in order whom that
-// does not decide about.
+// Serve goes along the line and gives each request what it wants if that is left, else nothing. It
+// moves the served requests to the front, in any order, and returns their number and the GPUs left;
+// the rest of the list is garbage. It sorts only where order decides.
 func Serve(list []Want, gpus int) (served, left int) {
 	for rest := fitting(list, gpus); len(rest) > 0; {
 		n := 0
@@ -90,7 +90,7 @@ func Serve(list []Want, gpus int) (served, left int) {
 	return served, gpus
 }
 
-// fitting keeps those of a list of whom each by itself wants no more than there is.
+// fitting keeps the requests that would each fit alone.
 func fitting(list []Want, gpus int) []Want {
 	fit := list[:0]
 	for i := range list {
@@ -101,8 +101,8 @@ func fitting(list []Want, gpus int) []Want {
 	return fit
 }
 
-// prefix has those come first who come before the first in line for whom there is not
-// enough, and says how many they are and what they leave.
+// prefix moves the requests before the first one in line that does not fit to the front, and
+// returns their number and the GPUs that they leave.
 func prefix(list []Want, gpus int) (n, left int) {
 	for len(list)-n > few {
 		part := list[n:]
@@ -121,7 +121,7 @@ func prefix(list []Want, gpus int) (n, left int) {
 	return n, gpus
 }
 
-// total is what all of a list want.
+// total is the sum of a list's requests.
 func total(list []Want) (sum int) {
 	for i := range list {
 		sum += int(list[i].GPUs)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// crowd makes a line in which many are alike, and some are as in an unlucky order.
+// crowd makes a line with many equal elements, some in an adverse order.
 func crowd(r *rand.Rand) []Want {
 	list := make([]Want, r.IntN(200))
 	values := 1 + r.IntN(50)
@@ -36,7 +36,7 @@ func inLine(a, b Want) int {
 	return cmp.Or(cmp.Compare(b.Worth, a.Worth), cmp.Compare(a.Since, b.Since), cmp.Compare(a.At, b.At))
 }
 
-// The dumb twin of Line is a sorted list.
+// The naive twin of Line sorts the whole list.
 func TestLine(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
@@ -53,7 +53,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// The dumb twin of Serve goes along a sorted line.
+// The naive twin of Serve goes along a sorted line.
 func TestServe(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 20_000 {

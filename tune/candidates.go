@@ -9,7 +9,7 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// Candidate is a policy with knobs that is tried.
+// Candidate is a policy, with knobs and backfill, that is tried.
 type Candidate struct {
 	Policy   string
 	Backfill string // "": the policy's own
@@ -22,40 +22,39 @@ func (c Candidate) String() string {
 	return c.Policy + "+" + c.Backfill
 }
 
-// Parse reads POLICY[:KNOBS][+BACKFILL]; whether there are such is not looked at.
+// Parse reads POLICY[:KNOBS][+BACKFILL] without checking that they exist.
 func Parse(text string) Candidate {
 	p, b, _ := strings.Cut(text, "+")
 	return Candidate{p, b}
 }
 
-// need is what a candidate must find in a history, else it is left out: judged
-// without that, it would be judged as something else.
+// need is what a history must contain for a candidate to be tried: without it the candidate would
+// be judged as something else.
 type need uint16
 
 const (
 	estimates need = 1 << iota // run times stated by jobs
 	deadlines
-	queues  // two at least
-	tenants // two queues or users at least
-	names   // users, and job names that come back
+	queues  // at least two
+	tenants // at least two queues or users
+	names   // users, and recurring job names
 	elastic // jobs with a range of sizes
 	speeds  // several GPU models and a table of speeds
-	light   // it plans at every event: minutes for a long history
-	pairs   // a table that says how fast jobs are beside others
-	stages  // ... or what their iterations take of one resource after the other
-	divided // GPUs that can be divided, and a table of speeds on instances
-	memory  // jobs that state how much GPU memory they need, and how much of it stays
-	tiers   // best-effort jobs beside others
+	light   // short history: it plans at every event, which takes minutes for a long one
+	pairs   // a table with speeds of jobs next to others
+	stages  // ... or with the stages of their iterations
+	divided // GPUs that can be divided, and a table with speeds on instances
+	memory  // jobs that state how much GPU memory they need, and how much stays resident
+	tiers   // best-effort jobs as well as others
 )
 
-// listed is a candidate with what it needs.
+// listed is a candidate with its needs.
 type listed struct {
 	Candidate
 	needs need
 }
 
-// candidates is what muster tune tries, the simplest first: among equals the
-// first one wins.
+// candidates is what muster tune tries, the simplest first: among equals the first one wins.
 var candidates = []listed{
 	{Candidate{"fifo", ""}, 0},
 	{Candidate{"fifo", "skip"}, 0},
@@ -111,45 +110,45 @@ var candidates = []listed{
 	{Candidate{"hypersched", ""}, deadlines | elastic | light},
 }
 
-// told is what a history or a table has to state of jobs.
+// told are the needs that a history or a table must state of jobs.
 const told = estimates | deadlines | names | elastic | speeds | pairs | stages | divided | memory
 
-// knowing reports whether a candidate goes by what is stated of jobs.
+// knowing reports whether a candidate uses what is stated of jobs.
 func knowing(name string) bool {
 	i := slices.IndexFunc(candidates, func(c listed) bool { return c.String() == name })
 	return i >= 0 && candidates[i].needs&told != 0
 }
 
-// mostPlanned is the longest history, in jobs, over which policies that plan
-// at every event are tried unasked.
+// mostPlanned is the longest history, in jobs, on which policies that plan at every event are tried
+// by default.
 const mostPlanned = 5000
 
-// known is the part of the jobs of which something must be known.
+// known is the part of the jobs that must state a fact.
 const known = 0.9
 
-// Facts is what a history holds.
+// Facts is what a history contains.
 type Facts struct {
 	Jobs                        int
 	Estimates                   int // jobs that state a run time
 	Deadlines                   int
 	Elastic                     int
-	Repeats                     int // jobs whose user and name came before
+	Repeats                     int // jobs with the user and name of an earlier job
 	Users, Queues, Models       int
-	BestEffort, Resident        int // jobs of that tier; that state the GPU memory that stays
+	BestEffort, Resident        int // jobs of that tier; jobs that state resident GPU memory
 	Divisible                   int // GPUs that can be divided
 	Table                       Table
 	userSet, queueSet, modelSet map[string]bool
 }
 
-// Table is what a performance table holds.
+// Table says what a performance table contains.
 type Table struct {
-	Speeds bool // there is one
-	Pairs  bool // speeds of jobs beside others
+	Speeds bool // the table exists
+	Pairs  bool // speeds of jobs next to others
 	Stages bool // times of the stages of iterations
 	Slices bool // speeds on MIG instances
 }
 
-// Look says what the entries hold, as the scheduler will be told of them.
+// Look collects the facts that the scheduler will know of the entries.
 func Look(entries []trace.Entry, spec *cluster.Spec, table Table) Facts {
 	f := Facts{Jobs: len(entries), Table: table, userSet: map[string]bool{}, queueSet: map[string]bool{}, modelSet: map[string]bool{}}
 	type job struct{ user, name string }
@@ -185,7 +184,7 @@ func one(b bool) int {
 	return 0
 }
 
-// lacks says why a need is not met; "": it is.
+// lacks says why a need is not met; "": it is met.
 func (f *Facts) lacks(n need) string {
 	share := func(of int) string { return fmt.Sprintf("%d of %d", of, f.Jobs) }
 	switch {
@@ -223,14 +222,14 @@ func (f *Facts) lacks(n need) string {
 	return ""
 }
 
-// Left is candidates that are not tried, and why.
+// Left is a group of candidates that are not tried, with the reason.
 type Left struct {
 	Policy string `json:"policy"`
 	Why    string `json:"why"`
 }
 
-// Candidates are those to try on a history, and those that it holds too little
-// for. policies are the names of all that there are.
+// Candidates lists those to try on a history, and those for which it contains too little. policies
+// are the names of all existing policies.
 func Candidates(f Facts, policies []string) (try []Candidate, left []Left) {
 	for _, c := range candidates {
 		why := f.lacks(c.needs)

@@ -16,20 +16,19 @@ import (
 // Options of a choice.
 type Options struct {
 	Objective Objective
-	Block     time.Duration // 0: weeks, or what there is (Divide)
-	Resamples int           // of the bootstrap
+	Block     time.Duration // 0: weeks, or shorter blocks for a short history (Divide)
+	Resamples int           // number of bootstrap resamples
 	Seed      uint64
 	Holdout   bool
-	Horizon   cluster.Time // the replays were cut there (Horizon); 0: they were not
+	Horizon   cluster.Time // where the replays were cut (Horizon); 0: they were not
 }
 
-// patience is how many times as long as its jobs would take one after the other
-// a history is followed. A policy that keeps one of them going at all times ends
-// in one such time, on GPUs a tenth as fast in ten.
+// patience bounds a replay, in multiples of the total run time of the history's jobs. A policy that
+// always keeps one job running ends within one such time; on GPUs a tenth as fast, within ten.
 const patience = 10
 
-// Horizon is where the replay of a history is cut, so that a candidate under which
-// jobs push each other out for ever does not keep the choice from being made.
+// Horizon is where the replay of a history is cut, so that a candidate under which jobs preempt
+// each other for ever does not block the choice.
 func Horizon(entries []trace.Entry) cluster.Time {
 	last, sum := cluster.Time(0), 0.0
 	for i := range entries {
@@ -41,7 +40,7 @@ func Horizon(entries []trace.Entry) cluster.Time {
 	return last.Add(cluster.MaxDuration)
 }
 
-// cut says that a replay was cut with jobs in it that had not ended; "": it ended.
+// cut says that a replay was cut with unfinished jobs; "": it ended.
 func (o *Options) cut(r *report.Run) string {
 	n := 0
 	for i := range r.Records {
@@ -53,22 +52,22 @@ func (o *Options) cut(r *report.Run) string {
 	return fmt.Sprintf("%d jobs had not ended after %s, %d times what all would take one after the other", n, cluster.FormatDuration(o.Horizon.Sub(r.First).Round(time.Hour)), patience)
 }
 
-// Row is a candidate. Times are seconds, shares and gains 0..1.
+// Row is a candidate's result. Times are seconds, shares and gains 0..1.
 type Row struct {
-	Policy    string   `json:"policy"`   // as a candidate is written: POLICY[:KNOBS][+BACKFILL]
-	Backfill  string   `json:"backfill"` // that counted
+	Policy    string   `json:"policy"`   // as written: POLICY[:KNOBS][+BACKFILL]
+	Backfill  string   `json:"backfill"` // the effective backfill
 	MeanJCT   *float64 `json:"mean_jct"`
 	P95Wait   *float64 `json:"p95_wait"`
 	Fairness  *float64 `json:"p95_finish_time_ratio"`
 	Missed    *float64 `json:"deadlines_missed"`
 	Preempted int      `json:"preemptions"`
 	Unended   int      `json:"not_ended"` // jobs that did not end by themselves
-	Cost      *float64 `json:"cost"`      // what the objective makes of it; less is better
-	Gain      *float64 `json:"gain"`      // over the policy in force
+	Cost      *float64 `json:"cost"`      // the objective's value; less is better
+	Gain      *float64 `json:"gain"`      // over the current policy
 	Low       *float64 `json:"gain_low"`  // 95 % interval of the gain, over resamples
 	High      *float64 `json:"gain_high"`
 	Best      *float64 `json:"best_in"`       // share of resamples in which it is the best
-	Better    *float64 `json:"better_in"`     // ... in which it is better than the policy in force
+	Better    *float64 `json:"better_in"`     // ... in which it is better than the current policy
 	Out       string   `json:"out,omitempty"` // why it cannot be chosen
 	run       int
 }
@@ -77,52 +76,52 @@ type Row struct {
 type Result struct {
 	Objective string        `json:"objective"`
 	Block     time.Duration `json:"block"`  // length; 0: the history is one block
-	Blocks    int           `json:"blocks"` // those that hold jobs
+	Blocks    int           `json:"blocks"` // number of blocks with jobs
 	Resamples int           `json:"resamples"`
 	Current   int           `json:"current"` // index of Rows
 	Winner    int           `json:"winner"`
 	Rows      []Row         `json:"candidates"` // the best first; those that cannot be chosen last
 	Changes   []Change      `json:"changes"`    // by user or queue: the best first
 	By        string        `json:"changes_by"`
-	Least     int           `json:"least"` // index of Rows: least cost over all of the history
+	Least     int           `json:"least"` // index in Rows: lowest cost over the whole history
 	Holdout   []Holdout     `json:"holdout,omitempty"`
 	LeftOut   *LeftOut      `json:"left_out_once,omitempty"`
-	Others    bool          `json:"other_histories,omitempty"`    // what other histories said made the choice
-	Alone     string        `json:"nothing_to_compare,omitempty"` // why the policy in force is no measure: its replay was cut; there are no gains then
+	Others    bool          `json:"other_histories,omitempty"`    // results from other histories decided the choice
+	Alone     string        `json:"nothing_to_compare,omitempty"` // why there are no gains: the replay of the current policy was cut
 }
 
-// Change is what the choice would have changed for somebody, over the jobs that
-// ended under both. Times are seconds.
+// Change is what the choice would have changed for one user or queue, over the jobs that ended
+// under both policies. Times are seconds.
 type Change struct {
 	Who      string  `json:"who"`
 	Jobs     int     `json:"jobs"`
-	WaitThen float64 `json:"wait_then"` // mean, under the policy in force
+	WaitThen float64 `json:"wait_then"` // mean under the current policy
 	WaitNow  float64 `json:"wait_now"`
 	JCTThen  float64 `json:"jct_then"`
 	JCTNow   float64 `json:"jct_now"`
 }
 
-// Holdout is a choice by some blocks and what it was worth on the others.
+// Holdout is a choice made on some blocks, and its value on the others.
 type Holdout struct {
 	Tuned   string  `json:"tuned_on"` // odd or even
 	Chosen  string  `json:"chosen"`
-	Cost    float64 `json:"cost"`         // of the chosen, on the other blocks
-	Current float64 `json:"current_cost"` // of the policy in force there, as in LeftOut
+	Cost    float64 `json:"cost"`         // of the chosen candidate, on the other blocks
+	Current float64 `json:"current_cost"` // of the current policy there, as in LeftOut
 	Best    string  `json:"best_single"`  // the best candidate there
 	Least   float64 `json:"best_cost"`
-	Behind  float64 `json:"behind"` // by what part the chosen is worse than the best: 0.03 is 3 %
+	Behind  float64 `json:"behind"` // by how much the chosen is worse than the best: 0.03 is 3 %
 }
 
-// mayMiss is the share of jobs that a candidate may leave unended beyond what
-// the policy in force leaves: more, and its means are over other jobs.
+// mayMiss is the share of jobs that a candidate may leave unfinished beyond those of the current
+// policy: with more, its means are over different jobs.
 const mayMiss = 0.001
 
-// Choose compares the runs of one history, one per name; current is the index
-// of the policy in force. It is an error if the history holds nothing to judge by.
+// Choose compares the runs of one history, one per name; current is the index of the current
+// policy. It is an error if the history contains nothing to judge by.
 func Choose(names []string, runs []report.Run, current int, opt Options) (*Result, error) {
 	b := Divide(runs[0].Jobs, opt.Block)
 	if b.N == 0 {
-		return nil, fmt.Errorf("the history holds no jobs")
+		return nil, fmt.Errorf("the history contains no jobs")
 	}
 	c := &chooser{opt: opt, names: names, blocks: b, current: current}
 	for i := range runs {
@@ -134,7 +133,7 @@ func Choose(names []string, runs []report.Run, current int, opt Options) (*Resul
 	every := slices.Repeat([]int{1}, b.N)
 	least, costs := c.pick(every)
 	if least < 0 {
-		return nil, fmt.Errorf("objective %s: the history holds nothing to judge by (no job of it has that figure)", opt.Objective)
+		return nil, fmt.Errorf("objective %s: the history contains nothing to judge by (none of its jobs has that figure)", opt.Objective)
 	}
 	r := &Result{Objective: opt.Objective.String(), Block: b.Length, Blocks: b.N, Alone: c.out[current]}
 	for i := range runs {
@@ -171,12 +170,12 @@ type chooser struct {
 	scores  []*scores
 	out     []string // why a run cannot be chosen
 	current int
-	measure int // the run that the others are measured by: the policy in force's, unless that was cut
+	measure int // the run that others are compared with: the current policy's, unless it was cut
 }
 
-// exclude finds out who cannot be chosen: whose replay was cut, and under whom jobs do not end
-// that end under the measure. That is the policy in force; if its replay was cut, the one of the
-// others under which most jobs end. It is an error if all were cut.
+// exclude rules out runs that were cut, and runs in which jobs do not end that end in the reference
+// run. The reference is the current policy or, if its replay was cut, the run in which most jobs
+// end. It is an error if all were cut.
 func (c *chooser) exclude(runs []report.Run) error {
 	c.measure = c.current
 	for i := range runs {
@@ -203,7 +202,7 @@ func (c *chooser) exclude(runs []report.Run) error {
 	return nil
 }
 
-// costs are the objective's over blocks that count so many times each.
+// costs are the objective's values over blocks, each counted the given number of times.
 func (c *chooser) costs(times []int) []float64 {
 	v := make([]float64, len(c.scores))
 	force := c.scores[c.measure].over(times, &c.opt.Objective, false)
@@ -214,8 +213,8 @@ func (c *chooser) costs(times []int) []float64 {
 	return v
 }
 
-// pick returns the run with the least cost; -1: none has any. Among equals it
-// is the policy in force, else the first: a change needs a reason.
+// pick returns the run with the lowest cost; -1: none has a cost. Ties go to the current policy,
+// then to the first: a change needs a reason.
 func (c *chooser) pick(times []int) (best int, costs []float64) {
 	costs = c.costs(times)
 	if math.IsNaN(costs[c.measure]) {
@@ -223,7 +222,7 @@ func (c *chooser) pick(times []int) (best int, costs []float64) {
 	}
 	best = c.measure
 	for i, v := range costs {
-		if c.out[i] == "" && v < costs[best] { // false where v is NaN
+		if c.out[i] == "" && v < costs[best] { // false if v is NaN
 			best = i
 		}
 	}
@@ -237,8 +236,8 @@ func (c *chooser) row(i int, r *report.Run, every []int, costs []float64) Row {
 		Cost: figure(costs[i]), Gain: figure(c.gain(costs, i)), Out: c.out[i], run: i}
 }
 
-// gain is by what part a candidate costs less than the policy in force; NaN: there is nothing to
-// compare it to, because that one's replay was cut.
+// gain is the relative saving of a candidate over the current policy; NaN if the current policy's
+// replay was cut.
 func (c *chooser) gain(costs []float64, i int) float64 {
 	if c.measure != c.current {
 		return math.NaN()
@@ -246,7 +245,7 @@ func (c *chooser) gain(costs []float64, i int) float64 {
 	return gain(costs[i], costs[c.current])
 }
 
-// figure is nil for what is not a number: JSON has none.
+// figure is nil for NaN, which JSON cannot express.
 func figure(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
@@ -254,9 +253,9 @@ func figure(v float64) *float64 {
 	return &v
 }
 
-// bootstrap draws as many blocks as there are, with replacement, again and
-// again; each draw judges all candidates on the same blocks (paired). Blocks
-// are taken as independent, which the backlog between two of them is not.
+// bootstrap repeatedly draws as many blocks as there are, with replacement; each draw judges all
+// candidates on the same blocks (paired). Blocks are assumed independent, although a backlog may
+// span two of them.
 func (c *chooser) bootstrap(rows []Row) {
 	rng := rand.New(rand.NewPCG(c.opt.Seed, 0x74756e65))
 	best, better := make([]int, len(rows)), make([]int, len(rows))
@@ -269,7 +268,7 @@ func (c *chooser) bootstrap(rows []Row) {
 		}
 		k, costs := c.pick(times)
 		if k < 0 {
-			continue // drawn from blocks without the figure only
+			continue // the drawn blocks lack the figure
 		}
 		drawn++
 		best[k]++
@@ -298,8 +297,8 @@ func (c *chooser) bootstrap(rows []Row) {
 // rank is the index of a percentile by nearest rank.
 func rank(p float64, n int) int { return max(0, int(math.Ceil(p*float64(n)))-1) }
 
-// holdout chooses by every second block and judges on the others. The blocks
-// are of one replay: a backlog goes over from one to the next.
+// holdout chooses on every second block and judges on the others. The blocks are of one replay: a
+// backlog may span several.
 func (c *chooser) holdout(odd bool) Holdout {
 	tuned, other := make([]int, c.blocks.N), make([]int, c.blocks.N)
 	for k := range tuned {
@@ -354,7 +353,7 @@ func (r *Result) order(best, least, current int) {
 	}
 }
 
-// changes are means by user, or by queue where the history knows one user only.
+// changes are means by user, or by queue if the history has only one user.
 func changes(r *report.Run, then, now *scores) (by string, list []Change) {
 	users, queues := map[string]bool{}, map[string]bool{}
 	for _, j := range r.Jobs {

@@ -13,23 +13,22 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// History gathers jobs from journals: what was submitted, and how long it
-// really ran.
+// History gathers jobs from journals: what was submitted, and how long it really ran.
 type History struct {
-	Header journal.Header // the last one's
+	Header journal.Header // of the last journal
 	Notes  []string
 	Costs  Costs    // of the workload's jobs, in its order
-	past   []wasRun // likewise
+	past   []wasRun // of the workload's jobs, in its order
 	nodes  []cluster.Node
 	queues []cluster.Queue
 	jobs   []pastJob
 	at     map[cluster.JobID]int
 }
 
-// NewHistory holds nothing yet.
+// NewHistory returns an empty history.
 func NewHistory() *History { return &History{at: map[cluster.JobID]int{}} }
 
-// Since forgets the jobs that were submitted before an instant.
+// Since drops the jobs that were submitted before an instant.
 func (h *History) Since(at cluster.Time) {
 	h.jobs = slices.DeleteFunc(h.jobs, func(j pastJob) bool { return j.submit < at })
 }
@@ -39,21 +38,21 @@ type pastJob struct {
 	submit  cluster.Time
 	started cluster.Time
 	runs    bool
-	done    time.Duration // useful work before the present run
+	done    time.Duration // useful work before the current run
 	ended   bool
-	// cancelled: a person asked for its end, whatever its driver then says it stopped for.
+	// cancelled: a person asked for its end, whatever reason its driver reports for the stop.
 	cancelled bool
-	ignores   bool // asked for a checkpoint it saved nothing, as the daemon found
-	saved     bool // ... but of its own accord, now and then
+	ignores   bool // it saved nothing when asked for a checkpoint, as the daemon observed
+	saved     bool // ... but reported checkpoints of its own
 	why       engine.StopReason
 	took      stopCosts
-	wrote     bool         // a checkpoint, when it was stopped last
-	end       cluster.Time // if it has ended
-	under     reign        // when it came; zero: that has changed since
+	wrote     bool         // it wrote a checkpoint at its last stop
+	end       cluster.Time // when it ended, if it has
+	under     reign        // rules at its submission; zero: they have changed since
 }
 
-// Add reads a journal to its end. Those of one daemon share their clock and
-// their job numbers, so a job may begin in one and end in the next.
+// Add reads a whole journal. The journals of one daemon share their clock and job numbers, so a job
+// may begin in one and end in the next.
 func (h *History) Add(j *journal.Reader) error {
 	if h.Header.Version != "" && h.Header.Spec.Epoch != j.Header.Spec.Epoch {
 		return fmt.Errorf("journals of different daemons: their clocks begin at %d and %d (Unix seconds)", h.Header.Spec.Epoch, j.Header.Spec.Epoch)
@@ -90,7 +89,7 @@ func (h *History) Add(j *journal.Reader) error {
 
 func reignOf(h *journal.Header) reign { return reign{h.Policy, h.Backfill, h.Placer} }
 
-// join adds nodes that are not known by name yet.
+// join adds nodes with new names.
 func (h *History) join(nodes []cluster.Node) {
 	for _, n := range nodes {
 		if !slices.ContainsFunc(h.nodes, func(o cluster.Node) bool { return o.Name == n.Name }) {
@@ -139,12 +138,11 @@ func (h *History) event(now cluster.Time, ev *engine.Event) {
 	}
 }
 
-// stopped ends a run. What a job did is what the driver says, else how long it
-// was on its devices.
+// stopped ends a run. The work done is what the driver reports, otherwise the time on devices.
 func (h *History) stopped(j *pastJob, now cluster.Time, ev *engine.Event) {
 	did := ev.Done
 	if did == 0 && j.runs {
-		did = max(1, j.done+now.Sub(j.started)) // a daemon that was busy hears of the start and the end at once
+		did = max(1, j.done+now.Sub(j.started)) // a busy daemon learns of the start and the end at once
 	}
 	j.runs = false
 	switch again := ev.Reason == engine.Preempted || ev.Reason == engine.NodeLost; {
@@ -157,7 +155,7 @@ func (h *History) stopped(j *pastJob, now cluster.Time, ev *engine.Event) {
 	}
 }
 
-// note keeps what became of a job that is replayed, and what its stops took.
+// note keeps the outcome of a job that is replayed, and the costs of its stops.
 func (h *History) note(j *pastJob) {
 	was := wasRun{under: j.under}
 	if j.why == engine.Completed || j.why == engine.Failed {
@@ -168,10 +166,9 @@ func (h *History) note(j *pastJob) {
 }
 
 // ErrNoHistory is returned for journals without a job to replay.
-var ErrNoHistory = errors.New("the journal holds no job that was submitted, ran and ended in it")
+var ErrNoHistory = errors.New("the journal contains no job that was submitted, ran and ended in it")
 
-// Workload makes a trace of the jobs whose run time is known. Time 0 is the
-// first submission.
+// Workload makes a trace of the jobs with known run times. Time 0 is the first submission.
 func (h *History) Workload() (*trace.Workload, *cluster.Spec, error) {
 	wl := &trace.Workload{Name: "journal", Format: "journal"}
 	spec := h.Header.Spec
@@ -193,7 +190,7 @@ func (h *History) Workload() (*trace.Workload, *cluster.Spec, error) {
 			continue
 		}
 		if len(wl.Jobs) == 0 {
-			origin = j.submit - j.submit%cluster.Time(time.Second) // whole seconds, as the epoch is
+			origin = j.submit - j.submit%cluster.Time(time.Second) // whole seconds, like the epoch
 		}
 		number[j.spec.ID] = cluster.JobID(len(wl.Jobs))
 		e := trace.Entry{Job: j.spec, Run: j.done}
@@ -218,7 +215,7 @@ func (h *History) Workload() (*trace.Workload, *cluster.Spec, error) {
 	if len(wl.Jobs) == 0 {
 		return nil, nil, fmt.Errorf("%w: %d did not end, %d never ran", ErrNoHistory, open, never)
 	}
-	for i := range wl.Jobs { // who waits for a job that is left out waits for nothing
+	for i := range wl.Jobs { // dependencies on jobs that are left out are dropped
 		var after []cluster.Dependency
 		for _, d := range wl.Jobs[i].Job.After {
 			if id, ok := number[d.Job]; ok && d.Type != cluster.Singleton && d.Elements <= 1 {
@@ -228,7 +225,7 @@ func (h *History) Workload() (*trace.Workload, *cluster.Spec, error) {
 		}
 		wl.Jobs[i].Job.After = after
 	}
-	spec.Reservations = nil // they are dates that are over
+	spec.Reservations = nil // reservations are for dates in the past
 	if spec.Epoch != 0 {
 		spec.Epoch += int64(time.Duration(origin) / time.Second)
 		wl.Epoch = spec.Epoch

@@ -10,8 +10,8 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// What the daemon found of a job that saves nothing holds in the replays of its history, too,
-// unless the job reported checkpoints of its own.
+// A job that the daemon found to save nothing saves nothing in replays of its history, unless it
+// reported checkpoints of its own.
 func TestHistorySavesNothing(t *testing.T) {
 	h := NewHistory()
 	for id := range 3 {
@@ -38,7 +38,8 @@ func TestHistorySavesNothing(t *testing.T) {
 	}
 }
 
-// A job whose start and end a busy daemon hears of in one step ran, however short.
+// A job whose start and end a busy daemon learns of in one step counts as having run, however
+// short.
 func TestStartAndEndAtOnce(t *testing.T) {
 	h := NewHistory()
 	spec := cluster.Job{ID: 7, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
@@ -52,8 +53,8 @@ func TestStartAndEndAtOnce(t *testing.T) {
 	}
 }
 
-// A running job that is cancelled has ended, though its driver says that it was
-// stopped for the engine; so has one that is cancelled while it waits again.
+// A running job that is cancelled has ended, although its driver reports that the engine stopped
+// it; so has a job that is cancelled while it waits again.
 func TestCancelledHasEnded(t *testing.T) {
 	h := NewHistory()
 	minute := cluster.Time(time.Minute)

@@ -13,10 +13,10 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// timings are what was measured of one cost, one after the other.
+// timings are the measurements of one cost, in order.
 type timings []time.Duration
 
-// median is the lower one of an even number; 0: nothing was measured.
+// median is the lower one for an even number; 0: nothing was measured.
 func (t timings) median() time.Duration {
 	if len(t) == 0 {
 		return 0
@@ -24,7 +24,7 @@ func (t timings) median() time.Duration {
 	return slices.Sorted(slices.Values(t))[(len(t)-1)/2]
 }
 
-// costParts are the costs of a stop, as a checkpoint has them.
+// costParts are the costs of a stop, as parts of cluster.Checkpoint.
 var costParts = []struct {
 	name, flag string
 	of         func(c *cluster.Checkpoint) *time.Duration
@@ -34,13 +34,12 @@ var costParts = []struct {
 	{"to be frozen and go on", "suspend-cost", func(c *cluster.Checkpoint) *time.Duration { return &c.Suspend }},
 }
 
-// stopCosts are what stops and starts of one job, or of many, were measured to take, in the
-// order of costParts.
+// stopCosts are measured costs of stops and starts, of one job or many, in the order of costParts.
 type stopCosts [3]timings
 
-// measured notes what an event says of the job's stops. How long a start took counts only
-// if the job had written a checkpoint when it was stopped: else it did work again, too, which
-// a replay has it do besides.
+// measured records an event's measurements of the job's stops. The time of a start counts only if
+// the job wrote a checkpoint at its last stop: otherwise it includes repeated work, which a replay
+// accounts for itself.
 func (j *pastJob) measured(ev *engine.Event) {
 	if ev.Type == engine.Stopped {
 		j.wrote = ev.Switch.Save > 0
@@ -52,16 +51,16 @@ func (j *pastJob) measured(ev *engine.Event) {
 	}
 }
 
-// Costs is what is known of the stops of each of a history's jobs, in its order.
+// Costs are the measured costs of stops of each of a history's jobs, in its order.
 type Costs struct {
 	jobs   []stopCosts
 	stated []cluster.Checkpoint
 	others []stopCosts // of jobs that are not replayed
 }
 
-// Fill has the replay of each job cost what was measured of it, in the middle; else what it
-// states; else what is measured of the others, in the middle, unless a flag says something
-// (given); else what stands there. It returns what was done, for people.
+// Fill sets each job's costs to the median of its own measurements; otherwise to what it states;
+// otherwise to the median over the other jobs, unless a flag overrides it (given); otherwise they
+// stay. It returns descriptions of what it did, for people.
 func (b *Costs) Fill(entries []trace.Entry, given func(flag string) bool) (said []string) {
 	measured := false
 	for k, part := range costParts {
@@ -79,7 +78,7 @@ func (b *Costs) Fill(entries []trace.Entry, given func(flag string) bool) (said 
 			c := &entries[i].Job.Checkpoint
 			own := b.jobs[i][k].median()
 			if c.None && own == 0 {
-				continue // what it costs to save is no question
+				continue // the cost of saving does not matter
 			}
 			if own == 0 && *part.of(&b.stated[i]) == 0 && !given(part.flag) {
 				own = typical
@@ -104,7 +103,7 @@ func (b *Costs) Fill(entries []trace.Entry, given func(flag string) bool) (said 
 	return said
 }
 
-// roughly prints a duration to a tenth of a second, below a minute.
+// roughly formats a duration, below a minute to a tenth of a second.
 func roughly(d time.Duration) string {
 	if d < time.Minute {
 		return strings.TrimSuffix(fmt.Sprintf("%.1f", d.Seconds()), ".0") + " s"
@@ -112,19 +111,20 @@ func roughly(d time.Duration) string {
 	return cluster.FormatDuration(d.Round(time.Second))
 }
 
-// Fit is how far the replay of the policy in force is from what happened.
+// Fit compares the replay of the current policy with what happened.
 type Fit struct {
-	Jobs     int     `json:"jobs"`              // that came and ended under it, and end in its replay
+	Jobs     int     `json:"jobs"`              // that arrived and ended under it, and end in its replay
 	Recorded float64 `json:"recorded_mean_jct"` // seconds
 	Replayed float64 `json:"replayed_mean_jct"`
-	Off      float64 `json:"off"` // by what part the replay's is longer; negative: shorter
+	Off      float64 `json:"off"` // relative error of the replay's mean; negative: shorter
 }
 
-// misfit is from which part on a replay is far from what happened; below a second it does
-// not matter.
+// misfit is the relative error from which on a replay counts as far off; below a second it does not
+// matter.
 const misfit = 0.25
 
-// Fit compares a replay of the policy in force with what happened; nil: nothing of the history ran under that policy.
+// Fit compares a replay of the current policy with what happened; nil: no part of the history ran
+// under that policy.
 func (h *History) Fit(run *report.Run) *Fit {
 	force, m := reignOf(&h.Header), &Fit{}
 	if len(h.past) != len(run.Records) {
@@ -147,16 +147,16 @@ func (h *History) Fit(run *report.Run) *Fit {
 	return m
 }
 
-// Far reports whether what is recommended rests on a model that does not fit.
+// Far reports whether the recommendation rests on a model that does not fit.
 func (m *Fit) Far() bool {
 	return math.Abs(m.Off) > misfit && math.Abs(m.Replayed-m.Recorded) > 1
 }
 
-// reign is what a daemon followed.
+// reign is a daemon's policy, backfill and placer.
 type reign struct{ policy, backfill, placer string }
 
-// wasRun is what really became of a job that is replayed.
+// wasRun is the actual outcome of a job that is replayed.
 type wasRun struct {
-	jct   time.Duration // from submission to end, completed or failed; 0: it ended otherwise
-	under reign         // all the while; zero: under several
+	jct   time.Duration // from submission to end, if completed or failed; 0: it ended otherwise
+	under reign         // during its whole life; zero: they changed
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/muster-gpu/muster/report"
 )
 
-// measuredHistory is what a daemon's journal says of jobs: how long their stops took.
+// measuredHistory is a daemon's journal with measured stops.
 func measuredHistory(t *testing.T) *History {
 	t.Helper()
 	const s = cluster.Time(time.Second)
@@ -36,15 +36,15 @@ func measuredHistory(t *testing.T) *History {
 	stop(0, 4*time.Second, 12*time.Second)
 	stop(0, 3*time.Second, 11*time.Second)
 	stop(1, 9*time.Second, 20*time.Second)
-	stop(2, 0, time.Hour) // it was killed: to be where it was it had to do work again
+	stop(2, 0, time.Hour) // it was killed: its restart includes repeated work
 	for id := range cluster.JobID(6) {
 		h.event(100*s, &engine.Event{Type: engine.Stopped, Job: id, Reason: engine.Completed, Done: 30 * time.Second})
 	}
 	return h
 }
 
-// A replay has stops cost what was measured: of the job itself, else what it states, else what
-// is measured of others, in the middle.
+// A replay uses the measured costs of stops: the median of the job's own, otherwise what it states,
+// otherwise the median over others.
 func TestHistoryMeasuresStops(t *testing.T) {
 	h := measuredHistory(t)
 	wl, _, err := h.Workload()
@@ -53,7 +53,7 @@ func TestHistoryMeasuresStops(t *testing.T) {
 	}
 	for _, given := range []bool{false, true} {
 		entries := slices.Clone(wl.Jobs)
-		for i := range entries { // what muster tune fills in where nothing is stated
+		for i := range entries { // the defaults that muster tune fills in
 			if c := &entries[i].Job.Checkpoint; !c.None && c.Cost == 0 {
 				c.Cost, c.Restart = 30*time.Second, time.Minute
 			}
@@ -75,7 +75,7 @@ func TestHistoryMeasuresStops(t *testing.T) {
 			t.Errorf("given %v: %s", given, text)
 		}
 	}
-	h = measuredHistory(t) // jobs that have not ended say what stops take, too
+	h = measuredHistory(t) // unfinished jobs contribute measurements, too
 	h.jobs[0].ended = false
 	if wl, _, err = h.Workload(); err != nil {
 		t.Fatal(err)
@@ -89,18 +89,18 @@ func TestHistoryMeasuresStops(t *testing.T) {
 	}
 }
 
-// The replay of the policy in force is held against what happened, over the jobs that were
-// under it all the while.
+// The replay of the current policy is compared with what happened, over the jobs that were under it
+// for their whole life.
 func TestFit(t *testing.T) {
 	h := measuredHistory(t)
-	h.jobs[1].under = reign{} // the policy changed while it was there
+	h.jobs[1].under = reign{} // the policy changed during its life
 	wl, _, err := h.Workload()
 	if err != nil {
 		t.Fatal(err)
 	}
 	run := report.Run{Records: make([]report.Record, len(wl.Jobs))}
 	for _, c := range []struct {
-		took time.Duration // in the replay; recorded are 100 to 95 s, in the mean of those under fifo 97.2
+		took time.Duration // in the replay; recorded are 100 to 95 s, on average 97.2 under fifo
 		far  bool
 		off  float64
 	}{{90 * time.Second, false, -0.074}, {60 * time.Second, true, -0.383}, {200 * time.Second, true, 1.058}} {

@@ -1,6 +1,6 @@
-// Package tune chooses a policy for a cluster from replays of its own history:
-// which candidate was best by a stated objective, how sure that is, and what it
-// would have changed for whom. It only counts; the replays are the caller's.
+// Package tune chooses a policy for a cluster from replays of its own history: which candidate was
+// best by a stated objective, how certain that is, and what it would have changed for which users.
+// It only evaluates; the caller replays.
 package tune
 
 import (
@@ -21,20 +21,20 @@ const (
 	MeanJCT   Metric = iota // mean time from submission to end, seconds
 	P95Wait                 // 95th percentile of the time spent pending, seconds
 	Fairness                // 95th percentile of Themis' finish-time ratio: JCT / JCT alone on an equal part of the cluster
-	Deadlines               // share of the deadlines that were missed
+	Deadlines               // share of missed deadlines
 	metrics
 )
 
 var metricNames = [metrics]string{"mean-jct", "p95-wait", "fairness", "deadlines"}
 
-// floors are the least values by which a weighted objective divides: below
-// them differences mean nothing (a second; a tenth of a ratio; one in a hundred).
+// floors are the smallest divisors in a weighted objective: differences below them mean nothing (a
+// second; a tenth of a ratio; one in a hundred).
 var floors = [metrics]float64{1, 1, 0.1, 0.01}
 
 func (m Metric) String() string { return metricNames[m] }
 
-// Objective is what is to be least: a metric, or a weighted sum of several,
-// each divided by what it is under the policy in force.
+// Objective is what is minimized: a metric, or a weighted sum of several, each divided by its value
+// under the current policy.
 type Objective struct {
 	text    string
 	weights [metrics]float64
@@ -43,7 +43,7 @@ type Objective struct {
 
 func (o Objective) String() string { return o.text }
 
-// Uses says whether the metric counts.
+// Uses reports whether the metric counts.
 func (o *Objective) Uses(m Metric) bool { return o.weights[m] > 0 }
 
 // ParseObjective reads a metric's name, or weighted:NAME=WEIGHT,...
@@ -73,7 +73,7 @@ func ParseObjective(text string) (Objective, error) {
 			return o, fmt.Errorf("--objective %s: weight %s=%q: want a number above 0 and at most 1000000", text, name, value)
 		}
 		if o.weights[i] > 0 {
-			return o, fmt.Errorf("--objective %s: %s stands in it twice", text, name)
+			return o, fmt.Errorf("--objective %s: %s is given twice", text, name)
 		}
 		o.weights[i] = w
 		sum += w
@@ -84,11 +84,11 @@ func ParseObjective(text string) (Objective, error) {
 	return o, nil
 }
 
-// figures are the metrics of one candidate over some blocks; NaN: no job has it.
+// figures are the metrics of one candidate over some blocks; NaN: no job has the figure.
 type figures [metrics]float64
 
-// cost is what the objective makes of a candidate's figures, beside those of
-// the policy in force. NaN: the blocks hold nothing to judge by.
+// cost is the objective's value for a candidate's figures, given those of the current policy. NaN:
+// the blocks contain nothing to judge by.
 func (o *Objective) cost(own, force *figures) float64 {
 	sum := 0.0
 	for m := range metrics {
@@ -97,15 +97,15 @@ func (o *Objective) cost(own, force *figures) float64 {
 		case o.single:
 			return own[m]
 		default:
-			// A metric below its floor counts as at it: 0.2 s of wait is no half of 0.4 s.
+			// A metric below its floor counts as the floor: 0.2 s of wait is not half of 0.4 s.
 			sum += o.weights[m] * max(own[m], floors[m]) / max(force[m], floors[m])
 		}
 	}
 	return sum
 }
 
-// gain is by what part a cost is less than that of the policy in force; NaN
-// where either is unknown, 0 where both are nothing.
+// gain is the relative saving over the current policy's cost; NaN if either is unknown, 0 if both
+// are zero.
 func gain(cost, force float64) float64 {
 	if cost == force {
 		return 0

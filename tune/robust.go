@@ -6,34 +6,34 @@ import (
 	"slices"
 )
 
-// LeftOut is what choosing was worth on blocks that the choice did not know: each
-// is left out once, the choice is made by all the others, and what was chosen is
-// scored on it. Costs are means over blocks, by their jobs.
+// LeftOut is the leave-one-out value of choosing: each block is left out once, the choice is made
+// on the others, and the chosen candidate is scored on it. Costs are means over blocks, weighted by
+// their jobs.
 type LeftOut struct {
 	Cost    float64 `json:"cost"`
-	Current float64 `json:"current_cost"` // of the policy in force; if its replay was cut, of the first under which most jobs end
-	Best    string  `json:"best_single"`  // the best candidate, one for all blocks, in hindsight
+	Current float64 `json:"current_cost"` // of the current policy; if its replay was cut, of the first under which most jobs end
+	Best    string  `json:"best_single"`  // the best single candidate for all blocks, in hindsight
 	Least   float64 `json:"best_cost"`
-	Behind  float64 `json:"behind"` // by what part choosing is worse than that: 0.03 is 3 %
-	Blocks  int     `json:"blocks"` // that were scored
-	Better  int     `json:"better"` // those in which what was chosen is better than the policy in force
+	Behind  float64 `json:"behind"` // by how much choosing is worse than that: 0.03 is 3 %
+	Blocks  int     `json:"blocks"` // scored blocks
+	Better  int     `json:"better"` // blocks in which the chosen candidate is better than the current policy
 	Worse   int     `json:"worse"`
 }
 
-// surely is the share of resamples in which the candidate of least cost has to beat
-// another for that to be more than chance.
+// surely is the share of resamples in which the cheapest candidate must beat another one for the
+// difference to be significant.
 const surely = 0.95
 
-// leastBlocks is how many blocks say something about chance when one chooses; tries is
-// how many resamples that takes.
+// leastBlocks is the number of blocks from which on significance is tested; tries is the number of
+// resamples for that.
 const leastBlocks, tries = 3, 200
 
-// choose returns the candidate that is chosen by blocks that count so many times each;
-// -1: nothing can be said. It is not simply that of least cost: in a history of few
-// weeks that hangs on a handful of long jobs. Of those that the resamples cannot tell
-// from it, it is the one that is least behind the best block by block, by the mean of
-// the logarithm, in which no single block decides. What other histories said counts
-// beside these blocks (handicap), if others.
+// choose returns the candidate that is chosen on blocks, each counted the given number of times;
+// -1: none can be chosen. It is not simply the cheapest one: in a history of a few weeks that
+// depends on a handful of long jobs. Among those that resampling cannot distinguish from the
+// cheapest, it is the one that is closest to the best block by block, by the mean logarithm, so
+// that no single block decides. If others is set, results from other histories count as well
+// (handicap).
 func (c *chooser) choose(times []int, others bool) int {
 	best, total := c.pick(times)
 	var blocks []int
@@ -56,24 +56,24 @@ func (c *chooser) choose(times []int, others bool) int {
 			chosen = i
 		}
 	}
-	look(c.measure) // first: among equals it stays
+	look(c.measure) // first: it wins ties
 	for i := range c.scores {
 		look(i)
 	}
 	return chosen
 }
 
-// proven is the candidate that was least behind the best over five ITP clusters of
-// docs/howto/choose-a-policy.md, of those that are told nothing of jobs: 3 % in the mean, for mean JCT,
-// the next ones 12 to 19 %. A few weeks of one history say less than that. So each such
-// candidate counts as behind it by a tenth in as many blocks more.
+// proven is the candidate that was closest to the best over the five ITP clusters of
+// docs/howto/choose-a-policy.md, among those that use nothing stated of jobs: 3 % on average, for
+// mean JCT, the next ones 12 to 19 %. A few weeks of one history carry less information. So each
+// other such candidate counts as a tenth behind it in this many additional blocks.
 const (
 	proven       = "gittins"
 	provenBlocks = 6
 	provenBehind = 0.1
 )
 
-// handicap adds to how far candidates are behind what other histories said.
+// handicap adds the results from other histories to the candidates' distances.
 func (c *chooser) handicap(behind []float64, blocks []int) {
 	if !c.opt.Objective.single || !c.opt.Objective.Uses(MeanJCT) || !slices.Contains(c.names, proven) {
 		return
@@ -89,7 +89,7 @@ func (c *chooser) handicap(behind []float64, blocks []int) {
 	}
 }
 
-// beats counts the resamples of blocks in which a candidate has less cost than each other.
+// beats counts, for each other candidate, the resamples in which best has a lower cost.
 func (c *chooser) beats(best int, blocks []int) []int {
 	rng := rand.New(rand.NewPCG(c.opt.Seed, 0x63686f6f7365))
 	n, times := make([]int, len(c.scores)), make([]int, c.blocks.N)
@@ -100,7 +100,7 @@ func (c *chooser) beats(best int, blocks []int) []int {
 		}
 		costs := c.costs(times)
 		for i, v := range costs {
-			if !(v <= costs[best]) { // what has no cost is beaten, too
+			if !(v <= costs[best]) { // a candidate without a cost is beaten, too
 				n[i]++
 			}
 		}
@@ -108,10 +108,10 @@ func (c *chooser) beats(best int, blocks []int) []int {
 	return n
 }
 
-// behind is, for each candidate, the mean over blocks, by their jobs, of the logarithm of
-// its cost over that of the best there. grain is what costs are rounded up by: a block in
-// which nearly nothing is lost does not decide. Blocks without a cost do not count; a
-// candidate without one where others have one is infinitely behind.
+// behind is, for each candidate, the mean over blocks, weighted by their jobs, of the logarithm of
+// its cost over the lowest cost in the block. Costs are rounded up by grain, so that a block in
+// which almost nothing is lost does not decide. Blocks without a cost do not count; a candidate
+// without a cost where others have one is infinitely behind.
 func (c *chooser) behind(blocks []int, grain float64) []float64 {
 	sum, one := make([]float64, len(c.scores)), make([]int, c.blocks.N)
 	for _, k := range blocks {
@@ -131,7 +131,7 @@ func (c *chooser) behind(blocks []int, grain float64) []float64 {
 	return sum
 }
 
-// leaveOut leaves each block out once.
+// leaveOut leaves out each block once.
 func (c *chooser) leaveOut() *LeftOut {
 	l := &LeftOut{}
 	sums, jobs := make([]float64, len(c.scores)), 0.0

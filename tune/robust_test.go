@@ -8,15 +8,15 @@ import (
 	"github.com/muster-gpu/muster/report"
 )
 
-// One week in which a candidate happens to do well does not make it the choice: of
-// those that resamples cannot tell apart it is the one that is least behind week by week.
+// One week in which a candidate happens to do well does not make it the choice: among candidates
+// that resampling cannot distinguish, the one that is closest to the best week by week is chosen.
 func TestChooseByWeeks(t *testing.T) {
 	h := time.Hour
 	at := []time.Duration{0, week, 2 * week, 3 * week, 4 * week, 5 * week}
 	force := history(at, []time.Duration{400 * h, 9 * h, 9 * h, 9 * h, 9 * h, 9 * h})
 	lucky := history(at, []time.Duration{20 * h, 3 * h, 3 * h, 3 * h, 3 * h, 3 * h})  // 41 h in all
-	steady := history(at, []time.Duration{40 * h, h, h, h, h, h})                     // 51 h, and half of the other's JCT in five weeks of six
-	surely := history(at, []time.Duration{10 * h, 2 * h, 2 * h, 2 * h, 2 * h, 3 * h}) // better than lucky in each week but one
+	steady := history(at, []time.Duration{40 * h, h, h, h, h, h})                     // 51 h in all, and half of the other's JCT in five of six weeks
+	surely := history(at, []time.Duration{10 * h, 2 * h, 2 * h, 2 * h, 2 * h, 3 * h}) // beats lucky in all weeks but one
 	for _, c := range []struct {
 		name   string
 		runs   []report.Run
@@ -40,25 +40,25 @@ func TestChooseByWeeks(t *testing.T) {
 	}
 }
 
-// Each week is left out once. What the other weeks choose, is scored there.
+// Each week is left out once and scored with the choice made on the other weeks.
 func TestLeaveOut(t *testing.T) {
 	h := time.Hour
 	at := []time.Duration{0, week, 2 * week, 3 * week}
 	runs := []report.Run{
 		history(at, []time.Duration{9 * h, 9 * h, 9 * h, 9 * h}),
-		history(at, []time.Duration{h, h, h, 6 * h}), // chosen by the others of each week but of one of the first three
+		history(at, []time.Duration{h, h, h, 6 * h}), // chosen when one of the first three weeks is left out
 		history(at, []time.Duration{5 * h, 5 * h, 5 * h, h}),
 	}
 	r, err := Choose([]string{"force", "most", "last"}, runs, 0, Options{Objective: objective(t, "mean-jct"), Holdout: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Without week 4 "most" is chosen; without another "most" has 1+1+6 and "last" 5+5+1.
+	// Without week 4 "most" is chosen; without another one "most" has 1+1+6 and "last" 5+5+1.
 	want := LeftOut{Cost: (1 + 1 + 1 + 6 + 4) * 900, Current: 36000, Best: "most", Least: (1 + 1 + 1 + 6 + 4) * 900}
 	if l := r.LeftOut; l == nil || math.Abs(l.Cost-want.Cost) > 1e-9 || math.Abs(l.Current-want.Current) > 1e-9 || l.Best != want.Best || math.Abs(l.Least-want.Least) > 1e-9 {
 		t.Errorf("%+v; want %+v", l, want)
 	}
-	runs[1] = history(at, []time.Duration{h, h, h, 20 * h}) // now it is "most" only for the week that it serves badly
+	runs[1] = history(at, []time.Duration{h, h, h, 20 * h}) // now "most" is chosen only for the week in which it is bad
 	if r, err = Choose([]string{"force", "most", "last"}, runs, 0, Options{Objective: objective(t, "mean-jct"), Holdout: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -67,15 +67,15 @@ func TestLeaveOut(t *testing.T) {
 	}
 }
 
-// What other histories said of gittins decides where these weeks say little: a tenth in
-// six weeks more. It does not where they say more, for another objective, or against a
-// candidate that goes by what is stated of jobs.
+// Results from other histories favour gittins where these weeks say little: a tenth in six more
+// weeks. They do not where the weeks say more, for another objective, or against a candidate that
+// uses what is stated of jobs.
 func TestProven(t *testing.T) {
 	h := time.Hour
 	at := []time.Duration{0, week, 2 * week, 3 * week}
 	force := history(at, []time.Duration{40 * h, 40 * h, 40 * h, 40 * h})
 	gittins := history(at, []time.Duration{11 * h, 11 * h, 11 * h, 11 * h})
-	nearly := history(at, []time.Duration{23 * h / 2, 23 * h / 2, 8 * h, 12 * h}) // less in all, and a little less week by week
+	nearly := history(at, []time.Duration{23 * h / 2, 23 * h / 2, 8 * h, 12 * h}) // less in total, and slightly less week by week
 	much := history(at, []time.Duration{9 * h, 9 * h, 2 * h, 14 * h})             // much less
 	for _, c := range []struct {
 		name      string

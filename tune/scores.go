@@ -10,21 +10,21 @@ import (
 	"github.com/muster-gpu/muster/report"
 )
 
-// Blocks are stretches of the history, by the submission of jobs: what is drawn
-// with replacement to see how far the choice hangs on single weeks.
+// Blocks are stretches of the history by submission time, which the bootstrap draws with
+// replacement to see how far the choice depends on single weeks.
 type Blocks struct {
-	Length time.Duration // 0: one block, the whole history
-	N      int           // blocks that hold jobs
-	of     []int32       // per job; blocks are numbered in their order
+	Length time.Duration // 0: the whole history is one block
+	N      int           // number of blocks with jobs
+	of     []int32       // block of each job, numbered in order of time
 }
 
-// fewest is how few blocks still say something about chance.
+// fewest is the smallest number of blocks that allows a bootstrap.
 const fewest = 4
 
 const day = 24 * time.Hour
 
-// Divide cuts the history into blocks of the length; 0: weeks, where there are
-// four at least, else days, else none.
+// Divide cuts the history into blocks of the given length; 0: weeks if there are at least four,
+// otherwise days if there are at least four, otherwise one block.
 func Divide(jobs []*cluster.Job, length time.Duration) Blocks {
 	if length > 0 {
 		return divide(jobs, length)
@@ -64,8 +64,8 @@ func divide(jobs []*cluster.Job, length time.Duration) Blocks {
 	return b
 }
 
-// sample is a figure of jobs, kept so that a percentile over any choice of
-// blocks is found without sorting again.
+// sample holds a figure of jobs so that percentiles over any choice of blocks need no further
+// sorting.
 type sample struct {
 	blocks [][]float64 // sorted
 	all    []float64   // sorted, each value once
@@ -81,8 +81,7 @@ func (s *sample) finish() {
 	s.all = slices.Compact(s.all)
 }
 
-// p95 is the 95th percentile by nearest rank over blocks that count so many
-// times each: the least value that enough others do not exceed.
+// p95 is the 95th percentile by nearest rank over blocks, each counted the given number of times.
 func (s *sample) p95(times []int) float64 {
 	n := 0
 	for k, b := range s.blocks {
@@ -107,17 +106,17 @@ func (s *sample) p95(times []int) float64 {
 // scores are one candidate's figures, block by block.
 type scores struct {
 	jct           []float64 // sum, seconds
-	ended         []int     // jobs that jct is over
+	ended         []int     // number of jobs in jct
 	wait, ratio   sample
-	due, late     []int // deadlines, those missed
+	due, late     []int // deadlines; missed ones
 	total         int   // jobs that ended by themselves
 	jobs          int
 	stopped       int // preemptions
 	waits, jctAll []float64
 }
 
-// score counts a run. Jobs that did not end by themselves, completed or failed,
-// have no JCT; who never started has no wait; a deadline of either is missed.
+// score evaluates a run. Jobs that did not end by themselves (completed or failed) have no JCT;
+// jobs that never started have no wait; both miss their deadlines.
 func score(r *report.Run, b *Blocks) *scores {
 	s := &scores{jct: make([]float64, b.N), ended: make([]int, b.N), due: make([]int, b.N), late: make([]int, b.N), jobs: len(r.Records),
 		waits: make([]float64, len(r.Records)), jctAll: make([]float64, len(r.Records))}
@@ -150,8 +149,8 @@ func score(r *report.Run, b *Blocks) *scores {
 	return s
 }
 
-// over are the figures where each block counts so many times; metrics that the
-// objective does not use are left out (0) unless all are wanted.
+// over are the figures with each block counted the given number of times; metrics that the
+// objective does not use are 0 unless all are wanted.
 func (s *scores) over(times []int, o *Objective, all bool) figures {
 	var f figures
 	if all || o.Uses(MeanJCT) {
@@ -169,7 +168,7 @@ func (s *scores) over(times []int, o *Objective, all bool) figures {
 	return f
 }
 
-// ratioOf is the sum of the one over the sum of the other; NaN over nothing.
+// ratioOf is the ratio of two weighted sums; NaN if the divisor is zero.
 func ratioOf[T int | float64](sum []T, n []int, times []int) float64 {
 	a, c := 0.0, 0
 	for k := range times {

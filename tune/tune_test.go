@@ -16,8 +16,8 @@ import (
 
 const week = 7 * day
 
-// history is a run in which job i is submitted at at[i] and waits wait[i]
-// before it runs an hour on one GPU; a negative wait: it never starts.
+// history is a run in which job i is submitted at at[i] and waits for wait[i] before it runs for an
+// hour on one GPU; a negative wait: it never starts.
 func history(at, wait []time.Duration) report.Run {
 	r := report.Run{Backfill: "none", Capacity: 8 * cluster.Whole, Queues: []string{"default"}}
 	for i := range at {
@@ -59,12 +59,12 @@ func TestObjectives(t *testing.T) {
 	}
 	o := objective(t, "weighted:mean-jct=3,p95-wait=1")
 	force := figures{MeanJCT: 100, P95Wait: 0.5}
-	// JCT half of what it was; a wait of 3 s against one below the floor of 1 s.
+	// JCT is halved; a wait of 3 s is compared with the floor of 1 s.
 	if c := o.cost(&figures{MeanJCT: 50, P95Wait: 3}, &force); c != 0.75*0.5+0.25*3 {
 		t.Errorf("cost %v", c)
 	}
 	if c := o.cost(&force, &force); c != 1 {
-		t.Errorf("the policy in force costs %v, not 1", c)
+		t.Errorf("the current policy costs %v, not 1", c)
 	}
 	single := objective(t, "fairness")
 	if c := single.cost(&figures{Fairness: 2.5}, &force); c != 2.5 {
@@ -72,7 +72,7 @@ func TestObjectives(t *testing.T) {
 	}
 }
 
-// The percentile over chosen blocks is that of the values written out and sorted.
+// The percentile over chosen blocks equals that of the values written out and sorted.
 func TestPercentileTwin(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for round := range 300 {
@@ -119,7 +119,7 @@ func TestDivide(t *testing.T) {
 		n      int
 		of     string
 	}{
-		{[]int{3, 9, 10, 24, 40}, 0, week, 4, "[0 0 1 2 3]"}, // empty weeks between are none
+		{[]int{3, 9, 10, 24, 40}, 0, week, 4, "[0 0 1 2 3]"}, // empty weeks in between are no blocks
 		{[]int{0, 1, 1, 2, 5}, 0, day, 4, "[0 1 1 2 3]"},
 		{[]int{0, 1, 2}, 0, 0, 1, "[0 0 0]"},
 		{[]int{0, 1, 2}, 2 * day, 2 * day, 2, "[0 0 1]"},
@@ -131,16 +131,15 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// twoWeeks are two runs of two weeks, a job each: the second run is two hours
-// better in the first week and one hour worse in the second.
+// twoWeeks are two runs of two weeks with a job each: the second run is two hours better in the
+// first week and one hour worse in the second.
 func twoWeeks() []report.Run {
 	at := []time.Duration{0, week}
 	return []report.Run{history(at, []time.Duration{3 * time.Hour, time.Hour}), history(at, []time.Duration{time.Hour, 2 * time.Hour})}
 }
 
-// With two blocks the bootstrap is known: both are drawn in half of all draws,
-// each alone in a quarter. The second run is the better one unless the second
-// week is drawn twice.
+// With two blocks the bootstrap is known: half of all draws have both blocks, a quarter each has
+// one of them twice. The second run is better unless the second week is drawn twice.
 func TestBootstrapKnown(t *testing.T) {
 	opt := Options{Objective: objective(t, "mean-jct"), Block: week, Resamples: 4000, Seed: 7}
 	r, err := Choose([]string{"a", "b"}, twoWeeks(), 0, opt)
@@ -172,7 +171,7 @@ func TestBootstrapKnown(t *testing.T) {
 	}
 }
 
-// What is better by the same part in each block has that gain, without doubt.
+// A candidate that is better by the same factor in each block has that gain with certainty.
 func TestBootstrapSure(t *testing.T) {
 	at := []time.Duration{0, week, 2 * week, 3 * week}
 	a := history(at, []time.Duration{3 * time.Hour, 3 * time.Hour, 3 * time.Hour, 3 * time.Hour})
@@ -193,8 +192,8 @@ func TestBootstrapSure(t *testing.T) {
 	}
 }
 
-// A tie keeps what is in force; a candidate that leaves jobs behind is not
-// comparable, however short its mean.
+// Ties keep the current policy; a candidate that leaves jobs unfinished is not comparable, however
+// short its mean.
 func TestWhoMayWin(t *testing.T) {
 	at := []time.Duration{0, week}
 	same := []time.Duration{time.Hour, time.Hour}
@@ -204,7 +203,7 @@ func TestWhoMayWin(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Rows[r.Winner].Policy != "b" || r.Winner != r.Current {
-		t.Errorf("a tie goes to %s, not to the policy in force", r.Rows[r.Winner].Policy)
+		t.Errorf("a tie goes to %s, not to the current policy", r.Rows[r.Winner].Policy)
 	}
 	last := r.Rows[2]
 	if last.Policy != "drops" || !strings.Contains(last.Out, "1 jobs") || last.Best != nil || last.Unended != 1 {
@@ -218,7 +217,7 @@ func TestWhoMayWin(t *testing.T) {
 	}
 }
 
-// A candidate whose replay had to be cut cannot be chosen, and the reason is said.
+// A candidate whose replay was cut cannot be chosen, with a reason.
 func TestCut(t *testing.T) {
 	entries := []trace.Entry{{Run: 2 * time.Hour, Job: cluster.Job{Submit: cluster.Time(time.Hour)}}, {Run: 3 * time.Hour}}
 	if h := Horizon(entries); h != cluster.Time(51*time.Hour+day) {
@@ -231,7 +230,7 @@ func TestCut(t *testing.T) {
 	at, wait := []time.Duration{0, week}, []time.Duration{time.Hour, time.Hour}
 	runs := []report.Run{history(at, wait), history(at, []time.Duration{0, -1})}
 	opt := Options{Objective: objective(t, "mean-jct"), Block: week, Horizon: cluster.Time(4 * week)}
-	for _, last := range []time.Duration{3 * week, 4 * week} { // before: it is over, and a job was left behind
+	for _, last := range []time.Duration{3 * week, 4 * week} { // before: it is over, with an unfinished job
 		runs[1].Last = cluster.Time(last)
 		r, err := Choose([]string{"a", "turns"}, runs, 0, opt)
 		if err != nil {
@@ -243,8 +242,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// Where the replay of the policy in force was cut, it is no measure: the best of the others is
-// chosen, nothing has a gain, and why is said. It is an error if all were cut.
+// If the replay of the current policy was cut, it is no reference: the best other candidate is
+// chosen, there are no gains, and the reason is given. It is an error if all were cut.
 func TestCutInForce(t *testing.T) {
 	at := []time.Duration{0, week, 2 * week, 3 * week}
 	h := time.Hour
@@ -279,7 +278,7 @@ func TestCutInForce(t *testing.T) {
 	}
 }
 
-// A rejected or late job misses its deadline, one that ends on it does not.
+// A rejected or late job misses its deadline, a job that ends exactly then does not.
 func TestDeadlinesMissed(t *testing.T) {
 	at := []time.Duration{0, 0, 0, 0}
 	r := history(at, []time.Duration{0, time.Second, -1, 0})
@@ -300,8 +299,8 @@ func TestHoldout(t *testing.T) {
 	h := time.Hour
 	runs := []report.Run{
 		history(at, []time.Duration{9 * h, 9 * h, 9 * h, 9 * h}),
-		history(at, []time.Duration{0, 3 * h, 0, 3 * h}), // best in odd weeks: the first, the third
-		history(at, []time.Duration{3 * h, h, 3 * h, h}), // best in even ones
+		history(at, []time.Duration{0, 3 * h, 0, 3 * h}), // best in odd weeks: the first and the third
+		history(at, []time.Duration{3 * h, h, 3 * h, h}), // best in even weeks
 	}
 	r, err := Choose([]string{"force", "odd", "even"}, runs, 0, Options{Objective: objective(t, "mean-jct"), Holdout: true})
 	if err != nil {
@@ -328,7 +327,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// What is tried follows from what the history holds.
+// The candidates that are tried follow from what the history contains.
 func TestCandidates(t *testing.T) {
 	spec := &cluster.Spec{Nodes: []cluster.Node{{Name: "n", GPUs: 8, Model: "T4-16GB"}}}
 	entries, table := make([]trace.Entry, 10), Table{}
@@ -383,6 +382,6 @@ func TestCandidates(t *testing.T) {
 	check("long", []string{"srtf", "edf", "drf"}, []string{"afs", "chronus", "themis"})
 	_, left := Candidates(Look(entries, spec, table), []string{"fifo", "unheard-of"})
 	if last := left[len(left)-1]; last.Policy != "unheard-of" {
-		t.Errorf("a policy that the list does not have is not named: %+v", last)
+		t.Errorf("a policy that is not in the list is not reported: %+v", last)
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Texts of others are shown in pages and in the window's title without what turns their direction or is not shown at all.
+// Other users' texts appear in pages and in the window's title without characters that change the direction of
+// text or are invisible.
 func TestPlain(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package web is the dashboard: pages, styles and scripts, embedded. They are
-// served as they are written here, load nothing from elsewhere, and talk to
-// the interface under /v1/ only.
+// Package web is the dashboard: pages, styles and scripts, embedded. They are served as written here, load
+// nothing from elsewhere, and use only the interface under /v1/.
 package web
 
 import (
@@ -19,20 +18,19 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// policy keeps the pages to what is served here: no inline script or style, no
-// other origin, no frame around them.
+// policy restricts the pages to what this server serves: no inline script or style, no other origin, no framing.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 var types = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
 	".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".LICENSE": "text/plain; charset=utf-8"}
 
-// addresses of the dashboard; each is the same document, which shows what its
-// address says.
+// addresses are the routes of the dashboard; each serves the same document, whose script shows the page of the
+// address.
 var addresses = []string{"/{$}", "/jobs", "/jobs/{id}", "/submit", "/usage", "/history"}
 
-// Pages returns the dashboard by route. The pages hold nothing that is secret:
-// what they show they ask for, as whoever is signed in.
+// Pages returns the dashboard by route. The pages contain nothing secret: they request their data as the
+// signed-in user.
 func Pages() map[string]http.HandlerFunc {
 	pages := map[string]http.HandlerFunc{"GET /assets/{name}": asset}
 	pages["GET /favicon.ico"] = func(w http.ResponseWriter, r *http.Request) { send(w, r, assets, "assets/icon.svg") } // asked for where no page names it
@@ -42,7 +40,7 @@ func Pages() map[string]http.HandlerFunc {
 	return pages
 }
 
-// asset sends a file that the document asks for.
+// asset sends a file that the document refers to.
 func asset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	if strings.HasPrefix(name, "uPlot.") {
@@ -52,12 +50,12 @@ func asset(w http.ResponseWriter, r *http.Request) {
 	send(w, r, assets, "assets/"+name)
 }
 
-// send sends a file. A browser asks each time whether it has the present one,
-// so that a new daemon's pages are never mixed with an old one's.
+// send sends a file. Browsers revalidate it on each request, so that pages of a new daemon are never mixed with
+// those of an old one.
 func send(w http.ResponseWriter, r *http.Request, files embed.FS, name string) {
 	text, err := files.ReadFile(name)
 	if err != nil {
-		w.Header().Set("Content-Type", "application/problem+json") // as every error of the server
+		w.Header().Set("Content-Type", "application/problem+json") // like every error of the server
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = w.Write([]byte(`{"status":404,"title":"Not Found","detail":"the dashboard has no such file"}`))
 		return

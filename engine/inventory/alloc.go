@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -138,4 +139,31 @@ func SplitTask(allocs *[]Alloc, r *cluster.Request) []Alloc {
 		return []Alloc{gone}
 	}
 	return nil
+}
+
+// SameDevices reports whether two lists of allocations are the same but for who
+// holds the devices and who is a guest there.
+func SameDevices(a, b []Alloc) bool {
+	return slices.EqualFunc(a, b, func(x, y Alloc) bool {
+		x.Beside, y.Beside, x.Tenant, y.Tenant = false, false, 0, 0
+		return x == y
+	})
+}
+
+// ModelOf is what the first GPU among the allocations is; nil: there is none.
+func (s *Store) ModelOf(allocs []Alloc) *cluster.GPUModel {
+	for i := range allocs {
+		if a := &allocs[i]; a.GPUs != 0 {
+			return s.Classes()[s.Nodes()[a.Node].Class()].Model()
+		}
+	}
+	return nil
+}
+
+// GPUOf is the model's name of the first GPU among the allocations; "": there is none.
+func GPUOf(s *Store, allocs []Alloc) string {
+	if m := s.ModelOf(allocs); m != nil {
+		return m.Name
+	}
+	return ""
 }

@@ -46,11 +46,11 @@ func (st *Store) index(n *Node, in bool) {
 		c.buckets[n.nfree].del(n.pos)
 		c.free -= int(n.nfree)
 	}
-	st.indexPartial(n)
+	st.classes[n.class].indexPartial(n)
 }
 
-func (st *Store) indexPartial(n *Node) {
-	c := &st.classes[n.class]
+// indexPartial notes whether a node that takes jobs has a partly used device.
+func (c *Class) indexPartial(n *Node) {
 	has := false
 	if n.indexed {
 		for i := range n.devs {
@@ -246,7 +246,7 @@ func (st *Store) applyShared(n *Node, a *Alloc, taken bool) {
 			}
 		}
 	}
-	st.indexPartial(n)
+	st.classes[n.class].indexPartial(n)
 }
 
 func (n *Node) applyTenant(t Tenant, taken bool) {

@@ -36,6 +36,7 @@ type Node struct {
 	lent     bool  // of a loan (loan.go)
 	given    bool  // given back to its lender
 	resized  bool  // its size is that of an event, not of the configuration
+	changed  bool  // ... and so is all of it
 	free     uint64
 	hosts    uint64 // devices that a job holds whole, not as a guest
 	guested  uint64 // devices on which guests are
@@ -67,11 +68,17 @@ type sizes [64]int32
 // empty makes a node one on which nothing is.
 func (n *Node) empty(model *cluster.GPUModel) {
 	n.cpu, n.ram = cmp.Or(n.spec.CPU, notModelled), cmp.Or(n.spec.RAM, notModelled)
-	n.devs = make([]Device, n.spec.GPUs)
-	for i := range n.devs {
-		n.devs[i] = Device{milli: int32(cluster.Whole), mem: model.Memory}
-	}
+	n.devs = blankDevices(n.spec.GPUs, model)
 	n.hosts, n.guested, n.tenants, n.sizes, n.stopping, n.frozen = 0, 0, nil, sizes{}, nil, 0
+}
+
+// blankDevices is so many devices on which nothing is.
+func blankDevices(count int, model *cluster.GPUModel) []Device {
+	devs := make([]Device, count)
+	for i := range devs {
+		devs[i] = Device{milli: int32(cluster.Whole), mem: model.Memory}
+	}
+	return devs
 }
 
 // setHealthy makes all of the devices healthy but some, of a node on which nothing is and that is not in the index.
@@ -108,6 +115,9 @@ func (n *Node) TakesJobs() bool { return n.indexed }
 
 // Resized reports whether its CPU and RAM are those of an event, not of the configuration.
 func (n *Node) Resized() bool { return n.resized }
+
+// Changed reports whether an event described it, not the configuration.
+func (n *Node) Changed() bool { return n.changed }
 
 // Overcommitted reports whether its jobs hold more CPU or RAM than it has.
 func (n *Node) Overcommitted() bool { return n.cpu < 0 || n.ram < 0 }

@@ -34,24 +34,12 @@ func (st *Store) Add(n cluster.Node, model cluster.GPUModel, parts uint64, clien
 	if ns.fixed, err = fixedOf(&n, &model); err != nil {
 		return false, err
 	}
-	ns.class = int32(slices.IndexFunc(st.classes, func(c Class) bool {
-		return c.model.Name == model.Name && c.gpus == n.GPUs && c.parts == parts
-	}))
-	if first = ns.class < 0; first {
-		if len(st.classes) == MaxKinds {
-			return false, fmt.Errorf("more than %d kinds of node (GPU model x GPUs per node x partitions)", MaxKinds)
-		}
-		ns.class = int32(len(st.classes))
-		st.classes = append(st.classes, Class{model: model, gpus: n.GPUs, parts: parts, buckets: make([]bitset, n.GPUs+1), clients: clients})
+	if ns.class, first, err = st.classOf(&n, model, parts, clients); err != nil {
+		return false, err
 	}
 	ns.empty(&model)
 	ns.setHealthy(n.Bad)
-	ns.rack, ns.fabric = st.domain("rack", n.Rack), st.domain("fabric", n.Fabric)
-	if n.NVLink != "" {
-		ns.nvlink = st.domain("nvlink", n.NVLink)
-	} else {
-		ns.nvlink, ns.split = st.domain("node", n.Name), ns.Islands() > 1
-	}
+	ns.locate(st.domain)
 	c := &st.classes[ns.class]
 	ns.pos = int32(len(c.nodes))
 	c.nodes = append(c.nodes, int32(len(st.nodes)))
@@ -63,6 +51,32 @@ func (st *Store) Add(n cluster.Node, model cluster.GPUModel, parts uint64, clien
 	}
 	st.index(&st.nodes[len(st.nodes)-1], n.State == cluster.Up)
 	return first, nil
+}
+
+// classOf finds the class of a node, or makes it: then the node is the first of it.
+func (st *Store) classOf(n *cluster.Node, model cluster.GPUModel, parts uint64, clients int) (id int32, first bool, err error) {
+	id = int32(slices.IndexFunc(st.classes, func(c Class) bool {
+		return c.model.Name == model.Name && c.gpus == n.GPUs && c.parts == parts
+	}))
+	if id >= 0 {
+		return id, false, nil
+	}
+	if len(st.classes) == MaxKinds {
+		return 0, false, fmt.Errorf("more than %d kinds of node (GPU model x GPUs per node x partitions)", MaxKinds)
+	}
+	c := Class{model: model, gpus: n.GPUs, parts: parts, buckets: make([]bitset, n.GPUs+1), clients: clients}
+	st.classes = append(st.classes, c)
+	return int32(len(st.classes)) - 1, true, nil
+}
+
+// locate notes the domains that a node is in, by their numbers.
+func (n *Node) locate(domain func(level, name string) int32) {
+	n.rack, n.fabric, n.split = domain("rack", n.spec.Rack), domain("fabric", n.spec.Fabric), false
+	if n.spec.NVLink != "" {
+		n.nvlink = domain("nvlink", n.spec.NVLink)
+		return
+	}
+	n.nvlink, n.split = domain("node", n.spec.Name), n.Islands() > 1
 }
 
 // domain numbers the named domain; nodes that name none share one domain.
@@ -157,7 +171,7 @@ func (st *Store) Spoil(id int32, mask uint64) {
 	n.healthy &^= mask
 	st.setFree(n, n.free&^mask)
 	st.changed(n)
-	st.indexPartial(n)
+	st.classes[n.class].indexPartial(n)
 }
 
 // Heal marks devices of a node healthy; held reports whether a job has a device (one bit) whole.
@@ -171,7 +185,7 @@ func (st *Store) Heal(id int32, mask uint64, held func(dev uint64) bool) {
 		}
 	}
 	st.changed(n)
-	st.indexPartial(n)
+	st.classes[n.class].indexPartial(n)
 }
 
 // Resume sets a node on which nothing is to the health that a snapshot has of it.

@@ -1,6 +1,7 @@
 package shape
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -24,8 +25,8 @@ func (b *NodeBits) Add(node int32) {
 	(*b)[node>>6] |= 1 << (node & 63)
 }
 
-// NodeSet is a set of nodes that jobs can name (Job.Nodes). It never changes, so shapes can refer to it for good, and
-// there can be any number of sets: unlike partitions they do not divide the classes of nodes.
+// NodeSet is a set of nodes that jobs can name (Job.Nodes). Its nodes never change, so shapes can refer to it for good,
+// and there can be any number of sets: unlike partitions they do not divide the classes of nodes.
 type NodeSet struct {
 	Nodes   []int32 // as they joined
 	In      NodeBits
@@ -48,16 +49,32 @@ func (t *Table) Name(spec *cluster.NodeSet) {
 		set.In.Add(id)
 	}
 	slices.Sort(set.Nodes)
+	t.classify(set)
+	if t.sets == nil {
+		t.sets = map[string]*NodeSet{}
+	}
+	t.sets[spec.Name] = set
+}
+
+// classify notes of which classes a set's nodes are.
+func (t *Table) classify(set *NodeSet) {
+	set.Classes, set.order = inventory.ClassSet{}, nil
 	for _, id := range set.Nodes {
 		if class := t.st.Nodes()[id].Class(); !set.Classes.Has(class) {
 			set.Classes.Add(class)
 			set.order = append(set.order, class)
 		}
 	}
-	if t.sets == nil {
-		t.sets = map[string]*NodeSet{}
+}
+
+// Reclassify has the classes on which jobs can run be computed again, and what can never run be decided again: a node
+// is of another class.
+func (t *Table) Reclassify() {
+	for _, name := range slices.Sorted(maps.Keys(t.sets)) {
+		t.classify(t.sets[name])
 	}
-	t.sets[spec.Name] = set
+	t.Recompute()
+	t.Judge()
 }
 
 // NameAll makes several sets known.

@@ -93,6 +93,11 @@ func (s *Shape) Divides() bool {
 	return len(s.Sets) == 1 && s.Min == 1 && s.Max == 1 && s.NodeBounds() == nil && r.GPUs == 1 && !r.Fractional() && r.Profile == ""
 }
 
+// OnInstance reports whether a job of the shape, which asks for a whole GPU, has an instance of one.
+func (s *Shape) OnInstance(allocs []inventory.Alloc) bool {
+	return len(allocs) == 1 && allocs[0].Slots != 0 && s.Sets[0].Request.Profile == ""
+}
+
 // Sliced reports whether tasks of the shape ask for slices.
 func (s *Shape) Sliced() bool {
 	for i := range s.Sets {

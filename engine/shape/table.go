@@ -94,6 +94,30 @@ func (t *Table) fitsClass(s *Shape, set int, c *inventory.Class) bool {
 	return c.Partitions()&t.PartMask(s.Partitions) != 0 && inventory.WhyNotClass(&s.Sets[set].Request, c) == ""
 }
 
+// PriorityTier returns the highest priority tier of these partitions, and the highest of all.
+func (t *Table) PriorityTier(names []string) (own, most int64) {
+	mask := t.PartMask(names)
+	for i := range t.parts {
+		tier := t.parts[i].PriorityTier
+		most = max(most, tier)
+		if mask>>i&1 == 1 {
+			own = max(own, tier)
+		}
+	}
+	return own, most
+}
+
+// Within reports whether allocations are on nodes of some partitions alone; none are on none.
+func (t *Table) Within(allocs []inventory.Alloc, partitions []string) bool {
+	mask := t.PartMask(partitions)
+	for i := range allocs {
+		if t.st.Classes()[t.st.Nodes()[allocs[i].Node].Class()].Partitions()&mask == 0 {
+			return false
+		}
+	}
+	return len(allocs) > 0
+}
+
 // PartMask resolves partition names; none means the default partitions, or
 // every partition where none is marked default.
 func (t *Table) PartMask(names []string) uint64 {

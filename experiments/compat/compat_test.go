@@ -10,15 +10,15 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// steps is a job of the world's tests: an iteration takes a second, its stall is 10s.
+// steps is a job of the world's tests: an iteration takes a second, its stall is 10 s.
 func steps(gpus int, at, iterations int) trace.Entry {
 	return trace.Entry{Job: cluster.Job{Model: "zz", Submit: cluster.Time(at) * cluster.Time(time.Second),
 		Tasks: []cluster.TaskSet{{Count: gpus, Request: cluster.Request{GPUs: 1}}}},
 		Work: &trace.Work{Steps: float64(iterations), Step: time.Second}}
 }
 
-// staged is a job of 1000 iterations that comes at the beginning, of a model of the
-// published traces.
+// staged is a job of 1000 iterations that arrives at the beginning, of a model in the published
+// traces.
 func staged(model string, gpus int) trace.Entry {
 	ms := map[string][4]float64{"dqn": {490, 446, 8, 0}, "gpt2": {426, 0.6, 410, 0}, "vgg19": {109, 114, 80, 0}}[model]
 	e := steps(gpus, 0, 1000)
@@ -28,7 +28,7 @@ func staged(model string, gpus int) trace.Entry {
 	return e
 }
 
-// Muri's simulator, 12.1 to 12.5.
+// Muri's simulator, examples 12.1 to 12.5.
 func TestMuriByHand(t *testing.T) {
 	three := []trace.Entry{staged("dqn", 1), staged("vgg19", 1), staged("dqn", 1)}
 	three[0].Work.Steps, three[1].Work.Steps = 4000, 10_000

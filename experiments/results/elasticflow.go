@@ -11,17 +11,16 @@ import (
 	"github.com/muster-gpu/muster/internal/csvfile"
 )
 
-// slotCell is a cluster, or some jobs of its trace, and the share of deadlines that the
-// released simulator meets there on the released traces (ElasticFlow's simulator,
-// section 12); 0: it is not known.
+// slotCell is a cluster, or some jobs of its trace, and the share of deadlines that the released
+// simulator meets there on the released traces (ElasticFlow's simulator, section 12); 0: unknown.
 type slotCell struct {
 	cluster  string
 	from, to int // jobs, counted from 0; 0 and 0: all
 	rerun    float64
 }
 
-// slotClusters are ElasticFlow's clusters. Of cluster 2, and of the first jobs of
-// cluster 5 under ElasticFlow, only an independent implementation's values are known.
+// slotClusters are ElasticFlow's clusters. For cluster 2, and for the first jobs of cluster 5 under
+// ElasticFlow, only the values of an independent implementation are known.
 func slotClusters(rerun ...float64) (list []slotCell) {
 	for i, name := range []string{"cluster01", "cluster02", "cluster03", "cluster05", "cluster06", "cluster10"} {
 		list = append(list, slotCell{cluster: name, rerun: rerun[i]})
@@ -29,10 +28,10 @@ func slotClusters(rerun ...float64) (list []slotCell) {
 	return list
 }
 
-// slotRow is a published policy, and who stands for it.
+// slotRow is a published policy with its counterpart.
 type slotRow struct {
 	theirs, ours string
-	x            compat.Flow // without a world: Tiresias'
+	x            compat.Flow // without a world: Tiresias' world
 	cells        []slotCell
 	reason       string
 }
@@ -90,7 +89,7 @@ func elasticFlowOn(ctx context.Context, traces string, rows []slotRow) (Table, e
 		return t, err
 	}
 	var cells []slotCell
-	var of []*slotRow // of each cell
+	var of []*slotRow // row of each cell
 	for i := range rows {
 		for _, c := range rows[i].cells {
 			cells, of = append(cells, c), append(of, &rows[i])

@@ -12,7 +12,7 @@ import (
 	"github.com/muster-gpu/muster/internal/csvfile"
 )
 
-// fgdLists are the lists of pods that lie beside the published figures.
+// fgdLists are the lists of pods with published figures.
 var fgdLists = []string{"default", "cpu050", "gpushare100", "gpushare40", "gpuspec10", "multigpu20"}
 
 // fgdSeeds are those of the published runs.
@@ -118,8 +118,7 @@ func meanOf(runs []compat.Cells, column int) float64 {
 	return math.Round(sum/float64(len(runs))*1000) / 1000
 }
 
-// readAllocated reads the published table: the columns, and the rows by list and
-// policy.
+// readAllocated reads the published table: the columns, and the rows by list and policy.
 func readAllocated(path string) (head []int, rows map[string][]float64, err error) {
 	all, err := csvfile.Read(path)
 	if err != nil {
@@ -171,7 +170,7 @@ func ReadOpenb(dir, list string) (*compat.Openb, error) {
 	return o, nil
 }
 
-// eachOpenb calls f for each row with a name, numbers, and a text that may be absent.
+// eachOpenb calls f for each row with a name, numbers, and an optional text.
 func eachOpenb(path string, columns []string, extra string, f func(text []string, n []int64)) error {
 	rows, err := csvfile.Read(path)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/muster-gpu/muster/internal/csvfile"
 )
 
-// gavelOrder is the order in which that simulator goes through the GPU models.
+// gavelOrder is the order in which that simulator visits the GPU models.
 const gavelOrder = ",solve=resets,order=V100-16GB/P100-16GB/K80-12GB"
 
 // gavelRow is a published row that we replay.
@@ -24,7 +24,7 @@ type gavelRow struct {
 	name, theirs string
 	x            compat.Gavel
 	rates        []string // as published
-	reason       string   // of differences
+	reason       string   // why figures differ
 	fair         bool     // the published ratios of finish-time fairness are replayed, too
 }
 
@@ -40,12 +40,12 @@ type gavelSpan struct {
 	name, theirs string
 	x            compat.Gavel
 	jobs         []int
-	reason       string // of differences
+	reason       string // why figures differ
 }
 
-// gavelSpanSeeds are the seeds of the published makespans, which are means: their table
-// gives the seeds' mean, 1, beside them. Rounds of 1,920 s there, and these seeds, give
-// FIFO's and Gandiva's to the last printed digit.
+// gavelSpanSeeds are the seeds of the published makespans, which are means: their table gives the
+// seeds' mean, 1. Rounds of 1,920 s and these seeds reproduce FIFO's and Gandiva's to the last
+// printed digit.
 var gavelSpanSeeds = []uint32{0, 1, 2}
 
 const gavelSpanRound = 1920 // seconds
@@ -62,7 +62,7 @@ var gavelSpanJobs = []int{100, 200, 300, 400, 500, 600, 700}
 
 var (
 	gavelAll   = []string{"0.40", "0.80", "1.20", "1.60", "2.00", "2.40", "2.80", "3.20", "3.60", "4.00", "4.40", "4.80", "5.20", "5.60", "6.00"}
-	gavelFew   = []string{"2.00", "4.00", "4.80"} // the programs take their time
+	gavelFew   = []string{"2.00", "4.00", "4.80"} // the programs take long
 	gavelTo52  = []string{"0.80", "1.60", "2.00", "2.80", "3.60", "4.00", "4.40", "4.80", "5.20"}
 	gavelLarge = []string{"0.20", "0.40", "0.60", "0.80", "1.00", "1.20", "1.40", "1.60", "1.80", "2.00", "2.20", "2.40", "2.60", "2.80", "3.00"}
 )
@@ -190,7 +190,7 @@ func gavelTable(ctx context.Context, traces string, rows []gavelRow, spans []gav
 	return t, nil
 }
 
-// cells are what is run for the row, and adds its figures to the table.
+// cells returns the runs of the row, and adds its figures to the table.
 func (m *gavelSpan) cells(published map[string]float64, t *Table) (cells []gavelCell, err error) {
 	for _, n := range m.jobs {
 		want, ok := published[m.theirs+"/"+strconv.Itoa(n)]
@@ -209,7 +209,7 @@ func (m *gavelSpan) cells(published map[string]float64, t *Table) (cells []gavel
 	return cells, nil
 }
 
-// gavelGains sets each row with space sharing over that without, where both are replayed.
+// gavelGains compares each row with space sharing with the one without, where both are replayed.
 func gavelGains(rows []Row) (gains []Row) {
 	const with = " with space sharing"
 	for _, r := range rows {
@@ -227,7 +227,7 @@ func gavelGains(rows []Row) (gains []Row) {
 	return gains
 }
 
-// replayGavel runs experiments beside each other: first what ratios are over, each once.
+// replayGavel runs experiments in parallel: first, once each, those that ratios are relative to.
 func replayGavel(ctx context.Context, table *compat.Throughputs, cells []gavelCell, rows []Row) error {
 	var alone []compat.Gavel
 	at := map[compat.Gavel]int{}
@@ -277,7 +277,7 @@ func replayGavel(ctx context.Context, table *compat.Throughputs, cells []gavelCe
 	})
 }
 
-// beside does n things, as many at once as there are cores.
+// beside does n things in parallel, one per core.
 func beside(n int, do func(i int) error) error {
 	errs, next := make([]error, n), make(chan int)
 	var workers sync.WaitGroup
@@ -318,13 +318,12 @@ func readThroughputs(path string) (*compat.Throughputs, error) {
 	return table, nil
 }
 
-// gavelFair ends the key of a ratio of finish-time fairness: the mean, over the measured
-// jobs, of the completion time over that when all jobs have equal parts of all GPUs.
+// gavelFair ends the key of a ratio of finish-time fairness: the mean, over the measured jobs, of
+// the completion time relative to that when all jobs have equal parts of all GPUs.
 const gavelFair = "/fair"
 
-// readGavel reads mean completion times by workload, policy and rate. The file has
-// ratios of finish-time fairness beside them, in its sections 7 and 8. Of several equal keys
-// the first counts.
+// readGavel reads mean completion times by workload, policy and rate. In sections 7 and 8 the file
+// also has ratios of finish-time fairness. Of several equal keys the first counts.
 func readGavel(path string) (map[string]float64, error) {
 	rows, err := csvfile.Read(path)
 	if err != nil {
@@ -350,9 +349,8 @@ func readGavel(path string) (map[string]float64, error) {
 	return out, nil
 }
 
-// readGavelSpans reads makespans in hours, by policy and number of jobs. A line has a
-// number of jobs, hours and the mean of the seeds; the first one of a policy begins with
-// its name.
+// readGavelSpans reads makespans in hours, by policy and number of jobs. A line has a number of
+// jobs, hours and the mean of the seeds; the first one of a policy begins with its name.
 func readGavelSpans(path string) (map[string]float64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// muriPolicies are the published rows that our policies stand for. Those that take
-// minutes are slow.
+// muriPolicies are the published rows and our policies for them. The slow ones take minutes.
 var muriPolicies = []struct {
 	theirs, ours string
 	slow         bool
@@ -39,8 +38,8 @@ var muriPolicies = []struct {
 	{"Muri_L", "muri:order=l,keep=0, its own pairs", true, func() compat.Profile { return compat.MuriGroups(true, false) }, muriTies},
 }
 
-// muriTies is why muri by itself is not exact, muriMixed why one cell cannot be,
-// muriShares and muriOther why Themis' are not.
+// muriTies is why muri by itself is not exact, muriMixed why one cell cannot be, muriShares and
+// muriOther why Themis' are not.
 const (
 	muriShares = "the program that gives shares has no unique optimum: theirs are by its solver's last bits, ours at the end of its path"
 	muriOther  = "the figures are not of these rules: they have two decimals, and with a factor of 1.015 on every iteration a makespan has more"
@@ -53,7 +52,7 @@ func Muri(ctx context.Context, traces string) (Table, error) {
 	return muriOn(ctx, traces, "trace1", "trace3", "trace3_pr", "trace4")
 }
 
-// muriOn replays what is slow on some of the traces only.
+// muriOn replays the slow rows on some of the traces only.
 func muriOn(ctx context.Context, traces string, slow ...string) (Table, error) {
 	t := Table{Title: "Muri: Figures 9 and 10, 64 GPUs", Tolerance: 1e-8,
 		About: "Mean JCT, makespan and 99th percentile in seconds, as published (SIGCOMM'22); ours are equal to the last printed digit, but for the rows with a reason. " +

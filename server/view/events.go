@@ -8,21 +8,20 @@ import (
 )
 
 const (
-	// eventEvery is the least time between two events to one watcher: whatever
-	// happens in between is one event.
+	// eventEvery is the least time between two events to one watcher: everything in between becomes one event.
 	eventEvery = 250 * time.Millisecond
-	// aliveEvery is how often a quiet stream says that it is still there.
+	// aliveEvery is how often a quiet stream sends a sign of life.
 	aliveEvery = 15 * time.Second
 )
 
-// change is what an event says: which jobs changed, or that they are many.
+// change is the content of an event: which jobs changed, or that there are many.
 type change struct {
 	Jobs []int `json:"jobs"`
 	Many bool  `json:"many,omitempty"`
 }
 
-// Events tells a browser, or a script, what changed, as server-sent events. The
-// first event comes at once; the next at least eventEvery apart.
+// Events reports changes to a browser or a script, as server-sent events. The first event comes at once, the
+// next at least eventEvery apart.
 func Events(src Source) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		changed, take, stop := src.Watch()

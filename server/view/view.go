@@ -1,7 +1,5 @@
-// Package view is the part of Muster's interface that only looks: jobs, why they
-// wait, nodes, queues, what was used. It serves whatever runs the jobs, this
-// machine or a cluster, so that the same command line and the same dashboard
-// read both.
+// Package view is the read-only part of Muster's interface: jobs, why they wait, nodes, queues, usage. It serves
+// any driver, this machine or a cluster, so that the same command line and the same dashboard read both.
 package view
 
 import (
@@ -19,7 +17,7 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// Source is what is looked at.
+// Source is what the routes read.
 type Source interface {
 	Now() time.Time
 	// Scheduling names the policy and the placer.
@@ -36,44 +34,43 @@ type Source interface {
 	Usage(ctx context.Context, by string, since time.Time) (api.Usage, error)
 	// PlanMoves says which moves would let waiting jobs start, or empty nodes.
 	PlanMoves(context.Context, *api.MovesRequest) ([]api.Moves, error)
-	// Watch begins to watch: changed holds a value when something changed, take
-	// says which jobs, or that they are many.
+	// Watch begins to watch: changed holds a value when something changed, and take returns which jobs, or that
+	// there are many.
 	Watch() (changed <-chan struct{}, take func() (jobs []int, many bool), stop func())
 }
 
-// Who is who looks.
+// Who is the caller of a read-only route.
 type Who interface {
-	// Me is who the server takes the caller for.
+	// Me is the caller as the server knows it.
 	Me() api.Me
-	// Owns reports whether a user's jobs are the caller's to see in full; on a
-	// cluster a job's user is its namespace.
+	// Owns reports whether the caller may see a user's jobs in full; on a cluster a job's user is its namespace.
 	Owns(user string) bool
 }
 
-// Info is what the server says of itself.
+// Info is the server's description of itself.
 type Info struct {
 	Version   string `json:"version"`
 	Policy    string `json:"policy"`
 	Placer    string `json:"placer"`
 	Simulated bool   `json:"simulated,omitempty" doc:"The GPUs are only played"`
-	// NotEnforced is what jobs are not kept to.
+	// NotEnforced lists the limits that are not enforced on jobs.
 	NotEnforced []string `json:"not_enforced,omitempty" doc:"What jobs are not kept to here, and why"`
 	URL         string   `json:"url,omitempty" doc:"Where the server listens besides the Unix socket"`
 	Cluster     bool     `json:"cluster,omitempty" doc:"It schedules a Kubernetes cluster, and shows it; what can be changed is changed there"`
 }
 
-// Options tie the routes to a server.
+// Options connect the routes to a server.
 type Options struct {
 	Source Source
-	// Caller is who makes a request; an error is the answer.
+	// Caller is the caller of a request; an error is the answer.
 	Caller func(context.Context) (Who, error)
 	// Problem turns an error of the source into an answer.
 	Problem func(error) error
-	// Info is what the server says of itself, without policy and placer.
+	// Info describes the server, without policy and placer.
 	Info func() Info
 }
 
-// Routes are those that Register registers, for lists of who may use which.
+// Routes are those that Register registers, for lists of the roles that routes require.
 var Routes = []string{"GET /v1/me", "GET /v1/info", "GET /v1/jobs", "GET /v1/jobs/{id}", "GET /v1/jobs/{id}/why", "GET /v1/jobs/{id}/history",
 	"GET /v1/jobs/{id}/samples", "GET /v1/nodes", "GET /v1/queues", "GET /v1/overview", "GET /v1/usage", "GET /v1/moves"}
 
@@ -87,7 +84,7 @@ type id struct {
 
 type body[T any] struct{ Body T }
 
-// Register registers the operations that look. Events is apart: it is a stream.
+// Register registers the read-only operations, except Events, which is a stream.
 func Register(a huma.API, opt Options) {
 	r := &routes{opt}
 	get(a, r, "me", "/v1/me", "Who the server takes the caller for",
@@ -119,7 +116,7 @@ func Register(a huma.API, opt Options) {
 	get(a, r, "usage", "/v1/usage", "What was used, wasted, and how good expected starts were", r.usage)
 }
 
-// get registers one operation; whoever asks is known before it runs.
+// get registers one operation; its caller is known before it runs.
 func get[In, Out any](a huma.API, r *routes, id, path, summary string, f func(context.Context, Who, *In) (Out, error)) {
 	huma.Register(a, huma.Operation{OperationID: id, Method: http.MethodGet, Path: path, Summary: summary},
 		func(ctx context.Context, in *In) (*body[Out], error) {
@@ -256,8 +253,8 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 	return now.Add(-d), nil
 }
 
-// Shown is a job as somebody may see it. What others run is theirs, and an
-// environment, which may hold secrets, is for its owner and admins only.
+// Shown is a job as the caller may see it. What other users run is hidden, and the environment, which may hold
+// secrets, is for its owner and admins only.
 func Shown(who Who, j api.Job) api.Job {
 	if private(&j) && !who.Owns(j.User) {
 		j.Submission.Script, j.Submission.Command, j.Submission.Args = "", nil, nil
@@ -275,15 +272,15 @@ func Shown(who Who, j api.Job) api.Job {
 	return j
 }
 
-// private reports whether there is anything of a job that not everybody sees. In
-// lists of a cluster there is not, and so nobody need be asked whose it is.
+// private reports whether a job has parts that not everybody may see. In lists of a cluster it has none, so the
+// owner need not be looked up.
 func private(j *api.Job) bool {
 	s := &j.Submission
 	return s.Script != "" || s.Command != nil || s.Args != nil || s.Dir != "" || s.Input != "" || s.Output != "" || s.Error != "" || s.Comment != "" ||
 		j.StdOut != "" || j.StdErr != "" || j.Tasks != nil || s.Trial != nil || j.Metrics != nil || j.Progress != nil && j.Progress.Checkpoint != ""
 }
 
-// Brief leaves out what is long and of no use in a list.
+// Brief leaves out what is long and useless in a list.
 func Brief(j *api.Job) {
 	s := &j.Submission
 	s.Env, s.Command, s.Script, s.Args = nil, nil, "", nil

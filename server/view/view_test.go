@@ -11,8 +11,8 @@ type stranger struct{ owns string }
 func (s stranger) Me() api.Me            { return api.Me{User: "eve"} }
 func (s stranger) Owns(user string) bool { return user == s.owns }
 
-// What a job measured and where its checkpoint is, those see who see the job in full; a row of a list that has
-// neither, nobody is asked about.
+// A job's measurements and the place of its checkpoint are shown to those who see the job in full; for a row of
+// a list that has neither, no owner is looked up.
 func TestShownProgress(t *testing.T) {
 	v := 0.5
 	of := func() api.Job {

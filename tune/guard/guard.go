@@ -1,8 +1,8 @@
-// Package guard watches a policy that was set with one before as its shadow.
+// Package guard watches a newly set policy, with the previous one as its shadow.
 //
-// What was submitted since and has ended is replayed under both, from an empty cluster, as
-// muster tune does it. What really ran is not compared with what would have: both are
-// replayed, so that they differ in the policy only.
+// The jobs that were submitted since the change and have ended are replayed under both policies,
+// from an empty cluster, as in muster tune. Both are replayed, not compared with what really ran,
+// so that only the policy differs.
 package guard
 
 import (
@@ -26,26 +26,27 @@ import (
 	"github.com/muster-gpu/muster/tune"
 )
 
-// Machine is the daemon whose policy is guarded.
+// Machine is the daemon with the guarded policy.
 type Machine interface {
-	// Guarded is the policy that counts with its guard; nil: it has none.
+	// Guarded returns the current policy with its guard; nil: it has none.
 	Guarded() (now show.PolicyChoice, since time.Time, by *show.PolicyWatch)
-	// Looked keeps what a look found; over: the guard ends with it.
+	// Looked stores the result of a check; over: the guard ends with it.
 	Looked(ctx context.Context, of *show.PolicyWatch, text string, over bool) error
 	SetPolicy(ctx context.Context, r *ask.PolicyRequest, by string) (show.PolicyChange, error)
-	// Segments lists since when each segment of the journal goes on; Journal writes one, from 1.
+	// Segments lists the start times of the journal's segments; Journal writes one, numbered from
+	// 1.
 	Segments(ctx context.Context) ([]cluster.Time, error)
 	Journal(ctx context.Context, segment int, w io.Writer) error
 }
 
-// Replay is how jobs are replayed: what they cost and what is known of them.
+// Replay configures replays: the costs of jobs and what is known of them.
 type Replay struct {
 	Base    sim.Setup
 	Prepare func(*trace.Workload, *cluster.Spec) ([]trace.Entry, error)
 	Clock   func() time.Duration
 }
 
-// Guard goes back to the policy before where that would have done better.
+// Guard returns to the previous policy if that would have done better.
 type Guard struct {
 	Machine Machine
 	Replay  Replay
@@ -53,12 +54,12 @@ type Guard struct {
 	Now     func() time.Time
 }
 
-// Run looks until the context ends.
+// Run checks periodically until the context ends.
 func (g *Guard) Run(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	var next time.Time
-	var of show.PolicyChoice // the policy that the next look is about
+	var of show.PolicyChoice // the policy of the next check
 	for {
 		select {
 		case <-ctx.Done():
@@ -83,7 +84,7 @@ func (g *Guard) Run(ctx context.Context) {
 	}
 }
 
-// look judges by what there is, and goes back if that has to be.
+// look evaluates both policies and returns to the previous one if necessary.
 func (g *Guard) look(ctx context.Context, now show.PolicyChoice, since time.Time, w *show.PolicyWatch, last bool) error {
 	text, worse, err := g.judge(ctx, now, since, w)
 	if err != nil {
@@ -97,7 +98,7 @@ func (g *Guard) look(ctx context.Context, now show.PolicyChoice, since time.Time
 	return err
 }
 
-// judge replays what was submitted since the change under both policies.
+// judge replays the jobs submitted since the change under both policies.
 func (g *Guard) judge(ctx context.Context, now show.PolicyChoice, since time.Time, w *show.PolicyWatch) (text string, worse bool, err error) {
 	objective, err := tune.ParseObjective(w.Objective)
 	if err != nil {
@@ -137,7 +138,7 @@ func (g *Guard) judge(ctx context.Context, now show.PolicyChoice, since time.Tim
 	return text, worse, nil
 }
 
-// verdictOf says what a replay found; worse: the policy before is better beyond the
+// verdictOf describes the result of a replay; worse: the previous policy is better beyond the
 // bound.
 func verdictOf(r *tune.Result, now *show.PolicyChoice, w *show.PolicyWatch, jobs int) (text string, worse bool) {
 	i := slices.IndexFunc(r.Rows, func(row tune.Row) bool { return row.Policy == w.Against.Text() })
@@ -153,7 +154,7 @@ func verdictOf(r *tune.Result, now *show.PolicyChoice, w *show.PolicyWatch, jobs
 	return text, gain > w.Bound
 }
 
-// endedSince gathers the jobs that were submitted since, and ended.
+// endedSince gathers the jobs that were submitted since the change and have ended.
 func (g *Guard) endedSince(ctx context.Context, since time.Time) ([]trace.Entry, *cluster.Spec, error) {
 	began, err := g.Machine.Segments(ctx)
 	if err != nil {
@@ -162,7 +163,7 @@ func (g *Guard) endedSince(ctx context.Context, since time.Time) ([]trace.Entry,
 	h := tune.NewHistory()
 	for n := range began {
 		if n+1 < len(began) && began[n+1] <= cluster.Time(since.UnixNano()) {
-			continue // it was over by then
+			continue // the segment ended before
 		}
 		var text bytes.Buffer
 		if err := g.Machine.Journal(ctx, n+1, &text); err != nil {

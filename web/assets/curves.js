@@ -1,10 +1,10 @@
-// What was measured of a job, as curves over time.
+// Measurements of a job, as curves over time.
 import { el, mib, num } from "./lib.js";
 import { chart, gaps } from "./plots.js";
 
 const percent = (v) => `${num(v)} %`;
 
-/* kinds of curves: which value, in which unit, and the most that it can be */
+/* kinds of curves: value, unit, greatest possible value */
 const kinds = [
   { id: "util", title: "GPU utilisation", of: (p) => p.utilisation, top: 100, say: percent, unit: (v) => `${v} %`, color: "--c2", cls: "busy" },
   { id: "mem", title: "GPU memory", of: (p) => p.memory === undefined ? undefined : p.memory / 1024, say: (v) => mib(Math.round(v * 1024)), unit: (v) => `${v} GiB`, color: "--c3", cls: "c3" },
@@ -15,7 +15,7 @@ const kinds = [
   { id: "ram", title: "Host memory", of: (p) => p.ram / 1024, say: (v) => mib(Math.round(v * 1024)), unit: (v) => v < 1 ? (v ? `${Math.round(v * 1024)} MiB` : "0") : `${v} GiB`, color: "--c6", cls: "c6", least: 0.01 },
 ];
 
-/* curves draws what there is of these. */
+/* curves draws those for which there are measurements. */
 export function curves(box) {
   const grid = el("div", { class: "plots" }), note = el("p", { class: "sub" });
   const part = el("section", { "aria-labelledby": "curves", hidden: true }, el("h2", { id: "curves", text: "While it ran" }), grid, note);

@@ -41,7 +41,7 @@ export function job({ box, args, title }) {
   }
   function actions(j) {
     if (session.readonly || !session.admin && j.user !== session.user) return [];
-    const list = [], byPerson = j.state === "suspended" && !j.code; // else it goes on by itself when there is room
+    const list = [], byPerson = j.state === "suspended" && !j.code; // otherwise it resumes by itself when there is room
     const b = (verb, text, done, sure) => list.push(el("button", { type: "button", class: verb === "cancel" ? "danger" : "", text, onclick: (e) => act(e.currentTarget, verb, done, sure) }));
     if (j.state === "pending") held(j) ? b("release", "Release", "released") : b("hold", "Hold", "held");
     if (j.state === "running") b("suspend", "Suspend", "suspended", { question: "Suspend this job?", text: "Its processes stand still and keep their GPUs and memory until it is resumed.", yes: "Suspend it" });
@@ -66,13 +66,13 @@ export function job({ box, args, title }) {
     p.nudge();
   }
   const measure = poller(() => ask(path + "/samples"), (m, err) => {
-    if (err) return; // the job itself says what is wrong
+    if (err) return; // the request for the job reports the error
     drawn.show(m, last);
     fill(part.used, used(last, m));
   }, 4000);
   const p = poller(get, show, 700);
   p.nudge();
-  const slow = setInterval(() => { if (last && alive(last.state)) { p.nudge(); measure.nudge(); } }, 5000); // what holders and starts are expected changes without an event
+  const slow = setInterval(() => { if (last && alive(last.state)) { p.nudge(); measure.nudge(); } }, 5000); // expected starts change without an event
   return {
     title: `Job ${id}`,
     changed(c) { if (c.many || c.jobs.includes(Number(id)) || last?.state === "pending") p.nudge(); },
@@ -84,7 +84,7 @@ export function job({ box, args, title }) {
 /* how the expected end of a running job is known */
 const how = { progress: " by its progress", estimate: " as was stated", history: " as earlier runs suggest", limit: " at its time limit" };
 
-/* when a waiting job is expected to start, as the command line says it */
+/* when a waiting job is expected to start, in the words of the command line */
 function expectation(j) {
   if (!j.expected) return "";
   if (j.at_earliest) return [", expected to start at the earliest ", clock(j.earliest || j.expected), j.scored ? ["; four of five do by ", clock(j.latest)] : ""];
@@ -128,13 +128,13 @@ function blockers(j, why) {
     list("What blocks it", why.blockers), list("Who holds what it needs, the soonest to end first", why.holders), list("What would start it now", why.changes));
 }
 
-/* linked makes a link of the job that a line begins with. */
+/* linked turns the job that a line begins with into a link. */
 function linked(text) {
   const m = text.match(/^job (\d+)/);
   return m ? [el("a", { href: `/jobs/${m[1]}`, "data-link": true, text: m[0] }), text.slice(m[0].length)] : text;
 }
 
-/* words of the timeline; a wait after a preemption has one of its own */
+/* words of the timeline; a wait after a preemption has its own */
 const words = { pending: "waiting" };
 const kindOf = (m) => (m.state === "pending" && /^preempted/.test(m.text || "") ? "preempted" : m.state);
 
@@ -187,7 +187,7 @@ function facts(j) {
     text ? el("section", { "aria-labelledby": "cmd" }, el("h2", { id: "cmd", text: s.script ? "Script" : "Command" }), el("pre", { class: "code", tabindex: 0, role: "region", "aria-labelledby": "cmd", text })) : null];
 }
 
-/* used is what it cost, as far as it is known. */
+/* used is what the job cost, as far as it is known. */
 function used(j, m) {
   const list = [], v = m.measured, hours = (s) => `${num(s / 3600)} GPU-hours`;
   const add = (name, text) => { if (text !== undefined && text !== null && text !== "" && text !== false) list.push(el("div", null, el("dt", { text: name }), el("dd", { text }))); };

@@ -1,5 +1,4 @@
-// Lists of jobs: those that are not over, and those that are. Filter, search,
-// pages; what is chosen is in the address.
+// Lists of active and of ended jobs. Filter, search and page are in the address.
 import { ask, asked, badge, clock, el, failure, fill, jobLink, msOf, num, poller, progress, queueOf, rows, session, span, timeOf, whereOrWhy } from "./lib.js";
 import { empty, table } from "./overview.js";
 
@@ -22,9 +21,9 @@ export const ended = (page) => listing(past, page);
 
 function listing(view, { box, query }) {
   const want = { state: query.get("state") ?? view.state, queue: query.get("queue") || "", days: view.days && (query.get("days") ?? view.days), user: query.get("user") || "", search: query.get("search") || "", before: query.get("before") || "" };
-  if (query.get("mine") === "1") want.user = session.user; // addresses of earlier versions
+  if (query.get("mine") === "1") want.user = session.user; // old bookmarks
   const body = el("tbody"), problem = el("div"), count = el("p", { class: "sub" }), pages = el("nav", { class: "pages", "aria-label": "Pages of the list" });
-  const told = el("p", { class: "hidden", role: "status" }); // says what a choice has found, not what comes and goes
+  const told = el("p", { class: "hidden", role: "status" }); // announces the result of a filter, not every update
   const select = (id, list, v) => el("select", { id }, (list.some(([x]) => x === v) ? list : [...list, [v, v]]).map(([x, t]) => el("option", { value: x, selected: x === v, text: t })));
   const queues = select("queue", [["", "all queues"]], want.queue);
   const form = el("form", { class: "filter", role: "search", "aria-label": view.title },
@@ -44,7 +43,7 @@ function listing(view, { box, query }) {
   function chosen() {
     clearTimeout(wait);
     const at = (id) => form.querySelector("#" + id);
-    const other = want.user === session.user ? "" : want.user; // of an address: stays until it is one's own
+    const other = want.user === session.user ? "" : want.user; // a user named in the address is kept
     Object.assign(want, { state: at("state").value, queue: queues.value, days: at("days")?.value, user: at("mine").checked ? session.user : other, search: at("search").value.trim(), before: "" });
     history.replaceState(null, "", address({}));
     asked = true;
@@ -78,10 +77,10 @@ function listing(view, { box, query }) {
   p.nudge();
   ask("/v1/queues").then((list) => {
     for (const q of list) if (q.name !== want.queue) queues.append(el("option", { value: q.name, text: q.name }));
-  }, () => { /* the list is without a choice of queues */ });
+  }, () => { /* the filter by queue is left out */ });
   return {
     title: view.title,
-    changed(c) { // an old page changes only with its own jobs
+    changed(c) { // pages after the first update only when one of their jobs changes
       if (c.many || !want.before || c.jobs.some((id) => shown.has(id))) p.nudge();
     },
     leave() { clearTimeout(wait); p.stop(); },

@@ -1,12 +1,12 @@
-// What every page uses: elements, requests, units, states.
+// Shared by all pages: elements, requests, units, states.
 
-/* plain writes as escapes what would not be shown but obeyed: controls, and what turns the direction of a text. */
+/* plain escapes characters that act instead of being shown: control characters, and those that change the direction of text. */
 export function plain(text) {
   return String(text).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
     (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
 }
 
-/* el makes an element. Text goes in as text, never as markup. */
+/* el makes an element. Text is inserted as text, never as markup. */
 export function el(tag, attrs, ...kids) {
   const e = document.createElement(tag);
   for (const [k, v] of Object.entries(attrs || {})) {
@@ -31,7 +31,7 @@ export function svg(tag, attrs, ...kids) {
   return e;
 }
 
-/* fill replaces what is in a node, unless it is the same. */
+/* fill replaces the content of a node, unless it is the same. */
 export function fill(node, ...kids) {
   const next = kids.flat().filter((x) => x !== null && x !== undefined && x !== false);
   const box = el(node.tagName, null, next);
@@ -39,8 +39,8 @@ export function fill(node, ...kids) {
   node.replaceChildren(...box.childNodes);
 }
 
-/* rows keeps a list of children, one per key: what is the same stays, with its
-   focus; what changed is replaced. make gives the content. */
+/* rows keeps a list of children, one per key: unchanged ones stay, with their
+   focus; changed ones are replaced. make returns the content. */
 export function rows(parent, list, key, make) {
   const old = new Map([...parent.children].map((c) => [c.dataset.key, c]));
   let at = parent.firstElementChild;
@@ -68,7 +68,7 @@ export function rows(parent, list, key, make) {
 
 export const session = { user: "", admin: false, csrf: "", offset: 0, readonly: false };
 
-/* Problem is an answer that says no (problem+json). */
+/* Problem is an error answer (problem+json). */
 export class Problem extends Error {
   constructor(status, body) {
     const fields = (body && body.errors) || [];
@@ -96,13 +96,13 @@ export async function ask(path, { method = "GET", body, signal, headers = {} } =
 
 export const now = () => Date.now() + session.offset;
 
-/* While a button of the mouse is down nothing is replaced under it. */
+/* While a mouse button is down nothing is replaced. */
 let pressed = false;
 addEventListener("pointerdown", () => { pressed = true; }, true);
 for (const up of ["pointerup", "pointercancel"]) addEventListener(up, () => setTimeout(() => { pressed = false; }, 50), true);
 
-/* poller asks, when it is nudged, and shows the answer: one question at a time,
-   at least so many milliseconds apart, and none while nobody looks. */
+/* poller sends a request when it is nudged, and shows the answer: one request at a time,
+   at least this many milliseconds apart, and none while the page is hidden. */
 export function poller(get, show, apart) {
   let due = false, busy = false, last = 0, timer = 0, ended = false;
   async function run() {
@@ -136,7 +136,7 @@ export function poller(get, show, apart) {
 
 const two = (n) => String(n).padStart(2, "0");
 
-/* span says how long, to two units. */
+/* span formats a length of time, to two units. */
 export function span(ms) {
   let s = Math.max(0, Math.round(ms / 1000));
   if (s < 60) return `${s}s`;
@@ -153,7 +153,7 @@ export function msOf(text) {
   return sum;
 }
 
-/* since is an element that goes on counting. */
+/* since is an element that keeps counting. */
 export function since(iso, before = 0) {
   const from = Date.parse(iso) - before;
   return el("span", { "data-since": from, text: span(now() - from) });
@@ -166,7 +166,7 @@ export function tick() {
   }
 }
 
-/* clock says when: the time of today, else the day as well. */
+/* clock formats a time: without the day if it is today. */
 export function clock(iso) {
   const d = new Date(iso), today = new Date(now()).toDateString() === d.toDateString();
   const t = `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
@@ -214,19 +214,19 @@ export function badge(j) {
 
 export const stateClass = (s) => (shapes[s] || shapes.cancelled)[0];
 
-/* owner is a colour for a name: the same name has the same one everywhere. */
+/* owner is the colour of a name, the same everywhere. */
 export function owner(name) {
   let h = 7;
   for (const c of String(name)) h = (h * 31 + c.codePointAt(0)) >>> 0;
   return "own" + (h % 7);
 }
 
-/* a job without a queue is in the only one */
+/* a job without a queue is in the default one */
 export const queueOf = (j) => j.submission.queue || "default";
 
 export const jobLink = (j) => el("a", { href: `/jobs/${j.id}`, "data-link": true, class: "job", text: j.submission.name || `job ${j.id}` });
 
-/* how far a job is, if it says so */
+/* how far a job is, if it reports that */
 export function progress(j) {
   const p = j.progress;
   if (!p || !p.steps) return null;
@@ -236,7 +236,7 @@ export function progress(j) {
     el("span", { class: "pct", text: `${Math.round(part * 100)}%` }));
 }
 
-/* when a waiting job is expected to start: "from" where that is at the earliest, "by" where those ahead would run to their limits */
+/* when a waiting job is expected to start: "from" for the earliest time, "by" if it assumes that the jobs ahead run to their limits */
 export function startOf(j) {
   if (j.at_earliest) return ["from ", clock(j.earliest || j.expected)];
   if (j.by_limits) return ["by ", clock(j.expected)];
@@ -273,7 +273,7 @@ export function timeOf(j) {
   return el("span", { text: span(msOf(j.ran)) });
 }
 
-/* say tells screen readers, and shows it for a while. */
+/* say announces a text to screen readers, and shows it for a while. */
 let saidTimer = 0;
 export function say(text, bad) {
   const box = document.getElementById("said");
@@ -287,8 +287,8 @@ export function failure(e) {
   return el("p", { class: "note bad", role: "alert", text: e.message });
 }
 
-/* confirmed asks before something is done; with what a line of text is asked
-   for, too. The answer is false, or true, or the text. */
+/* confirmed asks for confirmation; with what, it also asks for a line of text.
+   The answer is false, or true, or the text. */
 export function confirmed({ question, text, yes, what, danger }) {
   const $ = (id) => document.getElementById(id), d = $("ask"), field = $("ask-field");
   $("ask-title").textContent = question;

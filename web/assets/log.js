@@ -1,11 +1,10 @@
-// A job's output as it grows. It is the job's text: shown as text, whatever it is.
-// It is asked for again and again instead of being followed: a browser has only
-// six connections for all windows together.
+// A job's output as it grows. It is always shown as text. It is polled instead of being followed, because a
+// browser has only six connections for all windows together.
 import { alive, el, fill, session } from "./lib.js";
 
 const every = 700; // milliseconds
-const most = 400_000; // characters that are kept on the page
-const tail = 200_000; // bytes that are asked for at first
+const most = 400_000; // characters kept on the page
+const tail = 200_000; // bytes of the first request
 
 export function follow(box, j) {
   const pre = el("pre", { class: "code log", tabindex: 0, role: "log", "aria-labelledby": "log-title", "aria-live": "off", hidden: true });
@@ -78,7 +77,7 @@ export function follow(box, j) {
   link();
   read();
   return {
-    changed(next) { // a new run writes on, or begins anew; one that ended has a rest to read
+    changed(next) { // a new run appends to the log or starts a new one; an ended one may have more to read
       const other = next.restarts !== job.restarts && next.submission.truncate;
       stream.parentElement.hidden = !next.stderr;
       job = next;
@@ -88,8 +87,8 @@ export function follow(box, j) {
   };
 }
 
-/* clean makes readable what was written for a terminal: no colours, and a line
-   that was written over shows what was written last. */
+/* clean makes terminal output readable: without colours, and of an overwritten line
+   only the last text. */
 function clean(text) {
   text = text.replace(/\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]/g, "").replace(/\r\n/g, "\n");
   return text.replace(/[^\n]*\r(?=[^\n])/g, "");

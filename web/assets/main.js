@@ -1,4 +1,4 @@
-// The frame around the pages: which page an address is, the live stream, keys.
+// The frame around the pages: addresses, the live stream, keys.
 import { ask, el, fill, plain, session, say, tick, failure } from "./lib.js";
 import { overview } from "./overview.js";
 import { jobs, ended } from "./jobs.js";
@@ -13,9 +13,9 @@ const routes = [
   [/^\/$/, overview], [/^\/jobs$/, jobs], [/^\/jobs\/(\d+)$/, job], [/^\/submit$/, submit], [/^\/usage$/, usage], [/^\/history$/, ended],
 ];
 
-let page = null; // what is shown: { title, changed(change), leave() }
+let page = null; // the present page: { title, changed(change), leave() }
 
-/* go shows an address. */
+/* go shows the page of an address. */
 export function go(to, { replace = false, keepFocus = false } = {}) {
   const url = new URL(to, location.href);
   if (url.href !== location.href) history[replace ? "replaceState" : "pushState"](null, "", url);
@@ -60,7 +60,7 @@ function state(cls, text) {
 function listen() {
   stream?.close();
   stream = null;
-  if (document.hidden) return; // a window that nobody sees needs none of the browser's few connections
+  if (document.hidden) return; // a hidden window needs none of the browser's few connections
   stream = new EventSource("/v1/events");
   stream.addEventListener("open", () => {
     state("on", "live");
@@ -74,7 +74,7 @@ function listen() {
     lost = true;
     if (stream.readyState === EventSource.CLOSED) {
       stream = null;
-      setTimeout(begin, 3000); // the browser has given up: perhaps the session is over
+      setTimeout(begin, 3000); // the browser has given up: the session may be over
     }
   });
 }
@@ -85,7 +85,7 @@ document.addEventListener("visibilitychange", () => {
 addEventListener("pagehide", () => stream?.close());
 addEventListener("pageshow", (e) => { if (e.persisted) begin(); });
 
-/* begin finds out who is here. */
+/* begin finds out who is signed in. */
 async function begin() {
   let me;
   try {
@@ -97,7 +97,7 @@ async function begin() {
     setTimeout(begin, 3000);
     return;
   }
-  const readonly = !!me.read_only; // a cluster: Kubernetes' own tools change it
+  const readonly = !!me.read_only; // a cluster, which is changed with Kubernetes' own tools
   Object.assign(session, { user: me.user, admin: !readonly && (!!me.admin || me.role === "operator"), csrf: me.csrf || "", readonly });
   document.documentElement.toggleAttribute("data-readonly", readonly);
   $("who").textContent = me.user + (me.role && me.role !== "user" ? ` (${me.role})` : "");
@@ -135,7 +135,7 @@ function themed() {
   $("theme").setAttribute("aria-label", "Colours: " + long);
   page?.themed?.();
 }
-/* The other one than now, then back to the system's. */
+/* The other theme, then back to the system's. */
 function nextTheme() {
   const d = document.documentElement.dataset;
   window.musterTheme(d.wish !== "auto" ? "auto" : d.theme === "dark" ? "light" : "dark");
@@ -164,7 +164,7 @@ document.addEventListener("keydown", (e) => {
   else if (k === "t") nextTheme();
   else if (k === "/") {
     if (!document.getElementById("search")) go("/jobs");
-    setTimeout(() => document.getElementById("search")?.focus(), 0); // else the key itself is typed
+    setTimeout(() => document.getElementById("search")?.focus(), 0); // otherwise the key itself would be typed
   } else if (k === "j" || k === "k") {
     const links = [...document.querySelectorAll("main a.job")];
     const at = links.indexOf(document.activeElement);

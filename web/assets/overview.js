@@ -1,4 +1,4 @@
-// The machine at a glance: figures, the last hour, GPUs, queues, who runs, who is next.
+// The machine at a glance: figures, the last hour, GPUs, queues, which jobs run and which are next.
 import { ask, badge, clock, confirmed, el, failure, fill, gpus, asked, jobLink, mib, num, owner, poller, progress, queueOf, rows, say, session, startOf, timeOf } from "./lib.js";
 import { hour } from "./plots.js";
 
@@ -8,7 +8,7 @@ export function overview({ box }) {
     gpus: el("ul", { class: "gpus" }), queues: el("tbody"), running: el("tbody"), waiting: el("tbody"), state: el("div"),
   };
   const plot = hour(parts.chart);
-  // First what somebody looks for: how full it is, who runs, who waits. What the devices do comes after that, and what changes the node last.
+  // First what people look for: how full it is, which jobs run and wait. Then what the devices do, and last what changes the node.
   box.append(parts.head, parts.state, parts.figures,
     el("div", { class: "pair" },
       section("Running", table("Running jobs", ["Job", ["GPUs", 1], "State", ["Time", 1]], parts.running, "slim"), el("a", { href: "/jobs?state=running", "data-link": true, text: "all running" })),
@@ -65,7 +65,7 @@ export function overview({ box }) {
   }
   const p = poller(() => ask("/v1/overview"), show, 1000);
   p.nudge();
-  const slow = setInterval(p.nudge, 10000); // what is measured changes without an event
+  const slow = setInterval(p.nudge, 10000); // measurements change without an event
   return { title: "Overview", changed: p.nudge, themed: plot.draw, leave() { p.stop(); clearInterval(slow); plot.stop(); } };
 }
 
@@ -75,7 +75,7 @@ export function section(title, ...kids) {
 }
 
 /* table makes a table with a caption for screen readers. A column is its name,
-   or a name and that it holds numbers. */
+   or its name and a flag for numbers. */
 export function table(caption, columns, body, cls) {
   return el("div", { class: "scroll" }, el("table", { class: cls }, el("caption", { class: "hidden", text: caption }),
     el("thead", null, el("tr", null, columns.map((c) => {
@@ -130,7 +130,7 @@ function leftText(l) {
 
 const about = (milli) => String(Math.round(milli / 10) / 100);
 
-/* machine is a node of a cluster: which device a job has, the kubelet decides. */
+/* machine is a node of a cluster, where the kubelet chooses the devices of a job. */
 function machine(n, byId) {
   const ids = [...new Set(n.gpus.flatMap((g) => g.jobs || []))], jobs = ids.map((id) => byId.get(id) || { id, submission: {}, user: "", devices: [] });
   const free = n.gpus.filter((g) => g.healthy && g.free).length, sick = n.gpus.filter((g) => !g.healthy).length, off = n.state !== "up";

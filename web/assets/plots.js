@@ -5,7 +5,7 @@ const css = (name) => getComputedStyle(document.documentElement).getPropertyValu
 const two = (n) => String(n).padStart(2, "0");
 const day = 86400;
 
-/* moment says when, as exactly as the span on show needs. */
+/* moment formats a time, as exactly as the span on show needs. */
 function moment(at, span) {
   const d = new Date(at * 1000), time = `${two(d.getHours())}:${two(d.getMinutes())}`, date = `${d.getDate()} ${d.toLocaleString("en", { month: "short" })}`;
   if (span > 4 * day) return date;
@@ -49,7 +49,7 @@ export function chart(box, height) {
     const a = spec.from ?? spec.at[0], b = spec.to ?? spec.at[spec.at.length - 1];
     return b > a ? [a, b] : [a - 30, a + 30];
   }
-  /* point says what was where the mouse is. */
+  /* point describes the values at the mouse. */
   function point(i) {
     if (i === null || i === undefined || !spec.at[i]) { here.textContent = ""; return; }
     const long = spec.at[spec.at.length - 1] - spec.at[0] > day;
@@ -71,7 +71,7 @@ export function chart(box, height) {
   };
 }
 
-/* hour draws what was held, what was free and of use, and the utilisation where it is measured. */
+/* hour draws GPUs held, GPUs free and usable, and the utilisation where it is measured. */
 export function hour(box) {
   const c = chart(box, 170);
   return {
@@ -91,7 +91,7 @@ export function hour(box) {
   };
 }
 
-/* gaps lets lines end where nothing was looked at for long, as while a job waited. */
+/* gaps interrupts lines where there was no measurement for long, as while a job waited. */
 export function gaps(points) {
   const steps = points.slice(1).map((p, i) => p.at - points[i].at).sort((a, b) => a - b), usual = steps[Math.floor(steps.length / 2)] || 1;
   const list = [];

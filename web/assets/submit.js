@@ -1,4 +1,4 @@
-// Submit a job: what is wrong is said at the field.
+// Submit a job: errors are shown at their field.
 import { ask, el, failure, fill, say } from "./lib.js";
 
 export function submit({ box, go }) {
@@ -32,7 +32,7 @@ export function submit({ box, go }) {
   ask("/v1/queues").then((list) => {
     const parents = new Set(list.map((q) => q.parent));
     for (const q of list) if (!parents.has(q.name)) queues.append(option(q.name, q.name));
-  }, () => { /* the default queue is left to choose */ });
+  }, () => { /* only the default queue can be chosen */ });
 
   const value = (k) => fields[k].querySelector("input, select, textarea").value.trim();
 
@@ -51,7 +51,7 @@ export function submit({ box, go }) {
       say(r.jobs.length > 1 ? `Array ${r.job.id} with ${r.jobs.length} jobs is submitted.` : `Job ${r.job.id} is submitted.`);
       go(`/jobs/${r.job.id}`);
     } catch (err) {
-      attempt = err.status ? key() : attempt; // without an answer it may have arrived: the same key again
+      attempt = err.status ? key() : attempt; // without an answer the request may have arrived: use the same key again
       err.fields?.some((f) => fields[nameOf(f.field)]) ? tell(err.fields.map((f) => [nameOf(f.field), f.text])) : fill(problem, failure(err));
       problem.querySelector("[role=alert]")?.scrollIntoView({ block: "center" });
     } finally {
@@ -71,7 +71,7 @@ export function submit({ box, go }) {
   return { title: "Submit a job" };
 }
 
-/* names of the interface where the form has others */
+/* the interface's names of fields that have other names in the form */
 const nameOf = (f) => ({ command: "script", share: "gpus", memory: "ram" })[f.replace(/\[.*|\..*/, "")] || f.replace(/\[.*|\..*/, "");
 
 function read(value, errors) {

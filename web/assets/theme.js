@@ -1,4 +1,4 @@
-// Before anything is painted: light or dark, as the reader chose or the system has it.
+// Before anything is painted: light or dark, by the reader's choice or the system's setting.
 (function () {
   "use strict";
   var wish = null, system = matchMedia("(prefers-color-scheme: dark)");

@@ -1,4 +1,4 @@
-// Who used what, what of it somebody else could have had, and how good the
+// Who used what, what of it others could have had, and how good the
 // predictions were.
 import { ask, el, failure, fill, msOf, num, poller, rows, span } from "./lib.js";
 import { section, empty, table } from "./overview.js";
@@ -59,7 +59,7 @@ export function usage({ box, query }) {
     const steps = [];
     for (const l of known) {
       const end = steps[steps.length - 1]?.end;
-      if (end && l.at > end + 7200) steps.push({ at: end }, { at: l.at - 1 }); // the daemon did not run; two hours are a change of the clocks
+      if (end && l.at > end + 7200) steps.push({ at: end }, { at: l.at - 1 }); // the daemon was down; up to two hours may be a change to or from summer time
       steps.push({ ...l, end: l.at + width });
     }
     const last = known[known.length - 1], held = steps.map((l) => share(l.held, l)), busy = steps.map((l) => share(l.busy, l));
@@ -69,7 +69,7 @@ export function usage({ box, query }) {
   }
   const p = poller(() => ask(`/v1/usage?since=${encodeURIComponent(since.value)}&by=${by.value}`), show, 1000);
   p.nudge();
-  const slow = setInterval(p.nudge, 30000); // a report is too much to be made anew with every event
+  const slow = setInterval(p.nudge, 30000); // a report is too expensive to be made again with every event
   return { title: "Usage", themed: load.draw, leave() { p.stop(); clearInterval(slow); load.stop(); } };
 }
 
@@ -91,7 +91,7 @@ function people(part, u) {
 
 const opened = new Map(); // which kinds the reader opened or closed
 
-/* waste shows the kinds against each other, and the worst of each. */
+/* waste compares the kinds, and lists the worst of each. */
 function waste(u, priced) {
   const groups = Object.keys(kinds).map((k) => ({ kind: k, list: u.waste.filter((w) => w.kind === k) })).filter((g) => g.list.length);
   if (!groups.length) return el("p", { class: "empty", text: "Nothing was found that was wasted." });

@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+)
+
+// A node can become another (NodeChanged): its GPUs are partitioned otherwise or exchanged, or it is somewhere else in
+// the network. Its number, its state and what jobs hold of its CPU and RAM stay; where its devices are others, no job
+// may have any of them.
+
+// CheckChange says why a node cannot become another; "": it can. A driver asks before it reports NodeChanged, which is
+// ignored where it does not fit.
+func (e *Engine) CheckChange(n *cluster.Node) string {
+	id, ok := e.nodeID[n.Name]
+	if !ok {
+		return "there is no such node"
+	}
+	was := e.st.Nodes()[id].Spec()
+	switch {
+	case n.GPUs < 0 || n.GPUs > cluster.MaxGPUsPerNode:
+		return fmt.Sprintf("%d GPUs; between 0 and %d are supported", n.GPUs, cluster.MaxGPUsPerNode)
+	case n.CPU < 0 || n.RAM < 0:
+		return "CPU or RAM is negative"
+	}
+	model, ok := e.modelFor(n)
+	if !ok {
+		return fmt.Sprintf("GPU model %q is not known", n.Model)
+	}
+	if _, _, err := n.Geometry(&model); err != nil {
+		return "mig: " + err.Error()
+	}
+	if !inventory.SameHardware(was, n) && !e.canEmpty(id) {
+		return "a job has a GPU of it"
+	}
+	return ""
+}
+
+// modelFor is the model of a node's GPUs.
+func (e *Engine) modelFor(n *cluster.Node) (model cluster.GPUModel, ok bool) {
+	if n.GPUs == 0 {
+		return model, true
+	}
+	return e.cfg.Spec.Model(n.Model)
+}
+
+// canEmpty reports whether no job has a device of a node, but for those that were promised one and have not started.
+func (e *Engine) canEmpty(id int32) bool {
+	n := &e.st.Nodes()[id]
+	if len(n.Stopping()) > 0 || n.Frozen() > 0 {
+		return false
+	}
+	mark := e.st.Mark()
+	defer e.st.Rollback(mark)
+	for _, j := range e.placed {
+		if holdsNode(j, id) {
+			e.st.ReleaseAll(j.Allocs)
+		}
+	}
+	return n.Idle()
+}
+
+// nodeChanged books that a node is another than it was.
+func (e *Engine) nodeChanged(id int32, to *cluster.Node) {
+	if to == nil || to.Name != e.st.Nodes()[id].Spec().Name || e.CheckChange(to) != "" {
+		return
+	}
+	was := *e.st.Nodes()[id].Spec()
+	next := *to
+	next.State, next.Asleep, next.Bad = was.State, was.Asleep, next.Bad&(uint64(1)<<next.GPUs-1)
+	if inventory.SameHardware(&was, &next) {
+		next.Bad = was.Bad
+	} else {
+		e.displace(id)
+		e.forgetPlans(id)
+	}
+	model, _ := e.modelFor(&next)
+	clients := 0
+	if e.cfg.Spec.Sharing == cluster.MPS {
+		clients = model.MPSClients()
+	}
+	if _, err := e.st.Change(id, next, model, clients); err != nil {
+		return // there are too many kinds of node
+	}
+	e.w.CPU += next.CPU - was.CPU
+	e.w.RAM += next.RAM - was.RAM
+	if e.st.Nodes()[id].Overcommitted() {
+		e.displace(id)
+	}
+	e.shapes.Reclassify()
+	e.find.Recount()
+	e.empty = nil
+	e.epoch++
+	e.fresh = true
+	e.reconsider()
+}
+
+// forgetPlans has jobs that wait be promised other places than on a node.
+func (e *Engine) forgetPlans(id int32) {
+	for _, j := range e.jobs {
+		there := func(a inventory.Alloc) bool { return a.Node == id }
+		if j != nil && j.State == job.Pending && slices.ContainsFunc(j.Plan, there) {
+			e.touch(j)
+			j.Promise, j.Plan = cluster.Never, nil
+		}
+	}
+}
+
+// restoreChanged makes the nodes what events made of them.
+func (e *Engine) restoreChanged(s *Snapshot) {
+	changed := nameSet(s.Changed)
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; changed[n.Name] {
+			e.nodeChanged(e.nodeID[n.Name], n)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
+	"github.com/muster-gpu/muster/engine/sched"
+)
+
+// oracle is the engine as the rooms below ask it: views (sched.Oracle) and searches for places (placement.Around).
+type oracle Engine
+
+var (
+	_ sched.Oracle     = (*oracle)(nil)
+	_ placement.Around = (*oracle)(nil)
+)
+
+func (o *oracle) Job(number int32) *job.State { return o.jobs[number] }
+
+func (o *oracle) FairShare(j *job.State) int64 { return (*Engine)(o).fairShare(j) }
+
+func (o *oracle) QueueUse(q int) (cpu cluster.Milli, ram cluster.MiB) {
+	u := &o.limits.queues[q]
+	return u.cpu, u.ram
+}
+
+func (o *oracle) Speed(j *job.State, gpu string, tasks int) int64 {
+	return (*Engine)(o).speed(j, gpu, tasks)
+}
+
+func (o *oracle) SpeedsMeasured() bool { return o.paces.revision > 0 }
+
+func (o *oracle) MayEnter(j *job.State, partition string) bool {
+	e := (*Engine)(o)
+	s := e.shapes.Get(j.Base)
+	return s.Min == s.Max && e.admits(partition, j.Spec) &&
+		e.narrowed(j.Spec, &job.Target{Partition: partition}, j.Base) >= 0
+}
+
+func (o *oracle) HowToStop(j *job.State) job.How { return (*Engine)(o).howToStop(j) }
+
+func (o *oracle) Grace(t cluster.Tier) time.Duration { return o.cfg.Stop[t].Grace }
+
+func (o *oracle) Suspends() bool { return (*Engine)(o).freezes() }
+
+func (o *oracle) Undivided() bool { return (*Engine)(o).undivided() }
+
+func (o *oracle) Jobs() []*job.State { return o.jobs }
+
+func (o *oracle) Running() *order.List { return (*Engine)(o).byKey() }
+
+func (o *oracle) Shunned(n *inventory.Node, j *job.State) uint64 { return (*Engine)(o).shunned(n, j) }

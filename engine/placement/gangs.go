@@ -1,0 +1,40 @@
+package placement
+
+import (
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
+)
+
+// Crowds returns, by node, how many gangs that are on several nodes have tasks there: their
+// tasks use its links. It uses the memory of buf.
+func (s *Site) Crowds(buf []int32) []int32 {
+	n := buf[:0]
+	for range s.r.In.Nodes() {
+		n = append(n, 0)
+	}
+	var at order.Cursor
+	running := s.f.Around.Running()
+	for it, ok := running.At(&at); ok; it, ok = running.At(&at) {
+		at.Next()
+		allocs := s.f.Around.Jobs()[it.ID].Allocs
+		if len(allocs) < 2 || s.f.World.Store.Together(allocs, cluster.LevelNode) {
+			continue
+		}
+		for i := range allocs {
+			if !s.uses(allocs[:i], allocs[i].Node) {
+				n[allocs[i].Node]++
+			}
+		}
+	}
+	return n
+}
+
+// Losses returns the parts of its speed that a gang is believed to lose on several nodes of a
+// rack, and of several racks, on the GPUs that it would get first.
+func (s *Site) Losses() [2]float64 {
+	gpu := ""
+	if len(s.stage.Classes) > 0 {
+		gpu = s.r.In.Classes()[s.stage.Classes[0]].Model().Name
+	}
+	return s.f.World.View().Losses(s.Job(), gpu)
+}

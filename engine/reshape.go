@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+)
+
+// What a driver finds out of jobs that run, besides how they get on. Where an event does not fit what the engine knows
+// (the devices are not free, the job is on its way out) it is ignored as a whole; a driver that has to know asks first.
+
+// Reshape is what a job that runs is made of from now on.
+type Reshape struct {
+	Tasks  []cluster.TaskSet `json:"tasks"`
+	Allocs []inventory.Alloc `json:"allocs"` // of all of these
+}
+
+// CheckReshape says why a job cannot be reshaped; "": it can.
+func (e *Engine) CheckReshape(id cluster.JobID, r *Reshape) string {
+	j := e.job(id)
+	if j == nil {
+		return "there is no such job"
+	}
+	_, text := e.reshaped(j, r)
+	return text
+}
+
+// reshaped is a job's spec with other tasks; text says why it cannot have these.
+func (e *Engine) reshaped(j *job.State, r *Reshape) (spec *cluster.Job, text string) {
+	switch {
+	case r == nil:
+		return nil, "nothing is said of it"
+	case j.State != job.Starting && j.State != job.Running:
+		return nil, "it is " + j.State.String()
+	case j.Resizing || len(j.Leaving) > 0 || j.Hosted() || len(j.Guests) > 0:
+		return nil, "it is being resized, or beside another"
+	}
+	next := *j.Spec
+	next.Tasks, next.Elastic = slices.Clone(r.Tasks), cluster.Elastic{}
+	if text := e.checkSets(&next); text != "" {
+		return nil, text
+	}
+	return &next, e.checkPlace(j, &next, r.Allocs)
+}
+
+// checkSets says what is wrong with the task sets of a job; "": nothing.
+func (e *Engine) checkSets(s *cluster.Job) string {
+	if text := CheckTasks(s); text != "" {
+		return text
+	}
+	for i := range s.Tasks {
+		if text := s.Tasks[i].Request.Unshareable(e.cfg.Spec.Sharing); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// checkPlace says why a job cannot be, with such a spec, where these allocations are; "": it can.
+func (e *Engine) checkPlace(j *job.State, spec *cluster.Job, allocs []inventory.Alloc) string {
+	if !e.validAllocs(allocs, false) || slices.ContainsFunc(allocs, func(a inventory.Alloc) bool { return a.Set < 0 }) {
+		return "there is no such node or device"
+	}
+	as := *j
+	as.Spec, as.Shape, as.Tenure = spec, e.shapeOf(spec), &job.Tenure{Allocs: inName(j, allocs)}
+	e.countHeld(&as)
+	if err := e.checkGang(&as); err != nil {
+		return err.Error()
+	}
+	if !e.onItsNodes(&as) {
+		return "it is on a node that it may not be on"
+	}
+	for i := range as.Allocs {
+		a := &as.Allocs[i]
+		if a.Beside || (a.Share > 0 || a.Slots > 0) && bits.OnesCount64(a.GPUs) != 1 {
+			return "it is beside another, or has a part of several GPUs"
+		}
+		for _, id := range e.st.Nodes()[a.Node].Stopping() {
+			if v := e.jobs[id]; v.InTheWay(a) || a.Share > 0 && holdsPartOf(v.Allocs, a) && !holdsPartOf(j.Allocs, a) {
+				return "a job that leaves still has a device of it"
+			}
+		}
+	}
+	if ok, _ := e.vacant(j.Allocs, as.Allocs); !ok {
+		return "not all of it is free"
+	}
+	return ""
+}
+
+// countHeld notes how large a job is by what it holds.
+func (e *Engine) countHeld(j *job.State) {
+	j.Tasks = tasksOf(j.Allocs)
+	j.Devices, j.Milli = int32(e.shapes.At(j.Shape).Devices(int(j.Tasks))), e.heldMilli(j)
+}
+
+// vacant reports whether allocations are free where others are given back for them; promised: only without the jobs
+// that were promised something of these nodes and have not started.
+func (e *Engine) vacant(instead, allocs []inventory.Alloc) (ok, promised bool) {
+	mark := e.st.Mark()
+	defer e.st.Rollback(mark)
+	e.st.ReleaseAll(instead)
+	lacks := func(a inventory.Alloc) bool { h := e.short(a.Node); return h.CPU > 0 || h.RAM > 0 }
+	before := e.st.Mark()
+	if e.takeBack(allocs, false) && !slices.ContainsFunc(allocs, lacks) {
+		return true, false
+	}
+	e.st.Rollback(before)
+	for _, w := range e.placedAmong(allocs) {
+		e.st.ReleaseAll(w.Allocs)
+	}
+	lacks = func(a inventory.Alloc) bool {
+		n := &e.st.Nodes()[a.Node]
+		left := e.leavingOn(a.Node)
+		return n.CPU() < left.CPU || n.RAM() < left.RAM
+	}
+	return e.takeBack(allocs, false) && !slices.ContainsFunc(allocs, lacks), true
+}
+
+// leavingOn is the CPU and RAM of a node that jobs still have which leave it.
+func (e *Engine) leavingOn(node int32) (h job.Host) {
+	for _, id := range e.st.Nodes()[node].Stopping() {
+		v := e.jobs[id]
+		h.Add(job.HostOn(v.Leaving, node), 1)
+		if v.State == job.Stopping {
+			h.Add(job.HostOn(v.Allocs, node), 1)
+		}
+	}
+	return h
+}
+
+// placedAmong lists the jobs that have places on the nodes of allocations and have not started.
+func (e *Engine) placedAmong(allocs []inventory.Alloc) (list []*job.State) {
+	for _, w := range e.placed {
+		if slices.ContainsFunc(allocs, func(a inventory.Alloc) bool { return holdsNode(w, a.Node) }) {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// makeWay takes promised places back where a job turns out to be.
+func (e *Engine) makeWay(instead, allocs []inventory.Alloc) {
+	if _, promised := e.vacant(instead, allocs); promised {
+		for _, w := range e.placedAmong(allocs) {
+			e.unplace(w)
+			e.admit(w)
+		}
+	}
+}
+
+// jobReshaped books that a job that runs has other tasks, or holds something else, than it started with.
+func (e *Engine) jobReshaped(j *job.State, r *Reshape) {
+	spec, text := e.reshaped(j, r)
+	if text != "" {
+		return
+	}
+	e.makeWay(j.Allocs, r.Allocs)
+	e.accrue(j)
+	e.unbook(j)
+	if s := e.shapes.Get(j.Shape); s.Min < s.Max && e.elastic > 0 {
+		e.elastic--
+	}
+	j.Spec, j.Shape = spec, e.shapeOf(spec)
+	j.Base, j.Target, j.Anchor = j.Shape, nil, job.Anchor{}
+	j.Whole = e.indivisible(j)
+	j.Allocs = inName(j, r.Allocs)
+	e.countHeld(j)
+	e.reweigh(j)
+	e.st.TakeAll(j.Allocs)
+	e.charge(j, 1)
+	e.st.Commit()
+	e.list(j)
+	e.watchKey(j)
+	e.gotMore()
+	e.include(j)
+	e.replan()
+	e.find.Recount()
+	e.fresh = true
+}
+
+// onItsNodes reports whether a job is on nodes that its spec names.
+func (e *Engine) onItsNodes(j *job.State) bool {
+	s := e.shapes.Get(j.Shape)
+	return !slices.ContainsFunc(j.Allocs, func(a inventory.Alloc) bool { return !s.Reaches(a.Node) })
+}
+
+// amend takes over what of a spec may change while its job runs: its name, whether it comes back when it is stopped,
+// what it saves, and where it may be when it does.
+func (e *Engine) amend(j *job.State, spec *cluster.Job) {
+	if spec == nil || spec.ID != j.Spec.ID {
+		return
+	}
+	next := *j.Spec
+	next.Name, next.NoRequeue, next.Checkpoint = spec.Name, spec.NoRequeue, spec.Checkpoint
+	next.Nodes, next.Partitions, next.Topology = spec.Nodes, spec.Partitions, spec.Topology
+	next.PerNode, next.NodeLimits = spec.PerNode, spec.NodeLimits
+	if _, text := e.check(&next); text != "" {
+		return
+	}
+	as := *j
+	as.Spec, as.Shape = &next, e.shapeOf(&next)
+	if as.Shape != j.Shape && (j.Resizing || e.checkGang(&as) != nil || !e.onItsNodes(&as)) {
+		return // it may not be where it is
+	}
+	e.unlist(j)
+	if j.Spec = &next; as.Shape != j.Shape {
+		j.Shape, j.Base, j.Target = as.Shape, as.Shape, nil
+	}
+	e.list(j)
+	e.watchKey(j)
+	e.epoch++ // it may be a victim now, or move
+	e.fresh = true
+}

@@ -1,0 +1,144 @@
+package sched
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Jobs that people submit together are alike: sweeps, retries, the same program on the
+// next data. So a job that completed tells most of those of its size that were submitted
+// around it, by the same user under the same name if these are stated.
+
+// Size is what completed jobs of about one size tell: of as many GPUs up to a power of two.
+type Size struct {
+	Class int               // 0: less than a GPU, 1: one, 2: two and three, 3: four to seven ...
+	Jobs  []Earlier         // in the order of submission
+	Runs  [16]time.Duration // the middles of the sixteenths of their run times, ascending; zero without jobs
+}
+
+// SizeClass is the class of Size to which so many milli-GPU belong.
+func SizeClass(milli cluster.Milli) int { return bits.Len64(uint64(max(0, milli) / cluster.Whole)) }
+
+// newSize orders jobs.
+func newSize(class int, jobs []Earlier) Size {
+	s := Size{Class: class, Jobs: slices.Clone(jobs)}
+	slices.SortStableFunc(s.Jobs, func(a, b Earlier) int { return cmp.Compare(a.Submit, b.Submit) })
+	runs := make([]time.Duration, len(jobs))
+	for i := range jobs {
+		runs[i] = jobs[i].Ran
+	}
+	slices.Sort(runs)
+	for i := range s.Runs {
+		if n := len(runs); n > 0 {
+			s.Runs[i] = runs[(2*i+1)*n/(2*len(s.Runs))]
+		}
+	}
+	return s
+}
+
+// sizes orders completed jobs by what they are like.
+func (p *Past) OrderSizes(jobs []Earlier) {
+	p.All = newSize(0, jobs)
+	by := map[int][]Earlier{}
+	classes := []int{}
+	for i := range jobs {
+		c := SizeClass(jobs[i].Milli)
+		if by[c] == nil {
+			classes = append(classes, c)
+		}
+		by[c] = append(by[c], jobs[i])
+	}
+	slices.Sort(classes)
+	for _, c := range classes {
+		p.Sizes = append(p.Sizes, newSize(c, by[c]))
+	}
+}
+
+// Like returns what is known of jobs of so many milli-GPU: of their own size if at least
+// so many of those completed, else of all.
+func (p *Past) Like(milli cluster.Milli, least int) *Size {
+	c := SizeClass(milli)
+	i, ok := slices.BinarySearchFunc(p.Sizes, c, func(s Size, c int) int { return cmp.Compare(s.Class, c) })
+	if ok && len(p.Sizes[i].Jobs) >= least {
+		return &p.Sizes[i]
+	}
+	return &p.All
+}
+
+// Near appends to buf the run times of the at most n jobs that are most like one: of its
+// user and name first, then of its user, then of anybody; of each those that were submitted
+// nearest to it in time, of two equally near the earlier one. Their order says nothing.
+func (s *Size) Near(buf []time.Duration, j *cluster.Job, n int) []time.Duration {
+	var kin [3][]time.Duration // own name, own user, others
+	b := sort.Search(len(s.Jobs), func(i int) bool { return s.Jobs[i].Submit >= j.Submit })
+	a := b - 1
+	for len(kin[0]) < n && (a >= 0 || b < len(s.Jobs)) {
+		var c *Earlier
+		if b == len(s.Jobs) || a >= 0 && j.Submit-s.Jobs[a].Submit <= s.Jobs[b].Submit-j.Submit {
+			c, a = &s.Jobs[a], a-1
+		} else {
+			c, b = &s.Jobs[b], b+1
+		}
+		k := 2
+		switch {
+		case c.User == j.User && c.Name == j.Name:
+			k = 0
+		case c.User == j.User:
+			k = 1
+		}
+		if len(kin[k]) < n {
+			kin[k] = append(kin[k], c.Ran)
+		}
+	}
+	for _, l := range kin {
+		buf = append(buf, l[:min(len(l), n)]...)
+		n -= min(len(l), n)
+	}
+	return buf
+}
+
+// Earlier is what is kept of a job that completed, where the policy learns
+// from earlier jobs.
+type Earlier struct {
+	User   string        `json:"user,omitempty"`   // where the policy predicts, or looks at alike jobs
+	Name   string        `json:"name,omitempty"`   // likewise
+	Submit cluster.Time  `json:"submit,omitempty"` // where the policy looks at alike jobs
+	Milli  cluster.Milli `json:"milli,omitempty"`
+	Ran    time.Duration `json:"ran"`    // wall time on devices, over all runs
+	Served int64         `json:"served"` // milli-GPU-milliseconds
+}
+
+// Past is what the jobs that completed last tell of jobs in general. It is
+// brought up to date once in each of the policy's periods (Traits.Learns).
+type Past struct {
+	Services []int64       // what each received in all, in milli-GPU-milliseconds, ascending
+	Sums     []int64       // Sums[i] is the sum of the first i services; one more than there are
+	Median   time.Duration // of their run times; 0: none completed yet
+	Sizes    []Size        // where the policy looks at alike jobs (Traits.Alike): by class, ascending
+	All      Size          // likewise, of jobs of all sizes
+}
+
+// NewPast orders services, given in milli-GPU-milliseconds. Where their sum
+// would not fit into an integer, the largest are cut.
+func NewPast(services []int64, runs []time.Duration) Past {
+	p := Past{Services: slices.Clone(services), Sums: make([]int64, 1, len(services)+1)}
+	slices.Sort(p.Services)
+	for i, s := range p.Services {
+		p.Services[i] = min(s, math.MaxInt64/int64(len(services)))
+		p.Sums = append(p.Sums, p.Sums[i]+p.Services[i])
+	}
+	if runs = slices.Clone(runs); len(runs) > 0 {
+		slices.Sort(runs)
+		p.Median = runs[(len(runs)-1)/2]
+	}
+	return p
+}
+
+// Past returns what completed jobs tell, as of the policy's last period.
+func (v View) Past() *Past { return v.w.Past }

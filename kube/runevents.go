@@ -1,0 +1,278 @@
+package kube
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// What events tell the engine of gangs that run: that they are of other pods than before (JobReshaped), that they are
+// there at all (Adopted), that they come back when they are stopped, or do no more (Updated). The engine ignores what
+// does not fit; what it did not take over is found after the step, and then it begins anew.
+
+// tidings is what the engine is told of gangs that run and of nodes in this step.
+type tidings struct {
+	records map[cluster.JobID]*engine.JobRecord // as they will be
+	told    []engine.Event                      // that it has to take over
+}
+
+// recordOf is what the engine knows of a job, or will when it has heard what it is told in this step; nil: nothing.
+func (d *Driver) recordOf(id cluster.JobID) *engine.JobRecord {
+	if r := d.tidings.records[id]; r != nil {
+		now := *r
+		return &now
+	}
+	return d.eng.Record(id)
+}
+
+// mustTake notes an event that the engine has to take over.
+func (d *Driver) mustTake(ev engine.Event) engine.Event {
+	d.tidings.told = append(d.tidings.told, ev)
+	return ev
+}
+
+// reshaped tells the engine what a gang that runs is made of now.
+func (d *Driver) reshaped(rec *engine.JobRecord) engine.Event {
+	if d.tidings.records == nil {
+		d.tidings.records = map[cluster.JobID]*engine.JobRecord{}
+	}
+	d.tidings.records[rec.Spec.ID] = rec
+	as := &engine.Reshape{Tasks: rec.Spec.Tasks, Allocs: rec.Allocs}
+	return d.mustTake(engine.Event{Type: engine.JobReshaped, Job: rec.Spec.ID, Reshape: as})
+}
+
+// adoptedNow tells the engine of a gang that runs.
+func (d *Driver) adoptedNow(rec *engine.JobRecord) engine.Event {
+	return d.mustTake(engine.Event{Type: engine.Adopted, Job: rec.Spec.ID, Record: rec})
+}
+
+// checkTaken finds what the engine did not take over of what it was told in the step before.
+func (d *Driver) checkTaken() {
+	told := d.tidings.told
+	d.tidings = tidings{}
+	for i := range told {
+		ev := &told[i]
+		if d.took1(ev) {
+			continue
+		}
+		d.opt.Log.Warn("the engine did not take over what it was told", "what", ev.Type, "job", ev.Job, "node", ev.Node)
+		d.stale = cmp.Or(d.stale, "it did not take over "+ev.Type.String())
+		known := ev.Type == engine.NodeChanged || ev.Type == engine.Updated
+		if g := d.byID[ev.Job]; g != nil && !known { // as if it were found bound
+			d.queued = append(d.queued, engine.Event{Type: engine.Stopped, Job: g.id, Reason: engine.WasCancelled})
+			d.withdraw(g)
+		}
+	}
+}
+
+// took1 reports whether the engine took over what it was told. A job that is on its way out has nothing to take over.
+func (d *Driver) took1(ev *engine.Event) bool {
+	if ev.Type == engine.NodeChanged {
+		i, known := d.number[ev.Node]
+		return known && sameNode(*ev.Spare, d.eng.Nodes()[i])
+	}
+	r := d.eng.Record(ev.Job)
+	switch {
+	case r == nil:
+		return ev.Type != engine.Adopted
+	case r.State != engine.Starting && r.State != engine.Running:
+		return true
+	case ev.Type == engine.JobReshaped:
+		return slices.Equal(r.Spec.Tasks, ev.Reshape.Tasks)
+	case ev.Type == engine.Updated:
+		return r.Spec.NoRequeue == ev.Spec.NoRequeue
+	}
+	return true
+}
+
+// errNoRoom is returned where a gang that is found bound has devices that others have, too, in the books.
+var errNoRoom = errors.New("no room for them in the books")
+
+// adoptNow has the engine take over a gang that is found bound while it works. Where its devices are not free in the
+// books, the engine begins anew.
+func (d *Driver) adoptNow(g *gang) []engine.Event {
+	switch {
+	case d.stale != "":
+		return nil // it is found then
+	case d.blamed(g.sorted()) != "":
+		d.expel(g, d.blamed(g.sorted()))
+		return nil
+	case !d.knowsNodes(g):
+		d.stale = "found bound"
+		return nil
+	case d.joinsNow(g):
+		d.later(g, d.now)
+		return nil
+	}
+	snap := d.heldNow()
+	taken := d.inUse(snap)
+	for _, n := range d.eng.Nodes() {
+		if n.Bad != 0 {
+			u := taken[n.Name]
+			u.devices |= n.Bad
+			taken[n.Name] = u
+		}
+	}
+	f, err := d.findGang(g, taken)
+	if err != nil && !errors.Is(err, errNoRoom) {
+		d.expel(g, err.Error())
+		return nil
+	}
+	if err == nil {
+		d.sliceFound(&f.rec, snap)
+	}
+	if err != nil || d.eng.CheckAdopted(&f.rec) != "" {
+		g.slots, g.plan, g.missing, g.nth = nil, "", nil, 0
+		d.stale = "found bound"
+		return nil
+	}
+	d.takeUp(g, f)
+	d.touch(g)
+	return []engine.Event{d.adoptedNow(&f.rec)}
+}
+
+// knowsNodes reports whether the engine has all nodes on which a gang is, or is to be.
+func (d *Driver) knowsNodes(g *gang) bool {
+	if p, _, _ := d.latest(g); p != nil {
+		for _, on := range p.On {
+			if !d.hasNumber(on.Node) {
+				return false
+			}
+		}
+	}
+	return !slices.ContainsFunc(g.seated(), func(p *pod) bool { return !d.hasNumber(p.node) })
+}
+
+// joinsNow reports whether the engine hears of a node of a gang in this very step.
+func (d *Driver) joinsNow(g *gang) bool {
+	return slices.ContainsFunc(g.seated(), func(p *pod) bool {
+		return slices.ContainsFunc(d.joining, func(n cluster.Node) bool { return n.Name == p.node })
+	})
+}
+
+// repairGang books that a gang is whole again, or lost a node: its patch is one with it, and what is lost is taken out.
+func (d *Driver) repairGang(g *gang) (events []engine.Event) {
+	rec := d.recordOf(g.id)
+	if rec == nil || rec.State != engine.Starting && rec.State != engine.Running || g.phase != running {
+		g.repair.wanted = g.repair.wanted && !d.hurt(g) // it leaves as a whole
+		return nil
+	}
+	w := d.gangs[patchKey(g)]
+	whole := false
+	if w != nil && w.phase == running && w.leaves == "" {
+		if r := d.recordOf(w.id); r != nil && (r.State == engine.Starting || r.State == engine.Running) {
+			events = append(events, engine.Event{Type: engine.Stopped, Job: w.id, Reason: engine.WasCancelled})
+			d.mendWith(g, w, rec, r)
+			whole = true
+		}
+	}
+	hurt := d.hurt(g)
+	if hurt {
+		d.cut(g, rec)
+		d.touch(g)
+	}
+	if whole || hurt {
+		events = append(events, d.reshaped(rec))
+	}
+	return events
+}
+
+// hurtEvents tell the engine what is left of gangs that lost a node, before it hears of the node: it would stop them.
+func (d *Driver) hurtEvents() (events []engine.Event) {
+	var list []*gang
+	for _, g := range d.gangs {
+		if d.hurt(g) {
+			list = append(list, g)
+		}
+	}
+	slices.SortFunc(list, func(a, b *gang) int { return cmp.Compare(a.key, b.key) })
+	for _, g := range list {
+		if d.gangs[g.key] == g { // else it was a patch
+			events = append(events, d.repairGang(g)...)
+		}
+	}
+	return events
+}
+
+// dividedNow tells the engine that a gang which started with more pods than it needs is a gang of those that it needs,
+// and each of the others one for itself.
+func (d *Driver) dividedNow(g *gang) (events []engine.Event) {
+	rec := d.recordOf(g.id)
+	if rec == nil || rec.State != engine.Starting {
+		return nil
+	}
+	if rec.Spec.Elastic != (cluster.Elastic{}) {
+		rec.Spec = g.spec // as it started
+	}
+	var ones []engine.JobRecord
+	if g.oversized() {
+		ones = d.divideGang(g, rec)
+	}
+	events = append(events, d.reshaped(rec))
+	for i := range ones {
+		events = append(events, d.adoptedNow(&ones[i]))
+		d.touch(d.byID[ones[i].Spec.ID])
+	}
+	return events
+}
+
+// resizedNow tells the engine what the pods of gangs hold that were resized, and books it in a snapshot.
+func (d *Driver) resizedNow(snap *engine.Snapshot) (events []engine.Event) {
+	for i := range snap.Jobs {
+		rec := &snap.Jobs[i]
+		g := d.byID[rec.Spec.ID]
+		if g == nil || !g.resized || g.phase != running && g.phase != starting {
+			continue
+		}
+		if rec.State != engine.Running && rec.State != engine.Starting {
+			continue
+		}
+		was := rec.Spec
+		if rec.Spec.Elastic == (cluster.Elastic{}) {
+			d.reshape(g, rec)
+		}
+		if rec.Spec != was {
+			now := *rec
+			events = append(events, d.reshaped(&now))
+		}
+	}
+	for _, g := range d.byID {
+		g.resized = false
+	}
+	return events
+}
+
+// staysPut tells the engine that a gang that runs does not come back when it is stopped.
+func (d *Driver) staysPut(g *gang) engine.Event {
+	spec := *g.spec
+	spec.Name, spec.NoRequeue, spec.Checkpoint = g.name, true, cluster.Checkpoint{Interval: spec.Checkpoint.Interval}
+	spec.Nodes, spec.PerNode, spec.NodeLimits, spec.Topology = "", 0, nil, cluster.Topology{}
+	g.spec = &spec
+	return d.mustTake(engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
+}
+
+// mayGo tells the engine that gangs that run come back when they are stopped, on nodes that suit them: they are to be
+// moved.
+func (d *Driver) mayGo(gangs map[*gang]bool) (events []engine.Event) {
+	list := slices.SortedFunc(maps.Keys(gangs), func(a, b *gang) int { return cmp.Compare(a.id, b.id) })
+	for _, g := range list {
+		rec := d.eng.Record(g.id)
+		if rec == nil || rec.State != engine.Running || g.phase != running {
+			delete(gangs, g)
+			continue
+		}
+		spec := *rec.Spec
+		s, err := d.freed(g, &spec)
+		if err != nil {
+			delete(gangs, g)
+			continue
+		}
+		g.spec = &spec
+		events = append(append(events, d.name(s)...), engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
+	}
+	return events
+}
