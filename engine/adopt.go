@@ -74,5 +74,6 @@ func (e *Engine) adopt(r *job.Record) {
 	e.touch(j)
 	e.gotMore()
 	e.replan()
-	e.demand.Stale, e.fresh = true, true
+	e.find.Recount()
+	e.fresh = true
 }

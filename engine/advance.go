@@ -7,6 +7,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
 )
 
 // advance is an advance reservation: maintenance, a class, a promised gang.
@@ -72,7 +73,7 @@ func (e *Engine) reserveNodes(a *advance) error {
 }
 
 // constrainAdvance adds the advance reservations that a run from..end meets.
-func (e *Engine) constrainAdvance(h *holds, j *job.State, from, end cluster.Time) bool {
+func (e *Engine) constrainAdvance(h *placement.Slack, j *job.State, from, end cluster.Time) bool {
 	met := false
 	for i := range e.advance {
 		a := &e.advance[i]
@@ -94,7 +95,7 @@ func (e *Engine) constrainAdvance(h *holds, j *job.State, from, end cluster.Time
 				n := &e.st.Nodes()[s.node]
 				s.gpus = max(0, int32(n.FreeGPUs())-s.tookGPUs+e.insideUse(a, s.node))
 			}
-			h.limit(&s)
+			s.limit(h)
 		}
 		met = true
 	}
@@ -102,10 +103,10 @@ func (e *Engine) constrainAdvance(h *holds, j *job.State, from, end cluster.Time
 }
 
 // onlyInside keeps a job that named a reservation to its nodes and its time.
-func (e *Engine) onlyInside(h *holds, a *advance, from, end cluster.Time) {
+func (e *Engine) onlyInside(h *placement.Slack, a *advance, from, end cluster.Time) {
 	if from < a.start || from >= a.end {
 		for id := range e.st.Nodes() {
-			h.limit(&slack{node: int32(id)})
+			h.Limit(int32(id), 0, 0, 0)
 		}
 		return
 	}
@@ -115,7 +116,7 @@ func (e *Engine) onlyInside(h *holds, a *advance, from, end cluster.Time) {
 			mine = mine || a.nodes[k].node == int32(id)
 		}
 		if !mine {
-			h.limit(&slack{node: int32(id)})
+			h.Limit(int32(id), 0, 0, 0)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
@@ -132,7 +133,7 @@ const (
 
 // SameDevices reports whether two lists of allocations are the same but for who holds the devices and who is a guest
 // there.
-func SameDevices(a, b []Alloc) bool { return inventory.SameDevices(a, b) }
+func SameDevices(a, b []Alloc) bool { return inventory.SamePlace(a, b) }
 
 // Policy answers "who next?".
 type Policy = sched.Policy
@@ -177,3 +178,12 @@ const (
 
 // ParseBackfill reads a backfill mode by name.
 func ParseBackfill(s string) (Backfill, error) { return sched.ParseBackfill(s) }
+
+// Placer answers "where?".
+type Placer = placement.Placer
+
+// Site is what a placer works with.
+type Site = placement.Site
+
+// CheckTasks says what is wrong with the task sets of a job, whatever the cluster is; "": nothing.
+func CheckTasks(s *cluster.Job) string { return job.CheckTasks(s) }

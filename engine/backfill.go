@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 )
@@ -41,60 +42,15 @@ type slack struct {
 	tookRAM  cluster.MiB
 }
 
+// limit has a candidate use no more of the node.
+func (s *slack) limit(h *placement.Slack) { h.Limit(s.node, s.gpus, s.cpu, s.ram) }
+
 // ending is a time at which the profile changes.
 type ending struct {
 	at   cluster.Time
 	job  cluster.JobID // ends; or
 	resv int32         // reservation begins (take) or ends
 	take bool
-}
-
-// holds is the least slack per node over the reservations that a candidate's
-// run would meet.
-type holds struct {
-	stamp []int32
-	now   int32
-	gpus  []int32
-	cpu   []cluster.Milli
-	ram   []cluster.MiB
-}
-
-func (h *holds) reset(n int) {
-	for len(h.stamp) < n {
-		h.stamp = append(h.stamp, 0)
-		h.gpus = append(h.gpus, 0)
-		h.cpu = append(h.cpu, 0)
-		h.ram = append(h.ram, 0)
-	}
-	h.now++
-}
-
-func (h *holds) limit(s *slack) {
-	i := s.node
-	if h.stamp[i] != h.now {
-		h.stamp[i] = h.now
-		h.gpus[i], h.cpu[i], h.ram[i] = s.gpus, s.cpu, s.ram
-		return
-	}
-	h.gpus[i], h.cpu[i], h.ram[i] = min(h.gpus[i], s.gpus), min(h.cpu[i], s.cpu), min(h.ram[i], s.ram)
-}
-
-// room returns how many tasks the reservations leave room for on the node,
-// beside what the candidate has bound there already.
-func (h *holds) room(id int32, bound inventory.Alloc, r *cluster.Request, most int) int {
-	if h.stamp[id] != h.now {
-		return most
-	}
-	if r.CPU > 0 {
-		most = min(most, int((h.cpu[id]-bound.CPU)/r.CPU))
-	}
-	if r.RAM > 0 {
-		most = min(most, int((h.ram[id]-bound.RAM)/r.RAM))
-	}
-	if r.GPUs > 0 { // a share may open a whole device: it counts as one
-		most = min(most, (int(h.gpus[id])-popcount(bound.GPUs))/r.GPUs)
-	}
-	return max(0, most)
 }
 
 // constrain sets e.held to what a candidate must leave alone, if anything.
@@ -104,7 +60,7 @@ func (e *Engine) constrain(j *job.State) bool {
 }
 
 // reserved is what a job that starts now must leave alone; nil: nothing. It is good until the next is asked for.
-func (e *Engine) reserved(j *job.State) *holds {
+func (e *Engine) reserved(j *job.State) *placement.Slack {
 	if len(e.resv) == 0 && len(e.advance) == 0 {
 		return nil
 	}
@@ -113,9 +69,9 @@ func (e *Engine) reserved(j *job.State) *holds {
 
 // reservedAt is reserved for a run from an instant on; booked says that
 // reservations which have begun by then are in the books themselves.
-func (e *Engine) reservedAt(j *job.State, from cluster.Time, booked bool) *holds {
+func (e *Engine) reservedAt(j *job.State, from cluster.Time, booked bool) *placement.Slack {
 	h := &e.holds
-	h.reset(len(e.st.Nodes()))
+	h.Reset(len(e.st.Nodes()))
 	end := from.Add(j.ExpectedRun(e.limitOf(j)))
 	met := false
 	for i := range e.resv {
@@ -125,7 +81,7 @@ func (e *Engine) reservedAt(j *job.State, from cluster.Time, booked bool) *holds
 		}
 		met = true
 		for k := range r.nodes {
-			h.limit(&r.nodes[k])
+			r.nodes[k].limit(h)
 		}
 	}
 	if met = e.constrainAdvance(h, j, from, end) || met; !met {
@@ -213,13 +169,13 @@ func (e *Engine) earliest(j *job.State, now bool) (reservation, bool) {
 	r := e.anywhere()
 	single := s.Min == 1 && len(s.Sets) == 1
 	if now {
-		r.reserved = e.reservedAt(j, e.w.Now, false)
+		r.Reserved = e.reservedAt(j, e.w.Now, false)
 		if allocs, ok := e.placeFor(r, j, s, s.Min); ok {
 			return e.promiseOf(j, s, e.w.Now, allocs), true
 		}
 	}
 	tl := e.timeline()
-	e.keepOff.reset(len(e.st.Nodes()))
+	e.keepOff.Reset(len(e.st.Nodes()))
 	for c, ok := tl.peek(); ok; c, ok = tl.peek() {
 		at := c.at
 		near := !single
@@ -231,10 +187,10 @@ func (e *Engine) earliest(j *job.State, now bool) (reservation, bool) {
 			continue
 		}
 		at = max(at, e.w.Now)
-		r.reserved = e.reservedAt(j, at, true)
+		r.Reserved = e.reservedAt(j, at, true)
 		before := e.st.Mark()
 		if at == j.Promise {
-			if allocs, ok := e.placePlanned(r, j, s); ok {
+			if allocs, ok := e.find.PlaceAgain(r, j, s); ok {
 				return e.promiseOf(j, s, at, allocs), true
 			}
 		}
@@ -245,57 +201,13 @@ func (e *Engine) earliest(j *job.State, now bool) (reservation, bool) {
 	return reservation{}, false
 }
 
-// placePlanned places the job where it was promised to run, if that is free.
-// Plans are made anew in every pass; were a job planned on other nodes at the
-// same time as before, or did it start on others, those behind it might not find
-// what they were promised.
-func (e *Engine) placePlanned(r request, j *job.State, s *shape.Shape) ([]inventory.Alloc, bool) {
-	if len(j.Plan) == 0 || j.Home != nil {
-		return nil, false
-	}
-	site := &Site{request: r, e: e, job: j, req: s.Sets, allocs: e.scratch.allocs[:0], most: s.NodeBounds()}
-	mark := e.st.Mark()
-	for i := range j.Plan {
-		a := &j.Plan[i]
-		node, set, n := int(a.Node), int(a.Set), int(a.Tasks)
-		if a.Share != 0 || !e.st.Nodes()[node].TakesJobs() || site.Room(node, set, n) < n {
-			e.st.Rollback(mark)
-			return nil, false
-		}
-		site.Take(node, set, n)
-	}
-	e.scratch.allocs = site.allocs
-	if l := s.Topo.Level; s.Topo.Required && l != cluster.LevelAny && !e.st.Together(site.allocs, l) {
-		e.st.Rollback(mark) // on the same node, but not on the same island of it
-		return nil, false
-	}
-	return site.allocs, true
-}
-
-// keepOff marks the nodes of which something comes free in a timeline, and
-// those that a promise shall keep off.
-type keepOff struct {
-	freed []int32 // stamp: released something
-	keep  []int32 // stamp: keep off
-	now   int32
-}
-
-func (y *keepOff) reset(n int) {
-	for len(y.freed) < n {
-		y.freed, y.keep = append(y.freed, 0), append(y.keep, 0)
-	}
-	y.now++
-}
-
-func (y *keepOff) off(node int32) bool { return y.keep[node] == y.now }
-
 // spareIdle moves a promise off nodes that are idle already, as far as it can:
 // they are what others may run on until then, and beyond. It places anew with
 // as few of the idle nodes as suffice, the first ones.
-func (e *Engine) spareIdle(r request, j *job.State, s *shape.Shape, allocs []inventory.Alloc, before inventory.Mark) []inventory.Alloc {
+func (e *Engine) spareIdle(r placement.Request, j *job.State, s *shape.Shape, allocs []inventory.Alloc, before inventory.Mark) []inventory.Alloc {
 	uses := false
 	for i := range allocs {
-		uses = uses || e.keepOff.freed[allocs[i].Node] != e.keepOff.now
+		uses = uses || !e.keepOff.Freed(allocs[i].Node)
 	}
 	if !uses || j.Home != nil {
 		return allocs
@@ -304,18 +216,15 @@ func (e *Engine) spareIdle(r request, j *job.State, s *shape.Shape, allocs []inv
 	idle := e.scratch.idle[:0]
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
-		if n.TakesJobs() && e.keepOff.freed[id] != e.keepOff.now && (n.FreeGPUs() > 0 || n.Spec().GPUs == 0) && s.Any.Has(n.Class()) && s.Reaches(int32(id)) {
+		if n.TakesJobs() && !e.keepOff.Freed(int32(id)) && (n.FreeGPUs() > 0 || n.Spec().GPUs == 0) && s.Any.Has(n.Class()) && s.Reaches(int32(id)) {
 			idle = append(idle, int32(id))
 		}
 	}
 	e.scratch.idle = idle
-	r.avoid = &e.keepOff
+	r.Avoid = &e.keepOff
 	with := func(k int) bool { // the first k idle nodes may be used
 		for i, id := range idle {
-			e.keepOff.keep[id] = 0
-			if i >= k {
-				e.keepOff.keep[id] = e.keepOff.now
-			}
+			e.keepOff.Avoid(id, i >= k)
 		}
 		var ok bool
 		allocs, ok = e.placeFor(r, j, s, s.Min)
@@ -466,7 +375,7 @@ func (e *Engine) applyChange(c *ending, r *cluster.Request) bool {
 	}
 	e.st.ReleaseAll(allocs)
 	for i := range allocs {
-		e.keepOff.freed[allocs[i].Node] = e.keepOff.now
+		e.keepOff.Free(allocs[i].Node)
 		n := &e.st.Nodes()[allocs[i].Node]
 		near = near || n.TakesJobs() && e.st.Room(n, r, 1) > 0
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/placement"
 )
 
 // BenchmarkFind compares best fit by the index with the linear scan that is
@@ -29,7 +30,7 @@ func BenchmarkFind(b *testing.B) {
 			b.Run(fmt.Sprintf("nodes=%d/gpus=%d/index", nodes, gpus), func(b *testing.B) {
 				b.ReportAllocs()
 				for range b.N {
-					if s.Find(0, 1, Fullest) < 0 {
+					if s.Find(0, 1, placement.Fullest) < 0 {
 						b.Fatal("no node")
 					}
 				}
@@ -37,7 +38,7 @@ func BenchmarkFind(b *testing.B) {
 			b.Run(fmt.Sprintf("nodes=%d/gpus=%d/scan", nodes, gpus), func(b *testing.B) {
 				b.ReportAllocs()
 				for range b.N {
-					if scanFind(s, 0, 1, Fullest) < 0 {
+					if scanFind(s, 0, 1, placement.Fullest) < 0 {
 						b.Fatal("no node")
 					}
 				}

@@ -54,15 +54,12 @@ type between struct {
 	guess    func(model, beside string) (ppm int64, ok bool)
 }
 
-// tenantOf is how the allocations of a job's shares name it (Alloc.Tenant).
-func tenantOf(j *job.State) int32 { return int32(j.Spec.ID) + 1 }
-
 // inName is a copy of a job's allocations in which shares are its own.
 func inName(j *job.State, allocs []inventory.Alloc) []inventory.Alloc {
 	list := slices.Clone(allocs)
 	for i := range list {
 		if list[i].Share != 0 && list[i].Slots == 0 {
-			list[i].Tenant = tenantOf(j)
+			list[i].Tenant = j.Tenant()
 		}
 	}
 	return list
@@ -139,7 +136,7 @@ func (e *Engine) knowsPairs() bool {
 // company lists the jobs with shares of a device, but for one, by number.
 func (e *Engine) company(n *inventory.Node, dev int, but *job.State) (list []*job.State) {
 	for _, t := range n.Tenants() {
-		if o := e.jobs[t.Job-1]; int(t.Device) == dev && t.Job != tenantOf(but) && !slices.Contains(list, o) {
+		if o := e.jobs[t.Job-1]; int(t.Device) == dev && t.Job != but.Tenant() && !slices.Contains(list, o) {
 			list = append(list, o)
 		}
 	}
@@ -245,7 +242,7 @@ func (e *Engine) shunnedText(j *job.State, s *shape.Shape) (text string) {
 	if !e.knowsPairs() || !r.Fractional() || r.Profile != "" {
 		return ""
 	}
-	site := Site{request: e.anywhere(), e: e, job: j, req: s.Sets}
+	site := e.find.Look(e.anywhere(), j, s, inventory.Domain{}, nil)
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
 		if !n.TakesJobs() || !s.Any.Has(n.Class()) {
@@ -255,7 +252,7 @@ func (e *Engine) shunnedText(j *job.State, s *shape.Shape) (text string) {
 			dev := bits.TrailingZeros64(m)
 			others := e.company(n, dev, j)
 			if own := e.speedAmong(j, others...); own > best {
-				if _, ok := site.deviceLeft(n, dev, r); ok {
+				if _, ok := site.DeviceLeft(n, dev, r); ok {
 					d, _ := e.disturbs(j, others)
 					best, text = own, e.disturbedText(j, others, d)
 				}

@@ -92,7 +92,8 @@ func (e *Engine) nodeChanged(id int32, to *cluster.Node) {
 		e.displace(id)
 	}
 	e.shapes.Reclassify()
-	e.demand.Stale, e.empty = true, nil
+	e.find.Recount()
+	e.empty = nil
 	e.epoch++
 	e.fresh = true
 	e.reconsider()

@@ -6,6 +6,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
@@ -25,7 +26,7 @@ func (e *Engine) Check(s *cluster.Job) string {
 
 // check validates the numbers and names of a spec and finds its queue.
 func (e *Engine) check(s *cluster.Job) (queue int, text string) {
-	if text = CheckTasks(s); text != "" {
+	if text = job.CheckTasks(s); text != "" {
 		return 0, text
 	}
 	for i := range s.Tasks {
@@ -80,42 +81,6 @@ func checkDependency(id cluster.JobID, d *cluster.Dependency) string {
 	case d.Type == cluster.Singleton:
 	case d.Job < 0 || d.Job >= id || d.Last() >= id:
 		return fmt.Sprintf("dependency on job %d: a job can only wait for one that was submitted before it", d.Last())
-	}
-	return ""
-}
-
-// CheckTasks says what is wrong with the task sets of a job, whatever the cluster is; "": nothing. A job that fails it
-// cannot be in a snapshot.
-func CheckTasks(s *cluster.Job) string {
-	if len(s.Tasks) == 0 {
-		return "the job has no tasks"
-	}
-	total := 0
-	for i := range s.Tasks {
-		t := &s.Tasks[i]
-		r := &t.Request
-		switch {
-		case t.Count < 1 || t.Count > cluster.MaxTasks:
-			return fmt.Sprintf("task set %d: count %d; between 1 and %d are possible", i, t.Count, cluster.MaxTasks)
-		case r.GPUs < 0 || r.GPUs > cluster.MaxGPUsPerNode:
-			return fmt.Sprintf("task set %d: %d GPUs in a task; between 0 and %d are possible (a task runs on one node)", i, r.GPUs, cluster.MaxGPUsPerNode)
-		case r.Share < 0 || r.Share > cluster.Whole:
-			return fmt.Sprintf("task set %d: share %d; between 1 and 1000 thousandths of a GPU are possible", i, r.Share)
-		case r.CPU < 0 || r.CPU > cluster.MaxMilli || r.RAM < 0 || r.RAM > cluster.MaxMiB || r.Memory < 0 || r.Memory > cluster.MaxMiB:
-			return fmt.Sprintf("task set %d: CPU, RAM or GPU memory is negative or absurdly large", i)
-		case r.Profile != "" && (r.GPUs != 1 || r.Fractional()):
-			return fmt.Sprintf("task set %d: a MIG profile goes with gpus=1 and no share", i)
-		}
-		total += t.Count
-	}
-	if s.MinSpeed < 0 || s.MinSpeed > job.Million {
-		return fmt.Sprintf("least speed %g; between 0 and 1 are possible", float64(s.MinSpeed)/job.Million)
-	}
-	if el := s.Elastic; el != (cluster.Elastic{}) && (el.Min < 1 || el.Max < el.Min || el.Max > cluster.MaxTasks) {
-		return fmt.Sprintf("elastic %d..%d: need 1 <= min <= max", el.Min, el.Max)
-	}
-	if total > cluster.MaxTasks {
-		return fmt.Sprintf("%d tasks; at most %d are possible", total, cluster.MaxTasks)
 	}
 	return ""
 }
@@ -220,10 +185,10 @@ func (e *Engine) judge(j *job.State, s *shape.Shape) string {
 	if s.Any.Empty() {
 		return e.whyNoClass(s)
 	}
-	r := request{in: e.blank(), placer: e.cfg.Placer, ignoreUsage: true}
-	mark := r.in.Mark()
+	r := placement.Request{In: e.blank(), Placer: e.cfg.Placer, IgnoreUsage: true}
+	mark := r.In.Mark()
 	_, ok := e.placeFor(r, j, s, s.Min)
-	r.in.Rollback(mark)
+	r.In.Rollback(mark)
 	if ok {
 		return ""
 	}

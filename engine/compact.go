@@ -167,7 +167,7 @@ func (e *Engine) valueOf(c *compaction, id int32, stays []stay) time.Duration {
 		return 0
 	}
 	slices.SortStableFunc(stays, func(a, b stay) int { return cmp.Compare(a.end, b.end) })
-	d := e.demandNow()
+	d := e.find.Demand()
 	e.st.Memory().Fresh(d, len(e.st.Nodes()))
 	mark, at, sum := e.st.Mark(), e.w.Now, int64(0)
 	for i := 0; ; i++ {
@@ -281,10 +281,10 @@ func (e *Engine) tryEmptying(c *compaction, x *emptying) (*relocation, time.Dura
 // which somebody is still leaving.
 func (e *Engine) hideIdle(c *compaction, node int32) {
 	y := &e.keepOff
-	y.reset(len(e.st.Nodes()))
+	y.Reset(len(e.st.Nodes()))
 	for id := range c.stays {
 		if int32(id) == node || len(c.stays[id]) == 0 || len(e.st.Nodes()[id].Stopping()) > 0 {
-			y.keep[id] = y.now
+			y.Avoid(int32(id), true)
 		}
 	}
 }

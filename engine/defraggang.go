@@ -6,6 +6,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
@@ -24,7 +25,8 @@ type opening struct {
 // gangRoom is where tasks of a gang could be, and for how many there is room.
 type gangRoom struct {
 	e       *Engine
-	site    Site
+	j       *job.State
+	site    placement.Site
 	nodes   []int32
 	room    []int // by node of the cluster
 	missing int
@@ -145,7 +147,7 @@ func (e *Engine) gangLeavers(s *shape.Shape, j *job.State, g *shape.Stage, d inv
 
 // openings lists who may leave for one task more, at moves for most at most.
 func (r *gangRoom) openings(s *shape.Shape, movers []mover, most cluster.Milli) (list []opening) {
-	for _, c := range r.e.partChoices(s, r.site.job, movers, most) {
+	for _, c := range r.e.partChoices(s, r.j, movers, most) {
 		if o := (opening{choice: c}); r.has(r.nodeOf(&o)) {
 			list = append(list, o)
 		}
@@ -161,7 +163,8 @@ func (r *gangRoom) nodeOf(o *opening) int32 {
 
 // roomsFor counts what there is room for as it is.
 func (e *Engine) roomsFor(s *shape.Shape, j *job.State, g *shape.Stage, d inventory.Domain) *gangRoom {
-	r := &gangRoom{e: e, site: Site{request: e.request(), e: e, job: j, req: s.Sets, home: d, most: s.NodeBounds(), stage: *g}, room: make([]int, len(e.st.Nodes())), missing: int(s.Min)}
+	r := &gangRoom{e: e, j: j, site: e.find.Look(e.request(), j, s, d, g), room: make([]int, len(e.st.Nodes())),
+		missing: int(s.Min)}
 	for id := range e.st.Nodes() {
 		if n := &e.st.Nodes()[id]; n.TakesJobs() && slices.Contains(g.Classes, n.Class()) && d.Covers(n, int32(id)) {
 			r.nodes = append(r.nodes, int32(id))
@@ -179,7 +182,7 @@ func (r *gangRoom) has(id int32) bool {
 
 // count counts the room on a node anew.
 func (r *gangRoom) count(id int32) {
-	k := r.site.Room(int(id), 0, r.site.req[0].Count)
+	k := r.site.Room(int(id), 0, r.site.Sets()[0].Count)
 	r.missing -= k - r.room[id]
 	r.room[id] = k
 }

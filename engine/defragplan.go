@@ -442,7 +442,7 @@ func (e *Engine) tryMoves(h *hunt, d inventory.Domain, chosen []mover) (stuck *j
 		e.st.ReleaseAll(chosen[i].j.Allocs)
 	}
 	e.constrain(h.j)
-	allocs, ok := e.placeWithin(e.request(), h.j, h.s, h.s.Min, d)
+	allocs, ok := e.find.PlaceWithin(e.request(), h.j, h.s, h.s.Min, d)
 	if !ok {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
@@ -18,8 +19,9 @@ import (
 // nook is a node, or an island of one, in which there is to be room for one more task.
 type nook struct {
 	e      *Engine
-	site   Site
+	site   placement.Site
 	node   int32
+	at     inventory.Domain
 	movers []mover // who has something there
 	had    int     // tasks that there is room for
 }
@@ -33,7 +35,7 @@ func (e *Engine) wideChoices(s *shape.Shape, j *job.State, movers []mover, most 
 			continue
 		}
 		for _, d := range e.nooks(s, int32(id)) {
-			k := nook{e: e, node: int32(id), site: Site{request: e.request(), e: e, job: j, req: s.Sets, home: d, most: s.NodeBounds()}}
+			k := nook{e: e, node: int32(id), at: d, site: e.find.Look(e.request(), j, s, d, nil)}
 			for _, i := range on {
 				if e.gpusIn(&movers[i], d) > 0 {
 					k.movers = append(k.movers, movers[i])
@@ -63,7 +65,7 @@ func (e *Engine) nooks(s *shape.Shape, id int32) (list []inventory.Domain) {
 	return list
 }
 
-func (k *nook) room() int { return k.site.Room(int(k.node), 0, k.site.req[0].Count) }
+func (k *nook) room() int { return k.site.Room(int(k.node), 0, k.site.Sets()[0].Count) }
 
 // opens reports whether there is room for one more task when some have left.
 func (k *nook) opens(who []mover) bool {
@@ -100,7 +102,7 @@ func (k *nook) every(most cluster.Milli) (list []choice) {
 }
 
 func (k *nook) choice(who []mover) choice {
-	return choice{who: who, cost: costOf(who), at: k.site.home}
+	return choice{who: who, cost: costOf(who), at: k.at}
 }
 
 // cheap clears, where there are too many to try every choice, one GPU after the other by those who cost least
@@ -112,9 +114,9 @@ func (k *nook) cheap(j *job.State, most cluster.Milli) (list []choice) {
 	}
 	n := &k.e.st.Nodes()[k.node]
 	ways := make([][][]mover, len(n.Devices()))
-	for m := k.site.devices(n) & n.Healthy(); m != 0; m &= m - 1 {
+	for m := k.site.Allowed(int(k.node)) & n.Healthy(); m != 0; m &= m - 1 {
 		if dev := bits.TrailingZeros64(m); dev < len(n.Devices()) {
-			ways[dev] = k.e.departures(k.node, dev, &k.site.req[0].Request, j, k.movers, all)
+			ways[dev] = k.e.departures(k.node, dev, &k.site.Sets()[0].Request, j, k.movers, all)
 		}
 	}
 	for first := range ways {

@@ -46,18 +46,18 @@ func (e *Engine) growJob(j *job.State) {
 			break
 		}
 		r := e.request()
-		r.reserved = e.reserved(j)
+		r.Reserved = e.reserved(j)
 		has := append(more[:len(more):len(more)], j.Allocs...)
-		site := &Site{request: r, e: e, job: j, req: one, home: home, awake: true, most: s.NodeBounds(), has: has}
 		mark := e.st.Mark()
-		if !e.placeStage(site, &open) {
+		allocs, ok := e.find.PlaceMore(r, j, s, &open, one, home, has)
+		if !ok {
 			break
 		}
-		if e.contested(site.allocs) {
+		if e.contested(allocs) {
 			e.st.Rollback(mark)
 			break
 		}
-		more, tasks = append(more, site.allocs...), tasks+1
+		more, tasks = append(more, allocs...), tasks+1
 	}
 	e.st.Rollback(before)
 	if len(more) == 0 {

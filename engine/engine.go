@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/quota"
@@ -17,7 +18,7 @@ import (
 type Config struct {
 	Spec   cluster.Spec
 	Policy sched.Policy
-	Placer Placer
+	Placer placement.Placer
 
 	Backfill *sched.Backfill // nil: what the policy asks for
 	// Depth is how many jobs behind a blocked one backfill looks at (Slurm's
@@ -71,12 +72,12 @@ var DefaultStop = [3]StopRule{
 type Engine struct {
 	cfg      Config
 	w        sched.World      // what policies are shown
+	find     placement.Finder // where jobs go
 	keyer    sched.KeyChanger // nil: keys of running jobs change with events only
 	heads    sched.HeadKeyer  // nil: Key compares groups, too
 	queues   sched.QueueOrder // nil: the policy does not choose among queues
 	promoter sched.Promoter   // nil: what a job received counts for ever
 	settling bool             // a pass, or a restart, is going on: nobody is promoted
-	resuming bool             // a restart is going on: who runs is put where it is
 	plans    planState
 	loansAt  cluster.Time // when nodes are given back or taken next
 	pools    poolState
@@ -98,7 +99,6 @@ type Engine struct {
 	pending     int              // eligible jobs
 	homing      int              // ... that are suspended: only where their memory is will do
 	severalSets int              // ... of several task sets, which a start can make fit
-	wanted      slicesWanted     // ... for slices
 	owing       []*job.State     // liftUntilFits: lifted of the job's own queue, and not borrowed
 	ready       []cluster.JobID  // placed jobs whose devices became free in this step
 	running     keptList         // jobs with devices (and not told to leave) by run key
@@ -119,20 +119,17 @@ type Engine struct {
 	timers    timerHeap
 	keyTimes  timerHeap
 	resv      []reservation
-	held      *holds // what a candidate must leave alone; nil: nothing
-	holds     holds
-	restoring bool                // being built from a snapshot: nodes are not yet in their states
-	straddled bool                // which of a queue's jobs could leave depended on who left first
+	held      *placement.Slack // what a candidate must leave alone; nil: nothing
+	holds     placement.Slack
 	blockedBy *inventory.ClassSet // strict order: classes behind a blocked job; nil: none
 	thorough  bool                // tests: every candidate is really tried
-	keepOff   keepOff
+	keepOff   placement.KeepOff
 	ps        passState
 	advance   []advance
 	defrag    defrag
 	past      past
 	between   between
 	paces     paces
-	demand    inventory.Demand
 
 	actions []Action
 	touched []cluster.JobID // jobs whose records changed in this step
@@ -187,6 +184,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.st.BillWith(func(job int32, sign int64) { e.bill(e.jobs[job], sign) })
 	e.w = sched.World{Traits: cfg.Policy.Traits(), Store: &e.st, Shapes: &e.shapes, Speeds: cfg.Speeds,
 		Past: &e.past.known, Plan: &e.plans.PlanMemory, Pools: &e.pools.Pools, Oracle: (*oracle)(e)}
+	e.find = placement.Finder{World: &e.w, Sharing: cfg.Spec.Sharing, Around: (*oracle)(e)}
 	e.keyer, _ = cfg.Policy.(sched.KeyChanger)
 	e.heads, _ = cfg.Policy.(sched.HeadKeyer)
 	e.queues, _ = cfg.Policy.(sched.QueueOrder)
@@ -207,21 +205,18 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	if e.deps.init(); cfg.Defrag != nil {
 		e.defrag = defrag{Defrag: cfg.Defrag.withDefaults(), on: true}
 	}
-	var joined []cluster.Node
 	if from != nil {
 		e.w.Now = from.Now
-		e.restoring, joined = true, from.joined(cfg.Spec.Nodes)
 	}
-	if err := e.initCluster(joined); err != nil {
+	if err := e.initCluster(from); err != nil {
 		return nil, err
 	}
-	e.restoring = false
 	return e, nil
 }
 
-// initCluster makes the cluster of the configuration, then the nodes that
-// joined it later.
-func (e *Engine) initCluster(joined []cluster.Node) error {
+// initCluster makes the cluster of the configuration; where it goes on from a snapshot, then the nodes that joined it
+// later.
+func (e *Engine) initCluster(from *Snapshot) error {
 	if err := e.initPartitions(e.cfg.Spec.Partitions); err != nil {
 		return err
 	}
@@ -243,12 +238,17 @@ func (e *Engine) initCluster(joined []cluster.Node) error {
 	if err := e.initLoans(); err != nil {
 		return err
 	}
+	if from == nil {
+		return e.initQueues(e.cfg.Spec.Queues, e.w.Capacity)
+	}
+	joined := from.joined(e.cfg.Spec.Nodes)
 	for i := range joined {
 		if err := e.addNode(joined[i]); err != nil {
 			return err
 		}
 	}
-	return e.initQueues(e.cfg.Spec.Queues)
+	// Nodes are not in their states yet, and guarantees were compared with what there is when they were made.
+	return e.initQueues(e.cfg.Spec.Queues, e.whole())
 }
 
 // intern numbers names densely in the order in which they are first seen.
@@ -330,7 +330,7 @@ func (e *Engine) addNode(n cluster.Node) error {
 	}
 	if first {
 		e.shapes.Recompute()
-		e.demand.Stale = true
+		e.find.Recount()
 	}
 	id := int32(len(e.st.Nodes())) - 1
 	e.nodeID[n.Name] = id

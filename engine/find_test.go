@@ -9,15 +9,16 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/placement"
 )
 
 // scan is Find without an index.
-func scanFind(s *Site, set, n int, pick Pick) int {
-	r := s.req[set].Request
+func scanFind(s *probe, set, n int, pick placement.Pick) int {
+	r := s.Sets()[set].Request
 	best := -1
 	for id := range s.e.st.Nodes() {
 		nd := &s.e.st.Nodes()[id]
-		if !nd.TakesJobs() || !slices.Contains(s.stage.Classes, nd.Class()) || !s.inside(int32(id)) || s.Room(id, set, n) < n {
+		if !nd.TakesJobs() || !slices.Contains(s.classes, nd.Class()) || !s.within.Covers(nd, int32(id)) || s.Room(id, set, n) < n {
 			continue
 		}
 		if best < 0 {
@@ -29,7 +30,7 @@ func scanFind(s *Site, set, n int, pick Pick) int {
 		if r.CPU > 0 {
 			cpu = nd.CPU() - b.CPU()
 		}
-		if pick == Fullest && (free < 0 || free == 0 && cpu < 0) || pick == Emptiest && (free > 0 || free == 0 && cpu > 0) {
+		if pick == placement.Fullest && (free < 0 || free == 0 && cpu < 0) || pick == placement.Emptiest && (free > 0 || free == 0 && cpu > 0) {
 			best = id
 		}
 	}
@@ -61,26 +62,29 @@ func TestFindTwin(t *testing.T) {
 		}
 		for range 30 {
 			s := siteFor(e, cluster.Request{GPUs: r.IntN(5), CPU: []int64{0, 0, 1000, 9000}[r.IntN(4)]}, 8)
+			within := inventory.Domain{}
 			if r.IntN(3) == 0 {
-				s.within = s.DomainOf(r.IntN(len(nodes)), cluster.LevelRack)
+				within = s.DomainOf(r.IntN(len(nodes)), cluster.LevelRack)
 			}
 			if r.IntN(3) == 0 {
-				s.stage.Classes = s.stage.Classes[:1+r.IntN(len(s.stage.Classes))]
+				s = siteOn(e, s.Sets()[0].Request, 8, s.classes[:1+r.IntN(len(s.classes))])
 			}
+			s.within = within
+			s.Within(within)
 			n := 1 + r.IntN(4)
-			for _, pick := range []Pick{First, Fullest, Emptiest} {
+			for _, pick := range []placement.Pick{placement.First, placement.Fullest, placement.Emptiest} {
 				if got, want := s.Find(0, n, pick), scanFind(s, 0, n, pick); got != want {
-					t.Fatalf("seed %d: %d tasks of %+v, pick %d: node %d, a scan finds %d", seed, n, s.req[0].Request, pick, got, want)
+					t.Fatalf("seed %d: %d tasks of %+v, pick %d: node %d, a scan finds %d", seed, n, s.Sets()[0].Request, pick, got, want)
 				}
 			}
 			node, k := s.Most(0, 8)
 			most := 0
 			s.Nodes(func(id int) bool { most = max(most, s.Room(id, 0, 8)); return true })
 			if k != most || most > 0 && s.Room(node, 0, 8) != most {
-				t.Fatalf("seed %d: %+v: node %d has room for %d, the most is %d", seed, s.req[0].Request, node, k, most)
+				t.Fatalf("seed %d: %+v: node %d has room for %d, the most is %d", seed, s.Sets()[0].Request, node, k, most)
 			}
-			if most > 0 && s.req[0].Request.GPUs > 0 && node != scanFind(s, 0, most, Fullest) {
-				t.Fatalf("seed %d: %+v: node %d, a scan finds %d", seed, s.req[0].Request, node, scanFind(s, 0, most, Fullest))
+			if most > 0 && s.Sets()[0].Request.GPUs > 0 && node != scanFind(s, 0, most, placement.Fullest) {
+				t.Fatalf("seed %d: %+v: node %d, a scan finds %d", seed, s.Sets()[0].Request, node, scanFind(s, 0, most, placement.Fullest))
 			}
 		}
 	}
@@ -98,7 +102,7 @@ func mig(t *testing.T, model string, profiles ...string) (starts []int, e *Engin
 			continue
 		}
 		s.Take(0, 0, 1)
-		starts = append(starts, bits.TrailingZeros8(s.allocs[0].Slots))
+		starts = append(starts, bits.TrailingZeros8(s.Bound()[0].Slots))
 	}
 	e.st.Commit()
 	return starts, e
@@ -232,7 +236,7 @@ func TestMIGReachable(t *testing.T) {
 			switch {
 			case r.IntN(2) == 0 && s.Room(0, 0, 1) > 0:
 				s.Take(0, 0, 1)
-				list = append(list, held{instance{p, bits.TrailingZeros8(s.allocs[0].Slots)}, s.allocs[0]})
+				list = append(list, held{instance{p, bits.TrailingZeros8(s.Bound()[0].Slots)}, s.Bound()[0]})
 			case len(list) > 0 && r.IntN(2) == 0:
 				k := r.IntN(len(list))
 				e.st.Release(&list[k].a)
@@ -333,8 +337,8 @@ func TestMIGEvents(t *testing.T) {
 				if s.Room(0, 0, 1) > 0 {
 					s.Take(0, 0, 1)
 					e.st.Commit()
-					got = index[instance{p, bits.TrailingZeros8(s.allocs[0].Slots)}]
-					held[got] = s.allocs[0]
+					got = index[instance{p, bits.TrailingZeros8(s.Bound()[0].Slots)}]
+					held[got] = s.Bound()[0]
 				}
 				if got != want {
 					t.Fatalf("event %d: beside %b a %s goes to place %d, the twin says %d", event, have, m.Profiles[p].Name, got, want)

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/placement"
 )
 
 // wants makes the demand of an engine: so many single-task jobs of each request.
@@ -21,7 +22,7 @@ func wants(e *Engine, kinds ...wanted) {
 				Tasks: []cluster.TaskSet{{Count: 1, Request: k.request}}}, State: job.Done})
 		}
 	}
-	e.demand.Stale = true
+	e.find.Recount()
 }
 
 type wanted struct {
@@ -35,7 +36,7 @@ func whole(gpus int) cluster.Request    { return cluster.Request{GPUs: gpus} }
 
 // fragments is the expected fragments of a node in milli-GPU.
 func fragments(e *Engine, id int) float64 {
-	d := e.demandNow()
+	d := e.find.Demand()
 	n := &e.st.Nodes()[id]
 	return float64(n.FreeMilli()) - float64(e.st.UsableOf(n, d))/float64(d.Weight)
 }
@@ -74,7 +75,7 @@ func TestFragmentVector(t *testing.T) {
 	}
 	s := siteFor(e, share(500), 1)
 	g, dev, ok := s.Growth(0, 0, inventory.Fragments)
-	if d := e.demand.Weight; !ok || dev != 0 || g != -500*d {
+	if d := e.find.Demand().Weight; !ok || dev != 0 || g != -500*d {
 		t.Errorf("a share of 0.5: device %d, growth %d, ok %v; want device 0, growth -0.5", dev, g/d, ok)
 	}
 	for dev, want := range []float64{200, 1000} {
@@ -89,7 +90,7 @@ func TestFragmentVector(t *testing.T) {
 		t.Errorf("fragmentation %+v, rate %v; want 3500 free, 2800 of use", f, f.Rate())
 	}
 	mix(9000) // too much for every node: nothing can be used, and such kinds do not count at all
-	if d := e.demandNow(); d.Weight != 0 {
+	if d := e.find.Demand(); d.Weight != 0 {
 		t.Errorf("kinds that no node can hold count: %+v", d.Kinds)
 	}
 	mix(8000)
@@ -120,7 +121,7 @@ func TestFragmentTypes(t *testing.T) {
 // one's is of use to that one only.
 func TestFragmentUsers(t *testing.T) {
 	e := store(t, "V100-16GB", cluster.Node{GPUs: 2})
-	e.cfg.Spec.Sharing = cluster.MPS
+	e.find.Sharing = cluster.MPS
 	wants(e, wanted{4, share(250), nil})
 	for i, j := range e.jobs {
 		j.Spec.User = []string{"ann", "bob", "bob", "bob"}[i]
@@ -131,12 +132,12 @@ func TestFragmentUsers(t *testing.T) {
 		t.Errorf("beside a quarter of ann's: %+v; want 1750 free, and of use 1000 and a quarter of 750", f)
 	}
 	s := siteFor(e, share(250), 1)
-	s.job.Spec.User = "bob"
+	s.Job().Spec().User = "bob"
 	g, dev, ok := s.Growth(0, 0, inventory.Fragments)
-	if d := e.demand.Weight; !ok || dev != 1 || g != 750 {
+	if d := e.find.Demand().Weight; !ok || dev != 1 || g != 750 {
 		t.Errorf("bob's share goes to GPU %d, growth %d of %d tasks (%v); want GPU 1, where 750 are lost to ann's task", dev, g, d, ok)
 	}
-	s.job.Spec.User = "ann"
+	s.Job().Spec().User = "ann"
 	if g, dev, ok := s.Growth(0, 0, inventory.Fragments); !ok || dev != 0 || g != -3*250 {
 		t.Errorf("ann's share goes to GPU %d, growth %d (%v); want GPU 0, where the three tasks of bob's lose less", dev, g, ok)
 	}
@@ -146,7 +147,7 @@ func TestFragmentUsers(t *testing.T) {
 // times tasks.
 func dumbFragments(e *Engine, n *inventory.Node) (sum int64) {
 	model := e.st.Classes()[n.Class()].Model()
-	for _, k := range e.demandNow().Kinds {
+	for _, k := range e.find.Demand().Kinds {
 		var total, fits, small int64
 		for i := range n.Devices() {
 			d := n.Devices()[i]
@@ -185,7 +186,7 @@ func dumbFragments(e *Engine, n *inventory.Node) (sum int64) {
 // other, by counting down.
 func dumbRooms(e *Engine, n *inventory.Node) (sum int64) {
 	model := e.st.Classes()[n.Class()].Model()
-	d := e.demandNow()
+	d := e.find.Demand()
 	for _, k := range d.Kinds {
 		r := k.Request
 		var free, fits, each int64
@@ -237,18 +238,18 @@ func dumbRooms(e *Engine, n *inventory.Node) (sum int64) {
 
 // dumbSteps is what dumbRooms loses in steps of 60 milli-GPU of the mean, and half.
 func dumbSteps(e *Engine, lost int64) int64 {
-	return int64(math.Ceil(float64(lost) / float64(2*60*max(1, e.demandNow().Weight))))
+	return int64(math.Ceil(float64(lost) / float64(2*60*max(1, e.find.Demand().Weight))))
 }
 
 // dumbGrowth tries every device that Room and deviceLeft allow.
-func dumbGrowth(s *Site, node int, measure inventory.Measure) (growth int64, dev int, ok bool) {
+func dumbGrowth(s *probe, node int, measure inventory.Measure) (growth int64, dev int, ok bool) {
 	dumbFragments := dumbFragments
 	after := func(now, before int64) int64 { return now - before }
 	if measure == inventory.Rooms {
 		dumbFragments = dumbRooms
 		after = func(now, before int64) int64 { return dumbSteps(s.e, now-before) }
 	}
-	e, r := s.e, &s.req[0].Request
+	e, r := s.e, &s.Sets()[0].Request
 	n := &e.st.Nodes()[node]
 	if s.Room(node, 0, 1) < 1 {
 		return 0, 0, false
@@ -263,9 +264,9 @@ func dumbGrowth(s *Site, node int, measure inventory.Measure) (growth int64, dev
 	}
 	dev = -1
 	for i := range n.Devices() {
-		left, can := s.deviceLeft(n, i, r)
+		left, can := s.DeviceLeft(n, i, r)
 		d := &n.Devices()[i]
-		if !can || n.FreeMilliOn(i) == 0 || d.Tenants() > 0 && d.User() != e.ownerOf(s.job) {
+		if !can || n.FreeMilliOn(i) == 0 || d.Tenants() > 0 && d.User() != e.find.Owner(s.Job().Spec()) {
 			continue
 		}
 		mark, k := s.Mark()
@@ -273,7 +274,7 @@ func dumbGrowth(s *Site, node int, measure inventory.Measure) (growth int64, dev
 		g := after(dumbFragments(e, n), before)
 		s.Undo(mark, k)
 		if was := int64(0); dev >= 0 {
-			if was, _ = s.deviceLeft(n, dev, r); g > growth || g == growth && left >= was {
+			if was, _ = s.DeviceLeft(n, dev, r); g > growth || g == growth && left >= was {
 				continue
 			}
 		}
@@ -318,7 +319,7 @@ func TestFragmentTwin(t *testing.T) {
 		}
 		wants(e, mix...)
 		if seed%2 == 1 { // shares of several users keep apart
-			e.cfg.Spec.Sharing = cluster.MPS
+			e.find.Sharing = cluster.MPS
 			for _, j := range e.jobs {
 				j.Spec.User = []string{"", "ann", "bob"}[r.IntN(3)]
 			}
@@ -326,13 +327,13 @@ func TestFragmentTwin(t *testing.T) {
 		var held []inventory.Alloc
 		for range 150 {
 			s := siteFor(e, request(), 1)
-			s.job.Spec.User = []string{"", "ann", "bob"}[r.IntN(3)]
+			s.Job().Spec().User = []string{"", "ann", "bob"}[r.IntN(3)]
 			var before []int64
 			for id := range e.st.Nodes() {
 				n := &e.st.Nodes()[id]
 				f := dumbFragments(e, n)
 				before = append(before, f)
-				d := e.demandNow()
+				d := e.find.Demand()
 				if f < 0 || f > n.FreeMilli()*d.Weight {
 					t.Fatalf("seed %d: fragments %d of %d free", seed, f, n.FreeMilli())
 				}
@@ -344,7 +345,7 @@ func TestFragmentTwin(t *testing.T) {
 					g, dev, ok := s.Growth(id, 0, m)
 					wantG, wantDev, wantOK := dumbGrowth(s, id, m)
 					if ok != wantOK || ok && (g != wantG || dev != wantDev) {
-						t.Fatalf("seed %d: measure %d, %+v on node %d %+v: growth %d on %d (%v), by definition %d on %d (%v)", seed, m, s.req[0].Request, id, n.Devices(), g, dev, ok, wantG, wantDev, wantOK)
+						t.Fatalf("seed %d: measure %d, %+v on node %d %+v: growth %d on %d (%v), by definition %d on %d (%v)", seed, m, s.Sets()[0].Request, id, n.Devices(), g, dev, ok, wantG, wantDev, wantOK)
 					}
 				}
 			}
@@ -360,7 +361,7 @@ func TestFragmentTwin(t *testing.T) {
 				if s.TakeDevice(id, 0, dev); r.IntN(3) == 0 {
 					s.Undo(mark, k)
 				} else {
-					held = append(held, s.allocs...)
+					held = append(held, s.Bound()...)
 					e.st.Commit()
 				}
 			}
@@ -373,6 +374,9 @@ func TestFragmentTwin(t *testing.T) {
 	}
 }
 
+// What placement counts at most (demand.go).
+const mostKinds, mostWeight = 64, 1000
+
 // TestDemand: the last jobs count, by tasks, and only the most frequent kinds.
 func TestDemand(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6)) // what is counted on and off is what is counted anew
@@ -382,16 +386,11 @@ func TestDemand(t *testing.T) {
 		if r.IntN(5) > 0 && id > 10 && id%700 < 500 {
 			continue // it is not looked at with every job
 		}
-		got := *grown.demandNow()
-		anew := inventory.Demand{}
-		grown.countDemand(&anew, demandUpto(len(grown.jobs)))
+		got := *grown.find.Demand()
+		fresh := placement.Finder{World: &grown.w, Around: grown.find.Around}
+		anew := fresh.Demand()
 		if got.Weight != anew.Weight || !reflect.DeepEqual(got.Kinds, anew.Kinds) {
 			t.Fatalf("after %d jobs %+v, anew %+v", id+1, got.Kinds, anew.Kinds)
-		}
-	}
-	for n, want := range map[int]int{0: 0, 1: 1, 15: 15, 16: 16, 17: 16, 31: 30, 33: 32, 1023: 960, 1024: 1024, 1151: 1024, 5000: 4992} {
-		if got := demandUpto(n); got != want {
-			t.Errorf("of %d jobs the first %d count, want %d", n, got, want)
 		}
 	}
 	e := store(t, "V100-16GB", cluster.Node{GPUs: 8})
@@ -400,22 +399,22 @@ func TestDemand(t *testing.T) {
 		mix = append(mix, wanted{1, share(int64(i + 1)), nil})
 	}
 	wants(e, mix...)
-	if d := e.demandNow(); len(d.Kinds) != mostKinds || d.Weight != mostKinds {
+	if d := e.find.Demand(); len(d.Kinds) != mostKinds || d.Weight != mostKinds {
 		t.Errorf("%d kinds of %d tasks count; at most %d", len(d.Kinds), d.Weight, mostKinds)
 	}
 	wants(e, wanted{96, whole(1), nil}, wanted{4, whole(2), nil})
-	if d := e.demandNow(); len(d.Kinds) != 1 || d.Kinds[0].Weight != 96 {
+	if d := e.find.Demand(); len(d.Kinds) != 1 || d.Kinds[0].Weight != 96 {
 		t.Errorf("96 of 100 tasks are one kind, more than 95%%: %+v", d.Kinds)
 	}
 	wants(e, wanted{30, whole(1), nil}, wanted{1000, whole(2), nil})
 	e.jobs[1029].Spec.Tasks[0].Count = 5000
-	if d := e.demandNow(); d.Upto != 1024 || len(d.Kinds) != 1 || d.Kinds[0].Weight != 994 {
+	if d := e.find.Demand(); d.Upto != 1024 || len(d.Kinds) != 1 || d.Kinds[0].Weight != 994 {
 		t.Errorf("of 1030 jobs numbers 24 to 1023 count: 6 of one GPU, 994 of two: %+v", d)
 	}
 	for range 122 {
 		e.jobs = append(e.jobs, e.jobs[1029])
 	}
-	if d := e.demandNow(); d.Upto != 1152 || d.Weight != 877+123*mostWeight {
+	if d := e.find.Demand(); d.Upto != 1152 || d.Weight != 877+123*mostWeight {
 		t.Errorf("jobs 152 to 1151 count, a set of theirs for %d tasks at most: %+v", mostWeight, d)
 	}
 }

@@ -40,9 +40,9 @@ func (e *Engine) preferFree(j *job.State, mark inventory.Mark, allocs []inventor
 		}
 		e.st.Rollback(mark)
 	}
-	e.scratch.allocs = append(e.scratch.allocs[:0], contested...)
-	e.st.TakeAll(e.scratch.allocs)
-	return e.scratch.allocs, tasks
+	allocs = e.find.Keep(contested)
+	e.st.TakeAll(allocs)
+	return allocs, tasks
 }
 
 // takeLeaving books what stopping jobs still hold and no placed job counts on; the caller rolls it back.

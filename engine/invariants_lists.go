@@ -502,7 +502,7 @@ func (e *Engine) checkTenants() error {
 		}
 		for i := range allocs {
 			a := &allocs[i]
-			if (a.Tenant != 0) != (a.Share != 0 && a.Slots == 0) || a.Tenant != 0 && a.Tenant != tenantOf(j) {
+			if (a.Tenant != 0) != (a.Share != 0 && a.Slots == 0) || a.Tenant != 0 && a.Tenant != j.Tenant() {
 				return fmt.Errorf("job %d has a share of %d: %+v", j.Spec.ID, a.Tenant-1, *a)
 			}
 			if a.Tenant != 0 {

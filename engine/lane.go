@@ -106,7 +106,7 @@ func (e *Engine) lineUp(j *job.State) {
 	g := &e.groups[j.Group]
 	g.jobs.Insert(j.Key)
 	e.pending++
-	e.await(j, 1)
+	e.find.Await(j, 1)
 	e.homing += count(g.homed())
 	e.watchHome(j)
 	e.severalSets += count(e.several(j))
@@ -146,7 +146,7 @@ func (e *Engine) dequeue(j *job.State) {
 		panic("engine: an eligible job is missing from its group")
 	}
 	e.pending--
-	e.await(j, -1)
+	e.find.Await(j, -1)
 	e.homing -= count(g.homed())
 	e.severalSets -= count(e.several(j))
 	e.lanes[g.lane].n--

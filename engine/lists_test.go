@@ -12,7 +12,9 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // TestTimerHeapTwin compares the heap with a sorted slice; void timers never
@@ -103,17 +105,31 @@ func (nobody) Key(sched.View, sched.JobView) order.Key { return order.Key{} }
 
 type nowhere struct{}
 
-func (nowhere) Name() string     { return "nowhere" }
-func (nowhere) Place(*Site) bool { return false }
+func (nowhere) Name() string               { return "nowhere" }
+func (nowhere) Place(*placement.Site) bool { return false }
 
 // siteFor makes a site for one task set on all classes.
-func siteFor(e *Engine, r cluster.Request, count int) *Site {
-	j := &job.State{Tenure: &job.Tenure{}, Spec: &cluster.Job{Tasks: []cluster.TaskSet{{Count: count, Request: r}}}}
-	s := &Site{request: e.request(), e: e, job: j, req: j.Spec.Tasks}
+func siteFor(e *Engine, r cluster.Request, count int) *probe {
+	var classes []int32
 	for ci := range e.st.Classes() {
-		s.stage.Classes = append(s.stage.Classes, int32(ci))
+		classes = append(classes, int32(ci))
 	}
-	return s
+	return siteOn(e, r, count, classes)
+}
+
+// siteOn is siteFor on some classes.
+func siteOn(e *Engine, r cluster.Request, count int, classes []int32) *probe {
+	j := &job.State{Tenure: &job.Tenure{}, Spec: &cluster.Job{Tasks: []cluster.TaskSet{{Count: count, Request: r}}}}
+	s := &shape.Shape{Sets: j.Spec.Tasks}
+	return &probe{e.find.Look(e.request(), j, s, inventory.Domain{}, &shape.Stage{Classes: classes}), e, classes, inventory.Domain{}}
+}
+
+// probe is a site, and what it was made of.
+type probe struct {
+	placement.Site
+	e       *Engine
+	classes []int32
+	within  inventory.Domain
 }
 
 func snapshot(st *inventory.Store) string {
@@ -173,8 +189,8 @@ func TestStoreTwin(t *testing.T) {
 			s := siteFor(e, requests[r.IntN(len(requests))], 3)
 			node, n := r.IntN(4), 1+r.IntN(3)
 			if n = min(n, s.Room(node, 0, n)); n > 0 {
-				s.TakeOn(node, 0, n, Pick(r.IntN(3)))
-				held = append(held, s.allocs)
+				s.TakeOn(node, 0, n, placement.Pick(r.IntN(3)))
+				held = append(held, s.Bound())
 			}
 		}
 		for range 60 {

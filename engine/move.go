@@ -6,7 +6,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
-	"github.com/muster-gpu/muster/engine/shape"
+	"github.com/muster-gpu/muster/engine/placement"
 )
 
 // A job that is moved stops like one that is preempted, but what it goes to is
@@ -36,23 +36,13 @@ func (e *Engine) holdSlack(j *job.State, allocs []inventory.Alloc, sign int64) {
 	}
 }
 
-// placeWithin is placeFor within a domain.
-func (e *Engine) placeWithin(r request, j *job.State, s *shape.Shape, tasks int32, d inventory.Domain) ([]inventory.Alloc, bool) {
-	sets := s.Sets
-	if int(tasks) != sets[0].Count {
-		sets = slices.Clone(sets)
-		sets[0].Count = int(tasks)
-	}
-	return e.placeStages(&Site{request: r, e: e, job: j, req: sets, home: d, most: s.NodeBounds()}, s)
-}
-
 // tightest places a single task where it leaves the fewest GPUs free.
 type tightest struct{}
 
 func (tightest) Name() string { return "tightest" }
 
-func (tightest) Place(s *Site) bool {
-	node := s.Find(0, 1, Fullest)
+func (tightest) Place(s *placement.Site) bool {
+	node := s.Find(0, 1, placement.Fullest)
 	if node >= 0 {
 		s.Take(node, 0, 1)
 	}
@@ -62,16 +52,16 @@ func (tightest) Place(s *Site) bool {
 // destination finds the tightest place for a job that was lifted, at the size that it has,
 // and takes it. It is never spread over more than the job is now, nor, where queues have
 // limits, does it count for more: a slice can be another part of another model. avoid: nodes to keep off.
-func (e *Engine) destination(v *job.State, avoid *keepOff) ([]inventory.Alloc, bool) {
+func (e *Engine) destination(v *job.State, avoid *placement.KeepOff) ([]inventory.Alloc, bool) {
 	s := e.shapes.At(v.Asks()) // of the model that a plan says
 	e.constrain(v)
 	r := e.request()
-	r.avoid = avoid
+	r.Avoid = avoid
 	if v.Tasks == 1 && !s.Topo.Required {
-		r.placer = tightest{}
+		r.Placer = tightest{}
 	}
 	mark := e.st.Mark()
-	allocs, ok := e.placeWithin(r, v, s, v.Tasks, inventory.Domain{})
+	allocs, ok := e.find.PlaceWithin(r, v, s, v.Tasks, inventory.Domain{})
 	for _, l := range []cluster.Level{cluster.LevelNVLink, cluster.LevelNode, cluster.LevelRack, cluster.LevelFabric} {
 		ok = ok && (!e.st.Together(v.Allocs, l) || e.st.Together(allocs, l))
 	}

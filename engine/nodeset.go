@@ -104,3 +104,23 @@ func (e *Engine) shutOut(s *shape.Shape) bool {
 	}
 	return true
 }
+
+// checkNodeLimits says what is wrong with bounds of nodes.
+func (e *Engine) checkNodeLimits(limits []cluster.NodeLimit) string {
+	for i := range limits {
+		l := &limits[i]
+		if len(l.Nodes) == 0 || l.Tasks < 0 || l.Tasks > cluster.MaxTasks {
+			return fmt.Sprintf("node limits: %d tasks on %d nodes; between 0 and %d on at least one are possible", l.Tasks, len(l.Nodes), cluster.MaxTasks)
+		}
+		for _, name := range l.Nodes {
+			if _, ok := e.nodeID[name]; !ok {
+				var names []string
+				for k := range e.st.Nodes() {
+					names = append(names, e.st.Nodes()[k].Spec().Name)
+				}
+				return "node limits: " + cluster.Unknown("node", name, names).Error()
+			}
+		}
+	}
+	return ""
+}

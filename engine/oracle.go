@@ -4,14 +4,20 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
-// oracle is the engine as views ask it (sched.Oracle).
+// oracle is the engine as the rooms below ask it: views (sched.Oracle) and searches for places (placement.Around).
 type oracle Engine
 
-var _ sched.Oracle = (*oracle)(nil)
+var (
+	_ sched.Oracle     = (*oracle)(nil)
+	_ placement.Around = (*oracle)(nil)
+)
 
 func (o *oracle) Job(number int32) *job.State { return o.jobs[number] }
 
@@ -42,3 +48,9 @@ func (o *oracle) Grace(t cluster.Tier) time.Duration { return o.cfg.Stop[t].Grac
 func (o *oracle) Suspends() bool { return (*Engine)(o).freezes() }
 
 func (o *oracle) Undivided() bool { return (*Engine)(o).undivided() }
+
+func (o *oracle) Jobs() []*job.State { return o.jobs }
+
+func (o *oracle) Running() *order.List { return (*Engine)(o).byKey() }
+
+func (o *oracle) Shunned(n *inventory.Node, j *job.State) uint64 { return (*Engine)(o).shunned(n, j) }

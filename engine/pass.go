@@ -348,11 +348,12 @@ func (e *Engine) try(j *job.State) (verdict, refusal) {
 		return started, refusal{}
 	}
 	if g.stuck != e.claims() && r.code != refusedBackfill && e.mayPreempt(j) {
-		if e.preemptFor(j) {
+		done, straddled := e.preemptFor(j)
+		if done {
 			e.consume(j)
 			return started, refusal{}
 		}
-		if !constrained && e.blockedBy == nil && !e.straddled && !s.Several() && g.first(j) { // else it might, were it first, or others first to leave, or where its first set goes taken
+		if !constrained && e.blockedBy == nil && !straddled && !s.Several() && g.first(j) { // else it might, were it first, or others first to leave, or where its first set goes taken
 			g.stuck = e.claims()
 		}
 	}
@@ -383,7 +384,7 @@ func (e *Engine) gotMore() {
 // fitsUnconstrained reports whether only a reservation keeps the job waiting.
 func (e *Engine) fitsUnconstrained(j *job.State, s *shape.Shape) bool {
 	r := e.request()
-	r.reserved = nil
+	r.Reserved = nil
 	_, ok := e.placeTrial(r, j, s, s.Min)
 	return ok
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 )
@@ -15,14 +16,9 @@ import (
 // scratch is memory that is reused from step to step.
 type scratch struct {
 	idle    []int32
-	key     []byte
 	ids     []int32
-	allocs  []inventory.Alloc
-	sets    []cluster.TaskSet
 	victims victims
 	lifted  []*job.State
-	site    Site
-	placer  any // what a placer needs meanwhile, a *T
 	ends    []ending
 	items   []order.Item
 	booked  []order.Item
@@ -62,7 +58,7 @@ func (e *Engine) tryPlace(j *job.State) (allocs []inventory.Alloc, tasks int32, 
 	s := e.shapes.At(j.Shape)
 	e.stats.Tried++
 	if e.mode == sched.Conservative && j.Promise <= e.w.Now && j.Home == nil && s.Min == s.Max {
-		if allocs, ok = e.placePlanned(e.request(), j, s); ok {
+		if allocs, ok = e.find.PlaceAgain(e.request(), j, s); ok {
 			return allocs, s.Max, true
 		}
 	}
@@ -85,10 +81,10 @@ func (e *Engine) findPlace(j *job.State) (allocs []inventory.Alloc, tasks int32,
 		return allocs, s.Max, ok
 	}
 	lo, hi := s.Min, s.Max // binary search: less always fits where more does
-	r.skipSleeping = e.st.Asleep() > 0
+	r.SkipSleeping = e.st.Asleep() > 0
 	_, ok = e.placeTrial(r, j, s, lo)
-	if !ok && r.skipSleeping { // no node is woken for what a job does not need
-		r.skipSleeping, hi = false, lo
+	if !ok && r.SkipSleeping { // no node is woken for what a job does not need
+		r.SkipSleeping, hi = false, lo
 		_, ok = e.placeTrial(r, j, s, lo)
 	}
 	if !ok {
@@ -107,26 +103,11 @@ func (e *Engine) findPlace(j *job.State) (allocs []inventory.Alloc, tasks int32,
 }
 
 // placeHome puts a suspended job back where its memory is.
-func (e *Engine) placeHome(r request, j *job.State) ([]inventory.Alloc, bool) {
-	back := Site{request: r, e: e, job: j, req: j.Spec.Tasks, most: e.shapes.At(j.Shape).NodeBounds()}
-	for i := range j.Home {
-		a := &j.Home[i]
-		if !e.st.Nodes()[a.Node].TakesJobs() || back.most != nil && back.bounded(a.Node) < int(a.Tasks) {
-			return nil, false
-		}
-		if r.reserved != nil {
-			asks := &j.Spec.Tasks[a.Set].Request
-			if r.reserved.room(a.Node, back.bound(a.Node), asks, int(a.Tasks)) < int(a.Tasks) {
-				return nil, false
-			}
-		}
-		back.allocs = j.Home[:i+1]
-	}
-	if !e.bearsAll(j.Home) || !e.takeBack(j.Home, false) {
+func (e *Engine) placeHome(r placement.Request, j *job.State) ([]inventory.Alloc, bool) {
+	if !e.find.HomeFits(r, j, e.shapes.At(j.Shape)) || !e.bearsAll(j.Home) || !e.takeBack(j.Home, false) {
 		return nil, false
 	}
-	e.scratch.allocs = append(e.scratch.allocs[:0], j.Home...)
-	return e.scratch.allocs, true
+	return e.find.Keep(j.Home), true
 }
 
 // tasksOf counts the tasks of the first set.
@@ -139,37 +120,27 @@ func tasksOf(allocs []inventory.Alloc) (n int32) {
 	return n
 }
 
-func (e *Engine) placeTrial(r request, j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
-	mark := r.in.Mark()
+func (e *Engine) placeTrial(r placement.Request, j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
+	mark := r.In.Mark()
 	allocs, ok := e.placeFor(r, j, s, tasks)
-	r.in.Rollback(mark)
+	r.In.Rollback(mark)
 	return allocs, ok && !e.limits.byQueue || ok && e.overQuota(j, e.shapes.MilliOf(s, int(tasks))).code == 0
 }
 
-// request is what a search for a place assumes, besides the job.
-type request struct {
-	in           *inventory.Store // where it looks
-	placer       Placer
-	reserved     *holds              // what must be left alone; nil: nothing
-	blocked      *inventory.ClassSet // strict order: classes behind a blocked job; nil: none
-	shut         shape.NodeBits      // ... and nodes behind one that names a set of nodes
-	avoid        *keepOff            // nodes to keep off; nil: none
-	skipSleeping bool                // do not place on powered-down nodes
-	ignoreUsage  bool                // asking what could ever be: bounds of the moment do not count
-}
-
 // request is what a pass assumes at present.
-func (e *Engine) request() request {
+func (e *Engine) request() placement.Request {
 	r := e.anywhere()
-	r.reserved, r.blocked = e.held, e.blockedBy
-	if r.blocked != nil {
-		r.shut = e.ps.shut
+	r.Reserved, r.Blocked = e.held, e.blockedBy
+	if r.Blocked != nil {
+		r.Shut = e.ps.shut
 	}
 	return r
 }
 
 // anywhere assumes nothing.
-func (e *Engine) anywhere() request { return request{in: &e.st, placer: e.cfg.Placer} }
+func (e *Engine) anywhere() placement.Request {
+	return placement.Request{In: &e.st, Placer: e.cfg.Placer}
+}
 
 // placeSize is placeFor as a pass assumes at present.
 func (e *Engine) placeSize(j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
@@ -177,84 +148,11 @@ func (e *Engine) placeSize(j *job.State, s *shape.Shape, tasks int32) ([]invento
 }
 
 // placeFor runs the placer for the gang at one size, stage by stage.
-func (e *Engine) placeFor(r request, j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
+func (e *Engine) placeFor(r placement.Request, j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
 	if j.Home != nil {
 		return e.placeHome(r, j)
 	}
-	sets := s.Sets
-	if int(tasks) != sets[0].Count {
-		e.scratch.sets = append(e.scratch.sets[:0], s.Sets...)
-		e.scratch.sets[0].Count = int(tasks)
-		sets = e.scratch.sets
-	}
-	e.scratch.site = Site{request: r, e: e, job: j, req: sets, allocs: e.scratch.allocs[:0], most: s.NodeBounds()}
-	return e.placeStages(&e.scratch.site, s)
-}
-
-// placeStages tries a shape's stages, one after the other.
-func (e *Engine) placeStages(site *Site, s *shape.Shape) ([]inventory.Alloc, bool) {
-	stages := s.Stages
-	if len(site.req) > 1 || site.req[0].Count > 1 {
-		stages = s.Gangs
-	}
-	for i := range stages {
-		if site.in.Asleep() > 0 {
-			site.awake = true
-			if e.placeStage(site, &stages[i]) {
-				return site.allocs, true
-			}
-			if site.awake = false; site.skipSleeping {
-				continue
-			}
-		}
-		if e.placeStage(site, &stages[i]) {
-			return site.allocs, true
-		}
-	}
-	return nil, false
-}
-
-func (e *Engine) placeStage(site *Site, g *shape.Stage) bool {
-	if site.blocked != nil {
-		if g = g.Without(site.blocked); g == nil {
-			return false
-		}
-	}
-	if !enoughFree(site, g) {
-		return false
-	}
-	site.stage, site.within = *g, inventory.Domain{}
-	mark := site.in.Mark()
-	site.allocs = e.scratch.allocs[:0]
-	ok := site.placer.Place(site)
-	e.scratch.allocs = site.allocs
-	if !ok {
-		site.in.Rollback(mark)
-	}
-	return ok
-}
-
-// enoughFree is a quick necessary condition: so many GPUs are free at all, and a gang's
-// tasks, each of which is on one node, find them there.
-func enoughFree(site *Site, g *shape.Stage) bool {
-	need := 0
-	for i := range site.req {
-		r := &site.req[i].Request
-		if r.Fractional() || r.Profile != "" {
-			return true
-		}
-		need += site.req[i].Count * r.GPUs
-	}
-	free := 0
-	for _, ci := range g.Classes {
-		if g.GPUs.Has(ci) {
-			free += site.in.Classes()[ci].Free()
-		}
-	}
-	if r := &site.req[0]; free < need || len(site.req) > 1 || r.Count == 1 || r.Request.GPUs < 2 {
-		return free >= need
-	}
-	return g.HoldTasks(site.in, site.req[0].Request.GPUs, site.req[0].Count)
+	return e.find.Place(r, j, s, tasks)
 }
 
 // book gives the placed devices to the job: it starts, or waits for those who

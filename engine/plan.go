@@ -471,3 +471,15 @@ func (e *Engine) restorePlan(s *Snapshot) {
 		p.Last, p.next, p.dirty, p.Memo = r.Last, r.Next, r.Dirty, slices.Clone(r.Memo)
 	}
 }
+
+// explained is what the policy says of a job, to be put behind what the engine says.
+func (e *Engine) explained(j *job.State) string {
+	x, ok := e.plans.planner.(sched.Explainer)
+	if !ok || j.Target == nil {
+		return ""
+	}
+	if text := x.Explain(j.Target, e.plans.Memo); text != "" {
+		return "; " + text
+	}
+	return ""
+}

@@ -180,7 +180,8 @@ func (e *Engine) jobReshaped(j *job.State, r *Reshape) {
 	e.gotMore()
 	e.include(j)
 	e.replan()
-	e.demand.Stale, e.fresh = true, true
+	e.find.Recount()
+	e.fresh = true
 }
 
 // onItsNodes reports whether a job is on nodes that its spec names.

@@ -35,7 +35,7 @@ func (e *Engine) resize(id int32, cpu cluster.Milli, ram cluster.MiB) bool {
 	e.w.RAM += ram - had.RAM
 	if e.st.SetSize(id, cpu, ram) {
 		e.shapes.Recompute()
-		e.demand.Stale = true
+		e.find.Recount()
 	}
 	return true
 }

@@ -55,7 +55,7 @@ func (e *Engine) narrowed(of *cluster.Job, t *job.Target, base int32) int32 {
 func (e *Engine) shapeOf(j *cluster.Job) int32 {
 	id, first := e.shapes.Of(j)
 	if first && e.shapes.Get(id).Sliced() {
-		e.wanted.shapes = append(e.wanted.shapes, id)
+		e.find.Ask(id)
 	}
 	return id
 }

@@ -456,7 +456,7 @@ func (e *Engine) update(j *job.State, spec *cluster.Job) {
 	if j.Whole = e.indivisible(j); e.chooses(j) { // plans may not have been about it
 		e.include(j)
 	}
-	e.demand.Stale = true
+	e.find.Recount()
 	j.Milli, j.Devices, j.Tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes.Get(j.Shape).Max
 	e.deps.join(e, j)                                                // its dependencies may be new
 	if e.admit(j); waits && j.Eligible && j.EligibleSince != lined { // it keeps its age

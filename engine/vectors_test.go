@@ -21,7 +21,7 @@ func TestMIGBesideThree(t *testing.T) {
 			return nil
 		}
 		s.Take(0, 0, 1)
-		return &s.allocs[0]
+		return &s.Bound()[0]
 	}
 	late := take("3g")
 	if first := take("3g"); first == nil || bits.TrailingZeros8(first.Slots) != 0 {
@@ -59,7 +59,7 @@ func TestFractionVector(t *testing.T) {
 			return nil
 		}
 		s.Take(0, 0, 1)
-		return &s.allocs[0]
+		return &s.Bound()[0]
 	}
 	a := take(cluster.Request{GPUs: 1, Share: 200})
 	if a == nil || a.Mem != 16_000 {

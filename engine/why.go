@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 )
@@ -283,9 +284,9 @@ func (e *Engine) whyPending(j *job.State, y *Why, ends map[cluster.JobID]Foresee
 }
 
 // fitsNow reports whether there is room for a job now, beside what is reserved.
-func (e *Engine) fitsNow(j *job.State, s *shape.Shape, reserved *holds) bool {
+func (e *Engine) fitsNow(j *job.State, s *shape.Shape, reserved *placement.Slack) bool {
 	r := e.anywhere()
-	r.reserved = reserved
+	r.Reserved = reserved
 	mark := e.st.Mark()
 	_, ok := e.placeFor(r, j, s, s.Min)
 	e.st.Rollback(mark)

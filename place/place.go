@@ -1,6 +1,6 @@
-// Package place holds the placers, one file each: where a gang goes. A placer
-// binds tasks tentatively through engine.Site; all or nothing is the engine's
-// business. A new placer is one file and one line in list.
+// Package place holds the placers, one file each: they decide where a gang goes. A placer binds
+// tasks tentatively through placement.Site; the engine ensures all or nothing. A new placer is one
+// file and one line in list.
 package place
 
 import (
@@ -9,13 +9,13 @@ import (
 	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/placement"
 )
 
 // Info describes a placer that can be selected by name.
 type Info struct {
 	Name, About, Source string
-	New                 func() engine.Placer
+	New                 func() placement.Placer
 }
 
 var list = []Info{firstFit, bestFit, worstFit, topology, consolidate, fragGradient, rooms, weightedFit, dotProduct, gpuPacking, gpuClustering, random, metaRL}
@@ -23,9 +23,8 @@ var list = []Info{firstFit, bestFit, worstFit, topology, consolidate, fragGradie
 // List returns every placer.
 func List() []Info { return append([]Info(nil), list...) }
 
-// New makes a placer by name. "pack" and "spread" are the operators' words for
-// best-fit and worst-fit.
-func New(name string) (engine.Placer, error) {
+// New makes a placer by name. "pack" and "spread" are aliases of best-fit and worst-fit.
+func New(name string) (placement.Placer, error) {
 	alias := map[string]string{"pack": "best-fit", "spread": "worst-fit", "skew": "consolidate"}
 	if a, ok := alias[name]; ok {
 		name = a
@@ -45,7 +44,7 @@ func New(name string) (engine.Placer, error) {
 
 // sets calls f for each task set, those with the most GPUs per task first, so
 // that whole nodes are taken before remainders.
-func sets(s *engine.Site, f func(set, count int) bool) bool {
+func sets(s *placement.Site, f func(set, count int) bool) bool {
 	all := s.Sets()
 	if len(all) == 1 {
 		return f(0, all[0].Count)
@@ -65,18 +64,18 @@ func sets(s *engine.Site, f func(set, count int) bool) bool {
 	return true
 }
 
-// larger says which of two requests is harder to place.
+// larger reports whether a request is harder to place than another.
 func larger(a, b *cluster.Request) bool {
 	return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.RAM, b.RAM)) > 0
 }
 
-// pack binds the tasks to as few nodes as possible: all of a set on the
-// fullest node that holds them, else the node that holds the most, and so on
-// (whole nodes first, the remainder by best fit).
-func pack(s *engine.Site) bool {
+// pack binds the tasks to as few nodes as possible: all of a set on the fullest node that holds
+// them, otherwise on the node that holds the most, and so on (whole nodes first, the remainder by
+// best fit).
+func pack(s *placement.Site) bool {
 	return sets(s, func(set, count int) bool {
 		for count > 0 {
-			node, n := s.Find(set, count, engine.Fullest), count
+			node, n := s.Find(set, count, placement.Fullest), count
 			if node < 0 {
 				if count == 1 {
 					return false
@@ -93,7 +92,7 @@ func pack(s *engine.Site) bool {
 }
 
 // fill takes as many tasks as fit from each node in turn, in the order of pick.
-func fill(s *engine.Site, set, count int, pick engine.Pick) bool {
+func fill(s *placement.Site, set, count int, pick placement.Pick) bool {
 	for count > 0 {
 		node := s.Find(set, 1, pick)
 		if node < 0 {
@@ -106,10 +105,10 @@ func fill(s *engine.Site, set, count int, pick engine.Pick) bool {
 	return true
 }
 
-// constrained places within the job's topology constraint: in the domain of
-// the wanted level that fits most tightly. Without a constraint, or where a
-// preferred one cannot be met, it places anywhere.
-func constrained(s *engine.Site, try func(*engine.Site) bool) bool {
+// constrained places within the job's topology constraint: in the domain of the requested level
+// that fits most tightly. Without a constraint, or if a preferred one cannot be met, it places
+// anywhere.
+func constrained(s *placement.Site, try func(*placement.Site) bool) bool {
 	t := s.Topology()
 	if t.Level == cluster.LevelAny || alone(s) && !divisible(s) {
 		return try(s)
@@ -120,41 +119,41 @@ func constrained(s *engine.Site, try func(*engine.Site) bool) bool {
 	return !t.Required && try(s)
 }
 
-// alone reports whether the gang is one task: it is on one node anyway.
-func alone(s *engine.Site) bool {
+// alone reports whether the gang is a single task, which is on one node anyway.
+func alone(s *placement.Site) bool {
 	all := s.Sets()
 	return len(all) == 1 && all[0].Count == 1
 }
 
-// divisible reports whether the GPUs of one task may be in several NVLink
-// domains although the job cares: on nodes with islands.
-func divisible(s *engine.Site) bool {
+// divisible reports whether the GPUs of one task might span several NVLink domains although the job
+// has a constraint: on nodes with islands.
+func divisible(s *placement.Site) bool {
 	return s.Topology().Level == cluster.LevelNVLink && s.Sets()[0].Request.GPUs > 1 && s.Islands()
 }
 
-// within tries the domains of a level that have enough free GPUs, those with
-// the fewest first (ties: the one that joined first), until the gang fits.
-func within(s *engine.Site, level cluster.Level, try func(*engine.Site) bool) bool {
+// within tries the domains of a level that have enough free GPUs, those with the fewest first
+// (ties: the one that joined first), until the gang fits.
+func within(s *placement.Site, level cluster.Level, try func(*placement.Site) bool) bool {
 	for _, d := range domains(s, level) {
 		s.Within(d)
 		mark, n := s.Mark()
 		if try(s) {
-			s.Within(engine.Domain{})
+			s.Within(placement.Domain{})
 			return true
 		}
 		s.Undo(mark, n)
 	}
-	s.Within(engine.Domain{})
+	s.Within(placement.Domain{})
 	return false
 }
 
 type domainFree struct {
-	d    engine.Domain
+	d    placement.Domain
 	free int
 }
 
 // domains lists the domains of a level with enough free GPUs for the gang.
-func domains(s *engine.Site, level cluster.Level) []engine.Domain {
+func domains(s *placement.Site, level cluster.Level) []placement.Domain {
 	need := 0
 	for _, t := range s.Sets() {
 		if t.Request.Profile == "" && !t.Request.Fractional() {
@@ -162,8 +161,8 @@ func domains(s *engine.Site, level cluster.Level) []engine.Domain {
 		}
 	}
 	var list []domainFree
-	at := map[engine.Domain]int{} // looked up only
-	add := func(d engine.Domain, free int) {
+	at := map[placement.Domain]int{} // looked up, never iterated
+	add := func(d placement.Domain, free int) {
 		i, ok := at[d]
 		if !ok {
 			i = len(list)
@@ -178,7 +177,7 @@ func domains(s *engine.Site, level cluster.Level) []engine.Domain {
 	})
 	list = slices.DeleteFunc(list, func(d domainFree) bool { return d.free < need })
 	slices.SortStableFunc(list, func(a, b domainFree) int { return cmp.Compare(a.free, b.free) })
-	out := make([]engine.Domain, len(list))
+	out := make([]placement.Domain, len(list))
 	for i := range list {
 		out[i] = list[i].d
 	}

@@ -3,23 +3,23 @@ package place
 import (
 	"math/bits"
 
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/placement"
 )
 
 var random = Info{
 	Name:   "random",
 	About:  "any node with room, and for a share any device, by a hash of the job's number: a baseline",
 	Source: "Random of the FGD paper, without its dependence on threads",
-	New:    func() engine.Placer { return anywhere{} },
+	New:    func() placement.Placer { return anywhere{} },
 }
 
 type anywhere struct{}
 
 func (anywhere) Name() string { return "random" }
 
-// Place puts each task on one of the nodes with room, all equally likely.
-func (anywhere) Place(s *engine.Site) bool {
-	return constrained(s, func(s *engine.Site) bool {
+// Place puts each task on a random node with room, all equally likely.
+func (anywhere) Place(s *placement.Site) bool {
+	return constrained(s, func(s *placement.Site) bool {
 		return sets(s, func(set, count int) bool {
 			for i := range count {
 				draw := mix(uint64(s.Job().Spec().ID)<<32 | uint64(set)<<24 ^ uint64(i))
@@ -40,7 +40,7 @@ func (anywhere) Place(s *engine.Site) bool {
 	})
 }
 
-// nth is one of what each goes through, by a drawn number; -1: there is none.
+// nth picks one of the elements that each visits, by a random number; -1: there are none.
 func nth(draw uint64, each func(f func(int) bool)) int {
 	n := uint64(0)
 	each(func(int) bool { n++; return true })

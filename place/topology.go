@@ -2,25 +2,25 @@ package place
 
 import (
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/placement"
 )
 
 var topology = Info{
 	Name:   "topology",
 	About:  "the tightest topology level that holds the gang (node, NVLink domain, rack, fabric), then best fit",
 	Source: "gang placement; 4+4 is preferred to 7+1",
-	New:    func() engine.Placer { return tight{} },
+	New:    func() placement.Placer { return tight{} },
 }
 
 type tight struct{}
 
 func (tight) Name() string { return "topology" }
 
-// Place tries levels from near to far, and within a level the domain with the
-// least free GPUs that suffice. A required level bounds the search.
-func (tight) Place(s *engine.Site) bool {
+// Place tries levels from near to far, and within a level the domain with the fewest free GPUs that
+// suffice. A required level bounds the search.
+func (tight) Place(s *placement.Site) bool {
 	t := s.Topology()
-	if t.Level == cluster.LevelNVLink && s.Islands() { // nearer than the node
+	if t.Level == cluster.LevelNVLink && s.Islands() { // closer than the node
 		if within(s, t.Level, balanced) {
 			return true
 		}
@@ -32,7 +32,7 @@ func (tight) Place(s *engine.Site) bool {
 		return pack(s)
 	}
 	for _, l := range []cluster.Level{cluster.LevelNode, cluster.LevelNVLink, cluster.LevelRack, cluster.LevelFabric} {
-		if within(s, l, func(s *engine.Site) bool { return balanced(s) && (!t.Required || s.Together(t.Level)) }) {
+		if within(s, l, func(s *placement.Site) bool { return balanced(s) && (!t.Required || s.Together(t.Level)) }) {
 			return true
 		}
 		if t.Required && l == t.Level {
@@ -45,16 +45,15 @@ func (tight) Place(s *engine.Site) bool {
 	return balanced(s)
 }
 
-// balanced packs on as few nodes as possible, splitting evenly between them
-// where they have room (4+4 rather than 7+1: the ring is as fast as its
-// slowest link, and the leftover holes are bigger).
-func balanced(s *engine.Site) bool {
+// balanced packs on as few nodes as possible, splitting evenly between them where they have room
+// (4+4 rather than 7+1: a ring is as fast as its slowest link, and the leftover holes are larger).
+func balanced(s *placement.Site) bool {
 	all := s.Sets()
 	if len(all) > 1 || all[0].Count < 2 {
 		return pack(s)
 	}
 	count := all[0].Count
-	if node := s.Find(0, count, engine.Fullest); node >= 0 {
+	if node := s.Find(0, count, placement.Fullest); node >= 0 {
 		s.Take(node, 0, count)
 		return true
 	}
@@ -67,8 +66,8 @@ func balanced(s *engine.Site) bool {
 		return true
 	}
 	s.Undo(mark, n)
-	for range used { // the same number of nodes, an even split
-		node := s.FindOther(0, count/used, engine.Fullest)
+	for range used { // the same number of nodes, evenly split
+		node := s.FindOther(0, count/used, placement.Fullest)
 		if node < 0 {
 			s.Undo(mark, n)
 			return pack(s)

@@ -1,12 +1,12 @@
 package place
 
-import "github.com/muster-gpu/muster/engine"
+import "github.com/muster-gpu/muster/engine/placement"
 
 var worstFit = Info{
 	Name:   "worst-fit",
 	About:  "the node that is left with the most (spread): each task on the emptiest node",
 	Source: "worst-fit / least requested",
-	New:    func() engine.Placer { return worst{} },
+	New:    func() placement.Placer { return worst{} },
 }
 
 type worst struct{}
@@ -14,15 +14,15 @@ type worst struct{}
 func (worst) Name() string { return "worst-fit" }
 
 // Place puts every task on the node with the most free GPUs.
-func (worst) Place(s *engine.Site) bool {
-	return constrained(s, func(s *engine.Site) bool {
+func (worst) Place(s *placement.Site) bool {
+	return constrained(s, func(s *placement.Site) bool {
 		return sets(s, func(set, count int) bool {
 			for range count {
-				node := s.Find(set, 1, engine.Emptiest)
+				node := s.Find(set, 1, placement.Emptiest)
 				if node < 0 {
 					return false
 				}
-				s.TakeOn(node, set, 1, engine.Emptiest)
+				s.TakeOn(node, set, 1, placement.Emptiest)
 			}
 			return true
 		})

@@ -379,3 +379,6 @@ func (j *State) StaysFor(d time.Duration, now cluster.Time) bool {
 func (j *State) Booked() bool {
 	return j.State == Placed || j.State == Starting || j.State == Running
 }
+
+// Tenant is how the allocations of the job's shares name it (Alloc.Tenant).
+func (j *State) Tenant() int32 { return int32(j.Spec.ID) + 1 }

@@ -13,22 +13,22 @@ import (
 	"github.com/muster-gpu/muster/serving"
 )
 
-// parvaSets are the sets of promises with published deployments.
+// parvaSets is the number of SLO sets with published deployments.
 const parvaSets = 4
 
-// parvaPlay is how long requests are played, parvaSeeds how often with random arrivals.
+// parvaPlay is the simulated time, parvaSeeds the number of runs with random arrivals.
 const (
 	parvaPlay  = time.Minute
 	parvaSeeds = 3
 )
 
-// ParvaGPU plans the services of its SLO sets on A100, and plays requests against
-// the plans.
+// ParvaGPU plans the services of ParvaGPU's SLO sets on A100, and simulates requests against the
+// plans.
 func ParvaGPU(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "ParvaGPU: SLO sets 1 to 4, A100-80GB", Tolerance: 0,
 		About: fmt.Sprintf("GPUs that carry the inference services of each set at their rates and within their latencies (SC'24: the released deployments), planned from the published measurements "+
-			"(instance, batch size, processes, requests per second, latency) by `muster mig plan --slo`; and requests that were late when they were played against the plan for %v, at equal distances and with "+
-			"Poisson arrivals (%d seeds). Published is that no promise is broken. A batch may take half of what is promised; of plans on as few GPUs the one counts in which whoever has least to spare has most.", parvaPlay, parvaSeeds)}
+			"(instance, batch size, processes, requests per second, latency) by `muster mig plan --slo`; and requests that were late when simulated against the plan for %v, at equal distances and with "+
+			"Poisson arrivals (%d seeds). The publication says that no promise is broken. A batch may take half of the promised time; among plans with equally few GPUs the one counts in which the service with the least slack has most.", parvaPlay, parvaSeeds)}
 	err := eachParvaSet(ctx, traces, func(p *parvaPlan) error {
 		services, plan, set := p.services, p.plan, p.set
 		name := fmt.Sprintf("set %d, %d services", set, len(services))
@@ -68,7 +68,7 @@ func eachParvaSet(ctx context.Context, traces string, f func(*parvaPlan) error) 
 	return nil
 }
 
-// ParvaShares plans the services of the SLO sets on parts of GPUs instead, as gpulet does.
+// ParvaShares plans the services of the SLO sets on parts of GPUs instead, as in gpulet.
 func ParvaShares(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "ParvaGPU's SLO sets on parts of GPUs, A100-80GB", Tolerance: 0,
 		About: fmt.Sprintf("The same services on gpulets (ATC'22): parts of GPUs under MPS, of 20, 40, 50, 60, 80 per cent, in which services take turns, planned by `muster mps plan`; GPUs beside those of ParvaGPU's released deployments, which are on MIG instances. "+
@@ -95,7 +95,7 @@ func ParvaShares(ctx context.Context, traces string) (Table, error) {
 	return t, err
 }
 
-// ParvaChanges goes from each SLO set to the next and back, by steps.
+// ParvaChanges goes from each SLO set to the next and back, step by step.
 func ParvaChanges(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "ParvaGPU's SLO sets one after the other, A100-80GB", Tolerance: 0,
 		About: "From the plan for one set of promises to the next and back by the steps of `muster mig plan --slo --from`, each from where the last one ended: GPUs in the end, beside those of the released deployment " +
@@ -153,7 +153,7 @@ func parvaChange(c *serving.Change, set int) string {
 	return fmt.Sprintf("%s, %d spare GPUs", text, c.Spare)
 }
 
-// parvaSet reads a set, and on how many GPUs it was deployed.
+// parvaSet reads a set, and the number of GPUs of its published deployment.
 func parvaSet(ctx context.Context, dir string, set int) (services []serving.Service, gpus int, err error) {
 	if err = ctx.Err(); err != nil {
 		return nil, 0, err
@@ -165,8 +165,8 @@ func parvaSet(ctx context.Context, dir string, set int) (services []serving.Serv
 	return services, gpus, err
 }
 
-// late adds how many requests to a plan are late, at even and at Poisson arrivals; why, if it
-// is given, some of the latter are.
+// late adds the number of late requests under a plan, with even and with Poisson arrivals; why, if
+// given, explains the latter.
 func (t *Table) late(name, why string, play func(serving.Arrivals, uint64) []serving.Served) {
 	requests, late := summed(play(serving.Even, 1))
 	t.Rows = append(t.Rows, Row{name, fmt.Sprintf("late of %d, even arrivals", requests), 0, float64(late), ""})
@@ -189,8 +189,8 @@ func summed(list []serving.Served) (requests, late int) {
 	return requests, late
 }
 
-// ReadParva reads the services of a set, from 1: a line of rates and one of latencies
-// in milliseconds, by the names of the measurements in order; N/A: not in the set.
+// ReadParva reads the services of a set, counted from 1: a line of rates and one of latencies in
+// milliseconds, by the names of the measurements in order; N/A: not in the set.
 func ReadParva(dir string, set int) ([]serving.Service, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "prof_data_*.csv"))
 	if err != nil || len(files) == 0 {
@@ -208,7 +208,7 @@ func ReadParva(dir string, set int) ([]serving.Service, error) {
 		lines[i] = rows[set-1]
 	}
 	var list []serving.Service
-	for k, file := range files { // by name, as Glob has them
+	for k, file := range files { // by name, as Glob sorts them
 		rate, ms := strings.TrimSpace(lines[0][k]), strings.TrimSpace(lines[1][k])
 		if rate == "N/A" || ms == "N/A" {
 			continue
@@ -234,7 +234,7 @@ func parvaGPUs(dir string, set int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	gpus := map[[2]int]bool{} // a server and a GPU of it: each server counts its own from 0
+	gpus := map[[2]int]bool{} // a server and its GPU: each server counts from 0
 	for _, r := range rows[1:] {
 		server, err := strconv.Atoi(r[0])
 		n, err2 := strconv.Atoi(r[1])

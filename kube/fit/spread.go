@@ -107,9 +107,10 @@ func (spread) Limit(l *Look, p *Neighbour) {
 func (w *World) countSpread(p *Neighbour, s *constraint, nodes []string) map[string]int {
 	count := map[string]int{}
 	need, _ := Of[spreadNeed](p)
+	required := nodeaffinity.GetRequiredNodeAffinity(p.Obj)
 	for _, name := range nodes {
 		n := w.nodes[name]
-		if n == nil || n.obj == nil || !spreadsOver(p.Obj, need.hard, n.obj, s) {
+		if n == nil || n.obj == nil || !s.spansNode(p.Obj, need.hard, required, n.obj) {
 			continue
 		}
 		v := n.obj.Labels[s.key]
@@ -128,16 +129,16 @@ func (s *constraint) means(p, q *Neighbour) bool {
 	return q.Obj.Namespace == p.Obj.Namespace && s.pods.Matches(labels.Set(q.Obj.Labels))
 }
 
-// spreadsOver reports whether a node counts for a constraint: it has the labels
+// spansNode reports whether a node counts for a constraint: it has the labels
 // of all of the pod's constraints, and suits the pod as far as they say.
-func spreadsOver(obj *v1.Pod, all []constraint, n *v1.Node, s *constraint) bool {
+func (s *constraint) spansNode(obj *v1.Pod, all []constraint, required nodeaffinity.RequiredNodeAffinity, n *v1.Node) bool {
 	for i := range all {
 		if _, ok := n.Labels[all[i].key]; !ok {
 			return false
 		}
 	}
 	if s.honourAffinity {
-		if ok, err := nodeaffinity.GetRequiredNodeAffinity(obj).Match(n); err != nil || !ok {
+		if ok, err := required.Match(n); err != nil || !ok {
 			return false
 		}
 	}

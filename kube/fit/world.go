@@ -84,7 +84,10 @@ type Distinct interface {
 
 // World is which pods are on which nodes. It belongs to one goroutine.
 type World struct {
-	list   []Predicate
+	list      []Predicate
+	keepers   []Keeper    // those of them
+	symmetric []Symmetric // ... likewise
+
 	nodes  map[string]*place
 	spaces map[string]map[string]string // labels of namespaces
 	hidden map[*Neighbour]bool          // pods that do not count at the moment
@@ -118,8 +121,17 @@ func Neighbours(b Books) []Predicate {
 
 // NewWorld is a world without nodes and pods, with these predicates.
 func NewWorld(list ...Predicate) *World {
-	return &World{list: list, nodes: map[string]*place{}, spaces: map[string]map[string]string{},
+	w := &World{list: list, nodes: map[string]*place{}, spaces: map[string]map[string]string{},
 		hidden: map[*Neighbour]bool{}}
+	for _, f := range list {
+		if k, ok := f.(Keeper); ok {
+			w.keepers = append(w.keepers, k)
+		}
+		if s, ok := f.(Symmetric); ok {
+			w.symmetric = append(w.symmetric, s)
+		}
+	}
+	return w
 }
 
 // Read reads what a pod asks for, as it is now.
@@ -182,10 +194,8 @@ func (w *World) Forget(name string) {
 }
 
 func (w *World) nodeChanged(name string) {
-	for _, f := range w.list {
-		if k, ok := f.(Keeper); ok {
-			k.NodeChanged(w, name)
-		}
+	for _, k := range w.keepers {
+		k.NodeChanged(w, name)
 	}
 }
 
@@ -230,10 +240,8 @@ func (w *World) take(p *Neighbour) {
 }
 
 func (w *World) count(p *Neighbour, by int) {
-	for _, f := range w.list {
-		if k, ok := f.(Keeper); ok {
-			k.Put(w, p, by)
-		}
+	for _, k := range w.keepers {
+		k.Put(w, p, by)
 	}
 }
 
@@ -290,10 +298,12 @@ func (w *World) Domain(name, key string) (string, bool) {
 
 // Active reports whether something keeps also pods off nodes that ask for nothing.
 func (w *World) Active() bool {
-	return slices.ContainsFunc(w.list, func(f Predicate) bool {
-		s, ok := f.(Symmetric)
-		return ok && s.Active()
-	})
+	for _, s := range w.symmetric {
+		if s.Active() {
+			return true
+		}
+	}
+	return false
 }
 
 // Blocks lists the labels of nodes by which q can keep p off those with the value of its own; "": off its own node.

@@ -1,8 +1,7 @@
-package kube
+package look
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,21 +15,25 @@ import (
 // usageBy are the ways to add up what was used.
 var usageBy = []string{"user", "queue", "job", "model"}
 
+// CheckBy says that there is no such way to add up what was used.
+func CheckBy(by string) error {
+	if slices.Contains(usageBy, by) {
+		return nil
+	}
+	return &ask.FieldError{Field: "by", Text: cluster.Unknown("way to add up", by, usageBy).Error()}
+}
+
 // Usage reports what gangs used since a time, from the scheduler's own books:
 // they begin when it begins to lead. What GPUs computed is not measured here.
-func (v View) Usage(ctx context.Context, by string, since time.Time) (show.Usage, error) {
+func (l *Sight) Usage(by string, since time.Time, zone *time.Location) (show.Usage, error) {
 	u := show.Usage{Since: since.UTC(), By: by, Rows: []show.UsageRow{}, Waste: []show.Waste{}, Load: []show.Load{}, Score: show.Score{Off: []show.Off{}}}
-	if !slices.Contains(usageBy, by) {
-		return u, &ask.FieldError{Field: "by", Text: cluster.Unknown("way to add up", by, usageBy).Error()}
-	}
-	l, err := v.d.look(ctx)
-	if err != nil {
+	if err := CheckBy(by); err != nil {
 		return u, err
 	}
-	u.Until = *instant(l.at)
+	u.Until = *Instant(l.At)
 	sums, all := map[string]*sum{}, &sum{}
-	for _, r := range l.choose(ask.Filter{Since: since.UnixNano()}) {
-		j := r.job(l.at)
+	for _, r := range l.Choose(ask.Filter{Since: since.UnixNano()}) {
+		j := r.Job(l.At)
 		key := usageKey(&j, by)
 		if sums[key] == nil {
 			sums[key] = &sum{}
@@ -44,11 +47,11 @@ func (v View) Usage(ctx context.Context, by string, since time.Time) (show.Usage
 	slices.SortStableFunc(u.Rows, func(a, b show.UsageRow) int { return cmp.Compare(b.GPUHours, a.GPUHours) })
 	u.Total = all.row("all")
 	u.Notes = []string{fmt.Sprintf("from the scheduler's memory: it leads since %s, and knows nothing of gangs that were over by then; utilisation, energy and CPU time are not measured here",
-		instant(l.since).Format("2006-01-02 15:04:05 MST"))}
-	if len(l.past) == mostPast {
-		u.Notes = append(u.Notes, fmt.Sprintf("only the last %d gangs that ended are remembered", mostPast))
+		Instant(l.Since).Format("2006-01-02 15:04:05 MST"))}
+	if len(l.Past) == l.Most {
+		u.Notes = append(u.Notes, fmt.Sprintf("only the last %d gangs that ended are remembered", l.Most))
 	}
-	l.load(&u, time.FixedZone("", v.d.opt.Rules.Spec.Zone))
+	l.load(&u, zone)
 	return u, nil
 }
 
@@ -88,16 +91,16 @@ func (s *sum) row(key string) show.UsageRow {
 
 // load is what became of the GPUs, hour by hour or day by day, and by the hours
 // of the week.
-func (l *sight) load(u *show.Usage, zone *time.Location) {
+func (l *Sight) load(u *show.Usage, zone *time.Location) {
 	u.Week = make([]show.WeekHour, 7*24)
 	u.Daily = u.Until.Sub(u.Since) > 14*24*time.Hour
-	for _, h := range l.hours {
-		at := time.Unix(0, int64(h.at)).In(zone)
+	for _, h := range l.Hours {
+		at := time.Unix(0, int64(h.At)).In(zone)
 		if at.Add(time.Hour).Before(u.Since) {
 			continue
 		}
 		w := &u.Week[int(at.Weekday())*24+at.Hour()]
-		w.Total, w.Held = w.Total+h.total.Hours(), w.Held+h.held.Hours()
+		w.Total, w.Held = w.Total+h.Total.Hours(), w.Held+h.Held.Hours()
 		if u.Daily {
 			at = time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, zone)
 		}
@@ -105,6 +108,6 @@ func (l *sight) load(u *show.Usage, zone *time.Location) {
 			u.Load = append(u.Load, show.Load{At: at.Unix()})
 		}
 		last := &u.Load[len(u.Load)-1]
-		last.Total, last.Held = last.Total+h.total.Hours(), last.Held+h.held.Hours()
+		last.Total, last.Held = last.Total+h.Total.Hours(), last.Held+h.Held.Hours()
 	}
 }

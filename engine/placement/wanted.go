@@ -1,4 +1,4 @@
-package engine
+package placement
 
 import "github.com/muster-gpu/muster/engine/job"
 
@@ -23,36 +23,36 @@ type wantedOn struct {
 // compared together with what breaks ties.
 const mostWanted = 1 << 24
 
-// await counts a job that comes into line (1), or leaves it (-1).
-func (e *Engine) await(j *job.State, by int32) {
-	if s := e.shapes.Get(j.Shape); s.Sliced() {
+// Await counts a job that comes into line (1), or leaves it (-1).
+func (f *Finder) Await(j *job.State, by int32) {
+	if s := f.World.Shapes.Get(j.Shape); s.Sliced() {
 		s.Waiting += by
-		e.wanted.rev++
+		f.wanted.rev++
 	}
 }
 
-// wantedOf is what jobs in line ask for of the GPUs of a class, by profile; nil: nothing.
-func (e *Engine) wantedOf(ci int32) []int64 {
-	w := &e.wanted
-	for len(w.classes) < len(e.st.Classes()) {
+// WantedOf is what jobs in line ask for of the GPUs of a class, by profile; nil: nothing.
+func (f *Finder) WantedOf(ci int32) []int64 {
+	w := &f.wanted
+	for len(w.classes) < len(f.World.Store.Classes()) {
 		w.classes = append(w.classes, wantedOn{})
 	}
 	c := &w.classes[ci]
 	if c.rev == w.rev+1 {
 		return c.weights
 	}
-	c.rev, c.weights = w.rev+1, e.weighWanted(ci)
+	c.rev, c.weights = w.rev+1, f.weighWanted(ci)
 	return c.weights
 }
 
-// weighWanted computes wantedOf.
-func (e *Engine) weighWanted(ci int32) (weights []int64) {
-	model := e.st.Classes()[ci].Model()
-	for _, id := range e.wanted.shapes {
-		if e.shapes.Get(id).Waiting == 0 {
+// weighWanted computes WantedOf.
+func (f *Finder) weighWanted(ci int32) (weights []int64) {
+	model := f.World.Store.Classes()[ci].Model()
+	for _, id := range f.wanted.shapes {
+		if f.World.Shapes.Get(id).Waiting == 0 {
 			continue
 		}
-		s := e.shapes.At(id)
+		s := f.World.Shapes.At(id)
 		for i := range s.Sets {
 			p, ok := model.Profile(s.Sets[i].Request.Profile)
 			if s.Sets[i].Request.Profile == "" || !ok || !s.Suits[i].Has(ci) {
@@ -74,3 +74,6 @@ func (e *Engine) weighWanted(ci int32) (weights []int64) {
 	}
 	return weights
 }
+
+// Ask notes a shape that asks for slices.
+func (f *Finder) Ask(shape int32) { f.wanted.shapes = append(f.wanted.shapes, shape) }

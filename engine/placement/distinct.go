@@ -1,4 +1,4 @@
-package engine
+package placement
 
 import (
 	"math"
@@ -30,9 +30,9 @@ func (s *Site) scarce(node, set, unbound int) (mask uint64, few int) {
 	if t < 2 {
 		return 0, math.MaxInt
 	}
-	n := &s.in.Nodes()[node]
+	n := &s.r.In.Nodes()[node]
 	var fits [cluster.MaxGPUsPerNode]int16
-	s.in.SharesOn(n, r, s.devices(n), &fits)
+	s.r.In.SharesOn(n, r, s.devices(n), &fits)
 	few = -r.GPUs * (t - 1)
 	for i, k := range fits[:len(n.Devices())] {
 		if few += min(int(k), t-1); k > 0 && int(k) < t {

@@ -1,4 +1,4 @@
-package kube
+package look
 
 import (
 	"testing"
@@ -12,12 +12,12 @@ import (
 func TestExpectedAtTheEarliest(t *testing.T) {
 	now := cluster.Time(time.Hour)
 	spec := &cluster.Job{Tier: cluster.Standard, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
-	r := &row{book: book{spec: spec, submit: 1}, state: show.StatePending, position: 2, expected: now.Add(time.Hour), end: cluster.Never}
-	if j := r.job(now); j.Expected == nil || !j.AtEarliest {
+	r := &Row{Spec: spec, Submit: 1, State: show.StatePending, Position: 2, Expected: now.Add(time.Hour), End: cluster.Never}
+	if j := r.Job(now); j.Expected == nil || !j.AtEarliest {
 		t.Errorf("expected at %v, at the earliest: %v", j.Expected, j.AtEarliest)
 	}
-	r.expected = cluster.Never
-	if j := r.job(now); j.Expected != nil || j.AtEarliest {
+	r.Expected = cluster.Never
+	if j := r.Job(now); j.Expected != nil || j.AtEarliest {
 		t.Errorf("nothing is expected, but %v", j.Expected)
 	}
 }

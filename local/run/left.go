@@ -1,6 +1,6 @@
 //go:build linux
 
-package local
+package run
 
 import (
 	"fmt"
@@ -11,8 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/shim"
 )
 
@@ -27,7 +25,7 @@ const patience = 10 * time.Second
 
 // gone waits in the background for a shim's end, then for the end of whatever
 // is left of its task, and reports the task as ended.
-func (r *runner) gone(t *task, shimEnds func()) {
+func (r *Run) gone(t *Task, shimEnds func()) {
 	ended := r.ended // another run has another
 	go func() {
 		shimEnds()
@@ -39,7 +37,7 @@ func (r *runner) gone(t *task, shimEnds func()) {
 
 // vacate kills what is left of a task whose shim has ended, and returns when
 // there is nothing; false: the daemon ends before.
-func (r *runner) vacate(t *task) bool {
+func (r *Run) vacate(t *Task) bool {
 	complained := false
 	for wait, waited := time.Millisecond, time.Duration(0); ; wait = min(2*wait, time.Second) {
 		left := t.killLeft(0)
@@ -48,28 +46,15 @@ func (r *runner) vacate(t *task) bool {
 		}
 		if waited >= patience && !complained {
 			complained = true
-			r.complain(t, left)
+			r.owner.Delayed(t.Rank, "its devices are not free yet: "+describeLeft(left)+" was killed and has not ended")
 		}
 		select {
-		case <-r.m.running.Done():
+		case <-r.k.Running.Done():
 			return false
 		case <-time.After(wait):
 		}
 		waited += wait
 	}
-}
-
-// complain says which processes hold up a job's devices, in the log and in the job's history.
-func (r *runner) complain(t *task, left []int) {
-	text := "its devices are not free yet: " + describeLeft(left) + " was killed and has not ended"
-	r.m.opt.Log.Warn(text, "job", r.id, "task", t.rank)
-	r.m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
-		if r.job.run != r {
-			return nil, nil
-		}
-		r.job.said = append(r.job.said, text)
-		return []engine.Event{{Type: engine.Progress, Job: r.id}}, nil
-	})
 }
 
 // describeLeft names processes and what they wait for.
@@ -85,10 +70,20 @@ func describeLeft(pids []int) string {
 	return strings.Join(list, ", ")
 }
 
+// kill kills the process group and whoever left it. The shim stays: it says how the task ended.
+func (t *Task) kill() {
+	t.signal(unix.SIGKILL, false)
+	but := t.shim
+	if t.legacy && t.State != nil { // it is in the group of its task
+		but = t.State.Shim
+	}
+	t.killLeft(but)
+}
+
 // killLeft kills the task's processes, but for one, and returns those that are still there.
-func (t *task) killLeft(but int) []int {
-	if t.group.Exists() {
-		return t.group.Kill(but)
+func (t *Task) killLeft(but int) []int {
+	if t.Group.Exists() {
+		return t.Group.Kill(but)
 	}
 	left := slices.DeleteFunc(t.strays(), func(pid int) bool { return pid == but })
 	for _, pid := range left {
@@ -98,9 +93,9 @@ func (t *task) killLeft(but int) []int {
 }
 
 // strays lists the task's processes where no control group does.
-func (t *task) strays() []int {
-	pids := shim.StraysOf(t.spec.Mark, t.uid)
-	alive := locked(t.dir + ".lock")
+func (t *Task) strays() []int {
+	pids := shim.StraysOf(t.Spec.Mark, t.UID)
+	alive := locked(t.lock())
 	if t.shim != 0 && alive {
 		pids = append(pids, shim.Family(t.shim)...)
 	}
@@ -108,26 +103,28 @@ func (t *task) strays() []int {
 		pids = append(pids, shim.Session(t.shim)...)
 	}
 	slices.Sort(pids)
-	return slices.DeleteFunc(slices.Compact(pids), func(pid int) bool { return pid == t.shim || shim.Owner(pid) != t.uid })
+	return slices.DeleteFunc(slices.Compact(pids), func(pid int) bool {
+		return pid == t.shim || shim.Owner(pid) != t.UID
+	})
 }
 
 // daemonUser is whose the shims are.
 var daemonUser = os.Getuid()
 
 // killShim kills the process that owns the task: the last resort.
-func (t *task) killShim() {
+func (t *Task) killShim() {
 	if t.child != nil {
 		_ = t.child.Kill()
 		return
 	}
-	if !locked(t.dir + ".lock") {
+	if !locked(t.lock()) {
 		return
 	}
-	uid := t.uid
+	uid := t.UID
 	if !t.legacy {
 		uid = daemonUser
 	}
-	for _, pid := range shim.Find(t.dir, uid) {
+	for _, pid := range shim.Find(t.Dir, uid) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
 }

@@ -1,10 +1,8 @@
-package engine
+package placement
 
 import (
-	"fmt"
 	"math"
 
-	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 )
 
@@ -17,7 +15,7 @@ func (s *Site) bounded(node int32) int {
 	if left < math.MaxInt {
 		left -= s.tasksOn(func(id int32) bool { return id == node })
 	}
-	if s.ignoreUsage || int(node) >= len(s.most.Of) {
+	if s.r.IgnoreUsage || int(node) >= len(s.most.Of) {
 		return max(0, left)
 	}
 	for _, g := range s.most.Of[node] {
@@ -51,24 +49,4 @@ func has(list []int32, v int32) bool {
 		}
 	}
 	return false
-}
-
-// checkNodeLimits says what is wrong with bounds of nodes.
-func (e *Engine) checkNodeLimits(limits []cluster.NodeLimit) string {
-	for i := range limits {
-		l := &limits[i]
-		if len(l.Nodes) == 0 || l.Tasks < 0 || l.Tasks > cluster.MaxTasks {
-			return fmt.Sprintf("node limits: %d tasks on %d nodes; between 0 and %d on at least one are possible", l.Tasks, len(l.Nodes), cluster.MaxTasks)
-		}
-		for _, name := range l.Nodes {
-			if _, ok := e.nodeID[name]; !ok {
-				var names []string
-				for k := range e.st.Nodes() {
-					names = append(names, e.st.Nodes()[k].Spec().Name)
-				}
-				return "node limits: " + cluster.Unknown("node", name, names).Error()
-			}
-		}
-	}
-	return ""
 }

@@ -1,4 +1,4 @@
-package kube
+package look
 
 import (
 	"net/http"
@@ -12,9 +12,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/queues"
 )
 
-// Metrics is an Observer that answers Prometheus.
+// Metrics is an observer of the driver (kube.Observer) that answers Prometheus.
 type Metrics struct {
 	reg                     *prometheus.Registry
 	steps, binds            prometheus.Histogram
@@ -74,44 +75,44 @@ func NewMetrics() *Metrics {
 // Handler answers GET /metrics.
 func (m *Metrics) Handler() http.Handler { return promhttp.HandlerFor(m.reg, promhttp.HandlerOpts{}) }
 
-// Stepped implements Observer.
+// Stepped implements kube.Observer.
 func (m *Metrics) Stepped(took time.Duration) { m.steps.Observe(took.Seconds()) }
 
-// Bound implements Observer.
+// Bound implements kube.Observer.
 func (m *Metrics) Bound(waited time.Duration) { m.binds.Observe(waited.Seconds()) }
 
-// BindFailed implements Observer.
+// BindFailed implements kube.Observer.
 func (m *Metrics) BindFailed(reason string) { m.failed.WithLabelValues(reason).Inc() }
 
-// Evicted implements Observer.
+// Evicted implements kube.Observer.
 func (m *Metrics) Evicted(reason string) { m.evicted.WithLabelValues(reason).Inc() }
 
-// Moved implements Observer.
+// Moved implements kube.Observer.
 func (m *Metrics) Moved(outcome string) { m.moved.WithLabelValues(outcome).Inc() }
 
-// Partitioned implements Observer.
+// Partitioned implements kube.Observer.
 func (m *Metrics) Partitioned(outcome string) { m.partitioned.WithLabelValues(outcome).Inc() }
 
 // Reported counts what became of a report of a pod (front.ReportOutcomes).
 func (m *Metrics) Reported(outcome string) { m.reports.WithLabelValues(outcome).Inc() }
 
-// Unwound implements Observer.
+// Unwound implements kube.Observer.
 func (m *Metrics) Unwound() { m.unwound.Inc() }
 
-// SetAside implements Observer.
+// SetAside implements kube.Observer.
 func (m *Metrics) SetAside(what string) { m.aside.WithLabelValues(what).Inc() }
 
-// Renewed implements Observer.
+// Renewed implements kube.Observer.
 func (m *Metrics) Renewed(reason string) { m.renews.WithLabelValues(reason).Inc() }
 
-// Gangs implements Observer.
+// Gangs implements kube.Observer.
 func (m *Metrics) Gangs(gathering, waiting, bound int) {
 	m.gangs.WithLabelValues("gathering").Set(float64(gathering))
 	m.gangs.WithLabelValues("waiting").Set(float64(waiting))
 	m.gangs.WithLabelValues("bound").Set(float64(bound))
 }
 
-// Leading implements Observer.
+// Leading implements kube.Observer.
 func (m *Metrics) Leading(yes bool) {
 	m.leading.Set(0)
 	if yes {
@@ -119,14 +120,14 @@ func (m *Metrics) Leading(yes bool) {
 	}
 }
 
-// Free implements Observer.
+// Free implements kube.Observer.
 func (m *Metrics) Free(free, usable cluster.Milli) {
 	m.free.Set(inGPUs(free))
 	m.usable.Set(inGPUs(usable))
 }
 
-// Queues implements Observer.
-func (m *Metrics) Queues(list []QueueFigures) {
+// Queues implements kube.Observer.
+func (m *Metrics) Queues(list []queues.Figures) {
 	for _, v := range []*prometheus.GaugeVec{m.gpus, m.inQueue, m.oldest} {
 		v.Reset() // queues come and go
 	}
@@ -158,3 +159,5 @@ func MetricNames(m *Metrics) (list []string) {
 }
 
 var fqName = regexp.MustCompile(`fqName: "([^"]+)"`)
+
+func inGPUs(m cluster.Milli) float64 { return float64(m) / float64(cluster.Whole) }

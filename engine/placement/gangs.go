@@ -1,25 +1,23 @@
-package engine
+package placement
 
 import (
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
-	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // Crowds returns, by node, how many gangs that are on several nodes have tasks there: their
 // tasks use its links. It uses the memory of buf.
 func (s *Site) Crowds(buf []int32) []int32 {
 	n := buf[:0]
-	for range s.in.Nodes() {
+	for range s.r.In.Nodes() {
 		n = append(n, 0)
 	}
 	var at order.Cursor
-	running := s.e.byKey()
+	running := s.f.Around.Running()
 	for it, ok := running.At(&at); ok; it, ok = running.At(&at) {
 		at.Next()
-		allocs := s.e.jobs[it.ID].Allocs
-		if len(allocs) < 2 || s.e.st.Together(allocs, cluster.LevelNode) {
+		allocs := s.f.Around.Jobs()[it.ID].Allocs
+		if len(allocs) < 2 || s.f.World.Store.Together(allocs, cluster.LevelNode) {
 			continue
 		}
 		for i := range allocs {
@@ -36,19 +34,7 @@ func (s *Site) Crowds(buf []int32) []int32 {
 func (s *Site) Losses() [2]float64 {
 	gpu := ""
 	if len(s.stage.Classes) > 0 {
-		gpu = s.in.Classes()[s.stage.Classes[0]].Model().Name
+		gpu = s.r.In.Classes()[s.stage.Classes[0]].Model().Name
 	}
-	return s.e.w.View().Losses(s.Job(), gpu)
-}
-
-// explained is what the policy says of a job, to be put behind what the engine says.
-func (e *Engine) explained(j *job.State) string {
-	x, ok := e.plans.planner.(sched.Explainer)
-	if !ok || j.Target == nil {
-		return ""
-	}
-	if text := x.Explain(j.Target, e.plans.Memo); text != "" {
-		return "; " + text
-	}
-	return ""
+	return s.f.World.View().Losses(s.Job(), gpu)
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package local
+package run
 
 import (
 	"os"
@@ -10,14 +10,14 @@ import (
 // reserved is how many file descriptors are kept back: more than one start takes.
 const reserved = 32
 
-// reserve keeps descriptors that nobody but a start may take.
-type reserve struct {
+// Reserve keeps descriptors that nobody but a start may take.
+type Reserve struct {
 	mu    sync.Mutex
 	files []*os.File
 }
 
 // fill takes as many as it is to keep, or as there are.
-func (r *reserve) fill() {
+func (r *Reserve) fill() {
 	for len(r.files) < reserved {
 		f, err := os.Open(os.DevNull)
 		if err != nil {
@@ -27,15 +27,15 @@ func (r *reserve) fill() {
 	}
 }
 
-// keep begins to keep descriptors back.
-func (r *reserve) keep() {
+// Keep begins to keep descriptors back.
+func (r *Reserve) Keep() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fill()
 }
 
 // lend gives the descriptors free for as long as f runs.
-func (r *reserve) lend(f func() error) error {
+func (r *Reserve) lend(f func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drop()
@@ -44,15 +44,15 @@ func (r *reserve) lend(f func() error) error {
 }
 
 // drop gives the descriptors free.
-func (r *reserve) drop() {
+func (r *Reserve) drop() {
 	for _, f := range r.files {
 		_ = f.Close()
 	}
 	r.files = nil
 }
 
-// end keeps nothing back any more.
-func (r *reserve) end() {
+// End keeps nothing back any more.
+func (r *Reserve) End() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drop()

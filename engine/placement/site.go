@@ -1,4 +1,4 @@
-package engine
+package placement
 
 import (
 	"math/bits"
@@ -10,6 +10,13 @@ import (
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 )
+
+// Placer answers "where?". It binds tasks with Site.Take until all are bound,
+// or returns false; the engine undoes what was taken in vain.
+type Placer interface {
+	Name() string
+	Place(s *Site) bool
+}
 
 // Pick says which of several nodes with room a placer prefers.
 type Pick uint8
@@ -24,8 +31,8 @@ const (
 // Site is what a placer works with: the room there is for one job, tentatively.
 // Node numbers are dense, in the order in which nodes joined.
 type Site struct {
-	request
-	e      *Engine
+	r      Request
+	f      *Finder
 	job    *job.State
 	req    []cluster.TaskSet // what to place (elastic jobs: at the size tried)
 	stage  shape.Stage       // candidate classes of this attempt
@@ -43,24 +50,24 @@ type Site struct {
 }
 
 // Job returns the job that is being placed.
-func (s *Site) Job() sched.JobView { return s.e.w.Job(s.job) }
+func (s *Site) Job() sched.JobView { return s.f.World.Job(s.job) }
 
 // View returns the engine's state for reading.
-func (s *Site) View() sched.View { return s.e.w.View() }
+func (s *Site) View() sched.View { return s.f.World.View() }
 
-// SiteMemory is memory that a placer uses again and again, as it left it: nothing may depend
+// Memory is memory that a placer uses again and again, as it left it: nothing may depend
 // on what is in it.
-func SiteMemory[T any](s *Site) *T {
-	m, ok := s.e.scratch.placer.(*T)
+func Memory[T any](s *Site) *T {
+	m, ok := s.f.memory.(*T)
 	if !ok {
 		m = new(T)
-		s.e.scratch.placer = m
+		s.f.memory = m
 	}
 	return m
 }
 
 // Topology returns how near together the gang is to be: what the job asks for, or a plan (Target.Within).
-func (s *Site) Topology() cluster.Topology { return s.e.shapes.Get(s.job.Shape).Topo }
+func (s *Site) Topology() cluster.Topology { return s.f.World.Shapes.Get(s.job.Shape).Topo }
 
 // Sets returns the task sets to place.
 func (s *Site) Sets() []cluster.TaskSet { return s.req }
@@ -69,20 +76,20 @@ func (s *Site) Sets() []cluster.TaskSet { return s.req }
 func (s *Site) Within(d inventory.Domain) { s.within = d }
 
 // Mark and Undo try something and take it back.
-func (s *Site) Mark() (inventory.Mark, int) { return s.in.Mark(), len(s.allocs) }
+func (s *Site) Mark() (inventory.Mark, int) { return s.r.In.Mark(), len(s.allocs) }
 
 // Undo takes back every Take since the mark.
 func (s *Site) Undo(mark inventory.Mark, allocs int) {
-	s.in.Rollback(mark)
+	s.r.In.Rollback(mark)
 	s.allocs = s.allocs[:allocs]
 }
 
 // Room returns how many tasks of a set fit on a node now, at most most.
 func (s *Site) Room(node, set, most int) int {
-	n := &s.in.Nodes()[node]
+	n := &s.r.In.Nodes()[node]
 	r := &s.req[set].Request
-	k := s.in.RoomOn(n, r, most, s.devices(n))
-	if h := s.reserved; k > 0 && h != nil {
+	k := s.r.In.RoomOn(n, r, most, s.devices(n))
+	if h := s.r.Reserved; k > 0 && h != nil {
 		k = min(k, h.room(int32(node), s.bound(int32(node)), r, most))
 	}
 	if k > 0 && s.most != nil {
@@ -105,7 +112,7 @@ func (s *Site) bound(node int32) (sum inventory.Alloc) {
 
 // FreeGPUs returns the wholly free GPUs of a node, as far as they suit the gang.
 func (s *Site) FreeGPUs(node int) int {
-	n := &s.in.Nodes()[node]
+	n := &s.r.In.Nodes()[node]
 	if s.stage.Sets != nil && !s.stage.GPUs.Has(n.Class()) {
 		return 0
 	}
@@ -113,17 +120,17 @@ func (s *Site) FreeGPUs(node int) int {
 }
 
 // GPUs returns the GPUs of a node.
-func (s *Site) GPUs(node int) int { return s.in.Nodes()[node].Spec().GPUs }
+func (s *Site) GPUs(node int) int { return s.r.In.Nodes()[node].Spec().GPUs }
 
 // DomainOf returns the domain of a node at a level.
 func (s *Site) DomainOf(node int, l cluster.Level) inventory.Domain {
-	return s.in.Nodes()[node].Domain(int32(node), l)
+	return s.r.In.Nodes()[node].Domain(int32(node), l)
 }
 
 // Domains calls f for each domain of a level that is on the node, with its
 // wholly free GPUs there: several where the node has NVLink islands.
 func (s *Site) Domains(node int, l cluster.Level, f func(d inventory.Domain, free int)) {
-	n := &s.in.Nodes()[node]
+	n := &s.r.In.Nodes()[node]
 	if l != cluster.LevelNVLink || !n.Split() {
 		f(n.Domain(int32(node), l), s.FreeGPUs(node))
 		return
@@ -137,7 +144,7 @@ func (s *Site) Domains(node int, l cluster.Level, f func(d inventory.Domain, fre
 // may be in several NVLink domains.
 func (s *Site) Islands() bool {
 	for _, ci := range s.stage.Classes {
-		if s.in.Classes()[ci].Split() {
+		if s.r.In.Classes()[ci].Split() {
 			return true
 		}
 	}
@@ -146,9 +153,9 @@ func (s *Site) Islands() bool {
 
 func (s *Site) inside(node int32) bool {
 	switch {
-	case s.avoid != nil && s.avoid.off(node), s.awake && s.in.Nodes()[node].Spec().Asleep > 0:
+	case s.r.Avoid != nil && s.r.Avoid.off(node), s.awake && s.r.In.Nodes()[node].Spec().Asleep > 0:
 		return false
-	case s.most != nil && s.most.Within != nil && !s.most.Within.In.Has(node), s.shut.Has(node):
+	case s.most != nil && s.most.Within != nil && !s.most.Within.In.Has(node), s.r.Shut.Has(node):
 		return false
 	}
 	return s.inDomain(s.within, node) && s.inDomain(s.home, node)
@@ -161,25 +168,28 @@ func (s *Site) inDomain(d inventory.Domain, node int32) bool {
 	if at, _, ok := d.Island(); ok {
 		return at == node
 	}
-	return s.in.Nodes()[node].Domain(node, d.Level).ID == d.ID
+	return s.r.In.Nodes()[node].Domain(node, d.Level).ID == d.ID
 }
 
 // devices is the mask of the devices that the search is restricted to, on a
 // node inside.
 func (s *Site) devices(n *inventory.Node) uint64 {
 	on := s.within.Devices(n) & s.home.Devices(n)
-	if s.e.cfg.Spec.Sharing == cluster.MPS {
+	if s.f.Sharing == cluster.MPS {
 		on &^= n.Others(s.job.Spec.User)
 	}
-	return on &^ s.e.shunned(n, s.job)
+	if len(n.Tenants()) > 0 {
+		on &^= s.f.Around.Shunned(n, s.job)
+	}
+	return on
 }
 
-// ownerOf is whose a job's shares are, where that matters.
-func (e *Engine) ownerOf(j *job.State) string {
-	if e.cfg.Spec.Sharing != cluster.MPS {
+// Owner is whose a job's shares are, where that matters.
+func (f *Finder) Owner(j *cluster.Job) string {
+	if f.Sharing != cluster.MPS {
 		return ""
 	}
-	return j.Spec.User
+	return j.User
 }
 
 // only returns the single node to which the search is restricted, if it is.
@@ -193,7 +203,7 @@ func (s *Site) only() (int32, bool) {
 
 // one is Find where there is only one node to look at.
 func (s *Site) one(id int32, set, n int) int {
-	nd := &s.in.Nodes()[id]
+	nd := &s.r.In.Nodes()[id]
 	if nd.TakesJobs() && s.inside(id) && slices.Contains(s.stage.Of(set), nd.Class()) && s.Room(int(id), set, n) >= n {
 		return int(id)
 	}
@@ -206,14 +216,14 @@ func (s *Site) Nodes(f func(node int) bool) { s.nodes(s.stage.Classes, f) }
 
 func (s *Site) nodes(classes []int32, f func(node int) bool) {
 	if id, ok := s.only(); ok {
-		if n := &s.in.Nodes()[id]; n.TakesJobs() && s.inside(id) && slices.Contains(classes, n.Class()) {
+		if n := &s.r.In.Nodes()[id]; n.TakesJobs() && s.inside(id) && slices.Contains(classes, n.Class()) {
 			f(int(id))
 		}
 		return
 	}
 	if len(classes) == 1 {
-		for _, id := range s.in.Classes()[classes[0]].Nodes() {
-			if s.in.Nodes()[id].TakesJobs() && s.inside(id) && !f(int(id)) {
+		for _, id := range s.r.In.Classes()[classes[0]].Nodes() {
+			if s.r.In.Nodes()[id].TakesJobs() && s.inside(id) && !f(int(id)) {
 				return
 			}
 		}
@@ -223,8 +233,8 @@ func (s *Site) nodes(classes []int32, f func(node int) bool) {
 	for _, c := range classes {
 		mask[c>>6] |= 1 << (c & 63)
 	}
-	for id := range s.in.Nodes() {
-		n := &s.in.Nodes()[id]
+	for id := range s.r.In.Nodes() {
+		n := &s.r.In.Nodes()[id]
 		if n.TakesJobs() && mask[n.Class()>>6]>>(n.Class()&63)&1 == 1 && s.inside(int32(id)) && !f(id) {
 			return
 		}
@@ -234,7 +244,7 @@ func (s *Site) nodes(classes []int32, f func(node int) bool) {
 // Find returns the preferred node with room for n tasks of the set, or -1: one that is awake, if there
 // is any.
 func (s *Site) Find(set, n int, pick Pick) int {
-	if s.awake || s.in.Asleep() == 0 {
+	if s.awake || s.r.In.Asleep() == 0 {
 		return s.find(set, n, pick)
 	}
 	s.awake = true
@@ -260,7 +270,7 @@ func (s *Site) find(set, n int, pick Pick) int {
 	best, bestFree := int32(-1), 0
 	var bestCPU cluster.Milli
 	for _, ci := range s.stage.Of(set) {
-		c := &s.in.Classes()[ci]
+		c := &s.r.In.Classes()[ci]
 		if need > c.GPUs() {
 			continue
 		}
@@ -303,7 +313,7 @@ func (s *Site) scan(c *inventory.Class, k, set, n int, pick Pick) (int32, cluste
 	}
 	r := &s.req[set].Request
 	_, _, narrow := s.home.Island()
-	plain := r.CPU == 0 && r.RAM == 0 && s.reserved == nil && s.most == nil && !narrow // then every node of the bucket has room
+	plain := r.CPU == 0 && r.RAM == 0 && s.r.Reserved == nil && s.most == nil && !narrow // then every node of the bucket has room
 	best, bestCPU := int32(-1), cluster.Milli(0)
 	for pos := b.Next(0); pos >= 0; pos = b.Next(pos + 1) {
 		id := c.Nodes()[pos]
@@ -313,7 +323,7 @@ func (s *Site) scan(c *inventory.Class, k, set, n int, pick Pick) (int32, cluste
 		if r.CPU == 0 || pick == First {
 			return id, 0
 		}
-		if cpu := s.in.Nodes()[id].CPU(); best < 0 || better(pick, id, cpu, best, bestCPU) {
+		if cpu := s.r.In.Nodes()[id].CPU(); best < 0 || better(pick, id, cpu, best, bestCPU) {
 			best, bestCPU = id, cpu
 		}
 	}
@@ -347,7 +357,7 @@ func (s *Site) sharedScore(node, set int) int64 {
 	if dev < 0 {
 		return 2 * noTenants
 	}
-	n := &s.in.Nodes()[node]
+	n := &s.r.In.Nodes()[node]
 	d := &n.Devices()[dev]
 	switch r := &s.req[set].Request; {
 	case d.Tenants() == 0:
@@ -360,7 +370,7 @@ func (s *Site) sharedScore(node, set int) int64 {
 
 // Together reports whether all that is bound so far lies in one domain of a
 // level. Domains of different levels need not be nested.
-func (s *Site) Together(l cluster.Level) bool { return s.e.st.Together(s.allocs, l) }
+func (s *Site) Together(l cluster.Level) bool { return s.r.In.Together(s.allocs, l) }
 
 // Spread returns the number of nodes on which tasks are bound so far.
 func (s *Site) Spread() int {
@@ -384,7 +394,7 @@ func (s *Site) uses(allocs []inventory.Alloc, node int32) bool {
 
 // FindOther is Find among the nodes on which nothing is bound yet: a scan.
 func (s *Site) FindOther(set, n int, pick Pick) int {
-	if !s.awake && s.in.Asleep() > 0 {
+	if !s.awake && s.r.In.Asleep() > 0 {
 		s.awake = true
 		node := s.FindOther(set, n, pick)
 		if s.awake = false; node >= 0 {
@@ -436,7 +446,7 @@ func (s *Site) Most(set, most int) (node, tasks int) {
 func bestPossible(s *Site, set, n int) int {
 	top, gpus := 0, s.req[set].Request.GPUs
 	for _, ci := range s.stage.Of(set) {
-		c := &s.in.Classes()[ci]
+		c := &s.r.In.Classes()[ci]
 		for k := c.GPUs(); k > 0; k-- {
 			if c.Buckets()[k].Len() > 0 {
 				top = max(top, k/gpus)
@@ -462,7 +472,7 @@ func (s *Site) TakeOn(node, set, n int, pick Pick) {
 // takeOn is TakeOn where so many tasks of the set are not bound yet.
 func (s *Site) takeOn(node, set, n int, pick Pick, unbound int) {
 	r := &s.req[set].Request
-	st := s.in
+	st := s.r.In
 	if !r.Fractional() && r.Profile == "" {
 		a := inventory.Alloc{Node: int32(node), Set: int32(set), Tasks: int32(n),
 			CPU: r.CPU * int64(n), RAM: r.RAM * int64(n)}
@@ -480,7 +490,7 @@ func (s *Site) takeOn(node, set, n int, pick Pick, unbound int) {
 				s.own |= scarce
 			}
 			dev := s.pickDevice(node, set, pick)
-			a := inventory.Alloc{Node: int32(node), Set: int32(set), GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory, User: s.e.ownerOf(s.job), Tenant: tenantOf(s.job)}
+			a := inventory.Alloc{Node: int32(node), Set: int32(set), GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory, User: s.f.Owner(s.job.Spec), Tenant: s.job.Tenant()}
 			if i == 0 { // CPU and RAM count once for each task
 				a.Tasks, a.CPU, a.RAM = 1, r.CPU, r.RAM
 			}
@@ -497,7 +507,7 @@ func (s *Site) takeOn(node, set, n int, pick Pick, unbound int) {
 }
 
 func (s *Site) bind(a *inventory.Alloc) {
-	s.in.Take(a)
+	s.r.In.Take(a)
 	s.allocs = append(s.allocs, *a)
 }
 
@@ -507,7 +517,7 @@ func (s *Site) bind(a *inventory.Alloc) {
 // only where no other has room: it could be had whole.
 func (s *Site) pickDevice(node, set int, pick Pick) int {
 	r := &s.req[set].Request
-	n := &s.in.Nodes()[node]
+	n := &s.r.In.Nodes()[node]
 	best, bestLeft := -1, int64(0)
 	on := n.Healthy() & s.devices(n)
 	for i := range n.Devices() {
@@ -518,7 +528,7 @@ func (s *Site) pickDevice(node, set int, pick Pick) int {
 		if n.Free()>>i&1 == 0 && d.Tenants() == 0 && !n.IsCut(i) || s.own>>i&1 == 1 {
 			continue
 		}
-		left, ok := s.deviceLeft(n, i, r)
+		left, ok := s.DeviceLeft(n, i, r)
 		if !ok {
 			continue
 		}
@@ -540,12 +550,12 @@ func (s *Site) pickDevice(node, set int, pick Pick) int {
 	return best
 }
 
-// deviceLeft returns what is left of a device after the request (lower is
+// DeviceLeft returns what is left of a device after the request (lower is
 // fuller), or false if it has no room.
-func (s *Site) deviceLeft(n *inventory.Node, dev int, r *cluster.Request) (int64, bool) {
+func (s *Site) DeviceLeft(n *inventory.Node, dev int, r *cluster.Request) (int64, bool) {
 	d := &n.Devices()[dev]
 	if r.Profile == "" {
-		if n.IsCut(dev) || d.Slots() != 0 || int64(d.Milli()) < r.Share || d.Mem() < r.Memory || s.in.Classes()[n.Class()].Seats(d) == 0 {
+		if n.IsCut(dev) || d.Slots() != 0 || int64(d.Milli()) < r.Share || d.Mem() < r.Memory || s.r.In.Classes()[n.Class()].Seats(d) == 0 {
 			return 0, false
 		}
 		return int64(d.Milli()) - r.Share, true
@@ -553,7 +563,7 @@ func (s *Site) deviceLeft(n *inventory.Node, dev int, r *cluster.Request) (int64
 	if d.Tenants() > 0 && d.Slots() == 0 {
 		return 0, false // shared by fractions: not in MIG mode
 	}
-	model := s.in.Classes()[n.Class()].Model()
+	model := s.r.In.Classes()[n.Class()].Model()
 	p, ok := model.Profile(r.Profile)
 	if !ok {
 		return 0, false
@@ -573,21 +583,38 @@ func (s *Site) spoils(n *inventory.Node, dev int, r *cluster.Request) int64 {
 	if n.Stays(dev) {
 		return 0
 	}
-	model := s.in.Classes()[n.Class()].Model()
+	model := s.r.In.Classes()[n.Class()].Model()
 	p, _ := model.Profile(r.Profile)
 	d := &n.Devices()[dev]
-	wanted := s.e.wantedOf(n.Class())
+	wanted := s.f.WantedOf(n.Class())
 	return inventory.LossOfStart(model, p, d.Slots(), inventory.StartOf(model, p, d, wanted), wanted)
 }
 
 func (s *Site) sliceAlloc(a *inventory.Alloc, r *cluster.Request) {
-	n := &s.in.Nodes()[a.Node]
-	model := s.in.Classes()[n.Class()].Model()
+	n := &s.r.In.Nodes()[a.Node]
+	model := s.r.In.Classes()[n.Class()].Model()
 	p, _ := model.Profile(r.Profile)
 	dev := bits.TrailingZeros64(a.GPUs)
-	start, d := n.StartOn(model, p, dev, s.e.wantedOf(n.Class())), &n.Devices()[dev]
+	start, d := n.StartOn(model, p, dev, s.f.WantedOf(n.Class())), &n.Devices()[dev]
 	a.Slots = p.Mask(start)
 	a.Compute, a.Media = uint8(p.Compute), p.Media()
 	a.Share = int32(int64(p.Compute) * cluster.Whole / int64(model.Compute))
 	a.Mem, a.User, a.Tenant = min(p.Memory, d.Mem()), "", 0
 }
+
+// Bound returns what is bound so far. It must not be changed.
+func (s *Site) Bound() []inventory.Alloc { return s.allocs }
+
+// Allowed is the mask of a node's devices that the search may use.
+func (s *Site) Allowed(node int) uint64 { return s.devices(&s.r.In.Nodes()[node]) }
+
+// Names of the inventory that placers know as the search's.
+
+// Domain restricts a search to one domain of a topology level.
+type Domain = inventory.Domain
+
+// The measures of what of a node's free GPUs counts.
+const (
+	Fragments = inventory.Fragments
+	Rooms     = inventory.Rooms
+)

@@ -1,6 +1,6 @@
 //go:build linux
 
-package local
+package account
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-gpu/muster/local/cgroup/spawn"
+	"github.com/muster-gpu/muster/local/evidence"
 )
 
 // Open opens a regular file of the user for reading, with the user's rights: the
@@ -38,7 +39,7 @@ func (u *User) Open(path string) (f *os.File, err error) {
 		return nil, err
 	}
 	fi, err := f.Stat()
-	if err == nil && (!fi.Mode().IsRegular() || ownerOf(fi) != u.UID) {
+	if err == nil && (!fi.Mode().IsRegular() || evidence.OwnerOf(fi) != u.UID) {
 		err = fmt.Errorf("%s is not a regular file of %s", path, u.Name)
 	}
 	if err != nil {

@@ -1,4 +1,4 @@
-package engine
+package placement
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Demand is what tasks ask for, as the jobs have it that were submitted last:
@@ -33,27 +34,27 @@ func demandUpto(n int) int {
 	return n - n%step
 }
 
-// demandNow returns the demand in force.
-func (e *Engine) demandNow() *inventory.Demand {
-	d := &e.demand
-	if upto := demandUpto(len(e.jobs)); d.Rev == 0 || d.Stale || d.Upto != upto {
+// Demand returns the demand in force.
+func (f *Finder) Demand() *inventory.Demand {
+	d := &f.demand
+	if upto := demandUpto(len(f.Around.Jobs())); d.Rev == 0 || d.Stale || d.Upto != upto {
 		d.Rev++
-		e.countDemand(d, upto)
+		f.countDemand(d, upto)
 	}
 	return d
 }
 
 // countDemand counts the tasks of the last jobs up to one by kind and keeps the
 // most frequent kinds. Tasks without GPUs are left out: no free GPU is of use to them.
-func (e *Engine) countDemand(d *inventory.Demand, upto int) {
+func (f *Finder) countDemand(d *inventory.Demand, upto int) {
 	was := d.Upto
 	d.Upto = upto
 	if d.Stale || d.At == nil || len(d.All) > 4*mostDemand || upto < was {
 		d.Stale, d.All, d.At, was = false, nil, map[string]int{}, 0
 	}
 	from := func(upto int) int { return max(0, upto-mostDemand) }
-	e.addDemand(d, from(was), min(was, from(upto)), -1)
-	e.addDemand(d, max(was, from(upto)), upto, 1)
+	f.addDemand(d, from(was), min(was, from(upto)), -1)
+	f.addDemand(d, max(was, from(upto)), upto, 1)
 	kinds := make([]*inventory.TaskKind, 0, len(d.All))
 	total := int64(0)
 	for i := range d.All {
@@ -73,13 +74,13 @@ func (e *Engine) countDemand(d *inventory.Demand, upto int) {
 		d.Kinds = append(d.Kinds, *k)
 		d.Weight += k.Weight
 	}
-	d.Group(e.st.Classes())
+	d.Group(f.World.Store.Classes())
 }
 
 // addDemand counts the tasks of jobs from number a to b, or takes them back.
-func (e *Engine) addDemand(d *inventory.Demand, a, b int, sign int64) {
-	for _, j := range e.jobs[min(a, b):b] {
-		if j == nil || CheckTasks(j.Spec) != "" {
+func (f *Finder) addDemand(d *inventory.Demand, a, b int, sign int64) {
+	for _, j := range f.Around.Jobs()[min(a, b):b] {
+		if j == nil || job.CheckTasks(j.Spec) != "" {
 			continue
 		}
 		for i := range j.Spec.Tasks {
@@ -87,11 +88,11 @@ func (e *Engine) addDemand(d *inventory.Demand, a, b int, sign int64) {
 			if t.Request.GPUs == 0 {
 				continue
 			}
-			e.scratch.key = kindKey(e.scratch.key[:0], j.Spec, &t.Request, e.sharer(j.Spec, &t.Request))
-			k, ok := d.At[string(e.scratch.key)]
+			f.key = kindKey(f.key[:0], j.Spec, &t.Request, f.Sharer(j.Spec, &t.Request))
+			k, ok := d.At[string(f.key)]
 			if !ok {
 				k = len(d.All)
-				d.All = append(d.All, inventory.TaskKind{Request: t.Request, User: e.sharer(j.Spec, &t.Request), Key: bytes.Clone(e.scratch.key), Suits: e.shapes.SuitsOf(j.Spec, &t.Request)})
+				d.All = append(d.All, inventory.TaskKind{Request: t.Request, User: f.Sharer(j.Spec, &t.Request), Key: bytes.Clone(f.key), Suits: f.World.Shapes.SuitsOf(j.Spec, &t.Request)})
 				d.At[string(d.All[k].Key)] = k
 			}
 			d.All[k].Weight += sign * int64(min(t.Count, mostWeight))
@@ -99,9 +100,9 @@ func (e *Engine) addDemand(d *inventory.Demand, a, b int, sign int64) {
 	}
 }
 
-// sharer is whose shares tasks are, where those of several users keep apart.
-func (e *Engine) sharer(j *cluster.Job, r *cluster.Request) string {
-	if e.cfg.Spec.Sharing != cluster.MPS || !r.Fractional() || r.Profile != "" {
+// Sharer is whose shares tasks are, where those of several users keep apart.
+func (f *Finder) Sharer(j *cluster.Job, r *cluster.Request) string {
+	if f.Sharing != cluster.MPS || !r.Fractional() || r.Profile != "" {
 		return ""
 	}
 	return j.User
@@ -120,3 +121,9 @@ func kindKey(buf []byte, j *cluster.Job, r *cluster.Request, user string) []byte
 	}
 	return buf
 }
+
+// Recount has the demand counted again: nodes came, or changed, so that other tasks may have use for them.
+func (f *Finder) Recount() { f.demand.Stale = true }
+
+// CheckFragments compares what is remembered of fragments with what it stands for.
+func (f *Finder) CheckFragments() error { return f.World.Store.CheckFragments(&f.demand) }
