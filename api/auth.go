@@ -20,7 +20,7 @@ type Me struct {
 	// ReadOnly means that nothing can be changed here: the server shows a cluster, whose jobs and nodes are
 	// changed with Kubernetes' own tools.
 	ReadOnly bool   `json:"read_only,omitempty" doc:"Nothing can be changed through this server: it shows a cluster"`
-	CSRF     string `json:"csrf,omitempty" doc:"In a browser: to be sent as X-Muster-CSRF with whatever changes something"`
+	CSRF     string `json:"csrf,omitempty" doc:"In a browser: to be sent as X-Muster-CSRF with every change"`
 }
 
 // Token is a token in a list. Its text is shown once, when it is created.
@@ -31,7 +31,7 @@ type Token struct {
 	Role    string     `json:"role" enum:"user,operator,admin"`
 	Created time.Time  `json:"created"`
 	Expires *time.Time `json:"expires,omitempty" doc:"Absent: never"`
-	Token   string     `json:"token,omitempty" doc:"The token itself; shown only in the answer that makes it"`
+	Token   string     `json:"token,omitempty" doc:"The token itself; shown only in the answer that creates it"`
 }
 
 // NewToken requests a token.

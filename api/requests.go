@@ -18,8 +18,8 @@ type Drain struct {
 // Reloaded is the result of reading the configuration again.
 type Reloaded struct {
 	File    string         `json:"file,omitempty" doc:"Absent: there is none, everything has its default"`
-	Applied []ConfigChange `json:"applied" doc:"What counts now"`
-	Restart []ConfigChange `json:"restart" doc:"What the daemon must be started again for"`
+	Applied []ConfigChange `json:"applied" doc:"Changes that are in force now"`
+	Restart []ConfigChange `json:"restart" doc:"Changes that need a restart of the daemon"`
 	Notes   []string       `json:"notes"`
 }
 

@@ -115,7 +115,7 @@ func (s *Submission) program() error {
 	case s.Pty && s.Stdin:
 		return bad("stdin", "a job on a terminal has no other standard input")
 	case (s.Pty || s.Stdin) && s.Input != "":
-		return bad("input", "standard input is either a file or comes from whoever is attached")
+		return bad("input", "standard input is either a file or comes from the attached client")
 	case s.Pty && s.Error != "":
 		return bad("error", "a terminal has one output only")
 	}

@@ -25,15 +25,15 @@ func (s *Selection) Filters() bool {
 
 // Acted is the result of an action on the jobs of a selection.
 type Acted struct {
-	Jobs    []int     `json:"jobs" doc:"Numbers of the jobs to which it was done"`
-	Refused []Refusal `json:"refused" doc:"Jobs that were named and to which it could not be done"`
+	Jobs    []int     `json:"jobs" doc:"Numbers of the jobs to which the action was applied"`
+	Refused []Refusal `json:"refused" doc:"Named jobs to which the action could not be applied"`
 }
 
 // Refusal is why an action was not applied to a job.
 type Refusal struct {
 	Job  int    `json:"job"`
 	Text string `json:"text"`
-	Gone bool   `json:"gone,omitempty" doc:"It is not there, or over"`
+	Gone bool   `json:"gone,omitempty" doc:"It does not exist, or is over"`
 }
 
 // Filter selects the jobs of a list.
@@ -49,6 +49,6 @@ type Filter struct {
 
 // MovesRequest asks for moves to be made.
 type MovesRequest struct {
-	Job     int    `json:"job,omitempty" minimum:"1" doc:"The waiting job; absent: whichever it helps"`
-	Compact string `json:"compact,omitempty" enum:"usable,nodes" doc:"Instead, empty nodes: so that more of the free GPUs are usable by the tasks submitted last, or for the empty nodes"`
+	Job     int    `json:"job,omitempty" minimum:"1" doc:"The waiting job; absent: any job that moves help"`
+	Compact string `json:"compact,omitempty" enum:"usable,nodes" doc:"Instead of moves for a job, empty nodes: so that more free GPUs are usable by the tasks submitted last, or for the sake of empty nodes"`
 }

@@ -276,7 +276,7 @@ func (f *feeder) feed(conn io.ReadWriter) error {
 		}
 		taken, ok := frames.ReadCount(b)
 		if k != frames.Taken || !ok {
-			return errors.New("the task's side speaks another language: it may be of another version")
+			return errors.New("the task's side speaks another protocol: it may be of another version")
 		}
 		if taken < f.base {
 			return ErrInputLost

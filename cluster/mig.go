@@ -119,3 +119,23 @@ func GeometryText(geometry [][]Instance) string {
 	}
 	return strings.Join(parts, ";")
 }
+
+// Contents is what a layout holds, the largest first: "3g.40gb + 2 x 2g.20gb".
+func (m *GPUModel) Contents(layout []Instance) string {
+	var parts []string
+	for i := len(m.Profiles) - 1; i >= 0; i-- {
+		n := 0
+		for _, in := range layout {
+			if in.Profile == m.Profiles[i].Name {
+				n++
+			}
+		}
+		switch {
+		case n == 1:
+			parts = append(parts, m.Profiles[i].Name)
+		case n > 1:
+			parts = append(parts, fmt.Sprintf("%d x %s", n, m.Profiles[i].Name))
+		}
+	}
+	return strings.Join(parts, " + ")
+}

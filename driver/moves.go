@@ -12,7 +12,7 @@ import (
 )
 
 // ErrProtected is returned for moves in a protected time.
-var ErrProtected = errors.New("nobody is moved now")
+var ErrProtected = errors.New("no job is moved now")
 
 // MayMove says why no moves are made at an instant of the calendar (Unix nanoseconds), even on request; nil:
 // they may be.
@@ -30,7 +30,7 @@ func Asked(r *ask.MovesRequest) (by engine.Compact, err error) {
 	case r.Compact == "":
 		return engine.NoCompact, nil
 	case r.Job != 0:
-		return by, &ask.FieldError{Field: "compact", Text: "a job and compact do not go together: nodes are emptied for nobody in particular"}
+		return by, &ask.FieldError{Field: "compact", Text: "job and compact exclude each other: nodes are not emptied for a particular job"}
 	}
 	if by, err = engine.ParseCompact(r.Compact); err != nil {
 		return by, &ask.FieldError{Field: "compact", Text: err.Error()}

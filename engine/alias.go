@@ -133,7 +133,7 @@ const (
 
 // SameDevices reports whether two lists of allocations are the same but for who holds the devices and who is a guest
 // there.
-func SameDevices(a, b []Alloc) bool { return inventory.SameDevices(a, b) }
+func SameDevices(a, b []Alloc) bool { return inventory.SamePlace(a, b) }
 
 // Policy answers "who next?".
 type Policy = sched.Policy

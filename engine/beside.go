@@ -75,7 +75,7 @@ func (e *Engine) join(j, h *job.State) bool {
 	if !ok {
 		return false
 	}
-	if j.Home != nil && !inventory.SameDevices(j.Home, allocs) {
+	if j.Home != nil && !inventory.SamePlace(j.Home, allocs) {
 		e.touch(j)
 		j.Thaw()
 	}

@@ -78,7 +78,6 @@ type Engine struct {
 	queues   sched.QueueOrder // nil: the policy does not choose among queues
 	promoter sched.Promoter   // nil: what a job received counts for ever
 	settling bool             // a pass, or a restart, is going on: nobody is promoted
-	resuming bool             // a restart is going on: who runs is put where it is
 	plans    planState
 	loansAt  cluster.Time // when nodes are given back or taken next
 	pools    poolState
@@ -122,8 +121,6 @@ type Engine struct {
 	resv      []reservation
 	held      *placement.Slack // what a candidate must leave alone; nil: nothing
 	holds     placement.Slack
-	restoring bool                // being built from a snapshot: nodes are not yet in their states
-	straddled bool                // which of a queue's jobs could leave depended on who left first
 	blockedBy *inventory.ClassSet // strict order: classes behind a blocked job; nil: none
 	thorough  bool                // tests: every candidate is really tried
 	keepOff   placement.KeepOff
@@ -208,21 +205,18 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	if e.deps.init(); cfg.Defrag != nil {
 		e.defrag = defrag{Defrag: cfg.Defrag.withDefaults(), on: true}
 	}
-	var joined []cluster.Node
 	if from != nil {
 		e.w.Now = from.Now
-		e.restoring, joined = true, from.joined(cfg.Spec.Nodes)
 	}
-	if err := e.initCluster(joined); err != nil {
+	if err := e.initCluster(from); err != nil {
 		return nil, err
 	}
-	e.restoring = false
 	return e, nil
 }
 
-// initCluster makes the cluster of the configuration, then the nodes that
-// joined it later.
-func (e *Engine) initCluster(joined []cluster.Node) error {
+// initCluster makes the cluster of the configuration; where it goes on from a snapshot, then the nodes that joined it
+// later.
+func (e *Engine) initCluster(from *Snapshot) error {
 	if err := e.initPartitions(e.cfg.Spec.Partitions); err != nil {
 		return err
 	}
@@ -244,12 +238,17 @@ func (e *Engine) initCluster(joined []cluster.Node) error {
 	if err := e.initLoans(); err != nil {
 		return err
 	}
+	if from == nil {
+		return e.initQueues(e.cfg.Spec.Queues, e.w.Capacity)
+	}
+	joined := from.joined(e.cfg.Spec.Nodes)
 	for i := range joined {
 		if err := e.addNode(joined[i]); err != nil {
 			return err
 		}
 	}
-	return e.initQueues(e.cfg.Spec.Queues)
+	// Nodes are not in their states yet, and guarantees were compared with what there is when they were made.
+	return e.initQueues(e.cfg.Spec.Queues, e.whole())
 }
 
 // intern numbers names densely in the order in which they are first seen.

@@ -39,7 +39,7 @@ func (e *Engine) wake(j *job.State) {
 	switch {
 	case j.Frozen == nil:
 		j.Warm = false
-	case inventory.SameDevices(j.Frozen, j.Allocs):
+	case inventory.SamePlace(j.Frozen, j.Allocs):
 		j.Done = max(j.Done, j.Asleep)
 		e.freeze(j, nil, 0)
 	default:

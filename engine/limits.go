@@ -60,8 +60,9 @@ func (a *assoc) accrue(d quota.Decay, now cluster.Time) {
 	d.Advance(&a.usage, now)
 }
 
-func (e *Engine) initQueues(queues []cluster.Queue) error {
-	tree, err := quota.New(queues, e.promised())
+// initQueues makes the tree of queues, to which so many milli-GPU may be guaranteed.
+func (e *Engine) initQueues(queues []cluster.Queue, most cluster.Milli) error {
+	tree, err := quota.New(queues, most)
 	if err != nil {
 		return err
 	}
@@ -93,14 +94,8 @@ func (e *Engine) initQueues(queues []cluster.Queue) error {
 	return nil
 }
 
-// promised is the milli-GPU that queues may be guaranteed: what there is, but
-// for an engine that goes on from a snapshot what there is when all nodes are up;
-// guarantees were compared with that when they were made.
-func (e *Engine) promised() cluster.Milli {
-	if !e.restoring {
-		return e.w.Capacity
-	}
-	var m cluster.Milli
+// whole is the milli-GPU of all nodes, in whatever state they are.
+func (e *Engine) whole() (m cluster.Milli) {
 	for i := range e.st.Nodes() {
 		m += cluster.Whole * cluster.Milli(e.st.Nodes()[i].Spec().GPUs)
 	}

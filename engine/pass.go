@@ -348,11 +348,12 @@ func (e *Engine) try(j *job.State) (verdict, refusal) {
 		return started, refusal{}
 	}
 	if g.stuck != e.claims() && r.code != refusedBackfill && e.mayPreempt(j) {
-		if e.preemptFor(j) {
+		done, straddled := e.preemptFor(j)
+		if done {
 			e.consume(j)
 			return started, refusal{}
 		}
-		if !constrained && e.blockedBy == nil && !e.straddled && !s.Several() && g.first(j) { // else it might, were it first, or others first to leave, or where its first set goes taken
+		if !constrained && e.blockedBy == nil && !straddled && !s.Several() && g.first(j) { // else it might, were it first, or others first to leave, or where its first set goes taken
 			g.stuck = e.claims()
 		}
 	}

@@ -43,13 +43,13 @@ func (e *Engine) outranks(tier cluster.Tier) bool {
 
 // preemptFor finds the least harmful set of victims whose devices let the job
 // start, tells them to leave and places the job on their devices.
-func (e *Engine) preemptFor(j *job.State) bool {
+func (e *Engine) preemptFor(j *job.State) (done, straddled bool) {
 	s := e.shapes.At(j.Shape)
-	lifted, allocs, ok := e.liftFor(j, s)
-	if !ok {
-		return false
+	way := e.liftFor(j, s)
+	if !way.ok {
+		return false, way.straddled
 	}
-	lifted = e.dropBack(j, lifted)
+	lifted, allocs := e.dropBack(j, way.lifted), way.allocs
 	for _, v := range lifted {
 		e.unlist(v)
 	}
@@ -72,26 +72,38 @@ func (e *Engine) preemptFor(j *job.State) bool {
 	for _, successor := range successors {
 		e.inherit(successor) // now that it is known what quota is left
 	}
-	return true
+	return true, way.straddled
+}
+
+// departure is who was lifted for a job, and what it gets.
+type departure struct {
+	lifted    []*job.State
+	allocs    []inventory.Alloc
+	ok        bool // it fits
+	straddled bool // which of a queue's jobs could leave depended on who left first
 }
 
 // liftFor lifts victims until the job fits and leaves it placed, or leaves the
 // books as they were.
-func (e *Engine) liftFor(j *job.State, s *shape.Shape) (lifted []*job.State, allocs []inventory.Alloc, ok bool) {
-	e.straddled = false
+func (e *Engine) liftFor(j *job.State, s *shape.Shape) (way departure) {
+	straddled := false
 	for most := fewVictims; ; most = math.MaxInt {
 		victims := e.victims(j, s, most)
 		if victims.has(0) == nil {
-			return nil, nil, false
+			return departure{straddled: straddled}
 		}
 		mark := e.st.Mark()
-		lifted, allocs, ok = e.liftUntilFits(j, s, victims)
-		if ok {
-			return lifted, allocs, true
+		way = e.liftUntilFits(j, s, victims)
+		straddled = straddled || way.straddled
+		if way.ok {
+			way.straddled = straddled
+			return way
 		}
 		e.st.Rollback(mark)
 		if !victims.cut {
-			return e.liftOnNode(j, s, victims.all())
+			way = e.liftOnNode(j, s, victims.all())
+			way.straddled = straddled || way.straddled
+			return way
 		}
 	}
 }
@@ -99,12 +111,13 @@ func (e *Engine) liftFor(j *job.State, s *shape.Shape) (lifted []*job.State, all
 // liftOnNode tries the victims of one node at a time, for a job of one task.
 // Reclaim stops at the victims' guarantees: those that come first in the order
 // may be spread over nodes of which none then has room for the whole task.
-func (e *Engine) liftOnNode(j *job.State, s *shape.Shape, all []victim) (lifted []*job.State, allocs []inventory.Alloc, ok bool) {
+func (e *Engine) liftOnNode(j *job.State, s *shape.Shape, all []victim) (way departure) {
 	r := &s.Sets[0].Request
 	if s.Min != 1 || len(s.Sets) != 1 || r.Fractional() || r.Profile != "" ||
 		!slices.ContainsFunc(all, func(x victim) bool { return x.only }) {
-		return nil, nil, false
+		return departure{}
 	}
+	straddled := false
 	var nodes []int32
 	on := map[int32][]victim{} // looked up only
 	gain := map[int32]int{}    // looked up only
@@ -125,12 +138,15 @@ func (e *Engine) liftOnNode(j *job.State, s *shape.Shape, all []victim) (lifted 
 			continue
 		}
 		mark := e.st.Mark()
-		if lifted, allocs, ok = e.liftUntilFits(j, s, &victims{Firsts: order.Firsts[victim]{List: on[id], Sorted: len(on[id])}}); ok {
-			return lifted, allocs, true
+		way = e.liftUntilFits(j, s, &victims{Firsts: order.Firsts[victim]{List: on[id], Sorted: len(on[id])}})
+		straddled = straddled || way.straddled
+		if way.ok {
+			way.straddled = straddled
+			return way
 		}
 		e.st.Rollback(mark)
 	}
-	return nil, nil, false
+	return departure{straddled: straddled}
 }
 
 func (e *Engine) howToStop(v *job.State) job.How {
@@ -251,12 +267,12 @@ func (e *Engine) useful(s *shape.Shape, v *job.State, lacksQuota bool) bool {
 // liftUntilFits takes victims out of the books, best first, until the job
 // fits. What it lifted is returned even if the job does not fit in the end, and
 // good until the next call.
-func (e *Engine) liftUntilFits(j *job.State, s *shape.Shape, from *victims) (lifted []*job.State, allocs []inventory.Alloc, ok bool) {
+func (e *Engine) liftUntilFits(j *job.State, s *shape.Shape, from *victims) (way departure) {
 	if !e.enoughWith(s, from) {
-		return nil, nil, false
+		return departure{}
 	}
-	lifted = e.scratch.lifted[:0]
-	defer func() { e.scratch.lifted = lifted }()
+	way.lifted = e.scratch.lifted[:0]
+	defer func() { e.scratch.lifted = way.lifted }()
 	least := e.leastMilli(j)
 	single := s.Min == 1 && len(s.Sets) == 1
 	quotaBound := e.lacksQuota(j)
@@ -265,10 +281,10 @@ func (e *Engine) liftUntilFits(j *job.State, s *shape.Shape, from *victims) (lif
 		v := x.j
 		if x.swap && !e.lendsUpTo(v, quota.Root) {
 			e.owing = append(e.owing, v)
-			single, e.straddled = false, true // the room may be there before the guarantee is
+			single, way.straddled = false, true // the room may be there before the guarantee is
 		}
 		e.lift(v)
-		lifted = append(lifted, v)
+		way.lifted = append(way.lifted, v)
 		if quotaBound {
 			if e.overQuota(j, least).code != notRefused {
 				return false
@@ -281,26 +297,26 @@ func (e *Engine) liftUntilFits(j *job.State, s *shape.Shape, from *victims) (lif
 		if single && !e.roomNear(v, &s.Sets[0].Request) {
 			return false
 		}
-		allocs, ok = e.placeSize(j, s, s.Min)
-		return ok
+		way.allocs, way.ok = e.placeSize(j, s, s.Min)
+		return way.ok
 	}
 	var straddle []int // jobs that now reach below their queue's guarantee: last
-	defer func() { e.straddled = e.straddled || len(straddle) > 0 }()
+	defer func() { way.straddled = way.straddled || len(straddle) > 0 }()
 	for i := 0; from.has(i) != nil; i++ {
 		x := from.At(i)
 		if x.only && !e.stillReclaimable(j, x) {
 			straddle = append(straddle, i)
 		} else if leaves(x) {
-			return lifted, allocs, true
+			return way
 		}
 	}
 	for _, i := range straddle {
 		x := from.At(i)
 		if e.w.Tree.ReclaimableWhole(int(x.j.Queue), int(j.Queue), j.Milli, j.Spec.Tier) && leaves(x) {
-			return lifted, allocs, true
+			return way
 		}
 	}
-	return lifted, nil, false
+	return way
 }
 
 // lends reports whether v's queue, and every queue above it that is not above
@@ -415,7 +431,7 @@ func (e *Engine) owes(lifted []*job.State, but *job.State) bool {
 // TakeBack books exactly these allocations again, all or none; guested: whole
 // devices also where only the job's own guests are left.
 func (e *Engine) takeBack(allocs []inventory.Alloc, guested bool) bool {
-	return e.st.TakeBack(allocs, guested, e.resuming)
+	return e.st.TakeBack(allocs, guested, false)
 }
 
 // limitsChanged makes queues leave what a window's end took from them: first

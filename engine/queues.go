@@ -84,7 +84,7 @@ func (e *Engine) keepClosed(queues, closed []cluster.Queue) []cluster.Queue {
 }
 
 func (e *Engine) mustInitQueues(queues []cluster.Queue) {
-	if err := e.initQueues(queues); err != nil {
+	if err := e.initQueues(queues, e.w.Capacity); err != nil {
 		panic("engine: a checked queue tree is refused: " + err.Error())
 	}
 }

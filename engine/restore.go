@@ -61,7 +61,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 		a.waiting = append(a.waiting, s.Arrays[i].Waiting...)
 	}
 	e.unlistedElements(s)
-	e.settling, e.resuming = true, true
+	e.settling = true
 	for _, guests := range []bool{false, true} { // those whom they are beside come first
 		for i := range s.Jobs {
 			if r := &s.Jobs[i]; (r.Beside != 0) == guests && !e.resume(r, same, queues) {
@@ -73,7 +73,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 		r := &s.Jobs[i]
 		slices.SortFunc(e.jobs[r.Spec.ID].Guests, func(a, b cluster.JobID) int { return slices.Index(r.Guests, a) - slices.Index(r.Guests, b) })
 	}
-	e.settling, e.resuming = false, false
+	e.settling = false
 	e.restoreUsage(s)
 	for i := range s.Advance {
 		for k := range e.advance {
@@ -280,7 +280,7 @@ func (e *Engine) validAllocs(allocs []inventory.Alloc, free bool) bool {
 		return true
 	}
 	mark := e.st.Mark()
-	ok := e.takeBack(allocs, false)
+	ok := e.st.TakeBack(allocs, false, true)
 	e.st.Rollback(mark)
 	return ok
 }

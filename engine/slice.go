@@ -106,12 +106,12 @@ func (e *Engine) divide(j *job.State) {
 	n := &e.st.Nodes()[a.Node]
 	d := &n.Devices()[bits.TrailingZeros64(a.GPUs)]
 	a.Mem = min(a.Mem, d.Mem()) // the nominal memory of all instances is a little more than the GPU's on some models
-	if !n.TakesJobs() || n.Healthy()&a.GPUs == 0 || !e.st.CanTake(&a, false, e.resuming) || int(d.Compute())+int(a.Compute) > e.st.Classes()[n.Class()].Model().Compute ||
+	if !n.TakesJobs() || n.Healthy()&a.GPUs == 0 || !e.st.CanTake(&a, false, false) || int(d.Compute())+int(a.Compute) > e.st.Classes()[n.Class()].Model().Compute ||
 		e.limits.byQueue && e.overQuota(j, a.Milli()).code != notRefused {
 		return
 	}
 	allocs := []inventory.Alloc{a}
-	if j.Home != nil && !inventory.SameDevices(j.Home, allocs) {
+	if j.Home != nil && !inventory.SamePlace(j.Home, allocs) {
 		e.touch(j)
 		j.Thaw()
 	}

@@ -205,7 +205,7 @@ func look(t *testing.T, e *engine.Engine) *seen {
 
 // With exact run times and no unforeseeable events, each start that is predicted from any moment is
 // the actual one.
-func TestForesees(t *testing.T) {
+func TestPredictedStarts(t *testing.T) {
 	worlds := 6
 	if testing.Short() {
 		worlds = 2

@@ -97,8 +97,12 @@ func TestSteadyResize(t *testing.T) {
 // A gang that is to be repaired loses a node, and what its owner makes joins it.
 func TestSteadyRepair(t *testing.T) {
 	repair := map[string]string{"!" + AnnotationLoss: lossRepair}
-	gang := controlplane.Gang("g", 2, 8, repair)
-	w := newWorld(t, nil, someNodes(2, 8), gang...)
+	gang, nodes := controlplane.Gang("g", 2, 8, repair), someNodes(3, 8)
+	for i, p := range gang {
+		gang[i] = on(p, "pool", "a")
+	}
+	nodes[0].Labels["pool"], nodes[1].Labels["pool"] = "a", "a"
+	w := newWorld(t, nil, nodes, gang...)
 	w.allBound(t)
 	lost, kept := "g-0", "g-1"
 	node := w.at(lost)
@@ -107,9 +111,11 @@ func TestSteadyRepair(t *testing.T) {
 		t.Fatalf("what is left of the gang has %d tasks", r.Tasks)
 	}
 	w.steadily(t, "another node comes, and another pod", func() {
-		w.nodeChanged(someNode("n9"))
+		n := someNode("n9")
+		n.Labels["pool"] = "a"
+		w.nodeChanged(n)
 		w.podGone(w.pods[types.UID(lost)].obj)
-		again := controlplane.Gang("g", 2, 8, repair)[0]
+		again := on(controlplane.Gang("g", 2, 8, repair)[0], "pool", "a")
 		again.Name = "again"
 		w.add(again)
 		w.settleDown(t)

@@ -199,7 +199,7 @@ func Load(system, file, digest string, read func(name string) ([]byte, error)) (
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if have := a.Digest(); digest != "" && digest != have {
-		return nil, fmt.Errorf("%s: their digest is %s, want %s: they are not the ones of which the journal or the configuration speaks", name, have, digest)
+		return nil, fmt.Errorf("%s: their digest is %s, want %s: they are not those named in the journal or the configuration", name, have, digest)
 	}
 	return a, nil
 }

@@ -69,7 +69,7 @@ func TestMoves(t *testing.T) {
 	if list, err := m.PlanMoves(&ask.MovesRequest{}); err != nil || len(list) != 1 || list[0].Worth || len(list[0].Moves) != 1 || !strings.HasPrefix(list[0].Text, "protected until ") {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	if _, err := m.MakeMoves(t.Context(), &ask.MovesRequest{Job: gang}); !errors.Is(err, driver.ErrProtected) || !strings.Contains(err.Error(), "nobody is moved now: protected until ") {
+	if _, err := m.MakeMoves(t.Context(), &ask.MovesRequest{Job: gang}); !errors.Is(err, driver.ErrProtected) || !strings.Contains(err.Error(), "no job is moved now: protected until ") {
 		t.Fatalf("moves in a protected time: %v", err)
 	}
 	s.Defrag = &engine.Defrag{}

@@ -18,7 +18,7 @@ func TestPublishedScores(t *testing.T) {
 		sizes uint64
 		size  int
 		want  int64
-	}{{"only shares, a share comes", 0b1, 0, 93}, {"shares and tasks of two", 0b101, 0, 68}, {"nobody", 0, 0, 43}, {"only tasks of one", 0b10, 0, 18}} {
+	}{{"only shares, a share comes", 0b1, 0, 93}, {"shares and tasks of two", 0b101, 0, 68}, {"no tasks", 0, 0, 43}, {"only tasks of one", 0b10, 0, 18}} {
 		if got := ClusteringScore(c.sizes, c.size, 2000); got != c.want {
 			t.Errorf("E5, %s: %d, want %d", c.name, got, c.want)
 		}

@@ -86,7 +86,7 @@ func TestKueueAvailable(t *testing.T) {
 		t.Error("2 of b's 8 are borrowed, not 3")
 	}
 	if tree.Reclaimable(b, a, 2*gpu, 5*gpu, cluster.Standard) || tree.Reclaimable(a, b, 0, 1, cluster.Standard) {
-		t.Error("who borrows may not reclaim")
+		t.Error("a borrower may not reclaim")
 	}
 }
 

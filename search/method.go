@@ -32,7 +32,7 @@ var Methods = []About{
 	{Random, "every trial runs to the whole budget; the yardstick", "trials, budget.max", "Bergstra and Bengio, JMLR 2012"},
 	{Halving, "all trials run a little, the best 1/eta of them eta times as long, and so on; each rung waits for its slowest trial",
 		"trials, budget.min, budget.max, eta", "Jamieson and Talwalkar, AISTATS 2016"},
-	{Band, "successive halving several times over, from many trials with little budget to few with all of it: nobody needs to know how early trials can be told apart",
+	{Band, "successive halving several times over, from many trials with little budget to few with all of it: it need not be known how early trials can be told apart",
 		"budget.min, budget.max, eta", "Li et al., JMLR 2018"},
 	{ASHA, "successive halving without waiting: whenever there is room, the best trial that is among the first 1/eta of its rung is promoted, else another begins; " +
 		"stopping: trials run on, and those outside of the first 1/eta are stopped at each rung",

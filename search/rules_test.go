@@ -199,7 +199,7 @@ func TestHydroCancelled(t *testing.T) {
 	again := threeRungs(t)
 	step(t, again, 0, append(rung, left)...)
 	if again.target[0].state != open {
-		t.Error("the search had stopped it: it may go on")
+		t.Error("the search had stopped it: it may continue")
 	}
 }
 

@@ -96,7 +96,7 @@ func TestASHAPromotes(t *testing.T) {
 		t.Errorf("after four: %+v", d)
 	}
 	if d := step(t, s, 1); d[0].Rung != 0 {
-		t.Errorf("nobody else is to be promoted: %+v", d)
+		t.Errorf("no other trial is to be promoted: %+v", d)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestASHAStops(t *testing.T) {
 		t.Error("two trials run")
 	}
 	if d := step(t, s, 0, Event{Type: Reported, Trial: 0, Rung: 1, Metric: 1.5}, Event{Type: Reported, Trial: 2, Rung: 1, Metric: math.NaN()}); len(d) != 1 || d[0].Trials[0] != 2 {
-		t.Errorf("a trial that diverged goes on: %+v", d)
+		t.Errorf("a diverged trial continues: %+v", d)
 	}
 	step(t, s, 0, Event{Type: Reported, Trial: 0, Rung: 2, Metric: 1})
 	if r, ok := s.Best(); !s.Done() || !ok || r != (Result{Trial: 0, Rung: 2, Budget: 4, Metric: 1}) {
@@ -207,7 +207,7 @@ func TestHydro(t *testing.T) {
 	}
 	step(t, s, 0, Event{Type: Reported, Trial: 2, Rung: 2, Metric: 0.01})
 	if s.Done() {
-		t.Error("the full-size run goes on")
+		t.Error("the full-size run continues")
 	}
 	step(t, s, 0, Event{Type: Reported, Trial: 2, Rung: 2, Metric: 0.3, Target: true})
 	if r, ok := s.Best(); !s.Done() || !ok || !r.Target || r.Metric != 0.3 {

@@ -2,7 +2,7 @@ package show
 
 // Speeds are the measured speeds of jobs, by the progress that they reported.
 type Speeds struct {
-	Paces []Pace `json:"paces" doc:"On GPUs that they had for themselves, by job model"`
+	Paces []Pace `json:"paces" doc:"On GPUs that they did not share, by job model"`
 	Pairs []Pair `json:"pairs" doc:"In shares of one GPU"`
 }
 
@@ -14,12 +14,12 @@ type Pace struct {
 	Tasks int     `json:"tasks"`
 	Pace  float64 `json:"pace" doc:"Units per second"`
 	Unit  string  `json:"unit" enum:"steps,samples"`
-	Runs  int     `json:"runs" doc:"That were measured"`
+	Runs  int     `json:"runs" doc:"Number of measured runs"`
 }
 
 // Pair is the fraction of their speed that jobs of one model keep next to those of another.
 type Pair struct {
 	Model  string  `json:"model"`
 	Beside string  `json:"beside"`
-	Speed  float64 `json:"speed" doc:"As a part of that alone"`
+	Speed  float64 `json:"speed" doc:"As a fraction of the speed alone"`
 }

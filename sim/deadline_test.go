@@ -217,9 +217,9 @@ func TestCostlyDeadlinesKept(t *testing.T) {
 	sum.check(t, 400, 400)
 }
 
-// TestDeadlinesKeptBesideDeaf: the same with many jobs that have neither checkpoints nor accepted
+// TestDeadlinesKeptAmongUncheckpointed: the same with many jobs that have neither checkpoints nor accepted
 // deadlines: they start wherever they delay no promised job, and stay there.
-func TestDeadlinesKeptBesideDeaf(t *testing.T) {
+func TestDeadlinesKeptAmongUncheckpointed(t *testing.T) {
 	var sum verdicts
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 17))

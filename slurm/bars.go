@@ -40,7 +40,7 @@ func acctColumns[T any](format string, fields []acctField[T]) ([]acctColumn[T], 
 			digits, left := strings.CutPrefix(size, "-")
 			n, ok := number(digits, 4096)
 			if !ok {
-				return nil, says("Invalid field requested: %q: after %% stands a width", part)
+				return nil, says("Invalid field requested: %q: %% is followed by a width", part)
 			}
 			if col.width = int(n); left {
 				col.left = true

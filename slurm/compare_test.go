@@ -24,7 +24,7 @@ var chosen = map[string]string{
 	"cores-too-many":    "more than there is",
 	"nodes-two":         "more than there is",
 	"deadline-too-soon": "it cannot be done in time",
-	"dep-unknown-job":   "nobody knows the job; Slurm takes it for one that is over",
+	"dep-unknown-job":   "the job is unknown; Slurm takes it for one that is over",
 	"time-negative":     "Slurm takes it for 2982611 days",
 	"time-huge":         "Slurm takes it for an invalid number and submits that",
 	"signal-high":       "there are 64 signals",

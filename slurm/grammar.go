@@ -124,7 +124,7 @@ func ParseSignal(s string) (Signal, error) {
 			case 'R', 'r':
 				v.Reservation = true
 			default:
-				return Signal{}, fmt.Errorf("%q: before the colon stand R, B or both", s)
+				return Signal{}, fmt.Errorf("%q: the colon is preceded by R, B or both", s)
 			}
 		}
 		rest = after
@@ -138,7 +138,7 @@ func ParseSignal(s string) (Signal, error) {
 	if hasAt && at != "" {
 		n, ok := number(at, math.MaxUint16)
 		if !ok {
-			return Signal{}, fmt.Errorf("%q: after the @ stand seconds, 0 to 65535", s)
+			return Signal{}, fmt.Errorf("%q: the @ is followed by seconds, 0 to 65535", s)
 		}
 		v.Before = time.Duration(n) * time.Second
 	}

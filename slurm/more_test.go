@@ -166,7 +166,7 @@ func TestSacctmgr(t *testing.T) {
 		"sacctmgr -n show qos format=name%-12,priority":                                           "critical              2 \nstandard              1 \nbest-effort           0 \n",
 		"sacctmgr -nP show cluster format=cluster":                                                "muster\n",
 	})
-	for words, say := range map[string]string{"sacctmgr -i add account x": "stand in the configuration", "sacctmgr modify user ann set fairshare=2": "stand in the configuration",
+	for words, say := range map[string]string{"sacctmgr -i add account x": "are in the configuration", "sacctmgr modify user ann set fairshare=2": "are in the configuration",
 		"sacctmgr show tres": "there are account, association, user, qos, cluster", "sacctmgr show": "show what?", "sacctmgr shwo": "did you mean", "sacctmgr show user format=Foo": "Invalid field"} {
 		if code, _, errs := f.do(t, "", strings.Fields(words)...); code == 0 || !strings.Contains(errs, say) {
 			t.Errorf("%s: %d %s", words, code, errs)

@@ -77,7 +77,7 @@ func parseGres(opt, s string) (gpuAsk, error) {
 	}
 	switch {
 	case f[0] == "shard":
-		return gpuAsk{}, fmt.Errorf("--%s=%s: how much of a device a shard is, only its site knows; write mps:PERCENT or a #MUSTER --share=PERCENT line", opt, s)
+		return gpuAsk{}, fmt.Errorf("--%s=%s: only the site knows how much of a device a shard is; write mps:PERCENT or a #MUSTER --share=PERCENT line", opt, s)
 	case f[0] != "gpu" || len(f) > 2 || len(f) == 2 && f[1] == "":
 		return gpuAsk{}, fmt.Errorf("--%s=%s: Invalid generic resource (gres) specification: write gpu[:type][:number] or mps:percent", opt, s)
 	case len(f) == 2:
@@ -137,7 +137,7 @@ func (r *resources) take(opt string, a gpuAsk, total int) error {
 		}
 	}
 	if len(r.types) > 0 && !slices.Contains(r.types, typ) {
-		return fmt.Errorf("--%s asks for GPUs of type %s beside %s: the GPUs of a job are of one model", opt, typ, r.types[0])
+		return fmt.Errorf("--%s asks for GPUs of type %s in addition to %s: the GPUs of a job are of one model", opt, typ, r.types[0])
 	}
 	r.types = []string{typ}
 	return nil

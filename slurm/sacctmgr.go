@@ -35,7 +35,7 @@ const sacctmgrHelp = `Usage: sacctmgr [-n] [-p|-P] show ENTITY [where] [FIELD=VA
   qos           the tiers
   cluster       this service
 
-Nothing is changed by it: queues and who may use them stand in the configuration (docs/reference/queues.md).
+It changes nothing: queues, and who may use them, are in the configuration (docs/reference/queues.md).
 `
 
 // entities are the words that show accepts, the full name first.
@@ -70,7 +70,7 @@ func (c *command) sacctmgr() (int, error) {
 	switch verb := strings.ToLower(rest[0]); verb {
 	case "show", "list":
 	case "add", "create", "delete", "remove", "modify", "dump", "load", "reconfigure", "archive", "clear":
-		return 1, fmt.Errorf("%s is not supported: queues, and who may use them, stand in the configuration of muster serve (docs/reference/queues.md; muster config reload takes what changed); sacctmgr show shows them", verb)
+		return 1, fmt.Errorf("%s is not supported: queues, and who may use them, are in the configuration of muster serve (docs/reference/queues.md; muster config reload applies changes); sacctmgr show shows them", verb)
 	case "version":
 		c.printf("%s\n", version)
 		return 0, nil

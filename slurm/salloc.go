@@ -123,7 +123,7 @@ func (c *command) granted(j api.Job, noShell bool, say func(string, ...any)) (in
 	switch {
 	case err != nil: // the caller has left or cannot be answered: the allocation would be unused
 		if again := c.svc.Cancel(id); again != nil {
-			c.errorf("salloc: error: job %d may go on: %v\n", id, again)
+			c.errorf("salloc: error: job %d may continue: %v\n", id, again)
 		}
 		why, _, _ := strings.Cut(err.Error(), "\n")
 		return 1, says("Job allocation %d has been revoked: %s", id, why)

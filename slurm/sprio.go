@@ -52,7 +52,7 @@ func (c *command) sprio() (int, error) {
 		return 1, err
 	}
 	if fair.Weights == nil {
-		return 1, fmt.Errorf("the policy here is %s, whose order is no sum of factors (multifactor's is): squeue -O jobid,jobposition has the line, muster why JOB all that keeps a job waiting", fair.Policy)
+		return 1, fmt.Errorf("the policy here is %s, whose order is no sum of factors (multifactor's is): squeue -O jobid,jobposition shows the line, muster why JOB everything that keeps a job waiting", fair.Policy)
 	}
 	v, err := c.view(c.svc.Jobs())
 	if err != nil {

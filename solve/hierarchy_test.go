@@ -178,12 +178,12 @@ func TestHierarchyByHand(t *testing.T) {
 		return &Entities{Of: []int{0, 0, 0}, Weight: weight, Parent: slices.Repeat([]int{-1}, len(weight)), FIFO: make([]bool, len(weight))}
 	}
 	for what, spoil := range map[string]func(w *Entities){
-		"no jobs":              func(w *Entities) { w.Of = nil },
-		"no such entity":       func(w *Entities) { w.Of[2] = 2 },
-		"no weight":            func(w *Entities) { w.Weight[0] = 0 },
-		"part of a later one":  func(w *Entities) { w.Parent[0] = 1 },
-		"jobs beside parts":    func(w *Entities) { w.Parent[1] = 0 },
-		"nobody's order known": func(w *Entities) { w.FIFO = nil },
+		"no jobs":             func(w *Entities) { w.Of = nil },
+		"no such entity":      func(w *Entities) { w.Of[2] = 2 },
+		"no weight":           func(w *Entities) { w.Weight[0] = 0 },
+		"part of a later one": func(w *Entities) { w.Parent[0] = 1 },
+		"jobs beside parts":   func(w *Entities) { w.Parent[1] = 0 },
+		"no orders":           func(w *Entities) { w.FIFO = nil },
 	} {
 		entities := flat(1, 1)
 		spoil(entities)

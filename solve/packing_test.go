@@ -320,7 +320,7 @@ func TestPackingIsTheOptimum(t *testing.T) {
 }
 
 // Without pairs, and with every class of one job, it is the max-min program of Shares.
-func TestPackingOfNobody(t *testing.T) {
+func TestPackingWithoutPairs(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		s, speed := random(r, 1+r.IntN(40), 1+r.IntN(6))

@@ -75,7 +75,7 @@ func (k *Mark) Covers(db Mark) error {
 	case k.ID == "" || k.ID == anyState:
 		return nil
 	case db.ID != k.ID:
-		return fmt.Errorf("%w: the database is of another state than the mark beside it", ErrLost)
+		return fmt.Errorf("%w: the database is of another state than the mark next to it", ErrLost)
 	case db.Commits < k.Commits:
 		return fmt.Errorf("%w: the last %d of %d changes are missing", ErrLost, k.Commits-db.Commits, k.Commits)
 	}

@@ -194,7 +194,7 @@ func TestBootstrapSure(t *testing.T) {
 
 // Ties keep the current policy; a candidate that leaves jobs unfinished is not comparable, however
 // short its mean.
-func TestWhoMayWin(t *testing.T) {
+func TestTiesAndUnfinished(t *testing.T) {
 	at := []time.Duration{0, week}
 	same := []time.Duration{time.Hour, time.Hour}
 	runs := []report.Run{history(at, same), history(at, same), history(at, []time.Duration{0, -1})}

@@ -24,6 +24,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/demojobs"
 	"github.com/muster-gpu/muster/local/observe"
 	"github.com/muster-gpu/muster/local/rules"
 )
@@ -174,7 +175,7 @@ func (f *serveFlags) settings(conf *config.Serve, spec *cluster.Spec) rules.Sett
 		s.Idle = &idle
 	}
 	if f.demo {
-		s.Queues = demoQueues(spec.Nodes[0].GPUs)
+		s.Queues = demojobs.Queues(spec.Nodes[0].GPUs)
 		s.DefaultQueues.Queue = s.Queues[0].Name
 	}
 	return s

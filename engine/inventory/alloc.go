@@ -141,9 +141,9 @@ func SplitTask(allocs *[]Alloc, r *cluster.Request) []Alloc {
 	return nil
 }
 
-// SameDevices reports whether two lists of allocations are the same but for who
+// SamePlace reports whether two lists of allocations are the same but for who
 // holds the devices and who is a guest there.
-func SameDevices(a, b []Alloc) bool {
+func SamePlace(a, b []Alloc) bool {
 	return slices.EqualFunc(a, b, func(x, y Alloc) bool {
 		x.Beside, y.Beside, x.Tenant, y.Tenant = false, false, 0, 0
 		return x == y

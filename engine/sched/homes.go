@@ -64,7 +64,7 @@ func (h *Homes) Stuck(j JobView) bool {
 // Forsakes reports whether a suspended job would lose what it has in memory by going to another's
 // devices.
 func (j JobView) Forsakes(host JobView) bool {
-	return j.j.Frozen != nil && !inventory.SameDevices(j.j.Frozen, host.on())
+	return j.j.Frozen != nil && !inventory.SamePlace(j.j.Frozen, host.on())
 }
 
 // Give notes that a job keeps what it has, or goes on where its memory is.

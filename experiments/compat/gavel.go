@@ -212,7 +212,7 @@ func (w *GavelWorld) settle() error {
 	for _, j := range w.live {
 		want, planned := w.company[int(j.spec.ID)]
 		if w.planned != nil && (planned != (j.mate != nil) || planned && want != int(j.mate.spec.ID)) {
-			return fmt.Errorf("compat: job %d is not beside whom it is planned", j.spec.ID)
+			return fmt.Errorf("compat: job %d does not share GPUs with its planned partner", j.spec.ID)
 		}
 	}
 	return nil

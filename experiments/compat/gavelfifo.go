@@ -29,7 +29,7 @@ type gavelHold struct {
 
 func newGavelFIFO(w *GavelWorld) *gavelFIFO {
 	f := &gavelFIFO{w: w, chance: newTwister(w.x.Seed), holds: map[int]*gavelHold{}}
-	w.emptied = f.anew
+	w.emptied = f.solveAgain
 	return f
 }
 
@@ -41,8 +41,8 @@ func (*gavelFIFO) Traits() engine.Traits {
 
 func (*gavelFIFO) Key(engine.View, engine.JobView) engine.Key { return engine.Key{} }
 
-// anew solves again if jobs have arrived or ended, even if none is left.
-func (f *gavelFIFO) anew() {
+// solveAgain solves again if jobs have arrived or ended, even if none is left.
+func (f *gavelFIFO) solveAgain() {
 	clock := f.w.clock
 	over := len(f.w.jobs) - len(f.w.live)
 	if f.changed != len(f.w.jobs)+over && (clock-f.last >= gavelReset || f.last == 0) {
@@ -55,7 +55,7 @@ func (f *gavelFIFO) anew() {
 
 // Plan selects the jobs that run in this round.
 func (f *gavelFIFO) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	f.anew()
+	f.solveAgain()
 	f.w.planned = map[int]string{}
 	for k := range gavelModels {
 		f.selectOn(k)

@@ -46,7 +46,7 @@ type gavelEntry struct {
 
 func newGavelRules(w *GavelWorld, solve func(g *gavelRules)) *gavelRules {
 	g := &gavelRules{w: w, solve: solve, chance: newTwister(w.x.Seed), pairOf: map[[2]cluster.JobID]*gavelEntry{}}
-	w.book, w.emptied = g.book, g.anew
+	w.book, w.emptied = g.book, g.solveAgain
 	return g
 }
 
@@ -119,8 +119,8 @@ func (g *gavelRules) book(j *gavelJob, seconds float64) {
 	j.alone.had[j.on] += seconds
 }
 
-// anew solves again if jobs have arrived or ended, even if none is left.
-func (g *gavelRules) anew() {
+// solveAgain solves again if jobs have arrived or ended, even if none is left.
+func (g *gavelRules) solveAgain() {
 	gone := func(e *gavelEntry) bool { return e.jobs[0].done || e.jobs[1] != nil && e.jobs[1].done }
 	for _, e := range g.pairs {
 		if gone(e) {
@@ -176,7 +176,7 @@ func (g *gavelRules) couples() (n int) {
 
 // Plan solves again if jobs have arrived or ended, and selects the jobs that run in this round.
 func (g *gavelRules) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	g.anew()
+	g.solveAgain()
 	g.w.planned, g.w.company = map[int]string{}, map[int]int{}
 	taken := map[*gavelJob]bool{}
 	for _, k := range g.models() {

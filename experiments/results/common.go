@@ -133,12 +133,12 @@ func makeDeadlines(jobs []trace.Entry) (own bool) {
 // WriteComparisons writes comparisons as Markdown.
 func WriteComparisons(w io.Writer, list []Comparison) error {
 	p := &printer{w: w}
-	p.f("# All policies on the same six workloads\n\n"+generated+"\n\nNobody has published this table. The cluster is %s, arrivals are stretched to the load that stands above each table (GPU time asked for while jobs arrive, over what there is), a start takes %v, a checkpoint "+
-		"%v (written every %v, and when a job is asked to leave), a restart %v; run times are known exactly, every policy has its defaults and best-fit (those that accept deadlines are told what a start takes, `overhead=%v`), gangs are cut into tasks by nodes, no speeds are known (so policies for "+
-		"several GPU models or elastic jobs show only how they share). \"of bound\" is the mean JCT over a bound that no scheduler gets below: the largest of three relaxations with preemption at no cost "+
+	p.f("# All policies on the same six workloads\n\n"+generated+"\n\nThis table is not from a publication. The cluster is %s, arrivals are stretched to the load given above each table (GPU time requested while jobs arrive, over the GPU time available), a start takes %v, a checkpoint "+
+		"%v (written every %v, and when a job is asked to leave), a restart %v; run times are known exactly, every policy has its defaults and best-fit (those that accept deadlines are given the time of a start, `overhead=%v`), gangs are cut into tasks by nodes, no speeds are known (so policies for "+
+		"several GPU models or elastic jobs show only how they share). \"of bound\" is the mean JCT over a lower bound for all schedulers: the largest of three relaxations with preemption at no cost "+
 		"(`experiments/results/bound.go`). rho is the finish-time ratio, Jain's index is over queues, GPU time is what the tenant with the least of its share held of what it deserved (ASTRAEA's measure; tenants are queues, or users where there is one queue; below 1 it lost by sharing), "+
-		"deadlines are the workload's own or, where it has none, the submission plus lambda times the run time, lambda drawn evenly between 0.5 and 1.5 (ElasticFlow's rule, seed %d): \"met\" is their share that was met (who of them could be on an empty cluster, "+
-		"stands above each table; under gangs of one size a lambda below 1 cannot), \"accepted\" how many of them a policy accepted that answers deadlines, \"late\" how many of these were late; hours lost are GPU-hours of work thrown away and of overheads; µs is wall time per event, the simulated world's included, with two policies at a time on two cores.\n",
+		"deadlines are the workload's own or, where it has none, the submission plus lambda times the run time, lambda drawn evenly between 0.5 and 1.5 (ElasticFlow's rule, seed %d): \"met\" is the share of them that was met (how many could be met on an empty cluster "+
+		"is given above each table; for gangs of a fixed size a lambda below 1 cannot be met), \"accepted\" how many of them a policy accepted that answers deadlines, \"late\" how many of these were late; hours lost are GPU-hours of work thrown away and of overheads; µs is wall time per event, the simulated world's included, with two policies at a time on two cores.\n",
 		commonCluster, commonStartup, commonCheckpoint.Cost, commonCheckpoint.Interval, commonCheckpoint.Restart, commonStartup, commonSeed)
 	for i := range list {
 		c := &list[i]

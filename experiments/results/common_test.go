@@ -41,7 +41,7 @@ func TestLowerBound(t *testing.T) {
 }
 
 // No policy beats the bound, and some get close to it.
-func TestNobodyBeatsTheBound(t *testing.T) {
+func TestNoPolicyBeatsTheBound(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 2))
 	wl := &trace.Workload{}
 	at := 0

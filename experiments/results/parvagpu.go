@@ -27,8 +27,8 @@ const (
 func ParvaGPU(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "ParvaGPU: SLO sets 1 to 4, A100-80GB", Tolerance: 0,
 		About: fmt.Sprintf("GPUs that carry the inference services of each set at their rates and within their latencies (SC'24: the released deployments), planned from the published measurements "+
-			"(instance, batch size, processes, requests per second, latency) by `muster mig plan --slo`; and requests that were late when they were played against the plan for %v, at equal distances and with "+
-			"Poisson arrivals (%d seeds). Published is that no promise is broken. A batch may take half of what is promised; of plans on as few GPUs the one counts in which whoever has least to spare has most.", parvaPlay, parvaSeeds)}
+			"(instance, batch size, processes, requests per second, latency) by `muster mig plan --slo`; and requests that were late when simulated against the plan for %v, at equal distances and with "+
+			"Poisson arrivals (%d seeds). The publication says that no promise is broken. A batch may take half of the promised time; among plans with equally few GPUs the one counts in which the service with the least slack has most.", parvaPlay, parvaSeeds)}
 	err := eachParvaSet(ctx, traces, func(p *parvaPlan) error {
 		services, plan, set := p.services, p.plan, p.set
 		name := fmt.Sprintf("set %d, %d services", set, len(services))

@@ -200,15 +200,15 @@ const generated = "Written by `make results`; do not edit."
 // Index writes the first page: what agrees and what does not, a line for each experiment.
 func Index(w io.Writer, tables []Table) error {
 	p := &printer{w: w}
-	p.f("# Published figures beside ours\n\n%s\n\nEach published figure is replayed by our engine and our policies in the world of the simulator that printed it "+
-		"(`experiments/compat`); what is peculiar to that world, and why a figure differs, stands on the experiment's page.\n\n", generated)
+	p.f("# Published figures and ours\n\n%s\n\nEach published figure is replayed by our engine and our policies in the world of the simulator that printed it "+
+		"(`experiments/compat`); what is particular to that world, and why a figure differs, is on the experiment's page.\n\n", generated)
 	p.f("| experiment | figures | equal | within the tolerance | beyond it, with a reason | without a reason |\n|---|---|---|---|---|---|\n")
 	for i := range tables {
 		t := &tables[i]
 		equal, near, apart := t.agree()
 		p.f("| [%s](results/%s.md) | %d | %d | %d (%.1f %%) | %d | %d |\n", t.Title, t.Name, len(t.Rows), equal, near, 100*t.Tolerance, apart, len(t.Failed()))
 	}
-	p.f("\n\"Equal\" is to the hundredth of a per cent. Most of the rows with a reason replay a policy of ours, with its own rules, beside the published one. [All policies on the same six workloads](results/%s.md) is ours alone: nobody has published such a table.\n", Comparing)
+	p.f("\n\"Equal\" is to the hundredth of a per cent. Most of the rows with a reason replay a policy of ours, with its own rules, next to the published one. [All policies on the same six workloads](results/%s.md) is ours alone: no such table has been published.\n", Comparing)
 	return p.err
 }
 

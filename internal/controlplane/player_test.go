@@ -70,14 +70,14 @@ func TestPlayer(t *testing.T) {
 		parts string // ... and has this
 		later bool   // its end is still to come
 	}{
-		"bound":               {pod(v1.PodPending, "n", "", false), `patch {"metadata":{"resourceVersion":"7","uid":"u"}`, `"phase":"Running"`, false},
-		"not bound":           {pod(v1.PodPending, "", "", false), "", "", false},
-		"on a node of nobody": {pod(v1.PodPending, "gone", "", false), "", "", false},
-		"runs on":             {pod(v1.PodRunning, "n", "", false), "", "", false},
-		"is to end later":     {pod(v1.PodRunning, "n", "1h", false), "", "", true},
-		"is stopped":          {pod(v1.PodRunning, "n", "1h", true), `patch {"metadata":{"resourceVersion":"7","uid":"u"}`, `"phase":"Failed"`, false},
-		"goes":                {pod(v1.PodFailed, "n", "", true), "delete u", "", false},
-		"stays, lost":         {pod(v1.PodFailed, "gone", "", true), "", "", false},
+		"bound":             {pod(v1.PodPending, "n", "", false), `patch {"metadata":{"resourceVersion":"7","uid":"u"}`, `"phase":"Running"`, false},
+		"not bound":         {pod(v1.PodPending, "", "", false), "", "", false},
+		"on a missing node": {pod(v1.PodPending, "gone", "", false), "", "", false},
+		"runs on":           {pod(v1.PodRunning, "n", "", false), "", "", false},
+		"is to end later":   {pod(v1.PodRunning, "n", "1h", false), "", "", true},
+		"is stopped":        {pod(v1.PodRunning, "n", "1h", true), `patch {"metadata":{"resourceVersion":"7","uid":"u"}`, `"phase":"Failed"`, false},
+		"goes":              {pod(v1.PodFailed, "n", "", true), "delete u", "", false},
+		"stays, lost":       {pod(v1.PodFailed, "gone", "", true), "", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pl, wrote := played(t, c.pod, Node("n", 8, nil))

@@ -68,7 +68,8 @@ func (a *Access) MaySubmit(u *account.User, queue string) error {
 	for at := queue; at != ""; {
 		if who, ok := a.Members[at]; ok {
 			if !who.Has(u) {
-				return &ask.FieldError{Field: "queue", Text: fmt.Sprintf("%s is not a member of %s: another queue is needed, or who runs this machine adds %s", u.Name, at, u.Name)}
+				return wrongQueue("%s is not a member of %s: another queue is needed, or who runs this machine adds %s",
+					u.Name, at, u.Name)
 			}
 			return nil
 		}
@@ -102,12 +103,12 @@ func (a *Access) DefaultQueue(u *account.User) (string, error) {
 	}
 	switch len(takes) {
 	case 0:
-		return "", &ask.FieldError{Field: "queue", Text: fmt.Sprintf("no queue takes jobs of %s: whoever runs this machine can add %s to one (members)", u.Name, u.Name)}
+		return "", wrongQueue("no queue takes jobs of %s: whoever runs this machine can add %s to one (members)", u.Name, u.Name)
 	case 1:
 		return takes[0], nil
 	}
-	return "", &ask.FieldError{Field: "queue", Text: fmt.Sprintf("several queues take jobs of %s: name one with --queue (%s); default_queue in the configuration makes one of them the default",
-		u.Name, strings.Join(takes, ", "))}
+	return "", wrongQueue("several queues take jobs of %s: name one with --queue (%s); "+
+		"default_queue in the configuration makes one of them the default", u.Name, strings.Join(takes, ", "))
 }
 
 // checkQueue refuses a queue where none is configured: nothing would be known of it. "default" is what
@@ -116,7 +117,11 @@ func checkQueue(queues []cluster.Queue, name string) error {
 	if len(queues) > 0 || name == "" || name == "default" {
 		return nil
 	}
-	return &ask.FieldError{Field: "queue", Text: fmt.Sprintf("there is no queue %s: none is configured here; leave it out", name)}
+	return wrongQueue("there is no queue %s: none is configured here; leave it out", name)
+}
+
+func wrongQueue(format string, args ...any) error {
+	return &ask.FieldError{Field: "queue", Text: fmt.Sprintf(format, args...)}
 }
 
 // urgent reports whether a job goes before others' by its own wish.
@@ -129,8 +134,8 @@ func (a *Access) MayUrge(u *account.User, spec, was *cluster.Job) error {
 	if !rule.Restricted || u.Trusted || !urgent(spec) || a.grants(spec.Queue) {
 		return nil
 	}
-	if was != nil && spec.Queue == was.Queue && spec.Tier >= was.Tier && spec.Priority <= was.Priority { // somebody allowed it
-		return nil
+	if was != nil && spec.Queue == was.Queue && spec.Tier >= was.Tier && spec.Priority <= was.Priority {
+		return nil // somebody allowed it
 	}
 	field, what := "priority", fmt.Sprintf("a priority above 0 (%d)", spec.Priority)
 	if spec.Tier == cluster.Critical {

@@ -440,7 +440,7 @@ func (f *File) fuse() error {
 			return fmt.Errorf("fusion.by: %s must be a choice or a grid", x.By)
 		}
 	} else if len(x.Profiles) > 0 {
-		return errors.New("fusion.by: say whose values the profiles are for")
+		return errors.New("fusion.by: name the parameter whose values the profiles are for")
 	}
 	values := []any{nil}
 	if at >= 0 {

@@ -88,7 +88,7 @@ func (t *Tuner) find(ctx context.Context) error {
 		found = append(found, j)
 	}
 	if len(found) > 0 {
-		t.tell("search %s goes on: %d runs of trials are known", t.f.Name, len(found))
+		t.tell("search %s continues: %d runs of trials exist", t.f.Name, len(found))
 	}
 	t.todo, err = t.hear(found)
 	return err
