@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// The roles, each of which may do what those before it may.
+// The roles; each may also do what the ones before it may.
 const (
 	RoleUser     = "user"     // own jobs
 	RoleOperator = "operator" // all jobs; nodes
@@ -12,19 +12,18 @@ const (
 // Roles lists the roles, the least first.
 var Roles = []string{RoleUser, RoleOperator, RoleAdmin}
 
-// Me is who the server takes the caller for.
+// Me is the caller as the server knows it.
 type Me struct {
 	User  string `json:"user"`
 	Role  string `json:"role" enum:"user,operator,admin"`
 	Admin bool   `json:"admin"`
-	// ReadOnly says that nothing can be changed here: what is looked at is a
-	// cluster, whose jobs and nodes are changed with Kubernetes' own tools.
+	// ReadOnly means that nothing can be changed here: the server shows a cluster, whose jobs and nodes are
+	// changed with Kubernetes' own tools.
 	ReadOnly bool   `json:"read_only,omitempty" doc:"Nothing can be changed through this server: it shows a cluster"`
-	CSRF     string `json:"csrf,omitempty" doc:"In a browser: to be sent as X-Muster-CSRF with whatever changes something"`
+	CSRF     string `json:"csrf,omitempty" doc:"In a browser: to be sent as X-Muster-CSRF with every change"`
 }
 
-// Token is a token as it is listed. The text that lets somebody in is shown
-// once, when it is made.
+// Token is a token in a list. Its text is shown once, when it is created.
 type Token struct {
 	ID      int64      `json:"id"`
 	Name    string     `json:"name,omitempty" maxLength:"100" doc:"What it is for"`
@@ -32,10 +31,10 @@ type Token struct {
 	Role    string     `json:"role" enum:"user,operator,admin"`
 	Created time.Time  `json:"created"`
 	Expires *time.Time `json:"expires,omitempty" doc:"Absent: never"`
-	Token   string     `json:"token,omitempty" doc:"The token itself; shown only in the answer that makes it"`
+	Token   string     `json:"token,omitempty" doc:"The token itself; shown only in the answer that creates it"`
 }
 
-// NewToken asks for a token.
+// NewToken requests a token.
 type NewToken struct {
 	Name string   `json:"name,omitempty" maxLength:"100" doc:"What it is for"`
 	User string   `json:"user,omitempty" doc:"Whose jobs it may touch; the caller's if empty. Only admins make tokens for others"`

@@ -5,7 +5,7 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// What people ask for.
+// Requests.
 type (
 	Acted         = ask.Acted
 	After         = ask.After
@@ -24,7 +24,7 @@ type (
 	Update        = ask.Update
 )
 
-// What they are shown.
+// Answers.
 type (
 	Audit        = show.Audit
 	Device       = show.Device
@@ -73,7 +73,7 @@ type (
 	Why          = show.Why
 )
 
-// The words and bounds that come with it.
+// Constants of the two.
 const (
 	EndByEstimate  = show.EndByEstimate
 	EndByHistory   = show.EndByHistory

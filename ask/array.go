@@ -25,7 +25,7 @@ func ParseArray(s string) (Array, error) {
 		return Array{}, fmt.Errorf("%q is not an array such as 0-15, 1,3,7 or 0-31:2%%4: %s", s, why)
 	}
 	spec, cut := s, ""
-	if i := strings.IndexByte(s, '%'); i >= 0 { // Slurm takes the cap wherever it stands
+	if i := strings.IndexByte(s, '%'); i >= 0 { // Slurm accepts the cap anywhere
 		j := i + 1
 		for j < len(s) && s[j] >= '0' && s[j] <= '9' {
 			j++
@@ -87,7 +87,7 @@ func arrayTerm(s string) (lo, hi, step int, ok bool) {
 	return int(a), int(b), int(n), ok1 && ok2 && ok3 && a <= b && n > 0
 }
 
-// String is the array as it is submitted and shown: ranges, the cap last.
+// String formats the array as it is submitted and shown: ranges, the cap last.
 func (a Array) String() string {
 	s := Ranges(a.Indices)
 	if a.Cap > 0 {
@@ -96,8 +96,7 @@ func (a Array) String() string {
 	return s
 }
 
-// Step is the distance between the first two indices, as
-// SLURM_ARRAY_TASK_STEP has it.
+// Step is the distance between the first two indices, as in SLURM_ARRAY_TASK_STEP.
 func (a Array) Step() int {
 	if len(a.Indices) < 2 {
 		return 1
@@ -105,7 +104,7 @@ func (a Array) Step() int {
 	return a.Indices[1] - a.Indices[0]
 }
 
-// Ranges writes ascending numbers as 1-3,5.
+// Ranges formats ascending numbers as 1-3,5.
 func Ranges(v []int) string {
 	var b strings.Builder
 	for i := 0; i < len(v); {

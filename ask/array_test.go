@@ -20,7 +20,7 @@ func TestParseArray(t *testing.T) {
 	}
 }
 
-// What is printed is read again as the same.
+// Formatted arrays are parsed to the same arrays.
 func TestArrayRoundTrip(t *testing.T) {
 	for _, in := range []string{"0-15:2%4", "1,3,5-7", "9", "0-99%10"} {
 		a, err := ParseArray(in)

@@ -23,8 +23,8 @@ func bad(field, format string, args ...any) error {
 	return &FieldError{field, fmt.Sprintf(format, args...)}
 }
 
-// Job returns what the engine is asked for, without number, user, submit time
-// and dependencies. Every error is a FieldError.
+// Job converts the submission for the engine, without number, user, submit time and dependencies. Every error is
+// a FieldError.
 func (s *Submission) Job() (cluster.Job, error) {
 	j := cluster.Job{Name: s.Name, Queue: s.Queue, Partitions: s.Partitions, Reservation: s.Reservation, Priority: s.Priority,
 		Tier: cluster.Standard, GPUTypes: s.GPUTypes, Limit: time.Duration(s.Limit), Estimate: time.Duration(s.Estimate),
@@ -61,7 +61,7 @@ func (s *Submission) Job() (cluster.Job, error) {
 	return j, nil
 }
 
-// CheckTexts says which character may not stand in what others are shown of the job, if one is there.
+// CheckTexts refuses characters that must not be in texts shown to other users.
 func (s *Submission) CheckTexts() error {
 	if r, ok := plain.Acts(s.Name); ok {
 		return bad("name", "the character %+q, at which a terminal would do something, may not be in a name", r)
@@ -99,7 +99,7 @@ func (s *Submission) names(j *cluster.Job) (err error) {
 	return nil
 }
 
-// program checks what is to be executed.
+// program checks the program to execute.
 func (s *Submission) program() error {
 	switch {
 	case len(s.Command) == 0 && s.Script == "":
@@ -115,7 +115,7 @@ func (s *Submission) program() error {
 	case s.Pty && s.Stdin:
 		return bad("stdin", "a job on a terminal has no other standard input")
 	case (s.Pty || s.Stdin) && s.Input != "":
-		return bad("input", "standard input is either a file or comes from whoever is attached")
+		return bad("input", "standard input is either a file or comes from the attached client")
 	case s.Pty && s.Error != "":
 		return bad("error", "a terminal has one output only")
 	}
@@ -140,7 +140,7 @@ func (s *Submission) program() error {
 	return nil
 }
 
-// Mask is the file mode mask; 0022 unless another is given.
+// Mask is the file mode mask; default 0022.
 func (s *Submission) Mask() (int, error) {
 	if s.Umask == "" {
 		return 0o022, nil
@@ -169,7 +169,7 @@ func (s *Submission) tasks(j *cluster.Job) error {
 	if r.Profile != "" && r.GPUs == 0 {
 		r.GPUs = 1
 	}
-	if s.Once && n > 1 { // one process holds it all: it must be on one node
+	if s.Once && n > 1 { // one process has all GPUs, so they must be on one node
 		if r.Fractional() || r.Profile != "" {
 			return bad("tasks", "a script over %d tasks cannot share GPUs or hold slices; ask for them per task", n)
 		}
@@ -189,8 +189,7 @@ func (s *Submission) tasks(j *cluster.Job) error {
 	return nil
 }
 
-// Corresponds reports whether each element of an array waits for elements of
-// its own.
+// Corresponds reports whether each element of an array waits for its own counterparts.
 func (s *Submission) Corresponds() bool {
 	return slices.ContainsFunc(s.After, func(a After) bool { return a.Type == "aftercorr" })
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// FileNames are what the patterns of a file name stand for.
+// FileNames are the values of the patterns in a file name.
 type FileNames struct {
 	Job     int    // %j
 	Array   int    // %A; 0: not an array, then %A is the job and %a 4294967294, as in Slurm
@@ -20,12 +20,11 @@ type FileNames struct {
 	Restart int    // %r
 }
 
-// noIndex is what Slurm prints as the index of a job that has none.
+// noIndex is what Slurm prints as the index of a job without one.
 const noIndex = 4294967294
 
-// ExpandPattern writes the file name that a pattern stands for. A number
-// between % and the letter pads numbers with zeros (at most ten digits); a
-// backslash anywhere switches the patterns off and disappears; %% is %.
+// ExpandPattern expands the patterns of a file name. A number between % and the letter pads numbers with zeros
+// (at most ten digits); a backslash anywhere switches the patterns off and is removed; %% is %.
 func ExpandPattern(p string, n FileNames) string {
 	if strings.Contains(p, `\`) {
 		return strings.ReplaceAll(p, `\`, "")

@@ -1,7 +1,7 @@
 package ask
 
-// Selection says to which jobs something is done: those that are named, and those that pass all
-// filters, if there are any. Jobs that are over are never among them.
+// Selection selects the jobs of an action: those that are named, and those that pass all filters, if there are
+// any. Jobs that are over are never selected.
 type Selection struct {
 	Jobs     []int      `json:"jobs,omitempty" maxItems:"100000" doc:"Numbers of jobs; that of an array stands for all of its elements"`
 	Elements []Elements `json:"elements,omitempty" maxItems:"10000" doc:"Elements of arrays"`
@@ -18,37 +18,37 @@ type Elements struct {
 	Indices string `json:"indices" doc:"Such as 3, 3-9 or 1,4"`
 }
 
-// Filters reports whether jobs are chosen by filters.
+// Filters reports whether jobs are selected by filters.
 func (s *Selection) Filters() bool {
 	return s.All || len(s.Users)+len(s.Names)+len(s.States)+len(s.Queues) > 0
 }
 
-// Acted says what was done to the jobs of a selection.
+// Acted is the result of an action on the jobs of a selection.
 type Acted struct {
-	Jobs    []int     `json:"jobs" doc:"Numbers of the jobs to which it was done"`
-	Refused []Refusal `json:"refused" doc:"Jobs that were named and to which it could not be done"`
+	Jobs    []int     `json:"jobs" doc:"Numbers of the jobs to which the action was applied"`
+	Refused []Refusal `json:"refused" doc:"Named jobs to which the action could not be applied"`
 }
 
-// Refusal is why something was not done to a job.
+// Refusal is why an action was not applied to a job.
 type Refusal struct {
 	Job  int    `json:"job"`
 	Text string `json:"text"`
-	Gone bool   `json:"gone,omitempty" doc:"It is not there, or over"`
+	Gone bool   `json:"gone,omitempty" doc:"It does not exist, or is over"`
 }
 
-// Filter chooses jobs of a list.
+// Filter selects the jobs of a list.
 type Filter struct {
 	User, Queue, Name string
 	Search            string // part of the name, the user or the queue, or the number
 	States            []string
-	Since             int64 // ended at or after, Unix nanoseconds; jobs that are not done are in, too
+	Since             int64 // ended at or after, Unix nanoseconds; jobs that are not over are included
 	Before            int   // number below; 0: any
 	Limit             int   // most; 0: all
-	Arrays            bool  // waiting elements of an array may come as one; a wish
+	Arrays            bool  // waiting elements of an array may come as one; may be ignored
 }
 
 // MovesRequest asks for moves to be made.
 type MovesRequest struct {
-	Job     int    `json:"job,omitempty" minimum:"1" doc:"The waiting job; absent: whichever it helps"`
-	Compact string `json:"compact,omitempty" enum:"usable,nodes" doc:"Instead, empty nodes: so that more of the free GPUs are usable by the tasks submitted last, or for the empty nodes"`
+	Job     int    `json:"job,omitempty" minimum:"1" doc:"The waiting job; absent: any job that moves help"`
+	Compact string `json:"compact,omitempty" enum:"usable,nodes" doc:"Instead of moves for a job, empty nodes: so that more free GPUs are usable by the tasks submitted last, or for the sake of empty nodes"`
 }

@@ -6,8 +6,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// signals are those that people name, with their Linux numbers; Slurm knows
-// most of them.
+// signals are the usual signals with their Linux numbers; Slurm knows most of them.
 var signals = []struct {
 	name string
 	num  int
@@ -15,9 +14,8 @@ var signals = []struct {
 	{"CHLD", 17}, {"CONT", 18}, {"STOP", 19}, {"TSTP", 20}, {"TTIN", 21}, {"TTOU", 22}, {"URG", 23}, {"XCPU", 24}, {"XFSZ", 25},
 	{"VTALRM", 26}, {"PROF", 27}, {"WINCH", 28}, {"IO", 29}, {"PWR", 30}, {"SYS", 31}}
 
-// ParseSignal reads a signal as people write it: a name with or without SIG, or
-// a number. It returns the name without SIG (the number again if it has none),
-// and the number on Linux.
+// ParseSignal reads a name with or without SIG, or a number. It returns the name without SIG (the number if it
+// has none), and the number on Linux.
 func ParseSignal(s string) (name string, number int, err error) {
 	up := strings.TrimPrefix(strings.ToUpper(s), "SIG")
 	n, isNum := count(s, 64)

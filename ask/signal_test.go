@@ -14,8 +14,7 @@ func TestParseSignal(t *testing.T) {
 	}
 }
 
-// A signal that asks for a checkpoint is checked when the job is submitted, not
-// when it is needed.
+// The signal for checkpoints is validated at submission, not when it is needed.
 func TestSubmissionSignal(t *testing.T) {
 	for signal, ok := range map[string]bool{"": true, "USR2": true, "SIGUSR2": true, "12": true, "URS2": false} {
 		_, err := (&Submission{Command: []string{"true"}, Signal: signal}).Job()

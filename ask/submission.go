@@ -1,6 +1,6 @@
-// Package ask holds what people ask of a scheduler: submissions, changes of jobs, which jobs are meant, other policies,
-// moves; and what is wrong with it. Every driver that takes such wishes reads these types, whoever brought them.
-// Amounts are milli-GPU (1000: one whole device), milli-cores and MiB.
+// Package ask has the types of requests to a scheduler: submissions, changes of jobs, selections, changes of the
+// policy, moves; and their errors. All drivers use these types, however requests arrive. Amounts are milli-GPU
+// (1000: one whole device), milli-cores and MiB.
 package ask
 
 import (
@@ -12,7 +12,7 @@ import (
 // Duration is a time span that reads and writes as text ("1h30m", "2d4h").
 type Duration time.Duration
 
-// MarshalText writes the duration as people say it.
+// MarshalText formats the duration for people.
 func (d Duration) MarshalText() ([]byte, error) {
 	return []byte(cluster.FormatDuration(time.Duration(d))), nil
 }
@@ -27,13 +27,13 @@ func (d *Duration) UnmarshalText(b []byte) error {
 // String is the duration as text.
 func (d Duration) String() string { return cluster.FormatDuration(time.Duration(d)) }
 
-// Submission is what a user asks to be run. Either Command or Script is given.
+// Submission is a job that a user submits. Either Command or Script is given.
 type Submission struct {
 	Name        string   `json:"name,omitempty" doc:"Name of the job; the command's or script's base name if empty" maxLength:"256"`
 	Queue       string   `json:"queue,omitempty" doc:"Queue that the job counts for; the user's default queue if empty"`
 	Partitions  []string `json:"partitions,omitempty" doc:"Acceptable partitions; the default ones if empty"`
 	Reservation string   `json:"reservation,omitempty" doc:"Advance reservation to run in"`
-	Tier        string   `json:"tier,omitempty" enum:"critical,standard,best-effort" doc:"Who may preempt the job, and how; standard if empty"`
+	Tier        string   `json:"tier,omitempty" enum:"critical,standard,best-effort" doc:"Which jobs may preempt it, and how; standard if empty"`
 	Kind        string   `json:"kind,omitempty" enum:"training,batch,service,interactive,trial" doc:"What the job is for; training if empty"`
 	Priority    int64    `json:"priority,omitempty" doc:"Higher first, within what the policy allows"`
 
@@ -47,20 +47,20 @@ type Submission struct {
 	Input      string   `json:"input,omitempty" doc:"File for standard input; /dev/null if empty"`
 	Output     string   `json:"output,omitempty" doc:"File for standard output, relative to dir; patterns %j %A %a %x %u %N %n %t %s %r %%; muster-%j.out if empty"`
 	Error      string   `json:"error,omitempty" doc:"File for standard error; together with the output if empty"`
-	Truncate   bool     `json:"truncate,omitempty" doc:"Begin the files anew at each start instead of appending"`
+	Truncate   bool     `json:"truncate,omitempty" doc:"Truncate the files at each start instead of appending"`
 	Pty        bool     `json:"pty,omitempty" doc:"Run the first task on a terminal of its own, for muster attach"`
-	Stdin      bool     `json:"stdin,omitempty" doc:"The first task's standard input comes from whoever is attached, as with muster run in a pipe"`
-	Attached   bool     `json:"attached,omitempty" doc:"The output goes to whoever waits with muster run, not to a file in dir"`
+	Stdin      bool     `json:"stdin,omitempty" doc:"The first task's standard input comes from the attached client, as with muster run in a pipe"`
+	Attached   bool     `json:"attached,omitempty" doc:"The output goes to the attached client, as with muster run, not to a file in dir"`
 
 	Tasks     int      `json:"tasks,omitempty" minimum:"0" doc:"Tasks of the gang; 1 if 0"`
 	Once      bool     `json:"once,omitempty" doc:"Run the command once with everything that the tasks hold, as sbatch does, instead of once per task"`
 	GPUs      int      `json:"gpus,omitempty" minimum:"0" doc:"GPUs of each task"`
 	Share     int64    `json:"share,omitempty" minimum:"0" maximum:"1000" doc:"Milli-GPU of each device; 0 or 1000: whole devices"`
 	Memory    int64    `json:"gpu_memory,omitempty" minimum:"0" doc:"GPU memory needed on each device, MiB"`
-	Resident  int64    `json:"gpu_memory_resident,omitempty" minimum:"0" doc:"of gpu_memory, what is needed between iterations, too, MiB; the rest is for one iteration at a time (policy salus)"`
+	Resident  int64    `json:"gpu_memory_resident,omitempty" minimum:"0" doc:"The part of gpu_memory that is also needed between iterations, MiB; the rest is for one iteration at a time (policy salus)"`
 	Profile   string   `json:"profile,omitempty" doc:"MIG profile instead of whole devices, such as 1g.10gb"`
 	Isolation string   `json:"isolation,omitempty" enum:"none,memory,full" doc:"What must be kept apart from others on its GPUs: nothing, its memory, or memory, compute and faults; with a share, the way of sharing follows from it"`
-	Prompt    bool     `json:"latency_sensitive,omitempty" doc:"It cannot wait while others have their turns on a GPU that it shares"`
+	Prompt    bool     `json:"latency_sensitive,omitempty" doc:"It cannot wait while others have their turns on a shared GPU"`
 	MinSpeed  float64  `json:"min_speed,omitempty" minimum:"0" maximum:"1" doc:"Least part of its speed alone that it accepts in a share of a GPU; 0: the configured one"`
 	CPU       int64    `json:"cpu,omitempty" minimum:"0" doc:"Milli-cores of each task"`
 	RAM       int64    `json:"ram,omitempty" minimum:"0" doc:"Host memory of each task, MiB"`
@@ -72,16 +72,16 @@ type Submission struct {
 
 	Limit        Duration   `json:"limit,omitempty" doc:"Wall-clock limit, enforced"`
 	Estimate     Duration   `json:"estimate,omitempty" doc:"Expected run time, if it is known"`
-	Converge     string     `json:"converge,omitempty" doc:"When it will be done, by a metric that it reports: NAME:BELOW:TIMES, when that falls by less than BELOW of itself between two reports, TIMES times in a row"`
+	Converge     string     `json:"converge,omitempty" doc:"When it will be done, by a metric that it reports, NAME:BELOW:TIMES: when that falls by less than BELOW of itself between two reports, TIMES times in a row"`
 	Begin        *time.Time `json:"begin,omitempty" doc:"Not before"`
-	Deadline     *time.Time `json:"deadline,omitempty" doc:"To be done by"`
+	Deadline     *time.Time `json:"deadline,omitempty" doc:"Deadline"`
 	After        []After    `json:"after,omitempty" doc:"Other jobs to wait for; all of them"`
 	AnyOf        bool       `json:"any_of,omitempty" doc:"One condition of after is enough"`
 	Array        string     `json:"array,omitempty" doc:"Indices of a job array and its cap, such as 0-15:2%4"`
 	Hold         bool       `json:"hold,omitempty" doc:"Wait until a person releases it"`
 	NoRequeue    bool       `json:"no_requeue,omitempty" doc:"End instead of waiting again after a preemption or a lost node"`
 	Signal       string     `json:"signal,omitempty" doc:"Signal that asks for a checkpoint; USR1 if empty"`
-	SignalBefore Duration   `json:"signal_before,omitempty" doc:"Send the signal so long before the time limit; 0: not"`
+	SignalBefore Duration   `json:"signal_before,omitempty" doc:"Send the signal this long before the time limit; 0: never"`
 	SignalShell  bool       `json:"signal_shell,omitempty" doc:"The signal goes to the first process only, not to the whole task"`
 
 	CheckpointInterval Duration `json:"checkpoint_interval,omitempty" doc:"Time between periodic checkpoints; 0: only when asked"`
@@ -89,7 +89,7 @@ type Submission struct {
 	RestartCost        Duration `json:"restart_cost,omitempty" doc:"Time from start to useful work after a restore"`
 	NoCheckpoint       bool     `json:"no_checkpoint,omitempty" doc:"The job cannot checkpoint: stopping it loses everything"`
 
-	CheckpointOf int    `json:"checkpoint_of,omitempty" minimum:"0" doc:"Another job of the user's, which is over: this one goes on in its checkpoint folder"`
+	CheckpointOf int    `json:"checkpoint_of,omitempty" minimum:"0" doc:"Another job of the same user, which is over: this one continues in its checkpoint folder"`
 	Trial        *Trial `json:"trial,omitempty" doc:"The job is a run of a hyper-parameter search"`
 
 	Model   string `json:"model,omitempty" doc:"What it computes: a key of the throughput tables"`

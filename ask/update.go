@@ -2,7 +2,7 @@ package ask
 
 import "time"
 
-// Update changes a waiting job. What is absent stays as it is.
+// Update changes a waiting job. Absent fields stay as they are.
 type Update struct {
 	Name        *string    `json:"name,omitempty" maxLength:"256"`
 	Queue       *string    `json:"queue,omitempty"`
@@ -31,14 +31,14 @@ type Update struct {
 	Comment     *string    `json:"comment,omitempty"`
 }
 
-// set replaces a value if there is another.
+// set replaces a value if another one is given.
 func set[T any](to *T, v *T) {
 	if v != nil {
 		*to = *v
 	}
 }
 
-// Apply is the submission with the changes. The submission itself stays as it is.
+// Apply returns the submission with the changes; the submission itself is not modified.
 func (u *Update) Apply(s Submission) Submission {
 	set(&s.Name, u.Name)
 	set(&s.Queue, u.Queue)
@@ -49,7 +49,7 @@ func (u *Update) Apply(s Submission) Submission {
 	set(&s.Tasks, u.Tasks)
 	set(&s.GPUs, u.GPUs)
 	if set(&s.Share, u.Share); u.Share != nil && u.GPUs == nil && s.GPUs == 0 && s.Share > 0 {
-		s.GPUs = 1 // a part of one
+		s.GPUs = 1 // a part of one GPU
 	}
 	set(&s.Profile, u.Profile)
 	set(&s.Memory, u.Memory)

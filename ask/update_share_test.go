@@ -2,8 +2,8 @@ package ask
 
 import "testing"
 
-// Another part of its GPUs' compute changes nothing about how many a job asks for; one that asks for
-// none asks for a part of one.
+// Changing the part of its GPUs' compute does not change how many a job asks for; a job without GPUs then asks
+// for a part of one.
 func TestUpdateShare(t *testing.T) {
 	half := int64(500)
 	for _, c := range []struct{ had, want int }{{4, 4}, {1, 1}, {0, 1}} {

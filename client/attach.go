@@ -15,14 +15,13 @@ import (
 	"github.com/muster-gpu/muster/internal/frames"
 )
 
-// How long a daemon that went away, perhaps to be restarted, is waited for.
+// How long a client waits for a daemon that is gone, possibly to be restarted.
 const (
 	patience   = time.Minute
 	retryEvery = 200 * time.Millisecond
 )
 
-// away reports whether an error says that the daemon went away, and not that
-// it said no.
+// away reports whether an error means that the daemon is gone, not that it refused.
 func away(ctx context.Context, err error) bool {
 	var no *Error
 	switch {
@@ -34,7 +33,7 @@ func away(ctx context.Context, err error) bool {
 	return true
 }
 
-// sink marks errors of the writer, which say nothing of the daemon.
+// sink marks errors of the writer, which say nothing about the daemon.
 type sink struct{ w io.Writer }
 
 type sinkError struct{ error }
@@ -49,7 +48,7 @@ func (s *sink) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// patiently tries again while the daemon is away.
+// patiently retries while the daemon is away.
 func patiently(ctx context.Context, ask func() error) error {
 	for waited := time.Duration(0); ; waited += retryEvery {
 		err := ask()
@@ -67,7 +66,7 @@ func patiently(ctx context.Context, ask func() error) error {
 	}
 }
 
-// WaitOn is Wait that outlives the daemon: it waits for the next one.
+// WaitOn is Wait that survives a restart of the daemon.
 func (c *Client) WaitOn(ctx context.Context, id int) (j api.Job, err error) {
 	return j, patiently(ctx, func() (err error) {
 		j, err = c.Wait(ctx, id)
@@ -75,8 +74,7 @@ func (c *Client) WaitOn(ctx context.Context, id int) (j api.Job, err error) {
 	})
 }
 
-// FollowLog copies a task's output to w until the job is over, over the
-// daemon's death.
+// FollowLog copies a task's output to w until the job is over, across restarts of the daemon.
 func (c *Client) FollowLog(ctx context.Context, id, task int, stream string, w io.Writer) error {
 	at := int64(0)
 	out := &sink{w: w}
@@ -115,9 +113,8 @@ func (c *Client) terminal(ctx context.Context, id int, input bool) (io.ReadWrite
 // Window is the size of a terminal.
 type Window struct{ Rows, Columns int }
 
-// Screen ties a job's terminal to the caller's: typed goes to the job, what it
-// shows to out, until the job is over or the context ends. A daemon that is
-// restarted meanwhile is waited for; nothing is shown twice.
+// Screen connects a job's terminal with the caller's: typed goes to the job, its output to out, until the job is
+// over or the context ends. It survives a restart of the daemon; no output is shown twice.
 func (c *Client) Screen(ctx context.Context, id int, typed <-chan []byte, size <-chan Window, out io.Writer) error {
 	s := &screen{typed: typed, size: size, out: out}
 	return patiently(ctx, func() error {
@@ -149,8 +146,7 @@ type screen struct {
 	failed error  // of out
 }
 
-// tie serves one connection until it breaks; nil: what to do about that is seen
-// from the job.
+// tie serves one connection until it breaks; after nil, the state of the job decides what to do.
 func (s *screen) tie(ctx context.Context, conn io.ReadWriteCloser) error {
 	defer conn.Close()
 	over := make(chan struct{})
@@ -181,7 +177,7 @@ func (s *screen) tie(ctx context.Context, conn io.ReadWriteCloser) error {
 	return s.failed
 }
 
-// show copies what the terminal shows, except what was seen already.
+// show copies the terminal's output, except what was shown already.
 func (s *screen) show(conn io.Reader) {
 	buf := make([]byte, frames.Most)
 	at := uint64(0)
@@ -196,7 +192,7 @@ func (s *screen) show(conn io.Reader) {
 			if !ok {
 				return
 			}
-			if at = from; run != s.run { // its output begins anew
+			if at = from; run != s.run { // a new run starts its output from the beginning
 				s.run, s.seen = run, 0
 			}
 		case frames.Data:
@@ -211,16 +207,13 @@ func (s *screen) show(conn io.Reader) {
 	}
 }
 
-// mostKept is how much of the input is kept in case that the job, or the
-// daemon, has to be given it again.
+// mostKept is how much of the input is kept in case the job, or the daemon, needs it again.
 const mostKept = 1 << 20
 
-// ErrInputLost is returned when a job was started again after it had read more
-// input than is kept.
+// ErrInputLost is returned when a job was started again after it had read more input than is kept.
 var ErrInputLost = errors.New("the job was started again, and the input that it had read is gone")
 
-// Feed passes in on to a job's standard input until the job is over. A daemon
-// that dies meanwhile loses none of it.
+// Feed passes in on to a job's standard input until the job is over. A restart of the daemon loses none of it.
 func (c *Client) Feed(ctx context.Context, id int, in io.Reader) error {
 	f := &feeder{more: make(chan []byte)}
 	ctx, cancel := context.WithCancel(ctx)
@@ -232,7 +225,7 @@ func (c *Client) Feed(ctx context.Context, id int, in io.Reader) error {
 			if err != nil {
 				var no *Error
 				if errors.As(err, &no) && no.Status == conflict && !away(ctx, err) {
-					return nil // it is over
+					return nil // the job is over
 				}
 				return err
 			}
@@ -272,8 +265,7 @@ func (f *feeder) read(ctx context.Context, in io.Reader) {
 	}
 }
 
-// feed serves one connection until it breaks: one piece at a time, the next
-// when the task has it.
+// feed serves one connection until it breaks: one piece at a time, the next when the task has taken it.
 func (f *feeder) feed(conn io.ReadWriter) error {
 	buf := make([]byte, frames.Most)
 	said := false
@@ -284,13 +276,13 @@ func (f *feeder) feed(conn io.ReadWriter) error {
 		}
 		taken, ok := frames.ReadCount(b)
 		if k != frames.Taken || !ok {
-			return errors.New("the task's side speaks another language: it may be of another version")
+			return errors.New("the task's side speaks another protocol: it may be of another version")
 		}
 		if taken < f.base {
 			return ErrInputLost
 		}
 		if said {
-			continue // nothing more to say: wait for the end
+			continue // nothing more to send: wait for the end
 		}
 		rest := f.kept.Bytes()[min(taken-f.base, uint64(f.kept.Len())):]
 		if len(rest) == 0 && !f.end {
@@ -314,8 +306,8 @@ func (f *feeder) feed(conn io.ReadWriter) error {
 	}
 }
 
-// Changes calls tell whenever something changed, and once at the beginning,
-// until the context ends; a daemon that is restarted meanwhile is waited for.
+// Changes calls tell whenever something changed, and once at the beginning, until the context ends; it survives
+// a restart of the daemon.
 func (c *Client) Changes(ctx context.Context, tell func()) error {
 	return patiently(ctx, func() error {
 		for {

@@ -31,18 +31,18 @@ type Client struct {
 	err    error // why there is no connection
 }
 
-// New returns a client of a server that is reached over a transport, at a base address.
+// New returns a client of a server at a base address, reached over a transport.
 func New(via Transport, base string, l Login) *Client {
 	return &Client{via: via, base: base, name: l.Host, token: l.Token}
 }
 
-// Failed returns a client whose calls say why there is no connection.
+// Failed returns a client whose calls return an error.
 func Failed(err error) *Client { return &Client{err: err} }
 
-// Err says why there is no connection, if that is known before one is tried.
+// Err says why there is no connection, if that is known in advance.
 func (c *Client) Err() error { return c.err }
 
-// Server says in a few letters, fit for a file's name, which server it is.
+// Server identifies the server in a few letters that are valid in a file name.
 func (c *Client) Server() string {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, c.base+" "+c.name)
@@ -68,7 +68,7 @@ func Socket() string {
 	return RootSocket
 }
 
-// UserSocket is where a daemon without root listens.
+// UserSocket is where a daemon of another user than root listens.
 func UserSocket() string {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
 		return filepath.Join(dir, "muster.sock")
@@ -85,7 +85,7 @@ func Unix(path string) *Client {
 	return &Client{via: unixSocket(path), base: "http://muster", name: path, socket: true}
 }
 
-// Error is an answer that says no (problem+json).
+// Error is an error answer (problem+json).
 type Error struct {
 	Status int    `json:"status"`
 	Title  string `json:"title"`
@@ -96,7 +96,7 @@ type Error struct {
 	} `json:"errors"`
 }
 
-// Error says what was wrong, and where.
+// Error describes the error and its field.
 func (e *Error) Error() string {
 	text := e.Detail
 	if text == "" {
@@ -110,7 +110,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// ErrNoServer is returned when nobody answers.
+// ErrNoServer is returned when there is no answer.
 var ErrNoServer = errors.New("no Muster daemon answers")
 
 // do makes a request and reads the answer into out.
@@ -134,8 +134,8 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any, heade
 
 var onTerminal atomic.Bool
 
-// OnTerminal says whether what this process reads is for people: then the texts of others in it have nothing that a terminal would
-// act on. Otherwise it is data, and stays as it is.
+// OnTerminal states whether the output of this process is for people: then other users' texts in answers are
+// escaped so that a terminal does not act on them. Otherwise answers are data and stay unchanged.
 func OnTerminal(yes bool) { onTerminal.Store(yes) }
 
 func (c *Client) open(ctx context.Context, method, path string, in any, header ...string) (*Response, error) {
@@ -180,10 +180,10 @@ type Submitted struct {
 	Why  api.Why `json:"why"`
 }
 
-// answerPatience is for how long an answer is waited for after the caller was told to end.
+// answerPatience is how long the client waits for an answer after the caller was told to end.
 const answerPatience = 10 * time.Second
 
-// Lasting is a context for such a request: it outlives another by a while.
+// Lasting returns a context for such a request, which outlives ctx by answerPatience.
 func Lasting(ctx context.Context) (lasting context.Context, done context.CancelFunc) {
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	forget := context.AfterFunc(ctx, func() { time.AfterFunc(answerPatience, cancel) })
@@ -193,8 +193,8 @@ func Lasting(ctx context.Context) (lasting context.Context, done context.CancelF
 	}
 }
 
-// Submit submits a job; key, if it is not empty, makes it safe to try again. If ctx ends meanwhile, the answer is
-// waited for all the same: who does not know the job's number cannot cancel it.
+// Submit submits a job; key, if it is not empty, makes it safe to try again. If ctx ends meanwhile, it waits for
+// the answer all the same: without the job's number the caller could not cancel it.
 func (c *Client) Submit(ctx context.Context, s *api.Submission, key string) (out Submitted, err error) {
 	if err := ctx.Err(); err != nil {
 		return out, err
@@ -208,11 +208,11 @@ func (c *Client) Submit(ctx context.Context, s *api.Submission, key string) (out
 	return out, c.do(lasting, post, "/v1/jobs", s, &out, header...)
 }
 
-// SubmitOnly submits a job of which only the number is wanted: its own or, of an array, that of the array.
+// SubmitOnly submits a job and returns only the number of the job or array.
 func (c *Client) SubmitOnly(ctx context.Context, s *api.Submission) (int, error) {
 	var out struct {
 		ID   int   `json:"id"`
-		Jobs []int `json:"jobs"` // of a server that knows no short answers
+		Jobs []int `json:"jobs"` // of a server without minimal answers
 	}
 	if err := c.do(ctx, post, "/v1/jobs", s, &out, "Prefer", "return=minimal"); err != nil {
 		return 0, err
@@ -226,7 +226,7 @@ func (c *Client) SubmitOnly(ctx context.Context, s *api.Submission) (int, error)
 	return out.ID, nil
 }
 
-// Test says what Submit would; nothing is submitted.
+// Test returns what Submit would; nothing is submitted.
 func (c *Client) Test(ctx context.Context, s *api.Submission) (out Submitted, err error) {
 	return out, c.do(ctx, post, "/v1/jobs?test=true", s, &out)
 }
@@ -246,7 +246,7 @@ func (c *Client) Why(ctx context.Context, id int) (w api.Why, err error) {
 	return w, c.do(ctx, get, "/v1/jobs/"+strconv.Itoa(id)+"/why", nil, &w)
 }
 
-// Act does something to a job: cancel, hold, release, requeue, suspend, resume.
+// Act applies a verb to a job: cancel, hold, release, requeue, suspend, resume.
 func (c *Client) Act(ctx context.Context, id int, verb string) (j api.Job, err error) {
 	return j, c.do(ctx, post, "/v1/jobs/"+strconv.Itoa(id)+"/"+verb, nil, &j)
 }
@@ -256,10 +256,10 @@ func (c *Client) ActOnAll(ctx context.Context, sel *api.Selection, verb string) 
 	return done, c.do(ctx, post, "/v1/jobs/"+verb, sel, &done)
 }
 
-// most is how many jobs a page may hold.
+// most is the largest number of jobs in a page.
 const most = "10000"
 
-// List returns the jobs that a query chooses, the latest first, all pages.
+// List returns all pages of the jobs that a query selects, the latest first.
 func (c *Client) List(ctx context.Context, q map[string][]string) (list []api.Job, err error) {
 	q = maps.Clone(q)
 	if q == nil {
@@ -291,13 +291,13 @@ func (c *Client) Nodes(ctx context.Context) (list []api.Node, err error) {
 	return list, c.do(ctx, get, "/v1/nodes", nil, &list)
 }
 
-// Speeds returns how fast jobs were measured to go.
+// Speeds returns the measured speeds of jobs.
 func (c *Client) Speeds(ctx context.Context) (s api.Speeds, err error) {
 	err = c.do(ctx, get, "/v1/speeds", nil, &s)
 	return s, err
 }
 
-// Usage reports what was used since a time, or so long ago.
+// Usage reports what was used since a time, or for a duration up to now.
 func (c *Client) Usage(ctx context.Context, by, since string) (u api.Usage, err error) {
 	q := map[string][]string{"by": {by}, "since": {since}}
 	return u, c.do(ctx, get, "/v1/usage?"+query(q), nil, &u)
@@ -308,17 +308,17 @@ func (c *Client) Queues(ctx context.Context) (list []api.Queue, err error) {
 	return list, c.do(ctx, get, "/v1/queues", nil, &list)
 }
 
-// Fair says what fair shares and priorities are made of.
+// Fair returns the components of fair shares and priorities.
 func (c *Client) Fair(ctx context.Context) (f api.Fair, err error) {
 	return f, c.do(ctx, get, "/v1/fair", nil, &f)
 }
 
-// Samples returns what was measured of a job.
+// Samples returns the measurements of a job.
 func (c *Client) Samples(ctx context.Context, id int) (s api.Samples, err error) {
 	return s, c.do(ctx, get, "/v1/jobs/"+strconv.Itoa(id)+"/samples", nil, &s)
 }
 
-// Log copies what there is of a task's output to w.
+// Log copies a task's present output to w.
 func (c *Client) Log(ctx context.Context, id, task int, stream string, w io.Writer) error {
 	q := map[string][]string{"task": {strconv.Itoa(task)}, "stream": {stream}}
 	resp, err := c.open(ctx, get, "/v1/jobs/"+strconv.Itoa(id)+"/log?"+query(q), nil)

@@ -11,15 +11,15 @@ import (
 
 // Transport carries requests to a server.
 type Transport interface {
-	// Exchange sends a request and returns the answer, whose body is the caller's to close. Nobody can be reached: a
-	// DialError.
+	// Exchange sends a request and returns the answer, whose body the caller closes. If the server cannot be
+	// reached it returns a DialError.
 	Exchange(ctx context.Context, r *Request) (*Response, error)
 }
 
 // Request is a request.
 type Request struct {
 	Method, Path string
-	Header       []string // names and values in turn
+	Header       []string // alternating names and values
 	Body         []byte
 }
 
@@ -33,7 +33,7 @@ type Response struct {
 
 const get, post = "GET", "POST"
 
-// The statuses that mean something to a client.
+// The statuses that have a meaning to a client.
 const (
 	switchingProtocols = 101
 	noContent          = 204
@@ -44,7 +44,7 @@ const (
 	unavailable        = 503
 )
 
-// Gone reports whether what was asked for is not there.
+// Gone reports whether the requested object does not exist.
 func (e *Error) Gone() bool { return e.Status == notFound }
 
 // Unavailable reports whether the server cannot answer at the moment.
@@ -69,7 +69,7 @@ func (e *BrokenError) Error() string { return fmt.Sprintf("%s %s: %v", e.Method,
 // Unwrap returns the cause.
 func (e *BrokenError) Unwrap() error { return e.Err }
 
-// query writes parameters behind a path, in the order of their names.
+// query appends parameters to a path, in the order of their names.
 func query(q map[string][]string) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(q)) {
@@ -83,7 +83,7 @@ func query(q map[string][]string) string {
 	return b.String()
 }
 
-// Escape writes a text so that it can be a part of a path, or a parameter behind one.
+// Escape escapes a text for a path, or for a parameter.
 func Escape(s string) string {
 	const hex = "0123456789ABCDEF"
 	out := make([]byte, 0, len(s))

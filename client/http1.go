@@ -45,7 +45,7 @@ func readStatus(in *bufio.Reader) (*Response, error) {
 	return &Response{Status: status, Reason: code + " " + reason}, nil
 }
 
-// readHeaders reads the header lines; of them, only those that say how long the body is matter here.
+// readHeaders reads the header lines, of which only those that determine the length of the body matter here.
 func readHeaders(in *bufio.Reader, r *Response) (io.Reader, error) {
 	length, pieces := int64(-1), false
 	for n := 0; ; n++ {
@@ -107,7 +107,7 @@ type sized struct {
 	left int64
 }
 
-// Read reads what is left of the body.
+// Read reads the rest of the body.
 func (s *sized) Read(b []byte) (int, error) {
 	if s.left == 0 {
 		return 0, io.EOF
@@ -120,12 +120,12 @@ func (s *sized) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// chunks is a body that comes in pieces, each with its length in front.
+// chunks is a chunked body, in which each piece is preceded by its length.
 type chunks struct {
 	in    *bufio.Reader
 	left  int64 // of the present one
 	begun bool
-	err   error // how it ended
+	err   error // its final error
 }
 
 // Read reads from the present piece, or waits for the next one.
@@ -147,7 +147,7 @@ func (c *chunks) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// next reads how long the next piece is; io.EOF: there is none.
+// next reads the length of the next piece; io.EOF: there is none.
 func (c *chunks) next() error {
 	if c.begun {
 		if line, err := readLine(c.in); err != nil || line != "" {
@@ -175,7 +175,7 @@ func (c *chunks) next() error {
 	return fmt.Errorf("%w: the trailer does not end", errNotHTTP)
 }
 
-// cmpErr is the first of two errors that there is.
+// cmpErr is the first of two errors that is not nil.
 func cmpErr(err, otherwise error) error {
 	if err != nil {
 		return err

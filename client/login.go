@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Login is how a server over TCP is reached: what muster login saves.
+// Login is how to reach a server over TCP, as saved by muster login.
 type Login struct {
 	Host        string `json:"host"`                  // URL
 	Token       string `json:"token,omitempty"`       //
@@ -30,7 +30,7 @@ func LoginFile() (string, error) {
 	return filepath.Join(dir, "muster", "login.json"), nil
 }
 
-// Save writes a login for this user's eyes only.
+// Save writes a login, readable by this user only.
 func (l *Login) Save() (string, error) {
 	path, err := LoginFile()
 	if err != nil {
@@ -61,7 +61,7 @@ func (l *Login) Save() (string, error) {
 func Saved() (*Login, error) {
 	path, err := LoginFile()
 	if err != nil {
-		return nil, nil // without a home there is none
+		return nil, nil // without a home folder there is none
 	}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -77,13 +77,13 @@ func Saved() (*Login, error) {
 	return l, nil
 }
 
-// ErrNoTCP is what a program says that only speaks with daemons of its own machine, and is told to speak with another.
+// ErrNoTCP is the error of programs that talk only to daemons of their own machine, for any other server.
 var ErrNoTCP = errors.New("this program does not speak TCP")
 
 // overTCP makes a client of a server over TCP, in programs that speak it.
 var overTCP func(Login) *Client
 
-// RegisterTCP says how servers over TCP are spoken to.
+// RegisterTCP registers the client for servers over TCP.
 func RegisterTCP(dial func(Login) *Client) { overTCP = dial }
 
 func tcp(l Login) *Client {
@@ -93,9 +93,8 @@ func tcp(l Login) *Client {
 	return overTCP(l)
 }
 
-// Connect returns a client of the server that the user means: MUSTER_HOST (with
-// MUSTER_TOKEN), MUSTER_SOCKET, the saved login, or else the daemon of this
-// machine. What is wrong with them, the client's calls say.
+// Connect returns a client of the user's server: MUSTER_HOST (with MUSTER_TOKEN), MUSTER_SOCKET, the saved
+// login, or else the daemon of this machine. Errors in these are returned by the client's calls.
 func Connect() *Client {
 	if host := os.Getenv("MUSTER_HOST"); host != "" {
 		l := Login{Host: host}
@@ -127,7 +126,7 @@ func ParseFingerprint(text string) ([]byte, error) {
 	return b, nil
 }
 
-// explain says which server refused a token.
+// explain names the server that refused a token.
 func (c *Client) explain(e *Error) error {
 	if e.Status == unauthorized && c.token != "" {
 		return fmt.Errorf("%s: %w", c.name, e)

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// unixSocket speaks HTTP/1.1 with a daemon behind a Unix socket, with a connection for each request. It is written out
-// because programs that are started by the thousand use it: what net/http, and TLS behind it, prepare when a program
-// starts takes longer than a request.
+// unixSocket speaks HTTP/1.1 with a daemon behind a Unix socket, with a connection for each request. It does
+// without net/http because it is in programs that are started by the thousand: initialising net/http and TLS
+// takes longer than a request.
 type unixSocket string
 
 // Exchange sends a request and returns the answer.
@@ -30,7 +30,7 @@ func (path unixSocket) Exchange(ctx context.Context, r *Request) (*Response, err
 	if err != nil {
 		return nil, &DialError{Err: err}
 	}
-	unwatch := context.AfterFunc(ctx, func() { _ = c.SetDeadline(longAgo) }) // ends what waits for the connection
+	unwatch := context.AfterFunc(ctx, func() { _ = c.SetDeadline(longAgo) }) // unblocks reads and writes
 	_, sent := c.Write(text)
 	in := bufio.NewReader(c)
 	resp, body, err := readResponse(in) // a daemon that refuses a request may not have read all of it
@@ -80,7 +80,7 @@ func (r *Request) encode() ([]byte, error) {
 	return append(out, r.Body...), nil
 }
 
-// answer is the body of an answer, and the connection that it comes on.
+// answer is the body of an answer, with its connection.
 type answer struct {
 	ctx     context.Context
 	conn    *os.File
@@ -92,7 +92,7 @@ type answer struct {
 func (a *answer) Read(b []byte) (int, error) {
 	n, err := a.body.Read(b)
 	if err != nil && a.ctx.Err() != nil {
-		err = a.ctx.Err() // why the connection ended
+		err = a.ctx.Err() // the cause of the closed connection
 	}
 	return n, err
 }
@@ -103,14 +103,14 @@ func (a *answer) Close() error {
 	return a.conn.Close()
 }
 
-// switched is a connection that speaks another protocol from now on.
+// switched is a connection after a switch to another protocol.
 type switched struct{ *answer }
 
 // Write writes to the connection.
 func (s *switched) Write(b []byte) (int, error) { return s.conn.Write(b) }
 
-// dial connects to a Unix socket. Connecting waits where many do so at once; after that the descriptor does not block,
-// so that a read that waits for an answer can be ended.
+// dial connects to a Unix socket. Connecting blocks while many others connect; after that the descriptor does
+// not block, so that a read that waits for an answer can be cancelled.
 func dial(path string) (*os.File, error) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// serve answers at a socket with a handler of net/http, which knows the protocol.
+// serve answers at a socket with a handler of net/http.
 func serve(t *testing.T, h http.HandlerFunc) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
@@ -29,7 +29,7 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 	return path
 }
 
-// say answers every connection at a socket with the same bytes, whatever is asked, and hangs up.
+// say answers every connection at a socket with the same bytes, and closes it.
 func say(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
@@ -53,7 +53,7 @@ func say(t *testing.T, text string) string {
 	return path
 }
 
-// TestUnixExchange: what is asked arrives as it was meant, whatever way the answer comes in.
+// TestUnixExchange: requests arrive unchanged, whatever the form of the answer.
 func TestUnixExchange(t *testing.T) {
 	large := strings.Repeat("0123456789abcdef", 1<<16)
 	path := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -116,7 +116,8 @@ func TestUnixExchange(t *testing.T) {
 	resp.Body.Close()
 }
 
-// TestUnixSwitch: after a switch of protocols both sides write, and what came with the head is not lost.
+// TestUnixSwitch: after a switch of protocols both sides write, and bytes that came with the header are not
+// lost.
 func TestUnixSwitch(t *testing.T) {
 	path := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		c, rw, err := w.(http.Hijacker).Hijack()
@@ -141,7 +142,8 @@ func TestUnixSwitch(t *testing.T) {
 	}
 }
 
-// TestUnixEnds: who no longer wants an answer gets none, also one that has begun, and one that is read elsewhere can be closed.
+// TestUnixEnds: a cancelled request returns, also during its answer, and a body that is being read can be
+// closed.
 func TestUnixEnds(t *testing.T) {
 	path := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/begun" {
@@ -172,7 +174,8 @@ func TestUnixEnds(t *testing.T) {
 	<-read
 }
 
-// TestUnixWithoutServer: a missing server is reported with what to do; a daemon that ends in between is a broken request.
+// TestUnixWithoutServer: a missing server is reported with what to do; a daemon that ends in between is a broken
+// request.
 func TestUnixWithoutServer(t *testing.T) {
 	_, err := Unix(filepath.Join(t.TempDir(), "none")).Nodes(t.Context())
 	if !errors.Is(err, ErrNoServer) || !strings.Contains(err.Error(), "connect: no such file or directory") {
@@ -184,7 +187,7 @@ func TestUnixWithoutServer(t *testing.T) {
 	}
 }
 
-// TestUnixLargeRefused: an answer counts that comes before all of a large request is read.
+// TestUnixLargeRefused: an answer that comes before all of a large request is read counts.
 func TestUnixLargeRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
@@ -201,7 +204,7 @@ func TestUnixLargeRefused(t *testing.T) {
 		c.(*net.UnixConn).CloseWrite()
 		io.CopyN(io.Discard, c, 1000)
 		time.Sleep(20 * time.Millisecond)
-		c.(*net.UnixConn).CloseRead() // the writer is told
+		c.(*net.UnixConn).CloseRead() // the writer gets an error
 	}()
 	var no *Error
 	if err := Unix(path).do(t.Context(), "POST", "/v1/jobs", strings.Repeat("x", 4<<20), nil); !errors.As(err, &no) || no.Status != 413 {
@@ -209,7 +212,7 @@ func TestUnixLargeRefused(t *testing.T) {
 	}
 }
 
-// TestUnixStrange: what is no answer is refused, and nothing that was not meant gets into a request.
+// TestUnixStrange: an invalid answer is refused, and no text can inject anything into a request.
 func TestUnixStrange(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for text, want := range map[string]string{

@@ -67,7 +67,7 @@ func TestGroupTasks(t *testing.T) {
 	}
 }
 
-// The MIG table against NVIDIA's MIG user guide: extents, names, legal starts.
+// The MIG table compared with NVIDIA's MIG user guide: extents, names, legal starts.
 func TestModels(t *testing.T) {
 	for _, m := range Models() {
 		if m.Memory <= 0 || m.Generation == "" {
@@ -102,7 +102,8 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// NVIDIA's MIG user guide: what MIG instances have of memory, in MiB, where it is known; their names say more.
+// NVIDIA's MIG user guide: the actual memory of MIG instances, in MiB, where it is known; their
+// names state more.
 func TestSliceMemory(t *testing.T) {
 	for name, want := range map[string][]MiB{"A100-40GB": {4864, 9856, 9856, 19968, 19968, 40192}, "A30-24GB": {5836, 11672, 23344}} {
 		m, _ := FindModel(name)

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// GPUModel describes a kind of GPU. The zero Slots mean that the model cannot
-// be partitioned.
+// GPUModel describes a kind of GPU. Without MemSlots the model cannot be partitioned.
 type GPUModel struct {
 	Name       string         `json:"name"`                 // canonical, e.g. "H100-80GB"
 	Memory     MiB            `json:"memory"`               // MiB usable on the whole device
@@ -18,8 +17,8 @@ type GPUModel struct {
 	MemSlots   int            `json:"mem_slots,omitempty"`  // MIG memory slices (8; 4 on A30); 0: no MIG
 	Compute    int            `json:"compute,omitempty"`    // MIG compute slices (7; 4 on A30)
 	Profiles   []SliceProfile `json:"profiles,omitempty"`   // legal MIG profiles
-	Clients    int            `json:"clients,omitempty"`    // of MPS on one GPU at most; 0: as its generation has (MPSClients)
-	Weight     int64          `json:"weight,omitempty"`     // what its hour counts for in decayed usage, in thousandths; 0: 1000
+	Clients    int            `json:"clients,omitempty"`    // maximum MPS clients on one GPU; 0: as for its generation (MPSClients)
+	Weight     int64          `json:"weight,omitempty"`     // weight of its hours in decayed usage, in thousandths; 0: 1000
 }
 
 // SliceProfile is a MIG profile: its extent on both axes and where it may start
@@ -30,22 +29,21 @@ type SliceProfile struct {
 	Slots   int    `json:"slots"`   // memory slices taken, a contiguous run
 	Memory  MiB    `json:"memory"`  // nominal memory, MiB
 	Starts  []int  `json:"starts"`  // legal first memory slices
-	Max     int    `json:"max"`     // most instances of this profile on one GPU
+	Max     int    `json:"max"`     // maximum instances of this profile on one GPU
 }
 
-// oldMPS has the generations before Volta: their MPS has no limit for each client, and takes
-// fewer of them.
+// oldMPS lists the generations before Volta: their MPS has no limits per client, and accepts fewer
+// clients.
 var oldMPS = []string{"kepler", "maxwell", "pascal"}
 
-// MPSLimits reports whether MPS keeps each client to a part of the memory and the threads
-// of such a GPU: from Volta on (NVIDIA, Multi-Process Service, "Volta MPS"). A generation
-// that is not stated counts as one that does.
+// MPSLimits reports whether MPS limits each client to a part of the memory and the threads of such
+// a GPU: from Volta on (NVIDIA, Multi-Process Service, "Volta MPS"). An unknown generation counts
+// as one that does.
 func (m *GPUModel) MPSLimits() bool { return !slices.Contains(oldMPS, m.Generation) }
 
-// MPSClients is how many clients MPS takes on one such GPU at most: 48 from Volta on, 16
-// before (NVIDIA, Multi-Process Service, "Client-Server Connection Limits"). Newer drivers
-// take 60 on newer GPUs (NVIDIA's MPS documentation); what all take is the bound, unless the model
-// states another.
+// MPSClients is the maximum number of MPS clients on such a GPU: 48 from Volta on, 16 before
+// (NVIDIA, Multi-Process Service, "Client-Server Connection Limits"). Newer drivers accept 60 on
+// newer GPUs; the bound is what all accept, unless the model states another one.
 func (m *GPUModel) MPSClients() int {
 	switch {
 	case m.Clients > 0:
@@ -61,11 +59,12 @@ func (p *SliceProfile) Mask(start int) uint8 {
 	return uint8((1<<p.Slots - 1) << start)
 }
 
-// Media reports whether instances have the GPU's media engines: only one can.
+// Media reports whether the profile includes the GPU's media engines: only one instance can have
+// them.
 func (p *SliceProfile) Media() bool { return strings.HasSuffix(p.Name, "+me") }
 
-// Held returns the profile and the first memory slice of the instance that takes these
-// slices; false: there is none.
+// Held returns the profile and the first memory slice of the instance that occupies these slices;
+// false: there is none.
 func (m *GPUModel) Held(slots uint8, compute int, media bool) (p *SliceProfile, start int, ok bool) {
 	start = bits.TrailingZeros8(slots)
 	for i := range m.Profiles {
@@ -77,8 +76,8 @@ func (m *GPUModel) Held(slots uint8, compute int, media bool) (p *SliceProfile, 
 	return nil, 0, false
 }
 
-// Sizes lists the profiles that differ in their compute slices: of those with as many
-// the one with the fewest memory slices, without media engines.
+// Sizes lists the profiles that differ in their compute slices: of several with the same number,
+// the one with the fewest memory slices and without media engines.
 func (m *GPUModel) Sizes() (list []*SliceProfile) {
 	for i := range m.Profiles {
 		p := &m.Profiles[i]
@@ -103,10 +102,10 @@ func (m *GPUModel) Profile(name string) (*SliceProfile, bool) {
 // MIG reports whether the model can be partitioned.
 func (m *GPUModel) MIG() bool { return len(m.Profiles) > 0 }
 
-// migProfiles builds the table shared by all 8-memory-slice parts. gb lists the
-// nominal memory of 1g, 1g double, 2g, 3g, 4g, 7g in GB, as NVIDIA names them; mib what
-// of it an instance really has, as real cards list it (nvidia-smi mig -lgip), none where
-// that is not known: then the name counts, until a driver says.
+// migProfiles builds the table shared by all models with 8 memory slices. gb lists the nominal
+// memory of 1g, 1g double, 2g, 3g, 4g, 7g in GB, as in NVIDIA's names; mib the actual memory of an
+// instance, as reported by real cards (nvidia-smi mig -lgip), or nil where it is unknown: then the
+// nominal value counts until a driver reports another.
 func migProfiles(gb [6]int, mib []MiB) []SliceProfile {
 	p := func(shape string, i, compute, slots, most int, starts ...int) SliceProfile {
 		memory := MiB(gb[i]) * 1024
@@ -129,9 +128,9 @@ func mig8(m GPUModel, gb [6]int, mib ...MiB) GPUModel {
 	return m
 }
 
-// Models lists the GPU models that Muster knows, oldest first. Memory is the
-// vendor's nominal figure in MiB, that of MIG instances what is usable where it is known;
-// a cluster file may override any of it.
+// Models lists the GPU models that Muster knows, oldest first. Memory is the vendor's nominal
+// figure in MiB, for MIG instances the usable one where it is known; a cluster file may override
+// any of it.
 func Models() []GPUModel {
 	const g = 1024
 	sw := func(name string, gb MiB, gen string) GPUModel {
@@ -186,8 +185,8 @@ func FindModel(name string) (GPUModel, bool) {
 	return GPUModel{}, false
 }
 
-// Variants are the known models that a name stands for: the one of that name, or all of that
-// family ("A100" is A100-40GB and A100-80GB). None: nobody knows it.
+// Variants are the known models that a name stands for: the one with that name, or all of that
+// family ("A100" is A100-40GB and A100-80GB). None: the name is unknown.
 func Variants(name string) (list []GPUModel) {
 	want := strings.ReplaceAll(name, "_", "-")
 	for _, m := range Models() {

@@ -23,11 +23,11 @@ const (
 	Trial // one trial of a hyper-parameter search
 )
 
-// Tier says who may preempt a job, and how.
+// Tier determines which jobs may preempt a job, and how.
 type Tier uint8
 
-// The tiers. Critical is never preempted; standard is checkpointed first;
-// best-effort runs on what nobody above wants.
+// The tiers. Critical is never preempted; standard is checkpointed first; best-effort runs on what
+// no higher tier needs.
 const (
 	Critical Tier = iota
 	Standard
@@ -52,14 +52,14 @@ type Request struct {
 	GPUs     int    `json:"gpus,omitempty"`     // devices
 	Share    Milli  `json:"share,omitempty"`    // milli-GPU of each device; 0 or 1000: whole devices
 	Memory   MiB    `json:"memory,omitempty"`   // GPU memory needed on each device, MiB
-	Resident MiB    `json:"resident,omitempty"` // ... of it, what it needs between iterations, too (Footprint); 0: nobody knows
+	Resident MiB    `json:"resident,omitempty"` // the part of Memory that it also needs between iterations (Footprint); 0: unknown
 	Profile  string `json:"profile,omitempty"`  // MIG profile instead of a device ("1g.10gb")
 	CPU      Milli  `json:"cpu,omitempty"`      // milli-cores
 	RAM      MiB    `json:"ram,omitempty"`      // host memory, MiB
 }
 
-// Milli returns the milli-GPU that the request counts for in quotas and
-// reports. A slice counts by its compute share and is resolved by the engine.
+// Milli returns the milli-GPU that the request counts for in quotas and reports. A slice counts by
+// its compute share, which the engine resolves.
 func (r Request) Milli() Milli {
 	if r.Share > 0 && r.Share < Whole {
 		return Milli(r.GPUs) * r.Share
@@ -79,7 +79,7 @@ type TaskSet struct {
 // Topology constrains how far apart the tasks of a gang may be.
 type Topology struct {
 	Level    Level `json:"level,omitempty"`
-	Required bool  `json:"required,omitempty"` // else preferred
+	Required bool  `json:"required,omitempty"` // otherwise preferred
 }
 
 // Elastic lets the first task set run with Min..Max tasks. Zero: rigid.
@@ -88,12 +88,12 @@ type Elastic struct {
 	Max int `json:"max,omitempty"`
 }
 
-// Checkpoint says how often a job saves its state and what that costs.
+// Checkpoint says how often a job saves its state, and at what cost.
 type Checkpoint struct {
 	Interval time.Duration `json:"interval,omitempty"` // between periodic checkpoints; 0: only when asked
 	Cost     time.Duration `json:"cost,omitempty"`     // to write one
 	Restart  time.Duration `json:"restart,omitempty"`  // from start to useful work after a restore
-	Suspend  time.Duration `json:"suspend,omitempty"`  // what being frozen and going on in place takes, together
+	Suspend  time.Duration `json:"suspend,omitempty"`  // total time of being frozen and resuming in place
 	None     bool          `json:"none,omitempty"`     // the job cannot checkpoint: stopping it loses everything
 }
 
@@ -109,14 +109,13 @@ const (
 	AfterStart                       // the other job started (or ended without), Delay ago
 )
 
-// Dependency delays a job until its condition holds. A condition that can no
-// longer hold ends the job (cancelled: dependency never satisfied). Of several
-// jobs all must have started, succeeded or ended; AfterNotOK holds when all
-// ended and one of them failed.
+// Dependency delays a job until its condition holds. A condition that can no longer hold ends the
+// job (cancelled: dependency never satisfied). If it names several jobs, all of them must have
+// started, succeeded or ended; AfterNotOK holds when all have ended and one of them failed.
 type Dependency struct {
 	Type     DependencyType `json:"type"`
 	Job      JobID          `json:"job,omitempty"`      // not for Singleton
-	Elements int            `json:"elements,omitempty"` // so many jobs from Job on, an array; 0: one
+	Elements int            `json:"elements,omitempty"` // number of jobs from Job on, an array; 0: one
 	Delay    time.Duration  `json:"delay,omitempty"`    // AfterStart only
 }
 
@@ -127,25 +126,26 @@ func (d *Dependency) Last() JobID { return d.Job + JobID(max(1, d.Elements)) - 1
 type Array struct {
 	ID    JobID `json:"id"`            // the array's first element
 	Index int   `json:"index"`         // the element's number
-	Cap   int   `json:"cap,omitempty"` // most elements at once; 0: no cap
+	Cap   int   `json:"cap,omitempty"` // maximum elements at once; 0: no cap
 }
 
-// NodeLimit bounds the tasks of a job on some nodes together. It is a fact of
-// the moment that the engine cannot see (a port in use, a pod that must not be a
-// neighbour), so a job waits for it to change and is not refused for good.
+// NodeLimit bounds the tasks of a job on some nodes together. It is a temporary fact that the
+// engine cannot see (a port in use, a pod that must not be a neighbour), so the job waits for it to
+// change and is not rejected.
 type NodeLimit struct {
 	Nodes []string `json:"nodes"`
 	Tasks int      `json:"tasks,omitempty"` // 0: none
 }
 
-// NodeSet is nodes under a name. What it contains never changes; nodes that join later are in none.
+// NodeSet is a named set of nodes. Its contents never change; nodes that join later are in no
+// existing set.
 type NodeSet struct {
 	Name  string   `json:"name"`
 	Nodes []string `json:"nodes"`
 }
 
-// Job is what a user asks for. It does not change while the engine holds it,
-// except through an Updated event.
+// Job is a user's request. It does not change while the engine holds it, except through an Updated
+// event.
 type Job struct {
 	ID          JobID         `json:"id"`
 	Name        string        `json:"name,omitempty"`
@@ -162,11 +162,11 @@ type Job struct {
 	Reservation string        `json:"reservation,omitempty"`
 	Topology    Topology      `json:"topology,omitzero"`
 	Elastic     Elastic       `json:"elastic,omitzero"`
-	PerNode     int           `json:"per_node,omitempty"`    // most tasks on one node; 0: as many as fit (Slurm: --ntasks-per-node)
-	NodeLimits  []NodeLimit   `json:"node_limits,omitempty"` // what some nodes take of it, as things are now
-	Isolation   Isolation     `json:"isolation,omitempty"`   // what has to be kept apart from others on its GPUs
-	MinSpeed    int64         `json:"min_speed,omitempty"`   // least part of its speed alone that it accepts on a GPU that it shares, ppm; 0: the cluster's
-	NoPreempt   bool          `json:"no_preempt,omitempty"`  // it waits rather than have others leave
+	PerNode     int           `json:"per_node,omitempty"`    // maximum tasks on one node; 0: as many as fit (Slurm: --ntasks-per-node)
+	NodeLimits  []NodeLimit   `json:"node_limits,omitempty"` // current bounds of its tasks on some nodes
+	Isolation   Isolation     `json:"isolation,omitempty"`   // isolation required from other jobs on its GPUs
+	MinSpeed    int64         `json:"min_speed,omitempty"`   // minimum speed on a shared GPU, in ppm of that alone; 0: the cluster's
+	NoPreempt   bool          `json:"no_preempt,omitempty"`  // it waits instead of preempting other jobs
 	Limit       time.Duration `json:"limit,omitempty"`       // wall-clock limit, enforced; 0: the partition's default
 	Estimate    time.Duration `json:"estimate,omitempty"`    // expected run time on the reference GPU; 0: unknown
 	Checkpoint  Checkpoint    `json:"checkpoint,omitzero"`
@@ -195,7 +195,7 @@ func (j *Job) NumTasks() int {
 	return n
 }
 
-// GPUMilli returns the milli-GPU of the whole gang, slices counted as zero.
+// GPUMilli returns the milli-GPU of the whole gang; slices count as zero.
 func (j *Job) GPUMilli() Milli {
 	var n Milli
 	for i := range j.Tasks {
@@ -204,7 +204,7 @@ func (j *Job) GPUMilli() Milli {
 	return n
 }
 
-// GPUs returns the devices that the gang touches at its requested size.
+// GPUs returns the number of devices that the gang touches at its requested size.
 func (j *Job) GPUs() int {
 	n := 0
 	for i := range j.Tasks {

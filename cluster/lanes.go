@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// LaneOrder is how jobs that share a lane of a GPU take turns, iteration by iteration
-// (Salus, MLSys'20). It is a rule of the simulator: on real machines the jobs' processes take
-// turns as the GPU has it.
+// LaneOrder is how jobs that share a lane of a GPU take turns, iteration by iteration (Salus,
+// MLSys'20). It is a rule of the simulator: on real machines the GPU decides how the jobs'
+// processes take turns.
 type LaneOrder uint8
 
 // The orders.
 const (
 	NoLanes   LaneOrder = iota // whole GPUs have no lanes
-	LaneFIFO                   // who came first runs until it is done
-	LaneSRTF                   // who has least left
-	LaneEqual                  // all get as much time
+	LaneFIFO                   // the earliest runs until it is done
+	LaneSRTF                   // the job with the least remaining work
+	LaneEqual                  // equal time for all
 )
 
 var laneOrders = []string{"", "fifo", "srtf", "fair"}
@@ -28,12 +28,11 @@ func ParseLaneOrder(s string) (LaneOrder, error) {
 	return NoLanes, fmt.Errorf("%q: want one of %v", s, laneOrders[1:])
 }
 
-// Footprint is what a job needs of a GPU's memory: all the time, and during an
-// iteration besides.
+// Footprint is a job's need of a GPU's memory: permanently, and additionally during an iteration.
 type Footprint struct{ Persistent, Ephemeral MiB }
 
-// Footprint is that of each of a request's whole GPUs; false: it does not say how much
-// memory it needs. What is not said to be ephemeral is persistent.
+// Footprint is the need on each of a request's whole GPUs; false: it does not state a memory size.
+// What is not stated to be ephemeral is persistent.
 func (r *Request) Footprint() (Footprint, bool) {
 	if r.Memory == 0 {
 		return Footprint{}, false
@@ -44,11 +43,11 @@ func (r *Request) Footprint() (Footprint, bool) {
 	return Footprint{r.Resident, r.Memory - r.Resident}, true
 }
 
-// Lanes gives jobs, in this order, lanes of a GPU with so much memory, so that what all
-// need always and all lanes together fit, and each lane is as large as what the largest
-// of its jobs needs in an iteration (Salus, MLSys'20): a lane of its own; else the smallest lane
-// that is large enough; else one that grows, by as little as can be. It returns each
-// job's lane; false: somebody has no room.
+// Lanes assigns jobs, in this order, lanes of a GPU with the given memory, so that all persistent
+// parts and all lanes together fit, and each lane is as large as the largest iteration of its jobs
+// (Salus, MLSys'20): a lane of its own if possible; otherwise the smallest lane that is large
+// enough; otherwise the lane that has to grow least. It returns each job's lane; false: some job
+// has no room.
 func Lanes(jobs []Footprint, memory MiB) (lane []int, ok bool) {
 	var sizes []MiB
 	used := MiB(0) // persistent parts and lanes

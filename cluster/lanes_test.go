@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Salus, MLSys'20, vector: of 16 GB, J1 and J2 have lanes of their own, J3 shares J1's, which is
-// the smaller; J4 finds no room, in a lane that grows neither.
+// Salus (MLSys'20), vector: of 16 GB, J1 and J2 have lanes of their own, J3 shares J1's, which is
+// the smaller one; J4 does not fit, not even in a lane that grows.
 func TestLanes(t *testing.T) {
 	const g = 1024
 	jobs := []Footprint{{1 * g, 6 * g}, {1 * g, 7 * g}, {g / 2, 5 * g}, {1 * g, 8 * g}}
@@ -19,14 +19,14 @@ func TestLanes(t *testing.T) {
 	if lane, ok := Lanes(jobs, 16*g); ok {
 		t.Errorf("four jobs: %v", lane)
 	}
-	// A lane grows where that is less than one more would take.
+	// A lane grows if that takes less memory than another lane.
 	if lane, ok := Lanes([]Footprint{{1, 6}, {1, 2}, {1, 7}}, 12); !ok || !slices.Equal(lane, []int{0, 1, 0}) {
 		t.Errorf("%v %v", lane, ok)
 	}
 }
 
-// Whatever jobs come: all that is persistent and the lanes fit, and a lane is as large
-// as its largest iteration.
+// For any jobs, all persistent parts and the lanes fit, and a lane is as large as its largest
+// iteration.
 func TestLanesSafe(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	shared, refused := 0, 0

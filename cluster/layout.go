@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Layouts lists every way in which instances of some profiles can exist together
-// on one GPU of the model, the empty one first; each by their starts. nil: of all
-// its profiles (NVIDIA's MIG user guide, enumeration).
+// Layouts lists every combination of instances of some profiles that can coexist on one GPU of the
+// model, the empty one first; each sorted by start. nil: of all its profiles (NVIDIA's MIG user
+// guide, enumeration).
 func (m *GPUModel) Layouts(profiles []*SliceProfile) [][]Instance {
 	var list [][]Instance
 	places := m.places(profiles)
@@ -42,13 +42,13 @@ func (m *GPUModel) FullLayouts(profiles []*SliceProfile) (list [][]Instance) {
 	return list
 }
 
-// place is where an instance can be.
+// place is a possible position of an instance.
 type place struct {
 	profile *SliceProfile
 	start   int
 }
 
-// places lists them by start, larger profiles first; nil: of all profiles.
+// places lists the positions by start, larger profiles first; nil: of all profiles.
 func (m *GPUModel) places(profiles []*SliceProfile) (list []place) {
 	if profiles == nil {
 		for i := range m.Profiles {
@@ -66,7 +66,7 @@ func (m *GPUModel) places(profiles []*SliceProfile) (list []place) {
 	return list
 }
 
-// taken is what the instances of a GPU take.
+// taken is what the instances of a GPU occupy.
 type taken struct {
 	slots   uint8
 	compute int
@@ -81,13 +81,12 @@ func (g taken) add(m *GPUModel, p *SliceProfile, start int) (taken, bool) {
 	return taken{g.slots | mask, g.compute + p.Compute, g.media || p.Media()}, true
 }
 
-// mostExact is for how many instances the fewest GPUs are looked for; for more,
-// each GPU is filled as far as it can be.
+// mostExact is the number of instances up to which the minimum number of GPUs is searched; for
+// more, each GPU is filled greedily.
 const mostExact = 16
 
-// Fit lays instances out on as few GPUs of the model as it finds; up to 16
-// instances there is no way with fewer. Each GPU's layout is by start. It fails
-// for a profile that the model does not have.
+// Fit lays instances out on few GPUs of the model; up to 16 instances the number is minimal. Each
+// GPU's layout is sorted by start. It fails for a profile that the model does not have.
 func (m *GPUModel) Fit(names []string) (gpus [][]Instance, exact bool, err error) {
 	var want []*SliceProfile
 	for _, name := range names {
@@ -120,12 +119,12 @@ func (m *GPUModel) Fit(names []string) (gpus [][]Instance, exact bool, err error
 	}
 }
 
-// fitting tries to lay instances out on so many GPUs.
+// fitting tries to lay instances out on a number of GPUs.
 type fitting struct {
 	m    *GPUModel
 	at   []taken
 	on   [][]Instance
-	left int // tries
+	left int // remaining tries
 }
 
 func (f *fitting) lay(want []*SliceProfile) bool {
@@ -135,7 +134,7 @@ func (f *fitting) lay(want []*SliceProfile) bool {
 	p := want[0]
 	for i := range f.at {
 		if slices.Contains(f.at[:i], f.at[i]) {
-			continue // as good as one that was tried
+			continue // equivalent to one that was tried
 		}
 		for k := len(p.Starts) - 1; k >= 0; k-- { // high starts first: they keep 4g possible
 			g, ok := f.at[i].add(f.m, p, p.Starts[k])

@@ -20,8 +20,8 @@ func profilesOf(t *testing.T, m *GPUModel, names string) (list []*SliceProfile) 
 	return list
 }
 
-// NVIDIA's MIG user guide, vector 5: how many layouts there are, how many full ones, and how many of
-// those differ in more than starts.
+// NVIDIA's MIG user guide, vector 5: the number of layouts, of full ones, and of full ones that
+// differ in more than starts.
 func TestLayouts(t *testing.T) {
 	for _, c := range []struct {
 		model, profiles   string
@@ -49,7 +49,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// Every layout is one that a node file may state, and no two are the same.
+// Every layout is valid in a node file, and all are different.
 func TestLayoutsAreLegal(t *testing.T) {
 	for _, name := range []string{"A30-24GB", "A100-40GB", "GB200-186GB"} {
 		m, _ := FindModel(name)
@@ -68,7 +68,7 @@ func TestLayoutsAreLegal(t *testing.T) {
 	}
 }
 
-// A profile that a model does not have is answered with those that it has.
+// The error for an unknown profile lists the model's profiles.
 func TestLacks(t *testing.T) {
 	for model, want := range map[string]string{
 		"H100-80GB": "H100-80GB does not offer MIG profile 5g.40gb; it offers 1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb",
@@ -82,8 +82,8 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-// Instances are laid out on no more GPUs than they need, as a search through all
-// layouts finds; and as they were asked for.
+// Instances are laid out on the minimum number of GPUs, as found by a search through all layouts,
+// and match the request.
 func TestFit(t *testing.T) {
 	m, _ := FindModel("A100-80GB")
 	for want, gpus := range map[string]int{"7g": 1, "4g,3g": 1, "3g,3g": 1, "3g,3g,1g": 2, "4g,4g": 2, "2g,2g,2g,1g": 1,
@@ -125,7 +125,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// covers reports whether instances fit on so many GPUs: by trying all full layouts.
+// covers reports whether instances fit on a number of GPUs, by trying all full layouts.
 func covers(layouts [][]Instance, want []string, gpus int) bool {
 	if len(want) == 0 || gpus == 0 {
 		return len(want) == 0

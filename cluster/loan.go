@@ -2,22 +2,22 @@ package cluster
 
 import "fmt"
 
-// Loan is a partition whose nodes are lent by somebody who wants some of them back in hours of
-// the week: then nobody runs there.
+// Loan is a partition of lent nodes of which the lender wants some back in certain hours of the
+// week: no job runs on those then.
 type Loan struct {
 	Partition string `json:"partition"`
 	Back      []Back `json:"back"`
-	Clock     Weekly `json:"clock"` // the place whose clock counts, without hours
+	Clock     Weekly `json:"clock"` // the zone whose clock counts, without hours
 }
 
-// Back is how many nodes are given back in some hours.
+// Back is the number of nodes that are given back in some hours.
 type Back struct {
 	Hours
 	Nodes int `json:"nodes"`
 }
 
-// Wanted is how many nodes are to be given back at an instant, in Unix seconds: the most of all
-// hours that it is in.
+// Wanted is the number of nodes to be given back at an instant, in Unix seconds: the maximum over
+// all hours that contain it.
 func (l *Loan) Wanted(unix int64) (nodes int) {
 	wall, _, _ := l.Clock.local(unix)
 	for i := range l.Back {
@@ -28,7 +28,7 @@ func (l *Loan) Wanted(unix int64) (nodes int) {
 	return nodes
 }
 
-// Next is the first instant after another at which Wanted may change, both in Unix seconds.
+// Next is the first instant after unix at which Wanted may change; both in Unix seconds.
 func (l *Loan) Next(unix int64) int64 {
 	wall, set, changes := l.Clock.local(unix)
 	weekday, tod := Calendar(wall)
@@ -49,13 +49,13 @@ func (l *Loan) Next(unix int64) int64 {
 		}
 	}
 	if next += unix - wall; changes && set < next {
-		return set // from there on by another clock
+		return set // the clock changes then
 	}
 	return next
 }
 
-// Says is until when so many nodes are given back that are at an instant, in Unix seconds, for
-// people; "": fewer are.
+// Says formats, for people, the time until which at least nodes nodes are given back at an instant
+// (Unix seconds); "": fewer are.
 func (l *Loan) Says(unix int64, nodes int) string {
 	w := l.Clock
 	for i := range l.Back {
@@ -66,7 +66,7 @@ func (l *Loan) Says(unix int64, nodes int) string {
 	return w.until(unix)
 }
 
-// Check says what is wrong with a loan of so many nodes.
+// Check describes what is wrong with a loan of a number of nodes.
 func (l *Loan) Check(nodes int) error {
 	if len(l.Back) == 0 {
 		return fmt.Errorf("%s: back: says when how many nodes are given back, such as {\"mon-fri 08:00-20:00\": 2}", l.Partition)

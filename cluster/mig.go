@@ -13,20 +13,19 @@ type Instance struct {
 	Start   int
 }
 
-// AsNeeded stands for the instances of a GPU in MIG mode on which the engine makes
-// them as jobs ask for them.
+// AsNeeded stands for the instances of a GPU in MIG mode on which the engine makes instances on
+// demand.
 const AsNeeded = "*"
 
-// Unpartitioned is the Node.MIG of a node none of whose GPUs is in MIG mode.
+// Unpartitioned is Node.MIG for a node without any GPU in MIG mode.
 const Unpartitioned = "none"
 
-// Geometry reads Node.MIG: the instances of each GPU that is in MIG mode, by
-// device; nil for one that is not. fixed says that they stay as they are; else
-// the engine makes instances as jobs ask for them.
+// Geometry reads Node.MIG: the instances of each GPU in MIG mode, by device; nil for a GPU that is
+// not. fixed says that instances never change; otherwise the engine makes instances on demand.
 //
-// The text is "none", or for each GPU in MIG mode its number and its instances:
-// "0:3g.40gb@0,3g.40gb@4;1:1g.10gb@0". One without instances is "0:"; "0:*" is one
-// whose instances do not stay as they are, an Instance with the profile AsNeeded.
+// The text is "none", or the number and instances of each GPU in MIG mode:
+// "0:3g.40gb@0,3g.40gb@4;1:1g.10gb@0". One without instances is "0:"; "0:*" is one with changing
+// instances, an Instance with the profile AsNeeded.
 func (n *Node) Geometry(m *GPUModel) (geometry [][]Instance, fixed bool, err error) {
 	if n.MIG == "" {
 		return nil, false, nil
@@ -53,7 +52,7 @@ func (n *Node) Geometry(m *GPUModel) (geometry [][]Instance, fixed bool, err err
 	return geometry, true, nil
 }
 
-// instances reads the instances of one GPU, which must be able to exist together.
+// instances reads the instances of one GPU, which must be able to coexist.
 func (m *GPUModel) instances(text string) ([]Instance, error) {
 	list := []Instance{}
 	switch {
@@ -79,14 +78,14 @@ func (m *GPUModel) instances(text string) ([]Instance, error) {
 			return nil, fmt.Errorf("%s cannot start at memory slice %d; %v are possible", p.Name, start, p.Starts)
 		}
 		if all, ok = all.add(m, p, start); !ok {
-			return nil, fmt.Errorf("%s@%d cannot exist beside the instances before it", p.Name, start)
+			return nil, fmt.Errorf("%s@%d overlaps the instances before it", p.Name, start)
 		}
 		list = append(list, Instance{p.Name, start})
 	}
 	return list, nil
 }
 
-// Lacks is the error of a MIG profile that the model does not have: it says which it has.
+// Lacks is the error for a MIG profile that the model does not have; it lists the existing ones.
 func (m *GPUModel) Lacks(profile string) error {
 	if len(m.Profiles) == 0 {
 		return fmt.Errorf("%s does not offer MIG profile %s: it cannot be partitioned", m.Name, profile)
@@ -98,8 +97,7 @@ func (m *GPUModel) Lacks(profile string) error {
 	return fmt.Errorf("%s does not offer MIG profile %s; it offers %s", m.Name, profile, strings.Join(have, ", "))
 }
 
-// GeometryText writes what Geometry reads; a nil list is a GPU that is not in
-// MIG mode.
+// GeometryText formats what Geometry reads; a nil list is a GPU that is not in MIG mode.
 func GeometryText(geometry [][]Instance) string {
 	var parts []string
 	for dev, list := range geometry {
@@ -120,4 +118,24 @@ func GeometryText(geometry [][]Instance) string {
 		return Unpartitioned
 	}
 	return strings.Join(parts, ";")
+}
+
+// Contents is what a layout holds, the largest first: "3g.40gb + 2 x 2g.20gb".
+func (m *GPUModel) Contents(layout []Instance) string {
+	var parts []string
+	for i := len(m.Profiles) - 1; i >= 0; i-- {
+		n := 0
+		for _, in := range layout {
+			if in.Profile == m.Profiles[i].Name {
+				n++
+			}
+		}
+		switch {
+		case n == 1:
+			parts = append(parts, m.Profiles[i].Name)
+		case n > 1:
+			parts = append(parts, fmt.Sprintf("%d x %s", n, m.Profiles[i].Name))
+		}
+	}
+	return strings.Join(parts, " + ")
 }

@@ -13,8 +13,8 @@ var (
 	stateNames = []string{"up", "draining", "down"}
 )
 
-// Nearest returns the element of valid that is closest to name by edit
-// distance, for "did you mean" in error messages; "" if none is near.
+// Nearest returns the element of valid that is closest to name by edit distance, for "did you mean"
+// in error messages; "" if none is close.
 func Nearest(name string, valid []string) string {
 	best, dist := "", len(name)/2+2
 	for _, v := range valid {
@@ -25,7 +25,7 @@ func Nearest(name string, valid []string) string {
 	return best
 }
 
-// Unknown is the error for a name that is not in valid; it names the nearest.
+// Unknown is the error for a name that is not in valid; it suggests the nearest.
 func Unknown(what, name string, valid []string) error {
 	if n := Nearest(name, valid); n != "" {
 		return fmt.Errorf("unknown %s %q: did you mean %q? (valid: %s)", what, name, n, strings.Join(valid, ", "))
@@ -89,8 +89,7 @@ func (l Level) String() string          { return nameOf(l, levelNames) }
 func (d DependencyType) String() string { return nameOf(d, depNames) }
 func (s NodeState) String() string      { return nameOf(s, stateNames) }
 
-// MarshalText and UnmarshalText make the names, not the numbers, appear in
-// journals and files.
+// MarshalText and UnmarshalText put names instead of numbers into journals and files.
 
 // MarshalText implements encoding.TextMarshaler.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }

@@ -7,43 +7,44 @@ import (
 	"time"
 )
 
-// Power says when nodes of a partition that nobody uses are put to sleep, and woken: Helios' rule
-// (package power), its knobs with their units.
+// Power says when unused nodes of a partition are put to sleep, and woken: the knobs, with their
+// units, of Helios' rule (package power).
 type Power struct {
-	Partition string        `json:"partition,omitempty"` // whose nodes may sleep; "": all
-	Except    []string      `json:"except,omitempty"`    // nodes that never do (Slurm's SuspendExcNodes)
-	Every     time.Duration `json:"every"`               // between two looks: a step
+	Partition string        `json:"partition,omitempty"` // partition with nodes that may sleep; "": all nodes
+	Except    []string      `json:"except,omitempty"`    // nodes that never sleep (Slurm's SuspendExcNodes)
+	Every     time.Duration `json:"every"`               // period of the rule: a step
 	Buffer    int           `json:"buffer"`              // nodes awake beyond those in use
-	History   time.Duration `json:"history"`             // over which the mean of what was used is taken
+	History   time.Duration `json:"history"`             // over which the mean of past use is taken
 	Future    time.Duration `json:"future"`              // over which the mean of the forecast is taken
-	Fell      int64         `json:"fell"`                // thousandths of a node that use has to be below its mean, at least
-	Falls     int64         `json:"falls"`               // thousandths of a node that the forecast has to be below use, at least
-	Least     int           `json:"least"`               // fewest nodes that are put to sleep at once
-	Keep      time.Duration `json:"keep"`                // after nodes woke, none is put to sleep for so long
-	Settled   time.Duration `json:"settled,omitempty"`   // too many awake for so long: that use fell is not asked for; 0: always (Helios)
-	Wake      time.Duration `json:"wake"`                // from being woken until jobs can run
+	Fell      int64         `json:"fell"`                // minimum by which use must be below its mean, in thousandths of a node
+	Falls     int64         `json:"falls"`               // minimum by which the forecast must be below use, in thousandths of a node
+	Least     int           `json:"least"`               // minimum number of nodes put to sleep at once
+	Keep      time.Duration `json:"keep"`                // no node is put to sleep for this long after nodes woke
+	Settled   time.Duration `json:"settled,omitempty"`   // after this long with too many awake, the fall of use is no longer required; 0: always (Helios)
+	Wake      time.Duration `json:"wake"`                // from wake-up until jobs can run
 	Watts     Watts         `json:"watts,omitzero"`
 }
 
-// Watts is what a node draws.
+// Watts is the power draw of a node.
 type Watts struct {
 	Asleep int64 `json:"asleep"`
-	Idle   int64 `json:"idle"` // awake without jobs, and while it wakes
-	Busy   int64 `json:"busy"` // with all of its GPUs held; in proportion between
+	Idle   int64 `json:"idle"` // awake without jobs, or waking
+	Busy   int64 `json:"busy"` // with all of its GPUs held; proportional in between
 }
 
-// DefaultPower is the rule with the knobs that Helios had on most of its clusters: a history of one hour,
-// a future of three, thresholds of one node, two hours between a wake-up and the next shrinking
-// (Helios, SC'21). The buffer, of five to seven there, is a twentieth of the nodes here.
+// DefaultPower is the rule with the knobs that Helios had on most of its clusters: a history of one
+// hour, a future of three, thresholds of one node, two hours between a wake-up and the next
+// shrinking (Helios, SC'21). The buffer, five to seven nodes there, is a twentieth of the nodes
+// here.
 func DefaultPower(nodes int) Power {
 	return Power{Every: 10 * time.Minute, Buffer: max(1, (nodes+19)/20), History: time.Hour, Future: 3 * time.Hour, Fell: 1000, Falls: 1000,
 		Least: 1, Keep: 2 * time.Hour, Settled: 2 * time.Hour, Wake: 5 * time.Minute}
 }
 
-// maxPowerSteps bounds how many steps a history or a future may be.
+// maxPowerSteps bounds the number of steps in a history or a future.
 const maxPowerSteps = 10_000
 
-// Check says what is wrong with the knobs.
+// Check describes what is wrong with the knobs.
 func (p *Power) Check() error {
 	switch {
 	case p.Every < time.Minute || p.Every > 24*time.Hour:
@@ -66,10 +67,10 @@ func (p *Power) Check() error {
 	return nil
 }
 
-// PowerNodes lists which nodes may sleep, by index in Nodes, for each of the rules: none of two, and none
-// that is lent (whether those are there, is another's to say).
+// PowerNodes lists the nodes that may sleep, by index in Nodes, for each of the rules: no node may
+// have two rules, and no lent node may have one (the loan determines whether those are there).
 func (s *Spec) PowerNodes() ([][]int, error) {
-	of := map[string]string{} // looked up only
+	of := map[string]string{} // looked up, never iterated
 	for i := range s.Loans {
 		for _, name := range s.partitionNodes(s.Loans[i].Partition) {
 			of[name] = "it is lent (loans)"

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Sharing is how the shares of one GPU are handed out on a cluster.
+// Sharing is how the shares of a GPU are enforced on a cluster.
 type Sharing uint8
 
-// The ways. Under MPS the shares of one GPU are of one user: its server takes the
-// clients of one at a time (NVIDIA's MPS documentation).
+// The ways of sharing. Under MPS the shares of one GPU belong to one user: its server accepts the
+// clients of one user at a time (NVIDIA's MPS documentation).
 const (
-	TimeSlicing Sharing = iota // the GPU takes turns between processes; shares are declared only
+	TimeSlicing Sharing = iota // processes take turns on the GPU; shares are only declared
 	MPS                        // a control daemon per GPU limits each client's memory and threads
 )
 
@@ -27,37 +27,37 @@ func ParseSharing(text string) (Sharing, error) {
 	return 0, fmt.Errorf("%q is not a way of sharing: time-slicing, mps", text)
 }
 
-// MIGWay says who partitions a cluster's GPUs into MIG instances.
+// MIGWay says how a cluster's GPUs are partitioned into MIG instances.
 type MIGWay uint8
 
-// Who does. Under DynamicMIG any GPU of a node without a geometry of its own is cut when a
-// job asks for a slice, and whole again when one needs it whole.
+// The ways. Under DynamicMIG any GPU of a node without a geometry of its own is partitioned when a
+// job requests a slice, and made whole again when one needs it whole.
 const (
-	StaticMIG    MIGWay = iota // somebody else: instances are handed out as they are
-	InstancesMIG               // GPUs in MIG mode get instances as jobs ask for them; the others are whole
-	DynamicMIG                 // ... and GPUs are put into MIG mode, and out of it
+	StaticMIG    MIGWay = iota // outside of Muster: existing instances are handed out
+	InstancesMIG               // GPUs in MIG mode get instances on demand; the others are whole
+	DynamicMIG                 // ... and GPUs enter and leave MIG mode
 )
 
-// MIGWays are their names, in their order.
+// MIGWays are the names of the ways, in order.
 var MIGWays = []string{"static", "instances", "dynamic"}
 
 func (w MIGWay) String() string { return MIGWays[w] }
 
-// Isolation is what a job needs to be kept apart from others on its GPUs.
+// Isolation is the isolation that a job requires from others on its GPUs.
 type Isolation uint8
 
-// The needs, each with those before it.
+// The levels of isolation, each including the previous ones.
 const (
-	Open      Isolation = iota // nothing
-	OwnMemory                  // nobody can take its memory
-	Full                       // neither memory nor compute, nor does another's fault hit it
+	Open      Isolation = iota // none
+	OwnMemory                  // no other job can take its memory
+	Full                       // memory, compute and faults of other jobs
 )
 
 var isolations = []string{"none", "memory", "full"}
 
 func (i Isolation) String() string { return isolations[i] }
 
-// ParseIsolation reads what a job needs; "" is none.
+// ParseIsolation reads an isolation level; "" is none.
 func ParseIsolation(text string) (Isolation, error) {
 	if i := slices.Index(isolations, text); i >= 0 {
 		return Isolation(i), nil
@@ -68,17 +68,17 @@ func ParseIsolation(text string) (Isolation, error) {
 	return 0, fmt.Errorf("%q is not an isolation: none, memory, full", text)
 }
 
-// Ways is what a machine offers to jobs that share its GPUs, all of one model.
+// Ways is what a machine, with GPUs of one model, offers to jobs that share GPUs.
 type Ways struct {
 	Sharing  Sharing
 	Model    GPUModel
-	Profiles []string // of MIG instances that there are or can be made
+	Profiles []string // profiles of MIG instances that exist or can be made
 }
 
-// Ways returns what the cluster offers to jobs that take any of these GPU models (none:
-// any of the cluster's; MatchModel). Of several models it is what that with the least memory offers,
-// so that a share's part of it is there on each of them. Profiles are those of its
-// instances that are there, or of all that can be made where nodes have them made as needed.
+// Ways returns what the cluster offers to jobs that accept any of these GPU models (none: any of
+// the cluster's; MatchModel). With several models it is the offer of the one with the least memory,
+// so that a share's part of it is available on each of them. Profiles are those of existing
+// instances, or of all that can be made on nodes with instances on demand.
 func (s *Spec) Ways(types []string) Ways {
 	w := Ways{Sharing: s.Sharing}
 	for i := range s.Nodes {
@@ -103,7 +103,7 @@ func (s *Spec) Ways(types []string) Ways {
 func (w *Ways) offer(n *Node) {
 	geometry, fixed, err := n.Geometry(&w.Model)
 	if err != nil {
-		return // whoever reads the cluster says so
+		return // the reader of the cluster file reports it
 	}
 	if !fixed {
 		geometry = [][]Instance{{{Profile: AsNeeded}}}
@@ -120,11 +120,11 @@ func (w *Ways) offer(n *Node) {
 	}
 }
 
-// Choose returns what a task gets that asks for r: its share of a GPU as it is, a MIG
-// instance, or whole GPUs, whichever is the least that keeps apart what is wanted;
-// and why, in words ("": it asked for whole GPUs or none). prompt says that the job
-// cannot wait while others have their turns. A share without a memory of its own gets its
-// part of the GPU's: MPS keeps it to that, and without MPS it is found when it uses more.
+// Choose returns what a task with request r gets: its share of a GPU, a MIG instance, or whole
+// GPUs, the smallest that provides the isolation; and the reason in words ("": it requested whole
+// GPUs or none). prompt says that the job cannot wait for other jobs' turns. A share without a
+// memory size gets its part of the GPU's memory: MPS enforces it, and without MPS excess use is
+// detected.
 func (w *Ways) Choose(r Request, want Isolation, prompt bool) (Request, string) {
 	switch {
 	case r.GPUs == 0:
@@ -159,10 +159,10 @@ func (w *Ways) Choose(r Request, want Isolation, prompt bool) (Request, string) 
 	return r, fmt.Sprintf("a whole GPU, for %s: this machine has no way to keep it apart on a part of one", why)
 }
 
-// Unshareable says why no task can have such shares where GPUs are shared that way, and what to
-// ask for instead; "": it can. Under MPS a process is a client of one server, in the folder that it is told of
-// (CUDA_MPS_PIPE_DIRECTORY), and each GPU with shares has a server of its own, for one user at a time: one server for
-// several GPUs would keep every other user's shares off all of them.
+// Unshareable says why no task can have such shares with this way of sharing, and what to request
+// instead; "": it can. Under MPS a process is a client of one server, in the folder given by
+// CUDA_MPS_PIPE_DIRECTORY, and each GPU with shares has a server of its own, for one user at a
+// time: one server for several GPUs would keep all other users' shares off them.
 func (r Request) Unshareable(how Sharing) string {
 	if how != MPS || !r.Fractional() || r.Profile != "" || r.GPUs < 2 {
 		return ""
@@ -170,8 +170,9 @@ func (r Request) Unshareable(how Sharing) string {
 	return fmt.Sprintf("shares of %d GPUs: under MPS each GPU has a server of its own, and a task is a client of one; ask for whole GPUs, or for %d tasks with a share of one GPU each", r.GPUs, r.GPUs)
 }
 
-// least is the smallest profile with such a part of the GPU's compute and of its slices of memory, which
-// come to a little less than that part of its memory, and with as much memory as is asked for; nil: there is none.
+// least is the smallest profile with at least the share's part of the GPU's compute slices and of
+// its memory slices (which amount to slightly less than that part of its memory), and with at least
+// the requested memory; nil: there is none.
 func (w *Ways) least(share Milli, memory MiB) (best *SliceProfile) {
 	for i := range w.Model.Profiles {
 		p := &w.Model.Profiles[i]

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A share becomes the least that keeps apart what is wanted.
+// A share becomes the smallest offer that provides the isolation.
 func TestChooseWay(t *testing.T) {
 	model, _ := FindModel("H100-80GB")
 	quarter, part := Request{GPUs: 1, Share: 250}, Request{GPUs: 1, Share: 250, Memory: model.Memory / 4}
@@ -40,7 +40,7 @@ func TestChooseWay(t *testing.T) {
 	}
 }
 
-// Before Volta MPS has no limits: it keeps nobody's memory apart.
+// Before Volta MPS has no limits: it isolates no memory.
 func TestChooseOldMPS(t *testing.T) {
 	model, _ := FindModel("P100-16GB")
 	w := Ways{Sharing: MPS, Model: model}
@@ -57,8 +57,8 @@ func TestChooseOldMPS(t *testing.T) {
 	}
 }
 
-// NVIDIA's MPS documentation: a tenth of 80 GiB is 8192 MiB. Where a third is meant, a share says
-// 0.333: 27,279 MiB, of which three fit, as 27,306 would.
+// NVIDIA's MPS documentation: a tenth of 80 GiB is 8192 MiB. For a third, users state 0.333: 27,279
+// MiB, of which three fit, as would 27,306.
 func TestShareMemory(t *testing.T) {
 	model, _ := FindModel("A100-80GB")
 	for _, how := range []Sharing{MPS, TimeSlicing} {
@@ -74,12 +74,12 @@ func TestShareMemory(t *testing.T) {
 	}
 }
 
-// What a cluster offers follows from its nodes: instances that are there, or all that can
-// be made; of several models that a job takes, that with the least memory.
+// A cluster's offer follows from its nodes: existing instances, or all that can be made; with
+// several accepted models, that of the one with the least memory.
 func TestWays(t *testing.T) {
 	all := "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"
 	for _, c := range []struct {
-		nodes string // MODEL/MIG of each
+		nodes string // MODEL/MIG of each node
 		types string
 		model string
 		want  string

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// ParseShort reads the short form of a cluster: NODESxGPUSxMODEL, several
-// joined by "+" ("64x8xA100-80GB+16x4xT4"). The model is optional ("2x8").
-// Nodes are named n1, n2, ... in order.
+// ParseShort reads the short form of a cluster: NODESxGPUSxMODEL, several joined by "+"
+// ("64x8xA100-80GB+16x4xT4"). The model is optional ("2x8"). Nodes are named n1, n2, ... in order.
 func ParseShort(s string) (*Spec, error) {
 	spec := &Spec{Name: s}
 	for part := range strings.SplitSeq(s, "+") {
@@ -44,7 +43,7 @@ func ParseShort(s string) (*Spec, error) {
 	return spec, nil
 }
 
-// addGeneric defines the model of short forms that name none.
+// addGeneric defines the model of short forms without one.
 func (s *Spec) addGeneric() {
 	for i := range s.Nodes {
 		if s.Nodes[i].Model == "GPU-80GB" {
@@ -62,10 +61,10 @@ func modelNames() []string {
 	return names
 }
 
-// GroupTasks turns a gang of n one-GPU tasks into as few node-sized tasks as
-// possible: n on one node if it fits, else whole nodes and one remainder.
-// This is how a training job that asks for "n GPUs" runs on real clusters (one
-// process group per node). CPU and RAM are per GPU and grow with the task.
+// GroupTasks turns a gang of n one-GPU tasks into as few node-sized tasks as possible: n on one
+// node if it fits, otherwise whole nodes and one remainder. Training jobs that request "n GPUs" run
+// like this on real clusters (one process group per node). CPU and RAM are per GPU and scale with
+// the task.
 func GroupTasks(n, perNode int, each Request) []TaskSet {
 	task := func(count, gpus int) TaskSet {
 		r := each

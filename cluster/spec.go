@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// NodeState is what the operator or the driver says of a node.
+// NodeState is the state of a node as set by the operator or the driver.
 type NodeState uint8
 
 // The node states.
@@ -23,15 +23,15 @@ type Node struct {
 	GPUs    int       `json:"gpus,omitempty"`
 	CPU     Milli     `json:"cpu,omitempty"`     // milli-cores; 0: not modelled (never a bottleneck)
 	RAM     MiB       `json:"ram,omitempty"`     // MiB; 0: not modelled
-	Islands int       `json:"islands,omitempty"` // NVLink islands inside the node, equal parts of its GPUs; 0 or 1: one. With NVLink they are preferred only
+	Islands int       `json:"islands,omitempty"` // NVLink islands inside the node, equal parts of its GPUs; 0 or 1: one. With NVLink they are only preferred
 	NVLink  string    `json:"nvlink,omitempty"`  // NVLink domain spanning nodes (e.g. an NVL72 rack); empty: the node
 	Rack    string    `json:"rack,omitempty"`
 	Fabric  string    `json:"fabric,omitempty"` // spine block
 	State   NodeState `json:"state,omitempty"`
 	Bad     uint64    `json:"bad,omitempty"` // bit i: GPU i is unhealthy
-	MIG     string    `json:"mig,omitempty"` // instances that stay as they are (Geometry); empty: they are made as jobs ask for them
-	// Asleep is how long it takes to wake, while it is switched off to save energy (Power): who starts there
-	// runs so much later; 0: it is awake.
+	MIG     string    `json:"mig,omitempty"` // fixed instances (Geometry); empty: made on demand
+	// Asleep is the time to wake while it is powered down to save energy (Power): a job that starts
+	// there runs that much later; 0: it is awake.
 	Asleep time.Duration `json:"wake_time,omitempty"`
 }
 
@@ -40,10 +40,10 @@ type Node struct {
 type Partition struct {
 	Name         string        `json:"name"`
 	Nodes        []string      `json:"nodes"`                   // names; "n[1-4]" ranges are expanded by the reader
-	Default      bool          `json:"default,omitempty"`       // used by jobs that name none
+	Default      bool          `json:"default,omitempty"`       // for jobs that name no partition
 	MaxTime      time.Duration `json:"max_time,omitempty"`      // a longer limit is rejected
-	DefaultTime  time.Duration `json:"default_time,omitempty"`  // limit of jobs that state none
-	MaxGPUs      int           `json:"max_gpus,omitempty"`      // most GPUs of one job
+	DefaultTime  time.Duration `json:"default_time,omitempty"`  // limit of jobs without one
+	MaxGPUs      int           `json:"max_gpus,omitempty"`      // maximum GPUs of one job
 	Queues       []string      `json:"queues,omitempty"`        // allowed queues (with their children); none: all
 	Tiers        []Tier        `json:"tiers,omitempty"`         // allowed tiers; none: all
 	PriorityTier int64         `json:"priority_tier,omitempty"` // higher is considered first
@@ -56,9 +56,9 @@ type Reservation struct {
 	End    Time          `json:"end"`              // exclusive
 	Every  time.Duration `json:"every,omitempty"`  // repeats with this period; 0: once
 	Nodes  []string      `json:"nodes,omitempty"`  // whole nodes by name; or
-	GPUs   int           `json:"gpus,omitempty"`   // so many GPUs, chosen by the engine when the time comes near
-	Users  []string      `json:"users,omitempty"`  // who may run in it; none and no queues: maintenance, nobody
-	Queues []string      `json:"queues,omitempty"` // which queues may run in it
+	GPUs   int           `json:"gpus,omitempty"`   // number of GPUs, chosen by the engine shortly before
+	Users  []string      `json:"users,omitempty"`  // who may run in it; none and no queues: maintenance, no job runs
+	Queues []string      `json:"queues,omitempty"` // queues that may run in it
 }
 
 // Spec is a cluster and its rules, as read from a file, a trace or a short form.
@@ -75,7 +75,7 @@ type Spec struct {
 	Zone         int           `json:"zone,omitempty"`  // seconds east of UTC, for windows
 	Sharing      Sharing       `json:"sharing,omitempty"`
 	MIG          MIGWay        `json:"mig,omitempty"`
-	MinSpeed     int64         `json:"min_speed,omitempty"` // of jobs that state none (Job.MinSpeed); 0: they take any
+	MinSpeed     int64         `json:"min_speed,omitempty"` // for jobs without one (Job.MinSpeed); 0: any speed
 }
 
 // GPUs returns the number of GPUs in the cluster.
@@ -87,7 +87,7 @@ func (s *Spec) GPUs() int {
 	return n
 }
 
-// Model returns the spec's own definition of a GPU model, else the built-in one.
+// Model returns the spec's own definition of a GPU model, otherwise the built-in one.
 func (s *Spec) Model(name string) (GPUModel, bool) {
 	for i := range s.Models {
 		if s.Models[i].Name == name {
@@ -97,9 +97,9 @@ func (s *Spec) Model(name string) (GPUModel, bool) {
 	return FindModel(name)
 }
 
-// Weigh lets an hour of GPU models count for what these say; others stay as they are.
+// Weigh sets the weights of GPU models; others are unchanged.
 func (s *Spec) Weigh(weights []GPUModel) {
-	s.Models = append([]GPUModel{}, s.Models...) // not nil: that they are none is said, too
+	s.Models = append([]GPUModel{}, s.Models...) // not nil: an empty list is written, too
 	for _, w := range weights {
 		if i := slices.IndexFunc(s.Models, func(m GPUModel) bool { return m.Name == w.Name }); i >= 0 {
 			s.Models[i].Weight = w.Weight
@@ -113,8 +113,8 @@ func (s *Spec) Weigh(weights []GPUModel) {
 	}
 }
 
-// MatchModel reports whether a GPU model is what a job asks for: the same name, or its
-// family ("A100" accepts A100-40GB and A100-80GB), in upper or lower case.
+// MatchModel reports whether a GPU model satisfies a job's request: the same name, or its family
+// ("A100" accepts A100-40GB and A100-80GB), ignoring case.
 func MatchModel(model, want string) bool {
 	return strings.EqualFold(model, want) ||
 		len(model) > len(want) && model[len(want)] == '-' && strings.EqualFold(model[:len(want)], want)
@@ -127,15 +127,15 @@ const Unlimited Milli = -1
 type Queue struct {
 	Name      string        `json:"name"`
 	Parent    string        `json:"parent,omitempty"`     // empty: a child of the root
-	Guarantee Milli         `json:"guarantee,omitempty"`  // owed at any time it is asked for
+	Guarantee Milli         `json:"guarantee,omitempty"`  // owed whenever it is requested
 	Limit     Milli         `json:"limit"`                // burst limit; Unlimited: none
 	Lend      Milli         `json:"lend"`                 // most of the guarantee that may be lent; Unlimited: all
 	Weight    int64         `json:"weight,omitempty"`     // over-quota weight in thousandths; 0: in proportion to the guarantee, else 1000
 	Reserve   Milli         `json:"reserve,omitempty"`    // kept idle for the critical tier (not even lent)
 	NoReclaim bool          `json:"no_reclaim,omitempty"` // others never reclaim from it (Volcano's reclaimable: false)
-	UserGPUs  Milli         `json:"user_gpus,omitempty"`  // most that one user may hold; 0: no cap
-	MaxJobs   int           `json:"max_jobs,omitempty"`   // most running jobs; 0: no cap
-	UserJobs  int           `json:"user_jobs,omitempty"`  // most running jobs of one user; 0: no cap
+	UserGPUs  Milli         `json:"user_gpus,omitempty"`  // maximum that one user may hold; 0: no cap
+	MaxJobs   int           `json:"max_jobs,omitempty"`   // maximum running jobs; 0: no cap
+	UserJobs  int           `json:"user_jobs,omitempty"`  // maximum running jobs of one user; 0: no cap
 	Budget    int64         `json:"budget,omitempty"`     // GPU-hours per period; 0: none
 	Period    time.Duration `json:"period,omitempty"`     // of the budget; 0: 30 days
 	Shares    int64         `json:"shares,omitempty"`     // fair-tree shares; 0: 1
@@ -143,10 +143,10 @@ type Queue struct {
 	Windows   []Window      `json:"windows,omitempty"`
 }
 
-// Window changes a queue's guarantee and limit at certain hours, for example
-// to let training use the serving reserve at night. A grace before it ends,
-// borrowers are preempted (checkpoint first) until every guarantee that will be
-// in force can be had: what is lent until 07:00 is back by 07:00.
+// Window changes a queue's guarantee and limit at certain hours, for example to let training use
+// the serving reserve at night. One grace period before it ends, borrowers are preempted
+// (checkpoint first) until every guarantee of the time after it can be met: what is lent until
+// 07:00 is back by 07:00.
 type Window struct {
 	Days      uint8         `json:"days,omitempty"` // bit 0: Sunday ... bit 6: Saturday; 0: every day
 	From      time.Duration `json:"from"`           // since midnight

@@ -26,7 +26,7 @@ func (t Time) Add(d time.Duration) Time {
 // Sub returns the duration t-u.
 func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
 
-// String prints the instant as a duration since the origin, or "never".
+// String formats the instant as a duration since the origin, or "never".
 func (t Time) String() string {
 	if t == Never {
 		return "never"
@@ -54,11 +54,11 @@ const (
 	day            = 24 * time.Hour
 )
 
-// FormatDuration prints d the way people say it: "90s" is "1m30s", whole
-// units lose their zero parts ("2h", not "2h0m0s"), days are "3d4h".
+// FormatDuration formats d in the usual way: "90s" is "1m30s", whole units omit zero parts ("2h",
+// not "2h0m0s"), days are "3d4h".
 func FormatDuration(d time.Duration) string {
 	if d < 0 {
-		return "-" + FormatDuration(-max(d, -math.MaxInt64)) // the least one has no opposite
+		return "-" + FormatDuration(-max(d, -math.MaxInt64)) // math.MinInt64 has no negation
 	}
 	if d == 0 {
 		return "0s"

@@ -9,8 +9,8 @@ import (
 
 const daySeconds = 24 * 60 * 60
 
-// Calendar splits local seconds since 1970-01-01 into the day's weekday (0: Sunday) and
-// the seconds since its midnight. That first day was a Thursday.
+// Calendar splits local seconds since 1970-01-01, a Thursday, into the weekday (0: Sunday) and the
+// seconds since midnight.
 func Calendar(wall int64) (weekday int, tod int64) {
 	days := wall / daySeconds
 	if tod = wall % daySeconds; tod < 0 {
@@ -30,8 +30,8 @@ type Hours struct {
 // Begins reports whether the hours begin on a weekday.
 func (h *Hours) Begins(weekday int) bool { return h.Days == 0 || h.Days>>weekday&1 == 1 }
 
-// Bounds returns both ends in seconds since the midnight of the day on which the hours
-// begin; to is above from, and beyond a day's length if they cross midnight.
+// Bounds returns both ends in seconds since the midnight of the day on which the hours begin; to is
+// above from, and beyond a day's length if they cross midnight.
 func (h *Hours) Bounds() (from, to int64) {
 	from, to = int64(h.From/time.Second), int64(h.To/time.Second)
 	if to <= from {
@@ -40,8 +40,8 @@ func (h *Hours) Bounds() (from, to int64) {
 	return from, to
 }
 
-// Open reports whether it is within the hours at wall (local seconds). The days are those
-// on which they begin: a Saturday night lasts into Sunday.
+// Open reports whether wall (local seconds) is within the hours. The days are those on which they
+// begin: a Saturday night extends into Sunday.
 func (h *Hours) Open(wall int64) bool {
 	_, open := h.end(wall)
 	return open
@@ -55,30 +55,30 @@ func (h *Hours) end(wall int64) (at int64, open bool) {
 		at, open = wall-tod+to, true
 	}
 	if h.Begins((weekday+6)%7) && tod+daySeconds < to {
-		if last := wall - tod - daySeconds + to; !open || last > at { // local seconds are below 0 west of Greenwich, at the very beginning
+		if last := wall - tod - daySeconds + to; !open || last > at { // local seconds can be negative west of Greenwich, at the very beginning
 			at, open = last, true
 		}
 	}
 	return at, open
 }
 
-// Weekly is times that come back each week, by the clock of a place, with its summer
-// time: whether an instant is among them depends on nothing else.
+// Weekly is times that recur each week, by the clock of a zone including its summer time. Whether
+// an instant is among them depends on nothing else.
 type Weekly struct {
 	Hours  []Hours  `json:"hours"`
-	Zone   string   `json:"zone"`             // the place, for people
-	Ahead  int      `json:"ahead"`            // of UTC, in seconds, until the first change
-	Shifts []Offset `json:"shifts,omitempty"` // changes of that, in the order of time
+	Zone   string   `json:"zone"`             // name of the zone, for people
+	Ahead  int      `json:"ahead"`            // of UTC, in seconds, until the first shift
+	Shifts []Offset `json:"shifts,omitempty"` // changes of Ahead, in order of time
 }
 
-// Offset is how far the clock of a place is ahead of UTC from an instant on.
+// Offset is how far a zone's clock is ahead of UTC from an instant on.
 type Offset struct {
 	Since int64 `json:"since"` // Unix seconds
 	Ahead int   `json:"ahead"` // seconds
 }
 
-// local returns the local seconds at an instant, and when the clock is set next (false:
-// never), in Unix seconds.
+// local returns the local seconds at an instant, and the next shift of the clock in Unix seconds
+// (false: there is none).
 func (w *Weekly) local(unix int64) (wall, next int64, ok bool) {
 	i := sort.Search(len(w.Shifts), func(i int) bool { return w.Shifts[i].Since > unix })
 	ahead := w.Ahead
@@ -91,8 +91,8 @@ func (w *Weekly) local(unix int64) (wall, next int64, ok bool) {
 	return unix + int64(ahead), 0, false
 }
 
-// Until returns when the times end that it is at an instant, both in Unix seconds; false:
-// it is none of them. Times that never end do so after a week.
+// Until returns the end of the times that contain an instant, both in Unix seconds; false: none do.
+// Times that never end are cut after a week.
 func (w *Weekly) Until(unix int64) (end int64, within bool) {
 	if w == nil {
 		return 0, false
@@ -105,13 +105,13 @@ func (w *Weekly) Until(unix int64) (end int64, within bool) {
 		}
 		at += closes - wall
 		if changes && set < at {
-			at = set // from there on by another clock
+			at = set // the clock shifts then
 		}
 	}
 }
 
-// closes is when the hours that are open at wall have all ended, in local seconds; wall:
-// none are. It looks no further than a week.
+// closes is when the hours that are open at wall have all ended, in local seconds; wall: none are
+// open. It searches at most a week ahead.
 func (w *Weekly) closes(wall int64) int64 {
 	for at, limit := wall, wall+7*daySeconds; ; {
 		last := at
@@ -132,9 +132,9 @@ func (w *Weekly) Always() bool {
 	return len(w.Hours) > 0 && w.closes(0) > 7*daySeconds
 }
 
-// Says is what is told people who want to do at an instant, in Unix seconds, what these
-// times are protected from: until when, by the clock of the place, with the day if it is
-// another; "": it is none of them.
+// Says formats, for people who want to do something at a protected instant (Unix seconds), until
+// when the times last, by the zone's clock, with the day if it is another one; "": the instant is
+// not protected.
 func (w *Weekly) Says(unix int64) string {
 	if text := w.until(unix); text != "" {
 		return "protected " + text
@@ -142,7 +142,7 @@ func (w *Weekly) Says(unix int64) string {
 	return ""
 }
 
-// until is "until 18:00 (UTC)", or with the day.
+// until formats "until 18:00 (UTC)", or with the day.
 func (w *Weekly) until(unix int64) string {
 	end, within := w.Until(unix)
 	if !within {

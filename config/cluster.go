@@ -301,7 +301,7 @@ func (f *clusterFile) models() (models []cluster.GPUModel, err error) {
 			return nil, err
 		}
 		if len(list) == 1 && list[0].Memory == 0 && !slices.Contains(have, m.Name) {
-			return nil, fmt.Errorf("models: %w; of one that nobody knows say memory or like", cluster.Unknown("GPU model", m.Name, slices.Compact(have)))
+			return nil, fmt.Errorf("models: %w; for an unknown model state memory or like", cluster.Unknown("GPU model", m.Name, slices.Compact(have)))
 		}
 		if models, err = another(models, m.Name, list); err != nil {
 			return nil, err
@@ -315,9 +315,9 @@ func another(models []cluster.GPUModel, name string, list []cluster.GPUModel) ([
 	for _, g := range list {
 		if slices.ContainsFunc(models, func(o cluster.GPUModel) bool { return o.Name == g.Name }) {
 			if g.Name != name {
-				return nil, fmt.Errorf("model %q stands there twice: %s is all models of that family", g.Name, name)
+				return nil, fmt.Errorf("model %q is listed twice: %s is all models of that family", g.Name, name)
 			}
-			return nil, fmt.Errorf("model %q stands there twice", g.Name)
+			return nil, fmt.Errorf("model %q is listed twice", g.Name)
 		}
 		models = append(models, g)
 	}
@@ -379,7 +379,7 @@ func weights(list []modelFile) (models []cluster.GPUModel, err error) {
 			return nil, At(errors.New("one has no name"), "models")
 		}
 		if m != (modelFile{Name: m.Name, Weight: m.Weight}) {
-			return nil, At(fmt.Errorf("model %q: only name and weight are possible here: what else real GPUs are, they say themselves", m.Name), "models", m.Name)
+			return nil, At(fmt.Errorf("model %q: only name and weight are possible here: real GPUs report everything else themselves", m.Name), "models", m.Name)
 		}
 		list, err := m.named()
 		if err == nil {
@@ -492,7 +492,7 @@ func addQueues(s *cluster.Spec, queues []queueFile, parent string) error {
 	}
 	for _, q := range queues {
 		if q.Parent != "" && parent != "" && q.Parent != parent {
-			return fmt.Errorf("queue %s: parent %q, but it stands among the children of %q", q.Name, q.Parent, parent)
+			return fmt.Errorf("queue %s: parent %q, but it is listed among the children of %q", q.Name, q.Parent, parent)
 		}
 		if !(q.Weight >= 0) || q.Weight > 1e6 || tooFine(q.Weight) {
 			return fmt.Errorf("queue %s: weight %g; 0, or between 0.001 and 1e6, are possible", q.Name, q.Weight)

@@ -92,7 +92,7 @@ func TestBadCluster(t *testing.T) {
 		{node + "partitions: [{name: p, nodes: n1}]\nloans: [{partition: p}]\n", "back: says when"},
 		{node + "partitions: [{name: p, nodes: n1}]\nloans: [{partition: q, back: {'mon 08:00-20:00': 1}}]\n", `loans: unknown partition "q"`},
 		{node + "partitions: [{name: p, nodes: n1}, {name: q, nodes: n1}]\nloans: [{partition: p, back: {mon: 1}}, {partition: q, back: {mon: 1}}]\n", "node n1 is in p, too"},
-		{node + "loans: [{back: {mon: 1}}]\n", "f.yaml: loans[0]: partition: whose nodes"},
+		{node + "loans: [{back: {mon: 1}}]\n", "f.yaml: loans[0]: partition: which nodes"},
 		{node + "loans: [{partition: p, back: {monkey: 1}}]\n", "f.yaml: loans[0]: back: "},
 		{node + "loans: [{partition: p, back: {mon: 1}, zone: Mars}]\n", "f.yaml: loans[0]: zone: "},
 		{node + "power: [{partition: q}]\n", `f.yaml: power[0]: unknown partition "q"`},

@@ -46,7 +46,7 @@ func (f *defragFile) defrag(timezone string) (*engine.Defrag, error) {
 	case err != nil:
 		return nil, err
 	case d == nil:
-		return nil, errors.New("protected: mode: off keeps everybody where they are at any time")
+		return nil, errors.New("protected: mode: off keeps all jobs in place at any time")
 	}
 	if d != nil {
 		d.Protected = protected

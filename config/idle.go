@@ -73,7 +73,7 @@ func (f *idleFile) idle(queues []string) (*Idle, error) {
 			continue
 		}
 		if s.d <= last {
-			return nil, fmt.Errorf("%s: %s must be longer than %s (%s): all are counted from when a job became idle", s.name,
+			return nil, fmt.Errorf("%s: %s must be longer than %s (%s): all times count from when a job became idle", s.name,
 				cluster.FormatDuration(s.d), lastName, cluster.FormatDuration(last))
 		}
 		last, lastName = s.d, s.name

@@ -39,7 +39,7 @@ sharing: {min_speed: 0.5}
 		t.Fatalf("%+v %s", c.Defrag, c.Await)
 	}
 	if plain, err := ReadKube("kube.yaml", strings.NewReader("policy: fifo\n")); err != nil || plain.Defrag != nil {
-		t.Fatalf("who says nothing has nobody moved: %+v %v", plain, err)
+		t.Fatalf("by default no gang is moved, got %+v %v", plain, err)
 	}
 	for text, want := range map[string]string{
 		"policy: fifo\nplase: best-fit\n":             `kube.yaml:2: unknown key "plase": did you mean "place"?`,

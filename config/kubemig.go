@@ -57,7 +57,7 @@ func (f *kubeFile) mig() (list []KubeMIG, err error) {
 func (f *kubeMIGFile) mig() (KubeMIG, error) {
 	m := KubeMIG{Selector: f.Selector, Configs: f.Configs, After: migAfter, Keep: migKeep, Timeout: migTimeout}
 	if len(f.Selector) == 0 {
-		return m, errors.New("selector: which nodes may be partitioned otherwise? Name a label that they have, such as {pool: shared}")
+		return m, errors.New("selector: which nodes may be repartitioned? Name a label that they have, such as {pool: shared}")
 	}
 	text := f.Map
 	if text == "" {
@@ -69,7 +69,7 @@ func (f *kubeMIGFile) mig() (KubeMIG, error) {
 	}
 	for i, c := range f.Configs {
 		if c == "" || slices.Contains(f.Configs[:i], c) {
-			return m, fmt.Errorf("configs: %q is empty or there twice; they are names in the ConfigMap, such as all-disabled", c)
+			return m, fmt.Errorf("configs: %q is empty or listed twice; write names in the ConfigMap, such as all-disabled", c)
 		}
 	}
 	for _, v := range []struct {

@@ -39,7 +39,7 @@ func TestKubeMIG(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"policy: fifo\nmig: [{}]\n", "f.yaml:2: mig: 0: selector: which nodes"},
 		{"mig: [{selector: {a: b}, config_map: x}]\n", `config_map: "x" is not NAMESPACE/NAME`},
-		{"mig: [{selector: {a: b}, configs: [x, x]}]\n", `configs: "x" is empty or there twice`},
+		{"mig: [{selector: {a: b}, configs: [x, x]}]\n", `configs: "x" is empty or listed twice`},
 		{"mig: [{selector: {a: b}, timeout: 0s}]\n", "timeout: 0s; partitioning a node takes a minute"},
 		{"mig: [{selector: {a: b}}, {selector: {a: b, c: d}}]\n", "mig: 1: selector: the nodes are those of 0 (a=b)"},
 		{"mig: [{selector: {a: b}, confgs: [x]}]\n", `did you mean "configs"?`},

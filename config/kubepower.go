@@ -84,7 +84,7 @@ func (f *kubePowerFile) power() (KubePower, error) {
 	case f.Partition != "":
 		return p, errors.New("partition: on Kubernetes nodes are chosen by their labels: selector: {pool: batch}")
 	case f.Watts != wattsFile{}:
-		return p, errors.New("watts: only muster sim reckons with what nodes draw")
+		return p, errors.New("watts: only muster sim computes with what nodes draw")
 	case len(f.Selector) == 0:
 		return p, errors.New("selector: which nodes may be switched off? Name a label that they have, such as {pool: batch}")
 	}

@@ -24,7 +24,7 @@ func (f *clusterFile) addLoans(s *cluster.Spec) error {
 	for i, l := range f.Loans {
 		fail := func(err error) error { return fmt.Errorf("loans[%d]: %w", i, err) }
 		if l.Partition == "" {
-			return fail(errors.New("partition: whose nodes are lent?"))
+			return fail(errors.New("partition: which nodes are lent?"))
 		}
 		out, err := l.loan(f.Timezone)
 		if err != nil {

@@ -122,7 +122,7 @@ func (c *MIGConfigs) Offer(name string, m *cluster.GPUModel, gpus int) (MIGOffer
 		case e == nil && others != nil:
 			return MIGOffer{}, others
 		case e == nil:
-			return MIGOffer{}, fmt.Errorf("%s: no entry describes GPU %d: what becomes of it is not known", name, dev)
+			return MIGOffer{}, fmt.Errorf("%s: no entry describes GPU %d, so its partitioning is unknown", name, dev)
 		case !e.Enabled:
 			o.Whole++
 		}

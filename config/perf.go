@@ -117,7 +117,7 @@ func (f *perfFile) table() (*perf.Table, error) {
 	}
 	if !f.Predict {
 		if len(f.Use) > 0 {
-			return nil, errors.New("use: pairs are estimated from it; say predict: true, too")
+			return nil, errors.New("use: pairs are estimated from it; add predict: true")
 		}
 		return t, nil
 	}

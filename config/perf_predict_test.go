@@ -28,8 +28,8 @@ func TestPredictUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := table.Pairs[perf.Pair{"a", "b"}]; v != 769_231 || !strings.Contains(PerfText(table), "4 pairs are estimated, which nobody can check") ||
-		!strings.Contains(PerfText(table), "of job models known beside nobody: 4 by roofline") {
+	if v := table.Pairs[perf.Pair{"a", "b"}]; v != 769_231 || !strings.Contains(PerfText(table), "4 pairs are estimated, which cannot be checked") ||
+		!strings.Contains(PerfText(table), "of job models without a known pair: 4 by roofline") {
 		t.Errorf("%d: %s", v, PerfText(table))
 	}
 	for _, c := range [][2]string{{text, "predict: true"}, {"use: {a: {compute: 1.2}}\npredict: true\n", "use of a: compute 1.2"}, {"use: {a: {}}\npredict: true\n", "use of a"},

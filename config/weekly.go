@@ -33,7 +33,7 @@ func ParseWeekly(times []string, zone string) (*cluster.Weekly, error) {
 		w.Hours = append(w.Hours, h)
 	}
 	if w.Always() {
-		return nil, errors.New("protected: these times are the whole week; mode: off keeps everybody where they are")
+		return nil, errors.New("protected: these times are the whole week; mode: off keeps all jobs in place")
 	}
 	return w, nil
 }

@@ -40,9 +40,9 @@ func TestShortNames(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	for models, want := range map[string]string{
-		"{name: T5, weight: 0.25}":                                  `models: unknown GPU model "T5": did you mean "T4"? (valid: A100-40GB, A100-80GB, T4, T4-16GB); of one that nobody knows say memory or like`,
-		"{name: A100, weight: 0.5}, {name: A100-80GB, weight: 2}":   `model "A100-80GB" stands there twice`,
-		"{name: A100-80GB, weight: 0.5}, {name: A100, weight: 0.5}": `model "A100-80GB" stands there twice: A100 is all models of that family`,
+		"{name: T5, weight: 0.25}":                                  `models: unknown GPU model "T5": did you mean "T4"? (valid: A100-40GB, A100-80GB, T4, T4-16GB); for an unknown model state memory or like`,
+		"{name: A100, weight: 0.5}, {name: A100-80GB, weight: 2}":   `model "A100-80GB" is listed twice`,
+		"{name: A100-80GB, weight: 0.5}, {name: A100, weight: 0.5}": `model "A100-80GB" is listed twice: A100 is all models of that family`,
 	} {
 		if _, err := Read("f", strings.NewReader("models: ["+models+"]\n"+nodes)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", models, err, want)
@@ -106,7 +106,7 @@ func TestWeightsOfRealGPUs(t *testing.T) {
 			"models: [{name: T4, weight: -1}]":                            `f:1: models: T4: model "T4": weight -1; between`,
 			"policy: fifo\nmodels: [{name: T4, memory: 10GiB}]":           `f:2: models: T4: model "T4": only name and weight`,
 			"models: [{weight: 1}]":                                       "one has no name",
-			"models: [{name: T4, weight: 1}, {name: T4-16GB, weight: 2}]": "stands there twice",
+			"models: [{name: T4, weight: 1}, {name: T4-16GB, weight: 2}]": "is listed twice",
 			"models: [{name: T4, wieght: 1}]":                             "wieght",
 		} {
 			if _, err := read[where](text); err == nil || !strings.Contains(err.Error(), want) {

@@ -27,7 +27,7 @@ import (
 	"github.com/muster-gpu/muster/internal/controlplane"
 )
 
-// guarded is a control plane with the scheduler's account, its rights and the policies that limit them, as they are
+// guarded is a control plane with the scheduler's account, its rights and the policies that limit them, as
 // shipped, and nothing else of Muster.
 type guarded struct {
 	*testing.T
@@ -69,16 +69,16 @@ func newGuarded(t *testing.T) *guarded {
 	return k
 }
 
-// raw is a document as it stands.
+// raw is a document as it was read.
 type raw struct{ text []byte }
 
-// UnmarshalJSON keeps it.
+// UnmarshalJSON keeps the text.
 func (r *raw) UnmarshalJSON(text []byte) error {
 	r.text = bytes.Clone(text)
 	return nil
 }
 
-// install creates an object, if it is of those that say what the account may do; policy: it is a policy.
+// install creates an object if it concerns what the account may do; policy: it is a policy.
 func (k *guarded) install(text []byte) (policy bool) {
 	k.Helper()
 	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(text, nil, nil)
@@ -110,7 +110,7 @@ func (k *guarded) wait(what string, so func() bool) {
 	k.p.Wait(what, func(context.Context) bool { return so() })
 }
 
-// pod makes a pod that nobody schedules.
+// pod creates a pod that no scheduler binds.
 func (k *guarded) pod(space, name, scheduler string) *v1.Pod {
 	k.Helper()
 	p := controlplane.Pod(name, 0, nil)
@@ -122,7 +122,7 @@ func (k *guarded) pod(space, name, scheduler string) *v1.Pod {
 	return p
 }
 
-// as is a client of the scheduler's account, in a pod of that name; "": in none.
+// as is a client of the scheduler's account, in a pod of that name; "": in no pod.
 func (k *guarded) as(pod string) *kubernetes.Clientset {
 	k.Helper()
 	hour := int64(3600)
@@ -149,7 +149,7 @@ func (k *guarded) as(pod string) *kubernetes.Clientset {
 	return c
 }
 
-// What scheduler writes: each as a function that tries it.
+// The scheduler's writes, each as a function that tries it.
 func bindPod(ctx context.Context, c kubernetes.Interface, p *v1.Pod) error {
 	return c.CoreV1().Pods(p.Namespace).Bind(ctx, &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
 		Target: v1.ObjectReference{Kind: "Node", Name: "n1"}}, metav1.CreateOptions{})
@@ -168,7 +168,7 @@ func tellPod(ctx context.Context, c kubernetes.Interface, p *v1.Pod) error {
 	return err
 }
 
-// The scheduler's account may not touch what is not its scheduler's, though its rights would let it.
+// The scheduler's account may not touch other schedulers' pods, though its rights would let it.
 func TestAdmission(t *testing.T) {
 	k := newGuarded(t)
 	c, ctx := k.as(""), t.Context()
@@ -222,7 +222,7 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// volumesGuarded reports whether the account may not label a volume.
+// volumesGuarded reports whether the account is kept from labelling a volume.
 func (k *guarded) volumesGuarded(c kubernetes.Interface) bool {
 	v, err := k.c.CoreV1().PersistentVolumes().Get(k.Context(), "probe", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -236,7 +236,7 @@ func (k *guarded) volumesGuarded(c kubernetes.Interface) bool {
 	return apierrors.IsForbidden(err)
 }
 
-// ghost is a pod that is not there.
+// ghost is a pod that does not exist.
 func (k *guarded) ghost(space string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "ghost"}}
 }
@@ -245,7 +245,7 @@ func claimRef(uid types.UID) *v1.ObjectReference {
 	return &v1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "default", Name: "claim", UID: uid}
 }
 
-// volume makes a volume and has the account change it.
+// volume creates a volume and lets the account change it.
 func (k *guarded) volume(c kubernetes.Interface, name string, change func(*v1.PersistentVolume)) error {
 	v := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"example.com/keep"}}, Spec: v1.PersistentVolumeSpec{
 		Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
@@ -262,7 +262,7 @@ func (k *guarded) volume(c kubernetes.Interface, name string, change func(*v1.Pe
 	return err
 }
 
-// claim makes a claim and has the account change it.
+// claim creates a claim and lets the account change it.
 func (k *guarded) claim(c kubernetes.Interface, name, patch string) error {
 	claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeClaimSpec{AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
 		Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}}}}
@@ -273,7 +273,8 @@ func (k *guarded) claim(c kubernetes.Interface, name, patch string) error {
 	return err
 }
 
-// Of two schedulers the API server lets the one write that holds the lease, whatever the other believes.
+// Of two schedulers the API server accepts writes only from the one that holds the lease, whatever the other
+// believes.
 func TestAdmissionOfLeader(t *testing.T) {
 	k := newGuarded(t)
 	ctx := t.Context()

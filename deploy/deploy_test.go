@@ -1,6 +1,6 @@
-// Package deploy is what installs Muster on a cluster: a Helm chart, and what it
-// makes of its defaults as a kustomize base. The tests apply all of it to a real
-// API server, and run the scheduler with exactly the rights that it is given.
+// Package deploy has the installation of Muster on a cluster: a Helm chart, and the kustomize base rendered from
+// its defaults. The tests apply both to a real API server, and run the scheduler with exactly the rights that it
+// is given.
 package deploy
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/internal/shared"
-	"github.com/muster-gpu/muster/kube"
+	"github.com/muster-gpu/muster/kube/look"
 )
 
-// programs are what runs on a cluster.
+// programs are the programs that run on a cluster.
 var programs = shared.Programs{Plain: []string{"muster-kube"}}
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 var update = flag.Bool("update", false, "write base and monitoring from the chart")
 
-// helm runs helm and returns what it wrote to its standard output.
+// helm runs helm and returns its standard output.
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	if testing.Short() {
@@ -52,7 +52,7 @@ func helm(t *testing.T, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// render is what the chart makes of its defaults, with more settings if given.
+// render renders the chart with its defaults, and further settings if given.
 func render(t *testing.T, more ...string) string {
 	t.Helper()
 	out, err := helm(t, append([]string{"template", "muster", "helm/muster", "--namespace", "muster-system"}, more...)...)
@@ -62,7 +62,7 @@ func render(t *testing.T, more ...string) string {
 	return out
 }
 
-// The kustomize base is what the chart makes of its defaults.
+// The kustomize base equals the chart rendered with its defaults.
 func TestBase(t *testing.T) {
 	const definition, extra = "templates/queues.yaml", "templates/monitoring.yaml"
 	all := render(t)
@@ -87,8 +87,7 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// The chart passes helm's own linter, refuses settings that it does not know, and
-// what can be set is where it belongs.
+// The chart passes helm's own linter, refuses unknown settings, and puts every setting where it belongs.
 func TestChart(t *testing.T) {
 	if out, err := helm(t, "lint", "--strict", "helm/muster"); err != nil {
 		t.Errorf("%v: %s", err, out)
@@ -136,7 +135,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// The configuration that is installed is one that Muster reads.
+// The installed configuration is valid.
 func TestConfiguration(t *testing.T) {
 	text := configuration(t)
 	if !config.IsKube([]byte(text)) {
@@ -147,7 +146,7 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// configuration is what the ConfigMap of the base has.
+// configuration is the configuration in the ConfigMap of the base.
 func configuration(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile("base/muster.yaml")
@@ -169,11 +168,11 @@ func configuration(t *testing.T) string {
 	return strings.Join(lines, "")
 }
 
-// Alert rules and the dashboard name metrics that there are.
+// Alert rules and the dashboard name existing metrics only.
 func TestMetricsAreThere(t *testing.T) {
-	m := kube.NewMetrics()
+	m := look.NewMetrics()
 	known := map[string]bool{}
-	for _, name := range kube.MetricNames(m) {
+	for _, name := range look.MetricNames(m) {
 		known[name] = true
 	}
 	var dashboard any
@@ -202,8 +201,7 @@ func TestMetricsAreThere(t *testing.T) {
 	}
 }
 
-// What the Dockerfile builds needs nothing of C, so it is static and runs in an
-// image that has nothing.
+// The programs of the Dockerfile need no C libraries, so they are static and run in an empty image.
 func TestDockerfile(t *testing.T) {
 	data, err := os.ReadFile("../Dockerfile")
 	if err != nil {

@@ -34,7 +34,7 @@ type cluster struct {
 	*testing.T
 	p     *controlplane.Plane
 	c     *kubernetes.Clientset
-	audit string // the API server's log of what the scheduler's account asked for
+	audit string // the API server's log of the requests of the scheduler's account
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -53,7 +53,7 @@ func newCluster(t *testing.T) *cluster {
 func (k *cluster) kubectl(stdin string, args ...string) (string, error) {
 	c := exec.CommandContext(k.Context(), k.p.Program("kubectl"), append([]string{"--kubeconfig", k.p.Kubeconfig}, args...)...)
 	c.Stdin = strings.NewReader(stdin)
-	var out, errs bytes.Buffer // it warns of an API that nobody answers for yet
+	var out, errs bytes.Buffer // it warns of an API that has no server yet
 	c.Stdout, c.Stderr = &out, &errs
 	if err := c.Run(); err != nil {
 		return out.String() + errs.String(), err
@@ -75,7 +75,7 @@ func (k *cluster) wait(what string, so func() bool) {
 	k.p.Wait(what, func(context.Context) bool { return so() })
 }
 
-// definition is that of a kind of others: name, kind, group, version.
+// definition defines a custom kind: name, kind, group, version.
 const definition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -90,7 +90,7 @@ spec:
   - {name: %[4]s, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
 
-// define makes kinds of others known.
+// define registers custom kinds.
 func (k *cluster) define(group, version string, kinds ...string) {
 	k.Helper()
 	for _, kind := range kinds {
@@ -106,12 +106,12 @@ func (k *cluster) define(group, version string, kinds ...string) {
 	}
 }
 
-// TestInstall installs Muster with Helm and, after that is gone, with kustomize,
-// and lets the scheduler run with exactly what it is given then.
+// TestInstall installs Muster with Helm and, after removing that, with kustomize, and runs the scheduler with
+// exactly the rights that it is given.
 func TestInstall(t *testing.T) {
 	k := newCluster(t)
 	k.define("monitoring.coreos.com", "v1", "ServiceMonitor", "PrometheusRule")
-	k.define("jobset.x-k8s.io", "v1alpha2", "JobSet") // what makes gangs, so that the right to read it is used
+	k.define("jobset.x-k8s.io", "v1alpha2", "JobSet") // kinds that make gangs, so that the right to read them is used
 	k.define("trainer.kubeflow.org", "v1alpha1", "TrainJob")
 	k.define("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet")
 	k.define("kubeflow.org", "v1", "PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob")
@@ -154,7 +154,7 @@ func (k *cluster) withHelm() {
 	k.must("", "delete", "queue", "kept")
 }
 
-// pods: the namespace admits the Deployment's pods, and no others that may more.
+// pods: the namespace admits the Deployment's pods, and no pods with more privileges.
 func (k *cluster) pods() {
 	k.Helper()
 	k.wait("the Deployment's pods are admitted", func() bool {
@@ -168,7 +168,7 @@ func (k *cluster) pods() {
 	}
 }
 
-// kubeconfig is one with the token of the scheduler's account.
+// kubeconfig contains the token of the scheduler's account.
 func (k *cluster) kubeconfig() string {
 	k.Helper()
 	hour := int64(3600)
@@ -184,7 +184,7 @@ func (k *cluster) kubeconfig() string {
 	return path
 }
 
-// address is one of this machine that nobody uses.
+// address is an unused address of this machine.
 func (k *cluster) address() string {
 	k.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -195,8 +195,7 @@ func (k *cluster) address() string {
 	return l.Addr().String()
 }
 
-// route lets the API server find the scheduler: nothing here routes what is sent
-// to a Service, so it becomes a name.
+// route lets the API server find the scheduler: Services are not routed here, so the Service becomes a name.
 func (k *cluster) route(api string) {
 	k.Helper()
 	_, port, err := net.SplitHostPort(api)
@@ -208,7 +207,7 @@ func (k *cluster) route(api string) {
 	k.must("", "patch", "apiservice", "v1.view.muster.sh", "--type", "merge", "-p", `{"spec":{"service":{"port":`+port+`}}}`)
 }
 
-// looked: who is bound to the role that is made for that may look, and nobody else.
+// looked: a user bound to the viewer's role may look, and no other user may.
 func (k *cluster) looked() {
 	k.Helper()
 	ask := func() (string, error) {
@@ -224,7 +223,8 @@ func (k *cluster) looked() {
 	})
 }
 
-// launch runs the program until the test is over; then it has ended well, and nothing was forbidden to it.
+// launch runs the program until the end of the test, and checks that it ended without an error and that no
+// request was forbidden.
 func (k *cluster) launch(args ...string) {
 	k.Helper()
 	c := exec.Command(programs.Path(k, "muster-kube"), args...)
@@ -242,8 +242,7 @@ func (k *cluster) launch(args ...string) {
 	})
 }
 
-// scheduler starts the program as the Deployment does, with the rights of its
-// account, and returns where it answers.
+// scheduler starts the program as the Deployment does, with the rights of its account, and returns its address.
 func (k *cluster) scheduler() string {
 	k.Helper()
 	d, err := k.c.AppsV1().Deployments(namespace).Get(k.Context(), "muster", metav1.GetOptions{})
@@ -274,14 +273,14 @@ func (k *cluster) create(pods ...*v1.Pod) {
 	}
 }
 
-// runs reports whether a pod is bound and not asked to leave.
+// runs reports whether a pod is bound and not being evicted.
 func (k *cluster) runs(name string) bool {
 	k.Helper()
 	p, err := k.c.CoreV1().Pods("default").Get(k.Context(), name, metav1.GetOptions{})
 	return err == nil && p.Spec.NodeName != "" && p.DeletionTimestamp == nil && p.Status.Phase == v1.PodRunning
 }
 
-// schedules lets the scheduler do all that it needs rights for.
+// schedules lets the scheduler do everything for which it needs rights.
 func (k *cluster) schedules() {
 	k.Helper()
 	address := k.scheduler()
@@ -292,7 +291,7 @@ func (k *cluster) schedules() {
 		}
 	}
 	low := controlplane.Gang("low", 2, 4, map[string]string{"muster.sh/queue": "research"})
-	for _, p := range low { // by its PriorityClass
+	for _, p := range low { // their tier is that of their PriorityClass
 		p.Spec.PriorityClassName = "muster-best-effort"
 	}
 	k.create(low...)
@@ -336,7 +335,7 @@ func (k *cluster) schedules() {
 	}
 }
 
-// volumes lets the scheduler bind a claim to a volume, and have one made.
+// volumes lets the scheduler bind a claim to a volume, and have one provisioned.
 func (k *cluster) volumes() {
 	k.Helper()
 	k.must(`
@@ -362,8 +361,7 @@ func (k *cluster) volumes() {
 	})
 }
 
-// devices lets the scheduler give a device to a claim. No driver runs here: the
-// slice is published as one would.
+// devices lets the scheduler allocate a device to a claim. There is no driver: the test publishes the slice.
 func (k *cluster) devices() {
 	k.Helper()
 	k.must(`
@@ -382,7 +380,7 @@ func (k *cluster) devices() {
 	k.wait("a pod runs with a device of a driver", func() bool { return k.runs("with-device") })
 }
 
-// used is what the scheduler's account asked for: "group/resource/subresource verb".
+// used are the requests of the scheduler's account: "group/resource/subresource verb".
 func (k *cluster) used() map[string]bool {
 	k.Helper()
 	f, err := os.Open(k.audit)
@@ -409,24 +407,23 @@ func right(group, resource, verb string) string {
 	return strings.TrimPrefix(group+"/"+resource, "/") + " " + verb
 }
 
-// rare rights are used where something happens that takes long, or that a test
-// cannot arrange.
+// rare rights are used only in situations that take long, or that a test cannot arrange.
 var rare = map[string]string{
-	"events patch":                       "the same event of the same pod once more is counted up",
-	"pods get":                           "after a binding of which no answer came: was it done?",
+	"events patch":                       "a repeated event of the same pod increments its count",
+	"pods get":                           "after a binding without an answer, to see whether it was made",
 	"resource.k8s.io/resourceclaims get": "after a conflict, or to take devices back",
-	"resource.k8s.io/resourceclaims/binding update": "who writes the status of a claim is asked for it; no request is of its own",
+	"resource.k8s.io/resourceclaims/binding update": "checked when the status of a claim is written; there is no request of its own",
 	"scheduling.k8s.io/podgroups list":              "only where Kubernetes serves them: TestPodGroup of package kube",
 	"scheduling.k8s.io/podgroups watch":             "only where Kubernetes serves them",
 	"discovery.k8s.io/endpointslices create":        "where a Service without a name leads to the scheduler; here it has one: package kube/front",
 	"discovery.k8s.io/endpointslices get":           "the same",
 	"discovery.k8s.io/endpointslices update":        "the same",
 	"discovery.k8s.io/endpointslices delete":        "the same, when the address is of another family",
-	"policy/poddisruptionbudgets list":              "where moves are worth it and may be made: TestMoves of package kube",
-	"authentication.k8s.io/tokenreviews create":     "who asks the scheduler's port directly shows a token",
+	"policy/poddisruptionbudgets list":              "where moves are worth it and allowed: TestMoves of package kube",
+	"authentication.k8s.io/tokenreviews create":     "a client that calls the scheduler's port directly presents a token",
 }
 
-// rights: each right that the scheduler was given is used, and it asked for no other.
+// rights: each right of the scheduler is used, and it requested no other.
 func (k *cluster) rights() {
 	k.Helper()
 	granted := map[string]bool{}

@@ -12,9 +12,9 @@ import (
 	"github.com/muster-gpu/muster/internal/controlplane"
 )
 
-// TestInstallMIG installs the chart where nodes may be partitioned otherwise, and lets the scheduler have a node
-// partitioned for a pod, with exactly the rights and the configuration that it is given then. What the GPU operator does
-// to the node, the test does.
+// TestInstallMIG installs the chart with repartitioning of nodes, and lets the scheduler have a node partitioned
+// for a pod, with exactly the rights and the configuration that the chart gives it. The test plays the part of
+// the GPU operator.
 func TestInstallMIG(t *testing.T) {
 	k := newCluster(t)
 	k.must("", "create", "namespace", "gpu-operator")
@@ -59,7 +59,7 @@ data:
 	}
 }
 
-// installed runs the program with the configuration and the account that the chart made.
+// installed runs the program with the configuration and the account of the chart.
 func (k *cluster) installed() {
 	k.Helper()
 	m, err := k.c.CoreV1().ConfigMaps(namespace).Get(k.Context(), "muster", metav1.GetOptions{})

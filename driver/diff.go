@@ -8,14 +8,14 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// Observed is what a world really has at one instant.
+// Observed is the actual state of a world at one instant.
 type Observed struct {
-	Nodes   []cluster.Node // State, Bad and Asleep say how they are; a node that is missing is lost
+	Nodes   []cluster.Node // with State, Bad and Asleep; a missing node is lost
 	Running []Found        // jobs with processes, starting, computing or leaving
-	Ended   []Outcome      // jobs that are over as far as the world remembers
+	Ended   []Outcome      // jobs that are over, as far as the world remembers
 }
 
-// Found is a job that is on devices.
+// Found is a job that has devices.
 type Found struct {
 	Job  cluster.JobID
 	Rate int64 // as in Started; 0: unknown
@@ -35,25 +35,22 @@ type Outcome struct {
 	Done   time.Duration // as in Stopped, where it is known
 }
 
-// View is what the engine believes.
+// View is the state in the engine.
 type View struct {
 	Jobs  []engine.Belief
 	Nodes []cluster.Node
 }
 
-// ViewOf returns what an engine believes.
+// ViewOf returns the state in an engine.
 func ViewOf(e *engine.Engine) View { return View{e.Beliefs(), e.Nodes()} }
 
-// Diff compares what is there with what the engine believes and returns the
-// events that the engine missed, in the order in which it would have had them,
-// and the orphans: jobs that are on devices though the engine does not want
-// them there. A driver stops orphans and reports nothing of them. Diff is what
-// a restart and a relist use; between equal states it finds nothing.
+// Diff compares the actual state with the engine's and returns the events that the engine missed, in their
+// natural order, and the orphans: jobs on devices that the engine does not want there. A driver stops orphans
+// and reports no events of them. Restarts and relists use Diff; between equal states it finds nothing.
 //
-// A start that was decided and of which nothing is to be seen failed. A
-// running job that is gone without an outcome was lost with its node: it waits
-// again. A job that was told to leave and is gone has left. A resize that did
-// not take place is still owed: the driver repeats it (Belief.Resizing).
+// A start that was decided but is not found has failed. A running job that is gone without an outcome was lost
+// with its node: it waits again. A stopping job that is gone has stopped. A resize that did not take place is
+// still pending: the driver repeats it (Belief.Resizing).
 func Diff(o Observed, v View) (events []engine.Event, orphans []cluster.JobID) {
 	found := map[cluster.JobID]*Found{} // looked up only
 	for i := range o.Running {
@@ -111,7 +108,7 @@ func on(b *engine.Belief, nodes []cluster.Node, held []Held) bool {
 	return true
 }
 
-// gone is what the engine is told of a job that is not there.
+// gone is the event of a job that is not there.
 func gone(b *engine.Belief, end *Outcome) engine.Event {
 	ev := engine.Event{Type: engine.Stopped, Job: b.Job}
 	switch {
@@ -120,15 +117,14 @@ func gone(b *engine.Belief, end *Outcome) engine.Event {
 	case b.State == engine.Starting:
 		ev.Type = engine.StartFailed
 	case b.State == engine.Stopping:
-		ev.Reason = engine.Preempted // or whatever it was to leave for: the engine knows
+		ev.Reason = engine.Preempted // the engine replaces it by the reason that it chose
 	default:
 		ev.Reason = engine.NodeLost
 	}
 	return ev
 }
 
-// diffNodes compares the nodes, in the order in which the engine knows them,
-// then new ones in the order in which they were seen.
+// diffNodes compares the nodes, in the engine's order, then new ones in the order in which they were seen.
 func diffNodes(have, believed []cluster.Node) (events []engine.Event) {
 	at := map[string]*cluster.Node{} // looked up only
 	for i := range have {
@@ -177,7 +173,7 @@ func diffState(n, b *cluster.Node) []engine.Event {
 		return []engine.Event{{Type: engine.NodeDown, Node: b.Name}}
 	case b.State == cluster.Down && n.State == cluster.Draining:
 		return []engine.Event{up, drain}
-	case b.State == cluster.Down: // the engine may remember a drain from before that is over
+	case b.State == cluster.Down: // the engine may remember a drain from before the outage
 		return []engine.Event{undo, up}
 	case n.State == cluster.Draining:
 		return []engine.Event{drain}

@@ -14,14 +14,14 @@ import (
 	"github.com/muster-gpu/muster/policy"
 )
 
-// world has processes and nodes, and a wire to the engine that loses things.
+// world has processes and nodes, and a lossy connection to the engine.
 type world struct {
 	t     *testing.T
 	r     *rand.Rand
 	e     *engine.Engine
 	now   cluster.Time
 	nodes []cluster.Node
-	names []string // in the order in which the engine met them
+	names []string // in the order in which the engine saw them
 	runs  map[cluster.JobID][]driver.Held
 	ended []driver.Outcome
 	jobs  int
@@ -47,7 +47,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// step tells the engine; what it decides is carried out unless it gets lost.
+// step sends events to the engine; its decisions are carried out unless they get lost.
 func (w *world) step(lose int, evs ...engine.Event) {
 	d := w.e.Step(engine.Batch{Now: w.now, Events: evs})
 	if err := w.e.CheckInvariants(); err != nil {
@@ -88,7 +88,7 @@ func (w *world) observed() driver.Observed {
 	return o
 }
 
-// disturb changes the world behind the engine's back, and tells it little.
+// disturb changes the world without telling the engine, or telling it only in part.
 func (w *world) disturb() {
 	w.now = w.now.Add(time.Duration(w.r.IntN(5000)) * time.Millisecond)
 	n := &w.nodes[w.r.IntN(len(w.nodes))]
@@ -102,14 +102,14 @@ func (w *world) disturb() {
 		}
 		w.jobs++
 		w.step(30, engine.Event{Type: engine.Submitted, Job: j.ID, Spec: j})
-	case 4: // a job ends and nobody hears of it
+	case 4: // a job ends unnoticed
 		if _, ok := w.runs[id]; ok {
 			delete(w.runs, id)
 			w.ended = append(w.ended, driver.Outcome{Job: id, Reason: engine.Completed})
 		}
 	case 5: // it vanishes
 		delete(w.runs, id)
-	case 6: // somebody starts something by hand
+	case 6: // a person starts something by hand
 		w.runs[cluster.JobID(w.jobs+1+w.r.IntN(900))] = []driver.Held{{Node: n.Name, GPUs: 1}}
 	case 7:
 		n.State = cluster.NodeState(w.r.IntN(3))
@@ -134,15 +134,15 @@ func (w *world) disturb() {
 	}
 }
 
-// relist brings the engine up to date by Diff alone, as after a restart: what
-// it decides is carried out, what came of it is found by the next Diff.
+// relist brings the engine up to date by Diff alone, as after a restart: its decisions are carried out, and the
+// next Diff finds their outcome.
 func (w *world) relist() {
 	for round := 0; ; round++ {
 		evs, orphans := driver.Diff(w.observed(), driver.ViewOf(w.e))
 		for _, id := range orphans {
 			delete(w.runs, id)
 		}
-		for _, b := range w.e.Beliefs() { // a resize that got lost is still owed
+		for _, b := range w.e.Beliefs() { // a lost resize is still pending
 			if _, ok := w.runs[b.Job]; ok && b.Resizing {
 				w.do(&engine.Action{Type: engine.Resize, Job: b.Job, Allocs: b.Allocs})
 			}
@@ -192,8 +192,8 @@ func (w *world) agree() error {
 	return nil
 }
 
-// TestDiff: whatever got lost, after a relist the engine agrees with the
-// world, nothing is left to tell, and telling again changes nothing.
+// TestDiff: whatever got lost, after a relist the engine agrees with the world, no event is missing, and
+// repeating the events changes nothing.
 func TestDiff(t *testing.T) {
 	for seed := range uint64(400) {
 		w := newWorld(t, seed)
@@ -212,8 +212,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestDiffTwice: the same events applied twice change nothing more, as long as
-// nothing starts again in between.
+// TestDiffTwice: applying the same events twice changes nothing more, as long as nothing starts again in
+// between.
 func TestDiffTwice(t *testing.T) {
 	for seed := range uint64(200) {
 		w := newWorld(t, seed)
@@ -224,7 +224,7 @@ func TestDiffTwice(t *testing.T) {
 		before := w.e.Beliefs()
 		d := w.e.Step(engine.Batch{Now: w.now, Events: evs})
 		if slices.ContainsFunc(d.Actions, func(a engine.Action) bool { return a.Type == engine.Start }) {
-			continue // it may be told now that a start failed which it has just decided
+			continue // the failure of a start may be reported that was only just decided
 		}
 		once := fmt.Sprintf("%+v %+v", w.e.Beliefs(), w.e.Nodes())
 		d = w.e.Step(engine.Batch{Now: w.now, Events: evs})

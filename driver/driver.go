@@ -1,6 +1,5 @@
-// Package driver connects the engine to a world: the simulator, this machine,
-// a Kubernetes cluster. Run is the only loop; what it does live, it does in
-// the simulator, because it is the same function.
+// Package driver connects the engine to a world: the simulator, this machine, a Kubernetes cluster. Run is the
+// only loop, the same function in the simulator and live.
 package driver
 
 import (
@@ -12,18 +11,16 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// Driver is a world. Next waits for the next instant at which something
-// happened, or at which the last decision wanted to be woken; io.EOF ends the
-// run. Apply carries out a decision: it starts things and returns; what came
-// of them is reported by later calls of Next.
+// Driver is a world. Next waits for the next instant at which something happened, or for the wake-up time of the
+// last decision; io.EOF ends the run. Apply carries out a decision: it starts actions and returns; later calls
+// of Next report their outcome.
 type Driver interface {
 	Next(ctx context.Context) (engine.Batch, error)
 	Apply(ctx context.Context, d engine.Decision) error
 }
 
-// Journal records what went in and the hash of what came out. A batch is
-// recorded before its decision is applied, so that a crash between the two
-// loses nothing: the decision can be made again.
+// Journal records each batch and the hash of its decision. A batch is recorded before its decision is applied,
+// so that a crash between the two loses nothing: the decision can be taken again.
 type Journal interface {
 	Record(b *engine.Batch, d *engine.Decision) error
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// ErrProtected is what is asked for in a time in which nobody is moved.
-var ErrProtected = errors.New("nobody is moved now")
+// ErrProtected is returned for moves in a protected time.
+var ErrProtected = errors.New("no job is moved now")
 
-// MayMove says why moves are not made at an instant of the calendar (Unix nanoseconds),
-// though somebody asks for them; nil: they may be.
+// MayMove says why no moves are made at an instant of the calendar (Unix nanoseconds), even on request; nil:
+// they may be.
 func MayMove(d *engine.Defrag, at cluster.Time) error {
 	if text := d.Protected.Says(int64(at / cluster.Time(time.Second))); text != "" {
 		return fmt.Errorf("%w: %s", ErrProtected, text)
@@ -23,14 +23,14 @@ func MayMove(d *engine.Defrag, at cluster.Time) error {
 	return nil
 }
 
-// Asked is what nodes are to be emptied for, if that is asked and not which moves let a
+// Asked is the goal for which nodes are to be emptied, if the request is for that and not for moves that let a
 // job start; an error is a *ask.FieldError.
 func Asked(r *ask.MovesRequest) (by engine.Compact, err error) {
 	switch {
 	case r.Compact == "":
 		return engine.NoCompact, nil
 	case r.Job != 0:
-		return by, &ask.FieldError{Field: "compact", Text: "a job and compact do not go together: nodes are emptied for nobody in particular"}
+		return by, &ask.FieldError{Field: "compact", Text: "job and compact exclude each other: nodes are not emptied for a particular job"}
 	}
 	if by, err = engine.ParseCompact(r.Compact); err != nil {
 		return by, &ask.FieldError{Field: "compact", Text: err.Error()}
@@ -38,8 +38,7 @@ func Asked(r *ask.MovesRequest) (by engine.Compact, err error) {
 	return by, nil
 }
 
-// Moves is what the engine says of moves, for people and programs; number is the number
-// that they know a job by.
+// Moves converts the engine's moves for people and programs; number is the number of a job as they know it.
 func Moves(list []engine.Moves, number func(cluster.JobID) int) []show.Moves {
 	out := make([]show.Moves, 0, len(list))
 	for i := range list {
@@ -62,7 +61,7 @@ func Moves(list []engine.Moves, number func(cluster.JobID) int) []show.Moves {
 	return out
 }
 
-// instant is a time for people; nil: never.
+// instant is a time as shown; nil: never.
 func instant(t cluster.Time) *time.Time {
 	if t == cluster.Never {
 		return nil

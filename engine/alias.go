@@ -37,7 +37,7 @@ const (
 )
 
 // SameGPUs reports whether two descriptions of a node are of the same GPUs, partitioned alike.
-func SameGPUs(a, b *cluster.Node) bool { return inventory.SameDevices(a, b) }
+func SameGPUs(a, b *cluster.Node) bool { return inventory.SameHardware(a, b) }
 
 // State is where a job is in its life.
 type State = job.Phase

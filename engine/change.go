@@ -34,7 +34,7 @@ func (e *Engine) CheckChange(n *cluster.Node) string {
 	if _, _, err := n.Geometry(&model); err != nil {
 		return "mig: " + err.Error()
 	}
-	if !inventory.SameDevices(was, n) && !e.canEmpty(id) {
+	if !inventory.SameHardware(was, n) && !e.canEmpty(id) {
 		return "a job has a GPU of it"
 	}
 	return ""
@@ -72,7 +72,7 @@ func (e *Engine) nodeChanged(id int32, to *cluster.Node) {
 	was := *e.st.Nodes()[id].Spec()
 	next := *to
 	next.State, next.Asleep, next.Bad = was.State, was.Asleep, next.Bad&(uint64(1)<<next.GPUs-1)
-	if inventory.SameDevices(&was, &next) {
+	if inventory.SameHardware(&was, &next) {
 		next.Bad = was.Bad
 	} else {
 		e.displace(id)

@@ -85,6 +85,18 @@ func TestReshaped(t *testing.T) {
 	}
 }
 
+// A job that does not come back can be wherever its driver says; one that does, on the nodes that it names only.
+func TestReshapedElsewhere(t *testing.T) {
+	h := newHand(t, "3x2xT4", "fifo", nil)
+	once := func(j *cluster.Job) { j.NoRequeue = true }
+	one, two := job(1, 2, 1000, among("left"), once), job(2, 2, 1000, among("left"))
+	h.want(0, "start 1, start 2", named("left", "n1", "n2"), submit(one), submit(two))
+	h.want(1, "", reshaped(1, sets(gpuTasks(1, 1)), whole(2, 0, 1, 1)), reshaped(2, sets(gpuTasks(1, 1)), whole(2, 0, 1, 2)))
+	if got := h.on(1) + h.on(2); got != "n3n2" {
+		t.Errorf("they are on %s", got)
+	}
+}
+
 // An elastic job is one of a fixed size from when its driver says so; a job that has its place beside what it gets and
 // has not started gives that up.
 func TestReshapedElastic(t *testing.T) {

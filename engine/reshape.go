@@ -40,6 +40,9 @@ func (e *Engine) reshaped(j *job.State, r *Reshape) (spec *cluster.Job, text str
 	}
 	next := *j.Spec
 	next.Tasks, next.Elastic = slices.Clone(r.Tasks), cluster.Elastic{}
+	if next.NoRequeue { // it is not placed again: where it may be, it is
+		next.Nodes, next.PerNode, next.NodeLimits, next.Topology = "", 0, nil, cluster.Topology{}
+	}
 	if text := e.checkSets(&next); text != "" {
 		return nil, text
 	}

@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// options are what the command is told.
+// options are the command's arguments.
 type options struct {
 	traces, out, only string
 }
@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	return o.replay(ctx, w)
 }
 
-// replay writes the pages that are wanted.
+// replay writes the requested pages.
 func (o *options) replay(ctx context.Context, w io.Writer) error {
 	var tables []results.Table
 	var err error
@@ -96,7 +96,7 @@ func (o *options) replay(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// page writes a page to its file, whole or not at all, or to the terminal.
+// page writes a page to its file atomically, or to the terminal.
 func (o *options) page(w io.Writer, name string, write func(io.Writer) error) error {
 	if o.out == "" {
 		return write(w)

@@ -10,7 +10,7 @@ import (
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
-// Where there are no recorded traces, the answer says what is wanted.
+// Without recorded traces, the error says what is needed.
 func TestResultsWithoutTraces(t *testing.T) {
 	for _, dir := range []string{t.TempDir() + "/none", "main_test.go"} {
 		err := run(t.Context(), []string{"--traces", dir}, io.Discard)
@@ -20,14 +20,14 @@ func TestResultsWithoutTraces(t *testing.T) {
 	}
 }
 
-// An experiment that there is not is named, with those that there are.
+// The error for an unknown experiment names it and lists the existing ones.
 func TestUnknownExperiment(t *testing.T) {
 	if err := run(t.Context(), []string{"--traces", ".", "--only", "muri2"}, io.Discard); err == nil || !strings.Contains(err.Error(), "muri") {
 		t.Error(err)
 	}
 }
 
-// What is written is the page of the experiment, and nothing else.
+// Exactly the page of the requested experiment is written.
 func TestOnePage(t *testing.T) {
 	traces, dir := shared.Path(t, "traces"), t.TempDir()
 	if err := run(t.Context(), []string{"--traces", traces, "--out", dir, "--only", "tiresias"}, io.Discard); err != nil {

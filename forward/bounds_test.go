@@ -73,12 +73,12 @@ func lasts(s int, edit ...func(*cluster.Job)) cluster.Job {
 func want(t *testing.T, r *forward.Result, end forward.End, starts ...int) {
 	t.Helper()
 	if r.End != end {
-		t.Errorf("it ended %d, not %d", r.End, end)
+		t.Errorf("end %d, want %d", r.End, end)
 	}
 	for i, s := range starts {
 		got, ok := r.Starts[cluster.JobID(i)]
 		if ok != (s >= 0) || ok && got != at(s) {
-			t.Errorf("job %d starts at %v (%v), not at %d s", i, got, ok, s)
+			t.Errorf("job %d starts at %v (%v), want %d s", i, got, ok, s)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestLeaves(t *testing.T) {
 	limited.Limit = time.Minute
 	r := forward.Run(small(t, nil, limited, lasts(5), lasts(5)), forward.Options{})
 	if got := r.Leaves[0]; got != (forward.Leaving{At: at(60), Reason: engine.TimedOut}) {
-		t.Errorf("the first leaves %+v", got)
+		t.Errorf("leaving of the first job: %+v", got)
 	}
 	if _, ok := r.Leaves[1]; ok || !r.Limits[1] || !r.Limits[2] {
 		t.Errorf("leaves %+v, at limits %+v", r.Leaves, r.Limits)

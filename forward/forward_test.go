@@ -159,7 +159,7 @@ func (w *world) simulate(t *testing.T, every int) (list []*seen) {
 			t.Fatal(err)
 		}
 		if step > 200_000 { // some 80 jobs of at most an hour: they preempt each other for ever
-			t.Fatalf("it goes on and on: %v", b.Now)
+			t.Fatalf("no end in sight at %v", b.Now)
 		}
 		d := e.Step(b)
 		for i := range d.Actions {
@@ -205,7 +205,7 @@ func look(t *testing.T, e *engine.Engine) *seen {
 
 // With exact run times and no unforeseeable events, each start that is predicted from any moment is
 // the actual one.
-func TestForesees(t *testing.T) {
+func TestPredictedStarts(t *testing.T) {
 	worlds := 6
 	if testing.Short() {
 		worlds = 2
@@ -244,7 +244,7 @@ func (w *world) compare(t *testing.T, name string, s *seen) int {
 		at, ok := res.Starts[id]
 		want, started := s.starts[id]
 		if ok != started || at != want {
-			t.Errorf("%s: from %v on, job %d starts at %v (%v); it did at %v (%v); ended %d after %d steps", name, s.snap.Now, id, at, ok, want, started, res.End, res.Steps)
+			t.Errorf("%s: from %v on, job %d starts at %v (%v), actually at %v (%v); end %d after %d steps", name, s.snap.Now, id, at, ok, want, started, res.End, res.Steps)
 		}
 		if _, never := res.Never[id]; !started && !never && res.Complete() != (res.End == forward.Idle) {
 			t.Errorf("%s: job %d has neither a start nor a reason", name, id)

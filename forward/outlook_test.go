@@ -25,7 +25,7 @@ func TestRecent(t *testing.T) {
 			t.Fatalf("%d arrivals", len(list))
 		}
 		if first, last := list[0].Submit, list[RecentKept-1].Submit; last.Sub(first) != (RecentKept-1)*time.Second {
-			t.Errorf("the first %d are spread over %v: they are not the latest ones once more", RecentKept, last.Sub(first))
+			t.Errorf("the first %d are spread over %v: they do not repeat the latest ones", RecentKept, last.Sub(first))
 		}
 	}
 	if got, want := c.Arrivals(0, at(n))[0].Submit, at(n); got != want {

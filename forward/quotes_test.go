@@ -88,20 +88,20 @@ func TestQuotesOpen(t *testing.T) {
 		return q.Quote(&a)
 	}
 	if got := teach(1200); !got.Open || got.Start != at(1200) || got.Low != at(1200) || got.High != at(1200) {
-		t.Errorf("a hundred answers given in one backlog are one: %+v", got)
+		t.Errorf("a hundred answers in one backlog count as one: %+v", got)
 	}
 	later = 100
 	if got := teach(1200); got.Open || got.Start != at(1200) || got.Low != at(1200) || got.High != at(1200) {
-		t.Errorf("it takes always twice as long: %+v", got)
+		t.Errorf("waits are always twice as long: %+v", got)
 	}
 	if got := teach(10, 50_000); !got.Open || got.Low != at(10) || got.High != at(50_000) {
-		t.Errorf("nobody can say: %+v", got)
+		t.Errorf("the answers differ too much: %+v", got)
 	}
 	q.Told(&a)
 	q.Gone(1)
 	q.Started(1, at(1))
 	if got := q.Quote(&a); got.Low != at(10) {
-		t.Errorf("a job that was cancelled teaches: %+v", got)
+		t.Errorf("a cancelled job was scored: %+v", got)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestQuotesDate(t *testing.T) {
 		}
 	}
 	if dated > 0 {
-		t.Errorf("%d dates are said of which two of three are off by more than a quarter", dated)
+		t.Errorf("%d dates were given of which two of three are off by more than a quarter", dated)
 	}
 	for range 200 {
 		ask(1)
@@ -155,7 +155,7 @@ func TestQuotesDate(t *testing.T) {
 	}
 	a.Now, a.Start = now.Add(82*time.Minute), now.Add(142*time.Minute)
 	if got := q.Quote(&a); !got.Open {
-		t.Errorf("an hour was said, and after 82 minutes none has started: %+v", got)
+		t.Errorf("an hour was predicted, and after 82 minutes none has started: %+v", got)
 	}
 }
 

@@ -129,23 +129,6 @@ func (b *bench) clearPods() {
 	b.wait("no pod is left", func() bool { return len(b.pods()) == 0 })
 }
 
-func TestPorts(t *testing.T) {
-	for _, c := range []struct {
-		a, b      hostPort
-		conflicts bool
-	}{
-		{hostPort{"0.0.0.0", "TCP", 80}, hostPort{"127.0.0.1", "TCP", 80}, true},
-		{hostPort{"10.0.0.1", "TCP", 80}, hostPort{"127.0.0.1", "TCP", 80}, false},
-		{hostPort{"0.0.0.0", "TCP", 80}, hostPort{"0.0.0.0", "UDP", 80}, false},
-		{hostPort{"127.0.0.1", "TCP", 80}, hostPort{"127.0.0.1", "TCP", 80}, true},
-		{hostPort{"0.0.0.0", "TCP", 80}, hostPort{"0.0.0.0", "TCP", 81}, false},
-	} {
-		if c.a.conflicts(c.b) != c.conflicts || c.b.conflicts(c.a) != c.conflicts {
-			t.Errorf("%v and %v: conflict %v", c.a, c.b, !c.conflicts)
-		}
-	}
-}
-
 // What is remembered of one pod's limits is not another's that only looks like it:
 // same labels, but other resources or ports.
 func TestLimitsOfTwins(t *testing.T) {
@@ -163,7 +146,7 @@ func TestLimitsOfTwins(t *testing.T) {
 		pods = append(pods, d.pods[p.UID])
 	}
 	one, two := d.limitsOf(pods[:1], false, true), d.limitsOf(pods[1:], false, true)
-	if len(one.nodes) != 0 || len(two.nodes) != 1 {
+	if len(one.Nodes) != 0 || len(two.Nodes) != 1 {
 		t.Errorf("of a node with one HCA a pod with one is told %+v, and one with two %+v", one, two)
 	}
 }

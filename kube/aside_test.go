@@ -21,6 +21,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/amount"
+	"github.com/muster-gpu/muster/kube/gangs"
 )
 
 // setAside counts what a driver sets aside.
@@ -233,7 +235,7 @@ func TestAbsurdQuantities(t *testing.T) {
 	for _, text := range []string{"9223372036854775807", "1e30", "8E", "9999999E", "-1", "-9223372036854775807", "1e-30", "0"} {
 		q := resource.MustParse(text)
 		large := q.CmpInt64(1<<40) > 0
-		for name, v := range map[string]int64{"count": countOf(&q), "bytes": bytesOf(&q), "milli": milliOf(&q), "MiB": mebi(&q, true)} {
+		for name, v := range map[string]int64{"count": amount.Count(&q), "bytes": amount.Bytes(&q), "milli": amount.Milli(&q), "MiB": amount.MiB(&q, true)} {
 			if v < 0 || large && v <= 1<<40 || q.Sign() <= 0 && v != 0 {
 				t.Errorf("%s as %s: %d", text, name, v)
 			}
@@ -427,14 +429,14 @@ func TestGarbageObjects(t *testing.T) {
 	for seed := range rounds {
 		g := &garbage{rand.New(rand.NewPCG(11, uint64(seed)))}
 		w := newWorld(t, nil, someNodes(4, 8))
-		for _, k := range objectKinds {
+		for _, k := range gangs.Kinds() {
 			w.kindReadable(k, true)
 		}
 		put := func() {
-			for _, k := range objectKinds {
+			for _, k := range gangs.Kinds() {
 				for _, space := range []string{"default", ""} {
-					o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": k.group + "/" + k.versions[0], "kind": k.kind, "metadata": map[string]any{"name": "x", "namespace": space}, "spec": g.tree(4), "status": g.tree(3), "value": g.tree(0)}}
-					w.guarded("object", func() { w.objectChanged(k.in(space, "x"), o) })
+					o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": k.Group + "/" + k.Versions[0], "kind": k.Name, "metadata": map[string]any{"name": "x", "namespace": space}, "spec": g.tree(4), "status": g.tree(3), "value": g.tree(0)}}
+					w.guarded("object", func() { w.objectChanged(k.In(space, "x"), o) })
 				}
 			}
 			j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", UID: "x", Annotations: map[string]string{LabelGang: "true", AnnotationMin: g.text()}}}
@@ -443,10 +445,10 @@ func TestGarbageObjects(t *testing.T) {
 			w.guarded("job", func() { w.jobChanged(j) })
 		}
 		put()
-		for i, k := range append(slices.Clone(objectKinds), &objectKind{group: "batch", kind: "Job", versions: []string{"v1"}}) {
+		for i, k := range append(slices.Clone(gangs.Kinds()), &gangs.Kind{Group: "batch", Name: "Job", Versions: []string{"v1"}}) {
 			for n := range 2 {
 				p := controlplane.Pod(fmt.Sprintf("p%d-%d", i, n), g.IntN(3), nil)
-				p.OwnerReferences = []metav1.OwnerReference{{APIVersion: k.group + "/" + k.versions[0], Kind: k.kind, Name: "x", UID: "x", Controller: &yes}}
+				p.OwnerReferences = []metav1.OwnerReference{{APIVersion: k.Group + "/" + k.Versions[0], Kind: k.Name, Name: "x", UID: "x", Controller: &yes}}
 				for _, key := range []string{"scheduling.k8s.io/group-name", "pod-group-name", "kueue.x-k8s.io/pod-group-name", kueueQueue, kueuePriority, "kueue.x-k8s.io/pod-group-total-count", "jobset.sigs.k8s.io/jobset-name",
 					"jobset.sigs.k8s.io/replicatedjob-name", "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index", "leaderworkerset.sigs.k8s.io/size", "leaderworkerset.sigs.k8s.io/worker-index", "training.kubeflow.org/job-name",
 					"training.kubeflow.org/replica-type", "ray.io/cluster", "ray.io/group", "ray.io/node-type", "kai.scheduler/subgroup-name", kaiMinMember} {

@@ -2,8 +2,6 @@ package kube
 
 import (
 	"fmt"
-	"math/bits"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -36,11 +34,15 @@ const csi = "csi.example.com"
 // their own.
 func (d *Driver) boundClaims(mode v1.PersistentVolumeAccessMode, names ...string) {
 	for _, name := range names {
-		d.storage.volumes["v-"+name] = &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v-" + name}, Spec: v1.PersistentVolumeSpec{
-			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: csi, VolumeHandle: name}}}}
-		d.claims["default/"+name] = &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-			Spec: v1.PersistentVolumeClaimSpec{VolumeName: "v-" + name, AccessModes: []v1.PersistentVolumeAccessMode{mode}}}
+		d.volumes.Changed(volumeOf(name, v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: csi, VolumeHandle: name}}))
+		d.volumes.Changed(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec: v1.PersistentVolumeClaimSpec{VolumeName: "v-" + name, AccessModes: []v1.PersistentVolumeAccessMode{mode}}})
 	}
+}
+
+// volumeOf is the volume of a claim.
+func volumeOf(claim string, source v1.PersistentVolumeSource) *v1.PersistentVolume {
+	return &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v-" + claim}, Spec: v1.PersistentVolumeSpec{PersistentVolumeSource: source}}
 }
 
 // using makes a pod use claims.
@@ -73,71 +75,16 @@ func (d *Driver) places(prefix string) map[string]int {
 	return count
 }
 
-// The bound that holds for any pods of a gang, against trying all of them.
-func TestAttachBound(t *testing.T) {
-	d, _ := still(t, 1)
-	exact := 0
-	for seed := range 2000 {
-		r := rand.New(rand.NewPCG(uint64(seed), 0x617474616368))
-		limit, pods := r.IntN(5), 1+r.IntN(5)
-		d.csiNodes["n0000"] = csiNode("n0000", map[string]int32{csi: int32(limit)})
-		w := &toAttach{each: make([][]attachable, pods), users: map[attachable]int{}, drivers: []string{csi}}
-		kind := r.IntN(3) // each has its own; all have the same; anything
-		for i := range w.each {
-			for k := range 3 {
-				a := attachable{csi, fmt.Sprint(k)}
-				switch kind {
-				case 0:
-					a.handle = fmt.Sprint(i, "-", k%2)
-				case 2:
-					a.handle = fmt.Sprint(r.IntN(5))
-				}
-				if kind == 2 && r.IntN(2) == 0 || k > limit && kind == 1 || k > 0 && kind == 0 {
-					continue
-				}
-				if w.users[a]++; len(w.each[i]) == 0 || w.each[i][len(w.each[i])-1] != a {
-					w.each[i] = append(w.each[i], a)
-				}
-			}
-		}
-		got, _ := d.attaching("n0000", w, false)
-		safe := pods
-		for set := range 1 << pods {
-			used := map[attachable]bool{}
-			for i, list := range w.each {
-				for _, a := range list {
-					if set>>i&1 != 0 {
-						used[a] = true
-					}
-				}
-			}
-			if len(used) > limit {
-				safe = min(safe, bits.OnesCount(uint(set))-1)
-			}
-		}
-		if got > safe {
-			t.Fatalf("seed %d: %d of %v are said to fit into %d; %d do, whichever they are", seed, got, w.each, limit, safe)
-		}
-		if kind < 2 && got != safe {
-			t.Errorf("seed %d: %d of %v are said to fit into %d; %d do", seed, got, w.each, limit, safe)
-		}
-		if got == safe {
-			exact++
-		}
-	}
-	if exact < 1500 {
-		t.Errorf("the bound is exact for %d of 2000 only", exact)
-	}
-}
-
 // Single pods with a volume each, all in one pass, are no more on a node than it
 // attaches, and the next says why it waits; what a volume attachment holds, and a
 // pod of another scheduler, counts; what is attached already, counts once.
 func TestAttachSingles(t *testing.T) {
 	d, now := still(t, 3)
-	d.csiNodes["n0000"], d.csiNodes["n0001"], d.csiNodes["n0002"] = csiNode("n0000", map[string]int32{csi: 2}), csiNode("n0001", map[string]int32{csi: 3}), csiNode("n0002", map[string]int32{csi: 1})
+	for name, n := range map[string]int32{"n0000": 2, "n0001": 3, "n0002": 1} {
+		d.volumes.Changed(csiNode(name, map[string]int32{csi: n}))
+	}
 	d.boundClaims(v1.ReadWriteOnce, "c0", "c1", "c2", "c3", "c4", "c5", "left")
-	d.onAttachment(nil, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va"}, Spec: storagev1.VolumeAttachmentSpec{Attacher: csi, NodeName: "n0000",
+	d.onVolume(nil, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va"}, Spec: storagev1.VolumeAttachmentSpec{Attacher: csi, NodeName: "n0000",
 		Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("v-left")}}})
 	d.collect()
 	foreign := using(controlplane.Pod("foreign", 0, nil), "c5")
@@ -175,7 +122,7 @@ func TestAttachGang(t *testing.T) {
 	d, now := still(t, 3)
 	for i, limit := range []int32{2, 1, 1} {
 		name := fmt.Sprintf("n%04d", i)
-		d.csiNodes[name] = csiNode(name, map[string]int32{csi: limit})
+		d.volumes.Changed(csiNode(name, map[string]int32{csi: limit}))
 	}
 	d.boundClaims(v1.ReadWriteOnce, "g-0", "g-1", "g-2", "g-3", "h-0", "h-1", "h-2", "h-3", "h-4")
 	gang := func(name string, size int) (pods []*v1.Pod) {
@@ -192,18 +139,13 @@ func TestAttachGang(t *testing.T) {
 	if on := d.places("g"); on["n0000"] != 2 || on["n0001"] != 1 || on["n0002"] != 1 {
 		t.Errorf("the gang is on %v; there was room for 2, 1 and 1", on)
 	}
-	d.csiDrivers[csi] = &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: csi}, Spec: storagev1.CSIDriverSpec{PreventPodSchedulingIfMissing: ptr.To(true)}}
-	delete(d.csiNodes, "n0000")
-	if k, why := d.attaching("n0000", &toAttach{each: [][]attachable{{{csi, "x"}}}, users: map[attachable]int{{csi, "x"}: 1}, drivers: []string{csi}}, false); k != 0 || !strings.Contains(why, "not there") {
-		t.Errorf("on a node without the driver there is room for %d (%s)", k, why)
-	}
 }
 
 // A gang of a higher tier takes the place of one whose volumes are all that the
 // node attaches: they go with it.
 func TestAttachPreempts(t *testing.T) {
 	d, now := still(t, 1)
-	d.csiNodes["n0000"] = csiNode("n0000", map[string]int32{csi: 2})
+	d.volumes.Changed(csiNode("n0000", map[string]int32{csi: 2}))
 	d.boundClaims(v1.ReadWriteOnce, "a", "b", "high")
 	low := []*v1.Pod{using(controlplane.Pod("low-a", 4, map[string]string{LabelTier: "best-effort"}), "a"), using(controlplane.Pod("low-b", 4, map[string]string{LabelTier: "best-effort"}), "b")}
 	d.come(t, now, low...)

@@ -183,7 +183,7 @@ func (d *Driver) bind(g *gang, p *pod, node string) {
 		}
 		done(err)
 	}
-	mounts, err := d.choose(p, node)
+	mounts, err := d.volumes.Choose(&p.Neighbour, d.world.Node(node))
 	if err != nil {
 		done(err)
 		return

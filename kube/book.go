@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -37,30 +38,32 @@ type book struct {
 	gpus           int           // that it holds, or held last
 	gpuTime        time.Duration // of all its runs that are over: GPUs times time
 	nodes          []string      // ... where
-	moments        []moment      // never changed in place: those who look have it, too
+	moments        []look.Moment // never changed in place: those who look have it, too
 }
 
-// moment is when something happened to a gang.
-type moment struct {
-	at          cluster.Time
-	state, text string
+// row is that for those who look.
+func (b *book) row() *look.Row {
+	return &look.Row{Number: b.number, Spec: b.spec, Submit: b.submit, Lined: b.lined, First: b.first, Started: b.started,
+		Waited: b.waited, Ran: b.ran, Runs: b.runs, Evicted: b.evicted, GPUs: b.gpus, GPUTime: b.gpuTime, Nodes: b.nodes,
+		Moments: b.moments}
 }
 
-// hour is what became of the GPUs within an hour, in GPU time.
-type hour struct {
-	at          cluster.Time
-	total, held time.Duration
+// reopened is the book of a gang whose pods had to leave, as it was closed.
+func reopened(r *look.Row) book {
+	return book{number: r.Number, outcome: engine.Preempted, spec: r.Spec, submit: r.Submit, first: r.First, started: r.Started,
+		waited: r.Waited, ran: r.Ran, runs: r.Runs, evicted: r.Evicted, gpus: r.GPUs, gpuTime: r.GPUTime, nodes: r.Nodes,
+		moments: r.Moments}
 }
 
 // records are the books of all gangs together.
 type records struct {
 	numbers int
-	past    []*row // gangs that are over, in the order of their ends; never changed in place
+	past    []*look.Row // gangs that are over, in the order of their ends; never changed in place
 	since   cluster.Time
 	upTo    cluster.Time // hours are counted up to there
 	held    int          // GPUs that gangs hold now
 	total   int          // GPUs that are healthy
-	hours   []hour
+	hours   []look.Hour
 	series  []show.Sample
 }
 
@@ -117,9 +120,9 @@ func (d *Driver) note(g *gang, now cluster.Time) {
 // whose owner made others.
 func (d *Driver) open(g *gang, now cluster.Time) {
 	r := &d.records
-	i := slices.IndexFunc(r.past, func(p *row) bool { return p.key == g.key && p.state == show.StatePreempted })
+	i := slices.IndexFunc(r.past, func(p *look.Row) bool { return p.Key == g.key && p.State == show.StatePreempted })
 	if i >= 0 {
-		g.book = r.past[i].book
+		g.book = reopened(r.past[i])
 		g.over, g.was, g.lined = false, gathering, now
 		r.past = slices.Concat(r.past[:i], r.past[i+1:])
 		g.book.tell(now, show.StatePending, "its pods are there again")
@@ -216,18 +219,18 @@ func (d *Driver) shut(g *gang, now cluster.Time, text string) {
 	}
 	b.tell(now, state, text)
 	r := d.rowOf(g)
-	r.state, r.reason, r.ended = state, text, now
+	r.State, r.Reason, r.Ended = state, text, now
 	list := d.records.past
 	list = list[max(0, len(list)+1-mostPast):]
 	d.records.past = append(list[:len(list):len(list)], r)
 }
 
 func (b *book) tell(at cluster.Time, state, text string) {
-	if n := len(b.moments); n > 0 && b.moments[n-1].state == state && b.moments[n-1].text == text {
+	if n := len(b.moments); n > 0 && b.moments[n-1].State == state && b.moments[n-1].Text == text {
 		return
 	}
 	from := max(0, len(b.moments)+1-mostMoments)
-	b.moments = append(b.moments[from:len(b.moments):len(b.moments)], moment{at, state, text})
+	b.moments = append(b.moments[from:len(b.moments):len(b.moments)], look.Moment{At: at, State: state, Text: text})
 }
 
 // startedAt is when the pods of a gang that is found running started.
@@ -249,13 +252,13 @@ func (d *Driver) countHours(now cluster.Time) {
 	}
 	for r.upTo < now {
 		at := r.upTo - r.upTo%cluster.Time(time.Hour)
-		if n := len(r.hours); n == 0 || r.hours[n-1].at != at {
-			r.hours = append(r.hours[max(0, n+1-mostHours):n:n], hour{at: at})
+		if n := len(r.hours); n == 0 || r.hours[n-1].At != at {
+			r.hours = append(r.hours[max(0, n+1-mostHours):n:n], look.Hour{At: at})
 		}
 		end := min(now, at.Add(time.Hour))
 		h := r.hours[len(r.hours)-1]
-		h.total += end.Sub(r.upTo) * time.Duration(r.total)
-		h.held += end.Sub(r.upTo) * time.Duration(r.held)
+		h.Total += end.Sub(r.upTo) * time.Duration(r.total)
+		h.Held += end.Sub(r.upTo) * time.Duration(r.held)
 		r.hours[len(r.hours)-1] = h
 		r.upTo = end
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/fit/volumes"
 )
 
 // csiMaker is a driver that says how much it can make volumes of.
@@ -29,12 +30,26 @@ const csiMaker = "made.example.com"
 // that wait for their pod.
 func (d *Driver) makes(size string, names ...string) {
 	late := storagev1.VolumeBindingWaitForFirstConsumer
-	d.classes["made"] = &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "made"}, Provisioner: csiMaker, VolumeBindingMode: &late}
-	d.csiDrivers[csiMaker] = &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: csiMaker}, Spec: storagev1.CSIDriverSpec{StorageCapacity: ptr.To(true)}}
+	d.volumes.Changed(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "made"}, Provisioner: csiMaker, VolumeBindingMode: &late})
+	d.volumes.Changed(maker(true))
 	for _, name := range names {
-		d.claims["default/"+name] = &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: v1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To("made"), Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse(size)}}}}
+		d.volumes.Changed(open(name, "made", size))
 	}
+}
+
+// maker is that driver.
+func maker(says bool) *storagev1.CSIDriver {
+	return &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: csiMaker}, Spec: storagev1.CSIDriverSpec{StorageCapacity: &says}}
+}
+
+// open is a claim that waits for its pod; size "": it names none.
+func open(name, class, size string) *v1.PersistentVolumeClaim {
+	c := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	c.Spec.StorageClassName = &class
+	if size != "" {
+		c.Spec.Resources.Requests = v1.ResourceList{v1.ResourceStorage: resource.MustParse(size)}
+	}
+	return c
 }
 
 func quantity(s string) *resource.Quantity {
@@ -54,11 +69,7 @@ func left(name, key, value, most, largest string) *storagev1.CSIStorageCapacity 
 func (d *Driver) report(t *testing.T, now *time.Time, list ...*storagev1.CSIStorageCapacity) {
 	t.Helper()
 	for _, c := range list {
-		var old any
-		if was := d.reported["default/"+c.Name]; was != nil {
-			old = was
-		}
-		d.onCapacity(old, c)
+		d.onVolume(nil, c)
 	}
 	d.collect()
 	*now = now.Add(time.Minute)
@@ -77,7 +88,9 @@ func TestCapacity(t *testing.T) {
 		t.Fatalf("it is on %v and says %q", d.places("p"), g.around)
 	}
 	moves := d.moves
-	d.report(t, now, left("a", v1.LabelHostname, "n0000", "9Gi", ""))
+	again := left("a", v1.LabelHostname, "n0000", "9Gi", "")
+	d.onVolume(again, again.DeepCopy())
+	d.collect()
 	if d.moves != moves {
 		t.Error("the same said once more counts as a change")
 	}
@@ -92,9 +105,9 @@ func TestCapacity(t *testing.T) {
 // name no size.
 func TestCapacityNot(t *testing.T) {
 	for name, f := range map[string]func(d *Driver){
-		"the driver publishes none": func(d *Driver) { d.csiDrivers[csiMaker].Spec.StorageCapacity = ptr.To(false) },
-		"it is not known":           func(d *Driver) { delete(d.csiDrivers, csiMaker) },
-		"no size":                   func(d *Driver) { d.claims["default/c"].Spec.Resources.Requests = nil },
+		"the driver publishes none": func(d *Driver) { d.volumes.Changed(maker(false)) },
+		"it is not known":           func(d *Driver) { d.volumes.Gone(maker(true)) },
+		"no size":                   func(d *Driver) { d.volumes.Changed(open("c", "made", "")) },
 	} {
 		d, now := still(t, 1)
 		d.makes("10Gi", "c")
@@ -132,7 +145,9 @@ func TestCapacityGang(t *testing.T) {
 func TestCapacityBegun(t *testing.T) {
 	d, now := still(t, 3)
 	d.makes("10Gi", "c")
-	d.claims["default/c"].Annotations = map[string]string{volume.AnnSelectedNode: "n0001"}
+	begun := open("c", "made", "10Gi")
+	begun.Annotations = map[string]string{volume.AnnSelectedNode: "n0001"}
+	d.volumes.Changed(begun)
 	d.report(t, now, left("a", v1.LabelHostname, "n0001", "10Gi", ""), left("b", v1.LabelHostname, "n0000", "99Gi", ""))
 	d.come(t, now, using(controlplane.Pod("p", 1, nil), "c"))
 	if on := d.places("p"); on["n0001"] != 1 {
@@ -144,14 +159,14 @@ func TestCapacityBegun(t *testing.T) {
 func TestFreeVolumeTwice(t *testing.T) {
 	d, now := still(t, 1)
 	late := storagev1.VolumeBindingWaitForFirstConsumer
-	d.classes["local"] = &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: volume.NotSupportedProvisioner, VolumeBindingMode: &late}
+	local := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: volume.NotSupportedProvisioner, VolumeBindingMode: &late}
+	d.volumes.Changed(local)
 	free := func(name string) {
-		d.storage.volumes[name] = &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.PersistentVolumeStatus{Phase: v1.VolumeAvailable},
-			Spec: v1.PersistentVolumeSpec{StorageClassName: "local", Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse("10Gi")}}}
+		d.volumes.Changed(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.PersistentVolumeStatus{Phase: v1.VolumeAvailable},
+			Spec: v1.PersistentVolumeSpec{StorageClassName: "local", Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse("10Gi")}}})
 	}
-	d.makes("5Gi", "one", "two")
 	for _, name := range []string{"one", "two"} {
-		d.claims["default/"+name].Spec.StorageClassName = ptr.To("local")
+		d.volumes.Changed(open(name, "local", "5Gi"))
 	}
 	free("v0")
 	d.come(t, now, using(controlplane.Pod("p", 1, nil), "one", "two"))
@@ -171,7 +186,7 @@ func TestNotMade(t *testing.T) {
 	d, _ := still(t, 1)
 	c := fake.NewClientset(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}})
 	d.opt.Client = c
-	ctx, pod, mounts := context.Background(), controlplane.Pod("p", 1, nil), []mount{{claim: "c"}}
+	ctx, pod, mounts := context.Background(), controlplane.Pod("p", 1, nil), []volumes.Mount{{Claim: "c"}}
 	claim := func() *v1.PersistentVolumeClaim {
 		now, err := c.CoreV1().PersistentVolumeClaims("default").Get(ctx, "c", metav1.GetOptions{})
 		if err != nil {
@@ -291,10 +306,10 @@ func (b *bench) maker() {
 func TestHomes(t *testing.T) {
 	d, now := still(t, 3)
 	bound := func(claim string, nodes ...string) {
-		d.claims["default/"+claim] = &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: claim}, Spec: v1.PersistentVolumeClaimSpec{VolumeName: claim}}
-		d.storage.volumes[claim] = &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: claim}, Spec: v1.PersistentVolumeSpec{NodeAffinity: &v1.VolumeNodeAffinity{
+		d.volumes.Changed(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: claim}, Spec: v1.PersistentVolumeClaimSpec{VolumeName: claim}})
+		d.volumes.Changed(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: claim}, Spec: v1.PersistentVolumeSpec{NodeAffinity: &v1.VolumeNodeAffinity{
 			Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
-				{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: nodes}}}}}}}}
+				{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: nodes}}}}}}}})
 	}
 	gang := func(name string, gpus int, claims ...string) []*v1.Pod {
 		pods := controlplane.Gang(name, len(claims), gpus, nil)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,9 +17,8 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // Resource claims (dynamic resource allocation, resource.k8s.io/v1) ask for
@@ -184,7 +184,7 @@ func (d *Driver) resolve(p *pod) {
 	c.wants = jsonText(asks)
 	p.claimed = c
 	p.request = c.counts.add(d.requestOf(p.obj))
-	p.around = aroundKey(p.obj) + c.wants
+	p.around = fit.Around(p.obj) + c.wants
 	delete(d.dra.lacking, p)
 	d.dra.used = nil
 }
@@ -500,7 +500,7 @@ func (l classLister) Get(name string) (*resourceapi.DeviceClass, error) {
 // its volumes are reached from there.
 func (d *Driver) pinned(p *pod, node string) bool {
 	n := d.nodes[node]
-	if n != nil && n.obj != nil && !d.atHome(p, n.obj) {
+	if n != nil && n.obj != nil && !d.volumes.Reach(&p.Neighbour, n.obj) {
 		return false
 	}
 	return !slices.ContainsFunc(p.claimed.keys, func(key string) bool {

@@ -335,9 +335,9 @@ func testDevicesShared(b *bench) {
 	b.runs("next")
 }
 
-// mig is an A100 as its driver publishes it: the whole GPU and two partitions, each
+// partitionedGPU is an A100 as its driver publishes it: the whole GPU and two partitions, each
 // of which draws on what the GPU has.
-func mig(gpu int) (list []resourceapi.Device, set resourceapi.CounterSet) {
+func partitionedGPU(gpu int) (list []resourceapi.Device, set resourceapi.CounterSet) {
 	name := fmt.Sprintf("gpu-%d-counters", gpu)
 	counters := func(slices, memory string) map[string]resourceapi.Counter {
 		return map[string]resourceapi.Counter{"slices": {Value: resource.MustParse(slices)}, "memory": {Value: resource.MustParse(memory)}}
@@ -359,7 +359,7 @@ func mig(gpu int) (list []resourceapi.Device, set resourceapi.CounterSet) {
 func testDevicesParts(b *bench) {
 	b.classes()
 	b.nodes(0, "n1")
-	list, set := mig(0)
+	list, set := partitionedGPU(0)
 	b.publish("n1", list, []resourceapi.CounterSet{set})
 	d, stop := b.schedule()
 	defer stop()

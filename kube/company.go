@@ -8,6 +8,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gangs"
 )
 
 // Pods with replicas of one GPU slow each other down. What is known of that are the pairs of
@@ -86,16 +88,16 @@ func (c *company) among(model string, others []string) int64 {
 }
 
 // speedFor reads what model a gang is of, and how fast it wants to be.
-func (d *Driver) speedFor(who []annotationSource) (b beside, err error) {
-	b.model = stated(who, AnnotationModel).value
+func (d *Driver) speedFor(who []gangs.Speaker) (b beside, err error) {
+	b.model = gangs.Stated(who, AnnotationModel).Value
 	b.least = d.opt.Rules.Spec.MinSpeed
-	s := stated(who, AnnotationSpeed)
-	if s.value == "" {
+	s := gangs.Stated(who, AnnotationSpeed)
+	if s.Value == "" {
 		return b, nil
 	}
-	v, err := strconv.ParseFloat(s.value, 64)
+	v, err := strconv.ParseFloat(s.Value, 64)
 	if err != nil || !(v >= 0 && v <= 1) {
-		return b, fmt.Errorf("%s: %q is not a part of its speed alone, between 0 and 1", s.where, s.value)
+		return b, fmt.Errorf("%s: %q is not a part of its speed alone, between 0 and 1", s.Where, s.Value)
 	}
 	b.least = int64(v*ppm + 0.5)
 	return b, nil
@@ -178,31 +180,31 @@ func (c *company) slowed(there []beside, kind beside, more, of int) string {
 	return ""
 }
 
-// company bounds nodes where a pod with a replica, or one that is there, could be slower
+// limitCompany bounds nodes where a pod with a replica, or one that is there, could be slower
 // than it asks for.
-func (l *looker) company(p *pod) {
-	if !p.replica.one || l.d.pairs() == nil {
+func (d *Driver) limitCompany(l *fit.Look, p *pod) {
+	if d.pairs() == nil {
 		return
 	}
-	kind, more := l.d.besideOf(p), 0
-	for _, q := range l.pods {
-		if q.replica.one {
+	kind, more := d.besideOf(p), 0
+	for _, q := range l.Pods {
+		if d.podOf(q).replica.one {
 			more++
 		}
 	}
-	for _, name := range l.d.order {
-		n := l.d.nodes[name]
-		s := l.d.sharedOn(n)
+	for _, name := range d.order {
+		n := d.nodes[name]
+		s := d.sharedOn(n)
 		if s.of < 2 || s.name != p.replica.name {
 			continue
 		}
-		company, there := l.d.company(l.d.waysOf(n).Sharing), l.d.sharers(n, p)
-		fit, why := 0, ""
-		for ; fit < more && why == ""; fit++ {
-			why = company.slowed(there, kind, fit+1, s.of)
+		company, there := d.company(d.waysOf(n).Sharing), d.sharers(n, p)
+		most, why := 0, ""
+		for ; most < more && why == ""; most++ {
+			why = company.slowed(there, kind, most+1, s.of)
 		}
 		if why != "" {
-			l.most(name, int64(fit-1), why)
+			l.Most(name, int64(most-1), why)
 		}
 	}
 }

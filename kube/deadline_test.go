@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -32,7 +33,7 @@ func TestDeadlineText(t *testing.T) {
 		p := controlplane.Pod("p", 1, map[string]string{"!" + AnnotationDeadline: text})
 		p.CreationTimestamp = metav1.NewTime(now)
 		owner := &metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}
-		at, err := deadlineFor(&gang{}, []annotationSource{{p, "pod p", nil}, {owner, "Job j", nil}})
+		at, err := deadlineFor(&gang{}, []gangs.Speaker{{Meta: p, What: "pod p"}, {Meta: owner, What: "Job j"}})
 		got := ""
 		switch {
 		case err != nil:

@@ -14,6 +14,8 @@ import (
 	"k8s.io/dynamic-resource-allocation/structured"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/amount"
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // Which devices a claim gets on a node, the allocator of kube-scheduler says
@@ -166,8 +168,8 @@ func fraction(draws, have map[string]resourceapi.Counter) (milli int64) {
 	places, taken := int64(0), int64(0)
 	for name, all := range have {
 		c := draws[name]
-		total := countOf(&all.Value)
-		switch drawn := min(countOf(&c.Value), total); {
+		total := amount.Count(&all.Value)
+		switch drawn := min(amount.Count(&c.Value), total); {
 		case total == 1:
 			places, taken = places+1, taken+drawn
 		case total > 0:
@@ -195,7 +197,7 @@ func (d *Driver) devicesTaken() *taken {
 	milli, found := map[string]int64{}, d.pools()
 	add := func(key string, a *resourceapi.AllocationResult) {
 		payer := d.dra.payer[key]
-		fixed := payer == nil || payer.where == "" || payer.gang == nil
+		fixed := payer == nil || payer.Where == "" || payer.gang == nil
 		for i := range a.Devices.Results {
 			r := &a.Devices.Results[i]
 			if r.AdminAccess != nil && *r.AdminAccess {
@@ -400,18 +402,18 @@ func (d *Driver) weigh(a *resourceapi.AllocationResult) (s size) {
 	return s
 }
 
-// devices adds on which nodes the claims of the gang can be met, and of how many
+// limitDevices bounds nodes by on which of them the claims of the gang can be met, and of how many
 // of its pods. Who would have to leave for that, the engine decides: it counts
 // GPUs, so a node is closed only where it counts more than there is, because what
 // is free is not what the claims ask for.
-func (l *looker) devices() {
+func (d *Driver) limitDevices(l *fit.Look, pods []*pod) {
 	open := false
-	for _, p := range l.pods {
+	for _, p := range pods {
 		for _, key := range p.claimed.keys {
-			if a := l.d.allocation(key); a == nil {
+			if a := d.allocation(key); a == nil {
 				open = true
 			} else {
-				l.shutIf("where its resource claims are allocated", func(n *v1.Node) bool { return !reaches(a, n) })
+				l.ShutIf("where its resource claims are allocated", func(n *v1.Node) bool { return !reaches(a, n) })
 			}
 		}
 	}
@@ -420,37 +422,33 @@ func (l *looker) devices() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), searchFor)
 	defer cancel()
-	for _, name := range l.d.order {
-		n := l.d.nodes[name]
-		if n == nil || n.obj == nil || l.shut[name] != "" {
-			continue
-		}
-		most, why := l.fitting(ctx, n.obj, true)
+	l.Open(func(name string, n *v1.Node) {
+		most, why := d.fitting(ctx, pods, n, true)
 		if most > 0 {
-			if now, text := l.fitting(ctx, n.obj, false); now < most && now < l.believed(name, n) {
+			if now, text := d.fitting(ctx, pods, n, false); now < most && now < d.roomFor(pods, name) {
 				most, why = now, text
 			}
 		}
-		l.most(name, int64(most), why)
-	}
+		l.Most(name, int64(most), why)
+	})
 }
 
 // fitting counts how many of the gang's pods get their devices on a node, one
 // after the other; ever: if all who may leave had left.
-func (l *looker) fitting(ctx context.Context, n *v1.Node, ever bool) (count int, why string) {
-	used := l.d.takenOn(n.Name, ever).Insert(l.d.unfit(&l.pods[0].want, n.Name)...)
+func (d *Driver) fitting(ctx context.Context, pods []*pod, n *v1.Node, ever bool) (count int, why string) {
+	used := d.takenOn(n.Name, ever).Insert(d.unfit(&pods[0].want, n.Name)...)
 	made, failed := map[string]bool{}, map[string]bool{}
-	for _, p := range l.pods {
+	for _, p := range pods {
 		var open []*resourceapi.ResourceClaim
 		for _, key := range p.claimed.keys {
-			if c := l.d.dra.claims[key]; c != nil && l.d.allocation(key) == nil && !made[key] {
+			if c := d.dra.claims[key]; c != nil && d.allocation(key) == nil && !made[key] {
 				open = append(open, c)
 			}
 		}
 		if failed[p.claimed.wants] && len(open) > 0 {
 			continue
 		}
-		results, err := l.d.search(ctx, n, used, open)
+		results, err := d.search(ctx, n, used, open)
 		if err != nil {
 			failed[p.claimed.wants], why = true, "its resource claims"
 			if !errors.Is(err, errNone) {
@@ -468,22 +466,4 @@ func (l *looker) fitting(ctx context.Context, n *v1.Node, ever bool) (count int,
 		}
 	}
 	return count, why
-}
-
-// believed is how many of the gang's pods the engine finds GPUs for on a node.
-func (l *looker) believed(name string, n *node) int {
-	need := cluster.Milli(0)
-	for _, p := range l.pods {
-		if m := p.request.Milli(); m > 0 && (need == 0 || m < need) {
-			need = m
-		}
-	}
-	if need == 0 {
-		return len(l.pods)
-	}
-	free := cluster.Milli(max(l.d.gpusOf(n.obj.Status.Allocatable), l.d.pools().gpus[name])-l.d.devicesTaken().others[name]) * cluster.Whole
-	for p := range n.pods {
-		free -= p.request.Milli()
-	}
-	return int(max(0, free) / need)
 }

@@ -200,6 +200,9 @@ func (b *bench) world(r *rand.Rand) {
 		if r.IntN(4) == 0 {
 			size[v1.ResourcePods] = resource.MustParse("2")
 		}
+		if r.IntN(2) == 0 {
+			n.Status.DeclaredFeatures = []string{"RestartAllContainersOnContainerExits"}
+		}
 		if _, err := b.c.CoreV1().Nodes().Create(b.ctx, n, metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
@@ -240,7 +243,7 @@ func randomPod(r *rand.Rand, name string) *v1.Pod {
 	if r.IntN(2) == 0 {
 		s.Tolerations = append(s.Tolerations, v1.Toleration{Key: "only", Operator: v1.TolerationOpExists})
 	}
-	for _, add := range []func(*rand.Rand, *v1.Pod){addTerms, addTerms, addSpreads, addPorts, addOther, addNodes, addVolumes, addMade} {
+	for _, add := range []func(*rand.Rand, *v1.Pod){addTerms, addTerms, addSpreads, addPorts, addOther, addNodes, addVolumes, addMade, addFeature} {
 		if r.IntN(4) == 0 {
 			add(r, p)
 		}
@@ -278,6 +281,14 @@ func addTerms(r *rand.Rand, p *v1.Pod) {
 	} else {
 		p.Spec.Affinity.PodAffinity = &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{t}}
 	}
+}
+
+// addFeature has a pod need a kubelet that can restart all of it.
+func addFeature(_ *rand.Rand, p *v1.Pod) {
+	c := &p.Spec.Containers[0]
+	c.RestartPolicy = ptr.To(v1.ContainerRestartPolicyNever)
+	c.RestartPolicyRules = []v1.ContainerRestartRule{{Action: v1.ContainerRestartRuleActionRestartAllContainers,
+		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}}}}
 }
 
 func addSpreads(r *rand.Rand, p *v1.Pod) {

@@ -3,12 +3,12 @@ package kube
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // A claim with ReadWriteOncePod is for one pod of the cluster at a time. Who has it
@@ -18,41 +18,17 @@ import (
 // to the engine in one batch, so that the one gets what the other leaves. If
 // it starts before the other is gone, it has its places, and is held until then.
 
-// rival is a pod that has a claim for one pod.
-type rival struct {
-	claim string
-	user  *pod
-}
+// rivals lists who has the claims of a pod that are for one pod at a time.
+func (d *Driver) rivals(p *pod) []fit.Rival { return d.volumes.Rivals(d.world, &p.Neighbour) }
 
-func (r *rival) text() string {
-	return fmt.Sprintf("volume claim %s (ReadWriteOncePod) is in use by pod %s", r.claim, r.user.obj.Name)
-}
-
-// rivals lists who has the claims of a pod that are for one pod at a time: it is so
-// wherever that pod is, and until it is gone. A gang that is held has its claims.
-func (d *Driver) rivals(p *pod) (list []rival) {
-	if p.needs == nil {
-		return nil
-	}
-	for _, name := range p.needs.claims {
-		if !forOne(d.claims[p.obj.Namespace+"/"+name]) {
-			continue
-		}
-		add := func(q *pod) {
-			if q != p && q.uses(p.obj.Namespace, name) {
-				list = append(list, rival{name, q})
-			}
-		}
-		d.each(add)
-		for g := range d.holding {
-			for _, q := range d.membersOf(g) {
-				if q.where == "" && p.gang != g {
-					add(q)
-				}
-			}
+// heldBeside lists the pods of gangs that are held, but for that of one pod.
+func (d *Driver) heldBeside(but *fit.Neighbour) (list []*fit.Neighbour) {
+	mine := d.podOf(but)
+	for g := range d.holding {
+		if mine == nil || mine.gang != g {
+			list = append(list, neighboursOf(d.membersOf(g))...)
 		}
 	}
-	slices.SortFunc(list, func(a, b rival) int { return strings.Compare(a.claim+" "+a.user.obj.Name, b.claim+" "+b.user.obj.Name) })
 	return list
 }
 
@@ -62,10 +38,10 @@ func (p *pod) leaves() bool {
 }
 
 // stays says which of the claims somebody has who does not leave; "": none.
-func stays(list []rival) string {
+func (d *Driver) stays(list []fit.Rival) string {
 	for i := range list {
-		if !list[i].user.leaves() {
-			return list[i].text()
+		if !d.podOf(list[i].User).leaves() {
+			return list[i].Text()
 		}
 	}
 	return ""
@@ -73,23 +49,26 @@ func stays(list []rival) string {
 
 // yields reports whether all of these would leave for a gang: they run, are of a
 // lower tier, and have run for as long as the configuration lets everybody.
-func (d *Driver) yields(g *gang, pods []*pod, tier cluster.Tier, list []rival) bool {
+func (d *Driver) yields(g *gang, pods []*pod, tier cluster.Tier, list []fit.Rival) bool {
 	if g.of != "" && !g.repair.patch || slices.ContainsFunc(pods, func(p *pod) bool {
 		return p.obj.Spec.PreemptionPolicy != nil && *p.obj.Spec.PreemptionPolicy == v1.PreemptNever
 	}) {
 		return false
 	}
-	return !slices.ContainsFunc(list, func(r rival) bool { return r.user.leaves() || !d.goes(r.user.gang, tier) })
+	return !slices.ContainsFunc(list, func(r fit.Rival) bool {
+		user := d.podOf(r.User)
+		return user.leaves() || !d.goes(user.gang, tier)
+	})
 }
 
 // contend looks who has what a gang needs alone; false: it has to wait for them.
-func (d *Driver) contend(g *gang, pods []*pod, spec *cluster.Job, l *limits) bool {
-	g.rivals = l.rivals
+func (d *Driver) contend(g *gang, pods []*pod, spec *cluster.Job, l *fit.Limits) bool {
+	g.rivals = l.Rivals
 	if len(g.rivals) == 0 {
 		return true
 	}
 	if !d.yields(g, pods, spec.Tier, g.rivals) {
-		g.refused, d.waits[g] = g.rivals[0].text(), true
+		g.refused, d.waits[g] = g.rivals[0].Text(), true
 		return false
 	}
 	if g.atHome() { // nobody leaves for a preference
@@ -103,18 +82,18 @@ func (d *Driver) contend(g *gang, pods []*pod, spec *cluster.Job, l *limits) boo
 // it would not.
 func (d *Driver) displace(g *gang, spec *cluster.Job) (events []engine.Event, ok bool) {
 	for i := range g.rivals {
-		q := g.rivals[i].user.gang
+		q := d.podOf(g.rivals[i].User).gang
 		if ev := (engine.Event{Type: engine.Cancelled, Job: q.id}); !slices.ContainsFunc(events, func(e engine.Event) bool { return e.Job == q.id }) {
 			events = append(events, ev)
 		}
 	}
 	if len(events) > 0 && !d.wouldStart(g, spec, events) {
-		g.refused, d.waits[g] = g.rivals[0].text()+", and without it there is no room either", true
+		g.refused, d.waits[g] = g.rivals[0].Text()+", and without it there is no room either", true
 		return nil, false
 	}
 	for i := range g.rivals {
-		if q := g.rivals[i].user.gang; q.leaves == "" {
-			q.leaves, q.grace = fmt.Sprintf("preempted for %s, which needs volume claim %s alone", g.name, g.rivals[i].claim), 30
+		if q := d.podOf(g.rivals[i].User).gang; q.leaves == "" {
+			q.leaves, q.grace = fmt.Sprintf("preempted for %s, which needs volume claim %s alone", g.name, g.rivals[i].Claim), 30
 		}
 	}
 	return events, true
@@ -187,10 +166,10 @@ func (d *Driver) settleHeld(g *gang) bool {
 		if g.slots[i].beyond {
 			continue
 		}
-		list := []rival(nil)
+		list := []fit.Rival(nil)
 		if p != nil {
 			list = d.rivals(p)
-			g.refused = stays(list)
+			g.refused = d.stays(list)
 		}
 		if p == nil || !p.waits() || g.refused != "" { // it does not start
 			d.unhold(g)

@@ -9,9 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -20,6 +18,8 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/inbox"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/fit/volumes"
+	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/perf"
 )
@@ -46,14 +46,8 @@ type Driver struct {
 	pods      map[types.UID]*pod
 	// Pods of gangs that came to their end before this scheduler was there.
 	earlier []*v1.Pod
-	jobs    map[types.UID]*batchv1.Job
-	// What makes gangs, besides Jobs: objects of the kinds that can be read, the
-	// Jobs that they own, and the gangs that look at them.
-	objects  map[objKey]*unstructured.Unstructured
-	readable map[*objectKind]bool
-	children map[objKey]map[types.UID]*batchv1.Job
-	uses     map[objKey]map[*gang]bool
-	ones     map[string]int // by a gang's key: gangs of one that belong to it
+	objects *gangs.Objects // what makes gangs
+	ones    map[string]int // by a gang's key: gangs of one that belong to it
 
 	gangs map[string]*gang
 	byID  map[cluster.JobID]*gang
@@ -102,7 +96,7 @@ type Driver struct {
 	statusTook  time.Duration // ... and for how long
 
 	neighbours
-	storage
+	volumes *volumes.Volumes
 	shifting
 	legacies []legacy // what gangs that had to leave left to those that come in their place
 	power    powering
@@ -164,14 +158,14 @@ func New(opt Options) *Driver {
 	d := &Driver{opt: opt, nodes: map[string]*node{}, number: map[string]int{}, goneNodes: leftNodes{},
 		joined: map[string]bool{}, changed: map[string]bool{},
 		modelNames: map[labelled]string{}, modelsKnown: map[string]cluster.GPUModel{},
-		pods: map[types.UID]*pod{}, jobs: map[types.UID]*batchv1.Job{},
-		objects: map[objKey]*unstructured.Unstructured{}, readable: map[*objectKind]bool{}, children: map[objKey]map[types.UID]*batchv1.Job{},
-		uses: map[objKey]map[*gang]bool{}, ones: map[string]int{},
+		pods: map[types.UID]*pod{}, objects: gangs.NewObjects(), ones: map[string]int{},
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, sets: map[string]*nodeSet{}, wake: cluster.Never,
-		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue), neighbours: newNeighbours(), storage: newStorage(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(), aside: newAsides(),
+		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue), neighbours: newNeighbours(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(), aside: newAsides(),
 		work: make(chan func(context.Context), 1<<16)}
 	slice := func(name v1.ResourceName) bool { _, ok := d.sliceOf(name); return ok }
-	d.fit = fit.NewNodes(fit.Devices{GPUs: opt.GPUs, Slice: slice, Shared: d.isShared})
+	d.volumes = d.newVolumes()
+	d.world = d.newWorld()
+	d.fit = fit.NewNodes(fit.Devices{GPUs: opt.GPUs, Slice: slice, Shared: d.isShared}, LabelPower, LabelLoan, LabelMIG)
 	d.inbox.Init()
 	d.initPower()
 	d.initMIG()

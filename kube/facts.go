@@ -6,17 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
-	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gangs"
 )
 
 // What events cannot tell an engine - another GPU model on a node in use, a loan's nodes - it learns by beginning anew,
@@ -51,7 +48,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	for _, n := range d.nodes {
 		n.mig.stays, d.nodesDirty = false, d.nodesDirty || n.mig.stays
 	}
-	d.shyNodes()
+	d.world.NoteTaints(d.order)
 	d.forgetAsides()
 	clear(d.aside.nodes)
 	before := d.next
@@ -254,7 +251,7 @@ func (d *Driver) findGang(g *gang, taken map[string]inUse) (*foundGang, error) {
 	}
 	pods = slices.DeleteFunc(pods, func(q *pod) bool { return q.gang != g })
 	p = d.asHeld(g, p, trusted)
-	spec, unclear := d.specOf(g, pods, membership{})
+	spec, unclear := d.specOf(g, pods, gangs.Membership{})
 	away := d.givenAway(g, p) || empty > 0 && trusted && d.lostPlace(g)
 	if away || empty > 0 && !d.openPlaces(g, trusted) {
 		p, empty = g.shrunk(p), 0
@@ -350,7 +347,7 @@ func (d *Driver) fill(g *gang) (open int) {
 			continue
 		}
 		k := slices.IndexFunc(wait, func(p *pod) bool {
-			return p.asks(&g.spec.Tasks[s.set].Request) && d.pinned(p, s.node) && d.mounts(p, s.node) == "" && d.grant(p, s.node) == ""
+			return p.asks(&g.spec.Tasks[s.set].Request) && d.pinned(p, s.node) && d.keptOff(p, s.node) == "" && d.grant(p, s.node) == ""
 		})
 		if k < 0 {
 			continue
@@ -430,16 +427,4 @@ func (d *Driver) compare(now cluster.Time) []engine.Event {
 		return ev.Type == engine.Started && g != nil && g.phase != running
 	})
 	return append(joined, events...)
-}
-
-// taintsOf is a node's taints as text, without those that stand for conditions.
-func taintsOf(n *v1.Node) string {
-	var list []string
-	for i := range n.Spec.Taints {
-		if t := &n.Spec.Taints[i]; !fit.Passing(t) {
-			list = append(list, t.ToString())
-		}
-	}
-	slices.Sort(list)
-	return strings.Join(list, ",")
 }

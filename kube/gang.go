@@ -6,6 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gangs"
 )
 
 // phase is where a gang is.
@@ -25,20 +27,19 @@ const (
 type gang struct {
 	key  string // what makes it one: the gang's name, its owner's, or the pod's own
 	name string // for people and the journal: namespace/name
-	need func() (membership, error)
+	need func() (gangs.Membership, error)
 	pods map[types.UID]*pod // those that still exist
 
-	of     string // the gang that this pod alone belongs to, which runs without it; "": none
-	object objKey // what made it
+	of     string    // the gang that this pod alone belongs to, which runs without it; "": none
+	object gangs.Key // what made it
 	kind   cluster.Kind
-	uses   map[objKey]bool // objects that it looked at: it is settled again when they change
 
 	phase   phase
 	id      cluster.JobID // in the engine; NoJob: it is not there
 	members []types.UID   // in the engine: the pods that it stood for when it was submitted
 	more    []types.UID   // ... those of them that it can do without, in the order in which they start
 	narrow  bool          // one of those is in its way: it starts without
-	rivals  []rival       // who has what it needs alone
+	rivals  []fit.Rival   // who has what it needs alone
 	spec    *cluster.Job
 	slots   []slot // where its tasks are, from starting on
 	plan    string // ... as it is written to the pods
@@ -115,11 +116,11 @@ func (g *gang) ready() (list []*pod) {
 }
 
 // specOf makes the engine's job of a gang whose pods these are.
-func (d *Driver) specOf(g *gang, pods []*pod, m membership) (*cluster.Job, error) {
+func (d *Driver) specOf(g *gang, pods []*pod, m gangs.Membership) (*cluster.Job, error) {
 	first := pods[0].obj
-	submit := m.submit
+	submit := m.Submit
 	for _, p := range pods {
-		if at := p.obj.CreationTimestamp.Time; m.submit.IsZero() && (submit.IsZero() || at.Before(submit)) {
+		if at := p.obj.CreationTimestamp.Time; m.Submit.IsZero() && (submit.IsZero() || at.Before(submit)) {
 			submit = at
 		}
 	}

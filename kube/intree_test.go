@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
 )
@@ -14,10 +13,10 @@ import (
 func TestInTreeCounts(t *testing.T) {
 	const ebs = "ebs.csi.aws.com"
 	d, now := still(t, 1)
-	d.csiNodes["n0000"] = csiNode("n0000", map[string]int32{ebs: 2, "csi.vsphere.vmware.com": 0})
+	d.volumes.Changed(csiNode("n0000", map[string]int32{ebs: 2, "csi.vsphere.vmware.com": 0}))
 	d.boundClaims(v1.ReadWriteMany, "tree", "csi", "other", "vsphere")
 	source := func(name string, s v1.PersistentVolumeSource) {
-		d.storage.volumes["v-"+name].Spec.PersistentVolumeSource = s
+		d.volumes.Changed(volumeOf(name, s))
 	}
 	source("tree", v1.PersistentVolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "aws://us-east-1a/vol-0a"}})
 	source("csi", v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: ebs, VolumeHandle: "vol-0a"}})
@@ -29,57 +28,8 @@ func TestInTreeCounts(t *testing.T) {
 	d.come(t, now, inline)
 	d.come(t, now, using(controlplane.Pod("p-late", 1, nil), "other"))
 	d.expectBinding(t, "p-both", "p-inline", "p-vsphere")
-	if _, why := d.attaching("n0000", d.toAttach(d.pods["p-late"]), false); why != "no more volumes of ebs.csi.aws.com can be attached" {
+	if why := d.keptOff(d.pods["p-late"], "n0000"); why != "no more volumes of ebs.csi.aws.com can be attached" {
 		t.Errorf("p-late says %q", why)
-	}
-	v := d.storage.volumes["v-tree"].DeepCopy() // it changes: what was known of it is not so any more
-	v.Spec.AWSElasticBlockStore.VolumeID = "vol-0d"
-	d.storage.volumes["v-tree"] = v
-	if got := d.translated(v).csi.Spec.CSI.VolumeHandle; got != "vol-0d" {
-		t.Errorf("the volume's handle is %s now", got)
-	}
-}
-
-// Where a volume is, its own node affinity says, or on nodes with the CSI driver that
-// driver's; and the labels of its zone.
-func TestInTreeReach(t *testing.T) {
-	d, _ := still(t, 2)
-	in := func(key, zone string) *v1.VolumeNodeAffinity {
-		return &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-			MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: v1.NodeSelectorOpIn, Values: []string{zone}}}}}}}
-	}
-	pd := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pd"}, Spec: v1.PersistentVolumeSpec{NodeAffinity: in(v1.LabelTopologyZone, "a"),
-		PersistentVolumeSource: v1.PersistentVolumeSource{GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{PDName: "pd"}}}}
-	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0000", Labels: map[string]string{v1.LabelTopologyZone: "a"}}}
-	if !d.reachableFrom(pd, n) {
-		t.Error("not by its own node affinity")
-	}
-	d.csiNodes["n0000"] = csiNode("n0000", nil)
-	d.csiNodes["n0000"].Annotations = map[string]string{v1.MigratedPluginsAnnotationKey: "kubernetes.io/aws-ebs,kubernetes.io/gce-pd"}
-	if d.reachableFrom(pd, n) {
-		t.Error("its driver names zones by another label, which the node does not have")
-	}
-	n.Labels["topology.gke.io/zone"] = "a"
-	if !d.reachableFrom(pd, n) {
-		t.Error("not by its driver's label")
-	}
-	for _, c := range []struct {
-		volume, node map[string]string
-		want         bool
-	}{
-		{map[string]string{v1.LabelTopologyZone: "a"}, map[string]string{"x": "y"}, true},
-		{map[string]string{v1.LabelTopologyZone: "a"}, map[string]string{v1.LabelTopologyZone: "a"}, true},
-		{map[string]string{v1.LabelTopologyZone: "a"}, map[string]string{v1.LabelTopologyZone: "b"}, false},
-		{map[string]string{v1.LabelTopologyZone: "a"}, map[string]string{v1.LabelTopologyRegion: "r"}, false},
-		{map[string]string{v1.LabelFailureDomainBetaZone: "a__b"}, map[string]string{v1.LabelTopologyZone: "b"}, true},
-		{map[string]string{v1.LabelFailureDomainBetaZone: "a__c"}, map[string]string{v1.LabelTopologyZone: "b"}, false},
-		{map[string]string{v1.LabelTopologyZone: "a"}, map[string]string{v1.LabelFailureDomainBetaZone: "a"}, false},
-		{map[string]string{v1.LabelTopologyZone: "a__"}, map[string]string{v1.LabelTopologyZone: "b"}, true},
-		{map[string]string{v1.LabelTopologyZone: "a", v1.LabelTopologyRegion: "r"}, map[string]string{v1.LabelTopologyZone: "a", v1.LabelTopologyRegion: "s"}, false},
-	} {
-		if got := inZone(c.volume, c.node); got != c.want {
-			t.Errorf("a volume with %v on a node with %v: %v", c.volume, c.node, got)
-		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/kube/gangs"
 )
 
 // A pod asks for resources by name, and a scheduler cannot make others of them: a replica
@@ -30,30 +31,30 @@ type want struct {
 }
 
 // wantFor reads it.
-func wantFor(who []annotationSource) (w want, err error) {
-	if s := stated(who, AnnotationIsolation); s.value != "" {
-		if w.isolation, err = cluster.ParseIsolation(s.value); err != nil {
-			return w, fmt.Errorf("%s: %w", s.where, err)
+func wantFor(who []gangs.Speaker) (w want, err error) {
+	if s := gangs.Stated(who, AnnotationIsolation); s.Value != "" {
+		if w.isolation, err = cluster.ParseIsolation(s.Value); err != nil {
+			return w, fmt.Errorf("%s: %w", s.Where, err)
 		}
 	}
-	if s := stated(who, AnnotationMemory); s.value != "" {
-		if w.memory, err = config.ParseMemory(s.value); err == nil && w.memory == 0 {
+	if s := gangs.Stated(who, AnnotationMemory); s.Value != "" {
+		if w.memory, err = config.ParseMemory(s.Value); err == nil && w.memory == 0 {
 			err = errors.New("it has to be above 0")
 		}
 		if err != nil {
-			return w, fmt.Errorf("%s: %w", s.where, err)
+			return w, fmt.Errorf("%s: %w", s.Where, err)
 		}
 	}
-	if s := stated(who, AnnotationCores); s.value != "" {
-		v, err := strconv.ParseFloat(strings.TrimSuffix(s.value, "%"), 64)
-		if err != nil || !strings.HasSuffix(s.value, "%") || !(v > 0 && v <= 100) {
-			return w, fmt.Errorf("%s: %q is not a part of a GPU's compute such as 30%%", s.where, s.value)
+	if s := gangs.Stated(who, AnnotationCores); s.Value != "" {
+		v, err := strconv.ParseFloat(strings.TrimSuffix(s.Value, "%"), 64)
+		if err != nil || !strings.HasSuffix(s.Value, "%") || !(v > 0 && v <= 100) {
+			return w, fmt.Errorf("%s: %q is not a part of a GPU's compute such as 30%%", s.Where, s.Value)
 		}
 		w.cores = cluster.Milli(v*float64(cluster.Whole)/100 + 0.5)
 	}
-	if s := stated(who, AnnotationPrompt); s.value != "" {
-		if w.prompt, err = strconv.ParseBool(s.value); err != nil {
-			return w, fmt.Errorf("%s: %q is neither true nor false", s.where, s.value)
+	if s := gangs.Stated(who, AnnotationPrompt); s.Value != "" {
+		if w.prompt, err = strconv.ParseBool(s.Value); err != nil {
+			return w, fmt.Errorf("%s: %q is neither true nor false", s.Where, s.Value)
 		}
 	}
 	return w, nil

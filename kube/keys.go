@@ -43,7 +43,7 @@ func (d *Driver) checkKeys(g *gang, pods []*pod) error {
 		return nil // its terms say so
 	}
 	for _, s := range who[1:] {
-		if err := unknownKeys(s.meta, s.what, nil); err != nil {
+		if err := unknownKeys(s.Meta, s.What, nil); err != nil {
 			return err
 		}
 	}

@@ -65,7 +65,7 @@ func (n *node) used() bool {
 func (d *Driver) dropNode(name string) {
 	if n := d.nodes[name]; n != nil && !n.used() && !d.hasNumber(name) {
 		delete(d.nodes, name)
-		delete(d.crowded, name)
+		d.world.Forget(name)
 		delete(d.loans.marked, name)
 	}
 }

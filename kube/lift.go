@@ -6,10 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // What keeps a gang off a node can be pods that are there: by anti-affinity, its own or
@@ -36,10 +35,9 @@ type stamp struct {
 
 // lifts is when gangs that wait were last looked at.
 type lifts struct {
-	hidden []*pod // pods that do not count at the moment
-	done   stamp  // all gangs were looked at
-	at     cluster.Time
-	turns  int
+	done  stamp // all gangs were looked at
+	at    cluster.Time
+	turns int
 }
 
 // mostLifts bounds how many sets of victims are tried for a gang at a time: each is a
@@ -50,25 +48,15 @@ func (d *Driver) stamp() stamp { return stamp{d.moves, d.checked} }
 
 // without looks at the cluster as if some pods were not there.
 func (d *Driver) without(pods []*pod, look func()) {
-	was := d.lifts.hidden
-	pods = slices.DeleteFunc(slices.Clone(pods), func(p *pod) bool { return p.where == "" || slices.Contains(was, p) })
-	d.lifts.hidden = append(slices.Clip(was), pods...)
+	hidden := d.world.Hidden()
+	pods = slices.DeleteFunc(slices.Clone(pods), func(p *pod) bool { return p.Where == "" || hidden[&p.Neighbour] })
 	for _, p := range pods {
-		n := d.nodeNamed(p.where)
-		delete(n.pods, p)
-		delete(d.repel, p)
-		d.count1(p.where, n)
+		delete(d.nodeNamed(p.Where).pods, p)
 	}
-	look()
+	d.world.Without(neighboursOf(pods), look)
 	for _, p := range pods {
-		n := d.nodeNamed(p.where)
-		n.pods[p] = true
-		d.count1(p.where, n)
-		if p.needs != nil && p.needs.anti != nil {
-			d.repel[p] = true
-		}
+		d.nodeNamed(p.Where).pods[p] = true
 	}
-	d.lifts.hidden = was
 }
 
 // aside lists the pods that do not count when a gang is looked at for which others
@@ -87,7 +75,7 @@ func (g *gang) aside() []*pod {
 }
 
 // limitsFor is limitsOf for a gang's pods, without those who leave for it.
-func (d *Driver) limitsFor(g *gang, pods []*pod, careful, devices bool) (l limits) {
+func (d *Driver) limitsFor(g *gang, pods []*pod, careful, devices bool) (l fit.Limits) {
 	d.without(g.aside(), func() { l = d.limitsOf(pods, careful, devices) })
 	return l
 }
@@ -145,7 +133,7 @@ func (d *Driver) liftNext(before []engine.Event, now cluster.Time) (events []eng
 // kept off some nodes, the one that was looked at the longest ago. later: there is one of
 // which the engine has yet to hear.
 func (d *Driver) stuck() (next *gang, later bool) {
-	if len(d.minding)+len(d.repel)+len(d.crowded) == 0 {
+	if len(d.minding) == 0 && !d.world.Active() {
 		return nil, false
 	}
 	lowest := cluster.Critical
@@ -177,9 +165,9 @@ func (d *Driver) liftFor(g *gang, before []engine.Event) []engine.Event {
 			could = append(could, q.here()...)
 		}
 	}
-	pods, then := d.membersOf(g), limits{}
+	pods, then := d.membersOf(g), fit.Limits{}
 	d.without(could, func() { then = d.confine(g, d.limitsOf(pods, g.fails > 0, true)) })
-	if then.why != "" || len(then.rivals) > 0 || sameLimits(g.spec, &then) {
+	if then.Why != "" || len(then.Rivals) > 0 || sameLimits(g.spec, &then) {
 		return nil
 	}
 	b := d.blame(pods, could)
@@ -194,7 +182,7 @@ func (d *Driver) liftFor(g *gang, before []engine.Event) []engine.Event {
 // here lists the pods of a gang that have a place.
 func (g *gang) here() (list []*pod) {
 	for _, p := range g.sorted() {
-		if p.where != "" {
+		if p.Where != "" {
 			list = append(list, p)
 		}
 	}
@@ -202,8 +190,8 @@ func (g *gang) here() (list []*pod) {
 }
 
 // opened lists the nodes that take more of a job by other limits.
-func (d *Driver) opened(j *cluster.Job, then *limits) (names []string) {
-	was, is := mostOn(j.NodeLimits), mostOn(then.nodes)
+func (d *Driver) opened(j *cluster.Job, then *fit.Limits) (names []string) {
+	was, is := mostOn(j.NodeLimits), mostOn(then.Nodes)
 	for _, name := range d.order {
 		if x, has := was[name]; has {
 			if y, still := is[name]; !still || y > x {
@@ -308,7 +296,7 @@ func (d *Driver) blame(pods, could []*pod) *blame {
 	}
 	for _, q := range could {
 		for _, p := range distinct {
-			for _, key := range d.quarrel(p, q) {
+			for _, key := range d.world.Blocks(&p.Neighbour, &q.Neighbour) {
 				b.add(key, q)
 			}
 		}
@@ -317,9 +305,9 @@ func (d *Driver) blame(pods, could []*pod) *blame {
 }
 
 func (b *blame) add(key string, q *pod) {
-	at := [2]string{"", q.where}
+	at := [2]string{"", q.Where}
 	if key != "" {
-		value, ok := b.d.domain(q.where, key)
+		value, ok := b.d.world.Domain(q.Where, key)
 		if !ok {
 			return
 		}
@@ -337,50 +325,11 @@ func (b *blame) on(name string) *victims {
 	v := &victims{has: map[*gang]bool{}}
 	v.add(b.by[[2]string{"", name}]...)
 	for _, key := range b.keys {
-		if value, ok := b.d.domain(name, key); ok {
+		if value, ok := b.d.world.Domain(name, key); ok {
 			v.add(b.by[[2]string{key, value}]...)
 		}
 	}
 	return v.sorted()
-}
-
-// quarrel lists the labels of nodes by which a pod can keep another off those with the
-// value of its own; "": off its own node.
-func (d *Driver) quarrel(p, q *pod) (keys []string) {
-	apart := func(terms []term, other *pod) {
-		for i := range terms {
-			if d.means(&terms[i], other.obj) {
-				keys = append(keys, terms[i].key)
-			}
-		}
-	}
-	if q.needs != nil {
-		apart(q.needs.anti, p)
-	}
-	if p.needs != nil {
-		apart(p.needs.anti, q)
-		for i := range p.needs.spread {
-			if s := &p.needs.spread[i]; p.obj.Namespace == q.obj.Namespace && s.pods.Matches(labels.Set(q.obj.Labels)) {
-				keys = append(keys, s.key)
-			}
-		}
-	}
-	if d.crowded[q.where] || p.needs != nil && q.needs != nil && p.needs.shares(q.needs) {
-		keys = append(keys, "")
-	}
-	return keys
-}
-
-// shares reports whether two pods on a node may take something from each other that
-// the engine does not count.
-func (n *needs) shares(o *needs) bool {
-	for name := range n.other {
-		if o.other[name] > 0 {
-			return true
-		}
-	}
-	return slices.ContainsFunc(n.ports, func(h hostPort) bool { return slices.ContainsFunc(o.ports, h.conflicts) }) ||
-		len(n.claims)+len(n.inline) > 0 && len(o.claims)+len(o.inline) > 0
 }
 
 // liftThese lets gangs leave if another starts then; those without whom it starts as
@@ -447,16 +396,16 @@ func (d *Driver) lets(g *gang, pods []*pod, gone []*gang, on map[string]int) (ok
 // ifGone is what the engine is told if gangs leave for another, and on which nodes that
 // has its places then; nil: it has none.
 func (d *Driver) ifGone(g *gang, pods []*pod, gone []*gang, before []engine.Event) (events []engine.Event, on map[string]int) {
-	var l limits
+	var l fit.Limits
 	d.without(hereOf(gone), func() { l = d.confine(g, d.limitsOf(pods, g.fails > 0, true)) })
-	if l.why != "" || len(l.rivals) > 0 {
+	if l.Why != "" || len(l.Rivals) > 0 {
 		return nil, nil
 	}
 	for _, q := range gone {
 		events = append(events, engine.Event{Type: engine.Cancelled, Job: q.id})
 	}
 	spec := *g.spec
-	spec.PerNode, spec.NodeLimits = l.each, l.nodes
+	spec.PerNode, spec.NodeLimits = l.Each, l.Nodes
 	events = append(events, engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
 	r := d.foreseen(g.id, slices.Concat(before, events))
 	if r == nil {
@@ -471,7 +420,7 @@ func (d *Driver) ifGone(g *gang, pods []*pod, gone []*gang, before []engine.Even
 
 // awaits reports whether somebody who leaves for a gang is still there.
 func (d *Driver) awaits(g *gang) bool {
-	return slices.ContainsFunc(g.lifted, func(p *pod) bool { return p.where != "" })
+	return slices.ContainsFunc(g.lifted, func(p *pod) bool { return p.Where != "" })
 }
 
 // overtaken says why a gang that waited until others had left cannot be where it was to

@@ -75,7 +75,7 @@ func TestLift(t *testing.T) {
 			d, now := still(t, 3)
 			d.boundClaims(v1.ReadWriteOnce, "a", "b", "c")
 			for i, n := range d.order {
-				d.csiNodes[n] = csiNode(n, map[string]int32{csi: 1})
+				d.volumes.Changed(csiNode(n, map[string]int32{csi: 1}))
 				obj := d.nodes[n].obj.DeepCopy()
 				obj.Labels["zone"] = fmt.Sprint("z", i/2) // n0000 and n0001, n0002
 				obj.Status.Allocatable["example.com/hca"] = resource.MustParse("1")
@@ -113,7 +113,7 @@ func TestLift(t *testing.T) {
 			steps(t, d)
 			d.expectBinding(t, "high")
 			d.answer(t, now)
-			if g.phase != running || len(g.lifted) > 0 || len(d.holding) > 0 || len(d.lifts.hidden) > 0 {
+			if g.phase != running || len(g.lifted) > 0 || len(d.holding) > 0 || len(d.world.Hidden()) > 0 {
 				t.Errorf("high is in phase %d: %+v", g.phase, g.lifting)
 			}
 			if on := d.places("again"); len(on) > 0 {
@@ -229,8 +229,8 @@ func TestLiftGone(t *testing.T) {
 		d.answer(t, now)
 		d.come(t, now, onPort(controlplane.Pod("high", 4, nil)))
 		high := d.pods["high"]
-		if !d.pods["low"].leaving || high.where != "n0000" || high.binding {
-			t.Fatalf("low leaves: %v; high is expected at %q", d.pods["low"].leaving, high.where)
+		if !d.pods["low"].leaving || high.Where != "n0000" || high.binding {
+			t.Fatalf("low leaves: %v; high is expected at %q", d.pods["low"].leaving, high.Where)
 		}
 		foreign := onPort(controlplane.Pod("foreign", 0, nil))
 		foreign.Spec.SchedulerName, foreign.Spec.NodeName = "other", "n0000"
@@ -243,7 +243,7 @@ func TestLiftGone(t *testing.T) {
 		*now = now.Add(time.Minute)
 		steps(t, d)
 		d.expectBinding(t)
-		if len(d.holding) != 0 || high.where != "" {
+		if len(d.holding) != 0 || high.Where != "" {
 			t.Errorf("%s: it still has its place", what)
 		}
 		if what == "deleted" {

@@ -4,19 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -31,7 +29,7 @@ const (
 	// Of so many jobs at the head of the line a copy says when they are expected
 	// to start, and of so many that were not told yet why they wait; both take the
 	// engine's time, so in a long line of fewer. muster why says it of any.
-	lookAhead, lookAheadLong = 20, 4
+	lookAhead, lookAheadLong = look.AtOnce, 4
 	lookWhy, lookWhyLong     = 20, 2
 	longLine                 = 1000
 )
@@ -40,53 +38,13 @@ var (
 	// ErrNotLeading is returned where this scheduler does not schedule.
 	ErrNotLeading = errors.New("this scheduler does not lead, or has not seen the whole cluster yet; ask again in a moment")
 	// ErrNoJob is returned for a number that no gang has.
-	ErrNoJob = errors.New("no such job")
+	ErrNoJob = look.ErrNoJob
 )
 
-// row is a gang as it is looked at. It does not change.
-type row struct {
-	book
-	key, name, user string
-	state, reason   string
-	sharing         string // how it shares GPUs
-	promise, answer string // what the policy says of its deadline, for programs and for people
-	position        int
-	expected        cluster.Time   // Never: not known
-	ended           cluster.Time   // 0: it has not
-	progress        *show.Progress // that it told last; nil: nothing
-	metrics         []show.Metrics
-	steps, samples  float64      // that it reported as done since its first report
-	end             cluster.Time // that its progress lets expect; Never: nothing does
-}
-
-// seenNode is a node as it is looked at.
-type seenNode struct {
-	cluster.Node
-	memory  int64  // MiB of a GPU, as a label says; 0: none does
-	reason  string // why nothing starts there
-	foreign int    // GPUs that pods of other schedulers hold
-	usable  int64  // milli-GPU that are of use to the tasks submitted last
-	holders []holder
-}
-
-// holder is a job on a node.
-type holder struct {
-	gpus   uint64
-	share  int32 // milli-GPU; 0: all of them
-	number int
-}
-
-// sight is the cluster at an instant. It does not change.
+// sight is the cluster at an instant, and for how long it does.
 type sight struct {
-	at     cluster.Time
-	keep   time.Duration
-	rows   []*row // by number, the latest first
-	past   []*row
-	nodes  []seenNode
-	queues []engine.QueueUse
-	since  cluster.Time
-	hours  []hour
-	series []show.Sample
+	look.Sight
+	keep time.Duration
 }
 
 // looks are those who look.
@@ -120,7 +78,7 @@ func (d *Driver) ask(ctx context.Context, f func()) error {
 func (d *Driver) look(ctx context.Context) (*sight, error) {
 	d.looks.mu.Lock()
 	defer d.looks.mu.Unlock()
-	if l := d.looks.last; l != nil && d.Ready() && d.opt.Now().UnixNano()-int64(l.at) < int64(l.keep) {
+	if l := d.looks.last; l != nil && d.Ready() && d.opt.Now().UnixNano()-int64(l.At) < int64(l.keep) {
 		return l, nil
 	}
 	made := make(chan *sight, 1)
@@ -137,17 +95,17 @@ func (d *Driver) see() *sight {
 	now := d.clock()
 	d.sample(now)
 	d.countHours(now)
-	l := &sight{at: now, since: d.records.since, past: d.records.past, hours: slices.Clone(d.records.hours), series: d.records.series, queues: d.eng.QueueUse()}
-	l.series = append(l.series[:len(l.series):len(l.series)], d.present(now))
+	l := &sight{Sight: look.Sight{At: now, Since: d.records.since, Past: d.records.past, Most: mostPast, Hours: slices.Clone(d.records.hours), Series: d.records.series, Queues: d.eng.QueueUse()}}
+	l.Series = append(l.Series[:len(l.Series):len(l.Series)], d.present(now))
 	for _, g := range d.gangs {
 		if g.number == 0 || g.over && g.asks() {
 			d.note(g, now)
 		}
 		if g.phase >= waiting || !g.over && g.asks() {
-			l.rows = append(l.rows, d.rowOf(g))
+			l.Rows = append(l.Rows, d.rowOf(g))
 		}
 	}
-	slices.SortFunc(l.rows, func(a, b *row) int { return b.number - a.number })
+	slices.SortFunc(l.Rows, func(a, b *look.Row) int { return b.Number - a.Number })
 	d.seeLine(l)
 	d.seeNodes(l)
 	l.keep = min(max(lookShare*d.opt.Now().Sub(began), lookSoonest), lookLatest)
@@ -155,33 +113,36 @@ func (d *Driver) see() *sight {
 }
 
 // rowOf is a gang as it is now.
-func (d *Driver) rowOf(g *gang) *row {
-	r := &row{book: g.book, key: g.key, name: g.name, expected: cluster.Never, reason: d.besides(g, g.refused), progress: g.last, metrics: g.metrics, steps: g.pace.Steps, samples: g.pace.Sample, end: d.endOf(g)}
-	r.user, _, _ = strings.Cut(g.name, "/")
+func (d *Driver) rowOf(g *gang) *look.Row {
+	r := g.book.row()
+	r.Key, r.Name, r.Expected, r.End = g.key, g.name, cluster.Never, d.endOf(g)
+	r.Reason = d.besides(g, g.refused)
+	r.Progress, r.Metrics, r.Steps, r.Samples = g.last, g.metrics, g.pace.Steps, g.pace.Sample
+	r.User, _, _ = strings.Cut(g.name, "/")
 	if a := d.answerOf(g); a != engine.DeadlineUnanswered {
-		r.promise, r.answer = answers[a], a.String()
+		r.Promise, r.Answer = answers[a], a.String()
 	}
-	if r.spec == nil {
-		r.spec = d.sketch(g)
+	if r.Spec == nil {
+		r.Spec = d.sketch(g)
 	}
 	switch g.phase {
 	case gathering:
-		r.state = show.StatePending
+		r.State = show.StatePending
 	case waiting:
-		r.state, r.reason = show.StatePending, g.text
+		r.State, r.Reason = show.StatePending, g.text
 	case starting, unwinding:
-		if r.state = show.StateStarting; g.waking {
-			r.reason = g.text
+		if r.State = show.StateStarting; g.waking {
+			r.Reason = g.text
 		}
 	case running:
-		r.state, r.reason = show.StateRunning, ""
+		r.State, r.Reason = show.StateRunning, ""
 	case stopping:
-		r.state, r.reason = show.StateStopping, "told to leave for others"
+		r.State, r.Reason = show.StateStopping, "told to leave for others"
 		if g.passage != nil {
-			r.reason = g.passage.text()
+			r.Reason = g.passage.text()
 		}
 	case moving:
-		r.state, r.reason = show.StateStarting, g.passage.text()
+		r.State, r.Reason = show.StateStarting, g.passage.text()
 	}
 	return r
 }
@@ -197,13 +158,13 @@ func (d *Driver) sketch(g *gang) *cluster.Job {
 
 // seeLine says of those that wait where in the line they are, and of some why.
 func (d *Driver) seeLine(l *sight) {
-	rows := make(map[int]*row, len(l.rows))
-	for _, r := range l.rows {
-		rows[r.number] = r
+	rows := make(map[int]*look.Row, len(l.Rows))
+	for _, r := range l.Rows {
+		rows[r.Number] = r
 	}
-	d.eng.Look(l.at)
+	d.eng.Look(l.At)
 	ahead, why := lookAhead, lookWhy
-	if len(l.rows) > longLine {
+	if len(l.Rows) > longLine {
 		ahead, why = lookAheadLong, lookWhyLong
 	}
 	for i, w := range d.eng.Line(ahead) {
@@ -212,10 +173,10 @@ func (d *Driver) seeLine(l *sight) {
 			continue
 		}
 		r := rows[g.number]
-		r.position, r.expected = i+1, w.Expected
-		if r.reason == "" && g.phase == waiting && why > 0 {
+		r.Position, r.Expected = i+1, w.Expected
+		if r.Reason == "" && g.phase == waiting && why > 0 {
 			why--
-			r.reason, _ = d.why(g, l.at)
+			r.Reason, _ = d.why(g, l.At)
 		}
 	}
 }
@@ -223,29 +184,29 @@ func (d *Driver) seeLine(l *sight) {
 // seeNodes copies the nodes, and who holds them.
 func (d *Driver) seeNodes(l *sight) {
 	list := d.eng.Nodes()
-	l.nodes = make([]seenNode, len(list))
+	l.Nodes = make([]look.Node, len(list))
 	left := d.eng.FragmentationByNode()
 	for i := range list {
-		s := &l.nodes[i]
-		s.Node, s.usable = list[i], left[i].Usable
+		s := &l.Nodes[i]
+		s.Node, s.Usable = list[i], left[i].Usable
 		if n := d.nodes[s.Name]; n != nil && n.obj != nil {
-			s.reason, s.foreign = n.reason(), int(n.other.gpus)
+			s.Reason, s.Foreign = n.reason(), int(n.other.gpus)
 			if d.eng.IsGivenBack(s.Name) {
-				s.reason = cmp.Or(s.reason, "given back to who lends it")
+				s.Reason = cmp.Or(s.Reason, "given back to who lends it")
 			}
-			s.memory = memoryLabel(n.obj.Labels[d.opt.Labels.Memory])
+			s.Memory = memoryLabel(n.obj.Labels[d.opt.Labels.Memory])
 		} else {
-			s.reason = "it is not in the cluster any more"
+			s.Reason = "it is not in the cluster any more"
 		}
 	}
 	for _, b := range d.eng.Beliefs() {
 		if g := d.byID[b.Job]; g != nil {
 			for _, a := range b.Allocs {
-				l.nodes[a.Node].holders = append(l.nodes[a.Node].holders, holder{a.GPUs, a.Share, g.number})
+				l.Nodes[a.Node].Holders = append(l.Nodes[a.Node].Holders, look.Holder{GPUs: a.GPUs, Share: a.Share, Number: g.number})
 			}
 		}
 	}
-	l.nodes = slices.DeleteFunc(l.nodes, func(s seenNode) bool { return s.State == cluster.Down && len(s.holders) == 0 })
+	l.Nodes = slices.DeleteFunc(l.Nodes, func(s look.Node) bool { return s.State == cluster.Down && len(s.Holders) == 0 })
 }
 
 // reason says why nothing starts on a node; "": something may.
@@ -281,50 +242,6 @@ func (d *Driver) find(number int) *gang {
 		}
 	}
 	return nil
-}
-
-// matches reports whether a filter chooses a row.
-func (r *row) matches(f *ask.Filter) bool {
-	short := r.name[strings.IndexByte(r.name, '/')+1:]
-	switch {
-	case f.User != "" && r.user != f.User, f.Queue != "" && r.spec.Queue != f.Queue, f.Name != "" && r.name != f.Name && short != f.Name,
-		f.Before > 0 && r.number >= f.Before, len(f.States) > 0 && !slices.Contains(f.States, r.state), r.ended > 0 && int64(r.ended) < f.Since:
-		return false
-	case f.Search == "" || f.Search == strconv.Itoa(r.number):
-		return true
-	}
-	s := strings.ToLower(f.Search)
-	return strings.Contains(strings.ToLower(r.name), s) || strings.Contains(strings.ToLower(r.spec.Queue), s)
-}
-
-// choose lists the rows that a filter chooses, the latest first.
-func (l *sight) choose(f ask.Filter) (list []*row) {
-	live, past := l.rows, slices.Clone(l.past)
-	if len(f.States) > 0 && !slices.ContainsFunc(f.States, func(s string) bool { return !slices.Contains(show.Live, s) }) {
-		past = nil
-	}
-	slices.SortFunc(past, func(a, b *row) int { return b.number - a.number })
-	for len(live)+len(past) > 0 && (f.Limit == 0 || len(list) < f.Limit) {
-		from := &live
-		if len(live) == 0 || len(past) > 0 && past[0].number > live[0].number {
-			from = &past
-		}
-		if r := (*from)[0]; r.matches(&f) {
-			list = append(list, r)
-		}
-		*from = (*from)[1:]
-	}
-	return list
-}
-
-// one finds a row by its number.
-func (l *sight) one(number int) (*row, error) {
-	for _, list := range [][]*row{l.rows, l.past} {
-		if i := slices.IndexFunc(list, func(r *row) bool { return r.number == number }); i >= 0 {
-			return list[i], nil
-		}
-	}
-	return nil, fmt.Errorf("%w: %d (numbers count from the scheduler's start; a name such as NAMESPACE/NAME holds)", ErrNoJob, number)
 }
 
 // watchers tells those who watch that something changed.

@@ -80,8 +80,8 @@ func TestBook(t *testing.T) {
 	d, now := still(t, 2, train...)
 	see := func() (list []string) {
 		l := d.see()
-		for _, r := range slices.Concat(l.rows, l.past) {
-			j := r.job(l.at)
+		for _, r := range slices.Concat(l.Rows, l.Past) {
+			j := r.Job(l.At)
 			list = append(list, fmt.Sprintf("%d %s %s restarts=%d preempted=%d", j.ID, j.Submission.Name, j.State, j.Restarts, j.Preemptions))
 		}
 		return list
@@ -125,7 +125,7 @@ func TestBook(t *testing.T) {
 	steps(t, d)
 	expect("2 default/high starting restarts=0 preempted=0", "1 default/train pending restarts=0 preempted=1")
 	l := d.see()
-	j := l.rows[1].job(l.at)
+	j := l.Rows[1].Job(l.At)
 	if j.GPUHours != 16 || time.Duration(j.Ran) != time.Hour || j.Submission.Tasks != 2 || j.Submission.GPUs != 8 {
 		t.Errorf("books: %g GPU-hours in %s, %d tasks of %d GPUs", j.GPUHours, time.Duration(j.Ran), j.Submission.Tasks, j.Submission.GPUs)
 	}
@@ -143,7 +143,7 @@ func TestBook(t *testing.T) {
 		want int
 	}{{ask.Filter{}, 2}, {ask.Filter{States: show.Live}, 1}, {ask.Filter{Name: "high"}, 1}, {ask.Filter{Name: "default/high"}, 1}, {ask.Filter{Search: "IGH"}, 1},
 		{ask.Filter{Before: 2}, 1}, {ask.Filter{Limit: 1}, 1}, {ask.Filter{User: "nobody"}, 0}, {ask.Filter{Since: now.Add(time.Minute).UnixNano()}, 1}} {
-		if got := len(d.see().choose(c.f)); got != c.want {
+		if got := len(d.see().Choose(c.f)); got != c.want {
 			t.Errorf("%+v chooses %d, not %d", c.f, got, c.want)
 		}
 	}
@@ -178,8 +178,8 @@ func BenchmarkLook(b *testing.B) {
 	l := d.see()
 	b.Run("jobs", func(b *testing.B) {
 		for b.Loop() {
-			for _, r := range l.choose(ask.Filter{States: show.Live}) {
-				r.job(l.at)
+			for _, r := range l.Choose(ask.Filter{States: show.Live}) {
+				r.Job(l.At)
 			}
 		}
 	})

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/look"
 )
 
 // Free GPUs and what of them is of use are metrics by the names that muster serve has.
 func TestFreeMetrics(t *testing.T) {
-	m := NewMetrics()
+	m := look.NewMetrics()
 	value := func(name string) float64 {
 		w := httptest.NewRecorder()
 		m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))

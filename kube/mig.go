@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +10,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/amount"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // MIG slices are resources of their own (nvidia.com/mig-3g.40gb): the device
@@ -35,33 +36,22 @@ func (d *Driver) sliceOf(name v1.ResourceName) (profile string, ok bool) {
 	return "", false
 }
 
-// isSlice reports whether a resource is a MIG slice of NVIDIA's, or a replica of one.
-func isSlice(name v1.ResourceName) bool { return strings.HasPrefix(string(name), "nvidia.com/mig-") }
-
-// sliceName is the resource of a profile of NVIDIA's.
-func sliceName(profile string) v1.ResourceName {
-	if base, media := strings.CutSuffix(profile, "+me"); media {
-		profile = base + ".me"
-	}
-	return v1.ResourceName("nvidia.com/mig-" + profile)
-}
-
 // slicesOf counts MIG slices by profile.
 func (d *Driver) slicesOf(list v1.ResourceList) map[string]int {
 	var count map[string]int
 	for name, q := range list {
-		if profile, ok := d.sliceOf(name); ok && countOf(&q) > 0 {
+		if profile, ok := d.sliceOf(name); ok && amount.Count(&q) > 0 {
 			if count == nil {
 				count = map[string]int{}
 			}
-			count[profile] += int(min(countOf(&q), 1<<16))
+			count[profile] += int(min(amount.Count(&q), 1<<16))
 		}
 	}
 	return count
 }
 
 // slice makes the request of a pod for one MIG slice. A pod that asks for several,
-// or for whole GPUs beside them, is counted per node and no more (needs.other).
+// or for whole GPUs beside them, is counted per node and no more (uncounted).
 func (d *Driver) slice(r *cluster.Request, sum v1.ResourceList) {
 	count := d.slicesOf(sum)
 	if r.GPUs > 0 || len(count) != 1 {
@@ -107,7 +97,7 @@ func (d *Driver) migOf(n *node, model *cluster.GPUModel, whole int, held map[str
 
 // slicesAside reports whether a pod holds slices that the engine does not count.
 func (d *Driver) slicesAside(p *pod) bool {
-	return (p.gang == nil || p.request.Profile == "") && p.needs != nil && len(d.slicesOf(requestsOf(p.obj))) > 0
+	return (p.gang == nil || p.request.Profile == "") && p.Needs != nil && len(d.slicesOf(requestsOf(p.obj))) > 0
 }
 
 // mostPacked bounds what is remembered of pack.
@@ -118,86 +108,13 @@ func (d *Driver) packed(model *cluster.GPUModel, count map[string]int, most int)
 	key := fmt.Sprint(model.Name, count, most)
 	devices, ok := d.mig.packed[key]
 	if !ok {
-		devices = pack(model, count, most)
+		devices = mig.Pack(model, count, most)
 		if len(d.mig.packed) == mostPacked {
 			clear(d.mig.packed)
 		}
 		d.mig.packed[key] = devices
 	}
 	return devices
-}
-
-// pack puts slices together on as few GPUs as could have them: the largest first,
-// each where there is the most room, as administrators partition all GPUs alike.
-func pack(model *cluster.GPUModel, count map[string]int, most int) (devices [][]cluster.Instance) {
-	var profiles []*cluster.SliceProfile
-	slots, compute := 0, 0
-	for _, name := range slices.Sorted(maps.Keys(count)) {
-		if p, ok := model.Profile(name); ok && p.Name == name && count[name] > 0 {
-			profiles = append(profiles, p)
-			slots, compute = slots+p.Slots*count[name], compute+p.Compute*count[name]
-		}
-	}
-	if profiles == nil {
-		return nil
-	}
-	least := max((slots+model.MemSlots-1)/model.MemSlots, (compute+model.Compute-1)/model.Compute)
-	devices = make([][]cluster.Instance, min(least, most))
-	slices.SortStableFunc(profiles, func(a, b *cluster.SliceProfile) int { return cmp.Compare(b.Slots*8+b.Compute, a.Slots*8+a.Compute) })
-	for _, p := range profiles {
-		for range count[p.Name] {
-			if putIn(model, devices, p) {
-				continue
-			}
-			if len(devices) == most {
-				return devices
-			}
-			devices = append(devices, nil)
-			putIn(model, devices[len(devices)-1:], p)
-		}
-	}
-	return slices.DeleteFunc(devices, func(list []cluster.Instance) bool { return list == nil })
-}
-
-// putIn adds an instance to the emptiest device that can have it, at the last
-// start where it can be.
-func putIn(model *cluster.GPUModel, devices [][]cluster.Instance, p *cluster.SliceProfile) bool {
-	best, used := -1, 0
-	var with []cluster.Instance
-	for i := range devices {
-		n := 0
-		for _, in := range devices[i] {
-			q, _ := model.Profile(in.Profile)
-			n += q.Slots
-		}
-		if best >= 0 && n >= used {
-			continue
-		}
-		for k := len(p.Starts) - 1; k >= 0; k-- {
-			list := append(slices.Clip(devices[i]), cluster.Instance{Profile: p.Name, Start: p.Starts[k]})
-			one := cluster.Node{GPUs: 1, MIG: cluster.GeometryText([][]cluster.Instance{list})}
-			if _, _, err := one.Geometry(model); err == nil {
-				best, used, with = i, n, list
-				break
-			}
-		}
-	}
-	if best < 0 {
-		return false
-	}
-	devices[best] = with
-	return true
-}
-
-// wholeGPUs is how many GPUs of a node are not in slices; those that are come last.
-func wholeGPUs(n *cluster.Node) int {
-	first, _, cut := strings.Cut(n.MIG, ":")
-	if whole := 0; cut {
-		if _, err := fmt.Sscan(first, &whole); err == nil {
-			return whole
-		}
-	}
-	return n.GPUs
 }
 
 // heldSlices counts the slices that jobs hold, by node and profile.
@@ -250,7 +167,7 @@ func (d *Driver) reslice(snap *engine.Snapshot, spec *cluster.Spec) error {
 			if used[a.Node] == nil {
 				used[a.Node] = make([]uint8, n.GPUs)
 			}
-			takeSlice(a, &model, name, geometry, used[a.Node])
+			mig.TakeSlice(a, &model, name, geometry, used[a.Node])
 		}
 	}
 	return nil
@@ -275,7 +192,7 @@ func (d *Driver) sliceFound(rec *engine.JobRecord, snap *engine.Snapshot) {
 		if used[a.Node] == nil {
 			used[a.Node] = slotsInUse(snap, a.Node, n.GPUs)
 		}
-		takeSlice(a, &model, name, geometry, used[a.Node])
+		mig.TakeSlice(a, &model, name, geometry, used[a.Node])
 	}
 }
 
@@ -290,24 +207,4 @@ func slotsInUse(snap *engine.Snapshot, node int32, gpus int) []uint8 {
 		}
 	}
 	return used
-}
-
-// takeSlice gives an allocation the first free instance of a profile; without one
-// it keeps what it has, and the engine finds that it is lost.
-func takeSlice(a *engine.Alloc, model *cluster.GPUModel, name string, geometry [][]cluster.Instance, used []uint8) {
-	p, ok := model.Profile(name)
-	if !ok {
-		return
-	}
-	for dev, list := range geometry {
-		for _, in := range list {
-			if in.Profile != p.Name || used[dev]&p.Mask(in.Start) != 0 {
-				continue
-			}
-			used[dev] |= p.Mask(in.Start)
-			a.GPUs, a.Slots, a.Compute, a.Media = 1<<dev, p.Mask(in.Start), uint8(p.Compute), p.Media()
-			a.Share, a.Mem = int32(p.Compute*int(cluster.Whole)/model.Compute), p.Memory
-			return
-		}
-	}
 }

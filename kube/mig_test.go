@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // Slices are put together on as few GPUs as they fit on, and never so that they
@@ -25,7 +26,7 @@ func TestPack(t *testing.T) {
 		{map[string]int{"3g.20gb": 8, "2g.10gb": 8, "1g.5gb": 16}, 8}, {map[string]int{"7g.40gb": 2, "1g.5gb": 1}, 3},
 		{map[string]int{"9g.90gb": 3}, 0}, {map[string]int{"1g.5gb": -2}, 0},
 	} {
-		devices := pack(&m, c.count, 64)
+		devices := mig.Pack(&m, c.count, 64)
 		if len(devices) != c.want {
 			t.Errorf("%v is on %d GPUs, want %d: %v", c.count, len(devices), c.want, devices)
 		}
@@ -43,7 +44,7 @@ func TestPack(t *testing.T) {
 			}
 		}
 	}
-	if got := pack(&m, map[string]int{"7g.40gb": 9}, 4); len(got) != 4 {
+	if got := mig.Pack(&m, map[string]int{"7g.40gb": 9}, 4); len(got) != 4 {
 		t.Errorf("%d GPUs of at most 4", len(got))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // Where no empty node serves who is first in line, one is emptied: nobody starts there any more, who is of a lower tier is
@@ -33,7 +34,7 @@ func (d *Driver) emptyFor(list, wants []*migWaiter, emptied *migWorld, can []*mi
 		return
 	}
 	want := wants[:1]
-	d.mig.work = max(d.mig.work, migWork/4) // whatever it took to find that no empty node serves
+	d.mig.work = max(d.mig.work, mig.Work/4) // whatever it took to find that no empty node serves
 	var idle, busy []*migCandidate
 	for _, c := range can {
 		if d.migEmpty(c.n) {
@@ -54,7 +55,7 @@ func (d *Driver) emptyFor(list, wants []*migWaiter, emptied *migWorld, can []*mi
 		}
 		with := append(slices.Clip(idle), c)
 		q, names := d.migAsk(want, emptied, with)
-		if plan := q.choose(); plan != nil {
+		if plan := q.Choose(); plan != nil {
 			if _, ok := d.tryPlan(plan, q, names, list, want, emptied, with); ok {
 				return
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // partitionHand is a driver by hand with nodes of a pool that may be partitioned.
@@ -42,7 +43,7 @@ func migRule() []MIG {
 }
 
 // migNodeOf is a node of two GPUs, with what a scheduler wrote on it.
-func migNodeOf(labels map[string]string, note *migNote) *v1.Node {
+func migNodeOf(labels map[string]string, note *mig.Note) *v1.Node {
 	n := controlplane.Node("n1", 2, map[string]string{"pool": "shared", migConfigLabel: "all-disabled", migStateLabel: "success"})
 	for k, v := range labels {
 		n.Labels[k] = v
@@ -62,8 +63,8 @@ func migNodeOf(labels map[string]string, note *migNote) *v1.Node {
 func TestMIGSteps(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0).UTC()
 	offer := &config.MIGOffer{Slices: map[string]int{"1g.10gb": 14}}
-	note := func(f func(*migNote)) *migNote {
-		n := &migNote{By: "muster", Config: "all-1g.10gb", From: "all-disabled", Since: began, For: []string{"default/g"}, GPUs: 2, Offer: offer}
+	note := func(f func(*mig.Note)) *mig.Note {
+		n := &mig.Note{By: "muster", Config: "all-1g.10gb", From: "all-disabled", Since: began, For: []string{"default/g"}, GPUs: 2, Offer: offer}
 		if f != nil {
 			f(n)
 		}
@@ -73,17 +74,17 @@ func TestMIGSteps(t *testing.T) {
 		name   string
 		rules  []MIG
 		labels map[string]string
-		note   *migNote
+		note   *mig.Note
 		after  time.Duration
 		step   string
 		failed string
 	}{
 		{"closed and empty: it is changed", migRule(), map[string]string{LabelMIG: migClosed}, note(nil), 0, migChanging, ""},
-		{"nobody waits for it any more: opened", migRule(), map[string]string{LabelMIG: migClosed}, note(func(n *migNote) { n.For = []string{"default/gone"} }), 0, "", ""},
+		{"nobody waits for it any more: opened", migRule(), map[string]string{LabelMIG: migClosed}, note(func(n *mig.Note) { n.For = []string{"default/gone"} }), 0, "", ""},
 		{"of no rule any more: opened", nil, map[string]string{LabelMIG: migClosed}, note(nil), 0, "", ""},
-		{"another scheduler's: left alone", migRule(), map[string]string{LabelMIG: migClosed}, note(func(n *migNote) { n.By = "other" }), 0, migClosed, ""},
+		{"another scheduler's: left alone", migRule(), map[string]string{LabelMIG: migClosed}, note(func(n *mig.Note) { n.By = "other" }), 0, migClosed, ""},
 		{"somebody else labelled it: opened", migRule(), map[string]string{LabelMIG: migClosed, migConfigLabel: "half"}, note(nil), 0, "", ""},
-		{"its note cannot be read: opened", migRule(), map[string]string{LabelMIG: migClosed}, note(func(n *migNote) { n.Offer = nil }), 0, "", ""},
+		{"its note cannot be read: opened", migRule(), map[string]string{LabelMIG: migClosed}, note(func(n *mig.Note) { n.Offer = nil }), 0, "", ""},
 		{"being changed: waited for", migRule(), map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb", migStateLabel: migPending}, note(nil), 4 * time.Minute, migChanging, ""},
 		{"success, but it offers what it had: waited for", migRule(), map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 4 * time.Minute, migChanging, ""},
 		{"too late: opened, and remembered", migRule(), map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 6 * time.Minute, "", "after 5m its state is \"success\", and it offers 2 GPUs of 14 1g.10gb"},
@@ -120,28 +121,28 @@ func TestMIGSteps(t *testing.T) {
 // before the time; not what mig-manager is at work on.
 func TestMIGCandidates(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0).UTC()
-	failed := func(label string) *migNote {
-		return &migNote{By: "muster", Config: "half", Since: began.Add(-time.Hour), GPUs: 2, Failed: &migFailures{Label: label, Map: migHash(migText), Why: map[string]string{"all-1g.10gb": "x"}}}
+	failed := func(label string) *mig.Note {
+		return &mig.Note{By: "muster", Config: "half", Since: began.Add(-time.Hour), GPUs: 2, Failed: &mig.Failures{Label: label, Map: migHash(migText), Why: map[string]string{"all-1g.10gb": "x"}}}
 	}
 	for _, c := range []struct {
 		name   string
 		labels map[string]string
-		note   *migNote
+		note   *mig.Note
 		text   string
 		change func(*v1.Node)
 		want   string // the ways, or why not
 		gpus   int    // 0: whatever it is
 	}{
-		{name: "one GPU fewer than noted", note: &migNote{Config: "all-disabled", GPUs: 3}, want: "all-1g.10gb,all-3g.40gb,half", gpus: 2},
-		{name: "one GPU fewer than noted, in slices", labels: map[string]string{migConfigLabel: "all-3g.40gb"}, note: &migNote{Config: "all-3g.40gb", GPUs: 3},
+		{name: "one GPU fewer than noted", note: &mig.Note{Config: "all-disabled", GPUs: 3}, want: "all-1g.10gb,all-3g.40gb,half", gpus: 2},
+		{name: "one GPU fewer than noted, in slices", labels: map[string]string{migConfigLabel: "all-3g.40gb"}, note: &mig.Note{Config: "all-3g.40gb", GPUs: 3},
 			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half", gpus: 2},
-		{name: "as noted, by another configuration than its label's", labels: map[string]string{migConfigLabel: "x"}, note: &migNote{Config: "all-3g.40gb", GPUs: 2},
+		{name: "as noted, by another configuration than its label's", labels: map[string]string{migConfigLabel: "x"}, note: &mig.Note{Config: "all-3g.40gb", GPUs: 2},
 			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half", gpus: 2},
 		{name: "all ways that the model has", want: "all-1g.10gb,all-3g.40gb,half"},
 		{name: "not what failed", note: failed("all-disabled"), want: "all-3g.40gb,half"},
 		{name: "somebody labelled it since", note: failed("all-3g.40gb"), want: "all-1g.10gb,all-3g.40gb,half"},
 		{name: "the map is another", note: failed("all-disabled"), text: migText + "# another\n", want: "all-1g.10gb,all-3g.40gb,half"},
-		{name: "changed a minute ago", note: &migNote{Config: "all-disabled", Since: began.Add(-time.Minute)}, want: ""},
+		{name: "changed a minute ago", note: &mig.Note{Config: "all-disabled", Since: began.Add(-time.Minute)}, want: ""},
 		{name: "mig-manager is at work", labels: map[string]string{migStateLabel: migPending}, want: ""},
 		{name: "of no rule", labels: map[string]string{"pool": "other"}, want: ""},
 		{name: "single strategy", labels: map[string]string{"nvidia.com/mig.strategy": "single"}, want: "label nvidia.com/mig.strategy is single"},
@@ -180,7 +181,7 @@ func TestMIGCandidates(t *testing.T) {
 
 // slicesOnly has a node offer what a configuration makes of it.
 func slicesOnly(n *v1.Node, config string) {
-	delete(n.Status.Capacity, migWhole)
+	delete(n.Status.Capacity, mig.Whole)
 	for r, q := range migMade[config] {
 		n.Status.Capacity[v1.ResourceName(r)] = *quantity(q)
 	}
@@ -303,7 +304,7 @@ func TestMIGDismiss(t *testing.T) {
 		low := h.pods["low"]
 		low.node, low.binding = "n1", false // bound
 		h.touch(low.gang)
-		closed := migNodeOf(map[string]string{LabelMIG: migClosed}, &migNote{By: "muster", Config: "all-1g.10gb", From: "all-disabled",
+		closed := migNodeOf(map[string]string{LabelMIG: migClosed}, &mig.Note{By: "muster", Config: "all-1g.10gb", From: "all-disabled",
 			Since: h.now.UTC(), For: []string{"default/wanted"}, Tier: "standard", GPUs: 2, Offer: &config.MIGOffer{Slices: map[string]int{"1g.10gb": 14}}})
 		closed.UID, closed.Status.Conditions = "n1", h.nodes["n1"].obj.Status.Conditions
 		h.nodeChanged(closed)
@@ -328,7 +329,7 @@ func TestMIGWhom(t *testing.T) {
 	h := partitionHand(t, migRule())
 	told := 0
 	for range 500 {
-		note := &migNote{By: "muster", Config: "all-1g.10gb", From: "all-disabled", Since: h.now.UTC()}
+		note := &mig.Note{By: "muster", Config: "all-1g.10gb", From: "all-disabled", Since: h.now.UTC()}
 		for range r.IntN(4) {
 			note.For = append(note.For, fmt.Sprintf("default/g%d", r.IntN(4)))
 		}
@@ -363,7 +364,7 @@ func BenchmarkMIGTold(b *testing.B) {
 	d.opt.MIG = migRule()
 	for i := range 100 {
 		n := d.nodes[fmt.Sprintf("n%04d", i)]
-		d.migNoted(n, migNote{For: []string{fmt.Sprintf("default/p%05d", i)}})
+		d.migNoted(n, mig.Note{For: []string{fmt.Sprintf("default/p%05d", i)}})
 	}
 	var list []*gang
 	for i := range 11_000 {

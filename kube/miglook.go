@@ -12,11 +12,12 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // For whom nodes are partitioned otherwise: who has waited for long enough, would start at once if there were more nodes
 // like those that may be changed, partitioned as they may be - so nothing but the present partitioning is in the way: no
-// quota, no one before it -, and is not expected to start soon anyway. migchoice.go chooses the nodes by counting, and a
+// quota, no one before it -, and is not expected to start soon anyway. Package mig chooses the nodes by counting, and a
 // second engine has to agree.
 
 const (
@@ -44,7 +45,7 @@ func (d *Driver) lookMIG(now cluster.Time) {
 		return
 	}
 	d.eng.Look(now)
-	d.mig.work = migWork
+	d.mig.work = mig.Work
 	list := d.waiters(now)
 	as := map[string]*config.MIGOffer{}
 	for _, n := range under {
@@ -268,7 +269,7 @@ func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, base, emptied *m
 			return
 		}
 		q, names := d.migAsk(wants, base, slices.DeleteFunc(slices.Clone(can), func(c *migCandidate) bool { return !d.migEmpty(c.n) }))
-		plan := q.choose()
+		plan := q.Choose()
 		if plan == nil {
 			break
 		}
@@ -316,29 +317,29 @@ func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *migWorld, c
 }
 
 // migAsk is the question which of these nodes to change.
-func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*migCandidate) (*migQuestion, []string) {
-	q, what := &migQuestion{left: &d.mig.work}, map[string]int{"": 0}
+func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*migCandidate) (*mig.Question, []string) {
+	q, what := &mig.Question{Left: &d.mig.work}, map[string]int{"": 0}
 	for _, w := range wants {
-		want := migWant{}
+		want := mig.Want{}
 		for _, s := range w.job().Tasks {
 			if s.Request.GPUs == 0 {
 				continue
 			}
-			set := migSet{each: s.Request.GPUs, count: s.Count}
+			set := mig.Set{Each: s.Request.GPUs, Count: s.Count}
 			if s.Request.Profile != "" {
-				set.each = 1
+				set.Each = 1
 			}
 			if _, ok := what[s.Request.Profile]; !ok {
 				what[s.Request.Profile] = len(what)
 			}
-			set.what = what[s.Request.Profile]
-			want.sets = append(want.sets, set)
-			want.milli += int64(s.Count) * d.milliOf(&s.Request, can)
+			set.What = what[s.Request.Profile]
+			want.Sets = append(want.Sets, set)
+			want.Milli += int64(s.Count) * d.milliOf(&s.Request, can)
 		}
-		if e := w.job().Elastic; e.Min > 0 && len(want.sets) > 0 {
-			want.sets[0].count -= max(0, e.Max-e.Min)
+		if e := w.job().Elastic; e.Min > 0 && len(want.Sets) > 0 {
+			want.Sets[0].Count -= max(0, e.Max-e.Min)
 		}
-		q.wants = append(q.wants, want)
+		q.Wants = append(q.Wants, want)
 	}
 	vector := func(o map[string]int) []int {
 		list := make([]int, len(what))
@@ -360,29 +361,29 @@ func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*migCandidate)
 		if n == nil || n.obj == nil || d.modelOf(n, 1) == unknownModel && ways[name] == nil && len(free[name]) == 0 {
 			continue
 		}
-		x := migNode{model: d.modelOf(n, 1), free: vector(free[name])}
+		x := mig.Node{Model: d.modelOf(n, 1), Free: vector(free[name])}
 		if c := ways[name]; c != nil {
-			x.cost, x.whole = c.cost, d.migOffer(n.mig.raw).Whole
+			x.Cost, x.Whole = c.cost, d.migOffer(n.mig.raw).Whole
 			for _, o := range c.offers {
 				all := maps.Clone(o.Slices)
 				all[""] = o.Whole
-				x.to = append(x.to, vector(all))
+				x.To = append(x.To, vector(all))
 			}
 		}
-		if ways[name] == nil && !slices.ContainsFunc(x.free, func(n int) bool { return n > 0 }) { // nothing for anybody
+		if ways[name] == nil && !slices.ContainsFunc(x.Free, func(n int) bool { return n > 0 }) { // nothing for anybody
 			continue
 		}
 		suits := ""
 		for i, w := range wants {
 			ok := d.mayBeOn(w.pods, n.obj)
-			q.wants[i].suits = append(q.wants[i].suits, ok)
+			q.Wants[i].Suits = append(q.Wants[i].Suits, ok)
 			suits += fmt.Sprint(ok, " ")
 		}
-		x.kind = fmt.Sprint(n.mig.rule, x.model, x.free, x.to, x.whole, x.cost, suits)
+		x.Kind = fmt.Sprint(n.mig.rule, x.Model, x.Free, x.To, x.Whole, x.Cost, suits)
 		if c := ways[name]; c != nil {
-			x.kind += fmt.Sprint(c.configs)
+			x.Kind += fmt.Sprint(c.configs)
 		}
-		q.nodes, names = append(q.nodes, x), append(names, name)
+		q.Nodes, names = append(q.Nodes, x), append(names, name)
 	}
 	return q, names
 }
@@ -411,8 +412,8 @@ func (d *Driver) milliOf(r *cluster.Request, can []*migCandidate) int64 {
 
 // tryPlan asks a second engine whether those whom changes are for start then, and closes the nodes; false: who is first
 // among them would not, or somebody before them would start later.
-func (d *Driver) tryPlan(plan []migChange, q *migQuestion, names []string, list, wants []*migWaiter, base *migWorld, can []*migCandidate) (first int, ok bool) {
-	before, after := q.serve(nil), q.serve(plan)
+func (d *Driver) tryPlan(plan []mig.Change, q *mig.Question, names []string, list, wants []*migWaiter, base *migWorld, can []*migCandidate) (first int, ok bool) {
+	before, after := q.Serve(nil), q.Serve(plan)
 	first = -1
 	for i := range wants {
 		if after[i] && !before[i] && first < 0 {
@@ -423,9 +424,9 @@ func (d *Driver) tryPlan(plan []migChange, q *migQuestion, names []string, list,
 	chosen := map[string]*migCandidate{}
 	ways := map[string]int{}
 	for _, c := range plan {
-		name := names[c.node]
+		name := names[c.Node]
 		k := slices.IndexFunc(can, func(x *migCandidate) bool { return x.n.obj.Name == name })
-		chosen[name], ways[name], with[name] = can[k], c.way, can[k].offers[c.way]
+		chosen[name], ways[name], with[name] = can[k], c.Way, can[k].offers[c.Way]
 	}
 	w, err := d.suppose(list, with, nil)
 	if err != nil || w.starts[wants[first].id] == nil || d.laterBefore(base, w, wants[first].id) {
@@ -433,7 +434,7 @@ func (d *Driver) tryPlan(plan []migChange, q *migQuestion, names []string, list,
 	}
 	for _, name := range slices.Sorted(maps.Keys(chosen)) {
 		c := chosen[name]
-		note := migNote{Config: c.configs[ways[name]], From: c.n.obj.Labels[d.opt.Labels.Config], GPUs: c.gpus, Offer: c.offers[ways[name]], Failed: d.failures(c.n)}
+		note := mig.Note{Config: c.configs[ways[name]], From: c.n.obj.Labels[d.opt.Labels.Config], GPUs: c.gpus, Offer: c.offers[ways[name]], Failed: d.failures(c.n)}
 		for _, x := range wants {
 			if base.starts[x.id] == nil && w.on(x.id, name, d.order) {
 				note.For = append(note.For, x.g.name)

@@ -9,12 +9,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/kube/amount"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // A node of which nobody has a GPU can be partitioned otherwise, by whoever goes by its label nvidia.com/mig.config:
@@ -22,7 +23,7 @@ import (
 // one goes on. On which GPU of a node a pod is, only its kubelet knows: so a node is changed as a whole, and never
 // while somebody is there.
 
-// LabelMIG says on a node how far it is, AnnotationMIG what it is to be and for whom (migNote as JSON).
+// LabelMIG says on a node how far it is, AnnotationMIG what it is to be and for whom (mig.Note as JSON).
 const (
 	LabelMIG      = Prefix + "mig"
 	AnnotationMIG = Prefix + "mig-plan"
@@ -42,9 +43,6 @@ const (
 	migRebooting = "rebooting"
 )
 
-// The resource by which whole GPUs of NVIDIA are asked for; slices are behind the same prefix.
-const migWhole = v1.ResourceName("nvidia.com/gpu")
-
 // MIG is a rule for some nodes.
 type MIG struct {
 	Selector             map[string]string // labels of the nodes that may be partitioned otherwise
@@ -53,32 +51,11 @@ type MIG struct {
 	After, Keep, Timeout time.Duration     // how long somebody waits before, a node stays as it is, and is waited for
 }
 
-// migNote is what is written down of a node.
-type migNote struct {
-	By     string           `json:"by,omitempty"`     // the scheduler that changes it
-	Config string           `json:"config,omitempty"` // what it is to be, or was last made
-	From   string           `json:"from,omitempty"`   // its mig.config when it was closed
-	Since  time.Time        `json:"since"`            // of its step; when it was last changed
-	For    []string         `json:"for,omitempty"`    // gangs, the first in line first
-	Tier   string           `json:"tier,omitempty"`   // of the first: who is of a lower one is preempted
-	GPUs   int              `json:"gpus,omitempty"`   // that it has
-	Offer  *config.MIGOffer `json:"offer,omitempty"`  // what it will have
-	Failed *migFailures     `json:"failed,omitempty"`
-}
-
-// migFailures are configurations that a node could not be brought to. They hold until somebody else writes another
-// mig.config, or the map is another.
-type migFailures struct {
-	Label string            `json:"label"`
-	Map   string            `json:"map"`
-	Why   map[string]string `json:"why"` // by configuration
-}
-
 // nodeMIG is what a node is about.
 type nodeMIG struct {
 	rule  int             // 1 + of the rules; 0: nobody may change it
 	step  string          // its label, or what is being written
-	note  migNote         // ... and its annotation
+	note  mig.Note        // ... and its annotation
 	asked bool            // these are being written, or were and have yet to be seen
 	since time.Time       // ... and since when
 	busy  bool            // a request is on its way
@@ -93,7 +70,7 @@ func (d *Driver) seeMIG(n *node) {
 	if m.rule = 0; d.loanOf(n) < 0 {
 		m.rule = 1 + slices.IndexFunc(d.opt.MIG, func(r MIG) bool { return matches(n.obj.Labels, r.Selector) })
 	}
-	step, note := n.obj.Labels[LabelMIG], noteOf(n.obj)
+	step, note := n.obj.Labels[LabelMIG], mig.Read(n.obj.Annotations[AnnotationMIG])
 	if m.asked && step == m.step && note.Since.Equal(m.note.Since) {
 		m.asked = false
 	}
@@ -106,14 +83,6 @@ func (d *Driver) seeMIG(n *node) {
 	} else {
 		delete(d.mig.under, n.obj.Name)
 	}
-}
-
-// noteOf reads what is written down of a node; what cannot be read says nothing.
-func noteOf(obj *v1.Node) (note migNote) {
-	if text := obj.Annotations[AnnotationMIG]; text != "" && json.Unmarshal([]byte(text), &note) != nil {
-		return migNote{}
-	}
-	return note
 }
 
 // ours reports whether this scheduler changes a node: of another one's it leaves the hands.
@@ -129,37 +98,16 @@ func (n *node) asPartitioned(obj *v1.Node) *v1.Node {
 	if obj.Labels[LabelMIG] != migChanging {
 		return obj
 	}
-	if note := noteOf(obj); note.Offer != nil {
-		return offering(obj, note.Offer)
+	if note := mig.Read(obj.Annotations[AnnotationMIG]); note.Offer != nil {
+		return mig.Offering(obj, note.Offer)
 	}
 	return obj
 }
 
-// offering is a node with other devices.
-func offering(obj *v1.Node, o *config.MIGOffer) *v1.Node {
-	as := *obj
-	as.Status.Capacity, as.Status.Allocatable = devicesOf(obj.Status.Capacity, o), devicesOf(obj.Status.Allocatable, o)
-	return &as
-}
-
-func devicesOf(list v1.ResourceList, o *config.MIGOffer) v1.ResourceList {
-	out := v1.ResourceList{}
-	for name, q := range list {
-		if name != migWhole && !isSlice(name) {
-			out[name] = q
-		}
-	}
-	out[migWhole] = *resource.NewQuantity(int64(o.Whole), resource.DecimalSI)
-	for p, n := range o.Slices {
-		out[sliceName(p)] = *resource.NewQuantity(int64(n), resource.DecimalSI)
-	}
-	return out
-}
-
 // migOffer is what a list says of GPUs and slices.
 func (d *Driver) migOffer(list v1.ResourceList) config.MIGOffer {
-	q := list[migWhole]
-	o := config.MIGOffer{Whole: int(min(countOf(&q), 1<<16)), Slices: d.slicesOf(list)}
+	q := list[mig.Whole]
+	o := config.MIGOffer{Whole: int(min(amount.Count(&q), 1<<16)), Slices: d.slicesOf(list)}
 	if o.Slices == nil {
 		o.Slices = map[string]int{}
 	}
@@ -208,7 +156,7 @@ func (d *Driver) asksGPUs(obj *v1.Pod) bool {
 		return true
 	}
 	for name, q := range requestsOf(obj) {
-		if _, slice := d.sliceOf(name); !q.IsZero() && (slice || isSlice(name) || d.isShared(name) || slices.Contains(d.opt.GPUs, string(name))) {
+		if _, slice := d.sliceOf(name); !q.IsZero() && (slice || mig.IsSlice(name) || d.isShared(name) || slices.Contains(d.opt.GPUs, string(name))) {
 			return true
 		}
 	}
@@ -233,7 +181,7 @@ func (d *Driver) migEmpty(n *node) bool {
 }
 
 // setMIG writes how far a node is. A node that somebody else changed since is left as it is, and looked at again.
-func (d *Driver) setMIG(n *node, to string, note migNote) {
+func (d *Driver) setMIG(n *node, to string, note mig.Note) {
 	now := d.opt.Now()
 	note.By, note.Since = d.opt.Scheduler, now.UTC().Truncate(time.Second)
 	text, err := json.Marshal(note)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // partitioning is what is known of nodes that may be partitioned otherwise.
@@ -30,7 +31,7 @@ type partitioning struct {
 	lookAt cluster.Time       // when it is looked next who waits
 	said   map[string]bool    // what was logged of configurations
 	tried  map[*gang]cluster.Time
-	work   int64                           // what may still be counted in this look (migchoice.go)
+	work   int64                           // what may still be counted in this look
 	packed map[string][][]cluster.Instance // mig.go
 }
 
@@ -239,7 +240,7 @@ func (d *Driver) reopen(n *node, outcome, why string) {
 	case "failed", "late":
 		f := d.failures(n)
 		if f == nil {
-			f = &migFailures{Map: d.mapHash(n), Why: map[string]string{}}
+			f = &mig.Failures{Map: d.mapHash(n), Why: map[string]string{}}
 		}
 		f.Label = n.obj.Labels[d.opt.Labels.Config]
 		f.Why[note.Config] = why
@@ -276,7 +277,7 @@ func (d *Driver) mapHash(n *node) string {
 }
 
 // failures are what a node could not be brought to; nil: nothing that still counts.
-func (d *Driver) failures(n *node) *migFailures {
+func (d *Driver) failures(n *node) *mig.Failures {
 	f := n.mig.note.Failed
 	if f == nil || f.Why == nil || f.Map != d.mapHash(n) || n.mig.step == "" && f.Label != n.obj.Labels[d.opt.Labels.Config] {
 		return nil
@@ -331,7 +332,7 @@ func (d *Driver) migWhom() map[string][]*node {
 }
 
 // migNoted has another note be known of a node.
-func (d *Driver) migNoted(n *node, note migNote) {
+func (d *Driver) migNoted(n *node, note mig.Note) {
 	if !slices.Equal(n.mig.note.For, note.For) {
 		d.mig.whom = nil
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // A second engine says who would start if nodes were partitioned otherwise: it knows quotas, the order, racks, promises
@@ -86,7 +87,7 @@ func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
 		return nil, nil
 	}
 	need, _, _ := d.crew(g, &m)
-	if len(need) == 0 || len(need) < max(1, m.size) {
+	if len(need) == 0 || len(need) < max(1, m.Size) {
 		return nil, nil
 	}
 	spec, err := d.specOf(g, need, m)
@@ -97,10 +98,10 @@ func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
 		return nil, nil
 	}
 	l := d.limitsOf(need, false, true)
-	if l.why != "" {
+	if l.Why != "" {
 		return nil, nil
 	}
-	spec.PerNode, spec.NodeLimits = l.each, l.nodes
+	spec.PerNode, spec.NodeLimits = l.Each, l.Nodes
 	return spec, need
 }
 
@@ -172,7 +173,7 @@ func withModels(spec *cluster.Spec) {
 // supposedNode is a node as it would be, with nobody's GPUs.
 func (d *Driver) supposedNode(name string, o *config.MIGOffer) *node {
 	n := d.nodes[name]
-	as := &node{obj: offering(n.obj, o), pods: map[*pod]bool{}, foreign: map[*pod]bool{}, other: n.other}
+	as := &node{obj: mig.Offering(n.obj, o), pods: map[*pod]bool{}, foreign: map[*pod]bool{}, other: n.other}
 	as.other.gpus = 0
 	return as
 }

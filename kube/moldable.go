@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/oldkeys"
+	"github.com/muster-gpu/muster/kube/gangs"
 )
 
 // A gang that may start with fewer pods than it has is moldable: the engine has it
@@ -24,21 +25,21 @@ import (
 // as the largest of these, so that the engine may choose how many there are. What
 // has places of its own - a volume claim, an even spread, a replica of a shared GPU
 // - follows one by one.
-func (d *Driver) crew(g *gang, m *membership) (need, more []*pod, lacks string) {
+func (d *Driver) crew(g *gang, m *gangs.Membership) (need, more []*pod, lacks string) {
 	ready := g.ready()
-	need, lacks = m.pick(ready)
-	if !m.open || g.of != "" || g.narrow || len(need) < max(1, m.size) || len(need) == len(ready) {
+	need, lacks = pick(m, ready)
+	if !m.Open || g.of != "" || g.narrow || len(need) < max(1, m.Size) || len(need) == len(ready) {
 		return need, nil, lacks
 	}
 	largest, needed := taskSets(need)[0].Request, map[*pod]bool{}
 	var like []*pod
 	for _, p := range need {
-		if needed[p] = true; p.request == largest && !slices.ContainsFunc(like, p.alike) {
+		if needed[p] = true; p.request == largest && !slices.ContainsFunc(like, func(q *pod) bool { return d.alike(p, q) }) {
 			like = append(like, p)
 		}
 	}
 	for _, p := range ready {
-		if !needed[p] && len(need)+len(more) < cluster.MaxTasks && p.request == largest && slices.ContainsFunc(like, p.alike) {
+		if !needed[p] && len(need)+len(more) < cluster.MaxTasks && p.request == largest && slices.ContainsFunc(like, func(q *pod) bool { return d.alike(p, q) }) {
 			more = append(more, p)
 		}
 	}
@@ -60,11 +61,8 @@ func (d *Driver) needed(g *gang) []*pod {
 
 // alike reports whether two pods of a gang that ask for the same can go wherever
 // the other can.
-func (p *pod) alike(q *pod) bool {
-	if p.base != q.base || p.replica.one || (p.needs == nil) != (q.needs == nil) {
-		return false
-	}
-	return p.needs == nil || slices.Equal(p.needs.claims, q.needs.claims) && len(p.needs.spread)+len(q.needs.spread) == 0
+func (d *Driver) alike(p, q *pod) bool {
+	return p.base == q.base && !p.replica.one && d.world.Alike(&p.Neighbour, &q.Neighbour)
 }
 
 // mold makes the job of a gang elastic that can do without so many of its pods. On
@@ -225,7 +223,7 @@ func (d *Driver) divideGang(g *gang, rec *engine.JobRecord) (ones []engine.JobRe
 		}
 		al, held := d.cutTask(&allocs, s)
 		p := g.pods[s.pod]
-		if !held || p == nil || !p.ready() || d.mounts(p, s.node) != "" || d.grant(p, s.node) != "" {
+		if !held || p == nil || !p.ready() || d.keptOff(p, s.node) != "" || d.grant(p, s.node) != "" {
 			continue
 		}
 		one := *rec
@@ -260,8 +258,8 @@ func (d *Driver) cutTask(allocs *[]engine.Alloc, s slot) (al engine.Alloc, held 
 
 // follow makes a gang of one of a pod that started with its gang, and binds it.
 func (d *Driver) follow(g *gang, p *pod, s slot) *cluster.Job {
-	c := alone(p.obj, g.object, g.kind)
-	c.of = g.key
+	c := gangs.Alone(p.obj, g.object, g.kind)
+	c.Of = g.key
 	delete(g.pods, p.obj.UID)
 	w := d.gangFor(c)
 	p.gang, w.pods[p.obj.UID] = w, p

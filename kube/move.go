@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -107,7 +108,7 @@ func (d *Driver) goAway(g *gang) *gang {
 		return nil
 	}
 	w := &gang{key: fmt.Sprintf("move/%d", p.id), name: p.name + "-move", object: g.object, kind: g.kind, id: p.id, spec: p.spec, phase: moving, passage: p,
-		need: func() (membership, error) { return membership{}, nil }}
+		need: func() (gangs.Membership, error) { return gangs.Membership{}, nil }}
 	g.passage = nil
 	g.retry = 0 // what it was to wait for is over
 	delete(d.retries, g.key)
@@ -135,7 +136,7 @@ func (d *Driver) settleMoving(w *gang, now cluster.Time) []engine.Event {
 // no other for that.
 func (p *passage) ended() bool {
 	return slices.ContainsFunc(p.pods, func(q *pod) bool {
-		return q.obj.Status.Phase == v1.PodSucceeded && owner(q.obj, "batch", "Job") != nil
+		return q.obj.Status.Phase == v1.PodSucceeded && gangs.Owner(q.obj, "batch", "Job") != nil
 	})
 }
 
@@ -264,7 +265,7 @@ func (p *passage) like(pods []*pod) bool {
 	sets := slices.Clone(p.spec.Tasks)
 	for _, q := range pods {
 		i := setOf(sets, &q.request)
-		if i < 0 || sets[i].Count == 0 || q.needs != nil || q.replica.name != "" || q.signature != p.pods[0].signature {
+		if i < 0 || sets[i].Count == 0 || q.Needs != nil || q.replica.name != "" || q.signature != p.pods[0].signature {
 			return false
 		}
 		sets[i].Count--

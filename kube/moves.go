@@ -397,11 +397,11 @@ func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodeSet, error) {
 		return nil, errors.New("its node would not take it again")
 	}
 	l := d.limitsOf(pods, false, false)
-	if l.why != "" {
-		return nil, errors.New(l.why)
+	if l.Why != "" {
+		return nil, errors.New(l.Why)
 	}
 	d.confineTo(spec, s)
-	spec.NoRequeue, spec.PerNode, spec.NodeLimits, spec.Topology = false, l.each, l.nodes, t.topology
+	spec.NoRequeue, spec.PerNode, spec.NodeLimits, spec.Topology = false, l.Each, l.Nodes, t.topology
 	spec.Checkpoint = cluster.Checkpoint{None: true} // nobody says what its pods save
 	if t.saves > 0 {
 		// That they write one when they are told to leave, nobody says either: as if it took
@@ -449,7 +449,7 @@ func (d *Driver) forgives(obj *v1.Pod) bool {
 	case group == "apps" && (ref.Kind == "ReplicaSet" || ref.Kind == "StatefulSet"), ref.APIVersion == "v1" && ref.Kind == "ReplicationController":
 		return true
 	case group == "batch" && ref.Kind == "Job":
-		j := d.jobs[ref.UID]
+		j := d.objects.Job(ref.UID)
 		return j != nil && ignoresDisruption(j.Spec.PodFailurePolicy)
 	}
 	return false
@@ -479,7 +479,7 @@ func ignoresDisruption(p *batchv1.PodFailurePolicy) bool {
 // run on any node of their kind: no volumes, claims, ports or neighbours bind them.
 func (g *gang) wouldReturn() bool {
 	for _, p := range g.pods {
-		if metav1.GetControllerOf(p.obj) == nil || p.needs != nil || p.replica.name != "" || p.over() {
+		if metav1.GetControllerOf(p.obj) == nil || p.Needs != nil || p.replica.name != "" || p.over() {
 			return false
 		}
 	}

@@ -130,9 +130,10 @@ func TestForgives(t *testing.T) {
 	} {
 		yes, p := true, controlplane.Pod("p", 1, nil)
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: c.version, Kind: c.kind, Name: "o", UID: "o", Controller: &yes}}
-		d.jobs["o"] = &batchv1.Job{}
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{UID: "o"}}
+		d.objects.JobChanged(job)
 		if c.rules != nil {
-			d.jobs["o"].Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: c.rules}
+			job.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: c.rules}
 		}
 		if got := d.forgives(p); got != c.want {
 			t.Errorf("%s %s %v: %v", c.version, c.kind, c.rules, got)

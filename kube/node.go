@@ -10,7 +10,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // node is a node as the driver knows it.
@@ -101,8 +103,8 @@ func (d *Driver) nodeSpec(name string, n *node, h held) cluster.Node {
 		return d.sliced(s, n, &h)
 	}
 	have := n.obj.Status.Allocatable
-	s.CPU = max(s.CPU, milliOf(have.Cpu())-n.other.cpu)
-	s.RAM = max(s.RAM, mebi(have.Memory(), false)-n.other.ram)
+	s.CPU = max(s.CPU, amount.Milli(have.Cpu())-n.other.cpu)
+	s.RAM = max(s.RAM, amount.MiB(have.Memory(), false)-n.other.ram)
 	replicas, _ := d.onlyShared(n)
 	s.GPUs = min(max(s.GPUs, d.gpusOf(n.obj.Status.Capacity), d.gpusOf(have), d.pools().gpus[name], replicas.gpus()), cluster.MaxGPUsPerNode)
 	s = d.sliced(s, n, &h)
@@ -136,7 +138,7 @@ func (d *Driver) badGPUs(n *node, s *cluster.Node, h held) uint64 {
 	if n == nil || n.obj == nil {
 		return 0
 	}
-	whole := wholeGPUs(s)
+	whole := mig.WholeGPUs(s)
 	want := whole - max(d.gpusOf(n.obj.Status.Allocatable), d.pools().gpus[s.Name]) + int(n.other.gpus) + d.devicesTaken().others[s.Name]
 	if replicas, ok := d.onlyShared(n); ok {
 		want = replicas.lost(whole)

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/amount"
 )
 
 // What events tell the engine of nodes: that they join, come back, leave, are closed or broken, and are of another size.
@@ -64,7 +65,7 @@ func (d *Driver) joinEvents() (events []engine.Event, nodes []cluster.Node) {
 	if len(events) > 0 {
 		d.setsAt = true
 		d.queues.Grown()
-		d.shyNodes()
+		d.world.NoteTaints(d.order)
 		d.tellHistory()
 	}
 	return events, withJoining(nodes, d.joining)
@@ -156,7 +157,7 @@ func sameNode(s, believed cluster.Node) bool {
 func (d *Driver) nodeDiffers(old, obj *v1.Node) {
 	was, is := &old.Status, &obj.Status
 	sized := !equality.Semantic.DeepEqual(was.Capacity, is.Capacity) || !equality.Semantic.DeepEqual(was.Allocatable, is.Allocatable)
-	labelled := !sameLabels(old.Labels, obj.Labels) || taintsOf(old) != taintsOf(obj)
+	labelled := d.fit.Differ(old, obj)
 	if !sized && !labelled {
 		return
 	}
@@ -172,7 +173,7 @@ func (d *Driver) nodeDiffers(old, obj *v1.Node) {
 	d.nodeTurned(obj.Name)
 	d.lookAgain()
 	if labelled {
-		d.shyNodes()
+		d.world.NoteTaints(d.order)
 	}
 }
 
@@ -212,7 +213,7 @@ func (d *Driver) heldOn(name string) held { return d.helds(d.heldNow())[name] }
 // overfull reports whether jobs hold more of a node than it has for them.
 func (n *node) overfull(h held) bool {
 	have := n.obj.Status.Allocatable
-	return milliOf(have.Cpu())-n.other.cpu < h.cpu || mebi(have.Memory(), false)-n.other.ram < h.ram
+	return amount.Milli(have.Cpu())-n.other.cpu < h.cpu || amount.MiB(have.Memory(), false)-n.other.ram < h.ram
 }
 
 // nextResize is when nodes and pods are looked at next whose size may be another.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,110 +17,83 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/muster-gpu/muster/kube/gangs"
 )
 
-// objectKind is a kind of object that says something about gangs. Its objects
-// are watched where its API is served and may be read.
-type objectKind struct {
-	group, kind, resource string
-	versions              []string // that this package can read, the best first
-}
-
-// objectKinds are all of them.
-var objectKinds = []*objectKind{podGroupKind, volcanoKind, kaiKind, localQueueKind, priorityKind, kueuePriorityKind,
-	jobSetKind, trainJobKind, lwsKind, pyTorchKind, tfKind, mpiKind, xgbKind, paddleKind, jaxKind, rayClusterKind, rayJobKind, rayServiceKind}
-
-func (k *objectKind) String() string { return k.resource + "." + k.group }
-
-// in is the key of an object of this kind.
-func (k *objectKind) in(namespace, name string) objKey { return objKey{k, namespace, name} }
-
-// kindOf finds the kind of a reference to an owner; nil: it is not watched.
-func kindOf(ref *metav1.OwnerReference) *objectKind {
-	gv, err := schema.ParseGroupVersion(ref.APIVersion)
-	if err != nil {
-		return nil
-	}
-	for _, k := range objectKinds {
-		if k.group == gv.Group && k.kind == ref.Kind {
-			return k
-		}
-	}
-	return nil
-}
-
-// objKey names an object; namespace is empty for one that has none.
-type objKey struct {
-	kind            *objectKind
-	namespace, name string
-}
-
-func (k objKey) String() string {
-	if k.namespace == "" {
-		return k.kind.kind + " " + k.name
-	}
-	return k.kind.kind + " " + k.namespace + "/" + k.name
-}
-
-// use remembers that a gang looked at an object.
-func (d *Driver) use(g *gang, key objKey) {
-	if g.uses == nil {
-		g.uses = map[objKey]bool{}
-	}
-	g.uses[key] = true
-	if d.uses[key] == nil {
-		d.uses[key] = map[*gang]bool{}
-	}
-	d.uses[key][g] = true
-}
-
-// object finds an object that a gang depends on. It is an error if it should be
-// there and is not; nil without one: nobody can know.
-func (d *Driver) object(g *gang, key objKey) (*unstructured.Unstructured, error) {
-	d.use(g, key)
-	o := d.objects[key]
-	if o == nil && d.readable[key.kind] {
-		return nil, fmt.Errorf("%s is not there", key)
-	}
-	return o, nil
-}
-
-// whole asks for an object without which nothing can be said.
-func (d *Driver) whole(g *gang, key objKey) (*unstructured.Unstructured, error) {
-	o, err := d.object(g, key)
-	if o == nil && err == nil {
-		err = fmt.Errorf("%s cannot be read: %s is not served here, or Muster may not list it", key, key.kind)
-	}
-	return o, err
-}
-
 // objectChanged books an object as it is now, and what depends on it looks again.
-func (d *Driver) objectChanged(key objKey, o *unstructured.Unstructured) {
-	if d.objects[key] = o; o == nil {
-		delete(d.objects, key)
+func (d *Driver) objectChanged(key gangs.Key, o *unstructured.Unstructured) {
+	d.objects.Changed(key, o)
+	d.regroupUsers(key)
+}
+
+// kindReadable books whether the objects of a kind can be known.
+func (d *Driver) kindReadable(k *gangs.Kind, so bool) {
+	for _, key := range d.objects.SetReadable(k, so) {
+		d.regroupUsers(key)
 	}
-	for g := range d.uses[key] {
+}
+
+// regroupUsers has the gangs that look at an object look again whose their pods are.
+func (d *Driver) regroupUsers(key gangs.Key) {
+	for _, g := range d.usersOf(key) {
 		d.regroup(g)
 	}
 }
 
-// kindReadable books whether the objects of a kind can be known.
-func (d *Driver) kindReadable(k *objectKind, so bool) {
-	if d.readable[k] = so; so {
-		return
-	}
-	for key := range d.objects {
-		if key.kind == k {
-			d.objectChanged(key, nil)
+// usersOf lists the gangs that look at an object.
+func (d *Driver) usersOf(key gangs.Key) (list []*gang) {
+	for _, k := range d.objects.Users(key) {
+		if g := d.gangs[k]; g != nil {
+			list = append(list, g)
 		}
+	}
+	return list
+}
+
+// jobChanged books a Job; its pods may belong together now, and the other way
+// round. What is bound stays what it is. Pods that came before their Job have
+// waited for it, in what would be its gang.
+func (d *Driver) jobChanged(j *batchv1.Job) {
+	old := d.objects.JobChanged(j)
+	for _, g := range d.usersOf(gangs.OwnerKey(j)) { // the gang may be of several Jobs
+		d.touch(g)
+	}
+	g := d.gangs[gangs.JobKey(j.UID)]
+	switch {
+	case old != nil && gangs.IsGang(old) != gangs.IsGang(j):
+		for _, p := range d.pods {
+			if ref := gangs.Owner(p.obj, "batch", "Job"); ref != nil && ref.UID == j.UID {
+				d.rejoin(p)
+			}
+		}
+	case g != nil:
+		d.regroup(g)
+	case old != nil && !(maps.Equal(old.Labels, j.Labels) && maps.Equal(old.Annotations, j.Annotations)):
+		for _, p := range d.pods { // its pods are gangs of one, which look at it
+			if ref := gangs.Owner(p.obj, "batch", "Job"); ref != nil && ref.UID == j.UID && p.gang != nil {
+				d.touch(p.gang)
+			}
+		}
+	}
+}
+
+// jobGone books that a Job is not there any more.
+func (d *Driver) jobGone(j *batchv1.Job) {
+	d.objects.JobGone(j)
+	for _, g := range d.usersOf(gangs.OwnerKey(j)) {
+		d.touch(g)
+	}
+	if g := d.gangs[gangs.JobKey(j.UID)]; g != nil {
+		d.touch(g)
 	}
 }
 
 // kindWatch watches the kinds that are served; one goroutine has it.
 type kindWatch struct {
 	d       *Driver
-	running map[*objectKind]*watching
-	said    map[*objectKind]string // why one cannot be read, as the log has it
+	running map[*gangs.Kind]*watching
+	said    map[*gangs.Kind]string // why one cannot be read, as the log has it
 }
 
 type watching struct {
@@ -138,7 +113,7 @@ func (d *Driver) watchKinds(ctx context.Context) error {
 	if d.opt.Dynamic == nil {
 		return nil
 	}
-	w := &kindWatch{d: d, running: map[*objectKind]*watching{}, said: map[*objectKind]string{}}
+	w := &kindWatch{d: d, running: map[*gangs.Kind]*watching{}, said: map[*gangs.Kind]string{}}
 	// A kind that is missed now would have its pods taken for ones without an owner. One that somebody's broken
 	// webhook keeps from being listed must not keep all the others waiting for ever.
 	var synced []cache.InformerSynced
@@ -183,7 +158,7 @@ func (w *kindWatch) look(ctx context.Context) (synced []cache.InformerSynced, er
 	if err != nil {
 		return nil, err
 	}
-	for _, k := range objectKinds {
+	for _, k := range gangs.Kinds() {
 		if w.running[k] != nil {
 			continue
 		}
@@ -198,12 +173,12 @@ func (w *kindWatch) look(ctx context.Context) (synced []cache.InformerSynced, er
 
 // try watches a kind, if it is served and may be read; what it returns says when
 // all of its objects are in the inbox. Its error says that the API server did not answer.
-func (w *kindWatch) try(ctx context.Context, k *objectKind, groups *metav1.APIGroupList) (cache.InformerSynced, error) {
-	gvr := schema.GroupVersionResource{Group: k.group, Resource: k.resource}
+func (w *kindWatch) try(ctx context.Context, k *gangs.Kind, groups *metav1.APIGroupList) (cache.InformerSynced, error) {
+	gvr := schema.GroupVersionResource{Group: k.Group, Resource: k.Resource}
 	for i := range groups.Groups {
 		g := &groups.Groups[i]
-		for _, v := range k.versions {
-			if g.Name == k.group && gvr.Version == "" && slices.ContainsFunc(g.Versions, func(gv metav1.GroupVersionForDiscovery) bool { return gv.Version == v }) {
+		for _, v := range k.Versions {
+			if g.Name == k.Group && gvr.Version == "" && slices.ContainsFunc(g.Versions, func(gv metav1.GroupVersionForDiscovery) bool { return gv.Version == v }) {
 				gvr.Version = v
 			}
 		}
@@ -228,7 +203,7 @@ func (w *kindWatch) try(ctx context.Context, k *objectKind, groups *metav1.APIGr
 	return w.start(ctx, k, gvr), nil
 }
 
-func (w *kindWatch) start(ctx context.Context, k *objectKind, gvr schema.GroupVersionResource) cache.InformerSynced {
+func (w *kindWatch) start(ctx context.Context, k *gangs.Kind, gvr schema.GroupVersionResource) cache.InformerSynced {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &watching{stop: cancel}
 	in := dynamicinformer.NewFilteredDynamicInformer(w.d.opt.Dynamic, gvr, v1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
@@ -240,7 +215,7 @@ func (w *kindWatch) start(ctx context.Context, k *objectKind, gvr schema.GroupVe
 		if !ok {
 			return
 		}
-		key := k.in(o.GetNamespace(), o.GetName())
+		key := k.In(o.GetNamespace(), o.GetName())
 		if !there {
 			o = nil
 		}
@@ -271,68 +246,7 @@ func (w *kindWatch) start(ctx context.Context, k *objectKind, gvr schema.GroupVe
 // prune drops what nobody here reads: most of an object's bytes are containers.
 func prune(obj any) (any, error) {
 	if o, ok := obj.(*unstructured.Unstructured); ok {
-		o.SetManagedFields(nil)
-		pruneMap(o.Object, 0)
+		gangs.Prune(o)
 	}
 	return obj, nil
-}
-
-func pruneMap(m map[string]any, depth int) {
-	for _, key := range []string{"containers", "initContainers", "volumes", "affinity", "conditions"} {
-		delete(m, key)
-	}
-	if depth > 12 {
-		return
-	}
-	for _, v := range m {
-		switch v := v.(type) {
-		case map[string]any:
-			pruneMap(v, depth+1)
-		case []any:
-			for _, e := range v {
-				if e, ok := e.(map[string]any); ok {
-					pruneMap(e, depth+1)
-				}
-			}
-		}
-	}
-}
-
-// numberOf reads a whole number of an object; without one, what else it is.
-func numberOf(m map[string]any, otherwise int, path ...string) int {
-	v, ok, err := unstructured.NestedFieldNoCopy(m, path...)
-	if !ok || err != nil {
-		return otherwise
-	}
-	switch v := v.(type) {
-	case int64:
-		return int(v)
-	case float64:
-		return int(v)
-	}
-	return otherwise
-}
-
-// textOf reads a text of an object; "": it has none.
-func textOf(m map[string]any, path ...string) string {
-	s, _, _ := unstructured.NestedString(m, path...)
-	return s
-}
-
-// flagOf reads a truth value of an object; false if it has none.
-func flagOf(m map[string]any, path ...string) bool {
-	b, _, _ := unstructured.NestedBool(m, path...)
-	return b
-}
-
-// listOf reads the objects of a list.
-func listOf(m map[string]any, path ...string) (all []map[string]any) {
-	v, _, _ := unstructured.NestedFieldNoCopy(m, path...)
-	items, _ := v.([]any)
-	for _, e := range items {
-		if e, ok := e.(map[string]any); ok {
-			all = append(all, e)
-		}
-	}
-	return all
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/perf"
 )
@@ -20,15 +21,15 @@ import (
 const (
 	Prefix = "muster.sh/"
 
-	LabelGang  = Prefix + "gang" // pods with the same value in a namespace are one gang; "true" on a Job: its pods are
+	LabelGang  = gangs.Label     // pods with the same value in a namespace are one gang; "true" on a Job: its pods are
 	LabelQueue = queues.Label    // the queue
 	LabelTier  = Prefix + "tier" // critical, standard or best-effort
 
-	AnnotationSize    = Prefix + "gang-size"     // tasks of the gang
-	AnnotationMin     = Prefix + "min-available" // with so many it starts; the others follow one by one
-	AnnotationWithin  = Prefix + "within"        // nvlink, node, rack or fabric: the gang must stay inside one
-	AnnotationPrefer  = Prefix + "prefer"        // ... should
-	AnnotationRunTime = Prefix + "run-time"      // how long it is expected to run, such as 2h30m
+	AnnotationSize    = gangs.AnnotationSize // tasks of the gang
+	AnnotationMin     = gangs.AnnotationMin  // with so many it starts; the others follow one by one
+	AnnotationWithin  = Prefix + "within"    // nvlink, node, rack or fabric: the gang must stay inside one
+	AnnotationPrefer  = Prefix + "prefer"    // ... should
+	AnnotationRunTime = Prefix + "run-time"  // how long it is expected to run, such as 2h30m
 
 	AnnotationDeadline = Prefix + "deadline" // until when it is to be done: a time as in RFC 3339, or how long from creation on, such as 6h
 

@@ -24,6 +24,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/queues"
 )
 
@@ -34,20 +35,20 @@ import (
 // 1.4, Kueue v0.19, Volcano v1.16 and KAI v0.17.
 
 // crd defines a kind.
-func crd(k *objectKind, clusterWide bool) *unstructured.Unstructured {
+func crd(k *gangs.Kind, clusterWide bool) *unstructured.Unstructured {
 	scope := "Namespaced"
 	if clusterWide {
 		scope = "Cluster"
 	}
 	var versions []any
-	for i, v := range k.versions {
+	for i, v := range k.Versions {
 		versions = append(versions, map[string]any{"name": v, "served": true, "storage": i == 0, "schema": map[string]any{
 			"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}})
 	}
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": k.String()},
-		"spec": map[string]any{"group": k.group, "scope": scope, "versions": versions,
-			"names": map[string]any{"plural": k.resource, "singular": strings.ToLower(k.kind), "kind": k.kind, "listKind": k.kind + "List"}}}}
+		"spec": map[string]any{"group": k.Group, "scope": scope, "versions": versions,
+			"names": map[string]any{"plural": k.Resource, "singular": strings.ToLower(k.Name), "kind": k.Name, "listKind": k.Name + "List"}}}}
 }
 
 func (b *bench) dynamic(change ...func(*rest.Config)) dynamic.Interface {
@@ -64,7 +65,7 @@ func (b *bench) dynamic(change ...func(*rest.Config)) dynamic.Interface {
 	return c
 }
 
-func (b *bench) define(kinds ...*objectKind) {
+func (b *bench) define(kinds ...*gangs.Kind) {
 	b.Helper()
 	crds := b.dynamic().Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	for _, k := range kinds {
@@ -74,27 +75,23 @@ func (b *bench) define(kinds ...*objectKind) {
 	}
 	for _, k := range kinds {
 		b.wait(k.String()+" is served", func() bool {
-			if _, err := b.dynamic().Resource(k.gvr()).List(b.ctx, metav1.ListOptions{}); err != nil {
+			if _, err := b.dynamic().Resource(gvr(k)).List(b.ctx, metav1.ListOptions{}); err != nil {
 				return false
 			}
 			list, err := b.c.Discovery().ServerGroups() // by which the scheduler knows; it may take longer
 			return err == nil && slices.ContainsFunc(list.Groups, func(g metav1.APIGroup) bool {
-				return g.Name == k.group && slices.ContainsFunc(g.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == k.versions[0] })
+				return g.Name == k.Group && slices.ContainsFunc(g.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == k.Versions[0] })
 			})
 		})
 	}
 }
 
-func (k *objectKind) gvr() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: k.group, Version: k.versions[0], Resource: k.resource}
-}
-
 type object = map[string]any
 
 // object creates an object of a kind and returns how its pods refer to it.
-func (b *bench) object(k *objectKind, name string, meta, rest object) []metav1.OwnerReference {
+func (b *bench) object(k *gangs.Kind, name string, meta, rest object) []metav1.OwnerReference {
 	b.Helper()
-	o := &unstructured.Unstructured{Object: object{"apiVersion": k.group + "/" + k.versions[0], "kind": k.kind}}
+	o := &unstructured.Unstructured{Object: object{"apiVersion": k.Group + "/" + k.Versions[0], "kind": k.Name}}
 	for key, v := range rest {
 		o.Object[key] = v
 	}
@@ -103,10 +100,10 @@ func (b *bench) object(k *objectKind, name string, meta, rest object) []metav1.O
 		all[key] = v
 	}
 	o.Object["metadata"] = all
-	var c dynamic.ResourceInterface = b.dynamic().Resource(k.gvr())
+	var c dynamic.ResourceInterface = b.dynamic().Resource(gvr(k))
 	if k != kueuePriorityKind {
 		o.SetNamespace("default")
-		c = b.dynamic().Resource(k.gvr()).Namespace("default")
+		c = b.dynamic().Resource(gvr(k)).Namespace("default")
 	}
 	o, err := c.Create(b.ctx, o, metav1.CreateOptions{})
 	if err != nil {
@@ -114,7 +111,7 @@ func (b *bench) object(k *objectKind, name string, meta, rest object) []metav1.O
 	}
 	b.Cleanup(func() { _ = c.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	yes := true
-	return []metav1.OwnerReference{{APIVersion: o.GetAPIVersion(), Kind: k.kind, Name: name, UID: o.GetUID(), Controller: &yes}}
+	return []metav1.OwnerReference{{APIVersion: o.GetAPIVersion(), Kind: k.Name, Name: name, UID: o.GetUID(), Controller: &yes}}
 }
 
 // job creates a Job that its controller leaves alone, as one that is made by
@@ -208,13 +205,13 @@ func lwsPods(b *bench) (pods []*v1.Pod) {
 	return pods
 }
 
-func kubeflowPods(k *objectKind, field string, min int64, extra int, specs object) kindOfGang {
-	return kindOfGang{k.kind, func(b *bench) (pods []*v1.Pod) {
+func kubeflowPods(k *gangs.Kind, field string, min int64, extra int, specs object) kindOfGang {
+	return kindOfGang{k.Name, func(b *bench) (pods []*v1.Pod) {
 		policy := object{}
 		if min > 0 {
 			policy["schedulingPolicy"] = object{"minAvailable": min}
 		}
-		name := strings.ToLower(k.kind)
+		name := strings.ToLower(k.Name)
 		of := b.object(k, name, nil, object{"spec": object{field: specs, "runPolicy": policy}})
 		for _, kind := range []string{"Master", "Launcher", "PS", "Worker"} {
 			spec, ok := specs[kind].(object)
@@ -345,9 +342,9 @@ func (b *bench) look(d *Driver, f func()) {
 }
 
 // change changes an object.
-func (b *bench) change(k *objectKind, name string, f func(o object)) {
+func (b *bench) change(k *gangs.Kind, name string, f func(o object)) {
 	b.Helper()
-	c := b.dynamic().Resource(k.gvr()).Namespace("default")
+	c := b.dynamic().Resource(gvr(k)).Namespace("default")
 	b.wait(name+" is changed", func() bool {
 		o, err := c.Get(b.ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -497,12 +494,12 @@ func testForbidden(b *bench) {
 	if n := log.count(said); n != 1 {
 		b.Errorf("the log says %d times that Muster %s", n, said)
 	}
-	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{jobSetKind.group}, Resources: []string{jobSetKind.resource}, Verbs: []string{"list", "watch"}})
+	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{jobSetKind.Group}, Resources: []string{jobSetKind.Resource}, Verbs: []string{"list", "watch"}})
 	if _, err := b.c.RbacV1().ClusterRoles().Update(b.ctx, role, metav1.UpdateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	b.wait("the JobSet is read", func() (so bool) {
-		b.look(d, func() { so = d.objects[jobSetKind.in("default", "js")] != nil })
+		b.look(d, func() { so = d.objects.Has(jobSetKind.In("default", "js")) })
 		return so
 	})
 }
@@ -514,7 +511,7 @@ func testServed(b *bench) {
 	d, stop := b.schedule(func(o *Options) { o.Dynamic, o.Rescan = b.dynamic(), 50*time.Millisecond })
 	defer stop()
 	read := func() (so bool) {
-		b.look(d, func() { so = d.readable[paddleKind] })
+		b.look(d, func() { so = d.objects.Readable(paddleKind) })
 		return so
 	}
 	b.wait("the scheduler is ready", d.Ready)

@@ -9,6 +9,8 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/structured"
+
+	"github.com/muster-gpu/muster/kube/amount"
 )
 
 // Of partitions of a GPU that are alike, the allocator takes the first that is free in its
@@ -48,14 +50,14 @@ func (f *pools) cuts(p pool, list []*resourceapi.ResourceSlice, have map[string]
 				names[c.CounterSet] = slices.Sorted(maps.Keys(have[c.CounterSet]))
 				for _, name := range names[c.CounterSet] {
 					v := have[c.CounterSet][name].Value
-					g.have = append(g.have, countOf(&v))
+					g.have = append(g.have, amount.Count(&v))
 				}
 				gpus[c.CounterSet], order = g, append(order, c.CounterSet)
 			}
 			part := cutPart{id: structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, dev.Name), milli: max(1, fraction(c.Counters, have[c.CounterSet]))}
 			for _, name := range names[c.CounterSet] {
 				v := c.Counters[name].Value
-				part.draws = append(part.draws, countOf(&v))
+				part.draws = append(part.draws, amount.Count(&v))
 			}
 			amounts := slices.Sorted(slices.Values(part.draws))
 			part.like = fmt.Sprint(amounts)

@@ -113,7 +113,7 @@ func (p *pod) sameDevices(r *cluster.Request) bool {
 	switch {
 	case p.replica.one:
 		return r.GPUs <= 1 && r.Profile == ""
-	case p.needs != nil && p.needs.devices:
+	case len(p.obj.Spec.ResourceClaims) > 0:
 		return true
 	}
 	return p.request.GPUs == r.GPUs && p.request.Share == r.Share && p.request.Profile == r.Profile && p.request.Memory == r.Memory
@@ -123,7 +123,7 @@ func (p *pod) sameDevices(r *cluster.Request) bool {
 // trusted says what a shared claim or a replica counts for.
 func (d *Driver) holds(p *pod, place cluster.Request, trusted bool) cluster.Request {
 	own := p.request
-	if byPlan := p.replica.one || p.needs != nil && p.needs.devices; byPlan && trusted {
+	if byPlan := p.replica.one || len(p.obj.Spec.ResourceClaims) > 0; byPlan && trusted {
 		own = place
 		own.CPU, own.RAM = p.request.CPU, p.request.RAM
 	} else if of := d.sharedOn(d.nodes[p.node]).of; p.replica.one && of > 0 {
@@ -174,7 +174,7 @@ func (d *Driver) openPlaces(g *gang, trusted bool) bool {
 		return false
 	}
 	m, err := g.need()
-	return err != nil || g.of != "" || len(g.slots) <= max(1, m.size) || len(g.slots) <= len(g.pods)
+	return err != nil || g.of != "" || len(g.slots) <= max(1, m.Size) || len(g.slots) <= len(g.pods)
 }
 
 // refuseForeign makes pods foreign that have no place in their gang's plan.

@@ -4,19 +4,20 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/amount"
+	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/show"
 )
 
 // pod is a pod as the driver knows it.
 type pod struct {
+	fit.Neighbour
 	obj       *v1.Pod
 	gang      *gang // nil: not ours
 	request   cluster.Request
@@ -26,8 +27,6 @@ type pod struct {
 	ended     bool   // ... by force, because its node is gone
 	nominated string // what its status says, or will: where it is to go
 	assumed   string // where its binding is on its way to
-	where     string // where it counts as a neighbour
-	needs     *needs // of its neighbours; nil: nothing
 	around    string // what of it decides where they let it run; ours only
 	claimed   claimed
 	replica   replica
@@ -39,6 +38,9 @@ type pod struct {
 	// without how large its replica of a shared GPU is.
 	signature, base string
 }
+
+// see books a pod as it is now.
+func (p *pod) see(obj *v1.Pod) { p.obj, p.Obj = obj, obj }
 
 // over reports whether the pod holds nothing any more, though it is still there.
 func (p *pod) over() bool {
@@ -56,9 +58,11 @@ func (p *pod) waits() bool {
 func (p *pod) name() string { return p.obj.Namespace + "/" + p.obj.Name }
 
 // requestOf is what a pod asks for of what the engine counts.
-func (d *Driver) requestOf(obj *v1.Pod) cluster.Request {
-	sum := requestsOf(obj)
-	r := cluster.Request{GPUs: d.gpusOf(sum), CPU: milliOf(sum.Cpu()), RAM: mebi(sum.Memory(), true)}
+func (d *Driver) requestOf(obj *v1.Pod) cluster.Request { return d.requestIn(requestsOf(obj)) }
+
+// requestIn is that of what a pod asks for in all.
+func (d *Driver) requestIn(sum v1.ResourceList) cluster.Request {
+	r := cluster.Request{GPUs: d.gpusOf(sum), CPU: amount.Milli(sum.Cpu()), RAM: amount.MiB(sum.Memory(), true)}
 	d.slice(&r, sum)
 	return r
 }
@@ -74,19 +78,10 @@ func (d *Driver) gpusOf(list v1.ResourceList) int {
 	n := int64(0)
 	for _, name := range d.opt.GPUs {
 		if q, ok := list[v1.ResourceName(name)]; ok {
-			n += min(countOf(&q), 1<<20)
+			n += min(amount.Count(&q), 1<<20)
 		}
 	}
 	return int(min(n, 1<<20))
-}
-
-// owner is the controller of a pod, if it is of this kind.
-func owner(obj *v1.Pod, group, kind string) *metav1.OwnerReference {
-	ref := metav1.GetControllerOf(obj)
-	if ref == nil || ref.Kind != kind || !strings.HasPrefix(ref.APIVersion, group+"/") {
-		return nil
-	}
-	return ref
 }
 
 // index orders the pods of a gang: by completion index, then by name.

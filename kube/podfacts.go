@@ -13,6 +13,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/amount"
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // What decides about a pod can change after it was created: labels, annotations and owners at any time, tolerations
@@ -58,13 +60,13 @@ func (d *Driver) reread(p *pod) {
 		d.rereadForeign(p)
 	case p.node != "" || p.binding || g.phase != gathering && g.phase != waiting:
 		d.rereadBound(p)
-	case d.claimOf(p.obj).key != g.key && g.of == "":
+	case d.claimOf(p.obj).Key != g.key && g.of == "":
 		d.read(p)
 		d.rejoin(p)
 	default:
 		d.endTurn(g)
 		d.read(p)
-		p.base, p.around = d.signature(p.obj), aroundKey(p.obj)+p.claimed.wants
+		p.base, p.around = d.signature(p.obj), fit.Around(p.obj)+p.claimed.wants
 		p.sign()
 		d.touch(g)
 		g.since(d.now, d.opt.TellAfter)
@@ -73,9 +75,10 @@ func (d *Driver) reread(p *pod) {
 
 // read reads what a pod asks for.
 func (d *Driver) read(p *pod) {
-	p.request = d.requestOf(p.obj)
-	p.replica = d.replicaOf(p.obj, &p.request)
-	p.needs = d.needsOf(p.obj, p)
+	requests := requestsOf(p.obj)
+	p.request = d.requestIn(requests)
+	p.replica = replicaIn(d, p.obj, requests, &p.request)
+	d.readNeeds(p, requests)
 	if p.claimed.known {
 		p.request = p.claimed.counts.add(p.request)
 	}
@@ -88,9 +91,6 @@ func (d *Driver) rereadForeign(p *pod) {
 	d.read(p)
 	if counts {
 		d.addForeign(p.node, p)
-	}
-	if delete(d.repel, p); p.where != "" && p.needs != nil && p.needs.anti != nil {
-		d.repel[p] = true
 	}
 	d.nodesDirty, d.sizesDirty = true, true
 }
@@ -197,7 +197,7 @@ func (d *Driver) takesPlace(p *pod, r *cluster.Request, node string) bool {
 		return true
 	}
 	n := d.nodes[node]
-	if n == nil || n.obj == nil || p.replica.one || p.needs != nil && p.needs.devices || !p.sameDevices(r) {
+	if n == nil || n.obj == nil || p.replica.one || len(p.obj.Spec.ResourceClaims) > 0 || !p.sameDevices(r) {
 		return false
 	}
 	cpu, ram := d.roomOn(n, nil)
@@ -239,7 +239,7 @@ func (d *Driver) sendBack(g *gang, why string) {
 
 // roomOn is how much CPU and memory the pods on a node, or on their way there, leave, but for those of a gang.
 func (d *Driver) roomOn(n *node, but *gang) (cpu cluster.Milli, ram cluster.MiB) {
-	cpu, ram = milliOf(n.obj.Status.Allocatable.Cpu()), mebi(n.obj.Status.Allocatable.Memory(), false)
+	cpu, ram = amount.Milli(n.obj.Status.Allocatable.Cpu()), amount.MiB(n.obj.Status.Allocatable.Memory(), false)
 	for p := range n.pods {
 		if p.gang == but && but != nil || p.node == "" && p.assumed == "" { // that one is only nominated
 			continue

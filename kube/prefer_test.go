@@ -176,7 +176,7 @@ func TestPreferEven(t *testing.T) {
 		t.Errorf("two more are on %v: there was room in the other zone", on)
 	}
 	for _, p := range d.pods {
-		if p.where == "" {
+		if p.Where == "" {
 			t.Errorf("%s waits for a preference: %q %q", p.obj.Name, p.gang.refused, p.gang.around)
 		}
 	}

@@ -263,5 +263,3 @@ func (d *Driver) writeStatus(now cluster.Time) {
 	})
 	d.statusDirty = d.statusDirty || again
 }
-
-func inGPUs(m cluster.Milli) float64 { return float64(m) / float64(cluster.Whole) }

@@ -12,6 +12,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/oldkeys"
+	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -49,15 +51,15 @@ const (
 )
 
 // repairFor reads whether a gang wants to be repaired.
-func (d *Driver) repairFor(who []annotationSource) (bool, error) {
-	s := stated(who, AnnotationLoss)
-	switch s.value {
+func (d *Driver) repairFor(who []gangs.Speaker) (bool, error) {
+	s := gangs.Stated(who, AnnotationLoss)
+	switch s.Value {
 	case "":
 		return d.opt.Repair, nil
 	case lossRequeue, lossRepair:
-		return s.value == lossRepair, nil
+		return s.Value == lossRepair, nil
 	}
-	return false, fmt.Errorf("%s: %q is neither %s nor %s", s.where, s.value, lossRequeue, lossRepair)
+	return false, fmt.Errorf("%s: %q is neither %s nor %s", s.Where, s.Value, lossRequeue, lossRepair)
 }
 
 func patchKey(g *gang) string { return g.key + "/patch" }
@@ -296,8 +298,8 @@ func (d *Driver) patch(g *gang) {
 		p.give(&g.missing[i].Request)
 		have = addTasks(have, cluster.TaskSet{Count: 1, Request: p.request})
 		if w == nil {
-			w = d.gangFor(&claim{key: patchKey(g), name: g.name + "-repair", object: g.object, kind: g.kind, of: g.key,
-				need: func(*gang) (membership, error) { return g.patchNeed(), nil }})
+			w = d.gangFor(&gangs.Claim{Key: patchKey(g), Name: g.name + "-repair", Object: g.object, Kind: g.kind, Of: g.key,
+				Need: func(gangs.Gang) (gangs.Membership, error) { return g.patchNeed(), nil }})
 			w.repair.patch, w.repair.homes = true, d.homesOf(g)
 		}
 		delete(g.pods, p.obj.UID)
@@ -308,13 +310,13 @@ func (d *Driver) patch(g *gang) {
 }
 
 // patchNeed is how many pods a patch has, which is as old as its gang.
-func (g *gang) patchNeed() membership {
-	m := membership{}
+func (g *gang) patchNeed() gangs.Membership {
+	m := gangs.Membership{}
 	for _, t := range g.missing {
-		m.size += t.Count
+		m.Size += t.Count
 	}
 	if g.spec != nil {
-		m.submit = time.Unix(0, int64(g.spec.Submit))
+		m.Submit = time.Unix(0, int64(g.spec.Submit))
 	}
 	return m
 }
@@ -337,7 +339,7 @@ func (d *Driver) homesOf(g *gang) (list []home) {
 		h.must = t.Required
 		same := len(g.slots) > 0
 		for i := range g.slots {
-			v, ok := d.domain(g.slots[i].node, h.label)
+			v, ok := d.world.Domain(g.slots[i].node, h.label)
 			same = same && ok && (i == 0 || v == h.value)
 			h.value = v
 		}
@@ -357,9 +359,9 @@ func (g *gang) atHome() bool {
 
 // confine adds to what nodes take of a gang that those outside its home take
 // nothing.
-func (d *Driver) confine(g *gang, l limits) limits {
+func (d *Driver) confine(g *gang, l fit.Limits) fit.Limits {
 	r := &g.repair
-	if r.home >= len(r.homes) || l.why != "" {
+	if r.home >= len(r.homes) || l.Why != "" {
 		return l
 	}
 	h := &r.homes[r.home]
@@ -373,15 +375,15 @@ func (d *Driver) confine(g *gang, l limits) limits {
 		return l
 	}
 	slices.Sort(outside)
-	l.nodes = append([]cluster.NodeLimit{{Nodes: outside}}, l.nodes...)
+	l.Nodes = append([]cluster.NodeLimit{{Nodes: outside}}, l.Nodes...)
 	text := fmt.Sprintf("%d: outside the %s domain of its gang", len(outside), h.level)
 	if h.liked != nil {
 		text = fmt.Sprintf("%d: liked less than others", len(outside))
 	}
-	if l.text != "" {
-		text = l.text + "; " + text
+	if l.Text != "" {
+		text = l.Text + "; " + text
 	}
-	l.text = text
+	l.Text = text
 	return l
 }
 
@@ -390,7 +392,7 @@ func (d *Driver) isIn(h *home, name string) bool {
 	if h.liked != nil {
 		return h.liked[name]
 	}
-	v, ok := d.domain(name, h.label)
+	v, ok := d.world.Domain(name, h.label)
 	return ok && v == h.value
 }
 

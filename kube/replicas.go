@@ -10,6 +10,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/amount"
+	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // Replicas of shared GPUs (time-slicing, MPS) are a resource beside the GPUs' own,
@@ -49,13 +52,13 @@ func (d *Driver) isShared(name v1.ResourceName) bool {
 	return ok && slices.Contains(d.opt.GPUs, base) && !slices.Contains(d.opt.GPUs, string(name))
 }
 
-// replicaOf reads what a pod asks for.
-func (d *Driver) replicaOf(obj *v1.Pod, r *cluster.Request) (rep replica) {
+// replicaIn reads what a pod asks for.
+func replicaIn(d *Driver, obj *v1.Pod, requests v1.ResourceList, r *cluster.Request) (rep replica) {
 	kinds := 0
-	for name, q := range requestsOf(obj) {
+	for name, q := range requests {
 		if d.isShared(name) && !q.IsZero() {
 			kinds++
-			rep = replica{name: name, n: countOf(&q)}
+			rep = replica{name: name, n: amount.Count(&q)}
 		}
 	}
 	rep.one = kinds == 1 && rep.n == 1 && r.GPUs == 0 && len(obj.Spec.ResourceClaims) == 0
@@ -101,7 +104,7 @@ func (d *Driver) sharedOn(n *node) (s shared) {
 		if !d.isShared(name) || most.IsZero() && have.IsZero() {
 			continue
 		}
-		s.name, s.most, s.free = name, max(countOf(&most), countOf(&have)), countOf(&have)
+		s.name, s.most, s.free = name, max(amount.Count(&most), amount.Count(&have)), amount.Count(&have)
 		s.aside = s.most - s.free
 		break
 	}
@@ -281,22 +284,18 @@ func (d *Driver) elsewhere(pods []*pod) bool {
 	return false
 }
 
-// replicas bounds nodes where the engine counts more replicas than there are: of a
+// limitReplicas bounds nodes where the engine counts more replicas than there are: of a
 // GPU some of whose replicas others have, or are not healthy.
-func (l *looker) replicas(p *pod) {
-	if !p.replica.one {
-		return
-	}
-	for _, believed := range l.d.eng.Nodes() {
-		n := l.d.nodes[believed.Name]
-		s := l.d.sharedOn(n)
+func (d *Driver) limitReplicas(l *fit.Look, p *pod) {
+	for _, believed := range d.eng.Nodes() {
+		s := d.sharedOn(d.nodes[believed.Name])
 		if s.of == 0 || s.name != p.replica.name {
 			continue
 		}
-		whole := wholeGPUs(&believed)
+		whole := mig.WholeGPUs(&believed)
 		good := whole - bits.OnesCount64(believed.Bad&(uint64(1)<<whole-1))
 		if int64(good*s.of) > s.most-s.aside {
-			l.most(believed.Name, max(0, s.free), "too little "+string(s.name))
+			l.Most(believed.Name, max(0, s.free), "too little "+string(s.name))
 		}
 	}
 }

@@ -107,7 +107,7 @@ func TestHearReport(t *testing.T) {
 	if r := d.eng.Record(g.id); r.Saved != 140*time.Second {
 		t.Errorf("it says that it has finished, and %v is saved", r.Saved)
 	}
-	if j := d.rowOf(g).job(d.now); j.StepRate == nil || math.Abs(*j.StepRate-400/j.GPUHours) > 1e-9 || j.SampleRate == nil {
+	if j := d.rowOf(g).Job(d.now); j.StepRate == nil || math.Abs(*j.StepRate-400/j.GPUHours) > 1e-9 || j.SampleRate == nil {
 		t.Errorf("%v steps and %v samples for each of %v GPU-hours", j.StepRate, j.SampleRate, j.GPUHours)
 	}
 	if list := d.eng.Paces(); len(list) != 1 || list[0].Model != "resnet50" || list[0].Pace != 10_000_000 {
@@ -343,7 +343,7 @@ func TestReportListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, l := d.pods["a"].gang, d.see()
-	if j := d.rowOf(g).job(l.at); len(j.Metrics) != 1 || j.Progress == nil || j.Progress.Checkpoint != "/ckpt" || j.Progress.Steps != 0 || j.Progress.Foretold {
+	if j := d.rowOf(g).Job(l.At); len(j.Metrics) != 1 || j.Progress == nil || j.Progress.Checkpoint != "/ckpt" || j.Progress.Steps != 0 || j.Progress.Foretold {
 		t.Errorf("the job itself: %+v, %+v", j.Progress, j.Metrics)
 	}
 	d.looks.last = l

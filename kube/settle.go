@@ -10,6 +10,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gangs"
 )
 
 // podChanged books a pod as it is now.
@@ -26,11 +28,11 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 		d.move(p, false)
 		return
 	}
-	if p.where != "" && (!maps.Equal(p.obj.Labels, obj.Labels) || (p.obj.DeletionTimestamp == nil) != (obj.DeletionTimestamp == nil)) {
+	if p.Where != "" && (!maps.Equal(p.obj.Labels, obj.Labels) || (p.obj.DeletionTimestamp == nil) != (obj.DeletionTimestamp == nil)) {
 		d.moves++
 	}
 	was := p.obj
-	p.obj = obj
+	p.see(obj)
 	if !sameFacts(was, obj) {
 		d.reread(p)
 	}
@@ -56,9 +58,9 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 
 // meet takes in a pod that was not known.
 func (d *Driver) meet(obj *v1.Pod) *pod {
-	p := &pod{obj: obj, request: d.requestOf(obj), node: obj.Spec.NodeName, nominated: obj.Status.NominatedNodeName}
-	p.replica = d.replicaOf(obj, &p.request)
-	p.needs = d.needsOf(obj, p)
+	p := &pod{node: obj.Spec.NodeName, nominated: obj.Status.NominatedNodeName}
+	p.see(obj)
+	d.read(p)
 	d.pods[obj.UID] = p
 	d.join(p)
 	return p
@@ -92,7 +94,7 @@ func (d *Driver) join(p *pod) {
 		}
 		return
 	}
-	p.base, p.around = d.signature(p.obj), aroundKey(p.obj)
+	p.base, p.around = d.signature(p.obj), fit.Around(p.obj)
 	p.sign()
 	p.gang = d.gangOf(p.obj)
 	p.gang.pods[p.obj.UID] = p
@@ -155,7 +157,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 		return nil
 	}
 	need, more, lacks := d.crew(g, &m)
-	if size := max(1, m.size); len(need) < size {
+	if size := max(1, m.Size); len(need) < size {
 		g.refused = d.missing(g, len(need), size, lacks)
 		return nil
 	}
@@ -189,7 +191,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 
 // propose makes the engine's job of a gang with these pods, of which it can do
 // without so many; nil: it cannot be submitted yet, and says why.
-func (d *Driver) propose(g *gang, pods []*pod, more int, m membership) *cluster.Job {
+func (d *Driver) propose(g *gang, pods []*pod, more int, m gangs.Membership) *cluster.Job {
 	if why := d.blamed(pods); why != "" {
 		g.refused = why
 		d.setGangAside(pods, why)
@@ -293,7 +295,7 @@ func (d *Driver) settleWaiting(g *gang) []engine.Event {
 	m, err := g.need()
 	if err == nil && !d.widen(g) {
 		need, more, _ := d.crew(g, &m)
-		if len(need) == max(1, m.size) && d.asSubmitted(g, need, more) && !g.boundByPlan() && d.admits(g.spec) == nil && g.facts == d.factsOf(g, d.membersOf(g)) {
+		if len(need) == max(1, m.Size) && d.asSubmitted(g, need, more) && !g.boundByPlan() && d.admits(g.spec) == nil && g.facts == d.factsOf(g, d.membersOf(g)) {
 			return nil
 		}
 	}
@@ -460,10 +462,10 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 	}
 	m, err := g.need()
 	switch {
-	case suspended(err) && g.partly():
+	case gangs.Suspended(err) && g.partly():
 		d.leaveAll(g, err.Error())
 		return nil
-	case suspended(err):
+	case gangs.Suspended(err):
 		return nil
 	}
 	events := d.replace(g)
@@ -472,7 +474,7 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 	if err == nil {
 		d.release(g, &m)
 	}
-	if g.of == "" && len(g.missing) == 0 && !m.open {
+	if g.of == "" && len(g.missing) == 0 && !m.Open {
 		d.tellBeyond(g, d.now)
 	}
 	return events
@@ -551,7 +553,7 @@ func (d *Driver) replace(g *gang) []engine.Event {
 				continue
 			}
 		}
-		k := slices.IndexFunc(pods, func(p *pod) bool { return fits(p) && d.mounts(p, s.node) == "" && d.grant(p, s.node) == "" })
+		k := slices.IndexFunc(pods, func(p *pod) bool { return fits(p) && d.keptOff(p, s.node) == "" && d.grant(p, s.node) == "" })
 		if k < 0 {
 			d.waits[g] = true // for the devices or volumes of the pod before it, perhaps
 			continue

@@ -1,122 +1,61 @@
 package kube
 
 import (
-	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
+	"k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/gangs"
 )
 
-// sources say whose gang a pod is; the first that knows it decides. Each stands
-// in a file of its own. What no source knows, is a gang of one.
-var sources = []func(*Driver, *v1.Pod) *claim{
-	ownGang,     // source_label.go: muster.sh/gang
-	nativeGroup, // group_native.go: scheduling.k8s.io PodGroup
-	kueueGroup,  // group_kueue.go: pods of a Kueue pod group
-	volcanoGroup,
-	kaiGroup,
-	jobSetGang, // owner_jobset.go
-	lwsGang,    // owner_lws.go
-	kubeflowGang,
-	rayGang,
-	jobGang,    // owner_job.go
-	serviceOne, // owner_service.go: each pod alone
-}
+// ID is the key of the gang (gangs.Gang).
+func (g *gang) ID() string { return g.key }
 
-// claim is what a source says of a pod: the gang that it belongs to.
-type claim struct {
-	key, name string
-	// need says what the gang has to be now; it is asked again whenever one of
-	// its pods or its object changed.
-	need func(*gang) (membership, error)
-	// object is what made the gang and says how large it is; nothing: nobody.
-	object objKey
-	kind   cluster.Kind
-	// of is the gang that a pod that is alone belongs to nevertheless: one
-	// beyond those that it needs.
-	of string
-}
+// Members lists the pods of the gang that still exist, in their order.
+func (g *gang) Members() []*v1.Pod { return objectsOf(g.sorted()) }
 
-// alone is the claim of a pod that is a gang of one.
-func alone(obj *v1.Pod, object objKey, kind cluster.Kind) *claim {
-	return &claim{key: "pod/" + string(obj.UID), name: obj.Namespace + "/" + obj.Name, object: object, kind: kind,
-		need: func(*gang) (membership, error) { return membership{size: 1}, nil }}
-}
-
-// membership says what a gang has to be.
-type membership struct {
-	size   int       // pods that it starts with
-	submit time.Time // since when it counts as waiting; zero: since its first pod was created
-	// roles are how many pods of each kind it starts with, if they are not all
-	// of one kind, the most important first; size is their sum. role says which
-	// a pod has.
-	roles []role
-	role  func(*v1.Pod) string
-	// stated is how many pods the gang is said to have in all, at most of which it may start with; 0: nobody says.
-	stated int
-	// open: pods beyond these start too, one by one, once the gang runs.
-	open bool
-}
-
-type role struct {
-	name  string
-	count int
-}
-
-// roled is a membership of pods of several kinds.
-func roled(roles []role, of func(*v1.Pod) string) membership {
-	m := membership{roles: roles, role: of}
-	for _, r := range roles {
-		m.size += r.count
+func objectsOf(pods []*pod) []*v1.Pod {
+	list := make([]*v1.Pod, len(pods))
+	for i, p := range pods {
+		list[i] = p.obj
 	}
-	return m
+	return list
 }
 
-// lower lets the gang start with fewer pods; those that are beyond, the least
-// important ones, follow one by one.
-func (m *membership) lower(to int) {
-	if to >= m.size {
-		return
-	}
-	for i := len(m.roles) - 1; i >= 0; i-- {
-		r := &m.roles[i]
-		cut := min(r.count, m.size-to)
-		r.count -= cut
-		m.size -= cut
-	}
-	m.size, m.open = to, true
-}
-
-// pick chooses the pods that the gang starts with, in their order; it returns
-// fewer than size while they are not all there, and then what lacks of which
-// role.
-func (m *membership) pick(ready []*pod) (list []*pod, lacks string) {
-	size := max(1, m.size)
-	if m.role == nil {
-		return ready[:min(size, len(ready))], ""
-	}
-	have := make([]int, len(m.roles))
-	for _, p := range ready {
-		name := m.role(p.obj)
-		i := slices.IndexFunc(m.roles, func(r role) bool { return r.name == name })
-		if i >= 0 && have[i] < m.roles[i].count {
-			have[i]++
-			list = append(list, p)
+// Ahead counts the pods of a gang that a scheduler had bound when it died, and
+// that came to their end before the next one was there. The others, which were
+// there when these began, are what is left of that start: the gang does not wait
+// for more. Pods that were made later are another run of the gang.
+func (g *gang) Ahead(size int) int {
+	done, open := 0, g.ready()
+	for _, p := range g.pods {
+		if !p.over() {
+			continue
 		}
-	}
-	var text []string
-	for i, r := range m.roles {
-		if have[i] < r.count {
-			text = append(text, fmt.Sprintf("%s: %d of %d", r.name, have[i], r.count))
+		began := p.obj.Status.StartTime
+		later := func(o *pod) bool { return o.obj.CreationTimestamp.After(began.Time) }
+		if !finished(p.obj) || began == nil || slices.ContainsFunc(open, later) {
+			return 0
 		}
+		done++
 	}
-	return list, strings.Join(text, ", ")
+	if done == 0 || len(open) == 0 || done+len(open) != size {
+		return 0
+	}
+	return done
+}
+
+// pick chooses the pods that a gang starts with.
+func pick(m *gangs.Membership, ready []*pod) (list []*pod, lacks string) {
+	chosen, lacks := m.Pick(objectsOf(ready))
+	for _, i := range chosen {
+		list = append(list, ready[i])
+	}
+	return list, lacks
 }
 
 // wanted lists the pods of a gang that want to be bound, those first whose role
@@ -124,21 +63,21 @@ func (m *membership) pick(ready []*pod) (list []*pod, lacks string) {
 func (g *gang) wanted() []*pod {
 	list := g.ready()
 	m, err := g.need()
-	if err != nil || m.role == nil {
+	if err != nil || m.Role == nil {
 		return list
 	}
 	lack := map[string]int{}
-	for _, r := range m.roles {
-		lack[r.name] = r.count
+	for _, r := range m.Roles {
+		lack[r.Name] = r.Count
 	}
 	for i := range g.slots {
 		if p := g.pods[g.slots[i].pod]; p != nil && !p.over() {
-			lack[m.role(p.obj)]--
+			lack[m.Role(p.obj)]--
 		}
 	}
 	var first, rest []*pod
 	for _, p := range list {
-		if name := m.role(p.obj); lack[name] > 0 {
+		if name := m.Role(p.obj); lack[name] > 0 {
 			lack[name]--
 			first = append(first, p)
 			continue
@@ -148,31 +87,12 @@ func (g *gang) wanted() []*pod {
 	return append(first, rest...)
 }
 
-// suspendedError is why a gang does not want to run.
-type suspendedError struct{ what string }
-
-func (e *suspendedError) Error() string { return e.what + " is suspended (spec.suspend)" }
-
-// suspended reports whether a gang's need failed because somebody suspended it.
-func suspended(err error) bool {
-	var s *suspendedError
-	return errors.As(err, &s)
-}
-
 // claimOf finds out whose gang a pod of ours is.
-func (d *Driver) claimOf(obj *v1.Pod) *claim {
-	var c *claim
-	for _, f := range sources {
-		if c = f(d, obj); c != nil {
-			break
-		}
-	}
-	if c == nil {
-		return alone(obj, objKey{}, cluster.Training)
-	}
+func (d *Driver) claimOf(obj *v1.Pod) *gangs.Claim {
+	c := d.objects.Of(obj)
 	if p := planOf(obj); p != nil && p.Alone && obj.Spec.NodeName != "" { // it started after its gang
-		one := alone(obj, c.object, c.kind)
-		one.of = c.key
+		one := gangs.Alone(obj, c.Object, c.Kind)
+		one.Of = c.Key
 		return one
 	}
 	return c
@@ -181,17 +101,17 @@ func (d *Driver) claimOf(obj *v1.Pod) *claim {
 // gangOf finds the gang of a pod of ours, or makes it.
 func (d *Driver) gangOf(obj *v1.Pod) *gang { return d.gangFor(d.claimOf(obj)) }
 
-func (d *Driver) gangFor(c *claim) *gang {
-	g := d.gangs[c.key]
+func (d *Driver) gangFor(c *gangs.Claim) *gang {
+	g := d.gangs[c.Key]
 	if g == nil {
-		g = &gang{key: c.key, name: c.name, of: c.of, object: c.object, kind: c.kind, pods: map[types.UID]*pod{}, id: cluster.NoJob}
-		g.need = func() (membership, error) { return c.need(g) }
-		d.gangs[c.key] = g
-		if c.object != (objKey{}) {
-			d.use(g, c.object)
+		g = &gang{key: c.Key, name: c.Name, of: c.Of, object: c.Object, kind: c.Kind, pods: map[types.UID]*pod{}, id: cluster.NoJob}
+		g.need = func() (gangs.Membership, error) { return c.Need(g) }
+		d.gangs[c.Key] = g
+		if c.Object != (gangs.Key{}) {
+			d.objects.Use(g.key, c.Object)
 		}
-		if c.of != "" {
-			d.ones[c.of]++
+		if c.Of != "" {
+			d.ones[c.Of]++
 		}
 	}
 	return g
@@ -214,11 +134,7 @@ func (d *Driver) drop(g *gang) {
 			delete(d.ones, g.of)
 		}
 	}
-	for key := range g.uses {
-		if delete(d.uses[key], g); len(d.uses[key]) == 0 {
-			delete(d.uses, key)
-		}
-	}
+	d.objects.Forget(g.key)
 }
 
 // regroup looks whose the pods of a gang are, now that what made it changed.
@@ -226,7 +142,7 @@ func (d *Driver) drop(g *gang) {
 func (d *Driver) regroup(g *gang) {
 	if g.phase == gathering || g.phase == waiting {
 		for _, p := range g.sorted() {
-			if g.of == "" && d.claimOf(p.obj).key != g.key {
+			if g.of == "" && d.claimOf(p.obj).Key != g.key {
 				d.rejoin(p)
 			}
 		}
@@ -244,16 +160,16 @@ func (d *Driver) rejoin(p *pod) {
 
 // release lets pods that a running gang does not need start by themselves, with
 // its queue and priority.
-func (d *Driver) release(g *gang, m *membership) {
-	if !m.open || g.of != "" {
+func (d *Driver) release(g *gang, m *gangs.Membership) {
+	if !m.Open || g.of != "" {
 		return
 	}
 	for _, p := range g.ready() {
 		if p.binding || slices.ContainsFunc(g.slots, func(s slot) bool { return s.pod == p.obj.UID }) {
 			continue
 		}
-		c := alone(p.obj, g.object, g.kind)
-		c.of = g.key
+		c := gangs.Alone(p.obj, g.object, g.kind)
+		c.Of = g.key
 		delete(g.pods, p.obj.UID)
 		p.gang = d.gangFor(c)
 		p.gang.pods[p.obj.UID] = p
@@ -284,4 +200,25 @@ func (d *Driver) recall(g *gang, leave bool) {
 			d.leaveAll(one, "the gang that it belongs to, "+g.name+", leaves")
 		}
 	}
+}
+
+// meetEarlier takes in pods that were over when the scheduler began, where others
+// of their gang are not.
+func (d *Driver) meetEarlier() {
+	for _, obj := range d.earlier {
+		if g := d.gangs[d.claimOf(obj).Key]; g != nil && d.pods[obj.UID] == nil {
+			d.meet(obj)
+		}
+	}
+	d.earlier = nil
+}
+
+// finished reports whether a pod of a gang came to its end by itself, where
+// nobody makes another for it.
+func finished(obj *v1.Pod) bool {
+	if obj.Status.Phase != v1.PodSucceeded || metav1.GetControllerOf(obj) != nil {
+		return false
+	}
+	p := planOf(obj)
+	return p != nil && (len(p.Tasks) > 1 || p.Tasks[0].Count > 1)
 }

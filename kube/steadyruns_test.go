@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -96,8 +97,12 @@ func TestSteadyResize(t *testing.T) {
 // A gang that is to be repaired loses a node, and what its owner makes joins it.
 func TestSteadyRepair(t *testing.T) {
 	repair := map[string]string{"!" + AnnotationLoss: lossRepair}
-	gang := controlplane.Gang("g", 2, 8, repair)
-	w := newWorld(t, nil, someNodes(2, 8), gang...)
+	gang, nodes := controlplane.Gang("g", 2, 8, repair), someNodes(3, 8)
+	for i, p := range gang {
+		gang[i] = on(p, "pool", "a")
+	}
+	nodes[0].Labels["pool"], nodes[1].Labels["pool"] = "a", "a"
+	w := newWorld(t, nil, nodes, gang...)
 	w.allBound(t)
 	lost, kept := "g-0", "g-1"
 	node := w.at(lost)
@@ -106,9 +111,11 @@ func TestSteadyRepair(t *testing.T) {
 		t.Fatalf("what is left of the gang has %d tasks", r.Tasks)
 	}
 	w.steadily(t, "another node comes, and another pod", func() {
-		w.nodeChanged(someNode("n9"))
+		n := someNode("n9")
+		n.Labels["pool"] = "a"
+		w.nodeChanged(n)
 		w.podGone(w.pods[types.UID(lost)].obj)
-		again := controlplane.Gang("g", 2, 8, repair)[0]
+		again := on(controlplane.Gang("g", 2, 8, repair)[0], "pool", "a")
 		again.Name = "again"
 		w.add(again)
 		w.settleDown(t)
@@ -195,7 +202,7 @@ func TestSteadyFound(t *testing.T) {
 func TestSteadyPartition(t *testing.T) {
 	w := newWorld(t, func(o *Options) { migRules(o) }, []*v1.Node{migNodeOf(nil, nil)})
 	w.steadily(t, "one comes", func() { w.add(migPod("slice", "1g.10gb", nil)) })
-	note := &migNote{By: "muster", Config: "all-1g.10gb", From: "all-disabled", Since: w.now, GPUs: 2}
+	note := &mig.Note{By: "muster", Config: "all-1g.10gb", From: "all-disabled", Since: w.now, GPUs: 2}
 	note.Offer = &config.MIGOffer{Slices: map[string]int{"1g.10gb": 14}}
 	ready := []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 	n := migNodeOf(map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note)
@@ -208,7 +215,7 @@ func TestSteadyPartition(t *testing.T) {
 		n = n.DeepCopy()
 		delete(n.Labels, LabelMIG)
 		n.Spec.Unschedulable = false
-		n.Status.Capacity = devicesOf(n.Status.Capacity, note.Offer)
+		n.Status.Capacity = mig.DevicesOf(n.Status.Capacity, note.Offer)
 		n.Status.Allocatable = n.Status.Capacity
 		w.nodeChanged(n)
 	})

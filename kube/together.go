@@ -12,6 +12,8 @@ import (
 	"k8s.io/dynamic-resource-allocation/structured"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/amount"
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // Pods that use one resource claim at a time share its devices, by turns, or by MPS if the
@@ -89,7 +91,7 @@ func (d *Driver) configured(list []resourceapi.DeviceAllocationConfiguration, r 
 			}
 			w = claimWay{sharing: cluster.MPS}
 			if l := config.Sharing.MPS.Limit; l != nil {
-				w.memory = mebi(l, false)
+				w.memory = amount.MiB(l, false)
 			}
 		}
 	}
@@ -141,26 +143,26 @@ func (d *Driver) mates(key string, g *gang) (list []*pod) {
 	return list
 }
 
-// together keeps a pod off devices of its claims on which others are, if that is not enough
+// limitShared keeps a pod off devices of its claims on which others are, if that is not enough
 // for one of them, or makes one slower than it accepts.
-func (l *looker) together(p *pod) {
+func (d *Driver) limitShared(l *fit.Look, p *pod) {
 	for _, key := range p.claimed.keys {
-		c := l.d.dra.claims[key]
+		c := d.dra.claims[key]
 		if c == nil {
 			continue
 		}
-		if counts, err := l.d.sizeOf(key, &p.want); err != nil || counts.sum() == 0 {
+		if counts, err := d.sizeOf(key, &p.want); err != nil || counts.sum() == 0 {
 			continue // not of GPUs
 		}
-		l.why = cmp.Or(l.why, l.d.tooSmall(key, c, &p.want))
-		all := l.d.mates(key, p.gang)
-		for _, q := range l.pods {
-			if q == p || slices.Contains(q.claimed.keys, key) {
+		l.Never(d.tooSmall(key, c, &p.want))
+		all := d.mates(key, p.gang)
+		for _, o := range l.Pods {
+			if q := d.podOf(o); q == p || slices.Contains(q.claimed.keys, key) {
 				all = append(all, q)
 			}
 		}
 		if len(all) > 1 {
-			l.why = cmp.Or(l.why, l.d.apart(key, c, all), l.d.slowTogether(key, c, all))
+			l.Never(cmp.Or(d.apart(key, c, all), d.slowTogether(key, c, all)))
 		}
 	}
 }
@@ -257,12 +259,12 @@ func (d *Driver) settledClaims(p *pod) (keys []string) {
 func (p *part) sizeIn(dev *resourceapi.Device, have map[string]map[string]resourceapi.Counter) {
 	p.compute = p.milli
 	if c, ok := dev.Capacity["memory"]; ok {
-		p.memory = mebi(&c.Value, false)
+		p.memory = amount.MiB(&c.Value, false)
 	}
 	for i := range dev.ConsumesCounters {
 		draws := &dev.ConsumesCounters[i]
 		if c, ok := draws.Counters["memory"]; ok && p.memory == 0 {
-			p.memory = mebi(&c.Value, false)
+			p.memory = amount.MiB(&c.Value, false)
 		}
 		if c, ok := draws.Counters["multiprocessors"]; ok {
 			only := map[string]resourceapi.Counter{"multiprocessors": c}

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -13,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/progress"
 	"github.com/muster-gpu/muster/show"
 )
@@ -39,10 +39,10 @@ func (v View) Jobs(ctx context.Context, f ask.Filter) ([]show.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := l.choose(f)
+	rows := l.Choose(f)
 	list := make([]show.Job, len(rows))
 	for i, r := range rows {
-		list[i] = r.listed(l.at)
+		list[i] = r.Listed(l.At)
 	}
 	return list, nil
 }
@@ -63,7 +63,7 @@ func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error
 		return w, err
 	}
 	type answer struct {
-		row  *row
+		row  *look.Row
 		why  show.Why
 		live int // gangs, if it waits and is whole
 	}
@@ -75,7 +75,7 @@ func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error
 			return
 		}
 		a := answer{row: v.d.rowOf(g)}
-		a.row.sharing = v.d.sharingOf(g)
+		a.row.Sharing = v.d.sharingOf(g)
 		a.why.Job.Tasks = tasksOf(g)
 		if why && g.phase == waiting {
 			if g.id != cluster.NoJob {
@@ -85,7 +85,7 @@ func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error
 			if more := v.d.migTold(g); more != "" {
 				y.Blockers = append(y.Blockers, more)
 			}
-			a.why.Blockers, a.why.Holders, a.why.Text, a.why.Job.Rough, a.row.expected = y.Blockers, y.Holders, y.Text, y.Rough, y.Expected
+			a.why.Blockers, a.why.Holders, a.why.Text, a.why.Job.Rough, a.row.Expected = y.Blockers, y.Holders, y.Text, y.Rough, y.Expected
 		}
 		got <- a
 	})
@@ -94,20 +94,20 @@ func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error
 	}
 	a := <-got
 	if a.row == nil { // it is over, or never was
-		r, err := l.one(id)
+		r, err := l.One(id)
 		if err != nil {
 			return w, err
 		}
-		w.Job, w.Text = r.job(l.at), r.reason
+		w.Job, w.Text = r.Job(l.At), r.Reason
 		return w, nil
 	}
 	tasks := a.why.Job.Tasks
-	if i := slices.IndexFunc(l.rows, func(r *row) bool { return r.number == id }); i >= 0 && a.row.position == 0 {
-		a.row.position = l.rows[i].position
+	if i := slices.IndexFunc(l.Rows, func(r *look.Row) bool { return r.Number == id }); i >= 0 && a.row.Position == 0 {
+		a.row.Position = l.Rows[i].Position
 	}
 	w = a.why
 	rough := w.Job.Rough
-	w.Job = a.row.job(cluster.Time(v.d.opt.Now().UnixNano()))
+	w.Job = a.row.Job(cluster.Time(v.d.opt.Now().UnixNano()))
 	w.Job.Tasks, w.Job.Rough = tasks, rough && w.Job.Expected != nil
 	if w.Blockers == nil {
 		w.Blockers = []string{}
@@ -116,26 +116,15 @@ func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error
 		w.Blockers = append(w.Blockers, w.Job.Reason)
 	}
 	if w.Job.State != show.StatePending && w.Text == "" {
-		w.Text = whereText(a.row)
-		if a.row.answer != "" {
-			w.Text = strings.TrimPrefix(w.Text+"; "+a.row.answer, "; ")
+		w.Text = a.row.Where()
+		if a.row.Answer != "" {
+			w.Text = strings.TrimPrefix(w.Text+"; "+a.row.Answer, "; ")
 		}
 	}
 	if a.live > 0 {
 		w.Moves, err = v.wouldHelp(ctx, id, a.live)
 	}
 	return w, err
-}
-
-func whereText(r *row) string {
-	if len(r.nodes) == 0 {
-		return r.reason
-	}
-	text := "on " + strings.Join(r.nodes[:min(len(r.nodes), 8)], ", ")
-	if len(r.nodes) > 8 {
-		text += ", ..."
-	}
-	return text
 }
 
 // explain is the engine's own explanation, with the numbers that people know; it
@@ -181,13 +170,13 @@ func (v View) History(ctx context.Context, id int) ([]show.Moment, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := l.one(id)
+	r, err := l.One(id)
 	if err != nil {
 		return nil, err
 	}
 	list := []show.Moment{}
-	for _, m := range r.moments {
-		list = append(list, show.Moment{At: *instant(m.at), State: m.state, Text: m.text})
+	for _, m := range r.Moments {
+		list = append(list, show.Moment{At: *look.Instant(m.At), State: m.State, Text: m.Text})
 	}
 	return list, nil
 }
@@ -196,7 +185,7 @@ func (v View) History(ctx context.Context, id int) ([]show.Moment, error) {
 func (v View) Samples(ctx context.Context, id int) (show.Samples, error) {
 	l, err := v.d.look(ctx)
 	if err == nil {
-		_, err = l.one(id)
+		_, err = l.One(id)
 	}
 	return show.Samples{Every: 1, Points: []show.Point{}}, err
 }
@@ -216,47 +205,7 @@ func (v View) Nodes(ctx context.Context) ([]show.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.listNodes(), nil
-}
-
-func (l *sight) listNodes() []show.Node {
-	list := make([]show.Node, 0, len(l.nodes))
-	known := map[string]int64{}
-	for i := range l.nodes {
-		s := &l.nodes[i]
-		memory, ok := known[s.Model]
-		if !ok {
-			m, _ := cluster.FindModel(s.Model)
-			memory = m.Memory
-			known[s.Model] = memory
-		}
-		memory = cmp.Or(s.memory, memory)
-		n := show.Node{Name: s.Name, State: s.State.String(), Reason: s.reason, CPU: s.CPU, RAM: s.RAM, GPUs: make([]show.GPU, s.GPUs), Usable: &s.usable}
-		foreign := s.foreign
-		for k := range n.GPUs {
-			g := &n.GPUs[k]
-			*g = show.GPU{Index: k, Model: s.Model, Memory: memory, Healthy: true, Free: cluster.Whole}
-			if s.Bad>>k&1 != 0 {
-				g.Free = 0
-				if g.Healthy = foreign > 0; g.Healthy {
-					g.Fault = "held by a pod of another scheduler"
-				} else {
-					g.Fault = "the device plugin does not offer it"
-				}
-				foreign--
-			}
-		}
-		for _, h := range s.holders {
-			for k := range n.GPUs {
-				if h.gpus>>k&1 != 0 {
-					g := &n.GPUs[k]
-					g.Jobs, g.Free = append(g.Jobs, h.number), max(0, g.Free-cmp.Or(int64(h.share), cluster.Whole))
-				}
-			}
-		}
-		list = append(list, n)
-	}
-	return list
+	return l.ListNodes(), nil
 }
 
 // Queues lists the queues with what they hold.
@@ -265,70 +214,7 @@ func (v View) Queues(ctx context.Context) ([]show.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.listQueues(), nil
-}
-
-func (l *sight) listQueues() []show.Queue {
-	list, shares, at := []show.Queue{}, []int64{}, map[string]int{}
-	for i, q := range l.queues {
-		list = append(list, show.Queue{Name: q.Spec.Name, Parent: q.Spec.Parent, Guarantee: q.Spec.Guarantee, Limit: q.Spec.Limit, Used: q.Used})
-		shares = append(shares, q.Spec.Shares)
-		at[q.Spec.Name] = i
-	}
-	show.FairShares(list, shares)
-	for _, r := range l.rows {
-		i, ok := at[cmp.Or(r.spec.Queue, "default")]
-		switch {
-		case !ok:
-		case r.state == show.StatePending:
-			list[i].Pending++
-		default:
-			list[i].Running++
-		}
-	}
-	return list
-}
-
-// mostShown bounds the lists of nodes and of what runs of an overview; of what
-// waits it has the head of the line.
-const mostShown = 100
-
-// whole adds the nodes up.
-func whole(nodes []show.Node) *show.Whole {
-	w := &show.Whole{Nodes: len(nodes), Models: []string{}}
-	for i := range nodes {
-		n := &nodes[i]
-		w.CPU, w.RAM, w.GPUs = w.CPU+n.CPU, w.RAM+n.RAM, w.GPUs+len(n.GPUs)
-		if n.State != "up" {
-			w.Off++
-		}
-		for k := range n.GPUs {
-			g := &n.GPUs[k]
-			w.Free += g.Free
-			if !g.Healthy {
-				w.Unhealthy++
-			}
-			if !slices.Contains(w.Models, g.Model) {
-				w.Models = append(w.Models, g.Model)
-			}
-		}
-	}
-	return w
-}
-
-// worst is how much there is to see of a node: what is wrong comes first.
-func worst(n *show.Node) int {
-	switch {
-	case n.State == "down":
-		return 0
-	case n.State != "up":
-		return 1
-	case slices.ContainsFunc(n.GPUs, func(g show.GPU) bool { return !g.Healthy }):
-		return 2
-	case len(n.GPUs) > 0:
-		return 3
-	}
-	return 4 // no GPUs
+	return l.ListQueues(), nil
 }
 
 // Overview is the whole cluster in one answer.
@@ -337,26 +223,7 @@ func (v View) Overview(ctx context.Context) (show.Overview, error) {
 	if err != nil {
 		return show.Overview{}, err
 	}
-	o := show.Overview{At: *instant(l.at), Counts: map[string]int{}, Nodes: l.listNodes(), Queues: l.listQueues(), Running: []show.Job{}, Waiting: []show.Job{}, Series: l.series}
-	o.Left = show.LeftOf(o.Nodes)
-	o.Whole = whole(o.Nodes)
-	slices.SortFunc(o.Nodes, func(a, b show.Node) int { return cmp.Or(worst(&a)-worst(&b), cmp.Compare(a.Name, b.Name)) })
-	o.Nodes = o.Nodes[:min(len(o.Nodes), mostShown)]
-	var line []*row
-	for _, r := range slices.Backward(l.rows) {
-		o.Counts[r.state]++
-		switch {
-		case r.state == show.StatePending && r.position > 0 && r.position <= lookAhead:
-			line = append(line, r)
-		case r.state != show.StatePending && len(o.Running) < mostShown:
-			o.Running = append(o.Running, r.listed(l.at))
-		}
-	}
-	slices.SortFunc(line, func(a, b *row) int { return a.position - b.position })
-	for _, r := range line {
-		o.Waiting = append(o.Waiting, r.listed(l.at))
-	}
-	return o, nil
+	return l.Overview(), nil
 }
 
 // Watch begins to watch; which jobs changed is not said.
@@ -372,81 +239,14 @@ func (v View) Watch() (changed <-chan struct{}, take func() ([]int, bool), stop 
 	}
 }
 
-func instant(at cluster.Time) *time.Time {
-	if at == 0 || at == cluster.Never {
-		return nil
+// Usage reports what gangs used since a time, from the scheduler's own books.
+func (v View) Usage(ctx context.Context, by string, since time.Time) (show.Usage, error) {
+	if err := look.CheckBy(by); err != nil {
+		return show.Usage{}, err
 	}
-	t := time.Unix(0, int64(at)).UTC()
-	return &t
-}
-
-// job is a row as the interface has it, at an instant.
-func (r *row) job(now cluster.Time) show.Job {
-	s := r.spec
-	j := show.Job{ID: r.number, User: r.user, State: r.state, Reason: r.reason, Sharing: r.sharing, Promise: r.promise, Submitted: *instant(r.submit), Started: instant(r.started), FirstStart: instant(r.first),
-		Ended: instant(r.ended), Position: r.position, Progress: r.progress, Metrics: r.metrics, Restarts: max(0, r.runs-1), Preemptions: r.evicted}
-	waited, ran, gpuTime := r.waited, r.ran, r.gpuTime
-	if r.lined > 0 && r.ended == 0 {
-		waited += max(0, now.Sub(r.lined))
+	l, err := v.d.look(ctx)
+	if err != nil {
+		return show.Usage{}, err
 	}
-	if r.ended == 0 && r.state != show.StatePending {
-		run := max(0, now.Sub(r.started))
-		ran, gpuTime = ran+run, gpuTime+run*time.Duration(r.gpus)
-		switch {
-		case r.state != show.StateRunning:
-		case r.end != cluster.Never:
-			j.ExpectedEnd, j.EndBy = instant(r.end), show.EndByProgress
-		case s.Estimate > 0:
-			j.ExpectedEnd, j.EndBy = instant(r.started.Add(s.Estimate)), show.EndByEstimate
-		}
-	}
-	j.Waited, j.Ran, j.GPUHours = ask.Duration(waited), ask.Duration(ran), gpuTime.Hours()
-	j.StepRate, j.SampleRate = progress.PerHour(r.steps, j.GPUHours), progress.PerHour(r.samples, j.GPUHours)
-	if r.state != show.StatePending {
-		j.Node = strings.Join(r.nodes, ",")
-	} else {
-		switch r.position {
-		case 0: // it is not in line: pods are missing, or gated
-		case 1:
-			j.Code = "Resources"
-		default:
-			j.Code = "Priority"
-		}
-		if r.expected > now {
-			j.Expected = instant(r.expected)
-			j.AtEarliest = j.Expected != nil // nothing is known of how such answers turn out
-		}
-	}
-	j.Submission = ask.Submission{Name: r.name, Queue: cmp.Or(s.Queue, "default"), Tier: s.Tier.String(), Priority: s.Priority, Estimate: ask.Duration(s.Estimate), Deadline: instant(s.Deadline), GPUTypes: s.GPUTypes}
-	if s.Topology.Level != 0 {
-		j.Submission.Level, j.Submission.Required = s.Topology.Level.String(), s.Topology.Required
-	}
-	sizes(&j.Submission, s.Tasks)
-	return j
-}
-
-// listed is a row of a list: without what not everybody sees, so that nobody need be asked whose it is.
-func (r *row) listed(now cluster.Time) show.Job {
-	j := r.job(now)
-	j.Metrics, j.Progress = nil, j.Progress.Unplaced()
-	return j
-}
-
-// sizes says what a gang asks for: tasks of one size; of several sizes, those
-// that have GPUs, if these are of one, else one task of all.
-func sizes(s *ask.Submission, sets []cluster.TaskSet) {
-	withGPUs := slices.DeleteFunc(slices.Clone(sets), func(t cluster.TaskSet) bool { return t.Request.GPUs == 0 })
-	if len(withGPUs) == 0 {
-		withGPUs = sets
-	}
-	if len(withGPUs) == 1 {
-		t := &withGPUs[0]
-		s.Tasks, s.GPUs, s.Share, s.CPU, s.RAM = t.Count, t.Request.GPUs, t.Request.Share, t.Request.CPU, t.Request.RAM
-		return
-	}
-	s.Tasks = 1
-	for i := range sets {
-		t := &sets[i]
-		s.GPUs, s.CPU, s.RAM = s.GPUs+t.Count*t.Request.GPUs, s.CPU+int64(t.Count)*t.Request.CPU, s.RAM+int64(t.Count)*t.Request.RAM
-	}
+	return l.Usage(by, since, time.FixedZone("", v.d.opt.Rules.Spec.Zone))
 }

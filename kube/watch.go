@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/muster-gpu/muster/kube/fit/volumes"
 )
 
 // watch starts the informers and returns when all that is there is in the
@@ -27,13 +29,13 @@ func (d *Driver) watch(ctx context.Context) error {
 		{f.Core().V1().Nodes().Informer(), d.onNode, d.onNodeGone},
 		{f.Batch().V1().Jobs().Informer(), d.onJob, d.onJobGone},
 		{f.Core().V1().Namespaces().Informer(), d.onSpace, func(any) {}},
-		{f.Core().V1().PersistentVolumeClaims().Informer(), keep(d, d.claims), drop(d, d.claims, d.untake)},
-		{f.Core().V1().PersistentVolumes().Informer(), keep(d, d.storage.volumes), drop(d, d.storage.volumes, d.untake)},
-		{f.Storage().V1().StorageClasses().Informer(), keep(d, d.classes), drop(d, d.classes)},
-		{f.Storage().V1().CSINodes().Informer(), keep(d, d.csiNodes), drop(d, d.csiNodes)},
-		{f.Storage().V1().CSIDrivers().Informer(), keep(d, d.csiDrivers), drop(d, d.csiDrivers)},
-		{f.Storage().V1().CSIStorageCapacities().Informer(), d.onCapacity, drop(d, d.reported, func(string) { d.capacities = nil })},
-		{f.Storage().V1().VolumeAttachments().Informer(), d.onAttachment, d.onAttachmentGone},
+		{f.Core().V1().PersistentVolumeClaims().Informer(), d.onVolume, d.onVolumeGone},
+		{f.Core().V1().PersistentVolumes().Informer(), d.onVolume, d.onVolumeGone},
+		{f.Storage().V1().StorageClasses().Informer(), d.onVolume, d.onVolumeGone},
+		{f.Storage().V1().CSINodes().Informer(), d.onVolume, d.onVolumeGone},
+		{f.Storage().V1().CSIDrivers().Informer(), d.onVolume, d.onVolumeGone},
+		{f.Storage().V1().CSIStorageCapacities().Informer(), d.onVolume, d.onVolumeGone},
+		{f.Storage().V1().VolumeAttachments().Informer(), d.onVolume, d.onVolumeGone},
 	})
 	if err != nil {
 		return err
@@ -129,45 +131,30 @@ func trim(obj any) (any, error) {
 func (d *Driver) onSpace(_, obj any) {
 	if s, ok := obj.(*v1.Namespace); ok {
 		d.inbox.Put(func() {
-			if !maps.Equal(d.spaces[s.Name], s.Labels) {
-				d.spaces[s.Name] = s.Labels
+			if d.world.SetSpace(s.Name, s.Labels) {
 				d.moves++
 			}
 		})
 	}
 }
 
-// keep and drop keep a list of objects by namespace/name.
-func keep[T metav1.Object](d *Driver, list map[string]T) func(_, obj any) {
-	return func(_, obj any) {
-		if o, ok := obj.(T); ok {
-			d.inbox.Put(func() {
-				list[cache.MetaObjectToName(o).String()] = o
-				d.moves++
-			})
-		}
+// onVolume books what says where volumes are, or can be.
+func (d *Driver) onVolume(old, obj any) {
+	was, _ := old.(*storagev1.CSIStorageCapacity)
+	if c, ok := obj.(*storagev1.CSIStorageCapacity); ok && was != nil && volumes.SameCapacity(was, c) {
+		return
 	}
+	d.inbox.Put(func() {
+		d.volumes.Changed(obj)
+		d.moves++
+	})
 }
 
-func drop[T metav1.Object](d *Driver, list map[string]T, too ...func(key string)) func(obj any) {
-	return func(obj any) {
-		if o, ok := obj.(T); ok {
-			d.inbox.Put(func() {
-				key := cache.MetaObjectToName(o).String()
-				delete(list, key)
-				for _, f := range too {
-					f(key)
-				}
-				d.moves++
-			})
-		}
-	}
-}
-
-// untake forgets what was chosen for a claim, or of a volume, that is gone.
-func (d *Driver) untake(key string) {
-	delete(d.translations, key)
-	maps.DeleteFunc(d.taken, func(v, claim string) bool { return v == key || claim == key })
+func (d *Driver) onVolumeGone(obj any) {
+	d.inbox.Put(func() {
+		d.volumes.Gone(obj)
+		d.moves++
+	})
 }
 
 func (d *Driver) onPod(_, obj any) {
@@ -216,7 +203,7 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 	d.seePower(n)
 	d.seeLoan(n)
 	d.seeMIG(n)
-	d.count1(obj.Name, n)
+	d.world.SetNode(obj.Name, obj)
 	switch {
 	case old == nil:
 		d.joined[obj.Name], d.nodesDirty = true, true
@@ -236,22 +223,10 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 	}
 }
 
-// sameLabels compares labels of a node but for those that Muster writes itself.
-func sameLabels(a, b map[string]string) bool {
-	if a[LabelPower] == b[LabelPower] && a[LabelLoan] == b[LabelLoan] && a[LabelMIG] == b[LabelMIG] {
-		return maps.Equal(a, b)
-	}
-	a, b = maps.Clone(a), maps.Clone(b)
-	for _, key := range []string{LabelPower, LabelLoan, LabelMIG} {
-		delete(a, key)
-		delete(b, key)
-	}
-	return maps.Equal(a, b)
-}
-
 // nodeGone books that a node was deleted: what was there is lost.
 func (d *Driver) nodeGone(name string) {
 	n := d.nodeNamed(name)
+	d.world.SetNode(name, nil)
 	n.obj, n.power, n.mig = nil, nodePower{busy: n.power.busy}, nodeMIG{busy: n.mig.busy}
 	delete(d.power.nodes, name)
 	delete(d.mig.under, name)

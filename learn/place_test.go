@@ -64,7 +64,7 @@ func TestPerfModel(t *testing.T) {
 		l.placeEpisode(w, m, false)
 	}
 	if m.Drifts == 0 {
-		t.Error("the workload changed, and nobody noticed")
+		t.Error("the workload changed, and no drift was detected")
 	}
 }
 

@@ -115,7 +115,7 @@ func Read(system string, text []byte) (*Agent, error) {
 		return nil, fmt.Errorf("not weights: %w", err)
 	}
 	if w.Version != version {
-		return nil, fmt.Errorf("version: %q, want %q: train anew with muster learn", w.Version, version)
+		return nil, fmt.Errorf("version: %q, want %q: train again with muster learn", w.Version, version)
 	}
 	if w.System != system {
 		return nil, fmt.Errorf("system: the weights are of %q, want %q", w.System, system)
@@ -199,7 +199,7 @@ func Load(system, file, digest string, read func(name string) ([]byte, error)) (
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if have := a.Digest(); digest != "" && digest != have {
-		return nil, fmt.Errorf("%s: their digest is %s, want %s: they are not the ones of which the journal or the configuration speaks", name, have, digest)
+		return nil, fmt.Errorf("%s: their digest is %s, want %s: they are not those named in the journal or the configuration", name, have, digest)
 	}
 	return a, nil
 }

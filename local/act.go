@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/run"
 )
 
 // Act does what a person asks of a job: cancel, hold, release, requeue,
@@ -63,14 +64,14 @@ func (m *Machine) actRunning(j *job, verb string, now cluster.Time) error {
 	case "requeue":
 		grace := m.grace(j)
 		info.Requeue, info.StopUntil = true, time.Unix(0, int64(now)).Add(grace)
-		j.then = append(j.then, order{how: engine.Checkpoint, grace: grace})
+		j.then = append(j.then, run.Order{How: engine.Checkpoint, Grace: grace})
 	case "suspend":
 		info.Frozen = true
-		j.then = append(j.then, order{freeze: true})
+		j.then = append(j.then, run.Order{Freeze: true})
 	case "resume":
 		info.Frozen = false
 		info.Pace.Run = -1 // its clock went on: the speed is measured again
-		j.then = append(j.then, order{unfreeze: true})
+		j.then = append(j.then, run.Order{Unfreeze: true})
 	default:
 		return fmt.Errorf("%q cannot be done to a job", verb)
 	}

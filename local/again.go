@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/run"
 )
 
 // again starts a job in place, on what the engine believes it to be on: after
@@ -17,19 +18,19 @@ import (
 // every start is. It reports as the event says when the tasks run; false: the
 // job is no longer this runner's.
 func (r *runner) again(says engine.EventType) bool {
-	var tasks []*task
+	var tasks []*run.Task
 	stored := make(chan bool, 1)
 	r.m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
-		rec := r.m.eng.Record(r.id)
+		rec := r.m.eng.Record(r.ID)
 		if rec.State == engine.Stopping { // somebody wants it to stop: it has
-			r.stopRequested = true
+			r.CallOff()
 			stored <- false
 			return nil, nil
 		}
 		j := r.job
-		ev := engine.Event{Type: engine.Progress, Job: r.id, Saves: r.reportSignalResponse()}
+		ev := engine.Event{Type: engine.Progress, Job: r.ID, Saves: r.job.noteResponse(r.Response())}
 		info := j.own()
-		info.Use.add(r.tasks)
+		info.Use.add(r.Tasks)
 		info.Run++
 		info.InPlace++
 		reason := "the daemon died while it was being started"
@@ -38,8 +39,8 @@ func (r *runner) again(says engine.EventType) bool {
 		}
 		j.said = append(j.said, fmt.Sprintf("run %d begins in place: %s", info.Run, reason))
 		info.On = slices.Clone(rec.Allocs)
-		r.on, r.next, r.n = info.On, nil, info.Run
-		tasks = r.plan(r.on)
+		r.Again(info.Run, info.On)
+		tasks = r.plan(r.On)
 		return []engine.Event{ev}, func(err error) { stored <- err == nil }
 	})
 	select {
@@ -52,27 +53,17 @@ func (r *runner) again(says engine.EventType) bool {
 		}
 	}
 	r.m.crash("again-stored")
-	r.phase, r.saved, r.unhandled, r.requestedHere, r.requestedAt, r.kept, r.news = calm, false, false, false, time.Time{}, false, reports{}
-	r.found, r.inspectAt = notKnown, time.Time{}
-	r.timer.Stop()
-	if err := r.spawnAll(tasks); err != nil {
-		ev := engine.Event{Type: engine.StartFailed, Job: r.id}
+	if err := r.Spawn(tasks); err != nil {
+		ev := engine.Event{Type: engine.StartFailed, Job: r.ID}
 		if says == engine.Resized { // it runs, as the engine sees it; what it has not saved is lost
-			ev = engine.Event{Type: engine.Stopped, Job: r.id, Reason: engine.NodeLost}
+			ev = engine.Event{Type: engine.Stopped, Job: r.ID, Reason: engine.NodeLost}
 		}
 		r.notStarted(ev, err)
 		return false
 	}
 	r.m.crash("again-started")
-	r.m.event(engine.Event{Type: says, Job: r.id, Rate: 1_000_000})
+	r.m.event(engine.Event{Type: says, Job: r.ID, Rate: 1_000_000})
 	return true
-}
-
-// sameAllocs reports whether two placements are the same, task by task.
-func sameAllocs(a, b []engine.Alloc) bool {
-	return slices.EqualFunc(a, b, func(x, y engine.Alloc) bool {
-		return x.Node == y.Node && x.Set == y.Set && x.Tasks == y.Tasks && x.GPUs == y.GPUs && x.Share == y.Share && x.Slots == y.Slots
-	})
 }
 
 // CrashPoints are the places at which a daemon can be made to die, for tests of

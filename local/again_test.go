@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/ask"
+	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -24,10 +25,10 @@ func TestCancelledWhileStartedInPlace(t *testing.T) {
 			if err := m.Act(t.Context(), 1, "cancel", u.Name); err != nil {
 				t.Error(err)
 			}
-			wait(t, "the order is there", func() bool {
+			wait(t, "it is told to stop", func() bool {
 				m.mu.Lock()
 				defer m.mu.Unlock()
-				return len(m.jobs[1].run.orders) > 0
+				return m.eng.Record(1).State == engine.Stopping
 			})
 		})
 	}

@@ -12,13 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/evidence"
-	"github.com/muster-gpu/muster/local/shim"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -29,36 +26,6 @@ func onlyRoot(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("NOT TESTED: only root makes files and groups of others")
-	}
-}
-
-// Progress is read from a regular file of the job's user, and from nothing that may stand in its place.
-func TestProgressFile(t *testing.T) {
-	onlyRoot(t)
-	dir := t.TempDir()
-	path := filepath.Join(dir, shim.ProgressFile)
-	elsewhere := filepath.Join(t.TempDir(), "file")
-	write(t, elsewhere, `{"step": 1}`+"\n")
-	if err := os.Chown(elsewhere, stranger, -1); err != nil {
-		t.Fatal(err)
-	}
-	for name, put := range map[string]func() error{
-		"":                func() error { write(t, path, `{"step": 1}`+"\n"); return os.Chown(path, stranger, -1) },
-		"a link":          func() error { return os.Symlink(elsewhere, path) },
-		"a fifo":          func() error { return errors.Join(unix.Mkfifo(path, 0o666), os.Chown(path, stranger, -1)) },
-		"a folder":        func() error { return errors.Join(os.Mkdir(path, 0o755), os.Chown(path, stranger, -1)) },
-		"somebody else's": func() error { write(t, path, `{"step": 1}`+"\n"); return nil },
-	} {
-		if err := put(); err != nil {
-			t.Fatal(err)
-		}
-		p := &reports{at: map[int]int64{}}
-		if text := p.tail(&task{dir: dir, uid: stranger}); (len(text) > 0) != (name == "") {
-			t.Errorf("%q is read of %s", text, name)
-		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
@@ -80,8 +47,9 @@ func TestFolderOfAnother(t *testing.T) {
 		} else {
 			until(t, m, id, show.StateCompleted)
 		}
-		if got := folderOwner(path); got != stranger {
-			t.Errorf("%s was given to user %d", path, got)
+		fi, err := os.Lstat(path)
+		if err != nil || evidence.OwnerOf(fi) != stranger {
+			t.Errorf("%s was given away: %v, %v", path, fi, err)
 		}
 	}
 }
@@ -108,11 +76,11 @@ func TestWhose(t *testing.T) {
 			name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "comm"))
 			return err == nil && string(name) == "sleep\n"
 		})
-		if got, rank, ok := m.taskOf(pid); !ok || got != cluster.JobID(id) || rank != 0 {
+		if got, rank, ok := m.keeper.TaskOf(pid); !ok || got != cluster.JobID(id) || rank != 0 {
 			t.Errorf("the job's process is of job %d, task %d, %v", got, rank, ok)
 		}
 		c := exec.Command("setpriv", "--reuid", strconv.Itoa(stranger), "--clear-groups", "sh", "-c", "echo; exec sleep 1000")
-		c.Env = append(os.Environ(), m.mark(cluster.JobID(id), 1, 0))
+		c.Env = append(os.Environ(), m.keeper.Mark(cluster.JobID(id), 1, 0))
 		out, err := c.StdoutPipe()
 		if err == nil {
 			err = c.Start()
@@ -123,7 +91,7 @@ func TestWhose(t *testing.T) {
 		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}
-		if got, _, ok := m.taskOf(c.Process.Pid); ok {
+		if got, _, ok := m.keeper.TaskOf(c.Process.Pid); ok {
 			t.Errorf("groups %v: another user's process with the job's mark counts as job %d's", grouped, got)
 		}
 		_ = c.Process.Kill()
@@ -132,27 +100,6 @@ func TestWhose(t *testing.T) {
 			t.Fatal(err)
 		}
 		until(t, m, id, show.StateCancelled)
-	}
-}
-
-// What holds up a job's devices is said by name and state.
-func TestDescribeLeft(t *testing.T) {
-	c := exec.Command("sh", "-c", "echo; kill -STOP $$")
-	out, err := c.StdoutPipe()
-	if err == nil {
-		err = c.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = c.Process.Kill(), c.Wait() })
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
-	want := "process " + strconv.Itoa(c.Process.Pid) + ` ("sh", state T)`
-	wait(t, want, func() bool { return describeLeft([]int{c.Process.Pid}) == want })
-	if got := describeLeft([]int{1 << 22}); !strings.Contains(got, "state gone") {
-		t.Errorf("of a process that is not there: %s", got)
 	}
 }
 

@@ -13,25 +13,20 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/cgroup"
+	"github.com/muster-gpu/muster/local/run"
 )
 
 // nvidiaMajor is the major number of /dev/nvidiaN (Linux, devices.txt).
 const nvidiaMajor = 195
 
-// groupOf is the control group of a task.
-func (m *Machine) groupOf(mark string) *cgroup.Group {
-	_, name, _ := strings.Cut(mark, "=")
-	return m.groups.Group(name)
-}
-
 // limits is what a task of a set is kept to.
-func (r *runner) limits(t *task) cgroup.Limits {
-	l := cgroup.Limits{Pids: mostPids(), CPU: t.request.CPU, Memory: t.request.RAM << 20}
+func (r *runner) limits(t *run.Task) cgroup.Limits {
+	l := cgroup.Limits{Pids: mostPids(), CPU: t.Request.CPU, Memory: t.Request.RAM << 20}
 	if r.m.opt.Devices == nil {
 		return l
 	}
 	own := map[string]bool{} // looked up only
-	for _, d := range t.devices {
+	for _, d := range t.Devices {
 		own[d.GPU()] = true
 	}
 	for _, d := range r.m.opt.Devices.Devices() {
@@ -54,22 +49,12 @@ var mostPids = sync.OnceValue(func() int64 {
 })
 
 // confine makes the group in which a task is to begin.
-func (r *runner) confine(t *task) error {
-	if err := t.group.Create(r.limits(t)); err != nil {
+func (r *runner) confine(t *run.Task) error {
+	if err := t.Group.Create(r.limits(t)); err != nil {
 		return fmt.Errorf("control group: %w", err)
 	}
-	t.spec.Group = t.group.Place()
+	t.Spec.Group = t.Group.Place()
 	return nil
-}
-
-// release takes the last account of a task that is over and removes its group.
-func (t *task) release() {
-	t.used, _ = t.group.Usage()
-	if s := t.state; s != nil {
-		t.used.CPU = max(t.used.CPU, s.User+s.System)
-		t.used.Peak = max(t.used.Peak, s.MaxRSS<<10)
-	}
-	t.group.Remove()
 }
 
 // setOf is the task set to which the task of a rank belongs.
@@ -83,30 +68,14 @@ func setOf(allocs []engine.Alloc, rank int) int {
 }
 
 // killed is what the kernel did to a task that took too much memory; "": nothing.
-func (r *runner) killed(t *task) string {
-	if t.used.Killed == 0 {
+func (r *runner) killed(t *run.Task) string {
+	if t.Used.Killed == 0 {
 		return ""
 	}
 	if l := r.limits(t).Memory; l > 0 {
 		return fmt.Sprintf("out of memory: killed at its limit of %d MiB; ask for more with --mem", l>>20)
 	}
 	return "out of memory: the machine had none left"
-}
-
-// sweepGroups empties and removes the groups of tasks that ended with their daemon.
-func (m *Machine) sweepGroups() {
-	_, ours, _ := strings.Cut(m.mark(0, 0, 0), "=0.0.0")
-	m.groups.Sweep(func(name string) bool {
-		rest, mine := strings.CutSuffix(name, ours)
-		f := strings.Split(rest, ".")
-		if !mine || len(f) != 3 {
-			return false
-		}
-		id, _ := strconv.Atoi(f[0])
-		run, _ := strconv.Atoi(f[1])
-		j := m.jobs[cluster.JobID(id)]
-		return j == nil || j.info.Run != run
-	})
 }
 
 // Use is what the tasks of a job used of the machine, all runs together.
@@ -122,11 +91,11 @@ type Use struct {
 }
 
 // add books a run that is over.
-func (u *Use) add(tasks []*task) {
+func (u *Use) add(tasks []*run.Task) {
 	var peak int64
 	for _, t := range tasks {
-		u.CPU += t.used.CPU
-		peak += t.used.Peak
+		u.CPU += t.Used.CPU
+		peak += t.Used.Peak
 	}
 	u.Peak = max(u.Peak, peak)
 }

@@ -64,7 +64,7 @@ func TestReserve(t *testing.T) {
 func TestCrowded(t *testing.T) {
 	m := alive(t)
 	until(t, m, submit(t, m, "true"), show.StateCompleted)
-	m.reserve.end()
+	m.keeper.Reserve.End()
 	release := exhaust(t)
 	id := submit(t, m, "true")
 	tries := 0

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/local/shim"
 	"github.com/muster-gpu/muster/show"
 )
@@ -19,52 +20,52 @@ import (
 const logRoom = 64 << 20
 
 // describe fills in what a task executes, and with which files.
-func (r *runner) describe(t *task, devices []show.Device) {
+func (r *runner) describe(t *run.Task, devices []show.Device) {
 	s := r.job.sub
-	t.devices = devices
-	t.spec.Dir, t.spec.Input, t.spec.Truncate = s.Dir, "/dev/null", s.Truncate
-	t.spec.Umask, _ = s.Mask() // it was checked at submission
+	t.Devices = devices
+	t.Spec.Dir, t.Spec.Input, t.Spec.Truncate = s.Dir, "/dev/null", s.Truncate
+	t.Spec.Umask, _ = s.Mask() // it was checked at submission
 	if s.Input != "" {
-		t.spec.Input = inDir(s.Dir, s.Input)
+		t.Spec.Input = inDir(s.Dir, s.Input)
 	}
-	if t.rank == 0 && s.Pty {
-		t.spec.TTY = shim.InputPty
-	} else if t.rank == 0 && s.Stdin {
-		t.spec.TTY = shim.InputPipe
+	if t.Rank == 0 && s.Pty {
+		t.Spec.TTY = shim.InputPty
+	} else if t.Rank == 0 && s.Stdin {
+		t.Spec.TTY = shim.InputPipe
 	}
-	t.spec.Output, t.spec.Error = r.m.outputs(r.job, t.rank)
+	t.Spec.Output, t.Spec.Error = r.m.outputs(r.job, t.Rank)
 	if s.Attached { // its log is on the disk of the state, which must not be full
-		t.spec.LogRoom = logRoom
+		t.Spec.LogRoom = logRoom
 	}
 	if s.Script == "" {
-		t.spec.Argv = s.Command
+		t.Spec.Argv = s.Command
 		return
 	}
-	t.spec.Argv = append([]string{filepath.Join(r.m.taskDir(r.id, r.n, 0), shim.ScriptFile)}, s.Args...)
+	t.Spec.Argv = append([]string{filepath.Join(r.m.keeper.TaskDir(r.ID, r.N, 0), shim.ScriptFile)}, s.Args...)
 }
 
 // environment is the user's, with what Muster says of the job.
-func (r *runner) environment(t *task, size int) []string {
+func (r *runner) environment(t *run.Task, size int) []string {
 	s, u := r.job.sub, r.job.info.User
 	env := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + u.Home, "USER=" + u.Name,
 		"LOGNAME=" + u.Name, "SHELL=/bin/sh"}, s.Env...)
 	env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, savingName) }) // of a job from within which it was submitted
 	if more := r.m.opt.Variables; more != nil {
 		info := r.job.whole()
-		view := view(&info, s, int(r.id), r.m.opt.Now())
+		view := view(&info, s, int(r.ID), r.m.opt.Now())
 		view.Node = r.m.opt.Rules.Spec.Nodes[0].Name
-		env = append(env, more(&view, t.rank)...)
+		env = append(env, more(&view, t.Rank)...)
 	}
-	rank, world := strconv.Itoa(t.rank), strconv.Itoa(size)
-	env = append(append(env, r.deviceVariables(t.devices)...), r.m.mpsVariables(t, s.Env)...)
+	rank, world := strconv.Itoa(t.Rank), strconv.Itoa(size)
+	env = append(append(env, r.deviceVariables(t.Devices)...), r.m.mpsVariables(t, s.Env)...)
 	env = append(append(env, r.trialVariables(t)...), r.savingVariable()...)
 	return lastOnes(append(env,
-		"MUSTER_JOB_ID="+strconv.Itoa(int(r.id)), "MUSTER_JOB_NAME="+s.Name, "MUSTER_QUEUE="+s.Queue,
+		"MUSTER_JOB_ID="+strconv.Itoa(int(r.ID)), "MUSTER_JOB_NAME="+s.Name, "MUSTER_QUEUE="+s.Queue,
 		"MUSTER_RESTART_COUNT="+strconv.Itoa(r.job.info.restarts()), "MUSTER_CHECKPOINT_DIR="+r.m.checkpointDir(r.job),
-		"MUSTER_CHECKPOINT_SIGNAL="+strings.TrimPrefix(unix.SignalName(r.checkpointSignal()), "SIG"),
-		"MUSTER_PROGRESS="+filepath.Join(t.dir, shim.ProgressFile), "MUSTER_RANK="+rank, "MUSTER_WORLD_SIZE="+world,
+		"MUSTER_CHECKPOINT_SIGNAL="+strings.TrimPrefix(unix.SignalName(r.Wishes.Signal), "SIG"),
+		"MUSTER_PROGRESS="+filepath.Join(t.Dir, shim.ProgressFile), "MUSTER_RANK="+rank, "MUSTER_WORLD_SIZE="+world,
 		"RANK="+rank, "LOCAL_RANK="+rank, "WORLD_SIZE="+world, "LOCAL_WORLD_SIZE="+world,
-		"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(r.port), t.spec.Mark))
+		"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(r.port), t.Spec.Mark))
 }
 
 // lastOnes leaves of each variable the last value: what a job that was submitted

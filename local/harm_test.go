@@ -79,7 +79,9 @@ func until(t *testing.T, m *Machine, id int, state string) show.Job {
 }
 
 // left lists the processes of a job's first task that are there.
-func left(m *Machine, id, run int) []int { return shim.Strays(m.mark(cluster.JobID(id), run, 0)) }
+func left(m *Machine, id, run int) []int {
+	return shim.Strays(m.keeper.Mark(cluster.JobID(id), run, 0))
+}
 
 // When a job is over, or told to be, nothing of it is left on its devices,
 // whatever it did to get away.
@@ -116,7 +118,7 @@ func TestShimKilled(t *testing.T) {
 	m := alive(t)
 	id := submit(t, m, `[ "$MUSTER_RESTART_COUNT" = 1 ] && exit 0; setsid sleep 1000 & sleep 1000`)
 	until(t, m, id, show.StateRunning)
-	s, err := shim.ReadState(m.taskDir(cluster.JobID(id), 1, 0))
+	s, err := shim.ReadState(m.keeper.TaskDir(cluster.JobID(id), 1, 0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/observe"
+	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -51,7 +52,7 @@ func (m *Machine) setIdle(s *observe.Job, r *observe.IdleRules, since time.Time,
 			grace := m.grace(j)
 			info := j.own()
 			info.Requeue, info.StopUntil = true, time.Unix(0, int64(now)).Add(grace)
-			j.then = append(j.then, order{how: engine.Checkpoint, grace: grace})
+			j.then = append(j.then, run.Order{How: engine.Checkpoint, Grace: grace})
 		}
 		return []engine.Event{ev}, nil
 	})

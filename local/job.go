@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/progress"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
@@ -167,7 +168,7 @@ func (m *Machine) settle(id cluster.JobID) {
 	j.edited, j.was, j.said, j.predictedEnd = false, j.info.State, nil, 0
 	for _, o := range j.then {
 		if j.run != nil {
-			j.run.stop(o)
+			j.run.Stop(o)
 		}
 	}
 	j.then = nil
@@ -176,11 +177,11 @@ func (m *Machine) settle(id cluster.JobID) {
 	}
 	m.learn(j)
 	if j.run != nil { // it was suspended when it was cancelled
-		j.run.stop(order{how: engine.Kill, grace: 0})
+		j.run.Stop(run.Order{How: engine.Kill, Grace: 0})
 	}
 	m.opt.Observe.Ended(j.info.State)
 	delete(m.jobs, id)
-	m.tally.drop(j)
+	m.drop(j)
 	m.ended++
 }
 
@@ -242,7 +243,7 @@ func (m *Machine) outputs(j *job, task int) (out, errs string) {
 
 // attachedLog keeps what whoever waits with muster run is shown.
 func (m *Machine) attachedLog(id cluster.JobID, task int, stream string) string {
-	return filepath.Join(m.jobDir(id), "log", strconv.Itoa(task)+"."+stream)
+	return filepath.Join(m.keeper.JobDir(id), "log", strconv.Itoa(task)+"."+stream)
 }
 
 // LogPath returns the file of a task's output and whose it must be; "": none.

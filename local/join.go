@@ -58,7 +58,7 @@ func (m *Machine) Join(ctx context.Context, id, rank int, p Process) (show.Joine
 
 // taskAsStarted is what a task's shim was asked to run.
 func (m *Machine) taskAsStarted(id cluster.JobID, run, rank int) (*shim.Task, error) {
-	text, err := os.ReadFile(shim.TaskFile(m.taskDir(id, run, rank)))
+	text, err := os.ReadFile(shim.TaskFile(m.keeper.TaskDir(id, run, rank)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &ask.FieldError{Field: "task", Text: fmt.Sprintf("job %d has no task %d, or it was started by an earlier version", id, rank)}
 	}
@@ -80,7 +80,7 @@ func (m *Machine) enter(t *shim.Task, p Process) error {
 	if uid, err := userOf(p.PID); err != nil || uid != p.UID {
 		return fmt.Errorf("process %d is not one of user %d: %w", p.PID, p.UID, errors.Join(err, fs.ErrPermission))
 	}
-	g := m.groupOf(t.Mark)
+	g := m.keeper.Group(t.Mark)
 	if !g.Exists() {
 		return nil // nothing keeps tasks to what they asked for here; the mark in the environment finds the process
 	}

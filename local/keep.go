@@ -160,7 +160,7 @@ func (m *Machine) removeFolders(before cluster.Time) {
 		if err != nil || row.Active || row.Ended >= int64(before) || m.folderNeeded(cluster.JobID(id), before) {
 			continue
 		}
-		err = os.RemoveAll(m.jobDir(cluster.JobID(id)))
+		err = os.RemoveAll(m.keeper.JobDir(cluster.JobID(id)))
 		if m.opt.Checkpoints != "" {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(m.opt.Checkpoints, strconv.Itoa(id))))
 		}

@@ -30,7 +30,7 @@ func TestForget(t *testing.T) {
 			return []engine.Event{{Type: engine.Tick}}, nil
 		})
 		time.Sleep(5 * time.Millisecond)
-		_, err := os.Stat(m.jobDir(cluster.JobID(old)))
+		_, err := os.Stat(m.keeper.JobDir(cluster.JobID(old)))
 		list, listErr := m.store.Segments(t.Context())
 		if os.IsNotExist(err) && listErr == nil && list[0].First > 1 {
 			break
@@ -39,7 +39,7 @@ func TestForget(t *testing.T) {
 			t.Fatalf("the folder of an old job (%v), or the first of %d segments (%v), is still there", err, len(list), listErr)
 		}
 	}
-	if _, err := os.Stat(m.jobDir(cluster.JobID(running))); err != nil {
+	if _, err := os.Stat(m.keeper.JobDir(cluster.JobID(running))); err != nil {
 		t.Error(err)
 	}
 	m.mu.RLock()

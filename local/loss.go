@@ -47,8 +47,7 @@ func (m *Machine) endLost(ctx context.Context, l *lost) error {
 		for _, left := range l.Left {
 			for _, live := range left.Live {
 				m.opt.Log.Warn("a task that the database does not know is ended", "job", live.Job, "run", live.Run, "task", live.Rank)
-				id := cluster.JobID(live.Job)
-				if t := m.leftTask(id, live.Run, live.Rank, folderOwner(m.taskDir(id, live.Run, live.Rank))); !t.end() {
+				if !m.keeper.EndLeft(cluster.JobID(live.Job), live.Run, live.Rank) {
 					return fmt.Errorf("task %d of job %d, run %d, does not end: end it, and start again with --accept-loss", live.Rank, live.Job, live.Run)
 				}
 			}

@@ -53,7 +53,7 @@ func (r *runner) bookLoss(ev *engine.Event, text *string, lost bool, now cluster
 		return nil
 	}
 	ran := time.Duration(0)
-	if rec := r.m.eng.Record(r.id); rec.Started > 0 {
+	if rec := r.m.eng.Record(r.ID); rec.Started > 0 {
 		ran = now.Sub(rec.Started)
 	}
 	wait := l.book(ran)
@@ -61,5 +61,5 @@ func (r *runner) bookLoss(ev *engine.Event, text *string, lost bool, now cluster
 		ev.Reason, *text = engine.Failed, l.text()
 		return nil
 	}
-	return []engine.Event{r.m.notBefore(r.id, now.Add(wait))}
+	return []engine.Event{r.m.notBefore(r.ID, now.Add(wait))}
 }

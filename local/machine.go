@@ -29,6 +29,8 @@ import (
 	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/local/observe"
+	"github.com/muster-gpu/muster/local/rules"
+	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/local/share"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/progress"
@@ -58,12 +60,12 @@ type Options struct {
 	Variables func(j *show.Job, task int) []string
 	// Members says who may submit to a queue and those below it; a queue that is
 	// not named takes jobs of everybody.
-	Members map[string]Members
+	Members map[string]rules.Members
 	// DefaultQueues says in which queue jobs are that name none.
-	DefaultQueues DefaultQueues
-	Limits        Limits   // of what a user can ask for
-	Urgency       Urgency  // who may have jobs that go before others'
-	Observe       Observer // nil: nobody
+	DefaultQueues rules.DefaultQueues
+	Limits        rules.Limits  // of what a user can ask for
+	Urgency       rules.Urgency // who may have jobs that go before others'
+	Observe       Observer      // nil: nobody
 	// KillWait is how long a task has after SIGTERM; 0: 10 s.
 	KillWait time.Duration
 	// Keep is how long the journal and the folders of jobs that are over are kept;
@@ -91,7 +93,7 @@ type Machine struct {
 	mu    sync.RWMutex
 	eng   *engine.Engine
 	jobs  map[cluster.JobID]*job // those that are not done
-	tally tally                  // of jobs, by user
+	tally rules.Tally            // of jobs, by user
 	next  cluster.JobID
 	seq   int64
 	wake  cluster.Time
@@ -102,7 +104,7 @@ type Machine struct {
 	ended   int          // jobs that ended since
 
 	conf   sync.RWMutex // guards what of opt a reload changes, and policy; it is written with mu held
-	policy *policyNow
+	policy *rules.Standing
 	held   *config.Files // that the policy names
 	turns  []*turn       // changes of the rules that wait for the end of a step
 
@@ -124,7 +126,7 @@ type Machine struct {
 	stopped     context.CancelFunc
 	running     context.Context // ends when the daemon does
 	groups      *cgroup.Manager
-	reserve     reserve        // of file descriptors, for starts
+	keeper      *run.Keeper    // of the runs of jobs
 	runs        forward.Runs   // how long completed jobs ran
 	recent      forward.Recent // what was submitted of late, as users stated it
 	quotes      forward.Quotes // what became of what waiting jobs were told
@@ -156,7 +158,7 @@ type job struct {
 	lastForecast    forward.Asked // when it was explained last
 	run             *runner
 	was             string       // the state that is stored
-	then            []order      // for the runner, when the step is stored
+	then            []run.Order  // for the runner, when the step is stored
 	said            []string     // for its history, with the next step
 	throttled       cluster.Time // when it last had to stand still
 	noWay           string       // why it cannot have what it asked for, as GPUs are shared now; "": it can
@@ -199,7 +201,7 @@ type Info struct {
 	Pace      progress.Pace     `json:"pace,omitzero"`
 	Switch    switching         `json:"switch,omitzero"`
 	Idle      *observe.Idleness `json:"idle,omitempty"`
-	Hearing   signalResponse    `json:"signal_response,omitempty"`
+	Hearing   run.Response      `json:"signal_response,omitempty"`
 	Back      *givenBack        `json:"giving_back,omitempty"` // devices that it was told to give back and still holds
 	Losses    losses            `json:"losses,omitempty"`
 }
@@ -223,11 +225,12 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{opt: opt, store: st, jobs: map[cluster.JobID]*job{}, tally: tally{}, wake: cluster.Never}
+	m := &Machine{opt: opt, store: st, jobs: map[cluster.JobID]*job{}, tally: rules.Tally{}, wake: cluster.Never}
 	m.running, m.stopped = context.WithCancel(context.WithoutCancel(ctx))
 	if m.groups = opt.Groups; m.groups == nil {
 		m.groups = &cgroup.Manager{}
 	}
+	m.keeper = m.newKeeper()
 	m.inbox.Init()
 	m.SetIdle(opt.Idle)
 	if err := m.choosePolicy(ctx); err != nil {
@@ -240,6 +243,12 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 		return nil, errors.Join(err, st.Close())
 	}
 	return m, nil
+}
+
+// newKeeper makes what the runs of jobs have in common.
+func (m *Machine) newKeeper() *run.Keeper {
+	return &run.Keeper{Places: run.Places{Dir: m.opt.Dir}, Groups: m.groups, Shim: m.opt.Shim, Running: m.running, Log: m.opt.Log,
+		Now: m.time, Crash: m.opt.Crash}
 }
 
 // lastStep is how long a daemon that is to end tries to store what it decided last.
@@ -260,7 +269,7 @@ func (m *Machine) Run(ctx context.Context) error {
 		}
 	}
 	go m.keepSeries()
-	m.reserve.keep()
+	m.keeper.Reserve.Keep()
 	ended := make(chan struct{})
 	defer context.AfterFunc(ctx, func() {
 		select {
@@ -273,7 +282,7 @@ func (m *Machine) Run(ctx context.Context) error {
 	close(ended)
 	m.stopped()
 	m.runners.Wait()
-	m.reserve.end()
+	m.keeper.Reserve.End()
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
@@ -400,7 +409,7 @@ func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
 	for _, j := range append(list, elements...) {
 		j.was = j.info.State
 		m.jobs[j.id], known[j.id] = j, true
-		m.tally.count(j)
+		m.count(j)
 		snap.Jobs = append(snap.Jobs, j.whole().Record)
 	}
 	return snap, m.doneBefore(ctx, snap, known)

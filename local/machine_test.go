@@ -21,6 +21,7 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/driver/drivertest"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/account"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/slurm"
 )
@@ -96,7 +97,7 @@ func closeMachine(t *testing.T, m *Machine) {
 // self is the user of the test.
 func self(t testing.TB) User {
 	t.Helper()
-	u, err := UserOf(os.Getuid())
+	u, err := account.UserOf(os.Getuid())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -17,15 +18,15 @@ const toBeMade = "MIG-to-be-made/"
 
 // serveMIG makes the instances that a run needs, and has GPUs be whole that it needs
 // whole.
-func (r *runner) serveMIG(tasks []*task) error {
+func (r *runner) serveMIG(tasks []*run.Task) error {
 	if r.m.opt.Rules.Spec.MIG == cluster.StaticMIG {
 		return nil
 	}
 	r.m.cutting.Lock()
 	defer r.m.cutting.Unlock()
 	for _, t := range tasks {
-		for i := range t.devices {
-			d := &t.devices[i]
+		for i := range t.Devices {
+			d := &t.Devices[i]
 			switch {
 			case strings.HasPrefix(d.UUID, toBeMade):
 				if err := r.makeInstance(t, d); err != nil {
@@ -43,7 +44,7 @@ func (r *runner) serveMIG(tasks []*task) error {
 }
 
 // makeInstance makes one, and tells the task its name.
-func (r *runner) makeInstance(t *task, d *show.Device) error {
+func (r *runner) makeInstance(t *run.Task, d *show.Device) error {
 	start := 0
 	if _, err := fmt.Sscanf(d.UUID[strings.LastIndex(d.UUID, "/"):], "/%d", &start); err != nil {
 		return err
@@ -55,8 +56,8 @@ func (r *runner) makeInstance(t *task, d *show.Device) error {
 	}
 	for _, in := range list {
 		if in.Instance == want {
-			for i := range t.spec.Env {
-				t.spec.Env[i] = strings.ReplaceAll(t.spec.Env[i], d.UUID, in.UUID)
+			for i := range t.Spec.Env {
+				t.Spec.Env[i] = strings.ReplaceAll(t.Spec.Env[i], d.UUID, in.UUID)
 			}
 			d.UUID = in.UUID
 			var all []show.MIG
@@ -77,7 +78,7 @@ func (r *runner) inUse() func(uuid string) bool {
 	defer r.m.mu.RUnlock()
 	var held []string
 	for id, j := range r.m.jobs {
-		if id == r.id || j.run == nil {
+		if id == r.ID || j.run == nil {
 			continue
 		}
 		for i := range j.info.Devices {
@@ -100,6 +101,6 @@ func (r *runner) repartitioned(uuid string, mig bool, list []show.MIG) {
 		}
 		info := r.job.own()
 		info.Devices = r.m.devices(info.On)
-		return []engine.Event{{Type: engine.Progress, Job: r.id}}, nil // so that it is stored
+		return []engine.Event{{Type: engine.Progress, Job: r.ID}}, nil // so that it is stored
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -68,7 +69,7 @@ func TestMoves(t *testing.T) {
 	if list, err := m.PlanMoves(&ask.MovesRequest{}); err != nil || len(list) != 1 || list[0].Worth || len(list[0].Moves) != 1 || !strings.HasPrefix(list[0].Text, "protected until ") {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	if _, err := m.MakeMoves(t.Context(), &ask.MovesRequest{Job: gang}); !errors.Is(err, driver.ErrProtected) || !strings.Contains(err.Error(), "nobody is moved now: protected until ") {
+	if _, err := m.MakeMoves(t.Context(), &ask.MovesRequest{Job: gang}); !errors.Is(err, driver.ErrProtected) || !strings.Contains(err.Error(), "no job is moved now: protected until ") {
 		t.Fatalf("moves in a protected time: %v", err)
 	}
 	s.Defrag = &engine.Defrag{}
@@ -152,7 +153,7 @@ func TestMovesChain(t *testing.T) {
 			s.GPUs, s.Level, s.Required, s.Estimate = []int{2, 1, 1}[k%3], "nvlink", true, ask.Duration(10*time.Hour)
 		})
 		until(t, m, id, show.StateRunning)
-		wait(t, "the job catches the signal", func() bool { return exists(pidFile(strconv.Itoa(id))) })
+		wait(t, "the job catches the signal", func() bool { return evidence.Exists(pidFile(strconv.Itoa(id))) })
 		if ids = append(ids, id); k%3 == 2 {
 			over = append(over, id)
 		}

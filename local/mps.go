@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/local/share"
 	"github.com/muster-gpu/muster/show"
 )
@@ -58,10 +59,10 @@ func (m *Machine) underMPS(d *show.Device) bool {
 
 // endMPS has the GPUs that a run gets whole, or instances of, be no longer MPS' alone: in
 // exclusive-process mode a second process would be refused, and a GPU in use cannot be cut.
-func (r *runner) endMPS(tasks []*task) error {
+func (r *runner) endMPS(tasks []*run.Task) error {
 	for _, t := range tasks {
-		for i := range t.devices {
-			if d := &t.devices[i]; !r.m.underMPS(d) {
+		for i := range t.Devices {
+			if d := &t.Devices[i]; !r.m.underMPS(d) {
 				if err := r.m.mps.Leave(d.GPU()); err != nil {
 					return err
 				}
@@ -72,11 +73,11 @@ func (r *runner) endMPS(tasks []*task) error {
 }
 
 // serveMPS makes sure that the GPUs of a run's shares have their control daemons.
-func (r *runner) serveMPS(tasks []*task) error {
+func (r *runner) serveMPS(tasks []*run.Task) error {
 	for _, t := range tasks {
-		for i := range t.devices {
-			if r.m.underMPS(&t.devices[i]) {
-				if err := r.m.mps.Need(t.devices[i].UUID); err != nil {
+		for i := range t.Devices {
+			if r.m.underMPS(&t.Devices[i]) {
+				if err := r.m.mps.Need(t.Devices[i].UUID); err != nil {
 					return err
 				}
 			}
@@ -87,18 +88,18 @@ func (r *runner) serveMPS(tasks []*task) error {
 
 // mpsVariables make a task a client of its GPU's server, within its share; own is the
 // user's environment.
-func (m *Machine) mpsVariables(t *task, own []string) []string {
-	if len(t.devices) != 1 || !m.underMPS(&t.devices[0]) {
+func (m *Machine) mpsVariables(t *run.Task, own []string) []string {
+	if len(t.Devices) != 1 || !m.underMPS(&t.Devices[0]) {
 		return nil
 	}
-	return m.mps.Variables(t.devices[0].UUID, t.devices[0].Share, t.request.Memory, own)
+	return m.mps.Variables(t.Devices[0].UUID, t.Devices[0].Share, t.Request.Memory, own)
 }
 
 // failedAt is when the first task of a run failed: the others were stopped then.
 func (r *runner) failedAt() time.Time {
 	at := r.m.opt.Now()
-	for _, t := range r.tasks {
-		if s := t.state; s != nil && s.Exit != 0 && !s.Ended.IsZero() && s.Ended.Before(at) {
+	for _, t := range r.Tasks {
+		if s := t.State; s != nil && s.Exit != 0 && !s.Ended.IsZero() && s.Ended.Before(at) {
 			at = s.Ended
 		}
 	}
@@ -116,7 +117,7 @@ func (r *runner) faultOfOthers() string {
 		if !r.m.underMPS(&device) {
 			continue
 		}
-		others := r.m.mps.Fault(device.UUID, r.id, failed)
+		others := r.m.mps.Fault(device.UUID, r.ID, failed)
 		was := "job %s was"
 		switch {
 		case len(others) == 0:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/local/shim"
 	"github.com/muster-gpu/muster/show"
 )
@@ -43,8 +44,8 @@ func TestMPSLeaves(t *testing.T) {
 	text := "#!/bin/sh\nup=$CUDA_MPS_PIPE_DIRECTORY/up\n[ \"$1\" = -d ] && { echo 3 >$up; exit; }\n[ -e $up ] || exit 1\nread c\n" +
 		"[ $c = quit ] && { : >$up.quit; exit; }\n[ -e $up.quit ] || exit 0\nn=$(cat $up); [ $n = 0 ] && { rm $up; exit 1; }\necho $((n-1)) >$up\n"
 	uuid := shareUnderMPS(t, m, src, text)
-	other := &runner{m: m, id: 8}
-	task := func(d show.Device) []*task { return []*task{{devices: []show.Device{d}}} }
+	other := &runner{m: m, Run: &run.Run{ID: 8}}
+	task := func(d show.Device) []*run.Task { return []*run.Task{{Devices: []show.Device{d}}} }
 	for _, step := range []struct {
 		what   string
 		job    bool
@@ -93,7 +94,7 @@ func TestFaultOfOthers(t *testing.T) {
 	for _, id := range []cluster.JobID{7, 8, 9} {
 		m.jobs[id] = &job{id: id, info: &Info{User: User{UID: os.Getuid()}, On: on, Record: engine.JobRecord{Allocs: on}}}
 	}
-	r := &runner{m: m, id: 7, job: m.jobs[7]}
+	r := &runner{m: m, Run: &run.Run{ID: 7}, job: m.jobs[7]}
 	if got := r.faultOfOthers(); got != "" {
 		t.Errorf("while the server lives: %q", got)
 	}
@@ -102,7 +103,7 @@ func TestFaultOfOthers(t *testing.T) {
 	}
 	_ = server.Wait()
 	write("1\n")
-	r.tasks = []*task{{state: &shim.State{Started: time.Now(), Ended: time.Now(), Exit: 3}}}
+	r.Tasks = []*run.Task{{State: &shim.State{Started: time.Now(), Ended: time.Now(), Exit: 3}}}
 	if got := r.faultOfOthers(); got != "the MPS server of GPU 1 ended; jobs 8, 9 were on it, too" {
 		t.Errorf("when it has ended: %q", got)
 	}

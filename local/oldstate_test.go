@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/evidence"
+	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
@@ -144,7 +145,7 @@ func TestOldStateOfRunning(t *testing.T) {
 	if guest.Beside != 2 || !guest.Allocs[0].Beside {
 		t.Errorf("the guest is %+v", guest)
 	}
-	if r := &plain.Record; !r.Warm || r.Home == nil || plain.Hearing != ignoresCheckpoint || len(twin.Singles) != 1 {
+	if r := &plain.Record; !r.Warm || r.Home == nil || plain.Hearing != run.IgnoresCheckpoint || len(twin.Singles) != 1 {
 		t.Errorf("the suspended job is %+v, and the one behind its twin %+v", plain, twin)
 	}
 	if p := &m.jobs[1].info.Pace; p.Heard == 0 || p.Told != 1 || p.Said == 0 || p.SaidOf != 1 {

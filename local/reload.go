@@ -15,8 +15,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/local/observe"
-	"github.com/muster-gpu/muster/perf"
+	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -26,31 +25,8 @@ import (
 // the restart. Nothing that runs is touched by the change itself; what the new
 // rules mean for it, the next step decides.
 
-// Settings is what of the options can change while the machine runs.
-type Settings struct {
-	Policy, Placer, Backfill string
-	MinRuntime, Starvation   time.Duration
-	HoldAfter                time.Duration
-	Stop                     *[3]engine.StopRule
-	Queues                   []cluster.Queue
-	Partitions               []cluster.Partition
-	Members                  map[string]Members
-	DefaultQueues            DefaultQueues
-	Limits                   Limits
-	Urgency                  Urgency
-	KillWait, Keep           time.Duration
-	AuditKeep                time.Duration
-	HourCost                 float64
-	Zone                     int                // of windows, in seconds ahead of UTC
-	Idle                     *observe.IdleRules // nil: idle jobs are left alone
-	Perf                     *perf.Table
-	Defrag                   *engine.Defrag     // nil: nobody is moved
-	Saving                   *perf.Saving       // nil: jobs are not told how often to write checkpoints
-	Models                   []cluster.GPUModel // as the machine has them, with what their hours count for; nil: as before
-}
-
-// Apply puts the settings into the options of a machine.
-func (s *Settings) Apply(o *Options) {
+// Apply puts settings into the options.
+func (o *Options) Apply(s *rules.Settings) {
 	r := &o.Rules
 	r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.HoldAfter, r.Stop = s.Policy, s.Placer, s.Backfill, s.MinRuntime, s.Starvation, s.HoldAfter, s.Stop
 	r.Spec.Queues, r.Spec.Partitions, r.Spec.Zone, r.Perf, r.Defrag = s.Queues, s.Partitions, s.Zone, s.Perf, s.Defrag
@@ -62,12 +38,12 @@ func (s *Settings) Apply(o *Options) {
 }
 
 // settings are those in force.
-func (m *Machine) settings() Settings {
+func (m *Machine) settings() rules.Settings {
 	m.conf.RLock()
 	defer m.conf.RUnlock()
 	o := &m.opt
 	r := &o.Rules
-	return Settings{
+	return rules.Settings{
 		Policy: r.Policy, Placer: r.Placer, Backfill: r.Backfill,
 		MinRuntime: r.MinRuntime, Starvation: r.Starvation, HoldAfter: r.HoldAfter, Stop: r.Stop,
 		Queues: r.Spec.Queues, Partitions: r.Spec.Partitions, Members: o.Members, DefaultQueues: o.DefaultQueues,
@@ -89,7 +65,7 @@ func (m *Machine) killWait() time.Duration { s := m.settings(); return s.KillWai
 // turn is a change of the rules that waits for the end of a step.
 type turn struct {
 	ctx    context.Context
-	change func(s *Settings, p *policyNow) (what, text string, err error)
+	change func(s *rules.Settings, p *rules.Standing) (what, text string, err error)
 	done   chan error
 }
 
@@ -99,7 +75,7 @@ var errNothing = errors.New("nothing changes")
 // turnTo changes the rules between two steps and returns when the change is
 // stored and in force. change runs with the state locked; what and text go into
 // the record of changes.
-func (m *Machine) turnTo(ctx context.Context, change func(s *Settings, p *policyNow) (what, text string, err error)) error {
+func (m *Machine) turnTo(ctx context.Context, change func(s *rules.Settings, p *rules.Standing) (what, text string, err error)) error {
 	t := &turn{ctx, change, make(chan error, 1)}
 	m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
 		m.turns = append(m.turns, t)
@@ -134,9 +110,9 @@ func (m *Machine) turn(t *turn) error {
 		return err
 	}
 	opt := m.opt
-	s.Apply(&opt)
+	opt.Apply(&s)
 	record := func(tx *store.Tx) error {
-		if err := p.put(tx); err != nil || what == "" {
+		if err := putPolicy(tx, &p); err != nil || what == "" {
 			return err
 		}
 		return errors.Join(tx.PutHistory(noJob, m.opt.Now().UnixNano(), what, text), tx.PutAudit(audited(t.ctx, m.opt.Now(), what, "", text)))
@@ -178,13 +154,13 @@ func (m *Machine) turn(t *turn) error {
 }
 
 // install lets settings count. The state is locked.
-func (m *Machine) install(s *Settings, p *policyNow) {
+func (m *Machine) install(s *rules.Settings, p *rules.Standing) {
 	m.conf.Lock()
 	defer m.conf.Unlock()
 	if !reflect.DeepEqual(s.Idle, m.opt.Idle) {
 		m.SetIdle(s.Idle)
 	}
-	s.Apply(&m.opt)
+	m.opt.Apply(s)
 	m.policy = p
 }
 
@@ -237,22 +213,22 @@ func fewOf(ids []string) string {
 // Reconfigure lets new settings count, as a file has them: all, or none. by says
 // who wanted it and text what changes, for the record. It returns what is worth
 // knowing besides.
-func (m *Machine) Reconfigure(ctx context.Context, s Settings, by, text string) (notes []string, err error) {
+func (m *Machine) Reconfigure(ctx context.Context, s rules.Settings, by, text string) (notes []string, err error) {
 	files, err := config.Hold(s.Policy, s.Placer)
 	if err != nil {
 		return nil, err
 	}
 	changes := false
 	defer func() { m.hold(files, changes && err == nil) }()
-	err = m.turnTo(named(ctx, by), func(now *Settings, p *policyNow) (string, string, error) {
+	err = m.turnTo(named(ctx, by), func(now *rules.Settings, p *rules.Standing) (string, string, error) {
 		notes = closing(m, &s)
-		file := choice{s.Policy, s.Placer, s.Backfill}
+		file := rules.Choice{Policy: s.Policy, Placer: s.Placer, Backfill: s.Backfill}
 		if p.Live && file == p.Configured {
-			notes = append(notes, fmt.Sprintf("policy %s, set by %s, stays: the file says of it what it said then (muster policy set --from-config goes back to it)", p.text(), p.By))
+			notes = append(notes, fmt.Sprintf("policy %s, set by %s, stays: the file says of it what it said then (muster policy set --from-config goes back to it)", p.Text(), p.By))
 			s.Policy, s.Placer, s.Backfill = p.Policy, p.Placer, p.Backfill
-		} else if file != p.choice || p.Live {
+		} else if file != p.Choice || p.Live {
 			changes = true
-			*p = policyNow{choice: file, Configured: file, At: m.opt.Now().UTC(), By: by}
+			*p = rules.Standing{Choice: file, Configured: file, At: m.opt.Now().UTC(), By: by}
 		}
 		if !changes {
 			files.Release() // what counted goes on, with the contents that it had
@@ -268,7 +244,7 @@ func (m *Machine) Reconfigure(ctx context.Context, s Settings, by, text string) 
 
 // closing names the queues that the settings do not have any more while jobs of
 // theirs hold devices. The state is locked.
-func closing(m *Machine, s *Settings) (notes []string) {
+func closing(m *Machine, s *rules.Settings) (notes []string) {
 	if len(s.Queues) == 0 {
 		return nil
 	}

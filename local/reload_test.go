@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/observe"
+	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -41,14 +42,14 @@ func TestReconfigure(t *testing.T) {
 	waiting := submit(t, m, "sleep 1000", inQueue("b"))
 	old := m.settings()
 	for name, c := range map[string]struct {
-		change func(*Settings)
+		change func(*rules.Settings)
 		want   string
 	}{
-		"a queue of a waiting job":    {func(s *Settings) { s.Queues = open2("a") }, "queue b would be gone"},
-		"an unknown policy":           {func(s *Settings) { s.Policy = "lass" }, `did you mean "las"?`},
-		"more than there is":          {func(s *Settings) { s.Queues = open2("a", "b"); s.Queues[0].Guarantee = 9000 }, "guarantees"},
-		"a partition of no node":      {func(s *Settings) { s.Partitions = []cluster.Partition{{Name: "p", Nodes: []string{"nowhere"}}} }, "nowhere"},
-		"a queue that is there twice": {func(s *Settings) { s.Queues = open2("a", "b", "b") }, "defined twice"},
+		"a queue of a waiting job":    {func(s *rules.Settings) { s.Queues = open2("a") }, "queue b would be gone"},
+		"an unknown policy":           {func(s *rules.Settings) { s.Policy = "lass" }, `did you mean "las"?`},
+		"more than there is":          {func(s *rules.Settings) { s.Queues = open2("a", "b"); s.Queues[0].Guarantee = 9000 }, "guarantees"},
+		"a partition of no node":      {func(s *rules.Settings) { s.Partitions = []cluster.Partition{{Name: "p", Nodes: []string{"nowhere"}}} }, "nowhere"},
+		"a queue that is there twice": {func(s *rules.Settings) { s.Queues = open2("a", "b", "b") }, "defined twice"},
 	} {
 		s := old
 		s.HourCost, s.KillWait = 7, time.Hour
@@ -61,7 +62,7 @@ func TestReconfigure(t *testing.T) {
 		}
 	}
 	s := old
-	s.Queues, s.HourCost, s.Members = open2("b", "c"), 2, map[string]Members{"c": {Users: []string{"nobody-at-all"}}}
+	s.Queues, s.HourCost, s.Members = open2("b", "c"), 2, map[string]rules.Members{"c": {Users: []string{"nobody-at-all"}}}
 	s.Idle = &observe.IdleRules{Below: 5, Warn: time.Hour}
 	s.Partitions = []cluster.Partition{{Name: "short", Nodes: []string{"n1"}, Default: true, MaxTime: time.Hour}}
 	notes, err := m.Reconfigure(t.Context(), s, "ann", "x: 1 -> 2")
@@ -213,8 +214,8 @@ func TestPolicyLasts(t *testing.T) {
 		return m
 	}
 	set := func(m *Machine, name string) { // as the loop does it
-		tn := &turn{t.Context(), func(s *Settings, p *policyNow) (string, string, error) {
-			*p = policyNow{choice: choice{name, s.Placer, s.Backfill}, Configured: p.Configured, Live: true, At: m.opt.Now(), By: "ann"}
+		tn := &turn{t.Context(), func(s *rules.Settings, p *rules.Standing) (string, string, error) {
+			*p = rules.Standing{Choice: rules.Choice{Policy: name, Placer: s.Placer, Backfill: s.Backfill}, Configured: p.Configured, Live: true, At: m.opt.Now(), By: "ann"}
 			s.Policy = name
 			return policyKey, name, nil
 		}, make(chan error, 1)}

@@ -39,10 +39,12 @@ func (m *Machine) meterNow(id int) *observe.Meter {
 // observed is the machine as its sampler needs it.
 type observed struct{ m *Machine }
 
-func (h observed) TaskOf(pid int) (id cluster.JobID, rank int, ok bool) { return h.m.taskOf(pid) }
+func (h observed) TaskOf(pid int) (id cluster.JobID, rank int, ok bool) {
+	return h.m.keeper.TaskOf(pid)
+}
 
 func (h observed) Used(j *observe.Job, rank int) (cgroup.Usage, bool) {
-	return h.m.groupOf(h.m.mark(j.ID, j.Run, rank)).Usage()
+	return h.m.keeper.Group(h.m.keeper.Mark(j.ID, j.Run, rank)).Usage()
 }
 
 func (h observed) Seen(values []gpu.Sample) { h.m.setSeen(values) }

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/run"
 )
 
 // Sharing is how this machine's GPUs are shared.
@@ -121,7 +122,7 @@ func (m *Machine) over(id cluster.JobID, run, rank int, used, may int64) {
 
 // pause has a run stand still for so long.
 func (m *Machine) pause(r *runner, d time.Duration) {
-	r.stop(order{freeze: true})
+	r.Stop(run.Order{Freeze: true})
 	time.AfterFunc(d, func() { m.unthrottle(r) })
 }
 
@@ -129,7 +130,7 @@ func (m *Machine) pause(r *runner, d time.Duration) {
 func (m *Machine) unthrottle(r *runner) {
 	m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
 		if r.job.run == r && !r.job.info.Frozen && !r.reportedSuspended {
-			r.stop(order{unfreeze: true})
+			r.Stop(run.Order{Unfreeze: true})
 		}
 		return nil, nil
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/run"
 )
 
 // Signal sends a signal to a running job: to its process groups, or to the
@@ -29,7 +30,7 @@ func (m *Machine) Signal(ctx context.Context, id int, signal string, shell bool)
 			return nil, fmt.Errorf("job %d is %s: it has no processes", id, j.info.State)
 		}
 		m.trail.note(ctx, now, "signal", j, signal)
-		j.run.stop(order{signal: unix.Signal(n), shell: shell})
+		j.run.Stop(run.Order{Signal: unix.Signal(n), Shell: shell})
 		return nil, nil
 	})
 }

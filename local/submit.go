@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/plain"
+	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -27,7 +28,7 @@ var ErrStuck = errors.New("the state cannot be written (is its disk full?); what
 // stored: they survive whatever happens next. A second submission of the user
 // with the same key answers with the jobs of the first.
 func (m *Machine) Submit(ctx context.Context, u User, s *ask.Submission, key string) ([]int, error) {
-	if err := mayRun(&u); err != nil {
+	if err := u.CanRun(); err != nil {
 		return nil, err
 	}
 	spec, err := s.Job()
@@ -54,7 +55,7 @@ func (m *Machine) Submit(ctx context.Context, u User, s *ask.Submission, key str
 		if ids, err = m.sameKey(u.Name, key); err != nil || ids != nil {
 			return nil, err
 		}
-		if err := m.tally.room(&m.opt.Limits, &u, len(array.Indices), len(array.Indices)*bareTasks(&spec)); err != nil {
+		if err := m.tally.Room(&m.opt.Limits, &u, len(array.Indices), len(array.Indices)*rules.BareTasks(&spec)); err != nil {
 			return nil, err
 		}
 		after, err := m.afterEach(s, array.Indices)
@@ -156,19 +157,19 @@ func (m *Machine) defaults(s *ask.Submission, spec *cluster.Job, u *User) error 
 		spec.Name = s.Name
 	}
 	if spec.Queue == "" && len(m.opt.Rules.Spec.Queues) > 0 {
-		name, err := m.defaultQueue(u)
+		name, err := m.access().DefaultQueue(u)
 		if err != nil {
 			return err
 		}
 		spec.Queue, s.Queue = name, name
 	}
-	if err := m.maySubmit(u, spec.Queue); err != nil {
+	if err := m.access().MaySubmit(u, spec.Queue); err != nil {
 		return err
 	}
-	if err := m.opt.Limits.checkSizes(s); err != nil {
+	if err := m.opt.Limits.CheckSizes(s); err != nil {
 		return err
 	}
-	return m.mayUrge(u, spec, nil)
+	return m.access().MayUrge(u, spec, nil)
 }
 
 // newArray makes an array known of which the next job will be the first element; nil: it is a single job. info is what the elements have
@@ -198,7 +199,7 @@ func (m *Machine) newJob(s *ask.Submission, spec cluster.Job, info *Info) *job {
 		info.Record.Spec = j.spec
 	}
 	m.jobs[j.id] = j
-	m.tally.count(j)
+	m.count(j)
 	return j
 }
 

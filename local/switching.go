@@ -101,12 +101,3 @@ func (s *switching) back(step float64, at time.Duration, on cluster.Milli, besid
 	}
 	return c
 }
-
-// saveTook is how long the checkpoint took that a run was asked for, now that it is
-// over; 0: it wrote none, or nobody knows.
-func (r *runner) saveTook() time.Duration {
-	if !r.saved || r.requestedAt.IsZero() {
-		return 0
-	}
-	return max(time.Millisecond, r.m.time().Sub(r.requestedAt))
-}

@@ -9,7 +9,6 @@ import (
 	"net"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/local/shim"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -51,10 +50,7 @@ func (m *Machine) dialTask(id int) (net.Conn, error) {
 		m.mu.RUnlock()
 		return nil, ErrNoJob
 	}
-	dir, uid := m.taskDir(j.id, j.info.Run, 0), j.info.User.UID
+	n, uid := j.info.Run, j.info.User.UID
 	m.mu.RUnlock()
-	if shim.Legacy(dir) {
-		return shim.LegacyDial(dir, uid)
-	}
-	return shim.Dial(dir)
+	return m.keeper.Dial(j.id, n, uid)
 }

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/user"
-	"strconv"
 	"time"
 
 	"github.com/muster-gpu/muster/store"
@@ -37,24 +35,6 @@ func (m *Machine) Tokens(ctx context.Context) ([]store.Token, error) { return m.
 // Token returns the token with a hash; store.ErrNotFound: there is none.
 func (m *Machine) Token(ctx context.Context, hash string) (*store.Token, error) {
 	return m.store.Token(ctx, hash)
-}
-
-// UserNamed looks up a user of this machine. A name that nobody has is kept,
-// with the number -1: such a user may look, but nothing can run as them.
-func UserNamed(name string) User {
-	u, err := user.Lookup(name)
-	if err != nil {
-		return User{Name: name, UID: -1, GID: -1}
-	}
-	uid, err := strconv.Atoi(u.Uid)
-	if err != nil {
-		return User{Name: name, UID: -1, GID: -1}
-	}
-	w, err := UserOf(uid)
-	if err != nil {
-		return User{Name: name, UID: -1, GID: -1}
-	}
-	return w
 }
 
 // Now is the wall clock's time.

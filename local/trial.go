@@ -18,6 +18,8 @@ import (
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/local/evidence"
+	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/progress"
 	"github.com/muster-gpu/muster/show"
 )
@@ -60,7 +62,7 @@ func (m *Machine) goesOn(s *ask.Submission, u *User) (cluster.JobID, error) {
 			return wrong("job %d, which is not over, goes on in its folder", j.id)
 		}
 	}
-	if !exists(m.checkpoints(folder)) {
+	if !evidence.Exists(m.checkpoints(folder)) {
 		return wrong("job %d has no checkpoint folder: it never ran, or the folder was removed", s.CheckpointOf)
 	}
 	return folder, nil
@@ -80,7 +82,7 @@ func (m *Machine) mayFuse(s *ask.Submission, u *User) error {
 		case err != nil:
 		case info.User.Name != u.Name:
 			err = fmt.Errorf("job %d is %s's", f.From, info.User.Name)
-		case !exists(trialDir(m.checkpoints(cluster.JobID(f.From)), f.Number)):
+		case !evidence.Exists(trialDir(m.checkpoints(cluster.JobID(f.From)), f.Number)):
 			err = fmt.Errorf("job %d has no checkpoint folder of trial %d: it made none, or the folder was removed", f.From, f.Number)
 		}
 		if err != nil {
@@ -95,8 +97,8 @@ func (m *Machine) checkpointDir(j *job) string { return m.checkpoints(cmp.Or(j.i
 
 // checkpoints is the folder for checkpoints of the job with a number: where it is already, else where the configuration says.
 func (m *Machine) checkpoints(id cluster.JobID) string {
-	own := filepath.Join(m.jobDir(id), "checkpoint")
-	if m.opt.Checkpoints == "" || exists(own) {
+	own := filepath.Join(m.keeper.JobDir(id), "checkpoint")
+	if m.opt.Checkpoints == "" || evidence.Exists(own) {
 		return own
 	}
 	return filepath.Join(m.opt.Checkpoints, strconv.Itoa(int(id)), "checkpoint")
@@ -109,7 +111,7 @@ const lastUser = "goes-on"
 // noteFolder notes in whose folder a job is about to go on, so that the folder is
 // kept as long as the job's own would be.
 func (m *Machine) noteFolder(id, folder cluster.JobID) error {
-	path := filepath.Join(m.jobDir(folder), lastUser)
+	path := filepath.Join(m.keeper.JobDir(folder), lastUser)
 	if err := os.WriteFile(path+".new", []byte(strconv.Itoa(int(id))), 0o600); err != nil {
 		return err
 	}
@@ -127,7 +129,7 @@ func (m *Machine) folderNeeded(id cluster.JobID, before cluster.Time) bool {
 		}
 	}
 	m.mu.RUnlock()
-	text, err := os.ReadFile(filepath.Join(m.jobDir(id), lastUser))
+	text, err := os.ReadFile(filepath.Join(m.keeper.JobDir(id), lastUser))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
@@ -157,7 +159,7 @@ func trialDir(checkpoint string, trial int) string {
 }
 
 // trialVariables tell the processes of a trial what they are to try.
-func (r *runner) trialVariables(t *task) []string {
+func (r *runner) trialVariables(t *run.Task) []string {
 	s := r.job.sub.Trial
 	if s == nil || s.Tuner {
 		return nil
@@ -178,13 +180,13 @@ func (r *runner) trialVariables(t *task) []string {
 	}
 	env = append(env, "MUSTER_TRIAL_MARKS="+marks.String())
 	if len(s.Fused) > 0 {
-		env = append(env, "MUSTER_TRIALS="+filepath.Join(t.dir, trialsFile))
+		env = append(env, "MUSTER_TRIALS="+filepath.Join(t.Dir, trialsFile))
 	}
 	return env
 }
 
 // writeTrials writes the trials of a fused group into the folder of a task.
-func (r *runner) writeTrials(t *task) error {
+func (r *runner) writeTrials(t *run.Task) error {
 	s := r.job.sub.Trial
 	if s == nil || len(s.Fused) == 0 {
 		return nil
@@ -202,7 +204,7 @@ func (r *runner) writeTrials(t *task) error {
 	if err != nil {
 		return err
 	}
-	return r.writeOwn(filepath.Join(t.dir, trialsFile), text, 0o600)
+	return r.writeOwn(filepath.Join(t.Dir, trialsFile), text, 0o600)
 }
 
 // measured keeps the metrics that a job reported: the last, and the first at or

@@ -23,8 +23,7 @@ import (
 // Metrics are kept: the last ones, and the first at or after each mark, of each
 // trial of a group; numbers that are none are null; what is too much is not kept.
 func TestMeasured(t *testing.T) {
-	p := reports{}
-	dir := t.TempDir()
+	p := progress.Lines{}
 	lines := `{"step": 1, "metric": {"loss": 3}}
 {"step": 2, "metric": {"loss": NaN, "other": -Infinity}}
 {"step": 5, "metric": {"loss": 1, "accuracy": 0.5}}
@@ -32,11 +31,8 @@ my own words
 {"step": 6}
 {"step": 4, "metric": {"loss": 2}}
 `
-	if err := os.WriteFile(filepath.Join(dir, "progress.jsonl"), []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if news, _ := p.read([]*task{{dir: dir}}, false); news == nil || news.Step != 4 || len(p.Said) != 4 {
-		t.Fatalf("%+v, %d lines with metrics", news, len(p.Said))
+	if _, heard, _ := p.Take([]byte(lines), false); !heard || p.Last.Step != 4 || len(p.Said) != 4 {
+		t.Fatalf("%+v, %d lines with metrics", p.Last, len(p.Said))
 	}
 	var info Info
 	info.measured(&ask.Trial{Marks: []int64{2, 5}}, p.Said, time.Unix(1, 0))
@@ -100,17 +96,6 @@ printf '{"step": 40001, "metric": {"loss": 0.25}}' >> $MUSTER_PROGRESS`, func(s 
 	if k < 0 || *j.Metrics[k].Of["loss"] != 0.25 {
 		t.Errorf("%+v", j.Metrics)
 	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "progress.jsonl"), []byte(`{"step": 7}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := reports{}
-	if news, _ := p.read([]*task{{dir: dir}}, false); news != nil {
-		t.Errorf("half a line is read: %+v", news)
-	}
-	if news, _ := p.read([]*task{{dir: dir}}, true); news == nil || news.Step != 7 {
-		t.Errorf("%+v", news)
-	}
 }
 
 // Of a variable that is there twice the last value counts, whoever reads it.
@@ -159,7 +144,7 @@ func TestCheckpointOf(t *testing.T) {
 	refused("has no checkpoint folder", goOn(never))
 	time.Sleep(5 * time.Millisecond)
 	m.removeFolders(m.clock.now(m.opt.Now()))
-	log := filepath.Join(m.jobDir(cluster.JobID(first)), "checkpoint", "log")
+	log := filepath.Join(m.keeper.JobDir(cluster.JobID(first)), "checkpoint", "log")
 	if _, err := os.Stat(log); err != nil {
 		t.Errorf("the folder went, though job %d needs it: %v", second, err)
 	}
@@ -195,7 +180,7 @@ func TestTrialVariables(t *testing.T) {
 	}
 	got := strings.Split(string(text), "\n")
 	want := []string{"MUSTER_TRIAL=3", "MUSTER_TRIAL_BUDGET=9", `MUSTER_TRIAL_CONFIG={"lr":0.5,"opt":"sgd"}`, "MUSTER_TRIAL_MARKS=3,9", "MUSTER_TRIAL_METRIC=loss", "MUSTER_TRIAL_RUNG=1", "MUSTER_TRIAL_SCALE=8",
-		`[{"trial":3,"config":{"lr":0.5},"budget":9,"checkpoint_dir":"` + trialDir(filepath.Join(m.jobDir(cluster.JobID(id)), "checkpoint"), 3) + `"}]`}
+		`[{"trial":3,"config":{"lr":0.5},"budget":9,"checkpoint_dir":"` + trialDir(filepath.Join(m.keeper.JobDir(cluster.JobID(id)), "checkpoint"), 3) + `"}]`}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
 	}

@@ -18,7 +18,7 @@ func (m *Machine) TryPolicy(r *ask.PolicyRequest) (show.PolicyChange, error) {
 	m.conf.RLock()
 	p, old := *m.policy, m.opt.Rules
 	m.conf.RUnlock()
-	to, err := m.wanted(r, &p)
+	to, err := p.Wanted(r, &old.Spec)
 	if err != nil {
 		return show.PolicyChange{}, err
 	}
@@ -36,7 +36,7 @@ func (m *Machine) TryPolicy(r *ask.PolicyRequest) (show.PolicyChange, error) {
 	if err != nil {
 		return show.PolicyChange{}, err
 	}
-	return foresight.Compare(before, after, show.PolicyChange{Before: p.view(), After: to.view(), DryRun: true}), nil
+	return foresight.Compare(before, after, show.PolicyChange{Before: p.View(), After: to.View(), DryRun: true}), nil
 }
 
 // future is what an engine would do that goes on from a snapshot under rules.

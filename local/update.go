@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
@@ -66,7 +67,7 @@ func (m *Machine) Update(ctx context.Context, id int, u *ask.Update, by *User) e
 			a.Cap, spec.Array = *u.Cap, &a
 		}
 		owner := j.info.User
-		if err := m.maySubmit(&owner, spec.Queue); u.Queue != nil && err != nil {
+		if err := m.access().MaySubmit(&owner, spec.Queue); u.Queue != nil && err != nil {
 			return nil, err
 		}
 		if err := m.mayChange(j, &sub, &spec, by); err != nil {
@@ -82,8 +83,8 @@ func (m *Machine) Update(ctx context.Context, id int, u *ask.Update, by *User) e
 		m.trail.note(ctx, now, "update", j, string(text))
 		j.said = append(j.said, fmt.Sprintf("%s changed by %s", changedFields(text), by.Name))
 		j.sub, j.edited, j.own().Sharing, j.noWay = &sub, true, sharing, ""
-		m.tally.add(j.info.User.Name, 0, bareTasks(&spec)-int(j.bare))
-		j.bare = int32(bareTasks(&spec))
+		m.tally.Add(j.info.User.Name, 0, rules.BareTasks(&spec)-int(j.bare))
+		j.bare = int32(rules.BareTasks(&spec))
 		return []engine.Event{{Type: engine.Updated, Job: j.id, Spec: &spec}}, nil
 	})
 }
@@ -99,13 +100,13 @@ func changedFields(update []byte) string {
 
 // mayChange says why a job may not become this, if so.
 func (m *Machine) mayChange(j *job, sub *ask.Submission, spec *cluster.Job, by *User) error {
-	if err := errors.Join(m.opt.Limits.checkSizes(sub), sub.CheckTexts()); err != nil {
+	if err := errors.Join(m.opt.Limits.CheckSizes(sub), sub.CheckTexts()); err != nil {
 		return err
 	}
-	if err := m.tally.room(&m.opt.Limits, by, 0, bareTasks(spec)-int(j.bare)); err != nil {
+	if err := m.tally.Room(&m.opt.Limits, by, 0, rules.BareTasks(spec)-int(j.bare)); err != nil {
 		return err
 	}
-	return m.mayUrge(by, spec, j.spec)
+	return m.access().MayUrge(by, spec, j.spec)
 }
 
 // drained is what is kept of a node that a person drained.

@@ -86,6 +86,7 @@ func accounts(t *testing.T) (*Machine, *played) {
 	if m.eng, err = engine.New(cfg); err != nil {
 		t.Fatal(err)
 	}
+	m.keeper = m.newKeeper()
 	return m, src
 }
 
@@ -179,8 +180,8 @@ func TestSampling(t *testing.T) {
 func TestSamplingParts(t *testing.T) {
 	m, src := accounts(t)
 	c := exec.Command("sleep", "1000")
-	c.Env = []string{m.mark(1, 1, 0)}
-	if err := errors.Join(os.MkdirAll(m.taskDir(1, 1, 0), 0o700), c.Start()); err != nil { // its mark counts for the user of the folder
+	c.Env = []string{m.keeper.Mark(1, 1, 0)}
+	if err := errors.Join(os.MkdirAll(m.keeper.TaskDir(1, 1, 0), 0o700), c.Start()); err != nil { // its mark counts for the user of the folder
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = c.Process.Kill(), c.Wait() })

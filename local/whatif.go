@@ -21,7 +21,7 @@ import (
 // Test says what would become of a submission: an error, or a job that is not
 // there with the time at which it would be expected to start.
 func (m *Machine) Test(u User, s *ask.Submission) (show.Job, error) {
-	if err := mayRun(&u); err != nil {
+	if err := u.CanRun(); err != nil {
 		return show.Job{}, err
 	}
 	spec, err := s.Job()
@@ -212,5 +212,5 @@ func (m *Machine) tryChanges(who *User, spec *cluster.Job, snap *engine.Snapshot
 func (m *Machine) mayAsk(who *User, spec, was *cluster.Job) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.mayUrge(who, spec, was) == nil
+	return m.access().MayUrge(who, spec, was) == nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/perf"
 )
 
@@ -78,7 +79,7 @@ func (m *Machine) holdBack(j *job, rec *engine.JobRecord, step float64, at time.
 			events = append(events, engine.Event{Type: engine.Progress, Job: g.id})
 		}
 		if g.duty < fullDuty && !g.info.Frozen {
-			m.pause(g.run, progressEvery*time.Duration(fullDuty-g.duty)/fullDuty)
+			m.pause(g.run, run.ProgressEvery*time.Duration(fullDuty-g.duty)/fullDuty)
 		}
 	}
 	return j.window.rate, events

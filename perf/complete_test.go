@@ -78,7 +78,7 @@ func TestCompletesMeasured(t *testing.T) {
 		t.Errorf("off by %.3f in all, with the mean proportion %.3f", sum, bluntly)
 	}
 	if got := (Belief{Model: full}).Completes("x", map[string]int64{"v100": 1, "p100": 1}); got != nil {
-		t.Errorf("a table that does not predict says %v", got)
+		t.Errorf("a table without Predict returned %v", got)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestFitLossNoise(t *testing.T) {
 		list[11].Value /= 20
 		got, ok := FitLoss(list)
 		if at := c.End(got, 1); !ok || math.Abs(at-end) > 0.2*end {
-			t.Errorf("it is to end at %v, and is foretold for %v (%+v, %v)", end, at, got, ok)
+			t.Errorf("it ends at %v, predicted %v (%+v, %v)", end, at, got, ok)
 		}
 	}
 }

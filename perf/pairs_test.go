@@ -76,7 +76,7 @@ func TestWaysAreChosen(t *testing.T) {
 			if _, listed := part.Pairs[p]; !listed {
 				off += math.Abs(float64(got.Pairs[p]-v)) / Million / float64(pairs.Filled)
 			} else if got.Pairs[p] != v {
-				t.Errorf("%s: %v is listed as %d, and is %d now", c.name, p, v, got.Pairs[p])
+				t.Errorf("%s: %v is listed as %d, but %d is returned", c.name, p, v, got.Pairs[p])
 			}
 		}
 		if said := got.Ways[c.way].Models.Mean; off > 0.02 || said > 0.02 || math.Abs(off-said) > 0.01 {

@@ -46,7 +46,7 @@ func TestSliced(t *testing.T) {
 	}
 	delete(table.Slicing.Duty, "*")
 	if got := table.Rate(&cluster.Job{Model: "B"}, Placement{Share: 500, Partners: []string{"A", "x"}}); got != 777_777*777_777/Million {
-		t.Errorf("beside one that states nothing: %d", got)
+		t.Errorf("next to one that states nothing: %d", got)
 	}
 }
 

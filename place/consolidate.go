@@ -9,8 +9,8 @@ var consolidate = Info{
 	New:    func() placement.Placer { return skew{limit: 100} },
 }
 
-// skew consolidates jobs whose largest message is more than limit thousandths
-// of their model; the limit is what Tiresias' profiler learns, 0.1 here.
+// skew consolidates jobs whose largest message exceeds limit thousandths of their model; 0.1 is the
+// limit that Tiresias' profiler learns.
 type skew struct{ limit int64 }
 
 func (skew) Name() string { return "consolidate" }

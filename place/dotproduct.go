@@ -14,6 +14,6 @@ var dotProduct = Info{
 	},
 }
 
-// alignment is the product of what is free and what is asked for, each in parts of
-// 128 cores and 8 GPUs, times 128,000 squared.
+// alignment is the dot product of free and requested resources, in units of 128 cores and 8 GPUs,
+// times 128,000 squared.
 func alignment(cpu, askedCPU, gpu, askedGPU int64) int64 { return cpu*askedCPU + 256*gpu*askedGPU }

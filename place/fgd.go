@@ -13,12 +13,12 @@ type fgd struct{}
 
 func (fgd) Name() string { return "fgd" }
 
-// Place puts task after task where the fragments grow least.
+// Place puts each task in turn where the fragments grow least.
 func (fgd) Place(s *placement.Site) bool {
 	return constrained(s, func(s *placement.Site) bool { return descend(s, steepest) })
 }
 
-// descend binds task after task where pick says.
+// descend binds each task in turn where pick says.
 func descend(s *placement.Site, pick func(s *placement.Site, set int) (node, dev int)) bool {
 	return sets(s, func(set, count int) bool {
 		for range count {
@@ -32,8 +32,8 @@ func descend(s *placement.Site, pick func(s *placement.Site, set int) (node, dev
 	})
 }
 
-// steepest is the node, and for a share the device, where one more task makes the
-// fragments grow least; -1: there is no room.
+// steepest is the node, and for a share the device, where one more task makes the fragments grow
+// least; -1: there is no room.
 func steepest(s *placement.Site, set int) (node, dev int) {
 	node = -1
 	var growth, free int64

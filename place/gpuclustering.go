@@ -26,10 +26,10 @@ var gpuClustering = Info{
 	},
 }
 
-// ClusteringScore rates a node by the sizes of the tasks on it (bit 0: shares and
-// slices; bit k: k GPUs), the size of the task to place and the milli-GPU that are
-// free (FGD's simulator, 6): up to 25 for how full it is, and 75 where all are of
-// the size, 50 where some are, 25 where there are none.
+// ClusteringScore rates a node by the sizes of the tasks on it (bit 0: shares and slices; bit k: k
+// GPUs), the size of the task to place and its free milli-GPU (FGD's simulator, section 6): up to
+// 25 for how full it is, plus 75 if all tasks are of this size, 50 if some are, 25 if there are
+// none.
 func ClusteringScore(sizes uint64, size int, free cluster.Milli) int64 {
 	base := 25 * max(0, 8*cluster.Whole-free) / (8 * cluster.Whole)
 	switch {

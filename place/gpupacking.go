@@ -23,11 +23,10 @@ var gpuPacking = Info{
 	},
 }
 
-// PackingScore rates a node by what is free on each of its GPUs, in milli-GPU, for
-// a task of so many GPUs and so much of each (FGD's simulator, 6): 50 to 100 for
-// GPUs in use (the less is free on them, the more), 33 to 49 where idle ones must be
-// taken, and for a node without any in use 33 less the number of its GPUs, or that
-// number where it is larger. It reorders free.
+// PackingScore rates a node by the free milli-GPU of each of its GPUs, for a task with gpus GPUs
+// and each milli-GPU of them (FGD's simulator, section 6): 50 to 100 if GPUs in use suffice (the
+// less is free on them, the more), 33 to 49 if idle ones must be added, and for a node without any
+// in use 33 minus its number of GPUs, or that number if it is larger. It reorders free.
 func PackingScore(free []int64, each int64, gpus int) int64 {
 	idle := int64(0)
 	for _, f := range free {

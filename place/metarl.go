@@ -16,23 +16,23 @@ var metaRL = Info{
 	New: func() placement.Placer {
 		p, err := newMetaRL("")
 		if err != nil {
-			panic(err) // the weights that are shipped cannot be read
+			panic(err) // the embedded weights cannot be read
 		}
 		return p
 	},
 }
 
-// ReadFile reads the files that placers name. A program that has files sets it before it makes a
-// placer.
+// ReadFile reads the files that placers name. A program with access to files sets it before it
+// makes a placer.
 var ReadFile func(name string) ([]byte, error)
 
-// learned places by a network.
+// learned places by a neural network.
 type learned struct {
 	name, pinned string
 	agent        *learn.Agent
 }
 
-// newMetaRL makes the placer of weights=FILE;digest=DIGEST, or of the weights that are shipped.
+// newMetaRL makes the placer for weights=FILE;digest=DIGEST, or with the embedded weights.
 func newMetaRL(knobs string) (placement.Placer, error) {
 	file, digest := "", ""
 	for _, f := range strings.FieldsFunc(knobs, func(r rune) bool { return r == ';' }) {
@@ -57,7 +57,7 @@ func newMetaRL(knobs string) (placement.Placer, error) {
 	return p, nil
 }
 
-// Files lists the files that a placer's text names, for those who read them before they make it.
+// Files lists the files that a placer's text names, for callers that read them in advance.
 func Files(text string) (names []string) {
 	knobs, _ := strings.CutPrefix(text, metaRL.Name+":")
 	for _, f := range strings.FieldsFunc(knobs, func(r rune) bool { return r == ';' }) {
@@ -70,11 +70,11 @@ func Files(text string) (names []string) {
 
 func (p *learned) Name() string { return p.name }
 
-// Pinned is the placer's name with the digest of its weights, also of those that are shipped.
+// Pinned is the placer's name with the digest of its weights, also for the embedded ones.
 func (p *learned) Pinned() string { return p.pinned }
 
-// Place puts task after task where the network says, on nodes with room: so whatever fits is placed. Gangs of
-// several kinds of task, shares and slices go where best-fit puts them.
+// Place puts each task in turn where the network says, on nodes with room: so whatever fits is
+// placed. Gangs with several task sets, shares and slices are placed by best-fit.
 func (p *learned) Place(s *placement.Site) bool {
 	all := s.Sets()
 	if r := &all[0].Request; len(all) > 1 || r.GPUs == 0 || r.Fractional() || r.Profile != "" {
@@ -83,7 +83,7 @@ func (p *learned) Place(s *placement.Site) bool {
 	return constrained(s, p.workers)
 }
 
-// learnedRoom is memory for placing a gang.
+// learnedRoom is reusable memory for placing a gang.
 type learnedRoom struct {
 	spots  []learn.Spot
 	nodes  []int
@@ -102,7 +102,7 @@ func (p *learned) workers(s *placement.Site) bool {
 		room += int(spot.Room)
 		return true
 	})
-	if m.spots, m.nodes = spots, nodes; room < set.Count { // binding makes room nowhere: the network need not be asked to find out
+	if m.spots, m.nodes = spots, nodes; room < set.Count { // binding never adds room, so the network need not run to find out
 		return false
 	}
 	w := &learn.Worker{Tasks: int32(set.Count), Each: int32(set.Request.GPUs)}
@@ -120,7 +120,7 @@ func (p *learned) workers(s *placement.Site) bool {
 			return false
 		}
 		s.Take(nodes[at], 0, 1)
-		m.places.Bind(w, at, int32(s.Room(nodes[at], 0, set.Count-int(w.Placed)-1))) // what is bound may be more than a node's part of the room
+		m.places.Bind(w, at, int32(s.Room(nodes[at], 0, set.Count-int(w.Placed)-1))) // the bound tasks may exceed the node's part of the room
 	}
 	return true
 }

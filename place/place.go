@@ -1,6 +1,6 @@
-// Package place holds the placers, one file each: where a gang goes. A placer
-// binds tasks tentatively through placement.Site; all or nothing is the engine's
-// business. A new placer is one file and one line in list.
+// Package place holds the placers, one file each: they decide where a gang goes. A placer binds
+// tasks tentatively through placement.Site; the engine ensures all or nothing. A new placer is one
+// file and one line in list.
 package place
 
 import (
@@ -23,8 +23,7 @@ var list = []Info{firstFit, bestFit, worstFit, topology, consolidate, fragGradie
 // List returns every placer.
 func List() []Info { return append([]Info(nil), list...) }
 
-// New makes a placer by name. "pack" and "spread" are the operators' words for
-// best-fit and worst-fit.
+// New makes a placer by name. "pack" and "spread" are aliases of best-fit and worst-fit.
 func New(name string) (placement.Placer, error) {
 	alias := map[string]string{"pack": "best-fit", "spread": "worst-fit", "skew": "consolidate"}
 	if a, ok := alias[name]; ok {
@@ -65,14 +64,14 @@ func sets(s *placement.Site, f func(set, count int) bool) bool {
 	return true
 }
 
-// larger says which of two requests is harder to place.
+// larger reports whether a request is harder to place than another.
 func larger(a, b *cluster.Request) bool {
 	return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.RAM, b.RAM)) > 0
 }
 
-// pack binds the tasks to as few nodes as possible: all of a set on the
-// fullest node that holds them, else the node that holds the most, and so on
-// (whole nodes first, the remainder by best fit).
+// pack binds the tasks to as few nodes as possible: all of a set on the fullest node that holds
+// them, otherwise on the node that holds the most, and so on (whole nodes first, the remainder by
+// best fit).
 func pack(s *placement.Site) bool {
 	return sets(s, func(set, count int) bool {
 		for count > 0 {
@@ -106,9 +105,9 @@ func fill(s *placement.Site, set, count int, pick placement.Pick) bool {
 	return true
 }
 
-// constrained places within the job's topology constraint: in the domain of
-// the wanted level that fits most tightly. Without a constraint, or where a
-// preferred one cannot be met, it places anywhere.
+// constrained places within the job's topology constraint: in the domain of the requested level
+// that fits most tightly. Without a constraint, or if a preferred one cannot be met, it places
+// anywhere.
 func constrained(s *placement.Site, try func(*placement.Site) bool) bool {
 	t := s.Topology()
 	if t.Level == cluster.LevelAny || alone(s) && !divisible(s) {
@@ -120,20 +119,20 @@ func constrained(s *placement.Site, try func(*placement.Site) bool) bool {
 	return !t.Required && try(s)
 }
 
-// alone reports whether the gang is one task: it is on one node anyway.
+// alone reports whether the gang is a single task, which is on one node anyway.
 func alone(s *placement.Site) bool {
 	all := s.Sets()
 	return len(all) == 1 && all[0].Count == 1
 }
 
-// divisible reports whether the GPUs of one task may be in several NVLink
-// domains although the job cares: on nodes with islands.
+// divisible reports whether the GPUs of one task might span several NVLink domains although the job
+// has a constraint: on nodes with islands.
 func divisible(s *placement.Site) bool {
 	return s.Topology().Level == cluster.LevelNVLink && s.Sets()[0].Request.GPUs > 1 && s.Islands()
 }
 
-// within tries the domains of a level that have enough free GPUs, those with
-// the fewest first (ties: the one that joined first), until the gang fits.
+// within tries the domains of a level that have enough free GPUs, those with the fewest first
+// (ties: the one that joined first), until the gang fits.
 func within(s *placement.Site, level cluster.Level, try func(*placement.Site) bool) bool {
 	for _, d := range domains(s, level) {
 		s.Within(d)
@@ -162,7 +161,7 @@ func domains(s *placement.Site, level cluster.Level) []placement.Domain {
 		}
 	}
 	var list []domainFree
-	at := map[placement.Domain]int{} // looked up only
+	at := map[placement.Domain]int{} // looked up, never iterated
 	add := func(d placement.Domain, free int) {
 		i, ok := at[d]
 		if !ok {

@@ -17,7 +17,7 @@ type anywhere struct{}
 
 func (anywhere) Name() string { return "random" }
 
-// Place puts each task on one of the nodes with room, all equally likely.
+// Place puts each task on a random node with room, all equally likely.
 func (anywhere) Place(s *placement.Site) bool {
 	return constrained(s, func(s *placement.Site) bool {
 		return sets(s, func(set, count int) bool {
@@ -40,7 +40,7 @@ func (anywhere) Place(s *placement.Site) bool {
 	})
 }
 
-// nth is one of what each goes through, by a drawn number; -1: there is none.
+// nth picks one of the elements that each visits, by a random number; -1: there are none.
 func nth(draw uint64, each func(f func(int) bool)) int {
 	n := uint64(0)
 	each(func(int) bool { n++; return true })

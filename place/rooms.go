@@ -13,8 +13,7 @@ type roomy struct{}
 
 func (roomy) Name() string { return "rooms" }
 
-// Place puts task after task where it costs least room; ties: the node that joined
-// first.
+// Place puts each task in turn where it costs least room; ties: the node that joined first.
 func (roomy) Place(s *placement.Site) bool {
 	return constrained(s, func(s *placement.Site) bool {
 		return descend(s, func(s *placement.Site, set int) (node, dev int) {

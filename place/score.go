@@ -2,8 +2,8 @@ package place
 
 import "github.com/muster-gpu/muster/engine/placement"
 
-// byScore is a placer that puts each task on the node of the highest score among
-// those with room; ties: the node that joined first.
+// byScore is a placer that puts each task on the node with the highest score among those with room;
+// ties: the node that joined first.
 type byScore struct {
 	name  string
 	score func(s *placement.Site, node, set int) int64
@@ -11,7 +11,7 @@ type byScore struct {
 
 func (p byScore) Name() string { return p.name }
 
-// Place places task after task. A share goes to the fullest device with room.
+// Place places each task in turn. A share goes to the fullest device with room.
 func (p byScore) Place(s *placement.Site) bool {
 	return constrained(s, func(s *placement.Site) bool {
 		return sets(s, func(set, count int) bool {

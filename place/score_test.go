@@ -2,10 +2,10 @@ package place
 
 import "testing"
 
-// TestPublishedScores: the examples E3 to E6 of FGD's simulator. Ours are the
-// same numbers before they are rounded to 0..100.
+// TestPublishedScores: examples E3 to E6 of FGD's simulator. Muster's scores are the same before
+// they are rounded to 0..100.
 func TestPublishedScores(t *testing.T) {
-	// E3: 64 cores and 2 GPUs free, 12 cores and one GPU asked for: 73.4375.
+	// E3: 64 cores and 2 GPUs free, 12 cores and one GPU requested: 73.4375.
 	if left := leftover(64000-12000, 2000-1000); 100*(256000-left) != 73_4375*256000/10000 {
 		t.Errorf("E3: %d of 256000 left", left)
 	}
@@ -18,7 +18,7 @@ func TestPublishedScores(t *testing.T) {
 		sizes uint64
 		size  int
 		want  int64
-	}{{"only shares, a share comes", 0b1, 0, 93}, {"shares and tasks of two", 0b101, 0, 68}, {"nobody", 0, 0, 43}, {"only tasks of one", 0b10, 0, 18}} {
+	}{{"only shares, a share comes", 0b1, 0, 93}, {"shares and tasks of two", 0b101, 0, 68}, {"no tasks", 0, 0, 43}, {"only tasks of one", 0b10, 0, 18}} {
 		if got := ClusteringScore(c.sizes, c.size, 2000); got != c.want {
 			t.Errorf("E5, %s: %d, want %d", c.name, got, c.want)
 		}
@@ -46,7 +46,7 @@ func TestPublishedScores(t *testing.T) {
 	}
 }
 
-// TestNth: each is drawn about as often.
+// TestNth: all elements are picked about equally often.
 func TestNth(t *testing.T) {
 	var count [5]int
 	for i := range uint64(10_000) {

@@ -16,11 +16,11 @@ type tight struct{}
 
 func (tight) Name() string { return "topology" }
 
-// Place tries levels from near to far, and within a level the domain with the
-// least free GPUs that suffice. A required level bounds the search.
+// Place tries levels from near to far, and within a level the domain with the fewest free GPUs that
+// suffice. A required level bounds the search.
 func (tight) Place(s *placement.Site) bool {
 	t := s.Topology()
-	if t.Level == cluster.LevelNVLink && s.Islands() { // nearer than the node
+	if t.Level == cluster.LevelNVLink && s.Islands() { // closer than the node
 		if within(s, t.Level, balanced) {
 			return true
 		}
@@ -45,9 +45,8 @@ func (tight) Place(s *placement.Site) bool {
 	return balanced(s)
 }
 
-// balanced packs on as few nodes as possible, splitting evenly between them
-// where they have room (4+4 rather than 7+1: the ring is as fast as its
-// slowest link, and the leftover holes are bigger).
+// balanced packs on as few nodes as possible, splitting evenly between them where they have room
+// (4+4 rather than 7+1: a ring is as fast as its slowest link, and the leftover holes are larger).
 func balanced(s *placement.Site) bool {
 	all := s.Sets()
 	if len(all) > 1 || all[0].Count < 2 {
@@ -67,7 +66,7 @@ func balanced(s *placement.Site) bool {
 		return true
 	}
 	s.Undo(mark, n)
-	for range used { // the same number of nodes, an even split
+	for range used { // the same number of nodes, evenly split
 		node := s.FindOther(0, count/used, placement.Fullest)
 		if node < 0 {
 			s.Undo(mark, n)

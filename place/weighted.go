@@ -2,9 +2,9 @@ package place
 
 import "github.com/muster-gpu/muster/engine/placement"
 
-// The scores of this file and of dotproduct.go are FGD's baselines without their
-// rounding to whole numbers from 0 to 100, which makes ties the rule. There CPU
-// counts in parts of 128 cores and GPUs in parts of 8 (FGD's simulator, 6).
+// The scores of this file and of dotproduct.go are FGD's baselines without their rounding to whole
+// numbers from 0 to 100, which causes many ties. CPU counts in parts of 128 cores and GPUs in parts
+// of 8 (FGD's simulator, section 6).
 
 var weightedFit = Info{
 	Name:   "weighted-fit",
@@ -15,6 +15,6 @@ var weightedFit = Info{
 	},
 }
 
-// leftover weighs free CPU (milli-cores) and free GPUs (milli-GPU): 128 cores as 8
-// GPUs. What the task takes is the same on every node and left out.
+// leftover weighs free CPU (milli-cores) and free GPUs (milli-GPU): 128 cores count as 8 GPUs. What
+// the task takes is equal on all nodes and left out.
 func leftover(cpu, gpu int64) int64 { return cpu + 16*gpu }

@@ -2,24 +2,24 @@ package power
 
 import "github.com/muster-gpu/muster/cluster"
 
-// hours of the week; the first is that of Sunday at midnight.
+// hours is the number of hours of the week; the first begins on Sunday at midnight.
 const hours = 7 * 24
 
 const hourSeconds = 3600
 
-// Forecast is how many nodes are used in which hour of the week, in UTC: a mean of all such hours, of which
-// the latest counts for a half, the one before for a quarter, and so on. An hour of the week that was
-// not seen yet is taken from the same hour of the days that were. What is expected is today's level
-// with the week's changes: use now, and half of what the mean of then differs from that of now, since no week
-// is like the last. Where one of both is unknown, use as it is now.
+// Forecast is the number of nodes in use by hour of the week, in UTC: an exponential mean in which
+// the latest such hour counts for a half, the one before for a quarter, and so on. An hour of the
+// week that was not observed yet is estimated from the same hour of other days. The forecast is the
+// current use plus half of the difference between the means of then and now, because no week is
+// like the last. If either mean is unknown, the forecast is the current use.
 type Forecast struct {
-	Week  []int64 `json:"week,omitempty"` // thousandths of nodes, by hour of the week, and 1; 0: not seen
-	Hour  int64   `json:"hour,omitempty"` // that is under way, counted from 1970
-	Sum   int64   `json:"sum,omitempty"`  // of nodes used in it so far
+	Week  []int64 `json:"week,omitempty"` // thousandths of nodes by hour of the week, plus 1; 0: not observed
+	Hour  int64   `json:"hour,omitempty"` // current hour, counted from 1970
+	Sum   int64   `json:"sum,omitempty"`  // sum of nodes in use in it so far
 	Count int64   `json:"count,omitempty"`
 }
 
-// observe books how many nodes are used.
+// observe books the number of nodes in use.
 func (f *Forecast) observe(now int64, used int) {
 	if len(f.Week) != hours {
 		f.Week = make([]int64, hours)
@@ -45,10 +45,10 @@ func floor(a, b int64) int64 {
 	return q
 }
 
-// slot is the hour of the week of an hour since 1970, whose first day was a Thursday.
+// slot is the hour of the week of an hour since 1970; 1 January 1970 was a Thursday.
 func slot(hour int64) int { return int(((hour+4*24)%hours + hours) % hours) }
 
-// season is what is used in an hour of the week, in thousandths of nodes.
+// season is the mean use in an hour of the week, in thousandths of nodes.
 func (f *Forecast) season(hour int64) (mean int64, ok bool) {
 	if len(f.Week) != hours {
 		return 0, false
@@ -80,7 +80,7 @@ func (f *Forecast) At(now, at int64, s Seen) int64 {
 	return min(max(0, int64(s.Used)*1000+(then-base)/2), int64(s.Total)*1000)
 }
 
-// sum adds the forecasts for so many steps, of which now is the first.
+// sum adds the forecasts for n steps, of which now is the first.
 func (f *Forecast) sum(p *cluster.Power, now int64, s Seen, n int) (sum int64) {
 	every := seconds(p.Every)
 	for i := range int64(n) {
@@ -89,15 +89,15 @@ func (f *Forecast) sum(p *cluster.Power, now int64, s Seen, n int) (sum int64) {
 	return sum
 }
 
-// Error is how far forecasts were off: the mean of what was expected of the time ahead (Power.Future) against
-// that of what came, in thousandths of nodes, summed over the steps for which both are known; and the same had
-// nothing been expected but that use stays as it is.
+// Error is the forecasts' error: the difference between the expected and the actual mean use over
+// the time ahead (Power.Future), in thousandths of nodes, summed over the steps for which both are
+// known; and the same for a no-change forecast.
 type Error struct {
 	Steps int64      `json:"steps,omitempty"`
 	Model int64      `json:"model,omitempty"`
 	Naive int64      `json:"naive,omitempty"`
-	Ahead int        `json:"ahead,omitempty"` // steps that those in Open were expected for
-	Open  []expected `json:"open,omitempty"`  // oldest first: what came is not known yet
+	Ahead int        `json:"ahead,omitempty"` // number of steps that forecasts in Open cover
+	Open  []expected `json:"open,omitempty"`  // oldest first: the outcome is not known yet
 }
 
 type expected struct {
@@ -105,8 +105,8 @@ type expected struct {
 	Used int64 `json:"used"`
 }
 
-// book notes a forecast for so many steps ahead, of which the present one is the first, and compares the one
-// of which all is known now. What was expected for another number of steps is compared with nothing.
+// book adds a forecast for a number of steps, of which the current one is the first, and scores the
+// one whose outcome is now complete. Forecasts for another number of steps are dropped.
 func (e *Error) book(last []int32, sum int64, used, ahead int) {
 	if e.Ahead != ahead {
 		e.Ahead, e.Open = ahead, nil

@@ -16,7 +16,7 @@ import (
 
 const monday = 4 * 24 * 3600
 
-// rule has steps of ten minutes, a history of two, a future of three.
+// rule has steps of ten minutes, a history of two steps and a future of three.
 func rule(change func(*cluster.Power)) *cluster.Power {
 	p := &cluster.Power{Every: 10 * time.Minute, Buffer: 2, History: 20 * time.Minute, Future: 30 * time.Minute,
 		Fell: 1000, Falls: 0, Least: 2, Keep: 30 * time.Minute, Wake: time.Minute}
@@ -26,7 +26,7 @@ func rule(change func(*cluster.Power)) *cluster.Power {
 	return p
 }
 
-// run steps a meter through a series of nodes in use, from all of so many awake.
+// run steps a meter through a series of nodes in use; initially all nodes are awake.
 func run(p *cluster.Power, total int, used ...int) (active []int) {
 	var m Meter
 	now := total
@@ -37,8 +37,8 @@ func run(p *cluster.Power, total int, used ...int) (active []int) {
 	return active
 }
 
-// Worked out by hand. History: two steps; keep: three; buffer: two; nothing is known of the week, so the
-// forecast is what is used now.
+// Worked out by hand. History: two steps; keep: three; buffer: two; nothing is known of the week,
+// so the forecast is the current use.
 func TestStep(t *testing.T) {
 	settled := func(p *cluster.Power) { p.Settled = 20 * time.Minute }
 	for _, c := range []struct {
@@ -49,11 +49,11 @@ func TestStep(t *testing.T) {
 	}{
 		{"shrinks once use has fallen by a node against the mean of two steps", nil, []int{8, 8, 7, 6, 6}, []int{10, 10, 10, 8, 8}}, // (8+8)/2-7 = 1, but 9 of 10 is less than two fewer; (8+7)/2-6 = 1.5: 6+2
 		{"a single node is not worth it", nil, []int{8, 8, 7}, []int{10, 10, 10}},
-		{"a history is needed", nil, []int{8, 4, 4}, []int{10, 10, 6}}, // at the second step there is but one before
+		{"a history is needed", nil, []int{8, 4, 4}, []int{10, 10, 6}}, // at the second step there is only one before
 		{"a steady use is never one that has fallen", nil, []int{2, 2, 2, 2, 2, 2, 2, 2}, []int{10, 10, 10, 10, 10, 10, 10, 10}},
 		{"but too many for twenty minutes are", settled, []int{2, 2, 2, 2, 2, 2}, []int{10, 10, 4, 4, 4, 4}},
 		{"too few: the used and the buffer, at once", nil, []int{8, 8, 4, 4, 7, 7}, []int{10, 10, 6, 6, 9, 9}},
-		{"within the buffer nobody wakes", nil, []int{8, 8, 4, 6, 6}, []int{10, 10, 6, 6, 6}},
+		{"within the buffer no node wakes", nil, []int{8, 8, 4, 6, 6}, []int{10, 10, 6, 6, 6}},
 		{"never more than there are", nil, []int{8, 8, 4, 9, 10}, []int{10, 10, 6, 10, 10}},
 		{"after a wake-up three steps without shrinking", nil, []int{8, 8, 4, 7, 2, 2, 1, 0}, []int{10, 10, 6, 9, 9, 9, 3, 3}}, // woken in step 3: again in step 6, (2+2)/2-1 = 1
 		{"a threshold of half a node", func(p *cluster.Power) { p.Fell = 500 }, []int{6, 6, 5, 5}, []int{10, 10, 7, 7}},
@@ -67,7 +67,7 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// Short is asked between the steps, when jobs start.
+// Short is called between the steps, when jobs start.
 func TestShort(t *testing.T) {
 	var m Meter
 	p := rule(nil)
@@ -82,8 +82,8 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// A week in which every day has six nodes from 8 to 20 and two else: on the second Monday the fall
-// and the rise are foreseen to the hour, with the level of the day.
+// In a week, every day has six nodes in use from 8 to 20 and two otherwise: on the second Monday
+// the fall and the rise are predicted to the hour, at the level of the day.
 func TestForecast(t *testing.T) {
 	daily := func(at int64) int {
 		if h := at / 3600 % 24; h >= 8 && h < 20 {
@@ -104,17 +104,18 @@ func TestForecast(t *testing.T) {
 	}
 	s.Used = 1
 	if got := f.At(now+6*3600, now+14*3600, s); got != 0 {
-		t.Errorf("less than none is expected: %d", got)
+		t.Errorf("a negative forecast: %d", got)
 	}
 }
 
-// An hour that was not seen is taken from other days, else use stays; a mean of weeks forgets by halves.
+// An hour that was not observed is estimated from other days, otherwise use stays; the mean over
+// weeks decays by halves.
 func TestForecastLearns(t *testing.T) {
 	var f Forecast
 	for hour := range int64(30) { // Monday, and six hours of Tuesday
 		f.observe(monday+hour*3600, 10+int(hour%24))
 	}
-	if got := f.At(monday+30*3600, monday+33*3600, Seen{Used: 16, Total: 99}); got != 17_500 { // Monday's went up by three
+	if got := f.At(monday+30*3600, monday+33*3600, Seen{Used: 16, Total: 99}); got != 17_500 { // Monday's use rose by three
 		t.Errorf("Tuesday at nine: %d", got)
 	}
 	var g Forecast
@@ -130,7 +131,7 @@ func TestForecastLearns(t *testing.T) {
 	}
 }
 
-// naive is the rule as it is written down, from the whole series.
+// naive is the rule as published, computed from the whole series.
 type naive struct {
 	used         []int
 	grown, over  int64
@@ -168,7 +169,7 @@ func (n *naive) step(p *cluster.Power, f *Forecast, now int64, s Seen) int {
 		trend = fell.Cmp(big.NewRat(p.Fell, 1000)) >= 0 && new(big.Rat).Sub(used, near).Cmp(big.NewRat(p.Falls, 1000)) >= 0
 	}
 	long := p.Settled > 0 && now-n.over >= int64(p.Settled/time.Second)
-	if long { // its own question alone
+	if long { // its own condition alone
 		trend = near.Cmp(used) <= 0
 	}
 	switch {
@@ -179,8 +180,8 @@ func (n *naive) step(p *cluster.Power, f *Forecast, now int64, s Seen) int {
 	return want
 }
 
-// Against the rule as it is written down, over random weeks; with what must always hold. A meter that was stored
-// and read again goes on alike.
+// Comparison with the rule as published over random weeks, with its invariants. A meter that was
+// stored and reloaded behaves the same.
 func TestTwin(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -200,7 +201,7 @@ func TestTwin(t *testing.T) {
 			s := Seen{used, active, total}
 			active = m.Step(p, now, s)
 			if twin = n.step(p, &m.Forecast, now, Seen{used, twin, total}); twin != active {
-				t.Fatalf("seed %d, step %d: %d awake, by the rule as it is written %d (%+v)", seed, i, active, twin, s)
+				t.Fatalf("seed %d, step %d: %d awake, %d by the published rule (%+v)", seed, i, active, twin, s)
 			}
 			switch {
 			case active < used || active > total:
@@ -210,7 +211,7 @@ func TestTwin(t *testing.T) {
 			case active < was && (was-active < p.Least || active != used+p.Buffer):
 				t.Fatalf("seed %d, step %d: from %d to %d with %d used", seed, i, was, active, used)
 			case active > was && was >= used:
-				t.Fatalf("seed %d, step %d: %d woke, and there were enough", seed, i, active-was)
+				t.Fatalf("seed %d, step %d: %d woke, although there were enough", seed, i, active-was)
 			case active > was:
 				grown = now
 			case active < was:
@@ -229,7 +230,7 @@ func TestTwin(t *testing.T) {
 	}
 }
 
-// The error is of the means over the time ahead, and counted when all of it came.
+// The error is over the means of the time ahead, and counts when all of it has passed.
 func TestError(t *testing.T) {
 	var m Meter
 	p := rule(nil) // three steps ahead
@@ -241,9 +242,9 @@ func TestError(t *testing.T) {
 	}
 }
 
-// Knobs may change, and change back, between any two steps, also over a restart: nothing that was expected for
-// another time ahead is compared with what came, and the twin of the error - forecasts of a steady use, which
-// come true - stays at nought.
+// Knobs may change, and change back, between any two steps and over a restart: forecasts for
+// another time ahead are not scored, and with steady use, where forecasts come true, the error
+// stays zero.
 func TestKnobsChange(t *testing.T) {
 	knobs := func(every, history, future time.Duration) *cluster.Power {
 		return rule(func(p *cluster.Power) { p.Every, p.History, p.Future = every, history, future })
@@ -274,7 +275,7 @@ func TestKnobsChange(t *testing.T) {
 	}
 }
 
-// Looks at another distance are no history: nobody goes to sleep by them.
+// Observations at another interval are no history: no node is put to sleep because of them.
 func TestEveryChanges(t *testing.T) {
 	var m Meter
 	p := rule(nil)
@@ -283,12 +284,12 @@ func TestEveryChanges(t *testing.T) {
 	}
 	p.Every, p.History, p.Future = 30*time.Minute, time.Hour, time.Hour
 	if n := m.Step(p, monday+3600, Seen{Used: 4, Active: 10, Total: 10}); n != 10 || len(m.Last) != 1 {
-		t.Errorf("%d are awake by %v of another distance", n, m.Last)
+		t.Errorf("%d are awake after %v at another interval", n, m.Last)
 	}
 }
 
-// A meter that somebody changed by hand is refused where no meter could have become so; what is
-// let through panics at no step.
+// A meter that was edited by hand is refused where no meter could have such values; accepted values
+// never panic.
 func TestCheck(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"week": [1, 2]}`:                                          "week: 2 hours",
@@ -324,8 +325,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// The nodes in use that Philly recorded, for the two weeks of December 2017 on which Helios tried its rule, with
-// the knobs that it had there; the forecast is ours, and has learnt since October.
+// The nodes in use recorded by Philly, for the two weeks of December 2017 in which Helios evaluated
+// its rule, with Helios' knobs; the forecast is Muster's and has learned since October.
 func TestPhilly(t *testing.T) {
 	rows, err := csvfile.Read(shared.Path(t, "traces/philly/philly_node_sequence.csv"))
 	if err != nil {
@@ -366,7 +367,7 @@ type sample struct {
 	used, total int
 }
 
-// tenMinutes takes the most of each ten minutes, as Helios did.
+// tenMinutes takes the maximum of each ten minutes, as Helios did.
 func tenMinutes(t *testing.T, rows [][]string) (list []sample) {
 	for _, r := range rows {
 		at, err := time.Parse(time.DateTime, r[0])

@@ -35,10 +35,10 @@ func TestConverges(t *testing.T) {
 		t.Errorf("%d reports are kept, every %v", len(f.List), f.Every)
 	}
 	if p := tell(60, 100); p.Steps != 100 || p.Foretold || len(f.List) > 6 {
-		t.Errorf("it went back, and says itself that it ends sooner: %+v, %d reports", p, len(f.List))
+		t.Errorf("it went back, and states an earlier end: %+v, %d reports", p, len(f.List))
 	}
 	if p := tell(end+50, 0); p.Steps != end+70 || !p.Foretold {
-		t.Errorf("it goes on beyond its end: %+v", p)
+		t.Errorf("it continues beyond its end: %+v", p)
 	}
 	p := show.Progress{Step: end + 55}
 	if f = Converges(stated, f, nil, &p); p.Steps != end+75 {

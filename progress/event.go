@@ -23,7 +23,7 @@ type Heard struct {
 // Event is the engine's event for a report that Hear booked.
 func (p *Pace) Event(h *Heard, n *show.Progress) engine.Event {
 	ev := engine.Event{Type: engine.Progress, Job: h.Job.Spec.ID}
-	if est := h.Job.Spec.Estimate; est > 0 && n.Steps > 0 && !h.Paced { // a part of the estimate, until its speed is known
+	if est := h.Job.Spec.Estimate; est > 0 && n.Steps > 0 && !h.Paced { // part of the estimate until its speed is known
 		ev.Done = time.Duration(float64(est) * min(1, max(0, n.Step/n.Steps)))
 	}
 	if h.Job.Spec.Model != "" {

@@ -18,7 +18,7 @@ type Pace struct {
 	Since  time.Duration `json:"since,omitempty"`              // ... and its time
 	Heard  time.Duration `json:"reported_at,omitempty"`        // time of the last report
 	Last   float64       `json:"last,omitempty"`               // ... and its step
-	Rate   float64       `json:"rate,omitempty"`               // steps per second on devices, in this run or the previous one; 0: unknown
+	Rate   float64       `json:"rate,omitempty"`               // steps/s on devices, in this run or the previous one; 0: unknown
 	Top    float64       `json:"top,omitempty"`                // highest step so far
 	Steps  float64       `json:"steps,omitempty"`              // completed since the first report; repeated steps do not count
 	Sample float64       `json:"sample,omitempty"`             // samples computed since the first report

@@ -35,7 +35,7 @@ func TestPace(t *testing.T) {
 		t.Errorf("an end in %v", left)
 	}
 	if w := Work(100*time.Second, 50*time.Second, 150*time.Second+500*time.Millisecond); w != 0 {
-		t.Errorf("half a second more is told the engine: %v", w)
+		t.Errorf("half a second more is reported to the engine: %v", w)
 	}
 	if w := Work(100*time.Second, 50*time.Second, 200*time.Second); w != 150*time.Second {
 		t.Errorf("the work is %v", w)
@@ -55,15 +55,15 @@ func TestPaceBeside(t *testing.T) {
 		return p.Speed()
 	}
 	if got := run(5*time.Second, 10, false); got != 1_000_000 {
-		t.Errorf("alone it goes at %d ppm", got)
+		t.Errorf("alone it runs at %d ppm", got)
 	}
 	if got := run(2*time.Second, 6, true); got != 0 {
 		t.Errorf("%d ppm is known after a second", got)
 	}
 	if got := run(3*time.Second, 6, true); got != 600_000 {
-		t.Errorf("beside another it goes at %d ppm, want 600000", got)
+		t.Errorf("next to another job it runs at %d ppm, want 600000", got)
 	}
 	if got := run(time.Second, 10, false); got != 1_000_000 || p.Alone != 10 {
-		t.Errorf("alone again it goes at %d ppm of %g", got, p.Alone)
+		t.Errorf("alone again it runs at %d ppm of %g", got, p.Alone)
 	}
 }

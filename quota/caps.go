@@ -1,13 +1,12 @@
 package quota
 
-// Caps counts what each user holds in the queues that limit it, and the
-// running jobs of queues that limit them. Users are dense numbers that the
-// caller gives out; amounts are milli-GPU. A queue's caps hold for the whole
-// subtree: a user's GPUs in all the children count together.
+// Caps counts what each user holds in the queues that limit users, and the running jobs of queues
+// that limit them. Users are dense numbers assigned by the caller; amounts are milli-GPU. A queue's
+// caps hold for its whole subtree: a user's GPUs in all children count together.
 type Caps struct {
 	tree *Tree
 	jobs []int    // running jobs per node
-	held [][]held // per node with a user cap, by user; grows as users come
+	held [][]held // per node with a user cap, by user; grows with new users
 }
 
 type held struct {
@@ -20,9 +19,8 @@ func NewCaps(t *Tree) *Caps {
 	return &Caps{tree: t, jobs: make([]int, t.Len()), held: make([][]held, t.Len())}
 }
 
-// Charge counts m milli-GPU and so many running jobs for a user in q and its
-// ancestors; the same with both negated undoes it. Resizing a running job
-// charges 0 jobs.
+// Charge adds m milli-GPU and a number of running jobs for a user in q and its ancestors; the same
+// with both negated undoes it. Resizing a running job charges 0 jobs.
 func (c *Caps) Charge(q, user int, m Milli, jobs int) {
 	for ; q != Root; q = c.tree.nodes[q].parent {
 		c.jobs[q] += jobs
@@ -48,9 +46,8 @@ func (c *Caps) user(q, user int) held {
 // Jobs returns the running jobs in q and below it.
 func (c *Caps) Jobs(q int) int { return c.jobs[q] }
 
-// Check says which cap, if any, forbids m more milli-GPU and so many more
-// jobs for a user in q, from q upwards: the user's GPUs, the queue's running
-// jobs, the user's running jobs.
+// Check returns the first cap, from q upwards, that forbids m more milli-GPU and so many more jobs
+// for a user in q: the user's GPUs, the queue's running jobs, the user's running jobs.
 func (c *Caps) Check(q, user int, m Milli, jobs int) Refusal {
 	for ; q != Root; q = c.tree.nodes[q].parent {
 		s, h := &c.tree.nodes[q].spec, c.user(q, user)

@@ -7,17 +7,17 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Rule names what forbids a job.
+// Rule is what forbids a job.
 type Rule uint8
 
-// The rules. Reclaim can cure RuleAvailable, and RuleLimit of an ancestor (of
-// which siblings borrow); the others are the queue's, or the user's, own doing.
+// The rules. Reclaim can cure RuleAvailable, and RuleLimit of an ancestor (from which siblings
+// borrow); the others depend only on the queue or the user.
 const (
 	Allowed       Rule = iota
 	RuleLimit          // the queue's burst limit
 	RuleCritical       // critical jobs must fit the guarantee
-	RuleReserve        // what is left is kept for the critical tier
-	RuleAvailable      // guaranteed to, and not lent by, others; or lent out already
+	RuleReserve        // the rest is kept for the critical tier
+	RuleAvailable      // guaranteed to other queues and not lent by them, or lent out already
 	RuleUserGPUs       // cap on one user's GPUs
 	RuleMaxJobs        // cap on the queue's running jobs
 	RuleUserJobs       // cap on one user's running jobs
@@ -48,11 +48,11 @@ func (r *Rule) UnmarshalText(b []byte) error {
 	return cluster.Unknown("quota rule", string(b), ruleNames)
 }
 
-// Refusal says what forbids a job. The zero value means that nothing does.
-// The amounts are milli-GPU, jobs for the job caps, GPU-hours for budgets.
+// Refusal is the rule that forbids a job. The zero value: none does. The amounts are milli-GPU,
+// jobs for the job caps, GPU-hours for budgets.
 type Refusal struct {
 	Rule  Rule   `json:"rule,omitempty"`
-	Queue int    `json:"queue,omitempty"` // the node whose rule it is
+	Queue int    `json:"queue,omitempty"` // the node with the rule
 	Name  string `json:"name,omitempty"`  // its name
 	Used  int64  `json:"used,omitempty"`
 	Limit int64  `json:"limit,omitempty"`
@@ -62,40 +62,40 @@ type Refusal struct {
 // OK reports that nothing forbids the job.
 func (r Refusal) OK() bool { return r.Rule == Allowed }
 
-// String says it in one line, in GPUs.
+// String describes it in one line, in GPUs.
 func (r Refusal) String() string {
 	used, limit, asked := FormatGPUs(r.Used), FormatGPUs(r.Limit), FormatGPUs(r.Asked)+" GPUs"
 	if r.Asked == 1000 {
 		asked = "1 GPU"
 	}
-	who := "queue " + strconv.Quote(r.Name)
+	queue := "queue " + strconv.Quote(r.Name)
 	if r.Queue == Root {
-		who = "the cluster"
+		queue = "the cluster"
 	}
 	switch r.Rule {
 	case Allowed:
 		return "allowed"
 	case RuleLimit:
-		return fmt.Sprintf("%s: %s asked, %s used, limit %s", who, asked, used, limit)
+		return fmt.Sprintf("%s: %s asked, %s used, limit %s", queue, asked, used, limit)
 	case RuleCritical:
-		return fmt.Sprintf("%s: %s asked for a critical job, %s used by critical jobs, guarantee %s", who, asked, used, limit)
+		return fmt.Sprintf("%s: %s asked for a critical job, %s used by critical jobs, guarantee %s", queue, asked, used, limit)
 	case RuleReserve:
-		return fmt.Sprintf("%s: %s asked, %s of %s used or kept for the critical tier", who, asked, used, limit)
+		return fmt.Sprintf("%s: %s asked, %s of %s used or kept for the critical tier", queue, asked, used, limit)
 	case RuleAvailable:
-		return fmt.Sprintf("%s: %s asked, %s of %s used", who, asked, used, limit)
+		return fmt.Sprintf("%s: %s asked, %s of %s used", queue, asked, used, limit)
 	case RuleUserGPUs:
-		return fmt.Sprintf("%s: %s asked, the user holds %s, user limit %s", who, asked, used, limit)
+		return fmt.Sprintf("%s: %s asked, the user holds %s, user limit %s", queue, asked, used, limit)
 	case RuleMaxJobs:
-		return fmt.Sprintf("%s: %d jobs running, at most %d", who, r.Used, r.Limit)
+		return fmt.Sprintf("%s: %d jobs running, at most %d", queue, r.Used, r.Limit)
 	case RuleUserJobs:
-		return fmt.Sprintf("%s: the user runs %d jobs, at most %d", who, r.Used, r.Limit)
+		return fmt.Sprintf("%s: the user runs %d jobs, at most %d", queue, r.Used, r.Limit)
 	case RuleBudget:
-		return fmt.Sprintf("%s: %d of %d GPU-hours of this period spent", who, r.Used, r.Limit)
+		return fmt.Sprintf("%s: %d of %d GPU-hours of this period spent", queue, r.Used, r.Limit)
 	}
 	return r.Rule.String()
 }
 
-// FormatGPUs prints milli-GPU as GPUs: "4", "0.5".
+// FormatGPUs formats milli-GPU as GPUs: "4", "0.5".
 func FormatGPUs(m Milli) string {
 	s := ""
 	if m < 0 {
@@ -112,13 +112,13 @@ func FormatGPUs(m Milli) string {
 	return s
 }
 
-// binding is the node that bounds what is available, as it is before more is
-// taken: what of its quota is used, as seen at its level.
+// binding is the node that bounds what is available, and the use of its quota at its level before
+// more is taken.
 type binding struct {
 	node  int
 	used  Milli // idle reserve included
 	limit Milli
-	held  Milli // still kept idle for the critical tier when more is taken
+	held  Milli // remains idle for the critical tier when more is taken
 }
 
 // available is Kueue's formula (cohort tree, per flavor and resource):
@@ -145,11 +145,10 @@ func (t *Tree) available(q int, dOcc, dHeld Milli) (Milli, binding) {
 	return max(0, n.local-occ) + up, bind
 }
 
-// Available returns how many more milli-GPU the quota allows q to use for
-// work that is not critical: what it was guaranteed and may borrow, by
-// Kueue's formula, the idle reserve counted as used. What is guaranteed to
-// nobody is the root's own and can be borrowed by all. It is negative after a
-// cut of capacity or quota. Whether devices are free is another question.
+// Available returns how many more milli-GPU the quota allows q to use for non-critical work: its
+// guarantee and what it may borrow, by Kueue's formula, with the idle reserve counted as used. What
+// is not guaranteed to any queue belongs to the root and can be borrowed by all. It is negative
+// after a cut of capacity or quota. Whether devices are free is a separate question.
 func (t *Tree) Available(q int) Milli {
 	if t.open {
 		return Boundless
@@ -158,9 +157,8 @@ func (t *Tree) Available(q int) Milli {
 	return free
 }
 
-// Potential returns the most milli-GPU that q could ever use with the amounts
-// in force now, if everybody else were idle (Kueue's potential):
-// min(local + potential(parent), subtree + borrowingLimit).
+// Potential returns the most milli-GPU that q could use with the current amounts if all other
+// queues were idle (Kueue's potential): min(local + potential(parent), subtree + borrowingLimit).
 func (t *Tree) Potential(q int) Milli {
 	if t.open {
 		return Boundless
@@ -176,10 +174,9 @@ func (t *Tree) Potential(q int) Milli {
 	return most
 }
 
-// Check says what, if anything, forbids m more milli-GPU in q for a job of
-// the tier. In this order: the limit, and that critical jobs must fit the
-// guarantee, of every ancestor too, from the queue upwards; then what is
-// available.
+// Check returns the rule, if any, that forbids m more milli-GPU in q for a job of the tier. In this
+// order: the limit of q and its ancestors, from the queue upwards, together with the guarantee for
+// critical jobs; then what is available.
 func (t *Tree) Check(q int, m Milli, tier cluster.Tier) Refusal {
 	if t.open || m <= 0 {
 		return Refusal{}
@@ -201,7 +198,7 @@ func (t *Tree) Check(q int, m Milli, tier cluster.Tier) Refusal {
 	}
 	rule := RuleAvailable
 	if -free <= bind.held {
-		rule = RuleReserve // without the idle reserve it would fit
+		rule = RuleReserve // it would fit without the idle reserve
 	}
 	return t.refuse(rule, bind.node, bind.used, bind.limit, m)
 }

@@ -14,9 +14,9 @@ import (
 // usage and the spending of one period stay far below.
 const GPUHour int64 = 1000 * 3600 * 1000
 
-// Work returns what m milli-GPU use from one instant to another, in milli-GPU
-// × milliseconds. Instants are cut to milliseconds, so that the parts of an
-// interval sum up to exactly the whole, however it is divided.
+// Work returns the use of m milli-GPU from one instant to another, in milli-GPU × milliseconds.
+// Instants are rounded down to milliseconds, so that the parts of an interval sum up to exactly the
+// whole, however it is divided.
 func Work(m Milli, from, to cluster.Time) int64 {
 	return m * (millis(to) - millis(from))
 }
@@ -32,9 +32,9 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// Decay is the rule by which usage is forgotten: at the end of every period
-// it is multiplied by 0.5^(period/half-life), rounded down to a unit (Slurm:
-// PriorityCalcPeriod, PriorityDecayHalfLife). Periods are counted from Time 0.
+// Decay is the rule by which usage decays: at the end of every period it is multiplied by
+// 0.5^(period/half-life), rounded down to a unit (Slurm: PriorityCalcPeriod,
+// PriorityDecayHalfLife). Periods are counted from Time 0.
 type Decay struct {
 	Period   time.Duration
 	HalfLife time.Duration // 0: usage is kept for ever
@@ -69,8 +69,8 @@ type Usage struct {
 // periodOf returns the index of the period that now lies in.
 func (d Decay) periodOf(now cluster.Time) int64 { return floorDiv(int64(now), int64(d.Period)) }
 
-// Advance decays u up to the period of now. Advancing step by step and at
-// once give the same bits. Earlier instants change nothing.
+// Advance decays u up to the period of now. Advancing step by step and at once give identical
+// results. Earlier instants have no effect.
 func (d Decay) Advance(u *Usage, now cluster.Time) {
 	to := d.periodOf(now)
 	if to <= u.Period {
@@ -81,15 +81,14 @@ func (d Decay) Advance(u *Usage, now cluster.Time) {
 	if d.factor == one {
 		return
 	}
-	// Each step rounds down, so the result cannot be had from a power of the
-	// factor; but nothing is left after some sixty half-lives.
+	// Each step rounds down, so a power of the factor would give a different result; but after some
+	// sixty half-lives nothing is left.
 	for ; n > 0 && u.Work > 0; n-- {
 		u.Work = scale(u.Work, d.factor)
 	}
 }
 
-// Add counts work (milli-GPU × milliseconds) done in the period of now. A sum
-// beyond int64 saturates.
+// Add adds work (milli-GPU × milliseconds) done in the period of now. A sum beyond int64 saturates.
 func (d Decay) Add(u *Usage, work int64, now cluster.Time) {
 	d.Advance(u, now)
 	sum, carry := bits.Add64(uint64(u.Work), uint64(max(0, work)), 0)
@@ -99,14 +98,14 @@ func (d Decay) Add(u *Usage, work int64, now cluster.Time) {
 	u.Work = int64(sum)
 }
 
-// Value returns what is left of u at now, without changing it.
+// Value returns u decayed to now, without changing it.
 func (d Decay) Value(u Usage, now cluster.Time) int64 {
 	d.Advance(&u, now)
 	return u.Work
 }
 
-// NextPeriod returns the start of the period after the one of now: when
-// values next change by themselves.
+// NextPeriod returns the start of the period after that of now, when values next change by
+// themselves.
 func (d Decay) NextPeriod(now cluster.Time) cluster.Time {
 	return cluster.Time((d.periodOf(now) + 1) * int64(d.Period))
 }
@@ -127,8 +126,8 @@ func Fraction(usage, capacity int64) int64 {
 // DefaultBudgetPeriod is the period of a budget that states none.
 const DefaultBudgetPeriod = 30 * 24 * time.Hour
 
-// Budget is a queue's GPU-hours per period. Periods follow each other without
-// a gap from Anchor on; what is left over is not carried on.
+// Budget is a queue's GPU-hours per period. Periods follow each other without a gap from Anchor on;
+// a remainder is not carried over.
 type Budget struct {
 	Limit  int64         // GPU-hours; 0: no budget, nothing is ever refused
 	Period time.Duration // positive
@@ -158,8 +157,8 @@ func (b *Budget) roll(now cluster.Time) {
 	}
 }
 
-// Spend counts m milli-GPU from one instant to another. What lies before the
-// period of to belongs to periods that are over, and is forgotten.
+// Spend adds m milli-GPU from one instant to another. The part before the period of to belongs to
+// past periods and is ignored.
 func (b *Budget) Spend(m Milli, from, to cluster.Time) {
 	b.roll(to)
 	start := b.Anchor + cluster.Time(b.Index*int64(b.Period))
@@ -187,7 +186,7 @@ func (b *Budget) total() int64 {
 	return b.Limit * GPUHour
 }
 
-// Renews returns when the period after the one of now starts.
+// Renews returns the start of the period after that of now.
 func (b *Budget) Renews(now cluster.Time) cluster.Time {
 	return (b.Anchor + cluster.Time(b.indexOf(now)*int64(b.Period))).Add(b.Period)
 }
@@ -208,9 +207,9 @@ func (b *Budget) RunsOut(now cluster.Time, m Milli) cluster.Time {
 	return cluster.Never
 }
 
-// CheckBudget refuses a job in q if its queue's budget, or an ancestor's, is
-// spent. Budgets are indexed by node; a job that is running when its budget
-// ends is the policy's concern. Amounts in the refusal are GPU-hours.
+// CheckBudget refuses a job in q if the budget of its queue or of an ancestor is spent. Budgets are
+// indexed by node; jobs that already run are up to the policy. Amounts in the refusal are
+// GPU-hours.
 func (t *Tree) CheckBudget(q int, budgets []Budget, now cluster.Time) Refusal {
 	for p := q; p != Root; p = t.nodes[p].parent {
 		if b := &budgets[p]; b.Limit > 0 && b.Left(now) == 0 {

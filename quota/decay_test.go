@@ -19,8 +19,8 @@ func TestHalving(t *testing.T) {
 			t.Errorf("0.5^(%d/%d) = %.18f, want %.18f", c.num, c.den, got, want)
 		}
 	}
-	// Fixed bits (2^62 × 0.5^(5min/7d) = 4610100687229029374.55 to 60 digits): every
-	// architecture must find the same.
+	// Fixed bits (2^62 × 0.5^(5min/7d) = 4610100687229029374.55 to 60 digits): every architecture
+	// must compute the same.
 	if got := halving(5*60, 7*86400); got != 4610100687229029374 {
 		t.Errorf("factor of the defaults: %d", got)
 	}
@@ -68,7 +68,7 @@ func TestDecay(t *testing.T) {
 	}
 }
 
-// Advancing in any steps gives the same bits as at once, and close to the formula.
+// Advancing in any steps gives the same bits as at once, and is close to the formula.
 func TestDecayPath(t *testing.T) {
 	d, _ := NewDecay(DefaultDecayPeriod, DefaultHalfLife)
 	rapid.Check(t, func(r *rapid.T) {

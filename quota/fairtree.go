@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// Assoc is an association in Slurm's sense: an account or a user in one.
-// Parents come before their children; association 0 is the root.
+// Assoc is an association in Slurm's sense: an account, or a user in an account. Parents come
+// before their children; association 0 is the root.
 type Assoc struct {
 	Parent int   // ignored for the root
-	Shares int64 // not negative; 0: nothing is due
-	Usage  int64 // decayed, any unit; of an account: with all below it
-	User   bool  // else an account
+	Shares int64 // not negative; 0: no share
+	Usage  int64 // decayed, any unit; an account's includes everything below it
+	User   bool  // otherwise an account
 }
 
 // SumUsage sets the usage of every account to the sum of its children's.
@@ -55,7 +55,7 @@ func FairTree(assocs []Assoc) (rank []int, users int) {
 		a := &assocs[i]
 		f.num[i] = product(a.Shares, usage[a.Parent])
 		f.den[i] = product(a.Usage, shares[a.Parent])
-		if a.Usage == 0 { // infinity, or 0 if nothing is due
+		if a.Usage == 0 { // infinity, or 0 without shares
 			f.num[i], f.den[i] = product(min(a.Shares, 1), 1), wide{}
 			if a.Shares == 0 {
 				f.den[i] = wide{0, 1}
@@ -69,13 +69,13 @@ func FairTree(assocs []Assoc) (rank []int, users int) {
 	return f.rank, users
 }
 
-// fairTree is the walk. Num/den is the level fair-share; 1/0 is infinity.
+// fairTree is the tree walk. Num/den is the level fair-share; 1/0 is infinity.
 type fairTree struct {
 	assocs   []Assoc
 	children [][]int
 	num, den []wide
 	rank     []int
-	last     int // rank given last
+	last     int // the last rank assigned
 	next     int // rank of the next user that does not tie
 }
 
@@ -93,8 +93,8 @@ func (f *fairTree) cmp(a, b int) int {
 	return cmpWide(f.num[a], f.den[b], f.num[b], f.den[a])
 }
 
-// calc ranks a list of siblings; tied says that the first of them ties with
-// what was ranked last, because their accounts did.
+// calc ranks a list of siblings; tied says that the first of them ties with the last ranked
+// association, because their accounts did.
 func (f *fairTree) calc(siblings []int, tied bool) {
 	slices.SortFunc(siblings, func(a, b int) int {
 		if c := f.cmp(b, a); c != 0 {
@@ -140,7 +140,7 @@ func ClassicFactor(usage, totalUsage, shares, totalShares, damping int64) int64 
 	case shares <= 0:
 		return 0
 	}
-	// The exponent in Q31: beyond 2^31 halvings nothing is left anyway.
+	// The exponent in Q31: beyond 2^31 halvings nothing is left.
 	x := new(big.Int).Mul(big.NewInt(usage), big.NewInt(totalShares))
 	x.Lsh(x, 31)
 	y := new(big.Int).Mul(big.NewInt(totalUsage), big.NewInt(shares))

@@ -39,7 +39,7 @@ func TestFairTreeTies(t *testing.T) {
 		want   []int
 	}{
 		{"equal users", []Assoc{{}, user(0, 1, 5), user(0, 1, 5), user(0, 1, 6)}, []int{0, 3, 3, 1}},
-		// Tied accounts: their users compete together, by the LF in their own family.
+		// Tied accounts: their users compete together, by the LF within their own families.
 		{"merged", []Assoc{{}, account(0, 1), account(0, 1), user(1, 1, 2), user(1, 1, 4), user(2, 1, 1), user(2, 1, 5)},
 			[]int{0, 0, 0, 3, 2, 4, 1}},
 		{"merged and equal", []Assoc{{}, account(0, 1), account(0, 2), user(1, 1, 3), user(2, 1, 6)}, []int{0, 0, 0, 2, 2}},
@@ -60,9 +60,8 @@ func TestFairTreeTies(t *testing.T) {
 	}
 }
 
-// twinTree is the dumb twin: each user's place is the list of level
-// fair-shares on its way from the root, compared element by element; users
-// with equal lists tie.
+// twinTree is the naive twin: each user's position is the list of level fair-shares on its path
+// from the root, compared element by element; users with equal lists tie.
 func twinTree(assocs []Assoc) []int {
 	lf := func(i int) *big.Rat {
 		a := assocs[i]

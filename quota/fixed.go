@@ -6,15 +6,14 @@ import (
 	"math/bits"
 )
 
-// Fixed-point arithmetic without floating point, so that every architecture
-// computes the same bits (fused multiply-add and assembly versions of
-// math.Exp2 differ between them).
+// Fixed-point arithmetic instead of floating point, so that every architecture computes the same
+// bits (fused multiply-add and assembly versions of math.Exp2 differ).
 
 // one is 1 in Q62: fixed point with 62 bits after the point.
 const one = 1 << 62
 
-// roots[i] is 2^-(2^-(i+1)) in Q62, rounded to nearest: 0.5^½, 0.5^¼, ...
-// Integer square roots of big integers: every machine finds the same table.
+// roots[i] is 2^-(2^-(i+1)) in Q62, rounded to nearest: 0.5^½, 0.5^¼, ... Integer square roots of
+// big integers give every machine the same table.
 var roots = func() (r [62]uint64) {
 	const frac = 128
 	x := new(big.Int).Lsh(big.NewInt(1), frac-1) // 0.5

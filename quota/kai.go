@@ -8,13 +8,13 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// KaiQueue is a queue in the terms of KAI-Scheduler and Run:ai, of one
-// resource. Amounts are milli-GPU.
+// KaiQueue is a queue in the terms of KAI-Scheduler and Run:ai, for one resource. Amounts are
+// milli-GPU.
 type KaiQueue struct {
 	Parent   int   // index of the parent, which comes first in the list; -1: top level
 	Deserved Milli // quota; cluster.Unlimited: as much as there is
 	Limit    Milli // cluster.Unlimited: none
-	Request  Milli // what its jobs hold and ask for; parents: computed from the children
+	Request  Milli // held and requested by its jobs; parents: computed from the children
 	Weight   int64 // over-quota weight, any scale; 0: no over-quota
 	Priority int64 // higher is served first with over-quota
 	Usage    int64 // decayed usage as a fraction of the cluster's, in billionths (Fraction)
@@ -29,16 +29,15 @@ func (q *KaiQueue) requestable() Milli {
 	return q.Request
 }
 
-// KaiFairShare divides total among the queues of a tree: at each level the
-// deserved quota first, then over-quota by priority and weight, in multiples
-// of unit; the children divide what their parent got. K is the weight of past
+// KaiFairShare divides total among the queues of a tree: at each level the deserved quota first,
+// then over-quota by priority and weight, in multiples of unit; the children divide their parent's
+// share. K is the weight of past usage in thousandths; 0: usage does not matter.
 // usage in thousandths; 0: usage does not matter.
-//
-// Source: KAI, pkg/scheduler/plugins/proportion/resource_division, as in
-// KAI. Weights are exact rationals; nothing is rounded but amounts.
+// Source: KAI, pkg/scheduler/plugins/proportion/resource_division. Weights are exact rationals;
+// only amounts are rounded.
 func KaiFairShare(total, unit Milli, k int64, queues []KaiQueue) []Milli {
 	queues = slices.Clone(queues)
-	children := make([][]int, len(queues)+1) // the last: top level
+	children := make([][]int, len(queues)+1) // the last entry: top level
 	for i := range queues {
 		p := queues[i].Parent
 		if p < 0 {
@@ -63,7 +62,7 @@ func KaiFairShare(total, unit Milli, k int64, queues []KaiQueue) []Milli {
 	return share
 }
 
-// kaiDivision divides one level after the other.
+// kaiDivision divides level by level.
 type kaiDivision struct {
 	queues []KaiQueue
 	share  []Milli
@@ -112,7 +111,7 @@ func (d *kaiDivision) open(group []int) []int {
 // overQuota divides rest among queues of one priority, in rounds, and returns
 // what is left.
 func (d *kaiDivision) overQuota(rest Milli, group []int) Milli {
-	remainder := make([]*big.Int, len(d.queues)) // of the last round, all over one denominator
+	remainder := make([]*big.Int, len(d.queues)) // of the last round, over one common denominator
 	for again := true; again && rest > 0; {
 		open := d.open(group)
 		part, sum := d.parts(open)
@@ -166,8 +165,8 @@ func (d *kaiDivision) parts(open []int) (part []*big.Int, sum *big.Int) {
 	return part, sum
 }
 
-// leftovers gives whole units, or what is left, one at a time: largest
-// remainder first, then the older queue (the group's order).
+// leftovers hands out whole units, or what is left, one at a time: largest remainder first, then
+// the older queue (the group's order).
 func (d *kaiDivision) leftovers(rest Milli, group []int, remainder []*big.Int) Milli {
 	zero := new(big.Int)
 	for rest > 0 {
@@ -194,7 +193,7 @@ func (d *kaiDivision) leftovers(rest Milli, group []int, remainder []*big.Int) M
 	return rest
 }
 
-// KaiState is what KAI's reclaim rules look at in one queue.
+// KaiState is a queue's state in KAI's reclaim rules.
 type KaiState struct {
 	Allocated      Milli
 	NonPreemptible Milli // of it
@@ -216,9 +215,8 @@ func (s KaiState) allocatable() Milli {
 	return m
 }
 
-// Saturation is allocated / allocatable share; the queue where it is smallest
-// is served first. Without any share, a queue that holds something is full
-// beyond every other.
+// Saturation is allocated / allocatable share; the queue with the smallest one is served first. A
+// queue without any share that holds something is fuller than every other.
 func (s KaiState) Saturation() Ratio {
 	if share := s.allocatable(); share > 0 {
 		return Ratio{s.Allocated, share}
@@ -244,9 +242,8 @@ func KaiCanReclaim(path []KaiState, request Milli, nonPreemptible bool) bool {
 	return true
 }
 
-// KaiVictimByFairShare is the fair-share strategy, at the level below the
-// lowest common ancestor: what remains to the victim's queue, before the
-// victim of this step is taken, is above its allocatable share.
+// KaiVictimByFairShare is the fair-share strategy, at the level below the lowest common ancestor: the
+// victim's queue, before the victim of this step is removed, holds more than its allocatable share.
 func KaiVictimByFairShare(victim KaiState) bool { return victim.Allocated > victim.allocatable() }
 
 // KaiVictimByQuota is the quota strategy, at the same level: the reclaimer

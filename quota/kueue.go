@@ -8,10 +8,9 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Kueue's availability formulas are the tree's own: see Tree.Available and
-// Tree.Potential. Here are its fair sharing, admission fair sharing and
-// preemption rules. Source: kueue pkg/cache/scheduler and pkg/scheduler/
-// preemption, as in Kueue.
+// Kueue's availability formulas are part of the tree: see Tree.Available and Tree.Potential. This
+// file has its fair sharing, admission fair sharing and preemption rules. Source: kueue
+// pkg/cache/scheduler and pkg/scheduler/preemption.
 
 // DRS is a dominant resource share: how much of what its parent's hierarchy
 // can lend a node borrows, over its weight. The zero value borrows nothing.
@@ -73,8 +72,8 @@ func (d DRS) Cmp(e DRS) int {
 		product(e.Borrowed, d.Lendable), wide{0, uint64(d.Weight)})
 }
 
-// DRS returns the share of q as it would be with more milli-GPU in use (less
-// if negative), of everything that its parent's hierarchy can lend.
+// DRS returns q's share as it would be with more milli-GPU in use (fewer if negative), of
+// everything that its parent's hierarchy can lend.
 func (t *Tree) DRS(q int, more Milli) DRS {
 	n := &t.nodes[q]
 	if q == Root {
@@ -83,8 +82,8 @@ func (t *Tree) DRS(q int, more Milli) DRS {
 	return DRS{Borrowed: max(0, n.over()+more), Lendable: t.lendable(n.parent), Weight: n.weight}
 }
 
-// lendable is what can be borrowed inside a node's hierarchy: Kueue's
-// potential of the node itself, its borrowing from above included.
+// lendable is what can be borrowed within a node's hierarchy: Kueue's potential of the node itself,
+// including its borrowing from above.
 func (t *Tree) lendable(q int) Milli {
 	if t.open {
 		return t.capacity
@@ -114,8 +113,8 @@ func (s Strategy) Allows(preemptorNew, targetOld, targetNew DRS) bool {
 	return preemptorNew.Cmp(targetOld) < 0
 }
 
-// FairPreemption reports whether, by the strategy, a job of need milli-GPU in
-// forQ may preempt one of take milli-GPU in victimQ.
+// FairPreemption reports whether, by the strategy, a job of need milli-GPU in forQ may preempt one
+// of take milli-GPU in victimQ.
 func (t *Tree) FairPreemption(s Strategy, victimQ, forQ int, take, need Milli) bool {
 	if victimQ == forQ {
 		return false
@@ -128,12 +127,11 @@ func (t *Tree) FairPreemption(s Strategy, victimQ, forQ int, take, need Milli) b
 	return s.Allows(t.DRS(p, need), t.DRS(v, 0), t.DRS(v, -take))
 }
 
-// MinimalSet takes candidates in order until fits reports true, then puts
-// them back in reverse order as long as it still does. The result is what
-// stays removed, as indices in the order of removal; nil if all candidates
-// together are not enough. Remove and restore change the state that fits
-// looks at; afterwards all of it is restored. Skip, if not nil, passes over a
-// candidate in the state at its turn (its queue no longer borrows).
+// MinimalSet removes candidates in order until fits reports true, then restores them in reverse
+// order while it still does. It returns the indices of the candidates that stay removed, in the
+// order of removal; nil if all candidates together are not enough. Remove and restore change the
+// state that fits reads; at the end all of it is restored. Skip, if not nil, skips a candidate in
+// the state at its turn (its queue no longer borrows).
 func MinimalSet(candidates int, skip func(i int) bool, remove, restore func(i int), fits func() bool) []int {
 	var taken []int
 	done := fits()
@@ -151,7 +149,7 @@ func MinimalSet(candidates int, skip func(i int) bool, remove, restore func(i in
 		}
 		return nil
 	}
-	// The last one taken made it fit: putting it back alone cannot.
+	// The last one removed made it fit, so restoring it cannot fit.
 	for j := len(taken) - 2; j >= 0; j-- {
 		restore(taken[j])
 		if fits() {
@@ -168,17 +166,17 @@ func MinimalSet(candidates int, skip func(i int) bool, remove, restore func(i in
 
 // KueueCandidate is a running workload that could be preempted.
 type KueueCandidate struct {
-	Evicted  bool         // its eviction is under way already
+	Evicted  bool         // its eviction is already in progress
 	Own      bool         // it is in the preemptor's own queue
-	Usage    Ratio        // of its local queue, with admission fair sharing; else equal for all
+	Usage    Ratio        // of its local queue, with admission fair sharing; otherwise equal for all
 	Priority int64        // lower goes first
 	Admitted cluster.Time // later goes first
 	ID       int64        // for ties
 }
 
-// Cmp is Kueue's order of candidates: already evicted first, other queues
-// before the own one, higher local-queue usage, lower priority, most recently
-// admitted, id. Usages must have positive denominators.
+// Cmp is Kueue's order of candidates: already evicted first, other queues before the preemptor's
+// own, higher local-queue usage, lower priority, most recently admitted, id. Usages must have
+// positive denominators.
 func (c *KueueCandidate) Cmp(d *KueueCandidate) int {
 	flag := func(b bool) int {
 		if b {
@@ -206,17 +204,16 @@ func Alpha(dt, halfLife time.Duration) uint64 {
 	return one - halving(int64(max(0, dt)), int64(halfLife))
 }
 
-// Sample updates the average, dt after the last sample, with current
-// milli-GPU in use: (1-alpha) × old + alpha × current. The penalties have
-// served: what they stood for is in use now.
+// Sample updates the average, dt after the last sample, with current milli-GPU in use: (1-alpha) ×
+// old + alpha × current. It clears the penalties: what they stood for is in use now.
 func (u *AdmissionUsage) Sample(current Milli, dt, halfLife time.Duration) {
 	alpha := Alpha(dt, halfLife)
 	u.Usage = scale(u.Usage, one-alpha) + scale(current, alpha)
 	u.Penalty = 0
 }
 
-// Admit adds the entry penalty alpha(samplingInterval) × request, so that a
-// queue cannot win again and again before the next sample.
+// Admit adds the entry penalty alpha(samplingInterval) × request, so that a queue cannot win
+// repeatedly before the next sample.
 func (u *AdmissionUsage) Admit(request Milli, interval, halfLife time.Duration) {
 	u.Penalty += scale(request, Alpha(interval, halfLife))
 }

@@ -116,8 +116,8 @@ func TestKueueCandidates(t *testing.T) {
 	}
 }
 
-// Kueue, Invariants: putting any victim back breaks the fit; and what is
-// removed while asking is there again afterwards.
+// Kueue, Invariants: restoring any victim breaks the fit; the search restores everything that it
+// removed.
 func TestMinimalSet(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.IntRange(1, 9), 0, 8).Draw(r, "sizes")

@@ -7,21 +7,20 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// The native model, guarantee and burst with three tiers, on plain structs:
-// the three tiers.
+// The native model on plain structs: guarantee and burst with three tiers.
 
-// Standing is how an ask stands to a queue's guarantee and limit.
+// Standing is the relation of a request to a queue's guarantee and limit.
 type Standing uint8
 
 // The standings.
 const (
 	Entitled Standing = iota // within the guarantee: may reclaim from borrowers
-	Burst                    // above it: only from what is free and owed to nobody, and preemptible
+	Burst                    // above it: only from free GPUs that are owed to no queue, and preemptible
 	Denied                   // above the limit: stays pending
 )
 
-// Stand says where an ask of m milli-GPU stands in a queue that uses used.
-// Limit may be cluster.Unlimited.
+// Stand returns the standing of a request of m milli-GPU in a queue that uses used. Limit may be
+// cluster.Unlimited.
 func Stand(used, m, guarantee, limit Milli) Standing {
 	switch {
 	case limit != cluster.Unlimited && used+m > limit:
@@ -48,9 +47,9 @@ type Victim struct {
 	Started cluster.Time // later is younger
 }
 
-// PlanReclaim chooses which victims to preempt so that at least need
-// milli-GPU become free, nil if they cannot. The victims are those of the
-// other queues; the result is indices into them, in the order of preemption.
+// PlanReclaim chooses victims to preempt so that at least need milli-GPU become free; nil if that
+// is impossible. The victims are those of other queues; the result is indices into them, in the
+// order of preemption.
 //
 //   - Critical jobs are never chosen, and no queue falls below its guarantee.
 //   - Tier ascending: best-effort before standard.
@@ -61,12 +60,11 @@ type Victim struct {
 //     are bigger, the smallest of them.
 //   - In the end, what turned out to be unnecessary is put back, last first.
 //
-// If that order finds too little, because small jobs used up what a queue has
-// above its guarantee and a big one no longer fits, it is tried once more
-// with big jobs first: among best-effort before standard jobs are considered
-// at all, in the end among both tiers together. With sizes that divide each
-// other (1, 2, 4, 8) a set is found whenever there is one, and none with a
-// standard job while best-effort jobs would do.
+// If that order frees too little, because small jobs used up what a queue has above its guarantee
+// and a large one no longer fits, it is repeated with large jobs first: among best-effort jobs
+// before standard jobs are considered at all, finally among both tiers together. With sizes that
+// divide each other (1, 2, 4, 8) a set is found whenever there is one, and never one with a
+// standard job if best-effort jobs suffice.
 func PlanReclaim(shares []Share, victims []Victim, need Milli) []int {
 	if need <= 0 {
 		return nil
@@ -89,10 +87,10 @@ type plan struct {
 	need     Milli
 	last     cluster.Tier // the highest tier that may be taken
 	bigFirst bool
-	together bool // the tiers are not tried one after the other
+	together bool // tiers are not tried one after the other
 }
 
-// choose takes victims in order until there is enough.
+// choose takes victims in order until they suffice.
 func (p *plan) choose() []int {
 	var chosen []int
 	taken, got := make([]bool, len(p.victims)), Milli(0)
@@ -148,7 +146,7 @@ func (p *plan) compare(a, b int, need Milli) int {
 		cmp.Compare(vb.Started, va.Started), cmp.Compare(a, b))
 }
 
-// minimise puts victims back, last first, as long as enough stays chosen.
+// minimise restores victims in reverse order while the rest suffices.
 func (p *plan) minimise(chosen []int) []int {
 	var got Milli
 	for _, i := range chosen {

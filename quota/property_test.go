@@ -67,7 +67,7 @@ func leaves(tree *Tree) (qs []int) {
 	return qs
 }
 
-// twin computes everything from the leaves' usage alone, by the definitions.
+// twin computes everything from the leaves' usage, by the definitions.
 type twin struct {
 	*Tree
 	used, crit []Milli // of leaves
@@ -129,9 +129,9 @@ func (w *twin) available(q int) Milli {
 	return max(0, local-usage) + up
 }
 
-// Usage is the sum of what was charged, availability that of the formulas;
-// releasing everything restores every bit; only admitted work never
-// overdraws, exceeds a limit, or takes the idle reserve.
+// Usage is the sum of what was charged, and availability follows the formulas; releasing everything
+// restores every bit; admitted work alone never overdraws, exceeds a limit or takes the idle
+// reserve.
 func TestTreeTwin(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		tree := drawTree(r)
@@ -195,9 +195,9 @@ func TestTreeTwin(t *testing.T) {
 	})
 }
 
-// What is guaranteed can be had: with jobs of one GPU, an entitled queue that
-// is refused finds victims until it is not, none falls below its guarantee,
-// and their queues are not entitled to take back what they lost.
+// Guarantees are kept: with jobs of one GPU, an entitled queue that is refused finds victims until
+// it is admitted, no victim's queue falls below its guarantee, and none is entitled to take back
+// what it lost.
 func TestGuaranteeIsKept(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		tree := drawTree(r)
@@ -228,7 +228,7 @@ func TestGuaranteeIsKept(t *testing.T) {
 			slices.SortFunc(victims, func(a, b int) int { return tree.CompareVictims(a, b, q) })
 			i := slices.IndexFunc(victims, func(v int) bool { return standard[v] > 0 && tree.Reclaimable(v, q, gpu, m, cluster.Standard) })
 			if i < 0 {
-				r.Fatalf("%s is owed %d: %v, and nobody to take it from", tree.Name(q), m, tree.Check(q, m, cluster.Standard))
+				r.Fatalf("%s is owed %d: %v, and there is no victim", tree.Name(q), m, tree.Check(q, m, cluster.Standard))
 			}
 			tree.Charge(victims[i], -gpu, false)
 			standard[victims[i]] -= gpu

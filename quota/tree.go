@@ -14,11 +14,11 @@ type Milli = cluster.Milli
 // Root is the index of the root: the whole cluster.
 const Root = 0
 
-// Boundless is what Available returns where nothing is limited. It is far
-// below the overflow of int64, so callers may add to it.
+// Boundless is the result of Available where nothing is limited. It is far below the overflow of
+// int64, so callers may add to it.
 const Boundless Milli = math.MaxInt64 / 4
 
-// node is a queue with its settings, what they come to now, and its usage.
+// node is a queue with its settings, their current amounts, and its usage.
 //
 // The names follow Kueue's resource_node.go. What a parent sees of a child is
 // only what the child may lend (subtree-local) and the usage above local.
@@ -29,9 +29,9 @@ type node struct {
 	children []int
 	path     []int // root first, itself last
 
-	// In force now: set by rebuild from spec, windows and capacity.
+	// Current amounts, set by rebuild from spec, windows and capacity.
 	set       Milli // the queue's own guarantee; 0 on a group: none of its own
-	guarantee Milli // of the whole subtree: set, else the sum of the children's
+	guarantee Milli // of the whole subtree: set, otherwise the sum of the children's
 	limit     Milli // cluster.Unlimited: none
 	reserve   Milli // at most guarantee
 	weight    int64 // thousandths, positive
@@ -42,16 +42,16 @@ type node struct {
 
 	// Usage.
 	used Milli
-	crit Milli // of it by the critical tier
+	crit Milli // the part of used by the critical tier
 	held Milli // kept idle for the critical tier here and below
-	occ  Milli // what counts as used at this level: a leaf's used + held, a group's sum of bubbles
+	occ  Milli // use at this level: a leaf's used + held, a group's sum of bubbles
 }
 
 // bubble is what the parent sees as used.
 func (n *node) bubble() Milli { return max(0, n.occ-n.local) }
 
-// fill returns by how much a leaf's hold changes if critical jobs use m more:
-// they take the idle reserve first.
+// fill returns the change of a leaf's hold if critical jobs use m more: they take the idle reserve
+// first.
 func (n *node) fill(m Milli, critical bool) Milli {
 	if !critical || len(n.children) > 0 {
 		return 0
@@ -64,17 +64,17 @@ func (n *node) fill(m Milli, critical bool) Milli {
 // Reading is safe for several readers; SetCapacity, Apply and Charge write.
 type Tree struct {
 	nodes    []node
-	index    map[string]int // looked up only, never ranged over
+	index    map[string]int // looked up, never iterated
 	capacity Milli
 	open     bool // no queues in the spec: everything is allowed
 }
 
-// New builds the tree of a spec's queues. Capacity is the milli-GPU of the
-// cluster; cluster.Unlimited means not known yet: guarantees are then not held
-// against it, and nothing is available before SetCapacity.
-// Without queues the tree has one leaf, "default", where everything is allowed.
+// New builds the tree of a spec's queues. Capacity is the milli-GPU of the cluster;
+// cluster.Unlimited means that it is not known yet: guarantees are then not checked against it, and
+// nothing is available before SetCapacity. Without queues the tree has one leaf, "default", where
+// everything is allowed.
 //
-// Windows are in force from the first Apply on.
+// Windows take effect from the first Apply on.
 func New(queues []cluster.Queue, capacity Milli) (*Tree, error) {
 	open := len(queues) == 0
 	if open {
@@ -109,7 +109,7 @@ func (t *Tree) build(queues []cluster.Queue) error {
 		}
 		names[i], at[name] = name, i
 	}
-	below := make([][]int, len(queues)+1) // the last: children of the root
+	below := make([][]int, len(queues)+1) // the last entry: children of the root
 	for i := range queues {
 		p := len(queues)
 		if name := queues[i].Parent; name != "" {
@@ -157,11 +157,11 @@ func (t *Tree) cycle(queues []cluster.Queue) error {
 // Len returns the number of nodes, the root included.
 func (t *Tree) Len() int { return len(t.nodes) }
 
-// Index finds a queue by name. The root has no name to be found by.
+// Index finds a queue by name. The root cannot be found by name.
 func (t *Tree) Index(name string) (int, bool) { q, ok := t.index[name]; return q, ok }
 
-// Submit finds the leaf that a job naming this queue goes to. No name means
-// the queue "default", or the only leaf.
+// Submit finds the leaf for a job that names this queue. No name means the queue "default", or the
+// only leaf.
 func (t *Tree) Submit(name string) (int, error) {
 	if name == "" {
 		if len(t.nodes) == 2 {
@@ -183,7 +183,7 @@ func (t *Tree) Submit(name string) (int, error) {
 	return q, nil
 }
 
-// Leaves returns the names of the queues that take jobs, in tree order.
+// Leaves returns the names of the queues that accept jobs, in tree order.
 func (t *Tree) Leaves() []string {
 	var names []string
 	for q := 1; q < len(t.nodes); q++ {
@@ -206,7 +206,7 @@ func (t *Tree) Parent(q int) int { return t.nodes[q].parent }
 // Leaf reports whether jobs may be submitted to q.
 func (t *Tree) Leaf(q int) bool { return q != Root && len(t.nodes[q].children) == 0 }
 
-// Path returns the way from the root to q, both included. It must not be changed.
+// Path returns the path from the root to q, both included. It must not be changed.
 func (t *Tree) Path(q int) []int { return t.nodes[q].path }
 
 // Children returns q's children in the order of the spec. It must not be changed.
@@ -225,21 +225,19 @@ func (t *Tree) LCA(a, b int) int {
 // Capacity returns the milli-GPU of the cluster.
 func (t *Tree) Capacity() Milli { return t.capacity }
 
-// SetCapacity says how many milli-GPU the cluster has now: nodes come and go.
-// It may fall below the sum of the guarantees; Available then turns negative.
+// SetCapacity sets the current milli-GPU of the cluster. It may fall below the sum of the
+// guarantees; Available then turns negative.
 func (t *Tree) SetCapacity(m Milli) {
 	t.capacity = max(0, m)
 	t.rebuild()
 }
 
-// Apply puts the windows in force that apply at wall (local seconds: Unix
-// seconds + Spec.Zone) and returns the next instant at which any queue's
-// amounts change, math.MaxInt64 if none ever do.
+// Apply activates the windows that apply at wall (local seconds: Unix seconds + Spec.Zone) and
+// returns the next instant at which any queue's amounts change, math.MaxInt64 if none ever do.
 //
-// A change may leave a queue above its limit (see Excess) or the cluster
-// overdrawn (Available(Root) < 0): the engine then preempts borrowers.
-// To see before a window closes what will have to be given back, Apply its
-// end, look, and Apply the present again: nothing else is remembered.
+// A change may leave a queue above its limit (see Excess) or the cluster overdrawn (Available(Root)
+// < 0): the engine then preempts borrowers. To see before a window closes what will have to be
+// given back, Apply its end, read, and Apply the present again: there is no other state.
 func (t *Tree) Apply(wall int64) (next int64) {
 	next = math.MaxInt64
 	for q := 1; q < len(t.nodes); q++ {
@@ -252,8 +250,8 @@ func (t *Tree) Apply(wall int64) (next int64) {
 	return next
 }
 
-// rebuild derives every other amount from the guarantees and limits in force,
-// the capacity, and what is used in the leaves.
+// rebuild derives all other amounts from the current guarantees and limits, the capacity, and the
+// leaves' usage.
 func (t *Tree) rebuild() {
 	for q := range t.nodes {
 		n := &t.nodes[q]
@@ -286,9 +284,9 @@ func (t *Tree) rebuild() {
 	}
 }
 
-// amounts derives a queue's quota from its settings and its children's sums.
-// Kueue: subtree(CQ) = nominal; subtree(cohort) = own nominal + Σ (subtree - local)
-// of the children, where our own nominal is what the children were not promised.
+// amounts derives a queue's quota from its settings and its children's sums. Kueue: subtree(CQ) =
+// nominal; subtree(cohort) = own nominal + Σ (subtree - local) of the children, where Muster's own
+// nominal is what is not promised to the children.
 func (n *node) amounts() {
 	n.guarantee = n.set
 	if n.guarantee == 0 && len(n.children) > 0 {
@@ -310,9 +308,9 @@ func (n *node) amounts() {
 	}
 }
 
-// Charge adds m milli-GPU to what q and its ancestors use; a release is the
-// same with -m, and undoes it exactly. Critical says that the job is of the
-// critical tier: it fills the idle reserve first.
+// Charge adds m milli-GPU to the use of q and its ancestors; a release is the same with -m, and
+// undoes it exactly. Critical says that the job is of the critical tier: it takes the idle reserve
+// first.
 func (t *Tree) Charge(q int, m Milli, critical bool) {
 	n := &t.nodes[q]
 	dHeld := n.fill(m, critical)
@@ -333,29 +331,29 @@ func (t *Tree) Charge(q int, m Milli, critical bool) {
 	}
 }
 
-// Used returns the milli-GPU in use by q and all below it.
+// Used returns the milli-GPU in use in q and below it.
 func (t *Tree) Used(q int) Milli { return t.nodes[q].used }
 
 // Critical returns the part of Used that the critical tier holds.
 func (t *Tree) Critical(q int) Milli { return t.nodes[q].crit }
 
-// Held returns the milli-GPU that q and all below it keep idle for the
-// critical tier at the moment.
+// Held returns the milli-GPU that q and everything below it currently keep idle for the critical
+// tier.
 func (t *Tree) Held(q int) Milli { return t.nodes[q].held }
 
-// Guarantee returns the milli-GPU owed to q now: its own guarantee, else the
-// sum of its children's. The root's is the capacity.
+// Guarantee returns the milli-GPU currently owed to q: its own guarantee, otherwise the sum of its
+// children's. The root's is the capacity.
 func (t *Tree) Guarantee(q int) Milli { return t.nodes[q].guarantee }
 
-// Limit returns the most that q may use now, cluster.Unlimited if there is no limit.
+// Limit returns the current limit of q, cluster.Unlimited if there is none.
 func (t *Tree) Limit(q int) Milli { return t.nodes[q].limit }
 
-// Weight returns q's over-quota weight in thousandths, always positive: as
-// configured, else in proportion to the guarantee, else 1000.
+// Weight returns q's over-quota weight in thousandths, always positive: as configured, otherwise in
+// proportion to the guarantee, otherwise 1000.
 func (t *Tree) Weight(q int) int64 { return t.nodes[q].weight }
 
-// Excess returns how far q is above its limit, after a window has closed or a
-// limit was lowered; 0 if it is not.
+// Excess returns how far q is above its limit, after a window has closed or a limit was lowered; 0
+// if it is not.
 func (t *Tree) Excess(q int) Milli {
 	n := &t.nodes[q]
 	if n.limit == cluster.Unlimited {

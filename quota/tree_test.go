@@ -86,7 +86,7 @@ func TestKueueAvailable(t *testing.T) {
 		t.Error("2 of b's 8 are borrowed, not 3")
 	}
 	if tree.Reclaimable(b, a, 2*gpu, 5*gpu, cluster.Standard) || tree.Reclaimable(a, b, 0, 1, cluster.Standard) {
-		t.Error("who borrows may not reclaim")
+		t.Error("a borrower may not reclaim")
 	}
 }
 
@@ -125,7 +125,7 @@ func TestGuaranteeAndBurst(t *testing.T) {
 	}
 }
 
-// A critical job must fit the guarantee; the idle reserve is for it alone.
+// A critical job must fit the guarantee; only critical jobs may use the idle reserve.
 func TestCriticalAndReserve(t *testing.T) {
 	tree := mustTree(t, 8, queue("serving", "", 4, reserve(3)), queue("training", "", 4))
 	s, tr := at(t, tree, "serving"), at(t, tree, "training")
@@ -211,8 +211,8 @@ func TestHierarchy(t *testing.T) {
 	}
 }
 
-// A group without a guarantee of its own stands for its children's; it does
-// not keep them from reclaiming outside what a sibling borrowed inside.
+// A group without a guarantee of its own has its children's; it does not keep them from reclaiming
+// outside what a sibling borrowed inside.
 func TestGroup(t *testing.T) {
 	tree := mustTree(t, 16, queue("org", "", 0), queue("a", "org", 4), queue("b", "org", 4), queue("c", "", 4))
 	org, a, b, c := at(t, tree, "org"), at(t, tree, "a"), at(t, tree, "b"), at(t, tree, "c")

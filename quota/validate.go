@@ -7,8 +7,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// validate checks every queue by itself, then the sums of the tree, at all
-// times of the week at which a window opens or closes.
+// validate checks every queue, then the sums of the tree, at all times of the week at which a
+// window opens or closes.
 func (t *Tree) validate(capacity Milli) error {
 	for q := 1; q < len(t.nodes); q++ {
 		if err := checkQueue(&t.nodes[q].spec); err != nil {
@@ -38,13 +38,13 @@ func (t *Tree) validate(capacity Milli) error {
 
 func staticAmounts(s *cluster.Queue) (guarantee, limit Milli) { return s.Guarantee, s.Limit }
 
-// clock prints an instant of the week for error messages: "on Sunday at 07:00, ".
+// clock formats an instant of the week for error messages: "on Sunday at 07:00, ".
 func clock(wall int64) string {
 	weekday, tod := cluster.Calendar(wall)
 	return fmt.Sprintf("on %s at %02d:%02d, ", time.Weekday(weekday), tod/3600, tod/60%60)
 }
 
-// checkQueue checks what a queue says of itself.
+// checkQueue checks a queue's own settings.
 func checkQueue(s *cluster.Queue) error {
 	for _, f := range []struct {
 		key       string
@@ -90,9 +90,9 @@ func checkWindow(w *cluster.Window) error {
 	return nil
 }
 
-// checkReserve checks that lend and reserve fit the guarantee: the largest of
-// the week; a window may leave less, and then less is lent and reserved. Only
-// leaves have a reserve, because critical jobs must fit a leaf's guarantee.
+// checkReserve checks that lend and reserve fit the guarantee, the largest of the week; a window
+// may leave less, and then less is lent and reserved. Only leaves have a reserve, because critical
+// jobs must fit a leaf's guarantee.
 func (t *Tree) checkReserve(q int) error {
 	s := &t.nodes[q].spec
 	if s.Reserve > 0 && !t.Leaf(q) {
@@ -102,7 +102,7 @@ func (t *Tree) checkReserve(q int) error {
 	for i := range s.Windows {
 		most = max(most, s.Windows[i].Guarantee)
 	}
-	if s.Lend > most && (most > 0 || t.Leaf(q)) { // else a group, whose guarantee is its children's
+	if s.Lend > most && (most > 0 || t.Leaf(q)) { // otherwise a group, whose guarantee is its children's
 		return fmt.Errorf("queue %q: lends %s GPUs, more than its guarantee of %s",
 			s.Name, FormatGPUs(s.Lend), FormatGPUs(most))
 	}
@@ -113,9 +113,8 @@ func (t *Tree) checkReserve(q int) error {
 	return nil
 }
 
-// checkSums checks guarantees against limits and the children's sums against
-// their parent's guarantee and the capacity, with the amounts given. When
-// says at what time that is, for the message.
+// checkSums checks guarantees against limits, and the children's sums against their parent's
+// guarantee and the capacity, with the given amounts. When is the time, for the message.
 func (t *Tree) checkSums(capacity Milli, amounts func(*cluster.Queue) (Milli, Milli), when string) error {
 	sums := make([]Milli, len(t.nodes))
 	for q := len(t.nodes) - 1; q >= 1; q-- {
@@ -141,7 +140,7 @@ func (t *Tree) checkSums(capacity Milli, amounts func(*cluster.Queue) (Milli, Mi
 	return nil
 }
 
-// breakdown lists the guarantees below q that make up a sum: "a 4, b 4".
+// breakdown lists the guarantees below q that add up to a sum: "a 4, b 4".
 func (t *Tree) breakdown(q int, amounts func(*cluster.Queue) (Milli, Milli)) string {
 	s := ""
 	for _, c := range t.nodes[q].children {

@@ -3,11 +3,10 @@ package quota
 import "github.com/muster-gpu/muster/cluster"
 
 // Volcano's proportion and capacity plugins and DRF. Source: volcano
-// pkg/scheduler/plugins/{proportion,capacity,drf}, as in Volcano; DRF:
-// Ghodsi et al., NSDI 2011. Vectors are indexed by resource, the same in all
-// arguments, each resource in its own unit.
+// pkg/scheduler/plugins/{proportion,capacity,drf}; DRF: Ghodsi et al., NSDI 2011. Vectors are
+// indexed by resource, consistently across arguments, each resource in its own unit.
 
-// VolcanoQueue is a queue of the proportion plugin, of one resource.
+// VolcanoQueue is a queue of the proportion plugin, for one resource.
 type VolcanoQueue struct {
 	Weight     int64
 	Guarantee  Milli
@@ -15,20 +14,19 @@ type VolcanoQueue struct {
 	Request    Milli
 }
 
-// Proportion is the proportion plugin's loop: every round the unmet queues
-// get the remaining amount by weight, cut to capability and request and
-// raised to the guarantee. Rounds are exact down to a fraction; the shares
-// are rounded down to unit (not below what the loop fixed, a request, a
-// capability or a guarantee) and the rest given out by largest remainder.
+// Proportion is the proportion plugin's loop: every round divides the remaining amount among the
+// unmet queues by weight, bounded by capability and request and raised to the guarantee. Rounds are
+// exact up to a fraction; the shares are rounded down to unit (not below what the loop fixed, a
+// request, a capability or a guarantee) and the rest is handed out by largest remainder.
 //
-// It differs from Waterfill in two ways: what a guarantee gave beyond the
-// weight is not made up for later, and a guarantee stays with its queue even
-// if it is not asked for. The shares sum up to total at most, plus what
-// guarantees added at the end (Volcano takes that from nobody who is met).
+// It differs from Waterfill in two ways: what a guarantee gave beyond the weight is not compensated
+// later, and a guarantee stays with its queue even if it is not requested. The shares sum up to at
+// most total, plus what guarantees added at the end (Volcano does not take that from queues that
+// are met).
 func Proportion(total, unit Milli, queues []VolcanoQueue) []Milli {
 	p := newProportion(total, queues)
-	// Every round meets a queue or shrinks what remains; a negative remaining
-	// amount (guarantees took more than their weight) shrinks geometrically.
+	// Every round meets a queue or shrinks the remaining amount; a negative one (guarantees took
+	// more than their weight) shrinks geometrically.
 	for range maxRounds {
 		if !p.round() {
 			break
@@ -38,8 +36,8 @@ func Proportion(total, unit Milli, queues []VolcanoQueue) []Milli {
 }
 
 const (
-	// fine is a fraction of a milli-GPU: the loop's amounts have 20 bits after
-	// the point, which leaves 43 for milli-GPU.
+	// fine is the fraction of a milli-GPU in the loop's amounts: 20 bits, which leaves 43 for
+	// milli-GPU.
 	fine      = 1 << 20
 	maxRounds = 1000
 )
@@ -61,7 +59,7 @@ func newProportion(total Milli, queues []VolcanoQueue) *proportion {
 	}
 	for i := range queues {
 		q := &queues[i]
-		// The real capability leaves the others' guarantees alone.
+		// The real capability leaves room for the others' guarantees.
 		most := max(0, total-(guaranteed-q.Guarantee))
 		if q.Capability != cluster.Unlimited {
 			most = min(most, q.Capability)
@@ -120,8 +118,8 @@ func (p *proportion) rounded(total, unit Milli) []Milli {
 		claims[i] = Claim{Weight: p.queues[i].Weight, Floor: p.queues[i].Guarantee,
 			Cap: max(p.queues[i].Guarantee, p.most[i]/fine)}
 	}
-	// Only what the loop gave out is given out again; the fraction that its
-	// own rounding lost (below one milli-GPU per queue) counts as given.
+	// Only what the loop handed out is handed out again; the fraction lost to its rounding (below
+	// one milli-GPU per queue) counts as handed out.
 	given := min(total, (sum+int64(len(p.queues))*fine-1)/fine)
 	if sum > total*fine {
 		given = 0 // guarantees went beyond the total: each queue keeps its share
@@ -130,9 +128,8 @@ func (p *proportion) rounded(total, unit Milli) []Milli {
 	return share
 }
 
-// Dominant returns DRF's dominant share, the largest of used/total over the
-// resources (the first if several are equal). A resource of which there is
-// none does not count.
+// Dominant returns DRF's dominant share, the largest of used/total over the resources (the first of
+// equals). A resource with a total of 0 does not count.
 func Dominant(used, total []int64) Ratio {
 	best := Ratio{0, 1}
 	for r := range used {
@@ -145,10 +142,9 @@ func Dominant(used, total []int64) Ratio {
 	return best
 }
 
-// DRFPreempts reports whether DRF lets a task of a job that would then use
-// preemptorAfter preempt one of a job that is left with victimAfter: the
-// preemptor's dominant share must be the smaller, or equal. (Volcano takes
-// shares within 1e-6 as equal; integers need no such margin.)
+// DRFPreempts reports whether DRF lets a task of a job that would then use preemptorAfter preempt a
+// task of a job that is left with victimAfter: the preemptor's dominant share must not be larger.
+// (Volcano treats shares within 1e-6 as equal; integers need no such margin.)
 func DRFPreempts(preemptorAfter, victimAfter, total []int64) bool {
 	return Dominant(preemptorAfter, total).Cmp(Dominant(victimAfter, total)) <= 0
 }
@@ -157,12 +153,12 @@ func DRFPreempts(preemptorAfter, victimAfter, total []int64) bool {
 type DRFUser struct {
 	Task   []int64 // what one task needs
 	Weight int64   // any scale, positive
-	Tasks  int     // how many it has; negative: without end
+	Tasks  int     // number of tasks; negative: unlimited
 }
 
-// ProgressiveFilling is DRF's reference algorithm: the user with the smallest
-// dominant share over its weight starts its next task (ties by index), until
-// no user's next task fits. It returns the tasks started.
+// ProgressiveFilling is DRF's reference algorithm: the user with the smallest dominant share over
+// its weight starts its next task (ties by index), until no user's next task fits. It returns the
+// number of tasks started.
 func ProgressiveFilling(total []int64, users []DRFUser) []int {
 	started := make([]int, len(users))
 	full := make([]bool, len(users))
@@ -201,7 +197,7 @@ func cmpWeighted(a Ratio, v int64, b Ratio, w int64) int {
 	return cmpWide(product(a.Num, b.Den), wide{0, uint64(w)}, product(b.Num, a.Den), wide{0, uint64(v)})
 }
 
-// fits reports whether a task that needs anything at all still fits.
+// fits reports whether a task that needs anything still fits.
 func fits(task, used, total []int64) bool {
 	needs := false
 	for r := range task {
@@ -216,10 +212,10 @@ func fits(task, used, total []int64) bool {
 // CapacityQueue is a queue's state in the capacity plugin.
 type CapacityQueue struct{ Allocated, Deserved, Guarantee []int64 }
 
-// CapacityVictim reports whether a task may be reclaimed: its queue is above
-// deserved in a dimension that both the task and the reclaimer use, and stays
-// at or above its guarantee without the task. That is checked before the task
-// goes, so that a big task may take the queue below deserved.
+// CapacityVictim reports whether a task may be reclaimed: its queue is above deserved in a
+// dimension that both the task and the reclaimer use, and stays at or above its guarantee without
+// the task. The former is checked before the task is removed, so a large task may take the queue
+// below deserved.
 func CapacityVictim(q CapacityQueue, task, reclaimer []int64) bool {
 	above := false
 	for r := range task {
@@ -231,8 +227,8 @@ func CapacityVictim(q CapacityQueue, task, reclaimer []int64) bool {
 	return above
 }
 
-// CapacityVictims walks through the tasks in order and takes every victim,
-// each subtracted before the next is looked at. It returns their indices.
+// CapacityVictims goes through the tasks in order and takes every victim, subtracting each before
+// the next is checked. It returns their indices.
 func CapacityVictims(q CapacityQueue, tasks [][]int64, reclaimer []int64) []int {
 	left := append([]int64(nil), q.Allocated...)
 	var victims []int
@@ -248,8 +244,8 @@ func CapacityVictims(q CapacityQueue, tasks [][]int64, reclaimer []int64) []int 
 	return victims
 }
 
-// CapacityReclaims reports whether a queue may reclaim for a request: it
-// stays within its deserved amounts (real capability where that is less).
+// CapacityReclaims reports whether a queue may reclaim for a request: it stays within its deserved
+// amounts (real capability where that is less).
 func CapacityReclaims(q CapacityQueue, request []int64) bool {
 	for r := range request {
 		if request[r] > 0 && q.Allocated[r]+request[r] > q.Deserved[r] {

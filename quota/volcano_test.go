@@ -104,8 +104,7 @@ func TestDRF(t *testing.T) {
 	}
 }
 
-// Volcano, Invariants: DRF is envy-free and Pareto-optimal, up to the
-// one task that did not fit.
+// Volcano, Invariants: DRF is envy-free and Pareto-optimal, up to one task that did not fit.
 func TestDRFInvariants(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		total := []int64{rapid.Int64Range(4, 30).Draw(r, "a"), rapid.Int64Range(4, 30).Draw(r, "b")}
@@ -124,7 +123,7 @@ func TestDRFInvariants(t *testing.T) {
 				r.Fatalf("tasks %v: user %d has room for one more", n, i)
 			}
 			for j, v := range users {
-				// With what j has, i could run so many tasks; one is the granularity.
+				// With j's resources, i could run this many tasks; the granularity is one.
 				m := min(v.Task[0]*int64(n[j])/u.Task[0], v.Task[1]*int64(n[j])/u.Task[1])
 				if m > int64(n[i])+1 && !fullEarly(total, users, n, i) {
 					r.Fatalf("tasks %v: user %d envies %d: %d tasks", n, i, j, m)
@@ -134,8 +133,8 @@ func TestDRFInvariants(t *testing.T) {
 	})
 }
 
-// fullEarly reports whether i's next task did not fit because its tasks are
-// bigger than the rest left; then indivisible tasks, not DRF, decide.
+// fullEarly reports whether i's next task did not fit because its tasks are larger than the rest;
+// then indivisible tasks, not DRF, decide.
 func fullEarly(total []int64, users []DRFUser, n []int, i int) bool {
 	for j := range users {
 		if j == i {

@@ -12,14 +12,13 @@ type Claim struct {
 	Cap    Milli // never exceeded (a limit or a request); a Floor above it is kept
 }
 
-// Waterfill divides total by weighted max-min: every claim gets
-// clamp(level × weight, floor, cap) with the one level at which total is used
-// up, or all caps are reached. Floors that sum up to more than total are cut
-// by the same rule, with the floors as weights and caps.
+// Waterfill divides total by weighted max-min: every claim gets clamp(level × weight, floor, cap)
+// with the one level at which total is used up or all caps are reached. Floors that sum up to more
+// than total are reduced by the same rule, with the floors as weights and caps.
 //
-// Shares are whole multiples of unit as far as floors, caps and total are:
-// they are rounded down, and the rest goes out in units by largest remainder,
-// ties by index. The sum never exceeds total.
+// Shares are whole multiples of unit as far as floors, caps and total allow: they are rounded down,
+// and the rest is handed out in units by largest remainder, ties by index. The sum never exceeds
+// total.
 func Waterfill(total, unit Milli, claims []Claim) []Milli {
 	share := make([]Milli, len(claims))
 	work := slices.Clone(claims)
@@ -54,8 +53,8 @@ type edge struct {
 	cap    bool
 }
 
-// fillExact finds the level by sweeping over the edges from low to high. In
-// between, the sum of shares is fixed + level × weight with constant weight.
+// fillExact finds the level by sweeping over the edges in ascending order. Between edges, the sum
+// of shares is fixed + level × weight with constant weight.
 func fillExact(total Milli, claims []Claim, unit Milli, share []Milli) {
 	edges := make([]edge, 0, 2*len(claims))
 	var fixed, weight int64
@@ -88,7 +87,7 @@ func fillExact(total Milli, claims []Claim, unit Milli, share []Milli) {
 			fixed -= c.Floor
 		}
 	}
-	rem := make([]int64, len(claims)) // of a share's part below a unit, as a numerator over weight
+	rem := make([]int64, len(claims)) // of each share's part below a unit, as a numerator over weight
 	for i, c := range claims {
 		switch state[i] {
 		case 0:
@@ -102,8 +101,8 @@ func fillExact(total Milli, claims []Claim, unit Milli, share []Milli) {
 	roundDown(total, claims, unit, share, rem)
 }
 
-// roundDown cuts shares to units, but not below the floor, and gives the rest
-// out again by largest remainder (the part cut off, then rem), ties by index.
+// roundDown rounds shares down to units, but not below the floor, and hands out the rest by largest
+// remainder (the part cut off, then rem), ties by index.
 func roundDown(total Milli, claims []Claim, unit Milli, share []Milli, rem []int64) {
 	cut := make([]Milli, len(share))
 	order := make([]int, len(share))

@@ -35,8 +35,8 @@ func TestWaterfill(t *testing.T) {
 	}
 }
 
-// exactShares is the dumb twin: it tries the level of every edge and of every
-// stretch between two edges, in rational numbers.
+// exactShares is the naive twin: it tries the level of every edge and of every interval between two
+// edges, in rational numbers.
 func exactShares(total int64, claims []Claim) []*big.Rat {
 	at := func(level *big.Rat) ([]*big.Rat, *big.Rat) {
 		shares, sum := make([]*big.Rat, len(claims)), new(big.Rat)

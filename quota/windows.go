@@ -11,20 +11,19 @@ const (
 	weekSeconds = 7 * daySeconds
 )
 
-// hours are the hours of a window.
+// hours returns the hours of a window.
 func hours(w *cluster.Window) *cluster.Hours {
 	return &cluster.Hours{Days: w.Days, From: w.From, To: w.To}
 }
 
-// Open reports whether the window applies at wall (local seconds). The days
-// are those on which it starts: a Saturday night lasts into Sunday.
+// Open reports whether the window applies at wall (local seconds). Its days are those on which it
+// starts: a Saturday night extends into Sunday.
 func Open(w *cluster.Window, wall int64) bool { return hours(w).Open(wall) }
 
-// Effective returns the guarantee and limit (milli-GPU) of a queue at wall
-// (local seconds), and the next instant at which either changes,
-// math.MaxInt64 if that never happens. Of several open windows the last in
-// the list decides, for guarantee and limit each on its own: a window that
-// leaves one unchanged (cluster.Unlimited) leaves it to the others.
+// Effective returns the guarantee and limit (milli-GPU) of a queue at wall (local seconds), and the
+// next instant at which either changes, math.MaxInt64 if that never happens. Of several open
+// windows the last in the list decides, separately for guarantee and limit: a window that leaves
+// one unchanged (cluster.Unlimited) leaves it to the others.
 func Effective(q *cluster.Queue, wall int64) (guarantee, limit Milli, next int64) {
 	guarantee, limit = amountsAt(q, wall)
 	for at := wall; ; {
@@ -65,7 +64,7 @@ func nextEdge(q *cluster.Queue, wall int64) int64 {
 		w := &q.Windows[i]
 		h := hours(w)
 		from, to := h.Bounds()
-		for day := -1; day <= 7; day++ { // a window of yesterday may still be open
+		for day := -1; day <= 7; day++ { // yesterday's window may still be open
 			if !h.Begins((weekday + day + 7) % 7) {
 				continue
 			}

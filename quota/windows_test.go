@@ -28,8 +28,8 @@ func local(day, hour, minute int) int64 {
 
 const weekend = 1<<time.Sunday | 1<<time.Saturday
 
-// Training may use the serving reserve at night and on weekends, given back
-// by 07:00: serving keeps 2 of its 6 GPUs then, and all of them on Monday.
+// Training may use the serving reserve at night and on weekends, given back by 07:00: serving then
+// keeps 2 of its 6 GPUs, and all of them on Monday.
 func nightAndWeekend() []cluster.Queue {
 	windows := func(g Milli) func(*cluster.Queue) {
 		return func(q *cluster.Queue) {
@@ -96,7 +96,7 @@ func TestWindowDetails(t *testing.T) {
 		}
 	}
 	check("none", 0, 4000, 8000, math.MaxInt64)
-	// The last window that applies wins, for each amount on its own.
+	// The last applicable window wins, separately for each amount.
 	set(cluster.Window{From: 8 * time.Hour, To: 12 * time.Hour, Guarantee: 1000, Limit: 2000},
 		cluster.Window{From: 10 * time.Hour, To: 11 * time.Hour, Guarantee: 3000, Limit: same})
 	check("first", local(2, 9, 0), 1000, 2000, local(2, 10, 0))
@@ -115,7 +115,7 @@ func TestWindowDetails(t *testing.T) {
 	check("long ago", -1, 4000, 8000, 2*daySeconds+6*3600)
 }
 
-// The dumb twin walks hour by hour.
+// The naive twin goes hour by hour.
 func TestWindowsTwin(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		q := queue("q", "", 4)
@@ -130,7 +130,7 @@ func TestWindowsTwin(t *testing.T) {
 		twin := func(wall int64) (g, l Milli) {
 			g, l = q.Guarantee, q.Limit
 			for _, w := range q.Windows {
-				// A window that starts on some day covers so many hours from then.
+				// A window that starts on some day covers this many hours from then.
 				length := (int(w.To/time.Hour) - int(w.From/time.Hour) + 24) % 24
 				if w.To == 24*time.Hour {
 					length = 24 - int(w.From/time.Hour)

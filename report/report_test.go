@@ -136,7 +136,7 @@ func TestBest(t *testing.T) {
 	sums := made()
 	f := figures()[0]
 	if got := best(&f, sums); !slices.Equal(got, []bool{false, true, false}) {
-		t.Errorf("a run that ended fewer jobs competes in completion times: %v", got)
+		t.Errorf("a run in which fewer jobs ended competes in completion times: %v", got)
 	}
 	sums[1].Partial = true
 	if got := best(&f, sums); !slices.Equal(got, []bool{true, false, false}) {

@@ -237,7 +237,7 @@ func (t *table) notes(sums []Summary) {
 	if text := unlike(sums); text != "" {
 		t.wrap(text)
 	}
-	t.grouped(sums, note, func(text, who string) { t.wrap(who + ": " + text) })
+	t.grouped(sums, note, func(text, runs string) { t.wrap(runs + ": " + text) })
 }
 
 // unlike warns of a comparison that differs in two ways: the order, and whether jobs may pass a
@@ -270,21 +270,21 @@ func fewer(sums []Summary) string {
 }
 
 // grouped calls f for each text that of returns, with the runs that have it.
-func (t *table) grouped(sums []Summary, of func(*Summary) string, f func(text, who string)) {
+func (t *table) grouped(sums []Summary, of func(*Summary) string, f func(text, runs string)) {
 	var texts []string
-	who := map[string][]string{}
+	runs := map[string][]string{}
 	for i := range sums {
 		v := of(&sums[i])
-		if _, ok := who[v]; !ok {
+		if _, ok := runs[v]; !ok {
 			texts = append(texts, v)
 		}
-		who[v] = append(who[v], t.names[i])
+		runs[v] = append(runs[v], t.names[i])
 	}
 	for _, v := range texts {
-		names := strings.Join(who[v], ", ")
-		if len(sums) > 1 && len(who[v]) == len(sums) {
+		names := strings.Join(runs[v], ", ")
+		if len(sums) > 1 && len(runs[v]) == len(sums) {
 			names = "all"
-		} else if 2*len(who[v]) > len(sums) && len(who[v]) > 3 {
+		} else if 2*len(runs[v]) > len(sums) && len(runs[v]) > 3 {
 			names = "the others"
 		}
 		if v != "" {
@@ -296,9 +296,9 @@ func (t *table) grouped(sums []Summary, of func(*Summary) string, f func(text, w
 // setups lists which runs had which placer or backfill.
 func (t *table) setups(what string, sums []Summary, of func(*Summary) string) {
 	var parts []string
-	t.grouped(sums, of, func(text, who string) {
-		if len(sums) > 1 && who != "all" {
-			text += " (" + who + ")"
+	t.grouped(sums, of, func(text, runs string) {
+		if len(sums) > 1 && runs != "all" {
+			text += " (" + runs + ")"
 		}
 		parts = append(parts, clean(text))
 	})

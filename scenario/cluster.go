@@ -12,7 +12,7 @@ import (
 	"github.com/muster-gpu/muster/perf"
 )
 
-// nodesArg is the short form of a cluster line: so many equal nodes.
+// nodesArg is the short form of a cluster line: a number of equal nodes.
 type nodesArg struct {
 	nodes, gpus, racks, fabrics, islands int
 	model, name, rack, fabric, nvlink    string
@@ -53,7 +53,7 @@ func (p *parser) cluster(args []string) error {
 		return err
 	}
 	if a.racks > a.nodes || a.fabrics > a.nodes || a.racks > 0 && a.rack != "" || a.fabrics > 0 && a.fabric != "" {
-		return errors.New("racks and fabrics divide this line's nodes: at most one per node, and not beside rack= or fabric=")
+		return errors.New("racks and fabrics divide this line's nodes: at most one per node, and not together with rack= or fabric=")
 	}
 	s := &p.set.spec
 	if len(s.Nodes)+a.nodes > maxNodes {
@@ -89,10 +89,10 @@ func (p *parser) cluster(args []string) error {
 	return nil
 }
 
-// clusterYAML reads the indented lines that follow as a cluster file.
+// clusterYAML reads the following indented lines as a cluster file.
 func (p *parser) clusterYAML() error {
 	if len(p.set.spec.Nodes) > 0 {
-		return errors.New("a cluster is there already: write `clear` before another one")
+		return errors.New("a cluster is already described: write `clear` before another one")
 	}
 	body := p.indented()
 	if body == "" {
@@ -108,8 +108,8 @@ func (p *parser) clusterYAML() error {
 	return nil
 }
 
-// indented takes the indented lines that follow. Empty lines in front make a
-// reader's line numbers those of this file.
+// indented takes the following indented lines. It prepends empty lines so that a reader's line
+// numbers are those of this file.
 func (p *parser) indented() string {
 	from := p.at
 	for p.at < len(p.lines) && (strings.TrimSpace(p.lines[p.at]) == "" || strings.ContainsRune(" \t", rune(p.lines[p.at][0]))) {
@@ -124,13 +124,13 @@ func (p *parser) indented() string {
 	return strings.Repeat("\n", from) + strings.Join(p.lines[from:p.at], "\n") + "\n"
 }
 
-// perf takes a performance table, as --perf does.
+// perf reads a performance table, like --perf.
 func (p *parser) perf(args []string) (err error) {
 	p.set.perf, err = p.table("perf", args)
 	return err
 }
 
-// believed takes what the scheduler knows instead.
+// believed reads the table that the scheduler uses instead of the true one.
 func (p *parser) believed(args []string) (err error) {
 	p.set.belief, err = p.table("believed", args)
 	return err
@@ -151,7 +151,7 @@ func (p *parser) table(what string, args []string) (*perf.Table, error) {
 	return t, nil
 }
 
-// trimFile takes the file's name off an error that gets it again.
+// trimFile removes the file name from an error that will get it again.
 func trimFile(name string, err error) error {
 	if rest, ok := strings.CutPrefix(err.Error(), name+": "); ok {
 		return errors.New(rest)
@@ -190,7 +190,7 @@ func (p *parser) queue(args []string) error {
 	}
 	for i := range p.set.spec.Queues {
 		if p.set.spec.Queues[i].Name == args[0] {
-			return fmt.Errorf("queue %q is there already", args[0])
+			return fmt.Errorf("queue %q already exists", args[0])
 		}
 	}
 	q := cluster.Queue{Name: args[0], Limit: cluster.Unlimited, Lend: cluster.Unlimited}

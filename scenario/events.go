@@ -10,7 +10,7 @@ import (
 	"github.com/muster-gpu/muster/sim"
 )
 
-// scripted is an event line, its jobs and queues still by name.
+// scripted is an event line with unresolved names of jobs and queues.
 type scripted struct {
 	line  int
 	at    cluster.Time
@@ -19,10 +19,10 @@ type scripted struct {
 	queue *cluster.Queue // changed settings
 }
 
-// happening is a kind of event that a scenario can cause.
+// happening is a kind of event.
 type happening struct {
 	name   string
-	target string // what the second word is: node, job or queue
+	target string // kind of the second word: node, job or queue
 	event  engine.Event
 }
 
@@ -99,7 +99,7 @@ func (p *parser) happen(at cluster.Time, h happening, target string, args []stri
 	return nil
 }
 
-// queueAt returns a queue's settings after the events so far.
+// queueAt returns a queue's settings after the previous events.
 func (s *setup) queueAt(name string) (cluster.Queue, error) {
 	for i := len(s.events) - 1; i >= 0; i-- {
 		if q := s.events[i].queue; q != nil && q.Name == name {
@@ -114,7 +114,7 @@ func (s *setup) queueAt(name string) (cluster.Queue, error) {
 		have = append(have, s.spec.Queues[i].Name)
 	}
 	if have == nil {
-		return cluster.Queue{}, fmt.Errorf("no queue is described, %q neither", name)
+		return cluster.Queue{}, fmt.Errorf("queue %q does not exist: no queue is described", name)
 	}
 	return cluster.Queue{}, cluster.Unknown("queue", name, have)
 }
@@ -133,7 +133,7 @@ func (s *setup) node(name string) (*cluster.Node, error) {
 	return nil, cluster.Unknown("node", name, have)
 }
 
-// script resolves the event lines for a run; ids are the jobs' numbers in it.
+// script resolves the event lines for a run; ids are its job numbers.
 func (s *setup) script(ids []cluster.JobID) []sim.Scripted {
 	var out []sim.Scripted
 	queues := slices.Clone(s.spec.Queues)

@@ -12,8 +12,8 @@ import (
 	"github.com/muster-gpu/muster/report"
 )
 
-// expectCmd is an `expect` line: facts about a job, a queue, a user or a whole
-// variant, in each variant that it means.
+// expectCmd is an `expect` line: facts about a job, a queue, a user or a whole variant, in each
+// selected variant.
 type expectCmd struct {
 	choice
 	run     *runCmd
@@ -30,14 +30,14 @@ type kindOfValue uint8
 const (
 	aDuration kindOfValue = iota // or never
 	aNumber
-	aText // = and != only; "rejected" looks for a part of the text
+	aText // = and != only; "rejected" searches for a part of the text
 	aList // = and != only
 )
 
 type factDef struct {
 	name string
 	kind kindOfValue
-	at   int8 // 1: at= is needed, 0: not allowed, 2: allowed
+	at   int8 // 1: at= is required, 0: not allowed, 2: optional
 }
 
 var factDefs = map[string][]factDef{
@@ -192,7 +192,7 @@ func parseWhen(s string) (float64, error) {
 	return float64(t), err
 }
 
-// failures returns what does not hold, a line each.
+// failures describes the facts that do not hold, a line each.
 func (x *expectCmd) failures(all []*played) ([]string, error) {
 	var out []string
 	for _, p := range all {
@@ -213,7 +213,7 @@ func (x *expectCmd) failures(all []*played) ([]string, error) {
 					return nil, err
 				}
 				if !ok {
-					out = append(out, fmt.Sprintf("%s: %s%s is %s, not %s%s", p.label, x.who(p, i), a.key, got, opText(a.op), a.value))
+					out = append(out, fmt.Sprintf("%s: %s%s is %s, not %s%s", p.label, x.prefix(p, i), a.key, got, opText(a.op), a.value))
 				}
 			}
 		}
@@ -221,7 +221,8 @@ func (x *expectCmd) failures(all []*played) ([]string, error) {
 	return out, nil
 }
 
-func (x *expectCmd) who(p *played, i int) string {
+// prefix names the subject of a failure: a job, queue or user, and the instant.
+func (x *expectCmd) prefix(p *played, i int) string {
 	s := ""
 	switch {
 	case i >= 0:
@@ -242,7 +243,7 @@ func opText(op string) string {
 	return op
 }
 
-// holds evaluates one fact; got is the value as people read it.
+// holds evaluates one fact; got is the value as shown to people.
 func (x *expectCmd) holds(p *played, i int, a arg) (got string, ok bool, err error) {
 	d := x.def(a.key)
 	switch d.kind {
@@ -271,8 +272,7 @@ func (x *expectCmd) holds(p *played, i int, a arg) (got string, ok bool, err err
 	return strconv.Quote(v), same == (a.op == "="), err
 }
 
-// compare compares durations to the millisecond and numbers to the decimals
-// that the text has.
+// compare compares durations to the millisecond, and numbers to as many decimals as the text has.
 func compare(v, want float64, kind kindOfValue, text string) int {
 	tolerance := 0.5e6 // nanoseconds
 	if kind == aNumber {
@@ -455,7 +455,7 @@ func (x *expectCmd) list(p *played, i int, a arg) (string, bool) {
 	return strings.Join(got, ","), ok
 }
 
-// each calls f for the jobs that names mean; the names were checked.
+// each calls f for the named jobs; the names were checked.
 func (p *played) each(names []string, f func(i int)) {
 	for _, n := range names {
 		jobs, err := p.set.lookup(n)
@@ -479,7 +479,7 @@ func (x *expectCmd) mine(p *played) func(i int) bool {
 	}
 }
 
-// heldBy is the GPUs that some jobs hold at an instant.
+// heldBy is the number of GPUs that the selected jobs hold at an instant.
 func (p *played) heldBy(mine func(int) bool, t cluster.Time) float64 {
 	var m cluster.Milli
 	for i := range p.set.jobs {
@@ -493,7 +493,7 @@ func (p *played) heldBy(mine func(int) bool, t cluster.Time) float64 {
 	return float64(m) / 1000
 }
 
-// most is the most GPUs that some jobs hold at once.
+// most is the maximum number of GPUs that the selected jobs hold at once.
 func (p *played) most(mine func(int) bool) float64 {
 	type change struct {
 		at cluster.Time

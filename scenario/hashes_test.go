@@ -22,7 +22,7 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// Run `go test ./scenario -run TestHashes -hashes -rewrite` to accept other decisions than those of
+// Run `go test ./scenario -run TestHashes -hashes -rewrite` to accept decisions that differ from
 // testdata/hashes.txt.
 var printHashes = flag.Bool("hashes", false, "replay the recorded traces too, and print every decision hash")
 
@@ -33,7 +33,7 @@ const (
 	openbNodes = "openb-v2023/openb_node_list_gpu_node.csv"
 )
 
-// recordedRun is a recorded trace on a cluster. The worlds differ, so that together they try failures, moves,
+// recordedRun is a recorded trace on a cluster. Together the worlds cover failures, moves,
 // reservations and preemption rules under every policy.
 type recordedRun struct {
 	name, path, cluster string
@@ -97,7 +97,7 @@ func placerNames() (names []string) {
 	return names
 }
 
-// replays runs the trace under each policy and placer and returns their hashes by name.
+// replays runs the trace under each policy and placer and returns the named hashes.
 func (r *recordedRun) replays(t *testing.T) (lines []hashLine) {
 	opt := r.trace
 	for _, file := range []*string{&opt.Nodes, &opt.Throughputs, &opt.Profiles} {
@@ -146,7 +146,7 @@ func (r *recordedRun) replays(t *testing.T) (lines []hashLine) {
 // hashLine is a replay and the hash of all its decisions.
 type hashLine struct{ name, hash string }
 
-// hashesOf plays a scenario and returns the hash of each of its replays.
+// hashesOf runs a scenario and returns the hash of each of its replays.
 func hashesOf(t *testing.T, path string) (lines []hashLine) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -173,7 +173,7 @@ func hashesOf(t *testing.T, path string) (lines []hashLine) {
 	return lines
 }
 
-// listedHashes is what the engine decided when the list was written, by scenarios and by trace.
+// listedHashes is the stored list, by scenarios and by trace.
 func listedHashes(t *testing.T) map[string][]hashLine {
 	text, err := os.ReadFile(hashFile)
 	if err != nil {
@@ -189,8 +189,9 @@ func listedHashes(t *testing.T) map[string][]hashLine {
 	return list
 }
 
-// TestHashes compares every decision hash with the list: a change of the engine that is to change no
-// decision changes none of these. Without -hashes only those of the scenarios are compared.
+// TestHashes compares every decision hash with the list: a change of the engine that is meant to
+// preserve decisions changes none of them. Without -hashes only those of the scenarios are
+// compared.
 func TestHashes(t *testing.T) {
 	list := listedHashes(t)
 	groups := []string{"scenarios"}
@@ -220,7 +221,8 @@ func TestHashes(t *testing.T) {
 	}
 }
 
-// sameHashes prints hashes and compares them with those of the list, which it replaces with -rewrite.
+// sameHashes prints hashes and compares them with those in the list, which it replaces with
+// -rewrite.
 func sameHashes(t *testing.T, list map[string][]hashLine, of string, lines []hashLine) {
 	want := map[string]string{}
 	for _, l := range list[of] {

@@ -18,8 +18,8 @@ type duration = time.Duration
 type draft struct {
 	entry         trace.Entry
 	line          int
-	series        string // "small" of small[3]; empty: a job by itself
-	first         int    // index in the setup of its series' first job
+	series        string // "small" of small[3]; empty: a single job
+	first         int    // index in the setup of the series' first job
 	tasks, gpus   int
 	sets          []cluster.TaskSet
 	req           cluster.Request
@@ -124,7 +124,7 @@ var jobKeys = []key[draft]{
 	span("every", func(d *draft) *duration { return &d.every }),
 }
 
-// setTasks reads "4" (so many tasks of gpus= GPUs each) or "2x8+1x4".
+// setTasks reads "4" (a number of tasks of gpus= GPUs each) or "2x8+1x4".
 func setTasks(d *draft, v string) error {
 	if n, err := strconv.Atoi(v); err == nil && n > 0 && n <= cluster.MaxTasks {
 		d.tasks = n
@@ -153,7 +153,7 @@ func setElastic(d *draft, v string) error {
 	return nil
 }
 
-// setCheckpoint reads interval/cost/restart/suspend; the interval 0 means only when asked.
+// setCheckpoint reads interval/cost/restart/suspend; an interval of 0 means only when asked.
 func setCheckpoint(d *draft, v string) error {
 	f := strings.Split(v, "/")
 	if len(f) > 4 {
@@ -169,8 +169,7 @@ func setCheckpoint(d *draft, v string) error {
 	return nil
 }
 
-// setNodeLimits reads "n1+n2:2,n3:0": two tasks at most on n1 and n2 together,
-// none on n3.
+// setNodeLimits reads "n1+n2:2,n3:0": at most two tasks on n1 and n2 together, none on n3.
 func setNodeLimits(d *draft, v string) error {
 	for _, part := range list(v) {
 		name, most, ok := strings.Cut(part, ":")
@@ -266,7 +265,7 @@ func seriesOf(s string) (base string, lo, hi int, series bool, err error) {
 	return base, lo, hi, true, nil
 }
 
-// finish makes task sets of what a job line asks for.
+// finish makes task sets of a job line's request.
 func (d *draft) finish() error {
 	j := &d.entry.Job
 	if d.fail {
@@ -305,8 +304,8 @@ func (d *draft) finish() error {
 	return nil
 }
 
-// group gives a job that only says "so many GPUs" its tasks: one if a node has
-// as many, else whole nodes and a remainder (cluster.GroupTasks).
+// group makes tasks for a job that only states a number of GPUs: one if a node has that many,
+// otherwise whole nodes and a remainder (cluster.GroupTasks).
 func (d *draft) group(perNode int) []cluster.TaskSet {
 	if d.gpus <= perNode || perNode == 0 {
 		one := d.req
@@ -314,19 +313,19 @@ func (d *draft) group(perNode int) []cluster.TaskSet {
 		return []cluster.TaskSet{{Count: 1, Request: one}}
 	}
 	sets := cluster.GroupTasks(d.gpus, perNode, d.req)
-	for i := range sets { // CPU and RAM are said per task
+	for i := range sets { // CPU and RAM are stated per task
 		sets[i].Request.CPU, sets[i].Request.RAM = d.req.CPU, d.req.RAM
 	}
 	return sets
 }
 
-// add books one job under its name.
+// add adds a job under its name.
 func (s *setup) add(id string, d draft) error {
 	if _, dup := s.byName[id]; dup {
-		return fmt.Errorf("job %q is there already", id)
+		return fmt.Errorf("job %q already exists", id)
 	}
 	if other, ok := s.series[d.series]; d.series != "" && ok && other != d.first {
-		return fmt.Errorf("a series %q is there already", d.series)
+		return fmt.Errorf("a series %q already exists", d.series)
 	}
 	if s.byName == nil {
 		s.byName, s.series = map[string]int{}, map[string]int{}
@@ -343,7 +342,7 @@ func (s *setup) add(id string, d draft) error {
 	return nil
 }
 
-// lookup finds the jobs of a name: one, or a whole series by its base name.
+// lookup finds the jobs with a name: one, or a whole series by its base name.
 func (s *setup) lookup(name string) ([]int, error) {
 	if i, ok := s.byName[name]; ok {
 		return []int{i}, nil

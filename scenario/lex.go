@@ -14,14 +14,14 @@ type Error struct {
 	Err  error
 }
 
-// Error says where the mistake is and what it is.
+// Error names the place and the mistake.
 func (e *Error) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err) }
 
 // Unwrap returns the mistake without its place.
 func (e *Error) Unwrap() error { return e.Err }
 
-// fields splits a line at blanks, but not inside (...), [...] or "...". A "#"
-// after a blank begins a comment.
+// fields splits a line at blanks, except inside (...), [...] or "...". A "#" after a blank begins a
+// comment.
 func fields(line string) ([]string, error) {
 	var out []string
 	start, depth, quoted := -1, 0, false
@@ -86,7 +86,7 @@ func unquote(s string) string {
 	return s
 }
 
-// list splits "(a,b)" or "a,b"; commas inside brackets do not count.
+// list splits "(a,b)" or "a,b"; commas inside brackets do not split.
 func list(s string) []string {
 	if strings.HasPrefix(s, "(") && strings.HasSuffix(s, ")") {
 		s = s[1 : len(s)-1]
@@ -109,7 +109,7 @@ func list(s string) []string {
 	return out
 }
 
-// key is one argument that a command understands. A flag takes no value.
+// key is an argument of a command. A flag takes no value.
 type key[T any] struct {
 	name string
 	flag bool

@@ -13,14 +13,14 @@ import (
 	"github.com/muster-gpu/muster/report"
 )
 
-// lookCmd looks at a variant of the last run at an instant: explain says why a
-// job waits, moves which moves would let it start, show what nodes or queues hold.
+// lookCmd examines a variant of the last run at an instant: explain says why a job waits, moves
+// lists moves that would let it start, show lists what nodes or queues hold.
 type lookCmd struct {
 	choice
 	run     *runCmd
 	what    string // job, moves, nodes or queues
 	job     string
-	compact engine.Compact // moves: that empty nodes
+	compact engine.Compact // moves: whose purpose is to empty nodes
 	at      cluster.Time
 	set     bool // at= was given
 }
@@ -74,7 +74,7 @@ var lookKeys = []key[lookCmd]{
 	}},
 }
 
-// moveKeys are those of moves.
+// moveKeys are the keys of moves.
 var moveKeys = append(slices.Clone(lookKeys), key[lookCmd]{name: "compact", set: func(l *lookCmd, v string) (err error) {
 	l.compact, err = engine.ParseCompact(v)
 	return err
@@ -97,7 +97,7 @@ func (p *parser) moves(args []string) error {
 		return err
 	}
 	if (l.job == "") == (l.compact == engine.NoCompact) {
-		return errors.New("say which job, or what nodes are to be emptied for: moves job=big at=30m, moves compact=nodes at=30m")
+		return errors.New("name a job, or the purpose of emptying nodes: moves job=big at=30m, moves compact=nodes at=30m")
 	}
 	return p.look(l)
 }
@@ -134,7 +134,7 @@ func (p *parser) look(l *lookCmd) error {
 		}
 	}
 	if n != 1 {
-		return fmt.Errorf("%d variants of the run are meant; choose one with %s=", n, strings.Join(choiceNames, "=, "))
+		return fmt.Errorf("the run has %d matching variants; choose one with %s=", n, strings.Join(choiceNames, "=, "))
 	}
 	if l.job != "" {
 		jobs, err := l.run.set.lookup(l.job)
@@ -183,7 +183,7 @@ func (l *lookCmd) render(all []*played) ([]string, error) {
 	return nil, errors.New("no such variant was run")
 }
 
-// movesLines tells of moves: a line for each, then what they cost and save together.
+// movesLines describes moves: a line for each, then their total cost and saving.
 func (p *played) movesLines(list []engine.Moves) (out []string) {
 	name := func(id cluster.JobID) string { return p.set.names[slices.Index(p.ids, id)] }
 	for i := range list {
@@ -240,8 +240,8 @@ func whyLines(name string, y engine.Why) []string {
 	return out
 }
 
-// heldAt returns what a job holds at an instant; nil: nothing. What starts at
-// the instant counts, what ends at it does not.
+// heldAt returns what a job holds at an instant; nil: nothing. A start at that instant counts, an
+// end at that instant does not.
 func (s *story) heldAt(t cluster.Time) *stay {
 	for k := len(s.stays) - 1; k >= 0; k-- {
 		if st := &s.stays[k]; st.from <= t && t < st.to {
@@ -251,11 +251,11 @@ func (s *story) heldAt(t cluster.Time) *stay {
 	return nil
 }
 
-// nodesAt lists who holds what on each node.
+// nodesAt lists the jobs' holdings on each node.
 func (p *played) nodesAt(t cluster.Time) []string {
 	var out []string
 	for n := range p.set.spec.Nodes {
-		var who []string
+		var jobs []string
 		var used uint64
 		for i := range p.set.jobs {
 			st := p.stories[p.ids[i]].heldAt(t)
@@ -271,16 +271,16 @@ func (p *played) nodesAt(t cluster.Time) []string {
 			}
 			if mine != nil {
 				what := strings.ReplaceAll(p.where(mine), p.set.nodeName(int32(n))+":", "")
-				who = append(who, p.set.names[i]+" "+what)
+				jobs = append(jobs, p.set.names[i]+" "+what)
 			}
 		}
-		out = append(out, p.set.spec.Nodes[n].Name+": "+p.set.nodeLine(n, who, used, t))
+		out = append(out, p.set.spec.Nodes[n].Name+": "+p.set.nodeLine(n, jobs, used, t))
 	}
 	return out
 }
 
-// nodeLine says who is on a node and what is left of it.
-func (s *setup) nodeLine(n int, who []string, used uint64, t cluster.Time) string {
+// nodeLine describes the jobs on a node and what is left of it.
+func (s *setup) nodeLine(n int, jobs []string, used uint64, t cluster.Time) string {
 	node := s.spec.Nodes[n]
 	drained := node.State == cluster.Draining
 	for i := range s.events {
@@ -308,7 +308,7 @@ func (s *setup) nodeLine(n int, who []string, used uint64, t cluster.Time) strin
 			}
 		}
 	}
-	f := who
+	f := jobs
 	if node.State != cluster.Up {
 		f = append([]string{node.State.String()}, f...)
 	} else if free := (uint64(1)<<node.GPUs - 1) &^ used &^ node.Bad; free != 0 {
@@ -323,10 +323,10 @@ func (s *setup) nodeLine(n int, who []string, used uint64, t cluster.Time) strin
 	return strings.Join(f, ", ")
 }
 
-// queuesAt lists what each queue holds, with the queues below it.
+// queuesAt lists what each queue holds, including the queues below it.
 func (p *played) queuesAt(t cluster.Time) []string {
 	var out []string
-	for i := range p.run.Queues { // queues that jobs name, where none is described
+	for i := range p.run.Queues { // queues named by jobs if none is described
 		if len(p.set.spec.Queues) == 0 {
 			out = append(out, p.queueLine(&cluster.Queue{Name: p.run.Queues[i], Limit: cluster.Unlimited}, t))
 		}

@@ -8,19 +8,18 @@ import (
 	"github.com/muster-gpu/muster/sim"
 )
 
-// Moment is where the jobs of one variant of a run are just before the first of
-// them comes to its end: what a world must decide, too, that has the same jobs in
-// the same order, however long it takes.
+// Moment is the placement of the jobs in one variant of a run just before the first of them ends: a
+// world that has the same jobs in the same order must decide the same, however long it takes.
 type Moment struct {
 	Line                     int    // of the run
 	Label                    string // of the variant
 	Policy, Placer, Backfill string
-	Plain                    bool // nothing happens but that jobs are submitted, and the run changes no other rule
+	Plain                    bool // nothing happens but submissions, and the run changes no other rule
 	Spec                     cluster.Spec
-	Jobs                     []Placed // that were submitted by then, in order
+	Jobs                     []Placed // submitted until then, in order
 }
 
-// Placed is a job and how many of its tasks are on which node; none: it waits.
+// Placed is a job with the number of its tasks on each node; none: it waits.
 type Placed struct {
 	Job cluster.Job
 	On  map[string]int

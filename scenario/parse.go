@@ -18,7 +18,7 @@ type file struct {
 	cmds  []command
 }
 
-// command is something that runs or checks; what it needs is resolved already.
+// command is something that runs or checks; its references are already resolved.
 type command struct {
 	line   int // from 1
 	run    *runCmd
@@ -33,19 +33,19 @@ type output struct {
 	from, to int // indices into lines
 }
 
-// setup is everything that lines so far described.
+// setup is everything that the previous lines described.
 type setup struct {
 	file    string
 	spec    cluster.Spec
-	racks   int // racks and fabrics named so far
+	racks   int // number of racks and fabrics named so far
 	fabrics int
 	jobs    []draft
 	names   []string
-	byName  map[string]int // looked up only
-	series  map[string]int // looked up only: base name to first job
+	byName  map[string]int // looked up, never iterated
+	series  map[string]int // base name → first job; looked up, never iterated
 	events  []scripted
-	perf    *perf.Table // speeds; nil: everywhere as recorded
-	belief  *perf.Table // what the scheduler knows of them; nil: all
+	perf    *perf.Table // speeds; nil: as recorded everywhere
+	belief  *perf.Table // what the scheduler knows of them; nil: all of it
 }
 
 type parser struct {
@@ -54,7 +54,7 @@ type parser struct {
 	at    int // next line
 	line  int // of the command being read, from 1
 	set   *setup
-	last  *runCmd // explain, show and expect are about it
+	last  *runCmd // subject of explain, show and expect
 	cmds  []command
 	jobs  bool // a jobs block is open
 }
@@ -118,7 +118,7 @@ func parse(name string, text []byte) (*file, error) {
 	return &file{name: name, about: about, lines: p.lines, cmds: p.cmds}, nil
 }
 
-// about reads the first comment, which says what the scenario is for.
+// about reads the first comment, which states the scenario's purpose.
 func (p *parser) about() (string, error) {
 	var words []string
 	for i, l := range p.lines {
@@ -144,7 +144,7 @@ func (p *parser) command(f []string) error {
 	var have []string
 	for _, v := range verbs() {
 		if v.name == f[0] {
-			p.jobs = p.jobs && v.name == "event" // events may stand among the jobs
+			p.jobs = p.jobs && v.name == "event" // events may occur among the jobs
 			return v.read(p, f[1:])
 		}
 		have = append(have, v.name)
@@ -187,7 +187,7 @@ func (p *parser) block() *output {
 	return o
 }
 
-// freeze copies the setup: what a run sees is what stands above it.
+// freeze copies the setup: a run sees what is above it.
 func (s *setup) freeze() *setup {
 	c := *s
 	c.spec.Nodes, c.spec.Queues = slices.Clone(s.spec.Nodes), slices.Clone(s.spec.Queues)

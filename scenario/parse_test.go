@@ -31,8 +31,8 @@ func TestMistakes(t *testing.T) {
 		{base + "run policies\n", "write policies=VALUE"},
 		{base + "run seed=1 seed=2\n", "seed is given twice"},
 		{base + "run show=all\n", "unknown form"},
-		{base + "1m big gpus=1 run=1m\n", `x.scn:7: job "big" is there already`},
-		{base + "1m s[7..9] gpus=1 run=1m\n", `a series "s" is there already`},
+		{base + "1m big gpus=1 run=1m\n", `x.scn:7: job "big" already exists`},
+		{base + "1m s[7..9] gpus=1 run=1m\n", `a series "s" already exists`},
 		{base + "1m j gpu=1 run=1m\n", `did you mean "gpus"`},
 		{base + "1m j gpus=1\n", "run= is missing"},
 		{base + "1m j[1..x] gpus=1 run=1m\n", "not a job's name, nor a series"},
@@ -43,7 +43,7 @@ func TestMistakes(t *testing.T) {
 		{base + "1m j tasks=2 elastic=1..2 run=1m\n", "leave tasks= out"},
 		{base + "1m j share=2 run=1m\n", "share of a GPU"},
 		{base + "1m j within=room run=1m\n", "unknown topology level"},
-		{base + "queue alpha\n", "is there already"},
+		{base + "queue alpha\n", "already exists"},
 		{base + "queue beta garantee=4\n", `did you mean "guarantee"`},
 		{base + "queue beta no_reclaim=1\n", "takes no value"},
 		{base + "event 1m drian n1\n", `did you mean "drain"`},
@@ -64,7 +64,7 @@ func TestMistakes(t *testing.T) {
 		{base + "run\nexpect util=much\n", "not a number"},
 		{base + "run\nexpect order=(big,bag)\n", `unknown job "bag"`},
 		{base + "run\nexpect job=big\n", "no fact is given"},
-		{base + "run policies=(fifo,las)\nexplain job=big at=1m\n----\n", "2 variants of the run are meant"},
+		{base + "run policies=(fifo,las)\nexplain job=big at=1m\n----\n", "the run has 2 matching variants"},
 		{base + "run\nexplain job=s at=1m\n----\n", `"s" is 3 jobs`},
 		{base + "run\nexplain job=big\n----\n", "say when"},
 		{base + "run\nexplain job=big at=1m\n", "expected output must follow"},
@@ -84,7 +84,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// What Muster does otherwise is said so that an operator understands it.
+// A failure is reported in a form that an operator understands.
 func TestFailures(t *testing.T) {
 	text := head + "cluster nodes=1 gpus=1\njobs\n0m a gpus=1 run=10m\nrun\n----\nfifo: all is well\n  b: gone\n\nexpect job=a start=5m\nexpect order=(a) util>2\n"
 	res, err := Run(context.Background(), "x.scn", []byte(text), Options{})
@@ -111,7 +111,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// An output that swallows the next command gets a hint.
+// An output that includes the next command gets a hint.
 func TestHint(t *testing.T) {
 	text := head + "cluster nodes=1 gpus=1\njobs\n0m a gpus=1 run=10m\nrun\n----\nexpect job=a start=0s\n"
 	res, err := Run(context.Background(), "x.scn", []byte(text), Options{})

@@ -25,13 +25,13 @@ type stay struct {
 	turn     int // starts are numbered over the run
 }
 
-// story is what became of a job, as the decisions tell it.
+// story is the history of a job according to the decisions.
 type story struct {
 	stays []stay
-	text  string // of a rejection
+	text  string // reason of a rejection
 }
 
-// played is one variant, replayed.
+// played is a variant after its replay.
 type played struct {
 	variant
 	set     *setup
@@ -44,7 +44,7 @@ type played struct {
 	last    cluster.Time // of the replay
 }
 
-// recorder listens to the decisions on their way into the journal.
+// recorder observes the decisions on their way to the journal.
 type recorder struct {
 	out     *journal.Writer
 	stories []story
@@ -83,7 +83,7 @@ func (r *recorder) close(id cluster.JobID, at cluster.Time) {
 	}
 }
 
-// workload puts the jobs of a setup into order of submission.
+// workload sorts the jobs of a setup by submission.
 func (s *setup) workload() (wl trace.Workload, ids []cluster.JobID) {
 	perNode := 0
 	for i := range s.spec.Nodes {
@@ -122,7 +122,7 @@ func (s *setup) workload() (wl trace.Workload, ids []cluster.JobID) {
 				e.Job.After = append(e.Job.After, dep)
 				continue
 			}
-			for _, k := range jobs { // others came between them
+			for _, k := range jobs { // other jobs may be in between
 				e.Job.After = append(e.Job.After, cluster.Dependency{Type: r.typ, Job: ids[k], Delay: r.delay})
 			}
 		}
@@ -131,8 +131,8 @@ func (s *setup) workload() (wl trace.Workload, ids []cluster.JobID) {
 	return wl, ids
 }
 
-// play replays a variant three times, once on a single processor, and replays
-// its journal. All must take the same decisions.
+// play replays a variant three times, once on a single processor, and replays its journal. All must
+// make the same decisions.
 func (r *runCmd) play(ctx context.Context, v variant) (*played, error) {
 	wl, ids := r.set.workload()
 	spec := r.set.spec
@@ -179,7 +179,7 @@ func (r *runCmd) play(ctx context.Context, v variant) (*played, error) {
 		journal: buf.Bytes(), hash: out.Hash, last: rec.last}, nil
 }
 
-// setupOf makes the simulator's setup of a variant, and its journal's header.
+// setupOf returns the simulator's setup of a variant, and its journal's header.
 func (r *runCmd) setupOf(v variant, spec *cluster.Spec) (sim.Setup, journal.Header) {
 	su := sim.Setup{Policy: v.policy, Placer: v.place, World: sim.Options{Startup: r.startup, Seed: uint64(r.seed), Until: r.until},
 		Config: engine.Config{Depth: r.depth, Reserve: r.reserve, MinRuntime: r.minRuntime, Starvation: r.starvation, HoldAfter: r.holdAfter, Defrag: r.defrag}}
@@ -204,7 +204,7 @@ func (r *runCmd) setupOf(v variant, spec *cluster.Spec) (sim.Setup, journal.Head
 		Stop: su.Config.Stop, Defrag: r.defrag}}
 }
 
-// at replays the journal up to an instant and looks from there.
+// at replays the journal up to an instant, and returns the engine at that point.
 func (p *played) at(t cluster.Time) (*engine.Engine, error) {
 	jr, err := journal.NewReader("journal", bytes.NewReader(p.journal))
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/muster-gpu/muster/report"
 )
 
-// A run's output has a line of sums for each variant and below it a line for
-// each job, or for each series where there are more than manyJobs jobs.
+// A run's output has a summary line for each variant and, below it, a line for each job, or for
+// each series if there are more than manyJobs jobs.
 const manyJobs = 12
 
-// maxPlaces is how many nodes a line lists before it sums them up.
+// maxPlaces is the number of nodes that a line lists before it summarizes them.
 const maxPlaces = 4
 
 func (r *runCmd) render(all []*played) []string {
@@ -40,7 +40,7 @@ func (r *runCmd) render(all []*played) []string {
 	return out
 }
 
-// sums is the variant's figures.
+// sums formats the variant's figures.
 func (p *played) sums() string {
 	s := &p.sum
 	f := []string{}
@@ -63,7 +63,7 @@ func (p *played) sums() string {
 	return strings.Join(f, ", ")
 }
 
-// jobLine says where a job was and when, and what else there is to say.
+// jobLine describes where and when a job ran, and other notable facts.
 func (p *played) jobLine(i int) string {
 	id := p.ids[i]
 	rec, st := &p.run.Records[id], &p.stories[id]
@@ -108,7 +108,7 @@ func (p *played) jobLine(i int) string {
 	return p.set.names[i] + ": " + strings.Join(notes, "; ")
 }
 
-// tally is what a series line sums up.
+// tally accumulates the figures of a series line.
 type tally struct {
 	first, last                    cluster.Time
 	wait, most, jct                duration
@@ -145,7 +145,7 @@ func (p *played) tally(jobs []int) tally {
 	return t
 }
 
-// seriesLine sums up a series.
+// seriesLine summarizes a series.
 func (p *played) seriesLine(base string) string {
 	jobs, err := p.set.lookup(base)
 	if err != nil {
@@ -182,7 +182,7 @@ func (p *played) seriesLine(base string) string {
 	return fmt.Sprintf("%s[%s..%s: %s", base, first, last, strings.Join(f, "; "))
 }
 
-// where names nodes and devices: "n1:0-3 n2:0", "n1:0 (0.5)", "n1:0 (slots 4-7)".
+// where formats nodes and devices: "n1:0-3 n2:0", "n1:0 (0.5)", "n1:0 (slots 4-7)".
 func (p *played) where(allocs []engine.Alloc) string {
 	nodes := p.nodesOf(allocs)
 	if len(nodes) > maxPlaces {
@@ -218,7 +218,7 @@ func (p *played) where(allocs []engine.Alloc) string {
 	return strings.Join(f, " ")
 }
 
-// nodesOf lists the names of the nodes of an allocation, each once.
+// nodesOf lists the names of an allocation's nodes, each once.
 func (p *played) nodesOf(allocs []engine.Alloc) []string {
 	var out []string
 	for i := range allocs {
@@ -231,7 +231,7 @@ func (p *played) nodesOf(allocs []engine.Alloc) []string {
 
 func (s *setup) nodeName(i int32) string { return s.spec.Nodes[i].Name }
 
-// devices prints a mask: "0-3,7".
+// devices formats a mask: "0-3,7".
 func devices(mask uint64) string {
 	var f []string
 	for i := 0; i < 64; i++ {
@@ -251,7 +251,7 @@ func devices(mask uint64) string {
 	return strings.Join(f, ",")
 }
 
-// human rounds a duration to what a reader wants to know.
+// human rounds a duration to the precision that matters to a reader.
 func human(d duration) string {
 	switch {
 	case d >= time.Hour:
@@ -268,5 +268,5 @@ func clock(t cluster.Time) string { return human(duration(t)) }
 
 func seconds(s float64) string { return human(duration(s * float64(time.Second))) }
 
-// gpuTime turns milli-GPU-milliseconds into the time of one GPU.
+// gpuTime converts milli-GPU-milliseconds to the time of one GPU.
 func gpuTime(v int64) duration { return duration(v) * time.Microsecond }

@@ -44,8 +44,8 @@ type variant struct {
 	policy, place, backfill string
 }
 
-// defaultUntil ends runs that would go on for ever: a service that nobody
-// cancels beside a policy that looks at its keys every minute.
+// defaultUntil ends runs that would go on for ever: for example a service that is never cancelled
+// under a policy that re-evaluates its keys every minute.
 const defaultUntil = cluster.Time(30 * 24 * time.Hour)
 
 var runKeys = []key[runCmd]{
@@ -151,7 +151,7 @@ func (p *parser) run(args []string) error {
 	return nil
 }
 
-// protect notes the times in which nobody is moved.
+// protect sets the times in which no job is moved.
 func (r *runCmd) protect() error {
 	if len(r.protected) == 0 && r.zone == "" {
 		return nil
@@ -161,7 +161,7 @@ func (r *runCmd) protect() error {
 	case err != nil:
 		return err
 	case r.defrag == nil:
-		return errors.New("protected: without defragment= nobody is moved at any time")
+		return errors.New("protected: without defragment= no job is moved at any time")
 	case r.epoch == 0:
 		return errors.New("protected: epoch= says when the run begins, such as 2026-11-16T00:00:00Z")
 	}
@@ -169,8 +169,7 @@ func (r *runCmd) protect() error {
 	return nil
 }
 
-// combine lists the variants. A label names what there are several of, and
-// always the policy.
+// combine lists the variants. A label names the policy, and every setting with several values.
 func (r *runCmd) combine() {
 	for _, po := range r.policies {
 		for _, pl := range r.places {
@@ -188,7 +187,7 @@ func (r *runCmd) combine() {
 	}
 }
 
-// checkNames looks up what job lines refer to.
+// checkNames checks the names that job lines refer to.
 func (s *setup) checkNames() error {
 	var queues []string
 	for i := range s.spec.Queues {

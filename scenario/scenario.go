@@ -10,32 +10,32 @@ import (
 
 // Options say what to do with a scenario.
 type Options struct {
-	// Rewrite replaces the expected outputs by what Muster does. Only accept
-	// an expectation that you can explain.
+	// Rewrite replaces the expected outputs by the actual ones. Accept an expectation only if you
+	// can explain it.
 	Rewrite bool
 }
 
-// Failure is something that Muster does otherwise than the scenario says.
+// Failure is behaviour of Muster that differs from the scenario.
 type Failure struct {
 	Line int
 	Text string // may have several lines
 }
 
-// Result is what came of a scenario.
+// Result is the outcome of a scenario.
 type Result struct {
 	Name     string
 	About    string // its first comment
-	Runs     int    // replays, each combination of policy, placer and backfill
-	Checks   int    // facts and outputs that were compared
+	Runs     int    // replays, one for each combination of policy, placer and backfill
+	Checks   int    // facts and outputs compared
 	Failures []Failure
 	Text     []byte // the scenario; with Options.Rewrite its new text
-	Changed  bool   // Text differs from what was given
+	Changed  bool   // whether Text differs from the input
 }
 
 // OK reports whether everything was as the scenario says.
 func (r *Result) OK() bool { return len(r.Failures) == 0 }
 
-// String says the failures as people read them.
+// String describes the failures for people.
 func (r *Result) String() string {
 	var b strings.Builder
 	for _, f := range r.Failures {
@@ -44,8 +44,8 @@ func (r *Result) String() string {
 	return b.String()
 }
 
-// Run parses a scenario and runs it; name stands in messages. A mistake in the
-// text is an error (*Error), a Muster that does otherwise is in the result.
+// Run parses a scenario and runs it; name appears in messages. A mistake in the text is an error
+// (*Error); behaviour that differs from the text is in the result.
 func Run(ctx context.Context, name string, text []byte, opt Options) (Result, error) {
 	res := Result{Name: name, Text: text}
 	f, err := parse(name, text)
@@ -73,7 +73,7 @@ func Run(ctx context.Context, name string, text []byte, opt Options) (Result, er
 
 // play replays every run line.
 func (f *file) play(ctx context.Context, res *Result) (map[*runCmd][]*played, error) {
-	all := map[*runCmd][]*played{} // looked up only
+	all := map[*runCmd][]*played{} // looked up, never iterated
 	for i := range f.cmds {
 		r := f.cmds[i].run
 		if r == nil {
@@ -91,7 +91,7 @@ func (f *file) play(ctx context.Context, res *Result) (map[*runCmd][]*played, er
 	return all, nil
 }
 
-// check compares one command's output or facts; it returns the output as it is.
+// check compares one command's output or facts; it returns the actual output.
 func (f *file) check(c *command, all map[*runCmd][]*played, res *Result, opt Options) (got []string, err error) {
 	switch {
 	case c.expect != nil:
@@ -123,7 +123,7 @@ func (f *file) check(c *command, all map[*runCmd][]*played, res *Result, opt Opt
 	return got, nil
 }
 
-// hint helps with the most likely slip: no empty line after an output.
+// hint reports the most likely mistake: no empty line after an output.
 func hint(want []string) string {
 	for _, l := range want {
 		if word, _, _ := strings.Cut(l, " "); slices.ContainsFunc(verbs(), func(v verb) bool { return v.name == word }) {
@@ -146,8 +146,8 @@ func (f *file) rewrite(edits [][]string) string {
 	return strings.Join(append(out, f.lines[next:]...), "\n")
 }
 
-// diff compares two texts line by line: "  " common, "- " only in want, "+ "
-// only in got; nil: equal. Trailing blanks do not count.
+// diff compares two texts line by line: "  " common, "- " only in want, "+ " only in got; nil:
+// equal. Trailing blanks are ignored.
 func diff(want, got []string) []string {
 	trim := func(l []string) []string {
 		out := make([]string, len(l))
@@ -160,7 +160,7 @@ func diff(want, got []string) []string {
 	if slices.Equal(want, got) {
 		return nil
 	}
-	// common[i][j]: longest common subsequence of want[i:] and got[j:].
+	// common[i][j] is the length of the longest common subsequence of want[i:] and got[j:].
 	common := make([][]int, len(want)+1)
 	for i := range common {
 		common[i] = make([]int, len(got)+1)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Run `go test ./scenario -rewrite` to replace the expected outputs by what
-// Muster does. Read the diff: accept only what you can explain.
+// Run `go test ./scenario -rewrite` to replace the expected outputs by the actual ones. Read the
+// diff: accept only what you can explain.
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected outputs of testdata/*.scn; accept only what you can explain")
 
 func scenarios(t testing.TB) []string {

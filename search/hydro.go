@@ -5,13 +5,12 @@ import (
 	"slices"
 )
 
-// span is a fused group: members from up to, not with, to.
+// span is a fused group: members from (inclusive) to (exclusive).
 type span struct{ from, to int }
 
-// FuseSize is how many trials fit into one process: floor((M - m1)/(m2 - m1)),
-// where m1 is what one trial takes of a GPU's memory M and m2 what two fused ones
-// take, all in the same unit. It is one less than what would just fit, as in
-// Hydro's published code. At least 1.
+// FuseSize is how many trials fit into one process: floor((M - m1)/(m2 - m1)), where M is a GPU's memory, m1
+// what one trial takes of it and m2 what two fused ones take, all in the same unit. It is one less than what
+// would just fit, as in Hydro's published code. At least 1.
 func FuseSize(memory, one, two int64) (int, error) {
 	switch {
 	case one < 1 || one > memory:
@@ -22,11 +21,11 @@ func FuseSize(memory, one, two int64) (int, error) {
 	return int(max(1, (memory-one)/(two-one))), nil
 }
 
-// FuseMemory is what n fused trials are expected to take: m1 + (n-1)(m2 - m1).
+// FuseMemory is the expected memory of n fused trials: m1 + (n-1)(m2 - m1).
 func FuseMemory(n int, one, two int64) int64 { return one + int64(n-1)*(two-one) }
 
-// Even divides n into groups of at most so many, as few as possible and as equal
-// as possible, the larger first: 20 by 7 is 7, 7, 6.
+// Even divides n into as few groups of at most this size as possible, as equal as possible, the larger first: 20
+// by 7 is 7, 7, 6.
 func Even(n, most int) (sizes []int) {
 	if n < 1 {
 		return nil
@@ -50,8 +49,8 @@ func Narrow(width int64, scale int) (int64, error) {
 	return width / int64(scale), nil
 }
 
-// fuse puts members into groups that fit into one process each: by group of
-// shapes, then by number. The larger groups of a shape come first.
+// fuse divides members into groups that fit into one process each: by group of shapes, then by number. The
+// larger groups of a shape come first.
 func (s *Search) fuse(members []int) ([]int, []span) {
 	shape := func(t int) int {
 		if s.m.Group == nil {
@@ -81,24 +80,23 @@ func (s *Search) fuse(members []int) ([]int, []span) {
 			from += n
 		}
 	}
-	slices.SortStableFunc(groups, func(a, b span) int { return (b.to - b.from) - (a.to - a.from) }) // the larger ones get GPUs first
+	slices.SortStableFunc(groups, func(a, b span) int { return (b.to - b.from) - (a.to - a.from) }) // larger groups get GPUs first
 	return members, groups
 }
 
-// candidate is the trial to be trained at full size now: the best so far, when
-// enough trials are over; -1: none.
+// candidate is the trial to train at full size now: the best so far, once enough trials are over; -1: none.
 func (s *Search) candidate() int {
 	if s.m.Name != Hydro || s.m.Scale <= 1 {
 		return -1
 	}
 	b := &s.brackets[0]
-	for k := range b.Rungs { // who is over follows from who gets to a rung
+	for k := range b.Rungs { // entering a rung determines which trials are over
 		s.enter(b, k)
 	}
 	if s.over*1000 < len(s.cells)*s.m.Eager {
 		return -1
 	}
-	for k := len(b.Rungs) - 1; k >= 0; k-- { // of the last rung that everybody is through with: who is first there is not best
+	for k := len(b.Rungs) - 1; k >= 0; k-- { // the last rung that all its trials have finished: the first to finish a rung need not be its best
 		if len(b.members[k]) == 0 || len(b.ranked[k]) < len(b.members[k]) {
 			continue
 		}
@@ -109,7 +107,7 @@ func (s *Search) candidate() int {
 	return -1
 }
 
-// settle counts a trial among those that are over, or no longer.
+// settle counts a trial among those that are over, or no longer does.
 func (s *Search) settle(b *bracket, trial int) {
 	if is := s.isOver(b, trial); is != s.gone[trial] {
 		if s.gone[trial] = is; is {
@@ -148,7 +146,7 @@ func (s *Search) nextTarget() (Decision, bool) {
 	return d, true
 }
 
-// tellTarget tells what happened to a full-size run.
+// tellTarget handles an event of a full-size run.
 func (s *Search) tellTarget(ev Event) {
 	c, known := s.target[ev.Trial]
 	s.hear(&c, ev)
@@ -162,9 +160,8 @@ func (s *Search) tellTarget(ev Event) {
 	s.noteOvertaken()
 }
 
-// noteOvertaken notes that another trial has become better than the one at full
-// size: if that one is stopped, it is not by a person. It is noted with each event,
-// so that whoever is told the past knows it as well.
+// noteOvertaken records that another trial has become better than the one at full size: if that run is stopped,
+// it is not by a person. This is done with each event, so that a tuner that replays the past knows it as well.
 func (s *Search) noteOvertaken() {
 	if s.aimed < 0 || s.target[s.aimed].state != running {
 		return
@@ -183,7 +180,7 @@ func (s *Search) overtaken() []Decision {
 		return nil
 	}
 	c := s.target[s.aimed]
-	s.set(&c, open) // it may be the best again
+	s.set(&c, open) // it may become the best again
 	s.target[s.aimed] = c
 	return []Decision{{Type: Stop, Trials: []int{s.aimed}, Rung: len(s.cells[s.aimed]) - 1, Target: true}}
 }

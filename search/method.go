@@ -1,13 +1,11 @@
-// Package search is hyper-parameter search as a state machine: what became of
-// trials goes in, which to start, to promote and to stop comes out. It has no
-// clock and no chance of its own (the seed is an argument), and every order ends
-// in the number of a trial. What it decides follows from what is known of the
-// trials alone, so a tuner that was killed goes on from the jobs that it finds.
+// Package search is hyper-parameter search as a state machine: events of trials go in, decisions to start,
+// promote and stop trials come out. It has no clock and no randomness of its own (the seed is an argument), and
+// every order ends in the number of a trial. Decisions follow from what is known of the trials alone, so a tuner
+// that was killed continues from the jobs that it finds.
 //
-// The words: a search has trials, one for each configuration. A trial runs to a
-// budget, in the steps that its program counts; rungs are the budgets at which
-// trials are compared, and the best of a rung are promoted to the next. A bracket
-// is a set of trials that are compared with each other.
+// Terms: a search has trials, one for each configuration. A trial runs to a budget, in the steps that its
+// program counts; rungs are the budgets at which trials are compared, and the best of a rung are promoted to the
+// next. A bracket is a set of trials that are compared with each other.
 package search
 
 import (
@@ -29,12 +27,12 @@ const (
 // About describes a method.
 type About struct{ Name, What, Knobs, Source string }
 
-// Methods are all there are, in the order in which they are listed.
+// Methods lists all methods, in the order of the documentation.
 var Methods = []About{
 	{Random, "every trial runs to the whole budget; the yardstick", "trials, budget.max", "Bergstra and Bengio, JMLR 2012"},
 	{Halving, "all trials run a little, the best 1/eta of them eta times as long, and so on; each rung waits for its slowest trial",
 		"trials, budget.min, budget.max, eta", "Jamieson and Talwalkar, AISTATS 2016"},
-	{Band, "successive halving several times over, from many trials with little budget to few with all of it: nobody needs to know how early trials can be told apart",
+	{Band, "successive halving several times over, from many trials with little budget to few with all of it: it need not be known how early trials can be told apart",
 		"budget.min, budget.max, eta", "Li et al., JMLR 2018"},
 	{ASHA, "successive halving without waiting: whenever there is room, the best trial that is among the first 1/eta of its rung is promoted, else another begins; " +
 		"stopping: trials run on, and those outside of the first 1/eta are stopped at each rung",
@@ -46,20 +44,20 @@ var Methods = []About{
 // Method is a method with its knobs.
 type Method struct {
 	Name     string
-	Trials   int   // configurations; hyperband: follows from the budgets
+	Trials   int   // configurations; hyperband: determined by the budgets
 	Min, Max int64 // budget of the first and of the last rung, in steps
-	Eta      int64 // so many times more budget, and so many times fewer trials, with each rung
+	Eta      int64 // factor by which the budget grows, and the number of trials shrinks, with each rung
 	Skip     int   // asha: rungs left out at the bottom (s)
-	Stopping bool  // asha: trials run on and are stopped, instead of being promoted
+	Stopping bool  // asha: trials run on, and are stopped instead of being promoted
 	Scale    int   // hydro: the width of models is divided by it, a power of two; 1: full size
-	Eager    int   // hydro: after so many thousandths of the trials the best begins at full size; 1000: after all
-	// Fusion says by the group of a trial how many fit into one process; 0 or 1: one.
-	// Groups are numbers that the caller chooses: trials of one can be fused.
+	Eager    int   // hydro: after this many thousandths of the trials the best starts at full size; 1000: after all
+	// Fusion is how many trials of a group fit into one process; 0 or 1: one. The caller numbers the groups:
+	// trials of one can be fused.
 	Fusion []int
-	Group  func(trial int) int // index into Fusion; nil: all are of group 0
+	Group  func(trial int) int // index into Fusion; nil: all are in group 0
 }
 
-// The most of each, so that arithmetic on integers cannot overflow.
+// Upper bounds, so that integer arithmetic cannot overflow.
 const (
 	MaxTrials = 100_000
 	MaxBudget = int64(1) << 40
@@ -134,7 +132,7 @@ func Log(n, base int64) (k int) {
 	return k
 }
 
-// power is base^k. It is called with results that fit only.
+// power is base^k, which must not overflow.
 func power(base int64, k int) int64 {
 	p := int64(1)
 	for range k {
@@ -143,14 +141,13 @@ func power(base int64, k int) int64 {
 	return p
 }
 
-// Rung is a budget at which trials are compared, and how many of them reach it
-// at most.
+// Rung is a budget at which trials are compared, and the most trials that reach it.
 type Rung struct {
 	Trials int
 	Budget int64
 }
 
-// Bracket is a set of trials that are compared with each other: those from First on.
+// Bracket is a set of trials that are compared with each other, from First on.
 type Bracket struct {
 	First int
 	Rungs []Rung
@@ -159,21 +156,21 @@ type Bracket struct {
 // Trials is how many trials the bracket has.
 func (b *Bracket) Trials() int { return b.Rungs[0].Trials }
 
-// Paid is the budget of the bracket: of trials that go on from their checkpoints
-// when they are promoted, or that begin anew.
-func (b *Bracket) Paid(anew bool) (sum int64) {
+// Paid is the budget of the bracket; restart: promoted trials start from the beginning instead of continuing
+// from their checkpoints.
+func (b *Bracket) Paid(restart bool) (sum int64) {
 	before := int64(0)
 	for _, r := range b.Rungs {
 		sum += int64(r.Trials) * (r.Budget - before)
-		if !anew {
+		if !restart {
 			before = r.Budget
 		}
 	}
 	return sum
 }
 
-// Plan is the brackets of a method that Check finds nothing wrong with. Of asha,
-// which does not wait, the numbers in rungs are what comes of it in the end.
+// Plan is the brackets of a method that Check accepts. For asha, which does not wait, the numbers in rungs are
+// those at the end.
 func (m *Method) Plan() []Bracket {
 	switch m.Name {
 	case Random:
@@ -195,8 +192,8 @@ func (m *Method) Plan() []Bracket {
 	return []Bracket{b}
 }
 
-// Reached is the budget to which trials are promoted: Max, or less if Max is none
-// of Min*Eta^k, or if the trials are too few for all rungs.
+// Reached is the budget to which trials are promoted: Max, or less if Max is not of the form Min*Eta^k, or if
+// the trials are too few for all rungs.
 func (m *Method) Reached() (budget int64) {
 	for _, b := range m.Plan() {
 		budget = max(budget, b.Rungs[len(b.Rungs)-1].Budget)
@@ -204,8 +201,8 @@ func (m *Method) Reached() (budget int64) {
 	return budget
 }
 
-// hyperband: for s from s_max to 0, n = ceil((s_max+1)/(s+1) * eta^s) trials
-// begin with R*eta^-s; n_i = floor(n*eta^-i) of them get R*eta^(i-s).
+// hyperband: for s from s_max to 0, n = ceil((s_max+1)/(s+1) * eta^s) trials start with R*eta^-s; n_i =
+// floor(n*eta^-i) of them get R*eta^(i-s).
 func (m *Method) hyperband() (list []Bracket) {
 	top := Log(m.Max/m.Min, m.Eta)
 	first := 0

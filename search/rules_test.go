@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// twinOver counts the trials that are over as their definition reads.
+// twinOver counts the trials that are over, by the definition.
 func twinOver(s *Search) (n int) {
 	b := &s.brackets[0]
 	over := func(t int) bool {
@@ -32,7 +32,7 @@ func twinOver(s *Search) (n int) {
 	return n
 }
 
-// twinRunning counts what runs.
+// twinRunning counts the running runs.
 func twinRunning(s *Search) (n int) {
 	for t := range s.cells {
 		for k := range s.cells[t] {
@@ -47,7 +47,7 @@ func twinRunning(s *Search) (n int) {
 	return n
 }
 
-// twinStart is the first member or group of a bracket that is left to start.
+// twinStart is the first member or group of a bracket that is still to be started.
 func twinStart(s *Search, b *bracket) (trial, rung int) {
 	for k := range b.Rungs {
 		if b.members[k] == nil {
@@ -67,17 +67,16 @@ func twinStart(s *Search, b *bracket) (trial, rung int) {
 	return -1, -1
 }
 
-// checkTwins compares what is counted along the way with what a look at every
-// trial gives.
+// checkTwins compares the incremental counts with counts over every trial.
 func checkTwins(t *testing.T, s *Search) {
 	t.Helper()
 	if s.m.Name == Hydro {
 		if s.candidate(); s.over != twinOver(s) {
-			t.Fatalf("%d trials are over, counted anew %d", s.over, twinOver(s))
+			t.Fatalf("%d trials are over, counted again %d", s.over, twinOver(s))
 		}
 	}
 	if n := twinRunning(s); n != s.running {
-		t.Fatalf("%d run, counted anew %d", s.running, n)
+		t.Fatalf("%d run, counted again %d", s.running, n)
 	}
 	if s.m.Name == ASHA {
 		return
@@ -91,8 +90,8 @@ func checkTwins(t *testing.T, s *Search) {
 	}
 }
 
-// A trial that passes two marks, or all, before anybody looks is stopped all the
-// same, and what it reported after the mark at which it was to leave does not count.
+// A trial that passes two marks, or all, before anything is decided is stopped all the same, and its reports
+// after the mark at which it was to leave do not count.
 func TestStopsLate(t *testing.T) {
 	s := begin(t, Method{Name: ASHA, Trials: 27, Min: 1, Max: 27, Eta: 3, Stopping: true})
 	step(t, s, 4)
@@ -127,8 +126,8 @@ func TestStopsLate(t *testing.T) {
 	}
 }
 
-// Trials that run on do so to the last budget, however few they are and whether or
-// not it is a rung; others are promoted as far as their number allows.
+// Trials that run on do so to the last budget, however few they are and whether or not it is a rung; others are
+// promoted as far as their number allows.
 func TestReached(t *testing.T) {
 	for _, c := range []struct {
 		m    Method
@@ -164,8 +163,8 @@ func threeRungs(t *testing.T) *Search {
 	return s
 }
 
-// What a search of narrow models found is the best of all full-size runs that
-// reported, at the whole budget: neither the last one that began, nor a narrow one.
+// The result of a search of narrow models is the best of all full-size runs that reported at the whole budget:
+// neither the one that began last, nor a narrow one.
 func TestHydroResult(t *testing.T) {
 	s := threeRungs(t)
 	first := Result{Trial: 0, Rung: 2, Budget: 11, Metric: 1, Target: true}
@@ -188,8 +187,8 @@ func TestHydroResult(t *testing.T) {
 	}
 }
 
-// A full-size run that a person cancels does not begin again; one that the search
-// stopped may. A tuner that is told the past knows which it was.
+// A full-size run that a person cancels does not start again; one that the search stopped may. A tuner that
+// replays the past can tell which it was.
 func TestHydroCancelled(t *testing.T) {
 	s := threeRungs(t)
 	left := Event{Type: Left, Trial: 0, Rung: 2, Target: true}
@@ -200,7 +199,7 @@ func TestHydroCancelled(t *testing.T) {
 	again := threeRungs(t)
 	step(t, again, 0, append(rung, left)...)
 	if again.target[0].state != open {
-		t.Error("the search had stopped it: it may go on")
+		t.Error("the search had stopped it: it may continue")
 	}
 }
 
@@ -234,7 +233,7 @@ type workers struct {
 	marks map[int]int
 }
 
-// report lets a run that is going on report, and does what follows.
+// report lets a running run report, and carries out what follows.
 func (w *workers) report(t testing.TB) {
 	if len(w.live) == 0 {
 		w.s, _ = New(w.m)
@@ -265,7 +264,7 @@ func (w *workers) report(t testing.TB) {
 	w.live = append(w.live, list...)
 }
 
-// quantileOf is the interpolated quantile of ascending numbers, as the rule reads.
+// quantileOf is the interpolated quantile of ascending numbers, by the definition of the rule.
 func quantileOf(list []float64, eta int64) float64 {
 	at := float64(len(list)-1) / float64(eta)
 	low := int(math.Floor(at))
@@ -275,8 +274,8 @@ func quantileOf(list []float64, eta int64) float64 {
 	return list[low] + (list[low+1]-list[low])*(at-math.Trunc(at))
 }
 
-// The stopping rule's quantile, read in place among those that failed, is that of
-// the list of who reported.
+// The stopping rule's quantile, read in place among trials that include failed ones, is that of the list of
+// reported metrics.
 func TestQuantile(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, eta := range []int64{2, 3, 5} {

@@ -15,11 +15,11 @@ const (
 	Uniform    Kind = iota // between Low and High
 	LogUniform             // its logarithm is uniform
 	Choice                 // one of Values
-	Int                    // a whole number from Low to High, both possible
-	Grid                   // each of Values, with each of every other grid
+	Int                    // an integer from Low to High, inclusive
+	Grid                   // each of Values, combined with each of every other grid
 )
 
-// Parameter is a dimension of the space that is searched.
+// Parameter is a dimension of the search space.
 type Parameter struct {
 	Name      string
 	Kind      Kind
@@ -57,7 +57,7 @@ func (p *Parameter) Check() error {
 	return nil
 }
 
-// GridSize is how many points the grids of the parameters have; 1: there is none.
+// GridSize is the number of points of the parameters' grids; 1: there are none.
 func GridSize(list []Parameter) int {
 	n := 1
 	for i := range list {
@@ -74,9 +74,9 @@ type Value struct {
 	V    any // float64, int64, or one of Values
 }
 
-// Config is the configuration of a trial: a function of the seed, the trial's
-// number and each parameter's name alone, so that adding a parameter leaves the
-// others as they are. Grids are walked, the last parameter fastest.
+// Config is the configuration of a trial: a function of the seed, the trial's number and each parameter's name
+// alone, so that adding a parameter leaves the others unchanged. Grids are enumerated, the last parameter
+// fastest.
 func Config(list []Parameter, seed uint64, trial int) []Value {
 	out := make([]Value, len(list))
 	point := trial % GridSize(list)
@@ -93,8 +93,8 @@ func Config(list []Parameter, seed uint64, trial int) []Value {
 	return out
 }
 
-// at is the value at a place between 0 and 1. Numbers have six digits: they are
-// read by people, and the same on every machine. None leaves its bounds by rounding.
+// at is the value at a position between 0 and 1. Numbers have six digits, because people read them, and are the
+// same on every machine. Rounding never leaves the bounds.
 func (p *Parameter) at(u float64) any {
 	switch p.Kind {
 	case LogUniform:
@@ -108,7 +108,7 @@ func (p *Parameter) at(u float64) any {
 	return p.within(short(p.Low + u*(p.High-p.Low)))
 }
 
-// within is the nearest number between the bounds.
+// within clamps a number to the bounds.
 func (p *Parameter) within(v float64) float64 { return min(max(v, p.Low), p.High) }
 
 func short(v float64) float64 {
@@ -116,8 +116,7 @@ func short(v float64) float64 {
 	return v
 }
 
-// Draw is a number from 0 up to, not with, 1 that depends on nothing but the
-// arguments: the finaliser of splitmix64 over their hash.
+// Draw is a number in [0, 1) that depends only on the arguments: the finaliser of splitmix64 over their hash.
 func Draw(seed uint64, trial int, name string) float64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))

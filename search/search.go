@@ -7,28 +7,28 @@ import (
 	"slices"
 )
 
-// EventType says what happened to a trial.
+// EventType is the kind of an event of a trial.
 type EventType uint8
 
 // The types of events.
 const (
-	Started  EventType = iota // it was started towards a rung's budget; a tuner that goes on tells those of its forerunner
+	Started  EventType = iota // towards a rung's budget; a new tuner also reports its predecessor's starts
 	Reported                  // it reported its metric at a rung's budget
 	Failed                    // its run towards a rung ended without a metric, or was stopped
-	Left                      // of a run at full size: it was stopped; it may go on later if that was since another trial was better, else it failed
+	Left                      // a full-size run was stopped, because another was better; else it failed
 )
 
-// Event is something that happened to a trial.
+// Event is an event of a trial.
 type Event struct {
 	Type   EventType
 	Trial  int
 	Rung   int
-	Metric float64 // of Reported: lower is better; not a number, or infinite: it diverged
-	Fused  bool    // of Failed: the run was a fused group's, so the trial may not be to blame: it runs again, alone
+	Metric float64 // of Reported: lower is better; NaN or infinite: it diverged
+	Fused  bool    // of Failed: the run was of a fused group, so the trial may not be at fault: it runs again, alone
 	Target bool    // hydro: of the trial at full size; its rung is the last one
 }
 
-// DecisionType says what to do.
+// DecisionType is the kind of a decision.
 type DecisionType uint8
 
 // The types of decisions.
@@ -37,19 +37,19 @@ const (
 	Stop
 )
 
-// Decision is what to do with trials.
+// Decision is an action on trials.
 type Decision struct {
 	Type    DecisionType
 	Trials  []int // one, or those of a fused group in ascending order
 	Rung    int
-	From    int64   // budget that they have had: they go on from their checkpoints; 0: they begin
+	From    int64   // budget that they have used: they continue from their checkpoints; 0: they start
 	Budget  int64   // step at which they end
 	Marks   []int64 // steps at which their metric is needed
-	Target  bool    // the full-size model of the trial, from the beginning
+	Target  bool    // the full-size model of the trial, from scratch
 	Bracket int
 }
 
-// state is how far a trial is with a rung.
+// state is the state of a trial at a rung.
 type state uint8
 
 const (
@@ -61,41 +61,41 @@ const (
 
 type cell struct {
 	state  state
-	member bool // successive halving: the trial gets to this rung
-	leave  bool // stopping: others are better; of a run at full size: another trial was
+	member bool // successive halving: the trial reaches this rung
+	leave  bool // stopping: others are better; of a full-size run: another trial was
 	alone  bool // hydro: its group failed
-	at     int  // its place in the rung's members
+	at     int  // its position in the rung's members
 	metric float64
 }
 
 type bracket struct {
 	Bracket
 	fresh   int      // no trial before it is new
-	ranked  [][]int  // by rung: trials that are through with it, the best first
+	ranked  [][]int  // by rung: trials that have finished it, the best first
 	heard   []int    // by rung: how many of them reported a metric
 	first   []int    // by rung, asha: all before it in ranked are promoted, or reported no number
-	members [][]int  // by rung, successive halving: who gets there; nil: not known yet
+	members [][]int  // by rung, successive halving: trials that reach it; nil: not known yet
 	groups  [][]span // by rung, hydro: the fused groups of members
-	opened  []int    // by rung: no member before it is left to start
-	fused   []int    // by rung: no group before it is left to start
+	opened  []int    // by rung: no member before it is still to be started
+	fused   []int    // by rung: no group before it is still to be started
 }
 
-// Search is a search that is going on.
+// Search is a search in progress.
 type Search struct {
 	m        Method
 	brackets []bracket
 	of       []int // a trial's bracket
 	cells    [][]cell
 	target   map[int]cell // full-size runs; looked up only
-	aims     []int        // trials that had one, in the order in which they began
+	aims     []int        // trials with such runs, in the order in which these began
 	aimed    int          // trial whose full-size run was decided last; -1: none
-	running  int          // cells and full-size runs that run
-	leaving  []int        // stopping: trials that are to stop, if they still run
+	running  int          // running cells and full-size runs
+	leaving  []int        // stopping: trials to be stopped, if they still run
 	gone     []bool       // hydro: by trial: it will not run any further
-	over     int          // how many of them are gone
+	over     int          // number of trials that are gone
 }
 
-// New begins a search.
+// New starts a search.
 func New(m Method) (*Search, error) {
 	if err := m.Check(); err != nil {
 		return nil, err
@@ -133,9 +133,8 @@ func (s *Search) Brackets() (list []Bracket) {
 // Budget is the budget of a rung of a trial's bracket.
 func (s *Search) Budget(trial, rung int) int64 { return s.brackets[s.of[trial]].Rungs[rung].Budget }
 
-// Step tells what happened, in order, and returns what to do when so many more
-// runs may be started: first who is to stop, then who is to start. A fused group
-// is one run.
+// Step processes events, in order, and returns the decisions when free more runs may be started: first the
+// stops, then the starts. A fused group is one run.
 func (s *Search) Step(events []Event, free int) ([]Decision, error) {
 	for _, ev := range events {
 		if err := s.tell(ev); err != nil {
@@ -191,8 +190,8 @@ func (s *Search) tell(ev Event) error {
 	return nil
 }
 
-// hear notes an event. What was known first stays: a report that comes again, or
-// the end of a run after its report, changes nothing.
+// hear records an event. The first one counts: a repeated report, or the end of a run after its report, changes
+// nothing.
 func (s *Search) hear(c *cell, ev Event) {
 	switch {
 	case c.state >= reported:
@@ -214,7 +213,7 @@ func (s *Search) hear(c *cell, ev Event) {
 	}
 }
 
-// set changes how far a trial is with a rung, and counts what runs.
+// set changes the state of a trial at a rung, and keeps the count of running runs.
 func (s *Search) set(c *cell, to state) {
 	if c.state == running {
 		s.running--
@@ -224,7 +223,7 @@ func (s *Search) set(c *cell, to state) {
 	}
 }
 
-// rank puts a trial that is through with a rung where it belongs.
+// rank inserts a trial that has finished a rung into the rung's order.
 func (s *Search) rank(b *bracket, trial, rung int) {
 	list := b.ranked[rung]
 	i, _ := slices.BinarySearchFunc(list, trial, func(a, t int) int { return s.compare(a, t, rung) })
@@ -289,7 +288,7 @@ func (b *bracket) start(rung int, trials ...int) Decision {
 	return d
 }
 
-// nextNew begins another configuration.
+// nextNew starts another configuration.
 func (s *Search) nextNew(b *bracket) (Decision, bool) {
 	for ; b.fresh < b.First+b.Trials(); b.fresh++ {
 		if s.cells[b.fresh][0].state == open {
@@ -299,8 +298,8 @@ func (s *Search) nextNew(b *bracket) (Decision, bool) {
 	return Decision{}, false
 }
 
-// nextPromoted is asha's promotion: from the last rung but one down, the best
-// that is among the first floor(finished/eta) of its rung and not promoted yet.
+// nextPromoted is asha's promotion: from the last rung but one down, the best trial that is among the first
+// floor(finished/eta) of its rung and not promoted yet.
 func (s *Search) nextPromoted(b *bracket) (Decision, bool) {
 	for k := len(b.Rungs) - 2; k >= 0; k-- {
 		for n := len(b.ranked[k]) / int(s.m.Eta); b.first[k] < n; b.first[k]++ {
@@ -312,8 +311,8 @@ func (s *Search) nextPromoted(b *bracket) (Decision, bool) {
 	return Decision{}, false
 }
 
-// nextHalving starts who reached a rung and has not begun; a rung begins when
-// everybody is through with the one below.
+// nextHalving starts a trial that reached a rung and has not started there; a rung begins when all trials have
+// finished the one below.
 func (s *Search) nextHalving(b *bracket) (Decision, bool) {
 	for k := range b.Rungs {
 		if !s.enter(b, k) {
@@ -335,7 +334,7 @@ func (s *Search) nextHalving(b *bracket) (Decision, bool) {
 	return Decision{}, false
 }
 
-// enter finds out who is in a rung, if everybody is through with the one below.
+// enter determines the trials of a rung, if all have finished the one below.
 func (s *Search) enter(b *bracket, k int) bool {
 	switch {
 	case b.members[k] != nil:
@@ -379,7 +378,7 @@ func (s *Search) Done() bool {
 	return !more
 }
 
-// Result is what a search found.
+// Result is the result of a search.
 type Result struct {
 	Trial  int
 	Rung   int
@@ -388,9 +387,8 @@ type Result struct {
 	Target bool // of the full-size model
 }
 
-// Best is the best trial so far: by what each reported last, then the one with
-// more budget, then the first. Where full-size runs reported a number, it is the
-// best of those. False: none reported a number.
+// Best is the best trial so far: by its last report, then the one with more budget, then the first. If full-size
+// runs reported numbers, it is the best of those. False: none reported a number.
 func (s *Search) Best() (Result, bool) {
 	best, found := Result{}, false
 	for _, t := range s.aims {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Logarithms are whole where floating-point ones are a little less.
+// Integer logarithms are exact where floating-point ones are slightly less.
 func TestLog(t *testing.T) {
 	for _, c := range []struct {
 		n, base int64
@@ -38,8 +38,8 @@ func TestHyperbandBrackets(t *testing.T) {
 	}
 }
 
-// A bracket's budget is (s_max+1)*R, but for what rounding n up adds: less than one
-// more trial at the bottom, which is R*eta^-s in each of the s+1 rungs.
+// A bracket's budget is (s_max+1)*R, plus what rounding n up adds: less than one more trial at the bottom, which
+// is R*eta^-s in each of the s+1 rungs.
 func TestHyperbandBudget(t *testing.T) {
 	for eta := int64(2); eta <= 5; eta++ {
 		for r := int64(1); r <= 400; r++ {
@@ -77,8 +77,8 @@ func step(t *testing.T, s *Search, free int, events ...Event) []Decision {
 	return list
 }
 
-// Losses 5, 3, 4, 1 with eta 3: after three finishes 3 is promoted, after the
-// fourth 1, since the first of four is another one now. Rung 1 has two.
+// Losses 5, 3, 4, 1 with eta 3: after three finishes 3 is promoted, after the fourth 1, because the first of
+// four is another one now. Rung 1 has two.
 func TestASHAPromotes(t *testing.T) {
 	s := begin(t, Method{Name: ASHA, Trials: 9, Min: 1, Max: 9, Eta: 3})
 	if got := step(t, s, 4); len(got) != 4 || got[3].Trials[0] != 3 || got[0].Budget != 1 {
@@ -96,11 +96,11 @@ func TestASHAPromotes(t *testing.T) {
 		t.Errorf("after four: %+v", d)
 	}
 	if d := step(t, s, 1); d[0].Rung != 0 {
-		t.Errorf("nobody else is to be promoted: %+v", d)
+		t.Errorf("no other trial is to be promoted: %+v", d)
 	}
 }
 
-// s leaves the lowest rungs out.
+// s leaves out the lowest rungs.
 func TestASHASkips(t *testing.T) {
 	s := begin(t, Method{Name: ASHA, Trials: 9, Min: 1, Max: 9, Eta: 3, Skip: 1})
 	if b := s.Brackets(); !reflect.DeepEqual(b[0].Rungs, []Rung{{9, 3}, {3, 9}}) {
@@ -108,8 +108,8 @@ func TestASHASkips(t *testing.T) {
 	}
 }
 
-// Ray's rule with eta 2: the first stays; who is worse than the median of those
-// before is stopped, at each rung.
+// Ray's rule with eta 2: the first trial stays; a trial that is worse than the median of those before is
+// stopped, at each rung.
 func TestASHAStops(t *testing.T) {
 	s := begin(t, Method{Name: ASHA, Trials: 4, Min: 1, Max: 4, Eta: 2, Stopping: true})
 	d := step(t, s, 4)
@@ -130,7 +130,7 @@ func TestASHAStops(t *testing.T) {
 		t.Error("two trials run")
 	}
 	if d := step(t, s, 0, Event{Type: Reported, Trial: 0, Rung: 1, Metric: 1.5}, Event{Type: Reported, Trial: 2, Rung: 1, Metric: math.NaN()}); len(d) != 1 || d[0].Trials[0] != 2 {
-		t.Errorf("a trial that diverged goes on: %+v", d)
+		t.Errorf("a diverged trial continues: %+v", d)
 	}
 	step(t, s, 0, Event{Type: Reported, Trial: 0, Rung: 2, Metric: 1})
 	if r, ok := s.Best(); !s.Done() || !ok || r != (Result{Trial: 0, Rung: 2, Budget: 4, Metric: 1}) {
@@ -138,8 +138,8 @@ func TestASHAStops(t *testing.T) {
 	}
 }
 
-// The memory of Hydro's example: 24, 6 for one and 8.5 for two gives 7 in one
-// process, and 20 trials are 7, 7 and 6. A width of 512 by 8 is 64.
+// The memory of Hydro's example: 24, 6 for one and 8.5 for two gives 7 in one process, and 20 trials are 7, 7
+// and 6. A width of 512 by 8 is 64.
 func TestFusion(t *testing.T) {
 	n, err := FuseSize(2400, 600, 850)
 	if err != nil || n != 7 || FuseMemory(7, 600, 850) > 2400 {
@@ -178,8 +178,8 @@ func TestFusion(t *testing.T) {
 	}
 }
 
-// Fused groups are of one shape, formed anew at each rung; the best of enough
-// trials begins at full size, and gives way to a better one.
+// Fused groups are of one shape, formed again at each rung; the best of enough trials starts at full size, and
+// gives way to a better one.
 func TestHydro(t *testing.T) {
 	s := begin(t, Method{Name: Hydro, Trials: 9, Min: 1, Max: 9, Eta: 3, Scale: 8, Eager: 500, Fusion: []int{3, 2}, Group: func(t int) int { return t % 2 }})
 	d := step(t, s, 99)
@@ -207,7 +207,7 @@ func TestHydro(t *testing.T) {
 	}
 	step(t, s, 0, Event{Type: Reported, Trial: 2, Rung: 2, Metric: 0.01})
 	if s.Done() {
-		t.Error("the full-size run goes on")
+		t.Error("the full-size run continues")
 	}
 	step(t, s, 0, Event{Type: Reported, Trial: 2, Rung: 2, Metric: 0.3, Target: true})
 	if r, ok := s.Best(); !s.Done() || !ok || !r.Target || r.Metric != 0.3 {
@@ -215,8 +215,8 @@ func TestHydro(t *testing.T) {
 	}
 }
 
-// A full-size run that was overtaken goes on when its trial is the best again; who
-// is first through a rung is not its best before the others are through.
+// An overtaken full-size run continues when its trial is the best again; the first trial to finish a rung is not
+// its best before the others have finished.
 func TestHydroAgain(t *testing.T) {
 	s := begin(t, Method{Name: Hydro, Trials: 8, Min: 1, Max: 4, Eta: 2, Scale: 2, Eager: 500})
 	step(t, s, 99)
@@ -246,7 +246,7 @@ func TestHydroAgain(t *testing.T) {
 	}
 }
 
-// The trials of a group that failed run again alone, once.
+// The trials of a failed group run again alone, once.
 func TestHydroAlone(t *testing.T) {
 	s := begin(t, Method{Name: Hydro, Trials: 4, Min: 1, Max: 2, Eta: 2, Scale: 1, Eager: 1000, Fusion: []int{2}})
 	if d := step(t, s, 9); len(d) != 2 {
@@ -262,7 +262,7 @@ func TestHydroAlone(t *testing.T) {
 	}
 }
 
-// methods are methods to be played.
+// methods are the methods to play.
 func methods() []Method {
 	return []Method{
 		{Name: Random, Trials: 7, Max: 5},
@@ -277,7 +277,7 @@ func methods() []Method {
 	}
 }
 
-// player runs a search on so many workers, with losses and failures by chance.
+// player runs a search on this many workers, with random losses and failures.
 type player struct {
 	t        *testing.T
 	s        *Search
@@ -294,7 +294,7 @@ type player struct {
 
 func (p *player) note(ev Event) { p.past = append(p.past, ev) }
 
-// decided checks what is to be done.
+// decided checks decisions.
 func (p *player) decided(list []Decision) {
 	promoted := map[int]int{}
 	for _, d := range list {
@@ -337,7 +337,7 @@ func (m *Method) group(t int) int {
 	return m.Group(t)
 }
 
-// happen lets something come of one run that is going on.
+// happen produces the outcome of one running run.
 func (p *player) happen() []Event {
 	i := p.r.IntN(len(p.live))
 	d := p.live[i]
@@ -353,7 +353,7 @@ func (p *player) happen() []Event {
 		broken := len(d.Trials) > 1 && p.r.IntN(4) == 0
 		p.broken = p.broken || broken
 		for _, t := range d.Trials {
-			ev := Event{Type: Reported, Trial: t, Rung: d.Rung, Target: d.Target, Metric: math.Round(p.r.Float64() * 20)} // ties, too
+			ev := Event{Type: Reported, Trial: t, Rung: d.Rung, Target: d.Target, Metric: math.Round(p.r.Float64() * 20)} // including ties
 			if p.r.IntN(10) == 0 || broken {
 				ev.Type, ev.Fused = Failed, broken
 			}
@@ -368,10 +368,9 @@ func (p *player) happen() []Event {
 	return evs
 }
 
-// Whatever happens in whatever order: no run begins twice, groups are of one
-// shape and fit, promotions are earned, a bracket keeps to its budget, and the
-// search ends. A tuner that is told the past at any moment decides as the one
-// that was there.
+// Whatever happens in whatever order: no run starts twice, groups are of one shape and fit, promotions are
+// earned, a bracket keeps to its budget, and the search ends. A tuner that replays the past at any moment
+// decides like the original one.
 func TestPlayed(t *testing.T) {
 	for k, m := range methods() {
 		for seed := range uint64(30) {
@@ -416,7 +415,7 @@ func TestPlayed(t *testing.T) {
 	}
 }
 
-// asha decides as the text of its paper does, read without an index.
+// asha decides by the text of its paper, without an index.
 func TestASHATwin(t *testing.T) {
 	m := Method{Name: ASHA, Trials: 60, Min: 1, Max: 27, Eta: 3}
 	for seed := range uint64(50) {
@@ -483,8 +482,7 @@ func TestASHATwin(t *testing.T) {
 	}
 }
 
-// Configurations follow from the seed and the trial's number; another parameter
-// leaves the others as they are.
+// Configurations follow from the seed and the trial's number; another parameter leaves the others unchanged.
 func TestConfig(t *testing.T) {
 	list := []Parameter{{Name: "lr", Kind: LogUniform, Low: 1e-4, High: 1}, {Name: "m", Kind: Uniform, Low: -1, High: 1}, {Name: "b", Kind: Choice, Values: []any{16, 32, 64}}, {Name: "n", Kind: Int, Low: 2, High: 5}}
 	small, ints, picks := 0, map[any]int{}, map[any]int{}
@@ -531,7 +529,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// Knobs that make no sense are refused, with their name.
+// Invalid knobs are refused, by name.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		m    Method

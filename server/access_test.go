@@ -23,6 +23,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/account"
+	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -33,13 +35,13 @@ type world struct {
 	m      *local.Machine
 	s      *Server
 	h      http.Handler
-	me     local.User
+	me     account.User
 	tokens map[string]string // by caller: o(wner), s(tranger), p (operator), a(dmin)
 }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	me, err := local.UserOf(os.Getuid())
+	me, err := account.UserOf(os.Getuid())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,12 +404,12 @@ func TestNoRoute(t *testing.T) {
 
 // The user who runs the daemon is an admin at its socket; named users have their role.
 func TestRoles(t *testing.T) {
-	r := Roles{Operators: local.Members{Users: []string{"ann"}}, Admins: local.Members{Groups: []string{"root"}}}
+	r := Roles{Operators: rules.Members{Users: []string{"ann"}}, Admins: rules.Members{Groups: []string{"root"}}}
 	for _, c := range []struct {
-		u    local.User
+		u    account.User
 		want string
-	}{{local.User{Name: "x", UID: 0}, api.RoleAdmin}, {local.User{Name: "x", UID: os.Getuid()}, api.RoleAdmin}, {local.User{Name: "ann", UID: 77777, GID: 5}, api.RoleOperator},
-		{local.User{Name: "bob", UID: 77778, GID: 5, Groups: []int{0}}, api.RoleAdmin}, {local.User{Name: "eve", UID: 77779, GID: 5}, api.RoleUser}} {
+	}{{account.User{Name: "x", UID: 0}, api.RoleAdmin}, {account.User{Name: "x", UID: os.Getuid()}, api.RoleAdmin}, {account.User{Name: "ann", UID: 77777, GID: 5}, api.RoleOperator},
+		{account.User{Name: "bob", UID: 77778, GID: 5, Groups: []int{0}}, api.RoleAdmin}, {account.User{Name: "eve", UID: 77779, GID: 5}, api.RoleUser}} {
 		if got := r.roleOf(&c.u); got != c.want {
 			t.Errorf("%+v: %s, not %s", c.u, got, c.want)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/account"
 )
 
 // One user can neither take all links to the dashboard nor fill the store with tokens.
@@ -17,7 +18,7 @@ func TestEach(t *testing.T) {
 	var s sessions
 	now := w.s.m.Now()
 	of := func(name string) *session {
-		return &session{who: newCaller(local.User{Name: name}, api.RoleUser), expires: now.Add(codeFor)}
+		return &session{who: newCaller(account.User{Name: name}, api.RoleUser), expires: now.Add(codeFor)}
 	}
 	for i := range sessionsEach + 50 {
 		if _, err := s.put(&s.codes, of("mallory"), now); (err == nil) != (i < sessionsEach) {
@@ -31,7 +32,7 @@ func TestEach(t *testing.T) {
 		t.Errorf("when the others have ended: %v", err)
 	}
 	h := func(name string) int {
-		who := newCaller(local.User{Name: name}, api.RoleUser)
+		who := newCaller(account.User{Name: name}, api.RoleUser)
 		_, err := w.s.createToken(local.WithActor(withCaller(t.Context(), who), local.Actor{User: name}), &tokenInput{})
 		var st interface{ GetStatus() int }
 		if err == nil {

@@ -21,12 +21,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-gpu/muster/api"
-	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/account"
+	"github.com/muster-gpu/muster/local/rules"
 )
 
 // Caller is the user or browser that makes a request.
 type Caller struct {
-	User    local.User
+	User    account.User
 	Role    string
 	Admin   bool
 	token   int64    // number of the token that was used; 0: none
@@ -64,11 +65,11 @@ func caller(ctx context.Context) (*Caller, error) {
 const nobody = "nobody knows who you are: give a token (muster login, MUSTER_TOKEN), or open the dashboard with muster dashboard"
 
 // Roles lists the users who have a role without a token, at the Unix socket.
-type Roles struct{ Operators, Admins local.Members }
+type Roles struct{ Operators, Admins rules.Members }
 
 // roleOf is the role of a user of this machine. Root, and the user who runs the daemon, are admins: they could
 // change everything anyway.
-func (r *Roles) roleOf(u *local.User) string {
+func (r *Roles) roleOf(u *account.User) string {
 	switch {
 	case u.UID == 0 || u.UID == os.Getuid() || r.Admins.Has(u):
 		return api.RoleAdmin
@@ -78,7 +79,7 @@ func (r *Roles) roleOf(u *local.User) string {
 	return api.RoleUser
 }
 
-func newCaller(u local.User, role string) *Caller {
+func newCaller(u account.User, role string) *Caller {
 	who := &Caller{User: u, Role: role, Admin: role == api.RoleAdmin}
 	who.User.Trusted = who.may(api.RoleOperator)
 	return who
@@ -110,10 +111,10 @@ func peer(c net.Conn) (uid, pid int, err error) {
 
 // atSocket is the caller at the socket, as the kernel identifies it.
 func (s *Server) atSocket(uid int) *Caller {
-	u, err := local.UserOf(uid)
+	u, err := account.UserOf(uid)
 	var unknown user.UnknownUserIdError
 	if errors.As(err, &unknown) { // a user without a name
-		u, err = local.User{Name: strconv.Itoa(uid), UID: uid, GID: uid, Home: "/"}, nil
+		u, err = account.User{Name: strconv.Itoa(uid), UID: uid, GID: uid, Home: "/"}, nil
 	}
 	if err != nil {
 		return nil
@@ -156,7 +157,7 @@ func (s *Server) byToken(ctx context.Context, token string) (*Caller, error) {
 	if err != nil || k.Expires > 0 && k.Expires <= s.m.Now().UnixNano() {
 		return nil, errors.New("the token is not known here, was revoked or has expired: muster token create makes another")
 	}
-	who := newCaller(local.UserNamed(k.User), k.Role)
+	who := newCaller(account.UserNamed(k.User), k.Role)
 	who.token = k.ID
 	return who, nil
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/server/view"
 	"github.com/muster-gpu/muster/web"
 )
@@ -170,7 +171,7 @@ func listen(ctx context.Context, path string) (net.Listener, error) {
 // problem translates an error of the machine.
 func problem(err error) error {
 	var field *api.FieldError
-	var limit *local.LimitError
+	var limit *rules.LimitError
 	switch {
 	case err == nil:
 		return nil

@@ -58,7 +58,7 @@ func (s *stepped) step(st *Step, names []string) {
 		g := s.geometryOf(st.GPU)
 		for _, in := range *g {
 			if s.busy[place{st.GPU, in}] != "" && !slices.Contains(st.Geometry, in) {
-				s.t.Fatalf("GPU %d is divided anew while %v is in use", st.GPU, in)
+				s.t.Fatalf("GPU %d is repartitioned while %v is in use", st.GPU, in)
 			}
 		}
 		*g = slices.Clone(st.Geometry)
@@ -191,7 +191,7 @@ func TestChangeRandom(t *testing.T) {
 		kept, of, steps = kept+c.Keeps, of+len(plan.Instances), steps+len(c.Steps)
 		if c.Spare > 0 {
 			if short := checkChange(t, m, d, d.To(m, plan, services, c.Spare-1), services, c.Spare-1); short == 0 {
-				t.Errorf("%d spare GPUs are said to be needed, with %d nobody is short", c.Spare, c.Spare-1)
+				t.Errorf("%d spare GPUs are said to be needed, with %d no service is short", c.Spare, c.Spare-1)
 			}
 			shorts++
 		}

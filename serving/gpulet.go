@@ -226,7 +226,7 @@ func (c *carrier) saturate(k int, slowed float64) error {
 	whole := len(c.sizes) - 1
 	switch {
 	case !known:
-		return fmt.Errorf("service %s: it was not measured on %v per cent of a %s, nor on instances of one and on a whole one", s.Name, c.sizes, c.m.Name)
+		return fmt.Errorf("service %s: it was not measured on %v per cent of a %s, nor on instances of one and on a whole GPU", s.Name, c.sizes, c.m.Name)
 	case c.most[k][whole] == 0:
 		return fmt.Errorf("service %s: no measured batch takes half of %v or less on a whole %s", s.Name, s.Latency, c.m.Name)
 	case s.Rate*c.o.Headroom > mostGpulets*c.full[k][whole]:

@@ -355,7 +355,7 @@ func TestGpuletInterferenceVector(t *testing.T) {
 func TestGpuletInterferenceRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	m := model(t, "A100-80GB")
-	made, anew, late, more := 0, 0, 0, 0
+	made, repeated, late, more := 0, 0, 0, 0
 	for range 200 {
 		services := randomShares(r, 7)
 		slower := linear(r.Float64(), r.Float64(), r.Float64(), r.Float64(), 0.5+r.Float64())
@@ -370,7 +370,7 @@ func TestGpuletInterferenceRandom(t *testing.T) {
 		made++
 		checkShares(t, p, services)
 		if p.Rounds > 1 {
-			anew++
+			repeated++
 		}
 		if p.GPUs > without.GPUs {
 			more++
@@ -390,8 +390,8 @@ func TestGpuletInterferenceRandom(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d plans: %d were planned anew, %d took more GPUs; without, %d requests are late", made, anew, more, late)
-	if made < 120 || anew < 20 || late == 0 {
+	t.Logf("%d plans: %d were planned again, %d took more GPUs; without, %d requests are late", made, repeated, more, late)
+	if made < 120 || repeated < 20 || late == 0 {
 		t.Error("too few")
 	}
 }
@@ -460,7 +460,7 @@ func TestPlayShares(t *testing.T) {
 	}
 	p.Gpulets[0].Turns = p.Gpulets[0].Turns[:1]
 	if got := PlayShares(p, list, Even, 1, time.Second); got[1].Requests != 19 || got[1].Late != 19 {
-		t.Errorf("nobody answers: %+v", got[1])
+		t.Errorf("no gpulet answers: %+v", got[1])
 	}
 }
 

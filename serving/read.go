@@ -26,7 +26,7 @@ func Promises(path, dir string) ([]Service, error) {
 		col[strings.ToLower(strings.TrimSpace(name))] = i + 1
 	}
 	if col["service"] == 0 || col["rate"] == 0 || col["latency_ms"] == 0 {
-		return nil, fmt.Errorf("%s: the head is %q; want the columns service, rate and latency_ms", path, strings.Join(rows[0], ","))
+		return nil, fmt.Errorf("%s: the header is %q; want the columns service, rate and latency_ms", path, strings.Join(rows[0], ","))
 	}
 	var list []Service
 	for n, r := range rows[1:] {
@@ -47,7 +47,7 @@ func Promises(path, dir string) ([]Service, error) {
 			return nil, fmt.Errorf("%s: line %d: %w", path, lines[n+1], err)
 		}
 		if slices.ContainsFunc(list, func(o Service) bool { return o.Name == s.Name }) {
-			return nil, fmt.Errorf("%s: line %d: service %s is there twice", path, lines[n+1], s.Name)
+			return nil, fmt.Errorf("%s: line %d: service %s is listed twice", path, lines[n+1], s.Name)
 		}
 		list = append(list, s)
 	}
@@ -140,7 +140,7 @@ func (h *head) line(r []string) (p Point, u Use, err error) {
 	}
 	for i := range v {
 		if v[i], err = strconv.ParseFloat(strings.TrimSpace(r[i]), 64); err != nil || !(v[i] >= 0 && v[i] < 1e7) {
-			return p, u, fmt.Errorf("%q is not a number that can be meant", r[i])
+			return p, u, fmt.Errorf("%q is not a valid number", r[i])
 		}
 	}
 	p = Point{int(v[0]), int(v[1]), int(v[2]), v[3], time.Duration(v[4] * float64(time.Second)), 0}

@@ -1,7 +1,7 @@
-// Package show holds what a scheduler shows people and programs of its work: jobs as they are, nodes, queues, why
-// something waits, what was used. Every driver fills these types, whatever it schedules; how they travel is the
-// business of the packages above (api, server, client). Amounts are milli-GPU (1000: one whole device), milli-cores
-// and MiB.
+// Package show has the types in which a scheduler shows its work to people and programs: jobs, nodes, queues,
+// why something waits, what was used. Every driver fills these types; how they are transferred is the business
+// of the packages above (api, server, client). Amounts are milli-GPU (1000: one whole device), milli-cores and
+// MiB.
 package show
 
 import (
@@ -22,12 +22,12 @@ const (
 	StateFailed    = "failed"
 	StateCancelled = "cancelled"
 	StateTimeout   = "timeout"
-	StatePreempted = "preempted" // ended by preemption: it may not be requeued
+	StatePreempted = "preempted" // ended by preemption: not to be requeued
 	StateLost      = "lost"      // ended with its node
 	StateRejected  = "rejected"
 )
 
-// Job is a job as it is now.
+// Job is the present state of a job.
 type Job struct {
 	ID             int            `json:"id"`
 	Array          int            `json:"array,omitempty" doc:"Number of the array that it belongs to; 0: none"`
@@ -45,21 +45,21 @@ type Job struct {
 	Earliest       *time.Time     `json:"earliest,omitempty" doc:"... and not before: four of five jobs like it start between earliest and latest"`
 	Latest         *time.Time     `json:"latest,omitempty" doc:"... and not after, likewise"`
 	AtEarliest     bool           `json:"at_earliest,omitempty" doc:"No date can be given: it starts at expected at the earliest or, where that is known, between earliest and latest"`
-	ByLimits       bool           `json:"by_limits,omitempty" doc:"The expectation is that jobs ahead run to their time limits: if they end sooner, it starts sooner"`
-	Scored         bool           `json:"scored,omitempty" doc:"Expected, earliest and latest are corrected by what became of earlier answers under this policy"`
+	ByLimits       bool           `json:"by_limits,omitempty" doc:"The expectation assumes that jobs ahead run to their time limits: if they end sooner, it starts sooner"`
+	Scored         bool           `json:"scored,omitempty" doc:"Expected, earliest and latest are corrected by the outcome of earlier answers under this policy"`
 	ExpectedEnd    *time.Time     `json:"expected_end,omitempty" doc:"When a running job is expected to end"`
 	EndBy          string         `json:"end_by,omitempty" enum:"progress,estimate,history,limit" doc:"How that is known: from its progress, the stated estimate, earlier runs, its time limit"`
-	Rough          bool           `json:"rough,omitempty" doc:"The expectation is an estimate from the amount of work ahead: going on in virtual time did not reach it"`
-	Promise        string         `json:"deadline_answer,omitempty" enum:"accepted,declined" doc:"What a policy that answers deadlines said of its; declined: it runs when it can"`
+	Rough          bool           `json:"rough,omitempty" doc:"The expectation is an estimate from the amount of work ahead: running ahead in virtual time did not reach the job"`
+	Promise        string         `json:"deadline_answer,omitempty" enum:"accepted,declined" doc:"The answer of a policy that answers deadlines; declined: it runs when it can"`
 	Position       int            `json:"position,omitempty" doc:"Place in the line, from 1; 0: it is not in line"`
 	Waited         ask.Duration   `json:"waited" doc:"Time that it waited so far, all waits together"`
 	Ran            ask.Duration   `json:"ran" doc:"Time on devices so far, all runs together"`
 	GPUHours       float64        `json:"gpu_hours"`
-	LostGPUHours   float64        `json:"lost_gpu_hours,omitempty" doc:"GPU-hours whose work stopped runs did not save"`
-	SwitchCost     ask.Duration   `json:"switch_cost,omitempty" doc:"What one stop and the start after it took on its devices, by its progress: to save, to start, and to be where it was; mean"`
-	SwitchGPUHours float64        `json:"switch_gpu_hours,omitempty" doc:"GPU-hours that stops and starts took, as far as its progress told"`
-	SavesNothing   string         `json:"saves_nothing,omitempty" doc:"Why it saves nothing when it is asked for a checkpoint, as was found; empty: it saves, or nobody knows yet"`
-	StepRate       *float64       `json:"steps_per_gpu_hour,omitempty" doc:"Steps that it did per GPU-hour, of those that it reported; repeated ones are not counted"`
+	LostGPUHours   float64        `json:"lost_gpu_hours,omitempty" doc:"GPU-hours of work that stopped runs lost"`
+	SwitchCost     ask.Duration   `json:"switch_cost,omitempty" doc:"The mean time on its devices of a stop and the following start, by its progress: saving, starting, and returning to the same step"`
+	SwitchGPUHours float64        `json:"switch_gpu_hours,omitempty" doc:"GPU-hours that stops and starts took, as far as its progress shows"`
+	SavesNothing   string         `json:"saves_nothing,omitempty" doc:"Why it saves nothing when it is asked for a checkpoint, if that was found; empty: it saves, or it is not known yet"`
+	StepRate       *float64       `json:"steps_per_gpu_hour,omitempty" doc:"Reported steps per GPU-hour, without repeated ones"`
 	SampleRate     *float64       `json:"samples_per_gpu_hour,omitempty" doc:"Training samples that it computed per GPU-hour, from the samples_per_s that it reported"`
 	CPUTime        ask.Duration   `json:"cpu_time,omitempty" doc:"CPU time of the runs that are over"`
 	RAMPeak        int64          `json:"ram_peak,omitempty" doc:"MiB of host memory, the most of a run that is over"`
@@ -69,19 +69,18 @@ type Job struct {
 	ExitSignal     int            `json:"exit_signal,omitempty"`
 	Node           string         `json:"node,omitempty"`
 	Devices        []Device       `json:"devices,omitempty" doc:"What it holds, or held last"`
-	Sharing        string         `json:"sharing,omitempty" doc:"How it shares a GPU, and who enforces that"`
+	Sharing        string         `json:"sharing,omitempty" doc:"How it shares a GPU, and what enforces that"`
 	StdOut         string         `json:"stdout,omitempty" doc:"Path of the output, of the first task"`
 	StdErr         string         `json:"stderr,omitempty"`
 	Progress       *Progress      `json:"progress,omitempty"`
 	Metrics        []Metrics      `json:"metrics,omitempty" doc:"The metrics that it reported: the last ones, and those at the marks of a trial"`
-	Idle           *Idle          `json:"idle,omitempty" doc:"It holds GPUs and does not use them; present from the warning on"`
+	Idle           *Idle          `json:"idle,omitempty" doc:"It holds GPUs without using them; present from the warning on"`
 	Tasks          []Task         `json:"tasks,omitempty" doc:"On a cluster, of one job: its pods, and where they are"`
 	Submission     ask.Submission `json:"submission"`
-	Elements       []Element      `json:"elements,omitempty" doc:"In a list with arrays=true: more waiting elements of the array, of which all else is the same"`
+	Elements       []Element      `json:"elements,omitempty" doc:"In a list with arrays=true: further waiting elements of the array, otherwise the same"`
 }
 
-// Element is one of many that are alike: the number of a job, and its index in
-// the array.
+// Element is a compact form of one of many similar jobs: its number, and its index in the array.
 type Element [2]int
 
 // Expand returns the list with every element as a job of its own.
@@ -108,7 +107,7 @@ func Expand(list []Job) []Job {
 	return all
 }
 
-// How far it has come with a job that does not use its GPUs.
+// The steps taken with a job that does not use its GPUs.
 const (
 	IdleWarned  = "warned"
 	IdleDemoted = "demoted"
@@ -123,11 +122,10 @@ const (
 	EndByLimit    = "limit"
 )
 
-// Idle says since when a running job does not use its GPUs, and what is done
-// about it.
+// Idle says since when a running job has not used its GPUs, and what happens to it.
 type Idle struct {
 	Since time.Time `json:"since"`
-	Stage string    `json:"stage" enum:"warned,demoted,stopped" doc:"warned; demoted: it counts as best-effort; stopped: it was told to leave"`
+	Stage string    `json:"stage" enum:"warned,demoted,stopped" doc:"warned; demoted: it counts as best-effort; stopped: it was told to stop"`
 	Text  string    `json:"text" doc:"One line: what follows from it, and when"`
 }
 
@@ -140,15 +138,15 @@ type Device struct {
 	Parent  string `json:"parent,omitempty" doc:"UUID of the GPU of a slice"`
 }
 
-// GPU returns the UUID of the device, or of the one that the slice is of.
+// GPU returns the UUID of the device, or of the GPU to which the slice belongs.
 func (d *Device) GPU() string { return cmp.Or(d.Parent, d.UUID) }
 
-// Progress is what a job last told of itself.
+// Progress is a job's latest report.
 type Progress struct {
 	At            time.Time `json:"at"`
 	Step          float64   `json:"step"`
 	Steps         float64   `json:"steps,omitempty"`
-	Foretold      bool      `json:"foretold,omitempty" doc:"steps is what its metric foretells (converge)"`
+	Foretold      bool      `json:"foretold,omitempty" doc:"steps is predicted from its metric (converge)"`
 	Epoch         float64   `json:"epoch,omitempty"`
 	SamplesPerSec float64   `json:"samples_per_s,omitempty"`
 	Checkpoint    string    `json:"checkpoint,omitempty" doc:"The last checkpoint that it reported"`
@@ -169,7 +167,7 @@ type MIG struct {
 	Profile string `json:"profile" doc:"Such as 3g.40gb"`
 	Start   int    `json:"start" doc:"First memory slice"`
 	UUID    string `json:"uuid"`
-	Job     *int   `json:"job,omitempty" doc:"Who holds it"`
+	Job     *int   `json:"job,omitempty" doc:"The job that holds it"`
 }
 
 // GPU is a device of the machine.
@@ -178,7 +176,7 @@ type GPU struct {
 	UUID        string   `json:"uuid"`
 	Model       string   `json:"model"`
 	Memory      int64    `json:"memory" doc:"MiB"`
-	Simulated   bool     `json:"simulated,omitempty" doc:"There is no such device: Muster only plays it"`
+	Simulated   bool     `json:"simulated,omitempty" doc:"The device is simulated"`
 	MIG         bool     `json:"mig,omitempty" doc:"It is in MIG mode"`
 	Instances   []MIG    `json:"instances,omitempty" doc:"Its MIG instances"`
 	Healthy     bool     `json:"healthy"`
@@ -195,21 +193,21 @@ type GPU struct {
 type Node struct {
 	Name   string `json:"name"`
 	State  string `json:"state" enum:"up,draining,down"`
-	Reason string `json:"reason,omitempty" doc:"Why it is drained, by whom and when"`
+	Reason string `json:"reason,omitempty" doc:"Why it is drained, by which user and when"`
 	CPU    int64  `json:"cpu" doc:"Milli-cores"`
 	RAM    int64  `json:"ram" doc:"MiB"`
 	GPUs   []GPU  `json:"gpus"`
 	Usable *int64 `json:"usable,omitempty" doc:"Milli-GPU that are free and that the tasks submitted last could use on average; absent: not known"`
 }
 
-// Queue is a queue of the tree with what it holds.
+// Queue is a queue of the tree with its use.
 type Queue struct {
 	Name      string `json:"name"`
 	Parent    string `json:"parent,omitempty"`
 	Guarantee int64  `json:"guarantee" doc:"Milli-GPU"`
 	Limit     int64  `json:"limit" doc:"Milli-GPU; -1: none"`
 	Used      int64  `json:"used" doc:"Milli-GPU"`
-	Share     int64  `json:"share" doc:"Thousandths of the whole that its fair-tree shares come to: what the multifactor policy's order aims at over time"`
+	Share     int64  `json:"share" doc:"Its fair-tree share of the whole, in thousandths: what the multifactor policy aims at over time"`
 	Running   int    `json:"running"`
 	Pending   int    `json:"pending"`
 }
@@ -232,11 +230,10 @@ type Task struct {
 	GPUs  int    `json:"gpus,omitempty"`
 }
 
-// Live are the states of jobs that are not over; active stands for them in a list.
+// Live are the states of jobs that are not over; in a list, active stands for them.
 var Live = []string{StatePending, StateStarting, StateRunning, StateSuspended, StateStopping}
 
-// FairShares says of each queue what part of the whole its shares come to, in
-// thousandths. Parents come before their children.
+// FairShares computes each queue's share of the whole, in thousandths. Parents come before their children.
 func FairShares(queues []Queue, shares []int64) {
 	sum, whole := map[string]int64{}, map[string]float64{"": 1000}
 	for i := range queues {
@@ -249,7 +246,7 @@ func FairShares(queues []Queue, shares []int64) {
 	}
 }
 
-// Joined is what makes a process one of a task's, beside the control group that it was put into.
+// Joined is what a process needs to become part of a task, besides the control group into which it was put.
 type Joined struct {
 	Env    []string `json:"env" doc:"Environment of the task"`
 	Dir    string   `json:"dir" doc:"Working directory of the task"`
@@ -258,15 +255,14 @@ type Joined struct {
 	Groups []int    `json:"groups,omitempty"`
 }
 
-// Moment is something that happened to a job.
+// Moment is an event in the history of a job.
 type Moment struct {
 	At    time.Time `json:"at"`
 	State string    `json:"state"`
 	Text  string    `json:"text,omitempty"`
 }
 
-// Metrics are what a job, or a trial of a fused group, reported of itself at a
-// step.
+// Metrics are the values that a job, or a trial of a fused group, reported at a step.
 type Metrics struct {
 	Trial int                 `json:"trial" doc:"Which trial of a fused group; 0 otherwise"`
 	Mark  int64               `json:"mark,omitempty" doc:"The step that was asked for; 0: the last report"`

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Left returns what of a node's GPUs is free for jobs, and what of it the tasks
-// submitted last could use on average, in milli-GPU; where that is not known, all.
+// Left returns how much of a node's GPUs is free for jobs, and how much of that the tasks submitted last could
+// use on average, in milli-GPU; if unknown, all of it.
 func (n *Node) Left() (free, usable int64) {
 	if n.State != "up" {
 		return 0, 0
@@ -22,13 +22,13 @@ func (n *Node) Left() (free, usable int64) {
 	return free, min(free, *n.Usable)
 }
 
-// Left is what is free of GPUs on nodes that take jobs, and how much of it is of use.
+// Left is how much is free on nodes that take jobs, and how much of that is usable.
 type Left struct {
 	Free   int64 `json:"free" doc:"Milli-GPU"`
 	Usable int64 `json:"usable" doc:"Milli-GPU that the tasks submitted last could use on average; the rest are fragments"`
 }
 
-// LeftOf adds up what is left of nodes; nil where that is not known.
+// LeftOf sums up what is left on nodes; nil if unknown.
 func LeftOf(nodes []Node) *Left {
 	l, known := Left{}, false
 	for i := range nodes {
@@ -41,8 +41,7 @@ func LeftOf(nodes []Node) *Left {
 	return &l
 }
 
-// LeftText says how much is free on nodes and how much of it is of use, in words;
-// "" where that is not known.
+// LeftText says in words how much is free on nodes and how much of that is usable; "" if unknown.
 func LeftText(nodes []Node) string {
 	l := LeftOf(nodes)
 	if l == nil {

@@ -2,7 +2,7 @@ package show
 
 import "time"
 
-// Sample is the machine at an instant.
+// Sample is the state of the machine at an instant.
 type Sample struct {
 	At          time.Time `json:"at"`
 	Allocated   int64     `json:"allocated" doc:"Milli-GPU"`
@@ -10,7 +10,7 @@ type Sample struct {
 	Waiting     int       `json:"waiting"`
 	Free        int64     `json:"free" doc:"Milli-GPU on nodes that take jobs"`
 	Usable      int64     `json:"usable" doc:"Milli-GPU of that which the tasks submitted last could use on average; the rest are fragments"`
-	Utilisation *float64  `json:"utilisation,omitempty" doc:"Percent, mean of the GPUs that are measured; absent: none is"`
+	Utilisation *float64  `json:"utilisation,omitempty" doc:"Percent, mean over the measured GPUs; absent: none is measured"`
 }
 
 // Whole is all nodes of a cluster together.

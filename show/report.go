@@ -7,21 +7,20 @@ import (
 	"github.com/muster-gpu/muster/ask"
 )
 
-// Report is what a pod of a cluster tells of itself: the last of everything, each time, so
-// that it makes no difference whether the one before arrived.
+// Report is a report of a pod of a cluster: always complete, so that a lost one does not matter.
 type Report struct {
-	Progress Progress  `json:"progress"`           // At does not count
-	Lines    int       `json:"lines"`              // of its progress file that were understood so far; 0: none was
-	Age      int64     `json:"age_ms"`             // how long ago the last of them was written
+	Progress Progress  `json:"progress"`           // At is ignored
+	Lines    int       `json:"lines"`              // lines of its progress file that were valid so far; 0: none
+	Age      int64     `json:"age_ms"`             // age of the last of them
 	SavedAt  *float64  `json:"saved_at,omitempty"` // step at which it reported the last checkpoint; nil: it reported none
 	Finished bool      `json:"finished,omitempty"`
-	Metrics  []Metrics `json:"metrics,omitempty"` // the last value of each name of each trial, by the step of which it is; At and Mark do not count
+	Metrics  []Metrics `json:"metrics,omitempty"` // the last value of each name of each trial, by its step; At and Mark are ignored
 }
 
-// ReportAudience is for whom the tokens are made with which pods report.
+// ReportAudience is the audience of the tokens with which pods report.
 const ReportAudience = "muster"
 
-// What a pod can make the scheduler keep is bounded; of metrics, what any job can.
+// Bounds of what a pod can make the scheduler keep; for metrics, those of any job.
 const (
 	MaxReport        = 1 << 20 // bytes: a report at all of the limits below fits
 	MaxTrials        = 64
@@ -32,8 +31,8 @@ const (
 	maxStep          = 1e15
 )
 
-// Check says which field of a report makes no sense (*FieldError); nil: all do. Steps of 0 or less are
-// not known, as those who mean -1 by that have it.
+// Check says which field of a report is invalid (*FieldError); nil: none. Steps of 0 or less count as unknown,
+// because some programs report -1 for that.
 func (r *Report) Check() error {
 	wrong := func(field, format string, args ...any) error {
 		return &ask.FieldError{Field: field, Text: fmt.Sprintf(format, args...)}
@@ -81,7 +80,7 @@ func (r *Report) Check() error {
 	return nil
 }
 
-// Unplaced is progress without where the last checkpoint is, which not everybody sees; nil stays nil.
+// Unplaced is progress without the place of the last checkpoint, which not everybody may see; nil stays nil.
 func (p *Progress) Unplaced() *Progress {
 	if p == nil || p.Checkpoint == "" {
 		return p

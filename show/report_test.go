@@ -12,7 +12,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 )
 
-// A report that keeps to all limits is not too large, however its names are written, and one metric more is refused.
+// A report at all limits is not too large, however its names are encoded, and one more metric is refused.
 func TestReportAtLimits(t *testing.T) {
 	far, v := time.Date(2026, 1, 1, 0, 0, 0, 123456789, time.FixedZone("", 3600)), -math.SmallestNonzeroFloat64
 	step := 1e15 - 0.125
@@ -35,7 +35,7 @@ func TestReportAtLimits(t *testing.T) {
 	}
 }
 
-// Steps that are not known are no nonsense.
+// Unknown steps are valid.
 func TestReportStepsUnknown(t *testing.T) {
 	for _, steps := range []float64{0, -1} {
 		if err := (&Report{Lines: 1, Progress: Progress{Step: 3, Steps: steps}}).Check(); err != nil {

@@ -1,12 +1,12 @@
 package show
 
-// Speeds is what was measured of how fast jobs go, by the progress that they reported.
+// Speeds are the measured speeds of jobs, by the progress that they reported.
 type Speeds struct {
-	Paces []Pace `json:"paces" doc:"On GPUs that they had for themselves, by job model"`
+	Paces []Pace `json:"paces" doc:"On GPUs that they did not share, by job model"`
 	Pairs []Pair `json:"pairs" doc:"In shares of one GPU"`
 }
 
-// Pace is how fast jobs of one model go on GPUs of one model.
+// Pace is the speed of jobs of one model on GPUs of one model.
 type Pace struct {
 	Model string  `json:"model" doc:"Of the jobs"`
 	GPU   string  `json:"gpu" doc:"Model of the GPUs"`
@@ -14,12 +14,12 @@ type Pace struct {
 	Tasks int     `json:"tasks"`
 	Pace  float64 `json:"pace" doc:"Units per second"`
 	Unit  string  `json:"unit" enum:"steps,samples"`
-	Runs  int     `json:"runs" doc:"That were measured"`
+	Runs  int     `json:"runs" doc:"Number of measured runs"`
 }
 
-// Pair is what is left of the speed of jobs of one model beside those of another.
+// Pair is the fraction of their speed that jobs of one model keep next to those of another.
 type Pair struct {
 	Model  string  `json:"model"`
 	Beside string  `json:"beside"`
-	Speed  float64 `json:"speed" doc:"As a part of that alone"`
+	Speed  float64 `json:"speed" doc:"As a fraction of the speed alone"`
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/muster-gpu/muster/ask"
 )
 
-// Measured is what was measured of a job's GPUs and host. What the devices do
-// not tell, as simulated ones do, is absent.
+// Measured has the measurements of a job's GPUs and host. Values that devices do not report, such as simulated
+// ones, are absent.
 type Measured struct {
-	Samples     int          `json:"samples" doc:"How often it was looked at"`
-	Seconds     float64      `json:"seconds" doc:"Time that the samples stand for"`
+	Samples     int          `json:"samples" doc:"Number of checks"`
+	Seconds     float64      `json:"seconds" doc:"Time covered by the samples"`
 	Utilisation *float64     `json:"utilisation,omitempty" doc:"Percent, mean over its GPUs and time"`
 	Most        *float64     `json:"most,omitempty" doc:"Percent, the highest of a GPU"`
 	MemoryMost  *int64       `json:"memory_most,omitempty" doc:"MiB of GPU memory, the most on one GPU"`
@@ -30,16 +30,16 @@ type Point struct {
 	Power       *float64 `json:"power,omitempty" doc:"Watt, all GPUs together"`
 	CPU         float64  `json:"cpu" doc:"Cores in use"`
 	RAM         int64    `json:"ram" doc:"MiB of host memory"`
-	Step        *float64 `json:"step,omitempty" doc:"Where its progress was; absent: it reported none in this run"`
-	Rate        *float64 `json:"samples_per_s,omitempty" doc:"Training samples per second, as it reported them"`
+	Step        *float64 `json:"step,omitempty" doc:"The progress that it had reported; absent: none in this run"`
+	Rate        *float64 `json:"samples_per_s,omitempty" doc:"Training samples per second, as reported"`
 }
 
-// Samples are what was seen of a job, with at most a few hundred points: the
-// longer it runs, the farther they are apart.
+// Samples are a job's measurements, with at most a few hundred points: the longer it runs, the farther apart
+// they are.
 type Samples struct {
 	Measured Measured `json:"measured"`
-	Cost     *float64 `json:"cost,omitempty" doc:"Of its GPU-hours; absent: no price is configured"`
-	Every    int      `json:"every" doc:"Looks at the job between two points"`
+	Cost     *float64 `json:"cost,omitempty" doc:"Cost of its GPU-hours; absent: no price is configured"`
+	Every    int      `json:"every" doc:"Samples of the job per point"`
 	Points   []Point  `json:"points"`
 }
 
@@ -54,12 +54,12 @@ type UsageRow struct {
 	CPUHours    float64      `json:"cpu_hours"`
 	Waited      ask.Duration `json:"waited" doc:"Mean"`
 	Preemptions int          `json:"preemptions"`
-	LostHours   float64      `json:"lost_gpu_hours" doc:"GPU-hours whose work stopped runs did not save"`
+	LostHours   float64      `json:"lost_gpu_hours" doc:"GPU-hours of work that stopped runs lost"`
 	SwitchHours float64      `json:"switch_gpu_hours" doc:"GPU-hours that stops and starts took, of jobs that report progress"`
 	Samples     *float64     `json:"samples_per_gpu_hour,omitempty" doc:"Training samples per GPU-hour, of jobs that report them"`
 }
 
-// Waste is GPU time that somebody could have had.
+// Waste is GPU time that others could have used.
 type Waste struct {
 	Kind     string   `json:"kind" doc:"idle, memory-only, unused-gpus, long-limit, fits-less, empty-hours"`
 	Job      int      `json:"job,omitempty"`
@@ -70,54 +70,52 @@ type Waste struct {
 	Text     string   `json:"text"`
 }
 
-// Score says how good the expected starts were that jobs were told.
+// Score says how good the expected starts given to jobs were.
 type Score struct {
-	Told        int          `json:"told" doc:"Jobs that waited and were told when they would start"`
+	Told        int          `json:"told" doc:"Jobs that waited and had an expected start"`
 	Started     int          `json:"started" doc:"Those that have started since"`
 	Median      ask.Duration `json:"median_error"`
-	Ninety      ask.Duration `json:"ninety_error" doc:"Nine of ten were not farther off"`
-	Intervals   int          `json:"intervals" doc:"Those that were told an interval"`
-	Within      int          `json:"within" doc:"Those that started within it"`
+	Ninety      ask.Duration `json:"ninety_error" doc:"90th percentile of how far off they were"`
+	Intervals   int          `json:"intervals" doc:"Answers with an interval"`
+	Within      int          `json:"within" doc:"Answers whose interval held"`
 	Early       int          `json:"early" doc:"Those that started earlier than expected"`
-	Later       int          `json:"later" doc:"What else waiting jobs were told, when somebody asked again and it had changed"`
+	Later       int          `json:"later" doc:"Later answers about waiting jobs that differed from the first"`
 	LaterMedian ask.Duration `json:"later_median_error"`
-	LaterNinety ask.Duration `json:"later_ninety_error" doc:"Nine of ten were not farther off"`
-	EndsTold    int          `json:"ends_told" doc:"Jobs whose progress said when they would end"`
+	LaterNinety ask.Duration `json:"later_ninety_error" doc:"90th percentile of how far off they were"`
+	EndsTold    int          `json:"ends_told" doc:"Jobs whose progress predicted their end"`
 	Ended       int          `json:"ended" doc:"Those that have completed since"`
 	EndMedian   ask.Duration `json:"end_median_error"`
-	EndNinety   ask.Duration `json:"end_ninety_error" doc:"Nine of ten were not farther off"`
-	Off         []Off        `json:"off" doc:"How many were how far off"`
+	EndNinety   ask.Duration `json:"end_ninety_error" doc:"90th percentile of how far off they were"`
+	Off         []Off        `json:"off" doc:"Counts by how far off they were"`
 }
 
-// Off counts the jobs whose start was off by at most a time, and by more than
-// the one before.
+// Off counts the jobs whose start was off by at most a time, and by more than the one before.
 type Off struct {
 	UpTo ask.Duration `json:"up_to,omitempty" doc:"Absent: any farther off"`
 	Jobs int          `json:"jobs"`
 }
 
-// Load is what became of the machine's healthy GPUs within a span of time, in GPU-hours.
+// Load is the use of the machine's healthy GPUs within a span of time, in GPU-hours.
 type Load struct {
 	At    int64    `json:"at" doc:"Unix seconds at which it begins"`
-	Total float64  `json:"total" doc:"GPU-hours that there were"`
+	Total float64  `json:"total" doc:"GPU-hours that existed"`
 	Held  float64  `json:"held" doc:"... of these held by jobs"`
 	Busy  *float64 `json:"busy,omitempty" doc:"... and computing; absent: not measured"`
 }
 
-// WeekHour is an hour of the week, all weeks of a report together.
+// WeekHour is an hour of the week, over all weeks of a report.
 type WeekHour struct {
-	Total float64 `json:"total" doc:"GPU-hours that there were; 0: nothing is known of this hour"`
+	Total float64 `json:"total" doc:"GPU-hours that existed; 0: nothing is known about this hour"`
 	Held  float64 `json:"held" doc:"... of these held by jobs"`
 }
 
-// Usage is a report of what was used since a time: of jobs that ended since
-// then, or have not ended, all that they used.
+// Usage is a report since a time: of all that was used by jobs that ended since then, or have not ended.
 type Usage struct {
 	Since    time.Time  `json:"since"`
 	Until    time.Time  `json:"until"`
 	By       string     `json:"by"`
 	HourCost float64    `json:"gpu_hour_cost,omitempty"`
-	Notes    []string   `json:"notes,omitempty" doc:"What the figures do not hold"`
+	Notes    []string   `json:"notes,omitempty" doc:"What the figures leave out"`
 	Rows     []UsageRow `json:"rows"`
 	Total    UsageRow   `json:"total"`
 	Waste    []Waste    `json:"waste" doc:"The worst first"`

@@ -110,7 +110,7 @@ func TestNothingIdle(t *testing.T) {
 				waits += w.seen
 			}
 			if waits < 1000 {
-				t.Errorf("%d waits were looked at", waits)
+				t.Errorf("%d waits were checked", waits)
 			}
 		})
 	}

@@ -24,21 +24,21 @@ type Book struct {
 	done     int
 	failures int
 
-	alloc    cluster.Milli // held by jobs
-	busy     cluster.Milli // the part of alloc whose jobs compute
-	pending  int64
-	running  int64
-	demand   cluster.Milli // asked for by pending jobs
-	nodeUsed []cluster.Milli
-	weight   []int64                     // of each node's GPU model, in thousandths
-	kinds    []report.Kind               // GPU models with their weights; nil: no model has a weight
-	split    cluster.Milli               // free on partly used nodes
-	looked   cluster.Time                // when useless was last computed
-	useless  cluster.Milli               // free, but of no use (engine.Fragmentation)
-	frag     func() engine.Fragmentation // nil: fragmentation is not recorded
-	queues   []string
-	queueID  map[string]int32
-	queueUse []cluster.Milli
+	alloc     cluster.Milli // held by jobs
+	busy      cluster.Milli // the part of alloc whose jobs compute
+	pending   int64
+	running   int64
+	demand    cluster.Milli // asked for by pending jobs
+	nodeUsed  []cluster.Milli
+	weight    []int64                     // of each node's GPU model, in thousandths
+	kinds     []report.Kind               // GPU models with their weights; nil: no model has a weight
+	split     cluster.Milli               // free on partly used nodes
+	uselessAt cluster.Time                // when useless was last computed
+	useless   cluster.Milli               // free, but of no use (engine.Fragmentation)
+	frag      func() engine.Fragmentation // nil: fragmentation is not recorded
+	queues    []string
+	queueID   map[string]int32
+	queueUse  []cluster.Milli
 
 	Series report.Series
 	Spans  []report.Span
@@ -67,20 +67,20 @@ func newBook(spec *cluster.Spec, n int) *Book {
 // weigh looks up the weights of the GPU models, if the cluster states any.
 func (b *Book) weigh() {
 	b.weight = make([]int64, len(b.spec.Nodes))
-	said := false
+	weighted := false
 	var kinds []report.Kind
 	for i := range b.spec.Nodes {
 		n := &b.spec.Nodes[i]
 		m, _ := b.spec.Model(n.Model)
 		b.weight[i] = cmp.Or(m.Weight, cluster.Whole)
-		said = said || b.weight[i] != cluster.Whole
+		weighted = weighted || b.weight[i] != cluster.Whole
 		k := slices.IndexFunc(kinds, func(k report.Kind) bool { return k.Model == n.Model })
 		if k < 0 {
 			k, kinds = len(kinds), append(kinds, report.Kind{Model: n.Model, Weight: b.weight[i]})
 		}
 		kinds[k].GPUs += n.GPUs
 	}
-	if said {
+	if weighted {
 		b.kinds = kinds
 	}
 }
@@ -118,9 +118,9 @@ func (b *Book) advance(at cluster.Time) {
 		return
 	}
 	b.loadArea += float64(b.active) * at.Sub(b.now).Seconds()
-	if b.frag != nil && at.Sub(b.looked) >= b.Series.Width/4 { // at most four samples per bin: each scans all nodes
+	if b.frag != nil && at.Sub(b.uselessAt) >= b.Series.Width/4 { // at most four samples per bin: each scans all nodes
 		f := b.frag()
-		b.useless, b.looked = f.Free-f.Usable, at
+		b.useless, b.uselessAt = f.Free-f.Usable, at
 	}
 	b.Series.Add(b.now, at, report.Sample{Alloc: b.alloc, Busy: b.busy, Pending: b.pending, Running: b.running,
 		Demand: b.demand, Split: b.split, Useless: min(b.useless, b.capacity-b.alloc), Free: b.capacity - b.alloc}, b.queueUse)

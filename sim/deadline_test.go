@@ -87,7 +87,7 @@ func keepsDeadlinesIn(t *testing.T, pol, size string, opt Options, entries []tra
 		t.Fatal(err)
 	}
 	if len(said.back) > 0 {
-		t.Errorf("%s: the answers to jobs %v change", pol, said.back)
+		t.Errorf("%s: the answers to jobs %v changed", pol, said.back)
 	}
 	for i, rec := range w.Book().Run(w).Records {
 		switch answer, deadline := said.first[cluster.JobID(i)], entries[i].Job.Deadline; {
@@ -98,7 +98,7 @@ func keepsDeadlinesIn(t *testing.T, pol, size string, opt Options, entries []tra
 		case answer == engine.DeadlineDeclined:
 			declined++
 		case deadline > 0 && rec.Outcome != report.Rejected:
-			t.Errorf("%s: nothing is said of job %d's deadline", pol, i)
+			t.Errorf("%s: no answer to job %d's deadline", pol, i)
 		}
 	}
 	return accepted, declined
@@ -217,9 +217,9 @@ func TestCostlyDeadlinesKept(t *testing.T) {
 	sum.check(t, 400, 400)
 }
 
-// TestDeadlinesKeptBesideDeaf: the same with many jobs that have neither checkpoints nor accepted
+// TestDeadlinesKeptAmongUncheckpointed: the same with many jobs that have neither checkpoints nor accepted
 // deadlines: they start wherever they delay no promised job, and stay there.
-func TestDeadlinesKeptBesideDeaf(t *testing.T) {
+func TestDeadlinesKeptAmongUncheckpointed(t *testing.T) {
 	var sum verdicts
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 17))

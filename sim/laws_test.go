@@ -332,13 +332,13 @@ func TestStarvation(t *testing.T) {
 			at := law(t, "1x2xT4", engine.Config{Policy: mustPolicy(t, pol), Starvation: guard}, entries)[1].FirstStart
 			switch {
 			case promises[pol] && at > cluster.Time(run):
-				t.Errorf("%s: the large job starts at %v only", pol, at)
+				t.Errorf("%s: the large job starts only at %v", pol, at)
 			case guard > 0 && at > cluster.Time(time.Second+bound+run):
-				t.Errorf("%s: the large job starts at %v although nobody shall wait for more than %v", pol, at, bound)
+				t.Errorf("%s: the large job starts at %v although no job may wait for more than %v", pol, at, bound)
 			case turns[pol] > 0 && at > cluster.Time(turns[pol]):
 				t.Errorf("%s: the large job starts at %v, not in the first round", pol, at)
 			case guard == 0 && !promises[pol] && turns[pol] == 0 && at < last:
-				t.Errorf("%s: the large job starts at %v: does it promise to start it?", pol, at)
+				t.Errorf("%s: the large job starts at %v: does the policy promise its start?", pol, at)
 			}
 		}
 	}

@@ -90,7 +90,7 @@ func TestScaleOfSpeeds(t *testing.T) {
 		}
 	}
 	if grown < 1000 {
-		t.Errorf("%d elastic jobs had another size than they asked for", grown)
+		t.Errorf("%d elastic jobs had another size than requested", grown)
 	}
 }
 

@@ -88,7 +88,7 @@ func (l *ledger) advance(to cluster.Time) {
 			continue
 		}
 		if want := l.rate(id, false); l.speeds && j.rate != want && j.rate != l.rate(id, true) {
-			l.t.Fatalf("%v: job %d (%s) goes at %d ppm on %+v, by the table at %d", l.now, id, l.entries[id].Job.Model, j.rate, j.allocs, want)
+			l.t.Fatalf("%v: job %d (%s) runs at %d ppm on %+v, by the table at %d", l.now, id, l.entries[id].Job.Model, j.rate, j.allocs, want)
 		}
 		j.work += dt * float64(j.rate) / 1e6
 		j.busy += milliOf(j.allocs) * dt / 1e6

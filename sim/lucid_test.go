@@ -108,7 +108,7 @@ func TestLucid(t *testing.T) {
 				t.Errorf("%d starts beside others", joins)
 			}
 			if grows := pol == "lucid:waiting=0,profile=new,grow=more"; grows != (grown > 10) {
-				t.Errorf("%d jobs are profiled where the partition grew", grown)
+				t.Errorf("%d jobs were profiled where the partition grew", grown)
 			}
 		})
 	}

@@ -74,14 +74,14 @@ func TestLyraShares(t *testing.T) {
 				free -= g
 				served = append(served, j)
 			} else if without++; got[j.ID] != 0 {
-				t.Errorf("seed %d: job %d has %d tasks, though shorter ones leave too little", seed, j.ID, got[j.ID])
+				t.Errorf("seed %d: job %d has %d tasks, although shorter ones leave too little", seed, j.ID, got[j.ID])
 			}
 		}
 		taken := 0
 		for _, j := range served {
 			k := got[j.ID]
 			if k < j.Elastic.Min {
-				t.Fatalf("seed %d: job %d has %d tasks, its least is %d", seed, j.ID, k, j.Elastic.Min)
+				t.Fatalf("seed %d: job %d has %d tasks, its minimum is %d", seed, j.ID, k, j.Elastic.Min)
 			}
 			taken += k * j.Tasks[0].Request.GPUs
 			sum += lyraTime(speeds, j, k)
@@ -92,7 +92,7 @@ func TestLyraShares(t *testing.T) {
 		}
 	}
 	if surplus < 100 || without < 100 {
-		t.Errorf("%d tasks above the least, %d jobs without anything", surplus, without)
+		t.Errorf("%d tasks above the minimum, %d jobs without GPUs", surplus, without)
 	}
 }
 

@@ -210,6 +210,6 @@ func TestAstraeaLeases(t *testing.T) {
 		kept += l.kept
 	}
 	if kept < 1000 {
-		t.Errorf("%d leases were looked at", kept)
+		t.Errorf("%d leases were checked", kept)
 	}
 }

@@ -63,7 +63,7 @@ func TestLearnWorld(t *testing.T) {
 		}
 	}
 	if waits < 100 || several < 20 {
-		t.Errorf("only %d jobs wait, and %d are spread: this says too little", waits, several)
+		t.Errorf("only %d jobs wait, and %d are spread: too few to test anything", waits, several)
 	}
 }
 

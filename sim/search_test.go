@@ -39,7 +39,7 @@ func playSearch(t *testing.T, s *Searching, size string, entries []trace.Entry, 
 		t.Fatal(out.Err)
 	}
 	if !s.Found.Done || !s.Found.Known {
-		t.Fatalf("the search ended before its end: %+v", s.Found)
+		t.Fatalf("the search ended too early: %+v", s.Found)
 	}
 	return out
 }
@@ -160,7 +160,7 @@ func TestSearchImpossible(t *testing.T) {
 		t.Errorf("%v, %+v", out.Err, s.Found)
 	}
 	if why := out.Run.Records[0].Why; why == "" {
-		t.Error("nothing says why the trials do not run")
+		t.Error("no reason why the trials do not run")
 	}
 }
 

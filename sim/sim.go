@@ -613,11 +613,11 @@ func (w *World) end(j *jobRun, reason engine.StopReason) {
 func (w *World) answered(j *jobRun) {
 	s := &j.entry.Job
 	if r := &w.book.Records[s.ID]; w.answer != nil && s.Deadline > 0 && r.Answer == report.Unanswered {
-		r.Answer = said[w.answer(s.ID)]
+		r.Answer = answerOf[w.answer(s.ID)]
 	}
 }
 
-var said = [...]report.Answer{engine.DeadlineUnanswered: report.Unanswered, engine.DeadlineAccepted: report.Accepted, engine.DeadlineDeclined: report.Declined}
+var answerOf = [...]report.Answer{engine.DeadlineUnanswered: report.Unanswered, engine.DeadlineAccepted: report.Accepted, engine.DeadlineDeclined: report.Declined}
 
 // Before, push and popEvent keep the queue of future events: earliest first, ties by kind, then id.
 func (a *worldEvent) Before(b *worldEvent) bool {

@@ -50,7 +50,7 @@ func TestStarts(t *testing.T) {
 		case known && (v.Error != 0 || v.AheadErr != 0 || v.DatedErr != 0 || v.Within != 1 || v.Dated < v.Bounded-40):
 			t.Errorf("run times are known: %+v", v)
 		case !known && v.Dated > 20 && v.DatedErr > 0.3:
-			t.Errorf("dates that are not good are said: %+v", v)
+			t.Errorf("inaccurate dates were given: %+v", v)
 		case !known && (v.Within < 0.7 || v.Within > 0.95):
 			t.Errorf("run times are not known: %+v", v)
 		}
@@ -87,12 +87,12 @@ func TestStartsAhead(t *testing.T) {
 	for id, list := range some {
 		for i, a := range list {
 			if b := all[id][i]; a.At != b.At || a.Ahead != b.Ahead || a.Quote != b.Quote {
-				t.Fatalf("job %d is told %+v, and %+v if others are submitted later", id, a, b)
+				t.Fatalf("the answer to job %d is %+v, and %+v if others are submitted later", id, a, b)
 			}
 			compared++
 		}
 	}
 	if compared < 60 {
-		t.Errorf("only %d answers are compared", compared)
+		t.Errorf("only %d answers were compared", compared)
 	}
 }

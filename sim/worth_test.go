@@ -42,7 +42,7 @@ func TestWorth(t *testing.T) {
 		t.Errorf("%+v, %+v", a, b)
 	}
 	if s := run.Summarise(); s.LongTerm != 1 {
-		t.Errorf("long-term GPU time %v, want 1: who has all T4s has what it asked for", s.LongTerm)
+		t.Errorf("long-term GPU time %v, want 1: the user with all T4s has what it requested", s.LongTerm)
 	}
 	spec.Models = nil
 	if w = NewWorld(spec, entries, Options{}); w.Book().Run(w).Kinds != nil {

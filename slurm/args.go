@@ -8,13 +8,13 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// use says what becomes of an option.
+// use is what happens to an option.
 type use uint8
 
 const (
 	used    use = iota
 	warned      // it has no meaning here: named on standard error
-	refused     // without it something else would run
+	refused     // ignoring it would run something else
 )
 
 // argument says whether an option takes one.
@@ -36,7 +36,7 @@ type option struct {
 	env   string // sbatch: the variable that sets it
 }
 
-// found is an option as it was met.
+// found is an option on the command line.
 type found struct {
 	opt  *option
 	text string
@@ -49,9 +49,8 @@ func (e argError) Error() string { return e.text }
 
 func badArg(format string, args ...any) error { return argError{fmt.Sprintf(format, args...)} }
 
-// parseArgs reads options as getopt_long does: names may be shortened while
-// they stay unambiguous. With first it stops at the first other word, as
-// sbatch and srun do, because what follows belongs to the script.
+// parseArgs reads options as getopt_long does: names may be abbreviated while they stay unambiguous. With first
+// it stops at the first other word, as sbatch and srun do, because what follows belongs to the script.
 func parseArgs(args []string, table []option, first bool) (opts []found, rest []string, err error) {
 	for i := 0; i < len(args); i++ {
 		a := args[i]
@@ -90,8 +89,7 @@ func parseArgs(args []string, table []option, first bool) (opts []found, rest []
 	return opts, rest, nil
 }
 
-// shorts reads a word of one-letter options and says how many of the words
-// after it they took.
+// shorts reads a word of one-letter options and says how many of the following words they took.
 func shorts(word string, after []string, table []option) (int, []found, error) {
 	var opts []found
 	for j := 0; j < len(word); j++ {

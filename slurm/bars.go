@@ -8,7 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// acctField is something that the tables of Slurm's accounting can show of a T.
+// acctField is a field that the tables of Slurm's accounting can show of a T.
 type acctField[T any] struct {
 	name  string
 	width int
@@ -22,8 +22,7 @@ type acctColumn[T any] struct {
 	left  bool
 }
 
-// acctColumns reads a format such as "JobID,JobName%-30". A name may be shortened while it stays
-// unambiguous.
+// acctColumns reads a format such as "JobID,JobName%-30". A name may be abbreviated while it stays unambiguous.
 func acctColumns[T any](format string, fields []acctField[T]) ([]acctColumn[T], error) {
 	var out []acctColumn[T]
 	for _, part := range strings.Split(format, ",") {
@@ -41,7 +40,7 @@ func acctColumns[T any](format string, fields []acctField[T]) ([]acctColumn[T], 
 			digits, left := strings.CutPrefix(size, "-")
 			n, ok := number(digits, 4096)
 			if !ok {
-				return nil, says("Invalid field requested: %q: after %% stands a width", part)
+				return nil, says("Invalid field requested: %q: %% is followed by a width", part)
 			}
 			if col.width = int(n); left {
 				col.left = true
@@ -68,7 +67,7 @@ func acctIndex[T any](name string, fields []acctField[T]) int {
 	return hit
 }
 
-// acctText is the table: in columns, or with bars where --parsable or --parsable2 asks for them.
+// acctText formats a table: in columns, or with bars where --parsable or --parsable2 asks for them.
 func acctText[T any](s *settings, v *view, cols []acctColumn[T], rows []T) string {
 	var b strings.Builder
 	sep, last, bare := " ", " ", s.has("parsable") || s.has("parsable2")
@@ -104,7 +103,7 @@ func acctText[T any](s *settings, v *view, cols []acctColumn[T], rows []T) strin
 	return b.String()
 }
 
-// plus is fit, with a + at the end of what was cut, as sacct has it.
+// plus is fit, with a + at the end of a text that was cut, as in sacct.
 func plus(s string, width int, right, mark bool) string {
 	if mark && width > 0 && utf8.RuneCountInString(s) > width {
 		return string([]rune(s)[:width-1]) + "+"

@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// BenchmarkBeside measures Muster beside a real Slurm on the same machine with
-// the same commands: sbatch and squeue, Slurm's own and those that muster slurm
-// install makes. Run it with -benchtime 1x; docs/performance.md has the figures.
+// BenchmarkBeside compares Muster with a real Slurm on the same machine, with the same commands: Slurm's own
+// sbatch and squeue, and those that muster slurm install makes. Run it with -benchtime 1x; docs/performance.md
+// has the figures.
 func BenchmarkBeside(b *testing.B) {
 	for _, s := range []struct {
 		name  string
@@ -69,7 +69,7 @@ func musterAsSlurm(t testing.TB) *subject {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	bin := filepath.Join(dir, "muster")
-	_, here, _, _ := runtime.Caller(0)                                       // a test may work in another folder
+	_, here, _, _ := runtime.Caller(0)                                       // a test may run in another folder
 	for _, name := range []string{"muster", "muster-shim", "muster-slurm"} { // as make build does
 		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), "../cmd/"+name)
 		if cmd.Dir, cmd.Env = filepath.Dir(here), os.Environ(); name != "muster" {
@@ -96,7 +96,7 @@ func serveAsSlurm(t testing.TB, bin string) *subject {
 	if out, err := exec.Command(bin, "slurm", "install", u.bin).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	// 64 cores, as the other's node claims to have
+	// 64 cores, as Slurm's node claims to have.
 	cmd := exec.Command(bin, "serve", "--gpus", "sim:8xH100-80GB", "--cpus", "64", "--state", dir+"/state", "--socket", dir+"/s")
 	log, err := os.Create(dir + "/log")
 	if err != nil {
@@ -147,7 +147,7 @@ func (u *subject) runTimed(t testing.TB, name string, args ...string) (string, t
 	return strings.TrimSpace(string(out)), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 }
 
-// drain waits until nothing is left in the queue.
+// drain waits until the queue is empty.
 func (u *subject) drain(t testing.TB) {
 	for range 6000 {
 		if u.run(t, "squeue", "-h") == "" {
@@ -170,7 +170,7 @@ func (u *subject) submissions(b *testing.B, clients int) {
 	}
 }
 
-// round is what a hundred submissions took.
+// round is the time of a hundred submissions.
 type round struct {
 	perSecond       float64
 	client, daemons float64 // processor time of one submission, in milliseconds
@@ -195,9 +195,9 @@ func (u *subject) submit(t testing.TB, clients int) round {
 	return r
 }
 
-// BenchmarkInTurns holds submissions to Muster against those to a real Slurm while the machine has other work: rounds
-// of a hundred in turn, the medians of nine. MUSTER_BESIDE is a muster to hold against both, for a comparison with what
-// was before (its muster-slurm lies beside it).
+// BenchmarkInTurns compares submissions with those to a real Slurm while the machine has other work: rounds of a
+// hundred, alternating, the medians of nine. MUSTER_BESIDE is another muster to compare with, such as an earlier
+// build (its muster-slurm must be in the same folder).
 func BenchmarkInTurns(b *testing.B) {
 	subjects := map[string]*subject{"slurm": realSlurm(b), "muster": musterAsSlurm(b)}
 	if bin := os.Getenv("MUSTER_BESIDE"); bin != "" {
@@ -236,7 +236,7 @@ func (u *subject) arrays(b *testing.B) {
 	}
 }
 
-// bigArray measures the submission of one array of 50,000 jobs, what memory it takes, and its cancellation.
+// bigArray measures the submission of one array of 50,000 jobs, its memory, and its cancellation.
 func (u *subject) bigArray(b *testing.B) {
 	for range b.N {
 		used, start := u.memory(), time.Now()

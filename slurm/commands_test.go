@@ -21,8 +21,8 @@ func script(t *testing.T, text string) string {
 	return file
 }
 
-// TestPrecedence: command line beats environment beats script, and #MUSTER
-// lines beat #SBATCH lines.
+// TestPrecedence: the command line overrides the environment, which overrides the script, and #MUSTER lines
+// override #SBATCH lines.
 func TestPrecedence(t *testing.T) {
 	f := newFake()
 	file := script(t, "#!/bin/sh\n#SBATCH -t 10 --job-name=\"my job\" -c 2 --mem=4G\n\n  # a comment\n#SBATCH -p gpu # why\n#MUSTER --share=50 --time=20\ntrue\n#SBATCH -n 64\n")
@@ -42,8 +42,8 @@ func TestPrecedence(t *testing.T) {
 	check([]string{"SBATCH_TIMELIMIT=30", "SBATCH_PARTITION=debug"}, []string{"sbatch", "--time", "40", "--mem-per-cpu=1G"}, 40*time.Minute, "debug", 2048)
 }
 
-// TestRefusals: what would change what runs is refused, what has no meaning
-// is named, and a typing error is told the nearest option.
+// TestRefusals: options without which something else would run are refused, those without a meaning are named,
+// and a misspelt option is answered with the nearest one.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct{ words, say string }{
 		{"sbatch --tiime=5 --wrap x", "did you mean '--time'"},
@@ -88,7 +88,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestListings compares with what a real Slurm printed for the same jobs.
+// TestListings compares with the output of a real Slurm for the same jobs.
 func TestListings(t *testing.T) {
 	time.Local = time.UTC
 	f := newFake()
@@ -232,8 +232,7 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// TestStepsShare: steps that run at once hold different devices, and one that
-// finds none waits.
+// TestStepsShare: steps that run at once hold different devices, and one that finds too few waits.
 func TestStepsShare(t *testing.T) {
 	f := newFake()
 	t.Setenv("TMPDIR", t.TempDir())

@@ -17,14 +17,14 @@ import (
 	"github.com/muster-gpu/muster/ask"
 )
 
-// chosen are the differences from a real Slurm (22.05) that are meant, by
-// script and, if only a field differs, field. docs/guide/slurm.md says the same.
+// chosen are the intended differences from a real Slurm (22.05), by script and, if only a field differs, field.
+// docs/guide/slurm.md says the same.
 var chosen = map[string]string{
-	// what can never run or cannot have been meant is refused at once; Slurm lets some of it wait for ever
+	// A job that can never run, or cannot have been meant, is refused at once; Slurm lets some wait for ever.
 	"cores-too-many":    "more than there is",
 	"nodes-two":         "more than there is",
 	"deadline-too-soon": "it cannot be done in time",
-	"dep-unknown-job":   "nobody knows the job; Slurm takes it for one that is over",
+	"dep-unknown-job":   "the job is unknown; Slurm takes it for one that is over",
 	"time-negative":     "Slurm takes it for 2982611 days",
 	"time-huge":         "Slurm takes it for an invalid number and submits that",
 	"signal-high":       "there are 64 signals",
@@ -34,15 +34,15 @@ var chosen = map[string]string{
 	"dep-burst-buffer": "there is no burst buffer",
 	"dep-mixed":        "Slurm's manual knows commas or question marks, not both",
 
-	// what can no longer hold is said at once; Slurm looks when the whole array is over
+	// A condition that can no longer hold is reported at once; Slurm checks when the whole array is over.
 	"dep afterok half":          "one element failed",
 	"dep aftercorr of no array": "one element failed",
 
-	// what is told in another place
+	// Reported elsewhere.
 	"mail-bad":            "no mail is sent, so its types are not checked",
 	"reservation-unknown": "the server refuses it, not sbatch",
 
-	// precedence is by layer, always: Slurm counts a script's memory as the command line's
+	// Precedence is always by layer; Slurm counts a script's memory as the command line's.
 	"mem-line-beats-script":       "the command line wins",
 	"mem-env-beats-script Memory": "the environment wins",
 
@@ -52,7 +52,7 @@ var chosen = map[string]string{
 	"tasks-per-gpu-of-tasks GPUs": "Slurm shows the GPUs that follow from tasks only when the job runs",
 	"dep-singleton Dependency":    "a condition that holds is still shown",
 
-	// our own fields, and names of a later Slurm
+	// Muster's own fields, and names of a later Slurm.
 	"squeue -O jobposition": "ours: the place in the line",
 	"sacct GPUHours":        "ours",
 	"sacct Restarts":        "of a later Slurm",
@@ -67,7 +67,7 @@ var chosen = map[string]string{
 	"env SLURM_TASK_PID":        "the shell has it as $$",
 }
 
-// sameAs is the fake as the oracle's machine.
+// sameAs is the fake with the oracle's machine.
 func sameAs(t *testing.T) *fake {
 	f := newFake()
 	f.user, f.now = me(t), time.Now()
@@ -75,8 +75,8 @@ func sameAs(t *testing.T) *fake {
 	return f
 }
 
-// submitFake does what the server does with a submission, as far as the
-// comparison sees it: the partition's limit, the instant from which it may run.
+// submitFake does what the server does with a submission, as far as the comparison sees it: the partition's
+// limit, and the earliest start.
 func submitFake(f *fake, id int) {
 	j := &f.jobs[id-1]
 	if len(j.Submission.Partitions) == 0 {
@@ -119,12 +119,12 @@ func facts(text string, withMemory bool, soon time.Time) map[string]string {
 		"Partition", "NumNodes", "NumCPUs", "NumTasks", "CPUs/Task", "Command", "WorkDir", "StdErr", "StdIn", "StdOut", "ArrayTaskId", "ArrayTaskThrottle", "Comment"} {
 		out[k] = f[k]
 	}
-	out["NumNodes"], _, _ = strings.Cut(out["NumNodes"], "-") // what may be, of a waiting job
+	out["NumNodes"], _, _ = strings.Cut(out["NumNodes"], "-") // for a waiting job a range
 	for _, k := range []string{"StdOut", "StdErr"} {          // numbers differ where one side refused more
 		out[k] = regexp.MustCompile(`[0-9]+([-_.])`).ReplaceAllString(out[k], "N$1")
 	}
 	out["Dependency"] = regexp.MustCompile(`\([a-z]*\)|_\*|_[0-9]+`).ReplaceAllString(out["Dependency"], "")
-	// devices, in all
+	// Devices in total.
 	n := 0
 	for _, k := range []string{"TresPerJob", "TresPerNode", "TresPerTask"} {
 		if g := f[k]; g != "" && n == 0 {
@@ -172,8 +172,7 @@ func header(t *testing.T, file string) (args, env []string) {
 	return args, env
 }
 
-// differences collects them; each must be in chosen, and each of chosen must
-// be met.
+// differences collects the differences; each must be in chosen, and each of chosen must occur.
 type differences struct {
 	t   *testing.T
 	met map[string]bool
@@ -187,8 +186,8 @@ func (d *differences) add(key, format string, args ...any) {
 	d.met[key] = true
 }
 
-// TestOracle submits every script of testdata to a real Slurm and to us, and
-// compares what is accepted and what is understood.
+// TestOracle submits every script of testdata to a real Slurm and to Muster, and compares what is accepted and
+// how it is understood.
 func TestOracle(t *testing.T) {
 	o := startOracle(t)
 	files, err := filepath.Glob("testdata/*.sh")
@@ -208,7 +207,7 @@ func TestOracle(t *testing.T) {
 		o.run("", nil, words...)
 		f.do(t, "", words...)
 	}
-	// all of the machine is busy, so that the rest waits and can be looked at
+	// The whole machine is busy, so that the other jobs wait and can be examined.
 	o.run("", nil, "sbatch", "--parsable", "--exclusive", "-t", "1-0", "-J", "blocker", "--wrap", "exec sleep 600")
 	o.until("the blocker to run", func() bool {
 		_, out, _ := o.run("", nil, "squeue", "-h", "-n", "blocker", "-t", "R", "-o", "%i")
@@ -253,7 +252,7 @@ func (d *differences) script(o *oracle, f *fake, file string) bool {
 	id := strings.Fields(realOut)
 	_, realText, _ := o.run("", nil, "scontrol", "show", "job", id[len(id)-1])
 	realText, _, _ = strings.Cut(realText, "\n\n")
-	if _, _, says := o.run("", env, append([]string{words[0], "--test-only"}, words[1:]...)...); true { // it knows the CPUs that follow from GPUs
+	if _, _, says := o.run("", env, append([]string{words[0], "--test-only"}, words[1:]...)...); true { // Slurm knows the CPUs that follow from GPUs
 		if m := regexp.MustCompile(`using ([0-9]+) processors`).FindStringSubmatch(says); m != nil {
 			realText = regexp.MustCompile(`NumCPUs=[0-9-]+`).ReplaceAllString(realText, "NumCPUs="+m[1])
 		}
@@ -285,7 +284,7 @@ func (d *differences) script(o *oracle, f *fake, file string) bool {
 	return true
 }
 
-// sinfo compares whole texts: the machine is idle.
+// sinfo compares whole texts while the machine is idle.
 func (d *differences) sinfo(t *testing.T, o *oracle) {
 	f := sameAs(t)
 	f.nodes[0].GPUs = nil // the GRES is another text
@@ -319,8 +318,8 @@ func dateless(s string) string {
 	return s
 }
 
-// squeue compares headers of all formats, and the columns of the jobs that
-// both took, by the name of their output (which has no number in it).
+// squeue compares headers of all formats, and the columns of the jobs that both accepted, by the name of their
+// output (which has no number in it).
 func (d *differences) squeue(t *testing.T, o *oracle, f *fake) {
 	var all []string
 	for _, x := range jobFields() {
@@ -404,8 +403,7 @@ func (d *differences) sacct(t *testing.T) {
 	}
 }
 
-// running runs jobs in the real Slurm and compares what they left: files by
-// their patterns, and the environment.
+// running runs jobs in the real Slurm and compares their traces: files by their patterns, and the environment.
 func (d *differences) running(t *testing.T, o *oracle) {
 	work := filepath.Join(o.dir, "work")
 	type run struct {
@@ -421,7 +419,7 @@ func (d *differences) running(t *testing.T, o *oracle) {
 			t.Fatalf("%v: %s", words, errs)
 		}
 		id, _ := strconv.Atoi(strings.TrimSpace(out))
-		n := ask.FileNames{Job: id, User: me(t), JobName: "pat", Node: hostName()} // the node's name is box, its host's is not
+		n := ask.FileNames{Job: id, User: me(t), JobName: "pat", Node: hostName()} // the node's name is box, the host has another one
 		if len(r.args) > 0 {
 			n.Array = id
 			n.Index, _ = strconv.Atoi(r.args[1])

@@ -9,16 +9,15 @@ import (
 	"time"
 )
 
-// dependencies lets jobs wait for others that ended in all ways, under the real
-// Slurm and under muster serve with the same commands, and compares what runs,
-// what waits and what never will.
+// dependencies lets jobs depend on others that ended in all ways, under the real Slurm and under muster serve
+// with the same commands, and compares which run, which wait and which never will.
 func (d *differences) dependencies(t *testing.T, o *oracle) {
 	slurms, ours := o.subject(), musterAsSlurm(t)
 	want, got := dependents(t, slurms), dependents(t, ours)
-	for _, u := range []*subject{slurms, ours} { // a job that may run at once, after the others: the scheduler has been at them
+	for _, u := range []*subject{slurms, ours} { // a job that may run at once, after the others: the scheduler has considered them
 		u.run(t, "sbatch", "--wait", "-o", "/dev/null", "--wrap", "true")
 	}
-	time.Sleep(2 * time.Second) // the oracle looks at dependencies once a second
+	time.Sleep(2 * time.Second) // the oracle checks dependencies once a second
 	for _, x := range want {
 		k := slices.IndexFunc(got, func(y dependent) bool { return y.key == x.key })
 		a, b := "", "nothing"
@@ -37,14 +36,13 @@ func (d *differences) dependencies(t *testing.T, o *oracle) {
 	}
 }
 
-// dependent is a job that waits for others.
+// dependent is a job that depends on others.
 type dependent struct {
 	key string
 	id  string
 }
 
-// dependents submits the jobs that are waited for, and when those that end have
-// ended, the ones that wait.
+// dependents submits the prerequisites and, when those that end have ended, the dependent jobs.
 func dependents(t *testing.T, u *subject) (all []dependent) {
 	submit := func(words ...string) string {
 		return u.run(t, "sbatch", append([]string{"--parsable", "-o", "/dev/null"}, words...)...)
@@ -101,7 +99,7 @@ func dependents(t *testing.T, u *subject) (all []dependent) {
 	add("all: failed and running", "-d", fmt.Sprintf("afterok:%s,afterany:%s", id("failed"), id("running")))
 	add("all: completed and running", "-d", fmt.Sprintf("afterok:%s,afterany:%s", id("completed"), id("running")))
 	add("all: running and completed", "-d", fmt.Sprintf("after:%s,afterok:%s", id("running"), id("completed")))
-	for _, x := range []string{"array", "half", "half-ok"} { // each element waits for its like
+	for _, x := range []string{"array", "half", "half-ok"} { // each element waits for its counterpart
 		corr := submit("-a", "1-2", "-d", "aftercorr:"+id(x), "--wrap", "true")
 		for i := 1; i <= 2; i++ {
 			all = append(all, dependent{"dep aftercorr " + x + " " + strconv.Itoa(i), corr + "_" + strconv.Itoa(i)})

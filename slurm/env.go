@@ -9,12 +9,11 @@ import (
 	"github.com/muster-gpu/muster/ask"
 )
 
-// Variables are what a task of a job finds in its environment beside what was submitted.
+// Variables are added to the environment of a task in addition to what was submitted.
 func Variables(j *api.Job, task int) []string { return append(Env(*j), TaskEnv(task)...) }
 
-// Env is what a job finds in its environment beside what was submitted: the
-// SLURM_* variables, as NAME=VALUE in a fixed order. Which devices CUDA shows
-// is the server's to set.
+// Env is added to the environment of a job in addition to what was submitted: the SLURM_* variables, as
+// NAME=VALUE in a fixed order. The server sets the devices that CUDA sees.
 func Env(j api.Job) []string {
 	s := &j.Submission
 	id, n, node := strconv.Itoa(j.ID), gpus(&j), j.Node
@@ -47,7 +46,7 @@ func Env(j api.Job) []string {
 	add("SLURM_TOPOLOGY_ADDR_PATTERN", "node")
 	out = append(out, "SLURM_JOB_NUM_NODES=1", "SLURM_NNODES=1", "SLURM_NODEID=0", "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_GTIDS=0")
 	tasks, perTask := taskLayout(&j)
-	if !s.Once { // a job of muster's own: sbatch says these itself, if they were asked for
+	if !s.Once { // a job of muster's own; sbatch sets these itself, if they were asked for
 		add("SLURM_NTASKS", strconv.Itoa(tasks))
 		add("SLURM_NPROCS", strconv.Itoa(tasks))
 		add("SLURM_CPUS_PER_TASK", strconv.Itoa(perTask))
@@ -96,14 +95,13 @@ func arrayEnv(j *api.Job) []string {
 	}
 }
 
-// TaskEnv is what one task of a job that runs its command once per task finds
-// as well; it comes after Env.
+// TaskEnv is added for one task of a job that runs its command once per task; it comes after Env.
 func TaskEnv(task int) []string {
 	n := strconv.Itoa(task)
 	return []string{"SLURM_PROCID=" + n, "SLURM_LOCALID=" + n}
 }
 
-// deviceList is 0,1,5: each device by itself, as SLURM_JOB_GPUS has it.
+// deviceList is a list such as 0,1,5, in the form of SLURM_JOB_GPUS.
 func deviceList(j *api.Job) string {
 	v := make([]int, len(j.Devices))
 	for i, d := range j.Devices {

@@ -15,23 +15,22 @@ import (
 	"github.com/muster-gpu/muster/ask"
 )
 
-// fake is a stand-in for the server: it keeps jobs in memory and runs nothing.
-// Tests start and end its jobs by hand. It knows no rights and no scheduler;
-// what only a real server can show is tested there.
+// fake is a stand-in for the server: it keeps jobs in memory and runs nothing. Tests start and end its jobs by
+// hand. It has neither rights nor a scheduler, which are tested with a real server.
 type fake struct {
 	now   time.Time
 	user  string
 	jobs  []api.Job
 	nodes []api.Node
 	parts []api.Partition
-	log   []string // what was called, with its arguments
+	log   []string // calls with their arguments
 
 	queues []api.Queue
 	fair   api.Fair
 	meter  api.Samples
-	asked  int   // how often it was asked for nodes or partitions
+	asked  int   // number of requests for nodes or partitions
 	revoke bool  // jobs are cancelled instead of started
-	fail   error // what Submit and Test answer
+	fail   error // the answer of Submit and Test
 }
 
 func newFake() *fake {
@@ -93,8 +92,7 @@ func (f *fake) SubmitBatch(s api.Submission) (int, error) {
 	return j.ID, err
 }
 
-// fileNames are what the patterns of a job's file names stand for, as the
-// server has it.
+// fileNames are the values of the patterns in a job's file names, as on the server.
 func fileNames(j api.Job) ask.FileNames {
 	return ask.FileNames{Job: j.ID, Array: j.Array, Index: j.Index, User: j.User, JobName: j.Submission.Name, Node: j.Node, Step: "batch"}
 }
@@ -106,7 +104,7 @@ func abs(dir, file string) string {
 	return filepath.Join(dir, file)
 }
 
-// never refuses what the server would, in words that are not Slurm's.
+// never refuses what the server would, in other words than Slurm's.
 func (f *fake) never(s *api.Submission) string {
 	for _, p := range s.Partitions {
 		if !slices.ContainsFunc(f.parts, func(k api.Partition) bool { return k.Name == p }) {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// field is something that a listing can show of a T.
+// field is a value that a listing can show of a T.
 type field[T any] struct {
 	letter byte   // of -o; 0: only by name
 	name   string // of -O, in lower case
@@ -27,7 +27,7 @@ type column[T any] struct {
 	before string // literal text in front
 }
 
-// table is a format that has been read.
+// table is a parsed format.
 type table[T any] struct {
 	cols []column[T]
 	tail string
@@ -81,8 +81,7 @@ func letters[T any](fields []field[T]) string {
 	return strings.TrimSpace(b.String())
 }
 
-// parseLongFormat reads the names of -O: name[:[.]width],... 20 wide unless
-// said otherwise.
+// parseLongFormat reads the names of -O: name[:[.]width],... with a default width of 20.
 func parseLongFormat[T any](s string, fields []field[T]) (table[T], error) {
 	var t table[T]
 	for _, part := range strings.Split(s, ",") {
@@ -119,7 +118,7 @@ func parseLongFormat[T any](s string, fields []field[T]) (table[T], error) {
 func (t table[T]) print(w io.Writer, v *view, rows []T, header bool) error {
 	for i := range t.cols {
 		if c := &t.cols[i]; c.hash {
-			c.width = 9 // Slurm's least for names of nodes and partitions
+			c.width = 9 // Slurm's minimum for names of nodes and partitions
 			for _, r := range rows {
 				c.width = max(c.width, utf8.RuneCountInString(c.get(v, r)))
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// number reads an unsigned decimal without sign or space; Slurm's own parser
-// takes "-5" as a number of minutes near 2^32, which nobody can have meant.
+// number reads an unsigned decimal without sign or space; Slurm's own parser reads "-5" as a number of minutes
+// near 2^32, which cannot be meant.
 func number(s string, most int64) (int64, bool) {
 	if s == "" || len(s) > 18 {
 		return 0, false
@@ -74,8 +74,8 @@ func ParseTime(s string) (time.Duration, error) {
 	return time.Duration(minutes) * time.Minute, nil
 }
 
-// ParseMemory reads an amount of memory in MiB, or with a suffix K, M, G or T
-// and perhaps B. Kibibytes are rounded up.
+// ParseMemory reads an amount of memory in MiB, or with a suffix K, M, G or T, optionally followed by B.
+// Kibibytes are rounded up.
 func ParseMemory(s string) (cluster.MiB, error) {
 	bad := fmt.Errorf("%q is not an amount of memory: write MiB, or a whole number with K, M, G or T", s)
 	digits := strings.TrimRight(s, "kKmMgGtTbB")
@@ -104,7 +104,7 @@ func ParseMemory(s string) (cluster.MiB, error) {
 	return n, nil
 }
 
-// Signal is what --signal asks for.
+// Signal is the value of --signal.
 type Signal struct {
 	Name        string        // without SIG, or a number
 	Before      time.Duration // how long before the time limit
@@ -124,7 +124,7 @@ func ParseSignal(s string) (Signal, error) {
 			case 'R', 'r':
 				v.Reservation = true
 			default:
-				return Signal{}, fmt.Errorf("%q: before the colon stand R, B or both", s)
+				return Signal{}, fmt.Errorf("%q: the colon is preceded by R, B or both", s)
 			}
 		}
 		rest = after
@@ -138,15 +138,15 @@ func ParseSignal(s string) (Signal, error) {
 	if hasAt && at != "" {
 		n, ok := number(at, math.MaxUint16)
 		if !ok {
-			return Signal{}, fmt.Errorf("%q: after the @ stand seconds, 0 to 65535", s)
+			return Signal{}, fmt.Errorf("%q: the @ is followed by seconds, 0 to 65535", s)
 		}
 		v.Before = time.Duration(n) * time.Second
 	}
 	return v, nil
 }
 
-// Term is one condition of a dependency. Index is -1 unless the other job was
-// written as an element of an array (12_3); 12_* is the array.
+// Term is one condition of a dependency. Index is -1 unless the other job was written as an element of an array
+// (12_3); 12_* is the array.
 type Term struct {
 	Type  string
 	Job   int
@@ -154,7 +154,7 @@ type Term struct {
 	Delay time.Duration
 }
 
-// Dependency is what --dependency asks for.
+// Dependency is the value of --dependency.
 type Dependency struct {
 	Terms []Term
 	Any   bool // ?: one of the terms is enough
@@ -162,9 +162,8 @@ type Dependency struct {
 
 var dependencyTypes = []string{"after", "afterany", "afterburstbuffer", "aftercorr", "afternotok", "afterok", "expand", "singleton"}
 
-// ParseDependency reads type:job[+minutes][:job...][,...], with ? instead of
-// the commas if one is enough, and singleton. A type may be left out in the
-// first term (Slurm: afterany).
+// ParseDependency reads type:job[+minutes][:job...][,...], with ? instead of the commas if one is enough, and
+// singleton. The type of the first term may be omitted (Slurm: afterany).
 func ParseDependency(s string) (Dependency, error) {
 	var d Dependency
 	bad := func(format string, args ...any) (Dependency, error) {

@@ -9,7 +9,7 @@ import (
 
 const maxHosts = 65536
 
-// ExpandHosts writes a node list such as n[01-03,7],login out.
+// ExpandHosts expands a node list such as n[01-03,7],login.
 func ExpandHosts(s string) ([]string, error) {
 	var out []string
 	for _, part := range splitOutside(s) {
@@ -29,7 +29,7 @@ func ExpandHosts(s string) ([]string, error) {
 	return out, nil
 }
 
-// splitOutside splits at commas that stand outside brackets.
+// splitOutside splits at commas outside brackets.
 func splitOutside(s string) []string {
 	var out []string
 	depth, from := 0, 0
@@ -86,8 +86,7 @@ func expandHost(s string) ([]string, error) {
 	return out, nil
 }
 
-// CompressHosts writes nodes as a node list: sorted, numbers of one width as
-// ranges.
+// CompressHosts formats nodes as a node list: sorted, numbers of equal width as ranges.
 func CompressHosts(hosts []string) string {
 	type group struct {
 		prefix string

@@ -8,8 +8,8 @@ import (
 	"github.com/muster-gpu/muster/api"
 )
 
-// The JSON that --json prints: Slurm's shape and names (its version 0.0.38),
-// the fields that have a meaning here.
+// The JSON that --json prints has Slurm's structure and names (its version 0.0.38), with the fields that have a
+// meaning here.
 
 type jsonJob struct {
 	Account     string  `json:"account"`

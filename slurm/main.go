@@ -16,10 +16,10 @@ import (
 	"github.com/muster-gpu/muster/internal/plain"
 )
 
-// Commands are the names that Main answers to.
+// Commands are the names of the commands that Main runs.
 var Commands = []string{"sacct", "sacctmgr", "salloc", "sbatch", "scancel", "scontrol", "sinfo", "sprio", "squeue", "srun", "sshare", "sstat"}
 
-// version is the Slurm whose man pages and formats were followed.
+// version is the Slurm version whose man pages and formats are followed.
 const version = "slurm 22.05.8"
 
 // command is one run of one of the commands.
@@ -55,8 +55,8 @@ func Main(name string, args, env []string, stdin io.Reader, stdout, stderr io.Wr
 	return code
 }
 
-// fail prints an error as Slurm's commands do, so that scripts which look for
-// "sbatch: error:" find it.
+// fail prints an error in the format of Slurm's commands, so that scripts that search for "sbatch: error:" find
+// it.
 func (c *command) fail(err error) {
 	var bad argError
 	if errors.As(err, &bad) {
@@ -93,21 +93,21 @@ func (c *command) help(usage string, table []option) {
 	c.printf("%s", b.Bytes())
 }
 
-// machine gathers what a submission depends on. What most submissions do not need is asked for when it is needed.
+// machine gathers what a submission depends on. What most submissions do not need is requested only when needed.
 func (c *command) machine() (machine, error) {
 	dir, err := os.Getwd()
 	return machine{now: c.svc.Now(), nodes: sync.OnceValues(c.svc.Nodes), parts: sync.OnceValues(c.svc.Partitions),
 		queues: c.svc.Queues, jobs: c.recent, job: c.svc.Job, env: c.env, dir: dir}, err
 }
 
-// recent are the jobs that are there and those of the last day.
+// recent are the present jobs and those of the last day.
 func (c *command) recent() ([]api.Job, error) {
 	now := c.svc.Now()
 	return c.svc.History(now.AddDate(0, 0, -1), now)
 }
 
-// umask is the caller's, without changing it for an instant to learn it. It stands among the first lines; the file is
-// read without the runtime, which would prepare to wait for it.
+// umask is the caller's, read without changing it. It is among the first lines of the file, which is read
+// without the runtime's poller, whose preparation costs time.
 func umask() string {
 	fd, err := syscall.Open("/proc/self/status", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -20,7 +20,7 @@ func (f *fake) check(t *testing.T, cases map[string]string) {
 	}
 }
 
-// TestSalloc: the allocation is a job that is never requeued, whose command is salloc's, or a shell.
+// TestSalloc: the allocation is a job that is never requeued and runs salloc's command, or a shell.
 func TestSalloc(t *testing.T) {
 	f := newFake()
 	code, out, errs := f.do(t, "", "salloc", "-G2", "-t", "10", "-A", "lab", "python3", "-i")
@@ -50,7 +50,7 @@ func TestSalloc(t *testing.T) {
 	}
 }
 
-// TestSallocRevoked: an allocation that never came is said to be revoked.
+// TestSallocRevoked: an allocation that was cancelled before it started is reported as revoked.
 func TestSallocRevoked(t *testing.T) {
 	f := newFake()
 	f.revoke = true
@@ -60,7 +60,7 @@ func TestSallocRevoked(t *testing.T) {
 	}
 }
 
-// TestNodes: more than one node is refused with what asks one machine for as much.
+// TestNodes: more than one node is refused, with the equivalent request for one machine.
 func TestNodes(t *testing.T) {
 	for words, want := range map[string]string{
 		"srun --nodes=4 x": "--nodes=1 --ntasks=4\n",
@@ -75,7 +75,8 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// TestAccountWithoutQueues: where no queue is configured an account is taken, and said to count for nothing.
+// TestAccountWithoutQueues: where no queue is configured an account is accepted, with a warning that it counts
+// for nothing.
 func TestAccountWithoutQueues(t *testing.T) {
 	f := newFake()
 	f.queues = []api.Queue{{Name: "default"}}
@@ -100,7 +101,7 @@ func fairFake(t *testing.T) *fake {
 	return f
 }
 
-// TestSprio: factors by their weights, those without one left out; other policies have none.
+// TestSprio: factors by their weights, without those of weight 0; other policies have none.
 func TestSprio(t *testing.T) {
 	f := fairFake(t)
 	f.check(t, map[string]string{
@@ -133,7 +134,7 @@ func TestSshare(t *testing.T) {
 	})
 }
 
-// TestSstat: what is measured of running jobs, as Slurm names it.
+// TestSstat: measurements of running jobs under Slurm's names.
 func TestSstat(t *testing.T) {
 	f := newFake()
 	f.do(t, "", "sbatch", "--wrap", "x")
@@ -152,7 +153,7 @@ func TestSstat(t *testing.T) {
 	}
 }
 
-// TestSacctmgr: queues, users and tiers under Slurm's names; what would change them is refused.
+// TestSacctmgr: queues, users and tiers under Slurm's names; changes are refused.
 func TestSacctmgr(t *testing.T) {
 	f := fairFake(t)
 	f.check(t, map[string]string{
@@ -165,7 +166,7 @@ func TestSacctmgr(t *testing.T) {
 		"sacctmgr -n show qos format=name%-12,priority":                                           "critical              2 \nstandard              1 \nbest-effort           0 \n",
 		"sacctmgr -nP show cluster format=cluster":                                                "muster\n",
 	})
-	for words, say := range map[string]string{"sacctmgr -i add account x": "stand in the configuration", "sacctmgr modify user ann set fairshare=2": "stand in the configuration",
+	for words, say := range map[string]string{"sacctmgr -i add account x": "are in the configuration", "sacctmgr modify user ann set fairshare=2": "are in the configuration",
 		"sacctmgr show tres": "there are account, association, user, qos, cluster", "sacctmgr show": "show what?", "sacctmgr shwo": "did you mean", "sacctmgr show user format=Foo": "Invalid field"} {
 		if code, _, errs := f.do(t, "", strings.Fields(words)...); code == 0 || !strings.Contains(errs, say) {
 			t.Errorf("%s: %d %s", words, code, errs)
@@ -173,7 +174,7 @@ func TestSacctmgr(t *testing.T) {
 	}
 }
 
-// TestSacctMeasured: what was measured of a job stands with its batch step.
+// TestSacctMeasured: measurements of a job belong to its batch step.
 func TestSacctMeasured(t *testing.T) {
 	f := newFake()
 	f.do(t, "", "sbatch", "--wrap", "x")
@@ -183,7 +184,7 @@ func TestSacctMeasured(t *testing.T) {
 	f.check(t, map[string]string{"sacct -nP -o JobID,MaxRSS,AveCPU,TotalCPU": "1|||00:01:30\n1.batch|3072K|00:01:30|00:01:30\n"})
 }
 
-// TestAtTheEarliest: a time before which a job does not start is not given as its start.
+// TestAtTheEarliest: the earliest possible start is not printed as the expected start.
 func TestAtTheEarliest(t *testing.T) {
 	f := newFake()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
@@ -199,8 +200,8 @@ func TestAtTheEarliest(t *testing.T) {
 	}
 }
 
-// TestSubmitAsksOnce: a submission that names no model, node or whole machine is one request; what the machine has not is
-// still refused in Slurm's words, which need to know the machine.
+// TestSubmitAsksOnce: a submission that names no model, node or whole machine is one request; requests beyond
+// the machine are still refused in Slurm's words, which requires a request for the machine.
 func TestSubmitAsksOnce(t *testing.T) {
 	for words, asked := range map[string]bool{
 		"sbatch --wrap x": false, "sbatch -G2 -c4 --mem=1G -p debug -t 10 -a 0-3 --wrap x": false,

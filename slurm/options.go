@@ -70,7 +70,7 @@ var batchOptions = []option{
 	{name: "wait", short: 'W', env: "SBATCH_WAIT"},
 	{name: "wrap", arg: needs},
 
-	// Muster's own, meant for #MUSTER lines; Slurm takes those for comments.
+	// Muster's own options, meant for #MUSTER lines, which are comments to Slurm.
 	{name: "gpu-memory", arg: needs},
 	{name: "isolation", arg: needs},
 	{name: "kind", arg: needs},
@@ -122,12 +122,12 @@ var batchOptions = []option{
 	{name: "clusters", short: 'M', arg: needs, use: refused, note: "there is one cluster", env: "SBATCH_CLUSTERS"},
 	{name: "consolidate-segments", use: refused, note: noTopo},
 	{name: "container", arg: needs, use: refused, note: "start the container from the script", env: "SBATCH_CONTAINER"},
-	{name: "gid", arg: needs, use: refused, note: "jobs run as who submits them"},
+	{name: "gid", arg: needs, use: refused, note: "jobs run as the user who submits them"},
 	{name: "gpus-per-socket", arg: needs, use: refused, note: "devices are not counted by socket; write --gpus", env: "SBATCH_GPUS_PER_SOCKET"},
 	{name: "licenses", short: 'L', arg: needs, use: refused, note: "licences are not counted"},
 	{name: "mcs-label", arg: needs, use: refused, note: noLayer},
 	{name: "nodefile", short: 'F', arg: needs, use: refused, note: oneNode},
 	{name: "reboot", use: refused, note: "nothing is booted"},
 	{name: "spread-segments", use: refused, note: noTopo},
-	{name: "uid", arg: needs, use: refused, note: "jobs run as who submits them"},
+	{name: "uid", arg: needs, use: refused, note: "jobs run as the user who submits them"},
 }

@@ -88,7 +88,7 @@ func startOracle(t testing.TB) *oracle {
 		return out == "idle\n"
 	})
 	t.Cleanup(func() {
-		o.run("", nil, "scancel", "-u", me(t)) // or their steps would outlive the daemons
+		o.run("", nil, "scancel", "-u", me(t)) // otherwise their steps would outlive the daemons
 		for i := 0; i < 100; i++ {
 			if _, out, _ := o.run("", nil, "squeue", "-h"); out == "" {
 				break
@@ -99,7 +99,7 @@ func startOracle(t testing.TB) *oracle {
 	return o
 }
 
-// lookProgram also looks where daemons lie, which PATH of a user may not name.
+// lookProgram also searches the folders of daemons, which a user's PATH may lack.
 func lookProgram(name string) (string, error) {
 	if p, err := exec.LookPath(name); err == nil {
 		return p, nil
@@ -180,7 +180,7 @@ func (o *oracle) start(name string, args ...string) {
 		case <-ended:
 		case <-time.After(5 * time.Second):
 		}
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // whatever is left of the group
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the rest of the group
 		<-ended
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// machine is what of the outside a submission depends on.
+// machine is the outside information that a submission depends on.
 type machine struct {
 	now   time.Time
 	nodes func() ([]api.Node, error)
@@ -24,16 +24,15 @@ type machine struct {
 	env   []string
 	dir   string
 
-	queues func() ([]api.Queue, error) // to find out whether accounts mean something
+	queues func() ([]api.Queue, error) // to find out whether accounts mean anything
 }
 
-// tiers are what --qos can name: how much a job may preempt and be preempted.
+// tiers are the values of --qos: which jobs a job may preempt, and which may preempt it.
 var tiers = []string{"critical", "standard", "best-effort"}
 
 var kinds = []string{"training", "batch", "service", "interactive", "trial"}
 
-// submission translates the settings. What runs (script or command) and the
-// files are the caller's.
+// submission translates the settings. The caller adds what runs (script or command) and the files.
 func (s *settings) submission(m machine) (api.Submission, resources, error) {
 	sub := api.Submission{Once: true, Tasks: 1, Name: s.get("job-name"), Queue: s.get("account"), Comment: s.get("comment"),
 		Reservation: s.get("reservation"), Hold: s.has("hold"), NoRequeue: s.get("requeue") == "no", Dir: m.dir,
@@ -50,7 +49,7 @@ func (s *settings) submission(m machine) (api.Submission, resources, error) {
 	return sub, r, nil
 }
 
-// own takes Muster's own options, --qos and the small words.
+// own takes Muster's own options, --qos and small options.
 func (s *settings) own(sub *api.Submission, r *resources, _ machine) error {
 	sub.Tier, sub.Kind = s.get("tier"), s.get("kind")
 	if s.has("qos") && !s.has("tier") {
@@ -105,8 +104,7 @@ func (s *settings) own(sub *api.Submission, r *resources, _ machine) error {
 	return s.killOnInvalid()
 }
 
-// killOnInvalid: a job whose dependency can never hold ends at once here, as
-// with --kill-on-invalid-dep=yes.
+// killOnInvalid: a job whose dependency can never hold ends at once here, as with --kill-on-invalid-dep=yes.
 func (s *settings) killOnInvalid() error {
 	switch s.get("kill-on-invalid-dep") {
 	case "", "yes":
@@ -146,7 +144,7 @@ func (s *settings) amounts(sub *api.Submission, r *resources, m machine) error {
 	return nil
 }
 
-// machineSize is the most of each that a machine has.
+// machineSize is the largest amount of each resource that a machine has.
 type machineSize struct {
 	known    bool
 	gpus     int
@@ -161,7 +159,7 @@ func largest(nodes []api.Node) machineSize {
 	return most
 }
 
-// checked is submission, with what the machine has not refused at once.
+// checked is submission, with requests beyond the machine refused at once.
 func (s *settings) checked(m machine) (api.Submission, resources, error) {
 	sub, r, err := s.submission(m)
 	if err == nil {
@@ -170,8 +168,8 @@ func (s *settings) checked(m machine) (api.Submission, resources, error) {
 	return sub, r, err
 }
 
-// refusal says in Slurm's words what the machine has not of what a job asks for. The server refuses such a job by
-// itself, so a submission that is made by the thousand need not ask for the machine before.
+// refusal says in Slurm's words which request exceeds the machine. The server refuses such a job anyway, so bulk
+// submissions need not request the machine first.
 func (m *machine) refusal(sub *api.Submission, r *resources) error {
 	nodes, err := m.nodes()
 	if err != nil {
@@ -202,7 +200,7 @@ func (m *machine) refusal(sub *api.Submission, r *resources) error {
 	return nil
 }
 
-// gpuTypes takes types from the devices asked for, --constraint and --prefer.
+// gpuTypes takes types from the requested devices, --constraint and --prefer.
 func (s *settings) gpuTypes(sub *api.Submission, r *resources, m machine) error {
 	if len(r.types) == 0 && s.get("constraint") == "" && s.get("prefer") == "" {
 		return nil
@@ -255,7 +253,7 @@ func (s *settings) gpuTypes(sub *api.Submission, r *resources, m machine) error 
 	return nil
 }
 
-// features reads a|b, alternatives of GPU models.
+// features reads alternatives of GPU models, a|b.
 func features(opt, s string) ([]string, error) {
 	if strings.ContainsAny(s, "&*,[]()") {
 		return nil, fmt.Errorf("--%s=%s: only GPU models joined by | are features here; all of a job's GPUs are of one model", opt, s)
@@ -267,8 +265,8 @@ func features(opt, s string) ([]string, error) {
 	return out, nil
 }
 
-// account takes the queue. Where none is configured an account has nothing to count for: the scripts that
-// name one run all the same, and are told.
+// account takes the queue. Where none is configured, scripts that name an account run all the same, with a
+// warning.
 func (s *settings) account(sub *api.Submission, _ *resources, m machine) error {
 	if sub.Queue == "" || sub.Queue == noQueue {
 		return nil
@@ -284,7 +282,7 @@ func (s *settings) account(sub *api.Submission, _ *resources, m machine) error {
 	return nil
 }
 
-// noQueue is where all jobs are while no queue is configured.
+// noQueue is the queue of all jobs where none is configured.
 const noQueue = "default"
 
 func unconfigured(queues []api.Queue) bool {
@@ -369,7 +367,7 @@ func (s *settings) times(sub *api.Submission, _ *resources, m machine) error {
 	return nil
 }
 
-// order takes --priority and --nice. Muster has one number, higher first.
+// order takes --priority and --nice. Muster has a single number, higher first.
 func (s *settings) order(sub *api.Submission, _ *resources, _ machine) error {
 	const most = 2147483645
 	if s.has("priority") {
@@ -415,9 +413,8 @@ func (s *settings) after(sub *api.Submission, _ *resources, m machine) error {
 	return err
 }
 
-// Dependencies translates what --dependency says, and whether one of the
-// conditions is enough; jobs finds elements of arrays. A job that nobody knows
-// is a mistake: Slurm would take it for one that is over.
+// Dependencies translates --dependency, and returns whether one of the conditions is enough; jobs finds elements
+// of arrays. An unknown job is an error; Slurm would take it for one that is over.
 func Dependencies(text string, jobs func() ([]api.Job, error), job func(int) (api.Job, error)) (out []api.After, anyOf bool, err error) {
 	d, err := ParseDependency(text)
 	if err != nil {
@@ -466,8 +463,8 @@ func (s *settings) signal(sub *api.Submission, _ *resources, _ machine) error {
 	return nil
 }
 
-// environment sends what --export says, and the variables that sbatch itself
-// sets. Those of a job that sbatch is called from do not belong to the new one.
+// environment sends the variables of --export, and those that sbatch itself sets. Variables of a job from which
+// sbatch is called do not belong to the new one.
 func (s *settings) environment(sub *api.Submission, r *resources, m machine) error {
 	env := slices.DeleteFunc(slices.Clone(m.env), func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
@@ -517,8 +514,8 @@ func (s *settings) environment(sub *api.Submission, r *resources, m machine) err
 	return nil
 }
 
-// export selects variables as --export says: ALL, NONE, NIL, names and
-// NAME=VALUE. SLURM_* and SBATCH_* do not travel with names, MUSTER_* do.
+// export selects variables by the value of --export: ALL, NONE, NIL, names and NAME=VALUE. SLURM_* and SBATCH_*
+// are not passed on with names, MUSTER_* are.
 func export(text string, env []string) ([]string, error) {
 	switch strings.ToUpper(text) {
 	case "", "ALL":

@@ -10,10 +10,10 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// resources is what a job asks for, in Slurm's terms and in all.
+// resources is a job's request in Slurm's terms, in total.
 type resources struct {
 	tasks, cpusPerTask, cpus  int // cpusPerTask 0: not given
-	gpus, gpusPerTask         int // in all; per task 0: not given
+	gpus, gpusPerTask         int // in total; per task 0: not given
 	ram                       cluster.MiB
 	share                     int64
 	profile                   string
@@ -31,7 +31,7 @@ type gpuAsk struct {
 	share int64 // of mps:N
 }
 
-// parseGPUs reads [type:]number, as --gpus and its relatives take it.
+// parseGPUs reads [type:]number, the value of --gpus and similar options.
 func parseGPUs(opt, s string) (gpuAsk, error) {
 	typ, count, ok := strings.Cut(s, ":")
 	if !ok {
@@ -50,8 +50,8 @@ func parseGPUs(opt, s string) (gpuAsk, error) {
 	return gpuAsk{count: int(n), typ: typ}, nil
 }
 
-// parseGres reads gpu[:type][:number] and mps:percent. Slurm's lists may name
-// both and more; here a job holds one kind of thing.
+// parseGres reads gpu[:type][:number] and mps:percent. Slurm's lists may combine several; here a job holds one
+// kind of device.
 func parseGres(opt, s string) (gpuAsk, error) {
 	if s == "none" || s == "" {
 		return gpuAsk{}, nil
@@ -77,7 +77,7 @@ func parseGres(opt, s string) (gpuAsk, error) {
 	}
 	switch {
 	case f[0] == "shard":
-		return gpuAsk{}, fmt.Errorf("--%s=%s: how much of a device a shard is, only its site knows; write mps:PERCENT or a #MUSTER --share=PERCENT line", opt, s)
+		return gpuAsk{}, fmt.Errorf("--%s=%s: only the site knows how much of a device a shard is; write mps:PERCENT or a #MUSTER --share=PERCENT line", opt, s)
 	case f[0] != "gpu" || len(f) > 2 || len(f) == 2 && f[1] == "":
 		return gpuAsk{}, fmt.Errorf("--%s=%s: Invalid generic resource (gres) specification: write gpu[:type][:number] or mps:percent", opt, s)
 	case len(f) == 2:
@@ -94,9 +94,9 @@ func parseMPS(opt, s, percent string) (gpuAsk, error) {
 	return gpuAsk{count: 1, share: n * 10}, nil
 }
 
-// splitProfile finds the MIG profile that a type ends in, as sites name types: by itself or after an underscore. It
-// returns where the profile begins, or -1. (It is written out because compiling a pattern would cost each start of
-// sbatch more than reading its options does.)
+// splitProfile finds the MIG profile at the end of a type, as sites name types: by itself or after an
+// underscore. It returns where the profile begins, or -1. (It uses no regular expression, because compiling one
+// would cost each start of sbatch more than reading its options does.)
 func splitProfile(typ string) int {
 	at := strings.LastIndexByte(typ, '_') + 1
 	if !isProfile(typ[at:]) {
@@ -137,7 +137,7 @@ func (r *resources) take(opt string, a gpuAsk, total int) error {
 		}
 	}
 	if len(r.types) > 0 && !slices.Contains(r.types, typ) {
-		return fmt.Errorf("--%s asks for GPUs of type %s beside %s: the GPUs of a job are of one model", opt, typ, r.types[0])
+		return fmt.Errorf("--%s asks for GPUs of type %s in addition to %s: the GPUs of a job are of one model", opt, typ, r.types[0])
 	}
 	r.types = []string{typ}
 	return nil
@@ -155,8 +155,8 @@ func (s *settings) count(name string) (int, error) {
 	return int(n), nil
 }
 
-// resources works out what a job asks for, in all: whatever is asked per task
-// or per node is multiplied, for there is one node.
+// resources computes a job's total request: amounts per task or per node are multiplied, because there is one
+// node.
 func (s *settings) resources() (resources, error) {
 	var r resources
 	if err := s.nodes(); err != nil {
@@ -201,7 +201,7 @@ func (s *settings) nodes() error {
 	return nil
 }
 
-// onOneNode says how as much as on so many nodes is asked of one.
+// onOneNode says how to request the same from one node.
 func (s *settings) onOneNode(nodes int64) string {
 	tasks := nodes
 	if n, err := s.count("ntasks"); err == nil && n > 0 {
@@ -242,7 +242,7 @@ func (s *settings) taskCounts(r *resources) (err error) {
 	return nil
 }
 
-// devices takes --gpus and its relatives, and the tasks that follow from them.
+// devices takes --gpus and similar options, and the tasks that follow from them.
 func (s *settings) devices(r *resources) error {
 	for _, name := range []string{"gpus", "gpus-per-node"} {
 		if s.has(name) {
@@ -365,7 +365,7 @@ func (s *settings) processors(r *resources) (err error) {
 	return err
 }
 
-// memory sets the host memory in all. --mem=0, all of the node, is -1 here.
+// memory sets the total host memory. --mem=0, all of the node, is -1 here.
 func (s *settings) memory(r *resources) error {
 	for _, m := range []struct {
 		name string
@@ -391,8 +391,7 @@ func (s *settings) memory(r *resources) error {
 	return nil
 }
 
-// modelsLike are the models of the machine whose names contain typ; case and
-// the marks between the words of a name do not matter.
+// modelsLike are the models of the machine whose names contain typ; case and separators do not matter.
 func modelsLike(typ string, nodes []api.Node) []string {
 	plain := func(s string) string {
 		return strings.NewReplacer(" ", "", "-", "", "_", "").Replace(strings.ToLower(s))
@@ -410,7 +409,7 @@ func modelsLike(typ string, nodes []api.Node) []string {
 
 func models(nodes []api.Node) []string { return modelsLike("", nodes) }
 
-// resolveTypes turns types as people write them into models of this machine.
+// resolveTypes translates types as people write them into models of this machine.
 func resolveTypes(types []string, nodes []api.Node) ([]string, error) {
 	var out []string
 	for _, t := range types {

@@ -112,8 +112,7 @@ func arrayOrID(j *api.Job) int {
 	return j.ID
 }
 
-// span is the time that is asked about: today; with -j, or with states only,
-// what sacct(1) says.
+// span is the time range of the request: today; with -j, or with states only, the defaults of sacct(1).
 func (c *command) span(l *listing) (since, until time.Time, err error) {
 	now := c.svc.Now()
 	y, m, d := now.Local().Date()
@@ -139,8 +138,8 @@ func (c *command) span(l *listing) (since, until time.Time, err error) {
 	return since, until, err
 }
 
-// acctWhen is ParseWhen, but an hour or date without a year is the last one,
-// not the next: sacct looks back.
+// acctWhen is ParseWhen, but an hour or date without a year is the last one, not the next, because sacct looks
+// back.
 func acctWhen(s string, now time.Time) (time.Time, error) {
 	t, err := ParseWhen(s, now)
 	if err != nil || !t.After(now) || strings.HasPrefix(strings.ToLower(s), "now") || strings.Contains(s, "-") || strings.Contains(strings.ToLower(s), "tomorrow") {
@@ -188,7 +187,7 @@ func (c *command) acctFormat(s *settings) ([]acctColumn[record], error) {
 	return acctColumns(format, acctFields())
 }
 
-// only makes a field that the batch step does not show.
+// only makes a field that the batch step leaves empty.
 func only(get func(v *view, r record) string) func(*view, record) string {
 	return func(v *view, r record) string {
 		if r.step != "" {
@@ -198,7 +197,7 @@ func only(get func(v *view, r record) string) func(*view, record) string {
 	}
 }
 
-// ofBatch makes a field that only the batch step shows, as Slurm has it for what is measured of steps.
+// ofBatch makes a field that only the batch step shows, as Slurm does with measurements of steps.
 func ofBatch(get func(r record) string) func(*view, record) string {
 	return func(_ *view, r record) string {
 		if r.step == "" {
@@ -208,7 +207,7 @@ func ofBatch(get func(r record) string) func(*view, record) string {
 	}
 }
 
-// usedCPU and peak are of the runs that are over; empty: nothing was measured.
+// usedCPU and peak are of ended runs; empty: nothing was measured.
 func usedCPU(r record) string {
 	if r.CPUTime == 0 {
 		return ""
@@ -225,7 +224,7 @@ func peak(r record) string {
 
 func unmeasured(*view, record) string { return "" }
 
-// suspended is known only of a job that ran once: the rest of its run.
+// suspended is known only for a job that ran once: the rest of its elapsed time.
 func suspended(v *view, r record) string {
 	if r.Restarts > 0 {
 		return ""

@@ -35,10 +35,10 @@ const sacctmgrHelp = `Usage: sacctmgr [-n] [-p|-P] show ENTITY [where] [FIELD=VA
   qos           the tiers
   cluster       this service
 
-Nothing is changed by it: queues and who may use them stand in the configuration (docs/reference/queues.md).
+It changes nothing: queues, and who may use them, are in the configuration (docs/reference/queues.md).
 `
 
-// entities are what show knows: the name in full first.
+// entities are the words that show accepts, the full name first.
 var entities = [][]string{{"account", "accounts", "acct"}, {"association", "associations", "assoc", "assocs"}, {"user", "users"}, {"qos"}, {"cluster", "clusters"}}
 
 // entity is a line of any of sacctmgr's tables.
@@ -70,7 +70,7 @@ func (c *command) sacctmgr() (int, error) {
 	switch verb := strings.ToLower(rest[0]); verb {
 	case "show", "list":
 	case "add", "create", "delete", "remove", "modify", "dump", "load", "reconfigure", "archive", "clear":
-		return 1, fmt.Errorf("%s is not supported: queues, and who may use them, stand in the configuration of muster serve (docs/reference/queues.md; muster config reload takes what changed); sacctmgr show shows them", verb)
+		return 1, fmt.Errorf("%s is not supported: queues, and who may use them, are in the configuration of muster serve (docs/reference/queues.md; muster config reload applies changes); sacctmgr show shows them", verb)
 	case "version":
 		c.printf("%s\n", version)
 		return 0, nil
@@ -154,7 +154,7 @@ func (c *command) entities(s *settings, kind string, words []string) error {
 	return nil
 }
 
-// renamed replaces the names of fields that people write in several ways.
+// renamed replaces alternative names of fields.
 func renamed(format string) string {
 	parts := strings.Split(format, ",")
 	for i, p := range parts {
@@ -214,8 +214,8 @@ func (c *command) entityRows(kind string, each bool) ([]entity, error) {
 	return out, nil
 }
 
-// usersOf are the users of each queue: of whom usage is known there, or a job of the last month. The
-// queues get their shares as they were configured.
+// usersOf are the users of each queue: those with usage, or with a job of the last month. Queues get their
+// configured shares.
 func (c *command) usersOf(queues []api.Queue) (map[string][]string, error) {
 	fair, err := c.svc.Fair()
 	if err != nil {
@@ -260,7 +260,7 @@ func text(get func(e entity) string) func(*view, entity) string {
 	return func(_ *view, e entity) string { return get(e) }
 }
 
-// entityFields are those of all of sacctmgr's tables: each shows what it has of them.
+// entityFields are the fields of all of sacctmgr's tables.
 var entityFields = sync.OnceValue(func() []acctField[entity] {
 	return []acctField[entity]{
 		{"Account", 10, false, text(func(e entity) string { return e.Name })},

@@ -15,7 +15,7 @@ import (
 
 const sallocUsage = "salloc [OPTIONS] [COMMAND [ARGS]]"
 
-// sallocOptions are sbatch's that mean something to a command at a terminal, and salloc's own.
+// sallocOptions are sbatch's options that make sense for a command at a terminal, and salloc's own.
 var sallocOptions = sync.OnceValue(func() []option {
 	var out []option
 	for _, o := range batchOptions {
@@ -37,8 +37,8 @@ var sallocOptions = sync.OnceValue(func() []option {
 		option{name: "x11", arg: optional, use: refused, note: "ssh -X to this machine, and start salloc there"})
 })
 
-// salloc waits for resources and runs a command with them, a shell if none is named: inside the job, on
-// this terminal. The allocation ends with the command.
+// salloc waits for resources and runs a command with them, by default a shell: inside the job, on this terminal.
+// The allocation ends with the command.
 func (c *command) salloc() (int, error) {
 	opts, rest, err := parseArgs(c.args, sallocOptions(), true)
 	if err != nil {
@@ -77,7 +77,7 @@ func (c *command) salloc() (int, error) {
 	return c.granted(j, s.has("no-shell"), say)
 }
 
-// allocation is the job that holds the resources: it is the command.
+// allocation is the job that holds the resources and runs the command.
 func (c *command) allocation(s *settings, rest []string) (api.Submission, error) {
 	m, err := c.machine()
 	if err != nil {
@@ -112,7 +112,7 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// granted waits for the allocation and stays with what runs in it.
+// granted waits for the allocation and attaches to its command.
 func (c *command) granted(j api.Job, noShell bool, say func(string, ...any)) (int, error) {
 	if j.State == api.StatePending {
 		say("Pending job allocation %d", j.ID)
@@ -121,9 +121,9 @@ func (c *command) granted(j api.Job, noShell bool, say func(string, ...any)) (in
 	id := j.ID
 	j, err := c.svc.Started(id)
 	switch {
-	case err != nil: // who asked for it has left, or cannot be answered: nobody would use it
+	case err != nil: // the caller has left or cannot be answered: the allocation would be unused
 		if again := c.svc.Cancel(id); again != nil {
-			c.errorf("salloc: error: job %d may go on: %v\n", id, again)
+			c.errorf("salloc: error: job %d may continue: %v\n", id, again)
 		}
 		why, _, _ := strings.Cut(err.Error(), "\n")
 		return 1, says("Job allocation %d has been revoked: %s", id, why)
@@ -140,7 +140,7 @@ func (c *command) granted(j api.Job, noShell bool, say func(string, ...any)) (in
 		return 1, err
 	}
 	if end.Ended == nil {
-		return 0, nil // its terminal was left, and was told how to come back
+		return 0, nil // the terminal was detached, and the way back printed
 	}
 	if st := stateOf(&end); st.name != "FAILED" && st.name != "COMPLETED" {
 		c.errorf("salloc: error: Job allocation %d has been revoked: %s\n", end.ID, st.name)

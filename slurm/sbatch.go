@@ -12,8 +12,7 @@ import (
 
 const sbatchUsage = "sbatch [OPTIONS] SCRIPT [ARGS]   or   sbatch [OPTIONS] --wrap=COMMAND"
 
-// batch is a submission that has been read: what Submit gets, and what sbatch
-// does around it.
+// batch is a parsed submission: what Submit gets, and what sbatch does in addition.
 type batch struct {
 	sub      api.Submission
 	warnings []string
@@ -118,7 +117,7 @@ func (c *command) waitFor(job int, array bool) (int, error) {
 	return code, nil
 }
 
-// exitStatus is what a shell would report of the job.
+// exitStatus is the status that a shell would report for the job.
 func exitStatus(j *api.Job) int {
 	switch {
 	case j.ExitSignal != 0:
@@ -165,9 +164,8 @@ func (c *command) readBatch(line []found, rest []string) (batch, error) {
 	return b, nil
 }
 
-// layers applies Slurm's precedence: script, then environment, then command
-// line. #MUSTER lines come after #SBATCH lines, so that one script can say
-// something different to each of the two.
+// layers applies Slurm's precedence: script, then environment, then command line. #MUSTER lines come after
+// #SBATCH lines, so that one script can say something different to each scheduler.
 func (s *settings) layers(name, text string, env []string, line []found) error {
 	d, err := parseDirectives(name, text)
 	if err != nil {
@@ -218,8 +216,7 @@ func (c *command) script(top *settings, rest []string) (name, text string, args 
 	return name, string(body), args, err
 }
 
-// readScript looks for a script in the working directory and, if its name has
-// no slash, along PATH.
+// readScript searches for a script in the working directory and, if its name has no slash, along PATH.
 func (c *command) readScript(name string) ([]byte, string, error) {
 	body, err := os.ReadFile(name)
 	if err == nil || strings.Contains(name, "/") {
@@ -234,9 +231,8 @@ func (c *command) readScript(name string) ([]byte, string, error) {
 	return nil, name, err
 }
 
-// ReadScript reads a batch script with its #SBATCH and #MUSTER lines as sbatch
-// does, for a command with options of its own: args are the file and what the
-// script is called with. It returns the submission and what there is to warn of.
+// ReadScript reads a batch script with its #SBATCH and #MUSTER lines as sbatch does, for a command with options
+// of its own: args are the file and the script's arguments. It returns the submission and warnings.
 func ReadScript(args, env []string, svc Service) (api.Submission, []string, error) {
 	c := &command{name: "sbatch", env: env, in: strings.NewReader(""), out: io.Discard, errOut: io.Discard, svc: svc}
 	b, err := c.readBatch(nil, args)
@@ -244,7 +240,7 @@ func ReadScript(args, env []string, svc Service) (api.Submission, []string, erro
 		err = b.on.refusal(&b.sub, &b.res)
 	}
 	if !b.set.has("output") {
-		b.sub.Output = "" // Muster's own name for it
+		b.sub.Output = "" // Muster's own default applies
 	}
 	return b.sub, b.warnings, err
 }

@@ -32,9 +32,8 @@ var scancelOptions = []option{
 	{name: "version", short: 'V'},
 }
 
-// scancel signals or ends the jobs that are named and that pass all filters.
-// Without names the filters pick among the caller's jobs, unless they name a
-// user.
+// scancel signals or ends the named jobs that pass all filters. Without names the filters apply to the caller's
+// jobs, unless they name a user.
 func (c *command) scancel() (int, error) {
 	l, rest, done, err := c.common(scancelOptions, "scancel [OPTIONS] [JOB[_INDEX]...]")
 	if done || err != nil {
@@ -110,8 +109,8 @@ func (c *command) cancelAll(l *listing, v *view) (int, error) {
 	return code, nil
 }
 
-// cancelAtOnce cancels several jobs in one step, so that none starts when another ends; nil: it is
-// one job, or they are signalled, which is done one by one.
+// cancelAtOnce cancels several jobs in one step, so that none starts when another ends; nil: there is one job,
+// or they are signalled, which is done one by one.
 func (c *command) cancelAtOnce(s *settings, rows []row) (map[int]error, error) {
 	if len(rows) < 2 || s.has("signal") || s.has("batch") || s.has("full") {
 		return nil, nil
@@ -127,8 +126,8 @@ func (c *command) cancelAtOnce(s *settings, rows []row) (map[int]error, error) {
 	return failed, err
 }
 
-// cancelOne cancels a job; with --signal, --batch or --full it signals one.
-// SIGKILL ends a job whatever its scripts do, so that is a cancellation.
+// cancelOne cancels a job; with --signal, --batch or --full it signals it. SIGKILL ends a job whatever its
+// scripts do, so that is a cancellation.
 func (c *command) cancelOne(s *settings, j *api.Job) error {
 	if !s.has("signal") && !s.has("batch") && !s.has("full") {
 		return c.svc.Cancel(j.ID)
@@ -151,7 +150,7 @@ func (c *command) cancelOne(s *settings, j *api.Job) error {
 		return c.svc.Cancel(j.ID)
 	}
 	if j.State == api.StatePending {
-		return nil // there is nobody to signal
+		return nil // there is no process to signal
 	}
 	return c.svc.Signal(j.ID, sig, to)
 }

@@ -77,7 +77,7 @@ func (c *command) scontrol() (int, error) {
 	return c.each(verb, args)
 }
 
-// each applies a verb to the jobs that are named.
+// each applies a verb to the named jobs.
 func (c *command) each(verb string, args []string) (int, error) {
 	wait := func(id int) error { _, err := c.svc.Wait(id); return err }
 	again := func(id int) error {
@@ -117,7 +117,7 @@ func (c *command) each(verb string, args []string) (int, error) {
 	return code, nil
 }
 
-// top puts a job before the caller's other jobs.
+// top moves a job before the caller's other jobs.
 func (c *command) top(id int) error {
 	jobs, err := c.svc.Jobs()
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *command) top(id int) error {
 	return c.svc.Update(id, &api.Update{Priority: &highest})
 }
 
-// named are the jobs that lists of numbers or names mean.
+// named are the jobs of a list of numbers or names.
 func (c *command) named(s string) ([]api.Job, error) {
 	refs, err := parseRefs(s)
 	if err != nil {
@@ -231,8 +231,8 @@ func (c *command) block(s *settings, lines []string) {
 	c.printf("%s\n\n", strings.Join(lines, "\n   "))
 }
 
-// jobBlock is what scontrol show job prints: Slurm's lines in Slurm's order,
-// without those that would say nothing here.
+// jobBlock is the output of scontrol show job: Slurm's lines in Slurm's order, without those that are always
+// empty here.
 func (v *view) jobBlock(r *row, details bool) []string {
 	j, s := r.Job, &r.Submission
 	id := fmt.Sprintf("JobId=%d ", j.ID)
@@ -327,15 +327,15 @@ func deviceText(j *api.Job) string {
 	return ask.Ranges(v)
 }
 
-// taskLayout is how many tasks srun starts by itself, and their cores. sbatch
-// leaves it in the environment; other jobs say it themselves.
+// taskLayout is how many tasks srun starts by default, and their cores. sbatch passes it in the environment;
+// other jobs state it themselves.
 func taskLayout(j *api.Job) (tasks, perTask int) {
 	if !j.Submission.Once {
 		return max(j.Submission.Tasks, 1), max(int(j.Submission.CPU/1000), 1)
 	}
 	get := func(name string) int {
 		s, _ := lookupEnv(j.Submission.Env, name)
-		n, _ := number(s, cluster.MaxTasks) // not there: 0
+		n, _ := number(s, cluster.MaxTasks) // missing: 0
 		return int(max(n, 1))
 	}
 	return get("SLURM_NTASKS"), get("SLURM_CPUS_PER_TASK")

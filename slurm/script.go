@@ -11,10 +11,10 @@ type directives struct {
 	sbatch, muster []string
 }
 
-// maxScript is the longest script that is taken; Slurm's own default is 4 MiB.
+// maxScript is the longest accepted script; Slurm's own default is 4 MiB.
 const maxScript = 4 << 20
 
-// checkScript says what is wrong with a text as a batch script.
+// checkScript says why a text is not a valid batch script.
 func checkScript(text []byte) error {
 	switch {
 	case len(text) == 0:
@@ -69,8 +69,8 @@ func parseDirectives(name, text string) (directives, error) {
 
 func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f' }
 
-// splitWords splits a line at white space. Quotes and backslashes protect, a #
-// begins a comment, even within a word.
+// splitWords splits a line at white space. Quotes and backslashes protect; # begins a comment, even within a
+// word.
 func splitWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// layer says where an option was given; a higher layer wins.
+// layer is where an option was given; a higher layer wins.
 type layer uint8
 
 const (
@@ -20,14 +20,13 @@ type setting struct {
 	layer layer
 }
 
-// settings are the options of a submission after precedence was applied.
+// settings are the options of a submission after precedence is applied.
 type settings struct {
 	of       map[string]setting // looked up, never ranged over
 	warnings []string
 }
 
-// rivals exclude each other: within a layer that is a mistake, across layers
-// the higher one silences the lower.
+// rivals exclude each other: within a layer that is an error, across layers the higher one overrides the lower.
 var rivals = [][]string{
 	{"mem", "mem-per-cpu", "mem-per-gpu"},
 	{"cpus-per-task", "cpus-per-gpu"},

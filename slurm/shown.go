@@ -7,7 +7,8 @@ import (
 	"github.com/muster-gpu/muster/internal/plain"
 )
 
-// shown is a service whose answers are for people: the texts of others in them have nothing that a terminal would act on.
+// shown is a service for output on a terminal: other users' texts are escaped so that the terminal does not act
+// on them.
 type shown struct{ Service }
 
 func cleaned[T any](v T, err error) (T, error) {

@@ -49,7 +49,7 @@ var sinfoOptions = []option{
 	{name: "yaml", use: refused, note: "--json says the same"},
 }
 
-// nodeState is a node as Slurm names its states, with what is in use.
+// nodeState is a node's state in Slurm's terms, with its use.
 type nodeState struct {
 	api.Node
 	state, short string
@@ -64,7 +64,7 @@ type nodeRow struct {
 	nodes []*nodeState
 }
 
-// describe works out what is in use on a node.
+// describe computes what is in use on a node.
 func (v *view) describe(n api.Node) *nodeState {
 	s := &nodeState{Node: n, state: "idle", short: "idle", reason: "none"}
 	busy := 0
@@ -241,7 +241,7 @@ func (c *command) sinfoTable(s *settings) (table[nodeRow], error) {
 	return parseFormat(format, nodeFields())
 }
 
-// counts are nodes as allocated/idle/other/total.
+// counts are numbers of nodes as in allocated/idle/other/total.
 func (r nodeRow) counts() (alloc, idle, other int) {
 	for _, n := range r.nodes {
 		switch n.state {
@@ -277,7 +277,7 @@ func (r nodeRow) names() []string {
 	return out
 }
 
-// first is a figure of the first node; the nodes of a row are mostly equal.
+// first shows a value of the first node; the nodes of a row are mostly equal.
 func first(get func(n *nodeState) string) func(*view, nodeRow) string {
 	return func(_ *view, r nodeRow) string {
 		if len(r.nodes) == 0 {
@@ -289,7 +289,7 @@ func first(get func(n *nodeState) string) func(*view, nodeRow) string {
 
 func nodeText(s string) func(*view, nodeRow) string { return func(*view, nodeRow) string { return s } }
 
-// nodeGres is what a node has, as in sinfo -o %G.
+// nodeGres is what a node has, in the form of sinfo -o %G.
 func nodeGres(n *nodeState) string {
 	var kinds []string
 	count := map[string]int{}

@@ -7,8 +7,8 @@ import (
 	"github.com/muster-gpu/muster/api"
 )
 
-// sprio's formats, verbatim. Factors that never count here, and those of which the weight is 0, are left out of the
-// default ones, as Slurm does.
+// sprio's formats, verbatim. As in Slurm, the default ones leave out factors that never count here, and those of
+// weight 0.
 var sprioDefault = []string{"%.15i %9r %.10Y %.10S", "%.10A", "%.10F", "%.10J", "%.10P"}
 
 var sprioOptions = []option{
@@ -30,7 +30,7 @@ var sprioOptions = []option{
 	{name: "weights", short: 'w'},
 }
 
-// rated is a waiting job with what its priority is made of.
+// rated is a waiting job with the components of its priority.
 type rated struct {
 	row
 	api.Priority
@@ -38,7 +38,7 @@ type rated struct {
 	only    bool // the weights themselves, without a job
 }
 
-// sprio shows what priorities are made of, under a policy that adds factors up.
+// sprio shows the components of priorities, under a policy that adds up factors.
 func (c *command) sprio() (int, error) {
 	l, rest, done, err := c.common(sprioOptions, "sprio [OPTIONS]")
 	if done || err != nil {
@@ -52,7 +52,7 @@ func (c *command) sprio() (int, error) {
 		return 1, err
 	}
 	if fair.Weights == nil {
-		return 1, fmt.Errorf("the policy here is %s, whose order is no sum of factors (multifactor's is): squeue -O jobid,jobposition has the line, muster why JOB all that keeps a job waiting", fair.Policy)
+		return 1, fmt.Errorf("the policy here is %s, whose order is no sum of factors (multifactor's is): squeue -O jobid,jobposition shows the line, muster why JOB everything that keeps a job waiting", fair.Policy)
 	}
 	v, err := c.view(c.svc.Jobs())
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *command) sprio() (int, error) {
 	return 0, t.print(c.out, v, rows, !l.set.has("noheader"))
 }
 
-// ratedRows are the waiting jobs that are in line, first those that are next.
+// ratedRows are the waiting jobs in the line, in its order.
 func ratedRows(v *view, f *filter, fair *api.Fair) []rated {
 	points := map[int]api.Priority{}
 	for _, p := range fair.Jobs {
@@ -81,7 +81,7 @@ func ratedRows(v *view, f *filter, fair *api.Fair) []rated {
 	var out []rated
 	for _, r := range v.rows(f, false) {
 		p, ok := points[r.ID]
-		if !ok && r.Array != 0 { // its waiting elements are one there, by the first of them
+		if !ok && r.Array != 0 { // waiting elements of an array are one entry, under the first of them
 			p, ok = points[r.Array]
 		}
 		if ok {
@@ -113,7 +113,7 @@ func (c *command) sprioFormat(s *settings, w *api.Factors) string {
 	return format
 }
 
-// sprioFields are sprio's; with norm the weighted letters show factors, as Slurm's --norm does.
+// sprioFields are sprio's; with norm the weighted letters show factors, as with Slurm's --norm.
 func sprioFields(norm bool) []field[rated] {
 	job := func(get func(v *view, r rated) string) func(*view, rated) string {
 		return func(v *view, r rated) string {
@@ -170,5 +170,5 @@ func sprioFields(norm bool) []field[rated] {
 	return out
 }
 
-// whole is a number of points, to the nearest.
+// whole formats a number of points, rounded to the nearest integer.
 func whole(f float64) string { return strconv.FormatInt(int64(f+0.5), 10) }

@@ -52,7 +52,7 @@ var squeueOptions = []option{
 	{name: "yaml", use: refused, note: "--json says the same"},
 }
 
-// listing is what the options of a listing ask for.
+// listing has the options of a listing.
 type listing struct {
 	filter
 	set settings
@@ -94,7 +94,7 @@ func (c *command) common(table []option, usage string) (l listing, rest []string
 	return l, rest, err != nil, err
 }
 
-// userNames turns numbers into the names of users, where there are any.
+// userNames replaces user numbers by names, where these exist.
 func userNames(users []string) []string {
 	for i, u := range users {
 		if _, ok := number(u, 1<<32); ok {
@@ -163,7 +163,7 @@ func (c *command) squeueTable(s *settings) (table[row], error) {
 	return parseFormat(format, jobFields())
 }
 
-// startOrder keeps waiting jobs, those with the earliest expected start first.
+// startOrder keeps the waiting jobs, in order of expected start.
 func startOrder(rows []row) []row {
 	rows = slices.DeleteFunc(rows, func(r row) bool { return r.State != api.StatePending })
 	slices.SortStableFunc(rows, func(a, b row) int {

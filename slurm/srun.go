@@ -13,7 +13,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// srunOnly are the options that srun has beside sbatch's.
+// srunOnly are the options of srun that sbatch does not have.
 var srunOnly = []option{
 	{name: "compress", arg: optional, use: warned, note: "files are not sent"},
 	{name: "cpu-bind", arg: needs, use: warned, note: layout},
@@ -35,7 +35,7 @@ var srunOnly = []option{
 	{name: "whole"},
 }
 
-// srunOptions are srun's; some of sbatch's mean nothing to it.
+// srunOptions are srun's; some of sbatch's have no meaning for it.
 var srunOptions = sync.OnceValue(func() []option {
 	var out []option
 	for _, o := range batchOptions {
@@ -55,7 +55,7 @@ var srunOptions = sync.OnceValue(func() []option {
 			o.env = "SLURM_NTASKS_PER_GPU"
 		}
 		if o.use == warned && o.env != "" {
-			o.env = "" // a variable of the job's, not an order to srun
+			o.env = "" // a variable of the job, not an option of srun
 		}
 		out = append(out, o)
 	}
@@ -64,8 +64,7 @@ var srunOptions = sync.OnceValue(func() []option {
 	return append(out, srunOnly...)
 })
 
-// srun runs a command: inside a job as a step of it, on this machine's
-// processes; outside as a job that it waits for.
+// srun runs a command: inside a job as a step, as processes on this machine; outside as a job that it waits for.
 func (c *command) srun() (int, error) {
 	opts, rest, err := parseArgs(c.args, srunOptions(), true)
 	if err != nil {
@@ -97,8 +96,8 @@ func (c *command) srun() (int, error) {
 	return c.attached(&s, opts, rest)
 }
 
-// attached submits a job and stays with it. More than one task is started by
-// srun inside the job, so that both ways mean the same.
+// attached submits a job and waits for it, attached. Several tasks are started by srun inside the job, so that
+// both ways mean the same.
 func (c *command) attached(s *settings, opts []found, rest []string) (int, error) {
 	m, err := c.machine()
 	if err != nil {
@@ -157,7 +156,7 @@ func (c *command) attached(s *settings, opts []found, rest []string) (int, error
 		return 1, err
 	}
 	if end.Ended == nil {
-		return 0, nil // its terminal was left; the job goes on
+		return 0, nil // the terminal was detached; the job continues
 	}
 	if status := exitStatus(&end); status != 0 {
 		if st := stateOf(&end); st.name != "FAILED" {
@@ -168,8 +167,7 @@ func (c *command) attached(s *settings, opts []found, rest []string) (int, error
 	return 0, nil
 }
 
-// piped reports whether there is something to read that is not a terminal, nor
-// nothing: a file or a pipe.
+// piped reports whether the input is a file or a pipe: neither a terminal nor empty.
 func piped(in io.Reader) bool {
 	f, ok := in.(*os.File)
 	if !ok {
@@ -179,7 +177,7 @@ func piped(in io.Reader) bool {
 	return err == nil && fi.Mode()&os.ModeCharDevice == 0
 }
 
-// layoutOf is how the tasks of a step divide what the job holds.
+// layoutOf is how the tasks of a step divide the job's resources.
 type layoutOf struct {
 	tasks, cpusPerTask int
 	gpus               []string // of the step: those of CUDA_VISIBLE_DEVICES
@@ -187,8 +185,8 @@ type layoutOf struct {
 	want               int      // GPUs of the step; -1: all of the job's
 }
 
-// stepLayout works out a step from srun's options and, below them, the
-// variables that sbatch left.
+// stepLayout computes a step's layout from srun's options and, with lower precedence, the variables that sbatch
+// left.
 func (s *settings) stepLayout(env []string) (layoutOf, error) {
 	var l layoutOf
 	with := &settings{of: map[string]setting{}}
@@ -199,7 +197,7 @@ func (s *settings) stepLayout(env []string) (layoutOf, error) {
 		delete(with.of, "gpus-per-task")
 		delete(with.of, "ntasks-per-gpu")
 	}
-	for _, o := range srunOptions() { // in the order of the table, to be definite
+	for _, o := range srunOptions() { // in the order of the table, to be deterministic
 		if v, ok := s.of[o.name]; ok {
 			with.of[o.name] = v
 		}
@@ -242,7 +240,7 @@ func onlyEnv(env []string, names ...string) []string {
 	return out
 }
 
-// devicesOf are the GPUs that a task sees, of those that the step has.
+// devicesOf are the GPUs that a task sees, out of the step's.
 func (l *layoutOf) devicesOf(task int, gpus []string) []string {
 	switch {
 	case l.perTask > 0:
@@ -293,7 +291,7 @@ func (l *layoutOf) taskEnv(base []string, step, task int, gpus []string) []strin
 	return append(out, own...)
 }
 
-// stepDir is where the steps of a job meet to divide its devices.
+// stepDir is the folder in which the steps of a job divide its devices.
 func stepDir(job string) string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("muster-steps-%d", os.Getuid()), job)
 }

@@ -24,7 +24,7 @@ var sshareOptions = []option{
 	{name: "helpformat", short: 'e'},
 	{name: "long", short: 'l'},
 	{name: "noheader", short: 'n'},
-	{name: "noheader", short: 'h'}, // undocumented in Slurm, and in people's scripts
+	{name: "noheader", short: 'h'}, // undocumented in Slurm, but used in scripts
 	{name: "parsable", short: 'p'},
 	{name: "parsable2", short: 'P'},
 	{name: "partition", short: 'm', use: warned, note: "queues are not divided by partition"},
@@ -39,7 +39,7 @@ var sshareOptions = []option{
 type share struct {
 	*api.Share
 	depth int
-	whole float64 // usage of all
+	whole float64 // total usage
 }
 
 // sshare shows the tree of queues and users that fair shares are computed from.
@@ -77,8 +77,7 @@ func (c *command) sshare() (int, error) {
 	return 0, nil
 }
 
-// shares are the lines, each queue with its users below it, as many as were asked for: the caller's own,
-// unless told otherwise.
+// shares are the lines, each queue followed by its users: the caller's own, or those asked for.
 func (c *command) shares(s *settings, fair *api.Fair) []share {
 	users := []string{c.svc.User()}
 	if s.has("users") {
@@ -136,7 +135,7 @@ var sshareFields = sync.OnceValue(func() []acctField[share] {
 		{"EffectvUsage", 13, false, func(_ *view, r share) string { return ratio(r.UsagePart) }},
 		{"FairShare", 10, false, func(_ *view, r share) string {
 			if r.User == "" {
-				return "" // of an account Slurm's Fair Tree has none
+				return "" // Slurm's Fair Tree has none for an account
 			}
 			return ratio(r.Factor)
 		}},

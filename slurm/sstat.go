@@ -29,13 +29,13 @@ var sstatOptions = []option{
 	{name: "version", short: 'V'},
 }
 
-// stat is a line of sstat: a running job with what was measured of it.
+// stat is a line of sstat: a running job with its measurements.
 type stat struct {
 	*api.Job
 	*api.Samples
 }
 
-// sstat shows what running jobs use: measured of the whole job, which is its step "batch".
+// sstat shows what running jobs use: of the whole job, as its step "batch".
 func (c *command) sstat() (int, error) {
 	l, rest, done, err := c.common(sstatOptions, "sstat [OPTIONS] -j JOB[,JOB...]")
 	if done || err != nil {
@@ -45,7 +45,7 @@ func (c *command) sstat() (int, error) {
 		c.printf("%s", acctNames(sstatFields()))
 		return 0, nil
 	}
-	for _, word := range rest { // sstat takes jobs without -j, too
+	for _, word := range rest { // sstat accepts jobs without -j, too
 		more, err := parseRefs(word)
 		if err != nil {
 			return 1, err
@@ -91,7 +91,7 @@ func (c *command) sstat() (int, error) {
 	return code, nil
 }
 
-// cpuTime is what the present run used, by its samples, and the runs before it.
+// cpuTime is the use of the present run, by its samples, plus that of earlier runs.
 func (s *stat) cpuTime() time.Duration {
 	cores := 0.0
 	for _, p := range s.Points {
@@ -138,7 +138,7 @@ func (s *stat) mean() string {
 
 func notMeasured(*view, stat) string { return "" }
 
-// sstatFields are sstat's that mean something here.
+// sstatFields are sstat's fields that have a meaning here.
 var sstatFields = sync.OnceValue(func() []acctField[stat] {
 	return []acctField[stat]{
 		{"AveCPU", 10, false, func(_ *view, r stat) string { return longClock(r.cpuTime()) }},

@@ -21,12 +21,12 @@ var states = []state{
 	{"PENDING", "PD", false}, {"RUNNING", "R", false}, {"SUSPENDED", "S", false}, {"COMPLETED", "CD", true}, {"CANCELLED", "CA", true},
 	{"FAILED", "F", true}, {"TIMEOUT", "TO", true}, {"NODE_FAIL", "NF", true}, {"PREEMPTED", "PR", true}, {"BOOT_FAIL", "BF", true},
 	{"DEADLINE", "DL", true}, {"OUT_OF_MEMORY", "OOM", true}, {"CONFIGURING", "CF", false}, {"COMPLETING", "CG", false},
-	// never met here, but known to those who filter by them
+	// These never occur here, but are valid in filters.
 	{"RESIZING", "RS", false}, {"REQUEUED", "RQ", false}, {"REQUEUE_FED", "RF", false}, {"REQUEUE_HOLD", "RH", false}, {"REVOKED", "RV", true},
 	{"SIGNALING", "SI", false}, {"SPECIAL_EXIT", "SE", false}, {"STAGE_OUT", "SO", false}, {"STOPPED", "ST", false}, {"RESV_DEL_HOLD", "RD", false},
 }
 
-// slurmState is what Slurm calls a state.
+// slurmState is Slurm's name of a state.
 func slurmState(state string) string {
 	switch state {
 	case api.StatePending:
@@ -118,8 +118,8 @@ func gpus(j *api.Job) int { return j.Submission.GPUs * max(j.Submission.Tasks, 1
 
 func memory(j *api.Job) cluster.MiB { return j.Submission.RAM * int64(max(j.Submission.Tasks, 1)) }
 
-// ranFor is the time of the present or last run; the time that a job was
-// suspended for is in Ran and not here.
+// ranFor is the time of the present or last run, without the time for which the job was suspended, which is in
+// Ran.
 func ranFor(j *api.Job, now time.Time) time.Duration {
 	if j.Started == nil || j.State == api.StatePending {
 		return 0
@@ -130,8 +130,8 @@ func ranFor(j *api.Job, now time.Time) time.Duration {
 	return max(now.Sub(*j.Started), 0)
 }
 
-// expectedStart is when a waiting job is expected to start; nil: nobody knows. Slurm's formats have room for a date
-// only, and when it starts at the earliest is none.
+// expectedStart is when a waiting job is expected to start; nil: unknown. Slurm's formats have room for a date
+// only, and the earliest possible start is not one.
 func expectedStart(j *api.Job) *time.Time {
 	if j.AtEarliest {
 		return nil
@@ -139,7 +139,7 @@ func expectedStart(j *api.Job) *time.Time {
 	return j.Expected
 }
 
-// endOf is when the job ended or will at its limit.
+// endOf is when the job ended, or will end at its limit.
 func endOf(j *api.Job) *time.Time {
 	if j.Ended != nil {
 		return j.Ended
@@ -181,7 +181,7 @@ func sizeText(m cluster.MiB) string {
 	return fmt.Sprintf("%dM", m)
 }
 
-// gresText is what the job asks of devices, as in TRES_PER_NODE.
+// gresText is the job's request for devices, in the form of TRES_PER_NODE.
 func gresText(j *api.Job) string {
 	n := gpus(j)
 	switch {
@@ -207,7 +207,7 @@ func tresText(j *api.Job) string {
 	return s
 }
 
-// dependencyText is the condition as --dependency would say it.
+// dependencyText is the condition in the form of --dependency.
 func dependencyText(j *api.Job) string {
 	var out []string
 	for _, a := range j.Submission.After {
@@ -245,7 +245,7 @@ func commandText(j *api.Job) string {
 	return strings.Join(append([]string{s.ScriptName}, s.Args...), " ")
 }
 
-// priorityText: Slurm's numbers are positive, and 0 is a held job.
+// priority maps to Slurm's numbers, which are positive, with 0 for a held job.
 func priority(j *api.Job) int64 {
 	if j.Submission.Hold && j.State == api.StatePending {
 		return 0

@@ -19,8 +19,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 )
 
-// step runs the tasks of a step and waits for them; the status is the highest
-// of theirs.
+// step runs the tasks of a step and waits for them; its status is the highest of theirs.
 func (c *command) step(s *settings, words []string) (int, error) {
 	l, err := s.stepLayout(c.env)
 	if err != nil {
@@ -34,7 +33,7 @@ func (c *command) step(s *settings, words []string) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	for _, e := range c.env { // --export never takes the job's own variables away
+	for _, e := range c.env { // --export never removes the job's own variables
 		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, "SLURM_") || name == "CUDA_VISIBLE_DEVICES" || name == "NVIDIA_VISIBLE_DEVICES" {
 			if _, ok := lookupEnv(env, name); !ok {
 				env = append(env, e)
@@ -63,9 +62,9 @@ func (c *command) step(s *settings, words []string) (int, error) {
 	return run.all(ctx)
 }
 
-// claim takes the devices of a step. Steps that run at the same time hold
-// different devices, as with srun --exact: a lock per device, which the kernel
-// drops with the process. A step waits for those that it lacks.
+// claim takes the devices of a step. Steps that run at the same time hold different devices, as with srun
+// --exact: a lock per device, which the kernel releases with the process. A step waits for the devices that it
+// lacks.
 func claim(job string, l *layoutOf, overlap bool) (gpus []string, number int, free func(), err error) {
 	dir := stepDir(job)
 	if err = os.MkdirAll(dir, 0o700); err != nil {
@@ -139,9 +138,8 @@ func lock(file string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// lockDevices locks as many devices as wanted: free ones first, then those
-// that become free. Only one step at a time is in here, so none can wait for
-// what another one waits with.
+// lockDevices locks as many devices as wanted: free ones first, then those that become free. Only one step at a
+// time does this, so no two can wait for each other.
 func lockDevices(dir string, gpus []string, want int) ([]*os.File, error) {
 	held := make([]*os.File, len(gpus))
 	name := func(i int) string {
@@ -188,7 +186,7 @@ func lockDevices(dir string, gpus []string, want int) ([]*os.File, error) {
 		held[g.i] = g.f
 		waiting--
 	}
-	go func() { // what comes later goes back at once
+	go func() { // later ones are returned at once
 		for ; waiting > 0; waiting-- {
 			if g := <-came; g.f != nil {
 				g.f.Close()
@@ -198,7 +196,7 @@ func lockDevices(dir string, gpus []string, want int) ([]*os.File, error) {
 	return held, nil
 }
 
-// stepRun is a step that runs.
+// stepRun is a running step.
 type stepRun struct {
 	c      *command
 	s      *settings
@@ -208,7 +206,7 @@ type stepRun struct {
 	gpus   []string
 	number int
 	job    string
-	mu     sync.Mutex // of the output
+	mu     sync.Mutex // guards the output
 }
 
 // all starts the tasks, passes signals on to them, and waits.
@@ -278,13 +276,12 @@ func waitStatus(cmd *exec.Cmd, err error) int {
 func kill(cmds []*exec.Cmd, sig syscall.Signal) {
 	for _, c := range cmds {
 		if c != nil && c.Process != nil {
-			_ = c.Process.Signal(sig) // it may have ended
+			_ = c.Process.Signal(sig) // it may have ended already
 		}
 	}
 }
 
-// forward passes signals on to the tasks, and ends them when ctx does: TERM,
-// then KILL.
+// forward passes signals on to the tasks, and ends them when ctx does: SIGTERM, then SIGKILL.
 func (r *stepRun) forward(ctx context.Context, cmds []*exec.Cmd) (stop func()) {
 	sigs := make(chan os.Signal, 8)
 	signal.Notify(sigs, syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGHUP)
@@ -346,7 +343,7 @@ func (r *stepRun) task(i int) (*exec.Cmd, func(), error) {
 	cmd.Stdout, cmd.Stderr = r.label(i, r.c.out), r.label(i, r.c.errOut)
 	switch in := r.s.get("input"); in {
 	case "", "all":
-		if i == 0 || r.l.tasks == 1 { // the others would take lines from each other
+		if i == 0 || r.l.tasks == 1 { // the others would take its input
 			cmd.Stdin = r.c.in
 		}
 	case "none":
@@ -396,7 +393,7 @@ func findProgram(name string, env []string) (string, error) {
 	return "", fmt.Errorf("execve(): %s: No such file or directory", name)
 }
 
-// labeller puts the number of the task before each line.
+// labeller prefixes each line with the number of the task.
 type labeller struct {
 	r      *stepRun
 	prefix string
@@ -404,7 +401,7 @@ type labeller struct {
 	rest   []byte
 }
 
-// shared is a writer that tasks take turns at; a file needs none.
+// shared is a writer that tasks use in turn; a file needs none.
 type shared struct {
 	r *stepRun
 	w io.Writer
@@ -416,7 +413,7 @@ func (s shared) Write(p []byte) (int, error) {
 	return s.w.Write(p)
 }
 
-// label is w, or with --label a labeller on it.
+// label returns w or, with --label, a labeller for it.
 func (r *stepRun) label(task int, w io.Writer) io.Writer {
 	if _, isFile := w.(*os.File); !isFile && !r.s.has("label") {
 		return shared{r, w}
@@ -449,9 +446,9 @@ func (l *labeller) line(b []byte) error {
 	return err
 }
 
-// flush writes what a labeller kept of a last line without an end.
+// flush writes a labeller's unfinished last line.
 func flush(w io.Writer) {
 	if l, ok := w.(*labeller); ok && len(l.rest) > 0 {
-		_ = l.line(l.rest) // the task is over; nobody is left to tell
+		_ = l.line(l.rest) // the task is over; the error has no reader
 	}
 }

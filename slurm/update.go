@@ -144,7 +144,7 @@ func changeNumber(u *api.Update, field, text string) error {
 	return nil
 }
 
-// updateNode drains a machine or takes it back.
+// updateNode drains a machine or returns it to service.
 func (c *command) updateNode(names string, pairs map[string]string, keys []string) (int, error) {
 	for _, k := range keys {
 		if k != "nodename" && k != "state" && k != "reason" {

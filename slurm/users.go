@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// account is a user as the machine knows it.
+// account is a user as known to the machine.
 type account struct{ name, id, group string }
 
-// accountOf finds a user by name or number. A program that was built without
-// cgo reads /etc/passwd only; users of a directory are asked for with getent.
+// accountOf finds a user by name or number. A program built without cgo reads /etc/passwd only, so users of a
+// directory service are looked up with getent.
 func accountOf(key string) (a account, ok bool) {
 	find := user.Lookup
 	if _, isNumber := number(key, 1<<32); isNumber {
@@ -26,7 +26,7 @@ func accountOf(key string) (a account, ok bool) {
 	return account{f[0], f[2], f[3]}, true
 }
 
-// groupNameOf is the name of a group, or its number where it has none.
+// groupNameOf is the name of a group, or its number if it has no name.
 func groupNameOf(id string) string {
 	if g, err := user.LookupGroupId(id); err == nil {
 		return g.Name

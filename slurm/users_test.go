@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Users and groups that are not in /etc/passwd are asked for where the machine
-// keeps them.
+// Users and groups that are not in /etc/passwd are looked up in the machine's name service.
 func TestDirectoryUsers(t *testing.T) {
 	dir := t.TempDir()
 	getent := `#!/bin/sh

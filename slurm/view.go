@@ -12,7 +12,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 )
 
-// view is what the listings print from.
+// view is the data of the listings.
 type view struct {
 	now   time.Time
 	jobs  []api.Job
@@ -45,7 +45,7 @@ type filter struct {
 	qos                                          []string
 }
 
-// jobRef is a job as people name it: 12, 12_3 or 12_[1-3].
+// jobRef is a job as people write it: 12, 12_3 or 12_[1-3].
 type jobRef struct {
 	id      int
 	indices []int // nil: the job, or all of the array
@@ -84,8 +84,8 @@ func parseRefs(s string) ([]jobRef, error) {
 	return out, nil
 }
 
-// is reports whether the reference names the job. The number of an array
-// names all its elements, also the one that has the same number.
+// is reports whether the reference means the job. The number of an array means all its elements, including the
+// one with the same number.
 func (r jobRef) is(j *api.Job) bool {
 	if r.indices != nil {
 		return j.Array == r.id && slices.Contains(r.indices, j.Index)
@@ -113,8 +113,8 @@ func (v *view) match(f *filter, j *api.Job) bool {
 	return false
 }
 
-// rows are the jobs that f picks, in squeue's order: partition, state, place
-// in the line, number. Unless each, the waiting elements of an array are one.
+// rows are the jobs that f selects, in squeue's order: partition, state, place in the line, number. Unless each
+// is set, the waiting elements of an array are one row.
 func (v *view) rows(f *filter, each bool) []row {
 	var out []row
 	for i := range v.jobs {
@@ -162,7 +162,7 @@ func stateIndex(j *api.Job) int {
 	return slices.IndexFunc(states, func(k state) bool { return k.name == s.name })
 }
 
-// linePlace puts jobs that are not in the line last.
+// linePlace sorts jobs that are not in the line last.
 func linePlace(j *api.Job) int {
 	if j.Position == 0 && j.State == api.StatePending {
 		return 1 << 30

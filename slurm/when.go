@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// ParseWhen reads an instant as --begin, --deadline, -S and -E take it:
-// now+2hours, HH:MM[:SS] [AM|PM], noon, fika, teatime, midnight, today,
-// tomorrow, MMDD[YY], MM/DD[/YY], DD.MM.[YY], YYYY-MM-DD[THH:MM[:SS]], and a
+// ParseWhen reads an instant as --begin, --deadline, -S and -E take it: now+2hours, HH:MM[:SS] [AM|PM], noon,
+// fika, teatime, midnight, today, tomorrow, MMDD[YY], MM/DD[/YY], DD.MM.[YY], YYYY-MM-DD[THH:MM[:SS]], and a
 // time and a date together. An hour that has passed is tomorrow's.
 func ParseWhen(s string, now time.Time) (time.Time, error) {
 	bad := fmt.Errorf("%q is not a time: write HH:MM, YYYY-MM-DDTHH:MM, tomorrow, noon or now+30minutes", s)
@@ -221,7 +220,7 @@ func (w *when) instant(now time.Time) time.Time {
 	return t
 }
 
-// clockText is a span as squeue shows it: 0:15, 1:02:03, 2-03:04:05.
+// clockText formats a span like squeue: 0:15, 1:02:03, 2-03:04:05.
 func clockText(d time.Duration) string {
 	s := int64(max(d, 0) / time.Second)
 	days, h, m, sec := s/86400, s/3600%24, s/60%60, s%60
@@ -234,7 +233,7 @@ func clockText(d time.Duration) string {
 	return strconv.FormatInt(m, 10) + fmt.Sprintf(":%02d", sec)
 }
 
-// longClock is a span as scontrol and sacct show it: 00:00:15, 2-03:04:05.
+// longClock formats a span like scontrol and sacct: 00:00:15, 2-03:04:05.
 func longClock(d time.Duration) string {
 	s := int64(max(d, 0) / time.Second)
 	text := fmt.Sprintf("%02d:%02d:%02d", s/3600%24, s/60%60, s%60)
@@ -244,7 +243,7 @@ func longClock(d time.Duration) string {
 	return text
 }
 
-// stamp is an instant as Slurm prints it, in local time and without a zone.
+// stamp formats an instant like Slurm, in local time and without a zone.
 func stamp(t *time.Time, none string) string {
 	if t == nil || t.IsZero() {
 		return none

@@ -35,7 +35,7 @@ func chosen(t *testing.T, menus [][]Choice, capacity, at []int) (sum float64) {
 		sum += x.Cost
 	}
 	if slices.Min(left) < 0 {
-		t.Fatalf("%v of %v takes more than there is: %v are left of %v", at, menus, left, capacity)
+		t.Fatalf("%v of %v exceeds the capacity: %v are left of %v", at, menus, left, capacity)
 	}
 	return sum
 }
@@ -203,7 +203,7 @@ func TestChoosePlain(t *testing.T) {
 		}
 		got, want := chooser.Choose(menus, capacity), choosePlain(menus, capacity)
 		if !slices.Equal(got, want) {
-			t.Fatalf("case %d, %d menus, %v GPUs:\n%v, plainly\n%v", n, len(menus), capacity, got, want)
+			t.Fatalf("case %d, %d menus, %v GPUs:\n%v, plain\n%v", n, len(menus), capacity, got, want)
 		}
 	}
 }

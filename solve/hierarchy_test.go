@@ -178,12 +178,12 @@ func TestHierarchyByHand(t *testing.T) {
 		return &Entities{Of: []int{0, 0, 0}, Weight: weight, Parent: slices.Repeat([]int{-1}, len(weight)), FIFO: make([]bool, len(weight))}
 	}
 	for what, spoil := range map[string]func(w *Entities){
-		"no jobs":              func(w *Entities) { w.Of = nil },
-		"no such entity":       func(w *Entities) { w.Of[2] = 2 },
-		"no weight":            func(w *Entities) { w.Weight[0] = 0 },
-		"part of a later one":  func(w *Entities) { w.Parent[0] = 1 },
-		"jobs beside parts":    func(w *Entities) { w.Parent[1] = 0 },
-		"nobody's order known": func(w *Entities) { w.FIFO = nil },
+		"no jobs":             func(w *Entities) { w.Of = nil },
+		"no such entity":      func(w *Entities) { w.Of[2] = 2 },
+		"no weight":           func(w *Entities) { w.Weight[0] = 0 },
+		"part of a later one": func(w *Entities) { w.Parent[0] = 1 },
+		"jobs beside parts":   func(w *Entities) { w.Parent[1] = 0 },
+		"no orders":           func(w *Entities) { w.FIFO = nil },
 	} {
 		entities := flat(1, 1)
 		spoil(entities)
@@ -198,7 +198,8 @@ func TestHierarchyByHand(t *testing.T) {
 // further, the other part gets the rest, and then the first entity.
 func TestHierarchyOfParts(t *testing.T) {
 	s := &Shares{GPUs: []float64{1, 1, 1, 1}, Capacity: []float64{2}}
-	entities := &Entities{Of: []int{0, 2, 3, 0}, Weight: []float64{1, 1, 1, 3}, Parent: []int{-1, -1, 1, 1}, FIFO: make([]bool, 4)}
+	entities := &Entities{Of: []int{0, 2, 3, 0}, Weight: []float64{1, 1, 1, 3}, Parent: []int{-1, -1, 1, 1}}
+	entities.FIFO = make([]bool, 4)
 	for _, c := range []struct{ gpus, a, b, c float64 }{{2, 0.5, 0.25, 0.75}, {3, 0.75, 0.5, 1}, {3.8, 0.95, 0.9, 1}} {
 		s.Capacity[0] = c.gpus
 		level, _, err := s.Hierarchy([]float64{1, 1, 1, 1}, entities)

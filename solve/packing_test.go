@@ -175,7 +175,7 @@ func TestPackingMost(t *testing.T) {
 		}
 		for i, v := range p.Rates(alone, together) {
 			if v < least[i]*(1-1e-5) {
-				t.Errorf("seed %d: class %d has %g, wants %g", seed, i, v, least[i])
+				t.Errorf("seed %d: class %d has %g, requires %g", seed, i, v, least[i])
 			}
 		}
 		apart := *p
@@ -312,7 +312,7 @@ func TestPackingIsTheOptimum(t *testing.T) {
 		}
 	}
 	if thin > 10 {
-		t.Errorf("in %d of 300 programs not most is done", thin)
+		t.Errorf("in %d of 300 programs the sum is not maximal", thin)
 	}
 	if gained < 50 {
 		t.Errorf("pairs help in %d of 300 programs: the test is lopsided", gained)
@@ -320,7 +320,7 @@ func TestPackingIsTheOptimum(t *testing.T) {
 }
 
 // Without pairs, and with every class of one job, it is the max-min program of Shares.
-func TestPackingOfNobody(t *testing.T) {
+func TestPackingWithoutPairs(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		s, speed := random(r, 1+r.IntN(40), 1+r.IntN(6))

@@ -23,10 +23,10 @@ type Shares struct {
 }
 
 // ErrInfeasible means that no shares satisfy the constraints.
-var ErrInfeasible = errors.New("solve: no shares satisfy what was asked")
+var ErrInfeasible = errors.New("solve: no shares satisfy the constraints")
 
 // errStuck means that the method did not converge, which is a defect.
-var errStuck = errors.New("solve: the interior-point method did not come to an end")
+var errStuck = errors.New("solve: the interior-point method did not converge")
 
 // check validates the input.
 func (s *Shares) check(what string, matrix []float64) error {

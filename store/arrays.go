@@ -7,8 +7,9 @@ import (
 	"slices"
 )
 
-// An array is stored as one record. An element gets a row of its own with the first thing that happens to it: what
-// has none is as the record says. Rows of elements are never removed, since an element without one would wait again.
+// An array is stored as one record. An element gets a row of its own in the step in which something first
+// happens to it alone; an element without a row is as the record says. Rows of elements are never removed,
+// because an element without one would wait again.
 const arraySchema = `
 CREATE TABLE IF NOT EXISTS arrays (
 	first INTEGER PRIMARY KEY,    -- job number of the first element
@@ -24,7 +25,7 @@ CREATE INDEX IF NOT EXISTS arrays_open ON arrays (first) WHERE open = 1;
 type Array struct {
 	First, Count int
 	At           int64  // when it was submitted, Unix nanoseconds
-	What         string // the state that its elements have had since
+	What         string // the state of its elements since then
 	Data         []byte
 	Submission   []byte
 }
@@ -36,12 +37,12 @@ func (t *Tx) PutArray(a *Array) error {
 		a.First, a.Count, a.At, a.What, a.Data, a.Submission)
 }
 
-// CloseArray notes that all elements of an array have rows of their own.
+// CloseArray records that all elements of an array have rows of their own.
 func (t *Tx) CloseArray(first int) error {
 	return t.exec(`UPDATE arrays SET open = 0, data = x'' WHERE first = ?`, first)
 }
 
-// Arrays returns the arrays of which elements have no row, by number.
+// Arrays returns the arrays with elements that have no row, by number.
 func (s *Store) Arrays(ctx context.Context) (list []Array, err error) {
 	rows, err := s.read.QueryContext(ctx, `SELECT first, count, at, what, data, submission FROM arrays WHERE open = 1 ORDER BY first`)
 	if err != nil {
@@ -58,7 +59,7 @@ func (s *Store) Arrays(ctx context.Context) (list []Array, err error) {
 	return list, rows.Err()
 }
 
-// Rows returns which of the jobs with these numbers and those between them have rows, by number.
+// Rows returns, in order, which job numbers from first to last have rows.
 func (s *Store) Rows(ctx context.Context, first, last int) (ids []int, err error) {
 	rows, err := s.read.QueryContext(ctx, `SELECT id FROM jobs WHERE id BETWEEN ? AND ? ORDER BY id`, first, last)
 	if err != nil {
@@ -86,7 +87,7 @@ func (s *Store) asElement(ctx context.Context, job int, list []Moment) ([]Moment
 		return list, nil
 	case err != nil:
 		return nil, err
-	case job >= first+count || len(list) > 0 && list[0].At == m.At: // of no array, or in a row from the beginning
+	case job >= first+count || len(list) > 0 && list[0].At == m.At: // it is of no array, or had a row from the beginning
 		return list, nil
 	}
 	return slices.Insert(list, 0, m), nil

@@ -19,11 +19,11 @@ CREATE INDEX IF NOT EXISTS audit_at ON audit (at);
 CREATE INDEX IF NOT EXISTS audit_job ON audit (job) WHERE job > 0;
 `
 
-// mostAudit is how many entries are kept at most of what users did to their own jobs, and of all else: the many of one kind do not
-// push out the other.
+// mostAudit is how many entries are kept of what users did to their own jobs, and of everything else: many
+// entries of one kind do not displace those of the other.
 const mostAudit = 1_000_000
 
-// Audit is something that was done, by whom and from where.
+// Audit is an entry of the audit trail: an action, by which user and from where.
 type Audit struct {
 	ID, At               int64 // Unix nanoseconds
 	User, Role, From     string
@@ -37,23 +37,23 @@ func (t *Tx) PutAudit(a *Audit) error {
 	return t.add(auditRows, a.At, a.User, a.Role, a.From, a.Action, a.Job, a.Owner, a.Subject, a.Text)
 }
 
-// ForgetAudit removes what is older than a time in Unix nanoseconds, and what is more than is kept.
+// ForgetAudit removes entries older than a time in Unix nanoseconds, and those beyond the limit.
 func (t *Tx) ForgetAudit(before int64) error {
 	const beyond = `DELETE FROM audit WHERE (user = owner) = ?1 AND id <=
 		COALESCE((SELECT id FROM audit WHERE (user = owner) = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)`
 	return errors.Join(t.flush(), t.exec(`DELETE FROM audit WHERE at < ?`, before), t.exec(beyond, 0, mostAudit), t.exec(beyond, 1, mostAudit))
 }
 
-// AuditFilter chooses entries. Zero fields choose all.
+// AuditFilter selects entries. Zero fields select all.
 type AuditFilter struct {
 	User, Action string
-	Concerning   string // by this user, or done to this user's jobs
+	Concerning   string // by this user, or on this user's jobs
 	Job          int
 	Since        int64 // Unix nanoseconds
 	Limit        int
 }
 
-// AuditTrail returns what was done, the latest first.
+// AuditTrail returns entries, the latest first.
 func (s *Store) AuditTrail(ctx context.Context, f AuditFilter) (list []Audit, err error) {
 	where, args := []string{"at >= ?"}, []any{f.Since}
 	add := func(cond string, arg ...any) { where, args = append(where, cond), append(args, arg...) }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// However many rows a transaction adds to a list, all are there after it, in order; and none if it is given up.
+// All rows that a transaction adds to a list are there after it, in order; none are if it is rolled back.
 func TestLists(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "muster.db"))
 	for _, n := range []int{1, rowsAtOnce - 1, rowsAtOnce, 2*rowsAtOnce + 3} {

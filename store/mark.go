@@ -17,11 +17,10 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// A database that lost its last commits - a deleted or damaged WAL, an older copy put in its place - is
-// still a valid database. What it should hold is therefore also kept beside it: after each commit the mark,
-// a small file, says how many commits there were and which job number was the highest. It is written after
-// the commit is durable and never synced for a commit, so it can be behind the database, never ahead of it:
-// a database that is behind its mark has lost something.
+// A database that lost its last commits (a deleted or damaged WAL, an older copy) is still a valid database.
+// Therefore a small file next to it, the mark, says after each commit how many commits there were and which job
+// number was the highest. It is written after the commit is durable and not synced at each commit, so it can be
+// behind the database, never ahead of it: a database that is behind its mark has lost something.
 
 const (
 	markSuffix = ".mark"
@@ -38,18 +37,18 @@ const (
 	metaFloor   = "number_floor"
 )
 
-// Mark is what the file beside a database says of it.
+// Mark is the content of the file next to a database.
 type Mark struct {
 	ID       string // of the state
 	Commits  int64
 	Job      int // highest job number that was committed
-	Reserved int // durable upper bound of all job numbers that were ever given
+	Reserved int // durable upper bound of all assigned job numbers
 }
 
 // MarkPath is the path of the mark of a database.
 func MarkPath(db string) string { return db + markSuffix }
 
-// ReadMark reads the mark of a database; ErrNotFound: there is none that can be read.
+// ReadMark reads the mark of a database; ErrNotFound: there is none, or it is unreadable.
 func ReadMark(db string) (Mark, error) {
 	text, err := os.ReadFile(MarkPath(db))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,16 +66,16 @@ func ReadMark(db string) (Mark, error) {
 	return k, nil
 }
 
-// ErrLost is returned for a database that lacks what its mark says was committed.
+// ErrLost is returned for a database that lacks commits which its mark records.
 var ErrLost = errors.New("the state is not what it was")
 
-// Covers says what a database with this content lacks that was committed according to the mark; nil: nothing.
+// Covers says which commits of the mark a database with this content lacks; nil: none.
 func (k *Mark) Covers(db Mark) error {
 	switch {
 	case k.ID == "" || k.ID == anyState:
 		return nil
 	case db.ID != k.ID:
-		return fmt.Errorf("%w: the database is of another state than the mark beside it", ErrLost)
+		return fmt.Errorf("%w: the database is of another state than the mark next to it", ErrLost)
 	case db.Commits < k.Commits:
 		return fmt.Errorf("%w: the last %d of %d changes are missing", ErrLost, k.Commits-db.Commits, k.Commits)
 	}
@@ -93,10 +92,10 @@ func (k *Mark) text() []byte {
 	return fmt.Appendf(nil, "%-*s\n", markSize-1, fmt.Sprintf("%s %08x\n", k.line(), k.sum()))
 }
 
-// anyState is the identity in a mark that only says which job numbers were given.
+// anyState is the identity in a mark that only reserves job numbers.
 const anyState = "-"
 
-// Accept lets the mark of a database fit whatever database is there from now on, which gives no job number again.
+// Accept makes the mark fit any database from now on, while no job number is assigned again.
 func Accept(db string, highest int) error {
 	k := Mark{ID: anyState, Reserved: highest}
 	path := MarkPath(db)
@@ -113,7 +112,7 @@ type marker struct {
 	mark Mark
 }
 
-// openMarker begins a mark, or goes on with one, for a database that is at least as far as it.
+// openMarker starts a mark, or continues one, for a database that is not behind it.
 func openMarker(db string, k Mark) (*marker, error) {
 	f, err := os.OpenFile(MarkPath(db), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -121,7 +120,7 @@ func openMarker(db string, k Mark) (*marker, error) {
 	}
 	if old, err := ReadMark(db); err == nil && (old.ID == k.ID || old.ID == anyState) {
 		k.Reserved = max(k.Reserved, old.Reserved)
-		if m := (&marker{f: f, mark: k}); k.Reserved == old.Reserved { // what must be durable is so already
+		if m := (&marker{f: f, mark: k}); k.Reserved == old.Reserved { // durable already
 			return m, m.write()
 		}
 	}
@@ -137,7 +136,7 @@ func (m *marker) write() error {
 	return err
 }
 
-// reserve makes durable that numbers up to this one may have been given.
+// reserve makes durable that numbers up to this one may have been assigned.
 func (m *marker) reserve(job int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,7 +152,7 @@ func (m *marker) reserve(job int) error {
 	return err
 }
 
-// committed notes a commit. A mark that cannot be written is behind, which is safe.
+// committed records a commit. A mark that cannot be written is behind, which is safe.
 func (m *marker) committed(n int64, job int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -169,7 +168,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// ID is the identity of the state: random, made with it.
+// ID is the identity of the state, a random text made when the state was created.
 func (s *Store) ID() string { return s.marker.mark.ID }
 
 // identify gives a new state its identity, and opens its mark.
@@ -199,9 +198,9 @@ func (s *Store) identify(path string) error {
 	return err
 }
 
-// markOf is the mark that the content of a database deserves.
+// markOf is the mark that matches the content of a database.
 func markOf(db *sql.DB) (k Mark, err error) {
-	var arrays bool // there are records of them
+	var arrays bool // the database has records of arrays
 	if err := db.QueryRow(`SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'arrays')`).Scan(&arrays); err != nil {
 		return k, err
 	}
@@ -218,14 +217,14 @@ func markOf(db *sql.DB) (k Mark, err error) {
 	return k, err
 }
 
-// View is a database that is only looked at: neither the file nor its WAL is changed, whatever is wrong with them.
+// View is a database opened read-only: neither the file nor its WAL is changed, whatever is wrong with them.
 type View struct {
 	db   *sql.DB
-	Mark Mark // that its content deserves
+	Mark Mark // matching its content
 }
 
-// OpenView opens an existing database to look at it. An empty file, or one without the tables of a state, is ErrNotFound, as is a
-// file that does not exist.
+// OpenView opens an existing database read-only. A missing file, an empty one, and one without the tables of a
+// state are ErrNotFound.
 func OpenView(path string) (*View, error) {
 	if fi, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && fi.Size() == 0 && walSize(path) == 0 {
 		return nil, ErrNotFound
@@ -243,7 +242,7 @@ func OpenView(path string) (*View, error) {
 	return v, nil
 }
 
-// damage makes of an error that says so ErrDamaged.
+// damage converts errors that report damage to ErrDamaged.
 func damage(err error) error {
 	var e *sqlite.Error
 	if errors.As(err, &e) && (e.Code()&0xff == sqlite3.SQLITE_CORRUPT || e.Code()&0xff == sqlite3.SQLITE_NOTADB) {
@@ -273,10 +272,10 @@ func (v *View) read() error {
 	return err
 }
 
-// Sound looks at every page of the file.
+// Sound checks every page of the file.
 func (v *View) Sound() error { return sound(v.db) }
 
-// Job returns what is stored of a job, without its submission; ErrNotFound: nothing.
+// Job returns the stored data of a job, without its submission; ErrNotFound: there is none.
 func (v *View) Job(ctx context.Context, id int) (*Job, error) {
 	j := &Job{ID: id}
 	err := v.db.QueryRowContext(ctx, `SELECT name, user, active, data FROM jobs WHERE id = ?`, id).Scan(&j.Name, &j.User, &j.Active, &j.Data)
@@ -289,5 +288,5 @@ func (v *View) Job(ctx context.Context, id int) (*Job, error) {
 // Close closes the file.
 func (v *View) Close() error { return v.db.Close() }
 
-// SetFloor makes job numbers go on above this one.
+// SetFloor makes job numbers continue above this one.
 func (t *Tx) SetFloor(job int) error { return t.PutMeta(metaFloor, fmt.Append(nil, job)) }

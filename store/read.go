@@ -18,7 +18,7 @@ func (s *Store) Meta(ctx context.Context, key string) ([]byte, error) {
 	return []byte(v), err
 }
 
-// Last returns the number of the last step and the highest job number that was given; 0 and -1: none.
+// Last returns the number of the last step and the highest assigned job number; 0 and -1: none.
 func (s *Store) Last(ctx context.Context) (seq int64, job int, err error) {
 	err = s.read.QueryRowContext(ctx, `SELECT MAX(COALESCE((SELECT MAX(seq) FROM steps), 0), COALESCE((SELECT MAX(first) FROM segments), 1) - 1), MAX(COALESCE((SELECT MAX(id) FROM jobs), -1),
 		COALESCE((SELECT first + count - 1 FROM arrays ORDER BY first DESC LIMIT 1), -1),
@@ -29,12 +29,12 @@ func (s *Store) Last(ctx context.Context) (seq int64, job int, err error) {
 const columns = `SELECT id, user, name, queue, state, active, submitted, started, ended,
 	CASE WHEN submission = x'' THEN (SELECT a.submission FROM arrays a WHERE a.first <= jobs.id ORDER BY a.first DESC LIMIT 1) ELSE submission END, data FROM jobs `
 
-// Active returns the jobs that are not done, by number.
+// Active returns the jobs that are not over, by number.
 func (s *Store) Active(ctx context.Context) ([]Job, error) {
 	return s.jobs(ctx, columns+`WHERE active = 1 ORDER BY id`)
 }
 
-// Between returns the jobs with these numbers and those between them, by number.
+// Between returns the jobs with numbers from first to last, by number.
 func (s *Store) Between(ctx context.Context, first, last int) ([]Job, error) {
 	return s.jobs(ctx, columns+`WHERE id BETWEEN ? AND ? ORDER BY id`, first, last)
 }
@@ -51,18 +51,18 @@ func (s *Store) Job(ctx context.Context, id int) (*Job, error) {
 	return &list[0], nil
 }
 
-// Filter chooses jobs. Zero fields choose all.
+// Filter selects jobs. Zero fields select all.
 type Filter struct {
 	User, Queue, Name string
 	Search            string // part of the name, the user or the queue, or the number
 	States            []string
-	Since             int64 // ended at or after, Unix nanoseconds; jobs that are not done are in, too
+	Since             int64 // ended at or after, Unix nanoseconds; jobs that are not over are included
 	Before            int   // number below; 0: any
 	Limit             int   // most; 0: all
-	Arrays            bool  // waiting elements of an array may come as one; a wish that List does not know
+	Arrays            bool  // waiting elements of an array may come as one; List ignores it
 }
 
-// List returns jobs that are done or not, the latest first.
+// List returns active and ended jobs, the latest first.
 func (s *Store) List(ctx context.Context, f Filter) ([]Job, error) {
 	var where []string
 	var args []any
@@ -121,7 +121,7 @@ func (s *Store) jobs(ctx context.Context, query string, args ...any) (list []Job
 	return list, rows.Err()
 }
 
-// Key returns the jobs that came of a submission with an idempotency key.
+// Key returns the jobs of a submission with an idempotency key.
 func (s *Store) Key(ctx context.Context, user, key string) (string, error) {
 	var jobs string
 	err := s.read.QueryRowContext(ctx, `SELECT jobs FROM keys WHERE user = ? AND key = ?`, user, key).Scan(&jobs)
@@ -131,13 +131,13 @@ func (s *Store) Key(ctx context.Context, user, key string) (string, error) {
 	return jobs, err
 }
 
-// Moment is something that happened to a job.
+// Moment is an event in the history of a job.
 type Moment struct {
 	At         int64 // Unix nanoseconds
 	What, Text string
 }
 
-// History returns what happened to a job, in order.
+// History returns the events of a job, in order.
 func (s *Store) History(ctx context.Context, job int) (list []Moment, err error) {
 	rows, err := s.read.QueryContext(ctx, `SELECT at, what, text FROM history WHERE job = ? ORDER BY rowid`, job)
 	if err != nil {
@@ -157,13 +157,13 @@ func (s *Store) History(ctx context.Context, job int) (list []Moment, err error)
 	return s.asElement(ctx, job, list)
 }
 
-// Segment is a stretch of the journal under one set of rules.
+// Segment is a part of the journal under one set of rules.
 type Segment struct {
 	First            int64
 	Header, Snapshot []byte
 }
 
-// Segments returns the stretches of the journal, in order.
+// Segments returns the parts of the journal, in order.
 func (s *Store) Segments(ctx context.Context) (list []Segment, err error) {
 	rows, err := s.read.QueryContext(ctx, `SELECT first, header, snapshot FROM segments ORDER BY id`)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package store keeps what muster serve must not lose in one SQLite file: jobs,
-// the journal, usage. A transaction that Write reports as done survives a power
-// cut (WAL with synchronous=FULL).
+// Package store keeps in one SQLite file what muster serve must not lose: jobs, the journal, usage. A
+// transaction that Write reports as done survives a power cut (WAL with synchronous=FULL).
 package store
 
 import (
@@ -16,8 +15,8 @@ import (
 	"github.com/muster-gpu/muster/internal/oldkeys"
 )
 
-// version is the schema's. A file of a later version is refused; one of an earlier version becomes one of this.
-// 2: arrays have records. 3: it says what keys of records are called (oldkeys), in metaNames.
+// version is the schema's. A file of a later version is refused; one of an earlier version is converted.
+// 2: arrays have records. 3: metaNames has the version of the records' key names (oldkeys).
 const version = 3
 
 const schema = `
@@ -48,14 +47,14 @@ CREATE TABLE IF NOT EXISTS keys (
 
 // Store is an open file. Its methods are safe for concurrent use.
 type Store struct {
-	write   *sql.DB // one connection
-	writer  writer  // which has it
+	write   *sql.DB // a single connection
+	writer  writer  // the holder of that connection
 	read    *sql.DB
 	commits int64 // the number of the last transaction
 	marker  *marker
 }
 
-// ErrNotFound is returned for what is not in the store.
+// ErrNotFound is returned for data that is not in the store.
 var ErrNotFound = errors.New("not found")
 
 // Open opens or creates the file.
@@ -63,8 +62,7 @@ func Open(path string) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	// SQLite gives its other files the mode of the first: jobs' environments are
-	// nobody else's business.
+	// SQLite gives its other files the mode of the first; jobs' environments must be readable by this user only.
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -92,7 +90,7 @@ func Open(path string) (*Store, error) {
 	return s, nil
 }
 
-// escapePath keeps the driver from reading anything into a path.
+// escapePath keeps the driver from interpreting a path.
 func escapePath(path string) string {
 	return strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
 }
@@ -100,8 +98,7 @@ func escapePath(path string) string {
 // ErrDamaged is returned for a file whose pages contradict each other.
 var ErrDamaged = errors.New("the state is damaged")
 
-// sound looks at every page of the file: a daemon must not build on what is
-// damaged.
+// sound checks every page of the file: a daemon must not build on damaged data.
 func sound(db *sql.DB) error {
 	var text string
 	if err := db.QueryRow(`PRAGMA quick_check(1)`).Scan(&text); err != nil {
@@ -149,17 +146,17 @@ func (s *Store) Close() error {
 	return errors.Join(s.read.Close(), s.writer.close(), s.write.Close(), s.marker.f.Close())
 }
 
-// Job is a job as it is stored. Times are Unix nanoseconds; 0: not yet.
+// Job is a stored job. Times are Unix nanoseconds; 0: not yet.
 type Job struct {
 	ID                        int
 	User, Name, Queue, State  string
 	Active                    bool
 	Submitted, Started, Ended int64
-	Submission                []byte // nil in PutJob: it stays as it is; empty: it is the array's
+	Submission                []byte // nil in PutJob: unchanged; empty: it is the array's
 	Data                      []byte
 }
 
-// PutJob writes a job: a new one with its submission, or the change of one.
+// PutJob writes a job: a new one with its submission, or a change.
 func (t *Tx) PutJob(j *Job) error {
 	if j.Submission == nil {
 		return t.exec(`UPDATE jobs SET name=?, queue=?, state=?, active=?, started=?, ended=?, data=? WHERE id=?`,
@@ -182,8 +179,8 @@ func (t *Tx) PutSegment(first int64, header, snapshot []byte) error {
 	return t.exec(`INSERT INTO segments (first, header, snapshot) VALUES (?,?,?)`, first, header, snapshot)
 }
 
-// Forget removes what is older than a time in Unix nanoseconds: segments of the
-// journal that ended before it, with their steps, and idempotency keys.
+// Forget removes what is older than a time in Unix nanoseconds: segments of the journal that ended before it,
+// with their steps, and idempotency keys.
 func (t *Tx) Forget(before int64) error {
 	return errors.Join(
 		t.exec(`DELETE FROM keys WHERE at < ?`, before),
@@ -196,12 +193,12 @@ func (t *Tx) PutMeta(key string, value []byte) error {
 	return t.exec(`INSERT INTO meta VALUES (?,?) ON CONFLICT (key) DO UPDATE SET value=excluded.value`, key, string(value))
 }
 
-// PutHistory notes something that happened to a job.
+// PutHistory adds an event to the history of a job.
 func (t *Tx) PutHistory(job int, at int64, what, text string) error {
 	return t.add(historyRows, job, at, what, text)
 }
 
-// PutKey remembers which jobs came of a submission with an idempotency key.
+// PutKey records the jobs of a submission with an idempotency key.
 func (t *Tx) PutKey(user, key, jobs string, at int64) error {
 	return t.exec(`INSERT INTO keys VALUES (?,?,?,?)`, user, key, jobs, at)
 }

@@ -23,8 +23,7 @@ func open(t *testing.T, path string) *Store {
 	return s
 }
 
-// What was written is there after the file is closed and opened again; a
-// transaction that fails leaves nothing behind.
+// Written data is there after the file is closed and opened again; a failed transaction leaves nothing behind.
 func TestWriteRead(t *testing.T) {
 	ctx, path := t.Context(), filepath.Join(t.TempDir(), "x", "muster.db")
 	s := open(t, path)
@@ -106,10 +105,10 @@ func TestList(t *testing.T) {
 	}
 }
 
-// The files are the daemon's alone, and a later program's are refused.
+// The files are readable by the daemon only, and those of a later program are refused.
 func TestFile(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
-	path := filepath.Join(dir, "a?b#c%d.db") // names mean nothing to the driver
+	path := filepath.Join(dir, "a?b#c%d.db") // the driver does not interpret the path
 	s := open(t, path)
 	if err := s.Write(ctx, func(tx *Tx) error { return tx.PutMeta("version", []byte("99")) }); err != nil {
 		t.Fatal(err)
@@ -192,7 +191,7 @@ func TestRename(t *testing.T) {
 	}
 }
 
-// A transaction that is given up half-way leaves nothing behind, and the next one is written.
+// A cancelled transaction leaves nothing behind, and the next one is written.
 func TestGivenUp(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "muster.db"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -220,7 +219,7 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// The record of an array has the submission and the history of its elements, until they have their own.
+// The record of an array has the submission and the history of its elements until they have their own.
 func TestArray(t *testing.T) {
 	ctx, path := t.Context(), filepath.Join(t.TempDir(), "muster.db")
 	s := open(t, path)

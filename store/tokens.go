@@ -6,8 +6,7 @@ import (
 	"errors"
 )
 
-// tokenSchema is what the interface knows of its callers. A token itself is
-// never stored, only its hash.
+// tokenSchema has the tokens of the HTTP interface. A token itself is never stored, only its hash.
 const tokenSchema = `
 CREATE TABLE IF NOT EXISTS tokens (
 	id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -16,11 +15,10 @@ CREATE TABLE IF NOT EXISTS tokens (
 	created INTEGER NOT NULL, expires INTEGER NOT NULL);
 `
 
-// Token is what lets somebody in who is not at the Unix socket. Times are Unix
-// nanoseconds; Expires 0: never.
+// Token authenticates a caller over TCP. Times are Unix nanoseconds; Expires 0: never.
 type Token struct {
 	ID               int64
-	Hash             string // of the text that is shown once
+	Hash             string // of the text, which is shown once
 	Name, User, Role string
 	Created, Expires int64
 }
@@ -35,7 +33,7 @@ func (t *Tx) PutToken(k *Token) (int64, error) {
 	return r.LastInsertId()
 }
 
-// DeleteToken removes a token: from now on it lets nobody in.
+// DeleteToken removes a token, which is refused from then on.
 func (t *Tx) DeleteToken(id int64) error { return t.exec(`DELETE FROM tokens WHERE id = ?`, id) }
 
 // Tokens lists the tokens, the oldest first.

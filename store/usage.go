@@ -6,8 +6,7 @@ import (
 	"errors"
 )
 
-// usageSchema is what was measured of jobs and of the machine, and what waiting
-// jobs were told, and what running ones told of their end.
+// usageSchema has measurements of jobs and of the machine, and the predicted starts and ends of jobs.
 const usageSchema = `
 CREATE TABLE IF NOT EXISTS usage (job INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS hours (
@@ -31,7 +30,7 @@ DROP TABLE asked;
 CREATE TABLE IF NOT EXISTS ends (job INTEGER PRIMARY KEY, at INTEGER NOT NULL, expected INTEGER NOT NULL); -- of running jobs, Unix nanoseconds
 `
 
-// Hour is what became of the machine's GPUs within an hour, in GPU-seconds.
+// Hour is the use of the machine's GPUs within an hour, in GPU-seconds.
 type Hour struct {
 	At             int64   // Unix seconds
 	Total          float64 // healthy
@@ -39,37 +38,38 @@ type Hour struct {
 	Busy, Measured float64 // computing, of those whose utilisation is known
 }
 
-// Prediction is when a job was expected to start, as it was told at submission
-// or later, and when it did; or likewise its end. Unix nanoseconds; Happened 0:
-// not yet.
+// Prediction is the expected start of a job, as answered at its submission or later, and the actual start; or
+// likewise its end. Unix nanoseconds; Happened 0: not yet.
 type Prediction struct {
 	Job                               int
 	At, Expected, Low, High, Happened int64
-	Later                             bool // it is not the first that the job was told
+	Later                             bool // it is not the first answer for the job
 }
 
-// Asked is what was foreseen of a job's start when it was told something, what it was told, and when it did start. Unix nanoseconds.
+// Asked is the prediction of a job's start, the answer that was given, and the actual start. Unix nanoseconds.
 type Asked struct {
 	Job, Tier                          int
 	At, Start, Waited, Milli, Happened int64
 	Policy                             string
-	Bounded                            bool // it was told an interval
+	Bounded                            bool // the answer had an interval
 	Low, High, Mid                     float64
 }
 
-// PutAsked stores what was foreseen.
+// PutAsked stores a prediction.
 func (t *Tx) PutAsked(a *Asked) error {
 	return t.exec(`INSERT INTO answers VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`, a.Job, a.At, a.Start, a.Waited, a.Milli, a.Tier, a.Policy,
 		a.Bounded, a.Low, a.High, a.Mid)
 }
 
-// Asked returns the latest of what was foreseen under a policy of jobs that have started since, in the order of the starts.
+// Asked returns the latest predictions under a policy for jobs that have started since, in the order of the
+// starts.
 func (s *Store) Asked(ctx context.Context, policy string, most int) ([]Asked, error) {
 	return s.asked(ctx, nil, `SELECT job, at, start, waited, milli, tier, policy, bounded, low, high, mid, started FROM (SELECT a.*, j.started FROM answers a
 		JOIN jobs j ON j.id = a.job WHERE a.policy = ? AND j.started >= a.at ORDER BY j.started DESC, a.job DESC, a.at DESC LIMIT ?) ORDER BY started, job, at`, policy, most)
 }
 
-// AskedOf returns what was foreseen under a policy of jobs of which takes says so, in the order in which it was; no job has a number below from.
+// AskedOf returns the predictions under a policy for jobs that takes accepts, in the order in which they were
+// made; no job has a number below from.
 func (s *Store) AskedOf(ctx context.Context, policy string, from int, takes func(job int) bool) ([]Asked, error) {
 	return s.asked(ctx, takes, `SELECT job, at, start, waited, milli, tier, policy, bounded, low, high, mid, 0 FROM answers
 		WHERE job >= ? AND policy = ? ORDER BY at, job`, from, policy)
@@ -93,28 +93,28 @@ func (s *Store) asked(ctx context.Context, takes func(job int) bool, query strin
 	return list, rows.Err()
 }
 
-// PutUsage stores what was measured of a job.
+// PutUsage stores the measurements of a job.
 func (t *Tx) PutUsage(job int, data []byte) error {
 	return t.exec(`INSERT INTO usage VALUES (?,?) ON CONFLICT (job) DO UPDATE SET data=excluded.data`, job, data)
 }
 
-// AddHour adds to what is known of an hour.
+// AddHour adds to the record of an hour.
 func (t *Tx) AddHour(h Hour) error {
 	return t.exec(`INSERT INTO hours VALUES (?,?,?,?,?) ON CONFLICT (at) DO UPDATE SET total=total+excluded.total, held=held+excluded.held,
 		busy=busy+excluded.busy, measured=measured+excluded.measured`, h.At, h.Total, h.Held, h.Busy, h.Measured)
 }
 
-// PutPrediction stores what a job was told.
+// PutPrediction stores an answer about a job.
 func (t *Tx) PutPrediction(p Prediction) error {
 	return t.exec(`INSERT INTO told VALUES (?,?,?,?,?) ON CONFLICT DO NOTHING`, p.Job, p.At, p.Expected, p.Low, p.High)
 }
 
-// PutEnd stores when a job will end by its own account; each run counts anew.
+// PutEnd stores the end that a job's progress predicts; each run counts by itself.
 func (t *Tx) PutEnd(p Prediction) error {
 	return t.exec(`INSERT INTO ends VALUES (?,?,?) ON CONFLICT (job) DO UPDATE SET at=excluded.at, expected=excluded.expected`, p.Job, p.At, p.Expected)
 }
 
-// Usage returns what was measured of a job.
+// Usage returns the measurements of a job.
 func (s *Store) Usage(ctx context.Context, job int) ([]byte, error) {
 	var data []byte
 	err := s.read.QueryRowContext(ctx, `SELECT data FROM usage WHERE job = ?`, job).Scan(&data)
@@ -141,8 +141,7 @@ func (s *Store) Hours(ctx context.Context, since int64) (list []Hour, err error)
 	return list, rows.Err()
 }
 
-// Predictions returns what jobs were told from a time on (Unix nanoseconds), by
-// job and time.
+// Predictions returns the answers from a time on (Unix nanoseconds), by job and time.
 func (s *Store) Predictions(ctx context.Context, since int64) (list []Prediction, err error) {
 	rows, err := s.read.QueryContext(ctx, `SELECT p.job, p.at, p.expected, p.low, p.high, COALESCE(j.started, 0),
 		EXISTS (SELECT 1 FROM told o WHERE o.job = p.job AND o.at < p.at) FROM told p
@@ -161,8 +160,8 @@ func (s *Store) Predictions(ctx context.Context, since int64) (list []Prediction
 	return list, rows.Err()
 }
 
-// Ends returns when jobs were to end by their own account, said from a time on
-// (Unix nanoseconds), and when those did that completed.
+// Ends returns the ends that progress predicted from a time on (Unix nanoseconds), with the actual ends of jobs
+// that completed.
 func (s *Store) Ends(ctx context.Context, since int64) (list []Prediction, err error) {
 	rows, err := s.read.QueryContext(ctx, `SELECT e.job, e.at, e.expected, CASE WHEN j.state = 'completed' THEN j.ended ELSE 0 END FROM ends e
 		JOIN jobs j ON j.id = e.job WHERE e.at >= ? ORDER BY e.job`, since)

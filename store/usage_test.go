@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// What was foreseen of jobs is found again with their starts: the latest under a policy, in the order of the starts.
+// Predictions are found again with the starts of their jobs: the latest under a policy, in the order of the
+// starts.
 func TestAsked(t *testing.T) {
 	s, ctx := open(t, filepath.Join(t.TempDir(), "muster.db")), t.Context()
 	must := func(err error) {
@@ -35,8 +36,8 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// What was said is stored with what was foreseen, and found of the jobs that are asked for; answers that an earlier version stored
-// are known as far as it did.
+// Answers are stored with their predictions, and found by job; answers stored by an earlier version are read
+// without the later fields.
 func TestAskedOf(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "muster.db")
 	s, ctx := open(t, path), t.Context()

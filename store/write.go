@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// writer is the one connection that writes. Its statements are compiled once.
+// writer is the only connection that writes. Its statements are compiled once.
 type writer struct {
 	mu    *sync.Mutex // held by a transaction
 	conn  *sql.Conn
@@ -31,7 +31,7 @@ func (w *writer) close() error {
 	return errors.Join(append(errs, w.conn.Close())...)
 }
 
-// exec runs a statement. All of them are constants, so that few are kept.
+// exec runs a statement. All statements are constants, so the cache of compiled ones stays small.
 func (w *writer) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	st := w.ready[query]
 	if st == nil {
@@ -53,7 +53,7 @@ type Tx struct {
 	waiting [len(lists)][]any // values of rows that are not inserted yet
 }
 
-// list is a table to whose end rows are added, many at once: a statement of its own for each costs more than the row.
+// list is a table to which rows are appended, many per statement: a statement for each costs more than the row.
 type list struct {
 	columns   int
 	one, many string // statements for one row, and for rowsAtOnce
@@ -61,7 +61,8 @@ type list struct {
 
 const rowsAtOnce = 50
 
-// lists are the tables to which rows are added so. Whoever reads or changes one of them in a transaction that may have added to it calls flush before.
+// lists are the tables that are appended to in this way. Code that reads or changes one of them in a transaction
+// that may have added to it calls flush first.
 var lists = [...]list{
 	historyRows: listOf(`INSERT INTO history VALUES `, 4),
 	auditRows:   listOf(`INSERT INTO audit (at, user, role, origin, action, job, owner, subject, text) VALUES `, 9),
@@ -87,7 +88,7 @@ func (t *Tx) add(to int, values ...any) error {
 	return nil
 }
 
-// flush inserts the rows that still wait.
+// flush inserts the pending rows.
 func (t *Tx) flush() error {
 	for to := range lists {
 		for row := range slices.Chunk(t.waiting[to], lists[to].columns) {
@@ -100,7 +101,7 @@ func (t *Tx) flush() error {
 	return nil
 }
 
-// Write runs f in a transaction; when it returns nil, what f wrote is durable.
+// Write runs f in a transaction; when Write returns nil, what f wrote is durable.
 func (s *Store) Write(ctx context.Context, f func(*Tx) error) error {
 	w := &s.writer
 	w.mu.Lock()
@@ -120,7 +121,7 @@ func (s *Store) Write(ctx context.Context, f func(*Tx) error) error {
 	if err == nil {
 		_, err = w.exec(ctx, `COMMIT`)
 	}
-	if err != nil { // it may have been rolled back already: a full disk does that
+	if err != nil { // it may have been rolled back already, as on a full disk
 		_, _ = w.exec(context.WithoutCancel(ctx), `ROLLBACK`)
 		return err
 	}
@@ -134,8 +135,8 @@ func (t *Tx) exec(query string, args ...any) error {
 	return err
 }
 
-// result runs a statement of the transaction. Whether it was given up is seen between two statements: to watch for it
-// during one costs as much as the statement.
+// result runs a statement of the transaction. Cancellation is checked between statements: watching for it during
+// one costs as much as the statement.
 func (t *Tx) result(query string, args ...any) (sql.Result, error) {
 	if err := t.ctx.Err(); err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Each case has one malformed row; the message says where and what is right.
+// Each case has one malformed row; the message must name the row and the valid form.
 
 func TestBadSimpleLists(t *testing.T) {
 	const tir = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
@@ -154,7 +154,7 @@ func TestBadMuster(t *testing.T) {
 		{"outcome", job(`"run":1,"outcome":"fail"`), `unknown outcome "fail": did you mean "failed"?`},
 		{"cut", head + `{"job":{` + "\n", `not a complete JSON object`},
 		{"two", job(`"run":1} {`), `more than one JSON value`},
-		{"waits for nobody", head + `{"job":{"tasks":[{"count":1,"request":{}}],"after":[{"type":"afterok","job":5}]},"run":1}` + "\n", `waits for job 5, which is not in the trace`},
+		{"waits for an unknown job", head + `{"job":{"tasks":[{"count":1,"request":{}}],"after":[{"type":"afterok","job":5}]},"run":1}` + "\n", `waits for job 5, which is not in the trace`},
 	})
 }
 
@@ -183,7 +183,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// A compressed file that was cut must not pass for a shorter trace.
+// A truncated compressed file must not pass for a shorter trace.
 func TestCutFiles(t *testing.T) {
 	wl := &Workload{Name: "long", Format: "muster"}
 	for i := range 20000 {

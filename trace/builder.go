@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	chunkJobs  = 4096     // entries allocated together, so that growing copies nothing
-	maxBadKept = 1000     // reasons kept of skipped rows; the rest are counted
+	chunkJobs  = 4096     // entries allocated together, to avoid copies
+	maxBadKept = 1000     // reasons kept for skipped rows; further ones are only counted
 	maxLine    = 16 << 20 // longest line, bytes
-	maxSteps   = 1e15     // most training iterations of one job
+	maxSteps   = 1e15     // maximum training iterations of one job
 )
 
 // Builder collects the jobs of a trace. A format's Read calls table (or reads
@@ -51,7 +51,7 @@ func newBuilder(file, format string, in *bufio.Reader, o Options) *Builder {
 	}
 }
 
-// Note adds a remark for the reader of the trace.
+// note adds a remark for the reader of the trace.
 func (b *Builder) note(format string, args ...any) {
 	b.wl.Notes = append(b.wl.Notes, fmt.Sprintf(format, args...))
 }
@@ -69,13 +69,13 @@ func (b *Builder) bad(line int, reason string) error {
 	return nil
 }
 
-// fatal is an error that no skipping can help.
+// fatal returns an error that cannot be skipped.
 func (b *Builder) fatal(line int, format string, args ...any) error {
 	return RowError{File: b.file, Line: line, Reason: fmt.Sprintf(format, args...)}
 }
 
-// text interns a string; bytes that are not UTF-8 become U+FFFD, because the
-// result has to survive JSON.
+// text interns a string; bytes that are not UTF-8 become U+FFFD, because the result must be valid
+// JSON.
 func (b *Builder) text(s []byte) string {
 	if v, ok := b.strs[string(s)]; ok {
 		return v
@@ -88,7 +88,7 @@ func (b *Builder) text(s []byte) string {
 	return v
 }
 
-// set returns a one-element task list out of a shared slab.
+// set returns a one-element task list from a shared slab.
 func (b *Builder) set(count int, r cluster.Request) []cluster.TaskSet {
 	if len(b.tasks) == 0 {
 		b.tasks = make([]cluster.TaskSet, chunkJobs)
@@ -99,9 +99,8 @@ func (b *Builder) set(count int, r cluster.Request) []cluster.TaskSet {
 	return s
 }
 
-// gang gives the entry the tasks of a job that asks for so many GPUs, with
-// the CPU (milli-cores) and host memory (MiB) of the whole job spread evenly.
-// A job without GPUs becomes one CPU task.
+// gang sets the entry's tasks for a job with the given number of GPUs; the CPU (milli-cores) and
+// host memory (MiB) of the whole job are spread evenly. A job without GPUs becomes one CPU task.
 func (b *Builder) gang(e *Entry, gpus int, cpu cluster.Milli, ram cluster.MiB) {
 	if gpus == 0 {
 		e.Job.Tasks = b.set(1, cluster.Request{CPU: cpu, RAM: ram})
@@ -135,8 +134,8 @@ func (b *Builder) add(e *Entry, line int) error {
 	return nil
 }
 
-// checkEntry is the last line of defence, common to all formats: whatever
-// passes can be added up and multiplied without overflow.
+// checkEntry holds the limits common to all formats: accepted values can be added and multiplied
+// without overflow.
 func checkEntry(e *Entry) string {
 	j := &e.Job
 	for _, t := range []struct {
@@ -226,7 +225,7 @@ func (b *Builder) finish() (*Workload, error) {
 		for i := range jobs {
 			e := &jobs[i]
 			for _, t := range []*cluster.Time{&e.Job.Submit, &e.Job.Deadline, &e.Job.Begin, &e.End} {
-				// 0 means "none" for all but Submit; an instant before the origin is past.
+				// 0 means "none" for all but Submit; an instant before the origin is in the past.
 				if *t > 0 {
 					*t = max(*t-shift, 0)
 				}
@@ -267,7 +266,7 @@ func (b *Builder) remarks() {
 		b.note("%d jobs ask for no GPU", b.noGPU)
 	}
 	if len(b.wl.Jobs) == 0 && len(b.wl.Nodes) == 0 {
-		b.note("the trace holds no jobs")
+		b.note("the trace contains no jobs")
 	}
 }
 
@@ -299,8 +298,8 @@ func (b *Builder) sorted() []Entry {
 	return jobs
 }
 
-// renumber makes ids dense and carries references along. A file whose jobs
-// have no ids (all 0) must have no references.
+// renumber makes ids dense and adjusts references. A file whose jobs have no ids (all 0) must have
+// no references.
 func (b *Builder) renumber(jobs []Entry) error {
 	now := make(map[cluster.JobID]cluster.JobID, len(jobs))
 	refs, dense := false, true
@@ -368,8 +367,8 @@ type lines struct {
 	eof  bool
 }
 
-// next returns the next line without its end, io.EOF after the last. A line
-// beyond maxLine comes back cut, with long set.
+// next returns the next line without its end, io.EOF after the last. A line beyond maxLine is
+// truncated, with long set.
 func (l *lines) next() (line []byte, long bool, err error) {
 	if len(l.undo) > 0 {
 		line, l.undo = l.undo[0], l.undo[1:]

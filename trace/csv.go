@@ -9,8 +9,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// csvFormat is what WriteCSV writes, and a simple way to bring jobs of one's
-// own: submit_s, run_s and gpus are needed, the other columns may be left out.
+// csvFormat is what WriteCSV writes, and a simple format for a user's own jobs: submit_s, run_s and
+// gpus are required, the other columns are optional.
 var csvFormat = Format{
 	Name:   "csv",
 	About:  "plain columns submit_s,run_s,gpus and, if you like, " + strings.ReplaceAll(csvHeader, "submit_s,run_s,", ""),
@@ -72,7 +72,7 @@ func (t *table) optional(i int) time.Duration {
 	return t.dur(i, time.Second)
 }
 
-// parsed hands a field that is not empty to a parser.
+// parsed passes a non-empty field to a parser.
 func (t *table) parsed(i int, parse func([]byte) error) {
 	if i < 0 || len(t.raw(i)) == 0 || t.reason != "" {
 		return

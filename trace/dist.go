@@ -186,7 +186,7 @@ func (d Dist) sample(r *rand.Rand) float64 {
 	return 0
 }
 
-// sample draws by inversion, but for the lognormal.
+// sample draws by inversion, except for the lognormal.
 func (p *DistPart) sample(r *rand.Rand) float64 {
 	switch p.Kind {
 	case "exponential":

@@ -19,15 +19,15 @@ import (
 // Options says how to read a trace. The zero value detects the format and
 // stops at the first malformed row.
 type Options struct {
-	Format      string  // a name from Formats; "": detect from the content
+	Format      string  // name from Formats; "": detected from the content
 	SkipBad     bool    // count malformed rows in Workload.Bad instead of failing
-	Limit       int     // keep the first so many jobs by submission; 0: all
+	Limit       int     // number of first jobs by submission to keep; 0: all
 	Nodes       string  // openb: path of the node list
 	Rate        float64 // gavel: jobs per hour of the unit-rate lists; 0: 4
 	Throughputs string  // gavel: path of the throughput table (.json or .json.gz)
 	Profiles    string  // pollux: directory with one directory of measurements per application
 	Partitions  bool    // sacct: keep the partition as a constraint of the job
-	dir         string  // directory of the trace, to look for companion files
+	dir         string  // directory of the trace, to find companion files
 }
 
 // Format is a trace format that Muster reads.
@@ -69,7 +69,7 @@ const (
 	headSize   = 64 << 10
 	gzipMagic  = "\x1f\x8b"
 	zstdMagic  = "\x28\xb5\x2f\xfd"
-	zstdMemory = 512 << 20 // most memory that a zstd frame may ask for, bytes
+	zstdMemory = 512 << 20 // maximum memory of a zstd frame, bytes
 )
 
 // Open reads the trace at path, compressed (.gz, .zst) or not.
@@ -120,7 +120,7 @@ func Read(name string, r io.Reader, o Options) (*Workload, error) {
 // trimBOM removes the byte order mark that some spreadsheets write.
 func trimBOM(b []byte) []byte { return bytes.TrimPrefix(b, []byte("\ufeff")) }
 
-// decompress looks at the first bytes, so a wrong file name does no harm.
+// decompress detects compression from the first bytes, so a wrong file name does no harm.
 func decompress(r io.Reader) (io.Reader, func(), error) {
 	in := bufio.NewReader(r)
 	nothing := func() {}
@@ -142,7 +142,7 @@ func decompress(r io.Reader) (io.Reader, func(), error) {
 	return in, nothing, nil
 }
 
-// readError says what a failed read means; most are damaged compressed files.
+// readError describes a failed read; most are damaged compressed files.
 func readError(err error) string {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return "the file ends in the middle of its compressed data"
@@ -197,7 +197,7 @@ func headerName(b []byte) string {
 	return strings.ToLower(string(bytes.Trim(bytes.TrimSpace(b), `"`)))
 }
 
-// quote prints input in an error message: escaped and not too long.
+// quote formats input for an error message: escaped and shortened.
 func quote(b []byte) string {
 	const most = 80
 	if len(b) > most {

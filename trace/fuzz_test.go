@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// One line per format: TestEveryFormatIsTested insists.
+// One line per format, as TestEveryFormatIsTested requires.
 
 func FuzzMuster(f *testing.F) {
 	fuzzFormat(f, "muster", `{"muster_trace":1,"name":""}`+"\n"+`{"job":{"tasks":[{"count":1}],"array":{"id":0}},"run":1}`)
@@ -29,7 +29,7 @@ func FuzzSacctJSON(f *testing.F) {
 }
 func FuzzSWF(f *testing.F) { fuzzFormat(f, "swf") }
 
-// FuzzDetect reads anything without naming a format.
+// FuzzDetect reads arbitrary input without naming a format.
 func FuzzDetect(f *testing.F) { fuzzFormat(f, "", "\x1f\x8b", "(\xb5/\xfd", "\ufefftimestamp") }
 
 func FuzzParseSynth(f *testing.F) {
@@ -53,8 +53,8 @@ func FuzzParseSynth(f *testing.F) {
 	})
 }
 
-// TestEveryFormatIsTested holds new formats to the rule: a sample of its own,
-// which detection assigns to it, and a fuzz test.
+// TestEveryFormatIsTested checks that each format has a sample, which detection assigns to it, and
+// a fuzz test.
 func TestEveryFormatIsTested(t *testing.T) {
 	var src string
 	for _, name := range []string{"fuzz_test.go", "philly_test.go"} {

@@ -15,11 +15,11 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// gavelFormat covers Gavel's three forms: lists with run times and unit-rate
-// arrivals (a header line), the per-cluster Philly traces (7 tab-separated
-// fields) and the traces of the physical cluster (10). The last two state
-// training steps; the run time is steps / (steps per second on a V100), out
-// of Gavel's throughput table. Job.Model is Gavel's job type, as in that table.
+// gavelFormat covers Gavel's three forms: lists with run times and unit-rate arrivals (with a
+// header line), the per-cluster Philly traces (7 tab-separated fields) and the traces of the
+// physical cluster (10). The last two state training steps; the run time is steps / (steps per
+// second on a V100), from Gavel's throughput table. Job.Model is Gavel's job type, as in that
+// table.
 var gavelFormat = Format{
 	Name:  "gavel",
 	About: "Gavel: continuous lists (unit-rate arrivals), .trace files with 7 or 10 tab-separated fields",
@@ -39,7 +39,7 @@ var gavelFormat = Format{
 const gavelRate = 4.0
 
 func readGavel(b *Builder) error {
-	head, _ := b.in.Peek(headSize) // a read error comes back with the first line
+	head, _ := b.in.Peek(headSize) // a read error recurs with the first line
 	line, _, _ := bytes.Cut(head, []byte("\n"))
 	switch bytes.Count(line, []byte("\t")) {
 	case 6:
@@ -52,8 +52,8 @@ func readGavel(b *Builder) error {
 	return b.gavelList()
 }
 
-// gavelList reads a list with run times. Arrivals are in units of the mean
-// gap, so the rate is the reader's choice.
+// gavelList reads a list with run times. Arrivals are in units of the mean gap, so the reader
+// chooses the rate.
 func (b *Builder) gavelList() error {
 	rate := b.opt.Rate
 	if rate == 0 {
@@ -105,8 +105,8 @@ func (b *Builder) gavelTrace(tableName string, names ...string) error {
 		gpus := t.num(scale, 1, cluster.MaxTasks)
 		speed, ok := speeds[gavelKey(e.Job.Model, int(gpus))]
 		if !ok {
-			// The per-cluster traces give several GPUs also to types that Gavel
-			// cannot distribute; those train no faster than on one.
+			// The per-cluster traces also give several GPUs to types that Gavel cannot distribute;
+			// those train as fast as on one.
 			if speed, ok = speeds[gavelKey(e.Job.Model, 1)]; ok {
 				single++
 			}
@@ -133,8 +133,8 @@ func (b *Builder) gavelTrace(tableName string, names ...string) error {
 
 func gavelKey(kind string, gpus int) string { return fmt.Sprintf("('%s', %d)", kind, gpus) }
 
-// gavelSpeeds reads steps per second on a V100, alone, from Gavel's table: the
-// one given, or one of that name beside the trace or one directory up.
+// gavelSpeeds reads steps per second alone on a V100 from Gavel's table: the given one, or one with
+// the usual name in the trace's directory or its parent.
 func (b *Builder) gavelSpeeds(name string) (map[string]float64, error) {
 	path := b.opt.Throughputs
 	if path == "" && b.opt.dir != "" {

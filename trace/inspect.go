@@ -11,7 +11,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Summary is what a trace holds.
+// Summary describes a trace.
 type Summary struct {
 	Name       string          `json:"name"`
 	Format     string          `json:"format"`
@@ -28,7 +28,7 @@ type Summary struct {
 	Fractional int             `json:"fractional"`            // jobs that share GPUs
 	Deadlines  int             `json:"deadlines,omitempty"`   // jobs with one
 	Limits     int             `json:"limits,omitempty"`      // jobs with a time limit
-	Gangs      []Share         `json:"gangs"`                 // by GPUs asked for
+	Gangs      []Share         `json:"gangs"`                 // by requested GPUs
 	Kinds      []Share         `json:"kinds"`                 //
 	Tiers      []Share         `json:"tiers"`                 //
 	Outcomes   []Share         `json:"outcomes"`              //
@@ -43,7 +43,7 @@ type Summary struct {
 	BadReasons []RowError      `json:"bad_reasons,omitempty"` // the first of them
 }
 
-// Share is a part of the jobs.
+// Share is a group of the jobs.
 type Share struct {
 	Name     string  `json:"name"`
 	Jobs     int     `json:"jobs"`
@@ -67,14 +67,14 @@ type ArrivalSummary struct {
 	MeanGap     float64  `json:"mean_gap_s"`       // seconds between submissions
 	CV          float64  `json:"cv"`               // coefficient of variation of the gaps
 	LongestGap  float64  `json:"longest_gap_s"`    //
-	BusiestHour float64  `json:"busiest_hour_s"`   // start of it, seconds since Time 0
+	BusiestHour float64  `json:"busiest_hour_s"`   // its start, seconds since Time 0
 	BusiestJobs int      `json:"busiest_jobs"`     // jobs submitted in it
 	ByHour      *[24]int `json:"by_hour,omitzero"` // of the day; nil without a calendar
 	ByDay       *[7]int  `json:"by_day,omitzero"`  // of the week from Monday; nil without a calendar
 }
 
-// Load returns the offered load on so many GPUs: GPU-seconds / (GPUs x span).
-// It is 0 if the trace has no span.
+// Load returns the offered load on a number of GPUs: GPU-seconds / (GPUs x span). It is 0 if the
+// trace has no span.
 func (s Summary) Load(gpus int) float64 {
 	if gpus < 1 {
 		return 0
@@ -82,7 +82,7 @@ func (s Summary) Load(gpus int) float64 {
 	return s.FullLoad / float64(gpus)
 }
 
-// tally adds up jobs and GPU time by name.
+// tally sums jobs and GPU time by name.
 type tally struct {
 	order []string
 	jobs  map[string]int
@@ -105,8 +105,8 @@ func (t *tally) add(name string, work float64) {
 	t.work[name] += work
 }
 
-// shares returns the parts that occur, in the order of first sight (or as
-// given), with total GPU-seconds of the whole.
+// shares returns the non-empty groups in order of first occurrence (or as given); total is the
+// GPU-seconds of the whole.
 func (t *tally) shares(jobs int, total float64) []Share {
 	var out []Share
 	for _, name := range t.order {
@@ -122,7 +122,7 @@ func (t *tally) shares(jobs int, total float64) []Share {
 	return out
 }
 
-// top returns the largest parts by GPU time, then jobs, then name.
+// top returns the largest groups by GPU time, then jobs, then name.
 func (t *tally) top(n, jobs int, total float64) []Share {
 	all := t.shares(jobs, total)
 	slices.SortFunc(all, func(x, y Share) int {
@@ -204,7 +204,7 @@ func (s *Summary) count(j *cluster.Job) {
 	}
 }
 
-// named counts the names but the empty one.
+// named counts the names except the empty one.
 func named(t *tally) int {
 	n := len(t.jobs)
 	if _, ok := t.jobs[""]; ok {
@@ -272,7 +272,7 @@ func describe(v []float64) DurationSummary {
 	return DurationSummary{Mean: sum / float64(len(v)), P50: at(0.5), P95: at(0.95), P99: at(0.99), Max: v[len(v)-1]}
 }
 
-// topShare returns the part of the work in the largest 1 % of jobs.
+// topShare returns the share of the work in the largest 1 % of jobs.
 func topShare(works []float64, total float64) float64 {
 	if total == 0 {
 		return 0
@@ -320,7 +320,7 @@ func arrivals(wl *Workload) ArrivalSummary {
 	return a
 }
 
-// oddities lists what a reader should know before trusting a figure.
+// oddities lists caveats that a reader should know before trusting a figure.
 func oddities(wl *Workload, s *Summary) []string {
 	out := slices.Clone(wl.Notes)
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -378,7 +378,7 @@ func oddities(wl *Workload, s *Summary) []string {
 	return out
 }
 
-// sharedNames says that several jobs have one name, and which name the most have; "": none.
+// sharedNames says that several jobs share a name, and which name is most frequent; "": no two do.
 func sharedNames(names map[string]int) string {
 	jobs, most := 0, ""
 	for name, n := range names {

@@ -75,7 +75,7 @@ func (s Summary) writeJobs(out io.Writer) {
 	for _, t := range []struct {
 		title string
 		parts []Share
-		least int // print only if there are so many parts
+		least int // minimum number of groups to print
 	}{{"GPUs", s.Gangs, 1}, {"kind", s.Kinds, 2}, {"tier", s.Tiers, 2}, {"outcome", s.Outcomes, 2},
 		{"top queues", s.TopQueues, 2}, {"top users", s.TopUsers, 2}} {
 		if len(t.parts) < t.least {
@@ -122,7 +122,7 @@ func bars(out io.Writer, title string, names []string, values []int) {
 	}
 }
 
-// clockText prints seconds as a duration without needless digits.
+// clockText formats seconds as a duration without unnecessary digits.
 func clockText(sec float64) string {
 	d := asDuration(sec)
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// jsonlFormat is Muster's own: a header object on the first line, then one
-// Entry per line. It holds everything that a Workload holds.
+// jsonlFormat is Muster's own format: a header object on the first line, then one Entry per line.
+// It can express every Workload.
 var jsonlFormat = Format{
 	Name:  "muster",
 	About: "Muster's own JSON lines: a header object, then one job per line",
@@ -40,8 +40,7 @@ type jsonlHeader struct {
 	Models  []string        `json:"models,omitempty"`
 }
 
-// jsonlJob writes the tier always: left out it means standard, which is not
-// the zero value.
+// jsonlJob always writes the tier: if it is missing it means standard, which is not the zero value.
 type jsonlJob struct {
 	cluster.Job
 	Tier cluster.Tier `json:"tier"`
@@ -53,8 +52,7 @@ type jsonlEntry struct {
 	Entry
 }
 
-// WriteJSONL writes the workload in Muster's own format, which reads back
-// exactly.
+// WriteJSONL writes the workload in Muster's own format, without loss.
 func WriteJSONL(w io.Writer, wl *Workload) error {
 	out := bufio.NewWriterSize(w, 1<<16)
 	enc := json.NewEncoder(out)
@@ -89,7 +87,7 @@ func readJSONL(b *Builder) error {
 	if err := b.header(h); err != nil {
 		return err
 	}
-	torn := 0 // the line that may only be the beginning of one; 0: none
+	torn := 0 // a line that may be truncated; 0: none
 	for {
 		line, long, err := in.next()
 		if errors.Is(err, io.EOF) {
@@ -142,7 +140,7 @@ func readJSONL(b *Builder) error {
 	}
 }
 
-// header takes over what the first line says.
+// header applies the first line.
 func (b *Builder) header(h jsonlHeader) error {
 	const year = 365 * 24 * 3600
 	if h.Epoch < 0 || h.Epoch > 100*year {
@@ -168,8 +166,7 @@ func (b *Builder) header(h jsonlHeader) error {
 	return nil
 }
 
-// again takes over a later header of a log: nodes that joined or are others now, and the queues
-// as they were last.
+// again applies a later header of a log: nodes that joined or changed, and the latest queues.
 func (b *Builder) again(line []byte, n int) error {
 	var h jsonlHeader
 	if err := strictJSON(line, &h); err != nil {
@@ -198,7 +195,7 @@ func (b *Builder) again(line []byte, n int) error {
 	return nil
 }
 
-// checkNodes says what is wrong with the nodes of a header; "": nothing.
+// checkNodes describes what is wrong with the nodes of a header; "": nothing.
 func checkNodes(nodes []cluster.Node) string {
 	for i := range nodes {
 		n := &nodes[i]
@@ -210,7 +207,7 @@ func checkNodes(nodes []cluster.Node) string {
 	return ""
 }
 
-// noEmpty makes an empty list nil: written and read, both are no list.
+// noEmpty replaces an empty list by nil, which has the same JSON.
 func noEmpty[T any](s []T) []T {
 	if len(s) == 0 {
 		return nil

@@ -129,7 +129,7 @@ func TestCreate(t *testing.T) {
 	if err := Create(filepath.Join(dir, "none", "f"), wl); err == nil {
 		t.Error("a file in a missing directory was created")
 	}
-	// A failed rename (onto a directory) leaves nothing behind.
+	// A failed rename (onto a directory) leaves no file behind.
 	if err := Create(dir, wl); err == nil {
 		t.Error("a directory was overwritten")
 	}
@@ -156,7 +156,7 @@ func TestLimit(t *testing.T) {
 	checkNotes(t, wl, "only the first 2 of 3 jobs")
 	_, err := Open(filepath.Join("testdata", "muster.jsonl"), Options{Limit: 2})
 	if err != nil {
-		t.Errorf("the first two jobs refer to nobody: %v", err)
+		t.Errorf("the first two jobs depend on no other job: %v", err)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestParseStamp(t *testing.T) {
 
 func TestParseAmount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		// The quick path and the float agree.
+		// The integer path and the float path agree.
 		whole := rapid.IntRange(0, 1e6).Draw(t, "whole")
 		frac := rapid.StringMatching(`(\.[0-9]{1,6})?`).Draw(t, "frac")
 		text := []byte(strconv.Itoa(whole) + frac)

@@ -11,18 +11,17 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Log is a workload that is written while it happens: a line for each job that has ended,
-// in Muster's own format. Its submission times are Unix times. A header line says what the
-// cluster is; whoever goes on with the file adds another.
+// Log is a workload that is written while it happens: a line for each job that has ended, in
+// Muster's own format. Its submission times are Unix times. A header line describes the cluster; a
+// later writer of the file adds another one.
 type Log struct {
 	f     *os.File
-	name  string // of the workload
-	begun bool   // its header is written
+	name  string // name of the workload
+	begun bool   // its header has been written
 	torn  bool   // a line may have been written in part
 }
 
-// OpenLog goes on with a file, or begins it. A file that is something else is an error, and
-// stays as it is.
+// OpenLog opens or creates a log. A file with other contents is an error, and is not changed.
 func OpenLog(path, name string) (*Log, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -42,12 +41,12 @@ func checkLog(f *os.File) error {
 		return err
 	}
 	if n > 0 && !bytes.HasPrefix(first[:n], start[:min(n, len(start))]) {
-		return fmt.Errorf("this is no history that could be gone on with (it does not begin with %s); give another file", start)
+		return fmt.Errorf("this is no history of Muster (it does not begin with %s); give another file", start)
 	}
 	return nil
 }
 
-// trim removes what a writer that was killed left of a line.
+// trim removes a partial line of a writer that was killed.
 func trim(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -69,10 +68,10 @@ func trim(f *os.File) error {
 		}
 		end = from
 	}
-	return f.Truncate(0) // the header itself was being written
+	return f.Truncate(0) // the writer was killed within the header
 }
 
-// logHeader is a header line; its first fields are how a log is recognised.
+// logHeader is a header line; its first fields identify a log.
 type logHeader struct {
 	Version int             `json:"muster_trace"`
 	Log     bool            `json:"log"`
@@ -81,8 +80,8 @@ type logHeader struct {
 	Queues  []cluster.Queue `json:"queues,omitempty"`
 }
 
-// Cluster writes what the cluster is from now on. It comes first: before that another may
-// write to the file.
+// Cluster writes the description of the cluster from now on. It must be called first: until then
+// another process may be writing to the file.
 func (l *Log) Cluster(nodes []cluster.Node, queues []cluster.Queue) error {
 	l.torn = l.torn || !l.begun
 	err := l.line(logHeader{jsonlVersion, true, l.name, nodes, queues})
@@ -90,17 +89,17 @@ func (l *Log) Cluster(nodes []cluster.Node, queues []cluster.Queue) error {
 	return err
 }
 
-// Add writes a job that has ended. Its times are Unix times. It is an error before a header is
-// written: the file would be none that could be gone on with.
+// Add writes a job that has ended, with Unix times. It is an error before a header is written: such
+// a file could not be reopened.
 func (l *Log) Add(e *Entry) error {
 	if !l.begun {
-		return errors.New("what the cluster is could not be written yet")
+		return errors.New("the header that describes the cluster is not written yet")
 	}
 	return l.line(&jsonlEntry{Entry: *e, Job: jsonlJob{Job: e.Job, Tier: e.Job.Tier}})
 }
 
-// line writes a line at once, so that what is killed has written all that came before. What is left of
-// one that could not be written to its end is removed before the next.
+// line writes a line immediately, so that a killed process has written everything before. A partial
+// line is removed before the next one.
 func (l *Log) line(v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -116,5 +115,5 @@ func (l *Log) line(v any) error {
 	return err
 }
 
-// Close ends the log.
+// Close closes the log.
 func (l *Log) Close() error { return l.f.Close() }

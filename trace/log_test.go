@@ -10,8 +10,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// A log is gone on with by the next writer, whatever the one before it left of a line, and reads as a
-// workload by submission, its times from the first on.
+// The next writer continues a log, even after a partial line, and the log reads as a workload
+// ordered by submission, with times from the first submission on.
 func TestLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history.jsonl")
 	const first = cluster.Time(1_800_000_000 * int64(time.Second))
@@ -59,7 +59,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// What could not be written, because the volume was full, leaves nothing behind that spoils what is written later.
+// A failed write on a full volume leaves nothing behind that damages later lines.
 func TestLogFull(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history.jsonl")
 	l, err := OpenLog(path, "prod")
@@ -83,7 +83,7 @@ func TestLogFull(t *testing.T) {
 	}
 	write := func(torn bool) {
 		t.Helper()
-		if torn { // half a line is there, and the rest did not fit
+		if torn { // half of a line was written, and the rest did not fit
 			if _, err := real.WriteString(`{"job":{"na`); err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +115,7 @@ func TestLogFull(t *testing.T) {
 	}
 }
 
-// What is no log stays as it is, and what is wrong in the middle of one is said with its line.
+// A file that is not a log is not changed, and errors within a log name their line.
 func TestLogBad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.jsonl")
 	header := `{"muster_trace":1,"log":true,"name":"p"}` + "\n"

@@ -11,9 +11,9 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// openbFormat is Alibaba's 2023 GPU-sharing trace: a list of pods, with the
-// machines in a list of their own (Options.Nodes, or read by itself).
-// Seconds from the trace's own zero; CPU in milli-cores, memory in MiB.
+// openbFormat is Alibaba's 2023 GPU-sharing trace: a list of pods, with the machines in a separate
+// list (Options.Nodes; it can be read alone). Times are in seconds from the trace's own zero, CPU
+// in milli-cores, memory in MiB.
 var openbFormat = Format{
 	Name:  "openb",
 	About: "Alibaba openb (2023): pods with fractional GPUs; or its node list",
@@ -25,7 +25,7 @@ var openbFormat = Format{
 }
 
 func readOpenb(b *Builder) error {
-	head, _ := b.in.Peek(headSize) // a read error comes back with the first line
+	head, _ := b.in.Peek(headSize) // a read error recurs with the first line
 	if columns(',', "sn", "gpu", "model")(trimBOM(head), "") {
 		return b.openbNodes()
 	}
@@ -91,13 +91,13 @@ func (b *Builder) openbNodes() error {
 	return t.err
 }
 
-// openbModels are the trace's names for GPUs that Muster knows. G1, G2 and G3
-// are Alibaba's undisclosed parts and keep their names.
+// openbModels maps the trace's names of GPUs that Muster knows. G1, G2 and G3 are undisclosed
+// models of Alibaba, and keep their names.
 var openbModels = map[string]string{
 	"V100M16": "V100-16GB", "V100M32": "V100-32GB", "P100": "P100-16GB", "T4": "T4-16GB", "A10": "A10-24GB",
 }
 
-// model translates a GPU model's name and remembers that the trace uses it.
+// model translates a GPU model's name and records that the trace uses it.
 func (b *Builder) model(name string) string {
 	if m, ok := openbModels[name]; ok {
 		name = m
@@ -147,7 +147,7 @@ func (b *Builder) openbPods() error {
 	return t.err
 }
 
-// openbRequest reads what the pod asks for.
+// openbRequest reads the pod's request.
 func (b *Builder) openbRequest(t *table, c *openbCols, e *Entry) {
 	r := cluster.Request{GPUs: int(t.num(c.gpus, 0, cluster.MaxGPUsPerNode)),
 		CPU: t.num(c.cpu, 0, cluster.MaxMilli), RAM: t.num(c.mem, 0, cluster.MaxMiB)}
@@ -175,9 +175,9 @@ func (b *Builder) openbRequest(t *table, c *openbCols, e *Entry) {
 	}
 }
 
-// openbTimes reads times, quality of service and outcome. A latency-sensitive
-// pod is a service until it is deleted; any other one has work that took from
-// scheduling to deletion. It reports whether the pod was never scheduled.
+// openbTimes reads times, quality of service and outcome. A latency-sensitive pod is a service until
+// it is deleted; any other pod is work that took from scheduling to deletion. It reports whether the
+// pod was never scheduled.
 func (b *Builder) openbTimes(t *table, c *openbCols, e *Entry) (never bool) {
 	e.Job.Submit = t.at(c.created, time.Second)
 	deleted := t.at(c.deleted, time.Second)

@@ -49,7 +49,7 @@ type paiGroup struct {
 	e          Entry
 	start, end cluster.Time
 	line       int
-	open, bad  bool // a task did not end; a row of it was bad
+	open, bad  bool // a task did not end; a row was malformed
 }
 
 func readPAI(b *Builder) error {
@@ -149,7 +149,7 @@ func (t *table) paiTask(g *paiGroup) {
 		r.GPUs, r.Share = paiShare(t.real(paiGPU, 0, 100*cluster.MaxGPUsPerNode))
 	}
 	if r.GPUs > 0 && !t.missing(paiType) && string(t.raw(paiType)) != "MISC" && string(t.raw(paiType)) != "CPU" {
-		// The types are per task; those of the first task with GPUs count.
+		// GPU types are per task; those of the first task with GPUs count.
 		if g.e.Job.GPUTypes == nil {
 			g.e.Job.GPUTypes = []string{t.b.model(string(t.raw(paiType)))}
 		}

@@ -27,7 +27,7 @@ func readPhilly(b *Builder) error {
 		e.Job.Tier = cluster.Standard
 		e.Job.Submit = t.stamp(stamp)
 		e.Run = t.dur(dur, time.Second)
-		e.Job.Queue = t.str(vc) // text even where it looks like a number (6214e9)
+		e.Job.Queue = t.str(vc) // text even if it looks like a number (6214e9)
 		b.gang(&e, int(t.num(gpus, 1, cluster.MaxTasks)), 0, 0)
 		if !t.emit(&e) {
 			break

@@ -9,9 +9,9 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// polluxFormat is the workload of the Pollux and Sia simulators. It states an
-// application, a number of replicas and a batch size, no run time: that is
-// computed from the measurements that come with the artifact (pollux_profile.go).
+// polluxFormat is the workload of the Pollux and Sia simulators. It states an application, a number
+// of replicas and a batch size, but no run time, which is computed from the artifact's measurements
+// (pollux_profile.go).
 var polluxFormat = Format{
 	Name:   "pollux",
 	About:  "Pollux/Sia workloads: name,time,application,num_replicas,batch_size",
@@ -19,7 +19,7 @@ var polluxFormat = Format{
 	Read:   readPollux,
 }
 
-// polluxRestart is what a (re)start costs in the published simulator.
+// polluxRestart is the cost of a (re)start in the published simulator.
 const polluxRestart = 30 * time.Second
 
 func readPollux(b *Builder) error {
@@ -66,8 +66,8 @@ func readPollux(b *Builder) error {
 	return t.err
 }
 
-// polluxProfiles finds the measurements: as given, or the directory "traces"
-// beside the trace or one directory up.
+// polluxProfiles finds the measurements: the given directory, or "traces" in the trace's directory
+// or its parent.
 func (b *Builder) polluxProfiles() (string, error) {
 	if b.opt.Profiles != "" {
 		return b.opt.Profiles, nil
@@ -84,7 +84,7 @@ func (b *Builder) polluxProfiles() (string, error) {
 		"(one directory per application, with placements.csv, scalability.csv and validation-*.csv)")
 }
 
-// polluxName guards against an application name that leaves the directory.
+// polluxName rejects application names that escape the directory.
 func polluxName(app string) error {
 	if app == "" || strings.ContainsAny(app, `/\`) || strings.HasPrefix(app, ".") {
 		return fmt.Errorf("a plain name")

@@ -14,15 +14,14 @@ import (
 	"time"
 )
 
-// The run time of a Pollux job at a fixed size, after the rules of the
-// published simulator: time per step measured per placement, progress per step
-// from the gradient statistics of each epoch.
+// The run time of a Pollux job at a fixed size, by the rules of the published simulator: measured
+// time per step by placement, and progress per step from the gradient statistics of each epoch.
 
-// polluxNode is the GPUs of a node in the published measurements.
+// polluxNode is the number of GPUs per node in the published measurements.
 const polluxNode = 4
 
-// polluxMaxLocal overrides the largest batch per GPU where the published
-// simulator sets it by hand instead of taking the largest one measured.
+// polluxMaxLocal overrides the largest batch per GPU where the published simulator has a constant
+// instead of the largest measured one.
 var polluxMaxLocal = map[string]int{"yolov3": 8}
 
 // polluxPoint is a measurement: batch per GPU, seconds per step, and the part
@@ -38,7 +37,7 @@ type polluxApp struct {
 	scaled   map[[2]int][]polluxPoint // by nodes and GPUs
 	batches  []int                    // total batch sizes with statistics, ascending
 	epochs   map[int][]polluxEpoch
-	length   int // epochs of a whole training
+	length   int // number of epochs of a whole training run
 	maxLocal int
 }
 
@@ -132,8 +131,7 @@ func readSmall(path string, row func(t *table), need ...string) error {
 	return t.err
 }
 
-// run returns the training time on n GPUs with a total batch size, without
-// starts and restarts.
+// run returns the training time on n GPUs with a total batch size, without starts and restarts.
 func (a *polluxApp) run(n, batch int) (time.Duration, error) {
 	least, most := a.batches[0], a.batches[len(a.batches)-1]
 	if batch < least || batch > most {
@@ -167,8 +165,8 @@ func (a *polluxApp) run(n, batch int) (time.Duration, error) {
 	return time.Duration(math.Round(seconds) * float64(time.Second)), nil
 }
 
-// split divides a total batch over n GPUs: the batch per GPU and step, and how
-// many further steps are accumulated before the GPUs synchronise.
+// split divides a total batch over n GPUs: the batch per GPU and step, and the number of further
+// steps accumulated before a synchronisation.
 func (a *polluxApp) split(batch, n int) (local, accum int) {
 	up := func(x float64) int { return int(math.Ceil(x - 1e-8)) }
 	share := up(float64(batch) / float64(n))
@@ -193,9 +191,8 @@ func (a *polluxApp) gradient(batch, epoch int) (sqr, variance float64) {
 	return mix(lo.sqr, hi.sqr), mix(lo.variance, hi.variance)
 }
 
-// timing returns seconds per step and of synchronisation for n GPUs on as few
-// nodes as possible: by placement up to four nodes, beyond that the measured
-// (nodes, GPUs) that comes nearest.
+// timing returns seconds per step and of synchronisation for n GPUs on as few nodes as possible: by
+// placement up to four nodes, beyond that the nearest measured (nodes, GPUs).
 func (a *polluxApp) timing(n int, local float64) (step, sync float64, err error) {
 	key := strings.Repeat(strconv.Itoa(polluxNode), n/polluxNode)
 	if rest := n % polluxNode; rest > 0 {

@@ -6,8 +6,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// synthEpoch is Monday, 1 January 2024, 00:00 UTC: an invented workload starts
-// with a week.
+// synthEpoch is Monday, 1 January 2024, 00:00 UTC: a synthetic workload starts with a week.
 const synthEpoch = 1704067200
 
 // Presets lists the names that SynthPreset knows.
@@ -48,8 +47,8 @@ func SynthPreset(name string) (SynthSpec, error) {
 	return s, nil
 }
 
-// smallTeam is a research group with four nodes of eight GPUs over about two
-// weeks: notebooks by day, training over night, a deadline now and then.
+// smallTeam is a research group with four nodes of eight GPUs over about two weeks: notebooks by
+// day, training overnight, an occasional deadline.
 func (s *SynthSpec) smallTeam() {
 	s.Jobs, s.GPUs, s.Load = 400, 32, 0.85
 	s.CV, s.Daily, s.Weekend = 1.5, 0.7, 0.4
@@ -68,9 +67,9 @@ func (s *SynthSpec) smallTeam() {
 	s.Failed, s.Cancelled = 0.12, 0.08
 }
 
-// phillyLike follows the processed Philly list: 93 % one-GPU jobs, half of all
-// jobs under 20 minutes, a tail of weeks, large gangs running longer, bursts.
-// The numbers are rounded from our own reading of that list.
+// phillyLike follows the processed Philly list: 93 % one-GPU jobs, half of all jobs under 20
+// minutes, a tail of weeks, large gangs that run longer, bursts. The numbers are rounded from an
+// analysis of that list.
 func (s *SynthSpec) phillyLike() {
 	s.Jobs, s.GPUs, s.Load = 10000, 512, 0.9
 	s.CV, s.Daily, s.Weekend = 6, 0.3, 0.5
@@ -82,9 +81,9 @@ func (s *SynthSpec) phillyLike() {
 	s.Failed, s.Cancelled = 0.1, 0.15
 }
 
-// heliosLike follows the published description of the Helios clusters (Hu et
-// al., SC'21): GPU jobs of 206 s in the median and 6,652 s in the mean, over
-// half with one GPU, a strong day, a few users with most of the GPU time.
+// heliosLike follows the published description of the Helios clusters (Hu et al., SC'21): GPU jobs
+// with a median of 206 s and a mean of 6,652 s, over half with one GPU, a strong daily cycle, a few
+// users with most of the GPU time.
 func (s *SynthSpec) heliosLike() {
 	s.Jobs, s.GPUs, s.Load = 20000, 1024, 0.8
 	s.CV, s.Daily, s.Weekend = 3, 0.5, 0.7
@@ -94,8 +93,8 @@ func (s *SynthSpec) heliosLike() {
 	s.Failed, s.Cancelled = 0.17, 0.2
 }
 
-// inferenceMix is half services on parts of GPUs, which stay for hours to
-// days, and batch inference and training around them.
+// inferenceMix is half services on parts of GPUs, which stay for hours to days, and half batch
+// inference and training.
 func (s *SynthSpec) inferenceMix() {
 	s.Jobs, s.GPUs, s.Load = 2000, 128, 0.8
 	s.CV, s.Daily, s.Weekend = 1.5, 0.5, 0.8

@@ -29,7 +29,7 @@ func readRubick(b *Builder) error {
 		e.Job.Name, e.Job.Model = t.str(name), t.str(app)
 		e.Job.Submit = t.at(submit, time.Second)
 		e.Run = t.dur(dur, time.Second)
-		// Settled below, when we know whether the file tells the two apart.
+		// Settled below, once it is known whether the file distinguishes the two.
 		e.Job.Tier = cluster.BestEffort
 		if t.num(sla, 0, 1) == 1 {
 			e.Job.Tier, promised = cluster.Standard, true

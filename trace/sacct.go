@@ -7,9 +7,9 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// sacctFormat is Slurm's accounting as printed by sacct --parsable2 (or
-// --parsable): a header line, fields joined by "|", in any order. Times
-// without a zone count as UTC, so hours of the day stay the site's own.
+// sacctFormat is Slurm's accounting as printed by sacct --parsable2 (or --parsable): a header line,
+// fields joined by "|", in any order. Times without a zone count as UTC, so that hours of the day
+// remain those of the site.
 var sacctFormat = Format{
 	Name:  "sacct",
 	About: "Slurm: sacct --parsable2 with JobID, Submit, Start, End, State, AllocTRES and more",
@@ -19,7 +19,7 @@ var sacctFormat = Format{
 	Read: readSacct,
 }
 
-// sacctCols are the columns that we use; those not printed are -1.
+// sacctCols are the numbers of the columns in use; -1: absent.
 type sacctCols struct {
 	id, name, user, account, partition   int
 	submit, eligible, start, end         int
@@ -89,7 +89,7 @@ func (t *table) sacctJob(c *sacctCols, e *Entry) {
 	}
 	j.Submit = t.stamp(c.submit)
 	if c.eligible >= 0 && !t.missing(c.eligible) {
-		// Held or dependent jobs become eligible later than they are submitted.
+		// Held or dependent jobs become eligible after their submission.
 		if at := t.stamp(c.eligible); at > j.Submit {
 			j.Begin = at
 		}

@@ -63,7 +63,7 @@ func (s *slurmWords) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &(*s)[0])
 }
 
-// slurmJob is the part of a job object that we use.
+// slurmJob is the part of a job object that is used.
 type slurmJob struct {
 	ID    slurmNumber `json:"job_id"`
 	Array struct {
@@ -101,12 +101,12 @@ type slurmTres struct {
 	Count slurmNumber `json:"count"`
 }
 
-// lineCounter tells which line an offset of the stream is on.
+// lineCounter converts an offset of the stream to a line number.
 type lineCounter struct {
 	in    io.Reader
 	read  int64
-	ends  []int64 // offsets of line ends not yet passed
-	lines int     // line ends passed
+	ends  []int64 // offsets of line ends that were not passed yet
+	lines int     // number of line ends passed
 }
 
 func (l *lineCounter) Read(p []byte) (int, error) {
@@ -120,7 +120,7 @@ func (l *lineCounter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// line returns the line (from 1) of an offset; offsets must not go back.
+// line returns the line number, from 1, of an offset; offsets must not decrease.
 func (l *lineCounter) line(at int64) int {
 	k := 0
 	for k < len(l.ends) && l.ends[k] < at {
@@ -214,7 +214,7 @@ func (b *Builder) sacctJSONJob(raw []byte, line int, left *unusable) error {
 	return b.add(&e, line)
 }
 
-// slurmEntry translates a job that ran; a reason says what is wrong with it.
+// slurmEntry converts a job that ran; a reason says what is wrong with it.
 func (b *Builder) slurmEntry(s *slurmJob, e *Entry) (reason string) {
 	take := func(name string, v slurmNumber, unit time.Duration) time.Duration {
 		if !(v.n >= 0) || v.n > float64(cluster.MaxDuration/unit) {

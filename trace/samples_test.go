@@ -9,7 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// The samples in testdata are written by hand for these tests.
+// The samples in testdata were written by hand for these tests.
 
 func sec(n float64) cluster.Time { return cluster.Time(asDuration(n)) }
 

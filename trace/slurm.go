@@ -11,7 +11,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// What the Slurm exports (and the logs of clusters that run Slurm) share.
+// Common code of the Slurm exports (and of logs of clusters with Slurm).
 
 // slurmState translates a state such as "CANCELLED by 1000". Ended is false
 // for jobs that were still pending or running when the log was taken.
@@ -41,11 +41,11 @@ func (t *table) state(i int) (o Outcome, ended bool) {
 	return o, ended
 }
 
-// tres is what a job was given, out of a list of trackable resources.
+// tres is a job's allocation, from a list of trackable resources.
 type tres struct {
 	gpus    int
-	types   []string // GPU types or MIG profiles, as the site names them
-	typed   int      // GPUs with a type
+	types   []string // GPU types or MIG profiles, in the site's names
+	typed   int      // number of GPUs with a type
 	profile string   // MIG profile, if the type is one
 	cpu     cluster.Milli
 	ram     cluster.MiB
@@ -71,7 +71,7 @@ func (r *tres) add(name string, n int64) {
 	}
 }
 
-// migType recognises a MIG profile ("1g.10gb") where a GPU type stands.
+// migType reports whether a GPU type is a MIG profile ("1g.10gb").
 func migType(s string) bool {
 	return len(s) > 3 && s[0] >= '1' && s[0] <= '7' && s[1] == 'g' && (s[2] == '.' || s[2] == '_')
 }
@@ -131,7 +131,7 @@ func parseMem(s string) (cluster.MiB, bool) {
 	return cluster.MiB(v * scale), true
 }
 
-// apply gives the entry its tasks. GPUs without a type count by gres/gpu.
+// apply sets the entry's tasks. GPUs without a type count by gres/gpu.
 func (r *tres) apply(b *Builder, e *Entry) {
 	gpus := max(r.gpus, r.typed)
 	b.gang(e, gpus, r.cpu, r.ram)
@@ -149,9 +149,8 @@ func (r *tres) apply(b *Builder, e *Entry) {
 	}
 }
 
-// family translates a site's name of a GPU type into the models it may mean:
-// "a100" is A100-40GB or A100-80GB, "nvidia_a100_80gb_pcie" only the latter.
-// An unknown name stays as it is.
+// family maps a site's name of a GPU type to the models that it may mean: "a100" is A100-40GB or
+// A100-80GB, "nvidia_a100_80gb_pcie" only the latter. An unknown name is returned unchanged.
 func (b *Builder) family(name string) []string {
 	want := strings.ToUpper(strings.NewReplacer("_", "-", " ", "-").Replace(name))
 	for _, prefix := range []string{"NVIDIA-", "TESLA-", "GEFORCE-"} {
@@ -173,8 +172,8 @@ func (b *Builder) family(name string) []string {
 	return out
 }
 
-// slurmDuration reads "[days-]hours:minutes:seconds[.fraction]" and
-// "minutes:seconds". Unlimited and the like are no limit: 0.
+// slurmDuration reads "[days-]hours:minutes:seconds[.fraction]" and "minutes:seconds". "Unlimited"
+// and the like mean no limit: 0.
 func slurmDuration(s []byte) (time.Duration, bool) {
 	switch strings.ToLower(string(s)) {
 	case "", "unlimited", "partition_limit", "invalid", "unknown":

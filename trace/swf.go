@@ -21,7 +21,7 @@ var swfFormat = Format{
 	Read:   readSWF,
 }
 
-// The fields of a line that we use, in the order of the standard.
+// The fields in use, in the order of the standard.
 const (
 	swfID, swfSubmit, swfRun, swfAlloc = 0, 1, 3, 4
 	swfReq, swfLimit, swfStatus        = 7, 8, 10
@@ -85,7 +85,7 @@ func readSWF(b *Builder) error {
 		}
 		switch {
 		case t.reason == "" && status >= 2 && status <= 4:
-			parts++ // one piece of a job that is on a line of its own as well
+			parts++ // one part of a job that also has a line of its own
 			continue
 		case t.reason == "" && (run < 0 || procs <= 0):
 			unknown++

@@ -11,8 +11,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// SynthSpec describes an invented workload. Start from a preset (SynthPreset)
-// or fill it in; Synth says what is missing.
+// SynthSpec describes a synthetic workload. Start from a preset (SynthPreset) or fill it in; Synth
+// reports what is missing.
 type SynthSpec struct {
 	Name string
 	Seed uint64
@@ -33,7 +33,7 @@ type SynthSpec struct {
 	Max       time.Duration // longest run
 	Stretch   float64       // a gang of g runs g^Stretch times as long
 	Gangs     []Weighted[int]
-	Fraction  float64         // share of the one-GPU jobs that ask for a part of it
+	Fraction  float64         // share of the one-GPU jobs that request a part of it
 	Shares    []Weighted[int] // milli-GPU of those
 	CPU       cluster.Milli   // milli-cores per GPU
 	RAM       cluster.MiB     // MiB per GPU
@@ -44,7 +44,7 @@ type SynthSpec struct {
 	QueueSkew float64 // Zipf exponent
 	Kinds     []Weighted[cluster.Kind]
 	Tiers     []Weighted[cluster.Tier]
-	Models    []Weighted[string] // of computation; none: no name
+	Models    []Weighted[string] // computation models; none: no name
 
 	Estimates  float64 // share of jobs with an estimate
 	Error      float64 // sigma of ln(estimate / run)
@@ -64,7 +64,7 @@ type Weighted[T any] struct {
 	Weight float64
 }
 
-// pick draws a value; an empty list gives the zero value.
+// pickWeighted draws a value; an empty list gives the zero value.
 func pickWeighted[T any](r *rand.Rand, list []Weighted[T]) T {
 	var zero T
 	total := 0.0
@@ -96,7 +96,7 @@ func pickZipf(r *rand.Rand, cum []float64) int {
 	return min(i, len(cum)-1)
 }
 
-// check says what is missing or absurd.
+// check reports missing or invalid fields.
 func (s *SynthSpec) check() error {
 	share := func(name string, v float64) error {
 		if !(v >= 0 && v <= 1) {
@@ -156,12 +156,12 @@ func (s *SynthSpec) check() error {
 	return s.Durations.check()
 }
 
-// workday is the longest run of an interactive job: a notebook has one GPU at
-// most, and somebody in front of it.
+// workday is the longest run of an interactive job: a notebook has at most one GPU, and a person in
+// front of it.
 const workday = 8 * time.Hour
 
-// stream gives every aspect of the workload its own random numbers, so that
-// changing one (say, deadlines) leaves the others as they were.
+// stream gives every aspect of the workload its own random numbers, so that changing one (say,
+// deadlines) does not change the others.
 func (s *SynthSpec) stream(aspect uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(s.Seed, aspect))
 }
@@ -173,7 +173,7 @@ const (
 	streamExtras
 )
 
-// Synth invents a workload. The same spec gives the same workload.
+// Synth generates a workload. The same spec gives the same workload.
 func Synth(s SynthSpec) (*Workload, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -227,7 +227,7 @@ func (s *SynthSpec) size(r *rand.Rand, e *Entry) {
 	if e.Job.Kind == cluster.Interactive {
 		gang, longest = min(gang, 1), min(longest, workday)
 	}
-	// Whole seconds, as accounting has them, and never nothing.
+	// Whole seconds, as in accounting, and at least one.
 	e.Run = min(max(asDuration(run).Round(time.Second), time.Second), longest)
 	req := cluster.Request{GPUs: 1, CPU: s.CPU, RAM: s.RAM}
 	switch {
@@ -263,10 +263,10 @@ func (o owners) draw(r *rand.Rand) (queue, user string) {
 	return "q" + strconv.Itoa(q+1), "u" + strconv.Itoa(u+1)
 }
 
-// arrivals returns submission times in seconds, rising. Gaps are gamma
-// distributed in a time in which arrivals are even; the weekly curve then
-// stretches that time. The first arrival is at 0. If exact, the last is at
-// span; else span is where the mean number of arrivals reaches the jobs.
+// arrivals returns submission times in seconds, ascending. Gaps are gamma distributed on a time
+// axis with a constant rate; the weekly curve then maps that axis to real time. The first arrival
+// is at 0. If exact, the last is at span; otherwise span is where the mean number of arrivals
+// reaches the number of jobs.
 func (s *SynthSpec) arrivals(span float64, exact bool) []float64 {
 	r := s.stream(streamArrivals)
 	at := make([]float64, s.Jobs)
@@ -285,8 +285,8 @@ func (s *SynthSpec) arrivals(span float64, exact bool) []float64 {
 	return at
 }
 
-// weekCurve is the relative arrival rate of each hour of the week, from the
-// hour of the epoch on, with mean 1, and its running sum.
+// weekCurve is the relative arrival rate of each hour of the week, from the hour of the epoch on,
+// with mean 1, and its running sum.
 type weekCurve struct {
 	cum   [169]float64 // hours of even time before each hour of real time
 	start float64      // seconds between the start of its first hour and Time 0
@@ -333,7 +333,7 @@ func (c *weekCurve) real(u float64) float64 {
 	h -= weeks * 168
 	i, _ := slices.BinarySearch(c.cum[:], h)
 	i = min(max(i-1, 0), 167)
-	// A daily cycle of strength 1 has hours of almost no arrivals, never none.
+	// A daily cycle of strength 1 has hours with almost no arrivals, but never none.
 	in := (h - c.cum[i]) / (c.cum[i+1] - c.cum[i])
 	return max(3600*(weeks*168+float64(i)+in)-c.start, 0)
 }
@@ -341,9 +341,9 @@ func (c *weekCurve) real(u float64) float64 {
 // evenStart is the even time before Time 0 in the curve's first hour.
 func (c *weekCurve) evenStart() float64 { return c.start * c.cum[1] }
 
-// extra draws what a user says about a job, and how it ends.
+// extra draws what a user states about a job, and its outcome.
 func (s *SynthSpec) extra(r *rand.Rand, e *Entry) {
-	// All numbers are drawn for every job, so that a share changes only itself.
+	// All numbers are drawn for every job, so that a changed share affects nothing else.
 	est, z := r.Float64(), r.NormFloat64()
 	lim, over := r.Float64(), r.ExpFloat64()
 	dead, tight := r.Float64(), r.Float64()
@@ -378,7 +378,7 @@ func (s *SynthSpec) extra(r *rand.Rand, e *Entry) {
 	}
 }
 
-// niceLimit rounds up to the limits that people write.
+// niceLimit rounds up to limits that people use.
 func niceLimit(d time.Duration) time.Duration {
 	const h = time.Hour
 	for _, n := range []time.Duration{h / 4, h / 2, h, 2 * h, 4 * h, 8 * h, 12 * h, 24 * h, 48 * h, 72 * h, 7 * 24 * h, 14 * 24 * h, 30 * 24 * h} {

@@ -137,7 +137,7 @@ func setArrivals(s *SynthSpec, v string) error {
 	return nil
 }
 
-// numeric turns a conversion error into one that says what would be right.
+// numeric turns a conversion error into one that states the valid form.
 func numeric(v string, err error, want string) error {
 	if err != nil {
 		return fmt.Errorf("%q: must be %s", v, want)
@@ -187,7 +187,7 @@ func parseShare(v string) (int, error) {
 	return n, nil
 }
 
-// weights reads "value:weight/value:weight"; a weight left out is 1.
+// weights reads "value:weight/value:weight"; a missing weight is 1.
 func weights[T any](field func(*SynthSpec) *[]Weighted[T], parse func(string) (T, error)) func(*SynthSpec, string) error {
 	return func(s *SynthSpec, text string) error {
 		var list []Weighted[T]

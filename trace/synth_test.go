@@ -97,7 +97,7 @@ func TestSynthArrivals(t *testing.T) {
 	near(t, "load", s.Load(8), 0.5, 1e-6)
 }
 
-// Changing what users say about jobs leaves the jobs as they were.
+// Changing what users state about jobs does not change the jobs.
 func TestSynthStreams(t *testing.T) {
 	a, b := synth(t, "jobs=500"), synth(t, "jobs=500,deadlines=0.5,failed=0.3,estimates=1")
 	for i := range a.Jobs {

@@ -31,11 +31,11 @@ type table struct {
 	err    error
 }
 
-// maxJoin is how many lines a quoted field may span before we take its quote
-// for a stray one.
+// maxJoin is the number of lines that a quoted field may span before its quote counts as a stray
+// one.
 const maxJoin = 100
 
-// table reads the header line and checks that the needed columns are there.
+// table reads the header line and checks for the required columns.
 func (b *Builder) table(sep byte, need ...string) (*table, error) {
 	t := &table{b: b, in: lines{in: b.in}, sep: sep, quotes: sep == ',', strict: true}
 	line, _, err := t.in.next()
@@ -74,8 +74,8 @@ func (t *table) col(name string) int {
 	return -1
 }
 
-// next moves to the next row, past blank lines and past malformed rows that
-// may be skipped. At the end, or on an error (in t.err), it returns false.
+// next moves to the next row, past blank lines and past malformed rows that may be skipped. It
+// returns false at the end, or on an error (in t.err).
 func (t *table) next() bool {
 	for t.err == nil {
 		line, long, err := t.in.next()
@@ -122,9 +122,8 @@ func (t *table) split(line []byte) {
 	t.fields = append(t.fields, line)
 }
 
-// quoted hands a record with quotes to encoding/csv, joining lines while a
-// quoted field is open. If it never closes, the lines after the first are
-// given back: one stray quote costs one row.
+// quoted passes a record with quotes to encoding/csv, joining lines while a quoted field is open.
+// If it never closes, the lines after the first are given back: a stray quote costs one row.
 func (t *table) quoted(first []byte) {
 	rec := bytes.Clone(first)
 	var extra [][]byte
@@ -139,7 +138,7 @@ func (t *table) quoted(first []byte) {
 			}
 			return
 		}
-		// Only an open quote can be mended by more lines.
+		// Only an open quote can be completed by more lines.
 		if !errors.Is(err, csv.ErrQuote) || bytes.Count(rec, []byte(`"`))%2 == 0 || len(extra) == maxJoin {
 			break
 		}
@@ -155,8 +154,8 @@ func (t *table) quoted(first []byte) {
 	t.reason = fmt.Sprintf("a quoted field is malformed: %s; write \"...\" around the whole field and \"\" for a quote inside", quote(first))
 }
 
-// emit adds the job of the current row, or reports why the row is bad. It
-// returns false when reading has to stop.
+// emit adds the job of the current row, or reports why the row is malformed. It returns false when
+// reading must stop.
 func (t *table) emit(e *Entry) bool {
 	if t.reason != "" {
 		t.err = t.b.bad(t.line, t.reason)
@@ -166,7 +165,7 @@ func (t *table) emit(e *Entry) bool {
 	return t.err == nil
 }
 
-// fail makes the row bad; the first reason counts.
+// fail marks the row as malformed; the first reason counts.
 func (t *table) fail(i int, want string) {
 	if t.reason == "" {
 		t.reason = fmt.Sprintf("%s %s: must be %s", t.header[i], quote(t.fields[i]), want)
@@ -207,7 +206,7 @@ func (t *table) num(i int, lo, hi int64) int64 {
 	return n
 }
 
-// real reads a number from lo to hi; NaN and infinities are bad.
+// real reads a number from lo to hi; NaN and infinities are malformed.
 func (t *table) real(i int, lo, hi float64) float64 {
 	if i < 0 {
 		return 0
@@ -249,7 +248,7 @@ func (t *table) stamp(i int) cluster.Time {
 	return at
 }
 
-// missing reports whether a field holds nothing, in the ways people say so.
+// missing reports whether a field is empty, in any of the usual notations.
 func (t *table) missing(i int) bool {
 	switch string(bytes.ToLower(t.raw(i))) {
 	case "", "nan", "none", "null", "unknown", "n/a", "nat", "-":
@@ -270,8 +269,8 @@ func unitName(u time.Duration) string {
 	return "seconds"
 }
 
-// parseAmount reads a decimal number of units. The common short forms are
-// exact integer arithmetic, the rest goes through a float.
+// parseAmount reads a decimal number of units. The common short forms use exact integer arithmetic,
+// others a float.
 func parseAmount(f []byte, unit time.Duration) (time.Duration, bool) {
 	most := int64(cluster.MaxDuration / unit)
 	var n, frac, div int64 = 0, 0, 1
@@ -332,7 +331,7 @@ func parseStamp(s []byte) (cluster.Time, bool) {
 	}
 	at := time.Date(y, time.Month(mo), d, h, mi, sec, 0, time.UTC)
 	if at.Day() != d && sec < 60 {
-		return 0, false // such as 31 February
+		return 0, false // for example 31 February
 	}
 	ns := at.Unix() * int64(time.Second)
 	rest := s[19:]
@@ -376,7 +375,7 @@ func parseZone(z []byte) (int64, bool) {
 	return off, true
 }
 
-// digits reads an unsigned number, -1 if it is none.
+// digits reads an unsigned number; -1: it is not a number.
 func digits(s []byte) int {
 	n := 0
 	for _, c := range s {

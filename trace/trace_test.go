@@ -18,7 +18,7 @@ func shared(t testing.TB, name string) string {
 	return sharedfiles.Path(t, "traces/"+name)
 }
 
-// readText reads a trace from a string; the name gives messages their file.
+// readText reads a trace from a string; the name appears in messages.
 func readText(t testing.TB, name, text string, o Options) (*Workload, error) {
 	t.Helper()
 	return Read(name, strings.NewReader(text), o)
@@ -46,7 +46,7 @@ func openSample(t testing.TB, name string, o Options) *Workload {
 	return wl
 }
 
-// checkWorkload asserts what every accepted workload satisfies.
+// checkWorkload checks the invariants of every accepted workload.
 func checkWorkload(t testing.TB, wl *Workload) {
 	t.Helper()
 	for i := range wl.Jobs {
@@ -96,8 +96,8 @@ func companions(format string) Options {
 		Profiles:    filepath.Join("testdata", "aux", "pollux")}
 }
 
-// fuzzFormat fuzzes one format: no panic, and what is accepted is sane, also
-// under SkipBad, where a bad row must be counted.
+// fuzzFormat fuzzes one format: no panic, and accepted input satisfies the invariants, also with
+// SkipBad, where malformed rows must be counted.
 func fuzzFormat(f *testing.F, format string, seeds ...string) {
 	f.Helper()
 	samples, err := filepath.Glob(filepath.Join("testdata", format+"*"))
@@ -139,11 +139,11 @@ func fuzzFormat(f *testing.F, format string, seeds ...string) {
 	})
 }
 
-// badRow is a malformed input and what its message has to say.
+// badRow is a malformed input with the expected part of its message.
 type badRow struct{ name, text, want string }
 
-// checkBad reads malformed inputs in a format: an error with the wanted text,
-// and with SkipBad a count. A want of "" line (a file error) stays an error.
+// checkBad reads malformed inputs in a format: an error with the wanted text, and with SkipBad a
+// count. If the wanted line is "" (a file error), it remains an error.
 func checkBad(t *testing.T, format string, rows []badRow) {
 	t.Helper()
 	for _, r := range rows {
@@ -169,7 +169,7 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// gpuHours adds up the GPU time of all jobs.
+// gpuHours sums the GPU time of all jobs.
 func gpuHours(wl *Workload) float64 {
 	var sum float64
 	for i := range wl.Jobs {

@@ -1,7 +1,6 @@
-// Package trace reads recorded and invented workloads: one file per format.
-// A reader turns rows into jobs; a row that it cannot understand is an error
-// with file, line and reason, or is counted when the caller asks to skip it.
-// Nothing is dropped silently.
+// Package trace reads recorded and generates synthetic workloads: one file per format. A reader
+// turns rows into jobs; a row that it cannot parse is an error with file, line and reason, or is
+// counted if the caller asks to skip it. Nothing is dropped silently.
 package trace
 
 import (
@@ -21,7 +20,7 @@ const (
 	Cancelled
 )
 
-// Entry is a job with what the scheduler may not know: how long it really runs.
+// Entry is a job with what the scheduler may not know: its real run time.
 type Entry struct {
 	Job cluster.Job `json:"job"`
 	// Run is the useful run time on the reference GPU at the requested size,
@@ -30,13 +29,13 @@ type Entry struct {
 	// End is when a service (or any job) is cancelled; 0: never.
 	End     cluster.Time `json:"end,omitempty"`
 	Outcome Outcome      `json:"outcome,omitempty"`
-	// Memory is what it really uses of each of its GPUs, in MiB, as soon as it computes;
-	// 0: what it asks for.
+	// Memory is the actual use of each of its GPUs, in MiB, as soon as it computes; 0: as
+	// requested.
 	Memory cluster.MiB `json:"memory,omitempty"`
-	// Flexible says that Job.Tasks is one set of one-GPU tasks that stand for
-	// "so many GPUs": the simulator may group them by node (cluster.GroupTasks).
+	// Flexible says that Job.Tasks is one set of one-GPU tasks that stand for a GPU count: the
+	// simulator may group them by node (cluster.GroupTasks).
 	Flexible bool `json:"flexible,omitempty"`
-	// Work is what the trace knows of the computation itself; nil: nothing.
+	// Work describes the computation, if the trace does; nil: unknown.
 	Work *Work `json:"work,omitempty"`
 }
 
@@ -51,8 +50,8 @@ type Work struct {
 	Stages []time.Duration `json:"stages,omitempty"`
 }
 
-// Workload is what a trace holds. Jobs are in order of submission (ties in the
-// order of the file) and numbered densely from 0; Time 0 is the trace's origin.
+// Workload is the contents of a trace. Jobs are in order of submission (ties in file order) and
+// numbered densely from 0; Time 0 is the trace's origin.
 type Workload struct {
 	Name   string          `json:"name"`
 	Format string          `json:"format"`
@@ -60,20 +59,20 @@ type Workload struct {
 	Jobs   []Entry         `json:"jobs"`
 	Nodes  []cluster.Node  `json:"nodes,omitempty"`   // the trace's own machines, if it has any
 	Queues []cluster.Queue `json:"queues,omitempty"`  // ... and queues
-	Notes  []string        `json:"notes,omitempty"`   // oddities worth telling the reader
+	Notes  []string        `json:"notes,omitempty"`   // caveats for the reader
 	Bad    []RowError      `json:"bad,omitempty"`     // rows skipped because the caller asked for it (the first 1000)
-	BadAll int             `json:"bad_all,omitempty"` // how many rows were skipped in all
+	BadAll int             `json:"bad_all,omitempty"` // number of skipped rows
 	Models []string        `json:"models,omitempty"`  // GPU models that the trace names
 }
 
-// RowError says which row is malformed and why.
+// RowError is a malformed row with the reason.
 type RowError struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"` // from 1; 0: the whole file
 	Reason string `json:"reason"`
 }
 
-// Error says where the row is and what is wrong with it.
+// Error names the row and what is wrong with it.
 func (e RowError) Error() string {
 	switch {
 	case e.File == "" && e.Line == 0:

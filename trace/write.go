@@ -16,9 +16,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Create writes the workload to path: JSON lines, or the basic columns if the
-// name ends in .csv; compressed if it (then) ends in .gz or .zst. The file
-// appears whole or not at all.
+// Create writes the workload to path: JSON lines, or the basic columns if the name ends in .csv;
+// compressed if it (then) ends in .gz or .zst. It writes atomically.
 func Create(path string, wl *Workload) (err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".muster-*")
 	if err != nil {
@@ -26,8 +25,8 @@ func Create(path string, wl *Workload) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			tmp.Close()           // reports an error if closed before; nothing depends on it
-			os.Remove(tmp.Name()) // gone already after a rename
+			tmp.Close()           // closed before on success; the error does not matter
+			os.Remove(tmp.Name()) // already renamed on success
 		}
 	}()
 	if err = writeTo(tmp, path, wl); err != nil {
@@ -63,7 +62,7 @@ func writeTo(w io.Writer, path string, wl *Workload) error {
 			return err
 		}
 		if err := write(z, wl); err != nil {
-			z.Close() // the first error is the one to report
+			z.Close() // the first error is reported
 			return err
 		}
 		return z.Close()
@@ -98,7 +97,7 @@ func WriteCSV(w io.Writer, wl *Workload) error {
 	return out.Flush()
 }
 
-// csvField quotes a field where RFC 4180 asks for it.
+// csvField quotes a field if RFC 4180 requires it.
 func csvField(s string) string {
 	if strings.ContainsAny(s, ",\"\r\n") || s != strings.TrimSpace(s) {
 		return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
@@ -106,8 +105,8 @@ func csvField(s string) string {
 	return s
 }
 
-// seconds prints a duration as exact decimal seconds; nothing for 0 would be
-// ambiguous, so 0 is "0".
+// seconds formats a duration as exact decimal seconds; 0 is "0", because an empty field means that
+// there is none.
 func seconds(d time.Duration) string {
 	whole, frac := d/time.Second, d%time.Second
 	if frac == 0 {

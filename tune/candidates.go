@@ -110,21 +110,21 @@ var candidates = []listed{
 	{Candidate{"hypersched", ""}, deadlines | elastic | light},
 }
 
-// told are the needs that a history or a table must state of jobs.
-const told = estimates | deadlines | names | elastic | speeds | pairs | stages | divided | memory
+// statedNeeds are the needs that a history or a table must state of jobs.
+const statedNeeds = estimates | deadlines | names | elastic | speeds | pairs | stages | divided | memory
 
-// knowing reports whether a candidate uses what is stated of jobs.
-func knowing(name string) bool {
+// usesStated reports whether a candidate uses what is stated of jobs.
+func usesStated(name string) bool {
 	i := slices.IndexFunc(candidates, func(c listed) bool { return c.String() == name })
-	return i >= 0 && candidates[i].needs&told != 0
+	return i >= 0 && candidates[i].needs&statedNeeds != 0
 }
 
 // mostPlanned is the longest history, in jobs, on which policies that plan at every event are tried
 // by default.
 const mostPlanned = 5000
 
-// known is the part of the jobs that must state a fact.
-const known = 0.9
+// statedPart is the part of the jobs that must state a fact.
+const statedPart = 0.9
 
 // Facts is what a history contains.
 type Facts struct {
@@ -188,7 +188,7 @@ func one(b bool) int {
 func (f *Facts) lacks(n need) string {
 	share := func(of int) string { return fmt.Sprintf("%d of %d", of, f.Jobs) }
 	switch {
-	case n&estimates != 0 && float64(f.Estimates) < known*float64(f.Jobs):
+	case n&estimates != 0 && float64(f.Estimates) < statedPart*float64(f.Jobs):
 		return "they need run times, which " + share(f.Estimates) + " jobs state (--estimates noise:0.5 invents them)"
 	case n&deadlines != 0 && f.Deadlines == 0:
 		return "they need deadlines: no job has one"

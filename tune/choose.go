@@ -112,16 +112,16 @@ type Holdout struct {
 	Behind  float64 `json:"behind"` // by how much the chosen is worse than the best: 0.03 is 3 %
 }
 
-// mayMiss is the share of jobs that a candidate may leave unfinished beyond those of the current
+// maxUnended is the share of jobs that a candidate may leave unfinished beyond those of the current
 // policy: with more, its means are over different jobs.
-const mayMiss = 0.001
+const maxUnended = 0.001
 
 // Choose compares the runs of one history, one per name; current is the index of the current
 // policy. It is an error if the history contains nothing to judge by.
 func Choose(names []string, runs []report.Run, current int, opt Options) (*Result, error) {
 	b := Divide(runs[0].Jobs, opt.Block)
 	if b.N == 0 {
-		return nil, fmt.Errorf("the history holds no jobs")
+		return nil, fmt.Errorf("the history contains no jobs")
 	}
 	c := &chooser{opt: opt, names: names, blocks: b, current: current}
 	for i := range runs {
@@ -133,7 +133,7 @@ func Choose(names []string, runs []report.Run, current int, opt Options) (*Resul
 	every := slices.Repeat([]int{1}, b.N)
 	least, costs := c.pick(every)
 	if least < 0 {
-		return nil, fmt.Errorf("objective %s: the history holds nothing to judge by (no job of it has that figure)", opt.Objective)
+		return nil, fmt.Errorf("objective %s: the history contains nothing to judge by (none of its jobs has that figure)", opt.Objective)
 	}
 	r := &Result{Objective: opt.Objective.String(), Block: b.Length, Blocks: b.N, Alone: c.out[current]}
 	for i := range runs {
@@ -195,7 +195,7 @@ func (c *chooser) exclude(runs []report.Run) error {
 		under = c.names[c.measure]
 	}
 	for i, s := range c.scores {
-		if more := c.scores[c.measure].total - s.total; float64(more) > mayMiss*float64(s.jobs) && c.out[i] == "" {
+		if more := c.scores[c.measure].total - s.total; float64(more) > maxUnended*float64(s.jobs) && c.out[i] == "" {
 			c.out[i] = fmt.Sprintf("%d jobs that end under %s do not", more, under)
 		}
 	}

@@ -17,8 +17,8 @@ import (
 type History struct {
 	Header journal.Header // of the last journal
 	Notes  []string
-	Costs  Costs    // of the workload's jobs, in its order
-	past   []wasRun // of the workload's jobs, in its order
+	Costs  Costs         // of the workload's jobs, in its order
+	past   []pastOutcome // of the workload's jobs, in its order
 	nodes  []cluster.Node
 	queues []cluster.Queue
 	jobs   []pastJob
@@ -48,7 +48,7 @@ type pastJob struct {
 	took      stopCosts
 	wrote     bool         // it wrote a checkpoint at its last stop
 	end       cluster.Time // when it ended, if it has
-	under     reign        // rules at its submission; zero: they have changed since
+	under     ruleSet      // rules at its submission; zero: they have changed since
 }
 
 // Add reads a whole journal. The journals of one daemon share their clock and job numbers, so a job
@@ -57,10 +57,10 @@ func (h *History) Add(j *journal.Reader) error {
 	if h.Header.Version != "" && h.Header.Spec.Epoch != j.Header.Spec.Epoch {
 		return fmt.Errorf("journals of different daemons: their clocks begin at %d and %d (Unix seconds)", h.Header.Spec.Epoch, j.Header.Spec.Epoch)
 	}
-	if now := reignOf(&j.Header); now != reignOf(&h.Header) {
+	if now := ruleSetOf(&j.Header); now != ruleSetOf(&h.Header) {
 		for i := range h.jobs {
 			if !h.jobs[i].ended {
-				h.jobs[i].under = reign{}
+				h.jobs[i].under = ruleSet{}
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func (h *History) Add(j *journal.Reader) error {
 	}
 }
 
-func reignOf(h *journal.Header) reign { return reign{h.Policy, h.Backfill, h.Placer} }
+func ruleSetOf(h *journal.Header) ruleSet { return ruleSet{h.Policy, h.Backfill, h.Placer} }
 
 // join adds nodes with new names.
 func (h *History) join(nodes []cluster.Node) {
@@ -102,7 +102,7 @@ func (h *History) event(now cluster.Time, ev *engine.Event) {
 	switch ev.Type {
 	case engine.Submitted:
 		h.at[ev.Spec.ID] = len(h.jobs)
-		h.jobs = append(h.jobs, pastJob{spec: *ev.Spec, submit: now, under: reignOf(&h.Header)})
+		h.jobs = append(h.jobs, pastJob{spec: *ev.Spec, submit: now, under: ruleSetOf(&h.Header)})
 		return
 	case engine.NodeUp:
 		if ev.Spare != nil {
@@ -157,7 +157,7 @@ func (h *History) stopped(j *pastJob, now cluster.Time, ev *engine.Event) {
 
 // note keeps the outcome of a job that is replayed, and the costs of its stops.
 func (h *History) note(j *pastJob) {
-	was := wasRun{under: j.under}
+	was := pastOutcome{under: j.under}
 	if j.why == engine.Completed || j.why == engine.Failed {
 		was.jct = j.end.Sub(j.submit)
 	}
@@ -166,7 +166,7 @@ func (h *History) note(j *pastJob) {
 }
 
 // ErrNoHistory is returned for journals without a job to replay.
-var ErrNoHistory = errors.New("the journal holds no job that was submitted, ran and ended in it")
+var ErrNoHistory = errors.New("the journal contains no job that was submitted, ran and ended in it")
 
 // Workload makes a trace of the jobs with known run times. Time 0 is the first submission.
 func (h *History) Workload() (*trace.Workload, *cluster.Spec, error) {

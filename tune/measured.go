@@ -126,7 +126,7 @@ const misfit = 0.25
 // Fit compares a replay of the current policy with what happened; nil: no part of the history ran
 // under that policy.
 func (h *History) Fit(run *report.Run) *Fit {
-	force, m := reignOf(&h.Header), &Fit{}
+	force, m := ruleSetOf(&h.Header), &Fit{}
 	if len(h.past) != len(run.Records) {
 		return nil
 	}
@@ -152,11 +152,11 @@ func (m *Fit) Far() bool {
 	return math.Abs(m.Off) > misfit && math.Abs(m.Replayed-m.Recorded) > 1
 }
 
-// reign is a daemon's policy, backfill and placer.
-type reign struct{ policy, backfill, placer string }
+// ruleSet is a daemon's policy, backfill and placer.
+type ruleSet struct{ policy, backfill, placer string }
 
-// wasRun is the actual outcome of a job that is replayed.
-type wasRun struct {
+// pastOutcome is the actual outcome of a job that is replayed.
+type pastOutcome struct {
 	jct   time.Duration // from submission to end, if completed or failed; 0: it ended otherwise
-	under reign         // during its whole life; zero: they changed
+	under ruleSet       // during its whole life; zero: they changed
 }

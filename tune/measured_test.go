@@ -93,7 +93,7 @@ func TestHistoryMeasuresStops(t *testing.T) {
 // for their whole life.
 func TestFit(t *testing.T) {
 	h := measuredHistory(t)
-	h.jobs[1].under = reign{} // the policy changed during its life
+	h.jobs[1].under = ruleSet{} // the policy changed during its life
 	wl, _, err := h.Workload()
 	if err != nil {
 		t.Fatal(err)

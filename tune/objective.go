@@ -73,7 +73,7 @@ func ParseObjective(text string) (Objective, error) {
 			return o, fmt.Errorf("--objective %s: weight %s=%q: want a number above 0 and at most 1000000", text, name, value)
 		}
 		if o.weights[i] > 0 {
-			return o, fmt.Errorf("--objective %s: %s stands in it twice", text, name)
+			return o, fmt.Errorf("--objective %s: %s is given twice", text, name)
 		}
 		o.weights[i] = w
 		sum += w

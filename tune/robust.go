@@ -20,9 +20,9 @@ type LeftOut struct {
 	Worse   int     `json:"worse"`
 }
 
-// surely is the share of resamples in which the cheapest candidate must beat another one for the
+// significant is the share of resamples in which the cheapest candidate must beat another one for the
 // difference to be significant.
-const surely = 0.95
+const significant = 0.95
 
 // leastBlocks is the number of blocks from which on significance is tested; tries is the number of
 // resamples for that.
@@ -52,7 +52,7 @@ func (c *chooser) choose(times []int, others bool) int {
 	}
 	chosen := best
 	look := func(i int) {
-		if c.out[i] == "" && float64(beats[i]) < surely*tries && behind[i] < behind[chosen] {
+		if c.out[i] == "" && float64(beats[i]) < significant*tries && behind[i] < behind[chosen] {
 			chosen = i
 		}
 	}
@@ -83,7 +83,7 @@ func (c *chooser) handicap(behind []float64, blocks []int) {
 		jobs += c.scores[c.measure].ended[k]
 	}
 	for i, name := range c.names {
-		if name != proven && !knowing(name) {
+		if name != proven && !usesStated(name) {
 			behind[i] += provenBlocks * provenBehind * float64(jobs) / float64(len(blocks))
 		}
 	}

@@ -64,7 +64,7 @@ func TestObjectives(t *testing.T) {
 		t.Errorf("cost %v", c)
 	}
 	if c := o.cost(&force, &force); c != 1 {
-		t.Errorf("the policy in force costs %v, not 1", c)
+		t.Errorf("the current policy costs %v, not 1", c)
 	}
 	single := objective(t, "fairness")
 	if c := single.cost(&figures{Fairness: 2.5}, &force); c != 2.5 {
@@ -194,7 +194,7 @@ func TestBootstrapSure(t *testing.T) {
 
 // Ties keep the current policy; a candidate that leaves jobs unfinished is not comparable, however
 // short its mean.
-func TestWhoMayWin(t *testing.T) {
+func TestTiesAndUnfinished(t *testing.T) {
 	at := []time.Duration{0, week}
 	same := []time.Duration{time.Hour, time.Hour}
 	runs := []report.Run{history(at, same), history(at, same), history(at, []time.Duration{0, -1})}
@@ -203,7 +203,7 @@ func TestWhoMayWin(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Rows[r.Winner].Policy != "b" || r.Winner != r.Current {
-		t.Errorf("a tie goes to %s, not to the policy in force", r.Rows[r.Winner].Policy)
+		t.Errorf("a tie goes to %s, not to the current policy", r.Rows[r.Winner].Policy)
 	}
 	last := r.Rows[2]
 	if last.Policy != "drops" || !strings.Contains(last.Out, "1 jobs") || last.Best != nil || last.Unended != 1 {
@@ -382,6 +382,6 @@ func TestCandidates(t *testing.T) {
 	check("long", []string{"srtf", "edf", "drf"}, []string{"afs", "chronus", "themis"})
 	_, left := Candidates(Look(entries, spec, table), []string{"fifo", "unheard-of"})
 	if last := left[len(left)-1]; last.Policy != "unheard-of" {
-		t.Errorf("a policy that the list does not have is not named: %+v", last)
+		t.Errorf("a policy that is not in the list is not reported: %+v", last)
 	}
 }

@@ -1,5 +1,5 @@
-// Package tcp reaches servers over TCP, with TLS or, on this machine, without. A program that imports it can be told
-// to with MUSTER_HOST or muster login; without it a program is smaller and starts sooner.
+// Package tcp reaches servers over TCP, with TLS or, on this machine, without. Programs that import it support
+// MUSTER_HOST and muster login; without it a program is smaller and starts sooner.
 package tcp
 
 import (
@@ -73,7 +73,7 @@ func (t *transport) Exchange(ctx context.Context, r *client.Request) (*client.Re
 // errFingerprint is returned for a server with another certificate.
 var errFingerprint = errors.New("the server's certificate is not the one that muster login was told to trust")
 
-// config says which certificates are trusted.
+// config sets which certificates are trusted.
 func config(l *client.Login) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if l.CA != "" {
@@ -89,7 +89,7 @@ func config(l *client.Login) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.InsecureSkipVerify = true // instead, it has to be exactly this certificate
+	cfg.InsecureSkipVerify = true // instead, the certificate must be exactly this one
 	cfg.VerifyConnection = func(s tls.ConnectionState) error {
 		have := sha256.Sum256(s.PeerCertificates[0].Raw)
 		if subtle.ConstantTimeCompare(have[:], want) != 1 {

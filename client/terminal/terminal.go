@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package terminal ties the caller's terminal to that of a job.
+// Package terminal connects the caller's terminal with that of a job.
 package terminal
 
 import (
@@ -17,20 +17,20 @@ import (
 	"github.com/muster-gpu/muster/client"
 )
 
-// detachKey is Ctrl-\, which leaves a terminal without ending what runs there.
+// detachKey is Ctrl-\, which detaches from a terminal without ending what runs there.
 const detachKey = 0x1c
 
-// ErrDetached says that the terminal was left.
+// ErrDetached means that the terminal was detached.
 var ErrDetached = errors.New("detached")
 
-// Use ties a terminal to a job's, until the job is over or the terminal is left
-// (ErrDetached; what to do then is said on errOut). The terminal is as it was
-// when Use returns, whatever happened. watch: nothing that is typed reaches the job.
+// Use connects a terminal with a job's, until the job is over or the terminal is detached (ErrDetached; the way
+// back is printed on errOut). Use always restores the terminal before it returns. watch: nothing that is typed
+// reaches the job.
 func Use(ctx context.Context, cl *client.Client, id int, in *os.File, out, errOut io.Writer, watch bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP) // the window was closed: the job goes on
+	signal.Notify(hangup, syscall.SIGHUP) // the window was closed: the job continues
 	defer signal.Stop(hangup)
 	size := make(chan client.Window, 1)
 	if fd := int(in.Fd()); term.IsTerminal(fd) {
@@ -42,7 +42,7 @@ func Use(ctx context.Context, cl *client.Client, id int, in *os.File, out, errOu
 		changed := make(chan os.Signal, 1)
 		signal.Notify(changed, syscall.SIGWINCH)
 		defer signal.Stop(changed)
-		changed <- syscall.SIGWINCH // what it is now
+		changed <- syscall.SIGWINCH // the present size
 		go tellSize(ctx, fd, changed, size)
 	}
 	typed := make(chan []byte)
@@ -58,11 +58,11 @@ func Use(ctx context.Context, cl *client.Client, id int, in *os.File, out, errOu
 	if ctx.Err() == nil {
 		return err
 	}
-	fmt.Fprintf(errOut, "\r\nmuster: job %d goes on; muster attach %d comes back to it, muster cancel %d ends it\r\n", id, id, id)
+	fmt.Fprintf(errOut, "\r\nmuster: job %d continues; muster attach %d comes back to it, muster cancel %d ends it\r\n", id, id, id)
 	return ErrDetached
 }
 
-// tellSize passes on how large the window is whenever that changes.
+// tellSize passes on the size of the window whenever it changes.
 func tellSize(ctx context.Context, fd int, changed <-chan os.Signal, size chan<- client.Window) {
 	for {
 		select {
@@ -80,13 +80,13 @@ func tellSize(ctx context.Context, fd int, changed <-chan os.Signal, size chan<-
 	}
 }
 
-// readKeys passes on what is typed, up to the key that leaves.
+// readKeys passes on what is typed, up to the detach key.
 func readKeys(ctx context.Context, in io.Reader, typed chan<- []byte, watch bool, leave func()) {
 	for {
 		b := make([]byte, 4096)
 		n, err := in.Read(b)
 		if err != nil {
-			return // what it shows may still be of interest
+			return // the output may still be of interest
 		}
 		for i, k := range b[:n] {
 			if k == detachKey {

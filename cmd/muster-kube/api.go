@@ -20,6 +20,7 @@ import (
 	"github.com/muster-gpu/muster/kube"
 	"github.com/muster-gpu/muster/kube/front"
 	"github.com/muster-gpu/muster/kube/lead"
+	"github.com/muster-gpu/muster/kube/look"
 )
 
 // apiFlags say where the cluster can be looked at.
@@ -37,7 +38,7 @@ func (a *apiFlags) add(c *cobra.Command) {
 const apiQPS = 100
 
 // serve answers those who look at the cluster. What it sends ends the scheduler.
-func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, m *kube.Metrics, own *front.Authority, fence *lead.Fence, log *slog.Logger, served chan<- error) error {
+func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, m *look.Metrics, own *front.Authority, fence *lead.Fence, log *slog.Logger, served chan<- error) error {
 	if a.off() {
 		return nil
 	}

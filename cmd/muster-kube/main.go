@@ -29,6 +29,7 @@ import (
 	"github.com/muster-gpu/muster/internal/version"
 	"github.com/muster-gpu/muster/kube"
 	"github.com/muster-gpu/muster/kube/lead"
+	"github.com/muster-gpu/muster/kube/look"
 )
 
 // wallClock is what time it is.
@@ -131,7 +132,7 @@ func (f *kubeFlags) run(ctx context.Context, c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	metrics := kube.NewMetrics()
+	metrics := look.NewMetrics()
 	opt := f.options(conf)
 	opt.Client, opt.Tell, opt.Dynamic, opt.Log, opt.Observe = cs.schedule, cs.tell, cs.objects, log, metrics
 	opt.Program = fenced(fence, switchNode)
@@ -246,7 +247,7 @@ func reach(kubeconfig, context string) (*rest.Config, error) {
 }
 
 // serve answers those who look after the scheduler. What it sends ends it.
-func (f *kubeFlags) serve(ctx context.Context, d *kube.Driver, m *kube.Metrics, log *slog.Logger) (chan error, error) {
+func (f *kubeFlags) serve(ctx context.Context, d *kube.Driver, m *look.Metrics, log *slog.Logger) (chan error, error) {
 	served := make(chan error, 2)
 	if f.listen == "none" || f.listen == "" {
 		return served, nil

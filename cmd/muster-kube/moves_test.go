@@ -63,7 +63,7 @@ func TestDefrag(t *testing.T) {
 	}
 	s.create(controlplane.Pod("big", 8, nil))
 	s.must(ann, []string{"defrag", "big"}, "default/big (8 GPUs): protected until ", "(4 GPUs) from n")
-	if out, err := s.muster(bob, "defrag", "big", "--apply"); err == nil || !strings.Contains(out, "nobody is moved now: protected until ") {
+	if out, err := s.muster(bob, "defrag", "big", "--apply"); err == nil || !strings.Contains(out, "no job is moved now: protected until ") {
 		t.Errorf("in a protected time: %v %s", err, out)
 	}
 	kill()

@@ -24,7 +24,9 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/demojobs"
 	"github.com/muster-gpu/muster/local/observe"
+	"github.com/muster-gpu/muster/local/rules"
 )
 
 // configPath is where the configuration is if nobody says where.
@@ -144,10 +146,10 @@ func (f *serveFlags) over(c *cobra.Command, conf *config.Serve) error {
 }
 
 // settings are what of a configuration can change while the daemon runs.
-func (f *serveFlags) settings(conf *config.Serve, spec *cluster.Spec) local.Settings {
-	s := local.Settings{Policy: conf.Policy, Placer: conf.Placer, Backfill: conf.Backfill, MinRuntime: conf.MinRuntime, Starvation: conf.Starvation, HoldAfter: conf.HoldAfter,
-		Stop: &conf.Stop, Queues: conf.Queues, Members: map[string]local.Members{},
-		DefaultQueues: local.DefaultQueues{Queue: conf.DefaultQueue, Users: conf.DefaultQueues}, KillWait: conf.KillWait, Keep: *conf.Keep, HourCost: conf.HourCost, Perf: conf.Perf, Defrag: conf.Defrag, Saving: conf.Saving}
+func (f *serveFlags) settings(conf *config.Serve, spec *cluster.Spec) rules.Settings {
+	s := rules.Settings{Policy: conf.Policy, Placer: conf.Placer, Backfill: conf.Backfill, MinRuntime: conf.MinRuntime, Starvation: conf.Starvation, HoldAfter: conf.HoldAfter,
+		Stop: &conf.Stop, Queues: conf.Queues, Members: map[string]rules.Members{},
+		DefaultQueues: rules.DefaultQueues{Queue: conf.DefaultQueue, Users: conf.DefaultQueues}, KillWait: conf.KillWait, Keep: *conf.Keep, HourCost: conf.HourCost, Perf: conf.Perf, Defrag: conf.Defrag, Saving: conf.Saving}
 	if _, s.Zone = wallTime().Zone(); conf.Zone != nil {
 		s.Zone = *conf.Zone
 	}
@@ -161,19 +163,19 @@ func (f *serveFlags) settings(conf *config.Serve, spec *cluster.Spec) local.Sett
 		s.Partitions = append(s.Partitions, p)
 	}
 	for q, p := range conf.Members {
-		s.Members[q] = local.Members(p)
+		s.Members[q] = rules.Members(p)
 	}
 	several := os.Getuid() == 0
 	l := conf.LimitsFor(several)
-	s.Limits = local.Limits{Jobs: l.Jobs, BareTasks: l.BareTasks, Name: l.Name, Comment: l.Comment, Env: l.Env, Request: l.Request}
+	s.Limits = rules.Limits{Jobs: l.Jobs, BareTasks: l.BareTasks, Name: l.Name, Comment: l.Comment, Env: l.Env, Request: l.Request}
 	s.AuditKeep = conf.AuditKeep
-	s.Urgency = local.Urgency{Restricted: conf.Urgency.Restricts(several), Queues: conf.Urgency.Queues}
+	s.Urgency = rules.Urgency{Restricted: conf.Urgency.Restricts(several), Queues: conf.Urgency.Queues}
 	if conf.Idle != nil {
 		idle := observe.IdleRules(*conf.Idle)
 		s.Idle = &idle
 	}
 	if f.demo {
-		s.Queues = demoQueues(spec.Nodes[0].GPUs)
+		s.Queues = demojobs.Queues(spec.Nodes[0].GPUs)
 		s.DefaultQueues.Queue = s.Queues[0].Name
 	}
 	return s
@@ -184,7 +186,7 @@ func (f *serveFlags) settings(conf *config.Serve, spec *cluster.Spec) local.Sett
 func (f *serveFlags) fits(conf *configFile, spec *cluster.Spec) (local.Options, error) {
 	opt := local.Options{Rules: config.Rules{Spec: *spec}}
 	s := f.settings(conf.Serve, spec)
-	s.Apply(&opt)
+	opt.Apply(&s)
 	_, err := opt.Rules.NewEngine()
 	return opt, conf.locate(err)
 }

@@ -156,21 +156,16 @@ func (f *learnFlags) worlds(t *learn.Training) ([]trace.Entry, *cluster.Spec, er
 	if err != nil || f.demo {
 		return entries, spec, err
 	}
-	slices.SortStableFunc(entries, func(a, b trace.Entry) int { return int(min(max(a.Job.Submit-b.Job.Submit, -1), 1)) })
-	cut := int(float64(len(entries)) * (1 - f.held))
+	learnt, held := trace.HoldOut(entries, f.held)
 	base, err := f.baseSetup()
 	if err != nil {
 		return nil, nil, usage(err)
 	}
-	draw, err := sim.LearnWorlds(spec, entries[:cut], base.World.Model)
+	draw, err := sim.LearnWorlds(spec, learnt, base.World.Model)
 	if err != nil {
 		return nil, nil, err
 	}
 	t.World = draw
-	held := slices.Clone(entries[cut:])
-	for i := range held {
-		held[i].Job.ID = cluster.JobID(i)
-	}
 	return held, spec, nil
 }
 

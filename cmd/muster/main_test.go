@@ -362,7 +362,7 @@ func TestMPSPlan(t *testing.T) {
 		"--slo slo.csv --measured . --headroom 0":                     "1 to 100 are possible",
 		"--slo slo.csv":                                "--slo and --measured are needed",
 		"--slo bad.csv --measured .":                   "no measured batch takes half of 20ms or less on a whole A100-80GB",
-		"--slo two.csv --measured .":                   "line 3: service chat is there twice",
+		"--slo two.csv --measured .":                   "line 3: service chat is listed twice",
 		"--slo slo.csv --measured . --model A1":        "--model: unknown GPU model",
 		"--slo slo.csv --measured . --model V100-16GB": "service rare: it was not measured on",
 	} {

@@ -98,7 +98,7 @@ func planLayouts(c *cobra.Command, m *cluster.GPUModel, names string) error {
 	kinds := map[string][]cluster.Instance{}
 	var order []string
 	for _, l := range full {
-		k := kindOf(m, l)
+		k := m.Contents(l)
 		if kinds[k] == nil {
 			order = append(order, k)
 			kinds[k] = l
@@ -110,26 +110,6 @@ func planLayouts(c *cobra.Command, m *cluster.GPUModel, names string) error {
 		fmt.Fprintf(w, "  %s\t%s\n", k, strings.TrimPrefix(cluster.GeometryText([][]cluster.Instance{kinds[k]}), "0:"))
 	}
 	return w.Flush()
-}
-
-// kindOf is what a layout holds, the largest first: "3g.40gb + 2 x 2g.20gb".
-func kindOf(m *cluster.GPUModel, layout []cluster.Instance) string {
-	var parts []string
-	for i := len(m.Profiles) - 1; i >= 0; i-- {
-		n := 0
-		for _, in := range layout {
-			if in.Profile == m.Profiles[i].Name {
-				n++
-			}
-		}
-		switch {
-		case n == 1:
-			parts = append(parts, m.Profiles[i].Name)
-		case n > 1:
-			parts = append(parts, fmt.Sprintf("%d x %s", n, m.Profiles[i].Name))
-		}
-	}
-	return strings.Join(parts, " + ")
 }
 
 func noProfile(m *cluster.GPUModel, name string) error {
@@ -175,7 +155,7 @@ func planFit(c *cobra.Command, m *cluster.GPUModel, text string) error {
 	w := c.OutOrStdout()
 	fmt.Fprintf(w, "%s: %d instances on %d of its GPUs%s\n", m.Name, len(names), len(gpus), fewest)
 	for i, g := range gpus {
-		fmt.Fprintf(w, "GPU %d: %s\n", i, kindOf(m, g))
+		fmt.Fprintf(w, "GPU %d: %s\n", i, m.Contents(g))
 	}
 	fmt.Fprintf(w, "mig: %q\n", cluster.GeometryText(gpus))
 	return nil

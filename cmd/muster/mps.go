@@ -160,14 +160,15 @@ func planParts(c *cobra.Command, m *cluster.GPUModel, o *mpsOptions) error {
 	if o.commands {
 		o.services.play = 0 // nobody would see it
 	}
-	if sum := 2 * requests(services) * o.services.play.Seconds(); sum > mostPlayed {
+	if sum := 2 * serving.Requests(services) * o.services.play.Seconds(); sum > mostPlayed {
 		return badUsage("--play %v: %.3g requests would be played; up to %.0g are possible: a shorter --play, or 0", o.services.play, sum, mostPlayed)
 	}
-	s := summarise(m, plan, services, o)
+	s := serving.SheetOf(m, plan, services, &serving.SheetOptions{Start: o.start, Measured: o.services.measured, Play: o.services.play,
+		Seed: o.services.seed, Ignore: o.share.Ignore, Interference: o.share.Slower != nil})
 	switch {
 	case o.commands:
 		for i := range s.Gpulets {
-			fmt.Fprintln(c.OutOrStdout(), inShell(s.Gpulets[i].Submit))
+			fmt.Fprintln(c.OutOrStdout(), serving.InShell(s.Gpulets[i].Submit))
 		}
 		return nil
 	case o.json:
@@ -175,166 +176,14 @@ func planParts(c *cobra.Command, m *cluster.GPUModel, o *mpsOptions) error {
 		e.SetIndent("", "  ")
 		return e.Encode(s)
 	}
-	return s.write(c.OutOrStdout(), o)
+	return writeSheet(c.OutOrStdout(), s, o)
 }
 
 // mostPlayed bounds how many requests are played.
 const mostPlayed = 2e8
 
-// requests are those of all services, per second.
-func requests(services []serving.Service) (sum float64) {
-	for i := range services {
-		sum += services[i].Rate
-	}
-	return sum
-}
-
-// sharesPlan is a plan on parts of GPUs as it is printed.
-type sharesPlan struct {
-	Model    string         `json:"model"`
-	GPUs     int            `json:"gpus"`
-	Least    int            `json:"at_least"` // GPUs that no plan with these sizes does without
-	Rounds   int            `json:"rounds"`   // how often it was planned because of interference
-	Notes    []string       `json:"notes"`
-	Gpulets  []sharesPart   `json:"gpulets"`
-	Services []sharesServed `json:"services"`
-}
-
-type sharesPart struct {
-	GPU     int          `json:"gpu"`
-	Percent int          `json:"percent"`
-	CycleMS float64      `json:"cycle_ms"`
-	DutyMS  float64      `json:"longest_cycle_ms"`
-	Busy    float64      `json:"busy"`
-	Slower  float64      `json:"slower"`
-	Turns   []sharesTurn `json:"turns"`
-	Submit  []string     `json:"submit"`
-}
-
-type sharesTurn struct {
-	Service  string  `json:"service"`
-	Batch    int     `json:"batch"`
-	TakesMS  float64 `json:"takes_ms"`
-	Rate     float64 `json:"rate"`
-	Capacity float64 `json:"capacity"`
-}
-
-type sharesServed struct {
-	Service   string        `json:"service"`
-	Rate      float64       `json:"rate"`
-	Capacity  float64       `json:"capacity"`
-	Ignored   float64       `json:"ignored"`
-	LatencyMS float64       `json:"latency_ms"`
-	Even      *sharesPlayed `json:"even,omitempty"`
-	Poisson   *sharesPlayed `json:"poisson,omitempty"`
-}
-
-type sharesPlayed struct {
-	Requests int     `json:"requests"`
-	Late     int     `json:"late"`
-	WorstMS  float64 `json:"worst_ms"`
-	P99MS    float64 `json:"p99_ms"`
-}
-
-func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// summarise makes of a plan what is printed, and plays requests against it.
-func summarise(m *cluster.GPUModel, plan *serving.SharePlan, services []serving.Service, o *mpsOptions) *sharesPlan {
-	s := &sharesPlan{Model: m.Name, GPUs: plan.GPUs, Least: plan.Least, Rounds: plan.Rounds, Notes: []string{}}
-	for i := range plan.Gpulets {
-		g := &plan.Gpulets[i]
-		part := sharesPart{GPU: g.GPU, Percent: g.Percent, CycleMS: millis(g.Cycle()), DutyMS: millis(g.Duty), Busy: g.Busy(), Slower: g.Slower}
-		for t := range g.Turns {
-			turn := &g.Turns[t]
-			part.Turns = append(part.Turns, sharesTurn{services[turn.Service].Name, turn.Batch, millis(g.Takes(turn)), turn.Rate, g.Capacity(turn)})
-		}
-		part.Submit = part.submit(m.Name, o.start)
-		s.Gpulets = append(s.Gpulets, part)
-	}
-	var even, random []serving.Served
-	if o.services.play > 0 {
-		even = serving.PlayShares(plan, services, serving.Even, o.services.seed, o.services.play)
-		random = serving.PlayShares(plan, services, serving.Poisson, o.services.seed, o.services.play)
-	}
-	for k := range services {
-		v := sharesServed{Service: services[k].Name, Rate: services[k].Rate, Capacity: plan.Capacity[k], Ignored: plan.Ignored[k], LatencyMS: millis(services[k].Latency)}
-		if even != nil {
-			v.Even, v.Poisson = played(&even[k]), played(&random[k])
-		}
-		s.Services = append(s.Services, v)
-	}
-	s.note(services, o)
-	return s
-}
-
-func played(s *serving.Served) *sharesPlayed {
-	return &sharesPlayed{s.Requests, s.Late, millis(s.Worst), millis(s.P99)}
-}
-
-// submit is the command line of a gpulet's job. Where one of several services ends, the job
-// does, as one that failed: nobody would answer that service's requests.
-func (p *sharesPart) submit(model, start string) []string {
-	var each, names []string
-	for i := range p.Turns {
-		t := &p.Turns[i]
-		names = append(names, t.Service)
-		each = append(each, strings.NewReplacer("{service}", inShell([]string{t.Service}), "{batch}", strconv.Itoa(t.Batch), "{cycle}", strconv.FormatFloat(p.DutyMS, 'f', 3, 64)).Replace(start))
-	}
-	words := []string{"muster", "submit", "--kind", "service", "--name", strings.Join(names, "+"), "--gpu-type", model, "--gpus"}
-	if p.Percent == 100 {
-		words = append(words, "1")
-	} else {
-		words = append(words, strconv.FormatFloat(float64(p.Percent)/100, 'f', -1, 64))
-	}
-	words = append(words, "--")
-	switch {
-	case len(each) > 1:
-		return append(words, "sh", "-c", "("+strings.Join(each, "; kill $$) & (")+"; kill $$) & wait")
-	case strings.ContainsAny(each[0], special):
-		return append(words, "sh", "-c", each[0])
-	}
-	return append(words, strings.FieldsFunc(each[0], func(r rune) bool { return r == ' ' })...)
-}
-
-// special is what means something to a shell, but for blanks.
-const special = "&'\"$;|<>()\\*?[]!=%`~#{}\t\n"
-
-// inShell is a command line as a shell takes it.
-func inShell(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		if quoted[i] = w; w == "" || strings.ContainsAny(w, special+" ") {
-			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(quoted, " ")
-}
-
-// note says what is estimated, and what was left out.
-func (s *sharesPlan) note(services []serving.Service, o *mpsOptions) {
-	var estimated []string
-	for k := range services {
-		for _, p := range services[k].Points {
-			if p.Percent == 0 {
-				estimated = append(estimated, services[k].Name)
-				break
-			}
-		}
-		if v := s.Services[k].Ignored; v > 0 {
-			s.Notes = append(s.Notes, fmt.Sprintf("%s: %.4g of its %g requests/s were left out (--ignore %g)", services[k].Name, v, services[k].Rate, o.share.Ignore))
-		}
-	}
-	if estimated != nil {
-		s.Notes = append(s.Notes, fmt.Sprintf("Estimated from MIG instances, not measured under MPS: %s.", strings.Join(estimated, ", ")))
-	}
-	s.Notes = append(s.Notes, fmt.Sprintf("The measurements in %s are taken as those of %s: they do not say on which model they were made.", o.services.measured, s.Model))
-	if o.share.Slower == nil {
-		s.Notes = append(s.Notes, "What services on one GPU do to each other is not counted (--interference).")
-	}
-}
-
-// write prints a plan as tables.
-func (s *sharesPlan) write(out io.Writer, o *mpsOptions) error {
+// writeSheet prints a plan as tables.
+func writeSheet(out io.Writer, s *serving.Sheet, o *mpsOptions) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fewest := "no fewer would do"
 	if s.GPUs > s.Least {
@@ -376,7 +225,7 @@ func (s *sharesPlan) write(out io.Writer, o *mpsOptions) error {
 	}
 	fmt.Fprintln(w, "Each gpulet is a job, in this order, under MPS, which limits each process to the part of the GPU; that services of a job take turns, is theirs to keep:")
 	for i := range s.Gpulets {
-		fmt.Fprintf(w, "  %s\n", inShell(s.Gpulets[i].Submit))
+		fmt.Fprintf(w, "  %s\n", serving.InShell(s.Gpulets[i].Submit))
 	}
 	return w.Flush()
 }

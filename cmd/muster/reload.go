@@ -19,6 +19,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/server"
 )
 
@@ -103,7 +104,7 @@ func (r *reloader) install(conf *config.Serve) {
 	l := conf.LimitsFor(os.Getuid() == 0)
 	r.s.SetLimits(server.Limits{Connections: l.Connections, Streams: l.Streams})
 	r.s.SetHosts(hostNames(conf))
-	r.s.SetRoles(server.Roles{Operators: local.Members(conf.Operators), Admins: local.Members(conf.Admins)})
+	r.s.SetRoles(server.Roles{Operators: rules.Members(conf.Operators), Admins: rules.Members(conf.Admins)})
 }
 
 // onHangup reads the configuration again with each SIGHUP until the context ends.

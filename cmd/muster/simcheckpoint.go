@@ -7,6 +7,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/perf"
+	"github.com/muster-gpu/muster/sim"
 	"github.com/muster-gpu/muster/trace"
 )
 
@@ -34,25 +35,11 @@ func (f *simFlags) checkpoints(entries []trace.Entry) error {
 	if err != nil {
 		return err
 	}
-	waste, own := 0.0, 0
-	for i := range entries {
-		j := &entries[i].Job
-		if c := &j.Checkpoint; *c == (cluster.Checkpoint{}) {
-			*c = cluster.Checkpoint{Interval: every, Cost: cost, Restart: restart, Suspend: suspend}
-			if f.ckptEvery == "auto" {
-				s := saving
-				s.Preempted = lost(j)
-				c.Interval = s.Every(j, cost, stepOf(&entries[i]))
-				waste += perf.Waste(c.Interval, cost, restart, s.Of(j))
-				own++
-			}
-		}
-		if c, most := &j.Checkpoint, saving.Most(j); most > 0 && !c.None && (c.Interval == 0 || c.Interval > most) {
-			c.Interval = most
-		}
-	}
+	c := sim.Checkpoints{Cost: cluster.Checkpoint{Interval: every, Cost: cost, Restart: restart, Suspend: suspend},
+		Auto: f.ckptEvery == "auto", Saving: saving, Lost: lost}
+	own, waste := c.Give(entries)
 	if own > 0 {
-		f.saves = fmt.Sprintf("checkpoints: %d jobs write them as often as loses least; in the mean %.1f %% of their time is expected to go to them, and to failures\n", own, 100*waste/float64(own))
+		f.saves = fmt.Sprintf("checkpoints: %d jobs write them as often as loses least; in the mean %.1f %% of their time is expected to go to them, and to failures\n", own, 100*waste)
 	}
 	return nil
 }
@@ -98,12 +85,4 @@ func (f *simFlags) saving(cost time.Duration) (s perf.Saving, lost func(*cluster
 		}
 		return preempted
 	}, nil
-}
-
-// stepOf is how long an iteration takes; 0: the trace does not say.
-func stepOf(e *trace.Entry) time.Duration {
-	if e.Work == nil {
-		return 0
-	}
-	return e.Work.Step
 }

@@ -184,7 +184,7 @@ func TestSlurmAccounting(t *testing.T) {
 	d.want(d.slurm("sshare", "-nPl", "-A", "lab"), " lab||3|0.750000|")
 	d.want(d.slurm("sacctmgr", "-nP", "show", "assoc", "format=account,user,share,grptres,parentname"), "lab||3||root", "vision||1|gres/gpu=2|lab", "vision|"+me+"|1||", "ops||1||root")
 	d.want(d.slurm("sprio", "-w"), "FAIRSHARE", "10000")
-	if out, code := d.try("slurm", "sacctmgr", "add", "account", "x"); code != 1 || !strings.Contains(out, "stand in the configuration of muster serve") {
+	if out, code := d.try("slurm", "sacctmgr", "add", "account", "x"); code != 1 || !strings.Contains(out, "are in the configuration of muster serve") {
 		t.Errorf("%d %s", code, out)
 	}
 }

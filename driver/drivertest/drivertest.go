@@ -1,7 +1,6 @@
-// Package drivertest is the conformance suite that every driver passes: the
-// simulator, the local machine, Kubernetes. It plays small workloads under a
-// real engine and checks what the engine relies on. Run times are a fraction
-// of a second, so that a driver in real time can be tested, too.
+// Package drivertest is the conformance suite that every driver passes: the simulator, the local machine,
+// Kubernetes. It plays small workloads under a real engine and checks what the engine relies on. Run times are
+// fractions of a second, so that drivers in real time can be tested, too.
 package drivertest
 
 import (
@@ -18,22 +17,20 @@ import (
 	"github.com/muster-gpu/muster/policy"
 )
 
-// Fixture is the world that a test wants: the driver under test is made so that
-// it has these nodes and meets these jobs.
+// Fixture is the world of a test: the driver under test is made with these nodes and jobs.
 type Fixture struct {
 	Spec cluster.Spec
 	Jobs []Job         // in order of submission, numbered from 0
-	Late time.Duration // set by the maker: how late a wake-up may come; 0: virtual time
+	Late time.Duration // set by the maker: how late a wake-up may be; 0: virtual time
 	Own  Own           // set by the maker
 }
 
-// Own is what the world under test does by itself where elsewhere the engine
-// does it, each with the reason; the zero value: nothing. No test is left out
-// for that: it expects that it is the world that does it, or that nobody does.
+// Own lists what the world under test does itself instead of the engine, each with the reason; the zero value:
+// nothing. No test is left out because of it: it expects that the world does it, or that it is not done.
 type Own struct {
-	Size  string // nobody changes the size of a running job: the engine is told of no elastic ones
-	Limit string // the world ends what runs for too long: the engine is told of no time limits
-	Again string // what had to leave is over, and its owner submits it anew, as another job
+	Size  string // running jobs are never resized: the engine gets no elastic ones
+	Limit string // the world ends jobs at their time limit: the engine gets no limits
+	Again string // a job that had to leave is over, and its owner submits it again as another job
 }
 
 // Job is one job of a fixture. Job.Submit counts from the start of the driver.
@@ -41,12 +38,12 @@ type Job struct {
 	Job    cluster.Job
 	Run    time.Duration // until it ends by itself, at any size; 0: it does not
 	Fails  bool          // it ends unsuccessfully
-	Cancel time.Duration // a person cancels it then, from the start of the driver; 0: nobody does
+	Cancel time.Duration // when a person cancels it, from the start of the driver; 0: never
 }
 
 const ms = time.Millisecond
 
-// patience is how long a test may take on a machine that does other things, too.
+// patience is how long a test may take on a busy machine.
 const patience = 5 * time.Minute
 
 // small is a node with four GPUs and jobs on it.
@@ -59,7 +56,7 @@ func small(jobs ...Job) Fixture {
 	return f
 }
 
-// job asks for so many GPUs at a time.
+// job requests GPUs at a time.
 func job(at time.Duration, gpus int, run time.Duration, change ...func(*Job)) Job {
 	j := Job{Run: run, Job: cluster.Job{User: "u", Tier: cluster.Standard, Submit: cluster.Time(at), Estimate: run,
 		Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}}}
@@ -71,8 +68,8 @@ func job(at time.Duration, gpus int, run time.Duration, change ...func(*Job)) Jo
 
 func bestEffort(j *Job) { j.Job.Tier = cluster.BestEffort }
 
-// Run tests the drivers that make makes. It calls make for each sub-test. The
-// maker may describe the nodes of a fixture more closely, as the driver has them.
+// Run tests the drivers that make makes, one for each sub-test. The maker may complete the nodes of a fixture
+// with the driver's own properties.
 func Run(t *testing.T, make func(t *testing.T, f *Fixture) driver.Driver) {
 	t.Run("order", func(t *testing.T) { testOrder(t, make) })
 	t.Run("failure", func(t *testing.T) { testFailure(t, make) })
@@ -130,7 +127,7 @@ func newEngine(t *testing.T, spec *cluster.Spec) *engine.Engine {
 	return e
 }
 
-// counts compares how often something happened.
+// counts checks how often an event happened.
 func (w *watch) counts(t *testing.T, typ engine.EventType, want int) {
 	t.Helper()
 	if got := w.seen[typ]; got != want {
@@ -145,15 +142,15 @@ func testOrder(t *testing.T, make maker) {
 	w.counts(t, engine.Stopped, 4)
 }
 
-// A job that fails is reported as such, and does not come back.
+// A failed job is reported as such, and does not come back.
 func testFailure(t *testing.T, make maker) {
 	w := play(t, make, small(job(0, 1, 20*ms, func(j *Job) { j.Fails = true })), false)
 	w.counts(t, engine.Started, 1)
 	w.counts(t, engine.Stopped, 1)
 }
 
-// A job that is preempted is reported once as stopped, after which, and not
-// before, its devices are another's; then it starts again.
+// A preempted job is reported once as stopped; only after that do its devices belong to another job; then it
+// starts again.
 func testPreempt(t *testing.T, make maker, repeat bool) {
 	w := play(t, make, small(job(0, 4, 200*ms, bestEffort), job(60*ms, 2, 60*ms), job(80*ms, 2, 20*ms)), repeat)
 	if w.acts[engine.Preempt] == 0 {
@@ -167,8 +164,7 @@ func testPreempt(t *testing.T, make maker, repeat bool) {
 	}
 }
 
-// Cancellations: of a job that runs, of one that waits, of one that is told to
-// leave, of one that is over.
+// Cancellations of a running job, a waiting one, one that is stopping, and one that is over.
 func testCancel(t *testing.T, make maker) {
 	cancel := func(at time.Duration) func(*Job) { return func(j *Job) { j.Cancel = at } }
 	w := play(t, make, small(
@@ -184,8 +180,8 @@ func testCancel(t *testing.T, make maker) {
 	}
 }
 
-// A time limit is the engine's: it asks to be woken, and stops the job. Where it
-// is the world's own, the job ends by itself.
+// A time limit is the engine's: it asks to be woken, and stops the job. Where the world enforces limits, the job
+// ends by itself.
 func testLimit(t *testing.T, make maker) {
 	w := play(t, make, small(job(0, 1, 0, func(j *Job) { j.Job.Limit = 80 * ms })), false)
 	w.counts(t, engine.Started, 1)
@@ -199,8 +195,8 @@ func testLimit(t *testing.T, make maker) {
 	}
 }
 
-// An elastic job grows and shrinks; each change is confirmed once. Where nobody
-// can resize a job, it runs as it began.
+// An elastic job grows and shrinks; each change is confirmed once. Where jobs cannot be resized, it keeps its
+// size.
 func testResize(t *testing.T, make maker) {
 	w := play(t, make, small(
 		job(0, 3, 60*ms),
@@ -219,7 +215,7 @@ func testResize(t *testing.T, make maker) {
 	}
 }
 
-// A wake-up is honoured though nothing happens, and not long before its time.
+// A wake-up happens even if nothing else does, and not long before its time.
 func testWake(t *testing.T, make maker) {
 	f := small(job(0, 1, 400*ms))
 	d := make(t, &f)
@@ -251,7 +247,7 @@ func testWake(t *testing.T, make maker) {
 			t.Fatal(err)
 		}
 	}
-	for { // to its end, so that nothing is left running
+	for { // to the end, so that nothing is left running
 		b, err := d.Next(ctx)
 		if err != nil {
 			break
@@ -276,7 +272,7 @@ func testContext(t *testing.T, make maker) {
 		t.Fatal(err)
 	}
 	cancel()
-	for range 100 { // what had already happened may still be told
+	for range 100 { // earlier events may still be delivered
 		if _, err = d.Next(ctx); err != nil {
 			break
 		}

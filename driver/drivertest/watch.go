@@ -27,7 +27,7 @@ func (p phase) String() string { return phaseNames[p] }
 
 type jobState struct {
 	phase   phase
-	over    bool // it ended for good: nothing more is heard of it but cancellations
+	over    bool // it ended for good: only cancellations may follow
 	resizes int
 	holds   []engine.Alloc
 }
@@ -41,7 +41,7 @@ type device struct {
 type watch struct {
 	d      driver.Driver
 	fail   func(format string, args ...any)
-	late   time.Duration // how much later than wanted a wake-up may come
+	late   time.Duration // how late a wake-up may be
 	began  bool
 	now    cluster.Time
 	seq    int64
@@ -58,9 +58,8 @@ type watch struct {
 	cancelled map[cluster.JobID]bool // looked up only
 }
 
-// Watch returns a driver that does what d does and reports every breach of the
-// protocol between driver and engine to fail. A wake-up may come late by so
-// much; virtual time is never late.
+// Watch returns a driver that does what d does and reports every breach of the protocol between driver and
+// engine to fail. A wake-up may be late by this much; virtual time is never late.
 func Watch(d driver.Driver, late time.Duration, fail func(format string, args ...any)) driver.Driver {
 	return newWatch(d, late, fail)
 }
@@ -151,7 +150,7 @@ func (w *watch) leave(id cluster.JobID, j *jobState) {
 	w.settle(id, j)
 }
 
-// settle frees the devices that a job holds no more.
+// settle frees the devices that a job no longer holds.
 func (w *watch) settle(id cluster.JobID, j *jobState) {
 	mine := map[device]bool{} // looked up only
 	for _, d := range devices(j.holds) {
@@ -215,7 +214,7 @@ func (w *watch) action(a *engine.Action) {
 	}
 }
 
-// take books devices; what a resize gives back is held until Resized.
+// take assigns devices; what a resize gives back is held until Resized.
 func (w *watch) take(a *engine.Action, j *jobState) {
 	for _, d := range devices(a.Allocs) {
 		if owner, ok := w.held[d]; ok && owner != a.Job {

@@ -12,8 +12,8 @@ func (n *Node) Idle() bool {
 		!slices.ContainsFunc(n.devs, func(d Device) bool { return d.tenants > 0 })
 }
 
-// SameDevices reports whether two descriptions of a node are of the same devices.
-func SameDevices(a, b *cluster.Node) bool {
+// SameHardware reports whether two descriptions of a node are of the same devices.
+func SameHardware(a, b *cluster.Node) bool {
 	return a.GPUs == b.GPUs && a.Model == b.Model && a.MIG == b.MIG && a.Islands == b.Islands
 }
 
@@ -29,7 +29,7 @@ func (st *Store) Change(id int32, spec cluster.Node, model cluster.GPUModel, cli
 	if err != nil {
 		return false, err
 	}
-	was, same := n.class, SameDevices(&n.spec, &spec)
+	was, same := n.class, SameHardware(&n.spec, &spec)
 	n.cpu += modelled(spec.CPU) - modelled(n.spec.CPU)
 	n.ram += modelled(spec.RAM) - modelled(n.spec.RAM)
 	n.spec, n.fixed, n.class, n.changed, n.resized = spec, layout, class, true, false

@@ -1,7 +1,7 @@
 """PyTorch training that survives preemption bit for bit, on one GPU or several.
 
 The lines that Muster needs are marked with [muster]; copy clients/python/muster.py
-beside the program. One process per GPU, as a gang of Muster's own:
+next to the program. One process per GPU, as a gang of Muster's own:
 
     muster submit --tasks 4 --gpus 1 -- python train.py --epochs 20
 
@@ -114,10 +114,10 @@ class Trainer:
                             "random": states, "epoch": self.epoch, "at": self.at, "step": self.step}, f)
             muster.report_checkpoint(path)  # [muster]
         if self.world > 1:
-            dist.barrier()  # nobody exits before it is on the disk
+            dist.barrier()  # no rank exits before the checkpoint is on the disk
 
     def load(self, path: str) -> None:
-        # weights_only=False: the file holds Python's own random state too, and nobody but this job writes it.
+        # weights_only=False: the file also holds Python's own random state, and only this job writes it.
         c = torch.load(path, map_location="cpu", weights_only=False)
         self.net.load_state_dict(c["model"])
         self.optimiser.load_state_dict(c["optimiser"])

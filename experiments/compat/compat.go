@@ -1,9 +1,8 @@
-// Package compat replays workloads in the worlds of published simulators, under
-// our engine and our policies: a profile is a set of models (how long an
-// iteration takes, what a stir of the cluster costs, which jobs end together,
-// when the scheduler is asked) that says what is peculiar to such a world. The
-// engine and the policies know nothing of it. Virtual time is a double here, as
-// in those simulators; the engine sees it in whole nanoseconds.
+// Package compat replays workloads in the worlds of published simulators, with our engine and our
+// policies. A profile models what is particular to such a world: the time of an iteration, the cost
+// of each cluster event, which jobs end together, when the scheduler runs. The engine and the
+// policies do not depend on it. Virtual time is a double here, as in those simulators; the engine
+// sees whole nanoseconds.
 package compat
 
 import (
@@ -24,42 +23,42 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// Profile is what is peculiar to a simulator's world.
+// Profile is what is particular to a simulator's world.
 type Profile struct {
 	Name string
 	// Slower multiplies every iteration's time.
 	Slower float64
-	// Stall is the seconds of progress that a running job loses in every interval
-	// between two events of the cluster, except in the one that its end ends; nil: none.
+	// Stall is the seconds of progress that a running job loses in every interval between two
+	// cluster events, except the interval that ends with its own end; nil: none.
 	Stall func(gpus int, model string) (float64, error)
-	// Together is the relative distance of ends that count as one instant, that
-	// of the job that was listed first; 0: only equal ones.
+	// Together is the relative distance of ends that count as one instant, that of the job listed
+	// first; 0: only equal ones.
 	Together float64
-	// Lists has a policy of levels take the jobs of a level in the order of a list:
-	// who arrives or comes down a level goes to its tail; after each event those who
-	// run are moved before those who wait.
+	// Lists makes a policy with levels take the jobs of a level in the order of a list: a job that
+	// arrives or moves down goes to the tail of its level's list; after each event running jobs are
+	// moved before waiting ones.
 	Lists bool
-	// Quiet says that jobs report no progress: the policy does not go by it.
+	// Quiet says that jobs report no progress, so that the policy does not use it.
 	Quiet bool
-	// Asked is the GPU-seconds at which a running job's service has the scheduler
-	// asked, in whole seconds of its run; each once.
+	// Asked lists GPU-seconds of service at which a running job triggers the scheduler, at whole
+	// seconds of its run; each once.
 	Asked []float64
-	// Round is the seconds after which the scheduler is asked again, and not at arrivals
-	// and ends, but when somebody arrives where nobody is; 0: at each event.
+	// Round is the period of the scheduler, in seconds; it then does not run at arrivals and ends,
+	// except at an arrival in an empty cluster; 0: it runs at each event.
 	Round float64
-	// Meet is the seconds between an end and an arrival that count as one event, at the
+	// Meet is the distance in seconds below which an end and an arrival count as one event, at the
 	// time of the arrival; 0: only equal ones.
 	Meet    float64
 	sharing sharing // how jobs share GPUs; nil: they do not
 }
 
-// sharing is what is peculiar to a world in which jobs share GPUs.
+// sharing is what is particular to a world in which jobs share GPUs.
 type sharing interface {
 	enter(j *job) error                       // a job of the workload
-	ready(w *World, cfg *engine.Config) error // the policy, what it is told of speeds, and the nodes
-	ran(j *job)                               // a running job has been accounted
-	order(live []*job)                        // before the scheduler is asked
-	settle(live []*job) error                 // after: how fast everybody is
+	ready(w *World, cfg *engine.Config) error // sets up the policy, the speeds that it knows, and the nodes
+	ran(j *job)                               // a running job's progress is up to date
+	order(live []*job)                        // called before the scheduler runs
+	settle(live []*job) error                 // called afterwards: sets the jobs' speeds
 	ended(j *job)
 }
 
@@ -69,49 +68,48 @@ type job struct {
 	gpus    float64
 	submit  float64      // seconds
 	step    float64      // seconds per iteration, alone
-	alone   float64      // what it loses when the cluster stirs, alone
+	alone   float64      // what it loses at each cluster event, alone
 	left    float64      // iterations
-	seen    float64      // when it was last accounted
-	clock   cluster.Time // ... as the engine saw it
+	seen    float64      // when its progress was last updated
+	clock   cluster.Time // ... in the engine's time
 	used    float64      // seconds in the running state
-	level   int          // of Asked
+	level   int          // index of Asked
 	place   int64        // in the list of its level
 	running bool
-	done    time.Duration // what the engine believes that it has done
+	done    time.Duration // completed work as the engine believes
 	company
 	antManJob
 	themisJob
 }
 
-// World is a driver whose world is a profile's.
+// World is a driver for the world of a profile.
 type World struct {
 	p       Profile
 	jobs    []job
-	next    int    // next to arrive
+	next    int    // index of the next arrival
 	live    []*job // arrived and not over, in order of arrival
-	runs    []*job // ... of which these run, where GPUs are not shared
+	runs    []*job // ... the running ones, where GPUs are not shared
 	lists   [][]*job
 	now     float64
-	clock   cluster.Time   // now, as the engine sees it
-	reports []engine.Event // to be told at the same instant
-	told    []engine.Event // the last that were: memory for the next
-	ends    []group        // the first is the next
-	fresh   bool           // the end groups are to be made anew
+	clock   cluster.Time   // now, in the engine's time
+	reports []engine.Event // sent at the same instant
+	told    []engine.Event // the last batch's, kept for its memory
+	ends    []group        // the next one first
+	fresh   bool           // ends must be recomputed
 	jct     []float64
-	last    float64 // the last end
-	stirs   int     // events of the cluster
-	turn    float64 // when the present round began
+	last    float64 // time of the last end
+	stirs   int     // number of cluster events
+	turn    float64 // start of the current round
 }
 
-// group is jobs that end together.
+// group is the jobs that end together.
 type group struct {
 	at   float64
 	jobs []*job
 }
 
-// New makes a world of a workload whose entries tell their work in iterations.
-// Tiers of the trace do not count. Entries are in order of submission, and are
-// copied.
+// New makes a world for a workload whose entries state their work in iterations. The trace's tiers
+// are ignored. Entries are in order of submission, and are copied.
 func New(p Profile, entries []trace.Entry) (*World, error) {
 	w := &World{p: p, clock: -1, jobs: make([]job, len(entries)), lists: make([][]*job, len(p.Asked)+1)}
 	for i := range entries {
@@ -122,9 +120,9 @@ func New(p Profile, entries []trace.Entry) (*World, error) {
 		n := e.Job.GPUs()
 		opportunistic := e.Job.Tier == cluster.BestEffort
 		e.Job.Tier, e.Job.ID = cluster.Standard, cluster.JobID(i)
-		e.Job.Tasks = []cluster.TaskSet{{Count: n, Request: cluster.Request{GPUs: 1}}} // anywhere: GPUs are counted only
+		e.Job.Tasks = []cluster.TaskSet{{Count: n, Request: cluster.Request{GPUs: 1}}} // anywhere: GPUs are only counted
 		e.Job.Checkpoint = cluster.Checkpoint{}
-		// Written as the simulator computes it: (milliseconds x factor) / 1000.
+		// As the simulator computes it: (milliseconds x factor) / 1000.
 		ms := float64(e.Work.Step) / float64(time.Millisecond)
 		w.jobs[i] = job{entry: &e, gpus: float64(n), submit: e.Job.Submit.Sub(0).Seconds(), step: float64(ms*p.Slower) / 1000, left: e.Work.Steps}
 		w.jobs[i].opportunistic = opportunistic
@@ -135,7 +133,7 @@ func New(p Profile, entries []trace.Entry) (*World, error) {
 	return w, nil
 }
 
-// prepare sets what follows from what the trace says of a job.
+// prepare derives a job's constants from the trace.
 func (w *World) prepare(j *job) (err error) {
 	e := &j.entry.Job
 	j.seen, j.cur = j.submit, j.step
@@ -152,28 +150,28 @@ func (w *World) prepare(j *job) (err error) {
 	return nil
 }
 
-// remaining is the run time left, for the engine.
+// remaining is the remaining run time, for the engine.
 func (j *job) remaining() time.Duration { return nanos(j.left * j.step) }
 
 func nanos(seconds float64) time.Duration { return time.Duration(math.Round(seconds * 1e9)) }
 
-// instant is now as the engine sees it.
+// instant is now in the engine's time.
 func (w *World) instant() cluster.Time {
 	if w.p.sharing != nil {
-		return cluster.Time(nanos(w.now)) // by the time that they ran jobs are told apart
+		return cluster.Time(nanos(w.now)) // jobs are compared by the time that they ran
 	}
 	return instant(w.now)
 }
 
-// instant is a time of the world as the engine sees it: to the microsecond, so
-// that what doubles are off by is not seen. A second would not count as one where
-// the engine counts whole milliseconds of the clock.
+// instant converts a time of the world to the engine's: to the microsecond, so that rounding errors
+// of doubles do not show. Otherwise a second would not count as one where the engine counts whole
+// milliseconds.
 func instant(seconds float64) cluster.Time {
 	return cluster.Time(math.Round(seconds*1e6)) * cluster.Time(time.Microsecond)
 }
 
-// Next returns the next event of the cluster. When the engine wants to be woken
-// is not asked: these simulators look at their order at events only.
+// Next returns the next cluster event. The engine's wake-up time is ignored: these simulators
+// evaluate their order at events only.
 func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 	if len(w.reports) > 0 {
 		return w.batch(), nil
@@ -200,8 +198,8 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 	if len(w.live) == 0 || w.now >= w.turn+w.p.Round {
 		w.turn = w.now
 	}
-	w.clock = max(w.clock+1, w.instant()) // an event after another is a new instant, however near
-	if min(arrive, end) <= asked {        // else nobody comes or goes in this event
+	w.clock = max(w.clock+1, w.instant()) // each event is a new instant, however close
+	if min(arrive, end) <= asked {        // otherwise no job arrives or ends in this event
 		if end == w.now {
 			w.finish(w.ends[0].jobs)
 		}
@@ -219,7 +217,7 @@ func (w *World) batch() engine.Batch {
 	return b
 }
 
-// finish ends jobs at the instant of their group.
+// finish ends jobs at their group's instant.
 func (w *World) finish(jobs []*job) {
 	for _, j := range jobs {
 		w.jct = append(w.jct, w.now-j.submit)
@@ -232,7 +230,7 @@ func (w *World) finish(jobs []*job) {
 	}
 }
 
-// arrive submits all whose time it is.
+// arrive submits all jobs that are due.
 func (w *World) arrive(at float64) {
 	for at == w.now && w.next < len(w.jobs) && near(w.jobs[w.next].submit, at, 1e-9, 0) {
 		j := &w.jobs[w.next]
@@ -242,7 +240,7 @@ func (w *World) arrive(at float64) {
 	}
 }
 
-// active lists at least those who run, in the order that counts in this world.
+// active lists at least the running jobs, in this world's order.
 func (w *World) active() []*job {
 	if w.p.sharing != nil {
 		return w.live
@@ -250,14 +248,14 @@ func (w *World) active() []*job {
 	return w.runs
 }
 
-// starts notes that a job runs from now on.
+// starts records that a job runs from now on.
 func (w *World) starts(j *job) {
 	j.running, j.devices = true, 0
 	j.seen, j.clock = w.now, w.clock
 	w.runs = slices.Insert(w.runs, w.turnOf(j), j)
 }
 
-// stops notes that it does not any more.
+// stops records that a job no longer runs.
 func (w *World) stops(j *job) {
 	if i := w.turnOf(j); i < len(w.runs) && w.runs[i] == j {
 		w.runs = slices.Delete(w.runs, i, i+1)
@@ -265,14 +263,14 @@ func (w *World) stops(j *job) {
 	j.running = false
 }
 
-// turnOf is where a job is among those who run, or would be.
+// turnOf is the position of a job among the running ones, whether or not it runs.
 func (w *World) turnOf(j *job) int {
 	i, _ := slices.BinarySearchFunc(w.runs, j, func(a, b *job) int { return cmp.Compare(a.entry.Job.ID, b.entry.Job.ID) })
 	return i
 }
 
-// account brings every job up to now. Running jobs lose their stall. The engine
-// is told what is left, as a job would tell that reports progress.
+// account brings every job up to now. Running jobs lose their stall. The engine is told the
+// remaining work, as by a job that reports progress.
 func (w *World) account() {
 	for _, j := range w.active() {
 		if j.running {
@@ -303,19 +301,19 @@ func without(list []*job, j *job) []*job {
 	return slices.DeleteFunc(list, func(o *job) bool { return o == j })
 }
 
-// forget takes out a job that is over.
+// forget removes a job that has ended.
 func (w *World) forget(j *job) {
 	w.stops(j)
 	w.live, w.lists[j.level] = without(w.live, j), without(w.lists[j.level], j)
 }
 
-// runningFirst moves, in each list, those who run before those who wait.
+// runningFirst moves, in each list, running jobs before waiting ones.
 func (w *World) runningFirst() {
 	if !w.p.Lists {
-		return // nobody looks at them
+		return // the lists are not used
 	}
 	for _, l := range w.lists {
-		n := 0 // run, and are where they belong
+		n := 0 // number of running jobs that are in place
 		for i, j := range l {
 			if j.running {
 				copy(l[n+1:i+1], l[n:i])
@@ -326,7 +324,7 @@ func (w *World) runningFirst() {
 	}
 }
 
-// number gives the jobs the places that the order of the lists says.
+// number sets the jobs' places from the order of the lists.
 func (w *World) number() {
 	if !w.p.Lists {
 		return
@@ -338,24 +336,24 @@ func (w *World) number() {
 	}
 }
 
-// leveller is a policy of levels.
+// leveller is a policy with levels.
 type leveller interface {
 	engine.Policy
 	Level(j engine.JobView) int
 	LevelOf(service int64) int
 }
 
-// listed is a policy of levels whose order inside a level is that of the world's
-// lists. Every place may be another after an event, so all keys are.
+// listed is a policy with levels whose order within a level is that of the world's lists. Any place
+// may change at an event, so all keys may.
 type listed struct {
 	leveller
 	place func(id cluster.JobID) int64
-	// service is what counts as service in the world, in milli-GPU-milliseconds; nil:
-	// what the engine counts, which is all the time on devices.
+	// service is the service as the world counts it, in milli-GPU-milliseconds; nil: as the engine
+	// counts it, which is all time on devices.
 	service func(id cluster.JobID) int64
 }
 
-// Traits has every key computed anew at each instant.
+// Traits makes the engine recompute every key at each instant.
 func (l *listed) Traits() engine.Traits {
 	t := l.leveller.Traits()
 	t.Rekey, t.Rerun = 1, 1
@@ -373,18 +371,19 @@ func (l *listed) Key(_ engine.View, j engine.JobView) engine.Key {
 	return engine.Key{int64(level)<<40 + l.place(j.Spec().ID)}
 }
 
-// service is what a job's level goes by where the order inside it is the world's: the time in the running state that
-// the world summed up, in doubles. Where many jobs reach a limit at one instant, what the sum is off by decides whether
-// one of them is demoted at this event or at the next, and every event stalls everybody.
+// service determines a job's level where the order within it is the world's: the time in the
+// running state, summed up by the world in doubles. When many jobs reach a limit at one instant,
+// the rounding error of the sum decides whether one of them is demoted at this event or at the
+// next, and every event stalls all jobs.
 func (w *World) service(id cluster.JobID) int64 {
 	j := &w.jobs[id]
 	return int64(float64(j.used*j.gpus) * 1_000_000)
 }
 
-// believed is the work that the engine counts by now: the wall time that the job ran.
+// believed is the work that the engine has counted until now: the wall time for which the job ran.
 func (w *World) believed(j *job) time.Duration { return j.done + w.clock.Sub(j.clock) }
 
-// asked is when a round, or a running job's service, next has the scheduler asked.
+// asked is when a round, or a running job's service, next triggers the scheduler.
 func (w *World) asked() float64 {
 	at := math.Inf(1)
 	if w.p.Round > 0 && len(w.live) > 0 {
@@ -398,7 +397,7 @@ func (w *World) asked() float64 {
 	return at
 }
 
-// regroup foretells who ends when, as if nothing stirred any more.
+// regroup predicts which jobs end when, without further cluster events.
 func (w *World) regroup() error {
 	if !w.fresh {
 		return nil
@@ -441,7 +440,7 @@ func near(a, b, rel, abs float64) bool {
 	return a == b || !math.IsInf(a-b, 0) && math.Abs(a-b) <= max(rel*max(math.Abs(a), math.Abs(b)), abs)
 }
 
-// Apply carries out a decision: it takes no time, and nothing is lost.
+// Apply carries out a decision, without delay or loss.
 func (w *World) Apply(_ context.Context, d engine.Decision) error {
 	for i := range d.Actions {
 		a := &d.Actions[i]
@@ -465,11 +464,11 @@ func (w *World) Apply(_ context.Context, d engine.Decision) error {
 	return nil
 }
 
-// Figures are what such simulators report, in seconds, of the jobs that completed.
+// Figures are what such simulators report, in seconds, for the completed jobs.
 type Figures struct {
 	Jobs               int
 	JCT, Makespan, P99 float64
-	Stirs              int // events of the cluster
+	Stirs              int // number of cluster events
 }
 
 // Figures returns the mean completion time, the last end, and the completion
@@ -487,7 +486,7 @@ func (w *World) Figures() Figures {
 	return f
 }
 
-// Run replays entries on one node of so many GPUs, which are only counted.
+// Run replays entries on one node with the given number of GPUs, which are only counted.
 func Run(ctx context.Context, p Profile, entries []trace.Entry, gpus int, pol string) (Figures, error) {
 	w, err := New(p, entries)
 	if err != nil {
@@ -498,7 +497,7 @@ func Run(ctx context.Context, p Profile, entries []trace.Entry, gpus int, pol st
 		return Figures{}, err
 	}
 	cfg := engine.Config{Spec: *spec}
-	if pol != "" { // else the world brings one
+	if pol != "" { // otherwise the world has its own
 		if cfg.Policy, err = policy.New(pol); err != nil {
 			return Figures{}, err
 		}
@@ -511,7 +510,7 @@ func Run(ctx context.Context, p Profile, entries []trace.Entry, gpus int, pol st
 		cfg.Policy = &listed{leveller: levels, place: func(id cluster.JobID) int64 { return w.jobs[id].place }, service: w.service}
 	}
 	if p.sharing != nil {
-		w.clock = 0 // the engine takes "last planned at 0" for "in this instant"
+		w.clock = 0 // for the engine "last planned at 0" means "in this instant"
 		if err := p.sharing.ready(w, &cfg); err != nil {
 			return Figures{}, err
 		}
@@ -522,8 +521,8 @@ func Run(ctx context.Context, p Profile, entries []trace.Entry, gpus int, pol st
 	return w.Figures(), nil
 }
 
-// play lets a world happen to its end, where GPUs are taken as they come: these
-// worlds place jobs themselves, or only count.
+// play runs a world to its end. GPUs are taken in any order: these worlds place jobs themselves, or
+// only count GPUs.
 func play(ctx context.Context, cfg engine.Config, world driver.Driver) (err error) {
 	if cfg.Placer, err = place.New("first-fit"); err != nil {
 		return err

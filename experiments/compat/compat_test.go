@@ -10,15 +10,15 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// steps is a job of the world's tests: an iteration takes a second, its stall is 10s.
+// steps is a job of the world's tests: an iteration takes a second, its stall is 10 s.
 func steps(gpus int, at, iterations int) trace.Entry {
 	return trace.Entry{Job: cluster.Job{Model: "zz", Submit: cluster.Time(at) * cluster.Time(time.Second),
 		Tasks: []cluster.TaskSet{{Count: gpus, Request: cluster.Request{GPUs: 1}}}},
 		Work: &trace.Work{Steps: float64(iterations), Step: time.Second}}
 }
 
-// staged is a job of 1000 iterations that comes at the beginning, of a model of the
-// published traces.
+// staged is a job of 1000 iterations that arrives at the beginning, of a model in the published
+// traces.
 func staged(model string, gpus int) trace.Entry {
 	ms := map[string][4]float64{"dqn": {490, 446, 8, 0}, "gpt2": {426, 0.6, 410, 0}, "vgg19": {109, 114, 80, 0}}[model]
 	e := steps(gpus, 0, 1000)
@@ -28,7 +28,7 @@ func staged(model string, gpus int) trace.Entry {
 	return e
 }
 
-// Muri's simulator, 12.1 to 12.5.
+// Muri's simulator, examples 12.1 to 12.5.
 func TestMuriByHand(t *testing.T) {
 	three := []trace.Entry{staged("dqn", 1), staged("vgg19", 1), staged("dqn", 1)}
 	three[0].Work.Steps, three[1].Work.Steps = 4000, 10_000
@@ -46,7 +46,7 @@ func TestMuriByHand(t *testing.T) {
 		{"12.2", Muri(), "srsf", []trace.Entry{steps(32, 0, 1000), steps(32, 0, 1000), steps(32, 100, 100)}, "3 757.666667 1136.500000 1136.500000"},
 		{"12.3", MuriLevels(), "tiresias-l:thresholds=3250/7200", []trace.Entry{steps(8, 0, 1000)}, "1 1035.000000 1035.000000 1035.000000"},
 		{"12.4", MuriAntMan(false), "", three, "3 1368.544211 2004.400000 2004.400000"},
-		{"Themis in rounds: who comes waits for the next", MuriThemis(true), "", []trace.Entry{steps(32, 0, 1000), steps(32, 100, 100)}, "2 680.000000 1000.000000 1000.000000"},
+		{"Themis in rounds: arrivals wait for the next round", MuriThemis(true), "", []trace.Entry{steps(32, 0, 1000), steps(32, 100, 100)}, "2 680.000000 1000.000000 1000.000000"},
 		{"Themis in rounds: by turns", MuriThemis(true), "", []trace.Entry{steps(64, 0, 1000), steps(64, 0, 1000)}, "2 1900.000000 2080.000000 2080.000000"},
 		{"Themis at events", MuriThemis(false), "", []trace.Entry{steps(32, 0, 1000), steps(32, 0, 1000), steps(32, 100, 100)}, "3 757.666667 1136.500000 1136.500000"},
 		{"12.5", MuriGroups(false, true), "muri:order=s,keep=0", four, "4 594.896552 594.896552 594.896552"},

@@ -2,61 +2,60 @@ package compat
 
 import "math"
 
-// What the simulators of Gavel and Muri divide GPUs by is a program that a solver of
-// cone programs solves, and where many divisions are best it is the way of that solver
-// which decides for one: their figures are those of one solver. This is its method, a
-// primal-dual interior-point method on the homogeneous self-dual embedding of
+// The simulators of Gavel and Muri divide GPUs by a program that a solver for cone programs solves.
+// Where many divisions are optimal, the solver's path selects one: their figures are those of one
+// particular solver. This is its method, a primal-dual interior-point method on the homogeneous
+// self-dual embedding of
 //
 //	minimise c.x  subject to  G x + s = h,  s in a product of half lines and cones
 //	(s0 >= |(s1, s2)|),
 //
-// with Nesterov-Todd scalings, Mehrotra's predictor and corrector, three rounds of
-// Ruiz' equilibration and the constants of ECOS 2 (Domahidi, Chu, Boyd: ECOS, an SOCP
-// solver for embedded systems, ECC 2013). There the linear systems are sparse ones of any
-// form; here they are of the form of these programs: each job has variables and rows of
-// its own, and shares one variable, the value, and the rows of capacity with the others.
+// with Nesterov-Todd scalings, Mehrotra's predictor-corrector, three rounds of Ruiz equilibration
+// and the constants of ECOS 2 (Domahidi, Chu, Boyd: ECOS, an SOCP solver for embedded systems, ECC
+// 2013). ECOS solves general sparse systems; here they have the structure of these programs: each
+// job has variables and rows of its own, and shares one variable, the value, and the capacity rows
+// with the others.
 
 const (
-	coneModels = 3              // GPU models, at most
-	coneVars   = coneModels + 1 // of a job: its time on each model, and the inverse of its speed
-	coneLines  = coneModels + 2 // half lines of a job: times >= 0, their sum, the bound of the value
+	coneModels = 3              // maximum number of GPU models
+	coneVars   = coneModels + 1 // per job: its time on each model, and the inverse of its speed
+	coneLines  = coneModels + 2 // half lines per job: times >= 0, their sum, the bound of the value
 	coneRows   = coneLines + 3  // ... and its cone
 
-	coneTolerance = 1e-8 // of residuals, and of the gap, absolute or relative
-	coneRough     = 1e-4 // ... of residuals, and
-	coneRoughGap  = 5e-5 // ... of the gap, where it gets no further
+	coneTolerance = 1e-8 // for residuals, and for the gap, absolute or relative
+	coneRough     = 1e-4 // ... for residuals, and
+	coneRoughGap  = 5e-5 // ... for the gap, when progress stops
 	coneSteps     = 100
-	coneBack      = 0.99 // of the way to the boundary
+	coneBack      = 0.99 // part of the way to the boundary
 	coneStepMin   = 1e-6
 	coneStepMax   = 0.999
 	coneSigmaMin  = 1e-4
-	coneWorse     = 500   // residuals that grow by more: it gets no further
-	coneTiny      = 1e-13 // less is no divisor
+	coneWorse     = 500   // growth of the residuals at which progress has stopped
+	coneTiny      = 1e-13 // smallest divisor
 	coneRuiz      = 3
-	coneRefine    = 9     // times that a system's solution is mended, at most
-	coneAccurate  = 1e-14 // ... or until it is as exact as that
-	coneMends     = 6     // ... or no longer gets so many times better
+	coneRefine    = 9     // maximum rounds of iterative refinement
+	coneAccurate  = 1e-14 // ... or until this accuracy
+	coneMends     = 6     // ... or until the improvement is below this factor
 )
 
-// coneJob is what a program knows of a job: the value is at least limit.(its variables) + offset.
+// coneJob is a job of a program: the value is at least limit.(its variables) + offset.
 type coneJob struct {
 	limit  [coneVars]float64 // by its time on each model, and by the inverse of its speed
 	offset float64
-	speed  [coneModels]float64 // on each model, where the inverse of it matters
+	speed  [coneModels]float64 // on each model, if its inverse matters
 	gpus   float64
 }
 
-// coneProgram is a program, and where its solution stands. Variables are job after job,
-// and the value; rows are the half lines job after job, those of the capacities, and the
-// cones job after job.
+// coneProgram is a program with the state of its solution. Variables are ordered by job, followed
+// by the value; rows are the jobs' half lines, the capacities, and the jobs' cones.
 type coneProgram struct {
 	models, vars, lines int // of each job
-	cones               int // how many: one for each job, or none
-	rows                int // half lines in all
+	cones               int // number of cones: one per job, or none
+	rows                int // total number of half lines
 
 	g     []coneBlock
 	h     []float64
-	cost  float64 // of the value: nothing else costs anything
+	cost  float64 // of the value: all other costs are zero
 	byCol []float64
 	sizeH float64
 	sizeC float64
@@ -74,38 +73,38 @@ type coneProgram struct {
 	parts  []conePart
 	schur  [1 + coneModels][1 + coneModels]float64
 
-	ax, az, bx, bz []float64 // directions: towards the constants, and where to go
-	ex, ez         []float64 // right sides
-	ox, oz, cx, cz []float64 // what a system's solution is off by, and what mends it
+	ax, az, bx, bz []float64 // directions: for the constants, and for the step
+	ex, ez         []float64 // right-hand sides
+	ox, oz, cx, cz []float64 // residual of a system's solution, and its correction
 	fz             []float64
-	wdz, dsw       []float64 // directions of z and s, scaled
+	wdz, dsw       []float64 // scaled directions of z and s
 }
 
-// coneBlock is a job's part of G: its rows by its variables and the value (the last
-// column), and what its time on each model takes of the capacity.
+// coneBlock is a job's part of G: its rows by its variables and the value (the last column), and
+// what its time on each model takes of the capacity.
 type coneBlock struct {
 	row [coneRows][coneVars + 1]float64
 	use [coneModels]float64
 }
 
-// conePoint is a solution that may be gone back to.
+// conePoint is a solution that may be restored.
 type conePoint struct {
 	x          []float64
 	tau, kappa float64
 	state      coneState
 }
 
-// coneState says how far a solution is.
+// coneState measures a solution.
 type coneState struct {
-	gap, mu, ratio float64 // kappa over tau
-	relative       float64 // gap; NaN if the costs have the wrong sign
+	gap, mu, ratio float64 // ratio is kappa over tau
+	relative       float64 // relative gap; NaN if the costs have the wrong sign
 	primal, dual   float64 // residuals
-	noPrimal       float64 // how far from a proof that there is no solution; NaN: far
-	good           bool    // the costs have a sign that goes with a solution
+	noPrimal       float64 // residual of a proof of infeasibility; NaN: none
+	good           bool    // the costs have the sign of a solution
 }
 
-// newConeProgram is the program that makes the value as small as can be, with at most room GPUs of
-// each model in use at a time; cones: inverses of speeds matter.
+// newConeProgram is the program that minimizes the value with at most room GPUs of each model in
+// use at a time; cones: inverses of speeds matter.
 func newConeProgram(jobs []coneJob, room []float64, cones bool) *coneProgram {
 	k := len(room)
 	p := &coneProgram{models: k, vars: k, lines: k + 2, rows: len(jobs)*(k+2) + k, g: make([]coneBlock, len(jobs)), parts: make([]conePart, len(jobs))}
@@ -143,7 +142,7 @@ func newConeProgram(jobs []coneJob, room []float64, cones bool) *coneProgram {
 	return p
 }
 
-// equilibrate divides rows and columns by the roots of their greatest entries, in turn.
+// equilibrate alternately divides rows and columns by the square roots of their largest entries.
 func (p *coneProgram) equilibrate() {
 	fill(p.byCol, 1)
 	rows, cols := make([]float64, len(p.h)), make([]float64, len(p.x))
@@ -175,7 +174,7 @@ func (p *coneProgram) equilibrate() {
 		each(func(r, c int, v *float64) {
 			rows[r], cols[c] = max(rows[r], math.Abs(*v)), max(cols[c], math.Abs(*v))
 		})
-		for i := p.rows; i < len(rows); i += 3 { // the rows of a cone keep their relation
+		for i := p.rows; i < len(rows); i += 3 { // the rows of a cone keep their ratio
 			fill(rows[i:i+3], rows[i]+rows[i+1]+rows[i+2])
 		}
 		for _, by := range [][]float64{rows, cols} {
@@ -219,11 +218,11 @@ func dot(a, b []float64) float64 {
 
 func norm(a []float64) float64 { return math.Sqrt(dot(a, a)) }
 
-// over is a/b for a b that is positive, but for what the arithmetic loses.
+// over is a/b for positive b, which rounding may have made smaller than coneTiny.
 func over(a, b float64) float64 { return a / max(b, coneTiny) }
 
-// solve is the program's solution: the variables, job after job, and the value. ok is false
-// where the solver would have none to offer, not even a rough one.
+// solve returns the variables, ordered by job, and the value. ok is false if the solver fails even
+// to find an approximate solution.
 func (p *coneProgram) solve() (x []float64, ok bool) {
 	p.equilibrate()
 	p.sizeC, p.sizeH = max(1, math.Abs(p.cost)), max(1, norm(p.h))
@@ -235,8 +234,8 @@ func (p *coneProgram) solve() (x []float64, ok bool) {
 	return p.x, ok
 }
 
-// walk goes step by step until the solution is good enough, or gets no better: then the
-// best so far must do, if it is good enough roughly.
+// walk iterates until the solution is good enough or stops improving; then the best solution so far
+// counts if it is approximately good enough.
 func (p *coneProgram) walk() bool {
 	s, before, step := &p.state, math.NaN(), 1.0
 	for n := range coneSteps + 1 {
@@ -268,7 +267,7 @@ func (p *coneProgram) walk() bool {
 	return ok
 }
 
-// settle goes back to the best point.
+// settle restores the best point.
 func (p *coneProgram) settle() bool {
 	copy(p.x, p.best.x)
 	p.tau, p.kappa, p.state = p.best.tau, p.best.kappa, p.best.state
@@ -276,8 +275,8 @@ func (p *coneProgram) settle() bool {
 	return ok
 }
 
-// done reports whether the solution is good enough, and whether it is one: it may prove
-// that there is none.
+// done reports whether the iteration is complete, and whether it found a solution or a proof that
+// there is none.
 func (p *coneProgram) done(tolerance, gap float64) (done, ok bool) {
 	s := &p.state
 	if s.good && s.primal < tolerance && s.dual < tolerance && (s.gap < gap || s.relative < gap) {
@@ -295,7 +294,7 @@ func (s *coneState) better(o *coneState) bool {
 	return less(s.gap, o.gap) && less(s.mu, o.mu) && (math.IsNaN(o.noPrimal) || s.noPrimal > 0 && s.noPrimal < o.primal)
 }
 
-// residuals says how far the solution is.
+// residuals computes the residuals of the solution.
 func (p *coneProgram) residuals() {
 	last, s := len(p.x)-1, &p.state
 	p.across(p.z, p.rx)
@@ -327,7 +326,7 @@ func (p *coneProgram) residuals() {
 	}
 }
 
-// begin is Mehrotra's first point: the least squares of the rows, moved into the cones.
+// begin is Mehrotra's starting point: least squares of the rows, moved into the cones.
 func (p *coneProgram) begin() {
 	fill(p.w2, 1)
 	for i := range p.scales {
@@ -345,7 +344,7 @@ func (p *coneProgram) begin() {
 	p.tau, p.kappa = 1, 1
 }
 
-// inside moves a point along the cones' unit until it lies in them.
+// inside moves a point along the cones' unit vector until it lies in them.
 func (p *coneProgram) inside(v []float64) {
 	out := -coneBack
 	for _, a := range v[:p.rows] {

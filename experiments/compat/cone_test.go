@@ -8,8 +8,8 @@ import (
 	"github.com/muster-gpu/muster/solve"
 )
 
-// Gavel's simulator, 8: three jobs on two GPUs, of which only one division is best; and four
-// that are alike on three, which have the centre of all that are.
+// Gavel's simulator, example 8: three jobs on two GPUs with a unique optimal division; and four
+// equal jobs on three GPUs, which get the centre of all optimal ones.
 func TestConeVectors(t *testing.T) {
 	near := func(name string, got, want []float64) {
 		t.Helper()
@@ -39,8 +39,8 @@ func TestConeVectors(t *testing.T) {
 	near("four jobs", x, []float64{.25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, -.75})
 }
 
-// No division is better than those that the solver finds: the values are those of the programs of
-// package solve, whose oracle is a simplex. And all that it says is within its bounds.
+// The solver's divisions are optimal: their values equal those of package solve, whose oracle is a
+// simplex. All results stay within bounds.
 func TestConeOptimum(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 7))

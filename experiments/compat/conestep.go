@@ -6,14 +6,14 @@ import (
 	"github.com/muster-gpu/muster/solve"
 )
 
-// coneScale is the Nesterov-Todd scaling of a cone by its eigenvectors, (1, d), (1, -d)
-// and what is across them, and their values: eta times ratio, eta over ratio, and eta.
+// coneScale is the Nesterov-Todd scaling of a cone by its eigenvectors (1, d), (1, -d) and their
+// orthogonal complement, and the eigenvalues: eta times ratio, eta over ratio, and eta.
 type coneScale struct {
 	eta, ratio float64
 	d          [2]float64 // of length 1
 }
 
-// apply multiplies with eta times the ratio along (1, d), eta over it along (1, -d), and eta
+// apply multiplies by eta times ratio along (1, d), by eta over ratio along (1, -d), and by eta
 // across. to may be v.
 func (c *coneScale) apply(eta, ratio float64, v, to []float64) {
 	along := c.d[0]*v[1] + c.d[1]*v[2]
@@ -21,9 +21,8 @@ func (c *coneScale) apply(eta, ratio float64, v, to []float64) {
 	to[0], to[1], to[2] = up+down, (up-down)*c.d[0]-across*c.d[1], (up-down)*c.d[1]+across*c.d[0]
 }
 
-// conePart is a job's part of a system: the triangle R of its scaled rows = QR, Q' of
-// the value's column, and what its variables answer to the value and to the multipliers
-// of capacity.
+// conePart is a job's part of a system: the triangle R of its scaled rows = QR, Q' times the
+// value's column, and the response of its variables to the value and to the capacity multipliers.
 type conePart struct {
 	r     [coneVars][coneVars]float64
 	value [coneVars]float64
@@ -82,7 +81,7 @@ func (p *coneProgram) across(z, to []float64) {
 	to[len(to)-1] = t
 }
 
-// rescale makes the scalings of the present point; false: it is outside.
+// rescale computes the scalings of the present point; false: it is outside the cones.
 func (p *coneProgram) rescale() bool {
 	for i := range p.rows {
 		p.w2[i] = over(p.s[i], p.z[i])
@@ -133,7 +132,7 @@ func (p *coneProgram) unscaled2(v, to []float64) {
 	}
 }
 
-// system solves (0, G'; G, -W^2) (dx; dz) = (bx; bz), and mends what the arithmetic lost.
+// system solves (0, G'; G, -W^2) (dx; dz) = (bx; bz) with iterative refinement.
 func (p *coneProgram) system(bx, bz, dx, dz []float64) {
 	p.normal(bx, bz, dx, dz)
 	size, before := 1+math.Sqrt(dot(bx, bx)+dot(bz, bz)), math.Inf(1)
@@ -149,7 +148,7 @@ func (p *coneProgram) system(bx, bz, dx, dz []float64) {
 			p.oz[i] = v - p.oz[i] + p.fz[i]
 		}
 		off := math.Sqrt(dot(p.ox, p.ox) + dot(p.oz, p.oz))
-		if off > before { // the last mend made it worse
+		if off > before { // the last correction made it worse
 			plus(dx, -1, p.cx)
 			plus(dz, -1, p.cz)
 			return
@@ -164,8 +163,8 @@ func (p *coneProgram) system(bx, bz, dx, dz []float64) {
 	}
 }
 
-// factor prepares the systems of the present scalings: the rows of each job, divided by
-// their scalings, as QR; the value and the multipliers of capacity are left to a system of
+// factor prepares the systems of the present scalings: a QR factorization of each job's rows,
+// divided by their scalings; the value and the capacity multipliers remain in a small system of
 // their own.
 func (p *coneProgram) factor() {
 	p.schur = [1 + coneModels][1 + coneModels]float64{}
@@ -204,8 +203,7 @@ func (p *coneProgram) factor() {
 	}
 }
 
-// unscaledRows are a job's rows, divided by their scalings; those of the cone by its
-// eigenvectors.
+// unscaledRows are a job's rows divided by their scalings, in the eigenbasis for the cone.
 func (p *coneProgram) unscaledRows(i int) (m [coneRows][coneVars + 1]float64) {
 	b := &p.g[i]
 	for r := range p.lines {
@@ -227,8 +225,8 @@ func (p *coneProgram) unscaledRows(i int) (m [coneRows][coneVars + 1]float64) {
 	return m
 }
 
-// reflect makes a triangle of the first columns by Householder's reflections, which the
-// next column goes through, too.
+// reflect triangularizes the first columns by Householder reflections, which it also applies to the
+// next column.
 func (p *conePart) reflect(m *[coneRows][coneVars + 1]float64, rows, cols int) {
 	for c := range cols {
 		size := 0.0
@@ -239,7 +237,7 @@ func (p *conePart) reflect(m *[coneRows][coneVars + 1]float64, rows, cols int) {
 		if m[c][c] > 0 {
 			size = -size
 		}
-		head := m[c][c] - size // the reflection is by this and the rest of the column
+		head := m[c][c] - size // the reflection vector is this followed by the rest of the column
 		for d := c + 1; d <= cols; d++ {
 			sum := head * m[c][d]
 			for r := c + 1; r < rows; r++ {
@@ -278,11 +276,11 @@ func (p *conePart) backward(v []float64) {
 	}
 }
 
-// normal solves a system once.
+// normal solves a system once, without refinement.
 func (p *coneProgram) normal(bx, bz, dx, dz []float64) {
 	last, room := len(dx)-1, len(p.g)*p.lines
 	p.unscaled2(bz, p.fz)
-	clear(p.fz[room:p.rows]) // the rows of capacity keep their multipliers
+	clear(p.fz[room:p.rows]) // the capacity rows keep their multipliers
 	p.across(p.fz, dx)
 	plus(dx, 1, bx)
 	var right [1 + coneModels]float64
@@ -320,8 +318,8 @@ func (p *coneProgram) normal(bx, bz, dx, dz []float64) {
 	copy(dz[room:p.rows], shared[1:])
 }
 
-// step predicts, centres and corrects, and goes as far as the cones allow; it returns how
-// far.
+// step predicts, centres and corrects, and goes as far as the cones allow; it returns the step
+// length.
 func (p *coneProgram) step() float64 {
 	last := len(p.x) - 1
 	clear(p.ex)
@@ -366,7 +364,7 @@ func (p *coneProgram) step() float64 {
 	return step
 }
 
-// correct makes the corrector's right side, in ez; dsw becomes what lambda divides it by.
+// correct computes the corrector's right-hand side in ez; dsw becomes its quotient by lambda.
 func (p *coneProgram) correct(sigma float64) {
 	l, s, z, aim := p.lambda, p.dsw, p.wdz, sigma*p.state.mu
 	for i := range p.rows {
@@ -384,9 +382,9 @@ func (p *coneProgram) correct(sigma float64) {
 	plus(p.ez, sigma-1, p.rz)
 }
 
-// reach is how far the direction goes within the cones, in the scaled space.
+// reach is the longest step along the direction within the cones, in scaled space.
 func (p *coneProgram) reach(dtau, dkappa float64) float64 {
-	shrink := max(0, -dtau/p.tau, -dkappa/p.kappa) // the greatest rate at which something falls, relative to what is there
+	shrink := max(0, -dtau/p.tau, -dkappa/p.kappa) // the largest relative rate of decrease
 	for i, l := range p.lambda[:p.rows] {
 		shrink = max(shrink, -p.dsw[i]/l, -p.wdz[i]/l)
 	}

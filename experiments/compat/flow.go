@@ -18,47 +18,47 @@ import (
 	"github.com/muster-gpu/muster/policy"
 )
 
-// Flow is a replay in the world of ElasticFlow's simulator (ASPLOS'23;
-// ElasticFlow's simulator). It has a world per policy, which differ in what jobs are
-// and in what moving costs. Without a policy of ours the rules of that simulator
-// decide, which cannot be those of a policy: the engine books who runs on how many GPUs.
+// Flow is a replay in the world of ElasticFlow's simulator (ASPLOS'23). There is a world per
+// policy; they differ in what jobs are and in the cost of moving. Without a policy of ours the
+// simulator's own rules decide, which cannot be expressed as a policy: the engine books the GPUs of
+// each job.
 type Flow struct {
 	Trace    string // a deadline trace
-	Profiles string // the folder with iterations per second of each model
-	Nodes    int    // of 8 GPUs, which are only counted
-	From, To int    // jobs of the trace, counted from 0 by submission, To not among them; 0 and 0: all
+	Profiles string // folder with iterations per second of each model
+	Nodes    int    // number of nodes with 8 GPUs, which are only counted
+	From, To int    // jobs of the trace, counted from 0 by submission, To excluded; 0 and 0: all
 	World    string // one of FlowWorlds
-	Policy   string // ours
-	Largest  bool   // under it, jobs are gangs of the largest size that they may have, not elastic
+	Policy   string // one of our policies
+	Largest  bool   // jobs are gangs of their largest size instead of elastic, under Policy
 }
 
-// FlowWorlds are the policies that have a world there. The rules of the last two are
-// not reproducible without the solvers that they use.
+// FlowWorlds are the policies that have a world there. The rules of the last two cannot be
+// reproduced without the solvers that they use.
 var FlowWorlds = []string{"edf", "gandiva", "elasticflow", "themis", "chronus"}
 
-// flowLevels are the sizes that jobs may have there: powers of two up to 64.
+// flowLevels is the number of job sizes there: powers of two up to 64.
 const flowLevels = 7
 
 // flowJob is a job in that world. Times are in seconds.
 type flowJob struct {
 	spec                       cluster.Job
 	submit, deadline, duration int
-	gpus                       int // that the trace asks for
+	gpus                       int // as requested in the trace
 	model                      string
 	batch                      int
 	speed                      [flowLevels]float64 // iterations per second on 1, 2, 4, ... GPUs
-	most                       int                 // GPUs that it may have
+	most                       int                 // maximum number of GPUs
 	left                       float64             // iterations
-	want, given                int                 // GPUs, as the rules have it, and as the engine decided
-	moved                      int                 // where its end event is
-	lost                       int                 // seconds from now on that do not count
+	want, given                int                 // GPUs by the rules, and as the engine decided
+	moved                      int                 // time of its end event
+	lost                       int                 // seconds from now that do not count
 	started, over              bool
 	flowFit
-	fixed  bool // it has the size that the trace says, and its run time
-	waited bool // it was not placed when it came
+	fixed  bool // it has the trace's size and run time
+	waited bool // it was not placed at its arrival
 }
 
-// rate is how fast the job is on so many GPUs; between two sizes, as on the smaller.
+// rate is the job's speed on a number of GPUs; between two sizes, that of the smaller one.
 func (j *flowJob) rate(gpus int) float64 {
 	if j.fixed {
 		return 1
@@ -66,11 +66,11 @@ func (j *flowJob) rate(gpus int) float64 {
 	return j.speed[bits.Len(uint(gpus))-1]
 }
 
-// flowRules is who decides in that world.
+// flowRules makes the decisions in that world.
 type flowRules interface {
-	next() bool    // goes to the next event: what happened until then; false: there is none
-	decide()       // says how many GPUs everybody has from now on
-	settle() error // what follows from that
+	next() bool    // advances to the next event; false: there is none
+	decide()       // sets the number of GPUs of all jobs from now on
+	settle() error // computes the consequences
 }
 
 // FlowWorld is a driver.
@@ -79,15 +79,15 @@ type FlowWorld struct {
 	total   int // GPUs
 	jobs    []flowJob
 	events  agenda
-	come    []int // who comes in this event
-	known   []int // jobs that have come and are not over, as the rules list them
+	come    []int // jobs that arrive in this event
+	known   []int // jobs that have arrived and not ended, in the rules' order
 	now     int
-	span    int // seconds since the event before
+	span    int // seconds since the previous event
 	clock   cluster.Time
 	stirs   int
 	reports []engine.Event
-	pending bool         // what follows from the last decision is not done yet
-	wake    cluster.Time // when the policy wants to be asked
+	pending bool         // the consequences of the last decision are not computed yet
+	wake    cluster.Time // when the policy wants to run
 	met     int
 }
 
@@ -118,12 +118,12 @@ func NewFlowWorld(x Flow) (*FlowWorld, error) {
 	return w, nil
 }
 
-// flowSpeed looks up a job's speeds; known keeps what was read.
+// flowSpeed looks up a job's speeds; known caches files.
 func flowSpeed(dir string, known map[string][]record, j *flowJob) (speed [flowLevels]float64, err error) {
 	rows, ok := known[j.model]
 	if !ok {
 		path := filepath.Join(dir, j.model+".csv")
-		if rows, err = table(path, 8, "1", "2", "4", "8", "16", "32", "64", "global_batch_size"); err != nil { // what was not measured is empty
+		if rows, err = table(path, 8, "1", "2", "4", "8", "16", "32", "64", "global_batch_size"); err != nil { // empty: not measured
 			return speed, err
 		}
 		known[j.model] = rows
@@ -137,7 +137,7 @@ func flowSpeed(dir string, known map[string][]record, j *flowJob) (speed [flowLe
 	return speed, fmt.Errorf("%s: no speeds of %s with a batch of %d", dir, j.model, j.batch)
 }
 
-// begin goes on to the next event.
+// begin advances to the next event.
 func (w *FlowWorld) begin() bool {
 	if len(w.events) == 0 {
 		return false
@@ -150,7 +150,7 @@ func (w *FlowWorld) begin() bool {
 	return true
 }
 
-// elastic has jobs of any of the world's sizes up to their most.
+// elastic makes jobs elastic: any of the world's sizes up to their maximum.
 func (w *FlowWorld) elastic(most func(*flowJob) int) {
 	for i := range w.jobs {
 		j := &w.jobs[i]
@@ -160,7 +160,7 @@ func (w *FlowWorld) elastic(most func(*flowJob) int) {
 	}
 }
 
-// gangs has jobs of the sizes and with the run times that the trace says.
+// gangs gives jobs the sizes and run times of the trace.
 func (w *FlowWorld) gangs() {
 	for i := range w.jobs {
 		j := &w.jobs[i]
@@ -169,10 +169,10 @@ func (w *FlowWorld) gangs() {
 	}
 }
 
-// restarts reports whether everybody is restarted at this event.
+// restarts reports whether all jobs are restarted at this event.
 func (w *FlowWorld) restarts() bool { return w.stirs > 1 && (w.stirs-1)%slot == 0 }
 
-// Next returns the next event of the cluster.
+// Next returns the next cluster event.
 func (w *FlowWorld) Next(ctx context.Context) (engine.Batch, error) {
 	if len(w.reports) == 0 && w.pending {
 		w.pending = false
@@ -193,13 +193,12 @@ func (w *FlowWorld) Next(ctx context.Context) (engine.Batch, error) {
 	return b, nil
 }
 
-// arrive tells the engine of a job.
+// arrive submits a job to the engine.
 func (w *FlowWorld) arrive(i int) {
 	w.reports = append(w.reports, engine.Event{Type: engine.Submitted, Job: cluster.JobID(i), Spec: &w.jobs[i].spec})
 }
 
-// finish ends a job that is over since a time. What it ran on for its last seconds it
-// may have lost since.
+// finish ends a job that completed at an earlier time. It may have lost its GPUs since.
 func (w *FlowWorld) finish(i, at int) {
 	j := &w.jobs[i]
 	if j.over {
@@ -249,7 +248,7 @@ func (w *FlowWorld) Apply(_ context.Context, d engine.Decision) error {
 	return nil
 }
 
-// carried reports whether the engine has done what the rules say.
+// carried checks that the engine did what the rules say.
 func (w *FlowWorld) carried() error {
 	for _, i := range w.known {
 		if j := &w.jobs[i]; j.given != j.want {
@@ -259,15 +258,15 @@ func (w *FlowWorld) carried() error {
 	return nil
 }
 
-// Met returns how many jobs ended by their deadlines, and how many there are.
+// Met returns the number of jobs that met their deadlines, and of all jobs.
 func (w *FlowWorld) Met() (met, jobs int) { return w.met, len(w.jobs) }
 
-// flowBooks has the engine book what a world's rules decide.
+// flowBooks makes the engine book what a world's rules decide.
 type flowBooks struct{ w *FlowWorld }
 
 func (flowBooks) Name() string { return "elasticflow-simulator" }
 
-// Traits has it plan once at every instant.
+// Traits makes it plan once at every instant.
 func (flowBooks) Traits() engine.Traits {
 	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: 1, Gated: true}
 }
@@ -315,27 +314,27 @@ func RunFlow(ctx context.Context, x Flow) (*FlowWorld, error) {
 
 // counted is a cluster whose GPUs are only counted.
 func counted(gpus int) (spec cluster.Spec) {
-	for i := range (gpus + 63) / 64 { // a node has 64 GPUs at most
+	for i := range (gpus + 63) / 64 { // a node has at most 64 GPUs
 		spec.Nodes = append(spec.Nodes, cluster.Node{Name: "n" + strconv.Itoa(i+1), Model: "A100-80GB", GPUs: min(64, gpus-64*i)})
 	}
 	return spec
 }
 
-// agenda is what is to happen, by time (section 3).
+// agenda is the future events by time (section 3).
 type agenda []meeting
 
-// meeting is what happens at one time.
+// meeting is all events at one time.
 type meeting struct {
 	at         int
 	come, ends []int
 }
 
-// find returns where a time is, or would be.
+// find returns the index of a time, or its insertion point.
 func (a agenda) find(t int) (int, bool) {
 	return slices.BinarySearchFunc(a, t, func(m meeting, t int) int { return cmp.Compare(m.at, t) })
 }
 
-// at finds the event of a time, or makes it.
+// at returns the meeting at a time, and inserts it if necessary.
 func (a *agenda) at(t int) *meeting {
 	k, ok := a.find(t)
 	if !ok {
@@ -349,14 +348,14 @@ func (a *agenda) arrive(t, job int) {
 	m.come = append(m.come, job)
 }
 
-// end has a job end at a time.
+// end schedules a job's end.
 func (a *agenda) end(t, job int) {
 	if m := a.at(t); !slices.Contains(m.ends, job) {
 		m.ends = append(m.ends, job)
 	}
 }
 
-// drop takes a job's end out.
+// drop removes a job's end.
 func (a *agenda) drop(at, job int) {
 	k, ok := a.find(at)
 	if !ok {
@@ -369,8 +368,8 @@ func (a *agenda) drop(at, job int) {
 	}
 }
 
-// move has a job end at another time. If its event was taken together with others,
-// it is not found, and is the next anyhow.
+// move reschedules a job's end. If its event was merged with others, it is not found, and is next
+// anyway.
 func (a *agenda) move(from, to, job int) {
 	if from == to {
 		return
@@ -379,7 +378,7 @@ func (a *agenda) move(from, to, job int) {
 	a.end(to, job)
 }
 
-// gather takes everything within a slot from now together at its end.
+// gather merges everything within a slot from now into the slot's end.
 func (a *agenda) gather(now int) {
 	for l := *a; len(l) >= 2 && l[0].at-now <= slot; l = *a {
 		l[0].at = now + slot
@@ -391,13 +390,13 @@ func (a *agenda) gather(now int) {
 	}
 }
 
-// slotUp is the first end of a slot, counted from now, that is not before a time.
+// slotUp is the first slot boundary, counted from now, that is not before a time.
 func slotUp(now, t int) int { return now + slot*int(math.Ceil(float64(t-now)/slot)) }
 
-// timeline is a number that changes at times; each value holds until the next time.
+// timeline is a number over time; each value holds until the next entry.
 type timeline []struct{ at, n int }
 
-// find returns where a time is, or would be.
+// find returns the index of a time, or its insertion point.
 func (l timeline) find(t int) (int, bool) {
 	lo, hi := 0, len(l)
 	for lo < hi {
@@ -410,7 +409,7 @@ func (l timeline) find(t int) (int, bool) {
 	return lo, lo < len(l) && l[lo].at == t
 }
 
-// set gives a value to a time.
+// set sets the value at a time.
 func (l *timeline) set(t, n int) {
 	k, ok := l.find(t)
 	if !ok {
@@ -419,7 +418,7 @@ func (l *timeline) set(t, n int) {
 	(*l)[k].n = n
 }
 
-// squeeze drops the times at which nothing changes.
+// squeeze removes entries that do not change the value.
 func (l timeline) squeeze() timeline {
 	out := l[:0]
 	for _, p := range l {

@@ -19,7 +19,7 @@ func flowTrace(t *testing.T, name, world string) Flow {
 	return x
 }
 
-// As many jobs meet their deadlines as in the published simulator.
+// The number of met deadlines equals that of the published simulator.
 func TestFlow(t *testing.T) {
 	for _, c := range []struct {
 		name, world         string
@@ -46,7 +46,7 @@ func TestFlow(t *testing.T) {
 	}
 }
 
-// Everybody ends under our policies in that world, too.
+// Under our policies, too, all jobs end in that world.
 func TestFlowOurs(t *testing.T) {
 	met := map[string]int{}
 	for _, c := range []struct {
@@ -70,7 +70,7 @@ func TestFlowOurs(t *testing.T) {
 	}
 	for _, name := range []string{"gandiva", "themis", "chronus"} {
 		if met[name] > 124 || met[name] < 100 {
-			t.Errorf("%s: %d deadlines are met; nobody can keep more than 124 with those sizes and run times", name, met[name])
+			t.Errorf("%s: %d deadlines are met; at most 124 are possible with those sizes and run times", name, met[name])
 		}
 	}
 	if met["largest"] >= met["elastic"] {
@@ -89,7 +89,7 @@ func TestFlowUnknown(t *testing.T) {
 	}
 }
 
-// planned is a job of so many iterations, at the same speed on any GPUs.
+// planned is a job with a number of iterations, at the same speed on any number of GPUs.
 func planned(most int, speed, left float64) *flowJob {
 	j := &flowJob{most: most, left: left}
 	for i := range j.speed {
@@ -130,8 +130,8 @@ func TestAgendaGathers(t *testing.T) {
 	}
 }
 
-// ElasticFlow's simulator, example G: the eighth job of one GPU joins the others on
-// their node, where all run; the ninth takes turns.
+// ElasticFlow's simulator, example G: the eighth one-GPU job joins the others on their node, where
+// all run; with the ninth, jobs take turns.
 func TestFlowGandivaPlaces(t *testing.T) {
 	w := &FlowWorld{total: 8}
 	for range 9 {
@@ -153,8 +153,8 @@ func TestFlowGandivaPlaces(t *testing.T) {
 	}
 }
 
-// ElasticFlow's simulator, examples D and E: two GPUs keep the deadline; with two more,
-// which are free, it costs 60 GPU-seconds more for each.
+// ElasticFlow's simulator, examples D and E: two GPUs meet the deadline; the two other free ones
+// cost 60 additional GPU-seconds each.
 func TestFlowElasticPlans(t *testing.T) {
 	w := &FlowWorld{total: 4, known: []int{0}, jobs: []flowJob{{deadline: 90, most: 4, left: 100, speed: [flowLevels]float64{1, 1.8, 3}}}}
 	j := &w.jobs[0]
@@ -169,7 +169,7 @@ func TestFlowElasticPlans(t *testing.T) {
 	}
 }
 
-// Who is where a job of its size has been since the last restart has it warm there.
+// A job in a place where a job of its size has been since the last restart finds it warm.
 func TestFlowNodes(t *testing.T) {
 	w := &FlowWorld{known: []int{0, 1, 2}, jobs: []flowJob{{want: 8}, {want: 4}, {want: 4}}}
 	n, warm := newFlowNodes(2), map[[2]int]bool{}

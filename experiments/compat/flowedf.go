@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// flowEDF is EDF as ElasticFlow's simulator has it (section 5): at each event
-// everybody is planned to the end, the earliest deadline first, with as many GPUs as
-// fit, however slow that makes it; a change of size costs nothing.
+// flowEDF is EDF in ElasticFlow's simulator (section 5): at each event all jobs are planned to
+// their ends, the earliest deadline first, each with as many GPUs as fit, however much that slows
+// it down; a change of size costs nothing.
 type flowEDF struct {
 	w    *FlowWorld
-	come bool // somebody arrived in this event
+	come bool // a job arrived in this event
 	free timeline
 }
 
@@ -21,7 +21,7 @@ func newFlowEDF(w *FlowWorld) *flowEDF {
 	return &flowEDF{w: w}
 }
 
-// flowMost is how many GPUs a job may have: one per sample of its batch, 64 at most.
+// flowMost is the maximum number of GPUs of a job: one per sample of its batch, at most 64.
 func flowMost(j *flowJob) int { return min(1<<(flowLevels-1), j.batch) }
 
 // next brings jobs up to the next event.
@@ -44,9 +44,8 @@ func (f *flowEDF) next() bool {
 	return true
 }
 
-// advance has a job do what it does in the span up to now, of which its last seconds
-// count up to limit only, and its first so many not. If it is done before it was
-// thought to be, it ends now.
+// advance adds a job's progress in the interval up to now, of which only the time up to limit
+// counts, after the first lost seconds. If the job completes earlier than expected, it ends now.
 func (w *FlowWorld) advance(i, limit int) {
 	j := &w.jobs[i]
 	if j.given == 0 {
@@ -63,7 +62,7 @@ func (w *FlowWorld) advance(i, limit int) {
 	j.left -= it
 }
 
-// decide plans everybody; those who arrived are listed after those who were known.
+// decide plans all jobs; new arrivals are listed after the known jobs.
 func (f *flowEDF) decide() {
 	w := f.w
 	order := w.known
@@ -88,9 +87,9 @@ func (f *flowEDF) decide() {
 	}
 }
 
-// plan gives a job GPUs up to its end, of those that are free, and returns what is left of
-// them, in the same memory. Where its end is on a bound of a slot, it overwrites what is
-// free from there on, as there (E3).
+// plan gives a job GPUs until its end from the free ones, and returns the rest, in the same memory.
+// If its end is on a slot boundary it overwrites what is free from there on, as in that simulator
+// (E3).
 func (f *flowEDF) plan(j *flowJob, free timeline) timeline {
 	w := f.w
 	base, left := min(j.most, w.total), j.left
@@ -129,10 +128,10 @@ func (f *flowEDF) plan(j *flowJob, free timeline) timeline {
 		left -= float64(float64(free[k+1].at-at) * j.rate(g))
 		free[k].n -= g
 	}
-	return free // not reached: the last stretch takes it in
+	return free // not reached: the last interval covers it
 }
 
-// settle goes on to what is next.
+// settle computes the next events.
 func (f *flowEDF) settle() error {
 	w := f.w
 	w.events = w.events[1:]

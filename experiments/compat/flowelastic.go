@@ -10,24 +10,24 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// flowElastic is ElasticFlow as its simulator has it (section 8): who comes is admitted
-// if everybody has a plan with which it is done in time; what is free now goes to whom
-// more GPUs cost most GPU time.
+// flowElastic is ElasticFlow in its simulator (section 8): arrivals are admitted if all jobs have
+// plans that meet their deadlines; GPUs that are free now go to the jobs for which additional GPUs
+// cost most GPU time.
 type flowElastic struct {
 	w        *FlowWorld
 	nodes    *flowNodes
-	free     timeline // what the plans leave
+	free     timeline // what the plans leave free
 	declined []int
-	warm     map[[2]int]bool // first GPU and number of those that jobs ran on since the last restart
-	gains    []flowGain      // of all known jobs, by number
+	warm     map[[2]int]bool // (first GPU, number of GPUs) of jobs that ran since the last restart
+	gains    []flowGain      // gains of all known jobs, by number
 	scratch  timeline
 }
 
-// flowGain is a job with its next size.
+// flowGain is a job with its next larger size.
 type flowGain struct {
 	gpus int
 	fit  flowFit
-	gain float64 // GPU-seconds that it costs more, for each GPU more
+	gain float64 // additional GPU-seconds for each additional GPU
 }
 
 func newFlowElastic(w *FlowWorld) *flowElastic {
@@ -35,7 +35,7 @@ func newFlowElastic(w *FlowWorld) *flowElastic {
 	return &flowElastic{w: w, nodes: newFlowNodes(w.total / slotNode), warm: map[[2]int]bool{}, gains: make([]flowGain, len(w.jobs))}
 }
 
-// flowElasticMost is how many GPUs a job may have there.
+// flowElasticMost is the maximum number of GPUs of a job there.
 func flowElasticMost(j *flowJob) int {
 	switch {
 	case j.model == "deepspeech2":
@@ -68,7 +68,7 @@ func (f *flowElastic) next() bool {
 		if len(w.known) > 0 || len(w.events[0].ends) > 0 || len(w.events[0].come) > 0 {
 			break
 		}
-		w.events = w.events[1:] // nobody is there
+		w.events = w.events[1:] // an event without jobs
 	}
 	for _, i := range w.events[0].ends {
 		if j := &w.jobs[i]; !j.over && j.given > 0 {
@@ -83,13 +83,13 @@ func (f *flowElastic) next() bool {
 	return true
 }
 
-// decide admits, and says how many GPUs everybody has until the next event.
+// decide admits jobs, and sets the number of GPUs of all jobs until the next event.
 func (f *flowElastic) decide() {
 	w := f.w
 	f.declined = nil
 	all := append(slices.Clone(w.known), w.come...)
 	if len(w.come) > 0 && !f.estimate(all) {
-		f.declined = w.come // together, whoever it is who does not fit
+		f.declined = w.come // all of them, whichever one does not fit
 		f.estimate(w.known)
 	} else {
 		w.known = all
@@ -115,7 +115,7 @@ func (f *flowElastic) decide() {
 	w.come = nil
 }
 
-// retime has a job's end event where its end is.
+// retime moves a job's end event to its end.
 func (f *flowElastic) retime(i int) {
 	j := &f.w.jobs[i]
 	f.w.events.move(j.moved, j.end, i)
@@ -126,7 +126,7 @@ func (f *flowElastic) byDeadline(list []int) {
 	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(f.w.jobs[a].deadline, f.w.jobs[b].deadline) })
 }
 
-// begins reports whether a job's plan gives it GPUs now before it gives it any later.
+// begins reports whether a job's plan gives it GPUs now before any later time.
 func (j *flowJob) begins(now int) bool {
 	for _, p := range j.plan {
 		if p.n > 0 {
@@ -136,8 +136,8 @@ func (j *flowJob) begins(now int) bool {
 	return true
 }
 
-// estimate plans everybody from now on, the earliest deadline first. It reports whether
-// all are done in time.
+// estimate plans all jobs from now on, the earliest deadline first. It reports whether all meet
+// their deadlines.
 func (f *flowElastic) estimate(list []int) bool {
 	f.free = timeline{{f.w.now, f.w.total}}
 	f.byDeadline(list)
@@ -154,7 +154,7 @@ func (f *flowElastic) estimate(list []int) bool {
 	return all
 }
 
-// spare gives away what is free now.
+// spare hands out the GPUs that are free now.
 func (f *flowElastic) spare() {
 	w := f.w
 	spare := w.total
@@ -183,7 +183,7 @@ func (f *flowElastic) spare() {
 	}
 }
 
-// weighAll lists jobs by what their next size costs, the most first.
+// weighAll sorts jobs by the cost of their next size, the highest first.
 func (f *flowElastic) weighAll(spare int) {
 	for _, i := range f.w.known {
 		f.weigh(i, spare)
@@ -191,7 +191,7 @@ func (f *flowElastic) weighAll(spare int) {
 	slices.SortStableFunc(f.w.known, func(a, b int) int { return cmp.Compare(f.gains[b].gain, f.gains[a].gain) })
 }
 
-// weigh finds out what a job's next size costs. Who has come to its most keeps what it had.
+// weigh computes the cost of a job's next size. A job at its maximum keeps its previous value.
 func (f *flowElastic) weigh(i, spare int) {
 	j, g := &f.w.jobs[i], &f.gains[i]
 	n, first := max(1, 2*j.want), g.gpus < 0
@@ -211,7 +211,7 @@ func (f *flowElastic) weigh(i, spare int) {
 	}
 }
 
-// without is what is free if a job's plan is taken back.
+// without is what is free without a job's plan.
 func (f *flowElastic) without(j *flowJob) timeline {
 	t := append(f.scratch[:0], f.free...)
 	defer func() { f.scratch = t }()
@@ -223,7 +223,7 @@ func (f *flowElastic) without(j *flowJob) timeline {
 			t.set(p.at, t[k-1].n)
 		}
 	}
-	at := 0 // of the plan
+	at := 0 // index in the plan
 	for k := range t {
 		for at+1 < len(j.plan) && j.plan[at+1].at <= t[k].at {
 			at++
@@ -238,7 +238,7 @@ func (f *flowElastic) without(j *flowJob) timeline {
 	return t.squeeze()
 }
 
-// settle places jobs, says what that costs them, and what is next.
+// settle places jobs, charges them for it, and computes the next events.
 func (f *flowElastic) settle() error {
 	w := f.w
 	for _, i := range f.declined {
@@ -246,7 +246,7 @@ func (f *flowElastic) settle() error {
 		w.reports = append(w.reports, engine.Event{Type: engine.Cancelled, Job: cluster.JobID(i)})
 	}
 	f.declined = nil
-	scale := never // when a plan changes next
+	scale := never // when a plan next changes
 	for _, i := range w.known {
 		p := w.jobs[i].plan
 		if k, _ := p.find(w.now + 1); k < len(p) {
@@ -279,14 +279,14 @@ func (f *flowElastic) settle() error {
 	return w.carried()
 }
 
-// flowFit is a plan for a job, and what it leaves of what was free.
+// flowFit is a plan for a job, and what it leaves free.
 type flowFit struct {
 	plan, rest timeline
-	end, real  int // the end of the last slot; of the job
+	end, real  int // the end of the last slot; the end of the job
 }
 
-// gpuTime is what a plan costs, in GPU-seconds: its stretches count to the next, also
-// where the job ends before, and the last one to the end.
+// gpuTime is the cost of a plan in GPU-seconds: every interval counts in full, even if the job ends
+// earlier, and the last one until the end.
 func (r *flowFit) gpuTime() (sum int) {
 	for k, p := range r.plan {
 		to := r.end
@@ -298,7 +298,7 @@ func (r *flowFit) gpuTime() (sum int) {
 	return sum
 }
 
-// value is the number at a time; 0 before the first.
+// value is the number at a time; 0 before the first entry.
 func (l timeline) value(t int) int {
 	k, ok := l.find(t)
 	switch {
@@ -314,18 +314,18 @@ func (l timeline) value(t int) int {
 type flowFitter struct {
 	flowFit
 	j     *flowJob
-	free  timeline // as it was
+	free  timeline // free GPUs before the plan
 	total int
 	now   int
 	due   int // the end of its deadline's slot
-	from  int // what is planned begins here
-	fixed int // GPUs that it has now whatever comes; 0: none
+	from  int // start of the planned part
+	fixed int // GPUs that it has now in any case; 0: none
 	left  float64
-	last  int // GPUs free at where the plan ends
+	last  int // free GPUs where the plan ends
 }
 
-// fit plans a job as small and as late as its deadline allows (8.1); with a fixed size,
-// it has that now.
+// fit plans a job as small and as late as its deadline allows (8.1); with a fixed size, it has that
+// size now.
 func (f *flowElastic) fit(j *flowJob, fixed int, free timeline) flowFit {
 	x := flowFitter{j: j, free: free, total: f.w.total, now: f.w.now, due: slotUp(f.w.now, j.deadline), from: f.w.now, fixed: fixed, left: j.left}
 	x.rest, x.plan = append(make(timeline, 0, len(free)+3), free...), timeline{{x.now, 0}}
@@ -349,7 +349,7 @@ func (r flowFit) squeezed() flowFit {
 	return r
 }
 
-// within is the largest size that the job may have of so many free GPUs.
+// within is the largest possible size of the job within a number of free GPUs.
 func (x *flowFitter) within(free int) int {
 	if free = min(free, x.j.most); free > 0 {
 		return 1 << bits.Len(uint(free)) >> 1
@@ -357,8 +357,8 @@ func (x *flowFitter) within(free int) int {
 	return 0
 }
 
-// begin gives the job its fixed size up to when something changes, and reports whether
-// it is done by then, in time.
+// begin gives the job its fixed size until the next change, and reports whether it completes by
+// then, in time.
 func (x *flowFitter) begin() bool {
 	k, until := 0, x.due
 	for ; k < len(x.free); k++ {
@@ -385,8 +385,8 @@ func (x *flowFitter) begin() bool {
 	return false
 }
 
-// length is the time between two changes; of the deadline's slot only what is before
-// the deadline counts.
+// length is the time between two changes; of the deadline's slot only the time before the deadline
+// counts.
 func (x *flowFitter) length(from, to int) int {
 	if to == x.due {
 		to = x.j.deadline
@@ -394,8 +394,8 @@ func (x *flowFitter) length(from, to int) int {
 	return to - from
 }
 
-// least finds the smallest size q with which the job is done by its deadline, if it has
-// that from a time k on, and p, the next smaller size, before.
+// least finds the smallest size q with which the job meets its deadline if it has q from a time k
+// on, and p, the next smaller size, before.
 func (x *flowFitter) least() (p, q, k int, ok bool) {
 	x.spread()
 	first, _ := x.rest.find(x.from)
@@ -418,7 +418,7 @@ func (x *flowFitter) least() (p, q, k int, ok bool) {
 	return 0, 0, 0, false
 }
 
-// spread has the plan change wherever what is free does, up to the deadline's slot.
+// spread splits the plan wherever the free GPUs change, up to the deadline's slot.
 func (x *flowFitter) spread() {
 	own, k := x.plan, 0
 	x.plan = make(timeline, 0, len(own)+len(x.rest)+2)
@@ -435,7 +435,7 @@ func (x *flowFitter) spread() {
 	x.plan = append(x.plan, own[k:]...)
 }
 
-// take plans what least found.
+// take plans the sizes found by least.
 func (x *flowFitter) take(p, q, k int) {
 	first, _ := x.rest.find(x.from)
 	for i := first; i < len(x.rest) && x.rest[i].at <= x.due; i++ {
@@ -471,7 +471,7 @@ func (x *flowFitter) take(p, q, k int) {
 	}
 }
 
-// late plans a job that is not done in time: all that it can have.
+// late plans a job that misses its deadline: all GPUs that it can have.
 func (x *flowFitter) late() {
 	most := min(x.j.most, x.total)
 	first, _ := x.rest.find(x.from)
@@ -522,7 +522,7 @@ func (x *flowFitter) late() {
 	x.rest.set(x.end, x.total)
 }
 
-// close ends a late job in a stretch that begins at b.
+// close ends a late job in an interval that begins at b.
 func (x *flowFitter) close(b, c, real int) {
 	x.real, x.end = real, slotUp(x.now, real)
 	for k := range x.rest {

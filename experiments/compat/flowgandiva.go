@@ -7,13 +7,12 @@ import (
 	"slices"
 )
 
-// flowGandiva is Gandiva as ElasticFlow's simulator has it (section 7): jobs of one size
-// share groups of whole nodes and take turns there; the number of nodes of a size
-// follows what its jobs ask for; the cluster is looked at when jobs come, not when
-// they end.
+// flowGandiva is Gandiva in ElasticFlow's simulator (section 7): jobs of one size share groups of
+// whole nodes and take turns there; the number of nodes of a size follows its jobs' demand; the
+// cluster is examined when jobs arrive, not when they end.
 type flowGandiva struct {
 	w        *FlowWorld
-	free     int // nodes
+	free     int // number of free nodes
 	sizes    []gandivaSize
 	waiting  []int
 	released bool
@@ -21,17 +20,17 @@ type flowGandiva struct {
 
 // gandivaSize is the groups of jobs of one size.
 type gandivaSize struct {
-	gpus, nodes, room int // of a job; of a group; jobs that run at once in a group
+	gpus, nodes, room int // per job; per group; jobs that run at once in a group
 	groups            []*gandivaGroup
 }
 
-// gandivaGroup is jobs that take turns. util counts those that were ever put there.
+// gandivaGroup is jobs that take turns. util counts all that were ever put there.
 type gandivaGroup struct {
 	util int
 	jobs []int
 }
 
-// gandivaSizes are the sizes that there are, in the order in which they are looked at.
+// gandivaSizes are the possible sizes, in the order in which they are examined.
 var gandivaSizes = []int{1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 88, 128, 256}
 
 func newFlowGandiva(w *FlowWorld) (*flowGandiva, error) {
@@ -49,7 +48,7 @@ func newFlowGandiva(w *FlowWorld) (*flowGandiva, error) {
 	return f, nil
 }
 
-// next brings jobs up to the next event; when no more come, to the next minute.
+// next brings jobs up to the next event or, after the last arrival, to the next minute.
 func (f *flowGandiva) next() bool {
 	w := f.w
 	switch {
@@ -68,7 +67,7 @@ func (f *flowGandiva) next() bool {
 	return true
 }
 
-// come lists who comes in this event.
+// come lists the jobs that arrive in this event.
 func (f *flowGandiva) come() []int {
 	if l := f.w.events; len(l) > 0 && l[0].at == f.w.now {
 		return l[0].come
@@ -76,7 +75,7 @@ func (f *flowGandiva) come() []int {
 	return nil
 }
 
-// execute has those run whose turn it is, and the next take their turns.
+// execute runs the jobs whose turn it is, and advances the turns.
 func (f *flowGandiva) execute() {
 	w := f.w
 	f.released = false
@@ -109,8 +108,8 @@ func (f *flowGandiva) execute() {
 	}
 }
 
-// decide places who came, and who waits where nodes became free, and gives the sizes
-// their nodes for the time until the next event.
+// decide places arrivals, and waiting jobs if nodes became free, and sets the sizes' nodes until
+// the next event.
 func (f *flowGandiva) decide() {
 	w := f.w
 	for _, i := range f.come() {
@@ -118,7 +117,7 @@ func (f *flowGandiva) decide() {
 			f.waiting, w.jobs[i].waited = append(f.waiting, i), true
 		}
 	}
-	for k := 0; f.released && k < len(f.waiting); k++ { // who stands behind one that leaves is passed over
+	for k := 0; f.released && k < len(f.waiting); k++ { // as there, the job behind one that leaves the list is skipped
 		if i := f.waiting[k]; f.place(i) {
 			f.waiting = slices.Delete(f.waiting, k, k+1)
 		}
@@ -140,22 +139,22 @@ func (s *gandivaSize) sort() {
 	slices.SortStableFunc(s.groups, func(a, b *gandivaGroup) int { return cmp.Compare(a.util, b.util) })
 }
 
-// join has a job join a group.
+// join adds a job to a group.
 func (s *gandivaSize) join(g *gandivaGroup, i int) {
 	g.util++
 	g.jobs = append(g.jobs, i)
 	s.sort()
 }
 
-// turn takes the first group to the end.
+// turn moves the first group to the end.
 func (s *gandivaSize) turn() *gandivaGroup {
 	g := s.groups[0]
 	s.groups = append(slices.Delete(s.groups, 0, 1), g)
 	return g
 }
 
-// place finds a group for a job: one that has room for more than it, else free nodes,
-// else the first group, where it takes turns.
+// place finds a group for a job: one with room for more than this job, otherwise free nodes,
+// otherwise the first group, where it takes turns.
 func (f *flowGandiva) place(i int) bool {
 	s := &f.sizes[slices.Index(gandivaSizes, f.w.jobs[i].gpus)]
 	if len(s.groups) > 0 {
@@ -178,7 +177,7 @@ func (f *flowGandiva) place(i int) bool {
 	return true
 }
 
-// adjust gives sizes nodes by what their jobs ask for.
+// adjust sets the sizes' nodes by their jobs' demand.
 func (f *flowGandiva) adjust() {
 	asked, held, total := make([]int, len(f.sizes)), make([]int, len(f.sizes)), 0
 	for k := range f.sizes {
@@ -204,7 +203,7 @@ func (f *flowGandiva) adjust() {
 	}
 }
 
-// grow adds groups to a size, if there are nodes for them.
+// grow adds groups to a size if there are enough nodes.
 func (f *flowGandiva) grow(s *gandivaSize, n int) {
 	ok := false
 	for range n {
@@ -226,7 +225,7 @@ func (f *flowGandiva) grow(s *gandivaSize, n int) {
 	}
 }
 
-// shrink takes groups from a size; their jobs join the others.
+// shrink removes groups from a size; their jobs join the others.
 func (f *flowGandiva) shrink(s *gandivaSize, n int) {
 	gone := slices.Clone(s.groups[:n])
 	s.groups = slices.Delete(s.groups, 0, n)
@@ -238,7 +237,7 @@ func (f *flowGandiva) shrink(s *gandivaSize, n int) {
 	}
 }
 
-// settle goes on to what is next; while jobs come, everybody starts again at each event.
+// settle computes the next events; while jobs arrive, all jobs restart at each event.
 func (f *flowGandiva) settle() error {
 	w := f.w
 	if len(w.events) > 0 && w.events[0].at == w.now {

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// flowNodes is where ElasticFlow's simulator puts jobs (8.3). It matters only for who
-// is where somebody of its size was before: that costs less.
+// flowNodes is the placement of ElasticFlow's simulator (8.3). It matters only because a job costs
+// less in a place where a job of its size was before.
 type flowNodes struct {
 	nodes   int
 	free    []int
-	classes [][]*flowSet // by what is free of them, or, if nothing is, the size of the last job
+	classes [][]*flowSet // by the number of their free GPUs or, if none is free, the size of the last job
 	where   map[int]*flowSet
 }
 
@@ -20,8 +20,8 @@ type flowSet struct {
 	used, tag   int
 }
 
-// flowSwitch is the nodes of a switch where there are two; in that simulator they have
-// the same numbers.
+// flowSwitch is the number of nodes of a switch where there are two; in that simulator both
+// switches number their nodes alike.
 const flowSwitch = 32
 
 func newFlowNodes(nodes int) *flowNodes {
@@ -32,7 +32,7 @@ func newFlowNodes(nodes int) *flowNodes {
 	return n
 }
 
-// number is a node's within its switch.
+// number is a node's number within its switch.
 func (n *flowNodes) number(node int) int {
 	if n.nodes == 2*flowSwitch {
 		return node % flowSwitch
@@ -42,7 +42,7 @@ func (n *flowNodes) number(node int) int {
 
 func (s *flowSet) room() int { return slotNode*len(s.nodes) - s.used }
 
-// flowClass is the largest size that divides what is free.
+// flowClass is the largest size that divides the free GPUs.
 func flowClass(free int) int {
 	for c := len(gandivaSizes) - 1; c > 0; c-- {
 		if free%gandivaSizes[c] == 0 {
@@ -56,8 +56,8 @@ func (n *flowNodes) sort(class int) {
 	slices.SortStableFunc(n.classes[class], func(a, b *flowSet) int { return cmp.Compare(a.used, b.used) })
 }
 
-// place finds nodes for all who have GPUs: the largest first, then those of parts of a
-// node by size.
+// place finds nodes for all jobs with GPUs: the largest first, then those of less than a node by
+// size.
 func (n *flowNodes) place(w *FlowWorld) {
 	for _, size := range []int{slotNode, 4, 2, 1} {
 		for _, i := range w.known {
@@ -110,7 +110,7 @@ func (n *flowNodes) put(i, gpus int) {
 	n.sort(to)
 }
 
-// release takes a job from its nodes, if it has any.
+// release removes a job from its nodes, if it has any.
 func (n *flowNodes) release(i, gpus int) {
 	s := n.where[i]
 	if s == nil {
@@ -137,7 +137,7 @@ func (n *flowNodes) release(i, gpus int) {
 	n.sort(c)
 }
 
-// cached says who is where a job of its size has been, and notes who is where.
+// cached returns the jobs that are where a job of their size has been, and records all positions.
 func (n *flowNodes) cached(w *FlowWorld, warm map[[2]int]bool) map[int]bool {
 	holds := make([]*flowSet, n.nodes)
 	large := map[*flowSet]bool{}

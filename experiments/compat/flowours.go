@@ -9,12 +9,11 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// flowOurs is that world under a policy of ours: the scheduler is asked when jobs come
-// and end, and when it wants to be, of which all that is due within a minute is taken
-// together.
+// flowOurs is that world under a policy of ours: the scheduler runs when jobs arrive or end, and
+// when it asks to; whatever is due within a minute is merged.
 type flowOurs struct {
 	w    *FlowWorld
-	stir bool                               // somebody has come or ended in this event
+	stir bool                               // a job arrived or ended in this event
 	cost func(j *flowJob, restart bool) int // seconds that a running job, which had want GPUs, loses at an event
 }
 
@@ -46,7 +45,7 @@ func newFlowOurs(w *FlowWorld, x Flow) *flowOurs {
 	return f
 }
 
-// starts is what jobs lose that start, and everybody at each sixtieth event.
+// starts charges starting jobs, and all jobs at each sixtieth event.
 func (f *flowOurs) starts(j *flowJob, restart bool) int {
 	if j.want > 0 && !restart {
 		return 0
@@ -54,7 +53,7 @@ func (f *flowOurs) starts(j *flowJob, restart bool) int {
 	return slotStart(f.w.total, j.gpus, restart)
 }
 
-// resumes is what jobs lose that start: half a second, and for every doubling of GPUs.
+// resumes charges starting jobs: half a second, and more for every doubling of GPUs.
 func (f *flowOurs) resumes(j *flowJob, _ bool) int {
 	if j.want > 0 {
 		return 0
@@ -62,7 +61,7 @@ func (f *flowOurs) resumes(j *flowJob, _ bool) int {
 	return ceilDiv(bits.Len(uint(j.gpus)), 2)
 }
 
-// stirs is what jobs lose whenever somebody comes or ends, and who is resized.
+// stirs charges all jobs whenever one arrives or ends, and resized jobs.
 func (f *flowOurs) stirs(j *flowJob, restart bool) int {
 	switch {
 	case j.want != j.given || restart:
@@ -100,9 +99,9 @@ func (f *flowOurs) next() bool {
 	return true
 }
 
-func (*flowOurs) decide() {} // the policy does
+func (*flowOurs) decide() {} // the policy decides
 
-// settle says when jobs end if they go on as they are, and what is next.
+// settle computes when jobs end at their current speeds, and the next events.
 func (f *flowOurs) settle() error {
 	w := f.w
 	w.events = w.events[1:]
@@ -130,20 +129,20 @@ func (f *flowOurs) settle() error {
 	return nil
 }
 
-// reference is what is left of a job, as run time on as many GPUs as it asks for.
+// reference is the remaining work of a job, as run time on the requested number of GPUs.
 func (j *flowJob) reference() time.Duration {
 	return nanos(j.left / j.rate(j.spec.Tasks[0].Count))
 }
 
-// done is what the job has done, in the same measure.
+// done is the completed work of the job, in the same measure.
 func (j *flowJob) done() time.Duration { return max(0, j.spec.Estimate-j.reference()) }
 
-// ppm is the job's speed on so many GPUs, of that on as many as it asks for.
+// ppm is the job's speed relative to that on the requested number of GPUs.
 func (j *flowJob) ppm(gpus int) int64 {
 	return int64(math.Round(1e6 * j.rate(gpus) / j.rate(j.spec.Tasks[0].Count)))
 }
 
-// flowSpeeds is what a policy is told of speeds: what they are.
+// flowSpeeds tells a policy the actual speeds.
 type flowSpeeds struct{ w *FlowWorld }
 
 // Speed implements engine.Speeds.
@@ -154,7 +153,7 @@ func (s flowSpeeds) Speed(j *cluster.Job, _ string, tasks int) int64 {
 // Slice implements engine.Speeds: there are no MIG instances here.
 func (flowSpeeds) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000 }
 
-// Beside implements engine.Speeds: nobody shares GPUs here.
+// Beside implements engine.Speeds: GPUs are not shared here.
 func (flowSpeeds) Beside(_ *cluster.Job, _ string, others []*cluster.Job) int64 {
 	return 1_000_000 / int64(1+len(others))
 }

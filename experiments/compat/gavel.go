@@ -15,38 +15,37 @@ import (
 	"github.com/muster-gpu/muster/policy"
 )
 
-// Gavel is an experiment in the world of the simulator of Gavel (OSDI'20): 36
-// K80, P100 and V100 each; jobs are drawn; in rounds of at most 360 s (Round) every job
-// makes whole steps, whoever comes or is done is heard of when the slowest has
-// made its own; moving is free. Jobs 4000 to 4999 are measured.
+// Gavel is an experiment in the world of Gavel's simulator (OSDI'20): 36 each of K80, P100 and
+// V100; jobs are drawn at random; in rounds of at most 360 s (Round) every job makes whole steps,
+// arrivals and ends are processed when the slowest job has made its steps; moving is free. Jobs
+// 4000 to 4999 are measured.
 type Gavel struct {
 	Seed    uint32
 	Rate    float64 // jobs per hour
-	Several bool    // GPUs per job: 1, 2, 4 or 8; else 1
+	Several bool    // GPUs per job: 1, 2, 4 or 8; otherwise 1
 	// Policy is one of ours. "": one of that simulator's own: Own.
 	Policy string
-	// Own is allox, fifo-packed, gandiva, isolated or las as that simulator has them (gavelRules). "": FIFO without
-	// heterogeneity, which is no rule that anybody would want (gavelFIFO).
+	// Own is allox, fifo-packed, gandiva, isolated or las as that simulator has them (gavelRules).
+	// "": FIFO without heterogeneity, which is a defect rather than a useful rule (gavelFIFO).
 	Own string
-	// Static, if it is not 0, has so many jobs come at 0, and no more: the makespan is
-	// measured. Rate, From and To do not count.
+	// Static, if not 0, is the number of jobs that all arrive at 0: the makespan is measured. Rate,
+	// From and To are ignored.
 	Static int
-	// Round is how long a round lasts at most, in seconds. 0: 360, as in all published
-	// experiments but those of the makespan, which have 1920.
+	// Round is the maximum length of a round in seconds. 0: 360, as in all published experiments
+	// except those of the makespan, which have 1920.
 	Round float64
-	// Tells has jobs report their progress each round, for policies to which work
-	// that is left matters.
+	// Tells makes jobs report their progress each round, for policies that use the remaining work.
 	Tells bool
 	// From and To bound the measured jobs; both 0: 4000 and 5000.
 	From, To int
 }
 
 const (
-	gavelReset = 1920.0 // seconds between two solutions, at least
+	gavelReset = 1920.0 // minimum seconds between two solutions
 	gavelGPUs  = 36     // of each model
 
-	// gavelRounds is more than any published experiment has: a job that nobody ever
-	// gives GPUs would never end.
+	// gavelRounds exceeds the rounds of any published experiment: a job that never gets a GPU would
+	// never end.
 	gavelRounds = 1_000_000
 )
 
@@ -57,16 +56,16 @@ type gavelJob struct {
 	rate     [3]float64 // steps per second
 	total    float64    // steps
 	left     float64
-	admitted cluster.Time // as the engine saw it
-	on       int          // of gavelModels, while it runs; -1
-	devices  uint64       // ... and on which of them
-	mate     *gavelJob    // who has the same GPUs in this round
-	steps    float64      // of this round
-	end      float64      // of those steps
-	got      [3]float64   // seconds on each model since it came
+	admitted cluster.Time // in the engine's time
+	on       int          // index in gavelModels while it runs; -1
+	devices  uint64       // ... and its devices there
+	mate     *gavelJob    // the job on the same GPUs in this round
+	steps    float64      // in this round
+	end      float64      // end of those steps
+	got      [3]float64   // seconds on each model since its arrival
 	done     bool
-	alone    *gavelEntry // of that simulator's own policy, once it knows it
-	known    bool        // ... and so does its last solution
+	alone    *gavelEntry // of that simulator's own policy, if known
+	known    bool        // ... and its last solution includes the job
 }
 
 // GavelWorld is a driver whose world is that of Gavel's simulator.
@@ -79,21 +78,21 @@ type GavelWorld struct {
 	live     []*gavelJob // admitted and not over, by number
 	clock    float64
 	roundEnd float64
-	now      cluster.Time // as the engine sees it
+	now      cluster.Time // in the engine's time
 	reports  []engine.Event
-	left     int       // measured jobs that are not over
-	took     []float64 // seconds from arrival to end, of each
+	left     int       // measured jobs that have not ended
+	took     []float64 // seconds from arrival to end
 	drawn    int
 	rounds   int
-	solved   cluster.Time   // when the policy last counted anew
-	planned  map[int]string // the policy's targets of this round: models by job
-	company  map[int]int    // ... and who is to be beside whom
+	solved   cluster.Time   // when the policy last solved
+	planned  map[int]string // the policy's targets in this round: models by job
+	company  map[int]int    // ... and the planned partners
 
-	// emptied, if there is one, hears that the last job is over: a solution for nobody counts as
-	// one there, so who comes within gavelReset of it waits, and for the next arrival at that.
+	// emptied, if set, is called when the last job has ended: there a solution without jobs counts
+	// as one, so a job that arrives within gavelReset of it waits for the next solution.
 	emptied func()
 
-	book func(j *gavelJob, seconds float64) // hears of what a job, or two, had of a round
+	book func(j *gavelJob, seconds float64) // called with what a job, or a pair, received in a round
 }
 
 // NewGavel makes the world of an experiment.
@@ -130,10 +129,10 @@ func (w *GavelWorld) arrive() gavelDraw {
 	return d
 }
 
-// instant is the world's time as the engine sees it. The simulator lets the first
-// jobs have a solution at every round, because it takes "last solved at 0" for
-// "never solved": so all but time 0 is later by what else lies between two. (The
-// engine takes "last planned at 0" for "in this instant": so 0 is one nanosecond.)
+// instant is the world's time as the engine sees it. The simulator gives the first jobs a solution
+// at every round, because it takes "last solved at 0" for "never solved": so all times except 0 are
+// later by the minimum distance of two solutions. (The engine takes "last planned at 0" for "in
+// this instant": so 0 becomes one nanosecond.)
 func (w *GavelWorld) instant(seconds float64) cluster.Time {
 	if seconds == 0 {
 		return 1
@@ -141,7 +140,7 @@ func (w *GavelWorld) instant(seconds float64) cluster.Time {
 	return cluster.Time(nanos(seconds+gavelReset)) + 1
 }
 
-// Next ends the round, or returns what happened at the same instant.
+// Next ends the round, or returns further events at the same instant.
 func (w *GavelWorld) Next(ctx context.Context) (engine.Batch, error) {
 	if len(w.reports) == 0 {
 		if err := w.launch(); err != nil {
@@ -165,9 +164,9 @@ func (w *GavelWorld) Next(ctx context.Context) (engine.Batch, error) {
 	return b, nil
 }
 
-// launch begins a round: whole steps only, but for a job's last ones. What the
-// policy planned must be what runs: nothing in this world stands against it. Two on
-// the same GPUs both end with the slower one's steps.
+// launch begins a round: whole steps only, except for a job's last ones. The policy's plan must be
+// what runs: nothing in this world prevents it. A pair on the same GPUs ends with the slower job's
+// steps.
 func (w *GavelWorld) launch() error {
 	if err := w.settle(); err != nil {
 		return err
@@ -175,7 +174,7 @@ func (w *GavelWorld) launch() error {
 	for _, j := range w.live {
 		if j.on >= 0 {
 			v := w.stepsPerSecond(j)
-			if j.steps, j.end = 0, w.clock+w.x.Round; v > 0 { // 0: the two do not fit the GPU
+			if j.steps, j.end = 0, w.clock+w.x.Round; v > 0 { // 0: the two do not fit on the GPU
 				j.steps = min(math.Floor(v*w.x.Round), j.left)
 				j.end = w.clock + j.steps/v
 			}
@@ -189,7 +188,7 @@ func (w *GavelWorld) launch() error {
 	return nil
 }
 
-// settle finds who has the same GPUs, and compares with the plan.
+// settle finds pairs on the same GPUs, and compares with the plan.
 func (w *GavelWorld) settle() error {
 	type place struct {
 		on      int
@@ -213,13 +212,13 @@ func (w *GavelWorld) settle() error {
 	for _, j := range w.live {
 		want, planned := w.company[int(j.spec.ID)]
 		if w.planned != nil && (planned != (j.mate != nil) || planned && want != int(j.mate.spec.ID)) {
-			return fmt.Errorf("compat: job %d is not beside whom it is planned", j.spec.ID)
+			return fmt.Errorf("compat: job %d does not share GPUs with its planned partner", j.spec.ID)
 		}
 	}
 	return nil
 }
 
-// stepsPerSecond is the job's speed where it is.
+// stepsPerSecond is the job's speed in its place.
 func (w *GavelWorld) stepsPerSecond(j *gavelJob) float64 {
 	if j.mate == nil {
 		return j.rate[j.on]
@@ -227,8 +226,8 @@ func (w *GavelWorld) stepsPerSecond(j *gavelJob) float64 {
 	return w.table.beside[gavelPair{j.model, j.mate.model, j.gpus}][j.on]
 }
 
-// endRound books the steps of those who ran, and sets the clock to the end of the
-// slowest; without any, to the next arrival.
+// endRound books the steps of the running jobs, and sets the clock to the end of the slowest or, if
+// none runs, to the next arrival.
 func (w *GavelWorld) endRound() {
 	began, last := w.roundEnd, -1.0
 	for _, j := range w.live {
@@ -268,7 +267,7 @@ func (w *GavelWorld) endRound() {
 
 func (w *GavelWorld) report(e engine.Event) { w.reports = append(w.reports, e) }
 
-// believed is the work done, as run time on V100.
+// believed is the completed work, as run time on V100.
 func (j *gavelJob) believed() time.Duration {
 	return time.Duration(float64(j.spec.Estimate) * (1 - j.left/j.total))
 }
@@ -278,7 +277,7 @@ func (j *gavelJob) ppm(model int) int64 {
 	return int64(math.Round(1e6 * j.rate[model] / j.rate[gavelV100]))
 }
 
-// admit submits all who have arrived by now.
+// admit submits all jobs that have arrived by now.
 func (w *GavelWorld) admit() {
 	for w.upcoming.arrival <= w.clock {
 		d := w.upcoming
@@ -298,14 +297,14 @@ func (w *GavelWorld) admit() {
 	}
 }
 
-// Apply carries out a decision: it takes no time, and nothing is lost.
+// Apply carries out a decision, without delay or loss.
 func (w *GavelWorld) Apply(_ context.Context, d engine.Decision) error {
 	for i := range d.Actions {
 		a := &d.Actions[i]
 		j := w.jobs[a.Job]
 		switch a.Type {
 		case engine.Start:
-			j.on, j.devices = int(a.Allocs[0].Node), 0 // a node per model
+			j.on, j.devices = int(a.Allocs[0].Node), 0 // one node per model
 			for i := range a.Allocs {
 				j.devices |= a.Allocs[i].GPUs
 			}
@@ -320,12 +319,12 @@ func (w *GavelWorld) Apply(_ context.Context, d engine.Decision) error {
 	return nil
 }
 
-// Speed is what the scheduler believes of speeds: the table.
+// Speed is the scheduler's knowledge of speeds: the table.
 func (w *GavelWorld) Speed(j *cluster.Job, gpu string, _ int) int64 {
 	return w.jobs[j.ID].ppm(gavelModel(gpu))
 }
 
-// Beside is what the scheduler believes of two on the same GPUs: the table.
+// Beside is the scheduler's knowledge of pairs on the same GPUs: the table.
 func (w *GavelWorld) Beside(j *cluster.Job, gpu string, others []*cluster.Job) int64 {
 	k, job := gavelModel(gpu), w.jobs[j.ID]
 	if len(others) != 1 || job.rate[k] == 0 {
@@ -334,10 +333,10 @@ func (w *GavelWorld) Beside(j *cluster.Job, gpu string, others []*cluster.Job) i
 	return int64(math.Round(1e6 * w.table.beside[gavelPair{job.model, others[0].Model, job.gpus}][k] / job.rate[k]))
 }
 
-// Slice is never asked for: nobody divides GPUs in this world.
+// Slice is never called: GPUs are not divided in this world.
 func (w *GavelWorld) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000 }
 
-// gavelModel is a model's place among gavelModels, where it is.
+// gavelModel is the index of a model in gavelModels.
 func gavelModel(gpu string) int {
 	k := 0
 	for gavelModels[k].ours != gpu {
@@ -346,17 +345,16 @@ func gavelModel(gpu string) int {
 	return k
 }
 
-// gavelTurns has a policy plan at the ends of the world's rounds, which are a
-// little shorter than they should be, and lets run who was selected, nobody else:
-// who came since the last solution may be selected for what is left, and then
-// keeps it from others, but does not run.
+// gavelTurns makes a policy plan at the ends of the world's rounds, which are slightly shorter than
+// nominal, and runs only selected jobs: a job that arrived since the last solution may be selected
+// for the remaining GPUs, and then keeps other jobs off them, but does not run.
 type gavelTurns struct {
 	engine.Planner
 	w     *GavelWorld
-	empty float64 // when a solution for nobody was the last; -1: it was not
+	empty float64 // time of the last solution if it was without jobs; -1: it was not
 }
 
-// emptied is the solution for nobody.
+// emptied records a solution without jobs.
 func (t *gavelTurns) emptied() {
 	if t.w.instant(t.w.clock)-t.w.solved >= cluster.Time(nanos(gavelReset)) {
 		t.empty = t.w.clock
@@ -381,7 +379,7 @@ func (t *gavelTurns) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	}
 	t.empty = -1
 	plan := t.Planner.Plan(v, jobs)
-	if since := cluster.Time(plan.Memo[0]); since == v.Now() { // gavel's first memory: when it counted anew
+	if since := cluster.Time(plan.Memo[0]); since == v.Now() { // gavel's first memory value: when it last solved
 		t.w.solved = since
 	}
 	if plan.Next != cluster.Never {
@@ -403,8 +401,8 @@ func (t *gavelTurns) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	return plan
 }
 
-// gavelPlans has another policy plan at the ends of the world's rounds. It runs whom
-// it has run.
+// gavelPlans makes another policy plan at the ends of the world's rounds, and runs the jobs that it
+// selects.
 type gavelPlans struct{ engine.Planner }
 
 func (p *gavelPlans) Traits() engine.Traits {
@@ -419,12 +417,12 @@ func (p *gavelPlans) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	return plan
 }
 
-// GavelFigures are what comes of an experiment.
+// GavelFigures are the results of an experiment.
 type GavelFigures struct {
 	Hours  float64   // mean completion time of the measured jobs
 	Took   []float64 // completion time of each, in seconds
-	Span   float64   // when the last of them was done, in hours
-	Jobs   int       // that came, until the last measured one was done
+	Span   float64   // end of the last of them, in hours
+	Jobs   int       // number of arrivals until the last measured job ended
 	Rounds int
 }
 

@@ -64,8 +64,8 @@ func gavelTable(t testing.TB) *Throughputs {
 	return table
 }
 
-// Gavel's simulator, 12.1: the mean to the printed digit, under that simulator's
-// FIFO; under our policies package results looks at it.
+// Gavel's simulator, example 12.1: the mean equals the printed digits under that simulator's FIFO;
+// package results checks our policies.
 func TestGavelFIFO(t *testing.T) {
 	f, err := RunGavel(context.Background(), Gavel{Rate: 4}, gavelTable(t))
 	if got := fmt.Sprintf("%.2f", f.Hours); err != nil || got != "25.38" {
@@ -73,9 +73,9 @@ func TestGavelFIFO(t *testing.T) {
 	}
 }
 
-// Space sharing: two jobs' steps on the same GPUs are those of the published table,
-// and 200 jobs that all come at once are done sooner, on average, than without. The
-// world fails if any two run together that were not planned so.
+// Space sharing: the steps of two jobs on the same GPUs are those of the published table, and 200
+// jobs that all arrive at once complete sooner on average than without. The world fails if two jobs
+// run together without a plan for it.
 func TestGavelSharing(t *testing.T) {
 	table := gavelTable(t)
 	both := table.beside[gavelPair{"ResNet-18 (batch size 16)", "ResNet-18 (batch size 32)", 1}]
@@ -95,14 +95,14 @@ func TestGavelSharing(t *testing.T) {
 	}
 }
 
-// H5 of Gavel's simulator: one V100 and one K80 are idle; the short job gets the V100,
-// and the long one, which comes after it there, nothing now.
+// Gavel's simulator, example H5: one V100 and one K80 are idle; the short job gets the V100, and
+// the long one, which follows it there, gets nothing now.
 func TestGavelAlloX(t *testing.T) {
 	job := func(id cluster.JobID, left float64) *gavelEntry {
 		return &gavelEntry{jobs: [2]*gavelJob{{gavelDraw: gavelDraw{gpus: 1}, spec: cluster.Job{ID: id}, rate: [3]float64{0.5, 0, 2}, left: left}}}
 	}
 	g := &gavelRules{w: &GavelWorld{}}
-	for id := range gavelGPUs - 1 { // all but one of each are held
+	for id := range gavelGPUs - 1 { // all but one of each model are held
 		for _, k := range []int{0, 2} {
 			e := job(cluster.JobID(1000+2*id+k), 1)
 			e.x[k] = 1
@@ -117,7 +117,7 @@ func TestGavelAlloX(t *testing.T) {
 	}
 }
 
-// Two of n as CPython's random.sample draws them.
+// Two of n as drawn by CPython's random.sample.
 func TestGavelTwo(t *testing.T) {
 	g := &gavelRules{chance: newTwister(3)}
 	for _, c := range []struct {
@@ -132,9 +132,9 @@ func TestGavelTwo(t *testing.T) {
 	}
 }
 
-// The assignment's sum is the least of all, and of several best ones it is the one that
-// Munkres' method comes to: three jobs of 3, 2 and 1 on two GPUs, the first two last,
-// each on a GPU of its own, and the third before the first job.
+// The assignment has the minimal sum, and among several optimal ones it is the one that Munkres'
+// method finds: three jobs of 3, 2 and 1 on two GPUs, the first two last, each on a GPU of its own,
+// and the third before the first job.
 func TestGavelAssign(t *testing.T) {
 	got := gavelAssign(3, 6, []float64{3, 3, 6, 6, 9, 9, 2, 2, 4, 4, 6, 6, 1, 1, 2, 2, 3, 3})
 	if !slices.Equal(got, []int{0, 1, 2}) {
@@ -174,8 +174,8 @@ func TestGavelAssign(t *testing.T) {
 	}
 }
 
-// AlloX with a queue, and Gandiva that draws pairs, to the printed digit: these two cells
-// come out only with the assignment above, and with what pairs begin with.
+// AlloX with a queue, and Gandiva with random pairs, to the printed digit: these two cells match
+// only with the assignment above, and with the initial values of pairs.
 func TestGavelOwn(t *testing.T) {
 	table := gavelTable(t)
 	for _, c := range []struct {

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// gavelAlloX gives idle GPUs to who comes first in the assignment with the least sum
-// of completion times; who has one keeps it. A place is a GPU and a turn, counted from
-// the end of its queue: first all GPUs of the last turn, in the order of gavelModels.
-// GPUs of a model are alike, so several assignments are best: which one is taken is up
-// to the method, and to the last digits of the costs, which are counted as there.
+// gavelAlloX gives idle GPUs to the first jobs in the assignment with the minimal sum of completion
+// times; a job that has one keeps it. A place is a GPU and a turn, counted from the end of its
+// queue: first all GPUs of the last turn, in the order of gavelModels. GPUs of a model are equal,
+// so several assignments are optimal: the method and the last digits of the costs, which are
+// computed as in that simulator, decide which one is taken.
 func gavelAlloX(g *gavelRules) {
 	idle := [3]int{gavelGPUs, gavelGPUs, gavelGPUs}
 	var queue []*gavelEntry
@@ -20,7 +20,7 @@ func gavelAlloX(g *gavelRules) {
 			queue = append(queue, e)
 		}
 	}
-	var gpus []int // their models
+	var gpus []int // model of each GPU
 	for k, n := range idle {
 		gpus = append(gpus, slices.Repeat([]int{k}, n)...)
 	}
@@ -41,7 +41,7 @@ func gavelAlloX(g *gavelRules) {
 		}
 	}
 	places := gavelAssign(len(queue), len(queue)*len(gpus), costs)
-	first := make([]int, len(gpus)) // the last turn from the end, on each GPU
+	first := make([]int, len(gpus)) // the last turn on each GPU, counted from the end
 	for _, at := range places {
 		first[at%len(gpus)] = max(first[at%len(gpus)], at/len(gpus))
 	}
@@ -52,8 +52,8 @@ func gavelAlloX(g *gavelRules) {
 	}
 }
 
-// munkres is the state of gavelAssign. A star is a zero of the reduced costs that is
-// part of the assignment, a prime one that could be.
+// munkres is the state of gavelAssign. A star is a zero of the reduced costs that is part of the
+// assignment, a prime one that could become part.
 type munkres struct {
 	rows, cols             int
 	costs                  []float64 // by row
@@ -62,14 +62,13 @@ type munkres struct {
 	coveredRow, coveredCol []bool
 }
 
-// gavelAssign gives each row a column of its own, so that the sum of the costs, by
-// row, is least, and returns the columns. There are at least as many columns as rows.
-// The costs are used up.
+// gavelAssign assigns each row a column of its own, so that the sum of the costs (stored by row) is
+// minimal, and returns the columns. There are at least as many columns as rows. It overwrites the
+// costs.
 //
-// Of several best assignments it returns that which that simulator got: this is
-// Munkres' method of 1957 (steps as in Bourgeois and Lassalle 1971) on doubles, with
-// zeros looked for row by row from the first on. (solve.Assign, which is faster,
-// returns another one.)
+// Among several optimal assignments it returns the one that the simulator found: this is Munkres'
+// method of 1957 (steps as in Bourgeois and Lassalle 1971) on doubles, with a row-by-row search for
+// zeros. (solve.Assign, which is faster, returns another one.)
 func gavelAssign(rows, cols int, costs []float64) []int {
 	none := func(n int) []int { return slices.Repeat([]int{-1}, n) }
 	m := &munkres{rows: rows, cols: cols, costs: costs, starOf: none(rows), primeOf: none(rows), starIn: none(cols),
@@ -104,8 +103,8 @@ func gavelAssign(rows, cols int, costs []float64) []int {
 
 func (m *munkres) row(i int) []float64 { return m.costs[i*m.cols : (i+1)*m.cols] }
 
-// prime primes uncovered zeros until one is in a row without a star, which it
-// returns. Rows with a star are covered instead of the star's column.
+// prime primes uncovered zeros until one is in a row without a star, which it returns. A row with a
+// star is covered, and the star's column uncovered.
 func (m *munkres) prime() (row int) {
 	for {
 		i, k := m.zero()
@@ -120,7 +119,7 @@ func (m *munkres) prime() (row int) {
 	}
 }
 
-// zero is the first uncovered zero; -1: there is none.
+// zero is the first uncovered zero; -1: none.
 func (m *munkres) zero() (row, col int) {
 	for i := range m.rows {
 		if m.coveredRow[i] {
@@ -135,8 +134,8 @@ func (m *munkres) zero() (row, col int) {
 	return -1, -1
 }
 
-// reduce makes the least uncovered cost a zero: it is added to the covered rows, then
-// taken from the uncovered columns. What is both is not spared: the two may round.
+// reduce turns the smallest uncovered cost into a zero: it is added to covered rows, then
+// subtracted from uncovered columns. Entries with both get both, because they may round.
 func (m *munkres) reduce() {
 	least := math.Inf(1)
 	for i := range m.rows {
@@ -159,9 +158,8 @@ func (m *munkres) reduce() {
 	}
 }
 
-// augment makes stars of the primes, and none of the stars, on the path that begins
-// with a row's prime: from a prime to the star of its column, from there to the prime
-// of its row.
+// augment turns the primes into stars, and removes the stars, on the alternating path that begins
+// with a row's prime: from a prime to the star in its column, from there to the prime in its row.
 func (m *munkres) augment(row int) {
 	for row >= 0 {
 		col := m.primeOf[row]

@@ -1,17 +1,17 @@
 package compat
 
-// gavelProgram is a policy of that simulator that solves a program (Gavel's simulator, 6),
-// by the solver that it used: which of the best divisions it takes is that solver's way.
+// gavelProgram is a policy of that simulator that solves a program (section 6), with the method of
+// the solver that it used, which selects one of several optimal divisions.
 type gavelProgram struct {
-	alike bool // every model counts as the same: without heterogeneity
+	alike bool // all models count as equal: without heterogeneity
 
-	// Of finish-time fairness, by job: steps per second alone in its part of the cluster at the
-	// last solution, the steps that were left then, and the seconds that what it has done takes
-	// there.
+	// For finish-time fairness, by job: steps per second alone in its part of the cluster at the
+	// last solution, the remaining steps at that time, and the seconds that its completed work
+	// takes there.
 	alone, left, took map[*gavelJob]float64
 }
 
-// maxMin is LAS: the least of the jobs' normalised speeds as high as can be.
+// maxMin is LAS: it maximizes the smallest normalised speed.
 func (q *gavelProgram) maxMin(g *gavelRules) {
 	jobs := make([]coneJob, len(g.entries))
 	for i, e := range g.entries {
@@ -28,8 +28,8 @@ func (q *gavelProgram) maxMin(g *gavelRules) {
 	g.share(jobs, false)
 }
 
-// finishTime is finish-time fairness: the greatest ratio of the time that a job takes to
-// what it would take alone in its part of the cluster as low as can be.
+// finishTime is finish-time fairness: it minimizes the largest ratio of a job's time to the time
+// that it would take alone in its part of the cluster.
 func (q *gavelProgram) finishTime(g *gavelRules) {
 	jobs, n := make([]coneJob, len(g.entries)), float64(len(g.entries))
 	alone, left := map[*gavelJob]float64{}, map[*gavelJob]float64{}
@@ -41,7 +41,7 @@ func (q *gavelProgram) finishTime(g *gavelRules) {
 		if was, ok := q.left[j]; ok {
 			q.took[j] += (was - j.left) / q.alone[j]
 		}
-		part := gavelGPUs / (n * float64(j.gpus)) // of each model, no more than all of its time
+		part := gavelGPUs / (n * float64(j.gpus)) // of each model, at most all of its time
 		alone[j], left[j] = part/max(1, part*float64(len(rate)))*(rate[0]+rate[1]+rate[2]), j.left
 		takes := q.took[j] + j.left/alone[j]
 		jobs[i] = coneJob{gpus: float64(j.gpus), speed: rate, offset: (g.w.clock - j.arrival) / takes}
@@ -51,8 +51,8 @@ func (q *gavelProgram) finishTime(g *gavelRules) {
 	g.share(jobs, true)
 }
 
-// share solves a program, and has the entries take what comes of it; where nothing does,
-// all take as much.
+// share solves a program and sets the entries' shares; if there is no solution, all get equal
+// shares.
 func (g *gavelRules) share(jobs []coneJob, cones bool) {
 	p := newConeProgram(jobs, []float64{gavelGPUs, gavelGPUs, gavelGPUs}, cones)
 	x, ok := p.solve()

@@ -7,30 +7,29 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// gavelFIFO is FIFO without heterogeneity as Gavel's simulator has it
-// (Gavel's simulator, 6, "as implemented"): a job is to get a model by lot, but a
-// slip gives it the last one of the list, and strikes another off the list when
-// that is full. So a model may be overbooked; those who hold it then take turns.
-// It is peculiar to that simulator, so it is here and no policy.
+// gavelFIFO is FIFO without heterogeneity as implemented in Gavel's simulator (section 6): a job
+// should get a random model, but a defect gives it the last one of the list, and removes another
+// one from the list when that is full. So a model may be overbooked; its holders then take turns.
+// It is particular to that simulator, so it is here and not a policy.
 type gavelFIFO struct {
 	w       *GavelWorld
 	chance  *twister
-	changed int // jobs that have come, and those that are over, at the last solution
+	changed int // number of arrivals and ends at the last solution
 	last    float64
 	holds   map[int]*gavelHold
-	holders []int // numbers of those who hold, in order
+	holders []int // numbers of the jobs that hold a model, in order
 }
 
 // gavelHold is a job that holds a model.
 type gavelHold struct {
 	on      int
-	base    float64 // seconds that it had had there at the last reset, less half a round
-	deficit float64 // seconds that it should have had, and had not
+	base    float64 // seconds that it had received there at the last reset, less half a round
+	deficit float64 // seconds due to it that it did not receive
 }
 
 func newGavelFIFO(w *GavelWorld) *gavelFIFO {
 	f := &gavelFIFO{w: w, chance: newTwister(w.x.Seed), holds: map[int]*gavelHold{}}
-	w.emptied = f.anew
+	w.emptied = f.solveAgain
 	return f
 }
 
@@ -42,8 +41,8 @@ func (*gavelFIFO) Traits() engine.Traits {
 
 func (*gavelFIFO) Key(engine.View, engine.JobView) engine.Key { return engine.Key{} }
 
-// anew solves anew where jobs have come or gone, though there be none left.
-func (f *gavelFIFO) anew() {
+// solveAgain solves again if jobs have arrived or ended, even if none is left.
+func (f *gavelFIFO) solveAgain() {
 	clock := f.w.clock
 	over := len(f.w.jobs) - len(f.w.live)
 	if f.changed != len(f.w.jobs)+over && (clock-f.last >= gavelReset || f.last == 0) {
@@ -54,9 +53,9 @@ func (f *gavelFIFO) anew() {
 	}
 }
 
-// Plan selects who runs this round.
+// Plan selects the jobs that run in this round.
 func (f *gavelFIFO) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	f.anew()
+	f.solveAgain()
 	f.w.planned = map[int]string{}
 	for k := range gavelModels {
 		f.selectOn(k)
@@ -69,7 +68,7 @@ func (f *gavelFIFO) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	return plan
 }
 
-// recount has what jobs have had count from now on.
+// recount restarts the accounting of received time.
 func (f *gavelFIFO) recount(clock float64) {
 	for _, id := range f.holders {
 		h, j := f.holds[id], f.w.jobs[id]
@@ -78,7 +77,7 @@ func (f *gavelFIFO) recount(clock float64) {
 	}
 }
 
-// solve gives models to jobs that have none: a to e of the specification.
+// solve assigns models to jobs that have none: steps a to e of the specification.
 func (f *gavelFIFO) solve() {
 	var queue []*gavelJob
 	for _, j := range f.w.live {
@@ -114,7 +113,7 @@ func (f *gavelFIFO) solve() {
 	for len(queue) > 0 && len(list) > 0 {
 		head := queue[0]
 		queue = queue[1:]
-		var room []int // places of the list
+		var room []int // indices in the list
 		for at, k := range list {
 			if free[k] >= head.gpus {
 				room = append(room, at)
@@ -125,7 +124,7 @@ func (f *gavelFIFO) solve() {
 		}
 		drawn, on := room[f.chance.below(len(room))], list[len(list)-1]
 		if head.rate[on] == 0 {
-			continue // it makes no steps there: it is passed over, with its lot drawn
+			continue // it makes no steps there: it is skipped after its random draw
 		}
 		f.hold(head, on)
 		if free[on] -= head.gpus; free[on] == 0 {
@@ -141,7 +140,7 @@ func (f *gavelFIFO) hold(j *gavelJob, on int) {
 	f.holders = append(f.holders, id)
 }
 
-// selectOn lets those run who hold a model, least served first, as far as it goes.
+// selectOn runs holders of a model, the least served first, as far as the GPUs suffice.
 func (f *gavelFIFO) selectOn(model int) {
 	var line []int
 	for _, id := range f.holders {

@@ -2,9 +2,9 @@ package compat
 
 import "slices"
 
-// gavelGandiva divides all GPUs equally among jobs, or if there are more than GPUs
-// among jobs and pairs: pairs are drawn by lot, and stay while they get more done
-// together than one alone, though there be GPUs for all meanwhile.
+// gavelGandiva divides all GPUs equally among jobs or, if there are more jobs than GPUs, among jobs
+// and pairs: pairs are drawn at random, and stay while they get more done together than one alone,
+// even if there are GPUs for all in the meantime.
 func gavelGandiva(g *gavelRules) {
 	asked := 0
 	for _, e := range g.entries {
@@ -54,7 +54,7 @@ func gavelGandiva(g *gavelRules) {
 	g.divide(sharing)
 }
 
-// divide gives each entry as much of the GPUs.
+// divide gives all entries equal parts of the GPUs.
 func (g *gavelRules) divide(sharing []*gavelEntry) {
 	for _, e := range sharing {
 		part := gavelGPUs / float64(len(sharing)) / float64(e.jobs[0].gpus)
@@ -64,7 +64,7 @@ func (g *gavelRules) divide(sharing []*gavelEntry) {
 	}
 }
 
-// gains reports whether two get more done together than one alone, over all models.
+// gains reports whether a pair gets more done than one job alone, over all models.
 func (g *gavelRules) gains(e *gavelEntry) bool {
 	sum := 0.0
 	for k := range gavelModels {
@@ -78,8 +78,8 @@ func (g *gavelRules) gains(e *gavelEntry) bool {
 	return sum >= 1
 }
 
-// two draws two different places of n, as CPython's random.sample does: up to 21 from
-// a list that shrinks, beyond that again until they differ.
+// two draws two different indices of n like CPython's random.sample: up to 21 from a shrinking
+// list, beyond that by repeated draws until they differ.
 func (g *gavelRules) two(n int) (i, k int) {
 	i = g.chance.below(n)
 	if n <= 21 {

@@ -8,28 +8,28 @@ import (
 	"strconv"
 )
 
-// gavelModels are the GPU models of Gavel's cluster, as we name them and as its
-// tables do, in the order in which its workers are numbered.
+// gavelModels are the GPU models of Gavel's cluster, with our and Gavel's names, in the order in
+// which its workers are numbered.
 var gavelModels = [3]struct{ ours, theirs string }{{"K80-12GB", "k80"}, {"P100-16GB", "p100"}, {"V100-16GB", "v100"}}
 
-const gavelV100 = 2 // of gavelModels: the reference
+const gavelV100 = 2 // index in gavelModels: the reference
 
-// Throughputs is Gavel's table: steps per second by GPU model (of gavelModels),
-// for a kind of job on a number of GPUs.
+// Throughputs is Gavel's table: steps per second by GPU model (index in gavelModels), for a kind of
+// job on a number of GPUs.
 type Throughputs struct {
 	rate   map[string]map[int][3]float64
-	beside map[gavelPair][3]float64 // of the first one; missing or 0: not together there
+	beside map[gavelPair][3]float64 // of the first one; missing or 0: not possible together
 }
 
-// gavelPair is two kinds of job on the same GPUs.
+// gavelPair is two kinds of jobs on the same GPUs.
 type gavelPair struct {
 	model, other string
 	gpus         int
 }
 
-// ReadThroughputs reads Gavel's simulation_throughputs.json: GPU model, then
-// "('Model', GPUs)", then "null" for the job alone, the partner for both beside
-// each other. Every kind of job that the generator draws must be there alone.
+// ReadThroughputs reads Gavel's simulation_throughputs.json: GPU model, then "('Model', GPUs)",
+// then "null" for the job alone or the partner for a pair. Every kind of job that the generator
+// draws must be there alone.
 func ReadThroughputs(r io.Reader) (*Throughputs, error) {
 	var file map[string]map[string]map[string]json.RawMessage
 	if err := json.NewDecoder(r).Decode(&file); err != nil {
@@ -69,7 +69,7 @@ func ReadThroughputs(r io.Reader) (*Throughputs, error) {
 	return t, nil
 }
 
-// perSecond reads steps per second: of one job, or of two in brackets; nil: that is not it.
+// perSecond reads steps per second: of one job, or of two in brackets; nil: invalid.
 func perSecond(raw json.RawMessage) []float64 {
 	var one float64
 	var two []float64
@@ -92,8 +92,8 @@ type gavelTemplate struct {
 	distributed bool // it may run on several GPUs
 }
 
-// gavelTemplates is the generator's table in the order of the published figures;
-// the released generator has A3C after Recommendation.
+// gavelTemplates is the generator's table in the order used for the published figures; the released
+// generator has A3C after Recommendation.
 func gavelTemplates() (list []gavelTemplate) {
 	add := func(model string, distributed bool, batches ...int) {
 		for _, b := range batches {
@@ -117,12 +117,12 @@ type gavelDraw struct {
 	arrival  float64 // seconds
 }
 
-// gavelGenerator draws Gavel's continuous workload (Gavel's simulator, 3): one
+// gavelGenerator draws Gavel's continuous workload (Gavel's simulator, section 3): one random
 // stream for jobs, one for the times between them.
 type gavelGenerator struct {
 	jobs, gaps *twister
 	templates  []gavelTemplate
-	several    bool    // GPUs per job; else one
+	several    bool    // GPUs per job; otherwise one
 	rate       float64 // jobs per hour
 	clock      float64
 }

@@ -2,12 +2,11 @@ package compat
 
 import "slices"
 
-// gavelPacked is FIFO with space sharing: from scratch each time, in order of arrival,
-// each gets the model on which it is fastest of those that have room, to the first one
-// that fits nowhere. Those after it (that one itself does not count any more, if there
-// is room for others) go beside who has GPUs alone and gets most done with them, if
-// that is more than half as much again as one gets done alone; to the first one that
-// finds nobody.
+// gavelPacked is FIFO with space sharing. It starts from scratch each time: in order of arrival
+// each job gets the model on which it is fastest among those with room, until the first job that
+// fits nowhere. Later jobs (that one itself is dropped if there is room for others) join the job
+// that has GPUs alone and gets most done with them, if that is more than one and a half times what
+// one gets done alone; until the first job without a partner.
 func gavelPacked(g *gavelRules) {
 	for _, list := range [][]*gavelEntry{g.entries, g.pairs} {
 		for _, e := range list {
@@ -62,7 +61,7 @@ func gavelPacked(g *gavelRules) {
 	}
 }
 
-// gainOn is what two get done together on a model, over what each does alone.
+// gainOn is what two get done together on a model, relative to what each does alone.
 func (g *gavelRules) gainOn(a, b *gavelJob, model int) float64 {
 	x, y := g.beside(a, b, model)
 	sum := 0.0

@@ -9,43 +9,44 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// gavelRules are AlloX, Gandiva, LAS, finish-time fairness and FIFO with space sharing as Gavel's simulator
-// has them (Gavel's simulator, 5 and 6): AlloX looks at idle GPUs only and forgets who was to come next, Gandiva
-// draws pairs by lot, LAS without heterogeneity the order of the models each round, and all but FIFO leave to the rounds what their solution does not say.
-// They are peculiar to that simulator, so they are here and no policies.
+// gavelRules are AlloX, Gandiva, LAS, finish-time fairness and FIFO with space sharing as in
+// Gavel's simulator (sections 5 and 6): AlloX considers idle GPUs only and forgets which job was
+// next, Gandiva draws pairs at random, LAS without heterogeneity the order of the models in each
+// round, and all but FIFO leave to the rounds what their solutions do not say. They are particular
+// to that simulator, so they are here and not policies.
 type gavelRules struct {
 	w       *GavelWorld
 	solve   func(g *gavelRules)
 	chance  *twister
-	order   *twister // draws the order of the models in each round; nil: from the fastest on
-	changed int      // jobs that have come, and those that are over, at the last solution
+	order   *twister // draws the order of the models in each round; nil: the fastest first
+	changed int      // number of arrivals and ends at the last solution
 	last    float64
-	total   [3]float64 // seconds handed out on each model since then, and at the start of it
+	total   [3]float64 // seconds handed out on each model since then, and the initial value
 	entries []*gavelEntry
 
-	// Any two jobs with as many GPUs are an entry of that simulator, if its policy knows of
-	// pairs. Here a pair is one once a solution named it, or it has run: the others are as
-	// they began (entry).
+	// Any two jobs with equal numbers of GPUs are an entry in that simulator, if its policy uses
+	// pairs. Here a pair is stored once a solution names it or it has run: all others have their
+	// initial values (entry).
 	pairing bool
 	pairs   []*gavelEntry
-	pairOf  map[[2]cluster.JobID]*gavelEntry // of pairs; the older one first
+	pairOf  map[[2]cluster.JobID]*gavelEntry // pairs by ids, the older job first
 
-	strict bool // GPUs that are left are left
+	strict bool // unused GPUs stay unused
 }
 
 // gavelEntry is a job, or two on the same GPUs.
 type gavelEntry struct {
-	jobs    [2]*gavelJob // the second, which came later, is nil for one
-	solved  bool         // the last solution knew it
-	shares  bool         // Gandiva has drawn the two, and keeps them
+	jobs    [2]*gavelJob // the second, the later arrival, is nil for a single job
+	solved  bool         // the last solution included it
+	shares  bool         // Gandiva has drawn the pair, and keeps it
 	x       [3]float64   // part of its time on each model
-	had     [3]float64   // seconds since the last solution, and half a round
+	had     [3]float64   // seconds since the last solution, plus half a round
 	deficit [3]float64
 }
 
 func newGavelRules(w *GavelWorld, solve func(g *gavelRules)) *gavelRules {
 	g := &gavelRules{w: w, solve: solve, chance: newTwister(w.x.Seed), pairOf: map[[2]cluster.JobID]*gavelEntry{}}
-	w.book, w.emptied = g.book, g.anew
+	w.book, w.emptied = g.book, g.solveAgain
 	return g
 }
 
@@ -62,7 +63,7 @@ func (*gavelRules) Key(_ engine.View, j engine.JobView) engine.Key {
 	return engine.Key{}
 }
 
-// rate is the entry's jobs' steps per second on a model.
+// rate is the steps per second of the entry's jobs on a model.
 func (g *gavelRules) rate(e *gavelEntry, model int) (a, b float64) {
 	if e.jobs[1] == nil {
 		return e.jobs[0].rate[model], 0
@@ -70,7 +71,7 @@ func (g *gavelRules) rate(e *gavelEntry, model int) (a, b float64) {
 	return g.beside(e.jobs[0], e.jobs[1], model)
 }
 
-// beside is the steps per second of two on the same GPUs.
+// beside is the steps per second of a pair on the same GPUs.
 func (g *gavelRules) beside(x, y *gavelJob, model int) (a, b float64) {
 	return g.w.table.beside[gavelPair{x.model, y.model, x.gpus}][model], g.w.table.beside[gavelPair{y.model, x.model, x.gpus}][model]
 }
@@ -81,12 +82,12 @@ func (g *gavelRules) stalls(e *gavelEntry, model int) bool {
 	return a == 0 || b == 0 && e.jobs[1] != nil
 }
 
-// two jobs' ids, the older one first.
+// gavelIDs are two jobs' ids, the older one first.
 func gavelIDs(a, b *gavelJob) [2]cluster.JobID {
 	return [2]cluster.JobID{min(a.spec.ID, b.spec.ID), max(a.spec.ID, b.spec.ID)}
 }
 
-// pair is the entry of two jobs, of which a is the older one.
+// pair is the entry of two jobs; a is the older one.
 func (g *gavelRules) pair(a, b *gavelJob) *gavelEntry {
 	if e := g.pairOf[gavelIDs(a, b)]; e != nil {
 		return e
@@ -94,7 +95,7 @@ func (g *gavelRules) pair(a, b *gavelJob) *gavelEntry {
 	return g.entry(a, b)
 }
 
-// keep has a pair remembered.
+// keep stores a pair.
 func (g *gavelRules) keep(e *gavelEntry) *gavelEntry {
 	if ids := gavelIDs(e.jobs[0], e.jobs[1]); g.pairOf[ids] == nil {
 		g.pairs, g.pairOf[ids] = append(g.pairs, e), e
@@ -102,13 +103,13 @@ func (g *gavelRules) keep(e *gavelEntry) *gavelEntry {
 	return e
 }
 
-// entry is a job, or two of which a is the older one, that have had nothing.
+// entry is a new entry of a job, or of two of which a is the older one, without received time.
 func (g *gavelRules) entry(a, b *gavelJob) *gavelEntry {
 	half := g.w.x.Round / 2
 	return &gavelEntry{jobs: [2]*gavelJob{a, b}, solved: a.known && (b == nil || b.known), had: [3]float64{half, half, half}}
 }
 
-// book counts what an entry had in a round.
+// book adds what an entry received in a round.
 func (g *gavelRules) book(j *gavelJob, seconds float64) {
 	g.total[j.on] += seconds
 	if j.mate != nil {
@@ -118,8 +119,8 @@ func (g *gavelRules) book(j *gavelJob, seconds float64) {
 	j.alone.had[j.on] += seconds
 }
 
-// anew solves anew where jobs have come or gone, though there be none left.
-func (g *gavelRules) anew() {
+// solveAgain solves again if jobs have arrived or ended, even if none is left.
+func (g *gavelRules) solveAgain() {
 	gone := func(e *gavelEntry) bool { return e.jobs[0].done || e.jobs[1] != nil && e.jobs[1].done }
 	for _, e := range g.pairs {
 		if gone(e) {
@@ -160,12 +161,12 @@ func (g *gavelRules) anew() {
 	}
 }
 
-// couples is how many pairs that simulator has.
+// couples is the number of pairs in that simulator.
 func (g *gavelRules) couples() (n int) {
 	if !g.pairing {
 		return 0
 	}
-	var as [9]int // jobs so far, by GPUs
+	var as [9]int // jobs so far, by number of GPUs
 	for _, e := range g.entries {
 		n += as[e.jobs[0].gpus]
 		as[e.jobs[0].gpus]++
@@ -173,9 +174,9 @@ func (g *gavelRules) couples() (n int) {
 	return n
 }
 
-// Plan solves anew where jobs have come or gone, and selects who runs this round.
+// Plan solves again if jobs have arrived or ended, and selects the jobs that run in this round.
 func (g *gavelRules) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	g.anew()
+	g.solveAgain()
 	g.w.planned, g.w.company = map[int]string{}, map[int]int{}
 	taken := map[*gavelJob]bool{}
 	for _, k := range g.models() {
@@ -184,7 +185,7 @@ func (g *gavelRules) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	return g.plan(v, jobs)
 }
 
-// models are the models in the order of this round, shuffled as CPython does it.
+// models are the models in this round's order, shuffled like in CPython.
 func (g *gavelRules) models() [3]int {
 	order := [3]int{2, 1, 0}
 	if g.order != nil {
@@ -196,7 +197,7 @@ func (g *gavelRules) models() [3]int {
 	return order
 }
 
-// priority is an entry's on a model: what it is due over what it had.
+// priority is an entry's priority on a model: the time due to it over the time received.
 func (g *gavelRules) priority(e *gavelEntry, model int) float64 {
 	switch {
 	case !e.solved || e.x[model] == 0 || g.stalls(e, model):
@@ -207,8 +208,8 @@ func (g *gavelRules) priority(e *gavelEntry, model int) float64 {
 	return e.x[model] / (e.had[model] / g.total[model])
 }
 
-// byAge is that simulator's order of entries among equals: by the job that came last,
-// alone before it is with one older.
+// byAge is that simulator's order of equal entries: by the later job's arrival; a job alone comes
+// before its pairs with older ones.
 func byAge(a, b *gavelEntry) int {
 	at := func(e *gavelEntry) (last, first cluster.JobID) {
 		if e.jobs[1] == nil {
@@ -221,8 +222,8 @@ func byAge(a, b *gavelEntry) int {
 	return cmp.Or(cmp.Compare(aLast, bLast), cmp.Compare(aFirst, bFirst))
 }
 
-// selectOn selects on a model. Who came since the last solution keeps GPUs from
-// others, and does not run.
+// selectOn selects entries on a model. A job that arrived since the last solution keeps other jobs
+// off the GPUs, and does not run.
 func (g *gavelRules) selectOn(model int, taken map[*gavelJob]bool) {
 	type place struct {
 		*gavelEntry
@@ -248,7 +249,7 @@ func (g *gavelRules) selectOn(model int, taken map[*gavelJob]bool) {
 	}
 }
 
-// take selects an entry on a model, where it is possible.
+// take selects an entry on a model if possible.
 func (g *gavelRules) take(e *gavelEntry, model int, free *int, taken map[*gavelJob]bool) {
 	a, b := e.jobs[0], e.jobs[1]
 	if taken[a] || b != nil && taken[b] || a.gpus > *free || g.stalls(e, model) {
@@ -270,8 +271,8 @@ func (g *gavelRules) take(e *gavelEntry, model int, free *int, taken map[*gavelJ
 	}
 }
 
-// fill gives GPUs that are left to those to whom nothing is due there, alone or by
-// two: who has got least of what was due before comes first.
+// fill gives unused GPUs to jobs to which nothing is due there, alone or in pairs, in order of the
+// least received part of what was due.
 func (g *gavelRules) fill(model int, free *int, taken map[*gavelJob]bool) {
 	var open []*gavelJob
 	var line []*gavelEntry
@@ -301,8 +302,8 @@ func (g *gavelRules) fill(model int, free *int, taken map[*gavelJob]bool) {
 	}
 }
 
-// plan makes targets of what was selected: of two, who holds GPUs of the model already
-// goes on to hold them.
+// plan turns the selection into targets: of a pair, the job that already holds GPUs of the model
+// keeps holding them.
 func (g *gavelRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	plan := engine.Plan{Targets: make([]engine.Target, len(jobs)), Next: v.Now() + 1}
 	views := map[int]engine.JobView{}
@@ -313,7 +314,7 @@ func (g *gavelRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		_, guest := views[id].Beside()
 		return views[id].Running() && !guest && views[id].GPU() == g.w.planned[id]
 	}
-	guest := func(id int) bool { // of the two, who is beside the other one
+	guest := func(id int) bool { // reports whether the job is the guest of the two
 		mate, ok := g.w.company[id]
 		return ok && (holds(mate) && (!holds(id) || id > mate) || !holds(mate) && !holds(id) && id > mate)
 	}
@@ -331,8 +332,8 @@ func (g *gavelRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	return plan
 }
 
-// gavelLAS gives all jobs, of one GPU each, the same part of each model: the centre of
-// what is best (Gavel's simulator, 6).
+// gavelLAS gives all jobs, of one GPU each, the same part of each model: the centre of the optimal
+// set (section 6).
 func gavelLAS(g *gavelRules) {
 	for _, e := range g.entries {
 		for k := range e.x {
@@ -341,10 +342,10 @@ func gavelLAS(g *gavelRules) {
 	}
 }
 
-// gavelIsolated gives all jobs the same part of all GPUs, whatever they make of them.
+// gavelIsolated gives all jobs the same part of all GPUs, whatever they achieve with them.
 func gavelIsolated(g *gavelRules) { g.divide(g.entries) }
 
-// gavelOwn are that simulator's policies; what a replay's knows is its own.
+// gavelOwn are that simulator's policies; each replay has its own state.
 var gavelOwn = map[string]func() func(g *gavelRules){
 	"allox":       func() func(g *gavelRules) { return gavelAlloX },
 	"fifo-packed": func() func(g *gavelRules) { return gavelPacked },
@@ -352,7 +353,7 @@ var gavelOwn = map[string]func() func(g *gavelRules){
 	"isolated":    func() func(g *gavelRules) { return gavelIsolated },
 	"las":         func() func(g *gavelRules) { return gavelLAS },
 
-	// By its programs and its solver's method; "alike": without heterogeneity.
+	// By its programs and its solver's method; "alike" means without heterogeneity.
 	"max-min":       func() func(g *gavelRules) { return (&gavelProgram{}).maxMin },
 	"max-min-alike": func() func(g *gavelRules) { return (&gavelProgram{alike: true}).maxMin },
 	"ftf":           func() func(g *gavelRules) { return (&gavelProgram{took: map[*gavelJob]float64{}}).finishTime },

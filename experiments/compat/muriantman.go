@@ -10,11 +10,11 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// MuriAntMan is Muri's world under its AntMan, whose rules are peculiar to that
-// simulator (Muri's simulator, section 7): it holds GPUs for jobs that cannot start
-// yet, gives them a load that is a sum of doubles, and has opportunistic jobs run on
-// GPUs of several others. So they are here and no policy; the engine books who runs.
-// If counted, a policy of ours decides instead, and GPUs are only counted.
+// MuriAntMan is Muri's world under its AntMan, whose rules are particular to that simulator
+// (section 7): it holds GPUs for jobs that cannot start yet, charges them a load that is a sum of
+// doubles, and runs opportunistic jobs on GPUs of several others. So they are here and not a
+// policy; the engine books the running jobs. If counted, a policy of ours decides instead, and GPUs
+// are only counted.
 func MuriAntMan(counted bool) Profile {
 	p := Muri()
 	p.Name, p.sharing = "muri-antman", &antManWorld{counted: counted}
@@ -23,7 +23,7 @@ func MuriAntMan(counted bool) Profile {
 
 const antManNodes, antManNode = 8, 8 // nodes, GPUs of each
 
-// antManWorld is what the rules know: of each GPU, which guarantee job has it, and its load.
+// antManWorld is the rules' state: for each GPU, its guarantee job and its load.
 type antManWorld struct {
 	w       *World
 	counted bool
@@ -32,16 +32,16 @@ type antManWorld struct {
 	planned map[cluster.JobID]bool
 }
 
-// antManJob is what they know of a job.
+// antManJob is a job's state.
 type antManJob struct {
 	opportunistic bool
 	has           []int // GPUs
-	node          int   // to which what it has binds it; -1
+	node          int   // node to which its GPUs bind it; -1
 	complete      bool
 }
 
-// Loads are variables, so that they are summed up in doubles. A guarantee job's is
-// put on in two parts.
+// Loads are variables, so that they are summed in doubles. A guarantee job's load is added in two
+// parts.
 var antManHold, antManStart, antManGuest, antManMost = 0.1, 0.01, 0.9, 0.8
 
 func (m *antManWorld) enter(j *job) error {
@@ -55,8 +55,8 @@ func (m *antManWorld) enter(j *job) error {
 	return j.measure()
 }
 
-// antManKinds are the engine's two layers of the cluster: jobs of one kind share with
-// the other, and not among themselves.
+// antManKinds are the engine's two layers of the cluster: jobs of one kind share with jobs of the
+// other, and not among themselves.
 var antManKinds = [2]string{"V100-32GB", "T4-16GB"}
 
 func (m *antManWorld) ready(w *World, cfg *engine.Config) error {
@@ -73,14 +73,14 @@ func (m *antManWorld) ready(w *World, cfg *engine.Config) error {
 
 func (m *antManWorld) ran(*job) {}
 
-// order is guarantee jobs first, then by arrival.
+// order puts guarantee jobs first, then sorts by arrival.
 func (m *antManWorld) order(live []*job) {
 	slices.SortStableFunc(live, func(a, b *job) int {
 		return cmp.Or(cmp.Compare(count(a.opportunistic), count(b.opportunistic)), cmp.Compare(a.submit, b.submit), cmp.Compare(a.entry.Job.ID, b.entry.Job.ID))
 	})
 }
 
-// settle has opportunistic jobs go at the pace of whom they are with.
+// settle sets the pace of opportunistic jobs by their partners.
 func (m *antManWorld) settle(live []*job) error {
 	if m.counted {
 		m.settleCounted(live)
@@ -103,7 +103,7 @@ func (m *antManWorld) settle(live []*job) error {
 	return nil
 }
 
-// settleCounted is settle by the devices that the engine gave.
+// settleCounted is settle with the devices that the engine assigned.
 func (m *antManWorld) settleCounted(live []*job) {
 	for _, j := range live {
 		j.cur = j.step
@@ -125,7 +125,7 @@ func (*antManWorld) Speed(*cluster.Job, string, int) int64 { return 1_000_000 }
 // Slice implements engine.Speeds: there are no MIG instances here.
 func (*antManWorld) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000 }
 
-// Beside implements engine.Speeds: guarantee jobs notice nobody.
+// Beside implements engine.Speeds: guarantee jobs do not slow down.
 func (*antManWorld) Beside(j *cluster.Job, _ string, others []*cluster.Job) int64 {
 	if j.Tier == cluster.BestEffort {
 		return 1_000_000 / int64(1+len(others))
@@ -133,8 +133,8 @@ func (*antManWorld) Beside(j *cluster.Job, _ string, others []*cluster.Job) int6
 	return 1_000_000
 }
 
-// antManPace is the seconds per iteration of an opportunistic job beside another: as
-// many of the other's as its stages need, each in what the other leaves of the resources.
+// antManPace is the seconds per iteration of an opportunistic job next to another: as many of the
+// other's iterations as its stages need, each in the part of the resources that the other leaves.
 func antManPace(a [3]float64, other *job) float64 {
 	c := other.busy
 	k := math.Floor(a[0] / (c[1] + c[2]))
@@ -156,7 +156,7 @@ func antManPace(a [3]float64, other *job) float64 {
 	return k * other.step
 }
 
-// ended takes a job's load from its GPUs.
+// ended removes a job's load from its GPUs.
 func (m *antManWorld) ended(j *job) {
 	for _, g := range j.has {
 		if j.opportunistic {
@@ -171,7 +171,7 @@ func (m *antManWorld) ended(j *job) {
 // Name implements engine.Policy.
 func (*antManWorld) Name() string { return "muri-antman" }
 
-// Traits has it plan once at every instant.
+// Traits makes it plan once at every instant.
 func (*antManWorld) Traits() engine.Traits {
 	return engine.Traits{Backfill: engine.Skip, Round: 1, Gated: true}
 }
@@ -179,7 +179,7 @@ func (*antManWorld) Traits() engine.Traits {
 // Key implements engine.Policy.
 func (*antManWorld) Key(engine.View, engine.JobView) engine.Key { return engine.Key{} }
 
-// Plan lets every job try once that does not run.
+// Plan lets every waiting job try once.
 func (m *antManWorld) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	m.planned = map[cluster.JobID]bool{}
 	for _, j := range m.w.live {
@@ -201,7 +201,7 @@ func (m *antManWorld) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	return plan
 }
 
-// unheld lists the GPUs of a node that no guarantee job has.
+// unheld lists the GPUs of a node without a guarantee job.
 func (m *antManWorld) unheld(node int) (list []int) {
 	for g := node * antManNode; g < (node+1)*antManNode; g++ {
 		if m.holder[g] == nil {
@@ -211,7 +211,7 @@ func (m *antManWorld) unheld(node int) (list []int) {
 	return list
 }
 
-// take gives GPUs to a guarantee job.
+// take assigns GPUs to a guarantee job.
 func (m *antManWorld) take(j *job, gpus []int) {
 	for _, g := range gpus {
 		m.holder[g] = j
@@ -220,8 +220,8 @@ func (m *antManWorld) take(j *job, gpus []int) {
 	j.has = append(j.has, gpus...)
 }
 
-// hold has a guarantee job take GPUs on which no other one is: on one node, or whole
-// nodes; what does not suffice it keeps, and waits for the rest.
+// hold assigns a guarantee job GPUs without other guarantee jobs: on one node, or whole nodes; the
+// job keeps what does not suffice, and waits for the rest.
 func (m *antManWorld) hold(j *job) {
 	n := j.entry.Job.GPUs()
 	missing := n - len(j.has)
@@ -251,7 +251,7 @@ func (m *antManWorld) hold(j *job) {
 	}
 }
 
-// home is the first node with enough GPUs, else that with most; -1: there is none.
+// home is the first node with enough GPUs, otherwise the one with most; -1: there is none.
 func (m *antManWorld) home(n int) int {
 	best, most := -1, 0
 	for node := range antManNodes {
@@ -266,7 +266,7 @@ func (m *antManWorld) home(n int) int {
 	return best
 }
 
-// squeeze has an opportunistic job start on the GPUs with the least load, wherever they are.
+// squeeze starts an opportunistic job on the GPUs with the least load, on any nodes.
 func (m *antManWorld) squeeze(j *job) {
 	var list []int
 	for g := range m.load {

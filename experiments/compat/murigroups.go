@@ -12,30 +12,29 @@ import (
 	"github.com/muster-gpu/muster/solve"
 )
 
-// muriWorld is what is peculiar to Muri's world where jobs share GPUs
-// (Muri's simulator, section 8): how fast groups are, what they lose when the
-// cluster stirs, and in which order jobs of equal keys are looked at.
+// muriWorld is what is particular to Muri's world with shared GPUs (Muri's simulator, section 8):
+// the speed of groups, their stalls at cluster events, and the order of jobs with equal keys.
 type muriWorld struct {
-	least   bool // the order is by service had, not left
-	doubles bool // pairs of groups are those that doubles come to
+	least   bool // ordered by received service, not by remaining service
+	doubles bool // pairs of groups are found with doubles
 	kinds   [][3]float64
-	periods map[[muriGroup]int]float64 // by kinds of jobs; looked up only
+	periods map[[muriGroup]int]float64 // by kinds of jobs; looked up, never iterated
 	planned map[cluster.JobID]cluster.JobID
 }
 
 const muriGroup = 4
 
-// company is what the world knows of a job for this.
+// company is a job's state in this world.
 type company struct {
-	kind    int        // of muriWorld.kinds
+	kind    int        // index in muriWorld.kinds
 	busy    [3]float64 // seconds per iteration on each resource
-	key     float64    // GPU-seconds left, or had
+	key     float64    // GPU-seconds remaining, or received
 	devices uint64     // while it runs
-	cur     float64    // seconds per iteration as it runs now
-	stall   float64    // what it loses when the cluster stirs, there
+	cur     float64    // seconds per iteration in its current group
+	stall   float64    // what it loses there at a cluster event
 }
 
-// measure takes over what an iteration takes on each resource.
+// measure sets the time of an iteration on each resource.
 func (j *job) measure() error {
 	if len(j.entry.Work.Stages) != len(j.busy) {
 		return fmt.Errorf("compat: job %d has %d stages; this world knows three", j.entry.Job.ID, len(j.entry.Work.Stages))
@@ -46,7 +45,7 @@ func (j *job) measure() error {
 	return nil
 }
 
-// enter notes a job of the workload.
+// enter prepares a job of the workload.
 func (m *muriWorld) enter(j *job) error {
 	if err := j.measure(); err != nil {
 		return err
@@ -56,11 +55,11 @@ func (m *muriWorld) enter(j *job) error {
 		j.kind = len(m.kinds)
 		m.kinds = append(m.kinds, j.busy)
 	}
-	j.entry.Job.Model = fmt.Sprintf("%s/%d", j.entry.Job.Model, j.kind) // a model is at one speed in each company
+	j.entry.Job.Model = fmt.Sprintf("%s/%d", j.entry.Job.Model, j.kind) // a model has one speed in each group
 	if m.least {
 		return nil
 	}
-	stated := j.entry.Run.Truncate(time.Second) // before it has run, its duration counts, without what every iteration takes longer here
+	stated := j.entry.Run.Truncate(time.Second) // before its first run its duration counts, without the additional time per iteration
 	j.key = float64(stated.Seconds() * j.gpus)
 	j.entry.Job.Estimate = max(1, stated)
 	return nil
@@ -74,13 +73,12 @@ func (m *muriWorld) ran(j *job) {
 	}
 }
 
-// order lists jobs by their keys.
+// order sorts jobs by their keys.
 func (m *muriWorld) order(live []*job) {
 	slices.SortStableFunc(live, func(a, b *job) int { return cmp.Compare(a.key, b.key) })
 }
 
-// settle lists jobs by size, and says how fast they are and what they lose in the
-// company that they have.
+// settle lists jobs by size, and sets their speeds and stalls in their groups.
 func (m *muriWorld) settle(live []*job) error {
 	slices.SortStableFunc(live, func(a, b *job) int { return cmp.Compare(b.gpus, a.gpus) })
 	for _, j := range live {
@@ -108,7 +106,7 @@ func (m *muriWorld) settle(live []*job) error {
 	return nil
 }
 
-// period is what an iteration of a group takes, in seconds.
+// period is the seconds of an iteration of a group.
 func (m *muriWorld) period(group []*job) float64 {
 	if len(group) == 1 {
 		return group[0].step
@@ -130,11 +128,11 @@ func (m *muriWorld) period(group []*job) float64 {
 	return p
 }
 
-// muriFactors is how much slower two, three and four jobs are together than the
-// cycle of their stages says, before what every iteration takes longer.
+// muriFactors is the slowdown of two, three and four jobs over the cycle of their stages, before
+// the additional time per iteration.
 var muriFactors = [...]float64{2: 1.33, 3: 1.5, 4: 1.37}
 
-// muriPeriod is the least cycle over all orders of the jobs.
+// muriPeriod is the shortest cycle over all orders of the jobs.
 func muriPeriod(jobs [][3]float64) float64 {
 	best := math.Inf(1)
 	permute(jobs, 0, func() { best = min(best, muriCycle(jobs)) })
@@ -158,8 +156,8 @@ func permute(list [][3]float64, from int, f func()) {
 	}
 }
 
-// muriCycle follows jobs through their stages until the times repeat: at each point
-// the next three of four places have work for one resource each.
+// muriCycle follows jobs through their stages until the times repeat: at each point the next three
+// of four places have work for one resource each.
 func muriCycle(p [][3]float64) float64 {
 	var f [9]float64
 	for i := range 8 {
@@ -181,12 +179,12 @@ func muriCycle(p [][3]float64) float64 {
 	return f[8] - f[4]
 }
 
-// muriScale makes integers of that world's efficiencies, so large that whatever gets
-// anything done together is worth it for the policy (its "unpack" is off).
+// muriScale converts that world's efficiencies to integers, so large that the policy considers any
+// progress together worthwhile (its "unpack" is off).
 const muriScale = 1e12
 
-// muriSpeeds is what the policy is told of jobs on the same GPUs: not their speeds,
-// but what each adds to that world's efficiency.
+// muriSpeeds tells the policy, for jobs on the same GPUs, what each adds to that world's efficiency
+// instead of their speeds.
 type muriSpeeds struct {
 	w *World
 	m *muriWorld
@@ -209,14 +207,14 @@ func (s muriSpeeds) Beside(j *cluster.Job, _ string, others []*cluster.Job) int6
 	return int64(math.Round(busy / (s.m.period(group) * muriGroup) * muriScale))
 }
 
-// pairer is a policy that may be told how to pair groups.
+// pairer is a policy with a replaceable pairing of groups.
 type pairer interface {
 	engine.Planner
 	Pair(pairs func(groups [][]engine.JobView) []int)
 }
 
-// pairs matches groups by their efficiency in doubles, which differ in their last
-// bits where efficiencies are equal.
+// pairs matches groups by their efficiency in doubles, which differ in their last bits where
+// efficiencies are equal.
 func (m *muriWorld) pairs(w *World, groups [][]engine.JobView) []int {
 	list := make([][]*job, len(groups))
 	busy := make([][]float64, len(groups))
@@ -242,7 +240,7 @@ func (m *muriWorld) pairs(w *World, groups [][]engine.JobView) []int {
 	})
 }
 
-// ready has the policy pair jobs, and see them, as this world does.
+// ready makes the policy pair and order jobs as this world does.
 func (m *muriWorld) ready(w *World, cfg *engine.Config) error {
 	p, ok := cfg.Policy.(pairer)
 	if !ok {
@@ -257,15 +255,15 @@ func (m *muriWorld) ready(w *World, cfg *engine.Config) error {
 
 func (m *muriWorld) ended(*job) {}
 
-// muriTurns has the policy see jobs in the world's order, at each event once, and
-// lets nobody run whom it did not choose.
+// muriTurns shows the policy jobs in the world's order, once per event, and runs only jobs that it
+// selected.
 type muriTurns struct {
 	engine.Planner
 	w *World
 	m *muriWorld
 }
 
-// Traits has the policy plan once at every instant.
+// Traits makes the policy plan once at every instant.
 func (t *muriTurns) Traits() engine.Traits {
 	traits := t.Planner.Traits()
 	traits.Round = 1
@@ -274,7 +272,7 @@ func (t *muriTurns) Traits() engine.Traits {
 
 // Plan is the policy's plan as this world carries it out.
 func (t *muriTurns) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	at := make(map[cluster.JobID]int, len(jobs)) // looked up only
+	at := make(map[cluster.JobID]int, len(jobs)) // looked up, never iterated
 	for i, j := range jobs {
 		at[j.Spec().ID] = i
 	}
@@ -293,7 +291,7 @@ func (t *muriTurns) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		case to.Beside > 0:
 			to.Idle = true
 			t.m.planned[id] = cluster.JobID(to.Beside - 1)
-		case to.Rank < int64(len(jobs)): // those that it chose come first
+		case to.Rank < int64(len(jobs)): // the selected jobs come first
 			t.m.planned[id] = id
 		default:
 			to.Idle = true

@@ -10,18 +10,18 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// MuriThemis is Muri's world under its Themis (Muri's simulator, section 9), which
-// is no auction: at each look at the order a program gives every job a share of the
-// time on its GPUs, and who ran least for its share goes first. So its rules are here,
-// and no policy; the engine books who runs.
+// MuriThemis is Muri's world under its Themis (Muri's simulator, section 9), which is not an
+// auction: each time, a program gives every job a share of the time on its GPUs, and the job that
+// ran least for its share goes first. So its rules are here and not a policy; the engine books the
+// running jobs.
 //
-// As written in the last version of that simulator, it looks at each event, and in
-// the program jobs' speed alone is a share of time. The published figures are not of
-// these rules: their makespans have two decimals, so no iteration took 1.5 % longer,
-// and the last job of one trace ends 144 s after its submission and its run time,
-// which its stalls would exceed. If in rounds, the rules are what explains both and
-// is still to be seen in the program: it looks every 360 s and not between, nobody
-// stalls, and speeds are iterations per second, which it computes and does not use.
+// In the last version of that simulator the rules run at each event, and in the program a job's
+// speed alone is a share of time. The published figures do not follow these rules: their makespans
+// have two decimals, so no iteration took 1.5 % longer, and the last job of one trace ends 144 s
+// after its submission plus its run time, which its stalls would exceed. With rounds, the rules are
+// those that explain both and of which the program still has traces: they run every 360 s and not
+// in between, jobs do not stall, and speeds are iterations per second, which the program computes
+// and does not use.
 func MuriThemis(rounds bool) Profile {
 	p := Muri()
 	p.Name = "muri-themis"
@@ -32,24 +32,24 @@ func MuriThemis(rounds bool) Profile {
 	return p
 }
 
-// themisWorld is what the rules know.
+// themisWorld is the rules' state.
 type themisWorld struct {
 	w       *World
 	rounds  bool
-	last    float64 // when they last looked
+	last    float64 // when they last ran
 	gpus    float64
 	planned map[cluster.JobID]bool
 }
 
-// themisJob is what they know of a job.
+// themisJob is a job's state.
 type themisJob struct {
-	isolated float64 // what it has done, as time alone
-	before   float64 // iterations left when they last looked
-	pace     float64 // ... iterations per unit of time alone, then; 0: they have not looked yet
-	share    float64 // of the time on its GPUs
-	credit   float64 // seconds that its shares come to
+	isolated float64 // completed work, as time alone
+	before   float64 // iterations left at the last run of the rules
+	pace     float64 // ... iterations per unit of time alone, then; 0: the rules have not run yet
+	share    float64 // share of the time on its GPUs
+	credit   float64 // seconds that its shares add up to
 	deficit  float64
-	urge     float64 // by how much it is to come first
+	urge     float64 // the largest goes first
 }
 
 func (m *themisWorld) enter(*job) error { return nil }
@@ -66,7 +66,7 @@ func (m *themisWorld) ran(*job)     {}
 func (m *themisWorld) order([]*job) {}
 func (m *themisWorld) ended(j *job) { delete(m.planned, j.entry.Job.ID) }
 
-// settle checks that those run who are to.
+// settle checks that exactly the selected jobs run.
 func (m *themisWorld) settle(live []*job) error {
 	for _, j := range live {
 		if j.running != m.planned[j.entry.Job.ID] {
@@ -79,7 +79,7 @@ func (m *themisWorld) settle(live []*job) error {
 // Name implements engine.Policy.
 func (*themisWorld) Name() string { return "muri-themis" }
 
-// Traits has it plan once at every instant.
+// Traits makes it plan once at every instant.
 func (*themisWorld) Traits() engine.Traits {
 	return engine.Traits{Backfill: engine.Skip, Round: 1, Gated: true}
 }
@@ -87,7 +87,7 @@ func (*themisWorld) Traits() engine.Traits {
 // Key implements engine.Policy.
 func (*themisWorld) Key(engine.View, engine.JobView) engine.Key { return engine.Key{} }
 
-// Plan has those run who come first and fit.
+// Plan runs the first jobs in the order that fit.
 func (m *themisWorld) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	if !m.rounds || m.w.turn == m.w.now {
 		m.look(m.w.live)
@@ -99,7 +99,7 @@ func (m *themisWorld) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	return plan
 }
 
-// look orders the jobs, and chooses those that fit in this order.
+// look orders the jobs, and selects those that fit in this order.
 func (m *themisWorld) look(live []*job) {
 	m.divide(live)
 	for _, j := range live {
@@ -125,7 +125,7 @@ func (m *themisWorld) look(live []*job) {
 	slices.SortStableFunc(live, func(a, b *job) int { return cmp.Compare(b.gpus, a.gpus) })
 }
 
-// divide gives every job its share.
+// divide sets the shares of all jobs.
 func (m *themisWorld) divide(live []*job) {
 	claims := make([]claim, len(live))
 	for i, j := range live {
@@ -145,9 +145,8 @@ func (m *themisWorld) divide(live []*job) {
 	}
 }
 
-// claim is what the program knows of a job: how many GPUs it takes, for how long it
-// has been there, how long it still runs if it always does, and how long it takes in
-// all alone in its part of the cluster.
+// claim is a job of the program: its number of GPUs, its age, its remaining time if it always runs,
+// and its total time alone in its part of the cluster.
 type claim struct {
 	gpus, age, work, alone float64
 }
@@ -155,13 +154,12 @@ type claim struct {
 // least is the share with which a job takes value times as long as alone.
 func (c *claim) least(value float64) float64 { return c.work / (float64(value*c.alone) - c.age) }
 
-// fairShares is the program: shares x of time, at most 1 each, on so many GPUs in all,
-// that make the greatest (age + work/x) / alone as small as can be. Where the GPUs bound
-// it, all jobs come to this value, and the shares are unique. Where a job bounds it that
-// takes so long even if it always runs, the others' shares are open between what they
-// need for the value and 1, and the published ones are those at which an interior-point
-// method happened to stop. Such a method follows the central path, whose end is the
-// point that keeps away from all bounds: so centre is used.
+// fairShares is the program: shares x of time, at most 1 each, within the total number of GPUs,
+// that minimize the largest (age + work/x) / alone. Where the GPUs are the bound, all jobs have
+// this value, and the shares are unique. Where a job is the bound, which takes that long even if it
+// always runs, the others' shares are open between what they need for the value and 1, and the
+// published ones are those at which an interior-point method happened to stop. Such a method
+// follows the central path, whose end is the point farthest from all bounds: so centre is used.
 func fairShares(claims []claim, gpus float64) []float64 {
 	value := 0.0
 	for i := range claims {
@@ -192,8 +190,8 @@ func fairShares(claims []claim, gpus float64) []float64 {
 	return shares
 }
 
-// bisect is the least number between two for which something holds, which holds for
-// the second, to the precision of a double.
+// bisect is the smallest number in an interval for which a monotone condition holds, which holds
+// for its end, to the precision of a double.
 func bisect(from, to float64, holds func(float64) bool) float64 {
 	for to-from > 1e-15*to {
 		mid := (from + to) / 2
@@ -209,18 +207,17 @@ func bisect(from, to float64, holds func(float64) bool) float64 {
 	return to
 }
 
-// pathWeight is how much the distance from the least share weighs in the central path
-// of the cone program that the published one becomes: 1 for the value's bound, 1/2 for
-// the second-order cone of 1/x, whose further variable is eliminated. That of x >= 0
-// falls out.
+// pathWeight is the weight of the distance from the smallest share in the central path of the cone
+// program: 1 for the value's bound, 1/2 for the second-order cone of 1/x, whose additional variable
+// is eliminated. That of x >= 0 cancels out.
 const pathWeight = 1.5
 
-// centre moves shares from the least to the point of those allowed that maximises
-// the sum of pathWeight log(x - least) + log(1 - x) over the jobs, and of the logarithm
-// of the GPU time left: for each job with g from its least share to 1 and u above it,
-// pathWeight/u - 1/(g-u) is its GPUs over the GPU time left.
+// centre moves shares from the smallest ones to the feasible point that maximises the sum over the
+// jobs of pathWeight log(x - least) + log(1 - x), plus the logarithm of the remaining GPU time: for
+// each job with g from its smallest share to 1 and u above it, pathWeight/u - 1/(g-u) is its GPUs
+// over the remaining GPU time.
 func centre(claims []claim, shares []float64, gpus float64) {
-	const bound = 1e-9 // from 1: a job that bounds the value has no choice
+	const bound = 1e-9 // distance from 1: a job that is the bound has no freedom
 	above := func(i int, left float64) float64 {
 		g, l := 1-shares[i], claims[i].gpus/left
 		b := pathWeight + 1 + float64(l*g)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// worst is what the program of fairShares makes as small as can be.
+// worst is the objective that fairShares minimizes.
 func worst(claims []claim, shares []float64) (most float64) {
 	for i, c := range claims {
 		most = max(most, (c.age+c.work/shares[i])/c.alone)
@@ -14,8 +14,8 @@ func worst(claims []claim, shares []float64) (most float64) {
 	return most
 }
 
-// No way to go from the shares, along one job's, or from one job to another, is better:
-// neither for the worst job nor, where several shares are as good for it, for the centre.
+// No change of the shares, of one job or from one job to another, is better: neither for the worst
+// job nor, among shares that are equally good for it, for the centre.
 func TestFairShares(t *testing.T) {
 	const gpus = 64
 	open, tight := 0, 0
@@ -39,7 +39,7 @@ func TestFairShares(t *testing.T) {
 		if held > gpus*(1+1e-9) {
 			t.Fatalf("seed %d: %g GPUs", seed, held)
 		}
-		if value > bound*(1+1e-9) { // the GPUs bound it: all are at the value, and all GPUs are given
+		if value > bound*(1+1e-9) { // the GPUs are the bound: all jobs have the value, and all GPUs are used
 			tight++
 			for i, c := range claims {
 				if v := (c.age + c.work/shares[i]) / c.alone; math.Abs(v-value) > 1e-6*value {
@@ -47,7 +47,7 @@ func TestFairShares(t *testing.T) {
 				}
 			}
 			if held < gpus*(1-1e-6) {
-				t.Errorf("seed %d: %g GPUs given, and somebody is at %g", seed, held, value)
+				t.Errorf("seed %d: %g GPUs given, and a job is at %g", seed, held, value)
 			}
 			continue
 		}
@@ -59,7 +59,7 @@ func TestFairShares(t *testing.T) {
 	}
 }
 
-// central checks that the way to every bound weighs as much.
+// central checks that the distances to all bounds are balanced.
 func central(t *testing.T, claims []claim, shares []float64, value, gpus float64) {
 	t.Helper()
 	height := func(x []float64) float64 {

@@ -10,13 +10,12 @@ import (
 	"strings"
 )
 
-// The world of FGD's simulator (ATC'23): no time passes, nobody
-// leaves. A list of pods is shuffled and, by copies of pods or by leaving pods out,
-// made as long as 1.3 clusters; pod after pod is placed or lost. Scores are whole
-// numbers from 0 to 100, so that ties are the rule, and ties go by a random rank of
-// the machines. The numbers Q1 ... name the quirks of that simulator.
+// The world of FGD's simulator (ATC'23): no time passes, no pod leaves. A list of pods is shuffled
+// and, by copying pods or leaving some out, brought to 1.3 times the cluster's size; each pod in
+// turn is placed or lost. Scores are whole numbers from 0 to 100, so ties are common, and are
+// broken by a random rank of the machines. The numbers Q1 ... name quirks of that simulator.
 
-// Pod is a row of a list. A pod has GPUs devices and Milli of each.
+// Pod is a row of a list. A pod has GPUs devices, and Milli of each.
 type Pod struct {
 	Name        string
 	CPU, Memory int64 // milli-cores, MiB
@@ -33,22 +32,22 @@ type Machine struct {
 	Model       string
 }
 
-// MostDevices is the most GPUs of a machine.
+// MostDevices is the maximum number of GPUs of a machine.
 const MostDevices = 8
 
-// mostSizes is the most different parts of a GPU that typical pods ask for.
+// mostSizes is the maximum number of different parts of a GPU that typical pods request.
 const mostSizes = 64
 
-// Kind is pods that ask for the same; memory does not count (Q10).
+// Kind is pods with equal requests; memory is ignored (Q10).
 type Kind struct {
 	CPU, Milli int64
 	GPUs       int
-	Models     uint64 // that it may run on, a bit each
+	Models     uint64 // models on which it may run, a bit each
 	Share      float64
 
 	spec  string
 	count int
-	size  int // of Typical.sizes
+	size  int // index in Typical.sizes
 }
 
 // Openb is a list of pods with the machines to place them on.
@@ -57,16 +56,16 @@ type Openb struct {
 	kindOf   []int32
 	kinds    []Kind
 	machines []Machine // by name
-	models   []uint64  // of each, its bit
+	models   []uint64  // bit of each machine's model
 	devices  int64
 	Typical  Typical
 }
 
-// Typical is the kinds that fragments are counted for (section 2), in the order of
-// the table: the additions of its sums are not to be reordered.
+// Typical is the kinds over which fragments are computed (section 2), in the order of the table:
+// the order of its summation must not change.
 type Typical struct {
 	Kinds []Kind
-	sizes []int64 // different amounts asked for of one device
+	sizes []int64 // different amounts requested of one device
 }
 
 // NewOpenb checks a list and counts its kinds.
@@ -159,9 +158,8 @@ func typical(kinds []Kind, pods int) (t Typical) {
 	return t
 }
 
-// arrivals draws the sequence of pods and the machines in the order of their ranks
-// (section 3). The pod that would exceed the target ends the list, judged by what it
-// asks for of one device (Q2).
+// arrivals draws the sequence of pods and the machines in order of their ranks (section 3). The pod
+// that would exceed the target ends the list, judged by its request per device (Q2).
 func (o *Openb) arrivals(seed int64) (pods []int32, ranked []int32) {
 	r := rand.New(rand.NewSource(seed)) //nolint:gosec // the published order is that of this generator
 	r.Int()                             // Q4
@@ -201,20 +199,20 @@ func (o *Openb) arrivals(seed int64) (pods []int32, ranked []int32) {
 	return pods, ranked
 }
 
-// Host is a machine and what is free on it.
+// Host is a machine with its free resources.
 type Host struct {
 	CPU, Memory int64
 	Free        [MostDevices]int64 // milli-GPU of each device
 	GPUs        int
 	Model       uint64
-	Total       int64  // of Free
-	Sizes       uint64 // of the tasks on it: bit 0: parts, bit k: k whole GPUs
+	Total       int64  // sum of Free
+	Sizes       uint64 // sizes of the tasks on it: bit 0: parts, bit k: k whole GPUs
 
 	fragments float64
-	known     bool // fragments are of this state
+	known     bool // the cached fragments are of this state
 }
 
-// fits reports whether a pod of the kind has room, memory aside.
+// fits reports whether a pod of the kind has room, apart from memory.
 func (h *Host) fits(k *Kind) bool {
 	if h.CPU < k.CPU || h.Model&k.Models == 0 && k.GPUs > 0 {
 		return false
@@ -231,7 +229,7 @@ func (h *Host) fits(k *Kind) bool {
 	return n == 0
 }
 
-// take places a pod: a part on the device, whole ones on the first that are free.
+// take places a pod: a part on the device, whole GPUs on the first free ones.
 func (h *Host) take(k *Kind, device int) {
 	h.known = false
 	h.CPU -= k.CPU
@@ -252,8 +250,7 @@ func (h *Host) take(k *Kind, device int) {
 	h.Total -= k.Milli * int64(k.GPUs)
 }
 
-// fullest is the device with the least free of those on which a part fits, the
-// first of equals.
+// fullest is the device with the least free capacity on which a part fits, the first of equals.
 func (h *Host) fullest(k *Kind) int {
 	best := -1
 	for i := range h.GPUs {
@@ -264,8 +261,8 @@ func (h *Host) fullest(k *Kind) int {
 	return best
 }
 
-// Scorer rates a host with room for a kind, from 0 to 100 (ours: to 32767), and says on which device
-// a part would go.
+// Scorer rates a host with room for a kind, from 0 to 100 (ours: to 32767), and selects the device
+// for a part.
 type Scorer func(t *Typical, h *Host, k *Kind) (score, device int)
 
 // run is one pass over a sequence of arrivals.
@@ -275,24 +272,24 @@ type run struct {
 	pods    []int32 // in order of arrival
 	hosts   []Host  // by rank
 	rated   []rating
-	log     []int32 // hosts in the order in which they changed
-	changed []int   // by host: its last place in the log
+	log     []int32 // hosts in order of change
+	changed []int   // by host: its last index in the log
 	fit     []int   // scratch: hosts with room
 }
 
-// rating is what is known of the hosts for a kind.
+// rating caches the scores of the hosts for a kind.
 type rating struct {
-	seen   int     // of the log
+	seen   int     // index in the log up to which it is valid
 	scores []int16 // -1: no room
-	tops   []int16 // of each block of hosts the highest score
+	tops   []int16 // the highest score of each block of hosts
 	device []int8
 }
 
-// block is how many hosts have a highest score together.
+// block is the number of hosts that share a highest score.
 const block = 32
 
-// Cells is a line of the published table: in column k the GPUs allocated, in per
-// cent, when so many per cent of the cluster's GPUs have been asked for. NaN: empty.
+// Cells is a line of the published table: column k has the GPUs allocated, in per cent, when k per
+// cent of the cluster's GPUs have been requested. NaN: empty.
 type Cells [131]float64
 
 // start is a run before its first arrival.
@@ -321,7 +318,7 @@ func (w *run) place(at, device int, pod int32) {
 // Run plays the list once. A nil scorer takes any host with room, and any device.
 func (o *Openb) Run(score Scorer, seed int64) (Cells, error) {
 	w := o.start(seed, score)
-	rng := rand.New(rand.NewSource(seed)) //nolint:gosec // as the published one, seeded
+	rng := rand.New(rand.NewSource(seed)) //nolint:gosec // seeded like the published one
 	arrived, used := int64(0), int64(0)
 	columns := make([][]float64, 140)
 	for _, p := range w.pods {
@@ -346,7 +343,7 @@ func (o *Openb) Run(score Scorer, seed int64) (Cells, error) {
 	return cells(columns), nil
 }
 
-// update rates the hosts that changed since a pod of the kind came last.
+// update rates the hosts that changed since the last pod of the kind.
 func (w *run) update(kind int32) *rating {
 	r, k := &w.rated[kind], &w.o.kinds[kind]
 	if r.scores == nil {
@@ -365,7 +362,7 @@ func (w *run) update(kind int32) *rating {
 	return r
 }
 
-// rate scores a host for a kind, and its block.
+// rate scores a host for a kind, and updates its block.
 func (w *run) rate(r *rating, k *Kind, i int) {
 	was, top := r.scores[i], &r.tops[i/block]
 	r.scores[i] = -1
@@ -383,8 +380,8 @@ func (w *run) rate(r *rating, k *Kind, i int) {
 	}
 }
 
-// best is the host with the highest score of those with room, the lowest rank
-// among equals; -1: none.
+// best is the host with the highest score among those with room, the lowest rank among equals; -1:
+// none.
 func (w *run) best(kind int32, memory int64) (at, device int) {
 	r := w.update(kind)
 	at, most := -1, int16(-1)
@@ -404,7 +401,7 @@ func (w *run) best(kind int32, memory int64) (at, device int) {
 	return at, int(r.device[at])
 }
 
-// any draws a host, and for a part a device, of those with room.
+// any draws a host, and for a part a device, among those with room.
 func (w *run) any(rng *rand.Rand, kind int32, memory int64) (at, device int) {
 	r, k := w.update(kind), &w.o.kinds[kind]
 	w.fit = w.fit[:0]

@@ -57,7 +57,7 @@ func TestOpenbExamples(t *testing.T) {
 	}
 }
 
-// TestOpenbArrivals: E7, and what section 3 says of the generator.
+// TestOpenbArrivals: E7, and the generator's properties of section 3.
 func TestOpenbArrivals(t *testing.T) {
 	r := rand.New(rand.NewSource(42))
 	if first := r.Int(); first != 3440579354231278675 {
@@ -77,7 +77,7 @@ func TestOpenbArrivals(t *testing.T) {
 	for i := range 25 {
 		pods = append(pods, Pod{Name: fmt.Sprintf("p%02d", i), GPUs: 1, Milli: 400})
 	}
-	for n, want := range map[int]int{2: 32, 25: 32} { // 10,000 of 13,000 are asked for by 25; 32 ask for 12,800
+	for n, want := range map[int]int{2: 32, 25: 32} { // 10,000 of 13,000 are requested by 25; 32 request 12,800
 		o, err := NewOpenb(pods[:n], machines)
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +92,7 @@ func TestOpenbArrivals(t *testing.T) {
 	for i := range pods {
 		pods[i].Name = fmt.Sprintf("p%02d", i)
 	}
-	o, err := NewOpenb(pods, machines) // 20,000 are asked for: pods are left out until it is 12,800
+	o, err := NewOpenb(pods, machines) // 20,000 are requested: pods are left out until it is 12,800
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,8 +107,8 @@ func TestOpenbArrivals(t *testing.T) {
 	}
 }
 
-// TestOpenbTypical: the most frequent kinds up to 95 %; the name of a list of models
-// is part of the kind (Q16).
+// TestOpenbTypical: the most frequent kinds up to 95 %; the spelling of a list of models is part of
+// the kind (Q16).
 func TestOpenbTypical(t *testing.T) {
 	var pods []Pod
 	add := func(n int, p Pod) {
@@ -120,13 +120,13 @@ func TestOpenbTypical(t *testing.T) {
 	add(60, Pod{CPU: 1, GPUs: 1, Milli: 1000, Spec: "x|y"})
 	add(30, Pod{CPU: 2, GPUs: 1, Milli: 1000, Spec: "y|x"})
 	add(4, Pod{CPU: 3})
-	add(4, Pod{CPU: 4, Spec: "x"}) // without GPUs the models do not count
+	add(4, Pod{CPU: 4, Spec: "x"}) // models are ignored without GPUs
 	add(2, Pod{CPU: 5})
 	o, err := NewOpenb(pods, []Machine{{"a", 1, 1, 1, "x"}, {"b", 1, 1, 1, "y"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := o.Typical.Kinds // of the two kinds of 4 pods the one with more CPU comes first: 94 %, and the other is needed, too
+	k := o.Typical.Kinds // of the two kinds of 4 pods the one with more CPU comes first: 94 %, so the other is needed, too
 	if len(o.kinds) != 5 || len(k) != 4 || k[2].CPU != 4 || k[3].CPU != 3 || math.Abs(k[0].Share-60./98) > 1e-12 {
 		t.Errorf("%d kinds, of which typical are %+v", len(o.kinds), k)
 	}
@@ -170,7 +170,7 @@ func TestOpenbTable(t *testing.T) {
 	}
 }
 
-// dumbBest rates every host anew.
+// dumbBest rates every host from scratch.
 func dumbBest(w *run, kind int32, memory int64) (at, device int) {
 	k, most := &w.o.kinds[kind], -1
 	at = -1
@@ -187,8 +187,7 @@ func dumbBest(w *run, kind int32, memory int64) (at, device int) {
 	return at, device
 }
 
-// TestOpenbTwin: what is remembered of hosts gives the choices of a run that
-// remembers nothing, for every policy.
+// TestOpenbTwin: for every policy the cached scores give the same choices as a run without caches.
 func TestOpenbTwin(t *testing.T) {
 	for seed := range int64(6) {
 		r := rand.New(rand.NewSource(seed))
@@ -216,7 +215,7 @@ func TestOpenbTwin(t *testing.T) {
 				at, device := w.best(kind, o.pods[i].Memory)
 				wantAt, wantDevice := dumbBest(w, kind, o.pods[i].Memory)
 				if at != wantAt || at >= 0 && device != wantDevice {
-					t.Fatalf("seed %d, %s: %+v goes to %d.%d, anew %d.%d", seed, p.Name, o.pods[i], at, device, wantAt, wantDevice)
+					t.Fatalf("seed %d, %s: %+v goes to %d.%d, without caches %d.%d", seed, p.Name, o.pods[i], at, device, wantAt, wantDevice)
 				}
 				if at < 0 {
 					lost++

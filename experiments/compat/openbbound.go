@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Bound is more GPUs, in per cent, than any placer can have allocated when 100 % of
-// them have been asked for, also one that knows all arrivals beforehand, may turn
-// pods away and move them. It is a Lagrangian dual of packing: every price per kind
-// of pod, and per core and kind of machine, gives a bound, and prices are sought by
-// subgradients. Multi-GPU pods may be torn apart in it, memory and the cores of pods
-// without GPUs do not count, and cores of equal machines may be lent.
+// Bound is an upper bound, in per cent, of the GPUs that any placer can have allocated when 100 %
+// of them have been requested, even one that knows all arrivals in advance, may reject pods and
+// move them. It is a Lagrangian dual of packing: prices per kind of pod, and per core and kind of
+// machine, give a bound, and prices are optimized by subgradients. Multi-GPU pods may be split in
+// it, memory and the cores of pods without GPUs are ignored, and cores may be lent between equal
+// machines.
 func (o *Openb) Bound(seed int64, steps int) float64 {
 	pods, _ := o.arrivals(seed)
 	b := &bound{o: o, come: make([]float64, len(o.kinds)), price: make([]float64, len(o.kinds))}
@@ -40,26 +40,25 @@ func (o *Openb) Bound(seed int64, steps int) float64 {
 	return best / float64(o.devices) / 10
 }
 
-// bound is the state of the search: prices in milli-GPU per device of a pod, and
-// per core.
+// bound is the state of the search: prices in milli-GPU per device of a pod, and per core.
 type bound struct {
 	o     *Openb
-	come  []float64 // devices that the pods of a kind ask for
+	come  []float64 // devices requested by the pods of a kind
 	price []float64
 	types []machineKind
 }
 
-// machineKind is machines of one model with as much CPU per device.
+// machineKind is machines of one model with equal CPU per device.
 type machineKind struct {
 	model   uint64
 	cpu     int64 // milli-cores per device
 	devices float64
 	price   float64 // per milli-core
-	over    float64 // what is used more of its cores than there are, in perDevice
+	over    float64 // excess use of its cores, in perDevice
 }
 
-// step evaluates the dual at the present prices and moves them against the
-// subgradient: what the best patterns use more than there is becomes dearer.
+// step evaluates the dual at the present prices and moves them against the subgradient: prices rise
+// for what the best patterns overuse.
 func (b *bound) step(pace float64) (value float64) {
 	used, norm := make([]float64, len(b.price)), 1e-9
 	for k := range b.price {
@@ -92,12 +91,12 @@ func (b *bound) step(pace float64) (value float64) {
 	return value
 }
 
-// perDevice is about as many milli-cores as there are beside a device: prices per
-// core and per device move alike.
+// perDevice is about the number of milli-cores per device: it scales prices per core and per device
+// alike.
 const perDevice = 12000
 
-// pattern is what one device of a kind of machine holds best at these prices: a
-// knapsack of the kinds in steps of 10 milli-GPU, sizes rounded down.
+// pattern is the best content of one device of a kind of machine at these prices: a knapsack of the
+// kinds in steps of 10 milli-GPU, sizes rounded down.
 func (b *bound) pattern(t *machineKind) (gain float64, counts map[int]int) {
 	const cells = 100
 	var best [cells + 1]float64

@@ -2,14 +2,13 @@ package compat
 
 import "math"
 
-// Rooms is a rule of our own in the world of FGD's simulator: it keeps what still
-// fits instead of what is not a fragment. FGD counts all free GPUs of a machine as
-// usable by a kind of which one more pod fits, though the cores may not suffice for a
-// second, and a whole GPU as usable by pods of 0.81, though 0.19 of it will be left. A
-// host is worth, to each kind with GPUs, half of FGD's measure and half the GPUs that
-// so many pods of the kind would use as fit one after the other. The loss counts in
-// steps of 60 milli-GPU: what differs by less is no reason to leave the machines that
-// others filled before.
+// Rooms is a rule of our own in the world of FGD's simulator: it preserves what still fits instead
+// of avoiding fragments. FGD counts all free GPUs of a machine as usable by a kind of which one
+// more pod fits, even if the cores do not suffice for a second, and a whole GPU as usable by pods
+// of 0.81, although 0.19 of it will be left. To each kind with GPUs, a host is worth half of FGD's
+// measure plus half of the GPUs that pods of the kind would use, as many as fit one after the
+// other. The loss counts in steps of 60 milli-GPU: smaller differences are no reason to leave
+// machines that are already in use.
 func Rooms(t *Typical, h *Host, k *Kind) (score, device int) {
 	if !h.known {
 		h.fragments, h.known = t.worth(h), true
@@ -22,13 +21,13 @@ func Rooms(t *Typical, h *Host, k *Kind) (score, device int) {
 	return h.best(k, after)
 }
 
-// roomStep is in milli-GPU, of the mean over the kinds.
+// roomStep is in milli-GPU, as a mean over the kinds.
 const roomStep = 60
 
-// worth is the mean over the typical kinds with GPUs of what they could use of a
-// host, in milli-GPU.
+// worth is the mean, over the typical kinds with GPUs, of what they could use of a host, in
+// milli-GPU.
 func (t *Typical) worth(h *Host) (sum float64) {
-	var fit, usable [mostSizes]int64 // by size: pods of one GPU that fit; free on devices that are large enough
+	var fit, usable [mostSizes]int64 // by size: pods of one GPU that fit; free on large enough devices
 	for s, m := range t.sizes {
 		for _, f := range h.Free[:h.GPUs] {
 			if m > 0 && f >= m {

@@ -6,7 +6,7 @@ import (
 	"github.com/muster-gpu/muster/place"
 )
 
-// OpenbPolicy is a rule by which pods are placed.
+// OpenbPolicy is a placement rule.
 type OpenbPolicy struct {
 	Name  string
 	Score Scorer // nil: any host with room, and any device
@@ -17,8 +17,7 @@ func OpenbPolicies() []OpenbPolicy {
 	return []OpenbPolicy{{"Random", nil}, {"DotProd", dotProd}, {"GpuClustering", gpuClustering}, {"GpuPacking", gpuPacking}, {"BestFit", bestFit}, {"FGD", FGD}}
 }
 
-// The expressions are evaluated in the order in which upstream has them: their
-// rounding decides ties (section 6).
+// The expressions are evaluated in the upstream order: their rounding decides ties (section 6).
 
 func bestFit(_ *Typical, h *Host, k *Kind) (score, device int) {
 	u := float64(h.CPU-k.CPU) / 128000 * 0.5
@@ -51,8 +50,8 @@ func gpuClustering(_ *Typical, h *Host, k *Kind) (score, device int) {
 	return int(place.ClusteringScore(h.Sizes, size, h.Total)), h.fullest(k)
 }
 
-// FGD is the steepest descent of the fragments, through a sigmoid to whole numbers:
-// of devices the first that reaches the maximum (Q8, Q11).
+// FGD is the steepest descent of the fragments, mapped to whole numbers by a sigmoid: the first
+// device that reaches the maximum (Q8, Q11).
 func FGD(t *Typical, h *Host, k *Kind) (score, device int) {
 	if !h.known {
 		h.fragments, h.known = t.Fragments(h), true
@@ -65,8 +64,8 @@ func FGD(t *Typical, h *Host, k *Kind) (score, device int) {
 	return h.best(k, after)
 }
 
-// best is the first of the devices with room for a pod on which its score is the
-// highest; whole GPUs are taken in their order.
+// best is the first device with room on which a pod has the highest score; whole GPUs are taken in
+// order.
 func (h *Host) best(k *Kind, after func(device int) int) (score, device int) {
 	if k.Milli == 0 || k.Milli == 1000 {
 		return after(0), 0
@@ -83,7 +82,7 @@ func (h *Host) best(k *Kind, after func(device int) int) (score, device int) {
 	return score, device
 }
 
-// seenBefore reports whether an earlier device has as much free.
+// seenBefore reports whether an earlier device has the same free capacity.
 func seenBefore(h *Host, d int) bool {
 	for i := range d {
 		if h.Free[i] == h.Free[d] {
@@ -93,12 +92,12 @@ func seenBefore(h *Host, d int) bool {
 	return false
 }
 
-// Fragments is the free milli-GPU of a host that typical pods cannot use: the seven
-// sums of section 7, but the second, each in the order of the table. Pods without
-// GPUs count all that is free (Q9).
+// Fragments is the free milli-GPU of a host that typical pods cannot use: the seven sums of section
+// 7 except the second, each in the order of the table. For pods without GPUs all free capacity
+// counts (Q9).
 func (t *Typical) Fragments(h *Host) float64 {
-	var small [mostSizes]int64 // by size: what is free on devices too small for it
-	var count [mostSizes]int   // ... devices that are large enough
+	var small [mostSizes]int64 // by size: free capacity on devices that are too small for it
+	var count [mostSizes]int   // ... number of devices that are large enough
 	for s, m := range t.sizes {
 		for _, f := range h.Free[:h.GPUs] {
 			if f < m {
@@ -127,7 +126,7 @@ func (t *Typical) Fragments(h *Host) float64 {
 		case cpu:
 			which = 1
 		}
-		a[which] += float64(k.Share * amount) // the conversion keeps the product from being fused with the sum
+		a[which] += float64(k.Share * amount) // the conversion prevents a fused multiply-add
 	}
 	return a[0] + a[1] + a[3] + a[4] + a[5] + a[6]
 }

@@ -5,19 +5,19 @@ import (
 	"strconv"
 )
 
-// hundredths is used milli-GPU in per cent of the devices, rounded to two decimals
-// as the decimal number that the double stands for (Python's round).
+// hundredths is used milli-GPU in per cent of the devices, rounded to two decimals by the exact
+// decimal value of the double (Python's round).
 func hundredths(used, devices int64) float64 {
 	num, den := used*100, devices*10
-	if 2*(num%den) == den { // which way depends on the double
+	if 2*(num%den) == den { // the double decides the direction
 		v, _ := strconv.ParseFloat(strconv.FormatFloat(float64(used)/float64(devices)/10, 'f', 2, 64), 64)
 		return v
 	}
 	return float64((2*num+den)/(2*den)) / 100
 }
 
-// cells averages the records of each column; where there are none, those of its
-// neighbours (section 9).
+// cells averages the records of each column; empty columns take those of their neighbours (section
+// 9).
 func cells(columns [][]float64) (out Cells) {
 	for k := range out {
 		list := columns[k]
@@ -36,8 +36,8 @@ func cells(columns [][]float64) (out Cells) {
 	return out
 }
 
-// pairwise adds as numpy does, on which the last digit depends: eight sums side by
-// side up to 128 numbers, halves beyond.
+// pairwise adds like numpy, which decides the last digit: eight interleaved sums up to 128 numbers,
+// halves beyond.
 func pairwise(v []float64) (sum float64) {
 	switch n := len(v); {
 	case n < 8:

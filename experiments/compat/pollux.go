@@ -13,12 +13,11 @@ import (
 	"github.com/muster-gpu/muster/policy"
 )
 
-// The world of the simulator of Pollux (OSDI'21) under its Tiresias, its
-// Optimus and Pollux: rounds of a minute at whose ends the scheduler is asked, measured step times, progress in
-// steps of the smallest batch that are worth less as batches grow, half a minute
-// of standstill after every start, epochs that end at whole seconds. The
-// scheduler decides who runs, and on how many GPUs; where is the world's own rule,
-// in which who keeps its number stays.
+// The world of Pollux' simulator (OSDI'21) under its Tiresias, its Optimus and Pollux: the
+// scheduler runs at the end of each one-minute round; step times are measured; progress is in steps
+// of the smallest batch, which are worth less as batches grow; every start costs half a minute;
+// epochs end at whole seconds. The scheduler decides which jobs run and on how many GPUs; placement
+// is the world's own rule, which leaves jobs of unchanged size in place.
 const (
 	polluxNodes   = 16
 	polluxPerNode = 4
@@ -26,7 +25,7 @@ const (
 	polluxHold    = 30
 )
 
-// PolluxLimit is the GPU-seconds at which a job comes down to the second level.
+// PolluxLimit is the GPU-seconds at which a job moves down to the second level.
 const PolluxLimit = 16 * 3600
 
 type polluxJob struct {
@@ -37,8 +36,8 @@ type polluxJob struct {
 	batch    int
 	submit   int
 	known    bool // submitted
-	given    int  // GPUs that the engine decided; 0: it waits
-	executed int  // seconds since it was granted GPUs, over all runs
+	given    int  // GPUs that the engine assigned; 0: it waits
+	executed int  // seconds since it got GPUs, over all runs
 	level    int
 	place    int64
 	where    []int // nodes, one entry per GPU
@@ -47,22 +46,22 @@ type polluxJob struct {
 	more     int // accumulation steps
 	hold     int
 	speeds   []int64       // by GPUs, elastic
-	told     time.Duration // work that was never there, done: what is told counts more than what the engine reckons
+	told     time.Duration // virtual work that counts as done: reported work overrides the engine's estimate
 	progress float64
 	epoch    int
 	finish   int           // 0: not yet
-	learnt   polluxLearner // of a job whose batch size adapts
+	learnt   polluxLearner // for a job with an adaptive batch size
 }
 
-// PolluxWorld is a driver. In an elastic one jobs have any number of GPUs, of
-// which the workload says one, and tell how many steps they have left.
+// PolluxWorld is a driver. In an elastic one jobs may have any number of GPUs, not only the
+// workload's, and report how many steps they have left.
 type PolluxWorld struct {
 	jobs    []polluxJob
 	elastic bool
-	learns  bool // batch sizes adapt, and speeds are learnt
+	learns  bool // batch sizes adapt, and speeds are learned
 	queues  [2][]int
 	now     int
-	left    int // jobs that are not finished
+	left    int // number of jobs that have not finished
 	reports []engine.Event
 	rounds  int
 	policy  string
@@ -96,8 +95,7 @@ func NewPolluxWorld(apps PolluxApps, path, theirs string) (*PolluxWorld, error) 
 	return w, nil
 }
 
-// stretch has a job run on any number of GPUs; one that learns has no batch size of
-// its own.
+// stretch makes a job run on any number of GPUs; one that learns has no fixed batch size.
 func (j *polluxJob) stretch(single, learns bool) error {
 	batch := j.batch
 	if learns {
@@ -111,7 +109,7 @@ func (j *polluxJob) stretch(single, learns bool) error {
 		}
 	}
 	j.spec.Tasks[0].Count, j.spec.Elastic = 1, cluster.Elastic{Min: 1, Max: most}
-	j.spec.Submit += cluster.Time(j.spec.ID) // in the order of the file where several come at once
+	j.spec.Submit += cluster.Time(j.spec.ID) // in file order if several arrive at once
 	if learns {
 		return nil
 	}
@@ -126,15 +124,15 @@ func (j *polluxJob) stretch(single, learns bool) error {
 	return nil
 }
 
-// The engine is told of work as if a step took a thousand seconds at the reference
-// speed, so that whole numbers are exact enough.
+// The engine's work is scaled as if a step took a thousand seconds at the reference speed, so that
+// whole numbers are precise enough.
 const (
 	stepTimeTold   = 1000 * time.Second
 	stepsPerSecond = 1e6 * 1000
 )
 
-// steps is the work that is done and all of it, from the end of the first epoch
-// on, as the published Optimus counts.
+// steps is the completed and the total work, counted from the end of the first epoch, as the
+// published Optimus does.
 func (j *polluxJob) steps() (done, all time.Duration) {
 	last := j.app.epochs - 1
 	from, total := j.app.iterations(j.batch, 0), j.app.iterations(j.batch, last)
@@ -146,10 +144,10 @@ func (j *polluxJob) steps() (done, all time.Duration) {
 	return j.told + max(0, all-time.Duration(left*float64(stepTimeTold))), j.told + all
 }
 
-// Beside is never asked for: nobody shares GPUs in this profile.
+// Beside is never called: GPUs are not shared in this profile.
 func (w *PolluxWorld) Beside(*cluster.Job, string, []*cluster.Job) int64 { return 1_000_000 }
 
-// Slice is never asked for: nobody divides GPUs in this world.
+// Slice is never called: GPUs are not divided in this world.
 func (w *PolluxWorld) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000 }
 
 // Speed implements engine.Speeds.
@@ -160,7 +158,7 @@ func (w *PolluxWorld) Speed(j *cluster.Job, _ string, tasks int) int64 {
 	return w.jobs[j.ID].speeds[tasks-1]
 }
 
-// Next returns what the engine is told at the end of a round.
+// Next returns the engine's events at the end of a round.
 func (w *PolluxWorld) Next(ctx context.Context) (engine.Batch, error) {
 	for again := true; again && len(w.reports) == 0; {
 		if w.left == 0 || ctx.Err() != nil {
@@ -185,9 +183,9 @@ func (w *PolluxWorld) clock() cluster.Time {
 	return cluster.Time(0).Add(time.Duration(w.now) * time.Second)
 }
 
-// settle gives those who run and have no GPUs some: as many as there are of the
-// node with the most, and so on (section 6). Who runs on keeps its own. Jobs that
-// learn are arranged otherwise.
+// settle places running jobs without GPUs: as many GPUs as possible on the node with the most free
+// ones, and so on (section 6). Jobs that continue keep theirs. Jobs that learn are arranged
+// differently.
 func (w *PolluxWorld) settle() {
 	if w.learns {
 		w.arrange()
@@ -246,7 +244,7 @@ func (j *polluxJob) put(free *[polluxNodes]int) {
 	j.hold = polluxHold
 }
 
-// advance is some seconds of a job (section 5).
+// advance runs a job for some seconds (section 5).
 func (j *polluxJob) advance(now, seconds int, learns bool) error {
 	if j.shape == nil || j.finish > 0 {
 		return nil
@@ -285,9 +283,8 @@ func (j *polluxJob) advance(now, seconds int, learns bool) error {
 	return nil
 }
 
-// look is what the scheduler sees at the end of a round: who is done, who came,
-// who has had so much that it comes down a level, or how much is left of whom. It
-// returns the number of jobs that wait or run.
+// look collects the scheduler's events at the end of a round: ends, arrivals, jobs whose service
+// moves them down a level, or remaining work. It returns the number of jobs that wait or run.
 func (w *PolluxWorld) look() (active int) {
 	for i := range w.jobs {
 		j := &w.jobs[i]
@@ -301,7 +298,7 @@ func (w *PolluxWorld) look() (active int) {
 			j.known = true
 			w.queues[0] = append(w.queues[0], i)
 			w.reports = append(w.reports, engine.Event{Type: engine.Submitted, Job: j.spec.ID, Spec: &j.spec})
-		case j.given > 0 && w.learns: // nothing is told: how long it takes nobody knows
+		case j.given > 0 && w.learns: // no report: the remaining time is unknown
 		case j.given > 0 && w.elastic:
 			j.told += time.Second
 			done, all := j.steps()
@@ -310,7 +307,7 @@ func (w *PolluxWorld) look() (active int) {
 			if j.executed += polluxRound; j.level == 0 && j.executed*j.gpus >= PolluxLimit {
 				w.queues[0] = slices.DeleteFunc(w.queues[0], func(id int) bool { return id == i })
 				w.queues[1], j.level = append(w.queues[1], i), 1
-				w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: j.spec.ID}) // so that somebody looks
+				w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: j.spec.ID}) // makes the engine run a pass
 			}
 		}
 		active += count(j.known && j.finish == 0)
@@ -330,7 +327,7 @@ func count(b bool) int {
 	return 0
 }
 
-// Apply carries out a decision; where who runs does so is settled when all is decided.
+// Apply carries out a decision; places are assigned once everything is decided.
 func (w *PolluxWorld) Apply(_ context.Context, d engine.Decision) error {
 	for i := range d.Actions {
 		a := &d.Actions[i]
@@ -338,7 +335,7 @@ func (w *PolluxWorld) Apply(_ context.Context, d engine.Decision) error {
 		switch a.Type {
 		case engine.Start:
 			j.given = tasks(a.Allocs)
-			w.reports = append(w.reports, engine.Event{Type: engine.Started, Job: a.Job, Rate: 1}) // work is told, not measured by the clock
+			w.reports = append(w.reports, engine.Event{Type: engine.Started, Job: a.Job, Rate: 1}) // work is reported, not derived from the clock
 		case engine.Preempt:
 			j.given = 0
 			done := time.Duration(0)
@@ -372,7 +369,7 @@ func (w *PolluxWorld) JCT() []int {
 	return list
 }
 
-// Policy returns our policy that decided.
+// Policy returns our deciding policy.
 func (w *PolluxWorld) Policy() string { return w.policy }
 
 // Names returns the jobs' names, in the order of the workload.
@@ -384,9 +381,8 @@ func (w *PolluxWorld) Names() []string {
 	return list
 }
 
-// RunPollux replays a workload in the world of Pollux' simulator: under our
-// tiresias-l with its two levels, the order inside a level being the world's, whose
-// queues are first come, first served; or elastic, under our
+// RunPollux replays a workload in the world of Pollux' simulator: under our tiresias-l with its two
+// levels, with the world's order within a level, first come, first served; or elastic, under our
 // optimus or pollux. theirs is tiresias, optimus or pollux.
 func RunPollux(ctx context.Context, apps PolluxApps, path, theirs string) (*PolluxWorld, error) {
 	w, err := NewPolluxWorld(apps, path, theirs)

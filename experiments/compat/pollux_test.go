@@ -65,8 +65,7 @@ func TestPolluxJob(t *testing.T) {
 	}
 }
 
-// Every job of a workload ends in the second in which it did in the published
-// simulator.
+// Every job of a workload ends in the same second as in the published simulator.
 func TestPolluxTiresias(t *testing.T) {
 	f, err := os.Open(shared.Path(t, "traces/pollux/expected/tiresias_per_job_jct_load1.csv"))
 	if err != nil {
@@ -100,7 +99,7 @@ func TestPolluxTiresias(t *testing.T) {
 	}
 }
 
-// A table that lacks a column, or names an application that nobody measured, is told.
+// A table without a column, or with an application without measurements, is an error.
 func TestPolluxBadInput(t *testing.T) {
 	apps, dir := polluxApps(t), t.TempDir()
 	for text, want := range map[string]string{
@@ -118,8 +117,8 @@ func TestPolluxBadInput(t *testing.T) {
 	}
 }
 
-// Pollux, OSDI'21, vectors 1 and 2: four GPUs on two nodes, ten samples on each; and what
-// a sample is worth in a batch of twice the size.
+// Pollux (OSDI'21), vectors 1 and 2: four GPUs on two nodes, ten samples on each; and the value of
+// a sample in a batch of twice the size.
 func TestPolluxVectors(t *testing.T) {
 	for g, want := range map[float64]float64{1: 95.24, 2: 134.53} {
 		m := polluxModel{}
@@ -144,9 +143,9 @@ func TestPolluxVectors(t *testing.T) {
 	}
 }
 
-// Pollux, OSDI'21, the invariants, with any parameters and gradients: efficiency is in (0, 1] and
-// falls with the batch; goodput is at most the throughput of the batch that is best for it,
-// and with a batch of the first size is it; one GPU is one times as fast as one.
+// Pollux (OSDI'21), the invariants for any parameters and gradients: efficiency is in (0, 1] and
+// falls with the batch size; goodput is at most the throughput with the best batch, and equals it
+// with a batch of the first size; the speedup of one GPU is one.
 func TestPolluxGoodput(t *testing.T) {
 	r, tuned := rand.New(rand.NewPCG(3, 9)), 0
 	for range 500 {
@@ -167,7 +166,7 @@ func TestPolluxGoodput(t *testing.T) {
 			nodes := (gpus + polluxPerNode - 1) / polluxPerNode
 			goodput, atomic, more := l.best(app, nodes, gpus)
 			if goodput == 0 {
-				continue // no batch of the allowed sizes
+				continue // no allowed batch size
 			}
 			batch := float64(gpus * atomic * (more + 1))
 			step, compute := m.step(nodes, gpus, atomic)
@@ -186,8 +185,8 @@ func TestPolluxGoodput(t *testing.T) {
 	}
 }
 
-// A job that has seen enough steps knows how long others take, and the batch that
-// is best is one that it can have.
+// A job that has seen enough steps predicts the time of others, and its best batch is an allowed
+// one.
 func TestPolluxFit(t *testing.T) {
 	truth := polluxModel{0.2, 0.01, 0.3, 0.02, 0.05, 0.01, 1.5}
 	var rows []polluxSeen
@@ -211,13 +210,13 @@ func TestPolluxFit(t *testing.T) {
 	if small <= 0 || atomic < app.leastLocal || atomic > app.mostLocal || 4*atomic*(more+1) > app.max+4 {
 		t.Errorf("best of 4 GPUs: %g with %d, %d", small, atomic, more)
 	}
-	l.variance = 5000 // noisy gradients: larger batches are worth more
+	l.variance = 5000 // noisy gradients make larger batches worth more
 	if _, a, n := l.best(app, 1, 4); a*(n+1) <= atomic*(more+1) {
 		t.Errorf("with noise %d samples a GPU, without %d", a*(n+1), atomic*(more+1))
 	}
 }
 
-// Where jobs go: on the fewest nodes; small ones move out of the way of large ones.
+// Placement uses the fewest nodes; small jobs move out of the way of large ones.
 func TestPolluxArrange(t *testing.T) {
 	w := &PolluxWorld{jobs: make([]polluxJob, 33), learns: true}
 	app := &polluxApp{first: 1, max: 1 << 20, leastLocal: 1, mostLocal: 1 << 20}

@@ -14,11 +14,12 @@ import (
 	"strings"
 )
 
-// PolluxApps is what was measured of the applications of Pollux' workloads
-// (Pollux' simulator, sections 1 to 4).
+// PolluxApps holds the measurements of the applications in Pollux' workloads (Pollux' simulator,
+// sections 1 to 4).
 type PolluxApps map[string]*polluxApp // looked up only
 
-// polluxEpochs is how many epochs a job of an application runs; set by hand there.
+// polluxEpochs is the number of epochs of each application's jobs, which are constants in that
+// simulator.
 var polluxEpochs = []struct {
 	app    string
 	epochs int
@@ -26,16 +27,16 @@ var polluxEpochs = []struct {
 
 type polluxApp struct {
 	epochs     int
-	first, max int // smallest and largest batch that was measured
-	leastLocal int // per GPU ...
-	mostLocal  int // ... without accumulation
+	first, max int // smallest and largest measured batch
+	leastLocal int // minimum per GPU ...
+	mostLocal  int // ... maximum without accumulation
 	placements map[string][]stepTime
-	spatial    map[[2]int][]stepSpan // by nodes and GPUs, of five nodes and more
-	batches    []epochs              // by size
+	spatial    map[[2]int][]stepSpan // by nodes and GPUs, for at least five nodes
+	batches    []epochs              // by batch size
 }
 
-// stepTime is seconds per step, and the part of it that is spent on waiting for
-// others, with so many samples per GPU.
+// stepTime is the seconds per step, and those of waiting for other workers, with a number of
+// samples per GPU.
 type stepTime struct {
 	local      int
 	step, sync float64
@@ -43,7 +44,7 @@ type stepTime struct {
 
 type stepSpan struct{ a, b stepTime }
 
-// epochs is how training with a batch size went, epoch by epoch.
+// epochs is the course of training with a batch size, epoch by epoch.
 type epochs struct {
 	size int
 	rows []epochRow
@@ -51,7 +52,7 @@ type epochs struct {
 
 type epochRow struct{ progress, sqr, variance, iteration float64 }
 
-// ReadPolluxApps reads traces/APP/*.csv and spatial.csv.gz of a folder.
+// ReadPolluxApps reads traces/APP/*.csv and spatial.csv.gz from a folder.
 func ReadPolluxApps(dir string) (PolluxApps, error) {
 	apps := PolluxApps{}
 	for _, e := range polluxEpochs {
@@ -60,7 +61,7 @@ func ReadPolluxApps(dir string) (PolluxApps, error) {
 			return nil, err
 		}
 		if e.app == "yolov3" {
-			a.mostLocal = 8 // by hand, as there
+			a.mostLocal = 8 // a constant in that simulator
 		}
 		apps[e.app] = a
 	}
@@ -119,13 +120,13 @@ func (a *polluxApp) read(dir string) error {
 	return nil
 }
 
-// record is the columns of a row that were asked for, as text and as numbers.
+// record is the requested columns of a row, as text and as numbers.
 type record struct {
 	text []string
 	n    []float64
 }
 
-// table reads columns of a CSV file by their names; the first so many are text.
+// table reads columns of a CSV file by name; the first texts columns are text.
 func table(path string, texts int, columns ...string) ([]record, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -166,8 +167,8 @@ func table(path string, texts int, columns ...string) ([]record, error) {
 	return list, nil
 }
 
-// timing is seconds per step, and of them those of synchronisation, of a job with
-// so many GPUs on each of its nodes, in their order (section 2).
+// timing is the seconds per step, and those of synchronisation, of a job with the given number of
+// GPUs on each of its nodes, in order (section 2).
 func (a *polluxApp) timing(shape []int, local int) (step, sync float64, err error) {
 	if len(shape) > 4 {
 		gpus := 0
@@ -198,9 +199,8 @@ func (a *polluxApp) timing(shape []int, local int) (step, sync float64, err erro
 	return p.step + (q.step-p.step)/width*d, p.sync + (q.sync-p.sync)/width*d, nil
 }
 
-// predicted is the time of a step with so many GPUs, as few nodes as hold them,
-// as the published Optimus foretells it: on one GPU it takes each batch in two
-// parts at least.
+// predicted is the step time with a number of GPUs on as few nodes as possible, as the published
+// Optimus predicts it: on one GPU it splits each batch in at least two parts.
 func (a *polluxApp) predicted(batch, gpus, perNode int) (float64, error) {
 	var shape []int
 	for n := gpus; n > 0; n -= perNode {
@@ -211,7 +211,7 @@ func (a *polluxApp) predicted(batch, gpus, perNode int) (float64, error) {
 	return step + (step-sync)*float64(more), err
 }
 
-// rotated is the smallest of the shape's digit strings among its rotations.
+// rotated is the lexicographically smallest rotation of the shape's digits.
 func rotated(shape []int) string {
 	text := ""
 	for _, n := range shape {
@@ -224,7 +224,7 @@ func rotated(shape []int) string {
 	return best
 }
 
-// grad is the gradient statistics with a batch after so many epochs (section 3).
+// grad is the gradient statistics with a batch after a number of epochs (section 3).
 func (a *polluxApp) grad(batch, epoch int) (sqr, variance float64, err error) {
 	if batch < a.first || batch > a.max {
 		return 0, 0, fmt.Errorf("batch %d is not between %d and %d", batch, a.first, a.max)
@@ -234,7 +234,7 @@ func (a *polluxApp) grad(batch, epoch int) (sqr, variance float64, err error) {
 	return sqr, variance, nil
 }
 
-// between is a column at a row, interpolated between the batch sizes around one.
+// between is a column at a row, interpolated between the neighbouring batch sizes.
 func (a *polluxApp) between(batch, row int, column func(r *epochRow) float64) float64 {
 	hi := slices.IndexFunc(a.batches, func(b epochs) bool { return b.size >= batch })
 	if a.batches[hi].size == batch {
@@ -245,12 +245,12 @@ func (a *polluxApp) between(batch, row int, column func(r *epochRow) float64) fl
 	return (below*column(&y.rows[row]) + above*column(&x.rows[row])) / float64(y.size-x.size)
 }
 
-// iterations is how many steps with the batch are taken at the end of a row.
+// iterations is the number of steps with the batch at the end of a row.
 func (a *polluxApp) iterations(batch, row int) float64 {
 	return a.between(batch, row, func(r *epochRow) float64 { return r.iteration })
 }
 
-// need is the progress at which so many epochs, at least one, are over.
+// need is the progress at which a number of epochs, at least one, are complete.
 func (a *polluxApp) need(epochs int) float64 {
 	least := math.Inf(1)
 	for i := range a.batches {
@@ -259,8 +259,8 @@ func (a *polluxApp) need(epochs int) float64 {
 	return least
 }
 
-// split is how many samples a GPU takes at a time, and how often it does so
-// beyond the first before a step is complete, twice at least if twice (section 4).
+// split is the number of samples per GPU at a time, and the number of accumulation steps beyond the
+// first, at least one if twice (section 4).
 func (a *polluxApp) split(batch, gpus int, twice bool) (atomic, accumulate int) {
 	up := func(x float64) int { return int(math.Ceil(x - 1e-8)) }
 	local := up(float64(batch) / float64(gpus))

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// What Pollux' simulator has a job learn while it runs (Pollux' simulator,
-// sections 4 and 11): a model of its step times from those that it has seen, its
-// gradient statistics, and from both the batch size of most goodput.
+// What a job in Pollux' simulator learns while it runs (sections 4 and 11): a model of its step
+// times from the observed ones, its gradient statistics, and from both the batch size with the best
+// goodput.
 
-// polluxSeen is a step that was seen: seconds, and those without synchronisation.
+// polluxSeen is an observed step: its seconds, and those without synchronisation.
 type polluxSeen struct {
 	nodes, gpus, local int
 	step, compute      float64
 }
 
-// The parameters of the model, in seconds; the last is a power.
+// The parameters of the model, in seconds; the last is an exponent.
 const (
-	computeBase = iota // the a and the b of the published text, in pairs
+	computeBase = iota // in pairs: the a and b of the published text
 	computeSlope
 	nodesBase
 	nodesSlope
@@ -27,21 +27,21 @@ const (
 	polluxParams
 )
 
-// polluxModel is the time of a step: computing takes a + b*local, synchronisation
-// a + b*(GPUs-2), by whether the GPUs are on one node; they overlap by a power.
+// polluxModel is the time of a step: computing takes a + b*local, synchronisation a + b*(GPUs-2),
+// with other parameters on one node than on several; their overlap is given by an exponent.
 type polluxModel [polluxParams]float64
 
-const polluxLeast = 1e-8 // of what is not fitted, in seconds
+const polluxLeast = 1e-8 // value of parameters that are not fitted, in seconds
 
-// polluxLearner is what a job has learnt.
+// polluxLearner is what a job has learned.
 type polluxLearner struct {
 	rows          []polluxSeen
 	model         polluxModel
 	sqr, variance float64
-	speeds        []int64 // by GPUs, with what it knows now; 0: not reckoned yet
+	speeds        []int64 // by GPUs, with current knowledge; 0: not computed yet
 }
 
-// see notes a step, and learns from it if there was none like it.
+// see records a step, and refits the model if it is of a new kind.
 func (l *polluxLearner) see(s polluxSeen, sqr, variance float64) {
 	if sqr != l.sqr || variance != l.variance {
 		l.sqr, l.variance, l.speeds = sqr, variance, nil
@@ -55,7 +55,7 @@ func (l *polluxLearner) see(s polluxSeen, sqr, variance float64) {
 	l.model = fitPollux(l.rows)
 }
 
-// sync is the seconds of a step's synchronisation, and the parameters by which.
+// sync is the seconds of a step's synchronisation, and the parameters used.
 func (m *polluxModel) sync(nodes, gpus int) (seconds, more float64, base int) {
 	more = max(float64(gpus-2), polluxLeast)
 	switch {
@@ -77,7 +77,7 @@ func (m *polluxModel) step(nodes, gpus, local int) (step, compute float64) {
 	return math.Pow(math.Pow(compute, g)+math.Pow(sync, g), 1/g), compute
 }
 
-// gainOf is the progress of a step with a batch so many times the first.
+// gainOf is the progress of a step with a batch scale times the first size.
 func gainOf(sqr, variance, scale float64) float64 {
 	if d := variance/scale + sqr; d > 0 {
 		return (variance + sqr) / d
@@ -102,7 +102,7 @@ func (l *polluxLearner) best(a *polluxApp, nodes, gpus int) (goodput float64, at
 			continue
 		}
 		if each*(accumulate+1) == last {
-			continue // as the size before
+			continue // same size as before
 		}
 		last = each * (accumulate + 1)
 		batch := float64(gpus * last)
@@ -115,8 +115,8 @@ func (l *polluxLearner) best(a *polluxApp, nodes, gpus int) (goodput float64, at
 	return goodput, atomic, more
 }
 
-// speed is the goodput with so many GPUs on as few nodes as hold them, in ppm of that
-// with one; as the number of GPUs while nothing is known.
+// speed is the goodput with a number of GPUs on as few nodes as possible, in ppm of that with one;
+// proportional to the GPUs while nothing is known.
 func (l *polluxLearner) speed(a *polluxApp, gpus int) int64 {
 	if len(l.rows) == 0 {
 		return int64(gpus) * 1_000_000
@@ -132,7 +132,7 @@ func (l *polluxLearner) speed(a *polluxApp, gpus int) int64 {
 	return l.speeds[gpus]
 }
 
-// tune chooses the batch of a job that has GPUs, and how it is split.
+// tune chooses the batch size of a job that has GPUs, and its split.
 func (j *polluxJob) tune() {
 	gpus, batch := len(j.where), j.batch
 	if batch == 0 && len(j.learnt.rows) > 0 {
@@ -146,9 +146,9 @@ func (j *polluxJob) tune() {
 	j.atomic, j.more = j.app.split(batch, gpus, gpus == 1 && batch > j.app.first)
 }
 
-// fitPollux fits the model to what was seen, so that the root mean squares of the
-// relative errors of computing and of steps are least; what was never seen is
-// believed to be fast, but other nodes no faster than the own.
+// fitPollux fits the model to the observations, by the root mean squares of the relative errors of
+// computing and of whole steps; unobserved configurations are assumed to be fast, but other nodes
+// not faster than the job's own.
 func fitPollux(rows []polluxSeen) polluxModel {
 	p := polluxFit{rows: rows}
 	x := [polluxParams]float64{math.Log(0.1), math.Log(0.01), math.Log(0.1), math.Log(0.01), math.Log(0.1), math.Log(0.01), 1.001}
@@ -190,7 +190,7 @@ type polluxFit struct {
 	fixed [polluxParams]bool
 }
 
-// loss is what is minimised, and its gradient, in the logarithms of the parameters.
+// loss is the objective and its gradient, in the logarithms of the parameters.
 func (p *polluxFit) loss(x *[polluxParams]float64) (loss float64, grad [polluxParams]float64) {
 	var m polluxModel
 	for i := range overlap {
@@ -242,7 +242,7 @@ func (p *polluxFit) loss(x *[polluxParams]float64) (loss float64, grad [polluxPa
 	return loss, grad
 }
 
-// bounded brings parameters within their bounds.
+// bounded clamps parameters to their bounds.
 func (p *polluxFit) bounded(x, from *[polluxParams]float64) {
 	for i := range x {
 		switch {
@@ -256,7 +256,8 @@ func (p *polluxFit) bounded(x, from *[polluxParams]float64) {
 	}
 }
 
-// stuck reports whether a parameter does not move: it is fixed, or at a bound beyond which the loss falls.
+// stuck reports whether a parameter does not move: it is fixed, or at a bound beyond which the loss
+// falls.
 func (p *polluxFit) stuck(i int, x, grad *[polluxParams]float64) bool {
 	lo, hi := math.Log(polluxLeast), 20.0
 	if i == overlap {
@@ -305,7 +306,7 @@ func (p *polluxFit) minimise(x [polluxParams]float64) [polluxParams]float64 {
 	return x
 }
 
-// direction is the one in which to look, and the slope there.
+// direction is the search direction, and the slope along it.
 func (p *polluxFit) direction(x, g *[polluxParams]float64, h *[polluxParams][polluxParams]float64) (d [polluxParams]float64, slope float64) {
 	for i := range d {
 		if p.stuck(i, x, g) {
@@ -330,7 +331,7 @@ func (p *polluxFit) direction(x, g *[polluxParams]float64, h *[polluxParams][pol
 	return d, slope
 }
 
-// search goes along a direction, less and less far, until the loss falls.
+// search backtracks along a direction until the loss falls.
 func (p *polluxFit) search(x *[polluxParams]float64, f float64, g, d *[polluxParams]float64) (to [polluxParams]float64, low float64, grad [polluxParams]float64, ok bool) {
 	for t := 1.0; t > 1e-9; t /= 2 {
 		want := 0.0
@@ -348,7 +349,7 @@ func (p *polluxFit) search(x *[polluxParams]float64, f float64, g, d *[polluxPar
 	return to, low, grad, false
 }
 
-// update learns the curvature from a step.
+// update updates the inverse Hessian from a step.
 func update(h *[polluxParams][polluxParams]float64, x, to, g, grad *[polluxParams]float64) {
 	var s, y, hy [polluxParams]float64
 	sy, yhy := 0.0, 0.0

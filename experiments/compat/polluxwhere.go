@@ -6,19 +6,17 @@ import (
 	"slices"
 )
 
-// Where jobs that learn run. The published Pollux looks for nodes and sizes
-// together, at random; here the sizes are given. As there, whoever moves starts
-// anew, and an arrangement in which fewer run on more nodes than hold them is
-// worth some moves.
+// Placement of jobs that learn. The published Pollux searches for nodes and sizes together, at
+// random; here the sizes are given. As there, a job that moves restarts, and an arrangement in
+// which fewer jobs run on more nodes than necessary is worth some moves.
 
-// polluxMove is what it costs to move a GPU's part of a job, where 1 is what it costs that
-// the job runs on more nodes than hold it: half a round, against a part of the
-// speed for some rounds.
+// polluxMove is the cost of moving one GPU's part of a job, relative to a job on more nodes than
+// necessary: half a round, compared with a part of the speed for some rounds.
 const polluxMove = 0.5
 
-// arrange places the jobs that were given GPUs. It tries to leave everybody who
-// keeps its size, to gather those on more nodes than hold them, and to clear nodes of
-// jobs that are on that node only, those first that have least there.
+// arrange places the jobs that were assigned GPUs. It tries to leave jobs of unchanged size in
+// place, to gather those on more nodes than necessary, and to clear nodes of jobs that are only
+// there, beginning with the jobs that have least there.
 func (w *PolluxWorld) arrange() {
 	var run []*polluxJob // largest first
 	var used [polluxNodes]int
@@ -66,9 +64,8 @@ func (w *PolluxWorld) arrange() {
 	}
 }
 
-// arranged is an arrangement and its cost: those who have another size than before
-// are placed, the largest first, and with gather those who are spread, and those
-// who are on one node that is to be cleared.
+// arranged is an arrangement and its cost: jobs of changed size are placed, the largest first, and
+// with gather also those that are spread, and those on a single node that is to be cleared.
 func arranged(run []*polluxJob, gather bool, clear *[polluxNodes]bool) (places [][]int, cost float64) {
 	var free [polluxNodes]int
 	for n := range free {
@@ -97,8 +94,8 @@ func arranged(run []*polluxJob, gather bool, clear *[polluxNodes]bool) (places [
 	return places, cost
 }
 
-// spread reports whether a list of nodes, one entry per GPU, equal ones adjacent, has
-// more of them than hold so many GPUs.
+// spread reports whether a list of nodes, one entry per GPU, equal ones adjacent, has more nodes
+// than necessary for its GPUs.
 func spread(where []int) bool {
 	nodes := 0
 	for k, n := range where {
@@ -107,8 +104,8 @@ func spread(where []int) bool {
 	return nodes > (len(where)+polluxPerNode-1)/polluxPerNode
 }
 
-// fit takes the free GPUs of few nodes: the job's own if they have room, else the fullest
-// that has room for all that is missing, or the one with the most free.
+// fit takes free GPUs of few nodes: the job's own if they have room, otherwise the fullest with
+// room for the rest, or the one with the most free GPUs.
 func (j *polluxJob) fit(free *[polluxNodes]int) (where []int) {
 	if len(j.shape) == 1 && len(j.where) == j.given && free[j.where[0]] >= j.given {
 		free[j.where[0]] -= j.given

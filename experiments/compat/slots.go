@@ -15,18 +15,17 @@ import (
 	"github.com/muster-gpu/muster/policy"
 )
 
-// The world of ElasticFlow's simulator (ASPLOS'23) under its Tiresias
-// (ElasticFlow's simulator, sections 2, 3 and 6): the scheduler is asked at
-// arrivals, ends and demotions, of which all that are due within a minute are
-// taken together; a start costs seconds of progress, but only if something else
-// happens before the job's end; on every sixtieth event everybody is restarted.
+// The world of ElasticFlow's simulator (ASPLOS'23) under its Tiresias (sections 2, 3 and 6): the
+// scheduler runs at arrivals, ends and demotions, where all that are due within a minute are
+// merged; a start costs seconds of progress, but only if another event happens before the job's
+// end; on every sixtieth event all jobs restart.
 const (
 	slot      = 60
 	slotNode  = 8 // GPUs
 	slotLarge = 256
 )
 
-// slotLimits are where its levels end, in GPU-seconds.
+// slotLimits are the ends of its levels, in GPU-seconds.
 var slotLimits = []int{3250, 7200}
 
 type slotJob struct {
@@ -39,7 +38,7 @@ type slotJob struct {
 	ran      bool // at the last event
 	executed int
 	seen     int
-	over     int // seconds of a start that are not over
+	over     int // remaining seconds of a start
 	level    int
 	place    int64
 	end      int
@@ -61,10 +60,10 @@ type SlotWorld struct {
 	events   int
 	reports  []engine.Event
 	met      int
-	pending  bool // what follows from the last decision is not done yet
+	pending  bool // the consequences of the last decision are not computed yet
 }
 
-// arrivals are jobs that come at one time.
+// arrivals are the jobs that arrive at one time.
 type arrivals struct {
 	at   int
 	jobs []int
@@ -72,7 +71,7 @@ type arrivals struct {
 
 const never = math.MaxInt / 2
 
-// NewSlotWorld reads a deadline trace: submission_time, deadline, num_gpu and
+// NewSlotWorld reads a deadline trace with the columns submission_time, deadline, num_gpu and
 // duration, in seconds.
 func NewSlotWorld(path string, gpus int) (*SlotWorld, error) {
 	rows, err := table(path, 1, "job_id", "submission_time", "deadline", "num_gpu", "duration")
@@ -98,7 +97,7 @@ func NewSlotWorld(path string, gpus int) (*SlotWorld, error) {
 	return w, nil
 }
 
-// slotKept is what an event costs where a job goes on as others did, in seconds.
+// slotKept is the cost, in seconds, of an event for a job that continues.
 func slotKept(total int) int {
 	if total >= slotLarge {
 		return 7
@@ -106,8 +105,7 @@ func slotKept(total int) int {
 	return 2
 }
 
-// slotStart is what a start costs on so many of all GPUs, in seconds; on a restart of
-// everybody more.
+// slotStart is the cost, in seconds, of a start on gpus of all GPUs; more when all jobs restart.
 func slotStart(total, gpus int, restart bool) int {
 	c, more := slotKept(total), 27
 	if total >= slotLarge {
@@ -119,7 +117,7 @@ func slotStart(total, gpus int, restart bool) int {
 	return c + 2*bits.Len(uint(gpus))
 }
 
-// Next returns the next event of the cluster.
+// Next returns the next cluster event.
 func (w *SlotWorld) Next(ctx context.Context) (engine.Batch, error) {
 	if len(w.reports) == 0 {
 		w.settle()
@@ -135,7 +133,7 @@ func (w *SlotWorld) Next(ctx context.Context) (engine.Batch, error) {
 		w.pending = true
 		w.now = min(due, w.jump)
 		w.clock = max(w.clock+1, cluster.Time(w.now)*cluster.Time(time.Second))
-		if due <= w.jump { // else nobody comes or goes in this event
+		if due <= w.jump { // otherwise no job arrives or ends in this event
 			if w.nextEnd == w.now {
 				w.finish()
 			}
@@ -171,7 +169,7 @@ func (w *SlotWorld) arrive() {
 	w.arrivals = w.arrivals[1:]
 }
 
-// account brings jobs up to now, and takes those that have had so much a level down.
+// account brings jobs up to now, and moves jobs that reached a limit down a level.
 func (w *SlotWorld) account() {
 	for _, i := range w.known {
 		j := &w.jobs[i]
@@ -193,8 +191,8 @@ func (w *SlotWorld) account() {
 	}
 }
 
-// settle is what follows from who runs now: what starts cost, the lists' order,
-// the next end and the next demotion, and which arrivals are taken together.
+// settle computes the consequences of what runs now: start costs, the lists' order, the next end
+// and the next demotion, and which arrivals are merged.
 func (w *SlotWorld) settle() {
 	if !w.pending {
 		return
@@ -229,7 +227,7 @@ func (w *SlotWorld) settle() {
 			j.end = w.now + rest
 		}
 		if j.level < len(slotLimits) {
-			need := slotLimits[j.level] - j.executed // seconds from GPU-seconds, as there
+			need := slotLimits[j.level] - j.executed // seconds from GPU-seconds, as in that simulator
 			w.jump = min(w.jump, max(w.now+slot, w.now+ceilDiv(need, j.gpus)))
 		}
 	}
@@ -238,7 +236,7 @@ func (w *SlotWorld) settle() {
 
 func ceilDiv(a, b int) int { return int(math.Ceil(float64(a) / float64(b))) }
 
-// gather takes arrivals within a slot from now together at its end.
+// gather merges arrivals within a slot from now into the slot's end.
 func (w *SlotWorld) gather() {
 	for len(w.arrivals) >= 2 && w.arrivals[0].at-w.now <= slot {
 		w.arrivals[0].at = w.now + slot
@@ -271,8 +269,7 @@ func (w *SlotWorld) Apply(_ context.Context, d engine.Decision) error {
 	return nil
 }
 
-// service is what a job's place among the levels goes by: what it executed, at
-// most one level down per event.
+// service determines a job's level: what it executed, at most one level down per event.
 func (w *SlotWorld) service(id cluster.JobID) int64 {
 	j := &w.jobs[id]
 	s := j.executed * j.gpus
@@ -282,11 +279,11 @@ func (w *SlotWorld) service(id cluster.JobID) int64 {
 	return int64(s) * 1_000_000
 }
 
-// Met returns how many jobs ended by their deadlines, and how many there are.
+// Met returns the number of jobs that met their deadlines, and of all jobs.
 func (w *SlotWorld) Met() (met, jobs int) { return w.met, len(w.jobs) }
 
-// RunSlots replays a deadline trace on so many nodes of 8 GPUs, which are only
-// counted, under our tiresias-l.
+// RunSlots replays a deadline trace on a number of nodes with 8 GPUs, which are only counted, under
+// our tiresias-l.
 func RunSlots(ctx context.Context, path string, nodes int) (*SlotWorld, error) {
 	w, err := NewSlotWorld(path, nodes*slotNode)
 	if err != nil {

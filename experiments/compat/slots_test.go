@@ -8,7 +8,7 @@ import (
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
-// Of cluster 10 as many jobs meet their deadlines as in the published simulator.
+// On cluster 10 as many jobs meet their deadlines as in the published simulator.
 func TestSlots(t *testing.T) {
 	w, err := RunSlots(context.Background(), shared.Path(t, "traces/elasticflow-itp/deadline/cluster10.csv"), 32)
 	if err != nil {
@@ -19,8 +19,8 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// ElasticFlow's simulator, example C: what a start costs shows only where
-// something else happens before the end.
+// ElasticFlow's simulator, example C: the cost of a start shows only if another event happens
+// before the end.
 func TestSlotsHandExample(t *testing.T) {
 	path := t.TempDir() + "/trace.csv"
 	text := "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\na,0,1,bert,110,128,8,100\nb,60,1,bert,220,128,8,100\n"

@@ -2,8 +2,8 @@ package compat
 
 import "math/bits"
 
-// twister is the generator of CPython's module random: MT19937 (Matsumoto and
-// Nishimura 1998), seeded as that module does with an integer.
+// twister is the generator of CPython's module random: MT19937 (Matsumoto and Nishimura 1998),
+// seeded with an integer as in that module.
 type twister struct {
 	state [624]uint32
 	next  int
@@ -17,7 +17,7 @@ func newTwister(seed uint32) *twister {
 	for i := 1; i < len(s); i++ {
 		s[i] = 1812433253*(s[i-1]^s[i-1]>>30) + uint32(i)
 	}
-	// init_by_array with the one word that the seed has.
+	// init_by_array with the seed's single word.
 	i := 1
 	step := func(mix func(i int, before uint32) uint32) {
 		s[i] = mix(i, s[i-1]^s[i-1]>>30)
@@ -62,7 +62,7 @@ func (t *twister) random() float64 {
 // uniform is a number in [a, b).
 func (t *twister) uniform(a, b float64) float64 { return a + (b-a)*t.random() }
 
-// below is a whole number in [0, n), n > 0: as many bits as n has, until they are
+// below is a whole number in [0, n), n > 0: as many random bits as n has, repeated until they are
 // less than n.
 func (t *twister) below(n int) int {
 	for {

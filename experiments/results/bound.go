@@ -8,17 +8,16 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// task is a job as a bound sees it.
+// task is a job in the computation of a bound.
 type task struct {
 	submit float64 // seconds
-	run    float64 // seconds on the GPUs that it asks for
-	work   float64 // ... times those
+	run    float64 // seconds on the requested GPUs
+	work   float64 // ... multiplied by the number of GPUs
 }
 
-// LowerBound is a mean completion time in seconds that no scheduler gets below on
-// so many equal GPUs, which knows everything, stops and moves jobs at no cost and
-// may give each any part of a GPU up to what it asks for. It is the largest of
-// three relaxations:
+// LowerBound is a lower bound, in seconds, of the mean completion time under any scheduler on a
+// number of equal GPUs, even one that knows everything, stops and moves jobs at no cost and may
+// give each job any part of a GPU up to its request. It is the largest of three relaxations:
 //
 //   - every job alone: the mean run time;
 //   - all GPUs as one machine that works on any job at once, where the shortest
@@ -46,9 +45,8 @@ func LowerBound(entries []trace.Entry, gpus float64) float64 {
 	return max(alone, ends, busy+half) / float64(len(list))
 }
 
-// oneMachine works on the job with the lowest key first, at the speed of all GPUs.
-// It returns the sums of the jobs' ends and of their mean busy times, each less
-// their submissions.
+// oneMachine works on the job with the lowest key first, at the speed of all GPUs. It returns the
+// sums of the jobs' ends and of their mean busy times, each less their submissions.
 func oneMachine(list []task, speed float64, key func(t *task, left float64) float64) (ends, busy float64) {
 	left := make([]float64, len(list))
 	var open []int

@@ -20,9 +20,9 @@ import (
 type Comparison struct {
 	Name  string
 	Jobs  int
-	Load  float64 // offered, while jobs arrive
-	Bound float64 // mean JCT in seconds that nobody gets below
-	Own   bool    // the deadlines are the workload's
+	Load  float64 // offered load while jobs arrive
+	Bound float64 // lower bound of the mean JCT, in seconds
+	Own   bool    // the deadlines are from the workload
 	Ready int     // deadlines that would be met on an empty cluster
 	Rows  []report.Summary
 }
@@ -31,16 +31,16 @@ type Comparison struct {
 const (
 	commonCluster = "16x8xA100-80GB"
 	commonStartup = 10 * time.Second
-	commonSeed    = 1 // of the deadlines
+	commonSeed    = 1 // for the deadlines
 )
 
 var commonCheckpoint = cluster.Checkpoint{Interval: 30 * time.Minute, Cost: 10 * time.Second, Restart: 20 * time.Second}
 
-// commonTraces are the workloads: the first jobs of each.
+// commonTraces are the workloads: the first jobs of each trace.
 var commonTraces = []struct {
 	name, file string
 	jobs       int
-	load       float64 // more where jobs run for as long as others arrive
+	load       float64 // higher where jobs run for as long as others arrive
 }{
 	{"Philly", "philly/philly_pollux.csv", 1000, 0.9},
 	{"Muri's trace 3", "muri/trace3.csv", 1000, 0.9},
@@ -93,7 +93,7 @@ func CompareOn(ctx context.Context, name string, wl *trace.Workload, load float6
 	out.Jobs, out.Bound = len(entries), LowerBound(entries, float64(spec.GPUs()))
 	for i := range entries {
 		e := &entries[i]
-		// while it runs it stops for a checkpoint now and then
+		// a running job stops periodically for checkpoints
 		alone := time.Duration(float64(e.Run) * float64(commonCheckpoint.Interval+commonCheckpoint.Cost) / float64(commonCheckpoint.Interval))
 		if d := e.Job.Deadline; d > 0 && e.Job.Submit.Add(commonStartup+alone) <= d {
 			out.Ready++
@@ -101,7 +101,7 @@ func CompareOn(ctx context.Context, name string, wl *trace.Workload, load float6
 	}
 	setups := make([]sim.Setup, len(policies))
 	for i, p := range policies {
-		if p == "elasticflow" || p == "chronus" { // they answer for what they are not told
+		if p == "elasticflow" || p == "chronus" { // their promises must allow for the start-up time
 			p += ":overhead=" + commonStartup.String()
 		}
 		setups[i] = sim.Setup{Policy: p, Placer: "best-fit", World: sim.Options{Startup: commonStartup}}
@@ -115,8 +115,9 @@ func CompareOn(ctx context.Context, name string, wl *trace.Workload, load float6
 	return out, ctx.Err()
 }
 
-// makeDeadlines gives jobs of which none has a deadline one each, by ElasticFlow's rule: lambda times the run time
-// after the submission, lambda being drawn evenly between 0.5 and 1.5. own: the jobs have deadlines.
+// makeDeadlines gives each job a deadline, if no job has one, by ElasticFlow's rule: lambda times
+// the run time after the submission, with lambda uniform between 0.5 and 1.5. own: the jobs have
+// deadlines.
 func makeDeadlines(jobs []trace.Entry) (own bool) {
 	if slices.ContainsFunc(jobs, func(e trace.Entry) bool { return e.Job.Deadline > 0 }) {
 		return true
@@ -129,15 +130,15 @@ func makeDeadlines(jobs []trace.Entry) (own bool) {
 	return false
 }
 
-// WriteComparisons writes them as Markdown.
+// WriteComparisons writes comparisons as Markdown.
 func WriteComparisons(w io.Writer, list []Comparison) error {
 	p := &printer{w: w}
-	p.f("# All policies on the same six workloads\n\n"+generated+"\n\nNobody has published this table. The cluster is %s, arrivals are stretched to the load that stands above each table (GPU time asked for while jobs arrive, over what there is), a start takes %v, a checkpoint "+
-		"%v (written every %v, and when a job is asked to leave), a restart %v; run times are known exactly, every policy has its defaults and best-fit (those that accept deadlines are told what a start takes, `overhead=%v`), gangs are cut into tasks by nodes, no speeds are known (so policies for "+
-		"several GPU models or elastic jobs show only how they share). \"of bound\" is the mean JCT over a bound that no scheduler gets below: the largest of three relaxations with preemption at no cost "+
+	p.f("# All policies on the same six workloads\n\n"+generated+"\n\nThis table is not from a publication. The cluster is %s, arrivals are stretched to the load given above each table (GPU time requested while jobs arrive, over the GPU time available), a start takes %v, a checkpoint "+
+		"%v (written every %v, and when a job is asked to leave), a restart %v; run times are known exactly, every policy has its defaults and best-fit (those that accept deadlines are given the time of a start, `overhead=%v`), gangs are cut into tasks by nodes, no speeds are known (so policies for "+
+		"several GPU models or elastic jobs show only how they share). \"of bound\" is the mean JCT over a lower bound for all schedulers: the largest of three relaxations with preemption at no cost "+
 		"(`experiments/results/bound.go`). rho is the finish-time ratio, Jain's index is over queues, GPU time is what the tenant with the least of its share held of what it deserved (ASTRAEA's measure; tenants are queues, or users where there is one queue; below 1 it lost by sharing), "+
-		"deadlines are the workload's own or, where it has none, the submission plus lambda times the run time, lambda drawn evenly between 0.5 and 1.5 (ElasticFlow's rule, seed %d): \"met\" is their share that was met (who of them could be on an empty cluster, "+
-		"stands above each table; under gangs of one size a lambda below 1 cannot), \"accepted\" how many of them a policy accepted that answers deadlines, \"late\" how many of these were late; hours lost are GPU-hours of work thrown away and of overheads; µs is wall time per event, the simulated world's included, with two policies at a time on two cores.\n",
+		"deadlines are the workload's own or, where it has none, the submission plus lambda times the run time, lambda drawn evenly between 0.5 and 1.5 (ElasticFlow's rule, seed %d): \"met\" is the share of them that was met (how many could be met on an empty cluster "+
+		"is given above each table; for gangs of a fixed size a lambda below 1 cannot be met), \"accepted\" how many of them a policy accepted that answers deadlines, \"late\" how many of these were late; hours lost are GPU-hours of work thrown away and of overheads; µs is wall time per event, the simulated world's included, with two policies at a time on two cores.\n",
 		commonCluster, commonStartup, commonCheckpoint.Cost, commonCheckpoint.Interval, commonCheckpoint.Restart, commonStartup, commonSeed)
 	for i := range list {
 		c := &list[i]
@@ -151,7 +152,7 @@ func WriteComparisons(w io.Writer, list []Comparison) error {
 	return p.err
 }
 
-// due says what deadlines there are.
+// due describes the deadlines.
 func (c *Comparison) due() string {
 	n := 0
 	if len(c.Rows) > 0 {
@@ -163,13 +164,13 @@ func (c *Comparison) due() string {
 	return fmt.Sprintf("Deadlines are made; %d of %d could be met on an empty cluster.", c.Ready, n)
 }
 
-// answers are the three columns of deadlines.
+// answers are the three columns about deadlines.
 func answers(r *report.Summary) string {
 	said := r.Accepted+r.Declined > 0
 	return some(r.Deadlines > 0, "%.3f", float64(r.DeadlinesMet)/float64(max(1, r.Deadlines))) + " | " + some(said, "%d", r.Accepted) + " | " + some(said, "%d", r.AcceptedLate)
 }
 
-// some is a value if there is one.
+// some formats a value if there is one.
 func some(is bool, form string, v any) string {
 	if !is {
 		return ""

@@ -12,7 +12,7 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// jobsOf makes jobs of one GPU from submissions and run times in seconds.
+// jobsOf makes one-GPU jobs from submissions and run times in seconds.
 func jobsOf(pairs ...[2]int) (list []trace.Entry) {
 	for i, p := range pairs {
 		list = append(list, trace.Entry{Run: time.Duration(p[1]) * time.Second, Job: cluster.Job{ID: cluster.JobID(i),
@@ -21,8 +21,8 @@ func jobsOf(pairs ...[2]int) (list []trace.Entry) {
 	return list
 }
 
-// The bound of one GPU is the shortest remaining time first; of many the jobs' own
-// run times; in between half the run time after the mean busy time.
+// The bound on one GPU is the shortest remaining time first; on many GPUs the jobs' own run times;
+// in between, half the run time after the mean busy time.
 func TestLowerBound(t *testing.T) {
 	for _, c := range []struct {
 		jobs []trace.Entry
@@ -40,8 +40,8 @@ func TestLowerBound(t *testing.T) {
 	}
 }
 
-// No policy gets below the bound, and some get near it.
-func TestNobodyBeatsTheBound(t *testing.T) {
+// No policy beats the bound, and some get close to it.
+func TestNoPolicyBeatsTheBound(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 2))
 	wl := &trace.Workload{}
 	at := 0

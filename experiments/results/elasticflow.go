@@ -11,17 +11,16 @@ import (
 	"github.com/muster-gpu/muster/internal/csvfile"
 )
 
-// slotCell is a cluster, or some jobs of its trace, and the share of deadlines that the
-// released simulator meets there on the released traces (ElasticFlow's simulator,
-// section 12); 0: it is not known.
+// slotCell is a cluster, or some jobs of its trace, and the share of deadlines that the released
+// simulator meets there on the released traces (ElasticFlow's simulator, section 12); 0: unknown.
 type slotCell struct {
 	cluster  string
 	from, to int // jobs, counted from 0; 0 and 0: all
 	rerun    float64
 }
 
-// slotClusters are ElasticFlow's clusters. Of cluster 2, and of the first jobs of
-// cluster 5 under ElasticFlow, only an independent implementation's values are known.
+// slotClusters are ElasticFlow's clusters. For cluster 2, and for the first jobs of cluster 5 under
+// ElasticFlow, only the values of an independent implementation are known.
 func slotClusters(rerun ...float64) (list []slotCell) {
 	for i, name := range []string{"cluster01", "cluster02", "cluster03", "cluster05", "cluster06", "cluster10"} {
 		list = append(list, slotCell{cluster: name, rerun: rerun[i]})
@@ -29,10 +28,10 @@ func slotClusters(rerun ...float64) (list []slotCell) {
 	return list
 }
 
-// slotRow is a published policy, and who stands for it.
+// slotRow is a published policy with its counterpart.
 type slotRow struct {
 	theirs, ours string
-	x            compat.Flow // without a world: Tiresias'
+	x            compat.Flow // without a world: Tiresias' world
 	cells        []slotCell
 	reason       string
 }
@@ -46,21 +45,21 @@ var slotRows = []slotRow{
 	{"Tiresias", compat.SlotPolicy, compat.Flow{}, slotClusters(0.4934169279, 0.487020, 0.4310860179, 0.4816753927, 0.4816360601, 0.4769230769), ""},
 	{"EDF", "the simulator's own", compat.Flow{World: "edf"}, slotEDF, ""},
 	{"EDF", "edf, gangs of the largest size", compat.Flow{World: "edf", Policy: "edf", Largest: true}, slotEDF,
-		"a gang has its size or waits; theirs runs with what is left, too"},
+		"a gang has its full size or waits; theirs also runs with fewer GPUs"},
 	{"EDF", "edf, elastic jobs", compat.Flow{World: "edf", Policy: "edf"}, slotEDF,
-		"theirs gives the earliest deadline all that it may have, up to 64 GPUs, where 16 are often faster; ours has everybody run who can, and grow into what nobody waits for"},
+		"theirs gives the job with the earliest deadline all GPUs that it may have, up to 64, although 16 are often faster; ours runs every job that fits, and grows jobs into GPUs for which no job waits"},
 	{"Gandiva", "the simulator's own", compat.Flow{World: "gandiva"}, slotGandiva, ""},
 	{"Gandiva", "gandiva:pack=false", compat.Flow{World: "gandiva", Policy: "gandiva:pack=false"}, slotGandiva,
-		"theirs learns of ends only when somebody comes, and holds whole nodes for jobs of one size meanwhile; in ours who had least time runs next, on whatever is free, every minute"},
+		"theirs learns of ends only at arrivals, and holds whole nodes for jobs of one size in the meantime; ours runs the job with the least time next, on any free GPUs, every minute"},
 	{"ElasticFlow", "the simulator's own", compat.Flow{World: "elasticflow"}, []slotCell{
 		{"cluster01", 0, 0, 0.8476489028}, {"cluster02", 0, 0, 0}, {"cluster03", 0, 0, 0}, {"cluster05", 0, 0, 0}, {"cluster06", 0, 0, 0}, {"cluster10", 0, 0, 0.9615384615}, {"cluster01", 0, 250, 0.76}, {"cluster02", 0, 200, 0.93}, {"cluster02", 0, 450, 0.8266666667},
 		{"cluster03", 0, 220, 0.6636363636}, {"cluster05", 0, 600, 0.8116666667}, {"cluster06", 0, 220, 0.6727272727}, {"cluster06", 300, 800, 0.426}}, ""},
 	{"ElasticFlow", "elasticflow", compat.Flow{World: "elasticflow", Policy: "elasticflow"}, []slotCell{{"cluster01", 0, 250, 0.76}, {"cluster10", 0, 0, 0.9615384615}},
-		"theirs declines all who come within a minute if one of them does not fit, and drops them; it gives spare GPUs to whom they cost most GPU time, even if it gets slower. Ours answers each by itself, runs the others without a promise, and gives spare GPUs where they save most"},
+		"theirs declines all jobs that arrive within a minute if one of them does not fit, and drops them; it gives spare GPUs to the jobs for which they cost most GPU time, even if the job gets slower. Ours answers each job separately, runs declined jobs without a promise, and gives spare GPUs where they save most"},
 	{"Themis", "themis", compat.Flow{World: "themis", Policy: "themis"}, slotClusters(0, 0, 0, 0, 0, 0),
 		"another rule: theirs divides the GPUs every minute by a convex program without a unique optimum, ours are the paper's auctions and leases; what was printed was probably made with costs of starts, of which that world has none under Themis"},
 	{"Chronus", "chronus", compat.Flow{World: "chronus", Policy: "chronus"}, slotClusters(0, 0, 0, 0, 0, 0),
-		"another rule: in theirs a commercial solver chooses who has a lease, within 5 s; ours packs leases greedily, and lets others have what is idle, the least work first"},
+		"another rule: in theirs a commercial solver assigns the leases, within 5 s; ours packs leases greedily, and gives idle GPUs to other jobs, the least work first"},
 }
 
 const slotPrinted = "the released code and traces do not give what was printed"
@@ -73,24 +72,24 @@ func ElasticFlow(ctx context.Context, traces string) (Table, error) {
 // elasticFlowOn replays some of the rows.
 func elasticFlowOn(ctx context.Context, traces string, rows []slotRow) (Table, error) {
 	t := Table{Title: "ElasticFlow: deadlines met", Tolerance: 0.002,
-		About: "Share of the deadlines that are met, of Figure 8b (ASPLOS'23): as its released simulator gives it on the released traces (\"re-run\"), and as it was printed. " +
-			"The world is that of the simulator, profiles of `experiments/compat`: arrivals and ends within a minute are taken together. Under Tiresias our engine and our `tiresias-l` decide; demotions are taken together, too, " +
-			"a start costs 7 seconds and two for every doubling of GPUs (only if something else happens before the end), everybody restarts at each sixtieth event; " +
-			"service counts without starts, and the order inside a level is that of the simulator's lists. EDF there plans everybody to the end, with as many GPUs as fit, up to 64 or one per sample, " +
-			"at speeds that were measured, and a change of size costs nothing: rules that no policy of ours has (\"the simulator's own\"), so the world has them, and the engine books who runs on how many GPUs; beside them stands what our `edf` comes to in the same world. " +
-			"Gandiva's rules there are of that kind, too: jobs of one size take turns on groups of whole nodes, which sizes get by what their jobs ask for; at each arrival everybody loses what a start costs. " +
-			"Under our `gandiva` only those lose it who start, and at each sixtieth event everybody; the scheduler is asked at ends and every minute, too. " +
-			"ElasticFlow there admits who comes if everybody then has a plan that keeps every deadline, of the smallest sizes, as late as can be; each event costs everybody 7 seconds, or what a start costs where nobody of the size ran since the last restart; " +
-			"who is declined is dropped. The released simulator was run on two whole traces, and on the first jobs of others; for those as a whole the printed share stands beside ours. Under our `elasticflow`, which is asked every minute, a minute in which nobody comes or ends costs only those who are resized. " +
-			"Themis' and Chronus' rules there are not reproducible without their solvers, and their shares not known but as printed; the rows are our `themis` and `chronus`, with the sizes and run times of the trace; starts cost nothing under Themis, half a second and as much for every doubling of GPUs under Chronus. " +
-			"With those sizes and run times, which Gandiva and Tiresias have, too, nobody can keep more than 0.500, 0.501, 0.489, 0.504, 0.503 and 0.477 of the deadlines of the six clusters, in their order: the others would be missed on an empty cluster."}
+		About: "Share of the deadlines that are met, Figure 8b (ASPLOS'23): as its released simulator computes it on the released traces (\"re-run\"), and as printed. " +
+			"The world is that of the simulator, profiles of `experiments/compat`: arrivals and ends within a minute are merged. Under Tiresias our engine and our `tiresias-l` decide; demotions are merged, too, " +
+			"a start costs 7 seconds, plus two for every doubling of GPUs (only if another event happens before the end), and all jobs restart at each sixtieth event; " +
+			"service counts without starts, and the order within a level is that of the simulator's lists. EDF there plans all jobs to their ends, with as many GPUs as fit, up to 64 or one per sample, " +
+			"at measured speeds, and a change of size costs nothing: no policy of ours has these rules (\"the simulator's own\"), so they are part of the world, and the engine books the GPUs of each job; the figures of our `edf` in the same world are next to them. " +
+			"The same holds for Gandiva's rules: jobs of one size take turns on groups of whole nodes, which sizes get by the demand of their jobs; at each arrival all jobs lose the cost of a start. " +
+			"Under our `gandiva` only starting jobs lose it, and all jobs at each sixtieth event; the scheduler also runs at ends and every minute. " +
+			"ElasticFlow there admits an arrival if all jobs then have plans that keep every deadline, with the smallest sizes, as late as possible; each event costs all jobs 7 seconds, or the cost of a start in a place where no job of the size ran since the last restart; " +
+			"declined jobs are dropped. The released simulator was run on two whole traces, and on the first jobs of others; for those as a whole the printed share is given. Under our `elasticflow`, which runs every minute, a minute without arrivals or ends costs only jobs that are resized. " +
+			"Themis' and Chronus' rules there cannot be reproduced without their solvers, and their shares are known only as printed; the rows are our `themis` and `chronus`, with the sizes and run times of the trace; starts cost nothing under Themis, and under Chronus half a second plus half a second for every doubling of GPUs. " +
+			"With those sizes and run times, which Gandiva and Tiresias also have, no policy can keep more than 0.500, 0.501, 0.489, 0.504, 0.503 and 0.477 of the deadlines of the six clusters, in their order: the others would be missed on an empty cluster."}
 	dir := filepath.Join(traces, "elasticflow-itp")
 	printed, err := readFigure8b(filepath.Join(dir, "expected_fig8b_deadline_satisfaction.csv"))
 	if err != nil {
 		return t, err
 	}
 	var cells []slotCell
-	var of []*slotRow // of each cell
+	var of []*slotRow // row of each cell
 	for i := range rows {
 		for _, c := range rows[i].cells {
 			cells, of = append(cells, c), append(of, &rows[i])

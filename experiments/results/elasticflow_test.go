@@ -9,7 +9,7 @@ import (
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
-// TestElasticFlow holds the replays to the shares of the released simulator.
+// TestElasticFlow compares the replays with the shares of the released simulator.
 func TestElasticFlow(t *testing.T) {
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/elasticflow-itp/expected_fig8b_deadline_satisfaction.csv")))
 	var rows []slotRow
@@ -18,7 +18,7 @@ func TestElasticFlow(t *testing.T) {
 		few := r
 		few.cells = nil
 		for _, c := range r.cells {
-			whole := c.to == 0 && c.rerun > 0 && r.reason == "" // those have the printed figure, too
+			whole := c.to == 0 && c.rerun > 0 && r.reason == "" // these have the printed figure, too
 			if r.ours != "elasticflow" && (c.cluster == "cluster10" || c.to > 0 && c.to < 450) {
 				few.cells, want = append(few.cells, c), want+1+count(whole)
 			}

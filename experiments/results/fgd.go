@@ -12,7 +12,7 @@ import (
 	"github.com/muster-gpu/muster/internal/csvfile"
 )
 
-// fgdLists are the lists of pods that lie beside the published figures.
+// fgdLists are the lists of pods with published figures.
 var fgdLists = []string{"default", "cpu050", "gpushare100", "gpushare40", "gpuspec10", "multigpu20"}
 
 // fgdSeeds are those of the published runs.
@@ -20,17 +20,17 @@ var fgdSeeds = []int64{42, 43, 44, 45, 46, 47, 48, 49, 50, 51}
 
 const fgdRandom = "theirs depends on the timing of its threads: equal in distribution only"
 
-const roomsReason = "a rule of our own: what still fits, also by cores, instead of what is no fragment"
+const roomsReason = "a rule of our own: it preserves what still fits, also by cores, instead of avoiding fragments"
 
 // FGD replays the openb lists in the world of its simulator.
 func FGD(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "FGD: openb, 1,213 nodes with 6,212 GPUs", Tolerance: 1e-8,
-		About: "GPUs allocated, in per cent, when so many per cent of the cluster's GPUs have been asked for; means of ten seeds, as published " +
-			"(ATC'23). Nobody leaves: pods are drawn until they ask for 130 %, and a pod that does not fit is lost. The world is that of the published " +
+		About: "GPUs allocated, in per cent, when the given per cent of the cluster's GPUs have been requested; means of ten seeds, as published " +
+			"(ATC'23). No pod leaves: pods are drawn until they request 130 %, and a pod that does not fit is lost. The world is that of the published " +
 			"simulator (`experiments/compat`): its order of arrivals, its scores of 0 to 100 and its random ranks for ties. The placers `fgd`, `weighted-fit`, " +
 			"`dot-product`, `gpu-packing` and `gpu-clustering` are the same rules without the rounding (docs/reference/policies/README.md). " +
-			"Rooms is ours, without foresight. Nine tenths of what FGD leaves free are parts of GPUs, three fifths of all of it the 0.19 that pods of 0.81 " +
-			"leave (default, seed 42: 2.95 of 4.86 points), which nearly nothing asks for: a placer that turns nobody away has to leave them."}
+			"Rooms is ours; it does not know future arrivals. Nine tenths of what FGD leaves free are parts of GPUs, three fifths of all of it the 0.19 that pods of 0.81 " +
+			"leave (default, seed 42: 2.95 of 4.86 points), which almost no pod requests: a placer that rejects no pod has to leave them."}
 	dir := filepath.Join(traces, "openb-v2023")
 	head, published, err := readAllocated(filepath.Join(dir, "expected_gpu_alloc_pct_mean_of_10_seeds.csv"))
 	if err != nil {
@@ -118,8 +118,7 @@ func meanOf(runs []compat.Cells, column int) float64 {
 	return math.Round(sum/float64(len(runs))*1000) / 1000
 }
 
-// readAllocated reads the published table: the columns, and the rows by list and
-// policy.
+// readAllocated reads the published table: the columns, and the rows by list and policy.
 func readAllocated(path string) (head []int, rows map[string][]float64, err error) {
 	all, err := csvfile.Read(path)
 	if err != nil {
@@ -171,7 +170,7 @@ func ReadOpenb(dir, list string) (*compat.Openb, error) {
 	return o, nil
 }
 
-// eachOpenb calls f for each row with a name, numbers, and a text that may be absent.
+// eachOpenb calls f for each row with a name, numbers, and an optional text.
 func eachOpenb(path string, columns []string, extra string, f func(text []string, n []int64)) error {
 	rows, err := csvfile.Read(path)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
-// TestFGD holds the replay to the published table: equal in every cell, Random
-// within the spread of the seeds.
+// TestFGD compares the replay with the published table: equal in every cell, Random within the
+// spread of the seeds.
 func TestFGD(t *testing.T) {
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/openb-v2023/expected_gpu_alloc_pct_mean_of_10_seeds.csv")))
 	tab, err := FGD(context.Background(), dir)
@@ -31,7 +31,7 @@ func TestFGD(t *testing.T) {
 			continue
 		}
 		if strings.Contains(r.Case, "Random") {
-			if off > 0.3 { // both are means of ten runs that deviate by 0.15 to 0.36: twice what two such means differ by, 0.36 x sqrt(2/10)
+			if off > 0.3 { // both are means of ten runs that deviate by 0.15 to 0.36: twice the spread of their difference, 0.36 x sqrt(2/10)
 				t.Errorf("%s, %s: %v, ours %v", r.Case, r.Figure, r.Published, r.Ours)
 			}
 			continue
@@ -42,8 +42,8 @@ func TestFGD(t *testing.T) {
 	}
 }
 
-// TestFGDBound: nobody has more GPUs allocated than the bound allows, and there the
-// bound says something.
+// TestFGDBound: no policy has more GPUs allocated than the bound allows, and the bound is not
+// trivial there.
 func TestFGDBound(t *testing.T) {
 	dir := filepath.Dir(shared.Path(t, "traces/openb-v2023/expected_gpu_alloc_pct_mean_of_10_seeds.csv"))
 	for _, list := range []string{"default", "gpushare100"} {

@@ -16,7 +16,7 @@ import (
 	"github.com/muster-gpu/muster/internal/csvfile"
 )
 
-// gavelOrder is the order in which that simulator goes through the GPU models.
+// gavelOrder is the order in which that simulator visits the GPU models.
 const gavelOrder = ",solve=resets,order=V100-16GB/P100-16GB/K80-12GB"
 
 // gavelRow is a published row that we replay.
@@ -24,7 +24,7 @@ type gavelRow struct {
 	name, theirs string
 	x            compat.Gavel
 	rates        []string // as published
-	reason       string   // of differences
+	reason       string   // why figures differ
 	fair         bool     // the published ratios of finish-time fairness are replayed, too
 }
 
@@ -40,12 +40,12 @@ type gavelSpan struct {
 	name, theirs string
 	x            compat.Gavel
 	jobs         []int
-	reason       string // of differences
+	reason       string // why figures differ
 }
 
-// gavelSpanSeeds are the seeds of the published makespans, which are means: their table
-// gives the seeds' mean, 1, beside them. Rounds of 1,920 s there, and these seeds, give
-// FIFO's and Gandiva's to the last printed digit.
+// gavelSpanSeeds are the seeds of the published makespans, which are means: their table gives the
+// seeds' mean, 1. Rounds of 1,920 s and these seeds reproduce FIFO's and Gandiva's to the last
+// printed digit.
 var gavelSpanSeeds = []uint32{0, 1, 2}
 
 const gavelSpanRound = 1920 // seconds
@@ -62,20 +62,20 @@ var gavelSpanJobs = []int{100, 200, 300, 400, 500, 600, 700}
 
 var (
 	gavelAll   = []string{"0.40", "0.80", "1.20", "1.60", "2.00", "2.40", "2.80", "3.20", "3.60", "4.00", "4.40", "4.80", "5.20", "5.60", "6.00"}
-	gavelFew   = []string{"2.00", "4.00", "4.80"} // the programs take their time
+	gavelFew   = []string{"2.00", "4.00", "4.80"} // the programs take long
 	gavelTo52  = []string{"0.80", "1.60", "2.00", "2.80", "3.60", "4.00", "4.40", "4.80", "5.20"}
 	gavelLarge = []string{"0.20", "0.40", "0.60", "0.80", "1.00", "1.20", "1.40", "1.60", "1.80", "2.00", "2.20", "2.40", "2.60", "2.80", "3.00"}
 )
 
 const gavelAbout = "Mean completion time in hours of jobs 4000 to 4999, by jobs that arrive per hour, as printed by the published evaluation (OSDI'20): one seed, 0. " +
-	"FIFO and FIFO-het. are equal to the printed digit in all 58 cells. Our engine and our policies decide; jobs, arrivals and the world are those of " +
+	"FIFO and FIFO-het. match the printed digits in all 58 cells. Our engine and our policies decide; jobs, arrivals and the world are those of " +
 	"the published simulator, a profile of `experiments/compat`: rounds of at most 360 s in which every job makes whole steps, ends and arrivals " +
-	"are heard of when the slowest job of a round is done, moving is free. `solve=resets` has the program solved every 32 minutes at most, as " +
-	"there; `order` goes through the models as there. What is peculiar to that simulator is in the profile: a job that was not there at the last " +
-	"solution may keep a GPU from others, but does not run; and FIFO without heterogeneity, which draws lots for models with a slip. A job that makes no steps on K80 is passed over there, in both. " +
-	"So are its AlloX, Gandiva and FIFO with space sharing, which equal the printed digits in all 69 cells (and the ratios of finish-time fairness of the first two, which are over the completion times under equal parts of all GPUs): AlloX takes that one of several best assignments which Munkres' method finds on doubles, and under Gandiva two who were not drawn together may have GPUs that are left. " +
-	"And its LAS, by its programs and the method of the solver that it used (ECOS: an interior-point method on the self-dual embedding), which among many best divisions finds the same one. " +
-	"Beside them our policies of these names, by other rules. The makespan is of jobs that all come at 0, in rounds of at most 1,920 s, as the mean of seeds 0, 1 and 2: FIFO and Gandiva equal all 14 printed values to the last digit. With space sharing two jobs on the same GPUs both make the steps that the published table says of the two, to the end of the slower one's round."
+	"are processed when the slowest job of a round is done, moving is free. With `solve=resets` the program is solved at most every 32 minutes, as " +
+	"there; `order` visits the models as there. What is particular to that simulator is in the profile: a job that was not there at the last " +
+	"solution may keep a GPU from others, but does not run; and FIFO without heterogeneity, which draws models at random, with a defect. A job that makes no steps on K80 is skipped there, in both. " +
+	"So are its AlloX, Gandiva and FIFO with space sharing, which equal the printed digits in all 69 cells (and the ratios of finish-time fairness of the first two, which are over the completion times under equal parts of all GPUs): AlloX takes the one of several optimal assignments that Munkres' method finds on doubles, and under Gandiva two jobs that were not drawn as a pair may share unused GPUs. " +
+	"And its LAS, by its programs and the method of the solver that it used (ECOS: an interior-point method on the self-dual embedding), which finds the same one among many optimal divisions. " +
+	"Our policies of these names, with other rules, are next to them. The makespan is of jobs that all arrive at 0, in rounds of at most 1,920 s, as the mean of seeds 0, 1 and 2: FIFO and Gandiva equal all 14 printed values to the last digit. With space sharing two jobs on the same GPUs both make the steps that the published table says of the two, to the end of the slower one's round."
 
 // gavelLeft says which published cells are not replayed, and why.
 const gavelLeft = " Not replayed: water filling, priorities and the hierarchical experiment (published as shares over time, not as means), " +
@@ -86,11 +86,11 @@ const (
 	gavelDigits      = "printed to two digits; ours are the same"
 	gavelSpanPacks   = "ours has the 64 jobs with most work left share; published: the solver's centre over all pairs"
 	gavelOursReason  = "not the same rules: "
-	gavelPackReason  = "ours pairs only those who get more done together than in turns, and gives what max-min leaves open to where most is done; published: the solver's centre over all pairs"
+	gavelPackReason  = "ours pairs only jobs that get more done together than in turns, and uses what max-min leaves open where most is done; published: the solver's centre over all pairs"
 	gavelLASReason   = "theirs draws the order of the models each round (the rows of the simulator's own do, too), our policy takes them in turn"
 	gavelSlackReason = "where jobs have slack, many divisions are best, and the solver decides for one: by the method of theirs (the rows of the simulator's own) the printed digits come out, ours takes the centre"
 	gavelTiesReason  = "all jobs have the same part of each model, and where there are more jobs than GPUs they tie; theirs go by the last digits of the solver, ours by what they had and by arrival"
-	gavelFTFReason   = "not known: of the released rules and the solver's method, nearly the same comes at any accuracy (the rows of the simulator's own), so it is the rules that were others"
+	gavelFTFReason   = "not known: of the released rules and the solver's method, nearly the same comes at any accuracy (the rows of the simulator's own), so the published rules must have been different"
 	gavelAlikeReason = "where there are more jobs than GPUs, jobs tie, and the last digits of the solver decide"
 )
 
@@ -105,7 +105,7 @@ var gavelRows = []gavelRow{
 	{"LAS (ours: the simulator's own)", "max_min_fairness", compat.Gavel{Own: "las"}, gavelAll[:14], gavelTiesReason, false},
 	{"LAS (ours: gavel:heterogeneity=false)", "max_min_fairness", compat.Gavel{Policy: "gavel:heterogeneity=false,solve=resets"}, gavelTo52, gavelLASReason, false},
 	{"AlloX (ours: the simulator's own)", "allox", compat.Gavel{Own: "allox"}, gavelAll[:14], "", true},
-	{"AlloX (ours: allox)", "allox", compat.Gavel{Policy: "allox", Tells: true}, gavelFew, gavelOursReason + "ours plans for GPUs that are busy, too, and starts nobody beyond its plan", false},
+	{"AlloX (ours: allox)", "allox", compat.Gavel{Policy: "allox", Tells: true}, gavelFew, gavelOursReason + "ours plans for busy GPUs, too, and starts no job beyond its plan", false},
 	{"Gandiva (ours: the simulator's own)", "gandiva", compat.Gavel{Own: "gandiva"}, gavelAll[:14], "", true},
 	{"Gandiva (ours: gandiva)", "gandiva", compat.Gavel{Policy: "gandiva:round=6m,probe=6m", Tells: true}, gavelFew[:2], gavelOursReason + "ours knows no models, and takes any GPU that is idle; theirs fills V100 first", false},
 	{"Gavel FTF (ours: gavel:objective=ftf)", "finish_time_fairness_perf", compat.Gavel{Policy: "gavel:objective=ftf" + gavelOrder, Tells: true}, gavelTo52, gavelFTFReason, false},
@@ -190,7 +190,7 @@ func gavelTable(ctx context.Context, traces string, rows []gavelRow, spans []gav
 	return t, nil
 }
 
-// cells are what is run for the row, and adds its figures to the table.
+// cells returns the runs of the row, and adds its figures to the table.
 func (m *gavelSpan) cells(published map[string]float64, t *Table) (cells []gavelCell, err error) {
 	for _, n := range m.jobs {
 		want, ok := published[m.theirs+"/"+strconv.Itoa(n)]
@@ -209,7 +209,7 @@ func (m *gavelSpan) cells(published map[string]float64, t *Table) (cells []gavel
 	return cells, nil
 }
 
-// gavelGains sets each row with space sharing over that without, where both are replayed.
+// gavelGains compares each row with space sharing with the one without, where both are replayed.
 func gavelGains(rows []Row) (gains []Row) {
 	const with = " with space sharing"
 	for _, r := range rows {
@@ -227,7 +227,7 @@ func gavelGains(rows []Row) (gains []Row) {
 	return gains
 }
 
-// replayGavel runs experiments beside each other: first what ratios are over, each once.
+// replayGavel runs experiments in parallel: first, once each, those that ratios are relative to.
 func replayGavel(ctx context.Context, table *compat.Throughputs, cells []gavelCell, rows []Row) error {
 	var alone []compat.Gavel
 	at := map[compat.Gavel]int{}
@@ -277,7 +277,7 @@ func replayGavel(ctx context.Context, table *compat.Throughputs, cells []gavelCe
 	})
 }
 
-// beside does n things, as many at once as there are cores.
+// beside does n things in parallel, one per core.
 func beside(n int, do func(i int) error) error {
 	errs, next := make([]error, n), make(chan int)
 	var workers sync.WaitGroup
@@ -318,13 +318,12 @@ func readThroughputs(path string) (*compat.Throughputs, error) {
 	return table, nil
 }
 
-// gavelFair ends the key of a ratio of finish-time fairness: the mean, over the measured
-// jobs, of the completion time over that when all jobs have equal parts of all GPUs.
+// gavelFair ends the key of a ratio of finish-time fairness: the mean, over the measured jobs, of
+// the completion time relative to that when all jobs have equal parts of all GPUs.
 const gavelFair = "/fair"
 
-// readGavel reads mean completion times by workload, policy and rate. The file has
-// ratios of finish-time fairness beside them, in its sections 7 and 8. Of several equal keys
-// the first counts.
+// readGavel reads mean completion times by workload, policy and rate. In sections 7 and 8 the file
+// also has ratios of finish-time fairness. Of several equal keys the first counts.
 func readGavel(path string) (map[string]float64, error) {
 	rows, err := csvfile.Read(path)
 	if err != nil {
@@ -350,9 +349,8 @@ func readGavel(path string) (map[string]float64, error) {
 	return out, nil
 }
 
-// readGavelSpans reads makespans in hours, by policy and number of jobs. A line has a
-// number of jobs, hours and the mean of the seeds; the first one of a policy begins with
-// its name.
+// readGavelSpans reads makespans in hours, by policy and number of jobs. A line has a number of
+// jobs, hours and the mean of the seeds; the first one of a policy begins with its name.
 func readGavelSpans(path string) (map[string]float64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
-// TestGavel holds a cell of three rows to the published figures: FIFO-het. to the printed
-// digit, Gavel LAS within the tolerance, and within a unit of the printed digit by the method of the
-// solver that was used there. `make results` replays them all.
+// TestGavel compares a cell of three rows with the published figures: FIFO-het. to the printed
+// digit, Gavel LAS within the tolerance, and within a unit of the printed digit with the method of
+// the solver used there. `make results` replays all rows.
 func TestGavel(t *testing.T) {
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/gavel/simulation_throughputs.json.gz")))
 	var rows []gavelRow
@@ -39,8 +39,8 @@ func TestGavel(t *testing.T) {
 	}
 }
 
-// Where the cluster is idle at times, that simulator solves for nobody: FIFO with and
-// without heterogeneity at 0.2 jobs/h are equal to the printed digit only with that.
+// When the cluster is idle, that simulator solves without jobs: FIFO with and without heterogeneity
+// at 0.2 jobs/h match the printed digit only with that.
 func TestGavelIdle(t *testing.T) {
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/gavel/simulation_throughputs.json.gz")))
 	var rows []gavelRow
@@ -84,8 +84,8 @@ func TestGavelSpans(t *testing.T) {
 	}
 }
 
-// AlloX' ratio of finish-time fairness, of the same run as its mean, and FIFO with space sharing: equal to
-// the printed digits.
+// AlloX' ratio of finish-time fairness, of the same run as its mean, and FIFO with space sharing
+// match the printed digits.
 func TestGavelFair(t *testing.T) {
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/gavel/simulation_throughputs.json.gz")))
 	var rows []gavelRow

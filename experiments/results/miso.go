@@ -21,8 +21,8 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// What MISO's own simulation takes: eight GPUs, a job a minute on average and two
-// while the first third arrives, and half a minute for each move.
+// MISO's own simulation: eight GPUs, one arrival per minute on average and two while the first
+// third arrives, and half a minute for each move.
 const (
 	misoGPUs  = 8
 	misoModel = "A100-40GB"
@@ -32,14 +32,14 @@ const (
 
 var misoMove = cluster.Checkpoint{Cost: 10 * time.Second, Restart: 20 * time.Second}
 
-// The published figures: mean JCT 49 % below that of whole GPUs, and 16 % below that
-// of the best static geometry (SoCC'22, abstract).
+// The published figures: mean JCT 49 % below that of whole GPUs, and 16 % below that of the best
+// static geometry (SoCC'22, abstract).
 const misoWhole, misoStatic = 0.51, 0.84
 
 const misoReason = "theirs is measured, with arrivals that are not published, and time lost to profiling"
 
-// MISO replays the 100 jobs of MISO's trace on whole GPUs, on each static geometry
-// and under policy miso.
+// MISO replays the 100 jobs of MISO's trace on whole GPUs, on each static geometry and under policy
+// miso.
 func MISO(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "MISO: 100 jobs on 8 A100", Tolerance: 0.05}
 	m, err := readMISO(filepath.Join(traces, "miso-mig"))
@@ -79,7 +79,7 @@ func MISO(ctx context.Context, traces string) (Table, error) {
 type misoTrace struct {
 	jobs    []trace.Entry // by number, without arrivals
 	table   *perf.Table
-	largest cluster.MiB // of what jobs need
+	largest cluster.MiB // the most memory that a job needs
 }
 
 func readMISO(dir string) (*misoTrace, error) {
@@ -89,7 +89,7 @@ func readMISO(dir string) (*misoTrace, error) {
 		return nil, err
 	}
 	gpu, _ := cluster.FindModel(misoModel)
-	seconds, memory := map[[2]string]float64{}, map[string]cluster.MiB{} // looked up only
+	seconds, memory := map[[2]string]float64{}, map[string]cluster.MiB{} // looked up, never iterated
 	for _, r := range rows[1:] {
 		s, err := strconv.ParseFloat(r[5], 64)
 		p, ok := gpu.Profile(r[2])
@@ -171,8 +171,8 @@ func poisson(r *rand.Rand, mean float64) int {
 	return k
 }
 
-// geometries lists the ways to divide every GPU alike on which each job can run:
-// those to which nothing can be added, one of each sort.
+// geometries lists the ways to divide all GPUs alike on which each job can run: only maximal ones,
+// each once.
 func (m *misoTrace) geometries() (list []string) {
 	gpu, _ := cluster.FindModel(misoModel)
 	var profiles []*cluster.SliceProfile
@@ -197,8 +197,8 @@ func (m *misoTrace) geometries() (list []string) {
 	return list
 }
 
-// mean replays the trace with each seed and returns the mean JCT in seconds, and how
-// often a job was moved. mig is the geometry of each GPU.
+// mean replays the trace with each seed and returns the mean JCT in seconds, and the number of
+// moves per job. mig is the geometry of each GPU.
 func (m *misoTrace) mean(ctx context.Context, policy, mig string) (jct, moves float64, err error) {
 	spec := &cluster.Spec{}
 	for i := range misoGPUs {

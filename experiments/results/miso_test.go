@@ -8,9 +8,8 @@ import (
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
-// TestMISO holds MISO's claim to be ours: dividing each GPU by its mix of jobs is
-// better than whole GPUs by as much as was published at least, and better than the
-// best static geometry.
+// TestMISO checks MISO's claim: dividing each GPU by its mix of jobs beats whole GPUs by at least
+// as much as published, and beats the best static geometry.
 func TestMISO(t *testing.T) {
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/miso-mig/trace_100.json")))
 	tab, err := MISO(context.Background(), dir)

@@ -14,7 +14,7 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// TestMuri holds the replays to the published figures, to the last digit that was printed.
+// TestMuri compares the replays with the published figures, to the last printed digit.
 func TestMuri(t *testing.T) {
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/muri/expected_fig9_fig10.csv")))
 	tab, err := muriOn(context.Background(), dir, "trace3", "trace3_pr")
@@ -45,7 +45,7 @@ func TestMuri(t *testing.T) {
 	}
 }
 
-// half is half a unit of the last of so many decimals (and what doubles add to it).
+// half is half a unit of the last decimal (plus the error of doubles).
 func half(decimals int) float64 {
 	u := 0.5000001
 	for range decimals {
@@ -54,7 +54,7 @@ func half(decimals int) float64 {
 	return u + 5e-9
 }
 
-// The number of events in which the world stirs is that of the published simulator, too.
+// The number of cluster events equals that of the published simulator, too.
 func TestMuriEvents(t *testing.T) {
 	for _, c := range []struct {
 		trace, pol string
@@ -76,9 +76,10 @@ func TestMuriEvents(t *testing.T) {
 	}
 }
 
-// TestMuriAllAtOnce: with all jobs at time 0, as in the lists that the paper calls trace1' and trace4', many reach the
-// limit of a level at one instant, and the last bit of the sum of their run times decides who is demoted when. The
-// figures were computed apart, from the simulator's rules alone.
+// TestMuriAllAtOnce: with all jobs at time 0, as in the paper's trace1' and trace4', many jobs
+// reach the limit of a level at one instant, and the last bit of the sum of their run times decides
+// which are demoted when. The expected figures were computed separately, from the simulator's rules
+// alone.
 func TestMuriAllAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		trace              string

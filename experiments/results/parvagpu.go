@@ -13,25 +13,26 @@ import (
 	"github.com/muster-gpu/muster/serving"
 )
 
-// parvaSets are the sets of promises with published deployments.
+// parvaSets is the number of SLO sets with published deployments.
 const parvaSets = 4
 
-// parvaPlay is how long requests are played, parvaSeeds how often with random arrivals.
+// parvaPlay is the simulated time, parvaSeeds the number of runs with random arrivals.
 const (
 	parvaPlay  = time.Minute
 	parvaSeeds = 3
 )
 
-// ParvaGPU plans the services of its SLO sets on A100, and plays requests against
-// the plans.
+// ParvaGPU plans the services of ParvaGPU's SLO sets on A100, and simulates requests against the
+// plans.
 func ParvaGPU(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "ParvaGPU: SLO sets 1 to 4, A100-80GB", Tolerance: 0,
 		About: fmt.Sprintf("GPUs that carry the inference services of each set at their rates and within their latencies (SC'24: the released deployments), planned from the published measurements "+
-			"(instance, batch size, processes, requests per second, latency) by `muster mig plan --slo`; and requests that were late when they were played against the plan for %v, at equal distances and with "+
-			"Poisson arrivals (%d seeds). Published is that no promise is broken. A batch may take half of what is promised; of plans on as few GPUs the one counts in which whoever has least to spare has most.", parvaPlay, parvaSeeds)}
-	err := eachParvaSet(ctx, traces, func(set, want int, m *cluster.GPUModel, services []serving.Service, plan *serving.Plan) error {
+			"(instance, batch size, processes, requests per second, latency) by `muster mig plan --slo`; and requests that were late when simulated against the plan for %v, at equal distances and with "+
+			"Poisson arrivals (%d seeds). The publication says that no promise is broken. A batch may take half of the promised time; among plans with equally few GPUs the one counts in which the service with the least slack has most.", parvaPlay, parvaSeeds)}
+	err := eachParvaSet(ctx, traces, func(p *parvaPlan) error {
+		services, plan, set := p.services, p.plan, p.set
 		name := fmt.Sprintf("set %d, %d services", set, len(services))
-		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("GPUs (by compute slices no fewer than %d)", plan.Least), float64(want), float64(plan.GPUs), ""})
+		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("GPUs (by compute slices no fewer than %d)", plan.Least), float64(p.want), float64(plan.GPUs), ""})
 		t.late(name, "", func(a serving.Arrivals, seed uint64) []serving.Served {
 			return serving.Play(plan, services, a, seed, parvaPlay)
 		})
@@ -40,9 +41,16 @@ func ParvaGPU(ctx context.Context, traces string) (Table, error) {
 	return t, err
 }
 
-// eachParvaSet calls f for each of the SLO sets, with the GPUs of the released deployment and our plan on instances.
-func eachParvaSet(ctx context.Context, traces string,
-	f func(set, want int, m *cluster.GPUModel, services []serving.Service, plan *serving.Plan) error) error {
+// parvaPlan is an SLO set, the GPUs of its released deployment, and our plan on instances.
+type parvaPlan struct {
+	set, want int
+	model     cluster.GPUModel
+	services  []serving.Service
+	plan      *serving.Plan
+}
+
+// eachParvaSet calls f for each of the SLO sets.
+func eachParvaSet(ctx context.Context, traces string, f func(*parvaPlan) error) error {
 	m, _ := cluster.FindModel("A100-80GB")
 	for set := 1; set <= parvaSets; set++ {
 		services, want, err := parvaSet(ctx, filepath.Join(traces, "parvagpu-mig"), set)
@@ -51,7 +59,7 @@ func eachParvaSet(ctx context.Context, traces string,
 		}
 		plan, err := serving.Make(&m, services, 1)
 		if err == nil {
-			err = f(set, want, &m, services, plan)
+			err = f(&parvaPlan{set, want, m, services, plan})
 		}
 		if err != nil {
 			return fmt.Errorf("set %d: %w", set, err)
@@ -60,14 +68,15 @@ func eachParvaSet(ctx context.Context, traces string,
 	return nil
 }
 
-// ParvaShares plans the services of the SLO sets on parts of GPUs instead, as gpulet does.
+// ParvaShares plans the services of the SLO sets on parts of GPUs instead, as in gpulet.
 func ParvaShares(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "ParvaGPU's SLO sets on parts of GPUs, A100-80GB", Tolerance: 0,
 		About: fmt.Sprintf("The same services on gpulets (ATC'22): parts of GPUs under MPS, of 20, 40, 50, 60, 80 per cent, in which services take turns, planned by `muster mps plan`; GPUs beside those of ParvaGPU's released deployments, which are on MIG instances. "+
 			"How fast services are on a part is estimated from what was measured on instances and of several processes on a whole GPU (docs/howto/plan-services.md); what different services do to each other was not measured, and is not counted. Requests are played for %v, with Poisson arrivals %d times. "+
 			"gpulet plans for the rates as they are; by `--headroom` it has more GPUs, and fewer are late.", parvaPlay, parvaSeeds)}
-	err := eachParvaSet(ctx, traces, func(set, want int, m *cluster.GPUModel, services []serving.Service, instances *serving.Plan) error {
-		plan, err := serving.MakeShares(m, services, serving.ShareOptions{})
+	err := eachParvaSet(ctx, traces, func(p *parvaPlan) error {
+		services, set := p.services, p.set
+		plan, err := serving.MakeShares(&p.model, services, serving.ShareOptions{})
 		if err != nil {
 			return err
 		}
@@ -76,7 +85,7 @@ func ParvaShares(ctx context.Context, traces string) (Table, error) {
 			turns += len(plan.Gpulets[i].Turns)
 		}
 		name := fmt.Sprintf("set %d, %d services: %d gpulets, %d turns", set, len(services), len(plan.Gpulets), turns)
-		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("GPUs (ours on instances: %d)", instances.GPUs), float64(want), float64(plan.GPUs), ""})
+		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("GPUs (ours on instances: %d)", p.plan.GPUs), float64(p.want), float64(plan.GPUs), ""})
 		t.late(name, ": a gpulet that is just large enough for its rate is late when more comes by chance",
 			func(a serving.Arrivals, seed uint64) []serving.Served {
 				return serving.PlayShares(plan, services, a, seed, parvaPlay)
@@ -86,7 +95,7 @@ func ParvaShares(ctx context.Context, traces string) (Table, error) {
 	return t, err
 }
 
-// ParvaChanges goes from each SLO set to the next and back, by steps.
+// ParvaChanges goes from each SLO set to the next and back, step by step.
 func ParvaChanges(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "ParvaGPU's SLO sets one after the other, A100-80GB", Tolerance: 0,
 		About: "From the plan for one set of promises to the next and back by the steps of `muster mig plan --slo --from`, each from where the last one ended: GPUs in the end, beside those of the released deployment " +
@@ -144,7 +153,7 @@ func parvaChange(c *serving.Change, set int) string {
 	return fmt.Sprintf("%s, %d spare GPUs", text, c.Spare)
 }
 
-// parvaSet reads a set, and on how many GPUs it was deployed.
+// parvaSet reads a set, and the number of GPUs of its published deployment.
 func parvaSet(ctx context.Context, dir string, set int) (services []serving.Service, gpus int, err error) {
 	if err = ctx.Err(); err != nil {
 		return nil, 0, err
@@ -156,8 +165,8 @@ func parvaSet(ctx context.Context, dir string, set int) (services []serving.Serv
 	return services, gpus, err
 }
 
-// late adds how many requests to a plan are late, at even and at Poisson arrivals; why, if it
-// is given, some of the latter are.
+// late adds the number of late requests under a plan, with even and with Poisson arrivals; why, if
+// given, explains the latter.
 func (t *Table) late(name, why string, play func(serving.Arrivals, uint64) []serving.Served) {
 	requests, late := summed(play(serving.Even, 1))
 	t.Rows = append(t.Rows, Row{name, fmt.Sprintf("late of %d, even arrivals", requests), 0, float64(late), ""})
@@ -180,8 +189,8 @@ func summed(list []serving.Served) (requests, late int) {
 	return requests, late
 }
 
-// ReadParva reads the services of a set, from 1: a line of rates and one of latencies
-// in milliseconds, by the names of the measurements in order; N/A: not in the set.
+// ReadParva reads the services of a set, counted from 1: a line of rates and one of latencies in
+// milliseconds, by the names of the measurements in order; N/A: not in the set.
 func ReadParva(dir string, set int) ([]serving.Service, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "prof_data_*.csv"))
 	if err != nil || len(files) == 0 {
@@ -199,7 +208,7 @@ func ReadParva(dir string, set int) ([]serving.Service, error) {
 		lines[i] = rows[set-1]
 	}
 	var list []serving.Service
-	for k, file := range files { // by name, as Glob has them
+	for k, file := range files { // by name, as Glob sorts them
 		rate, ms := strings.TrimSpace(lines[0][k]), strings.TrimSpace(lines[1][k])
 		if rate == "N/A" || ms == "N/A" {
 			continue
@@ -225,7 +234,7 @@ func parvaGPUs(dir string, set int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	gpus := map[[2]int]bool{} // a server and a GPU of it: each server counts its own from 0
+	gpus := map[[2]int]bool{} // a server and its GPU: each server counts from 0
 	for _, r := range rows[1:] {
 		server, err := strconv.Atoi(r[0])
 		n, err2 := strconv.Atoi(r[1])

@@ -10,7 +10,7 @@ import (
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
-// TestParvaGPU: no more GPUs than published, and nobody is late.
+// TestParvaGPU: no more GPUs than published, and no request is late.
 func TestParvaGPU(t *testing.T) {
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/parvagpu-mig/SLO_SLO_latency.csv")))
 	tab, err := ParvaGPU(context.Background(), dir)
@@ -33,8 +33,8 @@ func TestParvaGPU(t *testing.T) {
 	}
 }
 
-// TestParvaShares: on parts of GPUs as many are enough as published for instances, and with
-// even arrivals nobody is late.
+// TestParvaShares: parts of GPUs need no more GPUs than published for instances, and with even
+// arrivals no request is late.
 func TestParvaShares(t *testing.T) {
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/parvagpu-mig/SLO_SLO_latency.csv")))
 	tab, err := ParvaShares(context.Background(), dir)
@@ -54,8 +54,8 @@ func TestParvaShares(t *testing.T) {
 	}
 }
 
-// TestParvaChanges: on as few GPUs as published after every change, without a spare one,
-// and nobody is short on the way.
+// TestParvaChanges: as few GPUs as published after every change, without a spare one, and no
+// service is short of capacity on the way.
 func TestParvaChanges(t *testing.T) {
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/parvagpu-mig/SLO_SLO_latency.csv")))
 	tab, err := ParvaChanges(context.Background(), dir)

@@ -12,11 +12,11 @@ import (
 func Pollux(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "Pollux: Tiresias and Optimus, 64 GPUs", Tolerance: 1e-9,
 		About: "Mean JCT in seconds, as published with the artifact of Pollux (OSDI'21), at half, the whole and one and a half of its load; ours are equal, " +
-			"under Tiresias for each of the 640 jobs at the whole load. Our engine decides who runs and on how many GPUs, under our `tiresias-l` and `optimus`; the world " +
+			"under Tiresias for each of the 640 jobs at the whole load. Our engine decides which jobs run and on how many GPUs, under our `tiresias-l` and `optimus`; the world " +
 			"is that of the published simulator, a profile of `experiments/compat`: rounds of a minute, 16 nodes of 4 T4, measured step times (those of five and " +
-			"more nodes from the companion table), progress by the gradient statistics of each epoch, half a minute of standstill after every start, epochs that end at " +
-			"whole seconds. Inside a level of `tiresias-l` the order is that simulator's, first come, first served; who runs stays where it is, others are placed by the world, on the " +
-			"nodes with most free GPUs. `optimus` is told the step times and the steps left that the published one reads."}
+			"more nodes from the companion table), progress by the gradient statistics of each epoch, a pause of half a minute after every start, epochs that end at " +
+			"whole seconds. Inside a level of `tiresias-l` the order is that simulator's, first come, first served; running jobs stay in place, others are placed by the world, on the " +
+			"nodes with most free GPUs. `optimus` gets the step times and remaining steps that the published one reads."}
 	err := t.polluxRows(ctx, traces, []string{"tiresias", "optimus"}, polluxLoads)
 	return t, err
 }
@@ -30,7 +30,7 @@ func polluxItself(ctx context.Context, traces string, loads []polluxLoad) (Table
 	t := Table{Title: "Pollux: Pollux itself, 64 GPUs", Tolerance: 0.05,
 		About: "The same workloads in the same world under our `pollux`. Batch sizes adapt there: each job keeps the step times that it has seen and its gradient statistics, " +
 			"fits the seven parameters of the published model, and takes the batch of most goodput when it starts, is resized, and at the end of each epoch. Our policy is told goodput by " +
-			"size, as learnt so far, and nothing else; it chooses sizes each minute, exactly, where the published search is genetic and random, so that its figures are one draw " +
+			"size, as learned so far, and nothing else; it chooses sizes each minute, exactly, where the published search is genetic and random, so that its figures are one draw " +
 			"(an independent implementation of its rules comes within 2 % at the whole load, and within 5 % at half of it). The world chooses the nodes: the fewest that hold a job; jobs are moved, " +
 			"which costs them half a minute as any start, where that brings others together. " +
 			"At half the load workload 3 is the most sensitive: with a fit that is stopped early it comes to 7 to 9 % more than published, since some of its long jobs misjudge larger sizes after one try. " +

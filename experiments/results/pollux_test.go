@@ -8,7 +8,7 @@ import (
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
-// TestPollux holds the replays to the published means, all 24.
+// TestPollux compares the replays with the published means, all 24.
 func TestPollux(t *testing.T) {
 	dir := filepath.Dir(filepath.Dir(filepath.Dir(shared.Path(t, "traces/pollux/expected/avg_jct.csv"))))
 	tab, err := Pollux(context.Background(), dir)
@@ -23,8 +23,8 @@ func TestPollux(t *testing.T) {
 	}
 }
 
-// TestPolluxItself: our pollux comes to the published means within 5 %, whose search
-// is random; at the highest load by `make results` only.
+// TestPolluxItself: our pollux reproduces the published means within 5 %, although the published
+// search is random; the highest load only in `make results`.
 func TestPolluxItself(t *testing.T) {
 	dir := filepath.Dir(filepath.Dir(filepath.Dir(shared.Path(t, "traces/pollux/expected/avg_jct.csv"))))
 	loads := polluxLoads[:2]

@@ -1,5 +1,5 @@
-// Package results replays published experiments and sets our figures beside
-// the published ones. Its output is docs/results.md, with a page per experiment in docs/results.
+// Package results replays published experiments and compares our figures with the published ones.
+// Its output is docs/results.md, with a page per experiment in docs/results.
 package results
 
 import (
@@ -17,13 +17,13 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// Row is one published figure beside ours.
+// Row is one published figure with ours.
 type Row struct {
 	Case      string
 	Figure    string
 	Published float64
 	Ours      float64
-	Reason    string // of a difference
+	Reason    string // why they differ
 }
 
 // Off is the relative difference.
@@ -36,14 +36,14 @@ func (r *Row) Off() float64 {
 
 // Table is one published table.
 type Table struct {
-	Name      string // of the experiment, and of its page
+	Name      string // of the experiment and its page
 	Title     string
 	About     string
-	Tolerance float64 // relative; rows beyond it carry a reason
+	Tolerance float64 // relative; rows beyond it need a reason
 	Rows      []Row
 }
 
-// Failed lists the rows beyond the tolerance that nobody has explained.
+// Failed lists the rows beyond the tolerance without a reason.
 func (t *Table) Failed() []Row {
 	var bad []Row
 	for _, r := range t.Rows {
@@ -57,13 +57,13 @@ func (t *Table) Failed() []Row {
 // Comparing is the page that replays nothing published: Compare.
 const Comparing = "comparison"
 
-// experiments are what is replayed, in the order of docs/results.md.
+// experiments are the replays, in the order of docs/results.md.
 var experiments = []struct {
 	name string
 	run  func(context.Context, string) (Table, error)
 }{{"tiresias", Tiresias}, {"muri", Muri}, {"pollux", Pollux}, {"pollux-itself", PolluxItself}, {"elasticflow", ElasticFlow}, {"gavel", Gavel}, {"fgd", FGD}, {"miso", MISO}, {"parvagpu", ParvaGPU}, {"parvagpu-changes", ParvaChanges}, {"parvagpu-shares", ParvaShares}}
 
-// Names are the pages.
+// Names returns the names of the pages.
 func Names() (list []string) {
 	for _, e := range experiments {
 		list = append(list, e.name)
@@ -71,8 +71,8 @@ func Names() (list []string) {
 	return append(list, Comparing)
 }
 
-// All replays every experiment, or the one of that name. traces is the directory of
-// recorded traces.
+// All replays every experiment, or the one with that name. traces is the directory of recorded
+// traces.
 func All(ctx context.Context, traces, only string) ([]Table, error) {
 	var out []Table
 	for _, e := range experiments {
@@ -92,8 +92,7 @@ func All(ctx context.Context, traces, only string) ([]Table, error) {
 	return out, nil
 }
 
-// tiresiasPolicy says which of our policies stands for which of the upstream
-// simulator's schedules.
+// tiresiasPolicy maps the upstream simulator's schedules to our policies.
 var tiresiasPolicy = []struct{ theirs, ours, backfill, reason string }{
 	{"fifo", "fifo", "none", ""},
 	{"fjf", "fifo", "skip", ""},
@@ -104,8 +103,8 @@ var tiresiasPolicy = []struct{ theirs, ours, backfill, reason string }{
 	{"sjf", "sjf-gpu:preempt=true", "", ""},
 }
 
-// Tiresias replays the 60-job trace on the clusters of the upstream simulator
-// with its count scheme: a job may take GPUs anywhere.
+// Tiresias replays the 60-job trace on the clusters of the upstream simulator with its count
+// scheme: a job may take GPUs anywhere.
 func Tiresias(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "Tiresias: 60 jobs, count placement", Tolerance: 0.02,
 		About: "Mean JCT and makespan in seconds, of the upstream simulator with `--scheme=count` (measured under Python 2.7). " +
@@ -159,8 +158,7 @@ func replay(ctx context.Context, wl *trace.Workload, short, pol, backfill string
 	return s, nil
 }
 
-// readFigures reads figures by the first three columns; the fourth is the figure,
-// in seconds.
+// readFigures reads figures by the first three columns; the fourth is the figure, in seconds.
 func readFigures(path string) (map[string]float64, error) {
 	rows, err := csvfile.Read(path)
 	if err != nil {
@@ -196,26 +194,26 @@ func readMeasured(path string) (map[string]measured, error) {
 	return out, nil
 }
 
-// generated stands on every page.
+// generated is on every page.
 const generated = "Written by `make results`; do not edit."
 
 // Index writes the first page: what agrees and what does not, a line for each experiment.
 func Index(w io.Writer, tables []Table) error {
 	p := &printer{w: w}
-	p.f("# Published figures beside ours\n\n%s\n\nEach published figure is replayed by our engine and our policies in the world of the simulator that printed it "+
-		"(`experiments/compat`); what is peculiar to that world, and why a figure differs, stands on the experiment's page.\n\n", generated)
+	p.f("# Published figures and ours\n\n%s\n\nEach published figure is replayed by our engine and our policies in the world of the simulator that printed it "+
+		"(`experiments/compat`); what is particular to that world, and why a figure differs, is on the experiment's page.\n\n", generated)
 	p.f("| experiment | figures | equal | within the tolerance | beyond it, with a reason | without a reason |\n|---|---|---|---|---|---|\n")
 	for i := range tables {
 		t := &tables[i]
 		equal, near, apart := t.agree()
 		p.f("| [%s](results/%s.md) | %d | %d | %d (%.1f %%) | %d | %d |\n", t.Title, t.Name, len(t.Rows), equal, near, 100*t.Tolerance, apart, len(t.Failed()))
 	}
-	p.f("\n\"Equal\" is to the hundredth of a per cent. Most of the rows with a reason replay a policy of ours, with its own rules, beside the published one. [All policies on the same six workloads](results/%s.md) is ours alone: nobody has published such a table.\n", Comparing)
+	p.f("\n\"Equal\" is to the hundredth of a per cent. Most of the rows with a reason replay a policy of ours, with its own rules, next to the published one. [All policies on the same six workloads](results/%s.md) is ours alone: no such table has been published.\n", Comparing)
 	return p.err
 }
 
-// agree counts the rows that are equal as they are printed, those that differ by no more than the tolerance, and those that
-// differ by more, for a reason.
+// agree counts the rows that are equal as printed, those that differ within the tolerance, and
+// those that differ by more, with a reason.
 func (t *Table) agree() (equal, near, apart int) {
 	for i := range t.Rows {
 		switch off := math.Abs(t.Rows[i].Off()); {

@@ -8,8 +8,8 @@ import (
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
-// TestTiresias holds the 60-job replay to the upstream simulator's figures:
-// within 2 %, and exactly where the rules are the same.
+// TestTiresias compares the 60-job replay with the upstream simulator's figures: within 2 %, and
+// exactly where the rules are the same.
 func TestTiresias(t *testing.T) {
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/tiresias/60_job.csv")))
 	tab, err := Tiresias(context.Background(), dir)

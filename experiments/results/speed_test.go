@@ -11,9 +11,9 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// BenchmarkPublished plays single runs of published experiments, of which it is known what
-// the published simulators take: the same input, and the same decisions. Reading the trace
-// counts; that of profiles, which is done once for many runs, does not for Pollux.
+// BenchmarkPublished plays single runs of published experiments for which the time of the published
+// simulators is known: the same input, and the same decisions. Reading the trace counts; reading
+// profiles, once for many runs, does not for Pollux.
 func BenchmarkPublished(b *testing.B) {
 	ctx := context.Background()
 	dir := filepath.Dir(filepath.Dir(shared.Path(b, "traces/muri/trace3.csv")))

@@ -1,5 +1,5 @@
-// Package browser drives a real browser in tests: it opens pages, looks at
-// them as a person would, and keeps what they complain of.
+// Package browser drives a real browser in tests: it opens pages, reads them as a person would, and keeps their
+// errors and warnings.
 package browser
 
 import (
@@ -114,7 +114,7 @@ func (b *Browser) Await(what, expr string) {
 		if err == nil && out == "true" {
 			return
 		}
-		if err != nil && !strings.Contains(err.Error(), "Inspected target navigated") { // else the page is on its way
+		if err != nil && !strings.Contains(err.Error(), "Inspected target navigated") { // else it is loading
 			b.t.Fatalf("%v in %s", err, expr)
 		}
 		b.Do(chromedp.Sleep(100 * time.Millisecond))
@@ -125,7 +125,7 @@ func (b *Browser) Await(what, expr string) {
 // Settle lets animation frames and observers pass.
 func (b *Browser) Settle() { b.Do(chromedp.Sleep(250 * time.Millisecond)) }
 
-// Look sets the size of the window and whether the system is light or dark.
+// Look sets the size of the window and the system's light or dark scheme.
 func (b *Browser) Look(width, height int64, scheme string) {
 	b.t.Helper()
 	tell(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 500})
@@ -133,7 +133,7 @@ func (b *Browser) Look(width, height int64, scheme string) {
 	b.Settle()
 }
 
-// Shoot keeps a picture of the page in the folder that MUSTER_SCREENSHOTS names.
+// Shoot saves a screenshot in the folder that MUSTER_SCREENSHOTS names.
 func (b *Browser) Shoot(name string) {
 	b.t.Helper()
 	dir := os.Getenv("MUSTER_SCREENSHOTS")
@@ -149,18 +149,18 @@ func (b *Browser) Shoot(name string) {
 	}
 }
 
-// In lets a sub-test fail by itself.
+// In reports failures to a sub-test.
 func (b *Browser) In(t *testing.T) { b.t = t }
 
-// Forgive forgets the complaints so far, which the test has caused on purpose.
+// Forgive discards the errors so far, which the test has caused on purpose.
 func (b *Browser) Forgive() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.bad = nil
 }
 
-// Clean fails for what the page complained of, and for requests that go
-// elsewhere than the given beginnings of addresses.
+// Clean fails if the page reported errors, or sent requests to addresses that do not begin with one of the given
+// texts.
 func (b *Browser) Clean(own ...string) {
 	b.t.Helper()
 	b.mu.Lock()

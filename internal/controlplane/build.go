@@ -1,7 +1,6 @@
-// Package controlplane runs a real Kubernetes control plane for tests: etcd,
-// kube-apiserver, and where a test needs them kube-controller-manager and KWOK,
-// which plays nodes. They are built once from their Go modules (the nested
-// module tools) into the user's cache folder.
+// Package controlplane runs a real Kubernetes control plane for tests: etcd, kube-apiserver, and where a test
+// needs them kube-controller-manager and KWOK, which simulates nodes. They are built once from their Go modules
+// (the nested module tools) into the user's cache folder.
 package controlplane
 
 import (
@@ -16,10 +15,10 @@ import (
 	"syscall"
 )
 
-// version is what the binaries say of themselves; it is that in tools/go.mod.
+// version is the version that the binaries report; it is the one in tools/go.mod.
 const version = "v1.37.1"
 
-// binary is a program of the control plane, and the package that it is built from.
+// binary is a program of the control plane, with the package from which it is built.
 type binary struct{ name, pkg string }
 
 // programs are the binaries, the cheapest to build first.
@@ -32,8 +31,8 @@ var programs = []binary{
 	{"kubectl", "k8s.io/kubernetes/cmd/kubectl"},
 }
 
-// Helm returns the path of helm, which is built the first time (some 200 seconds
-// of processor time): a module of its own, whose versions are other ones.
+// Helm returns the path of helm, which is built the first time (some 200 seconds of processor time) from a
+// module of its own, because it needs other versions of libraries.
 func Helm(ctx context.Context, log func(format string, args ...any)) (string, error) {
 	const at = "helm.sh/helm/v3/pkg/"
 	minor := strings.Split(version, ".")[1]
@@ -43,9 +42,8 @@ func Helm(ctx context.Context, log func(format string, args ...any)) (string, er
 	return filepath.Join(dir, "helm"), err
 }
 
-// Build makes sure that the binaries are there and returns their folder. The
-// first time that takes some 800 seconds of processor time; a second build waits
-// for the first. What failed stands in the error.
+// Build makes sure that the binaries exist and returns their folder. The first time that takes some 800 seconds
+// of processor time; a concurrent build waits for the first. The error has the output of what failed.
 func Build(ctx context.Context, log func(format string, args ...any)) (string, error) {
 	const v = "k8s.io/component-base/version"
 	flags := fmt.Sprintf("-s -w -X %s.gitVersion=%s -X %s.gitMajor=1 -X %s.gitMinor=%s",
@@ -101,10 +99,10 @@ func build(ctx context.Context, tools, flags, pkg, to string) error {
 	return os.Rename(to+".new", to)
 }
 
-// tail is the last of what a program wrote.
+// tail is the end of a program's output.
 func tail(out []byte) []byte { return out[max(0, len(out)-4000):] }
 
-// Root is the folder of Muster's repository, in which this runs.
+// Root is the folder of Muster's repository, inside which this runs.
 func Root(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
@@ -126,7 +124,7 @@ func moduleDir(ctx context.Context, name string) (string, error) {
 	return dir, nil
 }
 
-// lock waits until nobody else holds the file.
+// lock waits until no other process holds the file.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

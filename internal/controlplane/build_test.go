@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestBuild builds what the tests of kube and deploy need, or finds it built.
+// TestBuild builds what the tests of kube and deploy need, unless it is built already.
 func TestBuild(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a control plane takes minutes to build")

@@ -17,16 +17,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// What a failure shows of the cluster is short: of its output one often sees no
-// more than the end.
+// The description of the cluster after a failure is short, because often only the end of the output is seen.
 const (
 	dumpPods, dumpEvents = 40, 20
 	dumpWidth            = 200 // characters of a line
 	dumpWithin           = 30 * time.Second
 )
 
-// logs says how the cluster is or, where a program of it ended, what all of them
-// wrote last.
+// logs describes the state of the cluster or, if one of its programs ended, the last output of all of them.
 func (p *Plane) logs() string {
 	if p.ended.Load() == nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(p.t.Context()), dumpWithin)
@@ -42,9 +40,9 @@ func (p *Plane) logs() string {
 	return b.String()
 }
 
-// Dump lists what of a cluster may not be as it was wished, a line each: nodes that
-// take nobody, pods that neither run nor have succeeded or that are to leave or to
-// end, Jobs that are not complete; and the last events, by their time.
+// Dump lists what may be wrong in a cluster, one line each: nodes that take no pods, pods that neither run nor
+// have succeeded or that are being deleted or are to end, Jobs that are not complete; and the last events, by
+// time.
 func Dump(ctx context.Context, c kubernetes.Interface) string {
 	var b strings.Builder
 	line := func(format string, args ...any) {
@@ -86,7 +84,7 @@ func Dump(ctx context.Context, c kubernetes.Interface) string {
 	return b.String()
 }
 
-// dumpTime is a time as the programs' logs have it, to the second.
+// dumpTime is a time in the format of the programs' logs, to the second.
 func dumpTime(t time.Time) string { return t.Local().Format(time.TimeOnly) }
 
 // takesNobody says why a node takes no pods; "": it does.
@@ -105,7 +103,7 @@ func takesNobody(n *v1.Node) string {
 	return ""
 }
 
-// dumpOf counts the pods by their phases and lists those that something is to become of.
+// dumpOf counts the pods by phase and lists the unfinished ones.
 func dumpOf(pods []v1.Pod, line func(string, ...any)) {
 	count, open := map[string]int{}, []string{}
 	for i := range pods {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// proxyName is what the API server calls itself to the servers of aggregated APIs.
+// proxyName is the API server's name towards servers of aggregated APIs.
 const proxyName = "front-proxy-client"
 
 func (p *Plane) key() *ecdsa.PrivateKey {
@@ -24,7 +24,7 @@ func (p *Plane) key() *ecdsa.PrivateKey {
 	return k
 }
 
-// pem writes a file and returns what is in it.
+// pem writes a file and returns its content.
 func (p *Plane) pem(name, kind string, der []byte, err error) []byte {
 	p.t.Helper()
 	if err != nil {
@@ -57,8 +57,8 @@ func (p *Plane) signed(name string, c, ca *x509.Certificate, caKey *ecdsa.Privat
 	p.pem(name+".key", "EC PRIVATE KEY", der, err)
 }
 
-// keys makes the certificate authorities, the API server's certificates and the
-// key that signs ServiceAccounts' tokens.
+// keys creates the certificate authorities, the API server's certificates and the key that signs ServiceAccount
+// tokens.
 func (p *Plane) keys() {
 	var ca *x509.Certificate
 	p.ca, ca, p.caKey = p.authority("ca")
@@ -76,7 +76,7 @@ func (p *Plane) keys() {
 	p.pem("sa.pub", "PUBLIC KEY", der, err)
 }
 
-// User returns a kubeconfig of somebody who shows a certificate.
+// User returns a kubeconfig of a user with a certificate.
 func (p *Plane) User(name string, groups ...string) string {
 	p.t.Helper()
 	block, _ := pem.Decode(p.ca)
@@ -90,7 +90,7 @@ func (p *Plane) User(name string, groups ...string) string {
 	return p.file("kubeconfig-"+name, p.kubeconfig(fmt.Sprintf("client-certificate: %q, client-key: %q", p.path("user-"+name+".crt"), p.path("user-"+name+".key"))))
 }
 
-// Bearer returns a kubeconfig of somebody who shows a token.
+// Bearer returns a kubeconfig of a user with a token.
 func (p *Plane) Bearer(name, token string) string {
 	p.t.Helper()
 	return p.file("kubeconfig-"+name, p.KubeconfigFor(token))

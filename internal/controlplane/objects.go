@@ -9,8 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Node is a node with GPUs for KWOK to play, with labels as NVIDIA's plugin
-// sets them.
+// Node is a node with GPUs for KWOK to simulate, with labels as NVIDIA's plugin sets them.
 func Node(name string, gpus int, labels map[string]string) *v1.Node {
 	size := v1.ResourceList{v1.ResourceCPU: resource.MustParse("96"), v1.ResourceMemory: resource.MustParse("1Ti"), v1.ResourcePods: resource.MustParse("110")}
 	l := map[string]string{"kubernetes.io/hostname": name}
@@ -24,8 +23,7 @@ func Node(name string, gpus int, labels map[string]string) *v1.Node {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: l}, Status: v1.NodeStatus{Capacity: size, Allocatable: size}}
 }
 
-// Pod is a pod for Muster with so many GPUs. more is labels, and annotations:
-// those with a "!" before the key.
+// Pod is a pod for Muster with this many GPUs. more are labels, and annotations where a "!" precedes the key.
 func Pod(name string, gpus int, more map[string]string) *v1.Pod {
 	grace := int64(1)
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{}, Annotations: map[string]string{}},
@@ -41,7 +39,7 @@ func Pod(name string, gpus int, more map[string]string) *v1.Pod {
 	return p
 }
 
-// Spec is what Pod runs.
+// Spec is the spec of Pod.
 func Spec(gpus int) v1.PodSpec {
 	c := v1.Container{Name: "main", Image: "none", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}}
 	if gpus > 0 {
@@ -53,7 +51,7 @@ func Spec(gpus int) v1.PodSpec {
 		Tolerations: []v1.Toleration{{Key: "node.kubernetes.io/not-ready", Operator: v1.TolerationOpExists}}}
 }
 
-// Gang is the pods of a gang by label.
+// Gang is the pods of a gang that is defined by label.
 func Gang(name string, size, gpus int, more map[string]string) (list []*v1.Pod) {
 	for i := range size {
 		p := Pod(fmt.Sprintf("%s-%d", name, i), gpus, more)

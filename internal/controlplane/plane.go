@@ -24,7 +24,7 @@ import (
 //go:embed stages.yaml
 var stages []byte
 
-// Options say what a test needs besides etcd and kube-apiserver.
+// Options are what a test needs besides etcd and kube-apiserver.
 type Options struct {
 	// Controllers starts kube-controller-manager: ServiceAccounts, Jobs, garbage
 	// collection.
@@ -33,17 +33,17 @@ type Options struct {
 	Args []string
 }
 
-// Host is for whom a control plane runs: a test, or a program that shows one.
+// Host is the owner of a control plane: a test, or a program that shows one.
 type Host interface {
 	Helper()
 	Context() context.Context
 	Logf(format string, args ...any)
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
-	Cleanup(f func()) // when it ends, the last first
+	Cleanup(f func()) // called when it ends, the last first
 }
 
-// Plane is a control plane that runs.
+// Plane is a running control plane.
 type Plane struct {
 	t     Host
 	bin   string
@@ -51,19 +51,19 @@ type Plane struct {
 	port  int
 	ca    []byte
 	caKey *ecdsa.PrivateKey
-	ended *atomic.Pointer[string] // a program that did
-	// programs are those that run, by name; all planes of For have the same.
+	ended *atomic.Pointer[string] // the name of a program that ended
+	// programs are the running ones, by name; all planes of For share them.
 	programs map[string]*program
 	// Admin is the configuration of a client that may do everything.
 	Admin *rest.Config
-	// Kubeconfig is the same as a file.
+	// Kubeconfig is the path of a file with the same.
 	Kubeconfig string
 }
 
 const adminToken, group = "admin-token", "system:masters"
 
-// Start starts a control plane, with nodes and pods that are played, that ends with the test. Where it cannot
-// be built, the test fails, unless it is a short one.
+// Start starts a control plane with simulated nodes and pods, which ends with the test. If it cannot be built,
+// the test fails, or is skipped if tests are short.
 func Start(t Host, opt Options) *Plane {
 	t.Helper()
 	if t, ok := t.(*testing.T); ok && testing.Short() {
@@ -89,7 +89,7 @@ func Start(t Host, opt Options) *Plane {
 	if opt.Controllers {
 		p.run("kube-controller-manager", "--kubeconfig", p.Kubeconfig, "--service-account-private-key-file", p.path("sa.key"),
 			"--root-ca-file", p.path("ca.crt"), "--use-service-account-credentials=false", "--leader-elect=false", "--secure-port=0",
-			"--controllers=*,-node-lifecycle-controller,-node-ipam-controller,-ttl-controller,-persistentvolume-attach-detach-controller") // nobody attaches what the last would wait for
+			"--controllers=*,-node-lifecycle-controller,-node-ipam-controller,-ttl-controller,-persistentvolume-attach-detach-controller") // nothing attaches the volumes for which the last would wait
 		p.Wait("the default ServiceAccount is there", func(ctx context.Context) bool {
 			_, err := p.Client().CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 			return err == nil
@@ -98,7 +98,7 @@ func Start(t Host, opt Options) *Plane {
 	return p
 }
 
-// For is the plane for a sub-test, whose failures are its own.
+// For is the plane for a sub-test, to which it reports failures.
 func (p *Plane) For(t Host) *Plane {
 	return &Plane{t: t, bin: p.bin, dir: p.dir, port: p.port, ca: p.ca, caKey: p.caKey, ended: p.ended, programs: p.programs, Admin: p.Admin, Kubeconfig: p.Kubeconfig}
 }
@@ -148,15 +148,15 @@ func (p *Plane) apiserver(etcd string, opt Options) {
 		"--authorization-mode", "RBAC", "--service-account-key-file", p.path("sa.pub"), "--service-account-signing-key-file", p.path("sa.key"),
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-cluster-ip-range", "10.0.0.0/24",
 		"--watch-cache=true", "--profiling=false"}
-	off := "TaintNodesByCondition" // nobody would take the taint away again
-	if !opt.Controllers {          // nobody makes the default ServiceAccounts
+	off := "TaintNodesByCondition" // nothing would remove the taint
+	if !opt.Controllers {          // nothing creates the default ServiceAccounts
 		off += ",ServiceAccount"
 	}
 	args = append(args, "--disable-admission-plugins", off)
 	p.run("kube-apiserver", append(args, opt.Args...)...)
 }
 
-// KubeconfigFor is a kubeconfig for whoever has a token.
+// KubeconfigFor is a kubeconfig with a token.
 func (p *Plane) KubeconfigFor(token string) []byte {
 	return p.kubeconfig(fmt.Sprintf("token: %q", token))
 }
@@ -179,7 +179,7 @@ func (p *Plane) connect() {
 	p.answers()
 }
 
-// answers waits until the API server says that it is ready.
+// answers waits until the API server reports that it is ready.
 func (p *Plane) answers() {
 	p.t.Helper()
 	pool := x509.NewCertPool()
@@ -202,14 +202,13 @@ func (p *Plane) answers() {
 	})
 }
 
-// patience is how long anything may take on a machine that does other things,
-// too.
+// patience is how long anything may take on a busy machine.
 const patience = 4 * time.Minute
 
-// Between two questions is four times what the last one took, within these bounds.
+// The pause between two checks is four times what the last one took, within these bounds.
 const shortest, longest = 20 * time.Millisecond, 250 * time.Millisecond
 
-// Wait waits until something is so.
+// Wait waits until a condition holds.
 func (p *Plane) Wait(what string, so func(ctx context.Context) bool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
@@ -224,7 +223,7 @@ func (p *Plane) Wait(what string, so func(ctx context.Context) bool) {
 			if p.t.Context().Err() != nil {
 				p.t.Fatalf("the test was over before %s", what)
 			}
-			p.t.Logf("the cluster:\n%s", p.logs()) // what failed stands below, as it is the end that is read
+			p.t.Logf("the cluster:\n%s", p.logs()) // the failure comes last, because the end of the output is read
 			p.t.Fatalf("waited %s in vain until %s", patience, what)
 		case <-time.After(max(shortest, min(4*time.Since(begin), longest))):
 			if name := p.ended.Load(); name != nil {

@@ -17,33 +17,31 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// RunFor is the annotation of a pod that comes to its end by itself, and says
-// after what time.
+// RunFor is the annotation of a pod that ends by itself, with the time after which it does.
 const RunFor = "test.muster.sh/run"
 
-// player does for pods what the kubelets of their nodes would: a pod runs as soon
-// as it is bound, ends by itself where it says when, and goes when it is deleted.
-// Those of a node that is not there are left alone. KWOK, which plays the nodes,
-// could do that as well, but it acts on what it read a while ago, by name: it may
-// play the pod before the one that is meant, and forget one for good. Here every
-// step is for the very object that was read, and what failed is tried again.
+// player does for pods what the kubelets of their nodes would: a pod runs as soon as it is bound, ends by itself
+// at its time, and disappears when it is deleted. Pods of a missing node are left alone. KWOK, which simulates
+// the nodes, could do that as well, but it acts by name on what it read a while ago: it may act on an earlier
+// pod of the same name, and forget a pod for good. Here every step is for exactly the object that was read, and
+// failed steps are retried.
 type player struct {
 	client kubernetes.Interface
 	pods   cache.Indexer
 	nodes  cache.Store
-	queue  workqueue.TypedDelayingInterface[string] // pods to look at, by namespace/name
+	queue  workqueue.TypedDelayingInterface[string] // pods to check, by namespace/name
 
 	mu   sync.Mutex
-	ends map[types.UID]bool // of those that run and come to their end: whether it is time
+	ends map[types.UID]bool // running pods that end by themselves: whether it is time
 }
 
 const (
 	byNode      = "node"
 	playWorkers = 16
-	playAgain   = 100 * time.Millisecond // after a step that failed
+	playAgain   = 100 * time.Millisecond // after a failed step
 )
 
-// play plays the pods until the test ends.
+// play simulates the pods until the test ends.
 func (p *Plane) play() {
 	p.t.Helper()
 	c := rest.CopyConfig(p.Admin)
@@ -64,8 +62,7 @@ func (p *Plane) play() {
 	})
 }
 
-// playPods plays the pods until the context ends; the function that it returns
-// waits for the last step.
+// playPods simulates the pods until the context ends; the function that it returns waits for the last step.
 func playPods(ctx context.Context, client kubernetes.Interface) (wait func(), err error) {
 	f := informers.NewSharedInformerFactory(client, 0)
 	pods, nodes := f.Core().V1().Pods().Informer(), f.Core().V1().Nodes().Informer()
@@ -116,13 +113,13 @@ func (pl *player) forget(obj any) {
 	}
 }
 
-// nodeCame looks at the pods of a node again that was away.
+// nodeCame checks the pods of a node that is back.
 func (pl *player) nodeCame(obj any) {
 	n, ok := obj.(*v1.Node)
 	if !ok {
 		return
 	}
-	list, _ := pl.pods.ByIndex(byNode, n.Name) // it fails without the index only
+	list, _ := pl.pods.ByIndex(byNode, n.Name) // it fails only without the index
 	for _, pod := range list {
 		pl.look(pod)
 	}
@@ -141,8 +138,7 @@ func (pl *player) work(ctx context.Context) {
 	}
 }
 
-// step does what is to be done for a pod now, and says after what time it is to be
-// tried again, if it failed; 0: it need not be.
+// step does what is due for a pod, and returns after what time to try again if it failed; 0: it need not be.
 func (pl *player) step(ctx context.Context, key string) time.Duration {
 	obj, ok, _ := pl.pods.GetByKey(key)
 	pod, is := obj.(*v1.Pod)
@@ -172,8 +168,7 @@ func (pl *player) step(ctx context.Context, key string) time.Duration {
 	return 0
 }
 
-// isDue reports whether a pod that runs comes to its end now. One that does later is
-// looked at again then.
+// isDue reports whether a running pod ends now. One that ends later is checked again then.
 func (pl *player) isDue(pod *v1.Pod, key string) bool {
 	d, err := time.ParseDuration(pod.Annotations[RunFor])
 	if err != nil {
@@ -189,7 +184,7 @@ func (pl *player) isDue(pod *v1.Pod, key string) bool {
 	return due
 }
 
-// due notes that a pod's run time is over.
+// due records that a pod's run time is over.
 func (pl *player) due(uid types.UID, key string) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
@@ -199,7 +194,7 @@ func (pl *player) due(uid types.UID, key string) {
 	}
 }
 
-// become writes the status of a pod, if it still is what it was when it was read.
+// become writes the status of a pod, if the pod is unchanged since it was read.
 func (pl *player) become(ctx context.Context, pod *v1.Pod, status v1.PodStatus) error {
 	fields := map[string]any{"phase": status.Phase}
 	if status.StartTime != nil {

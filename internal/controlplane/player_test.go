@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// played is a player that is asked step by step, and what it wrote.
+// played is a player that is run step by step, and a record of its writes.
 func played(t *testing.T, objs ...runtime.Object) (pl *player, wrote func() string) {
 	t.Helper()
 	c := fake.NewClientset(objs...)
@@ -66,18 +66,18 @@ func TestPlayer(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		pod   *v1.Pod
-		wrote string // begins so
+		wrote string // begins with this
 		parts string // ... and has this
 		later bool   // its end is still to come
 	}{
-		"bound":               {pod(v1.PodPending, "n", "", false), `patch {"metadata":{"resourceVersion":"7","uid":"u"}`, `"phase":"Running"`, false},
-		"not bound":           {pod(v1.PodPending, "", "", false), "", "", false},
-		"on a node of nobody": {pod(v1.PodPending, "gone", "", false), "", "", false},
-		"runs on":             {pod(v1.PodRunning, "n", "", false), "", "", false},
-		"is to end later":     {pod(v1.PodRunning, "n", "1h", false), "", "", true},
-		"is stopped":          {pod(v1.PodRunning, "n", "1h", true), `patch {"metadata":{"resourceVersion":"7","uid":"u"}`, `"phase":"Failed"`, false},
-		"goes":                {pod(v1.PodFailed, "n", "", true), "delete u", "", false},
-		"stays, lost":         {pod(v1.PodFailed, "gone", "", true), "", "", false},
+		"bound":             {pod(v1.PodPending, "n", "", false), `patch {"metadata":{"resourceVersion":"7","uid":"u"}`, `"phase":"Running"`, false},
+		"not bound":         {pod(v1.PodPending, "", "", false), "", "", false},
+		"on a missing node": {pod(v1.PodPending, "gone", "", false), "", "", false},
+		"runs on":           {pod(v1.PodRunning, "n", "", false), "", "", false},
+		"is to end later":   {pod(v1.PodRunning, "n", "1h", false), "", "", true},
+		"is stopped":        {pod(v1.PodRunning, "n", "1h", true), `patch {"metadata":{"resourceVersion":"7","uid":"u"}`, `"phase":"Failed"`, false},
+		"goes":              {pod(v1.PodFailed, "n", "", true), "delete u", "", false},
+		"stays, lost":       {pod(v1.PodFailed, "gone", "", true), "", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pl, wrote := played(t, c.pod, Node("n", 8, nil))
@@ -99,7 +99,7 @@ func TestPlayer(t *testing.T) {
 	}
 }
 
-// What failed is tried again, but for a pod that is gone.
+// A failed step is retried, unless the pod is gone.
 func TestPlayerTriesAgain(t *testing.T) {
 	for want, err := range map[time.Duration]error{playAgain: apierrors.NewConflict(v1.Resource("pods"), "p", context.DeadlineExceeded),
 		0: apierrors.NewNotFound(v1.Resource("pods"), "p")} {
@@ -113,7 +113,7 @@ func TestPlayerTriesAgain(t *testing.T) {
 	}
 }
 
-// What is not as it was wished is listed, and of the events the last.
+// The dump lists what is wrong, and the last events.
 func TestDump(t *testing.T) {
 	ready := Node("n1", 8, nil)
 	ready.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}

@@ -18,7 +18,7 @@ type program struct {
 	told *atomic.Bool  // the process was told to end
 }
 
-// run starts a program that is stopped with the test, the last first.
+// run starts a program that is stopped with the test, the last one first.
 func (p *Plane) run(name string, args ...string) {
 	p.t.Helper()
 	g := &program{name: name, args: args}
@@ -33,7 +33,7 @@ func (p *Plane) run(name string, args ...string) {
 	})
 }
 
-// launch makes a process of a program.
+// launch starts the process of a program.
 func (p *Plane) launch(g *program) {
 	p.t.Helper()
 	out, err := os.OpenFile(p.path(g.name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -59,8 +59,7 @@ func (p *Plane) launch(g *program) {
 	}()
 }
 
-// Kill kills a program (etcd, kube-apiserver, kwok, ...) with SIGKILL and returns
-// when it is gone.
+// Kill kills a program (etcd, kube-apiserver, kwok, ...) with SIGKILL and returns when it is gone.
 func (p *Plane) Kill(name string) {
 	p.t.Helper()
 	g := p.programs[name]
@@ -72,8 +71,8 @@ func (p *Plane) Kill(name string) {
 	<-g.over
 }
 
-// Revive starts a program again that was killed, with the same arguments, port
-// and files, and returns when the API server answers.
+// Revive starts a killed program again with the same arguments, port and files, and returns when the API server
+// answers.
 func (p *Plane) Revive(name string) {
 	p.t.Helper()
 	p.launch(p.programs[name])

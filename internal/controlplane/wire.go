@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Wire is a connection to the API server that may break.
+// Wire is a connection to the API server that can be broken.
 type Wire struct {
 	p      *Plane
 	listen net.Listener
@@ -19,7 +19,7 @@ type Wire struct {
 	open   map[net.Conn]bool
 }
 
-// Wire makes a way to the API server that lasts as long as the test.
+// Wire opens a connection to the API server that lasts as long as the test.
 func (p *Plane) Wire() *Wire {
 	p.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -62,7 +62,7 @@ func (w *Wire) Mend() {
 	w.down = false
 }
 
-// Cut breaks all connections that are open, in the middle of whatever they carry.
+// Cut breaks all open connections, in the middle of whatever they carry.
 func (w *Wire) Cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +88,7 @@ func (w *Wire) serve() {
 	}
 }
 
-// keep notes a pair of connections; false: the wire is down.
+// keep records a pair of connections; false: the wire is down.
 func (w *Wire) keep(c, up net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

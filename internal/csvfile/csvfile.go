@@ -1,4 +1,4 @@
-// Package csvfile reads tables.
+// Package csvfile reads CSV files.
 package csvfile
 
 import (
@@ -9,15 +9,14 @@ import (
 	"os"
 )
 
-// Read returns the rows of a CSV file, the head, where it has one, first; a file without
-// any row is an error.
+// Read returns the rows of a CSV file, including a header if there is one; a file without any row is an error.
 func Read(path string) ([][]string, error) {
 	rows, _, err := ReadLines(path)
 	return rows, err
 }
 
-// ReadLines is Read, and says on which line of the file each row begins, from 1: empty
-// lines are no rows, and a quoted field may have several.
+// ReadLines is Read, and also returns the line of the file on which each row begins, from 1: empty lines are no
+// rows, and a quoted field may span several.
 func ReadLines(path string) (rows [][]string, lines []int, err error) {
 	f, err := os.Open(path)
 	if err != nil {

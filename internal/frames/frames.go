@@ -1,7 +1,6 @@
-// Package frames is the language between a task's terminal, or its standard
-// input, and whoever is attached to it. The shim speaks it on a socket in the
-// task's folder, the daemon passes it on without a look, the command line
-// speaks it at the other end.
+// Package frames is the protocol between a task's terminal, or its standard input, and an attached client. The
+// shim speaks it on a socket in the task's folder, the daemon passes it on unread, and the command line speaks
+// it at the other end.
 package frames
 
 import (
@@ -10,16 +9,16 @@ import (
 	"io"
 )
 
-// Kind is what a frame holds.
+// Kind is the kind of a frame.
 type Kind byte
 
 // The kinds of frames.
 const (
 	Data   Kind = iota // input to the task, output from it
 	Size               // of the window: rows and columns, two bytes each
-	End                // nothing more will be typed: the task's standard input, if it is a pipe, is closed
-	Taken              // from the shim: so many bytes of input were taken in all, eight bytes
-	Screen             // from the shim, first of all: it is a terminal, and shows the output of this run from this byte on, eight bytes each
+	End                // no more input: the task's standard input, if it is a pipe, is closed
+	Taken              // from the shim: total of input bytes taken, eight bytes
+	Screen             // from the shim, first: it is a terminal; run, first byte of output shown, eight bytes each
 )
 
 // Most is the length of the longest frame.
@@ -51,7 +50,7 @@ func Read(r io.Reader, buf []byte) (Kind, []byte, error) {
 	return Kind(head[0]), buf[:n], err
 }
 
-// WriteSize says how large the window is.
+// WriteSize writes the size of the window.
 func WriteSize(w io.Writer, rows, columns int) error {
 	b := binary.BigEndian.AppendUint16(nil, uint16(rows))
 	return Write(w, Size, binary.BigEndian.AppendUint16(b, uint16(columns)))
@@ -70,8 +69,7 @@ func WriteCount(w io.Writer, k Kind, n uint64) error {
 	return Write(w, k, binary.BigEndian.AppendUint64(nil, n))
 }
 
-// WriteScreen says which run of the task is seen, and from which byte of its
-// output on.
+// WriteScreen writes which run of the task is shown, and from which byte of its output on.
 func WriteScreen(w io.Writer, run, from uint64) error {
 	return Write(w, Screen, binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, run), from))
 }

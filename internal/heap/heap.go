@@ -1,8 +1,7 @@
-// Package heap is a binary min-heap over a slice: what container/heap does,
-// without interface calls and allocations.
+// Package heap is a binary min-heap over a slice, like container/heap without interface calls and allocations.
 package heap
 
-// Ordered is a pointer to an element that can say which of two comes first.
+// Ordered is a pointer to an element that can be compared with another.
 type Ordered[T any] interface {
 	*T
 	Before(*T) bool
@@ -40,7 +39,7 @@ func Init[T any, P Ordered[T]](s []T) {
 	}
 }
 
-// down moves an element to where it belongs below its place.
+// down moves an element down to where it belongs.
 func down[T any, P Ordered[T]](s []T, i int) {
 	for {
 		c := 2*i + 1

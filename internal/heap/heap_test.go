@@ -10,7 +10,7 @@ type num int
 
 func (a *num) Before(b *num) bool { return *a < *b }
 
-// Against the dumb twin: a sorted slice.
+// Compared with a naive twin: a sorted slice.
 func TestHeap(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var h, twin []num
@@ -32,7 +32,7 @@ func TestHeap(t *testing.T) {
 	}
 }
 
-// What Init makes of elements comes out in order.
+// Elements of Init come out in order.
 func TestInit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for n := range 100 {

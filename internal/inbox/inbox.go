@@ -1,5 +1,5 @@
-// Package inbox collects what happens while a driver is busy with a step: all of
-// it goes into the next one together.
+// Package inbox collects what happens while a driver is busy with a step: all of it goes into the next one
+// together.
 package inbox
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Inbox is for many who put and one who takes.
+// Inbox has many producers and one consumer.
 type Inbox[T any] struct {
 	mu    sync.Mutex
 	items []T
@@ -29,7 +29,7 @@ func (b *Inbox[T]) Put(it T) {
 	}
 }
 
-// Take empties the inbox; the items come in the order in which they were put.
+// Take empties the inbox; items come in the order in which they were put.
 func (b *Inbox[T]) Take() []T {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -38,7 +38,7 @@ func (b *Inbox[T]) Take() []T {
 	return items
 }
 
-// Wait returns when there is something, or when the time is over.
+// Wait returns when there is an item, or when the time is over.
 func (b *Inbox[T]) Wait(ctx context.Context, d time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -1,6 +1,5 @@
-// Command kubedemo is make kube-demo: a real control plane on this machine, with
-// nodes that KWOK plays, on which Muster is installed from deploy/ and schedules a
-// team's worth of work.
+// Command kubedemo is make kube-demo: a real control plane on this machine, with nodes simulated by KWOK, on
+// which Muster is installed from deploy/ and schedules a team's worth of work.
 package main
 
 import (
@@ -72,7 +71,7 @@ func (h *host) end() {
 	h.ends = nil
 }
 
-// Fatal ends the program; after Ctrl-C without a word.
+// Fatal ends the program; after Ctrl-C silently.
 func (h *host) Fatal(args ...any) {
 	failed := h.ctx.Err() == nil
 	if failed {
@@ -87,7 +86,7 @@ func (h *host) Fatal(args ...any) {
 
 func (h *host) Fatalf(format string, args ...any) { h.Fatal(fmt.Sprintf(format, args...)) }
 
-// demo is what is shown.
+// demo is the state of the demo.
 type demo struct {
 	controlplane.Host
 	root    string // of the repository
@@ -95,10 +94,10 @@ type demo struct {
 	out     io.Writer
 	p       *controlplane.Plane
 	c       *kubernetes.Clientset
-	dir     string // for what lives as long as the demo
+	dir     string // for files that live as long as the demo
 }
 
-// run shows it.
+// run runs the demo.
 func (d *demo) run() {
 	d.say("A control plane of this machine: etcd, kube-apiserver, kube-controller-manager, and KWOK, which plays nodes and kubelets.",
 		"The first time they are built from their Go modules, which takes some ten minutes of two processors.")
@@ -125,18 +124,18 @@ func (d *demo) run() {
 	d.look()
 }
 
-// roomy is a limit of queue research with which what waits for it starts.
+// roomy is a limit of queue research with which its waiting work starts.
 const roomy = 44
 
-// stay lets whoever started it go on with it.
+// stay keeps the demo running until Ctrl-C.
 func (d *demo) stay() {
 	d.say("It runs until Ctrl-C. In a second terminal:",
 		"  export KUBECONFIG="+d.p.Kubeconfig+" PATH=\"$PATH:"+filepath.Dir(d.p.Program("kubectl"))+"\"",
 		"  ./muster --context test top              # or queue, nodes, usage",
 		"  ./muster --context test dashboard        # the same in a browser",
 		"  kubectl get queues -w",
-		fmt.Sprintf("  kubectl edit queue research       # a limit of %d, say: what waits for it starts at once", roomy),
-		"  kubectl -n lab delete job sweep   # its GPUs go to whoever is next",
+		fmt.Sprintf("  kubectl edit queue research       # to a limit of %d, for example: jobs that wait for it start at once", roomy),
+		"  kubectl -n lab delete job sweep   # its GPUs go to the next job",
 		"  kubectl get events -A | grep Scheduling")
 	<-d.Context().Done()
 	fmt.Fprintln(d.out)
@@ -144,12 +143,12 @@ func (d *demo) stay() {
 
 // install installs Muster from deploy/ and starts the scheduler.
 func (d *demo) install() {
-	d.say("Muster, as docs/guide/kubernetes.md installs it: the definition of queues, an account with its rights, a Deployment.")
+	d.say("Muster is installed as in docs/guide/kubernetes.md: the definition of queues, an account with its rights, a Deployment.")
 	d.show("kubectl", "apply", "--server-side", "-k", "deploy/base")
 	d.p.Wait("queues are served", func(context.Context) bool { _, err := d.try("kubectl", "get", "queues"); return err == nil })
 	d.apply(queues)
-	d.say("There are no real kubelets here, so the Deployment's pods cannot run. The same program runs beside the control plane instead, with",
-		"the arguments and the configuration of the Deployment, and with a token of its ServiceAccount: it has exactly the rights that deploy/ gives.")
+	d.say("There are no real kubelets here, so the Deployment's pods cannot run. Instead, the same program runs outside the cluster, with the",
+		"arguments and the configuration of the Deployment, and with a token of its ServiceAccount: it has exactly the rights that deploy/ gives.")
 	d.scheduler()
 }
 
@@ -183,7 +182,7 @@ func (d *demo) scheduler() {
 	}
 	c := exec.Command(d.program, args...)
 	c.Stdout, c.Stderr = log, log
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // Ctrl-C is ours
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // Ctrl-C is for this program only
 	if err := c.Start(); err != nil {
 		d.Fatal(err)
 	}
@@ -208,8 +207,7 @@ func (d *demo) scheduler() {
 	})
 }
 
-// route lets the API server find the scheduler: nothing here routes what is sent
-// to a Service, so that becomes a name.
+// route lets the API server find the scheduler: Services are not routed here, so the Service becomes a name.
 func (d *demo) route(api string) {
 	_, port, err := net.SplitHostPort(api)
 	if err != nil {
@@ -224,7 +222,7 @@ func (d *demo) route(api string) {
 	}
 }
 
-// leads reports whether the scheduler says that it schedules.
+// leads reports whether the scheduler says that it leads.
 func (d *demo) leads(address string) bool {
 	req, err := http.NewRequestWithContext(d.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {
@@ -240,7 +238,7 @@ func (d *demo) leads(address string) bool {
 	return err == nil && strings.Contains(text.String(), "muster_kube_leading 1")
 }
 
-// settled waits until what can run runs, and what waits has been told why.
+// settled waits until what can run runs, and what waits says why.
 func (d *demo) settled() {
 	d.p.Wait("what fits runs, and the rest knows why it waits", func(context.Context) bool {
 		list, err := d.c.CoreV1().Pods("").List(d.Context(), metav1.ListOptions{})
@@ -265,15 +263,15 @@ func (d *demo) muster(args ...string) []string {
 	return append([]string{"muster", "--context", "test"}, args...)
 }
 
-// look shows how it stands.
+// look shows the present state.
 func (d *demo) look() {
 	d.show("kubectl", "get", "queues")
 	d.show("kubectl", "get", "jobs,deployments", "-A", "--field-selector", "metadata.namespace!=muster-system")
-	d.say("Muster's own commands ask the cluster through its API server, as whoever you are there:")
-	d.p.Wait("the API server knows whom to ask", func(context.Context) bool { _, err := d.try(d.muster("queue")...); return err == nil })
+	d.say("Muster's own commands ask the cluster through its API server, as your user there:")
+	d.p.Wait("the API server knows the scheduler's address", func(context.Context) bool { _, err := d.try(d.muster("queue")...); return err == nil })
 	d.show(d.muster("queue")...)
 	d.show(d.muster("why", "research/ablation")...)
-	d.say("Every pod that waits says why, too:")
+	d.say("Every waiting pod says why, too:")
 	d.show("kubectl", "get", "pods", "-A", "-l", "muster.sh/queue", "--field-selector", "spec.nodeName=", "-o",
 		`jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}: {.status.conditions[?(@.type=="PodScheduled")].message}{"\n"}{end}`)
 }
@@ -326,7 +324,7 @@ func (d *demo) file(name string, data []byte) string {
 	return path
 }
 
-// address is one of this machine that nobody uses.
+// address is an unused address of this machine.
 func (d *demo) address() string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -45,7 +45,7 @@ func TestDemo(t *testing.T) {
 	if !regexp.MustCompile(`research/pretrain +research +research +32 +running +\S+ +(gpu-1,gpu-2,gpu-3,gpu-4|gpu-5,gpu-6,gpu-7,gpu-8)\n`).MatchString(text) {
 		t.Error("pretraining is not inside one NVLink domain")
 	}
-	// What it tells its reader to try works.
+	// The commands that it suggests work.
 	if out, err := d.try("kubectl", "patch", "queue", "research", "--type", "merge", "-p", fmt.Sprintf(`{"spec":{"limit":%d}}`, roomy)); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}

@@ -53,7 +53,7 @@ func withoutCode(text string) string {
 	return strings.Join(out, "\n")
 }
 
-// repositoryFiles returns the paths of the repository's files that end so.
+// repositoryFiles returns the paths of the repository's files with one of these endings.
 func repositoryFiles(t *testing.T, ends ...string) []string {
 	t.Helper()
 	var files []string
@@ -77,7 +77,7 @@ func repositoryFiles(t *testing.T, ends ...string) []string {
 	return files
 }
 
-// Every link between the documents leads to a page, and to a heading of it.
+// Every link between the documents leads to an existing page and heading.
 func TestLinks(t *testing.T) {
 	pages, read := map[string]map[string]bool{}, 0
 	for _, path := range repositoryFiles(t, ".md") {
@@ -114,7 +114,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// A page that code, a manifest or a document names is there.
+// A page that code, a manifest or a document names exists.
 func TestNamedPages(t *testing.T) {
 	for _, path := range repositoryFiles(t, ".go", ".md", ".yaml", ".py", ".js", ".txt", "Makefile") {
 		data, err := os.ReadFile(path)
@@ -129,7 +129,7 @@ func TestNamedPages(t *testing.T) {
 	}
 }
 
-// Pages stay short, stand on a shelf, and the list of pages names each.
+// Pages are short and on a shelf, and the list of pages names each.
 func TestPages(t *testing.T) {
 	index, err := os.ReadFile("../../docs/README.md")
 	if err != nil {
@@ -153,7 +153,7 @@ func TestPages(t *testing.T) {
 		}
 		shelf, _, deep := strings.Cut(rest, "/")
 		switch {
-		case rest == "README.md" || shelf == "results" || strings.HasPrefix(rest, "reference/policies/"): // their own pages list them
+		case rest == "README.md" || shelf == "results" || strings.HasPrefix(rest, "reference/policies/"): // the pages of their folders list them
 		case !deep && rest != "performance.md" && rest != "results.md":
 			t.Errorf("%s stands on no shelf: guide, howto, reference or design", name)
 		case !strings.Contains(string(index), "("+rest+")"):

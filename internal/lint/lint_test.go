@@ -1,5 +1,5 @@
-// Package lint holds the house rules that a test can check: which package may
-// import which, calls that are banned, sizes, documentation.
+// Package lint has the house rules that a test can check: which package may import which, banned calls, sizes,
+// documentation.
 package lint
 
 import (
@@ -61,11 +61,15 @@ var arrows = map[string]string{
 	"local/cgroup/spawn":  "",
 	"local/evidence":      "store",
 	"local/foresight":     "cluster engine forward show",
+	"local/demojobs":      "ask cluster",
+	"local/account":       "local/cgroup/spawn local/evidence",
+	"local/rules":         "ask cluster config engine perf show local/account local/observe",
 	"local/share":         "cluster local/shim",
+	"local/run":           "cluster engine progress show local/shim local/cgroup local/evidence",
 	"local/observe":       "ask cluster config local/cgroup local/gpu show store",
 	"progress":            "show cluster perf engine",
-	"local":               "cluster perf progress engine forward driver config journal ask show store local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/foresight local/observe local/share internal/inbox internal/plain internal/oldkeys",
-	"server":              "cluster ask show api local store internal/frames web server/view",
+	"local":               "cluster perf progress engine forward driver config journal ask show store local/account local/demojobs local/rules local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/foresight local/observe local/run local/share internal/inbox internal/plain internal/oldkeys",
+	"server":              "cluster ask show api local local/account local/rules store internal/frames web server/view",
 	"server/view":         "cluster show api",
 	"web":                 "internal/plot",
 	"driver":              "cluster engine ask show",
@@ -79,13 +83,18 @@ var arrows = map[string]string{
 	"experiments":         "experiments/results",
 	"experiments/results": "cluster perf engine policy place driver trace report sim experiments/compat config serving internal/csvfile",
 	"experiments/compat":  "cluster engine policy place driver trace solve",
-	"kube":                "cluster perf progress power quota config engine driver journal ask show internal/inbox kube/fit kube/queues internal/oldkeys",
-	"kube/fit":            "",
+	"kube":                "cluster perf progress power quota config engine driver journal ask show internal/inbox kube/amount kube/fit kube/fit/volumes kube/gangs kube/look kube/mig kube/queues internal/oldkeys",
+	"kube/amount":         "cluster",
+	"kube/fit":            "cluster kube/amount",
+	"kube/fit/volumes":    "cluster kube/amount kube/fit",
+	"kube/gangs":          "cluster",
+	"kube/look":           "ask cluster engine kube/queues progress show",
+	"kube/mig":            "cluster config engine",
 	"kube/queues":         "cluster config quota",
 	"kube/lead":           "",
 	"kube/front":          "api server/view web",
-	"cmd/muster":          "learn search search/tuner cluster quota perf engine policy place journal config driver trace report sim tune tune/guard scenario serving ask show api client client/tcp client/terminal local local/shim local/gpu local/cgroup local/observe server store slurm slurm/remote internal/plain internal/version",
-	"cmd/muster-kube":     "cluster config engine kube kube/front kube/lead place policy progress server/view trace web api internal/version",
+	"cmd/muster":          "learn search search/tuner cluster quota perf engine policy place journal config driver trace report sim tune tune/guard scenario serving ask show api client client/tcp client/terminal local local/account local/demojobs local/rules local/shim local/gpu local/cgroup local/observe server store slurm slurm/remote internal/plain internal/version",
+	"cmd/muster-kube":     "cluster config engine kube kube/front kube/lead kube/look place policy progress server/view trace web api internal/version",
 	"cmd/muster-shim":     "local/shim internal/version",
 	"cmd/muster-slurm":    "client slurm slurm/remote internal/version",
 	"internal/shared":     "",
@@ -102,11 +111,10 @@ var arrows = map[string]string{
 	"internal/kubedemo":   "internal/controlplane",
 
 	"deploy":                "", // manifests and their tests
-	"internal/controlplane": "", // with the nested module tools: what it builds
+	"internal/controlplane": "", // with the nested module tools, which it builds
 }
 
-// pure packages import the standard library and each other only, and know
-// neither clock nor chance.
+// pure packages import the standard library and each other only, and have neither clock nor randomness.
 var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "engine/inventory": true, "engine/job": true, "engine/order": true, "engine/placement": true, "engine/sched": true, "engine/shape": true, "engine/speed": true, "policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true, "learn": true}
 
 // banned calls per package: "*" is everywhere outside tests.
@@ -115,16 +123,17 @@ var banned = map[string]string{
 	"time.After": "nothing waits by the clock",
 }
 
-// live packages wait for the real world; what time it is they are told, too.
+// live packages wait for the real world, but are given the time, too.
 var (
-	live  = map[string]bool{"local": true, "local/share": true, "local/shim": true, "local/gpu": true, "server": true, "server/view": true, "client": true}
+	live  = map[string]bool{"local": true, "local/run": true, "local/share": true, "local/shim": true, "local/gpu": true, "server": true, "server/view": true, "client": true}
 	waits = map[string]bool{"time.Sleep": true, "time.After": true}
 )
 
 // clockAllowed are files that measure wall time for people, or wait for programs in tests.
 var clockAllowed = map[string]bool{"experiments/main.go": true, "internal/controlplane/plane.go": true, "cmd/muster/main.go": true, "cmd/muster/serve.go": true, "cmd/muster-shim/main.go": true, "cmd/muster-slurm/main.go": true, "cmd/muster-kube/main.go": true}
 
-// Beyond these a function or a file is looked at again: they are no aims, and nothing is split only to keep them.
+// Beyond these a function or a file deserves another look: they are no targets, and nothing is split only to
+// satisfy them.
 const maxFunc, maxFile = 100, 1000
 
 type file struct {
@@ -205,7 +214,8 @@ func TestArrows(t *testing.T) {
 	}
 }
 
-// TestSmallProgram: Slurm's commands, which scripts start by the thousand, hold nothing that takes long to be made ready.
+// TestSmallProgram: Slurm's commands, which scripts start by the thousand, contain nothing that is slow to
+// initialise.
 func TestSmallProgram(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", "./cmd/muster-slurm")
 	cmd.Dir, cmd.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
@@ -220,7 +230,7 @@ func TestSmallProgram(t *testing.T) {
 	}
 }
 
-// wholePrograms are calls that look methods up by name in the end: where one can be reached, the linker keeps every
+// wholePrograms are calls that eventually look up methods by name: if one is reachable, the linker keeps every
 // exported method of every type, which makes muster-kube half as large again.
 var wholePrograms = map[string]bool{
 	"SetVersionTemplate": true, "SetUsageTemplate": true, "SetHelpTemplate": true, "MethodByName": true,
@@ -387,8 +397,8 @@ func TestNoMapOrder(t *testing.T) {
 	}
 }
 
-// Training and what a network chooses must be the same bits everywhere: where the machine can multiply and add in one
-// instruction (arm64 here), the compiler must not have fused a product that is not rounded first (float64(x*y)).
+// Training and inference must give the same bits everywhere: where the machine can multiply and add in one
+// instruction (arm64 here), the compiler must not fuse a product that is not rounded first (float64(x*y)).
 func TestNothingFused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles for another machine")

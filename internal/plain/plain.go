@@ -1,6 +1,5 @@
-// Package plain makes texts of others fit to be shown on a terminal: characters that
-// would move the cursor, change colours or titles, begin a row, or turn the
-// direction of what follows are written as escapes that do nothing.
+// Package plain makes untrusted text fit for a terminal: characters that would move the cursor, change colours
+// or titles, begin a line, or change the direction of what follows are written as harmless escapes.
 package plain
 
 import (
@@ -31,8 +30,8 @@ func Acts(s string) (r rune, ok bool) {
 	return r, true
 }
 
-// acts reports whether a terminal may do something else with a character than show it: control characters, line and paragraph
-// separators, format characters such as those that turn the direction, and what is no character.
+// acts reports whether a terminal may do something else with a character than show it: control characters, line
+// and paragraph separators, format characters such as those that change the direction, and invalid characters.
 func acts(r rune) bool {
 	switch {
 	case r < 0x7f:
@@ -75,7 +74,8 @@ func escape(s string, acts func(rune) bool) string {
 	return b.String()
 }
 
-// JSON returns a writer of JSON in which what a terminal would act on is written as an escape of JSON: what it says stays the same.
+// JSON returns a writer of JSON in which characters that a terminal would act on are written as JSON escapes,
+// which leaves the data unchanged.
 func JSON(w io.Writer) io.Writer { return &jsonWriter{w: w} }
 
 type jsonWriter struct {
@@ -83,14 +83,14 @@ type jsonWriter struct {
 	rest []byte // the beginning of a character
 }
 
-// Write passes on what is complete of the characters so far.
+// Write passes on the complete characters so far.
 func (j *jsonWriter) Write(b []byte) (int, error) {
 	text := append(j.rest, b...)
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 && (utf8.FullRune(text)) {
 		r, n := utf8.DecodeRune(text)
 		switch {
-		case r < 0x7f, r != utf8.RuneError && !acts(r): // encoders of JSON escape the controls of ASCII themselves
+		case r < 0x7f, r != utf8.RuneError && !acts(r): // JSON encoders escape ASCII controls themselves
 			out = append(out, text[:n]...)
 		case r >= 0x10000:
 			hi, lo := utf16.EncodeRune(r)
@@ -107,7 +107,7 @@ func (j *jsonWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Clean replaces all texts that a value holds, wherever they are in it, by ones that can be shown. v is a pointer.
+// Clean replaces all texts inside a value by ones that can be shown. v is a pointer.
 func Clean(v any) { clean(reflect.ValueOf(v)) }
 
 func clean(v reflect.Value) {

@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// What terminals act on is escaped; letters of all languages, joined emojis and what replaces bad bytes stay.
+// Characters that terminals act on are escaped; letters of all languages, joined emojis and replacement
+// characters stay.
 func TestText(t *testing.T) {
 	for text, want := range map[string]string{
 		"train 1":                    "train 1",
@@ -31,7 +32,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// A value is cleaned wherever it holds a text.
+// A value is cleaned wherever it contains text.
 func TestClean(t *testing.T) {
 	type inner struct {
 		Texts []string
@@ -55,7 +56,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// Whatever the text, what is shown has nothing that a terminal acts on, and what had nothing stays as it is.
+// Whatever the text, the result has nothing that a terminal acts on, and clean text stays unchanged.
 func FuzzText(f *testing.F) {
 	f.Add("a\x1b[2J\u202e\xff\n")
 	f.Add("plain")

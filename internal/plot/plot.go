@@ -1,5 +1,4 @@
-// Package plot holds uPlot, which draws the figures of the report and of the
-// dashboard in the browser.
+// Package plot embeds uPlot, which draws the figures of the report and of the dashboard in the browser.
 package plot
 
 import "embed"

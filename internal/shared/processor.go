@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProcessorTime is what this process has used of processors: other work on the machine disturbs
-// it less than the time on the clock.
+// ProcessorTime is the processor time of this process: other work on the machine disturbs it less than wall
+// time.
 func ProcessorTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var t unix.Timespec

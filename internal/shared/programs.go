@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// Programs are programs of this repository that tests run as they are built. They are built once,
-// when the first test asks for one.
+// Programs are programs of this repository that tests build and run. They are built once, when the first test
+// needs one.
 type Programs struct {
-	Dir    string   // where they are; made if it is empty
+	Dir    string   // their folder; created if it is empty
 	Plain  []string // folders below cmd
-	Static []string // likewise, of what make build builds without C
+	Static []string // likewise, for those that make build builds without C
 
 	once sync.Once
 	err  error

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// Reads looks at the files of a folder that other programs will read for a test:
-// go test keeps a result as long as what the test itself looked at is the same,
-// and a program that it builds, or a chart, is not among that.
+// Reads reads the files of a folder that other programs will read for a test: go test caches a result as long as
+// the files that the test itself read are unchanged, which does not cover programs that it builds, or a chart.
 func Reads(t testing.TB, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

@@ -1,6 +1,5 @@
-// Package shared finds the recorded traces that tests use when they lie
-// beside the repository. They are not part of it: where they are missing, the
-// test is skipped and says so; in CI it fails.
+// Package shared finds the recorded traces that tests use if they exist next to the repository. They are not
+// part of it: where they are missing, the test is skipped with a message; in CI it fails.
 package shared
 
 import (
@@ -11,7 +10,7 @@ import (
 	"testing"
 )
 
-// Unzip opens a compressed file under ../shared for as long as the test takes.
+// Unzip opens a compressed file under ../shared until the end of the test.
 func Unzip(t testing.TB, rel string) io.Reader {
 	t.Helper()
 	f, err := os.Open(Path(t, rel))
@@ -26,7 +25,7 @@ func Unzip(t testing.TB, rel string) io.Reader {
 	return z
 }
 
-// Path returns the path of a file under ../shared, seen from the repository.
+// Path returns the path of a file under ../shared, relative to the repository.
 func Path(t testing.TB, rel string) string {
 	t.Helper()
 	p := filepath.Join(root(), "..", "shared", filepath.FromSlash(rel))

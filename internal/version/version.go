@@ -1,5 +1,4 @@
-// Package version says which version of Muster a program is, and from which
-// source it was built.
+// Package version says which version of Muster a program is, and from which source it was built.
 package version
 
 import (
@@ -13,7 +12,7 @@ const Release = "0.1.0"
 // Info is what a program knows of its own build.
 type Info struct {
 	Version string `json:"version"`
-	Commit  string `json:"commit,omitempty"`  // twelve digits; empty: the build did not note it
+	Commit  string `json:"commit,omitempty"`  // twelve digits; empty: the build did not record it
 	Changed bool   `json:"changed,omitempty"` // built from a working tree that differs from the commit
 	Go      string `json:"go"`
 	System  string `json:"system"` // linux/amd64
@@ -49,8 +48,7 @@ func (v Info) String() string {
 	return text + ", " + v.Go + ", " + v.System
 }
 
-// Build tells builds of different sources apart: programs that belong together
-// have the same.
+// Build identifies the source of a build: programs that belong together have the same.
 func Build() string {
 	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
 		return Release + " " + b.Main.Version

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The changelog begins with the version that the programs name, has at most
-// sixty lines for each, and its groups are the usual ones.
+// The changelog begins with the version that the programs report, has at most sixty lines for each version, and
+// uses the usual groups.
 func TestChangelog(t *testing.T) {
 	data, err := os.ReadFile("../../CHANGELOG.md")
 	if err != nil {

@@ -1,12 +1,17 @@
 package fit
 
 import (
+	"maps"
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
 // Affinity is a pod's node selector and its required node affinity.
-type Affinity struct{}
+type Affinity struct {
+	own []string // labels that the scheduler writes itself: what they say of a node it knows already
+}
 
 // Key is what the pod requires.
 func (Affinity) Key(p *Pod) any {
@@ -23,4 +28,14 @@ func (Affinity) Suits(p *Pod, n *v1.Node) string {
 		return "its node selector or affinity"
 	}
 	return ""
+}
+
+// Differs compares the labels.
+func (f Affinity) Differs(a, b *v1.Node) bool {
+	others := func(n *v1.Node) map[string]string {
+		m := maps.Clone(n.Labels)
+		maps.DeleteFunc(m, func(key, _ string) bool { return slices.Contains(f.own, key) })
+		return m
+	}
+	return !maps.Equal(a.Labels, b.Labels) && !maps.Equal(others(a), others(b))
 }

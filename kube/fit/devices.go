@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // Devices are the GPUs that a pod asks for by name: of one vendor's there are
@@ -45,4 +46,21 @@ func (d Devices) Suits(p *Pod, n *v1.Node) string {
 		}
 	}
 	return ""
+}
+
+// Differs compares what the nodes have of them.
+func (d Devices) Differs(a, b *v1.Node) bool {
+	x, y := a.Status.Capacity, b.Status.Capacity
+	for _, list := range []v1.ResourceList{x, y} {
+		for name := range list {
+			if d.counts(name) && !x.Name(name, resource.DecimalSI).Equal(*y.Name(name, resource.DecimalSI)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (d Devices) counts(name v1.ResourceName) bool {
+	return slices.Contains(d.GPUs, string(name)) || d.Slice(name) || d.Shared(name)
 }

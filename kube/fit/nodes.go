@@ -4,6 +4,7 @@ package fit
 
 import (
 	"encoding/json"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -22,13 +23,16 @@ type NodePredicate interface {
 	Key(p *Pod) any
 	// Suits says why a pod may not be on a node, whatever is free there; "": it may.
 	Suits(p *Pod, n *v1.Node) string
+	// Differs reports whether two states of a node differ in what it looks at.
+	Differs(a, b *v1.Node) bool
 }
 
 // Nodes are the predicates of a scheduler.
 type Nodes []NodePredicate
 
-// NewNodes lists them all; what counts as GPUs is the devices' matter.
-func NewNodes(d Devices) Nodes { return Nodes{Affinity{}, Taints{}, d} }
+// NewNodes lists them all; what counts as GPUs is the devices' matter, and own are
+// labels of nodes that the scheduler writes itself.
+func NewNodes(d Devices, own ...string) Nodes { return Nodes{Affinity{own}, Taints{}, Features{}, d} }
 
 // Key is what of a pod decides which nodes suit it, as text.
 func (list Nodes) Key(p *Pod) string {
@@ -51,4 +55,9 @@ func (list Nodes) Suits(p *Pod, n *v1.Node) string {
 		}
 	}
 	return ""
+}
+
+// Differ reports whether two states of a node differ in what any of them looks at.
+func (list Nodes) Differ(a, b *v1.Node) bool {
+	return slices.ContainsFunc(list, func(f NodePredicate) bool { return f.Differs(a, b) })
 }

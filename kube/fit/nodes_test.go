@@ -17,6 +17,32 @@ func list(names ...v1.ResourceName) v1.ResourceList {
 	return l
 }
 
+// What any predicate looks at makes two states of a node differ, and nothing else does.
+func TestDiffer(t *testing.T) {
+	all := NewNodes(Devices{GPUs: []string{"nvidia.com/gpu"}, Slice: func(v1.ResourceName) bool { return false },
+		Shared: func(v1.ResourceName) bool { return false }}, "own")
+	for _, c := range []struct {
+		change func(n *v1.Node)
+		want   bool
+	}{
+		{func(*v1.Node) {}, false},
+		{func(n *v1.Node) { n.Labels["zone"] = "b" }, true},
+		{func(n *v1.Node) { n.Labels["own"] = "b" }, false},
+		{func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "team", Effect: v1.TaintEffectNoSchedule}} }, true},
+		{func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "node.kubernetes.io/not-ready"}} }, false},
+		{func(n *v1.Node) { n.Status.Capacity = list("nvidia.com/gpu") }, true},
+		{func(n *v1.Node) { n.Status.Capacity = list("cpu") }, false},
+		{func(n *v1.Node) { n.Status.Phase = v1.NodeRunning }, false},
+	} {
+		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"zone": "a"}}}
+		is := n.DeepCopy()
+		c.change(is)
+		if got := all.Differ(n, is); got != c.want {
+			t.Errorf("%+v: %v", is, got)
+		}
+	}
+}
+
 // Each predicate keeps a pod off a node for its own reason, and what it goes by makes another key.
 func TestNodes(t *testing.T) {
 	all := NewNodes(Devices{GPUs: []string{"nvidia.com/gpu", "amd.com/gpu"},

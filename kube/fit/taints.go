@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -29,3 +30,18 @@ func (Taints) Suits(p *Pod, n *v1.Node) string {
 
 // Passing reports whether a taint is Kubernetes' own word for a condition.
 func Passing(t *v1.Taint) bool { return strings.HasPrefix(t.Key, "node.kubernetes.io/") }
+
+// Differs compares those that count, and those that a pod would rather avoid.
+func (Taints) Differs(a, b *v1.Node) bool { return standing(a) != standing(b) }
+
+// standing is a node's taints as text, without those that stand for conditions.
+func standing(n *v1.Node) string {
+	var list []string
+	for i := range n.Spec.Taints {
+		if t := &n.Spec.Taints[i]; !Passing(t) {
+			list = append(list, t.ToString())
+		}
+	}
+	slices.Sort(list)
+	return strings.Join(list, ",")
+}

@@ -71,7 +71,7 @@ func checkFolder(path, state string) error {
 
 func ownedBy(fi fs.FileInfo, uids ...int) bool {
 	for _, uid := range uids {
-		if owner, ok := OwnerOf(fi); ok && owner == uid {
+		if OwnerOf(fi) == uid {
 			return true
 		}
 	}
@@ -154,11 +154,17 @@ func held(path string) bool {
 	return errors.Is(unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// OwnerOf is the user whose file that is; false: the file system does not say.
-func OwnerOf(fi fs.FileInfo) (uid int, ok bool) {
+// OwnerOf is the user whose file that is; -1: the file system does not say.
+func OwnerOf(fi fs.FileInfo) int {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {
-		return 0, false
+		return -1
 	}
-	return int(st.Uid), true
+	return int(st.Uid)
+}
+
+// Exists reports whether there is a file, a folder or a link.
+func Exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

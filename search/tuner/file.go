@@ -1,5 +1,5 @@
-// Package tuner runs a hyper-parameter search as jobs of a daemon: it reads the file that describes one, submits,
-// promotes and stops trials, and adds up what became of them. How a search goes on is package search's.
+// Package tuner runs a hyper-parameter search as jobs of a daemon: it reads the file that describes one,
+// submits, promotes and stops trials, and sums up the results. The decisions are package search's.
 package tuner
 
 import (
@@ -27,12 +27,12 @@ import (
 	"github.com/muster-gpu/muster/search"
 )
 
-// File is what a search file says (docs/howto/search.md).
+// File is the content of a search file (docs/howto/search.md).
 type File struct {
 	Path     string
 	Text     []byte
 	Name     string
-	Spec     string // fingerprint of what is searched, and how
+	Spec     string // fingerprint of the search
 	Method   search.Method
 	Params   []search.Parameter
 	Metric   string
@@ -45,16 +45,16 @@ type File struct {
 	fusion   fusion
 }
 
-// fusion says how many trials fit into one process.
+// fusion determines how many trials fit into one process.
 type fusion struct {
-	By       string // parameter that trials of one process have in common
+	By       string // parameter that trials of one process must share
 	Memory   int64  // of a GPU, MiB
 	One, Two int64  // what one trial and two fused ones take, MiB
 	Profiles []fusionProfile
 	lines    int
 }
 
-// fusionProfile is what trials with one value of the parameter take.
+// fusionProfile is the memory of trials with one value of the parameter.
 type fusionProfile struct {
 	value    string
 	line     int
@@ -68,11 +68,10 @@ type Model struct {
 	Scaled, Fused float64
 }
 
-// searchName is what a search may be called: it is part of jobs' names.
+// searchName matches the names of searches, which are part of jobs' names.
 var searchName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Read reads a search file; - is standard input. A name that is given counts
-// instead of the file's.
+// Read reads a search file; - is standard input. A given name replaces the file's.
 func Read(path, name string, in io.Reader) (*File, error) {
 	text, err := []byte(nil), error(nil)
 	if path == "-" {
@@ -90,8 +89,7 @@ func Read(path, name string, in io.Reader) (*File, error) {
 // parse reads the text of a search file.
 func parse(path string, text []byte) (*File, error) { return parseNamed(path, "", text) }
 
-// parseNamed reads the text of a search file; name, if it is given, counts instead
-// of the file's.
+// parseNamed reads the text of a search file; a given name replaces the file's.
 func parseNamed(path, name string, text []byte) (*File, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
@@ -103,7 +101,7 @@ func parseNamed(path, name string, text []byte) (*File, error) {
 	f := &File{Path: path, Text: text, AtOnce: 1, seed: 1, Name: strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))}
 	f.Method = search.Method{Name: search.ASHA, Eta: 3, Min: 1}
 	f.Model = Model{Step: "1m", Begin: "0s", Noise: 0.02, Scaled: 0.25, Fused: 0.15}
-	goal, eager, given := "", 0.5, map[string]int{} // given: the lines
+	goal, eager, given := "", 0.5, map[string]int{} // lines of the keys
 	err := f.fields(doc.Content[0], map[string]func(*yaml.Node) error{
 		"name": f.scalar(&f.Name), "method": f.scalar(&f.Method.Name), "trials": f.scalar(&f.Method.Trials), "eta": f.scalar(&f.Method.Eta),
 		"skip": f.scalar(&f.Method.Skip), "stopping": f.scalar(&f.Method.Stopping), "metric": f.scalar(&f.Metric), "goal": f.scalar(&goal),
@@ -136,8 +134,7 @@ func parseNamed(path, name string, text []byte) (*File, error) {
 	return f, nil
 }
 
-// fields reads a mapping; each field once, and none that is unknown. given notes
-// the lines.
+// fields reads a mapping: each field once, and no unknown ones. given records their lines.
 func (f *File) fields(n *yaml.Node, known map[string]func(*yaml.Node) error, given map[string]int) error {
 	if n.Kind != yaml.MappingNode {
 		return fmt.Errorf("%s:%d: give fields, such as %s", f.Path, n.Line, sortedKeys(known)[0])
@@ -187,10 +184,10 @@ func (f *File) scalar(to any) func(*yaml.Node) error {
 	}
 }
 
-// paramName is what a parameter may be called: it stands in {braces} in the command.
+// paramName matches the names of parameters, which are used in {braces} in the command.
 var paramName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// parameters reads the space that is searched, in the order of the file.
+// parameters reads the search space, in the order of the file.
 func (f *File) parameters(n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode {
 		return errors.New("give parameters, such as lr: {log-uniform: [1e-4, 1e-1]}")
@@ -224,7 +221,7 @@ func (f *File) parameters(n *yaml.Node) error {
 	return nil
 }
 
-// ownNames stand in {braces} for what the search knows of a run.
+// ownNames are the other names in {braces}, for properties of a run.
 var ownNames = []string{"trial", "budget", "scale"}
 
 func orList(words []string) string {
@@ -232,7 +229,7 @@ func orList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// fillParameter reads the bounds of a parameter, or what there is to choose from.
+// fillParameter reads the bounds of a parameter, or its values.
 func fillParameter(p *search.Parameter, list *yaml.Node) error {
 	if p.Kind == search.Choice || p.Kind == search.Grid {
 		for _, e := range list.Content {
@@ -262,7 +259,7 @@ func fillParameter(p *search.Parameter, list *yaml.Node) error {
 	return p.Check()
 }
 
-// readWidths reads the widths of the full-size model that a scale divides.
+// readWidths reads the widths of the full-size model, which the scale divides.
 func (f *File) readWidths(n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode {
 		return errors.New("give the widths of the full-size model, such as {hidden: 512}")
@@ -294,7 +291,7 @@ func memoryField(to *int64) func(*yaml.Node) error {
 	}
 }
 
-// readFusion reads how many trials fit into a process.
+// readFusion reads the memory that trials of a process need.
 func (f *File) readFusion(n *yaml.Node) error {
 	x := &f.fusion
 	x.lines = n.Line
@@ -321,7 +318,7 @@ func (f *File) readFusion(n *yaml.Node) error {
 		}}, nil)
 }
 
-// complete checks what the fields say together, and fills what they leave open.
+// complete checks the fields together, and fills in defaults.
 func (f *File) complete(goal string, eager float64, given map[string]int) error {
 	fail := func(field string, err error) error {
 		if line := given[field]; line > 0 {
@@ -363,7 +360,7 @@ func (f *File) complete(goal string, eager float64, given map[string]int) error 
 	return f.program(fail)
 }
 
-// knobs checks the method's knobs, and fills what the file leaves open.
+// knobs checks the method's knobs, and fills in defaults.
 func (f *File) knobs(eager float64, given map[string]int, fail func(string, error) error) error {
 	m := &f.Method
 	if grid := search.GridSize(f.Params); m.Trials == 0 && grid > 1 && m.Name != search.Band {
@@ -391,11 +388,11 @@ func (f *File) knobs(eager float64, given map[string]int, fail func(string, erro
 		}
 		return fmt.Errorf("%s:%d: %w", f.Path, f.fusion.lines, err)
 	}
-	if m.Name == search.Hydro && m.Scale == 0 { // plain: neither narrower models nor fused groups
+	if m.Name == search.Hydro && m.Scale == 0 { // the plain tuner: neither narrower models nor fused groups
 		m.Scale, m.Fusion, m.Group = 1, nil, nil
 	}
 	err := m.Check()
-	switch { // random does not read them: what is given must make sense all the same
+	switch { // random ignores them, but they must be valid all the same
 	case err != nil:
 	case m.Eta < 2:
 		err = fmt.Errorf("eta: %d is less than 2", m.Eta)
@@ -425,8 +422,7 @@ func firstGiven(given map[string]int, names ...string) string {
 	return ""
 }
 
-// fuse finds how many trials fit into a process: for each value of the parameter
-// that they have in common.
+// fuse computes how many trials fit into a process, for each value of the parameter that they must share.
 func (f *File) fuse() error {
 	x := &f.fusion
 	if x.lines == 0 {
@@ -444,7 +440,7 @@ func (f *File) fuse() error {
 			return fmt.Errorf("fusion.by: %s must be a choice or a grid", x.By)
 		}
 	} else if len(x.Profiles) > 0 {
-		return errors.New("fusion.by: say whose values the profiles are for")
+		return errors.New("fusion.by: name the parameter whose values the profiles are for")
 	}
 	values := []any{nil}
 	if at >= 0 {
@@ -478,7 +474,7 @@ func (f *File) fuse() error {
 	return nil
 }
 
-// profileKey is a parameter's value as profiles name it.
+// profileKey is a parameter's value as profiles write it.
 func profileKey(v any) string {
 	if n, ok := v.(int64); ok {
 		v = float64(n)
@@ -493,11 +489,10 @@ func paramNames(list []search.Parameter) (names []string) {
 	return names
 }
 
-// placeholder is a name in braces; a $ before it makes it the shell's.
+// placeholder is a name in braces; with a $ before it, it is the shell's.
 var placeholder = regexp.MustCompile(`\$?\{[A-Za-z_][A-Za-z0-9_]*\}`)
 
-// program checks the job of a trial: that it can be submitted, and that names in
-// braces are not misspelt.
+// program checks the job of a trial: that it can be submitted, and that names in braces are not misspelt.
 func (f *File) program(fail func(string, error) error) error {
 	s := f.Job
 	if _, err := s.Job(); err != nil {
@@ -513,7 +508,7 @@ func (f *File) program(fail func(string, error) error) error {
 		used = append(used, placeholder.FindAllString(arg, -1)...)
 	}
 	unused := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(used, "{"+n+"}") })
-	for _, m := range used { // {print} may be awk's
+	for _, m := range used { // {print} may belong to awk
 		word := strings.Trim(m, "{}")
 		if near := cluster.Nearest(word, unused); m[0] != '$' && !slices.Contains(names, word) && near != "" && near[0] == word[0] {
 			return fail("job", fmt.Errorf("job: command: there is no parameter {%s}: did you mean {%s}?", word, near))
@@ -535,8 +530,8 @@ func (f *File) Config(trial, scale int) map[string]any {
 	return c
 }
 
-// fingerprint says what is searched and how. How many run at once, and what a
-// trial's job may use, may change while a search goes on.
+// fingerprint identifies the search space and method. How many runs there are at once, and what a trial's job
+// may use, may change while a search runs.
 func (f *File) fingerprint() (string, error) {
 	m := f.Method
 	m.Group = nil
@@ -546,8 +541,7 @@ func (f *File) fingerprint() (string, error) {
 	return hex.EncodeToString(sum[:6]), err
 }
 
-// valueText writes a parameter's value: one that was given with all its digits (what
-// is drawn has six).
+// valueText formats a parameter's value: given ones with all their digits (drawn ones have six).
 func valueText(v any) string {
 	switch v := v.(type) {
 	case float64:
@@ -560,7 +554,7 @@ func valueText(v any) string {
 	return fmt.Sprint(v)
 }
 
-// ConfigText writes a configuration in the order of its names.
+// ConfigText formats a configuration in the order of its names.
 func ConfigText(c map[string]any) string {
 	var parts []string
 	for _, k := range sortedKeys(c) {
@@ -569,8 +563,7 @@ func ConfigText(c map[string]any) string {
 	return strings.Join(parts, " ")
 }
 
-// Shortfall is a line that says that trials are not promoted up to the budget's end;
-// empty: they are.
+// Shortfall is a line that says that trials are not promoted to the whole budget; empty: they are.
 func (f *File) Shortfall() string {
 	m := &f.Method
 	reached := m.Reached()
@@ -584,8 +577,8 @@ func (f *File) Shortfall() string {
 	return fmt.Sprintf("no trial is promoted beyond step %d, though budget.max is %d: %s", reached, m.Max, why)
 }
 
-// Processes says in how many processes the trials of a rung run. Which trials get
-// there is not known before the first rung is over, so of later ones only the most.
+// Processes says in how many processes the trials of a rung run. Which trials reach a rung is not known before
+// the first one is over, so for later ones it gives the most.
 func (f *File) Processes(trials, rung int) string {
 	if len(f.Method.Fusion) == 0 {
 		return fmt.Sprint(trials)
@@ -613,7 +606,7 @@ func groupText(sizes []int) string {
 	return fmt.Sprintf("%d (%s)", len(sizes), strings.Join(texts(sizes), ", "))
 }
 
-// MethodText names a method with what makes it another one.
+// MethodText names a method with the knobs that make it another one.
 func MethodText(m *search.Method) string {
 	text := m.Name
 	if m.Stopping {
@@ -631,8 +624,8 @@ func MethodText(m *search.Method) string {
 	return text
 }
 
-// As is the file's method, or another one with the same trials and budgets:
-// asha:stopping; hydro:fused has models at full size, hydro:narrow no fusion.
+// As is the file's method, or another one with the same trials and budgets: asha:stopping; hydro:fused has
+// models at full size, hydro:narrow no fusion.
 func (f *File) As(name string) (search.Method, error) {
 	if name == "" {
 		return f.Method, nil
@@ -656,7 +649,7 @@ func (f *File) As(name string) (search.Method, error) {
 	case form != "" || !slices.Contains(search.Names(), base):
 		return m, fmt.Errorf("--methods: %w", cluster.Unknown("method", name, append(search.Names(), "asha:stopping", "hydro:fused", "hydro:narrow")))
 	}
-	if base != search.Band && m.Trials == 0 { // the file's is hyperband: as many
+	if base != search.Band && m.Trials == 0 { // the file's is hyperband: as many trials
 		of := f.Method
 		for _, b := range of.Plan() {
 			m.Trials += b.Trials()

@@ -12,12 +12,12 @@ import (
 	"github.com/muster-gpu/muster/search"
 )
 
-// goodSearch is a search file with which nothing is wrong.
+// goodSearch is a valid search file.
 //
 //go:embed testdata/good.yaml
 var goodSearch string
 
-// What is wrong with a search file is said with its line, and what would be right.
+// Errors in a search file name their line, and what would be right.
 func TestSearchFileErrors(t *testing.T) {
 	if _, err := parse("f.yaml", []byte(goodSearch)); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestSearchFileErrors(t *testing.T) {
 			t.Errorf("%s: %v, want %s", c.new, err, c.want)
 		}
 	}
-	for _, c := range []struct{ old, new, want string }{ // random reads neither, but says so of what makes no sense
+	for _, c := range []struct{ old, new, want string }{ // random reads neither, but reports invalid ones
 		{"trials: 3", "trials: 3\neta: 1", "f.yaml:4: eta: 1 is less than 2"},
 		{"{max: 9}", "{min: 10, max: 9}", "f.yaml:4: budget.min: 10 is not between 1 and budget.max, which is 9"},
 		{"trials: 3", "trials: 3\nstopping: true", "f.yaml:4: skip, stopping: knobs of asha, not of random"},
@@ -118,8 +118,8 @@ func TestSearchFileFusion(t *testing.T) {
 	}
 }
 
-// What is given is what a command gets, to the last digit; JSON has no dates. A
-// scale of 0 is the plain tuner: neither narrower models nor fused groups.
+// A command gets given values to the last digit; JSON has no dates. A scale of 0 is the plain tuner: neither
+// narrower models nor fused groups.
 func TestSearchFileValues(t *testing.T) {
 	text := strings.Replace(searchOf("method: hydro\nscale: 0\nfusion: {memory: 9GiB, one: 1GiB, two: 2GiB}\nwidths: {hidden: 512}\ntrials: 1\nbudget: {max: 9}"), "{x: {uniform: [0, 1]}}",
 		"{x: {uniform: [0.9999991, 0.9999994]}, a: {choice: [0.9999999]}, b: {choice: [2026-01-02]}, c: {choice: [null]}, d: {choice: [true]}, e: {choice: [12345678]}}", 1)
@@ -147,7 +147,7 @@ func TestSearchFileValues(t *testing.T) {
 	}
 }
 
-// FuzzSearchFile: no file brings the reader down, and what it accepts can be planned.
+// FuzzSearchFile: no file makes the reader panic, and what it accepts can be planned.
 func FuzzSearchFile(f *testing.F) {
 	f.Add(goodSearch)
 	f.Add("method: hyperband\nbudget: {max: 81}\nparameters: {a: {uniform: [0, 1]}}\nmetric: loss\njob: {command: [x]}\n")
@@ -170,8 +170,8 @@ func FuzzSearchFile(f *testing.F) {
 	})
 }
 
-// A run's job: it goes on from the last run that came to its budget; one at full
-// size, from where it was overtaken; a group, from wherever each of its trials was.
+// A run's job continues from the last run that came to its budget; a full-size run, from where it was overtaken;
+// a group, from wherever each of its trials was.
 func TestSearchSubmissions(t *testing.T) {
 	f, err := parse("f.yaml", []byte(goodSearch))
 	if err != nil {

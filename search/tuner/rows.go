@@ -12,7 +12,7 @@ import (
 	"github.com/muster-gpu/muster/client"
 )
 
-// Jobs are the runs of searches, the first first; name "": of all.
+// Jobs are the runs of a search, in order; name "": of all searches.
 func Jobs(ctx context.Context, cl *client.Client, name string) ([]api.Job, error) {
 	q := url.Values{"brief": {"true"}}
 	if name != "" {
@@ -32,7 +32,7 @@ func Jobs(ctx context.Context, cl *client.Client, name string) ([]api.Job, error
 	if len(list) == 0 {
 		return nil, fmt.Errorf("there is no search %s: muster search list lists them", name)
 	}
-	if user := list[0].User; slices.ContainsFunc(list, func(j api.Job) bool { return j.User != user }) { // several people's: one's own
+	if user := list[0].User; slices.ContainsFunc(list, func(j api.Job) bool { return j.User != user }) { // of several users: the caller's own
 		var me api.Me
 		if err := cl.Do(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
 			return nil, err
@@ -45,7 +45,7 @@ func Jobs(ctx context.Context, cl *client.Client, name string) ([]api.Job, error
 	return list, nil
 }
 
-// TrialRow is what is shown of a trial.
+// TrialRow is the line of a trial.
 type TrialRow struct {
 	Trial  int            `json:"trial"`
 	Job    int            `json:"job"`
@@ -83,7 +83,7 @@ func Trials(list []api.Job) (rows []TrialRow) {
 				rows = append(rows, row)
 				continue
 			}
-			if row.Metric == nil { // it has just begun its next rung
+			if row.Metric == nil { // it has just started its next rung
 				row.Metric, row.Step = rows[pos].Metric, rows[pos].Step
 			}
 			rows[pos] = row
@@ -108,7 +108,7 @@ func Trials(list []api.Job) (rows []TrialRow) {
 	return rows
 }
 
-// Begun is how many trials have begun. A run at full size is of one that has.
+// Begun is how many trials have started. Each full-size run is of one of these.
 func Begun(rows []TrialRow) (n int) {
 	for i := range rows {
 		if !rows[i].Target {
@@ -118,7 +118,7 @@ func Begun(rows []TrialRow) (n int) {
 	return n
 }
 
-// SearchRow is what is shown of a search.
+// SearchRow is the line of a search.
 type SearchRow struct {
 	Name   string   `json:"name"`
 	User   string   `json:"user"`
@@ -132,7 +132,7 @@ type SearchRow struct {
 	Tuner  int      `json:"tuner,omitempty"`
 }
 
-// Searches adds up the runs of each search, in the order in which they began.
+// Searches sums up the runs of each search, in the order in which these began.
 func Searches(list []api.Job) []SearchRow {
 	rows := []SearchRow{}
 	jobs := map[[2]string][]api.Job{}

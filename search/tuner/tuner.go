@@ -23,15 +23,15 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// Tuner submits, promotes and stops the trials of a search. All it knows it has
-// from the daemon's jobs, so it may be killed at any moment and started again.
+// Tuner submits, promotes and stops the trials of a search. All that it knows comes from the daemon's jobs, so
+// it may be killed at any moment and started again.
 type Tuner struct {
 	cl    *client.Client
 	f     *File
 	s     *search.Search
 	spec  string
 	user  string
-	jobs  map[int]*api.Job // its trials' jobs by number, as they were seen last
+	jobs  map[int]*api.Job // its trials' jobs by number, as last seen
 	last  map[[2]int]int   // by trial, and 1 for the full size: its last job
 	saved map[int]int      // by trial: the last job that ran to its budget
 	full  map[int]int      // by trial: how many jobs at full size it had
@@ -39,11 +39,11 @@ type Tuner struct {
 	state func(text string) // progress line
 	best  search.Result
 	known bool              // best holds
-	todo  []search.Decision // who is to stop, by what was found at the start or at a submission
+	todo  []search.Decision // stops decided at the start or at a submission
 }
 
-// New begins a search, or goes on with it. say is told what happens, a line at a time; progress, how far it is, in a line that
-// replaces the one before.
+// New starts a search, or continues it. say is called with each line of news; progress with a line that replaces
+// the one before.
 func New(ctx context.Context, cl *client.Client, f *File, say, progress func(text string)) (*Tuner, error) {
 	s, err := search.New(f.Method)
 	if err != nil {
@@ -59,19 +59,19 @@ func New(ctx context.Context, cl *client.Client, f *File, say, progress func(tex
 	return t, t.find(ctx)
 }
 
-// mine reports whether a job is a run of this search's.
+// mine reports whether a job is a run of this search.
 func (t *Tuner) mine(j *api.Job) bool {
 	s := j.Submission.Trial
 	return s != nil && !s.Tuner && s.Search == t.f.Name && j.User == t.user
 }
 
-// find reads what there is of the search.
+// find reads the existing runs of the search.
 func (t *Tuner) find(ctx context.Context) error {
 	list, err := t.cl.List(ctx, url.Values{"search": {t.f.Name}, "brief": {"true"}})
 	if err != nil {
 		return err
 	}
-	slices.Reverse(list) // the first first
+	slices.Reverse(list) // oldest first
 	var found []*api.Job
 	own := t.ownJob(list)
 	for i := range list {
@@ -88,13 +88,13 @@ func (t *Tuner) find(ctx context.Context) error {
 		found = append(found, j)
 	}
 	if len(found) > 0 {
-		t.tell("search %s goes on: %d runs of trials are known", t.f.Name, len(found))
+		t.tell("search %s continues: %d runs of trials exist", t.f.Name, len(found))
 	}
 	t.todo, err = t.hear(found)
 	return err
 }
 
-// ownJob is the job that this tuner is; 0: it is none.
+// ownJob is the job of this tuner itself; 0: it is not a job.
 func (t *Tuner) ownJob(list []api.Job) int {
 	for i := range list {
 		if strconv.Itoa(list[i].ID) == os.Getenv("MUSTER_JOB_ID") && t.tunes(&list[i]) {
@@ -110,15 +110,14 @@ func (t *Tuner) tunes(j *api.Job) bool {
 	return s != nil && s.Tuner && s.Search == t.f.Name && j.User == t.user
 }
 
-// rival reports whether a job is a tuner that goes before this one: of two that were
-// submitted at once the first.
+// rival reports whether a job is a tuner that takes precedence over this one: the one submitted first.
 func (t *Tuner) rival(j *api.Job, own int) bool {
 	return t.tunes(j) && !Over(j) && (own == 0 || j.ID < own)
 }
 
-// hear tells the search what became of jobs, and stops those that it finds too many.
+// hear reports the outcome of jobs to the search, and returns its decisions to stop.
 func (t *Tuner) hear(jobs []*api.Job) ([]search.Decision, error) {
-	jobs = slices.DeleteFunc(slices.Clone(jobs), func(j *api.Job) bool { return t.jobs[j.ID] != nil && Over(t.jobs[j.ID]) }) // all is said of those
+	jobs = slices.DeleteFunc(slices.Clone(jobs), func(j *api.Job) bool { return t.jobs[j.ID] != nil && Over(t.jobs[j.ID]) }) // reported before
 	var list []result
 	for _, j := range jobs {
 		s, old := j.Submission.Trial, t.jobs[j.ID]
@@ -147,7 +146,7 @@ func (t *Tuner) hear(jobs []*api.Job) ([]search.Decision, error) {
 	return t.s.Step(events, 0)
 }
 
-// note notes that a job is a run of a trial.
+// note records that a job is a run of a trial.
 func (t *Tuner) note(trial int, j *api.Job) {
 	s := j.Submission.Trial
 	t.last[lastKey(trial, s.Target)] = j.ID
@@ -163,7 +162,7 @@ func lastKey(trial int, target bool) [2]int {
 	return [2]int{trial, 0}
 }
 
-// trialsOf are the trials that a run is of.
+// trialsOf are the trials of a run.
 func trialsOf(s *api.Trial) (list []int) {
 	for i := range s.Fused {
 		list = append(list, s.Fused[i].Number)
@@ -174,7 +173,7 @@ func trialsOf(s *api.Trial) (list []int) {
 	return list
 }
 
-// result is something that happened to a trial, and when.
+// result is an event of a trial, with its time.
 type result struct {
 	at time.Time
 	ev search.Event
@@ -183,9 +182,8 @@ type result struct {
 // Over reports whether a job has ended for good.
 func Over(j *api.Job) bool { return !slices.Contains(show.Live, j.State) }
 
-// results are what a job says of one of its trials. The metric of a run to a
-// rung counts when the run is over, and with it its checkpoint; where trials run on
-// through the rungs, at once.
+// results are the events that a job implies for one of its trials. The metric of a run to a rung counts when the
+// run, and with it its checkpoint, is complete; where trials run on through the rungs, at once.
 func (t *Tuner) results(j *api.Job, trial int) (list []result) {
 	s := j.Submission.Trial
 	ended := Over(j)
@@ -200,7 +198,7 @@ func (t *Tuner) results(j *api.Job, trial int) (list []result) {
 	for i, mark := range s.Marks {
 		ev := search.Event{Type: search.Failed, Trial: trial, Rung: s.Rung + i, Target: s.Target, Fused: j.State == api.StateFailed && len(s.Fused) > 1}
 		m := metricsAt(j, trial, mark)
-		if m == nil && ok { // it ended well: what it said last is what it came to
+		if m == nil && ok { // it succeeded: its last report counts
 			m, ok = metricsAt(j, trial, 0), false
 		}
 		v, named := (*float64)(nil), false
@@ -228,7 +226,7 @@ func (t *Tuner) results(j *api.Job, trial int) (list []result) {
 	return list
 }
 
-// cost is a metric of which less is better.
+// cost converts a metric so that less is better.
 func (t *Tuner) cost(v *float64) float64 {
 	switch {
 	case v == nil:
@@ -239,7 +237,7 @@ func (t *Tuner) cost(v *float64) float64 {
 	return *v
 }
 
-// metricsAt are what a job reported of a trial at a mark; 0: last.
+// metricsAt are a job's metrics of a trial at a mark; 0: the last ones.
 func metricsAt(j *api.Job, trial int, mark int64) *api.Metrics {
 	if len(j.Submission.Trial.Fused) == 0 {
 		trial = 0
@@ -252,17 +250,17 @@ func metricsAt(j *api.Job, trial int, mark int64) *api.Metrics {
 	return nil
 }
 
-// live is how many runs are not over.
+// live is the number of unfinished runs.
 func (t *Tuner) live() (n int) {
 	for _, j := range t.jobs {
 		if !Over(j) {
-			n++ // the sum is the same in any order
+			n++ // the order of addition does not matter
 		}
 	}
 	return n
 }
 
-// The tuner looks soon after something happened, then less often.
+// The tuner polls soon after something happened, then less often.
 const (
 	lookSoon = 50 * time.Millisecond
 	lookSlow = time.Second
@@ -285,8 +283,7 @@ func (t *Tuner) Try(ctx context.Context) error {
 	return nil
 }
 
-// Run goes on until the search is done, or the context ends. A daemon that does
-// not answer is waited for.
+// Run continues until the search is done, or the context ends. It waits for a daemon that does not answer.
 func (t *Tuner) Run(ctx context.Context) error {
 	pause, silent := lookSoon, false
 	for {
@@ -314,8 +311,7 @@ func (t *Tuner) Run(ctx context.Context) error {
 	}
 }
 
-// passing reports whether an error is of a kind that goes away: nobody answers, or
-// the daemon is ending or cannot write now.
+// passing reports whether an error is temporary: no answer, or a daemon that is ending or cannot write now.
 func passing(err error) bool {
 	var e *client.Error
 	if errors.As(err, &e) {
@@ -325,13 +321,13 @@ func passing(err error) bool {
 	if errors.As(err, &wrong) {
 		return false
 	}
-	var way *url.Error // of a request that was sent, or an answer that broke off; not of one that could not be written
+	var way *url.Error // of a request that was sent, or a broken answer; not of one that could not be written
 	var broken *client.BrokenError
 	var conn net.Error
 	return errors.Is(err, client.ErrNoServer) || errors.As(err, &way) || errors.As(err, &broken) || errors.As(err, &conn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// turn looks at the jobs once and does what follows.
+// turn reads the jobs once and acts on the news.
 func (t *Tuner) turn(ctx context.Context) (changed bool, err error) {
 	news, err := t.look(ctx)
 	if err != nil {
@@ -384,7 +380,7 @@ func (t *Tuner) stops(ctx context.Context) error {
 	return nil
 }
 
-// look returns the jobs of which there is something new.
+// look returns the jobs that have changed.
 func (t *Tuner) look(ctx context.Context) (news []*api.Job, err error) {
 	list, err := t.cl.List(ctx, url.Values{"search": {t.f.Name}, "state": {"active"}, "brief": {"true"}})
 	if err != nil {
@@ -424,8 +420,8 @@ func sortedJobs(m map[int]*api.Job) (ids []int) {
 	return ids
 }
 
-// submit starts a trial, or a fused group, towards a rung. The key is that of the
-// run: whoever submits it again is answered with the job that there is.
+// submit starts a trial, or a fused group, towards a rung. The idempotency key identifies the run: submitting it
+// again returns the existing job.
 func (t *Tuner) submit(ctx context.Context, d *search.Decision) error {
 	s := t.submission(d)
 	kind := "rung"
@@ -436,13 +432,13 @@ func (t *Tuner) submit(ctx context.Context, d *search.Decision) error {
 	out, err := t.cl.Submit(ctx, s, key)
 	for err != nil && ctx.Err() == nil {
 		switch {
-		case passing(err): // it may have arrived: it is sent again until somebody answers
+		case passing(err): // it may have arrived: it is sent again until there is an answer
 			select {
 			case <-ctx.Done():
 			case <-tick(lookSlow):
 			}
-		case anew(s, err):
-			t.tell("%s: a trial begins anew: %v", runText(s.Trial), err)
+		case fromScratch(s, err):
+			t.tell("%s: a trial starts from the beginning: %v", runText(s.Trial), err)
 		default:
 			return fmt.Errorf("%s cannot be submitted: %w", runText(s.Trial), err)
 		}
@@ -466,13 +462,13 @@ func (t *Tuner) submit(ctx context.Context, d *search.Decision) error {
 	return nil
 }
 
-// fusedFrom is where the daemon finds fault with the checkpoint of a fused trial.
+// fusedFrom matches the field of a refused checkpoint of a fused trial.
 var fusedFrom = regexp.MustCompile(`trial\.fused\[(\d+)\]\.from$`)
 
-// again takes the checkpoint from a submission that the daemon refused for it, so that
-// its trial, or that trial of a fused group, starts over: steps are lost, the search
-// is not. False: the fault is another one.
-func anew(s *api.Submission, err error) bool {
+// fromScratch removes the checkpoint from a submission that the daemon refused because of it, so that its trial,
+// or that trial of a fused group, starts from the beginning: steps are lost, the search is not. False: the error
+// is another one.
+func fromScratch(s *api.Submission, err error) bool {
 	var e *client.Error
 	if !errors.As(err, &e) {
 		return false
@@ -558,7 +554,7 @@ func (t *Tuner) submission(d *search.Decision) *api.Submission {
 	return &s
 }
 
-// fill puts values into arguments.
+// fill inserts values into arguments.
 func fill(args []string, values map[string]string) (out []string) {
 	for _, a := range args {
 		out = append(out, placeholder.ReplaceAllStringFunc(a, func(m string) string {
@@ -593,7 +589,7 @@ func (t *Tuner) stop(ctx context.Context, d *search.Decision) error {
 	}
 }
 
-// say tells what is new.
+// say prints the news.
 func (t *Tuner) say(news []*api.Job) {
 	for _, j := range news {
 		if !Over(j) {
@@ -618,12 +614,12 @@ func (t *Tuner) say(news []*api.Job) {
 	}
 }
 
-// count says how far the search is.
+// count updates the progress line.
 func (t *Tuner) count() {
 	ended := 0
 	for _, j := range t.jobs {
 		if Over(j) {
-			ended++ // the sum is the same in any order
+			ended++ // the order of addition does not matter
 		}
 	}
 	text := fmt.Sprintf("%s: %d runs over, %d not", t.f.Name, ended, len(t.jobs)-ended)
@@ -640,7 +636,7 @@ func (t *Tuner) costText(v float64) string {
 	return strconv.FormatFloat(v, 'g', 6, 64)
 }
 
-// MetricText writes a metric; nil: it was not a number.
+// MetricText formats a metric; nil: it was not a number.
 func MetricText(v *float64) string {
 	if v == nil {
 		return "not a number"
@@ -648,7 +644,7 @@ func MetricText(v *float64) string {
 	return strconv.FormatFloat(*v, 'g', 6, 64)
 }
 
-// Conclude says what was found.
+// Conclude prints the result.
 func (t *Tuner) Conclude(w io.Writer) error {
 	r, ok := t.s.Best()
 	if !ok {
@@ -670,5 +666,5 @@ func (t *Tuner) Conclude(w io.Writer) error {
 	return err
 }
 
-// tick is a pause.
+// tick is a channel that fires after a pause.
 func tick(d time.Duration) <-chan time.Time { return time.NewTimer(d).C }

@@ -20,8 +20,7 @@ import (
 	"github.com/muster-gpu/muster/search"
 )
 
-// answering is a daemon that answers as a test wants: it keeps jobs, what was
-// submitted and what was cancelled.
+// answering is a daemon with answers given by a test: it keeps jobs, submissions and cancellations.
 type answering struct {
 	t         *testing.T
 	jobs      []api.Job // the latest first
@@ -99,7 +98,7 @@ func metricsOf(marks ...float64) (list []api.Metrics) {
 	return list
 }
 
-// A tuner that is started again stops whom its forerunner had not stopped yet.
+// A tuner that is started again stops the runs that its predecessor should have stopped.
 func TestTunerStopsAtOnce(t *testing.T) {
 	run := func(id, trial int, m ...float64) api.Job {
 		return api.Job{ID: id, User: "me", State: api.StateRunning, Submitted: time.Unix(int64(id), 0), Metrics: metricsOf(m...),
@@ -115,8 +114,7 @@ func TestTunerStopsAtOnce(t *testing.T) {
 	}
 }
 
-// A submission may be answered with a job that is over already: what became of it
-// counts, and nobody waits for it for ever.
+// A submission may be answered with a job that is already over: its outcome counts, and is not waited for.
 func TestTunerAnsweredWithTheEnd(t *testing.T) {
 	a := &answering{answer: func(n int, s *api.Submission) (api.Job, string) {
 		j := api.Job{ID: n, User: "me", State: api.StateCompleted, Submission: *s, Metrics: metricsOf(3, float64(n))}
@@ -136,9 +134,9 @@ func TestTunerAnsweredWithTheEnd(t *testing.T) {
 	}
 }
 
-// A trial whose checkpoints are gone begins anew, and so does that one of a fused
-// group; what is refused for something else ends the tuner.
-func TestTunerBeginsAnew(t *testing.T) {
+// A trial whose checkpoints are gone starts from the beginning, and so does such a trial of a fused group; a
+// refusal for another reason ends the tuner.
+func TestTunerStartsOver(t *testing.T) {
 	f, err := parse("f.yaml", []byte(searchOf("method: hydro\nscale: 1\nfusion: {memory: 9GiB, one: 1GiB, two: 2GiB}\ntrials: 4\neta: 2\nbudget: {min: 1, max: 4}")))
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +161,7 @@ func TestTunerBeginsAnew(t *testing.T) {
 	if err := tn.submit(t.Context(), &d); err != nil {
 		t.Fatal(err)
 	}
-	if x := a.sent[1].Trial.Fused; len(a.sent) != 2 || a.sent[0].Trial.Fused[1].From != 12 || x[0].From != 11 || x[1].From != 0 || !strings.Contains(told, "begins anew") {
+	if x := a.sent[1].Trial.Fused; len(a.sent) != 2 || a.sent[0].Trial.Fused[1].From != 12 || x[0].From != 11 || x[1].From != 0 || !strings.Contains(told, "starts from the beginning") {
 		t.Errorf("%+v\n%s", x, told)
 	}
 	if err := tn.submit(t.Context(), &d); err == nil || !strings.Contains(err.Error(), "there are none") || len(a.sent) != 3 {
@@ -179,7 +177,7 @@ func TestTunerBeginsAnew(t *testing.T) {
 	}
 }
 
-// Errors that go away are those of the connection, and of a daemon in trouble.
+// Temporary errors are those of the connection, and of a daemon in trouble.
 func TestPassing(t *testing.T) {
 	_, nan := json.Marshal(map[string]any{"x": func() {}})
 	for _, c := range []struct {
@@ -193,8 +191,7 @@ func TestPassing(t *testing.T) {
 	}
 }
 
-// Of two tuners that were submitted at once the first one runs; one that is started
-// beside a tuner that runs does not.
+// Of two tuners submitted at once the first one runs; one that is started while another runs does not.
 func TestTunerRivals(t *testing.T) {
 	tn := &Tuner{f: &File{Name: "a"}, user: "me"}
 	list := []api.Job{{ID: 5}, {ID: 6}, {ID: 7}}

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package remote answers Slurm's commands through the daemon.
+// Package remote implements the service of Slurm's commands by requests to the daemon.
 package remote
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/muster-gpu/muster/slurm"
 )
 
-// New returns the daemon that a client reaches, as Slurm's commands see it.
-// Inside a job, step and srun's arguments are a command that runs srun again.
+// New returns the daemon that a client reaches as a service for Slurm's commands. Inside a job, step followed by
+// srun's arguments is a command that runs srun again.
 func New(ctx context.Context, c *client.Client, step []string, now func() time.Time) slurm.Service {
 	return &service{ctx, c, now, step}
 }
@@ -32,7 +32,7 @@ func Main(ctx context.Context, c *client.Client, name string, args, step []strin
 	return slurm.Main(name, args, os.Environ(), os.Stdin, os.Stdout, os.Stderr, New(ctx, c, step, now))
 }
 
-// service is the daemon, to Slurm's commands.
+// service is the daemon as a slurm.Service.
 type service struct {
 	ctx  context.Context
 	c    *client.Client
@@ -40,7 +40,7 @@ type service struct {
 	step []string
 }
 
-// noJob translates the answer for a job that is not there.
+// noJob translates the answer for a job that does not exist.
 func noJob(err error) error {
 	var e *client.Error
 	if errors.As(err, &e) && e.Gone() {
@@ -94,7 +94,7 @@ func (s *service) Wait(id int) (api.Job, error) {
 	return j, noJob(err)
 }
 
-// Started asks again whenever something changed.
+// Started asks again whenever something has changed.
 func (s *service) Started(id int) (j api.Job, err error) {
 	if j, err = s.c.Job(s.ctx, id); err != nil || begun(&j) {
 		return j, noJob(err)
@@ -118,7 +118,7 @@ func (s *service) Started(id int) (j api.Job, err error) {
 		}
 	})
 	if err == nil && !begun(&j) {
-		err = stream // the daemon stayed away, or the caller has enough
+		err = stream // the daemon stayed away, or the caller gave up
 	}
 	return j, noJob(err)
 }
@@ -135,7 +135,7 @@ func (s *service) Queues() ([]api.Queue, error) { return s.c.Queues(s.ctx) }
 func (s *service) Fair() (api.Fair, error) { return s.c.Fair(s.ctx) }
 
 func (s *service) Attach(id int, stdin io.Reader, stdout, stderr io.Writer) (api.Job, error) {
-	alive := context.WithoutCancel(s.ctx) // a signal cancels the job, which is then waited for
+	alive := context.WithoutCancel(s.ctx) // a signal cancels the job, whose end is then awaited
 	j, err := s.c.Job(alive, id)
 	if err != nil {
 		return j, noJob(err)
@@ -175,7 +175,7 @@ func (s *service) act(id int, verb string) error {
 	return noJob(err)
 }
 
-// Cancel works when this command has been told to end, too: it gives back what it asked for.
+// Cancel also works after this command was told to end: it releases what it requested.
 func (s *service) Cancel(id int) error {
 	lasting, done := client.Lasting(s.ctx)
 	defer done()
@@ -189,7 +189,7 @@ func (s *service) Requeue(id int) error { return s.act(id, "requeue") }
 func (s *service) Suspend(id int) error { return s.act(id, "suspend") }
 func (s *service) Resume(id int) error  { return s.act(id, "resume") }
 
-// CancelAll names elements of arrays by array and index, in ranges: an array may have many.
+// CancelAll names elements of arrays by array and index, in ranges, because an array may have many.
 func (s *service) CancelAll(jobs []api.Job) (map[int]error, error) {
 	sel, failed := &api.Selection{}, map[int]error{}
 	for i := 0; i < len(jobs); {

@@ -12,7 +12,7 @@ import (
 	"github.com/muster-gpu/muster/client"
 )
 
-// A signal that comes while a job is being submitted does not hide its number: who asked for it can cancel it.
+// A signal during a submission does not hide the job's number, so that the caller can cancel it.
 func TestSubmitOutlivesSignal(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	t.Setenv("MUSTER_SOCKET", socket)
@@ -24,7 +24,7 @@ func TestSubmitOutlivesSignal(t *testing.T) {
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		signal()
 		<-ctx.Done()
-		select { // would the request be given up, it would be now
+		select { // an abandoned request would be cancelled by now
 		case <-r.Context().Done():
 		case <-time.After(100 * time.Millisecond):
 		}

@@ -1,0 +1,325 @@
+package fit
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Need is what a pod asks for by one predicate; each has a type of its own.
+type Need any
+
+// Neighbour is a pod among others.
+type Neighbour struct {
+	Obj   *v1.Pod
+	Where string // the node on which it counts; "": none
+	Needs []Need // what of it depends on what else is on the nodes; nil: nothing
+	Err   error  // why that cannot be read; nil: it can
+	// Serial: pods like it are in each other's way, so that where one may go is known only when the one before
+	// it has its place.
+	Serial bool
+	// Counted is the resource by which it has a part of a GPU, one, if the engine counts that; "": it has none.
+	Counted v1.ResourceName
+}
+
+// Of is what a pod asks for of one kind; false: it asks for nothing of it.
+func Of[N Need](p *Neighbour) (n N, ok bool) {
+	for _, need := range p.Needs {
+		if n, ok = need.(N); ok {
+			return n, true
+		}
+	}
+	return n, false
+}
+
+// Predicate looks at what else is on the nodes. What more it can do, it says by the interfaces below.
+type Predicate interface {
+	// Read is what a pod asks for; nil: nothing of the kind. serial: pods like it are in each other's way.
+	Read(obj *v1.Pod, requests v1.ResourceList) (need Need, serial bool, err error)
+	// Key is what it goes by of a pod at the moment, besides what Around has: pods with the same keys are told the
+	// same.
+	Key(p *Neighbour) string
+	// Limit bounds what nodes take of one of the pods that are asked about.
+	Limit(l *Look, p *Neighbour)
+}
+
+// Keeper keeps counts of who is where, exactly undoable.
+type Keeper interface {
+	// Put counts a pod that is on its node now (+1), or not any more (-1), really or supposed. Of the pod it may
+	// go by its needs and its place only.
+	Put(w *World, p *Neighbour, by int)
+	// NodeChanged: a node is another than it was.
+	NodeChanged(w *World, node string)
+}
+
+// Joint bounds what nodes take of pods that start together, for what they are to each other.
+type Joint interface{ Together(l *Look) }
+
+// Symmetric keeps also pods off nodes that ask for nothing themselves.
+type Symmetric interface {
+	// Active reports whether there is anything at present that may.
+	Active() bool
+}
+
+// Verifier looks at pods that are about to be bound, so many on each node: bounds for each node alone do not say all.
+type Verifier interface {
+	// Verify says why they may not be; "": they may.
+	Verify(w *World, ask *Ask, on map[string]int) string
+}
+
+// Blocker knows who is in the way.
+type Blocker interface {
+	// Blocks lists the labels of nodes by which q can keep p off those with the value of its own; "": off its own node.
+	Blocks(w *World, p, q *Neighbour) []string
+}
+
+// Distinct tells pods apart that ask for the same.
+type Distinct interface {
+	// Alike reports whether each of two pods can go wherever the other can, as far as it knows.
+	Alike(p, q *Neighbour) bool
+}
+
+// World is which pods are on which nodes. It belongs to one goroutine.
+type World struct {
+	list      []Predicate
+	keepers   []Keeper    // those of them
+	symmetric []Symmetric // ... likewise
+
+	nodes  map[string]*place
+	spaces map[string]map[string]string // labels of namespaces
+	hidden map[*Neighbour]bool          // pods that do not count at the moment
+	shy    []v1.Taint                   // of nodes, with PreferNoSchedule
+}
+
+// place is a node, and who is on it or going there.
+type place struct {
+	obj  *v1.Node // nil: it is gone
+	pods map[*Neighbour]bool
+}
+
+// Books are what the predicates ask of whoever counts GPUs.
+type Books struct {
+	Free func(node string) int // GPUs of a node that no pod has
+	// Besides is what of a pod's requests is not counted.
+	Besides func(obj *v1.Pod, requests v1.ResourceList) map[v1.ResourceName]int64
+}
+
+// Neighbours lists the predicates of this package that look at what else is on the nodes.
+func Neighbours(b Books) []Predicate {
+	return []Predicate{
+		&crowd{full: map[string]bool{}},
+		&apart{repel: map[*Neighbour]bool{}},
+		near{b.Free},
+		spread{},
+		&ports{users: map[*Neighbour]bool{}},
+		extended{b.Besides},
+	}
+}
+
+// NewWorld is a world without nodes and pods, with these predicates.
+func NewWorld(list ...Predicate) *World {
+	w := &World{list: list, nodes: map[string]*place{}, spaces: map[string]map[string]string{},
+		hidden: map[*Neighbour]bool{}}
+	for _, f := range list {
+		if k, ok := f.(Keeper); ok {
+			w.keepers = append(w.keepers, k)
+		}
+		if s, ok := f.(Symmetric); ok {
+			w.symmetric = append(w.symmetric, s)
+		}
+	}
+	return w
+}
+
+// Read reads what a pod asks for, as it is now.
+func (w *World) Read(p *Neighbour, requests v1.ResourceList) {
+	counts := p.Where != "" && !w.hidden[p]
+	if counts {
+		w.count(p, -1)
+	}
+	p.Needs, p.Err, p.Serial = nil, nil, false
+	for _, f := range w.list {
+		need, serial, err := f.Read(p.Obj, requests)
+		if err != nil {
+			need, p.Err = unreadable{}, err
+		}
+		if need != nil {
+			p.Needs, p.Serial = append(p.Needs, need), p.Serial || serial
+		}
+	}
+	if counts {
+		w.count(p, 1)
+	}
+}
+
+// unreadable stands for what cannot be read.
+type unreadable struct{}
+
+// Around is what of a pod decides where its neighbours let it run, as text: but for resources, ports and the like,
+// which are the predicates' keys.
+func Around(obj *v1.Pod) string {
+	s := &obj.Spec
+	text, err := json.Marshal([]any{obj.Namespace, obj.Labels, s.NodeSelector, s.Affinity, s.Tolerations,
+		s.TopologySpreadConstraints, s.Volumes})
+	if err != nil {
+		panic(err) // it came as JSON
+	}
+	return string(text)
+}
+
+// Key is what predicates go by of a pod besides that.
+func (w *World) Key(p *Neighbour) string {
+	var keys []string
+	for _, f := range w.list {
+		keys = append(keys, f.Key(p))
+	}
+	return fmt.Sprintf("%q", keys)
+}
+
+// SetNode books a node as it is now; nil: it is gone.
+func (w *World) SetNode(name string, obj *v1.Node) {
+	w.place(name).obj = obj
+	w.nodeChanged(name)
+}
+
+// Forget drops a node that is gone and on which nothing is.
+func (w *World) Forget(name string) {
+	if n := w.nodes[name]; n != nil && n.obj == nil && len(n.pods) == 0 {
+		delete(w.nodes, name)
+		w.nodeChanged(name)
+	}
+}
+
+func (w *World) nodeChanged(name string) {
+	for _, k := range w.keepers {
+		k.NodeChanged(w, name)
+	}
+}
+
+func (w *World) place(name string) *place {
+	n := w.nodes[name]
+	if n == nil {
+		n = &place{pods: map[*Neighbour]bool{}}
+		w.nodes[name] = n
+	}
+	return n
+}
+
+// SetSpace books the labels of a namespace, and reports whether they are others than before.
+func (w *World) SetSpace(name string, labels map[string]string) bool {
+	if maps.Equal(w.spaces[name], labels) {
+		return false
+	}
+	w.spaces[name] = labels
+	return true
+}
+
+// Put has a pod count on a node.
+func (w *World) Put(p *Neighbour, node string) {
+	p.Where = node
+	w.add(p)
+}
+
+// Remove has a pod count nowhere.
+func (w *World) Remove(p *Neighbour) {
+	w.take(p)
+	p.Where = ""
+}
+
+func (w *World) add(p *Neighbour) {
+	w.place(p.Where).pods[p] = true
+	w.count(p, 1)
+}
+
+func (w *World) take(p *Neighbour) {
+	delete(w.place(p.Where).pods, p)
+	w.count(p, -1)
+}
+
+func (w *World) count(p *Neighbour, by int) {
+	for _, k := range w.keepers {
+		k.Put(w, p, by)
+	}
+}
+
+// Without looks at the world as if some pods were not there. Those have a place, and are not hidden yet.
+func (w *World) Without(pods []*Neighbour, look func()) {
+	for _, p := range pods {
+		w.hidden[p] = true
+		w.take(p)
+	}
+	look()
+	for _, p := range pods {
+		delete(w.hidden, p)
+		w.add(p)
+	}
+}
+
+// Hidden are the pods that do not count at the moment.
+func (w *World) Hidden() map[*Neighbour]bool { return w.hidden }
+
+// Node is a node; nil: it is not there.
+func (w *World) Node(name string) *v1.Node {
+	if n := w.nodes[name]; n != nil {
+		return n.obj
+	}
+	return nil
+}
+
+// On is who is on a node, or going there.
+func (w *World) On(name string) map[*Neighbour]bool {
+	if n := w.nodes[name]; n != nil {
+		return n.pods
+	}
+	return nil
+}
+
+// Each calls f for all pods that have a place.
+func (w *World) Each(f func(q *Neighbour)) {
+	for _, n := range w.nodes {
+		for q := range n.pods {
+			f(q)
+		}
+	}
+}
+
+// Domain is a node's value of a label; false: it has none.
+func (w *World) Domain(name, key string) (string, bool) {
+	n := w.Node(name)
+	if n == nil {
+		return "", false
+	}
+	v, ok := n.Labels[key]
+	return v, ok
+}
+
+// Active reports whether something keeps also pods off nodes that ask for nothing.
+func (w *World) Active() bool {
+	for _, s := range w.symmetric {
+		if s.Active() {
+			return true
+		}
+	}
+	return false
+}
+
+// Blocks lists the labels of nodes by which q can keep p off those with the value of its own; "": off its own node.
+func (w *World) Blocks(p, q *Neighbour) (keys []string) {
+	for _, f := range w.list {
+		if b, ok := f.(Blocker); ok {
+			keys = append(keys, b.Blocks(w, p, q)...)
+		}
+	}
+	return keys
+}
+
+// Alike reports whether each of two pods can go wherever the other can, as far as their neighbours go.
+func (w *World) Alike(p, q *Neighbour) bool {
+	return (p.Needs == nil) == (q.Needs == nil) && !slices.ContainsFunc(w.list, func(f Predicate) bool {
+		d, ok := f.(Distinct)
+		return ok && !d.Alike(p, q)
+	})
+}

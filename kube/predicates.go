@@ -1,0 +1,177 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/amount"
+	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/fit/volumes"
+)
+
+// newWorld makes the world with all that pods can ask for of what is on the nodes.
+func (d *Driver) newWorld() *fit.World {
+	free := func(node string) int { return d.nodes[node].freeGPUs(d) }
+	list := fit.Neighbours(fit.Books{Free: free, Besides: d.uncounted})
+	return fit.NewWorld(append(list, replicaPredicate{d}, d.volumes, claimPredicate{d})...)
+}
+
+// newVolumes makes what is known of volumes.
+func (d *Driver) newVolumes() *volumes.Volumes {
+	return volumes.New(volumes.Books{
+		Ours:  func(p *fit.Neighbour) bool { return d.podOf(p).gang != nil },
+		Room:  func(pods []*fit.Neighbour, node string) int { return d.roomFor(d.podsOf(pods), node) },
+		Equal: func(p, q *fit.Neighbour) bool { return d.podOf(p).request == d.podOf(q).request },
+		Held:  d.heldBeside,
+	})
+}
+
+// keptOff says why the volumes of a pod that takes the place of another cannot be used on its node now; "": they can.
+func (d *Driver) keptOff(p *pod, node string) string {
+	return d.volumes.KeptOff(d.world, &p.Neighbour, node)
+}
+
+// readNeeds reads what a pod needs of its neighbours.
+func (d *Driver) readNeeds(p *pod, requests v1.ResourceList) {
+	p.Counted = d.countedAs(p, requests)
+	d.world.Read(&p.Neighbour, requests)
+}
+
+// countedAs is the resource by which a pod has a part of a GPU, one, which the engine counts; "": it has none.
+func (d *Driver) countedAs(p *pod, requests v1.ResourceList) v1.ResourceName {
+	if p.replica.one {
+		return p.replica.name
+	}
+	for name := range requests {
+		if d.isSlice(&p.request, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// uncounted is what a pod asks for that the engine does not count.
+func (d *Driver) uncounted(obj *v1.Pod, requests v1.ResourceList) (list map[v1.ResourceName]int64) {
+	r := d.requestIn(requests)
+	replica := replicaIn(d, obj, requests, &r)
+	for name, q := range requests {
+		if d.counts(name) || amount.Count(&q) == 0 || d.isSlice(&r, name) || replica.one && name == replica.name {
+			continue
+		}
+		if list == nil {
+			list = map[v1.ResourceName]int64{}
+		}
+		list[name] = amount.Count(&q)
+	}
+	return list
+}
+
+// isSlice reports whether a resource is the slice that a request is for.
+func (d *Driver) isSlice(r *cluster.Request, name v1.ResourceName) bool {
+	profile, ok := d.sliceOf(name)
+	return ok && profile == r.Profile
+}
+
+// counts reports whether the engine counts a resource.
+func (d *Driver) counts(name v1.ResourceName) bool {
+	return name == v1.ResourceCPU || name == v1.ResourceMemory || slices.Contains(d.opt.GPUs, string(name))
+}
+
+func (n *node) freeGPUs(d *Driver) int {
+	free := d.gpusOf(n.obj.Status.Allocatable)
+	for p := range n.pods {
+		free -= wholeOf(&p.request)
+	}
+	return max(0, free)
+}
+
+// replicaPredicate is replicas of shared GPUs, and beside whom they are.
+type replicaPredicate struct{ d *Driver }
+
+// replicaNeed is one of them.
+type replicaNeed struct{}
+
+// Read reads whether a pod asks for one.
+func (f replicaPredicate) Read(obj *v1.Pod, requests v1.ResourceList) (fit.Need, bool, error) {
+	r := f.d.requestIn(requests)
+	if replicaIn(f.d, obj, requests, &r).one {
+		return replicaNeed{}, false, nil
+	}
+	return nil, false, nil
+}
+
+// Key is what replica it is to be, and beside whom.
+func (f replicaPredicate) Key(p *fit.Neighbour) string {
+	q := f.d.podOf(p)
+	if !q.replica.one {
+		return ""
+	}
+	if f.d.pairs() == nil {
+		return fmt.Sprint(q.replica)
+	}
+	return fmt.Sprint(q.replica, f.d.besideOf(q))
+}
+
+// Limit bounds nodes by what they have of them, and by how slow pods there would be.
+func (f replicaPredicate) Limit(l *fit.Look, p *fit.Neighbour) {
+	if q := f.d.podOf(p); q.replica.one {
+		f.d.limitReplicas(l, q)
+		f.d.limitCompany(l, q)
+	}
+}
+
+// claimPredicate is resource claims.
+type claimPredicate struct{ d *Driver }
+
+// claimNeed is that a pod has some.
+type claimNeed struct{}
+
+// Read reads whether a pod has any.
+func (f claimPredicate) Read(obj *v1.Pod, _ v1.ResourceList) (fit.Need, bool, error) {
+	if len(obj.Spec.ResourceClaims) > 0 {
+		return claimNeed{}, false, nil
+	}
+	return nil, false, nil
+}
+
+// Key is what is wanted of GPUs, which claims have devices, and beside whom the pod would be.
+func (f claimPredicate) Key(p *fit.Neighbour) string {
+	q := f.d.podOf(p)
+	key := fmt.Sprint(q.want, f.d.settledClaims(q))
+	if len(q.claimed.keys) > 0 && f.d.pairs() != nil {
+		key += fmt.Sprint(f.d.besideOf(q))
+	}
+	return key
+}
+
+// Limit keeps a pod off devices on which others are, where that is not enough for one of them.
+func (f claimPredicate) Limit(l *fit.Look, p *fit.Neighbour) { f.d.limitShared(l, f.d.podOf(p)) }
+
+// Together bounds nodes by the devices that are there.
+func (f claimPredicate) Together(l *fit.Look) {
+	if !l.Binding {
+		f.d.limitDevices(l, f.d.podsOf(l.Pods))
+	}
+}
+
+// roomFor is how many of the gang's pods the engine finds GPUs for on a node.
+func (d *Driver) roomFor(pods []*pod, name string) int {
+	need := cluster.Milli(0)
+	for _, p := range pods {
+		if m := p.request.Milli(); m > 0 && (need == 0 || m < need) {
+			need = m
+		}
+	}
+	if need == 0 {
+		return len(pods)
+	}
+	n := d.nodes[name]
+	free := cluster.Milli(max(d.gpusOf(n.obj.Status.Allocatable), d.pools().gpus[name])-d.devicesTaken().others[name]) * cluster.Whole
+	for p := range n.pods {
+		free -= p.request.Milli()
+	}
+	return int(max(0, free) / need)
+}

@@ -1,0 +1,37 @@
+//go:build linux
+
+// Package rules is what a machine is told to do: its settings, who may submit where and how much, which policy counts.
+// They can change while it runs.
+package rules
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/observe"
+	"github.com/muster-gpu/muster/perf"
+)
+
+// Settings is what of a machine can change while it runs.
+type Settings struct {
+	Policy, Placer, Backfill string
+	MinRuntime, Starvation   time.Duration
+	HoldAfter                time.Duration
+	Stop                     *[3]engine.StopRule
+	Queues                   []cluster.Queue
+	Partitions               []cluster.Partition
+	Members                  map[string]Members
+	DefaultQueues            DefaultQueues
+	Limits                   Limits
+	Urgency                  Urgency
+	KillWait, Keep           time.Duration
+	AuditKeep                time.Duration
+	HourCost                 float64
+	Zone                     int                // of windows, in seconds ahead of UTC
+	Idle                     *observe.IdleRules // nil: idle jobs are left alone
+	Perf                     *perf.Table
+	Defrag                   *engine.Defrag     // nil: nobody is moved
+	Saving                   *perf.Saving       // nil: jobs are not told how often to write checkpoints
+	Models                   []cluster.GPUModel // as the machine has them, with what their hours count for; nil: as before
+}
