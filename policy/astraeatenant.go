@@ -19,7 +19,7 @@ type tenant struct {
 	wait    int             // its jobs in the plan's list that hold nothing
 	held    int             // GPUs on lease
 	each    int64           // mean weight of the cluster's GPUs, in thousandths
-	w, u    float64         // quota and leases, over the window and until a lease from now ends, in milli-GPU-milliseconds
+	w, u    float64         // quota and leases, over the window and a lease from now, in milli-GPU-milliseconds
 	waiting []waitingLessee // a heap of the jobs that may get something
 	pools   []tenantPool    // ... and its other waiting jobs
 	charged []*lessee       // jobs that get something
@@ -73,8 +73,8 @@ func (t *tenant) recall(l *lessee) (running int) {
 	if was := l.j.Target(); was != nil && len(was.Memo) == len(lesseeMemo{}) && was.Memo[4] == t.accountKey(l.gpus) {
 		l.memo = was.Memo
 		l.until, l.began = cluster.Time(l.memo[0]), cluster.Time(l.memo[1])
-		// The memo is of another account: the job has moved, or asks for another size.
 	} else if was != nil && len(was.Memo) == len(lesseeMemo{}) {
+		// The memo is of another account: the job has moved, or asks for another size.
 		m := lesseeMemo{was.Memo[0], was.Memo[1], was.Memo[2], t.account(l.gpus).sum, t.accountKey(l.gpus)}
 		l.memo, l.until, l.began = m[:], cluster.Time(m[0]), cluster.Time(m[1])
 	}
