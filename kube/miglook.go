@@ -196,7 +196,7 @@ func (d *Driver) candidate(n *node, now cluster.Time) (c *migCandidate, why stri
 	if s := l[d.opt.Labels.Strategy]; s != "" && s != "mixed" {
 		return nil, fmt.Sprintf("label %s is %s: only with mixed its slices have names of their own", d.opt.Labels.Strategy, s)
 	}
-	if d.sharedOn(n).name != "" || d.pools().gpus[n.obj.Name] > 0 {
+	if d.sharedOn(n).name != "" || d.pools().GPUs(n.obj.Name) > 0 {
 		return nil, "its GPUs are shared by replicas, or published by a driver"
 	}
 	model, ok := cluster.FindModel(d.modelOf(n, 1))
