@@ -414,6 +414,8 @@ func (d *dumb) node(ev *engine.Event, i int) {
 		n.State = cluster.Up
 	case ev.Type == engine.NodeResized:
 		n.CPU, n.RAM = ev.Size.CPU, ev.Size.RAM
+	case ev.Type == engine.NodeChanged:
+		n.Rack, n.Fabric, n.CPU, n.RAM = ev.Spare.Rack, ev.Spare.Fabric, ev.Spare.CPU, ev.Spare.RAM
 	case ev.Type == engine.GPUBad && ev.Undo:
 		n.Bad &^= ev.GPUs
 	case ev.Type == engine.GPUBad:

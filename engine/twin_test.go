@@ -126,6 +126,7 @@ type pair struct {
 	more   *rand.Rand        // for what running jobs tell
 	third  *rand.Rand        // for sets of nodes, and sizes; nil: there are none
 	sizes  []engine.NodeSize // of the nodes, as of the last event
+	base   []cluster.Node    // the nodes as configured
 	e      *engine.Engine
 	d      *dumb
 	now    cluster.Time
@@ -202,6 +203,7 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 		for i := range spec.Nodes {
 			w.sizes = append(w.sizes, engine.NodeSize{CPU: spec.Nodes[i].CPU, RAM: spec.Nodes[i].RAM})
 		}
+		w.base = slices.Clone(spec.Nodes)
 	}
 	for at := cluster.Time(0); len(w.jobs) < 60; at = at.Add(seconds(r.IntN(40))) {
 		w.draw(at, spec.Nodes)
@@ -307,6 +309,7 @@ func (w *pair) job(at cluster.Time) *cluster.Job {
 	j.AnyOf = len(j.After) > 1 && chance(r, 30)
 	boundNodes(w.more, j, w.d.nodes)
 	w.confine(at, j)
+	w.change(at)
 	randomModel(j)
 	if chance(r, 40) { // arrays are seven jobs with consecutive numbers, or the last of them
 		first := j.ID / 7 * 7
@@ -341,6 +344,21 @@ func (w *pair) confine(at cluster.Time, j *cluster.Job) {
 		size := w.sizes[i]
 		w.add(at, engine.Event{Type: engine.NodeResized, Node: w.d.nodes[i].Name, Size: &size})
 	}
+}
+
+// change has a node be somewhere else in the network, whoever runs there.
+func (w *pair) change(at cluster.Time) {
+	r := w.third
+	if r == nil || !chance(r, 15) {
+		return
+	}
+	i := r.IntN(len(w.base))
+	n := w.base[i]
+	n.CPU, n.RAM, n.Bad = w.sizes[i].CPU, w.sizes[i].RAM, 0
+	if n.Rack != "" {
+		n.Rack, n.Fabric = pick(r, "r1", "r2"), pick(r, "f1", "f2")
+	}
+	w.add(at, engine.Event{Type: engine.NodeChanged, Node: n.Name, Spare: &n})
 }
 
 // boundNodes has some nodes take only so many of a job's tasks.
