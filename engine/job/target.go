@@ -16,7 +16,8 @@ type Target struct {
 	Idle  bool    `json:"idle,omitempty"`  // it gets nothing: it waits, or is stopped if it runs
 	Memo  []int64 `json:"memo,omitempty"`  // passed to the policy's next plan
 
-	// Beside is 1 + the job whose guest a waiting job becomes. If that fails it starts on its own, unless Idle. 0: on its own.
+	// Beside is 1 + the job whose guest a waiting job becomes; if that fails it starts on its own,
+	// unless Idle. 0: it starts on its own.
 	Beside int32 `json:"beside,omitempty"`
 	Alone  bool  `json:"alone,omitempty"` // if it is a guest of a job other than Beside, it is stopped
 	Move   bool  `json:"move,omitempty"`  // with Beside: a running job is stopped to be moved there
@@ -25,7 +26,8 @@ type Target struct {
 	// so and asks for no level itself; cluster.LevelAny: anywhere.
 	Within cluster.Level `json:"within,omitempty"`
 
-	Partition string `json:"partition,omitempty"` // where to run, if permitted, instead of the partitions that it names; "": there
+	// Partition is where to run, if permitted, instead of the partitions that the job names; "": these.
+	Partition string `json:"partition,omitempty"`
 
 	// Yield is the share of its host's speed, in ppm, that a guest must leave by being throttled,
 	// if the driver can do that; 0: it is not throttled.
