@@ -13,17 +13,17 @@ import (
 
 var antman = Info{
 	Name: "antman",
-	About: "best-effort jobs run on idle GPUs, and beside others that hardly notice them; standard and critical jobs come in the order of " +
-		"their submission, one on each GPU, and never run beside one another",
+	About: "best-effort jobs run on idle GPUs, and as guests of jobs that hardly notice them; standard and critical jobs run in the order of " +
+		"their submission, one on each GPU, and never share one",
 	Source: "AntMan (OSDI'20), its global scheduler",
-	Needs:  "tiers; speeds of pairs of jobs on one GPU, or progress reports, to judge by how much a job is disturbed",
+	Needs:  "tiers; speeds of pairs of jobs on one GPU, or progress reports, to judge how much a job is slowed down",
 	Knobs: []Knob{
-		{"eps", "0.05", "part of its speed that a job may lose to those beside it"},
-		{"guests", "4", "most best-effort jobs beside one job"},
-		{"throttle", "false", "true: also beside jobs that would be disturbed more, held back so far that they lose no more than eps"},
-		{"memory", "stated", "measured: those beside a job may have what it is measured to leave of its GPUs' memory; stated: what it says that it leaves"},
+		{"eps", "0.05", "part of its speed that a job may lose to its guests"},
+		{"guests", "4", "most guests of one job"},
+		{"throttle", "false", "true: also as guests of jobs that would be slowed down more; the guests are throttled so that these lose no more than eps"},
+		{"memory", "stated", "stated: guests may have the GPU memory that a job does not request; measured: what it is measured not to use"},
 		{"headroom", "1024", "MiB of each GPU's memory that stay free under memory=measured"},
-		{"check", "10s", "how fast jobs are is looked at so often while somebody runs beside them"},
+		{"check", "10s", "interval at which speeds are checked while guests run"},
 	},
 	New: newAntman,
 }

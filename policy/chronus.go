@@ -20,7 +20,7 @@ var chronus = Info{
 	Needs:  "deadlines, run times, checkpoints; tier best-effort marks soft deadlines",
 	Knobs: []Knob{
 		{"lease", "4m", "jobs take turns at multiples of this; a deadline counts to the end of its last whole lease"},
-		{"overhead", "0s", "of each lease so much is taken as lost to starting, besides the checkpoints and restarts that jobs state"},
+		{"overhead", "0s", "time of each lease that is lost to starting, in addition to the checkpoints and restarts that jobs state"},
 		{"first", "running", "running: accepted jobs wait for their leases while others can use the GPUs, but go on once they run; least: those that run wait, too; most: they come first, as early as they fit"},
 	},
 	New: newChronus,

@@ -9,13 +9,13 @@ import (
 
 var gandivaFair = Info{
 	Name: "gandiva-fair",
-	About: "GPUs of several models: users have equal parts of each model; who gains little by fast GPUs trades them for more slow " +
-		"ones; rounds see to it that their jobs get that",
+	About: "GPUs of several models: users have equal parts of each model; a user that gains little from fast GPUs trades them for more slow " +
+		"ones; rounds give their jobs these parts",
 	Source: "Gandiva-fair (EuroSys'20), reconstructed; its rounds are those of Gavel (OSDI'20)",
 	Needs:  "users, speeds per GPU model; checkpoints: jobs take turns",
 	Knobs: []Knob{
 		{"round", "6m", "jobs take turns at multiples of this"},
-		{"reset", "32m", "what jobs have had is counted anew when jobs come or go, but not more often than this"},
+		{"reset", "32m", "the service of jobs is counted from zero again when jobs come or go, at most once per this time"},
 		{"trade", "true", "false: users keep their equal parts of each model"},
 	},
 	New: newGandivaFair,

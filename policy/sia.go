@@ -12,13 +12,13 @@ import (
 var sia = Info{
 	Name: "sia",
 	About: "elastic jobs on GPUs of several models: each round every job is matched with a model and a size, so that the sum of " +
-		"powers of speeds, each relative to the job's slowest choice, is least; changes count as less by what a restart costs",
+		"powers of speeds, each relative to the job's slowest choice, is least; changes are reduced by the cost of a restart",
 	Source: "Sia (SOSP'23); the search is ours",
 	Needs:  "elastic jobs (min..max tasks), speeds per GPU model and size; checkpoints: jobs are stopped, moved and resized",
 	Knobs: []Knob{
 		{"round", "1m", "jobs are matched at multiples of this; they start at rounds only"},
-		{"restart", "30s", "what a change is reckoned to cost at least; a job's own checkpoint and restart count if they take longer"},
-		{"grow", "2", "a job gets at most so many times the tasks that it has had at most; 0: no such limit"},
+		{"restart", "30s", "least assumed cost of a change; a job's own checkpoint and restart count if they take longer"},
+		{"grow", "2", "a job gets at most this many times the largest number of tasks it has had; 0: no limit"},
 	},
 	New: func(k *Knobs) (sched.Policy, error) {
 		r := &siaRules{}
