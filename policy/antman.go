@@ -269,7 +269,7 @@ func (p *antPlan) host(i int) int {
 		if h.gpus != gpus || int64(len(h.guests)) >= p.guests || !p.hasRoom(p.v, h, j) {
 			return
 		}
-		if left := p.beside(h, j, kind); left != nobody && (best < 0 || left > most || left == most && k < best) {
+		if left := p.beside(h, j, kind); left != forbidden && (best < 0 || left > most || left == most && k < best) {
 			best, most = k, left
 		}
 	}
@@ -289,8 +289,8 @@ func (p *antPlan) host(i int) int {
 	return best
 }
 
-// nobody marks a host that a job must not run beside.
-const nobody = math.MinInt64
+// forbidden marks a host that a job must not run beside.
+const forbidden = math.MinInt64
 
 // beside rates how well a job runs beside a host: higher is better.
 func (p *antPlan) beside(h *antHost, j sched.JobView, kind int32) int64 {
@@ -313,12 +313,12 @@ func (p *antPlan) beside(h *antHost, j sched.JobView, kind int32) int64 {
 func (p *antPlan) judge(h *antHost, j sched.JobView) int64 {
 	host := p.jobs[h.at]
 	if !j.Accepts(h.gpu) {
-		return nobody
+		return forbidden
 	}
 	left := p.v.SpeedBeside(host, h.gpu, append(slices.Clone(h.guests), j))
 	if left < p.floor {
 		if left = p.heldBack(p.v, host, h.guests, j, left); left < leastAntman {
-			return nobody
+			return forbidden
 		}
 		left -= 1_000_000 // ranks below all hosts that need no throttling
 	}

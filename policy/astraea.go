@@ -159,7 +159,7 @@ type astraeaRoom struct {
 	list     []lessee
 	waiting  []waitingLessee
 	tenants  []tenant
-	who      []int
+	index    []int
 	line     []*tenant
 	records  []record
 	parts    []tenantPart

@@ -407,14 +407,14 @@ func (b *leaseBoard) admit(t *booking) {
 	wait := b.wait
 	b.wait = max(wait, t.leaves)
 	t.accepted = true
-	for _, anew := range []bool{b.wait > wait && !b.allCovered(t), true} {
+	for _, replan := range []bool{b.wait > wait && !b.allCovered(t), true} {
 		for _, k := range order {
 			b.settle(t, k)
 			if int64(t.due)*int64(b.lease) < t.wall {
 				continue
 			}
 			free, leases := b.books()
-			if !anew && b.latest(t) || anew && b.pack() {
+			if !replan && b.latest(t) || replan && b.pack() {
 				return
 			}
 			b.restore(free, leases)

@@ -66,9 +66,9 @@ func (q *gavelProgram) fairParts() []float64 {
 		}
 		h := &users[u]
 		h.jobs = append(h.jobs, i)
-		h.demand += q.who.GPUs[i]
+		h.demand += q.problem.GPUs[i]
 		for j := range k {
-			h.speed[j] += q.who.GPUs[i] * q.speed[i*k+j]
+			h.speed[j] += q.problem.GPUs[i] * q.speed[i*k+j]
 		}
 	}
 	for u := range users {
@@ -76,7 +76,7 @@ func (q *gavelProgram) fairParts() []float64 {
 			users[u].speed[j] /= users[u].demand
 		}
 	}
-	divide(users, q.who.Capacity)
+	divide(users, q.problem.Capacity)
 	if q.objective == "trade" {
 		trade(users, k)
 	}
@@ -94,7 +94,7 @@ func (q *gavelProgram) spread(h *holder, x []float64) {
 		usable := 0.0
 		for _, i := range h.jobs {
 			if q.speed[i*k+j] > 0 {
-				usable += q.who.GPUs[i]
+				usable += q.problem.GPUs[i]
 			}
 		}
 		for _, i := range h.jobs {

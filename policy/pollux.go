@@ -67,7 +67,7 @@ type resizable struct {
 type sizing[T any] struct {
 	list    []T
 	line    leastFirst
-	who     []int // job of each menu
+	owners  []int // job of each menu
 	menus   [][]solve.Choice
 	choices []solve.Choice
 	chooser solve.Chooser
@@ -225,14 +225,14 @@ func (r *polluxRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	}
 	m.line.order()
 	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
-		m.who, m.menus = m.who[:0], m.menus[:0]
+		m.owners, m.menus = m.owners[:0], m.menus[:0]
 		for _, l := range m.line.line {
 			if l.tier == tier {
-				m.who, m.menus = append(m.who, int(l.at)), append(m.menus, r.menu(v, m, &list[l.at], fair))
+				m.owners, m.menus = append(m.owners, int(l.at)), append(m.menus, r.menu(v, m, &list[l.at], fair))
 			}
 		}
 		for i, n := range m.chooser.Choose(m.menus, []int{max(0, free)}) {
-			c := &list[m.who[i]]
+			c := &list[m.owners[i]]
 			c.tasks = c.sizes[n]
 			free -= m.menus[i][n].GPUs
 		}

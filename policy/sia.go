@@ -156,14 +156,14 @@ func (r *siaRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	}
 	m.line.order()
 	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
-		m.who, m.menus = m.who[:0], m.menus[:0]
+		m.owners, m.menus = m.owners[:0], m.menus[:0]
 		for _, l := range m.line.line {
 			if l.tier == tier {
-				m.who, m.menus = append(m.who, int(l.at)), append(m.menus, r.offer(v, m, &list[l.at], kinds))
+				m.owners, m.menus = append(m.owners, int(l.at)), append(m.menus, r.offer(v, m, &list[l.at], kinds))
 			}
 		}
 		for i, n := range m.chooser.Choose(m.menus, free) {
-			c := &list[m.who[i]]
+			c := &list[m.owners[i]]
 			x := c.list[n]
 			c.kind, c.tasks = x.kind, x.tasks
 			free[x.kind] -= m.menus[i][n].GPUs
