@@ -7,6 +7,7 @@ import (
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
+	"github.com/muster-gpu/muster/engine/speed"
 )
 
 // Names of the rooms below that callers know as the engine's.
@@ -187,3 +188,15 @@ type Site = placement.Site
 
 // CheckTasks says what is wrong with the task sets of a job, whatever the cluster is; "": nothing.
 func CheckTasks(s *cluster.Job) string { return job.CheckTasks(s) }
+
+// Pairs is a Speeds that knows what jobs in shares of one GPU do to each other.
+type Pairs = speed.Pairs
+
+// Turns is a Pairs that knows what is left of a job's speed when its processes take turns with those of others.
+type Turns = speed.Turns
+
+// PaceRecord is how fast jobs of one model were measured to go.
+type PaceRecord = speed.PaceRecord
+
+// PairRecord is what jobs of two models in shares of one GPU were measured to do to each other.
+type PairRecord = speed.PairRecord

@@ -141,7 +141,7 @@ func (e *Engine) shrinkFor(j *job.State) bool {
 				continue
 			}
 			for _, c := range cuts {
-				if !e.bearsAll(c.gone) || !e.takeBack(c.gone, false) { // what was not needed after all is kept
+				if !e.speeds.BearsAll(c.gone) || !e.takeBack(c.gone, false) { // what was not needed after all is kept
 					e.shrink(c.v, c.keep, c.gone)
 				}
 			}

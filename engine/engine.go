@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
+	"github.com/muster-gpu/muster/engine/speed"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -73,6 +74,7 @@ type Engine struct {
 	cfg      Config
 	w        sched.World      // what policies are shown
 	find     placement.Finder // where jobs go
+	speeds   speed.Book       // how fast they are there
 	keyer    sched.KeyChanger // nil: keys of running jobs change with events only
 	heads    sched.HeadKeyer  // nil: Key compares groups, too
 	queues   sched.QueueOrder // nil: the policy does not choose among queues
@@ -128,8 +130,6 @@ type Engine struct {
 	advance   []advance
 	defrag    defrag
 	past      past
-	between   between
-	paces     paces
 
 	actions []Action
 	touched []cluster.JobID // jobs whose records changed in this step
@@ -192,10 +192,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.plans.planner, _ = cfg.Policy.(sched.Planner)
 	e.plans.chooser, _ = cfg.Policy.(sched.Chooser)
 	e.plans.next = cluster.Never
-	e.between.table, _ = cfg.Speeds.(Pairs)
-	if t, ok := cfg.Speeds.(Turns); ok && cfg.Spec.Sharing != cluster.MPS && t.TakesTurns() {
-		e.between.turns = t
-	}
+	e.speeds = speed.New(&e.w, &e.cfg.Spec, cfg.Unshared, (*oracle)(e).Jobs)
 	e.pools.ids = map[poolKey]int32{}
 	e.pools.drawer, _ = cfg.Policy.(sched.Drawer)
 	e.mode = e.w.Traits.Backfill

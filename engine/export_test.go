@@ -43,7 +43,7 @@ func (e *Engine) TimedPasses() bool {
 
 // Believed is what the engine believes of a job's speed, in ppm.
 func (e *Engine) Believed(id cluster.JobID, gpu string, tasks int) int64 {
-	return e.speed(e.jobs[id], gpu, tasks)
+	return e.speeds.Of(e.jobs[id], gpu, tasks)
 }
 
 // Attained is the service that the engine counted for a job, in

@@ -521,11 +521,11 @@ func (e *Engine) checkTenants() error {
 		if !slices.Equal(have, want[id]) {
 			return fmt.Errorf("node %d: shares are %v, recomputed %v", id, have, want[id])
 		}
-		for i := 0; i < len(have) && e.knowsPairs() && len(e.between.measured) == 0; i++ {
+		for i := 0; i < len(have) && e.speeds.KnowsPairs() && !e.speeds.PairsMeasured(); i++ {
 			t := have[i]
 			j := e.jobs[t.Job-1]
-			if v := e.speedAmong(j, e.company(n, int(t.Device), j)...); v < e.minSpeed(j) {
-				return fmt.Errorf("node %d: job %d is at %d of its speed on device %d, it asks for %d", id, j.Spec.ID, v, t.Device, e.minSpeed(j))
+			if v := e.speeds.Among(j, e.speeds.Tenants(n, int(t.Device), j)...); v < e.speeds.Least(j) {
+				return fmt.Errorf("node %d: job %d is at %d of its speed on device %d, it asks for %d", id, j.Spec.ID, v, t.Device, e.speeds.Least(j))
 			}
 		}
 	}

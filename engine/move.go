@@ -153,7 +153,7 @@ func (e *Engine) destHolds(node int32, dev uint64) bool {
 // land starts a job that has left where it was, if it is in line, on what was booked
 // for it until just now.
 func (e *Engine) land(j *job.State, dest []inventory.Alloc) {
-	if dest == nil || j.State != job.Pending || !j.Eligible || !e.planAllows(j, dest) || !e.bearsAll(dest) || !e.takeBack(dest, false) {
+	if dest == nil || j.State != job.Pending || !j.Eligible || !e.planAllows(j, dest) || !e.speeds.BearsAll(dest) || !e.takeBack(dest, false) {
 		return
 	}
 	e.book(j, dest, tasksOf(dest))

@@ -29,10 +29,10 @@ func (o *oracle) QueueUse(q int) (cpu cluster.Milli, ram cluster.MiB) {
 }
 
 func (o *oracle) Speed(j *job.State, gpu string, tasks int) int64 {
-	return (*Engine)(o).speed(j, gpu, tasks)
+	return o.speeds.Of(j, gpu, tasks)
 }
 
-func (o *oracle) SpeedsMeasured() bool { return o.paces.revision > 0 }
+func (o *oracle) SpeedsMeasured() bool { return o.speeds.Measured() }
 
 func (o *oracle) MayEnter(j *job.State, partition string) bool {
 	e := (*Engine)(o)
@@ -53,4 +53,6 @@ func (o *oracle) Jobs() []*job.State { return o.jobs }
 
 func (o *oracle) Running() *order.List { return (*Engine)(o).byKey() }
 
-func (o *oracle) Shunned(n *inventory.Node, j *job.State) uint64 { return (*Engine)(o).shunned(n, j) }
+func (o *oracle) Shunned(n *inventory.Node, j *job.State) uint64 {
+	return o.speeds.Shunned(n, j)
+}

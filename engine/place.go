@@ -104,7 +104,7 @@ func (e *Engine) findPlace(j *job.State) (allocs []inventory.Alloc, tasks int32,
 
 // placeHome puts a suspended job back where its memory is.
 func (e *Engine) placeHome(r placement.Request, j *job.State) ([]inventory.Alloc, bool) {
-	if !e.find.HomeFits(r, j, e.shapes.At(j.Shape)) || !e.bearsAll(j.Home) || !e.takeBack(j.Home, false) {
+	if !e.find.HomeFits(r, j, e.shapes.At(j.Shape)) || !e.speeds.BearsAll(j.Home) || !e.takeBack(j.Home, false) {
 		return nil, false
 	}
 	return e.find.Keep(j.Home), true

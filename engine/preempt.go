@@ -398,7 +398,7 @@ func (e *Engine) dropBack(j *job.State, lifted []*job.State) []*job.State {
 		if v.Hosted() && e.host(v).Lifted {
 			continue // it comes and goes with whom it is beside
 		}
-		if !e.bearsAll(v.Allocs) || !e.takeBack(v.Allocs, len(v.Guests) > 0) {
+		if !e.speeds.BearsAll(v.Allocs) || !e.takeBack(v.Allocs, len(v.Guests) > 0) {
 			continue
 		}
 		e.charge(v, 1)

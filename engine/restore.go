@@ -28,8 +28,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	}
 	e.hash, e.elastic = s.Hash, s.Elastic
 	e.restoreChanged(s)
-	e.between.restore(s.Pairs)
-	e.paces.restore(s.Paces)
+	e.speeds.Restore(s.Pairs, s.Paces)
 	for _, u := range s.Users {
 		e.users.id(u)
 	}

@@ -353,7 +353,9 @@ func (e *Engine) report(j *job.State, ev *Event) {
 		e.leftDevices(j)
 	}
 	if ev.Pace != 0 {
-		e.pace(j, ev.Pace, ev.Unit)
+		if e.speeds.Pace(j, ev.Pace, ev.Unit) {
+			e.plans.dirty = true
+		}
 	}
 	if e.elastic > 0 && ev.Type != Progress {
 		e.fresh = true // it can be resized now

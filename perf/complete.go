@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Completes implements engine.Completer for tables with Predict: the speed of a job model on a GPU
+// Completes implements speed.Completer for tables with Predict: the speed of a job model on a GPU
 // model on which it was not measured is taken from the job models with the most nearly proportional
 // speeds, in proportion. The reference of measured speeds is unknown, so only proportions count,
 // and two known speeds are the minimum (compare matrix.nearest).

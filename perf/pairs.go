@@ -249,7 +249,7 @@ func (t *Table) Estimator(measured map[[2]string]int64) func(model, beside strin
 	}
 }
 
-// Estimates implements engine.Estimator.
+// Estimates implements speed.Estimator.
 func (b Belief) Estimates(measured map[[2]string]int64) func(model, beside string) (ppm int64, ok bool) {
 	if t, ok := b.Model.(*Table); ok {
 		return t.Estimator(measured)

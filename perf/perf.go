@@ -54,7 +54,7 @@ func (p *Pair) UnmarshalText(text []byte) error {
 // themselves and are as close together as possible.
 type Belief struct{ Model Model }
 
-// Speed implements engine.Speeds.
+// Speed implements sched.Speeds.
 func (b Belief) Speed(j *cluster.Job, gpu string, tasks int) int64 {
 	want := j.NumTasks()
 	first := &j.Tasks[0]
@@ -62,7 +62,7 @@ func (b Belief) Speed(j *cluster.Job, gpu string, tasks int) int64 {
 		Tasks: want + tasks - first.Count, Want: want, Nodes: 1, Level: cluster.LevelNode, Share: cluster.Whole})
 }
 
-// Beside implements engine.Speeds.
+// Beside implements sched.Speeds.
 func (b Belief) Beside(j *cluster.Job, gpu string, others []*cluster.Job) int64 {
 	p := Placement{GPU: gpu, GPUs: j.GPUs(), Tasks: j.NumTasks(), Want: j.NumTasks(), Nodes: 1, Level: cluster.LevelNode, Share: cluster.Whole}
 	alone := b.Model.Rate(j, p)
@@ -73,7 +73,7 @@ func (b Belief) Beside(j *cluster.Job, gpu string, others []*cluster.Job) int64 
 	return b.Model.Rate(j, p) * Million / max(1, alone)
 }
 
-// Pair implements engine.Pairs.
+// Pair implements speed.Pairs.
 func (b Belief) Pair(model, beside string) int64 {
 	j, p := cluster.Job{Model: model}, Placement{GPUs: 1, Tasks: 1, Want: 1, Nodes: 1, Level: cluster.LevelNode, Share: 1, MPS: true} // turns are covered by Turns
 	alone := b.Model.Rate(&j, p)
@@ -81,7 +81,7 @@ func (b Belief) Pair(model, beside string) int64 {
 	return b.Model.Rate(&j, p) * Million / max(1, alone)
 }
 
-// Slice implements engine.Speeds.
+// Slice implements sched.Speeds.
 func (b Belief) Slice(j *cluster.Job, gpu, profile string, part int64) int64 {
 	return b.Model.Rate(j, Placement{GPU: gpu, GPUs: 1, Tasks: 1, Want: 1, Nodes: 1, Level: cluster.LevelNode, Share: part, Profile: profile})
 }
@@ -261,7 +261,7 @@ func (t *Table) Check() error {
 	return nil
 }
 
-// Apart implements engine.Distances.
+// Apart implements sched.Distances.
 func (b Belief) Apart(j *cluster.Job, gpu string, l cluster.Level) int64 {
 	n := j.NumTasks()
 	p := Placement{GPU: gpu, GPUs: j.GPUs(), Tasks: n, Want: n, Nodes: 1, Level: cluster.LevelNode, Share: cluster.Whole}

@@ -63,13 +63,13 @@ func (t *Table) busy(model string) (duty int64, processes int, ok bool) {
 	return 0, 0, false
 }
 
-// TakesTurns implements engine.Turns.
+// TakesTurns implements speed.Turns.
 func (b Belief) TakesTurns() bool {
 	t, ok := b.Model.(*Table)
 	return ok && t.Slicing != nil
 }
 
-// Turns implements engine.Turns.
+// Turns implements speed.Turns.
 func (b Belief) Turns(model string, beside []string) (ppm int64, ok bool) {
 	t, ok := b.Model.(*Table)
 	if !ok {

@@ -28,12 +28,13 @@ var arrows = map[string]string{
 	"quota":               "cluster",
 	"perf":                "cluster solve",
 	"power":               "cluster",
-	"engine":              "cluster quota internal/heap engine/order engine/inventory engine/shape engine/job engine/sched engine/placement",
+	"engine":              "cluster quota internal/heap engine/order engine/inventory engine/shape engine/job engine/sched engine/placement engine/speed",
 	"engine/inventory":    "cluster",
 	"engine/job":          "cluster quota engine/inventory engine/order",
 	"engine/order":        "cluster",
 	"engine/placement":    "cluster engine/inventory engine/job engine/order engine/sched engine/shape",
 	"engine/sched":        "cluster quota engine/inventory engine/job engine/order engine/shape",
+	"engine/speed":        "cluster engine/inventory engine/job engine/sched",
 	"engine/shape":        "cluster engine/inventory",
 	"forward":             "cluster engine internal/heap",
 	"solve":               "internal/heap",
@@ -59,11 +60,11 @@ var arrows = map[string]string{
 	"local/cgroup":        "local/cgroup/spawn",
 	"local/cgroup/spawn":  "",
 	"local/evidence":      "store",
-	"local/foresight":     "cluster engine forward show",
+	"local/foresight":     "cluster engine forward show ask store",
 	"local/demojobs":      "ask cluster",
 	"local/account":       "local/cgroup/spawn local/evidence",
 	"local/rules":         "ask cluster config engine perf show local/account local/observe",
-	"local/share":         "cluster local/shim",
+	"local/share":         "cluster local/shim perf",
 	"local/run":           "cluster engine progress show local/shim local/cgroup local/evidence",
 	"local/observe":       "ask cluster config local/cgroup local/gpu show store",
 	"progress":            "show cluster perf engine",
@@ -82,13 +83,15 @@ var arrows = map[string]string{
 	"experiments":         "experiments/results",
 	"experiments/results": "cluster perf engine policy place driver trace report sim experiments/compat config serving internal/csvfile",
 	"experiments/compat":  "cluster engine policy place driver trace solve",
-	"kube":                "cluster perf progress power quota config engine driver journal ask show internal/inbox kube/amount kube/fit kube/fit/volumes kube/gangs kube/look kube/mig kube/queues internal/oldkeys",
+	"kube":                "cluster perf progress power quota config engine driver journal ask show internal/inbox kube/amount kube/fit kube/fit/claims kube/fit/volumes kube/gangs kube/look kube/mig kube/power kube/queues internal/oldkeys",
 	"kube/amount":         "cluster",
 	"kube/fit":            "cluster kube/amount",
+	"kube/fit/claims":     "cluster kube/amount",
 	"kube/fit/volumes":    "cluster kube/amount kube/fit",
 	"kube/gangs":          "cluster",
 	"kube/look":           "ask cluster engine kube/queues progress show",
 	"kube/mig":            "cluster config engine",
+	"kube/power":          "",
 	"kube/queues":         "cluster config quota",
 	"kube/lead":           "",
 	"kube/front":          "api server/view web",
@@ -114,7 +117,7 @@ var arrows = map[string]string{
 }
 
 // pure packages import the standard library and each other only, and have neither clock nor randomness.
-var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "engine/inventory": true, "engine/job": true, "engine/order": true, "engine/placement": true, "engine/sched": true, "engine/shape": true, "policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true, "learn": true}
+var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "engine/inventory": true, "engine/job": true, "engine/order": true, "engine/placement": true, "engine/sched": true, "engine/shape": true, "engine/speed": true, "policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true, "learn": true}
 
 // banned calls per package: "*" is everywhere outside tests.
 var banned = map[string]string{

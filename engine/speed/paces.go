@@ -1,4 +1,4 @@
-package engine
+package speed
 
 import (
 	"cmp"
@@ -76,14 +76,14 @@ func pacer(j *job.State, unit job.PaceUnit) (k paceKey, ok bool) {
 // better than that, and each one that does has plans made anew.
 const paceChange = 50
 
-// pace books how fast a job goes by its own account on what it holds. Others on its GPUs,
-// or more nodes than it needs, would make it slower than its GPUs are.
-func (e *Engine) pace(j *job.State, pace int64, unit job.PaceUnit) {
+// Pace books how fast a job goes by its own account on what it holds. Others on its GPUs,
+// or more nodes than it needs, would make it slower than its GPUs are. changed: speeds may be others now.
+func (b *Book) Pace(j *job.State, pace int64, unit job.PaceUnit) (changed bool) {
 	k, ok := pacer(j, unit)
 	if !ok || pace <= 0 || pace > math.MaxInt64/1000 || j.State != job.Running || j.Resizing || j.Hosted() || len(j.Guests) > 0 || len(j.Allocs) == 0 {
-		return
+		return false
 	}
-	c := &e.st.Classes()[e.st.Nodes()[j.Allocs[0].Node].Class()]
+	c := &b.World.Store.Classes()[b.World.Store.Nodes()[j.Allocs[0].Node].Class()]
 	each, tasks := c.GPUs()/j.Spec.Tasks[0].Request.GPUs, int(j.Tasks)
 	var nodes []int32 // a gang that has grown may have several parts of one
 	for i := range j.Allocs {
@@ -92,10 +92,10 @@ func (e *Engine) pace(j *job.State, pace int64, unit job.PaceUnit) {
 		}
 	}
 	if each == 0 || len(nodes) > (tasks+each-1)/each {
-		return
+		return false
 	}
 	r := PaceRecord{Model: k.model, Per: k.per, GPU: c.Model().Name, Tasks: tasks, Pace: pace, Unit: unit, Runs: 1, Last: j.Spec.ID, Began: j.Started}
-	list := e.paces.list[k]
+	list := b.paces.list[k]
 	at, ok := slices.BinarySearchFunc(list, &r, comparePaces)
 	switch {
 	case !ok:
@@ -103,7 +103,7 @@ func (e *Engine) pace(j *job.State, pace int64, unit job.PaceUnit) {
 	case list[at].Last == r.Last && list[at].Began == r.Began: // the same run again: it knows better by now
 		was := &list[at]
 		if d := pace - was.Pace; max(d, -d) < was.Pace/paceChange {
-			return
+			return false
 		}
 		was.Pace = pace
 	default:
@@ -111,19 +111,17 @@ func (e *Engine) pace(j *job.State, pace int64, unit job.PaceUnit) {
 		was.Last, was.Began, was.Runs = r.Last, r.Began, was.Runs+1
 		d := (pace - was.Pace) / int64(min(was.Runs, 5)) // the mean of the first ones, then of the last ones
 		if max(d, -d) < was.Pace/paceChange {
-			return
+			return false
 		}
 		was.Pace += d
 	}
-	if e.paces.list == nil {
-		e.paces.list = map[paceKey][]PaceRecord{}
+	if b.paces.list == nil {
+		b.paces.list = map[paceKey][]PaceRecord{}
 	}
-	e.paces.list[k] = list
-	e.paces.revision++
-	e.paces.completed = nil
-	if len(list) > 1 {
-		e.plans.dirty = true
-	}
+	b.paces.list[k] = list
+	b.paces.revision++
+	b.paces.completed = nil
+	return len(list) > 1
 }
 
 func comparePaces(a PaceRecord, b *PaceRecord) int {
@@ -154,24 +152,24 @@ func (p *paces) restore(all []PaceRecord) {
 
 // stated is what the table of speeds says of a job (see Speeds): without one, as its tasks
 // are to those that it asks for.
-func (e *Engine) stated(j *job.State, gpu string, tasks int) int64 {
-	if s := e.cfg.Speeds; s != nil {
+func (b *Book) stated(j *job.State, gpu string, tasks int) int64 {
+	if s := b.World.Speeds; s != nil {
 		return s.Speed(j.Spec, gpu, tasks)
 	}
-	if n := e.shapes.Get(j.Base).Sets[0].Count; tasks != n {
+	if n := b.World.Shapes.Get(j.Base).Sets[0].Count; tasks != n {
 		return job.Million * int64(tasks) / int64(n)
 	}
 	return job.Million
 }
 
-// speed is what is believed of a job's speed, in ppm: as it was measured, else what is stated.
-func (e *Engine) speed(j *job.State, gpu string, tasks int) int64 {
-	stated := e.stated(j, gpu, tasks)
-	if e.paces.revision == 0 {
+// Of is what is believed of a job's speed, in ppm: as it was measured, else what is stated.
+func (b *Book) Of(j *job.State, gpu string, tasks int) int64 {
+	stated := b.stated(j, gpu, tasks)
+	if b.paces.revision == 0 {
 		return stated
 	}
-	if j.Anchor.Revision != e.paces.revision {
-		e.fasten(j)
+	if j.Anchor.Revision != b.paces.revision {
+		b.fasten(j)
 	}
 	a := &j.Anchor
 	if a.Few {
@@ -179,8 +177,8 @@ func (e *Engine) speed(j *job.State, gpu string, tasks int) int64 {
 	}
 	k, _ := pacer(j, a.Unit)
 	nearest := -1
-	for i, r := range e.paces.list[k] {
-		if r.GPU == gpu && (nearest < 0 || farther(e.paces.list[k][nearest].Tasks, r.Tasks, tasks)) {
+	for i, r := range b.paces.list[k] {
+		if r.GPU == gpu && (nearest < 0 || farther(b.paces.list[k][nearest].Tasks, r.Tasks, tasks)) {
 			nearest = i
 		}
 	}
@@ -190,10 +188,10 @@ func (e *Engine) speed(j *job.State, gpu string, tasks int) int64 {
 		}
 		return stated
 	}
-	r := &e.paces.list[k][nearest]
+	r := &b.paces.list[k][nearest]
 	v := float64(r.Pace) * a.By
 	if r.Tasks != tasks { // as the table goes on from there
-		v *= float64(stated) / float64(max(1, e.stated(j, gpu, r.Tasks)))
+		v *= float64(stated) / float64(max(1, b.stated(j, gpu, r.Tasks)))
 	}
 	return int64(math.Round(min(max(v, 1), 1e12)))
 }
@@ -206,34 +204,34 @@ func farther(a, b, from int) bool {
 }
 
 // fasten finds what a job's measurements are multiplied with to be its speeds.
-func (e *Engine) fasten(j *job.State) {
-	j.Anchor = job.Anchor{Revision: e.paces.revision, Few: true}
+func (b *Book) fasten(j *job.State) {
+	j.Anchor = job.Anchor{Revision: b.paces.revision, Few: true}
 	for _, unit := range []job.PaceUnit{job.PaceSamples, job.PaceSteps} { // what counts samples knows more
 		k, ok := pacer(j, unit)
-		list := e.paces.list[k]
+		list := b.paces.list[k]
 		if !ok || len(list) < 2 {
 			continue
 		}
 		sum := 0.0
 		for _, r := range list {
-			sum += math.Log(float64(max(1, e.stated(j, r.GPU, r.Tasks))) / float64(r.Pace))
+			sum += math.Log(float64(max(1, b.stated(j, r.GPU, r.Tasks))) / float64(r.Pace))
 		}
 		j.Anchor.Few, j.Anchor.Unit, j.Anchor.By = false, unit, math.Exp(sum/float64(len(list)))
-		j.Anchor.Guessed = e.complete(j, k, list)
+		j.Anchor.Guessed = b.complete(j, k, list)
 		return
 	}
 }
 
 // complete estimates the speeds on GPU models on which nobody measured the job's model, as
 // factors on what is stated of them.
-func (e *Engine) complete(j *job.State, k paceKey, list []PaceRecord) map[string]int64 {
-	t, ok := e.cfg.Speeds.(Completer)
+func (b *Book) complete(j *job.State, k paceKey, list []PaceRecord) map[string]int64 {
+	t, ok := b.World.Speeds.(Completer)
 	if !ok {
 		return nil
 	}
 	count := j.Spec.Tasks[0].Count
 	key := paceAsked{k, count}
-	if v, ok := e.paces.completed[key]; ok {
+	if v, ok := b.paces.completed[key]; ok {
 		return v
 	}
 	known, from := map[string]int64{}, map[string]int{} // as the table has it: at the size that is asked for
@@ -241,21 +239,18 @@ func (e *Engine) complete(j *job.State, k paceKey, list []PaceRecord) map[string
 		if at, ok := from[r.GPU]; ok && !farther(at, r.Tasks, count) {
 			continue
 		}
-		v := float64(r.Pace) * j.Anchor.By * float64(e.stated(j, r.GPU, count)) / float64(max(1, e.stated(j, r.GPU, r.Tasks)))
+		v := float64(r.Pace) * j.Anchor.By * float64(b.stated(j, r.GPU, count)) / float64(max(1, b.stated(j, r.GPU, r.Tasks)))
 		known[r.GPU], from[r.GPU] = max(1, int64(math.Round(v))), r.Tasks
 	}
 	guessed := map[string]int64{}
 	if len(known) > 1 {
 		for gpu, v := range t.Completes(j.Spec.Model, maps.Clone(known)) { // order does not matter: each is one entry
-			guessed[gpu] = max(1, v*job.Million/max(1, e.stated(j, gpu, count)))
+			guessed[gpu] = max(1, v*job.Million/max(1, b.stated(j, gpu, count)))
 		}
 	}
-	if e.paces.completed == nil {
-		e.paces.completed = map[paceAsked]map[string]int64{}
+	if b.paces.completed == nil {
+		b.paces.completed = map[paceAsked]map[string]int64{}
 	}
-	e.paces.completed[key] = guessed
+	b.paces.completed[key] = guessed
 	return guessed
 }
-
-// Paces lists how fast jobs were measured to go, by job model.
-func (e *Engine) Paces() []PaceRecord { return e.paces.records() }
