@@ -12,8 +12,8 @@ import (
 
 var afs = Info{
 	Name: "afs",
-	About: "elastic jobs share the GPUs: each goes to the job that makes most of it now, weighing who would end first " +
-		"against who speeds up more (AFS-L); without estimates all count as equally long (AFS-P)",
+	About: "elastic jobs share the GPUs: each goes to the job that gains most from it now, weighing which job would end " +
+		"first against which speeds up more (AFS-L); without estimates all count as equally long (AFS-P)",
 	Source: "AFS-L: Elastic Resource Sharing for Distributed Deep Learning (NSDI'21)",
 	Needs:  "elastic jobs (min..max tasks); run times for AFS-L; speeds by size, else they are taken as linear",
 	Knobs:  []Knob{{"round", "0s", "plan at multiples of this only, so that jobs are resized less often; 0s: whenever a job comes or ends"}},

@@ -15,12 +15,12 @@ import (
 
 var allox = Info{
 	Name: "allox",
-	About: "GPUs of several models: an assignment of the waiting jobs to GPUs, one after the other on each, makes the sum of their " +
-		"completion times least; no preemption",
+	About: "GPUs of several models: waiting jobs are assigned to GPUs, one after the other on each, so that the sum of their " +
+		"completion times is least; no preemption",
 	Source: "AlloX (EuroSys'20); gangs, and GPUs that are busy, are ours",
 	Needs:  "run times, speeds per GPU model",
 	Knobs: []Knob{
-		{"alpha", "1", "of the waiting jobs this part, the oldest, is looked at (and one for each idle GPU): less is fairer"},
+		{"alpha", "1", "fraction of the waiting jobs, the oldest, that is considered (at least one job per idle GPU): less is fairer"},
 		{"busy", "true", "false: only GPUs that are idle are assigned, as in Gavel's simulator"},
 	},
 	New: func(k *Knobs) (sched.Policy, error) {

@@ -13,17 +13,17 @@ import (
 
 var antman = Info{
 	Name: "antman",
-	About: "best-effort jobs run on idle GPUs, and beside others that hardly notice them; standard and critical jobs come in the order of " +
-		"their submission, one on each GPU, and never run beside one another",
+	About: "best-effort jobs run on idle GPUs, and as guests of jobs that hardly notice them; standard and critical jobs run in the order of " +
+		"their submission, one on each GPU, and never share one",
 	Source: "AntMan (OSDI'20), its global scheduler",
-	Needs:  "tiers; speeds of pairs of jobs on one GPU, or progress reports, to judge by how much a job is disturbed",
+	Needs:  "tiers; speeds of pairs of jobs on one GPU, or progress reports, to judge how much a job is slowed down",
 	Knobs: []Knob{
-		{"eps", "0.05", "part of its speed that a job may lose to those beside it"},
-		{"guests", "4", "most best-effort jobs beside one job"},
-		{"throttle", "false", "true: also beside jobs that would be disturbed more, held back so far that they lose no more than eps"},
-		{"memory", "stated", "measured: those beside a job may have what it is measured to leave of its GPUs' memory; stated: what it says that it leaves"},
+		{"eps", "0.05", "part of its speed that a job may lose to its guests"},
+		{"guests", "4", "most guests of one job"},
+		{"throttle", "false", "true: also as guests of jobs that would be slowed down more; the guests are throttled so that these lose no more than eps"},
+		{"memory", "stated", "stated: guests may have the GPU memory that a job does not request; measured: what it is measured not to use"},
 		{"headroom", "1024", "MiB of each GPU's memory that stay free under memory=measured"},
-		{"check", "10s", "how fast jobs are is looked at so often while somebody runs beside them"},
+		{"check", "10s", "interval at which speeds are checked while guests run"},
 	},
 	New: newAntman,
 }
@@ -269,7 +269,7 @@ func (p *antPlan) host(i int) int {
 		if h.gpus != gpus || int64(len(h.guests)) >= p.guests || !p.hasRoom(p.v, h, j) {
 			return
 		}
-		if left := p.beside(h, j, kind); left != nobody && (best < 0 || left > most || left == most && k < best) {
+		if left := p.beside(h, j, kind); left != forbidden && (best < 0 || left > most || left == most && k < best) {
 			best, most = k, left
 		}
 	}
@@ -289,8 +289,8 @@ func (p *antPlan) host(i int) int {
 	return best
 }
 
-// nobody marks a host that a job must not run beside.
-const nobody = math.MinInt64
+// forbidden marks a host that a job must not run beside.
+const forbidden = math.MinInt64
 
 // beside rates how well a job runs beside a host: higher is better.
 func (p *antPlan) beside(h *antHost, j sched.JobView, kind int32) int64 {
@@ -313,12 +313,12 @@ func (p *antPlan) beside(h *antHost, j sched.JobView, kind int32) int64 {
 func (p *antPlan) judge(h *antHost, j sched.JobView) int64 {
 	host := p.jobs[h.at]
 	if !j.Accepts(h.gpu) {
-		return nobody
+		return forbidden
 	}
 	left := p.v.SpeedBeside(host, h.gpu, append(slices.Clone(h.guests), j))
 	if left < p.floor {
 		if left = p.heldBack(p.v, host, h.guests, j, left); left < leastAntman {
-			return nobody
+			return forbidden
 		}
 		left -= 1_000_000 // ranks below all hosts that need no throttling
 	}

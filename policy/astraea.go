@@ -22,12 +22,12 @@ var astraea = Info{
 	Needs:  "several users or queues; no run times",
 	Knobs: []Knob{
 		{"lease", "30m", "how long a job keeps its GPUs before it competes for them again"},
-		{"tenant", "auto", "who is to be treated fairly: queue, user, or auto (queues if there are several, else users)"},
-		{"window", "24h", "over how long what a tenant had counts, in 24 parts"},
-		{"starving", "4h", "a job that has waited so long comes first among its tenant's; 0s: it does not"},
+		{"tenant", "auto", "what is treated fairly: queue, user, or auto (queues if there are several, else users)"},
+		{"window", "24h", "period over which the service of a tenant counts, in 24 parts"},
+		{"starving", "4h", "a job that has waited this long comes first among its tenant's; 0s: never"},
 		{"delay", "0s", "a job that never ran may take the place of one of its tenant's whose lease is younger than this (5m in the paper's program)"},
-		{"classes", "0", "jobs are told apart by so many classes of fairness (the paper has 5); 0: by the exact ratio"},
-		{"block", "false", "a job that its tenant's part is too small for keeps the tenant's others waiting, as in the paper's program"},
+		{"classes", "0", "number of classes of fairness by which jobs are ordered (the paper has 5); 0: by the exact ratio"},
+		{"block", "false", "true: a job that is too large for its tenant's part blocks the tenant's other jobs, as in the paper's program"},
 	},
 	New: newAstraea,
 }
@@ -159,7 +159,7 @@ type astraeaRoom struct {
 	list     []lessee
 	waiting  []waitingLessee
 	tenants  []tenant
-	who      []int
+	index    []int
 	line     []*tenant
 	records  []record
 	parts    []tenantPart

@@ -13,8 +13,8 @@ import (
 	"github.com/muster-gpu/muster/quota"
 )
 
-// Astraea, TPDS'22, vector 1: quota 4, two jobs of 4 and 2 GPUs: each deserves two, a
-// lone one of the other tenant all four.
+// Astraea, TPDS'22, vector 1: quota 4, two jobs of 4 and 2 GPUs: each deserves two, the only job of
+// the other tenant all four.
 func TestDeserves(t *testing.T) {
 	a, b := record{quota: 4, active: 2}, record{quota: 4, active: 1}
 	for _, c := range []struct {
@@ -31,15 +31,17 @@ func TestDeserves(t *testing.T) {
 	}
 }
 
-// Astraea, TPDS'22, vector 1, to its end: two tenants of one weight on eight GPUs, so a quota of four
-// each. A has jobs of four and two GPUs that wait, B one of four that runs. After ten seconds
-// A's have deserved 20 GPU-seconds each and had none, F = 0; B's 40 and had 40, F = 1.
+// Astraea, TPDS'22, vector 1, to its end: two tenants of equal weight on eight GPUs, so a quota of
+// four each. A has waiting jobs of four and two GPUs, B a running one of four. After ten seconds
+// each of A's jobs has deserved 20 GPU-seconds and received none, F = 0; B's has deserved and
+// received 40, F = 1.
 func TestLongTermFairness(t *testing.T) {
 	pol, err := New("astraea:tenant=user")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := &astraeaRules{lease: 30 * time.Minute, window: 24 * time.Hour, starving: 4 * time.Hour, tenant: "user", delay: time.Nanosecond} // so that F is reckoned of all
+	// With a delay F is computed for all jobs.
+	rules := &astraeaRules{lease: 30 * time.Minute, window: 24 * time.Hour, starving: 4 * time.Hour, tenant: "user", delay: time.Nanosecond}
 	spec, err := cluster.ParseShort("1x8xT4")
 	if err != nil {
 		t.Fatal(err)
@@ -84,14 +86,14 @@ func TestLongTermFairness(t *testing.T) {
 	}
 	e.Step(engine.Batch{Events: []engine.Event{submit(0, 0, "A", 4), submit(1, 0, "A", 2), submit(2, 0, "B", 4)}})
 	now := cluster.Time(10 * time.Second)
-	e.Step(engine.Batch{Now: now, Events: []engine.Event{submit(3, now, "C", 1)}}) // somebody comes, so there is a plan
+	e.Step(engine.Batch{Now: now, Events: []engine.Event{submit(3, now, "C", 1)}}) // a submission triggers a plan
 	if !looked {
 		t.Error("there was no second plan")
 	}
 }
 
-// Astraea, TPDS'22, an invariant: who asks for more than its part is entitled to no more by that, and
-// stands behind, not before, another that ran as long and asks for less.
+// Astraea, TPDS'22, an invariant: a job that asks for more than its part is entitled to no more,
+// and comes after, not before, one that ran as long and asks for less.
 func TestAskingForMore(t *testing.T) {
 	r, capped := rand.New(rand.NewPCG(2, 7)), 0
 	for range 5000 {
@@ -118,9 +120,9 @@ func TestAskingForMore(t *testing.T) {
 	}
 }
 
-// Astraea, TPDS'22, vector 2: four GPUs are free, A holds nothing of its quota of four, which
-// is less than a fifth: so it is first, although it had more than B in the window, and
-// its first job takes them all.
+// Astraea, TPDS'22, vector 2: four GPUs are free, A holds nothing of its quota of four, which is
+// less than a fifth: so it comes first, although it had more than B in the window, and its first
+// job takes them all.
 func TestStarvationGuard(t *testing.T) {
 	tenants := func(held int) []*tenant {
 		return []*tenant{
@@ -131,12 +133,13 @@ func TestStarvationGuard(t *testing.T) {
 	if got, _ := (&astraeaRules{lease: time.Minute}).parts(tenants(0), 4); !slices.Equal(got, []int{0, 4}) {
 		t.Errorf("parts %v, want 0 and 4", got)
 	}
-	if got, _ := (&astraeaRules{lease: time.Minute}).parts(tenants(1), 4); !slices.Equal(got, []int{1, 2}) { // a quarter: now what they had decides
+	// A quarter: past service decides.
+	if got, _ := (&astraeaRules{lease: time.Minute}).parts(tenants(1), 4); !slices.Equal(got, []int{1, 2}) {
 		t.Errorf("parts %v, want 1 and, where four do not fit any more, 2", got)
 	}
 }
 
-// waitingFor is a line of jobs that wait for so many GPUs.
+// waitingFor is a line of jobs that wait for that many GPUs each.
 func waitingFor(gpus ...int) (list []waitingLessee) {
 	for i, g := range gpus {
 		list = append(list, waitingLessee{&lessee{id: cluster.JobID(i), gpus: g}})
@@ -144,8 +147,8 @@ func waitingFor(gpus ...int) (list []waitingLessee) {
 	return list
 }
 
-// Astraea, TPDS'22, vector 3: a tenant that holds eight GPUs of a quota of four had
-// twice what it was to have; and only the last 24 hours count.
+// Astraea, TPDS'22, vector 3: a tenant that holds eight GPUs of a quota of four had twice its
+// entitlement; only the last 24 hours count.
 func TestWindow(t *testing.T) {
 	const hour = cluster.Time(time.Hour)
 	x := tenant{record: record{quota: 4}, each: 1000}
@@ -182,8 +185,8 @@ func TestFairnessClass(t *testing.T) {
 	}
 }
 
-// Parts end: whatever tenants hold and were to hold, each job is charged once, no
-// more is given than is free, and what is left over fits nobody.
+// The phase ends: whatever tenants hold and are entitled to, each job is charged once, no more is
+// given than is free, and what is left is too small for all waiting jobs.
 func TestPartsEnd(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 3))
 	for range 2000 {
@@ -213,8 +216,8 @@ func TestPartsEnd(t *testing.T) {
 	}
 }
 
-// newQuotas is Astraea's first phase (TPDS'22) as it is written there: what each tenant holds, and
-// each time one more job of whom has least, looked for among all.
+// newQuotas is Astraea's first phase (TPDS'22) as published: what each tenant holds, plus one more
+// job at a time of the tenant that has least, by a search among all.
 func newQuotas(tenants []tenant, free int, lease time.Duration) []int {
 	list, queues := make([]int, len(tenants)), make([][]*lessee, len(tenants))
 	for i := range tenants {
@@ -260,9 +263,9 @@ func newQuotas(tenants []tenant, free int, lease time.Duration) []int {
 	}
 }
 
-// Astraea's invariants (TPDS'22): quotas add up to no more than there is; what a tenant has on lease
-// is at no launch more than its part of the round (newq), and what it then runs no more
-// than that.
+// Astraea's invariants (TPDS'22): quotas sum up to no more than the cluster; what a tenant has on
+// lease never exceeds its part of the round (newq) at launch, and what it then runs does not exceed
+// that either.
 func TestUsedWithinQuota(t *testing.T) {
 	pol, err := New("astraea:lease=10m,starving=20m,tenant=user")
 	if err != nil {
@@ -315,7 +318,7 @@ func TestUsedWithinQuota(t *testing.T) {
 			last[jobs[i].Spec().User] = newq[list[i].tenant]
 		}
 		for k := range used {
-			if used[k] != newq[k] { // without block every part is used, too
+			if used[k] != newq[k] { // without block every part is also used
 				t.Errorf("%v: tenant %d has %d GPUs on lease, its part is %d", v.Now(), k, used[k], newq[k])
 			}
 		}
@@ -332,8 +335,8 @@ func TestUsedWithinQuota(t *testing.T) {
 	}
 }
 
-// A job that moves to another tenant keeps its lease and what it deserved; from then on
-// it deserves what that tenant's jobs do.
+// A job that moves to another tenant keeps its lease and what it has deserved; from then on it
+// deserves what that tenant's jobs do.
 func TestMovedToAnotherTenant(t *testing.T) {
 	pol, err := New("astraea:lease=10m,tenant=user")
 	if err != nil {

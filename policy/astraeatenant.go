@@ -209,25 +209,25 @@ func withTenant(list []tenant, t tenant) []tenant {
 func (r *astraeaRules) present(v sched.View, room *astraeaRoom, list, heads []lessee, pools []sched.Pool) (tenants []tenant, weights int64) {
 	queues := r.queues(v)
 	tenants = room.tenants[:0]
-	who := zeros(&room.who, len(room.who)) // by number of the user or queue: 1 + index of the tenant
+	index := zeros(&room.index, len(room.index)) // by number of the user or queue: 1 + index of the tenant
 	of := func(j sched.JobView) int {
 		number := j.User()
 		if queues {
 			number = j.Queue()
 		}
-		for number >= len(who) {
-			who = append(who, 0)
+		for number >= len(index) {
+			index = append(index, 0)
 		}
-		if who[number] == 0 {
+		if index[number] == 0 {
 			name, weight := "user "+j.Spec().User, int64(1)
 			if queues {
 				name, weight = "queue "+v.Tree().Name(number), max(1, v.Tree().Weight(number))
 			}
 			tenants = withTenant(tenants, tenant{record: record{key: nameKey(name)}, weight: weight, first: cameFirst{cluster.Never, 0}})
-			who[number] = len(tenants)
+			index[number] = len(tenants)
 			weights += weight
 		}
-		return who[number] - 1
+		return index[number] - 1
 	}
 	for i := range list {
 		l := &list[i]
@@ -245,7 +245,7 @@ func (r *astraeaRules) present(v sched.View, room *astraeaRoom, list, heads []le
 		}
 		t.pools = append(t.pools, tenantPool{Pool: pools[i], head: h})
 	}
-	room.who = who
+	room.index = index
 	return tenants, weights
 }
 
@@ -387,7 +387,7 @@ func tenantsOf(room *astraeaRoom, memo []int64) (then cluster.Time, list []recor
 	return then, list
 }
 
-// readRecords calls f with the five numbers and the parts of each record. (Records before the first
+// readRecords calls f with the five index and the parts of each record. (Records before the first
 // tenant are skipped.)
 func readRecords(memo []int64, f func(at, parts []int64)) {
 	for known := false; len(memo) >= 5; {

@@ -20,7 +20,7 @@ var chronus = Info{
 	Needs:  "deadlines, run times, checkpoints; tier best-effort marks soft deadlines",
 	Knobs: []Knob{
 		{"lease", "4m", "jobs take turns at multiples of this; a deadline counts to the end of its last whole lease"},
-		{"overhead", "0s", "of each lease so much is taken as lost to starting, besides the checkpoints and restarts that jobs state"},
+		{"overhead", "0s", "time of each lease that is lost to starting, in addition to the checkpoints and restarts that jobs state"},
 		{"first", "running", "running: accepted jobs wait for their leases while others can use the GPUs, but go on once they run; least: those that run wait, too; most: they come first, as early as they fit"},
 	},
 	New: newChronus,
@@ -407,14 +407,14 @@ func (b *leaseBoard) admit(t *booking) {
 	wait := b.wait
 	b.wait = max(wait, t.leaves)
 	t.accepted = true
-	for _, anew := range []bool{b.wait > wait && !b.allCovered(t), true} {
+	for _, replan := range []bool{b.wait > wait && !b.allCovered(t), true} {
 		for _, k := range order {
 			b.settle(t, k)
 			if int64(t.due)*int64(b.lease) < t.wall {
 				continue
 			}
 			free, leases := b.books()
-			if !anew && b.latest(t) || anew && b.pack() {
+			if !replan && b.latest(t) || replan && b.pack() {
 				return
 			}
 			b.restore(free, leases)

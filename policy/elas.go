@@ -21,7 +21,7 @@ var eLAS = Info{
 		{"index", "total", "what weighs: the total run time that progress lets expect, or what remains of it"},
 		{"beta", "1", "weight of a job that has not reported progress"},
 		{"T0", "median", "run time with the weight 1: a duration, or the median of the last 1000 jobs that completed (1h until there is one)"},
-		{"learn", "1h", "how often the median is computed anew"},
+		{"learn", "1h", "interval at which the median is updated"},
 		promoteKnob,
 	},
 	New: newELAS,

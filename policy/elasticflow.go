@@ -19,7 +19,7 @@ var elasticflow = Info{
 	Needs:  "deadlines, run times, elastic jobs, speeds by size (else linear)",
 	Knobs: []Knob{
 		{"slot", "60s", "plans are made in slots of this length; what is left of a deadline's slot is not counted on"},
-		{"overhead", "0s", "what a start or a change of size is reckoned to cost besides the checkpoints and restarts that jobs state"},
+		{"overhead", "0s", "assumed cost of a start or a change of size, in addition to the checkpoints and restarts that jobs state"},
 	},
 	New: func(k *Knobs) (sched.Policy, error) {
 		r := &flowRules{}

@@ -58,7 +58,7 @@ func TestFlowMemoryTwin(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, planned, memory := &flowRules{slot: time.Minute}, pol.(*drawer).plan, flowMemory{}
-	anew, went := 0, 0
+	replans, keeps := 0, 0
 	check := func(v sched.View, jobs []sched.JobView) sched.Plan {
 		list := make([]flow, len(jobs))
 		claimAll(v, jobs, func(i int) *claim { return &list[i].claim })
@@ -86,7 +86,7 @@ func TestFlowMemoryTwin(t *testing.T) {
 		}
 		holds := memory.holds(h, kept)
 		if h.satisfy(kept) {
-			anew++
+			replans++
 		} else {
 			before := h.books(kept)
 			h.goOn(kept)
@@ -100,7 +100,7 @@ func TestFlowMemoryTwin(t *testing.T) {
 				}
 			}
 			if holds {
-				went++
+				keeps++
 			}
 		}
 		slices.SortStableFunc(fresh, byDeadline)
@@ -123,8 +123,8 @@ func TestFlowMemoryTwin(t *testing.T) {
 		clear(memory)
 		playDeadlines(t, seed, &planning{pol, check})
 	}
-	if anew < 1000 || went < 20 {
-		t.Errorf("%d times all were planned anew, %d times they went on: this tries little", anew, went)
+	if replans < 1000 || keeps < 20 {
+		t.Errorf("%d new plans, %d kept ones: the test tries too little", replans, keeps)
 	}
 }
 
@@ -233,7 +233,7 @@ func (j *played) carryOut(now cluster.Time, a *engine.Action) []engine.Event {
 
 // A job that turns out to ignore checkpoints after its plan was made keeps running, even if that
 // plan has a gap.
-func TestFlowDeafGoesOn(t *testing.T) {
+func TestFlowKeepsJobWithoutCheckpoints(t *testing.T) {
 	pol, err := New("elasticflow")
 	if err != nil {
 		t.Fatal(err)

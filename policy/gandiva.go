@@ -13,16 +13,16 @@ import (
 
 var gandiva = Info{
 	Name: "gandiva",
-	About: "more jobs than GPUs take turns in short rounds, who had least time first; jobs of the same size are put on the same GPUs " +
-		"by trial, and stay together if more gets done so",
+	About: "if there are more jobs than GPUs they take turns in short rounds, least run time first; jobs of the same size are packed on the same GPUs " +
+		"by trial, and stay together if that increases throughput",
 	Source: "Gandiva (OSDI'18); pairs as in Gavel's version of it",
 	Needs:  "cheap stops (suspend, or checkpoints); progress reports, or speeds of pairs, to judge pairs by",
 	Knobs: []Knob{
 		{"round", "1m", "jobs take turns at multiples of this"},
 		{"overhead", "0", "part of a turn that may go to stopping and starting: a turn lasts as many rounds as that takes; 0: one, whatever it costs"},
-		{"pack", "true", "false: nobody shares GPUs"},
-		{"probe", "1m", "two jobs are together for so long before they are judged"},
-		{"tries", "4", "with so many others it may go badly before a job is left to itself, up to 16; 0: any number"},
+		{"pack", "true", "false: jobs share no GPUs"},
+		{"probe", "1m", "how long two jobs run together before they are judged"},
+		{"tries", "4", "number of partners, up to 16, with which packing may fail before a job is left alone; 0: any number"},
 	},
 	New: newGandiva,
 }

@@ -9,13 +9,13 @@ import (
 
 var gandivaFair = Info{
 	Name: "gandiva-fair",
-	About: "GPUs of several models: users have equal parts of each model; who gains little by fast GPUs trades them for more slow " +
-		"ones; rounds see to it that their jobs get that",
+	About: "GPUs of several models: users have equal parts of each model; a user that gains little from fast GPUs trades them for more slow " +
+		"ones; rounds give their jobs these parts",
 	Source: "Gandiva-fair (EuroSys'20), reconstructed; its rounds are those of Gavel (OSDI'20)",
 	Needs:  "users, speeds per GPU model; checkpoints: jobs take turns",
 	Knobs: []Knob{
 		{"round", "6m", "jobs take turns at multiples of this"},
-		{"reset", "32m", "what jobs have had is counted anew when jobs come or go, but not more often than this"},
+		{"reset", "32m", "the service of jobs is counted from zero again when jobs come or go, at most once per this time"},
 		{"trade", "true", "false: users keep their equal parts of each model"},
 	},
 	New: newGandivaFair,
@@ -66,9 +66,9 @@ func (q *gavelProgram) fairParts() []float64 {
 		}
 		h := &users[u]
 		h.jobs = append(h.jobs, i)
-		h.demand += q.who.GPUs[i]
+		h.demand += q.problem.GPUs[i]
 		for j := range k {
-			h.speed[j] += q.who.GPUs[i] * q.speed[i*k+j]
+			h.speed[j] += q.problem.GPUs[i] * q.speed[i*k+j]
 		}
 	}
 	for u := range users {
@@ -76,7 +76,7 @@ func (q *gavelProgram) fairParts() []float64 {
 			users[u].speed[j] /= users[u].demand
 		}
 	}
-	divide(users, q.who.Capacity)
+	divide(users, q.problem.Capacity)
 	if q.objective == "trade" {
 		trade(users, k)
 	}
@@ -94,7 +94,7 @@ func (q *gavelProgram) spread(h *holder, x []float64) {
 		usable := 0.0
 		for _, i := range h.jobs {
 			if q.speed[i*k+j] > 0 {
-				usable += q.who.GPUs[i]
+				usable += q.problem.GPUs[i]
 			}
 		}
 		for _, i := range h.jobs {

@@ -18,8 +18,8 @@ import (
 
 var gavel = Info{
 	Name: "gavel",
-	About: "GPUs of several models: a program says what part of the time each job should have on which model, rounds see to it " +
-		"that it gets that",
+	About: "GPUs of several models: a linear program computes the share of time that each job should have on each model, and rounds " +
+		"give it that share",
 	Source: "Gavel: Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads (OSDI'20)",
 	Needs:  "speeds per GPU model; run times for ftf and makespan, prices for cost; checkpoints: jobs take turns",
 	Knobs: []Knob{
@@ -28,11 +28,11 @@ var gavel = Info{
 		{"inside", "fair", "for objective=hierarchical: an entity's jobs are alike (fair), or the first comes first (fifo); by queue: inside=research:fifo/prod:fair, others are fair"},
 		{"weigh", "equal", "for objective=las and waterfill: by what a job's speed counts, equal, queue (the weight of its queue) or priority (its own, from 1 to 1000; less is 1, more 1000)"},
 		{"round", "6m", "jobs take turns at multiples of this"},
-		{"reset", "32m", "what jobs have had is counted anew when jobs come or go, but not more often than this"},
-		{"solve", "changes", "when the program is solved: at changes, when jobs come or go, or at resets only (fewer programs; who comes between two takes what is left)"},
+		{"reset", "32m", "the service of jobs is counted from zero again when jobs come or go, at most once per this time"},
+		{"solve", "changes", "when the program is solved: at changes, when jobs come or go, or at resets only (fewer programs; a job that comes between two gets what is left)"},
 		{"heterogeneity", "true", "false: all models count as equally fast"},
-		{"order", "", "the order in which models are gone through: order=H100-80GB/T4-16GB; others come after, the fastest first"},
-		{"space_sharing", "false", "true: two jobs of one size may have the same GPUs, where they get more done so than in turns"},
+		{"order", "", "the order in which models are filled: order=H100-80GB/T4-16GB; others come after, the fastest first"},
+		{"space_sharing", "false", "true: two jobs of one size may share GPUs if they get more done so than by turns"},
 		{"prices", "", "for objective=cost, per GPU-hour: prices=H100-80GB:3/T4-16GB:0.4; a model that is not listed costs 1"},
 	},
 	New: newGavel,

@@ -10,13 +10,13 @@ const packsWell = 1_500_000
 // there is no room for one on any kind; that job and all later ones get -1. A job that cannot run
 // on the kinds that have room is skipped.
 func (q *gavelProgram) arrival() (kind []int) {
-	k, free := len(q.kinds), append([]float64(nil), q.who.Capacity...)
+	k, free := len(q.kinds), append([]float64(nil), q.problem.Capacity...)
 	done := false
 	for i := range q.jobs {
 		best, room := -1, false
 		for j := range k {
-			room = room || free[j] >= q.who.GPUs[i]
-			if v := q.speed[i*k+j]; v > 0 && free[j] >= q.who.GPUs[i] && (best < 0 || v > q.speed[i*k+best]) {
+			room = room || free[j] >= q.problem.GPUs[i]
+			if v := q.speed[i*k+j]; v > 0 && free[j] >= q.problem.GPUs[i] && (best < 0 || v > q.speed[i*k+best]) {
 				best = j
 			}
 		}
@@ -24,7 +24,7 @@ func (q *gavelProgram) arrival() (kind []int) {
 			best = -1
 		}
 		if best >= 0 {
-			free[best] -= q.who.GPUs[i]
+			free[best] -= q.problem.GPUs[i]
 		}
 		kind = append(kind, best)
 	}

@@ -175,10 +175,10 @@ func (q *gavelProgram) share() {
 		return
 	}
 	classes := q.classes()
-	p := solve.Packing{Shares: solve.Shares{Capacity: q.who.Capacity}}
+	p := solve.Packing{Shares: solve.Shares{Capacity: q.problem.Capacity}}
 	k := len(q.kinds)
 	for _, c := range classes {
-		p.GPUs, p.Jobs = append(p.GPUs, q.who.GPUs[c.at]), append(p.Jobs, float64(len(c.jobs)))
+		p.GPUs, p.Jobs = append(p.GPUs, q.problem.GPUs[c.at]), append(p.Jobs, float64(len(c.jobs)))
 		p.Speed = append(p.Speed, q.speed[c.at*k:(c.at+1)*k]...)
 	}
 	if q.v.Shared() && q.crowded() {
@@ -284,10 +284,10 @@ func (q *gavelProgram) crowded() bool {
 				best = j
 			}
 		}
-		want[best] += q.who.GPUs[i]
+		want[best] += q.problem.GPUs[i]
 	}
 	for j, w := range want {
-		if w > q.who.Capacity[j] {
+		if w > q.problem.Capacity[j] {
 			return true
 		}
 	}
@@ -351,12 +351,12 @@ func (q *gavelProgram) solveShared(p *solve.Packing, classes []*gavelClass) (alo
 	case "waterfill":
 		_, alone, together, err = p.WaterFill(of(q.relative()))
 	case "hierarchical":
-		who, all := *q.entities(), q.entities().Of
-		who.Of = nil
+		entities, all := *q.entities(), q.entities().Of
+		entities.Of = nil
 		for _, c := range classes {
-			who.Of = append(who.Of, all[c.at])
+			entities.Of = append(entities.Of, all[c.at])
 		}
-		_, alone, together, err = p.Hierarchy(of(q.relative()), &who)
+		_, alone, together, err = p.Hierarchy(of(q.relative()), &entities)
 	default:
 		_, alone, together, err = p.MaxMin(of(q.relative()))
 	}
@@ -410,8 +410,8 @@ func (p *gavelPlan) chooseOn(k int, line map[int64][]int, free *int64) {
 			if u.owed < int64(p.round)/2 || best >= 0 && u.owed <= uses[best].owed {
 				continue
 			}
-			if who, ok := p.whose(u, line); ok && p.jobs[who[0]].milli <= *free {
-				best, chosen = n, who
+			if pair, ok := p.jobsFor(u, line); ok && p.jobs[pair[0]].milli <= *free {
+				best, chosen = n, pair
 			}
 		}
 		if best < 0 {
@@ -451,31 +451,31 @@ func (p *gavelPlan) chooseRest(tier cluster.Tier, free []int64, vain bool) {
 	}
 }
 
-// whose returns the jobs whose turn a use is; -1: the use is for one job alone. The job that is
+// jobsFor returns the jobs whose turn a use is; -1: the use is for one job alone. The job that is
 // owed most comes first; one that already runs like this counts as owed one round more, so that
 // jobs do not move in every round.
-func (p *gavelPlan) whose(u *gavelUse, line map[int64][]int) (who [2]int, ok bool) {
-	who = [2]int{-1, -1}
+func (p *gavelPlan) jobsFor(u *gavelUse, line map[int64][]int) (pair [2]int, ok bool) {
+	pair = [2]int{-1, -1}
 	for m, class := range u.class {
 		most := int64(math.MinInt64)
 		for _, i := range line[class] {
 			job := &p.jobs[i]
-			if job.kind >= 0 || i == who[0] || job.speed[u.kind] == 0 {
+			if job.kind >= 0 || i == pair[0] || job.speed[u.kind] == 0 {
 				continue
 			}
 			owed := job.owed
-			if p.with(job, u, who[0]) {
+			if p.with(job, u, pair[0]) {
 				owed += job.level * (int64(p.round) / 1_000_000)
 			}
 			if owed > most {
-				who[m], most = i, owed
+				pair[m], most = i, owed
 			}
 		}
-		if who[m] < 0 && (m == 0 || class != 0) {
-			return who, false
+		if pair[m] < 0 && (m == 0 || class != 0) {
+			return pair, false
 		}
 	}
-	return who, true
+	return pair, true
 }
 
 // with reports whether a job already runs as a use demands: on its kind, and alone or with another
@@ -501,13 +501,13 @@ func (p *gavelPlan) with(job *gavelJob, u *gavelUse, first int) bool {
 
 // host decides which of two jobs holds the GPUs: the one that already holds some there, preferably
 // with the other as its guest.
-func (p *gavelPlan) host(who [2]int) {
-	if who[1] < 0 {
+func (p *gavelPlan) host(pair [2]int) {
+	if pair[1] < 0 {
 		return
 	}
 	var score [2]int
-	for m, i := range who {
-		job, other := &p.jobs[i], &p.jobs[who[1-m]]
+	for m, i := range pair {
+		job, other := &p.jobs[i], &p.jobs[pair[1-m]]
 		if _, is := job.j.Beside(); job.j.Running() && !is && job.j.GPU() == p.kinds[job.kind].GPU {
 			score[m] = 1
 			if slices.Contains(job.j.Guests(), other.j.Spec().ID) {
@@ -515,7 +515,7 @@ func (p *gavelPlan) host(who [2]int) {
 			}
 		}
 	}
-	p.jobs[who[0]].guest, p.jobs[who[1]].guest = score[1] > score[0], score[1] <= score[0]
+	p.jobs[pair[0]].guest, p.jobs[pair[1]].guest = score[1] > score[0], score[1] <= score[0]
 }
 
 // aside makes the target of a guest, and separates jobs that are no longer to be together: the

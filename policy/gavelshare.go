@@ -10,19 +10,19 @@ import (
 // gavelProgram is the input of a linear program: jobs with GPUs that can run somewhere, and kinds.
 type gavelProgram struct {
 	*gavelPlan
-	jobs  []*gavelJob
-	who   solve.Shares
-	speed []float64 // per job and kind, relative to the reference GPU
-	left  []float64 // work, in seconds at the reference speed
+	jobs    []*gavelJob
+	problem solve.Shares
+	speed   []float64 // per job and kind, relative to the reference GPU
+	left    []float64 // work, in seconds at the reference speed
 }
 
 // shares computes X by the objective. If the program has no solution, the jobs get equal parts of
 // everything.
 func (p *gavelPlan) shares() {
 	q := &p.room.program
-	*q = gavelProgram{gavelPlan: p, jobs: q.jobs[:0], speed: q.speed[:0], left: q.left[:0], who: solve.Shares{GPUs: q.who.GPUs[:0], Capacity: q.who.Capacity[:0]}}
+	*q = gavelProgram{gavelPlan: p, jobs: q.jobs[:0], speed: q.speed[:0], left: q.left[:0], problem: solve.Shares{GPUs: q.problem.GPUs[:0], Capacity: q.problem.Capacity[:0]}}
 	for _, k := range p.kinds {
-		q.who.Capacity = append(q.who.Capacity, float64(k.GPUs))
+		q.problem.Capacity = append(q.problem.Capacity, float64(k.GPUs))
 	}
 	for i := range p.jobs {
 		job, usable := &p.jobs[i], false
@@ -34,7 +34,7 @@ func (p *gavelPlan) shares() {
 			continue
 		}
 		q.jobs = append(q.jobs, job)
-		q.who.GPUs = append(q.who.GPUs, float64(job.milli)/float64(cluster.Whole))
+		q.problem.GPUs = append(q.problem.GPUs, float64(job.milli)/float64(cluster.Whole))
 		q.left = append(q.left, max(1, workLeft(job.j))) // a job past its estimate is taken as almost done
 		for k := range p.kinds {
 			q.speed = append(q.speed, float64(job.speed[k])/1e6)
@@ -49,7 +49,7 @@ func (p *gavelPlan) shares() {
 	}
 	x, err := q.solve()
 	if err != nil {
-		x = q.who.Isolated()
+		x = q.problem.Isolated()
 	}
 	for i, job := range q.jobs {
 		for k := range p.kinds {
@@ -65,25 +65,25 @@ func (q *gavelProgram) solve() (x []float64, err error) {
 	case "ftf":
 		return q.finishTime()
 	case "makespan":
-		_, x, err = q.who.Makespan(q.speed, q.left)
+		_, x, err = q.problem.Makespan(q.speed, q.left)
 	case "fifo":
 		x = q.whole(q.arrival())
 	case "throughput":
-		_, x, err = q.who.Most(q.speed, nil, nil)
+		_, x, err = q.problem.Most(q.speed, nil, nil)
 	case "cost":
 		return q.cost()
 	case "tickets", "trade":
 		x = q.fairParts()
 	case "hierarchical":
-		_, x, err = q.who.Hierarchy(q.normalised(), q.entities())
+		_, x, err = q.problem.Hierarchy(q.normalised(), q.entities())
 	case "waterfill":
 		weight := make([]float64, len(q.jobs))
 		for i := range weight {
 			weight[i] = 1
 		}
-		_, x, err = q.who.WaterFill(q.normalised(), weight)
+		_, x, err = q.problem.WaterFill(q.normalised(), weight)
 	default:
-		_, x, err = q.who.MaxMin(q.normalised())
+		_, x, err = q.problem.MaxMin(q.normalised())
 	}
 	return x, err
 }
@@ -102,13 +102,13 @@ func (q *gavelProgram) normalised() []float64 {
 // relative returns, for each job, GPUs over its speed with an equal share of the whole cluster's
 // time and over its weight.
 func (q *gavelProgram) relative() (factor []float64) {
-	k, part := len(q.kinds), q.who.Proportional()
+	k, part := len(q.kinds), q.problem.Proportional()
 	for i := range q.jobs {
 		equal := 0.0
 		for j := range k {
 			equal += q.speed[i*k+j] * part[j]
 		}
-		f := q.who.GPUs[i] / equal
+		f := q.problem.GPUs[i] / equal
 		if w := q.jobs[i].weight; w != cluster.Whole {
 			f *= float64(cluster.Whole) / float64(w)
 		}
@@ -164,14 +164,14 @@ func (p *gavelPlan) firstFirst(job *gavelJob) bool {
 // finishTime minimises finish-time fairness; see ages for what it keeps from solution to solution.
 func (q *gavelProgram) finishTime() ([]float64, error) {
 	age, alone := q.ages()
-	_, x, err := q.who.FinishTime(q.speed, q.left, age, alone)
+	_, x, err := q.problem.FinishTime(q.speed, q.left, age, alone)
 	return x, err
 }
 
 // ages returns the age of each job, and the run time that it would need in all with an equal part
 // of each kind, in seconds. It books the time since the last solution.
 func (q *gavelProgram) ages() (age, alone []float64) {
-	k, equal := len(q.kinds), q.who.Isolated()
+	k, equal := len(q.kinds), q.problem.Isolated()
 	age, alone = make([]float64, len(q.jobs)), make([]float64, len(q.jobs))
 	for i, job := range q.jobs {
 		iso := 0.0
@@ -197,9 +197,9 @@ func (q *gavelProgram) cost() ([]float64, error) {
 	for ij, v := range q.speed {
 		value[ij] = v / price[ij%k]
 	}
-	_, x, err := q.who.Most(value, q.speed, least)
+	_, x, err := q.problem.Most(value, q.speed, least)
 	if err != nil {
-		_, x, err = q.who.Most(value, q.speed, nil)
+		_, x, err = q.problem.Most(value, q.speed, nil)
 	}
 	return x, err
 }

@@ -16,14 +16,14 @@ import (
 
 var tiresiasG = Info{
 	Name:   "tiresias-g",
-	About:  "2D-Gittins: levels of attained GPU service, inside a level who is likeliest to be done soon, as earlier jobs were; preemptive",
+	About:  "2D-Gittins: levels of attained GPU service, inside a level the job most likely to end soon, judging by earlier jobs; preemptive",
 	Source: "Tiresias (NSDI'19): discretised 2D-Gittins",
 	Needs:  "how much GPU time earlier jobs took: the cluster's own, or a file",
 	Knobs: []Knob{
 		{"thresholds", "36000", "GPU-seconds at which levels end, e.g. 3250/7200/18000"},
 		{"samples", "", "file with the GPU-seconds of earlier jobs, one a line; none: the last 1000 that completed here"},
-		{"learn", "1h", "how often the jobs that completed here are looked at anew"},
-		{"steps", "16", "how often in a level the index of a running job is computed anew"},
+		{"learn", "1h", "interval at which the history of completed jobs is read"},
+		{"steps", "16", "how often per level the index of a running job is recomputed"},
 		promoteKnob,
 	},
 	New: newTiresiasG,

@@ -14,15 +14,15 @@ import (
 
 var gittinsNear = Info{
 	Name:   "gittins",
-	About:  "who costs least GPU time per chance of being done, as the jobs took that were submitted around it; preemptive",
+	About:  "least expected GPU time per probability of ending first, judging by jobs submitted around the same time; preemptive",
 	Source: "ours: the Gittins index (Gittins 1979) per GPU, of each job's own distribution: completed jobs of its size, by nearness in submission",
 	Needs:  "how long earlier jobs ran: the cluster's own; users and job names, where there are any",
 	Knobs: []Knob{
-		{"near", "20", "how many of the completed jobs that are most like it count (0 to 100)"},
-		{"prior", "5", "as how many of these all completed jobs of its size count together (0 to 100)"},
+		{"near", "20", "number of most similar completed jobs that count (0 to 100)"},
+		{"prior", "5", "weight of all completed jobs of its size together, in such jobs (0 to 100)"},
 		{"quantum", "0.25", "the part of those that ran longer that ends in a quantum at least (0 to 1); 1: least expected remaining GPU time first"},
-		{"base", "1m", "run time at which a job's index is computed anew for the first time; then at twice that, and so on"},
-		{"learn", "1h", "how often the jobs that completed here are looked at anew"},
+		{"base", "1m", "run time at which a job's index is first recomputed; then at twice that, and so on"},
+		{"learn", "1h", "interval at which the history of completed jobs is read"},
 	},
 	New: newGittinsNear,
 }

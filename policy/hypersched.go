@@ -14,16 +14,16 @@ import (
 
 var hypersched = Info{
 	Name: "hypersched",
-	About: "trials of a search that ends at a deadline: first each gets so far that it can be judged, then the best, by priority, " +
-		"get as many GPUs as bring them furthest by then",
+	About: "trials of a search that ends at a deadline: first each runs until it can be judged, then the best, by priority, " +
+		"get the number of GPUs with which they get furthest by then",
 	Source: "HyperSched (SoCC'19), reconstructed",
 	Needs:  "deadlines, priorities (how good a trial is: higher is better), elastic jobs, speeds by size (else linear)",
 	Knobs: []Knob{
-		{"rung", "10m", "so much work lets a trial be judged; 0s: by its priority from the start"},
-		{"explore", "0.5", "new trials enter in this part of the time from their submission to their deadline"},
-		{"overhead", "20s", "what a start or a change of size is reckoned to cost"},
-		{"hold", "1m", "a trial that has been started or resized is left alone for so long"},
-		{"check", "1m", "plans are made so often, and when jobs come or end"},
+		{"rung", "10m", "work after which a trial can be judged; 0s: from the start"},
+		{"explore", "0.5", "fraction of the time from submission to deadline in which new trials may start"},
+		{"overhead", "20s", "assumed cost of a start or a change of size"},
+		{"hold", "1m", "how long a trial is left alone after a start or a change of size"},
+		{"check", "1m", "interval between plans; there is also one when jobs come or end"},
 	},
 	New: newHyperSched,
 }

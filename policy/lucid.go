@@ -15,16 +15,16 @@ import (
 
 var lucid = Info{
 	Name: "lucid",
-	About: "least service first, by how long earlier jobs of the user and name ran; while jobs wait, those that leave much of their " +
-		"GPUs idle are put beside one another of the same size; no preemption",
+	About: "least service first, by how long earlier jobs of the user and name ran; while jobs wait, jobs of the same size that leave much of their " +
+		"GPUs idle are packed in pairs; no preemption",
 	Source: "Lucid (ASPLOS'23)",
-	Needs:  "speeds of pairs of jobs on one GPU (else nobody is put beside anybody); users and names that come back, or estimates",
+	Needs:  "speeds of pairs of jobs on one GPU (else no jobs are packed); users and names that come back, or estimates",
 	Knobs: []Knob{
 		{"pack", "auto", "auto: while jobs wait; never: and the queue stops at the first job that does not fit; always"},
 		{"waiting", "2", "auto: while more jobs than this wait"},
-		{"check", "1m", "who waits is looked at so often, and when jobs come or end"},
-		{"profile", "", "the partition in which jobs run first that name none, as far as its rules take them; none: nobody does"},
-		{"limit", "200s", "profile: for at most so long"},
+		{"check", "1m", "interval at which waiting jobs are checked; they are also checked when jobs come or end"},
+		{"profile", "", "the partition in which jobs that name none run first, if its rules admit them; none: no profiling"},
+		{"limit", "200s", "profile: longest time there"},
 		{"grow", "", "profile: while more than 10 jobs wait for it they may go to these partitions, each larger than the one before, instead: NAME/NAME; until fewer than 5 wait"},
 	},
 	New: newLucid,

@@ -19,7 +19,7 @@ var lyra = Info{
 	Needs:  "elastic jobs (min..max tasks), run times (progress corrects them), speeds by size, else they are taken as linear",
 	Knobs: []Knob{
 		{"round", "0s", "plan at multiples of this only, so that jobs are resized less often; 0s: whenever a job comes or ends"},
-		{"sizes", "64", "so many sizes of a job are weighed, evenly spread if it may have more"},
+		{"sizes", "64", "number of sizes of a job that are weighed, evenly spread if it may have more"},
 	},
 	New: func(k *Knobs) (sched.Policy, error) {
 		round, err := k.round()

@@ -12,12 +12,12 @@ import (
 
 var miso = Info{
 	Name: "miso",
-	About: "first come, first served; jobs that ask for one GPU run on MIG instances: a GPU is divided so that its jobs get most done, and again " +
-		"when others come or go; those that change their instance are stopped for it",
+	About: "first come, first served; jobs that ask for one GPU run on MIG instances: a GPU is divided so that its jobs get most done, and divided again " +
+		"when jobs come or go; jobs that change their instance are stopped for it",
 	Source: "MISO (SoCC'22), its optimiser and placement, without its predictor",
 	Needs:  "speeds on MIG instances (else as many as they have compute slices); the GPU memory that jobs need; checkpoints, to move jobs",
 	Knobs: []Knob{
-		{"horizon", "5m", "a job changes its instance if more is done so within this time, what the change costs taken off"},
+		{"horizon", "5m", "a job changes its instance if that gets more done within this time, less the cost of the change"},
 	},
 	New: newMISO,
 }

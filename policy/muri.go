@@ -14,15 +14,15 @@ import (
 
 var muri = Info{
 	Name: "muri",
-	About: "shortest or least served first, preemptive; where GPUs do not suffice, up to four jobs of one size that use different resources " +
-		"at different times are put on the same ones",
+	About: "shortest or least served first, preemptive; if GPUs do not suffice, up to four jobs of one size that use different resources " +
+		"at different times share them",
 	Source: "Muri (SIGCOMM'22), as its released simulator decides",
-	Needs:  "stages, or speeds of pairs, of jobs on one GPU (else nobody is put beside anybody); cheap stops; estimates for order=s",
+	Needs:  "stages, or speeds of pairs, of jobs on one GPU (else no jobs share GPUs); cheap stops; estimates for order=s",
 	Knobs: []Knob{
-		{"order", "l", "l: least GPU time had first; s: least GPU time left first"},
+		{"order", "l", "l: least GPU time received first; s: least GPU time left first"},
 		{"group", "4", "most jobs on the same GPUs, 1 to 4"},
-		{"round", "6m", "groups are made anew at multiples of this"},
-		{"keep", "5", "percent by which those who run together already are preferred"},
+		{"round", "6m", "groups are formed again at multiples of this"},
+		{"keep", "5", "percent by which jobs that already run together are preferred"},
 	},
 	New: newMuri,
 }

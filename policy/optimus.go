@@ -11,7 +11,7 @@ import (
 
 var optimus = Info{
 	Name:   "optimus",
-	About:  "elastic jobs share the GPUs: everyone gets its least, then each GPU goes where it shortens a job most",
+	About:  "elastic jobs share the GPUs: each gets its least, then each GPU goes where it shortens a job most",
 	Source: "Optimus (EuroSys'18), the all-reduce form with workers only",
 	Needs:  "elastic jobs (min..max tasks), run times (progress corrects them), speeds by size, else they are taken as linear",
 	Knobs:  []Knob{{"round", "10m", "plan at multiples of this; 0s: whenever a job comes or ends"}},

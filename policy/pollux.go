@@ -15,13 +15,13 @@ import (
 var pollux = Info{
 	Name: "pollux",
 	About: "elastic jobs share the GPUs: each round the sizes are those with the highest harmonic mean of the jobs' speedups over " +
-		"their fair shares, changes of size counting as less by what a restart costs",
+		"their fair shares, changes of size reduced by the cost of a restart",
 	Source: "Pollux (OSDI'21); the search for sizes is ours",
 	Needs:  "elastic jobs (min..max tasks), speeds by size, else they are taken as linear; checkpoints: jobs are stopped and resized",
 	Knobs: []Knob{
 		{"round", "1m", "sizes are chosen at multiples of this; jobs start at rounds only"},
-		{"restart", "30s", "what a start or a change of size is reckoned to cost at least; a job's own checkpoint and restart count if they take longer"},
-		{"grow", "2", "a job gets at most so many times the tasks that it has had at most; 0: no such limit"},
+		{"restart", "30s", "least assumed cost of a start or a change of size; a job's own checkpoint and restart count if they take longer"},
+		{"grow", "2", "a job gets at most this many times the largest number of tasks it has had; 0: no limit"},
 	},
 	New: func(k *Knobs) (sched.Policy, error) {
 		r := &polluxRules{}
@@ -67,7 +67,7 @@ type resizable struct {
 type sizing[T any] struct {
 	list    []T
 	line    leastFirst
-	who     []int // job of each menu
+	owners  []int // job of each menu
 	menus   [][]solve.Choice
 	choices []solve.Choice
 	chooser solve.Chooser
@@ -225,14 +225,14 @@ func (r *polluxRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	}
 	m.line.order()
 	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
-		m.who, m.menus = m.who[:0], m.menus[:0]
+		m.owners, m.menus = m.owners[:0], m.menus[:0]
 		for _, l := range m.line.line {
 			if l.tier == tier {
-				m.who, m.menus = append(m.who, int(l.at)), append(m.menus, r.menu(v, m, &list[l.at], fair))
+				m.owners, m.menus = append(m.owners, int(l.at)), append(m.menus, r.menu(v, m, &list[l.at], fair))
 			}
 		}
 		for i, n := range m.chooser.Choose(m.menus, []int{max(0, free)}) {
-			c := &list[m.who[i]]
+			c := &list[m.owners[i]]
 			c.tasks = c.sizes[n]
 			free -= m.menus[i][n].GPUs
 		}

@@ -11,12 +11,12 @@ import (
 
 var salus = Info{
 	Name: "salus",
-	About: "where GPUs do not suffice, jobs of the same size are put on the same ones as long as what each needs between iterations " +
+	About: "if GPUs do not suffice, jobs of the same size share them as long as what each needs between iterations " +
 		"and, lane by lane, during one fits into the memory; the jobs of a lane take turns, iteration by iteration (in the simulator); no preemption",
 	Source: "Salus (MLSys'20); the choice of GPUs is ours, the paper has one",
-	Needs:  "how much GPU memory jobs need, and how much of it between iterations (else they share GPUs with nobody)",
+	Needs:  "how much GPU memory jobs need, and how much of it between iterations (else they share no GPUs)",
 	Knobs: []Knob{
-		{"turns", "fifo", "who of a lane has its iterations next, in the simulator: fifo, srtf (who has least left), fair (all as much time)"},
+		{"turns", "fifo", "which job of a lane runs its iterations next, in the simulator: fifo, srtf (least remaining time), fair (equal time)"},
 	},
 	New: newSalus,
 }

@@ -13,14 +13,14 @@ import (
 
 var sched2 = Info{
 	Name: "sched2",
-	About: "learned: of the jobs that wait, a network chooses who starts next and how near together, or that nobody does yet; " +
-		"nothing that runs is preempted",
+	About: "learned: a network chooses which waiting job starts next and how near together its tasks are, or to wait; " +
+		"no preemption",
 	Source: "SCHED^2 (GLOBECOM'19), reconstructed; weights are trained by muster learn sched2",
 	Needs:  "nothing; run times or names that come back, and what distance costs (performance table, else the job's skew), make it better",
 	Knobs: []Knob{
 		{"weights", "", "file of weights (muster learn sched2 --out FILE); none: those that come with Muster"},
-		{"digest", "", "refuse weights other than these: the journal says which they were"},
-		{"check", "1m", "who was chosen and did not start is looked at again so much later, and so is who waits beside it"},
+		{"digest", "", "refuse weights with another digest: the journal records it"},
+		{"check", "1m", "time after which a job that was chosen and did not start, and the jobs waiting with it, are considered again"},
 	},
 	New: newSched2,
 }

@@ -12,13 +12,13 @@ import (
 var sia = Info{
 	Name: "sia",
 	About: "elastic jobs on GPUs of several models: each round every job is matched with a model and a size, so that the sum of " +
-		"powers of speeds, each relative to the job's slowest choice, is least; changes count as less by what a restart costs",
+		"powers of speeds, each relative to the job's slowest choice, is least; changes are reduced by the cost of a restart",
 	Source: "Sia (SOSP'23); the search is ours",
 	Needs:  "elastic jobs (min..max tasks), speeds per GPU model and size; checkpoints: jobs are stopped, moved and resized",
 	Knobs: []Knob{
 		{"round", "1m", "jobs are matched at multiples of this; they start at rounds only"},
-		{"restart", "30s", "what a change is reckoned to cost at least; a job's own checkpoint and restart count if they take longer"},
-		{"grow", "2", "a job gets at most so many times the tasks that it has had at most; 0: no such limit"},
+		{"restart", "30s", "least assumed cost of a change; a job's own checkpoint and restart count if they take longer"},
+		{"grow", "2", "a job gets at most this many times the largest number of tasks it has had; 0: no limit"},
 	},
 	New: func(k *Knobs) (sched.Policy, error) {
 		r := &siaRules{}
@@ -156,14 +156,14 @@ func (r *siaRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	}
 	m.line.order()
 	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
-		m.who, m.menus = m.who[:0], m.menus[:0]
+		m.owners, m.menus = m.owners[:0], m.menus[:0]
 		for _, l := range m.line.line {
 			if l.tier == tier {
-				m.who, m.menus = append(m.who, int(l.at)), append(m.menus, r.offer(v, m, &list[l.at], kinds))
+				m.owners, m.menus = append(m.owners, int(l.at)), append(m.menus, r.offer(v, m, &list[l.at], kinds))
 			}
 		}
 		for i, n := range m.chooser.Choose(m.menus, free) {
-			c := &list[m.who[i]]
+			c := &list[m.owners[i]]
 			x := c.list[n]
 			c.kind, c.tasks = x.kind, x.tasks
 			free[x.kind] -= m.menus[i][n].GPUs

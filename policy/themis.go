@@ -21,8 +21,8 @@ var themis = Info{
 	Source: "Themis (NSDI'20); each job is an app of its own",
 	Needs:  "run times (else twice what was done, an hour at least), speeds by size for elastic jobs",
 	Knobs: []Knob{
-		{"lease", "20m", "how long what was won is kept"},
-		{"fairness", "0.8", "of the jobs without a lease, so many stay out of an auction: more is fairer, less lets bids match better"},
+		{"lease", "20m", "how long a job keeps what it won"},
+		{"fairness", "0.8", "fraction of the jobs without a lease that stay out of an auction: more is fairer, less lets bids match better"},
 	},
 	New: newThemis,
 }

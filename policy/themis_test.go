@@ -108,6 +108,6 @@ func TestBidders(t *testing.T) {
 		t.Errorf("f=0.8: %d of 11 bid, want 3", got)
 	}
 	if got := (&themisRules{f: 0.8}).bidders(0); got != 0 {
-		t.Errorf("%d of nobody bid", got)
+		t.Errorf("%d bid of an empty list", got)
 	}
 }

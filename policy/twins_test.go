@@ -91,7 +91,7 @@ func antPlain(p *antPlan, i int) int {
 		if h.gpus != j.Spec().GPUs() || int64(len(h.guests)) >= p.guests || h.memory < j.Spec().Tasks[0].Request.Memory {
 			continue
 		}
-		if left := p.judge(h, j); left != nobody && (best < 0 || left > most) {
+		if left := p.judge(h, j); left != forbidden && (best < 0 || left > most) {
 			best, most = k, left
 		}
 	}
@@ -130,7 +130,7 @@ func TestAntmanTwin(t *testing.T) {
 		})
 	}
 	if found < 200 || vain < 50 {
-		t.Errorf("%d found somebody, %d nobody: this tries little", found, vain)
+		t.Errorf("%d found a host, %d none: the test tries too little", found, vain)
 	}
 }
 

@@ -7,20 +7,20 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Alloc is what some tasks of one set hold on one node.
+// Alloc is what tasks of one set hold on one node.
 type Alloc struct {
 	Node    int32         `json:"node"`              // index in the order in which nodes joined
 	Set     int32         `json:"set,omitempty"`     // index into Job.Tasks
-	Tasks   int32         `json:"tasks"`             // tasks of the set on this node; each has its devices in ascending order
+	Tasks   int32         `json:"tasks"`             // tasks of the set on this node, in ascending order of their devices
 	GPUs    uint64        `json:"gpus,omitempty"`    // mask of devices
 	Share   int32         `json:"share,omitempty"`   // milli-GPU of each device; 0: whole
-	Beside  bool          `json:"guest,omitempty"`   // whole devices that another job holds, too: this one is its guest
+	Beside  bool          `json:"guest,omitempty"`   // a guest's allocation: whole devices that another job holds
 	Slots   uint8         `json:"slots,omitempty"`   // MIG memory slices held on the (single) device
 	Compute uint8         `json:"compute,omitempty"` // MIG compute slices held
 	Media   bool          `json:"media,omitempty"`   // ... with the GPU's media engines
 	Mem     cluster.MiB   `json:"mem,omitempty"`     // GPU memory on each shared device
-	User    string        `json:"user,omitempty"`    // whose share it is, where the shares of one device are one user's
-	Tenant  int32         `json:"-"`                 // 1 + the job whose share it is; 0: no share
+	User    string        `json:"user,omitempty"`    // owner of the share, if all shares of a device must be one user's
+	Tenant  int32         `json:"-"`                 // 1 + the job that holds the share; 0: no share
 	CPU     cluster.Milli `json:"cpu,omitempty"`     // all tasks together
 	RAM     cluster.MiB   `json:"ram,omitempty"`     // all tasks together
 }
@@ -33,8 +33,7 @@ func MilliIn(allocs []Alloc) (m cluster.Milli) {
 	return m
 }
 
-// Milli returns the milli-GPU of an allocation; devices of a guest count for the job
-// that it is beside.
+// Milli returns the milli-GPU of an allocation; a guest's devices count for its host.
 func (a *Alloc) Milli() cluster.Milli {
 	if a.Beside {
 		return 0
@@ -49,10 +48,9 @@ func (a *Alloc) Milli() cluster.Milli {
 	return cluster.Milli(n) * cluster.Whole
 }
 
-// SplitLost divides what a gang holds into what a loss leaves and what it
-// takes. The tasks of an allocation have its devices in ascending order. It
-// fails where more than tasks of the first set are hit, or a task that has
-// several shared devices.
+// SplitLost divides what a gang holds into what remains after a loss and what is lost. The tasks of
+// an allocation have its devices in ascending order. It fails if other tasks than those of the
+// first set are hit, or a task with several shared devices.
 func SplitLost(allocs []Alloc, node int32, mask uint64, gpus int) (keep, gone []Alloc, ok bool) {
 	for i := range allocs {
 		a := allocs[i]
@@ -75,8 +73,8 @@ func SplitLost(allocs []Alloc, node int32, mask uint64, gpus int) (keep, gone []
 	return keep, gone, true
 }
 
-// divide splits an allocation of whole devices into the tasks that have none of
-// the lost devices and those that have one.
+// divide splits an allocation of whole devices into the tasks without lost devices and those with
+// one.
 func (a *Alloc) divide(lost uint64, gpus int) (keep, gone Alloc) {
 	keep, gone = *a, *a
 	keep.GPUs, keep.Tasks, gone.GPUs, gone.Tasks = 0, 0, 0, 0
@@ -99,9 +97,9 @@ func (a *Alloc) divide(lost uint64, gpus int) (keep, gone Alloc) {
 	return keep, gone
 }
 
-// Excludes reports whether two allocations cannot be on a device at the same time: one has
-// it whole, it is in MIG mode for one and not for the other, they want the same of its
-// memory slices or its media engines, or its MPS server has one user at a time.
+// Excludes reports whether two allocations cannot be on a device at the same time: one is whole,
+// only one is in MIG mode, they overlap in memory slices or media engines, or the MPS server allows
+// only one user at a time.
 func (a *Alloc) Excludes(o *Alloc) bool {
 	switch {
 	case a.Node != o.Node || a.GPUs&o.GPUs == 0:
@@ -112,7 +110,7 @@ func (a *Alloc) Excludes(o *Alloc) bool {
 	return a.Slots&o.Slots != 0 || a.Media && o.Media || a.User != o.User
 }
 
-// SplitTask cuts the last task of the first set out of the allocations.
+// SplitTask removes the last task of the first set from the allocations.
 func SplitTask(allocs *[]Alloc, r *cluster.Request) []Alloc {
 	list := *allocs
 	for i := len(list) - 1; i >= 0; i-- {
@@ -121,7 +119,7 @@ func SplitTask(allocs *[]Alloc, r *cluster.Request) []Alloc {
 			continue
 		}
 		if a.Share != 0 && r.GPUs > 1 {
-			return nil // a task over several shares is not cut
+			return nil // a task with several shares is not split
 		}
 		if a.Tasks == 1 {
 			gone := *a
@@ -141,8 +139,8 @@ func SplitTask(allocs *[]Alloc, r *cluster.Request) []Alloc {
 	return nil
 }
 
-// SamePlace reports whether two lists of allocations are the same but for who
-// holds the devices and who is a guest there.
+// SamePlace reports whether two lists of allocations are the same except for which job holds the
+// devices and which is a guest.
 func SamePlace(a, b []Alloc) bool {
 	return slices.EqualFunc(a, b, func(x, y Alloc) bool {
 		x.Beside, y.Beside, x.Tenant, y.Tenant = false, false, 0, 0
@@ -150,7 +148,7 @@ func SamePlace(a, b []Alloc) bool {
 	})
 }
 
-// ModelOf is what the first GPU among the allocations is; nil: there is none.
+// ModelOf is the model of the first GPU among the allocations; nil: there is none.
 func (s *Store) ModelOf(allocs []Alloc) *cluster.GPUModel {
 	for i := range allocs {
 		if a := &allocs[i]; a.GPUs != 0 {
@@ -160,7 +158,7 @@ func (s *Store) ModelOf(allocs []Alloc) *cluster.GPUModel {
 	return nil
 }
 
-// GPUOf is the model's name of the first GPU among the allocations; "": there is none.
+// GPUOf is the model name of the first GPU among the allocations; "": there is none.
 func GPUOf(s *Store, allocs []Alloc) string {
 	if m := s.ModelOf(allocs); m != nil {
 		return m.Name

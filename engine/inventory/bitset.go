@@ -57,7 +57,7 @@ func (b *bitset) Next(i int32) int32 {
 	return int32(w<<6 + bits.TrailingZeros64(b.words[w]))
 }
 
-// Len is how many members there are.
+// Len is the number of members.
 func (b *bitset) Len() int { return b.n }
 
 func (b *bitset) grow(n int) {

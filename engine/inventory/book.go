@@ -13,17 +13,18 @@ type undoRec struct {
 	version uint64 // of the node before
 }
 
-// note is a job whose queue was charged for what it holds (sign 1), or no longer is (-1).
+// note records that a job's holdings were charged to its queue (sign 1) or refunded (-1).
 type note struct {
 	job, sign int32
 }
 
-// Mark is a point to which changes are taken back: of nodes, their devices and slices, and of what queues use.
+// Mark is a point to which changes can be rolled back: of nodes, their devices and slices, and of
+// queue use.
 type Mark struct {
 	undo, notes, commits int
 }
 
-// BillWith sets what undoes notes (note).
+// BillWith sets the function that undoes notes.
 func (st *Store) BillWith(recharge func(job int32, sign int64)) { st.recharge = recharge }
 
 // changed gives a node a new version.
@@ -49,7 +50,7 @@ func (st *Store) index(n *Node, in bool) {
 	st.classes[n.class].indexPartial(n)
 }
 
-// indexPartial notes whether a node that takes jobs has a partly used device.
+// indexPartial updates the index of nodes that have a partly used device.
 func (c *Class) indexPartial(n *Node) {
 	has := false
 	if n.indexed {
@@ -68,7 +69,7 @@ func (c *Class) indexPartial(n *Node) {
 	}
 }
 
-// setFree changes the mask of wholly free devices and keeps the index right.
+// setFree changes the mask of wholly free devices and updates the index.
 func (st *Store) setFree(n *Node, free uint64) {
 	old := n.nfree
 	n.free = free
@@ -81,8 +82,8 @@ func (st *Store) setFree(n *Node, free uint64) {
 	}
 }
 
-// Take books an allocation; release is its exact inverse. Both log, so that
-// rollback can undo them.
+// Take books an allocation; Release is its exact inverse. Both are logged, so that Rollback can
+// undo them.
 func (st *Store) Take(a *Alloc) { st.book(a, true) }
 
 // TakeAll books allocations.
@@ -92,10 +93,10 @@ func (st *Store) TakeAll(allocs []Alloc) {
 	}
 }
 
-// Release takes an allocation back.
+// Release gives an allocation back.
 func (st *Store) Release(a *Alloc) { st.book(a, false) }
 
-// ReleaseAll takes allocations back.
+// ReleaseAll gives allocations back.
 func (st *Store) ReleaseAll(allocs []Alloc) {
 	for i := range allocs {
 		st.Release(&allocs[i])
@@ -109,13 +110,14 @@ func (st *Store) book(a *Alloc, taken bool) {
 	st.changed(n)
 }
 
-// Note logs that what a job holds was booked in its queue (sign 1) or taken back (-1), so that a rollback undoes that,
-// too. Until then, or the commit, the job must keep its size, its weight, its queue and what it has.
+// Note logs that a job's holdings were charged to its queue (sign 1) or refunded (-1), so that a
+// rollback undoes that, too. Until the rollback or commit the job must keep its size, weight, queue
+// and holdings.
 func (st *Store) Note(job cluster.JobID, sign int64) {
 	st.notes = append(st.notes, note{int32(job), int32(sign)})
 }
 
-// Mark is the point to which a rollback that is given it undoes changes.
+// Mark returns the present point for Rollback.
 func (st *Store) Mark() Mark { return Mark{len(st.undo), len(st.notes), st.commits} }
 
 // Rollback undoes everything since the mark.
@@ -135,7 +137,7 @@ func (st *Store) Rollback(m Mark) {
 	st.undo = st.undo[:m.undo]
 }
 
-// Commit forgets how to undo: the changes stay.
+// Commit makes the changes final.
 func (st *Store) Commit() {
 	if st.Tentative() {
 		st.commits++
@@ -143,10 +145,10 @@ func (st *Store) Commit() {
 	}
 }
 
-// Tentative reports whether there are changes that were not committed.
+// Tentative reports whether there are uncommitted changes.
 func (st *Store) Tentative() bool { return len(st.undo) > 0 || len(st.notes) > 0 }
 
-// Taken appends what was taken and not released since the mark to buf; nothing may have been released since.
+// Taken appends the allocations taken since the mark to buf; none may have been released since.
 func (st *Store) Taken(buf []Alloc, since Mark) []Alloc {
 	for i := since.undo; i < len(st.undo); i++ {
 		buf = append(buf, st.undo[i].alloc)
@@ -178,7 +180,7 @@ func (st *Store) apply(a *Alloc, taken bool) {
 	st.applyShared(n, a, taken)
 }
 
-// sizeOf is how many GPUs each task of an allocation has; 0: a share or a slice.
+// sizeOf is the number of GPUs per task of an allocation; 0: a share or a slice.
 func sizeOf(a *Alloc) int {
 	if a.Share > 0 {
 		return 0

@@ -6,19 +6,20 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Idle reports whether nobody has any of a node's devices.
+// Idle reports whether none of a node's devices is in use.
 func (n *Node) Idle() bool {
 	return n.hosts == 0 && n.guested == 0 && n.free == n.Whole() && n.frozen == 0 &&
 		!slices.ContainsFunc(n.devs, func(d Device) bool { return d.tenants > 0 })
 }
 
-// SameHardware reports whether two descriptions of a node are of the same devices.
+// SameHardware reports whether two descriptions of a node have the same devices.
 func SameHardware(a, b *cluster.Node) bool {
 	return a.GPUs == b.GPUs && a.Model == b.Model && a.MIG == b.MIG && a.Islands == b.Islands
 }
 
-// Change makes a node another, with GPUs of a model. It is idle, or has the devices that it had. What jobs hold of its
-// CPU and RAM they keep, and it stays in its partitions. first: it is the first of its class.
+// Change replaces the description of a node, with GPUs of a model. The node must be idle, or keep
+// its devices. Jobs keep the CPU and RAM that they hold, and the node stays in its partitions.
+// first: it is the first of its class.
 func (st *Store) Change(id int32, spec cluster.Node, model cluster.GPUModel, clients int) (first bool, err error) {
 	n := &st.nodes[id]
 	layout, err := fixedOf(&spec, &model)
@@ -48,7 +49,8 @@ func (st *Store) Change(id int32, spec cluster.Node, model cluster.GPUModel, cli
 	return first, nil
 }
 
-// with adds a node to a class, and without takes one out; both leave the lists as they are that others may have.
+// with adds a node to a class, and without removes one; both leave the old list unchanged, since it
+// may be shared.
 func (c *Class) with(id int32) {
 	list := slices.Clone(c.nodes)
 	at, _ := slices.BinarySearch(list, id)
@@ -59,7 +61,7 @@ func (c *Class) without(id int32) {
 	c.nodes = slices.DeleteFunc(slices.Clone(c.nodes), func(o int32) bool { return o == id })
 }
 
-// reindex rebuilds what a class knows of its nodes.
+// reindex rebuilds the index of a class.
 func (c *Class) reindex(nodes []Node) {
 	c.buckets, c.partial = make([]bitset, c.gpus+1), bitset{}
 	c.free, c.cpu, c.ram, c.split = 0, 0, 0, false

@@ -7,19 +7,19 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// tally is what some jobs hold of a node, added up.
+// tally is the sum of what jobs hold of a node.
 type tally struct {
 	whole uint64
-	among uint64 // ... by jobs that were not alone on them in this run
-	guest uint64 // devices on which guests are
+	among uint64 // ... by jobs that shared them in this run
+	guest uint64 // devices that have guests
 	cut   uint64 // devices in MIG mode
 	cpu   cluster.Milli
 	ram   cluster.MiB
-	devs  []Device // used, not free
+	devs  []Device // in use, not free
 	sizes sizes
 }
 
-// Add counts an allocation; it fails where two cannot go together.
+// Add adds an allocation; it fails if two are incompatible.
 func (t *tally) Add(a *Alloc, packed bool) error {
 	t.cpu += a.CPU
 	t.ram += a.RAM
@@ -86,7 +86,7 @@ func (t *tally) Add(a *Alloc, packed bool) error {
 	return nil
 }
 
-// fits checks a tally against what the node has.
+// fits checks a tally against the node's capacity.
 func (t *tally) fits(n *Node, c *Class) error {
 	model := &c.model
 	if n.spec.CPU > 0 && t.cpu > n.spec.CPU || n.spec.RAM > 0 && t.ram > n.spec.RAM {
@@ -104,7 +104,7 @@ func (t *tally) fits(n *Node, c *Class) error {
 	return nil
 }
 
-// Tallies makes a tally for each node.
+// Tallies makes an empty tally for each node.
 func (st *Store) Tallies() []tally {
 	ts := make([]tally, len(st.nodes))
 	for i := range ts {
@@ -116,7 +116,7 @@ func (st *Store) Tallies() []tally {
 	return ts
 }
 
-// Misfit says which node has less than what is held of it.
+// Misfit describes the first node that has less than is held of it.
 func (st *Store) Misfit(ts []tally) error {
 	for id := range ts {
 		if err := ts[id].fits(&st.nodes[id], &st.classes[st.nodes[id].class]); err != nil {
@@ -126,7 +126,7 @@ func (st *Store) Misfit(ts []tally) error {
 	return nil
 }
 
-// Compare compares what is free on each node with what is held of it.
+// Compare checks the free resources of each node against what is held of it.
 func (st *Store) Compare(ts []tally) error {
 	for id := range ts {
 		n, t := &st.nodes[id], &ts[id]
@@ -235,11 +235,11 @@ func (b *bitset) check() error {
 	return nil
 }
 
-// CheckFragments computes again what is remembered of nodes.
+// CheckFragments recomputes the cached data of nodes.
 func (st *Store) CheckFragments(d *Demand) error {
 	c := &st.frag
 	if c.rev != d.Rev {
-		return nil // it will be forgotten
+		return nil // out of date, it will not be used
 	}
 	for id := range c.usable {
 		n := &st.nodes[id]

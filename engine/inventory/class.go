@@ -31,10 +31,10 @@ func (s *ClassSet) Union(t *ClassSet) {
 	}
 }
 
-// Empty reports whether there is none in it.
+// Empty reports whether the set is empty.
 func (s *ClassSet) Empty() bool { return *s == ClassSet{} }
 
-// WhyNotClass says why one task can never run on a node of the class.
+// WhyNotClass explains why a task can never run on a node of the class.
 func WhyNotClass(r *cluster.Request, c *Class) string {
 	switch {
 	case r.GPUs > c.gpus:
@@ -54,8 +54,8 @@ func WhyNotClass(r *cluster.Request, c *Class) string {
 	return ""
 }
 
-// Class is the set of nodes that no job can tell apart by its constraints:
-// same GPU model, same partitions, same node size.
+// Class is a set of nodes that no job can tell apart by its constraints: same GPU model, same
+// partitions, same node size.
 type Class struct {
 	model   cluster.GPUModel
 	gpus    int           // per node
@@ -67,11 +67,11 @@ type Class struct {
 	partial bitset   // positions of indexed nodes with a partly used device
 	split   bool     // some of its nodes have islands
 	free    int      // wholly free devices on indexed nodes
-	clients int      // shares of a device, at most; 0: as many as there is room for
+	clients int      // most shares of a device; 0: unlimited
 }
 
-// Seats is how many more shares a device takes: under MPS its server has so many clients
-// at most (NVIDIA's MPS documentation).
+// Seats is how many more shares a device takes: under MPS its server has a maximum number of
+// clients (NVIDIA's MPS documentation).
 func (c *Class) Seats(d *Device) int {
 	if c.clients == 0 {
 		return math.MaxInt32
@@ -92,10 +92,10 @@ const MaxKinds = 256
 // Model is the GPUs' model.
 func (c *Class) Model() *cluster.GPUModel { return &c.model }
 
-// GPUs is how many a node has.
+// GPUs is the number of GPUs per node.
 func (c *Class) GPUs() int { return c.gpus }
 
-// Partitions is the partitions that contain it, a bit each.
+// Partitions is the partitions that contain it, one bit each.
 func (c *Class) Partitions() uint64 { return c.parts }
 
 // Nodes is its nodes, in the order in which they joined.
@@ -110,8 +110,8 @@ func (c *Class) Partial() *bitset { return &c.partial }
 // Split reports whether some of its nodes have islands.
 func (c *Class) Split() bool { return c.split }
 
-// Free is how many devices are wholly free on nodes that take jobs.
+// Free is the number of wholly free devices on nodes that take jobs.
 func (c *Class) Free() int { return c.free }
 
-// Clients bounds the shares of a device; 0: nothing does.
+// Clients is the maximum number of shares of a device; 0: unlimited.
 func (c *Class) Clients() int { return c.clients }

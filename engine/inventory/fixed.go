@@ -6,8 +6,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// HasInstance reports whether a GPU of the node has an instance of the profile that
-// stays.
+// HasInstance reports whether a GPU of the node has a fixed instance of the profile.
 func (n *Node) HasInstance(model *cluster.GPUModel, profile string) bool {
 	p, ok := model.Profile(profile)
 	for _, list := range n.fixed.instances {
@@ -20,7 +19,7 @@ func (n *Node) HasInstance(model *cluster.GPUModel, profile string) bool {
 	return false
 }
 
-// MasksOf lists the memory slices that an instance of a profile can have on a GPU.
+// MasksOf lists the possible memory slices of an instance of a profile on a GPU.
 func (n *Node) MasksOf(p *cluster.SliceProfile, dev int) (list []uint8) {
 	if !n.Stays(dev) {
 		for _, s := range p.Starts {
@@ -36,14 +35,13 @@ func (n *Node) MasksOf(p *cluster.SliceProfile, dev int) (list []uint8) {
 	return list
 }
 
-// Where the GPUs of a node are partitioned by others, slices go to the
-// instances that there are; a GPU in MIG mode is never handed out whole, and one
-// that is not, never in slices.
+// If the GPUs of a node are partitioned externally, slices go to the existing instances. A GPU in
+// MIG mode is never handed out whole, and one that is not is never handed out in slices.
 
-// fixed is the geometry of a node whose instances stay as they are.
+// fixed is the instances of a node on which they cannot be changed.
 type fixed struct {
 	cut       uint64       // devices in MIG mode
-	made      uint64       // of them, those on which instances are made as needed
+	made      uint64       // those of cut on which instances are made as needed
 	instances [][]Instance // by device
 }
 
@@ -87,10 +85,10 @@ func (n *Node) Whole() uint64 {
 	return n.healthy &^ n.fixed.cut
 }
 
-// IsCut reports whether a device consists of instances that stay as they are.
+// IsCut reports whether a device consists of fixed instances.
 func (n *Node) IsCut(dev int) bool { return n.fixed != nil && n.fixed.cut>>dev&1 == 1 }
 
-// Stays reports whether a device's instances, if it can have any, stay as they are.
+// Stays reports whether a device's instances, if it can have any, are fixed.
 func (n *Node) Stays(dev int) bool { return n.fixed != nil && n.fixed.made>>dev&1 == 0 }
 
 // idleInstances counts the free instances of a profile on a device.
@@ -104,9 +102,8 @@ func (n *Node) idleInstances(dev int, profile string) (count int) {
 	return count
 }
 
-// StartOn returns where a slice goes on a device: the legal start with the least
-// loss of future options, or the first free instance where they are fixed; -1:
-// there is no room.
+// StartOn returns where a slice starts on a device: the legal start with the least loss of future
+// options, or the first free instance if they are fixed; -1: there is no room.
 func (n *Node) StartOn(m *cluster.GPUModel, p *cluster.SliceProfile, dev int, wanted []int64) int {
 	switch {
 	case !n.Stays(dev):
@@ -124,10 +121,10 @@ func (n *Node) StartOn(m *cluster.GPUModel, p *cluster.SliceProfile, dev int, wa
 // Cut is the devices in MIG mode.
 func (f *fixed) Cut() uint64 { return f.cut }
 
-// Made is those of them on which instances are made as needed.
+// Made is the devices in MIG mode on which instances are made as needed.
 func (f *fixed) Made() uint64 { return f.made }
 
-// Instances is the instances that there are, by device.
+// Instances is the existing instances, by device.
 func (f *fixed) Instances() [][]Instance { return f.instances }
 
 // Profile is its name.

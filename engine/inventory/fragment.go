@@ -7,35 +7,35 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// TaskKind is tasks that ask for the same.
+// TaskKind is tasks with the same request.
 type TaskKind struct {
 	Request cluster.Request
-	User    string   // whose shares they are, where that matters
-	Suits   ClassSet // where they can ever run
-	Weight  int64    // tasks
+	User    string   // user to whom the shares belong, if that matters
+	Suits   ClassSet // classes where they can ever run
+	Weight  int64    // number of tasks
 	Key     []byte
 }
 
-// Demand is the kinds of tasks that count, the most frequent first.
+// Demand is the most frequent kinds of tasks, in descending order of frequency.
 type Demand struct {
-	Upto     int // jobs below this number were looked at
+	Upto     int // jobs below this number have been counted
 	Stale    bool
-	All      []TaskKind     // every kind of those jobs, and some without tasks
-	At       map[string]int // its place in all; looked up only
-	Rev      int64          // grows whenever kinds do change
+	All      []TaskKind     // all kinds of those jobs, including some without tasks
+	At       map[string]int // index into All; looked up only
+	Rev      int64          // incremented whenever Kinds may change
 	Kinds    []TaskKind
 	Weight   int64         // of all kinds
-	byClass  [][]fragGroup // the kinds that suit a class, by what they need of devices
-	Computed int64         // nodes that were evaluated, for tests and benchmarks
+	byClass  [][]fragGroup // kinds that suit a class, grouped by what they need of devices
+	Computed int64         // number of nodes evaluated, for tests and benchmarks
 }
 
-// fragGroup is kinds that need the same of devices; they differ in CPU and RAM.
+// fragGroup is kinds that need the same of devices and differ in CPU and RAM.
 type fragGroup struct {
 	gpus    int
-	share   cluster.Milli // of each; 0: whole ones
-	each    cluster.Milli // what a task takes in all
+	share   cluster.Milli // of each device; 0: whole devices
+	each    cluster.Milli // milli-GPU of a task in all
 	mem     cluster.MiB   // of each, with a share
-	user    string        // whose shares, where that matters
+	user    string        // user to whom the shares belong, if that matters
 	profile *cluster.SliceProfile
 	members []fragMember // by CPU
 }
@@ -58,7 +58,7 @@ func GroupOf(r *cluster.Request, user string, m *cluster.GPUModel) fragGroup {
 	return g
 }
 
-// Group sorts the kinds by class and by what they need of devices.
+// Group groups the kinds by class and by what they need of devices.
 func (d *Demand) Group(classes []Class) {
 	d.byClass = make([][]fragGroup, len(classes))
 	for i := range d.Kinds {
@@ -86,65 +86,63 @@ func (d *Demand) Group(classes []Class) {
 	}
 }
 
-// Fragmentation (FGD, ATC'23): of what is free on a node, how much is of no use to the
-// tasks that people submit. A kind of task that fits on a node can use the free
-// parts of devices that are large enough for it; one that does not fit can use
-// nothing. Beside one user's shares no other's fit where users are kept apart (MPS).
-// Fragments are what is free less what can be used, averaged over the
-// kinds by their number of tasks. Everything here is counted in milli-GPU times
-// tasks, so that nothing is rounded.
+// Fragmentation (FGD, ATC'23): how much of what is free on a node is of no use to the tasks that
+// users submit. A kind of task that fits on a node can use the free parts of devices that are large
+// enough for it; one that does not fit can use nothing. If users are kept apart (MPS), a device
+// with one user's shares is of no use to others. Fragments are what is free less what can be used,
+// averaged over the kinds by their number of tasks. All values are in milli-GPU times tasks, so
+// that nothing is rounded.
 
-// fragCache remembers what was computed of nodes. A node's version names its
-// state: an undone change brings the old one back.
+// fragCache caches data computed from nodes. A node's version identifies its state: undoing a
+// change restores the old version.
 type fragCache struct {
-	rev    int64 // of the demand for which all this holds
+	rev    int64 // revision of the demand for which the cache is valid
 	usable []FragNode
 	rows   map[rowKey]*FragRow // looked up only
 }
 
-// rowKey is what a row is of.
+// rowKey identifies a row.
 type rowKey struct {
 	request cluster.Request
-	user    string // whose shares they are, where that matters
+	user    string // user to whom the shares belong, if that matters
 	measure Measure
 }
 
-// Measure is what of a node's free GPUs counts.
+// Measure is a measure of a node's free GPUs.
 type Measure uint8
 
 // The measures.
 const (
-	Fragments Measure = iota // what tasks submitted last cannot use (FGD, ATC'23)
-	Rooms                    // how many of them fit one after the other, and FGD's measure, half each
+	Fragments Measure = iota // free capacity that recently submitted tasks cannot use (FGD, ATC'23)
+	Rooms                    // half FGD's measure, half the number of those tasks that fit
 )
 
-// FragEntry is what was computed of one node.
+// FragEntry is the result for one node.
 type FragEntry struct {
-	Version uint64 // of the node, plus one; 0: nothing yet
+	Version uint64 // of the node, plus one; 0: not computed
 	Value   int64
 	Device  int16
 }
 
-// FragNode is what is free of a node's GPUs, in milli-GPU, and what of it is usable.
+// FragNode is the free and the usable capacity of a node's GPUs, in milli-GPU.
 type FragNode struct {
-	version      uint64 // of the node, plus one; 0: nothing yet
+	version      uint64 // of the node, plus one; 0: not computed
 	free, usable int64
 }
 
-// FragRow is by how much the fragments of each node would grow under one more
-// task.
+// FragRow is the growth of each node's fragments under one more task.
 type FragRow struct {
 	Nodes  []FragEntry
-	Wanted int64 // of slices: the line as of which this holds
+	Wanted int64 // of slices: revision of the line for which this is valid
 }
 
 // NoRoom marks an entry of a node on which the task does not fit.
 const NoRoom = -2
 
-// mostRows bounds the memory for requests that were placed.
+// mostRows bounds the number of cached requests.
 const mostRows = 64
 
-// Fresh makes the cache one for the demand in force and all nodes.
+// Fresh resets the cache unless it is valid for the demand and number of nodes.
 func (c *fragCache) Fresh(d *Demand, nodes int) {
 	if c.rev == d.Rev && len(c.usable) == nodes {
 		return
@@ -167,7 +165,7 @@ func (c *fragCache) Row(r *cluster.Request, user string, m Measure) *FragRow {
 	return row
 }
 
-// FreeMilliOn is what is free of a device, in milli-GPU.
+// FreeMilliOn is the free milli-GPU of a device.
 func (n *Node) FreeMilliOn(dev int) cluster.Milli {
 	if n.healthy>>dev&1 == 0 || n.free>>dev&1 == 0 && n.devs[dev].tenants == 0 && !n.IsCut(dev) {
 		return 0
@@ -175,7 +173,7 @@ func (n *Node) FreeMilliOn(dev int) cluster.Milli {
 	return cluster.Milli(n.devs[dev].milli)
 }
 
-// FreeMilli is what is free of the node's GPUs, in milli-GPU.
+// FreeMilli is the free milli-GPU of the node.
 func (n *Node) FreeMilli() (sum cluster.Milli) {
 	for i := range n.devs {
 		sum += n.FreeMilliOn(i)
@@ -183,9 +181,9 @@ func (n *Node) FreeMilli() (sum cluster.Milli) {
 	return sum
 }
 
-// UsableBy is what of the node's free GPUs is on devices that could take a task
-// of the group, if there are enough for one, and how many such tasks fit one after
-// the other (of MIG slices and of shares of several devices one on each device).
+// UsableBy is the free capacity on devices that could take a task of the group, if there are enough
+// of them for one, and how many such tasks fit one after the other (of MIG slices and of shares of
+// several devices, one per device).
 func (n *Node) UsableBy(c *Class, g *fragGroup) (sum cluster.Milli, fit int64) {
 	if g.share == 0 && g.profile == nil {
 		if int(n.nfree) < g.gpus {
@@ -222,8 +220,8 @@ func (n *Node) UsableBy(c *Class, g *fragGroup) (sum cluster.Milli, fit int64) {
 	return sum, fit / int64(g.gpus)
 }
 
-// UsableOf sums over the kinds what each could use of the node's free GPUs, times
-// its tasks.
+// UsableOf sums over the kinds the free GPU capacity of the node that each could use, times its
+// tasks.
 func (st *Store) UsableOf(n *Node, d *Demand) (sum int64) {
 	c, groups := &st.classes[n.class], d.byClass[n.class]
 	for i := range groups {
@@ -244,8 +242,8 @@ func (st *Store) UsableOf(n *Node, d *Demand) (sum int64) {
 	return sum
 }
 
-// RoomsOf sums over the kinds, times their tasks, what each could use of the node's
-// free GPUs and what as many tasks of it would take as fit there.
+// RoomsOf sums over the kinds, times their tasks, the free GPU capacity that each could use and the
+// total demand of as many of its tasks as fit.
 func (st *Store) RoomsOf(n *Node, d *Demand) (sum int64) {
 	c, groups := &st.classes[n.class], d.byClass[n.class]
 	for i := range groups {
@@ -275,7 +273,7 @@ func (st *Store) RoomsOf(n *Node, d *Demand) (sum int64) {
 	return sum
 }
 
-// Usable is what is free of a node, and UsableOf it, from memory.
+// Usable returns the node's free capacity and UsableOf, cached.
 func (st *Store) Usable(id int, d *Demand) *FragNode {
 	n, e := &st.nodes[id], &st.frag.usable[id]
 	if e.version != n.version+1 {
@@ -287,13 +285,13 @@ func (st *Store) Usable(id int, d *Demand) *FragNode {
 	return e
 }
 
-// Fragmentation is how much of the free GPUs is of use.
+// Fragmentation is how much of the free GPU capacity is usable.
 type Fragmentation struct {
 	Free   cluster.Milli // on nodes that take jobs
-	Usable cluster.Milli // ... by the tasks submitted last, on average; Free where none was submitted yet
+	Usable cluster.Milli // ... by recently submitted tasks, on average; Free if there were none yet
 }
 
-// Rate is the part of what is free that is of no use, between 0 and 1.
+// Rate is the unusable part of the free capacity, between 0 and 1.
 func (f Fragmentation) Rate() float64 {
 	if f.Free == 0 {
 		return 0
@@ -301,8 +299,8 @@ func (f Fragmentation) Rate() float64 {
 	return 1 - float64(f.Usable)/float64(f.Free)
 }
 
-// Free is what is free of a node's GPUs, in milli-GPU.
+// Free is the free milli-GPU of a node.
 func (f *FragNode) Free() int64 { return f.free }
 
-// Usable is what the kinds could use of that, times their tasks.
+// Usable is the part of it that the kinds could use, times their tasks.
 func (f *FragNode) Usable() int64 { return f.usable }

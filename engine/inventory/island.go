@@ -6,7 +6,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Single returns the node of a domain that is one, or part (on) of one.
+// Single returns the node of a domain that is a node, or (on) an island of one.
 func (d Domain) Single() (id int32, on, ok bool) {
 	if d.Level == cluster.LevelNode {
 		return d.ID, false, true
@@ -15,11 +15,11 @@ func (d Domain) Single() (id int32, on, ok bool) {
 	return id, true, ok
 }
 
-// NVLink islands: where a node's GPUs are not all joined (two halves of four,
-// pairs joined by bridges), its NVLink domains are parts of the node. A domain
-// of the other kinds is one or several whole nodes.
+// NVLink islands: if a node's GPUs are not all connected (two halves of four, pairs connected by
+// bridges), its NVLink domains are parts of the node. A domain of any other level is one or several
+// whole nodes.
 
-// Islands is how many islands the node's GPUs form.
+// Islands is the number of islands that the node's GPUs form.
 func (n *Node) Islands() int { return max(1, min(n.spec.Islands, n.spec.GPUs)) }
 
 // Island returns the devices of the i-th island: equal parts, in order.
@@ -28,7 +28,7 @@ func (n *Node) Island(i int) uint64 {
 	return (uint64(1)<<per - 1) << (i * per) & (uint64(1)<<n.spec.GPUs - 1)
 }
 
-// FreeOn counts wholly free devices among some.
+// FreeOn counts the wholly free devices in a mask.
 func (n *Node) FreeOn(on uint64) int {
 	if on == AnyDevice {
 		return int(n.nfree)
@@ -36,9 +36,8 @@ func (n *Node) FreeOn(on uint64) int {
 	return bits.OnesCount64(n.free & on)
 }
 
-// PickWhole chooses k free devices among some of the node's, within one NVLink
-// island where that is possible (the island with the fewest free that suffice),
-// lowest first.
+// PickWhole chooses k free devices from a mask, within one NVLink island if possible (the island
+// with the fewest free devices that suffice), lowest first.
 func (n *Node) PickWhole(k int, on uint64) uint64 {
 	pool := n.free & on
 	if n.spec.Islands > 1 {
@@ -62,12 +61,12 @@ func (n *Node) PickWhole(k int, on uint64) uint64 {
 	return mask
 }
 
-// IslandDomain numbers the islands of nodes below zero, where no other domain is.
+// IslandDomain numbers the islands of nodes below zero, where there are no other domains.
 func IslandDomain(node int32, i int) Domain {
 	return Domain{cluster.LevelNVLink, -1 - (node<<6 | int32(i))}
 }
 
-// Island returns the node and the number of the island that a domain is.
+// Island returns the node and the number of the island of a domain.
 func (d Domain) Island() (node int32, i int, ok bool) {
 	if d.Level != cluster.LevelNVLink || d.ID >= 0 {
 		return -1, 0, false
@@ -76,7 +75,7 @@ func (d Domain) Island() (node int32, i int, ok bool) {
 	return v >> 6, int(v & 63), true
 }
 
-// Covers reports whether a node, or one of its islands, is in the domain.
+// Covers reports whether the domain includes a node, or one of its islands.
 func (d Domain) Covers(n *Node, id int32) bool {
 	if at, _, ok := d.Island(); ok {
 		return at == id
@@ -92,8 +91,8 @@ func (d Domain) Devices(n *Node) uint64 {
 	return AnyDevice
 }
 
-// Together reports whether allocations lie in one domain of a level. Tasks
-// without GPUs are near every island of their node.
+// Together reports whether allocations are in one domain of a level. Tasks without GPUs count as
+// near every island of their node.
 func (st *Store) Together(allocs []Alloc, l cluster.Level) bool {
 	var gpus uint64
 	for i := range allocs {
@@ -110,7 +109,7 @@ func (st *Store) Together(allocs []Alloc, l cluster.Level) bool {
 	return ok
 }
 
-// islandOf finds the island of a node that contains all these devices.
+// islandOf returns the island of a node that contains all these devices.
 func (st *Store) islandOf(node int32, gpus uint64) (Domain, bool) {
 	n := &st.nodes[node]
 	for i := range n.Islands() {
@@ -121,7 +120,7 @@ func (st *Store) islandOf(node int32, gpus uint64) (Domain, bool) {
 	return Domain{}, false
 }
 
-// HomeOf is the domain of a level in which a gang that has these allocations is.
+// HomeOf is the domain of a level that contains a gang with these allocations.
 func (st *Store) HomeOf(allocs []Alloc, l cluster.Level) Domain {
 	at := allocs[0].Node
 	if l == cluster.LevelNVLink && st.nodes[at].split {
@@ -141,7 +140,7 @@ type Domain struct {
 	ID    int32
 }
 
-// Domain is the domain of a level in which the node, whose number is given, is.
+// Domain is the domain of a level that contains the node, whose number is id.
 func (n *Node) Domain(id int32, l cluster.Level) Domain {
 	switch l {
 	case cluster.LevelNVLink:

@@ -8,8 +8,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// TestPickWhole: devices of one NVLink island where possible, of the island
-// with the fewest that suffice, the lowest numbers first.
+// TestPickWhole: devices of one NVLink island if possible, the one with the fewest that suffice,
+// lowest numbers first.
 func TestPickWhole(t *testing.T) {
 	for _, c := range []struct {
 		free          uint64

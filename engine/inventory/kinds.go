@@ -7,18 +7,18 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Kind is a GPU model, and how much of it there is.
+// Kind is a GPU model and its capacity in the cluster.
 type Kind struct {
 	GPU     string
 	GPUs    int   // healthy ones of nodes that take jobs
 	PerNode int   // of the largest node
-	Weight  int64 // what an hour of one counts for, in thousandths
+	Weight  int64 // weight of a GPU-hour, in thousandths
 }
 
-// kindsMemo is what ListKinds returned last, and as of when: a plan may ask for each job.
+// kindsMemo caches the result of ListKinds: a plan may ask for each job.
 type kindsMemo struct {
 	list    []Kind
-	changes uint64 // of nodes
+	changes uint64 // value of Store.changes
 	classes int
 }
 
@@ -30,7 +30,7 @@ func (st *Store) ListKinds() []Kind {
 	return st.kinds.list
 }
 
-// countKinds is ListKinds without a memory.
+// countKinds is ListKinds without the cache.
 func (st *Store) countKinds() []Kind {
 	var list []Kind
 	for ci := range st.classes {

@@ -6,10 +6,10 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Tasks with shares of several GPUs of a node: the shares of one task are on distinct GPUs, those of
-// two can be on the same.
+// Tasks with shares of several GPUs of a node: the shares of one task are on distinct GPUs, but two
+// tasks may use the same GPUs.
 
-// SharesOn counts by device how many shares fit on some of a node's devices, and together.
+// SharesOn counts how many shares fit on each of some devices, and in total.
 func (st *Store) SharesOn(n *Node, r *cluster.Request, on uint64, fits *[cluster.MaxGPUsPerNode]int16) (sum int) {
 	for i := range n.devs {
 		d := &n.devs[i]
@@ -26,9 +26,9 @@ func (st *Store) SharesOn(n *Node, r *cluster.Request, on uint64, fits *[cluster
 	return sum
 }
 
-// distinct is how many tasks, at most most, can have so many shares each (per) on distinct devices
-// where fits shares fit on each, sum together: t can, if there are t times per shares of which no device counts for more
-// than t, one for each task.
+// distinct is how many tasks, at most most, can have per shares each on distinct devices if fits[i]
+// shares fit on device i, sum in total: t tasks fit if there are t*per shares, counting at most t
+// per device, one for each task.
 func distinct(fits []int16, sum, per, most int) int {
 	if per == 1 {
 		return min(most, sum)
@@ -50,10 +50,10 @@ func (st *Store) Room(n *Node, r *cluster.Request, most int) int {
 	return st.RoomOn(n, r, most, AnyDevice)
 }
 
-// AnyDevice is the mask that excludes none.
+// AnyDevice is the mask of all devices.
 const AnyDevice = ^uint64(0)
 
-// RoomOn is room on some of the node's devices.
+// RoomOn is Room on some of the node's devices.
 func (st *Store) RoomOn(n *Node, r *cluster.Request, most int, on uint64) int {
 	fit := most
 	if r.CPU > 0 {
@@ -113,9 +113,9 @@ func (st *Store) roomSlices(n *Node, r *cluster.Request, most int, on uint64) in
 	return min(count, most)
 }
 
-// LossOfStart weighs the future instances that become impossible when the profile is created
-// at start: first those that jobs in line ask for (wanted, by profile; nil: none), then all, by
-// memory slices (NVIDIA's MIG user guide: least lost options keeps 4g possible).
+// LossOfStart weighs the future instances that become impossible if the profile is created at
+// start: first those that jobs in line ask for (wanted, by profile; nil: none), then all, by memory
+// slices (NVIDIA's MIG user guide: least lost options keeps 4g possible).
 func LossOfStart(m *cluster.GPUModel, p *cluster.SliceProfile, slots uint8, start int, wanted []int64) int64 {
 	loss, asked := int64(0), int64(0)
 	after := slots | p.Mask(start)
@@ -130,7 +130,7 @@ func LossOfStart(m *cluster.GPUModel, p *cluster.SliceProfile, slots uint8, star
 			}
 		}
 	}
-	return asked<<8 + loss // all together are less than a hundred
+	return asked<<8 + loss // loss is below a hundred
 }
 
 // StartOf returns the legal start with the least loss of future options, or -1.
@@ -151,7 +151,8 @@ func StartOf(m *cluster.GPUModel, p *cluster.SliceProfile, d *Device, wanted []i
 	return best
 }
 
-// TakeBack books exactly these allocations, all or none; guested: whole devices also where only guests are left.
+// TakeBack books exactly these allocations, all or none; guested: whole devices that have only
+// guests are acceptable.
 func (st *Store) TakeBack(allocs []Alloc, guested, crowded bool) bool {
 	mark := st.Mark()
 	for i := range allocs {
@@ -164,8 +165,8 @@ func (st *Store) TakeBack(allocs []Alloc, guested, crowded bool) bool {
 	return true
 }
 
-// CanTake reports whether exactly this allocation is free; guested as for TakeBack, crowded: a share also beyond the
-// clients that a device takes.
+// CanTake reports whether exactly this allocation is free; guested as for TakeBack, crowded: a
+// share may exceed the maximum number of clients of a device.
 func (st *Store) CanTake(a *Alloc, guested, crowded bool) bool {
 	n := &st.nodes[a.Node]
 	if n.cpu < a.CPU || n.ram < a.RAM {

@@ -7,8 +7,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// mostOf is the memory slices of instances that still fit on a GPU, of some that are asked for: the
-// most by trying every one at every start, and without it.
+// mostOf is the most memory slices of the instances asked for that still fit on a GPU, by
+// exhaustive search.
 func mostOf(m *cluster.GPUModel, d Device, asked []*cluster.SliceProfile) int {
 	if len(asked) == 0 {
 		return 0
@@ -25,8 +25,8 @@ func mostOf(m *cluster.GPUModel, d Device, asked []*cluster.SliceProfile) int {
 	return best
 }
 
-// Where a slice begins leaves room for what others in line ask for: on random GPUs more of that
-// fits afterwards than where it spoils least for anybody, and seldom less.
+// The start of a slice leaves room for what jobs in line ask for: on random GPUs more of that fits
+// afterwards than with the least overall loss, and rarely less.
 func TestStartServesLine(t *testing.T) {
 	with, without, better, worse, differ := 0, 0, 0, 0, 0
 	for seed := range uint64(40000) {

@@ -1,5 +1,6 @@
-// Package inventory is what the cluster has: nodes, their GPUs, shares and slices of them, CPU and RAM, what of
-// it is free, and the log by which changes are tried and taken back. It knows jobs by their numbers.
+// Package inventory is the resources of the cluster: nodes, their GPUs, shares and slices of them,
+// CPU and RAM, what of them is free, and the log that makes changes tentative. It knows jobs only
+// by number.
 package inventory
 
 import (
@@ -11,24 +12,24 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Store is all nodes with their index, and the log that undoes tentative
-// changes. What-if is: mark, change, look, rollback.
+// Store is all nodes with their index, and the log that undoes tentative changes. A what-if is:
+// mark, change, look, rollback.
 type Store struct {
 	nodes    []Node
 	classes  []Class
 	domains  map[string]int32 // names of racks, fabrics and NVLink domains to ids; looked up only
 	undo     []undoRec
 	notes    []note
-	recharge func(job int32, sign int64) // undoes a note: books what a job holds in its queue (1), or takes it back (-1)
-	commits  int                         // so many that forgot something
-	changes  uint64                      // counts versions of nodes
-	asleep   int                         // nodes that are
+	recharge func(job int32, sign int64) // undoes a note: charges a job's holdings to its queue (1) or refunds them (-1)
+	commits  int                         // number of commits that had changes
+	changes  uint64                      // counter for versions of nodes
+	asleep   int                         // number of sleeping nodes
 	frag     fragCache
 	kinds    kindsMemo
 }
 
-// Add adds a node with GPUs of a model. It is in some partitions, a bit each, and a device of it takes shares
-// of so many clients at most (0: of any number). first: the node is the first of its class.
+// Add adds a node with GPUs of a model. parts is its partitions, one bit each; clients is the
+// maximum number of shares of a device (0: unlimited). first: the node is the first of its class.
 func (st *Store) Add(n cluster.Node, model cluster.GPUModel, parts uint64, clients int) (first bool, err error) {
 	ns := Node{spec: n, drained: n.State == cluster.Draining}
 	if ns.fixed, err = fixedOf(&n, &model); err != nil {
@@ -53,7 +54,7 @@ func (st *Store) Add(n cluster.Node, model cluster.GPUModel, parts uint64, clien
 	return first, nil
 }
 
-// classOf finds the class of a node, or makes it: then the node is the first of it.
+// classOf returns the class of a node, creating it if needed; first: the node is the first of it.
 func classOf(list *[]Class, gpus int, model cluster.GPUModel, parts uint64, clients int) (id int32, first bool, err error) {
 	id = int32(slices.IndexFunc(*list, func(c Class) bool {
 		return c.model.Name == model.Name && c.gpus == gpus && c.parts == parts
@@ -69,7 +70,7 @@ func classOf(list *[]Class, gpus int, model cluster.GPUModel, parts uint64, clie
 	return int32(len(*list)) - 1, true, nil
 }
 
-// locate notes the domains that a node is in, by their numbers.
+// locate sets the domains of a node, by number.
 func (n *Node) locate(domain func(level, name string) int32) {
 	n.rack, n.fabric, n.split = domain("rack", n.spec.Rack), domain("fabric", n.spec.Fabric), false
 	if n.spec.NVLink != "" {
@@ -93,7 +94,7 @@ func (st *Store) domain(level, name string) int32 {
 	return id
 }
 
-// Blank makes a store of the same nodes as they would be empty and healthy.
+// Blank returns a store of the same nodes, empty and healthy.
 func (st *Store) Blank() *Store {
 	b := &Store{nodes: make([]Node, len(st.nodes)), classes: make([]Class, len(st.classes))}
 	for i := range st.classes {
@@ -115,18 +116,18 @@ func (st *Store) Blank() *Store {
 	return b
 }
 
-// SetState notes whether a node is up, draining or down.
+// SetState sets whether a node is up, draining or down.
 func (st *Store) SetState(id int32, s cluster.NodeState) {
 	n := &st.nodes[id]
 	n.spec.State = s
 	st.index(n, s == cluster.Up)
 }
 
-// SetDrained notes that a person drained a node, or took it back.
+// SetDrained sets whether an operator has drained a node.
 func (st *Store) SetDrained(id int32, drained bool) { st.nodes[id].drained = drained }
 
-// SetSize gives a node another total of CPU and RAM (0: not modelled). It reports whether the largest of its class changed:
-// then what fits on the class is another question.
+// SetSize changes a node's total CPU and RAM (0: not modelled). It reports whether the largest node
+// of its class has changed, which affects what fits on the class.
 func (st *Store) SetSize(id int32, cpu cluster.Milli, ram cluster.MiB) bool {
 	n := &st.nodes[id]
 	hadCPU, hadRAM := modelled(n.spec.CPU), modelled(n.spec.RAM)
@@ -136,7 +137,7 @@ func (st *Store) SetSize(id int32, cpu cluster.Milli, ram cluster.MiB) bool {
 	st.changed(n)
 	c := &st.classes[n.class]
 	if hadCPU < c.cpu && modelled(cpu) <= c.cpu && hadRAM < c.ram && modelled(ram) <= c.ram {
-		return false // another node is its largest
+		return false // another node is the largest
 	}
 	c.cpu, c.ram = 0, 0
 	for _, id := range c.nodes {
@@ -145,16 +146,16 @@ func (st *Store) SetSize(id int32, cpu cluster.Milli, ram cluster.MiB) bool {
 	return true
 }
 
-// modelled is a node's total of CPU or RAM as it is counted: without bound where it states none.
+// modelled is the total CPU or RAM that counts: unlimited if the node declares none.
 func modelled(total int64) int64 { return cmp.Or(total, notModelled) }
 
-// SetLent notes that a node is of a loan.
+// SetLent marks a node as part of a loan.
 func (st *Store) SetLent(id int32) { st.nodes[id].lent = true }
 
-// SetGiven notes that a node is given back to its lender, or taken again.
+// SetGiven sets whether a node has been returned to its lender.
 func (st *Store) SetGiven(id int32, given bool) { st.nodes[id].given = given }
 
-// SetAsleep notes that a node is switched off and takes so long to wake; 0: that it is on.
+// SetAsleep marks a node as powered down, with the time it takes to wake; 0: it is on.
 func (st *Store) SetAsleep(id int32, wake time.Duration) {
 	n := &st.nodes[id]
 	if n.spec.Asleep > 0 {
@@ -165,7 +166,7 @@ func (st *Store) SetAsleep(id int32, wake time.Duration) {
 	}
 }
 
-// Spoil marks devices of a node bad. Nothing is on them.
+// Spoil marks devices of a node as bad. Nothing may be on them.
 func (st *Store) Spoil(id int32, mask uint64) {
 	n := &st.nodes[id]
 	n.healthy &^= mask
@@ -174,7 +175,8 @@ func (st *Store) Spoil(id int32, mask uint64) {
 	st.classes[n.class].indexPartial(n)
 }
 
-// Heal marks devices of a node healthy; held reports whether a job has a device (one bit) whole.
+// Heal marks devices of a node as healthy; held reports whether a job holds a device (one bit)
+// whole.
 func (st *Store) Heal(id int32, mask uint64, held func(dev uint64) bool) {
 	n := &st.nodes[id]
 	back := mask & (uint64(1)<<n.spec.GPUs - 1) &^ n.healthy
@@ -188,7 +190,7 @@ func (st *Store) Heal(id int32, mask uint64, held func(dev uint64) bool) {
 	st.classes[n.class].indexPartial(n)
 }
 
-// Resume sets a node on which nothing is to the health that a snapshot has of it.
+// Resume sets the health of an empty node from a snapshot.
 func (st *Store) Resume(id int32, bad uint64) {
 	n := &st.nodes[id]
 	n.healthy = (uint64(1)<<n.spec.GPUs - 1) &^ bad
@@ -196,14 +198,14 @@ func (st *Store) Resume(id int32, bad uint64) {
 	st.changed(n)
 }
 
-// Leaving notes that a job still holds devices of a node that the books have promised on.
+// Leaving records that a job still holds devices of a node that the books have given away.
 func (st *Store) Leaving(id int32, job cluster.JobID) {
 	if n := &st.nodes[id]; !slices.Contains(n.stopping, job) {
 		n.stopping = append(n.stopping, job)
 	}
 }
 
-// Left is the inverse of leaving.
+// Left is the inverse of Leaving.
 func (st *Store) Left(id int32, job cluster.JobID) {
 	n := &st.nodes[id]
 	if i := slices.Index(n.stopping, job); i >= 0 {
@@ -211,14 +213,15 @@ func (st *Store) Left(id int32, job cluster.JobID) {
 	}
 }
 
-// Freeze notes that the memory of a suspended job is where it has these allocations, thaw that it no longer is.
+// Freeze records that the memory of a suspended job is on these allocations, Thaw that it no longer
+// is.
 func (st *Store) Freeze(allocs []Alloc) {
 	for i := range allocs {
 		st.nodes[allocs[i].Node].frozen++
 	}
 }
 
-// Thaw notes that the memory of a suspended job is no longer where it has these allocations.
+// Thaw is the inverse of Freeze.
 func (st *Store) Thaw(allocs []Alloc) {
 	for i := range allocs {
 		st.nodes[allocs[i].Node].frozen--
@@ -231,13 +234,13 @@ func (s *Store) Nodes() []Node { return s.nodes }
 // Classes is the classes of nodes.
 func (s *Store) Classes() []Class { return s.classes }
 
-// Asleep is how many nodes are asleep.
+// Asleep is the number of sleeping nodes.
 func (s *Store) Asleep() int { return s.asleep }
 
-// Memory is what was computed of nodes.
+// Memory returns the cache of computed data.
 func (s *Store) Memory() *fragCache { return &s.frag }
 
-// Parted counts the GPUs of a class on which only shares and slices are.
+// Parted counts the GPUs of a class that have only shares and slices.
 func (st *Store) Parted(ci int32) (count int) {
 	if st.classes[ci].partial.n == 0 {
 		return 0

@@ -6,8 +6,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// CheckTasks says what is wrong with the task sets of a job, whatever the cluster is; "": nothing. A job that fails it
-// cannot be in a snapshot.
+// CheckTasks describes what is wrong with the task sets of a job, on any cluster; "": nothing. A
+// job that fails the check cannot be in a snapshot.
 func CheckTasks(s *cluster.Job) string {
 	if len(s.Tasks) == 0 {
 		return "the job has no tasks"

@@ -11,14 +11,14 @@ type Host struct {
 	RAM cluster.MiB
 }
 
-// Add adds another (sign 1), or takes it away (-1).
+// Add adds another amount (sign 1), or subtracts it (-1).
 func (h *Host) Add(o Host, sign int64) { h.CPU, h.RAM = h.CPU+sign*o.CPU, h.RAM+sign*o.RAM }
 
 // Least is the smaller amount of each, never negative.
 func Least(a, b Host) Host { return Host{max(0, min(a.CPU, b.CPU)), max(0, min(a.RAM, b.RAM))} }
 
-// Claim is what of a node a placed job counts on from one that leaves it: CPU and RAM, or
-// (GPUs is one device) part of a GPU.
+// Claim is what a placed job expects to get on a node from a leaving one: CPU and RAM, or (GPUs is
+// one device) part of a GPU.
 type Claim struct {
 	By      cluster.JobID `json:"by"`
 	Node    int32         `json:"node"`
@@ -31,15 +31,15 @@ type Claim struct {
 	Clients int64         `json:"clients,omitempty"` // of MPS
 }
 
-// Part is what jobs have of a GPU that is shared, or in MIG mode.
+// Part is what jobs hold of a GPU that is shared, or in MIG mode.
 type Part struct {
 	Milli   int64
 	Mem     cluster.MiB
 	Compute int64 // slices
-	Clients int64 // of MPS: one for each share
+	Clients int64 // of MPS: one per share
 }
 
-// Add adds another (sign 1), or takes it away (-1).
+// Add adds another amount (sign 1), or subtracts it (-1).
 func (p *Part) Add(o Part, sign int64) {
 	p.Milli, p.Mem, p.Compute, p.Clients = p.Milli+sign*o.Milli, p.Mem+sign*o.Mem, p.Compute+sign*o.Compute, p.Clients+sign*o.Clients
 }
@@ -49,7 +49,7 @@ func LeastPart(a, b Part) Part {
 	return Part{max(0, min(a.Milli, b.Milli)), max(0, min(a.Mem, b.Mem)), max(0, min(a.Compute, b.Compute)), max(0, min(a.Clients, b.Clients))}
 }
 
-// PartOn sums what allocations have of a device (one bit) in shares and slices.
+// PartOn sums the shares and slices of allocations on a device (one bit).
 func PartOn(allocs []inventory.Alloc, node int32, dev uint64) (p Part) {
 	for i := range allocs {
 		if a := &allocs[i]; a.Node == node && a.GPUs == dev && a.Share > 0 {
@@ -63,7 +63,7 @@ func PartOn(allocs []inventory.Alloc, node int32, dev uint64) (p Part) {
 	return p
 }
 
-// HostOn sums what allocations have of a node's CPU and RAM.
+// HostOn sums the CPU and RAM of allocations on a node.
 func HostOn(allocs []inventory.Alloc, node int32) (h Host) {
 	for i := range allocs {
 		if a := &allocs[i]; a.Node == node {
@@ -73,7 +73,7 @@ func HostOn(allocs []inventory.Alloc, node int32) (h Host) {
 	return h
 }
 
-// Unclaimed is what a leaving job has of a node's CPU and RAM that no placed job counts on.
+// Unclaimed is a leaving job's CPU and RAM on a node that no placed job expects to get.
 func (j *State) Unclaimed(node int32) Host {
 	h := HostOn(j.Leaving, node)
 	if j.State == Stopping {
@@ -87,7 +87,7 @@ func (j *State) Unclaimed(node int32) Host {
 	return h
 }
 
-// UnclaimedPart is unclaimed for a device.
+// UnclaimedPart is Unclaimed for a device.
 func (j *State) UnclaimedPart(node int32, dev uint64) Part {
 	p := PartOn(j.Leaving, node, dev)
 	if j.State == Stopping {
@@ -101,8 +101,8 @@ func (j *State) UnclaimedPart(node int32, dev uint64) Part {
 	return p
 }
 
-// InTheWay reports whether a job that leaves keeps an allocation from its devices,
-// however much is free there.
+// InTheWay reports whether a leaving job blocks the devices of an allocation, however much is free
+// there.
 func (j *State) InTheWay(a *inventory.Alloc) bool {
 	for i := range j.Leaving {
 		if j.Leaving[i].Excludes(a) {

@@ -1,19 +1,19 @@
 package job
 
-// PaceUnit says what is counted when a pace is measured.
+// PaceUnit is the unit in which a pace is measured.
 type PaceUnit uint8
 
-// The units. What was measured in samples is not compared with what was in steps.
+// The units. Measurements in samples and in steps are not comparable.
 const (
-	PaceSteps   PaceUnit = iota // steps of a job, or of its model
-	PaceSamples                 // samples: steps may hold more of them with more tasks
+	PaceSteps   PaceUnit = iota // steps of a job, or of all jobs of its model
+	PaceSamples                 // samples: a step may hold more of them with more tasks
 )
 
-// Anchor is what a job's measurements are multiplied with to be its speeds.
+// Anchor converts a job's measurements to speeds.
 type Anchor struct {
-	Revision int32 // of paces, for which the rest holds; 0: nothing does
+	Revision int32 // of paces, for which the rest is valid; 0: none
 	Unit     PaceUnit
-	Few      bool    // there are less than two measurements: the table holds
+	Few      bool    // fewer than two measurements: use the table
 	By       float64 // ppm per unit of pace
 	Guessed  map[string]int64
 }

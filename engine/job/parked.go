@@ -1,6 +1,6 @@
 package job
 
-// Parked says why a pending job is not considered at all.
+// Parked is the reason for which a pending job is not considered at all.
 type Parked uint8
 
 // The reasons for which a job is parked.
@@ -11,5 +11,5 @@ const (
 	ParkedDependency
 	ParkedArray
 	ParkedSingleton
-	ParkedPlan // the policy's plan gives it nothing now
+	ParkedPlan // the policy's plan currently gives it nothing
 )

@@ -9,8 +9,8 @@ import (
 	"github.com/muster-gpu/muster/engine/order"
 )
 
-// Record is what the engine knows of one job. Attained, Ran and Done hold
-// up to Acc; what the job holds since then counts on.
+// Record is everything the engine knows of one job. Attained, Ran and Done are as of Acc; what the
+// job holds has accrued since.
 type Record struct {
 	Spec        *cluster.Job      `json:"spec"`
 	State       Phase             `json:"state"`
@@ -24,17 +24,17 @@ type Record struct {
 	How         How               `json:"how,omitempty"`
 	Allocs      []inventory.Alloc `json:"allocs,omitempty"`
 	Home        []inventory.Alloc `json:"home,omitempty"`
-	Frozen      []inventory.Alloc `json:"frozen,omitempty"` // with Asleep, where it is not Home
+	Frozen      []inventory.Alloc `json:"frozen,omitempty"` // with Asleep, if it differs from Home
 	Asleep      time.Duration     `json:"suspended_work,omitempty"`
 	Warm        bool              `json:"resident_on_gpu,omitempty"` // suspended while it computed; with devices: in place
 	Leaving     []inventory.Alloc `json:"leaving,omitempty"`
-	Dest        []inventory.Alloc `json:"dest,omitempty"`  // while it stops to be moved: where it goes
-	Moved       []cluster.Time    `json:"moved,omitempty"` // when it was, not long ago
+	Dest        []inventory.Alloc `json:"dest,omitempty"`  // where it is being moved to, while it stops
+	Moved       []cluster.Time    `json:"moved,omitempty"` // times of recent moves
 	Waiters     []cluster.JobID   `json:"waiters,omitempty"`
-	Claims      []Claim           `json:"claims,omitempty"`   // what the waiters count on of its CPU and RAM
+	Claims      []Claim           `json:"claims,omitempty"`   // what the waiters expect of its CPU and RAM
 	Beside      int32             `json:"guest_of,omitempty"` // 1 + the job whose guest it is
-	Guests      []cluster.JobID   `json:"guests,omitempty"`   // its own, the first to come first
-	Packed      bool              `json:"packed,omitempty"`   // in this run others were on its devices, or it on theirs
+	Guests      []cluster.JobID   `json:"guests,omitempty"`   // in order of arrival
+	Packed      bool              `json:"packed,omitempty"`   // in this run it shared whole devices
 	Waits       int32             `json:"waits,omitempty"`
 	Tasks       int32             `json:"tasks,omitempty"`
 	Fails       int32             `json:"fails,omitempty"`
@@ -48,23 +48,23 @@ type Record struct {
 	Acc         cluster.Time      `json:"accrued_until,omitempty"`
 	Attained    int64             `json:"attained,omitempty"`   // milli-GPU-milliseconds
 	Weighted    int64             `json:"weighted,omitempty"`   // ... by the weights of the GPU models, up to the last change
-	Unweighted  int64             `json:"unweighted,omitempty"` // ... what of Attained was received up to then
-	Weight      int64             `json:"weight,omitempty"`     // ... since then, in thousandths; 0: 1000
+	Unweighted  int64             `json:"unweighted,omitempty"` // ... the part of Attained before the last change
+	Weight      int64             `json:"weight,omitempty"`     // ... the weight since then, in thousandths; 0: 1000
 	Ran         time.Duration     `json:"ran,omitempty"`
 	Done        time.Duration     `json:"done,omitempty"`
 	Saved       time.Duration     `json:"saved,omitempty"`
-	Deaf        bool              `json:"ignores_checkpoint,omitempty"` // it saves nothing, as its driver found
+	Deaf        bool              `json:"ignores_checkpoint,omitempty"` // its driver found that it ignores checkpoints
 	Rate        int64             `json:"rate,omitempty"`
 	Speed       int64             `json:"speed,omitempty"`
-	Memory      cluster.MiB       `json:"memory,omitempty"`         // most that it was measured to use of any of its GPUs
+	Memory      cluster.MiB       `json:"memory,omitempty"`         // peak memory measured on any of its GPUs
 	Solo        int64             `json:"unshared_speed,omitempty"` // ... while no other job had shares of its GPUs
 	Among       []cluster.JobID   `json:"measured_among,omitempty"` // jobs in shares of its GPUs when it was measured
-	Slow        cluster.Time      `json:"too_slow_since,omitempty"` // ... among which it is slower than it accepts
+	Slow        cluster.Time      `json:"too_slow_since,omitempty"` // ... since when it is too slow among them
 	LimitAt     cluster.Time      `json:"limit_at,omitempty"`
-	Promotion   cluster.Time      `json:"promotion,omitempty"`     // the last one by the policy (Promoter)
+	Promotion   cluster.Time      `json:"promotion,omitempty"`     // the last promotion by the policy (Promoter)
 	Before      int64             `json:"served_before,omitempty"` // ... weighted service received before
 	RanBefore   time.Duration     `json:"ran_before,omitempty"`    // ... and of Ran
-	DoneBefore  time.Duration     `json:"done_before,omitempty"`   // ... and the useful work that it had then
+	DoneBefore  time.Duration     `json:"done_before,omitempty"`   // ... and useful work until then
 	Predicted   time.Duration     `json:"predicted,omitempty"`
 	Singles     []cluster.JobID   `json:"singletons_ahead,omitempty"` // a singleton's: the jobs that it waits for
 	Promise     cluster.Time      `json:"promise,omitempty"`          // conservative backfill: its start
@@ -75,28 +75,28 @@ type Record struct {
 	EndKey      int64             `json:"end_key,omitempty"`
 }
 
-// Untouched is all that the engine knows, besides its spec, of a job that has only waited so far: elements of an array
-// of which it is the same can be written down as one.
+// Untouched is everything the engine knows, besides its spec, of a job that has only waited so far.
+// Elements of an array with equal Untouched can be written as one.
 type Untouched struct {
 	Parked   Parked
 	Eligible bool
 	Since    cluster.Time
 	Lined    cluster.Time
 	Hungry   cluster.Time
-	Start    cluster.Time // the first; Never: there was none
+	Start    cluster.Time // first start; Never: there was none
 	Weight   int64
 	Tasks    int32
 	Key      order.Key
-	// Predicted is how long such jobs ran.
+	// how long such jobs ran
 	Predicted time.Duration
 }
 
-// Untouched returns what is known of a job that has only waited so far; false: something happened to it.
+// Untouched returns the data of a job that has only waited so far; false: it has done more.
 func (r *Record) Untouched() (Untouched, bool) {
 	u := Untouched{Parked: r.Parked, Eligible: r.Eligible, Since: r.Since, Lined: r.Lined, Hungry: r.Hungry, Weight: r.Weight, Tasks: r.Tasks,
 		Key: r.Key, Predicted: r.Predicted, Start: r.FirstStart}
 	rest := *r
 	rest.Spec, rest.Parked, rest.Eligible, rest.Since, rest.Lined, rest.Hungry, rest.Weight = nil, 0, false, 0, 0, 0, 0
 	rest.Tasks, rest.Key, rest.Predicted, rest.FirstStart = 0, order.Key{}, 0, 0
-	return u, reflect.ValueOf(&rest).Elem().IsZero() // so that a field that is new counts as something that happened
+	return u, reflect.ValueOf(&rest).Elem().IsZero() // a new field counts as something that happened
 }

@@ -1,4 +1,5 @@
-// Package job is what is known of a job: what it asked for, where it is in its life, what it holds and received.
+// Package job holds what is known of a job: its request, its phase, what it holds and what it has
+// received.
 package job
 
 import (
@@ -11,10 +12,10 @@ import (
 	"github.com/muster-gpu/muster/quota"
 )
 
-// Phase is where a job is in its life.
+// Phase is a job's phase of life.
 type Phase uint8
 
-// The states. A placed job has devices that its predecessors have not left yet.
+// The phases. A placed job has devices that the jobs before it have not left yet.
 const (
 	Pending  Phase = iota
 	Placed         // devices chosen, waiting for the jobs that leave them
@@ -24,82 +25,83 @@ const (
 	Done
 )
 
-// State is a job as the engine sees it. Times that accrue (attained, ran,
-// done) hold up to acc and are continued from there with what the job holds.
+// State is a job as the engine sees it. Accrued values (Attained, Ran, Done) are as of Acc; what
+// the job holds has accrued since.
 type State struct {
 	Spec    *cluster.Job
-	*Tenure            // one that is shared, while it was given nothing so far
-	Key     order.Item // while eligible: in the group; while running: in the running list; while in a pool: there
+	*Tenure            // a shared empty one until the job is given something
+	Key     order.Item // in its group while eligible; in the running list while running; in its pool while pooled
 	NextKey cluster.Time
 
 	State             Phase
 	Reason            StopReason
 	Parked            Parked
-	How               How  // while it stops: how it was told to
-	Rank              rank // where it is in the ranking,
-	Rerank            bool // which may be another place now
+	How               How  // while it stops: the way
+	Rank              rank // the ranking list that it is in
+	Rerank            bool // its rank may have changed
 	Eligible          bool // pending and in its group's list
 	InArray           bool // it has one of its array's places
 	Promoted          bool // waits longer than the starvation bound
 	Waited            bool // listed while it was placed
-	Lifted            bool // it is a victim, in the search for victims that goes on
+	Lifted            bool // chosen as a victim in the current search
 	Touched           bool // its record changed in this step
 	Demoted           bool // while it runs: it counts as best-effort
-	Warm              bool // it was suspended while it computed; while it has devices: and went on in place
+	Warm              bool // it was suspended while computing and still has devices: it resumed in place
 	Resizing          bool // a Resize was decided, Resized has not come back
-	Packed            bool // in this run others were on its devices, or it on theirs
-	IgnoresCheckpoint bool // asked for a checkpoint it saves nothing, as its driver found
-	InPlan            bool // plans may be about it, and are shown it
-	Whole             bool // plans only divide GPUs (Traits.OnlyDivides), and none that can be divided suits it
-	Pooled            bool // plans may draw it from a pool,
+	Packed            bool // in this run it shared whole devices
+	IgnoresCheckpoint bool // it does not write checkpoints when asked, as its driver found
+	InPlan            bool // plans concern it
+	Whole             bool // plans only divide GPUs (Traits.OnlyDivides), and it suits none that can be divided
+	Pooled            bool // it is in a pool
 
-	Pool        int32 // this one, in which Key is its place
+	Pool        int32 // the pool, in which Key is its place
 	Queue       int32
 	User        int32
 	Shape       int32
-	Base        int32 // the shape of its spec; shape is narrow while it waits in line under a plan
-	Narrow      int32 // the shape of its spec as its target has it
+	Base        int32 // shape of its spec; Shape is narrower while it waits in line under a plan
+	Narrow      int32 // shape of its spec as narrowed by its target
 	Group       int32 // while eligible
-	InPlaced    int32 // 1 + its place among those placed; 0: it is not there
+	InPlaced    int32 // 1 + index among the placed jobs; 0: none
 	Gen         uint32
 	Devices     int32 // held, or asked for
 	Tasks       int32 // of the (elastic) first set
 	Waits       int32 // stopping jobs that must leave before it can start
-	GuestOf     int32 // 1 + the job whose guest it is; 0: of none
+	GuestOf     int32 // 1 + the job whose guest it is; 0: none
 	Fails       int32 // failed launches in a row
 	Preemptions int32
 
 	Milli         cluster.Milli // held, or asked for at full size
-	Weight        int64         // what an hour of its GPU model counts for, thousandths, as it was booked
-	Poolless      cluster.Time  // it has no place in a pool before
+	Weight        int64         // weight of its GPU model as booked, in thousandths
+	Poolless      cluster.Time  // it cannot be pooled before this time
 	Since         cluster.Time  // last became pending
 	EligibleSince cluster.Time  // last became eligible
-	StarvingSince cluster.Time  // in line since then, for the starvation bound; Never: not in line
+	StarvingSince cluster.Time  // start of its wait for the starvation bound; Never: not in line
 	FirstStart    cluster.Time
 	Ended         cluster.Time
 	Predicted     time.Duration     // how long such jobs ran, as of its submission
-	PromoteAt     cluster.Time      // while eligible: the next one, if it waits on
+	PromoteAt     cluster.Time      // while eligible: the next promotion, if it keeps waiting
 	Promise       cluster.Time      // expected start from a reservation; Never: none
-	Plan          []inventory.Alloc // conservative: where the promise would have it run
-	Anchor        Anchor            // how measurements of its model become its speeds
+	Plan          []inventory.Alloc // conservative backfill: where the promise lets it run
+	Anchor        Anchor            // converts measurements of its model to its speeds
 	Target        *Target           // what the policy's plan gives it; nil: not planned yet
 }
 
-// Tenure is what comes of the devices that a job was given. Of the many that wait in line most were given none yet:
-// they share an empty one, which is only read. A job gets its own before it is given anything.
+// Tenure is the part of a job's state that comes with devices. Most jobs in line have had none yet:
+// they share an empty Tenure, which is never written. A job gets its own before it is given
+// anything.
 type Tenure struct {
 	Allocs  []inventory.Alloc
-	Home    []inventory.Alloc // of a suspended job: its memory is there, it resumes nowhere else
-	Frozen  []inventory.Alloc // where its memory is, also when it may go on elsewhere
-	Asleep  time.Duration     // useful work that it has in memory
-	Leaving []inventory.Alloc // given back by a shrink, physically still held
-	Dest    []inventory.Alloc // while it stops to be moved: where it goes, booked for it
-	Waiters []cluster.JobID   // jobs that are to start where it leaves
-	Claims  []Claim           // what the waiters count on of its CPU and RAM
-	Guests  []cluster.JobID   // jobs that run beside it, the first to come first
-	Moved   []cluster.Time    // when it was moved, not long ago
+	Home    []inventory.Alloc // of a suspended job: where its memory is, if it can resume only there
+	Frozen  []inventory.Alloc // where its memory is, even if it may resume elsewhere
+	Asleep  time.Duration     // useful work that it holds in memory
+	Leaving []inventory.Alloc // released by a shrink, but physically still held
+	Dest    []inventory.Alloc // while it stops to be moved: its destination, already booked
+	Waiters []cluster.JobID   // jobs that will start where it leaves
+	Claims  []Claim           // what the waiters expect of its CPU and RAM
+	Guests  []cluster.JobID   // jobs that are guests on its devices, in order of arrival
+	Moved   []cluster.Time    // times of recent moves
 	EndKey  order.Item        // while it holds devices: in the list of expected ends
-	Loss    int64             // what stopping it wasted when it was ranked
+	Loss    int64             // what stopping it wasted when it was last ranked
 
 	Started    cluster.Time // of the current run
 	LimitAt    cluster.Time // when the time limit strikes
@@ -110,25 +112,25 @@ type Tenure struct {
 	Ran        time.Duration // wall time on devices
 	Done       time.Duration // useful, on the reference GPU
 	Saved      time.Duration // ... of which safe in a checkpoint
-	Served     []Served      // wall time on devices by GPU model, where a policy plans
+	Served     []Served      // wall time on devices by GPU model, if the policy plans
 
-	ServedBefore int64         // of its weighted service, what was received before the last promotion
-	RanBefore    time.Duration // of ran, likewise
-	DoneBefore   time.Duration // useful work that it had at the last promotion
+	ServedBefore int64         // weighted service received before the last promotion
+	RanBefore    time.Duration // Ran before the last promotion
+	DoneBefore   time.Duration // useful work before the last promotion
 	Promotion    cluster.Time  // the last one; 0: there was none
 
 	Rate   int64           // ppm of the reference; 0 until Started
-	Speed  int64           // the last rate known with its GPUs for itself; 0: none
-	Memory cluster.MiB     // the most that it was measured to use of any of its GPUs; 0: not measured
-	Solo   int64           // the last rate known while no other job had shares of its GPUs; 0: none
-	Among  []cluster.JobID // jobs that computed in shares of its GPUs when its speed was measured last
-	Slow   cluster.Time    // since then it is measured to be slower among them than it accepts; 0: it is not
+	Speed  int64           // the last known rate without other jobs on its GPUs; 0: none
+	Memory cluster.MiB     // peak memory measured on any of its GPUs; 0: not measured
+	Solo   int64           // the last known rate without other shares of its GPUs; 0: none
+	Among  []cluster.JobID // jobs with shares of its GPUs at the last measurement of its speed
+	Slow   cluster.Time    // since when it is slower among them than it accepts; 0: it is not
 }
 
-// Holding reports whether the job has devices, also when it is told to leave them.
+// Holding reports whether the job has devices, even if it was told to give them up.
 func (j *State) Holding() bool { return j.State >= Starting && j.State <= Stopping }
 
-// Tier is what the job counts as against others.
+// Tier is the tier that counts against other jobs.
 func (j *State) Tier() cluster.Tier {
 	if j.Demoted {
 		return cluster.BestEffort
@@ -144,8 +146,8 @@ func (j *State) AttainedAt(now cluster.Time) int64 {
 	return j.Attained + quota.Work(j.Serves(), j.Acc, now)
 }
 
-// ServiceAt is what the job attained in hours that count alike: those of a GPU model
-// by its weight.
+// ServiceAt is the weighted GPU time received up to now: an hour of a GPU model counts by its
+// weight.
 func (j *State) ServiceAt(now cluster.Time) int64 {
 	return j.Weighted + thousandths(j.AttainedAt(now)-j.Unweighted, j.Weight)
 }
@@ -166,8 +168,8 @@ func (j *State) DoneAt(now cluster.Time) time.Duration {
 	return doneBy(now, j.State, j.Resizing, j.Done, j.Acc, j.Rate)
 }
 
-// DoneAt is the useful work of the job of a record up to now, on the reference GPU, as the engine
-// counts it: while it starts again, or saves what it has, it gets no further.
+// DoneAt is the useful work of a record's job up to now, on the reference GPU, as the engine counts
+// it: a job makes no progress while it restarts or writes a checkpoint.
 func (r *Record) DoneAt(now cluster.Time) time.Duration {
 	return doneBy(now, r.State, r.Resizing, r.Done, r.Acc, r.Rate)
 }
@@ -179,7 +181,7 @@ func doneBy(now cluster.Time, s Phase, resizing bool, done time.Duration, acc cl
 	return done + scale(now.Sub(acc), rate)
 }
 
-// Computes reports whether a job gets further: it does not wait, start again, or save what it has.
+// Computes reports whether a job makes progress: it does not wait, restart or write a checkpoint.
 func Computes(s Phase, resizing bool, rate int64) bool {
 	return s >= Starting && s < Stopping && rate != 0 && !resizing
 }
@@ -227,10 +229,10 @@ func (j *State) UnsavedAt(now cluster.Time) time.Duration {
 	return done - j.Saved
 }
 
-// Thaw lets a suspended job go where it likes: what it has in memory counts only
-// if it happens to come back there.
+// Thaw lets a suspended job resume anywhere: what it has in memory counts only if it happens to
+// resume where that is.
 func (j *State) Thaw() {
-	j.Home, j.Done = nil, j.Done-j.UnsavedAt(0) // it computes nothing: the time does not matter
+	j.Home, j.Done = nil, j.Done-j.UnsavedAt(0) // it computes nothing, so any time will do
 }
 
 // LostAt is the device time that stopping the job wastes, in milli-GPU times
@@ -251,9 +253,9 @@ func (j *State) LostAt(now cluster.Time, how How) int64 {
 	return j.Serves() * int64((lost+c.Restart)/time.Millisecond)
 }
 
-// ExpectedEnd is when the scheduler may count on the devices: after the
-// estimate, at the latest at the limit. An overdue job is expected to end
-// after another twentieth of its run, at least a minute (never in the past).
+// ExpectedEnd is when the scheduler expects the devices back: after the estimate, at the latest at
+// the limit. An overdue job is expected to end after another twentieth of its run, at least a
+// minute (never in the past).
 func (j *State) ExpectedEnd(now cluster.Time) cluster.Time {
 	end := j.LimitAt
 	if j.Spec.Estimate > 0 {
@@ -273,7 +275,7 @@ func (j *State) ExpectedRun(limit time.Duration) time.Duration {
 	}
 	if j.Spec.Estimate > 0 {
 		left := j.Spec.Estimate - j.Done
-		if left <= 0 { // it was wrong: as for an overdue job that runs
+		if left <= 0 { // the estimate was too low: as for an overdue running job
 			left = max(time.Minute, j.Ran/20)
 		}
 		d = min(d, left+j.Spec.Checkpoint.Restart)
@@ -281,7 +283,7 @@ func (j *State) ExpectedRun(limit time.Duration) time.Duration {
 	return d
 }
 
-// rank says in which list of the ranking a job is.
+// rank is the list of the ranking that a job is in.
 type rank uint8
 
 const (
@@ -290,7 +292,7 @@ const (
 	RankedGrowing
 )
 
-// AwaitsTime reports whether a job may be considered as time goes by.
+// AwaitsTime reports whether the passing of time alone can make the job eligible.
 func (j *State) AwaitsTime() bool {
 	return j.State == Pending && !j.Eligible && j.Parked != ParkedHold && j.Parked != ParkedArray && j.Parked != ParkedPlan
 }
@@ -317,7 +319,7 @@ func (j *State) Label() string {
 // Hosted reports whether the job is a guest.
 func (j *State) Hosted() bool { return j.GuestOf != 0 }
 
-// Serves is the milli-GPU by which service counts: a guest's devices serve it, too.
+// Serves is the milli-GPU for which the job receives service; a guest's devices count, too.
 func (j *State) Serves() cluster.Milli {
 	if j.Hosted() {
 		return cluster.Milli(j.Devices) * cluster.Whole
@@ -325,8 +327,7 @@ func (j *State) Serves() cluster.Milli {
 	return j.Milli
 }
 
-// Yields is how much of its speed whom a guest is beside is to keep, in ppm; 0: that was
-// not said.
+// Yields is the share of its host's speed, in ppm, that a guest must leave; 0: not given.
 func (j *State) Yields() int64 {
 	if !j.Hosted() || j.Target == nil {
 		return 0
@@ -344,11 +345,11 @@ func (j *State) MovedSince(at cluster.Time) (n int) {
 	return n
 }
 
-// Began reports whether the job ran at all: its devices did something.
+// Began reports whether the job has ever run on its devices.
 func (j *State) Began() bool { return j.Speed > 0 }
 
-// GoingAllocs is what a job still holds physically although the books have
-// promised it on: everything while it stops, the surplus while it shrinks.
+// GoingAllocs is what a job still holds physically after the books have given it away: everything
+// while it stops, the surplus while it shrinks.
 func (j *State) GoingAllocs() []inventory.Alloc {
 	if j.State == Stopping && len(j.Leaving) == 0 {
 		return j.Allocs
@@ -359,18 +360,18 @@ func (j *State) GoingAllocs() []inventory.Alloc {
 	return j.Leaving
 }
 
-// LeastStay is how long at least a job has been where it is before it leaves that for
-// another's memory, or its own: what a start costs may not be known yet.
+// LeastStay is the least time that a job stays where it is before it leaves for memory elsewhere,
+// another job's or its own: the cost of a start may not be known yet.
 const LeastStay = 30 * time.Second
 
-// SettledAt is from when on a job that runs may leave where it is for another's memory: it
-// has been there for half as long as that takes, so that it gets on however often it moves.
+// SettledAt is when a running job may be moved to make room for another's memory: it has been there
+// for half as long as moving takes, so it makes progress however often it is moved.
 func (j *State) SettledAt() cluster.Time {
 	c := &j.Spec.Checkpoint
 	return j.Started.Add(max(LeastStay, (c.Cost+c.Restart)/2))
 }
 
-// StaysFor reports whether a job that runs is not believed to end within a time.
+// StaysFor reports whether a running job is expected to run longer than a given time.
 func (j *State) StaysFor(d time.Duration, now cluster.Time) bool {
 	return j.RemainingAt(now) > d && (j.LimitAt <= 0 || j.LimitAt > now.Add(d))
 }
@@ -380,5 +381,5 @@ func (j *State) Booked() bool {
 	return j.State == Placed || j.State == Starting || j.State == Running
 }
 
-// Tenant is how the allocations of the job's shares name it (Alloc.Tenant).
+// Tenant identifies the job in the allocations of its shares (Alloc.Tenant).
 func (j *State) Tenant() int32 { return int32(j.Spec.ID) + 1 }

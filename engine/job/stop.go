@@ -1,6 +1,6 @@
 package job
 
-// StopReason says why a job stopped.
+// StopReason is the reason for which a job stopped.
 type StopReason uint8
 
 // The stop reasons.
@@ -11,12 +11,12 @@ const (
 	TimedOut     // at its time limit
 	Preempted    // by the engine; it waits again
 	NodeLost     // its node, or a GPU of it, was lost; it waits again
-	LaunchFailed // it could not be started too many times
+	LaunchFailed // its launch failed too often
 	Impossible   // it can never run here: rejected
 	NeverReady   // a dependency can no longer be satisfied
 )
 
-// How says how a job is stopped.
+// How is a way to stop a job.
 type How uint8
 
 // The ways to stop a job.

@@ -7,51 +7,53 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Target is what one job gets until the next plan.
+// Target is what a plan gives one job until the next plan.
 type Target struct {
-	Rank  int64   `json:"rank,omitempty"`  // for the policy's own Key
-	GPU   string  `json:"gpu,omitempty"`   // the model that it runs on; "": any that it accepts
-	Tasks int     `json:"tasks,omitempty"` // size of an elastic job's first set; 0: what fits of its own range
-	Least int     `json:"least,omitempty"` // ... it may start with so few; 0: with Tasks
-	Idle  bool    `json:"idle,omitempty"`  // it gets nothing: it waits; if it runs, it is stopped
-	Memo  []int64 `json:"memo,omitempty"`  // what the policy wants to be shown next time
+	Rank  int64   `json:"rank,omitempty"`  // used by the policy's Key
+	GPU   string  `json:"gpu,omitempty"`   // the GPU model to run on; "": any that it accepts
+	Tasks int     `json:"tasks,omitempty"` // size of an elastic job's first set; 0: what fits within its bounds
+	Least int     `json:"least,omitempty"` // ... it may start with this many; 0: Tasks
+	Idle  bool    `json:"idle,omitempty"`  // it gets nothing: it waits, or is stopped if it runs
+	Memo  []int64 `json:"memo,omitempty"`  // passed to the policy's next plan
 
-	Beside int32 `json:"beside,omitempty"` // while it waits: 1 + the job on whose devices it starts, beside it, else (but if it is Idle) on its own; 0: on its own
-	Alone  bool  `json:"alone,omitempty"`  // if it is a guest of another than Beside, it is stopped
-	Move   bool  `json:"move,omitempty"`   // with Beside: it comes there from where it runs, too, as soon as it can: it is stopped for that
+	// Beside is 1 + the job whose guest a waiting job becomes; if that fails it starts on its own,
+	// unless Idle. 0: it starts on its own.
+	Beside int32 `json:"beside,omitempty"`
+	Alone  bool  `json:"alone,omitempty"` // if it is a guest of a job other than Beside, it is stopped
+	Move   bool  `json:"move,omitempty"`  // with Beside: a running job is stopped to be moved there
 
-	// Within: a gang of one size starts in one domain of the level only, if it can ever
-	// run so and asks for no level itself; cluster.LevelAny: anywhere.
+	// Within: a gang of fixed size starts only within one domain of the level, if it can ever run
+	// so and asks for no level itself; cluster.LevelAny: anywhere.
 	Within cluster.Level `json:"within,omitempty"`
 
-	Partition string `json:"partition,omitempty"` // on whose nodes it runs, if it may, instead of those of the partitions that it names; "": of these
+	// Partition is where to run, if permitted, instead of the partitions that the job names; "": these.
+	Partition string `json:"partition,omitempty"`
 
-	// Yield: as a guest it is held back, where the driver can do that, so that whom it is
-	// beside keeps so much of its speed, in ppm; 0: it is not.
+	// Yield is the share of its host's speed, in ppm, that a guest must leave by being throttled,
+	// if the driver can do that; 0: it is not throttled.
 	Yield int64 `json:"yield,omitempty"`
 
-	Slice *Slice `json:"slice,omitempty"` // the MIG instance on which it runs, instead of the GPU that it asks for; nil: none
+	Slice *Slice `json:"slice,omitempty"` // the MIG instance to run on instead of the GPU that it asks for; nil: none
 
-	Deadline DeadlineAnswer `json:"deadline,omitempty"` // what the policy says of the job's deadline
+	Deadline DeadlineAnswer `json:"deadline,omitempty"` // the policy's decision on the job's deadline
 }
 
-// DeadlineAnswer is what a policy that plans says of a job's deadline.
+// DeadlineAnswer is the decision of a policy that plans on a job's deadline.
 type DeadlineAnswer uint8
 
-// The answers. An accepted deadline is kept if nothing fails and the job is as
-// fast as it is believed to be.
+// The answers. An accepted deadline is met if nothing fails and the job is as fast as expected.
 const (
 	DeadlineUnanswered DeadlineAnswer = iota
 	DeadlineAccepted
 	DeadlineDeclined // it cannot be promised; the job runs when it can
 )
 
-// String is the answer for people; "": there is none.
+// String is the answer in words; "": none.
 func (a DeadlineAnswer) String() string {
 	return [...]string{"", "its deadline is accepted", "its deadline cannot be promised"}[a]
 }
 
-// Plans reports whether a job could run if it were given something.
+// Plans reports whether the job could run if a plan gave it something.
 func (j *State) Plans() bool {
 	switch j.State {
 	case Pending:
@@ -64,7 +66,7 @@ func (j *State) Plans() bool {
 	return true
 }
 
-// Copied is a target of its own; nil: none.
+// Copied returns a deep copy; nil: nil.
 func (t *Target) Copied() *Target {
 	if t == nil {
 		return nil
@@ -78,22 +80,22 @@ func (t *Target) Copied() *Target {
 	return &c
 }
 
-// Same reports whether nothing changes with the new target.
+// Same reports whether two targets are equal in effect.
 func (t *Target) Same(old *Target) bool {
 	return old != nil && t.Rank == old.Rank && t.GPU == old.GPU && t.Tasks == old.Tasks && t.Least == old.Least && t.Idle == old.Idle && t.Beside == old.Beside && t.Alone == old.Alone && t.Move == old.Move && t.Partition == old.Partition && t.Within == old.Within && t.Yield == old.Yield && t.Deadline == old.Deadline &&
 		(t.Slice == nil) == (old.Slice == nil) && (t.Slice == nil || *t.Slice == *old.Slice) && slices.Equal(t.Memo, old.Memo)
 }
 
-// Idle reports whether the plan in force gives the job nothing.
+// Idle reports whether the current plan gives the job nothing.
 func (j *State) Idle() bool {
 	return j.Target != nil && j.Target.Idle && !j.Planless() && !(j.Packed && j.Target.Beside > 0)
 }
 
-// Planless reports whether no plan takes from the job: it has waited too long,
-// or it is critical.
+// Planless reports whether plans cannot take from the job: it has waited too long, or it is
+// critical.
 func (j *State) Planless() bool { return j.Promoted || j.Spec.Tier == cluster.Critical }
 
-// Asks is the shape of a job while it waits in line.
+// Asks is the shape that a job in line asks for.
 func (j *State) Asks() int32 {
 	if j.Promoted || j.Target == nil {
 		return j.Base
@@ -101,7 +103,7 @@ func (j *State) Asks() int32 {
 	return j.Narrow
 }
 
-// Partitions are those on whose nodes the job is to run.
+// Partitions returns the partitions in which the job is to run.
 func (j *State) Partitions() []string {
 	if t := j.Target; t != nil && t.Partition != "" {
 		return []string{t.Partition}
@@ -123,7 +125,7 @@ type Slice struct {
 	Start   int    `json:"start,omitempty"` // its first memory slice
 }
 
-// Sliced reports whether the plan has the job on an instance.
+// Sliced reports whether the plan places the job on an instance.
 func (j *State) Sliced() bool {
 	return j.Target != nil && j.Target.Slice != nil && !j.Planless()
 }

@@ -2,20 +2,20 @@ package order
 
 import "math/bits"
 
-// Firsts is a list of which only the first few are wanted as a rule, in order: it is
-// sorted as far as it is looked at. Its dumb twin, a sorted list, is in the test. Elements are
-// compared where they are: a copy of which cmp is given the address would be one on the heap.
+// Firsts is a list of which usually only the first few elements are needed in order: it is sorted
+// only as far as it is read. Its naive twin, a sorted list, is in the test. Elements are compared
+// in place: passing the address of a copy to Cmp would move the copy to the heap.
 type Firsts[T any] struct {
 	List   []T
 	Sorted int
 	Cmp    func(a, b *T) int // a total order
 }
 
-// fewFirst is how many are sorted at first, after the very first, which often is all that
-// is wanted.
+// fewFirst is how many elements are sorted next after the very first, which is often the only one
+// needed.
 const fewFirst = 8
 
-// At returns the i-th in order.
+// At returns the i-th element in order.
 func (f *Firsts[T]) At(i int) *T {
 	for f.Sorted <= i {
 		f.extend()
@@ -23,8 +23,7 @@ func (f *Firsts[T]) At(i int) *T {
 	return &f.List[i]
 }
 
-// extend sorts on: as many as there are sorted, so that all together cost about as much as
-// one sort.
+// extend doubles the sorted part, so that the total cost is about that of one sort.
 func (f *Firsts[T]) extend() {
 	rest := f.List[f.Sorted:]
 	if f.Sorted == 0 {
@@ -51,12 +50,13 @@ func (f *Firsts[T]) All() []T {
 	return f.List
 }
 
-// mostParts is how often a list is parted, each time the larger part of it, before its order is taken
-// to be one that makes bad pivots: twice as often as if they were in the middle.
+// mostParts is how often a list is partitioned, each time in its larger part, before its order is
+// assumed to cause bad pivots: twice as often as with pivots in the middle.
 func mostParts[T any](list []T) int { return 2 * bits.Len(uint(len(list))) }
 
-// sort has the first k of a list come first, in order (Hoare's quicksort, of which what comes later is
-// left out). What has been parted in vain is sorted as a heap: bad pivots do not make it quadratic.
+// sort puts the first k elements of a list in order at its front (Hoare's quicksort, leaving out
+// later parts). After too many partitions it uses heap sort, so that bad pivots do not make it
+// quadratic.
 func (f *Firsts[T]) sort(list []T, k, parts int) {
 	for k > 0 && len(list) > fewFirst {
 		if parts--; parts < 0 {
@@ -77,7 +77,7 @@ func (f *Firsts[T]) sort(list []T, k, parts int) {
 	}
 }
 
-// heapSort sorts a list, whatever its order, in n log n.
+// heapSort sorts a list in n log n, whatever its order.
 func (f *Firsts[T]) heapSort(list []T) {
 	for i := len(list)/2 - 1; i >= 0; i-- {
 		f.sink(list, i)
@@ -88,7 +88,7 @@ func (f *Firsts[T]) heapSort(list []T) {
 	}
 }
 
-// sink has the i-th of a heap, whose root is the last in order, come below those after it.
+// sink restores a heap, whose root is the last element in order, at its i-th element.
 func (f *Firsts[T]) sink(heap []T, i int) {
 	for {
 		child := 2*i + 1
@@ -106,8 +106,7 @@ func (f *Firsts[T]) sink(heap []T, i int) {
 	}
 }
 
-// part has one of a list come to its place, with those before it on one side of it and those
-// after it on the other, and says where that is.
+// part partitions a list around a pivot and returns the pivot's index.
 func (f *Firsts[T]) part(list []T) int {
 	last := len(list) - 1
 	mid := f.pivot(list)
@@ -117,7 +116,7 @@ func (f *Firsts[T]) part(list []T) int {
 		for i <= j && f.Cmp(&list[i], &list[0]) < 0 {
 			i++
 		}
-		for f.Cmp(&list[0], &list[j]) < 0 { // ends at the first at the latest
+		for f.Cmp(&list[0], &list[j]) < 0 { // stops at the first element at the latest
 			j--
 		}
 		if i >= j {
@@ -130,11 +129,12 @@ func (f *Firsts[T]) part(list []T) int {
 	return j
 }
 
-// manyFirst is from how many on the pivot is the median of three medians.
+// manyFirst is the length from which the pivot is the median of three medians.
 const manyFirst = 64
 
-// pivot is where the median of three is, or of three medians of three, all of them inside the list: a list
-// that is made of two or three in order, as those of jobs often are, has its ends where the extremes are.
+// pivot is the index of the median of three, or of three medians of three, all inside the list: a
+// list composed of two or three sorted parts, as those of jobs often are, has its extremes at the
+// ends.
 func (f *Firsts[T]) pivot(list []T) int {
 	n := len(list)
 	a, b, c := n/4, n/2, n/4*3
@@ -145,7 +145,7 @@ func (f *Firsts[T]) pivot(list []T) int {
 	return f.median(list, a, b, c)
 }
 
-// median is which of three is between the others.
+// median is the index of the middle one of three elements.
 func (f *Firsts[T]) median(list []T, a, b, c int) int {
 	if f.Cmp(&list[b], &list[a]) < 0 {
 		a, b = b, a

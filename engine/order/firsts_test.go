@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Against the dumb twin, a sorted list: looked at in part and whole, with and without equals.
+// Compared with the naive twin, a sorted list: read in part and whole, with and without equal
+// elements.
 func TestFirsts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for n := range 300 {
@@ -31,7 +32,7 @@ func TestFirsts(t *testing.T) {
 	}
 }
 
-// Whatever order a list comes in, what is looked at of it costs no more comparisons than a sort does.
+// Whatever the order of a list, reading part of it takes no more comparisons than a sort.
 func TestFirstsOfAnyOrder(t *testing.T) {
 	const n = 1 << 13
 	for name, at := range map[string]func(i int) int{
@@ -66,11 +67,11 @@ func TestFirstsOfAnyOrder(t *testing.T) {
 	}
 }
 
-// A list against which the pivots are chosen so that they part next to nothing (McIlroy, 1999, A killer
-// adversary for quicksort): which of two is first is decided when they are compared.
+// A list on which the pivots partition next to nothing (McIlroy, 1999, A killer adversary for
+// quicksort): the order of two elements is decided when they are compared.
 func TestFirstsAgainstAnAdversary(t *testing.T) {
 	const n = 1 << 12
-	gas := n // greater than all that is decided
+	gas := n // larger than all decided values
 	order, list := make([]int, n), make([]int, n)
 	for i := range list {
 		order[i], list[i] = gas, i

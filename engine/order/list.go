@@ -1,4 +1,5 @@
-// Package order has lists that stay in order: of jobs by key, and of which only the first few are wanted.
+// Package order has ordered lists: of jobs by key, and lists of which only the first few elements
+// are needed.
 package order
 
 import (
@@ -18,7 +19,7 @@ type Item struct {
 	Key    Key
 	Submit cluster.Time
 	ID     int32
-	Group  int32 // of a pending job: a pass refuses most without looking at the job itself
+	Group  int32 // of a pending job, so that most can be rejected without reading the job
 }
 
 // Before orders items by key, submit time and id: a total order.
@@ -40,24 +41,24 @@ func (a *Item) Before(b *Item) bool {
 // thousand chunks, small enough that an insertion moves at most 5 kB.
 const chunkMax = 128
 
-// List is an ordered list of items: chunks of sorted slices. Insertion and
-// removal cost a binary search and a short move, or next to nothing beside the
-// last change: jobs that started together are listed again one after the other.
-// Walking in order is a scan. The dumb twin (a plain sorted slice) is in the test.
+// List is an ordered list of items: chunks of sorted slices. Insertion and removal cost a binary
+// search and a short move, or almost nothing next to the last change, since jobs that started
+// together are listed again one after the other. Walking in order is a scan. The naive twin (a
+// plain sorted slice) is in the test.
 type List struct {
 	chunks  [][]Item
 	n       int
-	changes int    // so far: a position is good until the next
-	near    Cursor // of the last change; there need not be such a place any more
-	spare   []Item // memory of a chunk that is gone: a short list is often emptied and filled again
+	changes int    // number of changes: positions are valid until the next one
+	near    Cursor // place of the last change, which may no longer exist
+	spare   []Item // memory of a removed chunk: short lists are often emptied and refilled
 }
 
-// shiftMax bounds a chunk whose head is taken by a move: the memory of a longer one is
-// let go from the front.
+// shiftMax bounds the chunks whose head is removed by a move; longer ones release memory at the
+// front.
 const shiftMax = 16
 
-// chunkOf returns the first chunk whose last item is not before it. It looks at the chunk of the
-// last change first, then at the next one.
+// chunkOf returns the first chunk whose last item is not before it. It tries the chunk of the last
+// change first, then the next one.
 func (l *List) chunkOf(it *Item) int {
 	lo, hi := 0, len(l.chunks)
 	for near := l.near.chunk; near < min(l.near.chunk+2, len(l.chunks)); near++ {
@@ -87,8 +88,8 @@ func (l *List) chunkOf(it *Item) int {
 	return lo
 }
 
-// search returns the first position in c that is not before it. It looks at a position and at the one
-// before that first.
+// search returns the first position in c that is not before it. It tries position near and the one
+// before first.
 func search(c []Item, it *Item, near int) int {
 	lo, hi := 0, len(c)
 	if near = min(near, hi-1); near >= 0 {
@@ -165,7 +166,7 @@ func (l *List) Remove(it Item) bool {
 	l.changes++
 	l.near = Cursor{chunk: i, pos: j}
 	if len(c) == 1 {
-		if i > 0 { // the next that leaves is as likely before it as after it
+		if i > 0 { // the next removal is equally likely before and after it
 			l.near = Cursor{chunk: i - 1, pos: len(l.chunks[i-1]) - 1}
 		}
 		if l.chunks = append(l.chunks[:i], l.chunks[i+1:]...); cap(c) > cap(l.spare) {
@@ -174,7 +175,7 @@ func (l *List) Remove(it Item) bool {
 		return true
 	}
 	if j == 0 && len(c) > shiftMax {
-		l.chunks[i] = c[1:] // the head leaves most often: no move
+		l.chunks[i] = c[1:] // the head is removed most often: no move
 		return true
 	}
 	copy(c[j:], c[j+1:])
@@ -182,8 +183,8 @@ func (l *List) Remove(it Item) bool {
 	return true
 }
 
-// Rewrite replaces each item by what f makes of it, in order as they were; f keeps the
-// ids. If nothing changes its place, that is a scan. spare is memory for the rest.
+// Rewrite replaces each item by the result of f, in the old order; f keeps the ids. If no item
+// changes its place, this is a scan. spare is memory for the items that do.
 func (l *List) Rewrite(spare []Item, f func(Item) Item) []Item {
 	sorted, last := true, (*Item)(nil)
 	for _, c := range l.chunks {
@@ -234,7 +235,7 @@ func (l *List) After(it *Item) (Item, bool) {
 // Cursor is a position in a list, good until the list changes.
 type Cursor struct{ chunk, pos int }
 
-// Next goes on to the next higher item.
+// Next advances to the next higher item.
 func (p *Cursor) Next() { p.pos++ }
 
 // Seek returns the position of the lowest item that is above it.
@@ -259,7 +260,8 @@ func (l *List) At(p *Cursor) (Item, bool) {
 	return Item{}, false
 }
 
-// Peek is At without a copy: the item is the list's own until its next change; nil at the end.
+// Peek is At without a copy: the item belongs to the list and is valid until its next change; nil
+// at the end.
 func (l *List) Peek(p *Cursor) *Item {
 	if p.chunk < len(l.chunks) && p.pos == len(l.chunks[p.chunk]) {
 		p.chunk, p.pos = p.chunk+1, 0
@@ -287,13 +289,14 @@ func (l *List) WalkBack(f func(Item) bool) {
 	}
 }
 
-// Reverse is a place in a list from its highest item down; good until the list changes.
+// Reverse is a position in a list for walking from its highest item down, valid until the list
+// changes.
 type Reverse struct {
 	l           *List
-	chunk, left int // of the chunk, so many are left
+	chunk, left int // number of items left in the chunk
 }
 
-// Reverse begins at the highest item.
+// Reverse starts at the highest item.
 func (l *List) Reverse() Reverse {
 	b := Reverse{l: l, chunk: len(l.chunks) - 1}
 	if b.chunk >= 0 {
@@ -302,12 +305,12 @@ func (l *List) Reverse() Reverse {
 	return b
 }
 
-// Below begins at the highest item whose first element is less than key0.
+// Below starts at the highest item whose first key element is less than key0.
 func (l *List) Below(key0 int64) Reverse {
 	return l.Before(&Item{Key: Key{key0, math.MinInt64, math.MinInt64}, Submit: math.MinInt64, ID: math.MinInt32})
 }
 
-// Before begins at the highest item that comes before one, which need not be in the list.
+// Before starts at the highest item before the given one, which need not be in the list.
 func (l *List) Before(it *Item) Reverse {
 	b := Reverse{l: l, chunk: l.chunkOf(it)}
 	if b.chunk < len(l.chunks) {
@@ -321,7 +324,7 @@ func (l *List) Before(it *Item) Reverse {
 	return b
 }
 
-// Item is the item at the place; nil: there are no more.
+// Item is the item at the position; nil: there are no more.
 func (b *Reverse) Item() *Item {
 	if b.chunk < 0 {
 		return nil
@@ -329,7 +332,7 @@ func (b *Reverse) Item() *Item {
 	return &b.l.chunks[b.chunk][b.left-1]
 }
 
-// Next goes on to the next lower item.
+// Next advances to the next lower item.
 func (b *Reverse) Next() {
 	if b.left--; b.left == 0 {
 		if b.chunk--; b.chunk >= 0 {
@@ -338,7 +341,7 @@ func (b *Reverse) Next() {
 	}
 }
 
-// Fill makes the list one of these items, which it sorts.
+// Fill replaces the list's content by these items, which it sorts.
 func (l *List) Fill(items []Item) {
 	slices.SortFunc(items, func(a, b Item) int {
 		if a.Before(&b) {
@@ -346,20 +349,20 @@ func (l *List) Fill(items []Item) {
 		}
 		return 1
 	})
-	const full = chunkMax * 3 / 4 // there is room for some more in each chunk
+	const full = chunkMax * 3 / 4 // leave room in each chunk
 	*l = List{n: len(items), changes: l.changes + 1}
 	for chunk := range slices.Chunk(items, full) {
 		l.chunks = append(l.chunks, append(make([]Item, 0, chunkMax), chunk...))
 	}
 }
 
-// Len is how many items there are.
+// Len is the number of items.
 func (l *List) Len() int { return l.n }
 
-// Changes is how often the list has changed: a position is good until the next time.
+// Changes is the number of changes so far: positions are valid until the next one.
 func (l *List) Changes() int { return l.changes }
 
-// Items returns the list's items, checked to be in order and counted.
+// Items returns the list's items after checking their order and number.
 func (l *List) Items() (items []Item, err error) {
 	l.Walk(func(it Item) bool { items = append(items, it); return true })
 	for i := 1; i < len(items); i++ {
@@ -373,7 +376,7 @@ func (l *List) Items() (items []Item, err error) {
 	return items, nil
 }
 
-// AddSat adds what is not negative, at most up to Never.
+// AddSat adds two non-negative numbers, capped at Never.
 func AddSat(a, b int64) int64 {
 	if c := a + b; c >= a {
 		return c

@@ -23,7 +23,7 @@ func TestOlistTwin(t *testing.T) {
 		var twin, spare []Item
 		keys := []int{3, 50, 1 << 30}[seed%3] // many ties, some, none
 		ascending := seed%4 == 0              // as fifo's lists grow
-		beside := 0                           // in the twin, where the last change was
+		beside := 0                           // index in the twin of the last change
 		for step := range 6000 {
 			it := Item{Key: Key{int64(r.IntN(keys)), int64(r.IntN(2)), int64(r.IntN(2))}, Submit: cluster.Time(r.IntN(3)), ID: int32(r.IntN(4000))}
 			if ascending {
@@ -32,7 +32,7 @@ func TestOlistTwin(t *testing.T) {
 			at, have := slices.BinarySearchFunc(twin, it, compareItems)
 			switch grow := step%2000 < 1400; {
 			case !have && (grow || r.IntN(4) == 0):
-				if near := twin[min(beside, max(0, len(twin)-1)):]; r.IntN(2) == 0 && len(near) > 0 { // beside the last change
+				if near := twin[min(beside, max(0, len(twin)-1)):]; r.IntN(2) == 0 && len(near) > 0 { // near the last change
 					it = near[0]
 					it.Submit += cluster.Time(r.IntN(3) - 1)
 					it.ID += int32(r.IntN(3) - 1)
@@ -46,9 +46,9 @@ func TestOlistTwin(t *testing.T) {
 				k := r.IntN(len(twin))
 				switch r.IntN(6) {
 				case 0, 1:
-					k = 0 // the head leaves most often
+					k = 0 // the head is removed most often
 				case 2, 3:
-					k = min(beside, len(twin)-1) // who comes after the last one,
+					k = min(beside, len(twin)-1) // the one after the last one,
 				case 4:
 					k = min(max(0, beside-1), len(twin)-1) // or before it
 				}
@@ -61,7 +61,7 @@ func TestOlistTwin(t *testing.T) {
 			if absent := (Item{Key: Key{-1}, ID: int32(step)}); l.Remove(absent) {
 				t.Fatalf("seed %d: removed what was never there", seed)
 			}
-			if step%89 == 0 { // all keys grow, or some of them change places
+			if step%89 == 0 { // all keys grow, or some jobs change places
 				of := []int64{0, 1, 7}[r.IntN(3)]
 				change := func(it Item) Item {
 					it.Key[0] += 5 + int64(it.ID)*of%3*int64(keys)

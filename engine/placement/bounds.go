@@ -6,7 +6,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 )
 
-// bounded is how many more tasks a node takes of the job for its own bounds.
+// bounded is how many more tasks of the job a node takes under the job's own bounds.
 func (s *Site) bounded(node int32) int {
 	if s.most.Within != nil && !s.most.Within.In.Has(node) {
 		return 0
@@ -30,7 +30,7 @@ func (s *Site) bounded(node int32) int {
 	return max(0, left)
 }
 
-// tasksOn counts the tasks that the job has on some nodes so far.
+// tasksOn counts the job's tasks so far on some nodes.
 func (s *Site) tasksOn(among func(node int32) bool) (n int) {
 	for _, list := range [][]inventory.Alloc{s.allocs, s.has} {
 		for i := range list {

@@ -12,20 +12,19 @@ import (
 	"github.com/muster-gpu/muster/engine/job"
 )
 
-// Demand is what tasks ask for, as the jobs have it that were submitted last:
-// those that wait, that run, and that are over. It is a function of the jobs
-// alone, so that a restart and a replay know it without a record of it.
+// Demand is the tasks of the jobs submitted last, whether they wait, run or have ended. It is a
+// function of the jobs alone, so a restart and a replay arrive at the same demand without a record
+// of it.
 
 const (
-	mostDemand = 1000 // jobs that are looked at
-	mostKinds  = 64   // of tasks that are told apart
-	mostWeight = 1000 // tasks of one set that count
-	covered    = 95   // per cent of the tasks that the kinds must cover (FGD's simulator, 2)
+	mostDemand = 1000 // number of last jobs considered
+	mostKinds  = 64   // kinds of task kept
+	mostWeight = 1000 // most tasks counted of one set
+	covered    = 95   // percentage of the tasks that the kinds must cover (FGD's simulator, 2)
 )
 
-// demandUpto is the job at which demand was last estimated when n are known:
-// anew with each job at first, later when an eighth of them are new, at the
-// latest after 128.
+// demandUpto is the number of jobs from which demand is estimated when n are known. It is updated for
+// each new job at first, later once about an eighth of them are new, at the latest after 128.
 func demandUpto(n int) int {
 	step := 1
 	if n >= 16 {
@@ -34,7 +33,7 @@ func demandUpto(n int) int {
 	return n - n%step
 }
 
-// Demand returns the demand in force.
+// Demand returns the current demand.
 func (f *Finder) Demand() *inventory.Demand {
 	d := &f.demand
 	if upto := demandUpto(len(f.Around.Jobs())); d.Rev == 0 || d.Stale || d.Upto != upto {
@@ -44,8 +43,8 @@ func (f *Finder) Demand() *inventory.Demand {
 	return d
 }
 
-// countDemand counts the tasks of the last jobs up to one by kind and keeps the
-// most frequent kinds. Tasks without GPUs are left out: no free GPU is of use to them.
+// countDemand counts the tasks of the jobs before upto by kind and keeps the most frequent kinds.
+// Tasks without GPUs are left out: they do not use free GPUs.
 func (f *Finder) countDemand(d *inventory.Demand, upto int) {
 	was := d.Upto
 	d.Upto = upto
@@ -77,7 +76,7 @@ func (f *Finder) countDemand(d *inventory.Demand, upto int) {
 	d.Group(f.World.Store.Classes())
 }
 
-// addDemand counts the tasks of jobs from number a to b, or takes them back.
+// addDemand adds (sign 1) or subtracts (-1) the tasks of jobs a to b-1.
 func (f *Finder) addDemand(d *inventory.Demand, a, b int, sign int64) {
 	for _, j := range f.Around.Jobs()[min(a, b):b] {
 		if j == nil || job.CheckTasks(j.Spec) != "" {
@@ -100,7 +99,7 @@ func (f *Finder) addDemand(d *inventory.Demand, a, b int, sign int64) {
 	}
 }
 
-// Sharer is whose shares tasks are, where those of several users keep apart.
+// Sharer is the user to whom shares belong if users' shares are kept apart.
 func (f *Finder) Sharer(j *cluster.Job, r *cluster.Request) string {
 	if f.Sharing != cluster.MPS || !r.Fractional() || r.Profile != "" {
 		return ""
@@ -108,7 +107,7 @@ func (f *Finder) Sharer(j *cluster.Job, r *cluster.Request) string {
 	return j.User
 }
 
-// kindKey writes what makes up a kind into buf.
+// kindKey appends the fields that identify a kind to buf.
 func kindKey(buf []byte, j *cluster.Job, r *cluster.Request, user string) []byte {
 	for _, v := range []int64{int64(r.GPUs), r.Share, r.Memory, r.CPU, r.RAM} {
 		buf = binary.BigEndian.AppendUint64(buf, uint64(v))
@@ -122,8 +121,8 @@ func kindKey(buf []byte, j *cluster.Job, r *cluster.Request, user string) []byte
 	return buf
 }
 
-// Recount has the demand counted again: nodes came, or changed, so that other tasks may have use for them.
+// Recount makes demand be counted again: nodes joined or changed, so different tasks may suit them.
 func (f *Finder) Recount() { f.demand.Stale = true }
 
-// CheckFragments compares what is remembered of fragments with what it stands for.
+// CheckFragments compares the cached fragments with computed ones.
 func (f *Finder) CheckFragments() error { return f.World.Store.CheckFragments(&f.demand) }

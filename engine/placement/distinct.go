@@ -17,10 +17,10 @@ func (s *Site) unbound(set int) int {
 	return n
 }
 
-// scarce is for the next task of a set with shares of several GPUs: on a node on which t more of them have room, those
-// devices on which fewer than t shares fit, and how many of these it may have (few) so that there is room for the
-// others after it: without it there have to be t-1 times as many shares as a task has, of which none of the other devices counts
-// for more than t-1.
+// scarce limits the devices of the next task of a set with shares of several GPUs. If a node has
+// room for t more such tasks, mask is the devices on which fewer than t shares fit, and few the
+// number of them that the task may use so that the others still fit: the remaining devices need
+// room for t-1 times the shares of a task, counting at most t-1 per device.
 func (s *Site) scarce(node, set, unbound int) (mask uint64, few int) {
 	r := &s.req[set].Request
 	if r.GPUs < 2 || unbound < 2 {

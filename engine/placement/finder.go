@@ -1,5 +1,5 @@
-// Package placement says where a job goes: from what is free and a request to what is given, or to nothing. It changes the
-// inventory tentatively only: whoever asks commits, or rolls back.
+// Package placement finds a place for a job: from a request and what is free to allocations, or to
+// none. It changes the inventory only tentatively: the caller commits or rolls back.
 package placement
 
 import (
@@ -13,28 +13,28 @@ import (
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
-// Request is what a search for a place assumes, besides the job.
+// Request is the input of a search besides the job.
 type Request struct {
-	In           *inventory.Store // where it looks
+	In           *inventory.Store // where to search
 	Placer       Placer
-	Reserved     *Slack              // what must be left alone; nil: nothing
-	Blocked      *inventory.ClassSet // strict order: classes behind a blocked job; nil: none
-	Shut         shape.NodeBits      // ... and nodes behind one that names a set of nodes
-	Avoid        *KeepOff            // nodes to keep off; nil: none
+	Reserved     *Slack              // limits of reservations; nil: none
+	Blocked      *inventory.ClassSet // strict order: classes closed by a blocked job; nil: none
+	Shut         shape.NodeBits      // ... and nodes closed by one that names a set of nodes
+	Avoid        *KeepOff            // nodes to avoid; nil: none
 	SkipSleeping bool                // do not place on powered-down nodes
-	IgnoreUsage  bool                // asking what could ever be: bounds of the moment do not count
+	IgnoreUsage  bool                // whether the job could ever fit: ignore temporary bounds
 }
 
-// Around is what a search must know of jobs, besides what the inventory knows.
+// Around is what a search needs to know of jobs, besides the inventory.
 type Around interface {
 	Jobs() []*job.State   // by number; nil where there is none
-	Running() *order.List // those that hold devices, and were not told to leave
-	// Shunned is the devices of a node on which there are others beside which the job must not go.
+	Running() *order.List // those that hold devices and were not told to stop
+	// Shunned is the devices of a node that hold jobs with which the job must not share them.
 	Shunned(n *inventory.Node, j *job.State) uint64
 }
 
-// Finder finds places. It has what searches share: what waiting jobs ask for, and memory that is used again. One search
-// goes on at a time.
+// Finder finds places. It holds what searches share: the demand of waiting jobs, and reused memory.
+// There is one search at a time.
 type Finder struct {
 	World   *sched.World
 	Sharing cluster.Sharing
@@ -45,11 +45,12 @@ type Finder struct {
 	site   Site
 	found  []inventory.Alloc // of the last search
 	sets   []cluster.TaskSet
-	memory any // what a placer needs meanwhile, a *T
+	memory any // for the placer, a *T
 	key    []byte
 }
 
-// Place runs the placer for the gang at one size, stage by stage. What it returns is good until the next search.
+// Place runs the placer for the gang at one size, stage by stage. The result is valid until the
+// next search.
 func (f *Finder) Place(r Request, j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
 	sets := s.Sets
 	if int(tasks) != sets[0].Count {
@@ -61,10 +62,9 @@ func (f *Finder) Place(r Request, j *job.State, s *shape.Shape, tasks int32) ([]
 	return f.placeStages(&f.site, s)
 }
 
-// PlaceAgain places the job where it was promised to run, if that is free.
-// Plans are made anew in every pass; were a job planned on other nodes at the
-// same time as before, or did it start on others, those behind it might not find
-// what they were promised.
+// PlaceAgain places the job where it was promised to run, if that is free. Plans are recomputed in
+// every pass; if a job were planned or started on other nodes than before, jobs behind it might
+// lose what they were promised.
 func (f *Finder) PlaceAgain(r Request, j *job.State, s *shape.Shape) ([]inventory.Alloc, bool) {
 	if len(j.Plan) == 0 || j.Home != nil {
 		return nil, false
@@ -82,7 +82,7 @@ func (f *Finder) PlaceAgain(r Request, j *job.State, s *shape.Shape) ([]inventor
 	}
 	f.found = site.allocs
 	if l := s.Topo.Level; s.Topo.Required && l != cluster.LevelAny && !r.In.Together(site.allocs, l) {
-		r.In.Rollback(mark) // on the same node, but not on the same island of it
+		r.In.Rollback(mark) // on the same node, but on different islands
 		return nil, false
 	}
 	return site.allocs, true
@@ -98,7 +98,7 @@ func (f *Finder) PlaceWithin(r Request, j *job.State, s *shape.Shape, tasks int3
 	return f.placeStages(&Site{f: f, r: r, job: j, req: sets, home: d, most: s.NodeBounds()}, s)
 }
 
-// PlaceMore places more tasks of a running job on nodes that are awake, within a domain, beside what it has.
+// PlaceMore places additional tasks of a running job on awake nodes within a domain.
 func (f *Finder) PlaceMore(r Request, j *job.State, s *shape.Shape, g *shape.Stage, sets []cluster.TaskSet, in inventory.Domain,
 	has []inventory.Alloc) ([]inventory.Alloc, bool) {
 	site := &Site{f: f, r: r, job: j, req: sets, home: in, awake: true, most: s.NodeBounds(), has: has}
@@ -106,7 +106,7 @@ func (f *Finder) PlaceMore(r Request, j *job.State, s *shape.Shape, g *shape.Sta
 	return site.allocs, ok
 }
 
-// HomeFits reports whether a suspended job may go back where its memory is, as far as nodes and reservations go.
+// HomeFits reports whether nodes and reservations let a suspended job resume where its memory is.
 func (f *Finder) HomeFits(r Request, j *job.State, s *shape.Shape) bool {
 	back := Site{f: f, r: r, job: j, req: j.Spec.Tasks, most: s.NodeBounds()}
 	for i := range j.Home {
@@ -125,14 +125,14 @@ func (f *Finder) HomeFits(r Request, j *job.State, s *shape.Shape) bool {
 	return true
 }
 
-// Keep returns a copy in the memory in which searches return what they found: it is good until the next one.
+// Keep returns a copy in the finder's result memory: it is valid until the next search.
 func (f *Finder) Keep(allocs []inventory.Alloc) []inventory.Alloc {
 	f.found = append(f.found[:0], allocs...)
 	return f.found
 }
 
-// Look is a site within a domain for looking at the room that there is for a job. g: on which classes; nil: it is not
-// asked for nodes.
+// Look is a site within a domain for inspecting the room for a job. g is the classes; nil: nodes
+// are not searched.
 func (f *Finder) Look(r Request, j *job.State, s *shape.Shape, in inventory.Domain, g *shape.Stage) Site {
 	site := Site{f: f, r: r, job: j, req: s.Sets, home: in, most: s.NodeBounds()}
 	if g != nil {
@@ -141,7 +141,7 @@ func (f *Finder) Look(r Request, j *job.State, s *shape.Shape, in inventory.Doma
 	return site
 }
 
-// placeStages tries a shape's stages, one after the other.
+// placeStages tries the stages of a shape in order.
 func (f *Finder) placeStages(site *Site, s *shape.Shape) ([]inventory.Alloc, bool) {
 	stages := s.Stages
 	if len(site.req) > 1 || site.req[0].Count > 1 {
@@ -184,8 +184,8 @@ func (f *Finder) placeStage(site *Site, g *shape.Stage) bool {
 	return ok
 }
 
-// enoughFree is a quick necessary condition: so many GPUs are free at all, and a gang's
-// tasks, each of which is on one node, find them there.
+// enoughFree is a quick necessary condition: enough GPUs are free, and enough of them on single
+// nodes for the tasks of a gang.
 func enoughFree(site *Site, g *shape.Stage) bool {
 	need := 0
 	for i := range site.req {

@@ -5,8 +5,8 @@ import (
 	"github.com/muster-gpu/muster/engine/order"
 )
 
-// Crowds returns, by node, how many gangs that are on several nodes have tasks there: their
-// tasks use its links. It uses the memory of buf.
+// Crowds returns, by node, the number of multi-node gangs with tasks there: they use its links. It
+// reuses the memory of buf.
 func (s *Site) Crowds(buf []int32) []int32 {
 	n := buf[:0]
 	for range s.r.In.Nodes() {
@@ -29,8 +29,8 @@ func (s *Site) Crowds(buf []int32) []int32 {
 	return n
 }
 
-// Losses returns the parts of its speed that a gang is believed to lose on several nodes of a
-// rack, and of several racks, on the GPUs that it would get first.
+// Losses returns the shares of its speed that a gang is expected to lose on several nodes of a
+// rack, and of several racks, on the GPUs that it prefers.
 func (s *Site) Losses() [2]float64 {
 	gpu := ""
 	if len(s.stage.Classes) > 0 {

@@ -7,18 +7,17 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 )
 
-// roomStep, in milli-GPU, is what rooms are counted in: what differs by less is no
-// reason to leave the nodes that were filled before.
+// roomStep is the resolution of rooms, in milli-GPU: smaller differences are no reason to leave the
+// nodes that were filled before.
 const roomStep = 60
 
-// Candidates calls f for each node on which the set might run, in order, until f
-// returns false.
+// Candidates calls f for each node on which the set might run, in order, until f returns false.
 func (s *Site) Candidates(set int, f func(node int) bool) { s.nodes(s.stage.Of(set), f) }
 
-// FreeMilli returns what is free of a node's GPUs, in milli-GPU.
+// FreeMilli returns the free milli-GPU of a node.
 func (s *Site) FreeMilli(node int) cluster.Milli { return s.r.In.Nodes()[node].FreeMilli() }
 
-// Free appends what is free of each GPU of a node to buf, in milli-GPU.
+// Free appends the free milli-GPU of each GPU of a node to buf.
 func (s *Site) Free(node int, buf []int64) []int64 {
 	n := &s.r.In.Nodes()[node]
 	for i := range n.Devices() {
@@ -27,7 +26,7 @@ func (s *Site) Free(node int, buf []int64) []int64 {
 	return buf
 }
 
-// FreeCPU returns what is free of a node's CPU; 0 where it is not modelled.
+// FreeCPU returns the free CPU of a node; 0 if it is not modelled.
 func (s *Site) FreeCPU(node int) cluster.Milli {
 	n := &s.r.In.Nodes()[node]
 	if n.Spec().CPU == 0 {
@@ -36,8 +35,8 @@ func (s *Site) FreeCPU(node int) cluster.Milli {
 	return n.CPU()
 }
 
-// Sizes returns the sizes of the tasks on a node: bit 0 stands for shares and
-// slices, bit k for tasks of k GPUs (63: that many or more).
+// Sizes returns the sizes of the tasks on a node: bit 0 stands for shares and slices, bit k for
+// tasks of k GPUs (63: that many or more).
 func (s *Site) Sizes(node int) (mask uint64) {
 	for k, n := range s.r.In.Nodes()[node].Sizes() {
 		if n > 0 {
@@ -47,8 +46,8 @@ func (s *Site) Sizes(node int) (mask uint64) {
 	return mask
 }
 
-// Devices returns the devices of a node that have room for a share of one device;
-// none where tasks ask for anything else.
+// Devices returns the devices of a node with room for a share of one device; none if tasks ask for
+// anything else.
 func (s *Site) Devices(node, set int) (mask uint64) {
 	n, r := &s.r.In.Nodes()[node], &s.req[set].Request
 	if !oneShare(r) {
@@ -63,11 +62,10 @@ func (s *Site) Devices(node, set int) (mask uint64) {
 	return mask
 }
 
-// Growth returns what one more task of the set costs on a node, and for a share of
-// one device on which it costs least (of equal devices the fullest, then the first);
-// -1: any. ok is false where there is no room. The caller still has to check Room.
-// Fragments: by how much they grow, in milli-GPU times tasks. Rooms: what is lost of
-// them, in steps of 60 milli-GPU of the mean over the tasks.
+// Growth returns the cost of one more task of the set on a node and, for a share of one device, the
+// device with the least cost (of equal devices the fullest, then the first); -1: any. ok is false
+// if there is no room. The caller still has to check Room. Fragments: their growth, in milli-GPU
+// times tasks. Rooms: their loss, in steps of 60 milli-GPU of the mean over the tasks.
 func (s *Site) Growth(node, set int, measure inventory.Measure) (growth int64, dev int, ok bool) {
 	d := s.f.Demand()
 	n, r := &s.r.In.Nodes()[node], &s.req[set].Request
@@ -80,7 +78,7 @@ func (s *Site) Growth(node, set int, measure inventory.Measure) (growth int64, d
 	if s.row == nil || s.rowSet != set || s.rowRev != d.Rev || s.rowOf != measure {
 		s.row, s.rowSet, s.rowRev, s.rowOf = c.Row(r, s.f.Owner(s.job.Spec), measure), set, d.Rev, measure
 	}
-	if r.Profile != "" && s.row.Wanted != s.f.wanted.rev { // where slices go depends on who is in line
+	if r.Profile != "" && s.row.Wanted != s.f.wanted.rev { // the place of slices depends on the jobs in line
 		s.row.Wanted = s.f.wanted.rev
 		clear(s.row.Nodes)
 	}
@@ -92,7 +90,7 @@ func (s *Site) Growth(node, set int, measure inventory.Measure) (growth int64, d
 	return e.Value, int(e.Device), e.Device != inventory.NoRoom
 }
 
-// growth computes an entry of a row: it tries, looks and takes back.
+// growth computes an entry of a row by a tentative change.
 func (s *Site) growth(node, set int, d *inventory.Demand, on uint64, measure inventory.Measure) inventory.FragEntry {
 	st, r := s.r.In, &s.req[set].Request
 	n := &st.Nodes()[node]
@@ -139,7 +137,7 @@ func (s *Site) growth(node, set int, d *inventory.Demand, on uint64, measure inv
 	return best
 }
 
-// alike reports whether an earlier device has as much free as this one.
+// alike reports whether an earlier device has the same free resources.
 func (s *Site) alike(n *inventory.Node, dev int, on uint64) bool {
 	c := &s.r.In.Classes()[n.Class()]
 	for i := range dev {
@@ -154,9 +152,8 @@ func (s *Site) alike(n *inventory.Node, dev int, on uint64) bool {
 // oneShare reports whether tasks take a share of one device.
 func oneShare(r *cluster.Request) bool { return r.Fractional() && r.Profile == "" && r.GPUs == 1 }
 
-// TakeDevice binds one task of a set to a node, its share to one device; the
-// caller has checked that it has room. Tasks that take anything else than a share
-// of one device are bound as Take does it.
+// TakeDevice binds one task of a set to a node, and its share to a device on which the caller has
+// checked that there is room. Other tasks are bound as by Take.
 func (s *Site) TakeDevice(node, set, dev int) {
 	r := &s.req[set].Request
 	if dev < 0 || !oneShare(r) {

@@ -11,8 +11,8 @@ import (
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
-// Placer answers "where?". It binds tasks with Site.Take until all are bound,
-// or returns false; the engine undoes what was taken in vain.
+// Placer decides where a job runs. It binds tasks with Site.Take until all are bound, or returns
+// false; the engine then undoes what was taken.
 type Placer interface {
 	Name() string
 	Place(s *Site) bool
@@ -28,8 +28,8 @@ const (
 	Emptiest             // most free GPUs, then most free CPU (worst fit)
 )
 
-// Site is what a placer works with: the room there is for one job, tentatively.
-// Node numbers are dense, in the order in which nodes joined.
+// Site is the interface of a placer to the search for one job; all changes are tentative. Node
+// numbers are dense, in the order in which nodes joined.
 type Site struct {
 	r      Request
 	f      *Finder
@@ -37,13 +37,13 @@ type Site struct {
 	req    []cluster.TaskSet // what to place (elastic jobs: at the size tried)
 	stage  shape.Stage       // candidate classes of this attempt
 	within inventory.Domain
-	awake  bool             // nodes that are asleep are left alone
-	home   inventory.Domain // of a gang that grows: where it must stay
+	awake  bool             // sleeping nodes are excluded
+	home   inventory.Domain // where a growing gang must stay
 	allocs []inventory.Alloc
-	most   *shape.Bounds      // nil: it has no bounds of its own
-	has    []inventory.Alloc  // what a job that grows holds already
-	own    uint64             // devices of the task that is being bound: its shares are on distinct ones
-	row    *inventory.FragRow // what Growth remembers of the set rowSet, under demand rowRev
+	most   *shape.Bounds      // nil: the job has no bounds
+	has    []inventory.Alloc  // what a growing job already holds
+	own    uint64             // devices of the task being bound: its shares are on distinct ones
+	row    *inventory.FragRow // Growth's cache for the set rowSet, under demand rowRev
 	rowSet int
 	rowRev int64
 	rowOf  inventory.Measure
@@ -55,8 +55,7 @@ func (s *Site) Job() sched.JobView { return s.f.World.Job(s.job) }
 // View returns the engine's state for reading.
 func (s *Site) View() sched.View { return s.f.World.View() }
 
-// Memory is memory that a placer uses again and again, as it left it: nothing may depend
-// on what is in it.
+// Memory returns memory that a placer reuses, with its last content: nothing may depend on that.
 func Memory[T any](s *Site) *T {
 	m, ok := s.f.memory.(*T)
 	if !ok {
@@ -66,7 +65,8 @@ func Memory[T any](s *Site) *T {
 	return m
 }
 
-// Topology returns how near together the gang is to be: what the job asks for, or a plan (Target.Within).
+// Topology returns how near to one another the gang's tasks must be, as the job asks or a plan
+// demands (Target.Within).
 func (s *Site) Topology() cluster.Topology { return s.f.World.Shapes.Get(s.job.Shape).Topo }
 
 // Sets returns the task sets to place.
@@ -75,7 +75,7 @@ func (s *Site) Sets() []cluster.TaskSet { return s.req }
 // Within restricts Find, Most and Nodes to a domain; the zero Domain lifts it.
 func (s *Site) Within(d inventory.Domain) { s.within = d }
 
-// Mark and Undo try something and take it back.
+// Mark returns a point to which Undo takes changes back.
 func (s *Site) Mark() (inventory.Mark, int) { return s.r.In.Mark(), len(s.allocs) }
 
 // Undo takes back every Take since the mark.
@@ -110,7 +110,7 @@ func (s *Site) bound(node int32) (sum inventory.Alloc) {
 	return sum
 }
 
-// FreeGPUs returns the wholly free GPUs of a node, as far as they suit the gang.
+// FreeGPUs returns the wholly free GPUs of a node, if they suit the gang.
 func (s *Site) FreeGPUs(node int) int {
 	n := &s.r.In.Nodes()[node]
 	if s.stage.Sets != nil && !s.stage.GPUs.Has(n.Class()) {
@@ -127,8 +127,8 @@ func (s *Site) DomainOf(node int, l cluster.Level) inventory.Domain {
 	return s.r.In.Nodes()[node].Domain(int32(node), l)
 }
 
-// Domains calls f for each domain of a level that is on the node, with its
-// wholly free GPUs there: several where the node has NVLink islands.
+// Domains calls f for each domain of a level that is on the node, with its wholly free GPUs there:
+// several if the node has NVLink islands.
 func (s *Site) Domains(node int, l cluster.Level, f func(d inventory.Domain, free int)) {
 	n := &s.r.In.Nodes()[node]
 	if l != cluster.LevelNVLink || !n.Split() {
@@ -140,8 +140,8 @@ func (s *Site) Domains(node int, l cluster.Level, f func(d inventory.Domain, fre
 	}
 }
 
-// Islands reports whether a candidate node has NVLink islands: then one task
-// may be in several NVLink domains.
+// Islands reports whether a candidate node has NVLink islands: then one task may span several
+// NVLink domains.
 func (s *Site) Islands() bool {
 	for _, ci := range s.stage.Classes {
 		if s.r.In.Classes()[ci].Split() {
@@ -171,8 +171,7 @@ func (s *Site) inDomain(d inventory.Domain, node int32) bool {
 	return s.r.In.Nodes()[node].Domain(node, d.Level).ID == d.ID
 }
 
-// devices is the mask of the devices that the search is restricted to, on a
-// node inside.
+// devices is the mask of the devices to which the search is restricted, on a node inside.
 func (s *Site) devices(n *inventory.Node) uint64 {
 	on := s.within.Devices(n) & s.home.Devices(n)
 	if s.f.Sharing == cluster.MPS {
@@ -184,7 +183,7 @@ func (s *Site) devices(n *inventory.Node) uint64 {
 	return on
 }
 
-// Owner is whose a job's shares are, where that matters.
+// Owner is the user to whom a job's shares belong, if users' shares are kept apart.
 func (f *Finder) Owner(j *cluster.Job) string {
 	if f.Sharing != cluster.MPS {
 		return ""
@@ -201,7 +200,7 @@ func (s *Site) only() (int32, bool) {
 	return node, ok
 }
 
-// one is Find where there is only one node to look at.
+// one is Find if only one node is searched.
 func (s *Site) one(id int32, set, n int) int {
 	nd := &s.r.In.Nodes()[id]
 	if nd.TakesJobs() && s.inside(id) && slices.Contains(s.stage.Of(set), nd.Class()) && s.Room(int(id), set, n) >= n {
@@ -241,8 +240,7 @@ func (s *Site) nodes(classes []int32, f func(node int) bool) {
 	}
 }
 
-// Find returns the preferred node with room for n tasks of the set, or -1: one that is awake, if there
-// is any.
+// Find returns the preferred node with room for n tasks of the set, awake ones first; -1: none.
 func (s *Site) Find(set, n int, pick Pick) int {
 	if s.awake || s.r.In.Asleep() == 0 {
 		return s.find(set, n, pick)
@@ -330,8 +328,8 @@ func (s *Site) scan(c *inventory.Class, k, set, n int, pick Pick) (int32, cluste
 	return best, bestCPU
 }
 
-// findShared prefers nodes whose shared devices already have room over nodes
-// where a whole device must be opened (Emptiest: the other way round).
+// findShared prefers nodes with room on devices that are already shared over nodes where a whole
+// device must be opened (Emptiest: the other way round).
 func (s *Site) findShared(set, n int, pick Pick) int {
 	best, bestScore := -1, int64(0)
 	s.nodes(s.stage.Of(set), func(node int) bool {
@@ -350,8 +348,8 @@ func (s *Site) findShared(set, n int, pick Pick) int {
 	return best
 }
 
-// sharedScore is lower the less is left on the device that would be used:
-// partly used devices first, then whole devices on the fullest node.
+// sharedScore is lower the less is left on the device that would be used: partly used devices
+// first, then whole devices on the fullest node.
 func (s *Site) sharedScore(node, set int) int64 {
 	dev := s.pickDevice(node, set, Fullest)
 	if dev < 0 {
@@ -368,8 +366,8 @@ func (s *Site) sharedScore(node, set int) int64 {
 	return int64(d.Milli())
 }
 
-// Together reports whether all that is bound so far lies in one domain of a
-// level. Domains of different levels need not be nested.
+// Together reports whether everything bound so far is in one domain of a level. Domains of
+// different levels need not be nested.
 func (s *Site) Together(l cluster.Level) bool { return s.r.In.Together(s.allocs, l) }
 
 // Spread returns the number of nodes on which tasks are bound so far.
@@ -392,7 +390,7 @@ func (s *Site) uses(allocs []inventory.Alloc, node int32) bool {
 	return false
 }
 
-// FindOther is Find among the nodes on which nothing is bound yet: a scan.
+// FindOther is Find among the nodes without tasks bound so far, by a scan.
 func (s *Site) FindOther(set, n int, pick Pick) int {
 	if !s.awake && s.r.In.Asleep() > 0 {
 		s.awake = true
@@ -415,8 +413,8 @@ func (s *Site) FindOther(set, n int, pick Pick) int {
 	return best
 }
 
-// Most returns the node with room for the most tasks of the set (at most
-// most), preferring the fullest among equals, and how many; -1 if none fits.
+// Most returns the node with room for the most tasks of the set (at most most), the fullest among
+// equals, and their number; -1 if none fits.
 func (s *Site) Most(set, most int) (node, tasks int) {
 	r := &s.req[set].Request
 	if s.most != nil {
@@ -438,11 +436,11 @@ func (s *Site) Most(set, most int) (node, tasks int) {
 	if room == 0 {
 		return -1, 0
 	}
-	return s.Find(set, room, Fullest), room // the fullest of those with that much
+	return s.Find(set, room, Fullest), room // the fullest of those with that room
 }
 
-// bestPossible returns the largest n' <= n such that some node has that many
-// tasks' worth of free GPUs, so that Most does not try hopeless sizes.
+// bestPossible returns the largest n' <= n such that some node has enough free GPUs for n' tasks,
+// so that Most skips hopeless sizes.
 func bestPossible(s *Site, set, n int) int {
 	top, gpus := 0, s.req[set].Request.GPUs
 	for _, ci := range s.stage.Of(set) {
@@ -462,14 +460,14 @@ func (s *Site) Take(node, set, n int) { s.TakeOn(node, set, n, Fullest) }
 
 // TakeOn is Take with a preference among shared devices.
 func (s *Site) TakeOn(node, set, n int, pick Pick) {
-	unbound := 0 // counts for shares of several GPUs only
+	unbound := 0 // used only for shares of several GPUs
 	if r := &s.req[set].Request; r.Fractional() && r.GPUs > 1 {
 		unbound = s.unbound(set)
 	}
 	s.takeOn(node, set, n, pick, unbound)
 }
 
-// takeOn is TakeOn where so many tasks of the set are not bound yet.
+// takeOn is TakeOn with the number of tasks of the set that are not bound yet.
 func (s *Site) takeOn(node, set, n int, pick Pick, unbound int) {
 	r := &s.req[set].Request
 	st := s.r.In
@@ -511,10 +509,10 @@ func (s *Site) bind(a *inventory.Alloc) {
 	s.allocs = append(s.allocs, *a)
 }
 
-// pickDevice chooses the device for one share or slice: the fullest with room
-// (Emptiest: the emptiest), else a whole one; -1 if there is none. A slice goes where it
-// spoils least for others, of equals to the fullest (NVIDIA's MIG user guide); to a device without any
-// only where no other has room: it could be had whole.
+// pickDevice chooses the device for one share or slice: the fullest with room (Emptiest: the
+// emptiest), else a whole one; -1: none. A slice goes where it spoils least for others, then to the
+// fullest (NVIDIA's MIG user guide), and opens a device only if no other has room, since that could
+// be used whole.
 func (s *Site) pickDevice(node, set int, pick Pick) int {
 	r := &s.req[set].Request
 	n := &s.r.In.Nodes()[node]
@@ -550,8 +548,7 @@ func (s *Site) pickDevice(node, set int, pick Pick) int {
 	return best
 }
 
-// DeviceLeft returns what is left of a device after the request (lower is
-// fuller), or false if it has no room.
+// DeviceLeft returns what is left of a device after the request (lower is fuller); false: no room.
 func (s *Site) DeviceLeft(n *inventory.Node, dev int, r *cluster.Request) (int64, bool) {
 	d := &n.Devices()[dev]
 	if r.Profile == "" {
@@ -574,11 +571,11 @@ func (s *Site) DeviceLeft(n *inventory.Node, dev int, r *cluster.Request) (int64
 	return d.FreeSlots(), true
 }
 
-// noTenants is more than any slice spoils: to a device with nobody on it only where there is
-// no other.
+// noTenants exceeds what any slice spoils: an empty device is used only if no other has room.
 const noTenants = 1 << 50
 
-// spoils is what a slice costs others on a device, where it would go there (LossOfStart). Where instances stay as they are, nothing.
+// spoils is what a slice costs others on a device (LossOfStart); 0 if its instances cannot be
+// changed.
 func (s *Site) spoils(n *inventory.Node, dev int, r *cluster.Request) int64 {
 	if n.Stays(dev) {
 		return 0
@@ -608,12 +605,12 @@ func (s *Site) Bound() []inventory.Alloc { return s.allocs }
 // Allowed is the mask of a node's devices that the search may use.
 func (s *Site) Allowed(node int) uint64 { return s.devices(&s.r.In.Nodes()[node]) }
 
-// Names of the inventory that placers know as the search's.
+// Names that placers know as the search's.
 
 // Domain restricts a search to one domain of a topology level.
 type Domain = inventory.Domain
 
-// The measures of what of a node's free GPUs counts.
+// The measures of a node's free GPUs.
 const (
 	Fragments = inventory.Fragments
 	Rooms     = inventory.Rooms

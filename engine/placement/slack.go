@@ -7,16 +7,17 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 )
 
-// Slack is what reservations leave of nodes to a candidate whose run would meet them: the least of each.
+// Slack is the tightest limits that reservations set on nodes for a candidate that would still run
+// when they begin.
 type Slack struct {
-	stamp []int32 // by node: what is known of it was said since the reset that now counts
+	stamp []int32 // by node: the reset since which its limits are valid
 	now   int32
 	gpus  []int32
 	cpu   []cluster.Milli
 	ram   []cluster.MiB
 }
 
-// Reset forgets all limits, of n nodes.
+// Reset forgets all limits of n nodes.
 func (h *Slack) Reset(n int) {
 	for len(h.stamp) < n {
 		h.stamp = append(h.stamp, 0)
@@ -27,7 +28,7 @@ func (h *Slack) Reset(n int) {
 	h.now++
 }
 
-// Limit notes that no more than so much of a node may be used.
+// Limit lowers the limits of a node.
 func (h *Slack) Limit(node, gpus int32, cpu cluster.Milli, ram cluster.MiB) {
 	if h.stamp[node] != h.now {
 		h.stamp[node] = h.now
@@ -37,8 +38,8 @@ func (h *Slack) Limit(node, gpus int32, cpu cluster.Milli, ram cluster.MiB) {
 	h.gpus[node], h.cpu[node], h.ram[node] = min(h.gpus[node], gpus), min(h.cpu[node], cpu), min(h.ram[node], ram)
 }
 
-// room returns how many tasks the reservations leave room for on the node,
-// beside what the candidate has bound there already.
+// room returns how many tasks fit on the node under the limits, given what the candidate has
+// already bound there.
 func (h *Slack) room(id int32, bound inventory.Alloc, r *cluster.Request, most int) int {
 	if h.stamp[id] != h.now {
 		return most
@@ -55,15 +56,15 @@ func (h *Slack) room(id int32, bound inventory.Alloc, r *cluster.Request, most i
 	return max(0, most)
 }
 
-// KeepOff marks the nodes of which something comes free while the future is walked through, and those that a promise
-// shall keep off.
+// KeepOff marks nodes on which something becomes free in the projected future, and nodes that a
+// promise must avoid.
 type KeepOff struct {
-	freed []int32 // by node: the reset since which something of it was freed
-	keep  []int32 // by node: the reset since which it is kept off
+	freed []int32 // by node: the last reset when something became free
+	keep  []int32 // by node: the last reset when it was to be avoided
 	now   int32
 }
 
-// Reset forgets all marks, of n nodes.
+// Reset forgets all marks of n nodes.
 func (y *KeepOff) Reset(n int) {
 	for len(y.freed) < n {
 		y.freed, y.keep = append(y.freed, 0), append(y.keep, 0)
@@ -71,13 +72,13 @@ func (y *KeepOff) Reset(n int) {
 	y.now++
 }
 
-// Free notes that something of a node comes free.
+// Free marks a node on which something becomes free.
 func (y *KeepOff) Free(node int32) { y.freed[node] = y.now }
 
-// Freed reports whether something of a node comes free.
+// Freed reports whether something becomes free on a node.
 func (y *KeepOff) Freed(node int32) bool { return y.freed[node] == y.now }
 
-// Avoid has a node kept off, or not any more.
+// Avoid sets or clears the mark that a node must be avoided.
 func (y *KeepOff) Avoid(node int32, off bool) {
 	if y.keep[node] = 0; off {
 		y.keep[node] = y.now

@@ -2,28 +2,28 @@ package placement
 
 import "github.com/muster-gpu/muster/engine/job"
 
-// Which slices jobs in line ask for. Where a new instance begins on a GPU is chosen so that
-// the fewest of their instances become impossible (NVIDIA's MIG user guide: weights by profile), and only
-// then so that the fewest of any do.
+// Slices that jobs in line ask for. The start of a new instance on a GPU is chosen so that the
+// fewest of their instances become impossible (NVIDIA's MIG user guide: weights by profile), then
+// the fewest of all instances.
 
-// slicesWanted is what is in line for slices.
+// slicesWanted is the demand of jobs in line for slices.
 type slicesWanted struct {
-	rev     int64   // grows when somebody comes into line or leaves it
-	shapes  []int32 // that ask for slices
+	rev     int64   // incremented when a job enters or leaves the line
+	shapes  []int32 // those that ask for slices
 	classes []wantedOn
 }
 
-// wantedOn is what is wanted of a class of nodes.
+// wantedOn is the demand on one class of nodes.
 type wantedOn struct {
-	rev     int64   // as of which, plus one; 0: nothing yet
-	weights []int64 // by profile of its model: memory slices that are asked for; nil: none
+	rev     int64   // its revision plus one; 0: not computed
+	weights []int64 // by profile of its model: memory slices asked for; nil: none
 }
 
-// mostWanted bounds the tasks in line that count for a profile, so that weights can be
-// compared together with what breaks ties.
+// mostWanted caps the tasks in line that count for a profile, so that weights and tie-breakers fit
+// into one number.
 const mostWanted = 1 << 24
 
-// Await counts a job that comes into line (1), or leaves it (-1).
+// Await counts a job that enters (1) or leaves (-1) the line.
 func (f *Finder) Await(j *job.State, by int32) {
 	if s := f.World.Shapes.Get(j.Shape); s.Sliced() {
 		s.Waiting += by
@@ -31,7 +31,7 @@ func (f *Finder) Await(j *job.State, by int32) {
 	}
 }
 
-// WantedOf is what jobs in line ask for of the GPUs of a class, by profile; nil: nothing.
+// WantedOf is the demand of jobs in line on the GPUs of a class, by profile; nil: none.
 func (f *Finder) WantedOf(ci int32) []int64 {
 	w := &f.wanted
 	for len(w.classes) < len(f.World.Store.Classes()) {
@@ -75,5 +75,5 @@ func (f *Finder) weighWanted(ci int32) (weights []int64) {
 	return weights
 }
 
-// Ask notes a shape that asks for slices.
+// Ask adds a shape that asks for slices.
 func (f *Finder) Ask(shape int32) { f.wanted.shapes = append(f.wanted.shapes, shape) }

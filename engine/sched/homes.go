@@ -6,17 +6,17 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 )
 
-// Homes notes which devices a plan gives to whom it leaves where they run, or has go on where
-// their memory is. A nil one knows of nobody.
+// Homes records the devices that a plan gives to jobs that keep running or resume in place. A nil
+// *Homes has none.
 type Homes struct {
 	given []homes // by node
 }
 
-// homes is of one node: devices that are given whole, those of which parts are, and those
-// given to somebody who would not go elsewhere.
+// homes is the given devices of one node: whole ones, those shared in parts, and those given to
+// jobs that cannot be moved.
 type homes struct{ whole, parts, stuck uint64 }
 
-// Homes is for one plan; nil: nobody is suspended, so that no plan need look at it.
+// Homes returns empty records for one plan; nil: no job is suspended, so a plan need not keep any.
 func (v View) Homes() *Homes {
 	if !v.w.Oracle.Suspends() || !v.w.Store.AnyFrozen() {
 		return nil
@@ -24,7 +24,7 @@ func (v View) Homes() *Homes {
 	return &Homes{given: make([]homes, len(v.w.Store.Nodes()))}
 }
 
-// on is the devices that a job has, or on which its memory is; none: it can go anywhere.
+// on is the devices that a job holds, or on which its memory is; none: it can start anywhere.
 func (j JobView) on() []inventory.Alloc {
 	if j.Running() {
 		return j.j.Allocs
@@ -32,8 +32,8 @@ func (j JobView) on() []inventory.Alloc {
 	return j.j.Home
 }
 
-// Free reports whether the devices that a job has, or on which a suspended one has its memory,
-// were given to nobody else; so it is for one that can go anywhere.
+// Free reports whether the devices that a job holds, or on which its memory is, were given to no
+// other job; true for a job that can start anywhere.
 func (h *Homes) Free(j JobView) bool {
 	if h == nil {
 		return true
@@ -52,8 +52,9 @@ func (h *Homes) Free(j JobView) bool {
 	return true
 }
 
-// Stuck reports whether nobody would be moved so that a job has its devices that were given to
-// another: a suspended one that other, one that runs itself.
+// Stuck reports whether the devices of a job were given to another that would not be moved to free
+// them: for a suspended job because the other cannot be moved, for a running one because it cannot
+// be moved itself.
 func (h *Homes) Stuck(j JobView) bool {
 	if j.Running() {
 		return !j.Portable()
@@ -61,13 +62,13 @@ func (h *Homes) Stuck(j JobView) bool {
 	return slices.ContainsFunc(j.j.Home, func(a inventory.Alloc) bool { return h.given[a.Node].stuck&a.GPUs != 0 })
 }
 
-// Forsakes reports whether a suspended job would lose what it has in memory by going to another's
+// Forsakes reports whether a suspended job would lose what it has in memory by moving to another's
 // devices.
 func (j JobView) Forsakes(host JobView) bool {
 	return j.j.Frozen != nil && !inventory.SamePlace(j.j.Frozen, host.on())
 }
 
-// Give notes that a job keeps what it has, or goes on where its memory is.
+// Give records that a job keeps its devices, or resumes where its memory is.
 func (h *Homes) Give(j JobView) {
 	if h == nil {
 		return

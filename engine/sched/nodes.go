@@ -9,17 +9,17 @@ import (
 
 // NodeRoom is a node that takes jobs, as a policy sees it.
 type NodeRoom struct {
-	GPUs, Free int32 // healthy ones, and those of them that are wholly free
-	Kind       int32 // which GPU model, counted in the order in which they joined
+	GPUs, Free int32 // healthy GPUs, and those of them that are wholly free
+	Kind       int32 // GPU model, numbered in the order in which models joined
 	Class      int32 // nodes of a class suit the same jobs (JobView.Classes)
-	Rack       int32 // equal numbers are near
+	Rack       int32 // equal numbers are the same rack
 }
 
-// NodeRooms appends the nodes that take jobs to buf, in the order in which they joined.
-// What jobs hold that stop is not free, unless it is promised to nobody yet.
+// NodeRooms appends the nodes that take jobs to buf, in the order in which they joined. Devices of
+// stopping jobs count as free unless they are already promised.
 func (v View) NodeRooms(buf []NodeRoom) []NodeRoom {
 	st := v.w.Store
-	kinds := make([]int32, len(st.Classes())) // of each class
+	kinds := make([]int32, len(st.Classes())) // by class
 	for ci := range st.Classes() {
 		kinds[ci] = int32(ci)
 		for k := range ci {
@@ -37,19 +37,19 @@ func (v View) NodeRooms(buf []NodeRoom) []NodeRoom {
 	return buf
 }
 
-// Device is a GPU that can be divided into MIG instances, or that is.
+// Device is a GPU that is, or can be, divided into MIG instances.
 type Device struct {
 	Node    int32
 	GPU     int
 	Model   *cluster.GPUModel
-	Fixed   []cluster.Instance // these are all that there are, and stay; nil: instances are made as needed
-	Busy    bool               // somebody has it whole, or in shares
+	Fixed   []cluster.Instance // all its instances, which cannot be changed; nil: instances are made as needed
+	Busy    bool               // held whole, or in shares
 	Slots   uint8              // memory slices that are taken
 	Compute int                // compute slices that are taken
 }
 
-// Devices lists the GPUs on which plans may have jobs run on instances: healthy
-// ones of nodes that take jobs. Where GPUs are not to be divided there are none.
+// Devices lists the GPUs on which plans may place jobs on instances: healthy ones of nodes that
+// take jobs. If GPUs must not be divided there are none.
 func (v View) Devices() (list []Device) {
 	if v.w.Oracle.Undivided() {
 		return nil
@@ -76,12 +76,12 @@ func (v View) Devices() (list []Device) {
 	return list
 }
 
-// Host returns the CPU and RAM of a node that nobody was given.
+// Host returns the free CPU and RAM of a node.
 func (v View) Host(node int32) (cpu cluster.Milli, ram cluster.MiB) {
 	n := &v.w.Store.Nodes()[node]
 	return n.CPU(), n.RAM()
 }
 
-// Kinds lists the GPU models of the cluster, in the order in which their first
-// nodes joined. The list is the engine's: it must not be changed.
+// Kinds lists the GPU models of the cluster, in the order in which their first nodes joined. The
+// list belongs to the engine: it must not be changed.
 func (v View) Kinds() []inventory.Kind { return v.w.Store.ListKinds() }

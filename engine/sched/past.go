@@ -11,21 +11,21 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Jobs that people submit together are alike: sweeps, retries, the same program on the
-// next data. So a job that completed tells most of those of its size that were submitted
-// around it, by the same user under the same name if these are stated.
+// Jobs that are submitted together resemble one another: sweeps, retries, the same program on the
+// next data. So completed jobs predict jobs of their size that were submitted around the same time,
+// best those of the same user and name.
 
-// Size is what completed jobs of about one size tell: of as many GPUs up to a power of two.
+// Size is statistics of completed jobs of similar size, in GPUs rounded down to a power of two.
 type Size struct {
 	Class int               // 0: less than a GPU, 1: one, 2: two and three, 3: four to seven ...
 	Jobs  []Earlier         // in the order of submission
-	Runs  [16]time.Duration // the middles of the sixteenths of their run times, ascending; zero without jobs
+	Runs  [16]time.Duration // the medians of the sixteenths of their run times, ascending; zero without jobs
 }
 
-// SizeClass is the class of Size to which so many milli-GPU belong.
+// SizeClass is the class of Size for that many milli-GPU.
 func SizeClass(milli cluster.Milli) int { return bits.Len64(uint64(max(0, milli) / cluster.Whole)) }
 
-// newSize orders jobs.
+// newSize computes the statistics of jobs.
 func newSize(class int, jobs []Earlier) Size {
 	s := Size{Class: class, Jobs: slices.Clone(jobs)}
 	slices.SortStableFunc(s.Jobs, func(a, b Earlier) int { return cmp.Compare(a.Submit, b.Submit) })
@@ -42,7 +42,7 @@ func newSize(class int, jobs []Earlier) Size {
 	return s
 }
 
-// sizes orders completed jobs by what they are like.
+// OrderSizes groups completed jobs by size.
 func (p *Past) OrderSizes(jobs []Earlier) {
 	p.All = newSize(0, jobs)
 	by := map[int][]Earlier{}
@@ -60,8 +60,8 @@ func (p *Past) OrderSizes(jobs []Earlier) {
 	}
 }
 
-// Like returns what is known of jobs of so many milli-GPU: of their own size if at least
-// so many of those completed, else of all.
+// Like returns the statistics of jobs of that many milli-GPU: those of their own size if at least
+// that many completed, else those of all jobs.
 func (p *Past) Like(milli cluster.Milli, least int) *Size {
 	c := SizeClass(milli)
 	i, ok := slices.BinarySearchFunc(p.Sizes, c, func(s Size, c int) int { return cmp.Compare(s.Class, c) })
@@ -71,11 +71,11 @@ func (p *Past) Like(milli cluster.Milli, least int) *Size {
 	return &p.All
 }
 
-// Near appends to buf the run times of the at most n jobs that are most like one: of its
-// user and name first, then of its user, then of anybody; of each those that were submitted
-// nearest to it in time, of two equally near the earlier one. Their order says nothing.
+// Near appends to buf the run times of the at most n jobs that are most similar: first those of the
+// same user and name, then of the same user, then all others; within each group those submitted
+// nearest in time, the earlier of two equally near. Their order is not significant.
 func (s *Size) Near(buf []time.Duration, j *cluster.Job, n int) []time.Duration {
-	var kin [3][]time.Duration // own name, own user, others
+	var kin [3][]time.Duration // same user and name, same user, others
 	b := sort.Search(len(s.Jobs), func(i int) bool { return s.Jobs[i].Submit >= j.Submit })
 	a := b - 1
 	for len(kin[0]) < n && (a >= 0 || b < len(s.Jobs)) {
@@ -103,29 +103,28 @@ func (s *Size) Near(buf []time.Duration, j *cluster.Job, n int) []time.Duration 
 	return buf
 }
 
-// Earlier is what is kept of a job that completed, where the policy learns
-// from earlier jobs.
+// Earlier is what is kept of a completed job if the policy learns from earlier jobs.
 type Earlier struct {
-	User   string        `json:"user,omitempty"`   // where the policy predicts, or looks at alike jobs
+	User   string        `json:"user,omitempty"`   // if the policy predicts, or uses similar jobs
 	Name   string        `json:"name,omitempty"`   // likewise
-	Submit cluster.Time  `json:"submit,omitempty"` // where the policy looks at alike jobs
+	Submit cluster.Time  `json:"submit,omitempty"` // if the policy uses similar jobs
 	Milli  cluster.Milli `json:"milli,omitempty"`
 	Ran    time.Duration `json:"ran"`    // wall time on devices, over all runs
 	Served int64         `json:"served"` // milli-GPU-milliseconds
 }
 
-// Past is what the jobs that completed last tell of jobs in general. It is
-// brought up to date once in each of the policy's periods (Traits.Learns).
+// Past is statistics of recently completed jobs. It is updated once per period of the policy
+// (Traits.Learns).
 type Past struct {
-	Services []int64       // what each received in all, in milli-GPU-milliseconds, ascending
-	Sums     []int64       // Sums[i] is the sum of the first i services; one more than there are
-	Median   time.Duration // of their run times; 0: none completed yet
-	Sizes    []Size        // where the policy looks at alike jobs (Traits.Alike): by class, ascending
-	All      Size          // likewise, of jobs of all sizes
+	Services []int64       // total service of each job, in milli-GPU-milliseconds, ascending
+	Sums     []int64       // Sums[i] is the sum of the first i services; one element longer than Services
+	Median   time.Duration // of their run times; 0: no job has completed yet
+	Sizes    []Size        // if the policy uses similar jobs (Traits.Alike): by class, ascending
+	All      Size          // likewise, of all sizes
 }
 
-// NewPast orders services, given in milli-GPU-milliseconds. Where their sum
-// would not fit into an integer, the largest are cut.
+// NewPast sorts services, given in milli-GPU-milliseconds. If their sum would overflow, the largest
+// are capped.
 func NewPast(services []int64, runs []time.Duration) Past {
 	p := Past{Services: slices.Clone(services), Sums: make([]int64, 1, len(services)+1)}
 	slices.Sort(p.Services)
@@ -140,5 +139,5 @@ func NewPast(services []int64, runs []time.Duration) Past {
 	return p
 }
 
-// Past returns what completed jobs tell, as of the policy's last period.
+// Past returns statistics of completed jobs, as of the policy's last period.
 func (v View) Past() *Past { return v.w.Past }

@@ -20,8 +20,8 @@ func TestSizeClass(t *testing.T) {
 
 func pickOne(r *rand.Rand, list ...string) string { return list[r.IntN(len(list))] }
 
-// nearest is Near as it is defined: all jobs ordered by kinship, nearness and which was
-// first; what is one as the other there may be taken.
+// nearest is Near by its definition: all jobs ordered by kinship, distance and submission. Equal
+// entries are interchangeable.
 func nearest(s *Size, j *cluster.Job, n int) [][2]int64 {
 	list := [][2]int64{}
 	for i := range s.Jobs {
@@ -42,7 +42,7 @@ func nearest(s *Size, j *cluster.Job, n int) [][2]int64 {
 	return list[:min(n, len(list))]
 }
 
-// The nearest jobs are those of the definition; run times tell which were taken.
+// The nearest jobs are those of the definition; their run times identify them.
 func TestNear(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 1))
 	for range 500 {
@@ -65,7 +65,7 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// What is known of a size is said of it alone once enough of its jobs completed.
+// The statistics are those of the job's own size once enough jobs of that size have completed.
 func TestLike(t *testing.T) {
 	var p Past
 	p.OrderSizes([]Earlier{{Milli: 1000, Ran: time.Hour}, {Milli: 8000, Ran: 3 * time.Hour}, {Milli: 1000, Ran: 2 * time.Hour}})

@@ -41,8 +41,8 @@ func (v View) DominantShare(q int) int64 {
 	return share * 1000 / max(1, v.w.Tree.Weight(q))
 }
 
-// ppm expresses num/den in parts per million; nothing of nothing is zero,
-// something of nothing is more than everything.
+// ppm expresses num/den in parts per million; 0/0 is zero, and any other x/0 is larger than
+// everything else.
 func ppm(num, den int64) int64 {
 	switch {
 	case num <= 0:
@@ -55,9 +55,9 @@ func ppm(num, den int64) int64 {
 	return num * job.Million / den
 }
 
-// FairShare returns the Fair Tree factor of a job's owner in its queue, in ppm:
-// rank / users, larger is better. It is computed at each Rekey of the policy
-// and when a user appears who was not ranked yet.
+// FairShare returns the Fair Tree factor of a job's owner in its queue, in ppm: rank / users,
+// larger is better. It is computed at each Rekey of the policy and when a user without a rank
+// appears.
 func (j JobView) FairShare() int64 { return j.w.Oracle.FairShare(j.j) }
 
 // PriorityTier returns the highest priority tier of the job's partitions, and

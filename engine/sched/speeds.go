@@ -5,9 +5,8 @@ import (
 	"github.com/muster-gpu/muster/engine/job"
 )
 
-// SpeedBeside returns what the scheduler believes is left of a job's speed while
-// others run on the same GPUs, of a model, in ppm of its speed there alone. Without
-// any knowledge they take turns.
+// SpeedBeside returns the expected share of a job's speed, in ppm of its speed alone, while others
+// run on the same GPUs of a model. If nothing is known they take turns.
 func (v View) SpeedBeside(j JobView, gpu string, others []JobView) int64 {
 	if s := v.w.Speeds; s != nil {
 		specs := make([]*cluster.Job, len(others))
@@ -19,15 +18,15 @@ func (v View) SpeedBeside(j JobView, gpu string, others []JobView) int64 {
 	return job.Million / int64(1+len(others))
 }
 
-// Distances is a Speeds that knows what distance between a gang's tasks costs.
+// Distances is a Speeds that knows how distance between a gang's tasks affects its speed.
 type Distances interface {
-	// Apart returns a job's speed on several nodes that are in one domain of a level, and
-	// of no nearer one, in ppm of that on one node.
+	// Apart returns a job's speed on several nodes within one domain of a level, and no nearer, in
+	// ppm of that on one node.
 	Apart(j *cluster.Job, gpu string, l cluster.Level) int64
 }
 
-// Apart returns what is believed of the job's speed on several nodes of a domain of a level,
-// in ppm of that on one node (see Distances); known: something is.
+// Apart returns the job's expected speed on several nodes within a domain of a level, in ppm of
+// that on one node (see Distances); known: there is data.
 func (v View) Apart(j JobView, gpu string, l cluster.Level) (ppm int64, known bool) {
 	d, ok := v.w.Speeds.(Distances)
 	if !ok {
@@ -36,12 +35,12 @@ func (v View) Apart(j JobView, gpu string, l cluster.Level) (ppm int64, known bo
 	return d.Apart(j.j.Spec, gpu, l), true
 }
 
-// skewed is the part of its speed that a job is taken to lose on several nodes of which nobody
-// knows more than that its largest message is more than a tenth of the model (Tiresias).
+// skewed is the share of its speed that a job is assumed to lose on several nodes if all that is
+// known is that its largest message exceeds a tenth of the model (Tiresias).
 const skewed = 0.3
 
-// Losses returns the parts of its speed that a gang is believed to lose on several nodes of a
-// rack, and of several racks, on GPUs of a model: by what is known of distances, else by its skew.
+// Losses returns the shares of its speed that a gang is expected to lose on several nodes of a
+// rack, and of several racks, on GPUs of a model: from data on distances, else by its skew.
 func (v View) Losses(j JobView, gpu string) (loss [2]float64) {
 	for i, l := range []cluster.Level{cluster.LevelRack, cluster.LevelFabric} {
 		switch ppm, known := v.Apart(j, gpu, l); {
@@ -54,23 +53,22 @@ func (v View) Losses(j JobView, gpu string) (loss [2]float64) {
 	return loss
 }
 
-// Speeds is what a scheduler believes of how fast jobs run where.
+// Speeds is the scheduler's estimate of how fast jobs run.
 type Speeds interface {
-	// Speed returns a job's speed with so many tasks of its first set on GPUs of
-	// a model, as near to each other as can be, in ppm of that on the reference
-	// GPU with the tasks that it asks for.
+	// Speed returns a job's speed with so many tasks of its first set on GPUs of a model, as near
+	// to one another as possible, in ppm of that on the reference GPU with the number of tasks that
+	// it asks for.
 	Speed(j *cluster.Job, gpu string, tasks int) int64
-	// Beside returns what is left of a job's speed while others run on the same
-	// GPUs of a model, in ppm of its speed there alone.
+	// Beside returns a job's speed while others run on the same GPUs of a model, in ppm of its
+	// speed alone.
 	Beside(j *cluster.Job, gpu string, others []*cluster.Job) int64
-	// Slice returns the speed of a job that asks for one GPU on a MIG instance of one
-	// of a model, which has so many thousandths of its compute slices, in ppm as Speed.
+	// Slice returns the speed of a job that asks for one GPU on a MIG instance of a model, which
+	// has part thousandths of its compute slices, in ppm as Speed.
 	Slice(j *cluster.Job, gpu, profile string, part int64) int64
 }
 
-// SpeedOn returns what the scheduler believes of a job's speed on a MIG instance
-// instead of a GPU of the model, in ppm (see Speeds): without any knowledge, the
-// instance's part of the compute slices.
+// SpeedOn returns the job's expected speed on a MIG instance instead of a GPU of the model, in ppm
+// (see Speeds); if nothing is known, the instance's share of the compute slices.
 func (v View) SpeedOn(j JobView, model *cluster.GPUModel, p *cluster.SliceProfile) int64 {
 	part := int64(p.Compute) * cluster.Whole / int64(model.Compute)
 	if s := v.w.Speeds; s != nil {
@@ -79,12 +77,12 @@ func (v View) SpeedOn(j JobView, model *cluster.GPUModel, p *cluster.SliceProfil
 	return part * (job.Million / cluster.Whole)
 }
 
-// Speed returns what the scheduler believes of the job's speed with so many
-// tasks of its first set on GPUs of a model, in ppm (see Speeds): without any
-// knowledge, as the tasks are to those that it asks for.
+// Speed returns the job's expected speed with so many tasks of its first set on GPUs of a model, in
+// ppm (see Speeds); if nothing is known, it is proportional to the number of tasks.
 func (v View) Speed(j JobView, gpu string, tasks int) int64 {
 	return v.w.Oracle.Speed(j.j, gpu, tasks)
 }
 
-// Measured reports whether anything is known of speeds: else a job is as fast on all GPUs.
+// Measured reports whether anything is known of speeds; otherwise a job is equally fast on all
+// GPUs.
 func (v View) Measured() bool { return v.w.Speeds != nil || v.w.Oracle.SpeedsMeasured() }

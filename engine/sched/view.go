@@ -34,7 +34,7 @@ func (j JobView) Running() bool { return j.j.State != job.Pending && j.j.State !
 // Computes reports whether the job has begun to compute in this run.
 func (j JobView) Computes() bool { return j.j.Holding() && j.j.Rate > 0 }
 
-// Stops reports whether the job was told to leave what it holds.
+// Stops reports whether the job was told to give up its devices.
 func (j JobView) Stops() bool { return j.j.State == job.Stopping }
 
 // Started returns when the job's current run started.
@@ -54,8 +54,8 @@ func (j JobView) Waiting() time.Duration {
 // Lined returns when the job became eligible in its present wait.
 func (j JobView) Lined() cluster.Time { return j.j.EligibleSince }
 
-// Age returns how long the job has been eligible in its present wait, as of
-// the last Rekey: so that heads listed at different moments can be compared.
+// Age returns how long the job has been eligible in its present wait, as of the last Rekey, so that
+// heads listed at different moments can be compared.
 func (j JobView) Age() time.Duration {
 	at := j.w.Now
 	if p := cluster.Time(j.w.Traits.Rekey); p > 0 {
@@ -64,8 +64,8 @@ func (j JobView) Age() time.Duration {
 	return max(0, at.Sub(j.j.EligibleSince))
 }
 
-// WaitsSince returns when the job's waiting began: when it was submitted, last
-// stopped, or last promoted.
+// WaitsSince returns when the job's wait began: when it was submitted, last stopped, or last
+// promoted.
 func (j JobView) WaitsSince() cluster.Time { return max(j.j.Since, j.j.Promotion) }
 
 // Preemptions returns how often the job was preempted.
@@ -77,12 +77,12 @@ func (j JobView) Milli() cluster.Milli { return j.j.Serves() }
 // Attained returns the GPU time received so far, in milli-GPU-milliseconds.
 func (j JobView) Attained() int64 { return j.j.AttainedAt(j.w.Now) }
 
-// Service returns what the job attained in GPU time that counts alike, in
-// milli-GPU-milliseconds: an hour of a GPU model counts by the model's weight.
+// Service returns the weighted GPU time received so far, in milli-GPU-milliseconds: an hour of a
+// GPU model counts by the model's weight.
 func (j JobView) Service() int64 { return j.j.ServiceAt(j.w.Now) }
 
-// Until returns when a running job will have attained so much more of Service
-// (Tiresias, NSDI'19: the whole milliseconds that the missing service takes at its width).
+// Until returns when a running job will have received that much more Service (Tiresias, NSDI'19: in
+// whole milliseconds, at the job's present width).
 func (j JobView) Until(more int64) cluster.Time {
 	rate, weight := j.j.Serves(), j.j.Weight
 	if more == math.MaxInt64 || rate <= 0 || weight <= 0 {
@@ -90,7 +90,7 @@ func (j JobView) Until(more int64) cluster.Time {
 	}
 	missing := more
 	if weight != cluster.Whole {
-		missing = order.AddSat(more, j.Service()-j.j.Weighted) // of what is weighted so; then of what is not
+		missing = order.AddSat(more, j.Service()-j.j.Weighted) // the part under the present weight first, then the rest
 		whole, rest := missing/weight, missing%weight
 		if whole > math.MaxInt64/cluster.Whole-1 {
 			return cluster.Never
@@ -101,7 +101,8 @@ func (j JobView) Until(more int64) cluster.Time {
 	if ms > int64(cluster.MaxDuration/time.Millisecond) {
 		return cluster.Never
 	}
-	// Service counts whole milliseconds of the clock: whenever this is asked, it is the same instant.
+	// Service counts whole milliseconds of the clock, so the result does not depend on when it is
+	// asked.
 	now := j.w.Now - j.w.Now%cluster.Time(time.Millisecond)
 	return now.Add(time.Duration(ms) * time.Millisecond)
 }
@@ -132,20 +133,18 @@ func (j JobView) Served(gpu string) time.Duration {
 // Done returns the useful work done, as run time on the reference GPU.
 func (j JobView) Done() time.Duration { return j.j.DoneAt(j.w.Now) }
 
-// Remaining returns the estimated run time left at the job's present speed, or
-// while it waits the one that it ran at last, so that being stopped changes
-// nothing in the order;
-// jobs without an estimate return a hundred years. It is never negative.
+// Remaining returns the estimated run time left at the job's present speed, or, while it waits, at
+// its last speed, so that being stopped does not change the order. Jobs without an estimate return
+// a hundred years. It is never negative.
 func (j JobView) Remaining() time.Duration { return j.j.RemainingAt(j.w.Now) }
 
-// Predicted returns how long earlier jobs of the kind ran, as of when this one
-// was submitted (Helios, SC'21, rolling estimate); 0: no job had completed yet,
-// or the policy does not predict (Traits.Predicts).
+// Predicted returns how long earlier jobs like this one ran, as of its submission (Helios, SC'21,
+// rolling estimate); 0: no job had completed yet, or the policy does not predict (Traits.Predicts).
 func (j JobView) Predicted() time.Duration { return j.j.Predicted }
 
 // Rate returns the speed that the job reported last in this run, in ppm of that on
 // the reference GPU; 0: none yet.
 func (j JobView) Rate() int64 { return j.j.Rate }
 
-// Target returns what the last plan gave the job; nil: it was not there.
+// Target returns the job's target in the last plan; nil: it was not in the plan.
 func (j JobView) Target() *job.Target { return j.j.Target }

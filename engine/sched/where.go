@@ -42,8 +42,7 @@ func (j JobView) Suits(node int32) bool {
 	return j.w.Shapes.At(j.j.Base).Suits[0].Has(j.w.Store.Nodes()[node].Class())
 }
 
-// Classes is the set of node classes on which tasks of the job with GPUs can ever run, a
-// bit each.
+// Classes is the set of node classes on which the job's tasks with GPUs can ever run, one bit each.
 func (j JobView) Classes() [inventory.MaxKinds / 64]uint64 { return j.w.Shapes.At(j.j.Base).Any }
 
 // Within reports whether the job holds devices, all on nodes of a partition.
@@ -51,8 +50,8 @@ func (j JobView) Within(partition string) bool {
 	return j.w.Shapes.Within(j.j.Allocs, []string{partition})
 }
 
-// MayEnter reports whether the job can be told to run on the nodes of a partition
-// (Target.Partition): the partition's rules let it in, and the nodes are large enough.
+// MayEnter reports whether a plan may place the job on the nodes of a partition (Target.Partition):
+// the partition's rules admit it, and the nodes are large enough.
 func (j JobView) MayEnter(partition string) bool { return j.w.Oracle.MayEnter(j.j, partition) }
 
 // GPU returns the model of the GPUs that the job holds; "" while it waits.
@@ -67,26 +66,24 @@ func (j JobView) DeviceMemory() cluster.MiB {
 	return 0
 }
 
-// PeakMemory returns the most that the job was measured to use of any of its GPUs, in
-// MiB; 0: nobody measured it (Traits.Memory).
+// PeakMemory returns the peak memory measured on any of the job's GPUs, in MiB; 0: not measured
+// (Traits.Memory).
 func (j JobView) PeakMemory() cluster.MiB { return j.j.Memory }
 
 // Beside returns the job on whose devices this one is a guest, if it is one.
 func (j JobView) Beside() (cluster.JobID, bool) { return cluster.JobID(j.j.GuestOf - 1), j.j.Hosted() }
 
-// Guests lists the jobs that run beside this one, on its devices. It must not be
-// changed.
+// Guests lists the jobs that are guests on this job's devices. It must not be changed.
 func (j JobView) Guests() []cluster.JobID { return j.j.Guests }
 
-// Shared reports whether jobs can be put beside others on whole GPUs at present.
+// Shared reports whether jobs can be guests on whole GPUs at present.
 func (v View) Shared() bool { return !v.w.Oracle.Undivided() }
 
-// Divides reports whether the job could run on a MIG instance instead of the GPU
-// that it asks for: it is one task with one whole GPU, of one size.
+// Divides reports whether the job could run on a MIG instance instead of the GPU that it asks for:
+// it has one task with one whole GPU, and a fixed size.
 func (j JobView) Divides() bool { return j.w.Divided(j.j) && !j.j.Planless() }
 
-// Slice returns the instance that a job holds which asked for a whole GPU; false:
-// it holds none.
+// Slice returns the instance held by a job that asked for a whole GPU; false: it holds none.
 func (j JobView) Slice() (job.Slice, bool) {
 	if !j.j.Booked() || !j.w.Shapes.Get(j.j.Base).OnInstance(j.j.Allocs) {
 		return job.Slice{}, false

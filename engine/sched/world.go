@@ -27,7 +27,7 @@ type Target = job.Target
 // Slice is a MIG instance of a node's GPU.
 type Slice = job.Slice
 
-// DeadlineAnswer is what a policy says of a job's deadline.
+// DeadlineAnswer is a policy's decision on a job's deadline.
 type DeadlineAnswer = job.DeadlineAnswer
 
 // The answers.
@@ -37,46 +37,46 @@ const (
 	DeadlineDeclined   = job.DeadlineDeclined
 )
 
-// World is what the views show. It belongs to the engine, which keeps it up to date; policies see it through View and
-// JobView only. It is a concrete struct because a key is asked for of every job: behind an interface that would take
-// twice as long, and allocate.
+// World is the data behind the views. It belongs to the engine, which keeps it up to date; policies
+// see it only through View and JobView. It is a concrete struct because keys are computed for every
+// job: an interface would take twice as long, and allocate.
 type World struct {
 	Now      cluster.Time
 	Capacity cluster.Milli // of all healthy GPUs of nodes that are not down
-	CPU      cluster.Milli // of all nodes that state it
+	CPU      cluster.Milli // of all nodes that declare it
 	RAM      cluster.MiB   // likewise
 	Traits   Traits        // of the policy
 	Store    *inventory.Store
 	Shapes   *shape.Table
 	Tree     *quota.Tree
-	Speeds   Speeds // nil: nobody stated any
+	Speeds   Speeds // nil: none are declared
 	Past     *Past
 	Plan     *PlanMemory
 	Pools    *Pools
 	Oracle   Oracle
 }
 
-// View is what policies are shown of the world.
+// View is the view of the world for policies.
 func (w *World) View() View { return View{w} }
 
-// Job is what policies are shown of a job.
+// Job is the view of a job for policies.
 func (w *World) Job(j *job.State) JobView { return JobView{w, j} }
 
-// Divided reports whether plans may have the job on an instance. Such a job is never promoted, however long it waits:
-// it would ask for a whole GPU then, and there may be none.
+// Divided reports whether plans may place the job on an instance. Such a job is never promoted,
+// however long it waits: it would then need a whole GPU, and there may be none.
 func (w *World) Divided(j *job.State) bool {
 	return w.Traits.Divides && w.Shapes.Get(j.Base).Divides()
 }
 
-// Oracle answers what views show that only the engine can work out. None of its answers changes what is decided,
-// though some are remembered: FairShare notes a user that it did not know, MayEnter a shape.
+// Oracle answers questions of the views that only the engine can answer. The answers change no
+// decision, though some are remembered: FairShare adds an unknown user, MayEnter a shape.
 type Oracle interface {
 	Job(number int32) *job.State
 	// FairShare is JobView.FairShare.
 	FairShare(j *job.State) int64
 	// QueueUse is the CPU and RAM that jobs of a queue hold.
 	QueueUse(q int) (cpu cluster.Milli, ram cluster.MiB)
-	// Speed is what is believed of a job's speed, in ppm: as it was measured, else as stated.
+	// Speed is the expected speed of a job, in ppm: as measured, else as declared.
 	Speed(j *job.State, gpu string, tasks int) int64
 	// SpeedsMeasured reports whether any speed was measured.
 	SpeedsMeasured() bool
@@ -87,17 +87,17 @@ type Oracle interface {
 	Grace(t cluster.Tier) time.Duration
 	// Suspends reports whether jobs of any tier are suspended.
 	Suspends() bool
-	// Undivided reports whether GPUs are handed out as jobs ask for them, whatever a plan says.
+	// Undivided reports whether jobs get whole GPUs whatever a plan says.
 	Undivided() bool
 }
 
-// PlanMemory is what the last plan left.
+// PlanMemory is what is kept from the last plan.
 type PlanMemory struct {
 	Last    cluster.Time // when it was made; 0: there was none
-	Memo    []int64      // what the policy asked to be shown
-	Drawn   []*job.State // from pools, by the plan that is being made
+	Memo    []int64      // the policy's memo
+	Drawn   []*job.State // by the plan in the making, from pools
 	targets []job.Target // memory for the next plan
-	scratch any          // ... for what a policy needs meanwhile, a *[]T or a *T
+	scratch any          // memory for the policy, a *[]T or a *T
 }
 
 // Pools is the pools from which plans draw, by number.

@@ -6,21 +6,21 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Bounds is how many tasks of a job nodes take, beside what is free there.
+// Bounds is the limits on the number of a job's tasks per node, besides what is free there.
 type Bounds struct {
 	Any    int32     // on every node; 0: no bound
-	Groups []bounded // as things are now
-	Of     [][]int32 // by node: the groups that it is in
-	Within *NodeSet  // the nodes that take any at all; nil: all
+	Groups []bounded // current limits
+	Of     [][]int32 // by node: the groups that it belongs to
+	Within *NodeSet  // the only nodes that the job may use; nil: all
 }
 
-// bounded is nodes that take so many together.
+// bounded is nodes with a joint limit on tasks.
 type bounded struct {
 	Most  int32
 	nodes []int32
 }
 
-// Bounds is the bounds of a job.
+// Bounds returns the bounds of a job.
 func (t *Table) nodeMost(j *cluster.Job) Bounds {
 	m := Bounds{Any: int32(j.PerNode), Within: t.sets[j.Nodes]}
 	for i := range j.NodeLimits {
@@ -28,7 +28,7 @@ func (t *Table) nodeMost(j *cluster.Job) Bounds {
 		for _, name := range j.NodeLimits[i].Nodes {
 			id, ok := t.nodes[name]
 			if !ok {
-				continue // checkNodeLimits says so, and the job is refused for it
+				continue // the job is refused by checkNodeLimits
 			}
 			for int(id) >= len(m.Of) {
 				m.Of = append(m.Of, nil)
@@ -41,7 +41,7 @@ func (t *Table) nodeMost(j *cluster.Job) Bounds {
 	return m
 }
 
-// NodeBounds is what nodes take of the shape's jobs; nil: whatever fits.
+// NodeBounds is the bounds of the shape's jobs; nil: none.
 func (s *Shape) NodeBounds() *Bounds {
 	if s.Most.Any == 0 && s.Most.Groups == nil && s.Most.Within == nil {
 		return nil
@@ -49,7 +49,7 @@ func (s *Shape) NodeBounds() *Bounds {
 	return &s.Most
 }
 
-// Each returns the bound that every node has.
+// Each returns the bound of every single node.
 func (m *Bounds) Each() int {
 	if m.Any > 0 {
 		return int(m.Any)
@@ -57,7 +57,7 @@ func (m *Bounds) Each() int {
 	return math.MaxInt
 }
 
-// On returns how many tasks a node takes at most as things are now.
+// On returns the current limit on tasks on a node.
 func (m *Bounds) On(node int32) int {
 	if m.Within != nil && !m.Within.In.Has(node) {
 		return 0

@@ -25,19 +25,20 @@ func (b *NodeBits) Add(node int32) {
 	(*b)[node>>6] |= 1 << (node & 63)
 }
 
-// NodeSet is a set of nodes that jobs can name (Job.Nodes). Its nodes never change, so shapes can refer to it for good,
-// and there can be any number of sets: unlike partitions they do not divide the classes of nodes.
+// NodeSet is a named set of nodes that jobs can refer to (Job.Nodes). Its nodes never change, so
+// shapes can keep references, and there can be any number of sets: unlike partitions they do not
+// divide the classes of nodes.
 type NodeSet struct {
-	Nodes   []int32 // as they joined
+	Nodes   []int32 // in the order in which they joined
 	In      NodeBits
 	Classes inventory.ClassSet // of these nodes
-	order   []int32            // ... as the first node of each joined
+	order   []int32            // ... in the order of their first nodes
 }
 
-// Name makes a set of nodes known, before the first job names it. Nodes that there are not are left out.
+// Name adds a set of nodes, before the first job refers to it. Unknown nodes are left out.
 func (t *Table) Name(spec *cluster.NodeSet) {
 	if spec == nil || spec.Name == "" || t.sets[spec.Name] != nil {
-		return // a repeated report
+		return // already reported
 	}
 	set := &NodeSet{}
 	for _, name := range spec.Nodes {
@@ -56,7 +57,7 @@ func (t *Table) Name(spec *cluster.NodeSet) {
 	t.sets[spec.Name] = set
 }
 
-// classify notes of which classes a set's nodes are.
+// classify sets the classes of a set's nodes.
 func (t *Table) classify(set *NodeSet) {
 	set.Classes, set.order = inventory.ClassSet{}, nil
 	for _, id := range set.Nodes {
@@ -67,8 +68,8 @@ func (t *Table) classify(set *NodeSet) {
 	}
 }
 
-// Reclassify has the classes on which jobs can run be computed again, and what can never run be decided again: a node
-// is of another class.
+// Reclassify makes the classes on which jobs can run, and what can never run, be computed again
+// after a node has changed its class.
 func (t *Table) Reclassify() {
 	for _, name := range slices.Sorted(maps.Keys(t.sets)) {
 		t.classify(t.sets[name])
@@ -77,20 +78,20 @@ func (t *Table) Reclassify() {
 	t.Judge()
 }
 
-// NameAll makes several sets known.
+// NameAll adds several sets.
 func (t *Table) NameAll(sets []cluster.NodeSet) {
 	for i := range sets {
 		t.Name(&sets[i])
 	}
 }
 
-// HasNodeSets reports whether any set of nodes has a name.
+// HasNodeSets reports whether there is any named set of nodes.
 func (t *Table) HasNodeSets() bool { return len(t.sets) > 0 }
 
-// NodeSet returns the set that has a name; nil: none has it.
+// NodeSet returns the set with a name; nil: none.
 func (t *Table) NodeSet(name string) *NodeSet { return t.sets[name] }
 
-// Reaches reports whether the shape's jobs may be on a node as far as their set of nodes goes.
+// Reaches reports whether the set of nodes of the shape's jobs includes a node.
 func (s *Shape) Reaches(node int32) bool { return s.Most.Within == nil || s.Most.Within.In.Has(node) }
 
 // ReachesClass reports whether a node of the class is in the shape's set.
@@ -98,7 +99,8 @@ func (s *Shape) ReachesClass(class int32) bool {
 	return s.Most.Within == nil || s.Most.Within.Classes.Has(class)
 }
 
-// classesOf lists the classes of the shape's set of nodes in their order; without a set all.
+// classesOf lists the classes of the shape's set of nodes in their order; without a set, all
+// classes.
 func (t *Table) classesOf(s *Shape) []int32 {
 	if s.Most.Within != nil {
 		return s.Most.Within.order

@@ -1,4 +1,5 @@
-// Package shape is classes of jobs that ask for the same: what fits for one job of a shape fits for all.
+// Package shape groups jobs with the same requirements: what fits for one job of a shape fits for
+// all.
 package shape
 
 import (
@@ -6,8 +7,8 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 )
 
-// Shape is a class of identical requirements: what fits for one job of a shape
-// fits for all, and what failed for one fails for all.
+// Shape is a class of identical requirements: what fits for one job of a shape fits for all, and
+// what failed for one fails for all.
 type Shape struct {
 	Sets       []cluster.TaskSet
 	Min        int32 // least tasks of the first set (elastic), else its count
@@ -19,21 +20,21 @@ type Shape struct {
 	NoPreempt  bool                 // its jobs preempt no others
 	Stale      bool                 // classes must be computed again: a new class appeared
 	Suits      []inventory.ClassSet // by task set: all classes on which its tasks can ever run
-	Any        inventory.ClassSet   // those of the sets with GPUs (without any: of all): the part of the cluster that it competes for
+	Any        inventory.ClassSet   // union of Suits of the sets with GPUs, else of all sets: where it competes
 	Stages     []Stage              // single tasks
 	Gangs      []Stage
 	GPUs       int // devices at the smallest size
 
 	Waiting  int32 // jobs in line
 	Failed   int64
-	NoneFree int64 // Engine.freed when nothing that no stopping job holds would do
+	NoneFree int64 // Engine.freed when even the devices that no stopping job holds did not suffice
 
-	Judged  int // nodes of the cluster when never was decided
+	Judged  int // number of nodes when Verdict was computed
 	Verdict string
-	Models  []ModelShape // what plans have made of it
+	Models  []ModelShape // the same shape on a single GPU model, as plans demand
 }
 
-// StagesOf is the sets of classes among which the shape's GPUs can be.
+// StagesOf returns the sets of classes among which the shape's GPUs can be.
 func (s *Shape) StagesOf() []Stage {
 	if s.Min > 1 {
 		return s.Gangs
@@ -60,13 +61,13 @@ func (s *Shape) Partly() bool {
 	return false
 }
 
-// ModelShape is a shape that differs from another in its GPU model alone.
+// ModelShape is a shape that differs from another only in its GPU model.
 type ModelShape struct {
 	GPU   string
 	Shape int32
 }
 
-// OnModel is the shape on a GPU model, as far as it was asked for (narrowed); else -1.
+// OnModel is the shape on a GPU model; -1: it has not been asked for yet.
 func (s *Shape) OnModel(gpu string) int32 {
 	for i := range s.Models {
 		if s.Models[i].GPU == gpu {
@@ -86,14 +87,14 @@ func (s *Shape) Shut(t *inventory.ClassSet) bool {
 	return false
 }
 
-// Divides reports whether jobs of the shape can run on an instance instead of the
-// GPU that they ask for.
+// Divides reports whether jobs of the shape can run on an instance instead of the GPU that they ask
+// for.
 func (s *Shape) Divides() bool {
 	r := &s.Sets[0].Request
 	return len(s.Sets) == 1 && s.Min == 1 && s.Max == 1 && s.NodeBounds() == nil && r.GPUs == 1 && !r.Fractional() && r.Profile == ""
 }
 
-// OnInstance reports whether a job of the shape, which asks for a whole GPU, has an instance of one.
+// OnInstance reports whether a job of the shape, which asks for a whole GPU, holds an instance.
 func (s *Shape) OnInstance(allocs []inventory.Alloc) bool {
 	return len(allocs) == 1 && allocs[0].Slots != 0 && s.Sets[0].Request.Profile == ""
 }
@@ -108,7 +109,7 @@ func (s *Shape) Sliced() bool {
 	return false
 }
 
-// Devices is how many GPUs a job of the shape has with so many tasks of its first set.
+// Devices is the number of GPUs of a job of the shape with so many tasks of its first set.
 func (s *Shape) Devices(tasks int) int {
 	n := 0
 	for i := range s.Sets {

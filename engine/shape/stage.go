@@ -9,8 +9,8 @@ import (
 
 // Stage is a set of classes to try: where each task set can run.
 type Stage struct {
-	Classes []int32            // of all sets
-	Sets    [][]int32          // of each set; nil: a single set
+	Classes []int32            // of all task sets
+	Sets    [][]int32          // by task set; nil: there is only one
 	GPUs    inventory.ClassSet // where the gang's GPUs can be
 }
 
@@ -38,7 +38,8 @@ func (g *Stage) Without(blocked *inventory.ClassSet) *Stage {
 	return &o
 }
 
-// HoldTasks reports whether the nodes of a stage have so many times so many free GPUs on one node.
+// HoldTasks reports whether a stage has room for so many tasks, each with so many free GPUs of one
+// node.
 func (g *Stage) HoldTasks(in *inventory.Store, gpus, tasks int) bool {
 	for _, ci := range g.Classes {
 		if !g.GPUs.Has(ci) {
@@ -62,10 +63,9 @@ func (g *Stage) Of(set int) []int32 {
 	return g.Sets[set]
 }
 
-// computeStages finds the classes on which each task set can run: one stage for
-// each acceptable GPU type in order of preference, or a single stage; for gangs
-// divided by GPU model. Types and models are a matter of the sets that have
-// GPUs: a launcher without any runs wherever it fits.
+// computeStages finds the classes on which each task set can run: one stage per acceptable GPU type
+// in order of preference, or a single stage; for gangs divided by GPU model. Types and models
+// concern only the sets that have GPUs: a launcher without GPUs runs wherever it fits.
 func (t *Table) computeStages(s *Shape) {
 	s.Stale, s.Stages, s.Gangs, s.Any = false, nil, nil, inventory.ClassSet{}
 	s.Suits = make([]inventory.ClassSet, len(s.Sets))
@@ -115,7 +115,7 @@ func (t *Table) addStages(s *Shape, fits [][]int32, withGPUs bool) {
 		t.addGang(s, fits, withGPUs)
 		return
 	}
-	var models []string // a gang's GPUs are of one model
+	var models []string // all GPUs of a gang are of one model
 	for i := range fits {
 		for _, ci := range fits[i] {
 			if m := t.st.Classes()[ci].Model().Name; s.Sets[i].Request.GPUs > 0 && !slices.Contains(models, m) {

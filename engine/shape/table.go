@@ -8,11 +8,11 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 )
 
-// Table is all shapes that jobs have, by number, and what decides where jobs of them can run.
+// Table is all shapes by number, and the data that determines where their jobs can run.
 type Table struct {
 	st    *inventory.Store
 	nodes map[string]int32 // numbers of nodes by name; looked up only
-	mps   bool             // what fits for one user may not for another
+	mps   bool             // whether a job fits also depends on its user
 	parts []cluster.Partition
 	list  []Shape
 	ids   map[string]int32    // looked up only
@@ -20,42 +20,43 @@ type Table struct {
 	key   []byte              // scratch memory
 }
 
-// NewTable makes a table without shapes yet: of jobs on the nodes of a store, whose numbers are nodes, by name.
+// NewTable makes an empty table for jobs on the nodes of a store; nodes maps their names to
+// numbers.
 func NewTable(st *inventory.Store, nodes map[string]int32, mps bool) Table {
 	return Table{st: st, nodes: nodes, mps: mps, ids: map[string]int32{}}
 }
 
-// AddPartition adds a partition: a bit of masks.
+// AddPartition adds a partition, which is the next bit of masks.
 func (t *Table) AddPartition(p cluster.Partition) { t.parts = append(t.parts, p) }
 
-// Recompute has the classes on which jobs can run be computed again: there is a new one.
+// Recompute makes the classes on which jobs can run be computed again: a class was added.
 func (t *Table) Recompute() {
 	for i := range t.list {
 		t.list[i].Stale = true
 	}
 }
 
-// Judge has it decided again what can never run: a node is larger or smaller than it was.
+// Judge makes what can never run be computed again: the size of a node changed.
 func (t *Table) Judge() {
 	for i := range t.list {
 		t.list[i].Judged = 0
 	}
 }
 
-// Count is how many shapes there are.
+// Count is the number of shapes.
 func (t *Table) Count() int { return len(t.list) }
 
-// Get returns a shape; its classes may be those of before a node joined (at).
+// Get returns a shape, whose classes may be out of date (see At).
 func (t *Table) Get(id int32) *Shape { return &t.list[id] }
 
-// Of is the shape of a job; first: there was none like it.
+// Of returns the shape of a job; first: it is new.
 func (t *Table) Of(j *cluster.Job) (id int32, first bool) {
 	t.key = shapeKey(t.key[:0], j)
-	if j.Shares() { // which jobs it may be beside
+	if j.Shares() { // with which jobs it may share a GPU
 		t.key = append(binary.AppendVarint(t.key, int64(len(j.Model))), j.Model...)
 		t.key = binary.AppendVarint(t.key, j.MinSpeed)
 	}
-	if t.mps && j.Shares() { // what fits for one user may not for another
+	if t.mps && j.Shares() { // whether it fits also depends on its user
 		t.key = append(t.key, j.User...)
 	}
 	if id, ok := t.ids[string(t.key)]; ok {
@@ -107,7 +108,7 @@ func (t *Table) PriorityTier(names []string) (own, most int64) {
 	return own, most
 }
 
-// Within reports whether allocations are on nodes of some partitions alone; none are on none.
+// Within reports whether all allocations are on nodes of some partitions; false if there are none.
 func (t *Table) Within(allocs []inventory.Alloc, partitions []string) bool {
 	mask := t.PartMask(partitions)
 	for i := range allocs {
@@ -118,8 +119,8 @@ func (t *Table) Within(allocs []inventory.Alloc, partitions []string) bool {
 	return len(allocs) > 0
 }
 
-// PartMask resolves partition names; none means the default partitions, or
-// every partition where none is marked default.
+// PartMask resolves partition names; no names means the default partitions, or all partitions if
+// none is marked as default.
 func (t *Table) PartMask(names []string) uint64 {
 	if len(t.parts) == 0 {
 		return 1
@@ -160,7 +161,7 @@ func (t *Table) MilliOf(s *Shape, tasks int) cluster.Milli {
 	return sum
 }
 
-// sliceMilli is the milli-GPU of a MIG slice on that of some classes where it is largest.
+// sliceMilli is the milli-GPU of a MIG slice, the largest over some classes.
 func (t *Table) sliceMilli(suits *inventory.ClassSet, profile string) (most cluster.Milli) {
 	for ci := range t.st.Classes() {
 		model := t.st.Classes()[ci].Model()
@@ -184,12 +185,12 @@ func (t *Table) SuitsOf(j *cluster.Job, r *cluster.Request) (suits inventory.Cla
 	return suits
 }
 
-// A plan may have a job that asks for one GPU run on a MIG instance of one (NVIDIA's MIG user guide;
-// MISO): Target.Slice says on which. Such a job is never in line, and no placer is
-// asked: it starts where the plan has it, as soon as that is free. Where the
-// instances of a GPU stay as they are, it must be one of them; else it is made.
+// A plan may place a job that asks for one GPU on a MIG instance (NVIDIA's MIG user guide; MISO)
+// given by Target.Slice. Such a job is never in line, and no placer is asked: it starts on its
+// instance as soon as that is free. If the instances of a GPU cannot be changed, the instance must
+// be one of them; otherwise it is created.
 
-// shapeKey writes what makes up a shape into buf. It is compared byte by byte.
+// shapeKey appends the fields that identify a shape to buf, which is compared byte by byte.
 func shapeKey(buf []byte, j *cluster.Job) []byte {
 	num := func(v int64) { buf = binary.AppendVarint(buf, v) }
 	str := func(s string) { num(int64(len(s))); buf = append(buf, s...) }
