@@ -492,7 +492,8 @@ func addQueues(s *cluster.Spec, queues []queueFile, parent string) error {
 	}
 	for _, q := range queues {
 		if q.Parent != "" && parent != "" && q.Parent != parent {
-			return fmt.Errorf("queue %s: parent %q, but it is listed among the children of %q", q.Name, q.Parent, parent)
+			return fmt.Errorf("queue %s: parent %q, but it is listed among the children of %q",
+				q.Name, q.Parent, parent)
 		}
 		if !(q.Weight >= 0) || q.Weight > 1e6 || tooFine(q.Weight) {
 			return fmt.Errorf("queue %s: weight %g; 0, or between 0.001 and 1e6, are possible", q.Name, q.Weight)

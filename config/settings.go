@@ -286,7 +286,8 @@ func PerfText(t *perf.Table) string {
 		unit string
 	}{{"speeds", t.Speeds, " of them"}, {"pairs", t.Beside, ""}} {
 		if e.of.Filled > 0 && e.of.Known == 0 {
-			text += fmt.Sprintf("; %d %s are estimated, which cannot be checked: too few are known", e.of.Filled, e.what)
+			text += fmt.Sprintf("; %d %s are estimated, which cannot be checked: too few are known",
+				e.of.Filled, e.what)
 		} else if e.of.Filled > 0 {
 			text += fmt.Sprintf("; %d %s are estimated, as known ones would be off by %.2f%s in the mean, by less than %.2f in 19 of 20",
 				e.of.Filled, e.what, e.of.Mean, e.unit, e.of.P95)

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -91,7 +92,8 @@ func TestReshapedElsewhere(t *testing.T) {
 	once := func(j *cluster.Job) { j.NoRequeue = true }
 	one, two := job(1, 2, 1000, among("left"), once), job(2, 2, 1000, among("left"))
 	h.want(0, "start 1, start 2", named("left", "n1", "n2"), submit(one), submit(two))
-	h.want(1, "", reshaped(1, sets(gpuTasks(1, 1)), whole(2, 0, 1, 1)), reshaped(2, sets(gpuTasks(1, 1)), whole(2, 0, 1, 2)))
+	small := sets(gpuTasks(1, 1))
+	h.want(1, "", reshaped(1, small, whole(2, 0, 1, 1)), reshaped(2, small, whole(2, 0, 1, 2)))
 	if got := h.on(1) + h.on(2); got != "n3n2" {
 		t.Errorf("they are on %s", got)
 	}
@@ -228,26 +230,48 @@ func TestNodeChanged(t *testing.T) {
 	}
 }
 
-// Random reports of jobs that run, and of nodes that are others, leave the books right, before and after a restart.
+// Random reports of jobs that run, and of nodes that are others, leave the books right, before and after a restart. As
+// they stand in a journal they decide the same.
 func TestFactsAtRandom(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		var cfg engine.Config
-		h := newHand(t, "6x4xA100-80GB", pick(r, "fifo", "las:base=1m", "srtf"), func(c *engine.Config) {
-			for i := range c.Spec.Nodes {
-				c.Spec.Nodes[i].CPU = 32_000
-			}
-			cfg = *c
-		})
-		next := 0
+		pol, made := pick(r, "fifo", "las:base=1m", "srtf"), 0
+		var cfg [2]engine.Config
+		begin := func() *hand {
+			return newHand(t, "6x4xA100-80GB", pol, func(c *engine.Config) {
+				for i := range c.Spec.Nodes {
+					c.Spec.Nodes[i].CPU = 32_000
+				}
+				cfg[made] = *c
+				made++
+			})
+		}
+		h, replayed, next := begin(), begin(), 0
 		for now := range 150 {
 			list := randomFacts(r, h, &next, now)
 			h.at(now, list...)
+			if replayed.at(now, journaled(t, list)...); replayed.d.Hash != h.d.Hash {
+				t.Fatalf("seed %d, at %ds: what stands in the journal decides otherwise: %+v", seed, now, list)
+			}
 			if chance(r, 5) {
-				h.restarted(cfg)
+				h.restarted(cfg[0])
+				replayed.restarted(cfg[1])
 			}
 		}
 	}
+}
+
+// journaled is events as a journal has them.
+func journaled(t *testing.T, list []engine.Event) (read []engine.Event) {
+	t.Helper()
+	text, err := json.Marshal(list)
+	if err == nil {
+		err = json.Unmarshal(text, &read)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read
 }
 
 // randomFacts are what a driver may report at one instant.

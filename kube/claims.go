@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,8 +16,8 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
-	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/fit/claims"
 )
 
 // Resource claims (dynamic resource allocation, resource.k8s.io/v1) ask for
@@ -31,20 +30,20 @@ import (
 type devices struct {
 	served  bool // by the API server
 	claims  map[string]*resourceapi.ResourceClaim
-	classes map[string]*resourceapi.DeviceClass
+	classes claims.Classes
 	slices  map[string]*resourceapi.ResourceSlice
 	grants  map[string]*grant
-	payer   map[string]*pod     // whose request counts the GPUs of a claim
-	lacking map[*pod]bool       // pods that wait to know their claims
-	found   *pools              // what the slices say; nil: they changed
-	sizes   map[string]size     // what claims count for, by what they ask; of these slices
-	ways    map[string]claimWay // how pods would share what claims that are open get, likewise
-	used    *taken              // nil: it changed
+	payer   map[string]*pod        // whose request counts the GPUs of a claim
+	lacking map[*pod]bool          // pods that wait to know their claims
+	found   *claims.Pools          // what the slices say; nil: they changed
+	sizes   map[string]claims.Size // what claims count for, by what they ask; of these slices
+	ways    map[string]claimWay    // how pods would share what claims that are open get, likewise
+	used    *taken                 // nil: it changed
 }
 
 func newDevices() devices {
-	return devices{claims: map[string]*resourceapi.ResourceClaim{}, classes: map[string]*resourceapi.DeviceClass{}, slices: map[string]*resourceapi.ResourceSlice{},
-		grants: map[string]*grant{}, payer: map[string]*pod{}, lacking: map[*pod]bool{}, sizes: map[string]size{}, ways: map[string]claimWay{}}
+	return devices{claims: map[string]*resourceapi.ResourceClaim{}, classes: claims.Classes{}, slices: map[string]*resourceapi.ResourceSlice{},
+		grants: map[string]*grant{}, payer: map[string]*pod{}, lacking: map[*pod]bool{}, sizes: map[string]claims.Size{}, ways: map[string]claimWay{}}
 }
 
 // grant is a claim whose devices are chosen, or which is allocated, and that is
@@ -57,30 +56,12 @@ type grant struct {
 
 // claimed is what of a pod is about its resource claims.
 type claimed struct {
-	keys   []string // its claims, namespace/name
-	known  bool     // they were found; what they count for does not change any more
-	lacks  string   // why they cannot be looked at yet; "": they can
-	wants  string   // what they ask for, as text
-	busy   bool     // grants of its claims are on their way
-	counts size     // what it pays for
-}
-
-// size is what devices count for in the engine: whole GPUs, and parts of GPUs.
-type size struct{ whole, milli int64 }
-
-func (s size) plus(o size) size { return size{s.whole + o.whole, s.milli + o.milli} }
-
-// add makes a request of devices part of a pod's: a single part of a GPU is a
-// share, several are as many GPUs as they would fill.
-func (s size) add(r cluster.Request) cluster.Request {
-	switch {
-	case r.Profile != "": // a slice of another GPU: the engine counts that alone
-	case r.GPUs == 0 && s.whole == 0 && s.milli > 0 && s.milli < cluster.Whole:
-		r.GPUs, r.Share = 1, s.milli
-	default:
-		r.GPUs += int(s.whole + (s.milli+cluster.Whole-1)/cluster.Whole)
-	}
-	return r
+	keys   []string    // its claims, namespace/name
+	known  bool        // they were found; what they count for does not change any more
+	lacks  string      // why they cannot be looked at yet; "": they can
+	wants  string      // what they ask for, as text
+	busy   bool        // grants of its claims are on their way
+	counts claims.Size // what it pays for
 }
 
 // watchDevices watches claims and devices, where the API server has them.
@@ -177,13 +158,13 @@ func (d *Driver) resolve(p *pod) {
 				return
 			}
 			d.dra.payer[key] = p
-			c.counts = c.counts.plus(s)
+			c.counts = c.counts.Plus(s)
 		}
 		asks = append(asks, d.dra.claims[key].Spec)
 	}
 	c.wants = jsonText(asks)
 	p.claimed = c
-	p.request = c.counts.add(d.requestOf(p.obj))
+	p.request = c.counts.Add(d.requestOf(p.obj))
 	p.around = fit.Around(p.obj) + c.wants
 	delete(d.dra.lacking, p)
 	d.dra.used = nil
@@ -458,7 +439,7 @@ func (d *Driver) onClassGone(obj any) { d.slicesMoved(func() { dropFrom(d.dra.cl
 func (d *Driver) slicesMoved(f func()) {
 	d.inbox.Put(func() {
 		f()
-		d.dra.found, d.dra.used, d.dra.sizes, d.dra.ways = nil, nil, map[string]size{}, map[string]claimWay{}
+		d.dra.found, d.dra.used, d.dra.sizes, d.dra.ways = nil, nil, map[string]claims.Size{}, map[string]claimWay{}
 		d.sizesDirty, d.nodesDirty = true, true
 		d.moves++
 		d.lookForClaims()
@@ -475,25 +456,6 @@ func dropFrom[T interface{ GetName() string }](list map[string]T, obj any) {
 	if o, ok := obj.(T); ok {
 		delete(list, o.GetName())
 	}
-}
-
-// classLister lets the allocator read the classes.
-type classLister map[string]*resourceapi.DeviceClass
-
-// List lists them by name.
-func (l classLister) List() (list []*resourceapi.DeviceClass, err error) {
-	for _, name := range slices.Sorted(maps.Keys(l)) {
-		list = append(list, l[name])
-	}
-	return list, nil
-}
-
-// Get finds one; the error is the API server's where it is not there.
-func (l classLister) Get(name string) (*resourceapi.DeviceClass, error) {
-	if c := l[name]; c != nil {
-		return c, nil
-	}
-	return nil, apierrors.NewNotFound(resourceapi.Resource("deviceclasses"), name)
 }
 
 // pinned reports whether a pod's claims that are allocated can be used on a node, and

@@ -439,18 +439,7 @@ func testDevicesKilled(b *bench) {
 	b.runs("kept", "last-0", "last-1")
 }
 
-func TestFraction(t *testing.T) {
-	have := map[string]resourceapi.Counter{"memory": {Value: resource.MustParse("40Gi")}, "slices": {Value: resource.MustParse("7")}}
-	draws := map[string]resourceapi.Counter{"memory": {Value: resource.MustParse("5Gi")}, "slices": {Value: resource.MustParse("1")}, "unknown": {Value: resource.MustParse("1")}}
-	if got := fraction(draws, have); got != 142 {
-		t.Errorf("a seventh of the slices and an eighth of the memory are %d milli-GPU", got)
-	}
-	if got := (size{whole: 1, milli: 1500}).add(cluster.Request{GPUs: 1}); got.GPUs != 4 || got.Share != 0 {
-		t.Errorf("two GPUs and one and a half in parts count as %+v", got)
-	}
-	if got := (size{milli: 500}).add(cluster.Request{CPU: 1}); got.GPUs != 1 || got.Share != 500 || got.CPU != 1 {
-		t.Errorf("half a GPU counts as %+v", got)
-	}
+func TestNewer(t *testing.T) {
 	if newer("9", "10") || !newer("10", "9") || newer("10", "10") || !newer("11", "10") {
 		t.Error("resource versions are numbers")
 	}

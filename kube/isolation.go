@@ -299,7 +299,7 @@ func (d *Driver) offers() string {
 				count[string(r)]++
 			}
 		}
-		if d.pools().gpus[name] > 0 {
+		if d.pools().GPUs(name) > 0 {
 			count["devices for resource claims"]++
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/look"
+	"github.com/muster-gpu/muster/kube/power"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -215,7 +216,7 @@ func (n *node) reason() string {
 	case n.obj.DeletionTimestamp != nil:
 		return "it is being deleted"
 	case n.sleeps():
-		return map[string]string{powerSuspending: "it goes off", powerOff: "it is off until it is needed", powerResuming: "it is waking"}[n.powerState()]
+		return map[string]string{power.Suspending: "it goes off", power.Off: "it is off until it is needed", power.Resuming: "it is waking"}[n.powerState()]
 	case n.mig.step == migClosed:
 		return "it is emptied, to be partitioned as " + n.mig.note.Config
 	case n.mig.step == migChanging:

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/mig"
+	"github.com/muster-gpu/muster/kube/power"
 )
 
 // For whom nodes are partitioned otherwise: who has waited for long enough, would start at once if there were more nodes
@@ -184,7 +185,7 @@ func (d *Driver) candidate(n *node, now cluster.Time) (c *migCandidate, why stri
 	file := d.mig.maps[rule.key()]
 	state := l[d.opt.Labels.State]
 	switch {
-	case file == nil || file.configs == nil, m.step != "" || m.busy || m.asked, n.state() != cluster.Up || n.sleeps() || n.powerState() == powerSuspending,
+	case file == nil || file.configs == nil, m.step != "" || m.busy || m.asked, n.state() != cluster.Up || n.sleeps() || n.powerState() == power.Suspending,
 		d.eng.IsGivenBack(n.obj.Name), state == migPending || state == migRebooting:
 		return nil, ""
 	case m.note.Config != "" && time.Unix(0, int64(now)).Sub(m.note.Since) < rule.Keep:
@@ -195,7 +196,7 @@ func (d *Driver) candidate(n *node, now cluster.Time) (c *migCandidate, why stri
 	if s := l[d.opt.Labels.Strategy]; s != "" && s != "mixed" {
 		return nil, fmt.Sprintf("label %s is %s: only with mixed its slices have names of their own", d.opt.Labels.Strategy, s)
 	}
-	if d.sharedOn(n).name != "" || d.pools().gpus[n.obj.Name] > 0 {
+	if d.sharedOn(n).name != "" || d.pools().GPUs(n.obj.Name) > 0 {
 		return nil, "its GPUs are shared by replicas, or published by a driver"
 	}
 	model, ok := cluster.FindModel(d.modelOf(n, 1))

@@ -106,7 +106,7 @@ func (d *Driver) nodeSpec(name string, n *node, h held) cluster.Node {
 	s.CPU = max(s.CPU, amount.Milli(have.Cpu())-n.other.cpu)
 	s.RAM = max(s.RAM, amount.MiB(have.Memory(), false)-n.other.ram)
 	replicas, _ := d.onlyShared(n)
-	s.GPUs = min(max(s.GPUs, d.gpusOf(n.obj.Status.Capacity), d.gpusOf(have), d.pools().gpus[name], replicas.gpus()), cluster.MaxGPUsPerNode)
+	s.GPUs = min(max(s.GPUs, d.gpusOf(n.obj.Status.Capacity), d.gpusOf(have), d.pools().GPUs(name), replicas.gpus()), cluster.MaxGPUsPerNode)
 	s = d.sliced(s, n, &h)
 	l := n.obj.Labels
 	s.Rack, s.Fabric = l[d.opt.Labels.Rack], l[d.opt.Labels.Fabric]
@@ -139,7 +139,7 @@ func (d *Driver) badGPUs(n *node, s *cluster.Node, h held) uint64 {
 		return 0
 	}
 	whole := mig.WholeGPUs(s)
-	want := whole - max(d.gpusOf(n.obj.Status.Allocatable), d.pools().gpus[s.Name]) + int(n.other.gpus) + d.devicesTaken().others[s.Name]
+	want := whole - max(d.gpusOf(n.obj.Status.Allocatable), d.pools().GPUs(s.Name)) + int(n.other.gpus) + d.devicesTaken().others[s.Name]
 	if replicas, ok := d.onlyShared(n); ok {
 		want = replicas.lost(whole)
 	}
@@ -165,7 +165,7 @@ func (d *Driver) modelOf(n *node, gpus int) string {
 	if n == nil || n.obj == nil {
 		return unknownModel
 	}
-	product := cmp.Or(n.obj.Labels[d.opt.Labels.Product], d.pools().product[n.obj.Name])
+	product := cmp.Or(n.obj.Labels[d.opt.Labels.Product], d.pools().Product(n.obj.Name))
 	if product == "" {
 		return unknownModel
 	}

@@ -2,15 +2,10 @@ package kube
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-	"testing"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/dynamic-resource-allocation/structured"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
@@ -41,51 +36,6 @@ func slots(gpu int, model string) (list []resourceapi.Device, set resourceapi.Co
 		}
 	}
 	return list, set
-}
-
-// The partition that is chosen of those that are alike is the one that shuts out least: of
-// the first 1g of an H100 not the memory slice that a 4g needs. What a full GPU loses first,
-// another that is cut already does not.
-func TestLeastFirst(t *testing.T) {
-	f := &pools{slices: map[pool][]*resourceapi.ResourceSlice{}, near: map[string][]pool{}, parts: map[structured.DeviceID]part{}, gpus: map[string]int{}, product: map[string]string{}, divided: map[pool][]*cutGPU{}}
-	node := "n1"
-	s := &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: resourceapi.ResourceSliceSpec{Driver: testDriver, Pool: resourceapi.ResourcePool{Name: node}, NodeName: &node}}
-	for gpu := range 2 {
-		list, set := slots(gpu, "H100-80GB")
-		s.Spec.Devices, s.Spec.SharedCounters = append(s.Spec.Devices, list...), append(s.Spec.SharedCounters, set)
-	}
-	f.count([]*resourceapi.ResourceSlice{s})
-	used := sets.New[structured.DeviceID]()
-	first := func(profile string) string {
-		ordered := f.leastFirst([]*resourceapi.ResourceSlice{s}, used)
-		for i := range ordered[0].Spec.Devices {
-			d := &ordered[0].Spec.Devices[i]
-			if free := f.openTo(pool{testDriver, node}, used); *d.Attributes["profile"].StringValue == profile && free.Has(structured.MakeDeviceID(testDriver, node, d.Name)) {
-				used.Insert(structured.MakeDeviceID(testDriver, node, d.Name))
-				return d.Name
-			}
-		}
-		return "none"
-	}
-	for _, c := range []struct{ profile, want string }{
-		{"1g.10gb", "gpu-0-mig-1g-10gb-6"}, {"1g.10gb", "gpu-0-mig-1g-10gb-"}, {"4g.40gb", "gpu-0-mig-4g-40gb-0"}, {"7g.80gb", "gpu-1-mig-7g-80gb-0"}, {"4g.40gb", "none"},
-	} {
-		if got := first(c.profile); !strings.HasPrefix(got, c.want) {
-			t.Errorf("%s: %s, want %s", c.profile, got, c.want)
-		}
-	}
-	if s.Spec.Devices[0].Name != "gpu-0-mig-1g-10gb-0" && !slices.ContainsFunc(s.Spec.Devices, func(d resourceapi.Device) bool { return d.Name == "gpu-0-mig-1g-10gb-0" }) {
-		t.Error("what is published was changed")
-	}
-}
-
-// openTo is the partitions of a pool that could be given away.
-func (f *pools) openTo(p pool, used sets.Set[structured.DeviceID]) sets.Set[structured.DeviceID] {
-	open := sets.New[structured.DeviceID]()
-	for _, g := range f.divided[p] {
-		g.losses(used, func(c *cutPart, _ int64) { open.Insert(c.id) })
-	}
-	return open
 }
 
 // On a real API server: a pod with a 1g leaves room on its GPU for one with a 4g.

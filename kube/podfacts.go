@@ -80,7 +80,7 @@ func (d *Driver) read(p *pod) {
 	p.replica = replicaIn(d, p.obj, requests, &p.request)
 	d.readNeeds(p, requests)
 	if p.claimed.known {
-		p.request = p.claimed.counts.add(p.request)
+		p.request = p.claimed.counts.Add(p.request)
 	}
 }
 

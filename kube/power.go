@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/power"
+	"github.com/muster-gpu/muster/kube/power"
+	rule "github.com/muster-gpu/muster/power"
 )
 
 // Nodes that nobody needs are switched off, by the rule of package power, and on again for the gangs that the
@@ -29,14 +30,6 @@ const (
 	AnnotationPowerBy   = Prefix + "power-by"
 )
 
-// What the label says. A node without it is on.
-const (
-	powerOn         = "on"
-	powerSuspending = "suspending" // cordoned, and looked at once more before it goes off
-	powerOff        = "off"
-	powerResuming   = "resuming" // it is to be back, and is waited for
-)
-
 // Power is a rule for some nodes.
 type Power struct {
 	Rule     cluster.Power     // Buffer below 0: the default for as many nodes as there are
@@ -48,7 +41,7 @@ type Power struct {
 
 const (
 	powerLook = time.Second      // between two looks at nodes on their way
-	powerCall = time.Minute      // until a node that is not back is asked for again
+	powerCall = power.Again      // until what was refused, or a node that is not back, is asked for again
 	powerAway = 15 * time.Minute // a node of no rule that is not back after that is spoken of
 	powerLag  = 30 * time.Second // so long at most a label that was written is not seen yet
 	powerWait = 10 * time.Second // a node that is to go off is looked at once more after
@@ -57,7 +50,7 @@ const (
 // powerGroup is a rule with what it knows.
 type powerGroup struct {
 	Power
-	meter power.Meter
+	meter rule.Meter
 	next  cluster.Time
 }
 
@@ -82,7 +75,7 @@ type nodePower struct {
 	again  time.Time // before this, nothing is asked for: the API server refused it
 
 	stray  bool            // it is of no rule, and not on: this scheduler switched it off by one
-	before nodeSize        // what it had before it went off, while it is not back
+	before power.Size      // what it had before it went off, while it is not back
 	have   v1.ResourceList // what it says now that it has
 }
 
@@ -102,14 +95,9 @@ func (n *node) powerLabel() string {
 	return cmp.Or(n.power.asked, n.obj.Labels[LabelPower])
 }
 
-// switched reports whether a label says off, or on the way there or back.
-func switched(state string) bool {
-	return state == powerSuspending || state == powerOff || state == powerResuming
-}
-
 // sleeps reports whether a node is off, or on its way there or back.
 func (n *node) sleeps() bool {
-	return switched(n.powerState()) && n.obj.DeletionTimestamp == nil && !n.power.late
+	return power.Switched(n.powerState()) && n.obj.DeletionTimestamp == nil && !n.power.late
 }
 
 // poweredSince is since when a node is as far as it is.
@@ -153,7 +141,7 @@ func (d *Driver) seePower(n *node) {
 			break
 		}
 	}
-	n.power.stray = n.power.group == 0 && switched(n.powerLabel()) && cmp.Or(n.obj.Annotations[AnnotationPowerBy], d.opt.Scheduler) == d.opt.Scheduler
+	n.power.stray = n.power.group == 0 && power.Switched(n.powerLabel()) && cmp.Or(n.obj.Annotations[AnnotationPowerBy], d.opt.Scheduler) == d.opt.Scheduler
 	if n.power.group == 0 && !n.power.stray {
 		delete(d.power.nodes, n.obj.Name)
 		return
@@ -272,45 +260,30 @@ func (d *Driver) powerNode(n *node, at time.Time, used, needed bool) bool {
 	if n.power.asked != "" && at.Sub(n.power.since) > powerLag {
 		n.power.asked, d.nodesDirty = "", true // what was seen since counts
 	}
-	switch n.powerLabel() {
-	case powerSuspending:
-		wait := cmp.Or(d.opt.PowerWait, powerWait)
-		switch {
-		case used || n.power.stray:
-			d.resume(n, at)
-			return needed
-		case n.power.cut:
-			d.setPower(n, powerOff, at)
-		case at.Sub(since) >= wait:
-			d.switchOff(n, g.Suspend, at)
-		}
-	case powerOff:
-		if used || n.power.stray || !n.obj.Spec.Unschedulable { // or a person wants it back
-			d.resume(n, at)
-			return needed
-		}
-	case powerResuming:
-		d.powerBack(n, &g, at, since)
-	}
-	return false
-}
-
-// powerBack waits for a node that is to be back. One whose GPUs are not there yet is not, but for one that is late: it
-// has lost them, and is used as it is.
-func (d *Driver) powerBack(n *node, g *Power, at, since time.Time) {
-	late, lacks := at.Sub(since) > g.Timeout, d.lacks(n)
-	switch {
-	case n.readySince(since) && (lacks == "" || n.power.late):
+	lacks := d.lacks(n)
+	x := power.Node{State: n.powerLabel(), Since: since, Wait: cmp.Or(d.opt.PowerWait, powerWait), Timeout: g.Timeout,
+		Used: used, Stray: n.power.stray, Cordoned: n.obj.Spec.Unschedulable, Cut: n.power.cut, Late: n.power.late,
+		Called: n.power.called, Ready: power.ReadySince(n.obj, since), Whole: lacks == ""}
+	switch x.Next(at) {
+	case power.Resume:
+		d.resume(n, at)
+		return needed
+	case power.IsOff:
+		d.setPower(n, power.Off, at)
+	case power.SwitchOff:
+		d.switchOff(n, g.Suspend, at)
+	case power.IsOn:
 		if lacks != "" {
 			d.opt.Log.Warn("a node is back with less than it had", "node", n.obj.Name, "lacks", lacks)
 		}
-		d.setPower(n, powerOn, at)
-	case late != n.power.late:
-		n.power.late, d.nodesDirty = late, true
+		d.setPower(n, power.On, at)
+	case power.TurnLate:
+		n.power.late, d.nodesDirty = !n.power.late, true
 		d.opt.Log.Error("a node that was switched on is not there", "node", n.obj.Name, "after", g.Timeout, "lacks", lacks)
-	case at.Sub(n.power.called) >= powerCall:
+	case power.SwitchOn:
 		d.switchOn(n, g.Resume, at)
 	}
+	return false
 }
 
 // resume wants a node back. One that was not switched off yet is there.
@@ -319,27 +292,16 @@ func (d *Driver) resume(n *node, at time.Time) {
 		by := cmp.Or(d.switchOf(n).Resume, "the label alone")
 		d.opt.Log.Warn("a node was switched off by a rule that is its own no more; it is wanted back", "node", n.obj.Name, "by", by)
 	}
-	if n.powerLabel() == powerSuspending && n.power.ours && !n.power.cut {
-		d.setPower(n, powerOn, at)
+	if n.powerLabel() == power.Suspending && n.power.ours && !n.power.cut {
+		d.setPower(n, power.On, at)
 		return
 	}
 	n.power.called = time.Time{}
-	d.setPower(n, powerResuming, at)
-}
-
-// readySince reports whether a node has said that it is ready since an instant: what it said before it went off
-// counts for nothing.
-func (n *node) readySince(at time.Time) bool {
-	for _, c := range n.obj.Status.Conditions {
-		if c.Type == v1.NodeReady && c.Status == v1.ConditionTrue {
-			return !c.LastHeartbeatTime.Time.Before(at.Truncate(time.Second))
-		}
-	}
-	return false
+	d.setPower(n, power.Resuming, at)
 }
 
 // powerSeen counts a group's nodes.
-func (d *Driver) powerSeen(i int, used map[string]bool) (s power.Seen) {
+func (d *Driver) powerSeen(i int, used map[string]bool) (s rule.Seen) {
 	for _, name := range d.order {
 		n := d.power.nodes[name]
 		if n == nil || n.power.group != i+1 || n.state() != cluster.Up {
@@ -359,7 +321,7 @@ func (d *Driver) powerSeen(i int, used map[string]bool) (s power.Seen) {
 // resting reports whether a node is off, or goes off.
 func (n *node) resting() bool {
 	state := n.powerState()
-	return state == powerOff || state == powerSuspending
+	return state == power.Off || state == power.Suspending
 }
 
 func (d *Driver) bufferOf(i int) int {
@@ -387,7 +349,7 @@ func (d *Driver) powerStep(i int, at time.Time, used map[string]bool) {
 		n := d.power.nodes[name]
 		if less > 0 && n != nil && n.power.group == i+1 && n.state() == cluster.Up && !n.sleeps() && !n.power.busy && !used[name] {
 			n.power.ours, n.power.cut = true, false
-			d.setPower(n, powerSuspending, at)
+			d.setPower(n, power.Suspending, at)
 			less--
 		}
 	}
@@ -438,7 +400,7 @@ func (d *Driver) wakingText(g *gang, now cluster.Time) (stem, text string) {
 	for _, name := range names {
 		n := d.nodes[name]
 		wait := d.wakes(n)
-		if n.powerState() == powerResuming {
+		if n.powerState() == power.Resuming {
 			wait -= time.Unix(0, int64(now)).Sub(n.poweredSince())
 		}
 		left = max(left, wait)

@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/power"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -99,7 +100,7 @@ func (b *bench) power(name string) (string, bool) {
 func (b *bench) isOff(names ...string) {
 	b.Helper()
 	for _, n := range names {
-		b.wait(n+" is off", func() bool { state, cordoned := b.power(n); return state == powerOff && cordoned })
+		b.wait(n+" is off", func() bool { state, cordoned := b.power(n); return state == power.Off && cordoned })
 	}
 }
 
@@ -162,7 +163,7 @@ func testPower(b *bench) {
 	f.release()
 	b.wait("the gang runs", func() bool { return b.pod("g-0").Spec.NodeName != "" && b.pod("g-1").Spec.NodeName != "" })
 	for _, n := range on {
-		if state, cordoned := b.power(n); state != powerOn || cordoned {
+		if state, cordoned := b.power(n); state != power.On || cordoned {
 			b.Errorf("%s is %q, cordoned %v, and a pod is there", n, state, cordoned)
 		}
 	}
@@ -233,7 +234,7 @@ func testPowerLate(b *bench) {
 	if _, err := b.c.CoreV1().Nodes().Patch(b.ctx, "n1", types.MergePatchType, []byte(`{"spec": {"unschedulable": null}}`), metav1.PatchOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	b.wait("a person has it back", func() bool { state, cordoned := b.power("n1"); return state == powerOn && !cordoned })
+	b.wait("a person has it back", func() bool { state, cordoned := b.power("n1"); return state == power.On && !cordoned })
 }
 
 // times is how often a node was switched off.
@@ -250,7 +251,7 @@ func (f *fuse) times(node string) (n int) {
 
 // A scheduler that dies while a node goes off, or comes back, is followed by one that goes on.
 func testPowerKilled(b *bench) {
-	for i, point := range []string{"kube-power-" + powerSuspending, "kube-power-cut", "kube-power-" + powerOff, "kube-power-" + powerResuming, "kube-power-" + powerOn} {
+	for i, point := range []string{"kube-power-" + power.Suspending, "kube-power-cut", "kube-power-" + power.Off, "kube-power-" + power.Resuming, "kube-power-" + power.On} {
 		name := fmt.Sprintf("k%d", i)
 		b.pool(name)
 		f := &fuse{bench: b, open: true}
@@ -266,7 +267,7 @@ func testPowerKilled(b *bench) {
 		}
 		_, stop := b.schedule(f.options)
 		b.wait("the pod runs after "+point, func() bool { return b.pod(pod.Name).Spec.NodeName == name })
-		if state, cordoned := b.power(name); cordoned || state != powerOn && state != "" {
+		if state, cordoned := b.power(name); cordoned || state != power.On && state != "" {
 			b.Errorf("after %s the node is %q, cordoned %v", point, state, cordoned)
 		}
 		stop()

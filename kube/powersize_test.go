@@ -16,6 +16,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/power"
 )
 
 // hand is a driver whose inbox and API server are the test's: what is seen of nodes is put in by hand, and what is asked
@@ -50,9 +51,9 @@ func batch(except ...string) []Power {
 // offNode is a node of the pool that a scheduler switched off when it had eight GPUs; the API server keeps that it has so
 // many.
 func offNode(name string, gpus int, by string) *v1.Node {
-	n := controlplane.Node(name, 8, map[string]string{"pool": "batch", LabelPower: powerOff})
+	n := controlplane.Node(name, 8, map[string]string{"pool": "batch", LabelPower: power.Off})
 	n.UID, n.Spec.Unschedulable = types.UID(name), true
-	n.Annotations = map[string]string{AnnotationPowerSize: sizeText(n), AnnotationPowerBy: by}
+	n.Annotations = map[string]string{AnnotationPowerSize: power.SizeText(n), AnnotationPowerBy: by}
 	n.Status.Capacity, n.Status.Allocatable = sized(n, gpus), sized(n, gpus)
 	return n
 }
@@ -104,16 +105,16 @@ func TestPowerSize(t *testing.T) {
 	}
 	h.needs("n1")
 	h.passes(time.Second)
-	h.is("n1", powerResuming)
+	h.is("n1", power.Resuming)
 	for _, gpus := range []int{0, 4} {
 		h.passes(30 * time.Second)
 		h.boots("n1", gpus)
 		h.passes(time.Second)
-		h.is("n1", powerResuming)
+		h.is("n1", power.Resuming)
 	}
 	h.boots("n1", 8)
 	h.passes(time.Second)
-	h.is("n1", powerOn)
+	h.is("n1", power.On)
 	if s := h.nodeSpec("n1", h.nodes["n1"], held{}); s.GPUs != 8 {
 		t.Errorf("%+v", s)
 	}
@@ -124,20 +125,20 @@ func TestPowerLacks(t *testing.T) {
 	h := byHand(t, batch(), offNode("n1", 0, "muster"))
 	h.needs("n1")
 	h.passes(time.Second)
-	h.is("n1", powerResuming)
+	h.is("n1", power.Resuming)
 	h.boots("n1", 4)
 	if why := h.lacks(h.nodes["n1"]); why != "nvidia.com/gpu: 4 of 8" {
 		t.Errorf("lacks %q", why)
 	}
 	h.passes(14 * time.Minute)
-	h.is("n1", powerResuming)
+	h.is("n1", power.Resuming)
 	h.passes(2 * time.Minute)
-	if h.is("n1", powerResuming); h.nodes["n1"].state() == cluster.Up || !h.nodes["n1"].power.late {
+	if h.is("n1", power.Resuming); h.nodes["n1"].state() == cluster.Up || !h.nodes["n1"].power.late {
 		t.Error("it is counted on after the time")
 	}
 	h.boots("n1", 4)
 	h.passes(time.Second)
-	h.is("n1", powerOn)
+	h.is("n1", power.On)
 	h.boots("n1", 4) // what was written down counts no more
 	if s := h.nodeSpec("n1", h.nodes["n1"], held{}); s.GPUs != 4 {
 		t.Errorf("%+v", s)
@@ -148,7 +149,7 @@ func TestPowerLacks(t *testing.T) {
 func TestPowerSizeUnread(t *testing.T) {
 	torn, on := offNode("n1", 2, "muster"), offNode("n2", 2, "muster")
 	torn.Annotations[AnnotationPowerSize] = `{"capacity": {"nvidia.com/gpu": "many"}}`
-	on.Labels[LabelPower] = powerOn
+	on.Labels[LabelPower] = power.On
 	h := byHand(t, batch(), torn, on)
 	for i, s := range h.eng.Nodes() {
 		if s.GPUs != 2 {
@@ -168,7 +169,7 @@ func TestPowerWokeInStep(t *testing.T) {
 			wait = h.power.groups[0].Rule.Every
 		}
 		h.passes(wait)
-		h.is("n1", powerResuming)
+		h.is("n1", power.Resuming)
 		if m := &h.power.groups[0].meter; m.Grown != h.now.Unix() || (len(m.Last) == 1) != step {
 			t.Errorf("step %v: woken at %d, now is %d; %d steps", step, m.Grown, h.now.Unix(), len(m.Last))
 		}
@@ -181,12 +182,12 @@ func TestPowerStray(t *testing.T) {
 	other := offNode("n4", 8, "another")
 	other.Labels["pool"] = "its own"
 	gone := offNode("n3", 8, "muster")
-	gone.Labels["pool"], gone.Labels[LabelPower] = "renamed", powerSuspending
+	gone.Labels["pool"], gone.Labels[LabelPower] = "renamed", power.Suspending
 	old := offNode("n5", 8, "")
 	delete(old.Annotations, AnnotationPowerBy)
 	h := byHand(t, batch("n1", "n5"), offNode("n1", 0, "muster"), offNode("n2", 8, "muster"), gone, other, old)
 	h.passes(time.Second)
-	for name, state := range map[string]string{"n1": powerResuming, "n2": powerOff, "n3": powerResuming, "n4": powerOff, "n5": powerResuming} {
+	for name, state := range map[string]string{"n1": power.Resuming, "n2": power.Off, "n3": power.Resuming, "n4": power.Off, "n5": power.Resuming} {
 		h.is(name, state)
 	}
 	if p := h.switchOf(h.nodes["n1"]); p.Resume != "/on" {
@@ -201,11 +202,11 @@ func TestPowerStray(t *testing.T) {
 	h.boots("n1", 0)
 	h.boots("n3", 8)
 	h.passes(time.Second)
-	h.is("n1", powerResuming) // its GPUs are not there yet
-	h.is("n3", powerOn)
+	h.is("n1", power.Resuming) // its GPUs are not there yet
+	h.is("n3", power.On)
 	h.boots("n1", 8)
 	h.passes(time.Second)
-	h.is("n1", powerOn)
+	h.is("n1", power.On)
 	h.passes(time.Second)
 	if len(h.power.nodes) != 2 { // n2, n5
 		t.Errorf("%d nodes are looked after", len(h.power.nodes))
@@ -216,10 +217,10 @@ func TestPowerStray(t *testing.T) {
 func TestPowerNoRule(t *testing.T) {
 	h := byHand(t, nil, offNode("n1", 8, "muster"))
 	h.passes(time.Second)
-	h.is("n1", powerResuming)
+	h.is("n1", power.Resuming)
 	h.boots("n1", 8)
 	h.passes(time.Second)
-	h.is("n1", powerOn)
+	h.is("n1", power.On)
 	if at := h.nextPower(); at != cluster.Never {
 		t.Errorf("the next look is at %v", at)
 	}
@@ -268,7 +269,7 @@ func testPowerShrunk(b *bench) {
 	b.create(eight("g", 1)...)
 	b.wait("n1 is asked for", func() bool { _, on := f.called(); return slices.Equal(on, []string{"n1"}) })
 	b.wait("who waits says so", func() bool { return strings.Contains(condition(b.pod("g-0")).Message, "1 node is waking") })
-	if state, cordoned := b.power("n1"); state != powerResuming || !cordoned {
+	if state, cordoned := b.power("n1"); state != power.Resuming || !cordoned {
 		b.Errorf("without its GPUs the node is %q, cordoned %v", state, cordoned)
 	}
 	f.gpus("n1", 8)
@@ -285,7 +286,7 @@ func testPowerLeft(b *bench) {
 	stop()
 	isOn := func(name string) {
 		b.Helper()
-		b.wait(name+" is back", func() bool { state, cordoned := b.power(name); return state == powerOn && !cordoned })
+		b.wait(name+" is back", func() bool { state, cordoned := b.power(name); return state == power.On && !cordoned })
 	}
 	_, stop = b.schedule(f.options, func(o *Options) { o.Power[0].Rule.Except = []string{"n1"} })
 	isOn("n1")
@@ -295,7 +296,7 @@ func testPowerLeft(b *bench) {
 	}
 	_, stop = b.schedule()
 	defer stop()
-	b.wait("n2 is wanted back", func() bool { state, _ := b.power("n2"); return state == powerResuming })
+	b.wait("n2 is wanted back", func() bool { state, _ := b.power("n2"); return state == power.Resuming })
 	if err := f.boot(context.Background(), "n2"); err != nil {
 		b.Fatal(err)
 	}

@@ -11,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/muster-gpu/muster/power"
+	"github.com/muster-gpu/muster/kube/power"
+	rule "github.com/muster-gpu/muster/power"
 )
 
 // setPower writes how far a node is: on its way off it is cordoned, and when it is back it is not. A node that was
@@ -22,11 +23,11 @@ func (d *Driver) setPower(n *node, to string, at time.Time) {
 	meta := map[string]any{"uid": n.obj.UID, "labels": map[string]string{LabelPower: to}, "annotations": notes}
 	patch := map[string]any{"metadata": meta}
 	switch to {
-	case powerSuspending:
+	case power.Suspending:
 		meta["resourceVersion"] = n.obj.ResourceVersion
-		notes[AnnotationPowerSize], notes[AnnotationPowerBy] = sizeText(n.obj), d.opt.Scheduler
+		notes[AnnotationPowerSize], notes[AnnotationPowerBy] = power.SizeText(n.obj), d.opt.Scheduler
 		patch["spec"] = map[string]any{"unschedulable": true}
-	case powerOn:
+	case power.On:
 		n.power.ours, n.power.cut = false, false
 		notes[AnnotationPowerSize], notes[AnnotationPowerBy] = nil, nil
 		patch["spec"] = map[string]any{"unschedulable": nil}
@@ -66,7 +67,7 @@ func (d *Driver) powerSet(n *node, to string, err error) {
 // would not know that the program is still to be called.
 func (d *Driver) switchOff(n *node, program string, at time.Time) {
 	if program == "" {
-		d.setPower(n, powerOff, at)
+		d.setPower(n, power.Off, at)
 		return
 	}
 	n.power.busy, n.power.cut = true, true
@@ -79,7 +80,7 @@ func (d *Driver) switchOff(n *node, program string, at time.Time) {
 				d.opt.Log.Error("suspend_program failed; the node counts as off", "node", name, "error", err)
 			}
 			if n.obj != nil && n.obj.UID == uid {
-				d.setPower(n, powerOff, d.opt.Now())
+				d.setPower(n, power.Off, d.opt.Now())
 			}
 		})
 	})
@@ -134,7 +135,7 @@ func (d *Driver) loadPower(ctx context.Context) {
 		}
 		if err != nil {
 			d.opt.Log.Warn("what is known of the nodes' weeks is not understood; it is learnt anew", "configmap", d.powerMap(), "key", configKey(g.name()), "error", err)
-			g.meter = power.Meter{}
+			g.meter = rule.Meter{}
 		}
 	}
 }

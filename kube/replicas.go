@@ -144,7 +144,7 @@ func (s *shared) lost(gpus int) int {
 
 // onlyShared is what replicas a node has, if none of its GPUs are given away whole.
 func (d *Driver) onlyShared(n *node) (s shared, ok bool) {
-	if s = d.sharedOn(n); s.name == "" || d.gpusOf(n.obj.Status.Capacity) > 0 || d.pools().gpus[n.obj.Name] > 0 {
+	if s = d.sharedOn(n); s.name == "" || d.gpusOf(n.obj.Status.Capacity) > 0 || d.pools().GPUs(n.obj.Name) > 0 {
 		return shared{}, false
 	}
 	return s, true

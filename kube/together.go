@@ -72,7 +72,7 @@ func (d *Driver) wayOf(a *resourceapi.AllocationResult) (w claimWay) {
 // claim after those of its class. One that cannot be read says nothing: then they take turns.
 func (d *Driver) configured(list []resourceapi.DeviceAllocationConfiguration, r *resourceapi.DeviceRequestAllocationResult) (w claimWay) {
 	other := "MigDeviceConfig" // is of the other kind of device
-	if device, ok := d.pools().parts[structured.MakeDeviceID(r.Driver, r.Pool, r.Device)]; ok && device.milli < cluster.Whole {
+	if device, ok := d.pools().Part(structured.MakeDeviceID(r.Driver, r.Pool, r.Device)); ok && device.Milli < cluster.Whole {
 		other = "GpuConfig"
 	}
 	for _, source := range []resourceapi.AllocationConfigSource{resourceapi.AllocationConfigSourceClass, resourceapi.AllocationConfigSourceClaim} {
@@ -151,7 +151,7 @@ func (d *Driver) limitShared(l *fit.Look, p *pod) {
 		if c == nil {
 			continue
 		}
-		if counts, err := d.sizeOf(key, &p.want); err != nil || counts.sum() == 0 {
+		if counts, err := d.sizeOf(key, &p.want); err != nil || counts.Sum() == 0 {
 			continue // not of GPUs
 		}
 		l.Never(d.tooSmall(key, c, &p.want))
@@ -213,34 +213,16 @@ func (d *Driver) tooSmall(key string, c *resourceapi.ResourceClaim, want *want) 
 	}
 	for i := range a.Devices.Results {
 		r := &a.Devices.Results[i]
-		if p, ok := d.pools().parts[structured.MakeDeviceID(r.Driver, r.Pool, r.Device)]; ok && !want.fits(&p) {
+		if p, ok := d.pools().Part(structured.MakeDeviceID(r.Driver, r.Pool, r.Device)); ok && !p.Enough(want.memory, want.cores) {
 			return fmt.Sprintf("resource claim %s has device %s, which is not enough for %s", c.Name, r.Device, want.text())
 		}
 	}
 	return ""
 }
 
-// fits reports whether a device is what a pod wants.
-func (w *want) fits(p *part) bool { return p.memory >= w.memory && p.compute >= w.cores }
-
-// unfit lists the devices of a node, of those that count as GPUs, that are not what a pod
-// wants.
+// unfit lists the devices of a node that are not what a pod wants.
 func (d *Driver) unfit(want *want, node string) []structured.DeviceID {
-	if want.memory == 0 && want.cores == 0 {
-		return nil
-	}
-	f := d.pools()
-	list, ok := f.unfit[*want]
-	if !ok {
-		list = map[string][]structured.DeviceID{}
-		for id, p := range f.parts {
-			if !want.fits(&p) {
-				list[p.node] = append(list[p.node], id)
-			}
-		}
-		f.unfit[*want] = list
-	}
-	return list[node]
+	return d.pools().Unfit(want.memory, want.cores, node)
 }
 
 // settledClaims lists the claims of a pod by which it matters which they are: they have
@@ -254,39 +236,20 @@ func (d *Driver) settledClaims(p *pod) (keys []string) {
 	return keys
 }
 
-// sizeIn is what a device is of a GPU: its memory, as its driver publishes it or its counters
-// draw it (0: neither says), and its part of the compute, milli-GPU.
-func (p *part) sizeIn(dev *resourceapi.Device, have map[string]map[string]resourceapi.Counter) {
-	p.compute = p.milli
-	if c, ok := dev.Capacity["memory"]; ok {
-		p.memory = amount.MiB(&c.Value, false)
-	}
-	for i := range dev.ConsumesCounters {
-		draws := &dev.ConsumesCounters[i]
-		if c, ok := draws.Counters["memory"]; ok && p.memory == 0 {
-			p.memory = amount.MiB(&c.Value, false)
-		}
-		if c, ok := draws.Counters["multiprocessors"]; ok {
-			only := map[string]resourceapi.Counter{"multiprocessors": c}
-			p.compute = fraction(only, have[draws.CounterSet])
-		}
-	}
-}
-
 // devicesGive says what a pod gets by its claims, in words; "": no GPUs.
 func (d *Driver) devicesGive(p *pod) (text string) {
 	for _, key := range p.claimed.keys {
 		c, a := d.dra.claims[key], d.allocation(key)
-		if c == nil || a == nil || d.weigh(a).sum() == 0 {
+		if c == nil || a == nil || d.pools().Weigh(a).Sum() == 0 {
 			continue
 		}
 		w, mates := d.claimWay(key, c), len(d.mates(key, nil))-1
-		switch counts := d.weigh(a); {
+		switch counts := d.pools().Weigh(a); {
 		case mates > 0 && w.sharing == cluster.MPS && w.memory > 0:
 			text = fmt.Sprintf("devices of resource claim %s with %d other pods by mps: enforced: memory (%d MiB) by MPS", c.Name, mates, w.memory)
 		case mates > 0:
 			text = fmt.Sprintf("devices of resource claim %s with %d other pods by %s: declared only: nothing limits memory", c.Name, mates, w.sharing)
-		case counts.milli > 0:
+		case counts.Milli > 0:
 			text = "MIG instances: enforced: memory and compute by the GPU"
 		default:
 			text = "whole GPUs: nobody else is on them"

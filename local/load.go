@@ -4,11 +4,10 @@ package local
 
 import (
 	"context"
-	"slices"
 	"time"
 
-	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/local/foresight"
 	"github.com/muster-gpu/muster/local/observe"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
@@ -100,73 +99,12 @@ func (m *Machine) news(v *show.Job) bool {
 	return true
 }
 
-// offUpTo are the steps in which a report counts how far expected starts were off.
-var offUpTo = []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 0}
-
-// score compares what jobs were told with what happened.
-func (m *Machine) score(ctx context.Context, since time.Time) (s show.Score, err error) {
-	s.Off = []show.Off{}
-	for _, d := range offUpTo {
-		s.Off = append(s.Off, show.Off{UpTo: ask.Duration(d)})
-	}
-	list, err := m.store.Predictions(ctx, since.UnixNano())
+// score compares what jobs were told since a time with what happened.
+func (m *Machine) score(ctx context.Context, since time.Time) (show.Score, error) {
+	starts, err := m.store.Predictions(ctx, since.UnixNano())
 	if err != nil {
-		return s, err
+		return show.Score{}, err
 	}
-	var errs, later []int64
-	for _, p := range list {
-		off := p.Happened - p.Expected
-		if p.Later {
-			if s.Later++; p.Happened != 0 {
-				later = append(later, max(off, -off))
-			}
-			continue
-		}
-		s.Told++
-		if p.Happened == 0 {
-			continue
-		}
-		s.Started++
-		if off < 0 {
-			s.Early++
-		}
-		off = max(off, -off)
-		errs = append(errs, off)
-		s.Off[slices.IndexFunc(offUpTo, func(d time.Duration) bool { return d == 0 || off <= int64(d) })].Jobs++
-		if p.High > 0 {
-			s.Intervals++
-			if p.Low <= p.Happened && p.Happened <= p.High {
-				s.Within++
-			}
-		}
-	}
-	s.Median, s.Ninety = spread(errs)
-	s.LaterMedian, s.LaterNinety = spread(later)
-	return s, m.scoreEnds(ctx, since, &s)
-}
-
-// scoreEnds compares when jobs were to end by their own account with when they did.
-func (m *Machine) scoreEnds(ctx context.Context, since time.Time, s *show.Score) error {
-	list, err := m.store.Ends(ctx, since.UnixNano())
-	if err != nil {
-		return err
-	}
-	var errs []int64
-	for _, p := range list {
-		s.EndsTold++
-		if p.Happened != 0 {
-			s.Ended++
-			errs = append(errs, max(p.Happened-p.Expected, p.Expected-p.Happened))
-		}
-	}
-	s.EndMedian, s.EndNinety = spread(errs)
-	return nil
-}
-
-// spread is the median of errors, and what nine of ten are not beyond.
-func spread(errs []int64) (median, ninety ask.Duration) {
-	if slices.Sort(errs); len(errs) == 0 {
-		return 0, 0
-	}
-	return ask.Duration(errs[len(errs)/2]), ask.Duration(errs[len(errs)*9/10])
+	ends, err := m.store.Ends(ctx, since.UnixNano())
+	return foresight.Score(starts, ends), err
 }

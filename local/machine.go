@@ -163,7 +163,7 @@ type job struct {
 	throttled       cluster.Time // when it last had to stand still
 	noWay           string       // why it cannot have what it asked for, as GPUs are shared now; "": it can
 	duty            int          // as a guest: thousandths of the time that it runs; 0: it was never held back
-	window          window       // as one with guests
+	window          share.Window // as one with guests
 	predictedEnd    cluster.Time // stored with the next step; 0: none
 }
 
@@ -199,7 +199,7 @@ type Info struct {
 	Use       Use               `json:"use,omitzero"`
 	Guessed   bool              `json:"estimate_from_history,omitempty"` // its estimate is from earlier runs
 	Pace      progress.Pace     `json:"pace,omitzero"`
-	Switch    switching         `json:"switch,omitzero"`
+	Switch    run.Switching     `json:"switch,omitzero"`
 	Idle      *observe.Idleness `json:"idle,omitempty"`
 	Hearing   run.Response      `json:"signal_response,omitempty"`
 	Back      *givenBack        `json:"giving_back,omitempty"` // devices that it was told to give back and still holds

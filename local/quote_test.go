@@ -43,10 +43,11 @@ func TestQuoted(t *testing.T) {
 	if v := told(); v.AtEarliest || !v.ByLimits {
 		t.Errorf("it rests on a limit: %+v", v)
 	}
-	for i := range 60 { // it takes always half as long again
-		a := forward.Asked{Job: cluster.JobID(100 + i), Now: at(100), Start: at(1000), Milli: 1000}
+	for i := range int64(60) { // it takes always half as long again; what became of an answer is known before the next
+		now := at(100 + (i-60)*1400)
+		a := forward.Asked{Job: cluster.JobID(100 + i), Now: now, Start: now + at(900), Milli: 1000}
 		m.quotes.Told(&a)
-		m.quotes.Started(a.Job, at(1480))
+		m.quotes.Started(a.Job, now+at(1380))
 	}
 	if v := told(); v.AtEarliest || v.ByLimits || !v.Scored || v.Earliest == nil || !v.Expected.Equal(time.Unix(1480, 0)) {
 		t.Errorf("earlier answers are known: %+v", v)

@@ -130,7 +130,7 @@ func (r *runner) progressed(now cluster.Time, p *show.Progress, saved bool) []en
 	h.Speed, events = r.m.holdBack(r.job, rec, p.Step, ran) // the present one: with guests that are held back the mean since they came says little
 	ev := pace.Event(&h, p)
 	if !r.Frozen() {
-		ev.Switch = info.Switch.back(p.Step, ran, milliOf(rec.Allocs), pace.Beside)
+		ev.Switch = info.Switch.Back(p.Step, ran, milliOf(rec.Allocs), pace.Beside)
 	}
 	if h.Paced && pace.Told != r.N {
 		pace.Told, r.job.predictedEnd = r.N, now.Add(h.Left)
@@ -172,7 +172,7 @@ func (r *runner) Suspended() {
 	r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 		r.reportedSuspended = true
 		info := r.job.own()
-		info.Switch.left(&info.Pace, stop{run: r.N, on: milliOf(r.On), frozen: true})
+		info.Switch.Left(&info.Pace, run.Stop{Run: r.N, On: milliOf(r.On), Frozen: true})
 		return []engine.Event{{Type: engine.Stopped, Job: r.ID, Reason: engine.Preempted, Done: r.m.eng.Record(r.ID).DoneAt(now)}}, nil
 	})
 }
@@ -248,7 +248,7 @@ func (r *runner) switched(rec *engine.JobRecord, now cluster.Time, why engine.St
 	if why == engine.Preempted {
 		c.Save = r.SaveTook()
 	}
-	least := info.Switch.left(&info.Pace, stop{run: r.N, at: progress.RanAt(rec, now), on: milliOf(info.On), save: c.Save})
+	least := info.Switch.Left(&info.Pace, run.Stop{Run: r.N, At: progress.RanAt(rec, now), On: milliOf(info.On), Save: c.Save})
 	if least > rec.Spec.Checkpoint.Restart {
 		c.Restart = least
 	}

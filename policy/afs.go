@@ -26,7 +26,7 @@ var afs = Info{
 	},
 }
 
-// round reads the knob of that name: how often a policy plans.
+// round reads the knob "round": the interval between plans.
 func (k *Knobs) round() (time.Duration, error) {
 	d, err := k.duration("round")
 	if err == nil && d != 0 && d < time.Second {
@@ -35,27 +35,26 @@ func (k *Knobs) round() (time.Duration, error) {
 	return d, err
 }
 
-// afsPlan gives the GPUs one size step at a time. The comparison is not an
-// order: the next step goes to whoever is left after being compared with all
-// others in turn, as in the paper's algorithm. Of the jobs that have nothing yet
-// only the shortest is compared: it wins against each of them.
+// afsPlan hands out the GPUs one size step at a time. The comparison is not transitive: as in the
+// paper's algorithm, the next step goes to the job left over after comparing all in turn. Of the
+// jobs that have nothing yet only the shortest takes part: it wins against each of the others.
 func afsPlan(v sched.View, jobs []sched.JobView) sched.Plan {
 	list := claims(v, jobs)
 	afsSizes(v, list, keep(list, totalGPUs(v)))
 	return elasticPlan(v, list, cluster.Never)
 }
 
-// taker is a claim while the next step is given, with what it is compared by: that
-// changes only when it gets one. There are as many comparisons as GPUs times takers.
+// taker is a candidate for the next step with the figures by which it is compared. They change only
+// when it gets a step; there are as many comparisons as GPUs times takers.
 type taker struct {
 	c      *claim
 	gpus   int     // of its next step
-	length float64 // how long the job has left at its present size
-	before float64 // what each GPU of the next step brings, relative to the speed before it
+	length float64 // remaining time at its present size
+	before float64 // gain per GPU of the next step, relative to the speed before it
 	after  float64 // ... and after it
 }
 
-// takes is a claim as a taker; false: there is no next step.
+// takes makes a taker of a claim; false: there is no next step.
 func (c *claim) takes(v sched.View) (t taker, ok bool) {
 	n, gpus := c.next()
 	if n == 0 {
@@ -69,14 +68,14 @@ func (c *claim) takes(v sched.View) (t taker, ok bool) {
 	return t, true
 }
 
-// afsSizes gives the GPUs to claims of nothing; those that have something already keep that.
+// afsSizes gives the GPUs to claims that have nothing yet; the others keep what they have.
 func afsSizes(v sched.View, list []claim, free int) {
 	idle := shortestFirst(list)
-	var served []taker // who has something and may get more, in the order in which they got it
-	widest := 0        // no step of theirs takes more
+	var served []taker // has something and can grow, in the order of their first step
+	widest := 0        // the largest step among served
 	for free > 0 {
 		for len(idle) > 0 && idle[0].stepGPUs() > free {
-			idle = idle[1:] // free only falls
+			idle = idle[1:] // free never rises
 		}
 		if widest > free {
 			served = slices.DeleteFunc(served, func(t taker) bool { return t.gpus > free })
@@ -86,7 +85,7 @@ func afsSizes(v sched.View, list []claim, free int) {
 		if len(idle) > 0 && len(served) > 0 {
 			most, _ = idle[0].takes(v)
 		} else if len(idle) > 0 {
-			most = taker{c: idle[0], gpus: idle[0].stepGPUs()} // with nobody to be compared with
+			most = taker{c: idle[0], gpus: idle[0].stepGPUs()} // without competition
 		}
 		for i := range served {
 			if most.c == nil || served[i].rather(&most) {
@@ -113,21 +112,20 @@ func afsSizes(v sched.View, list []claim, free int) {
 	}
 }
 
-// rather reports whether y, which has something, gets the next GPUs rather than x. The gain of
-// the longer job is relative to its speed after, that of the shorter one to its
-// speed before: the asymmetry is the paper's. A step of several GPUs counts by
-// what each of them brings.
+// rather reports whether y, which has something, gets the next GPUs rather than x. The gain of the
+// longer job is relative to its speed after the step, that of the shorter job to its speed before:
+// the asymmetry is the paper's. A step of several GPUs counts by its gain per GPU.
 func (y *taker) rather(x *taker) bool {
 	switch {
 	case y.length < x.length:
 		return !(x.after > y.before)
-	case x.c.tasks == 0: // it has no end; if y has none either, its speed is 0
+	case x.c.tasks == 0: // x never ends; if y does not either, its speed is 0
 		return false
 	}
 	return y.after > x.before
 }
 
-// shortestFirst lists claims of nothing by what is left of them, then by number.
+// shortestFirst orders the claims that have nothing yet by remaining work, then by number.
 func shortestFirst(list []claim) []*claim {
 	order := make([]*claim, 0, len(list))
 	for i := range list {
@@ -139,14 +137,14 @@ func shortestFirst(list []claim) []*claim {
 	return order
 }
 
-// gain is the job's speed after its next step, and what each GPU of it brings.
+// gain returns the job's speed after its next step and the gain per GPU of that step.
 func (c *claim) gain(v sched.View) (after, perGPU float64) {
 	n, gpus := c.next()
 	after = c.speed(v, n)
 	return after, (after - c.speed(v, c.tasks)) / float64(max(1, gpus))
 }
 
-// length is how long the job has left at its present size.
+// length is the job's remaining time at its present size.
 func (c *claim) length(v sched.View) float64 {
 	if c.tasks == 0 {
 		return math.Inf(1)

@@ -42,34 +42,32 @@ type alloxRules struct {
 	busy  bool
 }
 
-// mostAssigned bounds how many jobs are assigned at once: the shortest of those that
-// are looked at, since longer ones come after them. The work grows with the third
-// power.
+// mostAssigned bounds how many jobs are assigned at once: the shortest of the candidates, since
+// longer ones come after them. The work grows with the third power.
 const mostAssigned = 64
 
-// longest is the longest time that is told from longer ones, in ms: so that costs
-// stay far below what cannot be.
+// longest caps run times, in ms, so that costs stay far below solve.Impossible.
 const longest = int64(365 * 24 * time.Hour / time.Millisecond)
 
-// waiter is a job that is to be assigned.
+// waiter is a waiting job that takes part in the assignment.
 type waiter struct {
 	at    int // in the list of jobs
 	j     sched.JobView
 	tasks int
-	gpus  int64   // what it takes, rounded up to whole GPUs
+	gpus  int64   // demand, rounded up to whole GPUs
 	time  []int64 // run time on each kind, times GPUs, in GPU-ms; 0: it cannot run there
 	least int64   // ... where it is fastest
 	seat
 }
 
-// seat is a place in the line of a GPU.
+// seat is a position in the queue of a GPU.
 type seat struct {
 	kind, gpu int
 	ready     int64 // ms until the GPU is idle
-	turn      int   // from the last in its line
+	turn      int   // counted from the last in its queue
 }
 
-// plan assigns who waits. Who runs goes on to its end.
+// plan assigns the waiting jobs. Running jobs run to their end.
 func (r *alloxRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	kinds := v.Kinds()
 	ready := r.ready(v, kinds, jobs)
@@ -102,7 +100,7 @@ func (r *alloxRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	}
 	line = r.oldest(v, kinds, ready, line, idle)
 	assign(line, ready)
-	first := map[[2]int]int{} // the turn of who comes first on a GPU; looked up only
+	first := map[[2]int]int{} // turn of the first job on a GPU; looked up only
 	for i := range line {
 		w := &line[i]
 		first[[2]int{w.kind, w.gpu}] = max(first[[2]int{w.kind, w.gpu}], w.turn)
@@ -118,15 +116,15 @@ func (r *alloxRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	return p
 }
 
-// waiterOf is a job as one that is to be assigned.
+// waiterOf makes a waiter of a job.
 func waiterOf(j sched.JobView, at int) waiter {
 	w := waiter{at: at, j: j, tasks: asked(j)}
 	w.gpus = max(int64(j.GPUs(w.tasks)), (j.Milli()+cluster.Whole-1)/cluster.Whole)
 	return w
 }
 
-// pool has who waits stand in pools by the time that they take, where that is the same on all
-// GPUs, and no more than a few of the shortest are looked at.
+// pool keeps waiting jobs in pools by run time, provided that it is the same on all GPUs; only a
+// few of the shortest are then considered.
 func (r *alloxRules) pool(v sched.View, j sched.JobView) (class int64, at sched.Key, ok bool) {
 	w := waiterOf(j, 0)
 	if r.alpha < 1 || v.Measured() || w.gpus == 0 {
@@ -140,7 +138,7 @@ func (w *waiter) on(v sched.View, gpu string) int64 {
 	return min(runTime(v, w.j, gpu, w.tasks), longest/w.gpus) * w.gpus
 }
 
-// timed notes how long the job takes where there are GPUs; ok: it could run on some.
+// timed sets the job's run time on each kind that has GPUs in the lists; false: it can run on none.
 func (w *waiter) timed(v sched.View, kinds []sched.Kind, ready [][]int64) bool {
 	w.time = make([]int64, len(kinds))
 	for k := range kinds {
@@ -155,8 +153,8 @@ func (w *waiter) timed(v sched.View, kinds []sched.Kind, ready [][]int64) bool {
 	return true
 }
 
-// draw takes the shortest out of the pools: one more than are assigned at once, so that
-// who assigns sees that there are more.
+// draw takes the shortest jobs out of the pools: one more than are assigned at once, so that the
+// caller sees whether there are more.
 func (r *alloxRules) draw(v sched.View, kinds []sched.Kind, ready [][]int64) (drawn []waiter) {
 	drawn = make([]waiter, 0, mostAssigned+1)
 	type head struct {
@@ -191,7 +189,7 @@ func (r *alloxRules) draw(v sched.View, kinds []sched.Kind, ready [][]int64) (dr
 	return drawn
 }
 
-// ready lists, for each kind, in how many ms its GPUs are idle: the soonest first.
+// ready lists, per kind, in how many ms each GPU becomes idle, in increasing order.
 func (r *alloxRules) ready(v sched.View, kinds []sched.Kind, jobs []sched.JobView) [][]int64 {
 	list, milli := make([][]int64, len(kinds)), make([]int64, len(kinds))
 	for _, j := range jobs {
@@ -207,7 +205,8 @@ func (r *alloxRules) ready(v sched.View, kinds []sched.Kind, jobs []sched.JobVie
 		}
 	}
 	for k := range kinds {
-		idle := (int64(kinds[k].GPUs)*cluster.Whole - milli[k] + cluster.Whole - 1) / cluster.Whole // part of one counts as one
+		// part of a GPU counts as one
+		idle := (int64(kinds[k].GPUs)*cluster.Whole - milli[k] + cluster.Whole - 1) / cluster.Whole
 		busy := list[k]
 		slices.Sort(busy)
 		list[k] = make([]int64, max(0, idle))
@@ -218,14 +217,13 @@ func (r *alloxRules) ready(v sched.View, kinds []sched.Kind, jobs []sched.JobVie
 	return list
 }
 
-// runTime is what is left of a job, in ms with so many tasks on a kind of GPU; at
-// least 1.
+// runTime is a job's remaining run time with so many tasks on a kind of GPU, in ms; at least 1.
 func runTime(v sched.View, j sched.JobView, gpu string, tasks int) int64 {
 	speed := max(1, v.Speed(j, gpu, max(1, tasks)))
 	return max(1, int64(min(workLeft(j)*1e9/float64(speed), float64(longest))))
 }
 
-// idleOf is how many GPUs of the lists are idle.
+// idleOf is the number of idle GPUs in the lists.
 func idleOf(ready [][]int64) (idle int) {
 	for _, list := range ready {
 		at, _ := slices.BinarySearch(list, 1)
@@ -234,11 +232,11 @@ func idleOf(ready [][]int64) (idle int) {
 	return idle
 }
 
-// oldest lists those who are looked at, with their times: of the jobs that some
-// GPU of the lists is good for.
+// oldest selects the candidates and sets their run times: the oldest jobs that can run on some GPU
+// of the lists.
 func (r *alloxRules) oldest(v sched.View, kinds []sched.Kind, ready [][]int64, line []waiter, idle int) []waiter {
 	if idle == 0 {
-		return nil // nobody can start
+		return nil // no job can start
 	}
 	list := line[:0]
 	for i := range line {
@@ -257,20 +255,19 @@ func (r *alloxRules) oldest(v sched.View, kinds []sched.Kind, ready [][]int64, l
 	return shortestOf(list)
 }
 
-// byAge orders jobs by submission; of those that came together the shorter first.
+// byAge orders jobs by submission; with equal submission the shorter comes first.
 func byAge(a, b waiter) int {
 	s, t := a.j.Spec(), b.j.Spec()
 	return cmp.Or(cmp.Compare(s.Submit, t.Submit), cmp.Compare(a.least, b.least), cmp.Compare(s.ID, t.ID))
 }
 
-// byTime orders jobs by the time that they take; of equals the older first.
+// byTime orders jobs by run time; with equal run time the older comes first.
 func byTime(a, b *waiter) int {
 	s, t := a.j.Spec(), b.j.Spec()
 	return cmp.Or(cmp.Compare(a.least, b.least), cmp.Compare(s.Submit, t.Submit), cmp.Compare(s.ID, t.ID))
 }
 
-// shortestOf lists as many of the shortest jobs as are assigned at once, the older of
-// equals first.
+// shortestOf lists the mostAssigned shortest jobs, with equal run time the older first.
 func shortestOf(list []waiter) []waiter {
 	best := make([]waiter, 0, mostAssigned+1)
 	for i := range list {
@@ -287,7 +284,7 @@ func shortestOf(list []waiter) []waiter {
 	return best
 }
 
-// shortest is the job's time where it is fastest.
+// shortest is the job's run time on its fastest kind.
 func (w *waiter) shortest() int64 {
 	least := int64(math.MaxInt64)
 	for _, t := range w.time {
@@ -298,9 +295,9 @@ func (w *waiter) shortest() int64 {
 	return least
 }
 
-// assign finds a seat for each: who is the n-th from the last on a GPU delays n
-// jobs, itself among them, by its time, and waits for the GPU. Of each kind the
-// GPUs that are idle soonest are looked at, and no longer lines than jobs can fill.
+// assign finds a seat for each job: the n-th from the last on a GPU delays n jobs, itself included,
+// by its run time, and waits until the GPU is idle. Only the GPUs of each kind that become idle
+// first are considered, with queues no longer than the jobs can fill.
 func assign(line []waiter, ready [][]int64) {
 	if allTheSame(line, ready) {
 		slices.SortFunc(line, func(a, b waiter) int { return byTime(&a, &b) })
@@ -335,7 +332,7 @@ func assign(line []waiter, ready [][]int64) {
 	}
 }
 
-// allTheSame reports whether it is all the same to each job which of the GPUs it gets.
+// allTheSame reports whether each job runs equally fast on all the GPUs.
 func allTheSame(line []waiter, ready [][]int64) bool {
 	for i := range line {
 		for k := range ready {
@@ -347,15 +344,15 @@ func allTheSame(line []waiter, ready [][]int64) bool {
 	return true
 }
 
-// seatShortest finds the seats of assign where GPUs are alike, for jobs of which the shortest
-// comes first: each comes behind those on the GPU that is free soonest.
+// seatShortest finds the seats of assign where GPUs are alike, for jobs ordered by run time: each
+// goes to the end of the queue of the GPU that is free first.
 //
 // Source: Kaspi and Montreuil 1988: this order has the least sum of completion times on
 // equal machines, whenever each of them becomes available.
 func seatShortest(line []waiter, ready [][]int64) {
 	type gpu struct {
 		seat
-		free  int64 // when those who come there are done
+		free  int64 // when its queue is done
 		users int
 	}
 	var gpus []gpu
@@ -372,7 +369,7 @@ func seatShortest(line []waiter, ready [][]int64) {
 			}
 		}
 		g := &gpus[on[i]]
-		line[i].seat, line[i].turn = g.seat, g.users // so many come before it
+		line[i].seat, line[i].turn = g.seat, g.users // number of jobs before it
 		g.free += line[i].least
 		g.users++
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/muster-gpu/muster/solve"
 )
 
-// On equal GPUs the sum of completion times is that of the best of all assignments, with lines
-// as long as there are jobs; each place behind another is taken once.
+// On equal GPUs the sum of completion times is the least of all assignments, with queues as long as
+// there are jobs; each seat is taken once.
 func TestSeatShortest(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -47,7 +47,7 @@ func TestSeatShortest(t *testing.T) {
 	}
 }
 
-// leastSum assigns the jobs to all places in all lines.
+// leastSum tries all assignments of the jobs to all seats.
 func leastSum(line []waiter, ready [][]int64) (sum int64) {
 	var costs []int64
 	cols := 0

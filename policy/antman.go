@@ -30,18 +30,17 @@ var antman = Info{
 
 type antmanRules struct {
 	planner
-	floor  int64 // ppm of its speed that a job keeps
+	floor  int64 // share of its speed that a host keeps, ppm
 	guests int64
 	check  time.Duration
 
 	throttle bool
-	measured bool // memory
+	measured bool // memory is measured, not stated
 	headroom cluster.MiB
 }
 
-// leastAntman is the least part of its speed for which a best-effort job is put beside
-// another that is disturbed unless it is held back, in ppm: with less it would hold memory
-// for next to nothing.
+// leastAntman is the least share of its speed, in ppm, for which a throttled best-effort job is
+// packed with a host: with less it would hold memory for next to nothing.
 const leastAntman = 100_000
 
 func newAntman(k *Knobs) (sched.Policy, error) {
@@ -73,34 +72,35 @@ func newAntman(k *Knobs) (sched.Policy, error) {
 	return a, err
 }
 
-// Key is the priority: only who runs beside whom is planned.
+// Key is the priority: the plan covers only packing.
 func (a *antmanRules) Key(_ sched.View, j sched.JobView) sched.Key {
 	return sched.Key{-j.Spec().Priority}
 }
 
-// Chooses implements sched.Chooser: others can only be hosts, once they run.
+// Chooses implements sched.Chooser: only best-effort jobs are chosen; others can only be hosts,
+// once they run.
 func (a *antmanRules) Chooses(spec *cluster.Job) bool { return spec.Tier == cluster.BestEffort }
 
-// antHost is a job beside which others may run.
+// antHost is a running job whose GPUs can take guests.
 type antHost struct {
 	at     int
 	gpus   int
 	gpu    string
 	kind   int32
-	memory cluster.MiB     // of each of its GPUs, that nobody has stated
-	guests []sched.JobView // those that stay
-	kinds  []int32         // ... of which kinds they are
-	joined bool            // somebody comes now
+	memory cluster.MiB     // free on each of its GPUs
+	guests []sched.JobView // those that stay, and those placed by this plan
+	kinds  []int32         // ... their kinds
+	joined bool            // this plan has given it a guest
 }
 
-// antKind is what jobs have in common that disturb others alike, and are disturbed alike.
+// antKind is what determines how jobs slow others down and are slowed down.
 type antKind struct {
 	model string
 	shape int32
 	tier  cluster.Tier
 }
 
-// antCase is a kind of job beside a host with guests, as far as it has few.
+// antCase is a job of one kind packed with a host of another and up to antFew guests.
 type antCase struct {
 	gpu       string
 	host, job int32
@@ -109,7 +109,7 @@ type antCase struct {
 
 const antFew = 4
 
-// antPlan is a plan while it is made. What was found out of one job holds for those of its kind.
+// antPlan is a plan in the making. Results for one job hold for all of its kind.
 type antPlan struct {
 	*antmanRules
 	v     sched.View
@@ -117,8 +117,8 @@ type antPlan struct {
 	hosts []antHost
 	kinds map[antKind]int32 // looked up only
 	known map[antCase]int64 // looked up only
-	taken []int             // hosts that were given a guest, one after the other
-	vain  []int             // for each kind of which one found nobody: of how many of these it knew, plus one
+	taken []int             // hosts that were given a guest, in order
+	vain  []int             // by kind: 1 + length of taken when a job of this kind last found no host; 0: none failed
 }
 
 // kind numbers the job's kind.
@@ -155,8 +155,7 @@ func (a *antmanRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	return p
 }
 
-// board lists who may have guests, with those that stay, and the best-effort jobs that wait,
-// in order.
+// board lists the hosts with the guests that stay, and the waiting best-effort jobs in order.
 func (a *antmanRules) board(v sched.View, jobs []sched.JobView, targets []sched.Target) (b *antPlan, line []int) {
 	b = &antPlan{antmanRules: a, v: v, jobs: jobs, kinds: map[antKind]int32{}, known: map[antCase]int64{}} // looked up only
 	for i, j := range jobs {
@@ -176,14 +175,14 @@ func (a *antmanRules) board(v sched.View, jobs []sched.JobView, targets []sched.
 	return b, line
 }
 
-// join counts a job among the host's guests.
+// join adds a job to the host's guests.
 func (p *antPlan) join(h *antHost, j sched.JobView) {
 	h.guests, h.kinds = append(h.guests, j), append(h.kinds, p.kind(j))
 	h.memory -= p.needs(j)
 }
 
-// keep looks at who runs beside a job: the last that came is stopped, if the job
-// reports that it has lost more than twice as much of its speed as it may.
+// keep checks the guests of a host: the last to come is stopped if the host reports more than twice
+// the permitted loss of speed.
 func (p *antPlan) keep(targets []sched.Target, h *antHost) {
 	host := p.jobs[h.at]
 	for _, id := range host.Guests() {
@@ -192,7 +191,7 @@ func (p *antPlan) keep(targets []sched.Target, h *antHost) {
 			p.join(h, p.jobs[i])
 		}
 	}
-	if len(h.guests) > 0 && p.measured && h.memory < 0 { // whom they are beside needs it itself
+	if len(h.guests) > 0 && p.measured && h.memory < 0 { // the host needs the memory itself
 		targets[find(p.jobs, h.guests[len(h.guests)-1].Spec().ID)].Alone = true
 		return
 	}
@@ -207,9 +206,9 @@ func (p *antPlan) keep(targets []sched.Target, h *antHost) {
 	}
 }
 
-// leaves is how much of the memory of each of its GPUs a job leaves to those beside it:
-// what it says that it does not need, or what it was measured not to use, less what stays
-// free. Before that is known it leaves nothing but what it says, if it says it.
+// leaves is how much memory a job leaves free on each of its GPUs: what it does not request, or
+// what it was measured not to use less the headroom. Until it has been measured, only its request
+// counts; without a request it leaves nothing.
 func (a *antmanRules) leaves(v sched.View, j sched.JobView) cluster.MiB {
 	total, stated, peak := j.DeviceMemory(), j.Spec().Tasks[0].Request.Memory, j.PeakMemory()
 	switch {
@@ -223,12 +222,12 @@ func (a *antmanRules) leaves(v sched.View, j sched.JobView) cluster.MiB {
 	return 0
 }
 
-// memoryLimit is what those beside a job may have of a GPU's memory of which it has used
-// so much at most (AntMan, OSDI'20).
+// memoryLimit is the GPU memory that guests may have beside a job that has used at most peak
+// (AntMan, OSDI'20).
 func memoryLimit(total, peak, headroom cluster.MiB) cluster.MiB { return max(0, total-peak-headroom) }
 
-// needs is what a best-effort job needs of each GPU's memory: what it says, or what it was
-// measured to use, if that is more.
+// needs is the memory that a best-effort job needs on each GPU: its request, or its measured peak
+// if that is larger.
 func (a *antmanRules) needs(j sched.JobView) cluster.MiB {
 	if !a.measured {
 		return j.Spec().Tasks[0].Request.Memory
@@ -236,8 +235,8 @@ func (a *antmanRules) needs(j sched.JobView) cluster.MiB {
 	return max(j.Spec().Tasks[0].Request.Memory, j.PeakMemory())
 }
 
-// hasRoom reports whether the memory beside a job suffices for one more. Where it is
-// measured, they come one by one, and each says what it needs: what a job uses may rise.
+// hasRoom reports whether the host's free memory suffices for one more guest. Where memory is
+// measured, guests come one at a time and must have a known need, since usage may rise.
 func (a *antmanRules) hasRoom(v sched.View, h *antHost, j sched.JobView) bool {
 	need := a.needs(j)
 	if !a.measured {
@@ -249,8 +248,8 @@ func (a *antmanRules) hasRoom(v sched.View, h *antHost, j sched.JobView) bool {
 	return need > 0 && h.memory >= need
 }
 
-// yield is how much of its speed a job is to keep beside guests that are held back for
-// it; a best-effort one is as any of them.
+// yield is the share of its speed, in ppm, that a host keeps by throttling its guests; 0 for
+// best-effort hosts, which have no precedence.
 func (a *antmanRules) yield(host sched.JobView) int64 {
 	if host.Spec().Tier == cluster.BestEffort {
 		return 0
@@ -258,9 +257,9 @@ func (a *antmanRules) yield(host sched.JobView) int64 {
 	return a.floor
 }
 
-// host finds whom a best-effort job disturbs least, of those with as many GPUs and
-// room in their memory; where all would be disturbed too much, and guests may be held
-// back, beside whom it is fastest then; -1: nobody.
+// host finds the host that a best-effort job slows down least, among those with as many GPUs and
+// enough free memory. If all would be slowed down too much and guests may be throttled, it is the
+// one where the job runs fastest; -1: none.
 func (p *antPlan) host(i int) int {
 	best, most := -1, int64(0)
 	j := p.jobs[i]
@@ -274,7 +273,8 @@ func (p *antPlan) host(i int) int {
 			best, most = k, left
 		}
 	}
-	if since := p.vain[kind]; since > 0 && !p.measured { // one of its kind found nobody: only who has a new guest may have become another
+	// one of its kind has failed: only hosts with a new guest may have changed
+	if since := p.vain[kind]; since > 0 && !p.measured {
 		for _, k := range p.taken[since-1:] {
 			look(k)
 		}
@@ -289,10 +289,10 @@ func (p *antPlan) host(i int) int {
 	return best
 }
 
-// nobody is what is left of the speed of a host beside which a job must not run.
+// nobody marks a host that a job must not run beside.
 const nobody = math.MinInt64
 
-// beside says how well a job runs beside a host: more is better.
+// beside rates how well a job runs beside a host: higher is better.
 func (p *antPlan) beside(h *antHost, j sched.JobView, kind int32) int64 {
 	if len(h.kinds) > antFew {
 		return p.judge(h, j)
@@ -309,7 +309,7 @@ func (p *antPlan) beside(h *antHost, j sched.JobView, kind int32) int64 {
 	return left
 }
 
-// judge is beside, found out.
+// judge computes the rating that beside caches.
 func (p *antPlan) judge(h *antHost, j sched.JobView) int64 {
 	host := p.jobs[h.at]
 	if !j.Accepts(h.gpu) {
@@ -320,14 +320,14 @@ func (p *antPlan) judge(h *antHost, j sched.JobView) int64 {
 		if left = p.heldBack(p.v, host, h.guests, j, left); left < leastAntman {
 			return nobody
 		}
-		left -= 1_000_000 // after all who need not be
+		left -= 1_000_000 // ranks below all hosts that need no throttling
 	}
 	return left
 }
 
-// heldBack is the speed of a guest that runs so seldom that whom it is beside, who would
-// otherwise keep the part left of its speed, keeps the floor: so much of the time as the
-// host's loss may be of what it would be. In ppm; 0: guests are not held back.
+// heldBack is the speed of a throttled guest, in ppm: it runs for so much of the time that its
+// host, which would otherwise keep the share left of its speed, keeps the floor. 0: guests are not
+// throttled.
 func (a *antmanRules) heldBack(v sched.View, host sched.JobView, guests []sched.JobView, j sched.JobView, left int64) int64 {
 	yield := a.yield(host)
 	if !a.throttle || yield == 0 {

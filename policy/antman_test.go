@@ -2,8 +2,8 @@ package policy
 
 import "testing"
 
-// AntMan's vector (OSDI'20): of 32 GB, of which the job that is guaranteed them has used 20 at
-// most, others may have 11, a GB staying free; never less than nothing.
+// AntMan's vector (OSDI'20): on a GPU of 32 GB whose guaranteed job has used at most 20, guests may
+// have 11, with 1 GB of headroom; the limit is never negative.
 func TestMemoryLimit(t *testing.T) {
 	const g = 1024
 	for _, c := range [][3]int64{{32 * g, 20 * g, 11 * g}, {32 * g, 0, 31 * g}, {32 * g, 31 * g, 0}, {32 * g, 40 * g, 0}} {

@@ -72,7 +72,7 @@ func newAstraea(k *Knobs) (sched.Policy, error) {
 	}, nil
 }
 
-// lessee is a job while leases are given out.
+// lessee is a job during a plan.
 type lessee struct {
 	j       sched.JobView
 	id      cluster.JobID
@@ -80,21 +80,19 @@ type lessee struct {
 	tenant  int
 	gpus    int
 	until   cluster.Time // end of its lease; 0: it has none
-	began   cluster.Time // of the lease
+	began   cluster.Time // begin of the lease
 	submit  cluster.Time
-	f       float64 // GPU time that it had over what it deserved: its long-term fairness
+	f       float64 // long-term fairness: GPU time received over GPU time deserved
 	starves bool
-	memo    []int64 // a lesseeMemo of this tenant; nil: there is none
+	memo    []int64 // a lesseeMemo for this tenant; nil: none
 }
 
-// lesseeMemo is what is remembered of a job: until and began of its lease; the GPU time
-// that was its part of its tenant's quota since it came, in milli-GPU-milliseconds, when
-// this was written, and what its account had then; which account that is. So it stays
-// as it is while the job's lease does.
+// lesseeMemo is what is remembered of a job: end and begin of its lease; the GPU time that it had
+// deserved when this was written, in milli-GPU-milliseconds; the state of its account then; the
+// account's key. It stays unchanged as long as the job's lease does.
 type lesseeMemo [5]int64
 
-// Before orders a tenant's jobs that wait: those that starve, then by how they have been
-// treated.
+// Before orders a tenant's waiting jobs: starving ones first, then by long-term fairness.
 func (l *lessee) Before(o *lessee) bool {
 	switch {
 	case l.starves != o.starves:
@@ -107,7 +105,7 @@ func (l *lessee) Before(o *lessee) bool {
 	return l.id < o.id
 }
 
-// waitingLessee is a lessee that waits.
+// waitingLessee orders waiting jobs in a heap.
 type waitingLessee struct{ *lessee }
 
 // Before implements heap.Ordered.
@@ -156,7 +154,7 @@ func (r *astraeaRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	return p
 }
 
-// astraeaRoom is memory for a plan.
+// astraeaRoom is memory reused from plan to plan.
 type astraeaRoom struct {
 	list     []lessee
 	waiting  []waitingLessee
@@ -169,7 +167,7 @@ type astraeaRoom struct {
 	memo     []int64
 }
 
-// grown is memory for n, of whatever is in it.
+// grown returns n elements of reused memory, whatever they contain.
 func grown[T any](room *[]T, n int) []T {
 	if cap(*room) < n {
 		*room = make([]T, n+n/2)
@@ -177,8 +175,8 @@ func grown[T any](room *[]T, n int) []T {
 	return (*room)[:n]
 }
 
-// pool has those stand in pools who come in the order of their submission as long as they
-// wait: who starves, and who never had anything.
+// pool keeps in pools the waiting jobs whose order is that of submission: those that starve, and
+// those that never ran.
 func (r *astraeaRules) pool(v sched.View, j sched.JobView) (class int64, at sched.Key, ok bool) {
 	t := j.Target()
 	if r.block || r.delay > 0 || t == nil || len(t.Memo) != len(lesseeMemo{}) || t.Memo[0] != 0 {
@@ -191,7 +189,7 @@ func (r *astraeaRules) pool(v sched.View, j sched.JobView) (class int64, at sche
 	return int64(r.number(v, j))<<32 | int64(gpus), at, gpus > 0
 }
 
-// astraeaWaits is the target of a job in a pool: the one with which it came.
+// astraeaWaits is the target of a job that stays in its pool: its present one.
 func astraeaWaits(j sched.JobView) sched.Target { return *j.Target() }
 
 // starves reports whether a job has waited so long that it comes first.
@@ -199,13 +197,13 @@ func (r *astraeaRules) starves(j sched.JobView) bool {
 	return r.starving > 0 && j.Waiting() >= r.starving
 }
 
-// recall brings the accounts of jobs and tenants up to now: between two plans
-// everything is as it was at the first.
+// recall brings the accounts of jobs and tenants up to now: between two plans they are as at the
+// first.
 func (r *astraeaRules) recall(v sched.View, room *astraeaRoom, kinds []sched.Kind, jobs []sched.JobView, list, heads []lessee, pools []sched.Pool) []tenant {
 	then, past := tenantsOf(room, v.Memo())
 	until := v.Now()
 	if v.Planned() > then {
-		until = v.Planned() // then the last job was gone
+		until = v.Planned() // the last job left then
 	}
 	for i, j := range jobs {
 		spec := j.Spec()
@@ -235,7 +233,7 @@ func (r *astraeaRules) recall(v sched.View, room *astraeaRoom, kinds []sched.Kin
 	return tenants
 }
 
-// look has the head of a pool be somebody who may be charged.
+// look makes the head of a pool a lessee; p.gone: the pool is empty.
 func (r *astraeaRules) look(t *tenant, p *tenantPool) {
 	j, ok := p.Pool.Head()
 	if p.gone = !ok; ok {
@@ -245,9 +243,8 @@ func (r *astraeaRules) look(t *tenant, p *tenantPool) {
 	}
 }
 
-// await finds out how those have been treated who wait and may get something now; who
-// asks for more than are free matters only where that keeps others waiting, or where places
-// of others can be taken.
+// await computes the fairness of the waiting jobs that may get something now. Jobs larger than free
+// matter only if they block others, or if they can displace others.
 func (r *astraeaRules) await(v sched.View, room *astraeaRoom, tenants []tenant, list []lessee, free int, weight float64) {
 	if free <= 0 && r.delay == 0 {
 		return
@@ -279,7 +276,7 @@ func (r *astraeaRules) await(v sched.View, room *astraeaRoom, tenants []tenant, 
 			fallthrough
 		case l.gpus > 0:
 			t.waiting = append(t.waiting, waitingLessee{l})
-		case free > 0: // it needs no GPU
+		case free > 0: // needs no GPU
 			r.grant(v, t, l)
 		}
 	}
@@ -288,8 +285,8 @@ func (r *astraeaRules) await(v sched.View, room *astraeaRoom, tenants []tenant, 
 	}
 }
 
-// divide gives the free GPUs to tenants and, in each, to jobs. It returns what
-// is left, and who was drawn from pools.
+// divide gives the free GPUs to tenants and, within each tenant, to jobs. It returns the GPUs that
+// are left and the jobs drawn from pools.
 func (r *astraeaRules) divide(v sched.View, tenants []*tenant, free int) (left int, drawn []*lessee) {
 	parts, drawn := r.parts(tenants, free)
 	for i, t := range tenants {
@@ -313,7 +310,7 @@ func (r *astraeaRules) divide(v sched.View, tenants []*tenant, free int) (left i
 			}
 		}
 	}
-	for _, t := range tenants { // what was somebody's part who is kept waiting
+	for _, t := range tenants { // leftovers of tenants whose next job is blocked
 		for _, l := range t.line {
 			if !t.blocked && l.until == 0 && l.gpus <= free {
 				free -= r.grant(v, t, l)
@@ -323,11 +320,10 @@ func (r *astraeaRules) divide(v sched.View, tenants []*tenant, free int) (left i
 	return free, drawn
 }
 
-// parts is the first phase: max-min over tenants. Each time the one that has
-// least is charged for its next job that fits: of what it holds now over its
-// quota, as long as somebody is below a fifth, else of what it had over what it
-// was to have in the window. Who is charged gets it, and leaves the pool, unless who
-// waits keeps others of the tenant waiting.
+// parts is the first phase: max-min over tenants. In each step the tenant with the least is charged
+// for its next job that fits. The measure is what it holds now over its quota while some tenant is
+// below a fifth, else what it had in the window over what it was entitled to. The job charged
+// leaves the heap or pool and gets the GPUs, unless an earlier job of the tenant blocks it.
 func (r *astraeaRules) parts(tenants []*tenant, free int) (parts []int, drawn []*lessee) {
 	parts = make([]int, len(tenants))
 	for free > 0 {
@@ -362,8 +358,8 @@ func (r *astraeaRules) parts(tenants []*tenant, free int) (parts []int, drawn []
 	return parts, drawn
 }
 
-// fits reports whether the tenant's next job asks for no more than are free, which those
-// do not after this that ask for more.
+// fits reports whether a job of the tenant asks for no more GPUs than are free. Jobs that ask for
+// more are dropped.
 func (t *tenant) fits(free int) bool {
 	for len(t.waiting) > 0 && t.waiting[0].gpus > free {
 		heap.Pop(&t.waiting)
@@ -377,8 +373,7 @@ func (t *tenant) fits(free int) bool {
 	return left
 }
 
-// next takes the tenant's next job, of which there is one, and reports whether it is from
-// a pool.
+// next takes the tenant's next job, which must exist, and reports whether it came from a pool.
 func (r *astraeaRules) next(t *tenant) (l *lessee, pooled bool) {
 	var from *tenantPool
 	if len(t.waiting) > 0 {
@@ -399,15 +394,15 @@ func (r *astraeaRules) next(t *tenant) (l *lessee, pooled bool) {
 	return &head, true
 }
 
-// grant leases a job what it asks for. It returns the GPUs.
+// grant leases a job the GPUs that it asks for and returns their number.
 func (r *astraeaRules) grant(v sched.View, t *tenant, l *lessee) int {
 	l.began, l.until = v.Now(), leaseEnd(v.Now(), r.lease, r.lease)
 	t.held += l.gpus
 	return l.gpus
 }
 
-// displace lets jobs that never ran take the places of others of their tenants
-// that have held theirs for a moment only, who had most first.
+// displace gives jobs that never ran the GPUs of jobs of the same tenant whose lease has just
+// begun, those with the highest fairness first.
 func (r *astraeaRules) displace(v sched.View, tenants []tenant, list []lessee, free int) {
 	if r.delay == 0 {
 		return
@@ -444,9 +439,9 @@ func (r *astraeaRules) displace(v sched.View, tenants []tenant, list []lessee, f
 	}
 }
 
-// longTerm is a job's long-term fairness F = U / D (Astraea, TPDS'22): GPU time that it had, by the
-// models' weights, over what it deserved, at their mean weight in thousandths; 0 while it
-// has deserved nothing.
+// longTerm is a job's long-term fairness F = U / D (Astraea, TPDS'22): the GPU time it received,
+// weighted by model, over what it deserved, at the mean weight (in thousandths); 0 while it has
+// deserved nothing.
 func longTerm(service, deserved int64, weight float64) float64 {
 	if deserved <= 0 {
 		return 0
@@ -454,8 +449,8 @@ func longTerm(service, deserved int64, weight float64) float64 {
 	return float64(service) / (float64(deserved) * weight / 1000)
 }
 
-// fairnessClass is the class of a ratio of fairness among k (Astraea, TPDS'22): 0 for
-// nothing, k for very much.
+// fairnessClass puts a fairness ratio into one of the classes 0 (nothing received) to k (far more
+// than deserved) (Astraea, TPDS'22).
 func fairnessClass(x float64, k int) int {
 	if x <= 0 {
 		return 0

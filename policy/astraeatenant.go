@@ -16,37 +16,37 @@ import (
 type tenant struct {
 	record
 	weight  int64
-	wait    int             // of its jobs, those that the plan was shown
+	wait    int             // its jobs in the plan's list that hold nothing
 	held    int             // GPUs on lease
-	each    int64           // what an hour of the cluster's GPUs counts for, on average, in thousandths
-	w, u    float64         // quota and leases over the window and until a lease from now ends, in milli-GPU-milliseconds
-	waiting []waitingLessee // a heap of those who may get something
-	pools   []tenantPool    // ... and others who wait
-	charged []*lessee       // who gets it
-	line    []*lessee       // all who wait, where they matter
-	blocked bool            // one of them keeps others waiting
+	each    int64           // mean weight of the cluster's GPUs, in thousandths
+	w, u    float64         // quota and leases, over the window and a lease from now, in milli-GPU-milliseconds
+	waiting []waitingLessee // a heap of the jobs that may get something
+	pools   []tenantPool    // ... and its other waiting jobs
+	charged []*lessee       // jobs that get something
+	line    []*lessee       // all waiting jobs; only under block or delay
+	blocked bool            // a job that does not fit blocks the others
 	first   cameFirst
 }
 
-// record is what is remembered of a tenant: what it had and was to have over the window,
-// in parts of it by the clock.
+// record is what is remembered of a tenant: what it had and what it was entitled to, by parts of
+// the window.
 type record struct {
 	key      int64
 	quota    int   // GPUs
-	active   int   // jobs that wait or run
-	service  int64 // what is on lease: milli-GPU by the models' weights
+	active   int   // waiting or running jobs
+	service  int64 // on lease: milli-GPU weighted by model
 	parts    []tenantPart
 	accounts []account
 }
 
-// cameFirst is which of a tenant's jobs came first.
+// cameFirst identifies the tenant's job that was submitted first.
 type cameFirst struct {
 	submit cluster.Time
 	id     cluster.JobID
 }
 
-// account is what each of a tenant's jobs of one size deserved since the tenant had
-// such jobs, in milli-GPU-milliseconds.
+// account is what each of a tenant's jobs of one size has deserved since the tenant has had such
+// jobs, in milli-GPU-milliseconds.
 type account struct {
 	gpus int
 	sum  int64
@@ -56,32 +56,32 @@ type account struct {
 type tenantPool struct {
 	sched.Pool
 	head *lessee
-	gone bool // nobody is left, or they ask for too much
+	gone bool // empty, or its jobs ask for too much
 }
 
-// tenantPart is GPU time in a part of the window: what the quota allowed, and
-// what was held.
+// tenantPart is the GPU time in one part of the window: the quota, and what was held.
 type tenantPart struct{ number, quota, held int64 }
 
-// inWindow is how many parts count.
+// inWindow is the number of parts in the window.
 const inWindow = 24
 
-// recall reads what is remembered of a job. It returns how many of its tasks run.
+// recall reads what is remembered of a job. It returns the number of its running tasks.
 func (t *tenant) recall(l *lessee) (running int) {
 	running, least, most := l.j.Tasks()
-	l.tasks = min(max(l.j.Spec().Tasks[0].Count, least), most) // asked, which would look again
+	l.tasks = min(max(l.j.Spec().Tasks[0].Count, least), most) // the result of asked, without another lookup
 	l.gpus = l.j.GPUs(l.tasks)
 	if was := l.j.Target(); was != nil && len(was.Memo) == len(lesseeMemo{}) && was.Memo[4] == t.accountKey(l.gpus) {
 		l.memo = was.Memo
 		l.until, l.began = cluster.Time(l.memo[0]), cluster.Time(l.memo[1])
-	} else if was != nil && len(was.Memo) == len(lesseeMemo{}) { // of an account that it no longer has: it has moved, or asks for another size
+	} else if was != nil && len(was.Memo) == len(lesseeMemo{}) {
+		// The memo is of another account: the job has moved, or asks for another size.
 		m := lesseeMemo{was.Memo[0], was.Memo[1], was.Memo[2], t.account(l.gpus).sum, t.accountKey(l.gpus)}
 		l.memo, l.until, l.began = m[:], cluster.Time(m[0]), cluster.Time(m[1])
 	}
 	return running
 }
 
-// deserved is the GPU time that was a job's part of its tenant's quota since it came, in
+// deserved is a job's part of its tenant's quota since its submission, as GPU time in
 // milli-GPU-milliseconds.
 func (t *tenant) deserved(l *lessee) int64 {
 	if l.memo == nil {
@@ -90,10 +90,10 @@ func (t *tenant) deserved(l *lessee) int64 {
 	return l.memo[2] + max(0, t.account(l.size()).sum-l.memo[3])
 }
 
-// size is how many GPUs a job asks for.
+// size is the number of GPUs that a job asks for.
 func (l *lessee) size() int { return l.j.GPUs(asked(l.j)) }
 
-// remember is what is remembered of a job from now on.
+// remember returns the job's memo for the next plan.
 func (t *tenant) remember(l *lessee) []int64 {
 	if l.memo != nil && l.memo[0] == int64(l.until) && l.memo[1] == int64(l.began) {
 		return l.memo
@@ -103,7 +103,7 @@ func (t *tenant) remember(l *lessee) []int64 {
 	return m[:]
 }
 
-// account is that of a size.
+// account returns the account of a size, which it adds if there is none.
 func (t *tenant) account(gpus int) *account {
 	for i := range t.accounts {
 		if t.accounts[i].gpus == gpus {
@@ -114,11 +114,10 @@ func (t *tenant) account(gpus int) *account {
 	return &t.accounts[len(t.accounts)-1]
 }
 
-// accountKey tells a job whether the account is the one that it knows.
+// accountKey identifies an account in memos.
 func (t *tenant) accountKey(gpus int) int64 { return t.key ^ int64(gpus) }
 
-// meanWeight is what an hour of the cluster's GPUs counts for, on average, in
-// thousandths.
+// meanWeight is the mean weight of the cluster's GPUs, in thousandths.
 func meanWeight(kinds []sched.Kind) int64 {
 	sum, gpus := int64(0), int64(0)
 	for _, k := range kinds {
@@ -131,10 +130,10 @@ func meanWeight(kinds []sched.Kind) int64 {
 	return max(1, sum/gpus)
 }
 
-// onLease adds to what a tenant has on lease until the next plan; what starts with
-// this one counts as the mean.
+// onLease adds a job to what the tenant has on lease until the next plan; a job that starts with
+// this plan counts at the mean weight.
 func (t *tenant) onLease(kinds []sched.Kind, l *lessee) {
-	weight := t.each // if there is one kind, that is its weight
+	weight := t.each // right if there is one kind
 	if len(kinds) > 1 {
 		if k := kindOf(kinds, l.j.GPU()); k >= 0 {
 			weight = kinds[k].Weight
@@ -143,7 +142,7 @@ func (t *tenant) onLease(kinds []sched.Kind, l *lessee) {
 	t.service += int64(l.gpus) * weight
 }
 
-// queues reports whether tenants are queues, not users.
+// queues reports whether tenants are queues rather than users.
 func (r *astraeaRules) queues(v sched.View) bool {
 	leaves, tree := 0, v.Tree()
 	for q := 0; r.tenant == "auto" && q < tree.Len() && leaves < 2; q++ {
@@ -154,7 +153,7 @@ func (r *astraeaRules) queues(v sched.View) bool {
 	return r.tenant == "queue" || leaves > 1
 }
 
-// number is that of the job's queue or user.
+// number is the number of the job's queue or user.
 func (r *astraeaRules) number(v sched.View, j sched.JobView) int {
 	if r.queues(v) {
 		return j.Queue()
@@ -162,7 +161,7 @@ func (r *astraeaRules) number(v sched.View, j sched.JobView) int {
 	return j.User()
 }
 
-// tenants lists those who have jobs now, and those of the window.
+// tenants lists the tenants that have jobs now, and those that had some in the window.
 func (r *astraeaRules) tenants(v sched.View, room *astraeaRoom, kinds []sched.Kind, list, heads []lessee, pools []sched.Pool, past []record, then, until cluster.Time) []tenant {
 	tenants, weights := r.present(v, room, list, heads, pools)
 	at := make(map[int64]int, len(tenants)) // looked up only
@@ -197,7 +196,7 @@ func (r *astraeaRules) tenants(v sched.View, room *astraeaRoom, kinds []sched.Ki
 	return tenants
 }
 
-// withTenant adds a tenant, who takes over the memory of one who was in its place.
+// withTenant appends a tenant, which reuses the memory of the earlier one in its place.
 func withTenant(list []tenant, t tenant) []tenant {
 	if n := len(list); n < cap(list) {
 		was := &list[:n+1][n]
@@ -206,11 +205,11 @@ func withTenant(list []tenant, t tenant) []tenant {
 	return append(list, t)
 }
 
-// present lists those who have jobs now, with the sum of their weights.
+// present lists the tenants that have jobs now, and the sum of their weights.
 func (r *astraeaRules) present(v sched.View, room *astraeaRoom, list, heads []lessee, pools []sched.Pool) (tenants []tenant, weights int64) {
 	queues := r.queues(v)
 	tenants = room.tenants[:0]
-	who := zeros(&room.who, len(room.who)) // 1 + the tenant, by number of the user or queue
+	who := zeros(&room.who, len(room.who)) // by number of the user or queue: 1 + index of the tenant
 	of := func(j sched.JobView) int {
 		number := j.User()
 		if queues {
@@ -250,7 +249,7 @@ func (r *astraeaRules) present(v sched.View, room *astraeaRoom, list, heads []le
 	return tenants, weights
 }
 
-// came counts jobs, of which one came first.
+// came counts jobs, the first of which has this submission time and number.
 func (t *tenant) came(submit cluster.Time, id cluster.JobID, jobs int) {
 	t.active += jobs
 	if submit < t.first.submit || submit == t.first.submit && id < t.first.id {
@@ -258,7 +257,7 @@ func (t *tenant) came(submit cluster.Time, id cluster.JobID, jobs int) {
 	}
 }
 
-// inLine has the tenants who have jobs come in the order of their first ones.
+// inLine orders the tenants that have jobs by their first jobs.
 func inLine(room *astraeaRoom, tenants []tenant) []*tenant {
 	line := room.line[:0]
 	for i := range tenants {
@@ -273,10 +272,10 @@ func inLine(room *astraeaRoom, tenants []tenant) []*tenant {
 	return line
 }
 
-// nameKey stands for a name in what a plan remembers.
+// nameKey is the number that stands for a name in memos.
 func nameKey(name string) int64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(name)) // a hash takes everything
+	_, _ = h.Write([]byte(name)) // a hash never fails
 	return int64(h.Sum64() >> 1)
 }
 
@@ -285,10 +284,10 @@ func (t *record) deserves(gpus int) int64 {
 	return min(int64(gpus)*1000, int64(t.quota)*1000/int64(max(t.active, 1)))
 }
 
-// pass counts what a tenant was to have and had from then to now, in milli-GPU by
-// the models' weights, part by part.
+// pass books what a tenant was entitled to and had from then to now, in milli-GPU weighted by
+// model, part by part.
 func (t *record) pass(deserved, held int64, then, now, part cluster.Time) {
-	then = max(then, (now/part-inWindow)*part) // what is before counts no more
+	then = max(then, (now/part-inWindow)*part) // earlier times are outside the window
 	for then < now && (deserved > 0 || held > 0) {
 		h := then / part
 		to := min(now, (h+1)*part)
@@ -302,8 +301,8 @@ func (t *record) pass(deserved, held int64, then, now, part cluster.Time) {
 	}
 }
 
-// look forgets what is older than the window and adds up the rest, with the quota
-// of the lease that may begin now.
+// look drops what is older than the window and adds up the rest, with the quota during the lease
+// that may begin now.
 func (t *tenant) look(now, part cluster.Time, lease time.Duration) {
 	first := int64(now/part) - inWindow
 	t.parts = slices.DeleteFunc(t.parts, func(h tenantPart) bool { return h.number <= first })
@@ -314,7 +313,7 @@ func (t *tenant) look(now, part cluster.Time, lease time.Duration) {
 	}
 }
 
-// holds is what a tenant has on lease, with its part, over its quota.
+// holds is what the tenant has on lease, including part, over its quota.
 func (t *tenant) holds(part int) float64 {
 	switch {
 	case t.held+part == 0:
@@ -325,7 +324,8 @@ func (t *tenant) holds(part int) float64 {
 	return float64(t.held+part) / float64(t.quota)
 }
 
-// had is U/W: what it had, and will have, over its quota in that time.
+// had is U/W: what the tenant had in the window and will have during the lease, over its quota in
+// that time.
 func (t *tenant) had() float64 {
 	if t.w == 0 {
 		return 1
@@ -333,8 +333,7 @@ func (t *tenant) had() float64 {
 	return t.u / t.w
 }
 
-// memoOf writes down the tenants as they are from now on, each with its accounts as
-// records of a size instead of a quota.
+// memoOf appends the tenants, each followed by its accounts, which are records with a quota of -1.
 func memoOf(memo []int64, now cluster.Time, tenants []tenant) []int64 {
 	memo = append(memo, int64(now))
 	for i := range tenants {
@@ -366,7 +365,7 @@ func tenantsOf(room *astraeaRoom, memo []int64) (then cluster.Time, list []recor
 			return
 		}
 		n++
-		nParts += len(ofParts)/3 + 2 // which may come in this plan
+		nParts += len(ofParts)/3 + 2 // this plan may add two
 	})
 	list = grown(&room.records, n)[:0]
 	parts, accounts := grown(&room.parts, nParts), grown(&room.accounts, nAccounts)[:0]
@@ -388,7 +387,8 @@ func tenantsOf(room *astraeaRoom, memo []int64) (then cluster.Time, list []recor
 	return then, list
 }
 
-// readRecords calls f with the five numbers and the parts of each record.
+// readRecords calls f with the five numbers and the parts of each record. (Records before the first
+// tenant are skipped.)
 func readRecords(memo []int64, f func(at, parts []int64)) {
 	for known := false; len(memo) >= 5; {
 		n := 3 * min(max(0, int(memo[4])), (len(memo)-5)/3)

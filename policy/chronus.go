@@ -29,8 +29,8 @@ var chronus = Info{
 type chronusPolicy struct {
 	name            string
 	lease, overhead time.Duration
-	eager           bool // accepted jobs take what is idle before others do
-	lasting         bool // ... those that run
+	eager           bool // accepted jobs take idle GPUs before others do
+	lasting         bool // ... but only those that run
 }
 
 func newChronus(k *Knobs) (sched.Policy, error) {
@@ -59,12 +59,12 @@ func (c *chronusPolicy) Traits() sched.Traits {
 	return sched.Traits{Preempts: true, Backfill: sched.Skip, Gated: true, Anywhere: true}
 }
 
-// A target's rank is a class and a place in it: jobs preempt those of higher
-// classes only. Those with a lease come first, the largest tasks before smaller
-// ones, so that what fits by number fits on the nodes, too (see roundUp).
+// The rank of a target is a class and a place in it: jobs preempt those of higher classes only.
+// Jobs with a lease come first, the largest tasks before smaller ones, so that a count that fits
+// also fits on the nodes (see roundUp).
 const (
-	chronusTurn  = 64 // has its turn until the lease is over, but no promise
-	chronusLeft  = 65 // takes what nobody wants
+	chronusTurn  = 64 // runs until the lease ends, without a promise
+	chronusLeft  = 65 // uses what is left over
 	chronusPlace = 1 << 40
 )
 
@@ -75,44 +75,44 @@ func (c *chronusPolicy) Key(_ sched.View, j sched.JobView) sched.Key {
 	return sched.Key{chronusLeft + 1}
 }
 
-// booking is a job while leases are handed out.
+// booking is a job during a plan.
 type booking struct {
 	j        sched.JobView
-	tasks    int // of its first set
+	tasks    int // of its first task set
 	gpus     int
 	left     int64 // work, in ns at the reference speed
-	due      int   // leases that are over by its deadline, counted from the current one
+	due      int   // number of leases that end by its deadline, from the current one on
 	accepted bool
-	kind     int   // of an accepted one
-	wall     int64 // ... what is left at its speed there, ns
-	room     int   // ... what it takes of the kind (see roundUp)
+	kind     int   // if accepted
+	wall     int64 // ... remaining run time there, ns
+	room     int   // ... GPUs booked of the kind (see roundUp)
 	class    int
-	leases   []int // ... counted from the current one, rising
+	leases   []int // ... relative to the current one, ascending
 	turn     bool  // it runs until the lease is over, without a promise
-	late     bool  // it may not start before the lease is over: it would take too long to leave again
+	late     bool  // must not start before the lease ends: leaving again would take too long
 	leaseCosts
 }
 
-// leaseBoard is one plan in the making.
+// leaseBoard is a plan in the making.
 type leaseBoard struct {
 	*chronusPolicy
 	v      sched.View
 	kinds  []sched.Kind
-	number int64        // of the current lease: it begins at so many times the length
-	end    cluster.Time // of it
-	begins bool         // jobs may change places now
-	free   [][]int      // GPUs by kind and lease; below 0 after a loss
+	number int64        // of the current lease, which begins at number times the length
+	end    cluster.Time // end of the current lease
+	begins bool         // the first plan in this lease: jobs may change places
+	free   [][]int      // GPUs by kind and lease; below 0 after a loss of nodes
 	list   []booking
-	wait   int64 // ns that who starts may have to wait until others have left
+	wait   int64 // ns that a starting job may have to wait until others have left
 }
 
-// Plan is made when jobs come and go, and when a lease begins.
+// Plan runs when jobs come and go, and when a lease begins.
 func (c *chronusPolicy) Plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	b := &leaseBoard{chronusPolicy: c, v: v, kinds: v.Kinds(), list: make([]booking, len(jobs))}
 	start := v.Now() / cluster.Time(c.lease) * cluster.Time(c.lease)
 	b.number, b.end = int64(start/cluster.Time(c.lease)), start.Add(c.lease)
 	m := v.Memo()
-	b.begins = len(m) != 1 || m[0] != b.number // the first plan of a lease: what it settles holds until the next
+	b.begins = len(m) != 1 || m[0] != b.number // the outcome holds until the next lease
 	fresh := b.recall(jobs)
 	b.repair()
 	slices.SortStableFunc(fresh, byDue)
@@ -131,7 +131,8 @@ func byDue(a, b *booking) int {
 	return cmp.Or(cmp.Compare(a.j.Spec().Deadline, b.j.Spec().Deadline), cmp.Compare(a.j.Spec().ID, b.j.Spec().ID))
 }
 
-// recall brings the books up to now, and lists who waits for an answer.
+// recall brings the bookings up to now and lists the jobs whose deadlines are to be accepted or
+// declined.
 func (b *leaseBoard) recall(jobs []sched.JobView) (fresh []*booking) {
 	horizon := 1
 	for i, j := range jobs {
@@ -140,7 +141,7 @@ func (b *leaseBoard) recall(jobs []sched.JobView) (fresh []*booking) {
 		t.gpus = j.GPUs(t.tasks)
 		t.left = int64(equalWork * time.Second)
 		if e := j.Spec().Estimate; e > 0 {
-			t.left = max(1, int64(e-j.Done())) // 1: it takes longer than it was thought to
+			t.left = max(1, int64(e-j.Done())) // 1: it takes longer than estimated
 		}
 		if d := j.Spec().Deadline; d >= b.end {
 			t.due = 1 + int(min(int64(d.Sub(b.end)/b.lease), mostSlots-1))
@@ -171,7 +172,7 @@ func (b *leaseBoard) recall(jobs []sched.JobView) (fresh []*booking) {
 	return fresh
 }
 
-// settle reckons what the job is and needs on a kind; false: it cannot run there.
+// settle sets what the job is and needs on a kind; false: it cannot run there.
 func (b *leaseBoard) settle(t *booking, kind int) bool {
 	if kind >= len(b.kinds) {
 		return false
@@ -196,8 +197,8 @@ func (b *leaseBoard) settle(t *booking, kind int) bool {
 	return true
 }
 
-// largestTask is what the job's tasks with GPUs count for each, and how many they
-// are: those of a gang that stays on one node are one.
+// largestTask is the largest number of GPUs of a task, and the number of tasks with GPUs. A gang
+// that must stay on one node counts as one task.
 func largestTask(spec *cluster.Job, first, perNode int) (size, tasks int) {
 	sum := 0
 	for i := range spec.Tasks {
@@ -218,11 +219,10 @@ func largestTask(spec *cluster.Job, first, perNode int) (size, tasks int) {
 	return size, tasks
 }
 
-// roundUp is the least part of a node that holds a task, of parts of which each
-// divides the next larger one: 8, 4, 2, 1. class counts them, whole nodes are 0.
-// Tasks that are placed by class, and those of later classes leave for them, find
-// a node whenever the rounded sizes leave room: the free part of each node, as
-// they see it, is a multiple of their size.
+// roundUp returns the smallest part of a node that holds a task; each part divides the next larger
+// one: 8, 4, 2, 1. class numbers them, whole nodes being 0. If tasks are placed by class and those
+// of later classes make room for them, each finds a node whenever the rounded sizes fit in number:
+// the free part of each node, not counting later classes, is a multiple of its size.
 func roundUp(gpus, perNode int) (size, class int) {
 	size = perNode
 	for next := largestDivisor(size); next >= max(1, gpus) && next < size; next = largestDivisor(size) {
@@ -231,7 +231,7 @@ func roundUp(gpus, perNode int) (size, class int) {
 	return size, class
 }
 
-// largestDivisor is that of n which is less than n; 1 for 1.
+// largestDivisor is the largest divisor of n below n; 1 for 1.
 func largestDivisor(n int) int {
 	for p := 2; p*p <= n; p++ {
 		if n%p == 0 {
@@ -241,7 +241,7 @@ func largestDivisor(n int) int {
 	return 1
 }
 
-// reserve books a critical job from now to its expected end: nobody takes from it.
+// reserve books a critical job from now to its expected end, since its GPUs cannot be taken.
 func (b *leaseBoard) reserve(t *booking) {
 	kind := kindOf(b.kinds, t.j.GPU())
 	for k := 0; kind < 0 && k < len(b.kinds); k++ {
@@ -263,8 +263,8 @@ func (b *leaseBoard) reserve(t *booking) {
 	}
 }
 
-// remember books the leases that an accepted job has, as many as it still needs:
-// the earliest are those that it needs no more, but not the one that it is in.
+// remember books the leases of an accepted job, as many as it still needs. It drops the earliest
+// ones, except the current one.
 func (b *leaseBoard) remember(t *booking, memo []int64) {
 	for i := 0; i+1 < len(memo); i += 2 {
 		for n := max(memo[i], b.number); n < memo[i+1] && n-b.number < int64(len(b.free[t.kind])); n++ {
@@ -297,7 +297,7 @@ func (b *leaseBoard) trim(t *booking) {
 	}
 }
 
-// covers reports whether the leases suffice for what is left of the job.
+// covers reports whether the leases suffice for the job's remaining work.
 func (b *leaseBoard) covers(t *booking, leases []int) bool {
 	left := t.wall
 	for _, l := range leases {
@@ -306,8 +306,8 @@ func (b *leaseBoard) covers(t *booking, leases []int) bool {
 	return left <= 0
 }
 
-// latest gives a job the latest leases before its deadline that have room for it,
-// besides those that it has. false: they do not suffice.
+// latest gives a job the latest leases before its deadline that have room for it, in addition to
+// those it has. false: they do not suffice.
 func (b *leaseBoard) latest(t *booking) bool {
 	first := 1
 	if b.begins {
@@ -328,7 +328,7 @@ func (b *leaseBoard) take(t *booking, l int) {
 	}
 }
 
-// drop gives back a job's leases, but not the one that it is in.
+// drop gives back a job's leases, except the current one.
 func (b *leaseBoard) drop(t *booking) {
 	var keep []int
 	for _, l := range t.leases {
@@ -341,8 +341,8 @@ func (b *leaseBoard) drop(t *booking) {
 	t.leases = keep
 }
 
-// kept lists the accepted jobs: the earliest deadline first, then who has the
-// least time to spare, then the largest.
+// kept lists the accepted jobs by deadline, then by remaining run time, the longest first, then by
+// size, the largest first.
 func (b *leaseBoard) kept() []*booking {
 	var list []*booking
 	for i := range b.list {
@@ -356,7 +356,7 @@ func (b *leaseBoard) kept() []*booking {
 	return list
 }
 
-// pack plans all accepted jobs anew. false: not all can be done in time.
+// pack plans all accepted jobs again. false: not all meet their deadlines.
 func (b *leaseBoard) pack() bool {
 	list, all := b.kept(), true
 	for _, t := range list {
@@ -368,9 +368,9 @@ func (b *leaseBoard) pack() bool {
 	return all
 }
 
-// repair plans anew where books are not as they were foreseen: GPUs were lost, a
-// job could not run in its lease, or takes longer. Who cannot be done in time has
-// the earliest leases that nobody else needs.
+// repair plans again if the bookings do not suffice: GPUs were lost, a job could not run in its
+// lease, or takes longer than estimated. A job that cannot meet its deadline gets the earliest
+// leases that are free.
 func (b *leaseBoard) repair() {
 	over := slices.ContainsFunc(b.free, func(free []int) bool { return slices.Min(free) < 0 })
 	short, list := over, b.kept()
@@ -381,7 +381,7 @@ func (b *leaseBoard) repair() {
 		return
 	}
 	if free, leases := b.books(); !b.pack() && !over {
-		b.restore(free, leases) // the promises to others stand
+		b.restore(free, leases) // the promises to the other jobs stand
 	}
 	for _, t := range list {
 		for l := 0; l < len(b.free[t.kind]) && !b.covers(t, t.leases); l++ {
@@ -392,9 +392,8 @@ func (b *leaseBoard) repair() {
 	}
 }
 
-// admit accepts a job if there are leases for it beside those that are booked, or
-// if all accepted jobs and it can be planned anew: on the fastest kind with which
-// that is so.
+// admit accepts a job if there are free leases for it, or if it and all accepted jobs fit when
+// planned again. It tries the fastest kind first.
 func (b *leaseBoard) admit(t *booking) {
 	var order []int
 	for k := range b.kinds {
@@ -424,7 +423,7 @@ func (b *leaseBoard) admit(t *booking) {
 	t.accepted, b.wait = false, wait
 }
 
-// books copies who has which lease.
+// books copies the bookings.
 func (b *leaseBoard) books() (free, leases [][]int) {
 	for k := range b.free {
 		free = append(free, slices.Clone(b.free[k]))
@@ -442,9 +441,9 @@ func (b *leaseBoard) restore(free, leases [][]int) {
 	}
 }
 
-// hasten lets accepted jobs, or those of them that run, have the lease that begins, where there
-// is room, in the place of their latest one. Leases that are as late as can be have holes: a
-// job that ran in them only would stop and start again many times.
+// hasten gives accepted jobs, or only those that run, the lease that begins in place of their
+// latest one where there is room. Leases as late as possible have gaps: a job that ran only in them
+// would stop and start many times.
 func (b *leaseBoard) hasten() {
 	if !b.eager && !b.lasting {
 		return
@@ -474,13 +473,13 @@ func (b *leaseBoard) hasten() {
 // leased reports whether the job has the current lease.
 func (t *booking) leased() bool { return len(t.leases) > 0 && t.leases[0] == 0 }
 
-// service is what is left of a job times its GPUs, in GPU-milliseconds.
+// service is a job's remaining run time times its GPUs, in GPU-milliseconds.
 func (t *booking) service() int64 {
 	return min(t.left/1e6, chronusPlace/int64(max(1, t.gpus))-1) * int64(max(1, t.gpus))
 }
 
-// turns chooses who runs on what the leases leave: the least work first, those
-// with a promise last. Who would lose its work goes on.
+// turns chooses the jobs that run on what the leases leave: those that would lose their work go on,
+// then the least work first, accepted jobs last.
 func (b *leaseBoard) turns() {
 	free := make([]int, len(b.kinds))
 	for k := range b.kinds {
@@ -521,8 +520,8 @@ func (b *leaseBoard) turns() {
 	}
 }
 
-// stays reports whether a job is left where it is, if no lease needs its GPUs: it
-// might never end if it lost its work each time.
+// stays reports whether a job keeps running as long as no lease needs its GPUs: it might never end
+// if it lost its work each time.
 func (t *booking) stays() bool { return t.j.Running() && t.j.Loses() }
 
 func compareBool(a, b bool) int {
@@ -566,7 +565,7 @@ func (b *leaseBoard) plan() sched.Plan {
 	return p
 }
 
-// stretches writes the job's leases as stretches: from one number to before another.
+// stretches encodes the job's leases as intervals: the first number, and the one after the last.
 func (b *leaseBoard) stretches(t *booking) (memo []int64) {
 	for _, l := range t.leases {
 		n := b.number + int64(l)

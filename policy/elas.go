@@ -33,7 +33,7 @@ type eLASPolicy struct {
 	promotion
 	remaining bool
 	beta      int64         // in thousandths
-	unit      time.Duration // T0; 0: the median
+	unit      time.Duration // T0; 0: the median of completed jobs
 	learn     time.Duration
 }
 
@@ -76,14 +76,14 @@ func (p *eLASPolicy) Traits() sched.Traits {
 	return sched.Traits{Preempts: true, Backfill: sched.Skip, Learns: p.learn}
 }
 
-// NextChange is the next whole minute: progress moves running jobs between
-// levels, in both directions. A report of progress counts at once.
+// NextChange is the next whole minute: progress moves running jobs between levels, in both
+// directions. A progress report counts at once.
 func (p *eLASPolicy) NextChange(v sched.View, _ sched.JobView) cluster.Time {
 	const minute = cluster.Time(time.Minute)
 	return (v.Now()/minute + 1) * minute
 }
 
-// Key is the level of the index, and in it the first start, as in Tiresias.
+// Key is the level of the index, then the first start, as in Tiresias.
 func (p *eLASPolicy) Key(v sched.View, j sched.JobView) sched.Key {
 	unit := p.unit
 	if unit == 0 {
@@ -94,16 +94,15 @@ func (p *eLASPolicy) Key(v sched.View, j sched.JobView) sched.Key {
 	service, _ := j.Executed()
 	done := j.Done()
 	if done <= 0 && (!j.Running() || j.Started() != j.FirstStart()) && j.Spec().Estimate > 0 {
-		done = 1 // what it had done was lost, so it is known how it does: else it would come first, lose that again, and so on
+		done = 1 // Its work was lost; without this it would come first, lose its work again, and so on.
 	}
 	return sched.Key{inLevel(p.of(p.index(service, j.Ran(), done, j.Spec().Estimate, unit)), j.FirstStart()), int64(j.FirstStart())}
 }
 
-// index is a job's attained service a, weighted (E-LAS, ICPP'20): by t/p over the unit,
-// where t is how long it ran and p which part of its work is done, that is by
-// the run time that its progress lets expect; or by t(1-p)/p, what remains of
-// that. Without progress it is a times beta. p counts as 0.99 at most: the last
-// part may be longer than it looks. In milli-GPU-milliseconds.
+// index is a job's attained service a, weighted (E-LAS, ICPP'20): by t/p over the unit, where t is
+// how long it ran and p the share of its work that is done (t/p is the total run time to expect);
+// or by t(1-p)/p, the remaining run time. Without progress it is a times beta. p is capped at 0.99,
+// since the last part may take longer than it seems. In milli-GPU-milliseconds.
 func (p *eLASPolicy) index(a int64, t, done, work, unit time.Duration) int64 {
 	if done <= 0 || work <= 0 {
 		return mulDiv(a, p.beta, 1000)
@@ -118,8 +117,7 @@ func (p *eLASPolicy) index(a int64, t, done, work, unit time.Duration) int64 {
 	return mulDiv(a, mulDiv(int64(t), int64(work), int64(done)), int64(unit))
 }
 
-// mulDiv is a*b/c, rounded down, or the largest number there is. None may be
-// negative, and c is not 0.
+// mulDiv is a*b/c, rounded down, or MaxInt64. None may be negative, and c is not 0.
 func mulDiv(a, b, c int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi >= uint64(c) {

@@ -19,7 +19,7 @@ func TestELASIndex(t *testing.T) {
 	}{
 		{1, 10, 0.5, 200, 100}, {1, 10, 0.1, 1000, 900}, {4, 10, 0.5, 800, 400}, {1, 0, 0, 0, 0}, {1, 10, 0, 10, 10},
 		{1, 100, 0.95, 10526, 526},
-		{1, 100, 1, 10101, 101}, // p counts as 0.99 until it is over
+		{1, 100, 1, 10101, 101}, // p is capped at 0.99 until the job ends
 	} {
 		work := 1000 * time.Second
 		a, ran, done := c.gpus*c.ran*gpuSecond, time.Duration(c.ran)*time.Second, time.Duration(c.done*float64(work))
@@ -34,8 +34,8 @@ func TestELASIndex(t *testing.T) {
 	}
 }
 
-// Never negative, more with more GPUs, less with more progress, nothing for new
-// jobs, also at the largest numbers.
+// The index is never negative, increases with GPUs, decreases with progress and is 0 for new jobs,
+// also at the largest numbers.
 func TestELASOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 5000 {
@@ -53,7 +53,7 @@ func TestELASOrder(t *testing.T) {
 	}
 }
 
-// Where all are as fast as one another, the order is that of the service had (E-LAS, ICPP'20).
+// If all jobs are equally fast, the order is that of attained service (E-LAS, ICPP'20).
 func TestELASIsLAS(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	p := &eLASPolicy{beta: 1000}
@@ -62,7 +62,7 @@ func TestELASIsLAS(t *testing.T) {
 		for i := range service {
 			ran := time.Duration(1+r.IntN(1000)) * time.Second
 			service[i] = int64(1+r.IntN(64)) * int64(ran/time.Second) * gpuSecond
-			index[i] = p.index(service[i], ran, ran, 3000*time.Second, time.Second) // a second's work in each second
+			index[i] = p.index(service[i], ran, ran, 3000*time.Second, time.Second) // a second of work per second
 		}
 		if (service[0] < service[1]) != (index[0] < index[1]) && service[0] != service[1] {
 			t.Fatalf("service %v, index %v", service, index)

@@ -42,43 +42,44 @@ var elasticflow = Info{
 
 type flowRules struct{ slot, overhead time.Duration }
 
-// flowRest is the rank of jobs without an accepted deadline. Those with one come before them by the class of their
-// tasks, the largest first: larger ones move smaller ones out of their way, so what fits by number fits on the nodes (roundUp).
+// flowRest is the rank of jobs without an accepted deadline. Jobs with one come first, by the class
+// of their tasks, the largest tasks first: larger tasks move smaller ones, so a count that fits
+// also fits on the nodes (roundUp).
 const flowRest = 64
 
-// mostSlots bounds how far plans look ahead: a deadline beyond counts as there.
+// mostSlots bounds how far plans look ahead; a later deadline is treated as if it were there.
 const mostSlots = 4096
 
-// flow is a job while a plan is made.
+// flow is a job during a plan.
 type flow struct {
 	claim
-	sizes    []int     // the first set's tasks that it may run with: doubling from the least, and the most
-	gpus     []int     // ... what it takes with each
-	rooms    []int     // ... and of what tasks of several GPUs may have (roundUp)
-	classes  []int     // ... the class of its tasks
-	paces    []float64 // ... how fast it is, in seconds of work per second
-	deadline int       // slots up to which it may run; 0: no deadline that counts, or it is over
+	sizes    []int     // permitted task counts of the first set: doubling from the least, then the most
+	gpus     []int     // ... GPUs at each size
+	rooms    []int     // ... GPUs booked for tasks of several GPUs (roundUp)
+	classes  []int     // ... class of the tasks
+	paces    []float64 // ... speed, in seconds of work per second
+	deadline int       // number of slots that end by the deadline; 0: no deadline that counts, or it has passed
 	accepted bool
 	plan     []int // index into sizes plus one, by slot; 0: nothing
 	flowPast
 }
 
-// horizon is the slots ahead, and the GPUs that are free in each.
+// horizon is the slots ahead and the free GPUs in each.
 type horizon struct {
 	v     sched.View
 	ends  []cluster.Time
 	begin cluster.Time
 	gpus  int // of the cluster
 	free  []int
-	rooms []int // ... for tasks of several GPUs, as if each took the part of a node that it needs; others fit wherever a GPU is free
-	multi []int // of rooms so many are taken by such tasks
+	rooms []int // ... for multi-GPU tasks, counted at their rounded-up sizes; single-GPU tasks fit wherever a GPU is free
+	multi []int // ... the GPUs of rooms taken by multi-GPU tasks
 	kinds []sched.Kind
 
-	number int64 // of the first slot, since the beginning of time
+	number int64 // of the first slot, counted from time 0
 	flowCosts
 }
 
-// empty has all GPUs be free, but those of jobs that stay where they are.
+// empty frees all GPUs except those of jobs that cannot be stopped.
 func (h *horizon) empty() {
 	for t := range h.free {
 		h.free[t], h.rooms[t], h.multi[t] = h.gpus, h.gpus, 0
@@ -117,7 +118,7 @@ func (r *flowRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	}
 	h.reckonWait(list, kept)
 	h.empty()
-	if !h.satisfy(kept) { // if the cluster has shrunk: whoever can be
+	if !h.satisfy(kept) { // the cluster may have shrunk
 		h.goOn(kept)
 	}
 	slices.SortStableFunc(fresh, byDeadline)
@@ -140,7 +141,7 @@ func (r *flowRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 			t.Deadline = sched.DeadlineDeclined
 		}
 		if f.solid && f.now > 0 {
-			t.Rank = -1 // nobody moves it out of his way
+			t.Rank = -1 // it must not be moved
 		}
 		p.Targets[i] = t
 	}
@@ -170,8 +171,8 @@ func (r *flowRules) horizon(v sched.View, list []flow) *horizon {
 	return h
 }
 
-// recall finds out what the job may run with, until when, and whether its
-// deadline has been accepted.
+// recall sets the sizes that the job may have, its deadline in slots, and whether that has been
+// accepted.
 func (r *flowRules) recall(h *horizon, f *flow) {
 	if d := f.j.Spec().Deadline; d > 0 && f.j.Spec().Estimate > 0 {
 		for n := f.least; n < f.most; n *= 2 {
@@ -179,7 +180,7 @@ func (r *flowRules) recall(h *horizon, f *flow) {
 		}
 		f.sizes = append(f.sizes, f.most)
 		f.reckon(h)
-		f.deadline, _ = slices.BinarySearch(h.ends, d+1) // slots that end by then
+		f.deadline, _ = slices.BinarySearch(h.ends, d+1) // number of slots that end by the deadline
 	}
 	f.left = r.work(f.j)
 	t := f.j.Target()
@@ -187,8 +188,9 @@ func (r *flowRules) recall(h *horizon, f *flow) {
 	r.remember(h, f)
 }
 
-// reckon finds out what the job takes of the cluster with each size: every task as much as the largest, rounded up. Who grows moves
-// nobody, so a job grows only if each of its tasks fits wherever anything is free: others have one size, that which they ask for.
+// reckon sets what the job takes of the cluster at each size: every task counts like the largest,
+// rounded up. A growing job moves no other, so a job may grow only if its tasks fit wherever a GPU
+// is free; others keep the size that they ask for.
 func (f *flow) reckon(h *horizon) {
 	perNode := 0
 	for i := range h.kinds {
@@ -213,7 +215,7 @@ func (f *flow) reckon(h *horizon) {
 			room = 0
 		}
 		if f.solid && !h.oneNode() {
-			room = perNode // nobody moves it to where it fits best
+			room = perNode // it cannot be moved to where it fits best
 		}
 		f.gpus, f.rooms, f.classes = append(f.gpus, f.j.GPUs(n)), append(f.rooms, room*tasks), append(f.classes, class)
 		f.paces = append(f.paces, f.speed(h.v, n)*slow)
@@ -221,17 +223,17 @@ func (f *flow) reckon(h *horizon) {
 	f.several = len(f.classes) > 0 && f.classes[0] < last
 }
 
-// oneNode reports whether all GPUs are of one node: there whatever fits by number fits.
+// oneNode reports whether all GPUs are on one node, where whatever fits by count fits.
 func (h *horizon) oneNode() bool {
 	return len(h.kinds) == 1 && h.kinds[0].GPUs <= h.kinds[0].PerNode
 }
 
-// fits reports whether the job fits into a slot with one of its sizes.
+// fits reports whether the job fits into slot t at one of its sizes.
 func (h *horizon) fits(f *flow, size, t int) bool {
 	return f.gpus[size] <= h.free[t] && (f.rooms[size] <= h.rooms[t] || f.rooms[size] == 0 || !f.several && h.multi[t] == 0)
 }
 
-// class is that of the job's tasks at the size that it has now.
+// class is the class of the job's tasks at its present size.
 func (f *flow) class() int {
 	for i, n := range f.sizes {
 		if n == f.tasks {
@@ -241,7 +243,7 @@ func (f *flow) class() int {
 	return f.classes[0]
 }
 
-// admit accepts a job if there is a plan for it and for all that were accepted.
+// admit accepts a job if there is a plan for it and all accepted jobs.
 func (r *flowRules) admit(h *horizon, kept *[]*flow, f *flow) {
 	plans, wait := h.books(*kept), h.wait
 	with := append(slices.Clone(*kept), f)
@@ -264,7 +266,7 @@ func (h *horizon) books(list []*flow) (plans [][]int) {
 	return plans
 }
 
-// restore has jobs, and nobody else but those that stay, have the plans that were copied.
+// restore books the saved plans, and nothing else but the jobs that cannot be stopped.
 func (h *horizon) restore(list []*flow, plans [][]int) {
 	h.empty()
 	for i, f := range list {
@@ -274,13 +276,14 @@ func (h *horizon) restore(list []*flow, plans [][]int) {
 	h.noteStarts(list)
 }
 
-// goOn has jobs keep the plans that they had last time, if with these all are done in time: who plans one job after the
-// other may find no plan for all of them, though there is one.
+// goOn keeps the plans of last time if all jobs meet their deadlines with them: planning one job
+// after the other may fail to find a feasible plan where one exists.
 func (h *horizon) goOn(kept []*flow) {
 	plans := h.books(kept)
 	h.empty()
 	for i, f := range kept {
-		if f.plan = h.read(f); f.solid && (f.now > 0 || pieces(f.plan) > 1) { // it was planned when it still could save its work
+		// The old plan is from when it could still save its work.
+		if f.plan = h.read(f); f.solid && (f.now > 0 || pieces(f.plan) > 1) {
 			f.plan = plans[i]
 		}
 		h.take(f, f.plan, 1)
@@ -301,8 +304,8 @@ func (h *horizon) overbooked() bool {
 	return false
 }
 
-// write is what the next plan is to know of a job: what has been set out for (flowPast), then its plan as stretches of three: the
-// number of the first slot since the beginning of time, that of the one after the last, and the size as in the plan.
+// write returns a job's memo: flowPast first, then its plan as triples: first slot and the slot
+// after the last, both counted from time 0, and the size as in the plan.
 func (h *horizon) write(f *flow) (memo []int64) {
 	memo = h.past(f)
 	for t, s := range f.plan {
@@ -318,7 +321,7 @@ func (h *horizon) write(f *flow) (memo []int64) {
 	return memo
 }
 
-// read is the plan that a job had last time, from now on.
+// read is the plan that the job had last time, from now on.
 func (h *horizon) read(f *flow) []int {
 	plan, memo := make([]int, f.deadline), f.j.Target().Memo
 	if len(memo)%3 == pastLength%3 {
@@ -332,13 +335,13 @@ func (h *horizon) read(f *flow) []int {
 	return plan
 }
 
-// satisfy plans jobs with accepted deadlines, the earliest first: each with its
-// minimum satisfactory share. It reports whether all can be done in time; who
-// cannot gets all that is left for it. Who is moved out of others' way is planned for
-// more work, as often as that is needed.
+// satisfy plans jobs with accepted deadlines, the earliest first, each with its minimum
+// satisfactory share, and reports whether all meet their deadlines; one that cannot gets all that
+// is left for it. Jobs that are moved to make room for others are planned again with more work, as
+// often as needed.
 func (h *horizon) satisfy(list []*flow) bool {
 	order := slices.Clone(list)
-	slices.SortStableFunc(order, func(a, b *flow) int { // who stays where it is, is there first
+	slices.SortStableFunc(order, func(a, b *flow) int { // jobs that cannot be stopped come first
 		return cmp.Or(-compareBool(a.solid && a.now > 0, b.solid && b.now > 0), byDeadline(a, b))
 	})
 	for _, f := range order {
@@ -362,10 +365,10 @@ func (h *horizon) satisfy(list []*flow) bool {
 	}
 }
 
-// share is the minimum satisfactory share of a job for so much work, from a slot
-// on: the smallest size with which it is done by its deadline, the latest slots
-// first. Without one it is the plan with the largest size. Each start and each change of
-// size takes its time: before the first slot it had a size (0: none), with which it computes after so many seconds.
+// share is the minimum satisfactory share of a job for so much work, from a slot on: the smallest
+// size with which it is done by its deadline, the latest slots first. If no size suffices, it is
+// the plan with the largest. Each start and each change of size takes time: before the first slot
+// the job had size prev (0: none), with which it computes after debt seconds.
 func (h *horizon) share(f *flow, from int, work float64, prev int, debt float64) (plan []int, ok bool) {
 	if f.solid {
 		return h.solidShare(f, from, work, prev, debt)
@@ -376,14 +379,15 @@ func (h *horizon) share(f *flow, from int, work float64, prev int, debt float64)
 	}
 	for size := range f.sizes {
 		clear(plan)
-		left, open, length, now := work, work, 0.0, 0 // open: what was left where the stretch of one size ends
+		// open is the work left at the end of the current run of slots of one size.
+		left, open, length, now := work, work, 0.0, 0
 		for t := f.deadline - 1; t >= from && left > 0; t-- {
 			s := size
 			for s >= 0 && !h.fits(f, s, t) {
 				s--
 			}
 			for s > 0 && cost == 0 && left <= f.paces[s-1]*h.length(t)+1e-9 {
-				s-- // the earliest slot's surplus
+				s-- // less is needed in the earliest slot
 			}
 			plan[t] = s + 1
 			switch {
@@ -409,7 +413,7 @@ func (h *horizon) share(f *flow, from int, work float64, prev int, debt float64)
 	return plan, work <= 1e-9
 }
 
-// take books a plan, or with sign -1 gives it back.
+// take books a plan (sign 1) or releases it (sign -1).
 func (h *horizon) take(f *flow, plan []int, sign int) {
 	for t, s := range plan {
 		if s > 0 {
@@ -422,7 +426,7 @@ func (h *horizon) take(f *flow, plan []int, sign int) {
 	}
 }
 
-// gpuTime is what a plan costs, in GPU-seconds.
+// gpuTime is the cost of a plan, in GPU-seconds.
 func (h *horizon) gpuTime(f *flow, plan []int) (sum float64) {
 	for t, s := range plan {
 		if s > 0 {
@@ -432,8 +436,8 @@ func (h *horizon) gpuTime(f *flow, plan []int) (sum float64) {
 	return sum
 }
 
-// catchUp gives what no accepted deadline needs in the first slot to jobs that have missed theirs, the earliest first: as much
-// of it as they can use.
+// catchUp gives what accepted deadlines do not need in the first slot to jobs that have missed
+// theirs, the earliest first, as much as each can use.
 func (h *horizon) catchUp(late []*flow) {
 	slices.SortStableFunc(late, byDeadline)
 	for _, f := range late {
@@ -447,9 +451,9 @@ func (h *horizon) catchUp(late []*flow) {
 	}
 }
 
-// speedUp gives GPUs that are free in the first slot to accepted jobs, one step
-// of a size at a time, where they save most GPU time later; a job that is to
-// wait comes first. It sets what each gets now.
+// speedUp gives free GPUs of the first slot to accepted jobs, one size step at a time, where they
+// save most GPU time later; a job that would otherwise wait comes first. It sets what each job gets
+// now.
 func (h *horizon) speedUp(kept []*flow) {
 	next := make([]larger, len(kept))
 	for {
@@ -469,7 +473,7 @@ func (h *horizon) speedUp(kept []*flow) {
 		f, before := kept[best], kept[best].plan
 		least := h.change(f, next[best].plan)
 		if h.pushes {
-			if h.noteStarts(kept); !h.inTime(kept, 1e-9) { // others would have to make room for it, and be late
+			if h.noteStarts(kept); !h.inTime(kept, 1e-9) { // making room for it would delay others too much
 				h.change(f, before)
 				h.noteStarts(kept)
 				next[best].ok = false
@@ -487,15 +491,15 @@ func (h *horizon) speedUp(kept []*flow) {
 	}
 }
 
-// larger is what a job would have with the next size in the first slot.
+// larger is a job's plan with a larger size in the first slot.
 type larger struct {
 	plan      []int
 	gain      float64
 	ok, known bool
 }
 
-// change gives the job another plan. It returns how many GPUs were free, before and
-// after, in each of the slots that changed: to whom so many are enough, nothing changed.
+// change gives the job another plan. It returns the least number of free GPUs, before or after, in
+// the slots that changed: nothing has changed for jobs that need no more than that.
 func (h *horizon) change(f *flow, plan []int) (least int) {
 	least = math.MaxInt
 	for t := range plan {
@@ -515,9 +519,9 @@ func (h *horizon) change(f *flow, plan []int) (least int) {
 	return least
 }
 
-// larger is the job's plan with the next size in the first slot, and what each
-// more GPU saves; ok: it fits, is faster, and the deadline is kept. Who runs and would
-// have to start anew has the size that it has; who changes its size ends the sooner for it.
+// larger is the job's plan with the next size in the first slot, and what each additional GPU
+// saves; ok: it fits, is faster, and the deadline is kept. A job that is running and would have to
+// restart keeps its size; a change of size must let it end sooner.
 func (h *horizon) larger(f *flow) (plan []int, gain float64, ok bool) {
 	if len(f.plan) == 0 || f.plan[0] == len(f.sizes) || f.left <= 0 || f.solid && f.plan[0] > 0 {
 		return nil, 0, false
@@ -555,16 +559,16 @@ func (h *horizon) larger(f *flow) (plan []int, gain float64, ok bool) {
 	plan[0] = next + 1
 	switch {
 	case now == 0 && cost > 0 && next+1 != f.prev:
-		return plan, math.MaxFloat64 / 2, true // who runs goes on rather than another starts
+		return plan, math.MaxFloat64 / 2, true // continuing a job comes before starting one
 	case now == 0:
 		return plan, math.MaxFloat64, true
 	}
 	return plan, (h.gpuTime(f, f.plan) - h.gpuTime(f, plan)) / float64(f.gpus[next]-held), true
 }
 
-// rest gives what is left of the first slot to jobs without an accepted
-// deadline: each its least, by submission, then more; of those that came together the
-// shorter first. Who is drawn from a pool is returned, too.
+// rest gives what is left of the first slot to jobs without an accepted deadline: each its least,
+// by submission, then more; with equal submission the shorter first. Jobs drawn from pools are
+// returned.
 func (r *flowRules) rest(h *horizon, list []flow, kept []*flow) (drawn []*claim) {
 	var others []*claim
 	for i := range list {
@@ -578,13 +582,13 @@ func (r *flowRules) rest(h *horizon, list []flow, kept []*flow) (drawn []*claim)
 	})
 }
 
-// work is what is left of a job, in seconds: a slot at least, since one that is not done
-// takes longer than it was thought to.
+// work is a job's remaining work in seconds; at least a slot, since a job past its estimate takes
+// longer than thought.
 func (r *flowRules) work(j sched.JobView) float64 {
 	return cmp.Or(workLeft(j), r.slot.Seconds())
 }
 
-// pool has who waits without a deadline stand in pools by submission.
+// pool keeps waiting jobs without a deadline in pools, by submission.
 func (r *flowRules) pool(_ sched.View, j sched.JobView) (class int64, at sched.Key, ok bool) {
 	return 0, sched.Key{int64(j.Spec().Submit), int64(math.Float64bits(r.work(j)))}, j.Spec().Deadline == 0
 }

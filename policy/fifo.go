@@ -12,7 +12,7 @@ var fifo = Info{
 	},
 }
 
-// byPriority puts higher priority first and leaves the rest to submit time.
+// byPriority orders by descending priority; the engine breaks ties by submission.
 func byPriority(_ sched.View, j sched.JobView) sched.Key {
 	return sched.Key{-j.Spec().Priority}
 }

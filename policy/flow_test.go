@@ -13,10 +13,10 @@ import (
 	placing "github.com/muster-gpu/muster/place"
 )
 
-// flowMemory is what a dumb twin of elasticflow remembers: each accepted job's plan, by the number of the slot.
+// flowMemory is a naive twin of elasticflow's memory: each accepted job's size by slot number.
 type flowMemory map[cluster.JobID]map[int64]int
 
-// keep notes the plans of jobs, slot by slot.
+// keep records the plans of the jobs slot by slot.
 func (m flowMemory) keep(h *horizon, kept []*flow) {
 	clear(m)
 	for _, f := range kept {
@@ -30,7 +30,8 @@ func (m flowMemory) keep(h *horizon, kept []*flow) {
 	}
 }
 
-// holds reports whether everybody is done in time with the plans that are remembered: no slot has more than there is, counted slot by slot.
+// holds reports whether all jobs are done in time with the remembered plans and no slot is
+// overbooked, counted slot by slot.
 func (m flowMemory) holds(h *horizon, kept []*flow) bool {
 	gpus, rooms := make([]int, len(h.ends)), make([]int, len(h.ends))
 	for _, f := range kept {
@@ -49,8 +50,8 @@ func (m flowMemory) holds(h *horizon, kept []*flow) bool {
 	return slices.Max(gpus) <= h.gpus && slices.Max(rooms) <= h.gpus
 }
 
-// What elasticflow remembers of its last plans is what they were, and it goes on with them if, and only if, planning anew
-// does not get all accepted jobs done and they do.
+// The plans that elasticflow reads back are the ones it made, and it keeps them if, and only if, a
+// new plan does not get all accepted jobs done in time and they do.
 func TestFlowMemoryTwin(t *testing.T) {
 	pol, err := New("elasticflow")
 	if err != nil {
@@ -135,14 +136,15 @@ type played struct {
 	since cluster.Time
 }
 
-// settle brings what is left of it up to now.
+// settle advances the job's remaining work to now.
 func (j *played) settle(now cluster.Time) {
 	d, rate := now.Sub(j.since), time.Duration(j.rate)
 	j.left -= d/1_000_000*rate + d%1_000_000*rate/1_000_000
 	j.since = now
 }
 
-// playDeadlines has jobs with deadlines come to two nodes of 8 GPUs and end when they have done their work; nothing else takes time.
+// playDeadlines submits jobs with deadlines to two nodes of 8 GPUs; they end when their work is
+// done, and nothing else takes time.
 func playDeadlines(t *testing.T, seed uint64, pol sched.Policy) {
 	spec, err := cluster.ParseShort("2x8xT4")
 	if err != nil {
@@ -204,7 +206,7 @@ func playDeadlines(t *testing.T, seed uint64, pol sched.Policy) {
 	}
 }
 
-// carryOut does at once what the engine decided, and returns what it is told of it.
+// carryOut applies a decision of the engine at once and returns the resulting events.
 func (j *played) carryOut(now cluster.Time, a *engine.Action) []engine.Event {
 	j.settle(now)
 	ev := engine.Event{Type: engine.Started, Job: a.Job}
@@ -229,7 +231,8 @@ func (j *played) carryOut(now cluster.Time, a *engine.Action) []engine.Event {
 	return []engine.Event{ev}
 }
 
-// A job that was found to save nothing since its plan was made goes on, though that plan has a gap.
+// A job that turns out to ignore checkpoints after its plan was made keeps running, even if that
+// plan has a gap.
 func TestFlowDeafGoesOn(t *testing.T) {
 	pol, err := New("elasticflow")
 	if err != nil {

@@ -8,32 +8,32 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// What starting, stopping and changing a size cost, under elasticflow. A plan counts from when it sets out for something: whoever
-// has to leave writes its checkpoint, then the job starts and goes on from its own.
+// The cost of starting, stopping and resizing under elasticflow. A plan counts from the decision:
+// jobs that make room write their checkpoints, then the job starts from its own.
 
-// flowPast is what a plan has to know of a job's past, and what its changes cost.
+// flowPast is what a plan needs to know of a job's past, and the cost of changing it.
 type flowPast struct {
-	solid   bool    // stopping it would lose its work: once it runs it stays as it is
-	several bool    // its tasks have several GPUs each, so that they do not fit wherever some are free
-	restart float64 // seconds that a start or a change of size takes, from when there is room
-	leaves  float64 // seconds that others may have to wait until it has made room
-	prev    int     // index into sizes plus one, of what it has or has been told to have; 0: nothing
-	debt    float64 // seconds until it computes with that
-	margin  float64 // work more than there is, so that it may be moved
+	solid   bool    // stopping would lose its work: once it runs it is neither stopped nor resized
+	several bool    // its tasks have several GPUs each, so they do not fit wherever a GPU is free
+	restart float64 // seconds for a start or resize once there is room
+	leaves  float64 // seconds that others may have to wait for it to make room
+	prev    int     // index into sizes plus one of its present or decided size; 0: nothing
+	debt    float64 // seconds until it computes at that size
+	margin  float64 // additional planned work, so that the job may be moved
 }
 
-// pastLength is how many numbers of a job's memo are about flowPast: the size, and when it computes with that.
+// pastLength is the length of flowPast in a job's memo: the size, and when the job computes at it.
 const pastLength = 2
 
-// flowCosts is what of costs is the same for all jobs.
+// flowCosts are the costs that all jobs share.
 type flowCosts struct {
-	wait   float64 // seconds until whoever has to make room has done so
-	pushes bool    // being moved out of others' way costs time
-	starts []int   // the largest tasks that begin in a slot, by class
-	stuck  []*flow // they stay where they are, whatever is promised
+	wait   float64 // seconds that a starting job may have to wait for others to make room
+	pushes bool    // moving a job to make room costs time
+	starts []int   // class of the largest tasks that start in a slot
+	stuck  []*flow // jobs that cannot be stopped, whatever is promised
 }
 
-// cost is how long a job computes nothing for when it starts, or changes its size.
+// cost is how many seconds a job does not compute when it starts or is resized.
 func (h *horizon) cost(f *flow) float64 {
 	if f.restart == 0 && h.wait == 0 {
 		return 0
@@ -41,12 +41,12 @@ func (h *horizon) cost(f *flow) float64 {
 	return h.wait + f.restart
 }
 
-// remember finds out what of a job's costs depends on nobody else.
+// remember sets the job's own costs.
 func (r *flowRules) remember(h *horizon, f *flow) {
 	c := &f.j.Spec().Checkpoint
 	f.restart = (r.overhead + max(c.Restart, c.Suspend)).Seconds()
 	f.leaves = max(0, f.j.SwitchTakes()-c.Restart).Seconds()
-	if f.least < f.most { // it gives back a part when it has changed its size, and it may be changing it
+	if f.least < f.most { // it gives back GPUs after a resize, and may be resizing now
 		f.leaves = max(f.leaves, f.restart+c.Restart.Seconds())
 	}
 	if f.solid = f.j.Loses(); f.solid && f.now > 0 && len(f.sizes) == 0 {
@@ -54,7 +54,7 @@ func (r *flowRules) remember(h *horizon, f *flow) {
 	}
 }
 
-// slowedBy is the part of its speed that a job has beside its periodic checkpoints.
+// slowedBy is the factor by which periodic checkpoints reduce a job's speed.
 func slowedBy(spec *cluster.Job) float64 {
 	c := &spec.Checkpoint
 	if c.Interval <= 0 || c.Cost <= 0 || c.None {
@@ -63,7 +63,8 @@ func slowedBy(spec *cluster.Job) float64 {
 	return c.Interval.Seconds() / (c.Interval + c.Cost).Seconds()
 }
 
-// reckonWait finds out how long who starts may have to wait, and where the accepted jobs are.
+// reckonWait sets how long a starting job may have to wait, and the present state of the accepted
+// jobs.
 func (h *horizon) reckonWait(list []flow, kept []*flow) {
 	first, costs := -1, false
 	for i := range list {
@@ -83,7 +84,7 @@ func (h *horizon) reckonWait(list []flow, kept []*flow) {
 	}
 }
 
-// resume finds out what a job has been told to have, and when it computes with that.
+// resume sets the size that a job has or is to have, and when it computes at it.
 func (h *horizon) resume(f *flow) {
 	memo := f.j.Target().Memo
 	f.prev = 1 + slices.Index(f.sizes, f.now)
@@ -97,13 +98,14 @@ func (h *horizon) resume(f *flow) {
 			f.prev, ready = size, then
 		}
 	}
-	if f.now > 0 && f.j.Started() >= h.v.Planned() && f.prev > 0 && f.sizes[f.prev-1] == f.now { // it has come to where it is since
+	// It has got its present size since the last plan.
+	if f.now > 0 && f.j.Started() >= h.v.Planned() && f.prev > 0 && f.sizes[f.prev-1] == f.now {
 		ready = f.j.Started().Add(time.Duration(f.restart * 1e9))
 	}
 	f.debt = max(0, ready.Sub(h.begin).Seconds())
 }
 
-// past writes what the next plan has to know.
+// past returns the job's flowPast for the next plan.
 func (h *horizon) past(f *flow) []int64 {
 	size, ready := 0, int64(0)
 	if len(f.plan) > 0 {
@@ -119,7 +121,7 @@ func (h *horizon) past(f *flow) []int64 {
 	return []int64{int64(size), ready}
 }
 
-// pieces is how many stretches of one size a plan has.
+// pieces is the number of runs of slots of one size in a plan.
 func pieces(plan []int) (n int) {
 	for t, s := range plan {
 		if s > 0 && (t == 0 || plan[t-1] != s) {
@@ -129,7 +131,7 @@ func pieces(plan []int) (n int) {
 	return n
 }
 
-// stick books a job that stays where it is until it ends.
+// stick books a job that cannot be stopped until it ends.
 func (h *horizon) stick(f *flow) {
 	f.tasks = f.now
 	wait := h.cost(f)
@@ -147,7 +149,8 @@ func (h *horizon) stick(f *flow) {
 	h.stuck = append(h.stuck, f)
 }
 
-// noteStarts notes which is the largest class of tasks that begins in each slot: smaller ones may be moved out of its way.
+// noteStarts records the class of the largest tasks that start in each slot: smaller ones may be
+// moved to make room.
 func (h *horizon) noteStarts(list []*flow) {
 	if !h.pushes {
 		return
@@ -167,7 +170,7 @@ func (h *horizon) noteStarts(list []*flow) {
 	}
 }
 
-// moved reports whether a job may be moved in a slot.
+// moved reports whether a job may be moved in a slot to make room for larger tasks.
 func (h *horizon) moved(f *flow, t int) bool {
 	return h.pushes && !f.solid && h.starts[t] < f.classes[0]
 }
@@ -191,7 +194,7 @@ func (h *horizon) worked(f *flow, plan []int) (sum float64) {
 	return sum
 }
 
-// inTime reports whether the plans of all jobs get them done.
+// inTime reports whether each job is done with its plan.
 func (h *horizon) inTime(list []*flow, slack float64) bool {
 	for _, f := range list {
 		if h.worked(f, f.plan) < f.left-slack {
@@ -201,10 +204,11 @@ func (h *horizon) inTime(list []*flow, slack float64) bool {
 	return true
 }
 
-// mostPushes bounds how often plans are made anew for those that are moved.
+// mostPushes bounds how often satisfy plans again because of moved jobs.
 const mostPushes = 8
 
-// solidShare is share for a job that is not stopped any more once it runs: slots without a gap, with one size, the latest that suffice.
+// solidShare is share for a job that cannot be stopped: consecutive slots with one size, the latest
+// that suffice.
 func (h *horizon) solidShare(f *flow, from int, work float64, prev int, debt float64) (plan []int, ok bool) {
 	if prev > 0 && from == 0 {
 		if plan, ok = h.fromNow(f, prev-1, work, debt); ok || f.now > 0 {
@@ -230,8 +234,8 @@ func (h *horizon) solidShare(f *flow, from int, work float64, prev int, debt flo
 	return plan, work <= 1e-9
 }
 
-// fromNow has a job that is not stopped any more run from the first slot on until it is done. It reports whether there is room
-// for it, and it is in time; one that runs is there, in any case.
+// fromNow is the plan of a job that cannot be stopped, from the first slot until it is done; ok:
+// there is room and it is done in time. A job that already runs has its room in any case.
 func (h *horizon) fromNow(f *flow, size int, work, debt float64) (plan []int, ok bool) {
 	plan, ok = make([]int, f.deadline), true
 	for t := 0; t < f.deadline && work > 1e-9; t++ {
@@ -244,8 +248,8 @@ func (h *horizon) fromNow(f *flow, size int, work, debt float64) (plan []int, ok
 	return plan, ok && work <= 1e-9
 }
 
-// mayRun reports whether a job without a promise may start now, though accepted ones need what they need later: it leaves soon
-// enough, or it ends in time. One that stays until it ends is booked.
+// mayRun reports whether a job without a promise may start although accepted jobs need GPUs later:
+// it can leave soon enough, or it ends in time. A job that cannot be stopped is booked.
 func (r *flowRules) mayRun(h *horizon, c *claim, free int, kept []*flow) bool {
 	if c.now > 0 {
 		return true
@@ -279,6 +283,6 @@ func (r *flowRules) mayRun(h *horizon, c *claim, free int, kept []*flow) bool {
 	c.least, c.most = f.now, f.now // once it runs it is not resized
 	gpus := f.gpus[0]
 	h.take(f, f.plan, 1)
-	h.free[0] += gpus // of the first slot somebody else keeps count
+	h.free[0] += gpus // the caller accounts for the first slot
 	return true
 }

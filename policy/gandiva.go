@@ -30,8 +30,8 @@ var gandiva = Info{
 type gandivaRules struct {
 	round, probe time.Duration
 	pack         bool
-	tries        int64 // 0: without end
-	overhead     int64 // ppm; 0: any
+	tries        int64 // 0: unlimited
+	overhead     int64 // ppm; 0: unlimited
 }
 
 func newGandiva(k *Knobs) (sched.Policy, error) {
@@ -60,35 +60,34 @@ func newGandiva(k *Knobs) (sched.Policy, error) {
 	return &planner{name: k.label(), traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: g.round, Anywhere: true}, plan: g.plan}, nil
 }
 
-// leastOverhead is the least part of a turn that can be asked for.
+// leastOverhead is the least overhead that can be set.
 const leastOverhead = 0.001
 
-// due reports whether a job has had its turn: as much time as makes what stopping and
-// starting it takes, as stated or measured, no more than its part of the turn.
+// due reports whether a job has had its turn: it has run so long that stopping and starting it
+// takes no more than the permitted share of the turn, by stated or measured times.
 func (g *gandivaRules) due(v sched.View, j sched.JobView) bool {
 	return g.overhead == 0 || v.Now().Sub(j.Started())/1000*time.Duration(g.overhead/1000) >= j.SwitchTakes()
 }
 
-// turn is a job while turns are given: what it takes, and how long it has run.
+// turn is a job during a plan.
 type turn struct {
 	gpus   int
-	rounds time.Duration // it has had so many
+	rounds time.Duration // number of rounds that it has run
 	submit cluster.Time
 	tier   cluster.Tier
 	stays  bool
 	packs  bool
 	runs   bool
-	mate   int  // 1 + the job with which it shares GPUs, or is to; 0: none
-	passed bool // it has been looked at
-	yields bool // its memory is where somebody else has his turn: it lets its own pass
+	mate   int  // 1 + the job with which it shares or is to share GPUs; 0: none
+	passed bool // its place in this plan is decided
+	yields bool // its memory is on devices where another job has its turn: it skips its own
 }
 
-// mostBad is how many jobs with which it did not go well are remembered of each
-// job, mostTried among how many of the same size a partner is looked for, mostFit of
-// how many with whom it may share GPUs the best is taken.
+// mostBad bounds the bad partners remembered for each job, mostTried the jobs of the same size
+// among which a partner is sought, mostFit the suitable ones of which the best is taken.
 const mostBad, mostTried, mostFit = 16, 64, 8
 
-// turnsRoom is memory for a plan.
+// turnsRoom is memory reused from plan to plan.
 type turnsRoom struct {
 	turns []turn
 	order turnOrder
@@ -107,7 +106,7 @@ func (g *gandivaRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	room.turns = turns
 	crowded := asked > free
 	if !crowded && !waits {
-		p.Next = cluster.Never // until somebody comes
+		p.Next = cluster.Never // until a job comes
 	}
 	for i := range jobs {
 		g.judge(v, jobs, turns, p.Targets, i, crowded)
@@ -126,7 +125,7 @@ func (g *gandivaRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 		t, to := &turns[i], &p.Targets[i]
 		to.Rank = int64(rank)
 		if t.passed {
-			continue // it goes where the other goes
+			continue // it goes with its mate
 		}
 		t.passed = true
 		if t.yields = !homes.Free(jobs[i]) && (homes.Stuck(jobs[i]) || most-t.rounds <= g.patience(jobs[i])); t.yields {
@@ -145,11 +144,11 @@ func (g *gandivaRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 		}
 		for _, k := range []int{i, t.mate - 1} {
 			if k >= 0 && p.Targets[k].Beside > 0 {
-				p.Targets[k].Idle = true // unless it comes to the other's GPUs
+				p.Targets[k].Idle = true // unless it joins the other's GPUs
 			}
 		}
 	}
-	for _, i := range order { // where nobody else has use for GPUs, who has their devices may go there
+	for _, i := range order { // jobs that skipped their turn may use GPUs that no other job uses
 		if t := &turns[i]; t.yields && t.gpus <= free {
 			p.Targets[i].Idle = false
 			free -= t.gpus
@@ -158,14 +157,14 @@ func (g *gandivaRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	return p
 }
 
-// patience is how many rounds a suspended job may fall behind others whose devices are free, while
-// somebody else has those on which its memory is: it lets its turn pass until moving that one
-// is no more than a tenth of what it is behind.
+// patience is how many rounds a suspended job may fall behind jobs whose devices are free while
+// another job has the devices with its memory: it skips its turn until moving that job costs no
+// more than a tenth of what it is behind.
 func (g *gandivaRules) patience(j sched.JobView) time.Duration {
 	return 1 + 10*j.MoveTakes()/g.round
 }
 
-// mostRounds is how many rounds those have had at most who take turns and run.
+// mostRounds is the largest number of rounds of the running jobs that take turns.
 func mostRounds(turns []turn) (most time.Duration) {
 	for i := range turns {
 		if t := &turns[i]; t.runs && !t.stays {
@@ -175,7 +174,7 @@ func mostRounds(turns []turn) (most time.Duration) {
 	return most
 }
 
-// turn looks at a job, and notes in its target what it remembers.
+// turn describes a job, and puts what it remembers into its target.
 func (g *gandivaRules) turn(v sched.View, j sched.JobView, to *sched.Target, shared bool) turn {
 	_, least, _ := j.Tasks()
 	spec := j.Spec()
@@ -183,23 +182,23 @@ func (g *gandivaRules) turn(v sched.View, j sched.JobView, to *sched.Target, sha
 	if old := j.Target(); old != nil && len(old.Memo) > 0 {
 		to.Memo = old.Memo
 	}
-	if m := to.Memo; !t.runs && (m == nil || m[0] != int64(j.Done())) { // what it had done when it got its turn
+	if m := to.Memo; !t.runs && (m == nil || m[0] != int64(j.Done())) { // work done when its turn began
 		to.Memo = append([]int64{int64(j.Done())}, m[min(1, len(m)):]...)
 	}
-	t.packs = shared && (g.tries == 0 || len(to.Memo) <= int(g.tries)) && packs(j) // the first is what it had done
+	// The first number is the work done, the rest bad partners.
+	t.packs = shared && (g.tries == 0 || len(to.Memo) <= int(g.tries)) && packs(j)
 	t.stays = stays(j) || g.begins(v, j, to.Memo) || t.runs && !g.due(v, j)
 	return t
 }
 
-// begins reports whether a job has had nothing of its turn yet: starting, and what a
-// start costs, can take longer than a round. It has ten rounds for that.
+// begins reports whether a job has made no progress in its turn yet: starting may take longer than
+// a round. It gets ten rounds for that.
 func (g *gandivaRules) begins(v sched.View, j sched.JobView, memo []int64) bool {
 	return j.Running() && len(memo) > 0 && v.Now().Sub(j.Started()) < 10*g.round && j.Done()-time.Duration(memo[0]) < g.round/2
 }
 
-// judge looks at a guest: it stays with whom it is beside if they get more done
-// together than one alone, or have not been together for long enough to say, and
-// there are more jobs than GPUs.
+// judge decides whether a guest stays: the two must get more done together than one alone, or have
+// been together too briefly to tell, and there must be more jobs than GPUs.
 func (g *gandivaRules) judge(v sched.View, jobs []sched.JobView, turns []turn, targets []sched.Target, i int, crowded bool) {
 	id, ok := jobs[i].Beside()
 	if !ok {
@@ -218,13 +217,13 @@ func (g *gandivaRules) judge(v sched.View, jobs []sched.JobView, turns []turn, t
 	}
 }
 
-// byTurns is what two jobs get done by turns, in ppm of one of them that need never
-// stop: stopping and starting is no part of a turn.
+// byTurns is the throughput of two jobs that take turns, in ppm of one that never stops: stopping
+// and starting are not part of a turn.
 func (g *gandivaRules) byTurns(a, b sched.JobView) int64 {
 	return (g.ofTurn(a) + g.ofTurn(b)) / 2
 }
 
-// ofTurn is the part of its time on devices in which a job computes that takes turns, in ppm.
+// ofTurn is the share of its time on devices in which a job that takes turns computes, in ppm.
 func (g *gandivaRules) ofTurn(j sched.JobView) int64 {
 	takes, turn := j.SwitchTakes(), g.round
 	if g.overhead > 0 {
@@ -233,8 +232,8 @@ func (g *gandivaRules) ofTurn(j sched.JobView) int64 {
 	return 1_000_000 * turn.Milliseconds() / (turn + takes).Milliseconds()
 }
 
-// tried reports whether two jobs have been together for long enough to say: longer,
-// if neither reports how fast it is.
+// tried reports whether two jobs have been together for long enough to judge; longer, if neither
+// reports its speed.
 func (g *gandivaRules) tried(v sched.View, host, guest sched.JobView) bool {
 	reported := func(j sched.JobView) bool {
 		now, _, _ := j.Tasks()
@@ -244,12 +243,11 @@ func (g *gandivaRules) tried(v sched.View, host, guest sched.JobView) bool {
 	return host.Computes() && guest.Computes() && since >= g.probe && (since >= 5*g.probe || reported(host) || reported(guest))
 }
 
-// partners are the jobs of one size that may be put beside another, in the order in
-// which turns are given. All those that come before one who looks for a partner have
-// been looked at themselves.
+// partners are the jobs of one size that may be packed with another, in the order of turns. When a
+// job looks for a partner, all jobs before it have been decided.
 type partners struct {
 	gpus       int
-	jobs, room []int // the front of jobs is cut off, room is all of their memory
+	jobs, room []int // room is the whole memory of jobs, which is cut at the front
 }
 
 func partnersOf(lines []partners, turns []turn, order []int) []partners {
@@ -260,7 +258,7 @@ func partnersOf(lines []partners, turns []turn, order []int) []partners {
 		}
 		l := lineOf(lines, t.gpus)
 		if l == nil {
-			if len(lines) < cap(lines) { // memory of the last plan's
+			if len(lines) < cap(lines) { // reuse the last plan's memory
 				lines = lines[:len(lines)+1]
 			} else {
 				lines = append(lines, partners{})
@@ -274,7 +272,7 @@ func partnersOf(lines []partners, turns []turn, order []int) []partners {
 	return lines
 }
 
-// rest are those from the first on that has not been looked at and has no partner.
+// rest cuts off the leading jobs that are taken and returns the others.
 func (l *partners) rest(turns []turn) []int {
 	if l == nil {
 		return nil
@@ -285,10 +283,10 @@ func (l *partners) rest(turns []turn) []int {
 	return l.jobs
 }
 
-// taken reports whether a job is nobody's partner any more in this plan.
+// taken reports whether a job can no longer become a partner in this plan.
 func (t *turn) taken() bool { return t.passed || t.mate > 0 }
 
-// lineOf is the line of a size; nil: there is none.
+// lineOf is the line of a size; nil: none.
 func lineOf(lines []partners, gpus int) *partners {
 	if i := slices.IndexFunc(lines, func(l partners) bool { return l.gpus == gpus }); i >= 0 {
 		return &lines[i]
@@ -296,12 +294,12 @@ func lineOf(lines []partners, gpus int) *partners {
 	return nil
 }
 
-// pair finds a partner for a job that gets a turn: of the next few in the order of the
-// same size that may share GPUs, do not run themselves unless this one waits, and with
-// which it is not known to go badly, the one with which most gets done, as is believed.
+// pair finds a partner for a job that gets a turn, among the next few jobs of the same size in
+// order: it may share GPUs, does not run itself unless this job waits, and is not a known bad
+// partner. The one with the highest expected throughput is taken.
 func (g *gandivaRules) pair(v sched.View, jobs []sched.JobView, turns []turn, targets []sched.Target, line *partners, i int) {
 	rest := line.rest(turns)
-	var free [mostTried]int // who has been looked at
+	var free [mostTried]int // the candidates seen
 	tried, fit, at := 0, 0, 0
 	best, most := -1, int64(-1)
 	for ; at < len(rest) && tried < mostTried && fit < mostFit; at++ {
@@ -323,7 +321,7 @@ func (g *gandivaRules) pair(v sched.View, jobs []sched.JobView, turns []turn, ta
 		}
 	}
 	if line != nil {
-		line.jobs = rest[at-tried:] // who is taken is not looked at again
+		line.jobs = rest[at-tried:] // taken jobs are dropped
 		copy(line.jobs, free[:tried])
 	}
 	if best >= 0 {
@@ -333,7 +331,7 @@ func (g *gandivaRules) pair(v sched.View, jobs []sched.JobView, turns []turn, ta
 	}
 }
 
-// hostOf says which of two jobs is the other's host: who runs, else who gets the turn.
+// hostOf tells which of two jobs hosts the other: the running one, else the one that gets the turn.
 func hostOf(turns []turn, i, k int) (host, guest int) {
 	if turns[k].runs {
 		return k, i
@@ -341,8 +339,8 @@ func hostOf(turns []turn, i, k int) (host, guest int) {
 	return i, k
 }
 
-// gain is how much more two jobs get done together than by turns, as is believed, in
-// ppm of one of them alone; -1: less, or they may not be tried together.
+// gain is how much more two jobs are expected to get done together than by turns, in ppm of one
+// alone; -1: less, or they may not be packed.
 func (g *gandivaRules) gain(v sched.View, host, guest []sched.JobView, ofHost, ofGuest []int64) int64 {
 	a, b := host[0], guest[0]
 	memory := a.Spec().Tasks[0].Request.Memory + b.Spec().Tasks[0].Request.Memory
@@ -350,7 +348,7 @@ func (g *gandivaRules) gain(v sched.View, host, guest []sched.JobView, ofHost, o
 	switch {
 	case wentBadly(ofHost, b.Spec().ID) || wentBadly(ofGuest, a.Spec().ID):
 		return -1
-	case gpu == "": // it starts with this plan: nobody knows yet where
+	case gpu == "": // it starts with this plan, its nodes are not known yet
 		gpu = v.Kinds()[0].GPU
 	case !b.Accepts(gpu) || memory > a.DeviceMemory():
 		return -1
@@ -358,8 +356,8 @@ func (g *gandivaRules) gain(v sched.View, host, guest []sched.JobView, ofHost, o
 	return max(-1, v.SpeedBeside(a, gpu, guest)+v.SpeedBeside(b, gpu, host)-g.byTurns(a, b))
 }
 
-// together is what two jobs get done on the same GPUs, in ppm of one of them alone:
-// as they report, or else as is believed.
+// together is the throughput of two jobs on the same GPUs, in ppm of one alone: as reported, or
+// else as expected.
 func together(v sched.View, host, guest []sched.JobView) int64 {
 	part := func(a, b []sched.JobView) int64 {
 		j, gpu := a[0], host[0].GPU()
@@ -379,8 +377,8 @@ type turnOrder struct {
 	order []int
 }
 
-// of lists the jobs in the order of the rounds that they have had, who stays first, then
-// by tier; equal ones as they were submitted, and by number, as they come.
+// of orders the jobs: those that stay first, then by tier, then by the number of rounds run, then
+// by submission and number.
 func (o *turnOrder) of(turns []turn) []int {
 	o.order, o.keys = o.order[:0], o.keys[:0]
 	sorted := true
@@ -390,7 +388,7 @@ func (o *turnOrder) of(turns []turn) []int {
 	if !sorted {
 		slices.SortStableFunc(o.order, func(a, b int) int { return cmp.Compare(turns[a].submit, turns[b].submit) })
 	}
-	for at, i := range o.order { // numbers are sorted faster than what has to be compared
+	for at, i := range o.order { // sorting numbers is faster than sorting with a comparison
 		t := &turns[i]
 		key := uint64(t.tier)<<60 | min(uint64(t.rounds), 1<<28-1)<<32 | uint64(at)
 		if !t.stays {
@@ -412,12 +410,12 @@ func (o *turnOrder) of(turns []turn) []int {
 	return o.order
 }
 
-// wentBadly reports whether a job remembers that it did not go well with another.
+// wentBadly reports whether a job remembers another as a bad partner.
 func wentBadly(memo []int64, id cluster.JobID) bool {
-	return slices.Contains(memo[min(1, len(memo)):], int64(id)) // the first is what it had done
+	return slices.Contains(memo[min(1, len(memo)):], int64(id)) // the first number is the work done
 }
 
-// bad remembers a job with which it did not go well.
+// bad adds a bad partner to a memo.
 func bad(memo []int64, id cluster.JobID) []int64 {
 	switch {
 	case len(memo) == 0:

@@ -37,8 +37,8 @@ func newGandivaFair(k *Knobs) (sched.Policy, error) {
 	return g, err
 }
 
-// holder is a user: what it has of each kind, in GPUs, how many it can use, and
-// what a kind does for its jobs, as speed per GPU (0: nothing).
+// holder is a user: its GPUs of each kind, how many GPUs it can use, and the mean speed of its jobs
+// per GPU of each kind (0: none can run there).
 type holder struct {
 	jobs   []int
 	demand float64
@@ -53,8 +53,8 @@ func (h *holder) total() (sum float64) {
 	return sum
 }
 
-// fairParts divides the GPUs among users, not among jobs: each user's jobs have
-// equal parts of what the user has.
+// fairParts divides the GPUs among users, not jobs: all jobs of a user have equal parts of what the
+// user has.
 func (q *gavelProgram) fairParts() []float64 {
 	k, users, index := len(q.kinds), []holder(nil), map[int]int{}
 	for i, job := range q.jobs {
@@ -114,9 +114,9 @@ func (q *gavelProgram) spread(h *holder, x []float64) {
 	}
 }
 
-// divide gives every user the same of each kind that it can use, but no more than
-// it can use in all; what is left goes to the others in the same way. Each turn
-// leaves nothing, or satisfies somebody.
+// divide gives each user the same number of GPUs of each kind that it can use, but no more than it
+// can use in all; the rest goes to the other users in the same way. Each round leaves nothing, or
+// satisfies a user.
 func divide(users []holder, capacity []float64) {
 	left := slices.Clone(capacity)
 	for range len(users) + 1 {
@@ -158,13 +158,12 @@ func divide(users []holder, capacity []float64) {
 	}
 }
 
-// tiny is a part of a GPU that does not count.
+// tiny is the part of a GPU that is treated as zero.
 const tiny = 1e-9
 
-// trade has users exchange GPUs, for each pair of kinds: who gains most by the
-// faster one buys it from who gains least, at a price, in slower GPUs, that is the
-// second highest of what users gain by it. So the seller is at least as well off,
-// and the buyer better.
+// trade lets users exchange GPUs, for each pair of kinds: the user that gains most by the faster
+// kind buys it from the user that gains least, at a price in slower GPUs that is the second highest
+// gain. So the seller is no worse off, and the buyer is better off.
 func trade(users []holder, kinds int) {
 	for a := range kinds {
 		for b := range kinds {
@@ -175,8 +174,8 @@ func trade(users []holder, kinds int) {
 	}
 }
 
-// exchange is a market of kind a in terms of kind b. Each deal uses up what one of
-// the two has, or all that the seller can use.
+// exchange is a market of kind a in terms of kind b. Each trade uses up what one of the two users
+// has, or all that the seller can use.
 func exchange(users []holder, a, b int) {
 	var market []*holder
 	for u := range users {
@@ -189,7 +188,7 @@ func exchange(users []holder, a, b int) {
 		buyer, seller := market[0], market[len(market)-1]
 		price := market[1].speed[a] / market[1].speed[b]
 		if price < 1 || buyer.speed[a]/buyer.speed[b] <= price*(1+tiny) {
-			return // who buys the slower kind is the seller of the faster one in another market
+			return // buying the slower kind is selling the faster one in another market
 		}
 		amount := min(seller.parts[a], buyer.parts[b]/price)
 		if price > 1+tiny {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// output is how fast a user's GPUs are together.
+// output is the total speed of a user's GPUs.
 func (h *holder) output() (sum float64) {
 	for j, p := range h.parts {
 		sum += p * h.speed[j]
@@ -14,8 +14,8 @@ func (h *holder) output() (sum float64) {
 	return sum
 }
 
-// TestTrade: equal users have equal parts, nobody has more than it can use, no GPU
-// is lost or made, and nobody is worse off by trading.
+// TestTrade: equal users have equal parts, no user has more than it can use, no GPU is lost or
+// created, and no user is worse off by trading.
 func TestTrade(t *testing.T) {
 	r, gained := rand.New(rand.NewPCG(5, 6)), 0
 	for n := range 2000 {
@@ -69,10 +69,10 @@ func TestTrade(t *testing.T) {
 	}
 }
 
-// Two users with two jobs each, two fast GPUs and two slow ones. One is four times
-// as fast on the fast ones, the other as fast on either: one fast GPU for one slow.
-// Where a third gains twice as much, the first pays two slow ones; when it has no
-// more, the third buys for one.
+// Two users with two jobs each, two fast GPUs and two slow ones. One user is four times as fast on
+// the fast GPUs, the other equally fast on both: a fast GPU is traded for a slow one. If a third
+// user gains twice as much, the first pays two slow GPUs; when it has no more, the third buys for
+// one.
 func TestPrice(t *testing.T) {
 	two := []holder{{demand: 2, parts: []float64{1, 1}, speed: []float64{4, 1}}, {demand: 2, parts: []float64{1, 1}, speed: []float64{1, 1}}}
 	trade(two, 2)

@@ -42,18 +42,18 @@ var gavelSolves = []string{"changes", "resets"}
 
 var gavelObjectives = []string{"las", "waterfill", "hierarchical", "ftf", "makespan", "fifo", "throughput", "cost"}
 
-// gavelPolicy is Gavel: what X, the parts of time, is, depends on the objective;
-// the rounds are the same for all.
+// gavelPolicy is Gavel: the objective determines X, the shares of time; the rounds are the same for
+// all.
 type gavelPolicy struct {
 	name, objective string
 	round, reset    time.Duration
 	aware           bool
-	atResets        bool            // else at changes
-	sharing         bool            // of GPUs, by two
-	byUser, inOrder bool            // entities are users; in one the first comes first
-	inside          map[string]bool // ... in which queues, or nil
-	weigh           string          // jobs: queue, priority; "" or equal: all are alike
-	order           []string        // of kinds
+	atResets        bool            // else at every change
+	sharing         bool            // pairs of jobs share GPUs
+	byUser, inOrder bool            // the entities are users; within an entity first come, first served
+	inside          map[string]bool // ... in these queues; nil: no queue hierarchy
+	weigh           string          // weights by queue or priority; "" or equal: all jobs weigh the same
+	order           []string        // of the kinds
 	prices          map[string]float64
 }
 
@@ -96,7 +96,7 @@ func newGavel(k *Knobs) (sched.Policy, error) {
 	return g, err
 }
 
-// hierarchy reads whose jobs are one entity's, and who comes first in it.
+// hierarchy reads which jobs form an entity, and the order within it.
 func (g *gavelPolicy) hierarchy(entities, inside string) error {
 	g.byUser, g.inOrder = entities == "user", inside == "fifo"
 	if strings.Contains(inside, ":") && !g.byUser {
@@ -120,7 +120,7 @@ func (g *gavelPolicy) hierarchy(entities, inside string) error {
 	return nil
 }
 
-// weighs reads by what jobs are weighed.
+// weighs reads how jobs are weighed.
 func (g *gavelPolicy) weighs(by string) error {
 	g.weigh = by
 	switch kinds := []string{"equal", "queue", "priority"}; {
@@ -132,7 +132,7 @@ func (g *gavelPolicy) weighs(by string) error {
 	return nil
 }
 
-// turns reads the knob round of a policy that has jobs take turns.
+// turns reads the knob "round" of a policy that lets jobs take turns.
 func (k *Knobs) turns() (time.Duration, error) {
 	d, err := k.round()
 	if err == nil && d == 0 {
@@ -141,14 +141,15 @@ func (k *Knobs) turns() (time.Duration, error) {
 	return d, err
 }
 
-// Fits implements sched.Fitter: a GPU model that no cluster has is a slip of the pen.
+// Fits implements sched.Fitter: a GPU model that is neither in the cluster nor known is a typing
+// error.
 func (g *gavelPolicy) Fits(spec *cluster.Spec) error {
 	for _, knob := range []struct {
 		name   string
 		models []string
 	}{{"order", g.order}, {"prices", slices.Sorted(maps.Keys(g.prices))}} {
 		for _, name := range knob.models {
-			known := func(m cluster.GPUModel) bool { return m.Name == name } // nodes of it may come
+			known := func(m cluster.GPUModel) bool { return m.Name == name } // nodes of a known model may be added
 			if have := modelsOf(spec); !slices.Contains(have, name) && !slices.ContainsFunc(spec.Models, known) && !slices.ContainsFunc(cluster.Models(), known) {
 				return fmt.Errorf("%s: %w", knob.name, cluster.Unknown("GPU model", name, have))
 			}
@@ -157,7 +158,8 @@ func (g *gavelPolicy) Fits(spec *cluster.Spec) error {
 	return nil
 }
 
-// modelsOf lists the GPU models of a cluster's nodes; while it has none, those of its own and those that everybody knows.
+// modelsOf lists the GPU models of a cluster's nodes, or, if it has none, of its own models and the
+// known ones.
 func modelsOf(spec *cluster.Spec) (names []string) {
 	for i := range spec.Nodes {
 		names = append(names, spec.Nodes[i].Model)
@@ -171,7 +173,7 @@ func modelsOf(spec *cluster.Spec) (names []string) {
 	return slices.Compact(names)
 }
 
-// modelNamed is a GPU model's full name, as performance tables have it: V100 is V100-16GB.
+// modelNamed is a GPU model's full name as in performance tables: V100 is V100-16GB.
 func modelNamed(name string) string {
 	if m, ok := cluster.FindModel(name); ok {
 		return m.Name
@@ -212,13 +214,13 @@ func (g *gavelPolicy) Traits() sched.Traits {
 	return sched.Traits{Preempts: true, Backfill: sched.Skip, Round: g.round, Gated: g.objective == "fifo", Anywhere: true}
 }
 
-// A target's rank is a class and a place in it: jobs preempt those of higher
-// classes only. A job that was selected in vain, since the idle GPUs lie on
-// several nodes, may preempt those selected, who find a place elsewhere.
+// The rank of a target is a class and a place in it: jobs preempt those of higher classes only. A
+// job that was selected but not placed, since the idle GPUs are on several nodes, may preempt
+// selected jobs, which find a place elsewhere.
 const (
 	gavelInVain   = -1
 	gavelSelected = 0
-	gavelLeft     = 1 // takes what nobody wants
+	gavelLeft     = 1 // uses what is left over
 	gavelPlaces   = 1 << 40
 )
 
@@ -237,40 +239,39 @@ type gavelJob struct {
 	weight int64
 	speed  []int64 // ppm per kind; 0: cannot run there
 	pairs  []gavelPair
-	known  bool // a plan has seen it before
+	known  bool // an earlier plan has seen it
 	kind   int  // selected for it; -1: none
-	// For finish-time fairness, at the last solution: work left, in ms; speed if
-	// every job had an equal part of each kind, in ppm; and the time that it would
-	// have taken so far with such parts, in ms.
+	// For finish-time fairness, at the last solution: work left, in ms; speed with an equal part of
+	// each kind, in ppm; and the run time so far with such parts, in ms.
 	left, iso, alone int64
 	gavelSharer
 }
 
 // gavelPair is a job on a kind of GPU.
 type gavelPair struct {
-	x       int64 // part of its time that it should have there, ppm
-	base    int64 // what it had had at the last reset, less half a round: ns
-	due     int64 // what it should have had since: ns
-	deficit int64 // what it should have had before, and had not: ns
-	had     int64 // since the last reset, and half a round: ns
+	x       int64 // share of time that it should have there, ppm
+	base    int64 // service up to the last reset, less half a round: ns
+	due     int64 // service that it should have had since the last reset: ns
+	deficit int64 // service owed from before the last reset: ns
+	had     int64 // service since the last reset, plus half a round: ns
 }
 
-// gavelPlan is one plan in the making.
+// gavelPlan is a plan in the making.
 type gavelPlan struct {
 	*gavelPolicy
 	v     sched.View
 	kinds []sched.Kind
 	jobs  []gavelJob
-	since cluster.Time // counters start then
-	last  cluster.Time // the plan before this one
+	since cluster.Time // start of the counters
+	last  cluster.Time // time of the previous plan
 	state int64        // fingerprint of what X depends on
-	stale bool         // ... which is not what it is now: X waits for a reset
-	names int64        // fingerprint of the kinds that memories speak of
+	stale bool         // state has changed, but X is kept until a reset
+	names int64        // fingerprint of the kinds to which memos refer
 	uses  []gavelUse   // with space sharing
 	room  *gavelRoom
 }
 
-// gavelRoom is memory for a plan.
+// gavelRoom is memory reused from plan to plan.
 type gavelRoom struct {
 	jobs    []gavelJob
 	speeds  []int64
@@ -283,7 +284,7 @@ type gavelRoom struct {
 	parts   []float64
 }
 
-// zeros is a list of n zeros in memory that is there, if it is enough.
+// zeros returns n zeros, in reused memory if it is large enough.
 func zeros[T any](room *[]T, n int) []T {
 	if cap(*room) < n {
 		*room = make([]T, n+n/2)
@@ -317,8 +318,8 @@ func (g *gavelPolicy) Plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	return p.plan()
 }
 
-// recall reads the memories, counts what happened since the last plan, and
-// returns what X was computed for.
+// recall reads the memos, books the service since the last plan, and returns the state for which X
+// was computed.
 func (p *gavelPlan) recall(jobs []sched.JobView) (before int64) {
 	h := newFingerprint()
 	for _, k := range p.kinds {
@@ -360,7 +361,7 @@ func (p *gavelPlan) recall(jobs []sched.JobView) (before int64) {
 			if !job.known {
 				pair.base = served - half
 			}
-			pair.due += pair.x * (int64(p.v.Now().Sub(last)) / 1e6) // ppm of ms: ns
+			pair.due += pair.x * (int64(p.v.Now().Sub(last)) / 1e6) // ppm of ms are ns
 			pair.had = max(served-pair.base, 1)
 			h.number(job.speed[k])
 		}
@@ -370,12 +371,12 @@ func (p *gavelPlan) recall(jobs []sched.JobView) (before int64) {
 	return before
 }
 
-// job is a job that no plan has seen yet.
+// job describes a job without its memo.
 func (p *gavelPlan) job(j sched.JobView, speed []int64, pairs []gavelPair) gavelJob {
 	spec := j.Spec()
 	job := gavelJob{j: j, milli: spec.GPUMilli(), weight: p.weightOf(j), kind: -1, speed: speed, pairs: pairs}
 	if job.milli == 0 {
-		job.milli = j.Milli() // slices
+		job.milli = j.Milli() // a job on slices
 	}
 	for k, kind := range p.kinds {
 		if !j.Accepts(kind.GPU) {
@@ -388,7 +389,7 @@ func (p *gavelPlan) job(j sched.JobView, speed []int64, pairs []gavelPair) gavel
 	return job
 }
 
-// mostPriority is the largest weight that a priority stands for.
+// mostPriority is the largest priority that counts as a weight.
 const mostPriority = 1000
 
 // weightOf is a job's weight, in thousandths.
@@ -402,8 +403,7 @@ func (p *gavelPlan) weightOf(j sched.JobView) int64 {
 	return cluster.Whole
 }
 
-// restart has what jobs have had count from now on; what they should have had
-// more is remembered.
+// restart resets the counters of service; what jobs are still owed is kept.
 func (p *gavelPlan) restart() {
 	p.since = p.v.Now()
 	half := int64(p.round / 2)
@@ -416,16 +416,16 @@ func (p *gavelPlan) restart() {
 	}
 }
 
-// before orders a job's claim on a kind before another's: by what it should have
-// relative to what it had, then by what it is owed.
+// before compares the claims of two jobs on a kind: by the ratio of what they should have to what
+// they had, then by what they are owed.
 func (a gavelPair) before(b gavelPair) int {
 	hi1, lo1 := bits.Mul64(uint64(a.x), uint64(b.had))
 	hi2, lo2 := bits.Mul64(uint64(b.x), uint64(a.had))
 	return cmp.Or(cmp.Compare(hi2, hi1), cmp.Compare(lo2, lo1), cmp.Compare(b.deficit, a.deficit), cmp.Compare(b.x, a.x))
 }
 
-// choose selects the jobs of this round and their kinds: kind by kind, in each by
-// claim. Tiers come one after the other, as they do in the engine.
+// choose selects the jobs of this round and their kinds: kind by kind, by claim within each. It
+// goes tier by tier, as the engine does.
 func (p *gavelPlan) choose() {
 	free := make([]int64, len(p.kinds))
 	for k := range p.kinds {
@@ -445,10 +445,10 @@ func (p *gavelPlan) choose() {
 	}
 }
 
-// claimed selects jobs of a tier for a kind, by claim, as long as somebody fits.
+// claimed selects jobs of a tier for a kind, by claim, as long as one fits.
 func (p *gavelPlan) claimed(k int, tier cluster.Tier, free *int64) {
 	line := p.room.line[:0]
-	least := *free + 1 // what any of them asks for
+	least := *free + 1 // the smallest demand
 	for i := range p.jobs {
 		job := &p.jobs[i]
 		if job.kind < 0 && job.milli > 0 && job.milli <= *free && job.speed[k] > 0 && job.j.Spec().Tier == tier && (job.pairs[k].x > 0 || p.objective != "fifo") {
@@ -470,13 +470,13 @@ func (p *gavelPlan) claimed(k int, tier cluster.Tier, free *int64) {
 
 // gavelClaim is a job's claim on a kind of GPU.
 type gavelClaim struct {
-	ratio float64 // of what it should have to what it had: nearly
+	ratio float64 // share over service, approximate
 	pair  *gavelPair
-	at    int // among the plan's jobs
+	at    int // index of the job in the plan
 }
 
-// surely is by how much two ratios differ, of the first, at least, so that rounding, of
-// less than a thousandth of that, has not put them in their order.
+// surely is the relative difference above which the order of two ratios cannot be an effect of
+// rounding, which is less than a thousandth of it.
 const surely = 1e-12
 
 // Before implements heap.Ordered.
@@ -490,10 +490,9 @@ func (a *gavelClaim) Before(b *gavelClaim) bool {
 	return a.at < b.at
 }
 
-// kindOrder is the order that is asked for; then the fastest kind first, by the sum
-// of all jobs' speeds, each relative to the job's mean over the kinds, so that it
-// does not matter which GPU is the reference; where all count as equal, another
-// one each round.
+// kindOrder starts with the order that is set; then the fastest kind comes first, by the sum of all
+// jobs' speeds, each relative to the job's mean over the kinds, so that the reference GPU does not
+// matter. If speeds do not count, the order rotates by one each round.
 func (p *gavelPlan) kindOrder(round int) []int {
 	order, sum := make([]int, len(p.kinds)), make([]int64, len(p.kinds))
 	for k := range order {
@@ -519,7 +518,7 @@ func (p *gavelPlan) kindOrder(round int) []int {
 	return order
 }
 
-// asked is a kind's place in the order that is asked for.
+// asked is a kind's place in the order that is set.
 func (p *gavelPlan) asked(kind int) int {
 	if at := slices.Index(p.order, p.kinds[kind].GPU); at >= 0 {
 		return at
@@ -527,8 +526,8 @@ func (p *gavelPlan) asked(kind int) int {
 	return len(p.order)
 }
 
-// plan makes targets of what was chosen: those selected first, larger ones before
-// smaller ones, because they are harder to place.
+// plan makes targets of the choice: selected jobs first, larger before smaller, since they are
+// harder to place.
 func (p *gavelPlan) plan() sched.Plan {
 	out := sched.Plan{Next: cluster.Never, Targets: p.v.Targets(len(p.jobs)),
 		Memo: append([]int64{int64(p.since), int64(p.v.Now()), p.state, p.names}, p.usesMemo()...)}
@@ -558,7 +557,7 @@ func (p *gavelPlan) plan() sched.Plan {
 		}
 		t.Memo = memory[first:len(memory):len(memory)]
 		if job.milli > 0 && (job.kind < 0 || job.mate > 0 || job.speed[job.kind] < slices.Max(job.speed)) {
-			out.Next = p.v.Now().Add(p.round) // somebody waits for a turn, or for another partner
+			out.Next = p.v.Now().Add(p.round) // a job waits for a turn, or for another partner
 		}
 	}
 	if p.stale {
@@ -567,10 +566,10 @@ func (p *gavelPlan) plan() sched.Plan {
 	return out
 }
 
-// largestFirst lists the plan's jobs, larger ones before smaller ones.
+// largestFirst orders the plan's jobs by decreasing size.
 func (p *gavelPlan) largestFirst() []int {
 	list, order := zeros(&p.room.sized, len(p.jobs)), zeros(&p.room.order, len(p.jobs))
-	for i := range p.jobs { // numbers are sorted faster than what has to be compared
+	for i := range p.jobs { // sorting numbers is faster than sorting with a comparison
 		list[i] = uint64(mostMilli-p.jobs[i].milli)<<24 | uint64(i)
 	}
 	slices.Sort(list)
@@ -580,11 +579,11 @@ func (p *gavelPlan) largestFirst() []int {
 	return order
 }
 
-// mostMilli is more than any job asks for, in milli-GPU. (No plan is about 16 million jobs.)
+// mostMilli exceeds what any job asks for, in milli-GPU. (A plan has fewer than 2^24 jobs.)
 const mostMilli = 1<<39 - 1
 
-// moves reports whether a job goes from one kind to another in this round. What it
-// will take may be idle before it has left what it has: nobody else starts on that.
+// moves reports whether a running job changes its kind in this round. Its new GPUs may be idle
+// before it has left the old ones: no other job may start on them.
 func (p *gavelPlan) moves() bool {
 	for i := range p.jobs {
 		if job := &p.jobs[i]; job.kind >= 0 && len(p.kinds) > 1 && job.j.Running() && job.j.GPU() != p.kinds[job.kind].GPU {

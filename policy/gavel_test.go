@@ -9,9 +9,9 @@ import (
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
-// The order of a round: Gavel, OSDI'20, vector 4, and H2 of Gavel's simulator. Shares of
-// 0.8 and 0.2; after four rounds and one both have what they should, and what is
-// owed decides; after one more of the first the second goes first.
+// The order of a round: Gavel, OSDI'20, vector 4, and H2 of Gavel's simulator. With shares of 0.8
+// and 0.2, after four rounds and one both have what they should, and the deficit decides; after one
+// more of the first the second comes first.
 func TestGavelTurns(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -36,8 +36,8 @@ func TestGavelTurns(t *testing.T) {
 	}
 }
 
-// The models are gone through fastest first, whichever GPU the speeds are relative
-// to: two jobs are four times as fast on B as on A, one is three times slower there.
+// The models are taken fastest first, whichever GPU the speeds are relative to: two jobs are four
+// times as fast on B as on A, one is three times slower there.
 func TestGavelOrder(t *testing.T) {
 	for _, c := range []struct {
 		name, knobs string
@@ -88,12 +88,12 @@ func TestGavelBadKnobs(t *testing.T) {
 	}
 }
 
-// Settings that name what a cluster does not have are errors that say what it has.
+// Settings that name what a cluster does not have are errors that list what it has.
 func TestFits(t *testing.T) {
 	spec := &cluster.Spec{Nodes: []cluster.Node{{Name: "a", Model: "Own-7GB"}}, Partitions: []cluster.Partition{{Name: "new"}, {Name: "big"}}}
 	for _, c := range []struct{ policy, want string }{
 		{"gavel:order=Foo", `order: unknown GPU model "Foo" (valid: Own-7GB)`},
-		{"gavel:order=H100", ""}, // nodes of it may come
+		{"gavel:order=H100", ""}, // nodes of it may be added
 		{"gavel:objective=cost,prices=Own-7GB:1/Own-8GB:2", `prices: unknown GPU model "Own-8GB": did you mean "Own-7GB"? (valid: Own-7GB)`},
 		{"gavel:order=Own-7GB/H100-80GB", ""},
 		{"lucid:profile=nowhere", `profile: unknown partition "nowhere" (valid: new, big)`},

@@ -2,13 +2,13 @@ package policy
 
 import "github.com/muster-gpu/muster/engine/sched"
 
-// packsWell is how much more than one alone two jobs must get done, in ppm, for the second
-// to be put beside the first under objective fifo: Gavel's.
+// packsWell is the throughput of two jobs on the same GPUs, in ppm of one alone, above which they
+// are packed under objective fifo (Gavel's value).
 const packsWell = 1_500_000
 
-// arrival gives each job in turn all of its time on the fastest kind that has room
-// for it, until one finds none; the others get -1. One that could not run where there is
-// room is passed over: what is there is of no use to it.
+// arrival gives each job in turn all of its time on the fastest kind that has room for it, until
+// there is no room for one on any kind; that job and all later ones get -1. A job that cannot run
+// on the kinds that have room is skipped.
 func (q *gavelProgram) arrival() (kind []int) {
 	k, free := len(q.kinds), append([]float64(nil), q.who.Capacity...)
 	done := false
@@ -31,7 +31,7 @@ func (q *gavelProgram) arrival() (kind []int) {
 	return kind
 }
 
-// whole are the shares of jobs that have all of their time on a kind.
+// whole returns the shares of jobs that spend all of their time on a kind.
 func (q *gavelProgram) whole(kind []int) []float64 {
 	x := make([]float64, len(q.speed))
 	for i, k := range kind {
@@ -42,12 +42,12 @@ func (q *gavelProgram) whole(kind []int) []float64 {
 	return x
 }
 
-// arriveShared is arrival with space sharing: then who is left goes, in turn, beside
-// that job that has GPUs for itself with which it gets most done, until one finds none
-// with which that is enough.
+// arriveShared is arrival with space sharing: the jobs that are left are packed, in turn, each with
+// the job that has its GPUs to itself for the highest throughput, until none is good enough for
+// one.
 func (q *gavelProgram) arriveShared() {
 	kind := q.arrival()
-	mate := make([]int, len(kind)) // 1 + the second one's number
+	mate := make([]int, len(kind)) // by job: 1 + number of the job packed with it
 	if q.v.Shared() {
 		for i, k := range kind {
 			if k >= 0 {
@@ -79,7 +79,7 @@ func (q *gavelProgram) arriveShared() {
 	}
 }
 
-// bestHost is the job on whose GPUs job i gets most done together with it, or -1.
+// bestHost is the job with which job i has the highest throughput on the same GPUs, or -1.
 func (q *gavelProgram) bestHost(i int, kind, mate []int) int {
 	job, best, most := q.jobs[i], -1, int64(packsWell)
 	for h, k := range kind {
@@ -93,10 +93,10 @@ func (q *gavelProgram) bestHost(i int, kind, mate []int) int {
 	return best
 }
 
-// together reports whether two jobs may have the same GPUs of a kind.
+// together reports whether two jobs may run on the same GPUs of a kind.
 func (q *gavelProgram) together(a, b *gavelJob, k int) bool {
 	return q.shares(a) && q.shares(b) && alike(a.j.Spec(), b.j.Spec()) && a.speed[k] > 0 && b.speed[k] > 0 && fits(a.j, b.j, q.kinds[k].GPU)
 }
 
-// shares reports whether a job may be one of two on the same GPUs in this plan.
+// shares reports whether a job may be packed in this plan.
 func (q *gavelProgram) shares(job *gavelJob) bool { return q.mayShare(job) && !stays(job.j) }

@@ -10,43 +10,41 @@ import (
 	"github.com/muster-gpu/muster/solve"
 )
 
-// Space sharing (the paper's section 3.2 and 4): the program has rows for two jobs
-// on the same GPUs, too. Jobs that are as fast as each other everywhere, alone and
-// beside whom ever, are a class: the program is one of classes, and so is what the
-// rounds carry out; who of a class has its turn, goes by what its jobs had. So
-// neither grows with the square of the number of jobs.
+// Space sharing (the paper's section 3.2 and 4): the program also has rows for two jobs on the same
+// GPUs. Jobs with the same speeds, alone and beside any other job, form a class: the program and
+// the rounds work on classes, and within a class the service of its jobs decides which of them
+// runs. So neither grows with the square of the number of jobs.
 
-// mostShared is of how many classes jobs may share GPUs, those with most jobs: there
-// are up to half as many pairs as its square, and the work of a solution grows with
-// the third power. Where work that is left matters every job is a class of its own,
-// and those with most work left may. Water filling takes a program for every class or so:
-// fewer may.
+// mostShared is the number of classes whose jobs may share GPUs, those with the most jobs: there
+// are up to half as many pairs as its square, and the work of a solution grows with the third
+// power. If remaining work matters, every job is a class of its own, and those with the most work
+// left may share. Water filling solves a program for almost every class, so its limit is lower.
 const (
 	mostShared       = 64
 	mostSharedFilled = 16
 )
 
-// gavelSharer is what a job's plan with space sharing knows more of it.
+// gavelSharer is what a plan with space sharing adds to a job.
 type gavelSharer struct {
-	class int64 // fingerprint of what a class has in common
-	level int64 // speed that the last solution gave it, in ppm; 0: none has seen it
-	owed  int64 // what it should have done by that and has not, in ns of work
-	mate  int   // 1 + the job with which it is to have GPUs, of the plan's; 0: none
-	guest bool  // ... the other one holds them
-	vain  bool  // it has waited in vain to join another one: it has a turn alone
+	class int64 // fingerprint of what the jobs of a class have in common
+	level int64 // speed that the last solution gave it, in ppm; 0: none has included it
+	owed  int64 // work that it should have done at that level and has not, in ns
+	mate  int   // 1 + index in the plan of the job packed with it; 0: none
+	guest bool  // ... and the other one holds the GPUs
+	vain  bool  // it waited in vain to be packed: it gets a turn alone
 }
 
-// gavelUse is GPUs of a kind for a job of one class, or for two of two classes.
+// gavelUse is an allocation of GPUs of a kind to a job of one class, or to two jobs of two classes.
 type gavelUse struct {
-	class [2]int64 // the second is 0 for one alone
+	class [2]int64 // the second is 0 for a job alone
 	kind  int
-	x     int64 // how many there should be at a time, in millionths
-	owed  int64 // how much more there should have been, in ns
+	x     int64 // how many should run at a time, in millionths
+	owed  int64 // time owed: ns
 }
 
 func (u *gavelUse) same(o *gavelUse) bool { return u.class == o.class && u.kind == o.kind }
 
-const useMemo = 5 // numbers of a use
+const useMemo = 5 // length of a use in a memo
 
 func (p *gavelPlan) usesMemo() (memo []int64) {
 	for i := range p.uses {
@@ -56,7 +54,7 @@ func (p *gavelPlan) usesMemo() (memo []int64) {
 	return memo
 }
 
-// recallUses reads what the last plan remembered, and books what has run since.
+// recallUses reads the uses of the last plan and books the time since.
 func (p *gavelPlan) recallUses() {
 	if !p.sharing {
 		return
@@ -94,7 +92,7 @@ func (p *gavelPlan) recallUses() {
 				p.beside(job, &p.jobs[h], k, &rate)
 			}
 			job.owed -= rate * (had / 1_000_000)
-			continue // its host's use
+			continue // counted with its host's use
 		}
 		if guests := job.j.Guests(); len(guests) > 0 {
 			if g, ok := at[guests[0]]; ok {
@@ -109,14 +107,14 @@ func (p *gavelPlan) recallUses() {
 	}
 }
 
-// beside takes from a job's rate what it loses to another.
+// beside reduces a job's rate by what it loses to the other job.
 func (p *gavelPlan) beside(job, other *gavelJob, kind int, rate *int64) {
 	*rate = *rate * p.v.SpeedBeside(job.j, p.kinds[kind].GPU, []sched.JobView{other.j}) / 1_000_000
 }
 
 func ordered(a, b int64) [2]int64 { return [2]int64{min(a, b), max(a, b)} }
 
-// classOf is the fingerprint of what jobs of a class have in common; it is not 0.
+// classOf is the fingerprint of what the jobs of a class have in common; never 0.
 func (p *gavelPlan) classOf(job *gavelJob) int64 {
 	h, s := newFingerprint(), job.j.Spec()
 	h.number(job.milli)
@@ -143,8 +141,8 @@ func (p *gavelPlan) classOf(job *gavelJob) int64 {
 	return max(1, h.sum()&math.MaxInt64)
 }
 
-// apart reports whether a job is a class of its own: nobody else has its deadline, its
-// work left or its place in the order.
+// apart reports whether a job is a class of its own, since no other job has its deadline, its
+// remaining work or its place in the order.
 func (p *gavelPlan) apart(job *gavelJob) bool {
 	switch p.objective {
 	case "ftf", "makespan", "fifo":
@@ -157,20 +155,20 @@ func (p *gavelPlan) apart(job *gavelJob) bool {
 	return stays(job.j)
 }
 
-// mayShare reports whether a job may have GPUs together with another one.
+// mayShare reports whether a job may share GPUs with another one.
 func (p *gavelPlan) mayShare(job *gavelJob) bool {
 	return packs(job.j) && !job.j.Loses() && job.milli > 0
 }
 
-// gavelClass is jobs of a program that are equal.
+// gavelClass is the jobs of a program that are equivalent.
 type gavelClass struct {
 	id    int64
 	jobs  []*gavelJob
-	at    int // the first among the program's jobs
+	at    int // index of its first job in the program
 	pairs bool
 }
 
-// share computes what there should be of each use.
+// share computes X for each use.
 func (q *gavelProgram) share() {
 	if q.objective == "fifo" {
 		q.arriveShared()
@@ -222,9 +220,8 @@ func (q *gavelProgram) isolated(p *solve.Packing) []float64 {
 	return x
 }
 
-// use notes what there should be of a use. What the last solution had of it goes on;
-// another begins somewhere within a round, so that uses of which there should be
-// little do not all wait for long.
+// use adds a use with X = x. A use of the last solution keeps the time it is owed; a new one starts
+// with a pseudo-random part of a round, so that rare uses do not all wait for long.
 func (q *gavelProgram) use(u gavelUse, x float64, before []gavelUse) {
 	if u.x = int64(math.Round(1e6 * x)); u.x < 100 {
 		return
@@ -242,7 +239,7 @@ func (q *gavelProgram) use(u gavelUse, x float64, before []gavelUse) {
 	q.uses = append(q.uses, u)
 }
 
-// classes are the program's jobs by class, in the order of their first ones.
+// classes groups the program's jobs by class, in the order of their first jobs.
 func (q *gavelProgram) classes() (list []*gavelClass) {
 	known := map[int64]*gavelClass{} // looked up only
 	for i, job := range q.jobs {
@@ -277,7 +274,7 @@ func (q *gavelProgram) classes() (list []*gavelClass) {
 	return list
 }
 
-// crowded reports whether jobs do not all fit on the kinds where each is fastest.
+// crowded reports whether the jobs do not all fit on the kinds where each is fastest.
 func (q *gavelProgram) crowded() bool {
 	want := make([]float64, len(q.kinds))
 	for i := range q.jobs {
@@ -297,7 +294,7 @@ func (q *gavelProgram) crowded() bool {
 	return false
 }
 
-// pairs are those that get more done together than in turns.
+// pairs lists the pairs of classes that get more done together than by turns.
 func (q *gavelProgram) pairs(classes []*gavelClass) (list []solve.Pair) {
 	k := len(q.kinds)
 	for a, one := range classes {
@@ -325,7 +322,7 @@ func (q *gavelProgram) pairs(classes []*gavelClass) (list []solve.Pair) {
 	return list
 }
 
-// fits reports whether the GPU's memory suffices for what both declare.
+// fits reports whether the GPU's memory suffices for the requests of both.
 func fits(a, b sched.JobView, gpu string) bool {
 	need := a.Spec().Tasks[0].Request.Memory + b.Spec().Tasks[0].Request.Memory
 	m, ok := cluster.FindModel(gpu)
@@ -348,7 +345,7 @@ func (q *gavelProgram) solveShared(p *solve.Packing, classes []*gavelClass) (alo
 	case "throughput", "cost":
 		price := q.perKind()
 		alone, together, err = p.Most(price, of(q.least()))
-		if err != nil { // deadlines cannot all be kept
+		if err != nil { // not all deadlines can be met
 			alone, together, err = p.Most(price, make([]float64, len(classes)))
 		}
 	case "waterfill":
@@ -366,16 +363,15 @@ func (q *gavelProgram) solveShared(p *solve.Packing, classes []*gavelClass) (alo
 	return alone, together, err
 }
 
-// chooseUses selects the jobs of this round, their kinds and who is with whom: kind
-// by kind, the use first that is owed most; then what is left goes to those jobs
-// that are owed most, each alone.
+// chooseUses selects the jobs of this round, their kinds and the pairs: kind by kind, the use with
+// the most time owed first; what is left goes to the jobs that are owed most, each alone.
 func (p *gavelPlan) chooseUses() {
 	free := make([]int64, len(p.kinds))
 	for k := range p.kinds {
 		free[k] = int64(p.kinds[k].GPUs) * cluster.Whole
 	}
 	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
-		line := map[int64][]int{} // of each class; looked up only
+		line := map[int64][]int{} // by class; looked up only
 		for i := range p.jobs {
 			job := &p.jobs[i]
 			if job.j.Spec().Tier != tier || job.milli == 0 {
@@ -398,7 +394,7 @@ func (p *gavelPlan) chooseUses() {
 	}
 }
 
-// chooseOn selects on one kind: uses that are owed half a round or more.
+// chooseOn selects uses of one kind: those that are owed half a round or more.
 func (p *gavelPlan) chooseOn(k int, line map[int64][]int, free *int64) {
 	var uses []gavelUse
 	for _, u := range p.uses {
@@ -432,9 +428,9 @@ func (p *gavelPlan) chooseOn(k int, line map[int64][]int, free *int64) {
 	}
 }
 
-// chooseRest gives what is left to who is owed most, alone, on the fastest kind that
-// has room; before the others have chosen, to those who have waited in vain to join
-// another, because the node has not enough CPU or RAM for two.
+// chooseRest gives what is left to the jobs that are owed most, alone, on the fastest kind that has
+// room. With vain set it runs before the other choices, for jobs that waited in vain to be packed
+// because their nodes lack CPU or RAM for two.
 func (p *gavelPlan) chooseRest(tier cluster.Tier, free []int64, vain bool) {
 	var rest []*gavelJob
 	for i := range p.jobs {
@@ -455,9 +451,9 @@ func (p *gavelPlan) chooseRest(tier cluster.Tier, free []int64, vain bool) {
 	}
 }
 
-// whose are the jobs whose turn a use is; -1: it is for one alone. Who is owed most
-// comes first; who runs like this already counts as owed a round more, so that not
-// everybody moves in every round.
+// whose returns the jobs whose turn a use is; -1: the use is for one job alone. The job that is
+// owed most comes first; one that already runs like this counts as owed one round more, so that
+// jobs do not move in every round.
 func (p *gavelPlan) whose(u *gavelUse, line map[int64][]int) (who [2]int, ok bool) {
 	who = [2]int{-1, -1}
 	for m, class := range u.class {
@@ -482,8 +478,8 @@ func (p *gavelPlan) whose(u *gavelUse, line map[int64][]int) (who [2]int, ok boo
 	return who, true
 }
 
-// with reports whether a job runs as a use has it: on its kind, and alone or with a
-// job of the other class; with a given one, if it is not -1.
+// with reports whether a job already runs as a use demands: on its kind, and alone or with another
+// job; with the given one if first is not -1.
 func (p *gavelPlan) with(job *gavelJob, u *gavelUse, first int) bool {
 	if job.j.GPU() != p.kinds[u.kind].GPU {
 		return false
@@ -503,8 +499,8 @@ func (p *gavelPlan) with(job *gavelJob, u *gavelUse, first int) bool {
 	return mate != cluster.NoJob
 }
 
-// host decides who of two holds the GPUs: who holds some there already, best with the
-// other one beside it.
+// host decides which of two jobs holds the GPUs: the one that already holds some there, preferably
+// with the other as its guest.
 func (p *gavelPlan) host(who [2]int) {
 	if who[1] < 0 {
 		return
@@ -522,8 +518,8 @@ func (p *gavelPlan) host(who [2]int) {
 	p.jobs[who[0]].guest, p.jobs[who[1]].guest = score[1] > score[0], score[1] <= score[0]
 }
 
-// aside makes a guest's target of one, and has those part who are not to be together
-// any more: a guest leaves, unless who holds the GPUs does.
+// aside makes the target of a guest, and separates jobs that are no longer to be together: the
+// guest leaves unless its host does.
 func (p *gavelPlan) aside(i int, t *sched.Target) {
 	job := &p.jobs[i]
 	host, is := job.j.Beside()

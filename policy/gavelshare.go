@@ -7,8 +7,7 @@ import (
 	"github.com/muster-gpu/muster/solve"
 )
 
-// gavelProgram is the jobs and kinds that take part in a program: jobs with GPUs
-// that can run somewhere.
+// gavelProgram is the input of a linear program: jobs with GPUs that can run somewhere, and kinds.
 type gavelProgram struct {
 	*gavelPlan
 	jobs  []*gavelJob
@@ -17,8 +16,8 @@ type gavelProgram struct {
 	left  []float64 // work, in seconds at the reference speed
 }
 
-// shares computes X by the objective. Where the program has no solution the jobs
-// have equal parts of everything.
+// shares computes X by the objective. If the program has no solution, the jobs get equal parts of
+// everything.
 func (p *gavelPlan) shares() {
 	q := &p.room.program
 	*q = gavelProgram{gavelPlan: p, jobs: q.jobs[:0], speed: q.speed[:0], left: q.left[:0], who: solve.Shares{GPUs: q.who.GPUs[:0], Capacity: q.who.Capacity[:0]}}
@@ -36,7 +35,7 @@ func (p *gavelPlan) shares() {
 		}
 		q.jobs = append(q.jobs, job)
 		q.who.GPUs = append(q.who.GPUs, float64(job.milli)/float64(cluster.Whole))
-		q.left = append(q.left, max(1, workLeft(job.j))) // who should be done is almost done
+		q.left = append(q.left, max(1, workLeft(job.j))) // a job past its estimate is taken as almost done
 		for k := range p.kinds {
 			q.speed = append(q.speed, float64(job.speed[k])/1e6)
 		}
@@ -89,7 +88,7 @@ func (q *gavelProgram) solve() (x []float64, err error) {
 	return x, err
 }
 
-// normalised are the speeds, as relative has them.
+// normalised returns the speeds multiplied by the factors of relative.
 func (q *gavelProgram) normalised() []float64 {
 	k, rate := len(q.kinds), make([]float64, len(q.speed))
 	for i, factor := range q.relative() {
@@ -100,8 +99,8 @@ func (q *gavelProgram) normalised() []float64 {
 	return rate
 }
 
-// relative is by what each job's speeds are multiplied to be relative to that with an
-// equal part of the whole cluster's time, times GPUs, over the job's weight.
+// relative returns, for each job, GPUs over its speed with an equal share of the whole cluster's
+// time and over its weight.
 func (q *gavelProgram) relative() (factor []float64) {
 	k, part := len(q.kinds), q.who.Proportional()
 	for i := range q.jobs {
@@ -118,8 +117,7 @@ func (q *gavelProgram) relative() (factor []float64) {
 	return factor
 }
 
-// entities are the queues that have jobs here, and those that they are parts of, or the
-// users.
+// entities returns the queues of the jobs and their ancestors, or the users.
 func (q *gavelProgram) entities() *solve.Entities {
 	e := &solve.Entities{}
 	known := map[int]int{} // looked up only
@@ -147,7 +145,7 @@ func (q *gavelProgram) entities() *solve.Entities {
 	return e
 }
 
-// entity is a number of the job's entity.
+// entity is the number of the job's entity.
 func (p *gavelPlan) entity(job *gavelJob) int {
 	if p.byUser {
 		return job.j.User()
@@ -155,7 +153,7 @@ func (p *gavelPlan) entity(job *gavelJob) int {
 	return job.j.Queue()
 }
 
-// firstFirst reports whether in a job's entity the first comes first.
+// firstFirst reports whether the job's entity serves its jobs in order of submission.
 func (p *gavelPlan) firstFirst(job *gavelJob) bool {
 	if p.inside == nil {
 		return p.inOrder
@@ -163,16 +161,15 @@ func (p *gavelPlan) firstFirst(job *gavelJob) bool {
 	return p.inside[p.v.Tree().Name(job.j.Queue())]
 }
 
-// finishTime counts, from solution to solution, how long each job would have
-// taken with an equal part of each kind.
+// finishTime minimises finish-time fairness; see ages for what it keeps from solution to solution.
 func (q *gavelProgram) finishTime() ([]float64, error) {
 	age, alone := q.ages()
 	_, x, err := q.who.FinishTime(q.speed, q.left, age, alone)
 	return x, err
 }
 
-// ages are how long each job has been there, and how long it would take with an
-// equal part of each kind, in seconds.
+// ages returns the age of each job, and the run time that it would need in all with an equal part
+// of each kind, in seconds. It books the time since the last solution.
 func (q *gavelProgram) ages() (age, alone []float64) {
 	k, equal := len(q.kinds), q.who.Isolated()
 	age, alone = make([]float64, len(q.jobs)), make([]float64, len(q.jobs))
@@ -192,7 +189,8 @@ func (q *gavelProgram) ages() (age, alone []float64) {
 	return age, alone
 }
 
-// cost is the most work per price, with deadlines kept; if that cannot be, without.
+// cost maximises work per price while all deadlines are met; if that is impossible, it ignores
+// them.
 func (q *gavelProgram) cost() ([]float64, error) {
 	k, price, least := len(q.kinds), q.perKind(), q.least()
 	value := make([]float64, len(q.speed))
@@ -206,7 +204,7 @@ func (q *gavelProgram) cost() ([]float64, error) {
 	return x, err
 }
 
-// perKind are the prices of the kinds; without any all are 1.
+// perKind returns the prices of the kinds, 1 if none is given.
 func (q *gavelProgram) perKind() (price []float64) {
 	for _, kind := range q.kinds {
 		p, ok := q.prices[kind.GPU]
@@ -218,7 +216,7 @@ func (q *gavelProgram) perKind() (price []float64) {
 	return price
 }
 
-// least is how fast each job has to be on average to meet its deadline; 0: any speed.
+// least returns the average speed that each job needs to meet its deadline; 0: any speed.
 func (q *gavelProgram) least() []float64 {
 	least := make([]float64, len(q.jobs))
 	for i, job := range q.jobs {

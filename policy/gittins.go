@@ -35,7 +35,7 @@ type tiresiasGPolicy struct {
 	promotion
 	steps int64
 	learn time.Duration
-	table *sched.Past // nil: the cluster's own
+	table *sched.Past // nil: the cluster's own history
 }
 
 func newTiresiasG(k *Knobs) (sched.Policy, error) {
@@ -63,7 +63,7 @@ func newTiresiasG(k *Knobs) (sched.Policy, error) {
 	return p, err
 }
 
-// learn is the period in which completed jobs are looked at.
+// learn reads the knob "learn": the interval at which the history of completed jobs is read.
 func (k *Knobs) learn() (time.Duration, error) {
 	d, err := k.duration("learn")
 	if err == nil && d < time.Second {
@@ -72,14 +72,14 @@ func (k *Knobs) learn() (time.Duration, error) {
 	return d, err
 }
 
-// mostSamples bounds a file of samples.
+// mostSamples bounds the number of samples in a file.
 const mostSamples = 1 << 20
 
-// ReadFile reads the files that knobs name. Policies themselves do no I/O: a
-// program that has files sets it before it makes a policy.
+// ReadFile reads the files that knobs name. Policies do no I/O themselves: a program with access to
+// files sets it before it creates policies.
 var ReadFile func(name string) ([]byte, error)
 
-// readSamples reads GPU-seconds, one a line, below a line that is a heading.
+// readSamples reads GPU-seconds, one per line; the first line may be a heading.
 func readSamples(file string) (*sched.Past, error) {
 	if ReadFile == nil {
 		return nil, errors.New("samples: this program reads no files for policies")
@@ -124,7 +124,7 @@ func (p *tiresiasGPolicy) past(v sched.View) *sched.Past {
 	return v.Past()
 }
 
-// Key is the level, then the index, the largest first; equals by submission.
+// Key is the level, then the index in descending order; ties go by submission.
 func (p *tiresiasGPolicy) Key(v sched.View, j sched.JobView) sched.Key {
 	service, _ := j.Executed()
 	past := p.past(v)
@@ -132,17 +132,16 @@ func (p *tiresiasGPolicy) Key(v sched.View, j sched.JobView) sched.Key {
 	return sched.Key{int64(p.of(service))<<indexBits + 1<<indexBits - 1 - gittins(past, from, quantum)}
 }
 
-// NextChange is when the index is computed anew, or the level ends.
+// NextChange is when the index is next recomputed or the level ends.
 func (p *tiresiasGPolicy) NextChange(v sched.View, j sched.JobView) cluster.Time {
 	service, _ := j.Executed()
 	_, to, _ := p.step(p.past(v), service)
 	return until(j, service, to)
 }
 
-// step is the part of a level in which the index stays the same: the service at
-// which it begins, for which the index is computed, and at which it ends. The
-// quantum of service is the upper limit of the level; in the last level it is
-// the largest sample.
+// step is the part of a level in which the index is constant: the service at which it begins (for
+// which the index is computed), and at which it ends. The quantum of service is the upper limit of
+// the level; in the last level it is the largest sample.
 func (p *tiresiasGPolicy) step(past *sched.Past, service int64) (from, to, quantum int64) {
 	low, end := int64(0), p.end(service)
 	if i := p.of(service); i > 0 {
@@ -160,21 +159,21 @@ func (p *tiresiasGPolicy) step(past *sched.Past, service int64) (from, to, quant
 	width = max(1, width/p.steps)
 	from = low + (service-low)/width*width
 	if end == math.MaxInt64 && from >= quantum {
-		return from, end, quantum // nobody took that long: nothing more is known
+		return from, end, quantum // no sample is that long: nothing more is known
 	}
 	return from, min(from+width, end), quantum
 }
 
-// indexBits hold a Gittins index.
+// indexBits is the width of a Gittins index.
 const indexBits = 57
 
-// gittins is the Gittins index of a job that has attained a, for a quantum d
-// (Tiresias, NSDI'19): the chance that it ends within d more, per mean service until
-// then, both among those samples that took more than a:
+// gittins is the Gittins index of a job with attained service a, for a quantum d (Tiresias,
+// NSDI'19): the probability that it ends within d more, over the mean service until then, both
+// among the samples that exceed a:
 //
 //	P = Pr[S - a <= d | S > a], E = mean(min(S - a, d) | S > a), G = P/E
 //
-// in 2^-57 per milli-GPU-millisecond; 0 where no sample took longer.
+// in 2^-57 per milli-GPU-millisecond; 0 if no sample exceeds a or none ends within d.
 func gittins(past *sched.Past, a, d int64) int64 {
 	s, n := past.Services, len(past.Services)
 	after := func(x int64) int { return sort.Search(n, func(i int) bool { return s[i] > x }) }

@@ -29,8 +29,8 @@ func TestGittins(t *testing.T) {
 	}
 }
 
-// The index is that of the definition, summed up sample by sample; it is 0 only
-// where no sample lies within the quantum.
+// The index is that of the definition, summed up sample by sample; it is 0 only if no sample lies
+// within the quantum.
 func TestGittinsDefinition(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

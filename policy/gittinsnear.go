@@ -72,10 +72,10 @@ func (p *gittinsNearPolicy) Traits() sched.Traits {
 	return sched.Traits{Preempts: true, Backfill: sched.Skip, Learns: p.learn, Alike: true}
 }
 
-// sizeLeast is of how many completed jobs of one size something can be said.
+// sizeLeast is the least number of completed jobs of one size from which it is predicted.
 const sizeLeast = 20
 
-// step is the run time since which a job's index stays the same, and until which.
+// step is the interval of run time in which a job's index is constant.
 func (p *gittinsNearPolicy) step(ran time.Duration) (from, to time.Duration) {
 	to = p.base
 	for ran >= to && to < cluster.MaxDuration/2 {
@@ -84,30 +84,30 @@ func (p *gittinsNearPolicy) step(ran time.Duration) (from, to time.Duration) {
 	return from, to
 }
 
-// Key is the GPU time that the job costs per chance of being done; among equals who
-// started first goes first.
+// Key is the GPU time that the job costs per probability of ending; ties go to the earlier first
+// start.
 func (p *gittinsNearPolicy) Key(v sched.View, j sched.JobView) sched.Key {
 	_, ran := j.Executed()
 	from, _ := p.step(ran)
 	return sched.Key{mulDiv(p.cost(v.Past(), j, from), j.Milli(), 1), int64(j.FirstStart())}
 }
 
-// NextChange is when the index is computed anew.
+// NextChange is when the index is next recomputed.
 func (p *gittinsNearPolicy) NextChange(v sched.View, j sched.JobView) cluster.Time {
 	_, ran := j.Executed()
 	_, to := p.step(ran)
 	if ran >= to {
 		return cluster.Never
 	}
-	return v.Now().Add(to - ran) // to the nanosecond: whenever it is asked, it is the same instant
+	return v.Now().Add(to - ran) // to the nanosecond, so that the result does not depend on when it is asked
 }
 
-// sample is a run time beyond what a job has run, in milliseconds, with its weight.
+// sample is a run time in excess of what a job has run, in milliseconds, with its weight.
 type sample struct{ beyond, weight int64 }
 
-// cost is the inverse of the Gittins index of a job that ran so long, in milliseconds: see
-// costPerEnd. The samples are the jobs nearest to it and, as prior of these, the
-// sixteenths of all of its size, each as far as it ran longer.
+// cost is the inverse of the Gittins index of a job that ran so long, in milliseconds (see
+// costPerEnd). The samples are the jobs nearest to it and, as their prior, the sixteenths of all
+// jobs of its size, each reduced by the time run.
 func (p *gittinsNearPolicy) cost(past *sched.Past, j sched.JobView, ran time.Duration) int64 {
 	like := past.Like(j.Milli(), sizeLeast)
 	var runs [100]time.Duration
@@ -127,19 +127,19 @@ func (p *gittinsNearPolicy) cost(past *sched.Past, j sched.JobView, ran time.Dur
 		}
 	}
 	if len(list) == 0 {
-		return max(1, int64(ran/time.Millisecond)) // nobody ran longer: as long again
+		return max(1, int64(ran/time.Millisecond)) // none ran longer: expect the same again
 	}
 	return costPerEnd(list, p.quantum)
 }
 
-// costPerEnd orders samples S and returns the least, over quanta d in which at least so
-// many thousandths of them end, of what a quantum costs per end (the inverse of the Gittins
-// index, max over d of P/E):
+// costPerEnd sorts the samples S and returns the least cost per end (the inverse of the Gittins
+// index, max over d of P/E) over all quanta d in which at least that many thousandths of the
+// samples end:
 //
 //	E/P, E = mean(min(S, d)), P = Pr[S <= d]
 //
-// in the unit of the samples, rounded down. Their weights are at most 12,000 in all, and
-// each sample at most a hundred years: in milliseconds the sums stay below 2^56.
+// in the unit of the samples, rounded down. The weights sum up to at most 12,000, and a sample is
+// at most a hundred years: in milliseconds the sums stay below 2^56.
 func costPerEnd(list []sample, thousandths int64) int64 {
 	slices.SortFunc(list, func(a, b sample) int { return cmp.Compare(a.beyond, b.beyond) })
 	all := int64(0)

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// The cost of an end is that of the definition, quantum by quantum.
+// The cost per end is that of the definition, quantum by quantum.
 func TestCostPerEnd(t *testing.T) {
-	// Half of the jobs take one more, half 99: to try for one costs 1 and succeeds every other time.
+	// Half of the jobs take one more, half 99: trying for one costs 1 and succeeds every other
+	// time.
 	for _, c := range []struct{ thousandths, want int64 }{{0, 2}, {500, 2}, {501, 50}, {1000, 50}} {
 		if got := costPerEnd([]sample{{99, 3}, {1, 3}}, c.thousandths); got != c.want {
 			t.Errorf("quantum %d: %d, want %d", c.thousandths, got, c.want)

@@ -59,11 +59,11 @@ func newHyperSched(k *Knobs) (sched.Policy, error) {
 	}, nil
 }
 
-// trial is a job while a plan is made.
+// trial is a job during a plan.
 type trial struct {
 	claim
-	since cluster.Time  // it has had this size since then
-	time  time.Duration // until its deadline; 0: it has none, or that is over
+	since cluster.Time  // start of its present size
+	time  time.Duration // until its deadline; 0: it has none, or it has passed
 }
 
 func (r *hyperRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
@@ -108,13 +108,13 @@ func (r *hyperRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	return r.targets(v, list)
 }
 
-// better orders trials: by priority, then who is further.
+// better orders trials by priority, then by progress.
 func better(a, b *claim) int {
 	return cmp.Or(cmp.Compare(b.j.Spec().Priority, a.j.Spec().Priority), cmp.Compare(b.j.Done(), a.j.Done()),
 		cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit))
 }
 
-// recall finds out since when a trial has had its size, and how long it still has.
+// recall sets how long a trial has had its size, and the time to its deadline.
 func (r *hyperRules) recall(v sched.View, t *trial) {
 	t.since = v.Now()
 	if old := t.j.Target(); old == nil || len(old.Memo) != 2 {
@@ -127,8 +127,8 @@ func (r *hyperRules) recall(v sched.View, t *trial) {
 	}
 }
 
-// enters reports whether a trial that cannot be judged yet is let in, or stays: if
-// it gets so far in time.
+// enters reports whether a trial that cannot be judged yet may start or stay: it must be able to
+// reach the rung by its deadline.
 func (r *hyperRules) enters(v sched.View, t *trial) bool {
 	spec := t.j.Spec()
 	if t.now == 0 && t.j.Done() == 0 && float64(v.Now().Sub(spec.Submit)) > r.explore*float64(spec.Deadline.Sub(spec.Submit)) {
@@ -141,9 +141,8 @@ func (r *hyperRules) enters(v sched.View, t *trial) bool {
 	return r.reach(v, t, t.least) >= missing.Seconds()
 }
 
-// reach is how much work a trial can do by its deadline with so many tasks, in
-// seconds at the reference speed: thr(k) * (D - now - overhead), without the
-// overhead at its present size.
+// reach is the work that a trial can do by its deadline with so many tasks, in seconds at the
+// reference speed: thr(k) * (D - now - overhead), without the overhead at its present size.
 func (r *hyperRules) reach(v sched.View, t *trial, tasks int) float64 {
 	left := t.time
 	if tasks != t.now {
@@ -152,14 +151,15 @@ func (r *hyperRules) reach(v sched.View, t *trial, tasks int) float64 {
 	return max(0, left.Seconds()) * t.speed(v, tasks)
 }
 
-// furthest is the size with which a trial gets furthest by its deadline, of those
-// that fit; of equal ones the smallest. 0: none fits, or none gets anywhere.
+// furthest is the size, among those that fit, with which a trial gets the most work done by its
+// deadline; with equal work the smallest. 0: none fits, or none makes progress.
 func (r *hyperRules) furthest(v sched.View, t *trial, free int) (best int) {
 	most := 0.0
 	for n := t.least; n <= t.most && t.j.GPUs(n) <= free; n++ {
 		work := r.reach(v, t, n)
 		if t.j.Spec().Estimate > 0 {
-			work = min(work, max(t.left, 1e-3)) // done is done; it may take longer than was thought
+			// No gain beyond the end of the job; at least 1 ms, since it may exceed its estimate.
+			work = min(work, max(t.left, 1e-3))
 		}
 		if work > most*(1+1e-9) {
 			best, most = n, work
@@ -168,20 +168,20 @@ func (r *hyperRules) furthest(v sched.View, t *trial, free int) (best int) {
 	return best
 }
 
-// otherTrials is the order of those that get what is left, each its least, then more:
-// those that run, then by submission.
+// otherTrials orders the trials that get what is left, each its least, then more: running ones
+// first, then by submission.
 func otherTrials(a, b *claim) int {
 	return cmp.Or(-compareBool(a.now > 0, b.now > 0), cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit), better(a, b), cmp.Compare(a.left, b.left))
 }
 
-// hyperPool has who waits without a deadline stand in pools by priority.
+// hyperPool keeps waiting jobs without a deadline in pools by priority.
 func hyperPool(_ sched.View, j sched.JobView) (class int64, at sched.Key, ok bool) {
 	s := j.Spec()
 	return s.Priority, sched.Key{int64(s.Submit), -int64(j.Done()), int64(math.Float64bits(workLeft(j)))}, s.Deadline == 0
 }
 
-// targets makes targets of trials. No deadline is promised: at it, what there is
-// counts.
+// targets makes targets of trials. No deadline is promised: what counts is the progress at the
+// deadline.
 func (r *hyperRules) targets(v sched.View, list []trial) sched.Plan {
 	p := sched.Plan{Next: cluster.Never, Targets: v.Targets(len(list))}
 	memos := make([]int64, 2*len(list))
@@ -198,7 +198,7 @@ func (r *hyperRules) targets(v sched.View, list []trial) sched.Plan {
 			p.Next = v.Now().Add(r.check)
 		}
 		if stays(t.j) {
-			goal.Rank = -1 // trials do not take its GPUs
+			goal.Rank = -1 // trials cannot take its GPUs
 		}
 		if t.j.Spec().Deadline > 0 {
 			goal.Deadline = sched.DeadlineDeclined

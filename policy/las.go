@@ -78,8 +78,8 @@ func (p *lasPolicy) served(j sched.JobView) int64 {
 	return j.Service()
 }
 
-// Key is the level, then the first start: inside a level jobs are served in
-// the order in which they started, those that never ran come last (Tiresias, NSDI'19).
+// Key is the level, then the first start: within a level jobs are served in the order of their
+// first starts, and those that never ran come last (Tiresias, NSDI'19).
 func (p *lasPolicy) Key(_ sched.View, j sched.JobView) sched.Key {
 	return sched.Key{int64(p.ends.of(p.served(j))), int64(j.FirstStart())}
 }

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// What starting and stopping cost, under chronus: in each lease, since a job may be moved out of the way of larger tasks when one
-// begins. Whoever has to leave writes its checkpoint, then the job starts and goes on from its own.
+// The cost of starting and stopping under chronus: it is counted in each lease, since a job may be
+// moved to make room for larger tasks when one begins. Jobs that make room write their checkpoints,
+// then the job starts from its own.
 
-// leaseCosts is what starting and stopping a job cost, in ns.
+// leaseCosts is the cost of starting and stopping a job, in ns.
 type leaseCosts struct {
-	lost   int64 // from when there is room until it computes
-	leaves int64 // others may have to wait so long until it has left
+	lost   int64 // from when there is room until the job computes
+	leaves int64 // how long others may have to wait until it has left
 }
 
-// reckon finds out what starting and stopping a job costs, and who may have to be waited for: all that may be running.
+// reckon sets the costs of a job, and raises the board's wait if the job may be running.
 func (b *leaseBoard) reckon(t *booking) {
 	c := &t.j.Spec().Checkpoint
 	t.lost = int64(b.overhead + max(c.Restart, c.Suspend))
@@ -25,7 +26,7 @@ func (b *leaseBoard) reckon(t *booking) {
 	}
 }
 
-// slowed is what is left of the job, and the time that its periodic checkpoints take meanwhile, in ns.
+// slowed is the job's remaining work plus the time of its periodic checkpoints, in ns.
 func (t *booking) slowed() int64 {
 	c := &t.j.Spec().Checkpoint
 	if c.Interval <= 0 || c.Cost <= 0 || c.None {
@@ -39,7 +40,7 @@ func (t *booking) slowed() int64 {
 	return int64(q) + 1
 }
 
-// useful is how long a job computes in a lease, in ns.
+// useful is how long a job computes during a lease, in ns.
 func (b *leaseBoard) useful(t *booking, l int) int64 {
 	wait := time.Duration(b.wait + t.lost)
 	switch start := b.end.Add(-b.lease); {
@@ -54,7 +55,7 @@ func (b *leaseBoard) useful(t *booking, l int) int64 {
 	}
 }
 
-// allCovered reports whether the leases of all accepted jobs but one suffice.
+// allCovered reports whether the leases of all accepted jobs except one suffice.
 func (b *leaseBoard) allCovered(but *booking) bool {
 	for i := range b.list {
 		if t := &b.list[i]; t.accepted && t != but && !b.covers(t, t.leases) {
@@ -64,7 +65,8 @@ func (b *leaseBoard) allCovered(but *booking) bool {
 	return true
 }
 
-// holdBack has jobs without a promise wait that would take so long to leave again that accepted ones could be late.
+// holdBack keeps jobs without a promise from starting if they would take so long to leave that
+// accepted jobs could miss their deadlines.
 func (b *leaseBoard) holdBack() {
 	for i := range b.list {
 		t := &b.list[i]

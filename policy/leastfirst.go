@@ -8,36 +8,36 @@ import (
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
-// placeInLine is a job's place in a line: of equal ones who has had least comes first, then
-// who came first.
+// placeInLine is a job's place in a line: least attained service first, then by submission and
+// number.
 type placeInLine struct {
 	attained int64 // milli-GPU-milliseconds
 	submit   cluster.Time
 	id       cluster.JobID
-	at       int32 // among the jobs of the plan
+	at       int32 // index of the job in the plan
 	tier     cluster.Tier
 }
 
-// leastFirst is a line from plan to plan. Most jobs wait, and have had as much as they had at the
-// last plan: they come as they came then, and only the others are sorted. The dumb
-// twin, which sorts all, is in the test. The zero value is ready.
+// leastFirst is a line kept from plan to plan. Most jobs wait, so their service has not changed
+// since the last plan: they keep their order, and only the others are sorted. The naive twin, which
+// sorts all, is in the test. The zero value is ready to use.
 type leastFirst struct {
 	line  []placeInLine
 	last  []placeInLine // of the last plan
 	moved []placeInLine
-	place []int32 // by number, the first's is 0: 1 + where a job is in the line; all 0 between plans
+	place []int32 // by number minus the first number: 1 + index in line; all 0 between plans
 }
 
 // begin empties the line.
 func (l *leastFirst) begin() { l.last, l.line = l.line, l.last[:0] }
 
-// join puts a job in the line. They come by number.
+// join appends a job. Jobs join by ascending number.
 func (l *leastFirst) join(at int, j sched.JobView) {
 	spec := j.Spec()
 	l.line = append(l.line, placeInLine{j.Attained(), spec.Submit, spec.ID, int32(at), spec.Tier})
 }
 
-// order orders the line, in which all jobs are now.
+// order sorts the line after all jobs have joined.
 func (l *leastFirst) order() {
 	if len(l.line) == 0 {
 		return
@@ -77,7 +77,7 @@ func (l *leastFirst) order() {
 	l.merge(kept)
 }
 
-// merge makes the line of two that are in order.
+// merge merges the two sorted lists.
 func (l *leastFirst) merge(kept []placeInLine) {
 	moved := l.moved
 	for i := range l.line {

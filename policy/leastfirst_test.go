@@ -8,8 +8,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// The dumb twin of the line sorts it in each plan: jobs come and leave, some have more
-// than they had, and numbers begin anew far from where they were.
+// The naive twin sorts the line in each plan: jobs come and leave, some have gained service, and
+// numbers jump to a distant range.
 func TestLeastFirst(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	var l leastFirst
@@ -30,7 +30,7 @@ func TestLeastFirst(t *testing.T) {
 			if r.IntN(4) == 0 {
 				jobs[i].attained += int64(r.IntN(3))
 			}
-			if jobs[i].at = int32(i); r.IntN(20) > 0 { // else it keeps what it has
+			if jobs[i].at = int32(i); r.IntN(20) > 0 { // else its service is unchanged
 				l.line, twin = append(l.line, jobs[i]), append(twin, jobs[i])
 			}
 		}

@@ -11,11 +11,11 @@ import (
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
-// levels are the queues of a multi-level order: the service at which each but
-// the last ends, in milli-GPU-milliseconds, increasing.
+// levels are the queues of a multi-level order: the service at which each but the last ends, in
+// milli-GPU-milliseconds, ascending.
 type levels []int64
 
-// maxLevels bounds the levels: a level and a finer order share one number.
+// maxLevels bounds the levels: a level and the order within it share one number.
 const maxLevels = 31
 
 // gpuSecond is a GPU-second in milli-GPU-milliseconds.
@@ -37,7 +37,7 @@ func parseLevels(knob, text string) (levels, error) {
 	return l, nil
 }
 
-// of is the level of so much service.
+// of is the level at that service.
 func (l levels) of(service int64) int {
 	for i, end := range l {
 		if service < end {
@@ -47,7 +47,7 @@ func (l levels) of(service int64) int {
 	return len(l)
 }
 
-// end is where the level of so much service ends; MaxInt64: nowhere.
+// end is the service at which the level ends; MaxInt64: never.
 func (l levels) end(service int64) int64 {
 	if i := l.of(service); i < len(l) {
 		return l[i]
@@ -55,8 +55,7 @@ func (l levels) end(service int64) int64 {
 	return math.MaxInt64
 }
 
-// until is the instant at which a running job that has received so much service
-// will have received as much as to.
+// until is the instant at which a running job with that service will have received the service to.
 func until(j sched.JobView, served, to int64) cluster.Time {
 	if to == math.MaxInt64 {
 		return cluster.Never
@@ -64,9 +63,8 @@ func until(j sched.JobView, served, to int64) cluster.Time {
 	return j.Until(to - served)
 }
 
-// promotion is Tiresias' PROMOTEKNOB: a job that has run since its last
-// promotion is taken back to the first level when it has waited as long as it
-// ran, times the knob; in thousandths. 0: never.
+// promotion is Tiresias' PROMOTEKNOB: a job that has run since its last promotion returns to the
+// first level when it has waited as long as it ran, times the knob; in thousandths. 0: never.
 type promotion int64
 
 var promoteKnob = Knob{"promote", "0", "take a job back to the first level when it has waited this many times as long as it ran, and has got further since the last time; 0: never"}
@@ -89,7 +87,7 @@ func (p promotion) PromoteAt(_ sched.View, j sched.JobView) cluster.Time {
 	if wait >= cluster.MaxDuration {
 		return cluster.Never
 	}
-	if int64(wait)*1000 != int64(ran)*int64(p) { // rounded down: it has not yet waited that long
+	if int64(wait)*1000 != int64(ran)*int64(p) { // rounded down: not quite that long
 		wait++
 	}
 	return j.WaitsSince().Add(wait)

@@ -11,7 +11,7 @@ import (
 	"github.com/muster-gpu/muster/internal/heap"
 )
 
-// Twin of gandiva's lines of partners: the whole order, looked through for each job.
+// Naive twin of gandiva's lines of partners: the whole order, searched for each job.
 func TestPartnersTwin(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var lines []partners
@@ -52,13 +52,13 @@ func TestPartnersTwin(t *testing.T) {
 	}
 }
 
-// Twin of the order of turns: jobs compared with each other.
+// Naive twin of the order of turns: jobs compared with each other.
 func TestTurnOrderTwin(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	var o turnOrder
 	for range 400 {
 		turns := make([]turn, r.IntN(40))
-		late := r.IntN(2) == 0 // numbers are not given as jobs come
+		late := r.IntN(2) == 0 // numbers do not follow submission
 		for i := range turns {
 			turns[i] = turn{rounds: time.Duration(r.IntN(4)), tier: cluster.Tier(r.IntN(3)), stays: r.IntN(4) == 0, submit: cluster.Time(i / 3)}
 			if late {
@@ -85,8 +85,8 @@ func TestTurnOrderTwin(t *testing.T) {
 	}
 }
 
-// Twin of how astraea finds a tenant's next job, in a heap: all of them, sorted, each
-// looked at as long as GPUs are free.
+// Naive twin of the heap with which astraea finds a tenant's next job: all jobs sorted, each tried
+// as long as GPUs are free.
 func TestAstraeaNextTwin(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	rules := &astraeaRules{}

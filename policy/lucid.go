@@ -36,11 +36,11 @@ type lucidRules struct {
 	check   time.Duration
 	profile string
 	limit   time.Duration
-	ladder  []string // profile, then what it grows to
+	ladder  []string // profile, then the partitions of grow
 }
 
-// growAbove and shrinkBelow are how many jobs wait for the partition when it grows and
-// when it shrinks again (Lucid, ASPLOS'23, part 1).
+// growAbove and shrinkBelow are the numbers of waiting jobs at which the profiling partition grows
+// and shrinks (Lucid, ASPLOS'23, part 1).
 const growAbove, shrinkBelow = 10, 5
 
 func newLucid(k *Knobs) (sched.Policy, error) {
@@ -78,7 +78,8 @@ func newLucid(k *Knobs) (sched.Policy, error) {
 	return &planner{name: k.label(), traits: t, plan: l.plan, fits: l.fits}, err
 }
 
-// fits reports a partition that the cluster does not have: no job would ever be profiled.
+// fits returns an error for a partition that the cluster does not have: no job would ever be
+// profiled.
 func (l *lucidRules) fits(spec *cluster.Spec) error {
 	if l.profile == "" {
 		return nil
@@ -106,11 +107,10 @@ func partitionName(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
-// sharer is a job that could run beside another: how many GPUs of a model it has or
-// asks for, what of each one's memory, in MiB (0: nobody knows), how much it
-// disturbs, and its place in the order.
+// sharer is a job that may be packed: the GPUs of a model that it has or asks for, the memory it
+// needs on each (0: unknown), its sharing score, and its place in the order.
 type sharer struct {
-	at       int // of the jobs planned for
+	at       int // index of the job in the plan
 	gpus     int
 	memory   cluster.MiB
 	score    int
@@ -120,8 +120,8 @@ type sharer struct {
 	gpu      string      // its model
 }
 
-// needs is what decides beside whom a waiting job may be put, but for its place in
-// the order.
+// needs is what determines with which jobs a waiting job may be packed, except for its place in the
+// order.
 type needs struct {
 	shape int32
 	queue int
@@ -132,11 +132,11 @@ func (r *sharer) needs(jobs []sched.JobView) needs {
 	return needs{jobs[r.at].Shape(), r.queue, jobs[r.at].Spec().Model}
 }
 
-// maxScores is how much two jobs may disturb one another together.
+// maxScores bounds the sum of the sharing scores of two packed jobs.
 const maxScores = 2
 
-// suits reports whether a waiting job may be put beside a running one that has its
-// GPUs for itself (Lucid, ASPLOS'23, partner).
+// suits reports whether a waiting job may be packed with a running one that has its GPUs to itself
+// (Lucid, ASPLOS'23, partner).
 func (r *sharer) suits(j *sharer) bool {
 	return j.gpus == r.gpus && j.queue == r.queue && r.memory+j.memory < r.device &&
 		r.score+j.score <= maxScores && j.priority <= 2*r.priority
@@ -175,9 +175,9 @@ func (l *lucidRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	return p
 }
 
-// level is how often the partition where jobs run first has grown. It grows when many
-// wait for it, and shrinks when few do and nobody is on what it would lose; by one step per
-// check at most.
+// level is the number of steps by which the profiling partition has grown. It grows when many jobs
+// wait for it, and shrinks when few do and no job is on the part to be given up; by at most one
+// step per check.
 func (l *lucidRules) level(v sched.View, jobs []sched.JobView, p *sched.Plan) int {
 	if len(l.ladder) == 1 {
 		return 0
@@ -201,7 +201,7 @@ func (l *lucidRules) level(v sched.View, jobs []sched.JobView, p *sched.Plan) in
 	case wait < shrinkBelow && !used:
 		to = max(level-1, 0)
 	}
-	if next := since.Add(l.check); to != level && level+to > 1 && v.Now() < next { // the first step is at once
+	if next := since.Add(l.check); to != level && level+to > 1 && v.Now() < next { // the first step needs no delay
 		p.Next = next
 	} else if to != level {
 		level, since = to, v.Now()
@@ -210,23 +210,23 @@ func (l *lucidRules) level(v sched.View, jobs []sched.JobView, p *sched.Plan) in
 	return level
 }
 
-// waits reports whether a job waits to run where jobs run first: it did not say where it
-// runs, would come back, could be packed, and never ran.
+// waits reports whether a job waits to be profiled: it names no partition, can be requeued and
+// packed, and has never run.
 func (l *lucidRules) waits(j sched.JobView) bool {
 	s := j.Spec()
 	return len(s.Partitions) == 0 && !s.NoRequeue && s.Kind != cluster.Interactive && packs(j) && !j.Running() &&
 		j.FirstStart() == cluster.Never && j.MayEnter(l.profile)
 }
 
-// profiled reports whether a job runs where jobs run first, because it is new.
+// profiled reports whether a job is being profiled.
 func (l *lucidRules) profiled(j sched.JobView) bool {
 	t := j.Target()
 	return j.Running() && t != nil && slices.Contains(l.ladder, t.Partition) && j.Within(t.Partition)
 }
 
-// profiles reports whether a job is or comes into the partition where jobs run first,
-// and says what it gets: the smallest go first, for at most the limit; who does not end
-// within it waits with the others then. A job that has run is profiled, however short.
+// profiles reports whether a job is or is to be profiled, and makes its target: the smallest jobs
+// go first, for at most the limit; a job that does not end within it then waits with the others. A
+// job that has run, however briefly, counts as profiled.
 func (l *lucidRules) profiles(v sched.View, j sched.JobView, p *sched.Plan, at, level int) bool {
 	switch {
 	case l.profiled(j):
@@ -241,12 +241,12 @@ func (l *lucidRules) profiles(v sched.View, j sched.JobView, p *sched.Plan, at, 
 	}
 	for ; level > 0 && !j.MayEnter(l.ladder[level]); level-- {
 	}
-	p.Next = min(p.Next, v.Now().Add(l.limit)) // if it starts now
+	p.Next = min(p.Next, v.Now().Add(l.limit)) // in case it starts now
 	p.Targets[at] = sched.Target{Rank: int64(j.Spec().GPUs()), Partition: l.ladder[level]}
 	return true
 }
 
-// packing is a plan while waiting jobs are put beside running ones.
+// packing is the part of a plan that packs waiting jobs with running ones.
 type packing struct {
 	v       sched.View
 	jobs    []sched.JobView
@@ -254,15 +254,15 @@ type packing struct {
 	targets []sched.Target
 }
 
-// fill puts each waiting job, the first in the order first, beside the first running
-// one that suits it and has nobody yet.
+// fill packs each waiting job, in order, with the first running one that suits it and has no guest
+// yet.
 func (p packing) fill(line, running []sharer) {
 	for i := range running {
 		r := &running[i]
 		r.gpu = p.jobs[r.at].GPU()
 		r.score = p.scores.of(p.jobs[r.at], r.gpu)
 	}
-	alike := map[needs]bool{} // looked up only: whether somebody suits one of these, whatever its place in the order
+	alike := map[needs]bool{} // whether any job suits these needs, whatever the place in the order; looked up only
 	line = slices.DeleteFunc(line, func(s sharer) bool {
 		like := s.needs(p.jobs)
 		suited, known := alike[like]
@@ -279,7 +279,7 @@ func (p packing) fill(line, running []sharer) {
 	for _, s := range line {
 		like := s.needs(p.jobs)
 		if !alike[like] {
-			continue // nor does anybody suit one that comes later
+			continue // then none suits a later one either
 		}
 		k := p.partner(running, s, s.priority)
 		if k < 0 {
@@ -291,25 +291,23 @@ func (p packing) fill(line, running []sharer) {
 	}
 }
 
-// partner is the first running job that suits a waiting one with so much of a
-// priority; -1: none does.
+// partner is the first running job that suits a waiting one at the given priority; -1: none.
 func (p packing) partner(running []sharer, s sharer, priority int64) int {
 	s.priority = priority
 	return slices.IndexFunc(running, func(r sharer) bool {
 		if r.gpus != s.gpus || !p.jobs[s.at].Accepts(r.gpu) {
-			return false // who suits it otherwise, and how much it disturbs there, need not be known
+			return false // saves computing the score
 		}
 		s.score = p.scores.of(p.jobs[s.at], r.gpu)
 		return r.suits(&s)
 	})
 }
 
-// scores is how much jobs disturb one another: by how fast they are, on average,
-// beside one of each model that there is.
+// scores are the sharing scores of jobs: by their mean speed beside one job of each model.
 type scores struct {
 	v      sched.View
-	models []sched.JobView // one of each
-	known  []known         // looked through: there are few
+	models []sched.JobView // one job of each
+	known  []known         // searched linearly: there are few
 }
 
 type known struct {
@@ -340,8 +338,8 @@ func (s *scores) least() int {
 	return least
 }
 
-// of is 0 for a job that hardly notices others, 1, or 2 for one that needs its
-// GPUs for itself.
+// of is 0 for a job that is hardly slowed down by others, 1, or 2 for one that needs its GPUs to
+// itself.
 func (s *scores) of(j sched.JobView, gpu string) int {
 	for i := range s.known {
 		if k := &s.known[i]; k.model == j.Spec().Model && k.gpu == gpu {

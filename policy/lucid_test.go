@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Lucid's test vectors (ASPLOS'23): beside a job of two GPUs of 24 GB, with 10 GB, score 1
-// and priority 100.
+// Lucid's test vectors (ASPLOS'23): packing with a job of two GPUs of 24 GB that uses 10 GB and has
+// score 1 and priority 100.
 func TestPartner(t *testing.T) {
 	const gb = 1024
 	r := sharer{gpus: 2, memory: 10 * gb, score: 1, priority: 100, device: 24 * gb}

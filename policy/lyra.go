@@ -35,9 +35,9 @@ var lyra = Info{
 	},
 }
 
-// lyraPlan gives running jobs their least, then those that wait theirs, the shortest first; what is
-// left is divided by the knapsack. Nobody is idle: who waits stands in line, the shortest
-// first, so that GPUs that cannot be used as planned, being on several nodes, are.
+// lyraPlan gives running jobs their least, then waiting jobs theirs, the shortest first; the
+// knapsack divides what is left. No target is idle: all waiting jobs queue, the shortest first, so
+// that GPUs that cannot be used as planned, being on several nodes, are used by others.
 func lyraPlan(sizes int) func(v sched.View, jobs []sched.JobView) sched.Plan {
 	return func(v sched.View, jobs []sched.JobView) sched.Plan {
 		list := claims(v, jobs)
@@ -55,8 +55,8 @@ func lyraPlan(sizes int) func(v sched.View, jobs []sched.JobView) sched.Plan {
 	}
 }
 
-// lyraBase gives claims their least: those that run, then by what they take with it, critical ones
-// before all others. It returns what is left.
+// lyraBase gives claims their least: running jobs first, then critical jobs, then the others by
+// their run time at that size. It returns what is left.
 func lyraBase(v sched.View, list []claim, free int) int {
 	for i := range list {
 		if c := &list[i]; c.now > 0 {
@@ -64,7 +64,7 @@ func lyraBase(v sched.View, list []claim, free int) int {
 			free -= c.j.GPUs(c.least)
 		}
 	}
-	var line []int // of the others those that fit; what is free only falls
+	var line []int // the waiting jobs that fit; free never rises
 	for i := range list {
 		if c := &list[i]; c.now == 0 && c.j.GPUs(c.least) <= free {
 			line = append(line, i)
@@ -85,8 +85,8 @@ func lyraBase(v sched.View, list []claim, free int) int {
 	return max(0, free)
 }
 
-// lyraSurplus gives what is left to those that have their least: k tasks more weigh as many GPUs
-// as they take, and are worth what they save of a job's time, JCT(least) - JCT(least+k).
+// lyraSurplus gives what is left to jobs that have their least: k more tasks weigh as many GPUs as
+// they take, and are worth the time that they save, JCT(least) - JCT(least+k).
 func lyraSurplus(v sched.View, list []claim, free, sizes int) {
 	var menus [][]solve.Choice
 	var open []*claim
@@ -103,7 +103,7 @@ func lyraSurplus(v sched.View, list []claim, free, sizes int) {
 		c.tasks = c.least + c.extra(at[i], sizes)
 		free -= menus[i][at[i]].GPUs
 	}
-	for _, c := range open { // between the sizes that were weighed
+	for _, c := range open { // sizes between those that were weighed
 		for n, g := c.next(); c.most-c.least > sizes && n > 0 && g <= free && c.time(v, n) < c.time(v, c.tasks); n, g = c.next() {
 			c.tasks = n
 			free -= g
@@ -111,13 +111,12 @@ func lyraSurplus(v sched.View, list []claim, free, sizes int) {
 	}
 }
 
-// time is how long the job has left with so many tasks, in seconds; one that goes nowhere with
-// them takes as long as can be said.
+// time is the job's remaining time with so many tasks, in seconds; at most MaxInt32.
 func (c *claim) time(v sched.View, tasks int) float64 {
 	return min(c.left/max(c.speed(v, tasks), 1e-6), math.MaxInt32)
 }
 
-// menu is what a claim may have above its least, and how long it takes with it.
+// menu lists the additional GPUs that a claim may get above its least, with the remaining time.
 func (c *claim) menu(v sched.View, free, sizes int) []solve.Choice {
 	base := c.j.GPUs(c.least)
 	list := []solve.Choice{{Cost: c.time(v, c.least)}}
@@ -131,7 +130,7 @@ func (c *claim) menu(v sched.View, free, sizes int) []solve.Choice {
 	}
 }
 
-// extra is how many tasks above its least the n-th of at most so many sizes has.
+// extra is the number of tasks above the least at the n-th of at most that many sizes.
 func (c *claim) extra(n, sizes int) int {
 	if all := c.most - c.least; all > sizes {
 		return min(n, sizes) * all / sizes

@@ -35,41 +35,41 @@ func newMISO(k *Knobs) (sched.Policy, error) {
 	return m, err
 }
 
-// Key is the priority: only the instances are planned.
+// Key is the priority: the plan covers only the instances.
 func (m *misoRules) Key(_ sched.View, j sched.JobView) sched.Key {
 	return sched.Key{-j.Spec().Priority}
 }
 
 const (
 	mostDivided = 7  // instances of one GPU
-	mostLooked  = 16 // GPUs that are compared for one job
+	mostLooked  = 16 // GPUs compared for one job
 	lookAgain   = 10 * time.Second
 )
 
-// misoPart is an instance that a GPU can have.
+// misoPart is a possible instance of a GPU.
 type misoPart struct {
 	profile *cluster.SliceProfile
 	start   int
 }
 
-// misoGPU is a GPU that can be divided, and the jobs that are to be on it.
+// misoGPU is a GPU that can be divided, and the jobs that are to run on it.
 type misoGPU struct {
 	sched.Device
-	jobs    []int        // of those planned for
-	layouts [][]misoPart // around the instances of others
-	same    bool         // nobody came or went since the last plan
-	solved  bool         // the best way to divide it is known:
+	jobs    []int        // indices into the plan's jobs
+	layouts [][]misoPart // those that leave other jobs' instances in place
+	same    bool         // its jobs are the same as at the last plan
+	solved  bool         // total and parts are the best division
 	total   int64
 	parts   []misoPart
 }
 
-// misoPlan is what a plan is made from.
+// misoPlan is a plan in the making.
 type misoPlan struct {
 	*misoRules
 	v       sched.View
 	jobs    []sched.JobView
 	gpus    []misoGPU
-	held    []sched.Slice // by job; no profile: none of ours
+	held    []sched.Slice // by job; without a profile it holds no instance that this plan may change
 	targets []sched.Target
 	layouts map[string][][]misoPart // by model; looked up only
 	cpu     map[int32]cluster.Milli // free on a node; looked up only
@@ -85,7 +85,7 @@ func (m *misoRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 		p.gpus[i].Device = devices[i]
 	}
 	line := p.settled()
-	var before []int64 // first, as of the last plan
+	var before []int64 // the memo's last two numbers: the first waiting job and the idle GPUs at the last plan
 	if m := v.Memo(); len(m) >= 2 {
 		before = m[len(m)-2:]
 		p.recall(m[:len(m)-2])
@@ -96,11 +96,11 @@ func (m *misoRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	next, first := cluster.Never, [2]int64{-1}
 	for len(line) > 0 {
 		if i := line[0]; !p.suits(i) {
-			line = line[1:] // it takes none of the GPUs that can be divided
+			line = line[1:] // it can run on none of the GPUs that can be divided
 			continue
 		} else if !p.jobs[i].Divides() {
 			if first = p.starting(i); first[1] >= 0 && !slices.Equal(first[:], before) {
-				next = v.Now().Add(lookAgain) // those behind it come when it has started
+				next = v.Now().Add(lookAgain) // jobs behind it are tried once it has started
 			}
 			break
 		}
@@ -128,8 +128,8 @@ func (m *misoRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	return sched.Plan{Targets: p.targets, Next: next, Memo: append(memo, first[:]...)}
 }
 
-// recall finds the GPUs for which nothing has changed: as many jobs are there as the
-// last plan had there, each on its instance, and others have what they had.
+// recall finds the unchanged GPUs: they have as many jobs as at the last plan, each on its
+// instance, and the same slots taken by others.
 func (p *misoPlan) recall(memo []int64) {
 	for g, k := 0, 0; g < len(p.gpus) && k+3 < len(memo); {
 		d := &p.gpus[g]
@@ -146,8 +146,8 @@ func (p *misoPlan) recall(memo []int64) {
 	}
 }
 
-// settled puts the jobs that are on a GPU, or on their way to one, there, and
-// returns those that wait, in order. What jobs of ours hold is nobody else's.
+// settled assigns the jobs that hold or are to get an instance to their GPUs, and returns the
+// waiting jobs in order. Slots of the plan's own jobs do not count as taken by others.
 func (p *misoPlan) settled() (line []int) {
 	at := make(map[[2]int32]int, len(p.gpus)) // looked up only
 	for g := range p.gpus {
@@ -170,8 +170,8 @@ func (p *misoPlan) settled() (line []int) {
 				d.Compute -= profile.Compute
 			}
 		case held:
-			slice := s                  // a copy that outlives this; s itself need not
-			p.targets[i].Slice = &slice // its GPU takes no jobs any more
+			slice := s                  // s changes in the next iteration
+			p.targets[i].Slice = &slice // its GPU takes no new jobs
 		case (!j.Running() || j.Stops()) && j.Spec().GPUs() > 0:
 			line = append(line, i)
 		}
@@ -188,8 +188,8 @@ func (p *misoPlan) suits(i int) bool {
 	return slices.ContainsFunc(p.gpus, func(g misoGPU) bool { return p.jobs[i].Suits(g.Node) })
 }
 
-// starting is a job that gets what it asks for, and how many GPUs are idle: if they
-// suffice, or it asks for parts of GPUs, it may start in this step; else -1.
+// starting returns a job that is not put on instances, and the number of idle GPUs if it can start
+// in this step: they suffice, or it asks for parts of GPUs; else -1.
 func (p *misoPlan) starting(i int) [2]int64 {
 	j, idle := p.jobs[i], 0
 	for g := range p.gpus {
@@ -203,9 +203,9 @@ func (p *misoPlan) starting(i int) [2]int64 {
 	return [2]int64{int64(j.Spec().ID), int64(idle)}
 }
 
-// around lists the ways to divide a GPU around the instances of others. Of the
-// profiles with as many compute slices the one with least memory counts, without
-// media engines; where instances stay as they are, those that there are.
+// around lists the ways to divide a GPU around the instances of others. Of the profiles with equal
+// compute slices, only the one with the least memory and without media engines counts. Fixed
+// instances stay as they are.
 func (p *misoPlan) around(g *misoGPU) (list [][]misoPart) {
 	all := [][]misoPart{nil}
 	if g.Fixed != nil {
@@ -247,8 +247,8 @@ func misoLayouts(m *cluster.GPUModel) (list [][]misoPart) {
 	return list
 }
 
-// value is what a job gets done on an instance of a GPU within the horizon, in ppm
-// of what it would on the whole GPU; 0: it cannot run there.
+// value is the work that a job does on an instance within the horizon, in ppm of that on the whole
+// GPU; 0: it cannot run there.
 func (p *misoPlan) value(i int, g *misoGPU, part misoPart) int64 {
 	j := p.jobs[i]
 	if part.profile.Memory < j.Spec().Tasks[0].Request.Memory {
@@ -262,7 +262,7 @@ func (p *misoPlan) value(i int, g *misoGPU, part misoPart) int64 {
 			return 0
 		}
 	case *h == (sched.Slice{Node: g.Node, GPU: g.GPU, Profile: part.profile.Name, Start: part.start}):
-		v++ // of equal ways, where it is
+		v++ // prefer the present instance among equals
 	default:
 		if j.Loses() || !inTime(j, speed) {
 			return 0
@@ -273,9 +273,8 @@ func (p *misoPlan) value(i int, g *misoGPU, part misoPart) int64 {
 	return max(1, v)
 }
 
-// inTime reports whether a job that starts on an instance ends within its time limit
-// at that speed, in ppm. One of which nobody knows how long it runs is taken to need
-// all of it.
+// inTime reports whether a job that starts on an instance with that speed (ppm) ends within its
+// time limit. A job of unknown length is assumed to need its whole limit.
 func inTime(j sched.JobView, speed int64) bool {
 	s := j.Spec()
 	if s.Limit == 0 || speed >= 1_000_000 {
@@ -285,11 +284,12 @@ func inTime(j sched.JobView, speed int64) bool {
 	if s.Estimate > 0 {
 		left = j.Remaining()
 	}
-	return int64(left)+int64(left)/8 <= int64(s.Limit-s.Checkpoint.Restart)/1000*speed/1000 // an eighth for what checkpoints and starts take
+	// An eighth is for checkpoints and starts.
+	return int64(left)+int64(left)/8 <= int64(s.Limit-s.Checkpoint.Restart)/1000*speed/1000
 }
 
-// best divides a GPU among jobs: which instance each gets, so that the sum of their
-// values is greatest; the first of equal ways. 0: they cannot all be on it.
+// best assigns instances of a GPU to jobs so that the sum of their values is largest; the first of
+// equal ways. 0: they do not all fit.
 func (p *misoPlan) best(g *misoGPU, jobs []int) (total int64, parts []misoPart) {
 	if k := len(jobs); k == 0 || k > mostDivided {
 		return 0, nil
@@ -305,7 +305,7 @@ func (p *misoPlan) best(g *misoGPU, jobs []int) (total int64, parts []misoPart) 
 	return total, parts
 }
 
-// now is how the jobs of a GPU share it best.
+// now is the best division of a GPU among its present jobs.
 func (p *misoPlan) now(g *misoGPU) (total int64, parts []misoPart) {
 	if !g.solved {
 		g.total, g.parts = p.best(g, g.jobs)
@@ -314,7 +314,7 @@ func (p *misoPlan) now(g *misoGPU) (total int64, parts []misoPart) {
 	return g.total, g.parts
 }
 
-// assign is the best way to have jobs on the instances of one layout.
+// assign is the best assignment of jobs to the instances of one layout.
 func (p *misoPlan) assign(g *misoGPU, jobs []int, layout []misoPart) (total int64, parts []misoPart) {
 	values := make([][]int64, len(layout))
 	for n, part := range layout {
@@ -329,15 +329,16 @@ func (p *misoPlan) assign(g *misoGPU, jobs []int, layout []misoPart) (total int6
 	return total, parts
 }
 
-// assignParts gives each of some jobs, seven at most, an instance of its own so that
-// the sum of values[instance][job] is greatest; 0 stands for where a job cannot run.
-// It goes through the instances with the best sum for each set of jobs.
+// assignParts assigns each of up to seven jobs an instance of its own so that the sum of
+// values[instance][job] is largest; value 0: the job cannot run there. It goes through the
+// instances and keeps the best sum for each set of jobs.
 func assignParts(values [][]int64, jobs int) (total int64, at []int) {
 	var sums [1 << mostDivided]int64
-	took := make([][1 << mostDivided]int8, len(values)) // 1 + the job that has the instance, in the best way to the set
+	// By instance and set of jobs: 1 + job on the instance in the best assignment.
+	took := make([][1 << mostDivided]int8, len(values))
 	all := 1<<jobs - 1
 	for n := range values {
-		for s := all; s > 0; s-- { // from large sets down: smaller ones are as they are without this instance
+		for s := all; s > 0; s-- { // descending: smaller sets do not include this instance yet
 			for m := s; m != 0; m &= m - 1 {
 				b := bits.TrailingZeros(uint(m))
 				rest := s &^ (1 << b)
@@ -359,8 +360,8 @@ func assignParts(values [][]int64, jobs int) (total int64, at []int) {
 	return total, at
 }
 
-// bestGPU is where a waiting job adds most to what is done: an idle GPU if there is
-// one, else one of those with the fewest jobs; -1: nowhere.
+// bestGPU is where a waiting job adds most value: an idle GPU if there is one, else one of the GPUs
+// with the fewest jobs; -1: nowhere.
 func (p *misoPlan) bestGPU(i int) int {
 	var list []int
 	r := &p.jobs[i].Spec().Tasks[0].Request
@@ -392,7 +393,7 @@ func (p *misoPlan) bestGPU(i int) int {
 	return found
 }
 
-// load is how many jobs are on a GPU, those of others for one.
+// load is the number of jobs on a GPU; all jobs outside the plan count as one.
 func (p *misoPlan) load(g int) int {
 	n := len(p.gpus[g].jobs)
 	if p.gpus[g].Slots != 0 {
@@ -401,7 +402,7 @@ func (p *misoPlan) load(g int) int {
 	return n
 }
 
-// host is the CPU and RAM of a node that nobody was given, in this plan neither.
+// host is the CPU and RAM of a node that is free and not yet given away by this plan.
 func (p *misoPlan) host(node int32) (cluster.Milli, cluster.MiB) {
 	if _, known := p.cpu[node]; !known {
 		p.cpu[node], p.ram[node] = p.v.Host(node)
@@ -409,7 +410,7 @@ func (p *misoPlan) host(node int32) (cluster.Milli, cluster.MiB) {
 	return p.cpu[node], p.ram[node]
 }
 
-// put has a job on a GPU.
+// put assigns a job to a GPU.
 func (p *misoPlan) put(i, g int) {
 	d := &p.gpus[g]
 	d.jobs, d.same, d.solved = append(d.jobs, i), false, false
@@ -419,8 +420,8 @@ func (p *misoPlan) put(i, g int) {
 	p.ram[d.Node] -= r.RAM
 }
 
-// spread moves jobs to GPUs that would be idle while nobody waits, as long as more
-// gets done so.
+// spread moves jobs to GPUs that would be idle while no job waits, as long as that increases the
+// total value.
 func (p *misoPlan) spread() {
 	for to := range p.gpus {
 		d := &p.gpus[to]
@@ -458,9 +459,8 @@ func (p *misoPlan) spread() {
 	}
 }
 
-// aim makes targets of how a GPU is divided. Where nothing has changed jobs keep
-// their instances; so do, if its jobs do not fit beside one another any more, those
-// that have one, and the others wait.
+// aim makes the targets of a GPU's jobs. On unchanged GPUs jobs keep their instances. If the jobs
+// no longer fit together, those with an instance keep it and the others wait.
 func (p *misoPlan) aim(g *misoGPU) {
 	var total int64
 	var parts []misoPart

@@ -7,7 +7,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Jobs are on instances as if every way had been tried.
+// Jobs get instances as if every assignment had been tried.
 func TestAssignParts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	found, none := 0, 0
@@ -58,7 +58,7 @@ func TestAssignParts(t *testing.T) {
 	}
 }
 
-// The ways to divide a GPU are those of NVIDIA's MIG user guide, vector 5: 19 of an A100, 5 of an A30.
+// The layouts of a GPU are those of NVIDIA's MIG user guide, vector 5: 19 of an A100, 5 of an A30.
 func TestMISOLayouts(t *testing.T) {
 	for name, want := range map[string]int{"A100-40GB": 19, "H100-80GB": 19, "A30-24GB": 5} { // order does not matter
 		m, _ := cluster.FindModel(name)

@@ -58,15 +58,15 @@ func newMultifactor(k *Knobs) (sched.Policy, error) {
 
 func (p *multifactorPolicy) Name() string { return p.name }
 
-// Traits: usage decays and age grows, so heads are compared anew every five
-// minutes (Slurm's PriorityCalcPeriod).
+// Traits: usage decays and age grows, so heads are compared again every five minutes (Slurm's
+// PriorityCalcPeriod).
 func (p *multifactorPolicy) Traits() sched.Traits {
 	return sched.Traits{Backfill: sched.EASY, Rekey: 5 * time.Minute, ByUser: true}
 }
 
-// Key orders one user's jobs of one shape as HeadKey does: what they do not
-// share is their own priority and their age, whose difference stays the same
-// while they wait (until the older one reaches max_age).
+// Key orders one user's jobs of one shape as HeadKey does: they differ in their own priority and in
+// age, and the difference of ages is constant while they wait (until the older one reaches
+// max_age).
 func (p *multifactorPolicy) Key(_ sched.View, j sched.JobView) sched.Key {
 	const one = 1_000_000
 	return sched.Key{p.age*(int64(j.Lined())/max(1, int64(p.maxAge)/one)) - j.Spec().Priority*one, int64(j.Lined())}
@@ -81,7 +81,7 @@ func (p *multifactorPolicy) HeadKey(v sched.View, j sched.JobView) sched.Key {
 	return sched.Key{-points - f.Own}
 }
 
-// Factors are what HeadKey adds up.
+// Factors returns the terms of HeadKey.
 func (p *multifactorPolicy) Factors(v sched.View, j sched.JobView, fair int64) sched.Factors {
 	const one = 1_000_000
 	f := sched.Factors{FairShare: fair, Own: j.Spec().Priority * one}
@@ -96,7 +96,7 @@ func (p *multifactorPolicy) Factors(v sched.View, j sched.JobView, fair int64) s
 	return f
 }
 
-// Weights are what a factor of 1 is worth.
+// Weights returns the points that a factor of 1 is worth.
 func (p *multifactorPolicy) Weights() sched.Factors {
 	return sched.Factors{Age: p.age, FairShare: p.fair, Size: p.size, Partition: p.partition}
 }

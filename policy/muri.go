@@ -28,7 +28,7 @@ var muri = Info{
 }
 
 type muriRules struct {
-	least bool // had, not left
+	least bool // order by GPU time received, not remaining
 	group int
 	keep  int64
 	round time.Duration
@@ -64,51 +64,49 @@ type muriPolicy struct {
 	rules *muriRules
 }
 
-// Pair has another way to pair groups of jobs: it returns the other one of each
-// group's pair, -1 for none.
+// Pair replaces the pairing of groups: the function returns the partner of each group, -1 for none.
 func (p *muriPolicy) Pair(pairs func(groups [][]sched.JobView) []int) { p.rules.pairs = pairs }
 
-// mostTogether is how many jobs the same GPUs have at most; mostMatched among how
-// many groups that follow one another in the order pairs are sought, because that
-// takes the third power of their number.
+// mostTogether bounds the jobs on the same GPUs, mostMatched the consecutive groups in the order
+// that are paired at a time, since pairing takes the third power of their number.
 const mostTogether, mostMatched = 4, 256
 
 // muriJob is a job while groups are made.
 type muriJob struct {
-	at     int // of the jobs planned for
+	at     int // index into the plan's jobs
 	gpus   int
 	key    int64
-	class  int // of jobs that may have the same GPUs; -1: it shares with nobody
+	class  int // of jobs that may share GPUs; -1: it shares with none
 	model  uint16
-	stays  bool // it is not stopped
-	loses  bool // ... and should not be, once it runs
-	tried  bool // it is among those of which groups are made
+	stays  bool // it cannot be stopped
+	loses  bool // ... and stopping it would lose its work
+	tried  bool // it takes part in grouping
 	memory cluster.MiB
 }
 
-// muriGroup is jobs that are to have the same GPUs: by their places in the order.
+// muriGroup is jobs that are to share GPUs, by place in the order.
 type muriGroup []int
 
-// muriPlan is what a plan is made of.
+// muriPlan is a plan in the making.
 type muriPlan struct {
 	*muriRules
 	v       sched.View
 	jobs    []sched.JobView
 	order   []muriJob
 	classes [][]int       // places in the order
-	groups  [][]muriGroup // by class; those of no class last
+	groups  [][]muriGroup // by class; the last has the jobs of no class
 	memory  cluster.MiB   // of the smallest GPU; 0: unknown
 	total   int           // GPUs
-	need    int           // GPUs of all groups
+	need    int           // GPUs that all groups need
 	known   map[[mostTogether + 1]uint16]int64
-	last    [mostTogether + 1]uint16 // asked for last; none is all 0
-	gain    int64                    // ... what is known of it
+	last    [mostTogether + 1]uint16 // the last key asked for; no valid key is all 0
+	gain    int64                    // ... its value
 }
 
 func (m *muriRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	p := &muriPlan{muriRules: m, v: v, jobs: jobs, total: totalGPUs(v), known: map[[mostTogether + 1]uint16]int64{}} // looked up only
 	p.sort()
-	if slices.ContainsFunc(p.order, func(o muriJob) bool { return o.memory > 0 }) { // else it does not matter
+	if slices.ContainsFunc(p.order, func(o muriJob) bool { return o.memory > 0 }) { // otherwise memory does not matter
 		for _, k := range v.Kinds() {
 			if g, ok := cluster.FindModel(k.GPU); ok && (p.memory == 0 || g.Memory < p.memory) {
 				p.memory = g.Memory
@@ -124,8 +122,8 @@ func (m *muriRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	return sched.Plan{Next: v.Now().Add(m.round), Targets: p.targets()}
 }
 
-// sort lists the jobs in their order: who is not stopped, then by tier, then by GPU
-// time; equals as they come, which is by number.
+// sort orders the jobs: those that cannot be stopped first, then by tier, then by GPU time; ties by
+// number.
 func (p *muriPlan) sort() {
 	p.order = make([]muriJob, len(p.jobs))
 	for i, j := range p.jobs {
@@ -160,8 +158,8 @@ func (p *muriPlan) sort() {
 	}
 }
 
-// barred reports whether a job has waited in vain to join another: CPU or RAM of the
-// nodes do not suffice for both, or it may not go there. Until the next plan it counts alone.
+// barred reports whether a job has waited in vain to join a group: its nodes lack CPU or RAM for
+// both, or it may not run there. Until the next plan it forms a group alone.
 func (p *muriPlan) barred(j sched.JobView) bool {
 	t := j.Target()
 	return t != nil && t.Move && !j.Running() && j.Waiting() >= p.round/2
@@ -174,14 +172,13 @@ func flag(b bool) int {
 	return 0
 }
 
-// key is the GPU time that a job has had, or has left, in GPU-nanoseconds:
-// alone, whoever it runs beside.
+// key is a job's GPU time received or remaining, in GPU-nanoseconds, as if it never shared GPUs.
 func (p *muriPlan) key(j sched.JobView) int64 {
 	gpus := max(1, j.Spec().GPUMilli()/1000)
 	times := func(d time.Duration) int64 { return min(int64(d), (math.MaxInt64-1)/gpus) * gpus }
 	if p.least {
 		if _, least, most := j.Tasks(); least < most {
-			return min(j.Attained(), (math.MaxInt64-1)/1000) * 1000 // its size was not always the same
+			return min(j.Attained(), (math.MaxInt64-1)/1000) * 1000 // its size has varied
 		}
 		return times(j.Ran())
 	}
@@ -192,14 +189,14 @@ func (p *muriPlan) key(j sched.JobView) int64 {
 	return times(max(e-j.Done(), 0))
 }
 
-// alike reports whether two jobs may have the same GPUs, by what they ask for.
+// alike reports whether the requests of two jobs let them share GPUs.
 func alike(a, b *cluster.Job) bool {
 	x, y := &a.Tasks[0], &b.Tasks[0]
 	return x.Count == y.Count && x.Request.GPUs == y.Request.GPUs && a.Tier == b.Tier && slices.Equal(a.GPUTypes, b.GPUTypes)
 }
 
-// try chooses of which jobs groups are made: for each that would run alone, as many
-// of its class as a group may have, next in the order.
+// try chooses the jobs to group: each job that would run alone, and the next ones of its class in
+// the order, up to the size of a group.
 func (p *muriPlan) try() {
 	p.groups = make([][]muriGroup, len(p.classes)+1)
 	next := make([]int, len(p.classes))
@@ -226,8 +223,8 @@ func (p *muriPlan) try() {
 	}
 }
 
-// join matches the groups of each class, and joins pairs of them until all groups
-// have GPUs. It reports whether it joined any.
+// join pairs the groups of each class and merges pairs until all groups have GPUs. It reports
+// whether it merged any.
 func (p *muriPlan) join() (joined bool) {
 	for c := range p.classes {
 		var out []muriGroup
@@ -241,14 +238,14 @@ func (p *muriPlan) join() (joined bool) {
 	return joined
 }
 
-// match appends the groups of a class to a list, joined in pairs as far as needed.
+// match appends the groups of a class to out, merging pairs as far as needed.
 func (p *muriPlan) match(out []muriGroup, class int, groups []muriGroup) []muriGroup {
 	if p.need <= p.total {
 		return append(out, groups...)
 	}
 	for u, v := range p.pair(class, groups) {
 		switch {
-		case v > u: // it comes with the other
+		case v > u: // handled with its partner
 		case v < 0:
 			out = append(out, groups[u])
 		case p.need > p.total:
@@ -261,7 +258,7 @@ func (p *muriPlan) match(out []muriGroup, class int, groups []muriGroup) []muriG
 	return out
 }
 
-// pair pairs groups of a class.
+// pair finds partners for the groups of a class.
 func (p *muriPlan) pair(class int, groups []muriGroup) []int {
 	if p.pairs == nil {
 		return solve.Match(len(groups), func(a, b int) int64 { return p.weight(class, groups[a], groups[b]) })
@@ -275,10 +272,9 @@ func (p *muriPlan) pair(class int, groups []muriGroup) []int {
 	return p.pairs(lists)
 }
 
-// weight is what two groups get done on the same GPUs, in ppm of one job alone; 0:
-// they may not have them together, or get no more done so than in turns. A job alone
-// keeps one of its resources busy at any time, so this is Muri's efficiency of
-// interleaving, times the number of resources.
+// weight is the throughput of two groups on the same GPUs, in ppm of one job alone; 0: they may not
+// share GPUs, or get no more done than by turns. A job alone keeps one resource busy at any time,
+// so this is Muri's interleaving efficiency times the number of resources.
 func (p *muriPlan) weight(class int, a, b muriGroup) int64 {
 	if len(a)+len(b) > p.group {
 		return 0
@@ -300,7 +296,7 @@ func (p *muriPlan) weight(class int, a, b muriGroup) int64 {
 		return 0
 	}
 	slices.Sort(key[1 : 1+n])
-	if key != p.last { // those that come one after the other are alike most often
+	if key != p.last { // consecutive keys are usually equal
 		w, ok := p.known[key]
 		if !ok {
 			w = p.together(list[:n])
@@ -318,7 +314,7 @@ func (p *muriPlan) weight(class int, a, b muriGroup) int64 {
 	return w
 }
 
-// together is the sum of the speeds of jobs on the same GPUs.
+// together is the sum of the speeds of jobs that share GPUs.
 func (p *muriPlan) together(list []int) (sum int64) {
 	first := p.jobs[p.order[list[0]].at]
 	gpu := first.GPU()
@@ -340,7 +336,7 @@ func (p *muriPlan) together(list []int) (sum int64) {
 	return sum
 }
 
-// neighbours reports whether jobs of two groups run on the same GPUs.
+// neighbours reports whether two groups already share GPUs.
 func (p *muriPlan) neighbours(a, b muriGroup) bool {
 	for _, x := range a {
 		for _, y := range b {
@@ -353,7 +349,7 @@ func (p *muriPlan) neighbours(a, b muriGroup) bool {
 	return false
 }
 
-// place is who holds the GPUs on which a running job is.
+// place is the job that holds the GPUs on which a running job is.
 func place(j sched.JobView) cluster.JobID {
 	if host, guest := j.Beside(); guest {
 		return host
@@ -361,8 +357,8 @@ func place(j sched.JobView) cluster.JobID {
 	return j.Spec().ID
 }
 
-// targets has groups run that have GPUs, in the order of their first members; all
-// others come after them.
+// targets runs the groups that have GPUs, in the order of their first members; all other jobs come
+// after them.
 func (p *muriPlan) targets() []sched.Target {
 	targets := p.v.Targets(len(p.jobs))
 	n := int64(len(p.order))
@@ -392,9 +388,8 @@ func (p *muriPlan) targets() []sched.Target {
 	return targets
 }
 
-// host is the member of a group on whose GPUs the others are to be: one that should
-// not be stopped, else the one that holds GPUs with most of the others there, else
-// the first in the order.
+// host is the member of a group whose GPUs the others are to use: one whose work would be lost by
+// stopping, else the running one with most of the others as guests, else the first in the order.
 func (p *muriPlan) host(g muriGroup) int {
 	best, most := -1, -1
 	for _, pos := range slices.Sorted(slices.Values(g)) {

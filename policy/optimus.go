@@ -24,7 +24,7 @@ var optimus = Info{
 	},
 }
 
-// optimusPlan plans by rounds: what is left of jobs changes as they progress.
+// optimusPlan plans in rounds: remaining work changes as jobs progress.
 func optimusPlan(round time.Duration) func(v sched.View, jobs []sched.JobView) sched.Plan {
 	return func(v sched.View, jobs []sched.JobView) sched.Plan {
 		next := cluster.Never
@@ -35,8 +35,8 @@ func optimusPlan(round time.Duration) func(v sched.View, jobs []sched.JobView) s
 	}
 }
 
-// optimusSizes is greedy in what is saved per GPU: R/f(k) - R/f(k+1). Ties go to
-// the job that came first.
+// optimusSizes is greedy by time saved per GPU: R/f(k) - R/f(k+1). Ties go to the job that was
+// submitted first.
 func optimusSizes(v sched.View, jobs []sched.JobView) []claim {
 	list := claims(v, jobs)
 	free := keep(list, totalGPUs(v))
@@ -45,7 +45,7 @@ func optimusSizes(v sched.View, jobs []sched.JobView) []claim {
 		c.tasks = n
 		free -= g
 	}
-	order := make([]int, len(list)) // by arrival; of those that come together the shorter first
+	order := make([]int, len(list)) // by submission; with equal submission the shorter first
 	for i := range order {
 		order[i] = i
 	}
@@ -61,7 +61,7 @@ func optimusSizes(v sched.View, jobs []sched.JobView) []claim {
 			give(&list[i])
 		}
 	}
-	var open []int // who has something and may get more
+	var open []int // has something and can grow
 	for i := range list {
 		if n, _ := list[i].next(); list[i].tasks > 0 && n > 0 {
 			open = append(open, i)

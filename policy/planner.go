@@ -10,13 +10,13 @@ import (
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
-// planner is a policy whose order is in the targets of its plans.
+// planner is a policy whose order is given by the targets of its plans.
 type planner struct {
 	name   string
 	traits sched.Traits
 	plan   func(v sched.View, jobs []sched.JobView) sched.Plan
-	fits   func(spec *cluster.Spec) error             // nil: it names nothing of a cluster
-	words  func(t *sched.Target, plan []int64) string // nil: its memos say nothing to people
+	fits   func(spec *cluster.Spec) error             // nil: fits every cluster
+	words  func(t *sched.Target, plan []int64) string // nil: it has no explanations
 }
 
 // Explain implements sched.Explainer.
@@ -38,7 +38,7 @@ func (p *planner) Fits(spec *cluster.Spec) error {
 	return p.fits(spec)
 }
 
-// unplanned is the rank of a job that no plan has seen: it comes last.
+// unplanned is the rank of a job without a target: it comes last.
 const unplanned = math.MaxInt64 / 2
 
 func (p *planner) Key(_ sched.View, j sched.JobView) sched.Key {
@@ -50,31 +50,31 @@ func (p *planner) Key(_ sched.View, j sched.JobView) sched.Key {
 
 func (p *planner) Plan(v sched.View, jobs []sched.JobView) sched.Plan { return p.plan(v, jobs) }
 
-// claim is an elastic job while a plan divides the GPUs: so many tasks of its
-// first set as it has been given so far.
+// claim is an elastic job while a plan divides the GPUs, with the tasks of its first set that it
+// has been given so far.
 type claim struct {
 	j           sched.JobView
 	gpu         string
 	tasks       int
-	now         int // tasks that run
+	now         int // running tasks
 	least, most int
 	left        float64     // work, in seconds at the reference speed
-	known       [3]struct { // speeds asked for last
+	known       [3]struct { // a cache of speeds
 		tasks int
 		speed float64
 	}
 	last int
 }
 
-// claims lists the jobs as claims of nothing yet, in memory that the next plan uses again. A job whose run time nobody
-// knows is taken to have as much left as all the others that nobody knows.
+// claims makes empty claims of the jobs, in memory that the next plan reuses. Jobs of unknown run
+// time are all taken to have the same work left.
 func claims(v sched.View, jobs []sched.JobView) []claim {
 	list := sched.Scratch[claim](v, len(jobs))
 	claimAll(v, jobs, func(i int) *claim { return &list[i] })
 	return list
 }
 
-// claimAll makes the claims where at says.
+// claimAll makes a claim of each job at the address that at returns.
 func claimAll(v sched.View, jobs []sched.JobView, at func(i int) *claim) {
 	kinds := v.Kinds()
 	for i, j := range jobs {
@@ -82,24 +82,25 @@ func claimAll(v sched.View, jobs []sched.JobView, at func(i int) *claim) {
 	}
 }
 
-// claimOf is a job as a claim of nothing yet.
+// claimOf is an empty claim of a job.
 func claimOf(v sched.View, kinds []sched.Kind, j sched.JobView) (c claim) {
 	c.begin(v, kinds, j)
 	c.left = workLeft(j)
 	return c
 }
 
-// begin makes an empty claim one of nothing yet, for plans that do not ask what is left of
-// a job.
+// begin makes c an empty claim of a job, without its remaining work, which some plans do not need.
 func (c *claim) begin(v sched.View, kinds []sched.Kind, j sched.JobView) {
 	c.j, c.gpu = j, modelFor(v, kinds, j)
 	if c.now, c.least, c.most = j.Tasks(); c.now > 0 && stays(j) {
-		c.least, c.most = c.now, c.now // nobody takes from it, and it does not grow: others would pay for that, or it by starting anew
+		// Its size is fixed: its GPUs cannot be taken, and growing would be at the expense of
+		// others or restart it.
+		c.least, c.most = c.now, c.now
 	}
 }
 
-// modelFor is the GPU model by whose speeds a job is planned for: that of what it holds, or the first that it may
-// run on. Where nothing is known of speeds, it does not matter, and none is looked for.
+// modelFor is the GPU model by whose speeds a job is planned: that of the GPUs it holds, or the
+// first that it accepts. Without known speeds the model does not matter, and the result is empty.
 func modelFor(v sched.View, kinds []sched.Kind, j sched.JobView) string {
 	if !v.Measured() {
 		return ""
@@ -113,7 +114,7 @@ func modelFor(v sched.View, kinds []sched.Kind, j sched.JobView) string {
 	return gpu
 }
 
-// keep gives claims that are left where they are what they have, and returns what is left for the others.
+// keep gives jobs that cannot be stopped what they have, and returns the GPUs left for the others.
 func keep(list []claim, free int) int {
 	for i := range list {
 		if c := &list[i]; stays(c.j) {
@@ -124,13 +125,13 @@ func keep(list []claim, free int) int {
 	return max(0, free)
 }
 
-// asked is how many tasks of its first set a job asks for, within its own bounds.
+// asked is the number of tasks of its first set that a job asks for, within its bounds.
 func asked(j sched.JobView) int {
 	_, least, most := j.Tasks()
 	return min(max(j.Spec().Tasks[0].Count, least), most)
 }
 
-// inOrder orders some of the jobs: the highest priority first, then who came first.
+// inOrder sorts indices of jobs by descending priority, then by submission.
 func inOrder(jobs []sched.JobView, line []int) {
 	slices.SortFunc(line, func(x, y int) int {
 		s, t := jobs[x].Spec(), jobs[y].Spec()
@@ -138,13 +139,12 @@ func inOrder(jobs []sched.JobView, line []int) {
 	})
 }
 
-// kindOf is which of the kinds has GPUs of a model; -1: none.
+// kindOf is the index of the kind with a GPU model; -1: none.
 func kindOf(kinds []sched.Kind, gpu string) int {
 	return slices.IndexFunc(kinds, func(k sched.Kind) bool { return k.GPU == gpu })
 }
 
-// find is where the job of a number is among those that are planned for, which come
-// by number; -1: it is not.
+// find is the index of the job with a number; -1: none. The jobs are sorted by number.
 func find(jobs []sched.JobView, id cluster.JobID) int {
 	i, ok := slices.BinarySearchFunc(jobs, id, func(j sched.JobView, id cluster.JobID) int { return cmp.Compare(j.Spec().ID, id) })
 	if !ok {
@@ -153,15 +153,14 @@ func find(jobs []sched.JobView, id cluster.JobID) int {
 	return i
 }
 
-// stays reports whether a job is left where it is until it ends: a critical one
-// that runs, and one that would lose its work, which might never end if it had to
-// take turns.
+// stays reports whether a running job is never stopped: a critical job, or one that would lose its
+// work, which might never end if it had to take turns.
 func stays(j sched.JobView) bool {
 	return j.Running() && (j.Spec().Tier == cluster.Critical || j.Loses())
 }
 
-// packs reports whether a job may share its GPUs: it is a gang of one size with
-// whole GPUs, not critical, and does not ask to be kept apart.
+// packs reports whether a job may share its GPUs: it is a gang of fixed size on whole GPUs, not
+// critical, and does not demand isolation.
 func packs(j sched.JobView) bool {
 	_, least, most := j.Tasks()
 	s := j.Spec()
@@ -172,14 +171,14 @@ func packs(j sched.JobView) bool {
 	return r.GPUs > 0 && !r.Fractional() && r.Profile == ""
 }
 
-// leaseEnd is when a lease that begins now is over: at a multiple of a thirtieth
-// of its full length, so that many end together.
+// leaseEnd is the end of a lease that begins now, rounded up to a multiple of a thirtieth of the
+// full length, so that many end together.
 func leaseEnd(now cluster.Time, lease, full time.Duration) cluster.Time {
 	grid := cluster.Time(max(full/30, 1))
 	return (now.Add(lease) + grid - 1) / grid * grid
 }
 
-// workLeft is what is left of a job, in seconds at the reference speed.
+// workLeft is a job's remaining work, in seconds at the reference speed.
 func workLeft(j sched.JobView) float64 {
 	if e := j.Spec().Estimate; e > 0 {
 		return max(e-j.Done(), 0).Seconds()
@@ -187,12 +186,12 @@ func workLeft(j sched.JobView) float64 {
 	return equalWork
 }
 
-// equalWork is what is left of a job of unknown length, in seconds: with all
-// jobs unknown, any value gives the same plan.
+// equalWork is the remaining work of a job of unknown length, in seconds: if all are unknown, any
+// value gives the same plan.
 const equalWork = 3600
 
-// speed is how fast the job is with so many tasks, in reference seconds of work
-// per second; none: not at all.
+// speed is the job's speed with so many tasks, in reference seconds of work per second; 0 without
+// tasks.
 func (c *claim) speed(v sched.View, tasks int) float64 {
 	if tasks == 0 {
 		return 0
@@ -208,8 +207,7 @@ func (c *claim) speed(v sched.View, tasks int) float64 {
 	return k.speed
 }
 
-// next is the size after the present one, and how many GPUs it costs; 0: there
-// is none.
+// next is the next size and the additional GPUs that it takes; 0: there is none.
 func (c *claim) next() (tasks, gpus int) {
 	switch {
 	case c.tasks == 0:
@@ -220,16 +218,16 @@ func (c *claim) next() (tasks, gpus int) {
 	return 0, 0
 }
 
-// stepGPUs is what the next size costs more.
+// stepGPUs is the additional GPUs of the next size.
 func (c *claim) stepGPUs() int {
 	_, g := c.next()
 	return g
 }
 
-// totalGPUs is what a plan has to give.
+// totalGPUs is the number of GPUs that a plan divides.
 func totalGPUs(v sched.View) int { return allGPUs(v.Kinds()) }
 
-// allGPUs is how many GPUs there are of all kinds.
+// allGPUs is the number of GPUs of all kinds.
 func allGPUs(kinds []sched.Kind) (n int) {
 	for i := range kinds {
 		n += kinds[i].GPUs
@@ -237,7 +235,7 @@ func allGPUs(kinds []sched.Kind) (n int) {
 	return n
 }
 
-// elasticPlan makes targets of claims: who got nothing is idle.
+// elasticPlan makes targets of claims: empty claims are idle.
 func elasticPlan(v sched.View, list []claim, next cluster.Time) sched.Plan {
 	p := sched.Plan{Next: next, Targets: v.Targets(len(list))}
 	for i := range list {

@@ -1,6 +1,6 @@
-// Package policy holds the scheduling policies, one file each: who is next,
-// and who may preempt whom. A policy reads the engine's view and keeps no
-// memory. A new policy is one file and one line in list.
+// Package policy holds the scheduling policies, one file each: the order of jobs and which may
+// preempt which. A policy reads the engine's view and keeps no state. A new policy is one file and
+// one line in list.
 package policy
 
 import (
@@ -19,7 +19,7 @@ import (
 type Info struct {
 	Name   string
 	About  string // one line: the order, and whether it preempts
-	Source string // where it comes from
+	Source string // the paper or system that it is from
 	Needs  string // what it must know about jobs
 	Knobs  []Knob
 	New    func(k *Knobs) (sched.Policy, error)
@@ -83,8 +83,7 @@ func Names() []string {
 	return names
 }
 
-// Aliases are other names by which policies are known, in pairs: the other name
-// and ours.
+// Aliases are other names of policies, in pairs: the other name, then ours.
 var Aliases = [][2]string{{"tiresias", "tiresias-l"}}
 
 // New makes a policy from its name and knobs: "las" or "las:base=1h,levels=8".
@@ -127,14 +126,14 @@ type Knobs struct {
 }
 
 // Split splits a list of policies at commas, but leaves knobs with their policy:
-// "fifo,las:base=1h,levels=8" is two policies. "all" is every one.
+// "fifo,las:base=1h,levels=8" is two policies. "all" is every policy.
 func Split(text string) []string {
 	if text == "all" {
 		return Names()
 	}
 	var out []string
 	for part := range strings.SplitSeq(text, ",") {
-		before, _, knob := strings.Cut(part, "=") // what is after "=" is a value, and may have a ":"
+		before, _, knob := strings.Cut(part, "=") // a value follows "=" and may have a ":"
 		if knob && !strings.Contains(before, ":") && len(out) > 0 {
 			out[len(out)-1] += "," + part
 			continue
@@ -149,7 +148,8 @@ func Split(text string) []string {
 // fileKnobs are the knobs that name files.
 var fileKnobs = []string{"weights", "samples"}
 
-// Files lists the files that a policy's text names, for those who read them before they make it.
+// Files lists the files that a policy's text names, for programs that read them before they create
+// the policy.
 func Files(text string) (names []string) {
 	_, args, _ := strings.Cut(text, ":")
 	for _, f := range strings.FieldsFunc(args, func(r rune) bool { return r == ',' || r == ';' }) {
@@ -160,7 +160,7 @@ func Files(text string) (names []string) {
 	return names
 }
 
-// Pinned is a policy that says its name with what else decides: the digest of its weights.
+// Pinned is a policy with a longer name that also identifies its weights, by their digest.
 type Pinned interface{ Pinned() string }
 
 func (k *Knobs) put(key, value string) error {
@@ -198,7 +198,7 @@ func (k *Knobs) duration(name string) (time.Duration, error) {
 	return d, nil
 }
 
-// period is a duration of a second or more.
+// period reads a duration of at least a second.
 func (k *Knobs) period(name string) (time.Duration, error) {
 	d, err := k.duration(name)
 	if err == nil && d < time.Second {

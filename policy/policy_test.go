@@ -8,7 +8,7 @@ import (
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
-// Every policy can be made with its defaults, and says what it is.
+// Every policy can be made with its defaults, and describes itself.
 func TestList(t *testing.T) {
 	seen := map[string]bool{}
 	for _, info := range List() {
@@ -24,7 +24,7 @@ func TestList(t *testing.T) {
 		if info.About == "" || info.Source == "" || info.Needs == "" {
 			t.Errorf("%s does not say what it is, where it comes from, or what it needs", info.Name)
 		}
-		for _, k := range info.Knobs { // a knob accepts its own default and refuses nonsense
+		for _, k := range info.Knobs { // a knob accepts its own default and rejects invalid values
 			if k.Default != "" {
 				if _, err := New(info.Name + ":" + k.Name + "=" + k.Default); err != nil {
 					t.Errorf("%s: knob %s refuses its default: %v", info.Name, k.Name, err)
@@ -37,7 +37,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// Knobs stay with their policy, also those whose values have a colon.
+// Knobs stay with their policy, even if their values have a colon.
 func TestSplit(t *testing.T) {
 	for text, want := range map[string][]string{
 		"fifo,las:base=1h,levels=8":                                       {"fifo", "las:base=1h,levels=8"},
@@ -95,8 +95,7 @@ func TestNewErrors(t *testing.T) {
 	}
 }
 
-// Jobs are moved under every policy that plans but miso, which has them on instances that it
-// chooses itself.
+// Every policy that plans may move jobs, except miso, which places them on instances itself.
 func TestAnywhere(t *testing.T) {
 	for _, name := range Names() {
 		p, err := New(name)

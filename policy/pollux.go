@@ -55,19 +55,19 @@ func (r *polluxRules) read(k *Knobs) (err error) {
 // resizable is a job while sizes are chosen.
 type resizable struct {
 	claim
-	restarts int64 // how often it was started or resized after its first start
-	largest  int   // tasks that it has had at most
-	last     int64 // tasks that it had at the last plan
-	vain     bool  // the last plan gave it something, and it found no room
-	fixed    bool  // it keeps what it has
-	sizes    []int // what it could have: the tasks of its choices, the first is 0
+	restarts int64 // starts and resizes after its first start
+	largest  int   // the most tasks it has had
+	last     int64 // tasks at the last plan
+	vain     bool  // the last plan gave it GPUs, but it found no room
+	fixed    bool  // its size is fixed
+	sizes    []int // possible sizes, in tasks; the first is 0
 }
 
-// sizing is memory for plans of sizes, in which jobs are Ts.
+// sizing is memory for plans of sizes, reused from plan to plan.
 type sizing[T any] struct {
 	list    []T
 	line    leastFirst
-	who     []int // of the menus
+	who     []int // job of each menu
 	menus   [][]solve.Choice
 	choices []solve.Choice
 	chooser solve.Chooser
@@ -75,7 +75,7 @@ type sizing[T any] struct {
 	memos   []int64
 }
 
-// begin empties the memory, for so many jobs.
+// begin clears the memory for n jobs.
 func (m *sizing[T]) begin(n int) []T {
 	m.line.begin()
 	m.choices, m.sizes, m.memos = m.choices[:0], m.sizes[:0], m.memos[:0]
@@ -84,14 +84,14 @@ func (m *sizing[T]) begin(n int) []T {
 	return m.list
 }
 
-// menu is room for so many choices, the next of the menus.
+// menu returns memory for the n choices of the next menu.
 func (m *sizing[T]) menu(n int) []solve.Choice {
 	from := len(m.choices)
 	m.choices = append(m.choices, make([]solve.Choice, n)...)
 	return m.choices[from:]
 }
 
-// recall reads what the last plan left of the job, and counts what happened since.
+// recall reads the job's memo and counts restarts since the last plan.
 func (c *resizable) recall() {
 	if old := c.j.Target(); old != nil && len(old.Memo) == 3 {
 		c.restarts, c.largest, c.last = old.Memo[0], int(old.Memo[1]), old.Memo[2]
@@ -103,13 +103,13 @@ func (c *resizable) recall() {
 	c.largest, c.last = max(c.largest, c.now), int64(c.now)
 	c.fixed = stays(c.j)
 	if c.j.Spec().Tier == cluster.Critical && c.now == 0 {
-		c.most = c.least // it keeps what it gets, so it gets no more than it must
+		c.most = c.least // it keeps what it gets, so it gets no more than its least
 	}
 }
 
-// rank is the job's place in the line. One that found no room, since what is idle lies on
-// several nodes, may preempt others, who find a place elsewhere; but nobody who would lose
-// all of its work by that, or two of these would stop each other for ever.
+// rank is the job's rank. A job that found no room, since the idle GPUs are on several nodes, may
+// preempt others, which find a place elsewhere; but not jobs that would lose all of their work, or
+// two of them would stop each other forever.
 func (c *resizable) rank() int64 {
 	if c.fixed || c.vain && c.tasks > 0 {
 		return -1
@@ -117,23 +117,22 @@ func (c *resizable) rank() int64 {
 	return 0
 }
 
-// memo is what the next plan is to know.
+// memo is the job's memo for the next plan.
 func (m *sizing[T]) memo(c *resizable) []int64 {
 	from := len(m.memos)
 	m.memos = append(m.memos, c.restarts, int64(c.largest), c.last)
 	return m.memos[from:]
 }
 
-// penalty is the factor that a choice loses by which the job would have to start
-// anew: (age - restarts*cost) / (age + cost), as if it had been here for a round
-// at least, and never so little that idle GPUs were worth nothing to it.
+// penalty is the factor on choices that restart the job: (age - restarts*cost) / (age + cost), with
+// an age of at least a round, and never so small that idle GPUs would be worth nothing.
 func (r *polluxRules) penalty(v sched.View, c *resizable) float64 {
 	spec := c.j.Spec()
 	return max(restartFactor(max(v.Now().Sub(spec.Submit), r.round), c.restarts, max(r.restart, spec.Checkpoint.Cost+spec.Checkpoint.Restart)), leastPenalty)
 }
 
-// restartFactor is the part of its time that a job of that age would have had for
-// work if it started once more.
+// restartFactor is the share of its time that a job of that age would have had for work if it
+// restarted once more.
 func restartFactor(age time.Duration, restarts int64, cost time.Duration) float64 {
 	lost := time.Duration(min(restarts, math.MaxInt64/int64(max(1, cost)))) * cost
 	return float64(max(age-lost, 0)) / float64(age+cost)
@@ -141,8 +140,8 @@ func restartFactor(age time.Duration, restarts int64, cost time.Duration) float6
 
 const leastPenalty = 0.1
 
-// none is added to speedups, so that a job that gets nothing costs a lot, but not
-// infinitely much: as in the published policy.
+// none is added to speedups, so that the cost of a job that gets nothing is large but finite, as in
+// the published policy.
 const none = 0.001
 
 // limit is the largest size that the job may have in this round.
@@ -153,8 +152,8 @@ func (r *polluxRules) limit(c *resizable) int {
 	return min(c.most, max(c.least, int(r.grow)*c.largest))
 }
 
-// sizesOf appends the sizes that a job could have: none, its least, and so on; from
-// forty-eight on by larger steps, since one task more or less hardly matters.
+// sizesOf appends the job's possible sizes: 0, its least, and so on; from forty-eight tasks on in
+// larger steps, since one task more or less hardly matters.
 func (r *polluxRules) sizesOf(c *resizable, sizes []int) []int {
 	if c.least == c.most && c.now <= c.most {
 		return append(sizes, 0, c.least)
@@ -173,8 +172,8 @@ func (r *polluxRules) sizesOf(c *resizable, sizes []int) []int {
 	return sizes[:from+len(slices.Compact(sizes[from:]))]
 }
 
-// fairSpeed is how fast the job would be with its fair share of GPUs. A job that
-// takes more than that would have its least for a part of the time.
+// fairSpeed is the job's speed with its fair share of GPUs. If its least exceeds that, the job is
+// taken to run at its least for part of the time.
 func (c *resizable) fairSpeed(v sched.View, fair int) float64 {
 	if c.j.GPUs(c.most) <= fair {
 		return c.speed(v, c.most)
@@ -185,8 +184,8 @@ func (c *resizable) fairSpeed(v sched.View, fair int) float64 {
 	return c.speed(v, c.least-1+sort.Search(c.most-c.least+1, func(i int) bool { return c.j.GPUs(c.least+i) > fair }))
 }
 
-// menu makes choices of a job's sizes: one over the speedup, so that the least sum
-// is the highest harmonic mean.
+// menu makes choices of a job's sizes: the cost is one over the speedup, so that the least sum is
+// the highest harmonic mean.
 func (r *polluxRules) menu(v sched.View, m *polluxSizing, c *resizable, fair int) []solve.Choice {
 	from := len(m.sizes)
 	m.sizes = r.sizesOf(c, m.sizes)
@@ -209,7 +208,7 @@ func (r *polluxRules) menu(v sched.View, m *polluxSizing, c *resizable, fair int
 
 type polluxSizing = sizing[resizable]
 
-// plan chooses sizes, tier by tier: a job takes nothing from one of a higher tier.
+// plan chooses sizes tier by tier: a job takes nothing from one of a higher tier.
 func (r *polluxRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	m := sched.Memory[polluxSizing](v)
 	list, kinds, total := m.begin(len(jobs)), v.Kinds(), totalGPUs(v)
@@ -248,7 +247,7 @@ func (r *polluxRules) targets(v sched.View, m *polluxSizing) sched.Plan {
 		c, t := &m.list[i], &p.Targets[i]
 		t.Tasks, t.Least, t.Idle, t.Memo, t.Rank = c.tasks, c.least, c.tasks == 0, m.memo(c), c.rank()
 		if c.tasks < c.most && !c.fixed || c.tasks != c.now {
-			p.Next = v.Now().Add(r.round) // it could have more
+			p.Next = v.Now().Add(r.round) // it may get more
 		}
 	}
 	return p

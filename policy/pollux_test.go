@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestRestartFactor: the vector of Pollux, OSDI'21, and what is never below 0.
+// TestRestartFactor: the vector of Pollux, OSDI'21, and the lower bound 0.
 func TestRestartFactor(t *testing.T) {
 	for _, c := range []struct {
 		age, cost time.Duration
@@ -26,8 +26,8 @@ func TestRestartFactor(t *testing.T) {
 	}
 }
 
-// TestSizes: a job could have nothing, its least, what it has, and at most so many
-// times what it has had; in between no size is far from the next.
+// TestSizes: the sizes include 0, the job's least and its present size, up to grow times the most
+// it has had; no size in between is far from the next.
 func TestSizes(t *testing.T) {
 	for _, c := range []struct {
 		grow                      int64

@@ -7,7 +7,7 @@ import (
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
-// drawer is a planner that draws from pools whom it gives something.
+// drawer is a planner that draws the jobs to which it gives GPUs from pools.
 type drawer struct {
 	planner
 	pool    func(v sched.View, j sched.JobView) (class int64, at sched.Key, ok bool)
@@ -22,7 +22,7 @@ func (d *drawer) Pool(v sched.View, j sched.JobView) (class int64, at sched.Key,
 // Nothing implements sched.Drawer.
 func (d *drawer) Nothing(j sched.JobView) sched.Target { return d.nothing(j) }
 
-// always is the same target for everybody in a pool.
+// always gives all jobs in a pool the same target.
 func always(t sched.Target) func(sched.JobView) sched.Target {
 	return func(sched.JobView) sched.Target { return t }
 }
@@ -31,13 +31,13 @@ func always(t sched.Target) func(sched.JobView) sched.Target {
 type poolOf struct {
 	sched.Pool
 	head   claim
-	passed int // so many were passed over
+	passed int // jobs passed over
 }
 
-// mostPassed bounds what a plan costs where nobody of a long pool may run.
+// mostPassed bounds the cost of a plan if no job of a long pool may run.
 const mostPassed = 32
 
-// poolsOf lists the pools from which a plan may draw.
+// poolsOf lists the pools that are not empty.
 func poolsOf(v sched.View, kinds []sched.Kind) []poolOf {
 	open := v.Pools()
 	list := make([]poolOf, 0, len(open))
@@ -49,11 +49,11 @@ func poolsOf(v sched.View, kinds []sched.Kind) []poolOf {
 	return list
 }
 
-// handOut gives GPUs to jobs in an order: each its least, then each more. They are those
-// of the list and those in pools, which the order has as their pools do; of equals the lower
-// number comes first; who may not gets nothing. In each pool mostPassed at most who may not are
-// passed over, since others may, which ask for the same but take less long. Who is drawn from a pool is
-// returned, too, those included that were passed over: they have no tasks.
+// handOut gives GPUs to jobs in an order: first each its least, then each more. The jobs are those
+// of the list and those in pools, whose order must be that of their pools; ties go to the lower
+// number. A job for which may is false gets nothing. At most mostPassed such jobs are passed over
+// in each pool, since later ones ask for the same but may be shorter. It returns the jobs drawn
+// from pools, including those passed over, which have no tasks.
 func handOut(v sched.View, list []*claim, free int, may func(c *claim, free int) bool, order func(a, b *claim) int) (drawn []*claim) {
 	before := func(a, b *claim) int { return cmp.Or(order(a, b), cmp.Compare(a.j.Spec().ID, b.j.Spec().ID)) }
 	slices.SortFunc(list, before)
@@ -98,7 +98,7 @@ func handOut(v sched.View, list []*claim, free int, may func(c *claim, free int)
 			drawn, served, more = append(drawn, &c), append(served, &c), draw(next)
 		}
 		if !more {
-			pools = slices.Delete(pools, next, next+1) // who comes later in it finds no more
+			pools = slices.Delete(pools, next, next+1) // later jobs of the pool do not fit either
 		}
 		next = firstPool(pools, before)
 	}
@@ -111,7 +111,7 @@ func handOut(v sched.View, list []*claim, free int, may func(c *claim, free int)
 	return drawn
 }
 
-// firstPool is the pool whose head comes first; -1: there is none.
+// firstPool is the index of the pool whose head comes first; -1: none.
 func firstPool(pools []poolOf, before func(a, b *claim) int) int {
 	best := -1
 	for i := range pools {

@@ -40,8 +40,8 @@ var qssf = Info{
 }
 
 // quasiService is P = g * (alpha*rolling + (1-alpha)*model) of Helios, SC'21, in
-// milli-GPU-milliseconds: the job's own estimate stands for the model's. Where
-// one of the two is missing, the other counts alone. alpha is in thousandths.
+// milli-GPU-milliseconds; the job's own estimate takes the place of the model's. If one of the two
+// is missing, the other counts alone. alpha is in thousandths.
 func quasiService(milli int64, rolling, own time.Duration, alpha int64) int64 {
 	switch {
 	case own <= 0:

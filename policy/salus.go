@@ -33,19 +33,19 @@ func newSalus(k *Knobs) (sched.Policy, error) {
 	return s, nil
 }
 
-// Key is the priority: only who runs beside whom is planned.
+// Key is the priority: the plan covers only packing.
 func (s *salusRules) Key(_ sched.View, j sched.JobView) sched.Key {
 	return sched.Key{-j.Spec().Priority}
 }
 
-// Chooses implements sched.Chooser: who does not say what memory it needs joins nobody.
+// Chooses implements sched.Chooser: a job that does not state its memory is not packed.
 func (s *salusRules) Chooses(spec *cluster.Job) bool {
 	_, stated := spec.Tasks[0].Request.Footprint()
 	return stated
 }
 
-// bench is GPUs with those who are on them, who came first first: they all have as
-// many GPUs, and say what memory they need.
+// bench is GPUs and the jobs on them, in order of arrival: all have the same number of GPUs and
+// state their memory.
 type bench struct {
 	host      sched.JobView
 	gpus      int
@@ -82,7 +82,7 @@ func (s *salusRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 		if !stated || !packs(j) {
 			continue
 		}
-		if starts { // soon there are others whom it could join
+		if starts { // jobs that it could join are about to start
 			p.Next = v.Now().Add(time.Second)
 		}
 		if b := roomiest(benches, j, f); b != nil {
@@ -93,7 +93,7 @@ func (s *salusRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	return p
 }
 
-// bench is that of a job which has its GPUs from nobody else; nil: nobody may join it.
+// bench describes the GPUs of a job that is no guest; nil: no job may join it.
 func (*salusRules) bench(jobs []sched.JobView, host sched.JobView) *bench {
 	f, stated := host.Spec().Tasks[0].Request.Footprint()
 	if !stated || !packs(host) {
@@ -103,7 +103,7 @@ func (*salusRules) bench(jobs []sched.JobView, host sched.JobView) *bench {
 	for _, id := range host.Guests() {
 		i := find(jobs, id)
 		if i < 0 {
-			return nil // it is leaving: whether its memory is free is not known
+			return nil // it is leaving, and its memory may not be free yet
 		}
 		f, stated := jobs[i].Spec().Tasks[0].Request.Footprint()
 		if !stated {
@@ -114,8 +114,8 @@ func (*salusRules) bench(jobs []sched.JobView, host sched.JobView) *bench {
 	return b
 }
 
-// roomiest is where a job is in a lane with fewest others, and on GPUs with fewest; nil:
-// it has room nowhere.
+// roomiest is the bench where the job's lane has the fewest other jobs, then the one with the
+// fewest jobs; nil: it fits nowhere.
 func roomiest(benches []*bench, j sched.JobView, f cluster.Footprint) (best *bench) {
 	fewest := 0
 	for _, b := range benches {

@@ -56,11 +56,11 @@ type sched2Policy struct {
 	pinned string
 }
 
-// Pinned is the policy's name with the digest of its weights, also of those that are shipped.
+// Pinned is the policy's name with the digest of its weights, including the built-in ones.
 func (p *sched2Policy) Pinned() string { return p.pinned }
 
-// weighed reports whether the network has something to say of a job that waits: a batch
-// job of one size on whole GPUs. The others stand in line as they come, before all that it chooses.
+// weighed reports whether the network decides on a waiting job: a batch job of fixed size on whole
+// GPUs. Other jobs queue by submission, ahead of all that the network chooses.
 func weighed(j sched.JobView) bool {
 	s := j.Spec()
 	_, least, most := j.Tasks()
@@ -68,34 +68,33 @@ func weighed(j sched.JobView) bool {
 	return s.Tier != cluster.Critical && s.Kind != cluster.Service && s.Kind != cluster.Interactive && len(s.Tasks) == 1 && least == most && r.GPUs > 0 && !r.Fractional() && r.Profile == ""
 }
 
-// sched2Pool has jobs stand in pools by queue and user, the shortest first: among jobs that are
-// alike in all but their length that is the best order for the mean JCT, so that the
-// network weighs only the first of each.
+// sched2Pool keeps jobs in pools by queue and user, the shortest first: among jobs that differ only
+// in length this order gives the best mean JCT, so the network weighs only the first of each.
 func sched2Pool(_ sched.View, j sched.JobView) (class int64, at sched.Key, ok bool) {
 	return int64(j.Queue())<<32 | int64(j.User()), sched.Key{int64(j.Spec().Estimate)}, weighed(j)
 }
 
-// sooner is the order in a pool.
+// sooner is the order within a pool.
 func sooner(a, b sched.JobView) int {
 	x, y := a.Spec(), b.Spec()
 	return cmp.Or(cmp.Compare(x.Estimate, y.Estimate), cmp.Compare(x.Submit, y.Submit), cmp.Compare(x.ID, y.ID))
 }
 
-// stand is jobs that wait and are alike: a pool, and those beside it that the plan is shown, as they
-// are suspended or have waited too long.
+// stand is waiting jobs that are alike: a pool, and the jobs outside it that are suspended or have
+// waited too long.
 type stand struct {
 	shape int32
 	class int64
 	pool  int   // -1: none
 	left  int   // in the pool
-	shown []int // of the jobs of the plan, the first is the next
-	tried bool  // it is one job, that was chosen before and did not start
+	shown []int // indices into the plan's jobs, in order
+	tried bool  // a single job that was chosen before and did not start
 	head  sched.JobView
-	gang  learn.Gang // the head as the network sees it
-	of    int        // which of the jobs the head is; -1: it is the pool's
+	gang  learn.Gang // the head's features
+	of    int        // index of the head in the plan's jobs; -1: it is the pool's
 }
 
-// next finds the first of those that are left; false: nobody is.
+// next finds the first job that is left; false: none.
 func (s *stand) next(v sched.View, jobs []sched.JobView, pools []sched.Pool) (ok bool) {
 	if s.pool >= 0 {
 		s.head, ok = pools[s.pool].Head()
@@ -104,19 +103,19 @@ func (s *stand) next(v sched.View, jobs []sched.JobView, pools []sched.Pool) (ok
 	if len(s.shown) > 0 && (!ok || sooner(jobs[s.shown[0]], s.head) < 0) {
 		s.head, s.of, ok = jobs[s.shown[0]], s.shown[0], true
 	}
-	if ok { // during a plan it does not change
+	if ok { // constant during a plan
 		s.gang = gangOf(v, s.head)
 	}
 	return ok
 }
 
-// sched2Memory is used again from plan to plan.
+// sched2Memory is reused from plan to plan.
 type sched2Memory struct {
 	moment learn.Moment
 	net    *learn.Sched2
 	rooms  []sched.NodeRoom
 	stands []stand
-	from   []int // by slot: the stand
+	from   []int // by slot: index of the stand
 }
 
 func (r *sched2Rules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
@@ -163,7 +162,7 @@ func (r *sched2Rules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	return p
 }
 
-// stand lists those who wait, by what is alike of them: first come those whose first came first.
+// stand groups the waiting jobs that are alike, in the order of their first jobs.
 func (w *sched2Memory) stand(v sched.View, jobs []sched.JobView, pools []sched.Pool, shown []int) {
 	w.stands = w.stands[:0]
 	for i := range pools {
@@ -197,16 +196,16 @@ func (w *sched2Memory) stand(v sched.View, jobs []sched.JobView, pools []sched.P
 	})
 }
 
-// ppm is a probability as the engine keeps it.
+// ppm is a probability in millionths, as in memos.
 func ppm(p float64) int64 { return int64(p*1e6 + 0.5) }
 
-// within is the level that stands for a locality.
+// within is the level that a locality stands for.
 func within(n learn.Near) cluster.Level {
 	return [...]cluster.Level{cluster.LevelNode, cluster.LevelRack, cluster.LevelAny}[n]
 }
 
-// sched2Others leaves those where they are that are no matter for the network now, and lists the others
-// that wait: they get nothing unless it chooses them.
+// sched2Others keeps the targets of the jobs on which the network does not decide, and lists the
+// waiting jobs on which it does, as idle until it chooses them.
 func sched2Others(jobs []sched.JobView, targets []sched.Target) (shown []int) {
 	for i, j := range jobs {
 		if !j.Running() && weighed(j) {
@@ -219,8 +218,8 @@ func sched2Others(jobs []sched.JobView, targets []sched.Target) (shown []int) {
 	return shown
 }
 
-// look begins the moment: what is free, and who runs for how long. It reports whether anything
-// is free at all.
+// look fills the moment with the free GPUs and the remaining times of running jobs. It reports
+// whether any GPU is free.
 func (w *sched2Memory) look(v sched.View, jobs []sched.JobView) (any bool) {
 	m := &w.moment
 	w.rooms = v.NodeRooms(w.rooms[:0])
@@ -247,7 +246,7 @@ func (w *sched2Memory) look(v sched.View, jobs []sched.JobView) (any bool) {
 	return true
 }
 
-// line fills the moment's line with the first of each stand.
+// line fills the moment's line with the head of each stand.
 func (w *sched2Memory) line() {
 	m := &w.moment
 	m.Line, m.Waiting, w.from = m.Line[:0], 0, w.from[:0]
@@ -261,7 +260,7 @@ func (w *sched2Memory) line() {
 	m.Shorten(func(i, k int) { w.from[i] = w.from[k] })
 }
 
-// gangOf is a job that waits as the network sees it.
+// gangOf returns the features of a waiting job.
 func gangOf(v sched.View, j sched.JobView) learn.Gang {
 	s := j.Spec()
 	set := &s.Tasks[0]
@@ -279,8 +278,8 @@ func gangOf(v sched.View, j sched.JobView) learn.Gang {
 	return g
 }
 
-// sched2Words says what the network made of a job: of one that it started, how probable that was, of one that
-// waits, whether it chose to wait.
+// sched2Words explains a target: the probability of a start that the network chose, or, for a
+// waiting job, that of its choice to wait.
 func sched2Words(t *sched.Target, plan []int64) string {
 	switch {
 	case !t.Idle && len(t.Memo) == 3:

@@ -51,8 +51,8 @@ var srsf = Info{
 	Needs:  "estimates",
 	New: func(k *Knobs) (sched.Policy, error) {
 		return &basic{name: k.label(),
-			// The key of a running job falls faster the larger it is, so the order
-			// of running jobs is refreshed once a minute while jobs wait.
+			// The key of a running job falls faster the larger the job is, so the order of running
+			// jobs is refreshed once a minute while jobs wait.
 			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Rerun: time.Minute},
 			key: func(_ sched.View, j sched.JobView) sched.Key {
 				return sched.Key{service(j)}

@@ -27,31 +27,30 @@ var sia = Info{
 	},
 }
 
-// siaRules are Sia's; knobs and what is remembered of a job are as for pollux.
+// siaRules are Sia's; knobs and memos are those of pollux.
 type siaRules struct{ polluxRules }
 
-// What the objective counts, as published: a job that gets nothing, and each choice
-// that comes or goes.
+// Costs in the objective, as published: of a job that gets nothing, and of each choice that is
+// given up or taken.
 const (
 	siaQueued = 1.1
 	siaChange = 0.01
 )
 
-// match is a GPU model and a size; the first of a job's is nothing.
+// match is a GPU model and a size; a job's first match is nothing.
 type match struct {
 	kind, tasks int
 	speed       float64
 }
 
-// siaConfig reports whether so many GPUs are a configuration of nodes with so many:
-// a power of two in a node, or whole nodes.
+// siaConfig reports whether a number of GPUs is a configuration for nodes with perNode GPUs: a
+// power of two within a node, or whole nodes.
 func siaConfig(gpus, perNode int) bool {
 	return gpus <= perNode && gpus&(gpus-1) == 0 || gpus%max(1, perNode) == 0
 }
 
-// matches appends what the job could have: on each model that it may run on its
-// least, and each configuration that is one of its sizes. What it has is among
-// them, whatever it is.
+// matches appends the job's possible matches: on each model that it accepts, its least and each
+// configuration that is one of its sizes, and always its present match.
 func (r *siaRules) matches(v sched.View, c *resizable, kinds []sched.Kind, list []match) []match {
 	most := r.limit(c)
 	list = append(list, match{})
@@ -69,11 +68,11 @@ func (r *siaRules) matches(v sched.View, c *resizable, kinds []sched.Kind, list 
 	return list
 }
 
-// siaMenu makes choices of matches: (factor * speed)^(-1/2), the speed being in units
-// of the slowest match, times the GPUs that the job takes at least. now is the match
-// that the job has; 0: it waits. A job that waits has to start whatever it gets: the
-// factor is of those that run (ours). It is of stopping them, too (ours): else a job would
-// be stopped in order to start elsewhere at the next round for nothing.
+// siaMenu makes choices of matches: the cost is (factor * speed)^(-1/2), with the speed in units of
+// the slowest match, times the GPUs of the job's least. now is the job's present match; 0: it
+// waits. The factor applies only to running jobs, since a waiting job has to start whatever it gets
+// (ours). It also applies to stopping them (ours): otherwise a job would be stopped for nothing,
+// only to start elsewhere in the next round.
 func siaMenu(menu []solve.Choice, list []match, now int, least float64, factor float64, gpus func(tasks int) int) []solve.Choice {
 	slowest := math.Inf(1)
 	for _, m := range list[1:] {
@@ -111,7 +110,7 @@ type siaJob struct {
 	kind int // of its match
 }
 
-// siaSizing is memory for plans.
+// siaSizing is memory reused from plan to plan.
 type siaSizing struct {
 	sizing[siaJob]
 	matches []match
@@ -131,11 +130,11 @@ func (r *siaRules) offer(v sched.View, m *siaSizing, c *siaJob, kinds []sched.Ki
 	return siaMenu(m.menu(len(c.list)), c.list, now, float64(max(1, c.j.GPUs(c.least))), r.penalty(v, &c.resizable), c.j.GPUs)
 }
 
-// plan makes matches, tier by tier.
+// plan makes matches tier by tier.
 func (r *siaRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	kinds := v.Kinds()
 	if len(kinds) == 0 {
-		kinds = []sched.Kind{{}} // jobs without GPUs only
+		kinds = []sched.Kind{{}} // all jobs are without GPUs
 	}
 	m := sched.Memory[siaSizing](v)
 	list, free := m.begin(len(jobs)), make([]int, len(kinds))
@@ -173,7 +172,7 @@ func (r *siaRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	return r.targets(v, m, kinds)
 }
 
-// targets makes targets of matches. Ranks are as for pollux.
+// targets makes targets of matches. Ranks are those of pollux.
 func (r *siaRules) targets(v sched.View, m *siaSizing, kinds []sched.Kind) sched.Plan {
 	p := sched.Plan{Next: cluster.Never, Targets: v.Targets(len(m.list))}
 	for i := range m.list {
@@ -183,7 +182,7 @@ func (r *siaRules) targets(v sched.View, m *siaSizing, kinds []sched.Kind) sched
 			t.GPU = kinds[c.kind].GPU
 		}
 		if !c.fixed {
-			p.Next = v.Now().Add(r.round) // it could have something else: what a change costs falls
+			p.Next = v.Now().Add(r.round) // a change may pay off later, since its cost falls
 		}
 	}
 	return p

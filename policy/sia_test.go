@@ -9,7 +9,7 @@ import (
 	"github.com/muster-gpu/muster/solve"
 )
 
-// bestMatches is the least cost of all choices that fit: trying all.
+// bestMatches is the least cost of all choices that fit, by exhaustive search.
 func bestMatches(menus [][]solve.Choice, left []int) float64 {
 	if len(menus) == 0 {
 		return 0
@@ -65,9 +65,9 @@ func TestSiaConfigs(t *testing.T) {
 	}
 }
 
-// TestSiaMatches compares with trying all: jobs that run or wait, on up to three
-// models. Every choice of theirs is one of those; who could run beside the others
-// does, since a job queued costs more than any that runs.
+// TestSiaMatches compares with exhaustive search: jobs that run or wait, on up to three models.
+// Every choice is one of the job's matches; a job that fits in addition to the others runs, since
+// queueing costs more than any match.
 func TestSiaMatches(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	exact, cases, sum, worst := 0, 1000, 0.0, 0.0

@@ -47,22 +47,22 @@ func newThemis(k *Knobs) (sched.Policy, error) {
 	return &planner{name: k.label(), traits: sched.Traits{Backfill: sched.Skip, Gated: true, Anywhere: true}, plan: r.plan}, nil
 }
 
-// app is a job without a lease while an auction is held. It points to nothing: there are
-// many, and the collector need not look at them.
+// app is a job without a lease during an auction. It has no pointers, so that the garbage collector
+// need not scan the many apps.
 type app struct {
-	at          int          // of it among all jobs
+	at          int          // index into the plan's jobs
 	least, most int          // tasks
-	gpus        int          // that its least takes
-	submit      cluster.Time // when it came
+	gpus        int          // GPUs of its least
+	submit      cluster.Time // submission
 	left        float64      // work, in seconds at the reference speed
-	fast        float64      // its speed with most
+	fast        float64      // speed at its most
 	elapsed     float64      // seconds since its submission
-	ideal       float64      // seconds that it would take with a private share
-	rho         float64      // as things are: without GPUs until the next lease
+	ideal       float64      // run time with a private share, in seconds
+	rho         float64      // without GPUs until the next lease; NaN: unknown
 	won         tenure
 }
 
-// market is memory for plans.
+// market is memory reused from plan to plan.
 type market struct {
 	apps   []app
 	line   []solve.Want // the apps, by rho
@@ -70,17 +70,17 @@ type market struct {
 	offers []offer
 	bids   [][]offer
 	steps  []step
-	at     [2][]int // what was chosen, with everybody and without one
+	at     [2][]int // chosen offers: with all bids, and without one
 	won    []win
 }
 
-// tenure is what a job has on lease.
+// tenure is what a job holds on lease.
 type tenure struct {
-	tasks, least int          // an elastic job may be made as small as least
-	until        cluster.Time // 0: it has none
+	tasks, least int          // an elastic job may shrink to least
+	until        cluster.Time // 0: no lease
 }
 
-// offer is a size that an app could get, and what that is worth to it.
+// offer is a possible size of an app and its value to it.
 type offer struct {
 	tasks, gpus int
 	value       float64 // 1/rho
@@ -89,7 +89,7 @@ type offer struct {
 func (r *themisRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	now, activity, kinds := v.Now(), int64(0), v.Kinds()
 	free := allGPUs(kinds)
-	if m := v.Memo(); len(m) == 3 { // between two plans the number of apps is what it was at the first
+	if m := v.Memo(); len(m) == 3 { // the number of apps is constant between two plans
 		activity = m[2] + quota.Work(m[1], cluster.Time(m[0]), now)
 	}
 	p := sched.Plan{Next: cluster.Never, Memo: []int64{int64(now), int64(len(jobs)), activity}, Targets: v.Targets(len(jobs))}
@@ -124,7 +124,7 @@ func (r *themisRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	return p
 }
 
-// leased is what a job has on lease.
+// leased is what a job holds on lease.
 func leased(j sched.JobView, now cluster.Time) tenure {
 	running, least, _ := j.Tasks()
 	switch t := j.Target(); {
@@ -137,9 +137,8 @@ func leased(j sched.JobView, now cluster.Time) tenure {
 	return tenure{}
 }
 
-// memo is what is remembered of a job: when its lease ends, and the activity at
-// its first plan, which now is this one if there was none. It is the old one as long
-// as nothing changes.
+// memo is a job's memo: the end of its lease, and the activity at its first plan (this one if there
+// was none). While nothing changes the old memo is returned.
 func (m *market) memo(j sched.JobView, until cluster.Time, activity int64) []int64 {
 	if t := j.Target(); t != nil && len(t.Memo) == 2 {
 		if activity = t.Memo[1]; t.Memo[0] == int64(until) {
@@ -151,15 +150,15 @@ func (m *market) memo(j sched.JobView, until cluster.Time, activity int64) []int
 	return m.memos[from:]
 }
 
-// sell leases the free GPUs: by auction among those who are worst off, then to
-// whoever they are enough for.
+// sell leases the free GPUs: by auction among the jobs that are worst off, then to jobs for which
+// the rest suffices.
 func (r *themisRules) sell(v sched.View, kinds []sched.Kind, m *market, jobs []sched.JobView, free int) {
 	m.line = m.line[:0]
 	for i := range m.apps {
 		a := &m.apps[i]
 		m.line = append(m.line, solve.Want{Worth: a.rho, Since: int64(a.submit), At: int32(i), GPUs: int32(a.gpus)})
 		if math.IsNaN(a.rho) {
-			m.line[i].Worth = -1 // nobody knows how badly it does: it comes last
+			m.line[i].Worth = -1 // unknown rho: it comes last
 		}
 	}
 	n := r.bidders(len(m.line))
@@ -175,13 +174,14 @@ func (r *themisRules) sell(v sched.View, kinds []sched.Kind, m *market, jobs []s
 		a := &m.apps[asked[i].At]
 		free -= r.grant(v, jobs[a.at], a, m.bids[i][w.offer], w.kept)
 	}
-	for _, part := range [][]solve.Want{bare, asked} { // nothing stays idle: who was not asked, then the others
+	// Work-conserving: first the jobs outside the auction, then the others.
+	for _, part := range [][]solve.Want{bare, asked} {
 		free = r.leave(v, m, jobs, part, free)
 	}
 }
 
-// leave leases what is left to those of a list for whom it is enough, worst off first.
-// It returns what is left then.
+// leave leases the rest to jobs of a list for which it suffices, worst off first, and returns what
+// is left.
 func (r *themisRules) leave(v sched.View, m *market, jobs []sched.JobView, list []solve.Want, free int) int {
 	open := list[:0]
 	for _, w := range list {
@@ -197,19 +197,19 @@ func (r *themisRules) leave(v sched.View, m *market, jobs []sched.JobView, list 
 	return left
 }
 
-// bidders is how many of so many jobs without a lease an auction is among: the share
-// 1 - fairness, at least one.
+// bidders is the number of n jobs without a lease that take part in the auction: the share 1 -
+// fairness, at least one.
 func (r *themisRules) bidders(n int) int {
 	share := (1 - r.f) * float64(n)
 	if near := math.Round(share); math.Abs(share-near) < 1e-6 {
-		share = near // what doubles are off by is no bidder
+		share = near // ignore rounding errors
 	}
 	return min(n, max(1, int(math.Ceil(share))))
 }
 
-// rate finds out how an app does: what it would take with a private share of
-// the cluster, and what it will with nothing until the next lease. activity is the number
-// of active apps, integrated from the origin of time until now, in ms.
+// rate computes an app's rho: its run time with nothing until the next lease over that with a
+// private share of the cluster. activity is the number of active apps, integrated from time 0 until
+// now, in ms.
 func (r *themisRules) rate(v sched.View, kinds []sched.Kind, a *app, jobs []sched.JobView, activity int64) {
 	j := jobs[a.at]
 	spec, done := j.Spec(), j.Done().Seconds()
@@ -223,7 +223,7 @@ func (r *themisRules) rate(v sched.View, kinds []sched.Kind, a *app, jobs []sche
 	a.elapsed = age.Seconds()
 	n, since := float64(len(jobs)), activity
 	if t := j.Target(); t != nil && len(t.Memo) == 2 {
-		since = t.Memo[1] // at its first plan
+		since = t.Memo[1] // the activity at its first plan
 	}
 	if ms := age.Milliseconds(); ms > 0 && activity > since {
 		n = max(1, float64(activity-since)/float64(ms))
@@ -232,7 +232,7 @@ func (r *themisRules) rate(v sched.View, kinds []sched.Kind, a *app, jobs []sche
 	a.rho = (a.elapsed + r.lease.Seconds() + a.left/a.fast) / a.ideal
 }
 
-// speed is how fast an app is with so many tasks, as a claim has it.
+// speed is an app's speed with so many tasks, like claim.speed.
 func (a *app) speed(v sched.View, kinds []sched.Kind, j sched.JobView, tasks int) float64 {
 	if tasks == 0 {
 		return 0
@@ -240,11 +240,11 @@ func (a *app) speed(v sched.View, kinds []sched.Kind, j sched.JobView, tasks int
 	return float64(v.Speed(j, modelFor(v, kinds, j), tasks)) / 1e6
 }
 
-// finishAlone is T_id: the run time of the whole work on all that the job can
-// use, times the apps among which the cluster is divided.
+// finishAlone is T_id: the run time of the whole work on all GPUs that the job can use, times the
+// number of apps that share the cluster.
 func finishAlone(work, speed, apps float64) float64 { return work / speed * apps }
 
-// bid adds the table of an app to a list: each size that it can have, the empty one first.
+// bid appends an app's table to a list: each possible size, the empty one first.
 func (a *app) bid(v sched.View, kinds []sched.Kind, j sched.JobView, list []offer) []offer {
 	list = append(list, offer{value: 1 / a.rho})
 	for n := a.least; n <= a.most; n++ {
@@ -258,8 +258,8 @@ func (a *app) bid(v sched.View, kinds []sched.Kind, j sched.JobView, list []offe
 	return list
 }
 
-// grant leases what an app won. It keeps only so much of it: an elastic job as
-// many tasks, a gang, which cannot be divided, for as long. It returns the GPUs.
+// grant leases an app what it won, reduced to the part that it keeps: an elastic job keeps that
+// part of its tasks, a gang, which cannot be divided, that part of the time. It returns the GPUs.
 func (r *themisRules) grant(v sched.View, j sched.JobView, a *app, o offer, kept float64) int {
 	if o.tasks == 0 {
 		return 0
@@ -274,16 +274,16 @@ func (r *themisRules) grant(v sched.View, j sched.JobView, a *app, o offer, kept
 	return j.GPUs(o.tasks)
 }
 
-// win is an app's part of a proportionally fair allocation, and what it keeps of
-// it after the hidden payment.
+// win is an app's part of a proportionally fair allocation, and the share of it that is kept after
+// the hidden payment.
 type win struct {
 	offer int
 	kept  float64 // 0 < kept <= 1
 }
 
-// auction is the partial allocation mechanism: the product of the values is
-// made as large as possible, and each winner keeps as much as the others lose
-// by its presence: prod V_j(pf) / prod V_j(pf without i), over j other than i.
+// auction is the partial allocation mechanism: it maximises the product of the values, and each
+// winner keeps the fraction that the others retain in its presence: prod V_j(pf) / prod V_j(pf
+// without i), over j other than i.
 func (m *market) auction(bids [][]offer, free int) []win {
 	combinations := 1
 	for i := range bids {
@@ -316,11 +316,11 @@ func (m *market) auction(bids [][]offer, free int) []win {
 	return m.won
 }
 
-// exactly is up to how many combinations of offers are looked at one by one.
+// exactly is the largest number of combinations of offers that are enumerated.
 const exactly = 4096
 
-// fairest chooses an offer of each bid but one (-1: of each) so that the product
-// of their values is largest.
+// fairest chooses an offer of each bid except one (-1: of each) so that the product of their values
+// is largest.
 func fairest(bids [][]offer, free, but int) []int {
 	now, best, most := make([]int, len(bids)), make([]int, len(bids)), math.Inf(-1)
 	logs := make([][]float64, len(bids))
@@ -340,7 +340,7 @@ func fairest(bids [][]offer, free, but int) []int {
 		}
 		for k, o := range bids[i] {
 			if o.gpus > left || i == but && k > 0 {
-				break // larger ones cost more
+				break // later offers are larger
 			}
 			now[i] = k
 			l := log
@@ -355,19 +355,19 @@ func fairest(bids [][]offer, free, but int) []int {
 	return best
 }
 
-// step is from one offer of a bid to the next.
+// step leads from one offer of a bid to the next.
 type step struct {
 	bid, to, gpus int
-	gain          float64 // in the logarithm of the value, per GPU
+	gain          float64 // of the logarithm of the value, per GPU
 }
 
-// stepsOf appends the steps that so many GPUs are enough for, by what they bring.
+// stepsOf appends the steps that take no more than free GPUs, in order of descending gain.
 func stepsOf(steps []step, bids [][]offer, free int) []step {
 	for i, list := range bids {
 		for k := 1; k < len(list); k++ {
 			g := list[k].gpus - list[k-1].gpus
 			if g > free {
-				break // nor is any after it made
+				break // later steps of this bid are unreachable
 			}
 			steps = append(steps, step{i, k, g, (math.Log(list[k].value) - math.Log(list[k-1].value)) / float64(max(1, g))})
 		}
@@ -376,9 +376,9 @@ func stepsOf(steps []step, bids [][]offer, free int) []step {
 	return steps
 }
 
-// greedily is fairest for many combinations: each GPU goes where it raises a
-// value by the largest factor. It is exact where offers are concave, as they are
-// where speeds are. at is memory for what it returns.
+// greedily is fairest for many combinations: each GPU goes where it raises a value by the largest
+// factor. It is exact if offers are concave, as they are if speeds are. at is memory for the
+// result.
 func greedily(steps []step, bids, free, but int, at []int) []int {
 	at = append(at[:0], make([]int, bids)...)
 	for _, s := range steps {

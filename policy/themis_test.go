@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Themis, NSDI'20, vector 1: the product of the values is 4 with a GPU each, 3 and 3.5
-// with both at one; each keeps what the other loses by its presence.
+// Themis, NSDI'20, vector 1: the product of the values is 4 with a GPU each, 3 and 3.5 with both at
+// one app; each keeps the fraction that the other retains in its presence.
 func TestAuction(t *testing.T) {
 	bids := [][]offer{{{0, 0, 1}, {1, 1, 2}, {2, 2, 3}}, {{0, 0, 1}, {1, 1, 2}, {2, 2, 3.5}}}
 	won := new(market).auction(bids, 2)
@@ -29,9 +29,8 @@ func TestFinishTimeFairness(t *testing.T) {
 	}
 }
 
-// Nobody gains by claiming that GPUs are worth more to it than they are, if what
-// was won can be divided; nobody keeps more than it won; no more is granted than
-// there is.
+// No app gains by overstating the worth of GPUs if what was won can be divided; none keeps more
+// than it won; no more is granted than there is.
 func TestAuctionIsTruthful(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -66,8 +65,7 @@ func TestAuctionIsTruthful(t *testing.T) {
 	}
 }
 
-// The greedy allocation is the exact one where each GPU brings less than the one
-// before.
+// The greedy allocation is exact if each GPU adds less than the one before.
 func TestGreedyAuction(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
@@ -93,7 +91,7 @@ func TestGreedyAuction(t *testing.T) {
 	}
 }
 
-// Themis, NSDI'20, the last invariant: with f = 1 - 1/n exactly one of n bids; with f = 0 all
+// Themis, NSDI'20, the last invariant: with f = 1 - 1/n exactly one of n apps bids; with f = 0 all
 // do, with f = 1 one.
 func TestBidders(t *testing.T) {
 	for n := 1; n <= 2000; n++ {

@@ -39,9 +39,9 @@ func (p *tiresiasLPolicy) Traits() sched.Traits {
 	return sched.Traits{Preempts: true, Backfill: sched.Skip}
 }
 
-// Key is the level and the first start: the paper places all jobs anew in this
-// order, so a job may also take from one of its own level that started later.
-// Jobs that never ran come last in the first level, by submission.
+// Key is the level and the first start: the paper places all jobs again in this order, so a job may
+// also preempt one of its own level that started later. Jobs that never ran come last in the first
+// level, by submission.
 func (p *tiresiasLPolicy) Key(_ sched.View, j sched.JobView) sched.Key {
 	return sched.Key{inLevel(p.Level(j), j.FirstStart()), int64(j.FirstStart())}
 }
@@ -52,7 +52,7 @@ func (p *tiresiasLPolicy) Level(j sched.JobView) int {
 	return p.of(service)
 }
 
-// LevelOf is the level at so much service, in milli-GPU-milliseconds.
+// LevelOf is the level at that service, in milli-GPU-milliseconds.
 func (p *tiresiasLPolicy) LevelOf(service int64) int { return p.of(service) }
 
 // NextChange is when the job's service reaches the end of its level.
@@ -61,11 +61,11 @@ func (p *tiresiasLPolicy) NextChange(v sched.View, j sched.JobView) cluster.Time
 	return until(j, service, p.end(service))
 }
 
-// startBits hold a first start in microseconds: 2^53 of them are 285 years.
+// startBits is the width of a first start in microseconds: 2^53 of them are 285 years.
 const startBits = 53
 
-// inLevel puts a level and the order in it into one number: to the microsecond,
-// which is as fine as one job may take from another.
+// inLevel combines a level and a first start into one number, to the microsecond, the resolution at
+// which one job may preempt another.
 func inLevel(level int, first cluster.Time) int64 {
 	us := int64(first) / int64(time.Microsecond)
 	return int64(level)<<startBits | min(us, 1<<startBits-1)

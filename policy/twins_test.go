@@ -13,7 +13,7 @@ import (
 	placing "github.com/muster-gpu/muster/place"
 )
 
-// pairSpeeds is what of speeds a test believes: linear alone, by models together.
+// pairSpeeds is a test's model of speeds: linear in size, and given for pairs of models.
 type pairSpeeds struct{}
 
 func (pairSpeeds) Speed(j *cluster.Job, _ string, tasks int) int64 {
@@ -30,7 +30,7 @@ func (pairSpeeds) Beside(j *cluster.Job, _ string, others []*cluster.Job) int64 
 	return left
 }
 
-// playPlans has jobs come to a cluster of 40 GPUs and end again, under a policy that plans.
+// playPlans submits jobs to a cluster of 40 GPUs and ends them again, under a policy that plans.
 func playPlans(t *testing.T, plan func(v sched.View, jobs []sched.JobView) sched.Plan, p sched.Policy, job func(r *rand.Rand, now cluster.Time) cluster.Job) {
 	spec, err := cluster.ParseShort("5x8xA100-80GB")
 	if err != nil {
@@ -74,7 +74,7 @@ func playPlans(t *testing.T, plan func(v sched.View, jobs []sched.JobView) sched
 	}
 }
 
-// planning is a policy with plans of a test's.
+// planning is a policy whose plans are made by a test.
 type planning struct {
 	sched.Policy
 	plan func(v sched.View, jobs []sched.JobView) sched.Plan
@@ -82,7 +82,7 @@ type planning struct {
 
 func (p *planning) Plan(v sched.View, jobs []sched.JobView) sched.Plan { return p.plan(v, jobs) }
 
-// antPlain is antman's host without what it knows of kinds.
+// antPlain is antman's host without its caches.
 func antPlain(p *antPlan, i int) int {
 	best, most := -1, int64(0)
 	j := p.jobs[i]
@@ -98,8 +98,8 @@ func antPlain(p *antPlan, i int) int {
 	return best
 }
 
-// Whom antman finds for those who wait is who is found without regard to what is known of
-// others of their kind, with many guests and few, held back or not.
+// Antman finds the same hosts as without its caches per kind, with many guests and few, throttled
+// or not.
 func TestAntmanTwin(t *testing.T) {
 	found, vain := 0, 0
 	for _, spec := range []string{"antman", "antman:guests=7,eps=0.3", "antman:throttle=true,eps=0.1"} {
@@ -134,7 +134,7 @@ func TestAntmanTwin(t *testing.T) {
 	}
 }
 
-// Whom elasticflow speeds up is who would be if everybody were asked anew at each step.
+// Elasticflow speeds up the jobs that it would if all candidates were computed again at each step.
 func TestSpeedUpTwin(t *testing.T) {
 	pol, err := New("elasticflow")
 	if err != nil {
@@ -194,7 +194,7 @@ func TestSpeedUpTwin(t *testing.T) {
 	}
 }
 
-// Whom afs gives the next GPUs is who is left when all are compared anew at each step.
+// Afs gives each step to the job that is left when all are compared again.
 func TestAFSTwin(t *testing.T) {
 	pol, err := New("afs")
 	if err != nil {
@@ -257,7 +257,7 @@ func afsPrefers(v sched.View, y, x *claim) bool {
 		short, long = y, x
 	}
 	if short.tasks == 0 {
-		return y == short // only an idle one has no end: both have none
+		return y == short // only an idle job never ends: both are idle
 	}
 	after, gainLong := long.gain(v)
 	_, gainShort := short.gain(v)

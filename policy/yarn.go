@@ -12,8 +12,8 @@ var yarn = Info{
 	},
 }
 
-// capacityOrder chooses the queue with the smallest use relative to its
-// capacity: its guarantee, or its weight where no queue has a guarantee.
+// capacityOrder chooses the queue with the smallest use relative to its capacity: its guarantee, or
+// its weight if no queue has a guarantee.
 type capacityOrder struct{ basic }
 
 // QueueKey returns used/capacity in parts per million.

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Where the caller has gone in the middle of an answer, a second status is set for the count: it is not sent.
+// If the caller has gone in the middle of an answer, a second status is counted but not sent.
 func TestSecondStatus(t *testing.T) {
 	sent := &statuses{ResponseRecorder: httptest.NewRecorder()}
 	w := &codeWriter{ResponseWriter: sent, code: http.StatusOK}
@@ -26,7 +26,7 @@ func TestSecondStatus(t *testing.T) {
 	}
 }
 
-// statuses notes what is passed on.
+// statuses records the statuses that are passed on.
 type statuses struct {
 	*httptest.ResponseRecorder
 	codes []int

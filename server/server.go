@@ -191,6 +191,11 @@ func problem(err error) error {
 
 // mayTouch says why the caller may not change a job, if so.
 func (s *Server) mayTouch(ctx context.Context, id int) error {
+	return s.mayUse(ctx, id, (*Caller).Owns, "")
+}
+
+// mayUse says why the caller may not use a job, if its owner is none for whom they may; note is added then.
+func (s *Server) mayUse(ctx context.Context, id int, may func(who *Caller, owner string) bool, note string) error {
 	who, err := caller(ctx)
 	if err != nil {
 		return err
@@ -199,8 +204,8 @@ func (s *Server) mayTouch(ctx context.Context, id int) error {
 	if err != nil {
 		return problem(err)
 	}
-	if !who.Owns(j.User) {
-		return huma.Error403Forbidden(fmt.Sprintf("job %d is %s's", id, j.User))
+	if !may(who, j.User) {
+		return huma.Error403Forbidden(fmt.Sprintf("job %d is %s's%s", id, j.User, note))
 	}
 	return nil
 }

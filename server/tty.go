@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/muster-gpu/muster/internal/frames"
 )
 
@@ -82,16 +80,6 @@ func join(ctx context.Context, c net.Conn, from io.Reader, task net.Conn) bool {
 // mayType says why the caller may not use a job's terminal, if so. Typing acts as the job's owner, so an
 // operator's role is not enough.
 func (s *Server) mayType(ctx context.Context, id int) error {
-	who, err := caller(ctx)
-	if err != nil {
-		return err
-	}
-	j, err := s.m.Job(ctx, id)
-	if err != nil {
-		return problem(err)
-	}
-	if !who.Admin && who.User.Name != j.User {
-		return huma.Error403Forbidden(fmt.Sprintf("job %d is %s's: only they and admins may type into it", id, j.User))
-	}
-	return nil
+	itself := func(who *Caller, owner string) bool { return who.Admin || who.User.Name == owner }
+	return s.mayUse(ctx, id, itself, ": only they and admins may type into it")
 }

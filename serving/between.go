@@ -51,7 +51,7 @@ func (c *carrier) undisturbed() (*SharePlan, error) {
 
 // fewer is the given plan, or one on fewer GPUs in which no service is short either: while planning was
 // repeated, only one way was tried.
-func (c *carrier) fewer(p *SharePlan, ways []manner) *SharePlan {
+func (c *carrier) fewer(p *SharePlan, ways []variant) *SharePlan {
 	q, _ := c.plan(ways)
 	c.company(q)
 	if q.GPUs >= p.GPUs || len(c.short(q)) > 0 {

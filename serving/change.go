@@ -45,7 +45,7 @@ type Change struct {
 
 // Short is how far a service is below its floor at worst, in requests per second.
 func (c *Change) Short(k int) float64 {
-	if short := c.Floor[k] - c.Least[k]; short > nothing*c.Floor[k] {
+	if short := c.Floor[k] - c.Least[k]; short > roundingError*c.Floor[k] {
 		return short
 	}
 	return 0
@@ -181,7 +181,7 @@ func (w *way) begin(goals []Instance, gpus []int) *exchange {
 // worst is how far a service is below its floor at worst, as a part of it.
 func (w *way) worst(e *exchange) (short float64) {
 	for k, least := range w.least(e.changes) {
-		if lack := (w.floor[k] - least) / w.floor[k]; w.floor[k] > 0 && lack > nothing {
+		if lack := (w.floor[k] - least) / w.floor[k]; w.floor[k] > 0 && lack > roundingError {
 			short = max(short, lack)
 		}
 	}

@@ -18,7 +18,7 @@ type exchange struct {
 	forced  bool // floors are undercut where there is no other way
 	have    []float64
 	rooms   []room // GPUs that may be used, those in use first
-	live    []lively
+	live    []liveInstance
 	goals   []Instance // not yet running
 	pending []int      // of the goals, in the order in which they are tried
 	changes []change
@@ -30,8 +30,8 @@ type room struct {
 	held
 }
 
-// lively is a running instance.
-type lively struct {
+// liveInstance is a running instance.
+type liveInstance struct {
 	Instance
 	stays bool // it is part of the plan
 }
@@ -70,12 +70,12 @@ func (e *exchange) start(in Instance, stays bool) {
 	r := e.room(in.GPU)
 	r.held, _ = r.add(e.m, e.profile(&in), in.Start)
 	e.have[in.Service] += in.Capacity()
-	e.live = append(e.live, lively{in, stays})
+	e.live = append(e.live, liveInstance{in, stays})
 	e.changes = append(e.changes, change{in, true})
 }
 
 func (e *exchange) stop(in Instance) {
-	e.live = slices.DeleteFunc(e.live, func(l lively) bool { return l.GPU == in.GPU && l.Instance.Instance == in.Instance })
+	e.live = slices.DeleteFunc(e.live, func(l liveInstance) bool { return l.GPU == in.GPU && l.Instance.Instance == in.Instance })
 	r := e.room(in.GPU)
 	r.held = r.without(e.profile(&in), in.Start)
 	e.have[in.Service] -= in.Capacity()
@@ -134,7 +134,7 @@ func (e *exchange) lacking(without []Instance) (lack []float64, any bool) {
 		if lack[k] > 0 {
 			lack[k] -= e.have[k] - e.floor[k]
 		}
-		if lack[k] <= nothing*e.floor[k] || e.floor[k] == 0 {
+		if lack[k] <= roundingError*e.floor[k] || e.floor[k] == 0 {
 			lack[k] = 0
 		}
 		any = any || lack[k] > 0
@@ -142,8 +142,8 @@ func (e *exchange) lacking(without []Instance) (lack []float64, any bool) {
 	return lack, any
 }
 
-// nothing is the part of a rate that may be due to rounding.
-const nothing = 1e-9
+// roundingError is the part of a rate that may be due to rounding.
+const roundingError = 1e-9
 
 // unblock starts a goal whose blockers are all unnecessary, the one whose blockers have the fewest compute
 // slices.
@@ -242,7 +242,7 @@ func (e *exchange) temps(g int) (list []Instance, short float64) {
 	at := slices.IndexFunc(after, func(r room) bool { return r.gpu == goal.GPU })
 	after[at].held, _ = left.add(e.m, e.profile(goal), goal.Start)
 	for k := range lack {
-		for lack[k] > nothing*e.floor[k] {
+		for lack[k] > roundingError*e.floor[k] {
 			in, ok := e.temp(k, lack[k], blockers, now, after)
 			if !ok {
 				short = max(short, lack[k]/e.floor[k])

@@ -13,15 +13,15 @@ const mostTries, mostWays = 200_000, 20_000
 // takes the services one by one, those with the fewest ways first. A failed prefix is remembered by the
 // instances that its services take together: the rest depends on nothing else.
 type fewer struct {
-	p     *planner
-	gpus  int
-	order []int      // services
-	ways  [][]choice // by service, the cheapest first
-	rest  []int      // the fewest compute slices of the services from here on in the order
-	vain  map[fewerState]bool
-	found []int // the way of each service
-	left  int   // remaining tries
-	cut   bool  // the search was incomplete
+	p      *planner
+	gpus   int
+	order  []int      // services
+	ways   [][]choice // by service, the cheapest first
+	rest   []int      // the fewest compute slices of the services from here on in the order
+	failed map[fewerState]bool
+	found  []int // the way of each service
+	left   int   // remaining tries
+	cut    bool  // the search was incomplete
 }
 
 // fewerState is the instances that the first services take.
@@ -68,7 +68,7 @@ func (p *planner) choose(k int, c *choice) {
 
 // searching returns a search that has not begun.
 func (p *planner) searching(gpus int, headroom float64, tries int) *fewer {
-	f := &fewer{p: p, gpus: gpus, vain: map[fewerState]bool{}, found: make([]int, len(p.services)), left: tries}
+	f := &fewer{p: p, gpus: gpus, failed: map[fewerState]bool{}, found: make([]int, len(p.services)), left: tries}
 	idle := gpus * p.m.Compute // compute slices to spare beyond the least
 	for k := range p.services {
 		idle -= p.least[k]
@@ -97,7 +97,7 @@ func (f *fewer) try(i int, taken counts, compute int) bool {
 		return true
 	}
 	state := fewerState{i, taken}
-	if f.vain[state] {
+	if f.failed[state] {
 		return false
 	}
 	k := f.order[i]
@@ -114,6 +114,6 @@ func (f *fewer) try(i int, taken counts, compute int) bool {
 			return true
 		}
 	}
-	f.vain[state] = true
+	f.failed[state] = true
 	return false
 }

@@ -304,8 +304,8 @@ func (c *carrier) pieces(size func(k int) int) (list []piece, ignored []float64)
 	return list, ignored
 }
 
-// manner is one variant of laying out services.
-type manner struct {
+// variant is one variant of laying out services.
+type variant struct {
 	size  func(k int) int // size at which a service is saturated
 	gpus  func(least, pieces int) int
 	first bool // whether turns are tried before free room
@@ -314,13 +314,13 @@ type manner struct {
 // ways lists the variants: saturated at the knee, at the size that does most per part of a GPU, or on whole
 // GPUs, which takes no more GPUs than if no services shared; with different numbers of GPUs from the start; with
 // turns tried before or after free room.
-func (c *carrier) ways() (list []manner) {
+func (c *carrier) ways() (list []variant) {
 	for _, size := range []func(k int) int{c.knee, c.densest, func(int) int { return len(c.sizes) - 1 }} {
 		for _, gpus := range []func(least, pieces int) int{
 			func(least, _ int) int { return least }, func(_, _ int) int { return 0 },
 			func(least, _ int) int { return least / 2 }, func(_, pieces int) int { return pieces },
 		} {
-			list = append(list, manner{size, gpus, false}, manner{size, gpus, true})
+			list = append(list, variant{size, gpus, false}, variant{size, gpus, true})
 		}
 	}
 	return list
@@ -328,7 +328,7 @@ func (c *carrier) ways() (list []manner) {
 
 // plan lays out the services in several variants, and returns the first plan on the fewest GPUs, with the index
 // of its variant.
-func (c *carrier) plan(ways []manner) (best *SharePlan, at int) {
+func (c *carrier) plan(ways []variant) (best *SharePlan, at int) {
 	least := c.least()
 	for i := range ways {
 		list, ignored := c.pieces(ways[i].size)

@@ -390,7 +390,8 @@ func TestGpuletInterferenceRandom(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d plans: %d were planned again, %d took more GPUs; without, %d requests are late", made, repeated, more, late)
+	t.Logf("%d plans: %d were planned again, %d took more GPUs; without, %d requests are late",
+		made, repeated, more, late)
 	if made < 120 || repeated < 20 || late == 0 {
 		t.Error("too few")
 	}

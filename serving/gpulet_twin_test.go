@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// dumb searches exhaustively: no growing sizes, no order, no best fit.
-type dumb struct {
+// naive searches exhaustively: no growing sizes, no order, no best fit.
+type naive struct {
 	*carrier
 	best int
 }
@@ -16,7 +16,7 @@ type dumb struct {
 // possible reports whether services can take turns on a size: whether for some batches there is a cycle in which
 // all are computed and that is short enough for each batch to hold what arrives in it and for no request to be
 // late.
-func (d *dumb) possible(group []int, z int) bool {
+func (d *naive) possible(group []int, z int) bool {
 	batches := make([]int, len(group))
 	var from func(i int) bool
 	from = func(i int) bool {
@@ -42,13 +42,13 @@ func (d *dumb) possible(group []int, z int) bool {
 
 // fewest is the fewest GPUs on which services fit undivided: all ways to group them, all sizes of each group,
 // all ways to put these on GPUs.
-func (d *dumb) fewest() int {
+func (d *naive) fewest() int {
 	d.best = math.MaxInt
 	d.group(0, nil)
 	return d.best
 }
 
-func (d *dumb) group(k int, groups [][]int) {
+func (d *naive) group(k int, groups [][]int) {
 	if k == len(d.services) {
 		d.size(groups, nil)
 		return
@@ -62,7 +62,7 @@ func (d *dumb) group(k int, groups [][]int) {
 	d.group(k+1, append(append([][]int{}, groups...), []int{k}))
 }
 
-func (d *dumb) size(groups [][]int, chosen []int) {
+func (d *naive) size(groups [][]int, chosen []int) {
 	if len(chosen) == len(groups) {
 		d.pair(chosen, 0)
 		return
@@ -76,7 +76,7 @@ func (d *dumb) size(groups [][]int, chosen []int) {
 }
 
 // pair puts parts on GPUs, at most two on each.
-func (d *dumb) pair(parts []int, gpus int) {
+func (d *naive) pair(parts []int, gpus int) {
 	if len(parts) == 0 {
 		d.best = min(d.best, gpus)
 		return
@@ -113,7 +113,7 @@ func TestGpuletTwin(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		d := &dumb{carrier: c}
+		d := &naive{carrier: c}
 		l := c.lay(nil, 0, false)
 		var all []int
 		var turns []Turn

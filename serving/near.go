@@ -19,7 +19,7 @@ func MakeNear(m *cluster.GPUModel, services []Service, headroom float64, old *De
 	p.near(have, headroom)
 	plan := p.lay()
 	plan.Least = least
-	n := &nearness{p: p, have: have}
+	n := &nearLayout{p: p, have: have}
 	if !n.settle(plan) {
 		n.number(plan)
 	}

@@ -14,7 +14,7 @@ import (
 // requests. Smaller batches take less time. A service that the plan leaves out answers nothing: all its requests
 // are late.
 func PlayShares(p *SharePlan, services []Service, arrivals Arrivals, seed uint64, length time.Duration) []Served {
-	a := arcade{p: p, served: make([]bool, len(services))}
+	a := sharePlay{p: p, served: make([]bool, len(services))}
 	for k := range services {
 		l := &line{queueing: queueing{s: &services[k]}, arrivals: arrivals, length: length, r: rand.New(rand.NewPCG(seed, uint64(k)))}
 		l.come()
@@ -41,8 +41,8 @@ func PlayShares(p *SharePlan, services []Service, arrivals Arrivals, seed uint64
 	return out
 }
 
-// arcade is the state of all services during a play.
-type arcade struct {
+// sharePlay is the state of all services during a play.
+type sharePlay struct {
 	p      *SharePlan
 	lines  []*line // by service
 	coming []coming
@@ -62,7 +62,7 @@ func (c *coming) Before(o *coming) bool {
 
 // turn lets a gpulet compute for the first of its services, starting at a turn, that has waiting requests; if
 // there is none, it tries again when the next request arrives.
-func (a *arcade) turn(c coming) {
+func (a *sharePlay) turn(c coming) {
 	g := &a.p.Gpulets[c.gpulet]
 	soonest := time.Duration(math.MaxInt64)
 	for i := range g.Turns {

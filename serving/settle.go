@@ -7,8 +7,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// nearness lays out a plan so that much of what is deployed stays in place.
-type nearness struct {
+// nearLayout lays out a plan so that much of what is deployed stays in place.
+type nearLayout struct {
 	p     *planner
 	have  []Instance
 	gpus  []int      // numbers of those that the plan uses
@@ -36,18 +36,19 @@ const mostLays = 20_000
 
 // settle keeps as many instances in place as leave room for the new ones on the plan's number of GPUs; false: no
 // running instance fits the plan.
-func (n *nearness) settle(plan *Plan) bool {
+func (n *nearLayout) settle(plan *Plan) bool {
 	n.take(plan.GPUs)
 	for n.keep(); ; n.drop() {
-		var want []lackOf
+		var want []missingInstance
 		for k := range n.wants {
 			for i, c := range n.wants[k] {
 				for range c {
-					want = append(want, lackOf{k, i})
+					want = append(want, missingInstance{k, i})
 				}
 			}
 		}
-		slices.SortStableFunc(want, func(a, b lackOf) int { return cmp.Compare(a.size, b.size) }) // the largest first
+		// Sizes are in descending order: the largest first.
+		slices.SortStableFunc(want, func(a, b missingInstance) int { return cmp.Compare(a.size, b.size) })
 		n.left, n.put = mostLays, n.put[:0]
 		if n.place(want) {
 			break
@@ -65,11 +66,11 @@ func (n *nearness) settle(plan *Plan) bool {
 	return true
 }
 
-// lackOf is an instance of a service that is to be placed.
-type lackOf struct{ service, size int }
+// missingInstance is an instance of a service that is to be placed.
+type missingInstance struct{ service, size int }
 
 // take chooses the GPUs of the plan: of those in use the ones on which most can stay, then others.
-func (n *nearness) take(gpus int) {
+func (n *nearLayout) take(gpus int) {
 	for i := range n.have {
 		if g := n.have[i].GPU; !slices.Contains(n.gpus, g) {
 			n.gpus = append(n.gpus, g)
@@ -101,7 +102,7 @@ func (n *nearness) take(gpus int) {
 
 // keep marks as staying every instance that the plan wants and that is on one of its GPUs, GPUs with most wanted
 // instances first.
-func (n *nearness) keep() {
+func (n *nearLayout) keep() {
 	n.stays, n.wants = make([]bool, len(n.have)), make([]counts, len(n.p.services))
 	for k := range n.wants {
 		n.wants[k] = n.p.choices[k][n.p.at[k]].counts
@@ -127,7 +128,7 @@ func (n *nearness) keep() {
 }
 
 // fill computes what the staying instances use of each GPU.
-func (n *nearness) fill() {
+func (n *nearLayout) fill() {
 	n.held = make([]held, len(n.gpus))
 	for i := range n.have {
 		if n.stays[i] {
@@ -139,7 +140,7 @@ func (n *nearness) fill() {
 }
 
 // drop gives up one more staying instance: the smallest on the GPU where least stays.
-func (n *nearness) drop() {
+func (n *nearLayout) drop() {
 	worst := -1
 	for i := range n.have {
 		if !n.stays[i] {
@@ -165,7 +166,7 @@ func (n *nearness) drop() {
 }
 
 // place finds places for new instances, in order; false: there are none, or the tries are used up.
-func (n *nearness) place(want []lackOf) bool {
+func (n *nearLayout) place(want []missingInstance) bool {
 	if len(want) == 0 {
 		return true
 	}
@@ -197,7 +198,7 @@ func (n *nearness) place(want []lackOf) bool {
 
 // number renumbers the GPUs of a plan that was laid out from scratch, giving each the number of the present GPU
 // that is most like it.
-func (n *nearness) number(plan *Plan) {
+func (n *nearLayout) number(plan *Plan) {
 	left, to := slices.Clone(n.gpus), make([]int, plan.GPUs)
 	for g := range to {
 		best, most := 0, -1

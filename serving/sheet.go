@@ -19,7 +19,7 @@ type SheetOptions struct {
 	Interference bool          // what services on one GPU do to each other is counted
 }
 
-// Sheet is a plan on parts of GPUs as it is printed: also what its jobs are submitted with, and how late requests are.
+// Sheet is a plan on parts of GPUs as it is printed, with how its jobs are submitted and how late requests are.
 type Sheet struct {
 	Model    string        `json:"model"`
 	GPUs     int           `json:"gpus"`
@@ -82,7 +82,8 @@ func SheetOf(m *cluster.GPUModel, plan *SharePlan, services []Service, o *SheetO
 		for t := range g.Turns {
 			turn := &g.Turns[t]
 			name := services[turn.Service].Name
-			part.Turns = append(part.Turns, SheetTurn{name, turn.Batch, millis(g.Takes(turn)), turn.Rate, g.Capacity(turn)})
+			takes := millis(g.Takes(turn))
+			part.Turns = append(part.Turns, SheetTurn{name, turn.Batch, takes, turn.Rate, g.Capacity(turn)})
 		}
 		part.Submit = part.submit(m.Name, o.Start)
 		s.Gpulets = append(s.Gpulets, part)
@@ -162,13 +163,15 @@ func (s *Sheet) note(services []Service, o *SheetOptions) {
 			}
 		}
 		if v := s.Services[k].Ignored; v > 0 {
-			s.say("%s: %.4g of its %g requests/s were left out (--ignore %g)", services[k].Name, v, services[k].Rate, o.Ignore)
+			s.say("%s: %.4g of its %g requests/s were left out (--ignore %g)",
+				services[k].Name, v, services[k].Rate, o.Ignore)
 		}
 	}
 	if estimated != nil {
 		s.say("Estimated from MIG instances, not measured under MPS: %s.", strings.Join(estimated, ", "))
 	}
-	s.say("The measurements in %s are taken as those of %s: they do not say on which model they were made.", o.Measured, s.Model)
+	s.say("The measurements in %s are taken as those of %s: they do not say on which model they were made.",
+		o.Measured, s.Model)
 	if !o.Interference {
 		s.say("What services on one GPU do to each other is not counted (--interference).")
 	}

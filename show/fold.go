@@ -8,7 +8,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 )
 
-// Row is a line of a list of jobs: a job, or the waiting elements of an array that wait for the same.
+// Row is a line of a list of jobs: a job, or waiting elements of an array with the same reason.
 type Row struct {
 	Job      *Job  // the first of them
 	Elements []int // their indices, if there are several
@@ -20,7 +20,7 @@ func Fold(list []Job) (rows []Row) {
 		array  int
 		reason string
 	}
-	at := map[key]int{} // the row of what waits alike
+	at := map[key]int{} // rows of the elements with the same reason
 	for i := range list {
 		j := &list[i]
 		k := key{j.Array, j.Reason}
@@ -38,7 +38,7 @@ func Fold(list []Job) (rows []Row) {
 
 func folds(j *Job) bool { return j.Array != 0 && j.State == StatePending }
 
-// ID is how a row is named: a job's number, or that of an array with its waiting elements, 12_[3-9].
+// ID names a row: a job's number, or that of an array with its waiting elements, 12_[3-9].
 func (r *Row) ID() string {
 	if len(r.Elements) < 2 {
 		return strconv.Itoa(r.Job.ID)

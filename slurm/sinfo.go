@@ -157,10 +157,7 @@ func (c *command) sinfo() (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	if l.set.has("long") && !l.set.has("noheader") {
-		c.printf("%s\n", v.now.Local().Format(time.ANSIC))
-	}
-	return 0, t.print(c.out, v, rows, !l.set.has("noheader"))
+	return 0, printListing(c, &l.set, t, v, rows)
 }
 
 // nodeListing reads sinfo's options; its states are those of nodes.
@@ -397,4 +394,13 @@ func gresUsed(n *nodeState) string {
 		return "gpu:0(IDX:N/A)"
 	}
 	return fmt.Sprintf("gpu:%d(IDX:%s)", len(held), ask.Ranges(held))
+}
+
+// printListing prints a table as squeue and sinfo do: with --long it is dated.
+func printListing[T any](c *command, s *settings, t table[T], v *view, rows []T) error {
+	header := !s.has("noheader")
+	if header && s.has("long") {
+		c.printf("%s\n", v.now.Local().Format(time.ANSIC))
+	}
+	return t.print(c.out, v, rows, header)
 }

@@ -139,10 +139,7 @@ func (c *command) squeue() (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	if l.set.has("long") && !l.set.has("noheader") {
-		c.printf("%s\n", v.now.Local().Format(time.ANSIC))
-	}
-	return 0, t.print(c.out, v, rows, !l.set.has("noheader"))
+	return 0, printListing(c, &l.set, t, v, rows)
 }
 
 func (c *command) squeueTable(s *settings) (table[row], error) {

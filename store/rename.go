@@ -9,11 +9,12 @@ import (
 	"github.com/muster-gpu/muster/internal/oldkeys"
 )
 
-// metaNames is the key of the number of the names (oldkeys); where it is missing, it is 1.
+// metaNames is the key under which the version of the key names (oldkeys) is stored; where it is missing, it is
+// 1.
 const metaNames = "names"
 
-// texts are where records lie that are written again when their keys have other names. Segments of the journal and
-// their steps stay as they are: each segment says which names it has.
+// texts lists the records that are rewritten when keys get other names. Segments of the journal and their steps
+// stay as they are: each segment says which names it has.
 var texts = []struct {
 	table, column, id string
 	where             string
@@ -25,7 +26,7 @@ var texts = []struct {
 	{"meta", "value", "key", " AND key = 'engine'", oldkeys.Snapshot},
 }
 
-// rename gives the keys of all records the names that this program reads, in one transaction.
+// rename renames the keys of all records to those that this program reads, in one transaction.
 func (s *Store) rename() (err error) {
 	names := 1
 	err = s.write.QueryRow(`SELECT value FROM meta WHERE key = ?`, metaNames).Scan(&names)
@@ -56,7 +57,7 @@ func (s *Store) rename() (err error) {
 				return fmt.Errorf("%s %v: %w", t.table, id, err)
 			}
 			var value any = now
-			if t.table == "meta" { // its column is of text
+			if t.table == "meta" { // its column is text
 				value = string(now)
 			}
 			_, err = tx.Exec(update, value, id)
@@ -73,7 +74,7 @@ func (s *Store) rename() (err error) {
 	return tx.Commit()
 }
 
-// eachRow calls f for each row of a query that begins behind an id, a thousand rows at a time.
+// eachRow calls f for each row of a query after an id, a thousand rows at a time.
 func eachRow(tx *sql.Tx, query string, f func(id any, text []byte) error) error {
 	type row struct {
 		id   any

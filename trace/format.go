@@ -62,6 +62,7 @@ func Formats() []Format {
 		sacctFormat,
 		sacctJSONFormat,
 		swfFormat,
+		pbsFormat,
 	}
 }
 

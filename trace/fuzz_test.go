@@ -2,6 +2,7 @@ package trace
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -57,7 +58,11 @@ func FuzzParseSynth(f *testing.F) {
 // a fuzz test.
 func TestEveryFormatIsTested(t *testing.T) {
 	var src string
-	for _, name := range []string{"fuzz_test.go", "philly_test.go"} {
+	tests, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range tests {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

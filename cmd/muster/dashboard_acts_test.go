@@ -101,7 +101,7 @@ func TestDashboardHistory(t *testing.T) {
 	b.visit("/history?state=failed,timeout,lost&days=1&search=bad")
 	b.Await("a kept view", `document.querySelectorAll(".past tbody tr").length === 1 && `+has(".past td", "bad-one")+` && document.getElementById("state").value === "failed,timeout,lost" && document.getElementById("days").value === "1"`)
 	b.JS(`(e => { e.value = "completed"; e.dispatchEvent(new Event("change", {bubbles: true})); return 1 })(document.getElementById("state"))`)
-	b.Await("another choice, in the address and said", has(".past td", "No job is like that")+` && location.search.includes("state=completed") && document.querySelector("[role=status].hidden").textContent === "no jobs"`)
+	b.Await("another choice, in the address and said", has(".past td", "No job matches")+` && location.search.includes("state=completed") && document.querySelector("[role=status].hidden").textContent === "no jobs"`)
 	b.Shoot("history")
 	b.Clean(b.base, "data:")
 }

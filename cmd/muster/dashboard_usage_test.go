@@ -106,7 +106,7 @@ func TestDashboardUsage(t *testing.T) {
 	b.want(b.text("main"), "Held and idle", "Memory only", "More time than used", "Empty hours", "it held GPU memory for 5.0 GPU-hours", "its time limit was 5h")
 	b.Await("which hours stand empty", has(".found li", "Mon 00:00 to Mon 06:00"))
 	b.want(b.text(".bars"), "within 10s", "within 5m")
-	b.want(b.text("main"), "2", "jobs were told when they would start", "that were told an interval started within it", "jobs foretold their end")
+	b.want(b.text("main"), "2", "jobs had an expected start", "intervals contained the actual start", "jobs with a predicted end")
 	if got := b.JS(`document.querySelectorAll(".heat tbody td").length + " " + document.querySelectorAll(".heat .h5").length + " " + document.querySelector(".heat tbody tr td:nth-child(4)").textContent`); got != "168 105 1" {
 		t.Errorf("the hours of the week: %s", got)
 	}

@@ -25,7 +25,7 @@ func (st *Store) Change(id int32, spec cluster.Node, model cluster.GPUModel, cli
 	if err != nil {
 		return false, err
 	}
-	class, first, err := st.classOf(&spec, model, st.classes[n.class].parts, clients)
+	class, first, err := classOf(&st.classes, spec.GPUs, model, st.classes[n.class].parts, clients)
 	if err != nil {
 		return false, err
 	}

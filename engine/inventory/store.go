@@ -34,7 +34,7 @@ func (st *Store) Add(n cluster.Node, model cluster.GPUModel, parts uint64, clien
 	if ns.fixed, err = fixedOf(&n, &model); err != nil {
 		return false, err
 	}
-	if ns.class, first, err = st.classOf(&n, model, parts, clients); err != nil {
+	if ns.class, first, err = classOf(&st.classes, n.GPUs, model, parts, clients); err != nil {
 		return false, err
 	}
 	ns.empty(&model)
@@ -54,19 +54,19 @@ func (st *Store) Add(n cluster.Node, model cluster.GPUModel, parts uint64, clien
 }
 
 // classOf finds the class of a node, or makes it: then the node is the first of it.
-func (st *Store) classOf(n *cluster.Node, model cluster.GPUModel, parts uint64, clients int) (id int32, first bool, err error) {
-	id = int32(slices.IndexFunc(st.classes, func(c Class) bool {
-		return c.model.Name == model.Name && c.gpus == n.GPUs && c.parts == parts
+func classOf(list *[]Class, gpus int, model cluster.GPUModel, parts uint64, clients int) (id int32, first bool, err error) {
+	id = int32(slices.IndexFunc(*list, func(c Class) bool {
+		return c.model.Name == model.Name && c.gpus == gpus && c.parts == parts
 	}))
 	if id >= 0 {
 		return id, false, nil
 	}
-	if len(st.classes) == MaxKinds {
+	if len(*list) == MaxKinds {
 		return 0, false, fmt.Errorf("more than %d kinds of node (GPU model x GPUs per node x partitions)", MaxKinds)
 	}
-	c := Class{model: model, gpus: n.GPUs, parts: parts, buckets: make([]bitset, n.GPUs+1), clients: clients}
-	st.classes = append(st.classes, c)
-	return int32(len(st.classes)) - 1, true, nil
+	c := Class{model: model, gpus: gpus, parts: parts, buckets: make([]bitset, gpus+1), clients: clients}
+	*list = append(*list, c)
+	return int32(len(*list)) - 1, true, nil
 }
 
 // locate notes the domains that a node is in, by their numbers.

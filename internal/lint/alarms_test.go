@@ -27,7 +27,6 @@ var largeTypes = map[string]string{
 	"config.Serve":                   "a field per key of the configuration",
 	"config.serveFile":               "a field per key of the configuration",
 	"engine.Engine":                  "one state machine; its rooms are being moved out (ARCHITECTURE.md)",
-	"engine/inventory.Store":         "the only way to read and to change what nodes hold, and to undo it",
 	"engine/job.Record":              "what survives of a job",
 	"engine/job.State":               "what is known of a job: the record and what is derived from it",
 	"engine/job.Tenure":              "what only jobs with devices have of it",

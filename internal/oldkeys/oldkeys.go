@@ -1,7 +1,8 @@
-// Package oldkeys is the one place that knows what keys of stored JSON were called before: of records in a state's
-// database, of a journal's lines, of annotations on pods. What an earlier version wrote is translated when it is read.
+// Package oldkeys is the only place that knows earlier names of keys in stored JSON: in records of a state's
+// database, lines of a journal, and annotations on pods. What an earlier version wrote is translated when it is
+// read.
 //
-// To rename a key: give the Go field its new name in JSON, add a line to renamed with Current+1, and raise Current.
+// To rename a key: give the Go field its new JSON name, add a line to renamed with Current+1, and raise Current.
 package oldkeys
 
 import (
@@ -10,11 +11,11 @@ import (
 	"errors"
 )
 
-// Current says which names this program writes. A state's database, a journal's header and a plan on a pod carry the
-// number beside what they say (Key); where it is missing, it is 1.
+// Current is the number of the names that this program writes. A state's database, a journal's header and a plan
+// on a pod carry it under Key; where it is missing, it is 1.
 const Current = 2
 
-// Key is under which the number is written.
+// Key is the key of that number.
 const Key = "names"
 
 // Kind is a kind of record.
@@ -27,22 +28,22 @@ const (
 	Node     Kind = "node"     // of a cluster
 	Cluster  Kind = "cluster"  // with its nodes
 	Snapshot Kind = "snapshot" // of the engine
-	Given    Kind = "given"    // what a job was given under other numbers, also as pods carry it that wait
+	Given    Kind = "given"    // what a job received under other numbers; also on waiting pods
 	Event    Kind = "event"
 	Step     Kind = "step"   // a line of a journal: a batch of events, and its hash
 	Header   Kind = "header" // of a journal
-	Info     Kind = "info"   // what a machine stores of a job besides its submission
-	Array    Kind = "array"  // ... of elements of an array
-	Usage    Kind = "usage"  // ... of what a job was seen to use
-	Pace     Kind = "pace"   // how fast a job goes by its own account
+	Info     Kind = "info"   // what a machine stores about a job besides its submission
+	Array    Kind = "array"  // ... about elements of an array
+	Usage    Kind = "usage"  // ... about what a job was measured to use
+	Pace     Kind = "pace"   // how fast a job runs by its own reports
 	Plan     Kind = "plan"   // of a gang, on its pods
 )
 
-// key is a key that got another name.
+// key is a renamed key.
 type key struct {
 	in       Kind
 	old, new string
-	since    int // the first number (Current) with the new name
+	since    int // the first Current with the new name
 }
 
 var renamed = []key{
@@ -79,7 +80,7 @@ var renamed = []key{
 	{Plan, "alone", "joined_late", 2},
 }
 
-// within says which values of a record are records, or lists of them.
+// within lists the values of a record that are records, or lists of them.
 var within = map[Kind]map[string]Kind{
 	Job:      {"allocs": Alloc, "home": Alloc, "frozen": Alloc, "leaving": Alloc, "dest": Alloc, "plan": Alloc},
 	Cluster:  {"nodes": Node},
@@ -92,10 +93,10 @@ var within = map[Kind]map[string]Kind{
 	Plan:     {"before": Given, "given_before": Given},
 }
 
-// ErrNewer is returned for what a newer version of this program wrote.
+// ErrNewer is returned for data of a newer version of this program.
 var ErrNewer = errors.New("a newer version of this program wrote it: use that one")
 
-// Of reads the number that stands in a record; 1 where there is none.
+// Of reads the number in a record; 1 if it has none.
 func Of(text []byte) (names int, err error) {
 	var n struct {
 		Names int `json:"names"`
@@ -104,7 +105,8 @@ func Of(text []byte) (names int, err error) {
 	return max(n.Names, 1), err
 }
 
-// Unmarshal reads a record in which the number stands. What a newer version wrote is read as far as its keys are known.
+// Unmarshal reads a record that contains its number. Data of a newer version is read as far as its keys are
+// known.
 func Unmarshal(kind Kind, text []byte, into any) error {
 	names, err := Of(text)
 	if err != nil {
@@ -113,7 +115,7 @@ func Unmarshal(kind Kind, text []byte, into any) error {
 	return UnmarshalAs(kind, names, text, into)
 }
 
-// UnmarshalAs reads a record that was written with a number.
+// UnmarshalAs reads a record that was written with the given number.
 func UnmarshalAs(kind Kind, names int, text []byte, into any) error {
 	text, err := Translate(kind, names, text)
 	if err != nil {
@@ -122,8 +124,8 @@ func UnmarshalAs(kind Kind, names int, text []byte, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// Translate returns a record, or a list of them, with the keys that this program reads; names is the number that it was
-// written with. A text without old keys is returned as it is.
+// Translate returns a record, or a list of them, with the keys that this program reads; names is the number with
+// which it was written. A text without old keys is returned unchanged.
 func Translate(kind Kind, names int, text []byte) ([]byte, error) {
 	if names >= Current {
 		return text, nil
@@ -140,7 +142,7 @@ func translate(kind Kind, names int, text []byte) (out []byte, changed bool, err
 	case text[0] == '[':
 		return list(kind, names, text)
 	case text[0] != '{':
-		return text, false, nil // null, or what whoever reads it will complain of
+		return text, false, nil // null, or an error that the reader will report
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The records under testdata are of the version before names had numbers, with a value in each field. Each key that was
-// renamed since is in one of them; a record that has the new names already stays as it is.
+// The records in testdata are of the version before names were numbered, with a value in each field. Each key
+// that was renamed since is in one of them; a record with the new names stays unchanged.
 func TestRenamed(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.json")
 	if err != nil || len(files) < 8 {
@@ -46,7 +46,7 @@ func TestRenamed(t *testing.T) {
 	}
 }
 
-// differ notes which keys have another name in the second of two records that say the same.
+// differ records which keys have another name in the second of two records with the same content.
 func differ(kind Kind, before, after any, found map[string]bool) {
 	switch b := before.(type) {
 	case []any:

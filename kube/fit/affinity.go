@@ -8,13 +8,13 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// Affinity is a pod's node selector and its required node affinity.
-type Affinity struct {
+// affinity is a pod's node selector and its required node affinity.
+type affinity struct {
 	own []string // labels that the scheduler writes itself: what they say of a node it knows already
 }
 
 // Key is what the pod requires.
-func (Affinity) Key(p *Pod) any {
+func (affinity) Key(p *Pod) any {
 	var need *v1.NodeSelector
 	if a := p.Obj.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		need = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
@@ -23,7 +23,7 @@ func (Affinity) Key(p *Pod) any {
 }
 
 // Suits compares it with the node's labels and its name.
-func (Affinity) Suits(p *Pod, n *v1.Node) string {
+func (affinity) Suits(p *Pod, n *v1.Node) string {
 	if ok, err := nodeaffinity.GetRequiredNodeAffinity(p.Obj).Match(n); err != nil || !ok {
 		return "its node selector or affinity"
 	}
@@ -31,7 +31,7 @@ func (Affinity) Suits(p *Pod, n *v1.Node) string {
 }
 
 // Differs compares the labels.
-func (f Affinity) Differs(a, b *v1.Node) bool {
+func (f affinity) Differs(a, b *v1.Node) bool {
 	others := func(n *v1.Node) map[string]string {
 		m := maps.Clone(n.Labels)
 		maps.DeleteFunc(m, func(key, _ string) bool { return slices.Contains(f.own, key) })

@@ -92,7 +92,7 @@ func (f *apart) Together(l *Look) {
 			l.Apart()
 			continue
 		}
-		for _, nodes := range l.Domains(key) {
+		for _, nodes := range l.byDomain(key) {
 			l.Group(nodes, 1)
 		}
 	}

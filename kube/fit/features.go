@@ -9,15 +9,15 @@ import (
 	"k8s.io/component-helpers/nodedeclaredfeatures"
 )
 
-// Features are features of the kubelet that a pod needs, as its fields say: only a node
+// features are features of the kubelet that a pod needs, as its fields say: only a node
 // that declares them knows these fields (KEP-5328, in Kubernetes from 1.36 on).
-type Features struct{}
+type features struct{}
 
 // featuresOf is the release whose rules say which fields need which features.
 var featuresOf = version.MustParseGeneric("1.37")
 
 // required lists those that a pod needs.
-func (Features) required(p *Pod) []string {
+func (features) required(p *Pod) []string {
 	all := nodedeclaredfeatures.DefaultFramework
 	set, err := all.InferForPodScheduling(&nodedeclaredfeatures.PodInfo{Spec: &p.Obj.Spec}, featuresOf)
 	if err != nil {
@@ -31,10 +31,10 @@ func (Features) required(p *Pod) []string {
 }
 
 // Key is the features that the pod needs.
-func (f Features) Key(p *Pod) any { return f.required(p) }
+func (f features) Key(p *Pod) any { return f.required(p) }
 
 // Suits looks whether the node declares them all.
-func (f Features) Suits(p *Pod, n *v1.Node) string {
+func (f features) Suits(p *Pod, n *v1.Node) string {
 	declares := func(name string) bool { return slices.Contains(n.Status.DeclaredFeatures, name) }
 	if lacks := slices.DeleteFunc(f.required(p), declares); len(lacks) > 0 {
 		return "its kubelet does not declare " + strings.Join(lacks, ", ")
@@ -43,6 +43,6 @@ func (f Features) Suits(p *Pod, n *v1.Node) string {
 }
 
 // Differs compares what the nodes declare.
-func (Features) Differs(a, b *v1.Node) bool {
+func (features) Differs(a, b *v1.Node) bool {
 	return !slices.Equal(a.Status.DeclaredFeatures, b.Status.DeclaredFeatures)
 }

@@ -87,9 +87,6 @@ func (l *Look) Never(why string) { l.why = cmp.Or(l.why, why) }
 // Shut closes a node.
 func (l *Look) Shut(node, why string) { l.shut[node] = why }
 
-// IsShut reports whether a node is closed.
-func (l *Look) IsShut(node string) bool { return l.shut[node] != "" }
-
 // Open calls f for each node that is there and not closed.
 func (l *Look) Open(f func(name string, n *v1.Node)) {
 	for _, name := range l.Ask.Nodes {
@@ -130,8 +127,8 @@ func (l *Look) Apart() { l.each = 1 }
 // Contest says who has what they need alone.
 func (l *Look) Contest(list ...Rival) { l.rivals = append(l.rivals, list...) }
 
-// Domains lists the nodes of each value of a label.
-func (l *Look) Domains(key string) map[string][]string {
+// byDomain lists the nodes of each value of a label.
+func (l *Look) byDomain(key string) map[string][]string {
 	list := map[string][]string{}
 	for _, name := range l.Ask.Nodes {
 		if v, ok := l.Domain(name, key); ok {

@@ -32,7 +32,7 @@ type Nodes []NodePredicate
 
 // NewNodes lists them all; what counts as GPUs is the devices' matter, and own are
 // labels of nodes that the scheduler writes itself.
-func NewNodes(d Devices, own ...string) Nodes { return Nodes{Affinity{own}, Taints{}, Features{}, d} }
+func NewNodes(d Devices, own ...string) Nodes { return Nodes{affinity{own}, taints{}, features{}, d} }
 
 // Key is what of a pod decides which nodes suit it, as text.
 func (list Nodes) Key(p *Pod) string {

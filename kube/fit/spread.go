@@ -180,7 +180,7 @@ func (s *constraint) fill(l *Look, count map[string]int) {
 		now[low]++
 		top = max(top, now[low])
 	}
-	nodes := l.Domains(s.key)
+	nodes := l.byDomain(s.key)
 	for _, v := range slices.Sorted(maps.Keys(nodes)) {
 		most := top + s.skew - 1 - count[v]
 		if l.Careful {

@@ -9,16 +9,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Taints are those that keep a pod off a node unless it tolerates them. Those
+// taints are those that keep a pod off a node unless it tolerates them. Those
 // that stand for conditions are no part of it: they pass, and the node is closed
 // meanwhile.
-type Taints struct{}
+type taints struct{}
 
 // Key is what the pod tolerates.
-func (Taints) Key(p *Pod) any { return p.Obj.Spec.Tolerations }
+func (taints) Key(p *Pod) any { return p.Obj.Spec.Tolerations }
 
 // Suits looks for a taint that the pod does not tolerate.
-func (Taints) Suits(p *Pod, n *v1.Node) string {
+func (taints) Suits(p *Pod, n *v1.Node) string {
 	counts := func(t *v1.Taint) bool { return t.Effect != v1.TaintEffectPreferNoSchedule && !Passing(t) }
 	tolerated := p.Obj.Spec.Tolerations
 	taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, tolerated, counts, false)
@@ -32,7 +32,7 @@ func (Taints) Suits(p *Pod, n *v1.Node) string {
 func Passing(t *v1.Taint) bool { return strings.HasPrefix(t.Key, "node.kubernetes.io/") }
 
 // Differs compares those that count, and those that a pod would rather avoid.
-func (Taints) Differs(a, b *v1.Node) bool { return standing(a) != standing(b) }
+func (taints) Differs(a, b *v1.Node) bool { return standing(a) != standing(b) }
 
 // standing is a node's taints as text, without those that stand for conditions.
 func standing(n *v1.Node) string {

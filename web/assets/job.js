@@ -44,9 +44,9 @@ export function job({ box, args, title }) {
     const list = [], byPerson = j.state === "suspended" && !j.code; // otherwise it resumes by itself when there is room
     const b = (verb, text, done, sure) => list.push(el("button", { type: "button", class: verb === "cancel" ? "danger" : "", text, onclick: (e) => act(e.currentTarget, verb, done, sure) }));
     if (j.state === "pending") held(j) ? b("release", "Release", "released") : b("hold", "Hold", "held");
-    if (j.state === "running") b("suspend", "Suspend", "suspended", { question: "Suspend this job?", text: "Its processes stand still and keep their GPUs and memory until it is resumed.", yes: "Suspend it" });
+    if (j.state === "running") b("suspend", "Suspend", "suspended", { question: "Suspend this job?", text: "Its processes are frozen, and keep their GPUs and memory until it is resumed.", yes: "Suspend it" });
     if (byPerson) b("resume", "Resume", "resumed");
-    if (j.state === "running") b("requeue", "Requeue", "asked to stop and wait again", { question: "Requeue this job?", text: "It is asked for a checkpoint, then it waits again under its number.", yes: "Requeue it" });
+    if (j.state === "running") b("requeue", "Requeue", "asked to stop and wait again", { question: "Requeue this job?", text: "It is asked for a checkpoint, and then waits again under its number.", yes: "Requeue it" });
     if (alive(j.state) && j.state !== "stopping") b("cancel", "Cancel", "cancelled", { question: "Cancel this job?", text: j.state === "pending" ? "It will not run." : "It is stopped. What it has not saved is lost.", yes: "Cancel it", danger: true });
     return list;
   }
@@ -125,7 +125,7 @@ function blockers(j, why) {
   if (!why || !(why.blockers?.length || why.holders?.length || why.changes?.length)) return [];
   const list = (name, items) => items?.length ? [el("h3", { text: name }), el("ul", null, items.map((t) => el("li", null, linked(t))))] : [];
   return el("section", { class: "card why", "aria-labelledby": "why" }, el("h2", { id: "why", text: "Why it waits" }),
-    list("What blocks it", why.blockers), list("Who holds what it needs, the soonest to end first", why.holders), list("What would start it now", why.changes));
+    list("What blocks it", why.blockers), list("Jobs that hold what it needs, the soonest to end first", why.holders), list("What would start it now", why.changes));
 }
 
 /* linked turns the job that a line begins with into a link. */

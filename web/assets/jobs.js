@@ -13,7 +13,7 @@ const live = {
 };
 const past = {
   title: "History", path: "/history", state: "", states: [["", "all that are over"], ["failed,timeout,lost", "not completed by themselves"], ...ends], days: "7",
-  caption: "Jobs that are over, the latest submitted first", columns: [["Number", 1], "Job", "User", "Queue", ["GPUs", 1], "How it ended", "Ended", ["Waited", 1], ["Ran", 1], ["GPU-hours", 1]], row: pastRow, none: "No job has ended yet.",
+  caption: "Ended jobs, the latest submitted first", columns: [["Number", 1], "Job", "User", "Queue", ["GPUs", 1], "How it ended", "Ended", ["Waited", 1], ["Ran", 1], ["GPU-hours", 1]], row: pastRow, none: "No job has ended yet.",
 };
 
 export const jobs = (page) => listing(live, page);
@@ -66,7 +66,7 @@ function listing(view, { box, query }) {
     if (err) return;
     shown = new Set(list.jobs.map((j) => j.id));
     rows(body, list.jobs, (j) => j.id, view.row);
-    empty(body, view.columns.length, want.search || want.queue || want.user || want.state || want.days ? "No job is like that." : view.none);
+    empty(body, view.columns.length, want.search || want.queue || want.user || want.state || want.days ? "No job matches." : view.none);
     const n = list.jobs.length, text = `${n || "no"} ${n === 1 ? "job" : "jobs"}${want.user ? ` of ${want.user}` : ""}${want.before ? ` before ${want.before}` : ""}${list.next ? ", more on the next page" : ""}`;
     fill(count, text);
     if (asked) told.textContent = text;

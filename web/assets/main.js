@@ -70,7 +70,7 @@ function listen() {
   stream.addEventListener("changed", (e) => page?.changed?.(JSON.parse(e.data)));
   stream.addEventListener("error", () => {
     state("off", "not connected");
-    if (!lost && stream.readyState !== EventSource.CLOSED) say("The daemon does not answer: what is shown may be old. It is tried again.", true);
+    if (!lost && stream.readyState !== EventSource.CLOSED) say("The daemon does not answer: what is shown may be out of date. Trying again.", true);
     lost = true;
     if (stream.readyState === EventSource.CLOSED) {
       stream = null;
@@ -93,7 +93,7 @@ async function begin() {
   } catch (e) {
     if (e.status === 401 || e.status === 403) return signIn();
     state("off", "not connected");
-    if (!page) fill(main, el("h1", { text: "Muster" }), failure(new Error("The daemon does not answer. It is tried again every few seconds.")));
+    if (!page) fill(main, el("h1", { text: "Muster" }), failure(new Error("The daemon does not answer. Trying again every few seconds.")));
     setTimeout(begin, 3000);
     return;
   }
@@ -112,7 +112,7 @@ function signIn() {
   state("off", "signed out");
   title("Sign in");
   fill(main, el("h1", { text: "Sign in" }),
-    el("p", null, "On the machine that Muster runs on, enter"),
+    el("p", null, "On the machine where Muster runs, enter"),
     el("pre", { class: "code", tabindex: 0, text: "muster dashboard" }),
     el("p", null, "and open the link that it prints. The link works once; afterwards this browser is known."));
 }

@@ -21,7 +21,7 @@ export function overview({ box }) {
   let node = null;
 
   async function turn(button, verb) {
-    const reason = verb === "drain" && await confirmed({ question: `Drain ${node.name}?`, text: "It takes no more jobs. What runs there goes on to its end.", yes: "Drain it", what: "Why (others read it)" });
+    const reason = verb === "drain" && await confirmed({ question: `Drain ${node.name}?`, text: "It takes no more jobs. Running jobs continue to their end.", yes: "Drain it", what: "Reason (shown to others)" });
     if (verb === "drain" && !reason) return;
     button.disabled = true;
     try {
@@ -125,7 +125,7 @@ function figures(box, o, all) {
 function leftText(l) {
   if (!l?.free) return [];
   return el("p", { class: "sub left" }, `${about(l.free)} ${l.free === 1000 ? "GPU" : "GPUs"} free, ${about(l.usable)} usable by the tasks submitted last`,
-    l.usable < l.free ? `; the rest, ${Math.round((1 - l.usable / l.free) * 100)} %, are fragments: parts too small for what people ask for, too few GPUs on one node, or no CPU or RAM beside them.` : ".");
+    l.usable < l.free ? `; the rest, ${Math.round((1 - l.usable / l.free) * 100)} %, are fragments: parts too small for what people ask for, too few GPUs on one node, or no CPU or RAM left with them.` : ".");
 }
 
 const about = (milli) => String(Math.round(milli / 10) / 100);

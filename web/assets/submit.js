@@ -20,7 +20,7 @@ export function submit({ box, go }) {
     kind: wrap("Kind", el("select", { id: "f-kind" }, ["", "batch", "service", "interactive", "trial"].map((k) => option(k, k || "training"))), ""),
     array: input("Array", "f-array", "text", "indices and how many at once, such as 0-15%4"),
     output: input("Output file", "f-output", "text", "muster-JOB.out in the folder if empty"),
-    env: area("Environment", "f-env", 3, "One NAME=VALUE per line, in addition to the usual ones"),
+    env: area("Environment", "f-env", 3, "One NAME=VALUE per line, in addition to the usual variables"),
   };
   const hold = el("input", { type: "checkbox", id: "f-hold" }), norequeue = el("input", { type: "checkbox", id: "f-norequeue" });
   const problem = el("div"), send = el("button", { type: "submit", class: "primary", text: "Submit" });

@@ -41,7 +41,7 @@ export function usage({ box, query }) {
     const lost = sum(u.waste.filter((w) => w.kind !== "empty-hours"));
     fill(part.figures, figure("Used", num(t.gpu_hours), "GPU-hours"), priced ? figure("Cost", money(t.cost), `at ${u.gpu_hour_cost} an hour`) : null,
       figure("Utilisation", t.utilisation === undefined ? "–" : num(t.utilisation), t.utilisation === undefined ? "not measured" : "%"), t.kwh ? figure("Energy", num(t.kwh), "kWh") : null,
-      figure("Could have been others'", num(lost), "GPU-hours"), figure("Mean wait", t.jobs ? span(msOf(t.waited)) : "–", `over ${t.jobs.toLocaleString("en")} jobs`),
+      figure("Usable by others", num(lost), "GPU-hours"), figure("Mean wait", t.jobs ? span(msOf(t.waited)) : "–", `over ${t.jobs.toLocaleString("en")} jobs`),
       t.preemptions ? figure("Preemptions", t.preemptions, `cost ${num(t.lost_gpu_hours)} GPU-hours`) : null);
     fill(part.notes, (u.notes || []).map((n) => el("p", { class: "note", text: n[0].toUpperCase() + n.slice(1) + "." })));
     people(part, u);
@@ -54,7 +54,7 @@ export function usage({ box, query }) {
     const known = u.load.filter((l) => l.total > 0), share = (v, l) => (v === undefined || !l.total ? null : v / l.total * 100), width = u.daily ? 86400 : 3600;
     part.plot.hidden = !known.length;
     const all = sum(known.map((l) => ({ gpu_hours: l.total }))), kept = sum(known.map((l) => ({ gpu_hours: l.held }))), percent = (v) => `${num(v)} %`;
-    loaded.textContent = known.length ? `Jobs held ${percent(kept / all * 100)} of ${num(all)} GPU-hours; each step is ${u.daily ? "a day" : "an hour"}.` : "Nothing is known yet: the first figures come a minute after the daemon has started.";
+    loaded.textContent = known.length ? `Jobs held ${percent(kept / all * 100)} of ${num(all)} GPU-hours; each step is ${u.daily ? "a day" : "an hour"}.` : "No figures yet: the first ones come a minute after the daemon has started.";
     if (!known.length) return;
     const steps = [];
     for (const l of known) {
@@ -94,7 +94,7 @@ const opened = new Map(); // which kinds the reader opened or closed
 /* waste compares the kinds, and lists the worst of each. */
 function waste(u, priced) {
   const groups = Object.keys(kinds).map((k) => ({ kind: k, list: u.waste.filter((w) => w.kind === k) })).filter((g) => g.list.length);
-  if (!groups.length) return el("p", { class: "empty", text: "Nothing was found that was wasted." });
+  if (!groups.length) return el("p", { class: "empty", text: "No waste was found." });
   const top = Math.max(1e-9, ...groups.map((g) => sum(g.list)));
   const bars = el("dl", { class: "bars" }, groups.map((g) => el("div", null, el("dt", { text: kinds[g.kind][0] }),
     el("dd", null, el("span", { class: "ubar", "aria-hidden": "true" }, el("span", { class: "lost", "width%": sum(g.list) / top * 100 })),
@@ -108,7 +108,7 @@ function waste(u, priced) {
 
 /* week is a map of the week: how much of the GPUs is held, hour by hour. */
 function week(hours) {
-  if (!hours.some((h) => h.total > 0)) return el("p", { class: "empty", text: "Nothing is known of any hour yet." });
+  if (!hours.some((h) => h.total > 0)) return el("p", { class: "empty", text: "No figures for any hour yet." });
   const order = [1, 2, 3, 4, 5, 6, 0];
   const cell = (h) => {
     if (!h.total) return el("td", { class: "h" }, el("span", { class: "hidden", text: "not known" }));
@@ -123,13 +123,13 @@ function week(hours) {
 }
 
 function score(s) {
-  const ends = s.ends_told ? [el("h3", { text: "Ends that jobs' own progress foretold" }), figures([[s.ends_told.toLocaleString("en"), "jobs foretold their end"], [s.ended.toLocaleString("en"), "of these have completed"],
-    ...s.ended ? [[span(msOf(s.end_median_error)), "half were not farther off"], [span(msOf(s.end_ninety_error)), "nine of ten were not farther off"]] : []])] : [];
-  if (!s.told) return [el("p", { class: "empty", text: "No waiting job was told when it would start." }), ...ends];
-  const list = [[`${s.told.toLocaleString("en")}`, "jobs were told when they would start"], [`${s.started.toLocaleString("en")}`, "of these have started"]];
-  if (s.started) list.push([span(msOf(s.median_error)), "half were not farther off"], [span(msOf(s.ninety_error)), "nine of ten were not farther off"], [String(s.early), "started earlier than expected"]);
-  if (s.intervals) list.push([`${Math.round(s.within / s.intervals * 100)} %`, `of ${s.intervals} that were told an interval started within it`]);
-  if (s.later) list.push([String(s.later), "later answers to why"], [span(msOf(s.later_median_error)), "half of the later ones were not farther off"]);
+  const ends = s.ends_told ? [el("h3", { text: "Ends predicted from jobs' own progress" }), figures([[s.ends_told.toLocaleString("en"), "jobs with a predicted end"], [s.ended.toLocaleString("en"), "of these have completed"],
+    ...s.ended ? [[span(msOf(s.end_median_error)), "median error"], [span(msOf(s.end_ninety_error)), "90th percentile of the error"]] : []])] : [];
+  if (!s.told) return [el("p", { class: "empty", text: "No waiting job had an expected start." }), ...ends];
+  const list = [[`${s.told.toLocaleString("en")}`, "jobs had an expected start"], [`${s.started.toLocaleString("en")}`, "of these have started"]];
+  if (s.started) list.push([span(msOf(s.median_error)), "median error"], [span(msOf(s.ninety_error)), "90th percentile of the error"], [String(s.early), "started earlier than expected"]);
+  if (s.intervals) list.push([`${Math.round(s.within / s.intervals * 100)} %`, `of ${s.intervals} intervals contained the actual start`]);
+  if (s.later) list.push([String(s.later), "later answers to why"], [span(msOf(s.later_median_error)), "median error of the later ones"]);
   const top = Math.max(1, ...s.off.map((o) => o.jobs));
   let before = "";
   const bars = s.off.map((o) => {

@@ -1,4 +1,4 @@
-package kube
+package claims
 
 import (
 	"cmp"
@@ -34,7 +34,7 @@ type cutPart struct {
 
 // cuts reads the GPUs of a pool that can be divided. Devices that draw on several sets of
 // counters are left where they are.
-func (f *pools) cuts(p pool, list []*resourceapi.ResourceSlice, have map[string]map[string]resourceapi.Counter) {
+func (f *Pools) cuts(p Pool, list []*resourceapi.ResourceSlice, have map[string]map[string]resourceapi.Counter) {
 	names, gpus := map[string][]string{}, map[string]*cutGPU{}
 	var order []string
 	for _, s := range list {
@@ -115,9 +115,9 @@ func (g *cutGPU) losses(used sets.Set[structured.DeviceID], add func(c *cutPart,
 
 // leastFirst is the slices of a node, with partitions that are alike in the order of what
 // choosing them loses. Where one is, another kind stays.
-func (f *pools) leastFirst(list []*resourceapi.ResourceSlice, used sets.Set[structured.DeviceID]) []*resourceapi.ResourceSlice {
+func (f *Pools) leastFirst(list []*resourceapi.ResourceSlice, used sets.Set[structured.DeviceID]) []*resourceapi.ResourceSlice {
 	loss, like := map[structured.DeviceID]int64{}, map[structured.DeviceID]string{}
-	seen := map[pool]bool{}
+	seen := map[Pool]bool{}
 	for _, s := range list {
 		if p := poolOf(s); !seen[p] {
 			seen[p] = true

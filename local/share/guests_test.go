@@ -1,6 +1,4 @@
-//go:build linux
-
-package local
+package share
 
 import (
 	"testing"
@@ -13,9 +11,10 @@ func TestNextDuty(t *testing.T) {
 	const eps = 50_000
 	floor := int64(1_000_000 * 1_000_000 / (1_000_000 + eps))
 	for _, c := range []struct{ duty, ms, want int }{
-		{500, 102, 600}, {600, 120, 300}, {1000, 102, 1000}, {1000, 120, 500}, {950, 100, 1000}, {15, 120, 10}, {10, 200, 10},
+		{500, 102, 600}, {600, 120, 300}, {1000, 102, 1000}, {1000, 120, 500}, {950, 100, 1000},
+		{15, 120, 10}, {10, 200, 10},
 	} {
-		if got := nextDuty(c.duty, int64(100*1_000_000/c.ms), floor); got != c.want {
+		if got := NextDuty(c.duty, int64(100*1_000_000/c.ms), floor); got != c.want {
 			t.Errorf("from %d, at %d ms a step: %d; want %d", c.duty, c.ms, got, c.want)
 		}
 	}
@@ -25,10 +24,10 @@ func TestNextDuty(t *testing.T) {
 // what it may, and stays about there.
 func TestDutySettles(t *testing.T) {
 	const floor, beside = 950_000, 600_000 // it would keep 0.6 beside a guest that runs all the time
-	duty, sum, low := fullDuty, 0, 0
+	duty, sum, low := FullDuty, 0, 0
 	for n := range 400 {
-		rate := int64(1_000_000 - (1_000_000-beside)*duty/fullDuty)
-		duty = nextDuty(duty, rate, floor)
+		rate := int64(1_000_000 - (1_000_000-beside)*duty/FullDuty)
+		duty = NextDuty(duty, rate, floor)
 		if n >= 100 {
 			sum += duty
 			if rate < floor {
@@ -45,7 +44,7 @@ func TestDutySettles(t *testing.T) {
 }
 
 func TestWindow(t *testing.T) {
-	w := window{}
+	w := Window{}
 	for _, c := range []struct {
 		run  int
 		step float64
@@ -60,7 +59,7 @@ func TestWindow(t *testing.T) {
 		{1, 30, 15 * time.Second, 0, false}, // back to a checkpoint
 		{2, 50, 20 * time.Second, 0, false},
 	} {
-		if r, ok := w.speed(c.run, c.step, c.at, 10); r != c.rate || ok != c.ok {
+		if r, ok := w.Speed(c.run, c.step, c.at, 10); r != c.rate || ok != c.ok {
 			t.Errorf("step %v at %v: %d, %v; want %d, %v", c.step, c.at, r, ok, c.rate, c.ok)
 		}
 	}

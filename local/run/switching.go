@@ -1,6 +1,6 @@
 //go:build linux
 
-package local
+package run
 
 import (
 	"time"
@@ -10,11 +10,11 @@ import (
 	"github.com/muster-gpu/muster/progress"
 )
 
-// switching is what stopping a job and starting it again takes, by its own account:
+// Switching is what stopping a job and starting it again takes, by its own account:
 // the time on its devices from its last report before it stopped until it is where it
 // was, less what the steps in between take at the speed that it had. It is known to about
 // a second: so often reports are read.
-type switching struct {
+type Switching struct {
 	Count int           `json:"count,omitempty"` // switches that were measured
 	Took  time.Duration `json:"took,omitempty"`  // by them all, on its devices
 	GPU   time.Duration `json:"gpu,omitempty"`   // likewise, times GPUs
@@ -37,19 +37,19 @@ type leftOff struct {
 // to report does not start for ever.
 const mostUnheard = 10 * time.Minute
 
-// stop is a run that is over, or frozen.
-type stop struct {
-	run    int
-	at     time.Duration // the job's time on its devices
-	on     cluster.Milli
-	save   time.Duration // that it took to write a checkpoint; 0: nobody knows
-	frozen bool
+// Stop is a run that is over, or frozen.
+type Stop struct {
+	Run    int
+	At     time.Duration // the job's time on its devices
+	On     cluster.Milli
+	Save   time.Duration // that it took to write a checkpoint; 0: nobody knows
+	Frozen bool
 }
 
-// left notes a stop, and returns what a start takes at least if it was stopped
+// Left notes a stop, and returns what a start takes at least if it was stopped
 // before anything was heard of it; 0: that tells nothing. Without that, who starts for longer
 // than its turn would never be known to.
-func (s *switching) left(p *progress.Pace, o stop) (least time.Duration) {
+func (s *Switching) Left(p *progress.Pace, o Stop) (least time.Duration) {
 	switch m := s.From; {
 	case m == nil:
 		rate := p.Rate
@@ -59,23 +59,23 @@ func (s *switching) left(p *progress.Pace, o stop) (least time.Duration) {
 		if p.Run <= 0 || rate <= 0 || p.Beside {
 			return 0
 		}
-		s.From = &leftOff{Step: p.Last, At: p.Heard, Rate: rate, On: o.on, Frozen: o.frozen}
-	case p.Run < o.run && m.Since > 0:
-		least = min(max(0, o.at-m.Since-o.save), mostUnheard)
+		s.From = &leftOff{Step: p.Last, At: p.Heard, Rate: rate, On: o.On, Frozen: o.Frozen}
+	case p.Run < o.Run && m.Since > 0:
+		least = min(max(0, o.At-m.Since-o.Save), mostUnheard)
 	}
 	m := s.From
 	m.Times++
-	m.Save += o.save
-	m.Frozen = m.Frozen && o.frozen
-	if m.Since = o.at; o.frozen {
+	m.Save += o.Save
+	m.Frozen = m.Frozen && o.Frozen
+	if m.Since = o.At; o.Frozen {
 		m.Since = 0
 	}
 	return least
 }
 
-// back looks whether a job that reports a step is where it was, and returns what the
+// Back looks whether a job that reports a step is where it was, and returns what the
 // switch took if that tells for one.
-func (s *switching) back(step float64, at time.Duration, on cluster.Milli, beside bool) (c engine.SwitchCost) {
+func (s *Switching) Back(step float64, at time.Duration, on cluster.Milli, beside bool) (c engine.SwitchCost) {
 	m := s.From
 	if m == nil || step <= m.Step && on == m.On && !beside {
 		return c

@@ -1,0 +1,72 @@
+package foresight
+
+import (
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/ask"
+	"github.com/muster-gpu/muster/show"
+	"github.com/muster-gpu/muster/store"
+)
+
+// offUpTo are the steps in which a report counts how far expected starts were off.
+var offUpTo = []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 0}
+
+// Score compares when jobs were said to start, and to end by their own account, with what happened.
+func Score(starts, ends []store.Prediction) (s show.Score) {
+	s.Off = []show.Off{}
+	for _, d := range offUpTo {
+		s.Off = append(s.Off, show.Off{UpTo: ask.Duration(d)})
+	}
+	var errs, later []int64
+	for _, p := range starts {
+		off := p.Happened - p.Expected
+		if p.Later {
+			if s.Later++; p.Happened != 0 {
+				later = append(later, max(off, -off))
+			}
+			continue
+		}
+		s.Told++
+		if p.Happened == 0 {
+			continue
+		}
+		s.Started++
+		if off < 0 {
+			s.Early++
+		}
+		off = max(off, -off)
+		errs = append(errs, off)
+		s.Off[slices.IndexFunc(offUpTo, func(d time.Duration) bool { return d == 0 || off <= int64(d) })].Jobs++
+		if p.High > 0 {
+			s.Intervals++
+			if p.Low <= p.Happened && p.Happened <= p.High {
+				s.Within++
+			}
+		}
+	}
+	s.Median, s.Ninety = spread(errs)
+	s.LaterMedian, s.LaterNinety = spread(later)
+	scoreEnds(ends, &s)
+	return s
+}
+
+func scoreEnds(ends []store.Prediction, s *show.Score) {
+	var errs []int64
+	for _, p := range ends {
+		s.EndsTold++
+		if p.Happened != 0 {
+			s.Ended++
+			errs = append(errs, max(p.Happened-p.Expected, p.Expected-p.Happened))
+		}
+	}
+	s.EndMedian, s.EndNinety = spread(errs)
+}
+
+// spread is the median of errors, and what nine of ten are not beyond.
+func spread(errs []int64) (median, ninety ask.Duration) {
+	if slices.Sort(errs); len(errs) == 0 {
+		return 0, 0
+	}
+	return ask.Duration(errs[len(errs)/2]), ask.Duration(errs[len(errs)*9/10])
+}
