@@ -113,7 +113,9 @@ func (e *Engine) Snapshot() Snapshot {
 func (e *Engine) Common() Snapshot {
 	s := Snapshot{Now: e.w.Now, Hash: e.hash, Policy: e.cfg.Policy.Name(), Next: cluster.JobID(len(e.jobs)), Nodes: e.Nodes(),
 		Users: slices.Clone(e.users.names), Elastic: e.elastic, Fresh: e.fresh || e.epoch != e.seenAt,
-		Ranks: slices.Clone(e.limits.ranks), Ranked: e.limits.ranked, Rekeyed: e.limits.rekeyed, Rerun: e.limits.rerun, Looked: e.defrag.round, Pairs: e.speeds.PairRecords(), Paces: e.speeds.PaceRecords()}
+		Ranks: slices.Clone(e.limits.ranks), Ranked: e.limits.ranked,
+		Rekeyed: e.limits.rekeyed, Rerun: e.limits.rerun, Looked: e.defrag.round,
+		Pairs: e.speeds.PairRecords(), Paces: e.speeds.PaceRecords()}
 	if p := &e.plans; p.planner != nil {
 		s.Planned = &PlanRecord{Last: p.Last, Next: p.next, Dirty: p.dirty, Memo: slices.Clone(p.Memo)}
 	}
