@@ -14,8 +14,9 @@ import (
 func TestViewsChangeNothing(t *testing.T) {
 	build := func() *Engine {
 		e, err := New(Config{Policy: nobody{}, Placer: tightest{}, Spec: cluster.Spec{
-			Nodes:      []cluster.Node{{Name: "a", Model: "H100-80GB", GPUs: 4}, {Name: "b", Model: "A100-80GB", GPUs: 4}},
-			Partitions: []cluster.Partition{{Name: "p", Nodes: []string{"a"}}, {Name: "q", Nodes: []string{"b"}, PriorityTier: 2}}}})
+			Nodes: []cluster.Node{{Name: "a", Model: "H100-80GB", GPUs: 4}, {Name: "b", Model: "A100-80GB", GPUs: 4}},
+			Partitions: []cluster.Partition{{Name: "p", Nodes: []string{"a"}},
+				{Name: "q", Nodes: []string{"b"}, PriorityTier: 2}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +58,8 @@ func TestViewsChangeNothing(t *testing.T) {
 		t.Errorf("looking changed the state from\n%s\nto\n%s", before, after)
 	}
 	end := Batch{Now: cluster.Time(time.Minute), Events: []Event{{Type: Stopped, Job: 0, Reason: Completed}}}
-	if a, b := e.Step(end), untouched.Step(end); a.Hash != b.Hash || len(a.Actions) == 0 {
+	a, b := e.Step(end), untouched.Step(end)
+	if a.Hash != b.Hash || len(a.Actions) == 0 {
 		t.Errorf("after a look it decides %+v, without one %+v", a, b)
 	}
 	if err := e.CheckInvariants(); err != nil {
