@@ -16,8 +16,8 @@ import (
 // A gang that may start with fewer pods than it has is moldable: the engine has it
 // as an elastic job and chooses its size when it starts, as large as there is room
 // for, in one decision. Others have to leave for its minimum only. First the pods
-// of the minimum are bound, all or none. Then the engine begins anew with the gang
-// in parts: the minimum is the gang from now on, and each of the other pods is a
+// of the minimum are bound, all or none. Then the engine is told that the gang is in
+// parts: the minimum is the gang from now on, and each of the other pods is a
 // gang of one that belongs to it, as are those that follow later.
 
 // crew lists the pods that a gang needs, fewer while they are not all there (lacks

@@ -202,8 +202,7 @@ func addTasks(sets []cluster.TaskSet, t cluster.TaskSet) []cluster.TaskSet {
 	return append(sets, t)
 }
 
-// reform books what a running gang is now, in the record that the next engine
-// begins with, too.
+// reform books what a running gang is now, in the record that the engine is told, too.
 func (d *Driver) reform(g *gang, rec *engine.JobRecord, sets []cluster.TaskSet, allocs []engine.Alloc, slots []slot) {
 	spec := *rec.Spec
 	spec.Tasks, spec.Elastic = sets, cluster.Elastic{}
