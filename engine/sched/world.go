@@ -1,5 +1,5 @@
-// Package sched is the contract between the engine and what decides who is next: the policies, and the views of jobs
-// and cluster that they are shown. Policies import it instead of the engine.
+// Package sched is the contract between the engine and policies: their interface, and the views of jobs
+// and cluster that they get. Policies import it instead of the engine.
 package sched
 
 import (
