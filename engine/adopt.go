@@ -30,7 +30,7 @@ func (e *Engine) CheckAdopted(r *job.Record) string {
 	if text != "" {
 		return text
 	}
-	j := &job.State{Tenure: &e.none, Spec: r.Spec, State: r.State, Queue: int32(queue)}
+	j := &job.State{Tenure: &e.none, Spec: r.Spec, Facts: job.Facts{State: r.State}, Queue: int32(queue)}
 	return e.checkPlace(j, r.Spec, r.Allocs)
 }
 
@@ -45,10 +45,10 @@ func settledRecord(r *job.Record) bool {
 // possibleRecord reports whether what a job is said to have received can be.
 func (e *Engine) possibleRecord(r *job.Record) bool {
 	late := r.Acc > e.w.Now || r.Started > e.w.Now || r.Promotion > e.w.Now
-	counts := min(r.Attained, r.Weighted, r.Unweighted, r.Before, r.Rate, r.Speed)
+	counts := min(r.Attained, r.Weighted, r.Unweighted, r.ServedBefore, r.Rate, r.Speed)
 	times := min(r.Ran, r.Done, r.Saved, r.RanBefore)
 	served := &job.State{Tenure: e.tenureOf(r), Weight: cmp.Or(r.Weight, cluster.Whole)}
-	before := r.Unweighted <= r.Attained && r.Before <= served.ServiceAt(e.w.Now) && r.RanBefore <= r.Ran
+	before := r.Unweighted <= r.Attained && r.ServedBefore <= served.ServiceAt(e.w.Now) && r.RanBefore <= r.Ran
 	return !late && counts >= 0 && times >= 0 && before
 }
 

@@ -98,6 +98,12 @@ const (
 // JobRecord is what the engine knows of one job.
 type JobRecord = job.Record
 
+// JobFacts are the part of a record that every job has.
+type JobFacts = job.Facts
+
+// JobAccount is the part of a record about what a job received.
+type JobAccount = job.Account
+
 // Untouched is all that the engine knows, besides its spec, of a job that has only waited so far.
 type Untouched = job.Untouched
 

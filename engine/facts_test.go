@@ -41,8 +41,8 @@ func gpuTasks(count, gpus int) cluster.TaskSet {
 
 func adopted(j cluster.Job, at int, allocs ...engine.Alloc) engine.Event {
 	started := cluster.Time(seconds(at))
-	r := &engine.JobRecord{Spec: &j, State: engine.Running, Allocs: allocs, Rate: 1_000_000}
-	r.Hungry, r.LimitAt = cluster.Never, cluster.Never
+	r := &engine.JobRecord{Spec: &j, Allocs: allocs}
+	r.State, r.Rate, r.StarvingSince, r.LimitAt = engine.Running, 1_000_000, cluster.Never, cluster.Never
 	r.Started, r.FirstStart, r.Acc = started, started, started
 	return engine.Event{Type: engine.Adopted, Job: j.ID, Record: r}
 }

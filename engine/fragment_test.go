@@ -19,7 +19,7 @@ func wants(e *Engine, kinds ...wanted) {
 	for _, k := range kinds {
 		for range k.jobs {
 			e.jobs = append(e.jobs, &job.State{Tenure: &job.Tenure{}, Spec: &cluster.Job{ID: cluster.JobID(len(e.jobs)), GPUTypes: k.types,
-				Tasks: []cluster.TaskSet{{Count: 1, Request: k.request}}}, State: job.Done})
+				Tasks: []cluster.TaskSet{{Count: 1, Request: k.request}}}, Facts: job.Facts{State: job.Done}})
 		}
 	}
 	e.find.Recount()

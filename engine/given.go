@@ -86,7 +86,8 @@ func (b *Given) To(r *job.Record, now cluster.Time) bool {
 	}
 	r.Attained, r.Weighted, r.Unweighted = b.Attained, b.Service, b.Attained
 	r.Ran, r.Done, r.Saved, r.Speed, r.Preemptions = b.Ran, b.Done, b.Done, b.Rate, b.Preemptions
-	r.Before, r.RanBefore, r.DoneBefore, r.Promotion, r.Served = b.Before, b.RanBefore, b.DoneBefore, b.Promotion, slices.Clone(b.Served)
+	r.ServedBefore, r.RanBefore, r.DoneBefore, r.Promotion = b.Before, b.RanBefore, b.DoneBefore, b.Promotion
+	r.Served = slices.Clone(b.Served)
 	if b.FirstStart > 0 {
 		r.FirstStart = b.FirstStart
 	}

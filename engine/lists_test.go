@@ -217,7 +217,7 @@ func TestStoreTwin(t *testing.T) {
 			e.st.Commit()
 			e.jobs = e.jobs[:0]
 			for i, allocs := range held { // so that the books can be recomputed
-				e.jobs = append(e.jobs, &job.State{Spec: &cluster.Job{ID: cluster.JobID(i)}, State: job.Running, Tenure: &job.Tenure{Allocs: allocs}})
+				e.jobs = append(e.jobs, &job.State{Spec: &cluster.Job{ID: cluster.JobID(i)}, Facts: job.Facts{State: job.Running}, Tenure: &job.Tenure{Allocs: allocs}})
 			}
 			if err := e.checkBooks(); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)

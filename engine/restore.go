@@ -178,10 +178,10 @@ func (e *Engine) restoreJob(r *job.Record) error {
 	if r.Spec == nil || r.Spec.ID < 0 || int(r.Spec.ID) >= len(e.jobs) || e.jobs[r.Spec.ID] != nil {
 		return fmt.Errorf("snapshot: a job without a number of its own below %d", len(e.jobs))
 	}
-	j := &job.State{Spec: r.Spec, State: r.State, Reason: r.Reason, Parked: r.Parked, InArray: r.InArray, Promoted: r.Promoted, Demoted: r.Demoted,
-		How: r.How, Fails: r.Fails, Preemptions: r.Preemptions, Since: r.Since, EligibleSince: r.Lined, StarvingSince: r.Hungry, FirstStart: r.FirstStart, Ended: r.Ended,
-		Weight: cmp.Or(r.Weight, cluster.Whole), IgnoresCheckpoint: r.Deaf, Predicted: r.Predicted, Promise: cluster.Never, Group: -1,
-		User: e.users.id(r.Spec.User), Milli: r.Spec.GPUMilli(), Devices: int32(r.Spec.GPUs()), Tenure: &e.none}
+	j := &job.State{
+		Spec: r.Spec, Facts: r.Facts, Weight: cmp.Or(r.Weight, cluster.Whole), Promise: cluster.Never, Group: -1,
+		User: e.users.id(r.Spec.User), Milli: r.Spec.GPUMilli(), Devices: int32(r.Spec.GPUs()), Tenure: &e.none,
+	}
 	if _, untouched := r.Untouched(); !untouched {
 		j.Tenure = e.tenureOf(r)
 	}
@@ -203,10 +203,7 @@ func (e *Engine) restoreJob(r *job.Record) error {
 
 // tenureOf is what a job was given according to its record, besides devices.
 func (e *Engine) tenureOf(r *job.Record) *job.Tenure {
-	t := &job.Tenure{Waiters: slices.Clone(r.Waiters), Claims: slices.Clone(r.Claims), Moved: slices.Clone(r.Moved), Started: r.Started, LimitAt: r.LimitAt,
-		Acc: r.Acc, Attained: r.Attained, Weighted: r.Weighted, Unweighted: r.Unweighted, Ran: r.Ran, Done: r.Done, Saved: r.Saved,
-		ServedBefore: r.Before, RanBefore: r.RanBefore, DoneBefore: r.DoneBefore, Promotion: r.Promotion,
-		Rate: r.Rate, Speed: r.Speed, Memory: r.Memory, Solo: r.Solo, Among: slices.Clone(r.Among), Slow: r.Slow}
+	t := &job.Tenure{Account: r.Account.Copied()}
 	if e.plans.planner != nil {
 		t.Served = slices.Clone(r.Served)
 	}

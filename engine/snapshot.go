@@ -178,13 +178,12 @@ func (e *Engine) Record(id cluster.JobID) *job.Record {
 	if j == nil {
 		return nil
 	}
-	r := &job.Record{Spec: j.Spec, State: j.State, Reason: j.Reason, Parked: j.Parked, Eligible: j.Eligible, InArray: j.InArray,
-		Promoted: j.Promoted, Demoted: j.Demoted, Resizing: j.Resizing, How: j.How, Allocs: slices.Clone(j.Allocs), Home: slices.Clone(j.Home),
-		Leaving: slices.Clone(j.Leaving), Dest: slices.Clone(j.Dest), Moved: slices.Clone(j.Moved), Waiters: slices.Clone(j.Waiters), Claims: slices.Clone(j.Claims), Waits: j.Waits, Tasks: j.Tasks, Fails: j.Fails,
-		Preemptions: j.Preemptions, Since: j.Since, Lined: j.EligibleSince, Hungry: j.StarvingSince, Started: j.Started, FirstStart: j.FirstStart,
-		Ended: j.Ended, Acc: j.Acc, Attained: j.Attained, Weighted: j.Weighted, Unweighted: j.Unweighted, Ran: j.Ran, Done: j.Done, Saved: j.Saved, Deaf: j.IgnoresCheckpoint, Rate: j.Rate, Speed: j.Speed, Memory: j.Memory, Solo: j.Solo, Among: slices.Clone(j.Among), Slow: j.Slow,
-		LimitAt: j.LimitAt, Promotion: j.Promotion, Before: j.ServedBefore, RanBefore: j.RanBefore, DoneBefore: j.DoneBefore, Predicted: j.Predicted,
-		Beside: j.GuestOf, Guests: slices.Clone(j.Guests), Packed: j.Packed, Warm: j.Warm, Target: j.Target.Copied(), Served: slices.Clone(j.Served)}
+	r := &job.Record{
+		Spec: j.Spec, Facts: j.Facts, Account: j.Account.Copied(), Eligible: j.Eligible, Resizing: j.Resizing,
+		Allocs: slices.Clone(j.Allocs), Home: slices.Clone(j.Home), Leaving: slices.Clone(j.Leaving), Dest: slices.Clone(j.Dest),
+		Waits: j.Waits, Tasks: j.Tasks, Beside: j.GuestOf, Guests: slices.Clone(j.Guests), Packed: j.Packed, Warm: j.Warm,
+		Target: j.Target.Copied(), Served: slices.Clone(j.Served),
+	}
 	if j.Weight != cluster.Whole {
 		r.Weight = j.Weight
 	}

@@ -136,8 +136,11 @@ func (e *Engine) submit(spec *cluster.Job, before *Given) {
 	for int(spec.ID) >= len(e.jobs) {
 		e.jobs = append(e.jobs, nil)
 	}
-	j := &job.State{Tenure: &e.none, Spec: spec, FirstStart: cluster.Never, Promise: cluster.Never, Since: e.w.Now, StarvingSince: cluster.Never, Group: -1,
-		User: e.users.id(spec.User), Milli: spec.GPUMilli(), Devices: int32(spec.GPUs()), Weight: cluster.Whole}
+	j := &job.State{
+		Tenure: &e.none, Spec: spec, Promise: cluster.Never, Group: -1,
+		Facts: job.Facts{FirstStart: cluster.Never, Since: e.w.Now, StarvingSince: cluster.Never},
+		User:  e.users.id(spec.User), Milli: spec.GPUMilli(), Devices: int32(spec.GPUs()), Weight: cluster.Whole,
+	}
 	e.jobs[spec.ID] = j
 	e.live++
 	e.goOn(j, before)

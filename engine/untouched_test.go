@@ -14,13 +14,12 @@ func TestUntouched(t *testing.T) {
 	if !ok {
 		t.Fatal("an empty record is not one of a job that only waited")
 	}
-	typ := reflect.TypeFor[job.Record]()
-	for i := range typ.NumField() {
-		if typ.Field(i).Name == "Spec" {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[job.Record]()) {
+		if field.Name == "Spec" || field.Anonymous {
 			continue
 		}
 		var r job.Record
-		f := reflect.ValueOf(&r).Elem().Field(i)
+		f := reflect.ValueOf(&r).Elem().FieldByIndex(field.Index)
 		switch f.Kind() {
 		case reflect.Bool:
 			f.SetBool(true)
@@ -36,7 +35,7 @@ func TestUntouched(t *testing.T) {
 			f.SetInt(1)
 		}
 		if u, ok := r.Untouched(); ok && u == was {
-			t.Errorf("%s is not looked at", typ.Field(i).Name)
+			t.Errorf("%s is not looked at", field.Name)
 		}
 	}
 }

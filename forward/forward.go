@@ -265,7 +265,7 @@ func (w *world) runOf(r *engine.JobRecord) *run {
 		j = &run{}
 		w.runs[r.Spec.ID] = j
 	}
-	*j = run{phase: starting, gen: j.gen + 1, done: r.Done, saved: r.Saved, since: w.now, ckpt: r.Spec.Checkpoint, ignoresCheckpoint: r.Deaf}
+	*j = run{phase: starting, gen: j.gen + 1, done: r.Done, saved: r.Saved, since: w.now, ckpt: r.Spec.Checkpoint, ignoresCheckpoint: r.IgnoresCheckpoint}
 	return j
 }
 

@@ -275,9 +275,14 @@ func (d *Driver) findGang(g *gang, taken map[string]inUse) (*foundGang, error) {
 	d.queueFound(spec)
 	d.next++
 	f := &foundGang{empty: empty, away: away && !g.repair.wanted}
-	f.rec = engine.JobRecord{Spec: spec, State: engine.Running, Allocs: allocs, Tasks: int32(p.Tasks[0].Count),
-		Rate: 1_000_000, Hungry: cluster.Never, LimitAt: cluster.Never, Since: spec.Submit, Lined: spec.Submit,
-		Started: from, FirstStart: from, Acc: from}
+	f.rec = engine.JobRecord{
+		Spec: spec, Allocs: allocs, Tasks: int32(p.Tasks[0].Count),
+		Facts: engine.JobFacts{
+			State: engine.Running, Since: spec.Submit, EligibleSince: spec.Submit, StarvingSince: cluster.Never,
+			FirstStart: from,
+		},
+		Account: engine.JobAccount{Rate: 1_000_000, LimitAt: cluster.Never, Started: from, Acc: from},
+	}
 	if p.Before.goesOn(&f.rec, from) {
 		f.worked = p.Before.Work
 	}

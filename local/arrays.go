@@ -67,7 +67,8 @@ func alike(a, b *job) bool {
 	return x.Array > 0 && x.Array == y.Array && a.sub == b.sub && x.State == show.StatePending && y.State == show.StatePending &&
 		x.Run == 0 && y.Run == 0 && x.Text == y.Text && x.Waited == y.Waited && x.Progress == nil && y.Progress == nil &&
 		r.State == engine.Pending && s.State == engine.Pending && r.Home == nil && s.Home == nil && r.Parked == s.Parked &&
-		r.Since == s.Since && r.Lined == s.Lined && r.Spec.Submit == s.Spec.Submit && r.Ran == s.Ran && r.Attained == s.Attained
+		r.Since == s.Since && r.EligibleSince == s.EligibleSince && r.Spec.Submit == s.Spec.Submit &&
+		r.Ran == s.Ran && r.Attained == s.Attained
 }
 
 // submissions reads stored submissions. The elements of an array that say the

@@ -286,7 +286,8 @@ func view(info *Info, sub *ask.Submission, id int, now time.Time) show.Job {
 		return &v
 	}
 	j := show.Job{ID: id, Array: info.Array, Index: info.Index, User: info.User.Name, State: info.State, Reason: info.Text,
-		Submitted: time.Unix(0, int64(r.Spec.Submit)).UTC(), Eligible: at(r.Lined), Started: at(r.Started), FirstStart: at(r.FirstStart),
+		Submitted: time.Unix(0, int64(r.Spec.Submit)).UTC(), Eligible: at(r.EligibleSince),
+		Started: at(r.Started), FirstStart: at(r.FirstStart),
 		Ended: at(r.Ended), Waited: ask.Duration(info.Waited), Ran: ask.Duration(r.Ran), GPUHours: float64(r.Attained) / 3.6e9,
 		Restarts: info.restarts(), Preemptions: int(r.Preemptions), ExitCode: info.Exit, ExitSignal: info.Signal,
 		Devices: info.Devices, StdOut: info.StdOut, StdErr: info.StdErr, Progress: info.Progress, Metrics: info.Metrics, Submission: *sub,

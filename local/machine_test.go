@@ -130,7 +130,7 @@ func newConform(t *testing.T, f *drivertest.Fixture) driver.Driver {
 			spec.Submit = now
 			m.next = spec.ID
 			made := m.newJob(&ask.Submission{Name: "job", Command: command(j), Dir: "/", Output: "/dev/null"}, spec,
-				&Info{User: u, Record: engine.JobRecord{Since: spec.Submit}})
+				&Info{User: u, Record: engine.JobRecord{Facts: engine.JobFacts{Since: spec.Submit}}})
 			m.next = max(m.next, cluster.JobID(len(f.Jobs)))
 			return []engine.Event{{Type: engine.Submitted, Job: made.id, Spec: made.spec}}
 		}})

@@ -139,7 +139,7 @@ func TestOldStateOfRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	host, guest, plain, twin := m.eng.Record(1), m.eng.Record(2), m.jobs[3].info, m.eng.Record(6)
-	if !host.Deaf || host.Lined == 0 || host.Hungry == 0 || host.Acc == 0 || len(host.Guests) != 1 {
+	if !host.IgnoresCheckpoint || host.EligibleSince == 0 || host.StarvingSince == 0 || host.Acc == 0 || len(host.Guests) != 1 {
 		t.Errorf("the host is %+v", host)
 	}
 	if guest.Beside != 2 || !guest.Allocs[0].Beside {

@@ -26,7 +26,7 @@ import (
 func TestQuoted(t *testing.T) {
 	at := func(s int64) cluster.Time { return cluster.Time(s * 1e9) }
 	spec := &cluster.Job{ID: 1, Submit: at(10), Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
-	j := &job{id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec, FirstStart: cluster.Never}}}
+	j := &job{id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec, Facts: engine.JobFacts{FirstStart: cluster.Never}}}}
 	m := &Machine{}
 	f := &foresight.Forecast{Waiting: map[cluster.JobID]bool{1: true}, Seen: forward.Outlook{&forward.Result{Starts: map[cluster.JobID]cluster.Time{1: at(1000)},
 		Limits: map[cluster.JobID]bool{}, Leaves: map[cluster.JobID]forward.Leaving{7: {At: at(900), Reason: engine.TimedOut}, 8: {At: at(50), Reason: engine.Completed}}}}}
@@ -149,7 +149,8 @@ func (m *Machine) teach(ctx context.Context) error {
 			started := at.Add(time.Duration(8+i%5) * time.Minute)
 			m.quotes.Started(id, started)
 			spec := &cluster.Job{ID: id, User: "u", Name: "n", Submit: at, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 2}}}}
-			data, err := json.Marshal(&Info{State: show.StateFailed, Record: engine.JobRecord{Spec: spec, State: engine.Done, FirstStart: started, Ended: started}})
+			facts := engine.JobFacts{State: engine.Done, FirstStart: started, Ended: started}
+			data, err := json.Marshal(&Info{State: show.StateFailed, Record: engine.JobRecord{Spec: spec, Facts: facts}})
 			if err != nil {
 				return err
 			}

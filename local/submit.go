@@ -72,7 +72,8 @@ func (m *Machine) Submit(ctx context.Context, u User, s *ask.Submission, key str
 		if text := m.eng.Check(&spec); text != "" {
 			return nil, &ask.FieldError{Field: "submission", Text: text}
 		}
-		info := Info{User: u, Record: engine.JobRecord{Since: now}, Guessed: guessed, Sharing: sharing, Folder: folder}
+		rec := engine.JobRecord{Facts: engine.JobFacts{Since: now}}
+		info := Info{User: u, Record: rec, Guessed: guessed, Sharing: sharing, Folder: folder}
 		events := make([]engine.Event, 0, len(array.Indices))
 		of := m.newArray(s, array, &info)
 		for k, index := range array.Indices {

@@ -95,7 +95,11 @@ func hold(t *testing.T, m *Machine, id int, user string, over bool, gpus ...int)
 	t.Helper()
 	spec := &cluster.Job{ID: cluster.JobID(id), User: user, Submit: cluster.Time(t0.UnixNano())}
 	info := Info{Run: 1, State: show.StateRunning, User: User{Name: user}}
-	info.Record = engine.JobRecord{Spec: spec, State: engine.Running, Acc: cluster.Time(t0.UnixNano()), Started: cluster.Time(t0.UnixNano()), FirstStart: cluster.Time(t0.UnixNano())}
+	start := cluster.Time(t0.UnixNano())
+	info.Record = engine.JobRecord{
+		Spec: spec, Facts: engine.JobFacts{State: engine.Running, FirstStart: start},
+		Account: engine.JobAccount{Acc: start, Started: start},
+	}
 	a := engine.Alloc{Tasks: 1}
 	for _, g := range gpus {
 		a.GPUs |= 1 << g

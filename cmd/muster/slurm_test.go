@@ -86,7 +86,7 @@ func TestSrunPty(t *testing.T) {
 	s = d.sitAt(filepath.Join(d.dir, "bin", "srun"), "--pty", "sh", "-i")
 	s.see("$ ")
 	s.write("\x1c")
-	s.see("job 2 goes on")
+	s.see("job 2 continues")
 	if code := s.leaves(); code != 0 {
 		t.Errorf("exit code %d of a terminal that was left", code)
 	}

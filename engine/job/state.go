@@ -28,62 +28,47 @@ const (
 // State is a job as the engine sees it. Accrued values (Attained, Ran, Done) are as of Acc; what
 // the job holds has accrued since.
 type State struct {
-	Spec    *cluster.Job
+	Spec *cluster.Job
+	Facts
 	*Tenure            // a shared empty one until the job is given something
 	Key     order.Item // in its group while eligible; in the running list while running; in its pool while pooled
 	NextKey cluster.Time
 
-	State             Phase
-	Reason            StopReason
-	Parked            Parked
-	How               How  // while it stops: the way
-	Rank              rank // the ranking list that it is in
-	Rerank            bool // its rank may have changed
-	Eligible          bool // pending and in its group's list
-	InArray           bool // it has one of its array's places
-	Promoted          bool // waits longer than the starvation bound
-	Waited            bool // listed while it was placed
-	Lifted            bool // chosen as a victim in the current search
-	Touched           bool // its record changed in this step
-	Demoted           bool // while it runs: it counts as best-effort
-	Warm              bool // it was suspended while computing and still has devices: it resumed in place
-	Resizing          bool // a Resize was decided, Resized has not come back
-	Packed            bool // in this run it shared whole devices
-	IgnoresCheckpoint bool // it does not write checkpoints when asked, as its driver found
-	InPlan            bool // plans concern it
-	Whole             bool // plans only divide GPUs (Traits.OnlyDivides), and it suits none that can be divided
-	Pooled            bool // it is in a pool
+	Rank     rank // the ranking list that it is in
+	Rerank   bool // its rank may have changed
+	Eligible bool // pending and in its group's list
+	Waited   bool // listed while it was placed
+	Lifted   bool // chosen as a victim in the current search
+	Touched  bool // its record changed in this step
+	Warm     bool // it was suspended while computing and still has devices: it resumed in place
+	Resizing bool // a Resize was decided, Resized has not come back
+	Packed   bool // in this run it shared whole devices
+	InPlan   bool // plans concern it
+	Whole    bool // plans only divide GPUs (Traits.OnlyDivides), and it suits none that can be divided
+	Pooled   bool // it is in a pool
 
-	Pool        int32 // the pool, in which Key is its place
-	Queue       int32
-	User        int32
-	Shape       int32
-	Base        int32 // shape of its spec; Shape is narrower while it waits in line under a plan
-	Narrow      int32 // shape of its spec as narrowed by its target
-	Group       int32 // while eligible
-	InPlaced    int32 // 1 + index among the placed jobs; 0: none
-	Gen         uint32
-	Devices     int32 // held, or asked for
-	Tasks       int32 // of the (elastic) first set
-	Waits       int32 // stopping jobs that must leave before it can start
-	GuestOf     int32 // 1 + the job whose guest it is; 0: none
-	Fails       int32 // failed launches in a row
-	Preemptions int32
+	Pool     int32 // the pool, in which Key is its place
+	Queue    int32
+	User     int32
+	Shape    int32
+	Base     int32 // shape of its spec; Shape is narrower while it waits in line under a plan
+	Narrow   int32 // shape of its spec as narrowed by its target
+	Group    int32 // while eligible
+	InPlaced int32 // 1 + index among the placed jobs; 0: none
+	Gen      uint32
+	Devices  int32 // held, or asked for
+	Tasks    int32 // of the (elastic) first set
+	Waits    int32 // stopping jobs that must leave before it can start
+	GuestOf  int32 // 1 + the job whose guest it is; 0: none
 
-	Milli         cluster.Milli // held, or asked for at full size
-	Weight        int64         // weight of its GPU model as booked, in thousandths
-	Poolless      cluster.Time  // it cannot be pooled before this time
-	Since         cluster.Time  // last became pending
-	EligibleSince cluster.Time  // last became eligible
-	StarvingSince cluster.Time  // start of its wait for the starvation bound; Never: not in line
-	FirstStart    cluster.Time
-	Ended         cluster.Time
-	Predicted     time.Duration     // how long such jobs ran, as of its submission
-	PromoteAt     cluster.Time      // while eligible: the next promotion, if it keeps waiting
-	Promise       cluster.Time      // expected start from a reservation; Never: none
-	Plan          []inventory.Alloc // conservative backfill: where the promise lets it run
-	Anchor        Anchor            // converts measurements of its model to its speeds
-	Target        *Target           // what the policy's plan gives it; nil: not planned yet
+	Milli     cluster.Milli     // held, or asked for at full size
+	Weight    int64             // weight of its GPU model as booked, in thousandths
+	Poolless  cluster.Time      // it cannot be pooled before this time
+	PromoteAt cluster.Time      // while eligible: the next promotion, if it keeps waiting
+	Promise   cluster.Time      // expected start from a reservation; Never: none
+	Plan      []inventory.Alloc // conservative backfill: where the promise lets it run
+	Anchor    Anchor            // converts measurements of its model to its speeds
+	Target    *Target           // what the policy's plan gives it; nil: not planned yet
 }
 
 // Tenure is the part of a job's state that comes with devices. Most jobs in line have had none yet:
@@ -96,35 +81,11 @@ type Tenure struct {
 	Asleep  time.Duration     // useful work that it holds in memory
 	Leaving []inventory.Alloc // released by a shrink, but physically still held
 	Dest    []inventory.Alloc // while it stops to be moved: its destination, already booked
-	Waiters []cluster.JobID   // jobs that will start where it leaves
-	Claims  []Claim           // what the waiters expect of its CPU and RAM
-	Guests  []cluster.JobID   // jobs that are guests on its devices, in order of arrival
-	Moved   []cluster.Time    // times of recent moves
-	EndKey  order.Item        // while it holds devices: in the list of expected ends
-	Loss    int64             // what stopping it wasted when it was last ranked
-
-	Started    cluster.Time // of the current run
-	LimitAt    cluster.Time // when the time limit strikes
-	Acc        cluster.Time
-	Attained   int64         // milli-GPU-milliseconds
-	Weighted   int64         // ... by the weights of the GPU models, up to the last change of weight
-	Unweighted int64         // ... of attained, what was received up to then
-	Ran        time.Duration // wall time on devices
-	Done       time.Duration // useful, on the reference GPU
-	Saved      time.Duration // ... of which safe in a checkpoint
-	Served     []Served      // wall time on devices by GPU model, if the policy plans
-
-	ServedBefore int64         // weighted service received before the last promotion
-	RanBefore    time.Duration // Ran before the last promotion
-	DoneBefore   time.Duration // useful work before the last promotion
-	Promotion    cluster.Time  // the last one; 0: there was none
-
-	Rate   int64           // ppm of the reference; 0 until Started
-	Speed  int64           // the last known rate without other jobs on its GPUs; 0: none
-	Memory cluster.MiB     // peak memory measured on any of its GPUs; 0: not measured
-	Solo   int64           // the last known rate without other shares of its GPUs; 0: none
-	Among  []cluster.JobID // jobs with shares of its GPUs at the last measurement of its speed
-	Slow   cluster.Time    // since when it is slower among them than it accepts; 0: it is not
+	Account
+	Guests []cluster.JobID // jobs that are guests on its devices, in order of arrival
+	Served []Served        // wall time on devices by GPU model, if the policy plans
+	EndKey order.Item      // while it holds devices: in the list of expected ends
+	Loss   int64           // what stopping it wasted when it was last ranked
 }
 
 // Holding reports whether the job has devices, even if it was told to give them up.

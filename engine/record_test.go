@@ -1,0 +1,70 @@
+package engine_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/policy"
+)
+
+// Every fact of a job, and all that it received, survives a restart: whatever field there is has a value, and has it
+// afterwards.
+func TestFactsSurvive(t *testing.T) {
+	spec, err := cluster.ParseShort("1x8xT4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := engine.Config{Spec: *spec}
+	if cfg.Policy, err = policy.New("fifo"); err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Placer, err = place.New("best-fit"); err != nil {
+		t.Fatal(err)
+	}
+	tasks := []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}
+	r := engine.JobRecord{Spec: &cluster.Job{Tasks: tasks}}
+	fill(reflect.ValueOf(&r.Facts).Elem())
+	fill(reflect.ValueOf(&r.Account).Elem())
+	r.State = engine.Done // a job that is over is restored as it is, without the nodes that it ran on
+	e, err := engine.Restore(cfg, &engine.Snapshot{Now: 100, Next: 1, Jobs: []engine.JobRecord{r}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := e.Record(0)
+	if !reflect.DeepEqual(got.Facts, r.Facts) {
+		t.Errorf("facts\n%+v, were\n%+v", got.Facts, r.Facts)
+	}
+	if !reflect.DeepEqual(got.Account, r.Account) {
+		t.Errorf("account\n%+v, was\n%+v", got.Account, r.Account)
+	}
+	for i := range got.Account.Among { // a record shares no memory with the engine
+		got.Account.Among[i] = 99
+	}
+	if again := e.Record(0); !reflect.DeepEqual(again.Account, r.Account) {
+		t.Errorf("the engine's own account changes with its record: %+v", again.Account)
+	}
+}
+
+// fill gives every field of a struct a value, field by field.
+func fill(v reflect.Value) {
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Slice:
+			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+			if e := f.Index(0); e.Kind() == reflect.Struct {
+				fill(e)
+			} else {
+				e.SetInt(int64(i + 1))
+			}
+		case reflect.Uint8, reflect.Uint64:
+			f.SetUint(1)
+		default:
+			f.SetInt(int64(i + 1))
+		}
+	}
+}
