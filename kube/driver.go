@@ -121,7 +121,7 @@ type Driver struct {
 }
 
 // errRenew ends the loop for a moment: the engine begins anew.
-var errRenew = errors.New("the engine begins anew")
+var errRenew = errors.New("the engine starts again")
 
 // The engine begins anew now and then, so that it forgets what is over; and it
 // is compared with the cluster as after a restart, which finds nothing unless

@@ -224,7 +224,7 @@ func (d *Driver) unknownMemory() string {
 // wholeGPU is what a pod gets by whole GPUs of a node, or by slices of one profile that go
 // by that name.
 func (d *Driver) wholeGPU(ways *cluster.Ways, want *want) (text, why string) {
-	text = "whole GPUs: nobody else is on them"
+	text = "whole GPUs: no other pod is on them"
 	slice := strings.Contains(ways.Model.Name, "-MIG-")
 	if slice {
 		text = "MIG instances: enforced: memory and compute by the GPU"

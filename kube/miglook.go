@@ -131,7 +131,7 @@ func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, base *migWorld) 
 			kept = append(kept, migKept{n, needs.above(), needs.g.name})
 		case !slices.ContainsFunc(base.order, func(id cluster.JobID) bool { return w.starts[id] == nil }):
 			base = w
-			d.reopen(n, "dropped", "nobody needs it any more")
+			d.reopen(n, "dropped", "no gang needs it any more")
 		}
 	}
 	return base, kept

@@ -208,9 +208,9 @@ func (d *Driver) migNode(n *node, at time.Time) {
 		case m.rule == 0:
 			d.reopen(n, "dropped", "no rule selects it any more")
 		case label != m.note.From:
-			d.reopen(n, "dropped", "somebody else wrote "+d.opt.Labels.Config+": "+cmp.Or(label, "none"))
+			d.reopen(n, "dropped", "another writer set "+d.opt.Labels.Config+": "+cmp.Or(label, "none"))
 		case !n.obj.Spec.Unschedulable:
-			d.reopen(n, "dropped", "somebody uncordoned it")
+			d.reopen(n, "dropped", "it was uncordoned")
 		case m.note.Offer == nil || m.note.Config == "":
 			d.reopen(n, "dropped", "its annotation "+AnnotationMIG+" cannot be read")
 		}
@@ -221,7 +221,7 @@ func (d *Driver) migNode(n *node, at time.Time) {
 		}
 		switch have := d.migOffer(m.raw); {
 		case label != m.note.Config:
-			d.reopen(n, "dropped", "somebody else wrote "+d.opt.Labels.Config+": "+cmp.Or(label, "none"))
+			d.reopen(n, "dropped", "another writer set "+d.opt.Labels.Config+": "+cmp.Or(label, "none"))
 		case state == migSuccess && m.note.Offer != nil && have.Equal(*m.note.Offer):
 			d.reopen(n, "done", "")
 		case state == migFailed:
@@ -310,7 +310,7 @@ func (d *Driver) migTold(g *gang) string {
 		case m.step == migChanging:
 			list = append(list, fmt.Sprintf("node %s is being partitioned as %s for it: since %s UTC", name, m.note.Config, since))
 		case f != nil && f.Why[m.note.Config] != "":
-			list = append(list, fmt.Sprintf("node %s could not be partitioned as %s for it: %s; it is not tried there again until somebody writes another %s",
+			list = append(list, fmt.Sprintf("node %s could not be partitioned as %s for it: %s; it is not tried there again until its %s is changed",
 				name, m.note.Config, f.Why[m.note.Config], d.opt.Labels.Config))
 		}
 	}

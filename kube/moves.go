@@ -28,8 +28,8 @@ import (
 // carries out what it says).
 
 var (
-	// ErrNoMoves is returned where the configuration says that nobody is moved.
-	ErrNoMoves = errors.New("the configuration says that nobody is moved; defragment: {mode: plan} lets people ask for it (docs/howto/defragment.md)")
+	// ErrNoMoves is returned where the configuration says that no job is moved.
+	ErrNoMoves = errors.New("the configuration says that no job is moved; defragment: {mode: plan} lets people ask for it (docs/howto/defragment.md)")
 	// ErrProtected is returned in a time in which nobody is moved.
 	ErrProtected = driver.ErrProtected
 	// ErrMoving is returned while moves are being decided on.

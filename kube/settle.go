@@ -334,7 +334,7 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 		case p.binding:
 			open = true
 		case p.node != g.slots[i].node:
-			g.refused = fmt.Sprintf("pod %s was bound to %s by somebody else", p.obj.Name, p.node)
+			g.refused = fmt.Sprintf("pod %s was bound to %s by something else", p.obj.Name, p.node)
 			d.unwind(g)
 			return d.settleUnwinding(g, now)
 		}

@@ -252,7 +252,7 @@ func (d *Driver) devicesGive(p *pod) (text string) {
 		case counts.Milli > 0:
 			text = "MIG instances: enforced: memory and compute by the GPU"
 		default:
-			text = "whole GPUs: nobody else is on them"
+			text = "whole GPUs: no other pod is on them"
 		}
 	}
 	return text

@@ -51,7 +51,7 @@ func (m *Machine) actRunning(j *job, verb string, now cluster.Time) error {
 	running := j.run != nil && j.info.Record.State == engine.Running && !j.info.Requeue
 	switch {
 	case verb == "resume" && !j.info.Frozen && j.info.Record.Home != nil:
-		return fmt.Errorf("job %d was suspended for another: it goes on when there is room again", j.id)
+		return fmt.Errorf("job %d was suspended for another: it continues when there is room again", j.id)
 	case verb == "resume" && (!running || !j.info.Frozen):
 		return fmt.Errorf("job %d is %s: only a suspended job can be resumed", j.id, j.info.State)
 	case verb == "requeue" && !running:

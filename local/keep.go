@@ -30,7 +30,7 @@ const (
 )
 
 // errRenew ends the loop for a moment.
-var errRenew = errors.New("the engine begins anew")
+var errRenew = errors.New("the engine starts again")
 
 // schedule is the loop, under one engine after the other.
 func (m *Machine) schedule(ctx context.Context) error {

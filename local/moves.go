@@ -54,7 +54,7 @@ func (m *Machine) PlanMoves(r *ask.MovesRequest) ([]show.Moves, error) {
 // MakeMoves makes the moves that are worth it, and returns what was found.
 func (m *Machine) MakeMoves(ctx context.Context, r *ask.MovesRequest) ([]show.Moves, error) {
 	if rules := m.rules(); rules.Defrag == nil {
-		return nil, errors.New("the configuration says that nobody is moved (defragment: {mode: off})")
+		return nil, errors.New("the configuration says that no job is moved (defragment: {mode: off})")
 	} else if err := driver.MayMove(rules.Defrag, m.clock.now(m.opt.Now())); err != nil {
 		return nil, err
 	}

@@ -260,7 +260,7 @@ func (m *Machine) asleepText(j *job) string {
 		}
 		return "suspended for job " + id
 	case rec.State == engine.Running && j.info.Frozen:
-		return fmt.Sprintf("suspended by %s, on its GPUs, until somebody says muster resume %d", cmp.Or(j.info.FrozenBy, "a person"), j.id)
+		return fmt.Sprintf("suspended by %s, on its GPUs, until muster resume %d", cmp.Or(j.info.FrozenBy, "a person"), j.id)
 	}
 	return ""
 }

@@ -260,7 +260,7 @@ func closing(m *Machine, s *rules.Settings) (notes []string) {
 		}
 	}
 	for _, q := range slices.Sorted(maps.Keys(gone)) {
-		notes = append(notes, fmt.Sprintf("queue %q is gone: it is closed, owed nothing and takes nobody, until its jobs that run have ended (%s)", q, fewOf(gone[q])))
+		notes = append(notes, fmt.Sprintf("queue %q is gone: it is closed, owed nothing and takes no job, until its jobs that run have ended (%s)", q, fewOf(gone[q])))
 	}
 	return notes
 }

@@ -22,7 +22,7 @@ func (m *Machine) Terminal(ctx context.Context, id int, input bool) (net.Conn, e
 		case err != nil:
 			return nil, err
 		case input && !v.Submission.Stdin:
-			return nil, fmt.Errorf("job %d does not get its standard input from whoever is attached", id)
+			return nil, fmt.Errorf("job %d does not get its standard input from an attached client", id)
 		case !input && !v.Submission.Pty:
 			return nil, fmt.Errorf("job %d has no terminal: muster run --pty and muster submit --pty give one; muster logs -f %d shows its output", id, id)
 		case v.Ended != nil:

@@ -26,7 +26,7 @@ import (
 
 // The trials of a hyper-parameter search are jobs like others. The daemon keeps
 // the metrics that they report, tells their processes their configuration and
-// their budget, and lets a job go on in the checkpoint folder of an earlier one.
+// their budget, and lets a job continue in the checkpoint folder of an earlier one.
 
 // goesOn finds whose checkpoint folder a submission goes on in; 0: its own. Two
 // jobs never have one folder at the same time.

@@ -116,7 +116,7 @@ type drained struct {
 	At     time.Time `json:"at"`
 }
 
-// Drain lets a node take no more jobs (undo: again); what runs there goes on.
+// Drain lets a node take no more jobs (undo: again); jobs that run there continue.
 func (m *Machine) Drain(ctx context.Context, node, reason, by string, undo bool) error {
 	if name := m.opt.Rules.Spec.Nodes[0].Name; node != name {
 		return fmt.Errorf("%w: %q; there is %s", ErrNoNode, node, name)

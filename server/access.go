@@ -135,7 +135,7 @@ func (s *Server) guard(tcp bool) http.Handler {
 			}
 			if s.m.Stuck() && !alwaysAnswered[pattern] {
 				w.Header().Set("Retry-After", "5")
-				refuse(w, http.StatusServiceUnavailable, "the state cannot be written at the moment (is its disk full?); running jobs go on; try again")
+				refuse(w, http.StatusServiceUnavailable, "the state cannot be written at the moment (is its disk full?); running jobs continue; try again")
 				return
 			}
 			if who != nil && staysOpen(pattern, r) {
@@ -170,7 +170,7 @@ type credential struct{ uid, pid int }
 func allowed(need string, who *Caller, r *http.Request, tcp bool) (int, string) {
 	switch {
 	case need == "":
-		return http.StatusForbidden, "nobody may use this: it is in no list of who may"
+		return http.StatusForbidden, "no role may use this route"
 	case need == anybody, need == nearby && (!tcp || isLoopback(r.RemoteAddr)):
 		return 0, ""
 	case who == nil:

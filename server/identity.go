@@ -62,7 +62,7 @@ func caller(ctx context.Context) (*Caller, error) {
 	return who, nil
 }
 
-const nobody = "nobody knows who you are: give a token (muster login, MUSTER_TOKEN), or open the dashboard with muster dashboard"
+const nobody = "unknown caller: give a token (muster login, MUSTER_TOKEN), or open the dashboard with muster dashboard"
 
 // Roles lists the users who have a role without a token, at the Unix socket.
 type Roles struct{ Operators, Admins rules.Members }

@@ -49,7 +49,7 @@ func NewMetrics() *Metrics {
 		idle: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_idle_actions_total",
 			Help: "What was done about jobs that do not use their GPUs: warned, demoted, stopped; busy: it was taken back."}, []string{"action"}),
 		predictions: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "muster_prediction_error_seconds",
-			Help: "By how much jobs started later or earlier than was foretold when somebody first asked.", Buckets: slow}, []string{"direction"}),
+			Help: "By how much jobs started later or earlier than was first predicted.", Buckets: slow}, []string{"direction"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_http_requests_total", Help: "Requests answered."}, []string{"route", "code"})}
 	m.reg.MustRegister(m.steps, m.stores, m.notStored, m.submissions, m.preemptions, m.ended, m.idle, m.predictions, m.requests,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

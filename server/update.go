@@ -43,7 +43,7 @@ func (s *Server) changes(a huma.API) {
 			j, err := s.m.Job(ctx, in.ID)
 			return &jobOutput{view.Shown(who, j)}, problem(err)
 		})
-	for verb, summary := range map[string]string{"drain": "Let a node take no more jobs; what runs there goes on", "resume": "Let a drained node take jobs again"} {
+	for verb, summary := range map[string]string{"drain": "Let a node take no more jobs; jobs that run there continue", "resume": "Let a drained node take jobs again"} {
 		huma.Register(a, huma.Operation{OperationID: verb + "-node", Method: http.MethodPost, Path: "/v1/nodes/{name}/" + verb, Summary: summary},
 			func(ctx context.Context, in *drainInput) (*nodesOutput, error) {
 				who, err := caller(ctx)

@@ -84,7 +84,7 @@ func TestDefrag(t *testing.T) {
 	kill()
 	s.start() // the same without moves
 	s.must(bob, []string{"queue"}, "default/big")
-	if out, err := s.muster(bob, "defrag", "--apply"); err == nil || !strings.Contains(out, "the configuration says that nobody is moved") {
+	if out, err := s.muster(bob, "defrag", "--apply"); err == nil || !strings.Contains(out, "the configuration says that no job is moved") {
 		t.Errorf("where moving is off: %v %s", err, out)
 	}
 }

@@ -367,8 +367,8 @@ func direct(s *stage, ann string) {
 		code   int
 		want   string
 	}{
-		{"nobody", tr, "GET", "/v1/jobs", nil, 401, "nobody knows"},
-		{"headers of the proxy without its certificate", tr, "GET", "/v1/jobs", []string{"X-Remote-User", "ann", "X-Remote-Group", "system:masters"}, 401, "nobody knows"},
+		{"nobody", tr, "GET", "/v1/jobs", nil, 401, "unknown caller"},
+		{"headers of the proxy without its certificate", tr, "GET", "/v1/jobs", []string{"X-Remote-User", "ann", "X-Remote-Group", "system:masters"}, 401, "unknown caller"},
 		{"... with somebody's own certificate", stranger, "GET", front.Base + "/jobs", []string{"X-Remote-User", "admin", "X-Remote-Group", "system:masters"}, 401, "certificate"},
 		{"a made-up token", tr, "GET", "/v1/jobs", []string{"Authorization", "Bearer x"}, 401, "does not know the token"},
 		{"a token without rights", tr, "GET", "/v1/jobs", []string{"Authorization", own}, 403, "system:serviceaccount:vision:page"},

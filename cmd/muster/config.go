@@ -277,7 +277,7 @@ func (f *serveFlags) tellChecked(w io.Writer, conf *configFile) error {
 func newReload() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "reload", Short: "Let the daemon read its configuration again; running jobs go on", Args: cobra.NoArgs,
+		Use: "reload", Short: "Let the daemon read its configuration again; running jobs continue", Args: cobra.NoArgs,
 		Long: "What can change while the daemon runs counts at once, all of it or, if anything is wrong, nothing; the answer says\n" +
 			"what changed and what needs a restart of the daemon. SIGHUP to the daemon does the same. Only admins may.",
 		RunE: func(c *cobra.Command, _ []string) error {

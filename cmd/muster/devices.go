@@ -78,7 +78,7 @@ func frozenNotes(rules *[3]engine.StopRule, spec *cluster.Spec) []string {
 	if why == "" || !slices.ContainsFunc(rules[:], func(r engine.StopRule) bool { return r.How == engine.Suspend }) {
 		return nil
 	}
-	return []string{"stop: how: suspend: nobody is suspended " + where + ", but asked for a checkpoint, because " + why}
+	return []string{"stop: how: suspend: no job is suspended " + where + ", but asked for a checkpoint, because " + why}
 }
 
 // openDevices finds the GPUs that --gpus asks for: simulated ones, all real

@@ -17,7 +17,7 @@ import (
 	"github.com/muster-gpu/muster/local/shim"
 )
 
-// TestNobodyIsFrozen: where GPUs are partitioned by demand, and under MPS, nobody is suspended in
+// TestNobodyIsFrozen: where GPUs are partitioned by demand, and under MPS, no job is suspended in
 // place, though the rules say so: who has to stop is asked for a checkpoint, and jobs that
 // save nothing keep their GPUs and end. A control daemon of MPS comes to a GPU when nobody
 // else is there.
@@ -55,7 +55,7 @@ func TestNobodyIsFrozen(t *testing.T) {
 					t.Errorf("job %s was suspended: %s", id, text)
 				}
 			}
-			d.want(d.log.String(), "nobody is suspended")
+			d.want(d.log.String(), "no job is suspended")
 			d.replays()
 		})
 	}
@@ -122,7 +122,7 @@ func TestNobodyIsFrozenSimulated(t *testing.T) {
 		return strings.Fields(text)[0]
 	}
 	if hash("", "suspend") == hash("", "checkpoint") {
-		t.Error("nobody is suspended where nothing is in the way")
+		t.Error("no job is suspended where nothing is in the way")
 	}
 	for _, head := range []string{"mig: dynamic\n", "sharing: mps\n"} {
 		if a, b := hash(head, "suspend"), hash(head, "checkpoint"); a != b {
@@ -158,7 +158,7 @@ func TestWhySuspended(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := "job 3 (other): suspended by " + u.Username + ", on its GPUs, until somebody says muster resume 3; 1 GPU on "
+	said := "job 3 (other): suspended by " + u.Username + ", on its GPUs, until muster resume 3; 1 GPU on "
 	d.want(d.must("why", "3"), said)
 	d.kill()
 	d.start()
@@ -179,8 +179,8 @@ func TestNobodyIsFrozenIsSaid(t *testing.T) {
 	t.Parallel()
 	how := "stop: {standard: {how: suspend}}\n"
 	for sharing, want := range map[string]string{
-		"{mig: instances}": "nobody is suspended on a MIG instance, but asked for a checkpoint, because sharing.mig is instances",
-		"{mig: dynamic}":   "nobody is suspended on a GPU, but asked for a checkpoint, because sharing.mig is dynamic",
+		"{mig: instances}": "no job is suspended on a MIG instance, but asked for a checkpoint, because sharing.mig is instances",
+		"{mig: dynamic}":   "no job is suspended on a GPU, but asked for a checkpoint, because sharing.mig is dynamic",
 	} {
 		sharing = "sharing: " + sharing + "\n"
 		d, write := configured(t, "1xH100-80GB/0:*", how+sharing)
@@ -188,7 +188,7 @@ func TestNobodyIsFrozenIsSaid(t *testing.T) {
 		write(how + sharing + "min_runtime: 1s\n")
 		d.want(d.must("config", "reload"), want)
 		write(sharing)
-		if text := d.must("config", "reload"); strings.Contains(text, "nobody is suspended") {
+		if text := d.must("config", "reload"); strings.Contains(text, "no job is suspended") {
 			t.Errorf("without the rule: %s", text)
 		}
 		write(how + sharing)

@@ -67,7 +67,7 @@ func (f *jobFlags) add(c *cobra.Command) {
 	fl.StringVarP(&f.s.Dir, "chdir", "D", "", "working directory; the present one if not given")
 	fl.StringVar(&f.s.Signal, "signal", "", "signal that asks for a checkpoint; USR1 if not given")
 	fl.BoolVar(&f.s.NoRequeue, "no-requeue", false, "end instead of waiting again after a preemption")
-	fl.IntVar(&f.s.CheckpointOf, "checkpoint-of", 0, "go on in the checkpoint folder of this job, which is over")
+	fl.IntVar(&f.s.CheckpointOf, "checkpoint-of", 0, "continue in the checkpoint folder of this job, which is over")
 	fl.BoolVarP(&f.s.Hold, "hold", "H", false, "wait until it is released")
 	fl.BoolVar(&f.s.Pty, "pty", false, "run the first task on a terminal of its own, such as a shell (see muster attach)")
 	fl.StringVarP(&f.dependency, "dependency", "d", "", "other jobs to wait for, such as afterok:12 (all of a list with commas, one of a list with ?)")

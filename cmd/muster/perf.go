@@ -191,7 +191,7 @@ func pairText(t *perf.Table, p perf.Pair) string {
 	if t.Given != nil {
 		listed = t.Given.Pairs
 	}
-	why := "nobody knows: they do not disturb each other in shares, and take turns on whole GPUs"
+	why := "not known: they do not disturb each other in shares, and take turns on whole GPUs"
 	if _, ok := listed[p]; ok {
 		why = "listed"
 	} else if _, ok := t.Pairs[p]; ok {

@@ -59,7 +59,7 @@ func newPolicySet() *cobra.Command {
 	var guard api.PolicyGuard
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "set [POLICY[:knob=value,...]]", Short: "Change the policy of the daemon; running jobs go on", Args: cobra.MaximumNArgs(1),
+		Use: "set [POLICY[:knob=value,...]]", Short: "Change the policy of the daemon; running jobs continue", Args: cobra.MaximumNArgs(1),
 		Long: "The change counts from the next decision on and survives a restart of the daemon. It counts until the configuration\n" +
 			"(file or flags) says something else of policy, place or backfill than it does now: the last to speak wins.\n" +
 			"A policy that preempts may take devices from running jobs at once: --dry-run says from whom. Only operators may.",
@@ -88,7 +88,7 @@ func newPolicySet() *cobra.Command {
 	c.Flags().StringVar(&r.Backfill, "backfill", "", "none, skip, easy or conservative; own: as the policy wants it; as it is if empty")
 	c.Flags().BoolVar(&r.FromConfig, "from-config", false, "go back to what the configuration says")
 	c.Flags().BoolVar(&r.DryRun, "dry-run", false, "change nothing: say what would happen")
-	c.Flags().TextVar(&guard.For, "guard", api.Duration(0), "for so long the policy before goes on as a shadow, and comes back if it would have done better")
+	c.Flags().TextVar(&guard.For, "guard", api.Duration(0), "for so long the policy before continues as a shadow, and comes back if it would have done better")
 	c.Flags().TextVar(&guard.Every, "guard-every", api.Duration(0), "how often that is looked at; 10m if it is not given")
 	c.Flags().StringVar(&guard.Objective, "guard-objective", "", "by what it is judged, as in muster tune; mean-jct if it is not given")
 	c.Flags().Float64Var(&guard.Bound, "guard-bound", 0, "by what part the policy before has to be better; 0.05 if it is not given")

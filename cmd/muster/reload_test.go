@@ -29,7 +29,7 @@ func configured(t *testing.T, gpus, text string) (d *daemon, write func(string))
 	return d, d.configure
 }
 
-// A configuration that is read again counts at once; running jobs go on,
+// A configuration that is read again counts at once; running jobs continue,
 // waiting jobs wait on; a wrong one changes nothing and is named by its line.
 func TestReload(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,7 @@ func newSearchRun() *cobra.Command {
 			}
 			defer unlock()
 			if err := t.Run(c.Context()); errors.Is(err, context.Canceled) {
-				fmt.Fprintf(errw, "muster: the tuner ends, trials that run go on: muster search run %s goes on, muster search cancel %s ends them\n", args[0], f.Name)
+				fmt.Fprintf(errw, "muster: the tuner ends, running trials continue: muster search run %s continues the search, muster search cancel %s ends them\n", args[0], f.Name)
 				return exitCode(exitInterrupted)
 			} else if err != nil {
 				return err

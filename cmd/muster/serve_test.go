@@ -200,7 +200,7 @@ func TestRunAttached(t *testing.T) {
 	d.want(out, "5 GPUs")
 }
 
-// A daemon that is killed loses nothing: running jobs go on, their exit codes
+// A daemon that is killed loses nothing: running jobs continue, their exit codes
 // are found, waiting jobs start, and none runs twice.
 func TestKillDaemon(t *testing.T) {
 	t.Parallel()

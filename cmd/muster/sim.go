@@ -133,7 +133,7 @@ func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart
 	fl.BoolVar(&f.measured, "measured", false, "the scheduler is told how fast jobs go on what they hold, as by their progress under muster serve; what it knows before is --believed, or nothing")
 	fl.StringVar(&f.startup, "startup", "0s", "time from a start until the job computes")
 	fl.StringVar(&f.defrag, "defragment", "off", "running jobs are moved where that gains more than it costs: so that waiting ones fit (auto), and so that nodes are empty (compact: for usable GPUs; compact-nodes); off")
-	fl.StringArrayVar(&f.protected, "protected", nil, "nobody is moved in these times of the week, such as \"mon-fri 08:00-18:00\"; several times: in none of them")
+	fl.StringArrayVar(&f.protected, "protected", nil, "no job is moved in these times of the week, such as \"mon-fri 08:00-18:00\"; several times: in none of them")
 	fl.StringVar(&f.zone, "zone", "", "the clock of --protected: Europe/Berlin, +01:00 (default: UTC); the trace or the cluster file says when the workload begins (epoch)")
 	fl.StringVar(&f.minRuntime, "min-runtime", "0s", "a started job is not preempted before")
 	fl.StringVar(&f.holdAfter, "hold-after", cluster.FormatDuration(engine.DefaultHoldAfter), "nodes are held for a blocked job that waited so long and can be promised no start, because run times are not known; 0: never")
@@ -518,7 +518,7 @@ func (f *simFlags) protect(d *engine.Defrag) error {
 	case w == nil:
 		return nil
 	case d == nil:
-		return usage(errors.New("--protected: without --defragment nobody is moved at any time"))
+		return usage(errors.New("--protected: without --defragment no job is moved at any time"))
 	}
 	d.Protected = w
 	return nil

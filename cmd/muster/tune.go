@@ -98,7 +98,7 @@ func (f *tuneFlags) flags(c *cobra.Command) {
 	fl.BoolVar(&f.apply, "apply", false, "set what was chosen as the daemon's policy, as muster policy set does, after saying what that does to its jobs")
 	fl.Float64Var(&f.sure, "sure", 0.95, "with --apply: only if the choice is better than the policy in force in this share of the resamples")
 	fl.BoolVar(&f.anyway, "force", false, "with --apply: also where there is nothing to compare the choice to, because the replay of the policy in force did not end")
-	fl.StringVar(&f.guard, "guard", "7d", "with --apply: for so long the policy before goes on as a shadow, and comes back if it would have done better; 0s: not")
+	fl.StringVar(&f.guard, "guard", "7d", "with --apply: for so long the policy before continues as a shadow, and comes back if it would have done better; 0s: not")
 	fl.Float64Var(&f.bound, "bound", 0.05, "with --guard: by what part it has to be better")
 	fl.BoolVar(&f.asJSON, "json", false, "JSON")
 }

@@ -76,7 +76,7 @@ func (f *tuneFlags) applyTo(c *cobra.Command, t *tuned, tried []tune.Candidate) 
 	t.Applied = &would
 	say("applied: %s -> %s (muster policy set --from-config goes back)\n", did.Before.Text(), did.After.Text())
 	if r.Guard != nil {
-		say("for %s %s goes on as a shadow: if it would have been better by %g %% of %s, it comes back (muster policy show)\n",
+		say("for %s %s continues as a shadow: if it would have been better by %g %% of %s, it comes back (muster policy show)\n",
 			f.guard, did.Before.Policy, 100*f.bound, f.objective)
 	}
 	return nil

@@ -141,7 +141,7 @@ func completeJobs(states ...string) cobra.CompletionFunc {
 
 func newDrain() *cobra.Command {
 	var reason string
-	c := newNodeVerb("drain", "drain", "Let this machine, or a node, take no more jobs; what runs goes on", &reason)
+	c := newNodeVerb("drain", "drain", "Let this machine, or a node, take no more jobs; running jobs continue", &reason)
 	c.Flags().StringVar(&reason, "reason", "", "why, for those who ask")
 	return c
 }

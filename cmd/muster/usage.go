@@ -44,7 +44,7 @@ func newUsage() *cobra.Command {
 	}
 	c.Flags().StringVar(&by, "by", "user", "user, queue, job (its name) or model (what it computes)")
 	c.Flags().StringVar(&since, "since", "30d", "a time, or how long ago")
-	c.Flags().BoolVar(&waste, "waste", false, "GPU time that somebody could have had, the worst first")
+	c.Flags().BoolVar(&waste, "waste", false, "GPU time that other jobs could have had, the worst first")
 	c.Flags().BoolVar(&predictions, "predictions", false, "how far the expected starts were off that waiting jobs were told")
 	c.Flags().BoolVar(&asJSON, "json", false, "all of it, in JSON")
 	return c

@@ -120,7 +120,7 @@ func newSuspend() *cobra.Command {
 }
 
 func newResume() *cobra.Command {
-	return newVerb("resume", api.StateSuspended, "Let suspended jobs go on")
+	return newVerb("resume", api.StateSuspended, "Let suspended jobs continue")
 }
 
 // newVerb does one thing to jobs, one after the other; of an array, to the elements in a state.

@@ -187,7 +187,7 @@ func (w *World) Verify(l *Limits, ask *Ask, on map[string]int) string {
 			sum += on[name]
 		}
 		if sum > l.Nodes[i].Tasks {
-			return "somebody else was bound there meanwhile"
+			return "another pod was bound there meanwhile"
 		}
 	}
 	for _, f := range w.list {

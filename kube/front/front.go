@@ -122,7 +122,7 @@ func New(opt Options) *Front {
 }
 
 // nobody is the answer to those who do not say who they are.
-const nobody = "nobody knows who you are: ask through the API server (muster --context NAME queue), or give a token of the cluster's (Authorization: Bearer)"
+const nobody = "unknown caller: ask through the API server (muster --context NAME queue), or give a token of the cluster's (Authorization: Bearer)"
 
 // readOnly is the answer to those who want to change something.
 const readOnly = "Muster only shows a cluster. To change something: kubectl delete ends pods, Jobs and what else owns them; kubectl cordon and drain are for nodes; " +

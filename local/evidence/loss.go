@@ -200,7 +200,7 @@ func some(list []string, between string) string {
 // Error says what is missing and how to go on.
 func (l *Loss) Error() string {
 	db := Database(l.dir)
-	return fmt.Sprintf("%s: the state is not what it was:\n  - %s\nNothing was changed, and no job was ended: what runs goes on. Either put back what was there (%s and %s-wal), "+
+	return fmt.Sprintf("%s: the state is not what it was:\n  - %s\nNothing was changed, and no job was ended: running jobs continue. Either put back what was there (%s and %s-wal), "+
 		"or start once with muster serve --accept-loss: what the database does not know is set aside in %s, its tasks are ended, and job numbers go on above %d.",
 		db, strings.Join(l.problems, "\n  - "), db, filepath.Base(db), filepath.Join(l.dir, "lost-TIME"), l.Highest)
 }

@@ -175,7 +175,7 @@ func (s *Sampler) load(id cluster.JobID) *Meter {
 		err = json.Unmarshal(text, v)
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		s.opt.Log.Warn("what was measured of a job cannot be read; it begins anew", "job", id, "error", err)
+		s.opt.Log.Warn("what was measured of a job cannot be read; it starts again", "job", id, "error", err)
 		v = &Meter{Every: 1}
 	}
 	return v

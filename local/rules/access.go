@@ -103,7 +103,7 @@ func (a *Access) DefaultQueue(u *account.User) (string, error) {
 	}
 	switch len(takes) {
 	case 0:
-		return "", wrongQueue("no queue takes jobs of %s: whoever runs this machine can add %s to one (members)", u.Name, u.Name)
+		return "", wrongQueue("no queue takes jobs of %s: the operator of this machine can add %s to one (members)", u.Name, u.Name)
 	case 1:
 		return takes[0], nil
 	}

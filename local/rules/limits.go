@@ -26,7 +26,7 @@ func (e *LimitError) Error() string { return e.Text }
 
 // raise ends an error about a limit.
 func raise(key string) string {
-	return fmt.Sprintf("whoever runs this machine can raise limits.%s in the daemon's configuration", key)
+	return fmt.Sprintf("the operator of this machine can raise limits.%s in the daemon's configuration", key)
 }
 
 // CheckSizes says which part of a submission is too large, if one is.

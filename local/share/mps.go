@@ -180,7 +180,7 @@ func (s *MPS) end(d *control) error {
 		}
 		for waited := time.Duration(0); s.look(d) == nil; waited += pause { // it waits for its servers
 			if waited >= endsWithin {
-				return fmt.Errorf("the MPS control daemon of %s has not ended after %v: somebody may still use the GPU", d.uuid, endsWithin)
+				return fmt.Errorf("the MPS control daemon of %s has not ended after %v: a process may still use the GPU", d.uuid, endsWithin)
 			}
 			time.Sleep(pause)
 		}

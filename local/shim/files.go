@@ -80,7 +80,7 @@ func openNow(path string, flags int, mode uint32) (*os.File, error) {
 	}
 	fd, err := retry(func() (int, error) { return unix.Open(path, flags|now, mode) })
 	if errors.Is(err, unix.ENXIO) {
-		return nil, fmt.Errorf("%s: nobody is at its other end", path)
+		return nil, fmt.Errorf("%s: no reader is at its other end", path)
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}

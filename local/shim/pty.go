@@ -25,7 +25,7 @@ const ttySuffix = ".tty"
 // How a task's standard input is reached.
 const (
 	InputFile = ""     // it is a file
-	InputPipe = "pipe" // it comes from whoever is attached
+	InputPipe = "pipe" // it comes from an attached client
 	InputPty  = "pty"  // it is a terminal, and so is the output
 )
 

@@ -53,7 +53,7 @@ type Task struct {
 	Env      []string `json:"env"`
 	Umask    int      `json:"umask"`
 	Input    string   `json:"input"`
-	TTY      string   `json:"tty,omitempty"` // InputPipe or InputPty: the input comes from whoever is attached
+	TTY      string   `json:"tty,omitempty"` // InputPipe or InputPty: the input comes from an attached client
 	Output   string   `json:"output"`
 	Error    string   `json:"error"` // empty: where the output goes
 	Truncate bool     `json:"truncate,omitempty"`
