@@ -271,7 +271,7 @@ func testDevicesGang(b *bench) {
 	for i := range 3 {
 		name := fmt.Sprintf("g%d", i)
 		names = append(names, name)
-		b.create(with("", "pair", controlplane.Gang(name, 4, 0, map[string]string{"!test.muster.sh/run": "300ms"})...)...)
+		b.create(with("", "pair", controlplane.Gang(name, 4, 0, map[string]string{"!test.muster.sh/run": "3s"})...)...)
 	}
 	checked := map[string]bool{}
 	b.wait("all gangs have run", func() bool {
