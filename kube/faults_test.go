@@ -90,7 +90,7 @@ func testRival(b *bench) {
 	b.wait("an event says why the gang was unwound", func() bool {
 		list, err := b.c.CoreV1().Events("default").List(b.ctx, metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(list.Items, func(e v1.Event) bool {
-			return e.Reason == "GangUnwound" && strings.Contains(e.Message, "by somebody else")
+			return e.Reason == "GangUnwound" && strings.Contains(e.Message, "by something else")
 		})
 	})
 }
