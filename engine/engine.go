@@ -79,7 +79,7 @@ type Engine struct {
 	heads    sched.HeadKeyer  // nil: Key compares groups, too
 	queues   sched.QueueOrder // nil: the policy does not choose among queues
 	promoter sched.Promoter   // nil: what a job received counts for ever
-	settling bool             // a pass, or a restart, is going on: nobody is promoted
+	settling bool             // a pass, or a restart, is going on: no job is promoted
 	plans    planState
 	loansAt  cluster.Time // when nodes are given back or taken next
 	pools    poolState

@@ -191,7 +191,7 @@ func TestAmended(t *testing.T) {
 	h.want(11, "", stopped(5, engine.Completed))
 }
 
-// A node gets slices instead of GPUs while nobody has any of them, and back, and who waits for them starts. While a job
+// A node gets slices instead of GPUs while no job has any of them, and back, and the jobs that wait for them start. While a job
 // has a GPU there, only its place in the network changes.
 func TestNodeChanged(t *testing.T) {
 	var cfg engine.Config

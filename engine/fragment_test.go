@@ -388,9 +388,9 @@ func TestDemand(t *testing.T) {
 		}
 		got := *grown.find.Demand()
 		fresh := placement.Finder{World: &grown.w, Around: grown.find.Around}
-		anew := fresh.Demand()
-		if got.Weight != anew.Weight || !reflect.DeepEqual(got.Kinds, anew.Kinds) {
-			t.Fatalf("after %d jobs %+v, anew %+v", id+1, got.Kinds, anew.Kinds)
+		again := fresh.Demand()
+		if got.Weight != again.Weight || !reflect.DeepEqual(got.Kinds, again.Kinds) {
+			t.Fatalf("after %d jobs %+v, again %+v", id+1, got.Kinds, again.Kinds)
 		}
 	}
 	e := store(t, "V100-16GB", cluster.Node{GPUs: 8})

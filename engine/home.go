@@ -84,7 +84,7 @@ func (e *Engine) leaveHome(j *job.State) bool {
 // watchSettled has the engine look again at who waits for its memory when a job that runs
 // may leave.
 func (e *Engine) watchSettled(j *job.State) {
-	if at := j.SettledAt(); at > e.w.Now && e.freezes() && e.mayFreeze(j.Allocs) { // else nobody has memory there
+	if at := j.SettledAt(); at > e.w.Now && e.freezes() && e.mayFreeze(j.Allocs) { // else no job has memory there
 		e.timers.push(timer{at, timerSettled, int32(j.Spec.ID), j.Gen})
 	}
 }

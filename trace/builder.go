@@ -367,6 +367,22 @@ type lines struct {
 	eof  bool
 }
 
+// row returns the next line that is not blank, without blanks around it; io.EOF after the last.
+func (b *Builder) row(in *lines) (line []byte, long bool, err error) {
+	for {
+		line, long, err = in.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil, false, io.EOF
+		case err != nil:
+			return nil, false, b.fatal(in.n, "%s", readError(err))
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			return line, long, nil
+		}
+	}
+}
+
 // next returns the next line without its end, io.EOF after the last. A line beyond maxLine is
 // truncated, with long set.
 func (l *lines) next() (line []byte, long bool, err error) {

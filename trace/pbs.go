@@ -37,15 +37,12 @@ func readPBS(b *Builder) error {
 	began, ended := map[string]bool{}, map[string]bool{}
 	b.calendar = true
 	for {
-		line, long, err := in.next()
+		line, long, err := b.row(&in)
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return b.fatal(in.n, "%s", readError(err))
-		}
-		if line = bytes.TrimSpace(line); len(line) == 0 {
-			continue
+			return err
 		}
 		f := strings.SplitN(string(line), ";", 4)
 		if long || len(f) != 4 {

@@ -58,15 +58,12 @@ func readSWF(b *Builder) error {
 	t := &table{b: b, header: swfNames[:]} // for its accessors and messages
 	unknown, parts, chained := 0, 0, 0
 	for t.err == nil {
-		line, long, err := in.next()
+		line, long, err := b.row(&in)
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return b.fatal(in.n, "%s", readError(err))
-		}
-		if line = bytes.TrimSpace(line); len(line) == 0 {
-			continue
+			return err
 		}
 		if line[0] == ';' {
 			b.swfComment(line)

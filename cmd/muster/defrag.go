@@ -34,7 +34,7 @@ func newDefrag() *cobra.Command {
 			"the slice of GPU 0 of n1 that begins at memory slice 4. Says for which waiting jobs moving others would help: who would go\n" +
 			"where, how much GPU time that loses, and how much earlier the job would start. Nothing is changed without --apply, which makes\n" +
 			"the moves that gain more than they cost (operators may): where they go is booked before anybody stops.\n" +
-			"--compact moves jobs off nodes for whom others in use have room, while no job waits for room: so that more of what is free is of\n" +
+			"--compact moves jobs off nodes when other nodes in use have room for them, while no job waits for room: so that more of what is free is of\n" +
 			"use to the tasks submitted last (usable), or, with --compact=nodes, so that nodes are empty.",
 		Example:           "  muster defrag\n  muster defrag 42 --json\n  muster defrag --compact=nodes\n  muster defrag 42 --apply\n  muster defrag big --journal fifo.journal --at 2h30m",
 		ValidArgsFunction: completeJobs(),

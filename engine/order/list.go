@@ -226,12 +226,6 @@ func (l *List) First() (Item, bool) {
 	return l.chunks[0][0], true
 }
 
-// After returns the lowest item that is above it.
-func (l *List) After(it *Item) (Item, bool) {
-	p := l.Seek(it)
-	return l.At(&p)
-}
-
 // Cursor is a position in a list, good until the list changes.
 type Cursor struct{ chunk, pos int }
 

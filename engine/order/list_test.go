@@ -115,7 +115,8 @@ func checkOlist(t *testing.T, l *List, twin []Item, probe Item) {
 	if have {
 		at++
 	}
-	next, ok := l.After(&probe)
+	above := l.Seek(&probe)
+	next, ok := l.At(&above)
 	if ok != (at < len(twin)) || ok && next != twin[at] {
 		t.Fatalf("after %+v comes %+v (%v), not item %d of %d", probe, next, ok, at, len(twin))
 	}
