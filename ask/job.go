@@ -26,10 +26,13 @@ func bad(field, format string, args ...any) error {
 // Job converts the submission for the engine, without number, user, submit time and dependencies. Every error is
 // a FieldError.
 func (s *Submission) Job() (cluster.Job, error) {
-	j := cluster.Job{Name: s.Name, Queue: s.Queue, Partitions: s.Partitions, Reservation: s.Reservation, Priority: s.Priority,
-		Tier: cluster.Standard, GPUTypes: s.GPUTypes, Limit: time.Duration(s.Limit), Estimate: time.Duration(s.Estimate),
-		Hold: s.Hold, NoRequeue: s.NoRequeue, Model: s.Model, AnyOf: s.AnyOf,
-		Checkpoint: cluster.Checkpoint{Interval: time.Duration(s.CheckpointInterval), Cost: time.Duration(s.CheckpointCost),
+	j := cluster.Job{Name: s.Name, Queue: s.Queue, Partitions: s.Partitions, Reservation: s.Reservation,
+		Priority: s.Priority,
+		Tier:     cluster.Standard, GPUTypes: s.GPUTypes, Limit: time.Duration(s.Limit),
+		Estimate: time.Duration(s.Estimate),
+		Hold:     s.Hold, NoRequeue: s.NoRequeue, Model: s.Model, AnyOf: s.AnyOf,
+		Checkpoint: cluster.Checkpoint{Interval: time.Duration(s.CheckpointInterval),
+			Cost:    time.Duration(s.CheckpointCost),
 			Restart: time.Duration(s.RestartCost), None: s.NoCheckpoint},
 		Topology: cluster.Topology{Required: s.Required}}
 	if err := s.names(&j); err != nil {
@@ -155,8 +158,10 @@ func (s *Submission) tasks(j *cluster.Job) error {
 	for _, f := range []struct {
 		field    string
 		v, limit int64
-	}{{"tasks", int64(s.Tasks), cluster.MaxTasks}, {"gpus", int64(s.GPUs), cluster.MaxGPUsPerNode}, {"share", s.Share, cluster.Whole},
-		{"gpu_memory", s.Memory, cluster.MaxMiB}, {"gpu_memory_resident", s.Resident, cluster.MaxMiB}, {"cpu", s.CPU, cluster.MaxMilli}, {"ram", s.RAM, cluster.MaxMiB},
+	}{{"tasks", int64(s.Tasks), cluster.MaxTasks}, {"gpus", int64(s.GPUs), cluster.MaxGPUsPerNode},
+		{"share", s.Share, cluster.Whole},
+		{"gpu_memory", s.Memory, cluster.MaxMiB}, {"gpu_memory_resident", s.Resident, cluster.MaxMiB},
+		{"cpu", s.CPU, cluster.MaxMilli}, {"ram", s.RAM, cluster.MaxMiB},
 		{"min_tasks", int64(s.MinTasks), cluster.MaxTasks}, {"max_tasks", int64(s.MaxTasks), cluster.MaxTasks}} {
 		if f.v < 0 || f.v > f.limit {
 			return bad(f.field, "%d is out of range: between 0 and %d", f.v, f.limit)
@@ -165,7 +170,8 @@ func (s *Submission) tasks(j *cluster.Job) error {
 	if s.Resident > s.Memory {
 		return bad("gpu_memory_resident", "%d MiB of %d: it is a part of gpu_memory", s.Resident, s.Memory)
 	}
-	r := cluster.Request{GPUs: s.GPUs, Share: s.Share, Memory: s.Memory, Resident: s.Resident, Profile: s.Profile, CPU: s.CPU, RAM: s.RAM}
+	r := cluster.Request{GPUs: s.GPUs, Share: s.Share, Memory: s.Memory, Resident: s.Resident, Profile: s.Profile,
+		CPU: s.CPU, RAM: s.RAM}
 	if r.Profile != "" && r.GPUs == 0 {
 		r.GPUs = 1
 	}

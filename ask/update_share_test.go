@@ -7,7 +7,8 @@ import "testing"
 func TestUpdateShare(t *testing.T) {
 	half := int64(500)
 	for _, c := range []struct{ had, want int }{{4, 4}, {1, 1}, {0, 1}} {
-		if s := (&Update{Share: &half}).Apply(Submission{GPUs: c.had, Share: 900}); s.GPUs != c.want || s.Share != half {
+		if s := (&Update{Share: &half}).Apply(Submission{GPUs: c.had, Share: 900}); s.GPUs != c.want ||
+			s.Share != half {
 			t.Errorf("of %d GPUs: %d with %d each", c.had, s.GPUs, s.Share)
 		}
 	}

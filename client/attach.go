@@ -80,7 +80,8 @@ func (c *Client) FollowLog(ctx context.Context, id, task int, stream string, w i
 	out := &sink{w: w}
 	return patiently(ctx, func() error {
 		for {
-			q := map[string][]string{"task": {strconv.Itoa(task)}, "stream": {stream}, "follow": {"true"}, "from": {strconv.FormatInt(at, 10)}}
+			q := map[string][]string{"task": {strconv.Itoa(task)}, "stream": {stream}, "follow": {"true"},
+				"from": {strconv.FormatInt(at, 10)}}
 			resp, err := c.open(ctx, get, "/v1/jobs/"+strconv.Itoa(id)+"/log?"+query(q), nil)
 			if err != nil {
 				return err
@@ -99,13 +100,15 @@ func (c *Client) FollowLog(ctx context.Context, id, task int, stream string, w i
 
 // terminal connects to a job's terminal, or its standard input.
 func (c *Client) terminal(ctx context.Context, id int, input bool) (io.ReadWriteCloser, error) {
-	resp, err := c.open(ctx, get, fmt.Sprintf("/v1/jobs/%d/tty?input=%t", id, input), nil, "Connection", "Upgrade", "Upgrade", "muster-tty")
+	resp, err := c.open(ctx, get, fmt.Sprintf("/v1/jobs/%d/tty?input=%t", id, input), nil, "Connection", "Upgrade",
+		"Upgrade", "muster-tty")
 	if err != nil {
 		return nil, err
 	}
 	conn, ok := resp.Body.(io.ReadWriteCloser)
 	if resp.Status != switchingProtocols || !ok {
-		return nil, errors.Join(fmt.Errorf("the server answers %s where it should switch to the terminal", resp.Reason), resp.Body.Close())
+		return nil, errors.Join(fmt.Errorf("the server answers %s where it should switch to the terminal", resp.Reason),
+			resp.Body.Close())
 	}
 	return conn, nil
 }

@@ -56,8 +56,10 @@ var longAgo = time.Unix(1, 0)
 
 // encode is the request as it is sent.
 func (r *Request) encode() ([]byte, error) {
-	if i := strings.IndexFunc(r.Path, func(c rune) bool { return c <= ' ' || c >= 0x7f }); i >= 0 || !strings.HasPrefix(r.Path, "/") {
-		return nil, errors.New("a request's path must begin with a slash and have printable ASCII only: " + strconv.Quote(r.Path))
+	if i := strings.IndexFunc(r.Path, func(c rune) bool { return c <= ' ' || c >= 0x7f }); i >= 0 ||
+		!strings.HasPrefix(r.Path, "/") {
+		return nil, errors.New("a request's path must begin with a slash and have printable ASCII only: " +
+			strconv.Quote(r.Path))
 	}
 	out := make([]byte, 0, 256+len(r.Path)+len(r.Body))
 	out = append(out, r.Method+" "+r.Path+" HTTP/1.1\r\nHost: muster\r\n"...)

@@ -60,7 +60,8 @@ func TestUnixExchange(t *testing.T) {
 		switch r.URL.Path {
 		case "/echo":
 			body, _ := io.ReadAll(r.Body)
-			json.NewEncoder(w).Encode([]string{r.Method, r.URL.RawQuery, r.Header.Get("X-A"), r.Header.Get("Content-Type"), string(body)})
+			json.NewEncoder(w).Encode(
+				[]string{r.Method, r.URL.RawQuery, r.Header.Get("X-A"), r.Header.Get("Content-Type"), string(body)})
 		case "/large":
 			io.WriteString(w, large)
 		case "/pieces":
@@ -85,7 +86,8 @@ func TestUnixExchange(t *testing.T) {
 	c, ctx := Unix(path), t.Context()
 	var echo []string
 	q := query(map[string][]string{"b": {"x y&z", "ü"}, "a": {"1"}})
-	if err := c.do(ctx, "POST", "/echo?"+q, "body", &echo, "X-A", "v w"); err != nil || strings.Join(echo, "|") != `POST|a=1&b=x%20y%26z&b=%C3%BC|v w|application/json|"body"` {
+	if err := c.do(ctx, "POST", "/echo?"+q, "body", &echo, "X-A", "v w"); err != nil ||
+		strings.Join(echo, "|") != `POST|a=1&b=x%20y%26z&b=%C3%BC|v w|application/json|"body"` {
 		t.Errorf("%v %q", err, echo)
 	}
 	for p, want := range map[string]string{"/large": large, "/pieces": "piece 0\npiece 1\npiece 2\n", "/none": ""} {
@@ -103,7 +105,8 @@ func TestUnixExchange(t *testing.T) {
 		t.Errorf("%v %q", err, text)
 	}
 	var no *Error
-	if err := c.do(ctx, "GET", "/tea", nil, nil); !errors.As(err, &no) || no.Status != 418 || err.Error() != "no coffee" {
+	if err := c.do(ctx, "GET", "/tea", nil, nil); !errors.As(err, &no) || no.Status != 418 ||
+		err.Error() != "no coffee" {
 		t.Errorf("%v", err)
 	}
 	resp, err := c.open(ctx, "GET", "/broken", nil)
@@ -126,7 +129,8 @@ func TestUnixSwitch(t *testing.T) {
 			return
 		}
 		defer c.Close()
-		io.WriteString(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+r.Header.Get("Upgrade")+"\r\n\r\nhello\n")
+		io.WriteString(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+
+			r.Header.Get("Upgrade")+"\r\n\r\nhello\n")
 		rw.Flush()
 		line, _ := rw.ReadString('\n')
 		io.WriteString(c, "you said "+line)
@@ -182,7 +186,8 @@ func TestUnixWithoutServer(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	var broken *BrokenError
-	if _, err = Unix(say(t, "")).Nodes(t.Context()); !errors.As(err, &broken) || !errors.Is(err, io.ErrUnexpectedEOF) || !away(t.Context(), err) {
+	if _, err = Unix(say(t, "")).Nodes(t.Context()); !errors.As(err, &broken) || !errors.Is(err, io.ErrUnexpectedEOF) ||
+		!away(t.Context(), err) {
 		t.Errorf("%v", err)
 	}
 }
@@ -207,7 +212,8 @@ func TestUnixLargeRefused(t *testing.T) {
 		c.(*net.UnixConn).CloseRead() // the writer gets an error
 	}()
 	var no *Error
-	if err := Unix(path).do(t.Context(), "POST", "/v1/jobs", strings.Repeat("x", 4<<20), nil); !errors.As(err, &no) || no.Status != 413 {
+	if err := Unix(path).do(t.Context(), "POST", "/v1/jobs", strings.Repeat("x", 4<<20), nil); !errors.As(err, &no) ||
+		no.Status != 413 {
 		t.Errorf("%v", err)
 	}
 }
@@ -246,7 +252,9 @@ func TestUnixStrange(t *testing.T) {
 	if err := Unix(say(t, ok+"\r\n[1,2]")).do(t.Context(), "GET", "/", nil, &list); err != nil || len(list) != 2 {
 		t.Errorf("%v %v", err, list)
 	}
-	for _, r := range []Request{{Method: "GET", Path: "/a b"}, {Method: "GET", Path: "/a\r\nX: y"}, {Method: "GET", Path: "a"}, {Method: "GET", Path: "/ü"}, {Method: "GET", Path: "/", Header: []string{"A", "b\r\nC: d"}}} {
+	for _, r := range []Request{{Method: "GET", Path: "/a b"}, {Method: "GET", Path: "/a\r\nX: y"},
+		{Method: "GET", Path: "a"}, {Method: "GET", Path: "/ü"},
+		{Method: "GET", Path: "/", Header: []string{"A", "b\r\nC: d"}}} {
 		if text, err := r.encode(); err == nil {
 			t.Errorf("%q", text)
 		}

@@ -92,7 +92,8 @@ func TestModels(t *testing.T) {
 	if q, ok := a100.Profile("1g"); !ok || q.Name != "1g.10gb" {
 		t.Errorf("1g: %+v", q)
 	}
-	for in, want := range map[string]string{"V100": "V100-16GB", "h100": "H100-80GB", "A100_40GB": "A100-40GB", "b200-180gb": "B200-180GB"} {
+	for in, want := range map[string]string{"V100": "V100-16GB", "h100": "H100-80GB", "A100_40GB": "A100-40GB",
+		"b200-180gb": "B200-180GB"} {
 		if m, ok := FindModel(in); !ok || m.Name != want {
 			t.Errorf("%s: %s, want %s", in, m.Name, want)
 		}
@@ -105,7 +106,8 @@ func TestModels(t *testing.T) {
 // NVIDIA's MIG user guide: the actual memory of MIG instances, in MiB, where it is known; their
 // names state more.
 func TestSliceMemory(t *testing.T) {
-	for name, want := range map[string][]MiB{"A100-40GB": {4864, 9856, 9856, 19968, 19968, 40192}, "A30-24GB": {5836, 11672, 23344}} {
+	for name, want := range map[string][]MiB{"A100-40GB": {4864, 9856, 9856, 19968, 19968, 40192},
+		"A30-24GB": {5836, 11672, 23344}} {
 		m, _ := FindModel(name)
 		var have []MiB
 		for i := range m.Profiles {

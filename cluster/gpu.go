@@ -17,8 +17,10 @@ type GPUModel struct {
 	MemSlots   int            `json:"mem_slots,omitempty"`  // MIG memory slices (8; 4 on A30); 0: no MIG
 	Compute    int            `json:"compute,omitempty"`    // MIG compute slices (7; 4 on A30)
 	Profiles   []SliceProfile `json:"profiles,omitempty"`   // legal MIG profiles
-	Clients    int            `json:"clients,omitempty"`    // maximum MPS clients on one GPU; 0: as for its generation (MPSClients)
-	Weight     int64          `json:"weight,omitempty"`     // weight of its hours in decayed usage, in thousandths; 0: 1000
+	// maximum MPS clients on one GPU; 0: as for its generation (MPSClients)
+	Clients int `json:"clients,omitempty"`
+	// weight of its hours in decayed usage, in thousandths; 0: 1000
+	Weight int64 `json:"weight,omitempty"`
 }
 
 // SliceProfile is a MIG profile: its extent on both axes and where it may start
@@ -81,7 +83,9 @@ func (m *GPUModel) Held(slots uint8, compute int, media bool) (p *SliceProfile, 
 func (m *GPUModel) Sizes() (list []*SliceProfile) {
 	for i := range m.Profiles {
 		p := &m.Profiles[i]
-		if !p.Media() && !slices.ContainsFunc(m.Profiles, func(o SliceProfile) bool { return o.Compute == p.Compute && o.Slots < p.Slots }) {
+		if !p.Media() && !slices.ContainsFunc(m.Profiles, func(o SliceProfile) bool {
+			return o.Compute == p.Compute && o.Slots < p.Slots
+		}) {
 			list = append(list, p)
 		}
 	}

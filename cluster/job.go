@@ -49,13 +49,14 @@ const (
 
 // Request is what one task needs. A task lives on one node.
 type Request struct {
-	GPUs     int    `json:"gpus,omitempty"`     // devices
-	Share    Milli  `json:"share,omitempty"`    // milli-GPU of each device; 0 or 1000: whole devices
-	Memory   MiB    `json:"memory,omitempty"`   // GPU memory needed on each device, MiB
-	Resident MiB    `json:"resident,omitempty"` // the part of Memory that it also needs between iterations (Footprint); 0: unknown
-	Profile  string `json:"profile,omitempty"`  // MIG profile instead of a device ("1g.10gb")
-	CPU      Milli  `json:"cpu,omitempty"`      // milli-cores
-	RAM      MiB    `json:"ram,omitempty"`      // host memory, MiB
+	GPUs   int   `json:"gpus,omitempty"`   // devices
+	Share  Milli `json:"share,omitempty"`  // milli-GPU of each device; 0 or 1000: whole devices
+	Memory MiB   `json:"memory,omitempty"` // GPU memory needed on each device, MiB
+	// the part of Memory that it also needs between iterations (Footprint); 0: unknown
+	Resident MiB    `json:"resident,omitempty"`
+	Profile  string `json:"profile,omitempty"` // MIG profile instead of a device ("1g.10gb")
+	CPU      Milli  `json:"cpu,omitempty"`     // milli-cores
+	RAM      MiB    `json:"ram,omitempty"`     // host memory, MiB
 }
 
 // Milli returns the milli-GPU that the request counts for in quotas and reports. A slice counts by
@@ -147,43 +148,47 @@ type NodeSet struct {
 // Job is a user's request. It does not change while the engine holds it, except through an Updated
 // event.
 type Job struct {
-	ID          JobID         `json:"id"`
-	Name        string        `json:"name,omitempty"`
-	User        string        `json:"user,omitempty"`
-	Queue       string        `json:"queue,omitempty"`
-	Kind        Kind          `json:"kind,omitempty"`
-	Tier        Tier          `json:"tier,omitempty"`
-	Priority    int64         `json:"priority,omitempty"` // higher first, within what the policy allows
-	Submit      Time          `json:"submit,omitempty"`
-	Tasks       []TaskSet     `json:"tasks"`
-	GPUTypes    []string      `json:"gpu_types,omitempty"`  // acceptable models in order of preference; none: any
-	Partitions  []string      `json:"partitions,omitempty"` // acceptable partitions; none: the default ones
-	Nodes       string        `json:"nodes,omitempty"`      // the set of nodes (NodeSet) that it runs on; none: any
-	Reservation string        `json:"reservation,omitempty"`
-	Topology    Topology      `json:"topology,omitzero"`
-	Elastic     Elastic       `json:"elastic,omitzero"`
-	PerNode     int           `json:"per_node,omitempty"`    // maximum tasks on one node; 0: as many as fit (Slurm: --ntasks-per-node)
-	NodeLimits  []NodeLimit   `json:"node_limits,omitempty"` // current bounds of its tasks on some nodes
-	Isolation   Isolation     `json:"isolation,omitempty"`   // isolation required from other jobs on its GPUs
-	MinSpeed    int64         `json:"min_speed,omitempty"`   // minimum speed on a shared GPU, in ppm of that alone; 0: the cluster's
-	NoPreempt   bool          `json:"no_preempt,omitempty"`  // it waits instead of preempting other jobs
-	Limit       time.Duration `json:"limit,omitempty"`       // wall-clock limit, enforced; 0: the partition's default
-	Estimate    time.Duration `json:"estimate,omitempty"`    // expected run time on the reference GPU; 0: unknown
-	Checkpoint  Checkpoint    `json:"checkpoint,omitzero"`
-	Deadline    Time          `json:"deadline,omitempty"` // 0: none
-	After       []Dependency  `json:"after,omitempty"`
-	AnyOf       bool          `json:"any_of,omitempty"` // one of After is enough
-	Array       *Array        `json:"array,omitempty"`
-	Begin       Time          `json:"begin,omitempty"` // not before
-	Hold        bool          `json:"hold,omitempty"`
-	NoRequeue   bool          `json:"no_requeue,omitempty"` // a lost or preempted job ends instead of waiting again
-	Model       string        `json:"model,omitempty"`      // what it computes: a key of the throughput tables
-	Skew        Milli         `json:"skew,omitempty"`       // largest message / model size, in thousandths (Tiresias)
+	ID          JobID     `json:"id"`
+	Name        string    `json:"name,omitempty"`
+	User        string    `json:"user,omitempty"`
+	Queue       string    `json:"queue,omitempty"`
+	Kind        Kind      `json:"kind,omitempty"`
+	Tier        Tier      `json:"tier,omitempty"`
+	Priority    int64     `json:"priority,omitempty"` // higher first, within what the policy allows
+	Submit      Time      `json:"submit,omitempty"`
+	Tasks       []TaskSet `json:"tasks"`
+	GPUTypes    []string  `json:"gpu_types,omitempty"`  // acceptable models in order of preference; none: any
+	Partitions  []string  `json:"partitions,omitempty"` // acceptable partitions; none: the default ones
+	Nodes       string    `json:"nodes,omitempty"`      // the set of nodes (NodeSet) that it runs on; none: any
+	Reservation string    `json:"reservation,omitempty"`
+	Topology    Topology  `json:"topology,omitzero"`
+	Elastic     Elastic   `json:"elastic,omitzero"`
+	// maximum tasks on one node; 0: as many as fit (Slurm: --ntasks-per-node)
+	PerNode    int         `json:"per_node,omitempty"`
+	NodeLimits []NodeLimit `json:"node_limits,omitempty"` // current bounds of its tasks on some nodes
+	Isolation  Isolation   `json:"isolation,omitempty"`   // isolation required from other jobs on its GPUs
+	// minimum speed on a shared GPU, in ppm of that alone; 0: the cluster's
+	MinSpeed   int64         `json:"min_speed,omitempty"`
+	NoPreempt  bool          `json:"no_preempt,omitempty"` // it waits instead of preempting other jobs
+	Limit      time.Duration `json:"limit,omitempty"`      // wall-clock limit, enforced; 0: the partition's default
+	Estimate   time.Duration `json:"estimate,omitempty"`   // expected run time on the reference GPU; 0: unknown
+	Checkpoint Checkpoint    `json:"checkpoint,omitzero"`
+	Deadline   Time          `json:"deadline,omitempty"` // 0: none
+	After      []Dependency  `json:"after,omitempty"`
+	AnyOf      bool          `json:"any_of,omitempty"` // one of After is enough
+	Array      *Array        `json:"array,omitempty"`
+	Begin      Time          `json:"begin,omitempty"` // not before
+	Hold       bool          `json:"hold,omitempty"`
+	NoRequeue  bool          `json:"no_requeue,omitempty"` // a lost or preempted job ends instead of waiting again
+	Model      string        `json:"model,omitempty"`      // what it computes: a key of the throughput tables
+	Skew       Milli         `json:"skew,omitempty"`       // largest message / model size, in thousandths (Tiresias)
 }
 
 // Shares reports whether tasks of the job get shares of GPUs.
 func (j *Job) Shares() bool {
-	return slices.ContainsFunc(j.Tasks, func(t TaskSet) bool { return t.Request.Fractional() && t.Request.Profile == "" })
+	return slices.ContainsFunc(j.Tasks, func(t TaskSet) bool {
+		return t.Request.Fractional() && t.Request.Profile == ""
+	})
 }
 
 // NumTasks returns the size of the gang at its requested (largest) size.

@@ -44,7 +44,8 @@ func TestLayouts(t *testing.T) {
 			kinds[fmt.Sprint(names)] = true
 		}
 		if all := len(m.Layouts(list)); all != c.all || len(full) != c.full || len(kinds) != c.differ {
-			t.Errorf("%s %s: %d layouts, %d full, %d different; want %d, %d, %d", c.model, c.profiles, all, len(full), len(kinds), c.all, c.full, c.differ)
+			t.Errorf("%s %s: %d layouts, %d full, %d different; want %d, %d, %d", c.model, c.profiles, all, len(full),
+				len(kinds), c.all, c.full, c.differ)
 		}
 	}
 }
@@ -87,7 +88,8 @@ func TestLacks(t *testing.T) {
 func TestFit(t *testing.T) {
 	m, _ := FindModel("A100-80GB")
 	for want, gpus := range map[string]int{"7g": 1, "4g,3g": 1, "3g,3g": 1, "3g,3g,1g": 2, "4g,4g": 2, "2g,2g,2g,1g": 1,
-		"1g,1g,1g,1g,1g,1g,1g": 1, "1g,1g,1g,1g,1g,1g,1g,1g": 2, "4g,1g,1g,1g": 1, "1g,1g,1g,4g": 1, "4g,1g.20gb,1g.20gb": 1, "4g,1g.20gb,1g.20gb,1g": 2, "1g.10gb+me,1g.10gb+me": 2} {
+		"1g,1g,1g,1g,1g,1g,1g": 1, "1g,1g,1g,1g,1g,1g,1g,1g": 2, "4g,1g,1g,1g": 1, "1g,1g,1g,4g": 1,
+		"4g,1g.20gb,1g.20gb": 1, "4g,1g.20gb,1g.20gb,1g": 2, "1g.10gb+me,1g.10gb+me": 2} {
 		got, exact, err := m.Fit(strings.Split(want, ","))
 		if err != nil || len(got) != gpus || !exact {
 			t.Errorf("%s: %v on %d GPUs, exact %v, %v; want %d", want, got, len(got), exact, err, gpus)

@@ -69,11 +69,13 @@ func (l *Loan) Says(unix int64, nodes int) string {
 // Check describes what is wrong with a loan of a number of nodes.
 func (l *Loan) Check(nodes int) error {
 	if len(l.Back) == 0 {
-		return fmt.Errorf("%s: back: says when how many nodes are given back, such as {\"mon-fri 08:00-20:00\": 2}", l.Partition)
+		return fmt.Errorf("%s: back: says when how many nodes are given back, such as {\"mon-fri 08:00-20:00\": 2}",
+			l.Partition)
 	}
 	for i := range l.Back {
 		if n := l.Back[i].Nodes; n < 1 || n > nodes {
-			return fmt.Errorf("%s: back: %d nodes; the partition has %d, between 1 and as many can be given back", l.Partition, n, nodes)
+			return fmt.Errorf("%s: back: %d nodes; the partition has %d, between 1 and as many can be given back",
+				l.Partition, n, nodes)
 		}
 	}
 	return nil

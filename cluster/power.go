@@ -16,13 +16,16 @@ type Power struct {
 	Buffer    int           `json:"buffer"`              // nodes awake beyond those in use
 	History   time.Duration `json:"history"`             // over which the mean of past use is taken
 	Future    time.Duration `json:"future"`              // over which the mean of the forecast is taken
-	Fell      int64         `json:"fell"`                // minimum by which use must be below its mean, in thousandths of a node
-	Falls     int64         `json:"falls"`               // minimum by which the forecast must be below use, in thousandths of a node
-	Least     int           `json:"least"`               // minimum number of nodes put to sleep at once
-	Keep      time.Duration `json:"keep"`                // no node is put to sleep for this long after nodes woke
-	Settled   time.Duration `json:"settled,omitempty"`   // after this long with too many awake, the fall of use is no longer required; 0: always (Helios)
-	Wake      time.Duration `json:"wake"`                // from wake-up until jobs can run
-	Watts     Watts         `json:"watts,omitzero"`
+	// minimum by which use must be below its mean, in thousandths of a node
+	Fell int64 `json:"fell"`
+	// minimum by which the forecast must be below use, in thousandths of a node
+	Falls int64         `json:"falls"`
+	Least int           `json:"least"` // minimum number of nodes put to sleep at once
+	Keep  time.Duration `json:"keep"`  // no node is put to sleep for this long after nodes woke
+	// after this long with too many awake, the fall of use is no longer required; 0: always (Helios)
+	Settled time.Duration `json:"settled,omitempty"`
+	Wake    time.Duration `json:"wake"` // from wake-up until jobs can run
+	Watts   Watts         `json:"watts,omitzero"`
 }
 
 // Watts is the power draw of a node.
@@ -37,7 +40,8 @@ type Watts struct {
 // shrinking (Helios, SC'21). The buffer, five to seven nodes there, is a twentieth of the nodes
 // here.
 func DefaultPower(nodes int) Power {
-	return Power{Every: 10 * time.Minute, Buffer: max(1, (nodes+19)/20), History: time.Hour, Future: 3 * time.Hour, Fell: 1000, Falls: 1000,
+	return Power{Every: 10 * time.Minute, Buffer: max(1, (nodes+19)/20), History: time.Hour, Future: 3 * time.Hour,
+		Fell: 1000, Falls: 1000,
 		Least: 1, Keep: 2 * time.Hour, Settled: 2 * time.Hour, Wake: 5 * time.Minute}
 }
 
@@ -56,13 +60,16 @@ func (p *Power) Check() error {
 	case p.Least < 1:
 		return fmt.Errorf("least: %d nodes; 1 or more are possible", p.Least)
 	case p.History < p.Every || p.History > maxPowerSteps*p.Every:
-		return fmt.Errorf("history: %s; between a step (every: %s) and %d of them are possible", FormatDuration(p.History), FormatDuration(p.Every), maxPowerSteps)
+		return fmt.Errorf("history: %s; between a step (every: %s) and %d of them are possible",
+			FormatDuration(p.History), FormatDuration(p.Every), maxPowerSteps)
 	case p.Future < p.Every || p.Future > maxPowerSteps*p.Every:
-		return fmt.Errorf("future: %s; between a step (every: %s) and %d of them are possible", FormatDuration(p.Future), FormatDuration(p.Every), maxPowerSteps)
+		return fmt.Errorf("future: %s; between a step (every: %s) and %d of them are possible",
+			FormatDuration(p.Future), FormatDuration(p.Every), maxPowerSteps)
 	case p.Keep < 0 || p.Settled < 0:
 		return fmt.Errorf("keep and suspend_time are 0 or more")
 	case p.Watts.Asleep < 0 || p.Watts.Idle < p.Watts.Asleep || p.Watts.Busy < p.Watts.Idle:
-		return fmt.Errorf("watts: asleep %d, idle %d, busy %d; each is at least the one before, and none is below 0", p.Watts.Asleep, p.Watts.Idle, p.Watts.Busy)
+		return fmt.Errorf("watts: asleep %d, idle %d, busy %d; each is at least the one before, and none is below 0",
+			p.Watts.Asleep, p.Watts.Idle, p.Watts.Busy)
 	}
 	return nil
 }

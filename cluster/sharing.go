@@ -84,7 +84,8 @@ func (s *Spec) Ways(types []string) Ways {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		m, ok := s.Model(n.Model)
-		if !ok || n.GPUs == 0 || len(types) > 0 && !slices.ContainsFunc(types, func(t string) bool { return MatchModel(n.Model, t) }) {
+		if !ok || n.GPUs == 0 ||
+			len(types) > 0 && !slices.ContainsFunc(types, func(t string) bool { return MatchModel(n.Model, t) }) {
 			continue
 		}
 		if w.Model.Name == "" || m.Memory < w.Model.Memory {
@@ -176,7 +177,9 @@ func (r Request) Unshareable(how Sharing) string {
 func (w *Ways) least(share Milli, memory MiB) (best *SliceProfile) {
 	for i := range w.Model.Profiles {
 		p := &w.Model.Profiles[i]
-		if Milli(p.Compute)*Whole < share*Milli(w.Model.Compute) || Milli(p.Slots)*Whole < share*Milli(w.Model.MemSlots) || p.Memory < memory || !slices.Contains(w.Profiles, p.Name) {
+		if Milli(p.Compute)*Whole < share*Milli(w.Model.Compute) ||
+			Milli(p.Slots)*Whole < share*Milli(w.Model.MemSlots) || p.Memory < memory ||
+			!slices.Contains(w.Profiles, p.Name) {
 			continue
 		}
 		if best == nil || p.Compute < best.Compute || p.Compute == best.Compute && p.Memory < best.Memory {

@@ -22,19 +22,29 @@ func TestChooseWay(t *testing.T) {
 	}{
 		{"no GPU", MPS, "", Request{CPU: 1000}, Full, true, Request{CPU: 1000}, ""},
 		{"whole GPUs", MPS, "1g.10gb", Request{GPUs: 2}, Full, true, Request{GPUs: 2}, ""},
-		{"a slice", MPS, "", Request{GPUs: 1, Profile: "1g.10gb"}, Full, false, Request{GPUs: 1, Profile: "1g.10gb"}, "by the GPU"},
+		{"a slice", MPS, "", Request{GPUs: 1, Profile: "1g.10gb"}, Full, false, Request{GPUs: 1, Profile: "1g.10gb"},
+			"by the GPU"},
 		{"declared", TimeSlicing, "2g.20gb", quarter, Open, false, part, "declared only"},
 		{"MPS has a part of the memory", MPS, "", quarter, OwnMemory, true, part, "memory by MPS"},
-		{"MPS has the memory that is asked for", MPS, "", Request{GPUs: 1, Share: 250, Memory: 3000}, Open, false, Request{GPUs: 1, Share: 250, Memory: 3000}, "memory by MPS"},
-		{"the smallest instance", MPS, "4g.40gb 2g.20gb 1g.10gb", quarter, Full, false, Request{GPUs: 1, Profile: "2g.20gb"}, "2g.20gb, for isolation full"},
-		{"with so much memory", TimeSlicing, "4g.40gb 2g.20gb 1g.10gb", Request{GPUs: 1, Share: 100, Memory: 30000}, OwnMemory, false, Request{GPUs: 1, Profile: "4g.40gb"}, "4g.40gb, for isolation memory"},
-		{"an instance has less than its name says", TimeSlicing, "3g.40gb 2g.20gb 1g.10gb", Request{GPUs: 1, Share: 125, Memory: 10 << 10}, Full, false, Request{GPUs: 1, Profile: "2g.20gb"}, "2g.20gb"},
-		{"none is large enough", TimeSlicing, "1g.10gb", quarter, OwnMemory, false, Request{GPUs: 1}, "a whole GPU, for isolation memory"},
-		{"no turns", TimeSlicing, "", quarter, Open, true, Request{GPUs: 1}, "a whole GPU, for a job that cannot wait for turns"},
-		{"shares of two GPUs", TimeSlicing, "4g.40gb", Request{GPUs: 2, Share: 250}, Full, false, Request{GPUs: 2}, "a whole GPU"},
+		{"MPS has the memory that is asked for", MPS, "", Request{GPUs: 1, Share: 250, Memory: 3000}, Open, false,
+			Request{GPUs: 1, Share: 250, Memory: 3000}, "memory by MPS"},
+		{"the smallest instance", MPS, "4g.40gb 2g.20gb 1g.10gb", quarter, Full, false,
+			Request{GPUs: 1, Profile: "2g.20gb"}, "2g.20gb, for isolation full"},
+		{"with so much memory", TimeSlicing, "4g.40gb 2g.20gb 1g.10gb", Request{GPUs: 1, Share: 100, Memory: 30000},
+			OwnMemory, false, Request{GPUs: 1, Profile: "4g.40gb"}, "4g.40gb, for isolation memory"},
+		{"an instance has less than its name says", TimeSlicing, "3g.40gb 2g.20gb 1g.10gb",
+			Request{GPUs: 1, Share: 125, Memory: 10 << 10}, Full, false, Request{GPUs: 1, Profile: "2g.20gb"},
+			"2g.20gb"},
+		{"none is large enough", TimeSlicing, "1g.10gb", quarter, OwnMemory, false, Request{GPUs: 1},
+			"a whole GPU, for isolation memory"},
+		{"no turns", TimeSlicing, "", quarter, Open, true, Request{GPUs: 1},
+			"a whole GPU, for a job that cannot wait for turns"},
+		{"shares of two GPUs", TimeSlicing, "4g.40gb", Request{GPUs: 2, Share: 250}, Full, false, Request{GPUs: 2},
+			"a whole GPU"},
 	} {
 		w := Ways{Sharing: c.sharing, Model: model, Profiles: strings.Fields(c.have)}
-		if get, text := w.Choose(c.ask, c.want, c.prompt); get != c.get || !strings.Contains(text, c.text) || c.text == "" && text != "" {
+		if get, text := w.Choose(c.ask, c.want, c.prompt); get != c.get || !strings.Contains(text, c.text) ||
+			c.text == "" && text != "" {
 			t.Errorf("%s: gets %+v (%s), want %+v (%s)", c.name, get, text, c.get, c.text)
 		}
 	}
@@ -50,7 +60,9 @@ func TestChooseOldMPS(t *testing.T) {
 		prompt bool
 		get    Request
 		text   string
-	}{{Open, false, part, "declared only: MPS enforces neither"}, {Open, true, part, "declared only: MPS enforces neither"}, {OwnMemory, false, Request{GPUs: 1}, "a whole GPU, for isolation memory"}} {
+	}{{Open, false, part, "declared only: MPS enforces neither"},
+		{Open, true, part, "declared only: MPS enforces neither"},
+		{OwnMemory, false, Request{GPUs: 1}, "a whole GPU, for isolation memory"}} {
 		if get, text := w.Choose(quarter, c.want, c.prompt); get != c.get || !strings.Contains(text, c.text) {
 			t.Errorf("isolation %v: gets %+v (%s), want %+v (%s)", c.want, get, text, c.get, c.text)
 		}
@@ -64,7 +76,8 @@ func TestShareMemory(t *testing.T) {
 	for _, how := range []Sharing{MPS, TimeSlicing} {
 		w := Ways{Sharing: how, Model: model}
 		for share, want := range map[Milli]MiB{100: 8192, 333: 27_279, 500: 40_960, 1: 81} {
-			if r, _ := w.Choose(Request{GPUs: 1, Share: share}, Open, false); r.Memory != want || r.Memory*(Whole/share) > model.Memory {
+			if r, _ := w.Choose(Request{GPUs: 1, Share: share}, Open, false); r.Memory != want ||
+				r.Memory*(Whole/share) > model.Memory {
 				t.Errorf("%v: a share of %d has %d MiB, want %d", how, share, r.Memory, want)
 			}
 		}

@@ -18,13 +18,14 @@ const (
 
 // Node is one machine. Its GPUs are all of one model.
 type Node struct {
-	Name    string    `json:"name"`
-	Model   string    `json:"model,omitempty"` // GPU model name; empty: no GPUs
-	GPUs    int       `json:"gpus,omitempty"`
-	CPU     Milli     `json:"cpu,omitempty"`     // milli-cores; 0: not modelled (never a bottleneck)
-	RAM     MiB       `json:"ram,omitempty"`     // MiB; 0: not modelled
-	Islands int       `json:"islands,omitempty"` // NVLink islands inside the node, equal parts of its GPUs; 0 or 1: one. With NVLink they are only preferred
-	NVLink  string    `json:"nvlink,omitempty"`  // NVLink domain spanning nodes (e.g. an NVL72 rack); empty: the node
+	Name  string `json:"name"`
+	Model string `json:"model,omitempty"` // GPU model name; empty: no GPUs
+	GPUs  int    `json:"gpus,omitempty"`
+	CPU   Milli  `json:"cpu,omitempty"` // milli-cores; 0: not modelled (never a bottleneck)
+	RAM   MiB    `json:"ram,omitempty"` // MiB; 0: not modelled
+	// NVLink islands inside the node, equal parts of its GPUs; 0 or 1: one. With NVLink they are only preferred
+	Islands int       `json:"islands,omitempty"`
+	NVLink  string    `json:"nvlink,omitempty"` // NVLink domain spanning nodes (e.g. an NVL72 rack); empty: the node
 	Rack    string    `json:"rack,omitempty"`
 	Fabric  string    `json:"fabric,omitempty"` // spine block
 	State   NodeState `json:"state,omitempty"`
@@ -125,12 +126,13 @@ const Unlimited Milli = -1
 
 // Queue is a node of the queue tree. Amounts are milli-GPU.
 type Queue struct {
-	Name      string        `json:"name"`
-	Parent    string        `json:"parent,omitempty"`     // empty: a child of the root
-	Guarantee Milli         `json:"guarantee,omitempty"`  // owed whenever it is requested
-	Limit     Milli         `json:"limit"`                // burst limit; Unlimited: none
-	Lend      Milli         `json:"lend"`                 // most of the guarantee that may be lent; Unlimited: all
-	Weight    int64         `json:"weight,omitempty"`     // over-quota weight in thousandths; 0: in proportion to the guarantee, else 1000
+	Name      string `json:"name"`
+	Parent    string `json:"parent,omitempty"`    // empty: a child of the root
+	Guarantee Milli  `json:"guarantee,omitempty"` // owed whenever it is requested
+	Limit     Milli  `json:"limit"`               // burst limit; Unlimited: none
+	Lend      Milli  `json:"lend"`                // most of the guarantee that may be lent; Unlimited: all
+	// over-quota weight in thousandths; 0: in proportion to the guarantee, else 1000
+	Weight    int64         `json:"weight,omitempty"`
 	Reserve   Milli         `json:"reserve,omitempty"`    // kept idle for the critical tier (not even lent)
 	NoReclaim bool          `json:"no_reclaim,omitempty"` // others never reclaim from it (Volcano's reclaimable: false)
 	UserGPUs  Milli         `json:"user_gpus,omitempty"`  // maximum that one user may hold; 0: no cap

@@ -55,7 +55,8 @@ func (h *Hours) end(wall int64) (at int64, open bool) {
 		at, open = wall-tod+to, true
 	}
 	if h.Begins((weekday+6)%7) && tod+daySeconds < to {
-		if last := wall - tod - daySeconds + to; !open || last > at { // local seconds can be negative west of Greenwich, at the very beginning
+		// local seconds can be negative west of Greenwich, at the very beginning
+		if last := wall - tod - daySeconds + to; !open || last > at {
 			at, open = last, true
 		}
 	}

@@ -193,7 +193,8 @@ func wanted(text string) string {
 	if m == nil {
 		return text
 	}
-	kind := map[string]string{"bool": "true or false", "int": "a whole number", "int64": "a whole number", "float64": "a number", "string": "a text"}[m[2]]
+	kind := map[string]string{"bool": "true or false", "int": "a whole number", "int64": "a whole number",
+		"float64": "a number", "string": "a text"}[m[2]]
 	switch {
 	case strings.HasPrefix(m[2], "[]"):
 		kind = "a list, such as [a, b]"
@@ -228,7 +229,10 @@ func lineWith(data []byte, value string) int {
 }
 
 func keysOf(typeName string) []string {
-	for _, v := range []any{clusterFile{}, modelFile{}, nodeFile{}, partitionFile{}, queueFile{}, windowFile{}, reservationFile{}, loanFile{}, powerFile{}, wattsFile{}, perfFile{}, serveFile{}, kubeFile{}, KubeLabels{}, defragFile{}, kubeDefragFile{}, kubeSharingFile{}, kubePowerFile{}, kubeLoanFile{}, kubeMIGFile{}, stopFile{}, tlsFile{}, People{}} {
+	for _, v := range []any{clusterFile{}, modelFile{}, nodeFile{}, partitionFile{}, queueFile{}, windowFile{},
+		reservationFile{}, loanFile{}, powerFile{}, wattsFile{}, perfFile{}, serveFile{}, kubeFile{}, KubeLabels{},
+		defragFile{}, kubeDefragFile{}, kubeSharingFile{}, kubePowerFile{}, kubeLoanFile{}, kubeMIGFile{}, stopFile{},
+		tlsFile{}, People{}} {
 		t := reflect.TypeOf(v)
 		if t.Name() != typeName {
 			continue
@@ -280,7 +284,8 @@ func (f *clusterFile) spec() (*cluster.Spec, error) {
 	if s.Models, err = f.models(); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(*cluster.Spec) error{f.addNodes, f.addPartitions, f.addReservations, f.addLoans, f.addPower} {
+	for _, step := range []func(*cluster.Spec) error{
+		f.addNodes, f.addPartitions, f.addReservations, f.addLoans, f.addPower} {
 		if err := step(s); err != nil {
 			return nil, err
 		}
@@ -301,7 +306,8 @@ func (f *clusterFile) models() (models []cluster.GPUModel, err error) {
 			return nil, err
 		}
 		if len(list) == 1 && list[0].Memory == 0 && !slices.Contains(have, m.Name) {
-			return nil, fmt.Errorf("models: %w; for an unknown model state memory or like", cluster.Unknown("GPU model", m.Name, slices.Compact(have)))
+			return nil, fmt.Errorf("models: %w; for an unknown model state memory or like",
+				cluster.Unknown("GPU model", m.Name, slices.Compact(have)))
 		}
 		if models, err = another(models, m.Name, list); err != nil {
 			return nil, err
@@ -347,7 +353,8 @@ func (m modelFile) named() (list []cluster.GPUModel, err error) {
 
 // model describes a GPU model; what the file leaves out of a known one is as known.
 func (m modelFile) model() (cluster.GPUModel, error) {
-	g := cluster.GPUModel{Name: m.Name, Memory: cluster.MiB(m.Memory), Generation: m.Generation, NVLink: m.NVLink, NVSwitch: m.NVSwitch}
+	g := cluster.GPUModel{Name: m.Name, Memory: cluster.MiB(m.Memory), Generation: m.Generation, NVLink: m.NVLink,
+		NVSwitch: m.NVSwitch}
 	if _, ok := cluster.FindModel(m.Name); ok && m.Like == "" && g.Memory == 0 {
 		m.Like = m.Name // only its weight is changed
 	}
@@ -366,7 +373,8 @@ func (m modelFile) model() (cluster.GPUModel, error) {
 		return g, fmt.Errorf("model %q: weight %g; between 0.001 and 1000 are possible", m.Name, m.Weight)
 	}
 	if g.Clients = m.Clients; m.Clients < 0 || m.Clients > int(cluster.Whole) {
-		return g, fmt.Errorf("model %q: mps_clients %d; between 1 and %d are possible", m.Name, m.Clients, cluster.Whole)
+		return g, fmt.Errorf("model %q: mps_clients %d; between 1 and %d are possible", m.Name, m.Clients,
+			cluster.Whole)
 	}
 	return g, nil
 }
@@ -379,7 +387,9 @@ func weights(list []modelFile) (models []cluster.GPUModel, err error) {
 			return nil, At(errors.New("one has no name"), "models")
 		}
 		if m != (modelFile{Name: m.Name, Weight: m.Weight}) {
-			return nil, At(fmt.Errorf("model %q: only name and weight are possible here: real GPUs report everything else themselves", m.Name), "models", m.Name)
+			return nil, At(fmt.Errorf(
+				"model %q: only name and weight are possible here: real GPUs report everything else themselves",
+				m.Name), "models", m.Name)
 		}
 		list, err := m.named()
 		if err == nil {
@@ -422,10 +432,12 @@ func (f *clusterFile) addNodes(s *cluster.Spec) error {
 			model = m.Name
 		}
 		if n.GPUs < 0 || n.GPUs > cluster.MaxGPUsPerNode {
-			return fmt.Errorf("node %s: gpus: %d; between 0 and %d are possible", n.Name, n.GPUs, cluster.MaxGPUsPerNode)
+			return fmt.Errorf("node %s: gpus: %d; between 0 and %d are possible", n.Name, n.GPUs,
+				cluster.MaxGPUsPerNode)
 		}
 		if n.Islands < 0 || n.Islands > max(1, n.GPUs) {
-			return fmt.Errorf("node %s: islands: %d; between 1 and %d (its GPUs) are possible", n.Name, n.Islands, max(1, n.GPUs))
+			return fmt.Errorf("node %s: islands: %d; between 1 and %d (its GPUs) are possible", n.Name, n.Islands,
+				max(1, n.GPUs))
 		}
 		var state cluster.NodeState
 		if n.State != "" {
@@ -433,8 +445,9 @@ func (f *clusterFile) addNodes(s *cluster.Spec) error {
 				return fmt.Errorf("node %s: %w", n.Name, err)
 			}
 		}
-		one := cluster.Node{Model: model, GPUs: n.GPUs, CPU: cluster.Milli(n.CPU), RAM: cluster.MiB(n.RAM), Islands: n.Islands,
-			NVLink: n.NVLink, Rack: n.Rack, Fabric: n.Fabric, State: state, MIG: n.MIG}
+		one := cluster.Node{Model: model, GPUs: n.GPUs, CPU: cluster.Milli(n.CPU), RAM: cluster.MiB(n.RAM),
+			Islands: n.Islands,
+			NVLink:  n.NVLink, Rack: n.Rack, Fabric: n.Fabric, State: state, MIG: n.MIG}
 		if f.MIG != "" && s.MIG != cluster.DynamicMIG && n.GPUs > 0 {
 			one.MIG = cmp.Or(one.MIG, cluster.Unpartitioned)
 		}
@@ -458,7 +471,8 @@ func (f *clusterFile) addPartitions(s *cluster.Spec) error {
 			return fmt.Errorf("partition %s: %w", p.Name, err)
 		}
 		out := cluster.Partition{Name: p.Name, Nodes: names, Default: p.Default, MaxTime: time.Duration(p.MaxTime),
-			DefaultTime: time.Duration(p.DefaultTime), MaxGPUs: p.MaxGPUs, Queues: p.Queues, PriorityTier: p.PriorityTier}
+			DefaultTime: time.Duration(p.DefaultTime), MaxGPUs: p.MaxGPUs, Queues: p.Queues,
+			PriorityTier: p.PriorityTier}
 		for _, t := range p.Tiers {
 			tier, err := cluster.ParseTier(t)
 			if err != nil {
@@ -477,8 +491,9 @@ func (f *clusterFile) addReservations(s *cluster.Spec) error {
 		if err != nil {
 			return fmt.Errorf("reservation %s: %w", r.Name, err)
 		}
-		s.Reservations = append(s.Reservations, cluster.Reservation{Name: r.Name, Start: cluster.Time(r.Start), End: cluster.Time(r.End),
-			Every: time.Duration(r.Every), Nodes: names, GPUs: r.GPUs, Users: r.Users, Queues: r.Queues})
+		s.Reservations = append(s.Reservations,
+			cluster.Reservation{Name: r.Name, Start: cluster.Time(r.Start), End: cluster.Time(r.End),
+				Every: time.Duration(r.Every), Nodes: names, GPUs: r.GPUs, Users: r.Users, Queues: r.Queues})
 	}
 	return nil
 }
@@ -498,13 +513,16 @@ func addQueues(s *cluster.Spec, queues []queueFile, parent string) error {
 		if !(q.Weight >= 0) || q.Weight > 1e6 || tooFine(q.Weight) {
 			return fmt.Errorf("queue %s: weight %g; 0, or between 0.001 and 1e6, are possible", q.Name, q.Weight)
 		}
-		out := cluster.Queue{Name: q.Name, Parent: cmp.Or(parent, q.Parent), Guarantee: cluster.Milli(q.Guarantee), Limit: orUnlimited(q.Limit),
-			Lend: orUnlimited(q.Lend), Weight: thousandths(q.Weight), Reserve: cluster.Milli(q.Reserve), NoReclaim: q.NoReclaim,
-			UserGPUs: cluster.Milli(q.UserGPUs), MaxJobs: q.MaxJobs, UserJobs: q.UserJobs, Budget: q.Budget,
+		out := cluster.Queue{Name: q.Name, Parent: cmp.Or(parent, q.Parent), Guarantee: cluster.Milli(q.Guarantee),
+			Limit: orUnlimited(q.Limit),
+			Lend:  orUnlimited(q.Lend), Weight: thousandths(q.Weight), Reserve: cluster.Milli(q.Reserve),
+			NoReclaim: q.NoReclaim,
+			UserGPUs:  cluster.Milli(q.UserGPUs), MaxJobs: q.MaxJobs, UserJobs: q.UserJobs, Budget: q.Budget,
 			Period: time.Duration(q.Period), Shares: q.Shares, Priority: q.Priority}
 		for _, w := range q.Windows {
-			out.Windows = append(out.Windows, cluster.Window{Days: uint8(w.Days), From: time.Duration(w.From), To: time.Duration(w.To),
-				Guarantee: orUnlimited(w.Guarantee), Limit: orUnlimited(w.Limit)})
+			out.Windows = append(out.Windows,
+				cluster.Window{Days: uint8(w.Days), From: time.Duration(w.From), To: time.Duration(w.To),
+					Guarantee: orUnlimited(w.Guarantee), Limit: orUnlimited(w.Limit)})
 		}
 		s.Queues = append(s.Queues, out)
 		if err := addQueues(s, q.Children, q.Name); err != nil {

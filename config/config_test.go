@@ -59,7 +59,8 @@ func TestReadCluster(t *testing.T) {
 		t.Errorf("child: %+v", serving)
 	}
 	w := serving.Windows[0]
-	if w.Days != 0b0111110 || w.From != 7*time.Hour || w.To != 22*time.Hour || w.Guarantee != 8000 || w.Limit != cluster.Unlimited {
+	if w.Days != 0b0111110 || w.From != 7*time.Hour || w.To != 22*time.Hour || w.Guarantee != 8000 ||
+		w.Limit != cluster.Unlimited {
 		t.Errorf("window: %+v", w)
 	}
 	if r := s.Reservations[0]; r.Start != cluster.Time(9*time.Hour) || r.Every != 24*time.Hour || r.GPUs != 16 {
@@ -87,10 +88,13 @@ func TestBadCluster(t *testing.T) {
 		{node + "queues: [{name: a}, {name: a}]\n", `queue "a" is defined twice`},
 		{node + "partitions: [{name: p, nodes: n2}]\n", `no node is named "n2"`},
 		{node + "partitions: [{name: p, nodes: n1, tiers: [critcal]}]\n", `did you mean "critical"?`},
-		{node + "partitions: [{name: p, nodes: n1}]\nloans: [{partition: p, back: {'mon 08:00-20:00': 2}}]\n", "the partition has 1, between 1 and as many"},
-		{node + "partitions: [{name: p, nodes: n1}]\nloans: [{partition: p, back: {'mon 08:00-20:00': 0}}]\n", "between 1 and as many"},
+		{node + "partitions: [{name: p, nodes: n1}]\nloans: [{partition: p, back: {'mon 08:00-20:00': 2}}]\n",
+			"the partition has 1, between 1 and as many"},
+		{node + "partitions: [{name: p, nodes: n1}]\nloans: [{partition: p, back: {'mon 08:00-20:00': 0}}]\n",
+			"between 1 and as many"},
 		{node + "partitions: [{name: p, nodes: n1}]\nloans: [{partition: p}]\n", "back: says when"},
-		{node + "partitions: [{name: p, nodes: n1}]\nloans: [{partition: q, back: {'mon 08:00-20:00': 1}}]\n", `loans: unknown partition "q"`},
+		{node + "partitions: [{name: p, nodes: n1}]\nloans: [{partition: q, back: {'mon 08:00-20:00': 1}}]\n",
+			`loans: unknown partition "q"`},
 		{node + "partitions: [{name: p, nodes: n1}, {name: q, nodes: n1}]\nloans: [{partition: p, back: {mon: 1}}, {partition: q, back: {mon: 1}}]\n", "node n1 is in p, too"},
 		{node + "loans: [{back: {mon: 1}}]\n", "f.yaml: loans[0]: partition: which nodes"},
 		{node + "loans: [{partition: p, back: {monkey: 1}}]\n", "f.yaml: loans[0]: back: "},
@@ -103,7 +107,8 @@ func TestBadCluster(t *testing.T) {
 		{node + "power: [{history: 5m}]\n", "power[0]: history: 5m; between a step (every: 10m)"},
 		{node + "power: [{least: 0}]\n", "power[0]: least: 0 nodes"},
 		{node + "power: [{fell: .inf}]\n", "power[0]: fell: +Inf is not a number of nodes"},
-		{node + "power: [{watts: {asleep: 20, idle: 10, busy: 30}}]\n", "watts: asleep 20, idle 10, busy 30; each is at least"},
+		{node + "power: [{watts: {asleep: 20, idle: 10, busy: 30}}]\n",
+			"watts: asleep 20, idle 10, busy 30; each is at least"},
 		{node + "power: [{suspend_exc_nodes: n7}]\n", "suspend_exc_nodes: n7 is not of the cluster"},
 		{node + "power: [{suspend_exc_nodes: n1}]\n", "no node of the cluster may sleep"},
 		{node + "power: [{}, {}]\n", "node n1 cannot sleep: it is of power[0], too"},
@@ -112,7 +117,8 @@ func TestBadCluster(t *testing.T) {
 		{node + "reservations: [{name: r, start: 1h, end: 2h, gpus: 9}]\n", "1 more than the cluster has"},
 		{node + "epoch: yesterday\n", "is not a time such as"},
 		{"nodes: [{name: n1, model: H100, gpus: 8, ram: lots}]\n", "is not an amount of memory"},
-		{node + "queues: [{name: a, windows: [{days: noday, from: '01:00', to: '02:00'}]}]\n", "is not a set of weekdays"},
+		{node + "queues: [{name: a, windows: [{days: noday, from: '01:00', to: '02:00'}]}]\n",
+			"is not a set of weekdays"},
 		{node + "queues: [{name: a, windows: [{from: '25:00', to: '02:00'}]}]\n", "is not a time of day"},
 	} {
 		s, err := Read("f.yaml", strings.NewReader(c.text))
@@ -166,12 +172,15 @@ func TestPerfTable(t *testing.T) {
 			t.Errorf("%q: %v, want %s", c.text, err, c.want)
 		}
 	}
-	tab, err := ReadPerf("p.yaml", []byte("speed: {r: {T4: 0.5, A100/3g: 0.8}, '*': {T4: 0.25}}\ndistance: {'*': {rack: 0.8}}\npairs: {'r/*': 0.5}\nstages: {r: [12.5, 0.001, 3]}\nscale: {r: {1: 0.3}}"))
+	tab, err := ReadPerf("p.yaml",
+		[]byte("speed: {r: {T4: 0.5, A100/3g: 0.8}, '*': {T4: 0.25}}\ndistance: {'*': {rack: 0.8}}\npairs: {'r/*': 0.5}\nstages: {r: [12.5, 0.001, 3]}\nscale: {r: {1: 0.3}}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tab.Speed["r"]["T4-16GB"] != 500_000 || tab.Speed["r"]["A100-40GB/3g.20gb"] != 800_000 || tab.Distance["*"][cluster.LevelRack] != 800_000 ||
-		tab.Pairs[perf.Pair{"r", "*"}] != 500_000 || tab.Scale["r"][1] != 300_000 || !slices.Equal(tab.Stages["r"], []int64{12_500, 1, 3000}) {
+	if tab.Speed["r"]["T4-16GB"] != 500_000 || tab.Speed["r"]["A100-40GB/3g.20gb"] != 800_000 ||
+		tab.Distance["*"][cluster.LevelRack] != 800_000 ||
+		tab.Pairs[perf.Pair{"r", "*"}] != 500_000 || tab.Scale["r"][1] != 300_000 ||
+		!slices.Equal(tab.Stages["r"], []int64{12_500, 1, 3000}) {
 		t.Errorf("%+v", tab)
 	}
 }

@@ -50,7 +50,8 @@ func (f *defragFile) defrag(timezone string) (*engine.Defrag, error) {
 	}
 	if d != nil {
 		d.Protected = protected
-		d.Moves, d.PerHour, d.Chain, d.Every, d.Horizon = f.Moves, f.PerHour, f.Chain, time.Duration(f.Every), time.Duration(f.Horizon)
+		d.Moves, d.PerHour, d.Chain, d.Every, d.Horizon = f.Moves, f.PerHour, f.Chain, time.Duration(f.Every),
+			time.Duration(f.Horizon)
 	}
 	return d, nil
 }

@@ -32,7 +32,8 @@ func TestReadFile(t *testing.T) {
 		{pipe, "only a regular file"}, {link, "only a regular file"}, {"/dev/zero", "only a regular file"},
 		{large, "larger than 16 MiB"}, {dir, "is a directory"}, {filepath.Join(dir, "none"), "no such file"},
 	} {
-		for _, text := range []string{"sched2:weights=" + c.name, "tiresias-g:samples=" + c.name, "sched2:check=1m;weights=" + c.name} {
+		for _, text := range []string{"sched2:weights=" + c.name, "tiresias-g:samples=" + c.name,
+			"sched2:check=1m;weights=" + c.name} {
 			if _, err := policy.New(text); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v, want ... %s", text, err, c.want)
 			}
@@ -117,8 +118,10 @@ func TestPinShipped(t *testing.T) {
 	if _, err := h.Config(); err != nil {
 		t.Error(err)
 	}
-	for _, other := range []Rules{{Policy: "sched2:digest=00000000", Placer: "meta-rl"}, {Policy: "fifo", Placer: "meta-rl:digest=00000000"}} {
-		if _, err := other.Config(); err == nil || !strings.Contains(err.Error(), "the weights that come with Muster: their digest is") {
+	for _, other := range []Rules{{Policy: "sched2:digest=00000000", Placer: "meta-rl"},
+		{Policy: "fifo", Placer: "meta-rl:digest=00000000"}} {
+		if _, err := other.Config(); err == nil ||
+			!strings.Contains(err.Error(), "the weights that come with Muster: their digest is") {
 			t.Errorf("%+v: %v", other, err)
 		}
 		was := other

@@ -60,7 +60,8 @@ func (f *idleFile) idle(queues []string) (*Idle, error) {
 	if f == nil {
 		return nil, nil
 	}
-	c := &Idle{Below: float64(f.Below), Warn: time.Duration(f.Warn), Demote: time.Duration(f.Demote), Stop: time.Duration(f.Stop), Requeue: f.Requeue}
+	c := &Idle{Below: float64(f.Below), Warn: time.Duration(f.Warn), Demote: time.Duration(f.Demote),
+		Stop: time.Duration(f.Stop), Requeue: f.Requeue}
 	if c.Below == 0 {
 		c.Below = usualIdle
 	}
@@ -73,7 +74,8 @@ func (f *idleFile) idle(queues []string) (*Idle, error) {
 			continue
 		}
 		if s.d <= last {
-			return nil, fmt.Errorf("%s: %s must be longer than %s (%s): all times count from when a job became idle", s.name,
+			return nil, fmt.Errorf("%s: %s must be longer than %s (%s): all times count from when a job became idle",
+				s.name,
 				cluster.FormatDuration(s.d), lastName, cluster.FormatDuration(last))
 		}
 		last, lastName = s.d, s.name

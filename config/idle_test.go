@@ -23,8 +23,9 @@ func TestIdle(t *testing.T) {
 		"":                 nil,
 		"idle: {warn: 1h}": &warnOnly,
 		"idle: {below: 2.5%, warn: 30m, demote: 1h, stop: 2h, requeue: true}": &all,
-		"idle: {stop: 1d, except: {queues: [night], kinds: [interactive]}}": {Below: 5, Stop: 24 * time.Hour, Queues: []string{"night"},
-			Kinds: []cluster.Kind{cluster.Interactive}},
+		"idle: {stop: 1d, except: {queues: [night], kinds: [interactive]}}": {Below: 5, Stop: 24 * time.Hour,
+			Queues: []string{"night"},
+			Kinds:  []cluster.Kind{cluster.Interactive}},
 	} {
 		if c, err := read(text); err != nil || !reflect.DeepEqual(c.Idle, want) {
 			t.Errorf("%s: %+v: %v", text, c, err)

@@ -139,7 +139,8 @@ func (f *kubeFile) kube() (*Kube, error) {
 	if f.Kind != "" && f.Kind != kubeKind {
 		return nil, At(fmt.Errorf("%q is not %s", f.Kind, kubeKind), "kind")
 	}
-	rules := &serveFile{Policy: f.Policy, Place: f.Place, Backfill: f.Backfill, MinRuntime: f.MinRuntime, Starvation: f.Starvation, HoldAfter: f.HoldAfter,
+	rules := &serveFile{Policy: f.Policy, Place: f.Place, Backfill: f.Backfill, MinRuntime: f.MinRuntime,
+		Starvation: f.Starvation, HoldAfter: f.HoldAfter,
 		Stop: f.Stop, Queues: f.Queues, Timezone: f.Timezone, LogLevel: f.LogLevel, Perf: f.Perf, Models: f.Models}
 	s, err := rules.serve()
 	if err == nil {
@@ -148,13 +149,16 @@ func (f *kubeFile) kube() (*Kube, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Kube{Policy: cmp.Or(s.Policy, "multifactor"), Placer: cmp.Or(s.Placer, "best-fit"), Backfill: s.Backfill, MinRuntime: s.MinRuntime,
-		Starvation: s.Starvation, HoldAfter: s.HoldAfter, Stop: s.Stop, Queues: s.Queues, DefaultQueue: f.DefaultQueue, Zone: s.Zone, LogLevel: s.LogLevel, Perf: s.Perf, Models: s.Models,
+	c := &Kube{Policy: cmp.Or(s.Policy, "multifactor"), Placer: cmp.Or(s.Placer, "best-fit"), Backfill: s.Backfill,
+		MinRuntime: s.MinRuntime,
+		Starvation: s.Starvation, HoldAfter: s.HoldAfter, Stop: s.Stop, Queues: s.Queues, DefaultQueue: f.DefaultQueue,
+		Zone: s.Zone, LogLevel: s.LogLevel, Perf: s.Perf, Models: s.Models,
 		Scheduler: cmp.Or(f.Scheduler, "muster"), GPUs: f.GPUs, Drivers: f.Drivers, Labels: f.Labels}
 	for tier := range c.Stop {
 		if c.Stop[tier].How == engine.Suspend {
 			name := cluster.Tier(tier).String()
-			return nil, At(errors.New("suspend: a pod cannot be frozen on Kubernetes; checkpoint and kill are possible"), "stop", name, "how")
+			return nil, At(errors.New(
+				"suspend: a pod cannot be frozen on Kubernetes; checkpoint and kill are possible"), "stop", name, "how")
 		}
 	}
 	switch f.OnNodeLoss {
@@ -180,13 +184,16 @@ func (f *kubeFile) kube() (*Kube, error) {
 	}
 	for _, r := range c.Drivers {
 		if r == "" || strings.ContainsAny(r, "/ ") || !strings.Contains(r, ".") {
-			return nil, At(fmt.Errorf("%q is not the name of a DRA driver such as gpu.nvidia.com (kubectl get resourceslices lists them)", r), "gpu_drivers")
+			return nil, At(fmt.Errorf(
+				"%q is not the name of a DRA driver such as gpu.nvidia.com (kubectl get resourceslices lists them)", r),
+				"gpu_drivers")
 		}
 	}
 	if c.Classes, err = f.classes(); err != nil {
 		return nil, err
 	}
-	if c.DefaultQueue != "" && len(c.Queues) > 0 && !slices.ContainsFunc(c.Queues, func(q cluster.Queue) bool { return q.Name == c.DefaultQueue }) {
+	if c.DefaultQueue != "" && len(c.Queues) > 0 &&
+		!slices.ContainsFunc(c.Queues, func(q cluster.Queue) bool { return q.Name == c.DefaultQueue }) {
 		var names []string
 		for i := range c.Queues {
 			names = append(names, c.Queues[i].Name)
@@ -195,7 +202,8 @@ func (f *kubeFile) kube() (*Kube, error) {
 	}
 	l := &c.Labels
 	l.Product, l.Memory = cmp.Or(l.Product, "nvidia.com/gpu.product"), cmp.Or(l.Memory, "nvidia.com/gpu.memory")
-	l.Replicas, l.Sharing = cmp.Or(l.Replicas, "nvidia.com/gpu.replicas"), cmp.Or(l.Sharing, "nvidia.com/gpu.sharing-strategy")
+	l.Replicas, l.Sharing = cmp.Or(l.Replicas, "nvidia.com/gpu.replicas"),
+		cmp.Or(l.Sharing, "nvidia.com/gpu.sharing-strategy")
 	l.Clique, l.Count = cmp.Or(l.Clique, "nvidia.com/gpu.clique"), cmp.Or(l.Count, "nvidia.com/gpu.count")
 	l.Config, l.State = cmp.Or(l.Config, "nvidia.com/mig.config"), cmp.Or(l.State, "nvidia.com/mig.config.state")
 	l.Strategy = cmp.Or(l.Strategy, "nvidia.com/mig.strategy")
@@ -220,7 +228,8 @@ func (f *kubeFile) mechanisms(c *Kube) (err error) {
 		return At(err, "mig")
 	}
 	if len(c.MIG) > 0 && len(f.GPUs) > 0 && !slices.Contains(f.GPUs, "nvidia.com/gpu") {
-		return At(errors.New("gpu_resources has no nvidia.com/gpu, and only NVIDIA's GPUs are partitioned by a label"), "mig")
+		return At(errors.New("gpu_resources has no nvidia.com/gpu, and only NVIDIA's GPUs are partitioned by a label"),
+			"mig")
 	}
 	if c.Saving, err = f.Saving.saving(); err != nil {
 		return At(err, "checkpoints")
@@ -233,7 +242,8 @@ func (f *kubeFile) mechanisms(c *Kube) (err error) {
 
 // classes are the tiers of PriorityClasses: those that deploy/ creates, and those in the file.
 func (f *kubeFile) classes() (map[string]cluster.Tier, error) {
-	list := map[string]cluster.Tier{"muster-critical": cluster.Critical, "muster-standard": cluster.Standard, "muster-best-effort": cluster.BestEffort}
+	list := map[string]cluster.Tier{"muster-critical": cluster.Critical, "muster-standard": cluster.Standard,
+		"muster-best-effort": cluster.BestEffort}
 	for _, class := range slices.Sorted(maps.Keys(f.Classes)) {
 		tier, err := cluster.ParseTier(f.Classes[class])
 		if err != nil {
@@ -246,11 +256,13 @@ func (f *kubeFile) classes() (map[string]cluster.Tier, error) {
 
 // Settings lists the configuration, defaults included. All of it takes effect when the scheduler starts.
 func (c *Kube) Settings() (list []Setting) {
-	s := &Serve{Policy: c.Policy, Placer: c.Placer, Backfill: c.Backfill, MinRuntime: c.MinRuntime, Starvation: c.Starvation, HoldAfter: c.HoldAfter, Stop: c.Stop,
+	s := &Serve{Policy: c.Policy, Placer: c.Placer, Backfill: c.Backfill, MinRuntime: c.MinRuntime,
+		Starvation: c.Starvation, HoldAfter: c.HoldAfter, Stop: c.Stop,
 		Queues: c.Queues, Zone: c.Zone, LogLevel: c.LogLevel, Perf: c.Perf, Models: c.Models}
 	for _, v := range s.Settings() {
 		switch head, _, _ := strings.Cut(v.Key, "."); head {
-		case "policy", "place", "backfill", "min_runtime", "starvation", "hold_after", "stop", "queues", "timezone", "log_level", "performance", "models":
+		case "policy", "place", "backfill", "min_runtime", "starvation", "hold_after", "stop", "queues", "timezone",
+			"log_level", "performance", "models":
 			list = append(list, Setting{Key: v.Key, Value: v.Value})
 		}
 	}
@@ -284,8 +296,10 @@ func (c *Kube) Settings() (list []Setting) {
 	add("scheduler_name", c.Scheduler)
 	add("gpu_resources", strings.Join(c.GPUs, " "))
 	add("gpu_drivers", strings.Join(c.Drivers, " "))
-	for _, l := range []struct{ key, value string }{{"product", c.Labels.Product}, {"memory", c.Labels.Memory}, {"replicas", c.Labels.Replicas}, {"sharing", c.Labels.Sharing}, {"clique", c.Labels.Clique},
-		{"rack", c.Labels.Rack}, {"fabric", c.Labels.Fabric}, {"count", c.Labels.Count}, {"mig_config", c.Labels.Config}, {"mig_state", c.Labels.State}, {"mig_strategy", c.Labels.Strategy}} {
+	for _, l := range []struct{ key, value string }{{"product", c.Labels.Product}, {"memory", c.Labels.Memory},
+		{"replicas", c.Labels.Replicas}, {"sharing", c.Labels.Sharing}, {"clique", c.Labels.Clique},
+		{"rack", c.Labels.Rack}, {"fabric", c.Labels.Fabric}, {"count", c.Labels.Count},
+		{"mig_config", c.Labels.Config}, {"mig_state", c.Labels.State}, {"mig_strategy", c.Labels.Strategy}} {
 		add("labels."+l.key, l.value)
 	}
 	for _, class := range slices.Sorted(maps.Keys(c.Classes)) {

@@ -13,7 +13,8 @@ import (
 // The configuration of muster kube is read, with its defaults, and invalid values are refused by line.
 func TestKube(t *testing.T) {
 	c, err := ReadKube("kube.yaml", strings.NewReader("\n"))
-	if err != nil || c.Policy != "multifactor" || c.Scheduler != "muster" || c.GPUs[0] != "nvidia.com/gpu" || c.Repair || c.Labels.Clique != "nvidia.com/gpu.clique" {
+	if err != nil || c.Policy != "multifactor" || c.Scheduler != "muster" || c.GPUs[0] != "nvidia.com/gpu" ||
+		c.Repair || c.Labels.Clique != "nvidia.com/gpu.clique" {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	c, err = ReadKube("kube.yaml", strings.NewReader(`
@@ -31,8 +32,10 @@ on_node_loss: repair
 defragment: {mode: auto, moves: 2, await: 30s}
 sharing: {min_speed: 0.5}
 `))
-	if err != nil || !c.Repair || c.DefaultQueue != "a" || len(c.GPUs) != 2 || c.Labels.Rack != "topology.example.com/rack" || c.Labels.Product != "nvidia.com/gpu.product" ||
-		c.Stop[1].How != engine.Checkpoint || c.Classes["scavenger"] != cluster.BestEffort || c.Classes["muster-critical"] != cluster.Critical {
+	if err != nil || !c.Repair || c.DefaultQueue != "a" || len(c.GPUs) != 2 ||
+		c.Labels.Rack != "topology.example.com/rack" || c.Labels.Product != "nvidia.com/gpu.product" ||
+		c.Stop[1].How != engine.Checkpoint || c.Classes["scavenger"] != cluster.BestEffort ||
+		c.Classes["muster-critical"] != cluster.Critical {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	if c.Defrag == nil || !c.Defrag.Auto || c.Defrag.Moves != 2 || c.Await != 30*time.Second || c.MinSpeed != 500_000 {
@@ -60,7 +63,8 @@ sharing: {min_speed: 0.5}
 		"log_level: loud\n":                           "unknown log level",
 		"queues: [{name: a, guarantee: 5, limit: 2}]": "limit",
 	} {
-		if _, err := ReadKube("kube.yaml", strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ReadKube("kube.yaml", strings.NewReader(text)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
@@ -73,8 +77,10 @@ func TestKubeQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := cluster.Window{Days: 1<<1 | 1<<2 | 1<<6, From: 22 * time.Hour, To: 7*time.Hour + 30*time.Minute, Guarantee: cluster.Unlimited, Limit: 2000}
-	want := cluster.Queue{Name: "a", Parent: "org", Guarantee: 500, Limit: 8000, Lend: cluster.Unlimited, Weight: 2000, Period: 28 * 24 * time.Hour, Budget: 9,
+	w := cluster.Window{Days: 1<<1 | 1<<2 | 1<<6, From: 22 * time.Hour, To: 7*time.Hour + 30*time.Minute,
+		Guarantee: cluster.Unlimited, Limit: 2000}
+	want := cluster.Queue{Name: "a", Parent: "org", Guarantee: 500, Limit: 8000, Lend: cluster.Unlimited, Weight: 2000,
+		Period: 28 * 24 * time.Hour, Budget: 9,
 		UserGPUs: 4000, NoReclaim: true, Windows: []cluster.Window{w}}
 	if !reflect.DeepEqual(q.Queue, want) || q.Tiers[0] != cluster.BestEffort {
 		t.Errorf("%+v, want %+v", q, want)

@@ -57,19 +57,22 @@ func (f *kubeFile) mig() (list []KubeMIG, err error) {
 func (f *kubeMIGFile) mig() (KubeMIG, error) {
 	m := KubeMIG{Selector: f.Selector, Configs: f.Configs, After: migAfter, Keep: migKeep, Timeout: migTimeout}
 	if len(f.Selector) == 0 {
-		return m, errors.New("selector: which nodes may be repartitioned? Name a label that they have, such as {pool: shared}")
+		return m, errors.New(
+			"selector: which nodes may be repartitioned? Name a label that they have, such as {pool: shared}")
 	}
 	text := f.Map
 	if text == "" {
 		text = migMap
 	}
 	var ok bool
-	if m.Space, m.Map, ok = strings.Cut(text, "/"); !ok || m.Space == "" || m.Map == "" || strings.Contains(m.Map, "/") {
+	if m.Space, m.Map, ok = strings.Cut(text, "/"); !ok || m.Space == "" || m.Map == "" ||
+		strings.Contains(m.Map, "/") {
 		return m, fmt.Errorf("config_map: %q is not NAMESPACE/NAME, such as %s", text, migMap)
 	}
 	for i, c := range f.Configs {
 		if c == "" || slices.Contains(f.Configs[:i], c) {
-			return m, fmt.Errorf("configs: %q is empty or listed twice; write names in the ConfigMap, such as all-disabled", c)
+			return m, fmt.Errorf(
+				"configs: %q is empty or listed twice; write names in the ConfigMap, such as all-disabled", c)
 		}
 	}
 	for _, v := range []struct {
@@ -85,7 +88,8 @@ func (f *kubeMIGFile) mig() (KubeMIG, error) {
 		}
 	}
 	if m.Timeout < time.Second {
-		return m, fmt.Errorf("timeout: %s; partitioning a node takes a minute or more, such as 15m", cluster.FormatDuration(m.Timeout))
+		return m, fmt.Errorf("timeout: %s; partitioning a node takes a minute or more, such as 15m",
+			cluster.FormatDuration(m.Timeout))
 	}
 	return m, nil
 }

@@ -13,18 +13,22 @@ import (
 
 // Partitioning in the configuration of muster kube, and errors in it.
 func TestKubeMIG(t *testing.T) {
-	c, err := ReadKube("f.yaml", strings.NewReader("mig:\n  - {selector: {pool: shared}, configs: [all-disabled, all-1g.10gb], after: 2m}\n  - {selector: {pool: other}, config_map: ops/mig, keep: 0s, timeout: 5m}\nlabels: {mig_config: example.org/mig}\n"))
+	c, err := ReadKube("f.yaml",
+		strings.NewReader("mig:\n  - {selector: {pool: shared}, configs: [all-disabled, all-1g.10gb], after: 2m}\n  - {selector: {pool: other}, config_map: ops/mig, keep: 0s, timeout: 5m}\nlabels: {mig_config: example.org/mig}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	a, b := c.MIG[0], c.MIG[1]
-	if a.Space != "gpu-operator" || a.Map != "default-mig-parted-config" || len(a.Configs) != 2 || a.After != 2*time.Minute || a.Keep != 10*time.Minute || a.Timeout != 15*time.Minute {
+	if a.Space != "gpu-operator" || a.Map != "default-mig-parted-config" || len(a.Configs) != 2 ||
+		a.After != 2*time.Minute || a.Keep != 10*time.Minute || a.Timeout != 15*time.Minute {
 		t.Errorf("%+v", a)
 	}
-	if b.Space != "ops" || b.Map != "mig" || b.Configs != nil || b.After != time.Minute || b.Keep != 0 || b.Timeout != 5*time.Minute {
+	if b.Space != "ops" || b.Map != "mig" || b.Configs != nil || b.After != time.Minute || b.Keep != 0 ||
+		b.Timeout != 5*time.Minute {
 		t.Errorf("%+v", b)
 	}
-	if l := c.Labels; l.Config != "example.org/mig" || l.State != "nvidia.com/mig.config.state" || l.Strategy != "nvidia.com/mig.strategy" || l.Count != "nvidia.com/gpu.count" {
+	if l := c.Labels; l.Config != "example.org/mig" || l.State != "nvidia.com/mig.config.state" ||
+		l.Strategy != "nvidia.com/mig.strategy" || l.Count != "nvidia.com/gpu.count" {
 		t.Errorf("%+v", l)
 	}
 	text := ""
@@ -45,7 +49,8 @@ func TestKubeMIG(t *testing.T) {
 		{"mig: [{selector: {a: b}, confgs: [x]}]\n", `did you mean "configs"?`},
 		{"mig: [{selector: {a: b}}]\ngpu_resources: [amd.com/gpu]\n", "mig: gpu_resources has no nvidia.com/gpu"},
 	} {
-		if _, err := ReadKube("f.yaml", strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ReadKube("f.yaml", strings.NewReader(c.text)); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.text, err, c.want)
 		}
 	}
@@ -78,10 +83,15 @@ func TestMIGOffer(t *testing.T) {
 		gpus int
 		want string // what the node has, or the error
 	}{
-		{"all-disabled", 8, "8 GPUs"}, {"all-1g.10gb", 8, "56 1g.10gb"}, {"all-balanced", 2, "4 1g.10gb, 2 2g.20gb, 2 3g.40gb"}, {"half", 2, "1 GPUs, 6 1g.10gb, 1 1g.10gb+me"},
-		{"half", 1, "half: entry 1: devices: GPU 1: the node has GPUs 0 to 0"}, {"half", 4, "half: no entry describes GPU 2"},
-		{"too-many", 1, "too-many: entry 0: mig-devices: a GPU of model H100-80GB cannot have 2 4g.40gb at once"}, {"unknown", 1, "unknown: entry 0: H100-80GB does not offer MIG profile 9g.90gb; it offers"},
-		{"twice", 2, "twice: entry 1: devices: GPU 0 is described twice"}, {"empty", 1, "empty: entry 0: mig-devices: a GPU in MIG mode without instances"}, {"off", 1, "off: entry 0: mig-devices: mig-enabled is false"},
+		{"all-disabled", 8, "8 GPUs"}, {"all-1g.10gb", 8, "56 1g.10gb"},
+		{"all-balanced", 2, "4 1g.10gb, 2 2g.20gb, 2 3g.40gb"}, {"half", 2, "1 GPUs, 6 1g.10gb, 1 1g.10gb+me"},
+		{"half", 1, "half: entry 1: devices: GPU 1: the node has GPUs 0 to 0"},
+		{"half", 4, "half: no entry describes GPU 2"},
+		{"too-many", 1, "too-many: entry 0: mig-devices: a GPU of model H100-80GB cannot have 2 4g.40gb at once"},
+		{"unknown", 1, "unknown: entry 0: H100-80GB does not offer MIG profile 9g.90gb; it offers"},
+		{"twice", 2, "twice: entry 1: devices: GPU 0 is described twice"},
+		{"empty", 1, "empty: entry 0: mig-devices: a GPU in MIG mode without instances"},
+		{"off", 1, "off: entry 0: mig-devices: mig-enabled is false"},
 		{"all-1g.10g", 1, `did you mean "all-1g.10gb"?`},
 	} {
 		o, err := c.Offer(v.name, &h100, v.gpus)
@@ -90,11 +100,14 @@ func TestMIGOffer(t *testing.T) {
 		}
 	}
 	a30, _ := cluster.FindModel("A30-24GB")
-	if _, err := c.Offer("all-balanced", &a30, 1); err == nil || !strings.Contains(err.Error(), "does not offer MIG profile 1g.5gb") {
+	if _, err := c.Offer("all-balanced", &a30, 1); err == nil ||
+		!strings.Contains(err.Error(), "does not offer MIG profile 1g.5gb") {
 		t.Errorf("%v", err)
 	}
-	for text, want := range map[string]string{"version: v2\nmig-configs: {}": `version: "v2" is not v1`, "version: v1": "mig-configs: there are none", "version: v1\nmig-configs: {a: [{devices: some}]}": `devices: "some" is neither all nor a list`,
-		"version: v1\nmig-configs: {a: [{devices: [x]}]}": "devices: neither all nor a list of numbers"} {
+	for text, want := range map[string]string{"version: v2\nmig-configs: {}": `version: "v2" is not v1`,
+		"version: v1": "mig-configs: there are none",
+		"version: v1\nmig-configs: {a: [{devices: some}]}": `devices: "some" is neither all nor a list`,
+		"version: v1\nmig-configs: {a: [{devices: [x]}]}":  "devices: neither all nor a list of numbers"} {
 		if _, err := ReadMIGConfigs(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}

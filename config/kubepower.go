@@ -86,7 +86,8 @@ func (f *kubePowerFile) power() (KubePower, error) {
 	case f.Watts != wattsFile{}:
 		return p, errors.New("watts: only muster sim computes with what nodes draw")
 	case len(f.Selector) == 0:
-		return p, errors.New("selector: which nodes may be switched off? Name a label that they have, such as {pool: batch}")
+		return p, errors.New(
+			"selector: which nodes may be switched off? Name a label that they have, such as {pool: batch}")
 	}
 	for _, v := range []struct{ name, program string }{{"suspend_program", f.Suspend}, {"resume_program", f.Resume}} {
 		if v.program != "" && !filepath.IsAbs(v.program) {
@@ -105,7 +106,8 @@ func (f *kubePowerFile) power() (KubePower, error) {
 		p.Timeout = time.Duration(*f.Timeout)
 	}
 	if p.Timeout < p.Rule.Wake {
-		return p, fmt.Errorf("resume_timeout: %s; at least resume_time (%s) is possible", cluster.FormatDuration(p.Timeout), cluster.FormatDuration(p.Rule.Wake))
+		return p, fmt.Errorf("resume_timeout: %s; at least resume_time (%s) is possible",
+			cluster.FormatDuration(p.Timeout), cluster.FormatDuration(p.Rule.Wake))
 	}
 	return p, nil
 }
@@ -121,7 +123,8 @@ func (p *KubePower) text() string {
 	for _, v := range []struct {
 		name string
 		d    time.Duration
-	}{{"every", r.Every}, {"history", r.History}, {"future", r.Future}, {"keep", r.Keep}, {"suspend_time", r.Settled}, {"resume_time", r.Wake}, {"resume_timeout", p.Timeout}} {
+	}{{"every", r.Every}, {"history", r.History}, {"future", r.Future}, {"keep", r.Keep}, {"suspend_time", r.Settled},
+		{"resume_time", r.Wake}, {"resume_timeout", p.Timeout}} {
 		w.add(v.name, cluster.FormatDuration(v.d))
 	}
 	w.add("fell", number(float64(r.Fell)/1000))

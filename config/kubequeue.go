@@ -57,14 +57,17 @@ func ReadKubeQueue(name string, spec []byte) (*KubeQueue, error) {
 	if err := dec.Decode(&f); err != nil {
 		return nil, fmt.Errorf("spec: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
-	q := &KubeQueue{Namespaces: f.Namespaces, Queue: cluster.Queue{Name: name, Parent: f.Parent, NoReclaim: f.NoReclaim, MaxJobs: f.MaxJobs,
-		UserJobs: f.UserJobs, Budget: f.Budget, Period: time.Duration(f.Period), Shares: f.Shares, Priority: f.Priority,
-		Weight: int64(math.Round(f.Weight * 1000))}}
+	q := &KubeQueue{Namespaces: f.Namespaces,
+		Queue: cluster.Queue{Name: name, Parent: f.Parent, NoReclaim: f.NoReclaim, MaxJobs: f.MaxJobs,
+			UserJobs: f.UserJobs, Budget: f.Budget, Period: time.Duration(f.Period), Shares: f.Shares,
+			Priority: f.Priority,
+			Weight:   int64(math.Round(f.Weight * 1000))}}
 	for _, a := range []struct {
 		field string
 		from  *float64
 		to    *cluster.Milli
-	}{{"spec.guarantee", &f.Guarantee, &q.Guarantee}, {"spec.reserve", &f.Reserve, &q.Reserve}, {"spec.userGPUs", &f.UserGPUs, &q.UserGPUs},
+	}{{"spec.guarantee", &f.Guarantee, &q.Guarantee}, {"spec.reserve", &f.Reserve, &q.Reserve},
+		{"spec.userGPUs", &f.UserGPUs, &q.UserGPUs},
 		{"spec.limit", f.Limit, &q.Limit}, {"spec.lend", f.Lend, &q.Lend}} {
 		if err := gpusOf(a.field, a.from, a.to); err != nil {
 			return nil, err

@@ -19,8 +19,9 @@ type Limits struct {
 // ForUsers are the limits of a daemon that serves several users, ForOne those of one that serves only its own
 // user.
 var (
-	ForUsers = Limits{Jobs: 20_000, BareTasks: 1_000, Connections: 256, Streams: 128, Name: 256, Comment: 4 << 10, Env: 256 << 10, Request: 4 << 20}
-	ForOne   = Limits{Connections: 2_000, Streams: 1_000, Name: 256, Comment: 64 << 10, Env: 2 << 20, Request: 16 << 20}
+	ForUsers = Limits{Jobs: 20_000, BareTasks: 1_000, Connections: 256, Streams: 128, Name: 256, Comment: 4 << 10,
+		Env: 256 << 10, Request: 4 << 20}
+	ForOne = Limits{Connections: 2_000, Streams: 1_000, Name: 256, Comment: 64 << 10, Env: 2 << 20, Request: 16 << 20}
 )
 
 // Urgency says who may have critical jobs and priorities above 0.
@@ -91,7 +92,8 @@ func (c *size) UnmarshalText(b []byte) error {
 	}
 	n, err := strconv.Atoi(number)
 	if err != nil || n < 1 || n > 64<<20/unit {
-		return fmt.Errorf("%q is not a number of bytes from 1 to 64MiB, such as 4096, 4KiB or 1MiB, or %s", b, unlimited)
+		return fmt.Errorf("%q is not a number of bytes from 1 to 64MiB, such as 4096, 4KiB or 1MiB, or %s", b,
+			unlimited)
 	}
 	*c = size(n * unit)
 	return nil

@@ -7,7 +7,8 @@ import (
 
 // Limits are read with their units, the defaults depend on the kind of daemon, and errors name their line.
 func TestLimits(t *testing.T) {
-	c, err := ReadServe("x", strings.NewReader("queues: [{name: a}]\nlimits: {jobs: unlimited, comment: 2KiB, streams: 7}\nurgent: {queues: [a]}\n"))
+	c, err := ReadServe("x",
+		strings.NewReader("queues: [{name: a}]\nlimits: {jobs: unlimited, comment: 2KiB, streams: 7}\nurgent: {queues: [a]}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,8 @@ func ReadMIGConfigs(text string) (*MIGConfigs, error) {
 	case f.Version != "v1":
 		return nil, fmt.Errorf("version: %q is not v1", f.Version)
 	case len(f.Configs) == 0:
-		return nil, errors.New("mig-configs: there are none; such as mig-configs: {all-disabled: [{devices: all, mig-enabled: false}]}")
+		return nil, errors.New(
+			"mig-configs: there are none; such as mig-configs: {all-disabled: [{devices: all, mig-enabled: false}]}")
 	}
 	return &MIGConfigs{f.Configs}, nil
 }
@@ -108,10 +109,13 @@ func (c *MIGConfigs) Offer(name string, m *cluster.GPUModel, gpus int) (MIGOffer
 		}
 		for _, dev := range e.devices(gpus) {
 			if dev < 0 || dev >= gpus {
-				return MIGOffer{}, fmt.Errorf("%s: entry %d: devices: GPU %d: the node has GPUs 0 to %d", name, i, dev, gpus-1)
+				return MIGOffer{}, fmt.Errorf("%s: entry %d: devices: GPU %d: the node has GPUs 0 to %d", name, i, dev,
+					gpus-1)
 			}
-			if before := made[dev]; before != nil && !(before.Enabled == e.Enabled && maps.Equal(before.Slices, e.Slices)) {
-				return MIGOffer{}, fmt.Errorf("%s: entry %d: devices: GPU %d is described twice, as %v and as %v", name, i, dev, before.Slices, e.Slices)
+			if before := made[dev]; before != nil &&
+				!(before.Enabled == e.Enabled && maps.Equal(before.Slices, e.Slices)) {
+				return MIGOffer{}, fmt.Errorf("%s: entry %d: devices: GPU %d is described twice, as %v and as %v", name,
+					i, dev, before.Slices, e.Slices)
 			}
 			made[dev] = e
 		}
@@ -171,7 +175,8 @@ func (e *migEntry) check(m *cluster.GPUModel) error {
 		}
 	}
 	if !together(m, profiles, 0, 0, false) {
-		return fmt.Errorf("mig-devices: a GPU of model %s cannot have %s at once", m.Name, MIGOffer{Slices: e.Slices}.Text())
+		return fmt.Errorf("mig-devices: a GPU of model %s cannot have %s at once", m.Name,
+			MIGOffer{Slices: e.Slices}.Text())
 	}
 	return nil
 }
@@ -187,6 +192,7 @@ func together(m *cluster.GPUModel, profiles []*cluster.SliceProfile, slots uint8
 		return false
 	}
 	return slices.ContainsFunc(p.Starts, func(start int) bool {
-		return slots&p.Mask(start) == 0 && together(m, profiles[1:], slots|p.Mask(start), compute+p.Compute, media || p.Media())
+		return slots&p.Mask(start) == 0 &&
+			together(m, profiles[1:], slots|p.Mask(start), compute+p.Compute, media || p.Media())
 	})
 }

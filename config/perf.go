@@ -13,7 +13,8 @@ import (
 
 // perfFile is a performance table as people write it: factors, relative to the recorded speed.
 type perfFile struct {
-	Speed    map[string]map[string]float64 `yaml:"speed"`    // job model -> GPU model, or GPU model/MIG profile -> factor
+	// job model -> GPU model, or GPU model/MIG profile -> factor
+	Speed    map[string]map[string]float64 `yaml:"speed"`
 	Distance map[string]map[string]float64 `yaml:"distance"` // job model -> level -> factor
 	Pairs    map[string]float64            `yaml:"pairs"`    // "victim/partner" -> factor
 	Stages   map[string][]float64          `yaml:"stages"`   // job model -> time of each stage of an iteration
@@ -31,7 +32,8 @@ type useFile struct {
 
 // slicingFile is the cost of time slicing between processes on one GPU.
 type slicingFile struct {
-	Switch    float64            `yaml:"switch"`    // fraction of the time that is lost, for each process after the first
+	// fraction of the time that is lost, for each process after the first
+	Switch    float64            `yaml:"switch"`
 	Duty      map[string]float64 `yaml:"duty"`      // job model -> fraction of the time that a process is busy
 	Processes map[string]int     `yaml:"processes"` // job model -> processes of a job on each GPU
 }
@@ -61,7 +63,8 @@ func ReadPerf(path string, data []byte) (*perf.Table, error) {
 // table converts the file to a table.
 func (f *perfFile) table() (*perf.Table, error) {
 	t := &perf.Table{Speed: map[string]map[string]int64{}, Distance: map[string]map[cluster.Level]int64{},
-		Pairs: map[perf.Pair]int64{}, Use: map[string]perf.Use{}, Stages: map[string][]int64{}, Scale: map[string]map[int]int64{}}
+		Pairs: map[perf.Pair]int64{}, Use: map[string]perf.Use{}, Stages: map[string][]int64{},
+		Scale: map[string]map[int]int64{}}
 	for m, row := range f.Speed {
 		t.Speed[m] = map[string]int64{}
 		for gpu, v := range row {
@@ -132,7 +135,8 @@ func (f *perfFile) usage(t *perf.Table) {
 		t.Use[m] = perf.Use{Compute: millionths(u.Compute), Memory: millionths(u.Memory)}
 	}
 	if f.Slicing != nil {
-		t.Slicing = &perf.TimeSlicing{Switch: millionths(f.Slicing.Switch), Duty: map[string]int64{}, Processes: f.Slicing.Processes}
+		t.Slicing = &perf.TimeSlicing{Switch: millionths(f.Slicing.Switch), Duty: map[string]int64{},
+			Processes: f.Slicing.Processes}
 		for m, v := range f.Slicing.Duty {
 			t.Slicing.Duty[m] = millionths(v)
 		}

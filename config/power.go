@@ -39,7 +39,8 @@ func (f *powerFile) rule(nodes int) (cluster.Power, error) {
 	for _, v := range []struct {
 		from *Duration
 		to   *time.Duration
-	}{{f.Every, &p.Every}, {f.History, &p.History}, {f.Future, &p.Future}, {f.Keep, &p.Keep}, {f.Settled, &p.Settled}, {f.Wake, &p.Wake}} {
+	}{{f.Every, &p.Every}, {f.History, &p.History}, {f.Future, &p.Future}, {f.Keep, &p.Keep}, {f.Settled, &p.Settled},
+		{f.Wake, &p.Wake}} {
 		if v.from != nil {
 			*v.to = time.Duration(*v.from)
 		}

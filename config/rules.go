@@ -33,7 +33,8 @@ type Rules struct {
 // Config is the configuration of an engine under these rules.
 func (r *Rules) Config() (engine.Config, error) {
 	cfg := engine.Config{Spec: r.Spec, Depth: r.Depth, Reserve: r.Reserve, MinRuntime: r.MinRuntime,
-		Starvation: r.Starvation, HoldAfter: r.HoldAfter, Launches: r.Launches, Unshared: r.Unshared, Stop: r.Stop, Defrag: r.Defrag}
+		Starvation: r.Starvation, HoldAfter: r.HoldAfter, Launches: r.Launches, Unshared: r.Unshared, Stop: r.Stop,
+		Defrag: r.Defrag}
 	if r.Perf != nil {
 		cfg.Speeds = perf.Belief{Model: r.Perf}
 	}

@@ -20,7 +20,8 @@ func (f *savingFile) saving() (*perf.Saving, error) {
 	if f == nil {
 		return nil, nil
 	}
-	s := &perf.Saving{Interruptions: perf.Interruptions{Node: time.Duration(f.NodeMTBF), GPU: time.Duration(f.GPUMTBF)}, Min: time.Duration(f.Min), Max: time.Duration(f.Max)}
+	s := &perf.Saving{Interruptions: perf.Interruptions{Node: time.Duration(f.NodeMTBF), GPU: time.Duration(f.GPUMTBF)},
+		Min: time.Duration(f.Min), Max: time.Duration(f.Max)}
 	return s, s.Check()
 }
 

@@ -149,10 +149,15 @@ func (f *serveFile) serve() (*Serve, error) {
 	if len(f.Power) > 0 {
 		return nil, At(errOnePower, "power")
 	}
-	c := &Serve{Policy: f.Policy, Placer: f.Place, Backfill: f.Backfill, MinRuntime: time.Duration(f.MinRuntime), Starvation: time.Duration(f.Starvation),
-		KillWait: time.Duration(f.KillWait), Stop: engine.DefaultStop, Members: f.Members, Operators: f.Operators, Admins: f.Admins,
-		State: f.State, Checkpoints: f.Checkpoints, Socket: f.Socket, GPUs: f.GPUs, CPUs: f.CPUs, Keep: (*time.Duration)(f.Keep), SampleEvery: (*time.Duration)(f.SampleEvery),
-		HourCost: f.HourCost, Listen: f.Listen, Cert: f.TLS.Cert, Key: f.TLS.Key, SelfSigned: f.TLS.SelfSigned, Insecure: f.Insecure, Hosts: f.Hosts, limits: f.Limits, AuditKeep: time.Duration(*cmp.Or(f.AuditKeep, &defaultAuditKeep))}
+	c := &Serve{Policy: f.Policy, Placer: f.Place, Backfill: f.Backfill, MinRuntime: time.Duration(f.MinRuntime),
+		Starvation: time.Duration(f.Starvation),
+		KillWait:   time.Duration(f.KillWait), Stop: engine.DefaultStop, Members: f.Members, Operators: f.Operators,
+		Admins: f.Admins,
+		State:  f.State, Checkpoints: f.Checkpoints, Socket: f.Socket, GPUs: f.GPUs, CPUs: f.CPUs,
+		Keep: (*time.Duration)(f.Keep), SampleEvery: (*time.Duration)(f.SampleEvery),
+		HourCost: f.HourCost, Listen: f.Listen, Cert: f.TLS.Cert, Key: f.TLS.Key, SelfSigned: f.TLS.SelfSigned,
+		Insecure: f.Insecure, Hosts: f.Hosts, limits: f.Limits,
+		AuditKeep: time.Duration(*cmp.Or(f.AuditKeep, &defaultAuditKeep))}
 	for _, step := range []func(*Serve) error{f.checkRules, f.checkMachine, f.stopRules} {
 		if err := step(c); err != nil {
 			return nil, err
@@ -215,7 +220,8 @@ func (c *Serve) takeQueues(f *serveFile) ([]string, error) {
 	for i := range c.Partitions {
 		for _, q := range c.Partitions[i].Queues {
 			if !slices.Contains(names, q) {
-				return nil, At(fmt.Errorf("%s: %w", c.Partitions[i].Name, cluster.Unknown("queue", q, names)), "partitions", c.Partitions[i].Name)
+				return nil, At(fmt.Errorf("%s: %w", c.Partitions[i].Name, cluster.Unknown("queue", q, names)),
+					"partitions", c.Partitions[i].Name)
 			}
 		}
 	}
@@ -251,7 +257,9 @@ func (f *serveFile) checkRules(c *Serve) error {
 	if c.HoldAfter = engine.DefaultHoldAfter; f.HoldAfter != nil {
 		c.HoldAfter = time.Duration(*f.HoldAfter)
 	}
-	for key, d := range map[string]*Duration{"min_runtime": &f.MinRuntime, "starvation": &f.Starvation, "hold_after": f.HoldAfter, "kill_wait": &f.KillWait, "keep": f.Keep, "audit_keep": f.AuditKeep, "sample_every": f.SampleEvery} {
+	for key, d := range map[string]*Duration{"min_runtime": &f.MinRuntime, "starvation": &f.Starvation,
+		"hold_after": f.HoldAfter, "kill_wait": &f.KillWait, "keep": f.Keep, "audit_keep": f.AuditKeep,
+		"sample_every": f.SampleEvery} {
 		if d != nil && *d < 0 {
 			return At(fmt.Errorf("%s is below 0", cluster.FormatDuration(time.Duration(*d))), key)
 		}
@@ -289,7 +297,8 @@ func (f *serveFile) checkMachine(c *Serve) error {
 }
 
 // levels are the log levels by name, from the most verbose on.
-var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
+	"error": slog.LevelError}
 
 // ParseLevel reads a log level: debug, info, warn or error.
 func ParseLevel(text string) (slog.Level, error) {
@@ -323,7 +332,8 @@ func (f *serveFile) stopRules(c *Serve) error {
 func (c *Serve) checkQueues() error {
 	spec := cluster.Spec{Queues: c.Queues}
 	for i := range 1024 { // guarantees are compared with the real number of GPUs later
-		spec.Nodes = append(spec.Nodes, cluster.Node{Name: fmt.Sprintf("n%d", i), Model: "H100-80GB", GPUs: cluster.MaxGPUsPerNode})
+		spec.Nodes = append(spec.Nodes,
+			cluster.Node{Name: fmt.Sprintf("n%d", i), Model: "H100-80GB", GPUs: cluster.MaxGPUsPerNode})
 	}
 	if err := Validate(&spec); err != nil {
 		return err

@@ -15,7 +15,8 @@ func TestBadServe(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"policy: fifo\npolcy: las\n", `f.yaml:2: unknown key "polcy": did you mean "policy"?`},
 		{"kill_wait: 1s\npolicy: fifoo\n", `f.yaml:2: policy: unknown policy "fifoo": did you mean "fifo"?`},
-		{"policy: fifo\nloans: [{partition: p, back: {mon: 1}}]\n", "f.yaml:2: loans: one machine cannot be given back"},
+		{"policy: fifo\nloans: [{partition: p, back: {mon: 1}}]\n",
+			"f.yaml:2: loans: one machine cannot be given back"},
 		{"policy: fifo\npower: [{}]\n", "f.yaml:2: power: one machine cannot sleep"},
 		{"\nplace: best\n", "f.yaml:2: place: "},
 		{"backfill: esy\n", `did you mean "easy"?`},
@@ -37,7 +38,8 @@ func TestBadServe(t *testing.T) {
 		{"tls:\n  cert: a\n  key: b\n  self_signed: true\n", "f.yaml:4: tls: self_signed"},
 		{"tls: {certificate: a}\n", `f.yaml:1: unknown key "certificate"`},
 		{"queues:\n  - {name: a}\n  - {name: b, parent: c}\n", `f.yaml:3: queue "b": unknown parent "c"`},
-		{"queues:\n  - {name: a}\n  - name: b\n    children:\n      - {name: d, guarantee: 4, limit: 2}\n", "f.yaml:5: "},
+		{"queues:\n  - {name: a}\n  - name: b\n    children:\n      - {name: d, guarantee: 4, limit: 2}\n",
+			"f.yaml:5: "},
 		{"queues: [{name: a}, {name: a}]\n", `queue "a" is defined twice`},
 		{"queues: [{name: a}]\nmembers:\n  a: {}\n  b: {}\n", `f.yaml:4: members: b: unknown queue "b"`},
 		{"queues: [{name: a}]\npartitions:\n  - {name: p, queues: [b]}\n", "f.yaml:3: partitions: p: p: unknown queue"},
@@ -67,9 +69,11 @@ func TestCompare(t *testing.T) {
 	for _, c := range Compare(old, now) {
 		got = append(got, fmt.Sprintf("%s: %s -> %s %v", c.Key, c.Old, c.New, c.Live))
 	}
-	want := []string{"policy: fifo -> las true", "kill_wait: 0s -> 3s true", "queues.a: guarantee 1 -> guarantee 2, weight 3 true", "queues.c:  -> (nothing) true",
+	want := []string{"policy: fifo -> las true", "kill_wait: 0s -> 3s true",
+		"queues.a: guarantee 1 -> guarantee 2, weight 3 true", "queues.c:  -> (nothing) true",
 		"admins: nobody -> groups wheel true", "tls.cert: a -> c true", "listen: none -> 0.0.0.0:1 false",
-		"queues.b: limit 2.5, window mon tue 07:00-22:00 guarantee 2 ->  true", "timezone: -02:30 ->  true", "members.a: users ann ->  true"}
+		"queues.b: limit 2.5, window mon tue 07:00-22:00 guarantee 2 ->  true", "timezone: -02:30 ->  true",
+		"members.a: users ann ->  true"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

@@ -78,7 +78,8 @@ func (c *Serve) Settings() (list []Setting) {
 		add(true, "performance", PerfText(c.Perf))
 	}
 	for i := range c.Models {
-		add(true, "models."+c.Models[i].Name, "weight "+number(float64(cmp.Or(c.Models[i].Weight, cluster.Whole))/float64(cluster.Whole)))
+		add(true, "models."+c.Models[i].Name,
+			"weight "+number(float64(cmp.Or(c.Models[i].Weight, cluster.Whole))/float64(cluster.Whole)))
 	}
 	add(true, "operators", peopleText(c.Operators))
 	add(true, "admins", peopleText(c.Admins))
@@ -129,7 +130,8 @@ func (c *Serve) KeepStart(running *Serve) {
 		c.Cert, c.Key, c.SelfSigned = running.Cert, running.Key, running.SelfSigned
 	}
 	c.State, c.Socket, c.GPUs, c.CPUs = running.State, running.Socket, running.GPUs, running.CPUs
-	c.SampleEvery, c.Listen, c.Insecure, c.Sharing = running.SampleEvery, running.Listen, running.Insecure, running.Sharing
+	c.SampleEvery, c.Listen, c.Insecure, c.Sharing = running.SampleEvery, running.Listen, running.Insecure,
+		running.Sharing
 }
 
 func tlsText(c *Serve) string {
@@ -276,7 +278,8 @@ func partitionText(p *cluster.Partition) string {
 
 // PerfText describes a table, and how far its estimates are off.
 func PerfText(t *perf.Table) string {
-	text := fmt.Sprintf("%d job models on GPU models, %d distances, %d pairs, %d scales", len(t.Speed), len(t.Distance), len(t.Pairs), len(t.Scale))
+	text := fmt.Sprintf("%d job models on GPU models, %d distances, %d pairs, %d scales", len(t.Speed), len(t.Distance),
+		len(t.Pairs), len(t.Scale))
 	if t.Slicing != nil {
 		text += fmt.Sprintf(", %d duties", len(t.Slicing.Duty))
 	}

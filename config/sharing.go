@@ -9,11 +9,12 @@ import (
 
 // Sharing says how the GPUs of this machine are shared.
 type Sharing struct {
-	Shares     string // auto, mps, time-slicing
-	MIG        string // static, instances, dynamic: how GPUs are partitioned
-	Program    string // the control program of MPS
-	OverMemory string // warn, throttle, stop: for jobs that use more memory than their share's where no limit is enforced
-	MinSpeed   int64  // least part of its speed that a job accepts in a share, if it states none, ppm; 0: any
+	Shares  string // auto, mps, time-slicing
+	MIG     string // static, instances, dynamic: how GPUs are partitioned
+	Program string // the control program of MPS
+	// warn, throttle, stop: for jobs that use more memory than their share's where no limit is enforced
+	OverMemory string
+	MinSpeed   int64 // least part of its speed that a job accepts in a share, if it states none, ppm; 0: any
 }
 
 type sharingFile struct {
@@ -52,7 +53,8 @@ func (f *sharingFile) sharing() (Sharing, error) {
 		name, text string
 		to         *string
 		of         []string
-	}{{"mig", f.MIG, &s.MIG, cluster.MIGWays}, {"shares", f.Shares, &s.Shares, []string{"auto", "mps", "time-slicing"}}, {"over_memory", f.OverMemory, &s.OverMemory, OverMemories},
+	}{{"mig", f.MIG, &s.MIG, cluster.MIGWays}, {"shares", f.Shares, &s.Shares, []string{"auto", "mps", "time-slicing"}},
+		{"over_memory", f.OverMemory, &s.OverMemory, OverMemories},
 		{"mps_program", f.Program, &s.Program, nil}} {
 		if v.text == "" {
 			continue

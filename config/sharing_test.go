@@ -14,13 +14,15 @@ func TestClusterMIG(t *testing.T) {
 	for text, want := range map[string]struct {
 		way cluster.MIGWay
 		a   string
-	}{"": {cluster.StaticMIG, ""}, "mig: dynamic\n": {cluster.DynamicMIG, ""}, "mig: instances\n": {cluster.InstancesMIG, "none"}, "mig: static\n": {cluster.StaticMIG, "none"}} {
+	}{"": {cluster.StaticMIG, ""}, "mig: dynamic\n": {cluster.DynamicMIG, ""},
+		"mig: instances\n": {cluster.InstancesMIG, "none"}, "mig: static\n": {cluster.StaticMIG, "none"}} {
 		s, err := Read("f", strings.NewReader(text+nodes))
 		if err != nil || s.MIG != want.way || s.Nodes[0].MIG != want.a || s.Nodes[1].MIG != "0:*" {
 			t.Errorf("%q: %+v %v", text, s, err)
 		}
 	}
-	if _, err := Read("f", strings.NewReader("mig: dynamc\n"+nodes)); err == nil || !strings.Contains(err.Error(), `f: mig: unknown way "dynamc": did you mean "dynamic"?`) {
+	if _, err := Read("f", strings.NewReader("mig: dynamc\n"+nodes)); err == nil ||
+		!strings.Contains(err.Error(), `f: mig: unknown way "dynamc": did you mean "dynamic"?`) {
 		t.Error(err)
 	}
 }
@@ -46,7 +48,8 @@ func TestSharing(t *testing.T) {
 		"sharing: {min_speed: 1.5}":   "min_speed: 1.5 is not a part",
 		"sharing: {slices: 3}":        "slices",
 	} {
-		if _, err := ReadServe("f", strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "f:1") {
+		if _, err := ReadServe("f", strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "f:1") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

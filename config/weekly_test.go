@@ -22,7 +22,8 @@ func TestParseWeekly(t *testing.T) {
 		{"mon-fri 08:00-18:00", "Europe/Berlin", "2026-11-16T07:00:00Z", "protected until 18:00 (Europe/Berlin)"},
 		{"mon-fri 08:00-18:00", "Europe/Berlin", "2026-11-16T06:59:59Z", ""},
 		{"mon-fri 08:00-18:00", "Europe/Berlin", "2026-11-16T17:00:00Z", ""},
-		{"mon-fri 08:00-18:00", "Europe/Berlin", "2026-07-13T06:00:00Z", "protected until 18:00 (Europe/Berlin)"}, // summer
+		// summer
+		{"mon-fri 08:00-18:00", "Europe/Berlin", "2026-07-13T06:00:00Z", "protected until 18:00 (Europe/Berlin)"},
 		{"mon-fri 08:00-18:00", "+01:00", "2026-07-13T06:30:00Z", ""},
 		{"mon-fri 08:00-18:00", "UTC", "2026-11-15T12:00:00Z", ""},
 		{"Monday 8:00-18:00", "UTC", "2026-11-16T12:00:00Z", "protected until 18:00 (UTC)"},
@@ -64,11 +65,13 @@ func TestParseWeeklyErrors(t *testing.T) {
 		{"mon 08:00-08:00", "", "00:00-24:00 is a whole day"},
 		{"mon 24:00-08:00", "", "24:00 to begin at"},
 		{"mon-fri;sat-sun 00:00-24:00", "", "the whole week"},
-		{"sun 08:00-18:00", "Europe/Muster", `zone: "Europe/Muster" is neither a time zone such as Europe/Berlin nor an offset such as +01:00`},
+		{"sun 08:00-18:00", "Europe/Muster",
+			`zone: "Europe/Muster" is neither a time zone such as Europe/Berlin nor an offset such as +01:00`},
 		{"sun 08:00-18:00", "+1", "zone:"},
 		{"sun 08:00-18:00", "Local", "zone:"},
 	} {
-		if _, err := ParseWeekly(strings.Split(c.times, ";"), c.zone); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ParseWeekly(strings.Split(c.times, ";"), c.zone); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q %q: %v, want %q", c.times, c.zone, err, c.want)
 		}
 	}
@@ -82,20 +85,23 @@ func someHours(r *rapid.T) cluster.Hours {
 	quarter := func(n string, most int) time.Duration {
 		return time.Duration(rapid.IntRange(0, most).Draw(r, n)) * 15 * time.Minute
 	}
-	return cluster.Hours{Days: rapid.Uint8Range(0, 127).Draw(r, "days"), From: quarter("from", 95), To: quarter("to", 96)}
+	return cluster.Hours{Days: rapid.Uint8Range(0, 127).Draw(r, "days"), From: quarter("from", 95),
+		To: quarter("to", 96)}
 }
 
 // someMinute is an instant, in Unix seconds: half of the time near a change of the clocks.
 func someMinute(r *rapid.T, w *cluster.Weekly) int64 {
 	if len(w.Shifts) > 0 && rapid.Bool().Draw(r, "near") {
-		return w.Shifts[rapid.IntRange(0, len(w.Shifts)-1).Draw(r, "shift")].Since + rapid.Int64Range(-2000, 300).Draw(r, "off")*60
+		return w.Shifts[rapid.IntRange(0, len(w.Shifts)-1).Draw(r, "shift")].Since +
+			rapid.Int64Range(-2000, 300).Draw(r, "off")*60
 	}
 	return rapid.Int64Range(0, 3_100_000_000/60).Draw(r, "minute") * 60
 }
 
 // The naive twin asks the standard library for the local time, minute by minute.
 func TestWeeklyTwin(t *testing.T) {
-	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Casablanca", "UTC"}
+	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Casablanca",
+		"UTC"}
 	rapid.Check(t, func(r *rapid.T) {
 		name := rapid.SampledFrom(zones).Draw(r, "zone")
 		loc, err := time.LoadLocation(name)
@@ -122,7 +128,8 @@ func TestWeeklyTwin(t *testing.T) {
 		for at += 60; open(w, at, loc); at += 60 {
 		}
 		if at != end {
-			r.Fatalf("%s: until %s, the twin says %s", time.Unix(unix, 0).In(loc), time.Unix(end, 0).In(loc), time.Unix(at, 0).In(loc))
+			r.Fatalf("%s: until %s, the twin says %s", time.Unix(unix, 0).In(loc), time.Unix(end, 0).In(loc),
+				time.Unix(at, 0).In(loc))
 		}
 	})
 }
@@ -159,7 +166,8 @@ func TestLoanTwin(t *testing.T) {
 		}
 		for at := unix; at < min(next, unix+9*86400); at += 60 {
 			if n := wanted(at); n != l.Wanted(at) || n != wanted(unix) {
-				r.Fatalf("%s: %d nodes, the twin says %d; next change %s", time.Unix(at, 0).In(loc), l.Wanted(at), n, time.Unix(next, 0).In(loc))
+				r.Fatalf("%s: %d nodes, the twin says %d; next change %s", time.Unix(at, 0).In(loc), l.Wanted(at), n,
+					time.Unix(next, 0).In(loc))
 			}
 		}
 		if text := l.Says(unix, wanted(unix)); (text == "") != (wanted(unix) == 0) {

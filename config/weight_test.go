@@ -17,7 +17,8 @@ func TestModelWeight(t *testing.T) {
 	if m, _ := s.Model("Mine"); m.Weight != 0 {
 		t.Errorf("%+v", m)
 	}
-	if _, err := Read("f", strings.NewReader("models: [{name: T4-16GB, weight: -1}]\nnodes: [{name: a, model: T4-16GB, gpus: 1}]\n")); err == nil || !strings.Contains(err.Error(), "weight -1") {
+	if _, err := Read("f",
+		strings.NewReader("models: [{name: T4-16GB, weight: -1}]\nnodes: [{name: a, model: T4-16GB, gpus: 1}]\n")); err == nil || !strings.Contains(err.Error(), "weight -1") {
 		t.Error(err)
 	}
 }
@@ -44,11 +45,13 @@ func TestShortNames(t *testing.T) {
 		"{name: A100, weight: 0.5}, {name: A100-80GB, weight: 2}":   `model "A100-80GB" is listed twice`,
 		"{name: A100-80GB, weight: 0.5}, {name: A100, weight: 0.5}": `model "A100-80GB" is listed twice: A100 is all models of that family`,
 	} {
-		if _, err := Read("f", strings.NewReader("models: ["+models+"]\n"+nodes)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Read("f", strings.NewReader("models: ["+models+"]\n"+nodes)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", models, err, want)
 		}
 	}
-	if s, err = Read("f", strings.NewReader("models: [{name: T4, memory: 1GiB, weight: 2}]\n"+nodes)); err != nil || s.Nodes[2].Model != "T4" || s.Nodes[1].Model != "T4-16GB" {
+	if s, err = Read("f", strings.NewReader("models: [{name: T4, memory: 1GiB, weight: 2}]\n"+nodes)); err != nil ||
+		s.Nodes[2].Model != "T4" || s.Nodes[1].Model != "T4-16GB" {
 		t.Errorf("an own model of a short name: %+v, %v", s, err)
 	}
 }
@@ -64,7 +67,8 @@ func TestModelClients(t *testing.T) {
 			t.Errorf("%s: %d clients, want %d", name, m.MPSClients(), want)
 		}
 	}
-	if _, err := Read("f", strings.NewReader("models: [{name: T4-16GB, mps_clients: -1}]\nnodes: [{name: a, model: T4-16GB, gpus: 1}]\n")); err == nil || !strings.Contains(err.Error(), "mps_clients -1; between 1 and 1000") {
+	if _, err := Read("f",
+		strings.NewReader("models: [{name: T4-16GB, mps_clients: -1}]\nnodes: [{name: a, model: T4-16GB, gpus: 1}]\n")); err == nil || !strings.Contains(err.Error(), "mps_clients -1; between 1 and 1000") {
 		t.Error(err)
 	}
 }

@@ -58,7 +58,8 @@ func wholeNumber(n *yaml.Node, key string) error {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!float" {
 		return nil // the decoder reports other errors
 	}
-	if v, err := strconv.ParseFloat(strings.ReplaceAll(n.Value, "_", ""), 64); err == nil && v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+	if v, err := strconv.ParseFloat(strings.ReplaceAll(n.Value, "_", ""), 64); err == nil && v == math.Trunc(v) &&
+		math.Abs(v) < 1<<53 {
 		return nil // 1e3
 	}
 	if key != "" {

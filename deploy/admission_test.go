@@ -39,7 +39,8 @@ func newGuarded(t *testing.T) *guarded {
 	t.Helper()
 	p := controlplane.Start(t, controlplane.Options{})
 	k := &guarded{t, p, p.Client()}
-	if _, err := k.c.CoreV1().Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := k.c.CoreV1().Namespaces().Create(t.Context(),
+		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	k.wait("kube-system is there", func() bool {
@@ -134,9 +135,11 @@ func (k *guarded) as(pod string) *kubernetes.Clientset {
 		if err != nil {
 			k.Fatal(err)
 		}
-		ask.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: p.Name, UID: p.UID}
+		ask.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: p.Name,
+			UID: p.UID}
 	}
-	token, err := k.c.CoreV1().ServiceAccounts(namespace).CreateToken(k.Context(), "muster", ask, metav1.CreateOptions{})
+	token, err := k.c.CoreV1().ServiceAccounts(namespace).CreateToken(k.Context(), "muster", ask,
+		metav1.CreateOptions{})
 	if err != nil {
 		k.Fatal(err)
 	}
@@ -151,12 +154,14 @@ func (k *guarded) as(pod string) *kubernetes.Clientset {
 
 // The scheduler's writes, each as a function that tries it.
 func bindPod(ctx context.Context, c kubernetes.Interface, p *v1.Pod) error {
-	return c.CoreV1().Pods(p.Namespace).Bind(ctx, &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
-		Target: v1.ObjectReference{Kind: "Node", Name: "n1"}}, metav1.CreateOptions{})
+	return c.CoreV1().Pods(p.Namespace).Bind(ctx,
+		&v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
+			Target: v1.ObjectReference{Kind: "Node", Name: "n1"}}, metav1.CreateOptions{})
 }
 
 func evictPod(ctx context.Context, c kubernetes.Interface, p *v1.Pod) error {
-	return c.CoreV1().Pods(p.Namespace).EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}})
+	return c.CoreV1().Pods(p.Namespace).EvictV1(ctx,
+		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}})
 }
 
 func deletePod(ctx context.Context, c kubernetes.Interface, p *v1.Pod) error {
@@ -164,7 +169,8 @@ func deletePod(ctx context.Context, c kubernetes.Interface, p *v1.Pod) error {
 }
 
 func tellPod(ctx context.Context, c kubernetes.Interface, p *v1.Pod) error {
-	_, err := c.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, []byte(`{"metadata": {"annotations": {"muster.sh/before": "{}"}}}`), metav1.PatchOptions{}, "status")
+	_, err := c.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType,
+		[]byte(`{"metadata": {"annotations": {"muster.sh/before": "{}"}}}`), metav1.PatchOptions{}, "status")
 	return err
 }
 
@@ -174,20 +180,34 @@ func TestAdmission(t *testing.T) {
 	c, ctx := k.as(""), t.Context()
 	foreign := k.pod("default", "foreign", "default-scheduler")
 	k.wait("the policies are in force", func() bool {
-		return apierrors.IsForbidden(c.CoreV1().Pods("default").Delete(ctx, "foreign", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})) &&
+		return apierrors.IsForbidden(
+			c.CoreV1().Pods("default").Delete(ctx, "foreign",
+				metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})) &&
 			apierrors.IsForbidden(bindPod(ctx, c, k.ghost("kube-system"))) && k.volumesGuarded(c)
 	})
 	for what, try := range map[string]func() error{
-		"delete another scheduler's pod":    func() error { return deletePod(ctx, c, foreign) },
-		"write to another scheduler's pod":  func() error { return tellPod(ctx, c, foreign) },
-		"delete a pod of kube-system":       func() error { return deletePod(ctx, c, k.pod("kube-system", "dns", "default-scheduler")) },
-		"delete its own pod of kube-system": func() error { return deletePod(ctx, c, k.pod("kube-system", "own1", "muster")) },
-		"evict a pod of kube-system":        func() error { return evictPod(ctx, c, k.pod("kube-system", "proxy", "default-scheduler")) },
-		"bind a pod of kube-system":         func() error { return bindPod(ctx, c, k.pod("kube-system", "own2", "muster")) },
-		"make a volume be deleted with claim": func() error {
-			return k.volume(c, "v1", func(v *v1.PersistentVolume) { v.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimDelete })
+		"delete another scheduler's pod":   func() error { return deletePod(ctx, c, foreign) },
+		"write to another scheduler's pod": func() error { return tellPod(ctx, c, foreign) },
+		"delete a pod of kube-system": func() error {
+			return deletePod(ctx, c, k.pod("kube-system", "dns", "default-scheduler"))
 		},
-		"take a volume's finalizer away": func() error { return k.volume(c, "v2", func(v *v1.PersistentVolume) { v.Finalizers = nil }) },
+		"delete its own pod of kube-system": func() error {
+			return deletePod(ctx, c, k.pod("kube-system", "own1", "muster"))
+		},
+		"evict a pod of kube-system": func() error {
+			return evictPod(ctx, c, k.pod("kube-system", "proxy", "default-scheduler"))
+		},
+		"bind a pod of kube-system": func() error {
+			return bindPod(ctx, c, k.pod("kube-system", "own2", "muster"))
+		},
+		"make a volume be deleted with claim": func() error {
+			return k.volume(c, "v1", func(v *v1.PersistentVolume) {
+				v.Spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimDelete
+			})
+		},
+		"take a volume's finalizer away": func() error {
+			return k.volume(c, "v2", func(v *v1.PersistentVolume) { v.Finalizers = nil })
+		},
 		"label a volume": func() error {
 			return k.volume(c, "v3", func(v *v1.PersistentVolume) { v.Labels = map[string]string{"a": "b"} })
 		},
@@ -195,7 +215,9 @@ func TestAdmission(t *testing.T) {
 			return k.volume(c, "bound", func(v *v1.PersistentVolume) { v.Spec.ClaimRef.UID = "another" })
 		},
 		"give a claim a volume itself": func() error { return k.claim(c, "itself", `{"spec": {"volumeName": "v9"}}`) },
-		"label a claim":                func() error { return k.claim(c, "label", `{"metadata": {"labels": {"a": "b"}}}`) },
+		"label a claim": func() error {
+			return k.claim(c, "label", `{"metadata": {"labels": {"a": "b"}}}`)
+		},
 	} {
 		if err := try(); !apierrors.IsForbidden(err) {
 			t.Errorf("it may %s: %v", what, err)
@@ -232,7 +254,8 @@ func (k *guarded) volumesGuarded(c kubernetes.Interface) bool {
 		return false
 	}
 	v.Labels = map[string]string{"a": "b"}
-	_, err = c.CoreV1().PersistentVolumes().Update(k.Context(), v, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+	_, err = c.CoreV1().PersistentVolumes().Update(k.Context(), v,
+		metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 	return apierrors.IsForbidden(err)
 }
 
@@ -242,14 +265,19 @@ func (k *guarded) ghost(space string) *v1.Pod {
 }
 
 func claimRef(uid types.UID) *v1.ObjectReference {
-	return &v1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "default", Name: "claim", UID: uid}
+	return &v1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "default", Name: "claim",
+		UID: uid}
 }
 
 // volume creates a volume and lets the account change it.
 func (k *guarded) volume(c kubernetes.Interface, name string, change func(*v1.PersistentVolume)) error {
-	v := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"example.com/keep"}}, Spec: v1.PersistentVolumeSpec{
-		Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
-		PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimRetain, PersistentVolumeSource: v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/data"}}}}
+	v := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"example.com/keep"}},
+		Spec: v1.PersistentVolumeSpec{
+			Capacity:                      v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")},
+			AccessModes:                   []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+			PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimRetain,
+			PersistentVolumeSource: v1.PersistentVolumeSource{
+				HostPath: &v1.HostPathVolumeSource{Path: "/data"}}}}
 	if name == "bound" {
 		v.Spec.ClaimRef = claimRef("old")
 	}
@@ -264,12 +292,16 @@ func (k *guarded) volume(c kubernetes.Interface, name string, change func(*v1.Pe
 
 // claim creates a claim and lets the account change it.
 func (k *guarded) claim(c kubernetes.Interface, name, patch string) error {
-	claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeClaimSpec{AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
-		Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}}}}
-	if _, err := k.c.CoreV1().PersistentVolumeClaims("default").Create(k.Context(), claim, metav1.CreateOptions{}); err != nil {
+	claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1.PersistentVolumeClaimSpec{AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+			Resources: v1.VolumeResourceRequirements{
+				Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}}}}
+	if _, err := k.c.CoreV1().PersistentVolumeClaims("default").Create(k.Context(), claim,
+		metav1.CreateOptions{}); err != nil {
 		k.Fatal(err)
 	}
-	_, err := c.CoreV1().PersistentVolumeClaims("default").Patch(k.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := c.CoreV1().PersistentVolumeClaims("default").Patch(k.Context(), name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{})
 	return err
 }
 
@@ -280,7 +312,10 @@ func TestAdmissionOfLeader(t *testing.T) {
 	ctx := t.Context()
 	leases := k.c.CoordinationV1().Leases(namespace)
 	holder, length, now := "muster-a", int32(5), metav1.NewMicroTime(time.Now())
-	lease, err := leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "muster"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &length, RenewTime: &now}}, metav1.CreateOptions{})
+	lease, err := leases.Create(ctx,
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "muster"},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &length, RenewTime: &now}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +324,8 @@ func TestAdmissionOfLeader(t *testing.T) {
 	check := func(leads, other kubernetes.Interface, suffix string) {
 		t.Helper()
 		k.wait("one of them may write", func() bool { return refused(other) && !refused(leads) })
-		for what, try := range map[string]func(context.Context, kubernetes.Interface, *v1.Pod) error{"bind": bindPod, "evict": evictPod, "delete": deletePod, "tell": tellPod} {
+		for what, try := range map[string]func(context.Context, kubernetes.Interface, *v1.Pod) error{
+			"bind": bindPod, "evict": evictPod, "delete": deletePod, "tell": tellPod} {
 			p := k.pod("default", what+suffix, "muster")
 			if err := try(ctx, other, p); !apierrors.IsForbidden(err) {
 				t.Errorf("one that does not hold the lease may %s: %v", what, err)

@@ -55,7 +55,8 @@ func helm(t *testing.T, args ...string) (string, error) {
 // render renders the chart with its defaults, and further settings if given.
 func render(t *testing.T, more ...string) string {
 	t.Helper()
-	out, err := helm(t, append([]string{"template", "muster", "helm/muster", "--namespace", "muster-system"}, more...)...)
+	out, err := helm(t, append([]string{"template", "muster", "helm/muster", "--namespace", "muster-system"},
+		more...)...)
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -92,12 +93,15 @@ func TestChart(t *testing.T) {
 	if out, err := helm(t, "lint", "--strict", "helm/muster"); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
-	if out, err := helm(t, "template", "muster", "helm/muster", "--set", "replica=3"); err == nil || !strings.Contains(out, "replica") {
+	if out, err := helm(t, "template", "muster", "helm/muster", "--set", "replica=3"); err == nil ||
+		!strings.Contains(out, "replica") {
 		t.Errorf("an unknown value is taken: %v: %s", err, out)
 	}
-	out := render(t, "--set", "config.scheduler_name=gold,image.repository=example.org/muster,image.tag=v9,replicas=3,priorityClassName=system-cluster-critical",
+	out := render(t, "--set",
+		"config.scheduler_name=gold,image.repository=example.org/muster,image.tag=v9,replicas=3,priorityClassName=system-cluster-critical",
 		"--set", "nodeSelector.pool=infra,podLabels.team=x,podAnnotations.note=y,crds.install=false,networkPolicy.apiServerPorts={8443}")
-	for _, want := range []string{"resourceNames: [gold]", `image: "example.org/muster:v9"`, "replicas: 3", "priorityClassName: system-cluster-critical",
+	for _, want := range []string{"resourceNames: [gold]", `image: "example.org/muster:v9"`, "replicas: 3",
+		"priorityClassName: system-cluster-critical",
 		"pool: infra", "team: x", "note: \"y\"", "{port: 8443, protocol: TCP}", "scheduler_name: gold"} {
 		if !strings.Contains(out, want) && !strings.Contains(out, strings.ReplaceAll(want, `"y"`, "y")) {
 			t.Errorf("%q is not in what the chart makes", want)
@@ -113,9 +117,11 @@ func TestChart(t *testing.T) {
 			t.Errorf("%q is in what the chart makes where they may not", want)
 		}
 	}
-	rights = []string{"resources: [nodes], verbs: [patch]", "name: muster-mig-0\n  namespace: gpu-operator", "resourceNames: [default-mig-parted-config], verbs: [get, list, watch]",
+	rights = []string{"resources: [nodes], verbs: [patch]", "name: muster-mig-0\n  namespace: gpu-operator",
+		"resourceNames: [default-mig-parted-config], verbs: [get, list, watch]",
 		"name: muster-mig-1\n  namespace: ops", "resourceNames: [cuts], verbs: [get, list, watch]"}
-	cut := render(t, "--set-json", `config.mig=[{"selector":{"pool":"shared"}},{"selector":{"pool":"other"},"config_map":"ops/cuts"}]`)
+	cut := render(t, "--set-json",
+		`config.mig=[{"selector":{"pool":"shared"}},{"selector":{"pool":"other"},"config_map":"ops/cuts"}]`)
 	for _, want := range append(rights, "mig:\n") {
 		if !strings.Contains(cut, want) {
 			t.Errorf("%q is not in what the chart makes where nodes may be partitioned otherwise", want)
@@ -125,7 +131,8 @@ func TestChart(t *testing.T) {
 		}
 	}
 	kept := render(t, "--set", "history.claim=past")
-	for _, want := range []string{"--history=/history/history.jsonl", "mountPath: /history", "claimName: past", "fsGroup: 65532"} {
+	for _, want := range []string{"--history=/history/history.jsonl", "mountPath: /history", "claimName: past",
+		"fsGroup: 65532"} {
 		if !strings.Contains(kept, want) || strings.Contains(out, want) {
 			t.Errorf("%q is to be in what the chart makes if there is a claim for the history, and only then", want)
 		}
@@ -184,7 +191,8 @@ func TestMetricsAreThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile(`muster_(kube_[a-z_]+|free_gpus|usable_gpus)`).FindAllString(string(data)+string(rules), -1)
+	found := regexp.MustCompile(`muster_(kube_[a-z_]+|free_gpus|usable_gpus)`).FindAllString(string(data)+string(rules),
+		-1)
 	if len(found) < 20 {
 		t.Errorf("only %d metrics are named", len(found))
 	}
@@ -207,7 +215,8 @@ func TestDockerfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile(`(?m)^RUN CGO_ENABLED=0 go build .* -o /muster-kube (\S+)$`).FindStringSubmatch(string(data))
+	m := regexp.MustCompile(`(?m)^RUN CGO_ENABLED=0 go build .* -o /muster-kube (\S+)$`).FindStringSubmatch(
+		string(data))
 	if m == nil {
 		t.Fatal("there is no line that builds muster-kube")
 	}
@@ -222,7 +231,8 @@ func TestDockerfile(t *testing.T) {
 			t.Errorf("it needs C: %s", line)
 		}
 	}
-	for _, want := range []string{"FROM gcr.io/distroless/static-debian12:nonroot", "USER 65532:65532", `ENTRYPOINT ["/muster-kube"]`} {
+	for _, want := range []string{"FROM gcr.io/distroless/static-debian12:nonroot", "USER 65532:65532",
+		`ENTRYPOINT ["/muster-kube"]`} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("the Dockerfile lacks %s", want)
 		}

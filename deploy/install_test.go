@@ -45,13 +45,16 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	k := &cluster{T: t, audit: filepath.Join(dir, "audit.log")}
-	k.p = controlplane.Start(t, controlplane.Options{Controllers: true, Args: []string{"--audit-policy-file", policy, "--audit-log-path", k.audit}})
+	k.p = controlplane.Start(t,
+		controlplane.Options{Controllers: true,
+			Args: []string{"--audit-policy-file", policy, "--audit-log-path", k.audit}})
 	k.c = k.p.Client()
 	return k
 }
 
 func (k *cluster) kubectl(stdin string, args ...string) (string, error) {
-	c := exec.CommandContext(k.Context(), k.p.Program("kubectl"), append([]string{"--kubeconfig", k.p.Kubeconfig}, args...)...)
+	c := exec.CommandContext(k.Context(), k.p.Program("kubectl"),
+		append([]string{"--kubeconfig", k.p.Kubeconfig}, args...)...)
 	c.Stdin = strings.NewReader(stdin)
 	var out, errs bytes.Buffer // it warns of an API that has no server yet
 	c.Stdout, c.Stderr = &out, &errs
@@ -141,7 +144,8 @@ func (k *cluster) withHelm() {
 		return out
 	}
 	run("install", "muster", "helm/muster", "--create-namespace", "--set", "monitoring.enabled=true")
-	k.must(`{apiVersion: muster.sh/v1alpha1, kind: Queue, metadata: {name: kept}, spec: {guarantee: 2}}`, "apply", "-f", "-")
+	k.must(`{apiVersion: muster.sh/v1alpha1, kind: Queue, metadata: {name: kept}, spec: {guarantee: 2}}`, "apply", "-f",
+		"-")
 	run("upgrade", "muster", "helm/muster", "--set", "replicas=3,config.policy=fifo")
 	d, err := k.c.AppsV1().Deployments("gpu").Get(k.Context(), "muster", metav1.GetOptions{})
 	if err != nil || *d.Spec.Replicas != 3 {
@@ -163,7 +167,8 @@ func (k *cluster) pods() {
 	})
 	loose := controlplane.Pod("loose", 0, nil)
 	loose.Namespace = namespace
-	if _, err := k.c.CoreV1().Pods(namespace).Create(k.Context(), loose, metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "violates PodSecurity") {
+	if _, err := k.c.CoreV1().Pods(namespace).Create(k.Context(), loose, metav1.CreateOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "violates PodSecurity") {
 		k.Errorf("a pod that is not restricted is admitted: %v", err)
 	}
 }
@@ -173,7 +178,8 @@ func (k *cluster) kubeconfig() string {
 	k.Helper()
 	hour := int64(3600)
 	tr, err := k.c.CoreV1().ServiceAccounts(namespace).CreateToken(k.Context(), "muster",
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hour}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hour}},
+		metav1.CreateOptions{})
 	if err != nil {
 		k.Fatal(err)
 	}
@@ -204,7 +210,8 @@ func (k *cluster) route(api string) {
 	}
 	k.must("", "-n", namespace, "delete", "service", "muster-view")
 	k.must("", "-n", namespace, "create", "service", "externalname", "muster-view", "--external-name", "localhost")
-	k.must("", "patch", "apiservice", "v1.view.muster.sh", "--type", "merge", "-p", `{"spec":{"service":{"port":`+port+`}}}`)
+	k.must("", "patch", "apiservice", "v1.view.muster.sh", "--type", "merge", "-p",
+		`{"spec":{"service":{"port":`+port+`}}}`)
 }
 
 // looked: a user bound to the viewer's role may look, and no other user may.
@@ -258,7 +265,8 @@ func (k *cluster) scheduler() string {
 	k.route(api)
 	args := []string{"--kubeconfig", k.kubeconfig()}
 	for _, a := range d.Spec.Template.Spec.Containers[0].Args {
-		args = append(args, strings.NewReplacer("/etc/muster/muster.yaml", conf, "=:9095", "="+address, "=:8443", "="+api, "$(POD_NAMESPACE)", namespace).Replace(a))
+		args = append(args, strings.NewReplacer("/etc/muster/muster.yaml", conf, "=:9095", "="+address, "=:8443",
+			"="+api, "$(POD_NAMESPACE)", namespace).Replace(a))
 	}
 	k.launch(args...)
 	return address
@@ -286,7 +294,8 @@ func (k *cluster) schedules() {
 	address := k.scheduler()
 	k.must(`{apiVersion: muster.sh/v1alpha1, kind: Queue, metadata: {name: research}, spec: {guarantee: 4, namespaces: [default]}}`, "apply", "-f", "-")
 	for _, name := range []string{"n1", "n2"} {
-		if _, err := k.c.CoreV1().Nodes().Create(k.Context(), controlplane.Node(name, 4, nil), metav1.CreateOptions{}); err != nil {
+		if _, err := k.c.CoreV1().Nodes().Create(k.Context(), controlplane.Node(name, 4, nil),
+			metav1.CreateOptions{}); err != nil {
 			k.Fatal(err)
 		}
 	}
@@ -297,10 +306,12 @@ func (k *cluster) schedules() {
 	k.create(low...)
 	k.wait("a gang runs", func() bool { return k.runs("low-0") && k.runs("low-1") })
 	k.wait("its queue says so", func() bool {
-		out, err := k.kubectl("", "get", "queue", "research", "-o", "jsonpath={.status.used} {.status.borrowed} {.status.running}")
+		out, err := k.kubectl("", "get", "queue", "research", "-o",
+			"jsonpath={.status.used} {.status.borrowed} {.status.running}")
 		return err == nil && out == "8 4 1"
 	})
-	k.create(controlplane.Pod("high", 2, map[string]string{"muster.sh/queue": "research"}), controlplane.Pod("large", 9, nil))
+	k.create(controlplane.Pod("high", 2, map[string]string{"muster.sh/queue": "research"}),
+		controlplane.Pod("large", 9, nil))
 	k.wait("it leaves for a higher tier", func() bool { return k.runs("high") })
 	k.wait("a pod that fits nowhere says so", func() bool {
 		p, err := k.c.CoreV1().Pods("default").Get(k.Context(), "large", metav1.GetOptions{})
@@ -328,7 +339,8 @@ func (k *cluster) schedules() {
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)
-	for _, want := range []string{"muster_kube_leading 1", `muster_kube_queue_gpus{kind="guarantee",parent="",queue="research"} 4`} {
+	for _, want := range []string{"muster_kube_leading 1",
+		`muster_kube_queue_gpus{kind="guarantee",parent="",queue="research"} 4`} {
 		if !strings.Contains(string(text), want) {
 			k.Errorf("/metrics lacks %s", want)
 		}
@@ -351,7 +363,9 @@ func (k *cluster) volumes() {
 `, "apply", "-n", "default", "-f", "-")
 	for _, name := range []string{"local", "made"} {
 		p := controlplane.Pod("with-"+name, 0, map[string]string{"muster.sh/queue": "research"})
-		p.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}
+		p.Spec.Volumes = []v1.Volume{
+			{Name: "data", VolumeSource: v1.VolumeSource{
+				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}
 		k.create(p)
 	}
 	k.wait("a pod runs with a volume that there is", func() bool { return k.runs("with-local") })
@@ -397,7 +411,8 @@ func (k *cluster) used() map[string]bool {
 			ObjectRef *struct{ Resource, Subresource, APIGroup, Namespace, Name string }
 		}
 		if err := json.Unmarshal(lines.Bytes(), &e); err == nil && e.ObjectRef != nil {
-			list[right(e.ObjectRef.APIGroup, strings.TrimSuffix(e.ObjectRef.Resource+"/"+e.ObjectRef.Subresource, "/"), e.Verb)] = true
+			list[right(e.ObjectRef.APIGroup, strings.TrimSuffix(e.ObjectRef.Resource+"/"+e.ObjectRef.Subresource, "/"),
+				e.Verb)] = true
 		}
 	}
 	return list

@@ -29,12 +29,15 @@ data:
       all-disabled: [{devices: all, mig-enabled: false}]
       all-1g.10gb: [{devices: all, mig-enabled: true, mig-devices: {"1g.10gb": 7}}]
 `, "apply", "-f", "-")
-	out, err := helm(t, "install", "muster", "helm/muster", "--create-namespace", "--namespace", namespace, "--kubeconfig", k.p.Kubeconfig,
+	out, err := helm(t, "install", "muster", "helm/muster", "--create-namespace", "--namespace", namespace,
+		"--kubeconfig", k.p.Kubeconfig,
 		"--set-json", `config.mig=[{"selector":{"pool":"shared"},"after":"1s"}]`)
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	n := controlplane.Node("n1", 2, map[string]string{"pool": "shared", "nvidia.com/mig.config": "all-disabled", "nvidia.com/mig.config.state": "success"})
+	n := controlplane.Node("n1", 2,
+		map[string]string{"pool": "shared", "nvidia.com/mig.config": "all-disabled",
+			"nvidia.com/mig.config.state": "success"})
 	if _, err := k.c.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +55,8 @@ data:
 	k.must("", "label", "node", "n1", "nvidia.com/mig.config.state=success")
 	k.wait("the pod runs", func() bool { return k.runs("small") })
 	used := k.used()
-	for _, want := range []string{right("", "nodes", "patch"), right("", "configmaps", "watch"), right("", "pods", "list")} {
+	for _, want := range []string{right("", "nodes", "patch"), right("", "configmaps", "watch"),
+		right("", "pods", "list")} {
 		if !used[want] {
 			t.Errorf("the scheduler never asked to %s", want)
 		}

@@ -143,7 +143,8 @@ func diffNodes(have, believed []cluster.Node) (events []engine.Event) {
 		}
 		events = append(events, diffState(n, b)...)
 		if n.Asleep != b.Asleep && n.State != cluster.Down {
-			events = append(events, engine.Event{Type: engine.NodeAsleep, Node: b.Name, Wake: n.Asleep, Undo: n.Asleep == 0})
+			events = append(events,
+				engine.Event{Type: engine.NodeAsleep, Node: b.Name, Wake: n.Asleep, Undo: n.Asleep == 0})
 		}
 		all := uint64(1)<<b.GPUs - 1
 		if m := n.Bad &^ b.Bad & all; m != 0 {

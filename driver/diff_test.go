@@ -95,8 +95,9 @@ func (w *world) disturb() {
 	id := cluster.JobID(w.r.IntN(w.jobs + 1))
 	switch w.r.IntN(10) {
 	case 0, 1, 2, 3:
-		j := &cluster.Job{ID: cluster.JobID(w.jobs), User: "u", Tier: cluster.Standard, Submit: w.now, Estimate: time.Duration(w.r.IntN(1000)) * time.Second,
-			Tasks: []cluster.TaskSet{{Count: 1 + w.r.IntN(3), Request: cluster.Request{GPUs: 1 + w.r.IntN(2)}}}}
+		j := &cluster.Job{ID: cluster.JobID(w.jobs), User: "u", Tier: cluster.Standard, Submit: w.now,
+			Estimate: time.Duration(w.r.IntN(1000)) * time.Second,
+			Tasks:    []cluster.TaskSet{{Count: 1 + w.r.IntN(3), Request: cluster.Request{GPUs: 1 + w.r.IntN(2)}}}}
 		if w.r.IntN(4) == 0 {
 			j.Elastic = cluster.Elastic{Min: 1, Max: 4}
 		}
@@ -150,7 +151,9 @@ func (w *world) relist() {
 				delete(w.runs, b.Job)
 			}
 		}
-		resizing := slices.ContainsFunc(w.e.Beliefs(), func(b engine.Belief) bool { return b.Resizing || b.State == engine.Stopping })
+		resizing := slices.ContainsFunc(w.e.Beliefs(), func(b engine.Belief) bool {
+			return b.Resizing || b.State == engine.Stopping
+		})
 		if len(evs) == 0 && !resizing {
 			return
 		}
@@ -229,7 +232,8 @@ func TestDiffTwice(t *testing.T) {
 		once := fmt.Sprintf("%+v %+v", w.e.Beliefs(), w.e.Nodes())
 		d = w.e.Step(engine.Batch{Now: w.now, Events: evs})
 		if twice := fmt.Sprintf("%+v %+v", w.e.Beliefs(), w.e.Nodes()); twice != once || len(d.Actions) > 0 {
-			t.Fatalf("seed %d: events %+v\nbefore %+v\nonce  %s\ntwice %s\n%+v", seed, evs, before, once, twice, d.Actions)
+			t.Fatalf("seed %d: events %+v\nbefore %+v\nonce  %s\ntwice %s\n%+v", seed, evs, before, once, twice,
+				d.Actions)
 		}
 	}
 }

@@ -30,7 +30,8 @@ func Asked(r *ask.MovesRequest) (by engine.Compact, err error) {
 	case r.Compact == "":
 		return engine.NoCompact, nil
 	case r.Job != 0:
-		return by, &ask.FieldError{Field: "compact", Text: "job and compact exclude each other: nodes are not emptied for a particular job"}
+		return by, &ask.FieldError{Field: "compact",
+			Text: "job and compact exclude each other: nodes are not emptied for a particular job"}
 	}
 	if by, err = engine.ParseCompact(r.Compact); err != nil {
 		return by, &ask.FieldError{Field: "compact", Text: err.Error()}
@@ -43,15 +44,18 @@ func Moves(list []engine.Moves, number func(cluster.JobID) int) []show.Moves {
 	out := make([]show.Moves, 0, len(list))
 	for i := range list {
 		p := &list[i]
-		v := show.Moves{Name: p.Name, Empties: p.Empties, GPUs: p.GPUs, Part: p.Part, Milli: p.Milli, On: p.On, Cost: p.Cost.Seconds(), Without: instant(p.Without), Start: instant(p.Start), Saved: ask.Duration(p.Saved),
+		v := show.Moves{Name: p.Name, Empties: p.Empties, GPUs: p.GPUs, Part: p.Part, Milli: p.Milli, On: p.On,
+			Cost: p.Cost.Seconds(), Without: instant(p.Without), Start: instant(p.Start), Saved: ask.Duration(p.Saved),
 			Weight: float64(p.Weight) / 1000, Benefit: p.Benefit.Seconds(), Worth: p.Worth, Made: p.Made, Text: p.Text}
 		if p.Job != cluster.NoJob {
 			v.Job = number(p.Job)
 		}
 		for k := range p.Moves {
 			x := &p.Moves[k]
-			v.Moves = append(v.Moves, show.Move{Job: number(x.Job), Name: x.Name, GPUs: x.GPUs, Part: x.Part, From: x.From, To: x.To, Stop: ask.Duration(x.Stop), Restart: ask.Duration(x.Restart),
-				Lost: ask.Duration(x.Lost), Wait: ask.Duration(x.Wait), Cost: x.Cost.Seconds()})
+			v.Moves = append(v.Moves,
+				show.Move{Job: number(x.Job), Name: x.Name, GPUs: x.GPUs, Part: x.Part, From: x.From, To: x.To,
+					Stop: ask.Duration(x.Stop), Restart: ask.Duration(x.Restart),
+					Lost: ask.Duration(x.Lost), Wait: ask.Duration(x.Wait), Cost: x.Cost.Seconds()})
 			for _, id := range x.After {
 				v.Moves[k].After = append(v.Moves[k].After, number(id))
 			}

@@ -29,7 +29,8 @@ func (e *Engine) initAdvance() error {
 			return fmt.Errorf("reservation %q ends at %v, not after its start at %v", r.Name, r.End, r.Start)
 		}
 		if r.Every > 0 && r.Start.Add(r.Every) < r.End {
-			return fmt.Errorf("reservation %q lasts longer than its period of %s", r.Name, cluster.FormatDuration(r.Every))
+			return fmt.Errorf("reservation %q lasts longer than its period of %s", r.Name,
+				cluster.FormatDuration(r.Every))
 		}
 		for _, u := range r.Users {
 			a.users[u] = true
@@ -60,14 +61,16 @@ func (e *Engine) reserveNodes(a *advance) error {
 		}
 		take := min(left, n.Spec().GPUs)
 		left -= take
-		s := slack{node: int32(id), tookGPUs: int32(take), gpus: int32(n.Spec().GPUs - take), cpu: math.MaxInt64, ram: math.MaxInt64}
+		s := slack{node: int32(id), tookGPUs: int32(take), gpus: int32(n.Spec().GPUs - take), cpu: math.MaxInt64,
+			ram: math.MaxInt64}
 		if s.gpus == 0 {
 			s.cpu, s.ram = 0, 0
 		}
 		a.nodes = append(a.nodes, s)
 	}
 	if left > 0 {
-		return fmt.Errorf("reservation %q asks for %d GPUs, %d more than the cluster has", a.spec.Name, a.spec.GPUs, left)
+		return fmt.Errorf("reservation %q asks for %d GPUs, %d more than the cluster has", a.spec.Name, a.spec.GPUs,
+			left)
 	}
 	return nil
 }

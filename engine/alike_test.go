@@ -27,7 +27,9 @@ func TestAlikeRestored(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := e.Snapshot()
-		s.Past = &PastRecord{Jobs: []sched.Earlier{{User: "ann", Name: "train", Submit: 5, Milli: 1000, Ran: time.Hour, Served: 1}}, InForce: 1, Period: 1}
+		s.Past = &PastRecord{
+			Jobs:    []sched.Earlier{{User: "ann", Name: "train", Submit: 5, Milli: 1000, Ran: time.Hour, Served: 1}},
+			InForce: 1, Period: 1}
 		data, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +42,8 @@ func TestAlikeRestored(t *testing.T) {
 			t.Fatal(err)
 		}
 		past := e.w.View().Past()
-		if got := len(past.All.Jobs) == 1 && len(past.Sizes) == 1 && past.All.Jobs[0].Submit == 5; got != alike || len(past.Services) != 1 {
+		if got := len(past.All.Jobs) == 1 && len(past.Sizes) == 1 && past.All.Jobs[0].Submit == 5; got != alike ||
+			len(past.Services) != 1 {
 			t.Errorf("looks at alike jobs %t: %+v", alike, past)
 		}
 	}

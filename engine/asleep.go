@@ -56,7 +56,8 @@ func (e *Engine) wakingText(j *job.State) string {
 		what = "node is waking"
 	}
 	ready := max(0, j.Started.Add(e.WakeTime(j.Allocs)).Sub(e.w.Now))
-	return fmt.Sprintf("; %d %s, ready in about %s: %s", len(names), what, cluster.FormatDuration(ready.Round(time.Second)), strings.Join(names, ","))
+	return fmt.Sprintf("; %d %s, ready in about %s: %s", len(names), what,
+		cluster.FormatDuration(ready.Round(time.Second)), strings.Join(names, ","))
 }
 
 // checkAsleep checks how many nodes are asleep.
@@ -64,7 +65,8 @@ func (e *Engine) checkAsleep() error {
 	n := 0
 	for i := range e.st.Nodes() {
 		if w := e.st.Nodes()[i].Spec().Asleep; w < 0 || w > 0 && e.st.Nodes()[i].Spec().State == cluster.Down {
-			return fmt.Errorf("node %s is %s, and asleep for %v", e.st.Nodes()[i].Spec().Name, e.st.Nodes()[i].Spec().State, w)
+			return fmt.Errorf("node %s is %s, and asleep for %v", e.st.Nodes()[i].Spec().Name,
+				e.st.Nodes()[i].Spec().State, w)
 		} else if w > 0 {
 			n++
 		}

@@ -204,7 +204,8 @@ func (e *Engine) earliest(j *job.State, now bool) (reservation, bool) {
 // spareIdle moves a promise off nodes that are idle already, as far as it can:
 // they are what others may run on until then, and beyond. It places anew with
 // as few of the idle nodes as suffice, the first ones.
-func (e *Engine) spareIdle(r placement.Request, j *job.State, s *shape.Shape, allocs []inventory.Alloc, before inventory.Mark) []inventory.Alloc {
+func (e *Engine) spareIdle(r placement.Request, j *job.State, s *shape.Shape, allocs []inventory.Alloc,
+	before inventory.Mark) []inventory.Alloc {
 	uses := false
 	for i := range allocs {
 		uses = uses || !e.keepOff.Freed(allocs[i].Node)
@@ -216,7 +217,8 @@ func (e *Engine) spareIdle(r placement.Request, j *job.State, s *shape.Shape, al
 	idle := e.scratch.idle[:0]
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
-		if n.TakesJobs() && !e.keepOff.Freed(int32(id)) && (n.FreeGPUs() > 0 || n.Spec().GPUs == 0) && s.Any.Has(n.Class()) && s.Reaches(int32(id)) {
+		if n.TakesJobs() && !e.keepOff.Freed(int32(id)) && (n.FreeGPUs() > 0 || n.Spec().GPUs == 0) &&
+			s.Any.Has(n.Class()) && s.Reaches(int32(id)) {
 			idle = append(idle, int32(id))
 		}
 	}
@@ -408,7 +410,8 @@ func (e *Engine) applyReservation(r *reservation, take bool) {
 
 // promiseOf turns a tentative placement into a reservation.
 func (e *Engine) promiseOf(j *job.State, s *shape.Shape, at cluster.Time, allocs []inventory.Alloc) reservation {
-	r := reservation{job: j.Spec.ID, at: at, until: at.Add(max(1, j.ExpectedRun(e.limitOf(j)))), any: s.Any, within: s.Most.Within, allocs: allocs}
+	r := reservation{job: j.Spec.ID, at: at, until: at.Add(max(1, j.ExpectedRun(e.limitOf(j)))), any: s.Any,
+		within: s.Most.Within, allocs: allocs}
 	for i := range allocs {
 		a := &allocs[i]
 		k := -1

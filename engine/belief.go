@@ -24,7 +24,8 @@ func (e *Engine) Beliefs() []Belief {
 	var list []Belief
 	for _, j := range e.jobs {
 		if j != nil && j.Holding() {
-			list = append(list, Belief{Job: j.Spec.ID, State: j.State, Reason: j.Reason, Resizing: j.Resizing, Allocs: slices.Clone(j.Allocs)})
+			list = append(list, Belief{Job: j.Spec.ID, State: j.State, Reason: j.Reason, Resizing: j.Resizing,
+				Allocs: slices.Clone(j.Allocs)})
 		}
 	}
 	return list

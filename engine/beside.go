@@ -63,7 +63,8 @@ func (e *Engine) seat(j, h *job.State) (allocs []inventory.Alloc, ok bool) {
 func (e *Engine) joinTarget(j *job.State) {
 	if j.State == job.Pending && j.Parked == job.ParkedPlan && j.Sliced() {
 		e.divide(j)
-	} else if t := j.Target; t != nil && t.Beside > 0 && j.State == job.Pending && (j.Eligible || j.Parked == job.ParkedPlan) && !j.Planless() {
+	} else if t := j.Target; t != nil && t.Beside > 0 && j.State == job.Pending &&
+		(j.Eligible || j.Parked == job.ParkedPlan) && !j.Planless() {
 		e.join(j, e.job(cluster.JobID(t.Beside-1)))
 	}
 }
@@ -126,7 +127,8 @@ func (e *Engine) alongside(s *shape.Shape, h *job.State) (allocs []inventory.All
 		n := &e.st.Nodes()[a.Node]
 		tasks := popcount(a.GPUs) / r.GPUs
 		a.Tasks, a.CPU, a.RAM = int32(tasks), r.CPU*int64(tasks), r.RAM*int64(tasks)
-		if left -= tasks; tasks*r.GPUs != popcount(a.GPUs) || !n.TakesJobs() || !s.Suits[0].Has(n.Class()) || n.CPU() < a.CPU || n.RAM() < a.RAM {
+		if left -= tasks; tasks*r.GPUs != popcount(a.GPUs) || !n.TakesJobs() || !s.Suits[0].Has(n.Class()) ||
+			n.CPU() < a.CPU || n.RAM() < a.RAM {
 			return nil, false
 		}
 	}

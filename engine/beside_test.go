@@ -47,7 +47,8 @@ func TestBeside(t *testing.T) {
 	for _, o := range h.andRestored(cfg) {
 		e := o.e
 		o.want(5, "", stopped(0, engine.Completed))
-		if r, g := e.Record(1), e.Record(2); r.Allocs[0].Beside || r.Beside != 0 || len(r.Guests) != 1 || g.Beside != 2 {
+		if r, g := e.Record(1), e.Record(2); r.Allocs[0].Beside || r.Beside != 0 || len(r.Guests) != 1 ||
+			g.Beside != 2 {
 			t.Errorf("job 1 does not hold the GPUs, or job 2 is not beside it: %+v %+v", r, g)
 		}
 		if got := e.Attained(2); got != 2*2*1000*1000 {
@@ -103,7 +104,8 @@ func TestUnsharedTurns(t *testing.T) {
 		}
 		c.Policy, c.Unshared = p, true
 	})
-	h.want(0, "start 0, start 1, start 2", submit(job(0, 1, 1000)), submit(job(1, 1, 1000)), submit(job(2, 1, 1000)), submit(job(3, 1, 1000)))
+	h.want(0, "start 0, start 1, start 2", submit(job(0, 1, 1000)), submit(job(1, 1, 1000)), submit(job(2, 1, 1000)),
+		submit(job(3, 1, 1000)))
 	h.want(1, "", ev(engine.Started, 0), ev(engine.Started, 1), ev(engine.Started, 2))
 	h.want(60, "preempt 2")
 	h.want(61, "start 3", stopped(2, engine.Preempted))

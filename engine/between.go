@@ -59,11 +59,14 @@ func (e *Engine) disturbedText(j *job.State, others []*job.State, d speed.Distur
 	names = names[2:]
 	switch d.Who {
 	case j:
-		return fmt.Sprintf("beside %s it would be at %s of its speed, it asks for %s", names, partText(d.Left), leastText(e.speeds.Least(j)))
+		return fmt.Sprintf("beside %s it would be at %s of its speed, it asks for %s", names, partText(d.Left),
+			leastText(e.speeds.Least(j)))
 	case nil:
-		return fmt.Sprintf("beside %s it would be at %s of its speed, and cost the others %s of theirs", names, partText(d.Left), partText(d.Lost))
+		return fmt.Sprintf("beside %s it would be at %s of its speed, and cost the others %s of theirs", names,
+			partText(d.Left), partText(d.Lost))
 	}
-	return fmt.Sprintf("beside it %s would be at %s of its speed, and asks for %s", d.Who.Label(), partText(d.Left), leastText(e.speeds.Least(d.Who)))
+	return fmt.Sprintf("beside it %s would be at %s of its speed, and asks for %s", d.Who.Label(), partText(d.Left),
+		leastText(e.speeds.Least(d.Who)))
 }
 
 // partText writes ppm as a factor, to the hundredth and never more than it is.

@@ -149,7 +149,8 @@ func costOf(movers []mover) (sum time.Duration) {
 // difference to it.
 func (e *Engine) noMove(from, to []inventory.Alloc) bool {
 	same := func(a, b inventory.Alloc) bool {
-		return a.Node == b.Node && a.Tasks == b.Tasks && (a.Share == 0 && !e.st.Nodes()[a.Node].Split() || a.Share > 0 && a.GPUs == b.GPUs && a.Slots == b.Slots)
+		return a.Node == b.Node && a.Tasks == b.Tasks &&
+			(a.Share == 0 && !e.st.Nodes()[a.Node].Split() || a.Share > 0 && a.GPUs == b.GPUs && a.Slots == b.Slots)
 	}
 	return slices.EqualFunc(from, to, same) || len(from) > 1 && slices.EqualFunc(byDevice(from), byDevice(to), same)
 }

@@ -42,7 +42,8 @@ func (e *Engine) check(s *cluster.Job) (queue int, text string) {
 	case s.Tier > cluster.BestEffort || s.Kind > cluster.Trial || s.Topology.Level > cluster.LevelFabric:
 		return 0, "tier, kind or topology level is out of range"
 	case s.PerNode < 0 || s.PerNode > cluster.MaxTasks:
-		return 0, fmt.Sprintf("%d tasks on one node; between 1 and %d are possible, 0 for as many as fit", s.PerNode, cluster.MaxTasks)
+		return 0, fmt.Sprintf("%d tasks on one node; between 1 and %d are possible, 0 for as many as fit", s.PerNode,
+			cluster.MaxTasks)
 	case s.Array != nil && (s.Array.Cap < 0 || s.Array.ID < 0 || s.Array.ID > s.ID):
 		return 0, "array: the cap must not be negative and the id must be that of the first element"
 	}
@@ -117,7 +118,8 @@ func (e *Engine) checkPartitions(s *cluster.Job) string {
 
 func (e *Engine) checkPartition(p *cluster.Partition, s *cluster.Job) string {
 	if p.MaxTime > 0 && s.Limit > p.MaxTime {
-		return fmt.Sprintf("time limit %s is beyond partition %s's %s", cluster.FormatDuration(s.Limit), p.Name, cluster.FormatDuration(p.MaxTime))
+		return fmt.Sprintf("time limit %s is beyond partition %s's %s", cluster.FormatDuration(s.Limit), p.Name,
+			cluster.FormatDuration(p.MaxTime))
 	}
 	if p.MaxGPUs > 0 && s.GPUs() > p.MaxGPUs {
 		return fmt.Sprintf("%d GPUs; partition %s allows %d in one job", s.GPUs(), p.Name, p.MaxGPUs)
@@ -172,13 +174,16 @@ func (e *Engine) never(j *job.State) string {
 func (e *Engine) beyondLimit(j *job.State, s *shape.Shape) string {
 	if owed := e.w.Tree.Guarantee(int(j.Queue)); e.limits.byQueue && j.Spec.Tier == cluster.Critical &&
 		e.shapes.MilliOf(s, int(s.Min)) > owed && len(e.w.Tree.Spec(int(j.Queue)).Windows) == 0 {
-		return fmt.Sprintf("asks for %d GPUs; a critical job must fit the guarantee of queue %s, %g", s.GPUs, e.w.Tree.Name(int(j.Queue)), float64(owed)/1000)
+		return fmt.Sprintf("asks for %d GPUs; a critical job must fit the guarantee of queue %s, %g", s.GPUs,
+			e.w.Tree.Name(int(j.Queue)), float64(owed)/1000)
 	}
 	lim := e.w.Tree.Limit(int(j.Queue))
-	if !e.limits.byQueue || lim < 0 || e.shapes.MilliOf(s, int(s.Min)) <= lim || len(e.w.Tree.Spec(int(j.Queue)).Windows) > 0 {
+	if !e.limits.byQueue || lim < 0 || e.shapes.MilliOf(s, int(s.Min)) <= lim ||
+		len(e.w.Tree.Spec(int(j.Queue)).Windows) > 0 {
 		return ""
 	}
-	return fmt.Sprintf("asks for %d GPUs; queue %s is limited to %g", s.GPUs, e.w.Tree.Name(int(j.Queue)), float64(lim)/1000)
+	return fmt.Sprintf("asks for %d GPUs; queue %s is limited to %g", s.GPUs, e.w.Tree.Name(int(j.Queue)),
+		float64(lim)/1000)
 }
 
 func (e *Engine) judge(j *job.State, s *shape.Shape) string {
@@ -227,7 +232,8 @@ func (e *Engine) whyNoClass(s *shape.Shape) string {
 	for i := range s.Sets { // the set that fits nowhere, else one that fits least
 		misfits, why := 0, ""
 		for ci := range e.st.Classes() {
-			if c := &e.st.Classes()[ci]; c.Partitions()&e.shapes.PartMask(s.Partitions) != 0 && s.ReachesClass(int32(ci)) {
+			if c := &e.st.Classes()[ci]; c.Partitions()&e.shapes.PartMask(s.Partitions) != 0 &&
+				s.ReachesClass(int32(ci)) {
 				if t := inventory.WhyNotClass(&s.Sets[i].Request, c); t != "" {
 					misfits, why = misfits+1, t
 				}
@@ -285,7 +291,8 @@ func (e *Engine) noInstanceText(s *shape.Shape) string {
 			if !s.Suits[i].Has(n.Class()) {
 				continue
 			}
-			if n.Fixed() == nil || n.Fixed().Made() != 0 || n.HasInstance(e.st.Classes()[n.Class()].Model(), r.Profile) {
+			if n.Fixed() == nil || n.Fixed().Made() != 0 ||
+				n.HasInstance(e.st.Classes()[n.Class()].Model(), r.Profile) {
 				return ""
 			}
 			cut = cut || n.Fixed().Cut() != 0

@@ -80,7 +80,8 @@ func (e *Engine) compact(short bool) {
 		goes := way != nil && m.Worth
 		e.spare(&m)
 		if goes = goes && (m.Worth || d.look); goes {
-			e.sendOff(way.movers, nil, cluster.NoJob) // also where somebody only looks: the next node is seen as it is then
+			// also where somebody only looks: the next node is seen as it is then
+			e.sendOff(way.movers, nil, cluster.NoJob)
 		}
 		m.Made = goes && !d.look
 		if d.seen = append(d.seen, m); !goes {
@@ -98,7 +99,8 @@ func (e *Engine) planEmptying(m Moves) (Moves, *relocation) {
 		return m, nil
 	}
 	movers, kept := e.movable(cluster.Critical)
-	movers = slices.DeleteFunc(movers, func(m mover) bool { return e.stretches(m.j) }) // they would grow back onto the node
+	// they would grow back onto the node
+	movers = slices.DeleteFunc(movers, func(m mover) bool { return e.stretches(m.j) })
 	c := e.lookAround(e.defrag.compacting)
 	list := e.emptyable(c, movers, left)
 	var best *relocation
@@ -114,7 +116,8 @@ func (e *Engine) planEmptying(m Moves) (Moves, *relocation) {
 		}
 	}
 	if best == nil {
-		m.Text = fmt.Sprintf("no node can be emptied by up to %g moves to others in use", float64(left)/float64(cluster.Whole)) + kept
+		m.Text = fmt.Sprintf("no node can be emptied by up to %g moves to others in use",
+			float64(left)/float64(cluster.Whole)) + kept
 		return m, nil
 	}
 	n := &e.st.Nodes()[from]

@@ -124,7 +124,8 @@ func TestCompactFrozen(t *testing.T) {
 			c.Defrag = &engine.Defrag{}
 			c.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Kill}, {How: how, Grace: time.Minute}}
 		})
-		h.want(0, "start 0, start 2, start 3, start 1", submit(job(0, 1, 36000, pinned)), submit(job(2, 1, 36000)), submit(job(3, 1, 36000)),
+		h.want(0, "start 0, start 2, start 3, start 1", submit(job(0, 1, 36000, pinned)), submit(job(2, 1, 36000)),
+			submit(job(3, 1, 36000)),
 			submit(job(1, 1, 36000, tier(cluster.BestEffort))))
 		h.want(1, "", ev(engine.Started, 0), ev(engine.Started, 1), ev(engine.Started, 2), ev(engine.Started, 3))
 		h.want(2, "preempt 1 for 4", submit(job(4, 1, 36000, tier(cluster.Critical))))
@@ -145,11 +146,18 @@ func TestCompactMayNot(t *testing.T) {
 		waits  []engine.Event
 		want   string
 	}{
-		{"somebody waits", nil, nil, []engine.Event{submit(job(30, 4, 600, tier(cluster.BestEffort)))}, "waits for room"},
+		{"somebody waits", nil, nil, []engine.Event{submit(job(30, 4, 600, tier(cluster.BestEffort)))},
+			"waits for room"},
 		{"pinned", nil, pinned, nil, "no node can be emptied"},
-		{"minimum run time", func(c *engine.Config) { c.MinRuntime = time.Hour }, nil, nil, "2 jobs within the minimum run time"},
-		{"too many at once", func(c *engine.Config) { c.Defrag = &engine.Defrag{Moves: -1} }, nil, nil, "no more are moved at once"},
-		{"a quota", func(c *engine.Config) { c.Spec.Queues = []cluster.Queue{queue("default", 4000, 4000)} }, nil, []engine.Event{submit(job(30, 4, 600))}, "n1: 0 n1>n2"},
+		{"minimum run time", func(c *engine.Config) {
+			c.MinRuntime = time.Hour
+		}, nil, nil, "2 jobs within the minimum run time"},
+		{"too many at once", func(c *engine.Config) {
+			c.Defrag = &engine.Defrag{Moves: -1}
+		}, nil, nil, "no more are moved at once"},
+		{"a quota", func(c *engine.Config) {
+			c.Spec.Queues = []cluster.Queue{queue("default", 4000, 4000)}
+		}, nil, []engine.Event{submit(job(30, 4, 600))}, "n1: 0 n1>n2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := func(x *engine.Config) {
@@ -159,7 +167,8 @@ func TestCompactMayNot(t *testing.T) {
 				}
 			}
 			if c.name == "a quota" { // two jobs of two at once
-				h := newHand(t, "2x4xT4", "fifo", all(cfg, func(x *engine.Config) { x.Placer, _ = place.New("worst-fit") }))
+				h := newHand(t, "2x4xT4", "fifo",
+					all(cfg, func(x *engine.Config) { x.Placer, _ = place.New("worst-fit") }))
 				h.at(0, submit(job(0, 2, 36000)), submit(job(1, 2, 36000)))
 				h.at(1, ev(engine.Started, 0), ev(engine.Started, 1))
 				h.want(2, "preempt 0", append(c.waits, empty(engine.EmptyNodes))...)
@@ -278,12 +287,14 @@ func TestCompactBest(t *testing.T) {
 		net, ok := d.best(nodes, most, horizon)
 		switch {
 		case ok != (m.Empties != ""):
-			t.Fatalf("seed %d: %+v: the planner has %s; %v, %v is possible", seed, d.jobs, emptyings([]engine.Moves{m}), net, ok)
+			t.Fatalf("seed %d: %+v: the planner has %s; %v, %v is possible", seed, d.jobs, emptyings([]engine.Moves{m}),
+				net, ok)
 		case !ok:
 			none++
 			continue
 		case m.Benefit-m.Cost > net:
-			t.Fatalf("seed %d: %+v: the planner has %s; %v is the most", seed, d.jobs, emptyings([]engine.Moves{m}), net)
+			t.Fatalf("seed %d: %+v: the planner has %s; %v is the most", seed, d.jobs, emptyings([]engine.Moves{m}),
+				net)
 		case m.Benefit-m.Cost < net && net > 0:
 			worse++
 		}
@@ -291,7 +302,8 @@ func TestCompactBest(t *testing.T) {
 			emptied(t, h, &m)
 		}
 	}
-	if t.Logf("%d with a node to empty, %d of them not at best, %d without", found, worse, none); found < 200 || none < 200 || worse*4 > found {
+	if t.Logf("%d with a node to empty, %d of them not at best, %d without", found, worse, none); found < 200 ||
+		none < 200 || worse*4 > found {
 		t.Error("the clusters are not mixed, or the planner seldom finds the best")
 	}
 }
@@ -326,7 +338,9 @@ func randomStays(t *testing.T, seed uint64) (*hand, *dumbEmpty, int) {
 		default:
 			gpus := rec.Spec.GPUs()
 			c := rec.Spec.Checkpoint
-			d.jobs = append(d.jobs, dumbStay{i, int(rec.Allocs[0].Node), gpus, int(rec.Spec.Estimate / time.Second), time.Duration(gpus) * (c.Cost + c.Restart), rec.Spec.NoRequeue})
+			d.jobs = append(d.jobs,
+				dumbStay{i, int(rec.Allocs[0].Node), gpus, int(rec.Spec.Estimate / time.Second),
+					time.Duration(gpus) * (c.Cost + c.Restart), rec.Spec.NoRequeue})
 		}
 	}
 	if len(d.jobs) > 8 || h.at(0, over...) != "" {

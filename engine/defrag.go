@@ -79,18 +79,20 @@ func (d Defrag) withDefaults() Defrag {
 // meanwhile: GPUs x (the longer of Stop and Wait + Restart + Lost). A share, or a slice,
 // counts for its part of a GPU.
 type Move struct {
-	Job     cluster.JobID   `json:"job"`
-	Name    string          `json:"name,omitempty"`
-	GPUs    int             `json:"gpus"`
-	Part    string          `json:"part,omitempty"`  // what it holds of GPUs, where that is shares or slices
-	From    []string        `json:"from"`            // nodes; with their GPUs where they have islands, or it holds parts: GPU@first memory slice
+	Job  cluster.JobID `json:"job"`
+	Name string        `json:"name,omitempty"`
+	GPUs int           `json:"gpus"`
+	Part string        `json:"part,omitempty"` // what it holds of GPUs, where that is shares or slices
+	// nodes; with their GPUs where they have islands, or it holds parts: GPU@first memory slice
+	From    []string        `json:"from"`
 	To      []string        `json:"to"`              // nodes
 	After   []cluster.JobID `json:"after,omitempty"` // who has part of that, and leaves it for it
 	Stop    time.Duration   `json:"stop"`            // until it has left: what a checkpoint takes
 	Wait    time.Duration   `json:"wait,omitempty"`  // until those have left
 	Restart time.Duration   `json:"restart"`         // until it computes again
-	Lost    time.Duration   `json:"lost"`            // work since its last checkpoint, where it writes none when it leaves
-	Cost    time.Duration   `json:"cost"`            // GPU time
+	// work since its last checkpoint, where it writes none when it leaves
+	Lost time.Duration `json:"lost"`
+	Cost time.Duration `json:"cost"` // GPU time
 }
 
 // Has is what the job holds of GPUs, in a few words.
@@ -260,7 +262,8 @@ func (e *Engine) moveFor(j *job.State) bool {
 // planMoves finds the cheapest moves for a job, and whether they are worth it.
 func (e *Engine) planMoves(j *job.State) (Moves, *relocation) {
 	s := e.shapes.At(j.Shape)
-	m := Moves{Job: j.Spec.ID, Name: j.Spec.Name, GPUs: s.GPUs, Milli: e.shapes.MilliOf(s, int(s.Min)), Without: cluster.Never, Start: cluster.Never, Weight: weightOf(j.Spec.Tier)}
+	m := Moves{Job: j.Spec.ID, Name: j.Spec.Name, GPUs: s.GPUs, Milli: e.shapes.MilliOf(s, int(s.Min)),
+		Without: cluster.Never, Start: cluster.Never, Weight: weightOf(j.Spec.Tier)}
 	if s.Partly() {
 		m.Part = tasksText(s)
 	}
@@ -384,7 +387,8 @@ func (e *Engine) describe(m *Moves, way *relocation) {
 
 // moveOf writes down one move.
 func (e *Engine) moveOf(x *mover) Move {
-	m := Move{Job: x.j.Spec.ID, Name: x.j.Spec.Name, GPUs: int(x.j.Devices), From: e.nodesOf(x.j.Allocs), To: e.nodesOf(x.dest),
+	m := Move{Job: x.j.Spec.ID, Name: x.j.Spec.Name, GPUs: int(x.j.Devices), From: e.nodesOf(x.j.Allocs),
+		To:   e.nodesOf(x.dest),
 		Stop: x.stop, Restart: x.j.Spec.Checkpoint.Restart, Lost: x.lost, Cost: x.cost}
 	if x.parted() {
 		m.Part = e.holdsText(x.j)
@@ -427,7 +431,8 @@ func (m *Moves) String() string {
 		for k, id := range x.After {
 			after += fmt.Sprintf("%s %d", []string{", after job", " and"}[min(k, 1)], id)
 		}
-		list = append(list, fmt.Sprintf("job %d (%s) from %s to %s%s", x.Job, cmp.Or(x.Part, gpuText(x.GPUs)), strings.Join(x.From, ","), strings.Join(x.To, ","), after))
+		list = append(list, fmt.Sprintf("job %d (%s) from %s to %s%s", x.Job, cmp.Or(x.Part, gpuText(x.GPUs)),
+			strings.Join(x.From, ","), strings.Join(x.To, ","), after))
 	}
 	text := fmt.Sprintf("%s; costs %s of GPU time", strings.Join(list, ", "), gpuTime(m.Cost))
 	switch {

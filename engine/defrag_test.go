@@ -95,7 +95,10 @@ func TestDefragVectors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var cfg engine.Config
-			h := fragmented(t, func(c *engine.Config) { defragments(engine.Defrag{})(c); cfg = *c }, func(id int) func(*cluster.Job) {
+			h := fragmented(t, func(c *engine.Config) {
+				defragments(engine.Defrag{})(c)
+				cfg = *c
+			}, func(id int) func(*cluster.Job) {
 				for _, p := range c.pinned {
 					if p == id {
 						return all(costing(20), pinned)
@@ -119,7 +122,10 @@ func TestDefragVectors(t *testing.T) {
 // the gang starts when it has left, and so does it. A restored engine does the same.
 func TestDefragMoves(t *testing.T) {
 	var cfg engine.Config
-	h := fragmented(t, func(c *engine.Config) { defragments(engine.Defrag{})(c); cfg = *c }, func(int) func(*cluster.Job) { return costing(20) })
+	h := fragmented(t, func(c *engine.Config) {
+		defragments(engine.Defrag{})(c)
+		cfg = *c
+	}, func(int) func(*cluster.Job) { return costing(20) })
 	h.want(3, "", submit(job(6, 4, 600)))
 	h.want(4, "preempt 0 for 6", askAll)
 	if m := h.e.Moved(); len(m) != 1 || !m[0].Made || movesText(&m[0]) != "0 n1>n2" {
@@ -143,7 +149,8 @@ func crumbled(t *testing.T, cfg *engine.Config, d engine.Defrag) *hand {
 	h := newHand(t, "4x4xT4", "fifo", func(c *engine.Config) { defragments(d)(c); *cfg = *c })
 	var evs, begun, over []engine.Event
 	for id := range 12 {
-		evs, begun = append(evs, submit(job(id, []int{2, 1, 1}[id%3], 36000, costing(20)))), append(begun, ev(engine.Started, id))
+		evs, begun = append(evs, submit(job(id, []int{2, 1, 1}[id%3], 36000, costing(20)))),
+			append(begun, ev(engine.Started, id))
 		if id%3 == 2 {
 			over = append(over, stopped(id, engine.Completed))
 		}
@@ -160,7 +167,9 @@ func crumbled(t *testing.T, cfg *engine.Config, d engine.Defrag) *hand {
 func TestDefragChain(t *testing.T) {
 	var cfg engine.Config
 	h := crumbled(t, &cfg, engine.Defrag{})
-	if m := h.plan(cfg, 12); movesText(&m) != "0 n1>n2, 1 n1>n3, 4 n2>n4" || !slices.Equal(m.Moves[0].After, []cluster.JobID{4}) || m.Moves[0].Wait != seconds(10) || m.Cost != 80*time.Second || len(m.Moves[2].After) > 0 {
+	if m := h.plan(cfg, 12); movesText(&m) != "0 n1>n2, 1 n1>n3, 4 n2>n4" ||
+		!slices.Equal(m.Moves[0].After, []cluster.JobID{4}) || m.Moves[0].Wait != seconds(10) ||
+		m.Cost != 80*time.Second || len(m.Moves[2].After) > 0 {
 		t.Fatalf("%+v", m)
 	}
 	short := cfg
@@ -190,7 +199,8 @@ func TestDefragChain(t *testing.T) {
 func TestDefragChainWait(t *testing.T) {
 	var cfg engine.Config
 	h := crumbled(t, &cfg, engine.Defrag{})
-	slow := engine.Event{Type: engine.Progress, Switch: engine.SwitchCost{Save: seconds(30)}} // of those of one GPU: they take longer to leave
+	// of those of one GPU: they take longer to leave
+	slow := engine.Event{Type: engine.Progress, Switch: engine.SwitchCost{Save: seconds(30)}}
 	var evs []engine.Event
 	for _, id := range []cluster.JobID{1, 4, 7, 10} {
 		slow.Job = id
@@ -198,7 +208,8 @@ func TestDefragChainWait(t *testing.T) {
 	}
 	h.want(4, "", evs...)
 	m := h.plan(cfg, 12)
-	if len(m.Moves) != 3 || m.Moves[0].Stop != seconds(10) || m.Moves[0].Wait != seconds(30) || m.Moves[0].Cost != 2*seconds(30+10) {
+	if len(m.Moves) != 3 || m.Moves[0].Stop != seconds(10) || m.Moves[0].Wait != seconds(30) ||
+		m.Moves[0].Cost != 2*seconds(30+10) {
 		t.Fatalf("%+v", m)
 	}
 }
@@ -217,7 +228,8 @@ func TestDefragChainInterrupted(t *testing.T) {
 		{"it ends", engine.Event{}, stopped(4, engine.Completed), "start 0"},
 		{"the one that waits is cancelled", ev(engine.Cancelled, 0), stopped(4, engine.Preempted), "start 4"},
 		{"the gang is cancelled", ev(engine.Cancelled, 12), stopped(4, engine.Preempted), "start 4, start 0"},
-		{"where the last goes is lost", engine.Event{Type: engine.NodeDown, Node: "n4"}, stopped(4, engine.Preempted), "start 0"},
+		{"where the last goes is lost", engine.Event{Type: engine.NodeDown, Node: "n4"}, stopped(4, engine.Preempted),
+			"start 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var cfg engine.Config
@@ -244,16 +256,23 @@ func TestDefragInterrupted(t *testing.T) {
 	}{
 		{"the gang is cancelled", ev(engine.Cancelled, 6), "", stopped(0, engine.Preempted), "start 0"},
 		{"the mover is cancelled", ev(engine.Cancelled, 0), "", stopped(0, engine.WasCancelled), "start 6"},
-		{"the destination is lost", engine.Event{Type: engine.NodeDown, Node: "n2"}, "preempt 2", stopped(0, engine.Preempted), "start 6"},
-		{"the destination is drained", engine.Event{Type: engine.NodeDrained, Node: "n2"}, "", stopped(0, engine.Preempted), "start 6"},
-		{"one of its GPUs is bad", engine.Event{Type: engine.GPUBad, Node: "n2", GPUs: 0b1100}, "", stopped(0, engine.Preempted), "start 6"},
+		{"the destination is lost", engine.Event{Type: engine.NodeDown, Node: "n2"}, "preempt 2",
+			stopped(0, engine.Preempted), "start 6"},
+		{"the destination is drained", engine.Event{Type: engine.NodeDrained, Node: "n2"}, "",
+			stopped(0, engine.Preempted), "start 6"},
+		{"one of its GPUs is bad", engine.Event{Type: engine.GPUBad, Node: "n2", GPUs: 0b1100}, "",
+			stopped(0, engine.Preempted), "start 6"},
 		{"the mover is held", engine.Event{Type: engine.Held, Job: 0}, "", stopped(0, engine.Preempted), "start 6"},
 		{"the mover ends", engine.Event{}, "", stopped(0, engine.Completed), "start 6"},
-		{"its node is lost", engine.Event{Type: engine.NodeDown, Node: "n1"}, "", stopped(0, engine.NodeLost), "start 0"},
+		{"its node is lost", engine.Event{Type: engine.NodeDown, Node: "n1"}, "", stopped(0, engine.NodeLost),
+			"start 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var cfg engine.Config
-			h := fragmented(t, func(c *engine.Config) { defragments(engine.Defrag{})(c); cfg = *c }, func(int) func(*cluster.Job) { return costing(20) })
+			h := fragmented(t, func(c *engine.Config) {
+				defragments(engine.Defrag{})(c)
+				cfg = *c
+			}, func(int) func(*cluster.Job) { return costing(20) })
 			h.want(3, "", submit(job(6, 4, 600)))
 			h.want(4, "preempt 0 for 6", askAll)
 			h.want(5, c.then, c.first)
@@ -275,12 +294,19 @@ func TestDefragMayNot(t *testing.T) {
 		gang   cluster.Job
 		text   string
 	}{
-		{"minimum run time", func(c *engine.Config) { c.MinRuntime = time.Hour }, long, job(6, 4, 600), "4 jobs within the minimum run time"},
+		{"minimum run time", func(c *engine.Config) {
+			c.MinRuntime = time.Hour
+		}, long, job(6, 4, 600), "4 jobs within the minimum run time"},
 		{"a lower tier", nil, long, job(6, 4, 600, tier(cluster.BestEffort)), "no running job may be moved"},
-		{"no requeue", nil, func(int) func(*cluster.Job) { return pinned }, job(6, 4, 600), "no running job may be moved"},
-		{"too little is free", nil, long, job(6, 4, 600, func(j *cluster.Job) { j.Tasks[0].Count = 2 }), "needs 8 GPUs, 4 suitable ones are free"},
+		{"no requeue", nil, func(int) func(*cluster.Job) {
+			return pinned
+		}, job(6, 4, 600), "no running job may be moved"},
+		{"too little is free", nil, long,
+			job(6, 4, 600, func(j *cluster.Job) { j.Tasks[0].Count = 2 }), "needs 8 GPUs, 4 suitable ones are free"},
 		{"its cost", nil, func(int) func(*cluster.Job) { return costing(250_000) }, job(6, 4, 600), "not worth it"},
-		{"all at once", func(c *engine.Config) { c.Defrag.Moves = -1 }, long, job(6, 4, 600), "no more are moved at once"},
+		{"all at once", func(c *engine.Config) {
+			c.Defrag.Moves = -1
+		}, long, job(6, 4, 600), "no more are moved at once"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var cfg engine.Config
@@ -384,7 +410,8 @@ func TestDefragBlocks(t *testing.T) {
 				if c.island && id > 3 || id > 7 {
 					break
 				}
-				first, begun = append(first, submit(job(id, gpus, 36000, costing(cost[min(id, 6)])))), append(begun, ev(engine.Started, id))
+				first, begun = append(first, submit(job(id, gpus, 36000, costing(cost[min(id, 6)])))),
+					append(begun, ev(engine.Started, id))
 				if id%2 == 1 {
 					over = append(over, stopped(id, engine.Completed))
 				}
@@ -410,7 +437,8 @@ func TestDefragElastic(t *testing.T) {
 		j.Tasks[0].Count, j.Elastic = 2, cluster.Elastic{Min: 1, Max: 2}
 		j.Checkpoint = cluster.Checkpoint{Cost: seconds(10), Restart: seconds(10)}
 	}
-	h.want(0, "start 0, start 1, start 2, start 3", submit(job(0, 1, 36000, grows)), submit(job(1, 2, 36000)), submit(job(2, 2, 36000, pinned)), submit(job(3, 2, 36000)))
+	h.want(0, "start 0, start 1, start 2, start 3", submit(job(0, 1, 36000, grows)), submit(job(1, 2, 36000)),
+		submit(job(2, 2, 36000, pinned)), submit(job(3, 2, 36000)))
 	h.want(1, "", ev(engine.Started, 0), ev(engine.Started, 1), ev(engine.Started, 2), ev(engine.Started, 3))
 	h.want(2, "", stopped(1, engine.Completed), stopped(3, engine.Completed))
 	h.want(3, "", engine.Event{Type: engine.Defragment, Job: cluster.NoJob, Compact: engine.EmptyNodes})

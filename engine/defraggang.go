@@ -39,7 +39,9 @@ func (e *Engine) makeGangRoom(h *hunt) {
 		stages := h.s.StagesOf()
 		for i := range stages {
 			if !e.tryGangs(h, &stages[i], d) {
-				e.tryWithout(h, d, h.movers, func(movers []mover) []mover { return e.gangLeavers(h.s, h.j, &stages[i], d, movers, h.most) })
+				e.tryWithout(h, d, h.movers, func(movers []mover) []mover {
+					return e.gangLeavers(h.s, h.j, &stages[i], d, movers, h.most)
+				})
 			}
 		}
 	}
@@ -119,7 +121,8 @@ func (e *Engine) gangDomains(s *shape.Shape) (list []inventory.Domain) {
 
 // gangLeavers chooses who leaves so that there is room for all tasks of a gang on GPUs of a
 // stage in a domain, moves for most at most; nil: there is none.
-func (e *Engine) gangLeavers(s *shape.Shape, j *job.State, g *shape.Stage, d inventory.Domain, movers []mover, most cluster.Milli) (chosen []mover) {
+func (e *Engine) gangLeavers(s *shape.Shape, j *job.State, g *shape.Stage, d inventory.Domain, movers []mover,
+	most cluster.Milli) (chosen []mover) {
 	mark := e.st.Mark()
 	defer e.st.Rollback(mark)
 	e.constrain(j)

@@ -177,7 +177,8 @@ func (e *Engine) partChoices(s *shape.Shape, j *job.State, movers []mover, most 
 			}
 			for _, who := range e.departures(int32(id), dev, r, j, movers, on) {
 				if len(who) > 0 && toll(who) <= most {
-					list = append(list, choice{who: who, cost: costOf(who), at: inventory.Domain{Level: cluster.LevelNode, ID: int32(id)}})
+					list = append(list, choice{who: who, cost: costOf(who),
+						at: inventory.Domain{Level: cluster.LevelNode, ID: int32(id)}})
 				}
 			}
 		}
@@ -187,7 +188,8 @@ func (e *Engine) partChoices(s *shape.Shape, j *job.State, movers []mover, most 
 }
 
 // departures lists who could leave a GPU for a share or a slice.
-func (e *Engine) departures(id int32, dev int, r *cluster.Request, j *job.State, movers []mover, on []int) (list [][]mover) {
+func (e *Engine) departures(id int32, dev int, r *cluster.Request, j *job.State, movers []mover,
+	on []int) (list [][]mover) {
 	n := &e.st.Nodes()[id]
 	d := &n.Devices()[dev]
 	if d.Tenants() == 0 {
@@ -231,7 +233,8 @@ func (e *Engine) departures(id int32, dev int, r *cluster.Request, j *job.State,
 func (e *Engine) holderOf(n *inventory.Node, id int32, dev int, movers []mover, on []int) [][]mover {
 	for _, i := range on {
 		for k := range movers[i].j.Allocs {
-			if a := &movers[i].j.Allocs[k]; a.Node == id && a.Share == 0 && a.GPUs>>dev&1 == 1 && n.Hosts()>>dev&1 == 1 {
+			if a := &movers[i].j.Allocs[k]; a.Node == id && a.Share == 0 && a.GPUs>>dev&1 == 1 &&
+				n.Hosts()>>dev&1 == 1 {
 				return [][]mover{{movers[i]}}
 			}
 		}

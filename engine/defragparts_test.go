@@ -69,21 +69,34 @@ func TestDefragParts(t *testing.T) {
 		cost       time.Duration // 20 seconds of the parts of a GPU that move
 	}{
 		// seven 1g go to 6, 5, 4 ... 0
-		{"another start of its GPU", "1x1xH100-80GB", many(7, g1), []int{6}, slice("4g"), "6 n1:0@0>n1:0@6", "a 1g.10gb slice", 20 * 142 * time.Millisecond},
-		{"only who is in the way", "1x1xH100-80GB", many(7, g1), []int{0, 1, 6}, slice("4g"), "6 n1:0@0>n1:0@4", "a 1g.10gb slice", 20 * 142 * time.Millisecond},
-		{"another GPU", "1x2xH100-80GB", many(14, g1), []int{0, 7}, slice("7g"), "0 n1:0@6>n1:1@5", "a 1g.10gb slice", 20 * 142 * time.Millisecond},
-		{"a whole GPU", "2x1xH100-80GB", many(14, g1), []int{0, 7, 8}, whole, "0 n1:0@6>n2:0@4", "a 1g.10gb slice", 20 * 142 * time.Millisecond},
-		{"two 3g in halves of two GPUs", "1x2xH100-80GB", many(4, g3), []int{0, 2}, whole, "0 n1:0@4>n1:1@0", "a 3g.40gb slice", 20 * 428 * time.Millisecond},
-		{"the cheaper of two", "1x1xH100-80GB", append(many(2, g2), many(3, g1)...), []int{0, 3}, g3, "3 n1:0@1>n1:0@6", "", 20 * 142 * time.Millisecond},
+		{"another start of its GPU", "1x1xH100-80GB", many(7, g1), []int{6}, slice("4g"), "6 n1:0@0>n1:0@6",
+			"a 1g.10gb slice", 20 * 142 * time.Millisecond},
+		{"only who is in the way", "1x1xH100-80GB", many(7, g1), []int{0, 1, 6}, slice("4g"), "6 n1:0@0>n1:0@4",
+			"a 1g.10gb slice", 20 * 142 * time.Millisecond},
+		{"another GPU", "1x2xH100-80GB", many(14, g1), []int{0, 7}, slice("7g"), "0 n1:0@6>n1:1@5", "a 1g.10gb slice",
+			20 * 142 * time.Millisecond},
+		{"a whole GPU", "2x1xH100-80GB", many(14, g1), []int{0, 7, 8}, whole, "0 n1:0@6>n2:0@4", "a 1g.10gb slice",
+			20 * 142 * time.Millisecond},
+		{"two 3g in halves of two GPUs", "1x2xH100-80GB", many(4, g3), []int{0, 2}, whole, "0 n1:0@4>n1:1@0",
+			"a 3g.40gb slice", 20 * 428 * time.Millisecond},
+		{"the cheaper of two", "1x1xH100-80GB", append(many(2, g2), many(3, g1)...), []int{0, 3}, g3, "3 n1:0@1>n1:0@6",
+			"", 20 * 142 * time.Millisecond},
 		{"no room elsewhere", "1x1xH100-80GB", many(7, g1), []int{0, 1, 2, 3}, slice("4g"), "", "", 0},
-		{"shares for a whole GPU", "1x2xT4", many(8, share(250)), []int{0, 1, 4}, whole, "4 n1:1>n1:0", "0.25 of a GPU", 20 * 250 * time.Millisecond},
-		{"a share for a larger one", "1x2xT4", many(8, share(250)), []int{0, 1, 4, 5}, share(750), "0 n1:0>n1:1", "0.25 of a GPU", 20 * 250 * time.Millisecond},
+		{"shares for a whole GPU", "1x2xT4", many(8, share(250)), []int{0, 1, 4}, whole, "4 n1:1>n1:0", "0.25 of a GPU",
+			20 * 250 * time.Millisecond},
+		{"a share for a larger one", "1x2xT4", many(8, share(250)), []int{0, 1, 4, 5}, share(750), "0 n1:0>n1:1",
+			"0.25 of a GPU", 20 * 250 * time.Millisecond},
 		// they count for their part of the GPU: six are less than one move of the four
-		{"six slices for a whole GPU", "1x2xH100-80GB", append(many(7, g1), func(j *cluster.Job) { pinned(j); g1(j) }), []int{0, 1, 2, 3, 4, 5, 7}, whole,
-			"0 n1:0@6>n1:1@5, 1 n1:0@5>n1:1@4, 2 n1:0@4>n1:1@3, 3 n1:0@3>n1:1@2, 4 n1:0@2>n1:1@1, 5 n1:0@1>n1:1@0", "a 1g.10gb slice", 6 * 20 * 142 * time.Millisecond},
-		{"a gang of slices", "2x1xH100-80GB", many(14, g1), []int{6, 13}, gang(2, slice("4g")), "6 n1:0@0>n1:0@6, 13 n2:0@0>n1:0@5", "a 1g.10gb slice", 2 * 20 * 142 * time.Millisecond},
-		{"a gang of shares", "3x1xT4", many(12, share(250)), []int{0, 1, 2, 4, 5, 8}, gang(3, share(500)), "0 n1:0>n3:0", "0.25 of a GPU", 20 * 250 * time.Millisecond},
-		{"a share for a slice", "1x2xH100-80GB", many(8, share(250)), []int{0, 1, 4}, slice("7g"), "4 n1:1>n1:0", "0.25 of a GPU", 20 * 250 * time.Millisecond},
+		{"six slices for a whole GPU", "1x2xH100-80GB",
+			append(many(7, g1), func(j *cluster.Job) { pinned(j); g1(j) }), []int{0, 1, 2, 3, 4, 5, 7}, whole,
+			"0 n1:0@6>n1:1@5, 1 n1:0@5>n1:1@4, 2 n1:0@4>n1:1@3, 3 n1:0@3>n1:1@2, 4 n1:0@2>n1:1@1, 5 n1:0@1>n1:1@0",
+			"a 1g.10gb slice", 6 * 20 * 142 * time.Millisecond},
+		{"a gang of slices", "2x1xH100-80GB", many(14, g1), []int{6, 13}, gang(2, slice("4g")),
+			"6 n1:0@0>n1:0@6, 13 n2:0@0>n1:0@5", "a 1g.10gb slice", 2 * 20 * 142 * time.Millisecond},
+		{"a gang of shares", "3x1xT4", many(12, share(250)), []int{0, 1, 2, 4, 5, 8}, gang(3, share(500)),
+			"0 n1:0>n3:0", "0.25 of a GPU", 20 * 250 * time.Millisecond},
+		{"a share for a slice", "1x2xH100-80GB", many(8, share(250)), []int{0, 1, 4}, slice("7g"), "4 n1:1>n1:0",
+			"0.25 of a GPU", 20 * 250 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var cfg engine.Config
@@ -92,7 +105,8 @@ func TestDefragParts(t *testing.T) {
 			h.want(3, "", submit(job(100, 1, 600, c.wants)))
 			m := h.plan(cfg, 100)
 			if got := movesText(&m); got != c.want || m.Worth != (c.want != "") || m.Cost != c.cost {
-				t.Fatalf("moves %q, worth it %v, cost %v (%s); want %q, %v", got, m.Worth, m.Cost, m.Text, c.want, c.cost)
+				t.Fatalf("moves %q, worth it %v, cost %v (%s); want %q, %v", got, m.Worth, m.Cost, m.Text, c.want,
+					c.cost)
 			}
 			if c.want == "" {
 				return

@@ -128,15 +128,19 @@ func (e *Engine) movable(tier cluster.Tier) (list []mover, kept string) {
 func (e *Engine) mayMove(v *job.State) bool {
 	s := e.shapes.At(v.Base)
 	r := &s.Sets[0].Request
-	return v.State == job.Running && e.staysPlanned(v) && v.Spec.Tier != cluster.Critical && !v.Spec.NoRequeue && !v.Spec.Hold && len(s.Sets) == 1 &&
-		r.GPUs > 0 && (!shape.IsPart(r) || !e.cfg.Unshared) && !e.shapes.Get(v.Base).OnInstance(v.Allocs) && (v.Target == nil || v.Target.Partition == "") && !v.Hosted() && len(v.Guests) == 0 && !v.Packed && !v.Resizing &&
+	return v.State == job.Running && e.staysPlanned(v) && v.Spec.Tier != cluster.Critical && !v.Spec.NoRequeue &&
+		!v.Spec.Hold && len(s.Sets) == 1 &&
+		r.GPUs > 0 && (!shape.IsPart(r) || !e.cfg.Unshared) && !e.shapes.Get(v.Base).OnInstance(v.Allocs) &&
+		(v.Target == nil || v.Target.Partition == "") && !v.Hosted() && len(v.Guests) == 0 && !v.Packed &&
+		!v.Resizing &&
 		(e.limits.closed == 0 || !e.isClosed(int(v.Queue)))
 }
 
 // staysPlanned reports whether a job would come back where it goes, as far as the plan in
 // force says.
 func (e *Engine) staysPlanned(v *job.State) bool {
-	return e.plans.planner == nil || v.Target != nil && !v.Idle() && v.Target.Beside == 0 && !e.astray(v) && e.mayBe(v, v.Tasks)
+	return e.plans.planner == nil ||
+		v.Target != nil && !v.Idle() && v.Target.Beside == 0 && !e.astray(v) && e.mayBe(v, v.Tasks)
 }
 
 // mayBe reports whether so many tasks are a size that a job asks for, by its plan if there is one.
@@ -186,7 +190,9 @@ func (e *Engine) blocks(s *shape.Shape, movers []mover) (list []block) {
 		}
 		b := &list[k]
 		for _, i := range on[id] {
-			if e.gpusIn(&movers[i], d) > 0 && !(len(movers[i].on()) > 1 && slices.ContainsFunc(b.movers, func(m mover) bool { return m.j == movers[i].j })) {
+			if e.gpusIn(&movers[i], d) > 0 &&
+				!(len(movers[i].on()) > 1 &&
+					slices.ContainsFunc(b.movers, func(m mover) bool { return m.j == movers[i].j })) {
 				b.movers = append(b.movers, movers[i])
 			}
 		}
@@ -413,7 +419,8 @@ func (e *Engine) chooseNodes(s *shape.Shape, b *block, movers []mover, most clus
 }
 
 // nextTask is what room for one more task on a node costs, and who leaves for it.
-func (e *Engine) nextTask(gpus int, id int32, d inventory.Domain, extra int, movers []mover, on []int, taken []bool) (time.Duration, []int) {
+func (e *Engine) nextTask(gpus int, id int32, d inventory.Domain, extra int, movers []mover, on []int,
+	taken []bool) (time.Duration, []int) {
 	n := &e.st.Nodes()[id]
 	need := gpus + extra - n.FreeOn(d.Devices(n))%gpus
 	var left []mover

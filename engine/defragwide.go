@@ -139,7 +139,8 @@ func (k *nook) clear(ways [][][]mover, first int) (who []mover) {
 		dev = -1
 		var least []mover
 		for i := range ways {
-			if more := cheapestOf(ways[i], who); !done[i] && len(ways[i]) > 0 && (dev < 0 || costOf(more) < costOf(least)) {
+			if more := cheapestOf(ways[i], who); !done[i] && len(ways[i]) > 0 &&
+				(dev < 0 || costOf(more) < costOf(least)) {
 				dev, least = i, more
 			}
 		}
@@ -182,7 +183,9 @@ func (r *gangRoom) reopen(s *shape.Shape, list []opening, movers, chosen, last [
 	list = slices.DeleteFunc(list, touched)
 	left := slices.DeleteFunc(slices.Clone(movers), func(m mover) bool {
 		gone := slices.ContainsFunc(chosen, func(x mover) bool { return x.j == m.j })
-		return gone || !slices.ContainsFunc(m.j.Allocs, func(a inventory.Alloc) bool { return slices.Contains(at, a.Node) })
+		return gone || !slices.ContainsFunc(m.j.Allocs, func(a inventory.Alloc) bool {
+			return slices.Contains(at, a.Node)
+		})
 	})
 	more := r.openings(s, left, most)
 	return append(list, slices.DeleteFunc(more, func(o opening) bool { return !touched(o) })...)

@@ -87,7 +87,8 @@ func TestReckoned(t *testing.T) {
 		p.Estimate = seconds(work)
 		h.want(100, "", p)
 		if y := h.e.Why(1); y.Expected != cluster.Time(seconds(want)) {
-			t.Errorf("with %d s of work the next one is expected to start at %v: %s", work, y.Expected, strings.Join(y.Holders, "; "))
+			t.Errorf("with %d s of work the next one is expected to start at %v: %s", work, y.Expected,
+				strings.Join(y.Holders, "; "))
 		}
 	}
 }

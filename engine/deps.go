@@ -185,7 +185,8 @@ func (d *depState) leave(e *Engine, j *job.State) {
 }
 
 func (e *Engine) readmit(j *job.State) {
-	if j.State == job.Pending && !j.Eligible && j.Parked != job.ParkedHold && j.Parked != job.ParkedBegin && j.Parked != job.ParkedArray && j.Parked != job.ParkedPlan {
+	if j.State == job.Pending && !j.Eligible && j.Parked != job.ParkedHold && j.Parked != job.ParkedBegin &&
+		j.Parked != job.ParkedArray && j.Parked != job.ParkedPlan {
 		e.admit(j)
 	}
 }

@@ -179,7 +179,8 @@ func (d *dumb) planned(j *dumbJob, b books) []engine.Alloc {
 	s := site{d: d, j: j, b: b.clone()}
 	for _, a := range j.plan {
 		s.set, s.r = int(a.Set), &j.Tasks[a.Set].Request
-		if a.Share != 0 || d.nodes[a.Node].State != cluster.Up || b.off[int(a.Node)] || s.room(int(a.Node), int(a.Tasks)) < int(a.Tasks) {
+		if a.Share != 0 || d.nodes[a.Node].State != cluster.Up || b.off[int(a.Node)] ||
+			s.room(int(a.Node), int(a.Tasks)) < int(a.Tasks) {
 			return nil
 		}
 		s.bind(int(a.Node), int(a.Tasks), int(a.Tasks))

@@ -115,7 +115,9 @@ func withSpeeds(seed uint64, list []stimulus, jobs int) (more []stimulus) {
 	for _, s := range list {
 		more = append(more, s)
 		for jobs > 0 && chance(r, 60) {
-			more = append(more, stimulus{s.at, engine.Event{Type: engine.Progress, Job: cluster.JobID(r.IntN(jobs)), Rate: pick[int64](r, 300_000, 600_000, 900_000)}})
+			more = append(more, stimulus{s.at,
+				engine.Event{Type: engine.Progress, Job: cluster.JobID(r.IntN(jobs)),
+					Rate: pick[int64](r, 300_000, 600_000, 900_000)}})
 		}
 	}
 	return more

@@ -173,7 +173,8 @@ func (b *books) pickGPU(node int, r *cluster.Request, not uint64, emptiest bool)
 		}
 		var left int64
 		if r.Profile == "" {
-			if cutAt(&b.nodes[node], i) || g.slots != 0 || g.milli < r.Share || g.mem < r.Memory || b.another(&g) || b.full(node, &g) || b.disturbed(node, i) {
+			if cutAt(&b.nodes[node], i) || g.slots != 0 || g.milli < r.Share || g.mem < r.Memory || b.another(&g) ||
+				b.full(node, &g) || b.disturbed(node, i) {
 				continue
 			}
 			left = g.milli - r.Share
@@ -221,7 +222,8 @@ func (b *books) wantedOn(node int) []int64 {
 		for i := 0; j != nil && j.eligible && i < len(j.Tasks); i++ {
 			n, p := int64(j.Tasks[i].Count), -1
 			for k := range m.Profiles {
-				if q, ok := m.Profile(j.Tasks[i].Request.Profile); ok && j.Tasks[i].Request.Profile != "" && q.Name == m.Profiles[k].Name {
+				if q, ok := m.Profile(j.Tasks[i].Request.Profile); ok && j.Tasks[i].Request.Profile != "" &&
+					q.Name == m.Profiles[k].Name {
 					p = k
 				}
 			}
@@ -237,8 +239,8 @@ func (b *books) wantedOn(node int) []int64 {
 }
 
 // startAt is the memory slice at which a new instance does least harm, and the harm:
-// slices of instances that become impossible, first of those that jobs in line ask for, the highest of equals. Where the
-// instances stay as they are, the first free one of the profile; no harm is done.
+// slices of instances that become impossible, first of those that jobs in line ask for, the highest of equals.
+// Where the instances stay as they are, the first free one of the profile; no harm is done.
 func (b *books) startAt(node, dev int, g *gpu, r *cluster.Request) (start int, harm int64) {
 	m := modelOf(&b.nodes[node])
 	p, ok := m.Profile(r.Profile)
@@ -400,7 +402,8 @@ func (b *books) exactly(allocs []engine.Alloc) bool {
 			}
 		} else {
 			g := then.gpu(node, bits.TrailingZeros64(a.GPUs))
-			if g.whole > 0 || a.Slots == 0 && then.full(node, &g) || g.milli < int64(a.Share) || g.mem < a.Mem || g.slots&a.Slots != 0 ||
+			if g.whole > 0 || a.Slots == 0 && then.full(node, &g) || g.milli < int64(a.Share) || g.mem < a.Mem ||
+				g.slots&a.Slots != 0 ||
 				g.tenants > 0 && ((g.slots == 0) != (a.Slots == 0) || g.user != a.User) || g.media && a.Media {
 				return false
 			}
@@ -457,7 +460,8 @@ func (d *dumb) fits(j *dumbJob, set, i int) bool {
 		}
 	}
 	_, ok := m.Profile(r.Profile)
-	return d.inPart(j.part, i) && d.inSet(j, i) && d.nodes[i].GPUs >= r.GPUs && (r.GPUs == 0 || r.Memory <= m.Memory) && cpu >= r.CPU && ram >= r.RAM && (r.Profile == "" || ok)
+	return d.inPart(j.part, i) && d.inSet(j, i) && d.nodes[i].GPUs >= r.GPUs && (r.GPUs == 0 || r.Memory <= m.Memory) &&
+		cpu >= r.CPU && ram >= r.RAM && (r.Profile == "" || ok)
 }
 
 // suits: some stage has the node for the task set.
@@ -490,7 +494,8 @@ func (d *dumb) stages(j *dumbJob) (list [][][]int) {
 		models, fits := []string{}, make([][]int, len(j.Tasks))
 		for set := range j.Tasks {
 			for i, n := range d.nodes {
-				if d.fits(j, set, i) && (!j.bound(set) || !seen[[2]int{set, i}] && (typ == "" || isType(n.Model, typ))) {
+				if d.fits(j, set, i) &&
+					(!j.bound(set) || !seen[[2]int{set, i}] && (typ == "" || isType(n.Model, typ))) {
 					fits[set], seen[[2]int{set, i}] = append(fits[set], i), true
 					if j.bound(set) && !slices.Contains(models, n.Model) {
 						models = append(models, n.Model)
@@ -686,7 +691,8 @@ func (s *site) openness(node int) int64 {
 
 func (s *site) bind(node, n, unbound int) {
 	if !shared(s.r) {
-		a := engine.Alloc{Node: int32(node), Set: int32(s.set), Tasks: int32(n), CPU: s.r.CPU * int64(n), RAM: s.r.RAM * int64(n)}
+		a := engine.Alloc{Node: int32(node), Set: int32(s.set), Tasks: int32(n), CPU: s.r.CPU * int64(n),
+			RAM: s.r.RAM * int64(n)}
 		a.GPUs = s.b.pickWhole(node, n*s.r.GPUs)
 		s.b.take([]engine.Alloc{a})
 		s.allocs = append(s.allocs, a)

@@ -76,7 +76,8 @@ var buddies = []int{1, 1, 2, 2, 4}
 
 // dumbWorld is a random cluster with jobs of some sizes, of which so many in a
 // hundred are over (50: of those of one GPU, so that room is in small parts), and so many not to be moved.
-func dumbWorld(t *testing.T, r *rand.Rand, defrag engine.Defrag, sizes []int, pinned, ended int, specs ...string) (h *hand, cfg engine.Config, d dumbMoves, jobs int) {
+func dumbWorld(t *testing.T, r *rand.Rand, defrag engine.Defrag, sizes []int, pinned, ended int,
+	specs ...string) (h *hand, cfg engine.Config, d dumbMoves, jobs int) {
 	h = newHand(t, pick(r, specs...), "fifo", func(c *engine.Config) {
 		c.Defrag = &defrag
 		cfg = *c
@@ -86,7 +87,8 @@ func dumbWorld(t *testing.T, r *rand.Rand, defrag engine.Defrag, sizes []int, pi
 	var first, begun, over []engine.Event
 	for jobs = range len(d.free) * per { // they fill node after node; some of them end then
 		j := job(jobs, pick(r, sizes...), 36000)
-		j.Checkpoint = cluster.Checkpoint{Cost: seconds(2), Restart: seconds(1 + r.IntN(60))} // they leave at once: nobody waits
+		// they leave at once: nobody waits
+		j.Checkpoint = cluster.Checkpoint{Cost: seconds(2), Restart: seconds(1 + r.IntN(60))}
 		j.NoRequeue = chance(r, pinned)
 		first, begun = append(first, submit(j)), append(begun, ev(engine.Started, jobs))
 	}
@@ -108,7 +110,8 @@ func dumbWorld(t *testing.T, r *rand.Rand, defrag engine.Defrag, sizes []int, pi
 		gpus, node := rec.Spec.GPUs(), int(rec.Allocs[0].Node)
 		d.free[node] -= gpus
 		if !rec.Spec.NoRequeue {
-			d.jobs = append(d.jobs, dumbMover{node, gpus, time.Duration(gpus) * (rec.Spec.Checkpoint.Cost + rec.Spec.Checkpoint.Restart)})
+			d.jobs = append(d.jobs,
+				dumbMover{node, gpus, time.Duration(gpus) * (rec.Spec.Checkpoint.Cost + rec.Spec.Checkpoint.Restart)})
 		}
 	}
 	h.at(1, begun...)
@@ -128,7 +131,8 @@ func TestDefragCheapest(t *testing.T) {
 			for seed := range uint64(2000 * min(chain, 2)) {
 				r := rand.New(rand.NewPCG(seed, 3))
 				most := 3 + r.IntN(4)
-				h, cfg, d, id := dumbWorld(t, r, engine.Defrag{Moves: most, Chain: chain}, buddies, 20, []int{35, 50}[min(chain-1, 1)], "2x4xT4", "3x4xT4", "4x4xT4", "3x8xT4")
+				h, cfg, d, id := dumbWorld(t, r, engine.Defrag{Moves: most, Chain: chain}, buddies, 20,
+					[]int{35, 50}[min(chain-1, 1)], "2x4xT4", "3x4xT4", "4x4xT4", "3x8xT4")
 				if d.chains = chain > 1; len(d.jobs) > 14 {
 					continue // too many to try everything
 				}
@@ -143,7 +147,8 @@ func TestDefragCheapest(t *testing.T) {
 					continue
 				}
 				if cost < 0 || len(m.Moves) == 0 || m.Cost != cost {
-					t.Fatalf("seed %d: gang of %d, free %v, %v: the planner has %q (%v, %s); %v is possible", seed, gang, d.free, d.jobs, movesText(&m), m.Cost, m.Text, cost)
+					t.Fatalf("seed %d: gang of %d, free %v, %v: the planner has %q (%v, %s); %v is possible", seed,
+						gang, d.free, d.jobs, movesText(&m), m.Cost, m.Text, cost)
 				}
 				if found++; slices.ContainsFunc(m.Moves, func(x engine.Move) bool { return x.From[0] != m.On[0] }) {
 					chained++
@@ -164,7 +169,8 @@ func TestDefragBuddies(t *testing.T) {
 	found, deep := 0, 0
 	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 4))
-		h, cfg, d, id := dumbWorld(t, r, engine.Defrag{Moves: 100}, buddies, 0, 50, "4x4xT4", "6x4xT4", "8x4xT4", "4x8xT4", "6x8xT4")
+		h, cfg, d, id := dumbWorld(t, r, engine.Defrag{Moves: 100}, buddies, 0, 50, "4x4xT4", "6x4xT4", "8x4xT4",
+			"4x8xT4", "6x8xT4")
 		gang, free := pick(r, 2, 4, h.e.Nodes()[0].GPUs), 0
 		for _, n := range d.free {
 			free += n
@@ -193,7 +199,8 @@ func TestDefragAnySize(t *testing.T) {
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		most := 3 + r.IntN(4)
-		h, cfg, d, id := dumbWorld(t, r, engine.Defrag{Moves: most}, []int{1, 1, 2, 3, 3, 5}, 20, 50, "3x6xT4", "4x6xT4", "3x8xT4")
+		h, cfg, d, id := dumbWorld(t, r, engine.Defrag{Moves: most}, []int{1, 1, 2, 3, 3, 5}, 20, 50, "3x6xT4",
+			"4x6xT4", "3x8xT4")
 		gang := 2 + r.IntN(h.e.Nodes()[0].GPUs-1)
 		if d.chains = true; len(d.jobs) > 14 || h.at(3, submit(job(id, gang, 600))) != "" {
 			continue
@@ -206,13 +213,15 @@ func TestDefragAnySize(t *testing.T) {
 			continue
 		}
 		if cost < 0 || m.Cost < cost || len(m.Moves) > most {
-			t.Fatalf("seed %d: gang of %d, free %v, %v: the planner has %q (%v); %v is possible", seed, gang, d.free, d.jobs, movesText(&m), m.Cost, cost)
+			t.Fatalf("seed %d: gang of %d, free %v, %v: the planner has %q (%v); %v is possible", seed, gang, d.free,
+				d.jobs, movesText(&m), m.Cost, cost)
 		}
 		if found++; m.Cost == cost {
 			cheapest++
 		}
 	}
-	if t.Logf("moves there are for %d, found for %d, the cheapest for %d", there, found, cheapest); there < 200 || found*100 < there*97 || cheapest*100 < there*95 {
+	if t.Logf("moves there are for %d, found for %d, the cheapest for %d", there, found, cheapest); there < 200 ||
+		found*100 < there*97 || cheapest*100 < there*95 {
 		t.Error("too few are found")
 	}
 }

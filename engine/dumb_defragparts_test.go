@@ -111,7 +111,8 @@ func (d *dumbParts) fitsOn(gpus []dumbGPU, from, to, left int, asks []*cluster.R
 func (d *dumbParts) cheapest(ask *cluster.Request, tasks, most int) time.Duration {
 	best := time.Duration(-1)
 	for mask := range 1 << len(d.jobs) {
-		gpus, asks, cost, toll := slices.Clone(d.gpus), slices.Repeat([]*cluster.Request{ask}, tasks), time.Duration(0), cluster.Milli(0)
+		gpus, asks, cost, toll := slices.Clone(d.gpus), slices.Repeat([]*cluster.Request{ask}, tasks), time.Duration(0),
+			cluster.Milli(0)
 		for i := range d.jobs {
 			if mask>>i&1 == 1 {
 				j := &d.jobs[i]
@@ -129,7 +130,8 @@ func (d *dumbParts) cheapest(ask *cluster.Request, tasks, most int) time.Duratio
 }
 
 // partWorld is a random cluster of GPUs in slices, shares and whole, with room; wide: also with shares of several.
-func partWorld(t *testing.T, r *rand.Rand, wide bool, defrag engine.Defrag) (h *hand, cfg engine.Config, d dumbParts, jobs int) {
+func partWorld(t *testing.T, r *rand.Rand, wide bool, defrag engine.Defrag) (h *hand, cfg engine.Config, d dumbParts,
+	jobs int) {
 	spec := pick(r, "1x1xH100-80GB", "1x2xH100-80GB", "2x1xA100-80GB", "1x3xH100-80GB", "1x2xA30-24GB")
 	if wide {
 		spec = pick(r, "1x2xH100-80GB", "1x3xH100-80GB", "2x2xA100-80GB", "1x4xT4-16GB")
@@ -140,12 +142,16 @@ func partWorld(t *testing.T, r *rand.Rand, wide bool, defrag engine.Defrag) (h *
 	})
 	d.per = cfg.Spec.Nodes[0].GPUs
 	d.model, _ = cluster.FindModel(cfg.Spec.Nodes[0].Model)
-	asks := []func(*cluster.Job){slice("1g"), slice("1g"), slice("1g"), slice("2g"), slice("2g"), slice(pick(r, "3g", "4g")), share(pick[int64](r, 250, 500)), func(*cluster.Job) {}}
+	asks := []func(*cluster.Job){
+		slice("1g"), slice("1g"), slice("1g"), slice("2g"), slice("2g"), slice(pick(r, "3g", "4g")),
+		share(pick[int64](r, 250, 500)), func(*cluster.Job) {}}
 	if d.model.Compute == 4 {
 		asks[5] = slice("2g")
 	}
 	if wide {
-		asks = []func(*cluster.Job){share(250), share(500), share(300), shares(2, 250), shares(2, 500), func(*cluster.Job) {}, share(750), slice("2g")}
+		asks = []func(*cluster.Job){
+			share(250), share(500), share(300), shares(2, 250), shares(2, 500), func(*cluster.Job) {}, share(750),
+			slice("2g")}
 		if !d.model.MIG() {
 			asks[7] = shares(3, 250)
 		}
@@ -153,7 +159,8 @@ func partWorld(t *testing.T, r *rand.Rand, wide bool, defrag engine.Defrag) (h *
 	var first, begun, over []engine.Event
 	for jobs = range 24 {
 		j := job(jobs, 1, 36000, asks[min(r.IntN(9), r.IntN(9), 7)])
-		j.Checkpoint = cluster.Checkpoint{Cost: seconds(2), Restart: seconds(1 + r.IntN(60))} // they leave at once: nobody waits
+		// they leave at once: nobody waits
+		j.Checkpoint = cluster.Checkpoint{Cost: seconds(2), Restart: seconds(1 + r.IntN(60))}
 		j.NoRequeue = chance(r, 15)
 		first = append(first, submit(j))
 	}
@@ -202,8 +209,8 @@ func (d *dumbParts) add(rec *engine.JobRecord) (m partMover) {
 }
 
 // On random GPUs with slices and shares moves are found nearly always where there are any,
-// nearly always the cheapest; what is found is possible, and none is cheaper than the search through everything says. Where
-// it is made, everybody starts where that was booked.
+// nearly always the cheapest; what is found is possible, and none is cheaper than the search through everything
+// says. Where it is made, everybody starts where that was booked.
 func TestDefragPartsCheapest(t *testing.T) {
 	t.Parallel()
 	count := newFoundMoves()
@@ -211,7 +218,8 @@ func TestDefragPartsCheapest(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 6))
 		most := 2 + r.IntN(4)
 		h, cfg, d, id := partWorld(t, r, false, engine.Defrag{Moves: most})
-		kind, tasks := pick(r, "2g", "3g", "4g", "7g", "0.5", "GPU", "GPU", "1g", "2g", "3g", "0.5"), pick(r, 1, 1, 2, 3)
+		kind, tasks := pick(r, "2g", "3g", "4g", "7g", "0.5", "GPU", "GPU", "1g", "2g", "3g", "0.5"),
+			pick(r, 1, 1, 2, 3)
 		ask := func(*cluster.Job) {}
 		switch {
 		case kind == "0.5":
@@ -240,7 +248,8 @@ func TestDefragWideCheapest(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 16))
 		most := 2 + r.IntN(4)
 		h, cfg, d, id := partWorld(t, r, true, engine.Defrag{Moves: most})
-		gpus, milli, tasks := min(d.per, pick(r, 1, 2, 2, 3, 3)), pick[int64](r, 250, 500, 500, 750), pick(r, 1, 1, 2, 2, 3)
+		gpus, milli, tasks := min(d.per, pick(r, 1, 2, 2, 3, 3)), pick[int64](r, 250, 500, 500, 750),
+			pick(r, 1, 1, 2, 2, 3)
 		kind := fmt.Sprintf("%d shares", gpus)
 		if tasks > 1 {
 			kind = "gang of " + kind
@@ -276,7 +285,8 @@ func (c foundMoves) look(h *hand, cfg engine.Config, d *dumbParts, what, kind st
 		return
 	}
 	if cost < 0 || m.Cost < cost {
-		h.t.Fatalf("%s, %+v, %+v: the planner has %q (%v); %v is possible", what, d.gpus, d.jobs, movesText(&m), m.Cost, cost)
+		h.t.Fatalf("%s, %+v, %+v: the planner has %q (%v); %v is possible", what, d.gpus, d.jobs, movesText(&m), m.Cost,
+			cost)
 	}
 	if c.found[kind]++; m.Cost == cost {
 		c.cheapest[kind]++

@@ -34,7 +34,8 @@ func (b *books) pickOnly(node, dev int, r *cluster.Request) bool {
 }
 
 func (b *books) shareOn(node, dev int, r *cluster.Request) engine.Alloc {
-	a := engine.Alloc{Node: int32(node), GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory, Tenant: 1 + int32(b.job.ID)}
+	a := engine.Alloc{Node: int32(node), GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory,
+		Tenant: 1 + int32(b.job.ID)}
 	if b.mps {
 		a.User = b.user
 	}
@@ -83,7 +84,8 @@ func (s *site) firstChoice(node int, order []int, more int, chosen []int, rest i
 		return chosen
 	}
 	for k, i := range order {
-		if devs := s.firstChoice(node, order[k+1:], more-1, append(chosen[:len(chosen):len(chosen)], i), rest); devs != nil {
+		if devs := s.firstChoice(node, order[k+1:], more-1, append(chosen[:len(chosen):len(chosen)], i),
+			rest); devs != nil {
 			return devs
 		}
 	}

@@ -21,7 +21,8 @@ func (d *dumb) holdDue(j *dumbJob) bool {
 // openEnded: what stands in the job's way is promised for a time that is not known.
 func (d *dumb) openEnded(j *dumbJob) bool {
 	return !slices.ContainsFunc(d.promises, func(p *promise) bool {
-		return p.at < d.now.Add(cluster.MaxDuration/2) && slices.ContainsFunc(d.indices(), func(i int) bool { return d.competes(p.job, i) && d.competes(j, i) })
+		return p.at < d.now.Add(cluster.MaxDuration/2) &&
+			slices.ContainsFunc(d.indices(), func(i int) bool { return d.competes(p.job, i) && d.competes(j, i) })
 	})
 }
 
@@ -41,7 +42,8 @@ func (d *dumb) hold(j *dumbJob) bool {
 		return n.GPUs - bits.OnesCount64(n.Bad&(1<<n.GPUs-1)) - bits.OnesCount64(now.free(i))
 	}
 	nodes := slices.DeleteFunc(d.indices(), func(i int) bool {
-		return d.nodes[i].State != cluster.Up || !d.competes(j, i) || slices.ContainsFunc(d.promises, func(p *promise) bool { _, takes := p.took[i]; return p.hold && takes })
+		return d.nodes[i].State != cluster.Up || !d.competes(j, i) ||
+			slices.ContainsFunc(d.promises, func(p *promise) bool { _, takes := p.took[i]; return p.hold && takes })
 	})
 	used := func(i int) int64 {
 		if d.nodes[i].CPU == 0 {
@@ -49,7 +51,9 @@ func (d *dumb) hold(j *dumbJob) bool {
 		}
 		return d.nodes[i].CPU - now.cpu(i)
 	}
-	slices.SortStableFunc(nodes, func(a, b int) int { return cmp.Or(cmp.Compare(busy(a), busy(b)), cmp.Compare(used(a), used(b))) })
+	slices.SortStableFunc(nodes, func(a, b int) int {
+		return cmp.Or(cmp.Compare(busy(a), busy(b)), cmp.Compare(used(a), used(b)))
+	})
 	with := func(k int) []engine.Alloc {
 		b := now.clone()
 		for _, i := range nodes[:k] {

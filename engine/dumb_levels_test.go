@@ -153,7 +153,8 @@ func (d *dumb) refresh() {
 // promote takes a job back to the first level if it has waited one and a half
 // times as long as it ran: since it last stopped, or was promoted; unless it got no further.
 func (d *dumb) promote(j *dumbJob) {
-	if _, ran := d.executed(j); slices.Contains(ofLevels, d.policy) && ran > 0 && j.done > j.doneBefore && int64(d.now-max(j.since, j.promotion))*2 >= int64(ran)*3 {
+	if _, ran := d.executed(j); slices.Contains(ofLevels, d.policy) && ran > 0 && j.done > j.doneBefore &&
+		int64(d.now-max(j.since, j.promotion))*2 >= int64(ran)*3 {
 		j.servedBefore, j.ranBefore, j.doneBefore, j.promotion = j.service(), j.ran, j.done, d.now
 	}
 }

@@ -11,7 +11,10 @@ import (
 // submit takes a job in, unless it can never run: even on the empty, healthy
 // cluster there is no place for it.
 func (d *dumb) submit(spec *cluster.Job, before *engine.Given) {
-	j := &dumbJob{Job: spec, hungry: cluster.Never, predicted: d.predict(spec), promoted: promoted{since: d.now}, firstStart: cluster.Never, hold: spec.Hold, shape: fmt.Sprint(spec.Tier, spec.Tasks, spec.GPUTypes, spec.PerNode, spec.NodeLimits, spec.Nodes, spec.NoPreempt)}
+	j := &dumbJob{Job: spec, hungry: cluster.Never, predicted: d.predict(spec), promoted: promoted{since: d.now},
+		firstStart: cluster.Never, hold: spec.Hold,
+		shape: fmt.Sprint(spec.Tier, spec.Tasks, spec.GPUTypes, spec.PerNode, spec.NodeLimits, spec.Nodes,
+			spec.NoPreempt)}
 	if before != nil {
 		j.stints = []stint{{weight: cluster.Whole, work: before.Attained}}
 		j.ran, j.done, j.saved, j.began, j.firstStart = before.Ran, before.Done, before.Done, true, before.FirstStart
@@ -60,7 +63,8 @@ func (d *dumb) finish(j *dumbJob, why engine.StopReason) {
 	if why == engine.Completed {
 		d.completed = append(d.completed, earlier{j.service(), j.ran, j.User, j.Name, j.GPUMilli()})
 	}
-	j.state, j.reason, j.allocs, j.waits, j.eligible, j.idled, j.inArray = engine.Done, why, nil, nil, false, false, false
+	j.state, j.reason, j.allocs, j.waits, j.eligible, j.idled, j.inArray = engine.Done, why, nil, nil, false, false,
+		false
 	d.line()
 }
 

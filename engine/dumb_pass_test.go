@@ -66,7 +66,8 @@ func (d *dumb) pass() {
 		}
 		for _, j := range d.jobs {
 			if next[d.laneOf(j)] == j && !slices.ContainsFunc(d.jobs, func(o *dumbJob) bool {
-				return next[d.laneOf(o)] == o && o.Tier == j.Tier && (!d.queued() || o.Queue == j.Queue) && d.before(o, j) < 0
+				return next[d.laneOf(o)] == o && o.Tier == j.Tier && (!d.queued() || o.Queue == j.Queue) &&
+					d.before(o, j) < 0
 			}) {
 				heads = append(heads, j)
 			}
@@ -253,7 +254,8 @@ func (d *dumb) victims(j *dumbJob) (list []victim) {
 		if c == 0 && d.preempting() {
 			c = cmp.Compare(d.listed(b.dumbJob), d.listed(a.dumbJob))
 		}
-		return cmp.Or(c, cmp.Compare(d.lost(a.dumbJob), d.lost(b.dumbJob)), cmp.Compare(b.started, a.started), cmp.Compare(b.ID, a.ID))
+		return cmp.Or(c, cmp.Compare(d.lost(a.dumbJob), d.lost(b.dumbJob)), cmp.Compare(b.started, a.started),
+			cmp.Compare(b.ID, a.ID))
 	})
 	return list
 }
@@ -277,7 +279,8 @@ func (d *dumb) mayTake(j, v *dumbJob) (x victim, ok bool) {
 	if safe || v.Tier == cluster.Critical || v.tier() < j.Tier {
 		return x, false
 	}
-	later := d.preempting() && d.first(j) < d.listed(v) && (v.state == engine.Placed || d.policy != "srsf" || d.first(j) < d.first(v))
+	later := d.preempting() && d.first(j) < d.listed(v) &&
+		(v.state == engine.Placed || d.policy != "srsf" || d.first(j) < d.first(v))
 	if v.tier() > j.Tier || later && (!d.byQueue() || v.Queue == j.Queue) {
 		x.swap = v.tier() == j.Tier && d.byQueue() && d.milli(v) < d.milli(j) && j.Tier != cluster.BestEffort
 		return x, true
@@ -313,7 +316,8 @@ func (d *dumb) useful(j, v *dumbJob) bool {
 		}
 		for set := range j.Tasks {
 			r := j.Tasks[set].Request
-			if d.suits(j, set, int(a.Node)) && (r.GPUs > 0 && a.GPUs != 0 || r.CPU > 0 && a.CPU > 0 || r.RAM > 0 && a.RAM > 0) {
+			if d.suits(j, set, int(a.Node)) &&
+				(r.GPUs > 0 && a.GPUs != 0 || r.CPU > 0 && a.CPU > 0 || r.RAM > 0 && a.RAM > 0) {
 				return true
 			}
 		}

@@ -25,7 +25,9 @@ func (j *dumbJob) types() []string {
 
 // gated reports whether a job that has become ready waits for a plan.
 func (d *dumb) gated(j *dumbJob) bool {
-	return j.Tier != cluster.Critical && (j.goal == nil && (d.policy == "scatter:gated" || d.policy == "scatter:divides" && !d.ignores(j)) || j.goal != nil && j.goal.Slice != nil) || d.nothing(j)
+	return j.Tier != cluster.Critical &&
+		(j.goal == nil && (d.policy == "scatter:gated" || d.policy == "scatter:divides" && !d.ignores(j)) ||
+			j.goal != nil && j.goal.Slice != nil) || d.nothing(j)
 }
 
 // nothing reports whether the plan in force gives a job nothing.
@@ -43,7 +45,8 @@ func (d *dumb) plan() {
 	}
 	d.inPlan = nil
 	for _, j := range d.jobs {
-		back := j.state == engine.Stopping && (j.reason == engine.Preempted || j.reason == engine.NodeLost) && !j.NoRequeue
+		back := j.state == engine.Stopping && (j.reason == engine.Preempted || j.reason == engine.NodeLost) &&
+			!j.NoRequeue
 		if !(j.eligible || j.idled || j.inBooks() || back) {
 			continue
 		}
@@ -94,10 +97,13 @@ func (d *dumb) aim(j *dumbJob, model, part string) {
 	}) {
 		model = ""
 	}
-	if !slices.ContainsFunc(d.parts, func(p cluster.Partition) bool { return p.Name == part && (p.MaxGPUs == 0 || j.GPUs() <= p.MaxGPUs) }) {
+	if !slices.ContainsFunc(d.parts, func(p cluster.Partition) bool {
+		return p.Name == part && (p.MaxGPUs == 0 || j.GPUs() <= p.MaxGPUs)
+	}) {
 		part = ""
 	}
-	if j.narrow, j.part = model, part; model+part != "" && !d.everFits(j) {
+	j.narrow, j.part = model, part
+	if model+part != "" && !d.everFits(j) {
 		j.narrow, j.part = "", ""
 	}
 }
@@ -108,7 +114,8 @@ func (d *dumb) astray(j *dumbJob) bool {
 	if j.Tier != cluster.Critical && d.offSlice(j) {
 		return true
 	}
-	if j.Tier != cluster.Critical && j.part != "" && slices.ContainsFunc(j.allocs, func(a engine.Alloc) bool { return !d.inPart(j.part, int(a.Node)) }) {
+	if j.Tier != cluster.Critical && j.part != "" &&
+		slices.ContainsFunc(j.allocs, func(a engine.Alloc) bool { return !d.inPart(j.part, int(a.Node)) }) {
 		return true
 	}
 	if j.narrow == "" || j.Tier == cluster.Critical {
@@ -125,7 +132,8 @@ func (d *dumb) astray(j *dumbJob) bool {
 // follow stops a job that is to have nothing, or something else, once it has had
 // its minimum run time.
 func (d *dumb) follow(j *dumbJob) {
-	if (j.state == engine.Starting || j.state == engine.Running) && j.goal != nil && (d.nothing(j) || d.astray(j)) && j.started.Add(d.minRuntime) <= d.now {
+	if (j.state == engine.Starting || j.state == engine.Running) && j.goal != nil && (d.nothing(j) || d.astray(j)) &&
+		j.started.Add(d.minRuntime) <= d.now {
 		d.stop(j, engine.Preempted, cluster.NoJob)
 	}
 }

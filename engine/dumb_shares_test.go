@@ -136,7 +136,9 @@ func (d *dumb) compare() {
 		for p := range now + 1 { // every period from the first, one after the other
 			decay.Add(&usage, m.work[o][p], cluster.Time(p*int64(calcPeriod)))
 		}
-		assocs = append(assocs, quota.Assoc{Parent: l.of(&dumbJob{Job: &cluster.Job{Queue: o.queue}}), Shares: 1, Usage: usage.Work, User: true})
+		assocs = append(assocs,
+			quota.Assoc{Parent: l.of(&dumbJob{Job: &cluster.Job{Queue: o.queue}}), Shares: 1, Usage: usage.Work,
+				User: true})
 	}
 	quota.SumUsage(assocs)
 	ranks, users := quota.FairTree(assocs)
@@ -157,7 +159,8 @@ func (d *dumb) points(j *dumbJob) int64 {
 	m, period := d.mf, d.now-d.now%cluster.Time(calcPeriod)
 	age := max(0, int64(period-j.lined))
 	size := min(1_000_000, d.milli(j)*1_000_000/max(1, d.capacity()))
-	return 1000*min(1_000_000, age/max(1, int64(m.maxAge)/1_000_000)) + 10000*m.ranks[d.ownerOf(j)] + m.size*size + j.Priority*1_000_000
+	return 1000*min(1_000_000, age/max(1, int64(m.maxAge)/1_000_000)) + 10000*m.ranks[d.ownerOf(j)] + m.size*size +
+		j.Priority*1_000_000
 }
 
 // before compares the first jobs of two shapes, as the pass chooses among them.

@@ -15,7 +15,8 @@ var asNeeded = cluster.Instance{Profile: cluster.AsNeeded}
 // run on an instance.
 func (d *dumb) divisible(j *dumbJob) bool {
 	r := j.Tasks[0].Request
-	return (d.policy == "scatter:slices" || d.policy == "scatter:divides") && len(j.Tasks) == 1 && j.Tasks[0].Count == 1 && r.GPUs == 1 && !shared(&r) && j.PerNode == 0 && j.NodeLimits == nil
+	return (d.policy == "scatter:slices" || d.policy == "scatter:divides") && len(j.Tasks) == 1 &&
+		j.Tasks[0].Count == 1 && r.GPUs == 1 && !shared(&r) && j.PerNode == 0 && j.NodeLimits == nil
 }
 
 // ignores: plans say nothing of the job, because it could run on no GPU that can be divided.
@@ -44,10 +45,12 @@ func (d *dumb) instance(j *dumbJob, t *engine.Slice) *engine.Alloc {
 	if !ok || !slices.Contains(p.Starts, t.Start) || p.Memory < r.Memory {
 		return nil
 	}
-	if _, list := instancesOf(n, t.GPU); n.MIG != "" && !slices.Contains(list, asNeeded) && !slices.Contains(list, cluster.Instance{Profile: p.Name, Start: t.Start}) {
+	if _, list := instancesOf(n, t.GPU); n.MIG != "" && !slices.Contains(list, asNeeded) &&
+		!slices.Contains(list, cluster.Instance{Profile: p.Name, Start: t.Start}) {
 		return nil
 	}
-	return &engine.Alloc{Node: t.Node, Tasks: 1, GPUs: 1 << t.GPU, Share: int32(p.Compute * 1000 / m.Compute), Slots: p.Mask(t.Start),
+	return &engine.Alloc{Node: t.Node, Tasks: 1, GPUs: 1 << t.GPU, Share: int32(p.Compute * 1000 / m.Compute),
+		Slots:   p.Mask(t.Start),
 		Compute: uint8(p.Compute), Media: p.Media(), Mem: min(p.Memory, m.Memory), CPU: r.CPU, RAM: r.RAM}
 }
 
@@ -63,7 +66,9 @@ func (d *dumb) someInstance(j *dumbJob) bool {
 				}
 			}
 			for _, in := range list {
-				if j.Tier != cluster.Critical && d.instance(j, &engine.Slice{Node: int32(i), GPU: dev, Profile: in.Profile, Start: in.Start}) != nil {
+				if j.Tier != cluster.Critical &&
+					d.instance(j, &engine.Slice{Node: int32(i), GPU: dev, Profile: in.Profile,
+						Start: in.Start}) != nil {
 					return true
 				}
 			}
@@ -79,7 +84,8 @@ func (d *dumb) offSlice(j *dumbJob) bool {
 		return len(j.allocs) == 1 && j.allocs[0].Slots != 0 && j.Tasks[0].Request.Profile == ""
 	}
 	want := *d.instance(j, j.goal.Slice)
-	return len(j.allocs) != 1 || j.allocs[0].Node != want.Node || j.allocs[0].GPUs != want.GPUs || j.allocs[0].Slots != want.Slots
+	return len(j.allocs) != 1 || j.allocs[0].Node != want.Node || j.allocs[0].GPUs != want.GPUs ||
+		j.allocs[0].Slots != want.Slots
 }
 
 // divide starts jobs on the instances that the plan names, as far as they are free.
@@ -92,7 +98,8 @@ func (d *dumb) divide() {
 		n, b := &d.nodes[a.Node], d.books()
 		g := b.gpu(int(a.Node), bits.TrailingZeros64(a.GPUs))
 		a.Mem = min(a.Mem, g.mem)
-		if n.State == cluster.Up && n.Bad&a.GPUs == 0 && b.exactly([]engine.Alloc{a}) && g.compute+int(a.Compute) <= modelOf(n).Compute && !d.overBy(j, a.Milli(), nil) {
+		if n.State == cluster.Up && n.Bad&a.GPUs == 0 && b.exactly([]engine.Alloc{a}) &&
+			g.compute+int(a.Compute) <= modelOf(n).Compute && !d.overBy(j, a.Milli(), nil) {
 			j.idled = false
 			d.book(j, []engine.Alloc{a})
 		}

@@ -203,7 +203,8 @@ func (d *dumb) key(j *dumbJob) [2]int64 {
 }
 
 func (d *dumb) preempting() bool {
-	return strings.HasPrefix(d.policy, "scatter") || slices.Contains(append(ofLevels, "srtf", "srsf", "las:base=1m", "edf", "sjf-gpu:preempt=true"), d.policy)
+	return strings.HasPrefix(d.policy, "scatter") ||
+		slices.Contains(append(ofLevels, "srtf", "srsf", "las:base=1m", "edf", "sjf-gpu:preempt=true"), d.policy)
 }
 
 // first is the first element of a job's key as it compares with that of jobs
@@ -355,7 +356,9 @@ func (d *dumb) left(ev *engine.Event) (ready []*dumbJob) {
 		j.saved = j.done
 	}
 	reason, requeue := ev.Reason, !j.NoRequeue
-	if j.state == engine.Stopping && (ev.Type == engine.StartFailed || reason == engine.Preempted || reason == engine.NodeLost && j.reason != engine.Preempted) {
+	if j.state == engine.Stopping &&
+		(ev.Type == engine.StartFailed || reason == engine.Preempted || reason == engine.NodeLost &&
+			j.reason != engine.Preempted) {
 		reason = j.reason
 	} else if ev.Type == engine.StartFailed {
 		reason, requeue = engine.Preempted, true // it tries again
@@ -406,7 +409,8 @@ func (d *dumb) node(ev *engine.Event, i int) {
 	case ev.Type == engine.NodeDrained && !ev.Undo && n.State == cluster.Up:
 		n.State = cluster.Draining
 		for _, j := range d.jobs {
-			if j.state == engine.Placed && slices.ContainsFunc(j.allocs, func(a engine.Alloc) bool { return int(a.Node) == i }) {
+			if j.state == engine.Placed &&
+				slices.ContainsFunc(j.allocs, func(a engine.Alloc) bool { return int(a.Node) == i }) {
 				d.unplace(j)
 			}
 		}
@@ -478,7 +482,8 @@ func (d *dumb) event(ev *engine.Event) {
 			}
 		}
 	case engine.Demoted:
-		if j := d.jobs[ev.Job]; (j.state == engine.Starting || j.state == engine.Running) && j.Tier != cluster.Critical && j.demoted == ev.Undo {
+		if j := d.jobs[ev.Job]; (j.state == engine.Starting || j.state == engine.Running) &&
+			j.Tier != cluster.Critical && j.demoted == ev.Undo {
 			j.demoted = !ev.Undo
 			d.list(j)
 		}

@@ -24,7 +24,9 @@ func (d *dumb) waitForLeavers(j *dumbJob) {
 	j.waits, j.claims = nil, nil
 	for _, v := range d.jobs {
 		if v != nil && v.state == engine.Stopping && slices.ContainsFunc(v.allocs, func(x engine.Alloc) bool {
-			return slices.ContainsFunc(j.allocs, func(y engine.Alloc) bool { return x.Node == y.Node && x.GPUs&y.GPUs != 0 && !together(x, y) })
+			return slices.ContainsFunc(j.allocs, func(y engine.Alloc) bool {
+				return x.Node == y.Node && x.GPUs&y.GPUs != 0 && !together(x, y)
+			})
 		}) {
 			j.waits = append(j.waits, v.ID)
 		}
@@ -247,7 +249,9 @@ func (d *dumb) withoutLeft(b books) books {
 			}
 		}
 		for i, a := range v.allocs {
-			if a.Share > 0 && !slices.ContainsFunc(v.allocs[:i], func(o engine.Alloc) bool { return o.Node == a.Node && o.GPUs == a.GPUs }) {
+			if a.Share > 0 && !slices.ContainsFunc(v.allocs[:i], func(o engine.Alloc) bool {
+				return o.Node == a.Node && o.GPUs == a.GPUs
+			}) {
 				d.keepPart(&b, v, a)
 			}
 		}
@@ -266,7 +270,8 @@ func (d *dumb) keepPart(b *books, v *dumbJob, a engine.Alloc) {
 		return
 	}
 	left := d.leaves(v, a.Node, a.GPUs)
-	part := engine.Alloc{Node: a.Node, GPUs: a.GPUs, Share: int32(min(left[0], g.milli)), Mem: max(0, min(left[1], g.mem)), User: a.User}
+	part := engine.Alloc{Node: a.Node, GPUs: a.GPUs, Share: int32(min(left[0], g.milli)),
+		Mem: max(0, min(left[1], g.mem)), User: a.User}
 	if part.Share <= 0 {
 		return
 	}

@@ -299,7 +299,8 @@ func (e *Engine) addNode(n cluster.Node) error {
 		return &NodeError{n.Name, "it is defined twice or has no name"}
 	}
 	if n.GPUs < 0 || n.GPUs > cluster.MaxGPUsPerNode {
-		return &NodeError{n.Name, fmt.Sprintf("%d GPUs; between 0 and %d are supported", n.GPUs, cluster.MaxGPUsPerNode)}
+		return &NodeError{n.Name,
+			fmt.Sprintf("%d GPUs; between 0 and %d are supported", n.GPUs, cluster.MaxGPUsPerNode)}
 	}
 	var model cluster.GPUModel
 	if n.GPUs > 0 {

@@ -13,54 +13,65 @@ type EventType uint8
 
 // The events. A driver reports facts; the engine answers with decisions.
 const (
-	Tick         EventType = iota // nothing but the time: a wake-up
-	Stopped                       // a job's devices are free again: it ended or was stopped
-	StartFailed                   // a Start did not happen; the devices are free again (Undo: by no fault of the job, and it is not counted)
-	NodeUp                        // a node joined or came back; one that was drained stays so
-	NodeDown                      // a node is lost
-	NodeDrained                   // a person drains a node, also one that is down (Undo: takes it back)
-	GPUBad                        // devices became unhealthy (Undo: healthy again)
-	QueueChanged                  // the queue tree was replaced
-	Submitted                     // a new job
-	Updated                       // a pending job's spec was replaced; of a job that runs only what Amended says
-	Cancelled                     // a person cancels a job
-	Held                          // a person holds a pending job (Undo: releases it)
-	Started                       // a Start happened; Rate is known now
-	Resized                       // a Resize happened
-	Progress                      // a job reports work done
-	Demoted                       // a running job counts as best-effort from now on, until this run is over (Undo: no more)
-	Defragment                    // a person asks for moves (Config.Defrag) that let a pending job start, or with NoJob whichever it helps; with Compact, that empty nodes
-	NodeAsleep                    // a node without jobs is switched off, and takes Wake to be there again (Undo: it is)
-	NodeResized                   // a node has other CPU and RAM than it had (Size)
-	NodesNamed                    // a set of nodes got a name that jobs can use (Job.Nodes)
-	NodeChanged                   // a node is another than it was (Spare): its GPUs, or where it is in the network
-	JobReshaped                   // a job that runs has other tasks, or holds something else (Reshape)
-	Adopted                       // a job runs of which the engine did not know (Record)
+	Tick    EventType = iota // nothing but the time: a wake-up
+	Stopped                  // a job's devices are free again: it ended or was stopped
+	// a Start did not happen; the devices are free again (Undo: by no fault of the job, and it is not counted)
+	StartFailed
+	NodeUp       // a node joined or came back; one that was drained stays so
+	NodeDown     // a node is lost
+	NodeDrained  // a person drains a node, also one that is down (Undo: takes it back)
+	GPUBad       // devices became unhealthy (Undo: healthy again)
+	QueueChanged // the queue tree was replaced
+	Submitted    // a new job
+	Updated      // a pending job's spec was replaced; of a job that runs only what Amended says
+	Cancelled    // a person cancels a job
+	Held         // a person holds a pending job (Undo: releases it)
+	Started      // a Start happened; Rate is known now
+	Resized      // a Resize happened
+	Progress     // a job reports work done
+	// a running job counts as best-effort from now on, until this run is over (Undo: no more)
+	Demoted
+	// a person asks for moves (Config.Defrag) that let a pending job start, or with NoJob whichever it helps;
+	// with Compact, that empty nodes
+	Defragment
+	NodeAsleep  // a node without jobs is switched off, and takes Wake to be there again (Undo: it is)
+	NodeResized // a node has other CPU and RAM than it had (Size)
+	NodesNamed  // a set of nodes got a name that jobs can use (Job.Nodes)
+	NodeChanged // a node is another than it was (Spare): its GPUs, or where it is in the network
+	JobReshaped // a job that runs has other tasks, or holds something else (Reshape)
+	Adopted     // a job runs of which the engine did not know (Record)
 )
 
 // Event is one fact. Which fields count depends on the type.
 type Event struct {
-	Type     EventType       `json:"type"`
-	Job      cluster.JobID   `json:"job,omitempty"`
-	Spec     *cluster.Job    `json:"spec,omitempty"`     // Submitted, Updated
-	Given    *Given          `json:"given,omitempty"`    // Submitted: what it was given under other numbers; nil: nothing
-	Reason   job.StopReason  `json:"reason,omitempty"`   // Stopped
-	Done     time.Duration   `json:"done,omitempty"`     // Stopped, Progress: useful work so far, on the reference GPU
-	Saved    time.Duration   `json:"saved,omitempty"`    // Progress: ... of which a checkpoint is safe
-	Rate     int64           `json:"rate,omitempty"`     // Started, Resized, Progress: speed against the reference, in ppm; 0: unknown (taken as 1,000,000)
-	Estimate time.Duration   `json:"estimate,omitempty"` // Progress: all of its useful work, as it looks now; 0: as before
-	Memory   cluster.MiB     `json:"memory,omitempty"`   // Progress: most that it has used of any of its GPUs; 0: not measured
-	Switch   SwitchCost      `json:"switch,omitzero"`    // Progress, Stopped: what its last stop and start were measured to take
-	Saves    Saves           `json:"saves,omitempty"`    // Progress, Stopped: whether it saves its work when it is asked for a checkpoint
-	Pace     int64           `json:"pace,omitempty"`     // Started, Resized, Progress: millionths of a unit of work per second, by its own account; 0: not measured
-	Unit     job.PaceUnit    `json:"unit,omitempty"`     // ... and of what
-	Node     string          `json:"node,omitempty"`     // Node*, GPUBad
-	Spare    *cluster.Node   `json:"spare,omitempty"`    // NodeUp of a node not seen before, NodeChanged
-	GPUs     uint64          `json:"gpus,omitempty"`     // GPUBad: mask of devices
-	Undo     bool            `json:"undo,omitempty"`     // NodeDrained, NodeAsleep, GPUBad, Held, Demoted, StartFailed
-	Queues   []cluster.Queue `json:"queues,omitempty"`   // QueueChanged
-	Compact  Compact         `json:"compact,omitempty"`  // Defragment
-	Wake     time.Duration   `json:"wake,omitempty"`     // NodeAsleep
+	Type EventType     `json:"type"`
+	Job  cluster.JobID `json:"job,omitempty"`
+	Spec *cluster.Job  `json:"spec,omitempty"` // Submitted, Updated
+	// Submitted: what it was given under other numbers; nil: nothing
+	Given  *Given         `json:"given,omitempty"`
+	Reason job.StopReason `json:"reason,omitempty"` // Stopped
+	Done   time.Duration  `json:"done,omitempty"`   // Stopped, Progress: useful work so far, on the reference GPU
+	Saved  time.Duration  `json:"saved,omitempty"`  // Progress: ... of which a checkpoint is safe
+	// Started, Resized, Progress: speed against the reference, in ppm; 0: unknown (taken as 1,000,000)
+	Rate int64 `json:"rate,omitempty"`
+	// Progress: all of its useful work, as it looks now; 0: as before
+	Estimate time.Duration `json:"estimate,omitempty"`
+	// Progress: most that it has used of any of its GPUs; 0: not measured
+	Memory cluster.MiB `json:"memory,omitempty"`
+	// Progress, Stopped: what its last stop and start were measured to take
+	Switch SwitchCost `json:"switch,omitzero"`
+	// Progress, Stopped: whether it saves its work when it is asked for a checkpoint
+	Saves Saves `json:"saves,omitempty"`
+	// Started, Resized, Progress: millionths of a unit of work per second, by its own account; 0: not measured
+	Pace    int64           `json:"pace,omitempty"`
+	Unit    job.PaceUnit    `json:"unit,omitempty"`    // ... and of what
+	Node    string          `json:"node,omitempty"`    // Node*, GPUBad
+	Spare   *cluster.Node   `json:"spare,omitempty"`   // NodeUp of a node not seen before, NodeChanged
+	GPUs    uint64          `json:"gpus,omitempty"`    // GPUBad: mask of devices
+	Undo    bool            `json:"undo,omitempty"`    // NodeDrained, NodeAsleep, GPUBad, Held, Demoted, StartFailed
+	Queues  []cluster.Queue `json:"queues,omitempty"`  // QueueChanged
+	Compact Compact         `json:"compact,omitempty"` // Defragment
+	Wake    time.Duration   `json:"wake,omitempty"`    // NodeAsleep
 
 	Size *NodeSize        `json:"size,omitempty"` // NodeResized
 	Set  *cluster.NodeSet `json:"set,omitempty"`  // NodesNamed
@@ -120,10 +131,12 @@ type Action struct {
 	Allocs []inventory.Alloc `json:"allocs,omitempty"` // Start, Resize
 	How    job.How           `json:"how,omitempty"`    // Preempt
 	Grace  time.Duration     `json:"grace,omitempty"`  // Preempt
-	Reason job.StopReason    `json:"reason,omitempty"` // Preempt, Reject: what it counts as; Resize: NodeLost where tasks were lost
-	For    cluster.JobID     `json:"for,omitempty"`    // Preempt: the job that needs the devices; NoJob: nobody
-	Yield  int64             `json:"yield,omitempty"`  // Start beside another: of that one's speed it is to keep so much, ppm (Target)
-	Text   string            `json:"text,omitempty"`   // Reject: what it asked and the most there is
+	// Preempt, Reject: what it counts as; Resize: NodeLost where tasks were lost
+	Reason job.StopReason `json:"reason,omitempty"`
+	For    cluster.JobID  `json:"for,omitempty"` // Preempt: the job that needs the devices; NoJob: nobody
+	// Start beside another: of that one's speed it is to keep so much, ppm (Target)
+	Yield int64  `json:"yield,omitempty"`
+	Text  string `json:"text,omitempty"` // Reject: what it asked and the most there is
 }
 
 // Decision is the engine's answer to a batch. Actions is valid until the next

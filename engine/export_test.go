@@ -84,7 +84,8 @@ func (e *Engine) Reservations() (jobs []cluster.JobID, at []cluster.Time) {
 
 // CheckBooks is CheckInvariants without what holds only after a pass.
 func (e *Engine) CheckBooks() error {
-	return errors.Join(e.checkIdleState(), e.checkJobs(), e.checkBooks(), e.checkPhysical(), e.checkIndexes(), e.checkLists(),
+	return errors.Join(e.checkIdleState(), e.checkJobs(), e.checkBooks(), e.checkPhysical(), e.checkIndexes(),
+		e.checkLists(),
 		e.checkLanes(), e.checkPools(), e.checkUsage(), e.checkWaits())
 }
 
@@ -96,7 +97,8 @@ func (e *Engine) Rank(always bool) {
 	}
 }
 
-// Ranks reports whether the engine ranks victims at present, and how many of them change what they lose as time goes by.
+// Ranks reports whether the engine ranks victims at present, and how many of them change what they lose as time
+// goes by.
 func (e *Engine) Ranks() (on bool, growing int) { return e.ranking.on, e.ranking.growing.Len() }
 
 // CheckRanking compares the ranking with the jobs that hold devices.

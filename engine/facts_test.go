@@ -191,8 +191,8 @@ func TestAmended(t *testing.T) {
 	h.want(11, "", stopped(5, engine.Completed))
 }
 
-// A node gets slices instead of GPUs while no job has any of them, and back, and the jobs that wait for them start. While a job
-// has a GPU there, only its place in the network changes.
+// A node gets slices instead of GPUs while no job has any of them, and back, and the jobs that wait for them
+// start. While a job has a GPU there, only its place in the network changes.
 func TestNodeChanged(t *testing.T) {
 	var cfg engine.Config
 	h := newHand(t, "2x2xA100-80GB", "fifo", known(&cfg))

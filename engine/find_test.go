@@ -18,7 +18,8 @@ func scanFind(s *probe, set, n int, pick placement.Pick) int {
 	best := -1
 	for id := range s.e.st.Nodes() {
 		nd := &s.e.st.Nodes()[id]
-		if !nd.TakesJobs() || !slices.Contains(s.classes, nd.Class()) || !s.within.Covers(nd, int32(id)) || s.Room(id, set, n) < n {
+		if !nd.TakesJobs() || !slices.Contains(s.classes, nd.Class()) || !s.within.Covers(nd, int32(id)) ||
+			s.Room(id, set, n) < n {
 			continue
 		}
 		if best < 0 {
@@ -30,7 +31,8 @@ func scanFind(s *probe, set, n int, pick placement.Pick) int {
 		if r.CPU > 0 {
 			cpu = nd.CPU() - b.CPU()
 		}
-		if pick == placement.Fullest && (free < 0 || free == 0 && cpu < 0) || pick == placement.Emptiest && (free > 0 || free == 0 && cpu > 0) {
+		if pick == placement.Fullest && (free < 0 || free == 0 && cpu < 0) ||
+			pick == placement.Emptiest && (free > 0 || free == 0 && cpu > 0) {
 			best = id
 		}
 	}
@@ -44,7 +46,8 @@ func TestFindTwin(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 6))
 		var nodes []cluster.Node
 		for range 3 + r.IntN(90) {
-			n := cluster.Node{GPUs: []int{0, 2, 4, 8}[r.IntN(4)], CPU: []int64{0, 8000, 64000}[r.IntN(3)], Rack: fmt.Sprint(r.IntN(3))}
+			n := cluster.Node{GPUs: []int{0, 2, 4, 8}[r.IntN(4)], CPU: []int64{0, 8000, 64000}[r.IntN(3)],
+				Rack: fmt.Sprint(r.IntN(3))}
 			if r.IntN(10) == 0 {
 				n.State = cluster.Draining
 			}
@@ -74,17 +77,20 @@ func TestFindTwin(t *testing.T) {
 			n := 1 + r.IntN(4)
 			for _, pick := range []placement.Pick{placement.First, placement.Fullest, placement.Emptiest} {
 				if got, want := s.Find(0, n, pick), scanFind(s, 0, n, pick); got != want {
-					t.Fatalf("seed %d: %d tasks of %+v, pick %d: node %d, a scan finds %d", seed, n, s.Sets()[0].Request, pick, got, want)
+					t.Fatalf("seed %d: %d tasks of %+v, pick %d: node %d, a scan finds %d", seed, n,
+						s.Sets()[0].Request, pick, got, want)
 				}
 			}
 			node, k := s.Most(0, 8)
 			most := 0
 			s.Nodes(func(id int) bool { most = max(most, s.Room(id, 0, 8)); return true })
 			if k != most || most > 0 && s.Room(node, 0, 8) != most {
-				t.Fatalf("seed %d: %+v: node %d has room for %d, the most is %d", seed, s.Sets()[0].Request, node, k, most)
+				t.Fatalf("seed %d: %+v: node %d has room for %d, the most is %d", seed, s.Sets()[0].Request, node, k,
+					most)
 			}
 			if most > 0 && s.Sets()[0].Request.GPUs > 0 && node != scanFind(s, 0, most, placement.Fullest) {
-				t.Fatalf("seed %d: %+v: node %d, a scan finds %d", seed, s.Sets()[0].Request, node, scanFind(s, 0, most, placement.Fullest))
+				t.Fatalf("seed %d: %+v: node %d, a scan finds %d", seed, s.Sets()[0].Request, node,
+					scanFind(s, 0, most, placement.Fullest))
 			}
 		}
 	}
@@ -159,7 +165,9 @@ func geometries(m *cluster.GPUModel, use []int) map[string][]instance {
 					continue
 				}
 				next := append(slices.Clone(set), instance{p, s})
-				slices.SortFunc(next, func(a, b instance) int { return (a.start*16 + a.profile) - (b.start*16 + b.profile) })
+				slices.SortFunc(next, func(a, b instance) int {
+					return (a.start*16 + a.profile) - (b.start*16 + b.profile)
+				})
 				add(next, slots|prof.Mask(s), compute+prof.Compute)
 			}
 		}
@@ -205,12 +213,14 @@ func TestMIGEnumeration(t *testing.T) {
 		use              []int
 		all, most, kinds int
 	}{
-		{&a100, []int{0, 3, 4, 5, 6}, 298, 19, 14}, {&a100, []int{0, 2, 3, 4, 5, 6}, 723, 78, 38}, {&a30, []int{0, 2, 4}, 26, 5, 4},
+		{&a100, []int{0, 3, 4, 5, 6}, 298, 19, 14}, {&a100, []int{0, 2, 3, 4, 5, 6}, 723, 78, 38},
+		{&a30, []int{0, 2, 4}, 26, 5, 4},
 	} {
 		all := geometries(c.model, c.use)
 		most, kinds := maximal(c.model, c.use, all)
 		if len(all) != c.all || most != c.most || kinds != c.kinds {
-			t.Errorf("%s %v: %d sets, %d maximal, %d kinds; want %d, %d, %d", c.model.Name, c.use, len(all), most, kinds, c.all, c.most, c.kinds)
+			t.Errorf("%s %v: %d sets, %d maximal, %d kinds; want %d, %d, %d", c.model.Name, c.use, len(all), most,
+				kinds, c.all, c.most, c.kinds)
 		}
 	}
 }
@@ -341,7 +351,8 @@ func TestMIGEvents(t *testing.T) {
 					held[got] = s.Bound()[0]
 				}
 				if got != want {
-					t.Fatalf("event %d: beside %b a %s goes to place %d, the twin says %d", event, have, m.Profiles[p].Name, got, want)
+					t.Fatalf("event %d: beside %b a %s goes to place %d, the twin says %d", event, have,
+						m.Profiles[p].Name, got, want)
 				}
 				if want >= 0 {
 					have |= 1 << want

@@ -69,7 +69,8 @@ func (e *Engine) fragmentsText(j *job.State, s *shape.Shape) string {
 		}
 		free, usable = free+n.FreeMilli(), usable+most
 	}
-	if j.Milli == 0 || free-usable < cluster.Whole/100 { // a GPU that is all slices lacks some thousandths of what they count for
+	// a GPU that is all slices lacks some thousandths of what they count for
+	if j.Milli == 0 || free-usable < cluster.Whole/100 {
 		return ""
 	}
 	gpus := func(milli cluster.Milli) string { return fmt.Sprintf("%.4g", float64(milli)/float64(cluster.Whole)) }
@@ -77,5 +78,6 @@ func (e *Engine) fragmentsText(j *job.State, s *shape.Shape) string {
 	if free == cluster.Whole {
 		are = "GPU is"
 	}
-	return fmt.Sprintf("fragments: %s %s free where it may run, %s of that in pieces that one of its tasks could use", gpus(free), are, gpus(usable))
+	return fmt.Sprintf("fragments: %s %s free where it may run, %s of that in pieces that one of its tasks could use",
+		gpus(free), are, gpus(usable))
 }

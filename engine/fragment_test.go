@@ -18,8 +18,9 @@ func wants(e *Engine, kinds ...wanted) {
 	e.jobs = nil
 	for _, k := range kinds {
 		for range k.jobs {
-			e.jobs = append(e.jobs, &job.State{Tenure: &job.Tenure{}, Spec: &cluster.Job{ID: cluster.JobID(len(e.jobs)), GPUTypes: k.types,
-				Tasks: []cluster.TaskSet{{Count: 1, Request: k.request}}}, Facts: job.Facts{State: job.Done}})
+			e.jobs = append(e.jobs,
+				&job.State{Tenure: &job.Tenure{}, Spec: &cluster.Job{ID: cluster.JobID(len(e.jobs)), GPUTypes: k.types,
+					Tasks: []cluster.TaskSet{{Count: 1, Request: k.request}}}, Facts: job.Facts{State: job.Done}})
 		}
 	}
 	e.find.Recount()
@@ -62,7 +63,8 @@ func TestFragmentVector(t *testing.T) {
 	e := store(t, "V100-16GB", cluster.Node{GPUs: 2, CPU: 8000}, cluster.Node{GPUs: 2, CPU: 8000})
 	with := func(r cluster.Request, cpu int64) cluster.Request { r.CPU = cpu; return r }
 	mix := func(cpu int64) {
-		wants(e, wanted{5, with(share(600), cpu), nil}, wanted{3, with(whole(1), cpu), nil}, wanted{2, with(whole(2), cpu), nil},
+		wants(e, wanted{5, with(share(600), cpu), nil}, wanted{3, with(whole(1), cpu), nil},
+			wanted{2, with(whole(2), cpu), nil},
 			wanted{40, cluster.Request{CPU: 1000}, nil}) // no GPU is of use to these: they do not count
 	}
 	mix(4000)
@@ -135,11 +137,13 @@ func TestFragmentUsers(t *testing.T) {
 	s.Job().Spec().User = "bob"
 	g, dev, ok := s.Growth(0, 0, inventory.Fragments)
 	if d := e.find.Demand().Weight; !ok || dev != 1 || g != 750 {
-		t.Errorf("bob's share goes to GPU %d, growth %d of %d tasks (%v); want GPU 1, where 750 are lost to ann's task", dev, g, d, ok)
+		t.Errorf("bob's share goes to GPU %d, growth %d of %d tasks (%v); want GPU 1, where 750 are lost to ann's task",
+			dev, g, d, ok)
 	}
 	s.Job().Spec().User = "ann"
 	if g, dev, ok := s.Growth(0, 0, inventory.Fragments); !ok || dev != 0 || g != -3*250 {
-		t.Errorf("ann's share goes to GPU %d, growth %d (%v); want GPU 0, where the three tasks of bob's lose less", dev, g, ok)
+		t.Errorf("ann's share goes to GPU %d, growth %d (%v); want GPU 0, where the three tasks of bob's lose less",
+			dev, g, ok)
 	}
 }
 
@@ -163,7 +167,8 @@ func dumbFragments(e *Engine, n *inventory.Node) (sum int64) {
 				p, ok := model.Profile(r.Profile)
 				can = ok && (d.Tenants() == 0 || d.Slots() != 0) && n.StartOn(model, p, i, nil) >= 0
 			case r.Share > 0:
-				can = free >= r.Share && d.Mem() >= r.Memory && d.Slots() == 0 && !n.IsCut(i) && (d.Tenants() == 0 || d.User() == k.User)
+				can = free >= r.Share && d.Mem() >= r.Memory && d.Slots() == 0 && !n.IsCut(i) &&
+					(d.Tenants() == 0 || d.User() == k.User)
 			default:
 				can = free == 1000 && n.Free()>>i&1 == 1
 			}
@@ -173,7 +178,8 @@ func dumbFragments(e *Engine, n *inventory.Node) (sum int64) {
 				small += free
 			}
 		}
-		if !k.Suits.Has(n.Class()) || fits < int64(k.Request.GPUs) || n.CPU() < k.Request.CPU || n.RAM() < k.Request.RAM {
+		if !k.Suits.Has(n.Class()) || fits < int64(k.Request.GPUs) || n.CPU() < k.Request.CPU ||
+			n.RAM() < k.Request.RAM {
 			small = total
 		}
 		sum += small * k.Weight
@@ -197,7 +203,8 @@ func dumbRooms(e *Engine, n *inventory.Node) (sum int64) {
 			switch {
 			case left == 0:
 			case r.Profile != "":
-				if (n.Devices()[i].Tenants() == 0 || n.Devices()[i].Slots() != 0) && p != nil && n.StartOn(model, p, i, nil) >= 0 {
+				if (n.Devices()[i].Tenants() == 0 || n.Devices()[i].Slots() != 0) && p != nil &&
+					n.StartOn(model, p, i, nil) >= 0 {
 					free, fits, devices = free+left, fits+1, devices+1
 				}
 			case r.Share == 0:
@@ -206,7 +213,9 @@ func dumbRooms(e *Engine, n *inventory.Node) (sum int64) {
 				}
 			default:
 				mem, ok := n.Devices()[i].Mem(), false
-				for rest := left; rest >= r.Share && mem >= r.Memory && n.Devices()[i].Slots() == 0 && (n.Devices()[i].Tenants() == 0 || n.Devices()[i].User() == k.User); rest, mem = rest-r.Share, mem-r.Memory {
+				for rest := left; rest >= r.Share && mem >= r.Memory && n.Devices()[i].Slots() == 0 &&
+					(n.Devices()[i].Tenants() == 0 || n.Devices()[i].User() == k.User); rest, mem = rest-r.Share,
+					mem-r.Memory {
 					if ok && r.GPUs > 1 {
 						break
 					}
@@ -222,7 +231,8 @@ func dumbRooms(e *Engine, n *inventory.Node) (sum int64) {
 			continue
 		}
 		tasks := int64(0)
-		for cpu, ram := n.CPU(), n.RAM(); tasks < fits/int64(r.GPUs) && cpu >= r.CPU && ram >= r.RAM; cpu, ram = cpu-r.CPU, ram-r.RAM {
+		for cpu, ram := n.CPU(), n.RAM(); tasks < fits/int64(r.GPUs) && cpu >= r.CPU && ram >= r.RAM; cpu,
+			ram = cpu-r.CPU, ram-r.RAM {
 			tasks++
 		}
 		if each = r.Milli(); r.Profile != "" {
@@ -293,13 +303,15 @@ func TestFragmentTwin(t *testing.T) {
 		model := []string{"A100-80GB", "T4-16GB", "A30-24GB"}[r.IntN(3)]
 		var nodes []cluster.Node
 		for range 1 + r.IntN(6) {
-			nodes = append(nodes, cluster.Node{GPUs: []int{0, 1, 2, 4, 8}[r.IntN(5)], CPU: []int64{0, 8000, 16000}[r.IntN(3)],
-				RAM: []int64{0, 65536}[r.IntN(2)], Islands: r.IntN(3), Bad: uint64(r.IntN(2) & r.IntN(2))})
+			nodes = append(nodes,
+				cluster.Node{GPUs: []int{0, 1, 2, 4, 8}[r.IntN(5)], CPU: []int64{0, 8000, 16000}[r.IntN(3)],
+					RAM: []int64{0, 65536}[r.IntN(2)], Islands: r.IntN(3), Bad: uint64(r.IntN(2) & r.IntN(2))})
 		}
 		nodes[0].GPUs = 4
 		e := store(t, model, nodes...)
 		request := func() cluster.Request {
-			q := cluster.Request{GPUs: 1 + r.IntN(4), CPU: []int64{0, 1000, 5000}[r.IntN(3)], RAM: []int64{0, 9000}[r.IntN(2)]}
+			q := cluster.Request{GPUs: 1 + r.IntN(4), CPU: []int64{0, 1000, 5000}[r.IntN(3)],
+				RAM: []int64{0, 9000}[r.IntN(2)]}
 			switch r.IntN(5) {
 			case 0, 1:
 				q.Share, q.Memory = int64(1+r.IntN(9))*100, []int64{0, 4096, 9000}[r.IntN(3)]
@@ -382,7 +394,10 @@ func TestDemand(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6)) // what is counted on and off is what is counted anew
 	grown := store(t, "V100-16GB", cluster.Node{GPUs: 8})
 	for id := range 4000 {
-		grown.jobs = append(grown.jobs, &job.State{Tenure: &job.Tenure{}, Spec: &cluster.Job{ID: cluster.JobID(id), Tasks: []cluster.TaskSet{{Count: 1 + r.IntN(3), Request: share(int64(1 + r.IntN(9)))}}}})
+		grown.jobs = append(grown.jobs,
+			&job.State{Tenure: &job.Tenure{},
+				Spec: &cluster.Job{ID: cluster.JobID(id),
+					Tasks: []cluster.TaskSet{{Count: 1 + r.IntN(3), Request: share(int64(1 + r.IntN(9)))}}}})
 		if r.IntN(5) > 0 && id > 10 && id%700 < 500 {
 			continue // it is not looked at with every job
 		}

@@ -21,12 +21,18 @@ func TestFragmentsText(t *testing.T) {
 		asks  func(*cluster.Job)
 		want  string
 	}{
-		{"whole GPUs beside shares", []func(*cluster.Job){share(780), share(780)}, 2, nil, "fragments: 0.44 GPUs are free where it may run, 0 of that in pieces that one of its tasks could use"},
-		{"a share that is too large for both", []func(*cluster.Job){share(600), share(700)}, 1, share(500), "fragments: 0.7 GPUs are free where it may run, 0 of that in pieces that one of its tasks could use"},
-		{"a gang for which there is room in part", []func(*cluster.Job){share(600), share(800)}, 1, func(j *cluster.Job) { share(300)(j); j.Tasks[0].Count = 2 },
+		{"whole GPUs beside shares", []func(*cluster.Job){
+			share(780), share(780)}, 2, nil,
+			"fragments: 0.44 GPUs are free where it may run, 0 of that in pieces that one of its tasks could use"},
+		{"a share that is too large for both", []func(*cluster.Job){
+			share(600), share(700)}, 1, share(500),
+			"fragments: 0.7 GPUs are free where it may run, 0 of that in pieces that one of its tasks could use"},
+		{"a gang for which there is room in part", []func(*cluster.Job){
+			share(600), share(800)}, 1, func(j *cluster.Job) { share(300)(j); j.Tasks[0].Count = 2 },
 			"fragments: 0.6 GPUs are free where it may run, 0.4 of that in pieces that one of its tasks could use"},
 		{"nothing is free", []func(*cluster.Job){share(0), share(0)}, 1, nil, ""},
-		{"all that is free is of use", []func(*cluster.Job){share(0)}, 1, func(j *cluster.Job) { j.Tasks[0].Count = 2 }, ""},
+		{"all that is free is of use", []func(*cluster.Job){
+			share(0)}, 1, func(j *cluster.Job) { j.Tasks[0].Count = 2 }, ""},
 	} {
 		h := newHand(t, "1x2xT4", "fifo", nil)
 		var came, begun []engine.Event

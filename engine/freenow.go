@@ -15,7 +15,8 @@ import (
 
 // preferFree replaces a contested placement by one that can start at once, if there is one.
 // The allocations are in the books from mark on, and in scratch memory.
-func (e *Engine) preferFree(j *job.State, mark inventory.Mark, allocs []inventory.Alloc, tasks int32) ([]inventory.Alloc, int32) {
+func (e *Engine) preferFree(j *job.State, mark inventory.Mark, allocs []inventory.Alloc,
+	tasks int32) ([]inventory.Alloc, int32) {
 	s := e.shapes.At(j.Shape)
 	if j.Home != nil || s.NoneFree == e.freed || !e.contested(allocs) {
 		return allocs, tasks
@@ -173,7 +174,8 @@ func (e *Engine) takePart(v *job.State, a *inventory.Alloc, going []inventory.Al
 		return
 	}
 	p := v.UnclaimedPart(a.Node, a.GPUs)
-	part := inventory.Alloc{Node: a.Node, GPUs: a.GPUs, Share: int32(min(p.Milli, int64(d.Milli()))), Mem: max(0, min(p.Mem, d.Mem())), User: a.User}
+	part := inventory.Alloc{Node: a.Node, GPUs: a.GPUs, Share: int32(min(p.Milli, int64(d.Milli()))),
+		Mem: max(0, min(p.Mem, d.Mem())), User: a.User}
 	if part.Share <= 0 || d.Tenants() == 0 && n.Free()&a.GPUs == 0 && !n.IsCut(bits.TrailingZeros64(a.GPUs)) {
 		return
 	}

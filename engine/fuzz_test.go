@@ -42,7 +42,9 @@ func FuzzStep(f *testing.F) {
 			return
 		}
 		src := &bytesSource{data: data[2:], rest: rand.NewPCG(1, 2)}
-		sc, err := generateFrom(rand.New(src), uint64(data[1]), names[int(data[0])%len(names)], func(n int) bool { return src.pos < len(src.data) && n < 100 })
+		sc, err := generateFrom(rand.New(src), uint64(data[1]), names[int(data[0])%len(names)], func(n int) bool {
+			return src.pos < len(src.data) && n < 100
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,11 +14,12 @@ import (
 // pods anew. It goes on as one that was preempted goes on: what it was given counts with
 // every policy, and so does the work that it saved.
 type Given struct {
-	Attained    int64         `json:"attained,omitempty"`      // milli-GPU-milliseconds
-	Service     int64         `json:"service,omitempty"`       // ... by the weights of the GPU models
-	Ran         time.Duration `json:"ran,omitempty"`           // wall time on devices
-	Done        time.Duration `json:"done,omitempty"`          // useful work that is saved, on the reference GPU
-	Rate        int64         `json:"rate,omitempty"`          // the last speed known with its GPUs for itself, ppm; 0: none
+	Attained int64         `json:"attained,omitempty"` // milli-GPU-milliseconds
+	Service  int64         `json:"service,omitempty"`  // ... by the weights of the GPU models
+	Ran      time.Duration `json:"ran,omitempty"`      // wall time on devices
+	Done     time.Duration `json:"done,omitempty"`     // useful work that is saved, on the reference GPU
+	// the last speed known with its GPUs for itself, ppm; 0: none
+	Rate        int64         `json:"rate,omitempty"`
 	Preemptions int32         `json:"preemptions,omitempty"`   // how often it had to leave
 	FirstStart  cluster.Time  `json:"first_start,omitempty"`   // 0: it never started
 	Served      []job.Served  `json:"served,omitempty"`        // of Ran, by GPU model, where a policy plans
@@ -35,8 +36,10 @@ func (b *Given) valid(now cluster.Time) bool {
 			return false
 		}
 	}
-	return min(b.Attained, b.Service, b.Rate, b.Before) >= 0 && min(b.Ran, b.Done, b.RanBefore, b.DoneBefore) >= 0 && b.Preemptions >= 0 &&
-		max(b.Attained, b.Service) <= mostGiven && b.Rate <= mostRate && b.Preemptions <= 1<<20 && max(b.Ran, b.Done, b.DoneBefore) <= cluster.MaxDuration &&
+	return min(b.Attained, b.Service, b.Rate, b.Before) >= 0 && min(b.Ran, b.Done, b.RanBefore, b.DoneBefore) >= 0 &&
+		b.Preemptions >= 0 &&
+		max(b.Attained, b.Service) <= mostGiven && b.Rate <= mostRate && b.Preemptions <= 1<<20 &&
+		max(b.Ran, b.Done, b.DoneBefore) <= cluster.MaxDuration &&
 		max(b.FirstStart, b.Promotion) <= now && b.Before <= b.Service && b.RanBefore <= b.Ran
 }
 
@@ -53,8 +56,10 @@ func (e *Engine) Given(id cluster.JobID, now cluster.Time) *Given {
 	if j == nil || j.FirstStart == cluster.Never {
 		return nil
 	}
-	b := &Given{Attained: j.AttainedAt(now), Service: j.ServiceAt(now), Ran: j.RanAt(now), Done: j.DoneAt(now), Rate: j.Speed, Preemptions: j.Preemptions,
-		FirstStart: j.FirstStart, Served: slices.Clone(j.Served), Promotion: j.Promotion, Before: j.ServedBefore, RanBefore: j.RanBefore, DoneBefore: j.DoneBefore}
+	b := &Given{Attained: j.AttainedAt(now), Service: j.ServiceAt(now), Ran: j.RanAt(now), Done: j.DoneAt(now),
+		Rate: j.Speed, Preemptions: j.Preemptions,
+		FirstStart: j.FirstStart, Served: slices.Clone(j.Served), Promotion: j.Promotion, Before: j.ServedBefore,
+		RanBefore: j.RanBefore, DoneBefore: j.DoneBefore}
 	if j.Holding() {
 		b.Done -= j.UnsavedAt(now)
 		if gpu := inventory.GPUOf(&e.st, j.Allocs); e.plans.planner != nil && now > j.Acc {

@@ -69,7 +69,8 @@ func (e *Engine) holdFor(j *job.State) (reservation, bool) {
 	for i := range r.nodes {
 		n := &e.st.Nodes()[r.nodes[i].node]
 		sl := &r.nodes[i]
-		sl.gpus, sl.cpu, sl.ram = max(0, int32(n.FreeGPUs())-sl.tookGPUs), max(0, n.CPU()-sl.tookCPU), max(0, n.RAM()-sl.tookRAM)
+		sl.gpus, sl.cpu, sl.ram = max(0, int32(n.FreeGPUs())-sl.tookGPUs), max(0, n.CPU()-sl.tookCPU),
+			max(0, n.RAM()-sl.tookRAM)
 		if at := slices.Index(nodes[:k], sl.node); at >= 0 {
 			r.at = max(r.at, e.freeAt(sl, on[at]))
 		}

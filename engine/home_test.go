@@ -12,7 +12,8 @@ import (
 func suspended(t *testing.T, one, two func(*cluster.Job)) *hand {
 	t.Helper()
 	h := newHand(t, "1x2xH100-80GB", "srtf", func(c *engine.Config) {
-		c.Stop = &[3]engine.StopRule{{How: engine.Suspend}, {How: engine.Suspend, Grace: seconds(60)}, {How: engine.Kill}}
+		c.Stop = &[3]engine.StopRule{{How: engine.Suspend}, {How: engine.Suspend, Grace: seconds(60)},
+			{How: engine.Kill}}
 	})
 	costs := func(j *cluster.Job) { j.Checkpoint.Cost, j.Checkpoint.Restart = seconds(20), seconds(10) }
 	begun := func(id int) engine.Event {
@@ -46,7 +47,8 @@ func TestClearHome(t *testing.T) {
 		t.Errorf("it is told to stop by %s", a.How)
 	}
 	h.sound()
-	h.want(131, "start 2, start 1", engine.Event{Type: engine.Stopped, Job: 2, Reason: engine.Preempted, Done: seconds(30)})
+	h.want(131, "start 2, start 1",
+		engine.Event{Type: engine.Stopped, Job: 2, Reason: engine.Preempted, Done: seconds(30)})
 	if r := h.e.Record(1); r.Done != seconds(80) || r.Allocs[0].GPUs != 2 || h.e.Record(2).Allocs[0].GPUs != 1 {
 		t.Errorf("it goes on with %v on %v", r.Done, r.Allocs)
 	}
@@ -89,7 +91,8 @@ func TestBackHome(t *testing.T) {
 	h.sound()
 	says := func(want string) {
 		t.Helper()
-		if y := h.e.Why(1); len(y.Blockers) != 1 || y.Blockers[0] != "suspended: its memory is on GPU 1 of n1"+want+"; job 2 has GPU 1" {
+		if y := h.e.Why(1); len(y.Blockers) != 1 ||
+			y.Blockers[0] != "suspended: its memory is on GPU 1 of n1"+want+"; job 2 has GPU 1" {
 			t.Errorf("%q", y.Blockers)
 		}
 	}

@@ -20,8 +20,10 @@ import (
 // slow and meant for tests; it changes nothing that decisions depend on.
 func (e *Engine) CheckInvariants() error {
 	var errs []error
-	for _, check := range []func() error{e.checkIdleState, e.checkJobs, e.checkBeside, e.checkTenants, e.checkBooks, e.checkPhysical, e.checkIndexes,
-		e.checkLists, e.checkLanes, e.checkPools, e.checkUsage, e.checkPast, e.find.CheckFragments, e.checkWaits, e.checkLoans, e.checkAsleep, e.checkDependencies, e.checkWork, e.checkWhys} {
+	for _, check := range []func() error{
+		e.checkIdleState, e.checkJobs, e.checkBeside, e.checkTenants, e.checkBooks, e.checkPhysical, e.checkIndexes,
+		e.checkLists, e.checkLanes, e.checkPools, e.checkUsage, e.checkPast, e.find.CheckFragments, e.checkWaits,
+		e.checkLoans, e.checkAsleep, e.checkDependencies, e.checkWork, e.checkWhys} {
 		if err := check(); err != nil {
 			errs = append(errs, err)
 		}
@@ -62,15 +64,21 @@ func (e *Engine) checkJobs() error {
 			err = fmt.Errorf("eligible %v, parked %d", j.Eligible, j.Parked)
 		case j.State != job.Pending && j.Eligible:
 			err = errors.New("eligible, but not pending")
-		case (j.State == job.Pending || j.State == job.Done) && (len(j.Allocs) > 0 || len(j.Leaving) > 0 || j.Waits != 0 || len(j.Waiters) > 0):
-			err = fmt.Errorf("has %d allocations, %d leaving, waits for %d, %d wait for it", len(j.Allocs), len(j.Leaving), j.Waits, len(j.Waiters))
-		case (j.Dest != nil) != slices.Contains(e.defrag.movers, j.Spec.ID) || j.Dest != nil && (j.State != job.Stopping || j.Reason != job.Preempted && j.Reason != job.NodeLost):
+		case (j.State == job.Pending || j.State == job.Done) &&
+			(len(j.Allocs) > 0 || len(j.Leaving) > 0 || j.Waits != 0 || len(j.Waiters) > 0):
+			err = fmt.Errorf("has %d allocations, %d leaving, waits for %d, %d wait for it", len(j.Allocs),
+				len(j.Leaving), j.Waits, len(j.Waiters))
+		case (j.Dest != nil) != slices.Contains(e.defrag.movers, j.Spec.ID) || j.Dest != nil &&
+			(j.State != job.Stopping || j.Reason != job.Preempted && j.Reason != job.NodeLost):
 			err = fmt.Errorf("goes to %+v, and %v are on their way", j.Dest, e.defrag.movers)
 		case j.State == job.Done && j.InArray:
 			err = errors.New("keeps its array's place")
-		case j.ServedBefore < 0 || j.ServedBefore > j.ServiceAt(e.w.Now) || j.RanBefore < 0 || j.RanBefore > j.Ran || j.Promotion > e.w.Now:
-			err = fmt.Errorf("promoted at %v after %d of %d and %v of %v", j.Promotion, j.ServedBefore, j.ServiceAt(e.w.Now), j.RanBefore, j.Ran)
-		case j.Eligible && e.promoter != nil && e.promotionOf(j) != j.PromoteAt || j.Eligible && e.promoter != nil && j.PromoteAt <= e.w.Now && j.EligibleSince != e.w.Now:
+		case j.ServedBefore < 0 || j.ServedBefore > j.ServiceAt(e.w.Now) || j.RanBefore < 0 || j.RanBefore > j.Ran ||
+			j.Promotion > e.w.Now:
+			err = fmt.Errorf("promoted at %v after %d of %d and %v of %v", j.Promotion, j.ServedBefore,
+				j.ServiceAt(e.w.Now), j.RanBefore, j.Ran)
+		case j.Eligible && e.promoter != nil && e.promotionOf(j) != j.PromoteAt ||
+			j.Eligible && e.promoter != nil && j.PromoteAt <= e.w.Now && j.EligibleSince != e.w.Now:
 			err = fmt.Errorf("is to be promoted at %v, not at %v", e.promotionOf(j), j.PromoteAt)
 		case j.State != job.Done && j.Shape != j.Base && (!j.Eligible || j.Shape != j.Asks()):
 			err = errors.New("asks for something else than its spec and its plan say")
@@ -140,11 +148,13 @@ func (e *Engine) checkGang(j *job.State) error {
 			}
 		}
 		if tasks[i] < least || tasks[i] > most || gpus[i] != tasks[i]*s.Sets[i].Request.GPUs {
-			return fmt.Errorf("set %d has %d tasks on %d GPUs, wants %d to %d tasks of %d", i, tasks[i], gpus[i], least, most, s.Sets[i].Request.GPUs)
+			return fmt.Errorf("set %d has %d tasks on %d GPUs, wants %d to %d tasks of %d", i, tasks[i], gpus[i], least,
+				most, s.Sets[i].Request.GPUs)
 		}
 	}
 	if j.Milli != e.heldMilli(j) || int(j.Devices) != s.Devices(int(j.Tasks)) {
-		return fmt.Errorf("counts for %d milli-GPU on %d devices, holds %d on %d", j.Milli, j.Devices, e.heldMilli(j), s.Devices(int(j.Tasks)))
+		return fmt.Errorf("counts for %d milli-GPU on %d devices, holds %d on %d", j.Milli, j.Devices, e.heldMilli(j),
+			s.Devices(int(j.Tasks)))
 	}
 	return e.checkSpan(j, s)
 }
@@ -157,7 +167,9 @@ func (e *Engine) checkSlice(a *inventory.Alloc, r *cluster.Request) error {
 		return fmt.Errorf("holds a %s of a %s", r.Profile, model.Name)
 	}
 	n, dev := &e.st.Nodes()[a.Node], bits.TrailingZeros64(a.GPUs)
-	if n.Stays(dev) && !slices.ContainsFunc(n.Fixed().Instances()[dev], func(in inventory.Instance) bool { return in.Profile() == p.Name && in.Mask() == a.Slots }) {
+	if n.Stays(dev) && !slices.ContainsFunc(n.Fixed().Instances()[dev], func(in inventory.Instance) bool {
+		return in.Profile() == p.Name && in.Mask() == a.Slots
+	}) {
 		return fmt.Errorf("holds slots %08b of GPU %d for %s, where there is no such instance", a.Slots, dev, r.Profile)
 	}
 	for _, start := range p.Starts {
@@ -211,7 +223,8 @@ func (e *Engine) checkBeside() error {
 		}
 		for _, id := range j.Guests {
 			if g := e.jobs[id]; int(g.GuestOf) != int(j.Spec.ID)+1 || j.Hosted() || !j.Booked() || !g.Booked() {
-				return fmt.Errorf("job %d (%s) has guest %d (%s), a guest of %d", j.Spec.ID, j.State, id, g.State, g.GuestOf-1)
+				return fmt.Errorf("job %d (%s) has guest %d (%s), a guest of %d", j.Spec.ID, j.State, id, g.State,
+					g.GuestOf-1)
 			}
 		}
 		for i := range j.Allocs {
@@ -234,7 +247,8 @@ func (e *Engine) checkBeside() error {
 				}
 			}
 			if mask != j.Allocs[i].GPUs {
-				return fmt.Errorf("job %d, a guest of %d, holds %+v, that %+v", j.Spec.ID, h.Spec.ID, j.Allocs, h.Allocs)
+				return fmt.Errorf("job %d, a guest of %d, holds %+v, that %+v", j.Spec.ID, h.Spec.ID, j.Allocs,
+					h.Allocs)
 			}
 		}
 	}
@@ -302,5 +316,6 @@ func (e *Engine) checkPhysical() error {
 // may have had run there.
 func (e *Engine) astrayByPlan(j *job.State, node int32, r *cluster.Request) bool {
 	c := &e.st.Classes()[e.st.Nodes()[node].Class()]
-	return e.plans.planner != nil && len(e.parts) > 0 && acceptsGPU(j.Spec, c.Model().Name) && inventory.WhyNotClass(r, c) == ""
+	return e.plans.planner != nil && len(e.parts) > 0 && acceptsGPU(j.Spec, c.Model().Name) &&
+		inventory.WhyNotClass(r, c) == ""
 }

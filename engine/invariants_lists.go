@@ -67,7 +67,8 @@ func (e *Engine) checkLists() error {
 		n++
 		holding[j.Tier()]++
 		if (j.InPlaced > 0) != (j.State == job.Placed) || j.InPlaced > 0 && e.placed[j.InPlaced-1] != j {
-			return fmt.Errorf("job %d (%s) has place %d among %d jobs that wait for their devices", j.Spec.ID, j.State, j.InPlaced, len(e.placed))
+			return fmt.Errorf("job %d (%s) has place %d among %d jobs that wait for their devices", j.Spec.ID, j.State,
+				j.InPlaced, len(e.placed))
 		}
 		if j.Demoted && (j.Spec.Tier == cluster.Critical || j.State == job.Placed) {
 			return fmt.Errorf("job %d (%s, %s) is demoted", j.Spec.ID, j.Spec.Tier, j.State)
@@ -77,7 +78,8 @@ func (e *Engine) checkLists() error {
 		}
 		if e.keyer != nil && j.State != job.Placed {
 			if at := e.keyer.NextChange(e.w.View(), e.w.Job(j)); at != j.NextKey {
-				return fmt.Errorf("job %d (%s): its key changes at %v; it is watched for %v", j.Spec.ID, j.State, at, j.NextKey)
+				return fmt.Errorf("job %d (%s): its key changes at %v; it is watched for %v", j.Spec.ID, j.State, at,
+					j.NextKey)
 			}
 		}
 	}
@@ -85,7 +87,8 @@ func (e *Engine) checkLists() error {
 		return err
 	}
 	if n != len(run) || n != len(ends) || holding != e.holding {
-		return fmt.Errorf("%d jobs with devices (%v by tier); lists have %d and %d (%v)", n, holding, len(run), len(ends), e.holding)
+		return fmt.Errorf("%d jobs with devices (%v by tier); lists have %d and %d (%v)", n, holding, len(run),
+			len(ends), e.holding)
 	}
 	return nil
 }
@@ -114,7 +117,8 @@ func (e *Engine) checkLanes() error {
 	for li := range e.lanes {
 		heads, err := e.lanes[li].groups.Items()
 		if err != nil || len(heads) != listed[li] || e.lanes[li].n != perLane[li] {
-			return fmt.Errorf("lane %d has %d groups and %d jobs, recomputed %d and %d (%w)", li, len(heads), e.lanes[li].n, listed[li], perLane[li], err)
+			return fmt.Errorf("lane %d has %d groups and %d jobs, recomputed %d and %d (%w)", li, len(heads),
+				e.lanes[li].n, listed[li], perLane[li], err)
 		}
 		for _, h := range heads {
 			if g, ok := inGroup[h.ID]; !ok || e.groups[g].head != h || int(e.groups[g].lane) != li {
@@ -133,7 +137,8 @@ func (e *Engine) checkLanes() error {
 			waiting[j.Shape]++
 		}
 		if g, ok := inGroup[int32(j.Spec.ID)]; !ok || g != j.Group || g != e.groupOf(j) {
-			return fmt.Errorf("job %d is in group %d (%v), belongs to %d or %d", j.Spec.ID, g, ok, j.Group, e.groupOf(j))
+			return fmt.Errorf("job %d is in group %d (%v), belongs to %d or %d", j.Spec.ID, g, ok, j.Group,
+				e.groupOf(j))
 		}
 		if now := e.pendingItem(j); e.w.Traits.Rekey == 0 && j.Key != now {
 			return fmt.Errorf("job %d waits at %+v, its key is %+v", j.Spec.ID, j.Key, now)
@@ -180,9 +185,11 @@ func (e *Engine) checkUsage() error {
 		u := &e.limits.queues[q]
 		switch {
 		case used[q] != e.w.Tree.Used(q) || crit[q] != e.w.Tree.Critical(q):
-			return fmt.Errorf("queue %s uses %d (critical %d), recomputed %d (%d)", e.w.Tree.Name(q), e.w.Tree.Used(q), e.w.Tree.Critical(q), used[q], crit[q])
+			return fmt.Errorf("queue %s uses %d (critical %d), recomputed %d (%d)", e.w.Tree.Name(q), e.w.Tree.Used(q),
+				e.w.Tree.Critical(q), used[q], crit[q])
 		case cpu[q] != u.cpu || ram[q] != u.ram:
-			return fmt.Errorf("queue %s uses %d CPU and %d RAM, recomputed %d and %d", e.w.Tree.Name(q), u.cpu, u.ram, cpu[q], ram[q])
+			return fmt.Errorf("queue %s uses %d CPU and %d RAM, recomputed %d and %d", e.w.Tree.Name(q), u.cpu, u.ram,
+				cpu[q], ram[q])
 		case e.limits.byQueue && q > 0 && jobs[q] != e.limits.caps.Jobs(q):
 			return fmt.Errorf("queue %s runs %d jobs, recomputed %d", e.w.Tree.Name(q), e.limits.caps.Jobs(q), jobs[q])
 		}
@@ -262,8 +269,10 @@ func (e *Engine) checkClaims() error {
 			if h := v.Unclaimed(c.Node); h.CPU < 0 || h.RAM < 0 {
 				return fmt.Errorf("more is claimed of job %d on node %d than it has: %+v", v.Spec.ID, c.Node, h)
 			}
-			if p := v.UnclaimedPart(c.Node, c.GPUs); c.GPUs != 0 && (p.Milli < 0 || p.Mem < 0 || p.Compute < 0 || p.Clients < 0) {
-				return fmt.Errorf("more is claimed of job %d on devices %b of node %d than it has: %+v", v.Spec.ID, c.GPUs, c.Node, p)
+			if p := v.UnclaimedPart(c.Node, c.GPUs); c.GPUs != 0 &&
+				(p.Milli < 0 || p.Mem < 0 || p.Compute < 0 || p.Clients < 0) {
+				return fmt.Errorf("more is claimed of job %d on devices %b of node %d than it has: %+v", v.Spec.ID,
+					c.GPUs, c.Node, p)
 			}
 		}
 	}
@@ -285,7 +294,8 @@ func (e *Engine) checkPools() error {
 			}
 			continue
 		case j.State != job.Pending || j.Parked != job.ParkedPlan || !j.Idle() || j.InPlan:
-			return fmt.Errorf("job %d is in a pool and does not wait there: state %d, parked %d, idle %v, shown %v", j.Spec.ID, j.State, j.Parked, j.Idle(), j.InPlan)
+			return fmt.Errorf("job %d is in a pool and does not wait there: state %d, parked %d, idle %v, shown %v",
+				j.Spec.ID, j.State, j.Parked, j.Idle(), j.InPlan)
 		}
 		class, at, ok := e.pools.drawer.Pool(e.w.View(), e.w.Job(j))
 		if id, known := e.pools.ids[poolKey{j.Base, class}]; !ok || !known || id != j.Pool || at != j.Key.Key {
@@ -328,7 +338,8 @@ func (e *Engine) checkDependencies() error {
 			continue
 		}
 		if a := e.deps.arrays[j.Spec.Array.ID]; a != nil && a.active != active[j.Spec.Array.ID] {
-			return fmt.Errorf("array %d has %d active elements, recomputed %d", j.Spec.Array.ID, a.active, active[j.Spec.Array.ID])
+			return fmt.Errorf("array %d has %d active elements, recomputed %d", j.Spec.Array.ID, a.active,
+				active[j.Spec.Array.ID])
 		}
 	}
 	return nil
@@ -347,8 +358,10 @@ func (e *Engine) checkGroups() error {
 			if d.Elements <= 1 || g == nil {
 				continue
 			}
-			if n := fresh.group(e, d); n.live != g.live || n.failed != g.failed || n.idle != g.idle || n.unknown != g.unknown {
-				return fmt.Errorf("jobs %d to %d: %d live, %d failed, %d idle, %d unknown; recomputed %d, %d, %d, %d", d.Job, d.Last(),
+			if n := fresh.group(e, d); n.live != g.live || n.failed != g.failed || n.idle != g.idle ||
+				n.unknown != g.unknown {
+				return fmt.Errorf("jobs %d to %d: %d live, %d failed, %d idle, %d unknown; recomputed %d, %d, %d, %d",
+					d.Job, d.Last(),
 					g.live, g.failed, g.idle, g.unknown, n.live, n.failed, n.idle, n.unknown)
 			}
 		}
@@ -393,7 +406,10 @@ func (e *Engine) wakes(j *job.State) bool {
 		if o == nil || o.State == job.Done {
 			continue
 		}
-		if slices.Contains(e.deps.waiting[o.Spec.ID], id) || slices.ContainsFunc(e.deps.members[o.Spec.ID], func(g *depGroup) bool { return slices.Contains(g.waiters, id) }) {
+		if slices.Contains(e.deps.waiting[o.Spec.ID], id) ||
+			slices.ContainsFunc(e.deps.members[o.Spec.ID], func(g *depGroup) bool {
+				return slices.Contains(g.waiters, id)
+			}) {
 			return true
 		}
 	}
@@ -477,7 +493,8 @@ func (e *Engine) checkLine(j *job.State, ahead int, expected cluster.Time) error
 		return fmt.Errorf("job %d is eligible and not in the line", j.Spec.ID)
 	}
 	if at != ahead {
-		return fmt.Errorf("job %d is number %d in the line; its explanation says that %d jobs are ahead of it", j.Spec.ID, at+1, ahead)
+		return fmt.Errorf("job %d is number %d in the line; its explanation says that %d jobs are ahead of it",
+			j.Spec.ID, at+1, ahead)
 	}
 	if at >= maxAhead || e.stats.Steps%32 != 0 {
 		return nil
@@ -506,7 +523,8 @@ func (e *Engine) checkTenants() error {
 				return fmt.Errorf("job %d has a share of %d: %+v", j.Spec.ID, a.Tenant-1, *a)
 			}
 			if a.Tenant != 0 {
-				want[a.Node] = append(want[a.Node], inventory.Tenant{Device: int8(bits.TrailingZeros64(a.GPUs)), Job: a.Tenant})
+				want[a.Node] = append(want[a.Node],
+					inventory.Tenant{Device: int8(bits.TrailingZeros64(a.GPUs)), Job: a.Tenant})
 			}
 		}
 	}
@@ -525,7 +543,8 @@ func (e *Engine) checkTenants() error {
 			t := have[i]
 			j := e.jobs[t.Job-1]
 			if v := e.speeds.Among(j, e.speeds.Tenants(n, int(t.Device), j)...); v < e.speeds.Least(j) {
-				return fmt.Errorf("node %d: job %d is at %d of its speed on device %d, it asks for %d", id, j.Spec.ID, v, t.Device, e.speeds.Least(j))
+				return fmt.Errorf("node %d: job %d is at %d of its speed on device %d, it asks for %d", id, j.Spec.ID,
+					v, t.Device, e.speeds.Least(j))
 			}
 		}
 	}
@@ -549,15 +568,18 @@ func (e *Engine) checkFrozen() error {
 				dev := bits.TrailingZeros64(m)
 				d := &e.st.Nodes()[a.Node].Devices()[dev]
 				shared := e.cfg.Spec.Sharing == cluster.MPS && d.Tenants() > 0 && d.Slots() == 0
-				if cut := d.Slots() != 0 && !e.st.Nodes()[a.Node].Stays(dev) && (a.Slots != 0 || e.cfg.Spec.MIG == cluster.DynamicMIG); shared || cut {
-					return fmt.Errorf("job %d has memory on device %d of node %d, where others have parts", j.Spec.ID, dev, a.Node)
+				if cut := d.Slots() != 0 && !e.st.Nodes()[a.Node].Stays(dev) &&
+					(a.Slots != 0 || e.cfg.Spec.MIG == cluster.DynamicMIG); shared || cut {
+					return fmt.Errorf("job %d has memory on device %d of node %d, where others have parts", j.Spec.ID,
+						dev, a.Node)
 				}
 			}
 		}
 	}
 	for id := range n {
 		if n[id] != e.st.Nodes()[id].Frozen() {
-			return fmt.Errorf("node %d: memory of %d allocations of suspended jobs, counted %d", id, n[id], e.st.Nodes()[id].Frozen())
+			return fmt.Errorf("node %d: memory of %d allocations of suspended jobs, counted %d", id, n[id],
+				e.st.Nodes()[id].Frozen())
 		}
 	}
 	return nil

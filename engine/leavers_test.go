@@ -41,7 +41,8 @@ func TestLeavers(t *testing.T) {
 	}{
 		{"what is free is enough", nil, is{partOf(250, 0)}, is{partOf(250, 0)}, is{partOf(500, 0)}, false},
 		{"the share is not free", nil, is{partOf(500, 0)}, is{partOf(250, 0)}, is{partOf(500, 0)}, true},
-		{"the memory is not free", nil, is{partOf(100, 50_000)}, is{partOf(100, 10_000)}, is{partOf(100, 30_000)}, true},
+		{"the memory is not free", nil, is{partOf(100, 50_000)}, is{partOf(100, 10_000)}, is{partOf(100, 30_000)},
+			true},
 		{"the memory is free", nil, is{partOf(100, 50_000)}, is{partOf(100, 10_000)}, is{partOf(100, 20_000)}, false},
 		{"MPS takes no more clients", two, is{partOf(100, 0)}, is{partOf(100, 0)}, is{partOf(100, 0)}, true},
 		{"the server is another user's", mps, is{partOf(100, 0)}, nil, is{partOf(100, 0), of("v")}, true},
@@ -96,8 +97,10 @@ func TestLeaversAreCounted(t *testing.T) {
 	h.want(1, "", ev(engine.Started, 0), ev(engine.Started, 1))
 	h.want(2, "preempt 0, preempt 1", ev(engine.Cancelled, 0), ev(engine.Cancelled, 1))
 	h.want(3, "start 2", submit(job(2, 1, 100, partOf(100, 0)))) // the tenth that nobody had
-	h.want(4, "", submit(job(3, 1, 100, partOf(400, 0))), submit(job(4, 1, 100, partOf(200, 0))), submit(job(5, 1, 100, partOf(300, 0))))
-	for id, want := range map[int]string{3: "waits for job 0 to leave GPU 0", 4: "waits for job 0 to leave GPU 0, job 1 to leave GPU 0", 5: "waits for job 1 to leave GPU 0"} {
+	h.want(4, "", submit(job(3, 1, 100, partOf(400, 0))), submit(job(4, 1, 100, partOf(200, 0))),
+		submit(job(5, 1, 100, partOf(300, 0))))
+	for id, want := range map[int]string{3: "waits for job 0 to leave GPU 0",
+		4: "waits for job 0 to leave GPU 0, job 1 to leave GPU 0", 5: "waits for job 1 to leave GPU 0"} {
 		if list := h.e.Why(cluster.JobID(id)).Blockers; len(list) != 1 || list[0] != want {
 			t.Errorf("job %d: %q, want %q", id, list, want)
 		}

@@ -53,7 +53,8 @@ func (e *Engine) inLine() (list []*job.State) {
 	for {
 		best := -1
 		for li := range lanes {
-			if l := &lanes[li]; len(l.groups) > 0 && (best < 0 || e.laneLess(li, &l.groups[0].head, best, &lanes[best].groups[0].head)) {
+			if l := &lanes[li]; len(l.groups) > 0 &&
+				(best < 0 || e.laneLess(li, &l.groups[0].head, best, &lanes[best].groups[0].head)) {
 				best = li
 			}
 		}

@@ -121,7 +121,8 @@ func siteFor(e *Engine, r cluster.Request, count int) *probe {
 func siteOn(e *Engine, r cluster.Request, count int, classes []int32) *probe {
 	j := &job.State{Tenure: &job.Tenure{}, Spec: &cluster.Job{Tasks: []cluster.TaskSet{{Count: count, Request: r}}}}
 	s := &shape.Shape{Sets: j.Spec.Tasks}
-	return &probe{e.find.Look(e.request(), j, s, inventory.Domain{}, &shape.Stage{Classes: classes}), e, classes, inventory.Domain{}}
+	return &probe{e.find.Look(e.request(), j, s, inventory.Domain{}, &shape.Stage{Classes: classes}), e, classes,
+		inventory.Domain{}}
 }
 
 // probe is a site, and what it was made of.
@@ -166,8 +167,10 @@ func TestCommittedStays(t *testing.T) {
 func TestStoreTwin(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		e := store(t, "A100-80GB", cluster.Node{GPUs: 4, CPU: 16000}, cluster.Node{GPUs: 8, RAM: 9000}, cluster.Node{GPUs: 2, CPU: 8000, RAM: 8000}, cluster.Node{GPUs: 4, CPU: 16000})
-		requests := []cluster.Request{{GPUs: 1}, {GPUs: 2, CPU: 3000}, {GPUs: 1, Share: 300, Memory: 20000}, {GPUs: 2, Share: 500, RAM: 1000},
+		e := store(t, "A100-80GB", cluster.Node{GPUs: 4, CPU: 16000}, cluster.Node{GPUs: 8, RAM: 9000},
+			cluster.Node{GPUs: 2, CPU: 8000, RAM: 8000}, cluster.Node{GPUs: 4, CPU: 16000})
+		requests := []cluster.Request{{GPUs: 1}, {GPUs: 2, CPU: 3000}, {GPUs: 1, Share: 300, Memory: 20000},
+			{GPUs: 2, Share: 500, RAM: 1000},
 			{GPUs: 1, Profile: "1g"}, {GPUs: 1, Profile: "3g"}, {GPUs: 1, Profile: "1g.10gb+me"}, {CPU: 1000, RAM: 500}}
 		var held [][]inventory.Alloc
 		charged := map[int32]int64{} // by job, how often more than it was taken back
@@ -217,7 +220,9 @@ func TestStoreTwin(t *testing.T) {
 			e.st.Commit()
 			e.jobs = e.jobs[:0]
 			for i, allocs := range held { // so that the books can be recomputed
-				e.jobs = append(e.jobs, &job.State{Spec: &cluster.Job{ID: cluster.JobID(i)}, Facts: job.Facts{State: job.Running}, Tenure: &job.Tenure{Allocs: allocs}})
+				e.jobs = append(e.jobs,
+					&job.State{Spec: &cluster.Job{ID: cluster.JobID(i)}, Facts: job.Facts{State: job.Running},
+						Tenure: &job.Tenure{Allocs: allocs}})
 			}
 			if err := e.checkBooks(); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)

@@ -36,7 +36,8 @@ func (e *Engine) initLoans() error {
 		}
 		for _, id := range nodes {
 			if other := lent[id]; other != "" {
-				return fmt.Errorf("loans: %s: node %s is in %s, too, of which another loan is", l.Partition, e.st.Nodes()[id].Spec().Name, other)
+				return fmt.Errorf("loans: %s: node %s is in %s, too, of which another loan is", l.Partition,
+					e.st.Nodes()[id].Spec().Name, other)
 			}
 			lent[id] = l.Partition
 			e.st.SetLent(id)
@@ -221,7 +222,8 @@ func (e *Engine) leaveLent(j *job.State, all bool) {
 	for i := range j.Allocs {
 		if id := j.Allocs[i].Node; e.st.Nodes()[id].GivenBack() {
 			k, g, ok := inventory.SplitLost(keep, id, inventory.AnyDevice, e.shapes.Get(j.Shape).Sets[0].Request.GPUs)
-			if keep, gone = k, append(gone, g...); !ok {
+			keep, gone = k, append(gone, g...)
+			if !ok {
 				all = true
 				break
 			}
@@ -260,7 +262,9 @@ func (e *Engine) givenText(j *job.State) string {
 	for i := range e.cfg.Spec.Loans {
 		l := &e.cfg.Spec.Loans[i]
 		given := e.givenBack(l)
-		given = slices.DeleteFunc(given, func(id int32) bool { return e.st.Classes()[e.st.Nodes()[id].Class()].Partitions()&mask == 0 })
+		given = slices.DeleteFunc(given, func(id int32) bool {
+			return e.st.Classes()[e.st.Nodes()[id].Class()].Partitions()&mask == 0
+		})
 		if len(given) == 0 {
 			continue
 		}
@@ -268,7 +272,8 @@ func (e *Engine) givenText(j *job.State) string {
 		for _, id := range given {
 			names = append(names, e.st.Nodes()[id].Spec().Name)
 		}
-		list = append(list, strings.TrimSpace("given back: "+strings.Join(names, ",")+" "+l.Says(e.unix(e.w.Now), len(e.givenBack(l)))))
+		list = append(list, strings.TrimSpace(
+			"given back: "+strings.Join(names, ",")+" "+l.Says(e.unix(e.w.Now), len(e.givenBack(l)))))
 	}
 	return strings.Join(list, "; ")
 }
@@ -289,7 +294,8 @@ func (e *Engine) checkLoans() error {
 			continue
 		}
 		if given--; n.Spec().State == cluster.Up || n.TakesJobs() || n.Frozen() > 0 {
-			return fmt.Errorf("node %s is given back, and is %s, in the index %v, with %d suspended", n.Spec().Name, n.Spec().State, n.TakesJobs(), n.Frozen())
+			return fmt.Errorf("node %s is given back, and is %s, in the index %v, with %d suspended", n.Spec().Name,
+				n.Spec().State, n.TakesJobs(), n.Frozen())
 		}
 		for _, j := range e.jobs {
 			if j != nil && j.Booked() && holdsNode(j, int32(i)) {

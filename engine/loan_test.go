@@ -17,8 +17,11 @@ import (
 func TestSuspendedOnLentNode(t *testing.T) {
 	var cfg engine.Config
 	h := newHand(t, "2x1xT4", "fifo", func(c *engine.Config) {
-		c.Spec.Partitions = []cluster.Partition{{Name: "lent", Nodes: []string{"n1"}}, {Name: "own", Nodes: []string{"n2"}}}
-		c.Spec.Loans = []cluster.Loan{{Partition: "lent", Back: []cluster.Back{{Hours: cluster.Hours{From: time.Minute, To: time.Hour}, Nodes: 1}}}}
+		c.Spec.Partitions = []cluster.Partition{{Name: "lent", Nodes: []string{"n1"}},
+			{Name: "own", Nodes: []string{"n2"}}}
+		c.Spec.Loans = []cluster.Loan{
+			{Partition: "lent", Back: []cluster.Back{
+				{Hours: cluster.Hours{From: time.Minute, To: time.Hour}, Nodes: 1}}}}
 		c.Stop = &[3]engine.StopRule{} // everybody is suspended
 		cfg = *c
 	})
@@ -48,7 +51,8 @@ func lentNodes(t testing.TB, n int) (engine.Config, engine.Snapshot) {
 		lent.Nodes = append(lent.Nodes, spec.Nodes[2*i].Name)
 	}
 	spec.Partitions = []cluster.Partition{lent}
-	spec.Loans = []cluster.Loan{{Partition: "lent", Back: []cluster.Back{{Hours: cluster.Hours{From: 0, To: 24 * time.Hour}, Nodes: n / 2}}}}
+	spec.Loans = []cluster.Loan{
+		{Partition: "lent", Back: []cluster.Back{{Hours: cluster.Hours{From: 0, To: 24 * time.Hour}, Nodes: n / 2}}}}
 	cfg := engine.Config{Spec: *spec}
 	if cfg.Policy, err = policy.New("fifo"); err != nil {
 		t.Fatal(err)
@@ -60,7 +64,8 @@ func lentNodes(t testing.TB, n int) (engine.Config, engine.Snapshot) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Step(engine.Batch{Seq: 1, Events: []engine.Event{{Type: engine.Tick}, {Type: engine.NodeDrained, Node: spec.Nodes[1].Name}}})
+	e.Step(engine.Batch{Seq: 1,
+		Events: []engine.Event{{Type: engine.Tick}, {Type: engine.NodeDrained, Node: spec.Nodes[1].Name}}})
 	return cfg, e.Snapshot()
 }
 

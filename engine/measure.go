@@ -55,7 +55,8 @@ func (e *Engine) measure(j *job.State, among []cluster.JobID) {
 		}
 	}
 	switch {
-	case !e.speeds.TooSlow(j) && !slices.ContainsFunc(e.speeds.JobsOf(append([]cluster.JobID{j.Spec.ID}, among...)), e.speeds.Harms):
+	case !e.speeds.TooSlow(j) &&
+		!slices.ContainsFunc(e.speeds.JobsOf(append([]cluster.JobID{j.Spec.ID}, among...)), e.speeds.Harms):
 		j.Slow = 0
 	case j.Slow == 0 || !same:
 		j.Slow = e.w.Now

@@ -12,8 +12,9 @@ import (
 
 // sharer is a job of a model with a share of a GPU, and how little of its speed it accepts.
 func sharer(id int, model string, share, least int64) cluster.Job {
-	return cluster.Job{ID: cluster.JobID(id), Tier: cluster.Standard, Submit: cluster.Time(seconds(id)), Model: model, MinSpeed: least,
-		Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1, Share: share}}}}
+	return cluster.Job{ID: cluster.JobID(id), Tier: cluster.Standard, Submit: cluster.Time(seconds(id)), Model: model,
+		MinSpeed: least,
+		Tasks:    []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1, Share: share}}}}
 }
 
 func tells(id int, rate int64) engine.Event {
@@ -132,7 +133,8 @@ func TestHarms(t *testing.T) {
 		o.want(239, "")
 		o.want(240, "preempt 2 for 2")
 		o.want(250, "", engine.Event{Type: engine.Stopped, Job: 2, Reason: engine.Preempted})
-		if w := o.e.Why(2); !strings.Contains(fmt.Sprint(w.Blockers), "beside a it would be at 0.30 of its speed, and cost the others 0.71 of theirs") {
+		if w := o.e.Why(2); !strings.Contains(fmt.Sprint(w.Blockers),
+			"beside a it would be at 0.30 of its speed, and cost the others 0.71 of theirs") {
 			t.Errorf("b waits: %+v", w)
 		}
 		for now := 260; now < 900; now += 20 { // these two bear each other
@@ -182,7 +184,9 @@ func TestHarmsWhom(t *testing.T) {
 func TestEstimatedPairs(t *testing.T) {
 	var cfg engine.Config
 	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) {
-		table, _, _ := (&perf.Table{Pairs: map[perf.Pair]int64{{"a", "x"}: 900_000, {"b", "x"}: 900_000, {"c", "x"}: 300_000, {"c", "y"}: 950_000}}).Predict()
+		table, _, _ := (&perf.Table{
+			Pairs: map[perf.Pair]int64{{"a", "x"}: 900_000, {"b", "x"}: 900_000, {"c", "x"}: 300_000,
+				{"c", "y"}: 950_000}}).Predict()
 		c.Speeds = perf.Belief{Model: table}
 		backfill(engine.Skip)(c)
 		cfg = *c
@@ -196,7 +200,8 @@ func TestEstimatedPairs(t *testing.T) {
 	h.at(71, ev(engine.Started, 1))
 	h.at(80, stopped(0, engine.Completed))
 	for _, o := range h.andRestored(cfg) {
-		o.want(90, "start 2", submit(sharer(2, "b", 900, 700_000))) // it would have room beside y, and goes where nobody is
+		// it would have room beside y, and goes where nobody is
+		o.want(90, "start 2", submit(sharer(2, "b", 900, 700_000)))
 		if a := o.d.Actions[0].Allocs[0]; a.GPUs != 1 {
 			t.Errorf("b goes to GPU %b", a.GPUs)
 		}

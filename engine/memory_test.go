@@ -19,7 +19,8 @@ func TestMeasuredMemory(t *testing.T) {
 		if c.Policy, err = policy.New("antman:memory=measured"); err != nil {
 			t.Fatal(err)
 		}
-		c.Speeds = perf.Belief{Model: &perf.Table{Pairs: map[perf.Pair]int64{{"main", "*"}: 990_000, {"light", "*"}: 500_000}}}
+		c.Speeds = perf.Belief{
+			Model: &perf.Table{Pairs: map[perf.Pair]int64{{"main", "*"}: 990_000, {"light", "*"}: 500_000}}}
 		cfg = *c
 	})
 	named := func(id int, model string, gib int64, change ...func(*cluster.Job)) cluster.Job {
@@ -31,12 +32,14 @@ func TestMeasuredMemory(t *testing.T) {
 		return engine.Event{Type: engine.Progress, Job: cluster.JobID(id), Memory: gib << 10}
 	}
 	h.want(0, "start 0", submit(named(0, "main", 0)))
-	h.want(1, "", ev(engine.Started, 0), submit(named(1, "light", 8, tier(cluster.BestEffort))), submit(named(2, "light", 4, tier(cluster.BestEffort))),
+	h.want(1, "", ev(engine.Started, 0), submit(named(1, "light", 8, tier(cluster.BestEffort))),
+		submit(named(2, "light", 4, tier(cluster.BestEffort))),
 		submit(named(3, "light", 1, tier(cluster.BestEffort))))
 	h.want(2, "", uses(0, 16))
 	h.want(11, "start 1")
 	h.want(12, "", ev(engine.Started, 1))
-	h.want(21, "start 2") // 15 GiB are left to others, of which it takes four; the third would fit, too, and comes later
+	// 15 GiB are left to others, of which it takes four; the third would fit, too, and comes later
+	h.want(21, "start 2")
 	h.want(22, "", ev(engine.Started, 2), uses(0, 12))
 	h.want(30, "", uses(0, 18)) // 13 are left: it is known a moment later
 	for _, o := range h.andRestored(cfg) {

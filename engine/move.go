@@ -96,7 +96,9 @@ func (e *Engine) sendOff(movers []mover, allocs []inventory.Alloc, forJob cluste
 		m := &movers[i]
 		e.holdSlack(m.j, m.dest, 1)
 		e.markStopping(m.j, m.how, job.Preempted, forJob)
-		m.j.Moved = append(slices.DeleteFunc(m.j.Moved, func(t cluster.Time) bool { return t <= e.w.Now.Add(-keepMoves) }), e.w.Now)
+		m.j.Moved = append(slices.DeleteFunc(m.j.Moved, func(t cluster.Time) bool {
+			return t <= e.w.Now.Add(-keepMoves)
+		}), e.w.Now)
 		e.reserveDest(m.j, m.dest)
 	}
 }
@@ -146,14 +148,17 @@ func (e *Engine) dropDests(node int32, mask uint64) {
 // destHolds reports whether a device is booked for a job that leaves another.
 func (e *Engine) destHolds(node int32, dev uint64) bool {
 	return slices.ContainsFunc(e.defrag.movers, func(id cluster.JobID) bool {
-		return slices.ContainsFunc(e.jobs[id].Dest, func(a inventory.Alloc) bool { return a.Node == node && a.GPUs&dev != 0 })
+		return slices.ContainsFunc(e.jobs[id].Dest, func(a inventory.Alloc) bool {
+			return a.Node == node && a.GPUs&dev != 0
+		})
 	})
 }
 
 // land starts a job that has left where it was, if it is in line, on what was booked
 // for it until just now.
 func (e *Engine) land(j *job.State, dest []inventory.Alloc) {
-	if dest == nil || j.State != job.Pending || !j.Eligible || !e.planAllows(j, dest) || !e.speeds.BearsAll(dest) || !e.takeBack(dest, false) {
+	if dest == nil || j.State != job.Pending || !j.Eligible || !e.planAllows(j, dest) || !e.speeds.BearsAll(dest) ||
+		!e.takeBack(dest, false) {
 		return
 	}
 	e.book(j, dest, tasksOf(dest))
@@ -163,5 +168,7 @@ func (e *Engine) land(j *job.State, dest []inventory.Alloc) {
 // which may be another than when they were booked.
 func (e *Engine) planAllows(j *job.State, allocs []inventory.Alloc) bool {
 	t := j.Target
-	return e.plans.planner == nil || t != nil && t.Partition == "" && (t.GPU == "" || t.GPU == inventory.GPUOf(&e.st, allocs)) && e.mayBe(j, tasksOf(allocs))
+	return e.plans.planner == nil ||
+		t != nil && t.Partition == "" && (t.GPU == "" || t.GPU == inventory.GPUOf(&e.st, allocs)) &&
+			e.mayBe(j, tasksOf(allocs))
 }

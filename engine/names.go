@@ -2,8 +2,10 @@ package engine
 
 import "github.com/muster-gpu/muster/engine/job"
 
-var eventNames = []string{"tick", "stopped", "start-failed", "node-up", "node-down", "node-drained", "gpu-bad", "queue-changed",
-	"submitted", "updated", "cancelled", "held", "started", "resized", "progress", "demoted", "defragment", "node-asleep",
+var eventNames = []string{"tick", "stopped", "start-failed", "node-up", "node-down", "node-drained", "gpu-bad",
+	"queue-changed",
+	"submitted", "updated", "cancelled", "held", "started", "resized", "progress", "demoted", "defragment",
+	"node-asleep",
 	"node-resized", "nodes-named", "node-changed", "job-reshaped", "adopted"}
 var actionNames = []string{"start", "preempt", "resize", "reject"}
 var defragNames = []string{"off", "plan", "auto", "compact", "compact-nodes"} // from auto on in the order of Compact

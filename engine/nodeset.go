@@ -110,7 +110,8 @@ func (e *Engine) checkNodeLimits(limits []cluster.NodeLimit) string {
 	for i := range limits {
 		l := &limits[i]
 		if len(l.Nodes) == 0 || l.Tasks < 0 || l.Tasks > cluster.MaxTasks {
-			return fmt.Sprintf("node limits: %d tasks on %d nodes; between 0 and %d on at least one are possible", l.Tasks, len(l.Nodes), cluster.MaxTasks)
+			return fmt.Sprintf("node limits: %d tasks on %d nodes; between 0 and %d on at least one are possible",
+				l.Tasks, len(l.Nodes), cluster.MaxTasks)
 		}
 		for _, name := range l.Nodes {
 			if _, ok := e.nodeID[name]; !ok {

@@ -76,15 +76,19 @@ func TestNodeSets(t *testing.T) {
 // start in each separate part of the cluster.
 func TestNodeSetsInOrder(t *testing.T) {
 	h := newHand(t, "4x2xT4", "fifo", backfill(engine.Strict))
-	h.want(0, "start 1", named("left", "n1", "n2"), named("right", "n3", "n4"), submit(job(1, 1, 1000, among("left"), tasks(3))))
-	h.want(1, "start 4", submit(job(2, 2, 1000, among("left"))), submit(job(3, 1, 1000, among("left"))), submit(job(4, 1, 1000, among("right"))))
+	h.want(0, "start 1", named("left", "n1", "n2"), named("right", "n3", "n4"),
+		submit(job(1, 1, 1000, among("left"), tasks(3))))
+	h.want(1, "start 4", submit(job(2, 2, 1000, among("left"))), submit(job(3, 1, 1000, among("left"))),
+		submit(job(4, 1, 1000, among("right"))))
 	h.want(2, "", submit(job(5, 1, 1000, tasks(8))), submit(job(6, 1, 1000, among("right"))))
 	h.want(3, "start 2, start 3", stopped(1, engine.Completed))
 
 	h = newHand(t, "4x2xT4", "fifo", backfill(engine.EASY))
-	h.want(0, "start 1, start 2", named("left", "n1", "n2"), named("right", "n3", "n4"), submit(job(1, 1, 1000, among("left"), tasks(3))), submit(job(2, 1, 1000, among("right"), tasks(3))))
+	h.want(0, "start 1, start 2", named("left", "n1", "n2"), named("right", "n3", "n4"),
+		submit(job(1, 1, 1000, among("left"), tasks(3))), submit(job(2, 1, 1000, among("right"), tasks(3))))
 	h.want(1, "", submit(job(3, 1, 1000, among("left"), tasks(4))), submit(job(4, 1, 1000, among("right"), tasks(4))))
-	h.want(2, "", submit(job(5, 1, 5000, among("left"))), submit(job(6, 1, 5000, among("right")))) // they would delay 3 and 4
+	// they would delay 3 and 4
+	h.want(2, "", submit(job(5, 1, 5000, among("left"))), submit(job(6, 1, 5000, among("right"))))
 	h.want(3, "start 7, start 8", submit(job(7, 1, 500, among("left"))), submit(job(8, 1, 500, among("right"))))
 }
 

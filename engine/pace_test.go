@@ -27,7 +27,8 @@ func modelled(id, tasks int, model string, gpus ...string) cluster.Job {
 // mean of what is believed of what was measured is what the table says.
 func TestPaces(t *testing.T) {
 	var cfg engine.Config
-	table := &perf.Table{Speed: map[string]map[string]int64{"m": {"T4-16GB": 500_000, "V100-16GB": 500_000}}, Scale: map[string]map[int]int64{"m": {1: 300_000}}}
+	table := &perf.Table{Speed: map[string]map[string]int64{"m": {"T4-16GB": 500_000, "V100-16GB": 500_000}},
+		Scale: map[string]map[int]int64{"m": {1: 300_000}}}
 	h := newHand(t, "4x4xT4-16GB", "fifo", func(c *engine.Config) {
 		for i := 2; i < 4; i++ {
 			c.Spec.Nodes[i].Model = "V100-16GB"
@@ -35,7 +36,8 @@ func TestPaces(t *testing.T) {
 		c.Speeds = perf.Belief{Model: table}
 		cfg = *c
 	})
-	h.want(0, "start 0, start 1, start 2", submit(modelled(0, 4, "m", "T4")), submit(modelled(1, 4, "m", "V100")), submit(modelled(2, 4, "other", "V100")))
+	h.want(0, "start 0, start 1, start 2", submit(modelled(0, 4, "m", "T4")), submit(modelled(1, 4, "m", "V100")),
+		submit(modelled(2, 4, "other", "V100")))
 	h.want(1, "", ev(engine.Started, 0), ev(engine.Started, 1), ev(engine.Started, 2))
 	believe := func(when string, e *engine.Engine, id int, gpu string, tasks int, want int64) {
 		t.Helper()
@@ -75,7 +77,8 @@ func TestPaces(t *testing.T) {
 func TestPacesOfOthers(t *testing.T) {
 	h := newHand(t, "1x4xT4-16GB", "fifo", nil)
 	nameless, part := modelled(0, 1, ""), modelled(1, 1, "m")
-	nameless.Elastic, part.Elastic, part.Tasks[0].Request.GPUs, part.Tasks[0].Request.Share = cluster.Elastic{}, cluster.Elastic{}, 1, 500
+	nameless.Elastic, part.Elastic, part.Tasks[0].Request.GPUs, part.Tasks[0].Request.Share = cluster.Elastic{},
+		cluster.Elastic{}, 1, 500
 	stops := modelled(2, 1, "m")
 	stops.Elastic = cluster.Elastic{}
 	h.want(0, "start 0, start 1, start 2", submit(nameless), submit(part), submit(stops))
@@ -95,7 +98,8 @@ func TestPacesOfChanged(t *testing.T) {
 		c.Spec.Nodes[2].Model, c.Spec.Nodes[3].Model = "V100-16GB", "V100-16GB"
 		cfg = *c
 	})
-	h.at(0, submit(modelled(0, 4, "m", "T4")), submit(modelled(1, 4, "m", "V100")), submit(modelled(2, 4, "n", "T4")), submit(modelled(3, 4, "n", "V100")))
+	h.at(0, submit(modelled(0, 4, "m", "T4")), submit(modelled(1, 4, "m", "V100")), submit(modelled(2, 4, "n", "T4")),
+		submit(modelled(3, 4, "n", "V100")))
 	h.at(1, ev(engine.Started, 0), ev(engine.Started, 1), ev(engine.Started, 2), ev(engine.Started, 3))
 	h.at(2, paced(0, 10), paced(1, 40), paced(2, 90), paced(3, 10))
 	waits := modelled(4, 4, "m", "V100")

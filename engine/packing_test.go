@@ -65,7 +65,8 @@ func TestBestFitBounds(t *testing.T) {
 				if free[a[0].Node] == 1000 {
 					opened++
 					if fits >= 0 {
-						t.Fatalf("%v: the share of %d opens node %d; node %d has %d left", sizes, size, a[0].Node, fits, free[fits])
+						t.Fatalf("%v: the share of %d opens node %d; node %d has %d left", sizes, size, a[0].Node, fits,
+							free[fits])
 					}
 				}
 				free[a[0].Node] -= size

@@ -224,7 +224,8 @@ func (e *Engine) othersText(j *job.State, s *shape.Shape) string {
 					more++
 					continue
 				}
-				text = fmt.Sprintf("GPU %d%s serves user %s's shares until %s", dev, e.ofNode(n), n.Devices()[dev].User(), e.tenantsText(n, dev))
+				text = fmt.Sprintf("GPU %d%s serves user %s's shares until %s", dev, e.ofNode(n),
+					n.Devices()[dev].User(), e.tenantsText(n, dev))
 			}
 		}
 		break // one kind of task is reason enough

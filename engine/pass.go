@@ -77,7 +77,8 @@ func (e *Engine) pass() {
 		p.cursors = append(p.cursors, laneCursor{})
 	}
 	for i := range p.cursors {
-		p.cursors[i] = laneCursor{deep: p.cursors[i].deep[:0], done: e.lanes[i].n == 0, upTo: e.lanes[i].groups.Changes(), as: -1}
+		p.cursors[i] = laneCursor{deep: p.cursors[i].deep[:0], done: e.lanes[i].n == 0,
+			upTo: e.lanes[i].groups.Changes(), as: -1}
 	}
 	p.depth, p.blocked, p.shut, p.stop = e.cfg.Depth, inventory.ClassSet{}, p.shut[:0], false
 	e.settling = true
@@ -236,7 +237,8 @@ func (e *Engine) consider(p *passState, li int, it order.Item) {
 	case v == started:
 		v = deeper // its first job still waits for a reservation: the next may pass, too
 	case r.code == refusedRoom, r.code == refusedBackfill && e.mode == sched.Conservative,
-		r.code == refusedOrder: // what one of its task sets waits for is taken before it; nobody passes it to where the others run
+		// what one of its task sets waits for is taken before it; nobody passes it to where the others run
+		r.code == refusedOrder:
 		made := len(e.resv)
 		if e.block(p, j); e.mode == sched.Conservative && len(e.resv) > made {
 			v = deeper // each blocked job has a promise of its own, also one of the same shape
@@ -334,7 +336,8 @@ func (e *Engine) try(j *job.State) (verdict, refusal) {
 			if constrained && e.fitsUnconstrained(j, s) {
 				deep, r.code = deeper, refusedBackfill
 			} else if e.blockedBy == nil && j.Home == nil && !s.Several() {
-				// of several sets, where the first goes decides whether the next fits: that may change without a release
+				// of several sets, where the first goes decides whether the next fits: that may change without
+				// a release
 				s.Failed = e.epoch
 			}
 		}
@@ -353,7 +356,8 @@ func (e *Engine) try(j *job.State) (verdict, refusal) {
 			e.consume(j)
 			return started, refusal{}
 		}
-		if !constrained && e.blockedBy == nil && !straddled && !s.Several() && g.first(j) { // else it might, were it first, or others first to leave, or where its first set goes taken
+		// else it might, were it first, or others first to leave, or where its first set goes taken
+		if !constrained && e.blockedBy == nil && !straddled && !s.Several() && g.first(j) {
 			g.stuck = e.claims()
 		}
 	}

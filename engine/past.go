@@ -123,8 +123,10 @@ func (e *Engine) restorePast(r *PastRecord) error {
 // checkPast checks what is kept of completed jobs.
 func (e *Engine) checkPast() error {
 	p := &e.past
-	if !e.learns() && len(p.jobs) > 0 || p.inForce > min(mostPast, len(p.jobs)) || len(p.jobs) > p.inForce+mostPast || len(p.known.Services) != p.inForce {
-		return fmt.Errorf("%d completed jobs are kept, %d of them count, %d are known", len(p.jobs), p.inForce, len(p.known.Services))
+	if !e.learns() && len(p.jobs) > 0 || p.inForce > min(mostPast, len(p.jobs)) || len(p.jobs) > p.inForce+mostPast ||
+		len(p.known.Services) != p.inForce {
+		return fmt.Errorf("%d completed jobs are kept, %d of them count, %d are known", len(p.jobs), p.inForce,
+			len(p.known.Services))
 	}
 	return nil
 }

@@ -259,7 +259,8 @@ func (e *Engine) start(j *job.State) {
 		e.epoch++ // while it waited for its devices others came closer: it may be a victim now
 	}
 	e.watchKey(j)
-	e.actions = append(double(e.actions), Action{Type: Start, Job: j.Spec.ID, Allocs: j.Allocs, For: cluster.NoJob, Yield: j.Yields()})
+	e.actions = append(double(e.actions),
+		Action{Type: Start, Job: j.Spec.ID, Allocs: j.Allocs, For: cluster.NoJob, Yield: j.Yields()})
 }
 
 // limitOf is the job's time limit: its own, else its partition's default.
@@ -394,7 +395,8 @@ func (e *Engine) markStopping(j *job.State, how job.How, reason job.StopReason, 
 	if reason == job.Preempted {
 		e.stats.Preempted++
 	}
-	e.actions = append(double(e.actions), Action{Type: Preempt, Job: j.Spec.ID, How: how, Grace: grace, Reason: reason, For: forJob})
+	e.actions = append(double(e.actions),
+		Action{Type: Preempt, Job: j.Spec.ID, How: how, Grace: grace, Reason: reason, For: forJob})
 }
 
 // noteLeaver notes that a job still holds devices of a node that the books have promised on.

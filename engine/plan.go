@@ -36,7 +36,8 @@ type planState struct {
 	moving  bool            // there was a target that says Move
 	joining bool            // the plan puts somebody beside another, or on an instance
 	aimed   []*job.State    // who holds devices and got another target
-	live    []cluster.JobID // who may be planned, by number (State.InPlan); those that are done are dropped now and then
+	// who may be planned, by number (State.InPlan); those that are done are dropped now and then
+	live    []cluster.JobID
 	planned []*job.State    // who the last plan has targets for
 	shown   []sched.JobView // memory for the next plan
 }
@@ -98,7 +99,8 @@ func (e *Engine) makePlan() {
 	jobs := append(planned, p.Drawn...)
 	p.planned = jobs
 	if len(plan.Targets) != len(jobs) {
-		panic(fmt.Sprintf("engine: policy %s has %d targets for %d jobs", p.planner.Name(), len(plan.Targets), len(jobs)))
+		panic(fmt.Sprintf("engine: policy %s has %d targets for %d jobs", p.planner.Name(), len(plan.Targets),
+			len(jobs)))
 	}
 	p.Last, p.next, p.Memo = e.w.Now, plan.Next, append(p.Memo[:0], plan.Memo...)
 	e.drawn(p.Drawn, plan.Targets[len(shown):])
@@ -160,7 +162,8 @@ func (e *Engine) aim(j *job.State, t *job.Target) {
 		if j.Booked() {
 			e.plans.aimed = append(e.plans.aimed, j)
 		}
-	} else if j.State == job.Pending && (j.Parked == job.ParkedPlan || j.Eligible && j.Asks() == j.Shape && !j.Idle() && !j.Sliced()) {
+	} else if j.State == job.Pending &&
+		(j.Parked == job.ParkedPlan || j.Eligible && j.Asks() == j.Shape && !j.Idle() && !j.Sliced()) {
 		return
 	}
 	switch j.State {
@@ -206,7 +209,8 @@ func (e *Engine) tidy(j *job.State, t *job.Target) {
 	if t.GPU != "" && !acceptsGPU(j.Spec, t.GPU) {
 		t.GPU = ""
 	}
-	if t.Partition != "" && (s.Min < s.Max || !e.admits(t.Partition, j.Spec)) { // what grows, grows where it may by itself
+	// what grows, grows where it may by itself
+	if t.Partition != "" && (s.Min < s.Max || !e.admits(t.Partition, j.Spec)) {
 		t.Partition = ""
 	}
 	if t.Within != cluster.LevelAny && (s.Min < s.Max || s.Topo.Level != cluster.LevelAny) {
@@ -331,7 +335,8 @@ func (e *Engine) astray(j *job.State) bool {
 	if j.State == job.Placed && t.Tasks > 0 && (int(j.Tasks) > t.Tasks || int(j.Tasks) < t.Least) {
 		return true
 	}
-	if t.Alone && j.Hosted() && j.GuestOf != t.Beside || e.offSlice(j, j.Allocs) || t.Partition != "" && !e.shapes.Within(j.Allocs, j.Partitions()) {
+	if t.Alone && j.Hosted() && j.GuestOf != t.Beside || e.offSlice(j, j.Allocs) ||
+		t.Partition != "" && !e.shapes.Within(j.Allocs, j.Partitions()) {
 		return true
 	}
 	if t.GPU == "" {
@@ -435,7 +440,8 @@ func (e *Engine) planText(j *job.State) string {
 		text = "waits for policy " + e.plans.planner.Name() + " to plan"
 	case j.Sliced():
 		t := j.Target.Slice
-		text = fmt.Sprintf("waits for a %s of GPU %d of %s, as policy %s has it", t.Profile, t.GPU, e.st.Nodes()[t.Node].Spec().Name, e.plans.planner.Name())
+		text = fmt.Sprintf("waits for a %s of GPU %d of %s, as policy %s has it", t.Profile, t.GPU,
+			e.st.Nodes()[t.Node].Spec().Name, e.plans.planner.Name())
 	}
 	if at := e.planWake(); at != cluster.Never {
 		text += "; it plans again at " + e.clock(at)

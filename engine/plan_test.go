@@ -63,7 +63,8 @@ func (s *some) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 func (s *scatter) Name() string { return s.name }
 
 func (s *scatter) Traits() engine.Traits {
-	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: s.round, Gated: s.gated, Divides: s.cuts, OnlyDivides: s.only, Anywhere: !s.cuts}
+	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: s.round, Gated: s.gated, Divides: s.cuts,
+		OnlyDivides: s.only, Anywhere: !s.cuts}
 }
 
 func (s *scatter) Key(_ engine.View, j engine.JobView) engine.Key {
@@ -132,5 +133,6 @@ func chanceSlice(t *engine.Target) *engine.Slice {
 	if h%5 == 0 {
 		return nil
 	}
-	return &engine.Slice{Node: int32(h >> 4 % 4), GPU: int(h >> 8 % 2), Profile: []string{"1g", "2g", "3g", "4g", "7g", "1g.20gb"}[h>>12%6], Start: int(h >> 16 % 7)}
+	return &engine.Slice{Node: int32(h >> 4 % 4), GPU: int(h >> 8 % 2),
+		Profile: []string{"1g", "2g", "3g", "4g", "7g", "1g.20gb"}[h>>12%6], Start: int(h >> 16 % 7)}
 }

@@ -29,7 +29,8 @@ type poolState struct {
 // joinPool puts a job in a pool, if it is one that waits for a plan to give it something.
 func (e *Engine) joinPool(j *job.State) bool {
 	p := &e.pools
-	if p.drawer == nil || j.State != job.Pending || e.w.Now < j.Poolless || j.Parked != job.ParkedPlan || j.Home != nil || j.Frozen != nil || j.Target != nil && !j.Target.Idle {
+	if p.drawer == nil || j.State != job.Pending || e.w.Now < j.Poolless || j.Parked != job.ParkedPlan ||
+		j.Home != nil || j.Frozen != nil || j.Target != nil && !j.Target.Idle {
 		return false
 	}
 	class, at, ok := p.drawer.Pool(e.w.View(), e.w.Job(j))

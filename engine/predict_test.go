@@ -18,7 +18,8 @@ func TestPredict(t *testing.T) {
 		gpus       int64
 		ran        int
 	}{{"u", "train_a", 1, 100}, {"u", "train_a", 1, 200}, {"u", "train_a", 8, 1000}, {"v", "eval", 1, 40}} {
-		e.past.jobs = append(e.past.jobs, sched.Earlier{User: c.user, Name: c.name, Milli: c.gpus * 1000, Ran: time.Duration(c.ran) * time.Second})
+		e.past.jobs = append(e.past.jobs,
+			sched.Earlier{User: c.user, Name: c.name, Milli: c.gpus * 1000, Ran: time.Duration(c.ran) * time.Second})
 	}
 	for _, c := range []struct {
 		user, name string
@@ -34,7 +35,8 @@ func TestPredict(t *testing.T) {
 		{"v", "", 1, "40s"},
 		{"w", "", 1, "5m35s"}, // nobody's: the mean of all
 	} {
-		j := &cluster.Job{User: c.user, Name: c.name, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: c.gpus}}}}
+		j := &cluster.Job{User: c.user, Name: c.name,
+			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: c.gpus}}}}
 		if got := e.predict(j).String(); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
@@ -48,7 +50,8 @@ func TestAlike(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want int
-	}{{"train_a", "train_b", 6}, {"abcd", "bcde", 3}, {"", "x", 0}, {"xaybz", "ab", 2}, {"tide", "diet", 1}, {"diet", "tide", 2}, {"same", "same", 4}} {
+	}{{"train_a", "train_b", 6}, {"abcd", "bcde", 3}, {"", "x", 0}, {"xaybz", "ab", 2}, {"tide", "diet", 1},
+		{"diet", "tide", 2}, {"same", "same", 4}} {
 		if got := matching(c.a, c.b); got != c.want {
 			t.Errorf("%s and %s match in %d, want %d", c.a, c.b, got, c.want)
 		}
@@ -57,7 +60,8 @@ func TestAlike(t *testing.T) {
 	for _, n := range []string{"bert-2", "resnet", "bert-1", "bert-large", "", "gpt", "bert-1"} {
 		p.jobs = append(p.jobs, sched.Earlier{Name: n})
 	}
-	if got := fmt.Sprint(p.alike("bert-3"), p.alike("bert"), p.alike("gqt"), p.alike("llama")); got != "[bert-2 bert-1] [bert-2 bert-1] [gpt] []" {
+	if got := fmt.Sprint(p.alike("bert-3"), p.alike("bert"), p.alike("gqt"),
+		p.alike("llama")); got != "[bert-2 bert-1] [bert-2 bert-1] [gpt] []" {
 		t.Errorf("alike are %s", got)
 	}
 }

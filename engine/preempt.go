@@ -169,7 +169,8 @@ func (e *Engine) mayFreeze(allocs []inventory.Alloc) bool {
 		n := &e.st.Nodes()[a.Node]
 		for m := a.GPUs; m != 0; m &= m - 1 {
 			recut := !n.Stays(bits.TrailingZeros64(m)) && e.st.Classes()[n.Class()].Model().MIG()
-			if a.Slots != 0 && recut || a.Slots == 0 && (e.cfg.Spec.Sharing == cluster.MPS || e.cfg.Spec.MIG == cluster.DynamicMIG && recut) {
+			if a.Slots != 0 && recut ||
+				a.Slots == 0 && (e.cfg.Spec.Sharing == cluster.MPS || e.cfg.Spec.MIG == cluster.DynamicMIG && recut) {
 				return false
 			}
 		}
@@ -256,7 +257,8 @@ func (e *Engine) useful(s *shape.Shape, v *job.State, lacksQuota bool) bool {
 			continue
 		}
 		for k := range s.Sets {
-			if r := &s.Sets[k].Request; s.Suits[k].Has(class) && (r.GPUs > 0 && a.GPUs != 0 || r.CPU > 0 && a.CPU > 0 || r.RAM > 0 && a.RAM > 0) {
+			if r := &s.Sets[k].Request; s.Suits[k].Has(class) &&
+				(r.GPUs > 0 && a.GPUs != 0 || r.CPU > 0 && a.CPU > 0 || r.RAM > 0 && a.RAM > 0) {
 				return true
 			}
 		}
@@ -322,7 +324,8 @@ func (e *Engine) liftUntilFits(j *job.State, s *shape.Shape, from *victims) (way
 // lends reports whether v's queue, and every queue above it that is not above
 // the job's, holds that much more than its guarantee.
 func (e *Engine) lends(v, j *job.State) bool {
-	return v.Milli > 0 && e.lendsUpTo(v, e.w.Tree.LCA(int(v.Queue), int(j.Queue))) // without GPUs it borrows none; jobs could go round in a circle
+	// without GPUs it borrows none; jobs could go round in a circle
+	return v.Milli > 0 && e.lendsUpTo(v, e.w.Tree.LCA(int(v.Queue), int(j.Queue)))
 }
 
 func (e *Engine) lendsUpTo(v *job.State, top int) bool {

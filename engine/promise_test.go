@@ -59,7 +59,8 @@ func promises(t *testing.T, mode engine.Backfill, seed uint64) {
 					continue
 				}
 				if p, ok := best[a.Job]; ok && cluster.Time(seconds(now)) > p {
-					t.Fatalf("%s seed %d: job %d was promised a start at %v and starts at %ds", mode, seed, a.Job, p, now)
+					t.Fatalf("%s seed %d: job %d was promised a start at %v and starts at %ds", mode, seed, a.Job, p,
+						now)
 				}
 				evs = append(evs, ev(engine.Started, int(a.Job)))
 				end := now + run[a.Job]
@@ -71,7 +72,8 @@ func promises(t *testing.T, mode engine.Backfill, seed uint64) {
 					break
 				}
 				if p, ok := best[id]; ok && at[i] > p {
-					t.Fatalf("%s seed %d at %ds: job %d was promised a start at %v, now at %v", mode, seed, now, id, p, at[i])
+					t.Fatalf("%s seed %d at %ds: job %d was promised a start at %v, now at %v", mode, seed, now, id, p,
+						at[i])
 				}
 				best[id] = at[i]
 			}

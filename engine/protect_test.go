@@ -12,7 +12,8 @@ import (
 // officeHours are protected, in UTC; a run begins so long after a Monday's midnight.
 func officeHours(after time.Duration, d engine.Defrag) func(*engine.Config) {
 	return func(c *engine.Config) {
-		d.Protected = &cluster.Weekly{Zone: "UTC", Hours: []cluster.Hours{{Days: 0b111110, From: 8 * time.Hour, To: 18 * time.Hour}}}
+		d.Protected = &cluster.Weekly{Zone: "UTC",
+			Hours: []cluster.Hours{{Days: 0b111110, From: 8 * time.Hour, To: 18 * time.Hour}}}
 		c.Defrag, c.Spec.Epoch = &d, time.Date(2026, 11, 16, 0, 0, 0, 0, time.UTC).Add(after).Unix()
 	}
 }
@@ -24,14 +25,17 @@ const protectedText = "protected until 18:00 (UTC)"
 // rounds and whatever happened before in the last of them, and moves are made.
 func TestProtected(t *testing.T) {
 	var cfg engine.Config
-	h := fragmented(t, all(officeHours(16*time.Hour-2*time.Minute, engine.Defrag{Auto: true}), func(c *engine.Config) { cfg = *c }), func(int) func(*cluster.Job) { return costing(20) })
+	h := fragmented(t, all(officeHours(16*time.Hour-2*time.Minute, engine.Defrag{Auto: true}), func(c *engine.Config) {
+		cfg = *c
+	}), func(int) func(*cluster.Job) { return costing(20) })
 	h.want(3, "", submit(job(6, 4, 600)))
 	end := cluster.Time(2*time.Hour + 2*time.Minute)
 	if h.d.WakeAt != end {
 		t.Fatalf("wakes at %v", h.d.WakeAt)
 	}
 	h.want(300, "", askAll)
-	if m := h.e.Moved(); len(m) != 1 || m[0].Made || m[0].Worth || m[0].Text != protectedText || movesText(&m[0]) != "0 n1>n2" {
+	if m := h.e.Moved(); len(m) != 1 || m[0].Made || m[0].Worth || m[0].Text != protectedText ||
+		movesText(&m[0]) != "0 n1>n2" {
 		t.Fatalf("%+v", m)
 	}
 	if m := h.plan(cfg, 6); m.Worth || m.Text != protectedText || movesText(&m) != "0 n1>n2" {
@@ -61,7 +65,8 @@ func TestProtectedCompact(t *testing.T) {
 // Who asks which nodes could be emptied in a protected time is told all of them.
 func TestProtectedCompactAll(t *testing.T) {
 	var cfg engine.Config
-	h := newHand(t, "6x4xT4", "fifo", all(officeHours(16*time.Hour, engine.Defrag{}), func(c *engine.Config) { cfg = *c }))
+	h := newHand(t, "6x4xT4", "fifo",
+		all(officeHours(16*time.Hour, engine.Defrag{}), func(c *engine.Config) { cfg = *c }))
 	var first, begun, over []engine.Event
 	for id := range 12 { // one of two GPUs on each node is left
 		first, begun = append(first, submit(job(id, 2, 36000, costing(20)))), append(begun, ev(engine.Started, id))
@@ -96,13 +101,15 @@ func TestProtectedCompactAll(t *testing.T) {
 // Who is on its way when a protected time begins arrives in it; then it begins within a
 // round, which is not made up for before it ends.
 func TestProtectedBegins(t *testing.T) {
-	h := fragmented(t, officeHours(8*time.Hour-5*time.Second, engine.Defrag{Every: time.Second}), func(int) func(*cluster.Job) { return costing(20) })
+	h := fragmented(t, officeHours(8*time.Hour-5*time.Second, engine.Defrag{Every: time.Second}),
+		func(int) func(*cluster.Job) { return costing(20) })
 	h.want(3, "", submit(job(6, 4, 600)))
 	h.want(4, "preempt 0 for 6", askAll)
 	h.want(10, "start 0, start 6", stopped(0, engine.Preempted))
 	h.want(11, "", ev(engine.Started, 0), ev(engine.Started, 6), stopped(4, engine.Completed))
 	h.want(12, "", submit(job(7, 4, 600)), askAll)
-	if m := h.e.Moved(); len(m) != 1 || m[0].Made || slices.ContainsFunc(m, func(m engine.Moves) bool { return m.Worth }) {
+	if m := h.e.Moved(); len(m) != 1 || m[0].Made ||
+		slices.ContainsFunc(m, func(m engine.Moves) bool { return m.Worth }) {
 		t.Fatalf("%+v", m)
 	}
 }

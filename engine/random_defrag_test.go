@@ -15,14 +15,14 @@ import (
 )
 
 // TestRandomDefrag throws random events at an engine that moves jobs, where it often
-// can: whole GPUs, and for other seeds also shares and slices, on small clusters that are not full. Everything is checked that
-// TestRandom checks; every other scenario's second engine is restarted now and then,
-// also while jobs are on their way. Nobody is on a node, or goes to one, that was
-// emptied just now, but who grows into it.
+// can: whole GPUs, and for other seeds also shares and slices, on small clusters that are not full. Everything
+// is checked that TestRandom checks; every other scenario's second engine is restarted now and then, also while
+// jobs are on their way. Nobody is on a node, or goes to one, that was emptied just now, but who grows into it.
 func TestRandomDefrag(t *testing.T) {
 	t.Parallel()
 	made, emptied, planned, chained, parted, wide := 0, 0, 0, 0, 0, 0
-	policies := []string{"fifo", "multifactor", "srtf", "las", "scatter", "scatter:round", "scatter:gated", "scatter:some", "scatter:packs"}
+	policies := []string{"fifo", "multifactor", "srtf", "las", "scatter", "scatter:round", "scatter:gated",
+		"scatter:some", "scatter:packs"}
 	for _, pol := range policy.Names() { // all under whose plans jobs are moved
 		if p, err := policy.New(pol); err == nil && p.Traits().Anywhere {
 			policies = append(policies, pol)
@@ -31,7 +31,8 @@ func TestRandomDefrag(t *testing.T) {
 	for _, pol := range policies {
 		seeds := []uint64{0, 1, 2, 3, 4, 5, 6, 7, 8}
 		if pol == "scatter:packs" {
-			seeds = append(seeds, 15, 28) // plans that want a guest beside a job, and alone; that want it where its limits do not let it be
+			// plans that want a guest beside a job, and alone; that want it where its limits do not let it be
+			seeds = append(seeds, 15, 28)
 		}
 		for _, seed := range seeds {
 			sc := defragScenario(t, seed, pol, seed >= 5)
@@ -39,9 +40,12 @@ func TestRandomDefrag(t *testing.T) {
 			if err != nil {
 				small, last := shrink(sc, err)
 				w, _ = play(small, true)
-				t.Fatalf("%s, seed %d: %v\nsmallest: %v\n%+v\n%s", sc.label, seed, err, last, small.cfg.Defrag, join(w.log))
+				t.Fatalf("%s, seed %d: %v\nsmallest: %v\n%+v\n%s", sc.label, seed, err, last, small.cfg.Defrag,
+					join(w.log))
 			}
-			if made, emptied, chained, parted, wide = made+w.moves, emptied+w.emptied, chained+w.chained, parted+w.parted, wide+w.wide; sc.planner() {
+			made, emptied, chained, parted, wide = made+w.moves, emptied+w.emptied, chained+w.chained,
+				parted+w.parted, wide+w.wide
+			if sc.planner() {
 				planned += w.moves + w.emptied
 			}
 		}
@@ -112,12 +116,14 @@ func defragScenario(t *testing.T, seed uint64, pol string, parts bool) *scenario
 	sc := &scenario{seed: seed, instant: chance(r, 30), label: pol}
 	mode := engine.Backfill(r.IntN(4))
 	sc.cfg = engine.Config{Policy: p, Placer: placers[r.IntN(len(placers))].New(), Backfill: &mode,
-		Defrag: &engine.Defrag{Auto: chance(r, 50), Every: seconds(pick(r, 100, 300)), Moves: pick(r, 0, 1, 8), Chain: pick(r, 0, 1, 5), PerHour: pick(r, 0, 30), Horizon: seconds(pick(r, 0, 600))}}
+		Defrag: &engine.Defrag{Auto: chance(r, 50), Every: seconds(pick(r, 100, 300)), Moves: pick(r, 0, 1, 8),
+			Chain: pick(r, 0, 1, 5), PerHour: pick(r, 0, 30), Horizon: seconds(pick(r, 0, 600))}}
 	if chance(r, 40) { // of every half an hour some minutes
 		sc.cfg.Defrag.Protected = &cluster.Weekly{Zone: "UTC"}
 		for i := range 12 {
 			from := time.Duration(i) * 30 * time.Minute
-			sc.cfg.Defrag.Protected.Hours = append(sc.cfg.Defrag.Protected.Hours, cluster.Hours{From: from, To: from + time.Duration(5+r.IntN(15))*time.Minute})
+			sc.cfg.Defrag.Protected.Hours = append(sc.cfg.Defrag.Protected.Hours,
+				cluster.Hours{From: from, To: from + time.Duration(5+r.IntN(15))*time.Minute})
 		}
 	}
 	sc.cfg.Defrag.Compact = pick(r, engine.NoCompact, engine.UsableGPUs, engine.EmptyNodes)
@@ -135,7 +141,8 @@ func defragScenario(t *testing.T, seed uint64, pol string, parts bool) *scenario
 		nodes -= 2
 	}
 	for i := range nodes {
-		n := cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: pick(r, "A100-80GB", "A100-80GB", "V100-32GB"), GPUs: 4, Rack: pick(r, "r1", "r2"), Islands: pick(r, 0, 0, 2)}
+		n := cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: pick(r, "A100-80GB", "A100-80GB", "V100-32GB"), GPUs: 4,
+			Rack: pick(r, "r1", "r2"), Islands: pick(r, 0, 0, 2)}
 		if parts { // so that they are often full
 			n.GPUs = pick(r, 1, 2, 2, 3)
 		}
@@ -158,7 +165,8 @@ func defragScenario(t *testing.T, seed uint64, pol string, parts bool) *scenario
 		sc.cfg.Spec.Sharing = cluster.MPS
 	}
 	if parts && seed%2 == 0 {
-		sc.cfg.Spec.MIG, sc.cfg.Stop = cluster.DynamicMIG, &[3]engine.StopRule{{How: engine.Suspend}, {How: engine.Suspend, Grace: time.Second}, {How: engine.Suspend}}
+		sc.cfg.Spec.MIG, sc.cfg.Stop = cluster.DynamicMIG,
+			&[3]engine.StopRule{{How: engine.Suspend}, {How: engine.Suspend, Grace: time.Second}, {How: engine.Suspend}}
 	}
 	for range 150 {
 		g.at = g.at.Add(seconds(r.IntN(80)))
@@ -168,7 +176,8 @@ func defragScenario(t *testing.T, seed uint64, pol string, parts bool) *scenario
 	}
 	for i := range sc.cfg.Spec.Nodes { // so that everybody comes to an end
 		for _, typ := range []engine.EventType{engine.NodeDrained, engine.GPUBad, engine.NodeUp} {
-			sc.stimuli = append(sc.stimuli, stimulus{g.at, engine.Event{Type: typ, Node: sc.cfg.Spec.Nodes[i].Name, GPUs: 15, Undo: true}})
+			sc.stimuli = append(sc.stimuli,
+				stimulus{g.at, engine.Event{Type: typ, Node: sc.cfg.Spec.Nodes[i].Name, GPUs: 15, Undo: true}})
 		}
 	}
 	return sc
@@ -190,10 +199,14 @@ func (g *generator) defragEvent() (engine.Event, bool) {
 	r := g.r
 	switch k := r.IntN(100); {
 	case k < 50 || len(g.jobs) == 0:
-		j := &cluster.Job{ID: cluster.JobID(len(g.jobs)), User: pick(r, "u1", "u2"), Submit: g.at, Estimate: seconds(200 + r.IntN(400)), Limit: seconds(700),
-			Tier:       pick(r, cluster.Standard, cluster.Standard, cluster.Standard, cluster.Standard, cluster.BestEffort),
-			Tasks:      []cluster.TaskSet{{Count: pick(r, 1, 1, 1, 1, 1, 2), Request: cluster.Request{GPUs: pick(r, 1, 1, 1, 1, 2, 4, 4)}}},
-			Checkpoint: cluster.Checkpoint{Cost: seconds(r.IntN(3)), Restart: seconds(r.IntN(3)), None: chance(r, 10)}, NoRequeue: chance(r, 5)}
+		j := &cluster.Job{ID: cluster.JobID(len(g.jobs)), User: pick(r, "u1", "u2"), Submit: g.at,
+			Estimate: seconds(200 + r.IntN(400)), Limit: seconds(700),
+			Tier: pick(r, cluster.Standard, cluster.Standard, cluster.Standard, cluster.Standard,
+				cluster.BestEffort),
+			Tasks: []cluster.TaskSet{
+				{Count: pick(r, 1, 1, 1, 1, 1, 2), Request: cluster.Request{GPUs: pick(r, 1, 1, 1, 1, 2, 4, 4)}}},
+			Checkpoint: cluster.Checkpoint{Cost: seconds(r.IntN(3)), Restart: seconds(r.IntN(3)), None: chance(r, 10)},
+			NoRequeue:  chance(r, 5)}
 		if g.parts {
 			g.divide(j)
 		}
@@ -201,7 +214,8 @@ func (g *generator) defragEvent() (engine.Event, bool) {
 			j.Queue = pick(r, "a", "b", "c", "d")
 		}
 		if chance(r, 15) {
-			j.Topology = cluster.Topology{Level: pick(r, cluster.LevelNVLink, cluster.LevelNode, cluster.LevelRack), Required: chance(r, 70)}
+			j.Topology = cluster.Topology{Level: pick(r, cluster.LevelNVLink, cluster.LevelNode, cluster.LevelRack),
+				Required: chance(r, 70)}
 		}
 		if g.elastic && chance(r, 15) && j.Topology.Level == cluster.LevelAny {
 			j.Tasks[0].Count, j.Elastic = 2, cluster.Elastic{Min: 1, Max: 3}

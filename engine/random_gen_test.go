@@ -51,24 +51,28 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 		name = pick(r, "las:base=1m", "las:base=5m,dimension=time", "las:thresholds=30/120/600")
 	}
 	if pol == "tiresias-l" {
-		name = pick(r, "tiresias-l:thresholds=60", "tiresias-l:thresholds=60,promote=1", "tiresias-l:thresholds=30/120/600,promote=0.25")
+		name = pick(r, "tiresias-l:thresholds=60", "tiresias-l:thresholds=60,promote=1",
+			"tiresias-l:thresholds=30/120/600,promote=0.25")
 	}
 	switch pol {
 	case "tiresias-g":
 		name = pick(r, "tiresias-g:thresholds=60,learn=2m", "tiresias-g:thresholds=30/120,promote=1,learn=5m,steps=3")
 	case "gittins":
-		name = pick(r, "gittins:learn=2m,base=10s", "gittins:near=3,prior=0,learn=5m,base=1m", "gittins:quantum=1,learn=2m,base=1s")
+		name = pick(r, "gittins:learn=2m,base=10s", "gittins:near=3,prior=0,learn=5m,base=1m",
+			"gittins:quantum=1,learn=2m,base=1s")
 	case "qssf":
 		name = pick(r, "qssf", "qssf:alpha=0.3", "qssf:strict=false")
 	case "e-las":
-		name = pick(r, "e-las:thresholds=30/120,T0=1m", "e-las:thresholds=60,learn=5m", "e-las:thresholds=60/600,learn=2m,index=remaining,promote=0.5,beta=3")
+		name = pick(r, "e-las:thresholds=30/120,T0=1m", "e-las:thresholds=60,learn=5m",
+			"e-las:thresholds=60/600,learn=2m,index=remaining,promote=0.5,beta=3")
 	}
 	p, err := newPolicy(name)
 	if err != nil {
 		return nil, err
 	}
 	placers := place.List()
-	sc.cfg = engine.Config{Policy: p, Placer: placers[r.IntN(len(placers))].New(), Depth: pick(r, 0, 0, 3), Reserve: pick(r, 0, 0, 2)}
+	sc.cfg = engine.Config{Policy: p, Placer: placers[r.IntN(len(placers))].New(), Depth: pick(r, 0, 0, 3),
+		Reserve: pick(r, 0, 0, 2)}
 	if chance(r, 75) {
 		m := engine.Backfill(r.IntN(4))
 		sc.cfg.Backfill = &m
@@ -80,7 +84,8 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 		sc.cfg.Starvation = seconds(pick(r, 60, 600, 3000))
 	}
 	if chance(r, 30) {
-		sc.cfg.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Suspend, Grace: time.Second}, {How: engine.Kill, Grace: 5 * time.Second}}
+		sc.cfg.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Suspend, Grace: time.Second},
+			{How: engine.Kill, Grace: 5 * time.Second}}
 	}
 	sc.cfg.HoldAfter = sc.cfg.MinRuntime // as long, so that no draw is another
 	sc.cfg.Spec = randomSpec(r)
@@ -136,8 +141,9 @@ func randomLoans(r *rand.Rand, spec *cluster.Spec) []cluster.Loan {
 	l := cluster.Loan{Partition: "p1"}
 	for range 1 + r.IntN(4) {
 		from := (time.Duration(tod)*time.Second + seconds(r.IntN(3000))) % (24 * time.Hour)
-		l.Back = append(l.Back, cluster.Back{Hours: cluster.Hours{From: from, To: (from + seconds(30+r.IntN(1500))) % (24 * time.Hour)},
-			Nodes: 1 + r.IntN(len(spec.Partitions[0].Nodes))})
+		l.Back = append(l.Back,
+			cluster.Back{Hours: cluster.Hours{From: from, To: (from + seconds(30+r.IntN(1500))) % (24 * time.Hour)},
+				Nodes: 1 + r.IntN(len(spec.Partitions[0].Nodes))})
 	}
 	return []cluster.Loan{l}
 }
@@ -183,8 +189,10 @@ func randomSpec(r *rand.Rand) cluster.Spec {
 			names[i] = spec.Nodes[i].Name
 		}
 		spec.Partitions = []cluster.Partition{
-			{Name: "p1", Nodes: names[:half+1], Default: chance(r, 50), PriorityTier: pick[int64](r, 0, 2), MaxTime: pick(r, 0, seconds(3000))},
-			{Name: "p2", Nodes: names[half:], DefaultTime: pick(r, 0, seconds(500)), PriorityTier: pick[int64](r, 0, 1), MaxGPUs: pick(r, 0, 6)}}
+			{Name: "p1", Nodes: names[:half+1], Default: chance(r, 50), PriorityTier: pick[int64](r, 0, 2),
+				MaxTime: pick(r, 0, seconds(3000))},
+			{Name: "p2", Nodes: names[half:], DefaultTime: pick(r, 0, seconds(500)), PriorityTier: pick[int64](r, 0, 1),
+				MaxGPUs: pick(r, 0, 6)}}
 	}
 	if chance(r, 65) {
 		spec.Queues = randomQueues(r)
@@ -299,7 +307,8 @@ func (g *generator) event() (engine.Event, bool) {
 		return engine.Event{Type: engine.NodeUp, Node: node}, true
 	case k < 87:
 		if chance(r, 40) {
-			return engine.Event{Type: engine.NodeAsleep, Node: node, Wake: seconds(1 + r.IntN(300)), Undo: chance(r, 40)}, true
+			return engine.Event{Type: engine.NodeAsleep, Node: node, Wake: seconds(1 + r.IntN(300)),
+				Undo: chance(r, 40)}, true
 		}
 		return engine.Event{Type: engine.NodeDrained, Node: node, Undo: chance(r, 50)}, true
 	case k < 92:
@@ -313,7 +322,10 @@ func (g *generator) event() (engine.Event, bool) {
 		return engine.Event{Type: engine.QueueChanged, Queues: randomQueues(r)}, true
 	case k < 98:
 		id := g.some()
-		return engine.Event{Type: engine.Progress, Job: id, Memory: int64(id) % 3 * 9000, Switch: engine.SwitchCost{Save: seconds(int(id) % 7), Suspend: seconds(int(id) % 5)}, Done: seconds(r.IntN(100)), Saved: seconds(r.IntN(50)), Saves: engine.Saves(int(id) % 3), Pace: int64(id) % 5 * 700_000, Unit: engine.PaceUnit(int(id) % 2), Rate: pick[int64](r, 0, 0, 700_000),
+		return engine.Event{Type: engine.Progress, Job: id, Memory: int64(id) % 3 * 9000,
+			Switch: engine.SwitchCost{Save: seconds(int(id) % 7), Suspend: seconds(int(id) % 5)},
+			Done:   seconds(r.IntN(100)), Saved: seconds(r.IntN(50)), Saves: engine.Saves(int(id) % 3),
+			Pace: int64(id) % 5 * 700_000, Unit: engine.PaceUnit(int(id) % 2), Rate: pick[int64](r, 0, 0, 700_000),
 			Estimate: seconds(pick(r, 0, 0, 1+r.IntN(600)))}, true
 	case k < 99:
 		return engine.Event{Type: engine.Demoted, Job: g.some(), Undo: chance(r, 30)}, true
@@ -332,7 +344,8 @@ func (g *generator) request() cluster.Request {
 	q := cluster.Request{GPUs: pick(r, 1, 1, 1, 2, 2, 4, 0)}
 	switch {
 	case chance(r, 12):
-		q.GPUs, q.Share, q.Memory = pick(r, 1, 1, 1, 2), pick[int64](r, 100, 250, 333, 500), pick[int64](r, 0, 4096, 9000)
+		q.GPUs, q.Share, q.Memory = pick(r, 1, 1, 1, 2), pick[int64](r, 100, 250, 333, 500),
+			pick[int64](r, 0, 4096, 9000)
 	case chance(r, 12):
 		q.GPUs, q.Profile = 1, pick(r, "1g", "2g", "3g", "1g.10gb+me", "1g.20gb", "4g", "1g.6gb")
 	case chance(r, 5):
@@ -352,7 +365,8 @@ func (g *generator) request() cluster.Request {
 func (g *generator) job(id cluster.JobID) *cluster.Job {
 	r := g.r
 	j := &cluster.Job{ID: id, Name: pick(r, "x", "y", "z"), User: pick(r, "u1", "u2", "u3"), Submit: g.at,
-		Tier: pick(r, cluster.Standard, cluster.Standard, cluster.Standard, cluster.BestEffort, cluster.BestEffort, cluster.Critical),
+		Tier: pick(r, cluster.Standard, cluster.Standard, cluster.Standard, cluster.BestEffort, cluster.BestEffort,
+			cluster.Critical),
 		Kind: pick(r, cluster.Training, cluster.Training, cluster.Batch, cluster.Service), NoRequeue: chance(r, 5)}
 	j.Tasks = []cluster.TaskSet{{Count: pick(r, 1, 1, 1, 1, 2, 3, 5), Request: g.request()}}
 	if chance(r, 8) {
@@ -390,7 +404,8 @@ func (g *generator) job(id cluster.JobID) *cluster.Job {
 		j.Limit = seconds(run * pick(r, 1, 3) / 2)
 	}
 	if chance(r, 40) {
-		j.Checkpoint = cluster.Checkpoint{Interval: seconds(r.IntN(60)), Cost: seconds(r.IntN(10)), Restart: seconds(r.IntN(10)), None: chance(r, 20)}
+		j.Checkpoint = cluster.Checkpoint{Interval: seconds(r.IntN(60)), Cost: seconds(r.IntN(10)),
+			Restart: seconds(r.IntN(10)), None: chance(r, 20)}
 	}
 	if chance(r, 30) {
 		j.Deadline = g.at.Add(seconds(run * (1 + r.IntN(5))))
@@ -447,7 +462,8 @@ func randomGiven(j *cluster.Job, now cluster.Time) *engine.Given {
 		return nil
 	}
 	work := int64(r.IntN(400_000_000))
-	b := &engine.Given{Attained: work, Service: work, Ran: seconds(1 + r.IntN(400)), Rate: 1_000_000, Preemptions: int32(1 + r.IntN(3)), FirstStart: 1 + cluster.Time(r.Int64N(int64(now)))}
+	b := &engine.Given{Attained: work, Service: work, Ran: seconds(1 + r.IntN(400)), Rate: 1_000_000,
+		Preemptions: int32(1 + r.IntN(3)), FirstStart: 1 + cluster.Time(r.Int64N(int64(now)))}
 	b.Done = b.Ran * time.Duration(r.IntN(4)) / 4
 	return b
 }

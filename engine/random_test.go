@@ -39,7 +39,8 @@ func TestRandom(t *testing.T) {
 	if testing.Short() {
 		want /= 10
 	}
-	for _, pol := range append(policy.Names(), "scatter", "scatter:round", "scatter:gated", "scatter:packs", "scatter:slices", "scatter:divides", "scatter:parts", "scatter:some") {
+	for _, pol := range append(policy.Names(), "scatter", "scatter:round", "scatter:gated", "scatter:packs",
+		"scatter:slices", "scatter:divides", "scatter:parts", "scatter:some") {
 		t.Run(pol, func(t *testing.T) {
 			t.Parallel()
 			if s := os.Getenv("MUSTER_SEED"); s != "" {
@@ -83,7 +84,8 @@ func randomRun(t *testing.T, pol string, seed uint64) int {
 	small, last := shrink(sc, err)
 	w, _ = play(small, true)
 	t.Fatalf("MUSTER_SEED=%d go test -run 'TestRandom/%s$' ./engine\n%s\n%v\nsmallest: %v\nnodes %+v\nqueues %+v\npartitions %+v\nreservations %+v\nstop %v minruntime %v starvation %v\n%s",
-		seed, pol, sc.label, err, last, small.cfg.Spec.Nodes, small.cfg.Spec.Queues, small.cfg.Spec.Partitions, small.cfg.Spec.Reservations,
+		seed, pol, sc.label, err, last, small.cfg.Spec.Nodes, small.cfg.Spec.Queues, small.cfg.Spec.Partitions,
+		small.cfg.Spec.Reservations,
 		small.cfg.Stop, small.cfg.MinRuntime, small.cfg.Starvation, strings.Join(w.log, "\n"))
 	return 0
 }
@@ -119,8 +121,12 @@ func shrink(sc *scenario, err error) (*scenario, error) {
 		return true
 	}
 	for _, cut := range []func(*engine.Config){
-		func(c *engine.Config) { c.Spec.Reservations = nil }, func(c *engine.Config) { c.Spec.Loans = nil }, func(c *engine.Config) { c.Spec.Partitions, c.Spec.Loans = nil, nil },
-		func(c *engine.Config) { c.Defrag = nil }, func(c *engine.Config) { c.Spec.Queues = nil }, func(c *engine.Config) { c.Starvation = 0 }, func(c *engine.Config) { c.MinRuntime = 0 },
+		func(c *engine.Config) { c.Spec.Reservations = nil }, func(c *engine.Config) {
+			c.Spec.Loans = nil
+		}, func(c *engine.Config) { c.Spec.Partitions, c.Spec.Loans = nil, nil },
+		func(c *engine.Config) { c.Defrag = nil }, func(c *engine.Config) {
+			c.Spec.Queues = nil
+		}, func(c *engine.Config) { c.Starvation = 0 }, func(c *engine.Config) { c.MinRuntime = 0 },
 	} {
 		c := *sc
 		cut(&c.cfg)

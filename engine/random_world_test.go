@@ -219,7 +219,8 @@ func (w *randomWorld) decide(b engine.Batch) error {
 	if err := w.checkRecords(); err != nil {
 		return err
 	}
-	if !reflect.DeepEqual(d.Actions, d2.Actions) && len(d.Actions)+len(d2.Actions) > 0 || d.Hash != d2.Hash || !w.memoTwin && d.WakeAt != d2.WakeAt {
+	if !reflect.DeepEqual(d.Actions, d2.Actions) && len(d.Actions)+len(d2.Actions) > 0 || d.Hash != d2.Hash ||
+		!w.memoTwin && d.WakeAt != d2.WakeAt {
 		return fmt.Errorf("a second engine (memory disabled: %v) decides\n%s (wakes at %v)\ninstead of\n%s (wakes at %v)", w.memoTwin,
 			describe(&b, &d2), d2.WakeAt, describe(&b, &d), d.WakeAt)
 	}
@@ -257,7 +258,8 @@ func (w *randomWorld) happen(r report) (engine.Event, bool) {
 		ev.Rate = w.rate(r.job)
 		if j.spec.Kind != cluster.Service {
 			run := j.left * time.Duration(1_000_000) / time.Duration(max(1, ev.Rate))
-			w.push(report{at: w.now.Add(run.Round(time.Second) + time.Second), job: r.job, step: j.step, typ: engine.Stopped})
+			w.push(report{at: w.now.Add(run.Round(time.Second) + time.Second), job: r.job, step: j.step,
+				typ: engine.Stopped})
 		}
 	case engine.Resized:
 		j.resize, j.held = false, nil
@@ -394,7 +396,8 @@ func (w *randomWorld) apply(a *engine.Action) error {
 		if j.phase != starts && j.phase != runs {
 			return fmt.Errorf("the job is in phase %d", j.phase)
 		}
-		if a.Reason == engine.Preempted && w.e.TierOf(a.Job) == cluster.Critical && len(w.sc.cfg.Spec.Reservations) == 0 && !w.onGiven(j.allocs) {
+		if a.Reason == engine.Preempted && w.e.TierOf(a.Job) == cluster.Critical &&
+			len(w.sc.cfg.Spec.Reservations) == 0 && !w.onGiven(j.allocs) {
 			return errors.New("a critical job is preempted")
 		}
 		if a.For != cluster.NoJob {
@@ -419,7 +422,8 @@ func (w *randomWorld) apply(a *engine.Action) error {
 		}
 		j.resize = true
 		j.allocs, j.milli = a.Allocs, milliOf(a.Allocs)
-		w.push(report{at: w.now.Add(w.delay(w.draw(a.Job, j.attempt, 4))), job: a.Job, step: j.step, typ: engine.Resized})
+		w.push(report{at: w.now.Add(w.delay(w.draw(a.Job, j.attempt, 4))), job: a.Job, step: j.step,
+			typ: engine.Resized})
 		return w.checkDevices(a, false)
 	case engine.Reject:
 		if j.phase != waits {
@@ -462,9 +466,10 @@ func (w *randomWorld) checkStates() error {
 func (w *randomWorld) pack(a *engine.Action) {
 	for i := range a.Allocs {
 		for id, o := range w.jobs {
-			if al := &a.Allocs[i]; al.Beside && o != nil && id != int(a.Job) && slices.ContainsFunc(o.allocs, func(b engine.Alloc) bool {
-				return b.Node == al.Node && b.GPUs&al.GPUs != 0
-			}) {
+			if al := &a.Allocs[i]; al.Beside && o != nil && id != int(a.Job) &&
+				slices.ContainsFunc(o.allocs, func(b engine.Alloc) bool {
+					return b.Node == al.Node && b.GPUs&al.GPUs != 0
+				}) {
 				o.packed, w.jobs[a.Job].packed = true, true
 			}
 		}
@@ -502,7 +507,8 @@ func (w *randomWorld) checkDevices(act *engine.Action, first bool) error {
 					d.tenants++
 					user := w.e.Record(cluster.JobID(id)).Spec.User // it may have been updated
 					if d.tenants > 1 && a.Slots == 0 && user != d.user && w.sc.cfg.Spec.Sharing == cluster.MPS {
-						return fmt.Errorf("job %d of %q is on a device of node %d on which %q is", id, user, a.Node, d.user)
+						return fmt.Errorf("job %d of %q is on a device of node %d on which %q is", id, user, a.Node,
+							d.user)
 					}
 					d.user = user
 				}

@@ -171,7 +171,9 @@ func (e *Engine) rankAll() {
 // rankBooked ranks all jobs that hold devices.
 func (e *Engine) rankBooked() {
 	r := &e.ranking
-	e.scratch.booked = e.eachBooked(slices.Grow(e.scratch.booked[:0], e.bookedJobs()), func(j *job.State) order.Item { return j.Key })
+	e.scratch.booked = e.eachBooked(slices.Grow(e.scratch.booked[:0], e.bookedJobs()), func(j *job.State) order.Item {
+		return j.Key
+	})
 	steady, growing := slices.Grow(e.scratch.steady[:0], len(e.scratch.booked)), e.scratch.growing[:0]
 	for i := range e.scratch.booked {
 		it := &e.scratch.booked[i]
@@ -244,7 +246,8 @@ func (e *Engine) checkRanking(booked int) error {
 		j := e.jobs[steady[i].ID]
 		loss, stays := e.lossOf(j)
 		if j.Rank != job.RankedSteady || steady[i] != rankItem(j) || !j.Rerank && (loss != j.Loss || !stays) {
-			return fmt.Errorf("ranking: job %d (%s) is at %+v, its loss is %d (it stays so: %v)", j.Spec.ID, j.State, steady[i], loss, stays)
+			return fmt.Errorf("ranking: job %d (%s) is at %+v, its loss is %d (it stays so: %v)", j.Spec.ID, j.State,
+				steady[i], loss, stays)
 		}
 	}
 	for i := range growing {

@@ -26,10 +26,12 @@ func (c *crowd) draw() engine.Event {
 	id := c.next
 	c.next++
 	j := &cluster.Job{ID: id, Submit: c.now, Tier: cluster.Standard, User: "u",
-		Tasks: cluster.GroupTasks([]int{1, 1, 1, 1, 1, 1, 1, 2, 4, 16}[c.rng.IntN(10)], 8, cluster.Request{GPUs: 1}), Estimate: time.Duration(1+c.rng.IntN(100)) * time.Minute}
+		Tasks:    cluster.GroupTasks([]int{1, 1, 1, 1, 1, 1, 1, 2, 4, 16}[c.rng.IntN(10)], 8, cluster.Request{GPUs: 1}),
+		Estimate: time.Duration(1+c.rng.IntN(100)) * time.Minute}
 	switch c.rng.IntN(5) {
 	case 0:
-		j.Checkpoint = cluster.Checkpoint{Cost: time.Duration(c.rng.IntN(5)) * time.Minute, Restart: time.Duration(c.rng.IntN(60)) * time.Second}
+		j.Checkpoint = cluster.Checkpoint{Cost: time.Duration(c.rng.IntN(5)) * time.Minute,
+			Restart: time.Duration(c.rng.IntN(60)) * time.Second}
 	case 1:
 		j.Checkpoint = cluster.Checkpoint{Cost: time.Minute, Interval: 7 * time.Minute}
 	case 2:
@@ -50,7 +52,8 @@ func (c *crowd) happens() []engine.Event {
 			c.running = append(c.running[:k], c.running[k+1:]...)
 			return []engine.Event{ev}
 		case 2:
-			ev.Type, ev.Done, ev.Saved = engine.Progress, time.Duration(c.rng.IntN(600))*time.Second, time.Duration(c.rng.IntN(600))*time.Second
+			ev.Type, ev.Done, ev.Saved = engine.Progress, time.Duration(c.rng.IntN(600))*time.Second,
+				time.Duration(c.rng.IntN(600))*time.Second
 			ev.Saves = engine.Saves(c.rng.IntN(3))
 			return []engine.Event{ev}
 		case 3:
@@ -113,7 +116,8 @@ func newCrowd(t *testing.T, pol string, seed uint64) *crowd {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := engine.New(engine.Config{Spec: *spec, Policy: p, Placer: pl, MinRuntime: time.Duration(seed%2) * 30 * time.Second})
+		e, err := engine.New(
+			engine.Config{Spec: *spec, Policy: p, Placer: pl, MinRuntime: time.Duration(seed%2) * 30 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +131,8 @@ func newCrowd(t *testing.T, pol string, seed uint64) *crowd {
 // TestRankingTwin: engines that rank victims always, never, and where that is worth it decide alike, with levels of
 // many jobs in which what stopping a job wastes changes with time or does not.
 func TestRankingTwin(t *testing.T) {
-	for _, pol := range []string{"las:base=1m", "las:base=10m,levels=3", "tiresias-l:thresholds=60/600", "tiresias-g:thresholds=600", "gittins", "srtf"} {
+	for _, pol := range []string{"las:base=1m", "las:base=10m,levels=3", "tiresias-l:thresholds=60/600",
+		"tiresias-g:thresholds=600", "gittins", "srtf"} {
 		t.Run(pol, func(t *testing.T) {
 			t.Parallel()
 			began, grew, dropped := 0, 0, 0

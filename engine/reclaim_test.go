@@ -54,7 +54,8 @@ func TestReclaimSurplus(t *testing.T) {
 	if got := l.reclaim(1); !slices.Equal(got, []int{2}) || l.preempted() > 0 {
 		t.Errorf("%v, %d preempted", got, l.preempted())
 	}
-	if got := l.reclaim(2); !slices.Equal(got, []int{2, 1}) || l.preempted() > 0 || l.jobs[1].surplus != 2 || l.jobs[1].span != 2 {
+	if got := l.reclaim(2); !slices.Equal(got, []int{2, 1}) || l.preempted() > 0 || l.jobs[1].surplus != 2 ||
+		l.jobs[1].span != 2 {
 		t.Errorf("%v, %+v", got, l.jobs)
 	}
 }

@@ -134,8 +134,10 @@ func TestQueuesShrink(t *testing.T) {
 		c.Spec.Queues = []cluster.Queue{queue("a", 1000, -1), queue("b", 0, -1), queue("c", 0, -1)}
 	})
 	h.want(0, "start 0", submit(job(0, 2, 100, inQueue("a"))))
-	h.want(1, "", submit(job(1, 2, 100, inQueue("a"))), submit(job(2, 2, 100, inQueue("b"))), submit(job(3, 2, 100, inQueue("c"))))
-	h.want(2, "reject 2, reject 3", engine.Event{Type: engine.QueueChanged, Queues: []cluster.Queue{queue("a", 1000, -1)}})
+	h.want(1, "", submit(job(1, 2, 100, inQueue("a"))), submit(job(2, 2, 100, inQueue("b"))),
+		submit(job(3, 2, 100, inQueue("c"))))
+	h.want(2, "reject 2, reject 3",
+		engine.Event{Type: engine.QueueChanged, Queues: []cluster.Queue{queue("a", 1000, -1)}})
 	h.want(3, "start 1", stopped(0, engine.Completed))
 }
 
@@ -168,7 +170,8 @@ func TestArrayCapLowered(t *testing.T) {
 		return func(j *cluster.Job) { j.Array = &cluster.Array{ID: 0, Index: int(j.ID), Cap: n} }
 	}
 	h := newHand(t, "1x4xT4", "fifo", nil)
-	h.want(0, "start 0, start 1", submit(job(0, 1, 100, cap(2))), submit(job(1, 1, 100, cap(2))), submit(job(2, 1, 100, cap(2))))
+	h.want(0, "start 0, start 1", submit(job(0, 1, 100, cap(2))), submit(job(1, 1, 100, cap(2))),
+		submit(job(2, 1, 100, cap(2))))
 	low := job(2, 1, 100, cap(1))
 	h.want(1, "", engine.Event{Type: engine.Updated, Job: 2, Spec: &low})
 	h.want(2, "", stopped(0, engine.Completed))
@@ -264,7 +267,8 @@ func TestExcusedStart(t *testing.T) {
 func TestShrinkOnlyWhatHelps(t *testing.T) {
 	h := newHand(t, "1x4xT4+1x4xV100", "fifo", nil)
 	on := func(typ string) func(*cluster.Job) { return func(j *cluster.Job) { j.GPUTypes = []string{typ} } }
-	h.want(0, "start 0, start 1", submit(job(0, 1, 1000, elastic(1, 4), on("T4"))), submit(job(1, 1, 1000, elastic(1, 4), on("V100"))))
+	h.want(0, "start 0, start 1", submit(job(0, 1, 1000, elastic(1, 4), on("T4"))),
+		submit(job(1, 1, 1000, elastic(1, 4), on("V100"))))
 	h.want(1, "", ev(engine.Started, 0), ev(engine.Started, 1))
 	h.want(2, "resize 0", submit(job(2, 2, 10, on("T4"))))
 	h.want(3, "start 2", ev(engine.Resized, 0))
@@ -296,7 +300,9 @@ func TestGrowShares(t *testing.T) {
 
 // A gang grows only within the domain that it must stay in.
 func TestGrowWithinRack(t *testing.T) {
-	h := newHand(t, "2x2xT4", "fifo", func(c *engine.Config) { c.Spec.Nodes[0].Rack, c.Spec.Nodes[1].Rack = "r1", "r2" })
+	h := newHand(t, "2x2xT4", "fifo", func(c *engine.Config) {
+		c.Spec.Nodes[0].Rack, c.Spec.Nodes[1].Rack = "r1", "r2"
+	})
 	h.want(0, "start 0, start 1", submit(job(0, 1, 100)), submit(job(1, 1, 100)))
 	h.want(1, "start 2", submit(job(2, 1, 1000, elastic(1, 4), func(j *cluster.Job) {
 		j.Topology = cluster.Topology{Level: cluster.LevelRack, Required: true}
@@ -329,7 +335,8 @@ func TestBackfillGoesOn(t *testing.T) {
 	h := newHand(t, "1x8xT4", "fifo", backfill(engine.EASY))
 	h.want(0, "start 0", submit(job(0, 5, 100)))
 	h.want(1, "", submit(job(1, 8, 100)))
-	h.want(2, "start 3, start 4, start 5", submit(job(2, 1, 1000)), submit(job(3, 1, 50)), submit(job(4, 1, 50)), submit(job(5, 1, 50)))
+	h.want(2, "start 3, start 4, start 5", submit(job(2, 1, 1000)), submit(job(3, 1, 50)), submit(job(4, 1, 50)),
+		submit(job(5, 1, 50)))
 }
 
 // Slurm, test 2: conservative backfill promises a slot to every blocked job.
@@ -354,7 +361,8 @@ func TestConservativeVector(t *testing.T) {
 func TestReservationsInRow(t *testing.T) {
 	h := newHand(t, "2x4xT4", "fifo", backfill(engine.Conservative))
 	h.want(0, "start 0, start 1", submit(job(0, 4, 10)), submit(job(1, 4, 20)))
-	h.want(1, "", submit(job(2, 3, 100)), submit(job(3, 1, 100)), submit(job(4, 4, 5)), submit(job(5, 2, 500)), submit(job(6, 4, 50)))
+	h.want(1, "", submit(job(2, 3, 100)), submit(job(3, 1, 100)), submit(job(4, 4, 5)), submit(job(5, 2, 500)),
+		submit(job(6, 4, 50)))
 	h.at(10, stopped(0, engine.Completed))
 	h.at(20, stopped(1, engine.Completed))
 }
@@ -394,8 +402,12 @@ func TestExcessSparesCPUJobs(t *testing.T) {
 // A starving job that loses its place to a critical one is looked at again in
 // the same pass, also if nobody else of its kind was waiting when it began.
 func TestLostPlaceInTheSamePass(t *testing.T) {
-	h := newHand(t, "2x4xT4", "fifo", func(c *engine.Config) { skip := engine.Skip; c.Starvation, c.Backfill = seconds(60), &skip })
-	h.want(0, "start 1, start 0", submit(job(0, 4, 1000, tier(cluster.BestEffort))), submit(job(1, 4, 1000, tier(cluster.Critical))))
+	h := newHand(t, "2x4xT4", "fifo", func(c *engine.Config) {
+		skip := engine.Skip
+		c.Starvation, c.Backfill = seconds(60), &skip
+	})
+	h.want(0, "start 1, start 0", submit(job(0, 4, 1000, tier(cluster.BestEffort))),
+		submit(job(1, 4, 1000, tier(cluster.Critical))))
 	h.want(0, "", ev(engine.Started, 0), ev(engine.Started, 1))
 	h.want(1, "", submit(job(2, 4, 100, func(j *cluster.Job) { j.Tasks[0].Count = 2 })))
 	h.want(100, "preempt 0 for 2", stopped(1, engine.Completed))
@@ -408,9 +420,13 @@ func TestLostPlaceInTheSamePass(t *testing.T) {
 // it had until it has left: it is told once.
 func TestTwoLossesAtOnce(t *testing.T) {
 	h := newHand(t, "1x4xT4", "fifo", nil)
-	h.want(0, "start 0", submit(job(0, 1, 1000, func(j *cluster.Job) { j.Tasks[0].Count, j.Elastic = 4, cluster.Elastic{Min: 2, Max: 4} })))
+	h.want(0, "start 0",
+		submit(job(0, 1, 1000, func(j *cluster.Job) {
+			j.Tasks[0].Count, j.Elastic = 4, cluster.Elastic{Min: 2, Max: 4}
+		})))
 	h.want(0, "", ev(engine.Started, 0))
-	h.want(10, "preempt 0", engine.Event{Type: engine.GPUBad, Node: "n1", GPUs: 1}, engine.Event{Type: engine.GPUBad, Node: "n1", GPUs: 0b110})
+	h.want(10, "preempt 0", engine.Event{Type: engine.GPUBad, Node: "n1", GPUs: 1},
+		engine.Event{Type: engine.GPUBad, Node: "n1", GPUs: 0b110})
 	h.want(20, "", stopped(0, engine.NodeLost))
 	if got := h.e.Attained(0); got != 4*1000*20_000 {
 		t.Errorf("it was served %d milli-GPU-ms", got)
@@ -426,7 +442,8 @@ func TestStartMakesGangFit(t *testing.T) {
 		c.Spec.Nodes[0].RAM, c.Spec.Nodes[1].RAM = 10, 100
 		c.Placer, _ = place.New("worst-fit")
 	})
-	h.want(0, "start 0, start 1, start 2", submit(job(0, 1, 1000)), submit(job(1, 1, 1000)), submit(job(2, 1, 1000))) // two free, three free
+	// two free, three free
+	h.want(0, "start 0, start 1, start 2", submit(job(0, 1, 1000)), submit(job(1, 1, 1000)), submit(job(2, 1, 1000)))
 	h.want(1, "", submit(job(3, 2, 10, func(j *cluster.Job) {
 		j.Tasks[0].Request.CPU = 1
 		j.Tasks = append(j.Tasks, cluster.TaskSet{Count: 1, Request: cluster.Request{GPUs: 2, RAM: 100}})
@@ -443,7 +460,8 @@ func TestPromiseWithinIsland(t *testing.T) {
 		c.Backfill, c.Spec.Nodes[0].Islands = &mode, 2
 		c.Placer, _ = place.New("worst-fit") // task by task
 	})
-	h.want(0, "start 0, start 1, start 2", submit(job(0, 2, 100)), submit(job(1, 2, 100)), submit(job(2, 2, 1000))) // the first island, and half of the second
+	// the first island, and half of the second
+	h.want(0, "start 0, start 1, start 2", submit(job(0, 2, 100)), submit(job(1, 2, 100)), submit(job(2, 2, 1000)))
 	h.want(0, "", ev(engine.Started, 0), ev(engine.Started, 1), ev(engine.Started, 2))
 	h.want(1, "", submit(job(3, 2, 10, func(j *cluster.Job) {
 		j.Tasks[0].Count, j.Topology = 2, cluster.Topology{Level: cluster.LevelNVLink, Required: true}
@@ -456,7 +474,9 @@ func TestPromiseWithinIsland(t *testing.T) {
 // would reclaim that, and so on in a circle.
 func TestOrderKeepsGuarantee(t *testing.T) {
 	for guarantee, want := range map[int64]string{0: "preempt 0 for 1", 2000: "", 4000: "preempt 0 for 1"} {
-		h := newHand(t, "1x4xT4", "las:base=1m", func(c *engine.Config) { c.Spec.Queues = []cluster.Queue{queue("a", guarantee, -1), queue("b", 0, -1)} })
+		h := newHand(t, "1x4xT4", "las:base=1m", func(c *engine.Config) {
+			c.Spec.Queues = []cluster.Queue{queue("a", guarantee, -1), queue("b", 0, -1)}
+		})
 		h.want(0, "start 0", submit(job(0, 2, 5000, inQueue("a"))))
 		h.want(0, "", ev(engine.Started, 0))
 		h.want(600, want, submit(job(1, 4, 5000, inQueue("a"))))
@@ -469,7 +489,8 @@ func TestWindowOnTheSecond(t *testing.T) {
 	q.Windows = []cluster.Window{{From: 10 * time.Minute, To: 20 * time.Minute, Guarantee: -1, Limit: 1000}}
 	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) { c.Spec.Queues = []cluster.Queue{queue("a", 0, 2000)} })
 	h.want(0, "start 0", submit(job(0, 2, 5000, inQueue("a"))), submit(job(1, 2, 5000, inQueue("a"))))
-	d := h.e.Step(engine.Batch{Now: cluster.Time(500 * time.Millisecond), Events: []engine.Event{{Type: engine.QueueChanged, Queues: []cluster.Queue{q}}}})
+	d := h.e.Step(engine.Batch{Now: cluster.Time(500 * time.Millisecond),
+		Events: []engine.Event{{Type: engine.QueueChanged, Queues: []cluster.Queue{q}}}})
 	if want := cluster.Time(8 * time.Minute); d.WakeAt != want { // a grace before, for those who have to leave
 		t.Fatalf("wakes at %v, want %v", d.WakeAt, want)
 	}
@@ -531,7 +552,8 @@ func TestHoldPlaced(t *testing.T) {
 // reservation although the first is not.
 func TestShortBeforeReservation(t *testing.T) {
 	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) {
-		c.Spec.Reservations = []cluster.Reservation{{Name: "v", Start: cluster.Time(seconds(100)), End: cluster.Time(seconds(200)), Nodes: []string{"n1"}}}
+		c.Spec.Reservations = []cluster.Reservation{
+			{Name: "v", Start: cluster.Time(seconds(100)), End: cluster.Time(seconds(200)), Nodes: []string{"n1"}}}
 	})
 	h.want(0, "", submit(job(0, 1, 1000)))
 	h.want(1, "start 1", submit(job(1, 1, 50)))
@@ -544,7 +566,8 @@ func TestGrowAtJobCap(t *testing.T) {
 		a.MaxJobs = 1
 		c.Spec.Queues = []cluster.Queue{a, queue("b", 0, -1)}
 	})
-	h.want(0, "start 0, start 1", submit(job(0, 2, 1000, inQueue("b"))), submit(job(1, 1, 1000, inQueue("a"), elastic(1, 4))))
+	h.want(0, "start 0, start 1", submit(job(0, 2, 1000, inQueue("b"))),
+		submit(job(1, 1, 1000, inQueue("a"), elastic(1, 4))))
 	h.want(1, "", ev(engine.Started, 0), ev(engine.Started, 1))
 	h.want(2, "resize 1", stopped(0, engine.Completed))
 }
@@ -573,14 +596,16 @@ func TestReadyOnLostNode(t *testing.T) {
 // lowered in the meantime, counts that.
 func TestSuspendedAboveLimit(t *testing.T) {
 	h := newHand(t, "1x4xT4", "fifo", func(c *engine.Config) {
-		c.Stop = &[3]engine.StopRule{1: {How: engine.Suspend, Grace: time.Second}, 2: {How: engine.Suspend, Grace: time.Second}}
+		c.Stop = &[3]engine.StopRule{1: {How: engine.Suspend, Grace: time.Second},
+			2: {How: engine.Suspend, Grace: time.Second}}
 		c.Spec.Queues = []cluster.Queue{queue("a", 0, -1), queue("b", 1000, -1)}
 	})
 	h.want(0, "start 0", submit(job(0, 1, 1000, inQueue("a"), elastic(1, 4), tier(cluster.BestEffort))))
 	h.want(0, "", ev(engine.Started, 0))
 	h.want(1, "preempt 0 for 1", submit(job(1, 4, 1000, inQueue("b"))))
 	h.want(2, "start 1", stopped(0, engine.Preempted))
-	h.want(3, "", engine.Event{Type: engine.QueueChanged, Queues: []cluster.Queue{queue("a", 0, 2000), queue("b", 1000, -1)}})
+	h.want(3, "", engine.Event{Type: engine.QueueChanged,
+		Queues: []cluster.Queue{queue("a", 0, 2000), queue("b", 1000, -1)}})
 	h.want(4, "", stopped(1, engine.Completed))
 }
 
@@ -602,19 +627,22 @@ func TestOrphansOfOrphans(t *testing.T) {
 	h.want(1, "", submit(job(1, 2, 100, inQueue("b"))), submit(job(2, 2, 100, inQueue("b"), func(j *cluster.Job) {
 		j.After = []cluster.Dependency{{Type: cluster.AfterOK, Job: 1}}
 	})))
-	h.want(2, "reject 2, reject 1", engine.Event{Type: engine.QueueChanged, Queues: []cluster.Queue{queue("a", 1000, -1)}})
+	h.want(2, "reject 2, reject 1",
+		engine.Event{Type: engine.QueueChanged, Queues: []cluster.Queue{queue("a", 1000, -1)}})
 }
 
 // A suspended elastic job gets room from another one: it comes back at its size.
 func TestSuspendedTakesSurplus(t *testing.T) {
 	h := newHand(t, "1x4xT4", "fifo", func(c *engine.Config) {
-		c.Stop = &[3]engine.StopRule{{How: engine.Suspend, Grace: time.Second}, {How: engine.Suspend, Grace: time.Second}, {How: engine.Suspend, Grace: time.Second}}
+		c.Stop = &[3]engine.StopRule{{How: engine.Suspend, Grace: time.Second},
+			{How: engine.Suspend, Grace: time.Second}, {How: engine.Suspend, Grace: time.Second}}
 	})
 	h.want(0, "start 1", submit(job(1, 2, 1000)))
 	h.want(1, "start 0", submit(job(0, 1, 1000, tier(cluster.BestEffort), elastic(1, 2))))
 	h.want(2, "preempt 0 for 2", ev(engine.Started, 0), submit(job(2, 2, 1000)))
 	h.want(3, "start 2", stopped(0, engine.Preempted), ev(engine.Held, 0))
-	h.want(4, "start 3", stopped(1, engine.Completed), stopped(2, engine.Completed), submit(job(3, 1, 1000, elastic(1, 4), tier(cluster.BestEffort))))
+	h.want(4, "start 3", stopped(1, engine.Completed), stopped(2, engine.Completed),
+		submit(job(3, 1, 1000, elastic(1, 4), tier(cluster.BestEffort))))
 	h.want(5, "", ev(engine.Started, 3))
 	h.want(6, "resize 3", engine.Event{Type: engine.Held, Job: 0, Undo: true})
 	h.want(7, "start 0", ev(engine.Resized, 3))
@@ -693,7 +721,8 @@ func TestStrictQueuesLookAgain(t *testing.T) {
 	on := func(model string) func(*cluster.Job) { return func(j *cluster.Job) { j.GPUTypes = []string{model} } }
 	h.want(0, "start 0", submit(job(0, 2, 1000, inQueue("b"), on("T4"))))
 	// a is first: its first job waits for T4s and keeps b's from them; its second gets V100s.
-	h.want(1, "start 2", submit(job(1, 3, 1000, inQueue("a"), on("T4"))), submit(job(2, 4, 1000, inQueue("a"), on("V100"))),
+	h.want(1, "start 2", submit(job(1, 3, 1000, inQueue("a"), on("T4"))),
+		submit(job(2, 4, 1000, inQueue("a"), on("V100"))),
 		submit(job(3, 1, 1000, inQueue("b"), on("T4"))))
 	h.want(2, "start 3", ev(engine.Started, 2)) // b holds less than a now
 }

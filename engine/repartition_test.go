@@ -56,7 +56,8 @@ var mig2 = [][]cluster.Node{
 }
 
 func newMIGWorld(t *testing.T, seed uint64, legal map[string]map[string]bool) *migWorld {
-	w := &migWorld{t: t, r: rand.New(rand.NewPCG(seed, 11)), gpus: map[[2]int]*migGPU{}, on: map[cluster.JobID]inventory.Alloc{}, legal: legal}
+	w := &migWorld{t: t, r: rand.New(rand.NewPCG(seed, 11)), gpus: map[[2]int]*migGPU{},
+		on: map[cluster.JobID]inventory.Alloc{}, legal: legal}
 	spec := cluster.Spec{Nodes: slices.Clone(mig2[seed%uint64(len(mig2))])}
 	for i := range spec.Nodes {
 		n := &spec.Nodes[i]
@@ -101,8 +102,11 @@ func (w *migWorld) draw() (evs []Event) {
 	}
 	switch k := r.IntN(20); {
 	case k < 10 && len(w.waits) < 4:
-		q := cluster.Request{GPUs: 1, Profile: []string{"1g", "1g", "1g", "1g", "2g", "2g", "3g", "4g", "7g", "1g.20gb", "1g.10gb+me", ""}[r.IntN(12)]}
-		j := &cluster.Job{ID: cluster.JobID(w.jobs), Submit: cluster.Time(seconds2(w.now)), Tier: cluster.Standard, Estimate: time.Hour, Tasks: []cluster.TaskSet{{Count: 1, Request: q}}}
+		q := cluster.Request{GPUs: 1,
+			Profile: []string{"1g", "1g", "1g", "1g", "2g", "2g", "3g", "4g", "7g", "1g.20gb", "1g.10gb+me",
+				""}[r.IntN(12)]}
+		j := &cluster.Job{ID: cluster.JobID(w.jobs), Submit: cluster.Time(seconds2(w.now)), Tier: cluster.Standard,
+			Estimate: time.Hour, Tasks: []cluster.TaskSet{{Count: 1, Request: q}}}
 		w.jobs++
 		w.waits = append(w.waits, j.ID)
 		return append(evs, Event{Type: Submitted, Job: j.ID, Spec: j})
@@ -258,7 +262,8 @@ func TestMIGRepartitions(t *testing.T) {
 		w.run(5000)
 		places, frees, moves, destroyed = places+w.places, frees+w.frees, moves+w.moves, destroyed+w.destroy
 	}
-	if t.Logf("%d starts, %d ends, %d moves, %d instances made room", places, frees, moves, destroyed); moves*100 < total || destroyed*20 < total {
+	if t.Logf("%d starts, %d ends, %d moves, %d instances made room", places, frees, moves,
+		destroyed); moves*100 < total || destroyed*20 < total {
 		t.Error("too few of some")
 	}
 }

@@ -70,7 +70,9 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	}
 	for i := range s.Jobs {
 		r := &s.Jobs[i]
-		slices.SortFunc(e.jobs[r.Spec.ID].Guests, func(a, b cluster.JobID) int { return slices.Index(r.Guests, a) - slices.Index(r.Guests, b) })
+		slices.SortFunc(e.jobs[r.Spec.ID].Guests, func(a, b cluster.JobID) int {
+			return slices.Index(r.Guests, a) - slices.Index(r.Guests, b)
+		})
 	}
 	e.settling = false
 	e.restoreUsage(s)

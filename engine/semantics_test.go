@@ -18,7 +18,8 @@ func TestStopAllZero(t *testing.T) {
 			rules[cluster.Standard] = engine.StopRule{How: engine.Kill, Grace: time.Hour}
 		}
 		h.want(0, "start 0", submit(job(0, 2, 1000)))
-		d := h.e.Step(engine.Batch{Now: cluster.Time(time.Second), Events: []engine.Event{ev(engine.Started, 0), submit(job(1, 2, 10))}})
+		d := h.e.Step(engine.Batch{Now: cluster.Time(time.Second),
+			Events: []engine.Event{ev(engine.Started, 0), submit(job(1, 2, 10))}})
 		grace := engine.DefaultStop[cluster.Standard].Grace
 		if rules != nil {
 			grace = 0
@@ -75,17 +76,22 @@ func TestRemovedQueue(t *testing.T) {
 	h.want(0, "start 0, start 1", submit(job(0, 1, 1000, inQueue("a"))), submit(job(1, 1, 1000, inQueue("a"))))
 	h.want(1, "start 2", ev(engine.Started, 0), ev(engine.Started, 1), submit(job(2, 2, 1000, inQueue("b"))))
 	h.want(2, "", ev(engine.Started, 2), submit(job(3, 2, 1000, inQueue("a"))))
-	d := h.e.Step(engine.Batch{Now: cluster.Time(3 * time.Second), Events: []engine.Event{{Type: engine.QueueChanged, Queues: []cluster.Queue{queue("b", 4000, -1)}}}})
-	if len(d.Actions) != 1 || d.Actions[0].Type != engine.Reject || d.Actions[0].Job != 3 || !strings.HasPrefix(d.Actions[0].Text, `unknown queue "a"`) {
+	d := h.e.Step(engine.Batch{Now: cluster.Time(3 * time.Second),
+		Events: []engine.Event{{Type: engine.QueueChanged, Queues: []cluster.Queue{queue("b", 4000, -1)}}}})
+	if len(d.Actions) != 1 || d.Actions[0].Type != engine.Reject || d.Actions[0].Job != 3 ||
+		!strings.HasPrefix(d.Actions[0].Text, `unknown queue "a"`) {
 		t.Fatalf("%+v", d.Actions)
 	}
-	d = h.e.Step(engine.Batch{Now: cluster.Time(4 * time.Second), Events: []engine.Event{submit(job(4, 1, 1000, inQueue("a"))), submit(job(5, 1, 1000, inQueue("a (removed)")))}})
-	if len(d.Actions) != 2 || d.Actions[0].Type != engine.Reject || d.Actions[1].Type != engine.Reject || strings.Contains(d.Actions[0].Text, "removed") {
+	d = h.e.Step(engine.Batch{Now: cluster.Time(4 * time.Second),
+		Events: []engine.Event{submit(job(4, 1, 1000, inQueue("a"))), submit(job(5, 1, 1000, inQueue("a (removed)")))}})
+	if len(d.Actions) != 2 || d.Actions[0].Type != engine.Reject || d.Actions[1].Type != engine.Reject ||
+		strings.Contains(d.Actions[0].Text, "removed") {
 		t.Fatalf("%+v", d.Actions)
 	}
 	h.want(5, "preempt 1 for 6", submit(job(6, 1, 1000, inQueue("b"))))
 	h.want(6, "reject 1, start 6", stopped(1, engine.Preempted))
-	h.want(7, "", engine.Event{Type: engine.QueueChanged, Queues: []cluster.Queue{queue("a", 1000, -1), queue("b", 3000, -1)}})
+	h.want(7, "", engine.Event{Type: engine.QueueChanged,
+		Queues: []cluster.Queue{queue("a", 1000, -1), queue("b", 3000, -1)}})
 	h.want(8, "", stopped(2, engine.Completed))
 	if names, used, _ := h.e.Queues(); len(names) != 2 || used[0] != 1000 || used[1] != 1000 {
 		t.Errorf("%v use %v", names, used)

@@ -13,7 +13,8 @@ func (e *Engine) narrowed(of *cluster.Job, t *job.Target, base int32) int32 {
 		return base
 	}
 	model := t.Tasks == 0 && t.Partition == "" && t.Within == cluster.LevelAny
-	if shape := e.shapes.Get(base).OnModel(t.GPU); model && shape >= 0 && e.shapes.Get(shape).Judged == len(e.st.Nodes()) {
+	if shape := e.shapes.Get(base).OnModel(t.GPU); model && shape >= 0 &&
+		e.shapes.Get(shape).Judged == len(e.st.Nodes()) {
 		if e.shapes.Get(shape).Verdict != "" {
 			return -1
 		}

@@ -45,7 +45,8 @@ func (e *Engine) FairShares() ([]FairShare, bool) {
 // fairTree is the tree of queues and users as it stands, with Slurm's ranks.
 func (e *Engine) fairTree() (assocs []quota.Assoc, ranks []int, users int) {
 	for q := range e.w.Tree.Len() {
-		assocs = append(assocs, quota.Assoc{Parent: max(0, e.w.Tree.Parent(q)), Shares: max(1, e.w.Tree.Spec(q).Shares)})
+		assocs = append(assocs,
+			quota.Assoc{Parent: max(0, e.w.Tree.Parent(q)), Shares: max(1, e.w.Tree.Spec(q).Shares)})
 	}
 	for _, u := range e.limits.users { // copies: what they have used is not booked by asking
 		u.accrue(e.limits.decay, e.w.Now)

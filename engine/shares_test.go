@@ -31,18 +31,21 @@ func TestFairShares(t *testing.T) {
 	}
 	var events []engine.Event
 	for i, user := range []string{"ann", "ann", "bob"} {
-		j := &cluster.Job{ID: cluster.JobID(i), User: user, Name: "x", Priority: int64(i), Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 3}}}}
+		j := &cluster.Job{ID: cluster.JobID(i), User: user, Name: "x", Priority: int64(i),
+			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 3}}}}
 		events = append(events, engine.Event{Type: engine.Submitted, Job: j.ID, Spec: j})
 	}
 	e.Step(engine.Batch{Events: events})
 	e.Step(engine.Batch{Now: cluster.Time(1000 * time.Second)})
 	before := e.Snapshot()
 	list, counted := e.FairShares()
-	if !counted || len(list) != 3 || list[0].Queue != "default" || list[0].User != "" || list[0].Usage < 2_990_000_000 || list[0].Usage > 3_000_000_000 {
+	if !counted || len(list) != 3 || list[0].Queue != "default" || list[0].User != "" ||
+		list[0].Usage < 2_990_000_000 || list[0].Usage > 3_000_000_000 {
 		t.Fatalf("%+v: the queue should have used 3,000 GPU-seconds, of which little has decayed", list)
 	}
 	for _, s := range list[1:] { // bob's job came first, by its priority
-		if want := map[string]int64{"bob": list[0].Usage}[s.User]; s.Usage != want || s.Of != list[0].Usage || (s.Factor == 1_000_000) != (s.User == "ann") {
+		if want := map[string]int64{"bob": list[0].Usage}[s.User]; s.Usage != want || s.Of != list[0].Usage ||
+			(s.Factor == 1_000_000) != (s.User == "ann") {
 			t.Errorf("%+v", s)
 		}
 	}

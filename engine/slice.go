@@ -64,7 +64,8 @@ func (e *Engine) instanceFor(s *shape.Shape) bool {
 			continue
 		}
 		model := e.st.Classes()[n.Class()].Model()
-		if n.Fixed().Made() != 0 && slices.ContainsFunc(model.Profiles, func(p cluster.SliceProfile) bool { return p.Memory >= need }) {
+		if n.Fixed().Made() != 0 &&
+			slices.ContainsFunc(model.Profiles, func(p cluster.SliceProfile) bool { return p.Memory >= need }) {
 			return true
 		}
 		for _, list := range n.Fixed().Instances() {
@@ -89,12 +90,17 @@ func (e *Engine) sliceOf(j *job.State, t *job.Slice) (a inventory.Alloc, ok bool
 	model := e.st.Classes()[n.Class()].Model()
 	p, known := model.Profile(t.Profile)
 	r := &s.Sets[0].Request
-	if !known || t.GPU < 0 || t.GPU >= n.Spec().GPUs || !slices.Contains(p.Starts, t.Start) || !s.Suits[0].Has(n.Class()) || p.Memory < r.Memory ||
-		n.Stays(t.GPU) && !slices.ContainsFunc(n.Fixed().Instances()[t.GPU], func(in inventory.Instance) bool { return in.Profile() == p.Name && in.Start() == t.Start }) {
+	if !known || t.GPU < 0 || t.GPU >= n.Spec().GPUs || !slices.Contains(p.Starts, t.Start) ||
+		!s.Suits[0].Has(n.Class()) || p.Memory < r.Memory ||
+		n.Stays(t.GPU) && !slices.ContainsFunc(n.Fixed().Instances()[t.GPU], func(in inventory.Instance) bool {
+			return in.Profile() == p.Name && in.Start() == t.Start
+		}) {
 		return a, false
 	}
-	return inventory.Alloc{Node: t.Node, Tasks: 1, GPUs: 1 << t.GPU, Share: int32(int64(p.Compute) * cluster.Whole / int64(model.Compute)),
-		Slots: p.Mask(t.Start), Compute: uint8(p.Compute), Media: p.Media(), Mem: min(p.Memory, model.Memory), CPU: r.CPU, RAM: r.RAM}, true
+	return inventory.Alloc{Node: t.Node, Tasks: 1, GPUs: 1 << t.GPU,
+		Share: int32(int64(p.Compute) * cluster.Whole / int64(model.Compute)),
+		Slots: p.Mask(t.Start), Compute: uint8(p.Compute), Media: p.Media(), Mem: min(p.Memory, model.Memory),
+		CPU: r.CPU, RAM: r.RAM}, true
 }
 
 // divide starts a waiting job on the instance that its plan names, if that is free.
@@ -106,7 +112,8 @@ func (e *Engine) divide(j *job.State) {
 	n := &e.st.Nodes()[a.Node]
 	d := &n.Devices()[bits.TrailingZeros64(a.GPUs)]
 	a.Mem = min(a.Mem, d.Mem()) // the nominal memory of all instances is a little more than the GPU's on some models
-	if !n.TakesJobs() || n.Healthy()&a.GPUs == 0 || !e.st.CanTake(&a, false, false) || int(d.Compute())+int(a.Compute) > e.st.Classes()[n.Class()].Model().Compute ||
+	if !n.TakesJobs() || n.Healthy()&a.GPUs == 0 || !e.st.CanTake(&a, false, false) ||
+		int(d.Compute())+int(a.Compute) > e.st.Classes()[n.Class()].Model().Compute ||
 		e.limits.byQueue && e.overQuota(j, a.Milli()).code != notRefused {
 		return
 	}
@@ -127,5 +134,6 @@ func (e *Engine) offSlice(j *job.State, allocs []inventory.Alloc) bool {
 		return e.shapes.Get(j.Base).OnInstance(allocs)
 	}
 	a, ok := e.sliceOf(j, j.Target.Slice)
-	return ok && (len(allocs) != 1 || a.Node != allocs[0].Node || a.GPUs != allocs[0].GPUs || a.Slots != allocs[0].Slots || a.Compute != allocs[0].Compute)
+	return ok && (len(allocs) != 1 || a.Node != allocs[0].Node || a.GPUs != allocs[0].GPUs ||
+		a.Slots != allocs[0].Slots || a.Compute != allocs[0].Compute)
 }

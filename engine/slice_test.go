@@ -40,7 +40,8 @@ func part(profile string, start int) engine.Slice {
 // on another stops, and starts there when that is free. A restored engine knows all that.
 func TestSlices(t *testing.T) {
 	var cfg engine.Config
-	pol := &cutter{at: map[cluster.JobID]engine.Slice{0: part("7g.80gb", 0), 1: part("3g.40gb", 4), 2: part("3g.40gb", 4)}}
+	pol := &cutter{at: map[cluster.JobID]engine.Slice{0: part("7g.80gb", 0), 1: part("3g.40gb", 4),
+		2: part("3g.40gb", 4)}}
 	h := newHand(t, "1x1xA100-80GB", "fifo", func(c *engine.Config) { c.Policy = pol; cfg = *c })
 	h.want(0, "start 0", submit(job(0, 1, 1000)))
 	h.want(1, "", ev(engine.Started, 0), submit(job(1, 1, 1000)))
@@ -84,7 +85,9 @@ func TestOnlyDivides(t *testing.T) {
 	if len(pol.shown) > 0 {
 		t.Fatalf("plans are shown jobs %v, though no GPU can be divided", pol.shown)
 	}
-	h.want(2, "start 1", engine.Event{Type: engine.NodeUp, Node: "more", Spare: &cluster.Node{Name: "more", GPUs: 1, Model: "A100-80GB"}})
+	h.want(2, "start 1",
+		engine.Event{Type: engine.NodeUp, Node: "more",
+			Spare: &cluster.Node{Name: "more", GPUs: 1, Model: "A100-80GB"}})
 	if pol.shown = nil; h.e.CheckInvariants() != nil {
 		t.Error(h.e.CheckInvariants())
 	}
@@ -98,8 +101,11 @@ func TestOnlyDivides(t *testing.T) {
 // Where instances stay as they are, only those that there are can be had; a job for
 // which there is one is not refused although no GPU is whole, a critical one is.
 func TestSlicesFixed(t *testing.T) {
-	pol := &cutter{at: map[cluster.JobID]engine.Slice{0: part("3g.40gb", 0), 1: part("2g.20gb", 4), 2: part("2g.20gb", 4)}}
-	h := newHand(t, "1x1xA100-80GB", "fifo", func(c *engine.Config) { c.Policy, c.Spec.Nodes[0].MIG = pol, "0:3g.40gb@0,2g.20gb@4" })
+	pol := &cutter{at: map[cluster.JobID]engine.Slice{0: part("3g.40gb", 0), 1: part("2g.20gb", 4),
+		2: part("2g.20gb", 4)}}
+	h := newHand(t, "1x1xA100-80GB", "fifo", func(c *engine.Config) {
+		c.Policy, c.Spec.Nodes[0].MIG = pol, "0:3g.40gb@0,2g.20gb@4"
+	})
 	h.want(0, "start 0", submit(job(0, 1, 1000)))
 	h.want(1, "start 1", submit(job(1, 1, 1000)))
 	large, critical := job(2, 1, 1000), job(3, 1, 1000)

@@ -15,34 +15,37 @@ import (
 // policy, can go on from them. An engine restored from it decides as the one
 // that wrote it would have.
 type Snapshot struct {
-	Now     cluster.Time       `json:"now"`
-	Hash    uint64             `json:"hash,string"`
-	Policy  string             `json:"policy"` // under which the keys hold
-	Next    cluster.JobID      `json:"next"`   // the number of the next new job
-	Nodes   []cluster.Node     `json:"nodes"`
-	Drained []string           `json:"drained,omitempty"`    // nodes that a person drained, whether they are down or not
-	Given   []string           `json:"given_back,omitempty"` // nodes that are given back to who lends them
-	Queues  []cluster.Queue    `json:"queues,omitempty"`     // as they were last set
-	Closed  []cluster.Queue    `json:"closed,omitempty"`     // removed, but jobs of theirs still run
-	Users   []string           `json:"users,omitempty"`      // in the order in which they were first seen
-	Jobs    []job.Record       `json:"jobs,omitempty"`       // by number
-	Arrays  []ArrayRecord      `json:"arrays,omitempty"`
-	Usage   []UsageRecord      `json:"usage,omitempty"`
-	Budgets []BudgetRecord     `json:"budgets,omitempty"`
-	Advance []AdvanceRecord    `json:"advance,omitempty"`
-	Ranks   []int              `json:"ranks,omitempty"` // fair-share ranks in force, by entry of Usage
-	Ranked  int                `json:"ranked,omitempty"`
-	Rekeyed cluster.Time       `json:"rekeyed,omitempty"`
-	Rerun   cluster.Time       `json:"rerun,omitempty"`
-	Elastic int                `json:"elastic,omitempty"`
-	Past    *PastRecord        `json:"past,omitempty"`
-	Fresh   bool               `json:"pass_due,omitempty"` // something is to be looked at in the next step
-	Planned *PlanRecord        `json:"planned,omitempty"`
-	Pairs   []speed.PairRecord `json:"pairs,omitempty"`        // what jobs in shares of one GPU were measured to do to each other
-	Paces   []speed.PaceRecord `json:"paces,omitempty"`        // how fast jobs were measured to go
-	Looked  cluster.Time       `json:"defrag_round,omitempty"` // the last round in which moves were looked for
+	Now    cluster.Time   `json:"now"`
+	Hash   uint64         `json:"hash,string"`
+	Policy string         `json:"policy"` // under which the keys hold
+	Next   cluster.JobID  `json:"next"`   // the number of the next new job
+	Nodes  []cluster.Node `json:"nodes"`
+	// nodes that a person drained, whether they are down or not
+	Drained []string        `json:"drained,omitempty"`
+	Given   []string        `json:"given_back,omitempty"` // nodes that are given back to who lends them
+	Queues  []cluster.Queue `json:"queues,omitempty"`     // as they were last set
+	Closed  []cluster.Queue `json:"closed,omitempty"`     // removed, but jobs of theirs still run
+	Users   []string        `json:"users,omitempty"`      // in the order in which they were first seen
+	Jobs    []job.Record    `json:"jobs,omitempty"`       // by number
+	Arrays  []ArrayRecord   `json:"arrays,omitempty"`
+	Usage   []UsageRecord   `json:"usage,omitempty"`
+	Budgets []BudgetRecord  `json:"budgets,omitempty"`
+	Advance []AdvanceRecord `json:"advance,omitempty"`
+	Ranks   []int           `json:"ranks,omitempty"` // fair-share ranks in force, by entry of Usage
+	Ranked  int             `json:"ranked,omitempty"`
+	Rekeyed cluster.Time    `json:"rekeyed,omitempty"`
+	Rerun   cluster.Time    `json:"rerun,omitempty"`
+	Elastic int             `json:"elastic,omitempty"`
+	Past    *PastRecord     `json:"past,omitempty"`
+	Fresh   bool            `json:"pass_due,omitempty"` // something is to be looked at in the next step
+	Planned *PlanRecord     `json:"planned,omitempty"`
+	// what jobs in shares of one GPU were measured to do to each other
+	Pairs  []speed.PairRecord `json:"pairs,omitempty"`
+	Paces  []speed.PaceRecord `json:"paces,omitempty"`        // how fast jobs were measured to go
+	Looked cluster.Time       `json:"defrag_round,omitempty"` // the last round in which moves were looked for
 
-	Resized []string          `json:"resized,omitempty"` // nodes of which Nodes says the size, whatever the configuration says
+	// nodes of which Nodes says the size, whatever the configuration says
+	Resized []string          `json:"resized,omitempty"`
 	Changed []string          `json:"changed,omitempty"` // nodes that Nodes describes, whatever the configuration says
 	Sets    []cluster.NodeSet `json:"sets,omitempty"`    // of nodes, that jobs name
 }
@@ -111,7 +114,8 @@ func (e *Engine) Snapshot() Snapshot {
 // for a keeper of records who writes down the jobs that Changed names: elements that wait for a place in
 // their array are then restored in the order of their numbers.
 func (e *Engine) Common() Snapshot {
-	s := Snapshot{Now: e.w.Now, Hash: e.hash, Policy: e.cfg.Policy.Name(), Next: cluster.JobID(len(e.jobs)), Nodes: e.Nodes(),
+	s := Snapshot{Now: e.w.Now, Hash: e.hash, Policy: e.cfg.Policy.Name(), Next: cluster.JobID(len(e.jobs)),
+		Nodes: e.Nodes(),
 		Users: slices.Clone(e.users.names), Elastic: e.elastic, Fresh: e.fresh || e.epoch != e.seenAt,
 		Ranks: slices.Clone(e.limits.ranks), Ranked: e.limits.ranked,
 		Rekeyed: e.limits.rekeyed, Rerun: e.limits.rerun, Looked: e.defrag.round,
@@ -180,8 +184,10 @@ func (e *Engine) Record(id cluster.JobID) *job.Record {
 	}
 	r := &job.Record{
 		Spec: j.Spec, Facts: j.Facts, Account: j.Account.Copied(), Eligible: j.Eligible, Resizing: j.Resizing,
-		Allocs: slices.Clone(j.Allocs), Home: slices.Clone(j.Home), Leaving: slices.Clone(j.Leaving), Dest: slices.Clone(j.Dest),
-		Waits: j.Waits, Tasks: j.Tasks, Beside: j.GuestOf, Guests: slices.Clone(j.Guests), Packed: j.Packed, Warm: j.Warm,
+		Allocs: slices.Clone(j.Allocs), Home: slices.Clone(j.Home), Leaving: slices.Clone(j.Leaving),
+		Dest:  slices.Clone(j.Dest),
+		Waits: j.Waits, Tasks: j.Tasks, Beside: j.GuestOf, Guests: slices.Clone(j.Guests), Packed: j.Packed,
+		Warm:   j.Warm,
 		Target: j.Target.Copied(), Served: slices.Clone(j.Served),
 	}
 	if j.Weight != cluster.Whole {

@@ -388,7 +388,8 @@ func (e *Engine) reckon(j *job.State, work time.Duration) {
 // whom to stop, and whether to move anybody, are judged by that from then on.
 func (e *Engine) costs(j *job.State, s SwitchCost) {
 	c := j.Spec.Checkpoint
-	c.Cost, c.Restart, c.Suspend = cmp.Or(max(0, s.Save), c.Cost), cmp.Or(max(0, s.Restart), c.Restart), cmp.Or(max(0, s.Suspend), c.Suspend)
+	c.Cost, c.Restart, c.Suspend = cmp.Or(max(0, s.Save), c.Cost), cmp.Or(max(0, s.Restart), c.Restart),
+		cmp.Or(max(0, s.Suspend), c.Suspend)
 	if c == j.Spec.Checkpoint {
 		return
 	}

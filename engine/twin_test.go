@@ -19,7 +19,9 @@ import (
 // starts (with nodes and devices) must be the same in the same order; their
 // preemptions and rejections the same, in any order within a step.
 func TestTwin(t *testing.T) {
-	for _, pol := range []string{"fifo", "sjf", "ssf", "sjf-gpu", "srtf", "srsf", "las:base=1m", twoLevels, byIndex, byPace, byRest, "qssf", "edf", "sjf-gpu:preempt=true", "multifactor", weighted, "scatter", "scatter:round", "scatter:gated", "scatter:slices", "scatter:divides", "scatter:parts", "scatter:some"} {
+	for _, pol := range []string{"fifo", "sjf", "ssf", "sjf-gpu", "srtf", "srsf", "las:base=1m", twoLevels, byIndex,
+		byPace, byRest, "qssf", "edf", "sjf-gpu:preempt=true", "multifactor", weighted, "scatter", "scatter:round",
+		"scatter:gated", "scatter:slices", "scatter:divides", "scatter:parts", "scatter:some"} {
 		for _, placer := range []string{"best-fit", "first-fit", "worst-fit"} {
 			for _, mode := range []engine.Backfill{engine.Strict, engine.Skip} {
 				t.Run(fmt.Sprintf("%s/%s/%s", pol, placer, mode), func(t *testing.T) {
@@ -35,7 +37,9 @@ func TestTwin(t *testing.T) {
 
 // TestTwinQueues is TestTwin with queues, which limit, guarantee and lend.
 func TestTwinQueues(t *testing.T) {
-	for _, pol := range []string{"fifo", "yarn-cs", "drf", "proportional", "sjf", "srtf", "srsf", "las:base=1m", twoLevels, byIndex, byPace, byRest, "qssf", "edf", "multifactor", weighted, "scatter", "scatter:round", "scatter:gated", "scatter:slices", "scatter:divides", "scatter:parts", "scatter:some"} {
+	for _, pol := range []string{"fifo", "yarn-cs", "drf", "proportional", "sjf", "srtf", "srsf", "las:base=1m",
+		twoLevels, byIndex, byPace, byRest, "qssf", "edf", "multifactor", weighted, "scatter", "scatter:round",
+		"scatter:gated", "scatter:slices", "scatter:divides", "scatter:parts", "scatter:some"} {
 		for _, mode := range []engine.Backfill{engine.Strict, engine.Skip} {
 			t.Run(fmt.Sprintf("%s/%s", pol, mode), func(t *testing.T) {
 				t.Parallel()
@@ -69,15 +73,21 @@ func TestTwinFound(t *testing.T) {
 		seed           uint64
 		queues         func(r *rand.Rand) []cluster.Queue
 	}{
-		{"las:base=1m", "worst-fit", engine.Skip, 299, nil},     // a start sends another gang's first set elsewhere: now it may preempt
-		{byRest, "first-fit", engine.Skip, 7, nil},              // who loses a place in a pass is not promoted before its end
-		{"srsf", "worst-fit", engine.Skip, 401, twinQueues},     // a job that has more left than it seemed, though less than when it was listed
-		{"scatter:gated", "worst-fit", engine.Strict, 131, nil}, // its time limit and the end of its minimum run time at one instant
-		{"scatter", "best-fit", engine.Skip, 126, twinQueues},   // nothing changed but what victims would lose
-		{"qssf", "worst-fit", engine.Strict, 22, nil},           // progress changes the run time of a job of which nobody knows another
-		{"srtf", "first-fit", engine.Conservative, 213, nil},    // who is overdue keeps its place until something is heard of it
-		{byIndex, "worst-fit", engine.Skip, 98, twinQueues},     // as under scatter: what victims would lose
-		{"scatter:slices", "worst-fit", engine.Strict, 8, nil},  // a target with an instance, and nothing at all
+		// a start sends another gang's first set elsewhere: now it may preempt
+		{"las:base=1m", "worst-fit", engine.Skip, 299, nil},
+		// who loses a place in a pass is not promoted before its end
+		{byRest, "first-fit", engine.Skip, 7, nil},
+		// a job that has more left than it seemed, though less than when it was listed
+		{"srsf", "worst-fit", engine.Skip, 401, twinQueues},
+		// its time limit and the end of its minimum run time at one instant
+		{"scatter:gated", "worst-fit", engine.Strict, 131, nil},
+		{"scatter", "best-fit", engine.Skip, 126, twinQueues}, // nothing changed but what victims would lose
+		// progress changes the run time of a job of which nobody knows another
+		{"qssf", "worst-fit", engine.Strict, 22, nil},
+		// who is overdue keeps its place until something is heard of it
+		{"srtf", "first-fit", engine.Conservative, 213, nil},
+		{byIndex, "worst-fit", engine.Skip, 98, twinQueues},    // as under scatter: what victims would lose
+		{"scatter:slices", "worst-fit", engine.Strict, 8, nil}, // a target with an instance, and nothing at all
 	} {
 		twins(t, c.policy, c.placer, c.mode, c.seed, c.queues)
 	}
@@ -85,7 +95,9 @@ func TestTwinFound(t *testing.T) {
 
 // TestTwinUsers plays where the shares of one GPU are of one user, with many shares.
 func TestTwinUsers(t *testing.T) {
-	for pol, mode := range map[string]engine.Backfill{"fifo": engine.Conservative, "srtf": engine.EASY, "scatter": engine.Skip, "las:base=1m": engine.Strict, twoLevels: engine.Skip, byIndex: engine.Skip, byPace: engine.Strict, "multifactor": engine.Skip} {
+	for pol, mode := range map[string]engine.Backfill{"fifo": engine.Conservative, "srtf": engine.EASY,
+		"scatter": engine.Skip, "las:base=1m": engine.Strict, twoLevels: engine.Skip, byIndex: engine.Skip,
+		byPace: engine.Strict, "multifactor": engine.Skip} {
 		t.Run(fmt.Sprintf("%s/%s", pol, mode), func(t *testing.T) {
 			t.Parallel()
 			for seed, n := uint64(1), 0; n < 2*twinEvents(t); seed++ {
@@ -136,14 +148,16 @@ type pair struct {
 	log    []string
 }
 
-func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, queues func(r *rand.Rand) []cluster.Queue) int {
+func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64,
+	queues func(r *rand.Rand) []cluster.Queue) int {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 0x7477696e))
 	spec := cluster.Spec{}
 	slices8 := chance(r, 30) || pol == "scatter:slices" // GPUs that can be partitioned
 	for i := range 2 + r.IntN(5) {
 		n := cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: pick(r, "T4-16GB", "T4-16GB", "V100-16GB"),
-			GPUs: pick(r, 2, 4, 4, 8), CPU: pick[int64](r, 16000, 32000), RAM: pick[int64](r, 0, 65536), Islands: pick(r, 0, 0, 2)}
+			GPUs: pick(r, 2, 4, 4, 8), CPU: pick[int64](r, 16000, 32000), RAM: pick[int64](r, 0, 65536),
+			Islands: pick(r, 0, 0, 2)}
 		if pol == "scatter:divides" { // some nodes only
 			slices8 = chance(r, 50)
 		}
@@ -164,7 +178,8 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 			names[i] = spec.Nodes[i].Name
 		}
 		cut := 1 + r.IntN(len(names)-1)
-		spec.Partitions = []cluster.Partition{{Name: "p1", Nodes: names[:cut], Default: chance(r, 70)}, {Name: "p2", Nodes: names[cut-r.IntN(2):], MaxGPUs: pick(r, 0, 3)}}
+		spec.Partitions = []cluster.Partition{{Name: "p1", Nodes: names[:cut], Default: chance(r, 70)},
+			{Name: "p2", Nodes: names[cut-r.IntN(2):], MaxGPUs: pick(r, 0, 3)}}
 	}
 	weights, clients := map[string]int64{}, map[string]int{}
 	if seed > oneUser && seed < holding {
@@ -188,10 +203,16 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 		spec.Queues = queues(r)
 	}
 	among, least := randomPairs(seed)
-	w := &pair{r: r, more: rand.New(rand.NewPCG(seed, 0x6d6f7265)), d: &dumb{policy: pol, parts: spec.Partitions, placer: placer, mode: mode, queues: spec.Queues, mps: spec.Sharing == cluster.MPS, clients: clients, weights: weights, drained: map[int]bool{}, sets: map[string][]string{}, nodes: slices.Clone(spec.Nodes), minRuntime: pick(r, 0, 0, time.Minute), mf: newMultifactor(pol, 20*time.Minute)}}
+	w := &pair{r: r, more: rand.New(rand.NewPCG(seed, 0x6d6f7265)),
+		d: &dumb{policy: pol, parts: spec.Partitions, placer: placer, mode: mode, queues: spec.Queues,
+			mps: spec.Sharing == cluster.MPS, clients: clients, weights: weights, drained: map[int]bool{},
+			sets: map[string][]string{}, nodes: slices.Clone(spec.Nodes), minRuntime: pick(r, 0, 0, time.Minute),
+			mf: newMultifactor(pol, 20*time.Minute)}}
 	w.d.pairs, w.d.minSpeed, spec.MinSpeed = among, least, least
 	w.d.holdAfter = holdAfter(seed)
-	if w.e, err = engine.New(engine.Config{Spec: spec, Policy: p, Placer: pl, Backfill: &mode, Launches: 1 << 20, MinRuntime: w.d.minRuntime, HoldAfter: w.d.holdAfter, HalfLife: 20 * time.Minute, Speeds: w.d.pairs}); err != nil {
+	if w.e, err = engine.New(
+		engine.Config{Spec: spec, Policy: p, Placer: pl, Backfill: &mode, Launches: 1 << 20, MinRuntime: w.d.minRuntime,
+			HoldAfter: w.d.holdAfter, HalfLife: 20 * time.Minute, Speeds: w.d.pairs}); err != nil {
 		if queues != nil {
 			return 0 // more is guaranteed than there is
 		}
@@ -209,7 +230,8 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 		w.draw(at, spec.Nodes)
 	}
 	if err := w.play(); err != nil {
-		t.Fatalf("seed %d: %v\nnodes %+v\nqueues %+v\n%s", seed, err, spec.Nodes, spec.Queues, strings.Join(w.log, "\n"))
+		t.Fatalf("seed %d: %v\nnodes %+v\nqueues %+v\n%s", seed, err, spec.Nodes, spec.Queues,
+			strings.Join(w.log, "\n"))
 	}
 	return w.events
 }
@@ -228,7 +250,8 @@ func randomGeometry(r *rand.Rand, n *cluster.Node) string {
 		geometry[i] = []cluster.Instance{}
 		for range 8 {
 			p := &m.Profiles[r.IntN(len(m.Profiles))]
-			with := append(slices.Clone(geometry[i]), cluster.Instance{Profile: p.Name, Start: p.Starts[r.IntN(len(p.Starts))]})
+			with := append(slices.Clone(geometry[i]),
+				cluster.Instance{Profile: p.Name, Start: p.Starts[r.IntN(len(p.Starts))]})
 			one := *n
 			one.GPUs, one.MIG = 1, cluster.GeometryText([][]cluster.Instance{with})
 			if _, _, err := one.Geometry(m); err == nil {
@@ -255,7 +278,8 @@ func (w *pair) draw(at cluster.Time, nodes []cluster.Node) {
 	case k < 21:
 		w.add(at, engine.Event{Type: engine.NodeDown, Node: node})
 	case k < 22:
-		w.add(at, pick(r, engine.Event{Type: engine.GPUBad, Node: node, GPUs: uint64(1 + r.IntN(15)), Undo: chance(r, 70)},
+		w.add(at, pick(r, engine.Event{Type: engine.GPUBad, Node: node, GPUs: uint64(1 + r.IntN(15)),
+			Undo: chance(r, 70)},
 			engine.Event{Type: engine.NodeDrained, Node: node, Undo: chance(r, 60)}))
 	default:
 		w.add(at, engine.Event{Type: engine.NodeUp, Node: node})
@@ -272,7 +296,8 @@ func (w *pair) draw(at cluster.Time, nodes []cluster.Node) {
 	case 3, 4:
 		w.add(at, engine.Event{Type: engine.Progress, Job: id, Saves: engine.Saves(w.more.IntN(3))})
 	case 2:
-		w.add(at, engine.Event{Type: engine.Progress, Job: id, Switch: engine.SwitchCost{Save: seconds(w.more.IntN(20)), Restart: seconds(w.more.IntN(20))}})
+		w.add(at, engine.Event{Type: engine.Progress, Job: id,
+			Switch: engine.SwitchCost{Save: seconds(w.more.IntN(20)), Restart: seconds(w.more.IntN(20))}})
 	}
 }
 
@@ -280,7 +305,8 @@ func (w *pair) some() cluster.JobID { return cluster.JobID(w.r.IntN(len(w.jobs))
 
 func (w *pair) job(at cluster.Time) *cluster.Job {
 	r := w.r
-	j := &cluster.Job{ID: cluster.JobID(len(w.jobs)), User: pick(r, "u1", "u2"), Queue: pick(r, "a", "b", "c", "d"), Submit: at, Priority: int64(r.IntN(3)), Estimate: seconds(r.IntN(400)),
+	j := &cluster.Job{ID: cluster.JobID(len(w.jobs)), User: pick(r, "u1", "u2"), Queue: pick(r, "a", "b", "c", "d"),
+		Submit: at, Priority: int64(r.IntN(3)), Estimate: seconds(r.IntN(400)),
 		Tier:  pick(r, cluster.Standard, cluster.Standard, cluster.BestEffort, cluster.Critical),
 		Tasks: []cluster.TaskSet{{Count: pick(r, 1, 1, 1, 2, 3, 5), Request: w.request()}}}
 	if chance(r, 8) {
@@ -289,7 +315,8 @@ func (w *pair) job(at cluster.Time) *cluster.Job {
 	if chance(r, 20) {
 		j.GPUTypes = pick(r, []string{"T4", "A100"}, []string{"V100-16GB", "T4-16GB", "A30", "A100-80GB"})
 	}
-	j.Checkpoint = cluster.Checkpoint{None: chance(r, 30), Interval: seconds(pick(r, 0, 0, 45)), Cost: seconds(pick(r, 0, 10)), Restart: seconds(pick(r, 0, 5))}
+	j.Checkpoint = cluster.Checkpoint{None: chance(r, 30), Interval: seconds(pick(r, 0, 0, 45)),
+		Cost: seconds(pick(r, 0, 10)), Restart: seconds(pick(r, 0, 5))}
 	if w.d.holdAfter > 0 && chance(w.more, 80) {
 		j.Estimate = 0
 	}
@@ -382,10 +409,12 @@ func boundNodes(r *rand.Rand, j *cluster.Job, nodes []cluster.Node) {
 
 func (w *pair) request() cluster.Request {
 	r := w.r
-	q := cluster.Request{GPUs: pick(r, 1, 1, 2, 4), CPU: pick[int64](r, 0, 0, 1000, 5000), RAM: pick[int64](r, 0, 0, 0, 9000)}
+	q := cluster.Request{GPUs: pick(r, 1, 1, 2, 4), CPU: pick[int64](r, 0, 0, 1000, 5000),
+		RAM: pick[int64](r, 0, 0, 0, 9000)}
 	switch k := r.IntN(100); {
 	case k < 20 || w.d.mps && k >= 50:
-		q.GPUs, q.Share, q.Memory = pick(r, 1, 1, 1, 2), pick[int64](r, 100, 250, 333, 500), pick[int64](r, 0, 4096, 9000)
+		q.GPUs, q.Share, q.Memory = pick(r, 1, 1, 1, 2), pick[int64](r, 100, 250, 333, 500),
+			pick[int64](r, 0, 4096, 9000)
 	case k < 35:
 		q.GPUs, q.Profile = 1, pick(r, "1g", "2g", "3g", "1g.10gb+me", "1g.20gb", "4g", "1g.6gb", "2g.12gb+me")
 	case k < 40:
@@ -483,7 +512,8 @@ func (w *pair) answer(dec *engine.Decision, attempt map[cluster.JobID]int) {
 			}
 			tell(at, engine.Event{Type: engine.Started})
 			run := seconds(1 + w.r.IntN(400))
-			tell(at.Add(run), engine.Event{Type: engine.Stopped, Reason: pick(w.r, engine.Completed, engine.Completed, engine.Failed), Done: run})
+			tell(at.Add(run), engine.Event{Type: engine.Stopped,
+				Reason: pick(w.r, engine.Completed, engine.Completed, engine.Failed), Done: run})
 		case engine.Preempt:
 			attempt[a.Job]++
 			tell(w.later(), engine.Event{Type: engine.Stopped, Reason: a.Reason, Done: seconds(w.r.IntN(60))})

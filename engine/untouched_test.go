@@ -7,8 +7,8 @@ import (
 	"github.com/muster-gpu/muster/engine/job"
 )
 
-// Two records with one value for Untouched do not differ, but in their specs: each other field is part of the value, or makes it that
-// something happened to the job.
+// Two records with one value for Untouched do not differ, but in their specs: each other field is part of the
+// value, or makes it that something happened to the job.
 func TestUntouched(t *testing.T) {
 	was, ok := (&job.Record{}).Untouched()
 	if !ok {

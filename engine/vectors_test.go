@@ -46,7 +46,8 @@ func TestMIGBesideThree(t *testing.T) {
 // they have gone it is as it was.
 func TestFractionVector(t *testing.T) {
 	e, err := New(Config{Policy: nobody{}, Placer: nowhere{}, Spec: cluster.Spec{
-		Nodes: []cluster.Node{{Name: "n", Model: "X", GPUs: 1}}, Models: []cluster.GPUModel{{Name: "X", Memory: 80_000, Compute: 1}}}})
+		Nodes:  []cluster.Node{{Name: "n", Model: "X", GPUs: 1}},
+		Models: []cluster.GPUModel{{Name: "X", Memory: 80_000, Compute: 1}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,10 +110,13 @@ func TestMPSClients(t *testing.T) {
 		sharing cluster.Sharing
 		clients int
 		want    int
-	}{{"V100-16GB", cluster.MPS, 0, 96}, {"H100-80GB", cluster.MPS, 0, 96}, {"P100-16GB", cluster.MPS, 0, 32}, {"B200-180GB", cluster.MPS, 60, 120}, {"V100-16GB", cluster.TimeSlicing, 0, 200}} {
+	}{{"V100-16GB", cluster.MPS, 0, 96}, {"H100-80GB", cluster.MPS, 0, 96}, {"P100-16GB", cluster.MPS, 0, 32},
+		{"B200-180GB", cluster.MPS, 60, 120}, {"V100-16GB", cluster.TimeSlicing, 0, 200}} {
 		model, _ := cluster.FindModel(c.model)
 		model.Clients = c.clients
-		e, err := New(Config{Spec: cluster.Spec{Sharing: c.sharing, Models: []cluster.GPUModel{model}, Nodes: []cluster.Node{{Name: "n", Model: c.model, GPUs: 2}}}, Policy: nobody{}, Placer: nowhere{}})
+		e, err := New(Config{
+			Spec: cluster.Spec{Sharing: c.sharing, Models: []cluster.GPUModel{model},
+				Nodes: []cluster.Node{{Name: "n", Model: c.model, GPUs: 2}}}, Policy: nobody{}, Placer: nowhere{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +132,8 @@ func TestMPSClients(t *testing.T) {
 			t.Errorf("%s under %v: %d shares, want %d", c.model, c.sharing, got, c.want)
 		}
 		spec := &cluster.Job{Tasks: []cluster.TaskSet{{Count: 1, Request: share(10)}}}
-		if text := e.roomText(&job.State{Tenure: &job.Tenure{}, Spec: spec, Shape: e.shapeOf(spec)}, e.shapes.At(e.shapeOf(spec))); strings.Contains(text, "MPS takes clients") != (c.sharing == cluster.MPS) {
+		if text := e.roomText(&job.State{Tenure: &job.Tenure{}, Spec: spec, Shape: e.shapeOf(spec)},
+			e.shapes.At(e.shapeOf(spec))); strings.Contains(text, "MPS takes clients") != (c.sharing == cluster.MPS) {
 			t.Errorf("%s under %v: %s", c.model, c.sharing, text)
 		}
 	}

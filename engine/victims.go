@@ -47,8 +47,10 @@ type victims struct {
 // good until the next is made.
 func (e *Engine) victims(j *job.State, s *shape.Shape, most int) *victims {
 	l := &e.scratch.victims
-	*l = victims{Firsts: order.Firsts[victim]{List: l.List[:0], Cmp: l.Cmp}, e: e, j: j, s: s, key0: j.Key.Key[0], lacks: e.lacksQuota(j)}
-	l.reclaim = e.limits.byQueue && j.Milli > 0 && e.entitled(j) // guarantees are of GPUs: a job without any is owed none
+	*l = victims{Firsts: order.Firsts[victim]{List: l.List[:0], Cmp: l.Cmp}, e: e, j: j, s: s, key0: j.Key.Key[0],
+		lacks: e.lacksQuota(j)}
+	// guarantees are of GPUs: a job without any is owed none
+	l.reclaim = e.limits.byQueue && j.Milli > 0 && e.entitled(j)
 	for t := j.Spec.Tier + 1; t <= cluster.BestEffort; t++ {
 		l.tiers = l.tiers || e.holding[t] > 0
 	}
@@ -141,15 +143,17 @@ func (l *victims) take(v *job.State) (x victim, ok bool) {
 // it has been looked at: one preemption is seldom the last of a pass. It is as of the last
 // change of whom it lists, but for those who have left meanwhile.
 type tail struct {
-	list   []victim
-	gone   []int32              // of each in the list, how many from it on have left, as far as is known: they are not looked at again
-	levels order.Firsts[victim] // those of whole levels, as far as levels are listed; of a ranking, only who is not steady
-	least  int64                // the last of these levels
-	next   int                  // so many of them are in the list
-	last   order.Item           // of the steady, the last in the list,
-	begun  bool                 // if any is
-	steady order.Reverse        // the next of them,
-	as     int                  // while their list has changed so often
+	list []victim
+	// of each in the list, how many from it on have left, as far as is known: they are not looked at again
+	gone []int32
+	// those of whole levels, as far as levels are listed; of a ranking, only who is not steady
+	levels order.Firsts[victim]
+	least  int64         // the last of these levels
+	next   int           // so many of them are in the list
+	last   order.Item    // of the steady, the last in the list,
+	begun  bool          // if any is
+	steady order.Reverse // the next of them,
+	as     int           // while their list has changed so often
 }
 
 // at returns the i-th, who may have left; nil: there are no more.

@@ -31,7 +31,8 @@ func (e *Engine) shortPart(node int32, dev uint64) job.Part {
 	n := &e.st.Nodes()[node]
 	c := &e.st.Classes()[n.Class()]
 	d := &n.Devices()[bits.TrailingZeros64(dev)]
-	h := job.Part{Milli: -int64(d.Milli()), Mem: -d.Mem(), Compute: int64(d.Compute()) - int64(c.Model().Compute), Clients: -int64(c.Seats(d))}
+	h := job.Part{Milli: -int64(d.Milli()), Mem: -d.Mem(), Compute: int64(d.Compute()) - int64(c.Model().Compute),
+		Clients: -int64(c.Seats(d))}
 	for _, id := range n.Stopping() {
 		h.Add(e.jobs[id].UnclaimedPart(node, dev), 1)
 	}
@@ -57,7 +58,8 @@ func (e *Engine) waitForLeavers(j *job.State) {
 		if len(e.st.Nodes()[a.Node].Stopping()) == 0 || a.Share == 0 || holdsPartOf(j.Allocs[:i], a) {
 			continue
 		}
-		if need := job.LeastPart(job.PartOn(j.Allocs, a.Node, a.GPUs), e.shortPart(a.Node, a.GPUs)); need != (job.Part{}) {
+		if need := job.LeastPart(job.PartOn(j.Allocs, a.Node, a.GPUs),
+			e.shortPart(a.Node, a.GPUs)); need != (job.Part{}) {
 			e.eachLeaver(j, a.Node, func(v *job.State) { e.claimPart(j, v, a.Node, a.GPUs, &need) })
 		}
 	}
@@ -115,7 +117,9 @@ func (e *Engine) eachLeaver(j *job.State, node int32, f func(v *job.State)) {
 
 // holdsPartOf reports whether allocations have a part of the same device.
 func holdsPartOf(allocs []inventory.Alloc, a *inventory.Alloc) bool {
-	return slices.ContainsFunc(allocs, func(o inventory.Alloc) bool { return o.Node == a.Node && o.GPUs == a.GPUs && o.Share > 0 })
+	return slices.ContainsFunc(allocs, func(o inventory.Alloc) bool {
+		return o.Node == a.Node && o.GPUs == a.GPUs && o.Share > 0
+	})
 }
 
 // claimPart is claimFrom for a device.
@@ -125,7 +129,9 @@ func (e *Engine) claimPart(j, v *job.State, node int32, dev uint64, need *job.Pa
 		return
 	}
 	e.forgetResidue(node)
-	v.Claims = append(v.Claims, job.Claim{By: j.Spec.ID, Node: node, GPUs: dev, Share: c.Milli, Mem: c.Mem, Compute: c.Compute, Clients: c.Clients})
+	v.Claims = append(v.Claims,
+		job.Claim{By: j.Spec.ID, Node: node, GPUs: dev, Share: c.Milli, Mem: c.Mem, Compute: c.Compute,
+			Clients: c.Clients})
 	need.Add(c, -1)
 	e.waitFor(j, v)
 }
@@ -206,7 +212,8 @@ func (e *Engine) contested(allocs []inventory.Alloc) bool {
 				return true
 			}
 		}
-		if a.Share > 0 && job.LeastPart(job.PartOn(allocs, a.Node, a.GPUs), e.shortPart(a.Node, a.GPUs)) != (job.Part{}) {
+		if a.Share > 0 && job.LeastPart(job.PartOn(allocs, a.Node, a.GPUs),
+			e.shortPart(a.Node, a.GPUs)) != (job.Part{}) {
 			return true
 		}
 		if job.Least(job.Host{CPU: a.CPU, RAM: a.RAM}, e.short(a.Node)) != (job.Host{}) {

@@ -20,13 +20,15 @@ func TestStartServesNext(t *testing.T) {
 		{[]string{"2g", "2g", "2g"}, []string{"1g", "2g", "2g"}, []uint8{0b0100_0000, 0b0011_0000, 0b0000_1100}},
 		{[]string{"2g", "2g", "2g"}, []string{"1g", "3g"}, []uint8{0b0000_1000, 0b1111_0000}},
 	} {
-		e, err := New(Config{Spec: cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "H100-80GB", GPUs: 1}}}, Policy: nobody{}, Placer: tightest{}})
+		e, err := New(Config{Spec: cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "H100-80GB", GPUs: 1}}},
+			Policy: nobody{}, Placer: tightest{}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		n := 0
 		submit := func(profile string) Event {
-			j := &cluster.Job{ID: cluster.JobID(n), Tier: cluster.Standard, Estimate: time.Hour, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1, Profile: profile}}}}
+			j := &cluster.Job{ID: cluster.JobID(n), Tier: cluster.Standard, Estimate: time.Hour,
+				Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1, Profile: profile}}}}
 			n++
 			return Event{Type: Submitted, Job: j.ID, Spec: j}
 		}

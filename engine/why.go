@@ -60,7 +60,8 @@ func (e *Engine) Why(id cluster.JobID) Why { return e.WhyForeseen(id, nil) }
 // WhyForeseen is Why, where others are said to leave as was foreseen: by the same look ahead as the start that is told.
 func (e *Engine) WhyForeseen(id cluster.JobID, ends map[cluster.JobID]ForeseenEnd) Why {
 	y := e.whyNow(id, ends)
-	if j := e.job(id); j != nil && j.State != job.Done && j.Target != nil && j.Target.Deadline != job.DeadlineUnanswered {
+	if j := e.job(id); j != nil && j.State != job.Done && j.Target != nil &&
+		j.Target.Deadline != job.DeadlineUnanswered {
 		y.Text = strings.TrimPrefix(y.Text+"; "+j.Target.Deadline.String(), "; ")
 	}
 	return y
@@ -90,7 +91,8 @@ func (e *Engine) whyNow(id cluster.JobID, ends map[cluster.JobID]ForeseenEnd) Wh
 		y.Blockers = []string{"waits for " + e.leaversText(j)}
 		y.Expected = e.w.Now
 	default:
-		y.Text = fmt.Sprintf("%s on %s since %s%s%s", e.holdsText(j), e.where(j), e.clock(j.Started), e.companyText(j), e.wakingText(j)+e.explained(j))
+		y.Text = fmt.Sprintf("%s on %s since %s%s%s", e.holdsText(j), e.where(j), e.clock(j.Started), e.companyText(j),
+			e.wakingText(j)+e.explained(j))
 	}
 	return y
 }
@@ -229,7 +231,8 @@ func (e *Engine) dependencyText(j *job.State) string {
 		}
 		text := fmt.Sprintf("%s of job %d (%s)", d.Type, d.Job, o.State)
 		if d.Elements > 1 {
-			text = fmt.Sprintf("%s of jobs %d to %d (%d of them not done)", d.Type, d.Job, d.Last(), e.deps.group(e, d).live)
+			text = fmt.Sprintf("%s of jobs %d to %d (%d of them not done)", d.Type, d.Job, d.Last(),
+				e.deps.group(e, d).live)
 		}
 		if d.Delay > 0 {
 			text += " + " + cluster.FormatDuration(d.Delay)
@@ -274,7 +277,9 @@ func (e *Engine) whyPending(j *job.State, y *Why, ends map[cluster.JobID]Foresee
 		y.Blockers = append(y.Blockers, text)
 	}
 	if list, from := e.protected(j, s); len(list) > 0 {
-		y.Blockers = append(y.Blockers, fmt.Sprintf("minimum run time: %s on what it needs; the first may be preempted from %s on", jobsText(len(list)), e.clock(from)))
+		y.Blockers = append(y.Blockers,
+			fmt.Sprintf("minimum run time: %s on what it needs; the first may be preempted from %s on",
+				jobsText(len(list)), e.clock(from)))
 	}
 	y.Holders = e.holders(j, s, ends)
 	y.Expected = e.expectedStart(j, before)
@@ -353,11 +358,13 @@ func (e *Engine) bestRoomText(s *shape.Shape) string {
 			return e.noNodeText(s)
 		}
 		name := e.st.Nodes()[best].Spec().Name
-		if s.Topo.Required && s.Topo.Level == cluster.LevelNVLink && e.st.Classes()[e.st.Nodes()[best].Class()].Split() {
+		if s.Topo.Required && s.Topo.Level == cluster.LevelNVLink &&
+			e.st.Classes()[e.st.Nodes()[best].Class()].Split() {
 			return e.islandText(s, r)
 		}
 		if bestFree >= r.GPUs {
-			return fmt.Sprintf("needs %s beside %s on one node; no node with free GPUs has them", hostText(r), gpuText(r.GPUs))
+			return fmt.Sprintf("needs %s beside %s on one node; no node with free GPUs has them", hostText(r),
+				gpuText(r.GPUs))
 		}
 		return fmt.Sprintf("needs %s on one node; best %s has %d", gpuText(r.GPUs), name, bestFree)
 	}
@@ -381,7 +388,8 @@ func (e *Engine) bestRoomText(s *shape.Shape) string {
 	return text + fmt.Sprintf("; %d suitable GPUs are free", free)
 }
 
-// noNodeText says why no node can be looked at for room: none that suits the shape is up, or none of these takes it now.
+// noNodeText says why no node can be looked at for room: none that suits the shape is up, or none of these
+// takes it now.
 func (e *Engine) noNodeText(s *shape.Shape) string {
 	for id := range e.st.Nodes() {
 		if n := &e.st.Nodes()[id]; n.TakesJobs() && s.Any.Has(n.Class()) {
@@ -405,7 +413,8 @@ func (e *Engine) seatsText(s *shape.Shape, r *cluster.Request) string {
 		n := &e.st.Nodes()[id]
 		c := &e.st.Classes()[n.Class()]
 		for i := range n.Devices() {
-			if d := &n.Devices()[i]; n.TakesJobs() && s.Any.Has(n.Class()) && n.FreeMilliOn(i) >= r.Share && d.Mem() >= r.Memory && d.Slots() == 0 && c.Seats(d) == 0 {
+			if d := &n.Devices()[i]; n.TakesJobs() && s.Any.Has(n.Class()) && n.FreeMilliOn(i) >= r.Share &&
+				d.Mem() >= r.Memory && d.Slots() == 0 && c.Seats(d) == 0 {
 				full, most = full+1, max(most, c.Clients())
 			}
 		}
@@ -431,7 +440,8 @@ func (e *Engine) islandText(s *shape.Shape, r *cluster.Request) string {
 			}
 		}
 	}
-	return fmt.Sprintf("needs %s in one NVLink island; the best, on %s, has %d free", gpuText(r.GPUs), e.st.Nodes()[best].Spec().Name, bestFree)
+	return fmt.Sprintf("needs %s in one NVLink island; the best, on %s, has %d free", gpuText(r.GPUs),
+		e.st.Nodes()[best].Spec().Name, bestFree)
 }
 
 func (e *Engine) reservationText(j *job.State) string {
@@ -439,7 +449,8 @@ func (e *Engine) reservationText(j *job.State) string {
 	var parts []string
 	for i := range e.resv {
 		if r := &e.resv[i]; r.hold && r.at < end && r.job != j.Spec.ID {
-			parts = append(parts, fmt.Sprintf("GPUs are being held for job %d since %s", r.job, e.clock(e.heldSince(e.jobs[r.job]))))
+			parts = append(parts,
+				fmt.Sprintf("GPUs are being held for job %d since %s", r.job, e.clock(e.heldSince(e.jobs[r.job]))))
 		} else if r.at < end && r.job != j.Spec.ID {
 			parts = append(parts, fmt.Sprintf("job %d starts at %s", r.job, e.clock(r.at)))
 		}
@@ -501,7 +512,8 @@ func gpuText(n int) string {
 	return fmt.Sprintf("%d GPUs", n)
 }
 
-// leavesText says when a job leaves its devices: as was foreseen, else as was stated. A time limit is when it ends at the latest.
+// leavesText says when a job leaves its devices: as was foreseen, else as was stated. A time limit is when it
+// ends at the latest.
 func (e *Engine) leavesText(v *job.State, ends map[cluster.JobID]ForeseenEnd) string {
 	if f, ok := ends[v.Spec.ID]; ok {
 		return EndText(f.Limit, e.seconds(f.At))

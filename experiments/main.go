@@ -78,7 +78,9 @@ func (o *options) replay(ctx context.Context, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		err = o.page(w, "results/"+results.Comparing+".md", func(w io.Writer) error { return results.WriteComparisons(w, all) })
+		err = o.page(w, "results/"+results.Comparing+".md", func(w io.Writer) error {
+			return results.WriteComparisons(w, all)
+		})
 		if err != nil {
 			return err
 		}
@@ -90,7 +92,8 @@ func (o *options) replay(ctx context.Context, w io.Writer) error {
 	}
 	for i := range tables {
 		if bad := tables[i].Failed(); len(bad) > 0 {
-			return fmt.Errorf("%w: %s: %d figures beyond the tolerance without a reason", errDiffers, tables[i].Title, len(bad))
+			return fmt.Errorf("%w: %s: %d figures beyond the tolerance without a reason", errDiffers, tables[i].Title,
+				len(bad))
 		}
 	}
 	return nil

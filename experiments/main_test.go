@@ -14,7 +14,8 @@ import (
 func TestResultsWithoutTraces(t *testing.T) {
 	for _, dir := range []string{t.TempDir() + "/none", "main_test.go"} {
 		err := run(t.Context(), []string{"--traces", dir}, io.Discard)
-		if err == nil || !strings.Contains(err.Error(), "--traces: ") || !strings.Contains(err.Error(), "want the directory with the recorded traces") {
+		if err == nil || !strings.Contains(err.Error(), "--traces: ") ||
+			!strings.Contains(err.Error(), "want the directory with the recorded traces") {
 			t.Errorf("%s: %v", dir, err)
 		}
 	}
@@ -22,7 +23,8 @@ func TestResultsWithoutTraces(t *testing.T) {
 
 // The error for an unknown experiment names it and lists the existing ones.
 func TestUnknownExperiment(t *testing.T) {
-	if err := run(t.Context(), []string{"--traces", ".", "--only", "muri2"}, io.Discard); err == nil || !strings.Contains(err.Error(), "muri") {
+	if err := run(t.Context(), []string{"--traces", ".", "--only", "muri2"}, io.Discard); err == nil ||
+		!strings.Contains(err.Error(), "muri") {
 		t.Error(err)
 	}
 }
@@ -30,7 +32,8 @@ func TestUnknownExperiment(t *testing.T) {
 // Exactly the page of the requested experiment is written.
 func TestOnePage(t *testing.T) {
 	traces, dir := shared.Path(t, "traces"), t.TempDir()
-	if err := run(t.Context(), []string{"--traces", traces, "--out", dir, "--only", "tiresias"}, io.Discard); err != nil {
+	if err := run(t.Context(), []string{"--traces", traces, "--out", dir, "--only", "tiresias"},
+		io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(filepath.Join(dir, "results", "tiresias.md"))

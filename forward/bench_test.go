@@ -45,9 +45,11 @@ func crowd(b *testing.B, pol string, n int) (engine.Config, engine.Snapshot) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var events []engine.Event
 	for i := range n {
-		events = append(events, engine.Event{Type: engine.Submitted, Job: cluster.JobID(i), Spec: &cluster.Job{ID: cluster.JobID(i),
-			User: fmt.Sprintf("u%d", r.IntN(10)), Name: "train", Tier: cluster.Standard, Estimate: time.Duration(300+r.IntN(14_000)) * time.Second,
-			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: pick(r, 1, 1, 2, 4)}}}}})
+		events = append(events,
+			engine.Event{Type: engine.Submitted, Job: cluster.JobID(i), Spec: &cluster.Job{ID: cluster.JobID(i),
+				User: fmt.Sprintf("u%d", r.IntN(10)), Name: "train", Tier: cluster.Standard,
+				Estimate: time.Duration(300+r.IntN(14_000)) * time.Second,
+				Tasks:    []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: pick(r, 1, 1, 2, 4)}}}}})
 	}
 	e.Step(engine.Batch{Now: 1, Events: events})
 	return cfg, e.Snapshot()

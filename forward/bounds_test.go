@@ -35,7 +35,8 @@ func configOf(t testing.TB, size, pol string) engine.Config {
 	return cfg
 }
 
-func smallUnder(t *testing.T, pol string, queues []cluster.Queue, stop *[3]engine.StopRule, jobs ...cluster.Job) *engine.Engine {
+func smallUnder(t *testing.T, pol string, queues []cluster.Queue, stop *[3]engine.StopRule,
+	jobs ...cluster.Job) *engine.Engine {
 	t.Helper()
 	cfg := configOf(t, "1x1xT4", pol)
 	cfg.Spec.Queues, cfg.Stop = queues, stop
@@ -52,7 +53,8 @@ func smallUnder(t *testing.T, pol string, queues []cluster.Queue, stop *[3]engin
 		d := e.Step(engine.Batch{Now: j.Submit, Events: []engine.Event{{Type: engine.Submitted, Job: j.ID, Spec: j}}})
 		for _, a := range d.Actions {
 			if a.Type == engine.Start {
-				e.Step(engine.Batch{Now: j.Submit, Events: []engine.Event{{Type: engine.Started, Job: a.Job, Rate: 1_000_000}}})
+				e.Step(engine.Batch{Now: j.Submit,
+					Events: []engine.Event{{Type: engine.Started, Job: a.Job, Rate: 1_000_000}}})
 			}
 		}
 	}
@@ -93,7 +95,8 @@ func TestLengths(t *testing.T) {
 	limited := lasts(0)
 	limited.Limit = time.Minute
 	want(t, forward.Run(small(t, nil, limited, lasts(5), lasts(5)), forward.Options{}), forward.AllStarted, -1, 60, 65)
-	chain := []cluster.Job{lasts(10), lasts(20, after(0, cluster.AfterOK)), lasts(5, after(1, cluster.AfterAny)), lasts(7, func(j *cluster.Job) { j.Hold = true }),
+	chain := []cluster.Job{lasts(10), lasts(20, after(0, cluster.AfterOK)), lasts(5, after(1, cluster.AfterAny)),
+		lasts(7, func(j *cluster.Job) { j.Hold = true }),
 		lasts(1, func(j *cluster.Job) { j.Begin = at(100) })}
 	want(t, forward.Run(small(t, nil, chain...), forward.Options{}), forward.AllStarted, -1, 10, 30, -1, 100)
 	r := forward.Run(small(t, nil, lasts(10), lasts(5, after(0, cluster.AfterNotOK)), lasts(1)), forward.Options{})
@@ -134,7 +137,8 @@ func TestArrivals(t *testing.T) {
 	})
 	want(t, forward.Run(e, forward.Options{Arrivals: []cluster.Job{later}}), forward.AllStarted, 11, 17)
 	later.Tier = cluster.Standard
-	want(t, forward.Run(small(t, nil, lasts(10), lasts(5)), forward.Options{Arrivals: []cluster.Job{later}}), forward.AllStarted, -1, 10)
+	want(t, forward.Run(small(t, nil, lasts(10), lasts(5)), forward.Options{Arrivals: []cluster.Job{later}}),
+		forward.AllStarted, -1, 10)
 }
 
 // A job that runs longer than expected ends shortly after now, as the engine expects, and an event
@@ -147,7 +151,8 @@ func TestOverdue(t *testing.T) {
 		t.Errorf("it looked from %v to %v", r.Now, r.Until)
 	}
 	w := func(*engine.JobRecord, time.Duration) time.Duration { return 25 * time.Second }
-	want(t, forward.Run(small(t, nil, lasts(10), lasts(5), lasts(5)), forward.Options{Work: w}), forward.AllStarted, -1, 25, 50)
+	want(t, forward.Run(small(t, nil, lasts(10), lasts(5), lasts(5)), forward.Options{Work: w}), forward.AllStarted, -1,
+		25, 50)
 }
 
 // A critical job gets the GPU when the running job has written its checkpoint; that job later needs
@@ -156,20 +161,28 @@ func TestPreempted(t *testing.T) {
 	job := func(cost, restart int) []cluster.Job {
 		return []cluster.Job{
 			lasts(100, func(j *cluster.Job) {
-				j.Checkpoint = cluster.Checkpoint{Cost: time.Duration(cost) * time.Second, Restart: time.Duration(restart) * time.Second}
+				j.Checkpoint = cluster.Checkpoint{Cost: time.Duration(cost) * time.Second,
+					Restart: time.Duration(restart) * time.Second}
 			}),
 			lasts(30, func(j *cluster.Job) { j.Tier, j.Submit = cluster.Critical, at(40) }),
 			lasts(1, func(j *cluster.Job) { j.Submit = at(40) })}
 	}
-	ckpt := &[3]engine.StopRule{{How: engine.Checkpoint, Grace: time.Minute}, {How: engine.Checkpoint, Grace: time.Minute}, {}}
+	ckpt := &[3]engine.StopRule{{How: engine.Checkpoint, Grace: time.Minute},
+		{How: engine.Checkpoint, Grace: time.Minute}, {}}
 	kill := &[3]engine.StopRule{{}, {How: engine.Kill}, {}}
 	// 40 s done, 5 s checkpoint, 30 s critical job, 2 s restart, 60 s remaining
 	want(t, forward.Run(small(t, ckpt, job(5, 2)...), forward.Options{}), forward.AllStarted, 75, 45, 137)
 	want(t, forward.Run(small(t, kill, job(5, 2)...), forward.Options{}), forward.AllStarted, 70, 40, 172)
 	// without time for it, a checkpoint is as bad as a kill
-	want(t, forward.Run(small(t, &[3]engine.StopRule{{}, {How: engine.Checkpoint, Grace: time.Second}, {}}, job(5, 2)[0], lasts(1)), forward.Options{
-		Now: at(40), Events: []engine.Event{{Type: engine.Submitted, Job: 2, Spec: &cluster.Job{ID: 2, Tier: cluster.Critical, Submit: at(40), Estimate: time.Second,
-			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}}}, For: []cluster.JobID{1, 2}}), forward.AllStarted, 41, 143, 40)
+	want(t, forward.Run(
+		small(t, &[3]engine.StopRule{{}, {How: engine.Checkpoint, Grace: time.Second}, {}}, job(5, 2)[0], lasts(1)),
+		forward.Options{
+			Now: at(40), Events: []engine.Event{
+				{Type: engine.Submitted, Job: 2,
+					Spec: &cluster.Job{ID: 2, Tier: cluster.Critical, Submit: at(40), Estimate: time.Second,
+						Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}}},
+			For: []cluster.JobID{1, 2}}),
+		forward.AllStarted, 41, 143, 40)
 }
 
 // A job that starts on a sleeping node computes once the node is awake; a job that follows it there
@@ -183,12 +196,15 @@ func TestAsleep(t *testing.T) {
 // Each bound ends the run and is reported; so does the start of the only job asked about.
 func TestBounds(t *testing.T) {
 	jobs := []cluster.Job{lasts(10), lasts(10), lasts(10), lasts(10)}
-	want(t, forward.Run(small(t, nil, jobs...), forward.Options{Horizon: 25 * time.Second}), forward.HorizonPast, -1, 10, 20, -1)
+	want(t, forward.Run(small(t, nil, jobs...), forward.Options{Horizon: 25 * time.Second}), forward.HorizonPast, -1,
+		10, 20, -1)
 	want(t, forward.Run(small(t, nil, jobs...), forward.Options{Steps: 2}), forward.StepsSpent, -1, 10, -1, -1)
-	want(t, forward.Run(small(t, nil, jobs...), forward.Options{Stop: func() bool { return true }}), forward.Stopped, -1, -1, -1, -1)
+	want(t, forward.Run(small(t, nil, jobs...), forward.Options{Stop: func() bool { return true }}), forward.Stopped,
+		-1, -1, -1, -1)
 	r := forward.Run(small(t, nil, jobs...), forward.Options{For: []cluster.JobID{2}})
 	want(t, r, forward.AllStarted, -1, 10, 20, -1)
-	for end, complete := range map[forward.End]bool{forward.AllStarted: true, forward.Idle: true, forward.Quiet: false, forward.StepsSpent: false} {
+	for end, complete := range map[forward.End]bool{forward.AllStarted: true, forward.Idle: true, forward.Quiet: false,
+		forward.StepsSpent: false} {
 		if r.End = end; r.Complete() != complete {
 			t.Errorf("end %d: complete %v", end, !complete)
 		}
@@ -200,8 +216,9 @@ func TestBounds(t *testing.T) {
 // sight, which is found quickly.
 func TestWindow(t *testing.T) {
 	day := 24 * time.Hour
-	shut := cluster.Queue{Name: "q", Limit: 0, Lend: cluster.Unlimited, Windows: []cluster.Window{{Days: 2, From: 10 * time.Hour, To: 12 * time.Hour,
-		Guarantee: cluster.Unlimited, Limit: 1000}}}
+	shut := cluster.Queue{Name: "q", Limit: 0, Lend: cluster.Unlimited,
+		Windows: []cluster.Window{{Days: 2, From: 10 * time.Hour, To: 12 * time.Hour,
+			Guarantee: cluster.Unlimited, Limit: 1000}}}
 	job := lasts(5, func(j *cluster.Job) { j.Queue, j.Submit = "q", at(100) })
 	r := forward.Run(smallUnder(t, "multifactor", []cluster.Queue{shut}, nil, job), forward.Options{})
 	want(t, r, forward.AllStarted, int((4*day+10*time.Hour)/time.Second))

@@ -211,9 +211,12 @@ func newWorld(e *engine.Engine, opt Options) *world {
 		opt.Horizon = DefaultHorizon
 	}
 	now := max(opt.Now, e.Now())
-	w := &world{e: e, opt: opt, runs: map[cluster.JobID]*run{}, asked: map[cluster.JobID]struct{}{}, now: now, wake: cluster.Never, last: now,
-		end: now.Add(opt.Horizon), res: &Result{Now: now, Starts: map[cluster.JobID]cluster.Time{}, Never: map[cluster.JobID]string{},
-			Leaves: map[cluster.JobID]Leaving{}, Limits: map[cluster.JobID]bool{}}, held: map[cluster.JobID]bool{}, limited: map[int32]uint64{}}
+	w := &world{e: e, opt: opt, runs: map[cluster.JobID]*run{}, asked: map[cluster.JobID]struct{}{}, now: now,
+		wake: cluster.Never, last: now,
+		end: now.Add(opt.Horizon),
+		res: &Result{Now: now, Starts: map[cluster.JobID]cluster.Time{}, Never: map[cluster.JobID]string{},
+			Leaves: map[cluster.JobID]Leaving{}, Limits: map[cluster.JobID]bool{}}, held: map[cluster.JobID]bool{},
+		limited: map[int32]uint64{}}
 	ids := opt.For
 	if ids == nil {
 		ids = e.Waiting()
@@ -265,7 +268,8 @@ func (w *world) runOf(r *engine.JobRecord) *run {
 		j = &run{}
 		w.runs[r.Spec.ID] = j
 	}
-	*j = run{phase: starting, gen: j.gen + 1, done: r.Done, saved: r.Saved, since: w.now, ckpt: r.Spec.Checkpoint, ignoresCheckpoint: r.IgnoresCheckpoint}
+	*j = run{phase: starting, gen: j.gen + 1, done: r.Done, saved: r.Saved, since: w.now, ckpt: r.Spec.Checkpoint,
+		ignoresCheckpoint: r.IgnoresCheckpoint}
 	return j
 }
 

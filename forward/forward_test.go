@@ -44,12 +44,16 @@ func randomWorld(t *testing.T, r *rand.Rand, pol string) *world {
 		{Name: "b", Limit: pick[cluster.Milli](r, cluster.Unlimited, 3000), Lend: cluster.Unlimited},
 	}
 	if chance(r, 30) { // a quota that is raised later in the day
-		spec.Queues[1].Windows = []cluster.Window{{From: minutes(60 + r.IntN(120)), To: minutes(300), Guarantee: cluster.Unlimited, Limit: 4000}}
+		spec.Queues[1].Windows = []cluster.Window{
+			{From: minutes(60 + r.IntN(120)), To: minutes(300), Guarantee: cluster.Unlimited, Limit: 4000}}
 	}
 	if len(spec.Nodes) > 1 && chance(r, 30) { // one node is lent and wanted back for a while
-		spec.Partitions = []cluster.Partition{{Name: "own", Nodes: []string{spec.Nodes[0].Name}, Default: true}, {Name: "lent", Nodes: []string{spec.Nodes[1].Name}, Default: true}}
+		spec.Partitions = []cluster.Partition{{Name: "own", Nodes: []string{spec.Nodes[0].Name}, Default: true},
+			{Name: "lent", Nodes: []string{spec.Nodes[1].Name}, Default: true}}
 		from := minutes(20 + r.IntN(100))
-		spec.Loans = []cluster.Loan{{Partition: "lent", Back: []cluster.Back{{Hours: cluster.Hours{From: from, To: from + minutes(60)}, Nodes: 1}}}}
+		spec.Loans = []cluster.Loan{
+			{Partition: "lent", Back: []cluster.Back{
+				{Hours: cluster.Hours{From: from, To: from + minutes(60)}, Nodes: 1}}}}
 	}
 	w := &world{cfg: engine.Config{Spec: *spec}}
 	c := &w.cfg
@@ -81,7 +85,8 @@ func randomWorld(t *testing.T, r *rand.Rand, pol string) *world {
 // times, limits, tiers, checkpoints.
 func (w *world) job(r *rand.Rand, id cluster.JobID) trace.Entry {
 	run := time.Duration(30+r.IntN(3600)) * time.Second
-	j := cluster.Job{ID: id, Name: pick(r, "x", "y"), User: pick(r, "u", "v", "w"), Queue: pick(r, "a", "b"), Kind: cluster.Training, Estimate: run,
+	j := cluster.Job{ID: id, Name: pick(r, "x", "y"), User: pick(r, "u", "v", "w"), Queue: pick(r, "a", "b"),
+		Kind: cluster.Training, Estimate: run,
 		Tier:  pick(r, cluster.Standard, cluster.Standard, cluster.Standard, cluster.BestEffort, cluster.Critical),
 		Tasks: []cluster.TaskSet{{Count: pick(r, 1, 1, 1, 2, 3), Request: cluster.Request{GPUs: pick(r, 1, 1, 2)}}}}
 	switch {
@@ -90,7 +95,8 @@ func (w *world) job(r *rand.Rand, id cluster.JobID) trace.Entry {
 	case chance(r, 10):
 		j.Elastic = cluster.Elastic{Min: 1, Max: j.Tasks[0].Count + 1}
 	case chance(r, 30):
-		j.Checkpoint = cluster.Checkpoint{Interval: minutes(5), Cost: time.Duration(r.IntN(20)) * time.Second, Restart: time.Duration(r.IntN(20)) * time.Second, None: chance(r, 10)}
+		j.Checkpoint = cluster.Checkpoint{Interval: minutes(5), Cost: time.Duration(r.IntN(20)) * time.Second,
+			Restart: time.Duration(r.IntN(20)) * time.Second, None: chance(r, 10)}
 	}
 	if chance(r, 20) {
 		j.Limit = run * time.Duration(pick(r, 1, 2, 4)) / 2
@@ -99,7 +105,9 @@ func (w *world) job(r *rand.Rand, id cluster.JobID) trace.Entry {
 		j.Begin = cluster.Time(minutes(30 + r.IntN(300)))
 	}
 	if id > 3 && chance(r, 20) {
-		j.After = []cluster.Dependency{{Type: pick(r, cluster.AfterOK, cluster.AfterAny, cluster.AfterNotOK, cluster.AfterStart), Job: cluster.JobID(r.IntN(int(id)))}}
+		j.After = []cluster.Dependency{
+			{Type: pick(r, cluster.AfterOK, cluster.AfterAny, cluster.AfterNotOK, cluster.AfterStart),
+				Job: cluster.JobID(r.IntN(int(id)))}}
 	}
 	if chance(r, 15) && id > 0 {
 		first := id
@@ -239,12 +247,16 @@ func (w *world) compare(t *testing.T, name string, s *seen) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res := forward.Run(e, forward.Options{Rate: rate, Work: func(r *engine.JobRecord, _ time.Duration) time.Duration { return w.entries[r.Spec.ID].Run }})
+	res := forward.Run(e,
+		forward.Options{Rate: rate, Work: func(r *engine.JobRecord, _ time.Duration) time.Duration {
+			return w.entries[r.Spec.ID].Run
+		}})
 	for _, id := range s.waiting {
 		at, ok := res.Starts[id]
 		want, started := s.starts[id]
 		if ok != started || at != want {
-			t.Errorf("%s: from %v on, job %d starts at %v (%v), actually at %v (%v); end %d after %d steps", name, s.snap.Now, id, at, ok, want, started, res.End, res.Steps)
+			t.Errorf("%s: from %v on, job %d starts at %v (%v), actually at %v (%v); end %d after %d steps", name,
+				s.snap.Now, id, at, ok, want, started, res.End, res.Steps)
 		}
 		if _, never := res.Never[id]; !started && !never && res.Complete() != (res.End == forward.Idle) {
 			t.Errorf("%s: job %d has neither a start nor a reason", name, id)

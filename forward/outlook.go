@@ -54,7 +54,9 @@ func (r *Recent) Arrivals(next cluster.JobID, now cluster.Time) (list []cluster.
 	if span < leastSpan || latest[len(latest)-1].Submit < from {
 		return nil
 	}
-	first, _ := slices.BinarySearchFunc(latest, from, func(j *cluster.Job, t cluster.Time) int { return cmp.Compare(j.Submit, t) })
+	first, _ := slices.BinarySearchFunc(latest, from, func(j *cluster.Job, t cluster.Time) int {
+		return cmp.Compare(j.Submit, t)
+	})
 	for round := 1; len(list) < RecentKept; round++ {
 		for _, known := range latest[first:] {
 			j := *known
@@ -77,7 +79,8 @@ type Outlook []*Result
 // Look runs ahead up to most times. restore makes an engine in the initial state; work gives the
 // jobs' work in a draw, and sets guessed in draw 0 if other draws may give other run times
 // (Runs.Draw). A draw after the first that is stopped is discarded and is the last.
-func Look(restore func() (*engine.Engine, error), opt Options, most int, work func(draw int, guessed *bool) Work) (Outlook, error) {
+func Look(restore func() (*engine.Engine, error), opt Options, most int,
+	work func(draw int, guessed *bool) Work) (Outlook, error) {
 	var list Outlook
 	guessed := false
 	for draw := range most {

@@ -324,7 +324,9 @@ func (q *Quotes) Started(id cluster.JobID, at cluster.Time) {
 
 func (q *Quotes) learn(o *open, at cluster.Time) {
 	q.counted++
-	q.scores = append(q.scores, score{open: *o, started: at, seq: q.counted, ratio: math.Log((at.Sub(o.asked.Now).Seconds() + Floor.Seconds()) / o.foreseen)})
+	q.scores = append(q.scores,
+		score{open: *o, started: at, seq: q.counted,
+			ratio: math.Log((at.Sub(o.asked.Now).Seconds() + Floor.Seconds()) / o.foreseen)})
 	if len(q.scores) > ScoresKept {
 		q.scores = slices.Delete(q.scores, 0, 1)
 	}

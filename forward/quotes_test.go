@@ -171,7 +171,8 @@ func TestQuotesRecall(t *testing.T) {
 	var list []answer
 	now := cluster.Time(0)
 	for i := range 1500 {
-		a := forward.Asked{Job: cluster.JobID(i), Now: now, Start: now.Add(time.Duration(1+r.IntN(90)) * time.Minute), Milli: cluster.Milli(1000 * (1 + r.IntN(4)))}
+		a := forward.Asked{Job: cluster.JobID(i), Now: now, Start: now.Add(time.Duration(1+r.IntN(90)) * time.Minute),
+			Milli: cluster.Milli(1000 * (1 + r.IntN(4)))}
 		list = append(list, answer{asked: a, said: q.Told(&a)})
 		now = now.Add(time.Duration(r.IntN(600)) * time.Second)
 		for k := max(0, i-20); k <= i; k++ {

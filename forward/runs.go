@@ -222,7 +222,8 @@ func (r *Runs) scaled(level uint8, user string, stated, done time.Duration, perM
 	doneRatio := int64(float64(done) / float64(stated) * million)
 	for _, k := range []kind{{level: level, user: user}, {level: level + 1}} {
 		if ratio := r.quantile(k, doneRatio, perMille, leastLike); ratio > 0 {
-			return max(done+time.Second, time.Duration(min(float64(ratio)/million*float64(stated), float64(cluster.MaxDuration))))
+			return max(done+time.Second,
+				time.Duration(min(float64(ratio)/million*float64(stated), float64(cluster.MaxDuration))))
 		}
 	}
 	return 0
@@ -231,7 +232,8 @@ func (r *Runs) scaled(level uint8, user string, stated, done time.Duration, perM
 // Draw is Work for one run ahead: each job gets another quantile, drawn from its number and the
 // draw's, so that a few long jobs occur among many short ones, as in reality. Draw 0 takes each
 // job's median. guessed is set when other draws may give another run time.
-func (r *Runs) Draw(draw int, guessed *bool) func(id cluster.JobID, spec *cluster.Job, done time.Duration) time.Duration {
+func (r *Runs) Draw(draw int, guessed *bool) func(id cluster.JobID, spec *cluster.Job,
+	done time.Duration) time.Duration {
 	return func(id cluster.JobID, spec *cluster.Job, done time.Duration) time.Duration {
 		perMille := 500
 		if draw > 0 {

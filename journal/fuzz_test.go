@@ -29,8 +29,11 @@ func FuzzReader(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		j := cluster.Job{Queue: "a", Tier: cluster.Standard, Estimate: 1e9, Tasks: []cluster.TaskSet{{Count: 2, Request: cluster.Request{GPUs: 1}}}}
-		for i, evs := range [][]engine.Event{{{Type: engine.Submitted, Spec: &j}}, {{Type: engine.Started, Rate: 500_000}}, {{Type: engine.NodeDown, Node: "n1"}}, {{Type: engine.Stopped, Reason: engine.NodeLost}}} {
+		j := cluster.Job{Queue: "a", Tier: cluster.Standard, Estimate: 1e9,
+			Tasks: []cluster.TaskSet{{Count: 2, Request: cluster.Request{GPUs: 1}}}}
+		for i, evs := range [][]engine.Event{{{Type: engine.Submitted, Spec: &j}},
+			{{Type: engine.Started, Rate: 500_000}}, {{Type: engine.NodeDown, Node: "n1"}},
+			{{Type: engine.Stopped, Reason: engine.NodeLost}}} {
 			batch := engine.Batch{Seq: int64(i), Now: cluster.Time(i) * 1e9, Events: evs}
 			d := e.Step(batch)
 			if err := w.Record(&batch, &d); err != nil {

@@ -158,7 +158,8 @@ func (j *Reader) Next() (engine.Batch, uint64, error) {
 	}
 	for i := range l.Events { // a job must be one that the engine can book
 		ev := &l.Events[i]
-		if ev.Spec != nil && (ev.Spec.ID < 0 || ev.Spec.ID > j.most+maxGap) || ev.Type == engine.Submitted && ev.Spec == nil {
+		if ev.Spec != nil && (ev.Spec.ID < 0 || ev.Spec.ID > j.most+maxGap) ||
+			ev.Type == engine.Submitted && ev.Spec == nil {
 			return engine.Batch{}, 0, fmt.Errorf("%s: step %d: event %d has no valid job", j.name, j.step, i)
 		}
 		if ev.Spec != nil {
@@ -188,7 +189,8 @@ func Replay(j *Reader, until cluster.Time) (e *engine.Engine, steps int64, err e
 type Watcher func(b *engine.Batch, d *engine.Decision) error
 
 // Watch is a Replay that lets somebody look on: watcher is given the engine before the first step. nil: nobody does.
-func Watch(j *Reader, until cluster.Time, watcher func(*engine.Engine) Watcher) (e *engine.Engine, steps int64, err error) {
+func Watch(j *Reader, until cluster.Time, watcher func(*engine.Engine) Watcher) (e *engine.Engine, steps int64,
+	err error) {
 	e, err = j.Header.NewEngine()
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s: %w", j.name, err)

@@ -31,8 +31,9 @@ func record(t testing.TB) []byte {
 		t.Fatal(err)
 	}
 	job := func(id cluster.JobID, gpus int) engine.Event {
-		return engine.Event{Type: engine.Submitted, Job: id, Spec: &cluster.Job{ID: id, Name: "j", Tier: cluster.Standard,
-			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}, Estimate: time.Hour}}
+		return engine.Event{Type: engine.Submitted, Job: id,
+			Spec: &cluster.Job{ID: id, Name: "j", Tier: cluster.Standard,
+				Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}, Estimate: time.Hour}}
 	}
 	for i, evs := range [][]engine.Event{
 		{job(0, 3), job(1, 2)}, {{Type: engine.Started, Job: 0}}, {job(2, 1)},
@@ -64,7 +65,8 @@ func TestReplay(t *testing.T) {
 	if err != nil || steps != 3 {
 		t.Fatalf("until 2m: %d steps, %v", steps, err)
 	}
-	if y := e.Why(1); y.State != "pending" || len(y.Blockers) == 0 || !strings.Contains(y.Blockers[0], "needs 2 GPUs on one node; best n1 has 0") {
+	if y := e.Why(1); y.State != "pending" || len(y.Blockers) == 0 ||
+		!strings.Contains(y.Blockers[0], "needs 2 GPUs on one node; best n1 has 0") {
 		t.Errorf("why: %+v", y)
 	}
 }
@@ -74,7 +76,8 @@ func TestDamage(t *testing.T) {
 	data := string(record(t))
 	lines := strings.SplitAfter(data, "\n")
 	for name, c := range map[string]struct{ text, want string }{
-		"hash":      {lines[0] + strings.Replace(lines[1], `"hash":"`, `"hash":"0`, 1)[:len(lines[1])-3] + "\"}\n", "decides differently"},
+		"hash": {lines[0] + strings.Replace(lines[1], `"hash":"`, `"hash":"0`, 1)[:len(lines[1])-3] + "\"}\n",
+			"decides differently"},
 		"truncated": {data[:len(data)-20], "step 5"},
 		"version":   {strings.Replace(data, Version, "other/v9", 1), `version "other/v9"`},
 		"empty":     {"", "not a journal"},

@@ -14,9 +14,9 @@ const (
 	lastAskAgain  = 5 * time.Second
 )
 
-// untilAnswered puts a question to the API server until the server answers it. A connection that breaks, or a server that
-// is overloaded or still starting, says nothing about the cluster: a scheduler that starts meanwhile waits. Every
-// other error is an answer, and is returned. what names the question in the log.
+// untilAnswered puts a question to the API server until the server answers it. A connection that breaks, or a
+// server that is overloaded or still starting, says nothing about the cluster: a scheduler that starts
+// meanwhile waits. Every other error is an answer, and is returned. what names the question in the log.
 func (d *Driver) untilAnswered(ctx context.Context, what string, ask func(context.Context) error) error {
 	said := ""
 	for wait := firstAskAgain; ; wait = min(2*wait, lastAskAgain) {

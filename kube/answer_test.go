@@ -25,7 +25,8 @@ import (
 func TestStartUnanswered(t *testing.T) {
 	broken := &url.Error{Op: "Get", URL: "https://192.0.2.1/apis", Err: io.ErrUnexpectedEOF}
 	for name, fault := range map[string]error{"broken": broken, "overloaded": apierrors.NewTooManyRequests("later", 1),
-		"starting": apierrors.NewServiceUnavailable("starting"), "internal": apierrors.NewInternalError(io.ErrClosedPipe)} {
+		"starting": apierrors.NewServiceUnavailable("starting"),
+		"internal": apierrors.NewInternalError(io.ErrClosedPipe)} {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
 			asked := map[string]int{}
@@ -83,7 +84,8 @@ func TestStartUnanswered(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	d := &Driver{opt: Options{Log: slog.New(slog.DiscardHandler)}}
 	queues := schema.GroupResource{Group: "muster.sh", Resource: "queues"}
-	for _, answer := range []error{nil, apierrors.NewNotFound(queues, "x"), apierrors.NewForbidden(queues, "x", nil), apierrors.NewUnauthorized("x")} {
+	for _, answer := range []error{nil, apierrors.NewNotFound(queues, "x"), apierrors.NewForbidden(queues, "x", nil),
+		apierrors.NewUnauthorized("x")} {
 		n := 0
 		err := d.untilAnswered(context.Background(), "?", func(context.Context) error {
 			n++

@@ -144,7 +144,8 @@ func (d *Driver) limitsOf(pods []*pod, careful, devices bool) fit.Limits {
 func (d *Driver) lookAround(g *gang, pods []*pod, spec *cluster.Job) bool {
 	if len(pods) == 1 {
 		if before := d.takeTurn(g, pods[0]); before != nil {
-			g.refused = "its turn comes after " + before.name + ", which asks for the same: where one of them goes decides where the next may"
+			g.refused = "its turn comes after " + before.name +
+				", which asks for the same: where one of them goes decides where the next may"
 			return false
 		}
 	}

@@ -20,8 +20,10 @@ import (
 func apart(key string, pods ...*v1.Pod) []*v1.Pod {
 	for _, p := range pods {
 		p.Labels["app"] = "apart"
-		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "apart"}}, TopologyKey: key}}}}
+		p.Spec.Affinity = &v1.Affinity{
+			PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "apart"}},
+				TopologyKey:   key}}}}
 	}
 	return pods
 }
@@ -61,10 +63,13 @@ func testNeighbours(b *bench) {
 	for i := range 4 { // two nodes are left for them; they come one after the other
 		b.create(apart(v1.LabelHostname, controlplane.Pod(fmt.Sprintf("lone-%d", i), 1, nil))...)
 	}
-	b.wait("two of the lone pods have a node of their own", func() bool { return len(b.on("lone", v1.LabelHostname)) == 2 })
+	b.wait("two of the lone pods have a node of their own", func() bool {
+		return len(b.on("lone", v1.LabelHostname)) == 2
+	})
 	b.wait("the next says what keeps it off", func() bool {
 		return slices.ContainsFunc(b.pods(), func(p v1.Pod) bool {
-			return strings.HasPrefix(p.Name, "lone") && strings.Contains(condition(&p).Message, "6: a pod that wants nobody like it near")
+			return strings.HasPrefix(p.Name, "lone") &&
+				strings.Contains(condition(&p).Message, "6: a pod that wants nobody like it near")
 		})
 	})
 	b.gone(b.pod("hosts-0"))
@@ -74,8 +79,9 @@ func testNeighbours(b *bench) {
 	zones := controlplane.Gang("zones", 6, 1, nil)
 	for _, p := range zones {
 		p.Labels["app"] = "even"
-		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: v1.DoNotSchedule,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "even"}}}}
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{
+			{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: v1.DoNotSchedule,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "even"}}}}
 	}
 	b.create(zones...)
 	b.wait("two pods of the gang are in each zone", func() bool {
@@ -93,17 +99,22 @@ func testNeighbours(b *bench) {
 	near := controlplane.Gang("near", 4, 4, nil)
 	for _, p := range near {
 		p.Labels["app"] = "near"
-		p.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "near"}}, TopologyKey: "zone"}}}}
+		p.Spec.Affinity = &v1.Affinity{
+			PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "near"}},
+				TopologyKey:   "zone"}}}}
 	}
 	b.create(near...) // 16 GPUs of one zone
-	b.wait("the gang says that no zone has room for all of it", func() bool { return strings.Contains(condition(b.pod("near-0")).Message, "16 GPUs") })
+	b.wait("the gang says that no zone has room for all of it", func() bool {
+		return strings.Contains(condition(b.pod("near-0")).Message, "16 GPUs")
+	})
 	b.gone(b.pod("fill-1"))
 	b.wait("the gang is in the zone that became free", func() bool { return b.on("near", "zone")["z1"] == 4 })
 
 	meek := controlplane.Pod("meek", 8, map[string]string{LabelTier: "critical"})
 	never := v1.PreemptNever
-	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "meek"}, Value: 1000, PreemptionPolicy: &never}
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "meek"}, Value: 1000,
+		PreemptionPolicy: &never}
 	if _, err := b.c.SchedulingV1().PriorityClasses().Create(b.ctx, class, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -158,8 +169,9 @@ func TestSpreadEmptySelector(t *testing.T) {
 	var pods []*v1.Pod
 	for i := range 3 {
 		p := controlplane.Pod(fmt.Sprintf("p%d", i), 1, nil)
-		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: v1.LabelHostname, MinDomains: ptr.To[int32](7),
-			WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{}}}
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{
+			{MaxSkew: 1, TopologyKey: v1.LabelHostname, MinDomains: ptr.To[int32](7),
+				WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{}}}
 		pods = append(pods, p)
 	}
 	d.come(t, now, pods...)

@@ -44,7 +44,8 @@ func (d *Driver) setPodAside(p *pod, why string) {
 
 // setGangAside says once that a gang is not scheduled.
 func (d *Driver) setGangAside(pods []*pod, why string) {
-	d.sayAside(pods[0], why, "a gang is set aside: it is not scheduled", "Muster does not schedule this pod and its gang: ")
+	d.sayAside(pods[0], why, "a gang is set aside: it is not scheduled",
+		"Muster does not schedule this pod and its gang: ")
 }
 
 // sayAside says once, in the log and in an event of a pod, that something is set aside.
@@ -120,7 +121,8 @@ func (d *Driver) dropJobs(snap *engine.Snapshot, gone func(*engine.JobRecord) bo
 		}
 		if g := d.byID[r.Spec.ID]; g != nil {
 			d.expel(g, failed.Error())
-			g.refused, g.refusedIn, g.refusedFor, g.refusedAs = "it cannot be scheduled: "+failed.Error(), d.era, uids(g.ready()), g.facts
+			g.refused, g.refusedIn, g.refusedFor, g.refusedAs = "it cannot be scheduled: "+failed.Error(), d.era,
+				uids(g.ready()), g.facts
 		}
 		return true
 	})
@@ -132,7 +134,8 @@ func (d *Driver) safely(f func() error) (err error) {
 	defer func() {
 		if x := recover(); x != nil {
 			d.opt.Observe.SetAside(asideHandler)
-			d.opt.Log.Error("the scheduler failed while it built its engine", "error", x, "stack", string(debug.Stack()))
+			d.opt.Log.Error("the scheduler failed while it built its engine", "error", x, "stack",
+				string(debug.Stack()))
 			err = fmt.Errorf("the scheduler failed: %v", x)
 		}
 	}()
@@ -145,7 +148,8 @@ func (d *Driver) guarded(what string, f func()) {
 	defer func() {
 		if x := recover(); x != nil {
 			d.opt.Observe.SetAside(asideHandler)
-			d.opt.Log.Error("the scheduler failed while it handled something of the cluster", "what", what, "error", x, "stack", string(debug.Stack()))
+			d.opt.Log.Error("the scheduler failed while it handled something of the cluster", "what", what, "error", x,
+				"stack", string(debug.Stack()))
 			d.stale = "a handler failed"
 		}
 	}()
@@ -155,5 +159,7 @@ func (d *Driver) guarded(what string, f func()) {
 // forgetAsides forgets what was told of pods and nodes that are gone.
 func (d *Driver) forgetAsides() {
 	maps.DeleteFunc(d.aside.pods, func(uid types.UID, _ string) bool { return d.pods[uid] == nil })
-	maps.DeleteFunc(d.aside.told, func(name string, _ string) bool { return d.nodes[name] == nil || d.aside.nodes[name] == "" })
+	maps.DeleteFunc(d.aside.told, func(name string, _ string) bool {
+		return d.nodes[name] == nil || d.aside.nodes[name] == ""
+	})
 }

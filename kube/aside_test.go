@@ -112,10 +112,14 @@ func TestForgedPlan(t *testing.T) {
 		"the gang runs":  `{"tasks":[{"count":1,"request":{"gpus":1,"cpu":1000}}],"on":[{"node":"n0","tasks":1}],"alone":true,"repair":9223372036854775807}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			forged := boundWith(controlplane.Pod("forged", 1, map[string]string{"!" + AnnotationSpeed: "NaN", "!" + AnnotationRunTime: "-1h"}), "n0", plan)
+			forged := boundWith(
+				controlplane.Pod("forged", 1,
+					map[string]string{"!" + AnnotationSpeed: "NaN", "!" + AnnotationRunTime: "-1h"}), "n0", plan)
 			w := newWorld(t, func(o *Options) { o.Seal = []byte("key") }, someNodes(3, 8), forged,
-				controlplane.Pod("a", 8, nil), controlplane.Pod("b", 8, nil), controlplane.Pod("c", 7, nil), controlplane.Pod("d", 1, nil))
-			if got := []string{w.at("a"), w.at("b"), w.at("c"), w.at("d")}; slices.Contains(got[:3], "") || got[2] != "n0" || got[3] != "" {
+				controlplane.Pod("a", 8, nil), controlplane.Pod("b", 8, nil), controlplane.Pod("c", 7, nil),
+				controlplane.Pod("d", 1, nil))
+			if got := []string{w.at("a"), w.at("b"), w.at("c"), w.at("d")}; slices.Contains(got[:3], "") ||
+				got[2] != "n0" || got[3] != "" {
 				t.Errorf("a, b, c and d are at %q: all but the forged pod's GPU are free, and no more", got)
 			}
 			if len(w.order) != 3 {
@@ -132,7 +136,8 @@ func TestForgedPlan(t *testing.T) {
 func TestRestartResized(t *testing.T) {
 	var pods []*v1.Pod
 	for i := range 4 {
-		p := boundWith(controlplane.Pod(fmt.Sprint("p", i), 1, nil), "n0", `{"tasks":[{"count":1,"request":{"gpus":1,"cpu":1000}}],"on":[{"node":"n0","tasks":1}]}`)
+		p := boundWith(controlplane.Pod(fmt.Sprint("p", i), 1, nil), "n0",
+			`{"tasks":[{"count":1,"request":{"gpus":1,"cpu":1000}}],"on":[{"node":"n0","tasks":1}]}`)
 		p.Status.Phase = v1.PodRunning
 		pods = append(pods, p)
 	}
@@ -164,7 +169,9 @@ func TestSealedPlan(t *testing.T) {
 	if w := start(key.seal("g-0", AnnotationPlan, plan)); w.at("g-1") != "n1" {
 		t.Errorf("the second pod of a gang whose plan is sealed is at %q, and its place is on n1", w.at("g-1"))
 	}
-	for name, seal := range map[string]string{"none": "", "another pod's": key.seal("g-1", AnnotationPlan, plan), "another text's": key.seal("g-0", AnnotationPlan, "{}"), "another key's": sealKey("x").seal("g-0", AnnotationPlan, plan)} {
+	for name, seal := range map[string]string{"none": "", "another pod's": key.seal("g-1", AnnotationPlan, plan),
+		"another text's": key.seal("g-0", AnnotationPlan, "{}"),
+		"another key's":  sealKey("x").seal("g-0", AnnotationPlan, plan)} {
 		w := start(seal)
 		g := w.gangs["gang/default/g"]
 		if g == nil || g.phase != running || len(g.slots) != 1 || len(w.eng.Beliefs()) != 2 {
@@ -173,13 +180,15 @@ func TestSealedPlan(t *testing.T) {
 	}
 }
 
-// More kinds of node than the engine tells apart keep nobody else from running: of a tenant who asks for ever other sets
-// of nodes, and of nodes that are all different.
+// More kinds of node than the engine tells apart keep nobody else from running: of a tenant who asks for ever
+// other sets of nodes, and of nodes that are all different.
 func TestManyKinds(t *testing.T) {
 	affine := func(name, key string) *v1.Pod {
 		p := controlplane.Pod(name, 1, nil)
-		p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
-			NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: v1.NodeSelectorOpExists}}}}}}}
+		p.Spec.Affinity = &v1.Affinity{
+			NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+				NodeSelectorTerms: []v1.NodeSelectorTerm{
+					{MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: v1.NodeSelectorOpExists}}}}}}}
 		return p
 	}
 	nodes := someNodes(600, 1)
@@ -204,7 +213,8 @@ func TestManyKinds(t *testing.T) {
 	for i, p := range pods {
 		at := w.at(p.Name)
 		n := w.nodes[at]
-		key := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Key
+		must := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		key := must.NodeSelectorTerms[0].MatchExpressions[0].Key
 		if n == nil {
 			if i >= 10 && taken[nodes[i].Name] {
 				continue // an earlier one has it
@@ -232,10 +242,12 @@ func TestManyKinds(t *testing.T) {
 
 // However large or small the quantities are that pods and nodes state, nothing counts as less than it is.
 func TestAbsurdQuantities(t *testing.T) {
-	for _, text := range []string{"9223372036854775807", "1e30", "8E", "9999999E", "-1", "-9223372036854775807", "1e-30", "0"} {
+	for _, text := range []string{"9223372036854775807", "1e30", "8E", "9999999E", "-1", "-9223372036854775807",
+		"1e-30", "0"} {
 		q := resource.MustParse(text)
 		large := q.CmpInt64(1<<40) > 0
-		for name, v := range map[string]int64{"count": amount.Count(&q), "bytes": amount.Bytes(&q), "milli": amount.Milli(&q), "MiB": amount.MiB(&q, true)} {
+		for name, v := range map[string]int64{"count": amount.Count(&q), "bytes": amount.Bytes(&q),
+			"milli": amount.Milli(&q), "MiB": amount.MiB(&q, true)} {
 			if v < 0 || large && v <= 1<<40 || q.Sign() <= 0 && v != 0 {
 				t.Errorf("%s as %s: %d", text, name, v)
 			}
@@ -301,7 +313,8 @@ func TestGarbage(t *testing.T) {
 		}
 		if w.at("ok") == "" {
 			p := w.pods["ok"]
-			t.Fatalf("seed %d: an ordinary pod waits: %s; %q, of %s", seed, w.gangs["pod/ok"].refused, p.signature, jsonText(p.obj.Spec))
+			t.Fatalf("seed %d: an ordinary pod waits: %s; %q, of %s", seed, w.gangs["pod/ok"].refused, p.signature,
+				jsonText(p.obj.Spec))
 		}
 		if w.aside.count[asideHandler] > 0 {
 			t.Fatalf("seed %d: a handler failed", seed)
@@ -320,13 +333,16 @@ func (w *world) found2() *engine.Snapshot {
 type garbage struct{ *rand.Rand }
 
 func (g *garbage) text() string {
-	list := []string{"", "0", "-1", "1", "2", "3", "9223372036854775807", "-9223372036854775808", "1e400", "NaN", "Inf", "true", "null", "{}", "[]", `"`, "\x00\xff", "n1", "ghost",
-		"loss:0.01:3", "24h", "-3s", "2026-01-01T00:00:00Z", "nvlink", "critical", "30%", "8GiB", strings.Repeat("x", 5000)}
+	list := []string{"", "0", "-1", "1", "2", "3", "9223372036854775807", "-9223372036854775808", "1e400", "NaN", "Inf",
+		"true", "null", "{}", "[]", `"`, "\x00\xff", "n1", "ghost",
+		"loss:0.01:3", "24h", "-3s", "2026-01-01T00:00:00Z", "nvlink", "critical", "30%", "8GiB",
+		strings.Repeat("x", 5000)}
 	return list[g.IntN(len(list))]
 }
 
 func (g *garbage) quantity() resource.Quantity {
-	list := []string{"0", "1", "2", "-1", "8", "64", "65", "1000", "9223372036854775807", "8E", "1e30", "-1e30", "1m", "1e-9"}
+	list := []string{"0", "1", "2", "-1", "8", "64", "65", "1000", "9223372036854775807", "8E", "1e30", "-1e30", "1m",
+		"1e-9"}
 	return resource.MustParse(list[g.IntN(len(list))])
 }
 
@@ -338,7 +354,8 @@ func (g *garbage) plan() string {
 			r.Profile, r.CPU, r.RAM = "1g.10gb", int64(g.Uint64()), int64(g.Uint64())
 		}
 		p.Tasks = append(p.Tasks, cluster.TaskSet{Count: 1 + g.IntN(3), Request: r})
-		p.On = append(p.On, planned{Node: fmt.Sprint("n", g.IntN(8)), Set: len(p.Tasks) - 1, Tasks: p.Tasks[len(p.Tasks)-1].Count})
+		p.On = append(p.On, planned{Node: fmt.Sprint("n", g.IntN(8)), Set: len(p.Tasks) - 1,
+			Tasks: p.Tasks[len(p.Tasks)-1].Count})
 	}
 	if g.IntN(3) == 0 {
 		p.Before = &before{Submit: cluster.Time(g.Uint64()), Work: time.Duration(g.Uint64())}
@@ -363,7 +380,8 @@ func (g *garbage) spoilPod(p *v1.Pod) {
 		p.Annotations[AnnotationPlan] = g.plan()
 	}
 	r := p.Spec.Containers[0].Resources.Requests
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared", "example.com/thing", "nvidia.com/mig-bad"} {
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, "nvidia.com/gpu",
+		"nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared", "example.com/thing", "nvidia.com/mig-bad"} {
 		if g.IntN(8) == 0 {
 			r[name] = g.quantity()
 		}
@@ -378,11 +396,16 @@ func (g *garbage) spoilPod(p *v1.Pod) {
 		p.Spec.NodeSelector = map[string]string{"nvidia.com/gpu.product": g.text()}
 	}
 	if g.IntN(4) == 0 {
-		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: int32(g.IntN(3)), TopologyKey: "kubernetes.io/hostname", WhenUnsatisfiable: v1.DoNotSchedule,
-			LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: g.text(), Operator: "In", Values: []string{g.text()}}}}}}
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{
+			{MaxSkew: int32(g.IntN(3)), TopologyKey: "kubernetes.io/hostname", WhenUnsatisfiable: v1.DoNotSchedule,
+				LabelSelector: &metav1.LabelSelector{
+					MatchExpressions: []metav1.LabelSelectorRequirement{
+						{Key: g.text(), Operator: "In", Values: []string{g.text()}}}}}}
 	}
 	if g.IntN(4) == 0 {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: []string{"batch/v1", "jobset.x-k8s.io/v1alpha2", "v1"}[g.IntN(3)], Kind: []string{"Job", "JobSet", "Node"}[g.IntN(3)], Name: "x", UID: "x", Controller: new(bool)}}
+		p.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: []string{"batch/v1", "jobset.x-k8s.io/v1alpha2", "v1"}[g.IntN(3)],
+				Kind: []string{"Job", "JobSet", "Node"}[g.IntN(3)], Name: "x", UID: "x", Controller: new(bool)}}
 		*p.OwnerReferences[0].Controller = true
 	}
 	if g.IntN(5) == 0 {
@@ -391,17 +414,22 @@ func (g *garbage) spoilPod(p *v1.Pod) {
 }
 
 func (g *garbage) spoilNode(n *v1.Node) {
-	for _, key := range []string{"nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy", "nvidia.com/gpu.clique", LabelMIG, LabelPower, LabelLoan, "nvidia.com/mig.config", "nvidia.com/mig.config.state"} {
+	for _, key := range []string{"nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.replicas",
+		"nvidia.com/gpu.sharing-strategy", "nvidia.com/gpu.clique", LabelMIG, LabelPower, LabelLoan,
+		"nvidia.com/mig.config", "nvidia.com/mig.config.state"} {
 		if g.IntN(4) == 0 {
 			n.Labels[key] = g.text()
 		}
 	}
 	if g.IntN(4) == 0 {
-		n.Labels["nvidia.com/gpu.product"] = []string{"NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", "NVIDIA-H100-80GB-HBM3", "Tesla-T4"}[g.IntN(4)]
+		n.Labels["nvidia.com/gpu.product"] = []string{"NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb",
+			"NVIDIA-H100-80GB-HBM3", "Tesla-T4"}[g.IntN(4)]
 	}
 	n.Status.Capacity, n.Status.Allocatable = n.Status.Capacity.DeepCopy(), n.Status.Allocatable.DeepCopy()
 	for _, list := range []v1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
-		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods, "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb", "nvidia.com/gpu.shared", "example.com/thing", "nvidia.com/mig-bad"} {
+		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods, "nvidia.com/gpu",
+			"nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb", "nvidia.com/gpu.shared", "example.com/thing",
+			"nvidia.com/mig-bad"} {
 			if g.IntN(6) == 0 {
 				list[name] = g.quantity()
 			}
@@ -435,23 +463,34 @@ func TestGarbageObjects(t *testing.T) {
 		put := func() {
 			for _, k := range gangs.Kinds() {
 				for _, space := range []string{"default", ""} {
-					o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": k.Group + "/" + k.Versions[0], "kind": k.Name, "metadata": map[string]any{"name": "x", "namespace": space}, "spec": g.tree(4), "status": g.tree(3), "value": g.tree(0)}}
+					o := &unstructured.Unstructured{
+						Object: map[string]any{"apiVersion": k.Group + "/" + k.Versions[0], "kind": k.Name,
+							"metadata": map[string]any{"name": "x", "namespace": space}, "spec": g.tree(4),
+							"status": g.tree(3), "value": g.tree(0)}}
 					w.guarded("object", func() { w.objectChanged(k.In(space, "x"), o) })
 				}
 			}
-			j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", UID: "x", Annotations: map[string]string{LabelGang: "true", AnnotationMin: g.text()}}}
+			j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", UID: "x",
+				Annotations: map[string]string{LabelGang: "true", AnnotationMin: g.text()}}}
 			size, done := int32(g.Uint64()), int32(g.Uint64())
 			j.Spec.Parallelism, j.Spec.Completions, j.Status.Succeeded = &size, &done, int32(g.Uint64())
 			w.guarded("job", func() { w.jobChanged(j) })
 		}
 		put()
-		for i, k := range append(slices.Clone(gangs.Kinds()), &gangs.Kind{Group: "batch", Name: "Job", Versions: []string{"v1"}}) {
+		for i, k := range append(slices.Clone(gangs.Kinds()),
+			&gangs.Kind{Group: "batch", Name: "Job", Versions: []string{"v1"}}) {
 			for n := range 2 {
 				p := controlplane.Pod(fmt.Sprintf("p%d-%d", i, n), g.IntN(3), nil)
-				p.OwnerReferences = []metav1.OwnerReference{{APIVersion: k.Group + "/" + k.Versions[0], Kind: k.Name, Name: "x", UID: "x", Controller: &yes}}
-				for _, key := range []string{"scheduling.k8s.io/group-name", "pod-group-name", "kueue.x-k8s.io/pod-group-name", kueueQueue, kueuePriority, "kueue.x-k8s.io/pod-group-total-count", "jobset.sigs.k8s.io/jobset-name",
-					"jobset.sigs.k8s.io/replicatedjob-name", "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index", "leaderworkerset.sigs.k8s.io/size", "leaderworkerset.sigs.k8s.io/worker-index", "training.kubeflow.org/job-name",
-					"training.kubeflow.org/replica-type", "ray.io/cluster", "ray.io/group", "ray.io/node-type", "kai.scheduler/subgroup-name", kaiMinMember} {
+				p.OwnerReferences = []metav1.OwnerReference{
+					{APIVersion: k.Group + "/" + k.Versions[0], Kind: k.Name, Name: "x", UID: "x", Controller: &yes}}
+				for _, key := range []string{"scheduling.k8s.io/group-name", "pod-group-name",
+					"kueue.x-k8s.io/pod-group-name", kueueQueue, kueuePriority, "kueue.x-k8s.io/pod-group-total-count",
+					"jobset.sigs.k8s.io/jobset-name",
+					"jobset.sigs.k8s.io/replicatedjob-name", "leaderworkerset.sigs.k8s.io/name",
+					"leaderworkerset.sigs.k8s.io/group-index", "leaderworkerset.sigs.k8s.io/size",
+					"leaderworkerset.sigs.k8s.io/worker-index", "training.kubeflow.org/job-name",
+					"training.kubeflow.org/replica-type", "ray.io/cluster", "ray.io/group", "ray.io/node-type",
+					"kai.scheduler/subgroup-name", kaiMinMember} {
 					if value := g.text(); g.IntN(3) == 0 {
 						p.Labels[key], p.Annotations[key] = value, value
 					} else if g.IntN(3) == 0 {
@@ -474,9 +513,14 @@ func TestGarbageObjects(t *testing.T) {
 
 // tree is what could stand under a field, with the names of fields that are read.
 func (g *garbage) tree(depth int) any {
-	names := []string{"spec", "suspend", "replicas", "name", "minMember", "template", "startupPolicy", "schedulingPolicy", "runPolicy", "replicatedJobs", "minReplicas", "workerGroupSpecs", "topology", "succeeded", "subGroups", "metadata",
-		"startupPolicyOrder", "schedulingConstraints", "replicaStatuses", "priorityClassName", "priority", "parallelism", "numOfHosts", "minCount", "minAvailable", "maxReplicas", "key", "groupName", "gang", "elasticPolicy", "dependsOn",
-		"completions", "clusterQueue", "pytorchReplicaSpecs", "Master", "Worker", "leaderWorkerTemplate", "size", "headGroupSpec", "parent", "queue", "trainer", "numNodes", "rayClusterSpec"}
+	names := []string{"spec", "suspend", "replicas", "name", "minMember", "template", "startupPolicy",
+		"schedulingPolicy", "runPolicy", "replicatedJobs", "minReplicas", "workerGroupSpecs", "topology", "succeeded",
+		"subGroups", "metadata",
+		"startupPolicyOrder", "schedulingConstraints", "replicaStatuses", "priorityClassName", "priority",
+		"parallelism", "numOfHosts", "minCount", "minAvailable", "maxReplicas", "key", "groupName", "gang",
+		"elasticPolicy", "dependsOn",
+		"completions", "clusterQueue", "pytorchReplicaSpecs", "Master", "Worker", "leaderWorkerTemplate", "size",
+		"headGroupSpec", "parent", "queue", "trainer", "numNodes", "rayClusterSpec"}
 	switch k := g.IntN(10); {
 	case depth > 0 && k < 6:
 		m := map[string]any{}
@@ -491,7 +535,8 @@ func (g *garbage) tree(depth int) any {
 		}
 		return list
 	case k < 9:
-		return []any{int64(g.Uint64()), int64(-1), int64(0), int64(3), float64(1e300), float64(-2.5), true, nil, int64(1) << 40}[g.IntN(9)]
+		return []any{int64(g.Uint64()), int64(-1), int64(0), int64(3), float64(1e300), float64(-2.5), true, nil,
+			int64(1) << 40}[g.IntN(9)]
 	}
 	return g.text()
 }

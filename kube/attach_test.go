@@ -34,21 +34,26 @@ const csi = "csi.example.com"
 // their own.
 func (d *Driver) boundClaims(mode v1.PersistentVolumeAccessMode, names ...string) {
 	for _, name := range names {
-		d.volumes.Changed(volumeOf(name, v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: csi, VolumeHandle: name}}))
+		d.volumes.Changed(volumeOf(name,
+			v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: csi, VolumeHandle: name}}))
 		d.volumes.Changed(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-			Spec: v1.PersistentVolumeClaimSpec{VolumeName: "v-" + name, AccessModes: []v1.PersistentVolumeAccessMode{mode}}})
+			Spec: v1.PersistentVolumeClaimSpec{VolumeName: "v-" + name,
+				AccessModes: []v1.PersistentVolumeAccessMode{mode}}})
 	}
 }
 
 // volumeOf is the volume of a claim.
 func volumeOf(claim string, source v1.PersistentVolumeSource) *v1.PersistentVolume {
-	return &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v-" + claim}, Spec: v1.PersistentVolumeSpec{PersistentVolumeSource: source}}
+	return &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v-" + claim},
+		Spec: v1.PersistentVolumeSpec{PersistentVolumeSource: source}}
 }
 
 // using makes a pod use claims.
 func using(p *v1.Pod, claims ...string) *v1.Pod {
 	for _, c := range claims {
-		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: c, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: c}}})
+		p.Spec.Volumes = append(p.Spec.Volumes,
+			v1.Volume{Name: c, VolumeSource: v1.VolumeSource{
+				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: c}}})
 	}
 	return p
 }
@@ -84,8 +89,9 @@ func TestAttachSingles(t *testing.T) {
 		d.volumes.Changed(csiNode(name, map[string]int32{csi: n}))
 	}
 	d.boundClaims(v1.ReadWriteOnce, "c0", "c1", "c2", "c3", "c4", "c5", "left")
-	d.onVolume(nil, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va"}, Spec: storagev1.VolumeAttachmentSpec{Attacher: csi, NodeName: "n0000",
-		Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("v-left")}}})
+	d.onVolume(nil, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va"},
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: csi, NodeName: "n0000",
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("v-left")}}})
 	d.collect()
 	foreign := using(controlplane.Pod("foreign", 0, nil), "c5")
 	foreign.Spec.SchedulerName, foreign.Spec.NodeName = "other", "n0001"
@@ -147,7 +153,8 @@ func TestAttachPreempts(t *testing.T) {
 	d, now := still(t, 1)
 	d.volumes.Changed(csiNode("n0000", map[string]int32{csi: 2}))
 	d.boundClaims(v1.ReadWriteOnce, "a", "b", "high")
-	low := []*v1.Pod{using(controlplane.Pod("low-a", 4, map[string]string{LabelTier: "best-effort"}), "a"), using(controlplane.Pod("low-b", 4, map[string]string{LabelTier: "best-effort"}), "b")}
+	low := []*v1.Pod{using(controlplane.Pod("low-a", 4, map[string]string{LabelTier: "best-effort"}), "a"),
+		using(controlplane.Pod("low-b", 4, map[string]string{LabelTier: "best-effort"}), "b")}
 	d.come(t, now, low...)
 	if on := d.places("low"); on["n0000"] != 2 {
 		t.Fatalf("low is on %v", on)
@@ -198,7 +205,8 @@ func TestReadWriteOncePod(t *testing.T) {
 		t.Errorf("the claim is free, and %s waits: %q", other.obj.Name, other.gang.refused)
 	}
 	d.come(t, now, using(controlplane.Pod("q", 1, nil), "mine"))
-	if why, want := d.pods["q"].gang.refused, "volume claim mine (ReadWriteOncePod) is in use by pod "+other.obj.Name; why != want {
+	if why, want := d.pods["q"].gang.refused,
+		"volume claim mine (ReadWriteOncePod) is in use by pod "+other.obj.Name; why != want {
 		t.Errorf("it says %q, not %q", why, want)
 	}
 	pair := controlplane.Gang("pair", 2, 1, nil)

@@ -54,7 +54,8 @@ func told(b *testing.B, muster string, n int) {
 		b.Fatal(err)
 	}
 	many(b, n, func(i int) error {
-		_, err := c.CoreV1().Pods("default").Create(b.Context(), controlplane.Pod(fmt.Sprintf("waits-%06d", i), 1+i%8, nil), metav1.CreateOptions{})
+		_, err := c.CoreV1().Pods("default").Create(b.Context(),
+			controlplane.Pod(fmt.Sprintf("waits-%06d", i), 1+i%8, nil), metav1.CreateOptions{})
 		return err
 	})
 	w, err := c.CoreV1().Pods("default").Watch(b.Context(), metav1.ListOptions{})
@@ -64,7 +65,8 @@ func told(b *testing.B, muster string, n int) {
 	defer w.Stop()
 	api := apiServer(b, p.Admin)
 	before := cpuOf(b, api)
-	cmd := exec.Command(muster, "--kubeconfig", p.Kubeconfig, "--leader-elect=false", "--listen", "none", "--log-level", "warn")
+	cmd := exec.Command(muster, "--kubeconfig", p.Kubeconfig, "--leader-elect=false", "--listen", "none", "--log-level",
+		"warn")
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

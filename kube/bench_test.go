@@ -80,10 +80,12 @@ func contestants(b *testing.B) []contestant {
 			return c
 		}},
 		{"muster", "muster", func(p *controlplane.Plane) *exec.Cmd {
-			return exec.Command(muster, "--kubeconfig", p.Kubeconfig, "--leader-elect=false", "--qps", "10000", "--listen", "none", "--log-level", "warn")
+			return exec.Command(muster, "--kubeconfig", p.Kubeconfig, "--leader-elect=false", "--qps", "10000",
+				"--listen", "none", "--log-level", "warn")
 		}},
 		{"kube-scheduler", "default-scheduler", func(p *controlplane.Plane) *exec.Cmd {
-			return exec.Command(p.Program("kube-scheduler"), "--kubeconfig", p.Kubeconfig, "--leader-elect=false", "--secure-port=0", "--kube-api-qps=10000", "--kube-api-burst=10000")
+			return exec.Command(p.Program("kube-scheduler"), "--kubeconfig", p.Kubeconfig, "--leader-elect=false",
+				"--secure-port=0", "--kube-api-qps=10000", "--kube-api-burst=10000")
 		}},
 	}
 	if f := strings.Split(os.Getenv("MUSTER_PEER"), "|"); len(f) == 3 {
@@ -104,16 +106,20 @@ type track struct {
 }
 
 func follow(b *testing.B, p *controlplane.Plane) *track {
-	t := &track{created: map[string]time.Time{}, bound: map[string]time.Time{}, node: map[string]string{}, more: make(chan struct{}, 1)}
-	f := informers.NewSharedInformerFactoryWithOptions(p.Client(), 0, informers.WithTransform(func(obj any) (any, error) {
-		pod, ok := obj.(*v1.Pod)
-		if !ok {
-			return obj, nil
-		}
-		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, ResourceVersion: pod.ResourceVersion}, Spec: v1.PodSpec{NodeName: pod.Spec.NodeName}}, nil
-	}))
+	t := &track{created: map[string]time.Time{}, bound: map[string]time.Time{}, node: map[string]string{},
+		more: make(chan struct{}, 1)}
+	f := informers.NewSharedInformerFactoryWithOptions(p.Client(), 0,
+		informers.WithTransform(func(obj any) (any, error) {
+			pod, ok := obj.(*v1.Pod)
+			if !ok {
+				return obj, nil
+			}
+			return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name,
+				ResourceVersion: pod.ResourceVersion}, Spec: v1.PodSpec{NodeName: pod.Spec.NodeName}}, nil
+		}))
 	in := f.Core().V1().Pods().Informer()
-	if _, err := in.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: t.saw, UpdateFunc: func(_, obj any) { t.saw(obj) }}); err != nil {
+	if _, err := in.AddEventHandler(
+		cache.ResourceEventHandlerFuncs{AddFunc: t.saw, UpdateFunc: func(_, obj any) { t.saw(obj) }}); err != nil {
 		b.Fatal(err)
 	}
 	f.Start(b.Context().Done())
@@ -196,7 +202,8 @@ func many(b *testing.B, n int, f func(i int) error) {
 
 func makeNodes(b *testing.B, c kubernetes.Interface, n int) {
 	many(b, n, func(i int) error {
-		node := controlplane.Node(fmt.Sprintf("node-%05d", i), 8, map[string]string{"nvidia.com/gpu.clique": fmt.Sprintf("clique-%04d", i/benchClique)})
+		node := controlplane.Node(fmt.Sprintf("node-%05d", i), 8,
+			map[string]string{"nvidia.com/gpu.clique": fmt.Sprintf("clique-%04d", i/benchClique)})
 		_, err := c.CoreV1().Nodes().Create(b.Context(), node, metav1.CreateOptions{})
 		return err
 	})
@@ -205,7 +212,8 @@ func makeNodes(b *testing.B, c kubernetes.Interface, n int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if len(list.Items) == n && !slices.ContainsFunc(list.Items, func(n v1.Node) bool { return (&node{obj: &n}).unready() }) {
+		if len(list.Items) == n &&
+			!slices.ContainsFunc(list.Items, func(n v1.Node) bool { return (&node{obj: &n}).unready() }) {
 			return
 		}
 		pause(b.Context(), 500*time.Millisecond)
@@ -309,7 +317,8 @@ func apiServer(b *testing.B, admin *rest.Config) int {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, f := range files {
 		text, _ := os.ReadFile(f)
-		if strings.Contains(string(text), "kube-apiserver\x00") && strings.Contains(string(text), "--secure-port\x00"+u.Port()+"\x00") {
+		if strings.Contains(string(text), "kube-apiserver\x00") &&
+			strings.Contains(string(text), "--secure-port\x00"+u.Port()+"\x00") {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
 			return pid
 		}
@@ -352,11 +361,12 @@ func bare(rc *rest.Config) error {
 	}
 	f := informers.NewSharedInformerFactory(c, 0)
 	nodes, pods := f.Core().V1().Nodes().Informer(), make(chan *v1.Pod, 1<<20)
-	if _, err := f.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
-		if p, ok := obj.(*v1.Pod); ok && p.Spec.SchedulerName == "bare" && p.Spec.NodeName == "" {
-			pods <- p
-		}
-	}}); err != nil {
+	if _, err := f.Core().V1().Pods().Informer().AddEventHandler(
+		cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
+			if p, ok := obj.(*v1.Pod); ok && p.Spec.SchedulerName == "bare" && p.Spec.NodeName == "" {
+				pods <- p
+			}
+		}}); err != nil {
 		return err
 	}
 	f.Start(context.Background().Done())
@@ -366,8 +376,9 @@ func bare(rc *rest.Config) error {
 	for range 32 {
 		go func() {
 			for w := range work {
-				_ = c.CoreV1().Pods("default").Bind(context.Background(), &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: w.pod},
-					Target: v1.ObjectReference{Kind: "Node", Name: w.node}}, metav1.CreateOptions{})
+				_ = c.CoreV1().Pods("default").Bind(context.Background(),
+					&v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: w.pod},
+						Target: v1.ObjectReference{Kind: "Node", Name: w.node}}, metav1.CreateOptions{})
 			}
 		}()
 	}
@@ -393,7 +404,8 @@ func bare(rc *rest.Config) error {
 		members, group := []string{p.Name}, 1
 		if label := p.Labels[LabelGang]; label != "" {
 			gangs[label] = append(gangs[label], p.Name)
-			if members, group = gangs[label], benchClique; len(members) < benchGangSize {
+			members, group = gangs[label], benchClique
+			if len(members) < benchGangSize {
 				continue
 			}
 		}
@@ -448,12 +460,14 @@ func backlog(b *testing.B, nodes, pods int) {
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
 	many(b, nodes, func(i int) error {
-		_, err := c.CoreV1().Pods("default").Create(b.Context(), benchPod("single", "muster", "fill", i, 8), metav1.CreateOptions{})
+		_, err := c.CoreV1().Pods("default").Create(b.Context(), benchPod("single", "muster", "fill", i, 8),
+			metav1.CreateOptions{})
 		return err
 	})
 	t.all(b, nodes)
 	many(b, pods, func(i int) error {
-		_, err := c.CoreV1().Pods("default").Create(b.Context(), benchPod("gangs", "muster", "wait", i, 1), metav1.CreateOptions{})
+		_, err := c.CoreV1().Pods("default").Create(b.Context(), benchPod("gangs", "muster", "wait", i, 1),
+			metav1.CreateOptions{})
 		return err
 	})
 	ask := func(f func()) {

@@ -14,8 +14,9 @@ import (
 // first time was lost.
 const beyondAgain = 30 * time.Second
 
-// tellBeyond tells the pods that wait beside a gang that runs and is whole why they wait: the gang has as many as it is to
-// have. One that was just made may take the place of one that is about to end, so it is told after a while.
+// tellBeyond tells the pods that wait beside a gang that runs and is whole why they wait: the gang has as many
+// as it is to have. One that was just made may take the place of one that is about to end, so it is told after
+// a while.
 func (d *Driver) tellBeyond(g *gang, now cluster.Time) {
 	if d.opt.Tell == nil {
 		return

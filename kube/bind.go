@@ -20,12 +20,13 @@ import (
 
 // plan is where a gang is, as every pod of it carries it.
 type plan struct {
-	Names  int               `json:"names"` // oldkeys.Current of the scheduler that wrote it
-	Tasks  []cluster.TaskSet `json:"tasks"`
-	On     []planned         `json:"on"`
-	Repair int               `json:"repair,omitempty"`       // how often the gang was repaired: the plan with more counts
-	Before *before           `json:"given_before,omitempty"` // what it was given before this start; nil: nothing
-	Alone  bool              `json:"joined_late,omitempty"`  // it started after its gang, which did not need it
+	Names int               `json:"names"` // oldkeys.Current of the scheduler that wrote it
+	Tasks []cluster.TaskSet `json:"tasks"`
+	On    []planned         `json:"on"`
+	// how often the gang was repaired: the plan with more counts
+	Repair int     `json:"repair,omitempty"`
+	Before *before `json:"given_before,omitempty"` // what it was given before this start; nil: nothing
+	Alone  bool    `json:"joined_late,omitempty"`  // it started after its gang, which did not need it
 }
 
 // planned is how many tasks of a set are on a node.
@@ -129,7 +130,8 @@ func (d *Driver) gpusIn(n *node, but *gang) (have, used int) {
 func (d *Driver) distrust(g *gang, why string) {
 	d.opt.Log.Error("the engine counts GPUs as free that are not", "gang", g.name, "reason", why)
 	g.fails++
-	d.queued = append(d.queued, engine.Event{Type: engine.StartFailed, Job: g.id}, engine.Event{Type: engine.Cancelled, Job: g.id})
+	d.queued = append(d.queued, engine.Event{Type: engine.StartFailed, Job: g.id},
+		engine.Event{Type: engine.Cancelled, Job: g.id})
 	d.later(g, d.now.Add(backOff(g.fails)))
 	d.withdraw(g)
 	d.stale = "the books were wrong"
@@ -250,7 +252,8 @@ func (d *Driver) conflict(ctx context.Context, obj *v1.Pod, node string) (bound,
 
 // definite reports whether trying again cannot help.
 func definite(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsForbidden(err) ||
+		apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
 // pause waits; false: the context ended.

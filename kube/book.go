@@ -43,15 +43,19 @@ type book struct {
 
 // row is that for those who look.
 func (b *book) row() *look.Row {
-	return &look.Row{Number: b.number, Spec: b.spec, Submit: b.submit, Lined: b.lined, First: b.first, Started: b.started,
-		Waited: b.waited, Ran: b.ran, Runs: b.runs, Evicted: b.evicted, GPUs: b.gpus, GPUTime: b.gpuTime, Nodes: b.nodes,
+	return &look.Row{Number: b.number, Spec: b.spec, Submit: b.submit, Lined: b.lined, First: b.first,
+		Started: b.started,
+		Waited:  b.waited, Ran: b.ran, Runs: b.runs, Evicted: b.evicted, GPUs: b.gpus, GPUTime: b.gpuTime,
+		Nodes:   b.nodes,
 		Moments: b.moments}
 }
 
 // reopened is the book of a gang whose pods had to leave, as it was closed.
 func reopened(r *look.Row) book {
-	return book{number: r.Number, outcome: engine.Preempted, spec: r.Spec, submit: r.Submit, first: r.First, started: r.Started,
-		waited: r.Waited, ran: r.Ran, runs: r.Runs, evicted: r.Evicted, gpus: r.GPUs, gpuTime: r.GPUTime, nodes: r.Nodes,
+	return book{number: r.Number, outcome: engine.Preempted, spec: r.Spec, submit: r.Submit, first: r.First,
+		started: r.Started,
+		waited:  r.Waited, ran: r.Ran, runs: r.Runs, evicted: r.Evicted, gpus: r.GPUs, gpuTime: r.GPUTime,
+		nodes:   r.Nodes,
 		moments: r.Moments}
 }
 
@@ -93,7 +97,8 @@ func (d *Driver) note(g *gang, now cluster.Time) {
 		text := "all of it is there: it waits for GPUs"
 		if l := g.legacy; l != nil {
 			b.evicted = max(b.evicted, int(l.Preemptions))
-			text += fmt.Sprintf("; it goes on from earlier pods, which had %.2f GPU-hours and had to leave %d times", float64(l.Attained)/float64(cluster.Whole)/3.6e6, l.Preemptions)
+			text += fmt.Sprintf("; it goes on from earlier pods, which had %.2f GPU-hours and had to leave %d times",
+				float64(l.Attained)/float64(cluster.Whole)/3.6e6, l.Preemptions)
 		}
 		b.tell(now, show.StatePending, text)
 	case starting:

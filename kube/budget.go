@@ -98,7 +98,8 @@ func spend(list []*budget, pods []*v1.Pod) string {
 	}
 	for i, b := range list {
 		if count[i] > b.left {
-			return fmt.Sprintf("disruption budget %s lets %d of its pods go now, it has %d there", b.name, b.left, count[i])
+			return fmt.Sprintf("disruption budget %s lets %d of its pods go now, it has %d there", b.name, b.left,
+				count[i])
 		}
 	}
 	for i, b := range list {

@@ -30,7 +30,8 @@ const csiMaker = "made.example.com"
 // that wait for their pod.
 func (d *Driver) makes(size string, names ...string) {
 	late := storagev1.VolumeBindingWaitForFirstConsumer
-	d.volumes.Changed(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "made"}, Provisioner: csiMaker, VolumeBindingMode: &late})
+	d.volumes.Changed(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "made"}, Provisioner: csiMaker,
+		VolumeBindingMode: &late})
 	d.volumes.Changed(maker(true))
 	for _, name := range names {
 		d.volumes.Changed(open(name, "made", size))
@@ -39,7 +40,8 @@ func (d *Driver) makes(size string, names ...string) {
 
 // maker is that driver.
 func maker(says bool) *storagev1.CSIDriver {
-	return &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: csiMaker}, Spec: storagev1.CSIDriverSpec{StorageCapacity: &says}}
+	return &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: csiMaker},
+		Spec: storagev1.CSIDriverSpec{StorageCapacity: &says}}
 }
 
 // open is a claim that waits for its pod; size "": it names none.
@@ -61,8 +63,10 @@ func quantity(s string) *resource.Quantity {
 
 // left is what a driver says of nodes with a label.
 func left(name, key, value, most, largest string) *storagev1.CSIStorageCapacity {
-	return &storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, StorageClassName: "made",
-		NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}, Capacity: quantity(most), MaximumVolumeSize: quantity(largest)}
+	return &storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		StorageClassName: "made",
+		NodeTopology:     &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}, Capacity: quantity(most),
+		MaximumVolumeSize: quantity(largest)}
 }
 
 // report tells a driver of capacities.
@@ -81,7 +85,8 @@ func (d *Driver) report(t *testing.T, now *time.Time, list ...*storagev1.CSIStor
 func TestCapacity(t *testing.T) {
 	d, now := still(t, 4)
 	d.makes("10Gi", "c")
-	d.report(t, now, left("a", v1.LabelHostname, "n0000", "9Gi", ""), left("b", v1.LabelHostname, "n0001", "100Gi", "8Gi"), left("c", v1.LabelHostname, "n0002", "", ""))
+	d.report(t, now, left("a", v1.LabelHostname, "n0000", "9Gi", ""),
+		left("b", v1.LabelHostname, "n0001", "100Gi", "8Gi"), left("c", v1.LabelHostname, "n0002", "", ""))
 	d.come(t, now, using(controlplane.Pod("p", 1, nil), "c"))
 	g := d.pods["p"].gang
 	if len(d.places("p")) != 0 || g.around != "4: too little storage capacity for its volumes" {
@@ -159,11 +164,14 @@ func TestCapacityBegun(t *testing.T) {
 func TestFreeVolumeTwice(t *testing.T) {
 	d, now := still(t, 1)
 	late := storagev1.VolumeBindingWaitForFirstConsumer
-	local := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: volume.NotSupportedProvisioner, VolumeBindingMode: &late}
+	local := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local"},
+		Provisioner: volume.NotSupportedProvisioner, VolumeBindingMode: &late}
 	d.volumes.Changed(local)
 	free := func(name string) {
-		d.volumes.Changed(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.PersistentVolumeStatus{Phase: v1.VolumeAvailable},
-			Spec: v1.PersistentVolumeSpec{StorageClassName: "local", Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse("10Gi")}}})
+		d.volumes.Changed(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status: v1.PersistentVolumeStatus{Phase: v1.VolumeAvailable},
+			Spec: v1.PersistentVolumeSpec{StorageClassName: "local",
+				Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse("10Gi")}}})
 	}
 	for _, name := range []string{"one", "two"} {
 		d.volumes.Changed(open(name, "local", "5Gi"))
@@ -195,7 +203,8 @@ func TestNotMade(t *testing.T) {
 		return now
 	}
 	for range 2 {
-		if err := d.provide(ctx, pod, "n0000", mounts); !errors.Is(err, errNotYet) || claim().Annotations[volume.AnnSelectedNode] != "n0000" {
+		if err := d.provide(ctx, pod, "n0000", mounts); !errors.Is(err, errNotYet) ||
+			claim().Annotations[volume.AnnSelectedNode] != "n0000" {
 			t.Fatalf("it is asked for: %v, %v", err, claim().Annotations)
 		}
 	}
@@ -205,7 +214,9 @@ func TestNotMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	var failed error
-	d.mounted(ctx, pod, "n0000", mounts, 1, func(context.Context) { t.Error("it is bound") }, func(err error) { failed = err })
+	d.mounted(ctx, pod, "n0000", mounts, 1, func(context.Context) {
+		t.Error("it is bound")
+	}, func(err error) { failed = err })
 	if !errors.Is(failed, errNotMade) {
 		t.Errorf("it failed with %v", failed)
 	}
@@ -226,7 +237,8 @@ func (b *bench) capacities(r *rand.Rand) {
 		b.Fatal(err)
 	}
 	for i := range 5 {
-		c := left(fmt.Sprint("c", i), "zone", fmt.Sprint("z", r.IntN(3)), []string{"", "1Gi", "10Gi", "30Gi"}[r.IntN(4)], []string{"", "", "6Gi", "20Gi"}[r.IntN(4)])
+		c := left(fmt.Sprint("c", i), "zone", fmt.Sprint("z", r.IntN(3)),
+			[]string{"", "1Gi", "10Gi", "30Gi"}[r.IntN(4)], []string{"", "", "6Gi", "20Gi"}[r.IntN(4)])
 		if c.Capacity == nil {
 			c.MaximumVolumeSize = nil // with the one and not the other kube-scheduler 1.37 dies, when it scores
 		}
@@ -236,7 +248,9 @@ func (b *bench) capacities(r *rand.Rand) {
 		case 1:
 			c.NodeTopology.MatchLabels[v1.LabelHostname] = fmt.Sprint("n", r.IntN(6))
 		case 2:
-			c.NodeTopology = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "size", Operator: metav1.LabelSelectorOpIn, Values: []string{"0", "2"}}}}
+			c.NodeTopology = &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{
+					{Key: "size", Operator: metav1.LabelSelectorOpIn, Values: []string{"0", "2"}}}}
 		case 3:
 			c.StorageClassName = []string{"other", "made"}[r.IntN(2)]
 		}
@@ -261,13 +275,20 @@ func (b *bench) maker() {
 			if wanted[made(c)] = true; *c.Spec.StorageClassName != "made" || at == "" || c.Spec.VolumeName != "" {
 				continue
 			}
-			v := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: made(c)}, Spec: v1.PersistentVolumeSpec{StorageClassName: "made", AccessModes: c.Spec.AccessModes,
-				Capacity: c.Spec.Resources.Requests, PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimRetain,
-				ClaimRef:               &v1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID},
-				PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: csiMaker, VolumeHandle: made(c)}},
-				NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-					MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: []string{at}}}}}}}}}
-			if _, err := b.c.CoreV1().PersistentVolumes().Create(b.ctx, v, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			v := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: made(c)},
+				Spec: v1.PersistentVolumeSpec{StorageClassName: "made", AccessModes: c.Spec.AccessModes,
+					Capacity:                      c.Spec.Resources.Requests,
+					PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimRetain,
+					ClaimRef: &v1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1",
+						Namespace: c.Namespace, Name: c.Name, UID: c.UID},
+					PersistentVolumeSource: v1.PersistentVolumeSource{
+						CSI: &v1.CSIPersistentVolumeSource{Driver: csiMaker, VolumeHandle: made(c)}},
+					NodeAffinity: &v1.VolumeNodeAffinity{
+						Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+							MatchExpressions: []v1.NodeSelectorRequirement{
+								{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: []string{at}}}}}}}}}
+			if _, err := b.c.CoreV1().PersistentVolumes().Create(b.ctx, v, metav1.CreateOptions{}); err != nil &&
+				!apierrors.IsAlreadyExists(err) {
 				return err
 			}
 		}
@@ -277,7 +298,8 @@ func (b *bench) maker() {
 		}
 		for i := range volumes.Items { // of claims that are gone
 			if name := volumes.Items[i].Name; strings.HasPrefix(name, "made-") && !wanted[name] {
-				if err := b.c.CoreV1().PersistentVolumes().Delete(b.ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				if err := b.c.CoreV1().PersistentVolumes().Delete(b.ctx, name, metav1.DeleteOptions{}); err != nil &&
+					!apierrors.IsNotFound(err) {
 					return err
 				}
 			}
@@ -306,10 +328,13 @@ func (b *bench) maker() {
 func TestHomes(t *testing.T) {
 	d, now := still(t, 3)
 	bound := func(claim string, nodes ...string) {
-		d.volumes.Changed(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: claim}, Spec: v1.PersistentVolumeClaimSpec{VolumeName: claim}})
-		d.volumes.Changed(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: claim}, Spec: v1.PersistentVolumeSpec{NodeAffinity: &v1.VolumeNodeAffinity{
-			Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
-				{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: nodes}}}}}}}})
+		d.volumes.Changed(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: claim},
+			Spec: v1.PersistentVolumeClaimSpec{VolumeName: claim}})
+		d.volumes.Changed(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: claim},
+			Spec: v1.PersistentVolumeSpec{NodeAffinity: &v1.VolumeNodeAffinity{
+				Required: &v1.NodeSelector{
+					NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
+						{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: nodes}}}}}}}})
 	}
 	gang := func(name string, gpus int, claims ...string) []*v1.Pod {
 		pods := controlplane.Gang(name, len(claims), gpus, nil)

@@ -42,8 +42,10 @@ type devices struct {
 }
 
 func newDevices() devices {
-	return devices{claims: map[string]*resourceapi.ResourceClaim{}, classes: claims.Classes{}, slices: map[string]*resourceapi.ResourceSlice{},
-		grants: map[string]*grant{}, payer: map[string]*pod{}, lacking: map[*pod]bool{}, sizes: map[string]claims.Size{}, ways: map[string]claimWay{}}
+	return devices{claims: map[string]*resourceapi.ResourceClaim{}, classes: claims.Classes{},
+		slices: map[string]*resourceapi.ResourceSlice{},
+		grants: map[string]*grant{}, payer: map[string]*pod{}, lacking: map[*pod]bool{},
+		sizes: map[string]claims.Size{}, ways: map[string]claimWay{}}
 }
 
 // grant is a claim whose devices are chosen, or which is allocated, and that is
@@ -189,7 +191,8 @@ func (d *Driver) keysOf(p *pod) (keys []string, err error) {
 		name, own, err := resourceclaim.Name(p.obj, pc)
 		switch {
 		case errors.Is(err, resourceclaim.ErrClaimNotFound):
-			return nil, fmt.Errorf("its resource claim %s of template %s is not made yet", pc.Name, *pc.ResourceClaimTemplateName)
+			return nil, fmt.Errorf("its resource claim %s of template %s is not made yet", pc.Name,
+				*pc.ResourceClaimTemplateName)
 		case err != nil:
 			return nil, err
 		case name == nil: // the pod needs none after all
@@ -222,7 +225,8 @@ func usable(c *resourceapi.ResourceClaim, name string) error {
 	}
 	for i := range c.Spec.Devices.Requests {
 		if r := c.Spec.Devices.Requests[i].Exactly; r != nil && r.AdminAccess != nil && *r.AdminAccess {
-			return fmt.Errorf("request %s of resource claim %s is for adminAccess, which Muster does not give", c.Spec.Devices.Requests[i].Name, name)
+			return fmt.Errorf("request %s of resource claim %s is for adminAccess, which Muster does not give",
+				c.Spec.Devices.Requests[i].Name, name)
 		}
 	}
 	return nil
@@ -414,7 +418,8 @@ func (d *Driver) idle(key string) bool {
 	}
 	return !slices.ContainsFunc(c.Status.ReservedFor, func(r resourceapi.ResourceClaimConsumerReference) bool {
 		p := d.pods[r.UID]
-		return r.Resource != "pods" || p == nil || p.gang == nil || p.node != "" || p.binding || p.over() || p.gang.phase == starting
+		return r.Resource != "pods" || p == nil || p.gang == nil || p.node != "" || p.binding || p.over() ||
+			p.gang.phase == starting
 	})
 }
 

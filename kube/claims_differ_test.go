@@ -76,7 +76,8 @@ func (b *bench) compareDevices(r *rand.Rand, seed int) (yes, no int) {
 		b.wait("Muster says why "+p.name+" waits", func() bool {
 			now := b.pod(p.name)
 			if now.Spec.NodeName != "" {
-				b.Fatalf("Muster bound %s to %s, where kube-scheduler finds no devices: %s", p.name, now.Spec.NodeName, jsonText(p.spec))
+				b.Fatalf("Muster bound %s to %s, where kube-scheduler finds no devices: %s", p.name, now.Spec.NodeName,
+					jsonText(p.spec))
 			}
 			return condition(now).Status == v1.ConditionFalse
 		})
@@ -87,7 +88,8 @@ func (b *bench) compareDevices(r *rand.Rand, seed int) (yes, no int) {
 // tried is where a scheduler binds a pod with a claim, or why nowhere, where it
 // may refuse it; on one node only, where that is named. Pod and claim are gone
 // afterwards.
-func (b *bench) tried(name, scheduler, at string, spec resourceapi.ResourceClaimSpec, mayRefuse bool) (node, why string) {
+func (b *bench) tried(name, scheduler, at string, spec resourceapi.ResourceClaimSpec, mayRefuse bool) (node,
+	why string) {
 	b.Helper()
 	b.resourceClaim(name, spec)
 	p := with(name, "", controlplane.Pod(name, 0, nil))[0]
@@ -112,10 +114,12 @@ func (b *bench) tried(name, scheduler, at string, spec resourceapi.ResourceClaim
 // pods that have some of these.
 func (b *bench) deviceWorld(r *rand.Rand, seed int) {
 	b.Helper()
-	for name, selector := range map[string]string{testDriver: `device.driver == "` + testDriver + `"`, nicDriver: `device.driver == "` + nicDriver + `"`,
-		"large": largeGPU} {
-		c := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourceapi.DeviceClassSpec{Selectors: []resourceapi.DeviceSelector{
-			{CEL: &resourceapi.CELDeviceSelector{Expression: selector}}}}}
+	for name, selector := range map[string]string{testDriver: `device.driver == "` + testDriver + `"`,
+		nicDriver: `device.driver == "` + nicDriver + `"`,
+		"large":   largeGPU} {
+		c := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: resourceapi.DeviceClassSpec{Selectors: []resourceapi.DeviceSelector{
+				{CEL: &resourceapi.CELDeviceSelector{Expression: selector}}}}}
 		if _, err := b.c.ResourceV1().DeviceClasses().Create(b.ctx, c, metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
@@ -134,7 +138,8 @@ func (b *bench) deviceWorld(r *rand.Rand, seed int) {
 			cards = append(cards, resourceapi.Device{Name: fmt.Sprintf("nic-%d", i), Attributes: rooted(r.IntN(2))})
 		}
 		if len(cards) > 0 {
-			b.slice(n+"-nics", resourceapi.ResourceSliceSpec{Driver: nicDriver, NodeName: &n, Devices: cards, Pool: resourceapi.ResourcePool{Name: n, ResourceSliceCount: 1}})
+			b.slice(n+"-nics", resourceapi.ResourceSliceSpec{Driver: nicDriver, NodeName: &n, Devices: cards,
+				Pool: resourceapi.ResourcePool{Name: n, ResourceSliceCount: 1}})
 		}
 	}
 	b.nodesReady()
@@ -154,16 +159,19 @@ func (b *bench) deviceWorld(r *rand.Rand, seed int) {
 }
 
 func rooted(root int) map[resourceapi.QualifiedName]resourceapi.DeviceAttribute {
-	return map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"example.com/root": {StringValue: ptr.To(fmt.Sprint("pci", root))}}
+	return map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
+		"example.com/root": {StringValue: ptr.To(fmt.Sprint("pci", root))}}
 }
 
 func randomGPUs(r *rand.Rand) (list []resourceapi.Device) {
 	for i := range []int{0, 1, 2, 4}[r.IntN(4)] {
 		dev := resourceapi.Device{Name: fmt.Sprintf("gpu-%d", i), Attributes: rooted(i / 2),
-			Capacity: map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{"memory": {Value: resource.MustParse([]string{"40Gi", "80Gi"}[r.IntN(2)])}}}
+			Capacity: map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{
+				"memory": {Value: resource.MustParse([]string{"40Gi", "80Gi"}[r.IntN(2)])}}}
 		dev.Attributes["model"] = resourceapi.DeviceAttribute{StringValue: ptr.To([]string{"a", "b"}[r.IntN(2)])}
 		if r.IntN(6) == 0 {
-			dev.Taints = []resourceapi.DeviceTaint{{Key: "sick", Value: "x", Effect: resourceapi.DeviceTaintEffectNoSchedule}}
+			dev.Taints = []resourceapi.DeviceTaint{
+				{Key: "sick", Value: "x", Effect: resourceapi.DeviceTaintEffectNoSchedule}}
 		}
 		list = append(list, dev)
 	}
@@ -178,7 +186,9 @@ func halves() (list []resourceapi.Device, set resourceapi.CounterSet) {
 	for k, profile := range []string{"quarter", "half", "whole"} {
 		n := int64(1) << k
 		for i := range 4 / n {
-			list = append(list, resourceapi.Device{Name: fmt.Sprintf("%s-%d", profile, i), Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"profile": {StringValue: &profile}},
+			list = append(list, resourceapi.Device{Name: fmt.Sprintf("%s-%d", profile, i),
+				Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
+					"profile": {StringValue: &profile}},
 				ConsumesCounters: []resourceapi.DeviceCounterConsumption{{CounterSet: "gpu", Counters: draws(n)}}})
 		}
 	}
@@ -186,7 +196,8 @@ func halves() (list []resourceapi.Device, set resourceapi.CounterSet) {
 }
 
 // largeGPU selects GPUs of 80 GiB; like the others it can be asked of any device.
-const largeGPU = `"memory" in device.capacity["` + testDriver + `"] && device.capacity["` + testDriver + `"].memory.compareTo(quantity("80Gi")) >= 0`
+const largeGPU = `"memory" in device.capacity["` + testDriver + `"] && device.capacity["` + testDriver +
+	`"].memory.compareTo(quantity("80Gi")) >= 0`
 
 func randomClaim(r *rand.Rand) (s resourceapi.ResourceClaimSpec) {
 	for i := range 1 + r.IntN(2) {
@@ -196,8 +207,10 @@ func randomClaim(r *rand.Rand) (s resourceapi.ResourceClaimSpec) {
 		} else {
 			for k := range 2 {
 				e := randomRequest(r)
-				q.FirstAvailable = append(q.FirstAvailable, resourceapi.DeviceSubRequest{Name: fmt.Sprintf("s%d", k), DeviceClassName: e.DeviceClassName, Selectors: e.Selectors,
-					AllocationMode: e.AllocationMode, Count: e.Count, Tolerations: e.Tolerations})
+				q.FirstAvailable = append(q.FirstAvailable,
+					resourceapi.DeviceSubRequest{Name: fmt.Sprintf("s%d", k), DeviceClassName: e.DeviceClassName,
+						Selectors:      e.Selectors,
+						AllocationMode: e.AllocationMode, Count: e.Count, Tolerations: e.Tolerations})
 			}
 		}
 		s.Devices.Requests = append(s.Devices.Requests, q)
@@ -210,17 +223,21 @@ func randomClaim(r *rand.Rand) (s resourceapi.ResourceClaimSpec) {
 }
 
 func randomRequest(r *rand.Rand) *resourceapi.ExactDeviceRequest {
-	e := &resourceapi.ExactDeviceRequest{DeviceClassName: []string{testDriver, testDriver, "large", nicDriver}[r.IntN(4)],
-		AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: []int64{1, 1, 2, 3}[r.IntN(4)]}
+	e := &resourceapi.ExactDeviceRequest{
+		DeviceClassName: []string{testDriver, testDriver, "large", nicDriver}[r.IntN(4)],
+		AllocationMode:  resourceapi.DeviceAllocationModeExactCount, Count: []int64{1, 1, 2, 3}[r.IntN(4)]}
 	if r.IntN(8) == 0 {
 		e.AllocationMode, e.Count = resourceapi.DeviceAllocationModeAll, 0
 	}
-	if e.DeviceClassName == testDriver { // whole GPUs, of one model perhaps, or parts of one size: what counts the same everywhere
+	// whole GPUs, of one model perhaps, or parts of one size: what counts the same everywhere
+	if e.DeviceClassName == testDriver {
 		of := func(key, and string) string {
-			return fmt.Sprintf(`%q in device.attributes[%q]`, key, testDriver) + strings.ReplaceAll(and, "$", fmt.Sprintf("device.attributes[%q].%s", testDriver, key))
+			return fmt.Sprintf(`%q in device.attributes[%q]`, key, testDriver) +
+				strings.ReplaceAll(and, "$", fmt.Sprintf("device.attributes[%q].%s", testDriver, key))
 		}
-		e.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: []string{of("model", ""), of("model", ` && $ == "a"`),
-			of("profile", ` && $ == "half"`), of("profile", ` && $ == "quarter"`)}[r.IntN(4)]}}}
+		e.Selectors = []resourceapi.DeviceSelector{
+			{CEL: &resourceapi.CELDeviceSelector{Expression: []string{of("model", ""), of("model", ` && $ == "a"`),
+				of("profile", ` && $ == "half"`), of("profile", ` && $ == "quarter"`)}[r.IntN(4)]}}}
 	}
 	if r.IntN(3) == 0 {
 		e.Tolerations = []resourceapi.DeviceToleration{{Key: "sick", Operator: resourceapi.DeviceTolerationOpExists}}

@@ -81,9 +81,11 @@ func (b *bench) gpuNodes(gpus int, names ...string) {
 				memory = "40Gi"
 			}
 			list = append(list, resourceapi.Device{Name: fmt.Sprintf("gpu-%d", i),
-				Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"productName": {StringValue: ptr.To("NVIDIA A100-SXM4-80GB")},
-					"root": {StringValue: ptr.To(fmt.Sprintf("pci%d", i/2))}},
-				Capacity: map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{"memory": {Value: resource.MustParse(memory)}}})
+				Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
+					"productName": {StringValue: ptr.To("NVIDIA A100-SXM4-80GB")},
+					"root":        {StringValue: ptr.To(fmt.Sprintf("pci%d", i/2))}},
+				Capacity: map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{
+					"memory": {Value: resource.MustParse(memory)}}})
 		}
 		b.publish(n, list, nil)
 	}
@@ -91,7 +93,8 @@ func (b *bench) gpuNodes(gpus int, names ...string) {
 
 func (b *bench) publish(node string, list []resourceapi.Device, counters []resourceapi.CounterSet) {
 	b.Helper()
-	spec := resourceapi.ResourceSliceSpec{Driver: testDriver, NodeName: &node, Devices: list, Pool: resourceapi.ResourcePool{Name: node, ResourceSliceCount: 1}}
+	spec := resourceapi.ResourceSliceSpec{Driver: testDriver, NodeName: &node, Devices: list,
+		Pool: resourceapi.ResourcePool{Name: node, ResourceSliceCount: 1}}
 	if counters != nil { // they are in a slice of their own
 		spec.Pool.ResourceSliceCount = 2
 		more := spec
@@ -103,7 +106,9 @@ func (b *bench) publish(node string, list []resourceapi.Device, counters []resou
 
 func (b *bench) slice(name string, spec resourceapi.ResourceSliceSpec) {
 	b.Helper()
-	if _, err := b.c.ResourceV1().ResourceSlices().Create(b.ctx, &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}); err != nil {
+	if _, err := b.c.ResourceV1().ResourceSlices().Create(b.ctx,
+		&resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
+		metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -131,8 +136,9 @@ func (b *bench) clearDevices() {
 // classes makes a class of all devices of the driver.
 func (b *bench) classes() {
 	b.Helper()
-	c := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: testDriver}, Spec: resourceapi.DeviceClassSpec{Selectors: []resourceapi.DeviceSelector{
-		{CEL: &resourceapi.CELDeviceSelector{Expression: `device.driver == "` + testDriver + `"`}}}}}
+	c := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: testDriver},
+		Spec: resourceapi.DeviceClassSpec{Selectors: []resourceapi.DeviceSelector{
+			{CEL: &resourceapi.CELDeviceSelector{Expression: `device.driver == "` + testDriver + `"`}}}}}
 	if _, err := b.c.ResourceV1().DeviceClasses().Create(b.ctx, c, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -140,24 +146,30 @@ func (b *bench) classes() {
 
 // asks is a claim for so many GPUs that a selector chooses; "": any.
 func asks(count int64, selector string) resourceapi.ResourceClaimSpec {
-	r := resourceapi.ExactDeviceRequest{DeviceClassName: testDriver, AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: count}
+	r := resourceapi.ExactDeviceRequest{DeviceClassName: testDriver,
+		AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: count}
 	if selector != "" {
 		r.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: selector}}}
 	}
-	return resourceapi.ResourceClaimSpec{Devices: resourceapi.DeviceClaim{Requests: []resourceapi.DeviceRequest{{Name: "gpu", Exactly: &r}}}}
+	return resourceapi.ResourceClaimSpec{
+		Devices: resourceapi.DeviceClaim{Requests: []resourceapi.DeviceRequest{{Name: "gpu", Exactly: &r}}}}
 }
 
 func (b *bench) resourceClaim(name string, spec resourceapi.ResourceClaimSpec) {
 	b.Helper()
-	if _, err := b.c.ResourceV1().ResourceClaims("default").Create(b.ctx, &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: spec}, metav1.CreateOptions{}); err != nil {
+	if _, err := b.c.ResourceV1().ResourceClaims("default").Create(b.ctx,
+		&resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: spec},
+		metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 }
 
 func (b *bench) template(name string, spec resourceapi.ResourceClaimSpec) {
 	b.Helper()
-	t := &resourceapi.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: resourceapi.ResourceClaimTemplateSpec{Spec: spec}}
-	if _, err := b.c.ResourceV1().ResourceClaimTemplates("default").Create(b.ctx, t, metav1.CreateOptions{}); err != nil {
+	t := &resourceapi.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: resourceapi.ResourceClaimTemplateSpec{Spec: spec}}
+	if _, err := b.c.ResourceV1().ResourceClaimTemplates("default").Create(b.ctx, t,
+		metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -248,7 +260,8 @@ func testDevices(b *bench) {
 
 	b.template("one", asks(1, ""))
 	for i := range 2 {
-		b.create(with("", "one", controlplane.Pod(fmt.Sprintf("low-%d", i), 0, map[string]string{LabelTier: "best-effort"}))...)
+		b.create(with("", "one",
+			controlplane.Pod(fmt.Sprintf("low-%d", i), 0, map[string]string{LabelTier: "best-effort"}))...)
 	}
 	b.runs("low-0", "low-1")
 	b.template("two", asks(2, ""))
@@ -265,7 +278,8 @@ func testDevicesGang(b *bench) {
 	_, stop := b.schedule()
 	defer stop()
 	pair := asks(2, "")
-	pair.Devices.Constraints = []resourceapi.DeviceConstraint{{Requests: []string{"gpu"}, MatchAttribute: ptr.To(resourceapi.FullyQualifiedName(testDriver + "/root"))}}
+	pair.Devices.Constraints = []resourceapi.DeviceConstraint{
+		{Requests: []string{"gpu"}, MatchAttribute: ptr.To(resourceapi.FullyQualifiedName(testDriver + "/root"))}}
 	b.template("pair", pair)
 	var names []string
 	for i := range 3 {
@@ -285,7 +299,8 @@ func testDevicesGang(b *bench) {
 				continue
 			}
 			checked[p.Name] = true
-			if len(got) != 2 || !strings.HasPrefix(got[0], p.Spec.NodeName+"/") || got[0][:len(got[0])-1] != got[1][:len(got[1])-1] ||
+			if len(got) != 2 || !strings.HasPrefix(got[0], p.Spec.NodeName+"/") ||
+				got[0][:len(got[0])-1] != got[1][:len(got[1])-1] ||
 				(got[0][len(got[0])-1]-'0')/2 != (got[1][len(got[1])-1]-'0')/2 {
 				b.Errorf("pod %s on %s has %v: two of one root were to be expected", p.Name, p.Spec.NodeName, got)
 			}
@@ -320,7 +335,8 @@ func testDevicesShared(b *bench) {
 		b.Errorf("the pod that came later is on %s with %v", on, b.devicesOf("later"))
 	}
 	admin := asks(1, "")
-	admin.Devices.Requests[0].Exactly.AllocationMode, admin.Devices.Requests[0].Exactly.Count = resourceapi.DeviceAllocationModeAll, 0
+	admin.Devices.Requests[0].Exactly.AllocationMode,
+		admin.Devices.Requests[0].Exactly.Count = resourceapi.DeviceAllocationModeAll, 0
 	b.resourceClaim("all", admin) // the other node is free
 	b.create(with("all", "", controlplane.Pod("all", 0, nil))...)
 	b.runs("all")
@@ -340,12 +356,15 @@ func testDevicesShared(b *bench) {
 func partitionedGPU(gpu int) (list []resourceapi.Device, set resourceapi.CounterSet) {
 	name := fmt.Sprintf("gpu-%d-counters", gpu)
 	counters := func(slices, memory string) map[string]resourceapi.Counter {
-		return map[string]resourceapi.Counter{"slices": {Value: resource.MustParse(slices)}, "memory": {Value: resource.MustParse(memory)}}
+		return map[string]resourceapi.Counter{"slices": {Value: resource.MustParse(slices)},
+			"memory": {Value: resource.MustParse(memory)}}
 	}
 	add := func(profile string, n int, draws map[string]resourceapi.Counter) {
 		for i := range n {
-			list = append(list, resourceapi.Device{Name: fmt.Sprintf("gpu-%d-%s-%d", gpu, strings.ReplaceAll(profile, ".", ""), i),
-				Attributes:       map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"profile": {StringValue: &profile}},
+			list = append(list, resourceapi.Device{
+				Name: fmt.Sprintf("gpu-%d-%s-%d", gpu, strings.ReplaceAll(profile, ".", ""), i),
+				Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
+					"profile": {StringValue: &profile}},
 				ConsumesCounters: []resourceapi.DeviceCounterConsumption{{CounterSet: name, Counters: draws}}})
 		}
 	}
@@ -412,7 +431,8 @@ func testDevicesKilled(b *bench) {
 	b.classes()
 	b.gpuNodes(4, "n1", "n2")
 	b.template("two", asks(2, ""))
-	for i, point := range []string{"kube-reserved:1", "kube-reserved:3", "kube-binding:2", "kube-bound:2", "kube-bound:3"} {
+	for i, point := range []string{"kube-reserved:1", "kube-reserved:3", "kube-binding:2", "kube-bound:2",
+		"kube-bound:3"} {
 		name := fmt.Sprintf("k%d", i)
 		b.create(with("", "two", controlplane.Gang(name, 3, 0, nil)...)...)
 		b.child(point)

@@ -174,7 +174,8 @@ func (c *company) slowed(there []beside, kind beside, more, of int) string {
 			if i < len(there) {
 				who = cmp.Or(b.model, "a pod") + " there"
 			}
-			return fmt.Sprintf("%s could be at %.2f of its speed beside others on a shared GPU, and asks for %g", who, float64(v)/ppm, float64(b.least)/ppm)
+			return fmt.Sprintf("%s could be at %.2f of its speed beside others on a shared GPU, and asks for %g", who,
+				float64(v)/ppm, float64(b.least)/ppm)
 		}
 	}
 	return ""

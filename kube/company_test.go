@@ -40,9 +40,11 @@ func TestCompany(t *testing.T) {
 		first, later *v1.Pod
 		want         string // node, or why it waits
 	}{
-		{"it asks for more", 0, pod("x", "b", ""), pod("y", "a", "0.8"), "it could be at 0.60 of its speed beside others on a shared GPU, and asks for 0.8"},
+		{"it asks for more", 0, pod("x", "b", ""), pod("y", "a", "0.8"),
+			"it could be at 0.60 of its speed beside others on a shared GPU, and asks for 0.8"},
 		{"it accepts that", 0, pod("x", "b", ""), pod("y", "a", "0.6"), "one"},
-		{"the other asks for more", 0, pod("x", "b", "0.8"), pod("y", "a", ""), "b there could be at 0.70 of its speed beside others on a shared GPU, and asks for 0.8"},
+		{"the other asks for more", 0, pod("x", "b", "0.8"), pod("y", "a", ""),
+			"b there could be at 0.70 of its speed beside others on a shared GPU, and asks for 0.8"},
 		{"nobody asks", 0, pod("x", "b", ""), pod("y", "a", ""), "one"},
 		{"the configuration does", 750_000, pod("x", "b", "0.1"), pod("y", "a", ""), "asks for 0.75"},
 		{"nothing is known of them", 0, pod("x", "c", "1"), pod("y", "d", "1"), "one"},
@@ -103,7 +105,8 @@ func TestCompany(t *testing.T) {
 	bad.UID, bad.CreationTimestamp = "bad", metav1.Now()
 	d, _ := still(t, 1, bad)
 	for _, g := range d.gangs {
-		if !strings.Contains(g.refused, "muster.sh/min-speed of pod bad: \"2\" is not a part of its speed alone, between 0 and 1") {
+		if !strings.Contains(g.refused,
+			"muster.sh/min-speed of pod bad: \"2\" is not a part of its speed alone, between 0 and 1") {
 			t.Errorf("it says %q", g.refused)
 		}
 	}
@@ -158,7 +161,9 @@ func TestSlowed(t *testing.T) {
 		known := pairs(list)
 		c, gpus, of := &company{table: perf.Belief{Model: known}}, 1+r.IntN(3), 2+r.IntN(2)
 		if r.IntN(2) == 0 { // one of the models may not say how busy it is
-			known.Slicing = &perf.TimeSlicing{Switch: []int64{0, 20_000}[r.IntN(2)], Duty: map[string]int64{"a": 200_000, "b": 300_000 + r.Int64N(600_000)}, Processes: map[string]int{"b": 1 + r.IntN(3)}}
+			known.Slicing = &perf.TimeSlicing{Switch: []int64{0, 20_000}[r.IntN(2)],
+				Duty:      map[string]int64{"a": 200_000, "b": 300_000 + r.Int64N(600_000)},
+				Processes: map[string]int{"b": 1 + r.IntN(3)}}
 			if r.IntN(2) == 0 {
 				known.Slicing.Duty["c"] = 100_000 + r.Int64N(900_000)
 			}
@@ -175,7 +180,8 @@ func TestSlowed(t *testing.T) {
 		got := c.slowed(there, kind, 1, of)
 		want := tooSlow(c, append(there[:len(there):len(there)], kind), make([][]int, gpus), of, 0)
 		if seen[want]++; (got != "") != want {
-			t.Fatalf("%d GPUs of %d replicas, %v there, %v comes: %q, and too slow: %v; %v", gpus, of, there, kind, got, want, list)
+			t.Fatalf("%d GPUs of %d replicas, %v there, %v comes: %q, and too slow: %v; %v", gpus, of, there, kind, got,
+				want, list)
 		}
 	}
 	if seen[true] < 100 || seen[false] < 100 {

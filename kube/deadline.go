@@ -102,14 +102,18 @@ func (d *Driver) tellDeadlines() {
 			continue
 		}
 		g.pledge = pledge{a, to}
-		c := v1.PodCondition{Type: ConditionDeadline, Status: v1.ConditionTrue, Reason: "Accepted", LastTransitionTime: metav1.NewTime(time.Unix(0, int64(d.now))),
-			Message: fmt.Sprintf("%s (%s)", a, time.Unix(0, int64(g.spec.Deadline)).UTC().Format(time.RFC3339))}
+		c := v1.PodCondition{Type: ConditionDeadline, Status: v1.ConditionTrue, Reason: "Accepted",
+			LastTransitionTime: metav1.NewTime(time.Unix(0, int64(d.now))),
+			Message: fmt.Sprintf("%s (%s)", a,
+				time.Unix(0, int64(g.spec.Deadline)).UTC().Format(time.RFC3339))}
 		if a == engine.DeadlineDeclined {
 			c.Status, c.Reason = v1.ConditionFalse, "CannotBePromised"
 			c.Message += "; it runs when it can"
 		}
 		first := pods[0].obj
-		if i := slices.IndexFunc(first.Status.Conditions, func(o v1.PodCondition) bool { return o.Type == c.Type }); i < 0 || first.Status.Conditions[i].Message != c.Message {
+		if i := slices.IndexFunc(first.Status.Conditions, func(o v1.PodCondition) bool {
+			return o.Type == c.Type
+		}); i < 0 || first.Status.Conditions[i].Message != c.Message {
 			kind := v1.EventTypeNormal
 			if c.Status == v1.ConditionFalse {
 				kind = v1.EventTypeWarning

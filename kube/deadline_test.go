@@ -64,17 +64,22 @@ func testDeadline(b *bench) {
 			d, stop := b.schedule(deadlines(policy))
 			defer stop()
 			says := func(by string) map[string]string {
-				return map[string]string{"!" + AnnotationDeadline: by, "!" + AnnotationRunTime: "1h", "!test.muster.sh/run": "1h"}
+				return map[string]string{"!" + AnnotationDeadline: by, "!" + AnnotationRunTime: "1h",
+					"!test.muster.sh/run": "1h"}
 			}
 			b.create(controlplane.Gang("first", 2, 4, says("90m"))...)
-			b.promised("first", "True", "DeadlineAccepted", "its deadline is accepted ("+b.pod("first-0").CreationTimestamp.Add(90*time.Minute).UTC().Format(time.RFC3339)+")")
+			b.promised("first", "True", "DeadlineAccepted",
+				"its deadline is accepted ("+
+					b.pod("first-0").CreationTimestamp.Add(90*time.Minute).UTC().Format(time.RFC3339)+")")
 			b.runs("first-0", "first-1")
 			at := time.Now().Add(95 * time.Minute).UTC().Format(time.RFC3339)
 			b.create(controlplane.Gang("second", 2, 4, says(at))...)
-			b.promised("second", "False", "DeadlineCannotBePromised", "its deadline cannot be promised ("+at+"); it runs when it can")
+			b.promised("second", "False", "DeadlineCannotBePromised",
+				"its deadline cannot be promised ("+at+"); it runs when it can")
 			b.says("second-1", "its deadline cannot be promised")
 			b.wait("muster why says so", func() bool { return b.whyOf(d, "default/second").Job.Promise == "declined" })
-			for name, want := range map[string]string{"default/first": "its deadline is accepted", "default/second": "its deadline cannot be promised"} {
+			for name, want := range map[string]string{"default/first": "its deadline is accepted",
+				"default/second": "its deadline cannot be promised"} {
 				if w := b.whyOf(d, name); !strings.Contains(w.Text, want) || w.Job.Submission.Deadline == nil {
 					b.Errorf("why of %s: %q, deadline %v", name, w.Text, w.Job.Submission.Deadline)
 				}
@@ -136,7 +141,8 @@ func TestDeadlineOrder(t *testing.T) {
 	}
 	at := d.byID[line[0].Job].spec.Deadline
 	d.stale = "again"
-	if steps(t, d); d.byID[d.eng.Line(1)[0].Job].spec.Deadline != at || at != cluster.Time(time.Date(2026, 3, 1, 13, 59, 0, 0, time.UTC).UnixNano()) {
+	if steps(t, d); d.byID[d.eng.Line(1)[0].Job].spec.Deadline != at ||
+		at != cluster.Time(time.Date(2026, 3, 1, 13, 59, 0, 0, time.UTC).UnixNano()) {
 		t.Errorf("due at %d", at)
 	}
 }

@@ -110,7 +110,8 @@ func (b *bench) deaths(r *rand.Rand, sum *tally) {
 	tiers := []string{"best-effort", "standard", "critical"}
 	more := func() {
 		size := 1 + r.IntN(8)
-		says := map[string]string{LabelTier: tiers[r.IntN(3)], runs: fmt.Sprintf("%dms", 100+r.IntN(700)), "!" + AnnotationLoss: []string{lossRequeue, lossRepair}[r.IntN(2)]}
+		says := map[string]string{LabelTier: tiers[r.IntN(3)], runs: fmt.Sprintf("%dms", 100+r.IntN(700)),
+			"!" + AnnotationLoss: []string{lossRequeue, lossRepair}[r.IntN(2)]}
 		gpus := 1 + r.IntN(3)
 		if b.moves { // what leaves halves of nodes, and what needs whole ones
 			size, gpus, says[LabelTier], says["!"+AnnotationMovable] = 1+r.IntN(2), 1+r.IntN(8), "standard", "true"
@@ -227,7 +228,9 @@ func testMany(b *bench) {
 	made := time.Since(begin)
 	for n := -1; n < g.over(); { // as long as something comes to its end
 		n = g.over()
-		b.wait(fmt.Sprintf("more than %d pods are over", n), func() bool { return g.over() > n || g.over() == 8*gangs+singles })
+		b.wait(fmt.Sprintf("more than %d pods are over", n), func() bool {
+			return g.over() > n || g.over() == 8*gangs+singles
+		})
 		if g.over() == 8*gangs+singles {
 			break
 		}

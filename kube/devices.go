@@ -97,7 +97,8 @@ func (d *Driver) takenOn(node string, ever bool) sets.Set[structured.DeviceID] {
 const searchFor = time.Second
 
 // allocate chooses devices of a node for claims, none of those that are taken.
-func (d *Driver) allocate(n *v1.Node, used sets.Set[structured.DeviceID], list []*resourceapi.ResourceClaim) ([]resourceapi.AllocationResult, error) {
+func (d *Driver) allocate(n *v1.Node, used sets.Set[structured.DeviceID],
+	list []*resourceapi.ResourceClaim) ([]resourceapi.AllocationResult, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), searchFor)
 	defer cancel()
 	return d.pools().Search(ctx, d.dra.classes, n, used, list)
@@ -122,7 +123,8 @@ func (d *Driver) sizeOf(key string, want *want) (claims.Size, error) {
 	forms := claims.Forms(c)
 	for _, name := range d.nodeNames() {
 		for _, form := range forms {
-			results, e := d.pools().Search(ctx, d.dra.classes, d.nodes[name].obj, sets.New(d.unfit(want, name)...), []*resourceapi.ResourceClaim{form})
+			results, e := d.pools().Search(ctx, d.dra.classes, d.nodes[name].obj, sets.New(d.unfit(want, name)...),
+				[]*resourceapi.ResourceClaim{form})
 			switch {
 			case e == nil:
 				way := d.wayOf(&results[0])
@@ -149,7 +151,9 @@ func (d *Driver) sizeOf(key string, want *want) (claims.Size, error) {
 		return claims.Size{}, fmt.Errorf("resource claim %s: %w", c.Name, err)
 	}
 	if want.memory > 0 || want.cores > 0 {
-		return claims.Size{}, fmt.Errorf("resource claim %s asks for devices that no node has with what its pod wants (%s)", c.Name, want.text())
+		return claims.Size{},
+			fmt.Errorf("resource claim %s asks for devices that no node has with what its pod wants (%s)", c.Name,
+				want.text())
 	}
 	return claims.Size{}, fmt.Errorf("resource claim %s asks for devices that no node has", c.Name)
 }
@@ -157,7 +161,8 @@ func (d *Driver) sizeOf(key string, want *want) (claims.Size, error) {
 // varies reports whether a claim may count for more on one node than on another.
 func (d *Driver) varies(c *resourceapi.ResourceClaim) bool {
 	return d.pools().Cut() || slices.ContainsFunc(c.Spec.Devices.Requests, func(r resourceapi.DeviceRequest) bool {
-		return len(r.FirstAvailable) > 0 || r.Exactly != nil && r.Exactly.AllocationMode == resourceapi.DeviceAllocationModeAll
+		return len(r.FirstAvailable) > 0 || r.Exactly != nil &&
+			r.Exactly.AllocationMode == resourceapi.DeviceAllocationModeAll
 	})
 }
 

@@ -94,7 +94,9 @@ func (b *bench) compare(r *rand.Rand, seed int) (yes, no int) {
 		pinned := oracle(p, p.Name+"-at")
 		pin(pinned, node)
 		b.create(pinned)
-		b.wait(fmt.Sprintf("kube-scheduler binds %s to %s, as Muster did: %s", p.Name, node, asText(p)), func() bool { return b.podIn(pinned).Spec.NodeName != "" })
+		b.wait(fmt.Sprintf("kube-scheduler binds %s to %s, as Muster did: %s", p.Name, node, asText(p)), func() bool {
+			return b.podIn(pinned).Spec.NodeName != ""
+		})
 		b.gone(pinned)
 	}
 	b.create(refused...) // all at once: none of them gets a place
@@ -102,7 +104,8 @@ func (b *bench) compare(r *rand.Rand, seed int) (yes, no int) {
 		b.wait("Muster says why "+p.Name+" waits", func() bool {
 			now := b.podIn(p)
 			if now.Spec.NodeName != "" {
-				b.Fatalf("Muster bound %s to %s, where kube-scheduler finds no node: %s", p.Name, now.Spec.NodeName, asText(p))
+				b.Fatalf("Muster bound %s to %s, where kube-scheduler finds no node: %s", p.Name, now.Spec.NodeName,
+					asText(p))
 			}
 			return condition(now).Status == v1.ConditionFalse
 		})
@@ -135,7 +138,8 @@ func (b *bench) podIn(p *v1.Pod) *v1.Pod {
 // gone deletes a pod and frees the volumes that were given to it.
 func (b *bench) gone(p *v1.Pod) {
 	b.Helper()
-	if err := b.c.CoreV1().Pods(p.Namespace).Delete(b.ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
+	if err := b.c.CoreV1().Pods(p.Namespace).Delete(b.ctx, p.Name,
+		metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
 		b.Fatal(err)
 	}
 	for _, v := range p.Spec.Volumes {
@@ -155,7 +159,8 @@ func pin(p *v1.Pod, node string) {
 	}
 	a := p.Spec.Affinity.NodeAffinity
 	if a.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		a.RequiredDuringSchedulingIgnoredDuringExecution = &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{}}}
+		a.RequiredDuringSchedulingIgnoredDuringExecution = &v1.NodeSelector{
+			NodeSelectorTerms: []v1.NodeSelectorTerm{{}}}
 	}
 	for i := range a.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		t := &a.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i]
@@ -178,12 +183,16 @@ func (b *bench) world(r *rand.Rand) {
 	b.attachments(r)
 	b.capacities(r)
 	for i := range 6 {
-		n := controlplane.Node(fmt.Sprintf("n%d", i), []int{0, 2, 4}[r.IntN(3)], map[string]string{"zone": fmt.Sprintf("z%d", i%3), "size": strconv.Itoa(r.IntN(4))})
+		n := controlplane.Node(fmt.Sprintf("n%d", i), []int{0, 2, 4}[r.IntN(3)],
+			map[string]string{"zone": fmt.Sprintf("z%d", i%3), "size": strconv.Itoa(r.IntN(4))})
 		if r.IntN(3) > 0 {
 			n.Labels["rack"] = fmt.Sprintf("r%d", r.IntN(2))
 		}
 		if r.IntN(4) == 0 {
-			n.Spec.Taints = []v1.Taint{{Key: "only", Value: "x", Effect: []v1.TaintEffect{v1.TaintEffectNoSchedule, v1.TaintEffectNoExecute, v1.TaintEffectPreferNoSchedule}[r.IntN(3)]}}
+			n.Spec.Taints = []v1.Taint{
+				{Key: "only", Value: "x",
+					Effect: []v1.TaintEffect{v1.TaintEffectNoSchedule, v1.TaintEffectNoExecute,
+						v1.TaintEffectPreferNoSchedule}[r.IntN(3)]}}
 		}
 		n.Spec.Unschedulable = r.IntN(8) == 0
 		for _, key := range []string{v1.LabelTopologyZone, v1.LabelFailureDomainBetaZone, "topology.gke.io/zone"} {
@@ -234,7 +243,8 @@ func (n *node) unready() bool {
 var apps = []string{"a", "b", "c"}
 
 func randomPod(r *rand.Rand, name string) *v1.Pod {
-	p := controlplane.Pod(name, []int{0, 0, 1, 2, 4}[r.IntN(5)], map[string]string{"app": apps[r.IntN(3)], "rev": strconv.Itoa(r.IntN(2))})
+	p := controlplane.Pod(name, []int{0, 0, 1, 2, 4}[r.IntN(5)],
+		map[string]string{"app": apps[r.IntN(3)], "rev": strconv.Itoa(r.IntN(2))})
 	if r.IntN(4) == 0 {
 		p.Namespace = "elsewhere"
 	}
@@ -243,7 +253,8 @@ func randomPod(r *rand.Rand, name string) *v1.Pod {
 	if r.IntN(2) == 0 {
 		s.Tolerations = append(s.Tolerations, v1.Toleration{Key: "only", Operator: v1.TolerationOpExists})
 	}
-	for _, add := range []func(*rand.Rand, *v1.Pod){addTerms, addTerms, addSpreads, addPorts, addOther, addNodes, addVolumes, addMade, addFeature} {
+	for _, add := range []func(*rand.Rand, *v1.Pod){
+		addTerms, addTerms, addSpreads, addPorts, addOther, addNodes, addVolumes, addMade, addFeature} {
 		if r.IntN(4) == 0 {
 			add(r, p)
 		}
@@ -256,7 +267,9 @@ func randomSelector(r *rand.Rand) *metav1.LabelSelector {
 	case 0:
 		return &metav1.LabelSelector{}
 	case 1:
-		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{apps[r.IntN(3)]}}}}
+		return &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{apps[r.IntN(3)]}}}}
 	}
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": apps[r.IntN(3)]}}
 }
@@ -277,9 +290,11 @@ func addTerms(r *rand.Rand, p *v1.Pod) {
 		p.Spec.Affinity = &v1.Affinity{}
 	}
 	if r.IntN(2) == 0 {
-		p.Spec.Affinity.PodAntiAffinity = &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{t}}
+		p.Spec.Affinity.PodAntiAffinity = &v1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{t}}
 	} else {
-		p.Spec.Affinity.PodAffinity = &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{t}}
+		p.Spec.Affinity.PodAffinity = &v1.PodAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{t}}
 	}
 }
 
@@ -288,7 +303,8 @@ func addFeature(_ *rand.Rand, p *v1.Pod) {
 	c := &p.Spec.Containers[0]
 	c.RestartPolicy = ptr.To(v1.ContainerRestartPolicyNever)
 	c.RestartPolicyRules = []v1.ContainerRestartRule{{Action: v1.ContainerRestartRuleActionRestartAllContainers,
-		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}}}}
+		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn,
+			Values: []int32{42}}}}
 }
 
 func addSpreads(r *rand.Rand, p *v1.Pod) {
@@ -296,7 +312,8 @@ func addSpreads(r *rand.Rand, p *v1.Pod) {
 		if r.IntN(2) == 0 {
 			continue
 		}
-		c := v1.TopologySpreadConstraint{MaxSkew: int32(1 + r.IntN(2)), TopologyKey: key, WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: randomSelector(r)}
+		c := v1.TopologySpreadConstraint{MaxSkew: int32(1 + r.IntN(2)), TopologyKey: key,
+			WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: randomSelector(r)}
 		if r.IntN(3) == 0 {
 			c.MinDomains = ptr.To(int32(1 + r.IntN(7)))
 		}
@@ -314,7 +331,8 @@ func addSpreads(r *rand.Rand, p *v1.Pod) {
 }
 
 func addPorts(r *rand.Rand, p *v1.Pod) {
-	port := v1.ContainerPort{ContainerPort: 80, HostPort: int32(8080 + r.IntN(2)), HostIP: []string{"", "127.0.0.1", "10.0.0.1"}[r.IntN(3)]}
+	port := v1.ContainerPort{ContainerPort: 80, HostPort: int32(8080 + r.IntN(2)),
+		HostIP: []string{"", "127.0.0.1", "10.0.0.1"}[r.IntN(3)]}
 	port.Protocol = []v1.Protocol{v1.ProtocolTCP, v1.ProtocolUDP}[r.IntN(2)]
 	p.Spec.Containers[0].Ports = []v1.ContainerPort{port}
 }
@@ -374,11 +392,16 @@ func randomDisk(r *rand.Rand) v1.VolumeSource {
 	case 0:
 		return v1.VolumeSource{GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{PDName: "pd", ReadOnly: read}}
 	case 1:
-		return v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{TargetPortal: "10.0.0.1:3260", IQN: "iqn.2026-01.com.example:storage", ReadOnly: read}}
+		return v1.VolumeSource{
+			ISCSI: &v1.ISCSIVolumeSource{TargetPortal: "10.0.0.1:3260", IQN: "iqn.2026-01.com.example:storage",
+				ReadOnly: read}}
 	case 2:
-		return v1.VolumeSource{RBD: &v1.RBDVolumeSource{CephMonitors: []string{[]string{"a", "b"}[r.IntN(2)], "c"}[:1+r.IntN(2)], RBDImage: "image", RBDPool: "rbd", ReadOnly: read}}
+		return v1.VolumeSource{
+			RBD: &v1.RBDVolumeSource{CephMonitors: []string{[]string{"a", "b"}[r.IntN(2)], "c"}[:1+r.IntN(2)],
+				RBDImage: "image", RBDPool: "rbd", ReadOnly: read}}
 	}
-	return v1.VolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: fmt.Sprintf("vol-%d", r.IntN(2))}}
+	return v1.VolumeSource{
+		AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: fmt.Sprintf("vol-%d", r.IntN(2))}}
 }
 
 // disks are claims that are bound to volumes which any node can attach, unless its
@@ -389,10 +412,12 @@ var disks = []string{"disk-0", "disk-1", "disk-2", "disk-3", "ebs-0", "ebs-1", "
 // attachments says how many volumes each node attaches, and which it has attached.
 func (b *bench) attachments(r *rand.Rand) {
 	b.Helper()
-	if err := b.c.StorageV1().CSINodes().DeleteCollection(b.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := b.c.StorageV1().CSINodes().DeleteCollection(b.ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	if err := b.c.StorageV1().VolumeAttachments().DeleteCollection(b.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := b.c.StorageV1().VolumeAttachments().DeleteCollection(b.ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	for i := range 6 {
@@ -404,15 +429,18 @@ func (b *bench) attachments(r *rand.Rand) {
 		}
 		if r.IntN(5) > 0 {
 			c := csiNode(name, limits)
-			c.Annotations = map[string]string{v1.MigratedPluginsAnnotationKey: []string{"", "kubernetes.io/gce-pd", "kubernetes.io/aws-ebs,kubernetes.io/gce-pd"}[r.IntN(3)]}
+			c.Annotations = map[string]string{
+				v1.MigratedPluginsAnnotationKey: []string{"", "kubernetes.io/gce-pd",
+					"kubernetes.io/aws-ebs,kubernetes.io/gce-pd"}[r.IntN(3)]}
 			if _, err := b.c.StorageV1().CSINodes().Create(b.ctx, c, metav1.CreateOptions{}); err != nil {
 				b.Fatal(err)
 			}
 		}
 		if r.IntN(3) == 0 {
 			volume := "v-" + append(disks, "spare")[r.IntN(len(disks)+1)]
-			va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("va-%d", i)}, Spec: storagev1.VolumeAttachmentSpec{Attacher: b.driverOf(volume), NodeName: name,
-				Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}}}
+			va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("va-%d", i)},
+				Spec: storagev1.VolumeAttachmentSpec{Attacher: b.driverOf(volume), NodeName: name,
+					Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}}}
 			if _, err := b.c.StorageV1().VolumeAttachments().Create(b.ctx, va, metav1.CreateOptions{}); err != nil {
 				b.Fatal(err)
 			}
@@ -435,14 +463,20 @@ func (b *bench) driverOf(volume string) string {
 // at once and that nobody serves, and those of disks.
 func (b *bench) shelf() {
 	b.Helper()
-	if _, err := b.c.CoreV1().Namespaces().Create(b.ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Labels: map[string]string{"team": "x"}}}, metav1.CreateOptions{}); err != nil {
+	if _, err := b.c.CoreV1().Namespaces().Create(b.ctx,
+		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Labels: map[string]string{"team": "x"}}},
+		metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	late := storagev1.VolumeBindingWaitForFirstConsumer
 	for _, c := range []*storagev1.StorageClass{
-		{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &late},
-		{ObjectMeta: metav1.ObjectMeta{Name: "csi"}, Provisioner: csi, VolumeBindingMode: &late, AllowedTopologies: []v1.TopologySelectorTerm{
-			{MatchLabelExpressions: []v1.TopologySelectorLabelRequirement{{Key: "zone", Values: []string{"none"}}}}}}, // it makes none anywhere
+		{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "kubernetes.io/no-provisioner",
+			VolumeBindingMode: &late},
+		{ObjectMeta: metav1.ObjectMeta{Name: "csi"}, Provisioner: csi, VolumeBindingMode: &late,
+			AllowedTopologies: []v1.TopologySelectorTerm{
+				// it makes none anywhere
+				{MatchLabelExpressions: []v1.TopologySelectorLabelRequirement{
+					{Key: "zone", Values: []string{"none"}}}}}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "made"}, Provisioner: csiMaker, VolumeBindingMode: &late},
 		{ObjectMeta: metav1.ObjectMeta{Name: "unserved"}, Provisioner: "example.com/nobody"},
 	} {
@@ -451,12 +485,14 @@ func (b *bench) shelf() {
 		}
 	}
 	for _, name := range []string{csiThere, "ebs.csi.aws.com"} {
-		there := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.CSIDriverSpec{PreventPodSchedulingIfMissing: ptr.To(true)}}
+		there := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: storagev1.CSIDriverSpec{PreventPodSchedulingIfMissing: ptr.To(true)}}
 		if _, err := b.c.StorageV1().CSIDrivers().Create(b.ctx, there, metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
-	maker := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: csiMaker}, Spec: storagev1.CSIDriverSpec{StorageCapacity: ptr.To(true)}}
+	maker := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: csiMaker},
+		Spec: storagev1.CSIDriverSpec{StorageCapacity: ptr.To(true)}}
 	if _, err := b.c.StorageV1().CSIDrivers().Create(b.ctx, maker, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -496,23 +532,29 @@ func (b *bench) shelf() {
 // class local a folder of the node, else one of a driver.
 func (b *bench) volume(name, class, key, value string, modes ...v1.PersistentVolumeAccessMode) {
 	b.Helper()
-	v := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeSpec{StorageClassName: class,
-		Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse("10Gi")}, AccessModes: modesOr(modes),
-		PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimRetain,
-		PersistentVolumeSource:        v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: b.driverOf(name), VolumeHandle: name}}}}
+	v := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1.PersistentVolumeSpec{StorageClassName: class,
+			Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse("10Gi")}, AccessModes: modesOr(modes),
+			PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimRetain,
+			PersistentVolumeSource: v1.PersistentVolumeSource{
+				CSI: &v1.CSIPersistentVolumeSource{Driver: b.driverOf(name), VolumeHandle: name}}}}
 	switch {
 	case strings.HasPrefix(name, "v-ebs-"):
-		v.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-" + name[len("v-ebs-"):]}}
+		v.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{
+			AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-" + name[len("v-ebs-"):]}}
 	case name == "v-pd":
-		v.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{PDName: "pd"}}
+		v.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{
+			GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{PDName: "pd"}}
 	case name == "v-zones":
 		v.Labels = map[string]string{v1.LabelFailureDomainBetaZone: "z0__z2"}
 	case class == "local":
 		v.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/data"}}
 	}
 	if key != "" {
-		v.Spec.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-			MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: v1.NodeSelectorOpIn, Values: []string{value}}}}}}}
+		v.Spec.NodeAffinity = &v1.VolumeNodeAffinity{
+			Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+				MatchExpressions: []v1.NodeSelectorRequirement{
+					{Key: key, Operator: v1.NodeSelectorOpIn, Values: []string{value}}}}}}}
 	}
 	if _, err := b.c.CoreV1().PersistentVolumes().Create(b.ctx, v, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
@@ -532,9 +574,11 @@ func (b *bench) claimVolume(name, class, volume string, modes ...v1.PersistentVo
 	if name == "late-large" {
 		size = "20Gi"
 	}
-	c := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: v1.PersistentVolumeClaimSpec{
-		StorageClassName: &class, VolumeName: volume, AccessModes: modesOr(modes),
-		Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse(size)}}}}
+	c := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: v1.PersistentVolumeClaimSpec{
+			StorageClassName: &class, VolumeName: volume, AccessModes: modesOr(modes),
+			Resources: v1.VolumeResourceRequirements{
+				Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse(size)}}}}
 	if _, err := b.c.CoreV1().PersistentVolumeClaims("default").Create(b.ctx, c, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}

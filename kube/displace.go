@@ -34,7 +34,8 @@ func (d *Driver) heldBeside(but *fit.Neighbour) (list []*fit.Neighbour) {
 
 // leaves reports whether a pod is told to leave, or ends.
 func (p *pod) leaves() bool {
-	return p.leaving || p.obj.DeletionTimestamp != nil || p.gang != nil && (p.gang.phase == stopping || p.gang.leaves != "")
+	return p.leaving || p.obj.DeletionTimestamp != nil ||
+		p.gang != nil && (p.gang.phase == stopping || p.gang.leaves != "")
 }
 
 // stays says which of the claims somebody has who does not leave; "": none.
@@ -83,7 +84,8 @@ func (d *Driver) contend(g *gang, pods []*pod, spec *cluster.Job, l *fit.Limits)
 func (d *Driver) displace(g *gang, spec *cluster.Job) (events []engine.Event, ok bool) {
 	for i := range g.rivals {
 		q := d.podOf(g.rivals[i].User).gang
-		if ev := (engine.Event{Type: engine.Cancelled, Job: q.id}); !slices.ContainsFunc(events, func(e engine.Event) bool { return e.Job == q.id }) {
+		if ev := (engine.Event{Type: engine.Cancelled, Job: q.id}); !slices.ContainsFunc(events,
+			func(e engine.Event) bool { return e.Job == q.id }) {
 			events = append(events, ev)
 		}
 	}
@@ -93,7 +95,8 @@ func (d *Driver) displace(g *gang, spec *cluster.Job) (events []engine.Event, ok
 	}
 	for i := range g.rivals {
 		if q := d.podOf(g.rivals[i].User).gang; q.leaves == "" {
-			q.leaves, q.grace = fmt.Sprintf("preempted for %s, which needs volume claim %s alone", g.name, g.rivals[i].Claim), 30
+			q.leaves, q.grace = fmt.Sprintf("preempted for %s, which needs volume claim %s alone", g.name,
+				g.rivals[i].Claim), 30
 		}
 	}
 	return events, true
@@ -103,7 +106,8 @@ func (d *Driver) displace(g *gang, spec *cluster.Job) (events []engine.Event, ok
 // step, if these came before it.
 func (d *Driver) wouldStart(g *gang, spec *cluster.Job, before []engine.Event) bool {
 	spec.ID = d.next
-	events := append(slices.Concat(d.naming(g.nodes), before), engine.Event{Type: engine.Submitted, Job: spec.ID, Spec: spec})
+	events := append(slices.Concat(d.naming(g.nodes), before),
+		engine.Event{Type: engine.Submitted, Job: spec.ID, Spec: spec})
 	return d.foreseen(spec.ID, events) != nil
 }
 
@@ -132,7 +136,8 @@ func (d *Driver) holdBack(g *gang) bool {
 		d.power.at = 0 // they are woken
 		g.since(d.now, d.opt.TellAfter)
 	}
-	if !g.waking && !d.awaits(g) && !slices.ContainsFunc(d.membersOf(g), func(p *pod) bool { return len(d.rivals(p)) > 0 }) {
+	if !g.waking && !d.awaits(g) &&
+		!slices.ContainsFunc(d.membersOf(g), func(p *pod) bool { return len(d.rivals(p)) > 0 }) {
 		return false
 	}
 	d.holding[g] = true

@@ -31,14 +31,16 @@ func TestDisplace(t *testing.T) {
 	}
 	d.expectBinding(t)
 	d.come(t, now, using(controlplane.Pod("next", 1, low()), "mine"))
-	if why := d.pods["next"].gang.refused; !strings.Contains(why, "volume claim mine (ReadWriteOncePod) is in use by pod") {
+	if why := d.pods["next"].gang.refused; !strings.Contains(why,
+		"volume claim mine (ReadWriteOncePod) is in use by pod") {
 		t.Errorf("the next says %q", why)
 	}
 	d.podGone(d.pods["low"].obj)
 	steps(t, d)
 	d.expectBinding(t, "high")
 	d.answer(t, now)
-	if why := d.pods["next"].gang.refused; why != "volume claim mine (ReadWriteOncePod) is in use by pod high" || g.phase != running {
+	if why := d.pods["next"].gang.refused; why != "volume claim mine (ReadWriteOncePod) is in use by pod high" ||
+		g.phase != running {
 		t.Errorf("high is in phase %d, and the next says %q", g.phase, why)
 	}
 }
@@ -69,7 +71,8 @@ func TestDisplaceNot(t *testing.T) {
 	never := controlplane.Pod("never", 1, nil)
 	never.Spec.PreemptionPolicy = ptr.To(v1.PreemptNever)
 	pair := controlplane.Gang("pair", 2, 1, nil)
-	for name, pods := range map[string][]*v1.Pod{"equal": {controlplane.Pod("equal", 1, low())}, "never": {never}, "large": {controlplane.Pod("large", 8, nil)}, "pair": pair,
+	for name, pods := range map[string][]*v1.Pod{"equal": {controlplane.Pod("equal", 1, low())}, "never": {never},
+		"large": {controlplane.Pod("large", 8, nil)}, "pair": pair,
 		"early": {controlplane.Pod("early", 1, nil)}} {
 		d, now := still(t, 1, controlplane.Pod("stays", 1, nil))
 		d.answer(t, now)
@@ -83,7 +86,8 @@ func TestDisplaceNot(t *testing.T) {
 			using(p, "mine")
 		}
 		d.come(t, now, pods...)
-		if g := d.pods[pods[0].UID].gang; d.pods["low"].leaving || g.phase != gathering || !strings.Contains(g.refused, "volume claim mine (ReadWriteOncePod)") {
+		if g := d.pods[pods[0].UID].gang; d.pods["low"].leaving || g.phase != gathering ||
+			!strings.Contains(g.refused, "volume claim mine (ReadWriteOncePod)") {
 			t.Errorf("%s: low leaves: %v; phase %d: %q", name, d.pods["low"].leaving, g.phase, g.refused)
 		}
 		if len(d.waits) == 0 && name != "pair" {
@@ -128,7 +132,9 @@ func testDisplace(b *bench) {
 		_ = b.c.CoreV1().PersistentVolumes().Delete(b.ctx, "v-alone", metav1.DeleteOptions{})
 	})
 	for name, value := range map[string]int32{"test-low": -10, "test-high": 10} {
-		if _, err := b.c.SchedulingV1().PriorityClasses().Create(b.ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}, metav1.CreateOptions{}); err != nil {
+		if _, err := b.c.SchedulingV1().PriorityClasses().Create(b.ctx,
+			&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value},
+			metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -145,7 +151,9 @@ func testDisplace(b *bench) {
 		b.wait("the first has the claim under "+scheduler, func() bool { return live(b.pod("first")) })
 		equal := pod("equal", "test-low")
 		b.create(equal)
-		b.wait("its equal waits under "+scheduler, func() bool { return condition(b.pod("equal")).Status == v1.ConditionFalse })
+		b.wait("its equal waits under "+scheduler, func() bool {
+			return condition(b.pod("equal")).Status == v1.ConditionFalse
+		})
 		if p := b.pod("first"); !live(p) || p.DeletionTimestamp != nil {
 			b.Errorf("the first left for an equal under %s", scheduler)
 		}

@@ -160,8 +160,10 @@ func New(opt Options) *Driver {
 		modelNames: map[labelled]string{}, modelsKnown: map[string]cluster.GPUModel{},
 		pods: map[types.UID]*pod{}, objects: gangs.NewObjects(), ones: map[string]int{},
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, sets: map[string]*nodeSet{}, wake: cluster.Never,
-		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue), neighbours: newNeighbours(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(), aside: newAsides(),
-		work: make(chan func(context.Context), 1<<16)}
+		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue),
+		neighbours: newNeighbours(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(),
+		aside: newAsides(),
+		work:  make(chan func(context.Context), 1<<16)}
 	slice := func(name v1.ResourceName) bool { _, ok := d.sliceOf(name); return ok }
 	d.volumes = d.newVolumes()
 	d.world = d.newWorld()
@@ -274,7 +276,8 @@ func (d *Driver) collect() {
 func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 	for {
 		now := d.clock()
-		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(), d.nextRound(now), d.nextPower(), d.nextLoan(), d.nextMIG(), d.nextReports(), d.nextLeft())
+		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(),
+			d.nextRound(now), d.nextPower(), d.nextLoan(), d.nextMIG(), d.nextReports(), d.nextLeft())
 		if d.sizesDirty {
 			until = min(until, d.nextResize())
 		}
@@ -322,7 +325,8 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 
 // hasNews reports whether the engine is to hear of something at once.
 func (d *Driver) hasNews() bool {
-	return len(d.queued) > 0 || len(d.dirty) > 0 || d.urgent || d.nodesDirty || d.setsAt || d.queues.Dirty() || d.stale != ""
+	return len(d.queued) > 0 || len(d.dirty) > 0 || d.urgent || d.nodesDirty || d.setsAt || d.queues.Dirty() ||
+		d.stale != ""
 }
 
 // outdated reports whether the engine is to begin anew now: it has heard all that
@@ -444,7 +448,8 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 				g.home++
 				d.withdraw(g)
 			default:
-				g.phase, g.refused, g.refusedIn, g.refusedFor, g.refusedAs = gathering, a.Text, d.era, g.members, g.facts
+				g.phase, g.refused, g.refusedIn, g.refusedFor, g.refusedAs = gathering, a.Text, d.era, g.members,
+					g.facts
 				d.forget(g)
 			}
 		case engine.Resize: // no gang is elastic here
@@ -488,7 +493,8 @@ func (d *Driver) count() {
 // rules are how an engine is built for the cluster as it is.
 func (d *Driver) rules(spec cluster.Spec) (config.Rules, engine.Config, error) {
 	r := d.opt.Rules
-	spec.Queues, spec.Zone, spec.Epoch = queues.Scaled(d.queues.Tree().List(), spec.GPUs()), r.Spec.Zone, r.Spec.Epoch // MinSpeed stands in each job
+	// MinSpeed stands in each job
+	spec.Queues, spec.Zone, spec.Epoch = queues.Scaled(d.queues.Tree().List(), spec.GPUs()), r.Spec.Zone, r.Spec.Epoch
 	r.Spec, r.Unshared = spec, true
 	if r.Defrag != nil { // the driver looks for moves first, and asks for them
 		asked := *r.Defrag

@@ -97,11 +97,13 @@ func newConform(b *bench, f *drivertest.Fixture) *conform {
 	}
 	b.wait("the nodes are ready", func() bool {
 		list, err := b.c.CoreV1().Nodes().List(b.ctx, metav1.ListOptions{})
-		return err == nil && !slices.ContainsFunc(list.Items, func(n v1.Node) bool { return (&node{obj: &n}).state() != cluster.Up })
+		return err == nil &&
+			!slices.ContainsFunc(list.Items, func(n v1.Node) bool { return (&node{obj: &n}).state() != cluster.Up })
 	})
 	opt := testOptions(b.p.Client(), slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	opt.Rules.Backfill = ""
-	opt.Rules.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Second}, {How: engine.Kill, Grace: 50 * time.Millisecond}}
+	opt.Rules.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Second},
+		{How: engine.Kill, Grace: 50 * time.Millisecond}}
 	opt.Journal = func(h journal.Header) (Recorder, error) {
 		f.Spec = h.Spec
 		return unread{}, nil

@@ -64,9 +64,12 @@ func (d *Driver) dismissal(g *gang, a *engine.Action, to string) notice {
 	why := ""
 	switch {
 	case to != "" && other != "":
-		return notice{v1.EventTypeNormal, "Moved", fmt.Sprintf("moved to %s, so that %s fits: its place there is kept for the pod that its owner makes", to, other)}
+		return notice{v1.EventTypeNormal, "Moved",
+			fmt.Sprintf("moved to %s, so that %s fits: its place there is kept for the pod that its owner makes", to,
+				other)}
 	case to != "":
-		return notice{v1.EventTypeNormal, "Moved", fmt.Sprintf("moved to %s: its place there is kept for the pod that its owner makes", to)}
+		return notice{v1.EventTypeNormal, "Moved",
+			fmt.Sprintf("moved to %s: its place there is kept for the pod that its owner makes", to)}
 	case a.Reason == engine.NodeLost:
 		why = "its gang lost a node"
 	case a.Reason == engine.WasCancelled && g.leaves != "":
@@ -117,10 +120,12 @@ func (d *Driver) departNow(ctx context.Context, l *departure) error {
 	pods := d.opt.Client.CoreV1().Pods(l.obj.Namespace)
 	if l.evict {
 		d.crash("kube-evicting")
-		return pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: l.obj.Namespace, Name: l.obj.Name},
-			DeleteOptions: deleteAsSeen(l.obj, l.seconds)})
+		return pods.EvictV1(ctx,
+			&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: l.obj.Namespace, Name: l.obj.Name},
+				DeleteOptions: deleteAsSeen(l.obj, l.seconds)})
 	}
-	now, err := pods.Patch(ctx, l.obj.Name, types.StrategicMergePatchType, disrupted(l.obj, l.force, d.opt.Now()), metav1.PatchOptions{}, "status")
+	now, err := pods.Patch(ctx, l.obj.Name, types.StrategicMergePatchType, disrupted(l.obj, l.force, d.opt.Now()),
+		metav1.PatchOptions{}, "status")
 	if err != nil {
 		return err
 	}
@@ -134,7 +139,8 @@ func (d *Driver) departLater(l *departure, err error) {
 	case apierrors.IsConflict(err):
 		after = min(100*time.Millisecond<<min(l.try, 8), 10*time.Second)
 	case l.evict && apierrors.IsTooManyRequests(err) && l.try == 0:
-		d.told.event(l.obj, v1.EventTypeNormal, "EvictionRefused", "it is to leave, when its disruption budget allows that: "+l.text)
+		d.told.event(l.obj, v1.EventTypeNormal, "EvictionRefused",
+			"it is to leave, when its disruption budget allows that: "+l.text)
 		fallthrough
 	default:
 		if l.try%10 == 0 {
@@ -156,7 +162,9 @@ func (d *Driver) departAgain(l *departure, changed bool) {
 		return // it is gone, or holds nothing any more
 	case changed && !seen:
 		l.try++
-		time.AfterFunc(min(100*time.Millisecond<<min(l.try, 8), 10*time.Second), func() { d.inbox.Put(func() { d.departAgain(l, true) }) })
+		time.AfterFunc(min(100*time.Millisecond<<min(l.try, 8), 10*time.Second), func() {
+			d.inbox.Put(func() { d.departAgain(l, true) })
+		})
 	case changed && p.gang != nil && !p.over():
 		p.leaving, p.ended = false, false
 		d.touch(p.gang)
@@ -171,12 +179,16 @@ func (d *Driver) departAgain(l *departure, changed bool) {
 // disrupted says on a pod that its end is no fault of its own, which a Job's
 // podFailurePolicy can leave uncounted; dead: nobody else will say that it ended.
 func disrupted(obj *v1.Pod, dead bool, now time.Time) []byte {
-	status := map[string]any{"conditions": []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "GangEndedByMuster",
-		Message: "its gang cannot run as a whole", LastTransitionTime: metav1.NewTime(now)}}}
+	status := map[string]any{
+		"conditions": []v1.PodCondition{
+			{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "GangEndedByMuster",
+				Message: "its gang cannot run as a whole", LastTransitionTime: metav1.NewTime(now)}}}
 	if dead {
 		status["phase"] = v1.PodFailed
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": obj.UID, "resourceVersion": obj.ResourceVersion}, "status": status})
+	patch, err := json.Marshal(
+		map[string]any{"metadata": map[string]any{"uid": obj.UID, "resourceVersion": obj.ResourceVersion},
+			"status": status})
 	if err != nil {
 		panic(err) // of texts
 	}
@@ -187,5 +199,6 @@ func disrupted(obj *v1.Pod, dead bool, now time.Time) []byte {
 // for what it has become.
 func deleteAsSeen(obj *v1.Pod, seconds int64) *metav1.DeleteOptions {
 	uid, version := obj.UID, obj.ResourceVersion
-	return &metav1.DeleteOptions{GracePeriodSeconds: &seconds, Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
+	return &metav1.DeleteOptions{GracePeriodSeconds: &seconds,
+		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
 }

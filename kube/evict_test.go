@@ -16,8 +16,8 @@ import (
 	"github.com/muster-gpu/muster/internal/controlplane"
 )
 
-// A pod is made to leave only as it was seen: one that has changed is looked at again before it is asked for anew. It is
-// told that it was preempted when its eviction is granted, and not before.
+// A pod is made to leave only as it was seen: one that has changed is looked at again before it is asked for
+// anew. It is told that it was preempted when its eviction is granted, and not before.
 func TestDepart(t *testing.T) {
 	d, _ := still(t, 1, controlplane.Pod("a", 1, nil))
 	p := d.pods[pidOf(d, "a")]
@@ -28,12 +28,14 @@ func TestDepart(t *testing.T) {
 	d.podChanged(bound)
 	g.phase, g.notice = stopping, notice{v1.EventTypeWarning, "Preempted", "for a test"}
 	var seen []string
-	answers := []error{apierrors.NewTooManyRequests("its budget protects it", 1), apierrors.NewConflict(v1.Resource("pods"), "a", errors.New("it has changed")), nil}
+	answers := []error{apierrors.NewTooManyRequests("its budget protects it", 1),
+		apierrors.NewConflict(v1.Resource("pods"), "a", errors.New("it has changed")), nil}
 	client := fake.NewClientset()
 	client.PrependReactor("create", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		c, _ := a.(k8stesting.CreateAction)
 		ev, ok := c.GetObject().(*policyv1.Eviction)
-		if !ok || ev.DeleteOptions.Preconditions.ResourceVersion == nil || *ev.DeleteOptions.Preconditions.UID != bound.UID {
+		if !ok || ev.DeleteOptions.Preconditions.ResourceVersion == nil ||
+			*ev.DeleteOptions.Preconditions.UID != bound.UID {
 			t.Errorf("it is not this pod's eviction: %+v", c.GetObject())
 			return true, nil, nil
 		}

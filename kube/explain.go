@@ -12,7 +12,8 @@ const (
 	// explainMost is how many gangs are explained one by one each time; what is found out of one holds for all that
 	// ask for the same.
 	explainMost = 16
-	// explainTime is how long the loop may take each time to find out, and as long again to say it to others like those.
+	// explainTime is how long the loop may take each time to find out, and as long again to say it to others
+	// like those.
 	explainTime = 50 * time.Millisecond
 )
 
@@ -36,8 +37,10 @@ type likeness struct {
 }
 
 func likenessOf(j *cluster.Job) string {
-	text, err := json.Marshal(likeness{j.User, j.Queue, j.Reservation, j.Kind, j.Tier, j.Tasks, j.GPUTypes, j.Partitions, j.Nodes, j.Topology, j.Elastic,
-		j.PerNode, j.NodeLimits, j.Isolation, j.MinSpeed, j.NoPreempt, j.Model})
+	text, err := json.Marshal(
+		likeness{j.User, j.Queue, j.Reservation, j.Kind, j.Tier, j.Tasks, j.GPUTypes, j.Partitions, j.Nodes, j.Topology,
+			j.Elastic,
+			j.PerNode, j.NodeLimits, j.Isolation, j.MinSpeed, j.NoPreempt, j.Model})
 	if err != nil {
 		panic(err) // of numbers and texts
 	}

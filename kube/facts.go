@@ -84,7 +84,8 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 		}
 	}
 	d.opt.Observe.Renewed(reason)
-	d.opt.Log.Debug("the engine begins anew", "reason", reason, "nodes", len(rules.Spec.Nodes), "partitions", len(rules.Spec.Partitions), "adopted", adopted)
+	d.opt.Log.Debug("the engine begins anew", "reason", reason, "nodes", len(rules.Spec.Nodes), "partitions",
+		len(rules.Spec.Partitions), "adopted", adopted)
 	// It is compared with the cluster in its first batch, and not here: what is seen
 	// by then would be compared with what it has yet to hear.
 	d.queued, d.checked = append(d.queued, engine.Event{Type: engine.Tick}), d.now.Add(-checkEvery)
@@ -352,7 +353,8 @@ func (d *Driver) fill(g *gang) (open int) {
 			continue
 		}
 		k := slices.IndexFunc(wait, func(p *pod) bool {
-			return p.asks(&g.spec.Tasks[s.set].Request) && d.pinned(p, s.node) && d.keptOff(p, s.node) == "" && d.grant(p, s.node) == ""
+			return p.asks(&g.spec.Tasks[s.set].Request) && d.pinned(p, s.node) && d.keptOff(p, s.node) == "" &&
+				d.grant(p, s.node) == ""
 		})
 		if k < 0 {
 			continue

@@ -34,8 +34,10 @@ func testFaults(b *bench) {
 	for _, c := range []struct {
 		name string
 		f    func(*bench)
-	}{{"rival", testRival}, {"wire", testWire}, {"flap", testFlap}, {"budget", testBudget}, {"reclaim", testReclaim}, {"clique", testClique}, {"hold", testHold}, {"failed", testFailed},
-		{"failover", testFailover}, {"handover", testHandover}, {"paused", testPaused}, {"woken", testWoken}, {"apiserver", testServerDies}, {"etcd", testStoreDies}} {
+	}{{"rival", testRival}, {"wire", testWire}, {"flap", testFlap}, {"budget", testBudget}, {"reclaim", testReclaim},
+		{"clique", testClique}, {"hold", testHold}, {"failed", testFailed},
+		{"failover", testFailover}, {"handover", testHandover}, {"paused", testPaused}, {"woken", testWoken},
+		{"apiserver", testServerDies}, {"etcd", testStoreDies}} {
 		b.sub(c.name, c.f)
 	}
 }
@@ -72,7 +74,8 @@ func testRival(b *bench) {
 				free := slices.DeleteFunc([]string{"n1", "n2", "n3"}, func(n string) bool {
 					return slices.ContainsFunc(planOf(b.pod("g-0")).On, func(on planned) bool { return on.Node == n })
 				})
-				bind := &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "g-7"}, Target: v1.ObjectReference{Kind: "Node", Name: free[0]}}
+				bind := &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "g-7"},
+					Target: v1.ObjectReference{Kind: "Node", Name: free[0]}}
 				if err := b.c.CoreV1().Pods("default").Bind(b.ctx, bind, metav1.CreateOptions{}); err != nil {
 					b.Error(err)
 				}
@@ -138,7 +141,9 @@ func testWire(b *bench) {
 	}
 	b.create(controlplane.Gang("new", 2, 4, nil)...)
 	w.Mend()
-	b.wait("what lost its node has left it", func() bool { return b.holding("long0") == 0 || b.pod("long0-0").Spec.NodeName != lost })
+	b.wait("what lost its node has left it", func() bool {
+		return b.holding("long0") == 0 || b.pod("long0-0").Spec.NodeName != lost
+	})
 	b.wait("the new one runs in a place that became free unseen", func() bool { return b.holding("new") == 2 })
 }
 
@@ -167,7 +172,8 @@ func testFlap(b *bench) {
 func (b *bench) flap(name string, how int) {
 	nodes := b.c.CoreV1().Nodes()
 	patch := func(text string, sub ...string) {
-		if _, err := nodes.Patch(b.ctx, name, types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{}, sub...); err != nil {
+		if _, err := nodes.Patch(b.ctx, name, types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{},
+			sub...); err != nil {
 			b.Logf("node %s: %v", name, err)
 		}
 	}
@@ -195,7 +201,8 @@ func (b *bench) flap(name string, how int) {
 func testBudget(b *bench) {
 	g := b.eights("n1")
 	_, stop := b.schedule(func(o *Options) {
-		o.Rules.Stop = &[3]engine.StopRule{{How: engine.Kill, Grace: 7 * time.Second}, {How: engine.Kill, Grace: 7 * time.Second}, {How: engine.Kill, Grace: 7 * time.Second}}
+		o.Rules.Stop = &[3]engine.StopRule{{How: engine.Kill, Grace: 7 * time.Second},
+			{How: engine.Kill, Grace: 7 * time.Second}, {How: engine.Kill, Grace: 7 * time.Second}}
 	})
 	defer stop()
 	low := controlplane.Gang("low", 4, 2, map[string]string{LabelTier: "best-effort"})
@@ -207,7 +214,8 @@ func testBudget(b *bench) {
 	b.wait("low runs", func() bool { return b.holding("low") == 4 })
 	four := intstr.FromInt32(4)
 	pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "all"},
-		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &four, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{LabelGang: "low"}}}}
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &four,
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{LabelGang: "low"}}}}
 	budgets := b.c.PolicyV1().PodDisruptionBudgets("default")
 	if _, err := budgets.Create(b.ctx, pdb, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
@@ -248,7 +256,8 @@ func testReclaim(b *bench) {
 	b.eights("n1", "n2")
 	unlimited := cluster.Unlimited
 	_, stop := b.schedule(func(o *Options) {
-		o.Rules.Spec.Queues = []cluster.Queue{{Name: "a", Guarantee: 8 * cluster.Whole, Limit: unlimited, Lend: unlimited},
+		o.Rules.Spec.Queues = []cluster.Queue{
+			{Name: "a", Guarantee: 8 * cluster.Whole, Limit: unlimited, Lend: unlimited},
 			{Name: "b", Guarantee: 8 * cluster.Whole, Limit: unlimited, Lend: unlimited}}
 	})
 	defer stop()
@@ -269,11 +278,15 @@ func testReclaim(b *bench) {
 	}
 	b.wait("a holds everything", func() bool { return len(whole("a")) == 4 })
 	b.create(controlplane.Gang("b0", 4, 1, map[string]string{LabelQueue: "b"})...)
-	b.wait("b has what it asked for, and a lost one gang", func() bool { return len(whole("b")) == 1 && len(whole("a")) == 3 })
+	b.wait("b has what it asked for, and a lost one gang", func() bool {
+		return len(whole("b")) == 1 && len(whole("a")) == 3
+	})
 	b.create(controlplane.Gang("b1", 4, 1, map[string]string{LabelQueue: "b"})...)
 	b.wait("b has what it is guaranteed", func() bool { return len(whole("b")) == 2 && len(whole("a")) == 2 })
 	b.create(controlplane.Gang("b2", 4, 1, map[string]string{LabelQueue: "b"})...)
-	b.wait("b's third gang says why it waits", func() bool { return condition(b.pod("b2-0")).Status == v1.ConditionFalse })
+	b.wait("b's third gang says why it waits", func() bool {
+		return condition(b.pod("b2-0")).Status == v1.ConditionFalse
+	})
 	if len(whole("a")) != 2 || len(whole("b")) != 2 {
 		b.Errorf("%v and %v run; each queue is guaranteed two gangs", whole("a"), whole("b"))
 	}
@@ -283,7 +296,8 @@ func testReclaim(b *bench) {
 // all of it, though there are GPUs enough, and is in one only.
 func testClique(b *bench) {
 	for i := range 4 {
-		n := controlplane.Node(fmt.Sprintf("n%d", i), 8, map[string]string{"nvidia.com/gpu.clique": fmt.Sprintf("c%d", i/2)})
+		n := controlplane.Node(fmt.Sprintf("n%d", i), 8,
+			map[string]string{"nvidia.com/gpu.clique": fmt.Sprintf("c%d", i/2)})
 		if _, err := b.c.CoreV1().Nodes().Create(b.ctx, n, metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
@@ -298,7 +312,9 @@ func testClique(b *bench) {
 	}
 	b.wait("both domains are in use", func() bool { return live(b.pod("fill-0")) && live(b.pod("fill-1")) })
 	b.create(controlplane.Gang("big", 8, 2, map[string]string{"!" + AnnotationWithin: "nvlink"})...)
-	b.wait("the gang says why it waits", func() bool { return strings.Contains(condition(b.pod("big-0")).Message, "16 GPUs") })
+	b.wait("the gang says why it waits", func() bool {
+		return strings.Contains(condition(b.pod("big-0")).Message, "16 GPUs")
+	})
 	if n := b.holding("big"); n != 0 {
 		b.Errorf("%d pods of it are bound", n)
 	}
@@ -399,7 +415,8 @@ func (b *bench) dies(program string) {
 // A binding that the API server calls a conflict is looked at: its store may have
 // failed, and then it is tried again.
 func TestConflict(t *testing.T) {
-	storeFails := apierrors.NewConflict(v1.Resource("pods/binding"), "p", errors.New("rpc error: code = Unavailable desc = error reading from server: EOF"))
+	storeFails := apierrors.NewConflict(v1.Resource("pods/binding"), "p",
+		errors.New("rpc error: code = Unavailable desc = error reading from server: EOF"))
 	for name, c := range map[string]struct {
 		change func(*v1.Pod)
 		tries  int
@@ -410,7 +427,9 @@ func TestConflict(t *testing.T) {
 		"somebody else was quicker": {func(p *v1.Pod) { p.Spec.NodeName = "n2" }, 1, true},
 		"it is another pod":         {func(p *v1.Pod) { p.UID = "other" }, 1, true},
 		"it is being deleted":       {func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, 1, true},
-		"it has a gate":             {func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} }, 1, true},
+		"it has a gate": {func(p *v1.Pod) {
+			p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}}
+		}, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := controlplane.Pod("p", 1, nil)

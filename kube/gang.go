@@ -136,8 +136,10 @@ func (d *Driver) specOf(g *gang, pods []*pod, m gangs.Membership) (*cluster.Job,
 	if d.shares(pods) {
 		t.topology = cluster.Topology{Level: cluster.LevelNode, Required: true}
 	}
-	j := &cluster.Job{Name: g.name, User: first.Namespace, Queue: t.queue, Kind: g.kind, Tier: t.tier, Priority: t.priority, Topology: t.topology,
-		Estimate: t.runTime, Deadline: t.deadline, Submit: cluster.Time(submit.UnixNano()), NoRequeue: true, Tasks: taskSets(pods),
+	j := &cluster.Job{Name: g.name, User: first.Namespace, Queue: t.queue, Kind: g.kind, Tier: t.tier,
+		Priority: t.priority, Topology: t.topology,
+		Estimate: t.runTime, Deadline: t.deadline, Submit: cluster.Time(submit.UnixNano()), NoRequeue: true,
+		Tasks:     taskSets(pods),
 		NoPreempt: g.neverPreempts(first), Checkpoint: cluster.Checkpoint{Interval: t.saves}}
 	t.beside.say(j)
 	return j, nil

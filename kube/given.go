@@ -102,7 +102,8 @@ func (d *Driver) inherit(g *gang, pods []*pod) {
 		return
 	}
 	i := slices.IndexFunc(d.legacies, func(l legacy) bool {
-		return l.owner == now.owner && !slices.ContainsFunc(pods, func(p *pod) bool { return p.obj.CreationTimestamp.Time.Before(l.began) })
+		return l.owner == now.owner &&
+			!slices.ContainsFunc(pods, func(p *pod) bool { return p.obj.CreationTimestamp.Time.Before(l.began) })
 	})
 	switch {
 	case i >= 0:
@@ -144,8 +145,10 @@ func (d *Driver) carry(g *gang, obj *v1.Pod) {
 		panic(err) // of text
 	}
 	d.do(func(ctx context.Context) {
-		if _, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-			d.opt.Log.Debug("what a gang received before cannot be written to its pod", "pod", obj.Namespace+"/"+obj.Name, "error", err)
+		if _, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{}, "status"); err != nil {
+			d.opt.Log.Debug("what a gang received before cannot be written to its pod", "pod",
+				obj.Namespace+"/"+obj.Name, "error", err)
 		}
 	})
 }

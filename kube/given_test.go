@@ -70,16 +70,20 @@ func testGoesOn(b *bench) {
 	}
 	b.create(controlplane.Pod("other", 4, map[string]string{LabelTier: "best-effort"}))
 	b.wait("other waits", func() bool { return b.record(d, "other") != nil })
-	b.wait("a-2 is made later", func() bool { return time.Since(b.pod("other").CreationTimestamp.Time) > 2*time.Second })
+	b.wait("a-2 is made later", func() bool {
+		return time.Since(b.pod("other").CreationTimestamp.Time) > 2*time.Second
+	})
 	b.create(saver("a-2", of))
 	b.wait("a-2 waits", func() bool { return b.record(d, "a-2") != nil })
 	first := b.record(d, "a-2")
 	switch ran := first.Ran; {
 	case ran < 3*time.Second || first.Attained < 4*2900 || first.Weighted != first.Attained || first.Preemptions != 1:
-		b.Errorf("it received %v, %d in %v and was preempted %d times", ran, first.Attained, first.Ran, first.Preemptions)
+		b.Errorf("it received %v, %d in %v and was preempted %d times", ran, first.Attained, first.Ran,
+			first.Preemptions)
 	case first.Done < 2*time.Second || first.Done > ran || first.Done%time.Second != 0 || first.Saved != first.Done:
 		b.Errorf("of %v it saved %v (%v)", ran, first.Done, first.Saved)
-	case !time.Unix(0, int64(first.Spec.Submit)).Equal(created) || first.Spec.Submit >= b.record(d, "other").Spec.Submit:
+	case !time.Unix(0, int64(first.Spec.Submit)).Equal(created) ||
+		first.Spec.Submit >= b.record(d, "other").Spec.Submit:
 		b.Errorf("it was submitted at %v", first.Spec.Submit)
 	}
 	b.wait("a-2 carries it", func() bool { return b.pod("a-2").Annotations[AnnotationBefore] != "" })
@@ -102,7 +106,8 @@ func testGoesOn(b *bench) {
 	defer stop()
 	b.wait("it is there still", func() bool { return b.record(d, "a-2") != nil })
 	r := b.record(d, "a-2")
-	if r.State != engine.Running || r.Attained != first.Attained || r.Ran != first.Ran || r.Preemptions != 1 || r.FirstStart >= r.Started {
+	if r.State != engine.Running || r.Attained != first.Attained || r.Ran != first.Ran || r.Preemptions != 1 ||
+		r.FirstStart >= r.Started {
 		b.Errorf("the scheduler after that has %+v, the first had %d in %v", r, first.Attained, first.Ran)
 	}
 	b.gone(b.pod("a-2"))

@@ -49,7 +49,8 @@ type held1 struct {
 func (b *bench) guard(have map[string]int64) *guard {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.ctx)
-	g := &guard{b: b, have: have, pods: map[types.UID]held1{}, used: map[string]int64{}, gangs: map[string]map[string]int{},
+	g := &guard{b: b, have: have, pods: map[types.UID]held1{}, used: map[string]int64{},
+		gangs: map[string]map[string]int{},
 		first: map[types.UID]string{}, graces: map[string]int64{}, ended: map[types.UID]bool{}}
 	c, done := b.p.Client(), make(chan struct{})
 	go func() {
@@ -264,10 +265,13 @@ func (c *crew) look(t *team, pods map[string]*v1.Pod) {
 	case t.dropped:
 	case len(over) == t.size:
 		t.done = true
-	case len(missing) == 0 && len(over) > 0 && len(over)+len(open) == t.size && slices.ContainsFunc(open, func(p *v1.Pod) bool {
-		return p.CreationTimestamp.After(over[0].Status.StartTime.Time) || strings.Contains(p.Name, "-again-") // made within the same second, perhaps
-	}):
-		for _, q := range over { // they succeeded while the others left: these are another run, which waits for all of it
+	case len(missing) == 0 && len(over) > 0 && len(over)+len(open) == t.size &&
+		slices.ContainsFunc(open, func(p *v1.Pod) bool {
+			// made within the same second, perhaps
+			return p.CreationTimestamp.After(over[0].Status.StartTime.Time) || strings.Contains(p.Name, "-again-")
+		}):
+		// they succeeded while the others left: these are another run, which waits for all of it
+		for _, q := range over {
 			c.remove(q)
 		}
 	case len(missing) > 0:
@@ -290,7 +294,8 @@ func (c *crew) look(t *team, pods map[string]*v1.Pod) {
 }
 
 func (c *crew) remove(p *v1.Pod) {
-	if err := c.b.c.CoreV1().Pods("default").Delete(c.b.ctx, p.Name, *deleteOptions(p.UID, 0)); err != nil && !errors.IsNotFound(err) && !errors.IsConflict(err) {
+	if err := c.b.c.CoreV1().Pods("default").Delete(c.b.ctx, p.Name, *deleteOptions(p.UID, 0)); err != nil &&
+		!errors.IsNotFound(err) && !errors.IsConflict(err) {
 		c.b.Logf("pod %s cannot be deleted now: %v", p.Name, err)
 	}
 }

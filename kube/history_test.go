@@ -82,7 +82,8 @@ func TestHistory(t *testing.T) {
 		return one && two
 	})
 	job, did, _ := h.has("default/a-2 completed")
-	if did < first.Done+2*time.Second || job.Submit != first.Spec.Submit || job.Tier != cluster.BestEffort || len(job.Partitions) > 0 || job.NoRequeue || job.Checkpoint.Interval != time.Second || job.GPUs() != 4 {
+	if did < first.Done+2*time.Second || job.Submit != first.Spec.Submit || job.Tier != cluster.BestEffort ||
+		len(job.Partitions) > 0 || job.NoRequeue || job.Checkpoint.Interval != time.Second || job.GPUs() != 4 {
 		b.Errorf("%v after %v: %+v", did, first.Done, job)
 	}
 	if job, _, _ = h.has("default/fails failed"); job.Estimate != 5*time.Minute {
@@ -94,7 +95,10 @@ func TestHistory(t *testing.T) {
 	b.create(controlplane.Pod("alone", 4, map[string]string{LabelTier: "best-effort"}))
 	b.wait("alone runs", func() bool { r := b.record(d, "alone"); return r != nil && r.State == engine.Running })
 	b.create(controlplane.Pod("above", 4, map[string]string{LabelTier: "critical"}))
-	b.wait("one that nobody makes anew has ended", func() bool { _, did, ok := h.has("default/alone preempted"); return ok && did > 0 })
+	b.wait("one that nobody makes anew has ended", func() bool {
+		_, did, ok := h.has("default/alone preempted")
+		return ok && did > 0
+	})
 	if n := h.nodes[0]; len(h.nodes) != 1 || len(n) > 1 {
 		b.Errorf("%v", h.nodes)
 	}

@@ -25,7 +25,8 @@ func testHold(b *bench) {
 		}
 		for ; open < 14; open++ {
 			singles++
-			c.add(fmt.Sprintf("s%d", singles), 1, 1, map[string]string{runs: fmt.Sprintf("%dms", 3000+137*(singles%20))})
+			c.add(fmt.Sprintf("s%d", singles), 1, 1,
+				map[string]string{runs: fmt.Sprintf("%dms", 3000+137*(singles%20))})
 		}
 		c.tend()
 	}

@@ -18,13 +18,19 @@ func TestInTreeCounts(t *testing.T) {
 	source := func(name string, s v1.PersistentVolumeSource) {
 		d.volumes.Changed(volumeOf(name, s))
 	}
-	source("tree", v1.PersistentVolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "aws://us-east-1a/vol-0a"}})
+	source("tree", v1.PersistentVolumeSource{
+		AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "aws://us-east-1a/vol-0a"}})
 	source("csi", v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: ebs, VolumeHandle: "vol-0a"}})
-	source("other", v1.PersistentVolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-0b"}})
-	source("vsphere", v1.PersistentVolumeSource{VsphereVolume: &v1.VsphereVirtualDiskVolumeSource{VolumePath: "[ds] a.vmdk"}})
+	source("other", v1.PersistentVolumeSource{
+		AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-0b"}})
+	source("vsphere", v1.PersistentVolumeSource{
+		VsphereVolume: &v1.VsphereVirtualDiskVolumeSource{VolumePath: "[ds] a.vmdk"}})
 	inline := controlplane.Pod("p-inline", 1, nil)
-	inline.Spec.Volumes = []v1.Volume{{Name: "x", VolumeSource: v1.VolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-0c"}}}}
-	d.come(t, now, using(controlplane.Pod("p-both", 1, nil), "tree", "csi"), using(controlplane.Pod("p-vsphere", 1, nil), "vsphere"))
+	inline.Spec.Volumes = []v1.Volume{
+		{Name: "x", VolumeSource: v1.VolumeSource{
+			AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-0c"}}}}
+	d.come(t, now, using(controlplane.Pod("p-both", 1, nil), "tree", "csi"),
+		using(controlplane.Pod("p-vsphere", 1, nil), "vsphere"))
 	d.come(t, now, inline)
 	d.come(t, now, using(controlplane.Pod("p-late", 1, nil), "other"))
 	d.expectBinding(t, "p-both", "p-inline", "p-vsphere")
@@ -37,7 +43,9 @@ func TestInTreeCounts(t *testing.T) {
 // only; also where both are of a gang, or come at once.
 func TestSameDisk(t *testing.T) {
 	with := func(p *v1.Pod, read bool) *v1.Pod {
-		p.Spec.Volumes = []v1.Volume{{Name: "x", VolumeSource: v1.VolumeSource{GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{PDName: "pd", ReadOnly: read}}}}
+		p.Spec.Volumes = []v1.Volume{
+			{Name: "x", VolumeSource: v1.VolumeSource{
+				GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{PDName: "pd", ReadOnly: read}}}}
 		return p
 	}
 	d, now := still(t, 2)

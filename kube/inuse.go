@@ -74,7 +74,8 @@ func (d *Driver) allocs(p *plan, taken map[string]inUse) (list []engine.Alloc, e
 			d.noteLeft(on.Node)
 		}
 		r, use := p.Tasks[on.Set].Request, mine[on.Node]
-		a := engine.Alloc{Node: int32(at), Set: int32(on.Set), Tasks: int32(on.Tasks), CPU: r.CPU * cluster.Milli(on.Tasks), RAM: r.RAM * cluster.MiB(on.Tasks)}
+		a := engine.Alloc{Node: int32(at), Set: int32(on.Set), Tasks: int32(on.Tasks),
+			CPU: r.CPU * cluster.Milli(on.Tasks), RAM: r.RAM * cluster.MiB(on.Tasks)}
 		if r.Fractional() { // each share is an allocation of its own
 			a.Tasks, a.CPU, a.RAM, a.Share = 1, r.CPU, r.RAM, int32(r.Share)
 		}

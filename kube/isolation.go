@@ -203,7 +203,8 @@ func (d *Driver) shareOf(ways *cluster.Ways, of int, want *want) (text, why stri
 	if part > 0 {
 		size = fmt.Sprintf(" (%d MiB)", part)
 	}
-	return fmt.Sprintf("a replica by %s, 1 of %d of a GPU%s: %s", ways.Sharing, of, size, strings.TrimPrefix(how, "a share: ")), why
+	return fmt.Sprintf("a replica by %s, 1 of %d of a GPU%s: %s", ways.Sharing, of, size,
+		strings.TrimPrefix(how, "a share: ")), why
 }
 
 // sliceReplica is what a pod gets by replicas of MIG slices, which are by time-slicing only.
@@ -324,7 +325,8 @@ func (d *Driver) sharingOf(g *gang) string {
 		if p.want == (want{}) || g.phase != waiting {
 			return ""
 		}
-		return fmt.Sprintf("what is enough for %s on %d of %d nodes", p.want.text(), len(d.nodesFor(pods).names), len(d.nodeNames()))
+		return fmt.Sprintf("what is enough for %s on %d of %d nodes", p.want.text(), len(d.nodesFor(pods).names),
+			len(d.nodeNames()))
 	}
 	n := d.nodes[p.at()]
 	if n == nil || n.obj == nil {

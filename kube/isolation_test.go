@@ -16,7 +16,9 @@ import (
 
 // gpuNode is a node with so many of some resources, whose labels say the rest.
 func gpuNode(name, product string, memory int, how string, of int, have map[v1.ResourceName]int64) *v1.Node {
-	n := controlplane.Node(name, 0, map[string]string{"nvidia.com/gpu.product": product, "nvidia.com/gpu.memory": fmt.Sprint(memory), "nvidia.com/gpu.replicas": fmt.Sprint(of)})
+	n := controlplane.Node(name, 0,
+		map[string]string{"nvidia.com/gpu.product": product, "nvidia.com/gpu.memory": fmt.Sprint(memory),
+			"nvidia.com/gpu.replicas": fmt.Sprint(of)})
 	if how != "" {
 		n.Labels["nvidia.com/gpu.sharing-strategy"] = how
 	}
@@ -38,7 +40,9 @@ func mixed() []*v1.Node {
 		gpuNode("mps", a100+"-SHARED", 81920, "mps", 4, one("nvidia.com/gpu.shared", 4)),
 		gpuNode("tenths", a100+"-SHARED", 81920, "mps", 10, one("nvidia.com/gpu.shared", 10)),
 		gpuNode("old", "Tesla-P100-SHARED", 16384, "mps", 2, one("nvidia.com/gpu.shared", 2)),
-		gpuNode("slices", a100, 81920, "none", 1, map[v1.ResourceName]int64{"nvidia.com/mig-1g.10gb": 2, "nvidia.com/mig-3g.40gb": 1, "nvidia.com/mig-2g.20gb.shared": 4}),
+		gpuNode("slices", a100, 81920, "none", 1,
+			map[v1.ResourceName]int64{"nvidia.com/mig-1g.10gb": 2, "nvidia.com/mig-3g.40gb": 1,
+				"nvidia.com/mig-2g.20gb.shared": 4}),
 		gpuNode("small", "Tesla-T4", 15360, "none", 1, one("nvidia.com/gpu", 2)),
 		gpuNode("whole", a100, 81920, "none", 1, one("nvidia.com/gpu", 2)),
 		gpuNode("unnamed", "Tesla-V100-SXM2-16GB-SHARED", 16384, "time-slicing", 4, one("nvidia.com/gpu", 4)),
@@ -64,7 +68,8 @@ func wanting(name string, r v1.ResourceName, says ...string) *v1.Pod {
 // as cluster.Ways.Choose has it for a share on a machine of that kind; who finds nothing that
 // is enough is told what nodes have instead, and what there is.
 func TestIsolation(t *testing.T) {
-	const shared, gpu, third, first, ofSlice = "nvidia.com/gpu.shared", "nvidia.com/gpu", "nvidia.com/mig-3g.40gb", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-2g.20gb.shared"
+	const shared, gpu, third, first, ofSlice = "nvidia.com/gpu.shared", "nvidia.com/gpu", "nvidia.com/mig-3g.40gb",
+		"nvidia.com/mig-1g.10gb", "nvidia.com/mig-2g.20gb.shared"
 	for _, c := range []struct {
 		asks v1.ResourceName
 		says string
@@ -92,8 +97,10 @@ func TestIsolation(t *testing.T) {
 		{third, "gpu-memory=30GiB gpu-cores=40%", "slices", ""},
 		{third, "gpu-cores=50%", "", "3g.40gb is 3 of 7 of a GPU's compute"},
 		{first, "gpu-memory=30GiB", "", "1g.10gb has 9728 MiB, not 30720"},
-		{ofSlice, "isolation=none", "turns mps tenths old slices small whole unnamed", ""}, // which nodes have it, is counted elsewhere
-		{ofSlice, "isolation=memory", "", "replicas of MIG slices are by time-slicing, which is not enough for isolation memory"},
+		// which nodes have it, is counted elsewhere
+		{ofSlice, "isolation=none", "turns mps tenths old slices small whole unnamed", ""},
+		{ofSlice, "isolation=memory", "",
+			"replicas of MIG slices are by time-slicing, which is not enough for isolation memory"},
 		{"", "isolation=memory", "", "it wants isolation memory and asks for no GPU"},
 	} {
 		t.Run(strings.TrimSpace(string(c.asks)+" "+c.says), func(t *testing.T) {
@@ -109,11 +116,14 @@ func TestIsolation(t *testing.T) {
 			if got := strings.Join(ordered(d, d.nodesFor([]*pod{&open}).names), " "); c.on != "" && got != c.on {
 				t.Errorf("it may be on %q, not %q; %s", got, c.on, p.gang.refused)
 			}
-			if c.on != "" && c.asks != ofSlice && (p.assumed == "" || !strings.Contains(" "+c.on+" ", " "+p.assumed+" ")) {
+			if c.on != "" && c.asks != ofSlice &&
+				(p.assumed == "" || !strings.Contains(" "+c.on+" ", " "+p.assumed+" ")) {
 				t.Errorf("it is on %q: %s", p.assumed, p.gang.refused)
 			}
-			if c.on == "" && (p.assumed != "" || !strings.Contains(p.gang.refused, c.why) || !strings.Contains(p.gang.refused, "there are nvidia.com/gpu by time-slicing, 1 of 4 of a GPU with 4096 MiB (nodes: 1); "+
-				"nvidia.com/gpu with 15360 MiB (nodes: 1); nvidia.com/gpu with 81920 MiB (nodes: 1); nvidia.com/gpu.shared by mps, 1 of 10 of a GPU with 8192 MiB (nodes: 1)")) {
+			if c.on == "" && (p.assumed != "" || !strings.Contains(p.gang.refused, c.why) ||
+				!strings.Contains(p.gang.refused,
+					"there are nvidia.com/gpu by time-slicing, 1 of 4 of a GPU with 4096 MiB (nodes: 1); "+
+						"nvidia.com/gpu with 15360 MiB (nodes: 1); nvidia.com/gpu with 81920 MiB (nodes: 1); nvidia.com/gpu.shared by mps, 1 of 10 of a GPU with 8192 MiB (nodes: 1)")) {
 				t.Errorf("it is on %q: %s", p.assumed, p.gang.refused)
 			}
 		})
@@ -174,13 +184,16 @@ func TestMemoryEnforced(t *testing.T) {
 	if p := d.pods["strict"]; p.assumed != "" || p.gang.phase != waiting {
 		t.Errorf("who does not is on %q: %s", p.assumed, p.gang.refused)
 	}
-	if got, want := d.sharingOf(d.pods["next"].gang), "a replica by time-slicing, 1 of 4 of a GPU (20480 MiB): declared only: neither memory nor compute is enforced, for 20480 MiB of GPU memory"; got != want {
+	if got, want := d.sharingOf(d.pods["next"].gang),
+		"a replica by time-slicing, 1 of 4 of a GPU (20480 MiB): declared only: neither memory nor compute is enforced, for 20480 MiB of GPU memory"; got != want {
 		t.Errorf("it gets %q", got)
 	}
-	if got, want := d.sharingOf(d.pods["filler-0"].gang), "a replica by mps, 1 of 4 of a GPU (20480 MiB): enforced: memory by MPS; compute by MPS, for 20480 MiB of GPU memory"; got != want {
+	if got, want := d.sharingOf(d.pods["filler-0"].gang),
+		"a replica by mps, 1 of 4 of a GPU (20480 MiB): enforced: memory by MPS; compute by MPS, for 20480 MiB of GPU memory"; got != want {
 		t.Errorf("it gets %q", got)
 	}
-	if got, want := d.sharingOf(d.pods["strict"].gang), "what is enough for isolation memory, 20480 MiB of GPU memory on 1 of 8 nodes"; got != want {
+	if got, want := d.sharingOf(d.pods["strict"].gang),
+		"what is enough for isolation memory, 20480 MiB of GPU memory on 1 of 8 nodes"; got != want {
 		t.Errorf("it gets %q", got)
 	}
 }

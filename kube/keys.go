@@ -12,17 +12,20 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// A key of Muster's that it does not know, or that stands where it is not read, is a slip of the pen: what its pod was to
-// say would be ignored, and the pod would run as something else. So such a pod waits and says why.
+// A key of Muster's that it does not know, or that stands where it is not read, is a slip of the pen: what its
+// pod was to say would be ignored, and the pod would run as something else. So such a pod waits and says why.
 
 // ownKeys are the labels and annotations of people's that Muster reads from pods and from what makes them.
-var ownKeys = []string{LabelGang, LabelQueue, LabelTier, AnnotationSize, AnnotationMin, AnnotationWithin, AnnotationPrefer, AnnotationRunTime, AnnotationDeadline, AnnotationLoss,
-	AnnotationMovable, AnnotationSaves, AnnotationConverge, AnnotationModel, AnnotationSpeed, AnnotationIsolation, AnnotationMemory, AnnotationCores, AnnotationPrompt}
+var ownKeys = []string{LabelGang, LabelQueue, LabelTier, AnnotationSize, AnnotationMin, AnnotationWithin,
+	AnnotationPrefer, AnnotationRunTime, AnnotationDeadline, AnnotationLoss,
+	AnnotationMovable, AnnotationSaves, AnnotationConverge, AnnotationModel, AnnotationSpeed, AnnotationIsolation,
+	AnnotationMemory, AnnotationCores, AnnotationPrompt}
 
 // onlyAnnotations are those of them that are not read from labels.
 var onlyAnnotations = []string{AnnotationSize, AnnotationMin}
 
-// otherParts are annotations by which other schedulers give a pod a part of a GPU that it does not ask for as a resource.
+// otherParts are annotations by which other schedulers give a pod a part of a GPU that it does not ask for as a
+// resource.
 var otherParts = []string{"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"}
 
 // checkKeys says which key of Muster's on a pod, or on what made it, is not understood.

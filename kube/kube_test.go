@@ -62,7 +62,8 @@ func TestMain(m *testing.M) {
 	name, count, _ := strings.Cut(point, ":")
 	count, stops := strings.CutSuffix(count, ":stop")
 	if os.Getenv(movesVariable) != "" {
-		opt.Rules.Defrag, opt.Await = &engine.Defrag{Auto: true, Every: 200 * time.Millisecond, PerHour: 1000}, 2*time.Second
+		opt.Rules.Defrag, opt.Await = &engine.Defrag{Auto: true, Every: 200 * time.Millisecond, PerHour: 1000},
+			2*time.Second
 	}
 	var mu sync.Mutex
 	left := 0
@@ -86,7 +87,8 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
-		l := &lead.Lease{Client: kubernetes.NewForConfigOrDie(plain), Namespace: "default", Name: "muster", Identity: identity, Length: 3 * time.Second, Fence: fence, Log: opt.Log}
+		l := &lead.Lease{Client: kubernetes.NewForConfigOrDie(plain), Namespace: "default", Name: "muster",
+			Identity: identity, Length: 3 * time.Second, Fence: fence, Log: opt.Log}
 		run = func(ctx context.Context) error {
 			for {
 				if err := l.Lead(ctx, New(opt).Run); !errors.Is(err, lead.ErrLost) {
@@ -101,10 +103,15 @@ func TestMain(m *testing.M) {
 }
 
 func testOptions(c kubernetes.Interface, log *slog.Logger) Options {
-	return Options{Client: c, Tell: c, Scheduler: "muster", GPUs: []string{"nvidia.com/gpu"}, Drivers: []string{testDriver}, Now: time.Now, Log: log, TellAfter: 100 * time.Millisecond, StatusEvery: 100 * time.Millisecond,
-		Labels: Labels{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory", Replicas: "nvidia.com/gpu.replicas", Sharing: "nvidia.com/gpu.sharing-strategy", Clique: "nvidia.com/gpu.clique"},
+	return Options{Client: c, Tell: c, Scheduler: "muster", GPUs: []string{"nvidia.com/gpu"},
+		Drivers: []string{testDriver}, Now: time.Now, Log: log, TellAfter: 100 * time.Millisecond,
+		StatusEvery: 100 * time.Millisecond,
+		Labels: Labels{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory",
+			Replicas: "nvidia.com/gpu.replicas", Sharing: "nvidia.com/gpu.sharing-strategy",
+			Clique: "nvidia.com/gpu.clique"},
 		Rules: config.Rules{Policy: "fifo", Placer: "best-fit", Backfill: "skip",
-			Stop: &[3]engine.StopRule{{How: engine.Kill, Grace: time.Second}, {How: engine.Kill, Grace: time.Second}, {How: engine.Kill, Grace: time.Second}}}}
+			Stop: &[3]engine.StopRule{{How: engine.Kill, Grace: time.Second}, {How: engine.Kill, Grace: time.Second},
+				{How: engine.Kill, Grace: time.Second}}}}
 }
 
 // bench is a cluster with an audit that watches it all the time.
@@ -182,7 +189,8 @@ func (b *bench) Fatalf(format string, args ...any) {
 func (b *bench) nodes(gpus int, names ...string) {
 	b.Helper()
 	for _, n := range names {
-		if _, err := b.c.CoreV1().Nodes().Create(b.ctx, controlplane.Node(n, gpus, nil), metav1.CreateOptions{}); err != nil {
+		if _, err := b.c.CoreV1().Nodes().Create(b.ctx, controlplane.Node(n, gpus, nil),
+			metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -381,10 +389,17 @@ func TestKube(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		f    func(*bench)
-	}{{"driver", testConform}, {"pod", testPod}, {"gangs", testGangs}, {"killed", testKilled}, {"node", testNode}, {"repair", testRepair}, {"requeue", testRequeue}, {"repair-killed", testRepairKilled}, {"job", testJob}, {"moldable", testMoldable}, {"preempt", testPreempt}, {"nominate", testNominate}, {"predicates", testPredicates}, {"neighbours", testNeighbours}, {"slices", testSlices}, {"replicas", testReplicas}, {"isolation", testIsolation}, {"lead", testLead}, {"queues", testQueues},
-		{"owners", testOwners}, {"suspend", testSuspend}, {"terms", testTerms}, {"forbidden", testForbidden}, {"served", testServed}, {"service", testService},
+	}{{"driver", testConform}, {"pod", testPod}, {"gangs", testGangs}, {"killed", testKilled}, {"node", testNode},
+		{"repair", testRepair}, {"requeue", testRequeue}, {"repair-killed", testRepairKilled}, {"job", testJob},
+		{"moldable", testMoldable}, {"preempt", testPreempt}, {"nominate", testNominate},
+		{"predicates", testPredicates}, {"neighbours", testNeighbours}, {"slices", testSlices},
+		{"replicas", testReplicas}, {"isolation", testIsolation}, {"lead", testLead}, {"queues", testQueues},
+		{"owners", testOwners}, {"suspend", testSuspend}, {"terms", testTerms}, {"forbidden", testForbidden},
+		{"served", testServed}, {"service", testService},
 		{"scenarios", testScenarios}, {"deaths", testDeaths}, {"many", testMany}, {"deadline", testDeadline},
-		{"devices", testDevices}, {"devices-gang", testDevicesGang}, {"devices-shared", testDevicesShared}, {"devices-parts", testDevicesParts}, {"devices-geometry", testDevicesGeometry}, {"devices-wanted", testDevicesWanted}, {"devices-killed", testDevicesKilled}} {
+		{"devices", testDevices}, {"devices-gang", testDevicesGang}, {"devices-shared", testDevicesShared},
+		{"devices-parts", testDevicesParts}, {"devices-geometry", testDevicesGeometry},
+		{"devices-wanted", testDevicesWanted}, {"devices-killed", testDevicesKilled}} {
 		b.sub(c.name, c.f)
 	}
 }
@@ -409,13 +424,17 @@ func testPod(b *bench) {
 	_, stop := b.schedule()
 	defer stop()
 	b.create(controlplane.Pod("one", 1, nil), controlplane.Pod("large", 4, nil))
-	b.wait("pod one runs", func() bool { p := b.pod("one"); return p.Spec.NodeName == "n1" && p.Status.Phase == v1.PodRunning })
+	b.wait("pod one runs", func() bool {
+		p := b.pod("one")
+		return p.Spec.NodeName == "n1" && p.Status.Phase == v1.PodRunning
+	})
 	if planOf(b.pod("one")) == nil {
 		b.Error("the pod does not carry its plan")
 	}
 	b.wait("pod large says why it waits", func() bool {
 		c := condition(b.pod("large"))
-		return c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable && strings.Contains(c.Message, "4 GPUs")
+		return c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable &&
+			strings.Contains(c.Message, "4 GPUs")
 	})
 	b.wait("an event says so, too", func() bool {
 		list, err := b.c.CoreV1().Events("default").List(b.ctx, metav1.ListOptions{})
@@ -553,14 +572,16 @@ func testJob(b *bench) {
 		spec := controlplane.Spec(2)
 		spec.RestartPolicy = v1.RestartPolicyNever
 		meta := metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{LabelGang: gang}}
-		j := &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Parallelism: &four, Completions: &four, Template: v1.PodTemplateSpec{Spec: spec,
-			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"test.muster.sh/run": "300ms"}}}}}
+		j := &batchv1.Job{ObjectMeta: meta,
+			Spec: batchv1.JobSpec{Parallelism: &four, Completions: &four, Template: v1.PodTemplateSpec{Spec: spec,
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"test.muster.sh/run": "300ms"}}}}}
 		if _, err := b.c.BatchV1().Jobs("default").Create(b.ctx, j, metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() {
 			background := metav1.DeletePropagationBackground
-			_ = b.c.BatchV1().Jobs("default").Delete(context.Background(), name, metav1.DeleteOptions{PropagationPolicy: &background})
+			_ = b.c.BatchV1().Jobs("default").Delete(context.Background(), name,
+				metav1.DeleteOptions{PropagationPolicy: &background})
 		})
 	}
 	status := func(name string) *batchv1.JobStatus {
@@ -636,7 +657,9 @@ func testPredicates(b *bench) {
 	ported := controlplane.Pod("ported", 0, nil)
 	ported.Spec.Containers[0].Ports = hosts.Spec.Containers[0].Ports
 	b.create(ported)
-	b.wait("ported says that the port is in use", func() bool { return strings.Contains(condition(b.pod("ported")).Message, "host port 80 is in use") })
+	b.wait("ported says that the port is in use", func() bool {
+		return strings.Contains(condition(b.pod("ported")).Message, "host port 80 is in use")
+	})
 	claims := controlplane.Pod("claims", 1, nil)
 	claims.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &claims.Name}}
 	b.create(claims)
@@ -645,10 +668,13 @@ func testPredicates(b *bench) {
 	})
 	b.create(three, cpu)
 	b.wait("three and cpu wait", func() bool {
-		return condition(b.pod("three")).Status == v1.ConditionFalse && condition(b.pod("cpu")).Status == v1.ConditionFalse
+		return condition(b.pod("three")).Status == v1.ConditionFalse &&
+			condition(b.pod("cpu")).Status == v1.ConditionFalse
 	})
 	edit("n2", func(n *v1.Node) { n.Spec.Unschedulable = false })
-	b.wait("one of them is on n2", func() bool { return b.pod("three").Spec.NodeName == "n2" || b.pod("cpu").Spec.NodeName == "n2" })
+	b.wait("one of them is on n2", func() bool {
+		return b.pod("three").Spec.NodeName == "n2" || b.pod("cpu").Spec.NodeName == "n2"
+	})
 }
 
 // fenced is a client of an admin that writes only while its scheduler leads.
@@ -665,7 +691,8 @@ func (b *bench) joins(name string, length time.Duration) (*Driver, func()) {
 	log := slog.New(slog.NewTextHandler(b.log, nil))
 	fence := lead.NewFence()
 	d := New(testOptions(b.fenced(fence), log))
-	l := &lead.Lease{Client: b.p.Client(), Namespace: "kube-system", Name: "muster", Identity: name, Length: length, Fence: fence, Log: log}
+	l := &lead.Lease{Client: b.p.Client(), Namespace: "kube-system", Name: "muster", Identity: name, Length: length,
+		Fence: fence, Log: log}
 	ctx, cancel := context.WithCancel(b.ctx)
 	done := make(chan error, 1)
 	go func() { done <- l.Lead(ctx, d.Run) }()

@@ -71,8 +71,8 @@ func (d *Driver) dropNode(name string) {
 }
 
 // forgetNodes takes nodes out of the order of the next engine that are gone and that no job refers to, and gives the
-// others their new numbers. Places that are kept for gangs that move, and what is asked of the engine, refer to numbers:
-// while there are such, nothing is forgotten.
+// others their new numbers. Places that are kept for gangs that move, and what is asked of the engine, refer to
+// numbers: while there are such, nothing is forgotten.
 func (d *Driver) forgetNodes(snap *engine.Snapshot) {
 	if d.asking != nil || d.busy || len(d.passages) > 0 {
 		return

@@ -42,13 +42,15 @@ func TestNodesLeave(t *testing.T) {
 	}
 	w.settleDown(t)
 	if len(w.nodes) > 3+forgetMany || len(w.order) > 3+forgetMany || len(w.eng.Nodes()) > 3+forgetMany {
-		t.Errorf("nodes: %d known, %d in order, %d in the engine; 2 are there", len(w.nodes), len(w.order), len(w.eng.Nodes()))
+		t.Errorf("nodes: %d known, %d in order, %d in the engine; 2 are there", len(w.nodes), len(w.order),
+			len(w.eng.Nodes()))
 	}
 	w.now = w.now.Add(forgetLate)
 	w.forgetDue(w.clock())
 	w.settleDown(t)
 	if len(w.nodes) > 3 || len(w.order) > 3 || len(w.eng.Nodes()) > 3 || len(w.goneNodes) > 1 {
-		t.Errorf("%d nodes known, %d in the engine's order, %d in the engine, %d left; 2 are there", len(w.nodes), len(w.order), len(w.eng.Nodes()), len(w.goneNodes))
+		t.Errorf("%d nodes known, %d in the engine's order, %d in the engine, %d left; 2 are there", len(w.nodes),
+			len(w.order), len(w.eng.Nodes()), len(w.goneNodes))
 	}
 	for _, b := range w.eng.Beliefs() {
 		for _, a := range b.Allocs {

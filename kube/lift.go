@@ -144,13 +144,15 @@ func (d *Driver) stuck() (next *gang, later bool) {
 	}
 	for id, g := range d.byID {
 		switch {
-		case g.phase != waiting || len(g.spec.NodeLimits) == 0 || g.spec.Tier >= lowest || g.spec.NoPreempt || len(g.lifted) > 0 || g.tried == d.stamp():
+		case g.phase != waiting || len(g.spec.NodeLimits) == 0 || g.spec.Tier >= lowest || g.spec.NoPreempt ||
+			len(g.lifted) > 0 || g.tried == d.stamp():
 			continue
 		case g.asked == d.seq+1:
 			later = true
 			continue
 		}
-		if r := d.eng.Record(id); r != nil && r.State == engine.Pending && (next == nil || cmp.Or(g.turns-next.turns, int(g.id)-int(next.id)) < 0) {
+		if r := d.eng.Record(id); r != nil && r.State == engine.Pending &&
+			(next == nil || cmp.Or(g.turns-next.turns, int(g.id)-int(next.id)) < 0) {
 			next = g
 		}
 	}
@@ -252,12 +254,14 @@ func (v *victims) sorted() *victims {
 func (b *blame) victimsFor(nodes []string, single bool) (list []*victims) {
 	for _, name := range nodes {
 		v := b.on(name)
-		if len(v.list) > 0 && !slices.ContainsFunc(list, func(w *victims) bool { return slices.Equal(w.list, v.list) }) {
+		if len(v.list) > 0 &&
+			!slices.ContainsFunc(list, func(w *victims) bool { return slices.Equal(w.list, v.list) }) {
 			list = append(list, v)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b *victims) int {
-		return cmp.Or(cmp.Compare(b.worst(), a.worst()), cmp.Compare(a.gpus, b.gpus), cmp.Compare(len(a.list), len(b.list)))
+		return cmp.Or(cmp.Compare(b.worst(), a.worst()), cmp.Compare(a.gpus, b.gpus),
+			cmp.Compare(len(a.list), len(b.list)))
 	})
 	if single {
 		return list[:min(len(list), mostLifts)]
@@ -395,7 +399,8 @@ func (d *Driver) lets(g *gang, pods []*pod, gone []*gang, on map[string]int) (ok
 
 // ifGone is what the engine is told if gangs leave for another, and on which nodes that
 // has its places then; nil: it has none.
-func (d *Driver) ifGone(g *gang, pods []*pod, gone []*gang, before []engine.Event) (events []engine.Event, on map[string]int) {
+func (d *Driver) ifGone(g *gang, pods []*pod, gone []*gang, before []engine.Event) (events []engine.Event,
+	on map[string]int) {
 	var l fit.Limits
 	d.without(hereOf(gone), func() { l = d.confine(g, d.limitsOf(pods, g.fails > 0, true)) })
 	if l.Why != "" || len(l.Rivals) > 0 {

@@ -53,7 +53,8 @@ func testLift(b *bench) {
 		beyond := slices.ContainsFunc(left, func(node string) bool { return node != ours })
 		switch {
 		case (theirs == "") != (ours == "") && !(theirs == "" && beyond):
-			b.Errorf("seed %d: kube-scheduler places it on %q; Muster on %q; the pod %s, and those that are there %s", seed, theirs, ours, asText(high), texts(low))
+			b.Errorf("seed %d: kube-scheduler places it on %q; Muster on %q; the pod %s, and those that are there %s",
+				seed, theirs, ours, asText(high), texts(low))
 		case theirs == "" && ours != "":
 			more++
 		case ours == "":
@@ -97,8 +98,10 @@ func contender(r *rand.Rand, name, class string, odds int) *v1.Pod {
 		asking(p, "example.com/hca", "1")
 	}
 	if key := []string{v1.LabelHostname, "zone"}[r.IntN(2)]; odds == 1 && r.IntN(2) == 0 {
-		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: v1.DoNotSchedule,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": apps[r.IntN(2)]}}, NodeAffinityPolicy: ptr.To(v1.NodeInclusionPolicyIgnore)}}
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{
+			{MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: v1.DoNotSchedule,
+				LabelSelector:      &metav1.LabelSelector{MatchLabels: map[string]string{"app": apps[r.IntN(2)]}},
+				NodeAffinityPolicy: ptr.To(v1.NodeInclusionPolicyIgnore)}}
 	}
 	return p
 }
@@ -128,7 +131,8 @@ func (b *bench) contest(scheduler string, low []*v1.Pod, high *v1.Pod) (at strin
 			if node = now.Spec.NodeName; node == "" && scheduler == "default-scheduler" {
 				node = now.Status.NominatedNodeName // now and then it does not notice that all have left for it
 			}
-			return node != "" || condition(now).Status == v1.ConditionFalse && now.Status.NominatedNodeName == "" && b.settled()
+			return node != "" ||
+				condition(now).Status == v1.ConditionFalse && now.Status.NominatedNodeName == "" && b.settled()
 		})
 		return node
 	}
@@ -165,5 +169,7 @@ func (b *bench) mayStay(high *v1.Pod) {
 	p.Spec.PriorityClassName = "test-low"
 	pin(p, node)
 	b.create(p)
-	b.wait(fmt.Sprintf("kube-scheduler binds %s to %s, as Muster did", asText(high), node), func() bool { return b.podIn(p).Spec.NodeName != "" })
+	b.wait(fmt.Sprintf("kube-scheduler binds %s to %s, as Muster did", asText(high), node), func() bool {
+		return b.podIn(p).Spec.NodeName != ""
+	})
 }

@@ -19,8 +19,9 @@ import (
 // away makes pods keep off those of an application, in the domains of a label.
 func away(app, key string, pods ...*v1.Pod) []*v1.Pod {
 	for _, p := range pods {
-		affinityOf(p).PodAntiAffinity = &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}, TopologyKey: key}}}
+		affinityOf(p).PodAntiAffinity = &v1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}, TopologyKey: key}}}
 	}
 	return pods
 }
@@ -47,8 +48,10 @@ func asking(p *v1.Pod, name v1.ResourceName, n string) *v1.Pod {
 
 func evenly(p *v1.Pod, app string) *v1.Pod {
 	p.Labels["app"] = app
-	p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: v1.DoNotSchedule, NodeAffinityPolicy: ptr.To(v1.NodeInclusionPolicyIgnore),
-		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}}
+	p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{
+		{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: v1.DoNotSchedule,
+			NodeAffinityPolicy: ptr.To(v1.NodeInclusionPolicyIgnore),
+			LabelSelector:      &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}}
 	return p
 }
 
@@ -60,16 +63,25 @@ func TestLift(t *testing.T) {
 		low, high *v1.Pod
 		nodes     func(d *Driver)
 	}{
-		"its anti-affinity":            {low: lowly("low", "x", 1), high: away("x", v1.LabelHostname, controlplane.Pod("high", 1, nil))[0]},
-		"of a zone":                    {low: at(lowly("low", "x", 1), "n0001"), high: at(away("x", "zone", controlplane.Pod("high", 1, nil))[0], "n0000")},
-		"the other's anti-affinity":    {low: away("y", v1.LabelHostname, lowly("low", "x", 1))[0], high: controlplane.Pod("high", 1, map[string]string{"app": "y"})},
-		"a host port":                  {low: onPort(lowly("low", "x", 0)), high: onPort(controlplane.Pod("high", 0, nil))},
-		"an even spread":               {low: at(lowly("low", "x", 1), "n0001"), high: at(evenly(controlplane.Pod("high", 1, nil), "x"), "n0000")},
-		"a resource beside GPUs":       {low: asking(lowly("low", "x", 0), "example.com/hca", "1"), high: asking(controlplane.Pod("high", 0, nil), "example.com/hca", "1")},
-		"how many pods a node takes":   {low: lowly("low", "x", 0), high: controlplane.Pod("high", 0, nil)},
-		"how many volumes it attaches": {low: using(lowly("low", "x", 0), "a"), high: using(controlplane.Pod("high", 1, nil), "b")},
-		"a disk that both name":        {low: naming(lowly("low", "x", 0)), high: naming(controlplane.Pod("high", 0, nil))},
-		"and GPUs":                     {low: lowly("low", "x", 8), high: away("x", v1.LabelHostname, controlplane.Pod("high", 8, nil))[0]},
+		"its anti-affinity": {low: lowly("low", "x", 1),
+			high: away("x", v1.LabelHostname, controlplane.Pod("high", 1, nil))[0]},
+		"of a zone": {low: at(lowly("low", "x", 1), "n0001"),
+			high: at(away("x", "zone", controlplane.Pod("high", 1, nil))[0], "n0000")},
+		"the other's anti-affinity": {low: away("y", v1.LabelHostname, lowly("low", "x", 1))[0],
+			high: controlplane.Pod("high", 1, map[string]string{"app": "y"})},
+		"a host port": {low: onPort(lowly("low", "x", 0)),
+			high: onPort(controlplane.Pod("high", 0, nil))},
+		"an even spread": {low: at(lowly("low", "x", 1), "n0001"),
+			high: at(evenly(controlplane.Pod("high", 1, nil), "x"), "n0000")},
+		"a resource beside GPUs": {low: asking(lowly("low", "x", 0), "example.com/hca", "1"),
+			high: asking(controlplane.Pod("high", 0, nil), "example.com/hca", "1")},
+		"how many pods a node takes": {low: lowly("low", "x", 0), high: controlplane.Pod("high", 0, nil)},
+		"how many volumes it attaches": {low: using(lowly("low", "x", 0), "a"),
+			high: using(controlplane.Pod("high", 1, nil), "b")},
+		"a disk that both name": {low: naming(lowly("low", "x", 0)),
+			high: naming(controlplane.Pod("high", 0, nil))},
+		"and GPUs": {low: lowly("low", "x", 8),
+			high: away("x", v1.LabelHostname, controlplane.Pod("high", 8, nil))[0]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, now := still(t, 3)
@@ -79,7 +91,8 @@ func TestLift(t *testing.T) {
 				obj := d.nodes[n].obj.DeepCopy()
 				obj.Labels["zone"] = fmt.Sprint("z", i/2) // n0000 and n0001, n0002
 				obj.Status.Allocatable["example.com/hca"] = resource.MustParse("1")
-				if obj.Spec.Unschedulable = i > 0 && c.low.Spec.NodeSelector == nil; name == "how many pods a node takes" {
+				if obj.Spec.Unschedulable = i > 0 &&
+					c.low.Spec.NodeSelector == nil; name == "how many pods a node takes" {
 					obj.Status.Allocatable[v1.ResourcePods] = resource.MustParse("1")
 				}
 				d.nodeChanged(obj)
@@ -124,7 +137,9 @@ func TestLift(t *testing.T) {
 }
 
 func naming(p *v1.Pod) *v1.Pod {
-	p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: "disk", VolumeSource: v1.VolumeSource{GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{PDName: "pd"}}})
+	p.Spec.Volumes = append(p.Spec.Volumes,
+		v1.Volume{Name: "disk",
+			VolumeSource: v1.VolumeSource{GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{PDName: "pd"}}})
 	return p
 }
 
@@ -135,7 +150,8 @@ func TestLiftNot(t *testing.T) {
 	never, equal, elsewhere := high(1), high(1), high(1)
 	never.Spec.PreemptionPolicy = ptr.To(v1.PreemptNever)
 	equal.Labels[LabelTier] = "best-effort"
-	for name, p := range map[string]*v1.Pod{"equal": equal, "never": never, "large": high(9), "elsewhere": elsewhere, "early": high(1), "full": high(8)} {
+	for name, p := range map[string]*v1.Pod{"equal": equal, "never": never, "large": high(9), "elsewhere": elsewhere,
+		"early": high(1), "full": high(8)} {
 		nodes := 1
 		if name == "elsewhere" {
 			nodes = 2
@@ -170,7 +186,8 @@ func TestLiftNot(t *testing.T) {
 func TestLiftLeast(t *testing.T) {
 	d, now := still(t, 2)
 	large, small := at(lowly("large", "x", 4), "n0000"), at(lowly("small", "x", 2), "n0001")
-	d.come(t, now, large, small, at(lowly("beside", "other", 2), "n0001"), away("nobody", v1.LabelHostname, at(lowly("shy", "x", 1), "n0001"))[0])
+	d.come(t, now, large, small, at(lowly("beside", "other", 2), "n0001"),
+		away("nobody", v1.LabelHostname, at(lowly("shy", "x", 1), "n0001"))[0])
 	d.answer(t, now)
 	zoned := func(p *v1.Pod) *v1.Pod { return away("x", v1.LabelHostname, p)[0] }
 	d.come(t, now, zoned(controlplane.Pod("high", 1, nil)))

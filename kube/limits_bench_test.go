@@ -14,7 +14,8 @@ import (
 // BenchmarkLimits is what it costs to find what 2,000 nodes with 8,000 pods take of one pod, by what that asks for.
 func BenchmarkLimits(b *testing.B) {
 	app := map[string]string{"app": "a"}
-	terms := []v1.PodAffinityTerm{{LabelSelector: &metav1.LabelSelector{MatchLabels: app}, TopologyKey: v1.LabelHostname}}
+	terms := []v1.PodAffinityTerm{
+		{LabelSelector: &metav1.LabelSelector{MatchLabels: app}, TopologyKey: v1.LabelHostname}}
 	for name, ask := range map[string]func(p *v1.Pod){
 		"nothing": func(*v1.Pod) {},
 		"ports":   func(p *v1.Pod) { p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80}} },
@@ -23,7 +24,8 @@ func BenchmarkLimits(b *testing.B) {
 				WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: app}}}
 		},
 		"apart": func(p *v1.Pod) {
-			p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms}}
+			p.Spec.Affinity = &v1.Affinity{
+				PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms}}
 		},
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -142,7 +142,8 @@ func (d *Driver) markLoans() {
 }
 
 func (d *Driver) markLoan(n *node, name, want string) {
-	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": n.obj.UID, "labels": map[string]string{LabelLoan: want}}})
+	text, err := json.Marshal(
+		map[string]any{"metadata": map[string]any{"uid": n.obj.UID, "labels": map[string]string{LabelLoan: want}}})
 	if err != nil {
 		panic(err) // of texts
 	}

@@ -31,8 +31,10 @@ func (l *lender) options(o *Options) {
 		return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute
 	}
 	o.Now = l.now
-	o.Loans = []Loan{{Selector: map[string]string{"pool": "lent"}, Loan: cluster.Loan{Partition: "pool=lent", Clock: cluster.Weekly{Zone: "UTC"}, Back: []cluster.Back{
-		{Hours: cluster.Hours{From: at(1), To: at(3)}, Nodes: 1}, {Hours: cluster.Hours{From: at(2), To: at(3)}, Nodes: 2}}}}}
+	o.Loans = []Loan{{Selector: map[string]string{"pool": "lent"},
+		Loan: cluster.Loan{Partition: "pool=lent", Clock: cluster.Weekly{Zone: "UTC"}, Back: []cluster.Back{
+			{Hours: cluster.Hours{From: at(1), To: at(3)}, Nodes: 1},
+			{Hours: cluster.Hours{From: at(2), To: at(3)}, Nodes: 2}}}}}
 }
 
 // passes lets hours pass, and the scheduler notice it.
@@ -83,7 +85,8 @@ func lent(name string, gpus int, node string) *v1.Pod {
 // are lent again. No comparison in between finds anything to undo.
 func testLoans(b *bench) {
 	for _, n := range []string{"n1", "n2"} {
-		if _, err := b.c.CoreV1().Nodes().Create(b.ctx, controlplane.Node(n, 8, map[string]string{"pool": "lent"}), metav1.CreateOptions{}); err != nil {
+		if _, err := b.c.CoreV1().Nodes().Create(b.ctx, controlplane.Node(n, 8, map[string]string{"pool": "lent"}),
+			metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -99,7 +102,8 @@ func testLoans(b *bench) {
 	b.create(lent("b", 8, ""))
 	b.wait("b is told until when it waits", func() bool {
 		c := condition(b.pod("b"))
-		return c.Status == v1.ConditionFalse && strings.Contains(c.Message, "given back: n2 until ") && strings.Contains(c.Message, "(UTC)")
+		return c.Status == v1.ConditionFalse && strings.Contains(c.Message, "given back: n2 until ") &&
+			strings.Contains(c.Message, "(UTC)")
 	})
 	b.quiet(d)
 	stop()
@@ -120,10 +124,12 @@ func testLoans(b *bench) {
 	b.wait("it is told why", func() bool {
 		list, err := b.c.CoreV1().Events("default").List(b.ctx, metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(list.Items, func(e v1.Event) bool {
-			return e.Reason == "Preempted" && e.InvolvedObject.Name == "a" && e.Message == "its node is given back to who lends it"
+			return e.Reason == "Preempted" && e.InvolvedObject.Name == "a" &&
+				e.Message == "its node is given back to who lends it"
 		})
 	})
-	if _, err := b.c.CoreV1().Nodes().Patch(b.ctx, "n1", types.MergePatchType, []byte(`{"spec": {"unschedulable": true}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := b.c.CoreV1().Nodes().Patch(b.ctx, "n1", types.MergePatchType,
+		[]byte(`{"spec": {"unschedulable": true}}`), metav1.PatchOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	b.wait("the scheduler hears of it", func() (closed bool) {

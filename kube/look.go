@@ -37,7 +37,8 @@ const (
 
 var (
 	// ErrNotLeading is returned where this scheduler does not schedule.
-	ErrNotLeading = errors.New("this scheduler does not lead, or has not seen the whole cluster yet; ask again in a moment")
+	ErrNotLeading = errors.New(
+		"this scheduler does not lead, or has not seen the whole cluster yet; ask again in a moment")
 	// ErrNoJob is returned for a number that no gang has.
 	ErrNoJob = look.ErrNoJob
 )
@@ -96,7 +97,8 @@ func (d *Driver) see() *sight {
 	now := d.clock()
 	d.sample(now)
 	d.countHours(now)
-	l := &sight{Sight: look.Sight{At: now, Since: d.records.since, Past: d.records.past, Most: mostPast, Hours: slices.Clone(d.records.hours), Series: d.records.series, Queues: d.eng.QueueUse()}}
+	l := &sight{Sight: look.Sight{At: now, Since: d.records.since, Past: d.records.past, Most: mostPast,
+		Hours: slices.Clone(d.records.hours), Series: d.records.series, Queues: d.eng.QueueUse()}}
 	l.Series = append(l.Series[:len(l.Series):len(l.Series)], d.present(now))
 	for _, g := range d.gangs {
 		if g.number == 0 || g.over && g.asks() {
@@ -152,7 +154,8 @@ func (d *Driver) rowOf(g *gang) *look.Row {
 func (d *Driver) sketch(g *gang) *cluster.Job {
 	j := &cluster.Job{Name: g.name, Tier: cluster.Standard}
 	if pods := g.sorted(); len(pods) > 0 {
-		j.User, j.Queue, j.Priority, j.Tasks = pods[0].obj.Namespace, d.queueOf(g, pods[0].obj), priority(pods[0].obj), taskSets(pods)
+		j.User, j.Queue, j.Priority, j.Tasks = pods[0].obj.Namespace, d.queueOf(g, pods[0].obj), priority(pods[0].obj),
+			taskSets(pods)
 	}
 	return j
 }
@@ -203,11 +206,14 @@ func (d *Driver) seeNodes(l *sight) {
 	for _, b := range d.eng.Beliefs() {
 		if g := d.byID[b.Job]; g != nil {
 			for _, a := range b.Allocs {
-				l.Nodes[a.Node].Holders = append(l.Nodes[a.Node].Holders, look.Holder{GPUs: a.GPUs, Share: a.Share, Number: g.number})
+				l.Nodes[a.Node].Holders = append(l.Nodes[a.Node].Holders,
+					look.Holder{GPUs: a.GPUs, Share: a.Share, Number: g.number})
 			}
 		}
 	}
-	l.Nodes = slices.DeleteFunc(l.Nodes, func(s look.Node) bool { return s.State == cluster.Down && len(s.Holders) == 0 })
+	l.Nodes = slices.DeleteFunc(l.Nodes, func(s look.Node) bool {
+		return s.State == cluster.Down && len(s.Holders) == 0
+	})
 }
 
 // reason says why nothing starts on a node; "": something may.
@@ -216,7 +222,8 @@ func (n *node) reason() string {
 	case n.obj.DeletionTimestamp != nil:
 		return "it is being deleted"
 	case n.sleeps():
-		return map[string]string{power.Suspending: "it goes off", power.Off: "it is off until it is needed", power.Resuming: "it is waking"}[n.powerState()]
+		return map[string]string{power.Suspending: "it goes off", power.Off: "it is off until it is needed",
+			power.Resuming: "it is waking"}[n.powerState()]
 	case n.mig.step == migClosed:
 		return "it is emptied, to be partitioned as " + n.mig.note.Config
 	case n.mig.step == migChanging:

@@ -82,7 +82,8 @@ func TestBook(t *testing.T) {
 		l := d.see()
 		for _, r := range slices.Concat(l.Rows, l.Past) {
 			j := r.Job(l.At)
-			list = append(list, fmt.Sprintf("%d %s %s restarts=%d preempted=%d", j.ID, j.Submission.Name, j.State, j.Restarts, j.Preemptions))
+			list = append(list, fmt.Sprintf("%d %s %s restarts=%d preempted=%d", j.ID, j.Submission.Name, j.State,
+				j.Restarts, j.Preemptions))
 		}
 		return list
 	}
@@ -127,7 +128,8 @@ func TestBook(t *testing.T) {
 	l := d.see()
 	j := l.Rows[1].Job(l.At)
 	if j.GPUHours != 16 || time.Duration(j.Ran) != time.Hour || j.Submission.Tasks != 2 || j.Submission.GPUs != 8 {
-		t.Errorf("books: %g GPU-hours in %s, %d tasks of %d GPUs", j.GPUHours, time.Duration(j.Ran), j.Submission.Tasks, j.Submission.GPUs)
+		t.Errorf("books: %g GPU-hours in %s, %d tasks of %d GPUs", j.GPUHours, time.Duration(j.Ran), j.Submission.Tasks,
+			j.Submission.GPUs)
 	}
 	bound(d.gangs["pod/high"])
 	done := high.DeepCopy()
@@ -141,8 +143,10 @@ func TestBook(t *testing.T) {
 	for _, c := range []struct {
 		f    ask.Filter
 		want int
-	}{{ask.Filter{}, 2}, {ask.Filter{States: show.Live}, 1}, {ask.Filter{Name: "high"}, 1}, {ask.Filter{Name: "default/high"}, 1}, {ask.Filter{Search: "IGH"}, 1},
-		{ask.Filter{Before: 2}, 1}, {ask.Filter{Limit: 1}, 1}, {ask.Filter{User: "nobody"}, 0}, {ask.Filter{Since: now.Add(time.Minute).UnixNano()}, 1}} {
+	}{{ask.Filter{}, 2}, {ask.Filter{States: show.Live}, 1}, {ask.Filter{Name: "high"}, 1},
+		{ask.Filter{Name: "default/high"}, 1}, {ask.Filter{Search: "IGH"}, 1},
+		{ask.Filter{Before: 2}, 1}, {ask.Filter{Limit: 1}, 1}, {ask.Filter{User: "nobody"}, 0},
+		{ask.Filter{Since: now.Add(time.Minute).UnixNano()}, 1}} {
 		if got := len(d.see().Choose(c.f)); got != c.want {
 			t.Errorf("%+v chooses %d, not %d", c.f, got, c.want)
 		}

@@ -26,7 +26,9 @@ import (
 func (d *Driver) sliceOf(name v1.ResourceName) (profile string, ok bool) {
 	for _, g := range d.opt.GPUs {
 		vendor, _, _ := strings.Cut(g, "/")
-		if text, found := strings.CutPrefix(string(name), vendor+"/mig-"); found && text != "" && !strings.HasSuffix(text, sharedSuffix) { // replicas of a slice are none
+		// replicas of a slice are none
+		if text, found := strings.CutPrefix(string(name), vendor+"/mig-"); found && text != "" &&
+			!strings.HasSuffix(text, sharedSuffix) {
 			if base, media := strings.CutSuffix(text, ".me"); media {
 				return base + "+me", true
 			}

@@ -73,7 +73,8 @@ func testSlices(b *bench) {
 		}
 	}
 	limits := func(o *Options) {
-		o.Rules.Spec.Queues = []cluster.Queue{{Name: "small", Limit: 1500, Lend: cluster.Unlimited}, {Name: "rest", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
+		o.Rules.Spec.Queues = []cluster.Queue{{Name: "small", Limit: 1500, Lend: cluster.Unlimited},
+			{Name: "rest", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
 		o.DefaultQueue = "rest"
 	}
 	_, stop := b.schedule(limits)
@@ -111,7 +112,10 @@ func testSlices(b *bench) {
 	for i := range 14 {
 		b.create(migPod(fmt.Sprintf("ones-%d", i), "1g.5gb", nil))
 	}
-	b.wait("all slices of the small profile are used", func() bool { on := b.on("ones", v1.LabelHostname); return on["n0"] == 7 && on["n1"] == 7 })
+	b.wait("all slices of the small profile are used", func() bool {
+		on := b.on("ones", v1.LabelHostname)
+		return on["n0"] == 7 && on["n1"] == 7
+	})
 	late := migPod("late", "1g.5gb", nil)
 	b.create(late)
 	b.wait("one more waits", func() bool { return condition(b.pod("late")).Status == v1.ConditionFalse })

@@ -25,8 +25,10 @@ func partitionHand(t *testing.T, rules []MIG, nodes ...*v1.Node) *hand {
 	var o Options
 	migRules(&o)
 	h.opt.Labels = o.Labels
-	h.opt.Labels.Product, h.opt.Labels.Memory, h.opt.Labels.Replicas = "nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.replicas"
-	h.migMapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"}, Data: map[string]string{"config.yaml": migText}}, false)
+	h.opt.Labels.Product, h.opt.Labels.Memory, h.opt.Labels.Replicas = "nvidia.com/gpu.product",
+		"nvidia.com/gpu.memory", "nvidia.com/gpu.replicas"
+	h.migMapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"},
+		Data: map[string]string{"config.yaml": migText}}, false)
 	for _, n := range nodes {
 		n.UID = types.UID(n.Name)
 		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
@@ -39,12 +41,14 @@ func partitionHand(t *testing.T, rules []MIG, nodes ...*v1.Node) *hand {
 }
 
 func migRule() []MIG {
-	return []MIG{{Selector: map[string]string{"pool": "shared"}, Space: "default", Map: "mig", After: time.Second, Keep: 10 * time.Minute, Timeout: 5 * time.Minute}}
+	return []MIG{{Selector: map[string]string{"pool": "shared"}, Space: "default", Map: "mig", After: time.Second,
+		Keep: 10 * time.Minute, Timeout: 5 * time.Minute}}
 }
 
 // migNodeOf is a node of two GPUs, with what a scheduler wrote on it.
 func migNodeOf(labels map[string]string, note *mig.Note) *v1.Node {
-	n := controlplane.Node("n1", 2, map[string]string{"pool": "shared", migConfigLabel: "all-disabled", migStateLabel: "success"})
+	n := controlplane.Node("n1", 2,
+		map[string]string{"pool": "shared", migConfigLabel: "all-disabled", migStateLabel: "success"})
 	for k, v := range labels {
 		n.Labels[k] = v
 	}
@@ -64,7 +68,8 @@ func TestMIGSteps(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0).UTC()
 	offer := &config.MIGOffer{Slices: map[string]int{"1g.10gb": 14}}
 	note := func(f func(*mig.Note)) *mig.Note {
-		n := &mig.Note{By: "muster", Config: "all-1g.10gb", From: "all-disabled", Since: began, For: []string{"default/g"}, GPUs: 2, Offer: offer}
+		n := &mig.Note{By: "muster", Config: "all-1g.10gb", From: "all-disabled", Since: began,
+			For: []string{"default/g"}, GPUs: 2, Offer: offer}
 		if f != nil {
 			f(n)
 		}
@@ -79,18 +84,35 @@ func TestMIGSteps(t *testing.T) {
 		step   string
 		failed string
 	}{
-		{"closed and empty: it is changed", migRule(), map[string]string{LabelMIG: migClosed}, note(nil), 0, migChanging, ""},
-		{"nobody waits for it any more: opened", migRule(), map[string]string{LabelMIG: migClosed}, note(func(n *mig.Note) { n.For = []string{"default/gone"} }), 0, "", ""},
+		{"closed and empty: it is changed", migRule(), map[string]string{LabelMIG: migClosed}, note(nil), 0,
+			migChanging, ""},
+		{"nobody waits for it any more: opened", migRule(), map[string]string{LabelMIG: migClosed},
+			note(func(n *mig.Note) { n.For = []string{"default/gone"} }), 0, "", ""},
 		{"of no rule any more: opened", nil, map[string]string{LabelMIG: migClosed}, note(nil), 0, "", ""},
-		{"another scheduler's: left alone", migRule(), map[string]string{LabelMIG: migClosed}, note(func(n *mig.Note) { n.By = "other" }), 0, migClosed, ""},
-		{"somebody else labelled it: opened", migRule(), map[string]string{LabelMIG: migClosed, migConfigLabel: "half"}, note(nil), 0, "", ""},
-		{"its note cannot be read: opened", migRule(), map[string]string{LabelMIG: migClosed}, note(func(n *mig.Note) { n.Offer = nil }), 0, "", ""},
-		{"being changed: waited for", migRule(), map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb", migStateLabel: migPending}, note(nil), 4 * time.Minute, migChanging, ""},
-		{"success, but it offers what it had: waited for", migRule(), map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 4 * time.Minute, migChanging, ""},
-		{"too late: opened, and remembered", migRule(), map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 6 * time.Minute, "", "after 5m its state is \"success\", and it offers 2 GPUs of 14 1g.10gb"},
-		{"failed: opened, and remembered", migRule(), map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb", migStateLabel: migFailed}, note(nil), 0, "", "mig-manager says failed"},
-		{"of no rule, in the midst of it: waited for", nil, map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 14 * time.Minute, migChanging, ""},
-		{"of no rule, for too long: opened", nil, map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 16 * time.Minute, "", "after 15m"},
+		{"another scheduler's: left alone", migRule(), map[string]string{LabelMIG: migClosed},
+			note(func(n *mig.Note) { n.By = "other" }), 0, migClosed, ""},
+		{"somebody else labelled it: opened", migRule(), map[string]string{LabelMIG: migClosed, migConfigLabel: "half"},
+			note(nil), 0, "", ""},
+		{"its note cannot be read: opened", migRule(), map[string]string{LabelMIG: migClosed},
+			note(func(n *mig.Note) { n.Offer = nil }), 0, "", ""},
+		{"being changed: waited for", migRule(),
+			map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb", migStateLabel: migPending},
+			note(nil), 4 * time.Minute, migChanging, ""},
+		{"success, but it offers what it had: waited for", migRule(),
+			map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 4 * time.Minute,
+			migChanging, ""},
+		{"too late: opened, and remembered", migRule(),
+			map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 6 * time.Minute, "",
+			"after 5m its state is \"success\", and it offers 2 GPUs of 14 1g.10gb"},
+		{"failed: opened, and remembered", migRule(),
+			map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb", migStateLabel: migFailed},
+			note(nil), 0, "", "mig-manager says failed"},
+		{"of no rule, in the midst of it: waited for", nil,
+			map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 14 * time.Minute,
+			migChanging, ""},
+		{"of no rule, for too long: opened", nil,
+			map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 16 * time.Minute, "",
+			"after 15m"},
 	} {
 		h := partitionHand(t, c.rules, migNodeOf(c.labels, c.note))
 		if c.note.For[0] == "default/g" {
@@ -106,7 +128,8 @@ func TestMIGSteps(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, n.mig.step, c.step)
 		}
 		f := n.mig.note.Failed
-		if c.failed == "" && f != nil || c.failed != "" && (f == nil || !strings.Contains(f.Why["all-1g.10gb"], c.failed)) {
+		if c.failed == "" && f != nil ||
+			c.failed != "" && (f == nil || !strings.Contains(f.Why["all-1g.10gb"], c.failed)) {
 			t.Errorf("%s: remembered %+v", c.name, f)
 		}
 		if c.step == migChanging && n.obj.Labels[LabelMIG] == migChanging {
@@ -122,7 +145,8 @@ func TestMIGSteps(t *testing.T) {
 func TestMIGCandidates(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0).UTC()
 	failed := func(label string) *mig.Note {
-		return &mig.Note{By: "muster", Config: "half", Since: began.Add(-time.Hour), GPUs: 2, Failed: &mig.Failures{Label: label, Map: migHash(migText), Why: map[string]string{"all-1g.10gb": "x"}}}
+		return &mig.Note{By: "muster", Config: "half", Since: began.Add(-time.Hour), GPUs: 2,
+			Failed: &mig.Failures{Label: label, Map: migHash(migText), Why: map[string]string{"all-1g.10gb": "x"}}}
 	}
 	for _, c := range []struct {
 		name   string
@@ -133,25 +157,35 @@ func TestMIGCandidates(t *testing.T) {
 		want   string // the ways, or why not
 		gpus   int    // 0: whatever it is
 	}{
-		{name: "one GPU fewer than noted", note: &mig.Note{Config: "all-disabled", GPUs: 3}, want: "all-1g.10gb,all-3g.40gb,half", gpus: 2},
-		{name: "one GPU fewer than noted, in slices", labels: map[string]string{migConfigLabel: "all-3g.40gb"}, note: &mig.Note{Config: "all-3g.40gb", GPUs: 3},
+		{name: "one GPU fewer than noted", note: &mig.Note{Config: "all-disabled", GPUs: 3},
+			want: "all-1g.10gb,all-3g.40gb,half", gpus: 2},
+		{name: "one GPU fewer than noted, in slices", labels: map[string]string{migConfigLabel: "all-3g.40gb"},
+			note:   &mig.Note{Config: "all-3g.40gb", GPUs: 3},
 			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half", gpus: 2},
-		{name: "as noted, by another configuration than its label's", labels: map[string]string{migConfigLabel: "x"}, note: &mig.Note{Config: "all-3g.40gb", GPUs: 2},
+		{name: "as noted, by another configuration than its label's", labels: map[string]string{migConfigLabel: "x"},
+			note:   &mig.Note{Config: "all-3g.40gb", GPUs: 2},
 			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half", gpus: 2},
 		{name: "all ways that the model has", want: "all-1g.10gb,all-3g.40gb,half"},
 		{name: "not what failed", note: failed("all-disabled"), want: "all-3g.40gb,half"},
 		{name: "somebody labelled it since", note: failed("all-3g.40gb"), want: "all-1g.10gb,all-3g.40gb,half"},
-		{name: "the map is another", note: failed("all-disabled"), text: migText + "# another\n", want: "all-1g.10gb,all-3g.40gb,half"},
-		{name: "changed a minute ago", note: &mig.Note{Config: "all-disabled", Since: began.Add(-time.Minute)}, want: ""},
+		{name: "the map is another", note: failed("all-disabled"), text: migText + "# another\n",
+			want: "all-1g.10gb,all-3g.40gb,half"},
+		{name: "changed a minute ago", note: &mig.Note{Config: "all-disabled", Since: began.Add(-time.Minute)},
+			want: ""},
 		{name: "mig-manager is at work", labels: map[string]string{migStateLabel: migPending}, want: ""},
 		{name: "of no rule", labels: map[string]string{"pool": "other"}, want: ""},
-		{name: "single strategy", labels: map[string]string{"nvidia.com/mig.strategy": "single"}, want: "label nvidia.com/mig.strategy is single"},
-		{name: "it cannot be partitioned", labels: map[string]string{"nvidia.com/gpu.product": "Tesla-T4"}, want: "cannot be partitioned"},
+		{name: "single strategy", labels: map[string]string{"nvidia.com/mig.strategy": "single"},
+			want: "label nvidia.com/mig.strategy is single"},
+		{name: "it cannot be partitioned", labels: map[string]string{"nvidia.com/gpu.product": "Tesla-T4"},
+			want: "cannot be partitioned"},
 		{name: "cordoned", change: func(n *v1.Node) { n.Spec.Unschedulable = true }, want: ""},
 		{name: "the map cannot be read", text: "version: v0\n", want: ""},
-		{name: "in slices, by what makes them", labels: map[string]string{migConfigLabel: "all-3g.40gb"}, change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half"},
-		{name: "in slices of which nobody knows the GPUs", labels: map[string]string{migConfigLabel: "x"}, change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "how many GPUs it has is not known"},
-		{name: "in slices, by a label", labels: map[string]string{migConfigLabel: "x", "nvidia.com/gpu.count": "2"}, change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half"},
+		{name: "in slices, by what makes them", labels: map[string]string{migConfigLabel: "all-3g.40gb"},
+			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half"},
+		{name: "in slices of which nobody knows the GPUs", labels: map[string]string{migConfigLabel: "x"},
+			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "how many GPUs it has is not known"},
+		{name: "in slices, by a label", labels: map[string]string{migConfigLabel: "x", "nvidia.com/gpu.count": "2"},
+			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half"},
 	} {
 		n := migNodeOf(c.labels, c.note)
 		if c.change != nil {
@@ -159,7 +193,8 @@ func TestMIGCandidates(t *testing.T) {
 		}
 		h := partitionHand(t, migRule(), n)
 		if c.text != "" {
-			h.migMapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"}, Data: map[string]string{"config.yaml": c.text}}, false)
+			h.migMapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"},
+				Data: map[string]string{"config.yaml": c.text}}, false)
 		}
 		got := ""
 		if x := h.nodes["n1"]; x.mig.rule > 0 {
@@ -187,7 +222,8 @@ func slicesOnly(n *v1.Node, config string) {
 	}
 }
 
-// fullPool are nodes of two GPUs, each with a pod of another scheduler that has both, half of them of either of two rules.
+// fullPool are nodes of two GPUs, each with a pod of another scheduler that has both, half of them of either of
+// two rules.
 func fullPool(t *testing.T, nodes int) *hand {
 	var list []*v1.Node
 	var pods []*v1.Pod
@@ -235,7 +271,8 @@ func (h *hand) migPasses(seconds int) (wrote []string) {
 			if delete(obj.Labels, LabelMIG); n.mig.step != "" {
 				obj.Labels[LabelMIG] = n.mig.step
 			}
-			obj.Annotations, obj.Spec.Unschedulable, n.mig.busy = map[string]string{AnnotationMIG: string(text)}, n.mig.step != "", false
+			obj.Annotations, obj.Spec.Unschedulable, n.mig.busy = map[string]string{AnnotationMIG: string(text)},
+				n.mig.step != "", false
 			if n.mig.step == migChanging {
 				obj.Labels[migConfigLabel] = n.mig.note.Config
 			}
@@ -304,8 +341,10 @@ func TestMIGDismiss(t *testing.T) {
 		low := h.pods["low"]
 		low.node, low.binding = "n1", false // bound
 		h.touch(low.gang)
-		closed := migNodeOf(map[string]string{LabelMIG: migClosed}, &mig.Note{By: "muster", Config: "all-1g.10gb", From: "all-disabled",
-			Since: h.now.UTC(), For: []string{"default/wanted"}, Tier: "standard", GPUs: 2, Offer: &config.MIGOffer{Slices: map[string]int{"1g.10gb": 14}}})
+		closed := migNodeOf(map[string]string{LabelMIG: migClosed},
+			&mig.Note{By: "muster", Config: "all-1g.10gb", From: "all-disabled",
+				Since: h.now.UTC(), For: []string{"default/wanted"}, Tier: "standard", GPUs: 2,
+				Offer: &config.MIGOffer{Slices: map[string]int{"1g.10gb": 14}}})
 		closed.UID, closed.Status.Conditions = "n1", h.nodes["n1"].obj.Status.Conditions
 		h.nodeChanged(closed)
 		if h.come(); c.waits != "" {
@@ -377,8 +416,8 @@ func BenchmarkMIGTold(b *testing.B) {
 	}
 }
 
-// BenchmarkMIGLook is what it costs the loop to look for whom nodes are to be partitioned otherwise: 1,000 nodes, of which
-// 100 may be, 10,000 pods that wait for GPUs and 100 for slices.
+// BenchmarkMIGLook is what it costs the loop to look for whom nodes are to be partitioned otherwise: 1,000
+// nodes, of which 100 may be, 10,000 pods that wait for GPUs and 100 for slices.
 func BenchmarkMIGLook(b *testing.B) {
 	var pods []*v1.Pod
 	for i := range 11_000 {
@@ -391,8 +430,10 @@ func BenchmarkMIGLook(b *testing.B) {
 	var o Options
 	migRules(&o)
 	d.opt.MIG = migRule()
-	d.opt.Labels.Count, d.opt.Labels.Config, d.opt.Labels.State, d.opt.Labels.Strategy = o.Labels.Count, o.Labels.Config, o.Labels.State, o.Labels.Strategy
-	d.migMapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"}, Data: map[string]string{"config.yaml": migText}}, false)
+	d.opt.Labels.Count, d.opt.Labels.Config, d.opt.Labels.State, d.opt.Labels.Strategy = o.Labels.Count,
+		o.Labels.Config, o.Labels.State, o.Labels.Strategy
+	d.migMapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"},
+		Data: map[string]string{"config.yaml": migText}}, false)
 	for i := range 100 {
 		n := d.nodes[fmt.Sprintf("n%04d", 900+i)].obj.DeepCopy()
 		n.Labels["pool"], n.Labels[migConfigLabel] = "shared", "all-disabled"

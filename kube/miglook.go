@@ -16,10 +16,10 @@ import (
 	"github.com/muster-gpu/muster/kube/power"
 )
 
-// For whom nodes are partitioned otherwise: who has waited for long enough, would start at once if there were more nodes
-// like those that may be changed, partitioned as they may be - so nothing but the present partitioning is in the way: no
-// quota, no one before it -, and is not expected to start soon anyway. Package mig chooses the nodes by counting, and a
-// second engine has to agree.
+// For whom nodes are partitioned otherwise: who has waited for long enough, would start at once if there were
+// more nodes like those that may be changed, partitioned as they may be - so nothing but the present
+// partitioning is in the way: no quota, no one before it -, and is not expected to start soon anyway. Package
+// mig chooses the nodes by counting, and a second engine has to agree.
 
 const (
 	migMostNew   = 64  // more nodes of a kind and a way, that is, so many nodes at once are changed for a gang at most
@@ -37,9 +37,12 @@ type migCandidate struct {
 	cost    int64 // of emptying it, in GPU-seconds; 0: nobody is there
 }
 
-// lookMIG looks who waits, and closes the nodes that are to be changed; those that nobody waits for any more are opened.
+// lookMIG looks who waits, and closes the nodes that are to be changed; those that nobody waits for any more
+// are opened.
 func (d *Driver) lookMIG(now cluster.Time) {
-	maps.DeleteFunc(d.mig.tried, func(g *gang, at cluster.Time) bool { return now.Sub(at) >= migRetry || d.gangs[g.key] != g })
+	maps.DeleteFunc(d.mig.tried, func(g *gang, at cluster.Time) bool {
+		return now.Sub(at) >= migRetry || d.gangs[g.key] != g
+	})
 	under := d.migUnder()
 	can := d.candidates(now)
 	if len(under) == 0 && (len(can) == 0 || !d.anyWaits(now)) {
@@ -85,7 +88,8 @@ func (d *Driver) anyWaits(now cluster.Time) bool {
 // migUnder lists the nodes that are on their way by this scheduler.
 func (d *Driver) migUnder() (list []*node) {
 	for _, name := range d.order {
-		if n := d.mig.under[name]; n != nil && n.obj != nil && n.mig.step != "" && d.ours(n) && n.mig.note.Offer != nil {
+		if n := d.mig.under[name]; n != nil && n.obj != nil && n.mig.step != "" && d.ours(n) &&
+			n.mig.note.Offer != nil {
 			list = append(list, n)
 		}
 	}
@@ -185,7 +189,8 @@ func (d *Driver) candidate(n *node, now cluster.Time) (c *migCandidate, why stri
 	file := d.mig.maps[rule.key()]
 	state := l[d.opt.Labels.State]
 	switch {
-	case file == nil || file.configs == nil, m.step != "" || m.busy || m.asked, n.state() != cluster.Up || n.sleeps() || n.powerState() == power.Suspending,
+	case file == nil || file.configs == nil, m.step != "" || m.busy || m.asked, n.state() != cluster.Up || n.sleeps() ||
+		n.powerState() == power.Suspending,
 		d.eng.IsGivenBack(n.obj.Name), state == migPending || state == migRebooting:
 		return nil, ""
 	case m.note.Config != "" && time.Unix(0, int64(now)).Sub(m.note.Since) < rule.Keep:
@@ -194,7 +199,8 @@ func (d *Driver) candidate(n *node, now cluster.Time) (c *migCandidate, why stri
 		return nil, ""
 	}
 	if s := l[d.opt.Labels.Strategy]; s != "" && s != "mixed" {
-		return nil, fmt.Sprintf("label %s is %s: only with mixed its slices have names of their own", d.opt.Labels.Strategy, s)
+		return nil, fmt.Sprintf("label %s is %s: only with mixed its slices have names of their own",
+			d.opt.Labels.Strategy, s)
 	}
 	if d.sharedOn(n).name != "" || d.pools().GPUs(n.obj.Name) > 0 {
 		return nil, "its GPUs are shared by replicas, or published by a driver"
@@ -218,14 +224,16 @@ func (d *Driver) candidate(n *node, now cluster.Time) (c *migCandidate, why stri
 }
 
 // waysOfRule finds what a rule's configurations make of a node, besides what it has.
-func (d *Driver) waysOfRule(c *migCandidate, rule *MIG, file *migMap, model *cluster.GPUModel, have config.MIGOffer) (why string) {
+func (d *Driver) waysOfRule(c *migCandidate, rule *MIG, file *migMap, model *cluster.GPUModel,
+	have config.MIGOffer) (why string) {
 	names := rule.Configs
 	if len(names) == 0 {
 		names = file.configs.Names()
 	}
 	f := d.failures(c.n)
 	for _, name := range names {
-		if name == c.n.obj.Labels[d.opt.Labels.Config] { // mig-manager goes by changes of the label: it would do nothing
+		// mig-manager goes by changes of the label: it would do nothing
+		if name == c.n.obj.Labels[d.opt.Labels.Config] {
 			continue
 		}
 		o, err := file.configs.Offer(name, model, c.gpus)
@@ -235,7 +243,8 @@ func (d *Driver) waysOfRule(c *migCandidate, rule *MIG, file *migMap, model *clu
 			}
 			continue
 		}
-		if o.Equal(have) || f != nil && f.Why[name] != "" || slices.ContainsFunc(c.offers, func(x *config.MIGOffer) bool { return x.Equal(o) }) {
+		if o.Equal(have) || f != nil && f.Why[name] != "" ||
+			slices.ContainsFunc(c.offers, func(x *config.MIGOffer) bool { return x.Equal(o) }) {
 			continue
 		}
 		c.configs, c.offers = append(c.configs, name), append(c.offers, &o)
@@ -243,7 +252,8 @@ func (d *Driver) waysOfRule(c *migCandidate, rule *MIG, file *migMap, model *clu
 	return ""
 }
 
-// sayMap says once of a configuration that the file names why it cannot be: in the log, and as an event of the ConfigMap.
+// sayMap says once of a configuration that the file names why it cannot be: in the log, and as an event of the
+// ConfigMap.
 func (d *Driver) sayMap(rule *MIG, file *migMap, model string, err error) {
 	if key := fmt.Sprint(rule.key(), model, err); !d.mig.said[key] {
 		d.mig.said[key] = true
@@ -269,7 +279,8 @@ func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, base, emptied *m
 		if len(wants) == 0 {
 			return
 		}
-		q, names := d.migAsk(wants, base, slices.DeleteFunc(slices.Clone(can), func(c *migCandidate) bool { return !d.migEmpty(c.n) }))
+		q, names := d.migAsk(wants, base,
+			slices.DeleteFunc(slices.Clone(can), func(c *migCandidate) bool { return !d.migEmpty(c.n) }))
 		plan := q.Choose()
 		if plan == nil {
 			break
@@ -285,7 +296,8 @@ func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, base, emptied *m
 }
 
 // migWants lists who would start with more nodes and does not without, the first in line first.
-func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *migWorld, can []*migCandidate) (wants []*migWaiter, err error) {
+func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *migWorld, can []*migCandidate) (wants []*migWaiter,
+	err error) {
 	var more []migNewNode
 	count := map[string]int{}
 	for _, c := range can {
@@ -310,7 +322,8 @@ func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *migWorld, c
 		soon[l.Job] = l.Expected <= now.Add(d.migAfter())
 	}
 	for _, id := range generous.order {
-		if w := byID[id]; w != nil && w.old && base.starts[id] == nil && !soon[id] && d.mig.tried[w.g] == 0 && len(wants) < migMostWants {
+		if w := byID[id]; w != nil && w.old && base.starts[id] == nil && !soon[id] && d.mig.tried[w.g] == 0 &&
+			len(wants) < migMostWants {
 			wants = append(wants, w)
 		}
 	}
@@ -413,7 +426,8 @@ func (d *Driver) milliOf(r *cluster.Request, can []*migCandidate) int64 {
 
 // tryPlan asks a second engine whether those whom changes are for start then, and closes the nodes; false: who is first
 // among them would not, or somebody before them would start later.
-func (d *Driver) tryPlan(plan []mig.Change, q *mig.Question, names []string, list, wants []*migWaiter, base *migWorld, can []*migCandidate) (first int, ok bool) {
+func (d *Driver) tryPlan(plan []mig.Change, q *mig.Question, names []string, list, wants []*migWaiter, base *migWorld,
+	can []*migCandidate) (first int, ok bool) {
 	before, after := q.Serve(nil), q.Serve(plan)
 	first = -1
 	for i := range wants {
@@ -435,7 +449,8 @@ func (d *Driver) tryPlan(plan []mig.Change, q *mig.Question, names []string, lis
 	}
 	for _, name := range slices.Sorted(maps.Keys(chosen)) {
 		c := chosen[name]
-		note := mig.Note{Config: c.configs[ways[name]], From: c.n.obj.Labels[d.opt.Labels.Config], GPUs: c.gpus, Offer: c.offers[ways[name]], Failed: d.failures(c.n)}
+		note := mig.Note{Config: c.configs[ways[name]], From: c.n.obj.Labels[d.opt.Labels.Config], GPUs: c.gpus,
+			Offer: c.offers[ways[name]], Failed: d.failures(c.n)}
 		for _, x := range wants {
 			if base.starts[x.id] == nil && w.on(x.id, name, d.order) {
 				note.For = append(note.For, x.g.name)
@@ -456,7 +471,9 @@ func (d *Driver) tryPlan(plan []mig.Change, q *mig.Question, names []string, lis
 
 // on reports whether a gang starts on a node.
 func (w *migWorld) on(id cluster.JobID, name string, order []string) bool {
-	return slices.ContainsFunc(w.starts[id], func(a engine.Alloc) bool { return int(a.Node) < len(order) && order[a.Node] == name })
+	return slices.ContainsFunc(w.starts[id], func(a engine.Alloc) bool {
+		return int(a.Node) < len(order) && order[a.Node] == name
+	})
 }
 
 // laterBefore reports whether somebody who comes before a gang in line would start later than without the changes.

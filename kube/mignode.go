@@ -137,7 +137,8 @@ func (d *Driver) migGPUs(n *node, m *cluster.GPUModel) int {
 		}
 	}
 	gpus := 0
-	if _, err := fmt.Sscan(n.obj.Labels[d.opt.Labels.Count], &gpus); err != nil || gpus < 0 || gpus > cluster.MaxGPUsPerNode {
+	if _, err := fmt.Sscan(n.obj.Labels[d.opt.Labels.Count], &gpus); err != nil || gpus < 0 ||
+		gpus > cluster.MaxGPUsPerNode {
 		return 0
 	}
 	return gpus
@@ -156,7 +157,8 @@ func (d *Driver) asksGPUs(obj *v1.Pod) bool {
 		return true
 	}
 	for name, q := range requestsOf(obj) {
-		if _, slice := d.sliceOf(name); !q.IsZero() && (slice || mig.IsSlice(name) || d.isShared(name) || slices.Contains(d.opt.GPUs, string(name))) {
+		if _, slice := d.sliceOf(name); !q.IsZero() &&
+			(slice || mig.IsSlice(name) || d.isShared(name) || slices.Contains(d.opt.GPUs, string(name))) {
 			return true
 		}
 	}
@@ -198,8 +200,10 @@ func (d *Driver) setMIG(n *node, to string, note mig.Note) {
 	default:
 		labels[LabelMIG], spec["unschedulable"] = nil, nil
 	}
-	patch, err := json.Marshal(map[string]any{"spec": spec, "metadata": map[string]any{"uid": n.obj.UID, "resourceVersion": n.obj.ResourceVersion,
-		"labels": labels, "annotations": map[string]string{AnnotationMIG: string(text)}}})
+	patch, err := json.Marshal(
+		map[string]any{"spec": spec,
+			"metadata": map[string]any{"uid": n.obj.UID, "resourceVersion": n.obj.ResourceVersion,
+				"labels": labels, "annotations": map[string]string{AnnotationMIG: string(text)}}})
 	if err != nil {
 		panic(err) // of texts
 	}

@@ -45,8 +45,9 @@ mig-configs:
 
 // migMade is what the played mig-manager makes of nodes with two GPUs.
 var migMade = map[string]map[string]string{
-	"all-disabled": {"nvidia.com/gpu": "2"}, "all-1g.10gb": {"nvidia.com/mig-1g.10gb": "14"}, "all-3g.40gb": {"nvidia.com/mig-3g.40gb": "4"},
-	"half": {"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "7"}, "someones": {"nvidia.com/gpu": "2"},
+	"all-disabled": {"nvidia.com/gpu": "2"}, "all-1g.10gb": {"nvidia.com/mig-1g.10gb": "14"},
+	"all-3g.40gb": {"nvidia.com/mig-3g.40gb": "4"},
+	"half":        {"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "7"}, "someones": {"nvidia.com/gpu": "2"},
 }
 
 // migManager is a played mig-manager: it does what NVIDIA's does to a node's labels and, since that restarts the device
@@ -115,7 +116,8 @@ func (m *migManager) round(ctx context.Context) {
 }
 
 func (m *migManager) state(ctx context.Context, node, to string) {
-	_, _ = m.c.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"labels": {%q: %q}}}`, migStateLabel, to), metav1.PatchOptions{})
+	_, _ = m.c.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata": {"labels": {%q: %q}}}`, migStateLabel, to), metav1.PatchOptions{})
 }
 
 // offers has a node's device plugin offer something else.
@@ -161,7 +163,9 @@ func (m *migManager) changes() (n int) {
 func (b *bench) migPool(config string, names ...string) {
 	b.Helper()
 	for _, name := range names {
-		n := controlplane.Node(name, 2, map[string]string{"pool": "shared", migConfigLabel: config, migStateLabel: "success", "nvidia.com/mig.strategy": "mixed"})
+		n := controlplane.Node(name, 2,
+			map[string]string{"pool": "shared", migConfigLabel: config, migStateLabel: "success",
+				"nvidia.com/mig.strategy": "mixed"})
 		delete(n.Status.Capacity, "nvidia.com/gpu")
 		for r, q := range migMade[config] {
 			n.Status.Capacity[v1.ResourceName(r)] = resource.MustParse(q)
@@ -175,7 +179,8 @@ func (b *bench) migPool(config string, names ...string) {
 
 func (b *bench) migMap(text string) {
 	b.Helper()
-	m := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"}, Data: map[string]string{"config.yaml": text}}
+	m := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"},
+		Data: map[string]string{"config.yaml": text}}
 	if _, err := b.c.CoreV1().ConfigMaps("default").Update(b.ctx, m, metav1.UpdateOptions{}); err != nil {
 		if _, err = b.c.CoreV1().ConfigMaps("default").Create(b.ctx, m, metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
@@ -185,8 +190,10 @@ func (b *bench) migMap(text string) {
 
 // migRules let nodes of the pool be partitioned for who has waited for half a second.
 func migRules(o *Options) {
-	o.MIG = []MIG{{Selector: map[string]string{"pool": "shared"}, Space: "default", Map: "mig", After: 500 * time.Millisecond, Timeout: time.Minute}}
-	o.Labels.Count, o.Labels.Config, o.Labels.State, o.Labels.Strategy = "nvidia.com/gpu.count", migConfigLabel, migStateLabel, "nvidia.com/mig.strategy"
+	o.MIG = []MIG{{Selector: map[string]string{"pool": "shared"}, Space: "default", Map: "mig",
+		After: 500 * time.Millisecond, Timeout: time.Minute}}
+	o.Labels.Count, o.Labels.Config, o.Labels.State, o.Labels.Strategy = "nvidia.com/gpu.count", migConfigLabel,
+		migStateLabel, "nvidia.com/mig.strategy"
 }
 
 // migGang is a gang of pods for a slice each.
@@ -213,7 +220,9 @@ func (b *bench) allOn(gang string, size int, nodes ...string) bool {
 // relabel is what a person writes.
 func (b *bench) relabel(node, config string) {
 	b.Helper()
-	if _, err := b.c.CoreV1().Nodes().Patch(b.ctx, node, types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"labels": {%q: %q}}}`, migConfigLabel, config), metav1.PatchOptions{}); err != nil {
+	if _, err := b.c.CoreV1().Nodes().Patch(b.ctx, node, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata": {"labels": {%q: %q}}}`, migConfigLabel, config),
+		metav1.PatchOptions{}); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -228,8 +237,9 @@ func (b *bench) migLabels(name string) (config, step string, cordoned bool) {
 	return n.Labels[migConfigLabel], n.Labels[LabelMIG], n.Spec.Unschedulable
 }
 
-// A gang for slices that no node has waits; an empty node of whole GPUs becomes what it needs, and it starts there. What
-// is busy is not touched. When it is over and a gang of whole GPUs waits, the node becomes whole again.
+// A gang for slices that no node has waits; an empty node of whole GPUs becomes what it needs, and it starts
+// there. What is busy is not touched. When it is over and a gang of whole GPUs waits, the node becomes whole
+// again.
 func testMIGFollows(b *bench) {
 	b.migMap(migText)
 	b.migPool("all-disabled", "n1", "n2")
@@ -243,11 +253,13 @@ func testMIGFollows(b *bench) {
 	b.wait("busy runs", func() bool { return b.pod("busy").Spec.NodeName == "n1" })
 	b.create(migGang("ones", 10, "1g.10gb", nil)...)
 	b.wait("the gang says what is done for it", func() bool {
-		return strings.Contains(condition(b.pod("ones-0")).Message, "node n2 is being partitioned as all-1g.10gb for it")
+		return strings.Contains(condition(b.pod("ones-0")).Message,
+			"node n2 is being partitioned as all-1g.10gb for it")
 	})
 	b.wait("why says so, too", func() bool {
 		w := b.whyOf(d, "default/ones")
-		return strings.Contains(strings.Join(w.Blockers, "; "), "node n2 is being partitioned as all-1g.10gb for it: since")
+		return strings.Contains(strings.Join(w.Blockers, "; "),
+			"node n2 is being partitioned as all-1g.10gb for it: since")
 	})
 	if config, step, cordoned := b.migLabels("n2"); config != "all-1g.10gb" || step != migChanging || !cordoned {
 		b.Errorf("n2 is %s, %q, cordoned %v", config, step, cordoned)
@@ -274,13 +286,14 @@ func testMIGFollows(b *bench) {
 	m.none()
 }
 
-// What could not be done is said, the node is used as it is, and it is not tried there again until somebody sees to it. A
-// node on which a pod of another scheduler has a GPU is never touched.
+// What could not be done is said, the node is used as it is, and it is not tried there again until somebody
+// sees to it. A node on which a pod of another scheduler has a GPU is never touched.
 func testMIGFails(b *bench) {
 	b.migMap(migText)
 	b.migPool("all-disabled", "n1", "n2")
 	foreign := controlplane.Pod("foreign", 1, nil)
-	foreign.Spec.SchedulerName, foreign.Spec.NodeName, foreign.Spec.RestartPolicy = "somebody", "n2", v1.RestartPolicyAlways
+	foreign.Spec.SchedulerName, foreign.Spec.NodeName, foreign.Spec.RestartPolicy = "somebody", "n2",
+		v1.RestartPolicyAlways
 	b.create(foreign)
 	m := b.migManager()
 	m.set(func() { m.breaks = true })
@@ -289,7 +302,8 @@ func testMIGFails(b *bench) {
 	b.wait("the scheduler leads", d.Ready)
 	b.wait("why says that it failed", func() bool {
 		w := b.whyOf(d, "default/ones")
-		return strings.Contains(strings.Join(w.Blockers, "; "), "node n1 could not be partitioned as all-1g.10gb for it: mig-manager says failed")
+		return strings.Contains(strings.Join(w.Blockers, "; "),
+			"node n1 could not be partitioned as all-1g.10gb for it: mig-manager says failed")
 	})
 	b.wait("the node is used as it is", func() bool {
 		_, step, cordoned := b.migLabels("n1")
@@ -297,7 +311,10 @@ func testMIGFails(b *bench) {
 	})
 	b.wait("an event says so", func() bool {
 		list, err := b.c.CoreV1().Events("default").List(b.ctx, metav1.ListOptions{})
-		return err == nil && slices.ContainsFunc(list.Items, func(e v1.Event) bool { return e.Reason == "NotPartitioned" && e.InvolvedObject.Name == "n1" })
+		return err == nil &&
+			slices.ContainsFunc(list.Items, func(e v1.Event) bool {
+				return e.Reason == "NotPartitioned" && e.InvolvedObject.Name == "n1"
+			})
 	})
 	b.create(controlplane.Pod("whole", 2, nil))
 	b.wait("a pod runs there", func() bool { return b.pod("whole").Spec.NodeName == "n1" })
@@ -340,13 +357,15 @@ func testMIGPerson(b *bench) {
 	}
 }
 
-// Who waits for quota, and not for a node, has none changed. Of two who wait for different ones, the first in line is served.
+// Who waits for quota, and not for a node, has none changed. Of two who wait for different ones, the first in
+// line is served.
 func testMIGOrder(b *bench) {
 	b.migMap(migText)
 	b.migPool("all-disabled", "n1")
 	m := b.migManager()
 	_, stop := b.schedule(migRules, func(o *Options) {
-		o.Rules.Spec.Queues = []cluster.Queue{{Name: "small", Limit: 1000, Lend: cluster.Unlimited}, {Name: "rest", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
+		o.Rules.Spec.Queues = []cluster.Queue{{Name: "small", Limit: 1000, Lend: cluster.Unlimited},
+			{Name: "rest", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
 		o.DefaultQueue = "rest"
 	})
 	defer stop()
@@ -362,7 +381,8 @@ func testMIGOrder(b *bench) {
 	time.Sleep(1100 * time.Millisecond) // creation is in whole seconds
 	b.create(migGang("ones", 10, "1g.10gb", nil)...)
 	b.wait("both say why they wait", func() bool {
-		return condition(b.pod("threes-0")).Status == v1.ConditionFalse && condition(b.pod("ones-0")).Status == v1.ConditionFalse
+		return condition(b.pod("threes-0")).Status == v1.ConditionFalse &&
+			condition(b.pod("ones-0")).Status == v1.ConditionFalse
 	})
 	b.gone(b.pod("holder"))
 	b.wait("who came first runs", func() bool { return b.allOn("threes", 4, "n1") })
@@ -386,8 +406,10 @@ func testMIGEmptied(b *bench) {
 	b.wait("n1 is closed", closed)
 	b.wait("why says so", func() bool {
 		text := strings.Join(b.whyOf(d, "default/ones").Blockers, "; ")
-		return strings.Contains(text, "node n1 is being partitioned as half for it: closed since") && strings.Contains(text, ", 1 pod still there") ||
-			strings.Contains(text, "node n1 is being partitioned as all-1g.10gb for it: closed since") && strings.Contains(text, ", 1 pod still there")
+		return strings.Contains(text, "node n1 is being partitioned as half for it: closed since") &&
+			strings.Contains(text, ", 1 pod still there") ||
+			strings.Contains(text, "node n1 is being partitioned as all-1g.10gb for it: closed since") &&
+				strings.Contains(text, ", 1 pod still there")
 	})
 	b.create(controlplane.Pod("late", 1, nil))
 	b.wait("who comes later waits", func() bool { return condition(b.pod("late")).Status == v1.ConditionFalse })
@@ -425,7 +447,9 @@ func testMIGPreempts(b *bench) {
 	low := controlplane.Pod("low", 2, map[string]string{LabelTier: "best-effort"})
 	low.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": "n2"}
 	b.create(equal, low)
-	b.wait("both run", func() bool { return b.pod("equal").Spec.NodeName == "n1" && b.pod("low").Spec.NodeName == "n2" })
+	b.wait("both run", func() bool {
+		return b.pod("equal").Spec.NodeName == "n1" && b.pod("low").Spec.NodeName == "n2"
+	})
 	b.create(migGang("ones", 14, "1g.10gb", nil)...)
 	b.wait("the gang runs instead of who is of a lower tier", func() bool { return b.allOn("ones", 14, "n2") })
 	if p := b.pod("equal"); p.Spec.NodeName != "n1" || p.DeletionTimestamp != nil {

@@ -56,7 +56,8 @@ const (
 )
 
 func (d *Driver) initMIG() {
-	d.mig = partitioning{maps: map[string]*migMap{}, under: map[string]*node{}, said: map[string]bool{}, tried: map[*gang]cluster.Time{}, packed: map[string][][]cluster.Instance{}}
+	d.mig = partitioning{maps: map[string]*migMap{}, under: map[string]*node{}, said: map[string]bool{},
+		tried: map[*gang]cluster.Time{}, packed: map[string][][]cluster.Instance{}}
 }
 
 // watchMIG watches the ConfigMaps of the rules. One that may not be read is said once, and scheduling goes on.
@@ -68,7 +69,8 @@ func (d *Driver) watchMIG(ctx context.Context) error {
 			continue
 		}
 		seen = append(seen, r.key())
-		f := informers.NewSharedInformerFactoryWithOptions(d.opt.Client, 0, informers.WithNamespace(r.Space), informers.WithTransform(trim),
+		f := informers.NewSharedInformerFactoryWithOptions(d.opt.Client, 0, informers.WithNamespace(r.Space),
+			informers.WithTransform(trim),
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=" + r.Map }))
 		d.workers.Go(func() {
 			<-ctx.Done()
@@ -79,7 +81,8 @@ func (d *Driver) watchMIG(ctx context.Context) error {
 		err := in.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
 			if !said && apierrors.IsForbidden(err) {
 				said = true
-				d.opt.Log.Error("what nodes can be partitioned into may not be read: none is", "configmap", r.key(), "error", err)
+				d.opt.Log.Error("what nodes can be partitioned into may not be read: none is", "configmap", r.key(),
+					"error", err)
 			}
 		})
 		if err != nil {
@@ -227,7 +230,8 @@ func (d *Driver) migNode(n *node, at time.Time) {
 		case state == migFailed:
 			d.reopen(n, "failed", fmt.Sprintf("mig-manager says failed (label %s)", d.opt.Labels.State))
 		case at.Sub(m.note.Since) > expiry:
-			d.reopen(n, "late", fmt.Sprintf("after %s its state is %q, and it offers %s of %s", cluster.FormatDuration(expiry), state, cmp.Or(have.Text(), "nothing"), m.note.Offer.Text()))
+			d.reopen(n, "late", fmt.Sprintf("after %s its state is %q, and it offers %s of %s",
+				cluster.FormatDuration(expiry), state, cmp.Or(have.Text(), "nothing"), m.note.Offer.Text()))
 		}
 	}
 }
@@ -245,13 +249,15 @@ func (d *Driver) reopen(n *node, outcome, why string) {
 		f.Label = n.obj.Labels[d.opt.Labels.Config]
 		f.Why[note.Config] = why
 		note.Failed = f
-		d.opt.Log.Error("a node could not be partitioned; it is used as it is", "node", n.obj.Name, "config", note.Config, "why", why)
+		d.opt.Log.Error("a node could not be partitioned; it is used as it is", "node", n.obj.Name, "config",
+			note.Config, "why", why)
 		d.told.about(n.obj, v1.EventTypeWarning, "NotPartitioned", fmt.Sprintf("it is not %s: %s", note.Config, why))
 	case "done":
 		if note.Failed = d.failures(n); note.Failed != nil {
 			note.Failed.Label = note.Config
 		}
-		d.told.about(n.obj, v1.EventTypeNormal, "Partitioned", fmt.Sprintf("it is %s: %s", note.Config, note.Offer.Text()))
+		d.told.about(n.obj, v1.EventTypeNormal, "Partitioned",
+			fmt.Sprintf("it is %s: %s", note.Config, note.Offer.Text()))
 		note.For = nil
 	default:
 		d.opt.Log.Warn("a node is not partitioned after all", "node", n.obj.Name, "config", note.Config, "why", why)
@@ -279,7 +285,8 @@ func (d *Driver) mapHash(n *node) string {
 // failures are what a node could not be brought to; nil: nothing that still counts.
 func (d *Driver) failures(n *node) *mig.Failures {
 	f := n.mig.note.Failed
-	if f == nil || f.Why == nil || f.Map != d.mapHash(n) || n.mig.step == "" && f.Label != n.obj.Labels[d.opt.Labels.Config] {
+	if f == nil || f.Why == nil || f.Map != d.mapHash(n) ||
+		n.mig.step == "" && f.Label != n.obj.Labels[d.opt.Labels.Config] {
 		return nil
 	}
 	return f
@@ -302,13 +309,15 @@ func (d *Driver) migTold(g *gang) string {
 		since := m.note.Since.UTC().Format("15:04")
 		switch f := d.failures(n); {
 		case m.step == migClosed:
-			text := fmt.Sprintf("node %s is being partitioned as %s for it: closed since %s UTC", name, m.note.Config, since)
+			text := fmt.Sprintf("node %s is being partitioned as %s for it: closed since %s UTC", name, m.note.Config,
+				since)
 			if k := len(d.migUsers(n)); k > 0 {
 				text += fmt.Sprintf(", %d pods still there", k)
 			}
 			list = append(list, strings.Replace(text, ", 1 pods", ", 1 pod", 1))
 		case m.step == migChanging:
-			list = append(list, fmt.Sprintf("node %s is being partitioned as %s for it: since %s UTC", name, m.note.Config, since))
+			list = append(list, fmt.Sprintf("node %s is being partitioned as %s for it: since %s UTC", name,
+				m.note.Config, since))
 		case f != nil && f.Why[m.note.Config] != "":
 			list = append(list, fmt.Sprintf("node %s could not be partitioned as %s for it: %s; it is not tried there again until its %s is changed",
 				name, m.note.Config, f.Why[m.note.Config], d.opt.Labels.Config))

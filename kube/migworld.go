@@ -105,7 +105,8 @@ func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
 	return spec, need
 }
 
-// suppose asks what would happen if nodes were partitioned otherwise, with nobody on them, and there were others besides.
+// suppose asks what would happen if nodes were partitioned otherwise, with nobody on them, and there were
+// others besides.
 func (d *Driver) suppose(list []*migWaiter, as map[string]*config.MIGOffer, more []migNewNode) (*migWorld, error) {
 	snap := d.eng.Snapshot()
 	w := &migWorld{as: as, spec: d.cfg.Spec, starts: map[cluster.JobID][]engine.Alloc{}}
@@ -121,7 +122,8 @@ func (d *Driver) suppose(list []*migWaiter, as map[string]*config.MIGOffer, more
 		w.spec.Nodes[i].State = cluster.Up
 	}
 	snap.Jobs = slices.DeleteFunc(snap.Jobs, func(r engine.JobRecord) bool {
-		return r.State == engine.Done || slices.ContainsFunc(r.Allocs, func(a engine.Alloc) bool { return as[d.order[a.Node]] != nil })
+		return r.State == engine.Done ||
+			slices.ContainsFunc(r.Allocs, func(a engine.Alloc) bool { return as[d.order[a.Node]] != nil })
 	})
 	for _, m := range more {
 		n := d.supposedNode(m.like, m.offer)
@@ -180,7 +182,8 @@ func (d *Driver) supposedNode(name string, o *config.MIGOffer) *node {
 
 // supposedSets tells those who wait which nodes suit them, as these would be, and returns how those are submitted that
 // the engine does not have.
-func (d *Driver) supposedSets(list []*migWaiter, snap *engine.Snapshot, spec *cluster.Spec, other map[string]*node) (events []engine.Event) {
+func (d *Driver) supposedSets(list []*migWaiter, snap *engine.Snapshot, spec *cluster.Spec,
+	other map[string]*node) (events []engine.Event) {
 	known, sets := map[string]bool{}, map[string]cluster.NodeSet{}
 	for i := range snap.Sets {
 		known[snap.Sets[i].Name] = true
@@ -201,7 +204,9 @@ func (d *Driver) supposedSets(list []*migWaiter, snap *engine.Snapshot, spec *cl
 	for _, w := range list {
 		key := ""
 		for _, p := range w.pods {
-			if !slices.ContainsFunc(w.pods, func(q *pod) bool { return q != p && q.signature == p.signature && podOrder(q, p) < 0 }) {
+			if !slices.ContainsFunc(w.pods, func(q *pod) bool {
+				return q != p && q.signature == p.signature && podOrder(q, p) < 0
+			}) {
 				key += p.signature + "\n"
 			}
 		}

@@ -34,12 +34,14 @@ func (d *Driver) crew(g *gang, m *gangs.Membership) (need, more []*pod, lacks st
 	largest, needed := taskSets(need)[0].Request, map[*pod]bool{}
 	var like []*pod
 	for _, p := range need {
-		if needed[p] = true; p.request == largest && !slices.ContainsFunc(like, func(q *pod) bool { return d.alike(p, q) }) {
+		if needed[p] = true; p.request == largest &&
+			!slices.ContainsFunc(like, func(q *pod) bool { return d.alike(p, q) }) {
 			like = append(like, p)
 		}
 	}
 	for _, p := range ready {
-		if !needed[p] && len(need)+len(more) < cluster.MaxTasks && p.request == largest && slices.ContainsFunc(like, func(q *pod) bool { return d.alike(p, q) }) {
+		if !needed[p] && len(need)+len(more) < cluster.MaxTasks && p.request == largest &&
+			slices.ContainsFunc(like, func(q *pod) bool { return d.alike(p, q) }) {
 			more = append(more, p)
 		}
 	}
@@ -118,7 +120,9 @@ func (d *Driver) starters(g *gang, a *engine.Action) (need, beyond []*pod, spec 
 // needs has none.
 func (d *Driver) seatAll(g *gang, need, beyond []*pod) bool {
 	take := func(s *slot, pods []*pod) []*pod {
-		k := slices.IndexFunc(pods, func(p *pod) bool { return p.request == g.spec.Tasks[s.set].Request && d.pinned(p, s.node) })
+		k := slices.IndexFunc(pods, func(p *pod) bool {
+			return p.request == g.spec.Tasks[s.set].Request && d.pinned(p, s.node)
+		})
 		if k < 0 {
 			return pods
 		}
@@ -184,7 +188,10 @@ func (d *Driver) divide(snap *engine.Snapshot) {
 		if rec.Spec.Elastic != (cluster.Elastic{}) {
 			rec.Spec = g.spec // as it started
 		}
-		if g.oversized() && !slices.ContainsFunc(g.slots, func(s slot) bool { p := g.pods[s.pod]; return !s.beyond && (p == nil || p.node == "") }) {
+		if g.oversized() && !slices.ContainsFunc(g.slots, func(s slot) bool {
+			p := g.pods[s.pod]
+			return !s.beyond && (p == nil || p.node == "")
+		}) {
 			snap.Jobs = append(snap.Jobs, d.divideGang(g, rec)...)
 		}
 	}
@@ -280,5 +287,6 @@ func (d *Driver) follow(g *gang, p *pod, s slot) *cluster.Job {
 // neverPreempts reports whether nobody has to leave for a gang: it has a preference, comes
 // beyond a minimum, or says so.
 func (g *gang) neverPreempts(first *v1.Pod) bool {
-	return g.atHome() || g.of != "" && !g.repair.patch || first.Spec.PreemptionPolicy != nil && *first.Spec.PreemptionPolicy == v1.PreemptNever
+	return g.atHome() || g.of != "" && !g.repair.patch ||
+		first.Spec.PreemptionPolicy != nil && *first.Spec.PreemptionPolicy == v1.PreemptNever
 }

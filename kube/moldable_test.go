@@ -77,7 +77,9 @@ func TestMoldable(t *testing.T) {
 		t.Fatalf("the gang is in phase %d with %d places, and %d belong to it", g.phase, len(g.slots), d.ones[g.key])
 	}
 	d.answer(t, now)
-	if p := planOf(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationPlan: g.plan}}}); p == nil || p.Tasks[0].Count != 2 || p.Alone {
+	if p := planOf(&v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationPlan: g.plan}}}); p == nil ||
+		p.Tasks[0].Count != 2 || p.Alone {
 		t.Errorf("the plan of the gang is %s", g.plan)
 	}
 	one := d.pods["g-3"].gang
@@ -242,8 +244,10 @@ func testMoldable(b *bench) {
 	b.nodes(4, "n1")
 	spec := controlplane.Spec(1)
 	spec.RestartPolicy = v1.RestartPolicyNever
-	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m", Annotations: map[string]string{LabelGang: "true", AnnotationMin: "2"}},
-		Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](6), Completions: ptr.To[int32](6), Template: v1.PodTemplateSpec{Spec: spec}}}
+	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m",
+		Annotations: map[string]string{LabelGang: "true", AnnotationMin: "2"}},
+		Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](6), Completions: ptr.To[int32](6),
+			Template: v1.PodTemplateSpec{Spec: spec}}}
 	if _, err := b.c.BatchV1().Jobs("default").Create(b.ctx, j, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -272,7 +276,8 @@ func testMoldable(b *bench) {
 	b.wait("the gang is the two that it needs", func() (so bool) {
 		b.look(d, func() {
 			for _, g := range d.gangs {
-				so = so || strings.HasPrefix(g.key, "job/") && g.phase == running && len(g.slots) == 2 && d.ones[g.key] == 4
+				so = so || strings.HasPrefix(g.key, "job/") && g.phase == running && len(g.slots) == 2 &&
+					d.ones[g.key] == 4
 			}
 		})
 		return so

@@ -38,7 +38,8 @@ type passage struct {
 
 // text says for people where it goes.
 func (p *passage) text() string {
-	return "moved to " + p.to + ": its place there is kept until " + time.Unix(0, int64(p.until)).UTC().Format("15:04:05 MST") + " for the pods that its owner makes"
+	return "moved to " + p.to + ": its place there is kept until " +
+		time.Unix(0, int64(p.until)).UTC().Format("15:04:05 MST") + " for the pods that its owner makes"
 }
 
 // Outcomes of a move.
@@ -107,7 +108,8 @@ func (d *Driver) goAway(g *gang) *gang {
 	if p == nil {
 		return nil
 	}
-	w := &gang{key: fmt.Sprintf("move/%d", p.id), name: p.name + "-move", object: g.object, kind: g.kind, id: p.id, spec: p.spec, phase: moving, passage: p,
+	w := &gang{key: fmt.Sprintf("move/%d", p.id), name: p.name + "-move", object: g.object, kind: g.kind, id: p.id,
+		spec: p.spec, phase: moving, passage: p,
 		need: func() (gangs.Membership, error) { return gangs.Membership{}, nil }}
 	g.passage = nil
 	g.retry = 0 // what it was to wait for is over
@@ -151,7 +153,8 @@ func (d *Driver) overdue(g *gang) []engine.Event {
 		d.later(g, p.until)
 		return nil
 	}
-	return d.letGo(g, moveLate, "its pods were not gone within "+cluster.FormatDuration(d.opt.Await)+" beyond their grace")
+	return d.letGo(g, moveLate,
+		"its pods were not gone within "+cluster.FormatDuration(d.opt.Await)+" beyond their grace")
 }
 
 // hear hears what the engine says of a gang that moves.
@@ -241,7 +244,9 @@ func (d *Driver) succeed(g *gang, need, more []*pod) (events []engine.Event, don
 		}
 		p.heir = g
 		if p.start == nil {
-			g.refused = fmt.Sprintf("it takes the place of %s, which is moved to %s: that is kept for it until all who leave have left", p.name, p.to)
+			g.refused = fmt.Sprintf(
+				"it takes the place of %s, which is moved to %s: that is kept for it until all who leave have left",
+				p.name, p.to)
 			return nil, true
 		}
 		d.takeOver(g, w, need)
@@ -284,7 +289,8 @@ func (d *Driver) takeOver(g, w *gang, pods []*pod) {
 	d.byID[g.id] = g
 	g.since(d.now, d.opt.TellAfter)
 	d.opt.Observe.Moved(moveDone)
-	d.told.event(pods[0].obj, v1.EventTypeNormal, "Moved", fmt.Sprintf("takes the place on %s that was kept since %s was moved", p.to, p.name))
+	d.told.event(pods[0].obj, v1.EventTypeNormal, "Moved",
+		fmt.Sprintf("takes the place on %s that was kept since %s was moved", p.to, p.name))
 	d.start(g, p.start)
 }
 

@@ -37,8 +37,11 @@ func service(gpus int) v1.PodSpec {
 func (b *bench) deploy(name string, gpus int) {
 	b.Helper()
 	one, app := int32(1), map[string]string{"app": name}
-	_, err := b.c.AppsV1().Deployments("default").Create(b.ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
-		Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: app}, Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: service(gpus)}}}, metav1.CreateOptions{})
+	_, err := b.c.AppsV1().Deployments("default").Create(b.ctx,
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
+			Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: app},
+			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: service(gpus)}}},
+		metav1.CreateOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -67,7 +70,10 @@ func (b *bench) fragment(first, second func()) {
 	first()
 	b.wait("the first is beside it", func() bool { return slices.Equal(b.whereabouts("a-"), []string{at}) })
 	second()
-	b.wait("the second is on the other node", func() bool { on := b.whereabouts("b-"); return len(on) == 1 && on[0] != at })
+	b.wait("the second is on the other node", func() bool {
+		on := b.whereabouts("b-")
+		return len(on) == 1 && on[0] != at
+	})
 	b.gone(b.pod("fill"))
 }
 
@@ -85,7 +91,8 @@ func (b *bench) askMoves(d *Driver, name, what string, want func(m *show.Moves) 
 }
 
 // untilMoves asks for moves until the answer is what is wanted, and returns that.
-func (b *bench) untilMoves(d *Driver, req *ask.MovesRequest, what string, want func(m *show.Moves) bool) (m show.Moves) {
+func (b *bench) untilMoves(d *Driver, req *ask.MovesRequest, what string,
+	want func(m *show.Moves) bool) (m show.Moves) {
 	b.Helper()
 	b.wait(what, func() bool {
 		ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
@@ -123,7 +130,8 @@ func testMove(b *bench) {
 	})
 	b.look(d, func() {
 		for _, g := range d.gangs {
-			if g.phase == running && (!g.spec.NoRequeue || !d.eng.Spec(g.id).NoRequeue || d.eng.Spec(g.id).Name != g.name) {
+			if g.phase == running &&
+				(!g.spec.NoRequeue || !d.eng.Spec(g.id).NoRequeue || d.eng.Spec(g.id).Name != g.name) {
 				b.Errorf("%s would come back: %+v", g.name, d.eng.Spec(g.id))
 			}
 		}
@@ -133,7 +141,8 @@ func testMove(b *bench) {
 // trainer is an owner whose controller does not run here: pods are made by hand.
 func (b *bench) trainer(name string) []metav1.OwnerReference {
 	b.Helper()
-	o, err := b.c.CoreV1().ConfigMaps("default").Create(b.ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	o, err := b.c.CoreV1().ConfigMaps("default").Create(b.ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -161,7 +170,9 @@ func (b *bench) moved(d *Driver) []metav1.OwnerReference {
 	b.create(controlplane.Pod("big", 8, nil))
 	if d != nil {
 		b.wait("big waits", func() bool { return condition(b.pod("big")).Status == v1.ConditionFalse })
-		b.askMoves(d, "big", "a-1 is moved", func(m *show.Moves) bool { return one(m) && m.Moves[0].Name == "default/a-1" })
+		b.askMoves(d, "big", "a-1 is moved", func(m *show.Moves) bool {
+			return one(m) && m.Moves[0].Name == "default/a-1"
+		})
 	}
 	b.wait("a-1 has gone", func() bool {
 		return !slices.ContainsFunc(b.pods(), func(p v1.Pod) bool { return p.Name == "a-1" })
@@ -187,7 +198,8 @@ func testMoveKeeps(b *bench) {
 	b.create(controlplane.Pod("between", 4, nil))
 	b.wait("the other waits", func() bool { return condition(b.pod("between")).Status == v1.ConditionFalse })
 	jobs, err := d.View().Jobs(b.ctx, ask.Filter{Name: "default/a-1-move"})
-	if err != nil || len(jobs) != 1 || jobs[0].State != show.StateStarting || !strings.Contains(jobs[0].Reason, "moved to "+b.whereabouts("b-1")[0]) {
+	if err != nil || len(jobs) != 1 || jobs[0].State != show.StateStarting ||
+		!strings.Contains(jobs[0].Reason, "moved to "+b.whereabouts("b-1")[0]) {
 		b.Errorf("it is not seen that a place is kept: %+v %v", jobs, err)
 	}
 	b.create(work("a-2", 4, of))
@@ -207,9 +219,13 @@ func testMoveLate(b *bench) {
 	of := b.moved(d)
 	b.create(controlplane.Pod("next", 4, nil))
 	b.wait("another gets the place", func() bool { return slices.Equal(b.whereabouts("next"), b.whereabouts("b-1")) })
-	b.wait("the owner is told", func() bool { return b.said("PlaceLetGo", "trainer", "its owner made no others within 3s") })
+	b.wait("the owner is told", func() bool {
+		return b.said("PlaceLetGo", "trainer", "its owner made no others within 3s")
+	})
 	b.create(work("a-2", 4, of))
-	b.wait("who comes too late waits like any other", func() bool { return condition(b.pod("a-2")).Status == v1.ConditionFalse })
+	b.wait("who comes too late waits like any other", func() bool {
+		return condition(b.pod("a-2")).Status == v1.ConditionFalse
+	})
 	b.gone(b.pod("next"))
 	b.wait("... and has its turn", func() bool { return len(b.whereabouts("a-2")) == 1 })
 	b.look(d, func() {
@@ -243,8 +259,11 @@ func testMoveBudget(b *bench) {
 	on := b.whereabouts("a-")
 	none := intstr.FromInt32(0)
 	budget := func(app string) {
-		_, err := b.c.PolicyV1().PodDisruptionBudgets("default").Create(b.ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: app},
-			Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &none, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}}, metav1.CreateOptions{})
+		_, err := b.c.PolicyV1().PodDisruptionBudgets("default").Create(b.ctx,
+			&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: app},
+				Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &none,
+					Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}},
+			metav1.CreateOptions{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -261,33 +280,42 @@ func testMoveBudget(b *bench) {
 	b.create(controlplane.Pod("big", 8, nil))
 	b.wait("big waits", func() bool { return condition(b.pod("big")).Status == v1.ConditionFalse })
 	b.askMoves(d, "big", "the budgets let nobody go", func(m *show.Moves) bool {
-		return !m.Made && strings.Contains(m.Text, "disruption budget a lets 0") && strings.Contains(m.Text, "disruption budget b lets 0")
+		return !m.Made && strings.Contains(m.Text, "disruption budget a lets 0") &&
+			strings.Contains(m.Text, "disruption budget b lets 0")
 	})
 	if err := b.c.PolicyV1().PodDisruptionBudgets("default").Delete(b.ctx, "b", metav1.DeleteOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	b.askMoves(d, "big", "somebody is moved", func(m *show.Moves) bool { return m.Made })
-	b.wait("b is beside a, which has not moved", func() bool { return slices.Equal(b.whereabouts("b-"), on) && slices.Equal(b.whereabouts("a-"), on) })
+	b.wait("b is beside a, which has not moved", func() bool {
+		return slices.Equal(b.whereabouts("b-"), on) && slices.Equal(b.whereabouts("a-"), on)
+	})
 	b.wait("big runs", func() bool { return len(b.whereabouts("big")) == 1 })
 }
 
 // A Job that does not count disruptions is moved as the gang that it is, and one of a
 // StatefulSet under its name; without being asked.
 func testMoveOwners(b *bench) {
-	_, stop := b.schedule(mover(time.Minute), func(o *Options) { o.Rules.Defrag = &engine.Defrag{Auto: true, Every: time.Second} })
+	_, stop := b.schedule(mover(time.Minute), func(o *Options) {
+		o.Rules.Defrag = &engine.Defrag{Auto: true, Every: time.Second}
+	})
 	defer stop()
 	job := func(name string, policy *batchv1.PodFailurePolicy) {
 		two := int32(2)
 		spec := controlplane.Spec(2)
 		spec.RestartPolicy = v1.RestartPolicyNever
-		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{LabelGang: "true"}},
-			Spec: batchv1.JobSpec{Parallelism: &two, Completions: &two, PodFailurePolicy: policy, Template: v1.PodTemplateSpec{Spec: spec}}}
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
+			Annotations: map[string]string{LabelGang: "true"}},
+			Spec: batchv1.JobSpec{Parallelism: &two, Completions: &two, PodFailurePolicy: policy,
+				Template: v1.PodTemplateSpec{Spec: spec}}}
 		if _, err := b.c.BatchV1().Jobs("default").Create(b.ctx, j, metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
-	ignore := &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{Action: batchv1.PodFailurePolicyActionIgnore,
-		OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}}}}}
+	ignore := &batchv1.PodFailurePolicy{
+		Rules: []batchv1.PodFailurePolicyRule{{Action: batchv1.PodFailurePolicyActionIgnore,
+			OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
+				{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}}}}}
 	b.nodes(8, "n1", "n2")
 	b.create(controlplane.Pod("fill", 4, nil))
 	b.wait("the filler is bound", func() bool { return len(b.whereabouts("fill")) == 1 })
@@ -295,13 +323,19 @@ func testMoveOwners(b *bench) {
 	job("a", ignore)
 	b.wait("the Job is beside it", func() bool { return slices.Equal(b.whereabouts("a-"), []string{at, at}) })
 	job("b", nil)
-	b.wait("the other Job is on the other node", func() bool { on := b.whereabouts("b-"); return len(on) == 2 && on[0] != at })
+	b.wait("the other Job is on the other node", func() bool {
+		on := b.whereabouts("b-")
+		return len(on) == 2 && on[0] != at
+	})
 	other := b.whereabouts("b-")
 	b.gone(b.pod("fill"))
 	b.create(controlplane.Pod("big", 8, nil))
-	b.wait("big has the node on which the Job was that may be moved", func() bool { return slices.Equal(b.whereabouts("big"), []string{at}) })
+	b.wait("big has the node on which the Job was that may be moved", func() bool {
+		return slices.Equal(b.whereabouts("big"), []string{at})
+	})
 	b.wait("the Job is on the other", func() bool { return slices.Equal(b.whereabouts("a-"), other) })
-	if j, err := b.c.BatchV1().Jobs("default").Get(b.ctx, "a", metav1.GetOptions{}); err != nil || j.Status.Failed != 0 {
+	if j, err := b.c.BatchV1().Jobs("default").Get(b.ctx, "a", metav1.GetOptions{}); err != nil ||
+		j.Status.Failed != 0 {
 		b.Errorf("it counts that: %+v %v", j.Status, err)
 	}
 	if !slices.Equal(b.whereabouts("b-"), other) {
@@ -315,8 +349,11 @@ func testMoveSet(b *bench) {
 	defer stop()
 	b.fragment(func() {
 		one, app := int32(1), map[string]string{"app": "a"}
-		_, err := b.c.AppsV1().StatefulSets("default").Create(b.ctx, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: appsv1.StatefulSetSpec{
-			Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: app}, Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: service(4)}}}, metav1.CreateOptions{})
+		_, err := b.c.AppsV1().StatefulSets("default").Create(b.ctx,
+			&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: appsv1.StatefulSetSpec{
+				Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: app},
+				Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: service(4)}}},
+			metav1.CreateOptions{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -343,7 +380,8 @@ func testMoveCompact(b *bench) {
 	defer stop()
 	b.fragment(func() { b.deploy("a", 4) }, func() { b.deploy("b", 4) })
 	b.wait("the filler has left", func() bool { return len(b.pods()) == 2 })
-	m := b.untilMoves(d, &ask.MovesRequest{Compact: engine.EmptyNodes.String()}, "a node is emptied", func(m *show.Moves) bool { return m.Made && m.Empties != "" })
+	m := b.untilMoves(d, &ask.MovesRequest{Compact: engine.EmptyNodes.String()}, "a node is emptied",
+		func(m *show.Moves) bool { return m.Made && m.Empties != "" })
 	b.wait("one node is empty", func() bool {
 		x, y := b.whereabouts("a-"), b.whereabouts("b-")
 		return len(x) == 1 && slices.Equal(x, y) && x[0] != m.Empties
@@ -408,7 +446,8 @@ func TestMoves(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		f    func(*bench)
-	}{{"deployment", testMove}, {"keeps", testMoveKeeps}, {"late", testMoveLate}, {"differs", testMoveDiffers}, {"budget", testMoveBudget}, {"owners", testMoveOwners},
+	}{{"deployment", testMove}, {"keeps", testMoveKeeps}, {"late", testMoveLate}, {"differs", testMoveDiffers},
+		{"budget", testMoveBudget}, {"owners", testMoveOwners},
 		{"set", testMoveSet}, {"compact", testMoveCompact}, {"killed", testMoveKilled}, {"deaths", testMoveDeaths}} {
 		b.sub(c.name, c.f)
 	}

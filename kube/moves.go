@@ -138,7 +138,8 @@ func (d *Driver) question(ctx context.Context, r *ask.MovesRequest, kept map[clu
 	}
 	got := make(chan *question, 1)
 	err = d.ask(ctx, func() {
-		q := &question{by: by, job: cluster.NoJob, numbers: map[cluster.JobID]int{}, pods: map[cluster.JobID][]*v1.Pod{}, names: map[cluster.JobID]string{}}
+		q := &question{by: by, job: cluster.NoJob, numbers: map[cluster.JobID]int{},
+			pods: map[cluster.JobID][]*v1.Pod{}, names: map[cluster.JobID]string{}}
 		if g := d.find(r.Job); g != nil && g.id != cluster.NoJob {
 			q.job = g.id
 		} else if r.Job != 0 {
@@ -240,7 +241,8 @@ func (q *question) tell(list []engine.Moves, kept map[cluster.JobID]string) []sh
 
 // carryOut asks the engine that decides.
 func (d *Driver) carryOut(ctx context.Context, q *question, ids []cluster.JobID) ([]show.Moves, error) {
-	r := &moveRequest{event: engine.Event{Type: engine.Defragment, Job: q.job, Compact: q.by}, answer: make(chan []show.Moves, 1)}
+	r := &moveRequest{event: engine.Event{Type: engine.Defragment, Job: q.job, Compact: q.by},
+		answer: make(chan []show.Moves, 1)}
 	taken := make(chan bool, 1)
 	err := d.ask(ctx, func() { taken <- d.askToMove(r, ids) })
 	switch {
@@ -334,7 +336,8 @@ func (d *Driver) round(now cluster.Time) {
 	d.busy = true
 	d.do(func(ctx context.Context) {
 		for _, r := range list {
-			if _, err := d.makeMoves(ctx, r); err != nil && ctx.Err() == nil && !errors.Is(err, ErrMoving) && !errors.Is(err, ErrNotLeading) {
+			if _, err := d.makeMoves(ctx, r); err != nil && ctx.Err() == nil && !errors.Is(err, ErrMoving) &&
+				!errors.Is(err, ErrNotLeading) {
 				d.opt.Log.Warn("moves cannot be looked for", "error", err)
 			}
 		}
@@ -431,7 +434,8 @@ func (d *Driver) mayMove(g *gang, t *terms) error {
 		case t.movable == "false":
 			return fmt.Errorf("%s says so", AnnotationMovable)
 		case !d.forgives(p.obj):
-			return fmt.Errorf("what owns pod %s may count that against it, or is not known: %s permits it", p.obj.Name, AnnotationMovable)
+			return fmt.Errorf("what owns pod %s may count that against it, or is not known: %s permits it", p.obj.Name,
+				AnnotationMovable)
 		}
 	}
 	return nil
@@ -446,7 +450,8 @@ func (d *Driver) forgives(obj *v1.Pod) bool {
 	}
 	group, _, _ := strings.Cut(ref.APIVersion, "/")
 	switch {
-	case group == "apps" && (ref.Kind == "ReplicaSet" || ref.Kind == "StatefulSet"), ref.APIVersion == "v1" && ref.Kind == "ReplicationController":
+	case group == "apps" && (ref.Kind == "ReplicaSet" || ref.Kind == "StatefulSet"), ref.APIVersion == "v1" &&
+		ref.Kind == "ReplicationController":
 		return true
 	case group == "batch" && ref.Kind == "Job":
 		j := d.objects.Job(ref.UID)

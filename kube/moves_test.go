@@ -45,7 +45,8 @@ func scattered(t *testing.T, d *Driver, now *time.Time, after time.Duration, x, 
 func TestPlanMoves(t *testing.T) {
 	owned := func(p *v1.Pod) *v1.Pod {
 		yes := true
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Trainer", Name: p.Name, UID: types.UID(p.Name), Controller: &yes}}
+		p.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "example.com/v1", Kind: "Trainer", Name: p.Name, UID: types.UID(p.Name), Controller: &yes}}
 		return p
 	}
 	for _, c := range []struct {
@@ -65,7 +66,8 @@ func TestPlanMoves(t *testing.T) {
 		}, "no running job may be moved"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a, x, b, y := controlplane.Pod("a", 4, nil), controlplane.Pod("a-ends", 4, nil), controlplane.Pod("b", 4, nil), controlplane.Pod("b-ends", 4, nil)
+			a, x, b, y := controlplane.Pod("a", 4, nil), controlplane.Pod("a-ends", 4, nil),
+				controlplane.Pod("b", 4, nil), controlplane.Pod("b-ends", 4, nil)
 			c.change(a, b)
 			d, now := still(t, 2, a, x, b, y)
 			scattered(t, d, now, time.Minute, x, y)
@@ -108,9 +110,13 @@ func TestPlanMoves(t *testing.T) {
 // owners, and of Jobs by their podFailurePolicy: the first rule that can hold counts.
 func TestForgives(t *testing.T) {
 	on := func(action batchv1.PodFailurePolicyAction) batchv1.PodFailurePolicyRule {
-		return batchv1.PodFailurePolicyRule{Action: action, OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}}}
+		return batchv1.PodFailurePolicyRule{Action: action,
+			OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
+				{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}}}
 	}
-	codes := batchv1.PodFailurePolicyRule{Action: batchv1.PodFailurePolicyActionFailJob, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{143}}}
+	codes := batchv1.PodFailurePolicyRule{Action: batchv1.PodFailurePolicyActionFailJob,
+		OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpIn,
+			Values: []int32{143}}}
 	ignore := on(batchv1.PodFailurePolicyActionIgnore)
 	d, _ := still(t, 1)
 	for _, c := range []struct {
@@ -129,7 +135,8 @@ func TestForgives(t *testing.T) {
 		{"batch/v1", "Job", []batchv1.PodFailurePolicyRule{on(batchv1.PodFailurePolicyActionCount), ignore}, false},
 	} {
 		yes, p := true, controlplane.Pod("p", 1, nil)
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: c.version, Kind: c.kind, Name: "o", UID: "o", Controller: &yes}}
+		p.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: c.version, Kind: c.kind, Name: "o", UID: "o", Controller: &yes}}
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{UID: "o"}}
 		d.objects.JobChanged(job)
 		if c.rules != nil {
@@ -157,7 +164,8 @@ func TestMovable(t *testing.T) {
 		{"ReplicaSet", map[string]string{"!" + AnnotationSaves: "50s"}, true, 20 * time.Second},
 	} {
 		yes, a := true, controlplane.Pod("a", 4, c.says)
-		a.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: c.kind, Name: "a", UID: "a", Controller: &yes}}
+		a.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: c.kind, Name: "a", UID: "a", Controller: &yes}}
 		x, b, y := controlplane.Pod("a-ends", 4, nil), controlplane.Pod("b", 4, nil), controlplane.Pod("b-ends", 4, nil)
 		d, now := still(t, 2, a, x, b, y)
 		d.opt.Rules.Defrag = &engine.Defrag{}
@@ -189,10 +197,13 @@ func TestMovable(t *testing.T) {
 func TestSpend(t *testing.T) {
 	pod := func(app string) *v1.Pod { return controlplane.Pod(app, 1, map[string]string{"app": app}) }
 	of := func(name, key, value string, left int32, seen int64) *budget {
-		return budgetFrom(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 2}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}},
+		return budgetFrom(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 2},
+			Spec: policyv1.PodDisruptionBudgetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}},
 			Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: left, ObservedGeneration: seen}})
 	}
-	list := []*budget{of("a", "app", "a", 3, 2), of("b", "app", "b", 5, 1), of("c", "app", "c", 1, 2), of("c2", "app", "c", 1, 2)}
+	list := []*budget{of("a", "app", "a", 3, 2), of("b", "app", "b", 5, 1), of("c", "app", "c", 1, 2),
+		of("c2", "app", "c", 1, 2)}
 	for _, c := range []struct {
 		pods []*v1.Pod
 		want string
@@ -213,8 +224,11 @@ func TestSpend(t *testing.T) {
 // Moves are looked for at multiples of the period; one in a protected time waits for its end.
 func TestRoundProtected(t *testing.T) {
 	d, now := still(t, 1) // Sunday, 1 March 2026, 12:00 UTC
-	d.opt.Rules.Defrag = &engine.Defrag{Auto: true, Every: time.Minute, Protected: &cluster.Weekly{Zone: "UTC", Hours: []cluster.Hours{{From: 12*time.Hour + 2*time.Minute, To: 14 * time.Hour}}}}
-	for _, c := range []struct{ after, want time.Duration }{{0, time.Minute}, {time.Minute, 2 * time.Hour}, {2 * time.Hour, 2*time.Hour + time.Minute}} {
+	d.opt.Rules.Defrag = &engine.Defrag{Auto: true, Every: time.Minute,
+		Protected: &cluster.Weekly{Zone: "UTC",
+			Hours: []cluster.Hours{{From: 12*time.Hour + 2*time.Minute, To: 14 * time.Hour}}}}
+	for _, c := range []struct{ after, want time.Duration }{{0, time.Minute}, {time.Minute, 2 * time.Hour},
+		{2 * time.Hour, 2*time.Hour + time.Minute}} {
 		d.roundAt = 0
 		at := cluster.Time(now.Add(c.after).UnixNano())
 		if got := d.nextRound(at); got != cluster.Time(now.Add(c.want).UnixNano()) {
@@ -225,7 +239,8 @@ func TestRoundProtected(t *testing.T) {
 		t.Errorf("at noon: %v", err)
 	}
 	*now = now.Add(time.Hour)
-	if _, err := (View{d}).MakeMoves(t.Context(), &ask.MovesRequest{}); !errors.Is(err, ErrProtected) || !strings.Contains(err.Error(), "protected until 14:00 (UTC)") {
+	if _, err := (View{d}).MakeMoves(t.Context(), &ask.MovesRequest{}); !errors.Is(err, ErrProtected) ||
+		!strings.Contains(err.Error(), "protected until 14:00 (UTC)") {
 		t.Errorf("at one: %v", err)
 	}
 }

@@ -106,7 +106,8 @@ func (d *Driver) nodeSpec(name string, n *node, h held) cluster.Node {
 	s.CPU = max(s.CPU, amount.Milli(have.Cpu())-n.other.cpu)
 	s.RAM = max(s.RAM, amount.MiB(have.Memory(), false)-n.other.ram)
 	replicas, _ := d.onlyShared(n)
-	s.GPUs = min(max(s.GPUs, d.gpusOf(n.obj.Status.Capacity), d.gpusOf(have), d.pools().GPUs(name), replicas.gpus()), cluster.MaxGPUsPerNode)
+	s.GPUs = min(max(s.GPUs, d.gpusOf(n.obj.Status.Capacity), d.gpusOf(have), d.pools().GPUs(name), replicas.gpus()),
+		cluster.MaxGPUsPerNode)
 	s = d.sliced(s, n, &h)
 	l := n.obj.Labels
 	s.Rack, s.Fabric = l[d.opt.Labels.Rack], l[d.opt.Labels.Fabric]
@@ -139,7 +140,8 @@ func (d *Driver) badGPUs(n *node, s *cluster.Node, h held) uint64 {
 		return 0
 	}
 	whole := mig.WholeGPUs(s)
-	want := whole - max(d.gpusOf(n.obj.Status.Allocatable), d.pools().GPUs(s.Name)) + int(n.other.gpus) + d.devicesTaken().others[s.Name]
+	want := whole - max(d.gpusOf(n.obj.Status.Allocatable), d.pools().GPUs(s.Name)) + int(n.other.gpus) +
+		d.devicesTaken().others[s.Name]
 	if replicas, ok := d.onlyShared(n); ok {
 		want = replicas.lost(whole)
 	}
@@ -221,7 +223,8 @@ func memoryLabel(label string) (m cluster.MiB) {
 func (d *Driver) models(nodes []cluster.Node) (list []cluster.GPUModel) {
 	for i := range nodes {
 		name := nodes[i].Model
-		if _, known := cluster.FindModel(name); known || name == "" || slices.ContainsFunc(list, func(m cluster.GPUModel) bool { return m.Name == name }) {
+		if _, known := cluster.FindModel(name); known || name == "" ||
+			slices.ContainsFunc(list, func(m cluster.GPUModel) bool { return m.Name == name }) {
 			continue
 		}
 		m := cluster.GPUModel{Name: name}

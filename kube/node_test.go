@@ -21,7 +21,9 @@ func TestModels(t *testing.T) {
 		{"AMD-Instinct-MI300X", "196608", "AMD-Instinct-MI300X"},
 		{"", "", unknownModel},
 	} {
-		n := &node{obj: &v1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"nvidia.com/gpu.product": c.product, "nvidia.com/gpu.memory": c.memory}}}}
+		n := &node{obj: &v1.Node{
+			ObjectMeta: metav1.ObjectMeta{
+				Labels: map[string]string{"nvidia.com/gpu.product": c.product, "nvidia.com/gpu.memory": c.memory}}}}
 		if got := d.modelOf(n, 8); got != c.want {
 			t.Errorf("%s with %s MiB is %s, not %s", c.product, c.memory, got, c.want)
 		}
@@ -58,7 +60,8 @@ func TestPlan(t *testing.T) {
 		`{"tasks":[{"count":2,"request":{"gpus":1}}],"on":[{"node":"n1","tasks":999999999999}]}`: false,
 		`[]`: false, ``: false, `{}`: false,
 	} {
-		if got := planOf(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationPlan: text}}}); (got != nil) != ok {
+		if got := planOf(&v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationPlan: text}}}); (got != nil) != ok {
 			t.Errorf("%s: %+v", text, got)
 		}
 	}

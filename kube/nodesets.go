@@ -288,7 +288,8 @@ func (d *Driver) limitKinds(nodes []cluster.Node, helds map[string]held) {
 				known[key] = true
 				continue
 			}
-			d.setNodeAside(n.Name, "the cluster has more kinds of node (model and number of GPUs) than Muster tells apart")
+			d.setNodeAside(n.Name,
+				"the cluster has more kinds of node (model and number of GPUs) than Muster tells apart")
 			n.MIG, n.GPUs, n.Model = "", 0, ""
 		}
 	}

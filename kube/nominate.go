@@ -37,7 +37,9 @@ func (d *Driver) nominate() {
 		}
 		pods := d.membersOf(g)
 		for _, s := range slotsOf(&p) {
-			k := slices.IndexFunc(pods, func(q *pod) bool { return q.request == p.Tasks[s.set].Request && d.pinned(q, s.node) })
+			k := slices.IndexFunc(pods, func(q *pod) bool {
+				return q.request == p.Tasks[s.set].Request && d.pinned(q, s.node)
+			})
 			if k < 0 {
 				break // one is gone: it is settled in a moment
 			}
@@ -72,12 +74,15 @@ func (t *tells) nominate(p *pod, node string) {
 	if node != "" {
 		value = node
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.obj.UID}, "status": map[string]any{"nominatedNodeName": value}})
+	patch, err := json.Marshal(
+		map[string]any{"metadata": map[string]any{"uid": p.obj.UID},
+			"status": map[string]any{"nominatedNodeName": value}})
 	if err != nil {
 		panic(err) // of texts
 	}
 	obj := p.obj
 	t.queue <- func(ctx context.Context) {
-		_, _ = t.client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		_, _ = t.client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{}, "status")
 	}
 }

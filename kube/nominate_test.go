@@ -21,9 +21,12 @@ func testNominate(b *bench) {
 	b.nodes(4, "n1")
 	_, stop := b.schedule()
 	defer stop()
-	stay := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stay"}, Spec: policyv1.PodDisruptionBudgetSpec{
-		MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{LabelTier: "best-effort"}}}}
-	if _, err := b.c.PolicyV1().PodDisruptionBudgets("default").Create(b.ctx, stay, metav1.CreateOptions{}); err != nil {
+	stay := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stay"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: ptr.To(intstr.FromInt32(0)),
+			Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{LabelTier: "best-effort"}}}}
+	if _, err := b.c.PolicyV1().PodDisruptionBudgets("default").Create(b.ctx, stay,
+		metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	free := func() { // twice does no harm
@@ -63,7 +66,8 @@ func TestNominateOnce(t *testing.T) {
 		queued      int
 	}{{"", "", 0}, {"n1", "n1", 1}, {"n1", "n1", 1}, {"", "", 2}, {"n2", "", 2}} {
 		if w.nominate(p, c.node); p.nominated != c.noted || len(w.queue) != c.queued {
-			t.Errorf("%d: nominated to %q, it notes %q, and %d are queued; %q and %d were to be expected", i, c.node, p.nominated, len(w.queue), c.noted, c.queued)
+			t.Errorf("%d: nominated to %q, it notes %q, and %d are queued; %q and %d were to be expected", i, c.node,
+				p.nominated, len(w.queue), c.noted, c.queued)
 		}
 	}
 }

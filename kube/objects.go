@@ -178,7 +178,10 @@ func (w *kindWatch) try(ctx context.Context, k *gangs.Kind, groups *metav1.APIGr
 	for i := range groups.Groups {
 		g := &groups.Groups[i]
 		for _, v := range k.Versions {
-			if g.Name == k.Group && gvr.Version == "" && slices.ContainsFunc(g.Versions, func(gv metav1.GroupVersionForDiscovery) bool { return gv.Version == v }) {
+			if g.Name == k.Group && gvr.Version == "" &&
+				slices.ContainsFunc(g.Versions, func(gv metav1.GroupVersionForDiscovery) bool {
+					return gv.Version == v
+				}) {
 				gvr.Version = v
 			}
 		}
@@ -195,7 +198,8 @@ func (w *kindWatch) try(ctx context.Context, k *gangs.Kind, groups *metav1.APIGr
 	case err != nil:
 		if text := err.Error(); w.said[k] != text {
 			w.said[k] = text
-			w.d.opt.Log.Warn("Muster goes by the labels of pods alone, because it may not read "+k.String(), "error", err)
+			w.d.opt.Log.Warn("Muster goes by the labels of pods alone, because it may not read "+k.String(), "error",
+				err)
 		}
 		return nil, nil
 	}
@@ -206,7 +210,8 @@ func (w *kindWatch) try(ctx context.Context, k *gangs.Kind, groups *metav1.APIGr
 func (w *kindWatch) start(ctx context.Context, k *gangs.Kind, gvr schema.GroupVersionResource) cache.InformerSynced {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &watching{stop: cancel}
-	in := dynamicinformer.NewFilteredDynamicInformer(w.d.opt.Dynamic, gvr, v1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	in := dynamicinformer.NewFilteredDynamicInformer(w.d.opt.Dynamic, gvr, v1.NamespaceAll, 0, cache.Indexers{},
+		nil).Informer()
 	put := func(obj any, there bool) {
 		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = last.Obj

@@ -31,27 +31,33 @@ const (
 	AnnotationPrefer  = Prefix + "prefer"    // ... should
 	AnnotationRunTime = Prefix + "run-time"  // how long it is expected to run, such as 2h30m
 
-	AnnotationDeadline = Prefix + "deadline" // until when it is to be done: a time as in RFC 3339, or how long from creation on, such as 6h
+	// until when it is to be done: a time as in RFC 3339, or how long from creation on, such as 6h
+	AnnotationDeadline = Prefix + "deadline"
 
 	AnnotationLoss = Prefix + "on-node-loss" // requeue or repair
 
 	AnnotationMovable = Prefix + "movable"          // "true": it may be moved; "false": it may not
 	AnnotationSaves   = Prefix + "checkpoint-every" // how often it saves its work, such as 30m
 
-	AnnotationConverge = Prefix + "converge" // when its metric falls no more, it ends: METRIC:BELOW:TIMES, such as loss:0.01:3
+	// when its metric falls no more, it ends: METRIC:BELOW:TIMES, such as loss:0.01:3
+	AnnotationConverge = Prefix + "converge"
 
 	AnnotationModel = Prefix + "model"     // what it is called in the performance table
 	AnnotationSpeed = Prefix + "min-speed" // least part of its speed alone that it accepts on a shared GPU, such as 0.8
 
-	AnnotationIsolation = Prefix + "isolation"         // none, memory or full: from what others do on its GPUs it is to be kept
+	// none, memory or full: from what others do on its GPUs it is to be kept
+	AnnotationIsolation = Prefix + "isolation"
 	AnnotationMemory    = Prefix + "gpu-memory"        // of each GPU, or part of one, such as 8GiB
 	AnnotationCores     = Prefix + "gpu-cores"         // ... of its compute, such as 30%
 	AnnotationPrompt    = Prefix + "latency-sensitive" // "true": it cannot wait while others have their turns
 
-	AnnotationEvery  = Prefix + "save-every" // written with the binding: after how many seconds it should write the next checkpoint
-	AnnotationSum    = Prefix + "report-ca"  // written with the binding of a pod that reports: the SHA-256 of who vouches for the scheduler
-	AnnotationPlan   = Prefix + "plan"       // written with the binding: where the whole gang is
-	AnnotationBefore = Prefix + "before"     // written to a pod that waits: what its gang received before it had to leave
+	// written with the binding: after how many seconds it should write the next checkpoint
+	AnnotationEvery = Prefix + "save-every"
+	// written with the binding of a pod that reports: the SHA-256 of who vouches for the scheduler
+	AnnotationSum  = Prefix + "report-ca"
+	AnnotationPlan = Prefix + "plan" // written with the binding: where the whole gang is
+	// written to a pod that waits: what its gang received before it had to leave
+	AnnotationBefore = Prefix + "before"
 	// The two that are for the next scheduler are sealed (sealKey), each by an annotation with the suffix -seal.
 )
 
@@ -60,8 +66,9 @@ const (
 type Labels struct {
 	Product, Memory, Replicas, Sharing, Clique, Rack, Fabric string
 
-	Count                   string // how many GPUs it has, in slices or not
-	Config, State, Strategy string // how its GPUs are to be partitioned, what has become of that, and how slices are offered
+	Count string // how many GPUs it has, in slices or not
+	// how its GPUs are to be partitioned, what has become of that, and how slices are offered
+	Config, State, Strategy string
 }
 
 // Options configure a driver.
@@ -114,7 +121,8 @@ type Options struct {
 	Journal func(journal.Header) (Recorder, error)
 	// Saving says how often pods are told to write checkpoints; nil: they are not told.
 	Saving *perf.Saving
-	// Authority is the SHA-256 of the authority that vouches for the schedulers' certificate, for pods that report; "": they are not told.
+	// Authority is the SHA-256 of the authority that vouches for the schedulers' certificate, for pods that
+	// report; "": they are not told.
 	Authority string
 	// Seal is the key by which what is written to pods for the next scheduler is sealed, the same for all schedulers of
 	// a cluster; empty: nothing is sealed, and what pods carry is checked against what they hold alone.
@@ -129,13 +137,14 @@ type Options struct {
 
 // Observer is told what happens, for metrics.
 type Observer interface {
-	Stepped(took time.Duration)          // a step of the engine
-	Bound(waited time.Duration)          // a pod, so long after it was created
-	BindFailed(reason string)            // a binding that was given up
-	Evicted(reason string)               // a pod
-	Unwound()                            // a gang that could not be bound as a whole
-	Moved(outcome string)                // a gang: others took the place that was kept for it (done), or it was let go
-	Partitioned(outcome string)          // a node: done, failed, late, or dropped, because somebody else changed it or nobody needs it any more
+	Stepped(took time.Duration) // a step of the engine
+	Bound(waited time.Duration) // a pod, so long after it was created
+	BindFailed(reason string)   // a binding that was given up
+	Evicted(reason string)      // a pod
+	Unwound()                   // a gang that could not be bound as a whole
+	Moved(outcome string)       // a gang: others took the place that was kept for it (done), or it was let go
+	// a node: done, failed, late, or dropped, because somebody else changed it or nobody needs it any more
+	Partitioned(outcome string)
 	SetAside(what string)                // a pod or node that cannot be understood, or something whose handling failed
 	Renewed(reason string)               // the engine began anew from a snapshot
 	Gangs(gathering, waiting, bound int) // after a step
@@ -165,7 +174,8 @@ func (nobody) Queues([]QueueFigures)   {}
 type QueueFigures = queues.Figures
 
 // CrashPoints are where Options.Crash is called.
-var CrashPoints = []string{"kube-binding", "kube-bound", "kube-started", "kube-evicting", "kube-reserving", "kube-reserved", "kube-releasing", "kube-moving"}
+var CrashPoints = []string{"kube-binding", "kube-bound", "kube-started", "kube-evicting", "kube-reserving",
+	"kube-reserved", "kube-releasing", "kube-moving"}
 
 // awaitMoved is how long a place is kept for a gang that is moved: a Job makes its first
 // new pod after ten seconds, a node may have given the old one a minute.

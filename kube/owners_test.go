@@ -42,13 +42,16 @@ func crd(k *gangs.Kind, clusterWide bool) *unstructured.Unstructured {
 	}
 	var versions []any
 	for i, v := range k.Versions {
-		versions = append(versions, map[string]any{"name": v, "served": true, "storage": i == 0, "schema": map[string]any{
-			"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}})
+		versions = append(versions,
+			map[string]any{"name": v, "served": true, "storage": i == 0, "schema": map[string]any{
+				"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}})
 	}
-	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": k.String()},
-		"spec": map[string]any{"group": k.Group, "scope": scope, "versions": versions,
-			"names": map[string]any{"plural": k.Resource, "singular": strings.ToLower(k.Name), "kind": k.Name, "listKind": k.Name + "List"}}}}
+	return &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+			"metadata": map[string]any{"name": k.String()},
+			"spec": map[string]any{"group": k.Group, "scope": scope, "versions": versions,
+				"names": map[string]any{"plural": k.Resource, "singular": strings.ToLower(k.Name), "kind": k.Name,
+					"listKind": k.Name + "List"}}}}
 }
 
 func (b *bench) dynamic(change ...func(*rest.Config)) dynamic.Interface {
@@ -67,9 +70,12 @@ func (b *bench) dynamic(change ...func(*rest.Config)) dynamic.Interface {
 
 func (b *bench) define(kinds ...*gangs.Kind) {
 	b.Helper()
-	crds := b.dynamic().Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	crds := b.dynamic().Resource(
+		schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+			Resource: "customresourcedefinitions"})
 	for _, k := range kinds {
-		if _, err := crds.Create(b.ctx, crd(k, k == kueuePriorityKind), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := crds.Create(b.ctx, crd(k, k == kueuePriorityKind), metav1.CreateOptions{}); err != nil &&
+			!apierrors.IsAlreadyExists(err) {
 			b.Fatal(err)
 		}
 	}
@@ -80,7 +86,10 @@ func (b *bench) define(kinds ...*gangs.Kind) {
 			}
 			list, err := b.c.Discovery().ServerGroups() // by which the scheduler knows; it may take longer
 			return err == nil && slices.ContainsFunc(list.Groups, func(g metav1.APIGroup) bool {
-				return g.Name == k.Group && slices.ContainsFunc(g.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == k.Versions[0] })
+				return g.Name == k.Group &&
+					slices.ContainsFunc(g.Versions, func(v metav1.GroupVersionForDiscovery) bool {
+						return v.Version == k.Versions[0]
+					})
 			})
 		})
 	}
@@ -111,17 +120,21 @@ func (b *bench) object(k *gangs.Kind, name string, meta, rest object) []metav1.O
 	}
 	b.Cleanup(func() { _ = c.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	yes := true
-	return []metav1.OwnerReference{{APIVersion: o.GetAPIVersion(), Kind: k.Name, Name: name, UID: o.GetUID(), Controller: &yes}}
+	return []metav1.OwnerReference{
+		{APIVersion: o.GetAPIVersion(), Kind: k.Name, Name: name, UID: o.GetUID(), Controller: &yes}}
 }
 
 // job creates a Job that its controller leaves alone, as one that is made by
 // another's test: its pods are made by hand.
-func (b *bench) job(name string, of []metav1.OwnerReference, pods int, labels map[string]string) []metav1.OwnerReference {
+func (b *bench) job(name string, of []metav1.OwnerReference, pods int,
+	labels map[string]string) []metav1.OwnerReference {
 	b.Helper()
 	n, yes, other := int32(pods), true, "test.muster.sh/nobody"
 	spec := controlplane.Spec(1)
-	j, err := b.c.BatchV1().Jobs("default").Create(b.ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, OwnerReferences: of},
-		Spec: batchv1.JobSpec{Parallelism: &n, Completions: &n, ManagedBy: &other, Template: v1.PodTemplateSpec{Spec: spec}}}, metav1.CreateOptions{})
+	j, err := b.c.BatchV1().Jobs("default").Create(b.ctx,
+		&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, OwnerReferences: of},
+			Spec: batchv1.JobSpec{Parallelism: &n, Completions: &n, ManagedBy: &other,
+				Template: v1.PodTemplateSpec{Spec: spec}}}, metav1.CreateOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -157,15 +170,18 @@ type kindOfGang struct {
 
 func jobSetPods(b *bench) (pods []*v1.Pod) {
 	of := b.object(jobSetKind, "js", nil, object{"spec": object{"replicatedJobs": []any{
-		object{"name": "driver", "replicas": int64(1), "template": object{"spec": object{"parallelism": int64(1), "completions": int64(1)}}},
-		object{"name": "workers", "replicas": int64(2), "template": object{"spec": object{"parallelism": int64(2), "completions": int64(2)}}}}}})
+		object{"name": "driver", "replicas": int64(1),
+			"template": object{"spec": object{"parallelism": int64(1), "completions": int64(1)}}},
+		object{"name": "workers", "replicas": int64(2),
+			"template": object{"spec": object{"parallelism": int64(2), "completions": int64(2)}}}}}})
 	for _, j := range []struct {
 		part        string
 		index, pods int
 		of          string
 	}{{"driver", 0, 1, "1"}, {"workers", 0, 2, "2"}, {"workers", 1, 2, "2"}} {
 		name := fmt.Sprintf("js-%s-%d", j.part, j.index)
-		labels := map[string]string{jobSetName: "js", jobSetReplicated: j.part, jobSetReplicas: j.of, "jobset.sigs.k8s.io/job-index": fmt.Sprint(j.index)}
+		labels := map[string]string{jobSetName: "js", jobSetReplicated: j.part, jobSetReplicas: j.of,
+			"jobset.sigs.k8s.io/job-index": fmt.Sprint(j.index)}
 		ref := b.job(name, of, j.pods, labels)
 		for i := range j.pods {
 			pods = append(pods, owned(fmt.Sprintf("%s-%d", name, i), ref, labels))
@@ -177,14 +193,18 @@ func jobSetPods(b *bench) (pods []*v1.Pod) {
 // A TrainJob makes a JobSet of its own name; what depends on another step comes
 // later and is a gang by itself.
 func trainJobPods(b *bench) (pods []*v1.Pod) {
-	train := b.object(trainJobKind, "tj", object{"labels": object{LabelQueue: "research"}}, object{"spec": object{"trainer": object{"numNodes": int64(3)}}})
+	train := b.object(trainJobKind, "tj", object{"labels": object{LabelQueue: "research"}},
+		object{"spec": object{"trainer": object{"numNodes": int64(3)}}})
 	train[0].Controller = nil
-	up := []any{object{"apiVersion": train[0].APIVersion, "kind": "TrainJob", "name": "tj", "uid": string(train[0].UID), "controller": true}}
+	up := []any{object{"apiVersion": train[0].APIVersion, "kind": "TrainJob", "name": "tj", "uid": string(train[0].UID),
+		"controller": true}}
 	of := b.object(jobSetKind, "tj", object{"ownerReferences": up}, object{"spec": object{"replicatedJobs": []any{
 		object{"name": "dataset-initializer", "replicas": int64(1), "template": object{"spec": object{}}},
-		object{"name": "node", "replicas": int64(1), "dependsOn": []any{object{"name": "dataset-initializer", "status": "Complete"}},
-			"template": object{"spec": object{"parallelism": int64(3), "completions": int64(3)}}}}}})
-	labels := map[string]string{jobSetName: "tj", jobSetReplicated: "node", jobSetReplicas: "1", "jobset.sigs.k8s.io/job-index": "0"}
+		object{"name": "node", "replicas": int64(1),
+			"dependsOn": []any{object{"name": "dataset-initializer", "status": "Complete"}},
+			"template":  object{"spec": object{"parallelism": int64(3), "completions": int64(3)}}}}}})
+	labels := map[string]string{jobSetName: "tj", jobSetReplicated: "node", jobSetReplicas: "1",
+		"jobset.sigs.k8s.io/job-index": "0"}
 	ref := b.job("tj-node-0", of, 3, labels)
 	for i := range 3 {
 		pods = append(pods, owned(fmt.Sprintf("tj-node-0-%d", i), ref, labels))
@@ -193,7 +213,9 @@ func trainJobPods(b *bench) (pods []*v1.Pod) {
 }
 
 func lwsPods(b *bench) (pods []*v1.Pod) {
-	b.object(lwsKind, "lws", nil, object{"spec": object{"replicas": int64(1), "startupPolicy": "LeaderCreated", "leaderWorkerTemplate": object{"size": int64(3)}}})
+	b.object(lwsKind, "lws", nil,
+		object{"spec": object{"replicas": int64(1), "startupPolicy": "LeaderCreated",
+			"leaderWorkerTemplate": object{"size": int64(3)}}})
 	for i := range 3 { // of StatefulSets, which are left out: their controller does run here
 		name := "lws-0"
 		if i > 0 {
@@ -220,7 +242,8 @@ func kubeflowPods(k *gangs.Kind, field string, min int64, extra int, specs objec
 			}
 			for i := range spec["replicas"].(int64) {
 				low, ref := strings.ToLower(kind), of
-				labels := map[string]string{kubeflowJob: name, kubeflowType: low, "training.kubeflow.org/replica-index": fmt.Sprint(i)}
+				labels := map[string]string{kubeflowJob: name, kubeflowType: low,
+					"training.kubeflow.org/replica-index": fmt.Sprint(i)}
 				if kind == "Launcher" { // the MPI operator starts it by a Job
 					ref = b.job(name+"-launcher", of, 1, nil)
 					labels = map[string]string{kubeflowJob: name, kubeflowRole: low}
@@ -233,18 +256,23 @@ func kubeflowPods(k *gangs.Kind, field string, min int64, extra int, specs objec
 }
 
 func rayPods(b *bench) (pods []*v1.Pod) {
-	of := b.object(rayClusterKind, "ray", nil, object{"spec": object{"enableInTreeAutoscaling": true, "workerGroupSpecs": []any{
-		object{"groupName": "gpu", "replicas": int64(4), "minReplicas": int64(2), "maxReplicas": int64(8), "numOfHosts": int64(1)}}}})
-	pods = append(pods, owned("ray-head", of, map[string]string{rayCluster: "ray", rayType: "head", rayGroup: "headgroup", "ray.io/is-ray-node": "yes"}))
+	of := b.object(rayClusterKind, "ray", nil,
+		object{"spec": object{"enableInTreeAutoscaling": true, "workerGroupSpecs": []any{
+			object{"groupName": "gpu", "replicas": int64(4), "minReplicas": int64(2), "maxReplicas": int64(8),
+				"numOfHosts": int64(1)}}}})
+	pods = append(pods, owned("ray-head", of,
+		map[string]string{rayCluster: "ray", rayType: "head", rayGroup: "headgroup", "ray.io/is-ray-node": "yes"}))
 	for i := range 4 {
-		pods = append(pods, owned(fmt.Sprintf("ray-worker-%d", i), of, map[string]string{rayCluster: "ray", rayType: "worker", rayGroup: "gpu", "ray.io/is-ray-node": "yes"}))
+		pods = append(pods, owned(fmt.Sprintf("ray-worker-%d", i), of,
+			map[string]string{rayCluster: "ray", rayType: "worker", rayGroup: "gpu", "ray.io/is-ray-node": "yes"}))
 	}
 	return pods
 }
 
 func kueuePods(*bench) (pods []*v1.Pod) {
 	for i := range 3 {
-		pods = append(pods, owned(fmt.Sprintf("kueue-%d", i), nil, map[string]string{kueueGroupName: "grp", "!" + kueueGroupSize: "3"}))
+		pods = append(pods, owned(fmt.Sprintf("kueue-%d", i), nil,
+			map[string]string{kueueGroupName: "grp", "!" + kueueGroupSize: "3"}))
 	}
 	return pods
 }
@@ -258,9 +286,13 @@ func volcanoPods(b *bench) (pods []*v1.Pod) {
 }
 
 func kaiPods(b *bench) (pods []*v1.Pod) {
-	b.object(kaiKind, "kpg", nil, object{"spec": object{"subGroups": []any{object{"name": "decode", "minMember": int64(2)}, object{"name": "prefill", "minMember": int64(1)}}}})
+	b.object(kaiKind, "kpg", nil,
+		object{"spec": object{
+			"subGroups": []any{object{"name": "decode", "minMember": int64(2)},
+				object{"name": "prefill", "minMember": int64(1)}}}})
 	for i, sub := range []string{"decode", "decode", "prefill"} {
-		pods = append(pods, owned(fmt.Sprintf("kai-%d", i), nil, map[string]string{"!" + kaiGroupName: "kpg", kaiSubGroup: sub}))
+		pods = append(pods, owned(fmt.Sprintf("kai-%d", i), nil,
+			map[string]string{"!" + kaiGroupName: "kpg", kaiSubGroup: sub}))
 	}
 	return pods
 }
@@ -272,13 +304,18 @@ func testOwners(b *bench) {
 	b.nodes(4, "n1", "n2")
 	_, stop := b.schedule(func(o *Options) {
 		o.Dynamic = b.dynamic()
-		o.Rules.Spec.Queues = []cluster.Queue{{Name: "default", Limit: cluster.Unlimited, Lend: cluster.Unlimited}, {Name: "research", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
+		o.Rules.Spec.Queues = []cluster.Queue{{Name: "default", Limit: cluster.Unlimited, Lend: cluster.Unlimited},
+			{Name: "research", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
 	})
 	defer stop()
-	for _, k := range []kindOfGang{{"JobSet", jobSetPods, 0}, {"TrainJob", trainJobPods, 0}, {"LeaderWorkerSet", lwsPods, 0},
-		kubeflowPods(pyTorchKind, "pytorchReplicaSpecs", 3, 1, object{"Master": object{"replicas": int64(1)}, "Worker": object{"replicas": int64(3)}}),
-		kubeflowPods(tfKind, "tfReplicaSpecs", 0, 0, object{"PS": object{"replicas": int64(1)}, "Worker": object{"replicas": int64(2)}}),
-		kubeflowPods(mpiKind, "mpiReplicaSpecs", 0, 0, object{"Launcher": object{"replicas": int64(1)}, "Worker": object{"replicas": int64(2)}}),
+	for _, k := range []kindOfGang{{"JobSet", jobSetPods, 0}, {"TrainJob", trainJobPods, 0},
+		{"LeaderWorkerSet", lwsPods, 0},
+		kubeflowPods(pyTorchKind, "pytorchReplicaSpecs", 3, 1,
+			object{"Master": object{"replicas": int64(1)}, "Worker": object{"replicas": int64(3)}}),
+		kubeflowPods(tfKind, "tfReplicaSpecs", 0, 0,
+			object{"PS": object{"replicas": int64(1)}, "Worker": object{"replicas": int64(2)}}),
+		kubeflowPods(mpiKind, "mpiReplicaSpecs", 0, 0,
+			object{"Launcher": object{"replicas": int64(1)}, "Worker": object{"replicas": int64(2)}}),
 		{"RayCluster", rayPods, 2}, {"Kueue", kueuePods, 0}, {"Volcano", volcanoPods, 1}, {"KAI", kaiPods, 0}} {
 		b.Run(k.name, func(t *testing.T) {
 			b.under(t).whole(k)
@@ -389,7 +426,8 @@ func testSuspend(b *bench) {
 	b.wait("all of it has left", func() bool { return len(b.pods()) == 0 })
 	b.create(pods[:3]...)
 	b.wait("it says that it is suspended", func() bool {
-		return strings.Contains(condition(b.pod("ray-head")).Message, "RayCluster default/ray is suspended (spec.suspend)")
+		return strings.Contains(condition(b.pod("ray-head")).Message,
+			"RayCluster default/ray is suspended (spec.suspend)")
 	})
 	if n := b.bound(pods[:3]); n != 0 {
 		b.Errorf("%d pods of what is suspended are bound", n)
@@ -401,32 +439,45 @@ func testSuspend(b *bench) {
 // What owners and groups say counts as far as it is not said nearer: queues,
 // priorities, topologies. What makes no sense is told.
 func testTerms(b *bench) {
-	b.define(volcanoKind, kueuePriorityKind, localQueueKind, trainJobKind, jobSetKind, kaiKind, rayJobKind, rayClusterKind, pyTorchKind)
+	b.define(volcanoKind, kueuePriorityKind, localQueueKind, trainJobKind, jobSetKind, kaiKind, rayJobKind,
+		rayClusterKind, pyTorchKind)
 	b.nodes(8, "n1")
 	b.object(kueuePriorityKind, "urgent", nil, object{"value": int64(700)})
 	b.object(localQueueKind, "team", nil, object{"spec": object{"clusterQueue": "research"}})
-	b.object(volcanoKind, "vq", nil, object{"spec": object{"minMember": int64(1), "queue": "product", "priorityClassName": "system-node-critical"}})
+	b.object(volcanoKind, "vq", nil,
+		object{"spec": object{"minMember": int64(1), "queue": "product", "priorityClassName": "system-node-critical"}})
 	d, stop := b.schedule(func(o *Options) {
 		o.Dynamic = b.dynamic()
 		o.Rules.Spec.Queues = []cluster.Queue{{Name: "research", Limit: cluster.Unlimited},
-			{Name: "product", Guarantee: cluster.Whole, Limit: cluster.Unlimited}, {Name: "other", Limit: cluster.Unlimited}}
+			{Name: "product", Guarantee: cluster.Whole, Limit: cluster.Unlimited},
+			{Name: "other", Limit: cluster.Unlimited}}
 		o.DefaultQueue, o.Labels.Rack = "other", "example.com/rack"
 	})
 	defer stop()
-	kueue := b.job("kueue-job", nil, 1, map[string]string{kueueQueue: "team", kueuePriority: "urgent", kueueMaxTime: "60"})
+	kueue := b.job("kueue-job", nil, 1,
+		map[string]string{kueueQueue: "team", kueuePriority: "urgent", kueueMaxTime: "60"})
 	b.create(owned("kueue-job-0", kueue, map[string]string{"!" + kueueRequired: v1.LabelHostname}))
 	b.create(trainJobPods(b)...)
 	b.create(owned("vq", nil, map[string]string{"!" + volcanoGroupNameK: "vq"}),
-		owned("own", nil, map[string]string{LabelQueue: "research", "kai.scheduler/queue": "product", LabelTier: "best-effort", "!" + kaiPreferred: "example.com/rack"}))
-	ray := b.object(rayJobKind, "rj", object{"labels": object{kueueQueue: "team", kueuePriority: "urgent", LabelTier: "best-effort"}}, object{"spec": object{}})
-	up := []any{object{"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "rj", "uid": string(ray[0].UID), "controller": true}}
-	head := b.object(rayClusterKind, "rj-x", object{"ownerReferences": up}, object{"spec": object{"workerGroupSpecs": []any{}}})
-	torch := b.object(pyTorchKind, "pt", nil, object{"spec": object{"pytorchReplicaSpecs": object{"Master": object{"replicas": int64(1)}},
-		"runPolicy": object{"schedulingPolicy": object{"queue": "product", "priorityClass": "system-cluster-critical"}}}})
+		owned("own", nil, map[string]string{LabelQueue: "research", "kai.scheduler/queue": "product",
+			LabelTier: "best-effort", "!" + kaiPreferred: "example.com/rack"}))
+	ray := b.object(rayJobKind, "rj",
+		object{"labels": object{kueueQueue: "team", kueuePriority: "urgent", LabelTier: "best-effort"}},
+		object{"spec": object{}})
+	up := []any{object{"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "rj", "uid": string(ray[0].UID),
+		"controller": true}}
+	head := b.object(rayClusterKind, "rj-x", object{"ownerReferences": up},
+		object{"spec": object{"workerGroupSpecs": []any{}}})
+	torch := b.object(pyTorchKind, "pt", nil,
+		object{"spec": object{"pytorchReplicaSpecs": object{"Master": object{"replicas": int64(1)}},
+			"runPolicy": object{
+				"schedulingPolicy": object{"queue": "product", "priorityClass": "system-cluster-critical"}}}})
 	b.create(owned("rj-x-head", head, map[string]string{rayCluster: "rj-x", rayType: "head", rayGroup: "headgroup"}),
-		owned("pt-master-0", torch, map[string]string{kubeflowJob: "pt", kubeflowType: "master", LabelTier: "standard"}))
+		owned("pt-master-0", torch,
+			map[string]string{kubeflowJob: "pt", kubeflowType: "master", LabelTier: "standard"}))
 	bad := map[string][2]string{
-		"class":    {"!" + kaiPriority, `annotation priorityClassName of pod class: there is no PriorityClass "x" that Muster can read`},
+		"class": {"!" + kaiPriority,
+			`annotation priorityClassName of pod class: there is no PriorityClass "x" that Muster can read`},
 		"topology": {"!" + kueueRequired, `"x" is none of the labels that the configuration names`},
 		"group":    {"!" + kaiGroupName, "PodGroup default/x is not there"},
 	}
@@ -434,24 +485,29 @@ func testTerms(b *bench) {
 		b.create(owned(name, nil, map[string]string{c[0]: "x"}))
 	}
 	for name, want := range map[string]cluster.Job{
-		"kueue-job-0": {Queue: "research", Priority: 700, Tier: cluster.Standard, Topology: cluster.Topology{Level: cluster.LevelNode, Required: true}, Estimate: time.Minute},
+		"kueue-job-0": {Queue: "research", Priority: 700, Tier: cluster.Standard,
+			Topology: cluster.Topology{Level: cluster.LevelNode, Required: true}, Estimate: time.Minute},
 		"tj-node-0-0": {Queue: "research", Tier: cluster.Standard},
 		"vq":          {Queue: "product", Tier: cluster.Critical, Priority: 2000001000},
 		"rj-x-head":   {Queue: "research", Priority: 700, Tier: cluster.BestEffort},
 		"pt-master-0": {Queue: "product", Priority: 2000000000, Tier: cluster.Standard},
-		"own":         {Queue: "research", Tier: cluster.BestEffort, Topology: cluster.Topology{Level: cluster.LevelRack}},
+		"own": {Queue: "research", Tier: cluster.BestEffort,
+			Topology: cluster.Topology{Level: cluster.LevelRack}},
 	} {
 		b.wait(name+" is bound", func() bool { return live(b.pod(name)) })
 		b.look(d, func() {
 			s := d.pods[b.pod(name).UID].gang.spec
-			got := cluster.Job{Queue: s.Queue, Priority: s.Priority, Tier: s.Tier, Topology: s.Topology, Estimate: s.Estimate}
+			got := cluster.Job{Queue: s.Queue, Priority: s.Priority, Tier: s.Tier, Topology: s.Topology,
+				Estimate: s.Estimate}
 			if fmt.Sprint(got) != fmt.Sprint(want) {
 				b.Errorf("%s: %+v, want %+v", name, got, want)
 			}
 		})
 	}
 	for name, c := range bad {
-		b.wait(name+" says what is wrong", func() bool { return strings.Contains(condition(b.pod(name)).Message, c[1]) })
+		b.wait(name+" says what is wrong", func() bool {
+			return strings.Contains(condition(b.pod(name)).Message, c[1])
+		})
 	}
 }
 
@@ -462,12 +518,15 @@ func nobodyAtAll(rc *rest.Config) { rc.Impersonate.UserName = "nobody" }
 func testForbidden(b *bench) {
 	b.define(jobSetKind)
 	b.nodes(8, "n1")
-	role, err := b.c.RbacV1().ClusterRoles().Create(b.ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{queues.Resource.Group}, Resources: []string{queues.Resource.Resource}, Verbs: []string{"list", "watch"}}}}, metav1.CreateOptions{})
+	role, err := b.c.RbacV1().ClusterRoles().Create(b.ctx,
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{queues.Resource.Group}, Resources: []string{queues.Resource.Resource},
+				Verbs: []string{"list", "watch"}}}}, metav1.CreateOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	bind := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nobody"},
+	bind := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "nobody"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nobody"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "nobody"}}}
 	if _, err := b.c.RbacV1().ClusterRoleBindings().Create(b.ctx, bind, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
@@ -494,7 +553,9 @@ func testForbidden(b *bench) {
 	if n := log.count(said); n != 1 {
 		b.Errorf("the log says %d times that Muster %s", n, said)
 	}
-	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{jobSetKind.Group}, Resources: []string{jobSetKind.Resource}, Verbs: []string{"list", "watch"}})
+	role.Rules = append(role.Rules,
+		rbacv1.PolicyRule{APIGroups: []string{jobSetKind.Group}, Resources: []string{jobSetKind.Resource},
+			Verbs: []string{"list", "watch"}})
 	if _, err := b.c.RbacV1().ClusterRoles().Update(b.ctx, role, metav1.UpdateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -521,9 +582,12 @@ func testServed(b *bench) {
 	pods := k.make(b)
 	b.create(pods[:2]...)
 	b.wait("its pods wait for each other", func() bool {
-		return strings.Contains(condition(b.pod(pods[0].Name)).Message, "2 of the gang's 3 pods are there (worker: 2 of 3)")
+		return strings.Contains(condition(b.pod(pods[0].Name)).Message,
+			"2 of the gang's 3 pods are there (worker: 2 of 3)")
 	})
-	crds := b.dynamic().Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	crds := b.dynamic().Resource(
+		schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+			Resource: "customresourcedefinitions"})
 	if err := crds.Delete(b.ctx, paddleKind.String(), metav1.DeleteOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -568,15 +632,19 @@ func testService(b *bench) {
 				b.Errorf("%s is in a gang of %d pods, %s, phase %d", p.Name, len(g.pods), g.key, g.phase)
 			}
 		})
-		if err := b.c.CoreV1().Pods("default").Delete(b.ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		if err := b.c.CoreV1().Pods("default").Delete(b.ctx, p.Name,
+			metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 			b.Fatal(err)
 		}
 	}
 	three, app := int32(3), map[string]string{"app": "web"}
 	spec := controlplane.Spec(1)
 	spec.RestartPolicy = v1.RestartPolicyAlways
-	_, err := b.c.AppsV1().Deployments("default").Create(b.ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
-		Replicas: &three, Selector: &metav1.LabelSelector{MatchLabels: app}, Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: spec}}}, metav1.CreateOptions{})
+	_, err := b.c.AppsV1().Deployments("default").Create(b.ctx,
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
+			Replicas: &three, Selector: &metav1.LabelSelector{MatchLabels: app},
+			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: spec}}},
+		metav1.CreateOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -586,7 +654,8 @@ func testService(b *bench) {
 			if live(&p) {
 				n++
 				b.look(d, func() {
-					if q := d.pods[p.UID]; q != nil && q.gang != nil && q.gang.spec != nil && q.gang.spec.Kind == cluster.Service {
+					if q := d.pods[p.UID]; q != nil && q.gang != nil && q.gang.spec != nil &&
+						q.gang.spec.Kind == cluster.Service {
 						kind++
 					}
 				})
@@ -595,7 +664,8 @@ func testService(b *bench) {
 		return len(b.pods()) == 3 && n == 2 && kind == 2
 	})
 	background := metav1.DeletePropagationBackground
-	if err := b.c.AppsV1().Deployments("default").Delete(b.ctx, "web", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+	if err := b.c.AppsV1().Deployments("default").Delete(b.ctx, "web",
+		metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 		b.Fatal(err)
 	}
 	b.wait("it is gone", func() bool { return len(b.pods()) == 0 })
@@ -604,7 +674,8 @@ func testService(b *bench) {
 // Kubernetes' own PodGroups, where they are served.
 func TestPodGroup(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, controlplane.Options{Args: []string{"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true"}})
+	b := newBench(t, controlplane.Options{
+		Args: []string{"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true"}})
 	b.nodes(4, "n1", "n2")
 	d, stop := b.schedule(func(o *Options) { o.Dynamic = b.dynamic() })
 	defer stop()
@@ -617,13 +688,15 @@ func TestPodGroup(t *testing.T) {
 		return pods
 	}
 	group := func(name string, policy schedulingv1beta1.PodGroupSchedulingPolicy) {
-		if _, err := b.c.SchedulingV1beta1().PodGroups("default").Create(b.ctx, &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: policy}}, metav1.CreateOptions{}); err != nil {
+		if _, err := b.c.SchedulingV1beta1().PodGroups("default").Create(b.ctx,
+			&schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: policy}}, metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.whole(kindOfGang{"PodGroup", func(b *bench) []*v1.Pod {
-		group("train", schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 3}})
+		group("train", schedulingv1beta1.PodGroupSchedulingPolicy{
+			Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 3}})
 		return in("train", 4)
 	}, 1})
 	pods := in("basic", 2)

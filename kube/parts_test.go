@@ -16,7 +16,9 @@ import (
 func slots(gpu int, model string) (list []resourceapi.Device, set resourceapi.CounterSet) {
 	m, _ := cluster.FindModel(model)
 	one := resourceapi.Counter{Value: resource.MustParse("1")}
-	set = resourceapi.CounterSet{Name: fmt.Sprintf("gpu-%d", gpu), Counters: map[string]resourceapi.Counter{"compute": {Value: *resource.NewQuantity(int64(m.Compute), resource.DecimalSI)}}}
+	set = resourceapi.CounterSet{Name: fmt.Sprintf("gpu-%d", gpu),
+		Counters: map[string]resourceapi.Counter{
+			"compute": {Value: *resource.NewQuantity(int64(m.Compute), resource.DecimalSI)}}}
 	for k := range m.MemSlots {
 		set.Counters[fmt.Sprintf("memory-slice-%d", k)] = one
 	}
@@ -26,12 +28,15 @@ func slots(gpu int, model string) (list []resourceapi.Device, set resourceapi.Co
 			continue
 		}
 		for _, start := range p.Starts {
-			draws := map[string]resourceapi.Counter{"compute": {Value: *resource.NewQuantity(int64(p.Compute), resource.DecimalSI)}}
+			draws := map[string]resourceapi.Counter{
+				"compute": {Value: *resource.NewQuantity(int64(p.Compute), resource.DecimalSI)}}
 			for k := range p.Slots {
 				draws[fmt.Sprintf("memory-slice-%d", start+k)] = one
 			}
-			list = append(list, resourceapi.Device{Name: fmt.Sprintf("gpu-%d-mig-%s-%d", gpu, strings.ReplaceAll(p.Name, ".", "-"), start),
-				Attributes:       map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"profile": {StringValue: &p.Name}},
+			list = append(list, resourceapi.Device{
+				Name: fmt.Sprintf("gpu-%d-mig-%s-%d", gpu, strings.ReplaceAll(p.Name, ".", "-"), start),
+				Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
+					"profile": {StringValue: &p.Name}},
 				ConsumesCounters: []resourceapi.DeviceCounterConsumption{{CounterSet: set.Name, Counters: draws}}})
 		}
 	}
@@ -49,7 +54,8 @@ func testDevicesGeometry(b *bench) {
 	for _, profile := range []string{"1g.10gb", "4g.40gb"} {
 		b.template(profile, asks(1, fmt.Sprintf(`device.attributes["gpu.nvidia.com"].profile == %q`, profile)))
 	}
-	b.create(with("", "1g.10gb", controlplane.Pod("small-0", 0, nil), controlplane.Pod("small-1", 0, nil), controlplane.Pod("small-2", 0, nil))...)
+	b.create(with("", "1g.10gb", controlplane.Pod("small-0", 0, nil), controlplane.Pod("small-1", 0, nil),
+		controlplane.Pod("small-2", 0, nil))...)
 	b.runs("small-0", "small-1", "small-2")
 	b.create(with("", "4g.40gb", controlplane.Pod("large", 0, nil))...)
 	b.runs("large")

@@ -28,7 +28,8 @@ func (b *bench) paused(r *rand.Rand) {
 		names = append(names, fmt.Sprintf("n%02d", i))
 	}
 	g := b.eights(names...)
-	if err := b.c.CoordinationV1().Leases("default").DeleteCollection(b.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := b.c.CoordinationV1().Leases("default").DeleteCollection(b.ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	c := b.crew()
@@ -37,7 +38,8 @@ func (b *bench) paused(r *rand.Rand) {
 		for range n {
 			size := 1 + r.IntN(6)
 			wanted += size
-			c.add(fmt.Sprintf("g%d", len(c.list)), size, 1+r.IntN(4), map[string]string{runs: fmt.Sprintf("%dms", 300+r.IntN(1200))})
+			c.add(fmt.Sprintf("g%d", len(c.list)), size, 1+r.IntN(4),
+				map[string]string{runs: fmt.Sprintf("%dms", 300+r.IntN(1200))})
 		}
 	}
 	over := func() (n int) {
@@ -70,18 +72,23 @@ func (b *bench) paused(r *rand.Rand) {
 		}
 		begin = over()
 		more(50) // there is much to do for both
-		b.wait(fmt.Sprintf("more have run since the one that slept in round %d woke", round), func() bool { return over() > begin+40 })
+		b.wait(fmt.Sprintf("more have run since the one that slept in round %d woke", round), func() bool {
+			return over() > begin+40
+		})
 		c.finish()
 		if c.made != wanted {
 			b.Fatalf("%d pods were made for %d: some were made to leave", c.made, wanted)
 		}
 	}
 	for _, p := range b.pods() {
-		if slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget }) {
+		if slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+			return c.Type == v1.DisruptionTarget
+		}) {
 			b.Errorf("pod %s was made to leave: %v", p.Name, p.Status.Conditions)
 		}
 	}
-	b.Logf("%d pods; at most %d of %d GPUs in use; the guard began anew %d times", wanted, g.most, 8*len(names), g.lists)
+	b.Logf("%d pods; at most %d of %d GPUs in use; the guard began anew %d times", wanted, g.most, 8*len(names),
+		g.lists)
 	for _, p := range schedulers {
 		p.kill()
 	}
@@ -91,7 +98,8 @@ func (b *bench) paused(r *rand.Rand) {
 // what it was about to write is not written.
 func testWoken(b *bench) {
 	b.eights("n1", "n2")
-	if err := b.c.CoordinationV1().Leases("default").DeleteCollection(b.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := b.c.CoordinationV1().Leases("default").DeleteCollection(b.ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	first := b.scheduler("kube-binding:1:stop|first")

@@ -81,7 +81,9 @@ func (d *Driver) unseated(g *gang) int {
 func (d *Driver) seat(g *gang, pods []*pod, p *plan) (empty int, without []*pod) {
 	empty = len(g.slots)
 	take := func(q *pod, fits func(r *cluster.Request) bool) bool {
-		at := slices.IndexFunc(g.slots, func(s slot) bool { return s.pod == "" && s.node == q.node && fits(&p.Tasks[s.set].Request) })
+		at := slices.IndexFunc(g.slots, func(s slot) bool {
+			return s.pod == "" && s.node == q.node && fits(&p.Tasks[s.set].Request)
+		})
 		if at >= 0 {
 			g.slots[at].pod = q.obj.UID
 			empty--
@@ -116,7 +118,8 @@ func (p *pod) sameDevices(r *cluster.Request) bool {
 	case len(p.obj.Spec.ResourceClaims) > 0:
 		return true
 	}
-	return p.request.GPUs == r.GPUs && p.request.Share == r.Share && p.request.Profile == r.Profile && p.request.Memory == r.Memory
+	return p.request.GPUs == r.GPUs && p.request.Share == r.Share && p.request.Profile == r.Profile &&
+		p.request.Memory == r.Memory
 }
 
 // holds is what a pod has of its place: its own CPU and memory, and of devices what it asks for. Only a plan that is
@@ -164,7 +167,10 @@ func (d *Driver) asHeld(g *gang, p *plan, trusted bool) *plan {
 
 // lostPlace reports whether a place that no pod has is on a node that is not there.
 func (d *Driver) lostPlace(g *gang) bool {
-	return slices.ContainsFunc(g.slots, func(s slot) bool { n := d.nodes[s.node]; return s.pod == "" && (n == nil || n.obj == nil) })
+	return slices.ContainsFunc(g.slots, func(s slot) bool {
+		n := d.nodes[s.node]
+		return s.pod == "" && (n == nil || n.obj == nil)
+	})
 }
 
 // openPlaces reports whether the places of a plan that no pod has are to be kept: a scheduler wrote it, and the gang is
@@ -180,7 +186,8 @@ func (d *Driver) openPlaces(g *gang, trusted bool) bool {
 // refuseForeign makes pods foreign that have no place in their gang's plan.
 func (d *Driver) refuseForeign(pods []*pod) {
 	for _, q := range pods {
-		d.setPodAside(q, fmt.Sprintf("annotation %s of its gang has no place for it on node %s", AnnotationPlan, q.node))
+		d.setPodAside(q, fmt.Sprintf("annotation %s of its gang has no place for it on node %s", AnnotationPlan,
+			q.node))
 		d.disown(q)
 	}
 }

@@ -70,7 +70,9 @@ func (d *Driver) requestIn(sum v1.ResourceList) cluster.Request {
 // requestsOf is what a pod asks for or holds, as kube-scheduler counts it: of a pod that is being resized in place the
 // most of what is specified, what its node set aside for it and what it has.
 func requestsOf(obj *v1.Pod) v1.ResourceList {
-	return resourcehelper.PodRequests(obj, resourcehelper.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true})
+	return resourcehelper.PodRequests(obj,
+		resourcehelper.PodResourcesOptions{UseStatusResources: true,
+			InPlacePodLevelResourcesVerticalScalingEnabled: true})
 }
 
 // gpusOf adds the resources that count as GPUs.
@@ -94,7 +96,8 @@ func index(obj *v1.Pod) int {
 }
 
 func podOrder(a, b *pod) int {
-	return cmp.Or(cmp.Compare(index(a.obj), index(b.obj)), cmp.Compare(a.obj.Name, b.obj.Name), cmp.Compare(a.obj.UID, b.obj.UID))
+	return cmp.Or(cmp.Compare(index(a.obj), index(b.obj)), cmp.Compare(a.obj.Name, b.obj.Name),
+		cmp.Compare(a.obj.UID, b.obj.UID))
 }
 
 func priority(obj *v1.Pod) int64 {

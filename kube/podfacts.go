@@ -24,9 +24,12 @@ import (
 // sameFacts reports whether two states of a pod are the same in all that is read of it.
 func sameFacts(a, b *v1.Pod) bool {
 	x, y := &a.Spec, &b.Spec
-	return maps.Equal(a.Labels, b.Labels) && sameNotes(a.Annotations, b.Annotations) && equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
-		equality.Semantic.DeepEqual(x.Tolerations, y.Tolerations) && maps.Equal(x.NodeSelector, y.NodeSelector) && equality.Semantic.DeepEqual(x.Affinity, y.Affinity) &&
-		equality.Semantic.DeepEqual(x.ActiveDeadlineSeconds, y.ActiveDeadlineSeconds) && equality.Semantic.DeepEqual(requestsOf(a), requestsOf(b))
+	return maps.Equal(a.Labels, b.Labels) && sameNotes(a.Annotations, b.Annotations) &&
+		equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
+		equality.Semantic.DeepEqual(x.Tolerations, y.Tolerations) && maps.Equal(x.NodeSelector, y.NodeSelector) &&
+		equality.Semantic.DeepEqual(x.Affinity, y.Affinity) &&
+		equality.Semantic.DeepEqual(x.ActiveDeadlineSeconds, y.ActiveDeadlineSeconds) &&
+		equality.Semantic.DeepEqual(requestsOf(a), requestsOf(b))
 }
 
 // sameNotes compares annotations but for those that Muster writes itself.
@@ -115,7 +118,8 @@ func (d *Driver) factsOf(g *gang, pods []*pod) uint64 {
 	t, err := d.terms(g, pods[0].obj)
 	_, _ = fmt.Fprintf(h, "%+v %v", t, err) // a hash's Write never fails
 	for _, p := range pods {
-		_, _ = fmt.Fprintf(h, "%s %s %s %+v %v", p.obj.UID, p.base, p.around, p.request, p.obj.Spec.PreemptionPolicy != nil && *p.obj.Spec.PreemptionPolicy == v1.PreemptNever)
+		_, _ = fmt.Fprintf(h, "%s %s %s %+v %v", p.obj.UID, p.base, p.around, p.request,
+			p.obj.Spec.PreemptionPolicy != nil && *p.obj.Spec.PreemptionPolicy == v1.PreemptNever)
 	}
 	return h.Sum64()
 }
@@ -128,7 +132,8 @@ func (d *Driver) reshapeAll(snap *engine.Snapshot) {
 		if g == nil || !g.resized {
 			continue
 		}
-		if (g.phase == running || g.phase == starting) && (rec.State == engine.Running || rec.State == engine.Starting) && rec.Spec.Elastic == (cluster.Elastic{}) {
+		if (g.phase == running || g.phase == starting) &&
+			(rec.State == engine.Running || rec.State == engine.Starting) && rec.Spec.Elastic == (cluster.Elastic{}) {
 			d.reshape(g, rec)
 		}
 		g.resized = false
@@ -223,7 +228,8 @@ func (d *Driver) outgrown(g *gang, a *engine.Action) string {
 			continue
 		}
 		if cpu, ram := d.roomOn(n, g); r.CPU > cpu || r.RAM > ram {
-			return fmt.Sprintf("node %s has %d milli-cores and %d MiB left, and it needs %d and %d", name, cpu, ram, r.CPU, r.RAM)
+			return fmt.Sprintf("node %s has %d milli-cores and %d MiB left, and it needs %d and %d", name, cpu, ram,
+				r.CPU, r.RAM)
 		}
 	}
 	return ""
@@ -232,7 +238,8 @@ func (d *Driver) outgrown(g *gang, a *engine.Action) string {
 // sendBack takes a gang back until the engine knows what pods hold now.
 func (d *Driver) sendBack(g *gang, why string) {
 	d.opt.Log.Debug("a gang cannot be where it was placed", "gang", g.name, "reason", why)
-	d.queued = append(d.queued, engine.Event{Type: engine.StartFailed, Job: g.id}, engine.Event{Type: engine.Cancelled, Job: g.id})
+	d.queued = append(d.queued, engine.Event{Type: engine.StartFailed, Job: g.id},
+		engine.Event{Type: engine.Cancelled, Job: g.id})
 	d.later(g, d.now.Add(resizeEvery))
 	d.withdraw(g)
 }

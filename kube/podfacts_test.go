@@ -66,7 +66,8 @@ func TestWaitingPodChanges(t *testing.T) {
 	p, same := controlplane.Pod("p", 1, nil), controlplane.Pod("same", 1, nil)
 	w := newWorld(t, func(o *Options) {
 		o.DefaultQueue = "none"
-		o.Rules.Spec.Queues = []cluster.Queue{{Name: "a", Limit: cluster.Unlimited, Lend: cluster.Unlimited}, {Name: "b", Limit: 1000, Lend: cluster.Unlimited}}
+		o.Rules.Spec.Queues = []cluster.Queue{{Name: "a", Limit: cluster.Unlimited, Lend: cluster.Unlimited},
+			{Name: "b", Limit: 1000, Lend: cluster.Unlimited}}
 	}, nodes, p, same)
 	if w.at("p") != "" {
 		t.Fatal("p is bound on a node with a taint")
@@ -96,7 +97,8 @@ func TestWaitingPodChanges(t *testing.T) {
 	if w.at("big") == "" {
 		t.Errorf("big waits though its queue is another: %s", w.gangs["pod/big"].refused)
 	}
-	late := controlplane.Pod("late", 1, map[string]string{LabelQueue: "a", LabelGang: "pair", "!" + AnnotationSize: "2"})
+	late := controlplane.Pod("late", 1,
+		map[string]string{LabelQueue: "a", LabelGang: "pair", "!" + AnnotationSize: "2"})
 	late.Spec.Tolerations = p.Spec.Tolerations
 	w.add(late)
 	w.settleDown(t)
@@ -111,10 +113,12 @@ func TestWaitingPodChanges(t *testing.T) {
 
 // What a Job says of its pods counts when it is corrected, too.
 func TestJobChanges(t *testing.T) {
-	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "j", UID: "j", Labels: map[string]string{LabelQueue: "wrong"}}}
+	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "j", UID: "j",
+		Labels: map[string]string{LabelQueue: "wrong"}}}
 	yes := true
 	p := controlplane.Pod("p", 1, nil)
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "j", Controller: &yes}}
+	p.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "j", Controller: &yes}}
 	w := newWorld(t, func(o *Options) {
 		o.Rules.Spec.Queues = []cluster.Queue{{Name: "a", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
 	}, someNodes(1, 8))
@@ -159,7 +163,9 @@ func TestResizeInPlace(t *testing.T) {
 			}
 			p = w.change(t, p, func(p *v1.Pod) { // specified less, not yet given back
 				cpus(p, "10")
-				p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", AllocatedResources: v1.ResourceList{v1.ResourceCPU: resource.MustParse("90"), "nvidia.com/gpu": resource.MustParse("1")}}}
+				p.Status.ContainerStatuses = []v1.ContainerStatus{
+					{Name: "main", AllocatedResources: v1.ResourceList{v1.ResourceCPU: resource.MustParse("90"),
+						"nvidia.com/gpu": resource.MustParse("1")}}}
 			})
 			if w.at("q") != "" {
 				t.Fatal("q is bound though p still has 90 CPUs")

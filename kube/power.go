@@ -35,8 +35,9 @@ type Power struct {
 	Rule     cluster.Power     // Buffer below 0: the default for as many nodes as there are
 	Selector map[string]string // labels of the nodes that may be switched off
 	Timeout  time.Duration     // a node that is not back after that is counted on no more
-	Suspend  string            // programs that switch a node, with its name as argument; "": who has the switch looks at labels
-	Resume   string
+	// programs that switch a node, with its name as argument; "": who has the switch looks at labels
+	Suspend string
+	Resume  string
 }
 
 const (
@@ -141,7 +142,8 @@ func (d *Driver) seePower(n *node) {
 			break
 		}
 	}
-	n.power.stray = n.power.group == 0 && power.Switched(n.powerLabel()) && cmp.Or(n.obj.Annotations[AnnotationPowerBy], d.opt.Scheduler) == d.opt.Scheduler
+	n.power.stray = n.power.group == 0 && power.Switched(n.powerLabel()) &&
+		cmp.Or(n.obj.Annotations[AnnotationPowerBy], d.opt.Scheduler) == d.opt.Scheduler
 	if n.power.group == 0 && !n.power.stray {
 		delete(d.power.nodes, n.obj.Name)
 		return
@@ -279,7 +281,8 @@ func (d *Driver) powerNode(n *node, at time.Time, used, needed bool) bool {
 		d.setPower(n, power.On, at)
 	case power.TurnLate:
 		n.power.late, d.nodesDirty = !n.power.late, true
-		d.opt.Log.Error("a node that was switched on is not there", "node", n.obj.Name, "after", g.Timeout, "lacks", lacks)
+		d.opt.Log.Error("a node that was switched on is not there", "node", n.obj.Name, "after", g.Timeout, "lacks",
+			lacks)
 	case power.SwitchOn:
 		d.switchOn(n, g.Resume, at)
 	}
@@ -290,7 +293,8 @@ func (d *Driver) powerNode(n *node, at time.Time, used, needed bool) bool {
 func (d *Driver) resume(n *node, at time.Time) {
 	if n.power.stray {
 		by := cmp.Or(d.switchOf(n).Resume, "the label alone")
-		d.opt.Log.Warn("a node was switched off by a rule that is its own no more; it is wanted back", "node", n.obj.Name, "by", by)
+		d.opt.Log.Warn("a node was switched off by a rule that is its own no more; it is wanted back", "node",
+			n.obj.Name, "by", by)
 	}
 	if n.powerLabel() == power.Suspending && n.power.ours && !n.power.cut {
 		d.setPower(n, power.On, at)
@@ -347,7 +351,8 @@ func (d *Driver) powerStep(i int, at time.Time, used map[string]bool) {
 	less := s.Active - want
 	for _, name := range slices.Backward(d.order) {
 		n := d.power.nodes[name]
-		if less > 0 && n != nil && n.power.group == i+1 && n.state() == cluster.Up && !n.sleeps() && !n.power.busy && !used[name] {
+		if less > 0 && n != nil && n.power.group == i+1 && n.state() == cluster.Up && !n.sleeps() && !n.power.busy &&
+			!used[name] {
 			n.power.ours, n.power.cut = true, false
 			d.setPower(n, power.Suspending, at)
 			less--
@@ -410,7 +415,8 @@ func (d *Driver) wakingText(g *gang, now cluster.Time) (stem, text string) {
 		what = "node is waking"
 	}
 	stem = fmt.Sprintf("%d %s: %s", len(names), what, strings.Join(names, ","))
-	return stem, fmt.Sprintf("%d %s, ready in about %s: %s", len(names), what, cluster.FormatDuration(left.Round(time.Second)), strings.Join(names, ","))
+	return stem, fmt.Sprintf("%d %s, ready in about %s: %s", len(names), what,
+		cluster.FormatDuration(left.Round(time.Second)), strings.Join(names, ","))
 }
 
 // program runs a program that switches a node.

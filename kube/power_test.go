@@ -46,7 +46,8 @@ func (f *fuse) program(ctx context.Context, program, node string) error {
 func (f *fuse) boot(ctx context.Context, node string) error {
 	now := time.Now().UTC().Format(time.RFC3339)
 	patch := fmt.Sprintf(`{"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Booted", "lastHeartbeatTime": %q}]}}`, now)
-	_, err := f.p.Client().CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	_, err := f.p.Client().CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, []byte(patch),
+		metav1.PatchOptions{}, "status")
 	return err
 }
 
@@ -74,14 +75,17 @@ func (f *fuse) called() (off, on []string) {
 // options let nodes of the pool sleep after two seconds.
 func (f *fuse) options(o *Options) {
 	o.Program, o.Namespace, o.PowerWait = f.program, "default", 200*time.Millisecond
-	o.Power = []Power{{Selector: map[string]string{"pool": "batch"}, Timeout: time.Minute, Suspend: "/off", Resume: "/on",
-		Rule: cluster.Power{Every: time.Second, History: time.Second, Future: time.Second, Fell: 1000, Falls: 1000, Least: 1, Settled: 2 * time.Second, Wake: 2 * time.Minute}}}
+	o.Power = []Power{{Selector: map[string]string{"pool": "batch"}, Timeout: time.Minute, Suspend: "/off",
+		Resume: "/on",
+		Rule: cluster.Power{Every: time.Second, History: time.Second, Future: time.Second, Fell: 1000, Falls: 1000,
+			Least: 1, Settled: 2 * time.Second, Wake: 2 * time.Minute}}}
 }
 
 func (b *bench) pool(names ...string) {
 	b.Helper()
 	for _, n := range names {
-		if _, err := b.c.CoreV1().Nodes().Create(b.ctx, controlplane.Node(n, 8, map[string]string{"pool": "batch"}), metav1.CreateOptions{}); err != nil {
+		if _, err := b.c.CoreV1().Nodes().Create(b.ctx, controlplane.Node(n, 8, map[string]string{"pool": "batch"}),
+			metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -183,9 +187,13 @@ func (b *bench) daemon(node string) {
 	b.Helper()
 	app := map[string]string{"app": "agent"}
 	spec := controlplane.Spec(0)
-	spec.SchedulerName, spec.RestartPolicy, spec.NodeSelector = "nobody", v1.RestartPolicyAlways, map[string]string{"kubernetes.io/hostname": node}
-	_, err := b.c.AppsV1().DaemonSets("default").Create(b.ctx, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: appsv1.DaemonSetSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: app}, Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: spec}}}, metav1.CreateOptions{})
+	spec.SchedulerName, spec.RestartPolicy, spec.NodeSelector = "nobody", v1.RestartPolicyAlways,
+		map[string]string{"kubernetes.io/hostname": node}
+	_, err := b.c.AppsV1().DaemonSets("default").Create(b.ctx,
+		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: app},
+			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: spec}}},
+		metav1.CreateOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -201,7 +209,8 @@ func (b *bench) daemon(node string) {
 		}
 		return p != nil
 	})
-	bind := &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: p.Name}, Target: v1.ObjectReference{Kind: "Node", Name: node}}
+	bind := &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: p.Name},
+		Target: v1.ObjectReference{Kind: "Node", Name: node}}
 	if err := b.c.CoreV1().Pods("default").Bind(b.ctx, bind, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -231,10 +240,14 @@ func testPowerLate(b *bench) {
 	f.release()
 	b.wait("the node is back all the same, and goes off again", func() bool { off := f.times("n1"); return off == 2 })
 	b.isOff("n1")
-	if _, err := b.c.CoreV1().Nodes().Patch(b.ctx, "n1", types.MergePatchType, []byte(`{"spec": {"unschedulable": null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := b.c.CoreV1().Nodes().Patch(b.ctx, "n1", types.MergePatchType,
+		[]byte(`{"spec": {"unschedulable": null}}`), metav1.PatchOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	b.wait("a person has it back", func() bool { state, cordoned := b.power("n1"); return state == power.On && !cordoned })
+	b.wait("a person has it back", func() bool {
+		state, cordoned := b.power("n1")
+		return state == power.On && !cordoned
+	})
 }
 
 // times is how often a node was switched off.
@@ -251,7 +264,8 @@ func (f *fuse) times(node string) (n int) {
 
 // A scheduler that dies while a node goes off, or comes back, is followed by one that goes on.
 func testPowerKilled(b *bench) {
-	for i, point := range []string{"kube-power-" + power.Suspending, "kube-power-cut", "kube-power-" + power.Off, "kube-power-" + power.Resuming, "kube-power-" + power.On} {
+	for i, point := range []string{"kube-power-" + power.Suspending, "kube-power-cut", "kube-power-" + power.Off,
+		"kube-power-" + power.Resuming, "kube-power-" + power.On} {
 		name := fmt.Sprintf("k%d", i)
 		b.pool(name)
 		f := &fuse{bench: b, open: true}

@@ -19,8 +19,8 @@ import (
 	"github.com/muster-gpu/muster/kube/power"
 )
 
-// hand is a driver whose inbox and API server are the test's: what is seen of nodes is put in by hand, and what is asked
-// for is looked up in what the driver believes that it asked for.
+// hand is a driver whose inbox and API server are the test's: what is seen of nodes is put in by hand, and what
+// is asked for is looked up in what the driver believes that it asked for.
 type hand struct {
 	*testing.T
 	*Driver
@@ -48,8 +48,8 @@ func batch(except ...string) []Power {
 	return []Power{{Rule: rule, Selector: map[string]string{"pool": "batch"}, Timeout: 15 * time.Minute, Resume: "/on"}}
 }
 
-// offNode is a node of the pool that a scheduler switched off when it had eight GPUs; the API server keeps that it has so
-// many.
+// offNode is a node of the pool that a scheduler switched off when it had eight GPUs; the API server keeps that
+// it has so many.
 func offNode(name string, gpus int, by string) *v1.Node {
 	n := controlplane.Node(name, 8, map[string]string{"pool": "batch", LabelPower: power.Off})
 	n.UID, n.Spec.Unschedulable = types.UID(name), true
@@ -80,7 +80,8 @@ func (h *hand) is(name, state string) {
 	}
 	if n.power.busy = false; n.power.asked != "" {
 		obj := n.obj.DeepCopy()
-		obj.Labels[LabelPower], obj.Annotations[AnnotationPower] = n.power.asked, n.power.since.UTC().Format(time.RFC3339)
+		obj.Labels[LabelPower], obj.Annotations[AnnotationPower] = n.power.asked,
+			n.power.since.UTC().Format(time.RFC3339)
 		h.nodeChanged(obj)
 	}
 }
@@ -88,7 +89,8 @@ func (h *hand) is(name, state string) {
 // boots has a node say that it is ready, and has so many GPUs.
 func (h *hand) boots(name string, gpus int) {
 	obj := h.nodes[name].obj.DeepCopy()
-	obj.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue, LastHeartbeatTime: metav1.NewTime(h.now)}}
+	obj.Status.Conditions = []v1.NodeCondition{
+		{Type: v1.NodeReady, Status: v1.ConditionTrue, LastHeartbeatTime: metav1.NewTime(h.now)}}
 	obj.Status.Capacity, obj.Status.Allocatable = sized(obj, gpus), sized(obj, gpus)
 	h.nodeChanged(obj)
 }
@@ -100,7 +102,8 @@ func (h *hand) needs(name string) { h.holding[&gang{key: name, slots: []slot{{no
 // as soon as it is ready.
 func TestPowerSize(t *testing.T) {
 	h := byHand(t, batch(), offNode("n1", 0, "muster"))
-	if s, n := h.eng.Nodes()[0], h.nodes["n1"]; s.GPUs != 8 || n.state() != cluster.Up || h.wakes(n) == 0 || h.badGPUs(n, &s, held{}) != 0 {
+	if s, n := h.eng.Nodes()[0], h.nodes["n1"]; s.GPUs != 8 || n.state() != cluster.Up || h.wakes(n) == 0 ||
+		h.badGPUs(n, &s, held{}) != 0 {
 		t.Fatalf("%+v, %v", s, n.state())
 	}
 	h.needs("n1")
@@ -187,7 +190,8 @@ func TestPowerStray(t *testing.T) {
 	delete(old.Annotations, AnnotationPowerBy)
 	h := byHand(t, batch("n1", "n5"), offNode("n1", 0, "muster"), offNode("n2", 8, "muster"), gone, other, old)
 	h.passes(time.Second)
-	for name, state := range map[string]string{"n1": power.Resuming, "n2": power.Off, "n3": power.Resuming, "n4": power.Off, "n5": power.Resuming} {
+	for name, state := range map[string]string{"n1": power.Resuming, "n2": power.Off, "n3": power.Resuming,
+		"n4": power.Off, "n5": power.Resuming} {
 		h.is(name, state)
 	}
 	if p := h.switchOf(h.nodes["n1"]); p.Resume != "/on" {
@@ -251,8 +255,10 @@ func TestPowerDeleted(t *testing.T) {
 // gpus has the API server keep of a node that it has so many.
 func (f *fuse) gpus(name string, gpus int) {
 	f.Helper()
-	patch := fmt.Sprintf(`{"status": {"capacity": {"nvidia.com/gpu": "%d"}, "allocatable": {"nvidia.com/gpu": "%d"}}}`, gpus, gpus)
-	if _, err := f.c.CoreV1().Nodes().Patch(f.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+	patch := fmt.Sprintf(`{"status": {"capacity": {"nvidia.com/gpu": "%d"}, "allocatable": {"nvidia.com/gpu": "%d"}}}`,
+		gpus, gpus)
+	if _, err := f.c.CoreV1().Nodes().Patch(f.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{},
+		"status"); err != nil {
 		f.Fatal(err)
 	}
 }
@@ -268,7 +274,9 @@ func testPowerShrunk(b *bench) {
 	f.gpus("n1", 0)
 	b.create(eight("g", 1)...)
 	b.wait("n1 is asked for", func() bool { _, on := f.called(); return slices.Equal(on, []string{"n1"}) })
-	b.wait("who waits says so", func() bool { return strings.Contains(condition(b.pod("g-0")).Message, "1 node is waking") })
+	b.wait("who waits says so", func() bool {
+		return strings.Contains(condition(b.pod("g-0")).Message, "1 node is waking")
+	})
 	if state, cordoned := b.power("n1"); state != power.Resuming || !cordoned {
 		b.Errorf("without its GPUs the node is %q, cordoned %v", state, cordoned)
 	}

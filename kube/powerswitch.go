@@ -134,7 +134,8 @@ func (d *Driver) loadPower(ctx context.Context) {
 			err = g.meter.Check()
 		}
 		if err != nil {
-			d.opt.Log.Warn("what is known of the nodes' weeks is not understood; it is learnt anew", "configmap", d.powerMap(), "key", configKey(g.name()), "error", err)
+			d.opt.Log.Warn("what is known of the nodes' weeks is not understood; it is learnt anew", "configmap",
+				d.powerMap(), "key", configKey(g.name()), "error", err)
 			g.meter = rule.Meter{}
 		}
 	}

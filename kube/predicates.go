@@ -169,7 +169,8 @@ func (d *Driver) roomFor(pods []*pod, name string) int {
 		return len(pods)
 	}
 	n := d.nodes[name]
-	free := cluster.Milli(max(d.gpusOf(n.obj.Status.Allocatable), d.pools().GPUs(name))-d.devicesTaken().others[name]) * cluster.Whole
+	free := cluster.Milli(
+		max(d.gpusOf(n.obj.Status.Allocatable), d.pools().GPUs(name))-d.devicesTaken().others[name]) * cluster.Whole
 	for p := range n.pods {
 		free -= p.request.Milli()
 	}

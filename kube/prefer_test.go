@@ -28,9 +28,11 @@ func likes(zone string, weight int32, pods ...*v1.Pod) []*v1.Pod {
 		if a.NodeAffinity == nil {
 			a.NodeAffinity = &v1.NodeAffinity{}
 		}
-		a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+		a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(
+			a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
 			v1.PreferredSchedulingTerm{Weight: weight, Preference: v1.NodeSelectorTerm{
-				MatchExpressions: []v1.NodeSelectorRequirement{{Key: "zone", Operator: v1.NodeSelectorOpIn, Values: []string{zone}}}}})
+				MatchExpressions: []v1.NodeSelectorRequirement{
+					{Key: "zone", Operator: v1.NodeSelectorOpIn, Values: []string{zone}}}}})
 	}
 	return pods
 }
@@ -82,9 +84,12 @@ func TestPrefer(t *testing.T) {
 	low := map[string]string{LabelTier: "best-effort"}
 	comeAndLook(t, d, now, likes("z2", 10, controlplane.Gang("whole", 2, 8, low)...)...)
 	expect("whole", "n0004", "n0005")
-	comeAndLook(t, d, now, likes("z1", 10, likes("z2", 90, controlplane.Pod("second", 4, map[string]string{LabelTier: "critical"}))...)...) // z2 is full of a gang that would have to leave
+	// z2 is full of a gang that would have to leave
+	comeAndLook(t, d, now,
+		likes("z1", 10, likes("z2", 90, controlplane.Pod("second", 4, map[string]string{LabelTier: "critical"}))...)...)
 	expect("second", "n0002")
-	comeAndLook(t, d, now, likes("z1", 10, controlplane.Gang("large", 2, 8, low)...)...) // in z1 there is room for one of them
+	// in z1 there is room for one of them
+	comeAndLook(t, d, now, likes("z1", 10, controlplane.Gang("large", 2, 8, low)...)...)
 	expect("large", "n0000", "n0001")
 	comeAndLook(t, d, now, likes("z9", 10, controlplane.Pod("nowhere", 1, nil))...)
 	expect("nowhere", "n0002")
@@ -104,7 +109,8 @@ func TestPreferNeighbours(t *testing.T) {
 	by := controlplane.Pod("by", 1, nil)
 	affinityOf(by).PodAffinity = &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: nearTo("web", 5)}
 	far := controlplane.Pod("far", 1, nil)
-	affinityOf(far).PodAntiAffinity = &v1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: nearTo("web", 5)}
+	affinityOf(far).PodAntiAffinity = &v1.PodAntiAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: nearTo("web", 5)}
 	comeAndLook(t, d, now, by)
 	comeAndLook(t, d, now, far)
 	if on := d.places("by"); on["n0001"] != 1 {
@@ -122,8 +128,9 @@ func TestPreferNeighbours(t *testing.T) {
 func rather(app string, pods ...*v1.Pod) []*v1.Pod {
 	for _, p := range pods {
 		p.Labels["app"] = app
-		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: v1.ScheduleAnyway,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}}
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{
+			{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: v1.ScheduleAnyway,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}}
 	}
 	return pods
 }
@@ -143,7 +150,8 @@ func TestPreferNoSchedule(t *testing.T) {
 	comeAndLook(t, d, now, controlplane.Pod("first", 5, nil))
 	comeAndLook(t, d, now, controlplane.Pod("second", 5, nil))
 	tolerant := controlplane.Pod("tolerant", 3, nil)
-	tolerant.Spec.Tolerations = append(tolerant.Spec.Tolerations, v1.Toleration{Key: "rather-not", Operator: v1.TolerationOpExists})
+	tolerant.Spec.Tolerations = append(tolerant.Spec.Tolerations,
+		v1.Toleration{Key: "rather-not", Operator: v1.TolerationOpExists})
 	comeAndLook(t, d, now, tolerant)
 	for name, node := range map[string]string{"first": "n0001", "second": "n0000", "tolerant": "n0000"} {
 		if on := d.places(name); on[node] != 1 {
@@ -185,7 +193,8 @@ func TestPreferEven(t *testing.T) {
 // testPrefer: where nothing else speaks for one node or another, the real kube-scheduler
 // and Muster put a pod on the same.
 func testPrefer(b *bench) {
-	plain, second := controlplane.Node("n1", 4, map[string]string{"zone": "z1"}), controlplane.Node("n2", 4, map[string]string{"zone": "z2"})
+	plain, second := controlplane.Node("n1", 4, map[string]string{"zone": "z1"}),
+		controlplane.Node("n2", 4, map[string]string{"zone": "z2"})
 	for _, n := range []*v1.Node{shy(plain), second} {
 		if _, err := b.c.CoreV1().Nodes().Create(b.ctx, n, metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
@@ -210,6 +219,7 @@ func testPrefer(b *bench) {
 	there.Spec.NodeName, there.Spec.SchedulerName = "n2", "other"
 	b.create(there)
 	even := rather("web", controlplane.Pod("even", 1, nil))[0]
-	even.Spec.Tolerations = append(even.Spec.Tolerations, v1.Toleration{Key: "rather-not", Operator: v1.TolerationOpExists})
+	even.Spec.Tolerations = append(even.Spec.Tolerations,
+		v1.Toleration{Key: "rather-not", Operator: v1.TolerationOpExists})
 	same(even, "n1")
 }

@@ -44,7 +44,8 @@ func (d *Driver) watchQueues(ctx context.Context) ([]cache.InformerSynced, error
 		synced, err := d.informQueues(ctx)
 		return []cache.InformerSynced{synced}, err
 	}
-	d.opt.Log.Info("the cluster has no Queue objects (" + queues.Resource.GroupVersion().String() + " is not served): the configuration's queues count")
+	d.opt.Log.Info("the cluster has no Queue objects (" + queues.Resource.GroupVersion().String() +
+		" is not served): the configuration's queues count")
 	d.workers.Go(func() {
 		tick := time.NewTicker(cmp.Or(d.opt.Rescan, time.Minute))
 		defer tick.Stop()
@@ -79,7 +80,8 @@ func (d *Driver) servesQueues(ctx context.Context) (bool, error) {
 }
 
 func (d *Driver) informQueues(ctx context.Context) (cache.InformerSynced, error) {
-	in := dynamicinformer.NewFilteredDynamicInformer(d.opt.Dynamic, queues.Resource, "", 0, cache.Indexers{}, nil).Informer()
+	in := dynamicinformer.NewFilteredDynamicInformer(d.opt.Dynamic, queues.Resource, "", 0, cache.Indexers{},
+		nil).Informer()
 	put := func(obj any, gone bool) {
 		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = last.Obj

@@ -22,7 +22,8 @@ import (
 
 // kubectl runs kubectl as an admin and returns what it wrote.
 func (b *bench) kubectl(args ...string) (string, error) {
-	out, err := exec.CommandContext(b.ctx, b.p.Program("kubectl"), append([]string{"--kubeconfig", b.p.Kubeconfig}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(b.ctx, b.p.Program("kubectl"),
+		append([]string{"--kubeconfig", b.p.Kubeconfig}, args...)...).CombinedOutput()
 	return string(out), err
 }
 
@@ -57,9 +58,11 @@ func (b *bench) queue(c dynamic.Interface, name, spec string) error {
 	if err := json.Unmarshal([]byte(spec), &fields); err != nil {
 		b.Fatal(err)
 	}
-	q := &unstructured.Unstructured{Object: map[string]any{"apiVersion": queues.Resource.GroupVersion().String(), "kind": "Queue",
-		"metadata": map[string]any{"name": name}, "spec": fields}}
-	if _, err := c.Resource(queues.Resource).Create(b.ctx, q, metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "already exists") {
+	q := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": queues.Resource.GroupVersion().String(), "kind": "Queue",
+			"metadata": map[string]any{"name": name}, "spec": fields}}
+	if _, err := c.Resource(queues.Resource).Create(b.ctx, q, metav1.CreateOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "already exists") {
 		return err
 	}
 	text, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec", "value": fields}})
@@ -96,7 +99,8 @@ func says(s *queues.Status, kind string, status metav1.ConditionStatus, text str
 func testQueues(b *bench) {
 	b.nodes(4, "n1", "n2")
 	c := b.objects()
-	file := []cluster.Queue{{Name: "night", Limit: cluster.Unlimited, Lend: cluster.Unlimited}, {Name: "product", Guarantee: 8 * cluster.Whole, Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
+	file := []cluster.Queue{{Name: "night", Limit: cluster.Unlimited, Lend: cluster.Unlimited},
+		{Name: "product", Guarantee: 8 * cluster.Whole, Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
 	_, stop := b.schedule(func(o *Options) {
 		o.Dynamic, o.Rescan = c, 100*time.Millisecond
 		o.Rules.Spec.Queues = file
@@ -128,20 +132,25 @@ func testQueues(b *bench) {
 	b.wait("research borrows everything", func() bool { return live(b.pod("r1")) && live(b.pod("r2")) })
 	b.wait("its status says so", func() bool {
 		s := b.status(c, "research")
-		return s.Used == 8 && s.Borrowed == 4 && s.Share == "100%" && s.Running == 2 && s.Guarantee == 4 && says(&s, queues.Ready, metav1.ConditionTrue, "") && says(&s, queues.Guaranteed, metav1.ConditionTrue, "")
+		return s.Used == 8 && s.Borrowed == 4 && s.Share == "100%" && s.Running == 2 && s.Guarantee == 4 &&
+			says(&s, queues.Ready, metav1.ConditionTrue, "") && says(&s, queues.Guaranteed, metav1.ConditionTrue, "")
 	})
 	b.wait("a pod of another namespace says why it waits", func() bool {
-		return strings.Contains(condition(b.pod("wrong")).Message, "queue closed takes pods of elsewhere-*, this one's namespace is default")
+		return strings.Contains(condition(b.pod("wrong")).Message,
+			"queue closed takes pods of elsewhere-*, this one's namespace is default")
 	})
 	b.wait("its queue counts it as waiting", func() bool { return b.status(c, "closed").Pending == 1 })
-	b.wait("a pod without a queue says so", func() bool { return strings.Contains(condition(b.pod("late")).Message, `unknown queue "later"`) })
+	b.wait("a pod without a queue says so", func() bool {
+		return strings.Contains(condition(b.pod("late")).Message, `unknown queue "later"`)
+	})
 	before := version("closed")
 	b.create(in("p1", "product", 4))
 	b.wait("product gets back what it is guaranteed", func() bool { return live(b.pod("p1")) })
 	b.create(in("p2", "product", 1))
 	b.wait("product is at its limit, and says so in pod and queue", func() bool {
 		s := b.status(c, "product")
-		return s.Pending == 1 && s.PendingGPUs == 1 && s.OldestPending != nil && strings.Contains(condition(b.pod("p2")).Message, "limit 4")
+		return s.Pending == 1 && s.PendingGPUs == 1 && s.OldestPending != nil &&
+			strings.Contains(condition(b.pod("p2")).Message, "limit 4")
 	})
 	if now := version("closed"); now != before {
 		b.Errorf("the status of a queue to which nothing happened was written: version %s, then %s", before, now)
@@ -149,7 +158,8 @@ func testQueues(b *bench) {
 	must("product", `{"guarantee": 4, "parent": "nobody"}`)
 	b.wait("a spec that cannot be used is told, and the one before counts", func() bool {
 		s := b.status(c, "product")
-		return says(&s, queues.Ready, metav1.ConditionFalse, `unknown parent "nobody"`) && s.Guarantee == 4 && s.Used == 4
+		return says(&s, queues.Ready, metav1.ConditionFalse, `unknown parent "nobody"`) && s.Guarantee == 4 &&
+			s.Used == 4
 	})
 	stop()
 	_, stop = b.schedule(func(o *Options) { o.Dynamic = c })
@@ -157,11 +167,13 @@ func testQueues(b *bench) {
 	must("later", `{"guarantee": 100}`)
 	b.wait("a guarantee beyond the cluster is told", func() bool {
 		s := b.status(c, "later")
-		return says(&s, queues.Guaranteed, metav1.ConditionFalse, "100 GPUs are guaranteed") && says(&s, queues.Ready, metav1.ConditionTrue, "")
+		return says(&s, queues.Guaranteed, metav1.ConditionFalse, "100 GPUs are guaranteed") &&
+			says(&s, queues.Ready, metav1.ConditionTrue, "")
 	})
 	b.wait("the next scheduler knows the spec that counts", func() bool {
 		s := b.status(c, "product")
-		return says(&s, queues.Ready, metav1.ConditionFalse, `unknown parent "nobody"`) && s.InForce == `{"guarantee":4,"limit":4}`
+		return says(&s, queues.Ready, metav1.ConditionFalse, `unknown parent "nobody"`) &&
+			s.InForce == `{"guarantee":4,"limit":4}`
 	})
 	must("later", `{"guarantee": 0}`)
 	must("closed", `{"namespaces": ["default"]}`)
@@ -198,7 +210,8 @@ func (b *bench) table() {
 	b.Helper()
 	out, err := b.kubectl("get", "queues")
 	head, _, _ := strings.Cut(out, "\n")
-	if want := "NAME GUARANTEE USED SHARE RUNNING PENDING OLDEST WAITS READY"; err != nil || strings.Join(strings.Fields(head), " ") != want {
+	if want := "NAME GUARANTEE USED SHARE RUNNING PENDING OLDEST WAITS READY"; err != nil ||
+		strings.Join(strings.Fields(head), " ") != want {
 		b.Errorf("kubectl get queues: %v\n%s", err, out)
 	}
 }
@@ -224,7 +237,8 @@ func (b *bench) refused(c dynamic.Interface) {
 			b.Errorf("%s: %v, want %s", spec, err, want)
 		}
 	}
-	if err := b.queue(c, strings.Repeat("x", 64), `{}`); err == nil || !strings.Contains(err.Error(), "at most 63 characters") {
+	if err := b.queue(c, strings.Repeat("x", 64), `{}`); err == nil ||
+		!strings.Contains(err.Error(), "at most 63 characters") {
 		b.Errorf("a long name: %v", err)
 	}
 	good := `{"parent": "research", "guarantee": 0.5, "limit": 8.25, "lend": 0.5, "weight": 2, "noReclaim": true, "userGPUs": 4, "userJobs": 3, "maxJobs": 9,
@@ -233,7 +247,10 @@ func (b *bench) refused(c dynamic.Interface) {
 	if err := b.queue(c, "all", good); err != nil {
 		b.Error(err)
 	}
-	b.wait("everything that a queue can say is understood", func() bool { s := b.status(c, "all"); return len(s.Conditions) > 0 })
+	b.wait("everything that a queue can say is understood", func() bool {
+		s := b.status(c, "all")
+		return len(s.Conditions) > 0
+	})
 	if s := b.status(c, "all"); !says(&s, queues.Ready, metav1.ConditionTrue, "") {
 		b.Errorf("%+v", s.Conditions)
 	}

@@ -32,7 +32,8 @@ func (d *Driver) allBound(t *testing.T, g *gang) {
 	steps(t, d)
 }
 
-// A node joins, and is ready by the time at which the engine hears of it: the engine does not take it for one that is not.
+// A node joins, and is ready by the time at which the engine hears of it: the engine does not take it for one
+// that is not.
 func TestReadyMeanwhile(t *testing.T) {
 	d, _ := still(t, 1)
 	for _, p := range comes("train", 2, 8, "") {
@@ -130,7 +131,8 @@ func TestAnother(t *testing.T) {
 	h.OnUpdate(a, a)
 	h.OnUpdate(a, b)
 	h.OnDelete(cache.DeletedFinalStateUnknown{Obj: b})
-	if want := []string{"changed none a", "changed a a", "gone a", "changed none b", "gone b"}; !slices.Equal(saw, want) {
+	if want := []string{"changed none a", "changed a a", "gone a", "changed none b", "gone b"}; !slices.Equal(saw,
+		want) {
 		t.Errorf("%q, not %q", saw, want)
 	}
 }

@@ -30,9 +30,10 @@ type repair struct {
 	missing []cluster.TaskSet // places that were lost, and that nobody has taken yet
 	nth     int               // repairs that its plan has seen
 	patch   bool              // it is a patch, of the gang that it belongs to
-	homes   []home            // of a patch, or one that prefers nodes: where it is looked for places, one after the other, then anywhere
-	home    int
-	asked   int64 // ... the batch in which the engine was asked last
+	// of a patch, or one that prefers nodes: where it is looked for places, one after the other, then anywhere
+	homes []home
+	home  int
+	asked int64 // ... the batch in which the engine was asked last
 }
 
 // home is a topology domain that all of what is left of a gang is in, or nodes that
@@ -176,7 +177,8 @@ func (d *Driver) cut(g *gang, rec *engine.JobRecord) {
 
 // lose lets a pod go whose node is lost.
 func (d *Driver) lose(p *pod) {
-	d.told.event(p.obj, v1.EventTypeWarning, "NodeLost", "its node "+p.node+" is gone; its gang runs on and waits for another pod")
+	d.told.event(p.obj, v1.EventTypeWarning, "NodeLost",
+		"its node "+p.node+" is gone; its gang runs on and waits for another pod")
 	d.disown(p)
 	d.remove(p)
 }
@@ -297,7 +299,8 @@ func (d *Driver) patch(g *gang) {
 		p.give(&g.missing[i].Request)
 		have = addTasks(have, cluster.TaskSet{Count: 1, Request: p.request})
 		if w == nil {
-			w = d.gangFor(&gangs.Claim{Key: patchKey(g), Name: g.name + "-repair", Object: g.object, Kind: g.kind, Of: g.key,
+			w = d.gangFor(&gangs.Claim{Key: patchKey(g), Name: g.name + "-repair", Object: g.object, Kind: g.kind,
+				Of:   g.key,
 				Need: func(gangs.Gang) (gangs.Membership, error) { return g.patchNeed(), nil }})
 			w.repair.patch, w.repair.homes = true, d.homesOf(g)
 		}
@@ -331,7 +334,8 @@ func (d *Driver) homesOf(g *gang) (list []home) {
 		}
 	}
 	l := &d.opt.Labels
-	for _, h := range []home{{label: l.Clique, level: cluster.LevelNVLink}, {label: l.Rack, level: cluster.LevelRack}, {label: l.Fabric, level: cluster.LevelFabric}} {
+	for _, h := range []home{{label: l.Clique, level: cluster.LevelNVLink}, {label: l.Rack, level: cluster.LevelRack},
+		{label: l.Fabric, level: cluster.LevelFabric}} {
 		if h.label == "" || t.Required && h.level != t.Level {
 			continue
 		}
@@ -415,7 +419,8 @@ func (d *Driver) givenAway(g *gang, p *plan) bool {
 	}
 	for _, s := range g.slots {
 		n := d.nodes[s.node]
-		if s.pod != "" || n == nil || n.obj == nil || slices.ContainsFunc(g.sorted(), func(p *pod) bool { return len(p.obj.Spec.ResourceClaims) > 0 }) {
+		if s.pod != "" || n == nil || n.obj == nil ||
+			slices.ContainsFunc(g.sorted(), func(p *pod) bool { return len(p.obj.Spec.ResourceClaims) > 0 }) {
 			continue
 		}
 		if have, used := d.gpusIn(n, g); open[s.node] > 0 && used+open[s.node] > have {

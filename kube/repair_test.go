@@ -98,7 +98,8 @@ func testRepair(b *bench) {
 	if kept(before, now) != 2 || slices.Contains(used(now), "a1") || slices.Contains(used(now), lost) {
 		b.Errorf("it was on %v, node %s was lost, and it is on %v", before, lost, now)
 	}
-	if _, err := b.c.CoreV1().Nodes().Create(b.ctx, controlplane.Node(lost, 8, nil), metav1.CreateOptions{}); err != nil {
+	if _, err := b.c.CoreV1().Nodes().Create(b.ctx, controlplane.Node(lost, 8, nil),
+		metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	whole := controlplane.Pod("whole", 8, nil)
@@ -116,7 +117,9 @@ func testRepair(b *bench) {
 		b.Errorf("it was on %v, and is on %v", before, now)
 	}
 	b.wait("its pods say how often it was repaired", func() bool {
-		return slices.ContainsFunc(b.pods(), func(p v1.Pod) bool { return repairs1(p.Annotations[AnnotationPlan]) == 2 })
+		return slices.ContainsFunc(b.pods(), func(p v1.Pod) bool {
+			return repairs1(p.Annotations[AnnotationPlan]) == 2
+		})
 	})
 	urgent := controlplane.Pod("urgent", 8, map[string]string{LabelTier: "critical"})
 	urgent.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": "a1"}
@@ -197,8 +200,10 @@ func TestFewer(t *testing.T) {
 		tasks, less int
 		gpus, want  uint64
 	}{{2, 1, 0b1111, 0b0011}, {3, 2, 0b1011, 0b0001}, {4, 1, 0, 0}, {2, 1, 0b110110, 0b000110}} {
-		a := engine.Alloc{Tasks: int32(c.tasks), GPUs: c.gpus, CPU: cluster.Milli(500 * c.tasks), RAM: cluster.MiB(10 * c.tasks)}
-		want := engine.Alloc{Tasks: int32(c.tasks - c.less), GPUs: c.want, CPU: cluster.Milli(500 * (c.tasks - c.less)), RAM: cluster.MiB(10 * (c.tasks - c.less))}
+		a := engine.Alloc{Tasks: int32(c.tasks), GPUs: c.gpus, CPU: cluster.Milli(500 * c.tasks),
+			RAM: cluster.MiB(10 * c.tasks)}
+		want := engine.Alloc{Tasks: int32(c.tasks - c.less), GPUs: c.want, CPU: cluster.Milli(500 * (c.tasks - c.less)),
+			RAM: cluster.MiB(10 * (c.tasks - c.less))}
 		if got := fewer(a, c.less); got != want {
 			t.Errorf("%+v without %d tasks is %+v, not %+v", a, c.less, got, want)
 		}
@@ -211,10 +216,12 @@ func TestFewer(t *testing.T) {
 func TestGivenAway(t *testing.T) {
 	for _, answer := range []string{lossRepair, lossRequeue} {
 		t.Run(answer, func(t *testing.T) {
-			gang, other := controlplane.Gang("g", 2, 6, map[string]string{"!" + AnnotationLoss: answer}), controlplane.Pod("other", 6, nil)
+			gang, other := controlplane.Gang("g", 2, 6, map[string]string{"!" + AnnotationLoss: answer}),
+				controlplane.Pod("other", 6, nil)
 			bound := func(p *v1.Pod, node string, on ...planned) {
 				p.Spec.NodeName = node
-				p.Annotations[AnnotationPlan] = (&plan{Tasks: []cluster.TaskSet{{Count: len(on), Request: cluster.Request{GPUs: 6, CPU: 1000}}}, On: on}).text()
+				tasks := []cluster.TaskSet{{Count: len(on), Request: cluster.Request{GPUs: 6, CPU: 1000}}}
+				p.Annotations[AnnotationPlan] = (&plan{Tasks: tasks, On: on}).text()
 			}
 			bound(gang[0], "n0000", planned{Node: "n0000", Tasks: 1}, planned{Node: "n0001", Tasks: 1})
 			bound(other, "n0001", planned{Node: "n0001", Tasks: 1})

@@ -163,7 +163,8 @@ func (d *Driver) replicaSuits(p *pod, name string) string {
 	case !only:
 		return "GPUs that are not shared beside those that are"
 	case s.of == 0:
-		return fmt.Sprintf("label %s does not say how many replicas a GPU has (1 to %d)", d.opt.Labels.Replicas, mostReplicas)
+		return fmt.Sprintf("label %s does not say how many replicas a GPU has (1 to %d)", d.opt.Labels.Replicas,
+			mostReplicas)
 	case p.replica.of != 0 && s.of != p.replica.of:
 		return fmt.Sprintf("%d replicas of a GPU, not %d", s.of, p.replica.of)
 	case p.replica.of != 0 && d.kindFor(p, name, s.of) != p.replica.kind:

@@ -18,7 +18,9 @@ import (
 
 // sharedNode is a node whose GPUs are shared.
 func sharedNode(name string, replicas, of int) *v1.Node {
-	n := controlplane.Node(name, 0, map[string]string{"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.memory": "15360", "nvidia.com/gpu.replicas": strconv.Itoa(of)})
+	n := controlplane.Node(name, 0,
+		map[string]string{"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.memory": "15360",
+			"nvidia.com/gpu.replicas": strconv.Itoa(of)})
 	n.Status.Allocatable["nvidia.com/gpu.shared"] = *resource.NewQuantity(int64(replicas), resource.DecimalSI)
 	return n
 }
@@ -51,13 +53,15 @@ func TestReplicaShare(t *testing.T) {
 	if p.request.GPUs != 1 || p.request.Share != 333 || p.assumed != "three" {
 		t.Errorf("one of three replicas counts for %+v, on %q", p.request, p.assumed)
 	}
-	for name, want := range map[string]string{"three": "", "bad": "label nvidia.com/gpu.replicas does not say how many replicas a GPU has (1 to 1000)",
+	for name, want := range map[string]string{"three": "",
+		"bad":  "label nvidia.com/gpu.replicas does not say how many replicas a GPU has (1 to 1000)",
 		"both": "GPUs that are not shared beside those that are"} {
 		if got := d.replicaSuits(p, name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	for name, want := range map[v1.ResourceName]bool{"nvidia.com/gpu.shared": true, "nvidia.com/gpu": false, "amd.com/gpu.shared": false, "nvidia.com/mig-1g.5gb.shared": false} {
+	for name, want := range map[v1.ResourceName]bool{"nvidia.com/gpu.shared": true, "nvidia.com/gpu": false,
+		"amd.com/gpu.shared": false, "nvidia.com/mig-1g.5gb.shared": false} {
 		if d.isShared(name) != want {
 			t.Errorf("%s counts as replicas of GPUs: %v", name, !want)
 		}
@@ -78,7 +82,8 @@ func testReplicas(b *bench) {
 		}
 	}
 	limits := func(o *Options) {
-		o.Rules.Spec.Queues = []cluster.Queue{{Name: "small", Limit: 500, Lend: cluster.Unlimited}, {Name: "rest", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
+		o.Rules.Spec.Queues = []cluster.Queue{{Name: "small", Limit: 500, Lend: cluster.Unlimited},
+			{Name: "rest", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
 		o.DefaultQueue = "rest"
 	}
 	d, stop := b.schedule(limits)
@@ -122,7 +127,9 @@ func testReplicas(b *bench) {
 	b.create(replicaPod("late", 1, nil), replicaPod("pair", 2, map[string]string{LabelTier: "best-effort"}))
 	b.wait("one more waits", func() bool { return condition(b.pod("late")).Status == v1.ConditionFalse })
 	b.gone(b.pod("tenth-3"))
-	b.wait("who waited for a quarter gets the tenth that became free", func() bool { return b.pod("late").Spec.NodeName == "n2" })
+	b.wait("who waited for a quarter gets the tenth that became free", func() bool {
+		return b.pod("late").Spec.NodeName == "n2"
+	})
 	b.used(d, map[string]int64{"small": 500, "rest": 13*250 + 1000})
 	b.wait("two on one node are not free", func() bool { return condition(b.pod("pair")).Status == v1.ConditionFalse })
 	var freed int
@@ -132,7 +139,9 @@ func testReplicas(b *bench) {
 			freed++
 		}
 	}
-	b.wait("two of one pod are bound where two are free, and count for nothing", func() bool { return b.pod("pair").Spec.NodeName == "n0" })
+	b.wait("two of one pod are bound where two are free, and count for nothing", func() bool {
+		return b.pod("pair").Spec.NodeName == "n0"
+	})
 }
 
 // used waits until the queues hold so much, milli-GPU.
@@ -140,6 +149,7 @@ func (b *bench) used(d *Driver, want map[string]int64) {
 	b.Helper()
 	b.wait(fmt.Sprintf("the queues hold %v", want), func() bool {
 		list, err := View{d}.Queues(b.ctx)
-		return err == nil && !slices.ContainsFunc(list, func(q show.Queue) bool { return want[q.Name] != 0 && q.Used != want[q.Name] })
+		return err == nil &&
+			!slices.ContainsFunc(list, func(q show.Queue) bool { return want[q.Name] != 0 && q.Used != want[q.Name] })
 	})
 }

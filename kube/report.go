@@ -47,7 +47,8 @@ func (d *Driver) Report(ctx context.Context, namespace, name string, uid types.U
 	err := d.ask(ctx, func() {
 		p := d.pods[uid]
 		if p == nil || p.gang == nil || p.node == "" || p.over() || p.obj.Namespace != namespace || p.obj.Name != name {
-			failed = fmt.Errorf("%w: %s/%s (uid %s) is none that this scheduler started", ErrNoPod, namespace, name, uid)
+			failed = fmt.Errorf("%w: %s/%s (uid %s) is none that this scheduler started", ErrNoPod, namespace, name,
+				uid)
 			return
 		}
 		p.report, p.reported = r, cluster.Time(at.UnixNano())
@@ -139,7 +140,8 @@ func (d *Driver) hearReport(g *gang, now cluster.Time) []engine.Event {
 	}
 	r := p.report
 	said := r.Progress
-	said.At, said.Steps, said.Foretold = time.Unix(0, int64(p.reported)).UTC(), max(0, said.Steps), false // to foretell is not the pod's
+	// to foretell is not the pod's
+	said.At, said.Steps, said.Foretold = time.Unix(0, int64(p.reported)).UTC(), max(0, said.Steps), false
 	t.falling = progress.Converges(g.converge, t.falling, t.news(r), &said)
 	ran := progress.RanAt(rec, now)
 	age := min(max(0, now.Sub(p.reported)), ran)
@@ -187,7 +189,9 @@ func (d *Driver) workOf(id cluster.JobID) time.Duration {
 func (t *telling) news(r *show.Report) (list []progress.Measure) {
 	for i := range r.Metrics {
 		m := &r.Metrics[i]
-		if !slices.ContainsFunc(t.metrics, func(o show.Metrics) bool { return o.Trial == m.Trial && o.Step == m.Step }) {
+		if !slices.ContainsFunc(t.metrics, func(o show.Metrics) bool {
+			return o.Trial == m.Trial && o.Step == m.Step
+		}) {
 			list = append(list, progress.Measure{Trial: m.Trial, Step: m.Step, Of: m.Of})
 		}
 	}

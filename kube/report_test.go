@@ -58,8 +58,8 @@ func (d *Driver) arrives(t *testing.T) {
 	steps(t, d)
 }
 
-// What a pod reports is what a job on a machine writes: its speed, its end, what it saved. A report that comes twice, late
-// or after one was lost changes nothing of that.
+// What a pod reports is what a job on a machine writes: its speed, its end, what it saved. A report that comes
+// twice, late or after one was lost changes nothing of that.
 func TestHearReport(t *testing.T) {
 	d, now := still(t, 1)
 	d.come(t, now, controlplane.Pod("a", 8, map[string]string{"!" + AnnotationModel: "resnet50"}))
@@ -107,7 +107,8 @@ func TestHearReport(t *testing.T) {
 	if r := d.eng.Record(g.id); r.Saved != 140*time.Second {
 		t.Errorf("it says that it has finished, and %v is saved", r.Saved)
 	}
-	if j := d.rowOf(g).Job(d.now); j.StepRate == nil || math.Abs(*j.StepRate-400/j.GPUHours) > 1e-9 || j.SampleRate == nil {
+	if j := d.rowOf(g).Job(d.now); j.StepRate == nil || math.Abs(*j.StepRate-400/j.GPUHours) > 1e-9 ||
+		j.SampleRate == nil {
 		t.Errorf("%v steps and %v samples for each of %v GPU-hours", j.StepRate, j.SampleRate, j.GPUHours)
 	}
 	if list := d.eng.Paces(); len(list) != 1 || list[0].Model != "resnet50" || list[0].Pace != 10_000_000 {
@@ -160,7 +161,8 @@ func TestReportsBooked(t *testing.T) {
 		_ = d.tells(t, "c", stepped(1+i, float64(1+i), 100))
 	}
 	if told("a") != 1 || told("b") != 0 || d.seq != before || d.nextReports() != d.clock().Add(bookEvery/2) {
-		t.Errorf("in the second after the first report %v, %v, %v are booked in %d steps; next in %v", told("a"), told("b"), told("c"), d.seq-before, d.nextReports().Sub(d.clock()))
+		t.Errorf("in the second after the first report %v, %v, %v are booked in %d steps; next in %v", told("a"),
+			told("b"), told("c"), d.seq-before, d.nextReports().Sub(d.clock()))
 	}
 	*now = now.Add(bookEvery / 2)
 	steps(t, d)
@@ -183,7 +185,8 @@ func TestReportsBooked(t *testing.T) {
 	g := d.pods["c"].gang
 	d.touch(g) // something happened to it
 	if once(t, d); told("c") != 21 || d.eng.Record(g.id).Saved == 0 || !g.dirty {
-		t.Errorf("what it saved is not booked before what happened to it: step %v, saved %v", told("c"), d.eng.Record(g.id).Saved)
+		t.Errorf("what it saved is not booked before what happened to it: step %v, saved %v", told("c"),
+			d.eng.Record(g.id).Saved)
 	}
 	steps(t, d)
 }
@@ -223,10 +226,13 @@ func TestReportNonsense(t *testing.T) {
 	for _, c := range []struct {
 		r    show.Report
 		want string
-	}{{stepped(1, -1, 2), "progress.step: -1"}, {stepped(1, 1, 1e300), "progress.steps: 1e+300"}, {stepped(-1, 1, 2), "lines: -1"},
-		{show.Report{Lines: 1, Age: -5}, "age_ms: -5"}, {show.Report{Lines: 1, Age: 1 << 62}, "age_ms"}, {show.Report{Lines: 1, Progress: show.Progress{Checkpoint: strings.Repeat("x", 2000)}}, "2000 bytes"},
+	}{{stepped(1, -1, 2), "progress.step: -1"}, {stepped(1, 1, 1e300), "progress.steps: 1e+300"},
+		{stepped(-1, 1, 2), "lines: -1"},
+		{show.Report{Lines: 1, Age: -5}, "age_ms: -5"}, {show.Report{Lines: 1, Age: 1 << 62}, "age_ms"},
+		{show.Report{Lines: 1, Progress: show.Progress{Checkpoint: strings.Repeat("x", 2000)}}, "2000 bytes"},
 		{show.Report{Lines: 1, Metrics: make([]show.Metrics, show.MaxTrials*show.MaxMetrics+1)}, "there are 1025"},
-		{show.Report{Lines: 1, Metrics: []show.Metrics{{Of: map[string]*float64{strings.Repeat("x", 65): nil}}}}, "metrics[0].of: a name is 65 bytes"}} {
+		{show.Report{Lines: 1, Metrics: []show.Metrics{{Of: map[string]*float64{strings.Repeat("x", 65): nil}}}},
+			"metrics[0].of: a name is 65 bytes"}} {
 		if err := d.tells(t, "a", c.r); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, not %q", err, c.want)
 		}
@@ -247,7 +253,11 @@ func TestReportsToken(t *testing.T) {
 	p := controlplane.Pod("a", 1, nil)
 	with := func(audience string) *v1.Pod {
 		q := p.DeepCopy()
-		q.Spec.Volumes = []v1.Volume{{Name: "t", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Audience: audience}}}}}}}
+		q.Spec.Volumes = []v1.Volume{
+			{Name: "t", VolumeSource: v1.VolumeSource{
+				Projected: &v1.ProjectedVolumeSource{
+					Sources: []v1.VolumeProjection{
+						{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Audience: audience}}}}}}}
 		return q
 	}
 	if reports(p) || reports(with("vault")) || !reports(with("muster")) {
@@ -255,11 +265,12 @@ func TestReportsToken(t *testing.T) {
 	}
 }
 
-// A gang that had to leave goes on from its last checkpoint as reported, of as much work as its progress told, and so does
-// one that had to leave again before it reported.
+// A gang that had to leave goes on from its last checkpoint as reported, of as much work as its progress told,
+// and so does one that had to leave again before it reported.
 func TestReportGoesOn(t *testing.T) {
 	yes := true
-	owner := []metav1.OwnerReference{{APIVersion: "example.org/v1", Kind: "Trainer", Name: "trainer", UID: "trainer", Controller: &yes}}
+	owner := []metav1.OwnerReference{
+		{APIVersion: "example.org/v1", Kind: "Trainer", Name: "trainer", UID: "trainer", Controller: &yes}}
 	pod := func(name string) *v1.Pod {
 		p := controlplane.Pod(name, 8, map[string]string{LabelTier: "best-effort"})
 		p.OwnerReferences = owner
@@ -307,7 +318,8 @@ func TestReportGoesOn(t *testing.T) {
 // The end of a gang that states how its loss converges is foretold by that.
 func TestReportConverges(t *testing.T) {
 	d, now := still(t, 1)
-	d.come(t, now, controlplane.Pod("a", 8, map[string]string{"!" + AnnotationConverge: "loss:0.001:2"}), controlplane.Pod("wrong", 8, map[string]string{"!" + AnnotationConverge: "loss"}))
+	d.come(t, now, controlplane.Pod("a", 8, map[string]string{"!" + AnnotationConverge: "loss:0.001:2"}),
+		controlplane.Pod("wrong", 8, map[string]string{"!" + AnnotationConverge: "loss"}))
 	d.arrives(t)
 	curve := perf.LossCurve{B0: 0.02, B1: 0.5, B2: 0.2}
 	g, end := d.pods["a"].gang, perf.Convergence{Metric: "loss", Below: 0.001, Times: 2}.End(curve, 10)
@@ -343,7 +355,8 @@ func TestReportListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, l := d.pods["a"].gang, d.see()
-	if j := d.rowOf(g).Job(l.At); len(j.Metrics) != 1 || j.Progress == nil || j.Progress.Checkpoint != "/ckpt" || j.Progress.Steps != 0 || j.Progress.Foretold {
+	if j := d.rowOf(g).Job(l.At); len(j.Metrics) != 1 || j.Progress == nil || j.Progress.Checkpoint != "/ckpt" ||
+		j.Progress.Steps != 0 || j.Progress.Foretold {
 		t.Errorf("the job itself: %+v, %+v", j.Progress, j.Metrics)
 	}
 	d.looks.last = l

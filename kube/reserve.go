@@ -29,7 +29,8 @@ var errElsewhere = errors.New("it is not the claim any more that devices were ch
 // reserve writes what was chosen into the claims of a pod, and that they are
 // reserved for it. It returns the claims as they are then; an error leaves those
 // behind that were written before.
-func (d *Driver) reserve(ctx context.Context, obj *v1.Pod, list []given) (done []*resourceapi.ResourceClaim, err error) {
+func (d *Driver) reserve(ctx context.Context, obj *v1.Pod, list []given) (done []*resourceapi.ResourceClaim,
+	err error) {
 	for i := range list {
 		d.crash("kube-reserving")
 		c, err := d.reserveOne(ctx, obj, &list[i])
@@ -62,7 +63,8 @@ func (d *Driver) reserveOne(ctx context.Context, obj *v1.Pod, g *given) (*resour
 
 // write allocates and reserves a claim in one request, after the finalizer that
 // keeps it from going while it is allocated.
-func (d *Driver) write(ctx context.Context, client resourceclient.ResourceClaimInterface, c *resourceapi.ResourceClaim, obj *v1.Pod, g *given) (_ *resourceapi.ResourceClaim, err error) {
+func (d *Driver) write(ctx context.Context, client resourceclient.ResourceClaimInterface, c *resourceapi.ResourceClaim,
+	obj *v1.Pod, g *given) (_ *resourceapi.ResourceClaim, err error) {
 	switch has := c.Status.Allocation; {
 	case c.UID != g.uid || c.DeletionTimestamp != nil:
 		return nil, errElsewhere
@@ -80,12 +82,15 @@ func (d *Driver) write(ctx context.Context, client resourceclient.ResourceClaimI
 		c.Status.Allocation = g.allocation.DeepCopy()
 		c.Status.Allocation.AllocationTimestamp = &metav1.Time{Time: d.opt.Now()}
 	}
-	c.Status.ReservedFor = append(c.Status.ReservedFor, resourceapi.ResourceClaimConsumerReference{Resource: "pods", Name: obj.Name, UID: obj.UID})
+	c.Status.ReservedFor = append(c.Status.ReservedFor,
+		resourceapi.ResourceClaimConsumerReference{Resource: "pods", Name: obj.Name, UID: obj.UID})
 	return client.UpdateStatus(ctx, c, metav1.UpdateOptions{})
 }
 
 func reservedFor(c *resourceapi.ResourceClaim, uid types.UID) bool {
-	return slices.ContainsFunc(c.Status.ReservedFor, func(r resourceapi.ResourceClaimConsumerReference) bool { return r.UID == uid })
+	return slices.ContainsFunc(c.Status.ReservedFor, func(r resourceapi.ResourceClaimConsumerReference) bool {
+		return r.UID == uid
+	})
 }
 
 // takeBack takes back what is reserved for a pod that could not be bound. Its
@@ -124,7 +129,8 @@ func (d *Driver) takeBackNow(ctx context.Context, p *pod, obj *v1.Pod, list []gi
 
 // unreserve removes a pod from its claims; those that nobody else has are not
 // allocated any more.
-func (d *Driver) unreserve(ctx context.Context, obj *v1.Pod, list []given) (done []*resourceapi.ResourceClaim, err error) {
+func (d *Driver) unreserve(ctx context.Context, obj *v1.Pod, list []given) (done []*resourceapi.ResourceClaim,
+	err error) {
 	client := d.opt.Client.ResourceV1().ResourceClaims(obj.Namespace)
 	for i := range list {
 		c, err := client.Get(ctx, list[i].claim.Name, metav1.GetOptions{})
@@ -134,7 +140,8 @@ func (d *Driver) unreserve(ctx context.Context, obj *v1.Pod, list []given) (done
 		case err != nil:
 			return done, err
 		}
-		c.Status.ReservedFor = slices.DeleteFunc(c.Status.ReservedFor, func(r resourceapi.ResourceClaimConsumerReference) bool { return r.UID == obj.UID })
+		c.Status.ReservedFor = slices.DeleteFunc(c.Status.ReservedFor,
+			func(r resourceapi.ResourceClaimConsumerReference) bool { return r.UID == obj.UID })
 		if len(c.Status.ReservedFor) == 0 {
 			c.Status.Allocation, c.Status.Devices = nil, nil
 		}

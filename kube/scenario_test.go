@@ -22,7 +22,8 @@ import (
 // dependencies, arrays, holds, reservations), about jobs of one instant whose
 // order only a replay keeps, or about things that have a test of their own here
 // (nodes that go, models of GPUs, shares, MIG, changes of queues).
-var onCluster = []string{"fifo-gang", "gang-whole-or-nothing", "gang-tasks", "topology-nvlink", "topology-required", "topology-tightest",
+var onCluster = []string{"fifo-gang", "gang-whole-or-nothing", "gang-tasks", "topology-nvlink", "topology-required",
+	"topology-tightest",
 	"tier-order", "tier-best-effort-first", "pack-fit", "cpu-ram", "kueue-reclaim", "queue-tree", "reclaim-order"}
 
 // few is how many of them a plain test plays; MUSTER_SOAK has them all.
@@ -46,7 +47,8 @@ func testScenarios(b *bench) {
 		}
 		for _, m := range moments {
 			key := fmt.Sprint(m.Policy, m.Placer, m.Backfill, m.Spec, m.Jobs)
-			if !m.Plain || m.Policy != "fifo" || m.Backfill != "" && m.Backfill != "skip" && m.Backfill != "none" || played[key] {
+			if !m.Plain || m.Policy != "fifo" || m.Backfill != "" && m.Backfill != "skip" && m.Backfill != "none" ||
+				played[key] {
 				continue
 			}
 			played[name], played[key] = true, true
@@ -70,7 +72,8 @@ func (b *bench) moment(m *scenario.Moment) {
 	b.guard(have)
 	_, stop := b.schedule(func(o *Options) {
 		o.Labels.Rack, o.Labels.Fabric = "test.muster.sh/rack", "test.muster.sh/fabric"
-		o.Rules.Policy, o.Rules.Placer, o.Rules.Backfill, o.Rules.Spec.Queues = m.Policy, m.Placer, m.Backfill, m.Spec.Queues
+		o.Rules.Policy, o.Rules.Placer, o.Rules.Backfill, o.Rules.Spec.Queues = m.Policy, m.Placer, m.Backfill,
+			m.Spec.Queues
 	})
 	defer stop()
 	for i := range m.Jobs {
@@ -110,7 +113,8 @@ func (b *bench) moment(m *scenario.Moment) {
 // nodeOf is a node of a scenario as the API server has it.
 func nodeOf(n *cluster.Node) *v1.Node {
 	labels := map[string]string{}
-	for key, value := range map[string]string{"test.muster.sh/rack": n.Rack, "test.muster.sh/fabric": n.Fabric, "nvidia.com/gpu.clique": n.NVLink} {
+	for key, value := range map[string]string{"test.muster.sh/rack": n.Rack, "test.muster.sh/fabric": n.Fabric,
+		"nvidia.com/gpu.clique": n.NVLink} {
 		if value != "" {
 			labels[key] = value
 		}

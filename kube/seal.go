@@ -38,7 +38,8 @@ func (k sealKey) holds(obj *v1.Pod, annotation string) bool {
 	if len(k) == 0 {
 		return true
 	}
-	return hmac.Equal([]byte(obj.Annotations[annotation+sealSuffix]), []byte(k.seal(obj.UID, annotation, obj.Annotations[annotation])))
+	return hmac.Equal([]byte(obj.Annotations[annotation+sealSuffix]),
+		[]byte(k.seal(obj.UID, annotation, obj.Annotations[annotation])))
 }
 
 // sealSuffix makes an annotation's key that of its seal.

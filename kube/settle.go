@@ -28,7 +28,8 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 		d.move(p, false)
 		return
 	}
-	if p.Where != "" && (!maps.Equal(p.obj.Labels, obj.Labels) || (p.obj.DeletionTimestamp == nil) != (obj.DeletionTimestamp == nil)) {
+	if p.Where != "" && (!maps.Equal(p.obj.Labels, obj.Labels) ||
+		(p.obj.DeletionTimestamp == nil) != (obj.DeletionTimestamp == nil)) {
 		d.moves++
 	}
 	was := p.obj
@@ -243,7 +244,8 @@ func (d *Driver) submit(g *gang, spec *cluster.Job, pods []*pod, now cluster.Tim
 	if g.atHome() {
 		d.later(g, now)
 	}
-	return append(d.name(g.nodes), engine.Event{Type: engine.Submitted, Job: g.id, Given: d.goOn(g, pods[0].obj, spec), Spec: spec})
+	return append(d.name(g.nodes),
+		engine.Event{Type: engine.Submitted, Job: g.id, Given: d.goOn(g, pods[0].obj, spec), Spec: spec})
 }
 
 // asks reports whether a pod of the gang wants to be bound, now or later.
@@ -295,7 +297,8 @@ func (d *Driver) settleWaiting(g *gang) []engine.Event {
 	m, err := g.need()
 	if err == nil && !d.widen(g) {
 		need, more, _ := d.crew(g, &m)
-		if len(need) == max(1, m.Size) && d.asSubmitted(g, need, more) && !g.boundByPlan() && d.admits(g.spec) == nil && g.facts == d.factsOf(g, d.membersOf(g)) {
+		if len(need) == max(1, m.Size) && d.asSubmitted(g, need, more) && !g.boundByPlan() && d.admits(g.spec) == nil &&
+			g.facts == d.factsOf(g, d.membersOf(g)) {
 			return nil
 		}
 	}
@@ -370,7 +373,8 @@ func (d *Driver) unwind(g *gang) {
 	g.run++
 	d.opt.Observe.Unwound()
 	for _, p := range g.seated() {
-		d.told.event(p.obj, v1.EventTypeWarning, "GangUnwound", "deleted, because its gang could not be bound as a whole: "+g.refused)
+		d.told.event(p.obj, v1.EventTypeWarning, "GangUnwound",
+			"deleted, because its gang could not be bound as a whole: "+g.refused)
 		d.remove(p)
 	}
 }
@@ -547,13 +551,16 @@ func (d *Driver) replace(g *gang) []engine.Event {
 		}
 		r := &g.spec.Tasks[s.set].Request
 		fits := func(p *pod) bool { return d.takesPlace(p, r, s.node) && !p.binding }
-		if n := d.nodes[s.node]; g.repair.wanted && (n == nil || n.state() != cluster.Up) && slices.ContainsFunc(pods, fits) {
+		if n := d.nodes[s.node]; g.repair.wanted && (n == nil || n.state() != cluster.Up) &&
+			slices.ContainsFunc(pods, fits) {
 			s.lost = true // it may be elsewhere, if others of its gang are left
 			if d.hurt(g) {
 				continue
 			}
 		}
-		k := slices.IndexFunc(pods, func(p *pod) bool { return fits(p) && d.keptOff(p, s.node) == "" && d.grant(p, s.node) == "" })
+		k := slices.IndexFunc(pods, func(p *pod) bool {
+			return fits(p) && d.keptOff(p, s.node) == "" && d.grant(p, s.node) == ""
+		})
 		if k < 0 {
 			d.waits[g] = true // for the devices or volumes of the pod before it, perhaps
 			continue

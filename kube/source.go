@@ -104,7 +104,8 @@ func (d *Driver) gangOf(obj *v1.Pod) *gang { return d.gangFor(d.claimOf(obj)) }
 func (d *Driver) gangFor(c *gangs.Claim) *gang {
 	g := d.gangs[c.Key]
 	if g == nil {
-		g = &gang{key: c.Key, name: c.Name, of: c.Of, object: c.Object, kind: c.Kind, pods: map[types.UID]*pod{}, id: cluster.NoJob}
+		g = &gang{key: c.Key, name: c.Name, of: c.Of, object: c.Object, kind: c.Kind, pods: map[types.UID]*pod{},
+			id: cluster.NoJob}
 		g.need = func() (gangs.Membership, error) { return c.Need(g) }
 		d.gangs[c.Key] = g
 		if c.Object != (gangs.Key{}) {

@@ -14,7 +14,9 @@ import (
 func rolePods(names ...string) (list []*pod) {
 	for _, n := range names {
 		kind, _, _ := strings.Cut(n, "-")
-		list = append(list, &pod{obj: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: n, UID: types.UID(n), Labels: map[string]string{"kind": kind}}}})
+		list = append(list, &pod{
+			obj: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: n, UID: types.UID(n),
+				Labels: map[string]string{"kind": kind}}}})
 	}
 	return list
 }

@@ -52,21 +52,26 @@ func (b *bench) event(name, reason string) {
 	b.Helper()
 	b.wait("there is an event "+reason+" about "+name, func() bool {
 		list, err := b.c.CoreV1().Events("default").List(b.ctx, metav1.ListOptions{})
-		return err == nil && slices.ContainsFunc(list.Items, func(e v1.Event) bool { return e.Reason == reason && e.InvolvedObject.Name == name })
+		return err == nil &&
+			slices.ContainsFunc(list.Items, func(e v1.Event) bool {
+				return e.Reason == reason && e.InvolvedObject.Name == name
+			})
 	})
 }
 
 func (b *bench) patch(name, patch string, subresource ...string) {
 	b.Helper()
-	if _, err := b.c.CoreV1().Pods("default").Patch(b.ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, subresource...); err != nil {
+	if _, err := b.c.CoreV1().Pods("default").Patch(b.ctx, name, types.StrategicMergePatchType, []byte(patch),
+		metav1.PatchOptions{}, subresource...); err != nil {
 		b.Fatal(err)
 	}
 }
 
 func sealed(o *Options) { o.Seal = []byte("a key that tenants do not have") }
 
-// What one tenant's pods claim about themselves does not end the scheduler, at its start or later, and holds nothing that
-// they do not have: pods of others get all the rest. A gang that the scheduler bound is found again by the next one.
+// What one tenant's pods claim about themselves does not end the scheduler, at its start or later, and holds
+// nothing that they do not have: pods of others get all the rest. A gang that the scheduler bound is found
+// again by the next one.
 func testHostile(b *bench) {
 	b.nodes(8, "n1", "n2", "n3")
 	bound := func(name, node, plan string) *v1.Pod {
@@ -76,14 +81,18 @@ func testHostile(b *bench) {
 	slice.Spec.Containers[0].Resources.Limits = v1.ResourceList{"nvidia.com/mig-1g.10gb": resource.MustParse("1")}
 	huge := controlplane.Pod("huge", 0, nil)
 	huge.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("9223372036854775807")
-	b.create(bound("absurd", "n1", `{"tasks":[{"count":1,"request":{"cpu":4611686018427387904}}],"on":[{"node":"n1","tasks":1}]}`),
-		bound("everything", "n1", `{"tasks":[{"count":3,"request":{"gpus":8,"cpu":1000}}],"on":[{"node":"n1","tasks":1},{"node":"n2","tasks":1},{"node":"n3","tasks":1}]}`), slice, huge)
+	b.create(bound("absurd", "n1",
+		`{"tasks":[{"count":1,"request":{"cpu":4611686018427387904}}],"on":[{"node":"n1","tasks":1}]}`),
+		bound("everything", "n1",
+			`{"tasks":[{"count":3,"request":{"gpus":8,"cpu":1000}}],"on":[{"node":"n1","tasks":1},{"node":"n2","tasks":1},{"node":"n3","tasks":1}]}`), slice, huge)
 	_, stop := b.schedule(sealed)
 	b.create(controlplane.Gang("g", 2, 8, nil)...)
 	b.areBound("g-0", "g-1")
 	b.event("absurd", "SetAside")
 	b.event("everything", "SetAside")
-	b.create(bound("later", "n2", `{"tasks":[{"count":1,"request":{"gpus":1,"share":-7}}],"on":[{"node":"n2","tasks":1}]}`), controlplane.Pod("a", 4, nil))
+	b.create(bound("later", "n2",
+		`{"tasks":[{"count":1,"request":{"gpus":1,"share":-7}}],"on":[{"node":"n2","tasks":1}]}`),
+		controlplane.Pod("a", 4, nil))
 	b.areBound("a")
 	b.event("later", "SetAside")
 	stop()
@@ -108,7 +117,8 @@ func testResized(b *bench) {
 	}
 	b.areBound("p0", "p1", "p2", "p3")
 	resize := func(cpu string) {
-		b.patch("p2", fmt.Sprintf(`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":%q}}}]}}`, cpu), "resize")
+		b.patch("p2", fmt.Sprintf(`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":%q}}}]}}`, cpu),
+			"resize")
 	}
 	resize("60")
 	b.create(cpus(controlplane.Pod("large", 0, nil), "50"))
@@ -173,21 +183,28 @@ func testVolumesChange(b *bench) {
 	_, stop := b.schedule()
 	defer stop()
 	p := controlplane.Pod("p", 1, nil)
-	p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
+	p.Spec.Volumes = []v1.Volume{
+		{Name: "v", VolumeSource: v1.VolumeSource{
+			PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
 	b.create(p)
 	b.saysWhy("p", "volume claim c does not exist")
 	class, size := "slow", v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
-	c := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: v1.PersistentVolumeClaimSpec{StorageClassName: &class,
-		AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}, Resources: v1.VolumeResourceRequirements{Requests: size}}}
+	c := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"},
+		Spec: v1.PersistentVolumeClaimSpec{StorageClassName: &class,
+			AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+			Resources:   v1.VolumeResourceRequirements{Requests: size}}}
 	if _, err := b.c.CoreV1().PersistentVolumeClaims("default").Create(b.ctx, c, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	b.saysWhy("p", "volume claim c is not bound yet")
-	v := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1.PersistentVolumeSpec{StorageClassName: class, Capacity: size, AccessModes: c.Spec.AccessModes,
-		PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimRetain,
-		PersistentVolumeSource:        v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/v"}},
-		NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
-			{Key: "kubernetes.io/hostname", Operator: v1.NodeSelectorOpIn, Values: []string{"n2"}}}}}}}}}
+	v := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"},
+		Spec: v1.PersistentVolumeSpec{StorageClassName: class, Capacity: size, AccessModes: c.Spec.AccessModes,
+			PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimRetain,
+			PersistentVolumeSource:        v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/v"}},
+			NodeAffinity: &v1.VolumeNodeAffinity{
+				Required: &v1.NodeSelector{
+					NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
+						{Key: "kubernetes.io/hostname", Operator: v1.NodeSelectorOpIn, Values: []string{"n2"}}}}}}}}}
 	if _, err := b.c.CoreV1().PersistentVolumes().Create(b.ctx, v, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -245,8 +262,11 @@ func testSaid(b *bench) {
 		_ = b.c.CoreV1().Pods("default").Delete(b.ctx, p.Name, metav1.DeleteOptions{})
 	}
 	one := intstr.FromInt32(1)
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "keep"}, Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "low"}}}}
-	if _, err := b.c.PolicyV1().PodDisruptionBudgets("default").Create(b.ctx, budget, metav1.CreateOptions{}); err != nil {
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "keep"},
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one,
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "low"}}}}
+	if _, err := b.c.PolicyV1().PodDisruptionBudgets("default").Create(b.ctx, budget,
+		metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	b.create(controlplane.Pod("low", 2, map[string]string{"app": "low", LabelTier: "best-effort"}))

@@ -60,7 +60,8 @@ func TestManySelectors(t *testing.T) {
 		t.Errorf("the pod that waits: %+v", g)
 	}
 	if g := w.gangs["pod/large"]; g.phase != gathering || g.refused == "" {
-		t.Errorf("a pod that its nodes cannot ever hold is to be refused, not to wait: phase %d, %q", g.phase, g.refused)
+		t.Errorf("a pod that its nodes cannot ever hold is to be refused, not to wait: phase %d, %q", g.phase,
+			g.refused)
 	}
 	if len(w.sets) < 1000 {
 		t.Fatalf("%d sets", len(w.sets))
@@ -78,7 +79,8 @@ func TestManySelectors(t *testing.T) {
 
 // Nodes join, come back, leave, are labelled, tainted, cordoned and resized, and gangs that wait follow.
 func TestSteady(t *testing.T) {
-	w := newWorld(t, nil, someNodes(2, 8), on(controlplane.Pod("zone", 1, nil), "zone", "a"), controlplane.Pod("fills", 8, nil), controlplane.Pod("too", 8, nil),
+	w := newWorld(t, nil, someNodes(2, 8), on(controlplane.Pod("zone", 1, nil), "zone", "a"),
+		controlplane.Pod("fills", 8, nil), controlplane.Pod("too", 8, nil),
 		controlplane.Pod("waits", 8, nil))
 	waits := func(name string) {
 		t.Helper()
@@ -209,7 +211,8 @@ func TestManyNodesComeAndGo(t *testing.T) {
 		t.Errorf("the engine began anew %d times", k)
 	}
 	w.compare(w.clock())
-	if len(w.nodes) != 4 || len(w.order) != 4 || len(w.number) != 4 || len(w.eng.Nodes()) != 4 || len(w.goneNodes)+len(w.joined)+len(w.named)+len(w.sets) != 0 {
+	if len(w.nodes) != 4 || len(w.order) != 4 || len(w.number) != 4 || len(w.eng.Nodes()) != 4 ||
+		len(w.goneNodes)+len(w.joined)+len(w.named)+len(w.sets) != 0 {
 		t.Errorf("nodes: %d known, %d in order, %d numbered, %d in the engine, %d left, %d joined; %d sets named, %d known", len(w.nodes), len(w.order), len(w.number),
 			len(w.eng.Nodes()), len(w.goneNodes), len(w.joined), len(w.named), len(w.sets))
 	}
@@ -224,7 +227,9 @@ func TestSteadyPods(t *testing.T) {
 	if w.at("p") != "" {
 		t.Fatalf("p is at %q", w.at("p"))
 	}
-	w.steadily(t, "it gets a label", func() { p = w.change(t, p, func(p *v1.Pod) { p.Labels[LabelTier] = "critical" }) })
+	w.steadily(t, "it gets a label", func() {
+		p = w.change(t, p, func(p *v1.Pod) { p.Labels[LabelTier] = "critical" })
+	})
 	w.steadily(t, "it tolerates more", func() {
 		p = w.change(t, p, func(p *v1.Pod) {
 			p.Spec.Tolerations = append(p.Spec.Tolerations, v1.Toleration{Key: "team", Operator: v1.TolerationOpExists})

@@ -279,7 +279,8 @@ func TestSteadyLabels(t *testing.T) {
 func TestSteadyMove(t *testing.T) {
 	owned := func(name string) *v1.Pod {
 		p, yes := controlplane.Pod(name, 4, map[string]string{"!" + AnnotationMovable: "true"}), true
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Trainer", Name: "t", UID: "t"}}
+		p.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "example.com/v1", Kind: "Trainer", Name: "t", UID: "t"}}
 		p.OwnerReferences[0].Controller = &yes
 		return p
 	}

@@ -33,8 +33,8 @@ const (
 	tellAfter = time.Second
 	tellFirst = 5 * time.Second
 	tellLast  = 5 * time.Minute
-	// tellRefresh is from which distance of looks on a gang is written to, too, when who holds what it needs, or when it
-	// is expected to start, is another: that is no news, and need not be told at once.
+	// tellRefresh is from which distance of looks on a gang is written to, too, when who holds what it needs,
+	// or when it is expected to start, is another: that is no news, and need not be told at once.
 	tellRefresh = time.Minute
 	tellQueue   = 1024 // of what else is to be written
 )
@@ -119,7 +119,8 @@ func (t *tells) owner(obj *v1.Pod, kind, reason, text string) {
 	if t.rec == nil || ref == nil {
 		return
 	}
-	t.rec.Event(&v1.ObjectReference{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: obj.Namespace, Name: ref.Name, UID: ref.UID}, kind, reason, text)
+	t.rec.Event(&v1.ObjectReference{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: obj.Namespace,
+		Name: ref.Name, UID: ref.UID}, kind, reason, text)
 }
 
 // full reports whether no more can be queued.
@@ -129,7 +130,8 @@ func (t *tells) full(n int) bool { return len(t.queue)+n > cap(t.queue) }
 func (t *tells) condition(obj *v1.Pod, metadata map[string]any, c v1.PodCondition) {
 	patch := conditionPatch(metadata, c)
 	t.queue <- func(ctx context.Context) {
-		_, _ = t.client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		_, _ = t.client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{}, "status")
 	}
 }
 
@@ -209,7 +211,8 @@ func (d *Driver) tellGang(g *gang, now cluster.Time, look *explanations) bool {
 		return true
 	}
 	fresh := stem != g.text
-	if g.text == "" && all(pods, func(p *pod) bool { return strings.HasPrefix(scheduledText(p.obj), stem) }) { // a scheduler before this one said so
+	// a scheduler before this one said so
+	if g.text == "" && all(pods, func(p *pod) bool { return strings.HasPrefix(scheduledText(p.obj), stem) }) {
 		g.text, g.toldTo, g.wrote, g.unheard = stem, to, scheduledText(pods[0].obj), false
 		return true
 	}
@@ -219,7 +222,9 @@ func (d *Driver) tellGang(g *gang, now cluster.Time, look *explanations) bool {
 	}
 	g.text, g.toldTo, g.wrote, g.unheard = stem, to, text, false
 	for i, p := range pods {
-		d.told.box.put(&letter{obj: p.obj, text: text, at: time.Unix(0, int64(now)), news: fresh, changed: func() { d.inbox.Put(func() { d.missed(g) }) }})
+		d.told.box.put(&letter{obj: p.obj, text: text, at: time.Unix(0, int64(now)), news: fresh, changed: func() {
+			d.inbox.Put(func() { d.missed(g) })
+		}})
 		if i == 0 && fresh { // one event for a gang
 			d.told.event(p.obj, v1.EventTypeWarning, "FailedScheduling", text)
 		}
@@ -265,7 +270,8 @@ func (d *Driver) whyText(g *gang, y *engine.Why, now cluster.Time) (stem, text s
 	switch {
 	case y.Expected == cluster.Never || y.Expected <= now:
 	case y.Rough:
-		text += ". Expected to start at the earliest about " + time.Unix(0, int64(y.Expected)).UTC().Format(time.RFC3339)
+		text += ". Expected to start at the earliest about " +
+			time.Unix(0, int64(y.Expected)).UTC().Format(time.RFC3339)
 	default:
 		text += ". Expected to start at the earliest " + time.Unix(0, int64(y.Expected)).UTC().Format(time.RFC3339)
 	}
@@ -286,6 +292,7 @@ func (t *tells) status(client dynamic.Interface, name string, s *queues.Status) 
 		panic(err) // of numbers and texts
 	}
 	t.queue <- func(ctx context.Context) {
-		_, _ = client.Resource(queues.Resource).Patch(ctx, name, types.MergePatchType, text, metav1.PatchOptions{}, "status")
+		_, _ = client.Resource(queues.Resource).Patch(ctx, name, types.MergePatchType, text, metav1.PatchOptions{},
+			"status")
 	}
 }

@@ -115,7 +115,8 @@ func TestTellMany(t *testing.T) {
 
 // What a pod waits for stays the same while others come and go that hold it: who these are is told anew, in time.
 func TestTellHolders(t *testing.T) {
-	pods := []*v1.Pod{controlplane.Pod("a", 4, nil), controlplane.Pod("b", 4, nil), controlplane.Pod("big", 8, nil), controlplane.Pod("c", 4, nil)}
+	pods := []*v1.Pod{controlplane.Pod("a", 4, nil), controlplane.Pod("b", 4, nil), controlplane.Pod("big", 8, nil),
+		controlplane.Pod("c", 4, nil)}
 	d, now := still(t, 1, pods...)
 	p := listenTo(t, d)
 	big := func() string {
@@ -153,7 +154,8 @@ func TestTellHolders(t *testing.T) {
 func TestTellFirst(t *testing.T) {
 	var pods []*v1.Pod
 	for i := range 64 { // no two ask for the same
-		pods = append(pods, controlplane.Gang(fmt.Sprintf("old%d", i), 1, 1+i%8, map[string]string{LabelQueue: "default", "!" + AnnotationModel: fmt.Sprint("m", i)})...)
+		pods = append(pods, controlplane.Gang(fmt.Sprintf("old%d", i), 1, 1+i%8,
+			map[string]string{LabelQueue: "default", "!" + AnnotationModel: fmt.Sprint("m", i)})...)
 	}
 	d, now := still(t, 1, append(pods, controlplane.Pod("full", 8, map[string]string{LabelTier: "critical"}))...)
 	d.opt.Now = func() time.Time { // as slow as can be
@@ -215,7 +217,8 @@ func TestTellConflict(t *testing.T) {
 	for deadline := time.Now().Add(time.Minute); tried() == 0 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	for deadline := time.Now().Add(time.Minute); len(p.names()) == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); len(p.names()) == 0 &&
+		time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		d.collect()
 		*now = now.Add(2 * time.Second)
 		d.tell(d.clock())
@@ -250,11 +253,13 @@ func TestOutbox(t *testing.T) {
 	}
 }
 
-// TestTellAlike: where finding out of one gang takes as long as a look may, all that ask for the same are told in that look, too.
+// TestTellAlike: where finding out of one gang takes as long as a look may, all that ask for the same are told
+// in that look, too.
 func TestTellAlike(t *testing.T) {
 	var pods []*v1.Pod
 	for i := range 200 {
-		pods = append(pods, controlplane.Gang(fmt.Sprintf("alike%d", i), 1, 1, map[string]string{LabelQueue: "default"})...)
+		pods = append(pods, controlplane.Gang(fmt.Sprintf("alike%d", i), 1, 1,
+			map[string]string{LabelQueue: "default"})...)
 	}
 	d, now := still(t, 1, append(pods, controlplane.Pod("full", 8, map[string]string{LabelTier: "critical"}))...)
 	look := d.explanations(d.clock())

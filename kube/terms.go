@@ -88,7 +88,8 @@ func (d *Driver) queueOf(g *gang, first *v1.Pod) string {
 
 // queueFor finds the queue of a gang.
 func (d *Driver) queueFor(g *gang, namespace string, who []gangs.Speaker) string {
-	return cmp.Or(gangs.Stated(who, LabelQueue).Value, d.objects.Queue(g, namespace, who, d.queues.Tree()), d.opt.DefaultQueue)
+	return cmp.Or(gangs.Stated(who, LabelQueue).Value, d.objects.Queue(g, namespace, who, d.queues.Tree()),
+		d.opt.DefaultQueue)
 }
 
 // priorityFor finds the priority of a gang, and the name of its class.
@@ -139,7 +140,8 @@ func (d *Driver) topologyFor(who []gangs.Speaker) (cluster.Topology, error) {
 	for _, s := range gangs.Required(who) {
 		l, ok := d.levelOf(s.Value)
 		if !ok {
-			return cluster.Topology{}, fmt.Errorf("%s: %q is none of the labels that the configuration names (labels: clique, rack, fabric), nor kubernetes.io/hostname", s.Where, s.Value)
+			return cluster.Topology{},
+				fmt.Errorf("%s: %q is none of the labels that the configuration names (labels: clique, rack, fabric), nor kubernetes.io/hostname", s.Where, s.Value)
 		}
 		return cluster.Topology{Level: l, Required: true}, nil
 	}

@@ -70,12 +70,15 @@ func (d *Driver) wayOf(a *resourceapi.AllocationResult) (w claimWay) {
 // configured is the way that a driver takes from the configuration of an allocation for one
 // of its devices: the last that holds for its request and such a device, those of the
 // claim after those of its class. One that cannot be read says nothing: then they take turns.
-func (d *Driver) configured(list []resourceapi.DeviceAllocationConfiguration, r *resourceapi.DeviceRequestAllocationResult) (w claimWay) {
+func (d *Driver) configured(list []resourceapi.DeviceAllocationConfiguration,
+	r *resourceapi.DeviceRequestAllocationResult) (w claimWay) {
 	other := "MigDeviceConfig" // is of the other kind of device
-	if device, ok := d.pools().Part(structured.MakeDeviceID(r.Driver, r.Pool, r.Device)); ok && device.Milli < cluster.Whole {
+	if device, ok := d.pools().Part(structured.MakeDeviceID(r.Driver, r.Pool, r.Device)); ok &&
+		device.Milli < cluster.Whole {
 		other = "GpuConfig"
 	}
-	for _, source := range []resourceapi.AllocationConfigSource{resourceapi.AllocationConfigSourceClass, resourceapi.AllocationConfigSourceClaim} {
+	for _, source := range []resourceapi.AllocationConfigSource{resourceapi.AllocationConfigSourceClass,
+		resourceapi.AllocationConfigSourceClaim} {
 		for i := range list {
 			o := list[i].Opaque
 			if list[i].Source != source || o == nil || o.Driver != r.Driver || !holdsFor(list[i].Requests, r.Request) {
@@ -115,7 +118,8 @@ func (w claimWay) weaker(o claimWay) claimWay {
 
 // enough says why this way is not enough for what somebody wants; "": it is.
 func (w *claimWay) enough(want *want) string {
-	got, _ := (&cluster.Ways{Sharing: w.sharing}).Choose(cluster.Request{GPUs: 1, Share: 1, Memory: w.memory}, want.isolation, want.prompt)
+	got, _ := (&cluster.Ways{Sharing: w.sharing}).Choose(cluster.Request{GPUs: 1, Share: 1, Memory: w.memory},
+		want.isolation, want.prompt)
 	if !got.Fractional() || want.isolation > cluster.Open && w.memory == 0 || want.memory > w.memory {
 		return want.text()
 	}
@@ -213,8 +217,10 @@ func (d *Driver) tooSmall(key string, c *resourceapi.ResourceClaim, want *want) 
 	}
 	for i := range a.Devices.Results {
 		r := &a.Devices.Results[i]
-		if p, ok := d.pools().Part(structured.MakeDeviceID(r.Driver, r.Pool, r.Device)); ok && !p.Enough(want.memory, want.cores) {
-			return fmt.Sprintf("resource claim %s has device %s, which is not enough for %s", c.Name, r.Device, want.text())
+		if p, ok := d.pools().Part(structured.MakeDeviceID(r.Driver, r.Pool, r.Device)); ok &&
+			!p.Enough(want.memory, want.cores) {
+			return fmt.Sprintf("resource claim %s has device %s, which is not enough for %s", c.Name, r.Device,
+				want.text())
 		}
 	}
 	return ""

@@ -32,7 +32,8 @@ func saying(p *v1.Pod, says map[string]string) *v1.Pod {
 func byMPS(spec resourceapi.ResourceClaimSpec, limit string) resourceapi.ResourceClaimSpec {
 	text := `{"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": {"strategy": "MPS", "mpsConfig": {"defaultPinnedDeviceMemoryLimit": "` + limit + `"}}}`
 	spec.Devices.Config = []resourceapi.DeviceClaimConfiguration{{DeviceConfiguration: resourceapi.DeviceConfiguration{
-		Opaque: &resourceapi.OpaqueDeviceConfiguration{Driver: testDriver, Parameters: runtime.RawExtension{Raw: []byte(text)}}}}}
+		Opaque: &resourceapi.OpaqueDeviceConfiguration{Driver: testDriver,
+			Parameters: runtime.RawExtension{Raw: []byte(text)}}}}}
 	return spec
 }
 
@@ -64,7 +65,8 @@ func testDevicesWanted(b *bench) {
 		}
 		return count == 2
 	})
-	b.create(saying(with("", "any", controlplane.Pod("huge", 0, nil))[0], map[string]string{AnnotationMemory: "100GiB"}))
+	b.create(saying(with("", "any", controlplane.Pod("huge", 0, nil))[0],
+		map[string]string{AnnotationMemory: "100GiB"}))
 	b.says("huge", "asks for devices that no node has with what its pod wants (102400 MiB of GPU memory)")
 
 	b.resourceClaim("turns", asks(1, ""))
@@ -103,12 +105,16 @@ func testDevicesWanted(b *bench) {
 // of their driver, their request and their kind, the claim's after its class's.
 func TestClaimWay(t *testing.T) {
 	d, _ := still(t, 0)
-	turns, mps := `{"kind": "GpuConfig", "sharing": {"strategy": "TimeSlicing"}}`, `{"kind": "GpuConfig", "sharing": {"strategy": "MPS", "mpsConfig": {"defaultPinnedDeviceMemoryLimit": "10Gi"}}}`
+	turns, mps := `{"kind": "GpuConfig", "sharing": {"strategy": "TimeSlicing"}}`,
+		`{"kind": "GpuConfig", "sharing": {"strategy": "MPS", "mpsConfig": {"defaultPinnedDeviceMemoryLimit": "10Gi"}}}`
 	mig := strings.ReplaceAll(mps, "GpuConfig", "MigDeviceConfig")
 	small, free := strings.ReplaceAll(mps, "10Gi", "4Gi"), `{"kind": "GpuConfig", "sharing": {"strategy": "MPS"}}`
-	config := func(source resourceapi.AllocationConfigSource, text string, requests ...string) resourceapi.DeviceAllocationConfiguration {
-		return resourceapi.DeviceAllocationConfiguration{Source: source, Requests: requests, DeviceConfiguration: resourceapi.DeviceConfiguration{
-			Opaque: &resourceapi.OpaqueDeviceConfiguration{Driver: testDriver, Parameters: runtime.RawExtension{Raw: []byte(text)}}}}
+	config := func(source resourceapi.AllocationConfigSource, text string,
+		requests ...string) resourceapi.DeviceAllocationConfiguration {
+		return resourceapi.DeviceAllocationConfiguration{Source: source, Requests: requests,
+			DeviceConfiguration: resourceapi.DeviceConfiguration{
+				Opaque: &resourceapi.OpaqueDeviceConfiguration{Driver: testDriver,
+					Parameters: runtime.RawExtension{Raw: []byte(text)}}}}
 	}
 	const class, claim = resourceapi.AllocationConfigSourceClass, resourceapi.AllocationConfigSourceClaim
 	foreign := config(claim, mps)
@@ -121,32 +127,39 @@ func TestClaimWay(t *testing.T) {
 		configs  list
 		want     claimWay
 	}{
-		"none":                      {one, nil, claimWay{}},
-		"class":                     {one, list{config(class, mps)}, limited(10240)},
-		"claim":                     {one, list{config(claim, mps)}, limited(10240)},
-		"claim over class":          {one, list{config(class, mps), config(claim, turns)}, claimWay{}},
-		"in whatever order":         {one, list{config(claim, turns), config(class, mps)}, claimWay{}},
-		"MPS of the claim":          {one, list{config(class, turns), config(claim, small)}, limited(4096)},
-		"the last":                  {one, list{config(claim, mps), config(claim, turns)}, claimWay{}},
-		"the last has no limit":     {one, list{config(claim, mps), config(claim, free)}, limited(0)},
-		"unreadable":                {one, list{config(claim, mps), config(claim, "[")}, claimWay{}},
-		"another request":           {one, list{config(claim, mps, "other")}, claimWay{}},
-		"not for this request":      {one, list{config(claim, mps, "gpu"), config(claim, turns, "other")}, limited(10240)},
-		"another driver":            {one, list{foreign}, claimWay{}},
-		"another kind":              {one, list{config(claim, mig)}, claimWay{}},
-		"alternative by its name":   {[]string{"gpu/large"}, list{config(claim, mps, "gpu/large")}, limited(10240)},
-		"alternative by request":    {[]string{"gpu/large"}, list{config(claim, mps, "gpu")}, limited(10240)},
-		"the other alternative":     {[]string{"gpu/large"}, list{config(claim, mps, "gpu/small")}, claimWay{}},
-		"the weakest of requests":   {[]string{"gpu", "other"}, list{config(claim, mps, "gpu"), config(claim, small, "other")}, limited(4096)},
+		"none":                  {one, nil, claimWay{}},
+		"class":                 {one, list{config(class, mps)}, limited(10240)},
+		"claim":                 {one, list{config(claim, mps)}, limited(10240)},
+		"claim over class":      {one, list{config(class, mps), config(claim, turns)}, claimWay{}},
+		"in whatever order":     {one, list{config(claim, turns), config(class, mps)}, claimWay{}},
+		"MPS of the claim":      {one, list{config(class, turns), config(claim, small)}, limited(4096)},
+		"the last":              {one, list{config(claim, mps), config(claim, turns)}, claimWay{}},
+		"the last has no limit": {one, list{config(claim, mps), config(claim, free)}, limited(0)},
+		"unreadable":            {one, list{config(claim, mps), config(claim, "[")}, claimWay{}},
+		"another request":       {one, list{config(claim, mps, "other")}, claimWay{}},
+		"not for this request": {one, list{config(claim, mps, "gpu"), config(claim, turns, "other")},
+			limited(10240)},
+		"another driver":          {one, list{foreign}, claimWay{}},
+		"another kind":            {one, list{config(claim, mig)}, claimWay{}},
+		"alternative by its name": {[]string{"gpu/large"}, list{config(claim, mps, "gpu/large")}, limited(10240)},
+		"alternative by request":  {[]string{"gpu/large"}, list{config(claim, mps, "gpu")}, limited(10240)},
+		"the other alternative":   {[]string{"gpu/large"}, list{config(claim, mps, "gpu/small")}, claimWay{}},
+		"the weakest of requests": {[]string{"gpu", "other"},
+			list{config(claim, mps, "gpu"), config(claim, small, "other")}, limited(4096)},
 		"of one request of several": {[]string{"gpu", "other"}, list{config(claim, mps, "other")}, claimWay{}},
 		"of no devices":             {nil, list{config(claim, mps)}, claimWay{}},
 	} {
-		a := &resourceapi.AllocationResult{Devices: resourceapi.DeviceAllocationResult{Config: c.configs, Results: []resourceapi.DeviceRequestAllocationResult{{Request: "nic", Driver: "nic.example.com"}}}}
+		a := &resourceapi.AllocationResult{
+			Devices: resourceapi.DeviceAllocationResult{Config: c.configs,
+				Results: []resourceapi.DeviceRequestAllocationResult{{Request: "nic", Driver: "nic.example.com"}}}}
 		for _, r := range c.requests {
-			a.Devices.Results = append(a.Devices.Results, resourceapi.DeviceRequestAllocationResult{Request: r, Driver: testDriver, Pool: "n1", Device: r})
+			a.Devices.Results = append(a.Devices.Results,
+				resourceapi.DeviceRequestAllocationResult{Request: r, Driver: testDriver, Pool: "n1", Device: r})
 		}
 		d.dra.claims["default/c"] = &resourceapi.ResourceClaim{Status: resourceapi.ResourceClaimStatus{Allocation: a}}
-		d.dra.claims["default/c"].Spec.Devices.Config = []resourceapi.DeviceClaimConfiguration{{DeviceConfiguration: config(claim, mps).DeviceConfiguration}} // the allocation's count
+		// the allocation's count
+		d.dra.claims["default/c"].Spec.Devices.Config = []resourceapi.DeviceClaimConfiguration{
+			{DeviceConfiguration: config(claim, mps).DeviceConfiguration}}
 		if got := d.claimWay("default/c", d.dra.claims["default/c"]); got != c.want {
 			t.Errorf("%s: %+v; want %+v", name, got, c.want)
 		}
@@ -159,16 +172,22 @@ func TestClaimWayOpen(t *testing.T) {
 	d, _ := still(t, 1)
 	const nic = "nic.example.com"
 	for _, driver := range []string{testDriver, nic} {
-		d.dra.classes[driver] = &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: driver}, Spec: resourceapi.DeviceClassSpec{
-			Selectors: []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: `device.driver == "` + driver + `"`}}}}}
-		d.dra.slices[driver] = &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: driver}, Spec: resourceapi.ResourceSliceSpec{
-			Driver: driver, NodeName: ptr.To("n0000"), Pool: resourceapi.ResourcePool{Name: driver, ResourceSliceCount: 1}, Devices: []resourceapi.Device{{Name: "a"}, {Name: "b"}}}}
+		d.dra.classes[driver] = &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: driver},
+			Spec: resourceapi.DeviceClassSpec{
+				Selectors: []resourceapi.DeviceSelector{
+					{CEL: &resourceapi.CELDeviceSelector{Expression: `device.driver == "` + driver + `"`}}}}}
+		d.dra.slices[driver] = &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: driver},
+			Spec: resourceapi.ResourceSliceSpec{
+				Driver: driver, NodeName: ptr.To("n0000"),
+				Pool:    resourceapi.ResourcePool{Name: driver, ResourceSliceCount: 1},
+				Devices: []resourceapi.Device{{Name: "a"}, {Name: "b"}}}}
 	}
 	d.dra.found = nil
 	mps := byMPS(resourceapi.ResourceClaimSpec{}, "10Gi").Devices.Config[0]
 	way := func(text string, requests ...string) claimWay {
 		spec := asks(1, "")
-		spec.Devices.Config = []resourceapi.DeviceClaimConfiguration{{Requests: requests, DeviceConfiguration: mps.DeviceConfiguration}}
+		spec.Devices.Config = []resourceapi.DeviceClaimConfiguration{
+			{Requests: requests, DeviceConfiguration: mps.DeviceConfiguration}}
 		for _, driver := range strings.Fields(text) {
 			more := asks(1, "").Devices.Requests[0]
 			more.Name, more.Exactly.DeviceClassName = "more", driver
@@ -184,7 +203,8 @@ func TestClaimWayOpen(t *testing.T) {
 		return d.claimWay("default/c", c)
 	}
 	limited := claimWay{cluster.MPS, 10240}
-	if got := []claimWay{way(""), way("", "gpu"), way("", "other"), way(nic, "gpu"), way(testDriver, "gpu"), way(testDriver)}; !slices.Equal(got, []claimWay{limited, limited, {}, limited, {}, limited}) {
+	if got := []claimWay{way(""), way("", "gpu"), way("", "other"), way(nic, "gpu"), way(testDriver, "gpu"),
+		way(testDriver)}; !slices.Equal(got, []claimWay{limited, limited, {}, limited, {}, limited}) {
 		t.Errorf("%+v", got)
 	}
 	class := d.dra.classes[testDriver]
@@ -213,7 +233,8 @@ func TestWorst(t *testing.T) {
 			}
 		}
 		table := pairs(list)
-		table.Slicing = &perf.TimeSlicing{Switch: r.Int64N(50_000), Duty: map[string]int64{}, Processes: map[string]int{}}
+		table.Slicing = &perf.TimeSlicing{Switch: r.Int64N(50_000), Duty: map[string]int64{},
+			Processes: map[string]int{}}
 		for _, m := range models[:1+r.IntN(4)] {
 			table.Slicing.Duty[m], table.Slicing.Processes[m] = 1+r.Int64N(1_000_000), 1+r.IntN(3)
 		}

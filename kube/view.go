@@ -85,7 +85,8 @@ func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error
 			if more := v.d.migTold(g); more != "" {
 				y.Blockers = append(y.Blockers, more)
 			}
-			a.why.Blockers, a.why.Holders, a.why.Text, a.why.Job.Rough, a.row.Expected = y.Blockers, y.Holders, y.Text, y.Rough, y.Expected
+			a.why.Blockers, a.why.Holders, a.why.Text, a.why.Job.Rough, a.row.Expected = y.Blockers, y.Holders, y.Text,
+				y.Rough, y.Expected
 		}
 		got <- a
 	})

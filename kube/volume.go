@@ -43,8 +43,10 @@ func (d *Driver) provide(ctx context.Context, obj *v1.Pod, node string, mounts [
 			return fmt.Errorf("%w: %s", errNotMade, m.Claim)
 		case c.Annotations[volume.AnnSelectedNode] != node:
 			m.Asked = true
-			patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, c.UID, volume.AnnSelectedNode, node)
-			_, err = d.opt.Client.CoreV1().PersistentVolumeClaims(obj.Namespace).Patch(ctx, m.Claim, types.MergePatchType, patch, metav1.PatchOptions{})
+			patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, c.UID, volume.AnnSelectedNode,
+				node)
+			_, err = d.opt.Client.CoreV1().PersistentVolumeClaims(obj.Namespace).Patch(ctx, m.Claim,
+				types.MergePatchType, patch, metav1.PatchOptions{})
 		}
 		if err != nil {
 			return err
@@ -67,9 +69,11 @@ func (d *Driver) bindVolume(ctx context.Context, c *v1.PersistentVolumeClaim, na
 		if ref.UID == c.UID {
 			return nil
 		}
-		return apierrors.NewConflict(v1.Resource("persistentvolumes"), name, fmt.Errorf("it is %s/%s's now", ref.Namespace, ref.Name))
+		return apierrors.NewConflict(v1.Resource("persistentvolumes"), name,
+			fmt.Errorf("it is %s/%s's now", ref.Namespace, ref.Name))
 	}
-	v.Spec.ClaimRef = &v1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion}
+	v.Spec.ClaimRef = &v1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace,
+		Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion}
 	if v.Annotations == nil {
 		v.Annotations = map[string]string{}
 	}
@@ -83,7 +87,8 @@ func (d *Driver) bindVolume(ctx context.Context, c *v1.PersistentVolumeClaim, na
 const mountTries = 600
 
 // mounted has the claims bound, then goes on; done hears of what cannot be.
-func (d *Driver) mounted(ctx context.Context, obj *v1.Pod, node string, mounts []volumes.Mount, try int, then func(context.Context), failed func(error)) {
+func (d *Driver) mounted(ctx context.Context, obj *v1.Pod, node string, mounts []volumes.Mount, try int,
+	then func(context.Context), failed func(error)) {
 	err := error(nil)
 	if len(mounts) > 0 {
 		err = d.provide(ctx, obj, node, mounts)

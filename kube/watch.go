@@ -18,7 +18,8 @@ import (
 // watch starts the informers and returns when all that is there is in the
 // inbox. A relist reaches us as the differences that it found.
 func (d *Driver) watch(ctx context.Context) error {
-	f := informers.NewSharedInformerFactoryWithOptions(d.opt.Client, 0, informers.WithTransform(trim), informers.WithTweakListOptions(current))
+	f := informers.NewSharedInformerFactoryWithOptions(d.opt.Client, 0, informers.WithTransform(trim),
+		informers.WithTweakListOptions(current))
 	d.workers.Go(func() {
 		<-ctx.Done()
 		f.Shutdown()

@@ -32,7 +32,8 @@ const embedding, hidden = 8, 32
 // NewAgent makes an untrained agent.
 func NewAgent(r *Rand, s Shape) *Agent {
 	shared := s.State + embedding
-	return &Agent{NewNet(r, s.Element, 16, embedding), NewNet(r, shared+s.Row, hidden, hidden, 1), NewNet(r, shared, hidden, hidden, 1), s}
+	return &Agent{NewNet(r, s.Element, 16, embedding), NewNet(r, shared+s.Row, hidden, hidden, 1),
+		NewNet(r, shared, hidden, hidden, 1), s}
 }
 
 // nets lists the networks, with their names in files.

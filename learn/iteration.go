@@ -34,7 +34,8 @@ const (
 // features are what the performance model sees of an iteration: no link speeds, which it has to learn from
 // measurements at each distance.
 func (i *Iteration) features(spread, racks float64) []float64 {
-	return []float64{Log(i.Compute), Log(i.Size), i.Colo / 4, (i.GPUs - 1) / i.GPUs, spread, racks, 1/i.Share - 1, log2(i.GPUs) / 4}
+	return []float64{Log(i.Compute), Log(i.Size), i.Colo / 4, (i.GPUs - 1) / i.GPUs, spread, racks, 1/i.Share - 1,
+		log2(i.GPUs) / 4}
 }
 
 const modelInputs = 8

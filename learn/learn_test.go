@@ -57,7 +57,8 @@ func TestVectors(t *testing.T) {
 // constraint, which is the same one here; the level rack does not differ.
 func TestMask(t *testing.T) {
 	m := &Moment{Floor: Floor{Rooms: []Room{{GPUs: 4, Free: 0}, {GPUs: 4, Free: 3}}}, Running: []float64{10},
-		Line: []Gang{{Tasks: 2, Each: 1, Classes: AllClasses, Length: 60}, {Tasks: 4, Each: 1, Classes: AllClasses, Length: 60}}}
+		Line: []Gang{{Tasks: 2, Each: 1, Classes: AllClasses, Length: 60},
+			{Tasks: 4, Each: 1, Classes: AllClasses, Length: 60}}}
 	m.Begin()
 	s := NewSched2(NewAgent(NewRand(1), schedShape))
 	if !s.scene.look(m) {
@@ -80,7 +81,8 @@ func TestMask(t *testing.T) {
 
 // Reward: three jobs that are present for ten seconds cost 30.
 func TestReward(t *testing.T) {
-	w := &World{Rooms: []Room{{GPUs: 3, Free: 3}}, Jobs: []Job{{Tasks: 1, Each: 1, Run: 10}, {Tasks: 1, Each: 1, Run: 10}, {Tasks: 1, Each: 1, Run: 10}}}
+	w := &World{Rooms: []Room{{GPUs: 3, Free: 3}},
+		Jobs: []Job{{Tasks: 1, Each: 1, Run: 10}, {Tasks: 1, Each: 1, Run: 10}, {Tasks: 1, Each: 1, Run: 10}}}
 	out := w.Play(ShortestService(), nil)
 	near(t, "job-seconds", out.until(10), 30)
 	near(t, "job-seconds of half the time", out.until(5), 15)
@@ -99,7 +101,8 @@ func TestRewardsAddUp(t *testing.T) {
 		at, run := 0.0, 0.0
 		for range 6 + r.Int(6) {
 			at += 40 * r.Float()
-			j := Job{Tasks: int32(1 + r.Int(4)), Each: 1, Submit: at, Run: 10 + 200*r.Float(), Loss: [2]float64{0.5, 0.5}}
+			j := Job{Tasks: int32(1 + r.Int(4)), Each: 1, Submit: at, Run: 10 + 200*r.Float(),
+				Loss: [2]float64{0.5, 0.5}}
 			w.Jobs = append(w.Jobs, j)
 			run += j.Run
 			j.Submit, j.Run = 64*j.Submit, 64*j.Run
@@ -206,7 +209,8 @@ func TestGradient(t *testing.T) {
 		}
 		return v
 	}
-	s := Scene{Elements: []Element{{draw(2), 2}, {draw(2), 3}}, State: draw(2), Rows: [][]float64{draw(3), nil, draw(3), draw(3)}, Mask: []bool{true, false, true, true}}
+	s := Scene{Elements: []Element{{draw(2), 2}, {draw(2), 3}}, State: draw(2),
+		Rows: [][]float64{draw(3), nil, draw(3), draw(3)}, Mask: []bool{true, false, true, true}}
 	c := Choice{Scene: s, Row: 2, LogProb: -1.2, Advantage: 0.7, Return: 0.4}
 	l := NewLearner(a, Defaults(), 1)
 	loss := func() float64 {
@@ -219,7 +223,8 @@ func TestGradient(t *testing.T) {
 			}
 		}
 		miss := a.Value(&k) - c.Return
-		return -Surrogate(math.Exp(math.Log(k.Probs[c.Row])-c.LogProb), c.Advantage, l.Clip) - l.Entropy*h + 0.25*miss*miss
+		return -Surrogate(math.Exp(math.Log(k.Probs[c.Row])-c.LogProb), c.Advantage, l.Clip) - l.Entropy*h +
+			0.25*miss*miss
 	}
 	l.learn(&c, 1)
 	grads := l.grader.grad.params()
@@ -248,7 +253,8 @@ func moment(r *Rand) *Moment {
 		m.Rooms = append(m.Rooms, n)
 	}
 	for range 1 + r.Int(Slots) {
-		g := Gang{Tasks: int32(1 + r.Int(6)), Each: int32(1 + r.Int(4)), Classes: AllClasses, Length: 600 * r.Float(), Age: 600 * r.Float(), Loss: [2]float64{0.1, 0.3}, Behind: r.Int(9)}
+		g := Gang{Tasks: int32(1 + r.Int(6)), Each: int32(1 + r.Int(4)), Classes: AllClasses, Length: 600 * r.Float(),
+			Age: 600 * r.Float(), Loss: [2]float64{0.1, 0.3}, Behind: r.Int(9)}
 		if r.Int(4) == 0 {
 			g.Classes = [4]uint64{1}
 		}
@@ -305,7 +311,8 @@ func checkTaken(t *testing.T, before []Room, m *Moment, g *Gang, near Near) {
 	}
 	for _, n := range m.taken {
 		r, first := &m.Rooms[n], &m.Rooms[m.taken[0]]
-		if r.Free < 0 || !g.suits(r) || r.Kind != first.Kind || near == SameRack && r.Rack != first.Rack || near == SameNode && n != m.taken[0] {
+		if r.Free < 0 || !g.suits(r) || r.Kind != first.Kind || near == SameRack && r.Rack != first.Rack ||
+			near == SameNode && n != m.taken[0] {
 			t.Fatalf("%+v at %d on %v of %+v", g, near, m.taken, m.Rooms)
 		}
 	}
@@ -409,12 +416,14 @@ func TestReadErrors(t *testing.T) {
 		{`"w":[`, `"w":[1,`, "layer 0: w has 65 numbers, want 64"},
 		{`"b":[0`, `"b":[1e9`, "number 0 is 1e+09"},
 	} {
-		if _, err := Read(SystemSched2, []byte(strings.Replace(string(good), c.old, c.new, 1))); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Read(SystemSched2, []byte(strings.Replace(string(good), c.old, c.new, 1))); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want ... %s", c.new, err, c.want)
 		}
 	}
 	read := func(string) ([]byte, error) { return good, nil }
-	if _, err := Load(SystemSched2, "w.json", "00000000", read); err == nil || !strings.Contains(err.Error(), "weights=w.json: their digest is") {
+	if _, err := Load(SystemSched2, "w.json", "00000000", read); err == nil ||
+		!strings.Contains(err.Error(), "weights=w.json: their digest is") {
 		t.Errorf("other weights than were asked for: %v", err)
 	}
 	if _, err := Load(SystemSched2, "", "", nil); err != nil {
@@ -523,7 +532,8 @@ func TestToy(t *testing.T) {
 		own, rule := w.Play(NewSched2(a), nil), w.Play(ShortestService(), nil)
 		best, plays := least(w)
 		got := own.MeanJCT(w.Jobs)
-		t.Logf("world %d: mean JCT %.1f, at best %.1f of %d sequences, by the rule %.1f", i, got, best, plays, rule.MeanJCT(w.Jobs))
+		t.Logf("world %d: mean JCT %.1f, at best %.1f of %d sequences, by the rule %.1f", i, got, best, plays,
+			rule.MeanJCT(w.Jobs))
 		if best < 0.95*got || plays < 20 {
 			t.Errorf("world %d: mean JCT %v, at best %v of %d sequences", i, got, best, plays)
 		}

@@ -152,7 +152,8 @@ func BenchmarkDecision(b *testing.B) {
 		m.Rooms = append(m.Rooms, Room{GPUs: 8, Free: int32(r.Int(9)), Rack: int32(i / 40)})
 	}
 	for k := range Slots {
-		m.Line = append(m.Line, Gang{Tasks: int32(1 + k), Each: 1, Classes: AllClasses, Length: 600 * r.Float(), Tried: true})
+		m.Line = append(m.Line,
+			Gang{Tasks: int32(1 + k), Each: 1, Classes: AllClasses, Length: 600 * r.Float(), Tried: true})
 	}
 	m.Begin()
 	b.Run("sched2", func(b *testing.B) {

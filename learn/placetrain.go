@@ -50,7 +50,8 @@ func (t *Training) MetaRL() *Agent {
 		l := NewLearner(meta, warm, random.Uint64())
 		var choices []Choice
 		for i := range t.Imitated {
-			choices = append(choices, l.placeEpisode(t.placeWorlds(random, i*t.Rounds/max(t.Imitated, 1))(), nil, true)...)
+			choices = append(choices,
+				l.placeEpisode(t.placeWorlds(random, i*t.Rounds/max(t.Imitated, 1))(), nil, true)...)
 		}
 		l.Imitate(choices, 4)
 	}
@@ -69,7 +70,8 @@ func (t *Training) MetaRL() *Agent {
 			least = score
 			best.set(meta)
 		}
-		t.tell(Progress{Stage: "improved", Round: round + 1, Rounds: t.Rounds, Load: t.load(round), Score: score, Best: least})
+		t.tell(Progress{Stage: "improved", Round: round + 1, Rounds: t.Rounds, Load: t.load(round), Score: score,
+			Best: least})
 	}
 	return best
 }

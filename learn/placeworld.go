@@ -14,7 +14,8 @@ type PlaceWorld struct {
 func (w *World) Communicating(r *Rand, heavy float64) *PlaceWorld {
 	p := &PlaceWorld{World: *w}
 	for i := range w.Jobs {
-		it := Iteration{Compute: 0.1 + r.Float(), Each: float64(0.05 * r.Float()), GPUs: float64(w.Jobs[i].Tasks * w.Jobs[i].Each)}
+		it := Iteration{Compute: 0.1 + r.Float(), Each: float64(0.05 * r.Float()),
+			GPUs: float64(w.Jobs[i].Tasks * w.Jobs[i].Each)}
 		if it.GPUs > 1 {
 			it.Size = float64(heavy*r.Float()) * it.Compute * linkAny / (2 * (it.GPUs - 1) / it.GPUs)
 		}
@@ -73,7 +74,8 @@ type placePlay struct {
 
 // Play lets a chooser place all jobs.
 func (w *PlaceWorld) Play(c Chooser) Outcome {
-	p := &placePlay{PlaceWorld: w, rooms: slices.Clone(w.Rooms), crowd: make([]int32, len(w.Rooms)), jobs: make([]int32, len(w.Rooms))}
+	p := &placePlay{PlaceWorld: w, rooms: slices.Clone(w.Rooms), crowd: make([]int32, len(w.Rooms)),
+		jobs: make([]int32, len(w.Rooms))}
 	p.out.Start, p.out.End = make([]float64, len(w.Jobs)), make([]float64, len(w.Jobs))
 	for next := 0; next < len(w.Jobs) || len(p.running) > 0; {
 		at := -1.0
@@ -238,7 +240,9 @@ func (a *apprentice) Next(spots []Spot, w *Worker) int {
 	} else {
 		row = a.look.Draw(a.random)
 	}
-	a.choices = append(a.choices, Choice{Scene: a.scene.Scene.kept(), Row: row, LogProb: Log(max(a.look.Probs[row], 1e-12)), Worth: a.agent.Value(&a.look)})
+	a.choices = append(a.choices,
+		Choice{Scene: a.scene.Scene.kept(), Row: row, LogProb: Log(max(a.look.Probs[row], 1e-12)),
+			Worth: a.agent.Value(&a.look)})
 	return int(a.scene.First[row])
 }
 

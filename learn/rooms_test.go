@@ -106,12 +106,15 @@ func TestFloor(t *testing.T) {
 		racks, kinds, classes := 1+r.Int(4), 1+r.Int(3), 1+r.Int(4)
 		for range 1 + r.Int(30) {
 			size := []int32{4, 8, 8, 10}[r.Int(4)]
-			f.Rooms = append(f.Rooms, Room{GPUs: size, Free: int32(r.Int(int(size) + 1)), Rack: int32(7 * r.Int(racks)), Kind: int32(r.Int(kinds)) - 1, Class: int32(63 + r.Int(classes))})
+			f.Rooms = append(f.Rooms,
+				Room{GPUs: size, Free: int32(r.Int(int(size) + 1)), Rack: int32(7 * r.Int(racks)),
+					Kind: int32(r.Int(kinds)) - 1, Class: int32(63 + r.Int(classes))})
 		}
 		f.Begin()
 		twin := slices.Clone(f.Rooms)
 		for range 25 {
-			g := &Gang{Tasks: int32(1 + r.Int(9)), Each: int32(1 + r.Int(4)), Classes: [4]uint64{1 << 63 * uint64(r.Int(2)), r.Uint64()}}
+			g := &Gang{Tasks: int32(1 + r.Int(9)), Each: int32(1 + r.Int(4)),
+				Classes: [4]uint64{1 << 63 * uint64(r.Int(2)), r.Uint64()}}
 			have, want := f.fits(g), fitsByNode(f, g)
 			if have != want {
 				t.Fatalf("%+v on %+v: %+v, want %+v", g, f.Rooms, have, want)
@@ -146,7 +149,8 @@ func BenchmarkPick(b *testing.B) {
 	}
 	var line []Gang
 	for range 1000 {
-		line = append(line, Gang{Tasks: int32(1 + r.Int(64)), Each: int32(1 + r.Int(8)), Classes: AllClasses, Length: 600 * r.Float(), Loss: [2]float64{0.1, 0.3}})
+		line = append(line, Gang{Tasks: int32(1 + r.Int(64)), Each: int32(1 + r.Int(8)), Classes: AllClasses,
+			Length: 600 * r.Float(), Loss: [2]float64{0.1, 0.3}})
 	}
 	s := NewSched2(NewAgent(NewRand(1), schedShape))
 	rooms := append([]Room(nil), m.Rooms...)

@@ -67,7 +67,9 @@ func (s *student) Next(m *Moment) (p Pick, ok bool) {
 	} else {
 		row = s.look.Draw(s.random)
 	}
-	s.choices = append(s.choices, Choice{Scene: s.scene.Scene.kept(), Row: row, LogProb: Log(max(s.look.Probs[row], 1e-12)), Worth: s.agent.Value(&s.look)})
+	s.choices = append(s.choices,
+		Choice{Scene: s.scene.Scene.kept(), Row: row, LogProb: Log(max(s.look.Probs[row], 1e-12)),
+			Worth: s.agent.Value(&s.look)})
 	return s.take(m, row), true
 }
 
@@ -130,7 +132,8 @@ type Mix struct {
 // Mix is a random mix, with about this offered load.
 func (r *Rand) Mix(load float64) Mix {
 	m := Mix{Nodes: 2 + r.Int(5), GPUs: 8, Racks: 1 + r.Int(3), Load: load * (0.8 + float64(0.4*r.Float())),
-		Spread: 0.6 + float64(1.4*r.Float()), Large: 0.2 + float64(0.6*r.Float()), Loose: r.Float(), Loss: float64(0.7 * r.Float()), Unknown: r.Int(8) == 0}
+		Spread: 0.6 + float64(1.4*r.Float()), Large: 0.2 + float64(0.6*r.Float()), Loose: r.Float(),
+		Loss: float64(0.7 * r.Float()), Unknown: r.Int(8) == 0}
 	if r.Int(3) == 0 {
 		m.GPUs = 4
 	}

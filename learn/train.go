@@ -27,7 +27,8 @@ func DefaultTraining(system string, seed uint64) Training {
 	p := Defaults()
 	p.Epochs, p.Gamma = 4, 0.995
 	t := Training{Seed: seed, Rounds: 100, Worlds: 12, Imitated: 3, Judges: 40}
-	if p.Rate, p.Batch = 1e-3, 128; system == SystemMetaRL { // the rates are Reptile's
+	p.Rate, p.Batch = 1e-3, 128
+	if system == SystemMetaRL { // the rates are Reptile's
 		p.Rate, p.Batch = 3e-4, 256
 		t.Rounds, t.Imitated = 150, 40
 	}
@@ -86,7 +87,8 @@ func (t *Training) Sched2() *Agent {
 		if t.From != nil {
 			break
 		}
-		choices = append(choices, l.Episode(world(random, t.load(i*t.Rounds/max(t.Imitated, 1))), ShortestService(), true)...)
+		choices = append(choices,
+			l.Episode(world(random, t.load(i*t.Rounds/max(t.Imitated, 1))), ShortestService(), true)...)
 	}
 	l.Imitate(choices, 4)
 	best, least := a.Clone(), Score(a, judges)
@@ -109,7 +111,8 @@ func (t *Training) Sched2() *Agent {
 			least = score
 			best.set(a)
 		}
-		t.tell(Progress{Stage: "improved", Round: round + 1, Rounds: t.Rounds, Load: t.load(round), Score: score, Best: least})
+		t.tell(Progress{Stage: "improved", Round: round + 1, Rounds: t.Rounds, Load: t.load(round), Score: score,
+			Best: least})
 	}
 	return best
 }

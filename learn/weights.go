@@ -155,7 +155,8 @@ func (n *Net) read(list Layers) error {
 			}
 			for k, v := range p.from {
 				if math.Abs(v) > 1e6 {
-					return fmt.Errorf("layer %d: %c: number %d is %g; weights are between -1e6 and 1e6", l, "wb"[i], k, v)
+					return fmt.Errorf("layer %d: %c: number %d is %g; weights are between -1e6 and 1e6", l, "wb"[i], k,
+						v)
 				}
 			}
 			copy(p.to, p.from)
@@ -199,7 +200,9 @@ func Load(system, file, digest string, read func(name string) ([]byte, error)) (
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if have := a.Digest(); digest != "" && digest != have {
-		return nil, fmt.Errorf("%s: their digest is %s, want %s: they are not those named in the journal or the configuration", name, have, digest)
+		return nil, fmt.Errorf(
+			"%s: their digest is %s, want %s: they are not those named in the journal or the configuration", name, have,
+			digest)
 	}
 	return a, nil
 }

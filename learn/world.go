@@ -172,7 +172,8 @@ func (p *play) join(id int) {
 		p.waiting = append(p.waiting, pool{alike: like})
 	}
 	at, _ := slices.BinarySearchFunc(p.waiting[k].jobs, id, func(a, b int) int {
-		return cmp.Or(cmp.Compare(p.believed(a), p.believed(b)), cmp.Compare(p.Jobs[a].Submit, p.Jobs[b].Submit), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(p.believed(a), p.believed(b)), cmp.Compare(p.Jobs[a].Submit, p.Jobs[b].Submit),
+			cmp.Compare(a, b))
 	})
 	p.waiting[k].jobs = slices.Insert(p.waiting[k].jobs, at, id)
 }
@@ -229,7 +230,9 @@ func (p *play) line() {
 		}
 		m.Waiting += len(l.jobs)
 		j := &p.Jobs[l.jobs[0]]
-		m.Line = append(m.Line, Gang{Tasks: j.Tasks, Each: j.Each, Classes: AllClasses, Length: p.believed(l.jobs[0]), Age: p.now - j.Submit, Loss: j.Loss, Behind: len(l.jobs) - 1})
+		m.Line = append(m.Line,
+			Gang{Tasks: j.Tasks, Each: j.Each, Classes: AllClasses, Length: p.believed(l.jobs[0]),
+				Age: p.now - j.Submit, Loss: j.Loss, Behind: len(l.jobs) - 1})
 		p.from = append(p.from, k)
 	}
 	m.Shorten(func(i, k int) { p.from[i] = p.from[k] })

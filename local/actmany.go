@@ -36,7 +36,8 @@ func (m *Machine) ActOnAll(ctx context.Context, sel *ask.Selection, verb string,
 	}
 	err = m.commit(ctx, func(now cluster.Time) (events []engine.Event, err error) {
 		list := m.chosen(c)
-		events, done.Jobs, m.trail = make([]engine.Event, 0, len(list)), make([]int, 0, len(list)), slices.Grow(m.trail, len(list))
+		events, done.Jobs, m.trail = make([]engine.Event, 0, len(list)), make([]int, 0, len(list)),
+			slices.Grow(m.trail, len(list))
 		for _, j := range list {
 			ev, err := wish(j, verb)
 			switch {
@@ -100,7 +101,8 @@ type picked struct {
 }
 
 func newPicked(sel *ask.Selection, who Requester) (*picked, error) {
-	c := &picked{Selection: sel, who: who.Name, jobs: map[int]bool{}, elements: map[int]map[int]bool{}, found: map[int]bool{}}
+	c := &picked{Selection: sel, who: who.Name, jobs: map[int]bool{}, elements: map[int]map[int]bool{},
+		found: map[int]bool{}}
 	for _, id := range sel.Jobs {
 		c.jobs[id] = false
 	}
@@ -155,7 +157,8 @@ func (c *picked) passes(j *job) bool {
 	}
 	among := func(list []string, text string) bool { return len(list) == 0 || slices.Contains(list, text) }
 	spec := j.spec
-	return among(c.Users, j.info.User.Name) && among(c.Names, spec.Name) && among(c.States, j.info.State) && among(c.Queues, spec.Queue)
+	return among(c.Users, j.info.User.Name) && among(c.Names, spec.Name) && among(c.States, j.info.State) &&
+		among(c.Queues, spec.Queue)
 }
 
 // named reports whether a job itself was named, not only an array or a filter that includes it.
@@ -173,7 +176,8 @@ func (c *picked) missing() (list []ask.Refusal) {
 	}
 	for i := range c.Elements {
 		if e := &c.Elements[i]; !c.found[e.Array] {
-			list = append(list, ask.Refusal{Job: e.Array, Text: fmt.Sprintf("no element %s of array %d waits or runs", e.Indices, e.Array), Gone: true})
+			list = append(list, ask.Refusal{Job: e.Array,
+				Text: fmt.Sprintf("no element %s of array %d waits or runs", e.Indices, e.Array), Gone: true})
 		}
 	}
 	return list

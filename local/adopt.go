@@ -93,7 +93,8 @@ func (m *Machine) noteCold(ctx context.Context) error {
 		info := j.own()
 		info.Use.add(r.Tasks)
 		info.Frozen = false
-		j.said = append(j.said, "what it had in memory is given up: GPUs are shared in another way than when it was suspended, or are not there any more")
+		j.said = append(j.said,
+			"what it had in memory is given up: GPUs are shared in another way than when it was suspended, or are not there any more")
 		if err := m.store.Write(ctx, func(t *store.Tx) error { return m.writeJob(t, j.id) }); err != nil {
 			return err
 		}
@@ -146,7 +147,8 @@ func (r *runner) owed() (list []run.Order) {
 	}
 	switch {
 	case rec.State == engine.Stopping:
-		return []run.Order{{How: r.m.eng.Record(r.ID).How, Grace: r.remaining()}} // GPUs may be shared in another way than when it was told
+		// GPUs may be shared in another way than when it was told
+		return []run.Order{{How: r.m.eng.Record(r.ID).How, Grace: r.remaining()}}
 	case rec.State == engine.Running && r.job.info.Requeue:
 		return []run.Order{{How: engine.Checkpoint, Grace: r.remaining()}}
 	case r.reportedSuspended, r.job.info.Frozen:

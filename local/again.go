@@ -68,8 +68,10 @@ func (r *runner) again(says engine.EventType) bool {
 
 // CrashPoints are the places at which a daemon can be made to die, for tests of
 // what survives (docs/design/reliability.md).
-var CrashPoints = []string{"before-commit", "in-commit", "after-commit", "applied", "before-fork", "after-fork", "after-go", "started",
-	"before-signal", "after-signal", "frozen", "ended", "resize-ended", "again-stored", "again-started", "adopting", "adopted", "turned"}
+var CrashPoints = []string{"before-commit", "in-commit", "after-commit", "applied", "before-fork", "after-fork",
+	"after-go", "started",
+	"before-signal", "after-signal", "frozen", "ended", "resize-ended", "again-stored", "again-started", "adopting",
+	"adopted", "turned"}
 
 // crash is a place at which the daemon may be made to die.
 func (m *Machine) crash(point string) {

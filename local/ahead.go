@@ -15,7 +15,8 @@ import (
 
 // When waiting jobs will start, a second engine says that goes on from the
 // present state in virtual time, with the run times that are expected
-// (package forward). One such look answers for all jobs that wait. It is taken several times where run times are guessed.
+// (package forward). One such look answers for all jobs that wait. It is taken several times where run times
+// are guessed.
 
 const (
 	lookFor    = 3 * time.Second        // most that the looks may take together
@@ -112,9 +113,10 @@ func (m *Machine) look() *foresight.Forecast {
 	return f
 }
 
-// outlooks lets second engines go on from a snapshot, for at most lookFor together: with the submissions that are expected,
-// and several times where run times are guessed, unless there are too many jobs for that.
-func (m *Machine) outlooks(rules *config.Rules, snap *engine.Snapshot, opt forward.Options, x *foresight.Expectations) (forward.Outlook, error) {
+// outlooks lets second engines go on from a snapshot, for at most lookFor together: with the submissions that
+// are expected, and several times where run times are guessed, unless there are too many jobs for that.
+func (m *Machine) outlooks(rules *config.Rules, snap *engine.Snapshot, opt forward.Options,
+	x *foresight.Expectations) (forward.Outlook, error) {
 	began, most := m.opt.Now(), 1
 	if !x.Crowded {
 		most = forward.Draws
@@ -126,7 +128,8 @@ func (m *Machine) outlooks(rules *config.Rules, snap *engine.Snapshot, opt forwa
 }
 
 // ahead lets a second engine go on from a snapshot, for at most lookFor, with the run times that are most likely.
-func (m *Machine) ahead(rules *config.Rules, snap *engine.Snapshot, opt forward.Options, x *foresight.Expectations) (*forward.Result, error) {
+func (m *Machine) ahead(rules *config.Rules, snap *engine.Snapshot, opt forward.Options,
+	x *foresight.Expectations) (*forward.Result, error) {
 	began := m.opt.Now()
 	opt.Stop = func() bool { return m.running.Err() != nil || m.opt.Now().Sub(began) > lookFor }
 	list, err := forward.Look(func() (*engine.Engine, error) { return m.restored(rules, snap) }, opt, 1, x.Work)
@@ -139,8 +142,9 @@ func (m *Machine) ahead(rules *config.Rules, snap *engine.Snapshot, opt forward.
 // expectations collects what is known of the jobs that are not done. The state
 // is locked.
 func (m *Machine) expectations() *foresight.Expectations {
-	x := &foresight.Expectations{Frozen: map[cluster.JobID]bool{}, Paced: map[cluster.JobID]bool{}, Stated: map[cluster.JobID]*cluster.Job{},
-		Runs: m.runs.Clone(), Recent: m.recent.Clone(), Crowded: len(m.jobs) > mostForked}
+	x := &foresight.Expectations{Frozen: map[cluster.JobID]bool{}, Paced: map[cluster.JobID]bool{},
+		Stated: map[cluster.JobID]*cluster.Job{},
+		Runs:   m.runs.Clone(), Recent: m.recent.Clone(), Crowded: len(m.jobs) > mostForked}
 	for id, j := range m.jobs {
 		if j.info.Frozen {
 			x.Frozen[id] = true

@@ -35,8 +35,10 @@ func TestForecastTells(t *testing.T) {
 		want, earliest, last int64 // 0: none
 		rough                bool
 	}{
-		{f, 1, 100, 0, 0, false}, {f, 2, 200, 150, 300, false}, {f, 3, 0, 0, 0, false}, {f, 4, 500, 0, 0, true}, {nil, 1, 500, 0, 0, true},
-		{&foresight.Forecast{Waiting: f.Waiting, Seen: forward.Outlook{r(forward.StepsSpent, 100)}}, 3, 500, 0, 0, true}, {&foresight.Forecast{Waiting: f.Waiting}, 1, 500, 0, 0, true},
+		{f, 1, 100, 0, 0, false}, {f, 2, 200, 150, 300, false}, {f, 3, 0, 0, 0, false}, {f, 4, 500, 0, 0, true},
+		{nil, 1, 500, 0, 0, true},
+		{&foresight.Forecast{Waiting: f.Waiting, Seen: forward.Outlook{r(forward.StepsSpent, 100)}}, 3, 500, 0, 0,
+			true}, {&foresight.Forecast{Waiting: f.Waiting}, 1, 500, 0, 0, true},
 	} {
 		v := show.Job{ID: c.id}
 		tellWhen(&v, c.f, y, at(50))
@@ -56,11 +58,14 @@ func TestForecastTells(t *testing.T) {
 	}
 }
 
-// How long a job takes: as its progress says; else what its user stated, as far as such statements were worth something; else as
-// its like did that ran for longer, in each draw another of them. Nobody knows of one that a person froze.
+// How long a job takes: as its progress says; else what its user stated, as far as such statements were worth
+// something; else as its like did that ran for longer, in each draw another of them. Nobody knows of one that a
+// person froze.
 func TestExpectations(t *testing.T) {
-	spec := &cluster.Job{ID: 1, User: "ann", Name: "train", Estimate: 6 * time.Minute, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
-	m := &Machine{jobs: map[cluster.JobID]*job{1: {id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec}}}}}
+	spec := &cluster.Job{ID: 1, User: "ann", Name: "train", Estimate: 6 * time.Minute,
+		Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
+	m := &Machine{jobs: map[cluster.JobID]*job{
+		1: {id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec}}}}}
 	for i := range 11 {
 		m.runs.Add(foresight.Stated(spec, 0), time.Duration(i+1)*time.Minute)
 	}
@@ -115,13 +120,16 @@ func TestExpectations(t *testing.T) {
 func TestExpectedSubmissions(t *testing.T) {
 	m := &Machine{}
 	for i := range 3 {
-		j := &cluster.Job{ID: cluster.JobID(i), User: "ann", Name: "train", Submit: cluster.Time(i) * cluster.Time(time.Hour), Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
+		j := &cluster.Job{ID: cluster.JobID(i), User: "ann", Name: "train",
+			Submit: cluster.Time(i) * cluster.Time(time.Hour),
+			Tasks:  []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
 		m.recent.Add(j)
 		m.runs.Add(j, time.Duration(i+1)*time.Minute)
 	}
 	x := m.expectations()
 	list := x.Arrivals(100, cluster.Time(3*time.Hour))
-	if len(list) < 3 || list[0].ID != 100 || list[1].Submit != cluster.Time(4*time.Hour) || list[1].Estimate != 2*time.Minute || x.Stated[101] == nil || x.Stated[101].Estimate != 0 {
+	if len(list) < 3 || list[0].ID != 100 || list[1].Submit != cluster.Time(4*time.Hour) ||
+		list[1].Estimate != 2*time.Minute || x.Stated[101] == nil || x.Stated[101].Estimate != 0 {
 		t.Errorf("%d jobs are expected, the first two %+v", len(list), list[:min(2, len(list))])
 	}
 }
@@ -138,7 +146,8 @@ func TestListForetells(t *testing.T) {
 	}
 	const n = mostExplained + 10
 	for range n + 1 {
-		if _, err := m.Submit(t.Context(), u, submit(&ask.Submission{GPUs: len(m.opt.GPUs), Estimate: ask.Duration(time.Minute)}), ""); err != nil {
+		if _, err := m.Submit(t.Context(), u,
+			submit(&ask.Submission{GPUs: len(m.opt.GPUs), Estimate: ask.Duration(time.Minute)}), ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -162,6 +171,7 @@ func TestListForetells(t *testing.T) {
 	}
 	v, err := m.Test(u, submit(&ask.Submission{GPUs: 1, After: []ask.After{{Type: "afterany", Job: list[0].ID}}}))
 	if err != nil || v.Expected == nil || v.Rough || v.Expected.Before(list[0].Expected.Add(30*time.Second)) {
-		t.Errorf("a job after the last one would start at %v, that is not a minute after %v (%v)", v.Expected, list[0].Expected, err)
+		t.Errorf("a job after the last one would start at %v, that is not a minute after %v (%v)", v.Expected,
+			list[0].Expected, err)
 	}
 }

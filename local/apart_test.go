@@ -55,14 +55,26 @@ func TestApart(t *testing.T) {
 		do   func(id int) error
 		then string // the state that it gets to
 	}{
-		{"cancel", held[0], func(id int) error { return m.Act(t.Context(), id, "cancel", u.Name) }, show.StateCancelled},
-		{"name", held[1], func(id int) error { return m.Update(t.Context(), id, &ask.Update{Name: &name}, &u) }, show.StatePending},
-		{"limit", held[2], func(id int) error { return m.Update(t.Context(), id, &ask.Update{Limit: &limit}, &u) }, show.StatePending},
-		{"hold again", held[3], func(id int) error { return m.Act(t.Context(), id, "hold", u.Name) }, show.StatePending},
+		{"cancel", held[0], func(id int) error {
+			return m.Act(t.Context(), id, "cancel", u.Name)
+		}, show.StateCancelled},
+		{"name", held[1], func(id int) error {
+			return m.Update(t.Context(), id, &ask.Update{Name: &name}, &u)
+		}, show.StatePending},
+		{"limit", held[2], func(id int) error {
+			return m.Update(t.Context(), id, &ask.Update{Limit: &limit}, &u)
+		}, show.StatePending},
+		{"hold again", held[3], func(id int) error {
+			return m.Act(t.Context(), id, "hold", u.Name)
+		}, show.StatePending},
 		{"start", held[4], func(id int) error { return m.Act(t.Context(), id, "release", u.Name) }, show.StateRunning},
-		{"suspend", held[4], func(id int) error { return m.Act(t.Context(), id, "suspend", u.Name) }, show.StateSuspended},
+		{"suspend", held[4], func(id int) error {
+			return m.Act(t.Context(), id, "suspend", u.Name)
+		}, show.StateSuspended},
 		{"resume", held[4], func(id int) error { return m.Act(t.Context(), id, "resume", u.Name) }, show.StateRunning},
-		{"requeue", held[4], func(id int) error { return m.Act(t.Context(), id, "requeue", u.Name) }, show.StateRunning},
+		{"requeue", held[4], func(id int) error {
+			return m.Act(t.Context(), id, "requeue", u.Name)
+		}, show.StateRunning},
 		{"stop", held[4], func(id int) error { return m.Act(t.Context(), id, "cancel", u.Name) }, show.StateCancelled},
 		{"hold", capped[3], func(id int) error { return m.Act(t.Context(), id, "hold", u.Name) }, show.StatePending},
 	} {

@@ -30,8 +30,9 @@ func benchArray(b *testing.B, n int) {
 		used, written := heapNow(), stateSize(b, m)
 		b.StartTimer()
 		start, cpu := time.Now(), processorTime(b)
-		ids, err := m.Submit(b.Context(), u, &ask.Submission{Command: []string{"true"}, Dir: "/", Output: "/dev/null", GPUs: 1,
-			Env: []string{"A=B"}, Array: "1-" + strconv.Itoa(n)}, "")
+		ids, err := m.Submit(b.Context(), u,
+			&ask.Submission{Command: []string{"true"}, Dir: "/", Output: "/dev/null", GPUs: 1,
+				Env: []string{"A=B"}, Array: "1-" + strconv.Itoa(n)}, "")
 		if err != nil || len(ids) != n {
 			b.Fatal(len(ids), err)
 		}
@@ -43,7 +44,8 @@ func benchArray(b *testing.B, n int) {
 		b.ReportMetric(float64(stateSize(b, m)-written)/float64(n), "stored-B/element")
 		b.StartTimer()
 		start, cpu = time.Now(), processorTime(b)
-		done, err := m.ActOnAll(b.Context(), &ask.Selection{Jobs: ids[:1]}, "cancel", Requester{Name: u.Name, Owns: func(string) bool { return true }})
+		done, err := m.ActOnAll(b.Context(), &ask.Selection{Jobs: ids[:1]}, "cancel",
+			Requester{Name: u.Name, Owns: func(string) bool { return true }})
 		if err != nil || len(done.Jobs) != n {
 			b.Fatal(len(done.Jobs), err)
 		}

@@ -42,7 +42,8 @@ func (m *Machine) live(f *store.Filter) []show.Job {
 		if j.info.State == show.StatePending {
 			waiting--
 		}
-		if f.Arrays && last != nil && waiting >= mostExplained && alike(last, j) { // those that are explained stand alone
+		// those that are explained stand alone
+		if f.Arrays && last != nil && waiting >= mostExplained && alike(last, j) {
 			v := &list[len(list)-1]
 			v.Elements = append(v.Elements, show.Element{int(j.id), j.index})
 			continue
@@ -55,7 +56,8 @@ func (m *Machine) live(f *store.Filter) []show.Job {
 // chooses reports whether a filter chooses a job that is not over.
 func (m *Machine) chooses(f *store.Filter, j *job) bool {
 	spec := j.spec
-	return j.stored != unstored && (f.Before == 0 || int(j.id) < f.Before) && (f.User == "" || f.User == j.info.User.Name) && (f.Queue == "" || f.Queue == spec.Queue) &&
+	return j.stored != unstored && (f.Before == 0 || int(j.id) < f.Before) &&
+		(f.User == "" || f.User == j.info.User.Name) && (f.Queue == "" || f.Queue == spec.Queue) &&
 		(f.Name == "" || f.Name == spec.Name) && found(f.Search, j) && slices.Contains(f.States, j.info.State)
 }
 
@@ -64,9 +66,12 @@ func (m *Machine) chooses(f *store.Filter, j *job) bool {
 func alike(a, b *job) bool {
 	x, y := a.whole(), b.whole()
 	r, s := &x.Record, &y.Record
-	return x.Array > 0 && x.Array == y.Array && a.sub == b.sub && x.State == show.StatePending && y.State == show.StatePending &&
-		x.Run == 0 && y.Run == 0 && x.Text == y.Text && x.Waited == y.Waited && x.Progress == nil && y.Progress == nil &&
-		r.State == engine.Pending && s.State == engine.Pending && r.Home == nil && s.Home == nil && r.Parked == s.Parked &&
+	return x.Array > 0 && x.Array == y.Array && a.sub == b.sub && x.State == show.StatePending &&
+		y.State == show.StatePending &&
+		x.Run == 0 && y.Run == 0 && x.Text == y.Text && x.Waited == y.Waited && x.Progress == nil &&
+		y.Progress == nil &&
+		r.State == engine.Pending && s.State == engine.Pending && r.Home == nil && s.Home == nil &&
+		r.Parked == s.Parked &&
 		r.Since == s.Since && r.EligibleSince == s.EligibleSince && r.Spec.Submit == s.Spec.Submit &&
 		r.Ran == s.Ran && r.Attained == s.Attained
 }

@@ -42,7 +42,8 @@ type trail []store.Audit
 // note adds what was done to a job.
 func (t *trail) note(ctx context.Context, now cluster.Time, action string, j *job, text string) {
 	a := actor(ctx, "")
-	*t = append(*t, store.Audit{At: int64(now), User: a.User, Role: a.Role, From: a.From, Action: action, Job: int(j.id),
+	*t = append(*t, store.Audit{At: int64(now), User: a.User, Role: a.Role, From: a.From, Action: action,
+		Job:   int(j.id),
 		Owner: j.info.User.Name, Text: text})
 }
 
@@ -58,12 +59,15 @@ func (t trail) put(tx *store.Tx) error {
 // audited is an entry that belongs to no job.
 func audited(ctx context.Context, now time.Time, action, subject, text string) *store.Audit {
 	a := actor(ctx, "")
-	return &store.Audit{At: now.UnixNano(), User: a.User, Role: a.Role, From: a.From, Action: action, Subject: subject, Text: text}
+	return &store.Audit{At: now.UnixNano(), User: a.User, Role: a.Role, From: a.From, Action: action, Subject: subject,
+		Text: text}
 }
 
 // Audit adds to the audit trail what is not a change of the state itself.
 func (m *Machine) Audit(ctx context.Context, action, subject, text string) error {
-	return m.store.Write(ctx, func(t *store.Tx) error { return t.PutAudit(audited(ctx, m.opt.Now(), action, subject, text)) })
+	return m.store.Write(ctx, func(t *store.Tx) error {
+		return t.PutAudit(audited(ctx, m.opt.Now(), action, subject, text))
+	})
 }
 
 // AuditTrail returns what was done, the latest first.
@@ -72,14 +76,16 @@ func (m *Machine) AuditTrail(ctx context.Context, f store.AuditFilter) ([]show.A
 	list := []show.Audit{}
 	for i := range rows {
 		r := &rows[i]
-		list = append(list, show.Audit{ID: r.ID, At: time.Unix(0, r.At).UTC(), User: r.User, Role: r.Role, From: r.From, Action: r.Action, Job: r.Job,
+		list = append(list, show.Audit{ID: r.ID, At: time.Unix(0, r.At).UTC(), User: r.User, Role: r.Role, From: r.From,
+			Action: r.Action, Job: r.Job,
 			Owner: r.Owner, Subject: r.Subject, Text: r.Text})
 	}
 	return list, err
 }
 
 // done are the verbs as history says them.
-var done = map[string]string{"cancel": "cancelled", "hold": "held", "release": "released", "requeue": "requeued", "suspend": "suspended", "resume": "resumed"}
+var done = map[string]string{"cancel": "cancelled", "hold": "held", "release": "released", "requeue": "requeued",
+	"suspend": "suspended", "resume": "resumed"}
 
 // doneBy says what was done to a job, and by whom.
 func doneBy(verb, by string) string {

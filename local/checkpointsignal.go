@@ -14,7 +14,8 @@ import (
 // noteSignalResponse takes over what was found; false: nothing new. What became of a job that was
 // asked says more than what handlers it has.
 func (j *job) noteSignalResponse(h run.Response, asked bool) bool {
-	if h == run.NotKnown || h == j.info.Hearing || !asked && (j.info.Hearing == run.DiesOfSignal || j.info.Hearing == run.Kept) {
+	if h == run.NotKnown || h == j.info.Hearing ||
+		!asked && (j.info.Hearing == run.DiesOfSignal || j.info.Hearing == run.Kept) {
 		return false
 	}
 	j.own().Hearing = h

@@ -35,7 +35,8 @@ func TestFolderOfAnother(t *testing.T) {
 	for _, name := range []string{"checkpoint", "1/0"} {
 		m := alive(t)
 		path := filepath.Join(m.opt.Dir, "jobs", "1", name)
-		if err := errors.Join(evidence.Folder(filepath.Join(m.opt.Dir, "jobs"), m.store.ID(), 1), os.MkdirAll(path, 0o700), os.Chown(path, stranger, -1)); err != nil {
+		if err := errors.Join(evidence.Folder(filepath.Join(m.opt.Dir, "jobs"), m.store.ID(), 1),
+			os.MkdirAll(path, 0o700), os.Chown(path, stranger, -1)); err != nil {
 			t.Fatal(err)
 		}
 		id := submit(t, m, "true")
@@ -65,7 +66,9 @@ func TestWhose(t *testing.T) {
 			}
 		})
 		dir := t.TempDir()
-		id := submit(t, m, "echo $$ > pid.new; mv pid.new pid; exec sleep 1000", func(s *ask.Submission) { s.Dir = dir })
+		id := submit(t, m, "echo $$ > pid.new; mv pid.new pid; exec sleep 1000", func(s *ask.Submission) {
+			s.Dir = dir
+		})
 		pid := 0
 		wait(t, "the job says who it is", func() bool {
 			text, err := os.ReadFile(filepath.Join(dir, "pid"))
@@ -79,7 +82,8 @@ func TestWhose(t *testing.T) {
 		if got, rank, ok := m.keeper.TaskOf(pid); !ok || got != cluster.JobID(id) || rank != 0 {
 			t.Errorf("the job's process is of job %d, task %d, %v", got, rank, ok)
 		}
-		c := exec.Command("setpriv", "--reuid", strconv.Itoa(stranger), "--clear-groups", "sh", "-c", "echo; exec sleep 1000")
+		c := exec.Command("setpriv", "--reuid", strconv.Itoa(stranger), "--clear-groups", "sh", "-c",
+			"echo; exec sleep 1000")
 		c.Env = append(os.Environ(), m.keeper.Mark(cluster.JobID(id), 1, 0))
 		out, err := c.StdoutPipe()
 		if err == nil {

@@ -68,7 +68,8 @@ func TestCrowded(t *testing.T) {
 	release := exhaust(t)
 	id := submit(t, m, "true")
 	tries := 0
-	for end := time.Now().Add(time.Minute); tries < 4; time.Sleep(10 * time.Millisecond) { // the third would be the last of a job that cannot be started
+	// the third would be the last of a job that cannot be started
+	for end := time.Now().Add(time.Minute); tries < 4; time.Sleep(10 * time.Millisecond) {
 		m.mu.RLock()
 		j := m.jobs[cluster.JobID(id)]
 		if j != nil {

@@ -152,7 +152,8 @@ func (m *Machine) decided(d *cluster.Dependency) error {
 		}
 		begun := info.Record.FirstStart
 		if at := begun.Add(d.Delay); d.Delay > 0 && begun != cluster.Never && at > m.eng.Now() {
-			return fmt.Errorf("job %d is %s since before the daemon started; instead of waiting for it, begin at %s", id, info.State,
+			return fmt.Errorf("job %d is %s since before the daemon started; instead of waiting for it, begin at %s",
+				id, info.State,
 				time.Unix(0, int64(at)).UTC().Format(time.RFC3339))
 		}
 	}

@@ -24,8 +24,9 @@ const healthEvery = 2 * time.Second
 // DescribeGPUs lists devices as the interface shows them.
 func DescribeGPUs(devices []gpu.Device) (list []show.GPU) {
 	for _, d := range devices {
-		list = append(list, show.GPU{Index: d.Index, UUID: d.UUID, Model: d.Model, Memory: d.Memory, Simulated: d.Simulated,
-			MIG: d.MIG, Healthy: true})
+		list = append(list, show.GPU{Index: d.Index, UUID: d.UUID, Model: d.Model, Memory: d.Memory,
+			Simulated: d.Simulated,
+			MIG:       d.MIG, Healthy: true})
 		for _, in := range d.Instances {
 			g := &list[len(list)-1]
 			g.Instances = append(g.Instances, show.MIG{Profile: in.Profile, Start: in.Start, UUID: in.UUID})
@@ -149,7 +150,9 @@ func inOrder(old, now []show.GPU) (list []show.GPU) {
 		list = append(list, o)
 	}
 	for _, g := range now {
-		if !slices.ContainsFunc(old, func(o show.GPU) bool { return o.UUID == g.UUID }) && len(list) < cluster.MaxGPUsPerNode {
+		if !slices.ContainsFunc(old, func(o show.GPU) bool {
+			return o.UUID == g.UUID
+		}) && len(list) < cluster.MaxGPUsPerNode {
 			list = append(list, g)
 		}
 	}
@@ -216,7 +219,8 @@ func (m *Machine) healthEvents(faults []string) (events []engine.Event) {
 // lostText says which GPU of a job failed.
 func (m *Machine) lostText(j *job) string {
 	for i, g := range m.opt.GPUs {
-		if f := m.faults[i]; f != "" && slices.ContainsFunc(j.info.Devices, func(d show.Device) bool { return d.GPU() == g.UUID }) {
+		if f := m.faults[i]; f != "" &&
+			slices.ContainsFunc(j.info.Devices, func(d show.Device) bool { return d.GPU() == g.UUID }) {
 			return fmt.Sprintf("GPU %d failed: %s", g.Index, f)
 		}
 	}

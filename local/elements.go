@@ -82,8 +82,9 @@ func (m *Machine) writeArrays(t *store.Tx) error {
 		if err != nil {
 			return err
 		}
-		if err := t.PutArray(&store.Array{First: int(a.first), Count: len(a.indices), At: int64(m.eng.Now()), What: a.common.State,
-			Data: data, Submission: sub}); err != nil {
+		if err := t.PutArray(
+			&store.Array{First: int(a.first), Count: len(a.indices), At: int64(m.eng.Now()), What: a.common.State,
+				Data: data, Submission: sub}); err != nil {
 			return err
 		}
 	}
@@ -198,7 +199,8 @@ func (m *Machine) elementsOf(ctx context.Context, r *store.Array, subs *submissi
 	if err != nil {
 		return nil, err
 	}
-	a := &jobArray{first: cluster.JobID(r.First), indices: indices.Indices, sub: sub, common: &data.Info, recorded: true}
+	a := &jobArray{first: cluster.JobID(r.First), indices: indices.Indices, sub: sub, common: &data.Info,
+		recorded: true}
 	a.common.Record.Spec, a.common.Index = nil, 0
 	for k, index := range a.indices {
 		id := a.first + cluster.JobID(k)
@@ -206,7 +208,8 @@ func (m *Machine) elementsOf(ctx context.Context, r *store.Array, subs *submissi
 			apart = apart[1:]
 			continue
 		}
-		list = append(list, &job{id: id, index: index, spec: elementOf(like, id, index), sub: sub, array: a, stored: inArray, becomes: inArray, info: a.common})
+		list = append(list, &job{id: id, index: index, spec: elementOf(like, id, index), sub: sub, array: a,
+			stored: inArray, becomes: inArray, info: a.common})
 		a.members++
 	}
 	return list, nil
@@ -248,7 +251,8 @@ func (m *Machine) asStored(ctx context.Context, f store.Filter) ([]show.Job, err
 	return together(list, elements, f.Limit), nil
 }
 
-// together merges jobs that have rows with elements that have none, the latest first. What has both got its row meanwhile.
+// together merges jobs that have rows with elements that have none, the latest first. What has both got its row
+// meanwhile.
 func together(rows []show.Job, elements map[int]show.Job, most int) []show.Job {
 	for i := range rows {
 		delete(elements, rows[i].ID)

@@ -106,7 +106,8 @@ func rows(t *testing.T, m *Machine) []int {
 	return ids
 }
 
-// An array is one record: rows have only the elements to which something happened, and after a restart every element is what it was.
+// An array is one record: rows have only the elements to which something happened, and after a restart every
+// element is what it was.
 func TestArrayRecord(t *testing.T) {
 	opt := twoGPUs(t)
 	m, end := running(t, opt)
@@ -141,7 +142,8 @@ func TestArrayRecord(t *testing.T) {
 		}
 	}
 	last := begin[1]
-	for len(rows(t, m)) < 2+2+3+1+3+30 { // two that run, those that are above, what entered a place that is free, aftercorr
+	// two that run, those that are above, what entered a place that is free, aftercorr
+	for len(rows(t, m)) < 2+2+3+1+3+30 {
 		time.Sleep(10 * time.Millisecond)
 	}
 	apart := rows(t, m)
@@ -166,7 +168,8 @@ func TestArrayRecord(t *testing.T) {
 	if ids := submit(ask.Submission{Hold: true}); ids[0] != last+1 {
 		t.Errorf("the next job is %d, not %d", ids[0], last+1)
 	}
-	if _, err := m.ActOnAll(t.Context(), &ask.Selection{All: true}, "cancel", Requester{Name: u.Name, Owns: func(string) bool { return true }}); err != nil {
+	if _, err := m.ActOnAll(t.Context(), &ask.Selection{All: true}, "cancel",
+		Requester{Name: u.Name, Owns: func(string) bool { return true }}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, m, plain[0], show.StateCancelled)
@@ -201,8 +204,8 @@ func copyState(t *testing.T, from string) string {
 	return to
 }
 
-// Killed at any point of the steps in which an array is submitted and elements of it are changed, a daemon that is started again has all
-// elements or none, each once, and what was answered is what it has.
+// Killed at any point of the steps in which an array is submitted and elements of it are changed, a daemon that
+// is started again has all elements or none, each once, and what was answered is what it has.
 func TestArrayCrash(t *testing.T) {
 	opt := twoGPUs(t)
 	type death struct {
@@ -236,7 +239,8 @@ func TestArrayCrash(t *testing.T) {
 	change("submit", func() error { _, err := submitted(m); return err })
 	change("cancel", func() error { return m.Act(t.Context(), 5, "cancel", u.Name) })
 	change("all", func() error {
-		_, err := m.ActOnAll(t.Context(), &ask.Selection{Jobs: []int{1}}, "cancel", Requester{Name: u.Name, Owns: func(string) bool { return true }})
+		_, err := m.ActOnAll(t.Context(), &ask.Selection{Jobs: []int{1}}, "cancel",
+			Requester{Name: u.Name, Owns: func(string) bool { return true }})
 		return err
 	})
 	end()

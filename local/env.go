@@ -47,9 +47,11 @@ func (r *runner) describe(t *run.Task, devices []show.Device) {
 // environment is the user's, with what Muster says of the job.
 func (r *runner) environment(t *run.Task, size int) []string {
 	s, u := r.job.sub, r.job.info.User
-	env := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + u.Home, "USER=" + u.Name,
+	env := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + u.Home,
+		"USER=" + u.Name,
 		"LOGNAME=" + u.Name, "SHELL=/bin/sh"}, s.Env...)
-	env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, savingName) }) // of a job from within which it was submitted
+	// of a job from within which it was submitted
+	env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, savingName) })
 	if more := r.m.opt.Variables; more != nil {
 		info := r.job.whole()
 		view := view(&info, s, int(r.ID), r.m.opt.Now())
@@ -96,7 +98,8 @@ func (r *runner) deviceVariables(devices []show.Device) []string {
 	if len(devices) == 0 {
 		nvidia = "void"
 	}
-	return []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES=" + visible, "NVIDIA_VISIBLE_DEVICES=" + nvidia,
+	return []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES=" + visible,
+		"NVIDIA_VISIBLE_DEVICES=" + nvidia,
 		"MUSTER_GPUS=" + strings.Join(index, ",")}
 }
 

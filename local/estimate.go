@@ -35,7 +35,9 @@ func (m *Machine) remember(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(rows, func(a, b store.Job) int { return cmp.Or(cmp.Compare(a.Ended, b.Ended), cmp.Compare(a.ID, b.ID)) })
+	slices.SortStableFunc(rows, func(a, b store.Job) int {
+		return cmp.Or(cmp.Compare(a.Ended, b.Ended), cmp.Compare(a.ID, b.ID))
+	})
 	for i := range rows {
 		spec, info, err := statedIn(&rows[i])
 		if err != nil {

@@ -13,7 +13,8 @@ import (
 // states stays.
 func TestHistory(t *testing.T) {
 	spec := func(user, name string, gpus int) *cluster.Job {
-		return &cluster.Job{User: user, Name: name, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}}
+		return &cluster.Job{User: user, Name: name,
+			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}}
 	}
 	for _, name := range []string{"train", ""} {
 		m := &Machine{}
@@ -29,7 +30,8 @@ func TestHistory(t *testing.T) {
 		}
 		for _, other := range []*cluster.Job{spec("bob", name, 2), spec("ann", "eval", 2), spec("ann", name, 4)} {
 			if m.guess(other) {
-				t.Errorf("%s's %q on %d GPUs is another job, but gets %v", other.User, other.Name, other.GPUs(), other.Estimate)
+				t.Errorf("%s's %q on %d GPUs is another job, but gets %v", other.User, other.Name, other.GPUs(),
+					other.Estimate)
 			}
 		}
 		if again := ann(); !m.guess(again) || again.Estimate != 6*time.Minute {

@@ -30,7 +30,8 @@ func (m *Machine) Fair() show.Fair {
 	}
 	for i := range list {
 		s := &list[i]
-		row := show.Share{Queue: s.Queue, Parent: s.Parent, User: s.User, Shares: s.Shares, Usage: float64(s.Usage) / 1e6, Factor: float64(s.Factor) / 1e6}
+		row := show.Share{Queue: s.Queue, Parent: s.Parent, User: s.User, Shares: s.Shares,
+			Usage: float64(s.Usage) / 1e6, Factor: float64(s.Factor) / 1e6}
 		row.Part = float64(s.Shares) / float64(max(1, sum[of(s)]))
 		row.UsagePart = float64(s.Usage) / float64(max(1, s.Of))
 		v.Shares = append(v.Shares, row)
@@ -46,7 +47,8 @@ func (m *Machine) Fair() show.Fair {
 			continue
 		}
 		p := show.Priority{Job: int(id), Own: f.Own / 1e6, Factors: factors(&f, 1e6)}
-		p.Points = w.Age*p.Factors.Age + w.FairShare*p.Factors.FairShare + w.Size*p.Factors.Size + w.Partition*p.Factors.Partition + float64(p.Own)
+		p.Points = w.Age*p.Factors.Age + w.FairShare*p.Factors.FairShare + w.Size*p.Factors.Size +
+			w.Partition*p.Factors.Partition + float64(p.Own)
 		v.Jobs = append(v.Jobs, p)
 	}
 	slices.SortFunc(v.Jobs, func(a, b show.Priority) int { return cmp.Compare(a.Job, b.Job) })
@@ -54,5 +56,6 @@ func (m *Machine) Fair() show.Fair {
 }
 
 func factors(f *engine.Factors, unit float64) show.Factors {
-	return show.Factors{Age: float64(f.Age) / unit, FairShare: float64(f.FairShare) / unit, Size: float64(f.Size) / unit, Partition: float64(f.Partition) / unit}
+	return show.Factors{Age: float64(f.Age) / unit, FairShare: float64(f.FairShare) / unit,
+		Size: float64(f.Size) / unit, Partition: float64(f.Partition) / unit}
 }

@@ -102,7 +102,8 @@ func TestNobodyGetsAway(t *testing.T) {
 			}
 		})
 	}
-	stubborn := submit(t, m, "trap '' TERM USR1; setsid sh -c \"trap '' TERM; while :; do sleep 0.01; done\" & while :; do sleep 0.01; done")
+	stubborn := submit(t, m,
+		"trap '' TERM USR1; setsid sh -c \"trap '' TERM; while :; do sleep 0.01; done\" & while :; do sleep 0.01; done")
 	until(t, m, stubborn, show.StateRunning)
 	if err := m.Act(t.Context(), stubborn, "cancel", ""); err != nil {
 		t.Fatal(err)

@@ -41,7 +41,8 @@ func (m *Machine) setIdle(s *observe.Job, r *observe.IdleRules, since time.Time,
 		if old := j.info.Idle; old != nil {
 			since = old.Since
 		}
-		j.own().Idle = &observe.Idleness{Since: since.UTC(), Stage: stage, Text: r.Text(stage, since, s.Tier), Requeue: r.Requeue}
+		j.own().Idle = &observe.Idleness{Since: since.UTC(), Stage: stage, Text: r.Text(stage, since, s.Tier),
+			Requeue: r.Requeue}
 		j.said = append(j.said, j.info.Idle.Text)
 		m.opt.Log.Info("a job is idle", "job", j.id, "user", j.info.User.Name, "what", j.info.Idle.Text)
 		ev := engine.Event{Type: engine.Progress, Job: j.id} // so that it is stored

@@ -47,7 +47,8 @@ func stateOf(r *engine.JobRecord, frozen bool) string {
 var endStates = map[engine.StopReason]string{
 	engine.Completed: show.StateCompleted, engine.Failed: show.StateFailed, engine.WasCancelled: show.StateCancelled,
 	engine.TimedOut: show.StateTimeout, engine.Preempted: show.StatePreempted, engine.NodeLost: show.StateLost,
-	engine.LaunchFailed: show.StateFailed, engine.Impossible: show.StateRejected, engine.NeverReady: show.StateCancelled,
+	engine.LaunchFailed: show.StateFailed, engine.Impossible: show.StateRejected,
+	engine.NeverReady: show.StateCancelled,
 }
 
 // jobOf is the job of a row, without its submission.
@@ -56,7 +57,8 @@ func jobOf(row *store.Job) (*job, error) {
 	if err := json.Unmarshal(row.Data, j.info); err != nil {
 		return nil, err
 	}
-	if j.spec, j.index = j.info.Record.Spec, j.info.Index; j.spec == nil {
+	j.spec, j.index = j.info.Record.Spec, j.info.Index
+	if j.spec == nil {
 		return nil, errors.New("it says nothing of what the job asks for")
 	}
 	return j, nil
@@ -77,7 +79,8 @@ func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
 			info.Idle, j.noWay = nil, ""
 			if j.run == nil { // else it resumes where it is
 				if info.Run++; info.Run > 1 {
-					j.said = append(j.said, fmt.Sprintf("run %d begins: %s", info.Run, cmp.Or(info.Text, "it was requeued")))
+					j.said = append(j.said,
+						fmt.Sprintf("run %d begins: %s", info.Run, cmp.Or(info.Text, "it was requeued")))
 				}
 				info.On = slices.Clone(a.Allocs)
 				info.Frozen, info.Requeue = false, false
@@ -142,7 +145,8 @@ func (m *Machine) writeJob(t *store.Tx, id cluster.JobID) error {
 		return err
 	}
 	if j.predictedEnd != 0 {
-		if err := t.PutEnd(store.Prediction{Job: int(id), At: int64(m.eng.Now()), Expected: int64(j.predictedEnd)}); err != nil {
+		if err := t.PutEnd(store.Prediction{Job: int(id), At: int64(m.eng.Now()),
+			Expected: int64(j.predictedEnd)}); err != nil {
 			return err
 		}
 	}
@@ -190,7 +194,8 @@ func (m *Machine) devices(allocs []engine.Alloc) (list []show.Device) {
 	for i := range allocs {
 		a := &allocs[i]
 		for slot, g := range m.opt.GPUs {
-			if a.GPUs>>slot&1 == 1 && !slices.ContainsFunc(list, func(d show.Device) bool { return d.Index == g.Index && d.Share == 0 }) {
+			if a.GPUs>>slot&1 == 1 &&
+				!slices.ContainsFunc(list, func(d show.Device) bool { return d.Index == g.Index && d.Share == 0 }) {
 				list = append(list, m.device(&g, a))
 			}
 		}
@@ -285,13 +290,17 @@ func view(info *Info, sub *ask.Submission, id int, now time.Time) show.Job {
 		v := time.Unix(0, int64(t)).UTC()
 		return &v
 	}
-	j := show.Job{ID: id, Array: info.Array, Index: info.Index, User: info.User.Name, State: info.State, Reason: info.Text,
+	j := show.Job{ID: id, Array: info.Array, Index: info.Index, User: info.User.Name, State: info.State,
+		Reason:    info.Text,
 		Submitted: time.Unix(0, int64(r.Spec.Submit)).UTC(), Eligible: at(r.EligibleSince),
 		Started: at(r.Started), FirstStart: at(r.FirstStart),
-		Ended: at(r.Ended), Waited: ask.Duration(info.Waited), Ran: ask.Duration(r.Ran), GPUHours: float64(r.Attained) / 3.6e9,
+		Ended: at(r.Ended), Waited: ask.Duration(info.Waited), Ran: ask.Duration(r.Ran),
+		GPUHours: float64(r.Attained) / 3.6e9,
 		Restarts: info.restarts(), Preemptions: int(r.Preemptions), ExitCode: info.Exit, ExitSignal: info.Signal,
-		Devices: info.Devices, StdOut: info.StdOut, StdErr: info.StdErr, Progress: info.Progress, Metrics: info.Metrics, Submission: *sub,
-		Sharing: info.Sharing, LostGPUHours: info.Use.Lost.Hours(), CPUTime: ask.Duration(info.Use.CPU), RAMPeak: info.Use.Peak >> 20}
+		Devices: info.Devices, StdOut: info.StdOut, StdErr: info.StdErr, Progress: info.Progress, Metrics: info.Metrics,
+		Submission: *sub,
+		Sharing:    info.Sharing, LostGPUHours: info.Use.Lost.Hours(), CPUTime: ask.Duration(info.Use.CPU),
+		RAMPeak: info.Use.Peak >> 20}
 	if r.State == engine.Done && r.Reason == engine.NeverReady {
 		j.Code = "DependencyNeverSatisfied"
 	}
@@ -313,7 +322,8 @@ func view(info *Info, sub *ask.Submission, id int, now time.Time) show.Job {
 		}
 	}
 	j.GPUHours += info.backHours(t)
-	j.StepRate, j.SampleRate = progress.PerHour(info.Pace.Steps, j.GPUHours), progress.PerHour(info.Pace.Sample, j.GPUHours)
+	j.StepRate, j.SampleRate = progress.PerHour(info.Pace.Steps, j.GPUHours),
+		progress.PerHour(info.Pace.Sample, j.GPUHours)
 	if s := &info.Switch; s.Count > 0 {
 		j.SwitchCost, j.SwitchGPUHours = ask.Duration(s.Took/time.Duration(s.Count)), s.GPU.Hours()
 	}

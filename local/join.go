@@ -39,9 +39,11 @@ func (m *Machine) Join(ctx context.Context, id, rank int, p Process) (show.Joine
 	m.mu.RUnlock()
 	switch {
 	case state != engine.Running || frozen:
-		return show.Joined{}, fmt.Errorf("job %d does not run at the moment: a command can be run in a running job only", id)
+		return show.Joined{},
+			fmt.Errorf("job %d does not run at the moment: a command can be run in a running job only", id)
 	case p.UID != 0 && p.UID != u.UID:
-		return show.Joined{}, fmt.Errorf("a command in job %d runs as %s: only %s and root can start one", id, u.Name, u.Name)
+		return show.Joined{},
+			fmt.Errorf("a command in job %d runs as %s: only %s and root can start one", id, u.Name, u.Name)
 	}
 	t, err := m.taskAsStarted(j.id, run, rank)
 	if err != nil {
@@ -60,7 +62,8 @@ func (m *Machine) Join(ctx context.Context, id, rank int, p Process) (show.Joine
 func (m *Machine) taskAsStarted(id cluster.JobID, run, rank int) (*shim.Task, error) {
 	text, err := os.ReadFile(shim.TaskFile(m.keeper.TaskDir(id, run, rank)))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &ask.FieldError{Field: "task", Text: fmt.Sprintf("job %d has no task %d, or it was started by an earlier version", id, rank)}
+		return nil, &ask.FieldError{Field: "task",
+			Text: fmt.Sprintf("job %d has no task %d, or it was started by an earlier version", id, rank)}
 	}
 	if err != nil {
 		return nil, err
@@ -104,7 +107,8 @@ func userOf(pid int) (int, error) {
 	return parseUser(string(text))
 }
 
-// parseUser reads the user of a process from its /proc/PID/status: real, effective, saved and file system user must be one.
+// parseUser reads the user of a process from its /proc/PID/status: real, effective, saved and file system user
+// must be one.
 func parseUser(status string) (int, error) {
 	for line := range strings.Lines(status) {
 		rest, ok := strings.CutPrefix(line, "Uid:")

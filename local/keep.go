@@ -103,7 +103,8 @@ func (m *Machine) restored(rules *config.Rules, snap *engine.Snapshot) (*engine.
 
 // begin begins a segment of the journal with a snapshot; what also is to be
 // stored is stored in the same moment.
-func (m *Machine) begin(ctx context.Context, rules *config.Rules, snap *engine.Snapshot, also func(*store.Tx) error) error {
+func (m *Machine) begin(ctx context.Context, rules *config.Rules, snap *engine.Snapshot,
+	also func(*store.Tx) error) error {
 	h := journal.Header{Rules: *rules}
 	h.Stamp()
 	h.Pin()

@@ -36,7 +36,8 @@ func TestForget(t *testing.T) {
 			break
 		}
 		if try == 4000 {
-			t.Fatalf("the folder of an old job (%v), or the first of %d segments (%v), is still there", err, len(list), listErr)
+			t.Fatalf("the folder of an old job (%v), or the first of %d segments (%v), is still there", err, len(list),
+				listErr)
 		}
 	}
 	if _, err := os.Stat(m.keeper.JobDir(cluster.JobID(running))); err != nil {
@@ -59,7 +60,9 @@ func TestForget(t *testing.T) {
 	}
 	until(t, m, running, show.StateCompleted)
 	until(t, m, waiting, show.StateCompleted)
-	until(t, m, submit(t, m, "true", func(s *ask.Submission) { s.After = []ask.After{{Type: "afternotok", Job: failed}} }), show.StateCompleted)
+	until(t, m, submit(t, m, "true", func(s *ask.Submission) {
+		s.After = []ask.After{{Type: "afternotok", Job: failed}}
+	}), show.StateCompleted)
 	if j := until(t, m, old, show.StateCompleted); j.ExitCode != 0 || j.Ended == nil {
 		t.Errorf("the row of the old job: %+v", j)
 	}

@@ -62,7 +62,8 @@ func (r *runner) makeDirs(t *run.Task) error {
 		return err
 	}
 	saves := r.m.checkpointDir(r.job)
-	if of := filepath.Dir(saves); filepath.Dir(of) == r.m.opt.Checkpoints { // on a file system of its own, signed like the job's folder
+	// on a file system of its own, signed like the job's folder
+	if of := filepath.Dir(saves); filepath.Dir(of) == r.m.opt.Checkpoints {
 		id, err := strconv.Atoi(filepath.Base(of))
 		if err := errors.Join(err, evidence.Folder(r.m.opt.Checkpoints, r.m.store.ID(), id)); err != nil {
 			return err

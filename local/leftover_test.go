@@ -16,8 +16,8 @@ import (
 )
 
 // Shims, tasks and what plays MPS outlive whoever started them, as they should. All that tests start has a folder below
-// one of the tests' own in its command or environment: when the tests have ended, be it that they were killed or took too long, a
-// process of its own ends what is left, and removes the folder.
+// one of the tests' own in its command or environment: when the tests have ended, be it that they were killed
+// or took too long, a process of its own ends what is left, and removes the folder.
 
 // reapWord makes the test binary that process.
 const reapWord = "__reap"
@@ -68,7 +68,8 @@ func about(dir string) (pids []int) {
 	for _, proc := range files {
 		command, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
 		environ, _ := os.ReadFile(filepath.Join(proc, "environ"))
-		if pid, err := strconv.Atoi(filepath.Base(proc)); err == nil && pid != os.Getpid() && (bytes.Contains(command, []byte(dir)) || bytes.Contains(environ, []byte(dir))) {
+		if pid, err := strconv.Atoi(filepath.Base(proc)); err == nil && pid != os.Getpid() &&
+			(bytes.Contains(command, []byte(dir)) || bytes.Contains(environ, []byte(dir))) {
 			pids = append(pids, pid)
 		}
 	}

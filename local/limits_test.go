@@ -12,11 +12,12 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// An array of which a later element's dependency can never hold is refused as a whole: no element of it is left behind, and nothing
-// is counted.
+// An array of which a later element's dependency can never hold is refused as a whole: no element of it is left
+// behind, and nothing is counted.
 func TestRefusedArray(t *testing.T) {
 	var opt Options
-	m, err := Open(t.Context(), testOptions(t, &cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 2}}}))
+	m, err := Open(t.Context(),
+		testOptions(t, &cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 2}}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,9 @@ func TestRefusedArray(t *testing.T) {
 	over := make(chan error, 1)
 	go func() { over <- m.Run(ctx) }()
 	u := self(t)
-	first, err := m.Submit(t.Context(), u, &ask.Submission{Command: []string{"sh", "-c", "exit $SLURM_ARRAY_TASK_ID"}, Dir: "/", Output: "/dev/null", Array: "0-1"}, "")
+	first, err := m.Submit(t.Context(), u,
+		&ask.Submission{Command: []string{"sh", "-c", "exit $SLURM_ARRAY_TASK_ID"}, Dir: "/", Output: "/dev/null",
+			Array: "0-1"}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +43,8 @@ func TestRefusedArray(t *testing.T) {
 	m.mu.Lock()
 	next, jobs, counted := m.next, len(m.jobs), m.tally[u.Name]
 	m.mu.Unlock()
-	s := &ask.Submission{Command: []string{"true"}, Dir: "/", Output: "/dev/null", Array: "0-1", After: []ask.After{{Type: "aftercorr", Job: first[0]}}}
+	s := &ask.Submission{Command: []string{"true"}, Dir: "/", Output: "/dev/null", Array: "0-1",
+		After: []ask.After{{Type: "aftercorr", Job: first[0]}}}
 	var field *ask.FieldError
 	if ids, err := m.Submit(t.Context(), u, s, ""); !errors.As(err, &field) {
 		t.Fatalf("%v, %v", ids, err)

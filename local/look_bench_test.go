@@ -11,8 +11,9 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// BenchmarkLook1000: what a look ahead takes for 1,000 jobs that wait, whose run times are those of earlier runs, on a machine to
-// which as many were submitted the day before: what muster why takes when no look that holds is there.
+// BenchmarkLook1000: what a look ahead takes for 1,000 jobs that wait, whose run times are those of earlier
+// runs, on a machine to which as many were submitted the day before: what muster why takes when no look that
+// holds is there.
 func BenchmarkLook1000(b *testing.B) {
 	for _, policy := range []string{"fifo", "multifactor", "las"} {
 		b.Run(policy, func(b *testing.B) {
@@ -21,14 +22,16 @@ func BenchmarkLook1000(b *testing.B) {
 			now := m.clock.now(m.opt.Now())
 			m.mu.Lock()
 			for i := range 1000 {
-				j := &cluster.Job{User: u.Name, Name: fmt.Sprint("train", i%10), Submit: now.Add(time.Duration(i-1000) * 80 * time.Second), Tier: cluster.Standard,
+				j := &cluster.Job{User: u.Name, Name: fmt.Sprint("train", i%10),
+					Submit: now.Add(time.Duration(i-1000) * 80 * time.Second), Tier: cluster.Standard,
 					Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
 				m.recent.Add(j)
 				m.runs.Add(j, time.Duration(1+i*i%97)*time.Minute)
 			}
 			m.mu.Unlock()
 			s := func(i int) *ask.Submission {
-				return &ask.Submission{Command: []string{"sleep", "1000"}, Dir: "/", Output: "/dev/null", GPUs: 1, Name: fmt.Sprint("train", i%10)}
+				return &ask.Submission{Command: []string{"sleep", "1000"}, Dir: "/", Output: "/dev/null", GPUs: 1,
+					Name: fmt.Sprint("train", i%10)}
 			}
 			for i := range 1002 {
 				if _, err := m.Submit(b.Context(), u, s(i), ""); err != nil {

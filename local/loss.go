@@ -37,8 +37,8 @@ func examine(ctx context.Context, opt *Options) (*lost, error) {
 	return &lost{loss, aside}, nil
 }
 
-// endLost ends the tasks that the database does not know, moves their folders away, and has job numbers go on above all that
-// were given. It also signs the folders that are of before folders were signed.
+// endLost ends the tasks that the database does not know, moves their folders away, and has job numbers go on
+// above all that were given. It also signs the folders that are of before folders were signed.
 func (m *Machine) endLost(ctx context.Context, l *lost) error {
 	if l != nil {
 		if err := m.store.Write(ctx, func(t *store.Tx) error { return t.SetFloor(l.Highest) }); err != nil {
@@ -46,7 +46,8 @@ func (m *Machine) endLost(ctx context.Context, l *lost) error {
 		}
 		for _, left := range l.Left {
 			for _, live := range left.Live {
-				m.opt.Log.Warn("a task that the database does not know is ended", "job", live.Job, "run", live.Run, "task", live.Rank)
+				m.opt.Log.Warn("a task that the database does not know is ended", "job", live.Job, "run", live.Run,
+					"task", live.Rank)
 				if !m.keeper.EndLeft(cluster.JobID(live.Job), live.Run, live.Rank) {
 					return fmt.Errorf("task %d of job %d, run %d, does not end: end it, and start again with --accept-loss", live.Rank, live.Job, live.Run)
 				}

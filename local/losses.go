@@ -34,7 +34,8 @@ func (l *losses) book(ran time.Duration) (wait time.Duration) {
 
 // text says why there shall be no further run.
 func (l *losses) text() string {
-	return fmt.Sprintf("the process that watched over it was killed in %d runs in a row, each shorter than %v", *l, longRun)
+	return fmt.Sprintf("the process that watched over it was killed in %d runs in a row, each shorter than %v", *l,
+		longRun)
 }
 
 // notBefore has a job that comes back wait for a while.

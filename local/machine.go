@@ -141,16 +141,17 @@ type Machine struct {
 
 // job is a job that is not done.
 type job struct {
-	id              cluster.JobID
-	heldFor         cluster.JobID // 1 + for whom; 0: nobody
-	bare            int32         // its tasks that ask for neither GPUs nor CPUs
-	stored          form
-	becomes         form         // ... with the present step
-	edited          bool         // its submission changed since it was stored
-	stale           bool         // what was chosen for it was so by the service before
-	index           int          // as an element of an array
-	spec            *cluster.Job // as of its record
-	info            *Info        // elements of an array share one: what it says of a job, it says by whole, and it is changed by own
+	id      cluster.JobID
+	heldFor cluster.JobID // 1 + for whom; 0: nobody
+	bare    int32         // its tasks that ask for neither GPUs nor CPUs
+	stored  form
+	becomes form         // ... with the present step
+	edited  bool         // its submission changed since it was stored
+	stale   bool         // what was chosen for it was so by the service before
+	index   int          // as an element of an array
+	spec    *cluster.Job // as of its record
+	// elements of an array share one: what it says of a job, it says by whole, and it is changed by own
+	info            *Info
 	sub             *ask.Submission
 	array           *jobArray     // by whose record it is stored, or was
 	firstPrediction cluster.Time  // of its start; 0: there was none yet
@@ -247,7 +248,8 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 
 // newKeeper makes what the runs of jobs have in common.
 func (m *Machine) newKeeper() *run.Keeper {
-	return &run.Keeper{Places: run.Places{Dir: m.opt.Dir}, Groups: m.groups, Shim: m.opt.Shim, Running: m.running, Log: m.opt.Log,
+	return &run.Keeper{Places: run.Places{Dir: m.opt.Dir}, Groups: m.groups, Shim: m.opt.Shim, Running: m.running,
+		Log: m.opt.Log,
 		Now: m.time, Crash: m.opt.Crash}
 }
 
@@ -378,7 +380,8 @@ func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
 		if err := json.Unmarshal(text, snap); err != nil {
 			return nil, fmt.Errorf("the stored state of the engine: %w", err)
 		}
-		if text, err = m.store.Meta(ctx, "past"); err == nil { // else the state is of a version that kept it in the engine's
+		// else the state is of a version that kept it in the engine's
+		if text, err = m.store.Meta(ctx, "past"); err == nil {
 			err = json.Unmarshal(text, &snap.Past)
 		}
 		if err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -33,12 +33,15 @@ func testOptions(t testing.TB, spec *cluster.Spec) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opt := Options{Dir: filepath.Join(folder(t), "state"), Now: time.Now, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)),
+	opt := Options{Dir: filepath.Join(folder(t), "state"), Now: time.Now,
+		Log:  slog.New(slog.NewTextHandler(testLog{t}, nil)),
 		Shim: []string{exe, shimWord}, KillWait: 200 * time.Millisecond, Variables: slurm.Variables,
 		Rules: config.Rules{Spec: *spec, Policy: "fifo", Placer: "best-fit",
-			Stop: &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Second}, {How: engine.Kill, Grace: 50 * time.Millisecond}}}}
+			Stop: &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Second},
+				{How: engine.Kill, Grace: 50 * time.Millisecond}}}}
 	for i := range spec.Nodes[0].GPUs {
-		opt.GPUs = append(opt.GPUs, show.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
+		opt.GPUs = append(opt.GPUs,
+			show.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
 	}
 	return opt
 }
@@ -135,7 +138,9 @@ func newConform(t *testing.T, f *drivertest.Fixture) driver.Driver {
 			return []engine.Event{{Type: engine.Submitted, Job: made.id, Spec: made.spec}}
 		}})
 		if j.Cancel > 0 {
-			list = append(list, happening{j.Cancel, func(cluster.Time) []engine.Event { return []engine.Event{{Type: engine.Cancelled, Job: j.Job.ID}} }})
+			list = append(list, happening{j.Cancel, func(cluster.Time) []engine.Event {
+				return []engine.Event{{Type: engine.Cancelled, Job: j.Job.ID}}
+			}})
 		}
 	}
 	d.happen(list)

@@ -29,17 +29,20 @@ import (
 func TestMoves(t *testing.T) {
 	m := alive(t, func(o *Options) {
 		o.Rules.Spec.Nodes = []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 4, Islands: 2}}
-		o.Rules.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Minute}, {How: engine.Kill}}
+		o.Rules.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Minute},
+			{How: engine.Kill}}
 		o.GPUs = nil
 		for i := range 4 {
-			o.GPUs = append(o.GPUs, show.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
+			o.GPUs = append(o.GPUs,
+				show.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
 		}
 	})
 	long := func(s *ask.Submission) { s.GPUs, s.Estimate = 1, ask.Duration(10*time.Hour) }
 	var ids []int
 	leave := filepath.Join(t.TempDir(), "leave") // who is told to stop does when it is there
 	for range 4 {
-		id := submit(t, m, "trap 'while [ ! -e "+leave+" ]; do sleep 0.05; done; exit 143' TERM; sleep 1000 & wait", long)
+		id := submit(t, m, "trap 'while [ ! -e "+leave+" ]; do sleep 0.05; done; exit 143' TERM; sleep 1000 & wait",
+			long)
 		until(t, m, id, show.StateRunning)
 		ids = append(ids, id)
 	}
@@ -58,7 +61,8 @@ func TestMoves(t *testing.T) {
 	gang := submit(t, m, "sleep 1000", func(s *ask.Submission) {
 		s.GPUs, s.Level, s.Required, s.Estimate = 2, "nvlink", true, ask.Duration(time.Hour)
 	})
-	if _, err := m.MakeMoves(t.Context(), &ask.MovesRequest{Job: gang}); err == nil || !strings.Contains(err.Error(), "off") {
+	if _, err := m.MakeMoves(t.Context(), &ask.MovesRequest{Job: gang}); err == nil ||
+		!strings.Contains(err.Error(), "off") {
 		t.Fatalf("moves that the configuration does not allow: %v", err)
 	}
 	s := m.settings()
@@ -66,10 +70,12 @@ func TestMoves(t *testing.T) {
 	if _, err := m.Reconfigure(t.Context(), s, "ann", "defragment: off -> plan, protected now"); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := m.PlanMoves(&ask.MovesRequest{}); err != nil || len(list) != 1 || list[0].Worth || len(list[0].Moves) != 1 || !strings.HasPrefix(list[0].Text, "protected until ") {
+	if list, err := m.PlanMoves(&ask.MovesRequest{}); err != nil || len(list) != 1 || list[0].Worth ||
+		len(list[0].Moves) != 1 || !strings.HasPrefix(list[0].Text, "protected until ") {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	if _, err := m.MakeMoves(t.Context(), &ask.MovesRequest{Job: gang}); !errors.Is(err, driver.ErrProtected) || !strings.Contains(err.Error(), "no job is moved now: protected until ") {
+	if _, err := m.MakeMoves(t.Context(), &ask.MovesRequest{Job: gang}); !errors.Is(err, driver.ErrProtected) ||
+		!strings.Contains(err.Error(), "no job is moved now: protected until ") {
 		t.Fatalf("moves in a protected time: %v", err)
 	}
 	s.Defrag = &engine.Defrag{}
@@ -77,18 +83,21 @@ func TestMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := m.PlanMoves(&ask.MovesRequest{})
-	if err != nil || len(list) != 1 || !list[0].Worth || list[0].Made || len(list[0].Moves) != 1 || list[0].Job != gang {
+	if err != nil || len(list) != 1 || !list[0].Worth || list[0].Made || len(list[0].Moves) != 1 ||
+		list[0].Job != gang {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	mover := list[0].Moves[0].Job
-	if w, err := m.Why(t.Context(), gang, &User{}); err != nil || !strings.Contains(w.Moves, fmt.Sprintf("job %d (1 GPU) from n1:", mover)) {
+	if w, err := m.Why(t.Context(), gang, &User{}); err != nil ||
+		!strings.Contains(w.Moves, fmt.Sprintf("job %d (1 GPU) from n1:", mover)) {
 		t.Errorf("why: %q, %v", w.Moves, err)
 	}
 	if _, err := m.PlanMoves(&ask.MovesRequest{Job: 99}); err == nil {
 		t.Error("moves for a job that there is not")
 	}
 	until(t, m, gang, show.StatePending) // a question changes nothing
-	if list, err = m.MakeMoves(t.Context(), &ask.MovesRequest{Job: gang}); err != nil || len(list) != 1 || !list[0].Made {
+	if list, err = m.MakeMoves(t.Context(), &ask.MovesRequest{Job: gang}); err != nil || len(list) != 1 ||
+		!list[0].Made {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	s = m.settings() // the engine begins anew from what is stored, as when a daemon dies
@@ -131,11 +140,13 @@ func mark(t *testing.T, file string) {
 // the other job's process dies while it writes its checkpoint. Nobody is lost.
 func TestMovesChain(t *testing.T) {
 	opt := testOptions(t, &cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 16, Islands: 4}}})
-	opt.Rules.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Minute}, {How: engine.Kill}}
+	opt.Rules.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Minute},
+		{How: engine.Kill}}
 	opt.KillWait = time.Minute // a job that is told to leave does when its file is there, and not before
 	opt.Rules.Defrag, opt.GPUs = &engine.Defrag{}, nil
 	for i := range 16 {
-		opt.GPUs = append(opt.GPUs, show.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
+		opt.GPUs = append(opt.GPUs,
+			show.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
 	}
 	m, err := Open(t.Context(), opt)
 	if err != nil {
@@ -145,13 +156,18 @@ func TestMovesChain(t *testing.T) {
 	gone := make(chan error, 1)
 	go func() { gone <- m.Run(ctx) }()
 	dir := t.TempDir()
-	leave := func(id int) string { return filepath.Join(dir, fmt.Sprintf("leave-%d", id)) } // job id leaves when it is told to and this is there
-	pidFile := func(id string) string { return filepath.Join(dir, "pid-"+id) }              // is there when its job can be told to leave
+	// job id leaves when it is told to and this is there
+	leave := func(id int) string { return filepath.Join(dir, fmt.Sprintf("leave-%d", id)) }
+	// is there when its job can be told to leave
+	pidFile := func(id string) string { return filepath.Join(dir, "pid-"+id) }
 	var ids, over []int
 	for k := range 12 {
-		id := submit(t, m, "trap 'while [ ! -e "+filepath.Join(dir, "leave-$MUSTER_JOB_ID")+" ]; do sleep 0.05; done; exit 143' TERM; echo $$ > "+pidFile("$MUSTER_JOB_ID")+"; sleep 1000 & wait", func(s *ask.Submission) {
-			s.GPUs, s.Level, s.Required, s.Estimate = []int{2, 1, 1}[k%3], "nvlink", true, ask.Duration(10*time.Hour)
-		})
+		id := submit(t, m, "trap 'while [ ! -e "+filepath.Join(dir, "leave-$MUSTER_JOB_ID")+
+			" ]; do sleep 0.05; done; exit 143' TERM; echo $$ > "+pidFile("$MUSTER_JOB_ID")+"; sleep 1000 & wait",
+			func(s *ask.Submission) {
+				s.GPUs, s.Level, s.Required, s.Estimate = []int{2, 1, 1}[k%3], "nvlink", true,
+					ask.Duration(10*time.Hour)
+			})
 		until(t, m, id, show.StateRunning)
 		wait(t, "the job catches the signal", func() bool { return evidence.Exists(pidFile(strconv.Itoa(id))) })
 		if ids = append(ids, id); k%3 == 2 {

@@ -17,8 +17,9 @@ import (
 
 // findMPS knows the control daemons of the services before this one.
 func (m *Machine) findMPS() (err error) {
-	m.mps, err = share.Find(m.running, share.Options{Dir: filepath.Join(m.opt.Dir, "mps"), Program: m.opt.Sharing.Program,
-		Host: mpsHost{m}, Now: func() time.Time { return m.opt.Now() }, Log: m.opt.Log})
+	m.mps, err = share.Find(m.running,
+		share.Options{Dir: filepath.Join(m.opt.Dir, "mps"), Program: m.opt.Sharing.Program,
+			Host: mpsHost{m}, Now: func() time.Time { return m.opt.Now() }, Log: m.opt.Log})
 	return err
 }
 
@@ -44,7 +45,8 @@ func (h mpsHost) Sharers(uuid string) (ids []cluster.JobID) {
 	at := slices.IndexFunc(m.opt.GPUs, func(g show.GPU) bool { return g.UUID == uuid })
 	on := func(a engine.Alloc) bool { return a.Share > 0 && a.Slots == 0 && a.GPUs>>at&1 == 1 }
 	for id, j := range m.jobs {
-		if at >= 0 && (slices.ContainsFunc(j.info.Record.Allocs, on) || slices.ContainsFunc(j.info.Record.Leaving, on) || j.run != nil && slices.ContainsFunc(j.info.On, on)) {
+		if at >= 0 && (slices.ContainsFunc(j.info.Record.Allocs, on) ||
+			slices.ContainsFunc(j.info.Record.Leaving, on) || j.run != nil && slices.ContainsFunc(j.info.On, on)) {
 			ids = append(ids, id)
 		}
 	}

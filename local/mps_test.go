@@ -17,7 +17,8 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// shareUnderMPS has job 7 have a share of the second GPU, which it returns, under MPS, whose control program is a script.
+// shareUnderMPS has job 7 have a share of the second GPU, which it returns, under MPS, whose control program is
+// a script.
 func shareUnderMPS(t *testing.T, m *Machine, src *played, text string) (uuid string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "control")
@@ -55,7 +56,8 @@ func TestMPSLeaves(t *testing.T) {
 		{"another share", true, show.Device{UUID: uuid, Share: 250}, true},
 		{"a whole GPU beside", true, show.Device{UUID: src.devices[0].UUID}, true},
 		{"a share when nobody is there", false, show.Device{UUID: uuid, Share: 250}, true},
-		{"an instance", false, show.Device{UUID: toBeMade + uuid + "/0", Parent: uuid, Profile: "3g.40gb", Share: 428}, false},
+		{"an instance", false, show.Device{UUID: toBeMade + uuid + "/0", Parent: uuid, Profile: "3g.40gb", Share: 428},
+			false},
 		{"the whole GPU", false, show.Device{UUID: uuid}, false},
 	} {
 		if !step.job {
@@ -92,7 +94,8 @@ func TestFaultOfOthers(t *testing.T) {
 	write(fmt.Sprintln(server.Process.Pid))
 	on := []engine.Alloc{{GPUs: 2, Share: 250, Tasks: 1}}
 	for _, id := range []cluster.JobID{7, 8, 9} {
-		m.jobs[id] = &job{id: id, info: &Info{User: User{UID: os.Getuid()}, On: on, Record: engine.JobRecord{Allocs: on}}}
+		m.jobs[id] = &job{id: id,
+			info: &Info{User: User{UID: os.Getuid()}, On: on, Record: engine.JobRecord{Allocs: on}}}
 	}
 	r := &runner{m: m, Run: &run.Run{ID: 7}, job: m.jobs[7]}
 	if got := r.faultOfOthers(); got != "" {

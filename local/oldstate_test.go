@@ -70,7 +70,8 @@ func TestStateOfVersion1(t *testing.T) {
 		t.Errorf("%s\nnot\n%s", got, want)
 	}
 	u := User{Name: "ann", UID: 1000, GID: 1000, Home: "/"}
-	ids, err := m.Submit(t.Context(), u, &ask.Submission{Command: []string{"true"}, Dir: "/", Hold: true, Array: "1-3"}, "")
+	ids, err := m.Submit(t.Context(), u, &ask.Submission{Command: []string{"true"}, Dir: "/", Hold: true, Array: "1-3"},
+		"")
 	if err != nil || !slices.Equal(ids, []int{8, 9, 10}) {
 		t.Errorf("%v, %v", ids, err)
 	}
@@ -96,10 +97,12 @@ func TestOldState(t *testing.T) {
 		t.Fatalf("%s\nnot\n%s", got, want)
 	}
 	saves := &list[0]
-	if saves.Progress == nil || saves.Progress.Step != 5 || len(saves.Metrics) == 0 || *saves.Metrics[0].Of["loss"] != 0.5 {
+	if saves.Progress == nil || saves.Progress.Step != 5 || len(saves.Metrics) == 0 ||
+		*saves.Metrics[0].Of["loss"] != 0.5 {
 		t.Errorf("what job 8 reported is %+v, %+v", saves.Progress, saves.Metrics)
 	}
-	if a := list[1].Submission.After; len(a) != 1 || a[0].Job != 3 || list[5].Submission.Estimate == 0 || list[6].ExitCode != 1 {
+	if a := list[1].Submission.After; len(a) != 1 || a[0].Job != 3 || list[5].Submission.Estimate == 0 ||
+		list[6].ExitCode != 1 {
 		t.Errorf("%+v", list)
 	}
 	var text bytes.Buffer
@@ -126,8 +129,9 @@ func TestOldState(t *testing.T) {
 	end()
 }
 
-// A state of that version opens in which jobs run, one beside another, and one is suspended: what the engine knew of them
-// it knows under the names of now. Their processes are not there any more: they come back, and end.
+// A state of that version opens in which jobs run, one beside another, and one is suspended: what the engine
+// knew of them it knows under the names of now. Their processes are not there any more: they come back, and
+// end.
 func TestOldStateOfRunning(t *testing.T) {
 	opt := testOptions(t, &cluster.Spec{Nodes: []cluster.Node{{Name: "box", Model: "T4-16GB", GPUs: 2}}})
 	opt.Rules.Policy = "antman:throttle=true"
@@ -139,13 +143,15 @@ func TestOldStateOfRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	host, guest, plain, twin := m.eng.Record(1), m.eng.Record(2), m.jobs[3].info, m.eng.Record(6)
-	if !host.IgnoresCheckpoint || host.EligibleSince == 0 || host.StarvingSince == 0 || host.Acc == 0 || len(host.Guests) != 1 {
+	if !host.IgnoresCheckpoint || host.EligibleSince == 0 || host.StarvingSince == 0 || host.Acc == 0 ||
+		len(host.Guests) != 1 {
 		t.Errorf("the host is %+v", host)
 	}
 	if guest.Beside != 2 || !guest.Allocs[0].Beside {
 		t.Errorf("the guest is %+v", guest)
 	}
-	if r := &plain.Record; !r.Warm || r.Home == nil || plain.Hearing != run.IgnoresCheckpoint || len(twin.Singles) != 1 {
+	if r := &plain.Record; !r.Warm || r.Home == nil || plain.Hearing != run.IgnoresCheckpoint ||
+		len(twin.Singles) != 1 {
 		t.Errorf("the suspended job is %+v, and the one behind its twin %+v", plain, twin)
 	}
 	if p := &m.jobs[1].info.Pace; p.Heard == 0 || p.Told != 1 || p.Said == 0 || p.SaidOf != 1 {
@@ -201,7 +207,8 @@ func keepsFacts(t *testing.T, opt Options) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if json.Unmarshal(c.text, &before) != nil || json.Unmarshal(again, &after) != nil || !reflect.DeepEqual(before, after) {
+			if json.Unmarshal(c.text, &before) != nil || json.Unmarshal(again, &after) != nil ||
+				!reflect.DeepEqual(before, after) {
 				t.Errorf("job %d was\n%s\nand is read as\n%s", rows[i].ID, c.text, again)
 			}
 		}

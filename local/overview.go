@@ -83,7 +83,8 @@ func (m *Machine) present() show.Sample {
 
 // Overview is the whole machine in one answer.
 func (m *Machine) Overview() show.Overview {
-	o := show.Overview{At: m.opt.Now().UTC(), Counts: map[string]int{}, Nodes: m.Nodes(), Queues: m.Queues(), Running: []show.Job{}, Waiting: []show.Job{}}
+	o := show.Overview{At: m.opt.Now().UTC(), Counts: map[string]int{}, Nodes: m.Nodes(), Queues: m.Queues(),
+		Running: []show.Job{}, Waiting: []show.Job{}}
 	o.Left = show.LeftOf(o.Nodes)
 	m.series.mu.Lock()
 	o.Series = slices.Clone(m.series.list)

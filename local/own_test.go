@@ -15,18 +15,21 @@ import (
 // reading are methods of what is stored of a job that change nothing.
 var reading = []string{"restarts", "savesText", "idleStage", "endsIdle", "backHours", "Sub"}
 
-// What is stored of a job is changed by own alone, and what an element of an array has of its own is never read where it is
-// shared: else a change of one element would be one of all, or one element would pass for another.
+// What is stored of a job is changed by own alone, and what an element of an array has of its own is never read
+// where it is shared: else a change of one element would be one of all, or one element would pass for another.
 func TestOwn(t *testing.T) {
 	files := token.NewFileSet()
-	pkgs, err := parser.ParseDir(files, ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
+	pkgs, err := parser.ParseDir(files, ".", func(f fs.FileInfo) bool {
+		return !strings.HasSuffix(f.Name(), "_test.go")
+	}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	uses := 0
 	for _, file := range pkgs["local"].Files {
 		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && slices.Contains([]string{"own", "whole", "shares", "plain", "jobOf"}, f.Name.Name) {
+			if f, ok := d.(*ast.FuncDecl); ok &&
+				slices.Contains([]string{"own", "whole", "shares", "plain", "jobOf"}, f.Name.Name) {
 				continue
 			}
 			eachInfo(d, func(path []string, parent ast.Node, at ast.Expr) {

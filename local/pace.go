@@ -16,7 +16,8 @@ import (
 // progress, an estimate that was stated, earlier runs, or its time limit.
 func endOf(info *Info, sub *ask.Submission, now cluster.Time) (end cluster.Time, by string) {
 	r := &info.Record
-	if r.State < engine.Starting || r.State > engine.Running || r.EndKey == 0 || cluster.Time(r.EndKey) == cluster.Never {
+	if r.State < engine.Starting || r.State > engine.Running || r.EndKey == 0 ||
+		cluster.Time(r.EndKey) == cluster.Never {
 		return cluster.Never, ""
 	}
 	switch end = cluster.Time(r.EndKey); {

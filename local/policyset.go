@@ -89,7 +89,8 @@ func (m *Machine) Policy(ctx context.Context) (show.Policy, error) {
 	m.conf.RLock()
 	p := *m.policy
 	m.conf.RUnlock()
-	v := show.Policy{PolicyChoice: p.View(), Since: p.At, By: p.By, Live: p.Live, Configured: p.Configured.View(), Guard: p.Guard, Changes: []show.Moment{}}
+	v := show.Policy{PolicyChoice: p.View(), Since: p.At, By: p.By, Live: p.Live, Configured: p.Configured.View(),
+		Guard: p.Guard, Changes: []show.Moment{}}
 	for _, r := range rows[max(0, len(rows)-mostTold):] {
 		v.Changes = append(v.Changes, show.Moment{At: time.Unix(0, r.At).UTC(), State: r.What, Text: r.Text})
 	}

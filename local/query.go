@@ -68,8 +68,10 @@ func (m *Machine) view(j *job) show.Job {
 var answers = map[engine.DeadlineAnswer]string{engine.DeadlineAccepted: "accepted", engine.DeadlineDeclined: "declined"}
 
 // codes are Slurm's names of what keeps a job out of the line.
-var codes = map[engine.Parked]string{engine.NotParked: "Priority", engine.ParkedHold: "JobHeldUser", engine.ParkedBegin: "BeginTime",
-	engine.ParkedDependency: "Dependency", engine.ParkedArray: "JobArrayTaskLimit", engine.ParkedSingleton: "Dependency", engine.ParkedPlan: "Resources"}
+var codes = map[engine.Parked]string{engine.NotParked: "Priority", engine.ParkedHold: "JobHeldUser",
+	engine.ParkedBegin:      "BeginTime",
+	engine.ParkedDependency: "Dependency", engine.ParkedArray: "JobArrayTaskLimit",
+	engine.ParkedSingleton: "Dependency", engine.ParkedPlan: "Resources"}
 
 // Jobs lists jobs, the latest first, without what is long and seldom wanted:
 // environments and scripts.
@@ -98,7 +100,8 @@ func found(text string, j *job) bool {
 
 // list finds the jobs that a filter chooses.
 func (m *Machine) list(ctx context.Context, f store.Filter) ([]show.Job, error) {
-	if len(f.States) > 0 && !slices.ContainsFunc(f.States, func(s string) bool { return !slices.Contains(liveStates, s) }) {
+	if len(f.States) > 0 &&
+		!slices.ContainsFunc(f.States, func(s string) bool { return !slices.Contains(liveStates, s) }) {
 		return m.live(&f), nil
 	}
 	elements := m.elements(&f)
@@ -206,7 +209,8 @@ func (m *Machine) foreseen(id int) *foresight.Forecast {
 
 // why is what the engine says, and what was foreseen. It looks ahead for it,
 // which needs the state for itself; a snapshot is for questions that take longer.
-func (m *Machine) why(ctx context.Context, id int, changes bool, seen *foresight.Forecast) (show.Why, *cluster.Job, *engine.Snapshot, error) {
+func (m *Machine) why(ctx context.Context, id int, changes bool, seen *foresight.Forecast) (show.Why, *cluster.Job,
+	*engine.Snapshot, error) {
 	m.mu.Lock()
 	j := m.jobs[cluster.JobID(id)]
 	if j == nil {
@@ -240,7 +244,8 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *foresight
 		w.Blockers = []string{}
 	}
 	// one that is suspended cannot be changed (Update), nor moved
-	if rec := j.whole().Record; changes && rec.State == engine.Pending && rec.Parked == engine.NotParked && len(j.spec.Tasks) == 1 && j.run == nil && rec.Home == nil {
+	if rec := j.whole().Record; changes && rec.State == engine.Pending && rec.Parked == engine.NotParked &&
+		len(j.spec.Tasks) == 1 && j.run == nil && rec.Home == nil {
 		snap := m.eng.Snapshot()
 		return w, j.spec, &snap, nil
 	}
@@ -255,12 +260,14 @@ func (m *Machine) asleepText(j *job) string {
 		if !found {
 			return "suspended by the policy"
 		}
-		if n, err := strconv.Atoi(id); err == nil && m.jobs[cluster.JobID(n)] != nil && m.jobs[cluster.JobID(n)].spec.Name != "" {
+		if n, err := strconv.Atoi(id); err == nil && m.jobs[cluster.JobID(n)] != nil &&
+			m.jobs[cluster.JobID(n)].spec.Name != "" {
 			id += " " + m.jobs[cluster.JobID(n)].spec.Name
 		}
 		return "suspended for job " + id
 	case rec.State == engine.Running && j.info.Frozen:
-		return fmt.Sprintf("suspended by %s, on its GPUs, until muster resume %d", cmp.Or(j.info.FrozenBy, "a person"), j.id)
+		return fmt.Sprintf("suspended by %s, on its GPUs, until muster resume %d", cmp.Or(j.info.FrozenBy, "a person"),
+			j.id)
 	}
 	return ""
 }
@@ -295,7 +302,8 @@ func (m *Machine) Wait(ctx context.Context, id int) (show.Job, error) {
 	}
 }
 
-var liveStates = []string{show.StatePending, show.StateStarting, show.StateRunning, show.StateSuspended, show.StateStopping}
+var liveStates = []string{show.StatePending, show.StateStarting, show.StateRunning, show.StateSuspended,
+	show.StateStopping}
 
 // Changed returns a channel that is closed when something changed.
 func (m *Machine) Changed() <-chan struct{} { return m.watch.changed() }
@@ -306,7 +314,8 @@ func (m *Machine) Nodes() []show.Node {
 	defer m.mu.Unlock()
 	n := m.eng.Nodes()[0]
 	usable := m.eng.FragmentationByNode()[0].Usable
-	v := show.Node{Usable: &usable, Name: n.Name, State: n.State.String(), Reason: m.drainReason(), CPU: n.CPU, RAM: n.RAM, GPUs: slices.Clone(m.opt.GPUs)}
+	v := show.Node{Usable: &usable, Name: n.Name, State: n.State.String(), Reason: m.drainReason(), CPU: n.CPU,
+		RAM: n.RAM, GPUs: slices.Clone(m.opt.GPUs)}
 	for i := range v.GPUs {
 		v.GPUs[i].Instances = slices.Clone(v.GPUs[i].Instances)
 	}
@@ -352,7 +361,8 @@ func (m *Machine) Queues() []show.Queue {
 	var shares []int64
 	for _, q := range queues {
 		shares = append(shares, q.Spec.Shares)
-		v := show.Queue{Name: q.Spec.Name, Parent: q.Spec.Parent, Guarantee: q.Spec.Guarantee, Limit: q.Spec.Limit, Used: q.Used}
+		v := show.Queue{Name: q.Spec.Name, Parent: q.Spec.Parent, Guarantee: q.Spec.Guarantee, Limit: q.Spec.Limit,
+			Used: q.Used}
 		for _, j := range m.jobs {
 			name := j.spec.Queue
 			if name == "" {
@@ -379,7 +389,8 @@ func (m *Machine) Partitions() []show.Partition {
 	list := []show.Partition{}
 	for i := range spec.Partitions {
 		p := &spec.Partitions[i]
-		list = append(list, show.Partition{Name: p.Name, Default: p.Default, Nodes: p.Nodes, MaxTime: ask.Duration(p.MaxTime),
+		list = append(list, show.Partition{Name: p.Name, Default: p.Default, Nodes: p.Nodes,
+			MaxTime:     ask.Duration(p.MaxTime),
 			DefaultTime: ask.Duration(p.DefaultTime), PriorityTier: p.PriorityTier})
 	}
 	if len(list) == 0 {

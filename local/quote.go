@@ -16,11 +16,12 @@ import (
 	"github.com/muster-gpu/muster/store"
 )
 
-// What a waiting job is told of its start is what was foreseen, corrected by what became of earlier answers under the same
-// policy (forward.Quotes). Each answer is stored with what was foreseen, so that a new daemon knows as much.
+// What a waiting job is told of its start is what was foreseen, corrected by what became of earlier answers
+// under the same policy (forward.Quotes). Each answer is stored with what was foreseen, so that a new daemon
+// knows as much.
 
-// quoted says of a waiting job when it will start, as earlier answers turned out; where these are too few or differ too much,
-// only when it will start at the earliest. The state is locked.
+// quoted says of a waiting job when it will start, as earlier answers turned out; where these are too few or
+// differ too much, only when it will start at the earliest. The state is locked.
 func (m *Machine) quoted(v *show.Job, j *job, seen *foresight.Forecast, now cluster.Time) {
 	start, ok := seen.Start(j.id)
 	if !ok || v.Expected == nil {
@@ -35,13 +36,15 @@ func (m *Machine) quoted(v *show.Job, j *job, seen *foresight.Forecast, now clus
 
 // askedOf is what is known of a waiting job.
 func askedOf(spec *cluster.Job, start, now cluster.Time) forward.Asked {
-	return forward.Asked{Job: spec.ID, Now: now, Start: max(start, now), Waited: now.Sub(spec.Submit), Milli: spec.GPUMilli(), Tier: spec.Tier}
+	return forward.Asked{Job: spec.ID, Now: now, Start: max(start, now), Waited: now.Sub(spec.Submit),
+		Milli: spec.GPUMilli(), Tier: spec.Tier}
 }
 
 // correct says when a job will start as earlier answers turned out.
 func (m *Machine) correct(v *show.Job, a *forward.Asked, seen *foresight.Forecast) {
 	q := m.quotes.Quote(a)
-	if q.High == cluster.Never { // a limit is when it starts at the latest; what is as earlier runs suggest has an interval already
+	// a limit is when it starts at the latest; what is as earlier runs suggest has an interval already
+	if q.High == cluster.Never {
 		v.ByLimits = seen.Seen[0].Limits[a.Job]
 		v.AtEarliest = v.Latest == nil && !v.ByLimits
 		return
@@ -50,8 +53,8 @@ func (m *Machine) correct(v *show.Job, a *forward.Asked, seen *foresight.Forecas
 	v.Expected, v.Earliest, v.Latest = foresight.Instant(q.Start), foresight.Instant(q.Low), foresight.Instant(q.High)
 }
 
-// tellStarts notes which of the jobs that were told something start. Those of one instant are noted by number, as they will
-// be read again.
+// tellStarts notes which of the jobs that were told something start. Those of one instant are noted by number,
+// as they will be read again.
 func (m *Machine) tellStarts(b *engine.Batch, d *engine.Decision) {
 	var ids []cluster.JobID
 	for i := range d.Actions {
@@ -101,12 +104,15 @@ func (j *job) waitsFirst() bool {
 
 // askedRow is what is stored of an answer.
 func askedRow(a *forward.Asked, said *forward.Said, policy string) *store.Asked {
-	return &store.Asked{Job: int(a.Job), At: int64(a.Now), Start: int64(a.Start), Waited: int64(a.Waited), Milli: int64(a.Milli), Tier: int(a.Tier), Policy: policy,
+	return &store.Asked{Job: int(a.Job), At: int64(a.Now), Start: int64(a.Start), Waited: int64(a.Waited),
+		Milli: int64(a.Milli), Tier: int(a.Tier), Policy: policy,
 		Bounded: said.Bounded, Low: said.Low, High: said.High, Mid: said.Mid}
 }
 
 // recalled is an answer as it was stored.
 func recalled(r *store.Asked) (forward.Asked, forward.Said) {
-	return forward.Asked{Job: cluster.JobID(r.Job), Now: cluster.Time(r.At), Start: cluster.Time(r.Start), Waited: time.Duration(r.Waited),
-		Milli: cluster.Milli(r.Milli), Tier: cluster.Tier(r.Tier)}, forward.Said{Bounded: r.Bounded, Low: r.Low, High: r.High, Mid: r.Mid}
+	return forward.Asked{Job: cluster.JobID(r.Job), Now: cluster.Time(r.At), Start: cluster.Time(r.Start),
+			Waited: time.Duration(r.Waited),
+			Milli:  cluster.Milli(r.Milli), Tier: cluster.Tier(r.Tier)},
+		forward.Said{Bounded: r.Bounded, Low: r.Low, High: r.High, Mid: r.Mid}
 }

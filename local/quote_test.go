@@ -21,15 +21,20 @@ import (
 	"github.com/muster-gpu/muster/store"
 )
 
-// What a waiting job is told: at the earliest while nothing is known, at the latest where others run to their limits, and what
-// became of earlier answers corrects it. Others are said to leave as the same look ahead has it.
+// What a waiting job is told: at the earliest while nothing is known, at the latest where others run to their
+// limits, and what became of earlier answers corrects it. Others are said to leave as the same look ahead has
+// it.
 func TestQuoted(t *testing.T) {
 	at := func(s int64) cluster.Time { return cluster.Time(s * 1e9) }
 	spec := &cluster.Job{ID: 1, Submit: at(10), Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
-	j := &job{id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec, Facts: engine.JobFacts{FirstStart: cluster.Never}}}}
+	j := &job{id: 1, spec: spec,
+		info: &Info{Record: engine.JobRecord{Spec: spec, Facts: engine.JobFacts{FirstStart: cluster.Never}}}}
 	m := &Machine{}
-	f := &foresight.Forecast{Waiting: map[cluster.JobID]bool{1: true}, Seen: forward.Outlook{&forward.Result{Starts: map[cluster.JobID]cluster.Time{1: at(1000)},
-		Limits: map[cluster.JobID]bool{}, Leaves: map[cluster.JobID]forward.Leaving{7: {At: at(900), Reason: engine.TimedOut}, 8: {At: at(50), Reason: engine.Completed}}}}}
+	f := &foresight.Forecast{Waiting: map[cluster.JobID]bool{1: true},
+		Seen: forward.Outlook{&forward.Result{Starts: map[cluster.JobID]cluster.Time{1: at(1000)},
+			Limits: map[cluster.JobID]bool{},
+			Leaves: map[cluster.JobID]forward.Leaving{7: {At: at(900), Reason: engine.TimedOut},
+				8: {At: at(50), Reason: engine.Completed}}}}}
 	told := func() show.Job {
 		v := show.Job{ID: 1}
 		f.Tell(&v, at(100))
@@ -49,7 +54,8 @@ func TestQuoted(t *testing.T) {
 		m.quotes.Told(&a)
 		m.quotes.Started(a.Job, now+at(1380))
 	}
-	if v := told(); v.AtEarliest || v.ByLimits || !v.Scored || v.Earliest == nil || !v.Expected.Equal(time.Unix(1480, 0)) {
+	if v := told(); v.AtEarliest || v.ByLimits || !v.Scored || v.Earliest == nil ||
+		!v.Expected.Equal(time.Unix(1480, 0)) {
 		t.Errorf("earlier answers are known: %+v", v)
 	}
 	if ends := f.Ends(at(100)); len(ends) != 1 || ends[7] != (engine.ForeseenEnd{At: at(900), Limit: true}) {
@@ -57,8 +63,8 @@ func TestQuoted(t *testing.T) {
 	}
 }
 
-// A daemon that begins again knows as much as before: how long jobs run, what was submitted, and what became of its answers. So it
-// says the same of a job that waits.
+// A daemon that begins again knows as much as before: how long jobs run, what was submitted, and what became of
+// its answers. So it says the same of a job that waits.
 func TestKnowsAsMuchAgain(t *testing.T) {
 	m := alive(t)
 	if err := m.teach(t.Context()); err != nil { // what became of sixty answers, as a day of waiting would leave it
@@ -79,7 +85,8 @@ func TestKnowsAsMuchAgain(t *testing.T) {
 		}
 		return w.Job
 	}
-	long := &ask.Submission{Command: []string{"sleep", "1000"}, Dir: "/", Output: "/dev/null", GPUs: 2, Estimate: ask.Duration(time.Hour)}
+	long := &ask.Submission{Command: []string{"sleep", "1000"}, Dir: "/", Output: "/dev/null", GPUs: 2,
+		Estimate: ask.Duration(time.Hour)}
 	holder, err := m.Submit(t.Context(), u, long, "")
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +127,8 @@ func TestKnowsAsMuchAgain(t *testing.T) {
 		t.Errorf("runs %+v, before %+v", again.runs.Clone(), m.runs.Clone())
 	}
 	now := m.clock.now(m.opt.Now())
-	if got, want := again.recent.Arrivals(1000, now.Add(2*time.Hour)), m.recent.Arrivals(1000, now.Add(2*time.Hour)); len(want) == 0 || !reflect.DeepEqual(got, want) {
+	if got, want := again.recent.Arrivals(1000, now.Add(2*time.Hour)),
+		m.recent.Arrivals(1000, now.Add(2*time.Hour)); len(want) == 0 || !reflect.DeepEqual(got, want) {
 		t.Errorf("%d submissions are expected, before %d", len(got), len(want))
 	}
 	if !reflect.DeepEqual(again.quotes, m.quotes) {
@@ -148,15 +156,19 @@ func (m *Machine) teach(ctx context.Context) error {
 			said := m.quotes.Told(&a)
 			started := at.Add(time.Duration(8+i%5) * time.Minute)
 			m.quotes.Started(id, started)
-			spec := &cluster.Job{ID: id, User: "u", Name: "n", Submit: at, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 2}}}}
+			spec := &cluster.Job{ID: id, User: "u", Name: "n", Submit: at,
+				Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 2}}}}
 			facts := engine.JobFacts{State: engine.Done, FirstStart: started, Ended: started}
-			data, err := json.Marshal(&Info{State: show.StateFailed, Record: engine.JobRecord{Spec: spec, Facts: facts}})
+			data, err := json.Marshal(
+				&Info{State: show.StateFailed, Record: engine.JobRecord{Spec: spec, Facts: facts}})
 			if err != nil {
 				return err
 			}
 			m.recent.Add(spec)
 			if err := errors.Join(tx.PutAsked(askedRow(&a, &said, m.opt.Rules.Policy)),
-				tx.PutJob(&store.Job{ID: int(id), State: show.StateFailed, Submitted: int64(at), Started: int64(started), Ended: int64(started), Data: data, Submission: []byte("{}")})); err != nil {
+				tx.PutJob(&store.Job{ID: int(id), State: show.StateFailed, Submitted: int64(at),
+					Started: int64(started), Ended: int64(started), Data: data,
+					Submission: []byte("{}")})); err != nil {
 				return err
 			}
 		}

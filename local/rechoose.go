@@ -53,7 +53,8 @@ func (m *Machine) chooseOnReturn(j *job, rec *engine.JobRecord, reason engine.St
 // another is the event by which a job gets what is chosen for it now, if that is not what
 // it had. Where there is no way to it, the job waits, and says why.
 func (m *Machine) another(j *job, rec *engine.JobRecord) []engine.Event {
-	if s := j.sub; (s.Share == 0 || s.Share == cluster.Whole) && s.Profile == "" && (s.Memory == 0 || s.GPUs > 0) { // whole GPUs, or none
+	// whole GPUs, or none
+	if s := j.sub; (s.Share == 0 || s.Share == cluster.Whole) && s.Profile == "" && (s.Memory == 0 || s.GPUs > 0) {
 		return nil
 	}
 	asked, err := j.sub.Job()
@@ -105,13 +106,15 @@ func (m *Machine) noWay(spec *cluster.Job, accepted bool) string {
 		if len(w.Profiles) > 0 {
 			have = strings.Join(w.Profiles, ", ")
 		}
-		return fmt.Sprintf("no GPU has a %s instance, and none is made: sharing.mig is %s; there are: %s", r.Profile, m.opt.Rules.Spec.MIG, have)
+		return fmt.Sprintf("no GPU has a %s instance, and none is made: sharing.mig is %s; there are: %s", r.Profile,
+			m.opt.Rules.Spec.MIG, have)
 	}
 	if accepted {
 		return ""
 	}
 	if text := m.eng.Check(spec); text != "" {
-		return fmt.Sprintf("%s (what it gets is chosen by sharing.shares, %s, and sharing.mig, %s)", text, m.opt.Rules.Spec.Sharing, m.opt.Rules.Spec.MIG)
+		return fmt.Sprintf("%s (what it gets is chosen by sharing.shares, %s, and sharing.mig, %s)", text,
+			m.opt.Rules.Spec.Sharing, m.opt.Rules.Spec.MIG)
 	}
 	return ""
 }

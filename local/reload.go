@@ -28,13 +28,15 @@ import (
 // Apply puts settings into the options.
 func (o *Options) Apply(s *rules.Settings) {
 	r := &o.Rules
-	r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.HoldAfter, r.Stop = s.Policy, s.Placer, s.Backfill, s.MinRuntime, s.Starvation, s.HoldAfter, s.Stop
+	r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.HoldAfter, r.Stop = s.Policy, s.Placer, s.Backfill,
+		s.MinRuntime, s.Starvation, s.HoldAfter, s.Stop
 	r.Spec.Queues, r.Spec.Partitions, r.Spec.Zone, r.Perf, r.Defrag = s.Queues, s.Partitions, s.Zone, s.Perf, s.Defrag
 	if s.Models != nil {
 		r.Spec.Models = s.Models
 	}
 	o.Limits, o.Urgency, o.AuditKeep = s.Limits, s.Urgency, s.AuditKeep
-	o.Members, o.DefaultQueues, o.KillWait, o.Keep, o.HourCost, o.Idle, o.Saving = s.Members, s.DefaultQueues, s.KillWait, s.Keep, s.HourCost, s.Idle, s.Saving
+	o.Members, o.DefaultQueues, o.KillWait, o.Keep, o.HourCost, o.Idle, o.Saving = s.Members, s.DefaultQueues,
+		s.KillWait, s.Keep, s.HourCost, s.Idle, s.Saving
 }
 
 // settings are those in force.
@@ -75,7 +77,8 @@ var errNothing = errors.New("nothing changes")
 // turnTo changes the rules between two steps and returns when the change is
 // stored and in force. change runs with the state locked; what and text go into
 // the record of changes.
-func (m *Machine) turnTo(ctx context.Context, change func(s *rules.Settings, p *rules.Standing) (what, text string, err error)) error {
+func (m *Machine) turnTo(ctx context.Context,
+	change func(s *rules.Settings, p *rules.Standing) (what, text string, err error)) error {
 	t := &turn{ctx, change, make(chan error, 1)}
 	m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
 		m.turns = append(m.turns, t)
@@ -115,7 +118,8 @@ func (m *Machine) turn(t *turn) error {
 		if err := putPolicy(tx, &p); err != nil || what == "" {
 			return err
 		}
-		return errors.Join(tx.PutHistory(noJob, m.opt.Now().UnixNano(), what, text), tx.PutAudit(audited(t.ctx, m.opt.Now(), what, "", text)))
+		return errors.Join(tx.PutHistory(noJob, m.opt.Now().UnixNano(), what, text),
+			tx.PutAudit(audited(t.ctx, m.opt.Now(), what, "", text)))
 	}
 	if reflect.DeepEqual(opt.Rules, m.opt.Rules) {
 		if err := m.store.Write(m.running, record); err != nil {
@@ -224,7 +228,8 @@ func (m *Machine) Reconfigure(ctx context.Context, s rules.Settings, by, text st
 		notes = closing(m, &s)
 		file := rules.Choice{Policy: s.Policy, Placer: s.Placer, Backfill: s.Backfill}
 		if p.Live && file == p.Configured {
-			notes = append(notes, fmt.Sprintf("policy %s, set by %s, stays: the file says of it what it said then (muster policy set --from-config goes back to it)", p.Text(), p.By))
+			notes = append(notes,
+				fmt.Sprintf("policy %s, set by %s, stays: the file says of it what it said then (muster policy set --from-config goes back to it)", p.Text(), p.By))
 			s.Policy, s.Placer, s.Backfill = p.Policy, p.Placer, p.Backfill
 		} else if file != p.Choice || p.Live {
 			changes = true
@@ -260,7 +265,8 @@ func closing(m *Machine, s *rules.Settings) (notes []string) {
 		}
 	}
 	for _, q := range slices.Sorted(maps.Keys(gone)) {
-		notes = append(notes, fmt.Sprintf("queue %q is gone: it is closed, owed nothing and takes no job, until its jobs that run have ended (%s)", q, fewOf(gone[q])))
+		notes = append(notes,
+			fmt.Sprintf("queue %q is gone: it is closed, owed nothing and takes no job, until its jobs that run have ended (%s)", q, fewOf(gone[q])))
 	}
 	return notes
 }

@@ -45,16 +45,22 @@ func TestReconfigure(t *testing.T) {
 		change func(*rules.Settings)
 		want   string
 	}{
-		"a queue of a waiting job":    {func(s *rules.Settings) { s.Queues = open2("a") }, "queue b would be gone"},
-		"an unknown policy":           {func(s *rules.Settings) { s.Policy = "lass" }, `did you mean "las"?`},
-		"more than there is":          {func(s *rules.Settings) { s.Queues = open2("a", "b"); s.Queues[0].Guarantee = 9000 }, "guarantees"},
-		"a partition of no node":      {func(s *rules.Settings) { s.Partitions = []cluster.Partition{{Name: "p", Nodes: []string{"nowhere"}}} }, "nowhere"},
+		"a queue of a waiting job": {func(s *rules.Settings) { s.Queues = open2("a") }, "queue b would be gone"},
+		"an unknown policy":        {func(s *rules.Settings) { s.Policy = "lass" }, `did you mean "las"?`},
+		"more than there is": {func(s *rules.Settings) {
+			s.Queues = open2("a", "b")
+			s.Queues[0].Guarantee = 9000
+		}, "guarantees"},
+		"a partition of no node": {func(s *rules.Settings) {
+			s.Partitions = []cluster.Partition{{Name: "p", Nodes: []string{"nowhere"}}}
+		}, "nowhere"},
 		"a queue that is there twice": {func(s *rules.Settings) { s.Queues = open2("a", "b", "b") }, "defined twice"},
 	} {
 		s := old
 		s.HourCost, s.KillWait = 7, time.Hour
 		c.change(&s)
-		if _, err := m.Reconfigure(t.Context(), s, "ann", "x: 1 -> 2"); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := m.Reconfigure(t.Context(), s, "ann", "x: 1 -> 2"); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if now := m.settings(); !reflect.DeepEqual(now, old) {
@@ -62,7 +68,8 @@ func TestReconfigure(t *testing.T) {
 		}
 	}
 	s := old
-	s.Queues, s.HourCost, s.Members = open2("b", "c"), 2, map[string]rules.Members{"c": {Users: []string{"nobody-at-all"}}}
+	s.Queues, s.HourCost, s.Members = open2("b", "c"), 2,
+		map[string]rules.Members{"c": {Users: []string{"nobody-at-all"}}}
 	s.Idle = &observe.IdleRules{Below: 5, Warn: time.Hour}
 	s.Partitions = []cluster.Partition{{Name: "short", Nodes: []string{"n1"}, Default: true, MaxTime: time.Hour}}
 	notes, err := m.Reconfigure(t.Context(), s, "ann", "x: 1 -> 2")
@@ -72,10 +79,12 @@ func TestReconfigure(t *testing.T) {
 	if j := until(t, m, running, show.StateRunning); j.Restarts != 0 {
 		t.Errorf("the running job was started again: %+v", j)
 	}
-	if _, err := m.Submit(t.Context(), self(t), &ask.Submission{Command: []string{"true"}, Queue: "c"}, ""); err == nil {
+	if _, err := m.Submit(t.Context(), self(t), &ask.Submission{Command: []string{"true"}, Queue: "c"},
+		""); err == nil {
 		t.Error("the new members do not count")
 	}
-	if _, err := m.Submit(t.Context(), self(t), &ask.Submission{Command: []string{"true"}, Queue: "b", Limit: ask.Duration(2 * time.Hour)}, ""); err == nil {
+	if _, err := m.Submit(t.Context(), self(t),
+		&ask.Submission{Command: []string{"true"}, Queue: "b", Limit: ask.Duration(2 * time.Hour)}, ""); err == nil {
 		t.Error("the new partition's longest time does not count")
 	}
 	if u, err := m.Usage(t.Context(), "user", m.opt.Now().Add(-time.Hour)); err != nil || u.HourCost != 2 {
@@ -105,7 +114,8 @@ func TestPartitionStays(t *testing.T) {
 	until(t, m, id, show.StateRunning)
 	s := m.settings()
 	s.Partitions = nil
-	if _, err := m.Reconfigure(t.Context(), s, "ann", ""); err == nil || !strings.Contains(err.Error(), "partition p would be gone") {
+	if _, err := m.Reconfigure(t.Context(), s, "ann", ""); err == nil ||
+		!strings.Contains(err.Error(), "partition p would be gone") {
 		t.Errorf("%v", err)
 	}
 	cancelAll(t, m, id)
@@ -124,7 +134,8 @@ func TestSetPolicy(t *testing.T) {
 	was := hash()
 	v, err := m.TryPolicy(&ask.PolicyRequest{Policy: "srtf"})
 	if err != nil || len(v.Starts) != 1 || v.Starts[0].Job != second || v.Starts[0].Before != 1 ||
-		len(v.Preempted) != 1 || v.Preempted[0].Job != first || v.Preempted[0].For != second || len(v.Waiting) != 1 || v.Waiting[0].Job != first {
+		len(v.Preempted) != 1 || v.Preempted[0].Job != first || v.Preempted[0].For != second || len(v.Waiting) != 1 ||
+		v.Waiting[0].Job != first {
 		t.Errorf("%+v, %v", v, err)
 	}
 	if v, err := m.TryPolicy(&ask.PolicyRequest{Policy: "fifo"}); err != nil || len(v.Starts)+len(v.Preempted) > 0 {
@@ -133,7 +144,8 @@ func TestSetPolicy(t *testing.T) {
 	if hash() != was {
 		t.Error("a question changed the engine")
 	}
-	for _, r := range []ask.PolicyRequest{{}, {Policy: "fifo:x=1"}, {Place: "nowhere"}, {Backfill: "never"}, {FromConfig: true, Policy: "las"}} {
+	for _, r := range []ask.PolicyRequest{{}, {Policy: "fifo:x=1"}, {Place: "nowhere"}, {Backfill: "never"},
+		{FromConfig: true, Policy: "las"}} {
 		if _, err := m.SetPolicy(t.Context(), &r, "ann"); err == nil {
 			t.Errorf("%+v is accepted", r)
 		}
@@ -215,7 +227,8 @@ func TestPolicyLasts(t *testing.T) {
 	}
 	set := func(m *Machine, name string) { // as the loop does it
 		tn := &turn{t.Context(), func(s *rules.Settings, p *rules.Standing) (string, string, error) {
-			*p = rules.Standing{Choice: rules.Choice{Policy: name, Placer: s.Placer, Backfill: s.Backfill}, Configured: p.Configured, Live: true, At: m.opt.Now(), By: "ann"}
+			*p = rules.Standing{Choice: rules.Choice{Policy: name, Placer: s.Placer, Backfill: s.Backfill},
+				Configured: p.Configured, Live: true, At: m.opt.Now(), By: "ann"}
 			s.Policy = name
 			return policyKey, name, nil
 		}, make(chan error, 1)}
@@ -245,7 +258,8 @@ func TestPolicyLasts(t *testing.T) {
 // A job whose queue was removed while the daemon was down ends, with the reason
 // on record; it does not wait for ever.
 func TestQueueGone(t *testing.T) {
-	opt := testOptions(t, &cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 2}}, Queues: open2("a", "b")})
+	opt := testOptions(t,
+		&cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 2}}, Queues: open2("a", "b")})
 	ctx, stop := context.WithCancel(t.Context())
 	m, err := Open(ctx, opt)
 	if err != nil {
@@ -261,7 +275,8 @@ func TestQueueGone(t *testing.T) {
 	opt.Rules.Spec.Queues = open2("a")
 	m = openMachine(t, opt)
 	j, err := m.Job(t.Context(), id)
-	if err != nil || j.State != show.StateRejected || !strings.Contains(j.Reason, `queue "b" was removed`) || j.Ended == nil {
+	if err != nil || j.State != show.StateRejected || !strings.Contains(j.Reason, `queue "b" was removed`) ||
+		j.Ended == nil {
 		t.Errorf("%+v, %v", j, err)
 	}
 }
@@ -278,8 +293,10 @@ func TestPolicyFiles(t *testing.T) {
 	if err := os.WriteFile(samples, []byte("GPU-seconds\n10\n20\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []ask.PolicyRequest{{Policy: "sched2:weights=" + pipe}, {Policy: "tiresias-g:samples=" + pipe}, {Place: "meta-rl:weights=" + pipe}} {
-		if _, err := m.SetPolicy(t.Context(), &r, "ann"); err == nil || !strings.Contains(err.Error(), "only a regular file") {
+	for _, r := range []ask.PolicyRequest{{Policy: "sched2:weights=" + pipe}, {Policy: "tiresias-g:samples=" + pipe},
+		{Place: "meta-rl:weights=" + pipe}} {
+		if _, err := m.SetPolicy(t.Context(), &r, "ann"); err == nil ||
+			!strings.Contains(err.Error(), "only a regular file") {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
@@ -301,7 +318,8 @@ func TestPolicyFiles(t *testing.T) {
 	if _, err := m.SetPolicy(t.Context(), &ask.PolicyRequest{Policy: "fifo"}, "ann"); err != nil {
 		t.Error(err)
 	}
-	if _, err := m.SetPolicy(t.Context(), &ask.PolicyRequest{Policy: name}, "ann"); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if _, err := m.SetPolicy(t.Context(), &ask.PolicyRequest{Policy: name}, "ann"); err == nil ||
+		!strings.Contains(err.Error(), "no such file") {
 		t.Errorf("set again without its file: %v", err)
 	}
 	id := submit(t, m, "true") // the loop goes on

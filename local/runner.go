@@ -37,7 +37,8 @@ func (m *Machine) newRunner(j *job) *runner {
 
 func (m *Machine) runnerOf(j *job) *runner {
 	r := &runner{m: m, job: j}
-	w := run.Wishes{Signal: unix.SIGUSR1, SignalShell: j.sub.SignalShell, SignalBefore: time.Duration(j.sub.SignalBefore), Pty: j.sub.Pty}
+	w := run.Wishes{Signal: unix.SIGUSR1, SignalShell: j.sub.SignalShell,
+		SignalBefore: time.Duration(j.sub.SignalBefore), Pty: j.sub.Pty}
 	if _, n, err := ask.ParseSignal(j.sub.Signal); err == nil { // else none was asked for
 		w.Signal = unix.Signal(n)
 	}
@@ -127,7 +128,8 @@ func (r *runner) progressed(now cluster.Time, p *show.Progress, saved bool) []en
 	h := progress.Heard{Now: now, Job: rec, Saved: saved}
 	h.Left, h.Paced = pace.Hear(r.N, ran, p, rec.Beside != 0 || len(rec.Guests) > 0 || len(r.m.eng.Company(r.ID)) > 0)
 	var events []engine.Event
-	h.Speed, events = r.m.holdBack(r.job, rec, p.Step, ran) // the present one: with guests that are held back the mean since they came says little
+	// the present one: with guests that are held back the mean since they came says little
+	h.Speed, events = r.m.holdBack(r.job, rec, p.Step, ran)
 	ev := pace.Event(&h, p)
 	if !r.Frozen() {
 		ev.Switch = info.Switch.Back(p.Step, ran, milliOf(rec.Allocs), pace.Beside)
@@ -173,7 +175,8 @@ func (r *runner) Suspended() {
 		r.reportedSuspended = true
 		info := r.job.own()
 		info.Switch.Left(&info.Pace, run.Stop{Run: r.N, On: milliOf(r.On), Frozen: true})
-		return []engine.Event{{Type: engine.Stopped, Job: r.ID, Reason: engine.Preempted, Done: r.m.eng.Record(r.ID).DoneAt(now)}}, nil
+		return []engine.Event{
+			{Type: engine.Stopped, Job: r.ID, Reason: engine.Preempted, Done: r.m.eng.Record(r.ID).DoneAt(now)}}, nil
 	})
 }
 
@@ -208,7 +211,8 @@ func (r *runner) finish() {
 				ev.Reason, lost, text = engine.NodeLost, true, others
 				j.said = append(j.said, others)
 			} else {
-				text += fmt.Sprintf("; %s, and this is the %d. time: it counts as its own fault", others, share.MostFaults)
+				text += fmt.Sprintf("; %s, and this is the %d. time: it counts as its own fault", others,
+					share.MostFaults)
 			}
 		}
 		ev.Done = rec.DoneAt(now)
@@ -220,7 +224,8 @@ func (r *runner) finish() {
 		r.noteRun(rec, now, stopped, lost)
 		info.Exit, info.Signal = exit, signal
 		info.Use.add(r.Tasks)
-		if lost || stopped && (rec.State != engine.Stopping || rec.Reason == engine.Preempted || rec.Reason == engine.NodeLost) {
+		if lost || stopped &&
+			(rec.State != engine.Stopping || rec.Reason == engine.Preempted || rec.Reason == engine.NodeLost) {
 			info.Use.lose(rec, now, ev.Done)
 		}
 		if stopped {
@@ -248,7 +253,8 @@ func (r *runner) switched(rec *engine.JobRecord, now cluster.Time, why engine.St
 	if why == engine.Preempted {
 		c.Save = r.SaveTook()
 	}
-	least := info.Switch.Left(&info.Pace, run.Stop{Run: r.N, At: progress.RanAt(rec, now), On: milliOf(info.On), Save: c.Save})
+	least := info.Switch.Left(&info.Pace,
+		run.Stop{Run: r.N, At: progress.RanAt(rec, now), On: milliOf(info.On), Save: c.Save})
 	if least > rec.Spec.Checkpoint.Restart {
 		c.Restart = least
 	}

@@ -76,7 +76,8 @@ func (h observed) Running() (list []observe.Job, healthy int, held float64) {
 		}
 		r := j.whole().Record
 		may := m.memoryOf(r.Spec)
-		v := observe.Job{ID: j.id, Run: j.info.Run, Devices: j.info.Devices, Began: r.Started, Tier: r.Spec.Tier, Idle: j.info.idleStage(),
+		v := observe.Job{ID: j.id, Run: j.info.Run, Devices: j.info.Devices, Began: r.Started, Tier: r.Spec.Tier,
+			Idle: j.info.idleStage(),
 			May: func(rank int) int64 {
 				if set := setOf(r.Allocs, rank); set < len(may) {
 					return may[set]

@@ -102,7 +102,8 @@ func (m *Machine) over(id cluster.JobID, run, rank int, used, may int64) {
 		if !j.info.Over {
 			j.own().Over = true
 			j.said = append(j.said, text)
-			m.opt.Log.Warn("a job uses more memory of a GPU than its share's", "job", id, "user", j.info.User.Name, "used_mib", used, "share_mib", may)
+			m.opt.Log.Warn("a job uses more memory of a GPU than its share's", "job", id, "user", j.info.User.Name,
+				"used_mib", used, "share_mib", may)
 			events = []engine.Event{{Type: engine.Progress, Job: id}} // so that it is stored
 		}
 		switch m.opt.Sharing.OverMemory {

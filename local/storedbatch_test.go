@@ -21,7 +21,8 @@ func TestJournalOfArrays(t *testing.T) {
 	m, end := running(t, twoGPUs(t))
 	u := self(t)
 	first := 0
-	for _, s := range []ask.Submission{{Array: "0-998:2%7", Hold: true}, {}, {Array: "997-1200", Hold: true, After: []ask.After{{Type: "aftercorr", Job: 1}}}, {Array: "3,9,11", GPUs: 1}} {
+	for _, s := range []ask.Submission{{Array: "0-998:2%7", Hold: true}, {},
+		{Array: "997-1200", Hold: true, After: []ask.After{{Type: "aftercorr", Job: 1}}}, {Array: "3,9,11", GPUs: 1}} {
 		s.Command, s.Dir, s.Output = []string{"true"}, "/", "/dev/null"
 		ids, err := m.Submit(t.Context(), u, &s, "")
 		if err != nil {
@@ -44,7 +45,8 @@ func TestJournalOfArrays(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.Join(elements, " ")
-	for _, want := range []string{ask.Ranges(must(t, "0-998:2").Indices), "3,9,11", "999-1200"} { // 998 waits for an element that there is
+	// 998 waits for an element that there is
+	for _, want := range []string{ask.Ranges(must(t, "0-998:2").Indices), "3,9,11", "999-1200"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no event has the elements %.40s", want)
 		}
@@ -62,7 +64,8 @@ func TestJournalOfArrays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := e.Record(cluster.JobID(first + 1)).Spec.Array; got == nil || got.Index != 9 || got.ID != cluster.JobID(first) {
+	if got := e.Record(cluster.JobID(first + 1)).Spec.Array; got == nil || got.Index != 9 ||
+		got.ID != cluster.JobID(first) {
 		t.Errorf("an element of the journal is %+v", got)
 	}
 }
@@ -89,7 +92,8 @@ func TestDecodeBatch(t *testing.T) {
 	}
 	b, err := decodeBatch([]byte(`{"seq":4,"now":5,"events":[{"type":"submitted","job":3,`+
 		`"spec":{"id":3,"array":{"id":3,"index":1},"tasks":[]},"elements":"1,7"}]}`), oldkeys.Current)
-	if err != nil || len(b.Events) != 2 || b.Events[1].Job != 4 || b.Events[1].Type != engine.Submitted || b.Events[1].Spec.Array.Index != 7 {
+	if err != nil || len(b.Events) != 2 || b.Events[1].Job != 4 || b.Events[1].Type != engine.Submitted ||
+		b.Events[1].Spec.Array.Index != 7 {
 		t.Errorf("%+v, %v", b, err)
 	}
 }

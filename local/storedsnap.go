@@ -13,8 +13,9 @@ import (
 	"github.com/muster-gpu/muster/internal/oldkeys"
 )
 
-// A segment of the journal begins with a snapshot. It is stored with one record for the elements of an array that follow
-// each other, have only waited so far and differ in their numbers only. Whoever reads it gets a record for each again.
+// A segment of the journal begins with a snapshot. It is stored with one record for the elements of an array
+// that follow each other, have only waited so far and differ in their numbers only. Whoever reads it gets a
+// record for each again.
 
 type storedSnapshot struct {
 	engine.Snapshot
@@ -45,8 +46,8 @@ func encodeSnapshot(snap *engine.Snapshot) ([]byte, error) {
 	return json.Marshal(&s)
 }
 
-// likeFirst counts the records at the beginning of a list that differ from the first one as elements of one array do: in
-// numbers and indices, which both rise.
+// likeFirst counts the records at the beginning of a list that differ from the first one as elements of one
+// array do: in numbers and indices, which both rise.
 func likeFirst(list []engine.JobRecord) int {
 	first := &list[0]
 	was, ok := first.Untouched()

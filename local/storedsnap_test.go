@@ -17,14 +17,15 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// An array of which nothing was touched is one record of a segment's snapshot, and many of the exported one, which is what a snapshot with a
-// record for each says, and from which the segment replays to the same hash.
+// An array of which nothing was touched is one record of a segment's snapshot, and many of the exported one,
+// which is what a snapshot with a record for each says, and from which the segment replays to the same hash.
 func TestSnapshotOfArrays(t *testing.T) {
 	opt := twoGPUs(t)
 	m, end := running(t, opt)
 	u := self(t)
 	var ids [][]int
-	for _, s := range []ask.Submission{{Array: "0-998:2%7", Hold: true}, {Hold: true}, {Array: "990-1200", Hold: true, After: []ask.After{{Type: "aftercorr", Job: 1}}},
+	for _, s := range []ask.Submission{{Array: "0-998:2%7", Hold: true}, {Hold: true},
+		{Array: "990-1200", Hold: true, After: []ask.After{{Type: "aftercorr", Job: 1}}},
 		{Array: "3,9,11-400", GPUs: 3, Hold: true}} {
 		s.Command, s.Dir, s.Output = []string{"true"}, "/", "/dev/null"
 		if s.GPUs == 3 {
@@ -64,7 +65,8 @@ func TestSnapshotOfArrays(t *testing.T) {
 		t.Fatal(err)
 	}
 	if stored := len(segments[len(segments)-1].Snapshot); stored > len(each)/20 || len(text) > len(each)/20 {
-		t.Errorf("the snapshot is stored in %d bytes; %d with a record for each, %d with one for many", stored, len(each), len(text))
+		t.Errorf("the snapshot is stored in %d bytes; %d with a record for each, %d with one for many", stored,
+			len(each), len(text))
 	}
 	var want engine.Snapshot
 	if err := json.Unmarshal(each, &want); err != nil {

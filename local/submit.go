@@ -55,7 +55,8 @@ func (m *Machine) Submit(ctx context.Context, u User, s *ask.Submission, key str
 		if ids, err = m.sameKey(u.Name, key); err != nil || ids != nil {
 			return nil, err
 		}
-		if err := m.tally.Room(&m.opt.Limits, &u, len(array.Indices), len(array.Indices)*rules.BareTasks(&spec)); err != nil {
+		if err := m.tally.Room(&m.opt.Limits, &u, len(array.Indices),
+			len(array.Indices)*rules.BareTasks(&spec)); err != nil {
 			return nil, err
 		}
 		after, err := m.afterEach(s, array.Indices)
@@ -93,8 +94,8 @@ func (m *Machine) Submit(ctx context.Context, u User, s *ask.Submission, key str
 	return ids, err
 }
 
-// afterEach translates what the elements of an array wait for: each for its like, or all for the same. All of it is known before
-// the first job is made, so that a submission that is refused leaves none behind.
+// afterEach translates what the elements of an array wait for: each for its like, or all for the same. All of
+// it is known before the first job is made, so that a submission that is refused leaves none behind.
 func (m *Machine) afterEach(s *ask.Submission, indices []int) (after func(k int) []cluster.Dependency, err error) {
 	n := 1
 	if s.Corresponds() {
@@ -173,8 +174,8 @@ func (m *Machine) defaults(s *ask.Submission, spec *cluster.Job, u *User) error 
 	return m.access().MayUrge(u, spec, nil)
 }
 
-// newArray makes an array known of which the next job will be the first element; nil: it is a single job. info is what the elements have
-// in common.
+// newArray makes an array known of which the next job will be the first element; nil: it is a single job. info
+// is what the elements have in common.
 func (m *Machine) newArray(s *ask.Submission, list ask.Array, info *Info) *jobArray {
 	if s.Array == "" {
 		return nil

@@ -55,7 +55,8 @@ func (r *runner) plan(allocs []engine.Alloc) (tasks []*run.Task) {
 				own = devices[k*each : (k+1)*each]
 			}
 			rank := len(tasks)
-			t := &run.Task{Rank: rank, Dir: r.m.keeper.TaskDir(r.ID, r.N, rank), UID: r.job.info.User.UID, Request: r.job.spec.Tasks[a.Set].Request}
+			t := &run.Task{Rank: rank, Dir: r.m.keeper.TaskDir(r.ID, r.N, rank), UID: r.job.info.User.UID,
+				Request: r.job.spec.Tasks[a.Set].Request}
 			t.Spec = &shim.Task{Mark: r.m.keeper.Mark(r.ID, r.N, rank), User: r.shimUser()}
 			t.Group = r.m.keeper.Group(t.Spec.Mark)
 			r.describe(t, own)

@@ -17,7 +17,8 @@ func (m *Machine) AddToken(ctx context.Context, k store.Token) (id int64, err er
 		if id, err = t.PutToken(&k); err != nil {
 			return err
 		}
-		return t.PutAudit(audited(ctx, m.opt.Now(), "create-token", fmt.Sprintf("token %d", id), fmt.Sprintf("%q for %s as %s", k.Name, k.User, k.Role)))
+		return t.PutAudit(audited(ctx, m.opt.Now(), "create-token", fmt.Sprintf("token %d", id),
+			fmt.Sprintf("%q for %s as %s", k.Name, k.User, k.Role)))
 	})
 	return id, err
 }
@@ -25,7 +26,8 @@ func (m *Machine) AddToken(ctx context.Context, k store.Token) (id int64, err er
 // RemoveToken removes a token: from now on it lets nobody in.
 func (m *Machine) RemoveToken(ctx context.Context, id int64) error {
 	return m.store.Write(ctx, func(t *store.Tx) error {
-		return errors.Join(t.DeleteToken(id), t.PutAudit(audited(ctx, m.opt.Now(), "revoke-token", fmt.Sprintf("token %d", id), "")))
+		return errors.Join(t.DeleteToken(id),
+			t.PutAudit(audited(ctx, m.opt.Now(), "revoke-token", fmt.Sprintf("token %d", id), "")))
 	})
 }
 

@@ -83,7 +83,8 @@ func (m *Machine) mayFuse(s *ask.Submission, u *User) error {
 		case info.User.Name != u.Name:
 			err = fmt.Errorf("job %d is %s's", f.From, info.User.Name)
 		case !evidence.Exists(trialDir(m.checkpoints(cluster.JobID(f.From)), f.Number)):
-			err = fmt.Errorf("job %d has no checkpoint folder of trial %d: it made none, or the folder was removed", f.From, f.Number)
+			err = fmt.Errorf("job %d has no checkpoint folder of trial %d: it made none, or the folder was removed",
+				f.From, f.Number)
 		}
 		if err != nil {
 			return &ask.FieldError{Field: fmt.Sprintf("trial.fused[%d].from", i), Text: err.Error()}
@@ -95,7 +96,8 @@ func (m *Machine) mayFuse(s *ask.Submission, u *User) error {
 // checkpointDir is the folder for a job's checkpoints.
 func (m *Machine) checkpointDir(j *job) string { return m.checkpoints(cmp.Or(j.info.Folder, j.id)) }
 
-// checkpoints is the folder for checkpoints of the job with a number: where it is already, else where the configuration says.
+// checkpoints is the folder for checkpoints of the job with a number: where it is already, else where the
+// configuration says.
 func (m *Machine) checkpoints(id cluster.JobID) string {
 	own := filepath.Join(m.keeper.JobDir(id), "checkpoint")
 	if m.opt.Checkpoints == "" || evidence.Exists(own) {
@@ -123,7 +125,9 @@ func (m *Machine) noteFolder(id, folder cluster.JobID) error {
 func (m *Machine) folderNeeded(id cluster.JobID, before cluster.Time) bool {
 	m.mu.RLock()
 	for _, j := range m.jobs {
-		if j.info.Folder == id || j.sub.Trial != nil && slices.ContainsFunc(j.sub.Trial.Fused, func(f ask.FusedTrial) bool { return f.From == int(id) }) {
+		if j.info.Folder == id ||
+			j.sub.Trial != nil &&
+				slices.ContainsFunc(j.sub.Trial.Fused, func(f ask.FusedTrial) bool { return f.From == int(id) }) {
 			m.mu.RUnlock()
 			return true
 		}
@@ -168,8 +172,10 @@ func (r *runner) trialVariables(t *run.Task) []string {
 	if err != nil || s.Config == nil {
 		config = []byte("{}")
 	}
-	env := []string{"MUSTER_SEARCH=" + s.Search, "MUSTER_TRIAL=" + strconv.Itoa(s.Number), "MUSTER_TRIAL_RUNG=" + strconv.Itoa(s.Rung),
-		"MUSTER_TRIAL_BUDGET=" + strconv.FormatInt(s.Budget, 10), "MUSTER_TRIAL_CONFIG=" + string(config), "MUSTER_TRIAL_METRIC=" + s.Metric,
+	env := []string{"MUSTER_SEARCH=" + s.Search, "MUSTER_TRIAL=" + strconv.Itoa(s.Number),
+		"MUSTER_TRIAL_RUNG=" + strconv.Itoa(s.Rung),
+		"MUSTER_TRIAL_BUDGET=" + strconv.FormatInt(s.Budget, 10), "MUSTER_TRIAL_CONFIG=" + string(config),
+		"MUSTER_TRIAL_METRIC=" + s.Metric,
 		"MUSTER_TRIAL_SCALE=" + strconv.Itoa(max(1, s.Scale))}
 	var marks bytes.Buffer
 	for i, v := range s.Marks {

@@ -40,13 +40,17 @@ my own words
 	for _, m := range info.Metrics {
 		got[m.Mark] = m
 	}
-	if len(info.Metrics) != 3 || *got[0].Of["loss"] != 2 || got[2].Step != 2 || got[2].Of["loss"] != nil || *got[5].Of["loss"] != 1 || *got[5].Of["accuracy"] != 0.5 {
+	if len(info.Metrics) != 3 || *got[0].Of["loss"] != 2 || got[2].Step != 2 || got[2].Of["loss"] != nil ||
+		*got[5].Of["loss"] != 1 || *got[5].Of["accuracy"] != 0.5 {
 		t.Errorf("%+v", info.Metrics)
 	}
 	group := &ask.Trial{Marks: []int64{3}, Fused: []ask.FusedTrial{{Number: 4}, {Number: 7}}}
 	info = Info{}
 	one, two := 1.0, 2.0
-	info.measured(group, []progress.Measure{{Trial: 4, Step: 3, Of: map[string]*float64{"a": &one}}, {Trial: 7, Step: 3, Of: map[string]*float64{"a": &two}}, {Trial: 9, Step: 3, Of: map[string]*float64{"a": &two}}}, time.Unix(1, 0))
+	info.measured(group,
+		[]progress.Measure{{Trial: 4, Step: 3, Of: map[string]*float64{"a": &one}},
+			{Trial: 7, Step: 3, Of: map[string]*float64{"a": &two}},
+			{Trial: 9, Step: 3, Of: map[string]*float64{"a": &two}}}, time.Unix(1, 0))
 	if len(info.Metrics) != 4 || info.Metrics[0].Trial != 4 || info.Metrics[3].Trial != 7 || info.Metrics[3].Mark != 3 {
 		t.Errorf("%+v", info.Metrics)
 	}
@@ -72,7 +76,8 @@ func TestMeasuredMetric(t *testing.T) {
 	}
 	s := &ask.Trial{Metric: "val", Marks: []int64{3}}
 	var info Info
-	info.measured(s, []progress.Measure{{Trial: 0, Step: 3, Of: map[string]*float64{"train": v(9)}}, {Trial: 0, Step: 4, Of: many}, {Trial: 0, Step: 5, Of: map[string]*float64{"train": v(8)}}}, time.Unix(1, 0))
+	info.measured(s, []progress.Measure{{Trial: 0, Step: 3, Of: map[string]*float64{"train": v(9)}},
+		{Trial: 0, Step: 4, Of: many}, {Trial: 0, Step: 5, Of: map[string]*float64{"train": v(8)}}}, time.Unix(1, 0))
 	got := map[int64]show.Metrics{}
 	for _, m := range info.Metrics {
 		got[m.Mark] = m
@@ -126,12 +131,15 @@ func TestCheckpointOf(t *testing.T) {
 	until(t, m, first, show.StateCompleted)
 	goOn := func(of int) func(*ask.Submission) { return func(s *ask.Submission) { s.CheckpointOf = of } }
 	gate := filepath.Join(t.TempDir(), "gate")
-	second := submit(t, m, write+"; test $(wc -l < $MUSTER_CHECKPOINT_DIR/log) = 2 && while ! test -e "+gate+"; do sleep 0.02; done", goOn(first))
+	second := submit(t, m, write+"; test $(wc -l < $MUSTER_CHECKPOINT_DIR/log) = 2 && while ! test -e "+gate+
+		"; do sleep 0.02; done", goOn(first))
 	refused("goes on in its folder", goOn(first))
 	refused("is not over", goOn(second))
 	refused("there is no job 99", goOn(99))
 	refused("the elements of an array", func(s *ask.Submission) { s.CheckpointOf, s.Array = first, "0-1" })
-	refused("there is no job 99", func(s *ask.Submission) { s.Trial = &ask.Trial{Search: "a", Fused: []ask.FusedTrial{{From: 99}}} })
+	refused("there is no job 99", func(s *ask.Submission) {
+		s.Trial = &ask.Trial{Search: "a", Fused: []ask.FusedTrial{{From: 99}}}
+	})
 	refused("has no checkpoint folder of trial 4", func(s *ask.Submission) {
 		s.Trial = &ask.Trial{Search: "a", Fused: []ask.FusedTrial{{Number: 4, From: first}}}
 	})
@@ -169,18 +177,22 @@ func TestCheckpointOf(t *testing.T) {
 // file.
 func TestTrialVariables(t *testing.T) {
 	m := alive(t)
-	trial := &ask.Trial{Search: "s", Number: 3, Rung: 1, Budget: 9, Marks: []int64{3, 9}, Scale: 8, Metric: "loss", Config: map[string]any{"lr": 0.5, "opt": "sgd"},
-		Fused: []ask.FusedTrial{{Number: 3, Config: map[string]any{"lr": 0.5}}}}
+	trial := &ask.Trial{Search: "s", Number: 3, Rung: 1, Budget: 9, Marks: []int64{3, 9}, Scale: 8, Metric: "loss",
+		Config: map[string]any{"lr": 0.5, "opt": "sgd"},
+		Fused:  []ask.FusedTrial{{Number: 3, Config: map[string]any{"lr": 0.5}}}}
 	out := filepath.Join(t.TempDir(), "out")
-	id := submit(t, m, `env | grep ^MUSTER_TRIAL | grep -v TRIALS | sort > `+out+`; tr -d ' \n' < $MUSTER_TRIALS >> `+out, func(s *ask.Submission) { s.Trial = trial })
+	id := submit(t, m, `env | grep ^MUSTER_TRIAL | grep -v TRIALS | sort > `+out+`; tr -d ' \n' < $MUSTER_TRIALS >> `+
+		out, func(s *ask.Submission) { s.Trial = trial })
 	until(t, m, id, show.StateCompleted)
 	text, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Split(string(text), "\n")
-	want := []string{"MUSTER_TRIAL=3", "MUSTER_TRIAL_BUDGET=9", `MUSTER_TRIAL_CONFIG={"lr":0.5,"opt":"sgd"}`, "MUSTER_TRIAL_MARKS=3,9", "MUSTER_TRIAL_METRIC=loss", "MUSTER_TRIAL_RUNG=1", "MUSTER_TRIAL_SCALE=8",
-		`[{"trial":3,"config":{"lr":0.5},"budget":9,"checkpoint_dir":"` + trialDir(filepath.Join(m.keeper.JobDir(cluster.JobID(id)), "checkpoint"), 3) + `"}]`}
+	want := []string{"MUSTER_TRIAL=3", "MUSTER_TRIAL_BUDGET=9", `MUSTER_TRIAL_CONFIG={"lr":0.5,"opt":"sgd"}`,
+		"MUSTER_TRIAL_MARKS=3,9", "MUSTER_TRIAL_METRIC=loss", "MUSTER_TRIAL_RUNG=1", "MUSTER_TRIAL_SCALE=8",
+		`[{"trial":3,"config":{"lr":0.5},"budget":9,"checkpoint_dir":"` +
+			trialDir(filepath.Join(m.keeper.JobDir(cluster.JobID(id)), "checkpoint"), 3) + `"}]`}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
 	}

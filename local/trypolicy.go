@@ -40,10 +40,13 @@ func (m *Machine) TryPolicy(r *ask.PolicyRequest) (show.PolicyChange, error) {
 }
 
 // future is what an engine would do that goes on from a snapshot under rules.
-func (m *Machine) future(rules *config.Rules, snap *engine.Snapshot, now cluster.Time, known *foresight.Expectations) (*foresight.Future, error) {
+func (m *Machine) future(rules *config.Rules, snap *engine.Snapshot, now cluster.Time,
+	known *foresight.Expectations) (*foresight.Future, error) {
 	e, err := m.restored(rules, snap)
 	if err != nil {
 		return nil, err
 	}
-	return foresight.FutureOf(e, now, func(opt forward.Options) (*forward.Result, error) { return m.ahead(rules, snap, opt, known) })
+	return foresight.FutureOf(e, now, func(opt forward.Options) (*forward.Result, error) {
+		return m.ahead(rules, snap, opt, known)
+	})
 }

@@ -41,7 +41,8 @@ func (m *Machine) Update(ctx context.Context, id int, u *ask.Update, by *User) e
 		if err != nil {
 			return nil, err
 		}
-		spec.ID, spec.User, spec.Submit, spec.Hold, spec.After, spec.Array = was.ID, was.User, was.Submit, was.Hold, was.After, was.Array
+		spec.ID, spec.User, spec.Submit, spec.Hold, spec.After, spec.Array = was.ID, was.User, was.Submit, was.Hold,
+			was.After, was.Array
 		if old != nil {
 			spec.Hold = old.Spec.Hold
 		}
@@ -89,7 +90,8 @@ func (m *Machine) Update(ctx context.Context, id int, u *ask.Update, by *User) e
 	})
 }
 
-// changedFields names the fields of an update. Their values are the business of whoever may see the job in full, the history is everybody's.
+// changedFields names the fields of an update. Their values are the business of whoever may see the job in
+// full, the history is everybody's.
 func changedFields(update []byte) string {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(update, &fields); err != nil {
@@ -134,7 +136,8 @@ func (m *Machine) Drain(ctx context.Context, node, reason, by string, undo bool)
 		action = "undrain"
 	}
 	if err := m.store.Write(ctx, func(t *store.Tx) error {
-		return errors.Join(t.PutMeta("drained", text), t.PutAudit(audited(named(ctx, by), m.opt.Now(), action, node, reason)))
+		return errors.Join(t.PutMeta("drained", text),
+			t.PutAudit(audited(named(ctx, by), m.opt.Now(), action, node, reason)))
 	}); err != nil {
 		return err
 	}

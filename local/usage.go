@@ -47,7 +47,8 @@ func (m *Machine) Samples(ctx context.Context, id int) (show.Samples, error) {
 			return show.Samples{}, err
 		}
 	}
-	s := show.Samples{Measured: v.Measured(), Every: max(1, v.Every), Points: v.Points, Cost: observe.Cost(j.GPUHours, m.opt.HourCost)}
+	s := show.Samples{Measured: v.Measured(), Every: max(1, v.Every), Points: v.Points,
+		Cost: observe.Cost(j.GPUHours, m.opt.HourCost)}
 	s.Measured.CPU, s.Measured.RAM = j.CPUTime, j.RAMPeak
 	if s.Points == nil {
 		s.Points = []show.Point{}
@@ -74,7 +75,8 @@ func (m *Machine) meterOf(ctx context.Context, id int) (*observe.Meter, error) {
 // model (what it computes).
 func (m *Machine) Usage(ctx context.Context, by string, since time.Time) (show.Usage, error) {
 	hourly := m.settings().HourCost
-	out := show.Usage{Since: since.UTC(), Until: m.opt.Now().UTC(), By: by, HourCost: hourly, Rows: []show.UsageRow{}, Waste: []show.Waste{}}
+	out := show.Usage{Since: since.UTC(), Until: m.opt.Now().UTC(), By: by, HourCost: hourly, Rows: []show.UsageRow{},
+		Waste: []show.Waste{}}
 	if !slices.Contains(observe.By, by) {
 		return out, &ask.FieldError{Field: "by", Text: cluster.Unknown("way to add up", by, observe.By).Error()}
 	}
@@ -112,7 +114,8 @@ func (m *Machine) Usage(ctx context.Context, by string, since time.Time) (show.U
 	})
 	out.Total = total.Row("all", hourly)
 	if !total.Measured() {
-		out.Notes = append(out.Notes, "utilisation was not measured: simulated GPUs have none, and idle time, unused GPUs and jobs that would fit less cannot be told")
+		out.Notes = append(out.Notes,
+			"utilisation was not measured: simulated GPUs have none, and idle time, unused GPUs and jobs that would fit less cannot be told")
 	}
 	if err := m.load(ctx, since, &out); err != nil {
 		return out, err

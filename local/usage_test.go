@@ -70,12 +70,17 @@ func accounts(t *testing.T) (*Machine, *played) {
 	t.Cleanup(func() { _ = st.Close() })
 	src := &played{values: make([]gpu.Sample, 4)}
 	for i := range 4 {
-		src.devices = append(src.devices, gpu.Device{Index: i, UUID: "GPU-" + string(rune('a'+i)), Model: "H100-80GB", Memory: 80 * 1024})
+		src.devices = append(src.devices,
+			gpu.Device{Index: i, UUID: "GPU-" + string(rune('a'+i)), Model: "H100-80GB", Memory: 80 * 1024})
 	}
 	now := t0.Add(2 * time.Hour)
-	m := &Machine{store: st, jobs: map[cluster.JobID]*job{}, groups: &cgroup.Manager{}, faults: make([]string, 4), running: t.Context()}
-	m.opt = Options{Dir: t.TempDir(), Devices: src, GPUs: DescribeGPUs(src.devices), SampleEvery: 10 * time.Second, HourCost: 2, Log: slog.Default(),
-		Now: func() time.Time { return now }, Rules: config.Rules{Spec: cluster.Spec{Nodes: []cluster.Node{{Name: "here", Model: "H100-80GB", GPUs: 4}}}}}
+	m := &Machine{store: st, jobs: map[cluster.JobID]*job{}, groups: &cgroup.Manager{}, faults: make([]string, 4),
+		running: t.Context()}
+	m.opt = Options{Dir: t.TempDir(), Devices: src, GPUs: DescribeGPUs(src.devices), SampleEvery: 10 * time.Second,
+		HourCost: 2, Log: slog.Default(),
+		Now: func() time.Time {
+			return now
+		}, Rules: config.Rules{Spec: cluster.Spec{Nodes: []cluster.Node{{Name: "here", Model: "H100-80GB", GPUs: 4}}}}}
 	cfg := engine.Config{Spec: m.opt.Rules.Spec}
 	if cfg.Policy, err = policy.New("fifo"); err != nil {
 		t.Fatal(err)
@@ -106,13 +111,16 @@ func hold(t *testing.T, m *Machine, id int, user string, over bool, gpus ...int)
 		info.Devices = append(info.Devices, show.Device{Index: g, UUID: m.opt.GPUs[g].UUID})
 	}
 	info.Record.Allocs = []engine.Alloc{a}
-	row := store.Job{ID: id, User: user, Active: true, State: info.State, Submitted: t0.UnixNano(), Submission: []byte(`{"name":"train","limit":"24h"}`)}
+	row := store.Job{ID: id, User: user, Active: true, State: info.State, Submitted: t0.UnixNano(),
+		Submission: []byte(`{"name":"train","limit":"24h"}`)}
 	if over {
-		info.State, row.State, row.Active, row.Ended = show.StateCompleted, show.StateCompleted, false, t0.Add(time.Hour).UnixNano()
+		info.State, row.State, row.Active, row.Ended = show.StateCompleted, show.StateCompleted, false,
+			t0.Add(time.Hour).UnixNano()
 		info.Record.State, info.Record.Ran, info.Record.Ended = engine.Done, time.Hour, cluster.Time(row.Ended)
 		info.Record.Attained = int64(len(gpus)) * 3_600_000_000
 	} else {
-		m.jobs[spec.ID] = &job{id: spec.ID, spec: spec, info: &info, sub: &ask.Submission{Name: "train"}, stored: byItself, becomes: byItself}
+		m.jobs[spec.ID] = &job{id: spec.ID, spec: spec, info: &info, sub: &ask.Submission{Name: "train"},
+			stored: byItself, becomes: byItself}
 	}
 	var err error
 	if row.Data, err = json.Marshal(&info); err != nil {
@@ -151,11 +159,13 @@ func TestSampling(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := s.Measured
-	if v.Samples != 360 || !near(v.Seconds, 3600) || !near(*v.Utilisation, 45) || *v.Most != 90 || v.Unused != 1 || !near(v.Idle, 3600) ||
+	if v.Samples != 360 || !near(v.Seconds, 3600) || !near(*v.Utilisation, 45) || *v.Most != 90 || v.Unused != 1 ||
+		!near(v.Idle, 3600) ||
 		v.Holding != 0 || !near(*v.Energy, 700*3600) || *v.MemoryMost != 40_000 {
 		t.Errorf("job 1: %+v (utilisation %v, energy %v)", v, *v.Utilisation, *v.Energy)
 	}
-	if len(s.Points) > observe.MostPoints || len(s.Points) < observe.MostPoints/3 || s.Every != 2 || !near(*s.Points[3].Utilisation, 45) || !near(*s.Points[3].Power, 700) {
+	if len(s.Points) > observe.MostPoints || len(s.Points) < observe.MostPoints/3 || s.Every != 2 ||
+		!near(*s.Points[3].Utilisation, 45) || !near(*s.Points[3].Power, 700) {
 		t.Errorf("%d points, one of %d looks; the fourth is %+v", len(s.Points), s.Every, s.Points[3])
 	}
 	for i := 1; i < len(s.Points); i++ {
@@ -185,23 +195,28 @@ func TestSamplingParts(t *testing.T) {
 	m, src := accounts(t)
 	c := exec.Command("sleep", "1000")
 	c.Env = []string{m.keeper.Mark(1, 1, 0)}
-	if err := errors.Join(os.MkdirAll(m.keeper.TaskDir(1, 1, 0), 0o700), c.Start()); err != nil { // its mark counts for the user of the folder
+	// its mark counts for the user of the folder
+	if err := errors.Join(os.MkdirAll(m.keeper.TaskDir(1, 1, 0), 0o700), c.Start()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = c.Process.Kill(), c.Wait() })
 	memory, util, power := int64(6000), 40.0, 300.0
 	for _, d := range [][]show.Device{{{UUID: "GPU-a", Share: 250}, {UUID: "GPU-a", Share: 250}},
-		{{UUID: "MIG-1", Parent: "GPU-a", Profile: "2g.20gb", Share: 250}, {UUID: "MIG-2", Parent: "GPU-a", Profile: "2g.20gb", Share: 250}}} {
+		{{UUID: "MIG-1", Parent: "GPU-a", Profile: "2g.20gb", Share: 250},
+			{UUID: "MIG-2", Parent: "GPU-a", Profile: "2g.20gb", Share: 250}}} {
 		clear(m.jobs)
-		src.values[0] = gpu.Sample{PerProcess: true, Power: &power, Processes: []gpu.Process{{PID: c.Process.Pid, Memory: &memory, Utilisation: &util}}}
+		src.values[0] = gpu.Sample{PerProcess: true, Power: &power,
+			Processes: []gpu.Process{{PID: c.Process.Pid, Memory: &memory, Utilisation: &util}}}
 		hold(t, m, 1, "ann", false, 0)
 		m.jobs[1].info.Devices = d
 		s := m.newSampler(t0)
 		s.Look(t0.Add(10 * time.Second))
 		v, h := s.Meter(1), s.Hour(t0)
 		p := v.Points[len(v.Points)-1]
-		if v.GPU != 10 || v.Util != 400 || *v.Memory != 6000 || *p.Memory != 6000 || *p.Utilisation != 40 || !near(h.Busy, 4) || !near(h.Measured, 5) || !near(*v.Energy, 1500) {
-			t.Errorf("%s: %+v, point %+v (memory %d, utilisation %v), busy %v of %v", d[0].UUID, v, p, *p.Memory, *p.Utilisation, h.Busy, h.Measured)
+		if v.GPU != 10 || v.Util != 400 || *v.Memory != 6000 || *p.Memory != 6000 || *p.Utilisation != 40 ||
+			!near(h.Busy, 4) || !near(h.Measured, 5) || !near(*v.Energy, 1500) {
+			t.Errorf("%s: %+v, point %+v (memory %d, utilisation %v), busy %v of %v", d[0].UUID, v, p, *p.Memory,
+				*p.Utilisation, h.Busy, h.Measured)
 		}
 	}
 }
@@ -225,7 +240,8 @@ func TestUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(u.Rows) != 2 || u.Rows[0].Key != "ann" || u.Rows[0].GPUHours != 2 || *u.Rows[0].Cost != 4 || !near(*u.Rows[0].Utilisation, 45) ||
+	if len(u.Rows) != 2 || u.Rows[0].Key != "ann" || u.Rows[0].GPUHours != 2 || *u.Rows[0].Cost != 4 ||
+		!near(*u.Rows[0].Utilisation, 45) ||
 		!near(*u.Rows[0].KWh, 0.7) || u.Total.GPUHours != 4 || u.Total.Jobs != 3 || len(u.Notes) != 0 {
 		t.Errorf("usage %+v, notes %q", u.Rows, u.Notes)
 	}
@@ -233,8 +249,10 @@ func TestUsage(t *testing.T) {
 	for _, w := range u.Waste {
 		found[w.Kind+" "+w.User] = w
 	}
-	for want, text := range map[string]string{"idle ann": "did nothing for 1.0 of 2.0", "unused-gpus ann": "never used 1 of its 2 GPUs: ask for 1",
-		"memory-only bob": "without computing", "fits-less bob": "a MIG slice 1g.10gb would do", "long-limit bob": "24h"} {
+	for want, text := range map[string]string{"idle ann": "did nothing for 1.0 of 2.0",
+		"unused-gpus ann": "never used 1 of its 2 GPUs: ask for 1",
+		"memory-only bob": "without computing", "fits-less bob": "a MIG slice 1g.10gb would do",
+		"long-limit bob": "24h"} {
 		if w, ok := found[want]; !ok || !strings.Contains(w.Text, text) && want != "long-limit bob" || w.Cost == nil {
 			t.Errorf("%s: %+v", want, w)
 		}
@@ -288,8 +306,10 @@ func TestScore(t *testing.T) {
 		}
 	}
 	s, err := m.score(t.Context(), t0)
-	if err != nil || s.Told != 3 || s.Started != 3 || s.Early != 1 || time.Duration(s.Median) != 5*time.Minute || time.Duration(s.Ninety) != 10*time.Minute ||
-		s.Intervals != 3 || s.Within != 2 || s.Later != 3 || time.Duration(s.LaterMedian) != time.Minute || time.Duration(s.LaterNinety) != 2*time.Minute {
+	if err != nil || s.Told != 3 || s.Started != 3 || s.Early != 1 || time.Duration(s.Median) != 5*time.Minute ||
+		time.Duration(s.Ninety) != 10*time.Minute ||
+		s.Intervals != 3 || s.Within != 2 || s.Later != 3 || time.Duration(s.LaterMedian) != time.Minute ||
+		time.Duration(s.LaterNinety) != 2*time.Minute {
 		t.Errorf("score %+v: %v", s, err)
 	}
 	var off []int
@@ -341,7 +361,8 @@ func TestLoad(t *testing.T) {
 		for _, w := range u.Week {
 			week.Total, week.Held = week.Total+w.Total, week.Held+w.Held
 		}
-		if len(u.Load) > c.most || len(u.Week) != 168 || u.Daily != (c.back > daily) || !near(sum.Total, 3*float64(len(m.faults))) || !near(sum.Held, 3) || !near(busy, 2.4) ||
+		if len(u.Load) > c.most || len(u.Week) != 168 || u.Daily != (c.back > daily) ||
+			!near(sum.Total, 3*float64(len(m.faults))) || !near(sum.Held, 3) || !near(busy, 2.4) ||
 			!near(week.Total, sum.Total) || !near(week.Held, sum.Held) {
 			t.Errorf("%v back: %d spans, %+v, busy %v, the week %+v", c.back, len(u.Load), sum, busy, week)
 		}
@@ -356,7 +377,8 @@ func TestToldNews(t *testing.T) {
 	for _, x := range []struct {
 		in   time.Duration
 		news bool
-	}{{time.Hour, true}, {time.Hour, false}, {time.Hour + 30*time.Second, false}, {time.Hour + time.Minute, true}, {time.Hour, true}, {2 * time.Second, true}, {time.Second, false}} {
+	}{{time.Hour, true}, {time.Hour, false}, {time.Hour + 30*time.Second, false}, {time.Hour + time.Minute, true},
+		{time.Hour, true}, {2 * time.Second, true}, {time.Second, false}} {
 		at := now.Add(x.in)
 		if got := m.news(&show.Job{ID: 1, Expected: &at}); got != x.news {
 			t.Errorf("a start in %s: news %v, want %v", x.in, got, x.news)

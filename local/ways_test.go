@@ -18,7 +18,8 @@ func (m *Machine) there() cluster.Ways {
 	w := cluster.Ways{Sharing: spec.Sharing}
 	w.Model, _ = spec.Model(spec.Nodes[0].Model)
 	for i := range w.Model.Profiles {
-		if p := &w.Model.Profiles[i]; spec.MIG == cluster.DynamicMIG || spec.MIG == cluster.InstancesMIG && strings.Contains(spec.Nodes[0].MIG, cluster.AsNeeded) {
+		if p := &w.Model.Profiles[i]; spec.MIG == cluster.DynamicMIG ||
+			spec.MIG == cluster.InstancesMIG && strings.Contains(spec.Nodes[0].MIG, cluster.AsNeeded) {
 			w.Profiles = append(w.Profiles, p.Name)
 		}
 	}
@@ -38,16 +39,20 @@ func (m *Machine) there() cluster.Ways {
 // The simulator takes what a machine offers to shares from the description of the cluster:
 // it has to be what the machine itself finds.
 func TestWaysAsSimulated(t *testing.T) {
-	cut := show.GPU{Model: "A100-80GB", MIG: true, Instances: []show.MIG{{Profile: "3g.40gb", Start: 0}, {Profile: "1g.10gb", Start: 4}}}
+	cut := show.GPU{Model: "A100-80GB", MIG: true,
+		Instances: []show.MIG{{Profile: "3g.40gb", Start: 0}, {Profile: "1g.10gb", Start: 4}}}
 	for _, mig := range []cluster.MIGWay{cluster.StaticMIG, cluster.InstancesMIG, cluster.DynamicMIG} {
-		for _, gpus := range [][]show.GPU{{{Model: "A100-80GB"}}, {{Model: "A100-80GB"}, cut}, {{Model: "A100-80GB", MIG: true}}, {{Model: "T4-16GB"}}} {
+		for _, gpus := range [][]show.GPU{{{Model: "A100-80GB"}}, {{Model: "A100-80GB"}, cut},
+			{{Model: "A100-80GB", MIG: true}}, {{Model: "T4-16GB"}}} {
 			m := &Machine{opt: Options{GPUs: gpus}}
-			m.opt.Rules.Spec = cluster.Spec{Sharing: cluster.MPS, MIG: mig, Nodes: []cluster.Node{{Model: gpus[0].Model, GPUs: len(gpus), MIG: geometry(mig, gpus)}}}
+			m.opt.Rules.Spec = cluster.Spec{Sharing: cluster.MPS, MIG: mig,
+				Nodes: []cluster.Node{{Model: gpus[0].Model, GPUs: len(gpus), MIG: geometry(mig, gpus)}}}
 			there, offered := m.there(), m.ways()
 			slices.Sort(there.Profiles)
 			slices.Sort(offered.Profiles)
 			if fmt.Sprint(there) != fmt.Sprint(offered) {
-				t.Errorf("MIG way %d on %v: there are %v %v, offered are %v %v", mig, gpus, there.Sharing, there.Profiles, offered.Sharing, offered.Profiles)
+				t.Errorf("MIG way %d on %v: there are %v %v, offered are %v %v", mig, gpus, there.Sharing,
+					there.Profiles, offered.Sharing, offered.Profiles)
 			}
 		}
 	}

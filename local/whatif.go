@@ -53,7 +53,8 @@ func (m *Machine) Test(u User, s *ask.Submission) (show.Job, error) {
 	}
 	y := e.Why(spec.ID)
 	v.Position = y.Ahead + 1
-	o, err := m.outlooks(&q.rules, &q.snap, forward.Options{Now: q.now, Events: asked, For: []cluster.JobID{spec.ID}}, q.known)
+	o, err := m.outlooks(&q.rules, &q.snap, forward.Options{Now: q.now, Events: asked, For: []cluster.JobID{spec.ID}},
+		q.known)
 	if err != nil {
 		return show.Job{}, err
 	}
@@ -150,10 +151,12 @@ func (m *Machine) changes(spec *cluster.Job) (list []change) {
 		add("less GPU memory", request(func(t *cluster.TaskSet) { t.Request.Memory = 0 }))
 	}
 	if r.RAM > 0 {
-		add(fmt.Sprintf("half the host memory (%d MiB per task)", r.RAM/2), request(func(t *cluster.TaskSet) { t.Request.RAM /= 2 }))
+		add(fmt.Sprintf("half the host memory (%d MiB per task)", r.RAM/2),
+			request(func(t *cluster.TaskSet) { t.Request.RAM /= 2 }))
 	}
 	if r.CPU > 1000 {
-		add(fmt.Sprintf("half the CPU cores (%g per task)", float64(r.CPU)/2000), request(func(t *cluster.TaskSet) { t.Request.CPU /= 2 }))
+		add(fmt.Sprintf("half the CPU cores (%g per task)", float64(r.CPU)/2000),
+			request(func(t *cluster.TaskSet) { t.Request.CPU /= 2 }))
 	}
 	if spec.Topology.Required {
 		add("without the required topology level", func(j *cluster.Job) { j.Topology.Required = false })
@@ -162,16 +165,19 @@ func (m *Machine) changes(spec *cluster.Job) (list []change) {
 		add("a time limit of 10m (it may pass in a gap)", func(j *cluster.Job) { j.Limit = 10 * time.Minute })
 	}
 	for n := spec.Tasks[0].Count - 1; n >= 1 && len(list) < mostChanges; n-- {
-		add(fmt.Sprintf("%d tasks instead of %d", n, spec.Tasks[0].Count), request(func(t *cluster.TaskSet) { t.Count = n }))
+		add(fmt.Sprintf("%d tasks instead of %d", n, spec.Tasks[0].Count),
+			request(func(t *cluster.TaskSet) { t.Count = n }))
 	}
 	for g := r.GPUs - 1; g >= 1 && len(list) < mostChanges; g-- {
-		add(fmt.Sprintf("%d GPUs per task instead of %d", g, r.GPUs), request(func(t *cluster.TaskSet) { t.Request.GPUs = g }))
+		add(fmt.Sprintf("%d GPUs per task instead of %d", g, r.GPUs),
+			request(func(t *cluster.TaskSet) { t.Request.GPUs = g }))
 	}
 	if r.GPUs == 1 && r.Profile == "" && !r.Fractional() {
 		add("half a GPU", request(func(t *cluster.TaskSet) { t.Request.Share = 500 }))
 	}
 	if spec.Tier == cluster.Standard {
-		add("tier best-effort (it may use what its queue is not owed, and is the first to leave)", func(j *cluster.Job) { j.Tier = cluster.BestEffort })
+		add("tier best-effort (it may use what its queue is not owed, and is the first to leave)",
+			func(j *cluster.Job) { j.Tier = cluster.BestEffort })
 	}
 	if spec.Tier != cluster.Critical {
 		add("tier critical (it would preempt)", func(j *cluster.Job) { j.Tier = cluster.Critical })

@@ -57,7 +57,8 @@ func (j *job) hold(duty int, host cluster.JobID, yield int64) bool {
 	news := duty < share.FullDuty && j.heldFor != 1+host
 	if news {
 		j.heldFor = 1 + host
-		j.said = append(j.said, fmt.Sprintf("is held back so that job %d beside it keeps %d %% of its speed", host, yield*100/perf.Million))
+		j.said = append(j.said,
+			fmt.Sprintf("is held back so that job %d beside it keeps %d %% of its speed", host, yield*100/perf.Million))
 	}
 	j.duty = duty
 	return news

@@ -101,7 +101,8 @@ func (s *Saving) Most(j *cluster.Job) time.Duration {
 // Check refuses bounds that contradict each other.
 func (s *Saving) Check() error {
 	if s.Max > 0 && s.Min > s.Max {
-		return fmt.Errorf("at least %s apart and at most %s old: the first must not be longer", cluster.FormatDuration(s.Min), cluster.FormatDuration(s.Max))
+		return fmt.Errorf("at least %s apart and at most %s old: the first must not be longer",
+			cluster.FormatDuration(s.Min), cluster.FormatDuration(s.Max))
 	}
 	return nil
 }

@@ -29,7 +29,8 @@ func TestDaly(t *testing.T) {
 	at := func(tau time.Duration) float64 { return Waste(tau, seconds(60), 0, seconds(86400)) }
 	best := seconds(young(60, 86400))
 	if math.Abs(at(best)-0.03727) > 5e-6 || at(best-time.Minute) <= at(best) || at(best+time.Minute) <= at(best) {
-		t.Errorf("waste %g at Young's interval, %g a minute before, %g a minute after", at(best), at(best-time.Minute), at(best+time.Minute))
+		t.Errorf("waste %g at Young's interval, %g a minute before, %g a minute after", at(best), at(best-time.Minute),
+			at(best+time.Minute))
 	}
 	if w := Waste(time.Minute, time.Hour, time.Hour, time.Hour); w != 1 || Waste(0, 1, 1, 1) != 0 {
 		t.Errorf("waste %g where nothing gets done", w)
@@ -55,9 +56,11 @@ func TestInterruptions(t *testing.T) {
 		o    Interruptions
 		want time.Duration
 	}{
-		{Interruptions{}, 0}, {Interruptions{Node: 10 * time.Hour}, 5 * time.Hour}, {Interruptions{GPU: 80 * time.Hour}, 5 * time.Hour},
+		{Interruptions{}, 0}, {Interruptions{Node: 10 * time.Hour}, 5 * time.Hour},
+		{Interruptions{GPU: 80 * time.Hour}, 5 * time.Hour},
 		{Interruptions{Node: 10 * time.Hour, GPU: 80 * time.Hour}, 150 * time.Minute},
-		{Interruptions{Preempted: 7 * time.Hour}, 7 * time.Hour}, {Interruptions{Node: 10 * time.Hour, GPU: 80 * time.Hour, Preempted: 150 * time.Minute}, 75 * time.Minute},
+		{Interruptions{Preempted: 7 * time.Hour}, 7 * time.Hour},
+		{Interruptions{Node: 10 * time.Hour, GPU: 80 * time.Hour, Preempted: 150 * time.Minute}, 75 * time.Minute},
 	} {
 		if got := c.o.Of(j); got != c.want {
 			t.Errorf("%+v: %v, want %v", c.o, got, c.want)
@@ -79,14 +82,20 @@ func TestSaving(t *testing.T) {
 		want       time.Duration
 	}{
 		{Saving{Interruptions: day}, cluster.Standard, time.Minute, 0, 3180060 * time.Millisecond},
-		{Saving{Interruptions: Interruptions{Node: 24 * time.Hour, Preempted: 3600 * 24 / 23 * time.Second}}, cluster.Standard, time.Minute, 0, 617880 * time.Millisecond}, // an hour, to a second
+		// an hour, to a second
+		{Saving{Interruptions: Interruptions{Node: 24 * time.Hour, Preempted: 3600 * 24 / 23 * time.Second}},
+			cluster.Standard, time.Minute, 0, 617880 * time.Millisecond},
 		{Saving{Interruptions: day, Min: time.Hour}, cluster.Standard, time.Minute, 0, time.Hour},
 		{Saving{Interruptions: day, Max: 20 * time.Minute}, cluster.Standard, time.Minute, 0, 20 * time.Minute},
 		{Saving{Interruptions: day, Max: 20 * time.Minute}, cluster.Critical, time.Minute, 0, 20 * time.Minute},
-		{Saving{Interruptions: day, Max: 20 * time.Minute}, cluster.BestEffort, time.Minute, 0, 3180060 * time.Millisecond},
+		{Saving{Interruptions: day, Max: 20 * time.Minute}, cluster.BestEffort, time.Minute, 0,
+			3180060 * time.Millisecond},
 		{Saving{Interruptions: day}, cluster.Standard, time.Minute, 10 * time.Minute, time.Hour},
-		{Saving{Interruptions: day, Max: 55 * time.Minute}, cluster.Standard, time.Minute, 10 * time.Minute, 50 * time.Minute},
-		{Saving{Interruptions: day, Max: 5 * time.Minute}, cluster.Standard, time.Minute, 10 * time.Minute, 10 * time.Minute}, // one step is the minimum
+		{Saving{Interruptions: day, Max: 55 * time.Minute}, cluster.Standard, time.Minute, 10 * time.Minute,
+			50 * time.Minute},
+		// one step is the minimum
+		{Saving{Interruptions: day, Max: 5 * time.Minute}, cluster.Standard, time.Minute, 10 * time.Minute,
+			10 * time.Minute},
 		{Saving{Max: time.Hour}, cluster.Standard, time.Minute, 0, time.Hour},
 		{Saving{Min: time.Hour}, cluster.Standard, time.Minute, 0, 0},
 		{Saving{Max: time.Hour}, cluster.BestEffort, time.Minute, 0, 0},

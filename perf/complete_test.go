@@ -65,12 +65,14 @@ func TestCompletesMeasured(t *testing.T) {
 			for gpu := range known {
 				known[gpu] *= 3
 			}
-			if again := b.Completes(name, known); math.Abs(float64(again[hidden])/float64(got[hidden])/3-1) > 1e-4 && again[hidden] < 100*Million {
+			if again := b.Completes(name, known); math.Abs(float64(again[hidden])/float64(got[hidden])/3-1) > 1e-4 &&
+				again[hidden] < 100*Million {
 				t.Errorf("%s on %s: %d, in another unit %d", name, hidden, got[hidden], again[hidden])
 			}
 		}
 		t.Logf("%s: %.0f job models, off by %.3f, with the mean proportion %.3f", hidden, n, off/n, blunt/n)
-		if sum, bluntly = sum+off/n, bluntly+blunt/n; off > blunt {
+		sum, bluntly = sum+off/n, bluntly+blunt/n
+		if off > blunt {
 			t.Errorf("%s: off by %.3f, with the mean proportion %.3f", hidden, off/n, blunt/n)
 		}
 	}

@@ -94,7 +94,8 @@ func TestParseConvergence(t *testing.T) {
 	if c, err := ParseConvergence("val_loss:0.5"); err != nil || c != (Convergence{"val_loss", 0.5, 1}) {
 		t.Errorf("%+v %v", c, err)
 	}
-	for _, text := range []string{"", "loss", "loss:", ":0.1", "loss:0", "loss:1", "loss:NaN", "loss:0.1:0", "loss:0.1:x", "loss:0.1:2:3", "loss:0.1:2000"} {
+	for _, text := range []string{"", "loss", "loss:", ":0.1", "loss:0", "loss:1", "loss:NaN", "loss:0.1:0",
+		"loss:0.1:x", "loss:0.1:2:3", "loss:0.1:2000"} {
 		if c, err := ParseConvergence(text); err == nil {
 			t.Errorf("%q is %+v", text, c)
 		}

@@ -23,7 +23,8 @@ func TestInterferenceVectors(t *testing.T) {
 	for _, c := range []struct {
 		own, other Use
 		want       float64
-	}{{Use{400_000, 300_000}, Use{500_000, 600_000}, 1}, {Use{600_000, 40_000}, Use{100_000, Million}, 1}, {Use{Million, 0}, Use{Million, 0}, 2}} {
+	}{{Use{400_000, 300_000}, Use{500_000, 600_000}, 1}, {Use{600_000, 40_000}, Use{100_000, Million}, 1},
+		{Use{Million, 0}, Use{Million, 0}, 2}} {
 		if v := Roofline(c.own, c.other); v != c.want {
 			t.Errorf("%+v beside %+v: %v, want %v", c.own, c.other, v, c.want)
 		}
@@ -68,7 +69,8 @@ func TestWaysAreChosen(t *testing.T) {
 			}
 		}
 		got, _, pairs := part.Predict()
-		if pairs.Filled != 16*16-14*14+1 || got.Ways[c.way].Models.Filled != 16*16-14*14 || got.Ways[c.way].Models.Known < 14*14-1 {
+		if pairs.Filled != 16*16-14*14+1 || got.Ways[c.way].Models.Filled != 16*16-14*14 ||
+			got.Ways[c.way].Models.Known < 14*14-1 {
 			t.Errorf("%s: %+v, %+v", c.name, pairs, got.Ways)
 		}
 		off := 0.0
@@ -98,7 +100,8 @@ func TestWaysMeasured(t *testing.T) {
 	for _, gpu := range []string{"v100", "p100", "k80"} {
 		got, _, e := measured(t, gpu).Predict()
 		like, linear := got.Ways[byLike].Pairs, got.Ways[byLinear].Pairs
-		t.Logf("%s: off by %.3f by like models, by %.3f by the linear model, on %d pairs", gpu, like.Mean, linear.Mean, like.Known)
+		t.Logf("%s: off by %.3f by like models, by %.3f by the linear model, on %d pairs", gpu, like.Mean, linear.Mean,
+			like.Known)
 		if like.Mean > linear.Mean || e.Mean != like.Mean || linear.Known != like.Known || linear.Mean > 0.15 {
 			t.Errorf("%s: %+v", gpu, got.Ways)
 		}

@@ -64,7 +64,8 @@ func (b Belief) Speed(j *cluster.Job, gpu string, tasks int) int64 {
 
 // Beside implements sched.Speeds.
 func (b Belief) Beside(j *cluster.Job, gpu string, others []*cluster.Job) int64 {
-	p := Placement{GPU: gpu, GPUs: j.GPUs(), Tasks: j.NumTasks(), Want: j.NumTasks(), Nodes: 1, Level: cluster.LevelNode, Share: cluster.Whole}
+	p := Placement{GPU: gpu, GPUs: j.GPUs(), Tasks: j.NumTasks(), Want: j.NumTasks(), Nodes: 1,
+		Level: cluster.LevelNode, Share: cluster.Whole}
 	alone := b.Model.Rate(j, p)
 	for _, o := range others {
 		p.Partners = append(p.Partners, o.Model)
@@ -75,7 +76,9 @@ func (b Belief) Beside(j *cluster.Job, gpu string, others []*cluster.Job) int64 
 
 // Pair implements speed.Pairs.
 func (b Belief) Pair(model, beside string) int64 {
-	j, p := cluster.Job{Model: model}, Placement{GPUs: 1, Tasks: 1, Want: 1, Nodes: 1, Level: cluster.LevelNode, Share: 1, MPS: true} // turns are covered by Turns
+	// turns are covered by Turns
+	j, p := cluster.Job{Model: model},
+		Placement{GPUs: 1, Tasks: 1, Want: 1, Nodes: 1, Level: cluster.LevelNode, Share: 1, MPS: true}
 	alone := b.Model.Rate(&j, p)
 	p.Partners = []string{beside}
 	return b.Model.Rate(&j, p) * Million / max(1, alone)
@@ -83,7 +86,9 @@ func (b Belief) Pair(model, beside string) int64 {
 
 // Slice implements sched.Speeds.
 func (b Belief) Slice(j *cluster.Job, gpu, profile string, part int64) int64 {
-	return b.Model.Rate(j, Placement{GPU: gpu, GPUs: 1, Tasks: 1, Want: 1, Nodes: 1, Level: cluster.LevelNode, Share: part, Profile: profile})
+	return b.Model.Rate(j,
+		Placement{GPU: gpu, GPUs: 1, Tasks: 1, Want: 1, Nodes: 1, Level: cluster.LevelNode, Share: part,
+			Profile: profile})
 }
 
 // Table is a Model made of tables. What it does not list runs at the recorded speed.
@@ -240,7 +245,8 @@ func (t *Table) Check() error {
 	}
 	for m, u := range t.Use { // map order does not matter: any invalid one will do
 		if min(u.Compute, u.Memory) < 0 || max(u.Compute, u.Memory) > Million || u == (Use{}) {
-			return fmt.Errorf("use of %s: compute %g, memory %g; parts of a GPU are between 0 and 1, and not both 0", m, float64(u.Compute)/Million, float64(u.Memory)/Million)
+			return fmt.Errorf("use of %s: compute %g, memory %g; parts of a GPU are between 0 and 1, and not both 0", m,
+				float64(u.Compute)/Million, float64(u.Memory)/Million)
 		}
 	}
 	if t.Slicing != nil {
@@ -264,7 +270,8 @@ func (t *Table) Check() error {
 // Apart implements sched.Distances.
 func (b Belief) Apart(j *cluster.Job, gpu string, l cluster.Level) int64 {
 	n := j.NumTasks()
-	p := Placement{GPU: gpu, GPUs: j.GPUs(), Tasks: n, Want: n, Nodes: 1, Level: cluster.LevelNode, Share: cluster.Whole}
+	p := Placement{GPU: gpu, GPUs: j.GPUs(), Tasks: n, Want: n, Nodes: 1, Level: cluster.LevelNode,
+		Share: cluster.Whole}
 	near := b.Model.Rate(j, p)
 	p.Nodes, p.Level = 2, l
 	return b.Model.Rate(j, p) * Million / max(near, 1)

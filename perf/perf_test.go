@@ -8,10 +8,12 @@ import (
 
 func TestRate(t *testing.T) {
 	tab := &Table{
-		Speed:    map[string]map[string]int64{"r": {"T4": 500_000, "A100/3g": 800_000}, "*": {"T4": 250_000, "A100/1g": 200_000}},
-		Distance: map[string]map[cluster.Level]int64{"*": {cluster.LevelRack: 800_000, cluster.LevelFabric: 600_000}, "r": {cluster.LevelFabric: 900_000}},
-		Pairs:    map[Pair]int64{{"r", "b"}: 700_000, {"r", "*"}: 900_000, {"*", "*"}: 850_000},
-		Scale:    map[string]map[int]int64{"r": {1: 300_000}},
+		Speed: map[string]map[string]int64{"r": {"T4": 500_000, "A100/3g": 800_000},
+			"*": {"T4": 250_000, "A100/1g": 200_000}},
+		Distance: map[string]map[cluster.Level]int64{"*": {cluster.LevelRack: 800_000, cluster.LevelFabric: 600_000},
+			"r": {cluster.LevelFabric: 900_000}},
+		Pairs: map[Pair]int64{{"r", "b"}: 700_000, {"r", "*"}: 900_000, {"*", "*"}: 850_000},
+		Scale: map[string]map[int]int64{"r": {1: 300_000}},
 	}
 	for _, c := range []struct {
 		name  string
@@ -24,7 +26,8 @@ func TestRate(t *testing.T) {
 		{"any model on it", "x", Placement{GPU: "T4", Nodes: 1}, 250_000},
 		{"one node pays no distance", "x", Placement{Nodes: 1, Level: cluster.LevelFabric}, 1_000_000},
 		{"a rack apart", "x", Placement{Nodes: 2, Level: cluster.LevelRack}, 800_000},
-		{"beyond the fabric costs what the fabric does", "x", Placement{Nodes: 2, Level: cluster.LevelFabric + 1}, 600_000},
+		{"beyond the fabric costs what the fabric does", "x", Placement{Nodes: 2, Level: cluster.LevelFabric + 1},
+			600_000},
 		{"own row: nearer levels are free", "r", Placement{Nodes: 2, Level: cluster.LevelRack}, 1_000_000},
 		{"a named partner, and another", "r", Placement{Nodes: 1, Partners: []string{"b", "c"}}, 630_000},
 		{"any pair", "x", Placement{Nodes: 1, Partners: []string{"y"}}, 850_000},
@@ -43,7 +46,8 @@ func TestRate(t *testing.T) {
 
 // The interference of jobs in shares depends on the pair alone.
 func TestPair(t *testing.T) {
-	b := Belief{&Table{Speed: map[string]map[string]int64{"*": {"T4": 250_000}}, Pairs: map[Pair]int64{{"r", "b"}: 700_000, {"*", "x"}: 900_000}}}
+	b := Belief{&Table{Speed: map[string]map[string]int64{"*": {"T4": 250_000}},
+		Pairs: map[Pair]int64{{"r", "b"}: 700_000, {"*", "x"}: 900_000}}}
 	for pair, want := range map[Pair]int64{{"r", "b"}: 700_000, {"b", "r"}: 1_000_000, {"r", "x"}: 900_000} {
 		if got := b.Pair(pair[0], pair[1]); got != want {
 			t.Errorf("%v: %d ppm, want %d", pair, got, want)

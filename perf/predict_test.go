@@ -65,7 +65,8 @@ func TestPredictMeasured(t *testing.T) {
 				}
 			}
 			got, _, e := part.Predict()
-			if e.Known != len(part.Pairs) || e.Filled != len(full.Pairs)-len(part.Pairs) || len(got.Pairs) != len(full.Pairs) {
+			if e.Known != len(part.Pairs) || e.Filled != len(full.Pairs)-len(part.Pairs) ||
+				len(got.Pairs) != len(full.Pairs) {
 				t.Fatalf("%s: %+v with %d pairs known of %d", x, e, len(part.Pairs), len(full.Pairs))
 			}
 			for p, v := range full.Pairs {
@@ -77,9 +78,11 @@ func TestPredictMeasured(t *testing.T) {
 			}
 		}
 		_, _, e := full.Predict()
-		t.Logf("%s: off by %.3f, the mean by %.3f; hiding one of all pairs: %+v", gpu, off/float64(hidden)/Million, blunt/float64(hidden)/Million, e)
+		t.Logf("%s: off by %.3f, the mean by %.3f; hiding one of all pairs: %+v", gpu, off/float64(hidden)/Million,
+			blunt/float64(hidden)/Million, e)
 		if hidden != 2*22*len(names) || off > blunt/2 {
-			t.Errorf("%s: %d pairs, off by %.3f, the mean by %.3f", gpu, hidden, off/float64(hidden)/Million, blunt/float64(hidden)/Million)
+			t.Errorf("%s: %d pairs, off by %.3f, the mean by %.3f", gpu, hidden, off/float64(hidden)/Million,
+				blunt/float64(hidden)/Million)
 		}
 	}
 }
@@ -89,20 +92,26 @@ func TestPredictMeasured(t *testing.T) {
 func TestPredict(t *testing.T) {
 	table := &Table{
 		Speed: map[string]map[string]int64{
-			"a": {"V100": Million, "K80": 250_000, "T4": 500_000, "T4/x": 7}, "b": {"V100": Million, "K80": 250_000, "T4": 500_000},
-			"c": {"V100": Million, "K80": 900_000, "T4": 950_000}, "new": {"V100": Million, "K80": 250_000}, "*": {"V100": Million},
+			"a": {"V100": Million, "K80": 250_000, "T4": 500_000, "T4/x": 7},
+			"b": {"V100": Million, "K80": 250_000, "T4": 500_000},
+			"c": {"V100": Million, "K80": 900_000, "T4": 950_000}, "new": {"V100": Million, "K80": 250_000},
+			"*": {"V100": Million},
 		},
 		Pairs: map[Pair]int64{
-			{"a", "a"}: 500_000, {"a", "b"}: 500_000, {"a", "c"}: 900_000, {"b", "a"}: 500_000, {"b", "b"}: 500_000, {"b", "c"}: 900_000,
-			{"c", "a"}: 800_000, {"c", "b"}: 800_000, {"c", "c"}: 950_000, {"new", "c"}: 900_000, {"c", "new"}: 800_000, {"*", "*"}: 123_456,
+			{"a", "a"}: 500_000, {"a", "b"}: 500_000, {"a", "c"}: 900_000, {"b", "a"}: 500_000, {"b", "b"}: 500_000,
+			{"b", "c"}: 900_000,
+			{"c", "a"}: 800_000, {"c", "b"}: 800_000, {"c", "c"}: 950_000, {"new", "c"}: 900_000, {"c", "new"}: 800_000,
+			{"*", "*"}: 123_456,
 		},
 	}
 	got, speeds, pairs := table.Predict()
 	near := func(v, want int64) bool { return v > want*97/100 && v < want*103/100 }
-	if v := got.Speed["new"]["T4"]; !near(v, 500_000) || speeds.Filled != 1 || len(table.Speed["new"]) != 2 || got.Speed["a"]["T4/x"] != 7 {
+	if v := got.Speed["new"]["T4"]; !near(v, 500_000) || speeds.Filled != 1 || len(table.Speed["new"]) != 2 ||
+		got.Speed["a"]["T4/x"] != 7 {
 		t.Errorf("speed of new on a T4: %d, %+v", v, speeds)
 	}
-	for p, want := range map[Pair]int64{{"new", "a"}: 500_000, {"a", "new"}: 500_000, {"new", "b"}: 500_000, {"*", "*"}: 123_456, {"c", "new"}: 800_000} {
+	for p, want := range map[Pair]int64{{"new", "a"}: 500_000, {"a", "new"}: 500_000, {"new", "b"}: 500_000,
+		{"*", "*"}: 123_456, {"c", "new"}: 800_000} {
 		if v := got.Pairs[p]; !near(v, want) {
 			t.Errorf("%v: %d, want about %d", p, v, want)
 		}

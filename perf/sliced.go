@@ -80,16 +80,19 @@ func (b Belief) Turns(model string, beside []string) (ppm int64, ok bool) {
 
 func (s *TimeSlicing) check() error {
 	if s.Switch < 0 || s.Switch > mostSwitch {
-		return fmt.Errorf("switch %g; between 0 and %g are possible", float64(s.Switch)/Million, float64(mostSwitch)/Million)
+		return fmt.Errorf("switch %g; between 0 and %g are possible", float64(s.Switch)/Million,
+			float64(mostSwitch)/Million)
 	}
 	for m, d := range s.Duty { // map order does not matter: any invalid one will do
 		if d < 1 || d > Million {
-			return fmt.Errorf("duty of %s: %g; it is a part of the time, more than 0 and at most 1", m, float64(d)/Million)
+			return fmt.Errorf("duty of %s: %g; it is a part of the time, more than 0 and at most 1", m,
+				float64(d)/Million)
 		}
 	}
 	for m, n := range s.Processes { // map order does not matter: any invalid one will do
 		if _, ok := s.Duty[m]; n < 1 || n > mostProcesses || !ok {
-			return fmt.Errorf("processes of %s: %d; between 1 and %d are possible, of job models with a duty", m, n, mostProcesses)
+			return fmt.Errorf("processes of %s: %d; between 1 and %d are possible, of job models with a duty", m, n,
+				mostProcesses)
 		}
 	}
 	return nil

@@ -17,14 +17,16 @@ func TestSliced(t *testing.T) {
 		duty      int64
 		want      int64
 	}{
-		{0, 3, 3 * Million, 333_333}, {20_000, 3, 3 * Million, 320_000}, {20_000, 2, 700_000, 980_392}, {0, 4, Million, Million},
+		{0, 3, 3 * Million, 333_333}, {20_000, 3, 3 * Million, 320_000}, {20_000, 2, 700_000, 980_392},
+		{0, 4, Million, Million},
 		{50_000, 1, Million, Million}, {50_000, 2, 1_500_000, 633_333}, {100_000, 64, 64 * Million, 0},
 	} {
 		if got := Sliced(c.cost, c.processes, c.duty); got != c.want {
 			t.Errorf("%d processes, %d ppm of the time, cost %d: %d, want %d", c.processes, c.duty, c.cost, got, c.want)
 		}
 	}
-	table := &Table{Slicing: &TimeSlicing{Duty: map[string]int64{"A": Million, "B": Million, "*": 100_000}, Processes: map[string]int{"A": 2}},
+	table := &Table{Slicing: &TimeSlicing{Duty: map[string]int64{"A": Million, "B": Million, "*": 100_000},
+		Processes: map[string]int{"A": 2}},
 		Pairs: map[Pair]int64{{"*", "*"}: 777_777}}
 	for _, c := range []struct {
 		name  string
@@ -32,7 +34,8 @@ func TestSliced(t *testing.T) {
 		p     Placement
 		want  int64
 	}{
-		{"A beside B: its two processes had half each, and have a third", "A", Placement{Share: 500, Partners: []string{"B"}}, 666_666},
+		{"A beside B: its two processes had half each, and have a third", "A",
+			Placement{Share: 500, Partners: []string{"B"}}, 666_666},
 		{"B beside A", "B", Placement{Share: 500, Partners: []string{"A"}}, 333_333},
 		{"however small its share is", "B", Placement{Share: 100, Partners: []string{"A"}}, 333_333},
 		{"on whole GPUs, too", "B", Placement{Share: cluster.Whole, Partners: []string{"B", "B", "B"}}, 250_000},
@@ -45,7 +48,8 @@ func TestSliced(t *testing.T) {
 		}
 	}
 	delete(table.Slicing.Duty, "*")
-	if got := table.Rate(&cluster.Job{Model: "B"}, Placement{Share: 500, Partners: []string{"A", "x"}}); got != 777_777*777_777/Million {
+	if got := table.Rate(&cluster.Job{Model: "B"},
+		Placement{Share: 500, Partners: []string{"A", "x"}}); got != 777_777*777_777/Million {
 		t.Errorf("next to one that states nothing: %d", got)
 	}
 }

@@ -71,7 +71,8 @@ func TestInterleaving(t *testing.T) {
 		{"load", []string{"other"}, cluster.Whole, 700_000},
 		{"load", []string{"compute"}, 500, 1},
 	} {
-		if got := tab.Rate(&cluster.Job{Model: c.model}, Placement{Partners: c.partners, Share: c.share}); got != c.want {
+		if got := tab.Rate(&cluster.Job{Model: c.model},
+			Placement{Partners: c.partners, Share: c.share}); got != c.want {
 			t.Errorf("%s beside %v: %d, want %d", c.model, c.partners, got, c.want)
 		}
 	}

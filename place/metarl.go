@@ -97,12 +97,15 @@ func (p *learned) workers(s *placement.Site) bool {
 	m := placement.Memory[learnedRoom](s)
 	spots, nodes := m.spots[:0], m.nodes[:0]
 	s.Candidates(0, func(node int) bool {
-		spot := learn.Spot{GPUs: int32(s.GPUs(node)), Free: int32(s.FreeGPUs(node)), Room: int32(s.Room(node, 0, set.Count)), Rack: s.DomainOf(node, cluster.LevelRack).ID}
+		spot := learn.Spot{GPUs: int32(s.GPUs(node)), Free: int32(s.FreeGPUs(node)),
+			Room: int32(s.Room(node, 0, set.Count)), Rack: s.DomainOf(node, cluster.LevelRack).ID}
 		spots, nodes = append(spots, spot), append(nodes, node)
 		room += int(spot.Room)
 		return true
 	})
-	if m.spots, m.nodes = spots, nodes; room < set.Count { // binding never adds room, so the network need not run to find out
+	// binding never adds room, so the network need not run to find out
+	m.spots, m.nodes = spots, nodes
+	if room < set.Count {
 		return false
 	}
 	w := &learn.Worker{Tasks: int32(set.Count), Each: int32(set.Request.GPUs)}
@@ -120,7 +123,8 @@ func (p *learned) workers(s *placement.Site) bool {
 			return false
 		}
 		s.Take(nodes[at], 0, 1)
-		m.places.Bind(w, at, int32(s.Room(nodes[at], 0, set.Count-int(w.Placed)-1))) // the bound tasks may exceed the node's part of the room
+		// the bound tasks may exceed the node's part of the room
+		m.places.Bind(w, at, int32(s.Room(nodes[at], 0, set.Count-int(w.Placed)-1)))
 	}
 	return true
 }

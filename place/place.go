@@ -18,7 +18,8 @@ type Info struct {
 	New                 func() placement.Placer
 }
 
-var list = []Info{firstFit, bestFit, worstFit, topology, consolidate, fragGradient, rooms, weightedFit, dotProduct, gpuPacking, gpuClustering, random, metaRL}
+var list = []Info{firstFit, bestFit, worstFit, topology, consolidate, fragGradient, rooms, weightedFit, dotProduct,
+	gpuPacking, gpuClustering, random, metaRL}
 
 // List returns every placer.
 func List() []Info { return append([]Info(nil), list...) }

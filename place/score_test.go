@@ -18,7 +18,8 @@ func TestPublishedScores(t *testing.T) {
 		sizes uint64
 		size  int
 		want  int64
-	}{{"only shares, a share comes", 0b1, 0, 93}, {"shares and tasks of two", 0b101, 0, 68}, {"no tasks", 0, 0, 43}, {"only tasks of one", 0b10, 0, 18}} {
+	}{{"only shares, a share comes", 0b1, 0, 93}, {"shares and tasks of two", 0b101, 0, 68}, {"no tasks", 0, 0, 43},
+		{"only tasks of one", 0b10, 0, 18}} {
 		if got := ClusteringScore(c.sizes, c.size, 2000); got != c.want {
 			t.Errorf("E5, %s: %d, want %d", c.name, got, c.want)
 		}
@@ -36,9 +37,11 @@ func TestPublishedScores(t *testing.T) {
 		gpus int
 		want int64
 	}{
-		{"0.2 beside what leaves 0.3", []int64{1000, 300}, 200, 1, 97}, {"0.5 must open the free one", []int64{1000, 300}, 500, 1, 49},
+		{"0.2 beside what leaves 0.3", []int64{1000, 300}, 200, 1, 97},
+		{"0.5 must open the free one", []int64{1000, 300}, 500, 1, 49},
 		{"an untouched node of 8", idle(8), 200, 1, 25}, {"an untouched node of 2", idle(2), 1000, 2, 31},
-		{"two whole ones beside one in use", []int64{0, 1000, 1000, 1000}, 1000, 2, 48}, {"many", append(idle(20), 0), 1000, 20, 33},
+		{"two whole ones beside one in use", []int64{0, 1000, 1000, 1000}, 1000, 2, 48},
+		{"many", append(idle(20), 0), 1000, 20, 33},
 	} {
 		if got := PackingScore(c.free, c.each, c.gpus); got != c.want {
 			t.Errorf("E6, %s: %d, want %d", c.name, got, c.want)

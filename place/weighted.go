@@ -11,7 +11,9 @@ var weightedFit = Info{
 	About:  "the node that is left with the least of CPU and GPUs together, 16 cores counting as one GPU",
 	Source: "BestFit of the FGD paper",
 	New: func() placement.Placer {
-		return byScore{"weighted-fit", func(s *placement.Site, node, _ int) int64 { return -leftover(s.FreeCPU(node), s.FreeMilli(node)) }}
+		return byScore{"weighted-fit", func(s *placement.Site, node, _ int) int64 {
+			return -leftover(s.FreeCPU(node), s.FreeMilli(node))
+		}}
 	},
 }
 

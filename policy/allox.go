@@ -31,8 +31,9 @@ var allox = Info{
 		busy, err := k.bool("busy")
 		r := &alloxRules{alpha, busy}
 		return &drawer{
-			planner: planner{name: k.label(), plan: r.plan, traits: sched.Traits{Backfill: sched.Skip, Gated: true, Anywhere: true}},
-			pool:    r.pool, nothing: always(sched.Target{Idle: true}),
+			planner: planner{name: k.label(), plan: r.plan,
+				traits: sched.Traits{Backfill: sched.Skip, Gated: true, Anywhere: true}},
+			pool: r.pool, nothing: always(sched.Target{Idle: true}),
 		}, err
 	},
 }
@@ -107,7 +108,8 @@ func (r *alloxRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	}
 	slices.SortStableFunc(line, func(a, b waiter) int {
 		behind := func(w *waiter) int { return first[[2]int{w.kind, w.gpu}] - w.turn }
-		return cmp.Or(cmp.Compare(behind(&a), behind(&b)), cmp.Compare(a.ready, b.ready), cmp.Compare(a.time[a.kind], b.time[b.kind]))
+		return cmp.Or(cmp.Compare(behind(&a), behind(&b)), cmp.Compare(a.ready, b.ready),
+			cmp.Compare(a.time[a.kind], b.time[b.kind]))
 	})
 	for n, w := range line {
 		t := &p.Targets[w.at]

@@ -36,7 +36,10 @@ func TestSeatShortest(t *testing.T) {
 		taken := map[seat]bool{} // looked up only
 		for _, w := range line {
 			got += int64(w.turn)*w.least + w.ready
-			if taken[w.seat] || w.turn > 1 && !slices.ContainsFunc(line, func(o waiter) bool { return o.kind == w.kind && o.gpu == w.gpu && o.turn == w.turn-1 }) {
+			if taken[w.seat] || w.turn > 1 &&
+				!slices.ContainsFunc(line, func(o waiter) bool {
+					return o.kind == w.kind && o.gpu == w.gpu && o.turn == w.turn-1
+				}) {
 				t.Fatalf("%+v: the seat is taken twice, or the one behind it is empty", w.seat)
 			}
 			taken[w.seat] = true

@@ -20,8 +20,10 @@ var antman = Info{
 	Knobs: []Knob{
 		{"eps", "0.05", "part of its speed that a job may lose to its guests"},
 		{"guests", "4", "most guests of one job"},
-		{"throttle", "false", "true: also as guests of jobs that would be slowed down more; the guests are throttled so that these lose no more than eps"},
-		{"memory", "stated", "stated: guests may have the GPU memory that a job does not request; measured: what it is measured not to use"},
+		{"throttle", "false",
+			"true: also as guests of jobs that would be slowed down more; the guests are throttled so that these lose no more than eps"},
+		{"memory", "stated",
+			"stated: guests may have the GPU memory that a job does not request; measured: what it is measured not to use"},
 		{"headroom", "1024", "MiB of each GPU's memory that stay free under memory=measured"},
 		{"check", "10s", "interval at which speeds are checked while guests run"},
 	},
@@ -68,7 +70,8 @@ func newAntman(k *Knobs) (sched.Policy, error) {
 	if a.headroom, err = k.int("headroom"); err == nil && a.headroom < 0 {
 		err = fmt.Errorf("headroom=%d: want 0 MiB or more", a.headroom)
 	}
-	a.planner = planner{name: k.label(), traits: sched.Traits{Backfill: sched.Strict, Memory: a.measured, Anywhere: true}, plan: a.plan}
+	a.planner = planner{name: k.label(),
+		traits: sched.Traits{Backfill: sched.Strict, Memory: a.measured, Anywhere: true}, plan: a.plan}
 	return a, err
 }
 
@@ -157,13 +160,15 @@ func (a *antmanRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 
 // board lists the hosts with the guests that stay, and the waiting best-effort jobs in order.
 func (a *antmanRules) board(v sched.View, jobs []sched.JobView, targets []sched.Target) (b *antPlan, line []int) {
-	b = &antPlan{antmanRules: a, v: v, jobs: jobs, kinds: map[antKind]int32{}, known: map[antCase]int64{}} // looked up only
+	// looked up only
+	b = &antPlan{antmanRules: a, v: v, jobs: jobs, kinds: map[antKind]int32{}, known: map[antCase]int64{}}
 	for i, j := range jobs {
 		_, guest := j.Beside()
 		switch {
 		case !packs(j) || guest:
 		case j.Running():
-			b.hosts = append(b.hosts, antHost{at: i, gpus: j.Spec().GPUs(), gpu: j.GPU(), kind: b.kind(j), memory: a.leaves(v, j)})
+			b.hosts = append(b.hosts,
+				antHost{at: i, gpus: j.Spec().GPUs(), gpu: j.GPU(), kind: b.kind(j), memory: a.leaves(v, j)})
 		case j.Spec().Tier == cluster.BestEffort:
 			line = append(line, i)
 		}
@@ -201,7 +206,8 @@ func (p *antPlan) keep(targets []sched.Target, h *antHost) {
 	now, _, _ := host.Tasks()
 	alone := p.v.Speed(host, h.gpu, now)
 	last := h.guests[len(h.guests)-1]
-	if r := host.Rate(); r > 0 && r*1_000_000/max(1, alone) < 2*p.floor-1_000_000 && last.Computes() && !(p.throttle && p.v.Now().Sub(last.Started()) < 2*p.check) {
+	if r := host.Rate(); r > 0 && r*1_000_000/max(1, alone) < 2*p.floor-1_000_000 && last.Computes() &&
+		!(p.throttle && p.v.Now().Sub(last.Started()) < 2*p.check) {
 		targets[find(p.jobs, last.Spec().ID)].Alone = true
 	}
 }
@@ -328,7 +334,8 @@ func (p *antPlan) judge(h *antHost, j sched.JobView) int64 {
 // heldBack is the speed of a throttled guest, in ppm: it runs for so much of the time that its
 // host, which would otherwise keep the share left of its speed, keeps the floor. 0: guests are not
 // throttled.
-func (a *antmanRules) heldBack(v sched.View, host sched.JobView, guests []sched.JobView, j sched.JobView, left int64) int64 {
+func (a *antmanRules) heldBack(v sched.View, host sched.JobView, guests []sched.JobView, j sched.JobView,
+	left int64) int64 {
 	yield := a.yield(host)
 	if !a.throttle || yield == 0 {
 		return 0

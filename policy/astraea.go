@@ -67,8 +67,9 @@ func newAstraea(k *Knobs) (sched.Policy, error) {
 		return nil, err
 	}
 	return &drawer{
-		planner: planner{name: k.label(), traits: sched.Traits{Backfill: sched.Skip, Gated: true, Anywhere: true}, plan: r.plan},
-		pool:    r.pool, nothing: astraeaWaits,
+		planner: planner{name: k.label(), traits: sched.Traits{Backfill: sched.Skip, Gated: true, Anywhere: true},
+			plan: r.plan},
+		pool: r.pool, nothing: astraeaWaits,
 	}, nil
 }
 
@@ -144,7 +145,8 @@ func (r *astraeaRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 		}
 		t := &tenants[l.tenant]
 		to := &p.Targets[i]
-		if to.Tasks, to.Idle, to.Memo = l.tasks, l.until == 0, t.remember(l); l.until > 0 {
+		to.Tasks, to.Idle, to.Memo = l.tasks, l.until == 0, t.remember(l)
+		if l.until > 0 {
 			p.Next = min(p.Next, l.until)
 			t.onLease(kinds, l)
 		}
@@ -182,7 +184,8 @@ func (r *astraeaRules) pool(v sched.View, j sched.JobView) (class int64, at sche
 	if r.block || r.delay > 0 || t == nil || len(t.Memo) != len(lesseeMemo{}) || t.Memo[0] != 0 {
 		return 0, at, false
 	}
-	if !r.starves(j) && (j.FirstStart() != cluster.Never || j.Service() > 0 || j.Waiting() != v.Now().Sub(j.Spec().Submit)) {
+	if !r.starves(j) && (j.FirstStart() != cluster.Never || j.Service() > 0 ||
+		j.Waiting() != v.Now().Sub(j.Spec().Submit)) {
 		return 0, at, false
 	}
 	gpus := j.GPUs(asked(j))
@@ -199,7 +202,8 @@ func (r *astraeaRules) starves(j sched.JobView) bool {
 
 // recall brings the accounts of jobs and tenants up to now: between two plans they are as at the
 // first.
-func (r *astraeaRules) recall(v sched.View, room *astraeaRoom, kinds []sched.Kind, jobs []sched.JobView, list, heads []lessee, pools []sched.Pool) []tenant {
+func (r *astraeaRules) recall(v sched.View, room *astraeaRoom, kinds []sched.Kind, jobs []sched.JobView, list,
+	heads []lessee, pools []sched.Pool) []tenant {
 	then, past := tenantsOf(room, v.Memo())
 	until := v.Now()
 	if v.Planned() > then {
@@ -245,7 +249,8 @@ func (r *astraeaRules) look(t *tenant, p *tenantPool) {
 
 // await computes the fairness of the waiting jobs that may get something now. Jobs larger than free
 // matter only if they block others, or if they can displace others.
-func (r *astraeaRules) await(v sched.View, room *astraeaRoom, tenants []tenant, list []lessee, free int, weight float64) {
+func (r *astraeaRules) await(v sched.View, room *astraeaRoom, tenants []tenant, list []lessee, free int,
+	weight float64) {
 	if free <= 0 && r.delay == 0 {
 		return
 	}
@@ -410,7 +415,8 @@ func (r *astraeaRules) displace(v sched.View, tenants []tenant, list []lessee, f
 	young := make([][]*lessee, len(tenants))
 	for i := range list {
 		l := &list[i]
-		if running, _, _ := l.j.Tasks(); running > 0 && l.until > v.Now() && !stays(l.j) && v.Now().Sub(l.began) < r.delay && l.began < v.Now() {
+		if running, _, _ := l.j.Tasks(); running > 0 && l.until > v.Now() && !stays(l.j) &&
+			v.Now().Sub(l.began) < r.delay && l.began < v.Now() {
 			young[l.tenant] = append(young[l.tenant], l)
 		}
 	}

@@ -41,7 +41,8 @@ func TestLongTermFairness(t *testing.T) {
 		t.Fatal(err)
 	}
 	// With a delay F is computed for all jobs.
-	rules := &astraeaRules{lease: 30 * time.Minute, window: 24 * time.Hour, starving: 4 * time.Hour, tenant: "user", delay: time.Nanosecond}
+	rules := &astraeaRules{lease: 30 * time.Minute, window: 24 * time.Hour, starving: 4 * time.Hour, tenant: "user",
+		delay: time.Nanosecond}
 	spec, err := cluster.ParseShort("1x8xT4")
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +72,8 @@ func TestLongTermFairness(t *testing.T) {
 		}{{20, 0}, {20, 0}, {40, 1}, {0, 0}} {
 			l := &list[i]
 			if d := tenants[l.tenant].deserved(l); d != want.deserved*gpuSecond || l.f != want.f {
-				t.Errorf("job %d of %s: deserved %d, F %g, want %d GPU-seconds and %g", i, jobs[i].Spec().User, d, l.f, want.deserved, want.f)
+				t.Errorf("job %d of %s: deserved %d, F %g, want %d GPU-seconds and %g", i, jobs[i].Spec().User, d, l.f,
+					want.deserved, want.f)
 			}
 		}
 		return p
@@ -81,8 +83,9 @@ func TestLongTermFairness(t *testing.T) {
 		t.Fatal(err)
 	}
 	submit := func(id cluster.JobID, now cluster.Time, user string, gpus int) engine.Event {
-		return engine.Event{Type: engine.Submitted, Job: id, Spec: &cluster.Job{ID: id, Submit: now, User: user, Tier: cluster.Standard,
-			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}}}
+		return engine.Event{Type: engine.Submitted, Job: id,
+			Spec: &cluster.Job{ID: id, Submit: now, User: user, Tier: cluster.Standard,
+				Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}}}
 	}
 	e.Step(engine.Batch{Events: []engine.Event{submit(0, 0, "A", 4), submit(1, 0, "A", 2), submit(2, 0, "B", 4)}})
 	now := cluster.Time(10 * time.Second)
@@ -101,10 +104,12 @@ func TestAskingForMore(t *testing.T) {
 		small := 1 + r.IntN(12)
 		large, ran := small+1+r.IntN(12), int64(r.IntN(1000))
 		f := func(gpus int) float64 {
-			return longTerm(int64(gpus)*ran*gpuSecond, quota.Work(x.deserves(gpus), 0, cluster.Time(1000*time.Second)), 1000)
+			return longTerm(int64(gpus)*ran*gpuSecond, quota.Work(x.deserves(gpus), 0, cluster.Time(1000*time.Second)),
+				1000)
 		}
 		a, b := lessee{id: 1, f: f(small)}, lessee{id: 0, f: f(large)}
-		if most := int64(x.quota) * 1000 / int64(x.active); x.deserves(large) > most || x.deserves(large) < x.deserves(small) {
+		if most := int64(x.quota) * 1000 / int64(x.active); x.deserves(large) > most ||
+			x.deserves(large) < x.deserves(small) {
 			t.Fatalf("%+v: %d GPUs deserve %d, %d deserve %d", x, large, x.deserves(large), small, x.deserves(small))
 		} else if int64(small)*1000 >= most && most > 0 && ran > 0 {
 			if capped++; x.deserves(small) != x.deserves(large) || !a.Before(&b) || b.Before(&a) {
@@ -166,9 +171,11 @@ func TestWindow(t *testing.T) {
 		t.Errorf("%g of what was more than a day ago", x.had())
 	}
 	x.accounts = []account{{1, 100}, {8, 300}}
-	memo := memoOf(nil, 5, []tenant{x, {record: record{key: 7, quota: 1, active: 2, service: 3000, accounts: []account{{2, 50}}}}})
+	memo := memoOf(nil, 5,
+		[]tenant{x, {record: record{key: 7, quota: 1, active: 2, service: 3000, accounts: []account{{2, 50}}}}})
 	then, list := tenantsOf(&astraeaRoom{}, memo)
-	if then != 5 || len(list) != 2 || !slices.Equal(list[0].parts, x.parts) || list[1].key != 7 || list[1].service != 3000 || list[1].active != 2 || list[1].quota != 1 ||
+	if then != 5 || len(list) != 2 || !slices.Equal(list[0].parts, x.parts) || list[1].key != 7 ||
+		list[1].service != 3000 || list[1].active != 2 || list[1].quota != 1 ||
 		!slices.Equal(list[0].accounts, x.accounts) || !slices.Equal(list[1].accounts, []account{{2, 50}}) {
 		t.Errorf("%v %+v", then, list)
 	}
@@ -192,9 +199,11 @@ func TestPartsEnd(t *testing.T) {
 	for range 2000 {
 		tenants := make([]*tenant, 1+r.IntN(4))
 		for i := range tenants {
-			tenants[i] = &tenant{record: record{quota: r.IntN(5)}, held: r.IntN(9), w: float64(r.IntN(3)), u: float64(r.IntN(3))}
+			tenants[i] = &tenant{record: record{quota: r.IntN(5)}, held: r.IntN(9), w: float64(r.IntN(3)),
+				u: float64(r.IntN(3))}
 			for k := range r.IntN(5) {
-				tenants[i].waiting = append(tenants[i].waiting, waitingLessee{&lessee{id: cluster.JobID(k), gpus: 1 + r.IntN(6)}})
+				tenants[i].waiting = append(tenants[i].waiting,
+					waitingLessee{&lessee{id: cluster.JobID(k), gpus: 1 + r.IntN(6)}})
 			}
 		}
 		free := r.IntN(12)
@@ -359,7 +368,8 @@ func TestMovedToAnotherTenant(t *testing.T) {
 		}
 		return rules.plan(v, jobs)
 	}, pol, func(r *rand.Rand, _ cluster.Time) cluster.Job {
-		return cluster.Job{Name: "j", Tier: cluster.Standard, User: "u", Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1 + r.IntN(5)}}}}
+		return cluster.Job{Name: "j", Tier: cluster.Standard, User: "u",
+			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1 + r.IntN(5)}}}}
 	})
 	if moved < 100 {
 		t.Errorf("only %d jobs moved", moved)

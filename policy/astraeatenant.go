@@ -162,7 +162,8 @@ func (r *astraeaRules) number(v sched.View, j sched.JobView) int {
 }
 
 // tenants lists the tenants that have jobs now, and those that had some in the window.
-func (r *astraeaRules) tenants(v sched.View, room *astraeaRoom, kinds []sched.Kind, list, heads []lessee, pools []sched.Pool, past []record, then, until cluster.Time) []tenant {
+func (r *astraeaRules) tenants(v sched.View, room *astraeaRoom, kinds []sched.Kind, list, heads []lessee,
+	pools []sched.Pool, past []record, then, until cluster.Time) []tenant {
 	tenants, weights := r.present(v, room, list, heads, pools)
 	at := make(map[int64]int, len(tenants)) // looked up only
 	weight, gpus := meanWeight(kinds), int64(0)
@@ -206,7 +207,8 @@ func withTenant(list []tenant, t tenant) []tenant {
 }
 
 // present lists the tenants that have jobs now, and the sum of their weights.
-func (r *astraeaRules) present(v sched.View, room *astraeaRoom, list, heads []lessee, pools []sched.Pool) (tenants []tenant, weights int64) {
+func (r *astraeaRules) present(v sched.View, room *astraeaRoom, list, heads []lessee,
+	pools []sched.Pool) (tenants []tenant, weights int64) {
 	queues := r.queues(v)
 	tenants = room.tenants[:0]
 	index := zeros(&room.index, len(room.index)) // by number of the user or queue: 1 + index of the tenant
@@ -223,7 +225,8 @@ func (r *astraeaRules) present(v sched.View, room *astraeaRoom, list, heads []le
 			if queues {
 				name, weight = "queue "+v.Tree().Name(number), max(1, v.Tree().Weight(number))
 			}
-			tenants = withTenant(tenants, tenant{record: record{key: nameKey(name)}, weight: weight, first: cameFirst{cluster.Never, 0}})
+			tenants = withTenant(tenants,
+				tenant{record: record{key: nameKey(name)}, weight: weight, first: cameFirst{cluster.Never, 0}})
 			index[number] = len(tenants)
 			weights += weight
 		}

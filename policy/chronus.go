@@ -21,7 +21,8 @@ var chronus = Info{
 	Knobs: []Knob{
 		{"lease", "4m", "jobs take turns at multiples of this; a deadline counts to the end of its last whole lease"},
 		{"overhead", "0s", "time of each lease that is lost to starting, in addition to the checkpoints and restarts that jobs state"},
-		{"first", "running", "running: accepted jobs wait for their leases while others can use the GPUs, but go on once they run; least: those that run wait, too; most: they come first, as early as they fit"},
+		{"first", "running",
+			"running: accepted jobs wait for their leases while others can use the GPUs, but go on once they run; least: those that run wait, too; most: they come first, as early as they fit"},
 	},
 	New: newChronus,
 }
@@ -43,7 +44,8 @@ func newChronus(k *Knobs) (sched.Policy, error) {
 		return nil, err
 	}
 	if c.overhead < 0 || c.overhead >= c.lease {
-		return nil, fmt.Errorf("overhead=%s: less than a lease (%s), and not below 0s", k.text("overhead"), k.text("lease"))
+		return nil, fmt.Errorf("overhead=%s: less than a lease (%s), and not below 0s", k.text("overhead"),
+			k.text("lease"))
 	}
 	first := k.text("first")
 	if first != "running" && first != "least" && first != "most" {
@@ -165,7 +167,8 @@ func (b *leaseBoard) recall(jobs []sched.JobView) (fresh []*booking) {
 		case old != nil && old.Deadline == sched.DeadlineAccepted && b.settle(t, max(0, kindOf(b.kinds, old.GPU))):
 			t.accepted = true
 			b.remember(t, old.Memo[min(1, len(old.Memo)):])
-		case old == nil && t.due > 0 && spec.Estimate > 0 && spec.Tier == cluster.Standard && t.gpus > 0 && !t.j.Loses():
+		case old == nil && t.due > 0 && spec.Estimate > 0 && spec.Tier == cluster.Standard && t.gpus > 0 &&
+			!t.j.Loses():
 			fresh = append(fresh, t)
 		}
 	}
@@ -210,7 +213,8 @@ func largestTask(spec *cluster.Job, first, perNode int) (size, tasks int) {
 			size, tasks, sum = max(size, g), tasks+n, sum+n*g
 		}
 	}
-	if spec.Topology.Required && (spec.Topology.Level == cluster.LevelNode || spec.Topology.Level == cluster.LevelNVLink) {
+	if spec.Topology.Required &&
+		(spec.Topology.Level == cluster.LevelNode || spec.Topology.Level == cluster.LevelNVLink) {
 		return sum, min(tasks, 1)
 	}
 	if p := spec.PerNode; p > 0 && tasks > 0 {
@@ -500,13 +504,15 @@ func (b *leaseBoard) turns() {
 		}
 	}
 	slices.SortStableFunc(order, func(x, y *booking) int {
-		return cmp.Or(-compareBool(x.stays(), y.stays()), cmp.Compare(x.j.Spec().Tier, y.j.Spec().Tier), compareBool(x.accepted, y.accepted),
+		return cmp.Or(-compareBool(x.stays(), y.stays()), cmp.Compare(x.j.Spec().Tier, y.j.Spec().Tier),
+			compareBool(x.accepted, y.accepted),
 			cmp.Compare(x.service(), y.service()), cmp.Compare(x.j.Spec().Submit, y.j.Spec().Submit))
 	})
 	for _, t := range order {
 		best, most := -1, int64(0)
 		for k := range b.kinds {
-			if t.gpus > free[k] || t.accepted && k != t.kind || t.j.GPU() != "" && b.kinds[k].GPU != t.j.GPU() || !t.j.Accepts(b.kinds[k].GPU) {
+			if t.gpus > free[k] || t.accepted && k != t.kind || t.j.GPU() != "" && b.kinds[k].GPU != t.j.GPU() ||
+				!t.j.Accepts(b.kinds[k].GPU) {
 				continue
 			}
 			if s := b.v.Speed(t.j, b.kinds[k].GPU, t.tasks); s > most {
@@ -546,7 +552,8 @@ func (b *leaseBoard) plan() sched.Plan {
 		case t.turn:
 			class = chronusTurn
 		}
-		goal := sched.Target{Rank: class*chronusPlace + place, Tasks: t.tasks, Least: t.tasks, Idle: t.late, Memo: []int64{-1}}
+		goal := sched.Target{Rank: class*chronusPlace + place, Tasks: t.tasks, Least: t.tasks, Idle: t.late,
+			Memo: []int64{-1}}
 		if t.turn {
 			goal.Memo[0] = b.number
 		}

@@ -96,7 +96,8 @@ func (p *eLASPolicy) Key(v sched.View, j sched.JobView) sched.Key {
 	if done <= 0 && (!j.Running() || j.Started() != j.FirstStart()) && j.Spec().Estimate > 0 {
 		done = 1 // Its work was lost; without this it would come first, lose its work again, and so on.
 	}
-	return sched.Key{inLevel(p.of(p.index(service, j.Ran(), done, j.Spec().Estimate, unit)), j.FirstStart()), int64(j.FirstStart())}
+	return sched.Key{inLevel(p.of(p.index(service, j.Ran(), done, j.Spec().Estimate, unit)), j.FirstStart()),
+		int64(j.FirstStart())}
 }
 
 // index is a job's attained service a, weighted (E-LAS, ICPP'20): by t/p over the unit, where t is

@@ -29,7 +29,8 @@ func TestELASIndex(t *testing.T) {
 			}
 		}
 	}
-	if got := (&eLASPolicy{beta: 2500}).index(4*gpuSecond, time.Second, 0, time.Hour, time.Second); got != 10*gpuSecond {
+	if got := (&eLASPolicy{beta: 2500}).index(4*gpuSecond, time.Second, 0, time.Hour,
+		time.Second); got != 10*gpuSecond {
 		t.Errorf("without progress it is %d, want service times beta", got)
 	}
 }
@@ -73,7 +74,8 @@ func TestELASIsLAS(t *testing.T) {
 func TestELASKnobs(t *testing.T) {
 	for text, want := range map[string]string{
 		"e-las:index=rest": "unknown index", "e-las:beta=0": "want a factor between", "e-las:T0=0s": "at least 1ms",
-		"e-las:learn=0s": "at least 1s", "tiresias-g:steps=0": "between 1 and 1000", "tiresias-g:learn=1ms": "at least 1s",
+		"e-las:learn=0s": "at least 1s", "tiresias-g:steps=0": "between 1 and 1000",
+		"tiresias-g:learn=1ms":        "at least 1s",
 		"tiresias-g:samples=/nowhere": "samples:",
 	} {
 		if _, err := New(text); err == nil || !strings.Contains(err.Error(), want) {

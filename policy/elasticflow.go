@@ -34,8 +34,9 @@ var elasticflow = Info{
 			return nil, fmt.Errorf("overhead=%s: at least 0s", k.text("overhead"))
 		}
 		return &drawer{
-			planner: planner{name: k.label(), plan: r.plan, traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Gated: true, Anywhere: true}},
-			pool:    r.pool, nothing: always(sched.Target{Rank: flowRest, Idle: true}),
+			planner: planner{name: k.label(), plan: r.plan,
+				traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Gated: true, Anywhere: true}},
+			pool: r.pool, nothing: always(sched.Target{Rank: flowRest, Idle: true}),
 		}, nil
 	},
 }
@@ -71,7 +72,8 @@ type horizon struct {
 	begin cluster.Time
 	gpus  int // of the cluster
 	free  []int
-	rooms []int // ... for multi-GPU tasks, counted at their rounded-up sizes; single-GPU tasks fit wherever a GPU is free
+	// ... for multi-GPU tasks, counted at their rounded-up sizes; single-GPU tasks fit wherever a GPU is free
+	rooms []int
 	multi []int // ... the GPUs of rooms taken by multi-GPU tasks
 	kinds []sched.Kind
 
@@ -167,7 +169,8 @@ func (r *flowRules) horizon(v sched.View, list []flow) *horizon {
 	for end := (now/slot + 1) * slot; len(h.ends) == 0 || end <= last && len(h.ends) < mostSlots; end += slot {
 		h.ends = append(h.ends, end)
 	}
-	h.free, h.rooms, h.multi, h.number = make([]int, len(h.ends)), make([]int, len(h.ends)), make([]int, len(h.ends)), int64(now/slot)
+	h.free, h.rooms, h.multi, h.number = make([]int, len(h.ends)), make([]int, len(h.ends)), make([]int, len(h.ends)),
+		int64(now/slot)
 	return h
 }
 
@@ -230,7 +233,8 @@ func (h *horizon) oneNode() bool {
 
 // fits reports whether the job fits into slot t at one of its sizes.
 func (h *horizon) fits(f *flow, size, t int) bool {
-	return f.gpus[size] <= h.free[t] && (f.rooms[size] <= h.rooms[t] || f.rooms[size] == 0 || !f.several && h.multi[t] == 0)
+	return f.gpus[size] <= h.free[t] &&
+		(f.rooms[size] <= h.rooms[t] || f.rooms[size] == 0 || !f.several && h.multi[t] == 0)
 }
 
 // class is the class of the job's tasks at its present size.
@@ -536,7 +540,8 @@ func (h *horizon) larger(f *flow) (plan []int, gain float64, ok bool) {
 	if f.solid && now == 0 {
 		next = slices.Max(f.plan) - 1
 	}
-	if next < 0 || f.gpus[next]-held > h.free[0] || f.rooms[next]-room > h.rooms[0] && (f.several || h.multi[0] > 0) || f.paces[next] <= pace {
+	if next < 0 || f.gpus[next]-held > h.free[0] || f.rooms[next]-room > h.rooms[0] && (f.several || h.multi[0] > 0) ||
+		f.paces[next] <= pace {
 		return nil, 0, false
 	}
 	wait := cost

@@ -96,7 +96,8 @@ func TestFlowMemoryTwin(t *testing.T) {
 					want = h.read(f)
 				}
 				if !slices.Equal(f.plan, want) {
-					t.Fatalf("at %v job %d goes on with %v, want %v (the old plans hold: %t)", v.Now(), f.j.Spec().ID, f.plan, want, holds)
+					t.Fatalf("at %v job %d goes on with %v, want %v (the old plans hold: %t)", v.Now(), f.j.Spec().ID,
+						f.plan, want, holds)
 				}
 			}
 			if holds {
@@ -162,7 +163,8 @@ func playDeadlines(t *testing.T, seed uint64, pol sched.Policy) {
 	for i := range jobs {
 		at = at.Add(time.Duration(r.IntN(240)) * time.Second)
 		work := time.Duration(30+r.IntN(3000)) * time.Second
-		s := cluster.Job{ID: cluster.JobID(i), Model: "a", Tier: cluster.Standard, Submit: at, Estimate: work, Tasks: cluster.GroupTasks(1+r.IntN(8), 8, cluster.Request{})}
+		s := cluster.Job{ID: cluster.JobID(i), Model: "a", Tier: cluster.Standard, Submit: at, Estimate: work,
+			Tasks: cluster.GroupTasks(1+r.IntN(8), 8, cluster.Request{})}
 		if r.IntN(3) == 0 {
 			s.Tasks = []cluster.TaskSet{{Count: 1 + r.IntN(4), Request: cluster.Request{GPUs: 1 + r.IntN(3)}}}
 			s.Elastic = cluster.Elastic{Min: 1, Max: 4}
@@ -190,11 +192,13 @@ func playDeadlines(t *testing.T, seed uint64, pol sched.Policy) {
 			j := &jobs[i]
 			if j.settle(now); j.rate > 0 && j.left <= 0 {
 				j.rate = 0
-				events = append(events, engine.Event{Type: engine.Stopped, Job: j.spec.ID, Reason: engine.Completed, Done: j.spec.Estimate})
+				events = append(events,
+					engine.Event{Type: engine.Stopped, Job: j.spec.ID, Reason: engine.Completed, Done: j.spec.Estimate})
 			}
 		}
 		for ; next < len(jobs) && jobs[next].spec.Submit <= now; next++ {
-			events = append(events, engine.Event{Type: engine.Submitted, Job: jobs[next].spec.ID, Spec: &jobs[next].spec})
+			events = append(events,
+				engine.Event{Type: engine.Submitted, Job: jobs[next].spec.ID, Spec: &jobs[next].spec})
 		}
 		for first := true; first || len(events) > 0; first = false {
 			d := e.Step(engine.Batch{Now: now, Events: events})

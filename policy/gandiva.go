@@ -54,10 +54,12 @@ func newGandiva(k *Knobs) (sched.Policy, error) {
 	}
 	part, err := strconv.ParseFloat(k.text("overhead"), 64)
 	if err != nil || !(part >= 0 && part <= 1) || part > 0 && part < leastOverhead {
-		return nil, fmt.Errorf("overhead=%q: want a part of a turn between %g and 1, or 0 for any", k.text("overhead"), leastOverhead)
+		return nil, fmt.Errorf("overhead=%q: want a part of a turn between %g and 1, or 0 for any", k.text("overhead"),
+			leastOverhead)
 	}
 	g.overhead = int64(part * 1_000_000)
-	return &planner{name: k.label(), traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: g.round, Anywhere: true}, plan: g.plan}, nil
+	return &planner{name: k.label(),
+		traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: g.round, Anywhere: true}, plan: g.plan}, nil
 }
 
 // leastOverhead is the least overhead that can be set.
@@ -178,7 +180,8 @@ func mostRounds(turns []turn) (most time.Duration) {
 func (g *gandivaRules) turn(v sched.View, j sched.JobView, to *sched.Target, shared bool) turn {
 	_, least, _ := j.Tasks()
 	spec := j.Spec()
-	t := turn{gpus: j.GPUs(least), rounds: (j.Ran() + g.round/2) / g.round, submit: spec.Submit, tier: spec.Tier, runs: j.Running()}
+	t := turn{gpus: j.GPUs(least), rounds: (j.Ran() + g.round/2) / g.round, submit: spec.Submit, tier: spec.Tier,
+		runs: j.Running()}
 	if old := j.Target(); old != nil && len(old.Memo) > 0 {
 		to.Memo = old.Memo
 	}
@@ -194,12 +197,14 @@ func (g *gandivaRules) turn(v sched.View, j sched.JobView, to *sched.Target, sha
 // begins reports whether a job has made no progress in its turn yet: starting may take longer than
 // a round. It gets ten rounds for that.
 func (g *gandivaRules) begins(v sched.View, j sched.JobView, memo []int64) bool {
-	return j.Running() && len(memo) > 0 && v.Now().Sub(j.Started()) < 10*g.round && j.Done()-time.Duration(memo[0]) < g.round/2
+	return j.Running() && len(memo) > 0 && v.Now().Sub(j.Started()) < 10*g.round &&
+		j.Done()-time.Duration(memo[0]) < g.round/2
 }
 
 // judge decides whether a guest stays: the two must get more done together than one alone, or have
 // been together too briefly to tell, and there must be more jobs than GPUs.
-func (g *gandivaRules) judge(v sched.View, jobs []sched.JobView, turns []turn, targets []sched.Target, i int, crowded bool) {
+func (g *gandivaRules) judge(v sched.View, jobs []sched.JobView, turns []turn, targets []sched.Target, i int,
+	crowded bool) {
 	id, ok := jobs[i].Beside()
 	if !ok {
 		return
@@ -207,7 +212,8 @@ func (g *gandivaRules) judge(v sched.View, jobs []sched.JobView, turns []turn, t
 	host := find(jobs, id)
 	switch {
 	case host < 0:
-	case g.tried(v, jobs[host], jobs[i]) && together(v, jobs[host:host+1], jobs[i:i+1]) <= g.byTurns(jobs[host], jobs[i]):
+	case g.tried(v, jobs[host], jobs[i]) &&
+		together(v, jobs[host:host+1], jobs[i:i+1]) <= g.byTurns(jobs[host], jobs[i]):
 		targets[i].Alone = true
 		targets[i].Memo, targets[host].Memo = bad(targets[i].Memo, id), bad(targets[host].Memo, jobs[i].Spec().ID)
 	case !crowded:
@@ -240,7 +246,8 @@ func (g *gandivaRules) tried(v sched.View, host, guest sched.JobView) bool {
 		return j.Rate() != v.Speed(j, host.GPU(), now)
 	}
 	since := v.Now().Sub(guest.Started())
-	return host.Computes() && guest.Computes() && since >= g.probe && (since >= 5*g.probe || reported(host) || reported(guest))
+	return host.Computes() && guest.Computes() && since >= g.probe &&
+		(since >= 5*g.probe || reported(host) || reported(guest))
 }
 
 // partners are the jobs of one size that may be packed with another, in the order of turns. When a
@@ -297,7 +304,8 @@ func lineOf(lines []partners, gpus int) *partners {
 // pair finds a partner for a job that gets a turn, among the next few jobs of the same size in
 // order: it may share GPUs, does not run itself unless this job waits, and is not a known bad
 // partner. The one with the highest expected throughput is taken.
-func (g *gandivaRules) pair(v sched.View, jobs []sched.JobView, turns []turn, targets []sched.Target, line *partners, i int) {
+func (g *gandivaRules) pair(v sched.View, jobs []sched.JobView, turns []turn, targets []sched.Target, line *partners,
+	i int) {
 	rest := line.rest(turns)
 	var free [mostTried]int // the candidates seen
 	tried, fit, at := 0, 0, 0
@@ -313,7 +321,8 @@ func (g *gandivaRules) pair(v sched.View, jobs []sched.JobView, turns []turn, ta
 		if turns[guest].runs || jobs[guest].Loses() || jobs[guest].Forsakes(jobs[host]) {
 			continue
 		}
-		if gain := g.gain(v, jobs[host:host+1], jobs[guest:guest+1], targets[host].Memo, targets[guest].Memo); gain >= 0 {
+		if gain := g.gain(v, jobs[host:host+1], jobs[guest:guest+1], targets[host].Memo,
+			targets[guest].Memo); gain >= 0 {
 			fit++
 			if gain > most {
 				best, most = k, gain

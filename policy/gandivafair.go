@@ -183,7 +183,9 @@ func exchange(users []holder, a, b int) {
 			market = append(market, h)
 		}
 	}
-	slices.SortStableFunc(market, func(x, y *holder) int { return cmp.Compare(y.speed[a]/y.speed[b], x.speed[a]/x.speed[b]) })
+	slices.SortStableFunc(market, func(x, y *holder) int {
+		return cmp.Compare(y.speed[a]/y.speed[b], x.speed[a]/x.speed[b])
+	})
 	for len(market) > 1 {
 		buyer, seller := market[0], market[len(market)-1]
 		price := market[1].speed[a] / market[1].speed[b]

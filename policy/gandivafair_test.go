@@ -60,7 +60,8 @@ func TestTrade(t *testing.T) {
 		}
 		for j := range used {
 			if used[j] > capacity[j]+1e-6 || math.Abs(used[j]-given[j]) > 1e-6 {
-				t.Fatalf("case %d: of %g GPUs of kind %d %g are given, %g after trading", n, capacity[j], j, given[j], used[j])
+				t.Fatalf("case %d: of %g GPUs of kind %d %g are given, %g after trading", n, capacity[j], j, given[j],
+					used[j])
 			}
 		}
 	}
@@ -74,15 +75,19 @@ func TestTrade(t *testing.T) {
 // user gains twice as much, the first pays two slow GPUs; when it has no more, the third buys for
 // one.
 func TestPrice(t *testing.T) {
-	two := []holder{{demand: 2, parts: []float64{1, 1}, speed: []float64{4, 1}}, {demand: 2, parts: []float64{1, 1}, speed: []float64{1, 1}}}
+	two := []holder{{demand: 2, parts: []float64{1, 1}, speed: []float64{4, 1}},
+		{demand: 2, parts: []float64{1, 1}, speed: []float64{1, 1}}}
 	trade(two, 2)
 	if a, b := two[0].parts, two[1].parts; a[0] != 2 || a[1] != 0 || b[0] != 0 || b[1] != 2 {
 		t.Errorf("%v and %v, want all fast GPUs and all slow ones", a, b)
 	}
-	three := []holder{{demand: 9, parts: []float64{2, 2}, speed: []float64{4, 1}}, {demand: 9, parts: []float64{2, 2}, speed: []float64{2, 1}},
+	three := []holder{{demand: 9, parts: []float64{2, 2}, speed: []float64{4, 1}},
+		{demand: 9, parts: []float64{2, 2}, speed: []float64{2, 1}},
 		{demand: 9, parts: []float64{2, 2}, speed: []float64{1, 1}}}
 	trade(three, 2)
-	if a, b, c := three[0].parts, three[1].parts, three[2].parts; a[0] != 3 || a[1] != 0 || b[0] != 3 || b[1] != 1 || c[0] != 0 || c[1] != 5 {
+	a, b, c := three[0].parts, three[1].parts, three[2].parts
+	if a[0] != 3 || a[1] != 0 || b[0] != 3 || b[1] != 1 ||
+		c[0] != 0 || c[1] != 5 {
 		t.Errorf("%v, %v and %v, want [3 0], [3 1] and [0 5]", a, b, c)
 	}
 }

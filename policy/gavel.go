@@ -23,13 +23,15 @@ var gavel = Info{
 	Source: "Gavel: Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads (OSDI'20)",
 	Needs:  "speeds per GPU model; run times for ftf and makespan, prices for cost; checkpoints: jobs take turns",
 	Knobs: []Knob{
-		{"objective", "las", "las (the least normalised speed as high as can be), waterfill (and then the next), hierarchical (the same over queues or users), ftf (finish-time fairness), makespan, fifo, throughput, cost"},
+		{"objective", "las",
+			"las (the least normalised speed as high as can be), waterfill (and then the next), hierarchical (the same over queues or users), ftf (finish-time fairness), makespan, fifo, throughput, cost"},
 		{"entities", "queue", "for objective=hierarchical: queue (by their weights) or user (all alike)"},
 		{"inside", "fair", "for objective=hierarchical: an entity's jobs are alike (fair), or the first comes first (fifo); by queue: inside=research:fifo/prod:fair, others are fair"},
 		{"weigh", "equal", "for objective=las and waterfill: by what a job's speed counts, equal, queue (the weight of its queue) or priority (its own, from 1 to 1000; less is 1, more 1000)"},
 		{"round", "6m", "jobs take turns at multiples of this"},
 		{"reset", "32m", "the service of jobs is counted from zero again when jobs come or go, at most once per this time"},
-		{"solve", "changes", "when the program is solved: at changes, when jobs come or go, or at resets only (fewer programs; a job that comes between two gets what is left)"},
+		{"solve", "changes",
+			"when the program is solved: at changes, when jobs come or go, or at resets only (fewer programs; a job that comes between two gets what is left)"},
 		{"heterogeneity", "true", "false: all models count as equally fast"},
 		{"order", "", "the order in which models are filled: order=H100-80GB/T4-16GB; others come after, the fastest first"},
 		{"space_sharing", "false", "true: two jobs of one size may share GPUs if they get more done so than by turns"},
@@ -91,7 +93,8 @@ func newGavel(k *Knobs) (sched.Policy, error) {
 	}
 	g.prices, err = parsePrices(k.text("prices"))
 	if err == nil && (g.objective == "cost") != (len(g.prices) > 0) {
-		err = fmt.Errorf("prices=%q with objective=%s: prices and objective=cost need each other", k.text("prices"), g.objective)
+		err = fmt.Errorf("prices=%q with objective=%s: prices and objective=cost need each other", k.text("prices"),
+			g.objective)
 	}
 	return g, err
 }
@@ -115,7 +118,8 @@ func (g *gavelPolicy) hierarchy(entities, inside string) error {
 	case g.inside == nil && !g.inOrder && inside != "fair":
 		return cluster.Unknown("inside", inside, []string{"fair", "fifo"})
 	case g.objective != "hierarchical" && (g.byUser || inside != "fair"):
-		return fmt.Errorf("entities=%s, inside=%s with objective=%s: only with hierarchical", entities, inside, g.objective)
+		return fmt.Errorf("entities=%s, inside=%s with objective=%s: only with hierarchical", entities, inside,
+			g.objective)
 	}
 	return nil
 }
@@ -150,7 +154,8 @@ func (g *gavelPolicy) Fits(spec *cluster.Spec) error {
 	}{{"order", g.order}, {"prices", slices.Sorted(maps.Keys(g.prices))}} {
 		for _, name := range knob.models {
 			known := func(m cluster.GPUModel) bool { return m.Name == name } // nodes of a known model may be added
-			if have := modelsOf(spec); !slices.Contains(have, name) && !slices.ContainsFunc(spec.Models, known) && !slices.ContainsFunc(cluster.Models(), known) {
+			if have := modelsOf(spec); !slices.Contains(have, name) && !slices.ContainsFunc(spec.Models, known) &&
+				!slices.ContainsFunc(cluster.Models(), known) {
 				return fmt.Errorf("%s: %w", knob.name, cluster.Unknown("GPU model", name, have))
 			}
 		}
@@ -189,7 +194,9 @@ func parseOrder(text string) ([]string, error) {
 	for i, model := range list {
 		list[i] = modelNamed(model)
 		if model == "" || strings.ContainsAny(model, "?*:; ") || slices.Contains(list[:i], list[i]) {
-			return nil, fmt.Errorf("order=%q: %q is no GPU model, or there twice; want MODEL/MODEL/..., as in H100-80GB/T4-16GB", text, model)
+			return nil, fmt.Errorf(
+				"order=%q: %q is no GPU model, or there twice; want MODEL/MODEL/..., as in H100-80GB/T4-16GB", text,
+				model)
 		}
 	}
 	return list, nil
@@ -211,7 +218,8 @@ func parsePrices(text string) (map[string]float64, error) {
 func (g *gavelPolicy) Name() string { return g.name }
 
 func (g *gavelPolicy) Traits() sched.Traits {
-	return sched.Traits{Preempts: true, Backfill: sched.Skip, Round: g.round, Gated: g.objective == "fifo", Anywhere: true}
+	return sched.Traits{Preempts: true, Backfill: sched.Skip, Round: g.round, Gated: g.objective == "fifo",
+		Anywhere: true}
 }
 
 // The rank of a target is a class and a place in it: jobs preempt those of higher classes only. A
@@ -348,7 +356,8 @@ func (p *gavelPlan) recall(jobs []sched.JobView) (before int64) {
 			h.number(job.weight)
 		}
 		if t := j.Target(); p.sharing && p.since != cluster.Never && t != nil && len(t.Memo) == 5 {
-			job.known, job.left, job.iso, job.alone, job.level, job.owed = true, t.Memo[0], t.Memo[1], t.Memo[2], t.Memo[3], t.Memo[4]
+			job.known, job.left, job.iso, job.alone, job.level, job.owed = true, t.Memo[0], t.Memo[1], t.Memo[2],
+				t.Memo[3], t.Memo[4]
 		} else if t != nil && p.since != cluster.Never && len(t.Memo) == 3+4*len(p.kinds) {
 			job.known, job.left, job.iso, job.alone = true, t.Memo[0], t.Memo[1], t.Memo[2]
 			for k := range p.kinds {
@@ -421,7 +430,8 @@ func (p *gavelPlan) restart() {
 func (a gavelPair) before(b gavelPair) int {
 	hi1, lo1 := bits.Mul64(uint64(a.x), uint64(b.had))
 	hi2, lo2 := bits.Mul64(uint64(b.x), uint64(a.had))
-	return cmp.Or(cmp.Compare(hi2, hi1), cmp.Compare(lo2, lo1), cmp.Compare(b.deficit, a.deficit), cmp.Compare(b.x, a.x))
+	return cmp.Or(cmp.Compare(hi2, hi1), cmp.Compare(lo2, lo1), cmp.Compare(b.deficit, a.deficit),
+		cmp.Compare(b.x, a.x))
 }
 
 // choose selects the jobs of this round and their kinds: kind by kind, by claim within each. It
@@ -434,7 +444,8 @@ func (p *gavelPlan) choose() {
 	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
 		for i := range p.jobs {
 			job := &p.jobs[i]
-			if k := kindOf(p.kinds, job.j.GPU()); k >= 0 && stays(job.j) && job.j.Spec().Tier == tier && job.j.Milli() <= free[k] {
+			if k := kindOf(p.kinds, job.j.GPU()); k >= 0 && stays(job.j) && job.j.Spec().Tier == tier &&
+				job.j.Milli() <= free[k] {
 				job.kind = k
 				free[k] -= job.j.Milli()
 			}
@@ -451,7 +462,8 @@ func (p *gavelPlan) claimed(k int, tier cluster.Tier, free *int64) {
 	least := *free + 1 // the smallest demand
 	for i := range p.jobs {
 		job := &p.jobs[i]
-		if job.kind < 0 && job.milli > 0 && job.milli <= *free && job.speed[k] > 0 && job.j.Spec().Tier == tier && (job.pairs[k].x > 0 || p.objective != "fifo") {
+		if job.kind < 0 && job.milli > 0 && job.milli <= *free && job.speed[k] > 0 && job.j.Spec().Tier == tier &&
+			(job.pairs[k].x > 0 || p.objective != "fifo") {
 			pair := &job.pairs[k]
 			line = append(line, gavelClaim{float64(pair.x) / float64(pair.had), pair, i})
 			least = min(least, job.milli)
@@ -586,7 +598,8 @@ const mostMilli = 1<<39 - 1
 // before it has left the old ones: no other job may start on them.
 func (p *gavelPlan) moves() bool {
 	for i := range p.jobs {
-		if job := &p.jobs[i]; job.kind >= 0 && len(p.kinds) > 1 && job.j.Running() && job.j.GPU() != p.kinds[job.kind].GPU {
+		if job := &p.jobs[i]; job.kind >= 0 && len(p.kinds) > 1 && job.j.Running() &&
+			job.j.GPU() != p.kinds[job.kind].GPU {
 			return true
 		}
 	}

@@ -22,7 +22,8 @@ func TestGavelTurns(t *testing.T) {
 		{"vector 4, even: the larger share", gavelPair{x: 800_000, had: 4}, gavelPair{x: 200_000, had: 1}, -1},
 		{"vector 4, a round later", gavelPair{x: 800_000, had: 5}, gavelPair{x: 200_000, had: 1}, 1},
 		{"H2, after a reset", gavelPair{x: 750_000, had: 180}, gavelPair{x: 250_000, had: 180}, -1},
-		{"H2, a round later: tie, then the larger share", gavelPair{x: 750_000, had: 540}, gavelPair{x: 250_000, had: 180}, -1},
+		{"H2, a round later: tie, then the larger share", gavelPair{x: 750_000, had: 540},
+			gavelPair{x: 250_000, had: 180}, -1},
 		{"H2, two rounds later", gavelPair{x: 750_000, had: 900}, gavelPair{x: 250_000, had: 180}, 1},
 		{"nothing is due", gavelPair{had: 1}, gavelPair{x: 1, had: 1 << 62}, 1},
 		{"large numbers", gavelPair{x: 1_000_000, had: 1 << 62}, gavelPair{x: 999_999, had: 1 << 62}, -1},
@@ -44,7 +45,8 @@ func TestGavelOrder(t *testing.T) {
 		speeds      [][]int64
 		want        string
 	}{
-		{"A is the reference", "", [][]int64{{1_000_000, 4_000_000}, {1_000_000, 4_000_000}, {3_000_000, 1_000_000}}, "B A"},
+		{"A is the reference", "", [][]int64{{1_000_000, 4_000_000}, {1_000_000, 4_000_000}, {3_000_000, 1_000_000}},
+			"B A"},
 		{"B is", "", [][]int64{{250_000, 1_000_000}, {250_000, 1_000_000}, {3_000_000, 1_000_000}}, "B A"},
 		{"asked for", ":order=A/B", [][]int64{{250_000, 1_000_000}}, "A B"},
 		{"asked for in part", ":order=A", [][]int64{{250_000, 1_000_000}}, "A B"},
@@ -90,11 +92,13 @@ func TestGavelBadKnobs(t *testing.T) {
 
 // Settings that name what a cluster does not have are errors that list what it has.
 func TestFits(t *testing.T) {
-	spec := &cluster.Spec{Nodes: []cluster.Node{{Name: "a", Model: "Own-7GB"}}, Partitions: []cluster.Partition{{Name: "new"}, {Name: "big"}}}
+	spec := &cluster.Spec{Nodes: []cluster.Node{{Name: "a", Model: "Own-7GB"}},
+		Partitions: []cluster.Partition{{Name: "new"}, {Name: "big"}}}
 	for _, c := range []struct{ policy, want string }{
 		{"gavel:order=Foo", `order: unknown GPU model "Foo" (valid: Own-7GB)`},
 		{"gavel:order=H100", ""}, // nodes of it may be added
-		{"gavel:objective=cost,prices=Own-7GB:1/Own-8GB:2", `prices: unknown GPU model "Own-8GB": did you mean "Own-7GB"? (valid: Own-7GB)`},
+		{"gavel:objective=cost,prices=Own-7GB:1/Own-8GB:2",
+			`prices: unknown GPU model "Own-8GB": did you mean "Own-7GB"? (valid: Own-7GB)`},
 		{"gavel:order=Own-7GB/H100-80GB", ""},
 		{"lucid:profile=nowhere", `profile: unknown partition "nowhere" (valid: new, big)`},
 		{"lucid:profile=new,grow=bigger", `grow: unknown partition "bigger": did you mean "big"? (valid: new, big)`},

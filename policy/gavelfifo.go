@@ -86,7 +86,8 @@ func (q *gavelProgram) bestHost(i int, kind, mate []int) int {
 		if k < 0 || mate[h] > 0 || !q.together(job, q.jobs[h], k) {
 			continue
 		}
-		if v := q.v.SpeedBeside(job.j, q.kinds[k].GPU, []sched.JobView{q.jobs[h].j}) + q.v.SpeedBeside(q.jobs[h].j, q.kinds[k].GPU, []sched.JobView{job.j}); v > most {
+		if v := q.v.SpeedBeside(job.j, q.kinds[k].GPU, []sched.JobView{q.jobs[h].j}) +
+			q.v.SpeedBeside(q.jobs[h].j, q.kinds[k].GPU, []sched.JobView{job.j}); v > most {
 			best, most = h, v
 		}
 	}
@@ -95,7 +96,8 @@ func (q *gavelProgram) bestHost(i int, kind, mate []int) int {
 
 // together reports whether two jobs may run on the same GPUs of a kind.
 func (q *gavelProgram) together(a, b *gavelJob, k int) bool {
-	return q.shares(a) && q.shares(b) && alike(a.j.Spec(), b.j.Spec()) && a.speed[k] > 0 && b.speed[k] > 0 && fits(a.j, b.j, q.kinds[k].GPU)
+	return q.shares(a) && q.shares(b) && alike(a.j.Spec(), b.j.Spec()) && a.speed[k] > 0 && b.speed[k] > 0 &&
+		fits(a.j, b.j, q.kinds[k].GPU)
 }
 
 // shares reports whether a job may be packed in this plan.

@@ -198,7 +198,8 @@ func (q *gavelProgram) share() {
 	}
 	for u := range p.Pairs {
 		for j := range k {
-			q.use(gavelUse{class: ordered(classes[p.Pairs[u].A].id, classes[p.Pairs[u].B].id), kind: j}, together[u*k+j], before)
+			q.use(gavelUse{class: ordered(classes[p.Pairs[u].A].id, classes[p.Pairs[u].B].id), kind: j},
+				together[u*k+j], before)
 		}
 	}
 	for i, v := range p.Rates(alone, together) {
@@ -308,9 +309,11 @@ func (q *gavelProgram) pairs(classes []*gavelClass) (list []solve.Pair) {
 				if !q.together(x, y, j) {
 					continue
 				}
-				vx, vy := q.v.SpeedBeside(x.j, kind.GPU, []sched.JobView{y.j}), q.v.SpeedBeside(y.j, kind.GPU, []sched.JobView{x.j})
+				vx, vy := q.v.SpeedBeside(x.j, kind.GPU, []sched.JobView{y.j}),
+					q.v.SpeedBeside(y.j, kind.GPU, []sched.JobView{x.j})
 				if vx > 0 && vy > 0 && vx+vy > 1_000_000 {
-					u.Speed[0][j], u.Speed[1][j] = q.speed[one.at*k+j]*float64(vx)/1e6, q.speed[two.at*k+j]*float64(vy)/1e6
+					u.Speed[0][j], u.Speed[1][j] = q.speed[one.at*k+j]*float64(vx)/1e6,
+						q.speed[two.at*k+j]*float64(vy)/1e6
 					any = true
 				}
 			}

@@ -20,7 +20,8 @@ type gavelProgram struct {
 // everything.
 func (p *gavelPlan) shares() {
 	q := &p.room.program
-	*q = gavelProgram{gavelPlan: p, jobs: q.jobs[:0], speed: q.speed[:0], left: q.left[:0], problem: solve.Shares{GPUs: q.problem.GPUs[:0], Capacity: q.problem.Capacity[:0]}}
+	*q = gavelProgram{gavelPlan: p, jobs: q.jobs[:0], speed: q.speed[:0], left: q.left[:0],
+		problem: solve.Shares{GPUs: q.problem.GPUs[:0], Capacity: q.problem.Capacity[:0]}}
 	for _, k := range p.kinds {
 		q.problem.Capacity = append(q.problem.Capacity, float64(k.GPUs))
 	}

@@ -55,7 +55,8 @@ func TestGittinsDefinition(t *testing.T) {
 		if n > 0 {
 			want = ends / n / (sum / n)
 		}
-		if got := float64(gittins(&past, a, d)) / (1 << indexBits); math.Abs(got-want) > 1e-12 || (got == 0) != (ends == 0) {
+		if got := float64(gittins(&past, a, d)) / (1 << indexBits); math.Abs(got-want) > 1e-12 ||
+			(got == 0) != (ends == 0) {
 			t.Fatalf("samples %v: G(%d, %d) = %v, want %v", list, a, d, got, want)
 		}
 	}
@@ -78,7 +79,8 @@ func TestSamples(t *testing.T) {
 	if err != nil || len(p.Services) != 3 || p.Services[0] != 2_500_000 || p.Sums[3] != 18_500_000 {
 		t.Errorf("%+v, %v", p, err)
 	}
-	for text, want := range map[string]string{"duration\n": "no number in it", "duration\n1\nx\n": "line 3 is not", "1\n-2\n": "line 2 is not", "": "no number"} {
+	for text, want := range map[string]string{"duration\n": "no number in it", "duration\n1\nx\n": "line 3 is not",
+		"1\n-2\n": "line 2 is not", "": "no number"} {
 		if _, err := New("tiresias-g:samples=" + write(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}

@@ -48,7 +48,8 @@ func TestCostPerEnd(t *testing.T) {
 func TestGittinsSteps(t *testing.T) {
 	p := gittinsNearPolicy{base: time.Minute}
 	for ran, want := range map[time.Duration][2]time.Duration{
-		0: {0, time.Minute}, time.Minute - 1: {0, time.Minute}, time.Minute: {time.Minute, 2 * time.Minute}, 5 * time.Minute: {4 * time.Minute, 8 * time.Minute},
+		0: {0, time.Minute}, time.Minute - 1: {0, time.Minute}, time.Minute: {time.Minute, 2 * time.Minute},
+		5 * time.Minute: {4 * time.Minute, 8 * time.Minute},
 	} {
 		if from, to := p.step(ran); from != want[0] || to != want[1] {
 			t.Errorf("%v: %v to %v, want %v", ran, from, to, want)
@@ -58,8 +59,10 @@ func TestGittinsSteps(t *testing.T) {
 
 func TestGittinsKnobs(t *testing.T) {
 	for text, want := range map[string]string{
-		"gittins:near=101": "near=101: between 0 and 100", "gittins:prior=-1": "prior=-1: between 0 and 100", "gittins:near=0,prior=0": "nothing is left to go by",
-		"gittins:quantum=1.5": "want a part between 0 and 1", "gittins:quantum=x": "quantum", "gittins:base=1ms": "base must be at least 1s", "gittins:learn=0s": "learn must be at least 1s",
+		"gittins:near=101": "near=101: between 0 and 100", "gittins:prior=-1": "prior=-1: between 0 and 100",
+		"gittins:near=0,prior=0": "nothing is left to go by",
+		"gittins:quantum=1.5":    "want a part between 0 and 1", "gittins:quantum=x": "quantum",
+		"gittins:base=1ms": "base must be at least 1s", "gittins:learn=0s": "learn must be at least 1s",
 	} {
 		if _, err := New(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)

@@ -54,8 +54,9 @@ func newHyperSched(k *Knobs) (sched.Policy, error) {
 		return nil, fmt.Errorf("explore=%q: want a number between 0 and 1", k.text("explore"))
 	}
 	return &drawer{
-		planner: planner{name: k.label(), plan: r.plan, traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Gated: true, Anywhere: true}},
-		pool:    hyperPool, nothing: always(sched.Target{Rank: 1, Idle: true, Memo: []int64{0, 0}}),
+		planner: planner{name: k.label(), plan: r.plan,
+			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Gated: true, Anywhere: true}},
+		pool: hyperPool, nothing: always(sched.Target{Rank: 1, Idle: true, Memo: []int64{0, 0}}),
 	}, nil
 }
 
@@ -131,7 +132,8 @@ func (r *hyperRules) recall(v sched.View, t *trial) {
 // reach the rung by its deadline.
 func (r *hyperRules) enters(v sched.View, t *trial) bool {
 	spec := t.j.Spec()
-	if t.now == 0 && t.j.Done() == 0 && float64(v.Now().Sub(spec.Submit)) > r.explore*float64(spec.Deadline.Sub(spec.Submit)) {
+	if t.now == 0 && t.j.Done() == 0 &&
+		float64(v.Now().Sub(spec.Submit)) > r.explore*float64(spec.Deadline.Sub(spec.Submit)) {
 		return false
 	}
 	missing := r.rung - t.j.Done()
@@ -171,13 +173,15 @@ func (r *hyperRules) furthest(v sched.View, t *trial, free int) (best int) {
 // otherTrials orders the trials that get what is left, each its least, then more: running ones
 // first, then by submission.
 func otherTrials(a, b *claim) int {
-	return cmp.Or(-compareBool(a.now > 0, b.now > 0), cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit), better(a, b), cmp.Compare(a.left, b.left))
+	return cmp.Or(-compareBool(a.now > 0, b.now > 0), cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit), better(a, b),
+		cmp.Compare(a.left, b.left))
 }
 
 // hyperPool keeps waiting jobs without a deadline in pools by priority.
 func hyperPool(_ sched.View, j sched.JobView) (class int64, at sched.Key, ok bool) {
 	s := j.Spec()
-	return s.Priority, sched.Key{int64(s.Submit), -int64(j.Done()), int64(math.Float64bits(workLeft(j)))}, s.Deadline == 0
+	return s.Priority, sched.Key{int64(s.Submit), -int64(j.Done()), int64(math.Float64bits(workLeft(j)))},
+		s.Deadline == 0
 }
 
 // targets makes targets of trials. No deadline is promised: what counts is the progress at the

@@ -29,7 +29,8 @@ func parseLevels(knob, text string) (levels, error) {
 		s, err := strconv.ParseFloat(f, 64)
 		end := int64(s * gpuSecond)
 		if err != nil || !(s > 0) || s > 1e12 || end <= last || len(l) == maxLevels-1 {
-			return nil, fmt.Errorf("%s=%q: want increasing GPU-seconds separated by /, at most %d", knob, text, maxLevels-1)
+			return nil, fmt.Errorf("%s=%q: want increasing GPU-seconds separated by /, at most %d", knob, text,
+				maxLevels-1)
 		}
 		l = append(l, end)
 		last = end
@@ -67,7 +68,8 @@ func until(j sched.JobView, served, to int64) cluster.Time {
 // first level when it has waited as long as it ran, times the knob; in thousandths. 0: never.
 type promotion int64
 
-var promoteKnob = Knob{"promote", "0", "take a job back to the first level when it has waited this many times as long as it ran, and has got further since the last time; 0: never"}
+var promoteKnob = Knob{"promote", "0",
+	"take a job back to the first level when it has waited this many times as long as it ran, and has got further since the last time; 0: never"}
 
 func (k *Knobs) promotion() (promotion, error) {
 	s, err := strconv.ParseFloat(k.text("promote"), 64)

@@ -60,7 +60,8 @@ func TestTurnOrderTwin(t *testing.T) {
 		turns := make([]turn, r.IntN(40))
 		late := r.IntN(2) == 0 // numbers do not follow submission
 		for i := range turns {
-			turns[i] = turn{rounds: time.Duration(r.IntN(4)), tier: cluster.Tier(r.IntN(3)), stays: r.IntN(4) == 0, submit: cluster.Time(i / 3)}
+			turns[i] = turn{rounds: time.Duration(r.IntN(4)), tier: cluster.Tier(r.IntN(3)), stays: r.IntN(4) == 0,
+				submit: cluster.Time(i / 3)}
 			if late {
 				turns[i].submit = cluster.Time(r.IntN(5))
 			}
@@ -93,7 +94,8 @@ func TestAstraeaNextTwin(t *testing.T) {
 	for round := range 200 {
 		now, sorted := &tenant{}, make([]*lessee, r.IntN(30))
 		for i := range sorted {
-			sorted[i] = &lessee{id: cluster.JobID(i), gpus: 1 + r.IntN(12), f: float64(r.IntN(4)), submit: cluster.Time(r.IntN(4)), starves: r.IntN(4) == 0}
+			sorted[i] = &lessee{id: cluster.JobID(i), gpus: 1 + r.IntN(12), f: float64(r.IntN(4)),
+				submit: cluster.Time(r.IntN(4)), starves: r.IntN(4) == 0}
 			heap.Push(&now.waiting, waitingLessee{sorted[i]})
 		}
 		slices.SortStableFunc(sorted, func(a, b *lessee) int {

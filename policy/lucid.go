@@ -65,7 +65,8 @@ func newLucid(k *Knobs) (sched.Policy, error) {
 		}
 		for _, name := range strings.Split(grow, "/") {
 			if name == "" || !partitionName(name) || slices.Contains(l.ladder, name) {
-				return nil, fmt.Errorf("grow=%s: want names of partitions, other ones than %s: NAME/NAME", grow, l.profile)
+				return nil, fmt.Errorf("grow=%s: want names of partitions, other ones than %s: NAME/NAME", grow,
+					l.profile)
 			}
 			l.ladder = append(l.ladder, name)
 		}
@@ -104,7 +105,9 @@ func (l *lucidRules) fits(spec *cluster.Spec) error {
 }
 
 func partitionName(text string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool { return r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return !strings.ContainsFunc(text, func(r rune) bool {
+		return r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
 }
 
 // sharer is a job that may be packed: the GPUs of a model that it has or asks for, the memory it
@@ -150,7 +153,8 @@ func (l *lucidRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 		if l.profile != "" && l.profiles(v, j, &p, i, level) {
 			continue
 		}
-		s := sharer{at: i, gpus: j.Spec().GPUs(), queue: j.Queue(), priority: quasiService(j.Spec().GPUMilli(), j.Predicted(), j.Spec().Estimate, 1000)}
+		s := sharer{at: i, gpus: j.Spec().GPUs(), queue: j.Queue(),
+			priority: quasiService(j.Spec().GPUMilli(), j.Predicted(), j.Spec().Estimate, 1000)}
 		p.Targets[i] = sched.Target{Rank: s.priority}
 		if !packs(j) {
 			continue

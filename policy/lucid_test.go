@@ -35,9 +35,11 @@ func TestPartner(t *testing.T) {
 }
 
 func TestGrowKnob(t *testing.T) {
-	for text, good := range map[string]bool{"profile=new,grow=more": true, "profile=new,grow=more/most": true, "grow=more": false, "profile=new,grow=new": false,
+	for text, good := range map[string]bool{"profile=new,grow=more": true, "profile=new,grow=more/most": true,
+		"grow=more": false, "profile=new,grow=new": false,
 		"profile=new,grow=more/more": false, "profile=new,grow=more/": false, "profile=new,grow=a b": false} {
-		if _, err := New("lucid:" + text); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "grow=") {
+		if _, err := New("lucid:" + text); (err == nil) != good ||
+			err != nil && !strings.Contains(err.Error(), "grow=") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -104,7 +104,8 @@ func lyraSurplus(v sched.View, list []claim, free, sizes int) {
 		free -= menus[i][at[i]].GPUs
 	}
 	for _, c := range open { // sizes between those that were weighed
-		for n, g := c.next(); c.most-c.least > sizes && n > 0 && g <= free && c.time(v, n) < c.time(v, c.tasks); n, g = c.next() {
+		for n, g := c.next(); c.most-c.least > sizes && n > 0 && g <= free && c.time(v, n) < c.time(v, c.tasks); n,
+			g = c.next() {
 			c.tasks = n
 			free -= g
 		}

@@ -31,7 +31,8 @@ func newMISO(k *Knobs) (sched.Policy, error) {
 	m := &misoRules{}
 	var err error
 	m.horizon, err = k.period("horizon")
-	m.planner = planner{name: k.label(), traits: sched.Traits{Divides: true, OnlyDivides: true, Gated: true, Backfill: sched.Strict}, plan: m.plan}
+	m.planner = planner{name: k.label(),
+		traits: sched.Traits{Divides: true, OnlyDivides: true, Gated: true, Backfill: sched.Strict}, plan: m.plan}
 	return m, err
 }
 
@@ -439,7 +440,8 @@ func (p *misoPlan) spread() {
 			now, _ := p.now(o)
 			for k, i := range o.jobs {
 				r := &p.jobs[i].Spec().Tasks[0].Request
-				if cpu, ram := p.host(d.Node); p.held[i].Profile == "" || !p.jobs[i].Suits(d.Node) || cpu < r.CPU || ram < r.RAM {
+				if cpu, ram := p.host(d.Node); p.held[i].Profile == "" || !p.jobs[i].Suits(d.Node) || cpu < r.CPU ||
+					ram < r.RAM {
 					continue
 				}
 				there, _ := p.best(d, []int{i})
@@ -470,7 +472,8 @@ func (p *misoPlan) aim(g *misoGPU) {
 	for k, i := range g.jobs {
 		switch h := p.held[i]; {
 		case total > 0:
-			p.targets[i].Slice = &sched.Slice{Node: g.Node, GPU: g.GPU, Profile: parts[k].profile.Name, Start: parts[k].start}
+			p.targets[i].Slice = &sched.Slice{Node: g.Node, GPU: g.GPU, Profile: parts[k].profile.Name,
+				Start: parts[k].start}
 		case h.Profile != "":
 			p.targets[i].Slice = &h
 		default:

@@ -56,7 +56,10 @@ func newMuri(k *Knobs) (sched.Policy, error) {
 		return nil, err
 	}
 	m.round, err = k.turns()
-	return &muriPolicy{planner{name: k.label(), traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: m.round, Anywhere: true}, plan: m.plan}, m}, err
+	return &muriPolicy{planner{name: k.label(),
+			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: m.round, Anywhere: true}, plan: m.plan},
+			m},
+		err
 }
 
 type muriPolicy struct {
@@ -104,7 +107,8 @@ type muriPlan struct {
 }
 
 func (m *muriRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
-	p := &muriPlan{muriRules: m, v: v, jobs: jobs, total: totalGPUs(v), known: map[[mostTogether + 1]uint16]int64{}} // looked up only
+	// looked up only
+	p := &muriPlan{muriRules: m, v: v, jobs: jobs, total: totalGPUs(v), known: map[[mostTogether + 1]uint16]int64{}}
 	p.sort()
 	if slices.ContainsFunc(p.order, func(o muriJob) bool { return o.memory > 0 }) { // otherwise memory does not matter
 		for _, k := range v.Kinds() {
@@ -149,7 +153,9 @@ func (p *muriPlan) sort() {
 			models[j.Spec().Model] = id
 		}
 		o.model, o.memory = id, j.Spec().Tasks[0].Request.Memory
-		o.class = slices.IndexFunc(p.classes, func(c []int) bool { return alike(j.Spec(), p.jobs[p.order[c[0]].at].Spec()) })
+		o.class = slices.IndexFunc(p.classes, func(c []int) bool {
+			return alike(j.Spec(), p.jobs[p.order[c[0]].at].Spec())
+		})
 		if o.class < 0 {
 			o.class = len(p.classes)
 			p.classes = append(p.classes, nil)
@@ -192,7 +198,8 @@ func (p *muriPlan) key(j sched.JobView) int64 {
 // alike reports whether the requests of two jobs let them share GPUs.
 func alike(a, b *cluster.Job) bool {
 	x, y := &a.Tasks[0], &b.Tasks[0]
-	return x.Count == y.Count && x.Request.GPUs == y.Request.GPUs && a.Tier == b.Tier && slices.Equal(a.GPUTypes, b.GPUTypes)
+	return x.Count == y.Count && x.Request.GPUs == y.Request.GPUs && a.Tier == b.Tier &&
+		slices.Equal(a.GPUTypes, b.GPUTypes)
 }
 
 // try chooses the jobs to group: each job that would run alone, and the next ones of its class in

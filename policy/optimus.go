@@ -20,7 +20,8 @@ var optimus = Info{
 		if err != nil {
 			return nil, err
 		}
-		return &planner{name: k.label(), plan: optimusPlan(round), traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: round, Anywhere: true}}, nil
+		return &planner{name: k.label(), plan: optimusPlan(round),
+			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: round, Anywhere: true}}, nil
 	},
 }
 

@@ -146,7 +146,9 @@ func kindOf(kinds []sched.Kind, gpu string) int {
 
 // find is the index of the job with a number; -1: none. The jobs are sorted by number.
 func find(jobs []sched.JobView, id cluster.JobID) int {
-	i, ok := slices.BinarySearchFunc(jobs, id, func(j sched.JobView, id cluster.JobID) int { return cmp.Compare(j.Spec().ID, id) })
+	i, ok := slices.BinarySearchFunc(jobs, id, func(j sched.JobView, id cluster.JobID) int {
+		return cmp.Compare(j.Spec().ID, id)
+	})
 	if !ok {
 		return -1
 	}
@@ -164,7 +166,8 @@ func stays(j sched.JobView) bool {
 func packs(j sched.JobView) bool {
 	_, least, most := j.Tasks()
 	s := j.Spec()
-	if s.Tier == cluster.Critical || s.Kind == cluster.Service || s.Isolation != cluster.Open || len(s.Tasks) != 1 || least != most {
+	if s.Tier == cluster.Critical || s.Kind == cluster.Service || s.Isolation != cluster.Open || len(s.Tasks) != 1 ||
+		least != most {
 		return false
 	}
 	r := &s.Tasks[0].Request

@@ -40,8 +40,10 @@ func TestList(t *testing.T) {
 // Knobs stay with their policy, even if their values have a colon.
 func TestSplit(t *testing.T) {
 	for text, want := range map[string][]string{
-		"fifo,las:base=1h,levels=8":                                       {"fifo", "las:base=1h,levels=8"},
-		"gavel:objective=cost,prices=H100-80GB:3/T4-16GB:0.4,fifo":        {"gavel:objective=cost,prices=H100-80GB:3/T4-16GB:0.4", "fifo"},
+		"fifo,las:base=1h,levels=8": {"fifo", "las:base=1h,levels=8"},
+		"gavel:objective=cost,prices=H100-80GB:3/T4-16GB:0.4,fifo": {
+			"gavel:objective=cost,prices=H100-80GB:3/T4-16GB:0.4", "fifo",
+		},
 		"gavel:objective=hierarchical,inside=research:fifo/prod:fair,las": {"gavel:objective=hierarchical,inside=research:fifo/prod:fair", "las"},
 		"gavel:prices=H100-80GB:3,las:levels=2":                           {"gavel:prices=H100-80GB:3", "las:levels=2"},
 	} {

@@ -26,7 +26,10 @@ var pollux = Info{
 	New: func(k *Knobs) (sched.Policy, error) {
 		r := &polluxRules{}
 		err := r.read(k)
-		return &planner{name: k.label(), plan: r.plan, traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: r.round, Gated: true, Anywhere: true}}, err
+		return &planner{name: k.label(), plan: r.plan,
+				traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: r.round, Gated: true,
+					Anywhere: true}},
+			err
 	},
 }
 
@@ -128,7 +131,8 @@ func (m *sizing[T]) memo(c *resizable) []int64 {
 // an age of at least a round, and never so small that idle GPUs would be worth nothing.
 func (r *polluxRules) penalty(v sched.View, c *resizable) float64 {
 	spec := c.j.Spec()
-	return max(restartFactor(max(v.Now().Sub(spec.Submit), r.round), c.restarts, max(r.restart, spec.Checkpoint.Cost+spec.Checkpoint.Restart)), leastPenalty)
+	return max(restartFactor(max(v.Now().Sub(spec.Submit), r.round), c.restarts,
+		max(r.restart, spec.Checkpoint.Cost+spec.Checkpoint.Restart)), leastPenalty)
 }
 
 // restartFactor is the share of its time that a job of that age would have had for work if it

@@ -54,7 +54,8 @@ func poolsOf(v sched.View, kinds []sched.Kind) []poolOf {
 // number. A job for which may is false gets nothing. At most mostPassed such jobs are passed over
 // in each pool, since later ones ask for the same but may be shorter. It returns the jobs drawn
 // from pools, including those passed over, which have no tasks.
-func handOut(v sched.View, list []*claim, free int, may func(c *claim, free int) bool, order func(a, b *claim) int) (drawn []*claim) {
+func handOut(v sched.View, list []*claim, free int, may func(c *claim, free int) bool,
+	order func(a, b *claim) int) (drawn []*claim) {
 	before := func(a, b *claim) int { return cmp.Or(order(a, b), cmp.Compare(a.j.Spec().ID, b.j.Spec().ID)) }
 	slices.SortFunc(list, before)
 	kinds := v.Kinds()

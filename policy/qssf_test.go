@@ -11,9 +11,11 @@ func TestQuasiService(t *testing.T) {
 	for _, c := range []struct {
 		gpus, rolling, own, alpha, want int64
 	}{
-		{1, 150, 250, 100, 240}, {4, 433, 0, 100, 4 * 433}, {2, 150, 0, 1000, 300}, {2, 150, 250, 1000, 300}, {2, 0, 250, 1000, 500}, {8, 0, 0, 500, 0},
+		{1, 150, 250, 100, 240}, {4, 433, 0, 100, 4 * 433}, {2, 150, 0, 1000, 300}, {2, 150, 250, 1000, 300},
+		{2, 0, 250, 1000, 500}, {8, 0, 0, 500, 0},
 	} {
-		got := quasiService(c.gpus*1000, time.Duration(c.rolling)*time.Second, time.Duration(c.own)*time.Second, c.alpha)
+		got := quasiService(c.gpus*1000, time.Duration(c.rolling)*time.Second, time.Duration(c.own)*time.Second,
+			c.alpha)
 		if got != c.want*gpuSecond {
 			t.Errorf("%+v: %d", c, got)
 		}

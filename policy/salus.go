@@ -29,7 +29,8 @@ func newSalus(k *Knobs) (sched.Policy, error) {
 		return nil, fmt.Errorf("turns=%w", err)
 	}
 	s := &salusRules{}
-	s.planner = planner{name: k.label(), traits: sched.Traits{Backfill: sched.Skip, Lanes: order, Anywhere: true}, plan: s.plan}
+	s.planner = planner{name: k.label(), traits: sched.Traits{Backfill: sched.Skip, Lanes: order, Anywhere: true},
+		plan: s.plan}
 	return s, nil
 }
 

@@ -45,8 +45,10 @@ func newSched2(k *Knobs) (sched.Policy, error) {
 	name := k.label()
 	k.set["digest"] = agent.Digest()
 	return &sched2Policy{&drawer{
-		planner: planner{name: name, traits: sched.Traits{Backfill: sched.Skip, Gated: true, Anywhere: true, Predicts: true}, plan: r.plan, words: sched2Words},
-		pool:    sched2Pool, nothing: always(sched.Target{Idle: true}),
+		planner: planner{name: name,
+			traits: sched.Traits{Backfill: sched.Skip, Gated: true, Anywhere: true, Predicts: true}, plan: r.plan,
+			words: sched2Words},
+		pool: sched2Pool, nothing: always(sched.Target{Idle: true}),
 	}, k.label()}, nil
 }
 
@@ -65,7 +67,8 @@ func weighed(j sched.JobView) bool {
 	s := j.Spec()
 	_, least, most := j.Tasks()
 	r := &s.Tasks[0].Request
-	return s.Tier != cluster.Critical && s.Kind != cluster.Service && s.Kind != cluster.Interactive && len(s.Tasks) == 1 && least == most && r.GPUs > 0 && !r.Fractional() && r.Profile == ""
+	return s.Tier != cluster.Critical && s.Kind != cluster.Service && s.Kind != cluster.Interactive &&
+		len(s.Tasks) == 1 && least == most && r.GPUs > 0 && !r.Fractional() && r.Profile == ""
 }
 
 // sched2Pool keeps jobs in pools by queue and user, the shortest first: among jobs that differ only
@@ -143,7 +146,8 @@ func (r *sched2Rules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 			break
 		}
 		p.Next = v.Now().Add(r.check)
-		t := sched.Target{Rank: rank, Within: within(pick.Near), Memo: []int64{ppm(pick.Prob), ppm(pick.Pause), int64(pick.Open)}}
+		t := sched.Target{Rank: rank, Within: within(pick.Near),
+			Memo: []int64{ppm(pick.Prob), ppm(pick.Pause), int64(pick.Open)}}
 		at := w.from[pick.Slot]
 		s := &w.stands[at]
 		if s.of < 0 {
@@ -177,7 +181,9 @@ func (w *sched2Memory) stand(v sched.View, jobs []sched.JobView, pools []sched.P
 		tried := j.Target() != nil && !j.Target().Idle
 		k := -1
 		if !tried {
-			k = slices.IndexFunc(w.stands, func(s stand) bool { return !s.tried && s.shape == j.Shape() && s.class == class })
+			k = slices.IndexFunc(w.stands, func(s stand) bool {
+				return !s.tried && s.shape == j.Shape() && s.class == class
+			})
 		}
 		if k < 0 {
 			k = len(w.stands)
@@ -264,7 +270,8 @@ func (w *sched2Memory) line() {
 func gangOf(v sched.View, j sched.JobView) learn.Gang {
 	s := j.Spec()
 	set := &s.Tasks[0]
-	g := learn.Gang{Tasks: int32(set.Count), Each: int32(set.Request.GPUs), Classes: j.Classes(), Age: j.Waiting().Seconds()}
+	g := learn.Gang{Tasks: int32(set.Count), Each: int32(set.Request.GPUs), Classes: j.Classes(),
+		Age: j.Waiting().Seconds()}
 	length := s.Estimate
 	if length > 0 {
 		length = max(length-j.Done(), time.Second/1000)
@@ -286,7 +293,8 @@ func sched2Words(t *sched.Target, plan []int64) string {
 		return fmt.Sprintf("the network chose it among %d things that could be done, with probability %.3f (to wait: %.3f)",
 			t.Memo[2], float64(t.Memo[0])/1e6, float64(t.Memo[1])/1e6)
 	case t.Idle && len(plan) == 2:
-		return fmt.Sprintf("the network chose to wait, with probability %.3f, though %d starts were possible", float64(plan[0])/1e6, plan[1])
+		return fmt.Sprintf("the network chose to wait, with probability %.3f, though %d starts were possible",
+			float64(plan[0])/1e6, plan[1])
 	}
 	return ""
 }

@@ -70,7 +70,8 @@ var sjfGPU = Info{
 	About:  "smallest gang first; by default no preemption; stops at the first that does not fit",
 	Source: "SJF-gpu; with preempt=true it is the \"sjf\" of Tiresias' simulator",
 	Needs:  "nothing",
-	Knobs:  []Knob{{"preempt", "false", "whether a smaller gang may preempt a larger one (smaller ones may then pass a blocked one, too)"}},
+	Knobs: []Knob{{"preempt", "false",
+		"whether a smaller gang may preempt a larger one (smaller ones may then pass a blocked one, too)"}},
 	New: func(k *Knobs) (sched.Policy, error) {
 		preempts, err := k.bool("preempt")
 		if err != nil {

@@ -23,7 +23,10 @@ var sia = Info{
 	New: func(k *Knobs) (sched.Policy, error) {
 		r := &siaRules{}
 		err := r.read(k)
-		return &planner{name: k.label(), plan: r.plan, traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: r.round, Gated: true, Anywhere: true}}, err
+		return &planner{name: k.label(), plan: r.plan,
+				traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: r.round, Gated: true,
+					Anywhere: true}},
+			err
 	},
 }
 
@@ -73,7 +76,8 @@ func (r *siaRules) matches(v sched.View, c *resizable, kinds []sched.Kind, list 
 // waits. The factor applies only to running jobs, since a waiting job has to start whatever it gets
 // (ours). It also applies to stopping them (ours): otherwise a job would be stopped for nothing,
 // only to start elsewhere in the next round.
-func siaMenu(menu []solve.Choice, list []match, now int, least float64, factor float64, gpus func(tasks int) int) []solve.Choice {
+func siaMenu(menu []solve.Choice, list []match, now int, least float64, factor float64,
+	gpus func(tasks int) int) []solve.Choice {
 	slowest := math.Inf(1)
 	for _, m := range list[1:] {
 		slowest = min(slowest, m.speed)
@@ -127,7 +131,8 @@ func (r *siaRules) offer(v sched.View, m *siaSizing, c *siaJob, kinds []sched.Ki
 			now = i
 		}
 	}
-	return siaMenu(m.menu(len(c.list)), c.list, now, float64(max(1, c.j.GPUs(c.least))), r.penalty(v, &c.resizable), c.j.GPUs)
+	return siaMenu(m.menu(len(c.list)), c.list, now, float64(max(1, c.j.GPUs(c.least))), r.penalty(v, &c.resizable),
+		c.j.GPUs)
 }
 
 // plan makes matches tier by tier.

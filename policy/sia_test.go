@@ -41,7 +41,8 @@ func TestSiaVector(t *testing.T) {
 		menus = append(menus, menu)
 	}
 	at := solve.Choose(menus, []int{4})
-	if cost := menus[0][at[0]].Cost + menus[1][at[1]].Cost; !slices.Equal(at, []int{2, 2}) || math.Abs(cost-1.6582) > 5e-5 {
+	if cost := menus[0][at[0]].Cost + menus[1][at[1]].Cost; !slices.Equal(at, []int{2, 2}) ||
+		math.Abs(cost-1.6582) > 5e-5 {
 		t.Errorf("chosen is %v at %g, want two each at 1.6582", at, cost)
 	}
 	if cost := menus[0][3].Cost + menus[1][0].Cost; math.Abs(cost-1.6774) > 5e-5 {
@@ -52,7 +53,8 @@ func TestSiaVector(t *testing.T) {
 // TestSiaConfigs: on nodes with 8 GPUs 1, 2, 4, 8, 16, 24 ...; on nodes with 6, 1, 2,
 // 4, 6, 12 ...
 func TestSiaConfigs(t *testing.T) {
-	for perNode, want := range map[int][]int{8: {1, 2, 4, 8, 16, 24, 32}, 6: {1, 2, 4, 6, 12, 18, 24, 30}, 1: {1, 2, 3, 4}} {
+	for perNode, want := range map[int][]int{8: {1, 2, 4, 8, 16, 24, 32}, 6: {1, 2, 4, 6, 12, 18, 24, 30},
+		1: {1, 2, 3, 4}} {
 		var got []int
 		for n := 1; n <= want[len(want)-1]; n++ {
 			if siaConfig(n, perNode) {
@@ -86,7 +88,8 @@ func TestSiaMatches(t *testing.T) {
 					list = append(list, match{k, n, speed * math.Pow(float64(n), bend)})
 				}
 			}
-			menus = append(menus, siaMenu(make([]solve.Choice, len(list)), list, r.IntN(len(list)), 1, 0.3+0.7*r.Float64(), asMany))
+			menus = append(menus,
+				siaMenu(make([]solve.Choice, len(list)), list, r.IntN(len(list)), 1, 0.3+0.7*r.Float64(), asMany))
 		}
 		cost, left := 0.0, slices.Clone(capacity)
 		at := solve.Choose(menus, capacity)
@@ -109,7 +112,8 @@ func TestSiaMatches(t *testing.T) {
 		}
 		sum, worst = sum+cost/want-1, max(worst, cost/want-1)
 	}
-	t.Logf("%d of %d are exact, the mean gap is %.4f %%, the worst %.2f %%", exact, cases, 100*sum/float64(cases), 100*worst)
+	t.Logf("%d of %d are exact, the mean gap is %.4f %%, the worst %.2f %%", exact, cases, 100*sum/float64(cases),
+		100*worst)
 	if exact < cases*9/10 || worst > 0.15 {
 		t.Errorf("%d of %d are exact, the mean gap is %g, the worst %g", exact, cases, sum/float64(cases), worst)
 	}

@@ -44,7 +44,8 @@ func newThemis(k *Knobs) (sched.Policy, error) {
 	if r.f, err = strconv.ParseFloat(k.text("fairness"), 64); err != nil || !(r.f >= 0 && r.f <= 1) {
 		return nil, fmt.Errorf("fairness=%q: want a number between 0 and 1", k.text("fairness"))
 	}
-	return &planner{name: k.label(), traits: sched.Traits{Backfill: sched.Skip, Gated: true, Anywhere: true}, plan: r.plan}, nil
+	return &planner{name: k.label(), traits: sched.Traits{Backfill: sched.Skip, Gated: true, Anywhere: true},
+		plan: r.plan}, nil
 }
 
 // app is a job without a lease during an auction. It has no pointers, so that the garbage collector
@@ -92,7 +93,8 @@ func (r *themisRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	if m := v.Memo(); len(m) == 3 { // the number of apps is constant between two plans
 		activity = m[2] + quota.Work(m[1], cluster.Time(m[0]), now)
 	}
-	p := sched.Plan{Next: cluster.Never, Memo: []int64{int64(now), int64(len(jobs)), activity}, Targets: v.Targets(len(jobs))}
+	p := sched.Plan{Next: cluster.Never, Memo: []int64{int64(now), int64(len(jobs)), activity},
+		Targets: v.Targets(len(jobs))}
 	m := sched.Memory[market](v)
 	m.apps, m.memos = m.apps[:0], m.memos[:0]
 	for i, j := range jobs {
@@ -369,7 +371,8 @@ func stepsOf(steps []step, bids [][]offer, free int) []step {
 			if g > free {
 				break // later steps of this bid are unreachable
 			}
-			steps = append(steps, step{i, k, g, (math.Log(list[k].value) - math.Log(list[k-1].value)) / float64(max(1, g))})
+			steps = append(steps,
+				step{i, k, g, (math.Log(list[k].value) - math.Log(list[k-1].value)) / float64(max(1, g))})
 		}
 	}
 	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(b.gain, a.gain) })

@@ -11,7 +11,8 @@ import (
 func TestAuction(t *testing.T) {
 	bids := [][]offer{{{0, 0, 1}, {1, 1, 2}, {2, 2, 3}}, {{0, 0, 1}, {1, 1, 2}, {2, 2, 3.5}}}
 	won := new(market).auction(bids, 2)
-	if won[0].offer != 1 || won[1].offer != 1 || math.Abs(won[0].kept-2/3.5) > 1e-9 || math.Abs(won[1].kept-2.0/3) > 1e-9 {
+	if won[0].offer != 1 || won[1].offer != 1 || math.Abs(won[0].kept-2/3.5) > 1e-9 ||
+		math.Abs(won[1].kept-2.0/3) > 1e-9 {
 		t.Errorf("%+v", won)
 	}
 	if alone := new(market).auction(bids[:1], 2); alone[0] != (win{2, 1}) {
@@ -58,7 +59,8 @@ func TestAuctionIsTruthful(t *testing.T) {
 		for k := 1; k < len(lied[0]); k++ {
 			lied[0][k].value = max(lied[0][k].value*(0.5+r.Float64()), lied[0][k-1].value)
 		}
-		worth := func(w win) float64 { return w.kept * bids[0][w.offer].value } // of c_i of the allocation, as the paper counts it
+		// of c_i of the allocation, as the paper counts it
+		worth := func(w win) float64 { return w.kept * bids[0][w.offer].value }
 		if a, b := worth(honest[0]), worth(new(market).auction(lied, free)[0]); b > a*(1+1e-9) {
 			t.Fatalf("bids %v: honest %g, lying %g", bids, a, b)
 		}
@@ -85,7 +87,8 @@ func TestGreedyAuction(t *testing.T) {
 			}
 			return p
 		}
-		if a, b := product(fairest(bids, free, -1)), product(greedily(stepsOf(nil, bids, free), n, free, -1, nil)); math.Abs(a-b) > 1e-9 {
+		if a, b := product(fairest(bids, free, -1)),
+			product(greedily(stepsOf(nil, bids, free), n, free, -1, nil)); math.Abs(a-b) > 1e-9 {
 			t.Fatalf("bids %v: best %g, greedy %g", bids, a, b)
 		}
 	}

@@ -31,7 +31,8 @@ func (pairSpeeds) Beside(j *cluster.Job, _ string, others []*cluster.Job) int64 
 }
 
 // playPlans submits jobs to a cluster of 40 GPUs and ends them again, under a policy that plans.
-func playPlans(t *testing.T, plan func(v sched.View, jobs []sched.JobView) sched.Plan, p sched.Policy, job func(r *rand.Rand, now cluster.Time) cluster.Job) {
+func playPlans(t *testing.T, plan func(v sched.View, jobs []sched.JobView) sched.Plan, p sched.Policy,
+	job func(r *rand.Rand, now cluster.Time) cluster.Job) {
 	spec, err := cluster.ParseShort("5x8xA100-80GB")
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +61,8 @@ func playPlans(t *testing.T, plan func(v sched.View, jobs []sched.JobView) sched
 			for _, a := range d.Actions {
 				switch a.Type {
 				case engine.Start:
-					events, running = append(events, engine.Event{Type: engine.Started, Job: a.Job}), append(running, a.Job)
+					events, running = append(events, engine.Event{Type: engine.Started, Job: a.Job}),
+						append(running, a.Job)
 				case engine.Preempt:
 					running = slices.DeleteFunc(running, func(id cluster.JobID) bool { return id == a.Job })
 					events = append(events, engine.Event{Type: engine.Stopped, Job: a.Job, Reason: engine.Preempted})
@@ -88,7 +90,8 @@ func antPlain(p *antPlan, i int) int {
 	j := p.jobs[i]
 	for k := range p.hosts {
 		h := &p.hosts[k]
-		if h.gpus != j.Spec().GPUs() || int64(len(h.guests)) >= p.guests || h.memory < j.Spec().Tasks[0].Request.Memory {
+		if h.gpus != j.Spec().GPUs() || int64(len(h.guests)) >= p.guests ||
+			h.memory < j.Spec().Tasks[0].Request.Memory {
 			continue
 		}
 		if left := p.judge(h, j); left != forbidden && (best < 0 || left > most) {
@@ -125,8 +128,11 @@ func TestAntmanTwin(t *testing.T) {
 			}
 			return a.plan(v, jobs)
 		}, pol, func(r *rand.Rand, _ cluster.Time) cluster.Job {
-			return cluster.Job{Name: "j", Model: string(rune('a' + r.IntN(4))), Tier: []cluster.Tier{cluster.Standard, cluster.BestEffort, cluster.BestEffort}[r.IntN(3)],
-				Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1 << r.IntN(3), Memory: cluster.MiB(1024 * r.IntN(20))}}}, Estimate: time.Hour}
+			return cluster.Job{Name: "j", Model: string(rune('a' + r.IntN(4))),
+				Tier: []cluster.Tier{cluster.Standard, cluster.BestEffort, cluster.BestEffort}[r.IntN(3)],
+				Tasks: []cluster.TaskSet{
+					{Count: 1, Request: cluster.Request{GPUs: 1 << r.IntN(3), Memory: cluster.MiB(1024 * r.IntN(20))}}},
+				Estimate: time.Hour}
 		})
 	}
 	if found < 200 || vain < 50 {
@@ -186,8 +192,10 @@ func TestSpeedUpTwin(t *testing.T) {
 		return planned(v, jobs)
 	}, pol, func(r *rand.Rand, now cluster.Time) cluster.Job {
 		n, work := 1+r.IntN(4), time.Duration(1+r.IntN(60))*time.Minute
-		return cluster.Job{Name: "j", Model: "a", Tasks: []cluster.TaskSet{{Count: n, Request: cluster.Request{GPUs: 1 + r.IntN(2)}}},
-			Elastic: cluster.Elastic{Min: 1, Max: 2 * n}, Estimate: work, Deadline: now.Add(work + time.Duration(r.Int64N(int64(3*work))))}
+		return cluster.Job{Name: "j", Model: "a",
+			Tasks:   []cluster.TaskSet{{Count: n, Request: cluster.Request{GPUs: 1 + r.IntN(2)}}},
+			Elastic: cluster.Elastic{Min: 1, Max: 2 * n}, Estimate: work,
+			Deadline: now.Add(work + time.Duration(r.Int64N(int64(3*work))))}
 	})
 	if more < 100 {
 		t.Errorf("%d steps: this tries little", more)
@@ -233,14 +241,17 @@ func TestAFSTwin(t *testing.T) {
 		}
 		for i := range want {
 			if got[i].tasks != want[i].tasks {
-				t.Fatalf("at %v job %d is to have %d tasks, want %d", v.Now(), want[i].j.Spec().ID, got[i].tasks, want[i].tasks)
+				t.Fatalf("at %v job %d is to have %d tasks, want %d", v.Now(), want[i].j.Spec().ID, got[i].tasks,
+					want[i].tasks)
 			}
 		}
 		return pol.(*planner).plan(v, jobs)
 	}, pol, func(r *rand.Rand, _ cluster.Time) cluster.Job {
 		n := 1 + r.IntN(3)
-		return cluster.Job{Name: "j", Model: "a", Tier: cluster.Standard, Tasks: []cluster.TaskSet{{Count: n, Request: cluster.Request{GPUs: 1}}},
-			Elastic: cluster.Elastic{Min: 1 + r.IntN(n), Max: 8 * n}, Estimate: time.Duration(1+r.IntN(60)) * time.Minute}
+		return cluster.Job{Name: "j", Model: "a", Tier: cluster.Standard,
+			Tasks:    []cluster.TaskSet{{Count: n, Request: cluster.Request{GPUs: 1}}},
+			Elastic:  cluster.Elastic{Min: 1 + r.IntN(n), Max: 8 * n},
+			Estimate: time.Duration(1+r.IntN(60)) * time.Minute}
 	})
 	if steps < 500 {
 		t.Errorf("%d steps: this tries little", steps)

@@ -25,8 +25,9 @@ type Meter struct {
 	Every int64   `json:"every,omitempty"` // seconds between the steps in Last
 	Last  []int32 `json:"last,omitempty"`  // nodes in use at the latest steps, oldest first
 	Grown int64   `json:"grown,omitempty"` // when nodes were last woken, Unix seconds; 0: never
-	Over  int64   `json:"over,omitempty"`  // since when more nodes are awake than used plus buffer, Unix seconds; 0: they are not
-	Error Error   `json:"error,omitzero"`
+	// since when more nodes are awake than used plus buffer, Unix seconds; 0: they are not
+	Over  int64 `json:"over,omitempty"`
+	Error Error `json:"error,omitzero"`
 }
 
 // most exceeds the nodes of any cluster; the rule's sums do not overflow with it.
@@ -41,12 +42,15 @@ func (m *Meter) Check() error {
 	case slices.ContainsFunc(m.Week, func(v int64) bool { return v < 0 || v > 1000*most+1 }):
 		return fmt.Errorf("week: an hour outside 0 to %d thousandths of nodes", 1000*most)
 	case m.Count < 0 || m.Count > most || m.Sum < 0 || m.Sum > m.Count*most:
-		return fmt.Errorf("sum: %d nodes, count: %d observations; neither is below 0, and their mean is at most %d", m.Sum, m.Count, most)
+		return fmt.Errorf("sum: %d nodes, count: %d observations; neither is below 0, and their mean is at most %d",
+			m.Sum, m.Count, most)
 	case slices.ContainsFunc(m.Last, func(v int32) bool { return bad(int64(v)) }):
 		return fmt.Errorf("last: nodes in use outside 0 to %d", most)
 	case m.Every < 0 || m.Grown < 0 || m.Over < 0 || m.Error.Steps < 0 || m.Error.Model < 0 || m.Error.Naive < 0:
 		return errors.New("every, grown, over, steps, model and naive are 0 or more")
-	case slices.ContainsFunc(m.Error.Open, func(e expected) bool { return bad(e.Used) || e.Sum < 0 || e.Sum > 1000*most*most }):
+	case slices.ContainsFunc(m.Error.Open, func(e expected) bool {
+		return bad(e.Used) || e.Sum < 0 || e.Sum > 1000*most*most
+	}):
 		return fmt.Errorf("open: nodes outside 0 to %d", most)
 	}
 	return nil

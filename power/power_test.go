@@ -47,17 +47,24 @@ func TestStep(t *testing.T) {
 		used   []int
 		want   []int
 	}{
-		{"shrinks once use has fallen by a node against the mean of two steps", nil, []int{8, 8, 7, 6, 6}, []int{10, 10, 10, 8, 8}}, // (8+8)/2-7 = 1, but 9 of 10 is less than two fewer; (8+7)/2-6 = 1.5: 6+2
+		// (8+8)/2-7 = 1, but 9 of 10 is less than two fewer; (8+7)/2-6 = 1.5: 6+2
+		{"shrinks once use has fallen by a node against the mean of two steps", nil, []int{8, 8, 7, 6, 6},
+			[]int{10, 10, 10, 8, 8}},
 		{"a single node is not worth it", nil, []int{8, 8, 7}, []int{10, 10, 10}},
 		{"a history is needed", nil, []int{8, 4, 4}, []int{10, 10, 6}}, // at the second step there is only one before
-		{"a steady use is never one that has fallen", nil, []int{2, 2, 2, 2, 2, 2, 2, 2}, []int{10, 10, 10, 10, 10, 10, 10, 10}},
+		{"a steady use is never one that has fallen", nil, []int{2, 2, 2, 2, 2, 2, 2, 2},
+			[]int{10, 10, 10, 10, 10, 10, 10, 10}},
 		{"but too many for twenty minutes are", settled, []int{2, 2, 2, 2, 2, 2}, []int{10, 10, 4, 4, 4, 4}},
 		{"too few: the used and the buffer, at once", nil, []int{8, 8, 4, 4, 7, 7}, []int{10, 10, 6, 6, 9, 9}},
 		{"within the buffer no node wakes", nil, []int{8, 8, 4, 6, 6}, []int{10, 10, 6, 6, 6}},
 		{"never more than there are", nil, []int{8, 8, 4, 9, 10}, []int{10, 10, 6, 10, 10}},
-		{"after a wake-up three steps without shrinking", nil, []int{8, 8, 4, 7, 2, 2, 1, 0}, []int{10, 10, 6, 9, 9, 9, 3, 3}}, // woken in step 3: again in step 6, (2+2)/2-1 = 1
+		// woken in step 3: again in step 6, (2+2)/2-1 = 1
+		{"after a wake-up three steps without shrinking", nil, []int{8, 8, 4, 7, 2, 2, 1, 0},
+			[]int{10, 10, 6, 9, 9, 9, 3, 3}},
 		{"a threshold of half a node", func(p *cluster.Power) { p.Fell = 500 }, []int{6, 6, 5, 5}, []int{10, 10, 7, 7}},
-		{"the forecast has to fall, too", func(p *cluster.Power) { p.Falls = 1 }, []int{8, 8, 4, 4}, []int{10, 10, 10, 10}},
+		{"the forecast has to fall, too", func(p *cluster.Power) {
+			p.Falls = 1
+		}, []int{8, 8, 4, 4}, []int{10, 10, 10, 10}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := run(rule(c.change), 10, c.used...); !reflect.DeepEqual(got, c.want) {
@@ -115,7 +122,8 @@ func TestForecastLearns(t *testing.T) {
 	for hour := range int64(30) { // Monday, and six hours of Tuesday
 		f.observe(monday+hour*3600, 10+int(hour%24))
 	}
-	if got := f.At(monday+30*3600, monday+33*3600, Seen{Used: 16, Total: 99}); got != 17_500 { // Monday's use rose by three
+	// Monday's use rose by three
+	if got := f.At(monday+30*3600, monday+33*3600, Seen{Used: 16, Total: 99}); got != 17_500 {
 		t.Errorf("Tuesday at nine: %d", got)
 	}
 	var g Forecast
@@ -166,7 +174,8 @@ func (n *naive) step(p *cluster.Power, f *Forecast, now int64, s Seen) int {
 	trend := false
 	if k := len(n.used) - 1; k >= past {
 		fell := new(big.Rat).Sub(mean(k-past, k, func(i int) *big.Rat { return big.NewRat(int64(n.used[i]), 1) }), used)
-		trend = fell.Cmp(big.NewRat(p.Fell, 1000)) >= 0 && new(big.Rat).Sub(used, near).Cmp(big.NewRat(p.Falls, 1000)) >= 0
+		trend = fell.Cmp(big.NewRat(p.Fell, 1000)) >= 0 &&
+			new(big.Rat).Sub(used, near).Cmp(big.NewRat(p.Falls, 1000)) >= 0
 	}
 	long := p.Settled > 0 && now-n.over >= int64(p.Settled/time.Second)
 	if long { // its own condition alone
@@ -185,7 +194,8 @@ func (n *naive) step(p *cluster.Power, f *Forecast, now int64, s Seen) int {
 func TestTwin(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		p := &cluster.Power{Every: time.Duration(1+r.IntN(30)) * time.Minute, Buffer: r.IntN(4), Fell: r.Int64N(3000), Falls: r.Int64N(2000) - 500,
+		p := &cluster.Power{Every: time.Duration(1+r.IntN(30)) * time.Minute, Buffer: r.IntN(4), Fell: r.Int64N(3000),
+			Falls: r.Int64N(2000) - 500,
 			Least: 1 + r.IntN(3), Wake: time.Minute}
 		p.History, p.Future = time.Duration(1+r.IntN(8))*p.Every, time.Duration(1+r.IntN(20))*p.Every
 		p.Keep, p.Settled = time.Duration(r.IntN(15))*p.Every, time.Duration(r.IntN(30))*p.Every
@@ -237,7 +247,8 @@ func TestError(t *testing.T) {
 	for i, used := range []int{4, 4, 7, 1} {
 		m.Step(p, monday+int64(i)*600, Seen{Used: used, Active: 10, Total: 10})
 	}
-	if e := m.Error; e.Steps != 2 || e.Naive != 1000+0 || e.Model != 1000 || len(e.Open) != 2 { // 4 expected: 4,4,7 came, then 4,7,1
+	// 4 expected: 4,4,7 came, then 4,7,1
+	if e := m.Error; e.Steps != 2 || e.Naive != 1000+0 || e.Model != 1000 || len(e.Open) != 2 {
 		t.Errorf("%+v", e)
 	}
 }
@@ -250,8 +261,10 @@ func TestKnobsChange(t *testing.T) {
 		return rule(func(p *cluster.Power) { p.Every, p.History, p.Future = every, history, future })
 	}
 	const minute = time.Minute
-	list := []*cluster.Power{knobs(10*minute, 60*minute, 180*minute), knobs(30*minute, 60*minute, 180*minute), knobs(10*minute, 60*minute, 30*minute),
-		knobs(10*minute, 10*minute, 10*minute), knobs(10*minute, 60*minute, 600*minute), knobs(60*minute, 300*minute, 60*minute)}
+	list := []*cluster.Power{knobs(10*minute, 60*minute, 180*minute), knobs(30*minute, 60*minute, 180*minute),
+		knobs(10*minute, 60*minute, 30*minute),
+		knobs(10*minute, 10*minute, 10*minute), knobs(10*minute, 60*minute, 600*minute),
+		knobs(60*minute, 300*minute, 60*minute)}
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 300 {
 		var m Meter
@@ -332,7 +345,8 @@ func TestPhilly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &cluster.Power{Every: 10 * time.Minute, Buffer: 20, History: 20 * time.Minute, Future: 5 * time.Hour, Fell: 100, Falls: 0, Least: 1,
+	p := &cluster.Power{Every: 10 * time.Minute, Buffer: 20, History: 20 * time.Minute, Future: 5 * time.Hour,
+		Fell: 100, Falls: 0, Least: 1,
 		Keep: 100 * time.Minute, Wake: 5 * time.Minute}
 	from := time.Date(2017, 12, 1, 0, 0, 0, 0, time.UTC).Unix()
 	var m Meter
@@ -356,7 +370,8 @@ func TestPhilly(t *testing.T) {
 	}
 	n, days := float64(steps), float64(steps)/144
 	t.Logf("%.1f days: of the nodes awake %.1f %% in use, of all %.1f %%; %.1f wake-ups and %.1f nodes woken a day; forecast off by %.1f nodes, no change by %.1f",
-		days, 100*after/n, 100*before/n, float64(wakes)/days, float64(woken)/days, float64(m.Error.Model)/float64(m.Error.Steps)/1000, float64(m.Error.Naive)/float64(m.Error.Steps)/1000)
+		days, 100*after/n, 100*before/n, float64(wakes)/days, float64(woken)/days,
+		float64(m.Error.Model)/float64(m.Error.Steps)/1000, float64(m.Error.Naive)/float64(m.Error.Steps)/1000)
 	if gain := (after - before) / n; gain < 0.13 || float64(wakes)/days > 5 {
 		t.Errorf("%.3f more of the nodes awake are in use, with %.1f wake-ups a day", gain, float64(wakes)/days)
 	}

@@ -38,7 +38,8 @@ func Converges(stated string, f *Falling, said []Measure, p *show.Progress) *Fal
 		for len(list) > 0 && list[len(list)-1].Step >= m.Step { // the job went back to a checkpoint
 			list = list[:len(list)-1]
 		}
-		f = &Falling{List: append(list[:len(list):len(list)], perf.Loss{Step: m.Step, Value: *v}), Every: f.Every, End: f.End}
+		f = &Falling{List: append(list[:len(list):len(list)], perf.Loss{Step: m.Step, Value: *v}), Every: f.Every,
+			End: f.End}
 		if len(f.List) <= mostLosses/2 || f.Every == 0 {
 			f.Every = perf.Spacing(f.List)
 		}

@@ -18,7 +18,10 @@ func TestConverges(t *testing.T) {
 	tell := func(step, steps float64) show.Progress {
 		v, other := curve.At(step), 3.0
 		p := show.Progress{Step: step, Steps: steps}
-		f = Converges(stated, f, []Measure{{Step: step, Of: map[string]*float64{"loss": &v}}, {Step: step, Of: map[string]*float64{"other": &other}}, {Trial: 2, Step: step, Of: map[string]*float64{"loss": &other}}}, &p)
+		f = Converges(stated, f,
+			[]Measure{{Step: step, Of: map[string]*float64{"loss": &v}},
+				{Step: step, Of: map[string]*float64{"other": &other}},
+				{Trial: 2, Step: step, Of: map[string]*float64{"loss": &other}}}, &p)
 		return p
 	}
 	for k := 1; k < 5; k++ {

@@ -13,21 +13,23 @@ import (
 // Pace is a job's speed by its own account. Its clock is the time on devices, which stops while the
 // job waits, and which a new daemon reads from the job's record.
 type Pace struct {
-	Run    int           `json:"run,omitempty"`                // run of From and Since
-	From   float64       `json:"from,omitempty"`               // first step that the run reported
-	Since  time.Duration `json:"since,omitempty"`              // ... and its time
-	Heard  time.Duration `json:"reported_at,omitempty"`        // time of the last report
-	Last   float64       `json:"last,omitempty"`               // ... and its step
-	Rate   float64       `json:"rate,omitempty"`               // steps/s on devices, in this run or the previous one; 0: unknown
-	Top    float64       `json:"top,omitempty"`                // highest step so far
-	Steps  float64       `json:"steps,omitempty"`              // completed since the first report; repeated steps do not count
-	Sample float64       `json:"sample,omitempty"`             // samples computed since the first report
-	Alone  float64       `json:"alone,omitempty"`              // Rate with the GPUs to itself; 0: unknown
-	Beside bool          `json:"beside,omitempty"`             // other jobs have been on its GPUs since From and Since
-	With   string        `json:"company,omitempty"`            // the other jobs, where it has shares
-	Told   int           `json:"predicted_run,omitempty"`      // run whose expected end was stored
-	Said   float64       `json:"speed_reported,omitempty"`     // speed that the policy was told last
-	SaidOf int           `json:"speed_reported_run,omitempty"` // ... and in which run
+	Run   int           `json:"run,omitempty"`         // run of From and Since
+	From  float64       `json:"from,omitempty"`        // first step that the run reported
+	Since time.Duration `json:"since,omitempty"`       // ... and its time
+	Heard time.Duration `json:"reported_at,omitempty"` // time of the last report
+	Last  float64       `json:"last,omitempty"`        // ... and its step
+	// steps/s on devices, in this run or the previous one; 0: unknown
+	Rate float64 `json:"rate,omitempty"`
+	Top  float64 `json:"top,omitempty"` // highest step so far
+	// completed since the first report; repeated steps do not count
+	Steps  float64 `json:"steps,omitempty"`
+	Sample float64 `json:"sample,omitempty"`             // samples computed since the first report
+	Alone  float64 `json:"alone,omitempty"`              // Rate with the GPUs to itself; 0: unknown
+	Beside bool    `json:"beside,omitempty"`             // other jobs have been on its GPUs since From and Since
+	With   string  `json:"company,omitempty"`            // the other jobs, where it has shares
+	Told   int     `json:"predicted_run,omitempty"`      // run whose expected end was stored
+	Said   float64 `json:"speed_reported,omitempty"`     // speed that the policy was told last
+	SaidOf int     `json:"speed_reported_run,omitempty"` // ... and in which run
 }
 
 // leastPace is the minimum time over which a run must report before its speed counts.

@@ -13,7 +13,8 @@ func TestPace(t *testing.T) {
 	var p Pace
 	at := func(run int, seconds float64, step float64, want float64) {
 		t.Helper()
-		left, ok := p.Hear(run, time.Duration(seconds*float64(time.Second)), &show.Progress{Step: step, Steps: 1000, SamplesPerSec: 10}, false)
+		left, ok := p.Hear(run, time.Duration(seconds*float64(time.Second)),
+			&show.Progress{Step: step, Steps: 1000, SamplesPerSec: 10}, false)
 		if ok != (want >= 0) || ok && left != time.Duration(want*float64(time.Second)) {
 			t.Errorf("run %d, step %v after %v s: %v left (known: %v), not %v s", run, step, seconds, left, ok, want)
 		}

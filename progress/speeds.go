@@ -16,7 +16,9 @@ func Speeds(e *engine.Engine) show.Speeds {
 		if r.Unit == engine.PaceSamples {
 			unit = "samples"
 		}
-		s.Paces = append(s.Paces, show.Pace{Model: r.Model, GPU: r.GPU, GPUs: int(r.Per / cluster.Whole), Tasks: r.Tasks, Pace: float64(r.Pace) / perf.Million, Unit: unit, Runs: r.Runs})
+		s.Paces = append(s.Paces,
+			show.Pace{Model: r.Model, GPU: r.GPU, GPUs: int(r.Per / cluster.Whole), Tasks: r.Tasks,
+				Pace: float64(r.Pace) / perf.Million, Unit: unit, Runs: r.Runs})
 	}
 	for _, r := range e.Measured() {
 		s.Pairs = append(s.Pairs, show.Pair{Model: r.Model, Beside: r.Beside, Speed: float64(r.Speed) / perf.Million})

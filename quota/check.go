@@ -24,7 +24,8 @@ const (
 	RuleBudget         // GPU-hours of the period
 )
 
-var ruleNames = []string{"allowed", "limit", "critical", "reserve", "available", "user-gpus", "max-jobs", "user-jobs", "budget"}
+var ruleNames = []string{"allowed", "limit", "critical", "reserve", "available", "user-gpus", "max-jobs", "user-jobs",
+	"budget"}
 
 // String returns the rule's name.
 func (r Rule) String() string {
@@ -78,7 +79,8 @@ func (r Refusal) String() string {
 	case RuleLimit:
 		return fmt.Sprintf("%s: %s asked, %s used, limit %s", queue, asked, used, limit)
 	case RuleCritical:
-		return fmt.Sprintf("%s: %s asked for a critical job, %s used by critical jobs, guarantee %s", queue, asked, used, limit)
+		return fmt.Sprintf("%s: %s asked for a critical job, %s used by critical jobs, guarantee %s", queue, asked,
+			used, limit)
 	case RuleReserve:
 		return fmt.Sprintf("%s: %s asked, %s of %s used or kept for the critical tier", queue, asked, used, limit)
 	case RuleAvailable:

@@ -13,7 +13,8 @@ import (
 const hour = cluster.Time(time.Hour)
 
 func TestHalving(t *testing.T) {
-	for _, c := range []struct{ num, den int64 }{{0, 1}, {1, 1}, {1, 2}, {2, 1}, {1, 3}, {5 * 60, 7 * 86400}, {10, 3}, {61, 1}} {
+	for _, c := range []struct{ num, den int64 }{{0, 1}, {1, 1}, {1, 2}, {2, 1}, {1, 3}, {5 * 60, 7 * 86400}, {10, 3},
+		{61, 1}} {
 		want := math.Exp2(-float64(c.num) / float64(c.den))
 		if got := float64(halving(c.num, c.den)) / one; math.Abs(got-want) > 1e-15 {
 			t.Errorf("0.5^(%d/%d) = %.18f, want %.18f", c.num, c.den, got, want)

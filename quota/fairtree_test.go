@@ -40,12 +40,16 @@ func TestFairTreeTies(t *testing.T) {
 	}{
 		{"equal users", []Assoc{{}, user(0, 1, 5), user(0, 1, 5), user(0, 1, 6)}, []int{0, 3, 3, 1}},
 		// Tied accounts: their users compete together, by the LF within their own families.
-		{"merged", []Assoc{{}, account(0, 1), account(0, 1), user(1, 1, 2), user(1, 1, 4), user(2, 1, 1), user(2, 1, 5)},
+		{"merged", []Assoc{{}, account(0, 1), account(0, 1), user(1, 1, 2), user(1, 1, 4), user(2, 1, 1),
+			user(2, 1, 5)},
 			[]int{0, 0, 0, 3, 2, 4, 1}},
-		{"merged and equal", []Assoc{{}, account(0, 1), account(0, 2), user(1, 1, 3), user(2, 1, 6)}, []int{0, 0, 0, 2, 2}},
+		{"merged and equal", []Assoc{{}, account(0, 1), account(0, 2), user(1, 1, 3), user(2, 1, 6)},
+			[]int{0, 0, 0, 2, 2}},
 		// A user that ties with an account ties with the account's best user.
-		{"user and account", []Assoc{{}, account(0, 1), user(0, 1, 4), user(1, 1, 1), user(1, 1, 3)}, []int{0, 0, 3, 3, 1}},
-		{"never used", []Assoc{{}, account(0, 1), account(0, 9), user(1, 1, 0), user(2, 1, 0), user(2, 1, 0)}, []int{0, 0, 0, 3, 3, 3}},
+		{"user and account", []Assoc{{}, account(0, 1), user(0, 1, 4), user(1, 1, 1), user(1, 1, 3)},
+			[]int{0, 0, 3, 3, 1}},
+		{"never used", []Assoc{{}, account(0, 1), account(0, 9), user(1, 1, 0), user(2, 1, 0), user(2, 1, 0)},
+			[]int{0, 0, 0, 3, 3, 3}},
 		{"no shares are worth nothing", []Assoc{{}, user(0, 0, 0), user(0, 1, 100), user(0, 0, 7)}, []int{0, 2, 3, 2}},
 		{"empty account", []Assoc{{}, account(0, 1), user(0, 1, 1)}, []int{0, 0, 1}},
 		{"large numbers", []Assoc{{}, user(0, 1<<40, 1<<60), user(0, 1<<40, 1<<60-1)}, []int{0, 1, 2}},
@@ -113,7 +117,8 @@ func drawAssocs(r *rapid.T) []Assoc {
 		account := len(assocs)
 		assocs = append(assocs, Assoc{Parent: 0, Shares: rapid.Int64Range(1, 3).Draw(r, "shares")})
 		for range rapid.IntRange(1, 4).Draw(r, "users") {
-			assocs = append(assocs, Assoc{account, rapid.Int64Range(1, 3).Draw(r, "shares"), rapid.Int64Range(0, 4).Draw(r, "usage"), true})
+			assocs = append(assocs,
+				Assoc{account, rapid.Int64Range(1, 3).Draw(r, "shares"), rapid.Int64Range(0, 4).Draw(r, "usage"), true})
 		}
 	}
 	SumUsage(assocs)
@@ -155,7 +160,8 @@ func TestFairTreeAccountsFirst(t *testing.T) {
 				}
 				pa, pb := assocs[a.Parent], assocs[b.Parent]
 				// Siblings: LF is shares/usage up to a common factor.
-				if c := cmpProducts(pa.Shares, pb.Usage, pb.Shares, pa.Usage); c != 0 && pa.Usage+pb.Usage > 0 && cmp.Compare(rank[i], rank[j]) != c {
+				if c := cmpProducts(pa.Shares, pb.Usage, pb.Shares, pa.Usage); c != 0 && pa.Usage+pb.Usage > 0 &&
+					cmp.Compare(rank[i], rank[j]) != c {
 					r.Fatalf("ranks %v of %+v", rank, assocs)
 				}
 			}

@@ -11,7 +11,8 @@ import (
 
 // kai is a top-level queue without a limit that wants everything; in GPUs.
 func kai(deserved, request Milli, weight int64, more ...func(*KaiQueue)) KaiQueue {
-	q := KaiQueue{Parent: -1, Deserved: deserved * gpu, Limit: cluster.Unlimited, Request: request * gpu, Weight: weight}
+	q := KaiQueue{Parent: -1, Deserved: deserved * gpu, Limit: cluster.Unlimited, Request: request * gpu,
+		Weight: weight}
 	if deserved < 0 {
 		q.Deserved = cluster.Unlimited
 	}
@@ -44,17 +45,24 @@ func TestKaiFairShare(t *testing.T) {
 		{"2, k=2", 600, 1, 2000, []KaiQueue{kai(0, 600, 1, usage(6e8)), kai(0, 600, 1)}, []Milli{100_000, 500_000}},
 		{"2, k large", 10, 1000, 1e6, []KaiQueue{kai(0, 10, 1, usage(6e8)), kai(0, 10, 1)}, []Milli{0, 10_000}},
 		{"2, k=0", 10, 1000, 0, []KaiQueue{kai(0, 10, 1, usage(6e8)), kai(0, 10, 1)}, []Milli{5000, 5000}},
-		{"all used too much", 3, 1000, 1e6, []KaiQueue{kai(0, 9, 1, usage(9e8)), kai(0, 9, 1, usage(9e8))}, []Milli{2000, 1000}},
-		{"usage does not touch the quota", 10, 1000, 1e6, []KaiQueue{kai(4, 10, 1, usage(9e8)), kai(0, 10, 1)}, []Milli{4000, 6000}},
+		{"all used too much", 3, 1000, 1e6, []KaiQueue{kai(0, 9, 1, usage(9e8)), kai(0, 9, 1, usage(9e8))},
+			[]Milli{2000, 1000}},
+		{"usage does not touch the quota", 10, 1000, 1e6, []KaiQueue{kai(4, 10, 1, usage(9e8)), kai(0, 10, 1)},
+			[]Milli{4000, 6000}},
 		{"priority first", 10, 1000, 0, []KaiQueue{kai(1, 10, 9), kai(1, 7, 1, prio(1))}, []Milli{3000, 7000}},
-		{"satisfied: another round", 10, 1000, 0, []KaiQueue{kai(0, 1, 1), kai(0, 10, 1), kai(0, 10, 2)}, []Milli{1000, 3000, 6000}},
-		{"another round by weight", 12, 1000, 0, []KaiQueue{kai(0, 1, 4), kai(0, 12, 1), kai(0, 12, 3)}, []Milli{1000, 3000, 8000}},
+		{"satisfied: another round", 10, 1000, 0, []KaiQueue{kai(0, 1, 1), kai(0, 10, 1), kai(0, 10, 2)},
+			[]Milli{1000, 3000, 6000}},
+		{"another round by weight", 12, 1000, 0, []KaiQueue{kai(0, 1, 4), kai(0, 12, 1), kai(0, 12, 3)},
+			[]Milli{1000, 3000, 8000}},
 		{"limit", 10, 1000, 0, []KaiQueue{kai(0, 10, 1, most(2)), kai(0, 10, 1)}, []Milli{2000, 8000}},
 		{"unlimited quota", 10, 1000, 0, []KaiQueue{kai(-1, 7, 1), kai(0, 10, 1)}, []Milli{7000, 3000}},
 		{"no weight, no over-quota", 10, 1000, 0, []KaiQueue{kai(2, 10, 0), kai(0, 3, 1)}, []Milli{2000, 3000}},
-		{"tree", 10, 1000, 0, []KaiQueue{kai(4, 0, 1), kai(4, 0, 1), kai(1, 9, 1, under(0)), kai(3, 9, 1, under(0)), kai(0, 2, 1, under(1))},
+		{"tree", 10, 1000, 0,
+			[]KaiQueue{kai(4, 0, 1), kai(4, 0, 1), kai(1, 9, 1, under(0)), kai(3, 9, 1, under(0)),
+				kai(0, 2, 1, under(1))},
 			[]Milli{8000, 2000, 3000, 5000, 2000}},
-		{"half a GPU is left", 2, 1000, 0, []KaiQueue{kai(0, 2, 1, func(q *KaiQueue) { q.Request = 500 }), kai(0, 2, 1)}, []Milli{500, 1500}},
+		{"half a GPU is left", 2, 1000, 0,
+			[]KaiQueue{kai(0, 2, 1, func(q *KaiQueue) { q.Request = 500 }), kai(0, 2, 1)}, []Milli{500, 1500}},
 	} {
 		if got := KaiFairShare(c.total*gpu, c.unit, c.k, c.queues); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -123,8 +131,10 @@ func TestKaiReclaim(t *testing.T) {
 		KaiVictimByQuota(state(3, 3, 5), state(1, 3, 3), 2) {
 		t.Error("quota strategy")
 	}
-	if !KaiSaturationAllows(state(5, 5, 5), state(1, 5, 5), 1000) || KaiSaturationAllows(state(6, 5, 5), state(6, 5, 5), 1000) ||
-		!KaiSaturationAllows(state(6, 5, 5), state(7, 5, 5), 1000) || KaiSaturationAllows(state(6, 5, 5), state(7, 5, 5), 2000) {
+	if !KaiSaturationAllows(state(5, 5, 5), state(1, 5, 5), 1000) ||
+		KaiSaturationAllows(state(6, 5, 5), state(6, 5, 5), 1000) ||
+		!KaiSaturationAllows(state(6, 5, 5), state(7, 5, 5), 1000) ||
+		KaiSaturationAllows(state(6, 5, 5), state(7, 5, 5), 2000) {
 		t.Error("saturation")
 	}
 	if (KaiState{Allocated: 1}).Saturation().Cmp(state(100, 1, 1).Saturation()) <= 0 {

@@ -84,7 +84,8 @@ func TestAdmissionFairSharing(t *testing.T) {
 		t.Errorf("usage = %d", u.Usage)
 	}
 	u.Admit(2*gpu, 600*time.Second, 600*time.Second)
-	if got, want := AdmissionKey([]AdmissionUsage{u}, []int64{1000}, 2000), (Ratio{7000 * 1000, 2000}); got.Cmp(want) != 0 {
+	if got, want := AdmissionKey([]AdmissionUsage{u}, []int64{1000}, 2000),
+		(Ratio{7000 * 1000, 2000}); got.Cmp(want) != 0 {
 		t.Errorf("key %v, want %v", got, want)
 	}
 	if AdmissionKey([]AdmissionUsage{u}, []int64{1000}, 0).Num != Boundless {

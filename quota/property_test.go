@@ -144,7 +144,8 @@ func TestTreeTwin(t *testing.T) {
 		}
 		var done []charge
 		for range rapid.IntRange(0, 25).Draw(r, "charges") {
-			c := charge{rapid.SampledFrom(leaves(tree)).Draw(r, "queue"), rapid.Int64Range(1, 5000).Draw(r, "milli"), rapid.Bool().Draw(r, "critical")}
+			c := charge{rapid.SampledFrom(leaves(tree)).Draw(r, "queue"), rapid.Int64Range(1, 5000).Draw(r, "milli"),
+				rapid.Bool().Draw(r, "critical")}
 			tier := cluster.Standard
 			if c.critical {
 				tier = cluster.Critical
@@ -167,11 +168,13 @@ func TestTreeTwin(t *testing.T) {
 				if got, want := tree.Available(q), w.available(q); got != want {
 					r.Fatalf("available(%s) = %d, want %d", tree.Name(q), got, want)
 				}
-				if tree.Used(q) != w.sum(q, w.used) || tree.Critical(q) != w.sum(q, w.crit) || tree.Held(q) != w.hold(q) {
+				if tree.Used(q) != w.sum(q, w.used) || tree.Critical(q) != w.sum(q, w.crit) ||
+					tree.Held(q) != w.hold(q) {
 					r.Fatalf("%s: sums", tree.Name(q))
 				}
 				if tree.Available(q) < 0 || tree.Excess(q) > 0 || tree.Available(q) > max(0, tree.Potential(q)) {
-					r.Fatalf("%s: available %d, potential %d, excess %d", tree.Name(q), tree.Available(q), tree.Potential(q), tree.Excess(q))
+					r.Fatalf("%s: available %d, potential %d, excess %d", tree.Name(q), tree.Available(q),
+						tree.Potential(q), tree.Excess(q))
 				}
 				if idle := tree.Held(q); tree.Leaf(q) && idle > 0 {
 					if refusal := tree.Check(q, idle, cluster.Critical); !refusal.OK() {
@@ -203,7 +206,8 @@ func TestGuaranteeIsKept(t *testing.T) {
 		tree := drawTree(r)
 		standard := make([]Milli, tree.Len())
 		for range rapid.IntRange(0, 40).Draw(r, "jobs") {
-			q, critical := rapid.SampledFrom(leaves(tree)).Draw(r, "queue"), rapid.IntRange(0, 3).Draw(r, "critical") == 0
+			q, critical := rapid.SampledFrom(leaves(tree)).Draw(r, "queue"),
+				rapid.IntRange(0, 3).Draw(r, "critical") == 0
 			tier := cluster.Standard
 			if critical {
 				tier = cluster.Critical
@@ -226,13 +230,17 @@ func TestGuaranteeIsKept(t *testing.T) {
 		for !tree.Check(q, m, cluster.Standard).OK() {
 			victims := leaves(tree)
 			slices.SortFunc(victims, func(a, b int) int { return tree.CompareVictims(a, b, q) })
-			i := slices.IndexFunc(victims, func(v int) bool { return standard[v] > 0 && tree.Reclaimable(v, q, gpu, m, cluster.Standard) })
+			i := slices.IndexFunc(victims, func(v int) bool {
+				return standard[v] > 0 && tree.Reclaimable(v, q, gpu, m, cluster.Standard)
+			})
 			if i < 0 {
-				r.Fatalf("%s is owed %d: %v, and there is no victim", tree.Name(q), m, tree.Check(q, m, cluster.Standard))
+				r.Fatalf("%s is owed %d: %v, and there is no victim", tree.Name(q), m,
+					tree.Check(q, m, cluster.Standard))
 			}
 			tree.Charge(victims[i], -gpu, false)
 			standard[victims[i]] -= gpu
-			if tree.Used(victims[i])+tree.Held(victims[i]) < tree.Guarantee(victims[i]) || tree.Entitled(victims[i], gpu, cluster.Standard) {
+			if tree.Used(victims[i])+tree.Held(victims[i]) < tree.Guarantee(victims[i]) ||
+				tree.Entitled(victims[i], gpu, cluster.Standard) {
 				r.Fatalf("%s fell below its guarantee, or could take back", tree.Name(victims[i]))
 			}
 		}
@@ -244,7 +252,8 @@ func TestCompareVictimsTotal(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		tree := drawTree(r)
 		for range rapid.IntRange(0, 10).Draw(r, "charges") {
-			tree.Charge(rapid.SampledFrom(leaves(tree)).Draw(r, "queue"), rapid.Int64Range(0, 9).Draw(r, "gpus")*gpu, false)
+			tree.Charge(rapid.SampledFrom(leaves(tree)).Draw(r, "queue"), rapid.Int64Range(0, 9).Draw(r, "gpus")*gpu,
+				false)
 		}
 		ls := leaves(tree)
 		pick := func(what string) int { return rapid.SampledFrom(ls).Draw(r, what) }

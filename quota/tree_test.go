@@ -82,7 +82,8 @@ func TestKueueAvailable(t *testing.T) {
 	if !tree.Entitled(a, 4*gpu, cluster.Standard) || tree.Entitled(a, 5*gpu, cluster.Standard) {
 		t.Error("a's 4 fit its nominal quota, 5 do not")
 	}
-	if !tree.Reclaimable(b, a, 2*gpu, 4*gpu, cluster.Standard) || tree.Reclaimable(b, a, 3*gpu, 4*gpu, cluster.Standard) {
+	if !tree.Reclaimable(b, a, 2*gpu, 4*gpu, cluster.Standard) ||
+		tree.Reclaimable(b, a, 3*gpu, 4*gpu, cluster.Standard) {
 		t.Error("2 of b's 8 are borrowed, not 3")
 	}
 	if tree.Reclaimable(b, a, 2*gpu, 5*gpu, cluster.Standard) || tree.Reclaimable(a, b, 0, 1, cluster.Standard) {
@@ -221,7 +222,8 @@ func TestGroup(t *testing.T) {
 	}
 	tree.Charge(b, 8*gpu, false)
 	tree.Charge(c, 8*gpu, false)
-	if !tree.Reclaimable(b, a, 4*gpu, 4*gpu, cluster.Standard) || !tree.Reclaimable(c, a, 4*gpu, 4*gpu, cluster.Standard) {
+	if !tree.Reclaimable(b, a, 4*gpu, 4*gpu, cluster.Standard) ||
+		!tree.Reclaimable(c, a, 4*gpu, 4*gpu, cluster.Standard) {
 		t.Error("a may take from both borrowers")
 	}
 	if tree.CompareVictims(b, c, a) >= 0 {
@@ -231,7 +233,8 @@ func TestGroup(t *testing.T) {
 	quiet.NoReclaim = true
 	tree = mustTree(t, 16, queue("org", "", 0), queue("a", "org", 4), quiet)
 	tree.Charge(at(t, tree, "b"), 16*gpu, false)
-	if !tree.Entitled(at(t, tree, "a"), gpu, cluster.Standard) || tree.Reclaimable(at(t, tree, "b"), at(t, tree, "a"), gpu, gpu, cluster.Standard) {
+	if !tree.Entitled(at(t, tree, "a"), gpu, cluster.Standard) ||
+		tree.Reclaimable(at(t, tree, "b"), at(t, tree, "a"), gpu, gpu, cluster.Standard) {
 		t.Error("no_reclaim: a is entitled, but b gives nothing back before its jobs end")
 	}
 }
@@ -313,19 +316,24 @@ func TestValidation(t *testing.T) {
 		{[]cluster.Queue{queue("a", "", 1), queue("a", "", 1)}, `queue "a" is defined twice`},
 		{[]cluster.Queue{queue("", "", 1)}, `has no name`},
 		{[]cluster.Queue{queue("a", "orgg", 1), queue("org", "", 1)}, `did you mean "org"`},
-		{[]cluster.Queue{queue("a", "b", 1), queue("b", "a", 1), queue("c", "", 1)}, `queues a, b: their parents form a cycle`},
+		{[]cluster.Queue{queue("a", "b", 1), queue("b", "a", 1), queue("c", "", 1)},
+			`queues a, b: their parents form a cycle`},
 		{[]cluster.Queue{queue("a", "", 4, limit(3))}, `queue "a": guarantee of 4 GPUs is above its limit of 3`},
-		{[]cluster.Queue{queue("a", "", 5), queue("b", "", 4)}, `guarantees of 9 GPUs in sum (a 5, b 4) are more than the cluster's 8`},
+		{[]cluster.Queue{queue("a", "", 5), queue("b", "", 4)},
+			`guarantees of 9 GPUs in sum (a 5, b 4) are more than the cluster's 8`},
 		{[]cluster.Queue{queue("p", "", 4), queue("a", "p", 3), queue("b", "p", 2)},
 			`the children of queue "p" are guaranteed 5 GPUs in sum (a 3, b 2), more than its own guarantee of 4`},
-		{[]cluster.Queue{queue("p", "", 0, limit(4)), queue("a", "p", 5)}, `queue "p": guarantee of 5 GPUs is above its limit of 4`},
+		{[]cluster.Queue{queue("p", "", 0, limit(4)), queue("a", "p", 5)},
+			`queue "p": guarantee of 5 GPUs is above its limit of 4`},
 		{[]cluster.Queue{queue("a", "", 1, lend(2))}, `lends 2 GPUs, more than its guarantee of 1`},
 		{[]cluster.Queue{queue("a", "", 1, reserve(2))}, `reserves 2 GPUs`},
-		{[]cluster.Queue{queue("p", "", 4, reserve(1)), queue("a", "p", 2)}, `queue "p" groups other queues: set reserve on`},
+		{[]cluster.Queue{queue("p", "", 4, reserve(1)), queue("a", "p", 2)},
+			`queue "p" groups other queues: set reserve on`},
 		{[]cluster.Queue{queue("a", "", 0, weight(-1))}, `weight is negative`},
 		{[]cluster.Queue{queue("a", "", -3)}, `guarantee is negative`},
 		{[]cluster.Queue{queue("a", "", 0, limit(-2))}, `limit is negative`},
-		{[]cluster.Queue{queue("a", "", 4), queue("b", "", 4, hours(22, 6, 5))}, `on Sunday at 22:00, guarantees of 9 GPUs`},
+		{[]cluster.Queue{queue("a", "", 4), queue("b", "", 4, hours(22, 6, 5))},
+			`on Sunday at 22:00, guarantees of 9 GPUs`},
 		{[]cluster.Queue{queue("a", "", 4, hours(24, 6, 5))}, `from 24h0m0s is not within a day`},
 	} {
 		_, err := New(c.queues, 8*gpu)
@@ -336,7 +344,8 @@ func TestValidation(t *testing.T) {
 	if _, err := New([]cluster.Queue{queue("a", "", 100)}, cluster.Unlimited); err != nil {
 		t.Errorf("capacity not known yet: %v", err)
 	}
-	if _, err := New([]cluster.Queue{queue("a", "", 4, hours(22, 6, 0)), queue("b", "", 4, hours(22, 6, 8))}, 8*gpu); err != nil {
+	if _, err := New([]cluster.Queue{queue("a", "", 4, hours(22, 6, 0)), queue("b", "", 4, hours(22, 6, 8))},
+		8*gpu); err != nil {
 		t.Errorf("the sum holds at night, too: %v", err)
 	}
 }

@@ -23,13 +23,16 @@ func TestProportion(t *testing.T) {
 		{"spec", 10, 1, []VolcanoQueue{q(1, 0, 1), q(1, 0, 10), q(2, 0, 10)}, []Milli{1, 3, 6}},
 		{"guarantee kept though not asked for", 10, 1, []VolcanoQueue{q(1, 4, 1), q(1, 0, 10)}, []Milli{4, 6}},
 		{"guarantee above the weight", 10, 1, []VolcanoQueue{q(9, 0, 10), q(1, 5, 10)}, []Milli{5, 5}},
-		{"guarantee above the weight, finely", 10_000, 1, []VolcanoQueue{q(9, 0, 10_000), q(1, 5500, 10_000)}, []Milli{4500, 5500}},
+		{"guarantee above the weight, finely", 10_000, 1, []VolcanoQueue{q(9, 0, 10_000), q(1, 5500, 10_000)},
+			[]Milli{4500, 5500}},
 		// Waterfill would give 4, 5, 11 here: the guarantee counts as a head start.
-		{"head start", 20_000, 1, []VolcanoQueue{q(9, 0, 4000), q(1, 5000, 100_000), q(10, 0, 100_000)}, []Milli{4000, 5091, 10_909}},
+		{"head start", 20_000, 1, []VolcanoQueue{q(9, 0, 4000), q(1, 5000, 100_000), q(10, 0, 100_000)},
+			[]Milli{4000, 5091, 10_909}},
 		{"capability", 10, 1, []VolcanoQueue{{1, 0, 2, 10}, q(1, 0, 10)}, []Milli{2, 8}},
 		{"real capability", 10, 1, []VolcanoQueue{q(9, 0, 10), q(1, 3, 0)}, []Milli{7, 3}},
 		{"thirds", 10, 1, []VolcanoQueue{q(1, 0, 10), q(1, 0, 10), q(1, 0, 10)}, []Milli{4, 3, 3}},
-		{"units", 10_000, 1000, []VolcanoQueue{q(1, 0, 10_000), q(1, 0, 10_000), q(1, 0, 10_000)}, []Milli{4000, 3000, 3000}},
+		{"units", 10_000, 1000, []VolcanoQueue{q(1, 0, 10_000), q(1, 0, 10_000), q(1, 0, 10_000)},
+			[]Milli{4000, 3000, 3000}},
 		{"guarantees beyond total", 10, 1, []VolcanoQueue{q(1, 8, 8), q(1, 8, 8)}, []Milli{8, 8}},
 	} {
 		if got := Proportion(c.total, c.unit, c.queues); !slices.Equal(got, c.want) {
@@ -93,10 +96,12 @@ func TestDRF(t *testing.T) {
 			t.Errorf("share %d = %v, want 2/3", i, s)
 		}
 	}
-	if got := ProgressiveFilling([]int64{12}, []DRFUser{{[]int64{1}, 1, -1}, {[]int64{1}, 2, -1}}); !slices.Equal(got, []int{4, 8}) {
+	if got := ProgressiveFilling([]int64{12}, []DRFUser{{[]int64{1}, 1, -1}, {[]int64{1}, 2, -1}}); !slices.Equal(got,
+		[]int{4, 8}) {
 		t.Errorf("weights: %v", got)
 	}
-	if got := ProgressiveFilling([]int64{4}, []DRFUser{{[]int64{1}, 1, 1}, {[]int64{0}, 1, -1}}); !slices.Equal(got, []int{1, 0}) {
+	if got := ProgressiveFilling([]int64{4}, []DRFUser{{[]int64{1}, 1, 1}, {[]int64{0}, 1, -1}}); !slices.Equal(got,
+		[]int{1, 0}) {
 		t.Errorf("ends: %v", got)
 	}
 	if !DRFPreempts([]int64{1, 4}, []int64{3, 1}, total) || DRFPreempts([]int64{4, 4}, []int64{3, 1}, total) {

@@ -123,7 +123,8 @@ func TestWindowsTwin(t *testing.T) {
 			return cluster.Window{Days: rapid.Uint8Range(0, 127).Draw(r, "days"),
 				From:      time.Duration(rapid.IntRange(0, 23).Draw(r, "from")) * time.Hour,
 				To:        time.Duration(rapid.IntRange(0, 24).Draw(r, "to")) * time.Hour,
-				Guarantee: rapid.Int64Range(-1, 3).Draw(r, "guarantee"), Limit: rapid.Int64Range(-1, 3).Draw(r, "limit")}
+				Guarantee: rapid.Int64Range(-1, 3).Draw(r, "guarantee"),
+				Limit:     rapid.Int64Range(-1, 3).Draw(r, "limit")}
 		})
 		q.Windows = rapid.SliceOfN(window, 0, 3).Draw(r, "windows")
 		start := local(1, 0, 0) + rapid.Int64Range(0, 167).Draw(r, "hour")*3600

@@ -90,7 +90,10 @@ func (b *pageView) toggles(t *testing.T) {
 	if b.JS(useImage) != before {
 		t.Error("switching it on again does not bring the plot back")
 	}
-	if b.same(useImage, func() { b.JS(`document.querySelector("#policies input").focus()`); b.Do(chromedp.KeyEvent(" ")) }) {
+	if b.same(useImage, func() {
+		b.JS(`document.querySelector("#policies input").focus()`)
+		b.Do(chromedp.KeyEvent(" "))
+	}) {
 		t.Error("the space bar does not switch a policy")
 	}
 	b.Do(chromedp.KeyEvent(" "))
@@ -162,7 +165,8 @@ func (b *pageView) zooms(t *testing.T) {
 	}
 	b.Do(chromedp.KeyEvent("0"), chromedp.Focus(chromedp.CSS("#use .plot")))
 	b.Do(chromedp.KeyEvent(kb.ArrowRight))
-	if got := b.JS(`document.querySelector("#use [aria-live]").textContent`); !strings.Contains(got, "fifo, allocated ") {
+	if got := b.JS(`document.querySelector("#use [aria-live]").textContent`); !strings.Contains(got,
+		"fifo, allocated ") {
 		t.Errorf("the arrow key reads %q", got)
 	}
 	if b.JS(`document.querySelector("#use .tip").hidden`) != "false" {
@@ -191,7 +195,8 @@ func (b *pageView) gantt(t *testing.T) {
 func (b *pageView) queues(t *testing.T) {
 	const image = `document.querySelector("#shares canvas").toDataURL()`
 	for _, mode := range []string{"Stacked", "Lines"} {
-		b.JS(`[...document.querySelectorAll("#shares .seg button")].find(e => e.textContent === "` + mode + `").click()`)
+		b.JS(`[...document.querySelectorAll("#shares .seg button")].find(e => e.textContent === "` + mode +
+			`").click()`)
 		b.Settle()
 		if b.same(image, func() {
 			b.JS(`(s => { s.value = s.value === "2" ? "0" : "2"; s.dispatchEvent(new Event("change")); return 1 })(document.querySelector("#shares select"))`)
@@ -318,7 +323,8 @@ func TestFewFirst(t *testing.T) {
 	b.Settle()
 	const lines = `[...document.querySelectorAll(".picks li")].map(e => e.textContent).join("\n")`
 	opens := b.JS(lines)
-	for _, want := range []string{"best by job completion time, mean", "multifactor:age=0what muster serve runs by default", "fifothe baseline"} {
+	for _, want := range []string{"best by job completion time, mean",
+		"multifactor:age=0what muster serve runs by default", "fifothe baseline"} {
 		if !strings.Contains(opens, want) {
 			t.Errorf("%q is missing in the reasons:\n%s", want, opens)
 		}

@@ -165,7 +165,8 @@ func (o Outcome) String() string {
 // calendar, otherwise seconds from its start; durations are seconds; what did not happen is empty.
 func WriteJobsCSV(w io.Writer, r *Run) error {
 	c := csv.NewWriter(w)
-	head := []string{"id", "name", "user", "queue", "gpus", "submit", "first_start", "end", "outcome", "waited_s", "ran_s", "jct_s", "preemptions", "lost_gpu_s", "deadline", "deadline_answer", "deadline_met"}
+	head := []string{"id", "name", "user", "queue", "gpus", "submit", "first_start", "end", "outcome", "waited_s",
+		"ran_s", "jct_s", "preemptions", "lost_gpu_s", "deadline", "deadline_answer", "deadline_met"}
 	if err := c.Write(head); err != nil {
 		return err
 	}
@@ -179,7 +180,8 @@ func WriteJobsCSV(w io.Writer, r *Run) error {
 			r.instant(rec.Submit), r.instant(rec.FirstStart), r.instant(rec.End), rec.Outcome.String(),
 			number(rec.Waited.Seconds()), number(rec.Ran.Seconds()), jct,
 			strconv.Itoa(int(rec.Preemptions)), number(float64(rec.Lost) / 1e6),
-			due(j.Deadline, r.instant(j.Deadline)), due(j.Deadline, rec.Answer.String()), due(j.Deadline, strconv.FormatBool(rec.met(j)))})
+			due(j.Deadline, r.instant(j.Deadline)), due(j.Deadline, rec.Answer.String()),
+			due(j.Deadline, strconv.FormatBool(rec.met(j)))})
 		if err != nil {
 			return err
 		}

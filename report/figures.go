@@ -42,9 +42,12 @@ const (
 
 // figures lists all reported figures, in order.
 func figures() []figure {
-	all := distFigures("jct", groupJCT, unitSeconds, "from submission to end, of jobs that completed or failed", func(s *Summary) *Dist { return &s.JCT })
-	all = append(all, distFigures("queueing_delay", groupDelay, unitSeconds, "time pending, over all waits, of jobs that started", func(s *Summary) *Dist { return &s.Delay })...)
-	all = append(all, distFigures("slowdown", groupSlow, unitRatio, "completion time over run time alone, both at least 10 s", func(s *Summary) *Dist { return &s.Slowdown })...)
+	all := distFigures("jct", groupJCT, unitSeconds, "from submission to end, of jobs that completed or failed",
+		func(s *Summary) *Dist { return &s.JCT })
+	all = append(all, distFigures("queueing_delay", groupDelay, unitSeconds,
+		"time pending, over all waits, of jobs that started", func(s *Summary) *Dist { return &s.Delay })...)
+	all = append(all, distFigures("slowdown", groupSlow, unitRatio,
+		"completion time over run time alone, both at least 10 s", func(s *Summary) *Dist { return &s.Slowdown })...)
 	all = append(all, useFigures()...)
 	all = append(all, fairFigures()...)
 	all = append(all, powerFigures()...)
@@ -55,8 +58,9 @@ func figures() []figure {
 
 func distFigures(key, group string, u unit, help string, of func(*Summary) *Dist) []figure {
 	one := func(sub, short string, get func(*Dist) float64) figure {
-		return figure{key: key + "." + sub, group: group, label: short, short: short, unit: u, better: -1, ended: true, help: short + " " + help,
-			get: func(s *Summary) (float64, bool) { d := of(s); return get(d), d.N > 0 }}
+		return figure{key: key + "." + sub, group: group, label: short, short: short, unit: u, better: -1, ended: true,
+			help: short + " " + help,
+			get:  func(s *Summary) (float64, bool) { d := of(s); return get(d), d.N > 0 }}
 	}
 	return []figure{
 		one("mean", "mean", func(d *Dist) float64 { return d.Mean }),
@@ -71,16 +75,24 @@ func useFigures() []figure {
 		return func(s *Summary) (float64, bool) { return get(s), s.Makespan > 0 }
 	}
 	return []figure{
-		{key: "makespan", group: groupUse, label: "makespan", short: "makespan", unit: unitSeconds, better: -1, ended: true,
-			help: "from the first submission to the last end", get: of(func(s *Summary) float64 { return s.Makespan })},
-		{key: "gpu_allocation", group: groupUse, label: "GPUs allocated", short: "alloc", unit: unitShare, // allocated, whether or not the work is lost later
-			help: "GPU time held by jobs, of capacity over the makespan", get: of(func(s *Summary) float64 { return s.Allocation })},
-		{key: "gpu_utilisation", group: groupUse, label: "GPUs computing", short: "computing", unit: unitShare, better: 1,
-			help: "GPU time of jobs that compute, of capacity over the makespan", get: of(func(s *Summary) float64 { return s.Utilisation })},
+		{key: "makespan", group: groupUse, label: "makespan", short: "makespan", unit: unitSeconds, better: -1,
+			ended: true,
+			help:  "from the first submission to the last end",
+			get:   of(func(s *Summary) float64 { return s.Makespan })},
+		// allocated, whether or not the work is lost later
+		{key: "gpu_allocation", group: groupUse, label: "GPUs allocated", short: "alloc", unit: unitShare,
+			help: "GPU time held by jobs, of capacity over the makespan",
+			get:  of(func(s *Summary) float64 { return s.Allocation })},
+		{key: "gpu_utilisation", group: groupUse, label: "GPUs computing", short: "computing", unit: unitShare,
+			better: 1,
+			help:   "GPU time of jobs that compute, of capacity over the makespan",
+			get:    of(func(s *Summary) float64 { return s.Utilisation })},
 		{key: "goodput", group: groupUse, label: "goodput", short: "goodput", unit: unitShare, better: 1,
-			help: "computing GPU time whose work was kept, of capacity over the makespan", get: of(func(s *Summary) float64 { return s.Goodput })},
+			help: "computing GPU time whose work was kept, of capacity over the makespan",
+			get:  of(func(s *Summary) float64 { return s.Goodput })},
 		{key: "fragmentation", group: groupUse, label: "fragmentation", short: "frag", unit: unitShare, better: -1,
-			help: "idle GPU time on partly used nodes, of all idle GPU time", get: of(func(s *Summary) float64 { return s.Fragmentation })},
+			help: "idle GPU time on partly used nodes, of all idle GPU time",
+			get:  of(func(s *Summary) float64 { return s.Fragmentation })},
 		{key: "unusable", group: groupUse, label: "idle, but unusable", short: "unusable", unit: unitShare, better: -1,
 			help: "idle GPU time that the tasks submitted last could not use on average: too small, too few, no CPU or RAM beside it, another model; of all idle GPU time", get: of(func(s *Summary) float64 { return s.Unusable })},
 	}
@@ -88,15 +100,27 @@ func useFigures() []figure {
 
 func fairFigures() []figure {
 	return []figure{
-		{key: "finish_time_ratio.mean", group: groupFair, label: "finish-time ratio, mean", short: "ρ mean", unit: unitRatio, better: -1, ended: true,
-			help: "completion time over that on an equal share of the cluster", get: func(s *Summary) (float64, bool) { return s.FTF.Mean, s.FTF.N > 0 }},
-		{key: "finish_time_ratio.p95", group: groupFair, label: "finish-time ratio, p95", short: "ρ p95", unit: unitRatio, better: -1, ended: true,
-			help: "95th percentile of the finish-time ratio", get: func(s *Summary) (float64, bool) { return s.FTF.P95, s.FTF.N > 0 }},
-		{key: "finish_time_unfair", group: groupFair, label: "jobs with ratio over 1", short: "ρ > 1", unit: unitShare, better: -1, ended: true,
-			help: "share of jobs worse off than on an equal share", get: func(s *Summary) (float64, bool) { return s.FTFOver, s.FTF.N > 0 }},
-		{key: "jain_queues", group: groupFair, label: "Jain's index of queues", short: "Jain", unit: unitRatio, better: 1, ended: true,
-			help: "1: all queues' jobs run at the same mean speed; 1/n: one queue alone is served", get: func(s *Summary) (float64, bool) { return s.Jain, s.Jain > 0 }},
-		{key: "long_term_gpu_time", group: groupFair, label: "Long-term GPU time, least", short: "GPU time", unit: unitRatio, better: 1, ended: true,
+		{key: "finish_time_ratio.mean", group: groupFair, label: "finish-time ratio, mean", short: "ρ mean",
+			unit: unitRatio, better: -1, ended: true,
+			help: "completion time over that on an equal share of the cluster", get: func(s *Summary) (float64, bool) {
+				return s.FTF.Mean, s.FTF.N > 0
+			}},
+		{key: "finish_time_ratio.p95", group: groupFair, label: "finish-time ratio, p95", short: "ρ p95",
+			unit: unitRatio, better: -1, ended: true,
+			help: "95th percentile of the finish-time ratio", get: func(s *Summary) (float64, bool) {
+				return s.FTF.P95, s.FTF.N > 0
+			}},
+		{key: "finish_time_unfair", group: groupFair, label: "jobs with ratio over 1", short: "ρ > 1", unit: unitShare,
+			better: -1, ended: true,
+			help: "share of jobs worse off than on an equal share", get: func(s *Summary) (float64, bool) {
+				return s.FTFOver, s.FTF.N > 0
+			}},
+		{key: "jain_queues", group: groupFair, label: "Jain's index of queues", short: "Jain", unit: unitRatio,
+			better: 1, ended: true,
+			help: "1: all queues' jobs run at the same mean speed; 1/n: one queue alone is served",
+			get:  func(s *Summary) (float64, bool) { return s.Jain, s.Jain > 0 }},
+		{key: "long_term_gpu_time", group: groupFair, label: "Long-term GPU time, least", short: "GPU time",
+			unit: unitRatio, better: 1, ended: true,
 			help: "of the queue (the user, where there is one queue) that had the least of its share: GPU time held over that deserved, by the weights of GPU models, below 1 it lost by sharing", get: func(s *Summary) (float64, bool) { return s.LongTerm, s.LongTerm > 0 }},
 	}
 }
@@ -107,20 +131,27 @@ func stopFigures() []figure {
 	}
 	return []figure{
 		{key: "preemptions", group: groupStops, label: "preemptions", short: "preempt", unit: unitCount, better: -1,
-			help: "times that a running job was stopped for another", get: some(func(s *Summary) float64 { return float64(s.Preemptions) })},
-		{key: "gpu_hours_lost", group: groupStops, label: "GPU-hours lost", short: "lost GPUh", unit: unitHours, better: -1,
-			help: "computing time whose work was thrown away", get: some(func(s *Summary) float64 { return s.LostHours })},
-		{key: "gpu_hours_overhead", group: groupStops, label: "GPU-hours of overhead", short: "over GPUh", unit: unitHours, better: -1,
-			help: "GPUs held but not computing: start-up, checkpoint, restart", get: some(func(s *Summary) float64 { return s.OverheadHours })},
+			help: "times that a running job was stopped for another",
+			get:  some(func(s *Summary) float64 { return float64(s.Preemptions) })},
+		{key: "gpu_hours_lost", group: groupStops, label: "GPU-hours lost", short: "lost GPUh", unit: unitHours,
+			better: -1,
+			help:   "computing time whose work was thrown away",
+			get:    some(func(s *Summary) float64 { return s.LostHours })},
+		{key: "gpu_hours_overhead", group: groupStops, label: "GPU-hours of overhead", short: "over GPUh",
+			unit: unitHours, better: -1,
+			help: "GPUs held but not computing: start-up, checkpoint, restart",
+			get:  some(func(s *Summary) float64 { return s.OverheadHours })},
 		{key: "failures", group: groupStops, label: "node and GPU failures", short: "failures", unit: unitCount,
-			help: "of hardware, as the scenario asked for", get: some(func(s *Summary) float64 { return float64(s.Failures) })},
+			help: "of hardware, as the scenario asked for",
+			get:  some(func(s *Summary) float64 { return float64(s.Failures) })},
 	}
 }
 
 func jobFigures() []figure {
 	n := func(key, label, help string, better int8, get func(*Summary) int) figure {
-		return figure{key: key, group: groupJobs, label: label, short: label, unit: unitCount, better: better, help: help,
-			get: func(s *Summary) (float64, bool) { return float64(get(s)), true }}
+		return figure{key: key, group: groupJobs, label: label, short: label, unit: unitCount, better: better,
+			help: help,
+			get:  func(s *Summary) (float64, bool) { return float64(get(s)), true }}
 	}
 	all := []figure{
 		n("jobs", "submitted", "jobs of the trace that reached the queue", 0, func(s *Summary) int { return s.Jobs }),
@@ -130,7 +161,9 @@ func jobFigures() []figure {
 		n("timed_out", "timed out", "stopped at their time limit", 0, func(s *Summary) int { return s.TimedOut }),
 		n("rejected", "rejected", "could never run on this cluster", 0, func(s *Summary) int { return s.Rejected }),
 		n("lost", "lost", "not requeued after a stop", 0, func(s *Summary) int { return s.Lost }),
-		n("unfinished", "unfinished", "pending or running when the run ended", -1, func(s *Summary) int { return s.Unfinished }),
+		n("unfinished", "unfinished", "pending or running when the run ended", -1, func(s *Summary) int {
+			return s.Unfinished
+		}),
 		{key: "deadlines_met", group: groupJobs, label: "deadlines met", short: "deadlines", unit: unitShare, better: 1,
 			help: "jobs that completed by their deadline, of those that have one",
 			get: func(s *Summary) (float64, bool) {
@@ -145,8 +178,9 @@ func jobFigures() []figure {
 				return float64(s.Accepted) / float64(max(1, s.Accepted+s.Declined)), s.Accepted+s.Declined > 0
 			},
 			text: func(s *Summary) string { return outOf(s.Accepted, s.Accepted+s.Declined) }},
-		{key: "accepted_late", group: groupJobs, label: "accepted, but late", short: "late", unit: unitShare, better: -1,
-			help: "jobs that were not over by their deadline, of those whose deadline was accepted",
+		{key: "accepted_late", group: groupJobs, label: "accepted, but late", short: "late", unit: unitShare,
+			better: -1,
+			help:   "jobs that were not over by their deadline, of those whose deadline was accepted",
 			get: func(s *Summary) (float64, bool) {
 				return float64(s.AcceptedLate) / float64(max(1, s.Accepted)), s.Accepted > 0
 			},
@@ -165,9 +199,12 @@ func outOf(n, of int) string { return humanCount(float64(n)) + "/" + humanCount(
 func speedFigures() []figure {
 	return []figure{
 		{key: "wall_seconds", group: groupSpeed, label: "wall time", short: "wall", unit: unitSeconds,
-			help: "of the machine, for the whole run", get: func(s *Summary) (float64, bool) { return s.WallSeconds, s.WallSeconds > 0 }},
+			help: "of the machine, for the whole run", get: func(s *Summary) (float64, bool) {
+				return s.WallSeconds, s.WallSeconds > 0
+			}},
 		{key: "decision_us", group: groupSpeed, label: "time per step", short: "per step", unit: unitMicros,
-			help: "wall time over steps of the engine, the simulated world's included", get: func(s *Summary) (float64, bool) { return s.DecisionMicros, s.DecisionMicros > 0 }},
+			help: "wall time over steps of the engine, the simulated world's included",
+			get:  func(s *Summary) (float64, bool) { return s.DecisionMicros, s.DecisionMicros > 0 }},
 	}
 }
 

@@ -15,12 +15,15 @@ const hostile = `</script><img src=x onerror="window.hacked=1">`
 // order given by less.
 func fixture(policy string, less func(a, b *cluster.Job) bool) Run {
 	const nodes, per = 2, 4
-	r := Run{Policy: policy, Placer: "best-fit", Backfill: "none", Cluster: "2x4xV100", Trace: "made up", Capacity: nodes * per * cluster.Whole,
-		Nodes: []string{"n0", "n1"}, GPUs: []int{per, per}, Queues: []string{"vision", hostile}, Owed: []cluster.Milli{4000, 2000},
+	r := Run{Policy: policy, Placer: "best-fit", Backfill: "none", Cluster: "2x4xV100", Trace: "made up",
+		Capacity: nodes * per * cluster.Whole,
+		Nodes:    []string{"n0", "n1"}, GPUs: []int{per, per}, Queues: []string{"vision", hostile},
+		Owed:   []cluster.Milli{4000, 2000},
 		Series: NewSeries(), Hash: 0xfeed, Wall: time.Second, Decided: 1000}
 	for i := range 24 {
 		j := &cluster.Job{ID: cluster.JobID(i), Name: fmt.Sprintf("train-%02d", i), User: "ada", Queue: r.Queues[i%2],
-			Submit: cluster.Time(time.Duration(i) * 4 * time.Minute), Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: []int{1, 2, 1, 4}[i%4]}}},
+			Submit:   cluster.Time(time.Duration(i) * 4 * time.Minute),
+			Tasks:    []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: []int{1, 2, 1, 4}[i%4]}}},
 			Estimate: time.Duration(3+i*7%29) * 5 * time.Minute}
 		if i == 5 {
 			j.Name = hostile
@@ -66,7 +69,8 @@ func (r *Run) place(j *cluster.Job, free [][4]cluster.Time) {
 	}
 	end := start.Add(j.Estimate)
 	gpu := int64(n) * 1000 * j.Estimate.Milliseconds()
-	r.Records[j.ID] = Record{Submit: j.Submit, FirstStart: start, End: end, Outcome: Completed, Waited: start.Sub(j.Submit), Ran: j.Estimate,
+	r.Records[j.ID] = Record{Submit: j.Submit, FirstStart: start, End: end, Outcome: Completed,
+		Waited: start.Sub(j.Submit), Ran: j.Estimate,
 		Busy: gpu * 9 / 10, Held: gpu, GPUs: int32(n), Queue: int32(j.ID % 2)}
 	r.Spans = append(r.Spans, Span{Job: j.ID, Node: int32(node), GPUs: mask, From: start, To: end})
 	r.Last = max(r.Last, end)

@@ -56,7 +56,8 @@ func WriteHTML(w io.Writer, title string, runs []Run, sums []Summary) error {
 		own.WriteString(asset(name) + "\n")
 	}
 	own.WriteString("})();")
-	draw := "/*\nuPlot " + plot.Version + "\n" + embedded(plot.Files, "uPlot.LICENSE") + "\n*/\n" + embedded(plot.Files, "uPlot.iife.min.js")
+	draw := "/*\nuPlot " + plot.Version + "\n" + embedded(plot.Files, "uPlot.LICENSE") + "\n*/\n" +
+		embedded(plot.Files, "uPlot.iife.min.js")
 	style := embedded(plot.Files, "uPlot.min.css") + "\n" + asset("page.css")
 	policy := "default-src 'none'; script-src " + inlineHash(draw) + " " + inlineHash(own.String()) +
 		"; style-src " + inlineHash(style) + "; img-src data:; base-uri 'none'; form-action 'none'"
@@ -65,7 +66,8 @@ func WriteHTML(w io.Writer, title string, runs []Run, sums []Summary) error {
 	b.WriteString("<meta http-equiv=\"Content-Security-Policy\" content=\"" + policy + "\">\n")
 	b.WriteString("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n")
 	b.WriteString("<meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n")
-	b.WriteString("<link rel=\"icon\" href=\"data:,\">\n<title>" + html.EscapeString(clean(title)) + "</title>\n<style>" + style + "</style>\n</head>\n<body>\n")
+	b.WriteString("<link rel=\"icon\" href=\"data:,\">\n<title>" + html.EscapeString(clean(title)) +
+		"</title>\n<style>" + style + "</style>\n</head>\n<body>\n")
 	b.WriteString(asset("page.html") + "\n<noscript><pre>" + html.EscapeString(table.String()) + "</pre></noscript>\n")
 	b.WriteString("<script id=\"data\" type=\"application/json\">")
 	b.Write(data)

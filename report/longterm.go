@@ -87,7 +87,8 @@ func (r *Run) shareOf() []float64 {
 func (r *Run) weight(j *cluster.Job) float64 {
 	sum, gpus := 0.0, 0
 	for _, k := range r.Kinds {
-		suits := j == nil || len(j.GPUTypes) == 0 || slices.ContainsFunc(j.GPUTypes, func(want string) bool { return cluster.MatchModel(k.Model, want) })
+		suits := j == nil || len(j.GPUTypes) == 0 ||
+			slices.ContainsFunc(j.GPUTypes, func(want string) bool { return cluster.MatchModel(k.Model, want) })
 		if suits {
 			sum, gpus = sum+float64(k.Weight)*float64(k.GPUs), gpus+k.GPUs
 		}

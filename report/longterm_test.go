@@ -16,7 +16,8 @@ func TestLongTerm(t *testing.T) {
 	at := func(s int) cluster.Time { return cluster.Time(time.Duration(s) * time.Second) }
 	r := Run{Capacity: 8000, Last: at(20), Queues: []string{"default"},
 		Jobs: []*cluster.Job{job("a", 8), job("b", 4), job("a", 100)},
-		Records: []Record{{End: at(10), Outcome: Completed, Held: 8000 * 10_000}, {End: at(20), Outcome: Completed, Held: 4000 * 10_000},
+		Records: []Record{{End: at(10), Outcome: Completed, Held: 8000 * 10_000},
+			{End: at(20), Outcome: Completed, Held: 4000 * 10_000},
 			{Outcome: Rejected}}}
 	if v := r.longTerm(); v != 0.5 {
 		t.Errorf("%v, want 0.5", v)
@@ -73,5 +74,6 @@ func twoTenants() Run {
 		return &cluster.Job{User: user, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}}
 	}
 	return Run{Capacity: 8000, Last: at, Queues: []string{"default"}, Jobs: []*cluster.Job{job("a", 8), job("b", 2)},
-		Records: []Record{{End: at, Outcome: Completed, Held: 8000 * 10_000}, {End: at, Outcome: Completed, Held: 2000 * 10_000}}}
+		Records: []Record{{End: at, Outcome: Completed, Held: 8000 * 10_000},
+			{End: at, Outcome: Completed, Held: 2000 * 10_000}}}
 }

@@ -55,15 +55,17 @@ type Summary struct {
 	Delay    Dist `json:"queueing_delay"`
 	Slowdown Dist `json:"slowdown"` // bounded at 10 s
 
-	Makespan      float64 `json:"makespan"`
-	Allocation    float64 `json:"gpu_allocation"`     // held GPU time / capacity over the makespan
-	Utilisation   float64 `json:"gpu_utilisation"`    // computing GPU time / capacity over the makespan
-	Goodput       float64 `json:"goodput"`            // computing GPU time whose work was kept / capacity over the makespan
-	Fragmentation float64 `json:"fragmentation"`      // share of idle GPU time on partly used nodes
-	Unusable      float64 `json:"unusable"`           // share of idle GPU time that recently submitted tasks cannot use (FGD, ATC'23)
-	FTF           Dist    `json:"finish_time_ratio"`  // rho: JCT / JCT alone on a 1/N share
-	FTFOver       float64 `json:"finish_time_unfair"` // share of jobs with rho > 1
-	Jain          float64 `json:"jain_queues"`        // Jain's index over queues' mean speed (ideal run time / JCT)
+	Makespan    float64 `json:"makespan"`
+	Allocation  float64 `json:"gpu_allocation"`  // held GPU time / capacity over the makespan
+	Utilisation float64 `json:"gpu_utilisation"` // computing GPU time / capacity over the makespan
+	// computing GPU time whose work was kept / capacity over the makespan
+	Goodput       float64 `json:"goodput"`
+	Fragmentation float64 `json:"fragmentation"` // share of idle GPU time on partly used nodes
+	// share of idle GPU time that recently submitted tasks cannot use (FGD, ATC'23)
+	Unusable float64 `json:"unusable"`
+	FTF      Dist    `json:"finish_time_ratio"`  // rho: JCT / JCT alone on a 1/N share
+	FTFOver  float64 `json:"finish_time_unfair"` // share of jobs with rho > 1
+	Jain     float64 `json:"jain_queues"`        // Jain's index over queues' mean speed (ideal run time / JCT)
 
 	LongTerm float64 `json:"long_term_gpu_time"` // of the tenant with the smallest ratio: held / deserved GPU time
 

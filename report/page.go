@@ -140,7 +140,8 @@ type pageJob struct {
 }
 
 func newPage(title string, runs []Run, sums []Summary) *page {
-	p := &page{Title: title, Figures: []pageFigure{}, Queues: []string{}, Runs: make([]pageRun, len(sums)), Picks: picks(sums), Unlike: unlike(sums)}
+	p := &page{Title: title, Figures: []pageFigure{}, Queues: []string{}, Runs: make([]pageRun, len(sums)),
+		Picks: picks(sums), Unlike: unlike(sums)}
 	figs := shown(figures(), sums)
 	names := labels(sums)
 	marks := make([][]bool, len(figs))
@@ -152,13 +153,15 @@ func newPage(title string, runs []Run, sums []Summary) *page {
 	}
 	for k := range sums {
 		s, r := &sums[k], &p.Runs[k]
-		*r = pageRun{Label: names[k], Policy: s.Policy, Placer: s.Placer, Backfill: s.Backfill, Hash: s.Hash, Note: note(s), Queues: []pageQueue{}}
+		*r = pageRun{Label: names[k], Policy: s.Policy, Placer: s.Placer, Backfill: s.Backfill, Hash: s.Hash,
+			Note: note(s), Queues: []pageQueue{}}
 		for i := range figs {
 			var value *float64
 			if v, ok := figs[i].get(s); ok && !math.IsNaN(v) && !math.IsInf(v, 0) {
 				value = &v
 			}
-			r.Values, r.Texts, r.Best = append(r.Values, value), append(r.Texts, figs[i].show(s)), append(r.Best, marks[i][k])
+			r.Values, r.Texts, r.Best = append(r.Values, value), append(r.Texts, figs[i].show(s)),
+				append(r.Best, marks[i][k])
 		}
 	}
 	queues := map[string]int{}
@@ -320,7 +323,9 @@ func (r *Run) pageSpans(to *pageRun, id []int) {
 		for mask := s.GPUs; mask != 0; {
 			first := bits.TrailingZeros64(mask)
 			count := bits.TrailingZeros64(^(mask >> first))
-			to.Spans = append(to.Spans, [6]int64{n, int64(s.Node), int64(first), int64(count), s.From.Sub(0).Milliseconds(), until.Sub(0).Milliseconds()})
+			to.Spans = append(to.Spans,
+				[6]int64{n, int64(s.Node), int64(first), int64(count), s.From.Sub(0).Milliseconds(),
+					until.Sub(0).Milliseconds()})
 			if first+count >= 64 {
 				break
 			}

@@ -28,7 +28,8 @@ func picks(sums []Summary) []pick {
 		return nil
 	}
 	known := []pick{}
-	for _, k := range []struct{ policy, why string }{{byDefault, "what muster serve runs by default"}, {baseline, "the baseline"}} {
+	for _, k := range []struct{ policy, why string }{{byDefault, "what muster serve runs by default"},
+		{baseline, "the baseline"}} {
 		for i := range sums {
 			if name, _, _ := strings.Cut(sums[i].Policy, ":"); name == k.policy {
 				known = append(known, pick{i, k.why})

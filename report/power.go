@@ -14,16 +14,17 @@ type Power struct {
 
 // PowerSummary sums up all groups.
 type PowerSummary struct {
-	Utilisation float64 `json:"node_utilisation"`               // nodes with jobs, of those awake or waking
-	AllAwake    float64 `json:"node_utilisation_all_awake"`     // ... of all
-	Active      float64 `json:"nodes_awake"`                    // mean
-	Total       float64 `json:"nodes"`                          // mean
-	Wakes       float64 `json:"wakes_per_day"`                  // number of wake-ups
-	Woken       float64 `json:"nodes_woken_per_day"`            // number of nodes woken
-	KWh         float64 `json:"energy_kwh,omitempty"`           // if the cluster file states the nodes' power draw
-	SavedKWh    float64 `json:"energy_saved_kwh,omitempty"`     // compared with all nodes awake
-	Off         float64 `json:"forecast_error_nodes"`           // mean of |forecast - actual|, both means over the time ahead
-	OffNaive    float64 `json:"forecast_error_nodes_no_change"` // of a no-change forecast
+	Utilisation float64 `json:"node_utilisation"`           // nodes with jobs, of those awake or waking
+	AllAwake    float64 `json:"node_utilisation_all_awake"` // ... of all
+	Active      float64 `json:"nodes_awake"`                // mean
+	Total       float64 `json:"nodes"`                      // mean
+	Wakes       float64 `json:"wakes_per_day"`              // number of wake-ups
+	Woken       float64 `json:"nodes_woken_per_day"`        // number of nodes woken
+	KWh         float64 `json:"energy_kwh,omitempty"`       // if the cluster file states the nodes' power draw
+	SavedKWh    float64 `json:"energy_saved_kwh,omitempty"` // compared with all nodes awake
+	// mean of |forecast - actual|, both means over the time ahead
+	Off      float64 `json:"forecast_error_nodes"`
+	OffNaive float64 `json:"forecast_error_nodes_no_change"` // of a no-change forecast
 }
 
 // powerSummary sums up the groups; nil: no node may sleep.
@@ -66,24 +67,39 @@ func powerFigures() []figure {
 		}
 	}
 	return []figure{
-		{key: "power.node_utilisation", group: groupPower, label: "nodes in use, of those awake", short: "in use", unit: unitShare, better: 1,
-			help: "node time with jobs, of node time awake or waking", get: of(func(p *PowerSummary) float64 { return p.Utilisation }, false)},
-		{key: "power.node_utilisation_all_awake", group: groupPower, label: "nodes in use, of all", short: "of all", unit: unitShare,
-			help: "node time with jobs, of all node time", get: of(func(p *PowerSummary) float64 { return p.AllAwake }, false)},
-		{key: "power.nodes_awake", group: groupPower, label: "nodes awake, mean", short: "awake", unit: unitRatio, better: -1,
-			help: "awake or waking", get: of(func(p *PowerSummary) float64 { return p.Active }, false)},
-		{key: "power.wakes_per_day", group: groupPower, label: "wake-ups per day", short: "wakes/d", unit: unitRatio, better: -1,
-			help: "how often a day nodes were woken", get: of(func(p *PowerSummary) float64 { return p.Wakes }, false)},
-		{key: "power.nodes_woken_per_day", group: groupPower, label: "nodes woken per day", short: "woken/d", unit: unitRatio, better: -1,
+		{key: "power.node_utilisation", group: groupPower, label: "nodes in use, of those awake", short: "in use",
+			unit: unitShare, better: 1,
+			help: "node time with jobs, of node time awake or waking",
+			get:  of(func(p *PowerSummary) float64 { return p.Utilisation }, false)},
+		{key: "power.node_utilisation_all_awake", group: groupPower, label: "nodes in use, of all", short: "of all",
+			unit: unitShare,
+			help: "node time with jobs, of all node time",
+			get:  of(func(p *PowerSummary) float64 { return p.AllAwake }, false)},
+		{key: "power.nodes_awake", group: groupPower, label: "nodes awake, mean", short: "awake", unit: unitRatio,
+			better: -1,
+			help:   "awake or waking", get: of(func(p *PowerSummary) float64 { return p.Active }, false)},
+		{key: "power.wakes_per_day", group: groupPower, label: "wake-ups per day", short: "wakes/d", unit: unitRatio,
+			better: -1,
+			help:   "how often a day nodes were woken",
+			get:    of(func(p *PowerSummary) float64 { return p.Wakes }, false)},
+		{key: "power.nodes_woken_per_day", group: groupPower, label: "nodes woken per day", short: "woken/d",
+			unit: unitRatio, better: -1,
 			help: "how many nodes a day were woken", get: of(func(p *PowerSummary) float64 { return p.Woken }, false)},
 		{key: "power.energy_kwh", group: groupPower, label: "energy, kWh", short: "kWh", unit: unitCount, better: -1,
-			help: "drawn by nodes that may sleep, by the cluster file's watts", get: of(func(p *PowerSummary) float64 { return p.KWh }, true)},
-		{key: "power.energy_saved_kwh", group: groupPower, label: "energy saved, kWh", short: "saved", unit: unitCount, better: 1,
-			help: "against all of these nodes being awake all the time, with the same jobs", get: of(func(p *PowerSummary) float64 { return p.SavedKWh }, true)},
-		{key: "power.forecast_error_nodes", group: groupPower, label: "forecast off by, nodes", short: "off by", unit: unitRatio,
-			help: "mean difference between the mean use that was expected of the time ahead and what came", get: of(func(p *PowerSummary) float64 { return p.Off }, false)},
-		{key: "power.forecast_error_nodes_no_change", group: groupPower, label: "no change off by, nodes", short: "no change", unit: unitRatio,
-			help: "the same, had use been expected to stay as it was", get: of(func(p *PowerSummary) float64 { return p.OffNaive }, false)},
+			help: "drawn by nodes that may sleep, by the cluster file's watts",
+			get:  of(func(p *PowerSummary) float64 { return p.KWh }, true)},
+		{key: "power.energy_saved_kwh", group: groupPower, label: "energy saved, kWh", short: "saved", unit: unitCount,
+			better: 1,
+			help:   "against all of these nodes being awake all the time, with the same jobs",
+			get:    of(func(p *PowerSummary) float64 { return p.SavedKWh }, true)},
+		{key: "power.forecast_error_nodes", group: groupPower, label: "forecast off by, nodes", short: "off by",
+			unit: unitRatio,
+			help: "mean difference between the mean use that was expected of the time ahead and what came",
+			get:  of(func(p *PowerSummary) float64 { return p.Off }, false)},
+		{key: "power.forecast_error_nodes_no_change", group: groupPower, label: "no change off by, nodes",
+			short: "no change", unit: unitRatio,
+			help: "the same, had use been expected to stay as it was",
+			get:  of(func(p *PowerSummary) float64 { return p.OffNaive }, false)},
 	}
 }
 

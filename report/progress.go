@@ -107,7 +107,8 @@ func (p *Progress) line(gone time.Duration) string {
 		share = float64(at) / float64(total)
 	}
 	full := int(share * progressCells)
-	s := fmt.Sprintf("%s %s%s %3.0f%%", clip(p.label, 24), strings.Repeat("█", full), strings.Repeat("░", progressCells-full), share*100)
+	s := fmt.Sprintf("%s %s%s %3.0f%%", clip(p.label, 24), strings.Repeat("█", full),
+		strings.Repeat("░", progressCells-full), share*100)
 	if share > 0 && share < 1 {
 		s += "  " + strings.Replace(humanSeconds(math.Round(gone.Seconds()*(1-share)/share)), ".0s", "s", 1) + " left"
 	}

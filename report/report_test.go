@@ -21,9 +21,12 @@ func made() []Summary {
 	d := func(mean, p50, p95, p99 float64) Dist {
 		return Dist{N: 998, Mean: mean, P50: p50, P95: p95, P99: p99, Max: p99}
 	}
-	fifo := Summary{Policy: "fifo", Placer: "best-fit", Backfill: "none", Hash: "00ff", Jobs: 1000, Completed: 998, Rejected: 2,
-		JCT: d(15120, 1200, 90000, 200000), Delay: d(7200, 38, 40000, 86400), Slowdown: d(12.3, 1.04, 40, 1234), FTF: d(1.5, 1, 3, 4),
-		Makespan: 1e6, Allocation: .731, Utilisation: .7, Goodput: .7, Fragmentation: .21, Unusable: .12, FTFOver: .35, Jain: .82}
+	fifo := Summary{Policy: "fifo", Placer: "best-fit", Backfill: "none", Hash: "00ff", Jobs: 1000, Completed: 998,
+		Rejected: 2,
+		JCT:      d(15120, 1200, 90000, 200000), Delay: d(7200, 38, 40000, 86400), Slowdown: d(12.3, 1.04, 40, 1234),
+		FTF:      d(1.5, 1, 3, 4),
+		Makespan: 1e6, Allocation: .731, Utilisation: .7, Goodput: .7, Fragmentation: .21, Unusable: .12, FTFOver: .35,
+		Jain: .82}
 	las := fifo
 	las.Policy, las.Backfill, las.Preemptions, las.LostHours, las.Jain = "las", "skip", 1234, 5.25, .91
 	las.JCT, las.Delay = d(7380, 600, 80000, 250000), d(3600, 4, 20000, 90000)
@@ -153,11 +156,15 @@ func TestUnits(t *testing.T) {
 		v    float64
 		want string
 	}{
-		{unitSeconds, 0, "0s"}, {unitSeconds, 0.012, "12ms"}, {unitSeconds, 3.21, "3.2s"}, {unitSeconds, 38, "38s"}, {unitSeconds, 59.7, "1m"},
-		{unitSeconds, 725, "12m05s"}, {unitSeconds, 3599.8, "1h"}, {unitSeconds, 15120, "4h12m"}, {unitSeconds, 172799, "2d"},
+		{unitSeconds, 0, "0s"}, {unitSeconds, 0.012, "12ms"}, {unitSeconds, 3.21, "3.2s"}, {unitSeconds, 38, "38s"},
+		{unitSeconds, 59.7, "1m"},
+		{unitSeconds, 725, "12m05s"}, {unitSeconds, 3599.8, "1h"}, {unitSeconds, 15120, "4h12m"},
+		{unitSeconds, 172799, "2d"},
 		{unitSeconds, 3 * 90000, "3d03h"}, {unitSeconds, 200 * 86400, "200d"},
-		{unitShare, 0, "0%"}, {unitShare, 1, "100%"}, {unitShare, .99999, "99.9%"}, {unitShare, .00005, "0.01%"}, {unitShare, .731, "73.1%"},
-		{unitCount, 1234567, "1,234,567"}, {unitCount, 999, "999"}, {unitRatio, 9.996, "10.0"}, {unitRatio, .5, "0.50"}, {unitRatio, 1234.4, "1,234"},
+		{unitShare, 0, "0%"}, {unitShare, 1, "100%"}, {unitShare, .99999, "99.9%"}, {unitShare, .00005, "0.01%"},
+		{unitShare, .731, "73.1%"},
+		{unitCount, 1234567, "1,234,567"}, {unitCount, 999, "999"}, {unitRatio, 9.996, "10.0"}, {unitRatio, .5, "0.50"},
+		{unitRatio, 1234.4, "1,234"},
 		{unitMicros, 8.94, "8.9µs"}, {unitMicros, 12345, "12ms"},
 	} {
 		if got := c.u.human(c.v); got != c.want {
@@ -181,7 +188,8 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Schema != "muster.report/v1" || got.Trace != "made up" || got.Cluster != "2x4xV100" || got.Capacity != 8000 || len(got.Runs) != 3 {
+	if got.Schema != "muster.report/v1" || got.Trace != "made up" || got.Cluster != "2x4xV100" ||
+		got.Capacity != 8000 || len(got.Runs) != 3 {
 		t.Errorf("head: %+v", got)
 	}
 	flat := map[string]string{}
@@ -215,7 +223,8 @@ func TestJSON(t *testing.T) {
 	if !strings.HasPrefix(strings.Join(rows[0], ","), head) {
 		t.Errorf("header %v", rows[0])
 	}
-	if line := strings.Join(rows[3], ","); !strings.HasPrefix(line, "largest(knob=2),best-fit,none,000000000000feed,false,24,23,0,0,0,0,0,1,23,") {
+	if line := strings.Join(rows[3], ","); !strings.HasPrefix(line,
+		"largest(knob=2),best-fit,none,000000000000feed,false,24,23,0,0,0,0,0,1,23,") {
 		t.Errorf("line %s", line)
 	}
 }
@@ -231,7 +240,8 @@ func TestJobsCSV(t *testing.T) {
 	if err != nil || len(rows) != 25 {
 		t.Fatal(err, len(rows))
 	}
-	if got := strings.Join(rows[0], ","); got != "id,name,user,queue,gpus,submit,first_start,end,outcome,waited_s,ran_s,jct_s,preemptions,lost_gpu_s,deadline,deadline_answer,deadline_met" {
+	if got := strings.Join(rows[0],
+		","); got != "id,name,user,queue,gpus,submit,first_start,end,outcome,waited_s,ran_s,jct_s,preemptions,lost_gpu_s,deadline,deadline_answer,deadline_met" {
 		t.Errorf("header %s", got)
 	}
 	if got := strings.Join(rows[1], ","); got != "0,train-00,ada,vision,1,0,0,900,completed,0,900,900,0,0,,," {
@@ -261,7 +271,8 @@ func TestJobsCSV(t *testing.T) {
 	r.Records[0].Submit = cluster.Time(1500 * time.Millisecond)
 	b.Reset()
 	WriteJobsCSV(&b, &r)
-	if !strings.Contains(b.String(), "0,train-00,ada,vision,1,2017-10-03T02:01:01.5Z,2017-10-03T02:01:00Z,2017-10-03T02:16:00Z,") {
+	if !strings.Contains(b.String(),
+		"0,train-00,ada,vision,1,2017-10-03T02:01:01.5Z,2017-10-03T02:01:00Z,2017-10-03T02:16:00Z,") {
 		t.Errorf("dated: %s", strings.SplitN(b.String(), "\n", 3)[1])
 	}
 }
@@ -279,7 +290,8 @@ func TestPageIsSealed(t *testing.T) {
 		t.Error("a name is markup")
 	}
 	policy := regexp.MustCompile(`Content-Security-Policy" content="([^"]*)"`).FindStringSubmatch(s)
-	if policy == nil || !strings.HasPrefix(policy[1], "default-src 'none'; script-src 'sha256-") || strings.Contains(policy[1], "unsafe") {
+	if policy == nil || !strings.HasPrefix(policy[1], "default-src 'none'; script-src 'sha256-") ||
+		strings.Contains(policy[1], "unsafe") {
 		t.Errorf("policy %v", policy)
 	}
 	for _, u := range regexp.MustCompile(`https?://[^\s"')]*`).FindAllString(s, -1) {
@@ -312,7 +324,8 @@ func TestPageSize(t *testing.T) {
 	}
 	for i := range 1024 {
 		v := 1000.0 / 7 * float64(i)
-		b := Bin{Alloc: v * 1e4, Busy: v * 9e3, Pending: v * 60, Running: v * 7, Demand: v * 3e4, Split: v * 77, Free: v * 777}
+		b := Bin{Alloc: v * 1e4, Busy: v * 9e3, Pending: v * 60, Running: v * 7, Demand: v * 3e4, Split: v * 77,
+			Free: v * 777}
 		for range 24 {
 			b.Queues = append(b.Queues, v*123)
 		}
@@ -362,10 +375,12 @@ func TestQuantiles(t *testing.T) {
 // TestSpansOnPage checks that a mask of GPUs becomes its stretches.
 func TestSpansOnPage(t *testing.T) {
 	r := Run{Jobs: []*cluster.Job{{}}, Records: make([]Record, 1), Nodes: []string{"a"}, GPUs: []int{64},
-		Spans: []Span{{GPUs: 0b1101_1000_0011}, {GPUs: ^uint64(0)}, {GPUs: 1 << 63, To: cluster.Never}}, Last: cluster.Time(time.Second)}
+		Spans: []Span{{GPUs: 0b1101_1000_0011}, {GPUs: ^uint64(0)}, {GPUs: 1 << 63, To: cluster.Never}},
+		Last:  cluster.Time(time.Second)}
 	var to pageRun
 	r.pageSpans(&to, nil)
-	want := [][6]int64{{0, 0, 0, 2, 0, 0}, {0, 0, 7, 2, 0, 0}, {0, 0, 10, 2, 0, 0}, {0, 0, 0, 64, 0, 0}, {0, 0, 63, 1, 0, 1000}}
+	want := [][6]int64{{0, 0, 0, 2, 0, 0}, {0, 0, 7, 2, 0, 0}, {0, 0, 10, 2, 0, 0}, {0, 0, 0, 64, 0, 0},
+		{0, 0, 63, 1, 0, 1000}}
 	if !slices.Equal(to.Spans, want) {
 		t.Errorf("got %v", to.Spans)
 	}
@@ -418,7 +433,10 @@ func TestProgress(t *testing.T) {
 // TestProgressTogether is for the race detector.
 func TestProgressTogether(t *testing.T) {
 	var at int64
-	p := NewProgress(io.Discard, true, 0, "x", func() time.Duration { at += int64(time.Second); return time.Duration(at) })
+	p := NewProgress(io.Discard, true, 0, "x", func() time.Duration {
+		at += int64(time.Second)
+		return time.Duration(at)
+	})
 	var wg sync.WaitGroup
 	for range 8 {
 		q := p.Part(100)
@@ -444,7 +462,8 @@ func TestDeadlines(t *testing.T) {
 		out           Outcome
 		said          Answer
 	}{
-		{50, 50, Completed, Accepted}, {50, 51, Completed, Accepted}, {50, 51, Completed, Declined}, {50, 49, Completed, Unanswered},
+		{50, 50, Completed, Accepted}, {50, 51, Completed, Accepted}, {50, 51, Completed, Declined},
+		{50, 49, Completed, Unanswered},
 		{50, 49, Failed, Accepted}, {50, 51, Failed, Accepted}, {50, 40, Cancelled, Accepted}, {50, 40, Lost, Accepted},
 		{99, 0, Unfinished, Accepted}, {101, 0, Unfinished, Accepted}, {0, 50, Completed, Unanswered},
 	} {
@@ -457,13 +476,16 @@ func TestDeadlines(t *testing.T) {
 	}
 	s := r.Summarise()
 	if s.Deadlines != 10 || s.DeadlinesMet != 2 || s.Accepted != 8 || s.Declined != 1 || s.AcceptedLate != 4 {
-		t.Errorf("of %d deadlines %d met, %d accepted, %d declined, %d late", s.Deadlines, s.DeadlinesMet, s.Accepted, s.Declined, s.AcceptedLate)
+		t.Errorf("of %d deadlines %d met, %d accepted, %d declined, %d late", s.Deadlines, s.DeadlinesMet, s.Accepted,
+			s.Declined, s.AcceptedLate)
 	}
 	var b strings.Builder
-	if err := WriteTable(&b, []Summary{s, {Policy: "edf", Deadlines: 10, DeadlinesMet: 3}}, TableOptions{Width: 100}); err != nil {
+	if err := WriteTable(&b, []Summary{s, {Policy: "edf", Deadlines: 10, DeadlinesMet: 3}},
+		TableOptions{Width: 100}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`deadlines met +2/10 +3/10\*`, `deadlines accepted +8/9 +–`, `accepted, but late +4/8 +–`} {
+	for _, want := range []string{`deadlines met +2/10 +3/10\*`, `deadlines accepted +8/9 +–`,
+		`accepted, but late +4/8 +–`} {
 		if !regexp.MustCompile(want).MatchString(b.String()) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
@@ -484,7 +506,8 @@ func TestPicks(t *testing.T) {
 		t.Errorf("seven runs, of which all are shown: %v", got)
 	}
 	got := picks(sums)
-	want := []pick{{3, "best by job completion time, mean"}, {7, "best by job completion time, p99"}, {1, "next by job completion time, mean"},
+	want := []pick{{3, "best by job completion time, mean"}, {7, "best by job completion time, p99"},
+		{1, "next by job completion time, mean"},
 		{4, "what muster serve runs by default; best by goodput"}, {0, "the baseline"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("%v\nwant %v", got, want)

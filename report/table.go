@@ -315,7 +315,8 @@ func note(s *Summary) string {
 	}
 	add := func(n int, what string) {
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%s of %s jobs %s", humanCount(float64(n)), humanCount(float64(s.Jobs)), what))
+			parts = append(parts,
+				fmt.Sprintf("%s of %s jobs %s", humanCount(float64(n)), humanCount(float64(s.Jobs)), what))
 		}
 	}
 	add(s.Unfinished, "not finished")

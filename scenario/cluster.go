@@ -59,7 +59,8 @@ func (p *parser) cluster(args []string) error {
 	if len(s.Nodes)+a.nodes > maxNodes {
 		return fmt.Errorf("more than %d nodes", maxNodes)
 	}
-	if a.model == generic && !slices.ContainsFunc(s.Models, func(m cluster.GPUModel) bool { return m.Name == generic }) {
+	if a.model == generic &&
+		!slices.ContainsFunc(s.Models, func(m cluster.GPUModel) bool { return m.Name == generic }) {
 		s.Models = append(s.Models, cluster.GPUModel{Name: generic, Memory: 80 << 10, NVLink: true, NVSwitch: true})
 	}
 	m, ok := s.Model(a.model)
@@ -71,7 +72,8 @@ func (p *parser) cluster(args []string) error {
 		return cluster.Unknown("GPU model", a.model, have)
 	}
 	for i := range a.nodes {
-		n := cluster.Node{Name: a.name + strconv.Itoa(len(s.Nodes)+1), Model: m.Name, GPUs: a.gpus, CPU: a.cpu, RAM: a.ram,
+		n := cluster.Node{Name: a.name + strconv.Itoa(len(s.Nodes)+1), Model: m.Name, GPUs: a.gpus, CPU: a.cpu,
+			RAM:     a.ram,
 			Islands: a.islands, NVLink: a.nvlink, Rack: a.rack, Fabric: a.fabric, Bad: a.bad, MIG: a.mig}
 		if _, _, err := n.Geometry(&m); err != nil {
 			return fmt.Errorf("mig=: %w", err)
@@ -112,7 +114,8 @@ func (p *parser) clusterYAML() error {
 // numbers are those of this file.
 func (p *parser) indented() string {
 	from := p.at
-	for p.at < len(p.lines) && (strings.TrimSpace(p.lines[p.at]) == "" || strings.ContainsRune(" \t", rune(p.lines[p.at][0]))) {
+	for p.at < len(p.lines) &&
+		(strings.TrimSpace(p.lines[p.at]) == "" || strings.ContainsRune(" \t", rune(p.lines[p.at][0]))) {
 		p.at++
 	}
 	for p.at > from && strings.TrimSpace(p.lines[p.at-1]) == "" {

@@ -41,14 +41,18 @@ type factDef struct {
 }
 
 var factDefs = map[string][]factDef{
-	"job": {{"start", aDuration, 0}, {"end", aDuration, 0}, {"wait", aDuration, 0}, {"jct", aDuration, 0}, {"ran", aDuration, 0},
-		{"lost", aDuration, 0}, {"preempted", aNumber, 0}, {"stops", aNumber, 0}, {"outcome", aText, 0}, {"rejected", aText, 0},
+	"job": {{"start", aDuration, 0}, {"end", aDuration, 0}, {"wait", aDuration, 0}, {"jct", aDuration, 0},
+		{"ran", aDuration, 0},
+		{"lost", aDuration, 0}, {"preempted", aNumber, 0}, {"stops", aNumber, 0}, {"outcome", aText, 0},
+		{"rejected", aText, 0},
 		{"gpus", aNumber, 2}, {"nodes", aList, 2}, {"state", aText, 1}, {"why", aText, 1}, {"expected", aDuration, 1}},
 	"queue": {{"used", aNumber, 1}, {"max", aNumber, 0}},
 	"user":  {{"used", aNumber, 1}, {"max", aNumber, 0}},
-	"": {{"util", aNumber, 0}, {"goodput", aNumber, 0}, {"makespan", aDuration, 0}, {"mean-jct", aDuration, 0}, {"max-jct", aDuration, 0},
+	"": {{"util", aNumber, 0}, {"goodput", aNumber, 0}, {"makespan", aDuration, 0}, {"mean-jct", aDuration, 0},
+		{"max-jct", aDuration, 0},
 		{"mean-wait", aDuration, 0}, {"max-wait", aDuration, 0}, {"preempted", aNumber, 0}, {"completed", aNumber, 0},
-		{"unfinished", aNumber, 0}, {"used", aNumber, 1}, {"max", aNumber, 0}, {"order", aList, 0}, {"never", aList, 0}},
+		{"unfinished", aNumber, 0}, {"used", aNumber, 1}, {"max", aNumber, 0}, {"order", aList, 0},
+		{"never", aList, 0}},
 }
 
 var subjects = []string{"job", "queue", "user"}
@@ -151,7 +155,8 @@ func (x *expectCmd) checkFact(a *arg) error {
 		return cluster.Unknown("fact", a.key, have)
 	}
 	if d.at == 1 && !x.timed || d.at == 0 && x.timed {
-		return fmt.Errorf("%s is about %s", a.key, [...]string{"the whole run: leave at= out", "an instant: say at=30m"}[d.at])
+		return fmt.Errorf("%s is about %s", a.key,
+			[...]string{"the whole run: leave at= out", "an instant: say at=30m"}[d.at])
 	}
 	if d.kind >= aText && a.op != "=" && a.op != "!=" {
 		return fmt.Errorf("%s can be compared with = and != only", a.key)
@@ -213,7 +218,8 @@ func (x *expectCmd) failures(all []*played) ([]string, error) {
 					return nil, err
 				}
 				if !ok {
-					out = append(out, fmt.Sprintf("%s: %s%s is %s, not %s%s", p.label, x.prefix(p, i), a.key, got, opText(a.op), a.value))
+					out = append(out, fmt.Sprintf("%s: %s%s is %s, not %s%s", p.label, x.prefix(p, i), a.key, got,
+						opText(a.op), a.value))
 				}
 			}
 		}

@@ -177,7 +177,8 @@ func setNodeLimits(d *draft, v string) error {
 		if !ok || name == "" || err != nil || n < 0 || n > cluster.MaxTasks {
 			return fmt.Errorf("%q is not NODE:TASKS, such as n1:2 or n1+n2:0", part)
 		}
-		d.entry.Job.NodeLimits = append(d.entry.Job.NodeLimits, cluster.NodeLimit{Nodes: strings.Split(name, "+"), Tasks: n})
+		d.entry.Job.NodeLimits = append(d.entry.Job.NodeLimits,
+			cluster.NodeLimit{Nodes: strings.Split(name, "+"), Tasks: n})
 	}
 	return nil
 }
@@ -215,7 +216,8 @@ func (p *parser) job(f []string) error {
 	if err != nil {
 		return err
 	}
-	d := draft{line: p.line, tasks: 0, gpus: 1, entry: trace.Entry{Job: cluster.Job{Tier: cluster.Standard, Submit: at}}}
+	d := draft{line: p.line, tasks: 0, gpus: 1,
+		entry: trace.Entry{Job: cluster.Job{Tier: cluster.Standard, Submit: at}}}
 	if err := apply(&d, jobKeys, f[2:]); err != nil {
 		return err
 	}
@@ -259,8 +261,10 @@ func seriesOf(s string) (base string, lo, hi int, series bool, err error) {
 	a, b, ok := strings.Cut(strings.TrimSuffix(rest, "]"), "..")
 	lo, err1 := strconv.Atoi(a)
 	hi, err2 := strconv.Atoi(b)
-	if !ok || base == "" || !strings.HasSuffix(rest, "]") || err1 != nil || err2 != nil || lo < 0 || hi < lo || hi-lo >= maxSeries {
-		return "", 0, 0, false, fmt.Errorf("%q is not a job's name, nor a series such as small[1..40] of at most %d", s, maxSeries)
+	if !ok || base == "" || !strings.HasSuffix(rest, "]") || err1 != nil || err2 != nil || lo < 0 || hi < lo ||
+		hi-lo >= maxSeries {
+		return "", 0, 0, false,
+			fmt.Errorf("%q is not a job's name, nor a series such as small[1..40] of at most %d", s, maxSeries)
 	}
 	return base, lo, hi, true, nil
 }

@@ -75,10 +75,11 @@ var lookKeys = []key[lookCmd]{
 }
 
 // moveKeys are the keys of moves.
-var moveKeys = append(slices.Clone(lookKeys), key[lookCmd]{name: "compact", set: func(l *lookCmd, v string) (err error) {
-	l.compact, err = engine.ParseCompact(v)
-	return err
-}})
+var moveKeys = append(slices.Clone(lookKeys),
+	key[lookCmd]{name: "compact", set: func(l *lookCmd, v string) (err error) {
+		l.compact, err = engine.ParseCompact(v)
+		return err
+	}})
 
 func (p *parser) explain(args []string) error {
 	l := &lookCmd{what: "job"}
@@ -190,18 +191,25 @@ func (p *played) movesLines(list []engine.Moves) (out []string) {
 		m := &list[i]
 		for k := range m.Moves {
 			x := &m.Moves[k]
-			out = append(out, fmt.Sprintf("move %s (%s) from %s to %s: costs %s of GPU time (checkpoint %s, restart %s, lost %s)", name(x.Job), x.Has(),
-				strings.Join(x.From, ","), strings.Join(x.To, ","), human(x.Cost), human(x.Stop), human(x.Restart), human(x.Lost)))
+			out = append(out, fmt.Sprintf(
+				"move %s (%s) from %s to %s: costs %s of GPU time (checkpoint %s, restart %s, lost %s)", name(x.Job),
+				x.Has(),
+				strings.Join(x.From, ","), strings.Join(x.To, ","), human(x.Cost), human(x.Stop), human(x.Restart),
+				human(x.Lost)))
 		}
 		if m.Empties != "" {
-			out = append(out, fmt.Sprintf("%s is empty then: gains %s, costs %s", m.Empties, human(m.Benefit), human(m.Cost)))
+			out = append(out, fmt.Sprintf("%s is empty then: gains %s, costs %s", m.Empties, human(m.Benefit),
+				human(m.Cost)))
 		} else if len(m.Moves) > 0 {
 			without := "unknown"
 			if m.Without != cluster.Never {
 				without = clock(m.Without)
 			}
-			out = append(out, fmt.Sprintf("%s starts on %s at %s instead of %s: saves %s x %g GPUs x weight %g = %s, costs %s", name(m.Job), strings.Join(m.On, ","),
-				clock(m.Start), without, human(m.Saved), float64(m.Milli)/1000, float64(m.Weight)/1000, human(m.Benefit), human(m.Cost)))
+			out = append(out, fmt.Sprintf(
+				"%s starts on %s at %s instead of %s: saves %s x %g GPUs x weight %g = %s, costs %s", name(m.Job),
+				strings.Join(m.On, ","),
+				clock(m.Start), without, human(m.Saved), float64(m.Milli)/1000, float64(m.Weight)/1000,
+				human(m.Benefit), human(m.Cost)))
 		}
 		if m.Text != "" {
 			out = append(out, m.Text)

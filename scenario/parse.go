@@ -92,7 +92,8 @@ func parse(name string, text []byte) (*file, error) {
 	if len(text) > maxText {
 		return nil, &Error{name, 1, fmt.Errorf("longer than %d bytes", maxText)}
 	}
-	p := &parser{name: name, lines: strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n"), set: &setup{file: name}}
+	p := &parser{name: name, lines: strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n"),
+		set: &setup{file: name}}
 	about, err := p.about()
 	if err != nil {
 		return nil, err
@@ -130,7 +131,8 @@ func (p *parser) about() (string, error) {
 		case strings.TrimSpace(l) == "" && words == nil:
 			continue
 		case len(words) < 4:
-			return "", &Error{p.name, i + 1, errors.New("a scenario begins with a comment that says what it shows and what is expected")}
+			return "", &Error{p.name, i + 1,
+				errors.New("a scenario begins with a comment that says what it shows and what is expected")}
 		}
 		break
 	}

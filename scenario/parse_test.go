@@ -143,7 +143,8 @@ func TestReadme(t *testing.T) {
 		}
 	}
 	for _, w := range words {
-		if s := string(text); !strings.Contains(s, "`"+w+"`") && !strings.Contains(s, "`"+w+"=") && !strings.Contains(s, w+" ") {
+		if s := string(text); !strings.Contains(s, "`"+w+"`") && !strings.Contains(s, "`"+w+"=") &&
+			!strings.Contains(s, w+" ") {
 			t.Errorf("README.md does not explain %q", w)
 		}
 	}
@@ -151,7 +152,8 @@ func TestReadme(t *testing.T) {
 
 func TestFields(t *testing.T) {
 	got, err := fields(`1m s[1..3] type=(a, b) x="y # z"   flag # comment (`)
-	if want := []string{"1m", "s[1..3]", "type=(a, b)", `x="y # z"`, "flag"}; err != nil || strings.Join(got, "|") != strings.Join(want, "|") {
+	if want := []string{"1m", "s[1..3]", "type=(a, b)", `x="y # z"`, "flag"}; err != nil ||
+		strings.Join(got, "|") != strings.Join(want, "|") {
 		t.Errorf("%q %v", got, err)
 	}
 	if l := list("(a,x[1,2], b)"); strings.Join(l, "|") != "a|x[1,2]|b" {
@@ -187,7 +189,8 @@ func FuzzParse(f *testing.F) {
 				wl, ids := r.set.workload()
 				r.set.script(ids)
 				for k := range wl.Jobs {
-					if j := &wl.Jobs[k].Job; int(j.ID) != k || k > 0 && j.Submit < wl.Jobs[k-1].Job.Submit || j.NumTasks() < 1 || j.NumTasks() > 2*cluster.MaxTasks*len(j.Tasks) {
+					if j := &wl.Jobs[k].Job; int(j.ID) != k || k > 0 && j.Submit < wl.Jobs[k-1].Job.Submit ||
+						j.NumTasks() < 1 || j.NumTasks() > 2*cluster.MaxTasks*len(j.Tasks) {
 						t.Fatalf("job %d of the workload: %+v", k, j)
 					}
 				}

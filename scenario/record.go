@@ -69,7 +69,8 @@ func (r *recorder) Record(b *engine.Batch, d *engine.Decision) error {
 			}
 			r.turns++
 			s := &r.stories[a.Job]
-			s.stays = append(s.stays, stay{from: b.Now, to: cluster.Never, allocs: slices.Clone(a.Allocs), turn: r.turns})
+			s.stays = append(s.stays,
+				stay{from: b.Now, to: cluster.Never, allocs: slices.Clone(a.Allocs), turn: r.turns})
 		case engine.Reject:
 			r.stories[a.Job].text = a.Text
 		}
@@ -118,7 +119,8 @@ func (s *setup) workload() (wl trace.Workload, ids []cluster.JobID) {
 			if err != nil {
 				panic("scenario: a job that was found is lost: " + err.Error())
 			}
-			if dep := (cluster.Dependency{Type: r.typ, Job: ids[jobs[0]], Elements: len(jobs), Delay: r.delay}); ids[jobs[len(jobs)-1]] == dep.Last() {
+			if dep := (cluster.Dependency{Type: r.typ, Job: ids[jobs[0]], Elements: len(jobs),
+				Delay: r.delay}); ids[jobs[len(jobs)-1]] == dep.Last() {
 				e.Job.After = append(e.Job.After, dep)
 				continue
 			}
@@ -166,7 +168,8 @@ func (r *runCmd) play(ctx context.Context, v variant) (*played, error) {
 		return nil, ctx.Err()
 	}
 	if again.Hash != out.Hash || once.Hash != out.Hash {
-		return nil, fmt.Errorf("not deterministic: decision hashes %x, %x and, on one processor, %x", out.Hash, again.Hash, once.Hash)
+		return nil, fmt.Errorf("not deterministic: decision hashes %x, %x and, on one processor, %x", out.Hash,
+			again.Hash, once.Hash)
 	}
 	jr, err := journal.NewReader("journal", bytes.NewReader(buf.Bytes()))
 	if err == nil {
@@ -181,8 +184,10 @@ func (r *runCmd) play(ctx context.Context, v variant) (*played, error) {
 
 // setupOf returns the simulator's setup of a variant, and its journal's header.
 func (r *runCmd) setupOf(v variant, spec *cluster.Spec) (sim.Setup, journal.Header) {
-	su := sim.Setup{Policy: v.policy, Placer: v.place, World: sim.Options{Startup: r.startup, Seed: uint64(r.seed), Until: r.until},
-		Config: engine.Config{Depth: r.depth, Reserve: r.reserve, MinRuntime: r.minRuntime, Starvation: r.starvation, HoldAfter: r.holdAfter, Defrag: r.defrag}}
+	su := sim.Setup{Policy: v.policy, Placer: v.place,
+		World: sim.Options{Startup: r.startup, Seed: uint64(r.seed), Until: r.until},
+		Config: engine.Config{Depth: r.depth, Reserve: r.reserve, MinRuntime: r.minRuntime, Starvation: r.starvation,
+			HoldAfter: r.holdAfter, Defrag: r.defrag}}
 	if v.backfill != "" {
 		b, _ := engine.ParseBackfill(v.backfill) // checked when it was read
 		su.Backfill = &b
@@ -199,9 +204,11 @@ func (r *runCmd) setupOf(v variant, spec *cluster.Spec) (sim.Setup, journal.Head
 	if belief != nil {
 		su.Config.Speeds = perf.Belief{Model: belief}
 	}
-	return su, journal.Header{Rules: config.Rules{Perf: belief, Spec: *spec, Policy: v.policy, Placer: v.place, Backfill: v.backfill,
-		Depth: r.depth, Reserve: r.reserve, MinRuntime: r.minRuntime, Starvation: r.starvation, HoldAfter: r.holdAfter,
-		Stop: su.Config.Stop, Defrag: r.defrag}}
+	return su, journal.Header{
+		Rules: config.Rules{Perf: belief, Spec: *spec, Policy: v.policy, Placer: v.place, Backfill: v.backfill,
+			Depth: r.depth, Reserve: r.reserve, MinRuntime: r.minRuntime, Starvation: r.starvation,
+			HoldAfter: r.holdAfter,
+			Stop:      su.Config.Stop, Defrag: r.defrag}}
 }
 
 // at replays the journal up to an instant, and returns the engine at that point.

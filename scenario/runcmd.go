@@ -92,7 +92,8 @@ var runKeys = []key[runCmd]{
 }
 
 func (p *parser) run(args []string) error {
-	r := &runCmd{line: p.line, holdAfter: engine.DefaultHoldAfter, policies: []string{"fifo"}, places: []string{"best-fit"}, backfills: []string{""},
+	r := &runCmd{line: p.line, holdAfter: engine.DefaultHoldAfter, policies: []string{"fifo"},
+		places: []string{"best-fit"}, backfills: []string{""},
 		until: defaultUntil, seed: 1, depth: 0, showJobs: "auto"}
 	if err := apply(r, runKeys, args); err != nil {
 		return err

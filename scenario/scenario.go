@@ -126,7 +126,9 @@ func (f *file) check(c *command, all map[*runCmd][]*played, res *Result, opt Opt
 // hint reports the most likely mistake: no empty line after an output.
 func hint(want []string) string {
 	for _, l := range want {
-		if word, _, _ := strings.Cut(l, " "); slices.ContainsFunc(verbs(), func(v verb) bool { return v.name == word }) {
+		if word, _, _ := strings.Cut(l, " "); slices.ContainsFunc(verbs(), func(v verb) bool {
+			return v.name == word
+		}) {
 			return fmt.Sprintf("\n(an output ends at the first empty line: is one missing above %q?)", l)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 
 // Run `go test ./scenario -rewrite` to replace the expected outputs by the actual ones. Read the
 // diff: accept only what you can explain.
-var rewrite = flag.Bool("rewrite", false, "rewrite the expected outputs of testdata/*.scn; accept only what you can explain")
+var rewrite = flag.Bool("rewrite", false,
+	"rewrite the expected outputs of testdata/*.scn; accept only what you can explain")
 
 func scenarios(t testing.TB) []string {
 	var files []string

@@ -80,7 +80,8 @@ func (s *Search) fuse(members []int) ([]int, []span) {
 			from += n
 		}
 	}
-	slices.SortStableFunc(groups, func(a, b span) int { return (b.to - b.from) - (a.to - a.from) }) // larger groups get GPUs first
+	// larger groups get GPUs first
+	slices.SortStableFunc(groups, func(a, b span) int { return (b.to - b.from) - (a.to - a.from) })
 	return members, groups
 }
 
@@ -96,7 +97,8 @@ func (s *Search) candidate() int {
 	if s.over*1000 < len(s.cells)*s.m.Eager {
 		return -1
 	}
-	for k := len(b.Rungs) - 1; k >= 0; k-- { // the last rung that all its trials have finished: the first to finish a rung need not be its best
+	// the last rung that all its trials have finished: the first to finish a rung need not be its best
+	for k := len(b.Rungs) - 1; k >= 0; k-- {
 		if len(b.members[k]) == 0 || len(b.ranked[k]) < len(b.members[k]) {
 			continue
 		}

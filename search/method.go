@@ -29,7 +29,8 @@ type About struct{ Name, What, Knobs, Source string }
 
 // Methods lists all methods, in the order of the documentation.
 var Methods = []About{
-	{Random, "every trial runs to the whole budget; the yardstick", "trials, budget.max", "Bergstra and Bengio, JMLR 2012"},
+	{Random, "every trial runs to the whole budget; the yardstick", "trials, budget.max",
+		"Bergstra and Bengio, JMLR 2012"},
 	{Halving, "all trials run a little, the best 1/eta of them eta times as long, and so on; each rung waits for its slowest trial",
 		"trials, budget.min, budget.max, eta", "Jamieson and Talwalkar, AISTATS 2016"},
 	{Band, "successive halving several times over, from many trials with little budget to few with all of it: it need not be known how early trials can be told apart",

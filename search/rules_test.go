@@ -108,7 +108,8 @@ func TestStopsLate(t *testing.T) {
 	if len(d) != 1 || d[0].Type != Stop || d[0].Trials[0] != 1 || d[0].Rung != 0 {
 		t.Fatalf("trial 1 is the worse of two: %+v", d)
 	}
-	if d = step(t, s, 0, Event{Type: Reported, Trial: 1, Rung: 2, Metric: 0.1}); len(d) != 0 || len(s.brackets[0].ranked[1]) != 1 || len(s.brackets[0].ranked[2]) != 0 {
+	if d = step(t, s, 0, Event{Type: Reported, Trial: 1, Rung: 2, Metric: 0.1}); len(d) != 0 ||
+		len(s.brackets[0].ranked[1]) != 1 || len(s.brackets[0].ranked[2]) != 0 {
 		t.Errorf("%+v; what a trial that is to leave reports later counts: %v", d, s.brackets[0].ranked)
 	}
 	if d = step(t, s, 0, passed(2, 6, 6, 6, 6)...); len(d) != 0 {
@@ -133,11 +134,14 @@ func TestReached(t *testing.T) {
 		m    Method
 		want []Rung
 	}{
-		{Method{Name: ASHA, Trials: 4, Min: 1, Max: 81, Eta: 3, Stopping: true}, []Rung{{4, 1}, {1, 3}, {1, 9}, {1, 27}, {1, 81}}},
-		{Method{Name: ASHA, Trials: 9, Min: 1, Max: 20, Eta: 3, Stopping: true}, []Rung{{9, 1}, {3, 3}, {1, 9}, {1, 20}}},
+		{Method{Name: ASHA, Trials: 4, Min: 1, Max: 81, Eta: 3, Stopping: true},
+			[]Rung{{4, 1}, {1, 3}, {1, 9}, {1, 27}, {1, 81}}},
+		{Method{Name: ASHA, Trials: 9, Min: 1, Max: 20, Eta: 3, Stopping: true},
+			[]Rung{{9, 1}, {3, 3}, {1, 9}, {1, 20}}},
 		{Method{Name: ASHA, Trials: 64, Min: 1, Max: 81, Eta: 3}, []Rung{{64, 1}, {21, 3}, {7, 9}, {2, 27}}},
 		{Method{Name: Halving, Trials: 9, Min: 1, Max: 8, Eta: 3}, []Rung{{9, 1}, {3, 3}}},
-		{Method{Name: Halving, Trials: 81, Min: 1, Max: 81, Eta: 3}, []Rung{{81, 1}, {27, 3}, {9, 9}, {3, 27}, {1, 81}}},
+		{Method{Name: Halving, Trials: 81, Min: 1, Max: 81, Eta: 3},
+			[]Rung{{81, 1}, {27, 3}, {9, 9}, {3, 27}, {1, 81}}},
 	} {
 		s := begin(t, c.m)
 		if got := s.Brackets()[0].Rungs; !slices.Equal(got, c.want) || c.m.Reached() != c.want[len(c.want)-1].Budget {
@@ -172,11 +176,13 @@ func TestHydroResult(t *testing.T) {
 	if r, _ := s.Best(); r != first {
 		t.Errorf("%+v", r)
 	}
-	d := step(t, s, 9, Event{Type: Reported, Trial: 0, Rung: 1, Metric: 9}, Event{Type: Reported, Trial: 1, Rung: 1, Metric: 8}, Event{Type: Reported, Trial: 2, Rung: 1, Metric: 0.5})
+	d := step(t, s, 9, Event{Type: Reported, Trial: 0, Rung: 1, Metric: 9},
+		Event{Type: Reported, Trial: 1, Rung: 1, Metric: 8}, Event{Type: Reported, Trial: 2, Rung: 1, Metric: 0.5})
 	if !d[0].Target || d[0].Trials[0] != 2 {
 		t.Fatalf("%+v", d)
 	}
-	for _, ev := range []Event{{Type: Reported, Trial: 2, Rung: 2, Metric: 0.25}, {Type: Reported, Trial: 2, Rung: 2, Metric: 3, Target: true}} {
+	for _, ev := range []Event{{Type: Reported, Trial: 2, Rung: 2, Metric: 0.25},
+		{Type: Reported, Trial: 2, Rung: 2, Metric: 3, Target: true}} {
 		if r, _ := s.Best(); r != first {
 			t.Errorf("%+v", r)
 		}
@@ -195,7 +201,8 @@ func TestHydroCancelled(t *testing.T) {
 	if d := step(t, s, 9, left); len(d) != 0 || s.target[0].state != failed {
 		t.Errorf("a person cancelled it: %+v", d)
 	}
-	rung := []Event{{Type: Reported, Trial: 0, Rung: 1, Metric: 2}, {Type: Reported, Trial: 1, Rung: 1, Metric: 1}, {Type: Reported, Trial: 2, Rung: 1, Metric: 3}}
+	rung := []Event{{Type: Reported, Trial: 0, Rung: 1, Metric: 2}, {Type: Reported, Trial: 1, Rung: 1, Metric: 1},
+		{Type: Reported, Trial: 2, Rung: 1, Metric: 3}}
 	again := threeRungs(t)
 	step(t, again, 0, append(rung, left)...)
 	if again.target[0].state != open {
@@ -213,7 +220,8 @@ func BenchmarkMethods(b *testing.B) {
 		{"halving", Method{Name: Halving, Trials: 10_000, Min: 1, Max: 81, Eta: 3}},
 		{"stopping", Method{Name: ASHA, Trials: 10_000, Min: 1, Max: 81, Eta: 3, Stopping: true}},
 		{"hydro", Method{Name: Hydro, Trials: 10_000, Min: 1, Max: 81, Eta: 3, Scale: 8, Eager: 500}},
-		{"hydro-fused", Method{Name: Hydro, Trials: 10_000, Min: 1, Max: 81, Eta: 3, Scale: 8, Eager: 500, Fusion: []int{7}}},
+		{"hydro-fused", Method{Name: Hydro, Trials: 10_000, Min: 1, Max: 81, Eta: 3, Scale: 8, Eager: 500,
+			Fusion: []int{7}}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			w := &workers{m: c.m}
@@ -244,7 +252,8 @@ func (w *workers) report(t testing.TB) {
 	d := w.live[i]
 	var evs []Event
 	for _, trial := range d.Trials {
-		evs = append(evs, Event{Type: Reported, Trial: trial, Rung: d.Rung + w.marks[d.Trials[0]], Metric: w.r.Float64(), Target: d.Target})
+		evs = append(evs, Event{Type: Reported, Trial: trial, Rung: d.Rung + w.marks[d.Trials[0]],
+			Metric: w.r.Float64(), Target: d.Target})
 	}
 	if w.m.Stopping && w.marks[d.Trials[0]] < len(d.Marks)-1 {
 		w.marks[d.Trials[0]]++
@@ -256,7 +265,9 @@ func (w *workers) report(t testing.TB) {
 		t.Fatal(err)
 	}
 	for _, d := range list {
-		w.live = slices.DeleteFunc(w.live, func(x Decision) bool { return x.Target == d.Target && x.Trials[0] == d.Trials[0] })
+		w.live = slices.DeleteFunc(w.live, func(x Decision) bool {
+			return x.Target == d.Target && x.Trials[0] == d.Trials[0]
+		})
 	}
 	if list, err = w.s.Step(nil, 500-len(w.live)); err != nil {
 		t.Fatal(err)
@@ -300,7 +311,8 @@ func TestQuantile(t *testing.T) {
 			}
 			if n := len(before); n > 0 {
 				got, want := s.quantile(&s.brackets[0], trial, 0, n), quantileOf(before, eta)
-				if math.Abs(got-want) > 1e-9 && !math.IsNaN(got) && !math.IsNaN(want) || math.IsNaN(got) != math.IsNaN(want) {
+				if math.Abs(got-want) > 1e-9 && !math.IsNaN(got) && !math.IsNaN(want) ||
+					math.IsNaN(got) != math.IsNaN(want) {
 					t.Fatalf("eta %d, trial %d: %g, want %g", eta, trial, got, want)
 				}
 			}

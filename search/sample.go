@@ -46,7 +46,8 @@ func (p *Parameter) Check() error {
 			return fmt.Errorf("parameters.%s: a logarithm needs numbers above 0, not %g", p.Name, p.Low)
 		}
 	case Int:
-		if finite && (p.Low != math.Trunc(p.Low) || p.High != math.Trunc(p.High) || math.Abs(p.Low) > 1<<52 || math.Abs(p.High) > 1<<52) {
+		if finite && (p.Low != math.Trunc(p.Low) || p.High != math.Trunc(p.High) || math.Abs(p.Low) > 1<<52 ||
+			math.Abs(p.High) > 1<<52) {
 			return fmt.Errorf("parameters.%s: %g and %g must be whole numbers", p.Name, p.Low, p.High)
 		}
 	case Uniform:

@@ -107,7 +107,8 @@ func New(m Method) (*Search, error) {
 	}
 	for i := range plan {
 		n := len(plan[i].Rungs)
-		b := bracket{Bracket: plan[i], fresh: plan[i].First, first: make([]int, n), heard: make([]int, n), opened: make([]int, n), fused: make([]int, n)}
+		b := bracket{Bracket: plan[i], fresh: plan[i].First, first: make([]int, n), heard: make([]int, n),
+			opened: make([]int, n), fused: make([]int, n)}
 		b.ranked, b.members, b.groups = make([][]int, n), make([][]int, n), make([][]span, n)
 		s.brackets = append(s.brackets, b)
 		for range b.Trials() {

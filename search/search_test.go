@@ -14,7 +14,8 @@ func TestLog(t *testing.T) {
 	for _, c := range []struct {
 		n, base int64
 		want    int
-	}{{1, 3, 0}, {2, 3, 0}, {3, 3, 1}, {80, 3, 3}, {81, 3, 4}, {82, 3, 4}, {243, 3, 5}, {1 << 40, 2, 40}, {math.MaxInt64, 2, 62}, {1000, 10, 3}, {999, 10, 2}, {125, 5, 3}} {
+	}{{1, 3, 0}, {2, 3, 0}, {3, 3, 1}, {80, 3, 3}, {81, 3, 4}, {82, 3, 4}, {243, 3, 5}, {1 << 40, 2, 40},
+		{math.MaxInt64, 2, 62}, {1000, 10, 3}, {999, 10, 2}, {125, 5, 3}} {
 		if got := Log(c.n, c.base); got != c.want {
 			t.Errorf("log %d of %d: %d, want %d", c.base, c.n, got, c.want)
 		}
@@ -24,7 +25,8 @@ func TestLog(t *testing.T) {
 // Hyperband with R=81, eta=3 has the brackets of the paper's table.
 func TestHyperbandBrackets(t *testing.T) {
 	m := Method{Name: Band, Min: 1, Max: 81, Eta: 3}
-	want := [][]Rung{{{81, 1}, {27, 3}, {9, 9}, {3, 27}, {1, 81}}, {{34, 3}, {11, 9}, {3, 27}, {1, 81}}, {{15, 9}, {5, 27}, {1, 81}}, {{8, 27}, {2, 81}}, {{5, 81}}}
+	want := [][]Rung{{{81, 1}, {27, 3}, {9, 9}, {3, 27}, {1, 81}}, {{34, 3}, {11, 9}, {3, 27}, {1, 81}},
+		{{15, 9}, {5, 27}, {1, 81}}, {{8, 27}, {2, 81}}, {{5, 81}}}
 	plan := m.Plan()
 	if len(plan) != len(want) {
 		t.Fatalf("%d brackets", len(plan))
@@ -89,7 +91,8 @@ func TestASHAPromotes(t *testing.T) {
 			t.Errorf("after %d finishes: %+v", i+1, d)
 		}
 	}
-	if d := step(t, s, 1, Event{Type: Reported, Trial: 2, Metric: 4}); d[0].Trials[0] != 1 || d[0].Rung != 1 || d[0].From != 1 || d[0].Budget != 3 {
+	if d := step(t, s, 1, Event{Type: Reported, Trial: 2, Metric: 4}); d[0].Trials[0] != 1 || d[0].Rung != 1 ||
+		d[0].From != 1 || d[0].Budget != 3 {
 		t.Errorf("after three: %+v", d)
 	}
 	if d := step(t, s, 1, Event{Type: Reported, Trial: 3, Metric: 1}); d[0].Trials[0] != 3 || d[0].Rung != 1 {
@@ -129,7 +132,8 @@ func TestASHAStops(t *testing.T) {
 	if s.Done() {
 		t.Error("two trials run")
 	}
-	if d := step(t, s, 0, Event{Type: Reported, Trial: 0, Rung: 1, Metric: 1.5}, Event{Type: Reported, Trial: 2, Rung: 1, Metric: math.NaN()}); len(d) != 1 || d[0].Trials[0] != 2 {
+	if d := step(t, s, 0, Event{Type: Reported, Trial: 0, Rung: 1, Metric: 1.5},
+		Event{Type: Reported, Trial: 2, Rung: 1, Metric: math.NaN()}); len(d) != 1 || d[0].Trials[0] != 2 {
 		t.Errorf("a diverged trial continues: %+v", d)
 	}
 	step(t, s, 0, Event{Type: Reported, Trial: 0, Rung: 2, Metric: 1})
@@ -181,7 +185,8 @@ func TestFusion(t *testing.T) {
 // Fused groups are of one shape, formed again at each rung; the best of enough trials starts at full size, and
 // gives way to a better one.
 func TestHydro(t *testing.T) {
-	s := begin(t, Method{Name: Hydro, Trials: 9, Min: 1, Max: 9, Eta: 3, Scale: 8, Eager: 500, Fusion: []int{3, 2}, Group: func(t int) int { return t % 2 }})
+	s := begin(t, Method{Name: Hydro, Trials: 9, Min: 1, Max: 9, Eta: 3, Scale: 8, Eager: 500, Fusion: []int{3, 2},
+		Group: func(t int) int { return t % 2 }})
 	d := step(t, s, 99)
 	var groups []string
 	for _, x := range d {
@@ -198,11 +203,14 @@ func TestHydro(t *testing.T) {
 	if len(d) != 3 || !d[0].Target || d[0].Trials[0] != 0 || d[0].Budget != 9 || d[0].From != 0 {
 		t.Fatalf("six of nine are over, and the best is 0: %+v", d)
 	}
-	if !slices.Equal(d[1].Trials, []int{0, 2}) || d[1].From != 1 || d[1].Budget != 3 || !slices.Equal(d[2].Trials, []int{1}) {
+	if !slices.Equal(d[1].Trials, []int{0, 2}) || d[1].From != 1 || d[1].Budget != 3 ||
+		!slices.Equal(d[2].Trials, []int{1}) {
 		t.Errorf("rung 1: %+v", d[1:])
 	}
-	d = step(t, s, 99, Event{Type: Reported, Trial: 0, Rung: 1, Metric: 0.5}, Event{Type: Reported, Trial: 2, Rung: 1, Metric: 0.1}, Event{Type: Reported, Trial: 1, Rung: 1, Metric: 0.4})
-	if len(d) != 3 || d[0].Type != Stop || !d[0].Target || d[0].Trials[0] != 0 || d[1].Type != Start || !d[1].Target || d[1].Trials[0] != 2 || d[2].Rung != 2 {
+	d = step(t, s, 99, Event{Type: Reported, Trial: 0, Rung: 1, Metric: 0.5},
+		Event{Type: Reported, Trial: 2, Rung: 1, Metric: 0.1}, Event{Type: Reported, Trial: 1, Rung: 1, Metric: 0.4})
+	if len(d) != 3 || d[0].Type != Stop || !d[0].Target || d[0].Trials[0] != 0 || d[1].Type != Start || !d[1].Target ||
+		d[1].Trials[0] != 2 || d[2].Rung != 2 {
 		t.Fatalf("trial 2 has overtaken 0: %+v", d)
 	}
 	step(t, s, 0, Event{Type: Reported, Trial: 2, Rung: 2, Metric: 0.01})
@@ -235,12 +243,17 @@ func TestHydroAgain(t *testing.T) {
 	var got []string
 	got = append(got, aims(step(t, s, 99, evs...)))
 	got = append(got, aims(step(t, s, 99, Event{Type: Reported, Trial: 3, Rung: 1, Metric: 3})))
-	got = append(got, aims(step(t, s, 99, Event{Type: Reported, Trial: 0, Rung: 1, Metric: 2}, Event{Type: Reported, Trial: 1, Rung: 1, Metric: 1}, Event{Type: Reported, Trial: 2, Rung: 1, Metric: 4})))
-	got = append(got, aims(step(t, s, 99, Event{Type: Left, Trial: 0, Rung: 2, Target: true}, Event{Type: Reported, Trial: 0, Rung: 2, Metric: 1}, Event{Type: Reported, Trial: 1, Rung: 2, Metric: 2})))
+	got = append(got, aims(
+		step(t, s, 99, Event{Type: Reported, Trial: 0, Rung: 1, Metric: 2},
+			Event{Type: Reported, Trial: 1, Rung: 1, Metric: 1}, Event{Type: Reported, Trial: 2, Rung: 1, Metric: 4})))
+	got = append(got, aims(
+		step(t, s, 99, Event{Type: Left, Trial: 0, Rung: 2, Target: true},
+			Event{Type: Reported, Trial: 0, Rung: 2, Metric: 1}, Event{Type: Reported, Trial: 1, Rung: 2, Metric: 2})))
 	if want := []string{"+0 ", "", "-0 +1 ", "-1 +0 "}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	step(t, s, 0, Event{Type: Left, Trial: 1, Rung: 2, Target: true}, Event{Type: Reported, Trial: 0, Rung: 2, Metric: 0.5, Target: true})
+	step(t, s, 0, Event{Type: Left, Trial: 1, Rung: 2, Target: true},
+		Event{Type: Reported, Trial: 0, Rung: 2, Metric: 0.5, Target: true})
 	if r, ok := s.Best(); !ok || !s.Done() || !r.Target || r.Trial != 0 {
 		t.Errorf("done %v, %+v", s.Done(), r)
 	}
@@ -256,7 +269,8 @@ func TestHydroAlone(t *testing.T) {
 	if len(d) != 2 || !slices.Equal(d[0].Trials, []int{0}) || !slices.Equal(d[1].Trials, []int{1}) {
 		t.Fatalf("%+v", d)
 	}
-	d = step(t, s, 9, Event{Type: Failed, Trial: 0}, Event{Type: Reported, Trial: 1, Metric: 1}, Event{Type: Reported, Trial: 2, Metric: 3}, Event{Type: Reported, Trial: 3, Metric: 2})
+	d = step(t, s, 9, Event{Type: Failed, Trial: 0}, Event{Type: Reported, Trial: 1, Metric: 1},
+		Event{Type: Reported, Trial: 2, Metric: 3}, Event{Type: Reported, Trial: 3, Metric: 2})
 	if len(d) != 1 || !slices.Equal(d[0].Trials, []int{1, 3}) || d[0].From != 1 {
 		t.Fatalf("%+v", d)
 	}
@@ -272,7 +286,8 @@ func methods() []Method {
 		{Name: ASHA, Trials: 40, Min: 1, Max: 27, Eta: 3},
 		{Name: ASHA, Trials: 40, Min: 1, Max: 16, Eta: 2, Skip: 1},
 		{Name: ASHA, Trials: 40, Min: 1, Max: 27, Eta: 3, Stopping: true},
-		{Name: Hydro, Trials: 30, Min: 1, Max: 9, Eta: 3, Scale: 8, Eager: 500, Fusion: []int{4, 3}, Group: func(t int) int { return t % 2 }},
+		{Name: Hydro, Trials: 30, Min: 1, Max: 9, Eta: 3, Scale: 8, Eager: 500, Fusion: []int{4, 3},
+			Group: func(t int) int { return t % 2 }},
 		{Name: Hydro, Trials: 20, Min: 4, Max: 4, Eta: 3, Scale: 1, Eager: 1000, Fusion: []int{7}},
 	}
 }
@@ -299,7 +314,9 @@ func (p *player) decided(list []Decision) {
 	promoted := map[int]int{}
 	for _, d := range list {
 		if d.Type == Stop {
-			p.live = slices.DeleteFunc(p.live, func(x Decision) bool { return x.Target == d.Target && slices.Equal(x.Trials, d.Trials) })
+			p.live = slices.DeleteFunc(p.live, func(x Decision) bool {
+				return x.Target == d.Target && slices.Equal(x.Trials, d.Trials)
+			})
 			if d.Target {
 				p.note(Event{Type: Left, Trial: d.Trials[0], Rung: d.Rung, Target: true})
 			} else {
@@ -353,7 +370,9 @@ func (p *player) happen() []Event {
 		broken := len(d.Trials) > 1 && p.r.IntN(4) == 0
 		p.broken = p.broken || broken
 		for _, t := range d.Trials {
-			ev := Event{Type: Reported, Trial: t, Rung: d.Rung, Target: d.Target, Metric: math.Round(p.r.Float64() * 20)} // including ties
+			// including ties
+			ev := Event{Type: Reported, Trial: t, Rung: d.Rung, Target: d.Target,
+				Metric: math.Round(p.r.Float64() * 20)}
 			if p.r.IntN(10) == 0 || broken {
 				ev.Type, ev.Fused = Failed, broken
 			}
@@ -374,7 +393,8 @@ func (p *player) happen() []Event {
 func TestPlayed(t *testing.T) {
 	for k, m := range methods() {
 		for seed := range uint64(30) {
-			p := &player{t: t, s: begin(t, m), m: m, r: rand.New(rand.NewPCG(seed, uint64(k))), marks: map[int]int{}, begun: map[string]int{}, finished: map[int]int{}, paid: map[int]int64{}}
+			p := &player{t: t, s: begin(t, m), m: m, r: rand.New(rand.NewPCG(seed, uint64(k))), marks: map[int]int{},
+				begun: map[string]int{}, finished: map[int]int{}, paid: map[int]int64{}}
 			workers := 1 + int(seed)%7
 			var evs []Event
 			for turns := 0; ; turns++ {
@@ -385,7 +405,8 @@ func TestPlayed(t *testing.T) {
 				step(t, again, 0, heard...)
 				mine := step(t, p.s, workers-len(p.live))
 				if theirs := step(t, again, workers-len(p.live)); !reflect.DeepEqual(mine, theirs) {
-					t.Fatalf("%s, seed %d, turn %d: decided %+v, and with what is known of the past %+v", m.Name, seed, turns, mine, theirs)
+					t.Fatalf("%s, seed %d, turn %d: decided %+v, and with what is known of the past %+v", m.Name, seed,
+						turns, mine, theirs)
 				}
 				p.decided(mine)
 				checkTwins(t, p.s)
@@ -484,7 +505,9 @@ func TestASHATwin(t *testing.T) {
 
 // Configurations follow from the seed and the trial's number; another parameter leaves the others unchanged.
 func TestConfig(t *testing.T) {
-	list := []Parameter{{Name: "lr", Kind: LogUniform, Low: 1e-4, High: 1}, {Name: "m", Kind: Uniform, Low: -1, High: 1}, {Name: "b", Kind: Choice, Values: []any{16, 32, 64}}, {Name: "n", Kind: Int, Low: 2, High: 5}}
+	list := []Parameter{{Name: "lr", Kind: LogUniform, Low: 1e-4, High: 1},
+		{Name: "m", Kind: Uniform, Low: -1, High: 1}, {Name: "b", Kind: Choice, Values: []any{16, 32, 64}},
+		{Name: "n", Kind: Int, Low: 2, High: 5}}
 	small, ints, picks := 0, map[any]int{}, map[any]int{}
 	for trial := range 4000 {
 		c := Config(list, 1, trial)
@@ -502,14 +525,16 @@ func TestConfig(t *testing.T) {
 			t.Fatal("a parameter depends on the others")
 		}
 	}
-	if small < 1850 || small > 2150 || len(ints) != 4 || len(picks) != 3 || ints[int64(2)] < 900 || ints[int64(5)] < 900 || picks[16] < 1200 {
+	if small < 1850 || small > 2150 || len(ints) != 4 || len(picks) != 3 || ints[int64(2)] < 900 ||
+		ints[int64(5)] < 900 || picks[16] < 1200 {
 		t.Errorf("%d below the middle, %v, %v", small, ints, picks)
 	}
 	if reflect.DeepEqual(Config(list, 1, 0), Config(list, 2, 0)) {
 		t.Error("the seed changes nothing")
 	}
 	for trial := range 200 { // rounded to six digits they would be 1
-		for _, p := range []Parameter{{Name: "x", Low: 0.9999991, High: 0.9999999}, {Name: "x", Kind: LogUniform, Low: 0.9999991, High: 0.9999999}} {
+		for _, p := range []Parameter{{Name: "x", Low: 0.9999991, High: 0.9999999},
+			{Name: "x", Kind: LogUniform, Low: 0.9999991, High: 0.9999999}} {
 			if v, _ := Config([]Parameter{p}, 1, trial)[0].V.(float64); v < p.Low || v > p.High {
 				t.Fatalf("%v is not between %v and %v", v, p.Low, p.High)
 			}
@@ -518,7 +543,8 @@ func TestConfig(t *testing.T) {
 	if p := (Parameter{Name: "a", Kind: Choice, Values: []any{1.0, math.Inf(-1)}}); p.Check() == nil {
 		t.Error("an infinite choice is accepted")
 	}
-	grid := []Parameter{{Name: "a", Kind: Grid, Values: []any{1, 2}}, {Name: "b", Kind: Grid, Values: []any{"x", "y", "z"}}}
+	grid := []Parameter{{Name: "a", Kind: Grid, Values: []any{1, 2}},
+		{Name: "b", Kind: Grid, Values: []any{"x", "y", "z"}}}
 	seen := ""
 	for trial := range GridSize(grid) {
 		c := Config(grid, 9, trial)
@@ -535,10 +561,14 @@ func TestCheck(t *testing.T) {
 		m    Method
 		want string
 	}{
-		{Method{Name: "bayes"}, "method"}, {Method{Name: Random, Trials: 0, Max: 1}, "trials"}, {Method{Name: ASHA, Trials: 3, Max: 0}, "budget.max"},
-		{Method{Name: ASHA, Trials: 3, Max: 9, Min: 10, Eta: 3}, "budget.min"}, {Method{Name: ASHA, Trials: 3, Max: 9, Min: 1, Eta: 1}, "eta"},
-		{Method{Name: ASHA, Trials: 3, Max: 9, Min: 1, Eta: 3, Skip: 3}, "skip"}, {Method{Name: Halving, Trials: 3, Max: 9, Min: 1, Eta: 3, Stopping: true}, "skip, stopping"},
-		{Method{Name: Hydro, Trials: 3, Max: 9, Min: 1, Eta: 3, Scale: 6, Eager: 500}, "scale"}, {Method{Name: Hydro, Trials: 3, Max: 9, Min: 1, Eta: 3, Scale: 8}, "eager"},
+		{Method{Name: "bayes"}, "method"}, {Method{Name: Random, Trials: 0, Max: 1}, "trials"},
+		{Method{Name: ASHA, Trials: 3, Max: 0}, "budget.max"},
+		{Method{Name: ASHA, Trials: 3, Max: 9, Min: 10, Eta: 3}, "budget.min"},
+		{Method{Name: ASHA, Trials: 3, Max: 9, Min: 1, Eta: 1}, "eta"},
+		{Method{Name: ASHA, Trials: 3, Max: 9, Min: 1, Eta: 3, Skip: 3}, "skip"},
+		{Method{Name: Halving, Trials: 3, Max: 9, Min: 1, Eta: 3, Stopping: true}, "skip, stopping"},
+		{Method{Name: Hydro, Trials: 3, Max: 9, Min: 1, Eta: 3, Scale: 6, Eager: 500}, "scale"},
+		{Method{Name: Hydro, Trials: 3, Max: 9, Min: 1, Eta: 3, Scale: 8}, "eager"},
 		{Method{Name: ASHA, Trials: 3, Max: 9, Min: 1, Eta: 3, Scale: 8}, "scale"},
 	} {
 		if err := c.m.Check(); err == nil || len(err.Error()) < len(c.want) || err.Error()[:len(c.want)] != c.want {
@@ -557,7 +587,9 @@ func TestCheck(t *testing.T) {
 	if _, err := s.Step([]Event{{Trial: 1, Rung: 4}}, 0); err == nil {
 		t.Error("a rung that there is not")
 	}
-	for _, p := range []Parameter{{Name: "a", Kind: LogUniform, Low: 0, High: 1}, {Name: "a", Kind: Int, Low: 0.5, High: 2}, {Name: "a", Low: 2, High: 1}, {Name: "a", Kind: Choice}, {Name: "a", High: math.Inf(1)}} {
+	for _, p := range []Parameter{{Name: "a", Kind: LogUniform, Low: 0, High: 1},
+		{Name: "a", Kind: Int, Low: 0.5, High: 2}, {Name: "a", Low: 2, High: 1}, {Name: "a", Kind: Choice},
+		{Name: "a", High: math.Inf(1)}} {
 		if p.Check() == nil {
 			t.Errorf("%+v is accepted", p)
 		}

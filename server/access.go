@@ -131,11 +131,13 @@ func (s *Server) guard(tcp bool) http.Handler {
 			}
 			if who != nil {
 				ctx := context.WithValue(r.Context(), callerKey{}, who)
-				r = r.WithContext(local.WithActor(ctx, local.Actor{User: who.User.Name, Role: who.Role, From: origin(r, who)}))
+				r = r.WithContext(local.WithActor(ctx,
+					local.Actor{User: who.User.Name, Role: who.Role, From: origin(r, who)}))
 			}
 			if s.m.Stuck() && !alwaysAnswered[pattern] {
 				w.Header().Set("Retry-After", "5")
-				refuse(w, http.StatusServiceUnavailable, "the state cannot be written at the moment (is its disk full?); running jobs continue; try again")
+				refuse(w, http.StatusServiceUnavailable,
+					"the state cannot be written at the moment (is its disk full?); running jobs continue; try again")
 				return
 			}
 			if who != nil && staysOpen(pattern, r) {
@@ -176,7 +178,8 @@ func allowed(need string, who *Caller, r *http.Request, tcp bool) (int, string) 
 	case who == nil:
 		return http.StatusUnauthorized, nobody
 	case need != nearby && !who.may(need):
-		return http.StatusForbidden, "only " + need + "s may do that; you are " + who.User.Name + ", with the role " + who.Role
+		return http.StatusForbidden,
+			"only " + need + "s may do that; you are " + who.User.Name + ", with the role " + who.Role
 	case who.session != nil && r.Method != http.MethodGet && r.Method != http.MethodHead &&
 		subtle.ConstantTimeCompare([]byte(r.Header.Get("X-Muster-CSRF")), []byte(who.session.csrf)) != 1:
 		return http.StatusForbidden, "the header X-Muster-CSRF does not hold what GET /v1/me says"

@@ -51,14 +51,16 @@ func newWorld(t testing.TB) *world {
 	}
 	spec.Nodes[0].Name = "box"
 	ctx, stop := context.WithCancel(t.Context())
-	m, err := local.Open(ctx, local.Options{Dir: t.TempDir(), Now: time.Now, Log: slog.New(slog.DiscardHandler), Shim: []string{"false"},
-		Rules: config.Rules{Spec: *spec, Policy: "fifo", Placer: "best-fit"}})
+	m, err := local.Open(ctx,
+		local.Options{Dir: t.TempDir(), Now: time.Now, Log: slog.New(slog.DiscardHandler), Shim: []string{"false"},
+			Rules: config.Rules{Spec: *spec, Policy: "fifo", Placer: "best-fit"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- m.Run(ctx) }()
-	w := &world{t: t, ctx: ctx, m: m, s: New(m, Options{Info: Info{Version: "test"}, Hosts: []string{"box.example"}}), me: me, tokens: map[string]string{}}
+	w := &world{t: t, ctx: ctx, m: m, s: New(m, Options{Info: Info{Version: "test"}, Hosts: []string{"box.example"}}),
+		me: me, tokens: map[string]string{}}
 	t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {
@@ -77,7 +79,9 @@ func newWorld(t testing.TB) *world {
 func (w *world) token(user, role string, valid time.Duration) string {
 	w.t.Helper()
 	text := tokenPrefix + secret()
-	if _, err := w.m.AddToken(w.t.Context(), store.Token{Hash: hashOf(text), User: user, Role: role, Expires: time.Now().Add(valid).UnixNano()}); err != nil {
+	if _, err := w.m.AddToken(w.t.Context(),
+		store.Token{Hash: hashOf(text), User: user, Role: role,
+			Expires: time.Now().Add(valid).UnixNano()}); err != nil {
 		w.t.Fatal(err)
 	}
 	return text
@@ -86,7 +90,8 @@ func (w *world) token(user, role string, valid time.Duration) string {
 // job submits a held job as the owner.
 func (w *world) job() int {
 	w.t.Helper()
-	ids, err := w.m.Submit(w.t.Context(), w.me, &api.Submission{Command: []string{"private"}, Hold: true, Env: []string{"KEY=hunter2"}}, "")
+	ids, err := w.m.Submit(w.t.Context(), w.me,
+		&api.Submission{Command: []string{"private"}, Hold: true, Env: []string{"KEY=hunter2"}}, "")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -245,7 +250,9 @@ func (w *world) subject(route string) int {
 	case !strings.Contains(route, "{id}"):
 		return 1
 	case strings.Contains(route, "/tokens/"):
-		id, err := w.m.AddToken(w.t.Context(), store.Token{Hash: secret(), User: w.me.Name, Role: api.RoleUser, Expires: time.Now().Add(time.Hour).UnixNano()})
+		id, err := w.m.AddToken(w.t.Context(),
+			store.Token{Hash: secret(), User: w.me.Name, Role: api.RoleUser,
+				Expires: time.Now().Add(time.Hour).UnixNano()})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -261,13 +268,15 @@ func (w *world) subject(route string) int {
 }
 
 func concrete(pattern string, id int) string {
-	return strings.NewReplacer("{id}", strconv.Itoa(id), "{name}", "box", "{schema}", "Job.json", "{$}", "").Replace(pattern)
+	return strings.NewReplacer("{id}", strconv.Itoa(id), "{name}", "box", "{schema}", "Job.json", "{$}",
+		"").Replace(pattern)
 }
 
 // routes lists the routes that the server answers.
 func (s *Server) routes() (list []string) {
 	for path, item := range s.api.OpenAPI().Paths {
-		for method, op := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PATCH": item.Patch, "PUT": item.Put, "DELETE": item.Delete} {
+		for method, op := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PATCH": item.Patch,
+			"PUT": item.Put, "DELETE": item.Delete} {
 			if op != nil {
 				list = append(list, method+" "+path)
 			}
@@ -280,7 +289,8 @@ func (s *Server) routes() (list []string) {
 func TestMasked(t *testing.T) {
 	w := newWorld(t)
 	id := w.job()
-	for who, sees := range map[string][2]bool{"o": {true, true}, "s": {false, false}, "p": {true, false}, "a": {true, true}} {
+	for who, sees := range map[string][2]bool{"o": {true, true}, "s": {false, false}, "p": {true, false},
+		"a": {true, true}} {
 		for _, path := range []string{fmt.Sprintf("/v1/jobs/%d", id), fmt.Sprintf("/v1/jobs/%d/why", id), "/v1/jobs"} {
 			text := w.ask(who, "GET", path, "").Body.String()
 			sees := sees
@@ -313,10 +323,12 @@ func TestTokens(t *testing.T) {
 	}
 	w.tokens["k"] = k.Token
 	var me api.Me
-	if err := json.Unmarshal(w.ask("k", "GET", "/v1/me", "").Body.Bytes(), &me); err != nil || me.User != "ann" || me.Role != "operator" || me.Admin {
+	if err := json.Unmarshal(w.ask("k", "GET", "/v1/me", "").Body.Bytes(), &me); err != nil || me.User != "ann" ||
+		me.Role != "operator" || me.Admin {
 		t.Errorf("%+v %v", me, err)
 	}
-	if text := w.ask("a", "GET", "/v1/tokens", "").Body.String(); !strings.Contains(text, `"ci"`) || strings.Contains(text, k.Token) {
+	if text := w.ask("a", "GET", "/v1/tokens", "").Body.String(); !strings.Contains(text, `"ci"`) ||
+		strings.Contains(text, k.Token) {
 		t.Errorf("the list: %s", text)
 	}
 	all, err := w.m.Tokens(t.Context())
@@ -325,7 +337,8 @@ func TestTokens(t *testing.T) {
 	}
 	w.tokens["x"] = w.token("ann", api.RoleAdmin, -time.Second)
 	for who, why := range map[string]string{"x": "expired"} {
-		if got := w.ask(who, "GET", "/v1/me", ""); got.Code != http.StatusUnauthorized || !strings.Contains(got.Body.String(), why) {
+		if got := w.ask(who, "GET", "/v1/me", ""); got.Code != http.StatusUnauthorized ||
+			!strings.Contains(got.Body.String(), why) {
 			t.Errorf("%s: %d %s", why, got.Code, got.Body)
 		}
 	}
@@ -347,7 +360,8 @@ func TestSession(t *testing.T) {
 	}
 	in := w.ask("", "GET", link.Path, "")
 	cookies := in.Result().Cookies()
-	if in.Code != http.StatusOK || len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode {
+	if in.Code != http.StatusOK || len(cookies) != 1 || !cookies[0].HttpOnly ||
+		cookies[0].SameSite != http.SameSiteStrictMode {
 		t.Fatalf("%d %v", in.Code, cookies)
 	}
 	if again := w.ask("", "GET", link.Path, ""); again.Code != http.StatusForbidden {
@@ -355,11 +369,13 @@ func TestSession(t *testing.T) {
 	}
 	cookie := []string{"Cookie", cookies[0].Name + "=" + cookies[0].Value}
 	var me api.Me
-	if err := json.Unmarshal(w.ask("", "GET", "/v1/me", "", cookie...).Body.Bytes(), &me); err != nil || me.User != w.me.Name || me.Role != api.RoleUser || me.CSRF == "" {
+	if err := json.Unmarshal(w.ask("", "GET", "/v1/me", "", cookie...).Body.Bytes(), &me); err != nil ||
+		me.User != w.me.Name || me.Role != api.RoleUser || me.CSRF == "" {
 		t.Fatalf("%+v %v", me, err)
 	}
 	cancel := fmt.Sprintf("/v1/jobs/%d/cancel", w.job())
-	if got := w.ask("", "POST", cancel, "", cookie...); got.Code != http.StatusForbidden || !strings.Contains(got.Body.String(), "X-Muster-CSRF") {
+	if got := w.ask("", "POST", cancel, "", cookie...); got.Code != http.StatusForbidden ||
+		!strings.Contains(got.Body.String(), "X-Muster-CSRF") {
 		t.Errorf("a forged request: %d %s", got.Code, got.Body)
 	}
 	header := append(cookie, "X-Muster-CSRF", me.CSRF)
@@ -377,7 +393,8 @@ func TestSession(t *testing.T) {
 // A host name that was made to point here is refused; addresses and the server's own names are answered.
 func TestHosts(t *testing.T) {
 	w := newWorld(t)
-	for host, want := range map[string]int{"evil.example": 421, "evil.example:8765": 421, "": 200, "localhost:8765": 200, "127.0.0.1": 200,
+	for host, want := range map[string]int{"evil.example": 421, "evil.example:8765": 421, "": 200,
+		"localhost:8765": 200, "127.0.0.1": 200,
 		"[::1]:8765": 200, "10.0.0.7:8765": 200, "Box.Example:8765": 200, "127.0.0.1.evil.example": 421} {
 		if got := w.ask("o", "GET", "/v1/me", "", "Host", host); got.Code != want {
 			t.Errorf("Host %q: %d, not %d", host, got.Code, want)
@@ -394,7 +411,8 @@ func TestNoRoute(t *testing.T) {
 			t.Errorf("POST %s: %d %s", path, got.Code, got.Body)
 		}
 	}
-	if got := w.ask("o", "GET", "/v1/jobs/x/log", ""); got.Code != 404 || !strings.Contains(got.Body.String(), "not the number of a job") {
+	if got := w.ask("o", "GET", "/v1/jobs/x/log", ""); got.Code != 404 ||
+		!strings.Contains(got.Body.String(), "not the number of a job") {
 		t.Errorf("%d %s", got.Code, got.Body)
 	}
 	if got := w.ask("o", "GET", fmt.Sprintf("/v1/jobs/%d/log?from=-x", w.job()), ""); got.Code != 422 {
@@ -408,8 +426,10 @@ func TestRoles(t *testing.T) {
 	for _, c := range []struct {
 		u    account.User
 		want string
-	}{{account.User{Name: "x", UID: 0}, api.RoleAdmin}, {account.User{Name: "x", UID: os.Getuid()}, api.RoleAdmin}, {account.User{Name: "ann", UID: 77777, GID: 5}, api.RoleOperator},
-		{account.User{Name: "bob", UID: 77778, GID: 5, Groups: []int{0}}, api.RoleAdmin}, {account.User{Name: "eve", UID: 77779, GID: 5}, api.RoleUser}} {
+	}{{account.User{Name: "x", UID: 0}, api.RoleAdmin}, {account.User{Name: "x", UID: os.Getuid()}, api.RoleAdmin},
+		{account.User{Name: "ann", UID: 77777, GID: 5}, api.RoleOperator},
+		{account.User{Name: "bob", UID: 77778, GID: 5, Groups: []int{0}}, api.RoleAdmin},
+		{account.User{Name: "eve", UID: 77779, GID: 5}, api.RoleUser}} {
 		if got := r.roleOf(&c.u); got != c.want {
 			t.Errorf("%+v: %s, not %s", c.u, got, c.want)
 		}

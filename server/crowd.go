@@ -116,7 +116,8 @@ func (l *countedListener) Accept() (net.Conn, error) {
 func tooMany(conn net.Conn, most int) {
 	body := fmt.Sprintf(`{"title":"Too Many Requests","status":429,"detail":"there are too many open connections of yours (at most %d), or of all users; `+
 		`close some, or the operator of this machine raises limits.connections in the daemon's configuration"}`, most)
-	_, _ = fmt.Fprintf(conn, "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/problem+json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
+	_, _ = fmt.Fprintf(conn,
+		"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/problem+json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
 	if c, ok := conn.(interface{ CloseWrite() error }); ok {
 		_ = c.CloseWrite()
 	}
@@ -153,7 +154,8 @@ func (c *crowd) stream(user string) (leave func(), err error) {
 	defer c.mu.Unlock()
 	if most := c.limits.Load().Streams; most > 0 && c.streams[user] >= most {
 		return nil, fmt.Errorf("%w: %s has %d requests open that stay open (events, waits, followed logs, terminals), the most allowed; "+
-			"close some, or the operator of this machine raises limits.streams in the daemon's configuration", errTooMany, user, most)
+			"close some, or the operator of this machine raises limits.streams in the daemon's configuration",
+			errTooMany, user, most)
 	}
 	c.streams[user]++
 	return func() {

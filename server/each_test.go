@@ -42,7 +42,8 @@ func TestEach(t *testing.T) {
 		return st.GetStatus()
 	}
 	for i := range tokensEach + 2 {
-		if code := h("mallory"); (code == http.StatusCreated) != (i < tokensEach) || i >= tokensEach && code != http.StatusTooManyRequests {
+		if code := h("mallory"); (code == http.StatusCreated) != (i < tokensEach) || i >= tokensEach &&
+			code != http.StatusTooManyRequests {
 			t.Fatalf("token %d: %d", i+1, code)
 		}
 	}

@@ -100,7 +100,9 @@ func peer(c net.Conn) (uid, pid int, err error) {
 	}
 	var cred *unix.Ucred
 	var credErr error
-	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
 		return 0, 0, err
 	}
 	if credErr != nil {
@@ -155,7 +157,8 @@ func (s *Server) identify(r *http.Request) (*Caller, error) {
 func (s *Server) byToken(ctx context.Context, token string) (*Caller, error) {
 	k, err := s.m.Token(ctx, hashOf(token))
 	if err != nil || k.Expires > 0 && k.Expires <= s.m.Now().UnixNano() {
-		return nil, errors.New("the token is not known here, was revoked or has expired: muster token create makes another")
+		return nil, errors.New(
+			"the token is not known here, was revoked or has expired: muster token create makes another")
 	}
 	who := newCaller(account.UserNamed(k.User), k.Role)
 	who.token = k.ID

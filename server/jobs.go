@@ -62,9 +62,11 @@ const commitWait = 30 * time.Second
 
 // jobs registers the operations that change jobs, and those that wait for them.
 func (s *Server) jobs(a huma.API) {
-	huma.Register(a, huma.Operation{OperationID: "submit", Method: http.MethodPost, Path: "/v1/jobs", Summary: "Submit a job or an array",
+	huma.Register(a, huma.Operation{OperationID: "submit", Method: http.MethodPost, Path: "/v1/jobs",
+		Summary:       "Submit a job or an array",
 		DefaultStatus: http.StatusCreated, MaxBodyBytes: 16 << 20}, s.submit)
-	huma.Register(a, huma.Operation{OperationID: "wait", Method: http.MethodGet, Path: "/v1/jobs/{id}/wait", Summary: "A job, when it is over"},
+	huma.Register(a, huma.Operation{OperationID: "wait", Method: http.MethodGet, Path: "/v1/jobs/{id}/wait",
+		Summary: "A job, when it is over"},
 		func(ctx context.Context, in *idInput) (*jobOutput, error) {
 			who, err := caller(ctx)
 			if err != nil {
@@ -73,7 +75,8 @@ func (s *Server) jobs(a huma.API) {
 			j, err := s.m.Wait(ctx, in.ID)
 			return &jobOutput{view.Shown(who, j)}, problem(err)
 		})
-	huma.Register(a, huma.Operation{OperationID: "signal", Method: http.MethodPost, Path: "/v1/jobs/{id}/signal", Summary: "Send a signal to a running job"},
+	huma.Register(a, huma.Operation{OperationID: "signal", Method: http.MethodPost, Path: "/v1/jobs/{id}/signal",
+		Summary: "Send a signal to a running job"},
 		func(ctx context.Context, in *signalInput) (*struct{}, error) {
 			if err := s.mayTouch(ctx, in.ID); err != nil {
 				return nil, err
@@ -84,22 +87,23 @@ func (s *Server) jobs(a huma.API) {
 		})
 	for _, verb := range []string{"cancel", "hold", "release", "requeue", "suspend", "resume"} {
 		huma.Register(a, huma.Operation{OperationID: verb, Method: http.MethodPost, Path: "/v1/jobs/{id}/" + verb,
-			Summary: strings.ToUpper(verb[:1]) + verb[1:] + " a job"}, func(ctx context.Context, in *idInput) (*jobOutput, error) {
-			if err := s.mayTouch(ctx, in.ID); err != nil {
-				return nil, err
-			}
-			ctx, cancel := context.WithTimeout(ctx, commitWait)
-			defer cancel()
-			who, err := caller(ctx)
-			if err != nil {
-				return nil, err
-			}
-			if err := s.m.Act(ctx, in.ID, verb, who.User.Name); err != nil {
-				return nil, problem(err)
-			}
-			j, err := s.m.Job(ctx, in.ID)
-			return &jobOutput{j}, problem(err)
-		})
+			Summary: strings.ToUpper(verb[:1]) + verb[1:] + " a job"},
+			func(ctx context.Context, in *idInput) (*jobOutput, error) {
+				if err := s.mayTouch(ctx, in.ID); err != nil {
+					return nil, err
+				}
+				ctx, cancel := context.WithTimeout(ctx, commitWait)
+				defer cancel()
+				who, err := caller(ctx)
+				if err != nil {
+					return nil, err
+				}
+				if err := s.m.Act(ctx, in.ID, verb, who.User.Name); err != nil {
+					return nil, problem(err)
+				}
+				j, err := s.m.Job(ctx, in.ID)
+				return &jobOutput{j}, problem(err)
+			})
 	}
 }
 
@@ -111,19 +115,21 @@ type actedOutput struct{ Body api.Acted }
 func (s *Server) jobsAtOnce(a huma.API) {
 	for _, verb := range local.Many {
 		huma.Register(a, huma.Operation{OperationID: verb + "-jobs", Method: http.MethodPost, Path: "/v1/jobs/" + verb,
-			Summary: strings.ToUpper(verb[:1]) + verb[1:] + " jobs, all in one step"}, func(ctx context.Context, in *selectionInput) (*actedOutput, error) {
-			who, err := caller(ctx)
-			if err != nil {
-				return nil, err
-			}
-			if !in.Body.Filters() && len(in.Body.Jobs)+len(in.Body.Elements) == 0 {
-				return nil, huma.Error422UnprocessableEntity("no job is named, and no filter given; all: true means all of yours")
-			}
-			ctx, cancel := context.WithTimeout(ctx, commitWait)
-			defer cancel()
-			done, err := s.m.ActOnAll(ctx, &in.Body, verb, local.Requester{Name: who.User.Name, Owns: who.Owns})
-			return &actedOutput{done}, problem(err)
-		})
+			Summary: strings.ToUpper(verb[:1]) + verb[1:] + " jobs, all in one step"},
+			func(ctx context.Context, in *selectionInput) (*actedOutput, error) {
+				who, err := caller(ctx)
+				if err != nil {
+					return nil, err
+				}
+				if !in.Body.Filters() && len(in.Body.Jobs)+len(in.Body.Elements) == 0 {
+					return nil, huma.Error422UnprocessableEntity(
+						"no job is named, and no filter given; all: true means all of yours")
+				}
+				ctx, cancel := context.WithTimeout(ctx, commitWait)
+				defer cancel()
+				done, err := s.m.ActOnAll(ctx, &in.Body, verb, local.Requester{Name: who.User.Name, Owns: who.Owns})
+				return &actedOutput{done}, problem(err)
+			})
 	}
 }
 
@@ -164,7 +170,8 @@ func (s *Server) describe(ctx context.Context, out *submitOutput, ids []int) err
 		_ = s.m.Told(ctx, &why.Job)
 	}
 	j := &why.Job
-	to.Expected, to.Rough, to.Position, to.AtEarliest, to.ByLimits = j.Expected, j.Rough, j.Position, j.AtEarliest, j.ByLimits
+	to.Expected, to.Rough, to.Position, to.AtEarliest, to.ByLimits = j.Expected, j.Rough, j.Position, j.AtEarliest,
+		j.ByLimits
 	to.Earliest, to.Latest, to.Scored = j.Earliest, j.Latest, j.Scored
 	out.Body.Jobs, out.Body.Job, out.Body.Why = &ids, &to, &why
 	return err

@@ -12,7 +12,8 @@ import (
 // answer, with the same number.
 func TestMinimalAnswer(t *testing.T) {
 	w := newWorld(t)
-	const one, array = `{"command":["true"],"hold":true,"env":["KEY=hunter2"]}`, `{"command":["true"],"hold":true,"array":"3-5"}`
+	const one, array = `{"command":["true"],"hold":true,"env":["KEY=hunter2"]}`,
+		`{"command":["true"],"hold":true,"array":"3-5"}`
 	for _, c := range []struct {
 		prefer, body, want string
 	}{
@@ -28,14 +29,18 @@ func TestMinimalAnswer(t *testing.T) {
 			t.Errorf("%q: %d %s", c.prefer, r.Code, text)
 		case c.want != "" && (text != c.want || applied != "return=minimal"):
 			t.Errorf("%q: %q, applied %q", c.prefer, text, applied)
-		case c.want == "" && (!strings.Contains(text, `"why":{"job":{`) || !strings.Contains(text, `"jobs":[`) || !strings.Contains(text, `"id":`) || applied != ""):
+		case c.want == "" &&
+			(!strings.Contains(text, `"why":{"job":{`) || !strings.Contains(text, `"jobs":[`) ||
+				!strings.Contains(text, `"id":`) || applied != ""):
 			t.Errorf("%q: %q, applied %q", c.prefer, text, applied)
 		}
 	}
-	if r := w.ask("o", "POST", "/v1/jobs", `{"command":["true"],"gpus":99}`, "Prefer", "return=minimal"); r.Code != http.StatusUnprocessableEntity {
+	if r := w.ask("o", "POST", "/v1/jobs", `{"command":["true"],"gpus":99}`, "Prefer",
+		"return=minimal"); r.Code != http.StatusUnprocessableEntity {
 		t.Errorf("what is refused: %d %s", r.Code, r.Body)
 	}
-	if r := w.ask("o", "POST", "/v1/jobs?test=true", one, "Prefer", "return=minimal"); r.Code != http.StatusCreated || !strings.Contains(r.Body.String(), `"jobs":[],"job":{`) {
+	if r := w.ask("o", "POST", "/v1/jobs?test=true", one, "Prefer", "return=minimal"); r.Code != http.StatusCreated ||
+		!strings.Contains(r.Body.String(), `"jobs":[],"job":{`) {
 		t.Errorf("a test: %d %s", r.Code, r.Body)
 	}
 }

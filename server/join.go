@@ -29,7 +29,8 @@ func (s *Server) joining(a huma.API) {
 			}
 			who, ok := ctx.Value(uidKey{}).(credential)
 			if !ok {
-				return nil, huma.Error409Conflict("a command can be run in a job on its own machine only, through the service's socket")
+				return nil, huma.Error409Conflict(
+					"a command can be run in a job on its own machine only, through the service's socket")
 			}
 			out, err := s.m.Join(ctx, in.ID, in.Task, local.Process{PID: who.pid, UID: who.uid})
 			var field *api.FieldError

@@ -73,11 +73,13 @@ func (s *Server) look(a huma.API) {
 		return who, nil
 	}})
 	s.handle("GET /v1/events", view.Events(src))
-	huma.Register(a, huma.Operation{OperationID: "partitions", Method: http.MethodGet, Path: "/v1/partitions", Summary: "The partitions"},
+	huma.Register(a, huma.Operation{OperationID: "partitions", Method: http.MethodGet, Path: "/v1/partitions",
+		Summary: "The partitions"},
 		func(context.Context, *none) (*struct{ Body []api.Partition }, error) {
 			return &struct{ Body []api.Partition }{s.m.Partitions()}, nil
 		})
-	huma.Register(a, huma.Operation{OperationID: "fair", Method: http.MethodGet, Path: "/v1/fair", Summary: "What fair shares and priorities are made of"},
+	huma.Register(a, huma.Operation{OperationID: "fair", Method: http.MethodGet, Path: "/v1/fair",
+		Summary: "What fair shares and priorities are made of"},
 		func(context.Context, *none) (*struct{ Body api.Fair }, error) {
 			return &struct{ Body api.Fair }{s.m.Fair()}, nil
 		})

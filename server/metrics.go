@@ -39,19 +39,33 @@ func NewMetrics() *Metrics {
 	// From a second to a day.
 	slow := []float64{1, 10, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}
 	m := &Metrics{reg: prometheus.NewRegistry(),
-		steps:       prometheus.NewHistogram(prometheus.HistogramOpts{Name: "muster_step_duration_seconds", Help: "Time to decide a step.", Buckets: quick}),
-		stores:      prometheus.NewHistogram(prometheus.HistogramOpts{Name: "muster_store_write_duration_seconds", Help: "Time to store a step durably.", Buckets: quick}),
-		notStored:   prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_store_write_failures_total", Help: "Attempts to store a step that failed."}),
-		submissions: prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_submissions_total", Help: "Jobs submitted; each element of an array is one."}),
+		steps: prometheus.NewHistogram(
+			prometheus.HistogramOpts{Name: "muster_step_duration_seconds", Help: "Time to decide a step.",
+				Buckets: quick}),
+		stores: prometheus.NewHistogram(
+			prometheus.HistogramOpts{Name: "muster_store_write_duration_seconds", Help: "Time to store a step durably.",
+				Buckets: quick}),
+		notStored: prometheus.NewCounter(
+			prometheus.CounterOpts{Name: "muster_store_write_failures_total",
+				Help: "Attempts to store a step that failed."}),
+		submissions: prometheus.NewCounter(
+			prometheus.CounterOpts{Name: "muster_submissions_total",
+				Help: "Jobs submitted; each element of an array is one."}),
 		preemptions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_preemptions_total",
 			Help: "Jobs preempted: for a higher tier, to give a queue back what it is owed, for a higher priority, other."}, []string{"reason"}),
-		ended: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_jobs_ended_total", Help: "Jobs that are over, by how they ended."}, []string{"state"}),
+		ended: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "muster_jobs_ended_total", Help: "Jobs that are over, by how they ended."},
+			[]string{"state"}),
 		idle: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_idle_actions_total",
 			Help: "What was done about jobs that do not use their GPUs: warned, demoted, stopped; busy: it was taken back."}, []string{"action"}),
 		predictions: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "muster_prediction_error_seconds",
-			Help: "By how much jobs started later or earlier than was first predicted.", Buckets: slow}, []string{"direction"}),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_http_requests_total", Help: "Requests answered."}, []string{"route", "code"})}
-	m.reg.MustRegister(m.steps, m.stores, m.notStored, m.submissions, m.preemptions, m.ended, m.idle, m.predictions, m.requests,
+			Help: "By how much jobs started later or earlier than was first predicted.", Buckets: slow},
+			[]string{"direction"}),
+		requests: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "muster_http_requests_total", Help: "Requests answered."},
+			[]string{"route", "code"})}
+	m.reg.MustRegister(m.steps, m.stores, m.notStored, m.submissions, m.preemptions, m.ended, m.idle, m.predictions,
+		m.requests,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -101,14 +115,18 @@ func newState(m *local.Machine, info Info) *state {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return &state{m: m, info: info,
-		build:      desc("muster_info", "The server: version, policy, placer, and whether the GPUs are simulated.", "version", "policy", "placer", "simulated"),
-		jobs:       desc("muster_jobs", "Jobs that are not over, by state.", "state"),
-		oldest:     desc("muster_oldest_pending_seconds", "How long the job that waits longest waits already."),
-		idle:       desc("muster_idle_jobs", "Running jobs that do not use their GPUs, by what was done about them.", "stage"),
-		gpus:       desc("muster_gpus", "GPUs, by state: allocated (whole or in part), free, unhealthy.", "state"),
-		ratio:      desc("muster_gpu_allocated_ratio", "Share of the healthy GPUs that jobs hold, parts counted as parts."),
-		free:       desc("muster_free_gpus", "GPUs that are free on nodes that take jobs, parts counted as parts."),
-		usable:     desc("muster_usable_gpus", "Of them what the tasks submitted last could use on average; the rest are fragments."),
+		build: desc("muster_info", "The server: version, policy, placer, and whether the GPUs are simulated.",
+			"version", "policy", "placer", "simulated"),
+		jobs:   desc("muster_jobs", "Jobs that are not over, by state.", "state"),
+		oldest: desc("muster_oldest_pending_seconds", "How long the job that waits longest waits already."),
+		idle: desc("muster_idle_jobs", "Running jobs that do not use their GPUs, by what was done about them.",
+			"stage"),
+		gpus: desc("muster_gpus", "GPUs, by state: allocated (whole or in part), free, unhealthy.", "state"),
+		ratio: desc("muster_gpu_allocated_ratio",
+			"Share of the healthy GPUs that jobs hold, parts counted as parts."),
+		free: desc("muster_free_gpus", "GPUs that are free on nodes that take jobs, parts counted as parts."),
+		usable: desc("muster_usable_gpus",
+			"Of them what the tasks submitted last could use on average; the rest are fragments."),
 		ready:      desc("muster_ready", "1: the last step could be stored."),
 		cap:        desc("muster_node_draining", "1: the node takes no more jobs.", "node"),
 		queueHolds: desc("muster_queue_allocated_gpus", "GPUs that a queue's jobs hold.", "queue"),

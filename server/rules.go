@@ -18,21 +18,27 @@ type policyInput struct{ Body api.PolicyRequest }
 
 // rules registers the operations that change how the machine schedules.
 func (s *Server) rules(a huma.API) {
-	huma.Register(a, huma.Operation{OperationID: "policy", Method: http.MethodGet, Path: "/v1/policy", Summary: "The policy that counts, since when, and who set it"},
+	huma.Register(a, huma.Operation{OperationID: "policy", Method: http.MethodGet, Path: "/v1/policy",
+		Summary: "The policy that counts, since when, and who set it"},
 		func(ctx context.Context, _ *none) (*struct{ Body api.Policy }, error) {
 			p, err := s.m.Policy(ctx)
 			return &struct{ Body api.Policy }{p}, problem(err)
 		})
-	huma.Register(a, huma.Operation{OperationID: "speeds", Method: http.MethodGet, Path: "/v1/speeds", Summary: "How fast jobs of each model were measured to go"},
+	huma.Register(a, huma.Operation{OperationID: "speeds", Method: http.MethodGet, Path: "/v1/speeds",
+		Summary: "How fast jobs of each model were measured to go"},
 		func(context.Context, *none) (*struct{ Body api.Speeds }, error) {
 			return &struct{ Body api.Speeds }{s.m.Speeds()}, nil
 		})
-	huma.Register(a, huma.Operation{OperationID: "set-policy", Method: http.MethodPost, Path: "/v1/policy", Summary: "Change the policy, or say what a change would do"}, s.setPolicy)
-	huma.Register(a, huma.Operation{OperationID: "make-moves", Method: http.MethodPost, Path: "/v1/moves", Summary: "Make the moves that are worth it"}, s.makeMoves)
-	huma.Register(a, huma.Operation{OperationID: "reload", Method: http.MethodPost, Path: "/v1/config/reload", Summary: "Read the configuration again"}, s.reload)
+	huma.Register(a, huma.Operation{OperationID: "set-policy", Method: http.MethodPost, Path: "/v1/policy",
+		Summary: "Change the policy, or say what a change would do"}, s.setPolicy)
+	huma.Register(a, huma.Operation{OperationID: "make-moves", Method: http.MethodPost, Path: "/v1/moves",
+		Summary: "Make the moves that are worth it"}, s.makeMoves)
+	huma.Register(a, huma.Operation{OperationID: "reload", Method: http.MethodPost, Path: "/v1/config/reload",
+		Summary: "Read the configuration again"}, s.reload)
 }
 
-func (s *Server) makeMoves(ctx context.Context, in *struct{ Body api.MovesRequest }) (*struct{ Body []api.Moves }, error) {
+func (s *Server) makeMoves(ctx context.Context, in *struct{ Body api.MovesRequest }) (*struct{ Body []api.Moves },
+	error) {
 	ctx, cancel := context.WithTimeout(ctx, commitWait)
 	defer cancel()
 	list, err := s.m.MakeMoves(ctx, &in.Body)

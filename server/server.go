@@ -110,13 +110,15 @@ func (s *Server) ServeUnix(ctx context.Context, path string) error {
 		return err
 	}
 	l = &countedListener{l, s.crowd, true}
-	return s.serve(ctx, l, &http.Server{Handler: s.counted(s.guard(false)), ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-		uid, pid, err := peer(c)
-		if err != nil {
-			return ctx
-		}
-		return context.WithValue(ctx, uidKey{}, credential{uid, pid})
-	}})
+	return s.serve(ctx, l,
+		&http.Server{Handler: s.counted(s.guard(false)),
+			ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+				uid, pid, err := peer(c)
+				if err != nil {
+					return ctx
+				}
+				return context.WithValue(ctx, uidKey{}, credential{uid, pid})
+			}})
 }
 
 // ServeTCP serves an address until the context ends. A caller is identified by a token, or is a browser that was
@@ -137,7 +139,8 @@ func (s *Server) ServeTCP(ctx context.Context, l net.Listener, cfg *tls.Config) 
 	url := scheme + "://" + net.JoinHostPort(host, port)
 	s.url.Store(&url)
 	s.cookie += "_" + port // browsers send a host's cookies to all its ports
-	return s.serve(ctx, l, &http.Server{Handler: s.counted(s.guard(true)), IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10})
+	return s.serve(ctx, l,
+		&http.Server{Handler: s.counted(s.guard(true)), IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10})
 }
 
 func (s *Server) serve(ctx context.Context, l net.Listener, srv *http.Server) error {
@@ -176,7 +179,8 @@ func problem(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &field):
-		return huma.Error422UnprocessableEntity(field.Error(), &huma.ErrorDetail{Message: field.Text, Location: "body." + field.Field})
+		return huma.Error422UnprocessableEntity(field.Error(),
+			&huma.ErrorDetail{Message: field.Text, Location: "body." + field.Field})
 	case errors.As(err, &limit):
 		return huma.Error429TooManyRequests(limit.Error())
 	case errors.Is(err, local.ErrNoJob), errors.Is(err, local.ErrNoNode):

@@ -109,7 +109,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	now := s.m.Now()
 	se := s.sessions.take(&s.sessions.codes, r.URL.Query().Get("code"), now, true)
 	if se == nil {
-		refuse(w, http.StatusForbidden, "the link was used before, or is older than two minutes: muster dashboard makes another")
+		refuse(w, http.StatusForbidden,
+			"the link was used before, or is older than two minutes: muster dashboard makes another")
 		return
 	}
 	in := &session{who: se.who, csrf: secret(), expires: now.Add(sessionFor)}
@@ -123,7 +124,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	// The page continues by itself: a redirect would count as coming from the site of the link, and the cookie
 	// would not be sent along.
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = io.WriteString(w, "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0; url=/\"><title>Muster</title><a href=\"/\">Muster</a>\n")
+	_, _ = io.WriteString(w,
+		"<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0; url=/\"><title>Muster</title><a href=\"/\">Muster</a>\n")
 }
 
 // identityRoutes registers the routes for signing in and out.
@@ -131,7 +133,8 @@ func (s *Server) identityRoutes(a huma.API) {
 	s.handle("GET /login", s.login)
 	huma.Register(a, huma.Operation{OperationID: "dashboard", Method: http.MethodPost, Path: "/v1/dashboard",
 		Summary: "A link that lets one browser in, once"}, s.dashboard)
-	huma.Register(a, huma.Operation{OperationID: "logout", Method: http.MethodPost, Path: "/v1/logout", Summary: "End the browser's session"},
+	huma.Register(a, huma.Operation{OperationID: "logout", Method: http.MethodPost, Path: "/v1/logout",
+		Summary: "End the browser's session"},
 		func(ctx context.Context, _ *none) (*none, error) {
 			who, err := caller(ctx)
 			if err != nil {

@@ -61,8 +61,10 @@ func makeCertificate(certFile, keyFile string, names []string, now time.Time) er
 		return err
 	}
 	t := &x509.Certificate{Subject: pkix.Name{CommonName: "muster serve"}, NotBefore: now.Add(-time.Hour),
-		NotAfter: now.Add(selfSignedFor), KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true, DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}}
+		NotAfter: now.Add(selfSignedFor), KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true, DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}}
 	for _, n := range names {
 		if ip := net.ParseIP(n); ip != nil {
 			t.IPAddresses = append(t.IPAddresses, ip)
@@ -78,7 +80,8 @@ func makeCertificate(certFile, keyFile string, names []string, now time.Time) er
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}), 0o600); err != nil {
+	if err := os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}),
+		0o600); err != nil {
 		return err
 	}
 	return os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)

@@ -25,8 +25,10 @@ type tokenInput struct{ Body api.NewToken }
 // tokens registers the operations on tokens.
 func (s *Server) tokens(a huma.API) {
 	huma.Register(a, huma.Operation{OperationID: "create-token", Method: http.MethodPost, Path: "/v1/tokens",
-		Summary: "Make a token; the answer is the only one that shows it", DefaultStatus: http.StatusCreated}, s.createToken)
-	huma.Register(a, huma.Operation{OperationID: "tokens", Method: http.MethodGet, Path: "/v1/tokens", Summary: "List tokens: admins all, others their own"},
+		Summary: "Make a token; the answer is the only one that shows it", DefaultStatus: http.StatusCreated},
+		s.createToken)
+	huma.Register(a, huma.Operation{OperationID: "tokens", Method: http.MethodGet, Path: "/v1/tokens",
+		Summary: "List tokens: admins all, others their own"},
 		func(ctx context.Context, _ *none) (*struct{ Body []api.Token }, error) {
 			list, err := s.listTokens(ctx)
 			return &struct{ Body []api.Token }{list}, err
@@ -51,7 +53,8 @@ func (s *Server) createToken(ctx context.Context, in *tokenInput) (*struct{ Body
 	case k.User != who.User.Name && !who.Admin:
 		return nil, huma.Error403Forbidden("only admins make tokens for others")
 	case !who.may(k.Role):
-		return nil, huma.Error403Forbidden(fmt.Sprintf("a token of the role %s is more than your own, %s", k.Role, who.Role))
+		return nil, huma.Error403Forbidden(
+			fmt.Sprintf("a token of the role %s is more than your own, %s", k.Role, who.Role))
 	case in.Body.For < 0:
 		return nil, huma.Error422UnprocessableEntity("for: a time span such as 30d")
 	}
@@ -84,7 +87,9 @@ func (s *Server) roomForToken(ctx context.Context, who *Caller) error {
 	if err != nil || len(list) < tokensEach {
 		return err
 	}
-	return huma.Error429TooManyRequests(fmt.Sprintf("you have %d tokens, the most for one user: muster token revoke removes those that are not needed", len(list)))
+	return huma.Error429TooManyRequests(
+		fmt.Sprintf("you have %d tokens, the most for one user: muster token revoke removes those that are not needed",
+			len(list)))
 }
 
 func shownToken(k *store.Token) api.Token {

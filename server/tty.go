@@ -48,7 +48,8 @@ func (s *Server) tty(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.Close()
-	if _, err := io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+ttyProtocol+"\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(c,
+		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+ttyProtocol+"\r\n\r\n"); err != nil {
 		return
 	}
 	if gone := join(r.Context(), c, buffered, task); !gone || !input {

@@ -26,7 +26,8 @@ type nodesOutput struct{ Body []api.Node }
 
 // changes registers the operations that change waiting jobs and nodes.
 func (s *Server) changes(a huma.API) {
-	huma.Register(a, huma.Operation{OperationID: "update", Method: http.MethodPatch, Path: "/v1/jobs/{id}", Summary: "Change a waiting job"},
+	huma.Register(a, huma.Operation{OperationID: "update", Method: http.MethodPatch, Path: "/v1/jobs/{id}",
+		Summary: "Change a waiting job"},
 		func(ctx context.Context, in *updateInput) (*jobOutput, error) {
 			if err := s.mayTouch(ctx, in.ID); err != nil {
 				return nil, err
@@ -43,8 +44,10 @@ func (s *Server) changes(a huma.API) {
 			j, err := s.m.Job(ctx, in.ID)
 			return &jobOutput{view.Shown(who, j)}, problem(err)
 		})
-	for verb, summary := range map[string]string{"drain": "Let a node take no more jobs; jobs that run there continue", "resume": "Let a drained node take jobs again"} {
-		huma.Register(a, huma.Operation{OperationID: verb + "-node", Method: http.MethodPost, Path: "/v1/nodes/{name}/" + verb, Summary: summary},
+	for verb, summary := range map[string]string{"drain": "Let a node take no more jobs; jobs that run there continue",
+		"resume": "Let a drained node take jobs again"} {
+		huma.Register(a, huma.Operation{OperationID: verb + "-node", Method: http.MethodPost,
+			Path: "/v1/nodes/{name}/" + verb, Summary: summary},
 			func(ctx context.Context, in *drainInput) (*nodesOutput, error) {
 				who, err := caller(ctx)
 				if err != nil {

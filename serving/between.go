@@ -111,7 +111,8 @@ func (c *carrier) beside(g, o *Gpulet) float64 {
 	factor := 1.0
 	for i := range g.Turns {
 		for j := range o.Turns {
-			own, other := c.services[g.Turns[i].Service].use(g.Turns[i].Batch), c.services[o.Turns[j].Service].use(o.Turns[j].Batch)
+			own, other := c.services[g.Turns[i].Service].use(g.Turns[i].Batch),
+				c.services[o.Turns[j].Service].use(o.Turns[j].Batch)
 			factor = max(factor, c.o.Slower(own, other, float64(g.Percent)/100, float64(o.Percent)/100))
 		}
 	}

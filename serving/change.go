@@ -118,7 +118,8 @@ func (w *way) try(spare int, forced bool) {
 			if !e.run() {
 				continue
 			}
-			if short := w.worst(e); w.best == nil || short < w.short || short == w.short && len(e.changes) < len(w.best.changes) {
+			if short := w.worst(e); w.best == nil || short < w.short ||
+				short == w.short && len(e.changes) < len(w.best.changes) {
 				w.best, w.short = e, short
 			}
 		}
@@ -152,7 +153,9 @@ func (w *way) fresh() (gpus []int) {
 		if slices.Contains(gpus, g) || !slices.ContainsFunc(w.have, func(in Instance) bool { return in.GPU == g }) {
 			continue
 		}
-		if !slices.ContainsFunc(w.have, func(in Instance) bool { return in.GPU == g && slices.Contains(w.plan.Instances, in) }) {
+		if !slices.ContainsFunc(w.have, func(in Instance) bool {
+			return in.GPU == g && slices.Contains(w.plan.Instances, in)
+		}) {
 			gpus = append(gpus, g)
 		}
 	}
@@ -252,7 +255,8 @@ func (w *way) paired(changes []change) []change {
 		}
 		c := &list[i]
 		j := slices.IndexFunc(list[i+1:], func(o change) bool {
-			return !o.start && o.Service == c.Service && o.Profile == c.Profile && o.Point == c.Point && (o.GPU != c.GPU || o.Start != c.Start)
+			return !o.start && o.Service == c.Service && o.Profile == c.Profile && o.Point == c.Point &&
+				(o.GPU != c.GPU || o.Start != c.Start)
 		})
 		if j < 0 {
 			continue

@@ -84,7 +84,8 @@ func (s *stepped) step(st *Step, names []string) {
 
 // checkChange replays a change and checks the final state. It returns the worst shortfall, as a fraction of the
 // floor.
-func checkChange(t *testing.T, m *cluster.GPUModel, old *Deployment, c *Change, services []Service, spare int) (short float64) {
+func checkChange(t *testing.T, m *cluster.GPUModel, old *Deployment, c *Change, services []Service,
+	spare int) (short float64) {
 	t.Helper()
 	s := &stepped{t: t, m: m, busy: map[place]string{}, capacity: map[string]float64{}, least: map[string]float64{}}
 	gpus := map[int]bool{} // counted only

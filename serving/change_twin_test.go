@@ -67,7 +67,9 @@ func (e *every) next(n uint16) []uint16 {
 			}
 			for k := range e.sizes[i].best {
 				if e.sizes[i].best[k].Batch > 0 {
-					next = append(next, e.number(append(slices.Clone(has), Instance{k, 0, cluster.Instance{Profile: p.Name, Start: start}, e.sizes[i].best[k]})))
+					next = append(next, e.number(
+						append(slices.Clone(has),
+							Instance{k, 0, cluster.Instance{Profile: p.Name, Start: start}, e.sizes[i].best[k]})))
 				}
 			}
 		}
@@ -181,7 +183,8 @@ func TestFewestSpares(t *testing.T) {
 			t.Errorf("%d spare GPUs for %+v", c.Spare, plan)
 		}
 	}
-	t.Logf("%d changes take no spare GPU, %d take one: for %d of them there is a way with none, for %d it is not known", none, took, more, unsure)
+	t.Logf("%d changes take no spare GPU, %d take one: for %d of them there is a way with none, for %d it is not known",
+		none, took, more, unsure)
 	if took < 20 || more*5 > took || unsure*3 > took {
 		t.Error("that tries little, or is too many")
 	}

@@ -49,7 +49,9 @@ func Deploy(m *cluster.GPUModel, p *Plan, services []Service) *Deployment {
 	}
 	for i := range p.Instances {
 		in := &p.Instances[i]
-		d.Runs = append(d.Runs, Running{in.GPU, in.Profile, in.Start, services[in.Service].Name, in.Batch, in.Processes, in.Rate, ms(in.Point.Latency)})
+		d.Runs = append(d.Runs,
+			Running{in.GPU, in.Profile, in.Start, services[in.Service].Name, in.Batch, in.Processes, in.Rate,
+				ms(in.Point.Latency)})
 	}
 	return d
 }
@@ -90,12 +92,14 @@ func ReadDeployment(name string, data []byte, m *cluster.GPUModel) (*Deployment,
 		profile, ok := m.Profile(r.Profile)
 		switch {
 		case r.GPU < 0 || r.GPU >= mostDeployed:
-			return nil, fmt.Errorf("%s: instance %d: gpu %d; want a number from 0 to %d", name, i, r.GPU, mostDeployed-1)
+			return nil, fmt.Errorf("%s: instance %d: gpu %d; want a number from 0 to %d", name, i, r.GPU,
+				mostDeployed-1)
 		case !ok:
 			return nil, fmt.Errorf("%s: instance %d: %s does not offer MIG profile %q", name, i, m.Name, r.Profile)
 		case !slices.ContainsFunc(d.Services, func(s Promised) bool { return s.Name == r.Service }):
 			return nil, fmt.Errorf("%s: instance %d: service %q is not one of services", name, i, r.Service)
-		case r.Batch < 1 || r.Processes < 1 || !(r.Rate > 0 && r.Rate <= 1e9) || !(r.LatencyMS > 0 && r.LatencyMS < 1e12):
+		case r.Batch < 1 || r.Processes < 1 || !(r.Rate > 0 && r.Rate <= 1e9) ||
+			!(r.LatencyMS > 0 && r.LatencyMS < 1e12):
 			return nil, fmt.Errorf("%s: instance %d: want a batch, processes, a rate and a latency_ms above 0", name, i)
 		}
 		for len(geometry) <= r.GPU {
@@ -122,7 +126,8 @@ func (d *Deployment) instances(m *cluster.GPUModel, names []string) (list []Inst
 		}
 		profile, _ := m.Profile(r.Profile)
 		list = append(list, Instance{k, r.GPU, cluster.Instance{Profile: r.Profile, Start: r.Start},
-			Point{profile.Compute, r.Batch, r.Processes, r.Rate, time.Duration(math.Round(r.LatencyMS * float64(time.Millisecond))), 0}})
+			Point{profile.Compute, r.Batch, r.Processes, r.Rate,
+				time.Duration(math.Round(r.LatencyMS * float64(time.Millisecond))), 0}})
 	}
 	return list, names
 }

@@ -25,7 +25,8 @@ func TestReadDeploymentErrors(t *testing.T) {
 		{`"service": "a", "batch"`, `"service": "b", "batch"`, `service "b" is not one of services`},
 		{`"batch": 1`, `"batch": 0`, "instance 0: want a batch"},
 	} {
-		if _, err := ReadDeployment("f", []byte(strings.Replace(good, c.old, c.new, 1)), m); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ReadDeployment("f", []byte(strings.Replace(good, c.old, c.new, 1)), m); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.new, err, c.want)
 		}
 	}

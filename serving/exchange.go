@@ -75,7 +75,9 @@ func (e *exchange) start(in Instance, stays bool) {
 }
 
 func (e *exchange) stop(in Instance) {
-	e.live = slices.DeleteFunc(e.live, func(l liveInstance) bool { return l.GPU == in.GPU && l.Instance.Instance == in.Instance })
+	e.live = slices.DeleteFunc(e.live, func(l liveInstance) bool {
+		return l.GPU == in.GPU && l.Instance.Instance == in.Instance
+	})
 	r := e.room(in.GPU)
 	r.held = r.without(e.profile(&in), in.Start)
 	e.have[in.Service] -= in.Capacity()
@@ -261,7 +263,8 @@ func (e *exchange) temp(k int, capacity float64, blockers []Instance, now, after
 	var kinds []Instance
 	for i := range e.sizes {
 		if s := &e.sizes[i]; k < len(s.best) && s.best[k].Batch > 0 {
-			kinds = append(kinds, Instance{Service: k, Instance: cluster.Instance{Profile: s.profile.Name}, Point: s.best[k]})
+			kinds = append(kinds,
+				Instance{Service: k, Instance: cluster.Instance{Profile: s.profile.Name}, Point: s.best[k]})
 		}
 	}
 	for i := range blockers {

@@ -17,12 +17,16 @@ var kinds = []struct {
 	does func(r *rand.Rand, compute int, less float64) float64 // less: its rate on the next smaller instance
 }{
 	{"rising by chance", 150, func(r *rand.Rand, _ int, less float64) float64 { return less + 5 + 40*r.Float64() }},
-	{"much faster on large instances", 150, func(r *rand.Rand, c int, _ float64) float64 { return float64(c*c) * (1 + 2*r.Float64()) }},
+	{"much faster on large instances", 150, func(r *rand.Rand, c int, _ float64) float64 {
+		return float64(c*c) * (1 + 2*r.Float64())
+	}},
 	{"too large for half of the instances", 150, func(r *rand.Rand, c int, less float64) float64 {
 		return (less + 5 + 40*r.Float64()) * float64(max(c/7, r.IntN(2)))
 	}},
 	{"at high rates", 600, func(r *rand.Rand, _ int, less float64) float64 { return less + 5 + 40*r.Float64() }},
-	{"nearly in proportion", 150, func(r *rand.Rand, c int, _ float64) float64 { return 10 * float64(c) * (0.9 + 0.2*r.Float64()) }},
+	{"nearly in proportion", 150, func(r *rand.Rand, c int, _ float64) float64 {
+		return 10 * float64(c) * (0.9 + 0.2*r.Float64())
+	}},
 	{"on one size only", 150, nil},
 }
 
@@ -52,7 +56,8 @@ func randomKind(r *rand.Rand, kind, services int) (list []Service) {
 // exchanged is how many GPUs the plan takes before the search for fewer.
 func exchanged(t *testing.T, m *cluster.GPUModel, services []Service) int {
 	t.Helper()
-	p := &planner{m: m, services: services, sizes: sizes(m, services), known: map[counts]int{}, at: make([]int, len(services))}
+	p := &planner{m: m, services: services, sizes: sizes(m, services), known: map[counts]int{},
+		at: make([]int, len(services))}
 	p.findLayouts()
 	for k := range services {
 		p.choices = append(p.choices, p.waysFor(k, 1))
@@ -82,7 +87,8 @@ func TestFewest(t *testing.T) {
 				checkPlan(t, m, p, services)
 				bound, was := boundOf(m, services), exchanged(t, m, services)
 				if p.GPUs > was || p.Least < bound || p.GPUs != p.Least {
-					t.Errorf("%s: %d GPUs after a search, %d before; at least %d, by compute slices %d", kinds[kind].name, p.GPUs, was, p.Least, bound)
+					t.Errorf("%s: %d GPUs after a search, %d before; at least %d, by compute slices %d",
+						kinds[kind].name, p.GPUs, was, p.Least, bound)
 				}
 				plans++
 				if was > bound {
@@ -90,7 +96,8 @@ func TestFewest(t *testing.T) {
 				}
 				saved += was - p.GPUs
 			}
-			t.Logf("%2d services %s: %d of 40 plans above the bound by compute slices, the search saves %d GPUs", n, kinds[kind].name, gap, saved)
+			t.Logf("%2d services %s: %d of 40 plans above the bound by compute slices, the search saves %d GPUs", n,
+				kinds[kind].name, gap, saved)
 			gaps, better = gaps+gap, better+saved
 		}
 	}
@@ -146,8 +153,10 @@ func TestFewerTwin(t *testing.T) {
 // A search with too few tries proves nothing, and changes nothing.
 func TestFewerCut(t *testing.T) {
 	m := model(t, "H100-80GB")
-	services := []Service{measured("a", 40, map[int]float64{3: 10}), measured("b", 4, map[int]float64{1: 4}), measured("c", 4, map[int]float64{1: 4})}
-	p := &planner{m: m, services: services, sizes: sizes(m, services), known: map[counts]int{}, at: make([]int, len(services))}
+	services := []Service{measured("a", 40, map[int]float64{3: 10}), measured("b", 4, map[int]float64{1: 4}),
+		measured("c", 4, map[int]float64{1: 4})}
+	p := &planner{m: m, services: services, sizes: sizes(m, services), known: map[counts]int{},
+		at: make([]int, len(services))}
 	p.findLayouts()
 	for k := range services {
 		p.choices = append(p.choices, p.waysFor(k, 1))

@@ -228,9 +228,11 @@ func (c *carrier) saturate(k int, slowed float64) error {
 	case !known:
 		return fmt.Errorf("service %s: it was not measured on %v per cent of a %s, nor on instances of one and on a whole GPU", s.Name, c.sizes, c.m.Name)
 	case c.most[k][whole] == 0:
-		return fmt.Errorf("service %s: no measured batch takes half of %v or less on a whole %s", s.Name, s.Latency, c.m.Name)
+		return fmt.Errorf("service %s: no measured batch takes half of %v or less on a whole %s", s.Name, s.Latency,
+			c.m.Name)
 	case s.Rate*c.o.Headroom > mostGpulets*c.full[k][whole]:
-		return fmt.Errorf("service %s: rate %g; a whole %s takes %.0f, and more than %d of them are not planned", s.Name, s.Rate, c.m.Name, c.full[k][whole], mostGpulets)
+		return fmt.Errorf("service %s: rate %g; a whole %s takes %.0f, and more than %d of them are not planned",
+			s.Name, s.Rate, c.m.Name, c.full[k][whole], mostGpulets)
 	}
 	return nil
 }

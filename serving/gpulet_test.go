@@ -20,7 +20,8 @@ func share(name string, rate float64, latency, base, each time.Duration, full fl
 	for _, p := range sizes {
 		for b := 1; b <= 32; b++ {
 			took := time.Duration((float64(base) + float64(each)*float64(b)) / min(1, float64(p)/100/full))
-			s.Points = append(s.Points, Point{Percent: p, Batch: b, Processes: 1, Rate: float64(b) / took.Seconds(), Latency: took})
+			s.Points = append(s.Points,
+				Point{Percent: p, Batch: b, Processes: 1, Rate: float64(b) / took.Seconds(), Latency: took})
 		}
 	}
 	return s
@@ -45,7 +46,8 @@ func TestGpuletSaturatedVector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.GPUs != 1 || len(p.Gpulets) != 2 || p.Gpulets[0].Percent != 50 || p.Gpulets[1].Percent != 50 || p.Gpulets[0].Turns[0].Batch != 16 || p.Gpulets[0].Duty != 20*time.Millisecond {
+	if p.GPUs != 1 || len(p.Gpulets) != 2 || p.Gpulets[0].Percent != 50 || p.Gpulets[1].Percent != 50 ||
+		p.Gpulets[0].Turns[0].Batch != 16 || p.Gpulets[0].Duty != 20*time.Millisecond {
 		t.Errorf("%+v", p)
 	}
 }
@@ -62,7 +64,8 @@ func TestGpuletResidue(t *testing.T) {
 	z := l.smallest(&piece{0, 200, -1, false})
 	g, ok := l.alone(&piece{0, 200, -1, false}, z)
 	// On 20 %: L(b) = (4 + b) * 2.5 ms; b / 200/s = 5 b ms: 12 take 60 and 40, and 13 would be late.
-	if !ok || c.sizes[z] != 20 || g.Turns[0].Batch != 12 || g.Duty != 60*time.Millisecond || g.Turns[0].Takes.Round(time.Microsecond) != 40*time.Millisecond {
+	if !ok || c.sizes[z] != 20 || g.Turns[0].Batch != 12 || g.Duty != 60*time.Millisecond ||
+		g.Turns[0].Takes.Round(time.Microsecond) != 40*time.Millisecond {
 		t.Errorf("%d %%: %+v", c.sizes[z], g)
 	}
 	if busy := g.Busy(); math.Abs(busy-40.0/60) > 1e-6 {
@@ -75,7 +78,8 @@ func TestGpuletResidue(t *testing.T) {
 func TestGpuletRare(t *testing.T) {
 	var list []Service
 	for k := range 4 {
-		list = append(list, share(fmt.Sprint("s", k), 0.5, 50*time.Millisecond, 4*time.Millisecond, time.Millisecond, 1, 100))
+		list = append(list, share(fmt.Sprint("s", k), 0.5, 50*time.Millisecond, 4*time.Millisecond, time.Millisecond, 1,
+			100))
 	}
 	p, err := MakeShares(model(t, "T4"), list, ShareOptions{Sizes: []int{100}})
 	if err != nil {
@@ -144,9 +148,11 @@ func TestGpuletNever(t *testing.T) {
 	for _, rate := range []float64{1e-12, 1e-300} {
 		s := Service{Name: "s", Rate: 1, Latency: time.Hour}
 		for _, p := range GpuletSizes() {
-			s.Points = append(s.Points, Point{Percent: p, Batch: 512, Processes: 1, Rate: rate, Latency: time.Millisecond})
+			s.Points = append(s.Points,
+				Point{Percent: p, Batch: 512, Processes: 1, Rate: rate, Latency: time.Millisecond})
 		}
-		if p, err := MakeShares(model(t, "A100-80GB"), []Service{s}, ShareOptions{}); err == nil || !strings.Contains(err.Error(), "no measured batch takes half of") {
+		if p, err := MakeShares(model(t, "A100-80GB"), []Service{s}, ShareOptions{}); err == nil ||
+			!strings.Contains(err.Error(), "no measured batch takes half of") {
 			t.Errorf("%v a second: %+v %v", rate, p, err)
 		}
 	}
@@ -178,7 +184,8 @@ func TestGpuletErrors(t *testing.T) {
 		{"A100-80GB", good, ShareOptions{Sizes: []int{0, 100}}, "size 0"},
 		{"P100-16GB", good, ShareOptions{}, "before Volta"},
 	} {
-		if _, err := MakeShares(model(t, c.gpu), []Service{c.s}, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := MakeShares(model(t, c.gpu), []Service{c.s}, c.o); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 	}
@@ -187,12 +194,15 @@ func TestGpuletErrors(t *testing.T) {
 // randomShares are services with random curves.
 func randomShares(r *rand.Rand, most int) (list []Service) {
 	for k := range 1 + r.IntN(most) {
-		s := Service{Name: fmt.Sprint("s", k), Rate: []float64{1, 30, 300, 3000}[r.IntN(4)] * (0.2 + r.Float64()), Latency: time.Duration(20+r.IntN(400)) * time.Millisecond}
+		s := Service{Name: fmt.Sprint("s", k), Rate: []float64{1, 30, 300, 3000}[r.IntN(4)] * (0.2 + r.Float64()),
+			Latency: time.Duration(20+r.IntN(400)) * time.Millisecond}
 		base, each, bend := 0.5+5*r.Float64(), 0.1+2*r.Float64(), 0.3+0.7*r.Float64()
 		for _, p := range GpuletSizes() {
 			for b := 1; b <= 32; b *= 2 {
 				ms := (base + each*float64(b)/min(1, float64(p)/100/bend)) * (1 + 0.05*r.Float64())
-				s.Points = append(s.Points, Point{Percent: p, Batch: b, Processes: 1, Rate: float64(b) / ms * 1000, Latency: time.Duration(ms * 1e6)})
+				s.Points = append(s.Points,
+					Point{Percent: p, Batch: b, Processes: 1, Rate: float64(b) / ms * 1000,
+						Latency: time.Duration(ms * 1e6)})
 			}
 		}
 		for b := 1; b <= 32; b *= 4 {
@@ -228,7 +238,8 @@ func checkShares(t *testing.T, p *SharePlan, services []Service) {
 		// Unshared: as many whole GPUs as it saturates, and one for the remainder.
 		best := 0.0
 		for _, pt := range services[k].Points {
-			if pt.Percent == 100 && 2*max(pt.Latency, time.Duration(float64(pt.Batch)/pt.Rate*1e9)+1) <= services[k].Latency {
+			if pt.Percent == 100 &&
+				2*max(pt.Latency, time.Duration(float64(pt.Batch)/pt.Rate*1e9)+1) <= services[k].Latency {
 				best = max(best, pt.Rate)
 			}
 		}
@@ -242,7 +253,8 @@ func checkShares(t *testing.T, p *SharePlan, services []Service) {
 			t.Errorf("service %d of %v: %+v", k, services[k].Latency, s)
 		}
 		if late := strictly(p, services, k, 5*time.Second); late > 0 {
-			t.Errorf("service %d of %v: %d are late where every batch takes as long as a full one", k, services[k].Latency, late)
+			t.Errorf("service %d of %v: %d are late where every batch takes as long as a full one", k,
+				services[k].Latency, late)
 		}
 	}
 }
@@ -320,7 +332,8 @@ func TestGpuletRandom(t *testing.T) {
 // linear is gpulet's model of interference with the given weights.
 func linear(c ...float64) func(own, beside Use, share, besideShare float64) float64 {
 	return func(own, beside Use, share, besideShare float64) float64 {
-		return c[0]*share*own.Compute + c[1]*besideShare*beside.Compute + c[2]*share*own.Memory + c[3]*besideShare*beside.Memory + c[4]
+		return c[0]*share*own.Compute + c[1]*besideShare*beside.Compute + c[2]*share*own.Memory +
+			c[3]*besideShare*beside.Memory + c[4]
 	}
 }
 
@@ -331,7 +344,8 @@ func TestGpuletInterferenceVector(t *testing.T) {
 	b := share("b", 100, time.Second, 4*time.Millisecond, time.Millisecond, 0.5, 50, 100)
 	a.Uses, b.Uses = []Use{{1, .5, .4}}, []Use{{1, .5, .6}}
 	a.Rate, b.Rate = 700, 700
-	p, err := MakeShares(model(t, "A100-80GB"), []Service{a, b}, ShareOptions{Sizes: []int{50, 100}, Slower: linear(.1, .2, .3, .4, 1)})
+	p, err := MakeShares(model(t, "A100-80GB"), []Service{a, b},
+		ShareOptions{Sizes: []int{50, 100}, Slower: linear(.1, .2, .3, .4, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +359,9 @@ func TestGpuletInterferenceVector(t *testing.T) {
 		}
 	}
 	b.Uses = a.Uses // equal services slow each other down equally
-	if p, err = MakeShares(model(t, "A100-80GB"), []Service{a, b}, ShareOptions{Sizes: []int{50, 100}, Slower: linear(.1, .2, .3, .4, 1)}); err != nil || p.Gpulets[0].Slower != p.Gpulets[1].Slower {
+	if p, err = MakeShares(model(t, "A100-80GB"), []Service{a, b},
+		ShareOptions{Sizes: []int{50, 100}, Slower: linear(.1, .2, .3, .4, 1)}); err != nil ||
+		p.Gpulets[0].Slower != p.Gpulets[1].Slower {
 		t.Errorf("%+v %v", p, err)
 	}
 }
@@ -409,7 +425,9 @@ func ofTwo(p *SharePlan, services []Service, slower func(own, beside Use, share,
 			}
 			for _, a := range g.Turns {
 				for _, b := range o.Turns {
-					g.Slower = max(g.Slower, slower(services[a.Service].use(a.Batch), services[b.Service].use(b.Batch), float64(g.Percent)/100, float64(o.Percent)/100))
+					g.Slower = max(g.Slower,
+						slower(services[a.Service].use(a.Batch), services[b.Service].use(b.Batch),
+							float64(g.Percent)/100, float64(o.Percent)/100))
 				}
 			}
 		}
@@ -444,19 +462,22 @@ func TestPlayShares(t *testing.T) {
 		}
 		return out
 	}
-	list := []Service{{Name: "a", Rate: 20, Latency: 90 * time.Millisecond}, {Name: "b", Rate: 20, Latency: 90 * time.Millisecond}}
+	list := []Service{{Name: "a", Rate: 20, Latency: 90 * time.Millisecond},
+		{Name: "b", Rate: 20, Latency: 90 * time.Millisecond}}
 	p := &SharePlan{GPUs: 1, Gpulets: []Gpulet{{Percent: 100, Duty: 60 * time.Millisecond, Slower: 1,
 		Turns: []Turn{{0, 20, 2, 40 * time.Millisecond, ms(15, 40)}, {1, 20, 2, 40 * time.Millisecond, ms(20, 40)}}}}}
 	// Both arrive at 50, 100, 150 ...: a is answered 15 later, b 20 later.
 	got := PlayShares(p, list, Even, 1, 1010*time.Millisecond)
-	if got[0] != (Served{20, 0, 15 * time.Millisecond, 15 * time.Millisecond}) || got[1] != (Served{20, 0, 35 * time.Millisecond, 35 * time.Millisecond}) {
+	if got[0] != (Served{20, 0, 15 * time.Millisecond, 15 * time.Millisecond}) ||
+		got[1] != (Served{20, 0, 35 * time.Millisecond, 35 * time.Millisecond}) {
 		t.Errorf("%+v", got)
 	}
 	// a, of 50: 50 to 80; b: 80 to 120; a, of 100: to 150; b, of 100 and 150: to 230; a, of 150 and 200: to 310;
 	// b, of 200: to 350. So a has 30, 50, 160, 110, and b 70, 130, 80, 150.
 	p.Gpulets[0].Slower = 2
 	got = PlayShares(p, list, Even, 1, 225*time.Millisecond)
-	if got[0] != (Served{4, 2, 160 * time.Millisecond, 160 * time.Millisecond}) || got[1] != (Served{4, 2, 150 * time.Millisecond, 150 * time.Millisecond}) {
+	if got[0] != (Served{4, 2, 160 * time.Millisecond, 160 * time.Millisecond}) ||
+		got[1] != (Served{4, 2, 150 * time.Millisecond, 150 * time.Millisecond}) {
 		t.Errorf("in company: %+v", got)
 	}
 	p.Gpulets[0].Turns = p.Gpulets[0].Turns[:1]
@@ -468,13 +489,15 @@ func TestPlayShares(t *testing.T) {
 // Two gpulets of a service share one line: an idle one takes the waiting requests.
 func TestPlaySharesLine(t *testing.T) {
 	list := []Service{{Name: "a", Rate: 100, Latency: 30 * time.Millisecond}}
-	one := Gpulet{Percent: 50, Duty: 15 * time.Millisecond, Slower: 1, Turns: []Turn{{0, 50, 1, 15 * time.Millisecond, nil}}}
+	one := Gpulet{Percent: 50, Duty: 15 * time.Millisecond, Slower: 1,
+		Turns: []Turn{{0, 50, 1, 15 * time.Millisecond, nil}}}
 	for n, late := range map[int]bool{1: true, 2: false} {
 		p := &SharePlan{GPUs: 1}
 		for range n {
 			p.Gpulets = append(p.Gpulets, one)
 		}
-		if got := PlayShares(p, list, Even, 1, 10*time.Second)[0]; got.Requests != 999 || (got.Late > 900) != late || !late && got.Worst != 15*time.Millisecond {
+		if got := PlayShares(p, list, Even, 1, 10*time.Second)[0]; got.Requests != 999 || (got.Late > 900) != late ||
+			!late && got.Worst != 15*time.Millisecond {
 			t.Errorf("%d gpulets: %+v", n, got)
 		}
 	}
@@ -487,7 +510,8 @@ func BenchmarkMakeShares(b *testing.B) {
 	var services []Service
 	for len(services) < 1000 {
 		for _, s := range randomShares(r, 8) {
-			if _, err := newCarrier(&m, []Service{s}, &ShareOptions{Headroom: 1, Enough: 1}); err == nil && len(services) < 1000 {
+			if _, err := newCarrier(&m, []Service{s}, &ShareOptions{Headroom: 1, Enough: 1}); err == nil &&
+				len(services) < 1000 {
 				s.Name = fmt.Sprint("s", len(services))
 				services = append(services, s)
 			}

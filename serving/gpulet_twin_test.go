@@ -103,7 +103,9 @@ func TestGpuletTwin(t *testing.T) {
 			for _, p := range GpuletSizes() {
 				for b := 1; b <= 5; b++ {
 					ms := (base + each*float64(b)) / min(1, float64(p)/100/bend)
-					s.Points = append(s.Points, Point{Percent: p, Batch: b, Processes: 1, Rate: float64(b) / ms * 1000, Latency: time.Duration(ms * 1e6)})
+					s.Points = append(s.Points,
+						Point{Percent: p, Batch: b, Processes: 1, Rate: float64(b) / ms * 1000,
+							Latency: time.Duration(ms * 1e6)})
 				}
 			}
 			services = append(services, s)

@@ -24,7 +24,9 @@ func TestKept(t *testing.T) {
 				}
 				for _, batch := range []int{1, 2, 4} {
 					rate := base * float64(slices) * (0.7 + 0.1*float64(batch))
-					s.Points = append(s.Points, Point{Compute: slices, Batch: batch, Processes: 1, Rate: rate, Latency: time.Duration(float64(batch) / rate * float64(time.Second))})
+					s.Points = append(s.Points,
+						Point{Compute: slices, Batch: batch, Processes: 1, Rate: rate,
+							Latency: time.Duration(float64(batch) / rate * float64(time.Second))})
 				}
 			}
 			s.Rate = base * (0.5 + 3*r.Float64())
@@ -46,7 +48,8 @@ func TestKept(t *testing.T) {
 		}
 		for k, s := range Play(p, services, Poisson, 99, time.Minute) {
 			if float64(s.Late) > 1.5*mostLate*float64(s.Requests) { // another sample than those of planning
-				t.Errorf("set %d, service %d: %d of %d late, planned for %.2f times its rate", set, k, s.Late, s.Requests, times[k])
+				t.Errorf("set %d, service %d: %d of %d late, planned for %.2f times its rate", set, k, s.Late,
+					s.Requests, times[k])
 			}
 		}
 	}

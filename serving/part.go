@@ -57,7 +57,8 @@ type parts struct {
 func partsOf(m *cluster.GPUModel, s *Service) (list []parts) {
 	points := slices.Clone(s.Points)
 	slices.SortStableFunc(points, func(a, b Point) int {
-		return cmp.Or(cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Percent, b.Percent), cmp.Compare(a.Compute, b.Compute), cmp.Compare(b.Processes, a.Processes))
+		return cmp.Or(cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Percent, b.Percent),
+			cmp.Compare(a.Compute, b.Compute), cmp.Compare(b.Processes, a.Processes))
 	})
 	for i := range points {
 		p := &points[i]

@@ -70,7 +70,8 @@ func Make(m *cluster.GPUModel, services []Service, headroom float64) (*Plan, err
 
 // prepare chooses how to carry services on as few GPUs as it finds, and returns how many every plan needs.
 func prepare(m *cluster.GPUModel, services []Service, headroom float64) (p *planner, least int, err error) {
-	p = &planner{m: m, services: services, sizes: sizes(m, services), known: map[counts]int{}, at: make([]int, len(services))}
+	p = &planner{m: m, services: services, sizes: sizes(m, services), known: map[counts]int{},
+		at: make([]int, len(services))}
 	if len(p.sizes) == 0 || len(p.sizes) > mostSizes {
 		return nil, 0, fmt.Errorf("%s has no MIG instances", m.Name)
 	}
@@ -81,10 +82,12 @@ func prepare(m *cluster.GPUModel, services []Service, headroom float64) (p *plan
 		}
 		list := p.waysFor(k, headroom)
 		if len(list) == 0 && !slices.ContainsFunc(services[k].Points, func(p Point) bool { return p.Compute > 0 }) {
-			return nil, 0, fmt.Errorf("service %s: it was measured by per cent of a GPU, not on MIG instances", services[k].Name)
+			return nil, 0, fmt.Errorf("service %s: it was measured by per cent of a GPU, not on MIG instances",
+				services[k].Name)
 		}
 		if len(list) == 0 {
-			return nil, 0, fmt.Errorf("service %s: no measured batch takes half of %v or less on any instance of a %s", services[k].Name, services[k].Latency, m.Name)
+			return nil, 0, fmt.Errorf("service %s: no measured batch takes half of %v or less on any instance of a %s",
+				services[k].Name, services[k].Latency, m.Name)
 		}
 		p.choices = append(p.choices, list)
 	}
@@ -142,13 +145,15 @@ func (p *planner) ways(k int, need float64, compute, most int) (list []choice) {
 			}
 			d := c
 			d.counts[i]++
-			d.compute, d.memory, d.capacity = d.compute+profile.Compute, d.memory+profile.Slots, d.capacity+best.Capacity()
+			d.compute, d.memory, d.capacity = d.compute+profile.Compute, d.memory+profile.Slots,
+				d.capacity+best.Capacity()
 			grow(i, d)
 		}
 	}
 	grow(0, choice{})
 	slices.SortStableFunc(list, func(a, b choice) int {
-		return cmp.Or(cmp.Compare(a.compute, b.compute), cmp.Compare(a.memory, b.memory), cmp.Compare(b.capacity, a.capacity))
+		return cmp.Or(cmp.Compare(a.compute, b.compute), cmp.Compare(a.memory, b.memory),
+			cmp.Compare(b.capacity, a.capacity))
 	})
 	return list
 }
@@ -312,7 +317,8 @@ func (p *planner) lay() *Plan {
 				continue // idle
 			}
 			left[k][i]--
-			plan.Instances = append(plan.Instances, Instance{Service: k, GPU: plan.GPUs, Instance: in, Point: p.sizes[i].best[k]})
+			plan.Instances = append(plan.Instances,
+				Instance{Service: k, GPU: plan.GPUs, Instance: in, Point: p.sizes[i].best[k]})
 		}
 		c = p.without(c, l)
 	}

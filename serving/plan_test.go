@@ -23,7 +23,9 @@ func measured(name string, rate float64, by map[int]float64) Service {
 	s := Service{Name: name, Rate: rate, Latency: time.Second}
 	for _, c := range []int{1, 2, 3, 4, 7} {
 		if by[c] > 0 {
-			s.Points = append(s.Points, Point{Compute: c, Batch: 1, Processes: 1, Rate: by[c], Latency: time.Duration(float64(time.Second) / by[c])})
+			s.Points = append(s.Points,
+				Point{Compute: c, Batch: 1, Processes: 1, Rate: by[c],
+					Latency: time.Duration(float64(time.Second) / by[c])})
 		}
 	}
 	return s
@@ -59,7 +61,8 @@ func TestSaturatedBatch(t *testing.T) {
 	s := Service{Name: "s", Rate: 800, Latency: 40 * time.Millisecond}
 	for b := 1; b <= 32; b++ {
 		took := time.Duration(4+b) * time.Millisecond
-		s.Points = append(s.Points, Point{Compute: 3, Batch: b, Processes: 1, Rate: float64(b) / took.Seconds(), Latency: took})
+		s.Points = append(s.Points,
+			Point{Compute: 3, Batch: b, Processes: 1, Rate: float64(b) / took.Seconds(), Latency: took})
 	}
 	p, err := Make(model(t, "A100-80GB"), []Service{s}, 1)
 	if err != nil {
@@ -161,7 +164,8 @@ func bruteForce(m *cluster.GPUModel, services []Service) (n int, sure bool) {
 				return false
 			}
 			for i := from; i < len(list); i++ {
-				if b := &list[i].best[k]; b.Batch > 0 && try(k, i, have+b.Capacity(), append(names, list[i].profile.Name)) {
+				if b := &list[i].best[k]; b.Batch > 0 &&
+					try(k, i, have+b.Capacity(), append(names, list[i].profile.Name)) {
 					return true
 				}
 			}

@@ -47,17 +47,20 @@ func TestPlayBatches(t *testing.T) {
 	one1 := Point{Compute: 1, Batch: 1, Processes: 1, Rate: 100, Latency: 10 * time.Millisecond}
 	four := Point{Compute: 1, Batch: 4, Processes: 1, Rate: 160, Latency: 25 * time.Millisecond}
 	s := Service{Name: "s", Rate: 150, Latency: 60 * time.Millisecond, Points: []Point{four, one1}}
-	if got := Play(one(s, four), []Service{s}, Even, 1, 20*time.Second)[0]; got.Late != 0 || got.Worst > 50*time.Millisecond || got.Requests < 2990 {
+	if got := Play(one(s, four), []Service{s}, Even, 1, 20*time.Second)[0]; got.Late != 0 ||
+		got.Worst > 50*time.Millisecond || got.Requests < 2990 {
 		t.Errorf("in batches of four: %+v", got)
 	}
 	if got := Play(one(s, one1), []Service{s}, Even, 1, 20*time.Second)[0]; got.Late*10 < got.Requests*9 {
 		t.Errorf("150 requests a second where 100 can be taken: %+v", got)
 	}
-	if got := Play(one(s, one1, one1), []Service{s}, Even, 1, 20*time.Second)[0]; got.Late != 0 || got.Worst != 10*time.Millisecond {
+	if got := Play(one(s, one1, one1), []Service{s}, Even, 1, 20*time.Second)[0]; got.Late != 0 ||
+		got.Worst != 10*time.Millisecond {
 		t.Errorf("two instances take turns: %+v", got)
 	}
 	st := newQueueing(one(s, four), []Service{s}, 0).instances[0]
-	for n, want := range map[int]time.Duration{1: 10 * time.Millisecond, 2: 15 * time.Millisecond, 3: 20 * time.Millisecond, 4: 25 * time.Millisecond} {
+	for n, want := range map[int]time.Duration{1: 10 * time.Millisecond, 2: 15 * time.Millisecond,
+		3: 20 * time.Millisecond, 4: 25 * time.Millisecond} {
 		if got := st.takes(n); got != want {
 			t.Errorf("a batch of %d takes %v, want %v", n, got, want)
 		}

@@ -16,7 +16,8 @@ import (
 func PlayShares(p *SharePlan, services []Service, arrivals Arrivals, seed uint64, length time.Duration) []Served {
 	a := sharePlay{p: p, served: make([]bool, len(services))}
 	for k := range services {
-		l := &line{queueing: queueing{s: &services[k]}, arrivals: arrivals, length: length, r: rand.New(rand.NewPCG(seed, uint64(k)))}
+		l := &line{queueing: queueing{s: &services[k]}, arrivals: arrivals, length: length,
+			r: rand.New(rand.NewPCG(seed, uint64(k)))}
 		l.come()
 		a.lines = append(a.lines, l)
 	}

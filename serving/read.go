@@ -26,7 +26,8 @@ func Promises(path, dir string) ([]Service, error) {
 		col[strings.ToLower(strings.TrimSpace(name))] = i + 1
 	}
 	if col["service"] == 0 || col["rate"] == 0 || col["latency_ms"] == 0 {
-		return nil, fmt.Errorf("%s: the header is %q; want the columns service, rate and latency_ms", path, strings.Join(rows[0], ","))
+		return nil, fmt.Errorf("%s: the header is %q; want the columns service, rate and latency_ms", path,
+			strings.Join(rows[0], ","))
 	}
 	var list []Service
 	for n, r := range rows[1:] {
@@ -37,7 +38,8 @@ func Promises(path, dir string) ([]Service, error) {
 			return nil, fmt.Errorf("%s: line %d: %w", path, lines[n+1], err)
 		}
 		if err1 != nil || err2 != nil || !(ms > 0 && ms <= 1e9) || math.IsNaN(rate) {
-			return nil, fmt.Errorf("%s: line %d: want requests per second and milliseconds, such as %s,250,200", path, lines[n+1], s.Name)
+			return nil, fmt.Errorf("%s: line %d: want requests per second and milliseconds, such as %s,250,200", path,
+				lines[n+1], s.Name)
 		}
 		s.Rate, s.Latency = rate, time.Duration(ms*float64(time.Millisecond))
 		if err := s.Measure(dir); err != nil {
@@ -159,7 +161,8 @@ func (h *head) line(r []string) (p Point, u Use, err error) {
 		return p, u, errors.New("want at least one slice, one request and one process, and a latency")
 	}
 	if p.Percent > 100 || h.percent && p.Processes > 1 {
-		return p, u, fmt.Errorf("%s per cent with %d processes; want whole per cent up to 100, and one process", r[0], p.Processes)
+		return p, u, fmt.Errorf("%s per cent with %d processes; want whole per cent up to 100, and one process", r[0],
+			p.Processes)
 	}
 	u.Batch = p.Batch
 	for _, c := range []struct {
@@ -169,7 +172,8 @@ func (h *head) line(r []string) (p Point, u Use, err error) {
 		if c.column == 0 {
 			continue
 		}
-		if *c.to, err = strconv.ParseFloat(strings.TrimSpace(r[c.column]), 64); err != nil || !(*c.to >= 0 && *c.to <= 1) {
+		if *c.to, err = strconv.ParseFloat(strings.TrimSpace(r[c.column]), 64); err != nil ||
+			!(*c.to >= 0 && *c.to <= 1) {
 			return p, u, fmt.Errorf("use %q; want a number from 0 to 1", r[c.column])
 		}
 	}

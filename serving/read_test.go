@@ -21,13 +21,15 @@ func TestRead(t *testing.T) {
 	}
 	write("a.csv", "slices,batch,processes,rate,seconds\n1,8,2,45.5,0.125\n1,16,2,0,0\n")
 	got, err := Promises(write("slo.csv", "latency_ms,service,rate\n250,a,90\n"), dir)
-	if err != nil || len(got) != 1 || got[0].Name != "a" || got[0].Rate != 90 || got[0].Latency != 250*time.Millisecond ||
+	if err != nil || len(got) != 1 || got[0].Name != "a" || got[0].Rate != 90 ||
+		got[0].Latency != 250*time.Millisecond ||
 		len(got[0].Points) != 1 || got[0].Points[0] != (Point{1, 8, 2, 45.5, 125 * time.Millisecond, 0}) {
 		t.Errorf("%+v %v", got, err)
 	}
 	write("p.csv", "Percent,batch,processes,rate,seconds,use_memory,use_compute\n50,8,1,45.5,0.125,1,1\n100,16,1,90,0.125,0.4,0.3\n100,8,1,80,0.1,0.2,0.1\n")
 	got, err = Promises(write("slo.csv", "service,rate,latency_ms\np,1,9\n"), dir)
-	if err != nil || len(got) != 1 || got[0].Points[0] != (Point{0, 8, 1, 45.5, 125 * time.Millisecond, 50}) || !slices.Equal(got[0].Uses, []Use{{8, 0.1, 0.2}, {16, 0.3, 0.4}}) {
+	if err != nil || len(got) != 1 || got[0].Points[0] != (Point{0, 8, 1, 45.5, 125 * time.Millisecond, 50}) ||
+		!slices.Equal(got[0].Uses, []Use{{8, 0.1, 0.2}, {16, 0.3, 0.4}}) {
 		t.Errorf("%+v %v", got, err)
 	}
 	for batch, want := range map[int]Use{4: {4, 0.1, 0.2}, 8: {8, 0.1, 0.2}, 16: {16, 0.3, 0.4}, 99: {99, 0.3, 0.4}} {
@@ -51,13 +53,17 @@ func TestRead(t *testing.T) {
 		{"service,rate,latency_ms\nb,1,1\n", "", "service b"},
 		{"service,rate,latency_ms\na,1,1\n", "h,h,h,h,h\n1,2,x,4,5\n", "line 2"},
 		{"service,rate,latency_ms\na,1,1\n", "h,h,h,h,h\n0,2,3,4,5\n", "at least one slice"},
-		{"service,rate,latency_ms\na,1,1\n", "h,h,h,h,h\n1,2.5,3,4,5\n", "a.csv: line 2: 2.5: want a whole number of requests in a batch"},
-		{"service,rate,latency_ms\na,1,1\n", "h,h,h,h,h\n\n1,2,1.5,4,5\n", "a.csv: line 3: 1.5: want a whole number of processes"},
+		{"service,rate,latency_ms\na,1,1\n", "h,h,h,h,h\n1,2.5,3,4,5\n",
+			"a.csv: line 2: 2.5: want a whole number of requests in a batch"},
+		{"service,rate,latency_ms\na,1,1\n", "h,h,h,h,h\n\n1,2,1.5,4,5\n",
+			"a.csv: line 3: 1.5: want a whole number of processes"},
 		{"service,rate,latency_ms\na,1,1\n", "h,h,h\n1,2,3\n", "want compute slices"},
 		{"service,rate,latency_ms\na,1,1\n", "percent,h,h,h,h\n120,1,1,4,5\n", "whole per cent up to 100"},
 		{"service,rate,latency_ms\na,1,1\n", "percent,h,h,h,h\n50,1,2,4,5\n", "line 2: 50 per cent with 2 processes"},
-		{"service,rate,latency_ms\na,1,1\n", "percent,h,h,h,h,use_compute,use_memory\n50,1,1,4,5,0.5,2\n", "from 0 to 1"},
-		{"service,rate,latency_ms\na,1,1\n", "percent,h,h,h,h,use_compute,use_memory\n50,1,1,4,5,0.5\n", "wrong number of fields"},
+		{"service,rate,latency_ms\na,1,1\n", "percent,h,h,h,h,use_compute,use_memory\n50,1,1,4,5,0.5,2\n",
+			"from 0 to 1"},
+		{"service,rate,latency_ms\na,1,1\n", "percent,h,h,h,h,use_compute,use_memory\n50,1,1,4,5,0.5\n",
+			"wrong number of fields"},
 	} {
 		if c.points != "" {
 			write("a.csv", c.points)

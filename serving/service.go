@@ -95,7 +95,8 @@ func (s *Service) best(compute int) (best Point) {
 func (s *Service) check() error {
 	switch {
 	case !(s.Rate >= 1e-6 && s.Rate <= 1e9):
-		return fmt.Errorf("service %s: rate %g; want requests per second, from a millionth to a billion", s.Name, s.Rate)
+		return fmt.Errorf("service %s: rate %g; want requests per second, from a millionth to a billion", s.Name,
+			s.Rate)
 	case s.Latency <= 0:
 		return fmt.Errorf("service %s: latency %v; want a duration", s.Name, s.Latency)
 	case len(s.Points) == 0:

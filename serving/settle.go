@@ -116,7 +116,9 @@ func (n *nearLayout) keep() {
 			order = append(order, i)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(wanted[n.have[b].GPU], wanted[n.have[a].GPU]) })
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(wanted[n.have[b].GPU], wanted[n.have[a].GPU])
+	})
 	for _, i := range order {
 		size, _ := n.p.same(&n.have[i])
 		if w := &n.wants[n.have[i].Service]; w[size] > 0 {
@@ -186,7 +188,9 @@ func (n *nearLayout) place(want []missingInstance) bool {
 				return false
 			}
 			n.held[g] = with
-			n.put = append(n.put, Instance{w.service, n.gpus[g], cluster.Instance{Profile: profile.Name, Start: profile.Starts[s]}, n.p.sizes[w.size].best[w.service]})
+			n.put = append(n.put,
+				Instance{w.service, n.gpus[g], cluster.Instance{Profile: profile.Name, Start: profile.Starts[s]},
+					n.p.sizes[w.size].best[w.service]})
 			if n.place(want[1:]) {
 				return true
 			}

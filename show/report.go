@@ -9,12 +9,14 @@ import (
 
 // Report is a report of a pod of a cluster: always complete, so that a lost one does not matter.
 type Report struct {
-	Progress Progress  `json:"progress"`           // At is ignored
-	Lines    int       `json:"lines"`              // lines of its progress file that were valid so far; 0: none
-	Age      int64     `json:"age_ms"`             // age of the last of them
-	SavedAt  *float64  `json:"saved_at,omitempty"` // step at which it reported the last checkpoint; nil: it reported none
-	Finished bool      `json:"finished,omitempty"`
-	Metrics  []Metrics `json:"metrics,omitempty"` // the last value of each name of each trial, by its step; At and Mark are ignored
+	Progress Progress `json:"progress"` // At is ignored
+	Lines    int      `json:"lines"`    // lines of its progress file that were valid so far; 0: none
+	Age      int64    `json:"age_ms"`   // age of the last of them
+	// step at which it reported the last checkpoint; nil: it reported none
+	SavedAt  *float64 `json:"saved_at,omitempty"`
+	Finished bool     `json:"finished,omitempty"`
+	// the last value of each name of each trial, by its step; At and Mark are ignored
+	Metrics []Metrics `json:"metrics,omitempty"`
 }
 
 // ReportAudience is the audience of the tokens with which pods report.
@@ -42,7 +44,8 @@ func (r *Report) Check() error {
 	for _, f := range []struct {
 		name string
 		v    float64
-	}{{"progress.step", p.Step}, {"progress.steps", max(0, p.Steps)}, {"progress.epoch", p.Epoch}, {"progress.samples_per_s", p.SamplesPerSec}} {
+	}{{"progress.step", p.Step}, {"progress.steps", max(0, p.Steps)}, {"progress.epoch", p.Epoch},
+		{"progress.samples_per_s", p.SamplesPerSec}} {
 		if !number(f.v) {
 			return wrong(f.name, "%v is not between 0 and %v", f.v, maxStep)
 		}
@@ -51,7 +54,8 @@ func (r *Report) Check() error {
 	case r.SavedAt != nil && !number(*r.SavedAt):
 		return wrong("saved_at", "%v is not between 0 and %v", *r.SavedAt, maxStep)
 	case len(p.Checkpoint) > maxCheckpointRef:
-		return wrong("progress.checkpoint", "it is %d bytes long, and %d are the most", len(p.Checkpoint), maxCheckpointRef)
+		return wrong("progress.checkpoint", "it is %d bytes long, and %d are the most", len(p.Checkpoint),
+			maxCheckpointRef)
 	case r.Lines < 0 || int64(r.Lines) > maxStep:
 		return wrong("lines", "%d is not between 0 and %v", r.Lines, maxStep)
 	case r.Age < 0 || r.Age > math.MaxInt64/1_000_000:
@@ -65,15 +69,18 @@ func (r *Report) Check() error {
 		values += len(m.Of)
 		switch {
 		case values > maxValues:
-			return wrong(fmt.Sprintf("metrics[%d].of", i), "with it there are more than %d metrics of all trials", maxValues)
+			return wrong(fmt.Sprintf("metrics[%d].of", i), "with it there are more than %d metrics of all trials",
+				maxValues)
 		case len(m.Of) > MaxMetrics:
-			return wrong(fmt.Sprintf("metrics[%d].of", i), "it has %d metrics, and %d are the most", len(m.Of), MaxMetrics)
+			return wrong(fmt.Sprintf("metrics[%d].of", i), "it has %d metrics, and %d are the most", len(m.Of),
+				MaxMetrics)
 		case !number(m.Step):
 			return wrong(fmt.Sprintf("metrics[%d].step", i), "%v is not between 0 and %v", m.Step, maxStep)
 		}
 		for name := range m.Of {
 			if len(name) > MaxMetric {
-				return wrong(fmt.Sprintf("metrics[%d].of", i), "a name is %d bytes long, and %d are the most", len(name), MaxMetric)
+				return wrong(fmt.Sprintf("metrics[%d].of", i), "a name is %d bytes long, and %d are the most",
+					len(name), MaxMetric)
 			}
 		}
 	}

@@ -17,10 +17,12 @@ func TestReportAtLimits(t *testing.T) {
 	far, v := time.Date(2026, 1, 1, 0, 0, 0, 123456789, time.FixedZone("", 3600)), -math.SmallestNonzeroFloat64
 	step := 1e15 - 0.125
 	r := Report{Lines: 1e15, Age: math.MaxInt64 / 1_000_000, SavedAt: &step, Finished: true,
-		Progress: Progress{At: far, Step: step, Steps: step, Epoch: step, SamplesPerSec: step, Foretold: true, Checkpoint: strings.Repeat("\x01", maxCheckpointRef)}}
+		Progress: Progress{At: far, Step: step, Steps: step, Epoch: step, SamplesPerSec: step, Foretold: true,
+			Checkpoint: strings.Repeat("\x01", maxCheckpointRef)}}
 	for range maxValues {
 		name := strings.Repeat("\x01", MaxMetric) // six bytes each
-		r.Metrics = append(r.Metrics, Metrics{Trial: math.MinInt64, Mark: math.MinInt64, Step: step, At: far, Of: map[string]*float64{name: &v}})
+		r.Metrics = append(r.Metrics,
+			Metrics{Trial: math.MinInt64, Mark: math.MinInt64, Step: step, At: far, Of: map[string]*float64{name: &v}})
 	}
 	if err := r.Check(); err != nil {
 		t.Fatal(err)

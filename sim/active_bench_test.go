@@ -70,7 +70,8 @@ func newActiveWorld(b *testing.B, info policy.Info) *activeWorld {
 		b.Fatal(err)
 	}
 	for q := range 10 {
-		spec.Queues = append(spec.Queues, cluster.Queue{Name: fmt.Sprintf("q%d", q), Limit: cluster.Unlimited, Lend: cluster.Unlimited})
+		spec.Queues = append(spec.Queues,
+			cluster.Queue{Name: fmt.Sprintf("q%d", q), Limit: cluster.Unlimited, Lend: cluster.Unlimited})
 	}
 	cfg.Spec = *spec
 	e, err := engine.New(cfg)
@@ -95,7 +96,8 @@ func (w *activeWorld) arrival() engine.Event {
 	s := ev.Spec
 	g := []int{1, 1, 1, 1, 1, 1, 2, 2, 4, 8}[w.rng.IntN(10)]
 	s.Tasks = cluster.GroupTasks(g, 8, cluster.Request{GPUs: 1})
-	s.Queue, s.Model, s.Name = fmt.Sprintf("q%d", w.rng.IntN(10)), w.models[w.rng.IntN(len(w.models))], fmt.Sprintf("n%d", w.rng.IntN(100))
+	s.Queue, s.Model, s.Name = fmt.Sprintf("q%d", w.rng.IntN(10)), w.models[w.rng.IntN(len(w.models))],
+		fmt.Sprintf("n%d", w.rng.IntN(100))
 	s.Priority = int64(w.rng.IntN(4))
 	s.Checkpoint = cluster.Checkpoint{Interval: 30 * time.Minute, Cost: 10 * time.Second, Restart: 20 * time.Second}
 	if strings.Contains(w.needs, "elastic") {

@@ -36,7 +36,8 @@ func TestBaselines(t *testing.T) {
 					a, b := &entries[i], &entries[k]
 					start := o.Run.Records[i].FirstStart
 					if key(a) > key(b) && b.Job.Submit < start && o.Run.Records[k].FirstStart > start {
-						t.Errorf("seed %d, %s: job %d starts at %v, before job %d, which comes first", seed, pol, i, start, k)
+						t.Errorf("seed %d, %s: job %d starts at %v, before job %d, which comes first", seed, pol, i,
+							start, k)
 					}
 				}
 			}
@@ -100,13 +101,15 @@ func (w *idler) Record(b *engine.Batch, d *engine.Decision) error {
 
 // Invariant of Tiresias (NSDI'19): at the end of an instant no waiting job fits on the free GPUs.
 func TestNothingIdle(t *testing.T) {
-	for _, pol := range []string{"tiresias-l:thresholds=300/2000", "tiresias-g:thresholds=300", "gittins", "e-las:thresholds=300", "srsf"} {
+	for _, pol := range []string{"tiresias-l:thresholds=300/2000", "tiresias-g:thresholds=300", "gittins",
+		"e-las:thresholds=300", "srsf"} {
 		t.Run(pol, func(t *testing.T) {
 			waits := 0
 			for seed := range uint64(5) {
 				w := &idler{t: t, gpus: map[cluster.JobID]int{}, held: map[cluster.JobID]int{}, free: 16, last: -1}
 				entries := randomEntries(rand.New(rand.NewPCG(seed, 15)), 100)
-				played(t, "1x16xT4", engine.Config{Policy: mustPolicy(t, pol)}, entries, func(*engine.Engine) driver.Journal { return w })
+				played(t, "1x16xT4", engine.Config{Policy: mustPolicy(t, pol)}, entries,
+					func(*engine.Engine) driver.Journal { return w })
 				waits += w.seen
 			}
 			if waits < 1000 {
@@ -139,7 +142,8 @@ func TestAFSShares(t *testing.T) {
 		for i := range n {
 			id := cluster.JobID(i)
 			if !equal {
-				bend, left, limit, flat = 0.5+0.3*r.Float64(), time.Duration(100+r.IntN(5000))*time.Second, 1+r.IntN(10), 1+r.IntN(10)
+				bend, left, limit, flat = 0.5+0.3*r.Float64(), time.Duration(100+r.IntN(5000))*time.Second,
+					1+r.IntN(10), 1+r.IntN(10)
 			}
 			speeds[id] = []int64{0}
 			for k := 1; k <= limit; k++ {
@@ -147,8 +151,9 @@ func TestAFSShares(t *testing.T) {
 			}
 			most[id] = limit
 			want += limit
-			j := &cluster.Job{ID: id, User: "u", Tier: cluster.Standard, Submit: 1, Estimate: left, Elastic: cluster.Elastic{Min: 1, Max: limit},
-				Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
+			j := &cluster.Job{ID: id, User: "u", Tier: cluster.Standard, Submit: 1, Estimate: left,
+				Elastic: cluster.Elastic{Min: 1, Max: limit},
+				Tasks:   []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
 			b.Events = append(b.Events, engine.Event{Type: engine.Submitted, Job: id, Spec: j})
 		}
 		got := sharesOf(t, "afs", capacity, speeds, b)
@@ -164,7 +169,9 @@ func TestAFSShares(t *testing.T) {
 				if equal && k > m+1 && m < most[other] {
 					t.Errorf("seed %d: of equal jobs %d has %d GPUs, %d has %d", seed, id, k, other, m)
 				}
-				if gain := func(id cluster.JobID, k int) int64 { return speeds[id][k] - speeds[id][k-1] }; k > 0 && gain(id, k) == 0 {
+				if gain := func(id cluster.JobID, k int) int64 {
+					return speeds[id][k] - speeds[id][k-1]
+				}; k > 0 && gain(id, k) == 0 {
 					if vain++; m < most[other] && gain(other, m+1) > 0 {
 						t.Errorf("seed %d: the last GPU of job %d brings nothing; job %d, which has %d, would gain by it", seed, id, other, m)
 					}

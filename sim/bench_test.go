@@ -113,8 +113,10 @@ func (w *stepWorld) arrival() engine.Event {
 	w.next++
 	g := []int{1, 1, 1, 1, 1, 2, 4, 8, 8, 16}[w.rng.IntN(10)]
 	run := time.Duration(w.rng.ExpFloat64() * float64(3*time.Hour))
-	return engine.Event{Type: engine.Submitted, Job: id, Spec: &cluster.Job{ID: id, Submit: w.now, Tier: cluster.Standard,
-		User: fmt.Sprintf("u%d", w.rng.IntN(50)), Tasks: cluster.GroupTasks(g, 8, cluster.Request{GPUs: 1}), Estimate: run + time.Minute}}
+	return engine.Event{Type: engine.Submitted, Job: id,
+		Spec: &cluster.Job{ID: id, Submit: w.now, Tier: cluster.Standard,
+			User: fmt.Sprintf("u%d", w.rng.IntN(50)), Tasks: cluster.GroupTasks(g, 8, cluster.Request{GPUs: 1}),
+			Estimate: run + time.Minute}}
 }
 
 // step runs the engine and answers its actions until no action is left.

@@ -123,7 +123,8 @@ func (b *Book) advance(at cluster.Time) {
 		b.useless, b.uselessAt = f.Free-f.Usable, at
 	}
 	b.Series.Add(b.now, at, report.Sample{Alloc: b.alloc, Busy: b.busy, Pending: b.pending, Running: b.running,
-		Demand: b.demand, Split: b.split, Useless: min(b.useless, b.capacity-b.alloc), Free: b.capacity - b.alloc}, b.queueUse)
+		Demand: b.demand, Split: b.split, Useless: min(b.useless, b.capacity-b.alloc), Free: b.capacity - b.alloc},
+		b.queueUse)
 	b.now = at
 }
 
@@ -200,7 +201,8 @@ func (b *Book) openSpans(j *jobRun, now cluster.Time) {
 	b.open[j.entry.Job.ID] = len(b.Spans)
 	for i := range j.allocs {
 		a := &j.allocs[i]
-		b.Spans = append(b.Spans, report.Span{Job: j.entry.Job.ID, Node: a.Node, GPUs: a.GPUs, Share: a.Share, From: now, To: cluster.Never})
+		b.Spans = append(b.Spans,
+			report.Span{Job: j.entry.Job.ID, Node: a.Node, GPUs: a.GPUs, Share: a.Share, From: now, To: cluster.Never})
 	}
 }
 

@@ -78,11 +78,13 @@ func keepsDeadlinesIn(t *testing.T, pol, size string, opt Options, entries []tra
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.New(engine.Config{Spec: *spec, Policy: mustPolicy(t, pol), Placer: pl, Speeds: perf.Belief{Model: opt.Model}})
+	e, err := engine.New(
+		engine.Config{Spec: *spec, Policy: mustPolicy(t, pol), Placer: pl, Speeds: perf.Belief{Model: opt.Model}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, said := NewWorld(spec, entries, opt), &answers{e: e, jobs: len(entries), first: map[cluster.JobID]engine.DeadlineAnswer{}}
+	w, said := NewWorld(spec, entries, opt),
+		&answers{e: e, jobs: len(entries), first: map[cluster.JobID]engine.DeadlineAnswer{}}
 	if err := driver.Run(context.Background(), e, w, said); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +152,8 @@ func TestGangDeadlinesKept(t *testing.T) {
 			entries = append(entries, entry(i, at, run, 1, func(e *trace.Entry) {
 				e.Job.Tasks = cluster.GroupTasks(1+r.IntN(8), perNode, cluster.Request{})
 				if r.IntN(3) == 0 {
-					e.Job.Tasks = []cluster.TaskSet{{Count: 1 + r.IntN(4), Request: cluster.Request{GPUs: 1 + r.IntN(3)}}}
+					e.Job.Tasks = []cluster.TaskSet{
+						{Count: 1 + r.IntN(4), Request: cluster.Request{GPUs: 1 + r.IntN(3)}}}
 					e.Job.Elastic = cluster.Elastic{Min: 1, Max: 4}
 				}
 				if r.IntN(10) > 0 {
@@ -168,7 +171,8 @@ func TestGangDeadlinesKept(t *testing.T) {
 func costly(r *rand.Rand, entries []trace.Entry) []trace.Entry {
 	for i := range entries {
 		j := &entries[i].Job
-		j.Checkpoint = cluster.Checkpoint{Cost: time.Duration(r.IntN(20)) * time.Second, Restart: time.Duration(r.IntN(30)) * time.Second}
+		j.Checkpoint = cluster.Checkpoint{Cost: time.Duration(r.IntN(20)) * time.Second,
+			Restart: time.Duration(r.IntN(30)) * time.Second}
 		switch r.IntN(5) {
 		case 0:
 			j.Checkpoint.Interval = time.Duration(2+r.IntN(10)) * time.Minute
@@ -201,7 +205,8 @@ func TestCostlyDeadlinesKept(t *testing.T) {
 			entries = append(entries, entry(i, at, run, 1, func(e *trace.Entry) {
 				e.Job.Tasks = cluster.GroupTasks(1+r.IntN(8), perNode, cluster.Request{})
 				if seed%3 == 0 || r.IntN(3) == 0 {
-					e.Job.Tasks = []cluster.TaskSet{{Count: 1 + r.IntN(4), Request: cluster.Request{GPUs: 1 + r.IntN(3)*int(min(1, seed%3))}}}
+					e.Job.Tasks = []cluster.TaskSet{
+						{Count: 1 + r.IntN(4), Request: cluster.Request{GPUs: 1 + r.IntN(3)*int(min(1, seed%3))}}}
 					e.Job.Elastic = cluster.Elastic{Min: 1, Max: 4}
 				}
 				if r.IntN(10) > 0 {
@@ -209,7 +214,8 @@ func TestCostlyDeadlinesKept(t *testing.T) {
 				}
 			}))
 		}
-		sum.add(keepsDeadlinesIn(t, "elasticflow:overhead=10s", size, Options{Model: &perf.Table{}, Startup: 10 * time.Second}, costly(r, entries)))
+		sum.add(keepsDeadlinesIn(t, "elasticflow:overhead=10s", size,
+			Options{Model: &perf.Table{}, Startup: 10 * time.Second}, costly(r, entries)))
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
@@ -234,7 +240,8 @@ func TestDeadlinesKeptAmongUncheckpointed(t *testing.T) {
 				e.Job.Tasks = cluster.GroupTasks(1+r.IntN(8), perNode, cluster.Request{})
 				e.Job.Deadline = e.Job.Submit.Add(run * time.Duration(11+r.IntN(60)) / 10)
 				if overhead > 0 {
-					e.Job.Checkpoint.Cost, e.Job.Checkpoint.Restart = time.Duration(r.IntN(20))*time.Second, time.Duration(r.IntN(30))*time.Second
+					e.Job.Checkpoint.Cost, e.Job.Checkpoint.Restart = time.Duration(r.IntN(20))*time.Second,
+						time.Duration(r.IntN(30))*time.Second
 				}
 				if r.IntN(2) == 0 {
 					e.Job.Tasks, e.Job.Deadline = cluster.GroupTasks(1+r.IntN(2), perNode, cluster.Request{}), 0
@@ -242,7 +249,8 @@ func TestDeadlinesKeptAmongUncheckpointed(t *testing.T) {
 				}
 			}))
 		}
-		sum.add(keepsDeadlinesIn(t, fmt.Sprintf("elasticflow:overhead=%s", overhead), size, Options{Model: &perf.Table{}, Startup: overhead}, entries))
+		sum.add(keepsDeadlinesIn(t, fmt.Sprintf("elasticflow:overhead=%s", overhead), size,
+			Options{Model: &perf.Table{}, Startup: overhead}, entries))
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
@@ -292,7 +300,8 @@ func leasesKept(t *testing.T, startup time.Duration, least int) {
 		if startup > 0 {
 			pol, entries = fmt.Sprintf("%s,overhead=%s", pol, startup), costly(r, entries)
 		}
-		sum.add(keepsDeadlinesIn(t, pol, []string{"3x8xV100-32GB+1x8xT4", "4x8xT4", "3x12xT4"}[seed%3], Options{Model: model, Startup: startup}, entries))
+		sum.add(keepsDeadlinesIn(t, pol, []string{"3x8xV100-32GB+1x8xT4", "4x8xT4", "3x12xT4"}[seed%3],
+			Options{Model: model, Startup: startup}, entries))
 	}
 	sum.check(t, least, least)
 }
@@ -324,8 +333,10 @@ func accepts(t *testing.T, size string, speeds engine.Speeds, jobs ...*cluster.J
 
 // due is an elastic job of one-GPU tasks; work and deadline are in minutes.
 func due(work, deadline, most int, model string) *cluster.Job {
-	return &cluster.Job{User: "u", Tier: cluster.Standard, Model: model, Estimate: time.Duration(work) * time.Minute, Deadline: cluster.Time(deadline) * cluster.Time(time.Minute),
-		Elastic: cluster.Elastic{Min: 1, Max: most}, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
+	return &cluster.Job{User: "u", Tier: cluster.Standard, Model: model, Estimate: time.Duration(work) * time.Minute,
+		Deadline: cluster.Time(deadline) * cluster.Time(time.Minute),
+		Elastic:  cluster.Elastic{Min: 1, Max: most},
+		Tasks:    []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
 }
 
 // ElasticFlow (ASPLOS'23): where speed grows linearly with the GPUs, deadlines are accepted if and
@@ -352,7 +363,8 @@ func TestElasticFlowLinear(t *testing.T) {
 				fits = fits && work <= 2*time.Duration(by.Deadline)
 			}
 			if said[fits]++; got[i] != fits {
-				t.Fatalf("seed %d: job %d of %d (%v by %v): accepted %t, fits %t", seed, i, len(jobs), j.Estimate, j.Deadline, got[i], fits)
+				t.Fatalf("seed %d: job %d of %d (%v by %v): accepted %t, fits %t", seed, i, len(jobs), j.Estimate,
+					j.Deadline, got[i], fits)
 			}
 			if fits {
 				kept = with

@@ -36,12 +36,15 @@ func TestMPSFaults(t *testing.T) {
 		}
 		spec.Sharing = c.sharing
 		entry := func(id int, run time.Duration) trace.Entry {
-			return trace.Entry{Run: run, Job: cluster.Job{ID: cluster.JobID(id), User: "u", Tier: cluster.Standard, Estimate: run, Tasks: []cluster.TaskSet{{Count: 1, Request: c.asks}}}}
+			return trace.Entry{Run: run,
+				Job: cluster.Job{ID: cluster.JobID(id), User: "u", Tier: cluster.Standard, Estimate: run,
+					Tasks: []cluster.TaskSet{{Count: 1, Request: c.asks}}}}
 		}
 		entries := []trace.Entry{entry(0, 10*time.Minute), entry(1, time.Hour), entry(2, time.Hour)}
 		entries[0].Outcome = c.failed
 		entries[1].Job.Checkpoint.Interval = 4 * time.Minute
-		out := Run(context.Background(), spec, entries, Setup{Policy: "fifo", Placer: "best-fit", World: Options{Faults: c.faults}})
+		out := Run(context.Background(), spec, entries,
+			Setup{Policy: "fifo", Placer: "best-fit", World: Options{Faults: c.faults}})
 		if out.Err != nil {
 			t.Fatal(out.Err)
 		}

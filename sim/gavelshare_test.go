@@ -32,7 +32,8 @@ type gavelWorld struct {
 // newGavelWorld draws a world; crowd gives the number of jobs for a number of GPUs.
 func newGavelWorld(t *testing.T, r *rand.Rand, crowd func(gpus int) int) *gavelWorld {
 	t.Helper()
-	w := &gavelWorld{kinds: []string{"A100-80GB", "V100-16GB", "T4-16GB"}[:1+r.IntN(3)], model: &perf.Table{Speed: map[string]map[string]int64{}}}
+	w := &gavelWorld{kinds: []string{"A100-80GB", "V100-16GB", "T4-16GB"}[:1+r.IntN(3)],
+		model: &perf.Table{Speed: map[string]map[string]int64{}}}
 	var nodes []string
 	sum := 0
 	for _, k := range w.kinds {
@@ -62,11 +63,13 @@ func (w *gavelWorld) play(t *testing.T, pol string, minutes int) *shares {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.New(engine.Config{Spec: *w.spec, Policy: mustPolicy(t, pol), Placer: pl, Speeds: perf.Belief{Model: w.model}})
+	e, err := engine.New(
+		engine.Config{Spec: *w.spec, Policy: mustPolicy(t, pol), Placer: pl, Speeds: perf.Belief{Model: w.model}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shares{e: e, world: w, on: map[cluster.JobID]int{}, had: make([][3]float64, len(w.entries)), due: make([][3]float64, len(w.entries))}
+	s := &shares{e: e, world: w, on: map[cluster.JobID]int{}, had: make([][3]float64, len(w.entries)),
+		due: make([][3]float64, len(w.entries))}
 	opt := Options{Model: w.model, Until: cluster.Time(minutes) * cluster.Time(time.Minute)}
 	if err := driver.Run(context.Background(), e, NewWorld(w.spec, w.entries, opt), s); err != nil {
 		t.Fatal(err)
@@ -150,10 +153,12 @@ func TestGavelSharesTrackX(t *testing.T) {
 			t.Fatalf("seed %d: %g rounds", seed, s.rounds)
 		}
 		if crowded && (s.under > 1.5 || s.over > 1.5) {
-			t.Errorf("seed %d, %d jobs on %v: at some time a job is %.2f rounds behind X, or %.2f ahead", seed, len(w.entries), w.gpus, s.under, s.over)
+			t.Errorf("seed %d, %d jobs on %v: at some time a job is %.2f rounds behind X, or %.2f ahead", seed,
+				len(w.entries), w.gpus, s.under, s.over)
 		}
 		if s.under > 1.5+s.rounds/20 {
-			t.Errorf("seed %d, %d jobs on %v: a job is %.2f rounds behind X after %g", seed, len(w.entries), w.gpus, s.under, s.rounds)
+			t.Errorf("seed %d, %d jobs on %v: a job is %.2f rounds behind X after %g", seed, len(w.entries), w.gpus,
+				s.under, s.rounds)
 		}
 		for k, n := range w.gpus { // no GPU is idle, and X sums to all of it
 			had, due := 0.0, 0.0
@@ -236,7 +241,8 @@ func TestGavelWeights(t *testing.T) {
 		w := newGavelWorld(t, r, func(gpus int) int { return gpus + 1 + r.IntN(gpus) })
 		queues := []int64{500 + r.Int64N(4000), 500 + r.Int64N(4000), 0} // 0 means the default weight 1
 		for q, weight := range queues {
-			w.spec.Queues = append(w.spec.Queues, cluster.Queue{Name: fmt.Sprint("q", q), Limit: -1, Lend: -1, Weight: weight})
+			w.spec.Queues = append(w.spec.Queues,
+				cluster.Queue{Name: fmt.Sprint("q", q), Limit: -1, Lend: -1, Weight: weight})
 		}
 		for i := range w.entries {
 			w.entries[i].Job.Queue, w.entries[i].Job.Priority = fmt.Sprint("q", r.IntN(3)), int64(r.IntN(6)-1)

@@ -31,7 +31,8 @@ func BenchmarkGrowth(b *testing.B) {
 						if err != nil {
 							b.Fatal(err)
 						}
-						o := Run(context.Background(), spec, Prepare(wl, spec, Estimates{}, PerNode), Setup{Policy: pol, Placer: "best-fit"})
+						o := Run(context.Background(), spec, Prepare(wl, spec, Estimates{}, PerNode),
+							Setup{Policy: pol, Placer: "best-fit"})
 						if o.Err != nil {
 							b.Fatal(o.Err)
 						}

@@ -83,7 +83,8 @@ func TestInvariants(t *testing.T) {
 	for _, pol := range policy.Names() {
 		for mode := engine.Strict; mode <= engine.Conservative; mode++ {
 			t.Run(pol+"/"+mode.String(), func(t *testing.T) {
-				checked(t, wl, "2x8xA100-80GB", pol, mode, Options{NodeMTBF: 5 * 24 * time.Hour, Seed: 7, Startup: time.Minute})
+				checked(t, wl, "2x8xA100-80GB", pol, mode,
+					Options{NodeMTBF: 5 * 24 * time.Hour, Seed: 7, Startup: time.Minute})
 			})
 		}
 	}
@@ -103,9 +104,12 @@ func TestInvariantsOnMuri(t *testing.T) {
 // TestInvariantsOfGroups does the same with jobs that interleave, so that groups are formed,
 // dissolved and moved while nodes fail.
 func TestInvariantsOfGroups(t *testing.T) {
-	table := &perf.Table{Stages: map[string][]int64{"load": {9, 1, 0, 0}, "prepare": {1, 8, 2, 0}, "train": {0, 1, 9, 1}, "send": {0, 0, 3, 7}}}
+	table := &perf.Table{
+		Stages: map[string][]int64{"load": {9, 1, 0, 0}, "prepare": {1, 8, 2, 0}, "train": {0, 1, 9, 1},
+			"send": {0, 0, 3, 7}}}
 	models := []string{"load", "prepare", "train", "send", "nobody knows"}
-	for pol, least := range map[string]int{"muri:round=1m": 50, "muri:order=s,round=30s,keep=0": 50, "muri:round=1m,group=2": 50, "muri:order=s,group=3": 50, "antman:throttle=true,eps=0.2": 10} {
+	for pol, least := range map[string]int{"muri:round=1m": 50, "muri:order=s,round=30s,keep=0": 50,
+		"muri:round=1m,group=2": 50, "muri:order=s,group=3": 50, "antman:throttle=true,eps=0.2": 10} {
 		t.Run(pol, func(t *testing.T) {
 			joins := 0
 			for seed := range uint64(2) {
@@ -118,7 +122,9 @@ func TestInvariantsOfGroups(t *testing.T) {
 						j.Tier = cluster.BestEffort
 					}
 				}
-				c := checked(t, &trace.Workload{Jobs: entries}, "2x8xA100-80GB", pol, engine.Skip, Options{NodeMTBF: 6 * time.Hour, Repair: 10 * time.Minute, Seed: seed, Startup: 20 * time.Second, Model: table})
+				c := checked(t, &trace.Workload{Jobs: entries}, "2x8xA100-80GB", pol, engine.Skip,
+					Options{NodeMTBF: 6 * time.Hour, Repair: 10 * time.Minute, Seed: seed, Startup: 20 * time.Second,
+						Model: table})
 				joins += c.joins
 			}
 			if joins < least {
@@ -131,13 +137,18 @@ func TestInvariantsOfGroups(t *testing.T) {
 // TestInvariantsOfPairs does the same with jobs that share GPUs in pairs under gavel.
 func TestInvariantsOfPairs(t *testing.T) {
 	table := &perf.Table{Speed: map[string]map[string]int64{"old": {"T4-16GB": 300_000}},
-		Pairs: map[perf.Pair]int64{{"old", "*"}: 700_000, {"*", "old"}: 600_000, {"light", "light"}: 950_000, {"large", "large"}: 900_000}}
+		Pairs: map[perf.Pair]int64{{"old", "*"}: 700_000, {"*", "old"}: 600_000, {"light", "light"}: 950_000,
+			{"large", "large"}: 900_000}}
 	models := []string{"old", "light", "large", "nobody knows"}
-	for _, pol := range []string{"gavel:space_sharing=true,round=1m,reset=5m", "gavel:space_sharing=true,round=1m,solve=resets,reset=4m",
-		"gavel:space_sharing=true,objective=ftf,round=2m", "gavel:space_sharing=true,objective=makespan,round=2m,heterogeneity=false",
+	for _, pol := range []string{"gavel:space_sharing=true,round=1m,reset=5m",
+		"gavel:space_sharing=true,round=1m,solve=resets,reset=4m",
+		"gavel:space_sharing=true,objective=ftf,round=2m",
+		"gavel:space_sharing=true,objective=makespan,round=2m,heterogeneity=false",
 		"gavel:space_sharing=true,objective=fifo,round=1m", "gavel:space_sharing=true,objective=throughput,round=1m",
-		"gavel:space_sharing=true,objective=cost,prices=A100-80GB:3,round=1m", "gavel:space_sharing=true,objective=waterfill,round=2m",
-		"gavel:space_sharing=true,objective=hierarchical,entities=user,round=2m", "gavel:space_sharing=true,objective=hierarchical,entities=user,inside=fifo,round=2m"} {
+		"gavel:space_sharing=true,objective=cost,prices=A100-80GB:3,round=1m",
+		"gavel:space_sharing=true,objective=waterfill,round=2m",
+		"gavel:space_sharing=true,objective=hierarchical,entities=user,round=2m",
+		"gavel:space_sharing=true,objective=hierarchical,entities=user,inside=fifo,round=2m"} {
 		t.Run(pol, func(t *testing.T) {
 			joins := 0
 			for seed := range uint64(2) {
@@ -154,7 +165,9 @@ func TestInvariantsOfPairs(t *testing.T) {
 						j.Tier = cluster.BestEffort
 					}
 				}
-				c := checked(t, &trace.Workload{Jobs: entries}, "2x8xA100-80GB+2x4xT4-16GB", pol, engine.Skip, Options{NodeMTBF: 6 * time.Hour, Repair: 10 * time.Minute, Seed: seed, Startup: 20 * time.Second, Model: table})
+				c := checked(t, &trace.Workload{Jobs: entries}, "2x8xA100-80GB+2x4xT4-16GB", pol, engine.Skip,
+					Options{NodeMTBF: 6 * time.Hour, Repair: 10 * time.Minute, Seed: seed, Startup: 20 * time.Second,
+						Model: table})
 				joins += c.joins
 			}
 			least := 50

@@ -25,7 +25,8 @@ func (w *World) inLanes(j *jobRun) (part int64, partners []string) {
 			mine = lane[i]
 		}
 		most = max(most, lane[i])
-		if first, taken := turn[lane[i]]; !taken || w.opt.Lanes == cluster.LaneSRTF && w.leftNow(o) < w.leftNow(&w.jobs[first]) {
+		if first, taken := turn[lane[i]]; !taken ||
+			w.opt.Lanes == cluster.LaneSRTF && w.leftNow(o) < w.leftNow(&w.jobs[first]) {
 			turn[lane[i]] = id
 		}
 	}
@@ -52,7 +53,10 @@ func (w *World) inLanes(j *jobRun) (part int64, partners []string) {
 
 // sharers lists a job and those that compute on its GPUs, in order of arrival.
 func (w *World) sharers(j *jobRun) []cluster.JobID {
-	return slices.DeleteFunc(w.tenantsOf(j), func(id cluster.JobID) bool { o := &w.jobs[id]; return o != j && o.phase != running })
+	return slices.DeleteFunc(w.tenantsOf(j), func(id cluster.JobID) bool {
+		o := &w.jobs[id]
+		return o != j && o.phase != running
+	})
 }
 
 // tenantsOf lists all jobs on a job's shared GPUs, itself included, in order of arrival.

@@ -34,7 +34,8 @@ func lawUntil(t *testing.T, size string, cfg engine.Config, entries []trace.Entr
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec.Queues = []cluster.Queue{{Name: "a", Limit: -1, Lend: -1, Weight: 1000}, {Name: "b", Limit: -1, Lend: -1, Weight: 2000}}
+	spec.Queues = []cluster.Queue{{Name: "a", Limit: -1, Lend: -1, Weight: 1000},
+		{Name: "b", Limit: -1, Lend: -1, Weight: 2000}}
 	cfg.Spec = *spec
 	if cfg.Placer, err = place.New("best-fit"); err != nil {
 		t.Fatal(err)
@@ -109,7 +110,9 @@ func scaled(t *testing.T, name string, k int) engine.Policy {
 	case "las:dimension=time":
 		return mustPolicy(t, fmt.Sprintf("las:base=%s,dimension=time", d*time.Minute))
 	case "tiresias-l", "tiresias-l:promote=2":
-		return mustPolicy(t, fmt.Sprintf("%s%sthresholds=%d/%d", name, map[bool]string{true: ",", false: ":"}[strings.Contains(name, ":")], 600*k, 3600*k))
+		return mustPolicy(t,
+			fmt.Sprintf("%s%sthresholds=%d/%d", name,
+				map[bool]string{true: ",", false: ":"}[strings.Contains(name, ":")], 600*k, 3600*k))
 	case "e-las":
 		return mustPolicy(t, fmt.Sprintf("e-las:T0=%s,thresholds=%d/%d", d*time.Hour, 600*k, 3600*k))
 	case "multifactor": // see TestScaleOfFairShares
@@ -120,11 +123,14 @@ func scaled(t *testing.T, name string, k int) engine.Policy {
 	case "chronus":
 		return mustPolicy(t, fmt.Sprintf("chronus:lease=%s", d*time.Minute))
 	case "hypersched":
-		return mustPolicy(t, fmt.Sprintf("hypersched:rung=%s,overhead=%s,hold=%s,check=%s", d*time.Minute, d*20*time.Second, d*time.Minute, d*time.Minute))
+		return mustPolicy(t,
+			fmt.Sprintf("hypersched:rung=%s,overhead=%s,hold=%s,check=%s", d*time.Minute, d*20*time.Second,
+				d*time.Minute, d*time.Minute))
 	case "themis":
 		return mustPolicy(t, fmt.Sprintf("themis:lease=%s", 15*d*time.Minute))
 	case "astraea":
-		return mustPolicy(t, fmt.Sprintf("astraea:lease=%s,window=%s,starving=%s", 15*d*time.Minute, 4*d*time.Hour, d*time.Hour))
+		return mustPolicy(t,
+			fmt.Sprintf("astraea:lease=%s,window=%s,starving=%s", 15*d*time.Minute, 4*d*time.Hour, d*time.Hour))
 	case "gavel":
 		return mustPolicy(t, fmt.Sprintf("gavel:round=%s,reset=%s", d*time.Minute, 5*d*time.Minute))
 	case "gandiva":
@@ -168,7 +174,9 @@ func longer(entries []trace.Entry, k int) []trace.Entry {
 func TestScale(t *testing.T) {
 	for _, pol := range append(policy.Names(), "las:dimension=time", "sjf-gpu:preempt=true", "tiresias-l:promote=2") {
 		if pol == "tiresias-g" || pol == "gittins" {
-			continue // costs are whole milliseconds, and parts of a level end at whole milliseconds, whatever the scale: its decisions are the same to a millisecond only
+			// costs are whole milliseconds, and parts of a level end at whole milliseconds, whatever the scale:
+			// its decisions are the same to a millisecond only
+			continue
 		}
 		for seed := range uint64(10) {
 			var want []string
@@ -199,7 +207,8 @@ func TestScaleOfFairShares(t *testing.T) {
 	first := func(second time.Duration) int {
 		by := func(u string) func(e *trace.Entry) { return func(e *trace.Entry) { e.Job.User, e.Job.Queue = u, "a" } }
 		entries := []trace.Entry{
-			entry(0, 0, 280*second, 1, by("u0")), entry(1, 310*second, 279*second, 1, by("u1")), entry(2, 600*second, 100*second, 1, by("u2")),
+			entry(0, 0, 280*second, 1, by("u0")), entry(1, 310*second, 279*second, 1, by("u1")),
+			entry(2, 600*second, 100*second, 1, by("u2")),
 			entry(3, 610*second, 10*second, 1, by("u1")), entry(4, 611*second, 11*second, 1, by("u0")),
 		}
 		cfg := engine.Config{Policy: mustPolicy(t, "multifactor:age=0"), HalfLife: 300 * second}
@@ -232,7 +241,8 @@ func TestPermutation(t *testing.T) {
 			for i := range entries { // batches of jobs at one instant
 				j := &entries[i].Job
 				j.Submit -= j.Submit % cluster.Time(4*time.Minute)
-				j.Priority, j.Deadline, j.Tasks[0].Request.GPUs = int64(r.IntN(1<<30)), j.Submit+cluster.Time(entries[i].Run)*3, 1
+				j.Priority, j.Deadline, j.Tasks[0].Request.GPUs = int64(r.IntN(1<<30)),
+					j.Submit+cluster.Time(entries[i].Run)*3, 1
 				if pol != "sjf-gpu" {
 					continue
 				}
@@ -258,7 +268,8 @@ func TestPermutation(t *testing.T) {
 					if n == 0 {
 						want[mixed[i].Run] = s
 					} else if want[mixed[i].Run] != s {
-						t.Fatalf("%s seed %d: a job of %v ends %s when numbered %d, else %s", pol, seed, mixed[i].Run, s, i, want[mixed[i].Run])
+						t.Fatalf("%s seed %d: a job of %v ends %s when numbered %d, else %s", pol, seed, mixed[i].Run,
+							s, i, want[mixed[i].Run])
 					}
 				}
 			}
@@ -269,7 +280,8 @@ func TestPermutation(t *testing.T) {
 // equals are the policies under which two jobs that arrive at one instant and differ only in their
 // run time are equal: they use what jobs received, what is known of similar jobs, or how fast jobs
 // are.
-var equals = []string{"las", "tiresias-l", "tiresias-g", "gittins", "e-las", "qssf", "lucid", "gandiva", "muri", "gavel", "gandiva-fair", "astraea", "pollux", "sia"}
+var equals = []string{"las", "tiresias-l", "tiresias-g", "gittins", "e-las", "qssf", "lucid", "gandiva", "muri",
+	"gavel", "gandiva-fair", "astraea", "pollux", "sia"}
 
 // TestPermutationOfEquals: under these policies the job numbers decide which of two equal jobs goes
 // first, and so the mean JCT: renumbered, they change places. The end of the last job does not
@@ -278,8 +290,9 @@ var equals = []string{"las", "tiresias-l", "tiresias-g", "gittins", "e-las", "qs
 func TestPermutationOfEquals(t *testing.T) {
 	short, long := 10*time.Second, 50*time.Second
 	play := func(pol string, a, b time.Duration) (sum, last cluster.Time) {
-		for _, r := range law(t, "1x1xT4", engine.Config{Policy: mustPolicy(t, pol)}, queued(rand.New(rand.NewPCG(1, 1)),
-			[]trace.Entry{entry(0, 0, a, 1), entry(1, 0, b, 1)})) {
+		for _, r := range law(t, "1x1xT4", engine.Config{Policy: mustPolicy(t, pol)},
+			queued(rand.New(rand.NewPCG(1, 1)),
+				[]trace.Entry{entry(0, 0, a, 1), entry(1, 0, b, 1)})) {
 			sum, last = sum+r.End, max(last, r.End)
 		}
 		return sum, last
@@ -309,7 +322,8 @@ func TestPermutationOfEquals(t *testing.T) {
 // the bound.
 func TestStarvation(t *testing.T) {
 	promises := map[string]bool{ // looked up, never iterated; strict arrival order, or a reservation for the first job
-		"fifo": true, "yarn-cs": true, "multifactor": true, "antman": true, "miso": true, "optimus:round=0s": true, "elasticflow": true,
+		"fifo": true, "yarn-cs": true, "multifactor": true, "antman": true, "miso": true, "optimus:round=0s": true,
+		"elasticflow": true,
 	}
 	turns := map[string]time.Duration{ // latest start
 		"gandiva":      time.Minute,     // jobs take turns: this one is next

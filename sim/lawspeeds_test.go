@@ -21,9 +21,12 @@ import (
 // speedTable knows three job models on two GPU models, at several sizes, and in pairs.
 func speedTable() *perf.Table {
 	return &perf.Table{
-		Speed: map[string]map[string]int64{"a": {"T4-16GB": 250_000}, "b": {"T4-16GB": 500_000}, "c": {"T4-16GB": 900_000}},
-		Scale: map[string]map[int]int64{"a": {1: 300_000, 2: 550_000, 3: 800_000}, "b": {1: 400_000, 2: 700_000, 3: 900_000}},
-		Pairs: map[perf.Pair]int64{{"a", "b"}: 800_000, {"b", "a"}: 900_000, {"a", "a"}: 700_000, {"b", "b"}: 950_000, {"c", "c"}: 900_000},
+		Speed: map[string]map[string]int64{"a": {"T4-16GB": 250_000}, "b": {"T4-16GB": 500_000},
+			"c": {"T4-16GB": 900_000}},
+		Scale: map[string]map[int]int64{"a": {1: 300_000, 2: 550_000, 3: 800_000},
+			"b": {1: 400_000, 2: 700_000, 3: 900_000}},
+		Pairs: map[perf.Pair]int64{{"a", "b"}: 800_000, {"b", "a"}: 900_000, {"a", "a"}: 700_000, {"b", "b"}: 950_000,
+			{"c", "c"}: 900_000},
 	}
 }
 
@@ -35,7 +38,8 @@ func speedEntries(r *rand.Rand, n int) []trace.Entry {
 		j.Model = []string{"a", "b", "c"}[r.IntN(3)]
 		if g := j.Tasks[0].Request.GPUs; g > 1 && r.IntN(2) == 0 {
 			n := min(4, g)
-			j.Tasks, j.Elastic = []cluster.TaskSet{{Count: n, Request: cluster.Request{GPUs: 1}}}, cluster.Elastic{Min: 1, Max: n}
+			j.Tasks, j.Elastic = []cluster.TaskSet{{Count: n, Request: cluster.Request{GPUs: 1}}},
+				cluster.Elastic{Min: 1, Max: n}
 		}
 		j.Deadline = j.Submit.Add(entries[i].Run * time.Duration(1+r.IntN(9)))
 	}
@@ -47,8 +51,10 @@ func speedEntries(r *rand.Rand, n int) []trace.Entry {
 func sameEnds(a, b []report.Record, k int, to time.Duration) string {
 	for i := range a {
 		x, y := &a[i], &b[i]
-		if d := x.End.Sub(y.End / cluster.Time(k)); x.Outcome != y.Outcome || x.Preemptions != y.Preemptions || d.Abs() > to {
-			return fmt.Sprintf("job %d ends at %v (%v, preempted %d), and at %v (%v, %d)", i, x.End, x.Outcome, x.Preemptions, y.End/cluster.Time(k), y.Outcome, y.Preemptions)
+		if d := x.End.Sub(y.End / cluster.Time(k)); x.Outcome != y.Outcome || x.Preemptions != y.Preemptions ||
+			d.Abs() > to {
+			return fmt.Sprintf("job %d ends at %v (%v, preempted %d), and at %v (%v, %d)", i, x.End, x.Outcome,
+				x.Preemptions, y.End/cluster.Time(k), y.Outcome, y.Preemptions)
 		}
 	}
 	return ""
@@ -82,7 +88,8 @@ func TestScaleOfSpeeds(t *testing.T) {
 					t.Fatalf("%s seed %d, times %d: %s", pol, seed, k, why)
 				}
 				for i := range got {
-					if n := entries[i].Job.Elastic.Max; n > 0 && got[i].Held != int64(entries[i].Job.Tasks[0].Count)*1000*int64(got[i].Ran/time.Millisecond) {
+					if n := entries[i].Job.Elastic.Max; n > 0 &&
+						got[i].Held != int64(entries[i].Job.Tasks[0].Count)*1000*int64(got[i].Ran/time.Millisecond) {
 						grown++
 					}
 				}
@@ -151,7 +158,8 @@ func permuted(t *testing.T, pol, size string, seed uint64) string {
 			if n == 0 {
 				want[mixed[i].Run] = s
 			} else if want[mixed[i].Run] != s {
-				return fmt.Sprintf("a job of %v ends %s when numbered %d, else %s", mixed[i].Run, s, i, want[mixed[i].Run])
+				return fmt.Sprintf("a job of %v ends %s when numbered %d, else %s", mixed[i].Run, s, i,
+					want[mixed[i].Run])
 			}
 		}
 	}

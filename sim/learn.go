@@ -18,12 +18,14 @@ const learnJobs = 400
 // that the network cannot handle are left out. Losses by distance come from the model, as the
 // policy receives them (engine.View.Losses); without a model (nil) only skew is known. Jobs without
 // an estimate have unknown length.
-func LearnWorlds(spec *cluster.Spec, entries []trace.Entry, model perf.Model) (func(r *learn.Rand, load float64) *learn.World, error) {
+func LearnWorlds(spec *cluster.Spec, entries []trace.Entry,
+	model perf.Model) (func(r *learn.Rand, load float64) *learn.World, error) {
 	var jobs []learn.Job
 	for i := range entries {
 		if e := &entries[i]; len(e.Job.Tasks) == 1 && e.Run > 0 {
 			if t := &e.Job.Tasks[0]; t.Request.GPUs > 0 && !t.Request.Fractional() && t.Request.Profile == "" {
-				jobs = append(jobs, learn.Job{Tasks: int32(t.Count), Each: int32(t.Request.GPUs), Submit: e.Job.Submit.Sub(0).Seconds(), Run: e.Run.Seconds(),
+				jobs = append(jobs, learn.Job{Tasks: int32(t.Count), Each: int32(t.Request.GPUs),
+					Submit: e.Job.Submit.Sub(0).Seconds(), Run: e.Run.Seconds(),
 					Loss: lostApart(&e.Job, model), Unknown: e.Job.Estimate <= 0})
 			}
 		}
@@ -39,11 +41,14 @@ func LearnWorlds(spec *cluster.Spec, entries []trace.Entry, model perf.Model) (f
 			kinds[n.Model] = int32(len(kinds))
 		}
 		if n.GPUs > 0 {
-			nodes = append(nodes, learn.Room{GPUs: int32(n.GPUs), Free: int32(n.GPUs), Rack: racks[n.Rack], Kind: kinds[n.Model]})
+			nodes = append(nodes,
+				learn.Room{GPUs: int32(n.GPUs), Free: int32(n.GPUs), Rack: racks[n.Rack], Kind: kinds[n.Model]})
 		}
 	}
 	if len(jobs) < learnJobs || len(nodes) == 0 {
-		return nil, fmt.Errorf("%d jobs on whole GPUs and %d nodes with GPUs are too few to learn from: at least %d jobs are needed", len(jobs), len(nodes), learnJobs)
+		return nil, fmt.Errorf(
+			"%d jobs on whole GPUs and %d nodes with GPUs are too few to learn from: at least %d jobs are needed",
+			len(jobs), len(nodes), learnJobs)
 	}
 	return func(r *learn.Rand, load float64) *learn.World {
 		from := r.Int(len(jobs) - learnJobs + 1)

@@ -27,11 +27,14 @@ func (apartModel) Rate(_ *cluster.Job, p perf.Placement) int64 {
 // A world drawn from a trace has what the policy knows: losses by distance, jobs of unknown length,
 // nodes with the same GPU.
 func TestLearnWorlds(t *testing.T) {
-	spec := &cluster.Spec{Nodes: []cluster.Node{{Name: "a", Model: "A100", GPUs: 8, Rack: "x"}, {Name: "b", Model: "V100", GPUs: 8, Rack: "x"}, {Name: "c", Model: "A100", GPUs: 8, Rack: "y"}}}
+	spec := &cluster.Spec{
+		Nodes: []cluster.Node{{Name: "a", Model: "A100", GPUs: 8, Rack: "x"},
+			{Name: "b", Model: "V100", GPUs: 8, Rack: "x"}, {Name: "c", Model: "A100", GPUs: 8, Rack: "y"}}}
 	var entries []trace.Entry
 	for i := range 2 * learnJobs {
-		e := trace.Entry{Run: time.Hour, Job: cluster.Job{ID: cluster.JobID(i), Submit: cluster.Time(i) * cluster.Time(10*time.Minute),
-			Tasks: []cluster.TaskSet{{Count: 1 + i%2, Request: cluster.Request{GPUs: 4}}}}}
+		e := trace.Entry{Run: time.Hour,
+			Job: cluster.Job{ID: cluster.JobID(i), Submit: cluster.Time(i) * cluster.Time(10*time.Minute),
+				Tasks: []cluster.TaskSet{{Count: 1 + i%2, Request: cluster.Request{GPUs: 4}}}}}
 		if i%4 >= 2 {
 			e.Job.Estimate = time.Hour
 		}
@@ -43,7 +46,8 @@ func TestLearnWorlds(t *testing.T) {
 	for _, c := range []struct {
 		model perf.Model
 		want  map[[2]float64]bool
-	}{{nil, map[[2]float64]bool{{}: true, {0.3, 0.3}: true}}, {apartModel{}, map[[2]float64]bool{{}: true, {0.25, 0.5}: true}}} {
+	}{{nil, map[[2]float64]bool{{}: true, {0.3, 0.3}: true}},
+		{apartModel{}, map[[2]float64]bool{{}: true, {0.25, 0.5}: true}}} {
 		draw, err := LearnWorlds(spec, entries, c.model)
 		if err != nil {
 			t.Fatal(err)

@@ -88,7 +88,8 @@ func (l *ledger) advance(to cluster.Time) {
 			continue
 		}
 		if want := l.rate(id, false); l.speeds && j.rate != want && j.rate != l.rate(id, true) {
-			l.t.Fatalf("%v: job %d (%s) runs at %d ppm on %+v, by the table at %d", l.now, id, l.entries[id].Job.Model, j.rate, j.allocs, want)
+			l.t.Fatalf("%v: job %d (%s) runs at %d ppm on %+v, by the table at %d", l.now, id, l.entries[id].Job.Model,
+				j.rate, j.allocs, want)
 		}
 		j.work += dt * float64(j.rate) / 1e6
 		j.busy += milliOf(j.allocs) * dt / 1e6
@@ -145,7 +146,9 @@ func together(a, b []engine.Alloc) bool {
 func (l *ledger) event(ev *engine.Event) {
 	if ev.Type == engine.NodeDown {
 		for id := range l.jobs {
-			if slices.ContainsFunc(l.jobs[id].frozen, func(a engine.Alloc) bool { return l.spec.Nodes[a.Node].Name == ev.Node }) {
+			if slices.ContainsFunc(l.jobs[id].frozen, func(a engine.Alloc) bool {
+				return l.spec.Nodes[a.Node].Name == ev.Node
+			}) {
 				l.forget(id)
 			}
 		}
@@ -177,7 +180,8 @@ func (l *ledger) event(ev *engine.Event) {
 func (l *ledger) near(id int, said time.Duration) {
 	j := &l.jobs[id]
 	if diff := math.Abs(j.work - float64(said)); diff > 2*j.pieces+2+j.work*1e-12 {
-		l.t.Fatalf("%v: job %d has done %v of its %v, the books say %v (%.0f pieces)", l.now, id, time.Duration(j.work), l.entries[id].Run, said, j.pieces)
+		l.t.Fatalf("%v: job %d has done %v of its %v, the books say %v (%.0f pieces)", l.now, id, time.Duration(j.work),
+			l.entries[id].Run, said, j.pieces)
 	}
 }
 
@@ -247,7 +251,8 @@ func (l *ledger) action(a *engine.Action) {
 // ledgerTable knows two of three job models, on two GPU models, and their interference.
 func ledgerTable() *perf.Table {
 	return &perf.Table{
-		Speed:  map[string]map[string]int64{"a": {"A100-80GB": 2_000_000, "T4-16GB": 700_000}, "b": {"A100-80GB": 1_300_000}},
+		Speed: map[string]map[string]int64{"a": {"A100-80GB": 2_000_000, "T4-16GB": 700_000},
+			"b": {"A100-80GB": 1_300_000}},
 		Pairs:  map[perf.Pair]int64{{"a", "b"}: 800_000, {"b", "a"}: 900_000, {"a", "a"}: 600_000, {"b", "b"}: 950_000},
 		Stages: map[string][]int64{},
 	}
@@ -264,7 +269,8 @@ func ledgerEntries(r *rand.Rand, n int) []trace.Entry {
 		e.Run *= 5
 		j.Estimate, j.Model = e.Run, []string{"a", "b", "nobody knows"}[r.IntN(3)]
 		j.Name = j.Model
-		j.Checkpoint = cluster.Checkpoint{Cost: 5 * time.Second, Restart: 8 * time.Second, Suspend: time.Second, None: r.IntN(8) == 0}
+		j.Checkpoint = cluster.Checkpoint{Cost: 5 * time.Second, Restart: 8 * time.Second, Suspend: time.Second,
+			None: r.IntN(8) == 0}
 		if r.IntN(3) == 0 {
 			j.Checkpoint.Interval = 100 * time.Second
 		}
@@ -294,26 +300,33 @@ func ledgerEntries(r *rand.Rand, n int) []trace.Entry {
 // the table's speeds, and the jobs' holdings add up to the devices' use.
 func TestLedger(t *testing.T) {
 	var all ledgerSeen
-	for _, pol := range append(append(policy.Names(), promoting("2")...), "gavel:space_sharing=true", "antman:throttle=true,eps=0.2", "yarn-cs") {
+	for _, pol := range append(append(policy.Names(), promoting("2")...), "gavel:space_sharing=true",
+		"antman:throttle=true,eps=0.2", "yarn-cs") {
 		for seed := range uint64(3) {
 			spec, err := cluster.ParseShort("1x8xA100-80GB+1x4xT4-16GB")
 			if err != nil {
 				t.Fatal(err)
 			}
-			spec.Queues = []cluster.Queue{{Name: "a", Limit: -1, Lend: -1, Weight: 1000}, {Name: "b", Limit: -1, Lend: -1, Weight: 2000}}
+			spec.Queues = []cluster.Queue{{Name: "a", Limit: -1, Lend: -1, Weight: 1000},
+				{Name: "b", Limit: -1, Lend: -1, Weight: 2000}}
 			entries := ledgerEntries(rand.New(rand.NewPCG(seed, 41)), 80)
 			end := cluster.Time(0)
 			for i := range entries {
 				end = max(end, entries[i].Job.Submit) + 10*cluster.Time(entries[i].Run)
 			}
-			l := &ledger{t: t, spec: spec, entries: entries, table: ledgerTable(), jobs: make([]ledgerJob, len(entries))}
+			l := &ledger{t: t, spec: spec, entries: entries, table: ledgerTable(),
+				jobs: make([]ledgerJob, len(entries))}
 			// Turns on a GPU under Muri, Salus and AntMan, and MISO's instances, have speeds of
 			// their own.
-			l.speeds = !slices.ContainsFunc([]string{"muri", "salus", "antman", "miso"}, func(p string) bool { return strings.HasPrefix(pol, p) })
+			l.speeds = !slices.ContainsFunc([]string{"muri", "salus", "antman", "miso"}, func(p string) bool {
+				return strings.HasPrefix(pol, p)
+			})
 			s := Setup{Policy: scaledText(pol), Placer: "best-fit", Journal: l,
-				World: Options{Startup: 3 * time.Second, Model: l.table, NodeMTBF: 4 * time.Hour, Repair: 10 * time.Minute, Seed: seed, Until: end}}
+				World: Options{Startup: 3 * time.Second, Model: l.table, NodeMTBF: 4 * time.Hour,
+					Repair: 10 * time.Minute, Seed: seed, Until: end}}
 			if seed%2 == 1 {
-				s.Config.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Suspend}, {How: engine.Checkpoint, Grace: 4 * time.Second}}
+				s.Config.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Suspend},
+					{How: engine.Checkpoint, Grace: 4 * time.Second}}
 			}
 			o := Run(t.Context(), spec, entries, s)
 			if o.Err != nil {
@@ -322,7 +335,8 @@ func TestLedger(t *testing.T) {
 			if l.audit(fmt.Sprintf("%s seed %d", pol, seed), &o.Run); t.Failed() {
 				return
 			}
-			all.stops, all.resizes, all.beside = all.stops+l.seen.stops, all.resizes+l.seen.resizes, all.beside+l.seen.beside
+			all.stops, all.resizes, all.beside = all.stops+l.seen.stops, all.resizes+l.seen.resizes,
+				all.beside+l.seen.beside
 		}
 	}
 	if all.stops < 1000 || all.resizes < 1000 || all.beside < 100 {

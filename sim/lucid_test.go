@@ -94,7 +94,8 @@ func (p *packers) start(now cluster.Time, a *engine.Action) {
 // starts once and is never stopped, except a new job at the time limit of the profiling partition,
 // in which no GPU is shared.
 func TestLucid(t *testing.T) {
-	for _, pol := range []string{"lucid:pack=always", "lucid:waiting=0,profile=new,limit=100s", "lucid:profile=new,pack=never", "lucid:waiting=0,profile=new,grow=more"} {
+	for _, pol := range []string{"lucid:pack=always", "lucid:waiting=0,profile=new,limit=100s",
+		"lucid:profile=new,pack=never", "lucid:waiting=0,profile=new,grow=more"} {
 		t.Run(pol, func(t *testing.T) {
 			short, cut, joins, grown := 0, 0, 0, 0
 			for seed := range uint64(3) {
@@ -124,9 +125,11 @@ func lucidPlayed(t *testing.T, pol string, seed uint64) *packers {
 	for i := range names {
 		names[i] = spec.Nodes[i].Name
 	}
-	p := &packers{t: t, profile: map[int32]bool{}, since: map[cluster.JobID]cluster.Time{}, where: map[cluster.JobID][]engine.Alloc{}, starts: map[cluster.JobID]int{}}
+	p := &packers{t: t, profile: map[int32]bool{}, since: map[cluster.JobID]cluster.Time{},
+		where: map[cluster.JobID][]engine.Alloc{}, starts: map[cluster.JobID]int{}}
 	if pol != "lucid:pack=always" {
-		spec.Partitions = []cluster.Partition{{Name: "main", Nodes: names[:2], Default: true}, {Name: "new", Nodes: names[2:]}}
+		spec.Partitions = []cluster.Partition{{Name: "main", Nodes: names[:2], Default: true},
+			{Name: "new", Nodes: names[2:]}}
 		p.profile[2], p.limit = true, 200*time.Second
 	}
 	if pol == "lucid:waiting=0,profile=new,grow=more" {

@@ -22,8 +22,10 @@ func lyraJobs(r *rand.Rand, n int) (curve, engine.Batch) {
 		for k := 1; k <= most; k++ {
 			speeds[id][k] = 100_000 + r.Int64N(int64(k)*1_000_000)
 		}
-		j := &cluster.Job{ID: id, User: "u", Tier: cluster.Standard, Submit: 1, Estimate: time.Duration(100+r.IntN(5000)) * time.Second,
-			Elastic: cluster.Elastic{Min: least, Max: most}, Tasks: []cluster.TaskSet{{Count: least, Request: cluster.Request{GPUs: gpus}}}}
+		j := &cluster.Job{ID: id, User: "u", Tier: cluster.Standard, Submit: 1,
+			Estimate: time.Duration(100+r.IntN(5000)) * time.Second,
+			Elastic:  cluster.Elastic{Min: least, Max: most},
+			Tasks:    []cluster.TaskSet{{Count: least, Request: cluster.Request{GPUs: gpus}}}}
 		b.Events = append(b.Events, engine.Event{Type: engine.Submitted, Job: id, Spec: j})
 	}
 	return speeds, b
@@ -88,7 +90,8 @@ func TestLyraShares(t *testing.T) {
 			surplus += k - j.Elastic.Min
 		}
 		if best := lyraBest(speeds, served, free); math.Abs(sum-best) > 1e-9*best || taken > capacity {
-			t.Errorf("seed %d: the jobs take %g s on %d of %d GPUs, the best sizes %g s", seed, sum, taken, capacity, best)
+			t.Errorf("seed %d: the jobs take %g s on %d of %d GPUs, the best sizes %g s", seed, sum, taken, capacity,
+				best)
 		}
 	}
 	if surplus < 100 || without < 100 {
@@ -104,11 +107,13 @@ func TestLyraSizes(t *testing.T) {
 		for k := range speeds[id] {
 			speeds[id][k] = int64(k) * 1_000_000
 		}
-		j := &cluster.Job{ID: id, User: "u", Tier: cluster.Standard, Submit: 1, Estimate: time.Hour, Elastic: cluster.Elastic{Min: 1, Max: 100},
-			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
+		j := &cluster.Job{ID: id, User: "u", Tier: cluster.Standard, Submit: 1, Estimate: time.Hour,
+			Elastic: cluster.Elastic{Min: 1, Max: 100},
+			Tasks:   []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
 		b.Events = append(b.Events, engine.Event{Type: engine.Submitted, Job: id, Spec: j})
 	}
-	for policy, want := range map[string][2]int{"lyra": {21, 19}, "lyra:sizes=99": {20, 20}, "lyra:sizes=3": {39, 1}, "lyra:sizes=1": {39, 1}} {
+	for policy, want := range map[string][2]int{"lyra": {21, 19}, "lyra:sizes=99": {20, 20}, "lyra:sizes=3": {39, 1},
+		"lyra:sizes=1": {39, 1}} {
 		if got := sharesOf(t, policy, 40, speeds, b); got[0] != want[0] || got[1] != want[1] {
 			t.Errorf("%s: %v, want %v", policy, got, want)
 		}

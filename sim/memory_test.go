@@ -17,7 +17,8 @@ func TestTurnsKeepMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for pol, part := range map[string]time.Duration{"gandiva": 4000, "gandiva:pack=false": 4000, "gavel": 4000, "gandiva-fair": 100} {
+	for pol, part := range map[string]time.Duration{"gandiva": 4000, "gandiva:pack=false": 4000, "gavel": 4000,
+		"gandiva-fair": 100} {
 		work, lost := time.Duration(0), time.Duration(0)
 		for seed := range uint64(5) {
 			r := rand.New(rand.NewPCG(seed, 0x686f6d65))
@@ -27,13 +28,17 @@ func TestTurnsKeepMemory(t *testing.T) {
 				at = at.Add(time.Duration(r.IntN(400)) * time.Second)
 				run := time.Duration(10+r.IntN(400)) * time.Minute
 				gpus := []int{1, 1, 2, 4, 8}[r.IntN(5)]
-				entries[i] = trace.Entry{Run: run, Job: cluster.Job{ID: cluster.JobID(i), User: "u", Tier: cluster.Standard, Submit: at, Estimate: run,
-					Tasks:      []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}},
-					Checkpoint: cluster.Checkpoint{Interval: 30 * time.Minute, Cost: 20 * time.Second, Restart: time.Minute, Suspend: 2 * time.Second}}}
+				entries[i] = trace.Entry{Run: run,
+					Job: cluster.Job{ID: cluster.JobID(i), User: "u", Tier: cluster.Standard, Submit: at, Estimate: run,
+						Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}},
+						Checkpoint: cluster.Checkpoint{Interval: 30 * time.Minute, Cost: 20 * time.Second,
+							Restart: time.Minute, Suspend: 2 * time.Second}}}
 				work += run * time.Duration(gpus)
 			}
 			o := Run(t.Context(), spec, entries, Setup{Policy: pol, Placer: "best-fit", World: Options{Seed: seed},
-				Config: engine.Config{Stop: &[3]engine.StopRule{{How: engine.Checkpoint}, {How: engine.Suspend, Grace: 2 * time.Minute}, {How: engine.Kill}}}})
+				Config: engine.Config{
+					Stop: &[3]engine.StopRule{{How: engine.Checkpoint}, {How: engine.Suspend, Grace: 2 * time.Minute},
+						{How: engine.Kill}}}})
 			if o.Err != nil {
 				t.Fatal(o.Err)
 			}

@@ -14,8 +14,9 @@ import (
 
 // job makes an entry that is submitted at a time and runs for another.
 func job(id int, submit, run time.Duration, model string, tasks ...cluster.TaskSet) trace.Entry {
-	return trace.Entry{Run: run, Job: cluster.Job{ID: cluster.JobID(id), Submit: cluster.Time(submit), Tier: cluster.Standard,
-		Model: model, Tasks: tasks, Estimate: run}}
+	return trace.Entry{Run: run,
+		Job: cluster.Job{ID: cluster.JobID(id), Submit: cluster.Time(submit), Tier: cluster.Standard,
+			Model: model, Tasks: tasks, Estimate: run}}
 }
 
 func gang(count, gpus int) cluster.TaskSet {
@@ -77,7 +78,8 @@ func TestSpeeds(t *testing.T) {
 	near.Nodes[0].Rack, near.Nodes[1].Rack = "a", "b"
 	same(t, "two racks", endTimes(t, near, Options{Model: tab}, job(0, 0, 8*m, "x", gang(2, 4))), 20*m)
 	near.Nodes[0].NVLink, near.Nodes[1].NVLink = "d", "d"
-	same(t, "one NVLink domain over racks", endTimes(t, near, Options{Model: tab}, job(0, 0, 8*m, "x", gang(2, 4))), 8*m)
+	same(t, "one NVLink domain over racks", endTimes(t, near, Options{Model: tab}, job(0, 0, 8*m, "x", gang(2, 4))),
+		8*m)
 }
 
 // Overheads: start-up, periodic checkpoints, and the cost of a lost node.
@@ -94,7 +96,8 @@ func TestOverheads(t *testing.T) {
 	ck.Job.Checkpoint.Cost = 0
 	// At 7m the node is lost: three minutes since the checkpoint at 4m are gone.
 	// It is back at 9m; restoring takes 2m; eight minutes are left.
-	lost := Options{Script: []Scripted{{At: cluster.Time(7 * m), Event: nodeDown("n1")}, {At: cluster.Time(9 * m), Event: nodeUp("n1")}}}
+	lost := Options{Script: []Scripted{{At: cluster.Time(7 * m), Event: nodeDown("n1")},
+		{At: cluster.Time(9 * m), Event: nodeUp("n1")}}}
 	same(t, "a lost node", endTimes(t, spec, lost, ck), 19*m)
 }
 

@@ -15,7 +15,8 @@ import (
 // squeezed until the cluster is full, placer by placer.
 func BenchmarkPlacers(b *testing.B) {
 	dir := shared.Path(b, "traces/openb-v2023")
-	wl, err := trace.Open(dir+"/openb_pod_list_default.csv", trace.Options{Nodes: dir + "/openb_node_list_gpu_node.csv"})
+	wl, err := trace.Open(dir+"/openb_pod_list_default.csv",
+		trace.Options{Nodes: dir + "/openb_node_list_gpu_node.csv"})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -27,7 +28,8 @@ func BenchmarkPlacers(b *testing.B) {
 	for _, p := range place.List() {
 		b.Run(p.Name, func(b *testing.B) {
 			for range b.N {
-				o := Run(context.Background(), spec, Prepare(wl, spec, Estimates{}, PerGPU), Setup{Policy: "fifo", Placer: p.Name})
+				o := Run(context.Background(), spec, Prepare(wl, spec, Estimates{}, PerGPU),
+					Setup{Policy: "fifo", Placer: p.Name})
 				if o.Err != nil {
 					b.Fatal(o.Err)
 				}

@@ -265,7 +265,8 @@ func (w *World) powerBook(g *powerGroup) {
 	g.book.Total += d.Seconds() * float64(s.Total)
 	k := &g.rule.Watts
 	dark := float64(s.Total - s.Active)
-	g.book.Joules += d.Seconds() * (w.busy(g)*float64(k.Busy-k.Idle) + float64(s.Active)*float64(k.Idle) + dark*float64(k.Asleep))
+	g.book.Joules += d.Seconds() * (w.busy(g)*float64(k.Busy-k.Idle) + float64(s.Active)*float64(k.Idle) +
+		dark*float64(k.Asleep))
 	g.book.Saved += d.Seconds() * dark * float64(k.Idle-k.Asleep)
 }
 

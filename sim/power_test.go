@@ -25,7 +25,8 @@ func sleepy(t *testing.T, size string, change func(*cluster.Power)) *cluster.Spe
 		t.Fatal(err)
 	}
 	p := cluster.DefaultPower(len(spec.Nodes))
-	p.Settled, p.Keep, p.Wake, p.Watts = 30*time.Minute, 30*time.Minute, 5*time.Minute, cluster.Watts{Asleep: 10, Idle: 100, Busy: 500}
+	p.Settled, p.Keep, p.Wake, p.Watts = 30*time.Minute, 30*time.Minute, 5*time.Minute,
+		cluster.Watts{Asleep: 10, Idle: 100, Busy: 500}
 	if change != nil {
 		change(&p)
 	}
@@ -39,20 +40,23 @@ func sleepy(t *testing.T, size string, change func(*cluster.Power)) *cluster.Spe
 // does not wait.
 func TestPowerWakesForJobs(t *testing.T) {
 	gang := func(e *trace.Entry) { e.Job.Tasks = []cluster.TaskSet{{Count: 3, Request: cluster.Request{GPUs: 2}}} }
-	entries := []trace.Entry{entry(0, 0, 2*time.Hour, 1), entry(1, time.Hour, time.Hour, 2, gang), entry(2, 61*time.Minute, time.Hour, 1)}
+	entries := []trace.Entry{entry(0, 0, 2*time.Hour, 1), entry(1, time.Hour, time.Hour, 2, gang),
+		entry(2, 61*time.Minute, time.Hour, 1)}
 	o := Run(context.Background(), sleepy(t, "4x2xT4", nil), entries, Setup{Policy: "fifo", Placer: "best-fit"})
 	if o.Err != nil {
 		t.Fatal(o.Err)
 	}
 	min := cluster.Time(time.Minute)
-	for i, want := range []report.Record{{FirstStart: 0, End: 120 * min}, {FirstStart: 60 * min, End: 125 * min}, {FirstStart: 61 * min, End: 121 * min}} {
+	for i, want := range []report.Record{{FirstStart: 0, End: 120 * min}, {FirstStart: 60 * min, End: 125 * min},
+		{FirstStart: 61 * min, End: 121 * min}} {
 		if r := o.Run.Records[i]; r.FirstStart != want.FirstStart || r.End != want.End {
 			t.Errorf("job %d: started %v, ended %v; want %v, %v", i, r.FirstStart, r.End, want.FirstStart, want.End)
 		}
 	}
 	p := o.Run.Power[0]
 	// Awake: four for 30 minutes, two until the hour, four until the end at 125.
-	if want := (30*4 + 30*2 + 65*4) * 60.0; p.Active != want || p.Total != 125*4*60 || p.Wakes != 1 || p.Woken != 2 || p.Slept != 2 {
+	if want := (30*4 + 30*2 + 65*4) * 60.0; p.Active != want || p.Total != 125*4*60 || p.Wakes != 1 || p.Woken != 2 ||
+		p.Slept != 2 {
 		t.Errorf("%+v, want %v node-seconds awake, one wake-up of two", p, want)
 	}
 	if want := (60 + 61*4 + 4*3) * 60.0; p.Used != want { // one; with the gang four until the 121st minute; then three
@@ -60,11 +64,13 @@ func TestPowerWakesForJobs(t *testing.T) {
 	}
 	// Held GPUs on awake nodes: 1 for 120 minutes, 6 for 65 (4 of them on two nodes that are waking
 	// for the first five), 1 for 60; a fully used node draws 400 W more than an idle one.
-	if joules := (120+6*65-4*5+60)*60*200 + p.Active*100 + (p.Total-p.Active)*10; math.Abs(p.Joules-joules) > 1e-6 || p.Saved != (p.Total-p.Active)*90 {
+	if joules := (120+6*65-4*5+60)*60*200 + p.Active*100 + (p.Total-p.Active)*10; math.Abs(p.Joules-joules) > 1e-6 ||
+		p.Saved != (p.Total-p.Active)*90 {
 		t.Errorf("%v J, want %v; saved %v", p.Joules, joules, p.Saved)
 	}
 	s := o.Run.Summarise().Power
-	if s == nil || math.Abs(s.Utilisation-p.Used/p.Active) > 1e-9 || math.Abs(s.Woken-2*24*60/125.) > 1e-9 || math.Abs(s.KWh-p.Joules/3.6e6) > 1e-9 {
+	if s == nil || math.Abs(s.Utilisation-p.Used/p.Active) > 1e-9 || math.Abs(s.Woken-2*24*60/125.) > 1e-9 ||
+		math.Abs(s.KWh-p.Joules/3.6e6) > 1e-9 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -77,7 +83,8 @@ func TestPowerSizes(t *testing.T) {
 		spec.Nodes[0].Name, spec.Nodes[1].Name = "n1", "n2"
 		spec.Partitions = []cluster.Partition{{Name: "p", Nodes: []string{node}}}
 		at := func(e *trace.Entry) { e.Job.Partitions = []string{"p"} }
-		o := Run(context.Background(), spec, []trace.Entry{entry(0, 0, 20*time.Minute, 2, at)}, Setup{Policy: "fifo", Placer: "best-fit"})
+		o := Run(context.Background(), spec, []trace.Entry{entry(0, 0, 20*time.Minute, 2, at)},
+			Setup{Policy: "fifo", Placer: "best-fit"})
 		if o.Err != nil {
 			t.Fatal(o.Err)
 		}
@@ -109,7 +116,8 @@ func TestPowerWakeEndsOver(t *testing.T) {
 	m := &w.power.groups[0].meter
 	m.Over = w.unix()
 	w.now = cluster.Time(time.Minute)
-	if wait := w.wakeFor([]engine.Alloc{{Node: 1, Tasks: 1, GPUs: 1}}); wait != 5*time.Minute || m.Over != 0 || m.Grown != w.unix() {
+	if wait := w.wakeFor([]engine.Alloc{{Node: 1, Tasks: 1, GPUs: 1}}); wait != 5*time.Minute || m.Over != 0 ||
+		m.Grown != w.unix() {
 		t.Errorf("it waits %v; %+v", wait, m)
 	}
 }
@@ -192,7 +200,8 @@ func TestPowerProperties(t *testing.T) {
 				e.Job.Tasks[0].Count = 2
 			}
 		}
-		setup := Setup{Policy: pol, Placer: []string{"best-fit", "worst-fit", "topology", "first-fit"}[r.IntN(4)], World: Options{Seed: seed}}
+		setup := Setup{Policy: pol, Placer: []string{"best-fit", "worst-fit", "topology", "first-fit"}[r.IntN(4)],
+			World: Options{Seed: seed}}
 		if seed%3 == 0 {
 			setup.World.NodeMTBF, setup.World.Repair = 3*time.Hour, 20*time.Minute
 		}
@@ -200,7 +209,8 @@ func TestPowerProperties(t *testing.T) {
 			setup.Config.Stop = &[3]engine.StopRule{{How: engine.Suspend}, {How: engine.Suspend}, {How: engine.Suspend}}
 		}
 		spec := sleepy(t, "3x8xT4+2x8xA100-40GB", func(p *cluster.Power) {
-			p.Every, p.Buffer, p.Settled, p.Keep = time.Minute, r.IntN(2), time.Duration(1+r.IntN(5))*time.Minute, time.Duration(r.IntN(5))*time.Minute
+			p.Every, p.Buffer, p.Settled, p.Keep = time.Minute, r.IntN(2), time.Duration(1+r.IntN(5))*time.Minute,
+				time.Duration(r.IntN(5))*time.Minute
 		})
 		plain := *spec
 		plain.Power = nil

@@ -25,8 +25,11 @@ func TestPrepareShares(t *testing.T) {
 		{cluster.MPS, "none", cluster.OwnMemory, cluster.Request{GPUs: 1, Share: 500, Memory: 40_960}},
 		{cluster.MPS, "none", cluster.Full, cluster.Request{GPUs: 1}},
 	} {
-		spec := cluster.Spec{Sharing: c.sharing, Nodes: []cluster.Node{{Name: "n", Model: "A100-80GB", GPUs: 1, MIG: c.mig}}}
-		wl := trace.Workload{Jobs: []trace.Entry{{Job: cluster.Job{Isolation: c.want, Tasks: []cluster.TaskSet{{Count: 1, Request: half}}}, Run: 1}}}
+		spec := cluster.Spec{Sharing: c.sharing,
+			Nodes: []cluster.Node{{Name: "n", Model: "A100-80GB", GPUs: 1, MIG: c.mig}}}
+		wl := trace.Workload{
+			Jobs: []trace.Entry{
+				{Job: cluster.Job{Isolation: c.want, Tasks: []cluster.TaskSet{{Count: 1, Request: half}}}, Run: 1}}}
 		for range 2 {
 			entries := Prepare(&wl, &spec, Estimates{}, PerNode)
 			if got := entries[0].Job.Tasks[0].Request; got != c.get {

@@ -18,8 +18,10 @@ import (
 
 // entry is a job with one set of one-GPU tasks.
 func entry(id int, at, run time.Duration, gpus int, change ...func(*trace.Entry)) trace.Entry {
-	e := trace.Entry{Run: run, Job: cluster.Job{ID: cluster.JobID(id), User: "u", Tier: cluster.Standard, Submit: cluster.Time(at), Estimate: run,
-		Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}}}
+	e := trace.Entry{Run: run,
+		Job: cluster.Job{ID: cluster.JobID(id), User: "u", Tier: cluster.Standard, Submit: cluster.Time(at),
+			Estimate: run,
+			Tasks:    []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}}}
 	for _, f := range change {
 		f(&e)
 	}
@@ -96,13 +98,15 @@ func TestWorkDone(t *testing.T) {
 					t.Fatalf("%s seed %d: job %d: %+v", pol, seed, i, r)
 				}
 				if useful := r.Busy - r.Lost; useful != milli*int64(e.Run/time.Millisecond) {
-					t.Errorf("%s seed %d: job %d did %d milli-GPU-ms of useful work, its work is %d", pol, seed, i, useful, milli*int64(e.Run/time.Millisecond))
+					t.Errorf("%s seed %d: job %d did %d milli-GPU-ms of useful work, its work is %d", pol, seed, i,
+						useful, milli*int64(e.Run/time.Millisecond))
 				}
 				if r.Held != milli*int64(r.Ran/time.Millisecond) {
 					t.Errorf("%s seed %d: job %d held %d milli-GPU-ms in %v", pol, seed, i, r.Held, r.Ran)
 				}
 				if got := r.End.Sub(r.Submit); got != r.Waited+r.Ran {
-					t.Errorf("%s seed %d: job %d was there for %v: waited %v, ran %v", pol, seed, i, got, r.Waited, r.Ran)
+					t.Errorf("%s seed %d: job %d was there for %v: waited %v, ran %v", pol, seed, i, got, r.Waited,
+						r.Ran)
 				}
 			}
 		}
@@ -113,7 +117,8 @@ func TestWorkDone(t *testing.T) {
 // however short its turns, within five times the sum of all run times. Policies with turns stop no
 // job. Policies with promotion promote as often as they can.
 func TestPlainJobsEnd(t *testing.T) {
-	turns := []string{"themis", "astraea", "gavel", "gandiva", "gandiva-fair", "muri", "pollux", "sia", "miso", "afs", "optimus", "lyra", "hypersched", "lucid", "elasticflow"}
+	turns := []string{"themis", "astraea", "gavel", "gandiva", "gandiva-fair", "muri", "pollux", "sia", "miso", "afs",
+		"optimus", "lyra", "hypersched", "lucid", "elasticflow"}
 	for _, pol := range append(policy.Names(), promoting("0.001")...) {
 		for seed := range uint64(3) {
 			r := rand.New(rand.NewPCG(seed, 11))
@@ -132,14 +137,17 @@ func TestPlainJobsEnd(t *testing.T) {
 					e.Job.Elastic, e.Job.Priority = cluster.Elastic{Min: 1, Max: 8}, int64(r.IntN(3))
 				}
 			}
-			cfg := engine.Config{Policy: scaled(t, pol, 1), Stop: &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Kill}, {How: engine.Kill}}}
+			cfg := engine.Config{Policy: scaled(t, pol, 1),
+				Stop: &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Kill}, {How: engine.Kill}}}
 			records := lawUntil(t, "1x8xT4", cfg, entries, Options{Until: end})
 			for i := range records {
 				if rec := &records[i]; rec.Outcome != report.Completed {
-					t.Errorf("%s seed %d: after %v job %d, which runs for %v: %+v", pol, seed, end, i, entries[i].Run, rec)
+					t.Errorf("%s seed %d: after %v job %d, which runs for %v: %+v", pol, seed, end, i, entries[i].Run,
+						rec)
 					break
 				} else if rec.Lost > 0 && slices.Contains(turns, pol) {
-					t.Errorf("%s seed %d: job %d was stopped %d times and lost %d milli-GPU-ms", pol, seed, i, rec.Preemptions, rec.Lost)
+					t.Errorf("%s seed %d: job %d was stopped %d times and lost %d milli-GPU-ms", pol, seed, i,
+						rec.Preemptions, rec.Lost)
 				}
 			}
 		}
@@ -170,7 +178,8 @@ func TestPromotedEnd(t *testing.T) {
 			for i := range entries {
 				e := &entries[i]
 				e.Run *= 10
-				e.Job.Estimate, e.Job.Checkpoint = e.Run, cluster.Checkpoint{Cost: 30 * time.Second, Restart: 2 * time.Minute}
+				e.Job.Estimate, e.Job.Checkpoint = e.Run,
+					cluster.Checkpoint{Cost: 30 * time.Second, Restart: 2 * time.Minute}
 				if i%4 == 0 {
 					e.Job.Tier = cluster.BestEffort
 				}
@@ -179,7 +188,8 @@ func TestPromotedEnd(t *testing.T) {
 			o := replayed(t, "1x8xT4", pol, entries, Options{Until: end})
 			for i := range o.Run.Records {
 				if rec := &o.Run.Records[i]; rec.Outcome != report.Completed {
-					t.Errorf("%s seed %d: after %v job %d, which runs for %v: %+v", pol, seed, end, i, entries[i].Run, rec)
+					t.Errorf("%s seed %d: after %v job %d, which runs for %v: %+v", pol, seed, end, i, entries[i].Run,
+						rec)
 					break
 				}
 			}
@@ -205,7 +215,8 @@ func TestHeadIsNotDelayed(t *testing.T) {
 		_, fast := start(engine.EASY)
 		for i := range strict { // conservative: no job is later than in strict order
 			if cons[i] > strict[i] {
-				t.Errorf("seed %d: conservative backfill starts job %d at %v, strict order at %v", seed, i, cons[i], strict[i])
+				t.Errorf("seed %d: conservative backfill starts job %d at %v, strict order at %v", seed, i, cons[i],
+					strict[i])
 			}
 		}
 		if fast > slow {

@@ -18,7 +18,8 @@ import (
 // policy's own methods.
 
 // played replays random jobs of several users and hands each step to a recorder.
-func played(t *testing.T, size string, cfg engine.Config, entries []trace.Entry, watch func(*engine.Engine) driver.Journal) {
+func played(t *testing.T, size string, cfg engine.Config, entries []trace.Entry,
+	watch func(*engine.Engine) driver.Journal) {
 	t.Helper()
 	spec, err := cluster.ParseShort(size)
 	if err != nil {
@@ -121,7 +122,8 @@ func TestTiresiasLevels(t *testing.T) {
 					t.Fatalf("%s is no policy of levels", c.pol)
 				}
 				w := &climber{leveler: p, t: t, had: map[cluster.JobID]served{}, pending: map[cluster.JobID]bool{}}
-				played(t, "1x16xT4", engine.Config{Policy: w}, randomEntries(rand.New(rand.NewPCG(seed, 17)), 100), func(*engine.Engine) driver.Journal { return w })
+				played(t, "1x16xT4", engine.Config{Policy: w}, randomEntries(rand.New(rand.NewPCG(seed, 17)), 100),
+					func(*engine.Engine) driver.Journal { return w })
 				steps, promoted = steps+w.steps, promoted+w.promoted
 			}
 			if steps < 300 || c.promotes != (promoted > 50) {
@@ -151,8 +153,10 @@ func TestShortestServiceStrictly(t *testing.T) {
 				for k := range entries {
 					a, b := &entries[i], &entries[k]
 					start := o.Run.Records[i].FirstStart
-					if int64(a.Run)*a.Job.GPUMilli() > int64(b.Run)*b.Job.GPUMilli() && b.Job.Submit < start && o.Run.Records[k].FirstStart > start {
-						t.Errorf("seed %d, %s: job %d starts at %v, before job %d, which is less", seed, pol, i, start, k)
+					if int64(a.Run)*a.Job.GPUMilli() > int64(b.Run)*b.Job.GPUMilli() && b.Job.Submit < start &&
+						o.Run.Records[k].FirstStart > start {
+						t.Errorf("seed %d, %s: job %d starts at %v, before job %d, which is less", seed, pol, i, start,
+							k)
 					}
 				}
 			}

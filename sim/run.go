@@ -54,7 +54,8 @@ func ParseEstimates(text string) (Estimates, error) {
 		}
 		return Estimates{From: Noisy, Sigma: sigma}, nil
 	}
-	from, ok := map[string]EstimateSource{"auto": StatedElseExact, "exact": Exact, "stated": Stated, "none": NoEstimates}[name]
+	from, ok := map[string]EstimateSource{"auto": StatedElseExact, "exact": Exact, "stated": Stated,
+		"none": NoEstimates}[name]
 	if !ok || noisy {
 		return Estimates{}, fmt.Errorf("%q: want one of %s", text, strings.Join(EstimateForms, ", "))
 	}
@@ -133,7 +134,9 @@ func Prepare(wl *trace.Workload, spec *cluster.Spec, est Estimates, form PerTask
 // statesMemory reports whether any job states how much GPU memory its shares need.
 func statesMemory(entries []trace.Entry) bool {
 	return slices.ContainsFunc(entries, func(e trace.Entry) bool {
-		return slices.ContainsFunc(e.Job.Tasks, func(t cluster.TaskSet) bool { return t.Request.Fractional() && t.Request.Memory > 0 })
+		return slices.ContainsFunc(e.Job.Tasks, func(t cluster.TaskSet) bool {
+			return t.Request.Fractional() && t.Request.Memory > 0
+		})
 	})
 }
 
@@ -285,7 +288,8 @@ func (h *hashKeeper) Record(b *engine.Batch, d *engine.Decision) error {
 
 // RunAll replays several setups in parallel, GOMAXPROCS at a time. Results are in the order of the
 // setups. clock measures wall time (nil: it is not measured).
-func RunAll(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, setups []Setup, clock func() time.Duration) []Outcome {
+func RunAll(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, setups []Setup,
+	clock func() time.Duration) []Outcome {
 	out := make([]Outcome, len(setups))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))

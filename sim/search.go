@@ -63,7 +63,8 @@ func (c *Curves) Loss(trial int, steps int64, scale int) float64 {
 
 // reported is the value that a trial reports.
 func (c *Curves) reported(trial int, steps int64, scale int) float64 {
-	return c.Loss(trial, steps, scale) * (1 + c.Noise*search.Normal(c.Seed, trial, "noise/"+strconv.FormatInt(steps, 10)+"/"+strconv.Itoa(scale)))
+	draw := "noise/" + strconv.FormatInt(steps, 10) + "/" + strconv.Itoa(scale)
+	return c.Loss(trial, steps, scale) * (1 + c.Noise*search.Normal(c.Seed, trial, draw))
 }
 
 // step is the time of a step of a run: that of its slowest trial.
@@ -212,8 +213,9 @@ func (w *World) reportMark(j *jobRun) {
 		return
 	}
 	for _, t := range r.d.Trials {
-		s.events = append(s.events, search.Event{Type: search.Reported, Trial: t, Rung: r.d.Rung + r.marks, Target: r.d.Target,
-			Metric: s.Curves.reported(t, r.d.Marks[r.marks], r.scale)})
+		s.events = append(s.events,
+			search.Event{Type: search.Reported, Trial: t, Rung: r.d.Rung + r.marks, Target: r.d.Target,
+				Metric: s.Curves.reported(t, r.d.Marks[r.marks], r.scale)})
 	}
 	r.marks++
 }
@@ -237,7 +239,9 @@ func (w *World) trialEnded(j *jobRun, reason engine.StopReason) {
 		return
 	}
 	for _, t := range r.d.Trials {
-		s.events = append(s.events, search.Event{Type: search.Failed, Trial: t, Rung: min(r.d.Rung+r.marks, r.d.Rung+len(r.d.Marks)-1), Target: r.d.Target})
+		s.events = append(s.events,
+			search.Event{Type: search.Failed, Trial: t, Rung: min(r.d.Rung+r.marks, r.d.Rung+len(r.d.Marks)-1),
+				Target: r.d.Target})
 	}
 }
 

@@ -19,9 +19,12 @@ func searching(t *testing.T, m search.Method, atOnce int) *Searching {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job := cluster.Job{User: "search", Kind: cluster.Trial, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
-	return &Searching{Search: s, Scale: m.Scale, AtOnce: atOnce, Job: job, Curves: Curves{Params: []search.Parameter{{Name: "a", Kind: search.Uniform, High: 1}, {Name: "b", Kind: search.Uniform, High: 1}},
-		Seed: 5, Unit: max(1, m.Min), Step: time.Minute, Noise: 0.01, Scaled: 0.25, Fused: 0.5}}
+	job := cluster.Job{User: "search", Kind: cluster.Trial,
+		Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
+	return &Searching{Search: s, Scale: m.Scale, AtOnce: atOnce, Job: job,
+		Curves: Curves{Params: []search.Parameter{{Name: "a", Kind: search.Uniform, High: 1},
+			{Name: "b", Kind: search.Uniform, High: 1}},
+			Seed: 5, Unit: max(1, m.Min), Step: time.Minute, Noise: 0.01, Scaled: 0.25, Fused: 0.5}}
 }
 
 func playSearch(t *testing.T, s *Searching, size string, entries []trace.Entry, set Setup) Outcome {
@@ -46,15 +49,18 @@ func playSearch(t *testing.T, s *Searching, size string, entries []trace.Entry, 
 
 // On one GPU, with trials of equal speed, a search takes the steps of its plan.
 func TestSearchTakesItsPlan(t *testing.T) {
-	for _, m := range []search.Method{{Name: search.Random, Trials: 6, Max: 10}, {Name: search.Halving, Trials: 18, Min: 1, Max: 9, Eta: 3}, {Name: search.Band, Min: 1, Max: 27, Eta: 3}} {
+	for _, m := range []search.Method{{Name: search.Random, Trials: 6, Max: 10},
+		{Name: search.Halving, Trials: 18, Min: 1, Max: 9, Eta: 3}, {Name: search.Band, Min: 1, Max: 27, Eta: 3}} {
 		want := int64(0)
 		for _, b := range m.Plan() {
 			want += b.Paid(false)
 		}
 		s := searching(t, m, 3)
 		playSearch(t, s, "1x1xA100-80GB", nil, Setup{})
-		if f := &s.Found; f.Steps != want || f.End.Sub(f.Begin) != time.Duration(want)*time.Minute || math.Abs(f.GPUHours-float64(want)/60) > 1e-9 {
-			t.Errorf("%s: %d steps, %v, %g GPU-hours; planned were %d", m.Name, f.Steps, f.End.Sub(f.Begin), f.GPUHours, want)
+		if f := &s.Found; f.Steps != want || f.End.Sub(f.Begin) != time.Duration(want)*time.Minute ||
+			math.Abs(f.GPUHours-float64(want)/60) > 1e-9 {
+			t.Errorf("%s: %d steps, %v, %g GPU-hours; planned were %d", m.Name, f.Steps, f.End.Sub(f.Begin), f.GPUHours,
+				want)
 		}
 	}
 }
@@ -62,9 +68,11 @@ func TestSearchTakesItsPlan(t *testing.T) {
 // The trials of a fused process add up: 20 trials in 3 processes of 7, 7 and 6, each step 1 +
 // 0.5*(n-1) minutes; the narrow model takes a quarter of that.
 func TestSearchFused(t *testing.T) {
-	s := searching(t, search.Method{Name: search.Hydro, Trials: 20, Min: 4, Max: 4, Eta: 3, Scale: 1, Eager: 1000, Fusion: []int{7}}, 3)
+	s := searching(t, search.Method{Name: search.Hydro, Trials: 20, Min: 4, Max: 4, Eta: 3, Scale: 1, Eager: 1000,
+		Fusion: []int{7}}, 3)
 	playSearch(t, s, "1x3xA100-80GB", nil, Setup{})
-	if f := &s.Found; f.Runs != 3 || f.Steps != 80 || f.End.Sub(f.Begin) != 16*time.Minute || math.Abs(f.GPUHours-(16+16+14)/60.) > 1e-9 {
+	if f := &s.Found; f.Runs != 3 || f.Steps != 80 || f.End.Sub(f.Begin) != 16*time.Minute ||
+		math.Abs(f.GPUHours-(16+16+14)/60.) > 1e-9 {
 		t.Errorf("%+v", f)
 	}
 	s = searching(t, search.Method{Name: search.Hydro, Trials: 9, Min: 4, Max: 4, Eta: 3, Scale: 8, Eager: 1000}, 1)
@@ -109,8 +117,10 @@ func TestSearchDeterministic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	methods := []search.Method{{Name: search.Random, Trials: 10, Max: 9}, {Name: search.Halving, Trials: 30, Min: 1, Max: 27, Eta: 3}, {Name: search.Band, Min: 1, Max: 9, Eta: 3},
-		{Name: search.ASHA, Trials: 40, Min: 1, Max: 27, Eta: 3}, {Name: search.ASHA, Trials: 40, Min: 1, Max: 27, Eta: 3, Stopping: true},
+	methods := []search.Method{{Name: search.Random, Trials: 10, Max: 9},
+		{Name: search.Halving, Trials: 30, Min: 1, Max: 27, Eta: 3}, {Name: search.Band, Min: 1, Max: 9, Eta: 3},
+		{Name: search.ASHA, Trials: 40, Min: 1, Max: 27, Eta: 3},
+		{Name: search.ASHA, Trials: 40, Min: 1, Max: 27, Eta: 3, Stopping: true},
 		{Name: search.Hydro, Trials: 40, Min: 1, Max: 27, Eta: 3, Scale: 8, Eager: 500, Fusion: []int{5}}}
 	for _, m := range methods {
 		for _, policy := range []string{"fifo", "las", "gandiva"} {
@@ -125,8 +135,10 @@ func TestSearchDeterministic(t *testing.T) {
 					t.Fatal(err)
 				}
 				AutoQueues(spec, wl)
-				set := Setup{Policy: policy, World: Options{NodeMTBF: 40 * time.Hour, Seed: 3, Startup: 20 * time.Second}}
-				out := playSearch(t, s, "4x4xV100-32GB", Prepare(wl, &cluster.Spec{Nodes: spec.Nodes, Models: spec.Models}, Estimates{}, PerNode), set)
+				set := Setup{Policy: policy,
+					World: Options{NodeMTBF: 40 * time.Hour, Seed: 3, Startup: 20 * time.Second}}
+				out := playSearch(t, s, "4x4xV100-32GB",
+					Prepare(wl, &cluster.Spec{Nodes: spec.Nodes, Models: spec.Models}, Estimates{}, PerNode), set)
 				hash[k], found[k] = out.Hash, s.Found
 			}
 			if hash[0] != hash[1] || found[0] != found[1] || hash[0] == 0 {
@@ -166,9 +178,13 @@ func TestSearchImpossible(t *testing.T) {
 
 // Invariants of the engine hold after every step, with trials that come and go.
 func TestSearchInvariants(t *testing.T) {
-	for _, m := range []search.Method{{Name: search.ASHA, Trials: 40, Min: 1, Max: 27, Eta: 3}, {Name: search.ASHA, Trials: 40, Min: 1, Max: 27, Eta: 3, Stopping: true}} {
+	for _, m := range []search.Method{{Name: search.ASHA, Trials: 40, Min: 1, Max: 27, Eta: 3},
+		{Name: search.ASHA, Trials: 40, Min: 1, Max: 27, Eta: 3, Stopping: true}} {
 		s := searching(t, m, 9)
-		wl := &trace.Workload{Jobs: []trace.Entry{{Job: cluster.Job{Tasks: []cluster.TaskSet{{Count: 2, Request: cluster.Request{GPUs: 3}}}}, Run: time.Hour}}}
+		wl := &trace.Workload{
+			Jobs: []trace.Entry{
+				{Job: cluster.Job{Tasks: []cluster.TaskSet{{Count: 2, Request: cluster.Request{GPUs: 3}}}},
+					Run: time.Hour}}}
 		c := checked(t, wl, "2x4xA100-80GB", "las", engine.EASY, Options{Search: s, NodeMTBF: 10 * time.Hour})
 		if !s.Search.Done() || c.steps < 40 {
 			t.Errorf("%s: done %v after %d steps", m.Name, s.Search.Done(), c.steps)

@@ -79,7 +79,8 @@ func roomsOf(spec *cluster.Spec) (list rooms) {
 func (r rooms) hold(j *cluster.Job) bool {
 	for i := range r {
 		m := &r[i]
-		if j.GPUs() > 0 && len(j.GPUTypes) > 0 && !slices.ContainsFunc(j.GPUTypes, func(t string) bool { return cluster.MatchModel(m.model.Name, t) }) {
+		if j.GPUs() > 0 && len(j.GPUTypes) > 0 &&
+			!slices.ContainsFunc(j.GPUTypes, func(t string) bool { return cluster.MatchModel(m.model.Name, t) }) {
 			continue
 		}
 		fits, need := true, 0

@@ -12,7 +12,9 @@ import (
 // Offered load counts only the jobs that the cluster can hold: the others are rejected at once, and
 // stretching by their GPU time would leave the machines idle.
 func TestDemandOn(t *testing.T) {
-	spec := cluster.Spec{Nodes: []cluster.Node{{Name: "a", Model: "A100-80GB", GPUs: 8}, {Name: "b", Model: "A100-80GB", GPUs: 8}, {Name: "v", Model: "V100-32GB", GPUs: 4}}}
+	spec := cluster.Spec{
+		Nodes: []cluster.Node{{Name: "a", Model: "A100-80GB", GPUs: 8}, {Name: "b", Model: "A100-80GB", GPUs: 8},
+			{Name: "v", Model: "V100-32GB", GPUs: 4}}}
 	job := func(at time.Duration, count, gpus int, types ...string) trace.Entry {
 		return trace.Entry{Run: time.Hour, Job: cluster.Job{Submit: cluster.Time(at), GPUTypes: types,
 			Tasks: []cluster.TaskSet{{Count: count, Request: cluster.Request{GPUs: gpus}}}}}

@@ -133,7 +133,8 @@ type World struct {
 // numbered densely; they are shared between worlds and never written.
 func NewWorld(spec *cluster.Spec, entries []trace.Entry, opt Options) *World {
 	w := &World{opt: opt, spec: spec, recorded: len(entries), jobs: make([]jobRun, len(entries)), wake: cluster.Never,
-		rng: rand.New(rand.NewPCG(opt.Seed, 0x6d757374)), badGPU: make([]uint64, len(spec.Nodes)), devices: make([]int, len(spec.Nodes))}
+		rng: rand.New(rand.NewPCG(opt.Seed, 0x6d757374)), badGPU: make([]uint64, len(spec.Nodes)),
+		devices: make([]int, len(spec.Nodes))}
 	gpus := 0
 	for i := range spec.Nodes {
 		w.devices[i] = gpus
@@ -164,7 +165,8 @@ func (w *World) scheduleFailures() {
 			w.push(worldEvent{at: w.expo(w.opt.NodeMTBF), kind: evFail, id: int32(i)})
 		}
 		if w.opt.GPUMTBF > 0 && w.spec.Nodes[i].GPUs > 0 {
-			w.push(worldEvent{at: w.expo(w.opt.GPUMTBF / time.Duration(w.spec.Nodes[i].GPUs)), kind: evGPUFail, id: int32(i)})
+			w.push(worldEvent{at: w.expo(w.opt.GPUMTBF / time.Duration(w.spec.Nodes[i].GPUs)), kind: evGPUFail,
+				id: int32(i)})
 		}
 	}
 }
@@ -281,11 +283,14 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 		w.book.computing(j)
 		w.plan(j)
 		if j.entry.Memory > 0 && w.opt.Memory { // as a live driver reports it after a measurement
-			w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: id, Memory: j.entry.Memory, Done: j.entry.Run - j.left, Saved: j.saved})
+			w.reports = append(w.reports,
+				engine.Event{Type: engine.Progress, Job: id, Memory: j.entry.Memory, Done: j.entry.Run - j.left,
+					Saved: j.saved})
 		}
 		near := w.neighbours(j)
 		if w.respeed(near); len(near) > 0 && j.entry.Job.Shares() { // as a live driver reports it after a measurement
-			w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: id, Rate: j.rate, Done: j.entry.Run - j.left, Saved: j.saved})
+			w.reports = append(w.reports,
+				engine.Event{Type: engine.Progress, Job: id, Rate: j.rate, Done: j.entry.Run - j.left, Saved: j.saved})
 		}
 		if j.resizing {
 			j.resizing = false
@@ -572,7 +577,8 @@ func (w *World) resize(j *jobRun, a *engine.Action) {
 	j.gen++
 	j.resizing = true
 	j.phase, j.since = starting, w.now
-	w.push(worldEvent{at: w.now.Add(j.entry.Job.Checkpoint.Restart + w.wakeFor(j.allocs)), kind: evReady, id: int32(a.Job), gen: j.gen})
+	w.push(worldEvent{at: w.now.Add(j.entry.Job.Checkpoint.Restart + w.wakeFor(j.allocs)), kind: evReady,
+		id: int32(a.Job), gen: j.gen})
 }
 
 // depart takes a job off its devices.
@@ -617,7 +623,8 @@ func (w *World) answered(j *jobRun) {
 	}
 }
 
-var answerOf = [...]report.Answer{engine.DeadlineUnanswered: report.Unanswered, engine.DeadlineAccepted: report.Accepted, engine.DeadlineDeclined: report.Declined}
+var answerOf = [...]report.Answer{engine.DeadlineUnanswered: report.Unanswered,
+	engine.DeadlineAccepted: report.Accepted, engine.DeadlineDeclined: report.Declined}
 
 // Before, push and popEvent keep the queue of future events: earliest first, ties by kind, then id.
 func (a *worldEvent) Before(b *worldEvent) bool {

@@ -45,7 +45,8 @@ const (
 
 // Watch returns the function to call after each step of an engine; restore makes further engines in
 // the same state. Call Close after the last step.
-func (s *Starts) Watch(e *engine.Engine, restore func(*engine.Snapshot) (*engine.Engine, error)) func(*engine.Batch, *engine.Decision) error {
+func (s *Starts) Watch(e *engine.Engine, restore func(*engine.Snapshot) (*engine.Engine, error)) func(*engine.Batch,
+	*engine.Decision) error {
 	s.asked = map[cluster.JobID][]Answer{}
 	return func(b *engine.Batch, d *engine.Decision) error {
 		for i := range d.Actions {
@@ -96,11 +97,13 @@ func (s *Starts) started(id cluster.JobID, at cluster.Time) {
 }
 
 // ask asks about a job that was just submitted, and about some other waiting jobs.
-func (s *Starts) ask(e *engine.Engine, restore func(*engine.Snapshot) (*engine.Engine, error), j *cluster.Job, now cluster.Time) error {
+func (s *Starts) ask(e *engine.Engine, restore func(*engine.Snapshot) (*engine.Engine, error), j *cluster.Job,
+	now cluster.Time) error {
 	ids := []cluster.JobID{j.ID}
 	others := slices.DeleteFunc(e.Waiting(), func(id cluster.JobID) bool {
 		r := e.Record(id)
-		return id == j.ID || r.State != engine.Pending || r.Parked != engine.NotParked || r.FirstStart != cluster.Never || e.Spec(id).Submit == now
+		return id == j.ID || r.State != engine.Pending || r.Parked != engine.NotParked ||
+			r.FirstStart != cluster.Never || e.Spec(id).Submit == now
 	})
 	for i := range min(alsoAsked, len(others)) {
 		ids = append(ids, others[(s.Asked*7919+i*len(others)/alsoAsked)%len(others)])
@@ -112,7 +115,8 @@ func (s *Starts) ask(e *engine.Engine, restore func(*engine.Snapshot) (*engine.E
 	}
 	for i, id := range ids {
 		spec := e.Spec(id)
-		a := forward.Asked{Job: id, Now: now, Start: seen[i], Waited: now.Sub(spec.Submit), Milli: spec.GPUMilli(), Tier: spec.Tier}
+		a := forward.Asked{Job: id, Now: now, Start: seen[i], Waited: now.Sub(spec.Submit), Milli: spec.GPUMilli(),
+			Tier: spec.Tier}
 		q := s.quotes.Quote(&a)
 		s.quotes.Told(&a)
 		s.Asked++
@@ -123,7 +127,8 @@ func (s *Starts) ask(e *engine.Engine, restore func(*engine.Snapshot) (*engine.E
 
 // ahead runs several predictions, each with other run times, and returns the median start of each
 // job.
-func (s *Starts) ahead(restore func(*engine.Snapshot) (*engine.Engine, error), snap *engine.Snapshot, ids []cluster.JobID, now cluster.Time) ([]cluster.Time, error) {
+func (s *Starts) ahead(restore func(*engine.Snapshot) (*engine.Engine, error), snap *engine.Snapshot,
+	ids []cluster.JobID, now cluster.Time) ([]cluster.Time, error) {
 	opt := forward.Options{Now: now, For: ids, Steps: lookSteps}
 	opt.Arrivals = s.recent.Arrivals(snap.Next, now)
 	snap.Next += cluster.JobID(len(opt.Arrivals))
@@ -185,7 +190,8 @@ func (s *Starts) Score(take func(*Answer) bool) (v StartScore) {
 				within++
 			}
 			errs = append(errs, a.off(a.Quote.Start))
-			widths = append(widths, (a.Quote.High.Sub(a.At)+forward.Floor).Seconds()/(a.Quote.Low.Sub(a.At)+forward.Floor).Seconds())
+			widths = append(widths,
+				(a.Quote.High.Sub(a.At)+forward.Floor).Seconds()/(a.Quote.Low.Sub(a.At)+forward.Floor).Seconds())
 		}
 		if a.Quote.Open {
 			v.Open++

@@ -18,8 +18,10 @@ func line(n int, known bool) (list []trace.Entry) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for i := range n {
 		run := time.Duration(1+r.IntN(10)) * time.Minute
-		e := trace.Entry{Run: run, Job: cluster.Job{ID: cluster.JobID(i), User: "u", Name: "n", Submit: cluster.Time(i) * cluster.Time(330*time.Second),
-			Tier: cluster.Standard, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}}
+		e := trace.Entry{Run: run,
+			Job: cluster.Job{ID: cluster.JobID(i), User: "u", Name: "n",
+				Submit: cluster.Time(i) * cluster.Time(330*time.Second),
+				Tier:   cluster.Standard, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}}
 		if known {
 			e.Job.Estimate = run
 		}
@@ -38,7 +40,8 @@ func TestStarts(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		plain := sim.Run(context.Background(), spec, line(400, known), sim.Setup{Policy: "fifo", Placer: "best-fit"})
 		s := &sim.Starts{Every: 2}
-		out := sim.Run(context.Background(), spec, line(400, known), sim.Setup{Policy: "fifo", Placer: "best-fit", Starts: s})
+		out := sim.Run(context.Background(), spec, line(400, known),
+			sim.Setup{Policy: "fifo", Placer: "best-fit", Starts: s})
 		if out.Err != nil || out.Hash != plain.Hash {
 			t.Fatalf("hash %x, %x without questions: %v", out.Hash, plain.Hash, out.Err)
 		}
@@ -56,7 +59,8 @@ func TestStarts(t *testing.T) {
 		}
 		for i := range s.Answers {
 			a := &s.Answers[i]
-			if q := &a.Quote; q.High == cluster.Never && !q.Open || q.High != cluster.Never && (q.Low > q.Start || q.Start > q.High || q.Low < a.At) {
+			if q := &a.Quote; q.High == cluster.Never && !q.Open ||
+				q.High != cluster.Never && (q.Low > q.Start || q.Start > q.High || q.Low < a.At) {
 				t.Fatalf("%+v", a)
 			}
 		}
@@ -74,7 +78,8 @@ func TestStartsAhead(t *testing.T) {
 	}
 	answers := func(n int) map[cluster.JobID][]sim.Answer {
 		s := &sim.Starts{Every: 2}
-		if out := sim.Run(context.Background(), spec, line(400, false)[:n], sim.Setup{Policy: "fifo", Placer: "best-fit", Starts: s}); out.Err != nil {
+		if out := sim.Run(context.Background(), spec, line(400, false)[:n],
+			sim.Setup{Policy: "fifo", Placer: "best-fit", Starts: s}); out.Err != nil {
 			t.Fatal(out.Err)
 		}
 		by := map[cluster.JobID][]sim.Answer{}

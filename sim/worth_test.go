@@ -38,7 +38,8 @@ func TestWorth(t *testing.T) {
 	}
 	run := w.Book().Run(w)
 	const hour = int64(time.Hour / time.Millisecond)
-	if a, b := run.Records[0], run.Records[1]; a.Held != 4000*hour || a.Worth != 4000*hour || b.Held != 4000*hour || b.Worth != 1000*hour {
+	if a, b := run.Records[0], run.Records[1]; a.Held != 4000*hour || a.Worth != 4000*hour || b.Held != 4000*hour ||
+		b.Worth != 1000*hour {
 		t.Errorf("%+v, %+v", a, b)
 	}
 	if s := run.Summarise(); s.LongTerm != 1 {

@@ -52,7 +52,8 @@ func acctColumns[T any](format string, fields []acctField[T]) ([]acctColumn[T], 
 }
 
 func acctIndex[T any](name string, fields []acctField[T]) int {
-	if k := slices.IndexFunc(fields, func(f acctField[T]) bool { return strings.EqualFold(f.name, name) }); k >= 0 || len(name) < 2 {
+	if k := slices.IndexFunc(fields, func(f acctField[T]) bool { return strings.EqualFold(f.name, name) }); k >= 0 ||
+		len(name) < 2 {
 		return k
 	}
 	hit := -1

@@ -72,7 +72,8 @@ func musterAsSlurm(t testing.TB) *subject {
 	_, here, _, _ := runtime.Caller(0)                                       // a test may run in another folder
 	for _, name := range []string{"muster", "muster-shim", "muster-slurm"} { // as make build does
 		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), "../cmd/"+name)
-		if cmd.Dir, cmd.Env = filepath.Dir(here), os.Environ(); name != "muster" {
+		cmd.Dir, cmd.Env = filepath.Dir(here), os.Environ()
+		if name != "muster" {
 			cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
 		}
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -89,7 +90,8 @@ func serveAsSlurm(t testing.TB, bin string) *subject {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	u := &subject{dir: filepath.Join(dir, "work"), bin: filepath.Join(dir, "bin"), env: append(os.Environ(), "MUSTER_SOCKET="+dir+"/s")}
+	u := &subject{dir: filepath.Join(dir, "work"), bin: filepath.Join(dir, "bin"),
+		env: append(os.Environ(), "MUSTER_SOCKET="+dir+"/s")}
 	if err := os.Mkdir(u.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +99,8 @@ func serveAsSlurm(t testing.TB, bin string) *subject {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	// 64 cores, as Slurm's node claims to have.
-	cmd := exec.Command(bin, "serve", "--gpus", "sim:8xH100-80GB", "--cpus", "64", "--state", dir+"/state", "--socket", dir+"/s")
+	cmd := exec.Command(bin, "serve", "--gpus", "sim:8xH100-80GB", "--cpus", "64", "--state", dir+"/state", "--socket",
+		dir+"/s")
 	log, err := os.Create(dir + "/log")
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +192,8 @@ func (u *subject) submit(t testing.TB, clients int) round {
 		})
 	}
 	wg.Wait()
-	r := round{submissions / time.Since(start).Seconds(), float64(took.Load()) / 1e6 / submissions, float64(u.ticks()-before) * 10 / submissions}
+	r := round{submissions / time.Since(start).Seconds(), float64(took.Load()) / 1e6 / submissions,
+		float64(u.ticks()-before) * 10 / submissions}
 	u.run(t, "scancel", "-u", me(t))
 	u.drain(t)
 	return r
@@ -215,7 +219,9 @@ func BenchmarkInTurns(b *testing.B) {
 		}
 		for key, rounds := range got {
 			for unit, of := range map[string]func(round) float64{"jobs/s": func(r round) float64 { return r.perSecond },
-				"client-ms": func(r round) float64 { return r.client }, "daemon-ms": func(r round) float64 { return r.daemons }} {
+				"client-ms": func(r round) float64 {
+					return r.client
+				}, "daemon-ms": func(r round) float64 { return r.daemons }} {
 				slices.SortFunc(rounds, func(a, b round) int { return cmp.Compare(of(a), of(b)) })
 				b.ReportMetric(of(rounds[len(rounds)/2]), key+":"+unit)
 			}

@@ -33,13 +33,16 @@ func TestPrecedence(t *testing.T) {
 			t.Fatalf("%d %q %q", code, out, errs)
 		}
 		s := f.jobs[len(f.jobs)-1].Submission
-		if time.Duration(s.Limit) != limit || s.Partitions[0] != part || s.Name != "my job" || s.CPU != 2000 || s.RAM != ram || s.Share != 500 || s.GPUs != 1 || strings.Join(s.Args, " ") != "a -b" || !s.Once || s.Tasks != 1 {
+		if time.Duration(s.Limit) != limit || s.Partitions[0] != part || s.Name != "my job" || s.CPU != 2000 ||
+			s.RAM != ram || s.Share != 500 || s.GPUs != 1 || strings.Join(s.Args, " ") != "a -b" || !s.Once ||
+			s.Tasks != 1 {
 			t.Errorf("%v %v: %+v", env, words, s)
 		}
 	}
 	check(nil, []string{"sbatch"}, 20*time.Minute, "gpu", 4096)
 	check([]string{"SBATCH_TIMELIMIT=30", "SBATCH_PARTITION=debug"}, []string{"sbatch"}, 30*time.Minute, "debug", 4096)
-	check([]string{"SBATCH_TIMELIMIT=30", "SBATCH_PARTITION=debug"}, []string{"sbatch", "--time", "40", "--mem-per-cpu=1G"}, 40*time.Minute, "debug", 2048)
+	check([]string{"SBATCH_TIMELIMIT=30", "SBATCH_PARTITION=debug"},
+		[]string{"sbatch", "--time", "40", "--mem-per-cpu=1G"}, 40*time.Minute, "debug", 2048)
 }
 
 // TestRefusals: options without which something else would run are refused, those without a meaning are named,
@@ -83,7 +86,8 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	f := newFake()
-	if code, out, errs := f.do(t, "", "sbatch", "--mail-type=END", "--switches=1", "--parsable", "--wrap", "x"); code != 0 || out != "1\n" || strings.Count(errs, "warning: --") != 2 {
+	if code, out, errs := f.do(t, "", "sbatch", "--mail-type=END", "--switches=1", "--parsable", "--wrap",
+		"x"); code != 0 || out != "1\n" || strings.Count(errs, "warning: --") != 2 {
 		t.Errorf("%d %q %q", code, out, errs)
 	}
 }
@@ -108,9 +112,11 @@ func TestListings(t *testing.T) {
              JOBID PARTITION     NAME     USER    STATE       TIME TIME_LIMI  NODES NODELIST(REASON)
                  1       gpu     wrap      ann  RUNNING       1:15   1:00:00      1 box
 `},
-		{"squeue -h -r -o %i|%T|%l -n wrap", "2_1|PENDING|10:00\n2_2|PENDING|10:00\n2_3|PENDING|10:00\n1|RUNNING|1:00:00\n"},
+		{"squeue -h -r -o %i|%T|%l -n wrap",
+			"2_1|PENDING|10:00\n2_2|PENDING|10:00\n2_3|PENDING|10:00\n1|RUNNING|1:00:00\n"},
 		{"squeue -j 2_2,5 -h -o %i", "2_[2%1]\n5\n"},
-		{"squeue -O jobid:6,state:.10,timelimit -j 1", "JOBID      STATETIME_LIMIT          \n1        RUNNING1:00:00             \n"},
+		{"squeue -O jobid:6,state:.10,timelimit -j 1",
+			"JOBID      STATETIME_LIMIT          \n1        RUNNING1:00:00             \n"},
 		{"sinfo", `PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST
 gpu*         up 7-00:00:00      1    mix box
 debug        up      30:00      1    mix box
@@ -123,7 +129,8 @@ debug        up      30:00          1/0/0/1 box
 		{"sinfo -R", "REASON               USER      TIMESTAMP           NODELIST\n"},
 		{"sinfo -h -o %G|%C|%m", "gpu:H100-80GB:8|1/63/0/64|20000\ngpu:H100-80GB:8|1/63/0/64|20000\n"},
 		{"scontrol show hostnames n[01-03,7],x", "n01\nn02\nn03\nn7\nx\n"},
-		{"scontrol -o show partition debug", "PartitionName=debug AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=NO QoS=N/A DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO MaxNodes=UNLIMITED MaxTime=00:30:00 MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED Nodes=box PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO State=UP TotalCPUs=64 TotalNodes=1 SelectTypeParameters=NONE TRES=cpu=64,mem=20000M,node=1,billing=64\n"},
+		{"scontrol -o show partition debug",
+			"PartitionName=debug AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=NO QoS=N/A DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO MaxNodes=UNLIMITED MaxTime=00:30:00 MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED Nodes=box PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO State=UP TotalCPUs=64 TotalNodes=1 SelectTypeParameters=NONE TRES=cpu=64,mem=20000M,node=1,billing=64\n"},
 		{"sacct -X", `JobID           JobName  Partition    Account  AllocCPUS      State ExitCode 
 ------------ ---------- ---------- ---------- ---------- ---------- -------- 
 1                  wrap        gpu                     1    RUNNING      0:0 
@@ -132,7 +139,8 @@ debug        up      30:00          1/0/0/1 box
 2_3                wrap        gpu                     4    PENDING      0:0 
 5            averylong+      debug                     1    PENDING      0:0 
 `},
-		{"sacct -n -P -j 1 --format=JobID,State,Elapsed,Timelimit", "1|RUNNING|00:01:15|01:00:00\n1.batch|RUNNING|00:01:15|\n"},
+		{"sacct -n -P -j 1 --format=JobID,State,Elapsed,Timelimit",
+			"1|RUNNING|00:01:15|01:00:00\n1.batch|RUNNING|00:01:15|\n"},
 		{"sacct -n --format=JobName%6,State%-9 -X -j 5", "avery+ PENDING   \n"},
 	} {
 		code, out, errs := f.do(t, "", strings.Fields(c.words)...)
@@ -185,7 +193,8 @@ func TestVerbs(t *testing.T) {
 // TestWait: sbatch --wait ends with the job's status.
 func TestWait(t *testing.T) {
 	f := newFake()
-	if code, out, _ := f.do(t, "#!/bin/sh\ntrue\n", "sbatch", "-W"); code != 0 || out != "Submitted batch job 1\n" || f.log[0] != "wait 1" {
+	if code, out, _ := f.do(t, "#!/bin/sh\ntrue\n", "sbatch", "-W"); code != 0 || out != "Submitted batch job 1\n" ||
+		f.log[0] != "wait 1" {
 		t.Errorf("%d %q %v", code, out, f.log)
 	}
 	if code, out, _ := f.do(t, "", "srun", "-G1", "hostname"); code != 0 || out != "attached\n" {
@@ -195,7 +204,8 @@ func TestWait(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	f.do(t, "", "srun", "-n4", "--gpus-per-task=1", "-l", "a", "-n")
-	if s := f.jobs[2].Submission; s.GPUs != 4 || strings.Join(s.Command, " ") != "muster slurm srun --ntasks=4 --gpus-per-task=1 --label -- a -n" {
+	if s := f.jobs[2].Submission; s.GPUs != 4 ||
+		strings.Join(s.Command, " ") != "muster slurm srun --ntasks=4 --gpus-per-task=1 --label -- a -n" {
 		t.Errorf("%+v", s)
 	}
 }
@@ -204,7 +214,8 @@ func TestWait(t *testing.T) {
 func TestStep(t *testing.T) {
 	f := newFake()
 	t.Setenv("TMPDIR", t.TempDir())
-	env := []string{"PATH=/usr/bin:/bin", "SLURM_JOB_ID=7", "SLURM_NTASKS=4", "SLURM_CPUS_ON_NODE=4", "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b,GPU-c,GPU-d", "SLURM_JOB_NODELIST=box", "FOO=bar"}
+	env := []string{"PATH=/usr/bin:/bin", "SLURM_JOB_ID=7", "SLURM_NTASKS=4", "SLURM_CPUS_ON_NODE=4",
+		"CUDA_VISIBLE_DEVICES=GPU-a,GPU-b,GPU-c,GPU-d", "SLURM_JOB_NODELIST=box", "FOO=bar"}
 	for _, c := range []struct {
 		words []string
 		want  string
@@ -212,14 +223,18 @@ func TestStep(t *testing.T) {
 	}{
 		{[]string{"srun", "-l", "sh", "-c", "echo $SLURM_PROCID/$SLURM_NTASKS $CUDA_VISIBLE_DEVICES $FOO"},
 			"0: 0/4 GPU-a,GPU-b,GPU-c,GPU-d bar\n1: 1/4 GPU-a,GPU-b,GPU-c,GPU-d bar\n2: 2/4 GPU-a,GPU-b,GPU-c,GPU-d bar\n3: 3/4 GPU-a,GPU-b,GPU-c,GPU-d bar\n", 0},
-		{[]string{"srun", "--gpus-per-task=1", "sh", "-c", "echo $SLURM_LOCALID $CUDA_VISIBLE_DEVICES"}, "0 GPU-a\n1 GPU-b\n2 GPU-c\n3 GPU-d\n", 0},
-		{[]string{"srun", "--ntasks-per-gpu=2", "sh", "-c", "echo $SLURM_LOCALID $CUDA_VISIBLE_DEVICES"}, "0 GPU-a\n1 GPU-a\n2 GPU-b\n3 GPU-b\n", 0},
-		{[]string{"srun", "-n1", "-G2", "--export=FOO", "sh", "-c", "echo $SLURM_JOB_ID $CUDA_VISIBLE_DEVICES $FOO"}, "7 GPU-a,GPU-b bar\n", 0},
+		{[]string{"srun", "--gpus-per-task=1", "sh", "-c", "echo $SLURM_LOCALID $CUDA_VISIBLE_DEVICES"},
+			"0 GPU-a\n1 GPU-b\n2 GPU-c\n3 GPU-d\n", 0},
+		{[]string{"srun", "--ntasks-per-gpu=2", "sh", "-c", "echo $SLURM_LOCALID $CUDA_VISIBLE_DEVICES"},
+			"0 GPU-a\n1 GPU-a\n2 GPU-b\n3 GPU-b\n", 0},
+		{[]string{"srun", "-n1", "-G2", "--export=FOO", "sh", "-c", "echo $SLURM_JOB_ID $CUDA_VISIBLE_DEVICES $FOO"},
+			"7 GPU-a,GPU-b bar\n", 0},
 		{[]string{"srun", "-n1", "sh", "-c", "exit 3"}, "", 3},
 		{[]string{"srun", "-n1", "sh", "-c", "kill -9 $$"}, "", 137},
 		{[]string{"srun", "-n1", "--exact", "-G5", "true"}, "", 1},
 		{[]string{"srun", "-n5", "true"}, "", 1},
-		{[]string{"srun", "-n2", "-K", "sh", "-c", "if [ $SLURM_PROCID = 0 ]; then exit 4; fi; exec sleep 60"}, "", 137},
+		{[]string{"srun", "-n2", "-K", "sh", "-c", "if [ $SLURM_PROCID = 0 ]; then exit 4; fi; exec sleep 60"}, "",
+			137},
 	} {
 		code, out, errs := f.doEnv(t, "", env, c.words...)
 		lines := strings.SplitAfter(out, "\n")
@@ -243,7 +258,8 @@ func TestStepsShare(t *testing.T) {
 	for range 3 {
 		go func() {
 			_, out, errs := f.doEnv(t, "", env, "srun", "-n1", "--exact", "--gpus=1", "sh", "-c",
-				"mkdir "+dir+"/$CUDA_VISIBLE_DEVICES || echo CLASH; sleep 0.2; rmdir "+dir+"/$CUDA_VISIBLE_DEVICES; echo $CUDA_VISIBLE_DEVICES")
+				"mkdir "+dir+"/$CUDA_VISIBLE_DEVICES || echo CLASH; sleep 0.2; rmdir "+dir+
+					"/$CUDA_VISIBLE_DEVICES; echo $CUDA_VISIBLE_DEVICES")
 			ends <- res{out + errs}
 		}()
 	}
@@ -259,17 +275,21 @@ func TestStepsShare(t *testing.T) {
 // TestEnv: the variables inside a job.
 func TestEnv(t *testing.T) {
 	f := newFake()
-	f.do(t, "", "sbatch", "-a", "1-5:2", "-n", "4", "-c", "2", "-G", "2", "-t", "10", "--mem=1G", "-p", "gpu", "--export=NONE", "--wrap", "x")
+	f.do(t, "", "sbatch", "-a", "1-5:2", "-n", "4", "-c", "2", "-G", "2", "-t", "10", "--mem=1G", "-p", "gpu",
+		"--export=NONE", "--wrap", "x")
 	f.start(2, 3, 1)
 	f.jobs[1].Restarts = 2
 	got := strings.Join(Env(f.jobs[1]), "\n")
-	for _, want := range []string{"SLURM_JOB_ID=2", "SLURM_ARRAY_JOB_ID=1", "SLURM_ARRAY_TASK_ID=3", "SLURM_ARRAY_TASK_COUNT=3", "SLURM_ARRAY_TASK_MIN=1", "SLURM_ARRAY_TASK_MAX=5", "SLURM_ARRAY_TASK_STEP=2",
-		"SLURM_GPUS_ON_NODE=2", "SLURM_JOB_GPUS=1,3", "SLURM_CPUS_ON_NODE=8", "SLURM_RESTART_COUNT=2", "SLURM_JOB_NODELIST=box", "SLURM_TASKS_PER_NODE=4", "SLURM_JOB_PARTITION=gpu", "SLURM_MEM_PER_NODE=1024"} {
+	for _, want := range []string{"SLURM_JOB_ID=2", "SLURM_ARRAY_JOB_ID=1", "SLURM_ARRAY_TASK_ID=3",
+		"SLURM_ARRAY_TASK_COUNT=3", "SLURM_ARRAY_TASK_MIN=1", "SLURM_ARRAY_TASK_MAX=5", "SLURM_ARRAY_TASK_STEP=2",
+		"SLURM_GPUS_ON_NODE=2", "SLURM_JOB_GPUS=1,3", "SLURM_CPUS_ON_NODE=8", "SLURM_RESTART_COUNT=2",
+		"SLURM_JOB_NODELIST=box", "SLURM_TASKS_PER_NODE=4", "SLURM_JOB_PARTITION=gpu", "SLURM_MEM_PER_NODE=1024"} {
 		if !strings.Contains(got+"\n", want+"\n") {
 			t.Errorf("no %s in\n%s", want, got)
 		}
 	}
-	if sub := f.jobs[1].Submission; strings.Contains(strings.Join(sub.Env, " "), "HOME=") || !strings.Contains(strings.Join(sub.Env, " "), "SLURM_NTASKS=4") {
+	if sub := f.jobs[1].Submission; strings.Contains(strings.Join(sub.Env, " "), "HOME=") ||
+		!strings.Contains(strings.Join(sub.Env, " "), "SLURM_NTASKS=4") {
 		t.Errorf("%v", sub.Env)
 	}
 }

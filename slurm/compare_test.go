@@ -115,8 +115,10 @@ func fields(text string) map[string]string {
 func facts(text string, withMemory bool, soon time.Time) map[string]string {
 	f := fields(text)
 	out := map[string]string{}
-	for _, k := range []string{"JobName", "UserId", "GroupId", "Nice", "Account", "JobState", "Dependency", "Requeue", "Restarts", "BatchFlag", "ExitCode", "RunTime", "TimeLimit", "Deadline",
-		"Partition", "NumNodes", "NumCPUs", "NumTasks", "CPUs/Task", "Command", "WorkDir", "StdErr", "StdIn", "StdOut", "ArrayTaskId", "ArrayTaskThrottle", "Comment"} {
+	for _, k := range []string{"JobName", "UserId", "GroupId", "Nice", "Account", "JobState", "Dependency", "Requeue",
+		"Restarts", "BatchFlag", "ExitCode", "RunTime", "TimeLimit", "Deadline",
+		"Partition", "NumNodes", "NumCPUs", "NumTasks", "CPUs/Task", "Command", "WorkDir", "StdErr", "StdIn", "StdOut",
+		"ArrayTaskId", "ArrayTaskThrottle", "Comment"} {
 		out[k] = f[k]
 	}
 	out["NumNodes"], _, _ = strings.Cut(out["NumNodes"], "-") // for a waiting job a range
@@ -144,12 +146,14 @@ func facts(text string, withMemory bool, soon time.Time) map[string]string {
 		v := strings.TrimSuffix(m[1], "0M")
 		if mb, err := ParseMemory(m[1]); err == nil {
 			v = fmt.Sprint(mb)
-		} else if x, err := strconv.ParseFloat(strings.TrimRight(m[1], "MGT"), 64); err == nil && strings.HasSuffix(m[1], "G") {
+		} else if x, err := strconv.ParseFloat(strings.TrimRight(m[1], "MGT"), 64); err == nil &&
+			strings.HasSuffix(m[1], "G") {
 			v = fmt.Sprint(int64(x * 1024))
 		}
 		out["Memory"] = v
 	}
-	if t, err := time.ParseInLocation("2006-01-02T15:04:05", f["EligibleTime"], time.Local); err == nil && t.After(soon) {
+	if t, err := time.ParseInLocation("2006-01-02T15:04:05", f["EligibleTime"], time.Local); err == nil &&
+		t.After(soon) {
 		out["Begin"] = t.Truncate(20 * time.Second).Format(time.DateTime)
 	}
 	return out
@@ -203,7 +207,8 @@ func TestOracle(t *testing.T) {
 	d := &differences{t, map[string]bool{}}
 	t.Run("sinfo", func(t *testing.T) { d.sinfo(t, o) })
 	f := sameAs(t)
-	for _, words := range [][]string{{"sbatch", "--wrap", "true"}, {"sbatch", "--wrap", "exit 1"}, {"sbatch", "-H", "--wrap", "true"}} {
+	for _, words := range [][]string{{"sbatch", "--wrap", "true"}, {"sbatch", "--wrap", "exit 1"},
+		{"sbatch", "-H", "--wrap", "true"}} {
 		o.run("", nil, words...)
 		f.do(t, "", words...)
 	}
@@ -252,7 +257,8 @@ func (d *differences) script(o *oracle, f *fake, file string) bool {
 	id := strings.Fields(realOut)
 	_, realText, _ := o.run("", nil, "scontrol", "show", "job", id[len(id)-1])
 	realText, _, _ = strings.Cut(realText, "\n\n")
-	if _, _, says := o.run("", env, append([]string{words[0], "--test-only"}, words[1:]...)...); true { // Slurm knows the CPUs that follow from GPUs
+	// Slurm knows the CPUs that follow from GPUs
+	if _, _, says := o.run("", env, append([]string{words[0], "--test-only"}, words[1:]...)...); true {
 		if m := regexp.MustCompile(`using ([0-9]+) processors`).FindStringSubmatch(says); m != nil {
 			realText = regexp.MustCompile(`NumCPUs=[0-9-]+`).ReplaceAllString(realText, "NumCPUs="+m[1])
 		}
@@ -288,7 +294,8 @@ func (d *differences) script(o *oracle, f *fake, file string) bool {
 func (d *differences) sinfo(t *testing.T, o *oracle) {
 	f := sameAs(t)
 	f.nodes[0].GPUs = nil // the GRES is another text
-	for _, args := range []string{"", "-l", "-s", "-N", "-Nl", "-R", "-Rl", "-h", "-p debug", "-t idle", "-t down", "-t drain", "-o %P|%R|%a|%l|%L|%D|%t|%T|%N|%c|%C|%A|%F|%m|%z|%X|%Y|%Z|%s|%r|%h|%g|%f|%b|%E|%H|%w|%d|%B|%p|%u|%U",
+	for _, args := range []string{"", "-l", "-s", "-N", "-Nl", "-R", "-Rl", "-h", "-p debug", "-t idle", "-t down",
+		"-t drain", "-o %P|%R|%a|%l|%L|%D|%t|%T|%N|%c|%C|%A|%F|%m|%z|%X|%Y|%Z|%s|%r|%h|%g|%f|%b|%E|%H|%w|%d|%B|%p|%u|%U",
 		"-o %.12P|%5t|%N|", "-h -o %P -p gpu", "-O partition,nodes:6,statelong:.10"} {
 		words := append([]string{"sinfo"}, strings.Fields(args)...)
 		_, want, _ := o.run("", nil, words...)
@@ -327,7 +334,8 @@ func (d *differences) squeue(t *testing.T, o *oracle, f *fake) {
 			all = append(all, "%"+string(rune(x.letter)))
 		}
 	}
-	for _, args := range [][]string{nil, {"-l"}, {"--start"}, {"-o", strings.Join(all, "|")}, {"-O", "jobid,name:12,state:.10,timelimit,username,reason,arrayjobid,starttime,timeused,timeleft,numcpus,minmemory,nodelist,reasonlist,workdir,tres-per-node,prioritylong,nice,dependency,command"}} {
+	for _, args := range [][]string{nil, {"-l"}, {"--start"}, {"-o", strings.Join(all, "|")},
+		{"-O", "jobid,name:12,state:.10,timelimit,username,reason,arrayjobid,starttime,timeused,timeleft,numcpus,minmemory,nodelist,reasonlist,workdir,tres-per-node,prioritylong,nice,dependency,command"}} {
 		words := append([]string{"squeue", "-t", "R"}, args...)
 		_, want, _ := o.run("", nil, words...)
 		code, got, errs := f.do(t, "", words...)
@@ -352,7 +360,8 @@ func (d *differences) squeue(t *testing.T, o *oracle, f *fake) {
 	rows := func(text string) []string {
 		var out []string
 		for _, l := range strings.Split(text, "\n") {
-			if n, _, _ := strings.Cut(l, "|"); regexp.MustCompile(`^(array|mem-g|time-|gpus|name|nice|partition-list|plain|tasks-).*`).MatchString(n) {
+			if n, _, _ := strings.Cut(l, "|"); regexp.MustCompile(
+				`^(array|mem-g|time-|gpus|name|nice|partition-list|plain|tasks-).*`).MatchString(n) {
 				out = append(out, l)
 			}
 		}
@@ -410,7 +419,9 @@ func (d *differences) running(t *testing.T, o *oracle) {
 		pattern string
 		args    []string
 	}
-	runs := []run{{"a-%j-%x-%u-%N-%n-%t-%%-%s-%q", nil}, {"b-%8j-%A-%a", nil}, {"c-%A_%a-%3a", []string{"-a", "12"}}, {`d\%j`, nil}, {"e-%J-%2x", nil}, {"f%", nil}, {"g-%99j", nil}, {"slurm-%A_%a.out", []string{"-a", "3", "-J", "n m"}}}
+	runs := []run{{"a-%j-%x-%u-%N-%n-%t-%%-%s-%q", nil}, {"b-%8j-%A-%a", nil}, {"c-%A_%a-%3a", []string{"-a", "12"}},
+		{`d\%j`, nil}, {"e-%J-%2x", nil}, {"f%", nil}, {"g-%99j", nil},
+		{"slurm-%A_%a.out", []string{"-a", "3", "-J", "n m"}}}
 	want := map[string]string{}
 	for i, r := range runs {
 		words := append([]string{"sbatch", "--parsable", "-J", "pat", "-o", r.pattern}, r.args...)
@@ -419,7 +430,8 @@ func (d *differences) running(t *testing.T, o *oracle) {
 			t.Fatalf("%v: %s", words, errs)
 		}
 		id, _ := strconv.Atoi(strings.TrimSpace(out))
-		n := ask.FileNames{Job: id, User: me(t), JobName: "pat", Node: hostName()} // the node's name is box, the host has another one
+		// the node's name is box, the host has another one
+		n := ask.FileNames{Job: id, User: me(t), JobName: "pat", Node: hostName()}
 		if len(r.args) > 0 {
 			n.Array = id
 			n.Index, _ = strconv.Atoi(r.args[1])
@@ -429,7 +441,8 @@ func (d *differences) running(t *testing.T, o *oracle) {
 		}
 		want[fmt.Sprint(i, " ", r.pattern)] = ask.ExpandPattern(r.pattern, n)
 	}
-	o.run("#!/bin/sh\nenv\n", nil, "sbatch", "-J", "env", "-o", "env-%a.txt", "-n", "4", "-c", "2", "--gpus-per-task=1", "-t", "10", "--mem=1G", "-a", "1-5:2")
+	o.run("#!/bin/sh\nenv\n", nil, "sbatch", "-J", "env", "-o", "env-%a.txt", "-n", "4", "-c", "2", "--gpus-per-task=1",
+		"-t", "10", "--mem=1G", "-a", "1-5:2")
 	o.until("the jobs to end", func() bool { _, out, _ := o.run("", nil, "squeue", "-h"); return out == "" })
 	var have []string
 	for key, file := range want {
@@ -452,7 +465,8 @@ func (d *differences) environment(t *testing.T, file string) {
 	}
 	real := strings.Split(string(text), "\n")
 	f := sameAs(t)
-	f.do(t, "#!/bin/sh\nenv\n", "sbatch", "-J", "env", "-o", "env-%a.txt", "-n", "4", "-c", "2", "--gpus-per-task=1", "-t", "10", "--mem=1G", "-a", "1-5:2", "-p", "gpu")
+	f.do(t, "#!/bin/sh\nenv\n", "sbatch", "-J", "env", "-o", "env-%a.txt", "-n", "4", "-c", "2", "--gpus-per-task=1",
+		"-t", "10", "--mem=1G", "-a", "1-5:2", "-p", "gpu")
 	f.start(2, 0, 1, 2, 3)
 	ours := append(slices.Clone(f.jobs[1].Submission.Env), Env(f.jobs[1])...)
 	for _, e := range real {
@@ -463,7 +477,9 @@ func (d *differences) environment(t *testing.T, file string) {
 		got, ok := lookupEnv(ours, name)
 		if !ok {
 			d.add("env "+name, "Slurm sets %s, Muster does not", e)
-		} else if got != value && !slices.Contains([]string{"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_SUBMIT_DIR"}, name) {
+		} else if got != value &&
+			!slices.Contains([]string{"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID",
+				"SLURM_SUBMIT_DIR"}, name) {
 			d.add("env "+name, "Slurm: %s; Muster: %s", value, got)
 		}
 	}

@@ -14,7 +14,8 @@ import (
 func (d *differences) dependencies(t *testing.T, o *oracle) {
 	slurms, ours := o.subject(), musterAsSlurm(t)
 	want, got := dependents(t, slurms), dependents(t, ours)
-	for _, u := range []*subject{slurms, ours} { // a job that may run at once, after the others: the scheduler has considered them
+	// a job that may run at once, after the others: the scheduler has considered them
+	for _, u := range []*subject{slurms, ours} {
 		u.run(t, "sbatch", "--wait", "-o", "/dev/null", "--wrap", "true")
 	}
 	time.Sleep(2 * time.Second) // the oracle checks dependencies once a second
@@ -22,7 +23,8 @@ func (d *differences) dependencies(t *testing.T, o *oracle) {
 		k := slices.IndexFunc(got, func(y dependent) bool { return y.key == x.key })
 		a, b := "", "nothing"
 		for range 200 {
-			if a, b = slurms.condition(t, x.id), ours.condition(t, got[k].id); a == b || chosen[x.key] != "" {
+			a, b = slurms.condition(t, x.id), ours.condition(t, got[k].id)
+			if a == b || chosen[x.key] != "" {
 				break
 			}
 			time.Sleep(50 * time.Millisecond)
@@ -73,7 +75,8 @@ func dependents(t *testing.T, u *subject) (all []dependent) {
 				return false
 			}
 		}
-		return len(left) == 6 && left[id("half")+"_2"] == 1 && left[id("half-ok")+"_2"] == 1 && strings.Contains(out, id("running")+"_N/A R")
+		return len(left) == 6 && left[id("half")+"_2"] == 1 && left[id("half-ok")+"_2"] == 1 &&
+			strings.Contains(out, id("running")+"_N/A R")
 	}
 	for i := 0; !settled(); i++ {
 		if i == 600 {
@@ -120,7 +123,8 @@ func (u *subject) condition(t *testing.T, id string) string {
 		return "never runs"
 	case strings.Contains(out, "JobState=PENDING"):
 		return "waits"
-	case strings.Contains(out, "JobState=COMPLETED"), strings.Contains(out, "JobState=RUNNING"), strings.Contains(out, "JobState=COMPLETING"):
+	case strings.Contains(out, "JobState=COMPLETED"), strings.Contains(out, "JobState=RUNNING"),
+		strings.Contains(out, "JobState=COMPLETING"):
 		return "runs"
 	}
 	return out

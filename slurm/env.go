@@ -44,7 +44,8 @@ func Env(j api.Job) []string {
 		add(name, node)
 	}
 	add("SLURM_TOPOLOGY_ADDR_PATTERN", "node")
-	out = append(out, "SLURM_JOB_NUM_NODES=1", "SLURM_NNODES=1", "SLURM_NODEID=0", "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_GTIDS=0")
+	out = append(out, "SLURM_JOB_NUM_NODES=1", "SLURM_NNODES=1", "SLURM_NODEID=0", "SLURM_PROCID=0", "SLURM_LOCALID=0",
+		"SLURM_GTIDS=0")
 	tasks, perTask := taskLayout(&j)
 	if !s.Once { // a job of muster's own; sbatch sets these itself, if they were asked for
 		add("SLURM_NTASKS", strconv.Itoa(tasks))

@@ -36,12 +36,15 @@ type fake struct {
 func newFake() *fake {
 	gpus := make([]api.GPU, 8)
 	for i := range gpus {
-		gpus[i] = api.GPU{Index: i, UUID: fmt.Sprintf("GPU-%d", i), Model: "H100-80GB", Memory: 81920, Healthy: true, Free: 1000}
+		gpus[i] = api.GPU{Index: i, UUID: fmt.Sprintf("GPU-%d", i), Model: "H100-80GB", Memory: 81920, Healthy: true,
+			Free: 1000}
 	}
 	return &fake{now: time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC), user: "ann",
 		queues: []api.Queue{{Name: "lab", Limit: -1}, {Name: "vision", Parent: "lab", Guarantee: 2000, Limit: 4000}},
 		nodes:  []api.Node{{Name: "box", State: "up", CPU: 64000, RAM: 20000, GPUs: gpus}},
-		parts: []api.Partition{{Name: "gpu", Default: true, MaxTime: api.Duration(7 * 24 * time.Hour), DefaultTime: api.Duration(time.Hour), Nodes: []string{"box"}},
+		parts: []api.Partition{
+			{Name: "gpu", Default: true, MaxTime: api.Duration(7 * 24 * time.Hour),
+				DefaultTime: api.Duration(time.Hour), Nodes: []string{"box"}},
 			{Name: "debug", MaxTime: api.Duration(30 * time.Minute), Nodes: []string{"box"}}}}
 }
 
@@ -68,7 +71,8 @@ func (f *fake) Submit(s api.Submission) (api.Job, error) {
 	first := len(f.jobs)
 	for _, i := range indices {
 		t := f.now
-		j := api.Job{ID: len(f.jobs) + 1, Array: array, User: f.user, State: api.StatePending, Submitted: f.now, Eligible: &t, Code: "Resources",
+		j := api.Job{ID: len(f.jobs) + 1, Array: array, User: f.user, State: api.StatePending, Submitted: f.now,
+			Eligible: &t, Code: "Resources",
 			Position: len(f.jobs) + 1, Submission: s}
 		if array != 0 {
 			j.Index = i
@@ -94,7 +98,8 @@ func (f *fake) SubmitBatch(s api.Submission) (int, error) {
 
 // fileNames are the values of the patterns in a job's file names, as on the server.
 func fileNames(j api.Job) ask.FileNames {
-	return ask.FileNames{Job: j.ID, Array: j.Array, Index: j.Index, User: j.User, JobName: j.Submission.Name, Node: j.Node, Step: "batch"}
+	return ask.FileNames{Job: j.ID, Array: j.Array, Index: j.Index, User: j.User, JobName: j.Submission.Name,
+		Node: j.Node, Step: "batch"}
 }
 
 func abs(dir, file string) string {

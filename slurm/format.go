@@ -106,7 +106,8 @@ func parseLongFormat[T any](s string, fields []field[T]) (table[T], error) {
 			}
 			return t, says("Invalid job format specification: %s (there are: %s)", name, strings.Join(names, ", "))
 		}
-		if c.field, c.head = &fields[k], fields[k].header; fields[k].long != "" {
+		c.field, c.head = &fields[k], fields[k].header
+		if fields[k].long != "" {
 			c.head = fields[k].long
 		}
 		t.cols = append(t.cols, c)

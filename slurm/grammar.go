@@ -160,14 +160,16 @@ type Dependency struct {
 	Any   bool // ?: one of the terms is enough
 }
 
-var dependencyTypes = []string{"after", "afterany", "afterburstbuffer", "aftercorr", "afternotok", "afterok", "expand", "singleton"}
+var dependencyTypes = []string{"after", "afterany", "afterburstbuffer", "aftercorr", "afternotok", "afterok", "expand",
+	"singleton"}
 
 // ParseDependency reads type:job[+minutes][:job...][,...], with ? instead of the commas if one is enough, and
 // singleton. The type of the first term may be omitted (Slurm: afterany).
 func ParseDependency(s string) (Dependency, error) {
 	var d Dependency
 	bad := func(format string, args ...any) (Dependency, error) {
-		return Dependency{}, fmt.Errorf("%q is not a dependency such as afterok:12:13,afterany:14: %s", s, fmt.Sprintf(format, args...))
+		return Dependency{},
+			fmt.Errorf("%q is not a dependency such as afterok:12:13,afterany:14: %s", s, fmt.Sprintf(format, args...))
 	}
 	sep := ","
 	if strings.Contains(s, "?") {

@@ -106,7 +106,8 @@ func CompressHosts(hosts []string) string {
 			prefix, digits = h, ""
 		}
 		n, _ := strconv.Atoi(digits) // no digits: a group of its own
-		if k := len(groups) - 1; k >= 0 && digits != "" && groups[k].prefix == prefix && groups[k].width == len(digits) {
+		if k := len(groups) - 1; k >= 0 && digits != "" && groups[k].prefix == prefix &&
+			groups[k].width == len(digits) {
 			groups[k].nums = append(groups[k].nums, n)
 			continue
 		}

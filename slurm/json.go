@@ -66,14 +66,22 @@ func jobsJSON(v *view, rows []row) any {
 	out := []jsonJob{}
 	for _, r := range rows {
 		j := r.Job
-		x := jsonJob{Account: j.Submission.Queue, Array: j.Array, BatchHost: nodeOf(r), Command: commandText(j), Comment: j.Submission.Comment,
-			WorkDir: j.Submission.Dir, CPUs: cpus(j), Deadline: unix(j.Submission.Deadline), Dependency: strings.TrimPrefix(dependencyText(j), "(null)"),
-			Eligible: unix(j.Eligible), End: unix(endOf(j)), ExitCode: j.ExitCode, Features: strings.Join(j.Submission.GPUTypes, "|"), ID: j.ID,
-			State: stateOf(j).name, Name: j.Submission.Name, Nodes: nodeOf(r), NodeCount: 1, Nice: nice(j), Partition: v.partitionText(j),
-			Memory: memory(j), Priority: priority(j), QOS: j.Submission.Tier, Requeue: !j.Submission.NoRequeue, Restarts: j.Restarts,
-			Reservation: j.Submission.Reservation, Start: unix(j.Started), Reason: reason(j), Description: j.Reason, StdErr: j.StdErr,
-			StdIn: j.Submission.Input, StdOut: j.StdOut, Submit: unix(&j.Submitted), Limit: int64(limit(&j.Submission) / time.Minute),
-			TresReq: tresText(j), TresPerNode: strings.TrimPrefix(gresText(j), "N/A"), User: j.User, GPUHours: j.GPUHours, Devices: []int{}}
+		x := jsonJob{Account: j.Submission.Queue, Array: j.Array, BatchHost: nodeOf(r), Command: commandText(j),
+			Comment: j.Submission.Comment,
+			WorkDir: j.Submission.Dir, CPUs: cpus(j), Deadline: unix(j.Submission.Deadline),
+			Dependency: strings.TrimPrefix(dependencyText(j), "(null)"),
+			Eligible:   unix(j.Eligible), End: unix(endOf(j)), ExitCode: j.ExitCode,
+			Features: strings.Join(j.Submission.GPUTypes, "|"), ID: j.ID,
+			State: stateOf(j).name, Name: j.Submission.Name, Nodes: nodeOf(r), NodeCount: 1, Nice: nice(j),
+			Partition: v.partitionText(j),
+			Memory:    memory(j), Priority: priority(j), QOS: j.Submission.Tier, Requeue: !j.Submission.NoRequeue,
+			Restarts:    j.Restarts,
+			Reservation: j.Submission.Reservation, Start: unix(j.Started), Reason: reason(j), Description: j.Reason,
+			StdErr: j.StdErr,
+			StdIn:  j.Submission.Input, StdOut: j.StdOut, Submit: unix(&j.Submitted),
+			Limit:   int64(limit(&j.Submission) / time.Minute),
+			TresReq: tresText(j), TresPerNode: strings.TrimPrefix(gresText(j), "N/A"), User: j.User,
+			GPUHours: j.GPUHours, Devices: []int{}}
 		if j.State == api.StatePending {
 			x.Start = unix(expectedStart(j))
 		}
@@ -110,8 +118,10 @@ func nodesJSON(v *view) any {
 	out := []jsonNode{}
 	for _, n := range v.nodes {
 		d := v.describe(n)
-		x := jsonNode{Name: n.Name, Host: n.Name, State: d.state, CPUs: n.CPU / 1000, AllocCPUs: d.cpus, IdleCPUs: max(n.CPU/1000-d.cpus, 0),
-			Memory: n.RAM, AllocMem: d.ram, Gres: nodeGres(d), GresUsed: gresUsed(d), Reason: strings.TrimPrefix(d.reason, "none"), Partitions: []string{}}
+		x := jsonNode{Name: n.Name, Host: n.Name, State: d.state, CPUs: n.CPU / 1000, AllocCPUs: d.cpus,
+			IdleCPUs: max(n.CPU/1000-d.cpus, 0),
+			Memory:   n.RAM, AllocMem: d.ram, Gres: nodeGres(d), GresUsed: gresUsed(d),
+			Reason: strings.TrimPrefix(d.reason, "none"), Partitions: []string{}}
 		for _, p := range v.parts {
 			for _, name := range p.Nodes {
 				if name == n.Name {

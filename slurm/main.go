@@ -17,7 +17,8 @@ import (
 )
 
 // Commands are the names of the commands that Main runs.
-var Commands = []string{"sacct", "sacctmgr", "salloc", "sbatch", "scancel", "scontrol", "sinfo", "sprio", "squeue", "srun", "sshare", "sstat"}
+var Commands = []string{"sacct", "sacctmgr", "salloc", "sbatch", "scancel", "scontrol", "sinfo", "sprio", "squeue",
+	"srun", "sshare", "sstat"}
 
 // version is the Slurm version whose man pages and formats are followed.
 const version = "slurm 22.05.8"
@@ -39,8 +40,11 @@ func Main(name string, args, env []string, stdin io.Reader, stdout, stderr io.Wr
 		svc = shown{svc}
 	}
 	c := &command{name, args, env, stdin, stdout, stderr, svc}
-	run := map[string]func() (int, error){"sacct": c.sacct, "sacctmgr": c.sacctmgr, "salloc": c.salloc, "sbatch": c.sbatch, "scancel": c.scancel, "scontrol": c.scontrol,
-		"sinfo": c.sinfo, "sprio": c.sprio, "squeue": c.squeue, "srun": c.srun, "sshare": c.sshare, "sstat": c.sstat}[name]
+	run := map[string]func() (int, error){
+		"sacct": c.sacct, "sacctmgr": c.sacctmgr, "salloc": c.salloc, "sbatch": c.sbatch, "scancel": c.scancel,
+		"scontrol": c.scontrol,
+		"sinfo":    c.sinfo, "sprio": c.sprio, "squeue": c.squeue, "srun": c.srun, "sshare": c.sshare,
+		"sstat": c.sstat}[name]
 	if run == nil {
 		c.fail(cluster.Unknown("Slurm command", name, Commands))
 		return 2

@@ -29,21 +29,25 @@ func TestSalloc(t *testing.T) {
 		t.Errorf("%d %q %q", code, out, errs)
 	}
 	s := f.jobs[0].Submission
-	if strings.Join(s.Command, " ") != "python3 -i" || s.Name != "python3" || s.GPUs != 2 || s.Queue != "lab" || !s.Attached || !s.NoRequeue || s.Pty || s.Kind != "interactive" {
+	if strings.Join(s.Command, " ") != "python3 -i" || s.Name != "python3" || s.GPUs != 2 || s.Queue != "lab" ||
+		!s.Attached || !s.NoRequeue || s.Pty || s.Kind != "interactive" {
 		t.Errorf("%+v", s)
 	}
 	env := []string{"SHELL=/bin/zsh", "SALLOC_TIMELIMIT=30", "SALLOC_PARTITION=debug"}
 	if code, _, errs = f.doEnv(t, "", env, "salloc", "-Q"); code != 0 || errs != "" {
 		t.Errorf("%d %q", code, errs)
 	}
-	if s = f.jobs[1].Submission; s.Command[0] != "/bin/zsh" || s.Name != "interactive" || time.Duration(s.Limit) != 30*time.Minute || s.Partitions[0] != "debug" {
+	if s = f.jobs[1].Submission; s.Command[0] != "/bin/zsh" || s.Name != "interactive" ||
+		time.Duration(s.Limit) != 30*time.Minute || s.Partitions[0] != "debug" {
 		t.Errorf("%+v", s)
 	}
 	code, _, errs = f.do(t, "", "salloc", "--no-shell", "-J", "mine")
-	if s = f.jobs[2].Submission; code != 0 || s.Attached || s.Name != "mine" || !strings.Contains(errs, "muster exec 3 COMMAND") {
+	if s = f.jobs[2].Submission; code != 0 || s.Attached || s.Name != "mine" ||
+		!strings.Contains(errs, "muster exec 3 COMMAND") {
 		t.Errorf("%d %q %+v", code, errs, s)
 	}
-	for words, say := range map[string]string{"salloc --no-shell true": "exclude each other", "salloc -I true": "--immediate is not supported", "salloc -a 1-2 true": "invalid option -- 'a'"} {
+	for words, say := range map[string]string{"salloc --no-shell true": "exclude each other",
+		"salloc -I true": "--immediate is not supported", "salloc -a 1-2 true": "invalid option -- 'a'"} {
 		if code, _, errs = f.do(t, "", strings.Fields(words)...); code == 0 || !strings.Contains(errs, say) {
 			t.Errorf("%s: %d %s", words, code, errs)
 		}
@@ -82,7 +86,9 @@ func TestAccountWithoutQueues(t *testing.T) {
 	f.queues = []api.Queue{{Name: "default"}}
 	for _, words := range []string{"sbatch -A proj --wrap x", "sbatch -A default --wrap x", "srun -A proj x"} {
 		code, _, errs := f.do(t, "", strings.Fields(words)...)
-		if told := strings.Contains(errs, "warning: --account=proj counts for nothing: no queue is configured here"); code != 0 || told != strings.Contains(words, "proj") {
+		if told := strings.Contains(errs,
+			"warning: --account=proj counts for nothing: no queue is configured here"); code != 0 ||
+			told != strings.Contains(words, "proj") {
 			t.Errorf("%s: %d %s", words, code, errs)
 		}
 	}
@@ -93,10 +99,14 @@ func TestAccountWithoutQueues(t *testing.T) {
 
 func fairFake(t *testing.T) *fake {
 	f := newFake()
-	f.fair = api.Fair{Policy: "multifactor", Counted: true, Weights: &api.Factors{Age: 1000, FairShare: 10000, Partition: 1000},
-		Shares: []api.Share{{Queue: "lab", Shares: 3, Part: 1, Usage: 7200, UsagePart: 1}, {Queue: "vision", Parent: "lab", Shares: 1, Part: 1, Usage: 7200, UsagePart: 1},
-			{Queue: "vision", User: "ann", Shares: 1, Part: 0.5, Usage: 1800, UsagePart: 0.25, Factor: 1}, {Queue: "vision", User: "bob", Shares: 1, Part: 0.5, Usage: 5400, UsagePart: 0.75, Factor: 0.5}},
-		Jobs: []api.Priority{{Job: 1, Points: 5512, Own: 7, Factors: api.Factors{Age: 0.0051, FairShare: 0.5, Partition: 0.5}}}}
+	f.fair = api.Fair{Policy: "multifactor", Counted: true,
+		Weights: &api.Factors{Age: 1000, FairShare: 10000, Partition: 1000},
+		Shares: []api.Share{{Queue: "lab", Shares: 3, Part: 1, Usage: 7200, UsagePart: 1},
+			{Queue: "vision", Parent: "lab", Shares: 1, Part: 1, Usage: 7200, UsagePart: 1},
+			{Queue: "vision", User: "ann", Shares: 1, Part: 0.5, Usage: 1800, UsagePart: 0.25, Factor: 1},
+			{Queue: "vision", User: "bob", Shares: 1, Part: 0.5, Usage: 5400, UsagePart: 0.75, Factor: 0.5}},
+		Jobs: []api.Priority{
+			{Job: 1, Points: 5512, Own: 7, Factors: api.Factors{Age: 0.0051, FairShare: 0.5, Partition: 0.5}}}}
 	f.do(t, "", "sbatch", "-A", "vision", "--priority", "7", "--wrap", "x")
 	return f
 }
@@ -113,7 +123,8 @@ func TestSprio(t *testing.T) {
 		"sprio -h -u bob":            "",
 	})
 	f.fair = api.Fair{Policy: "las"}
-	if code, _, errs := f.do(t, "", "sprio"); code == 0 || !strings.Contains(errs, "the policy here is las, whose order is no sum of factors") {
+	if code, _, errs := f.do(t, "", "sprio"); code == 0 ||
+		!strings.Contains(errs, "the policy here is las, whose order is no sum of factors") {
 		t.Errorf("%d %s", code, errs)
 	}
 }
@@ -141,12 +152,15 @@ func TestSstat(t *testing.T) {
 	f.do(t, "", "sbatch", "--wrap", "x")
 	f.start(1, 0)
 	mem, util, joule := int64(20480), 93.4, 1234.0
-	f.meter = api.Samples{Measured: api.Measured{Seconds: 120, RAM: 2048, MemoryMost: &mem, Most: &util, Energy: &joule}, Points: []api.Point{{CPU: 1, RAM: 500}, {CPU: 3, RAM: 1000}}}
+	f.meter = api.Samples{
+		Measured: api.Measured{Seconds: 120, RAM: 2048, MemoryMost: &mem, Most: &util, Energy: &joule},
+		Points:   []api.Point{{CPU: 1, RAM: 500}, {CPU: 3, RAM: 1000}}}
 	f.check(t, map[string]string{
 		"sstat -nP -j 1 -o JobID,MaxRSS,AveRSS,AveCPU,ConsumedEnergy,MaxVMSize": "1.batch|2097152K|1024000K|00:04:00|1234|\n",
 		"sstat -nP 1.batch --format=TRESUsageInMax":                             "cpu=00:04:00,gres/gpumem=20480M,gres/gpuutil=93,mem=2048M\n",
 	})
-	for words, say := range map[string]string{"sstat -j 2": "no steps running for job 2", "sstat": "sstat -j JOB", "sstat -i -j 1": "muster exec JOB ps"} {
+	for words, say := range map[string]string{"sstat -j 2": "no steps running for job 2", "sstat": "sstat -j JOB",
+		"sstat -i -j 1": "muster exec JOB ps"} {
 		if code, _, errs := f.do(t, "", strings.Fields(words)...); code == 0 || !strings.Contains(errs, say) {
 			t.Errorf("%s: %d %s", words, code, errs)
 		}
@@ -166,8 +180,11 @@ func TestSacctmgr(t *testing.T) {
 		"sacctmgr -n show qos format=name%-12,priority":                                           "critical              2 \nstandard              1 \nbest-effort           0 \n",
 		"sacctmgr -nP show cluster format=cluster":                                                "muster\n",
 	})
-	for words, say := range map[string]string{"sacctmgr -i add account x": "are in the configuration", "sacctmgr modify user ann set fairshare=2": "are in the configuration",
-		"sacctmgr show tres": "there are account, association, user, qos, cluster", "sacctmgr show": "show what?", "sacctmgr shwo": "did you mean", "sacctmgr show user format=Foo": "Invalid field"} {
+	for words, say := range map[string]string{"sacctmgr -i add account x": "are in the configuration",
+		"sacctmgr modify user ann set fairshare=2": "are in the configuration",
+		"sacctmgr show tres":                       "there are account, association, user, qos, cluster",
+		"sacctmgr show":                            "show what?",
+		"sacctmgr shwo":                            "did you mean", "sacctmgr show user format=Foo": "Invalid field"} {
 		if code, _, errs := f.do(t, "", strings.Fields(words)...); code == 0 || !strings.Contains(errs, say) {
 			t.Errorf("%s: %d %s", words, code, errs)
 		}
@@ -181,7 +198,8 @@ func TestSacctMeasured(t *testing.T) {
 	f.start(1, 0)
 	f.end(1, 0)
 	f.jobs[0].CPUTime, f.jobs[0].RAMPeak = api.Duration(90*time.Second), 3
-	f.check(t, map[string]string{"sacct -nP -o JobID,MaxRSS,AveCPU,TotalCPU": "1|||00:01:30\n1.batch|3072K|00:01:30|00:01:30\n"})
+	f.check(t, map[string]string{
+		"sacct -nP -o JobID,MaxRSS,AveCPU,TotalCPU": "1|||00:01:30\n1.batch|3072K|00:01:30|00:01:30\n"})
 }
 
 // TestAtTheEarliest: the earliest possible start is not printed as the expected start.
@@ -189,7 +207,8 @@ func TestAtTheEarliest(t *testing.T) {
 	f := newFake()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
 	for _, open := range []bool{true, false} {
-		f.jobs = append(f.jobs, api.Job{ID: len(f.jobs) + 1, State: api.StatePending, Expected: &at, AtEarliest: open, Submitted: at})
+		f.jobs = append(f.jobs,
+			api.Job{ID: len(f.jobs) + 1, State: api.StatePending, Expected: &at, AtEarliest: open, Submitted: at})
 	}
 	code, out, errs := f.do(t, "", "squeue", "--start", "-h", "-o", "%i %S")
 	if want := "2 2026-03-01T12:00:00\n1 N/A\n"; code != 0 || out != want {
@@ -205,10 +224,12 @@ func TestAtTheEarliest(t *testing.T) {
 func TestSubmitAsksOnce(t *testing.T) {
 	for words, asked := range map[string]bool{
 		"sbatch --wrap x": false, "sbatch -G2 -c4 --mem=1G -p debug -t 10 -a 0-3 --wrap x": false,
-		"sbatch --gres=gpu:h100:1 --wrap x": true, "sbatch --exclusive --wrap x": true, "sbatch --mem=0 --wrap x": true, "sbatch -w box --wrap x": true,
+		"sbatch --gres=gpu:h100:1 --wrap x": true, "sbatch --exclusive --wrap x": true, "sbatch --mem=0 --wrap x": true,
+		"sbatch -w box --wrap x": true,
 	} {
 		f := newFake()
-		if code, out, errs := f.do(t, "", strings.Fields(words)...); code != 0 || out != "Submitted batch job 1\n" || f.asked > 0 != asked {
+		if code, out, errs := f.do(t, "", strings.Fields(words)...); code != 0 || out != "Submitted batch job 1\n" ||
+			f.asked > 0 != asked {
 			t.Errorf("%s: %d %s%s, asked %d times", words, code, out, errs, f.asked)
 		}
 	}
@@ -225,16 +246,19 @@ func TestSubmitAsksOnce(t *testing.T) {
 	} {
 		f := newFake()
 		name, _, _ := strings.Cut(words, " ")
-		if code, _, errs := f.do(t, "", strings.Fields(words)...); code != 1 || errs != name+": error: "+want+"\n" || len(f.jobs) > 0 {
+		if code, _, errs := f.do(t, "", strings.Fields(words)...); code != 1 || errs != name+": error: "+want+"\n" ||
+			len(f.jobs) > 0 {
 			t.Errorf("%s: %d %s", words, code, errs)
 		}
 	}
 	f := newFake()
-	if _, _, err := ReadScript([]string{"testdata/gpus-too-many.sh"}, nil, f); err == nil || !strings.Contains(err.Error(), "and the machine has 8") {
+	if _, _, err := ReadScript([]string{"testdata/gpus-too-many.sh"}, nil, f); err == nil ||
+		!strings.Contains(err.Error(), "and the machine has 8") {
 		t.Errorf("a script that is read without being submitted: %v", err)
 	}
 	f.fail = errors.New("no room")
-	if _, _, errs := f.do(t, "", "sbatch", "--wrap", "x"); errs != "sbatch: error: Batch job submission failed: no room\n" {
+	if _, _, errs := f.do(t, "", "sbatch", "--wrap",
+		"x"); errs != "sbatch: error: Batch job submission failed: no room\n" {
 		t.Error(errs)
 	}
 }

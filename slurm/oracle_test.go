@@ -79,7 +79,8 @@ func startOracle(t testing.TB) *oracle {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	o := &oracle{t: t, dir: dir, env: append(os.Environ(), "SLURM_CONF="+dir+"/slurm.conf")}
 	o.write()
-	o.start("munged", "-F", "-f", "--key-file="+dir+"/key", "--socket="+dir+"/munge.socket", "--pid-file="+dir+"/munge.pid", "--log-file="+dir+"/munge.log", "--seed-file="+dir+"/seed")
+	o.start("munged", "-F", "-f", "--key-file="+dir+"/key", "--socket="+dir+"/munge.socket",
+		"--pid-file="+dir+"/munge.pid", "--log-file="+dir+"/munge.log", "--seed-file="+dir+"/seed")
 	o.until("munged", func() bool { _, err := os.Stat(dir + "/munge.socket"); return err == nil })
 	o.start("slurmctld", "-D", "-f", dir+"/slurm.conf")
 	o.start("slurmd", "-D", "-f", dir+"/slurm.conf", "-N", "box")

@@ -34,14 +34,17 @@ var kinds = []string{"training", "batch", "service", "interactive", "trial"}
 
 // submission translates the settings. The caller adds what runs (script or command) and the files.
 func (s *settings) submission(m machine) (api.Submission, resources, error) {
-	sub := api.Submission{Once: true, Tasks: 1, Name: s.get("job-name"), Queue: s.get("account"), Comment: s.get("comment"),
+	sub := api.Submission{Once: true, Tasks: 1, Name: s.get("job-name"), Queue: s.get("account"),
+		Comment:     s.get("comment"),
 		Reservation: s.get("reservation"), Hold: s.has("hold"), NoRequeue: s.get("requeue") == "no", Dir: m.dir,
 		Input: s.get("input"), Output: s.get("output"), Error: s.get("error")}
 	r, err := s.resources()
 	if err != nil {
 		return sub, r, err
 	}
-	for _, step := range []func(*api.Submission, *resources, machine) error{s.own, s.amounts, s.gpuTypes, s.account, s.where, s.times, s.order, s.jobArray, s.after, s.signal, s.environment} {
+	for _, step := range []func(*api.Submission, *resources, machine) error{
+		s.own, s.amounts, s.gpuTypes, s.account, s.where, s.times, s.order, s.jobArray, s.after, s.signal,
+		s.environment} {
 		if err := step(&sub, &r, m); err != nil {
 			return sub, r, err
 		}
@@ -109,7 +112,8 @@ func (s *settings) killOnInvalid() error {
 	switch s.get("kill-on-invalid-dep") {
 	case "", "yes":
 	case "no":
-		s.warnings = append(s.warnings, "--kill-on-invalid-dep=no is ignored: a job whose dependency can never hold is cancelled")
+		s.warnings = append(s.warnings,
+			"--kill-on-invalid-dep=no is ignored: a job whose dependency can never hold is cancelled")
 	default:
 		return fmt.Errorf("invalid --kill-on-invalid-dep specification %q: yes or no", s.get("kill-on-invalid-dep"))
 	}
@@ -128,7 +132,8 @@ func (s *settings) amounts(sub *api.Submission, r *resources, m machine) error {
 	}
 	if s.has("exclusive") {
 		if text := s.get("exclusive"); text != "" && text != "1" && text != "yes" {
-			return fmt.Errorf("--exclusive=%s is not supported: a job has the machine to itself or shares it with all", text)
+			return fmt.Errorf("--exclusive=%s is not supported: a job has the machine to itself or shares it with all",
+				text)
 		}
 		if !most.known {
 			return fmt.Errorf("--exclusive: the server names no machine")
@@ -179,7 +184,8 @@ func (m *machine) refusal(sub *api.Submission, r *resources) error {
 	for _, lack := range []struct {
 		what       string
 		asked, has int64
-	}{{"GPUs", int64(r.gpus), int64(most.gpus)}, {"CPUs", int64(r.cpus), most.cpu / 1000}, {"MiB of memory", r.ram, most.ram}} {
+	}{{"GPUs", int64(r.gpus), int64(most.gpus)}, {"CPUs", int64(r.cpus), most.cpu / 1000},
+		{"MiB of memory", r.ram, most.ram}} {
 		whole := lack.what != "GPUs" || r.profile == ""
 		if most.known && lack.asked > lack.has && whole && (lack.has > 0 || lack.what == "GPUs") {
 			return fmt.Errorf("%s: %d %s, and the machine has %d", notHere, lack.asked, lack.what, lack.has)
@@ -224,7 +230,9 @@ func (s *settings) gpuTypes(sub *api.Submission, r *resources, m machine) error 
 		}
 		if types == nil {
 			types = allowed
-		} else if types = slices.DeleteFunc(types, func(t string) bool { return !slices.Contains(allowed, t) }); len(types) == 0 {
+		} else if types = slices.DeleteFunc(types, func(t string) bool {
+			return !slices.Contains(allowed, t)
+		}); len(types) == 0 {
 			return fmt.Errorf("--constraint=%s and --gpus=%s:...: %s", c, r.types[0], notHere)
 		}
 	}
@@ -256,7 +264,8 @@ func (s *settings) gpuTypes(sub *api.Submission, r *resources, m machine) error 
 // features reads alternatives of GPU models, a|b.
 func features(opt, s string) ([]string, error) {
 	if strings.ContainsAny(s, "&*,[]()") {
-		return nil, fmt.Errorf("--%s=%s: only GPU models joined by | are features here; all of a job's GPUs are of one model", opt, s)
+		return nil, fmt.Errorf(
+			"--%s=%s: only GPU models joined by | are features here; all of a job's GPUs are of one model", opt, s)
 	}
 	out := strings.Split(s, "|")
 	if slices.Contains(out, "") {
@@ -276,7 +285,8 @@ func (s *settings) account(sub *api.Submission, _ *resources, m machine) error {
 		return err
 	}
 	if unconfigured(queues) {
-		s.warnings = append(s.warnings, fmt.Sprintf("--account=%s counts for nothing: no queue is configured here, and all jobs are in the queue %s", sub.Queue, noQueue))
+		s.warnings = append(s.warnings,
+			fmt.Sprintf("--account=%s counts for nothing: no queue is configured here, and all jobs are in the queue %s", sub.Queue, noQueue))
 		sub.Queue = ""
 	}
 	return nil
@@ -415,7 +425,8 @@ func (s *settings) after(sub *api.Submission, _ *resources, m machine) error {
 
 // Dependencies translates --dependency, and returns whether one of the conditions is enough; jobs finds elements
 // of arrays. An unknown job is an error; Slurm would take it for one that is over.
-func Dependencies(text string, jobs func() ([]api.Job, error), job func(int) (api.Job, error)) (out []api.After, anyOf bool, err error) {
+func Dependencies(text string, jobs func() ([]api.Job, error), job func(int) (api.Job, error)) (out []api.After,
+	anyOf bool, err error) {
 	d, err := ParseDependency(text)
 	if err != nil {
 		return nil, false, fmt.Errorf("job dependency problem: %w", err)
@@ -433,7 +444,8 @@ func Dependencies(text string, jobs func() ([]api.Job, error), job func(int) (ap
 			}
 			i := slices.IndexFunc(all, func(j api.Job) bool { return j.Array == t.Job && j.Index == t.Index })
 			if i < 0 {
-				return nil, false, fmt.Errorf("--dependency=%s: there is no job %d_%d: %w", text, t.Job, t.Index, ErrNoJob)
+				return nil, false, fmt.Errorf("--dependency=%s: there is no job %d_%d: %w", text, t.Job, t.Index,
+					ErrNoJob)
 			}
 			a.Job = all[i].ID
 		} else if a.Job != 0 {
@@ -475,7 +487,9 @@ func (s *settings) environment(sub *api.Submission, r *resources, m machine) err
 		if err != nil {
 			return fmt.Errorf("--export-file: %w", err)
 		}
-		env = slices.DeleteFunc(strings.Split(string(text), "\x00"), func(e string) bool { return strings.Index(e, "=") <= 0 })
+		env = slices.DeleteFunc(strings.Split(string(text), "\x00"), func(e string) bool {
+			return strings.Index(e, "=") <= 0
+		})
 	}
 	out, err := export(s.get("export"), env)
 	if err != nil {
@@ -499,13 +513,15 @@ func (s *settings) environment(sub *api.Submission, r *resources, m machine) err
 	if r.gpusPerTask > 0 {
 		add("SLURM_GPUS_PER_TASK", strconv.Itoa(r.gpusPerTask))
 	}
-	for _, o := range []struct{ opt, name string }{{"cpus-per-gpu", "SLURM_CPUS_PER_GPU"}, {"gpus", "SLURM_GPUS"}, {"gpus-per-node", "SLURM_GPUS_PER_NODE"},
+	for _, o := range []struct{ opt, name string }{{"cpus-per-gpu", "SLURM_CPUS_PER_GPU"}, {"gpus", "SLURM_GPUS"},
+		{"gpus-per-node", "SLURM_GPUS_PER_NODE"},
 		{"ntasks-per-gpu", "SLURM_NTASKS_PER_GPU"}, {"ntasks-per-node", "SLURM_NTASKS_PER_NODE"}} {
 		if s.has(o.opt) {
 			add(o.name, s.get(o.opt))
 		}
 	}
-	for _, o := range []struct{ opt, name string }{{"mem", "SLURM_MEM_PER_NODE"}, {"mem-per-cpu", "SLURM_MEM_PER_CPU"}, {"mem-per-gpu", "SLURM_MEM_PER_GPU"}} {
+	for _, o := range []struct{ opt, name string }{{"mem", "SLURM_MEM_PER_NODE"}, {"mem-per-cpu", "SLURM_MEM_PER_CPU"},
+		{"mem-per-gpu", "SLURM_MEM_PER_GPU"}} {
 		if v, err := ParseMemory(s.get(o.opt)); err == nil {
 			add(o.name, strconv.FormatInt(v, 10))
 		}

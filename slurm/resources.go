@@ -43,7 +43,8 @@ func parseGPUs(opt, s string) (gpuAsk, error) {
 	n, good := number(count, cluster.MaxGPUsPerNode)
 	if !good {
 		if _, isNum := number(count, 1<<40); isNum {
-			return gpuAsk{}, fmt.Errorf("--%s=%s: %s: no machine has more than %d GPUs", opt, s, notHere, cluster.MaxGPUsPerNode)
+			return gpuAsk{}, fmt.Errorf("--%s=%s: %s: no machine has more than %d GPUs", opt, s, notHere,
+				cluster.MaxGPUsPerNode)
 		}
 		return gpuAsk{}, fmt.Errorf("--%s=%s: %q is not a number of GPUs", opt, s, count)
 	}
@@ -68,7 +69,8 @@ func parseGres(opt, s string) (gpuAsk, error) {
 	if last := f[len(f)-1]; len(f) > 1 && last != "" && last[0] >= '0' && last[0] <= '9' && !endsInProfile(last) {
 		n, ok := number(last, cluster.MaxGPUsPerNode)
 		if !ok && f[0] == "gpu" {
-			return gpuAsk{}, fmt.Errorf("--%s=%s: %q is not a number of GPUs up to %d", opt, s, last, cluster.MaxGPUsPerNode)
+			return gpuAsk{}, fmt.Errorf("--%s=%s: %q is not a number of GPUs up to %d", opt, s, last,
+				cluster.MaxGPUsPerNode)
 		}
 		if f[0] == "mps" {
 			return parseMPS(opt, s, last)
@@ -79,7 +81,8 @@ func parseGres(opt, s string) (gpuAsk, error) {
 	case f[0] == "shard":
 		return gpuAsk{}, fmt.Errorf("--%s=%s: only the site knows how much of a device a shard is; write mps:PERCENT or a #MUSTER --share=PERCENT line", opt, s)
 	case f[0] != "gpu" || len(f) > 2 || len(f) == 2 && f[1] == "":
-		return gpuAsk{}, fmt.Errorf("--%s=%s: Invalid generic resource (gres) specification: write gpu[:type][:number] or mps:percent", opt, s)
+		return gpuAsk{}, fmt.Errorf(
+			"--%s=%s: Invalid generic resource (gres) specification: write gpu[:type][:number] or mps:percent", opt, s)
 	case len(f) == 2:
 		ask.typ = f[1]
 	}
@@ -120,7 +123,8 @@ func isProfile(s string) bool {
 // take merges a request for devices into r.
 func (r *resources) take(opt string, a gpuAsk, total int) error {
 	if r.gpus != 0 && total != r.gpus {
-		return fmt.Errorf("--%s makes %d GPUs where another option makes %d: %s on one machine", opt, total, r.gpus, notHere)
+		return fmt.Errorf("--%s makes %d GPUs where another option makes %d: %s on one machine", opt, total, r.gpus,
+			notHere)
 	}
 	r.gpus = total
 	if a.share > 0 {
@@ -137,7 +141,8 @@ func (r *resources) take(opt string, a gpuAsk, total int) error {
 		}
 	}
 	if len(r.types) > 0 && !slices.Contains(r.types, typ) {
-		return fmt.Errorf("--%s asks for GPUs of type %s in addition to %s: the GPUs of a job are of one model", opt, typ, r.types[0])
+		return fmt.Errorf("--%s asks for GPUs of type %s in addition to %s: the GPUs of a job are of one model", opt,
+			typ, r.types[0])
 	}
 	r.types = []string{typ}
 	return nil
@@ -415,7 +420,8 @@ func resolveTypes(types []string, nodes []api.Node) ([]string, error) {
 	for _, t := range types {
 		hit := modelsLike(t, nodes)
 		if len(hit) == 0 {
-			return nil, says("GPU type %s: %s (there are: %s)", strconv.Quote(t), notHere, strings.Join(models(nodes), ", "))
+			return nil, says("GPU type %s: %s (there are: %s)", strconv.Quote(t), notHere,
+				strings.Join(models(nodes), ", "))
 		}
 		for _, m := range hit {
 			if !slices.Contains(out, m) {

@@ -89,7 +89,8 @@ func (c *command) sacct() (int, error) {
 	}
 	rows := v.rows(&l.filter, true)
 	slices.SortStableFunc(rows, func(a, b row) int {
-		return cmp.Or(cmp.Compare(arrayOrID(a.Job), arrayOrID(b.Job)), cmp.Compare(a.Index, b.Index), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(arrayOrID(a.Job), arrayOrID(b.Job)), cmp.Compare(a.Index, b.Index),
+			cmp.Compare(a.ID, b.ID))
 	})
 	if l.set.has("json") {
 		return 0, c.json("jobs", jobsJSON(v, rows))
@@ -142,7 +143,8 @@ func (c *command) span(l *listing) (since, until time.Time, err error) {
 // back.
 func acctWhen(s string, now time.Time) (time.Time, error) {
 	t, err := ParseWhen(s, now)
-	if err != nil || !t.After(now) || strings.HasPrefix(strings.ToLower(s), "now") || strings.Contains(s, "-") || strings.Contains(strings.ToLower(s), "tomorrow") {
+	if err != nil || !t.After(now) || strings.HasPrefix(strings.ToLower(s), "now") || strings.Contains(s, "-") ||
+		strings.Contains(strings.ToLower(s), "tomorrow") {
 		return t, err
 	}
 	if t.Sub(now) <= 24*time.Hour && strings.Contains(s, ":") {
@@ -256,16 +258,22 @@ var acctFields = sync.OnceValue(func() []acctField[record] {
 		{"AveVMSize", 10, false, unmeasured},
 		{"Cluster", 10, false, func(*view, record) string { return "muster" }},
 		{"Comment", 14, false, only(func(_ *view, r record) string { return r.Submission.Comment })},
-		{"Constraints", 10, false, only(func(_ *view, r record) string { return strings.Join(r.Submission.GPUTypes, "|") })},
-		{"CPUTime", 10, false, func(v *view, r record) string { return longClock(ranFor(r.Job, v.now) * time.Duration(cpus(r.Job))) }},
-		{"CPUTimeRAW", 10, false, func(v *view, r record) string { return seconds(ranFor(r.Job, v.now) * time.Duration(cpus(r.Job))) }},
+		{"Constraints", 10, false,
+			only(func(_ *view, r record) string { return strings.Join(r.Submission.GPUTypes, "|") })},
+		{"CPUTime", 10, false, func(v *view, r record) string {
+			return longClock(ranFor(r.Job, v.now) * time.Duration(cpus(r.Job)))
+		}},
+		{"CPUTimeRAW", 10, false, func(v *view, r record) string {
+			return seconds(ranFor(r.Job, v.now) * time.Duration(cpus(r.Job)))
+		}},
 		{"DerivedExitCode", 15, false, only(func(_ *view, r record) string { return exitText(r.Job) })},
 		{"Elapsed", 10, false, func(v *view, r record) string { return longClock(ranFor(r.Job, v.now)) }},
 		{"ElapsedRaw", 10, false, func(v *view, r record) string { return seconds(ranFor(r.Job, v.now)) }},
 		{"Eligible", 19, false, only(func(_ *view, r record) string { return stamp(r.Eligible, "Unknown") })},
 		{"End", 19, false, func(_ *view, r record) string { return stamp(r.Ended, "Unknown") }},
 		{"ExitCode", 8, false, func(_ *view, r record) string { return exitText(r.Job) }},
-		{"GPUHours", 10, false, only(func(_ *view, r record) string { return strconv.FormatFloat(r.GPUHours, 'f', 2, 64) })},
+		{"GPUHours", 10, false,
+			only(func(_ *view, r record) string { return strconv.FormatFloat(r.GPUHours, 'f', 2, 64) })},
 		{"Group", 9, false, only(func(_ *view, r record) string { return groupName(r.User) })},
 		{"JobID", 12, true, func(_ *view, r record) string { return r.text((&row{Job: r.Job}).idText()) }},
 		{"JobIDRaw", 12, true, func(_ *view, r record) string { return r.text(strconv.Itoa(r.ID)) }},
@@ -276,7 +284,9 @@ var acctFields = sync.OnceValue(func() []acctField[record] {
 		{"MaxVMSizeNode", 14, false, unmeasured},
 		{"NCPUS", 10, false, func(_ *view, r record) string { return strconv.FormatInt(cpus(r.Job), 10) }},
 		{"NNodes", 8, false, func(*view, record) string { return "1" }},
-		{"NodeList", 15, false, func(_ *view, r record) string { return cmpOr(nodeOf(row{Job: r.Job}), "None assigned") }},
+		{"NodeList", 15, false, func(_ *view, r record) string {
+			return cmpOr(nodeOf(row{Job: r.Job}), "None assigned")
+		}},
 		{"NTasks", 8, false, func(_ *view, r record) string { return map[bool]string{true: "1"}[r.step != ""] }},
 		{"Partition", 10, false, only(func(v *view, r record) string { return v.partitionText(r.Job) })},
 		{"Planned", 10, false, only(func(v *view, r record) string { return longClock(planned(v, r)) })},

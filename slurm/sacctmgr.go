@@ -39,7 +39,8 @@ It changes nothing: queues, and who may use them, are in the configuration (docs
 `
 
 // entities are the words that show accepts, the full name first.
-var entities = [][]string{{"account", "accounts", "acct"}, {"association", "associations", "assoc", "assocs"}, {"user", "users"}, {"qos"}, {"cluster", "clusters"}}
+var entities = [][]string{{"account", "accounts", "acct"}, {"association", "associations", "assoc", "assocs"},
+	{"user", "users"}, {"qos"}, {"cluster", "clusters"}}
 
 // entity is a line of any of sacctmgr's tables.
 type entity struct {
@@ -75,7 +76,8 @@ func (c *command) sacctmgr() (int, error) {
 		c.printf("%s\n", version)
 		return 0, nil
 	default:
-		return 1, fmt.Errorf("invalid keyword: %w", cluster.Unknown("verb", verb, []string{"show", "list", "help", "version"}))
+		return 1, fmt.Errorf("invalid keyword: %w",
+			cluster.Unknown("verb", verb, []string{"show", "list", "help", "version"}))
 	}
 	if len(rest) < 2 {
 		return 1, fmt.Errorf("show what? %s", entityNames())
@@ -87,7 +89,8 @@ func (c *command) sacctmgr() (int, error) {
 		}
 	}
 	if kind == "" {
-		return 1, fmt.Errorf("show %s is not supported: there is no such thing here; there are %s", rest[1], entityNames())
+		return 1, fmt.Errorf("show %s is not supported: there is no such thing here; there are %s", rest[1],
+			entityNames())
 	}
 	return 0, c.entities(&s, kind, rest[2:])
 }
@@ -102,8 +105,10 @@ func entityNames() string {
 
 // entities prints one of the tables.
 func (c *command) entities(s *settings, kind string, words []string) error {
-	format := map[string]string{"account": "Account,Descr,Org", "user": "User,Def Acct,Admin", "association": "Cluster,Account,User,Partition,Share,GrpTRES,MaxJobs,QOS,Def QOS",
-		"qos": "Name,Priority,Preempt,PreemptMode,Flags", "cluster": "Cluster,ControlHost,ControlPort,RPC,Share,QOS,Def QOS"}[kind]
+	format := map[string]string{"account": "Account,Descr,Org", "user": "User,Def Acct,Admin",
+		"association": "Cluster,Account,User,Partition,Share,GrpTRES,MaxJobs,QOS,Def QOS",
+		"qos":         "Name,Priority,Preempt,PreemptMode,Flags",
+		"cluster":     "Cluster,ControlHost,ControlPort,RPC,Share,QOS,Def QOS"}[kind]
 	var users, accounts, names []string
 	with := s.has("associations")
 	for _, w := range words {
@@ -159,8 +164,11 @@ func renamed(format string) string {
 	parts := strings.Split(format, ",")
 	for i, p := range parts {
 		name, width, _ := strings.Cut(strings.TrimSpace(p), "%")
-		if other := map[string]string{"defaultaccount": "Def Acct", "defacct": "Def Acct", "defaultacct": "Def Acct", "adminlevel": "Admin", "description": "Descr", "organization": "Org", "fairshare": "Share",
-			"defaultqos": "Def QOS", "defqos": "Def QOS", "parentname": "Par Name", "parent": "Par Name", "qoslevel": "QOS", "accounts": "Account", "users": "User", "names": "Name"}[strings.ToLower(name)]; other != "" {
+		if other := map[string]string{"defaultaccount": "Def Acct", "defacct": "Def Acct", "defaultacct": "Def Acct",
+			"adminlevel": "Admin", "description": "Descr", "organization": "Org", "fairshare": "Share",
+			"defaultqos": "Def QOS", "defqos": "Def QOS", "parentname": "Par Name", "parent": "Par Name",
+			"qoslevel": "QOS", "accounts": "Account", "users": "User",
+			"names": "Name"}[strings.ToLower(name)]; other != "" {
 			if parts[i] = other; width != "" {
 				parts[i] += "%" + width
 			}
@@ -173,7 +181,8 @@ func renamed(format string) string {
 func (c *command) entityRows(kind string, each bool) ([]entity, error) {
 	switch kind {
 	case "qos":
-		return []entity{{name: "critical", about: "best-effort,standard", rank: 2}, {name: "standard", about: "best-effort", rank: 1}, {name: "best-effort"}}, nil
+		return []entity{{name: "critical", about: "best-effort,standard", rank: 2},
+			{name: "standard", about: "best-effort", rank: 1}, {name: "best-effort"}}, nil
 	case "cluster":
 		return []entity{{name: "muster"}}, nil
 	}

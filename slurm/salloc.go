@@ -20,7 +20,8 @@ var sallocOptions = sync.OnceValue(func() []option {
 	var out []option
 	for _, o := range batchOptions {
 		switch o.name {
-		case "array", "wrap", "parsable", "wait", "test-only", "ignore-pbs", "export", "export-file", "input", "output", "error", "open-mode", "requeue", "no-requeue":
+		case "array", "wrap", "parsable", "wait", "test-only", "ignore-pbs", "export", "export-file", "input", "output",
+			"error", "open-mode", "requeue", "no-requeue":
 			continue
 		}
 		if rest, ok := strings.CutPrefix(o.env, "SBATCH_"); ok {
@@ -30,8 +31,10 @@ var sallocOptions = sync.OnceValue(func() []option {
 	}
 	return append(out,
 		option{name: "bell", use: warned, note: "no bell is rung"},
-		option{name: "immediate", short: 'I', arg: optional, use: refused, note: "sbatch --test-only says when a job would start"},
-		option{name: "kill-command", short: 'K', arg: optional, use: warned, note: "what runs in an allocation ends with it"},
+		option{name: "immediate", short: 'I', arg: optional, use: refused,
+			note: "sbatch --test-only says when a job would start"},
+		option{name: "kill-command", short: 'K', arg: optional, use: warned,
+			note: "what runs in an allocation ends with it"},
 		option{name: "no-bell"},
 		option{name: "no-shell"},
 		option{name: "x11", arg: optional, use: refused, note: "ssh -X to this machine, and start salloc there"})

@@ -87,7 +87,8 @@ func testText(j api.Job) string {
 	if j.AtEarliest {
 		at = "at the earliest at"
 	}
-	return fmt.Sprintf("Job %d to start %s %s using %d processors on nodes %s in partition %s", j.ID, at, stamp(j.Expected, "an unknown time"), cpus(&j), node, parts)
+	return fmt.Sprintf("Job %d to start %s %s using %d processors on nodes %s in partition %s", j.ID, at,
+		stamp(j.Expected, "an unknown time"), cpus(&j), node, parts)
 }
 
 // waitFor waits for a job, or all elements of its array, and returns the

@@ -77,7 +77,8 @@ func (c *command) cancelAll(l *listing, v *view) (int, error) {
 		}
 		if j, err := c.svc.Job(ref.id); err == nil && stateOf(&j).over {
 			if l.set.has("verbose") && !quiet {
-				c.errorf("scancel: error: Kill job error on job id %d: Job/step already completing or completed\n", ref.id)
+				c.errorf("scancel: error: Kill job error on job id %d: Job/step already completing or completed\n",
+					ref.id)
 			}
 			continue // as with Slurm, that is no failure
 		}

@@ -24,7 +24,8 @@ var scontrolOptions = []option{
 	{name: "version", short: 'V'},
 }
 
-var scontrolVerbs = []string{"hold", "uhold", "release", "requeue", "requeuehold", "suspend", "resume", "show", "update", "wait_job", "write", "ping", "version", "help", "top"}
+var scontrolVerbs = []string{"hold", "uhold", "release", "requeue", "requeuehold", "suspend", "resume", "show",
+	"update", "wait_job", "write", "ping", "version", "help", "top"}
 
 const scontrolHelp = `Usage: scontrol [-d] [-o] [--json] VERB ...
 
@@ -86,8 +87,10 @@ func (c *command) each(verb string, args []string) (int, error) {
 		}
 		return c.svc.Hold(id)
 	}
-	act, ok := map[string]func(int) error{"hold": c.svc.Hold, "uhold": c.svc.Hold, "release": c.svc.Release, "requeue": c.svc.Requeue, "requeuehold": again,
-		"suspend": c.svc.Suspend, "resume": c.svc.Resume, "wait_job": wait, "top": c.top}[verb]
+	act, ok := map[string]func(int) error{
+		"hold": c.svc.Hold, "uhold": c.svc.Hold, "release": c.svc.Release, "requeue": c.svc.Requeue,
+		"requeuehold": again,
+		"suspend":     c.svc.Suspend, "resume": c.svc.Resume, "wait_job": wait, "top": c.top}[verb]
 	if !ok {
 		return 1, fmt.Errorf("invalid keyword: %w", cluster.Unknown("verb", verb, scontrolVerbs))
 	}
@@ -194,7 +197,8 @@ func (c *command) show(s *settings, args []string) (int, error) {
 		}
 		return 0, err
 	}
-	return 1, fmt.Errorf("invalid entity: %w", cluster.Unknown("thing to show", what, []string{"job", "node", "partition", "hostnames", "hostlist"}))
+	return 1, fmt.Errorf("invalid entity: %w",
+		cluster.Unknown("thing to show", what, []string{"job", "node", "partition", "hostnames", "hostlist"}))
 }
 
 func (c *command) showJobs(s *settings, names string) (int, error) {
@@ -257,10 +261,12 @@ func (v *view) jobBlock(r *row, details bool) []string {
 		fmt.Sprintf("UserId=%s(%s) GroupId=%s(%s) MCS_label=N/A", j.User, idOf(j.User), group, gid),
 		fmt.Sprintf("Priority=%d Nice=%d Account=%s QOS=%s", priority(j), nice(j), orNull(s.Queue), orNull(s.Tier)),
 		fmt.Sprintf("JobState=%s Reason=%s Dependency=%s", stateOf(j).name, reason(j), dependencyText(j)),
-		fmt.Sprintf("Requeue=%d Restarts=%d BatchFlag=%d Reboot=0 ExitCode=%s", requeue, j.Restarts, batch, exitText(j)),
+		fmt.Sprintf("Requeue=%d Restarts=%d BatchFlag=%d Reboot=0 ExitCode=%s", requeue, j.Restarts, batch,
+			exitText(j)),
 		fmt.Sprintf("RunTime=%s TimeLimit=%s TimeMin=N/A", longClock(ranFor(j, v.now)), longLimit(s)),
 		fmt.Sprintf("SubmitTime=%s EligibleTime=%s", stamp(&j.Submitted, "Unknown"), stamp(j.Eligible, "Unknown")),
-		fmt.Sprintf("StartTime=%s EndTime=%s Deadline=%s", startOf(j), stamp(endOf(j), "Unknown"), stamp(s.Deadline, "N/A")),
+		fmt.Sprintf("StartTime=%s EndTime=%s Deadline=%s", startOf(j), stamp(endOf(j), "Unknown"),
+			stamp(s.Deadline, "N/A")),
 		"Partition=" + v.partitionText(j),
 		"ReqNodeList=(null) ExcNodeList=(null)",
 		"NodeList=" + nodeOf(*r),
@@ -282,7 +288,8 @@ func (v *view) jobBlock(r *row, details bool) []string {
 		lines = append(lines, "TresPerJob="+gresText(j))
 	}
 	if details && len(j.Devices) > 0 {
-		lines = append(lines, fmt.Sprintf("JOB_GRES=gpu:%d Nodes=%s GRES=gpu:%d(IDX:%s)", gpus(j), j.Node, gpus(j), deviceText(j)))
+		lines = append(lines,
+			fmt.Sprintf("JOB_GRES=gpu:%d Nodes=%s GRES=gpu:%d(IDX:%s)", gpus(j), j.Node, gpus(j), deviceText(j)))
 	}
 	if j.Reason != "" {
 		lines = append(lines, "SystemComment="+j.Reason)
@@ -427,10 +434,13 @@ func (c *command) showPartitions(s *settings, names string) (int, error) {
 			"PartitionName=" + p.Name,
 			"AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL",
 			"AllocNodes=ALL Default=" + yes[p.Default] + " QoS=N/A",
-			"DefaultTime=" + limit(p.DefaultTime, "NONE") + " DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO",
-			"MaxNodes=UNLIMITED MaxTime=" + limit(p.MaxTime, "UNLIMITED") + " MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED",
+			"DefaultTime=" + limit(p.DefaultTime, "NONE") +
+				" DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO",
+			"MaxNodes=UNLIMITED MaxTime=" + limit(p.MaxTime, "UNLIMITED") +
+				" MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED",
 			"Nodes=" + CompressHosts(p.Nodes),
-			fmt.Sprintf("PriorityJobFactor=1 PriorityTier=%d RootOnly=NO ReqResv=NO OverSubscribe=NO", max(p.PriorityTier, 1)),
+			fmt.Sprintf("PriorityJobFactor=1 PriorityTier=%d RootOnly=NO ReqResv=NO OverSubscribe=NO",
+				max(p.PriorityTier, 1)),
 			fmt.Sprintf("State=UP TotalCPUs=%d TotalNodes=%d SelectTypeParameters=NONE", cpu, len(p.Nodes)),
 			fmt.Sprintf("TRES=cpu=%d,mem=%dM,node=%d,billing=%d", cpu, ram, len(p.Nodes), cpu),
 		})

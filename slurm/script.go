@@ -58,7 +58,8 @@ func parseDirectives(name, text string) (directives, error) {
 		if into == &d.muster {
 			for _, w := range words {
 				if len(w) > 1 && w[0] == '-' && w[1] != '-' {
-					return directives{}, fmt.Errorf("%s: line %d: %s: #MUSTER lines take long options only", name, i+1, w)
+					return directives{},
+						fmt.Errorf("%s: line %d: %s: #MUSTER lines take long options only", name, i+1, w)
 				}
 			}
 		}

@@ -49,7 +49,8 @@ func (s *settings) apply(opts []found, l layer, where string) error {
 			}
 			return fmt.Errorf("%s--%s is not supported: %s", where, o.opt.name, o.opt.note)
 		case warned:
-			if w := fmt.Sprintf("%s--%s is ignored: %s", where, o.opt.name, o.opt.note); !slices.Contains(s.warnings, w) {
+			if w := fmt.Sprintf("%s--%s is ignored: %s", where, o.opt.name, o.opt.note); !slices.Contains(s.warnings,
+				w) {
 				s.warnings = append(s.warnings, w)
 			}
 			continue

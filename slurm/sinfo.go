@@ -40,7 +40,8 @@ var sinfoOptions = []option{
 	{name: "nodes", short: 'n', arg: needs},
 	{name: "noheader", short: 'h'},
 	{name: "partition", short: 'p', arg: needs},
-	{name: "sort", short: 'S', arg: needs, use: warned, note: "the order is that of the partitions; sort(1) knows others"},
+	{name: "sort", short: 'S', arg: needs, use: warned,
+		note: "the order is that of the partitions; sort(1) knows others"},
 	{name: "states", short: 't', arg: needs},
 	{name: "summarize", short: 's'},
 	{name: "usage"},
@@ -75,7 +76,8 @@ func (v *view) describe(n api.Node) *nodeState {
 	}
 	running := false
 	for i := range v.jobs {
-		if j := &v.jobs[i]; j.Node == n.Name && (stateOf(j).code == "R" || stateOf(j).code == "CF" || stateOf(j).code == "CG" || stateOf(j).code == "S") {
+		if j := &v.jobs[i]; j.Node == n.Name &&
+			(stateOf(j).code == "R" || stateOf(j).code == "CF" || stateOf(j).code == "CG" || stateOf(j).code == "S") {
 			running = true
 			s.cpus += cpus(j)
 			s.ram += memory(j)
@@ -115,7 +117,9 @@ func (v *view) nodeRows(l *listing, each, noStates bool) []nodeRow {
 				len(l.states) > 0 && !slices.Contains(l.states, n.state) && !slices.Contains(l.states, n.short) {
 				continue
 			}
-			k := slices.IndexFunc(out[from:], func(r nodeRow) bool { return !each && (noStates || r.nodes[0].state == n.state) })
+			k := slices.IndexFunc(out[from:], func(r nodeRow) bool {
+				return !each && (noStates || r.nodes[0].state == n.state)
+			})
 			if k >= 0 {
 				out[from+k].nodes = append(out[from+k].nodes, n)
 			} else {
@@ -184,7 +188,8 @@ func (c *command) nodeListing() (l listing, rest []string, done bool, err error)
 	if l.nodes, err = ExpandHosts(l.set.get("nodes")); err != nil {
 		return l, nil, true, err
 	}
-	known := []string{"down", "idle", "alloc", "allocated", "mix", "mixed", "drain", "drained", "draining", "drng", "completing", "reserved", "maint",
+	known := []string{"down", "idle", "alloc", "allocated", "mix", "mixed", "drain", "drained", "draining", "drng",
+		"completing", "reserved", "maint",
 		"unknown", "fail", "planned", "future", "power_down", "powered_down", "no_respond"}
 	if l.set.has("states") && l.set.get("states") != "all" {
 		for _, s := range strings.Split(strings.ToLower(l.set.get("states")), ",") {
@@ -337,7 +342,8 @@ var nodeFields = sync.OnceValue(func() []field[nodeRow] {
 		{'C', "cpusstate", "CPUS(A/I/O/T)", "", func(_ *view, r nodeRow) string { return r.cpuCounts() }},
 		{'d', "disk", "TMP_DISK", "", nodeText("0")},
 		{'D', "nodes", "NODES", "", func(_ *view, r nodeRow) string { return strconv.Itoa(len(r.nodes)) }},
-		{'e', "freemem", "FREE_MEM", "", first(func(n *nodeState) string { return strconv.FormatInt(max(n.RAM-n.ram, 0), 10) })},
+		{'e', "freemem", "FREE_MEM", "",
+			first(func(n *nodeState) string { return strconv.FormatInt(max(n.RAM-n.ram, 0), 10) })},
 		{'E', "reason", "REASON", "", first(func(n *nodeState) string { return n.reason })},
 		{'f', "features", "AVAIL_FEATURES", "", nodeText("(null)")},
 		{'F', "nodeaiot", "NODES(A/I/O/T)", "", func(_ *view, r nodeRow) string {
@@ -364,7 +370,9 @@ var nodeFields = sync.OnceValue(func() []field[nodeRow] {
 		{'n', "nodehost", "HOSTNAMES", "", first(func(n *nodeState) string { return n.Name })},
 		{'N', "nodelist", "NODELIST", "", func(_ *view, r nodeRow) string { return CompressHosts(r.names()) }},
 		{'o', "nodeaddr", "NODE_ADDR", "", first(func(n *nodeState) string { return n.Name })},
-		{'p', "prioritytier", "PRIO_TIER", "", func(_ *view, r nodeRow) string { return strconv.FormatInt(max(r.part.PriorityTier, 1), 10) }},
+		{'p', "prioritytier", "PRIO_TIER", "", func(_ *view, r nodeRow) string {
+			return strconv.FormatInt(max(r.part.PriorityTier, 1), 10)
+		}},
 		{'P', "partition", "PARTITION", "", func(_ *view, r nodeRow) string { return starred(r.part) }},
 		{'r', "root", "ROOT", "", nodeText("no")},
 		{'R', "partitionname", "PARTITION", "", func(_ *view, r nodeRow) string { return r.part.Name }},
@@ -378,7 +386,8 @@ var nodeFields = sync.OnceValue(func() []field[nodeRow] {
 		{'X', "sockets", "SOCKETS", "", nodeText("1")},
 		{'Y', "cores", "CORES", "", first(func(n *nodeState) string { return strconv.FormatInt(n.CPU/1000, 10) })},
 		{'Z', "threads", "THREADS", "", nodeText("1")},
-		{'z', "socketcorethread", "S:C:T", "", first(func(n *nodeState) string { return fmt.Sprintf("1:%d:1", n.CPU/1000) })},
+		{'z', "socketcorethread", "S:C:T", "",
+			first(func(n *nodeState) string { return fmt.Sprintf("1:%d:1", n.CPU/1000) })},
 		{0, "gresused", "GRES_USED", "", first(gresUsed)},
 	}
 })

@@ -131,8 +131,12 @@ func sprioFields(norm bool) []field[rated] {
 		small, large byte
 		header       string
 		of           func(*api.Factors) float64
-	}{{'a', 'A', "AGE", func(f *api.Factors) float64 { return f.Age }}, {'f', 'F', "FAIRSHARE", func(f *api.Factors) float64 { return f.FairShare }},
-		{'j', 'J', "JOBSIZE", func(f *api.Factors) float64 { return f.Size }}, {'p', 'P', "PARTITION", func(f *api.Factors) float64 { return f.Partition }}} {
+	}{{'a', 'A', "AGE", func(f *api.Factors) float64 {
+		return f.Age
+	}}, {'f', 'F', "FAIRSHARE", func(f *api.Factors) float64 { return f.FairShare }},
+		{'j', 'J', "JOBSIZE", func(f *api.Factors) float64 {
+			return f.Size
+		}}, {'p', 'P', "PARTITION", func(f *api.Factors) float64 { return f.Partition }}} {
 		factor := func(_ *view, r rated) string {
 			if r.only {
 				return whole(f.of(r.weights))

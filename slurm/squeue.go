@@ -41,7 +41,8 @@ var squeueOptions = []option{
 	{name: "priority", short: 'P'},
 	{name: "qos", short: 'q', arg: needs},
 	{name: "reservation", short: 'R', arg: needs},
-	{name: "sort", short: 'S', arg: needs, use: warned, note: "the order is partition, state, place in the line; sort(1) knows others"},
+	{name: "sort", short: 'S', arg: needs, use: warned,
+		note: "the order is partition, state, place in the line; sort(1) knows others"},
 	{name: "start"},
 	{name: "states", short: 't', arg: needs},
 	{name: "steps", short: 's', arg: optional, use: refused, note: "Muster keeps no list of srun's steps"},
@@ -79,7 +80,8 @@ func (c *command) common(table []option, usage string) (l listing, rest []string
 	for _, f := range []struct {
 		name string
 		into *[]string
-	}{{"user", &l.users}, {"partition", &l.parts}, {"name", &l.names}, {"account", &l.accounts}, {"nodelist", &l.nodes}, {"qos", &l.qos}} {
+	}{{"user", &l.users}, {"partition", &l.parts}, {"name", &l.names}, {"account", &l.accounts}, {"nodelist", &l.nodes},
+		{"qos", &l.qos}} {
 		if l.set.has(f.name) {
 			*f.into = strings.Split(l.set.get(f.name), ",")
 		}
@@ -230,7 +232,9 @@ var jobFields = sync.OnceValue(func() []field[row] {
 		{'D', "numnodes", "NODES", "", fixed("1")},
 		{'e', "endtime", "END_TIME", "", func(_ *view, r row) string { return stamp(endOf(r.Job), "N/A") }},
 		{'E', "dependency", "DEPENDENCY", "", func(_ *view, r row) string { return dependencyText(r.Job) }},
-		{'f', "feature", "FEATURES", "", func(_ *view, r row) string { return orNull(strings.Join(r.Submission.GPUTypes, "|")) }},
+		{'f', "feature", "FEATURES", "", func(_ *view, r row) string {
+			return orNull(strings.Join(r.Submission.GPUTypes, "|"))
+		}},
 		{'F', "arrayjobid", "ARRAY_JOB_ID", "", func(_ *view, r row) string {
 			if r.Array != 0 {
 				return strconv.Itoa(r.Array)
@@ -255,10 +259,14 @@ var jobFields = sync.OnceValue(func() []field[row] {
 		{'n', "reqnodes", "REQ_NODES", "", fixed("")},
 		{'N', "nodelist", "NODELIST", "", func(_ *view, r row) string { return nodeOf(r) }},
 		{'o', "command", "COMMAND", "", func(_ *view, r row) string { return commandText(r.Job) }},
-		{'p', "priority", "PRIORITY", "", func(_ *view, r row) string { return fmt.Sprintf("%.14f", float64(priority(r.Job))/(1<<32)) }},
+		{'p', "priority", "PRIORITY", "", func(_ *view, r row) string {
+			return fmt.Sprintf("%.14f", float64(priority(r.Job))/(1<<32))
+		}},
 		{'P', "partition", "PARTITION", "", func(v *view, r row) string { return v.partitionText(r.Job) }},
 		{'q', "qos", "QOS", "", func(_ *view, r row) string { return orNull(r.Submission.Tier) }},
-		{'Q', "prioritylong", "PRIORITY", "", func(_ *view, r row) string { return strconv.FormatInt(priority(r.Job), 10) }},
+		{'Q', "prioritylong", "PRIORITY", "", func(_ *view, r row) string {
+			return strconv.FormatInt(priority(r.Job), 10)
+		}},
 		{'r', "reason", "REASON", "", func(_ *view, r row) string { return reason(r.Job) }},
 		{'R', "reasonlist", "NODELIST(REASON)", "", func(_ *view, r row) string {
 			if n := nodeOf(r); n != "" {
@@ -271,7 +279,9 @@ var jobFields = sync.OnceValue(func() []field[row] {
 		{'T', "state", "STATE", "", func(_ *view, r row) string { return stateOf(r.Job).name }},
 		{'u', "username", "USER", "", func(_ *view, r row) string { return r.User }},
 		{'U', "userid", "UID", "", func(_ *view, r row) string { return idOf(r.User) }},
-		{'v', "reservation", "RESERVATION", "", func(_ *view, r row) string { return orNull(r.Submission.Reservation) }},
+		{'v', "reservation", "RESERVATION", "", func(_ *view, r row) string {
+			return orNull(r.Submission.Reservation)
+		}},
 		{'V', "submittime", "SUBMIT_TIME", "", func(_ *view, r row) string { return stamp(&r.Submitted, "N/A") }},
 		{'x', "", "EXC_NODES", "", fixed("")},
 		{'y', "nice", "NICE", "", func(_ *view, r row) string { return strconv.FormatInt(nice(r.Job), 10) }},
@@ -288,7 +298,9 @@ var jobFields = sync.OnceValue(func() []field[row] {
 		{0, "tres-per-job", "TRES_PER_JOB", "", func(_ *view, r row) string { return gresText(r.Job) }},
 		{0, "gres", "TRES_PER_NODE", "", func(_ *view, r row) string { return gresText(r.Job) }},
 		{0, "exit_code", "EXIT_CODE", "", func(_ *view, r row) string { return exitText(r.Job) }},
-		{0, "pendingtime", "PENDING_TIME", "", func(_ *view, r row) string { return strconv.FormatInt(int64(time.Duration(r.Waited)/time.Second), 10) }},
+		{0, "pendingtime", "PENDING_TIME", "", func(_ *view, r row) string {
+			return strconv.FormatInt(int64(time.Duration(r.Waited)/time.Second), 10)
+		}},
 		{0, "jobposition", "POSITION", "", func(_ *view, r row) string { return strconv.Itoa(r.Position) }},
 	}
 })

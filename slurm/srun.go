@@ -18,8 +18,10 @@ var srunOnly = []option{
 	{name: "compress", arg: optional, use: warned, note: "files are not sent"},
 	{name: "cpu-bind", arg: needs, use: warned, note: layout},
 	{name: "exact"},
-	{name: "immediate", short: 'I', arg: optional, use: refused, note: "sbatch --test-only says when a job would start"},
-	{name: "jobid", arg: needs, use: refused, note: "a step starts inside its job only; muster exec enters one from outside"},
+	{name: "immediate", short: 'I', arg: optional, use: refused,
+		note: "sbatch --test-only says when a job would start"},
+	{name: "jobid", arg: needs, use: refused,
+		note: "a step starts inside its job only; muster exec enters one from outside"},
 	{name: "kill-on-bad-exit", short: 'K', arg: optional},
 	{name: "label", short: 'l'},
 	{name: "mpi", arg: needs},
@@ -59,7 +61,8 @@ var srunOptions = sync.OnceValue(func() []option {
 		}
 		out = append(out, o)
 	}
-	out = append(out, option{name: "wait", short: 'W', arg: needs, use: warned, note: "tasks end by themselves; --kill-on-bad-exit ends the others"},
+	out = append(out, option{name: "wait", short: 'W', arg: needs, use: warned,
+		note: "tasks end by themselves; --kill-on-bad-exit ends the others"},
 		option{name: "test-only"})
 	return append(out, srunOnly...)
 })
@@ -128,7 +131,8 @@ func (c *command) attached(s *settings, opts []found, rest []string) (int, error
 		}
 		words := slices.Clone(c.svc.Step())
 		for _, o := range opts {
-			if slices.Contains([]string{"ntasks", "gpus-per-task", "ntasks-per-gpu", "label", "kill-on-bad-exit"}, o.opt.name) {
+			if slices.Contains([]string{"ntasks", "gpus-per-task", "ntasks-per-gpu", "label", "kill-on-bad-exit"},
+				o.opt.name) {
 				words = append(words, "--"+o.opt.name)
 				if o.opt.arg == needs || o.text != "" {
 					words[len(words)-1] += "=" + o.text
@@ -190,7 +194,9 @@ type layoutOf struct {
 func (s *settings) stepLayout(env []string) (layoutOf, error) {
 	var l layoutOf
 	with := &settings{of: map[string]setting{}}
-	if err := with.applyEnv(onlyEnv(env, "SLURM_NTASKS", "SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_GPU"), srunOptions()); err != nil {
+	if err := with.applyEnv(
+		onlyEnv(env, "SLURM_NTASKS", "SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_GPU"),
+		srunOptions()); err != nil {
 		return l, err
 	}
 	if s.has("gpus") || s.has("gres") || s.has("gpus-per-node") {
@@ -261,7 +267,8 @@ func (l *layoutOf) taskEnv(base []string, step, task int, gpus []string) []strin
 	}
 	n := strconv.Itoa(l.tasks)
 	own := []string{
-		"SLURM_PROCID=" + ids[task], "SLURM_LOCALID=" + ids[task], "SLURM_NODEID=0", "SLURM_GTIDS=" + strings.Join(ids, ","),
+		"SLURM_PROCID=" + ids[task], "SLURM_LOCALID=" + ids[task], "SLURM_NODEID=0",
+		"SLURM_GTIDS=" + strings.Join(ids, ","),
 		"SLURM_NTASKS=" + n, "SLURM_NPROCS=" + n, "SLURM_TASKS_PER_NODE=" + n,
 		"SLURM_STEP_ID=" + strconv.Itoa(step), "SLURM_STEPID=" + strconv.Itoa(step),
 		"SLURM_STEP_NUM_TASKS=" + n, "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_TASKS_PER_NODE=" + n,

@@ -97,7 +97,8 @@ func (s *stat) cpuTime() time.Duration {
 	for _, p := range s.Points {
 		cores += p.CPU
 	}
-	return time.Duration(s.Measured.CPU) + time.Duration(cores/float64(max(1, len(s.Points)))*s.Measured.Seconds*float64(time.Second))
+	return time.Duration(s.Measured.CPU) +
+		time.Duration(cores/float64(max(1, len(s.Points)))*s.Measured.Seconds*float64(time.Second))
 }
 
 func (s *stat) last() (p api.Point) {

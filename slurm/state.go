@@ -18,12 +18,16 @@ type state struct {
 }
 
 var states = []state{
-	{"PENDING", "PD", false}, {"RUNNING", "R", false}, {"SUSPENDED", "S", false}, {"COMPLETED", "CD", true}, {"CANCELLED", "CA", true},
-	{"FAILED", "F", true}, {"TIMEOUT", "TO", true}, {"NODE_FAIL", "NF", true}, {"PREEMPTED", "PR", true}, {"BOOT_FAIL", "BF", true},
+	{"PENDING", "PD", false}, {"RUNNING", "R", false}, {"SUSPENDED", "S", false}, {"COMPLETED", "CD", true},
+	{"CANCELLED", "CA", true},
+	{"FAILED", "F", true}, {"TIMEOUT", "TO", true}, {"NODE_FAIL", "NF", true}, {"PREEMPTED", "PR", true},
+	{"BOOT_FAIL", "BF", true},
 	{"DEADLINE", "DL", true}, {"OUT_OF_MEMORY", "OOM", true}, {"CONFIGURING", "CF", false}, {"COMPLETING", "CG", false},
 	// These never occur here, but are valid in filters.
-	{"RESIZING", "RS", false}, {"REQUEUED", "RQ", false}, {"REQUEUE_FED", "RF", false}, {"REQUEUE_HOLD", "RH", false}, {"REVOKED", "RV", true},
-	{"SIGNALING", "SI", false}, {"SPECIAL_EXIT", "SE", false}, {"STAGE_OUT", "SO", false}, {"STOPPED", "ST", false}, {"RESV_DEL_HOLD", "RD", false},
+	{"RESIZING", "RS", false}, {"REQUEUED", "RQ", false}, {"REQUEUE_FED", "RF", false}, {"REQUEUE_HOLD", "RH", false},
+	{"REVOKED", "RV", true},
+	{"SIGNALING", "SI", false}, {"SPECIAL_EXIT", "SE", false}, {"STAGE_OUT", "SO", false}, {"STOPPED", "ST", false},
+	{"RESV_DEL_HOLD", "RD", false},
 }
 
 // slurmState is Slurm's name of a state.

@@ -34,7 +34,8 @@ func (c *command) step(s *settings, words []string) (int, error) {
 		return 1, err
 	}
 	for _, e := range c.env { // --export never removes the job's own variables
-		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, "SLURM_") || name == "CUDA_VISIBLE_DEVICES" || name == "NVIDIA_VISIBLE_DEVICES" {
+		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, "SLURM_") || name == "CUDA_VISIBLE_DEVICES" ||
+			name == "NVIDIA_VISIBLE_DEVICES" {
 			if _, ok := lookupEnv(env, name); !ok {
 				env = append(env, e)
 			}
@@ -378,8 +379,10 @@ func (r *stepRun) task(i int) (*exec.Cmd, func(), error) {
 func (r *stepRun) names(task int) ask.FileNames {
 	get := func(n string) string { v, _ := lookupEnv(r.env, n); return v }
 	num := func(n string) int { v, _ := number(get(n), 1<<31); return int(v) }
-	return ask.FileNames{Job: num("SLURM_JOB_ID"), Array: num("SLURM_ARRAY_JOB_ID"), Index: num("SLURM_ARRAY_TASK_ID"), User: get("SLURM_JOB_USER"),
-		JobName: get("SLURM_JOB_NAME"), Node: get("SLURMD_NODENAME"), Task: task, Step: strconv.Itoa(r.number), Restart: num("SLURM_RESTART_COUNT")}
+	return ask.FileNames{Job: num("SLURM_JOB_ID"), Array: num("SLURM_ARRAY_JOB_ID"), Index: num("SLURM_ARRAY_TASK_ID"),
+		User:    get("SLURM_JOB_USER"),
+		JobName: get("SLURM_JOB_NAME"), Node: get("SLURMD_NODENAME"), Task: task, Step: strconv.Itoa(r.number),
+		Restart: num("SLURM_RESTART_COUNT")}
 }
 
 func findProgram(name string, env []string) (string, error) {

@@ -63,7 +63,8 @@ func (c *command) update(args []string) (int, error) {
 	return code, nil
 }
 
-var updatable = []string{"account", "arraytaskthrottle", "comment", "deadline", "dependency", "eligibletime", "jobname", "name", "nice", "partition", "priority", "qos",
+var updatable = []string{"account", "arraytaskthrottle", "comment", "deadline", "dependency", "eligibletime", "jobname",
+	"name", "nice", "partition", "priority", "qos",
 	"requeue", "reservationname", "starttime", "timelimit"}
 
 // change translates one field.
@@ -148,10 +149,12 @@ func changeNumber(u *api.Update, field, text string) error {
 func (c *command) updateNode(names string, pairs map[string]string, keys []string) (int, error) {
 	for _, k := range keys {
 		if k != "nodename" && k != "state" && k != "reason" {
-			return 1, fmt.Errorf("this field cannot be changed: %w", cluster.Unknown("field", k, []string{"state", "reason"}))
+			return 1, fmt.Errorf("this field cannot be changed: %w",
+				cluster.Unknown("field", k, []string{"state", "reason"}))
 		}
 	}
-	state, ok := map[string]string{"drain": "draining", "down": "down", "resume": "up", "undrain": "up", "idle": "up"}[strings.ToLower(pairs["state"])]
+	state, ok := map[string]string{"drain": "draining", "down": "down", "resume": "up", "undrain": "up",
+		"idle": "up"}[strings.ToLower(pairs["state"])]
 	if !ok {
 		return 1, fmt.Errorf("state=%s: write drain, resume or down", pairs["state"])
 	}

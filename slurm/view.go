@@ -95,7 +95,8 @@ func (r jobRef) is(j *api.Job) bool {
 
 func (v *view) match(f *filter, j *api.Job) bool {
 	in := func(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
-	if !in(f.users, j.User) || !in(f.names, j.Submission.Name) || !in(f.states, stateOf(j).name) || !in(f.accounts, j.Submission.Queue) ||
+	if !in(f.users, j.User) || !in(f.names, j.Submission.Name) || !in(f.states, stateOf(j).name) ||
+		!in(f.accounts, j.Submission.Queue) ||
 		!in(f.nodes, j.Node) || !in(f.qos, j.Submission.Tier) {
 		return false
 	}
@@ -123,7 +124,8 @@ func (v *view) rows(f *filter, each bool) []row {
 		}
 	}
 	slices.SortFunc(out, func(a, b row) int {
-		return cmp.Or(cmp.Compare(v.partIndex(a.Job), v.partIndex(b.Job)), cmp.Compare(stateIndex(a.Job), stateIndex(b.Job)),
+		return cmp.Or(cmp.Compare(v.partIndex(a.Job), v.partIndex(b.Job)),
+			cmp.Compare(stateIndex(a.Job), stateIndex(b.Job)),
 			cmp.Compare(linePlace(a.Job), linePlace(b.Job)), cmp.Compare(a.ID, b.ID))
 	})
 	if each {

@@ -329,7 +329,8 @@ func (c *Chooser) serve() {
 			continue
 		}
 		if saved := m[0].Cost - m[1].Cost; saved >= worth {
-			c.line = append(c.line, Want{Worth: saved / float64(max(1, m[1].GPUs)), At: int32(i), GPUs: int32(m[1].GPUs)})
+			c.line = append(c.line,
+				Want{Worth: saved / float64(max(1, m[1].GPUs)), At: int32(i), GPUs: int32(m[1].GPUs)})
 		}
 	}
 	served, _ := Serve(c.line, max(0, c.left[0]))

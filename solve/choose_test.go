@@ -73,7 +73,8 @@ func TestChoose(t *testing.T) {
 		}
 		worst, sum = max(worst, got/want-1), sum+got/want-1
 	}
-	t.Logf("%d of %d are exact, the mean gap is %.4f %%, the worst %.2f %%", exact, cases, 100*sum/float64(cases), 100*worst)
+	t.Logf("%d of %d are exact, the mean gap is %.4f %%, the worst %.2f %%", exact, cases, 100*sum/float64(cases),
+		100*worst)
 	if exact < cases*9/10 || worst > 0.3 || sum/float64(cases) > 0.002 {
 		t.Errorf("%d of %d are exact, the mean gap is %g, the worst %g", exact, cases, sum/float64(cases), worst)
 	}

@@ -89,7 +89,9 @@ func (s *Shares) FinishTime(speed, left, age, alone []float64) (rho float64, x [
 	}
 	for i := range left {
 		if !(alone[i] > 0) || !(age[i] >= 0) {
-			return 0, nil, fmt.Errorf("solve: job %d has age %g and would take %g alone; want 0 or more, and more than 0", i, age[i], alone[i])
+			return 0, nil, fmt.Errorf(
+				"solve: job %d has age %g and would take %g alone; want 0 or more, and more than 0", i, age[i],
+				alone[i])
 		}
 	}
 	rho = worst()
@@ -186,7 +188,8 @@ func (s *Shares) floors(p *linear, speed, least []float64) error {
 // of those that can still rise, and so on. It returns the jobs' rates, to 1e-5, with the shares;
 // each job is an entity of a hierarchy.
 func (s *Shares) WaterFill(rate, weight []float64) (level, x []float64, err error) {
-	entities := &Entities{Weight: weight, Parent: slices.Repeat([]int{-1}, len(weight)), FIFO: make([]bool, len(weight))}
+	entities := &Entities{Weight: weight, Parent: slices.Repeat([]int{-1}, len(weight)),
+		FIFO: make([]bool, len(weight))}
 	for i := range weight {
 		entities.Of = append(entities.Of, i)
 	}

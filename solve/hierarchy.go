@@ -145,7 +145,8 @@ func (p *Packing) raise(factor, floor, weight []float64, first bool) (q *packed,
 
 // WaterFill is lexicographic max-min over classes, see Shares.WaterFill.
 func (p *Packing) WaterFill(factor []float64) (level, alone, together []float64, err error) {
-	entities := &Entities{Weight: p.Jobs, Parent: slices.Repeat([]int{-1}, len(p.Jobs)), FIFO: make([]bool, len(p.Jobs))}
+	entities := &Entities{Weight: p.Jobs, Parent: slices.Repeat([]int{-1}, len(p.Jobs)),
+		FIFO: make([]bool, len(p.Jobs))}
 	for i := range p.Jobs {
 		entities.Of = append(entities.Of, i)
 	}
@@ -155,7 +156,8 @@ func (p *Packing) WaterFill(factor []float64) (level, alone, together []float64,
 // check validates the entities for these classes.
 func (w *Entities) check(jobs []float64) error {
 	if len(w.Of) != len(jobs) || len(w.Parent) != len(w.Weight) || len(w.FIFO) != len(w.Weight) {
-		return fmt.Errorf("solve: entities of %d jobs for %d; %d weights, %d parents, %d orders", len(w.Of), len(jobs), len(w.Weight), len(w.Parent), len(w.FIFO))
+		return fmt.Errorf("solve: entities of %d jobs for %d; %d weights, %d parents, %d orders", len(w.Of), len(jobs),
+			len(w.Weight), len(w.Parent), len(w.FIFO))
 	}
 	parts := make([]bool, len(w.Weight))
 	for e, v := range w.Weight {

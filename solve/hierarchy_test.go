@@ -145,7 +145,8 @@ func TestHierarchyIsWaterFilling(t *testing.T) {
 		}
 		feasible(t, s, x)
 		for i, want := range filled(t, s, rate, entities) {
-			if math.Abs(level[i]-want) > 2e-3*max(want, 1e-2) && !(slices.Contains(entities.FIFO, true) && level[i] > want) {
+			if math.Abs(level[i]-want) > 2e-3*max(want, 1e-2) &&
+				!(slices.Contains(entities.FIFO, true) && level[i] > want) {
 				t.Errorf("seed %d (%+v): job %d has %g, want %g", seed, entities, i, level[i], want)
 			}
 		}
@@ -165,17 +166,21 @@ func TestHierarchyByHand(t *testing.T) {
 		want []float64
 	}{
 		{1, false, []float64{1.0 / 3, 1.0 / 3, 1.0 / 3}}, {1, true, []float64{1.0 / 3, 2.0 / 3, 0}},
-		{2, false, []float64{2.0 / 3, 2.0 / 3, 2.0 / 3}}, {1.8, true, []float64{0.6, 1, 0.2}}, {6, true, []float64{1, 1, 1}},
+		{2, false, []float64{2.0 / 3, 2.0 / 3, 2.0 / 3}}, {1.8, true, []float64{0.6, 1, 0.2}},
+		{6, true, []float64{1, 1, 1}},
 	} {
 		s.Capacity[0] = c.gpus
-		level, _, err := s.Hierarchy([]float64{1, 1, 1}, &Entities{Of: []int{0, 1, 1}, Weight: []float64{1, 2}, Parent: []int{-1, -1}, FIFO: []bool{!c.fifo, c.fifo}})
+		level, _, err := s.Hierarchy([]float64{1, 1, 1},
+			&Entities{Of: []int{0, 1, 1}, Weight: []float64{1, 2}, Parent: []int{-1, -1},
+				FIFO: []bool{!c.fifo, c.fifo}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		wants(t, "levels", level, 1e-3, c.want...)
 	}
 	flat := func(weight ...float64) *Entities {
-		return &Entities{Of: []int{0, 0, 0}, Weight: weight, Parent: slices.Repeat([]int{-1}, len(weight)), FIFO: make([]bool, len(weight))}
+		return &Entities{Of: []int{0, 0, 0}, Weight: weight, Parent: slices.Repeat([]int{-1}, len(weight)),
+			FIFO: make([]bool, len(weight))}
 	}
 	for what, spoil := range map[string]func(w *Entities){
 		"no jobs":             func(w *Entities) { w.Of = nil },

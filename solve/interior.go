@@ -122,7 +122,8 @@ const block = 4
 // newInterior returns a point that strictly satisfies all inequalities; rows may be violated.
 func newInterior(p *linear) *interior {
 	n, k := p.n, p.k
-	q := &interior{linear: p, cells: make([]cell, n*k), parts: make([]part, n), kinds: make([]kind, k), y: make([]float64, k), terms: make([]term, block*k)}
+	q := &interior{linear: p, cells: make([]cell, n*k), parts: make([]part, n), kinds: make([]kind, k),
+		y: make([]float64, k), terms: make([]term, block*k)}
 	for j := range k {
 		q.H = append(q.H, make([]float64, j+1))
 	}

@@ -118,8 +118,10 @@ const far = 1 << 60
 func newMatcher[W int64 | float64](n int, weights []W, most W) *matcher[W] {
 	size := n + n/2 + 1
 	m := &matcher[W]{n: n, size: size, top: n, weights: weights, edges: make([]edge, size*size), dual: make([]W, size),
-		mate: make([]int32, size), root: make([]int32, size), kind: make([]int8, size), from: make([]int32, size), best: make([]int32, size), gap: make([]W, size),
-		ring: make([][]int32, size), inside: make([][]int32, size), stamp: make([]int32, size), nearest: make([]W, size)}
+		mate: make([]int32, size), root: make([]int32, size), kind: make([]int8, size), from: make([]int32, size),
+		best: make([]int32, size), gap: make([]W, size),
+		ring: make([][]int32, size), inside: make([][]int32, size), stamp: make([]int32, size),
+		nearest: make([]W, size)}
 	for u := range n + 1 {
 		m.root[u], m.dual[u] = int32(u), most
 		for v := range n + 1 {
@@ -207,7 +209,8 @@ func (m *matcher[W]) phase() bool {
 		}
 		m.queue = m.queue[:0]
 		for x, top := 1, m.top; x <= top; x++ {
-			if b := int(m.best[x]); m.has(x) && b != 0 && int(m.root[b]) != x && m.gap[x] <= 0 && m.tight(*m.edge(b, x)) {
+			if b := int(m.best[x]); m.has(x) && b != 0 && int(m.root[b]) != x && m.gap[x] <= 0 &&
+				m.tight(*m.edge(b, x)) {
 				return true
 			}
 		}

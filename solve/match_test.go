@@ -48,7 +48,8 @@ func TestMatch(t *testing.T) {
 				continue
 			}
 			if mates[b] != a || a == b || weight(min(a, b), max(a, b)) <= 0 {
-				t.Fatalf("round %d: %d is paired with %d, that with %d, at weight %d", round, a, b, mates[b], weight(min(a, b), max(a, b)))
+				t.Fatalf("round %d: %d is paired with %d, that with %d, at weight %d", round, a, b, mates[b],
+					weight(min(a, b), max(a, b)))
 			}
 			if a < b {
 				sum += weight(a, b)

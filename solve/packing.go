@@ -89,13 +89,15 @@ func (p *Packing) check(factor []float64) error {
 	}
 	for i, n := range p.Jobs {
 		if !(n >= 1) || !(factor[i] > 0) || math.IsInf(n+factor[i], 0) {
-			return fmt.Errorf("solve: class %d has %g jobs and the factor %g; want 1 or more, and more than 0", i, n, factor[i])
+			return fmt.Errorf("solve: class %d has %g jobs and the factor %g; want 1 or more, and more than 0", i, n,
+				factor[i])
 		}
 	}
 	for i := range p.Pairs {
 		u := &p.Pairs[i]
 		if u.A < 0 || u.B < 0 || max(u.A, u.B) >= len(p.GPUs) || p.GPUs[u.A] != p.GPUs[u.B] {
-			return fmt.Errorf("solve: pair %d is of classes %d and %d; want two, of %d, that take equally many GPUs", i, u.A, u.B, len(p.GPUs))
+			return fmt.Errorf("solve: pair %d is of classes %d and %d; want two, of %d, that take equally many GPUs", i,
+				u.A, u.B, len(p.GPUs))
 		}
 		for _, list := range u.Speed {
 			if len(list) != len(p.Capacity) {
@@ -147,7 +149,9 @@ func (p *Packing) program(factor, floor, weight, price []float64) *packed {
 			if v := p.Speed[i*k+j] * factor[i]; v > 0 && p.Capacity[j] > 0 {
 				q.columns[i]++
 				q.of = append(q.of, -1-i)
-				q.cols = append(q.cols, column{kind: j, class: [2]int{i, i}, members: 1, rate: [2]float64{v / p.Jobs[i]}, time: [2]float64{1 / p.Jobs[i]}})
+				q.cols = append(q.cols,
+					column{kind: j, class: [2]int{i, i}, members: 1, rate: [2]float64{v / p.Jobs[i]},
+						time: [2]float64{1 / p.Jobs[i]}})
 			}
 		}
 	}
@@ -158,7 +162,8 @@ func (p *Packing) program(factor, floor, weight, price []float64) *packed {
 			if va == 0 || vb == 0 || p.Capacity[j] == 0 || a == b && p.Jobs[a] < 2 {
 				continue
 			}
-			c := column{kind: j, class: [2]int{a, b}, members: 2, rate: [2]float64{va / p.Jobs[a], vb / p.Jobs[b]}, time: [2]float64{1 / p.Jobs[a], 1 / p.Jobs[b]}}
+			c := column{kind: j, class: [2]int{a, b}, members: 2, rate: [2]float64{va / p.Jobs[a], vb / p.Jobs[b]},
+				time: [2]float64{1 / p.Jobs[a], 1 / p.Jobs[b]}}
 			if a == b {
 				c.members, c.rate[0], c.time[0] = 1, (va+vb)/p.Jobs[a], 2/p.Jobs[a]
 			}
@@ -322,7 +327,9 @@ func (p *Packing) Most(price, least []float64) (alone, together []float64, err e
 		high, low = max(high, v), min(low, v)
 	}
 	if len(price) != len(p.Capacity) || len(least) != n || !(low > 0) || math.IsInf(high, 0) {
-		return nil, nil, fmt.Errorf("solve: %d prices for %d types, %d least speeds for %d classes; want as many, prices above 0", len(price), len(p.Capacity), len(least), n)
+		return nil, nil, fmt.Errorf(
+			"solve: %d prices for %d types, %d least speeds for %d classes; want as many, prices above 0", len(price),
+			len(p.Capacity), len(least), n)
 	}
 	level, err := p.reach(least)
 	if err != nil {
@@ -391,7 +398,8 @@ func (p *Packing) FinishTime(left, age, own []float64) (rho float64, alone, toge
 	n, k := len(p.GPUs), len(p.Capacity)
 	factor := make([]float64, n)
 	if len(left) != n || len(age) != n || len(own) != n {
-		return 0, nil, nil, fmt.Errorf("solve: work, age and time alone of %d, %d and %d classes for %d", len(left), len(age), len(own), n)
+		return 0, nil, nil, fmt.Errorf("solve: work, age and time alone of %d, %d and %d classes for %d", len(left),
+			len(age), len(own), n)
 	}
 	for i := range factor {
 		factor[i] = 1 / left[i]

@@ -60,7 +60,8 @@ func packingOracle(t *testing.T, p *Packing, factor, floor, weight, price []floa
 		by := 1.0
 		switch {
 		case row < n:
-			if right[row], by = floor[class[row]], -1; weight != nil {
+			right[row], by = floor[class[row]], -1
+			if weight != nil {
 				A.Set(row, T, -weight[class[row]])
 			}
 		case row < 2*n:
@@ -188,7 +189,8 @@ func TestPackingMost(t *testing.T) {
 		}
 	}
 	if infeasible < 10 || gained < 30 || asked < 50 {
-		t.Errorf("of 300 programs %d are infeasible, in %d pairs help, %d have deadlines: the test is lopsided", infeasible, gained, asked)
+		t.Errorf("of 300 programs %d are infeasible, in %d pairs help, %d have deadlines: the test is lopsided",
+			infeasible, gained, asked)
 	}
 }
 
@@ -229,7 +231,8 @@ func TestPackingHierarchy(t *testing.T) {
 		}
 		apart := *p
 		apart.Pairs = nil
-		if alone, _, _, err := apart.Hierarchy(factor, entities); err == nil && slices.Max(level) > 1.01*slices.Max(alone) {
+		if alone, _, _, err := apart.Hierarchy(factor, entities); err == nil &&
+			slices.Max(level) > 1.01*slices.Max(alone) {
 			helped++
 		}
 	}
@@ -285,7 +288,8 @@ func TestPackingIsTheOptimum(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		within(t, p, alone, together)
-		if want := packingOracle(t, p, factor, each(len(factor), 0), each(len(factor), 1), nil); math.Abs(got-want) > 1e-6*want {
+		if want := packingOracle(t, p, factor, each(len(factor), 0), each(len(factor), 1),
+			nil); math.Abs(got-want) > 1e-6*want {
 			t.Errorf("seed %d: %.9f, the simplex has %.9f", seed, got, want)
 		}
 		sum := 0.0
@@ -295,7 +299,8 @@ func TestPackingIsTheOptimum(t *testing.T) {
 			}
 			sum += v * factor[i] * p.Jobs[i]
 		}
-		if most := packingOracle(t, p, factor, each(len(factor), got*(1-1e-6)), nil, each(len(p.Capacity), 1)); sum < most*(1-1e-3) {
+		if most := packingOracle(t, p, factor, each(len(factor), got*(1-1e-6)), nil,
+			each(len(p.Capacity), 1)); sum < most*(1-1e-3) {
 			thin++
 			if sum < most*0.5 {
 				t.Errorf("seed %d: %g is done, could be %g", seed, sum, most)
@@ -342,13 +347,18 @@ func TestPackingWithoutPairs(t *testing.T) {
 
 func TestPackingRefused(t *testing.T) {
 	one := func() *Packing {
-		return &Packing{Shares: Shares{GPUs: []float64{1, 2}, Capacity: []float64{1}}, Jobs: []float64{1, 1}, Speed: []float64{1, 1}}
+		return &Packing{Shares: Shares{GPUs: []float64{1, 2}, Capacity: []float64{1}}, Jobs: []float64{1, 1},
+			Speed: []float64{1, 1}}
 	}
 	for what, spoil := range map[string]func(p *Packing, f []float64){
-		"no jobs":            func(p *Packing, _ []float64) { p.Jobs[0] = 0 },
-		"no factor":          func(_ *Packing, f []float64) { f[1] = 0 },
-		"unequal GPUs":       func(p *Packing, _ []float64) { p.Pairs = []Pair{{A: 0, B: 1, Speed: [2][]float64{{1}, {1}}}} },
-		"no such class":      func(p *Packing, _ []float64) { p.Pairs = []Pair{{A: 0, B: 2, Speed: [2][]float64{{1}, {1}}}} },
+		"no jobs":   func(p *Packing, _ []float64) { p.Jobs[0] = 0 },
+		"no factor": func(_ *Packing, f []float64) { f[1] = 0 },
+		"unequal GPUs": func(p *Packing, _ []float64) {
+			p.Pairs = []Pair{{A: 0, B: 1, Speed: [2][]float64{{1}, {1}}}}
+		},
+		"no such class": func(p *Packing, _ []float64) {
+			p.Pairs = []Pair{{A: 0, B: 2, Speed: [2][]float64{{1}, {1}}}}
+		},
 		"speeds are missing": func(p *Packing, _ []float64) { p.Pairs = []Pair{{A: 0, B: 0}} },
 		"a negative speed":   func(p *Packing, _ []float64) { p.Pairs = []Pair{{Speed: [2][]float64{{1}, {-1}}}} },
 	} {

@@ -59,7 +59,8 @@ func (s *Shares) check(what string, matrix []float64) error {
 func (s *Shares) program(open func(ij int) bool) *linear {
 	n, k := len(s.GPUs), len(s.Capacity)
 	p := &linear{n: n, k: k, s: s.GPUs, W: make([]float64, k), a: make([]float64, n*k), c: make([]float64, n*k),
-		b: make([]float64, n), m: make([]float64, n), row: make([]bool, n), open: make([]bool, n*k), count: make([]float64, n)}
+		b: make([]float64, n), m: make([]float64, n), row: make([]bool, n), open: make([]bool, n*k),
+		count: make([]float64, n)}
 	for j, w := range s.Capacity {
 		if p.W[j] = w; w == 0 {
 			p.W[j] = 1 // no job may use it: any number will do
@@ -157,7 +158,8 @@ func merge(p *linear) (small *linear, of []int) {
 		return p, of
 	}
 	for _, i := range first {
-		small.a, small.c, small.open = append(small.a, p.a[i*k:(i+1)*k]...), append(small.c, p.c[i*k:(i+1)*k]...), append(small.open, p.open[i*k:(i+1)*k]...)
+		small.a, small.c, small.open = append(small.a, p.a[i*k:(i+1)*k]...), append(small.c, p.c[i*k:(i+1)*k]...),
+			append(small.open, p.open[i*k:(i+1)*k]...)
 		small.b, small.m, small.s = append(small.b, p.b[i]), append(small.m, p.m[i]), append(small.s, p.s[i])
 		small.row = append(small.row, p.row[i])
 	}

@@ -264,7 +264,8 @@ func TestVectors(t *testing.T) {
 		t.Fatal(err)
 	}
 	part := two(3).Proportional()
-	wants(t, "vector 1, speeds with equal parts", []float64{dot([]float64{4, 1}, part), dot([]float64{1, 1}, part)}, 1e-12, 2.5, 1)
+	wants(t, "vector 1, speeds with equal parts", []float64{dot([]float64{4, 1}, part), dot([]float64{1, 1}, part)},
+		1e-12, 2.5, 1)
 	wants(t, "vector 1", append([]float64{level}, x[:2]...), 1e-6, 16.0/21, 10.0/21, 0)
 	levels, _, err := two(2).WaterFill([]float64{1.6, 0.4, 1, 1}, []float64{1, 1})
 	if err != nil {
@@ -287,7 +288,8 @@ func TestVectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wants(t, "Gavel's simulator, four equal jobs", append([]float64{level}, x...), 1e-6, append([]float64{0.75}, slices.Repeat([]float64{0.25}, 12)...)...)
+	wants(t, "Gavel's simulator, four equal jobs", append([]float64{level}, x...), 1e-6,
+		append([]float64{0.75}, slices.Repeat([]float64{0.25}, 12)...)...)
 }
 
 // A job that is as fast on 1 GPU of one type as on any of 10 of the other: every division of its
@@ -419,7 +421,8 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%v: %v, want %s", c.rate, err, c.want)
 		}
 	}
-	if _, _, err := one.Makespan([]float64{1}, []float64{0}); err == nil || !strings.Contains(err.Error(), "0 work left") {
+	if _, _, err := one.Makespan([]float64{1}, []float64{0}); err == nil ||
+		!strings.Contains(err.Error(), "0 work left") {
 		t.Errorf("no work: %v", err)
 	}
 }

@@ -44,7 +44,8 @@ func (t *Tx) CloseArray(first int) error {
 
 // Arrays returns the arrays with elements that have no row, by number.
 func (s *Store) Arrays(ctx context.Context) (list []Array, err error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT first, count, at, what, data, submission FROM arrays WHERE open = 1 ORDER BY first`)
+	rows, err := s.read.QueryContext(ctx,
+		`SELECT first, count, at, what, data, submission FROM arrays WHERE open = 1 ORDER BY first`)
 	if err != nil {
 		return nil, err
 	}
@@ -80,14 +81,16 @@ func (s *Store) Rows(ctx context.Context, first, last int) (ids []int, err error
 func (s *Store) asElement(ctx context.Context, job int, list []Moment) ([]Moment, error) {
 	var count, first int
 	var m Moment
-	err := s.read.QueryRowContext(ctx, `SELECT first, count, at, what FROM arrays WHERE first <= ? ORDER BY first DESC LIMIT 1`, job).
+	err := s.read.QueryRowContext(ctx,
+		`SELECT first, count, at, what FROM arrays WHERE first <= ? ORDER BY first DESC LIMIT 1`, job).
 		Scan(&first, &count, &m.At, &m.What)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return list, nil
 	case err != nil:
 		return nil, err
-	case job >= first+count || len(list) > 0 && list[0].At == m.At: // it is of no array, or had a row from the beginning
+	// it is of no array, or had a row from the beginning
+	case job >= first+count || len(list) > 0 && list[0].At == m.At:
 		return list, nil
 	}
 	return slices.Insert(list, 0, m), nil

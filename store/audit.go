@@ -41,7 +41,8 @@ func (t *Tx) PutAudit(a *Audit) error {
 func (t *Tx) ForgetAudit(before int64) error {
 	const beyond = `DELETE FROM audit WHERE (user = owner) = ?1 AND id <=
 		COALESCE((SELECT id FROM audit WHERE (user = owner) = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)`
-	return errors.Join(t.flush(), t.exec(`DELETE FROM audit WHERE at < ?`, before), t.exec(beyond, 0, mostAudit), t.exec(beyond, 1, mostAudit))
+	return errors.Join(t.flush(), t.exec(`DELETE FROM audit WHERE at < ?`, before), t.exec(beyond, 0, mostAudit),
+		t.exec(beyond, 1, mostAudit))
 }
 
 // AuditFilter selects entries. Zero fields select all.
@@ -72,15 +73,17 @@ func (s *Store) AuditTrail(ctx context.Context, f AuditFilter) (list []Audit, er
 	if f.Limit <= 0 {
 		f.Limit = mostAudit
 	}
-	rows, err := s.read.QueryContext(ctx, `SELECT id, at, user, role, origin, action, job, owner, subject, text FROM audit WHERE `+
-		strings.Join(where, " AND ")+` ORDER BY id DESC LIMIT ?`, append(args, f.Limit)...)
+	rows, err := s.read.QueryContext(ctx,
+		`SELECT id, at, user, role, origin, action, job, owner, subject, text FROM audit WHERE `+
+			strings.Join(where, " AND ")+` ORDER BY id DESC LIMIT ?`, append(args, f.Limit)...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		var a Audit
-		if err := rows.Scan(&a.ID, &a.At, &a.User, &a.Role, &a.From, &a.Action, &a.Job, &a.Owner, &a.Subject, &a.Text); err != nil {
+		if err := rows.Scan(&a.ID, &a.At, &a.User, &a.Role, &a.From, &a.Action, &a.Job, &a.Owner, &a.Subject,
+			&a.Text); err != nil {
 			return nil, err
 		}
 		list = append(list, a)

@@ -13,14 +13,17 @@ func TestLists(t *testing.T) {
 	for _, n := range []int{1, rowsAtOnce - 1, rowsAtOnce, 2*rowsAtOnce + 3} {
 		add := func(tx *Tx, job int) error {
 			for i := range n {
-				if err := errors.Join(tx.PutHistory(job, int64(i), "what", fmt.Sprint(i)), tx.PutAudit(&Audit{At: int64(i), Action: fmt.Sprint(i), Job: job})); err != nil {
+				if err := errors.Join(tx.PutHistory(job, int64(i), "what", fmt.Sprint(i)),
+					tx.PutAudit(&Audit{At: int64(i), Action: fmt.Sprint(i), Job: job})); err != nil {
 					return err
 				}
 			}
 			return nil
 		}
 		given := errors.New("given up")
-		if err := s.Write(t.Context(), func(tx *Tx) error { return errors.Join(add(tx, 1000+n), given) }); !errors.Is(err, given) {
+		if err := s.Write(t.Context(), func(tx *Tx) error {
+			return errors.Join(add(tx, 1000+n), given)
+		}); !errors.Is(err, given) {
 			t.Fatal(err)
 		}
 		if err := s.Write(t.Context(), func(tx *Tx) error { return add(tx, n) }); err != nil {
@@ -40,7 +43,8 @@ func TestLists(t *testing.T) {
 				continue
 			}
 			for i := range history {
-				if a := trail[want-1-i]; history[i].Text != fmt.Sprint(i) || a.Action != fmt.Sprint(i) { // the latest comes first
+				// the latest comes first
+				if a := trail[want-1-i]; history[i].Text != fmt.Sprint(i) || a.Action != fmt.Sprint(i) {
 					t.Errorf("of %d, row %d is %+v and %+v", n, i, history[i], a)
 				}
 			}

@@ -60,7 +60,8 @@ func ReadMark(db string) (Mark, error) {
 	var k Mark
 	var sum uint32
 	line, _, _ := strings.Cut(string(text), "\n")
-	if _, err := fmt.Sscanf(line, markWord+" 1 %32s %d %d %d %x", &k.ID, &k.Commits, &k.Job, &k.Reserved, &sum); err != nil || k.sum() != sum {
+	if _, err := fmt.Sscanf(line, markWord+" 1 %32s %d %d %d %x", &k.ID, &k.Commits, &k.Job, &k.Reserved,
+		&sum); err != nil || k.sum() != sum {
 		return Mark{}, fmt.Errorf("%w: %s is damaged", ErrNotFound, MarkPath(db))
 	}
 	return k, nil
@@ -201,11 +202,14 @@ func (s *Store) identify(path string) error {
 // markOf is the mark that matches the content of a database.
 func markOf(db *sql.DB) (k Mark, err error) {
 	var arrays bool // the database has records of arrays
-	if err := db.QueryRow(`SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'arrays')`).Scan(&arrays); err != nil {
+	if err := db.QueryRow(`SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'arrays')`).Scan(
+		&arrays); err != nil {
 		return k, err
 	}
 	if arrays {
-		if err := db.QueryRow(`SELECT COALESCE((SELECT first + count - 1 FROM arrays ORDER BY first DESC LIMIT 1), 0)`).Scan(&k.Job); err != nil {
+		if err := db.QueryRow(
+			`SELECT COALESCE((SELECT first + count - 1 FROM arrays ORDER BY first DESC LIMIT 1), 0)`).Scan(
+			&k.Job); err != nil {
 			return k, err
 		}
 	}
@@ -278,7 +282,8 @@ func (v *View) Sound() error { return sound(v.db) }
 // Job returns the stored data of a job, without its submission; ErrNotFound: there is none.
 func (v *View) Job(ctx context.Context, id int) (*Job, error) {
 	j := &Job{ID: id}
-	err := v.db.QueryRowContext(ctx, `SELECT name, user, active, data FROM jobs WHERE id = ?`, id).Scan(&j.Name, &j.User, &j.Active, &j.Data)
+	err := v.db.QueryRowContext(ctx, `SELECT name, user, active, data FROM jobs WHERE id = ?`, id).Scan(&j.Name,
+		&j.User, &j.Active, &j.Data)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ErrNotFound
 	}

@@ -78,7 +78,8 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Job, error) {
 			number = -1
 		}
 		part := "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(f.Search) + "%"
-		add(`(name LIKE ? ESCAPE '\' OR user LIKE ? ESCAPE '\' OR queue LIKE ? ESCAPE '\' OR id = ?)`, part, part, part, number)
+		add(`(name LIKE ? ESCAPE '\' OR user LIKE ? ESCAPE '\' OR queue LIKE ? ESCAPE '\' OR id = ?)`, part, part, part,
+			number)
 	}
 	if len(f.States) > 0 {
 		var in []any
@@ -113,7 +114,8 @@ func (s *Store) jobs(ctx context.Context, query string, args ...any) (list []Job
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		var j Job
-		if err := rows.Scan(&j.ID, &j.User, &j.Name, &j.Queue, &j.State, &j.Active, &j.Submitted, &j.Started, &j.Ended, &j.Submission, &j.Data); err != nil {
+		if err := rows.Scan(&j.ID, &j.User, &j.Name, &j.Queue, &j.State, &j.Active, &j.Submitted, &j.Started, &j.Ended,
+			&j.Submission, &j.Data); err != nil {
 			return nil, err
 		}
 		list = append(list, j)
@@ -182,7 +184,8 @@ func (s *Store) Segments(ctx context.Context) (list []Segment, err error) {
 
 // Steps calls f for each step from..to (inclusive) in order.
 func (s *Store) Steps(ctx context.Context, from, to int64, f func(batch []byte, hash string) error) (err error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT batch, hash FROM steps WHERE seq BETWEEN ? AND ? ORDER BY seq`, from, to)
+	rows, err := s.read.QueryContext(ctx, `SELECT batch, hash FROM steps WHERE seq BETWEEN ? AND ? ORDER BY seq`, from,
+		to)
 	if err != nil {
 		return err
 	}

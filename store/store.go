@@ -190,7 +190,8 @@ func (t *Tx) Forget(before int64) error {
 
 // PutMeta sets a value.
 func (t *Tx) PutMeta(key string, value []byte) error {
-	return t.exec(`INSERT INTO meta VALUES (?,?) ON CONFLICT (key) DO UPDATE SET value=excluded.value`, key, string(value))
+	return t.exec(`INSERT INTO meta VALUES (?,?) ON CONFLICT (key) DO UPDATE SET value=excluded.value`, key,
+		string(value))
 }
 
 // PutHistory adds an event to the history of a job.

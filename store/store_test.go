@@ -27,9 +27,11 @@ func open(t *testing.T, path string) *Store {
 func TestWriteRead(t *testing.T) {
 	ctx, path := t.Context(), filepath.Join(t.TempDir(), "x", "muster.db")
 	s := open(t, path)
-	a := Job{ID: 1, User: "ann", Name: "train", Queue: "vision", State: "running", Active: true, Submitted: 10, Submission: []byte(`{"a":1}`), Data: []byte(`{}`)}
+	a := Job{ID: 1, User: "ann", Name: "train", Queue: "vision", State: "running", Active: true, Submitted: 10,
+		Submission: []byte(`{"a":1}`), Data: []byte(`{}`)}
 	if err := s.Write(ctx, func(tx *Tx) error {
-		return errors.Join(tx.PutJob(&a), tx.PutStep(1, []byte("b"), "h"), tx.PutMeta("k", []byte("v")), tx.PutHistory(1, 11, "running", ""), tx.PutKey("ann", "key", "[1]", 12))
+		return errors.Join(tx.PutJob(&a), tx.PutStep(1, []byte("b"), "h"), tx.PutMeta("k", []byte("v")),
+			tx.PutHistory(1, 11, "running", ""), tx.PutKey("ann", "key", "[1]", 12))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +51,8 @@ func TestWriteRead(t *testing.T) {
 	}
 	s = open(t, path)
 	j, err := s.Job(ctx, 1)
-	if err != nil || j.State != "completed" || string(j.Submission) != `{"a":1}` || string(j.Data) != `{"x":2}` || j.Active {
+	if err != nil || j.State != "completed" || string(j.Submission) != `{"a":1}` || string(j.Data) != `{"x":2}` ||
+		j.Active {
 		t.Errorf("job %+v, %v", j, err)
 	}
 	if _, err := s.Job(ctx, 2); !errors.Is(err, ErrNotFound) {
@@ -70,7 +73,8 @@ func TestList(t *testing.T) {
 	if err := s.Write(ctx, func(tx *Tx) error {
 		var err error
 		for i := 1; i <= 9; i++ {
-			j := Job{ID: i, User: []string{"ann", "bob"}[i%2], Queue: "q", State: "pending", Active: i > 3, Ended: int64(i), Submission: []byte("{}"), Data: []byte("{}")}
+			j := Job{ID: i, User: []string{"ann", "bob"}[i%2], Queue: "q", State: "pending", Active: i > 3,
+				Ended: int64(i), Submission: []byte("{}"), Data: []byte("{}")}
 			if i <= 3 {
 				j.State = "completed"
 			}
@@ -224,10 +228,13 @@ func TestArray(t *testing.T) {
 	ctx, path := t.Context(), filepath.Join(t.TempDir(), "muster.db")
 	s := open(t, path)
 	row := func(id int, submission string) *Job {
-		return &Job{ID: id, User: "ann", State: "running", Active: true, Submission: []byte(submission), Data: []byte(`{}`)}
+		return &Job{ID: id, User: "ann", State: "running", Active: true, Submission: []byte(submission),
+			Data: []byte(`{}`)}
 	}
 	if err := s.Write(ctx, func(tx *Tx) error {
-		return errors.Join(tx.PutJob(row(1, "one")), tx.PutArray(&Array{First: 2, Count: 5, At: 10, What: "pending", Data: []byte("d"), Submission: []byte("all")}),
+		return errors.Join(tx.PutJob(row(1, "one")),
+			tx.PutArray(&Array{First: 2, Count: 5, At: 10, What: "pending", Data: []byte("d"),
+				Submission: []byte("all")}),
 			tx.PutJob(row(3, "")), tx.PutHistory(3, 10, "starting", ""), tx.PutPrediction(Prediction{Job: 4, At: 10}))
 	}); err != nil {
 		t.Fatal(err)
@@ -245,7 +252,8 @@ func TestArray(t *testing.T) {
 	if ids, err := s.Rows(ctx, 2, 6); err != nil || !slices.Equal(ids, []int{3, 5}) {
 		t.Errorf("elements with rows: %v, %v", ids, err)
 	}
-	for id, want := range map[int][]Moment{1: nil, 3: {{10, "starting", ""}}, 4: {{10, "pending", ""}}, 5: {{10, "pending", ""}, {12, "starting", ""}}, 7: nil} {
+	for id, want := range map[int][]Moment{1: nil, 3: {{10, "starting", ""}}, 4: {{10, "pending", ""}},
+		5: {{10, "pending", ""}, {12, "starting", ""}}, 7: nil} {
 		if list, err := s.History(ctx, id); err != nil || !slices.Equal(list, want) {
 			t.Errorf("history of %d: %v, %v", id, list, err)
 		}

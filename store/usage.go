@@ -57,7 +57,8 @@ type Asked struct {
 
 // PutAsked stores a prediction.
 func (t *Tx) PutAsked(a *Asked) error {
-	return t.exec(`INSERT INTO answers VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`, a.Job, a.At, a.Start, a.Waited, a.Milli, a.Tier, a.Policy,
+	return t.exec(`INSERT INTO answers VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`, a.Job, a.At, a.Start,
+		a.Waited, a.Milli, a.Tier, a.Policy,
 		a.Bounded, a.Low, a.High, a.Mid)
 }
 
@@ -75,7 +76,8 @@ func (s *Store) AskedOf(ctx context.Context, policy string, from int, takes func
 		WHERE job >= ? AND policy = ? ORDER BY at, job`, from, policy)
 }
 
-func (s *Store) asked(ctx context.Context, takes func(job int) bool, query string, args ...any) (list []Asked, err error) {
+func (s *Store) asked(ctx context.Context, takes func(job int) bool, query string, args ...any) (list []Asked,
+	err error) {
 	rows, err := s.read.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -83,7 +85,8 @@ func (s *Store) asked(ctx context.Context, takes func(job int) bool, query strin
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		var a Asked
-		if err := rows.Scan(&a.Job, &a.At, &a.Start, &a.Waited, &a.Milli, &a.Tier, &a.Policy, &a.Bounded, &a.Low, &a.High, &a.Mid, &a.Happened); err != nil {
+		if err := rows.Scan(&a.Job, &a.At, &a.Start, &a.Waited, &a.Milli, &a.Tier, &a.Policy, &a.Bounded, &a.Low,
+			&a.High, &a.Mid, &a.Happened); err != nil {
 			return nil, err
 		}
 		if takes == nil || takes(a.Job) {
@@ -126,7 +129,8 @@ func (s *Store) Usage(ctx context.Context, job int) ([]byte, error) {
 
 // Hours returns the hours from a time on (Unix seconds), in order.
 func (s *Store) Hours(ctx context.Context, since int64) (list []Hour, err error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT at, total, held, busy, measured FROM hours WHERE at >= ? ORDER BY at`, since)
+	rows, err := s.read.QueryContext(ctx, `SELECT at, total, held, busy, measured FROM hours WHERE at >= ? ORDER BY at`,
+		since)
 	if err != nil {
 		return nil, err
 	}

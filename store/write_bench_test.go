@@ -17,7 +17,8 @@ func BenchmarkWrite(b *testing.B) {
 	for b.Loop() {
 		n++
 		if err := s.Write(b.Context(), func(t *Tx) error {
-			if err := t.PutJob(&Job{ID: n, User: "ann", State: "pending", Active: true, Submission: data, Data: data}); err != nil {
+			if err := t.PutJob(&Job{ID: n, User: "ann", State: "pending", Active: true, Submission: data,
+				Data: data}); err != nil {
 				return err
 			}
 			if err := t.PutStep(int64(n), data, "0"); err != nil {

@@ -46,7 +46,8 @@ func readAcme(b *Builder) error {
 		if mem >= 0 && !t.missing(mem) {
 			ram = t.real(mem, 0, 1<<20) * 1024 * float64(max(1, t.num(nodes, 0, cluster.MaxTasks)))
 		}
-		b.gang(&e, int(t.num(gpus, 0, cluster.MaxTasks)), 1000*t.num(cpus, 0, 1<<30), cluster.MiB(min(ram, float64(cluster.MaxMiB))))
+		b.gang(&e, int(t.num(gpus, 0, cluster.MaxTasks)), 1000*t.num(cpus, 0, 1<<30),
+			cluster.MiB(min(ram, float64(cluster.MaxMiB))))
 		if !t.emit(&e) {
 			break
 		}

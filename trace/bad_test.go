@@ -16,7 +16,8 @@ func TestBadSimpleLists(t *testing.T) {
 	const tir = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
 	checkBad(t, "tiresias", []badRow{
 		{"gpus", tir + "1,-2,0,1,m,5,0\n", `x:2: num_gpu "-2": must be a whole number from 1 to 1048576`},
-		{"time", tir + "1,2,soon,1,m,5,0\n", `submit_time "soon": must be a number of seconds from 0 to 3153600000 (100 years)`},
+		{"time", tir + "1,2,soon,1,m,5,0\n",
+			`submit_time "soon": must be a number of seconds from 0 to 3153600000 (100 years)`},
 		{"inf", tir + "1,2,0,1,m,+Inf,0\n", `duration "+Inf"`},
 	})
 	const muri = "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,interval,iteration_time,resource_time_0,resource_time_1,resource_time_2,priority\n"
@@ -26,7 +27,8 @@ func TestBadSimpleLists(t *testing.T) {
 	})
 	const chr = "job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,expect_time_list,expect_value_list,best_effort,job_type\n"
 	checkBad(t, "chronus", []badRow{
-		{"deadline", chr + "0,vc_a,1,0,1,m,5,0,x-9,1,0,strict\n", `expect_time_list "x-9": must be deadlines in minutes`},
+		{"deadline", chr + "0,vc_a,1,0,1,m,5,0,x-9,1,0,strict\n",
+			`expect_time_list "x-9": must be deadlines in minutes`},
 		{"minutes", chr + "0,vc_a,1,0,1,m,1e12,0,9,1,0,strict\n", `duration "1e12": must be a number of minutes`},
 	})
 	checkBad(t, "itp", []badRow{
@@ -34,7 +36,8 @@ func TestBadSimpleLists(t *testing.T) {
 		{"no time", "job_id,duration,num_gpu\na,1,2\n", `no column "submission_time"`},
 	})
 	const rub = "name,submission_time,duration,application,num_gpus,num_cpus,bandwidth,exec_plan,steps,is_sla\n"
-	checkBad(t, "rubick", []badRow{{"steps", rub + "a,0,1,m,1,1,0,p,NaN,0\n", `steps "NaN": must be a number from 0 to 1e+15`}})
+	checkBad(t, "rubick",
+		[]badRow{{"steps", rub + "a,0,1,m,1,1,0,p,NaN,0\n", `steps "NaN": must be a number from 0 to 1e+15`}})
 	checkBad(t, "csv", []badRow{
 		{"kind", "submit_s,run_s,gpus,kind\n1,2,3,trainin\n", `kind: unknown kind "trainin": did you mean "training"?`},
 		{"share", "submit_s,run_s,gpus,gpu_milli\n1,2,3,0\n", `gpu_milli "0": must be a whole number from 1 to 1000`},
@@ -47,16 +50,21 @@ func TestBadOpenb(t *testing.T) {
 	const head = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
 	checkBad(t, "openb", []badRow{
 		{"share", head + "p,1,1,1,1001,,LS,Running,0,1,0\n", `gpu_milli "1001": must be a whole number from 0 to 1000`},
-		{"share of none", head + "p,1,1,0,500,,LS,Running,0,1,0\n", `gpu_milli "500": must be 0 for a pod without GPUs`},
+		{"share of none", head + "p,1,1,0,500,,LS,Running,0,1,0\n",
+			`gpu_milli "500": must be 0 for a pod without GPUs`},
 		{"none of one", head + "p,1,1,1,0,,LS,Running,0,1,0\n", `gpu_milli "0": must be 1 to 1000 for a pod with GPUs`},
 		{"qos", head + "p,1,1,1,500,,XX,Running,0,1,0\n", `qos "XX": must be LS, BE, Burstable or Guaranteed`},
 		{"order", head + "p,1,1,1,500,,BE,Running,5,9,1\n", `deletion_time "9": must be after creation and scheduling`},
-		{"spec", head + "p,1,1,1,500,T4||P100,BE,Running,0,1,0\n", `gpu_spec "T4||P100": must be GPU models joined by "|"`},
+		{"spec", head + "p,1,1,1,500,T4||P100,BE,Running,0,1,0\n",
+			`gpu_spec "T4||P100": must be GPU models joined by "|"`},
 		{"gpus", head + "p,1,1,65,1000,,BE,Running,0,1,0\n", `num_gpu "65": must be a whole number from 0 to 64`},
-		{"node model", "sn,cpu_milli,memory_mib,gpu,model\na,1,1,2,\n", `model "": must be the GPU model of a node with GPUs`},
-		{"node twice", "sn,cpu_milli,memory_mib,gpu,model\na,1,1,0,\na,1,1,0,\n", `x:3: sn "a": must be a name of its own`},
+		{"node model", "sn,cpu_milli,memory_mib,gpu,model\na,1,1,2,\n",
+			`model "": must be the GPU model of a node with GPUs`},
+		{"node twice", "sn,cpu_milli,memory_mib,gpu,model\na,1,1,0,\na,1,1,0,\n",
+			`x:3: sn "a": must be a name of its own`},
 	})
-	if _, err := Open(filepath.Join("testdata", "openb-pods.csv"), Options{Nodes: "testdata/none.csv"}); err == nil || !strings.Contains(err.Error(), "node list") {
+	if _, err := Open(filepath.Join("testdata", "openb-pods.csv"), Options{Nodes: "testdata/none.csv"}); err == nil ||
+		!strings.Contains(err.Error(), "node list") {
 		t.Errorf("missing node list: %v", err)
 	}
 }
@@ -66,23 +74,27 @@ func TestBadGavelAndPollux(t *testing.T) {
 	checkBad(t, "gavel", []badRow{
 		{"arrival", head + "0,T,1,5,5,-1\n", `arrival_unit_exponential "-1": must be a number from 0`},
 		{"type", "Nope\tpython3\t-n\t1\t5\t0\t1\n", `job_type "Nope": must be a job type with a throughput on v100`},
-		{"steps", "Loner\tpython3\t-n\t1\t1e14\t0\t1\n", `total_steps "1e14": must be a number of steps that takes less than 100 years`},
+		{"steps", "Loner\tpython3\t-n\t1\t1e14\t0\t1\n",
+			`total_steps "1e14": must be a number of steps that takes less than 100 years`},
 	})
 	_, err := readText(t, "x", "Loner\tpython3\t-n\t1\t5\t0\t1\n", Options{})
 	if err == nil || !strings.Contains(err.Error(), "give the throughput table (simulation_throughputs.json)") {
 		t.Errorf("no table: %v", err)
 	}
-	if _, err := readText(t, "x", head+"0,T,1,5,5,0\n", Options{Rate: -1}); err == nil || !strings.Contains(err.Error(), "rate -1") {
+	if _, err := readText(t, "x", head+"0,T,1,5,5,0\n", Options{Rate: -1}); err == nil ||
+		!strings.Contains(err.Error(), "rate -1") {
 		t.Errorf("negative rate: %v", err)
 	}
 	const pollux = "name,time,application,num_replicas,batch_size\n"
 	checkBad(t, "pollux", []badRow{
 		{"application", pollux + "a,0,nope,1,16\n", `application "nope": must be an application with measurements`},
-		{"escape", pollux + "a,0,../aux,1,16\n", `application "../aux": must be an application with measurements: a plain name`},
+		{"escape", pollux + "a,0,../aux,1,16\n",
+			`application "../aux": must be an application with measurements: a plain name`},
 		{"batch", pollux + "a,0,toy,1,65\n", `batch_size "65": must be a batch size from 16 to 64`},
 		{"size", pollux + "a,0,toy,128,17\n", `batch_size "17": must be a batch size that 128 GPUs can share`},
 	})
-	if _, err := readText(t, "x", pollux, Options{}); err == nil || !strings.Contains(err.Error(), "give the directory with the measured step times") {
+	if _, err := readText(t, "x", pollux, Options{}); err == nil ||
+		!strings.Contains(err.Error(), "give the directory with the measured step times") {
 		t.Errorf("no profiles: %v", err)
 	}
 }
@@ -90,14 +102,17 @@ func TestBadGavelAndPollux(t *testing.T) {
 func TestBadLogs(t *testing.T) {
 	const hel = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
 	checkBad(t, "helios", []badRow{
-		{"state", hel + "1,u,v,1,1,1,DONE,2020-01-01 00:00:00,2020-01-01 00:00:00,2020-01-01 00:00:00,1,0\n", `state "DONE": must be a Slurm job state`},
-		{"date", hel + "1,u,v,1,1,1,FAILED,1969-01-01 00:00:00,2020-01-01 00:00:00,2020-01-01 00:00:00,1,0\n", `submit_time "1969-01-01 00:00:00"`},
+		{"state", hel + "1,u,v,1,1,1,DONE,2020-01-01 00:00:00,2020-01-01 00:00:00,2020-01-01 00:00:00,1,0\n",
+			`state "DONE": must be a Slurm job state`},
+		{"date", hel + "1,u,v,1,1,1,FAILED,1969-01-01 00:00:00,2020-01-01 00:00:00,2020-01-01 00:00:00,1,0\n",
+			`submit_time "1969-01-01 00:00:00"`},
 	})
 	const acme = "job_id,user,gpu_num,type,state,submit_time,start_time,end_time\n"
 	checkBad(t, "acme", []badRow{
 		{"end", acme + "1,u,1,SFT,FAILED,2020-01-01 00:00:00,2020-01-01 00:00:09,2020-01-01 00:00:08\n",
 			`end_time "2020-01-01 00:00:08": must be at or after start_time "2020-01-01 00:00:09"`},
-		{"zone", acme + "1,u,1,SFT,FAILED,2020-01-01 00:00:00+99:00,2020-01-01 00:00:07,2020-01-01 00:00:08\n", `submit_time "2020-01-01 00:00:00+99:00"`},
+		{"zone", acme + "1,u,1,SFT,FAILED,2020-01-01 00:00:00+99:00,2020-01-01 00:00:07,2020-01-01 00:00:08\n",
+			`submit_time "2020-01-01 00:00:00+99:00"`},
 	})
 	checkBad(t, "pai", []badRow{
 		{"status", "j,t,1.0,Gone,1,2,100,1,100,T4\n", `x:1: status "Gone": must be Terminated, Failed`},
@@ -108,7 +123,8 @@ func TestBadLogs(t *testing.T) {
 	checkBad(t, "swf", []badRow{
 		{"fields", "1 2 3\n", `x:1: has 3 fields, must be 18 numbers`},
 		{"time", "1 -5" + swf[6:], `submit time "-5": must be a number of seconds from 0 to 3153600000 (100 years)`},
-		{"status", "; c\n1" + strings.Replace(swf, "-1  1  3", "-1  9  3", 1), `x:2: status "9": must be a whole number from -1 to 5`},
+		{"status", "; c\n1" + strings.Replace(swf, "-1  1  3", "-1  9  3", 1),
+			`x:2: status "9": must be a whole number from -1 to 5`},
 	})
 }
 
@@ -116,7 +132,8 @@ func TestBadSlurm(t *testing.T) {
 	const head = "JobID|Submit|Start|Elapsed|State|ReqTRES|Timelimit\n"
 	const ok = "1|2024-01-01T00:00:00|2024-01-01T00:00:00|"
 	checkBad(t, "sacct", []badRow{
-		{"tres", head + ok + "00:01:00|COMPLETED|cpu=x|\n", `reqtres "cpu=x": must be resources such as "cpu=8,gres/gpu=2`},
+		{"tres", head + ok + "00:01:00|COMPLETED|cpu=x|\n",
+			`reqtres "cpu=x": must be resources such as "cpu=8,gres/gpu=2`},
 		{"many", head + ok + "00:01:00|COMPLETED|gres/gpu=99999999|\n", `reqtres "gres/gpu=99999999"`},
 		{"elapsed", head + ok + "one|COMPLETED|cpu=1|\n", `elapsed "one": must be a Slurm duration`},
 		{"limit", head + ok + "00:01:00|COMPLETED|cpu=1|1:2:3:4\n", `timelimit "1:2:3:4": must be a Slurm duration`},
@@ -146,7 +163,8 @@ func TestBadMuster(t *testing.T) {
 	checkBad(t, "muster", []badRow{
 		{"version", `{"muster_trace":9,"name":"x"}`, `muster_trace 9: this program reads version 1`},
 		{"header", `{"muster_trace":1,"nam":"x"}`, `header: json: unknown field "nam"`},
-		{"node", `{"muster_trace":1,"name":"x","nodes":[{"name":"a","gpus":65}]}`, `node 0 ("a"): must have a name, 0 to 64 GPUs`},
+		{"node", `{"muster_trace":1,"name":"x","nodes":[{"name":"a","gpus":65}]}`,
+			`node 0 ("a"): must have a name, 0 to 64 GPUs`},
 		{"field", job(`"runn":1`), `x:2: json: unknown field "runn"`},
 		{"negative", job(`"run":-1`), `x:2: run -1 ns: must be between 0 and 100 years`},
 		{"no tasks", head + `{"job":{"tasks":[]},"run":1}` + "\n", `a job needs at least one task`},
@@ -154,7 +172,9 @@ func TestBadMuster(t *testing.T) {
 		{"outcome", job(`"run":1,"outcome":"fail"`), `unknown outcome "fail": did you mean "failed"?`},
 		{"cut", head + `{"job":{` + "\n", `not a complete JSON object`},
 		{"two", job(`"run":1} {`), `more than one JSON value`},
-		{"waits for an unknown job", head + `{"job":{"tasks":[{"count":1,"request":{}}],"after":[{"type":"afterok","job":5}]},"run":1}` + "\n", `waits for job 5, which is not in the trace`},
+		{"waits for an unknown job",
+			head + `{"job":{"tasks":[{"count":1,"request":{}}],"after":[{"type":"afterok","job":5}]},"run":1}` + "\n",
+			`waits for job 5, which is not in the trace`},
 	})
 }
 
@@ -165,7 +185,9 @@ func TestBadFiles(t *testing.T) {
 	}{
 		{"x", "", "x: is empty", Options{}},
 		{"x", "\n\n", "x: is empty", Options{}},
-		{"x", "a,b,c\n1,2,3\n", `x:1: no known trace format has this first line: "a,b,c"; name the format (one of muster, csv, philly,`, Options{}},
+		{"x", "a,b,c\n1,2,3\n",
+			`x:1: no known trace format has this first line: "a,b,c"; name the format (one of muster, csv, philly,`,
+			Options{}},
 		{"x", "a\n", `unknown trace format "pilly": did you mean "philly"?`, Options{Format: "pilly"}},
 		{"x", "a\n", "limit -1: must be 0", Options{Limit: -1}},
 		{"x.gz", "\x1f\x8bnope", "not a readable gzip file", Options{}},
@@ -187,8 +209,9 @@ func TestBadFiles(t *testing.T) {
 func TestCutFiles(t *testing.T) {
 	wl := &Workload{Name: "long", Format: "muster"}
 	for i := range 20000 {
-		wl.Jobs = append(wl.Jobs, Entry{Run: 1, Job: cluster.Job{ID: cluster.JobID(i), Name: strconv.Itoa(i * 7919), Submit: cluster.Time(i),
-			Tasks: []cluster.TaskSet{{Count: 1}}}})
+		wl.Jobs = append(wl.Jobs,
+			Entry{Run: 1, Job: cluster.Job{ID: cluster.JobID(i), Name: strconv.Itoa(i * 7919), Submit: cluster.Time(i),
+				Tasks: []cluster.TaskSet{{Count: 1}}}})
 	}
 	dir := t.TempDir()
 	for _, ext := range []string{".gz", ".zst"} {
@@ -205,7 +228,8 @@ func TestCutFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, skip := range []bool{false, true} {
-				if _, err := Open(path, Options{SkipBad: skip}); err == nil || !strings.Contains(err.Error(), "ends in the middle") {
+				if _, err := Open(path, Options{SkipBad: skip}); err == nil ||
+					!strings.Contains(err.Error(), "ends in the middle") {
 					t.Errorf("%s cut at %d of %d: %v", ext, n, len(whole), err)
 				}
 			}

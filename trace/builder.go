@@ -165,7 +165,8 @@ func checkEntry(e *Entry) string {
 		return fmt.Sprintf("skew %d: must be between 0 and %d", j.Skew, cluster.MaxMilli)
 	}
 	if j.Elastic.Min < 0 || j.Elastic.Max < j.Elastic.Min || j.Elastic.Max > cluster.MaxTasks {
-		return fmt.Sprintf("elastic %d..%d: must be 0 <= min <= max <= %d", j.Elastic.Min, j.Elastic.Max, cluster.MaxTasks)
+		return fmt.Sprintf("elastic %d..%d: must be 0 <= min <= max <= %d", j.Elastic.Min, j.Elastic.Max,
+			cluster.MaxTasks)
 	}
 	if a := j.Array; a != nil && (a.Index < 0 || a.Cap < 0) {
 		return fmt.Sprintf("array index %d, cap %d: must be 0 or more", a.Index, a.Cap)
@@ -326,7 +327,8 @@ func (b *Builder) renumber(jobs []Entry) error {
 			}
 			for e := 1; e < j.After[k].Elements; e++ {
 				if next, ok := now[j.After[k].Job+cluster.JobID(e)]; !ok || next != to+cluster.JobID(e) {
-					return b.fatal(0, "job %d waits for %d jobs from %d on: they must follow each other in the trace", j.ID, j.After[k].Elements, j.After[k].Job)
+					return b.fatal(0, "job %d waits for %d jobs from %d on: they must follow each other in the trace",
+						j.ID, j.After[k].Elements, j.After[k].Job)
 				}
 			}
 			j.After[k].Job = to
@@ -348,11 +350,13 @@ func (b *Builder) within(jobs []Entry) error {
 		j := &jobs[i].Job
 		for _, a := range j.After {
 			if int(a.Last()) >= len(jobs) {
-				return b.fatal(0, "the first %d jobs refer to later ones (job %d waits for job %d); raise the limit", len(jobs), j.ID, a.Job)
+				return b.fatal(0, "the first %d jobs refer to later ones (job %d waits for job %d); raise the limit",
+					len(jobs), j.ID, a.Job)
 			}
 		}
 		if j.Array != nil && int(j.Array.ID) >= len(jobs) {
-			return b.fatal(0, "the first %d jobs refer to later ones (array %d); raise the limit", len(jobs), j.Array.ID)
+			return b.fatal(0, "the first %d jobs refer to later ones (array %d); raise the limit", len(jobs),
+				j.Array.ID)
 		}
 	}
 	return nil

@@ -12,8 +12,9 @@ import (
 // csvFormat is what WriteCSV writes, and a simple format for a user's own jobs: submit_s, run_s and
 // gpus are required, the other columns are optional.
 var csvFormat = Format{
-	Name:   "csv",
-	About:  "plain columns submit_s,run_s,gpus and, if you like, " + strings.ReplaceAll(csvHeader, "submit_s,run_s,", ""),
+	Name: "csv",
+	About: "plain columns submit_s,run_s,gpus and, if you like, " +
+		strings.ReplaceAll(csvHeader, "submit_s,run_s,", ""),
 	Detect: columns(',', "submit_s", "run_s", "gpus"),
 	Read:   readCSV,
 }

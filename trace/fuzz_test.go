@@ -10,7 +10,8 @@ import (
 // One line per format, as TestEveryFormatIsTested requires.
 
 func FuzzMuster(f *testing.F) {
-	fuzzFormat(f, "muster", `{"muster_trace":1,"name":""}`+"\n"+`{"job":{"tasks":[{"count":1}],"array":{"id":0}},"run":1}`)
+	fuzzFormat(f, "muster",
+		`{"muster_trace":1,"name":""}`+"\n"+`{"job":{"tasks":[{"count":1}],"array":{"id":0}},"run":1}`)
 }
 func FuzzCSV(f *testing.F)      { fuzzFormat(f, "csv", "submit_s,run_s,gpus\n1,2,3\n") }
 func FuzzMuri(f *testing.F)     { fuzzFormat(f, "muri") }
@@ -34,7 +35,8 @@ func FuzzSWF(f *testing.F) { fuzzFormat(f, "swf") }
 func FuzzDetect(f *testing.F) { fuzzFormat(f, "", "\x1f\x8b", "(\xb5/\xfd", "\ufefftimestamp") }
 
 func FuzzParseSynth(f *testing.F) {
-	for _, s := range []string{"", "preset=small-team", "jobs=9,rate=3,durations=0.5*fixed:1s+pareto:1s:1h:2,gangs=1:2/8",
+	for _, s := range []string{"", "preset=small-team",
+		"jobs=9,rate=3,durations=0.5*fixed:1s+pareto:1s:1h:2,gangs=1:2/8",
 		"kinds=service,tiers=critical:2/standard", "durations=quantiles:0=1s/1=2s", "arrivals=bursty,epoch=5,peak=23"} {
 		f.Add(s)
 	}

@@ -46,7 +46,8 @@ func readGavel(b *Builder) error {
 		return b.gavelTrace("simulation_throughputs.json", "job_type", "command", "num_steps_arg", "needs_data_dir",
 			"total_steps", "arrival_time", "scale_factor")
 	case 9:
-		return b.gavelTrace("physical_cluster_throughputs.json", "job_type", "command", "working_directory", "num_steps_arg",
+		return b.gavelTrace("physical_cluster_throughputs.json", "job_type", "command", "working_directory",
+			"num_steps_arg",
 			"needs_data_dir", "total_steps", "scale_factor", "priority_weight", "slo", "arrival_time")
 	}
 	return b.gavelList()
@@ -147,7 +148,8 @@ func (b *Builder) gavelSpeeds(name string) (map[string]float64, error) {
 		}
 	}
 	if path == "" {
-		return nil, b.fatal(0, "this Gavel trace states steps, not run times: give the throughput table (%s) as throughputs", name)
+		return nil, b.fatal(0,
+			"this Gavel trace states steps, not run times: give the throughput table (%s) as throughputs", name)
 	}
 	f, err := os.Open(path)
 	if err != nil {

@@ -113,7 +113,8 @@ func (t *tally) shares(jobs int, total float64) []Share {
 		if t.jobs[name] == 0 {
 			continue
 		}
-		s := Share{Name: name, Jobs: t.jobs[name], JobShare: float64(t.jobs[name]) / float64(jobs), GPUHours: t.work[name] / 3600}
+		s := Share{Name: name, Jobs: t.jobs[name], JobShare: float64(t.jobs[name]) / float64(jobs),
+			GPUHours: t.work[name] / 3600}
 		if total > 0 {
 			s.GPUShare = t.work[name] / total
 		}
@@ -146,7 +147,8 @@ func Inspect(wl *Workload) Summary {
 	for k := range cluster.Trial + 1 {
 		order = append(order, k.String())
 	}
-	kinds, tiers, outcomes := newTally(order...), newTally("critical", "standard", "best-effort"), newTally(outcomeNames...)
+	kinds, tiers, outcomes := newTally(order...), newTally("critical", "standard", "best-effort"),
+		newTally(outcomeNames...)
 	users, queues, gangs := newTally(), newTally(), newTally()
 	works := make([]float64, 0, len(wl.Jobs))
 	var runs []float64

@@ -67,7 +67,8 @@ func (s Summary) writeJobs(out io.Writer) {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{s.CPUOnly, "without GPUs"}, {s.Fractional, "on parts of GPUs"}, {s.Deadlines, "with a deadline"}, {s.Limits, "with a time limit"}} {
+	}{{s.CPUOnly, "without GPUs"}, {s.Fractional, "on parts of GPUs"}, {s.Deadlines, "with a deadline"},
+		{s.Limits, "with a time limit"}} {
 		if c.n > 0 {
 			fmt.Fprintf(out, "            %d jobs %s\n", c.n, c.what)
 		}
@@ -87,15 +88,18 @@ func (s Summary) writeJobs(out io.Writer) {
 			if name == "" {
 				name = "(none)"
 			}
-			fmt.Fprintf(out, "%-14s %9d %6.1f%% %14.1f %6.1f%%\n", name, p.Jobs, 100*p.JobShare, p.GPUHours, 100*p.GPUShare)
+			fmt.Fprintf(out, "%-14s %9d %6.1f%% %14.1f %6.1f%%\n", name, p.Jobs, 100*p.JobShare, p.GPUHours,
+				100*p.GPUShare)
 		}
 	}
 }
 
 func (s Summary) writeArrivals(out io.Writer) {
 	a := s.Arrivals
-	fmt.Fprintf(out, "\narrivals    one in %s on average, coefficient of variation %.1f (Poisson: 1)\n", clockText(a.MeanGap), a.CV)
-	fmt.Fprintf(out, "            busiest hour: %d jobs, from %s after the start\n", a.BusiestJobs, clockText(a.BusiestHour))
+	fmt.Fprintf(out, "\narrivals    one in %s on average, coefficient of variation %.1f (Poisson: 1)\n",
+		clockText(a.MeanGap), a.CV)
+	fmt.Fprintf(out, "            busiest hour: %d jobs, from %s after the start\n", a.BusiestJobs,
+		clockText(a.BusiestHour))
 	if a.ByHour == nil {
 		return
 	}

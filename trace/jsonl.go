@@ -57,7 +57,8 @@ func WriteJSONL(w io.Writer, wl *Workload) error {
 	out := bufio.NewWriterSize(w, 1<<16)
 	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)
-	h := jsonlHeader{jsonlVersion, false, wl.Name, wl.Format, wl.Epoch, wl.Nodes, wl.Queues, wl.Notes, wl.Bad, wl.BadAll, wl.Models}
+	h := jsonlHeader{jsonlVersion, false, wl.Name, wl.Format, wl.Epoch, wl.Nodes, wl.Queues, wl.Notes, wl.Bad,
+		wl.BadAll, wl.Models}
 	if err := enc.Encode(h); err != nil {
 		return err
 	}
@@ -201,7 +202,8 @@ func checkNodes(nodes []cluster.Node) string {
 		n := &nodes[i]
 		if n.Name == "" || n.GPUs < 0 || n.GPUs > cluster.MaxGPUsPerNode || n.CPU < 0 || n.CPU > cluster.MaxMilli ||
 			n.RAM < 0 || n.RAM > cluster.MaxMiB || n.Islands < 0 {
-			return fmt.Sprintf("node %d (%q): must have a name, 0 to %d GPUs, and CPU and RAM of 0 or more", i, n.Name, cluster.MaxGPUsPerNode)
+			return fmt.Sprintf("node %d (%q): must have a name, 0 to %d GPUs, and CPU and RAM of 0 or more", i, n.Name,
+				cluster.MaxGPUsPerNode)
 		}
 	}
 	return ""

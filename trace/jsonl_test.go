@@ -27,18 +27,27 @@ func genEntry(t *rapid.T, id, jobs int) Entry {
 	}
 	d := func(label string) time.Duration { return time.Duration(dur.Draw(t, label)) }
 	e := Entry{Run: d("run"), End: cluster.Time(d("end")), Outcome: Outcome(rapid.IntRange(0, 2).Draw(t, "outcome"))}
-	e.Job = cluster.Job{ID: cluster.JobID(id), Name: text.Draw(t, "name"), User: text.Draw(t, "user"), Queue: text.Draw(t, "queue"),
-		Kind: cluster.Kind(rapid.IntRange(0, 4).Draw(t, "kind")), Tier: cluster.Tier(rapid.IntRange(0, 2).Draw(t, "tier")),
+	e.Job = cluster.Job{ID: cluster.JobID(id), Name: text.Draw(t, "name"), User: text.Draw(t, "user"),
+		Queue:    text.Draw(t, "queue"),
+		Kind:     cluster.Kind(rapid.IntRange(0, 4).Draw(t, "kind")),
+		Tier:     cluster.Tier(rapid.IntRange(0, 2).Draw(t, "tier")),
 		Priority: rapid.Int64().Draw(t, "priority"), GPUTypes: words("types"), Partitions: words("partitions"),
-		Limit: d("limit"), Estimate: d("estimate"), Deadline: cluster.Time(d("deadline")), Begin: cluster.Time(d("begin")),
-		Topology:   cluster.Topology{Level: cluster.Level(rapid.IntRange(0, 4).Draw(t, "level")), Required: rapid.Bool().Draw(t, "required")},
-		Checkpoint: cluster.Checkpoint{Interval: d("interval"), Cost: d("cost"), Restart: d("restart"), None: rapid.Bool().Draw(t, "none")},
-		Hold:       rapid.Bool().Draw(t, "hold"), NoRequeue: rapid.Bool().Draw(t, "norequeue"), Model: text.Draw(t, "model"),
-		Skew: rapid.Int64Range(0, 5000).Draw(t, "skew"), Reservation: text.Draw(t, "reservation")}
+		Limit: d("limit"), Estimate: d("estimate"), Deadline: cluster.Time(d("deadline")),
+		Begin: cluster.Time(d("begin")),
+		Topology: cluster.Topology{Level: cluster.Level(rapid.IntRange(0, 4).Draw(t, "level")),
+			Required: rapid.Bool().Draw(t, "required")},
+		Checkpoint: cluster.Checkpoint{Interval: d("interval"), Cost: d("cost"), Restart: d("restart"),
+			None: rapid.Bool().Draw(t, "none")},
+		Hold: rapid.Bool().Draw(t, "hold"), NoRequeue: rapid.Bool().Draw(t, "norequeue"),
+		Model: text.Draw(t, "model"),
+		Skew:  rapid.Int64Range(0, 5000).Draw(t, "skew"), Reservation: text.Draw(t, "reservation")}
 	for range rapid.IntRange(1, 3).Draw(t, "sets") {
-		e.Job.Tasks = append(e.Job.Tasks, cluster.TaskSet{Count: rapid.IntRange(1, 1000).Draw(t, "count"), Request: cluster.Request{
-			GPUs: rapid.IntRange(0, 64).Draw(t, "gpus"), Share: rapid.Int64Range(0, 1000).Draw(t, "share"), Memory: rapid.Int64Range(0, 1<<30).Draw(t, "memory"),
-			Profile: text.Draw(t, "profile"), CPU: rapid.Int64Range(0, 1<<30).Draw(t, "cpu"), RAM: rapid.Int64Range(0, 1<<30).Draw(t, "ram")}})
+		e.Job.Tasks = append(e.Job.Tasks,
+			cluster.TaskSet{Count: rapid.IntRange(1, 1000).Draw(t, "count"), Request: cluster.Request{
+				GPUs: rapid.IntRange(0, 64).Draw(t, "gpus"), Share: rapid.Int64Range(0, 1000).Draw(t, "share"),
+				Memory:  rapid.Int64Range(0, 1<<30).Draw(t, "memory"),
+				Profile: text.Draw(t, "profile"), CPU: rapid.Int64Range(0, 1<<30).Draw(t, "cpu"),
+				RAM: rapid.Int64Range(0, 1<<30).Draw(t, "ram")}})
 	}
 	if len(e.Job.Tasks) == 1 && e.Job.Tasks[0].Request.GPUs == 1 {
 		e.Flexible = rapid.Bool().Draw(t, "flexible")
@@ -48,13 +57,16 @@ func genEntry(t *rapid.T, id, jobs int) Entry {
 	}
 	other := cluster.JobID(rapid.IntRange(0, jobs-1).Draw(t, "other"))
 	if rapid.Bool().Draw(t, "after") {
-		e.Job.After = []cluster.Dependency{{Type: cluster.DependencyType(rapid.IntRange(0, 2).Draw(t, "dep")), Job: other}}
+		e.Job.After = []cluster.Dependency{
+			{Type: cluster.DependencyType(rapid.IntRange(0, 2).Draw(t, "dep")), Job: other}}
 	}
 	if rapid.Bool().Draw(t, "array") {
-		e.Job.Array = &cluster.Array{ID: other, Index: rapid.IntRange(0, 9).Draw(t, "index"), Cap: rapid.IntRange(0, 9).Draw(t, "cap")}
+		e.Job.Array = &cluster.Array{ID: other, Index: rapid.IntRange(0, 9).Draw(t, "index"),
+			Cap: rapid.IntRange(0, 9).Draw(t, "cap")}
 	}
 	if rapid.Bool().Draw(t, "work") {
-		e.Work = &Work{Steps: rapid.Float64Range(0, 1e15).Draw(t, "steps"), Batch: rapid.Int64Range(0, 1<<40).Draw(t, "batch"), Step: d("step")}
+		e.Work = &Work{Steps: rapid.Float64Range(0, 1e15).Draw(t, "steps"),
+			Batch: rapid.Int64Range(0, 1<<40).Draw(t, "batch"), Step: d("step")}
 		for range rapid.IntRange(0, 3).Draw(t, "stages") {
 			e.Work.Stages = append(e.Work.Stages, d("stage"))
 		}
@@ -64,8 +76,9 @@ func genEntry(t *rapid.T, id, jobs int) Entry {
 
 func genWorkload(t *rapid.T) *Workload {
 	n := rapid.IntRange(1, 5).Draw(t, "jobs")
-	wl := &Workload{Name: rapid.SampledFrom([]string{"x", "ö"}).Draw(t, "name"), Format: rapid.SampledFrom([]string{"muster", "philly"}).Draw(t, "format"),
-		Epoch: rapid.Int64Range(0, 3e9).Draw(t, "epoch")}
+	wl := &Workload{Name: rapid.SampledFrom([]string{"x", "ö"}).Draw(t, "name"),
+		Format: rapid.SampledFrom([]string{"muster", "philly"}).Draw(t, "format"),
+		Epoch:  rapid.Int64Range(0, 3e9).Draw(t, "epoch")}
 	at := time.Duration(0)
 	for i := range n {
 		e := genEntry(t, i, n)
@@ -163,14 +176,16 @@ func TestLimit(t *testing.T) {
 func TestParseStamp(t *testing.T) {
 	for text, want := range map[string]int64{
 		"1970-01-01 00:00:00": 0, "2017-10-09 07:01:55": 1507532515e9, "2020-02-29T12:00:00Z": 1582977600e9,
-		"2023-05-01 10:00:00+08:00": 1682906400e9, "2023-05-01T10:00:00.25-0130": 1682940600e9 + 25e7, "2023-05-01 10:00:00 UTC": 1682935200e9,
+		"2023-05-01 10:00:00+08:00": 1682906400e9, "2023-05-01T10:00:00.25-0130": 1682940600e9 + 25e7,
+		"2023-05-01 10:00:00 UTC": 1682935200e9,
 	} {
 		if got, ok := parseStamp([]byte(text)); !ok || int64(got) != want {
 			t.Errorf("%s: %d %v, want %d", text, got, ok, want)
 		}
 	}
 	for _, text := range []string{"", "2017-10-09", "2017-13-09 07:01:55", "2017-10-09 24:01:55", "2017-02-29 00:00:00",
-		"1970-01-01 00:00:00+01:00", "2017-10-09 07:01:55x", "2017-10-09 07:01:55+1", "2070-01-01 00:00:00", "2017/10/09 07:01:55"} {
+		"1970-01-01 00:00:00+01:00", "2017-10-09 07:01:55x", "2017-10-09 07:01:55+1", "2070-01-01 00:00:00",
+		"2017/10/09 07:01:55"} {
 		if got, ok := parseStamp([]byte(text)); ok {
 			t.Errorf("%q is accepted as %d", text, got)
 		}
@@ -191,7 +206,8 @@ func TestParseAmount(t *testing.T) {
 			}
 		}
 	})
-	for _, text := range []string{"", ".", "-1", "1e400", "NaN", "Inf", "1.2.3", "0x10", "99999999999999", "1_0", " 1"} {
+	for _, text := range []string{"", ".", "-1", "1e400", "NaN", "Inf", "1.2.3", "0x10", "99999999999999", "1_0",
+		" 1"} {
 		if d, ok := parseAmount([]byte(text), time.Minute); ok {
 			t.Errorf("%q is accepted as %s", text, d)
 		}

@@ -16,8 +16,10 @@ func TestLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history.jsonl")
 	const first = cluster.Time(1_800_000_000 * int64(time.Second))
 	ended := func(name string, after, run time.Duration) *Entry {
-		return &Entry{Run: run, Job: cluster.Job{Name: name, Queue: "q", Tier: cluster.BestEffort, Submit: first.Add(after), Deadline: first.Add(after + time.Hour),
-			Tasks: []cluster.TaskSet{{Count: 2, Request: cluster.Request{GPUs: 4}}}}}
+		return &Entry{Run: run,
+			Job: cluster.Job{Name: name, Queue: "q", Tier: cluster.BestEffort, Submit: first.Add(after),
+				Deadline: first.Add(after + time.Hour),
+				Tasks:    []cluster.TaskSet{{Count: 2, Request: cluster.Request{GPUs: 4}}}}}
 	}
 	open := func() *Log {
 		t.Helper()
@@ -40,17 +42,20 @@ func TestLog(t *testing.T) {
 	try(l.Cluster([]cluster.Node{n1}, nil), l.Add(ended("second", time.Minute, 5*time.Second)), l.Close())
 	text, err := os.ReadFile(path)
 	try(err, os.WriteFile(path, append(text, `{"job":{"name":"ha`...), 0o600))
-	if wl, err := Open(path, Options{}); err != nil || len(wl.Jobs) != 1 || len(wl.Notes) != 1 || !strings.Contains(wl.Notes[0], "line 3, the last one, was not written to its end") {
+	if wl, err := Open(path, Options{}); err != nil || len(wl.Jobs) != 1 || len(wl.Notes) != 1 ||
+		!strings.Contains(wl.Notes[0], "line 3, the last one, was not written to its end") {
 		t.Fatalf("torn at its end: %v %+v", err, wl)
 	}
 	n1.GPUs = 8
 	l = open()
-	try(l.Cluster([]cluster.Node{n1, n2}, []cluster.Queue{{Name: "q", Limit: -1, Lend: -1}}), l.Add(ended("first", 0, 90*time.Second)), l.Close())
+	try(l.Cluster([]cluster.Node{n1, n2}, []cluster.Queue{{Name: "q", Limit: -1, Lend: -1}}),
+		l.Add(ended("first", 0, 90*time.Second)), l.Close())
 	wl, err := Open(path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(wl.Jobs) != 2 || wl.Jobs[0].Job.Name != "first" || wl.Jobs[1].Job.Submit != cluster.Time(time.Minute) || wl.Jobs[1].Job.ID != 1 || wl.Jobs[0].Job.Deadline != cluster.Time(time.Hour) ||
+	if len(wl.Jobs) != 2 || wl.Jobs[0].Job.Name != "first" || wl.Jobs[1].Job.Submit != cluster.Time(time.Minute) ||
+		wl.Jobs[1].Job.ID != 1 || wl.Jobs[0].Job.Deadline != cluster.Time(time.Hour) ||
 		wl.Jobs[1].Run != 5*time.Second || wl.Jobs[0].Job.Tier != cluster.BestEffort || wl.Epoch != 1_800_000_000 {
 		t.Errorf("%+v", wl)
 	}
@@ -72,7 +77,9 @@ func TestLogFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	job := &Entry{Run: time.Second, Job: cluster.Job{Name: "one", Submit: 1_800_000_000_000_000_000, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}}
+	job := &Entry{Run: time.Second,
+		Job: cluster.Job{Name: "one", Submit: 1_800_000_000_000_000_000,
+			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}}
 	l.f = full
 	if l.Cluster(nil, nil) == nil || l.Add(job) == nil {
 		t.Error("what was not written counts as written")
@@ -124,7 +131,8 @@ func TestLogBad(t *testing.T) {
 		{`{"muster_trace":1,"name":"a trace"}` + "\n", "no history", ""},
 		{header + "{\"job\":\n" + header, "", ":2"},
 		{header + `{"muster_trace":1,"name":"p"}` + "\n", "", "header in the middle"},
-		{header + `{"muster_trace":1,"log":true,"name":"p","nodes":[{"name":"","gpus":1}]}` + "\n", "", "must have a name"},
+		{header + `{"muster_trace":1,"log":true,"name":"p","nodes":[{"name":"","gpus":1}]}` + "\n", "",
+			"must have a name"},
 	} {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)

@@ -121,7 +121,8 @@ func (b *Builder) openbPods() error {
 		return err
 	}
 	c := openbCols{t.col("name"), t.col("cpu_milli"), t.col("memory_mib"), t.col("num_gpu"), t.col("gpu_milli"),
-		t.col("gpu_spec"), t.col("qos"), t.col("pod_phase"), t.col("creation_time"), t.col("deletion_time"), t.col("scheduled_time")}
+		t.col("gpu_spec"), t.col("qos"), t.col("pod_phase"), t.col("creation_time"), t.col("deletion_time"),
+		t.col("scheduled_time")}
 	timeless := c.created < 0 || c.deleted < 0
 	never := 0
 	for t.next() {

@@ -27,12 +27,14 @@ func TestPhillySample(t *testing.T) {
 func TestPhillyBad(t *testing.T) {
 	const head = "timestamp,duration,num_gpus,gpu_time,cluster\n"
 	checkBad(t, "philly", []badRow{
-		{"negative", head + "2021-03-01 10:00:00,-3,1,1,a\n", `x:2: duration "-3": must be a number of seconds from 0 to 3153600000 (100 years)`},
+		{"negative", head + "2021-03-01 10:00:00,-3,1,1,a\n",
+			`x:2: duration "-3": must be a number of seconds from 0 to 3153600000 (100 years)`},
 		{"nan", head + "2021-03-01 10:00:00,NaN,1,1,a\n", `duration "NaN": must be a number`},
 		{"huge", head + "2021-03-01 10:00:00,1e300,1,1,a\n", `duration "1e300"`},
 		{"no gpu", head + "2021-03-01 10:00:00,1,0,1,a\n", `num_gpus "0": must be a whole number from 1 to 1048576`},
 		{"many gpus", head + "2021-03-01 10:00:00,1,99999999999999999999,1,a\n", `num_gpus "99999999999999999999"`},
-		{"date", head + "2021-02-31 10:00:00,1,1,1,a\n", `timestamp "2021-02-31 10:00:00": must be a date and time such as`},
+		{"date", head + "2021-02-31 10:00:00,1,1,1,a\n",
+			`timestamp "2021-02-31 10:00:00": must be a date and time such as`},
 		{"fields", head + "2021-03-01 10:00:00,1,1,a\n", `x:2: has 4 fields, must be 5`},
 		{"quote", head + "2021-03-01 10:00:00,1,1,1,\"a\n", `x:2: a quoted field is malformed`},
 		{"header", "timestamp,duration\n", `x:1: no column "num_gpus" in the header "timestamp,duration"`},
@@ -54,7 +56,8 @@ func TestPhillyShared(t *testing.T) {
 }
 
 func FuzzPhilly(f *testing.F) {
-	fuzzFormat(f, "philly", "timestamp,duration,num_gpus,gpu_time,cluster\n\"2021-03-01 10:00:00\",1e3,8.0,1,\"a\nb\"\n",
+	fuzzFormat(f, "philly",
+		"timestamp,duration,num_gpus,gpu_time,cluster\n\"2021-03-01 10:00:00\",1e3,8.0,1,\"a\nb\"\n",
 		"timestamp,duration,num_gpus,cluster\n2021-03-01T10:00:00.5+08:00,.5,1,a\r\n")
 }
 

@@ -75,13 +75,15 @@ func (b *Builder) polluxProfiles() (string, error) {
 	if b.opt.dir != "" {
 		for _, up := range []string{"", ".."} {
 			dir := filepath.Join(b.opt.dir, up, "traces")
-			if found, _ := filepath.Glob(filepath.Join(dir, "*", "placements.csv")); len(found) > 0 { // the pattern is constant and valid
+			// the pattern is constant and valid
+			if found, _ := filepath.Glob(filepath.Join(dir, "*", "placements.csv")); len(found) > 0 {
 				return dir, nil
 			}
 		}
 	}
-	return "", b.fatal(0, "this workload has no run times: give the directory with the measured step times as profiles "+
-		"(one directory per application, with placements.csv, scalability.csv and validation-*.csv)")
+	return "", b.fatal(0,
+		"this workload has no run times: give the directory with the measured step times as profiles "+
+			"(one directory per application, with placements.csv, scalability.csv and validation-*.csv)")
 }
 
 // polluxName rejects application names that escape the directory.

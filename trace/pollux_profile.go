@@ -47,7 +47,8 @@ func readPolluxApp(dir, app string) (*polluxApp, error) {
 		return nil, err
 	}
 	dir = filepath.Join(dir, app)
-	a := &polluxApp{placed: map[string][]polluxPoint{}, scaled: map[[2]int][]polluxPoint{}, epochs: map[int][]polluxEpoch{}}
+	a := &polluxApp{placed: map[string][]polluxPoint{}, scaled: map[[2]int][]polluxPoint{},
+		epochs: map[int][]polluxEpoch{}}
 	err := readSmall(filepath.Join(dir, "placements.csv"), func(t *table) {
 		key := string(t.raw(t.col("placement")))
 		p := t.polluxPoint()
@@ -78,7 +79,8 @@ func readPolluxApp(dir, app string) (*polluxApp, error) {
 }
 
 func (t *table) polluxPoint() polluxPoint {
-	return polluxPoint{t.real(t.col("local_bsz"), 1, 1e9), t.real(t.col("step_time"), 1e-9, 1e9), t.real(t.col("sync_time"), 0, 1e9)}
+	return polluxPoint{t.real(t.col("local_bsz"), 1, 1e9), t.real(t.col("step_time"), 1e-9, 1e9),
+		t.real(t.col("sync_time"), 0, 1e9)}
 }
 
 // readEpochs reads validation-<batch>.csv.
@@ -201,7 +203,9 @@ func (a *polluxApp) timing(n int, local float64) (step, sync float64, err error)
 	points, ok := a.placed[key]
 	if !ok {
 		nodes, best := (n+polluxNode-1)/polluxNode, math.MaxInt
-		for _, k := range slices.SortedFunc(maps.Keys(a.scaled), func(x, y [2]int) int { return slices.Compare(x[:], y[:]) }) {
+		for _, k := range slices.SortedFunc(maps.Keys(a.scaled), func(x, y [2]int) int {
+			return slices.Compare(x[:], y[:])
+		}) {
 			// The number of GPUs matters first, then the number of nodes.
 			if d := 1000*abs(k[1]-n) + abs(k[0]-nodes); d < best {
 				best, points = d, a.scaled[k]

@@ -73,8 +73,9 @@ func (s *SynthSpec) smallTeam() {
 func (s *SynthSpec) phillyLike() {
 	s.Jobs, s.GPUs, s.Load = 10000, 512, 0.9
 	s.CV, s.Daily, s.Weekend = 6, 0.3, 0.5
-	s.Durations = Dist{{Weight: 1, Kind: "quantiles", Points: [][2]float64{{0, 5}, {0.1, 60}, {0.3, 210}, {0.5, 1100}, {0.7, 2500},
-		{0.9, 9000}, {0.95, 30000}, {0.99, 150000}, {1, 1.5e6}}}}
+	s.Durations = Dist{{Weight: 1, Kind: "quantiles",
+		Points: [][2]float64{{0, 5}, {0.1, 60}, {0.3, 210}, {0.5, 1100}, {0.7, 2500},
+			{0.9, 9000}, {0.95, 30000}, {0.99, 150000}, {1, 1.5e6}}}}
 	s.Stretch, s.Max = 0.8, 50*24*time.Hour
 	s.Gangs = []Weighted[int]{{1, 93.2}, {2, 2.2}, {4, 2.3}, {8, 2}, {16, 0.22}, {32, 0.08}}
 	s.Users, s.UserSkew, s.Queues, s.QueueSkew = 300, 1.1, 15, 1.2

@@ -218,7 +218,8 @@ func (b *Builder) sacctJSONJob(raw []byte, line int, left *unusable) error {
 func (b *Builder) slurmEntry(s *slurmJob, e *Entry) (reason string) {
 	take := func(name string, v slurmNumber, unit time.Duration) time.Duration {
 		if !(v.n >= 0) || v.n > float64(cluster.MaxDuration/unit) {
-			reason = fmt.Sprintf("%s %g: must be a number of %s from 0 to %d (100 years)", name, v.n, unitName(unit), cluster.MaxDuration/unit)
+			reason = fmt.Sprintf("%s %g: must be a number of %s from 0 to %d (100 years)", name, v.n, unitName(unit),
+				cluster.MaxDuration/unit)
 			return 0
 		}
 		return time.Duration(v.n * float64(unit))
@@ -263,7 +264,8 @@ func (b *Builder) slurmEntry(s *slurmJob, e *Entry) (reason string) {
 		if r.Type == "mem" {
 			most = float64(cluster.MaxMiB)
 		}
-		if r.Type != "gres" && r.Type != "cpu" && r.Type != "mem" || r.Type == "gres" && r.Name != "gpu" && !strings.HasPrefix(r.Name, "gpu:") {
+		if r.Type != "gres" && r.Type != "cpu" && r.Type != "mem" ||
+			r.Type == "gres" && r.Name != "gpu" && !strings.HasPrefix(r.Name, "gpu:") {
 			continue
 		}
 		if !(r.Count.n >= 0 && r.Count.n <= most) {

@@ -31,7 +31,8 @@ func rows(wl *Workload) []row {
 	for i := range wl.Jobs {
 		e := &wl.Jobs[i]
 		j := &e.Job
-		out = append(out, row{j.Name, j.Queue, j.User, j.Model, j.Submit, e.Run, j.GPUs(), j.Kind, j.Tier, e.Outcome, j.Deadline, j.Limit})
+		out = append(out, row{j.Name, j.Queue, j.User, j.Model, j.Submit, e.Run, j.GPUs(), j.Kind, j.Tier, e.Outcome,
+			j.Deadline, j.Limit})
 	}
 	return out
 }
@@ -87,9 +88,12 @@ func TestMuriSample(t *testing.T) {
 func TestChronusSample(t *testing.T) {
 	wl := openSample(t, "chronus.csv", Options{})
 	checkRows(t, wl,
-		row{name: "1", queue: "blue", model: "toynet", submit: sec(1200), run: 90 * time.Minute, gpus: 4, tier: std, deadline: sec(1200 + 7200)},
-		row{name: "2", queue: "red", model: "tinynet", submit: sec(1500), run: 7 * time.Minute, tier: cluster.BestEffort},
-		row{name: "0", queue: "red", model: "toynet", submit: sec(1800), run: 10 * time.Minute, gpus: 1, tier: std, deadline: sec(1800 + 840)})
+		row{name: "1", queue: "blue", model: "toynet", submit: sec(1200), run: 90 * time.Minute, gpus: 4, tier: std,
+			deadline: sec(1200 + 7200)},
+		row{name: "2", queue: "red", model: "tinynet", submit: sec(1500), run: 7 * time.Minute,
+			tier: cluster.BestEffort},
+		row{name: "0", queue: "red", model: "toynet", submit: sec(1800), run: 10 * time.Minute, gpus: 1, tier: std,
+			deadline: sec(1800 + 840)})
 	checkNotes(t, wl, "1 jobs have several deadlines", "1 jobs ask for no GPU")
 }
 
@@ -109,7 +113,8 @@ func TestOpenbSample(t *testing.T) {
 	equal(t, "node", wl.Nodes[1], cluster.Node{Name: "m1", Model: "G2", GPUs: 8, CPU: 96000, RAM: 524288})
 	checkNotes(t, wl, "1 pods were never scheduled")
 	short := openSample(t, "openb-short.csv", Options{})
-	checkRows(t, short, row{name: "p0", gpus: 1, kind: cluster.Service, tier: std}, row{name: "p1", gpus: 2, kind: cluster.Service, tier: std})
+	checkRows(t, short, row{name: "p0", gpus: 1, kind: cluster.Service, tier: std},
+		row{name: "p1", gpus: 2, kind: cluster.Service, tier: std})
 	checkNotes(t, short, "no times")
 }
 
@@ -181,7 +186,8 @@ func TestAcmeSample(t *testing.T) {
 		row{name: "s1", user: "uA", queue: "Pretrain", submit: sec(1800), run: time.Hour, gpus: 8, tier: std})
 	equal(t, "epoch", wl.Epoch, time.Date(2023, 5, 1, 1, 30, 0, 0, time.UTC).Unix())
 	wl = openSample(t, "acme-kalos.csv", Options{})
-	checkRows(t, wl, row{name: "k1", user: "uA", queue: "Evaluation", run: time.Minute, gpus: 16, kind: cluster.Batch, tier: std})
+	checkRows(t, wl, row{name: "k1", user: "uA", queue: "Evaluation", run: time.Minute, gpus: 16, kind: cluster.Batch,
+		tier: std})
 	equal(t, "ram per GPU", wl.Jobs[0].Job.Tasks[0].Request.RAM, 800*1024*2/16)
 	checkNotes(t, wl, "1 jobs that had not ended")
 }
@@ -193,18 +199,22 @@ func TestPAISample(t *testing.T) {
 		row{name: "jd", submit: sec(800), run: 100 * time.Second, gpus: 6, tier: std},
 		row{name: "ja", submit: sec(990), run: 611500 * time.Millisecond, gpus: 2, tier: std})
 	ja := wl.Jobs[2].Job
-	equal(t, "ja's workers", ja.Tasks[0], cluster.TaskSet{Count: 2, Request: cluster.Request{GPUs: 1, Share: 500, CPU: 6000, RAM: 30003}})
+	equal(t, "ja's workers", ja.Tasks[0],
+		cluster.TaskSet{Count: 2, Request: cluster.Request{GPUs: 1, Share: 500, CPU: 6000, RAM: 30003}})
 	equal(t, "ja's servers", ja.Tasks[1], cluster.TaskSet{Count: 1, Request: cluster.Request{CPU: 4000, RAM: 8192}})
 	equal(t, "ja's type", strings.Join(ja.GPUTypes, " "), "T4-16GB")
-	equal(t, "jd: 150 % of a GPU", wl.Jobs[1].Job.Tasks[0], cluster.TaskSet{Count: 3, Request: cluster.Request{GPUs: 2, Share: 750}})
+	equal(t, "jd: 150 % of a GPU", wl.Jobs[1].Job.Tasks[0],
+		cluster.TaskSet{Count: 3, Request: cluster.Request{GPUs: 2, Share: 750}})
 	checkNotes(t, wl, "1 jobs that had not ended", "submission times are not in this table")
 }
 
 func TestSWFSample(t *testing.T) {
 	wl := openSample(t, "swf.swf", Options{})
 	checkRows(t, wl,
-		row{name: "2", user: "u4", queue: "q1", submit: sec(50), run: time.Hour, gpus: 4, tier: std, outcome: Failed, limit: 2 * time.Hour},
-		row{name: "1", user: "u3", queue: "q2", submit: sec(100), run: time.Minute, gpus: 8, tier: std, limit: 2 * time.Minute},
+		row{name: "2", user: "u4", queue: "q1", submit: sec(50), run: time.Hour, gpus: 4, tier: std, outcome: Failed,
+			limit: 2 * time.Hour},
+		row{name: "1", user: "u3", queue: "q2", submit: sec(100), run: time.Minute, gpus: 8, tier: std,
+			limit: 2 * time.Minute},
 		row{name: "4", submit: sec(300), run: 30 * time.Second, gpus: 16, tier: std, outcome: Cancelled})
 	equal(t, "epoch", wl.Epoch, 1600000000)
 	checkNotes(t, wl, "1 jobs without a run time", "1 partial executions", "1 jobs name a preceding job")
@@ -214,9 +224,12 @@ func TestSacctSample(t *testing.T) {
 	wl := openSample(t, "sacct.txt", Options{})
 	checkRows(t, wl,
 		row{name: "sweep", user: "bob", queue: "nlp", run: time.Minute, gpus: 1, tier: std, outcome: Cancelled},
-		row{name: "train", user: "ann", queue: "vision", submit: sec(1800), run: time.Hour, gpus: 2, tier: std, limit: 24 * time.Hour},
-		row{name: "slice", user: "eve", queue: "mig", submit: sec(5400), run: 30 * time.Minute, tier: std, outcome: Failed, limit: 30 * time.Minute},
-		row{name: "cpu", user: "eve", queue: "bio", submit: sec(5700), run: time.Minute, tier: std, outcome: Failed, limit: 30 * time.Minute})
+		row{name: "train", user: "ann", queue: "vision", submit: sec(1800), run: time.Hour, gpus: 2, tier: std,
+			limit: 24 * time.Hour},
+		row{name: "slice", user: "eve", queue: "mig", submit: sec(5400), run: 30 * time.Minute, tier: std,
+			outcome: Failed, limit: 30 * time.Minute},
+		row{name: "cpu", user: "eve", queue: "bio", submit: sec(5700), run: time.Minute, tier: std, outcome: Failed,
+			limit: 30 * time.Minute})
 	equal(t, "types", strings.Join(wl.Jobs[1].Job.GPUTypes, " "), "A100-40GB A100-80GB")
 	equal(t, "per GPU", wl.Jobs[1].Job.Tasks[0].Request, cluster.Request{GPUs: 1, CPU: 8000, RAM: 64 * 1024})
 	equal(t, "eligible later", wl.Jobs[0].Job.Begin, sec(3600))
@@ -229,7 +242,8 @@ func TestSacctSample(t *testing.T) {
 
 // sacct --parsable ends every line, the header's too, with a separator.
 func TestSacctTrailingSeparator(t *testing.T) {
-	wl, err := readText(t, "x", "JobID|Submit|Start|Elapsed|State|ReqTRES|\n9|2024-01-01T00:00:00|2024-01-01T00:00:00|1-00:00:01|COMPLETED|gres/gpu=3|\n", Options{})
+	wl, err := readText(t, "x",
+		"JobID|Submit|Start|Elapsed|State|ReqTRES|\n9|2024-01-01T00:00:00|2024-01-01T00:00:00|1-00:00:01|COMPLETED|gres/gpu=3|\n", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,8 +253,10 @@ func TestSacctTrailingSeparator(t *testing.T) {
 func TestSacctJSONSample(t *testing.T) {
 	wl := openSample(t, "sacct-json.json", Options{})
 	checkRows(t, wl,
-		row{name: "8_2", user: "bob", queue: "nlp", run: time.Minute, gpus: 1, tier: std, outcome: Failed, limit: time.Hour},
-		row{name: "train", user: "ann", queue: "vision", submit: sec(4400), run: time.Hour, gpus: 8, tier: std, limit: 24 * time.Hour})
+		row{name: "8_2", user: "bob", queue: "nlp", run: time.Minute, gpus: 1, tier: std, outcome: Failed,
+			limit: time.Hour},
+		row{name: "train", user: "ann", queue: "vision", submit: sec(4400), run: time.Hour, gpus: 8, tier: std,
+			limit: 24 * time.Hour})
 	equal(t, "types", strings.Join(wl.Jobs[1].Job.GPUTypes, " "), "H100-80GB H100-94GB H100-96GB")
 	equal(t, "per GPU", wl.Jobs[1].Job.Tasks[0].Request, cluster.Request{GPUs: 1, CPU: 2000, RAM: 16384})
 	equal(t, "epoch", wl.Epoch, 1706770000)
@@ -250,8 +266,10 @@ func TestSacctJSONSample(t *testing.T) {
 func TestCSVSample(t *testing.T) {
 	wl := openSample(t, "csv.csv", Options{})
 	checkRows(t, wl,
-		row{name: "a, b", user: "ann", queue: "vision", run: 60500 * time.Millisecond, gpus: 4, tier: cluster.Critical, outcome: Failed},
-		row{name: "x", user: "eve", queue: "bio", submit: sec(10), run: 5 * time.Second, kind: cluster.Batch, tier: cluster.BestEffort, outcome: Cancelled},
+		row{name: "a, b", user: "ann", queue: "vision", run: 60500 * time.Millisecond, gpus: 4, tier: cluster.Critical,
+			outcome: Failed},
+		row{name: "x", user: "eve", queue: "bio", submit: sec(10), run: 5 * time.Second, kind: cluster.Batch,
+			tier: cluster.BestEffort, outcome: Cancelled},
 		row{user: "bob", queue: "nlp", submit: sec(30), gpus: 1, kind: cluster.Service, tier: std})
 	equal(t, "end", wl.Jobs[2].End, sec(630))
 	var buf strings.Builder

@@ -48,7 +48,8 @@ func TestOpenbShared(t *testing.T) {
 	equal(t, "without GPUs", Inspect(wl).CPUOnly, 1088)
 	checkRoundTrip(t, wl)
 	equal(t, "all nodes", len(openShared(t, "openb-v2023/openb_node_list_all_node.csv", Options{}).Nodes), 1523)
-	for name, n := range map[string]int{"cpu050": 7439, "gpushare40": 8152, "gpushare100": 8152, "gpuspec10": 8152, "multigpu20": 8324} {
+	for name, n := range map[string]int{"cpu050": 7439, "gpushare40": 8152, "gpushare100": 8152, "gpuspec10": 8152,
+		"multigpu20": 8324} {
 		equal(t, name, len(openShared(t, "openb-v2023/openb_pod_list_"+name+".csv", Options{}).Jobs), n)
 	}
 }
@@ -84,7 +85,8 @@ func TestChronusShared(t *testing.T) {
 }
 
 func TestMuriShared(t *testing.T) {
-	for name, n := range map[string]int{"trace1.csv": 1494, "trace3.csv": 992, "trace3_pr.csv": 992, "trace4.csv": 2638, "cluster_exp/cluster_trace.csv": 400} {
+	for name, n := range map[string]int{"trace1.csv": 1494, "trace3.csv": 992, "trace3_pr.csv": 992, "trace4.csv": 2638,
+		"cluster_exp/cluster_trace.csv": 400} {
 		wl := openShared(t, "muri/"+name, Options{})
 		equal(t, name, len(wl.Jobs), n)
 		equal(t, "stages", len(wl.Jobs[0].Work.Stages), 3)
@@ -129,7 +131,8 @@ func TestPolluxShared(t *testing.T) {
 	// and were never stopped are the run time, 30 s for the start, and at most
 	// one round of 60 s.
 	wl := openShared(t, "pollux/workloads/workload-1.csv", Options{})
-	for name, jct := range map[string]float64{"cifar10-0": 953, "deepspeech2-1": 4182, "ncf-2": 122, "deepspeech2-3": 2545, "cifar10-4": 516} {
+	for name, jct := range map[string]float64{"cifar10-0": 953, "deepspeech2-1": 4182, "ncf-2": 122,
+		"deepspeech2-3": 2545, "cifar10-4": 516} {
 		for i := range wl.Jobs {
 			if wl.Jobs[i].Job.Name == name {
 				wait := jct - wl.Jobs[i].Run.Seconds() - 30

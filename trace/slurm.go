@@ -24,7 +24,8 @@ func slurmState(s []byte) (o Outcome, ended, ok bool) {
 		return Failed, true, true
 	case "CANCELLED", "REVOKED", "DEADLINE", "PREEMPTED":
 		return Cancelled, true, true
-	case "PENDING", "RUNNING", "SUSPENDED", "REQUEUED", "RESIZING", "COMPLETING", "CONFIGURING", "REQUEUE_HOLD", "STOPPED":
+	case "PENDING", "RUNNING", "SUSPENDED", "REQUEUED", "RESIZING", "COMPLETING", "CONFIGURING", "REQUEUE_HOLD",
+		"STOPPED":
 		return 0, false, true
 	}
 	return 0, false, false

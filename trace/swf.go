@@ -134,7 +134,8 @@ func (t *table) swfAmount(i int) time.Duration {
 	}
 	d, ok := parseAmount(f, time.Second)
 	if !ok {
-		t.fail(i, fmt.Sprintf("a number of seconds from 0 to %d (100 years), or -1 for unknown", cluster.MaxDuration/time.Second))
+		t.fail(i, fmt.Sprintf("a number of seconds from 0 to %d (100 years), or -1 for unknown",
+			cluster.MaxDuration/time.Second))
 	}
 	return d
 }

@@ -126,7 +126,8 @@ func (s *SynthSpec) check() error {
 	case s.Max < time.Second || s.Max > cluster.MaxDuration:
 		return fmt.Errorf("synth: max=%s: must be 1s to 100 years", s.Max)
 	case s.Users < 1 || s.Users > 1<<20 || s.Queues < 1 || s.Queues > s.Users:
-		return fmt.Errorf("synth: users=%d, queues=%d: must be at least 1, and no more queues than users", s.Users, s.Queues)
+		return fmt.Errorf("synth: users=%d, queues=%d: must be at least 1, and no more queues than users", s.Users,
+			s.Queues)
 	case !(s.UserSkew >= 0 && s.UserSkew <= 5) || !(s.QueueSkew >= 0 && s.QueueSkew <= 5):
 		return fmt.Errorf("synth: userskew=%g, queueskew=%g: must be between 0 and 5", s.UserSkew, s.QueueSkew)
 	case !(s.Error >= 0 && s.Error <= 5):
@@ -144,8 +145,10 @@ func (s *SynthSpec) check() error {
 	for _, p := range []struct {
 		name string
 		v    float64
-	}{{"daily", s.Daily}, {"fraction", s.Fraction}, {"estimates", s.Estimates}, {"limits", s.Limits}, {"deadlines", s.Deadlines},
-		{"elastic", s.Elastic}, {"nostate", s.NoState}, {"failed", s.Failed}, {"cancelled", s.Cancelled}, {"failed+cancelled", s.Failed + s.Cancelled}} {
+	}{{"daily", s.Daily}, {"fraction", s.Fraction}, {"estimates", s.Estimates}, {"limits", s.Limits},
+		{"deadlines", s.Deadlines},
+		{"elastic", s.Elastic}, {"nostate", s.NoState}, {"failed", s.Failed}, {"cancelled", s.Cancelled},
+		{"failed+cancelled", s.Failed + s.Cancelled}} {
 		if err := share(p.name, p.v); err != nil {
 			return err
 		}
@@ -202,7 +205,9 @@ func Synth(s SynthSpec) (*Workload, error) {
 		}
 	}
 	if span > cluster.MaxDuration.Seconds()/2 {
-		return nil, fmt.Errorf("synth: the workload would last %.0f years; raise the rate or the load, or ask for fewer jobs", span/3600/24/365)
+		return nil, fmt.Errorf(
+			"synth: the workload would last %.0f years; raise the rate or the load, or ask for fewer jobs",
+			span/3600/24/365)
 	}
 	for i, at := range s.arrivals(span, exact) {
 		e := &wl.Jobs[i]
@@ -381,7 +386,8 @@ func (s *SynthSpec) extra(r *rand.Rand, e *Entry) {
 // niceLimit rounds up to limits that people use.
 func niceLimit(d time.Duration) time.Duration {
 	const h = time.Hour
-	for _, n := range []time.Duration{h / 4, h / 2, h, 2 * h, 4 * h, 8 * h, 12 * h, 24 * h, 48 * h, 72 * h, 7 * 24 * h, 14 * 24 * h, 30 * 24 * h} {
+	for _, n := range []time.Duration{h / 4, h / 2, h, 2 * h, 4 * h, 8 * h, 12 * h, 24 * h, 48 * h, 72 * h, 7 * 24 * h,
+		14 * 24 * h, 30 * 24 * h} {
 		if d <= n {
 			return n
 		}

@@ -18,7 +18,9 @@ type setting struct {
 // settings lists the keys. A preset is applied before all others.
 func settings() []setting {
 	return []setting{
-		{"preset", "small-team, philly-like, helios-like or inference-mix", func(*SynthSpec, string) error { return nil }},
+		{"preset", "small-team, philly-like, helios-like or inference-mix", func(*SynthSpec, string) error {
+			return nil
+		}},
 		{"name", "of the workload", func(s *SynthSpec, v string) error { s.Name = v; return nil }},
 		{"seed", "of the random numbers", func(s *SynthSpec, v string) (err error) {
 			s.Seed, err = strconv.ParseUint(v, 10, 64)
@@ -32,10 +34,12 @@ func settings() []setting {
 		}},
 		{"gpus", "of the cluster that load is about", integer(func(s *SynthSpec) *int { return &s.GPUs })},
 		{"arrivals", "poisson, bursty (cv 4) or diurnal (daily 0.6, weekend 0.4)", setArrivals},
-		{"cv", "coefficient of variation of the gaps; 1 is Poisson", number(func(s *SynthSpec) *float64 { return &s.CV })},
+		{"cv", "coefficient of variation of the gaps; 1 is Poisson",
+			number(func(s *SynthSpec) *float64 { return &s.CV })},
 		{"daily", "strength of the daily cycle, 0 to 1", number(func(s *SynthSpec) *float64 { return &s.Daily })},
 		{"peak", "its highest hour, UTC", number(func(s *SynthSpec) *float64 { return &s.Peak })},
-		{"weekend", "arrivals at the weekend, relative to other days", number(func(s *SynthSpec) *float64 { return &s.Weekend })},
+		{"weekend", "arrivals at the weekend, relative to other days",
+			number(func(s *SynthSpec) *float64 { return &s.Weekend })},
 		{"epoch", "Unix seconds of the start", func(s *SynthSpec, v string) (err error) {
 			s.Epoch, err = strconv.ParseInt(v, 10, 64)
 			return numeric(v, err, "Unix seconds")
@@ -45,26 +49,35 @@ func settings() []setting {
 			return err
 		}},
 		{"max", "longest run", duration(func(s *SynthSpec) *time.Duration { return &s.Max })},
-		{"stretch", "a gang of g runs g^stretch times as long", number(func(s *SynthSpec) *float64 { return &s.Stretch })},
-		{"gangs", "sizes and weights: 1:7/2:1/4:1/8:1", weights(func(s *SynthSpec) *[]Weighted[int] { return &s.Gangs }, strconv.Atoi)},
-		{"fraction", "share of one-GPU jobs that ask for a part", number(func(s *SynthSpec) *float64 { return &s.Fraction })},
-		{"shares", "the parts in milli-GPU: 250:1/500:1", weights(func(s *SynthSpec) *[]Weighted[int] { return &s.Shares }, parseShare)},
+		{"stretch", "a gang of g runs g^stretch times as long",
+			number(func(s *SynthSpec) *float64 { return &s.Stretch })},
+		{"gangs", "sizes and weights: 1:7/2:1/4:1/8:1",
+			weights(func(s *SynthSpec) *[]Weighted[int] { return &s.Gangs }, strconv.Atoi)},
+		{"fraction", "share of one-GPU jobs that ask for a part",
+			number(func(s *SynthSpec) *float64 { return &s.Fraction })},
+		{"shares", "the parts in milli-GPU: 250:1/500:1",
+			weights(func(s *SynthSpec) *[]Weighted[int] { return &s.Shares }, parseShare)},
 		{"cpu", "milli-cores per GPU", integer64(func(s *SynthSpec) *int64 { return &s.CPU }, cluster.MaxMilli)},
 		{"ram", "MiB per GPU", integer64(func(s *SynthSpec) *int64 { return &s.RAM }, cluster.MaxMiB)},
 		{"users", "how many", integer(func(s *SynthSpec) *int { return &s.Users })},
 		{"userskew", "Zipf exponent of the users", number(func(s *SynthSpec) *float64 { return &s.UserSkew })},
 		{"queues", "how many", integer(func(s *SynthSpec) *int { return &s.Queues })},
 		{"queueskew", "Zipf exponent of the queues", number(func(s *SynthSpec) *float64 { return &s.QueueSkew })},
-		{"kinds", "training:8/interactive:1/batch:1", weights(func(s *SynthSpec) *[]Weighted[cluster.Kind] { return &s.Kinds }, cluster.ParseKind)},
-		{"tiers", "critical:1/standard:7/best-effort:2", weights(func(s *SynthSpec) *[]Weighted[cluster.Tier] { return &s.Tiers }, cluster.ParseTier)},
-		{"models", "names of computations: bert:1/resnet50:2", weights(func(s *SynthSpec) *[]Weighted[string] { return &s.Models },
-			func(v string) (string, error) { return v, nil })},
+		{"kinds", "training:8/interactive:1/batch:1",
+			weights(func(s *SynthSpec) *[]Weighted[cluster.Kind] { return &s.Kinds }, cluster.ParseKind)},
+		{"tiers", "critical:1/standard:7/best-effort:2",
+			weights(func(s *SynthSpec) *[]Weighted[cluster.Tier] { return &s.Tiers }, cluster.ParseTier)},
+		{"models", "names of computations: bert:1/resnet50:2",
+			weights(func(s *SynthSpec) *[]Weighted[string] { return &s.Models },
+				func(v string) (string, error) { return v, nil })},
 		{"estimates", "share of jobs with an estimate", number(func(s *SynthSpec) *float64 { return &s.Estimates })},
 		{"error", "sigma of ln(estimate / run)", number(func(s *SynthSpec) *float64 { return &s.Error })},
 		{"limits", "share of jobs with a time limit", number(func(s *SynthSpec) *float64 { return &s.Limits })},
 		{"deadlines", "share of jobs with a deadline", number(func(s *SynthSpec) *float64 { return &s.Deadlines })},
-		{"slack", "deadline = submit + run x (1 + slack x U(0.5, 1.5))", number(func(s *SynthSpec) *float64 { return &s.Slack })},
-		{"elastic", "share of gangs that run with a quarter of their tasks, too", number(func(s *SynthSpec) *float64 { return &s.Elastic })},
+		{"slack", "deadline = submit + run x (1 + slack x U(0.5, 1.5))",
+			number(func(s *SynthSpec) *float64 { return &s.Slack })},
+		{"elastic", "share of gangs that run with a quarter of their tasks, too",
+			number(func(s *SynthSpec) *float64 { return &s.Elastic })},
 		{"ckpt", "between checkpoints", duration(func(s *SynthSpec) *time.Duration { return &s.Checkpoint.Interval })},
 		{"ckptcost", "to write one", duration(func(s *SynthSpec) *time.Duration { return &s.Checkpoint.Cost })},
 		{"restart", "to come back", duration(func(s *SynthSpec) *time.Duration { return &s.Checkpoint.Restart })},
@@ -188,7 +201,8 @@ func parseShare(v string) (int, error) {
 }
 
 // weights reads "value:weight/value:weight"; a missing weight is 1.
-func weights[T any](field func(*SynthSpec) *[]Weighted[T], parse func(string) (T, error)) func(*SynthSpec, string) error {
+func weights[T any](field func(*SynthSpec) *[]Weighted[T], parse func(string) (T, error)) func(*SynthSpec,
+	string) error {
 	return func(s *SynthSpec, text string) error {
 		var list []Weighted[T]
 		for part := range strings.SplitSeq(text, "/") {

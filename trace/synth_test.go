@@ -194,7 +194,8 @@ func TestInspect(t *testing.T) {
 			Tasks: []cluster.TaskSet{{Count: gpus, Request: cluster.Request{GPUs: 1}}}}}
 	}
 	wl := &Workload{Name: "w", Format: "f", Epoch: 1704067200, Jobs: []Entry{
-		at(0, 1, time.Hour, "a"), at(600, 4, time.Hour, "b"), at(3600, 8, 2*time.Hour, "b"), at(7200, 1, 10*time.Hour, "a")}}
+		at(0, 1, time.Hour, "a"), at(600, 4, time.Hour, "b"), at(3600, 8, 2*time.Hour, "b"),
+		at(7200, 1, 10*time.Hour, "a")}}
 	for i := range wl.Jobs {
 		wl.Jobs[i].Job.ID = cluster.JobID(i)
 	}
@@ -219,7 +220,8 @@ func TestInspect(t *testing.T) {
 	if err := s.WriteText(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"w (f): 4 jobs, 2 queues", "2024-01-01T00:00:00Z to 2024-01-01T02:00:00Z (2h)", "31.0 GPU-hours",
+	for _, want := range []string{"w (f): 4 jobs, 2 queues", "2024-01-01T00:00:00Z to 2024-01-01T02:00:00Z (2h)",
+		"31.0 GPU-hours",
 		"load        1.0 on 16 GPUs", "longest 10h", "  00          2 ####", "  Mon         4 ####"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
@@ -237,7 +239,8 @@ func TestInspect(t *testing.T) {
 
 // Every sample can be inspected, and the figures are numbers.
 func TestInspectSamples(t *testing.T) {
-	for _, name := range []string{"openb-pods.csv", "openb-nodes.csv", "pai.csv", "sacct.txt", "csv.csv", "muster.jsonl", "muri.csv"} {
+	for _, name := range []string{"openb-pods.csv", "openb-nodes.csv", "pai.csv", "sacct.txt", "csv.csv",
+		"muster.jsonl", "muri.csv"} {
 		s := Inspect(openSample(t, name, Options{}))
 		if _, err := json.Marshal(s); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -53,7 +53,8 @@ func (b *Builder) table(sep byte, need ...string) (*table, error) {
 	}
 	for _, n := range need {
 		if !seen[n] {
-			return nil, b.fatal(1, "no column %q in the header %s; needed are %s", n, quote(line), strings.Join(need, ", "))
+			return nil, b.fatal(1, "no column %q in the header %s; needed are %s", n, quote(line),
+				strings.Join(need, ", "))
 		}
 	}
 	return t, nil
@@ -99,7 +100,8 @@ func (t *table) next() bool {
 			t.split(line)
 		}
 		if t.reason == "" && t.strict && len(t.fields) != len(t.header) {
-			t.reason = fmt.Sprintf("has %d fields, must be %d: %s", len(t.fields), len(t.header), strings.Join(t.header, ","))
+			t.reason = fmt.Sprintf("has %d fields, must be %d: %s", len(t.fields), len(t.header),
+				strings.Join(t.header, ","))
 		}
 		if t.reason == "" {
 			return true
@@ -151,7 +153,9 @@ func (t *table) quoted(first []byte) {
 	}
 	t.in.undo = append(extra, t.in.undo...)
 	t.in.n -= len(extra)
-	t.reason = fmt.Sprintf("a quoted field is malformed: %s; write \"...\" around the whole field and \"\" for a quote inside", quote(first))
+	t.reason = fmt.Sprintf(
+		"a quoted field is malformed: %s; write \"...\" around the whole field and \"\" for a quote inside",
+		quote(first))
 }
 
 // emit adds the job of the current row, or reports why the row is malformed. It returns false when
@@ -326,7 +330,8 @@ func parseStamp(s []byte) (cluster.Time, bool) {
 	}
 	y, mo, d := digits(s[:4]), digits(s[5:7]), digits(s[8:10])
 	h, mi, sec := digits(s[11:13]), digits(s[14:16]), digits(s[17:19])
-	if y < 1970 || y > 2069 || mo < 1 || mo > 12 || d < 1 || h < 0 || h > 23 || mi < 0 || mi > 59 || sec < 0 || sec > 60 {
+	if y < 1970 || y > 2069 || mo < 1 || mo > 12 || d < 1 || h < 0 || h > 23 || mi < 0 || mi > 59 || sec < 0 ||
+		sec > 60 {
 		return 0, false
 	}
 	at := time.Date(y, time.Month(mo), d, h, mi, sec, 0, time.UTC)

@@ -87,7 +87,8 @@ func WriteCSV(w io.Writer, wl *Workload) error {
 			share = j.Tasks[0].Request.Share
 		}
 		fields := []string{csvField(j.Name), csvField(j.User), csvField(j.Queue), j.Kind.String(), j.Tier.String(),
-			seconds(time.Duration(j.Submit)), seconds(e.Lifetime()), strconv.Itoa(j.GPUs()), strconv.FormatInt(share, 10),
+			seconds(time.Duration(j.Submit)), seconds(e.Lifetime()), strconv.Itoa(j.GPUs()),
+			strconv.FormatInt(share, 10),
 			seconds(j.Limit), seconds(j.Estimate), seconds(time.Duration(j.Deadline)), csvField(j.Model),
 			csvField(strings.Join(j.GPUTypes, "|")), e.Outcome.String()}
 		if _, err := fmt.Fprintln(out, strings.Join(fields, ",")); err != nil {

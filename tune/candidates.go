@@ -150,7 +150,8 @@ type Table struct {
 
 // Look collects the facts that the scheduler will know of the entries.
 func Look(entries []trace.Entry, spec *cluster.Spec, table Table) Facts {
-	f := Facts{Jobs: len(entries), Table: table, userSet: map[string]bool{}, queueSet: map[string]bool{}, modelSet: map[string]bool{}}
+	f := Facts{Jobs: len(entries), Table: table, userSet: map[string]bool{}, queueSet: map[string]bool{},
+		modelSet: map[string]bool{}}
 	type job struct{ user, name string }
 	seen := map[job]bool{}
 	for i := range entries {

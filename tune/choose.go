@@ -49,7 +49,8 @@ func (o *Options) cut(r *report.Run) string {
 	if o.Horizon == 0 || r.Last < o.Horizon || n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d jobs had not ended after %s, %d times what all would take one after the other", n, cluster.FormatDuration(o.Horizon.Sub(r.First).Round(time.Hour)), patience)
+	return fmt.Sprintf("%d jobs had not ended after %s, %d times what all would take one after the other", n,
+		cluster.FormatDuration(o.Horizon.Sub(r.First).Round(time.Hour)), patience)
 }
 
 // Row is a candidate's result. Times are seconds, shares and gains 0..1.
@@ -86,8 +87,9 @@ type Result struct {
 	Least     int           `json:"least"` // index in Rows: lowest cost over the whole history
 	Holdout   []Holdout     `json:"holdout,omitempty"`
 	LeftOut   *LeftOut      `json:"left_out_once,omitempty"`
-	Others    bool          `json:"other_histories,omitempty"`    // results from other histories decided the choice
-	Alone     string        `json:"nothing_to_compare,omitempty"` // why there are no gains: the replay of the current policy was cut
+	Others    bool          `json:"other_histories,omitempty"` // results from other histories decided the choice
+	// why there are no gains: the replay of the current policy was cut
+	Alone string `json:"nothing_to_compare,omitempty"`
 }
 
 // Change is what the choice would have changed for one user or queue, over the jobs that ended
@@ -133,7 +135,8 @@ func Choose(names []string, runs []report.Run, current int, opt Options) (*Resul
 	every := slices.Repeat([]int{1}, b.N)
 	least, costs := c.pick(every)
 	if least < 0 {
-		return nil, fmt.Errorf("objective %s: the history contains nothing to judge by (none of its jobs has that figure)", opt.Objective)
+		return nil, fmt.Errorf(
+			"objective %s: the history contains nothing to judge by (none of its jobs has that figure)", opt.Objective)
 	}
 	r := &Result{Objective: opt.Objective.String(), Block: b.Length, Blocks: b.N, Alone: c.out[current]}
 	for i := range runs {
@@ -153,7 +156,8 @@ func Choose(names []string, runs []report.Run, current int, opt Options) (*Resul
 	}
 	if opt.Holdout {
 		if b.N < 2 {
-			return nil, fmt.Errorf("--holdout: the history is one block; it needs two weeks (or days, --block 1d) at least")
+			return nil, fmt.Errorf(
+				"--holdout: the history is one block; it needs two weeks (or days, --block 1d) at least")
 		}
 		for _, odd := range []bool{true, false} {
 			r.Holdout = append(r.Holdout, c.holdout(odd))
@@ -231,8 +235,9 @@ func (c *chooser) pick(times []int) (best int, costs []float64) {
 
 func (c *chooser) row(i int, r *report.Run, every []int, costs []float64) Row {
 	f := c.scores[i].over(every, &c.opt.Objective, true)
-	return Row{Policy: c.names[i], Backfill: r.Backfill, MeanJCT: figure(f[MeanJCT]), P95Wait: figure(f[P95Wait]), Fairness: figure(f[Fairness]),
-		Missed: figure(f[Deadlines]), Preempted: c.scores[i].stopped, Unended: c.scores[i].jobs - c.scores[i].total,
+	return Row{Policy: c.names[i], Backfill: r.Backfill, MeanJCT: figure(f[MeanJCT]), P95Wait: figure(f[P95Wait]),
+		Fairness: figure(f[Fairness]),
+		Missed:   figure(f[Deadlines]), Preempted: c.scores[i].stopped, Unended: c.scores[i].jobs - c.scores[i].total,
 		Cost: figure(costs[i]), Gain: figure(c.gain(costs, i)), Out: c.out[i], run: i}
 }
 

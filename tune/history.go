@@ -55,7 +55,8 @@ type pastJob struct {
 // may begin in one and end in the next.
 func (h *History) Add(j *journal.Reader) error {
 	if h.Header.Version != "" && h.Header.Spec.Epoch != j.Header.Spec.Epoch {
-		return fmt.Errorf("journals of different daemons: their clocks begin at %d and %d (Unix seconds)", h.Header.Spec.Epoch, j.Header.Spec.Epoch)
+		return fmt.Errorf("journals of different daemons: their clocks begin at %d and %d (Unix seconds)",
+			h.Header.Spec.Epoch, j.Header.Spec.Epoch)
 	}
 	if now := ruleSetOf(&j.Header); now != ruleSetOf(&h.Header) {
 		for i := range h.jobs {
@@ -231,7 +232,8 @@ func (h *History) Workload() (*trace.Workload, *cluster.Spec, error) {
 		wl.Epoch = spec.Epoch
 	}
 	if open+never > 0 {
-		h.Notes = append(h.Notes, fmt.Sprintf("left out of the history: %d jobs that have not ended, %d that never ran", open, never))
+		h.Notes = append(h.Notes,
+			fmt.Sprintf("left out of the history: %d jobs that have not ended, %d that never ran", open, never))
 	}
 	return wl, &spec, nil
 }

@@ -59,7 +59,9 @@ func TestCancelledHasEnded(t *testing.T) {
 	h := NewHistory()
 	minute := cluster.Time(time.Minute)
 	for id := range cluster.JobID(3) {
-		h.event(0, &engine.Event{Type: engine.Submitted, Spec: &cluster.Job{ID: id, Name: "j", Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}})
+		h.event(0, &engine.Event{Type: engine.Submitted,
+			Spec: &cluster.Job{ID: id, Name: "j",
+				Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}})
 		h.event(minute, &engine.Event{Type: engine.Started, Job: id})
 	}
 	h.event(2*minute, &engine.Event{Type: engine.Cancelled, Job: 0})

@@ -95,7 +95,8 @@ func (b *Costs) Fill(entries []trace.Entry, given func(flag string) bool) (said 
 		if given(part.flag) {
 			others = "jobs without a measurement that state nothing have that of --" + part.flag
 		}
-		said = append(said, fmt.Sprintf("costs of a stop: measured, %d stops of %d jobs, median %s %s; %s", len(all), jobs, roughly(typical), part.name, others))
+		said = append(said, fmt.Sprintf("costs of a stop: measured, %d stops of %d jobs, median %s %s; %s", len(all),
+			jobs, roughly(typical), part.name, others))
 	}
 	if !measured {
 		said = []string{"costs of a stop: assumed, none was measured in this history"}

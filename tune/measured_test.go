@@ -19,11 +19,15 @@ func measuredHistory(t *testing.T) *History {
 	h := NewHistory()
 	h.Header.Policy, h.Header.Placer = "fifo", "best-fit"
 	submit := func(id cluster.JobID, ck cluster.Checkpoint) {
-		h.event(cluster.Time(id)*s, &engine.Event{Type: engine.Submitted, Spec: &cluster.Job{ID: id, Checkpoint: ck, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}})
+		h.event(cluster.Time(id)*s,
+			&engine.Event{Type: engine.Submitted,
+				Spec: &cluster.Job{ID: id, Checkpoint: ck,
+					Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}})
 		h.event(cluster.Time(id)*s, &engine.Event{Type: engine.Started, Job: id})
 	}
 	stop := func(id cluster.JobID, save, restart time.Duration) {
-		h.event(20*s, &engine.Event{Type: engine.Stopped, Job: id, Reason: engine.Preempted, Done: 5 * time.Second, Switch: engine.SwitchCost{Save: save}})
+		h.event(20*s, &engine.Event{Type: engine.Stopped, Job: id, Reason: engine.Preempted, Done: 5 * time.Second,
+			Switch: engine.SwitchCost{Save: save}})
 		h.event(30*s, &engine.Event{Type: engine.Started, Job: id})
 		h.event(40*s, &engine.Event{Type: engine.Progress, Job: id, Switch: engine.SwitchCost{Restart: restart}})
 	}
@@ -59,7 +63,8 @@ func TestHistoryMeasuresStops(t *testing.T) {
 			}
 		}
 		said := h.Costs.Fill(entries, func(flag string) bool { return given && flag == "checkpoint-cost" })
-		want := [][2]time.Duration{{3 * time.Second, 11 * time.Second}, {9 * time.Second, 20 * time.Second}, {3 * time.Second, 11 * time.Second},
+		want := [][2]time.Duration{{3 * time.Second, 11 * time.Second}, {9 * time.Second, 20 * time.Second},
+			{3 * time.Second, 11 * time.Second},
 			{3 * time.Second, 11 * time.Second}, {7 * time.Second, 8 * time.Second}, {0, 0}}
 		if given {
 			want[2][0], want[3][0] = 30*time.Second, 30*time.Second
@@ -70,7 +75,9 @@ func TestHistoryMeasuresStops(t *testing.T) {
 			}
 		}
 		text := strings.Join(said, "\n")
-		if !strings.Contains(text, "costs of a stop: measured, 4 stops of 2 jobs, median 3 s to write a checkpoint; ") || !strings.Contains(text, "measured, 4 stops of 2 jobs, median 11 s to be back where it was") ||
+		if !strings.Contains(text,
+			"costs of a stop: measured, 4 stops of 2 jobs, median 3 s to write a checkpoint; ") ||
+			!strings.Contains(text, "measured, 4 stops of 2 jobs, median 11 s to be back where it was") ||
 			strings.Contains(text, "that of --checkpoint-cost") != given || strings.Contains(text, "frozen") {
 			t.Errorf("given %v: %s", given, text)
 		}
@@ -84,7 +91,9 @@ func TestHistoryMeasuresStops(t *testing.T) {
 		t.Errorf("%+v", wl.Jobs[1].Job.Checkpoint)
 	}
 	none := Costs{jobs: make([]stopCosts, 1), stated: make([]cluster.Checkpoint, 1)}
-	if said := none.Fill(wl.Jobs[:1], func(string) bool { return false }); len(said) != 1 || !strings.Contains(said[0], "assumed, none was measured") {
+	if said := none.Fill(wl.Jobs[:1], func(string) bool {
+		return false
+	}); len(said) != 1 || !strings.Contains(said[0], "assumed, none was measured") {
 		t.Errorf("%q", said)
 	}
 }
@@ -105,7 +114,8 @@ func TestFit(t *testing.T) {
 		off  float64
 	}{{90 * time.Second, false, -0.074}, {60 * time.Second, true, -0.383}, {200 * time.Second, true, 1.058}} {
 		for i := range run.Records {
-			run.Records[i] = report.Record{Submit: wl.Jobs[i].Job.Submit, End: wl.Jobs[i].Job.Submit.Add(c.took), Outcome: report.Completed}
+			run.Records[i] = report.Record{Submit: wl.Jobs[i].Job.Submit, End: wl.Jobs[i].Job.Submit.Add(c.took),
+				Outcome: report.Completed}
 		}
 		m := h.Fit(&run)
 		if m == nil {

@@ -18,10 +18,11 @@ type Metric uint8
 
 // The metrics. A percentile is by nearest rank.
 const (
-	MeanJCT   Metric = iota // mean time from submission to end, seconds
-	P95Wait                 // 95th percentile of the time spent pending, seconds
-	Fairness                // 95th percentile of Themis' finish-time ratio: JCT / JCT alone on an equal part of the cluster
-	Deadlines               // share of missed deadlines
+	MeanJCT Metric = iota // mean time from submission to end, seconds
+	P95Wait               // 95th percentile of the time spent pending, seconds
+	// 95th percentile of Themis' finish-time ratio: JCT / JCT alone on an equal part of the cluster
+	Fairness
+	Deadlines // share of missed deadlines
 	metrics
 )
 
@@ -53,7 +54,8 @@ func ParseObjective(text string) (Objective, error) {
 	if !weighted {
 		i := slices.Index(metricNames[:], text)
 		if i < 0 {
-			return o, cluster.Unknown("--objective", text, append(slices.Clone(metricNames[:]), "weighted:NAME=WEIGHT,..."))
+			return o, cluster.Unknown("--objective", text,
+				append(slices.Clone(metricNames[:]), "weighted:NAME=WEIGHT,..."))
 		}
 		o.weights[i], o.single = 1, true
 		return o, nil
@@ -62,7 +64,8 @@ func ParseObjective(text string) (Objective, error) {
 	for part := range strings.SplitSeq(list, ",") {
 		name, value, ok := strings.Cut(part, "=")
 		if !ok {
-			return o, fmt.Errorf("--objective %s: %q is not NAME=WEIGHT (for example weighted:mean-jct=0.7,p95-wait=0.3)", text, part)
+			return o, fmt.Errorf(
+				"--objective %s: %q is not NAME=WEIGHT (for example weighted:mean-jct=0.7,p95-wait=0.3)", text, part)
 		}
 		i := slices.Index(metricNames[:], name)
 		if i < 0 {
@@ -70,7 +73,8 @@ func ParseObjective(text string) (Objective, error) {
 		}
 		w, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(w > 0) || w > 1e6 {
-			return o, fmt.Errorf("--objective %s: weight %s=%q: want a number above 0 and at most 1000000", text, name, value)
+			return o, fmt.Errorf("--objective %s: weight %s=%q: want a number above 0 and at most 1000000", text, name,
+				value)
 		}
 		if o.weights[i] > 0 {
 			return o, fmt.Errorf("--objective %s: %s is given twice", text, name)

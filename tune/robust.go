@@ -10,9 +10,10 @@ import (
 // on the others, and the chosen candidate is scored on it. Costs are means over blocks, weighted by
 // their jobs.
 type LeftOut struct {
-	Cost    float64 `json:"cost"`
-	Current float64 `json:"current_cost"` // of the current policy; if its replay was cut, of the first under which most jobs end
-	Best    string  `json:"best_single"`  // the best single candidate for all blocks, in hindsight
+	Cost float64 `json:"cost"`
+	// of the current policy; if its replay was cut, of the first under which most jobs end
+	Current float64 `json:"current_cost"`
+	Best    string  `json:"best_single"` // the best single candidate for all blocks, in hindsight
 	Least   float64 `json:"best_cost"`
 	Behind  float64 `json:"behind"` // by how much choosing is worse than that: 0.03 is 3 %
 	Blocks  int     `json:"blocks"` // scored blocks

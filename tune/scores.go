@@ -118,7 +118,8 @@ type scores struct {
 // score evaluates a run. Jobs that did not end by themselves (completed or failed) have no JCT;
 // jobs that never started have no wait; both miss their deadlines.
 func score(r *report.Run, b *Blocks) *scores {
-	s := &scores{jct: make([]float64, b.N), ended: make([]int, b.N), due: make([]int, b.N), late: make([]int, b.N), jobs: len(r.Records),
+	s := &scores{jct: make([]float64, b.N), ended: make([]int, b.N), due: make([]int, b.N), late: make([]int, b.N),
+		jobs:  len(r.Records),
 		waits: make([]float64, len(r.Records)), jctAll: make([]float64, len(r.Records))}
 	s.wait.blocks, s.ratio.blocks = make([][]float64, b.N), make([][]float64, b.N)
 	for i := range r.Records {

@@ -22,8 +22,10 @@ func history(at, wait []time.Duration) report.Run {
 	r := report.Run{Backfill: "none", Capacity: 8 * cluster.Whole, Queues: []string{"default"}}
 	for i := range at {
 		sub := cluster.Time(at[i])
-		j := &cluster.Job{ID: cluster.JobID(i), User: fmt.Sprintf("u%d", i%2), Submit: sub, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
-		rec := report.Record{Submit: sub, FirstStart: sub.Add(wait[i]), Waited: wait[i], End: sub.Add(wait[i] + time.Hour), Outcome: report.Completed}
+		j := &cluster.Job{ID: cluster.JobID(i), User: fmt.Sprintf("u%d", i%2), Submit: sub,
+			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
+		rec := report.Record{Submit: sub, FirstStart: sub.Add(wait[i]), Waited: wait[i],
+			End: sub.Add(wait[i] + time.Hour), Outcome: report.Completed}
 		if wait[i] < 0 {
 			rec = report.Record{Submit: sub, FirstStart: cluster.Never, End: cluster.Never, Outcome: report.Unfinished}
 		}
@@ -135,7 +137,8 @@ func TestDivide(t *testing.T) {
 // first week and one hour worse in the second.
 func twoWeeks() []report.Run {
 	at := []time.Duration{0, week}
-	return []report.Run{history(at, []time.Duration{3 * time.Hour, time.Hour}), history(at, []time.Duration{time.Hour, 2 * time.Hour})}
+	return []report.Run{history(at, []time.Duration{3 * time.Hour, time.Hour}),
+		history(at, []time.Duration{time.Hour, 2 * time.Hour})}
 }
 
 // With two blocks the bootstrap is known: half of all draws have both blocks, a quarter each has
@@ -154,7 +157,8 @@ func TestBootstrapKnown(t *testing.T) {
 		t.Errorf("mean JCT %v and %v", *win.MeanJCT, *r.Rows[r.Current].MeanJCT)
 	}
 	if math.Abs(*win.Best-0.75) > 0.03 || *win.Best != *win.Better || math.Abs(*r.Rows[r.Current].Best-0.25) > 0.03 {
-		t.Errorf("best in %v, better in %v, in force best in %v; want about 3/4, 3/4, 1/4", *win.Best, *win.Better, *r.Rows[r.Current].Best)
+		t.Errorf("best in %v, better in %v, in force best in %v; want about 3/4, 3/4, 1/4", *win.Best, *win.Better,
+			*r.Rows[r.Current].Best)
 	}
 	// Gains: 1 - 2/4 with the first week alone, 1 - 3/2 with the second alone.
 	if *win.Low != -0.5 || *win.High != 0.5 {
@@ -177,7 +181,8 @@ func TestBootstrapSure(t *testing.T) {
 	a := history(at, []time.Duration{3 * time.Hour, 3 * time.Hour, 3 * time.Hour, 3 * time.Hour})
 	b := history(at, []time.Duration{time.Hour, time.Hour, time.Hour, time.Hour})
 	for _, name := range []string{"mean-jct", "p95-wait", "fairness", "weighted:mean-jct=1,fairness=1"} {
-		r, err := Choose([]string{"a", "b"}, []report.Run{a, b}, 0, Options{Objective: objective(t, name), Resamples: 100, Seed: 1})
+		r, err := Choose([]string{"a", "b"}, []report.Run{a, b}, 0,
+			Options{Objective: objective(t, name), Resamples: 100, Seed: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +191,8 @@ func TestBootstrapSure(t *testing.T) {
 		if name == "p95-wait" {
 			want = 1 - 1.0/3
 		}
-		if win.Policy != "b" || *win.Best != 1 || math.Abs(*win.Low-want) > 1e-12 || math.Abs(*win.High-want) > 1e-12 || r.Block != week {
+		if win.Policy != "b" || *win.Best != 1 || math.Abs(*win.Low-want) > 1e-12 || math.Abs(*win.High-want) > 1e-12 ||
+			r.Block != week {
 			t.Errorf("%s: %s best in %v, %v .. %v", name, win.Policy, *win.Best, *win.Low, *win.High)
 		}
 	}
@@ -198,7 +204,8 @@ func TestTiesAndUnfinished(t *testing.T) {
 	at := []time.Duration{0, week}
 	same := []time.Duration{time.Hour, time.Hour}
 	runs := []report.Run{history(at, same), history(at, same), history(at, []time.Duration{0, -1})}
-	r, err := Choose([]string{"a", "b", "drops"}, runs, 1, Options{Objective: objective(t, "mean-jct"), Block: week, Resamples: 50})
+	r, err := Choose([]string{"a", "b", "drops"}, runs, 1,
+		Options{Objective: objective(t, "mean-jct"), Block: week, Resamples: 50})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,17 +216,21 @@ func TestTiesAndUnfinished(t *testing.T) {
 	if last.Policy != "drops" || !strings.Contains(last.Out, "1 jobs") || last.Best != nil || last.Unended != 1 {
 		t.Errorf("%+v", last)
 	}
-	if _, err := Choose([]string{"a"}, runs[:1], 0, Options{Objective: objective(t, "deadlines")}); err == nil || !strings.Contains(err.Error(), "nothing to judge by") {
+	if _, err := Choose([]string{"a"}, runs[:1], 0, Options{Objective: objective(t, "deadlines")}); err == nil ||
+		!strings.Contains(err.Error(), "nothing to judge by") {
 		t.Errorf("deadlines of a history without any: %v", err)
 	}
-	if _, err := Choose([]string{"a"}, runs[:1], 0, Options{Objective: objective(t, "mean-jct"), Holdout: true}); err == nil || !strings.Contains(err.Error(), "--holdout") {
+	if _, err := Choose([]string{"a"}, runs[:1], 0,
+		Options{Objective: objective(t, "mean-jct"), Holdout: true}); err == nil ||
+		!strings.Contains(err.Error(), "--holdout") {
 		t.Errorf("holdout of one block: %v", err)
 	}
 }
 
 // A candidate whose replay was cut cannot be chosen, with a reason.
 func TestCut(t *testing.T) {
-	entries := []trace.Entry{{Run: 2 * time.Hour, Job: cluster.Job{Submit: cluster.Time(time.Hour)}}, {Run: 3 * time.Hour}}
+	entries := []trace.Entry{{Run: 2 * time.Hour, Job: cluster.Job{Submit: cluster.Time(time.Hour)}},
+		{Run: 3 * time.Hour}}
 	if h := Horizon(entries); h != cluster.Time(51*time.Hour+day) {
 		t.Errorf("followed until %v, want ten times 5 h after the first hour, and a day", h)
 	}
@@ -236,7 +247,8 @@ func TestCut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cut := strings.Contains(r.Rows[1].Out, "1 jobs had not ended after 28d"); r.Winner != 0 || cut != (last == 4*week) {
+		if cut := strings.Contains(r.Rows[1].Out, "1 jobs had not ended after 28d"); r.Winner != 0 ||
+			cut != (last == 4*week) {
 			t.Errorf("last at %v: %+v", last, r.Rows)
 		}
 	}
@@ -247,7 +259,8 @@ func TestCut(t *testing.T) {
 func TestCutInForce(t *testing.T) {
 	at := []time.Duration{0, week, 2 * week, 3 * week}
 	h := time.Hour
-	runs := []report.Run{history(at, []time.Duration{0, 0, 0, -1}), history(at, []time.Duration{3 * h, 3 * h, 3 * h, 3 * h}), history(at, []time.Duration{h, h, h, h}),
+	runs := []report.Run{history(at, []time.Duration{0, 0, 0, -1}),
+		history(at, []time.Duration{3 * h, 3 * h, 3 * h, 3 * h}), history(at, []time.Duration{h, h, h, h}),
 		history(at, []time.Duration{0, 0, -1, 0})}
 	opt := Options{Objective: objective(t, "mean-jct"), Block: week, Horizon: cluster.Time(9 * week), Resamples: 100}
 	for i := range runs {
@@ -260,7 +273,8 @@ func TestCutInForce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if win := r.Rows[r.Winner]; win.Policy != "quick" || !strings.Contains(r.Alone, "1 jobs had not ended") || r.Alone != r.Rows[r.Current].Out || len(r.Changes) > 0 || win.Best == nil || *win.Best != 1 {
+		if win := r.Rows[r.Winner]; win.Policy != "quick" || !strings.Contains(r.Alone, "1 jobs had not ended") ||
+			r.Alone != r.Rows[r.Current].Out || len(r.Changes) > 0 || win.Best == nil || *win.Best != 1 {
 			t.Errorf("%s: %+v", text, r)
 		}
 		for _, row := range r.Rows {
@@ -273,7 +287,8 @@ func TestCutInForce(t *testing.T) {
 		}
 	}
 	runs[1], runs[2], runs[3] = runs[0], runs[0], runs[0]
-	if _, err := Choose([]string{"force", "b", "c", "d"}, runs, 0, opt); err == nil || !strings.Contains(err.Error(), "no replay ended: force") {
+	if _, err := Choose([]string{"force", "b", "c", "d"}, runs, 0, opt); err == nil ||
+		!strings.Contains(err.Error(), "no replay ended: force") {
 		t.Errorf("all were cut: %v", err)
 	}
 }
@@ -302,12 +317,15 @@ func TestHoldout(t *testing.T) {
 		history(at, []time.Duration{0, 3 * h, 0, 3 * h}), // best in odd weeks: the first and the third
 		history(at, []time.Duration{3 * h, h, 3 * h, h}), // best in even weeks
 	}
-	r, err := Choose([]string{"force", "odd", "even"}, runs, 0, Options{Objective: objective(t, "mean-jct"), Holdout: true})
+	r, err := Choose([]string{"force", "odd", "even"}, runs, 0,
+		Options{Objective: objective(t, "mean-jct"), Holdout: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	odd := Holdout{Tuned: "odd", Chosen: "odd", Cost: 4 * 3600, Current: 10 * 3600, Best: "even", Least: 2 * 3600, Behind: 1}
-	even := Holdout{Tuned: "even", Chosen: "even", Cost: 4 * 3600, Current: 10 * 3600, Best: "odd", Least: 3600, Behind: 3}
+	odd := Holdout{Tuned: "odd", Chosen: "odd", Cost: 4 * 3600, Current: 10 * 3600, Best: "even", Least: 2 * 3600,
+		Behind: 1}
+	even := Holdout{Tuned: "even", Chosen: "even", Cost: 4 * 3600, Current: 10 * 3600, Best: "odd", Least: 3600,
+		Behind: 3}
 	if len(r.Holdout) != 2 || r.Holdout[0] != odd || r.Holdout[1] != even {
 		t.Errorf("%+v", r.Holdout)
 	}
@@ -316,8 +334,10 @@ func TestHoldout(t *testing.T) {
 func TestChanges(t *testing.T) {
 	at := []time.Duration{0, 0, 0, 0}
 	h := time.Hour
-	runs := []report.Run{history(at, []time.Duration{4 * h, h, 2 * h, 3 * h}), history(at, []time.Duration{h, 2 * h, h, -1})}
-	_, list := changes(&runs[0], score(&runs[0], &Blocks{N: 1, of: make([]int32, 4)}), score(&runs[1], &Blocks{N: 1, of: make([]int32, 4)}))
+	runs := []report.Run{history(at, []time.Duration{4 * h, h, 2 * h, 3 * h}),
+		history(at, []time.Duration{h, 2 * h, h, -1})}
+	_, list := changes(&runs[0], score(&runs[0], &Blocks{N: 1, of: make([]int32, 4)}),
+		score(&runs[1], &Blocks{N: 1, of: make([]int32, 4)}))
 	want := []Change{ // u0: jobs 0 and 2; u1: job 1 only, because job 3 did not end under both
 		{Who: "u0", Jobs: 2, WaitThen: 3 * 3600, WaitNow: 3600, JCTThen: 4 * 3600, JCTNow: 2 * 3600},
 		{Who: "u1", Jobs: 1, WaitThen: 3600, WaitNow: 2 * 3600, JCTThen: 2 * 3600, JCTNow: 3 * 3600},
@@ -353,7 +373,8 @@ func TestCandidates(t *testing.T) {
 			}
 		}
 	}
-	check("nothing known", []string{"fifo", "fifo+skip", "las", "tiresias-l"}, []string{"fifo+easy", "srtf", "edf", "qssf", "drf", "multifactor", "gavel", "afs"})
+	check("nothing known", []string{"fifo", "fifo+skip", "las", "tiresias-l"},
+		[]string{"fifo+easy", "srtf", "edf", "qssf", "drf", "multifactor", "gavel", "afs"})
 	for i := range entries {
 		entries[i].Job.User = "ada"
 		entries[i].Job.Name = "train"

@@ -23,7 +23,8 @@ func TestPlain(t *testing.T) {
 		t.Fatal("there is no function plain")
 	}
 	body, _, _ := strings.Cut(rest, "\n}\n")
-	script := "function plain" + body + "\n}\nprocess.stdout.write(plain(\"a\\u202eb\\u0007\\u009b\\u001b\\ud83d\\ude00\\u00e9 训\\n\"))"
+	script := "function plain" + body +
+		"\n}\nprocess.stdout.write(plain(\"a\\u202eb\\u0007\\u009b\\u001b\\ud83d\\ude00\\u00e9 训\\n\"))"
 	out, err := exec.Command(node, "-e", script).CombinedOutput()
 	if want := `a\u202eb\u0007\u009b\u001b😀é 训` + "\n"; err != nil || string(out) != want {
 		t.Errorf("%q, not %q (%v)", out, want, err)

@@ -33,7 +33,8 @@ var addresses = []string{"/{$}", "/jobs", "/jobs/{id}", "/submit", "/usage", "/h
 // signed-in user.
 func Pages() map[string]http.HandlerFunc {
 	pages := map[string]http.HandlerFunc{"GET /assets/{name}": asset}
-	pages["GET /favicon.ico"] = func(w http.ResponseWriter, r *http.Request) { send(w, r, assets, "assets/icon.svg") } // asked for where no page names it
+	// asked for where no page names it
+	pages["GET /favicon.ico"] = func(w http.ResponseWriter, r *http.Request) { send(w, r, assets, "assets/icon.svg") }
 	for _, p := range addresses {
 		pages["GET "+p] = func(w http.ResponseWriter, r *http.Request) { send(w, r, assets, "assets/index.html") }
 	}

@@ -31,15 +31,20 @@ func New(l client.Login) *client.Client {
 	if err != nil {
 		return client.Failed(fmt.Errorf("the server's address %q: %w", l.Host, err))
 	}
-	if ip := net.ParseIP(u.Hostname()); u.Scheme == "http" && l.Token != "" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) &&
+	if ip := net.ParseIP(u.Hostname()); u.Scheme == "http" && l.Token != "" && u.Hostname() != "localhost" &&
+		(ip == nil || !ip.IsLoopback()) &&
 		os.Getenv("MUSTER_INSECURE") == "" {
-		return client.Failed(fmt.Errorf("%s: a token is not sent unencrypted over a network; use https, or set MUSTER_INSECURE=1", l.Host))
+		return client.Failed(
+			fmt.Errorf("%s: a token is not sent unencrypted over a network; use https, or set MUSTER_INSECURE=1",
+				l.Host))
 	}
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	if t.TLSClientConfig, err = config(&l); err != nil {
 		return client.Failed(err)
 	}
-	c := &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c := &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	base := strings.TrimRight(l.Host, "/")
 	return client.New(&transport{c, base}, base, l)
 }

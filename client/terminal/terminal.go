@@ -58,7 +58,8 @@ func Use(ctx context.Context, cl *client.Client, id int, in *os.File, out, errOu
 	if ctx.Err() == nil {
 		return err
 	}
-	fmt.Fprintf(errOut, "\r\nmuster: job %d continues; muster attach %d comes back to it, muster cancel %d ends it\r\n", id, id, id)
+	fmt.Fprintf(errOut, "\r\nmuster: job %d continues; muster attach %d comes back to it, muster cancel %d ends it\r\n",
+		id, id, id)
 	return ErrDetached
 }
 

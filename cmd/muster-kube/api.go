@@ -27,18 +27,23 @@ import (
 type apiFlags struct{ listen, address, cert, key, secret string }
 
 func (a *apiFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&a.listen, "api-listen", "none", "where the API that muster --context and the dashboard read answers, over TLS, such as :8443; none: nowhere")
-	c.Flags().StringVar(&a.address, "api-address", "", "HOST:PORT at which the API server reaches that; $POD_IP, else the address towards the API server, if not given")
-	c.Flags().StringVar(&a.cert, "api-cert", "", "file with that API's certificate; one of its own, written into the APIService, if not given")
+	c.Flags().StringVar(&a.listen, "api-listen", "none",
+		"where the API that muster --context and the dashboard read answers, over TLS, such as :8443; none: nowhere")
+	c.Flags().StringVar(&a.address, "api-address", "",
+		"HOST:PORT at which the API server reaches that; $POD_IP, else the address towards the API server, if not given")
+	c.Flags().StringVar(&a.cert, "api-cert", "",
+		"file with that API's certificate; one of its own, written into the APIService, if not given")
 	c.Flags().StringVar(&a.key, "api-key", "", "file with the certificate's key")
-	c.Flags().StringVar(&a.secret, "api-secret", "", "Secret in --namespace that keeps the authority of a certificate of its own, so that pods that report know each scheduler; made if it is not there. Kept nowhere if not given")
+	c.Flags().StringVar(&a.secret, "api-secret", "",
+		"Secret in --namespace that keeps the authority of a certificate of its own, so that pods that report know each scheduler; made if it is not there. Kept nowhere if not given")
 }
 
 // apiQPS bounds how often the API server is asked who somebody is and what they may.
 const apiQPS = 100
 
 // serve answers those who look at the cluster. What it sends ends the scheduler.
-func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, m *look.Metrics, own *front.Authority, fence *lead.Fence, log *slog.Logger, served chan<- error) error {
+func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, m *look.Metrics, own *front.Authority,
+	fence *lead.Fence, log *slog.Logger, served chan<- error) error {
 	if a.off() {
 		return nil
 	}
@@ -73,9 +78,13 @@ func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, m *l
 	report := func(ctx context.Context, namespace, pod, uid string, r *api.Report) error {
 		return d.Report(ctx, namespace, pod, types.UID(uid), r)
 	}
-	fr := front.New(front.Options{Source: d.View(), Move: d.View().MakeMoves, Speeds: d.View().Speeds, Report: report, Reported: m.Reported, Pods: asks, Client: client, Build: version.Release, Now: wallClock, Log: log,
-		Missing: func(err error) bool { return errors.Is(err, kube.ErrNoJob) || errors.Is(err, kube.ErrNoPod) }, Refused: func(err error) bool {
-			return errors.Is(err, kube.ErrNoMoves) || errors.Is(err, kube.ErrProtected) || errors.Is(err, kube.ErrMoving)
+	fr := front.New(front.Options{Source: d.View(), Move: d.View().MakeMoves, Speeds: d.View().Speeds, Report: report,
+		Reported: m.Reported, Pods: asks, Client: client, Build: version.Release, Now: wallClock, Log: log,
+		Missing: func(err error) bool {
+			return errors.Is(err, kube.ErrNoJob) || errors.Is(err, kube.ErrNoPod)
+		}, Refused: func(err error) bool {
+			return errors.Is(err, kube.ErrNoMoves) || errors.Is(err, kube.ErrProtected) ||
+				errors.Is(err, kube.ErrMoving)
 		},
 		Away: func(err error) bool { return errors.Is(err, kube.ErrNotLeading) }})
 	go func() {
@@ -100,7 +109,8 @@ const (
 
 // authority is the one that vouches for a certificate of its own, and its sum for pods, if they
 // can rely on it; nil: the certificate is not of its own.
-func (a *apiFlags) authority(ctx context.Context, client kubernetes.Interface, namespace string, log *slog.Logger) (own *front.Authority, sum string, err error) {
+func (a *apiFlags) authority(ctx context.Context, client kubernetes.Interface, namespace string,
+	log *slog.Logger) (own *front.Authority, sum string, err error) {
 	if a.off() || a.cert != "" || a.key != "" {
 		return nil, "", nil
 	}
@@ -166,7 +176,8 @@ func (a *apiFlags) reachable(ctx context.Context, l net.Listener, apiserver stri
 	if err != nil {
 		return "", err
 	}
-	c, err := (&net.Dialer{}).DialContext(ctx, "udp", u) // nothing is sent: the kernel says from which address it would be
+	// nothing is sent: the kernel says from which address it would be
+	c, err := (&net.Dialer{}).DialContext(ctx, "udp", u)
 	if err != nil {
 		return "", fmt.Errorf("the address towards the API server: %w (give --api-address)", err)
 	}

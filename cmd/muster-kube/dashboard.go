@@ -43,12 +43,14 @@ func serveDashboard(ctx context.Context, out io.Writer, address string, next htt
 	if !ok || !at.IP.IsLoopback() {
 		return errors.Join(fmt.Errorf("%w: --dashboard %s: only an address of this machine alone will do, such as 127.0.0.1:0: who reaches the port acts as you", errUsage, address), l.Close())
 	}
-	d := &door{code: rand.Text() + rand.Text(), until: now().Add(codeFor), session: rand.Text() + rand.Text(), cookie: fmt.Sprintf("muster_cluster_%d", at.Port),
-		now: now, next: next, pages: http.NewServeMux()}
+	d := &door{code: rand.Text() + rand.Text(), until: now().Add(codeFor), session: rand.Text() + rand.Text(),
+		cookie: fmt.Sprintf("muster_cluster_%d", at.Port),
+		now:    now, next: next, pages: http.NewServeMux()}
 	for pattern, page := range web.Pages() {
 		d.pages.HandleFunc(pattern, page)
 	}
-	s := &http.Server{Handler: d, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10, BaseContext: func(net.Listener) context.Context { return ctx }}
+	s := &http.Server{Handler: d, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
 	defer stop()
 	if _, err := fmt.Fprintf(out, "http://%s/login?code=%s\n", l.Addr(), d.code); err != nil {
@@ -70,7 +72,8 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	host, _, err := net.SplitHostPort(r.Host)
 	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		deny(w, http.StatusMisdirectedRequest, "this is not the address of the dashboard") // a name that was made to point here
+		// a name that was made to point here
+		deny(w, http.StatusMisdirectedRequest, "this is not the address of the dashboard")
 		return
 	}
 	switch {
@@ -95,18 +98,22 @@ func (d *door) knows(r *http.Request) bool {
 // login takes the code and lets the browser in that brings it.
 func (d *door) login(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
-	ok := d.code != "" && d.now().Before(d.until) && subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("code")), []byte(d.code)) == 1
+	ok := d.code != "" && d.now().Before(d.until) &&
+		subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("code")), []byte(d.code)) == 1
 	if ok {
 		d.code = ""
 	}
 	d.mu.Unlock()
 	if !ok {
-		deny(w, http.StatusForbidden, "the link was used before, or is older than two minutes: muster dashboard makes another")
+		deny(w, http.StatusForbidden,
+			"the link was used before, or is older than two minutes: muster dashboard makes another")
 		return
 	}
-	http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.session, Path: "/", HttpOnly: true,
+		SameSite: http.SameSiteStrictMode})
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	// The page goes on by itself: a redirect would count as coming from where
 	// the link was, and the cookie would not be sent along.
-	_, _ = io.WriteString(w, "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0; url=/\"><title>Muster</title><a href=\"/\">Muster</a>\n")
+	_, _ = io.WriteString(w,
+		"<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0; url=/\"><title>Muster</title><a href=\"/\">Muster</a>\n")
 }

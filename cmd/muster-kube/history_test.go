@@ -28,7 +28,8 @@ func TestHistory(t *testing.T) {
 	s.create(controlplane.Node("n1", 8, nil))
 	ended := func(name, line string) {
 		t.Helper()
-		s.create(controlplane.Pod(name, 4, map[string]string{kube.LabelQueue: "vision", "!" + kube.AnnotationRunTime: "1m"}))
+		s.create(controlplane.Pod(name, 4,
+			map[string]string{kube.LabelQueue: "vision", "!" + kube.AnnotationRunTime: "1m"}))
 		s.p.Wait(name+" runs", func(ctx context.Context) bool {
 			p, err := s.c.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
 			if err != nil || p.Status.Phase != v1.PodRunning {
@@ -50,7 +51,8 @@ func TestHistory(t *testing.T) {
 	s.start("--config", conf, "--history", file)
 	ended("two", `"name":"default/two"`)
 	wl, err := trace.Open(file, trace.Options{})
-	if err != nil || len(wl.Jobs) != 2 || len(wl.Nodes) != 2 || len(wl.Queues) != 1 || wl.Jobs[1].Job.Queue != "vision" || wl.Jobs[1].Run <= 0 || wl.Epoch == 0 {
+	if err != nil || len(wl.Jobs) != 2 || len(wl.Nodes) != 2 || len(wl.Queues) != 1 ||
+		wl.Jobs[1].Job.Queue != "vision" || wl.Jobs[1].Run <= 0 || wl.Epoch == 0 {
 		t.Fatalf("%v %+v", err, wl)
 	}
 	for _, c := range []struct {

@@ -44,7 +44,8 @@ func (f *kubeFlags) clients(fence *lead.Fence) (c clients, err error) {
 	if err != nil {
 		return c, err
 	}
-	rc.ContentType, rc.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+	rc.ContentType, rc.AcceptContentTypes = "application/vnd.kubernetes.protobuf",
+		"application/vnd.kubernetes.protobuf,application/json"
 	limited := func(qps float32, burst int, fenced bool) *rest.Config {
 		with := rest.CopyConfig(rc)
 		with.QPS, with.Burst = qps, burst
@@ -73,7 +74,8 @@ func (f *kubeFlags) clients(fence *lead.Fence) (c clients, err error) {
 }
 
 // identity is what this process is called in the election. A container that starts again in its pod is the same as
-// before, as the one before it is dead, and need not wait for its lease to run out; anywhere else each process is its own.
+// before, as the one before it is dead, and need not wait for its lease to run out; anywhere else each process
+// is its own.
 func identity() (string, error) {
 	if pod := os.Getenv("POD_NAME"); pod != "" {
 		return pod, nil
@@ -85,12 +87,14 @@ func identity() (string, error) {
 // lead runs the scheduler while it leads. One that loses the lead begins again as one that waits for it: as a new
 // process, because the whole state of the old one is out of date, and in place, because a container that ends is not
 // started again at once.
-func (f *kubeFlags) lead(ctx context.Context, d *kube.Driver, c clients, name string, fence *lead.Fence, log *slog.Logger) error {
+func (f *kubeFlags) lead(ctx context.Context, d *kube.Driver, c clients, name string, fence *lead.Fence,
+	log *slog.Logger) error {
 	id, err := identity()
 	if err != nil {
 		return err
 	}
-	l := &lead.Lease{Client: c.lease, Namespace: f.namespace, Name: name, Identity: id, Length: f.lease, Fence: fence, Log: log}
+	l := &lead.Lease{Client: c.lease, Namespace: f.namespace, Name: name, Identity: id, Length: f.lease, Fence: fence,
+		Log: log}
 	err = l.Lead(ctx, d.Run)
 	if !errors.Is(err, lead.ErrLost) || ctx.Err() != nil {
 		return err
@@ -140,7 +144,9 @@ func afterFailure(ctx context.Context, err error, before *kube.Failures, log *sl
 		return errors.Join(err, failed)
 	}
 	log.Error("this scheduler begins again", "error", err, "set aside", len(after.Culprits))
-	environ := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, failuresVariable+"=") })
+	environ := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, failuresVariable+"=")
+	})
 	return errors.Join(err, beginAgain(append(environ, failuresVariable+"="+string(text))))
 }
 
@@ -153,7 +159,8 @@ func (f *kubeFlags) checkLease() error {
 }
 
 // fenced is a program that is only called while the lease is surely held.
-func fenced(fence *lead.Fence, call func(ctx context.Context, program, node string) error) func(ctx context.Context, program, node string) error {
+func fenced(fence *lead.Fence, call func(ctx context.Context, program, node string) error) func(ctx context.Context,
+	program, node string) error {
 	return func(ctx context.Context, program, node string) error {
 		if fence != nil {
 			if err := fence.Check(); err != nil {

@@ -89,23 +89,32 @@ func newKube() *cobra.Command {
 			var names []string
 			c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 			if near := cluster.Nearest(unknown.GetSpecifiedName(), names); near != "" {
-				return fmt.Errorf("%w: unknown flag --%s: did you mean --%s?", errUsage, unknown.GetSpecifiedName(), near)
+				return fmt.Errorf("%w: unknown flag --%s: did you mean --%s?", errUsage, unknown.GetSpecifiedName(),
+					near)
 			}
 		}
 		return fmt.Errorf("%w: %w (see muster kube --help)", errUsage, err)
 	})
-	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says which cluster and who asks; inside a cluster not needed (default $KUBECONFIG or ~/.kube/config)")
+	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "",
+		"file that says which cluster and who asks; inside a cluster not needed (default $KUBECONFIG or ~/.kube/config)")
 	c.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig")
-	c.Flags().StringVar(&f.config, "config", "", "file with queues, rules, resource names and labels (docs/reference/kubernetes.md)")
-	c.Flags().BoolVar(&f.check, "check", false, "read the configuration, say what is wrong with it or what is understood, and end")
-	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:9095", "where /healthz, /readyz and /metrics answer; none: nowhere")
+	c.Flags().StringVar(&f.config, "config", "",
+		"file with queues, rules, resource names and labels (docs/reference/kubernetes.md)")
+	c.Flags().BoolVar(&f.check, "check", false,
+		"read the configuration, say what is wrong with it or what is understood, and end")
+	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:9095",
+		"where /healthz, /readyz and /metrics answer; none: nowhere")
 	f.api.add(c)
-	c.Flags().StringVar(&f.journal, "journal", "", "write what it is told and decides to this file, for muster replay and explain")
-	c.Flags().StringVar(&f.history, "history", "", "add a line to this file for each gang that ends, for muster tune --trace and muster sim --trace")
+	c.Flags().StringVar(&f.journal, "journal", "",
+		"write what it is told and decides to this file, for muster replay and explain")
+	c.Flags().StringVar(&f.history, "history", "",
+		"add a line to this file for each gang that ends, for muster tune --trace and muster sim --trace")
 	c.Flags().BoolVar(&f.elect, "leader-elect", true, "of several schedulers one leads; the others wait")
 	c.Flags().StringVar(&f.namespace, "namespace", "kube-system", "namespace of the lease of the leader")
-	c.Flags().DurationVar(&f.lease, "lease", lead.Length, "how long the lead lasts without a sign of life: a leader that is killed costs so long, and up to a second more")
-	c.Flags().Float32Var(&f.qps, "qps", 2000, "most requests per second that bind and evict; conditions and events have 500 more")
+	c.Flags().DurationVar(&f.lease, "lease", lead.Length,
+		"how long the lead lasts without a sign of life: a leader that is killed costs so long, and up to a second more")
+	c.Flags().Float32Var(&f.qps, "qps", 2000,
+		"most requests per second that bind and evict; conditions and events have 500 more")
 	c.Flags().IntVar(&f.workers, "workers", 32, "how many requests bind or evict at a time")
 	c.Flags().StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error; the configuration's if not given")
 	c.AddCommand(newProxy(), newReport())
@@ -212,12 +221,16 @@ func tellChecked(w io.Writer, name string, conf *config.Kube) error {
 // options are what the configuration says; the rules are tried on an empty
 // cluster first.
 func (f *kubeFlags) options(conf *config.Kube) kube.Options {
-	rules := config.Rules{Spec: cluster.Spec{Queues: conf.Queues, Models: conf.Models, MinSpeed: conf.MinSpeed}, Policy: conf.Policy, Placer: conf.Placer, Backfill: conf.Backfill,
-		MinRuntime: conf.MinRuntime, Starvation: conf.Starvation, HoldAfter: conf.HoldAfter, Stop: &conf.Stop, Perf: conf.Perf, Defrag: conf.Defrag}
+	rules := config.Rules{Spec: cluster.Spec{Queues: conf.Queues, Models: conf.Models, MinSpeed: conf.MinSpeed},
+		Policy: conf.Policy, Placer: conf.Placer, Backfill: conf.Backfill,
+		MinRuntime: conf.MinRuntime, Starvation: conf.Starvation, HoldAfter: conf.HoldAfter, Stop: &conf.Stop,
+		Perf: conf.Perf, Defrag: conf.Defrag}
 	if _, rules.Spec.Zone = time.Now().Zone(); conf.Zone != nil {
 		rules.Spec.Zone = *conf.Zone
 	}
-	opt := kube.Options{Rules: rules, Scheduler: conf.Scheduler, GPUs: conf.GPUs, Drivers: conf.Drivers, Labels: kube.Labels(conf.Labels), DefaultQueue: conf.DefaultQueue, Repair: conf.Repair, Await: conf.Await, Classes: conf.Classes, Saving: conf.Saving,
+	opt := kube.Options{Rules: rules, Scheduler: conf.Scheduler, GPUs: conf.GPUs, Drivers: conf.Drivers,
+		Labels: kube.Labels(conf.Labels), DefaultQueue: conf.DefaultQueue, Repair: conf.Repair, Await: conf.Await,
+		Classes: conf.Classes, Saving: conf.Saving,
 		Workers: f.workers, Now: time.Now, Namespace: f.namespace}
 	for _, p := range conf.Power {
 		opt.Power = append(opt.Power, kube.Power(p))
@@ -238,7 +251,8 @@ func (f *kubeFlags) options(conf *config.Kube) kube.Options {
 func reach(kubeconfig, context string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
-	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
+	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("how to reach the cluster: %w (give --kubeconfig)", err)
 	}

@@ -29,7 +29,9 @@ func TestDefrag(t *testing.T) {
 	}
 	hour := func(d time.Duration) string { return time.Now().UTC().Add(d).Format("15:00") }
 	guarded := filepath.Join(s.dir, "protected.yaml")
-	if err := os.WriteFile(guarded, []byte(fmt.Sprintf("policy: fifo\ndefragment: {mode: auto, every: 1s, zone: UTC, protected: [\"%s-%s\"]}\n", hour(-time.Hour), hour(2*time.Hour))), 0o600); err != nil {
+	if err := os.WriteFile(guarded,
+		[]byte(fmt.Sprintf("policy: fifo\ndefragment: {mode: auto, every: 1s, zone: UTC, protected: [\"%s-%s\"]}\n",
+			hour(-time.Hour), hour(2*time.Hour))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	kill := s.start("--config", guarded)
@@ -37,16 +39,22 @@ func TestDefrag(t *testing.T) {
 	for _, name := range []string{"ann", "bob"} {
 		s.let(rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: name})
 	}
-	s.create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "mover"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{front.Group}, Resources: []string{"moves"}, Verbs: []string{"create"}}}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "bob-moves"}, Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "bob"}},
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "mover"}})
+	s.create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "mover"},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{front.Group}, Resources: []string{"moves"}, Verbs: []string{"create"}}}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "bob-moves"},
+			Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "bob"}},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "mover"}})
 	s.create(controlplane.Node("n1", 8, nil))
 	for _, name := range []string{"a", "b"} {
 		one, app := int32(1), map[string]string{"app": name}
 		spec := controlplane.Spec(4)
 		spec.RestartPolicy = v1.RestartPolicyAlways
-		if _, err := s.c.AppsV1().Deployments("default").Create(s.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
-			Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: app}, Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: spec}}}, metav1.CreateOptions{}); err != nil {
+		if _, err := s.c.AppsV1().Deployments("default").Create(s.Context(),
+			&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
+				Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: app},
+				Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: spec}}},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		s.must(ann, []string{"queue"}, "default/"+name+"-", "running")
@@ -63,14 +71,17 @@ func TestDefrag(t *testing.T) {
 	}
 	s.create(controlplane.Pod("big", 8, nil))
 	s.must(ann, []string{"defrag", "big"}, "default/big (8 GPUs): protected until ", "(4 GPUs) from n")
-	if out, err := s.muster(bob, "defrag", "big", "--apply"); err == nil || !strings.Contains(out, "no job is moved now: protected until ") {
+	if out, err := s.muster(bob, "defrag", "big", "--apply"); err == nil ||
+		!strings.Contains(out, "no job is moved now: protected until ") {
 		t.Errorf("in a protected time: %v %s", err, out)
 	}
 	kill()
 	kill = s.start("--config", conf)
 	s.must(ann, []string{"why", "big"}, "others could be moved (muster defrag ", "(4 GPUs) from n", "saves a wait of")
-	s.must(ann, []string{"defrag", "big"}, "moving would help", "(4 GPUs) from n", "no start is in sight without", "nothing was changed (--apply")
-	if out, err := s.muster(ann, "defrag", "big", "--apply"); err == nil || !strings.Contains(out, "cannot create resource") || !strings.Contains(out, "muster-mover") {
+	s.must(ann, []string{"defrag", "big"}, "moving would help", "(4 GPUs) from n", "no start is in sight without",
+		"nothing was changed (--apply")
+	if out, err := s.muster(ann, "defrag", "big", "--apply"); err == nil ||
+		!strings.Contains(out, "cannot create resource") || !strings.Contains(out, "muster-mover") {
 		t.Errorf("who may only look: %v %s", err, out)
 	}
 	out, err := s.muster(bob, "defrag", "big", "--apply")
@@ -84,7 +95,8 @@ func TestDefrag(t *testing.T) {
 	kill()
 	s.start() // the same without moves
 	s.must(bob, []string{"queue"}, "default/big")
-	if out, err := s.muster(bob, "defrag", "--apply"); err == nil || !strings.Contains(out, "the configuration says that no job is moved") {
+	if out, err := s.muster(bob, "defrag", "--apply"); err == nil ||
+		!strings.Contains(out, "the configuration says that no job is moved") {
 		t.Errorf("where moving is off: %v %s", err, out)
 	}
 }

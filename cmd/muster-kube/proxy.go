@@ -53,10 +53,12 @@ func newProxy() *cobra.Command {
 			return fmt.Errorf("%w: give --socket or --dashboard", errUsage)
 		},
 	}
-	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says which cluster and who asks (default $KUBECONFIG or ~/.kube/config)")
+	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "",
+		"file that says which cluster and who asks (default $KUBECONFIG or ~/.kube/config)")
 	c.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig; the current one if not given")
 	c.Flags().StringVar(&f.socket, "socket", "", "Unix socket to answer at, in a folder that only its user can enter")
-	c.Flags().StringVar(&f.dashboard, "dashboard", "", "loopback address at which to serve the dashboard, such as 127.0.0.1:0")
+	c.Flags().StringVar(&f.dashboard, "dashboard", "",
+		"loopback address at which to serve the dashboard, such as 127.0.0.1:0")
 	return c
 }
 
@@ -87,13 +89,15 @@ func (f *proxyFlags) forward() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &httputil.ReverseProxy{Transport: t, FlushInterval: -1, ModifyResponse: translate, ErrorHandler: unreachable(base.Host),
+	p := &httputil.ReverseProxy{Transport: t, FlushInterval: -1, ModifyResponse: translate,
+		ErrorHandler: unreachable(base.Host),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			path := strings.TrimPrefix(r.In.URL.Path, "/v1/")
 			r.Out.URL.Scheme, r.Out.URL.Host = base.Scheme, base.Host
 			r.Out.URL.Path, r.Out.URL.RawPath = strings.TrimSuffix(base.Path, "/")+front.Base+"/"+path, ""
 			r.Out.Host = base.Host
-			for _, h := range []string{"Cookie", "Authorization", "Origin", "Referer"} { // none of the API server's business
+			// none of the API server's business
+			for _, h := range []string{"Cookie", "Authorization", "Origin", "Referer"} {
 				r.Out.Header.Del(h)
 			}
 			if path == "events" { // a stream: the API server cuts others off after a minute
@@ -114,7 +118,8 @@ func (f *proxyFlags) forward() (http.Handler, error) {
 func deny(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(&huma.ErrorModel{Status: code, Title: http.StatusText(code), Detail: text}) // whoever asked has gone
+	// whoever asked has gone
+	_ = json.NewEncoder(w).Encode(&huma.ErrorModel{Status: code, Title: http.StatusText(code), Detail: text})
 }
 
 // unreachable answers for an API server that does not.
@@ -146,11 +151,14 @@ func translate(r *http.Response) error {
 	case http.StatusNotFound:
 		detail = fmt.Sprintf("this cluster does not show what Muster does: it has no APIService %s (docs/guide/kubernetes.md, \"Looking at it\")", front.Service)
 	case http.StatusServiceUnavailable:
-		detail = fmt.Sprintf("no scheduler answers behind the APIService %s: is muster kube running there, with --api-listen? (%s)", front.Service, detail)
+		detail = fmt.Sprintf(
+			"no scheduler answers behind the APIService %s: is muster kube running there, with --api-listen? (%s)",
+			front.Service, detail)
 	case http.StatusForbidden:
 		detail += fmt.Sprintf(": ask for a role with the verbs get, list and watch on the resources of the API group %s, and create on moves to have pods moved (muster-viewer, muster-mover)", front.Group)
 	}
-	body, err := json.Marshal(&huma.ErrorModel{Status: r.StatusCode, Title: http.StatusText(r.StatusCode), Detail: detail})
+	body, err := json.Marshal(
+		&huma.ErrorModel{Status: r.StatusCode, Title: http.StatusText(r.StatusCode), Detail: detail})
 	if err != nil {
 		return err
 	}
@@ -170,7 +178,9 @@ func (f *proxyFlags) serveSocket(ctx context.Context, out io.Writer, h http.Hand
 	if err != nil {
 		return err
 	}
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context {
+		return ctx
+	}}
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
 	defer stop()
 	defer func() { _ = os.Remove(filepath.Dir(f.socket)) }() // with the socket in it gone, it is empty

@@ -48,10 +48,14 @@ func newReport() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&f.file, "file", os.Getenv("MUSTER_PROGRESS"), "the progress file ($MUSTER_PROGRESS)")
-	c.Flags().StringVar(&f.to, "to", "https://muster-view.muster-system.svc", "where the scheduler answers: the Service that the chart makes")
-	c.Flags().StringVar(&f.token, "token", "/var/run/secrets/muster/token", "file with this pod's token for the audience "+api.ReportAudience)
+	c.Flags().StringVar(&f.to, "to", "https://muster-view.muster-system.svc",
+		"where the scheduler answers: the Service that the chart makes")
+	c.Flags().StringVar(&f.token, "token", "/var/run/secrets/muster/token",
+		"file with this pod's token for the audience "+api.ReportAudience)
 	c.Flags().StringVar(&f.ca, "ca", "", "file with the authority of the scheduler's certificate")
-	c.Flags().StringVar(&f.sum, "ca-sum", os.Getenv("MUSTER_REPORT_CA"), "... or the SHA-256 of it, which the scheduler writes to pods that report (annotation "+kube.AnnotationSum+"; $MUSTER_REPORT_CA)")
+	c.Flags().StringVar(&f.sum, "ca-sum", os.Getenv("MUSTER_REPORT_CA"),
+		"... or the SHA-256 of it, which the scheduler writes to pods that report (annotation "+kube.AnnotationSum+
+			"; $MUSTER_REPORT_CA)")
 	c.Flags().DurationVar(&f.every, "every", 5*time.Second, "least time between two reports")
 	return c
 }
@@ -98,7 +102,8 @@ func (f *reportFlags) reporter(log *slog.Logger) (*podReporter, error) {
 		return nil, fmt.Errorf("--every %s: want %s or more", f.every, leastEvery)
 	}
 	f.to = strings.TrimSuffix(f.to, "/") + front.ReportPath
-	return &podReporter{reportFlags: *f, log: log, now: wallClock, most: api.MaxReport, warned: map[string]bool{}, progressFile: progressFile{metrics: map[int]map[string]point{}}}, nil
+	return &podReporter{reportFlags: *f, log: log, now: wallClock, most: api.MaxReport, warned: map[string]bool{},
+		progressFile: progressFile{metrics: map[int]map[string]point{}}}, nil
 }
 
 // run reports until it is told to end.
@@ -112,7 +117,8 @@ func (r *podReporter) run(ctx context.Context) error {
 		case <-t.C:
 		}
 		r.read(false)
-		if now := r.now(); r.lines.Count > 0 && !now.Before(r.next) && (r.lines.Count != r.sent || !now.Before(r.repeat)) {
+		if now := r.now(); r.lines.Count > 0 && !now.Before(r.next) &&
+			(r.lines.Count != r.sent || !now.Before(r.repeat)) {
 			_ = r.send(ctx) // it says what is wrong, and is asked again
 		}
 	}
@@ -146,7 +152,9 @@ func (r *podReporter) send(ctx context.Context) error {
 		r.sent, r.fails, r.next, r.repeat = count, 0, now.Add(r.every), now.Add(repeatEvery)
 		r.say("")
 		return nil
-	case errors.As(err, &no) && (no.code == http.StatusUnprocessableEntity || no.code == http.StatusRequestEntityTooLarge): // it would be refused again
+	// it would be refused again
+	case errors.As(err, &no) &&
+		(no.code == http.StatusUnprocessableEntity || no.code == http.StatusRequestEntityTooLarge):
 		r.sent, r.fails, r.repeat = count, 0, now.Add(repeatEvery)
 		r.next = now.Add(r.every)
 	default:
@@ -207,7 +215,8 @@ func (r *refused) Error() string { return r.text }
 
 // body is the report as it is sent. Where it is too large, the oldest metrics go.
 func (r *podReporter) body() ([]byte, error) {
-	rep := api.Report{Progress: r.lines.Last, Lines: r.lines.Count, Age: max(0, r.now().Sub(r.written).Milliseconds()), Finished: r.lines.Finished}
+	rep := api.Report{Progress: r.lines.Last, Lines: r.lines.Count, Age: max(0, r.now().Sub(r.written).Milliseconds()),
+		Finished: r.lines.Finished}
 	if r.lines.Last.Checkpoint != "" {
 		rep.SavedAt = &r.lines.SavedAt
 	}
@@ -278,7 +287,9 @@ func (r *podReporter) trust() error {
 		return fmt.Errorf("--ca: %s holds no certificate (PEM)", r.ca)
 	}
 	r.roots = string(text)
-	r.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
+	r.client = &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+			ForceAttemptHTTP2: true}}
 	return nil
 }
 
@@ -304,7 +315,8 @@ func (r *podReporter) trustSum() error {
 		if !known {
 			return final{errors.New("who vouches for the scheduler is another than the pod was told when it was bound (MUSTER_REPORT_CA): the Secret was made anew")}
 		}
-		_, err := c.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: pool, DNSName: c.ServerName, CurrentTime: r.now()})
+		_, err := c.PeerCertificates[0].Verify(
+			x509.VerifyOptions{Roots: pool, DNSName: c.ServerName, CurrentTime: r.now()})
 		return err
 	}
 	r.client = &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true,

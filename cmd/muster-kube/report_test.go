@@ -26,9 +26,9 @@ import (
 	"github.com/muster-gpu/muster/kube"
 )
 
-// reporting is a cluster whose pods report. There is no kubelet here: the sidecar, as it is built, runs as a process of the test,
-// with a token that the API server made for its pod and the audience, and the pod's annotation
-// in its environment, as the kubelet would have it. That is all that is played.
+// reporting is a cluster whose pods report. There is no kubelet here: the sidecar, as it is built, runs as a
+// process of the test, with a token that the API server made for its pod and the audience, and the pod's
+// annotation in its environment, as the kubelet would have it. That is all that is played.
 type reporting struct {
 	*stage
 	ann, address string
@@ -47,8 +47,9 @@ func newReporting(t *testing.T) *reporting {
 	}
 	ann := rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "ann"}
 	s.let(ann)
-	s.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ann"}, Subjects: []rbacv1.Subject{ann},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}})
+	s.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ann"},
+		Subjects: []rbacv1.Subject{ann},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}})
 	return r
 }
 
@@ -96,8 +97,11 @@ func (r *reporting) runs(name string) (p *v1.Pod) {
 func (r *reporting) token(p *v1.Pod, audience string) string {
 	r.Helper()
 	hour := int64(3600)
-	t, err := r.c.CoreV1().ServiceAccounts("default").CreateToken(r.Context(), "default", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		Audiences: []string{audience}, ExpirationSeconds: &hour, BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: p.Name, UID: p.UID}}}, metav1.CreateOptions{})
+	t, err := r.c.CoreV1().ServiceAccounts("default").CreateToken(r.Context(), "default",
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+			Audiences: []string{audience}, ExpirationSeconds: &hour,
+			BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: p.Name,
+				UID: p.UID}}}, metav1.CreateOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -155,7 +159,8 @@ func (r *reporting) works(pod string, from *int, steps int, what string, so func
 	r.Helper()
 	r.p.Wait(what, func(ctx context.Context) bool {
 		*from++
-		r.writes(pod, `{"step": %d, "steps": %d, "samples_per_s": 12.5, "metric": {"loss": %g}}`, *from, steps, 1/float64(*from))
+		r.writes(pod, `{"step": %d, "steps": %d, "samples_per_s": 12.5, "metric": {"loss": %g}}`, *from, steps,
+			1/float64(*from))
 		return so(ctx)
 	})
 }
@@ -173,8 +178,8 @@ func (r *reporting) says(args []string, wants ...string) func(context.Context) b
 	}
 }
 
-// TestReport has pods report their progress. By it e-las takes the GPUs of one that has hardly begun, which without it would keep
-// them; the end of another is foretold, and foretold again when the scheduler was killed.
+// TestReport has pods report their progress. By it e-las takes the GPUs of one that has hardly begun, which
+// without it would keep them; the end of another is foretold, and foretold again when the scheduler was killed.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	r := newReporting(t)
@@ -189,7 +194,9 @@ func TestReport(t *testing.T) {
 	r.create(controlplane.Pod("next", 8, nil))
 	r.must(r.ann, []string{"why", "next"}, "default/long")
 	began := time.Now()
-	r.p.Wait("e-las leaves who reports nothing where it is", func(context.Context) bool { return time.Since(began) > 3*time.Second })
+	r.p.Wait("e-las leaves who reports nothing where it is", func(context.Context) bool {
+		return time.Since(began) > 3*time.Second
+	})
 	r.must(r.ann, []string{"why", "next"}, "default/long")
 	end, step := r.sidecar(long), 0
 	r.works("long", &step, 1_000_000, "next gets the GPUs of who has hardly begun", func(ctx context.Context) bool {
@@ -211,12 +218,14 @@ func TestReport(t *testing.T) {
 		return train != ""
 	})
 	end, step = r.sidecar(r.runs(train)), 0
-	r.works(train, &step, 5000, "its end is foretold", r.says([]string{"why", train}, "expected to end", "by its progress"))
+	r.works(train, &step, 5000, "its end is foretold",
+		r.says([]string{"why", train}, "expected to end", "by its progress"))
 	r.must(r.ann, []string{"show", train}, `"end_by": "progress"`, `"samples_per_s": 12.5`, `"loss"`)
 	r.must(r.ann, []string{"perf", "measured"}, "resnet50", "12.5 samples/s in 1 run")
 	kill()
 	r.lead("--config", conf)
-	r.works(train, &step, 5000, "its end is foretold by the next scheduler", r.says([]string{"why", train}, "by its progress"))
+	r.works(train, &step, 5000, "its end is foretold by the next scheduler",
+		r.says([]string{"why", train}, "by its progress"))
 	r.writes(train, `{"checkpoint": "/ckpt/7", "finished": true}`)
 	end()
 	r.must(r.ann, []string{"show", train}, `"checkpoint": "/ckpt/7"`)
@@ -230,12 +239,14 @@ func TestReportRefused(t *testing.T) {
 	r.create(controlplane.Node("n1", 8, nil))
 	r.create(r.pod("one", 4, nil), r.pod("two", 4, nil))
 	one, two := r.runs("one"), r.runs("two")
-	r.create(r.pod("waits", 8, nil)) // not before: the API server's times are whole seconds, and of one second any may be first
+	// not before: the API server's times are whole seconds, and of one second any may be first
+	r.create(r.pod("waits", 8, nil))
 	waits, err := r.c.CoreV1().Pods("default").Get(t.Context(), "waits", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	side, err := (&reportFlags{file: "none", to: "https://" + r.address, sum: one.Annotations[kube.AnnotationSum], every: time.Second}).reporter(nil)
+	side, err := (&reportFlags{file: "none", to: "https://" + r.address, sum: one.Annotations[kube.AnnotationSum],
+		every: time.Second}).reporter(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,10 +279,12 @@ func TestReportRefused(t *testing.T) {
 		text              string
 	}{
 		{"no token", "x", fine, 401, "audience muster"},
-		{"for somebody else", r.token(one, "https://kubernetes.default.svc.cluster.local"), fine, 401, "audience muster"},
+		{"for somebody else", r.token(one, "https://kubernetes.default.svc.cluster.local"), fine, 401,
+			"audience muster"},
 		{"forged", forged(r.token(two, api.ReportAudience)), fine, 401, "audience muster"},
 		{"of one that waits", r.token(waits, api.ReportAudience), fine, 404, "default/waits"},
-		{"no number", r.token(one, api.ReportAudience), `{"lines": 1, "progress": {"step": -1}}`, 422, "progress.step: -1 is not between 0 and 1e+15"},
+		{"no number", r.token(one, api.ReportAudience), `{"lines": 1, "progress": {"step": -1}}`, 422,
+			"progress.step: -1 is not between 0 and 1e+15"},
 		{"at once again", r.token(one, api.ReportAudience), fine, 429, "default/one"},
 		{"of another", r.token(two, api.ReportAudience), fine, 204, ""},
 	} {

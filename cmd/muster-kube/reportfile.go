@@ -19,7 +19,8 @@ import (
 
 // progressFile is what the sidecar knows of the job's progress file.
 type progressFile struct {
-	lines   progress.Lines           // Count goes on when the file is begun anew, so that it is seen that something is new
+	// Count goes on when the file is begun anew, so that it is seen that something is new
+	lines   progress.Lines
 	info    os.FileInfo              // the one that is read; nil: none was yet
 	at      int64                    // up to where it is read
 	tail    []byte                   // what stands before that: if it does not any more, the file was written anew
@@ -88,8 +89,8 @@ func (r *podReporter) readFile(whole bool) error {
 	return nil
 }
 
-// same reports whether what was read of the file stands there still: it is no other one, is not shorter, and what was read
-// last is where it was. A file that takes the place of one that was deleted may have its number.
+// same reports whether what was read of the file stands there still: it is no other one, is not shorter, and
+// what was read last is where it was. A file that takes the place of one that was deleted may have its number.
 func (r *podReporter) same(file io.ReaderAt, fi os.FileInfo) (bool, error) {
 	switch {
 	case r.info == nil:
@@ -152,7 +153,8 @@ func (r *podReporter) mend(before *progress.Lines) {
 		case "progress.step":
 			r.odd("step", now.Step)
 			now.Step = was.Step
-			if now.Checkpoint != was.Checkpoint || l.SavedAt != before.SavedAt { // at which step it was saved nobody knows
+			// at which step it was saved nobody knows
+			if now.Checkpoint != was.Checkpoint || l.SavedAt != before.SavedAt {
 				now.Checkpoint, l.SavedAt = was.Checkpoint, before.SavedAt
 			}
 			for i := range l.Said {
@@ -177,7 +179,8 @@ func (r *podReporter) mend(before *progress.Lines) {
 
 // odd says once of a field that it makes no sense.
 func (r *podReporter) odd(field string, value any) {
-	r.warn("field: "+field, "a field of the progress file makes no sense and is left out", "field", field, "value", value)
+	r.warn("field: "+field, "a field of the progress file makes no sense and is left out", "field", field, "value",
+		value)
 }
 
 // keep keeps the last value of each metric of each trial.

@@ -23,7 +23,8 @@ import (
 func reading(t *testing.T) (r *podReporter, file string, log *bytes.Buffer) {
 	t.Helper()
 	file, log = filepath.Join(t.TempDir(), "progress"), &bytes.Buffer{}
-	r, err := (&reportFlags{file: file, to: "https://localhost", every: time.Second}).reporter(slog.New(slog.NewTextHandler(log, nil)))
+	r, err := (&reportFlags{file: file, to: "https://localhost", every: time.Second}).reporter(
+		slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,8 @@ func TestReportReads(t *testing.T) {
 		t.Helper()
 		r.read(false)
 		if r.lines.Last.Step != step || r.lines.Count != lines || len(r.kept()) != metrics {
-			t.Errorf("%s: step %v after %d lines with %d metrics, not %v, %d, %d", what, r.lines.Last.Step, r.lines.Count, len(r.kept()), step, lines, metrics)
+			t.Errorf("%s: step %v after %d lines with %d metrics, not %v, %d, %d", what, r.lines.Last.Step,
+				r.lines.Count, len(r.kept()), step, lines, metrics)
 		}
 	}
 	want("missing", 0, 0, 0)
@@ -98,7 +100,8 @@ func TestReportReadsNoSuch(t *testing.T) {
 		}
 		r.read(false)
 		r.read(false)
-		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, c.want) || !strings.Contains(text, file) {
+		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, c.want) ||
+			!strings.Contains(text, file) {
 			t.Errorf("%s: %q, not one line with %q", name, text, c.want)
 		}
 	}
@@ -124,7 +127,8 @@ func TestReportMends(t *testing.T) {
 	if err := rep.Check(); err != nil {
 		t.Error(err)
 	}
-	if p := (api.Progress{Step: 6, Epoch: 2, SamplesPerSec: 7, Checkpoint: "/4"}); rep.Progress != p || rep.SavedAt == nil || *rep.SavedAt != 4 || rep.Lines != 4 {
+	if p := (api.Progress{Step: 6, Epoch: 2, SamplesPerSec: 7, Checkpoint: "/4"}); rep.Progress != p ||
+		rep.SavedAt == nil || *rep.SavedAt != 4 || rep.Lines != 4 {
 		t.Errorf("%s: not %+v", text, p)
 	}
 	if len(rep.Metrics) != 1 || rep.Metrics[0].Step != 6 || rep.Metrics[0].Of["loss"] == nil {
@@ -175,7 +179,8 @@ func TestReportEnds(t *testing.T) {
 	for _, c := range []struct {
 		code, asked int
 		sent        bool
-	}{{204, 1, true}, {401, 1, false}, {404, 1, false}, {413, 1, true}, {422, 1, true}, {429, 3, true}, {500, 1, false}, {503, 3, true}, {0, 3, true}} {
+	}{{204, 1, true}, {401, 1, false}, {404, 1, false}, {413, 1, true}, {422, 1, true}, {429, 3, true}, {500, 1, false},
+		{503, 3, true}, {0, 3, true}} {
 		r, file, _ := reading(t)
 		asked := 0
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -199,7 +204,8 @@ func TestReportEnds(t *testing.T) {
 		for range cap(tick) {
 			tick <- time.Time{}
 		}
-		if err := r.end(t.Context(), tick); err != nil || asked != c.asked || (r.sent == 1) != c.sent || len(tick) != cap(tick)-c.asked+1 {
+		if err := r.end(t.Context(), tick); err != nil || asked != c.asked || (r.sent == 1) != c.sent ||
+			len(tick) != cap(tick)-c.asked+1 {
 			t.Errorf("%d: asked %d times, %d lines sent, %d ticks are left: %v", c.code, asked, r.sent, len(tick), err)
 		}
 		s.Close()

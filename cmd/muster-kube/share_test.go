@@ -20,7 +20,10 @@ func TestWhyShares(t *testing.T) {
 	s.let(rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "ann"})
 	two := resource.MustParse("2")
 	for name, how := range map[string]string{"turns": "time-slicing", "parts": "mps"} {
-		n := controlplane.Node(name, 0, map[string]string{"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-SHARED", "nvidia.com/gpu.memory": "81920", "nvidia.com/gpu.replicas": "2", "nvidia.com/gpu.sharing-strategy": how})
+		n := controlplane.Node(name, 0,
+			map[string]string{"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-SHARED",
+				"nvidia.com/gpu.memory": "81920", "nvidia.com/gpu.replicas": "2",
+				"nvidia.com/gpu.sharing-strategy": how})
 		n.Status.Allocatable["nvidia.com/gpu.shared"] = two
 		s.create(n)
 	}
@@ -36,10 +39,13 @@ func TestWhyShares(t *testing.T) {
 	s.must(ann, []string{"why", "default/first"}, "running", got)
 	s.must(ann, []string{"why", "default/second"}, "running", got)
 	pod("third", "memory")
-	s.must(ann, []string{"why", "default/third"}, "waiting", "gets what is enough for isolation memory on 1 of 2 nodes", "default/first")
+	s.must(ann, []string{"why", "default/third"}, "waiting", "gets what is enough for isolation memory on 1 of 2 nodes",
+		"default/first")
 	pod("apart", "full")
-	s.must(ann, []string{"why", "default/apart"}, "none of 2 nodes suits it (1: it shares GPUs by mps, which is not enough for isolation full; 1: it shares GPUs by time-slicing, which is not enough for isolation full)",
+	s.must(ann, []string{"why", "default/apart"},
+		"none of 2 nodes suits it (1: it shares GPUs by mps, which is not enough for isolation full; 1: it shares GPUs by time-slicing, which is not enough for isolation full)",
 		"there are nvidia.com/gpu.shared by mps, 1 of 2 of a GPU with 40960 MiB (nodes: 1); nvidia.com/gpu.shared by time-slicing, 1 of 2 of a GPU with 40960 MiB (nodes: 1)")
 	pod("open", "none")
-	s.must(ann, []string{"why", "default/open"}, "running", "on turns; gets a replica by time-slicing", "declared only: neither memory nor compute is enforced")
+	s.must(ann, []string{"why", "default/open"}, "running", "on turns; gets a replica by time-slicing",
+		"declared only: neither memory nor compute is enforced")
 }

@@ -56,7 +56,8 @@ func TestMain(m *testing.M) {
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{T: t, dir: t.TempDir(), ip: ownAddress(t)}
-	s.p = controlplane.Start(t, controlplane.Options{Controllers: true, Args: []string{"--enable-aggregator-routing"}}) // nothing here routes Services' addresses
+	// nothing here routes Services' addresses
+	s.p = controlplane.Start(t, controlplane.Options{Controllers: true, Args: []string{"--enable-aggregator-routing"}})
 	s.c = s.p.Client()
 	s.register()
 	return s
@@ -120,20 +121,25 @@ func (s *stage) create(list ...runtime.Object) {
 
 // register registers the API as docs/guide/kubernetes.md has it.
 func (s *stage) register() {
-	s.create(&v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "muster-view"}, Spec: v1.ServiceSpec{Ports: []v1.ServicePort{{Port: 443, Protocol: v1.ProtocolTCP}}}})
+	s.create(&v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "muster-view"},
+		Spec: v1.ServiceSpec{Ports: []v1.ServicePort{{Port: 443, Protocol: v1.ProtocolTCP}}}})
 	body := fmt.Sprintf(`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":%q},"spec":{"group":%q,"version":%q,
 		"groupPriorityMinimum":1000,"versionPriority":15,"service":{"namespace":"kube-system","name":"muster-view","port":443}}}`, front.Service, front.Group, front.Version)
-	err := s.c.Discovery().RESTClient().Post().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(s.Context()).Error()
+	err := s.c.Discovery().RESTClient().Post().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").SetHeader(
+		"Content-Type", "application/json").Body([]byte(body)).Do(s.Context()).Error()
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "muster-view"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{front.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}}})
+	s.create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "muster-view"},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{front.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}}})
 }
 
 // let lets a user look.
 func (s *stage) let(subject rbacv1.Subject) {
-	s.create(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "view-" + subject.Name}, Subjects: []rbacv1.Subject{subject},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "muster-view"}})
+	s.create(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "view-" + subject.Name},
+		Subjects: []rbacv1.Subject{subject},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "muster-view"}})
 }
 
 // start starts a scheduler; the function that it returns kills it.
@@ -206,8 +212,9 @@ func TestLook(t *testing.T) {
 	kill := s.start()
 	ann := s.p.User("ann")
 	s.let(rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "ann"})
-	s.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "vision", Name: "ann"}, Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "ann"}},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}})
+	s.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "vision", Name: "ann"},
+		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "ann"}},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}})
 	s.create(in("vision", controlplane.Gang("train", 2, 8, map[string]string{"!muster.sh/run-time": "2h"})...)...)
 	s.must(ann, []string{"queue"}, "vision/train", "running", "n1,n2")
 	s.create(in("speech", controlplane.Pod("late", 4, nil))...)
@@ -232,9 +239,12 @@ func verbs(s *stage, ann string) {
 	s.must(ann, []string{"queues"}, "default", "16")
 	s.must(ann, []string{"usage"}, "vision", "speech", "leads since")
 	s.must(ann, []string{"usage", "--by", "job"}, "vision/train")
-	s.must(ann, []string{"defrag", "late"}, "speech/late (4 GPUs): no move would help: it needs 4 GPUs, 0 suitable ones are free", "nothing was changed")
+	s.must(ann, []string{"defrag", "late"},
+		"speech/late (4 GPUs): no move would help: it needs 4 GPUs, 0 suitable ones are free", "nothing was changed")
 	s.must(ann, []string{"defrag", "--compact=nodes"}, "no node is emptied while somebody waits for room")
-	for _, c := range []struct{ args, want string }{{"why nothing/here", "no job is called nothing/here"}, {"why 99", "no such job"}, {"queue --mine", "--user NAMESPACE"}, {"cancel 1", "kubectl"}, {"defrag --apply", "cannot create resource"}, {"defrag 99", "no such job"}, {"usage --since x", "since"}} {
+	for _, c := range []struct{ args, want string }{{"why nothing/here", "no job is called nothing/here"},
+		{"why 99", "no such job"}, {"queue --mine", "--user NAMESPACE"}, {"cancel 1", "kubectl"},
+		{"defrag --apply", "cannot create resource"}, {"defrag 99", "no such job"}, {"usage --since x", "since"}} {
 		if out, err := s.muster(ann, strings.Fields(c.args)...); err == nil || !strings.Contains(out, c.want) {
 			s.Errorf("muster %s: %v %s", c.args, err, out)
 		}
@@ -288,7 +298,8 @@ func hangup(s *stage, ann string) {
 // token is a ServiceAccount's.
 func (s *stage) token(namespace, name string) string {
 	s.create(&v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
-	t, err := s.c.CoreV1().ServiceAccounts(namespace).CreateToken(s.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	t, err := s.c.CoreV1().ServiceAccounts(namespace).CreateToken(s.Context(), name, &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -301,15 +312,18 @@ func (s *stage) token(namespace, name string) string {
 func rights(s *stage, ann string) {
 	ci := s.p.Bearer("ci", s.token("speech", "ci"))
 	account := rbacv1.Subject{Kind: "ServiceAccount", Namespace: "speech", Name: "ci"}
-	if out, err := s.muster(ci, "queue"); err == nil || !strings.Contains(out, "system:serviceaccount:speech:ci") || !strings.Contains(out, front.Group) {
+	if out, err := s.muster(ci, "queue"); err == nil || !strings.Contains(out, "system:serviceaccount:speech:ci") ||
+		!strings.Contains(out, front.Group) {
 		s.Errorf("somebody without rights: %v %s", err, out)
 	}
 	s.let(account)
-	if out := s.must(ci, []string{"show", "late"}, `"state": "pending"`, `"user": "speech"`); strings.Contains(out, `"tasks": [`) {
+	if out := s.must(ci, []string{"show", "late"}, `"state": "pending"`, `"user": "speech"`); strings.Contains(out,
+		`"tasks": [`) {
 		s.Errorf("pods of a namespace whose pods they may not get: %s", out)
 	}
-	s.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "speech", Name: "ci"}, Subjects: []rbacv1.Subject{account},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}})
+	s.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "speech", Name: "ci"},
+		Subjects: []rbacv1.Subject{account},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}})
 	s.must(ci, []string{"show", "late"}, `"name": "late"`, `"state": "waiting"`)
 	if out := s.must(ci, []string{"show", "train"}, `"state": "running"`); strings.Contains(out, "train-0") {
 		s.Errorf("pods of another namespace: %s", out)
@@ -352,11 +366,13 @@ func direct(s *stage, ann string) {
 		return resp.StatusCode, string(text)
 	}
 	own := "Bearer " + s.token("vision", "page")
-	cert, err := tls.LoadX509KeyPair(strings.Replace(ann, "kubeconfig-ann", "user-ann.crt", 1), strings.Replace(ann, "kubeconfig-ann", "user-ann.key", 1))
+	cert, err := tls.LoadX509KeyPair(strings.Replace(ann, "kubeconfig-ann", "user-ann.crt", 1),
+		strings.Replace(ann, "kubeconfig-ann", "user-ann.key", 1))
 	if err != nil {
 		s.Fatal(err)
 	}
-	stranger := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}}}
+	stranger := &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}}}
 	defer stranger.CloseIdleConnections()
 	for _, c := range []struct {
 		what   string
@@ -368,14 +384,19 @@ func direct(s *stage, ann string) {
 		want   string
 	}{
 		{"nobody", tr, "GET", "/v1/jobs", nil, 401, "unknown caller"},
-		{"headers of the proxy without its certificate", tr, "GET", "/v1/jobs", []string{"X-Remote-User", "ann", "X-Remote-Group", "system:masters"}, 401, "unknown caller"},
-		{"... with somebody's own certificate", stranger, "GET", front.Base + "/jobs", []string{"X-Remote-User", "admin", "X-Remote-Group", "system:masters"}, 401, "certificate"},
-		{"a made-up token", tr, "GET", "/v1/jobs", []string{"Authorization", "Bearer x"}, 401, "does not know the token"},
-		{"a token without rights", tr, "GET", "/v1/jobs", []string{"Authorization", own}, 403, "system:serviceaccount:vision:page"},
+		{"headers of the proxy without its certificate", tr, "GET", "/v1/jobs",
+			[]string{"X-Remote-User", "ann", "X-Remote-Group", "system:masters"}, 401, "unknown caller"},
+		{"... with somebody's own certificate", stranger, "GET", front.Base + "/jobs",
+			[]string{"X-Remote-User", "admin", "X-Remote-Group", "system:masters"}, 401, "certificate"},
+		{"a made-up token", tr, "GET", "/v1/jobs", []string{"Authorization", "Bearer x"}, 401,
+			"does not know the token"},
+		{"a token without rights", tr, "GET", "/v1/jobs", []string{"Authorization", own}, 403,
+			"system:serviceaccount:vision:page"},
 		{"the page", tr, "GET", "/", nil, 200, "<title>Muster</title>"},
 		{"health", tr, "GET", "/readyz", nil, 200, ""},
 		{"moves without rights", tr, "POST", "/v1/moves", []string{"Authorization", own}, 403, "may not create moves"},
-		{"... called a watch", tr, "POST", "/v1/moves?watch=true", []string{"Authorization", own}, 403, "may not create moves"},
+		{"... called a watch", tr, "POST", "/v1/moves?watch=true", []string{"Authorization", own}, 403,
+			"may not create moves"},
 		{"a change", tr, "POST", "/v1/jobs/1/cancel", []string{"Authorization", own}, 501, "kubectl"},
 	} {
 		if code, text := ask(c.tr, c.method, c.path, c.header...); code != c.code || !strings.Contains(text, c.want) {
@@ -398,7 +419,8 @@ func leader(s *stage, ann string, kill func()) {
 	s.must(ann, []string{"queue"}, "vision/train")
 	kill()
 	s.must(ann, []string{"queue"}, "vision/train", "running", "speech/late", "pending")
-	if err := s.c.CoreV1().Pods("vision").DeleteCollection(s.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := s.c.CoreV1().Pods("vision").DeleteCollection(s.Context(), metav1.DeleteOptions{},
+		metav1.ListOptions{}); err != nil {
 		s.Fatal(err)
 	}
 	s.must(ann, []string{"queue", "--all"}, "vision/train", "failed", "speech/late", "running")
@@ -437,11 +459,13 @@ func board(s *stage, ann string) {
 	b := browser.Open(s.T)
 	b.Look(1280, 900, "light")
 	b.Do(chromedp.Navigate(link))
-	b.Await("the overview", `document.querySelector("h1")?.textContent === "Overview" && document.querySelector("#live.on")`)
+	b.Await("the overview",
+		`document.querySelector("h1")?.textContent === "Overview" && document.querySelector("#live.on")`)
 	has := func(sel, text string) string {
 		return fmt.Sprintf(`[...document.querySelectorAll(%q)].some(e => e.textContent.includes(%q))`, sel, text)
 	}
-	b.Await("two nodes and who holds them", `document.querySelectorAll(".gpu").length === 2 && `+has(".gpu", "vision/train")+" && "+has(".sub", "2 nodes"))
+	b.Await("two nodes and who holds them",
+		`document.querySelectorAll(".gpu").length === 2 && `+has(".gpu", "vision/train")+" && "+has(".sub", "2 nodes"))
 	b.Await("who is next", has(".slim td", "speech/late"))
 	b.Await("no way to submit", `getComputedStyle(document.querySelector('nav a[href="/submit"]')).display === "none"`)
 	b.Shoot("cluster-overview")

@@ -28,7 +28,8 @@ func main() {
 	case len(a) == 1 && a[0] == "--version":
 		fmt.Println("muster-shim", version.Read())
 	default:
-		fmt.Fprintln(os.Stderr, "muster-shim: muster serve starts this program, one for each task; it is of no use by itself")
+		fmt.Fprintln(os.Stderr,
+			"muster-shim: muster serve starts this program, one for each task; it is of no use by itself")
 		os.Exit(2)
 	}
 }

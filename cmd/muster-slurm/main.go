@@ -33,7 +33,8 @@ import (
 
 func main() {
 	name, args := filepath.Base(os.Args[0]), os.Args[1:]
-	if len(args) == 1 && args[0] == "--build" && !slices.Contains(slurm.Commands, name) { // muster asks whether we belong together
+	// muster asks whether we belong together
+	if len(args) == 1 && args[0] == "--build" && !slices.Contains(slurm.Commands, name) {
 		fmt.Println(version.Build())
 		return
 	}
@@ -45,7 +46,9 @@ func main() {
 		name, args = args[0], args[1:]
 	}
 	if !slices.Contains(slurm.Commands, name) {
-		fmt.Fprintf(os.Stderr, "muster-slurm: call it by the name of one of Slurm's commands, or with it as the first argument: %s\n", strings.Join(slurm.Commands, " "))
+		fmt.Fprintf(os.Stderr,
+			"muster-slurm: call it by the name of one of Slurm's commands, or with it as the first argument: %s\n",
+			strings.Join(slurm.Commands, " "))
 		os.Exit(2)
 	}
 	exe, err := os.Executable()
@@ -66,11 +69,12 @@ func main() {
 	os.Exit(code)
 }
 
-// leave leaves a command to muster, which speaks with servers over TCP: what that takes would slow every start of this program
-// down. It returns only if it cannot.
+// leave leaves a command to muster, which speaks with servers over TCP: what that takes would slow every start
+// of this program down. It returns only if it cannot.
 func leave(muster, name string, args []string) int {
 	err := syscall.Exec(muster, append([]string{name}, args...), os.Environ())
-	fmt.Fprintf(os.Stderr, "%s: error: the server is meant to be reached over TCP (MUSTER_HOST, muster login), which muster-slurm leaves to %s: %v; "+
-		"put it there, or name the socket of a daemon of this machine in MUSTER_SOCKET\n", name, muster, err)
+	fmt.Fprintf(os.Stderr,
+		"%s: error: the server is meant to be reached over TCP (MUSTER_HOST, muster login), which muster-slurm leaves to %s: %v; "+
+			"put it there, or name the socket of a daemon of this machine in MUSTER_SOCKET\n", name, muster, err)
 	return 1
 }

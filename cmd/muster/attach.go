@@ -49,7 +49,8 @@ func newAttach() *cobra.Command {
 			return endLike(c.ErrOrStderr(), &j)
 		},
 	}
-	c.Flags().BoolVar(&watch, "read-only", false, "look on: nothing that is typed reaches the job, except Ctrl-\\ to leave")
+	c.Flags().BoolVar(&watch, "read-only", false,
+		"look on: nothing that is typed reaches the job, except Ctrl-\\ to leave")
 	return c
 }
 
@@ -88,7 +89,8 @@ func runAttached(ctx context.Context, c *cobra.Command, s *api.Submission) error
 	}
 	go tellIdle(ctx, cl, id, c.ErrOrStderr(), eol)
 	if s.Pty {
-		if err := terminal.Use(ctx, cl, id, os.Stdin, c.OutOrStdout(), c.ErrOrStderr(), false); errors.Is(err, terminal.ErrDetached) {
+		if err := terminal.Use(ctx, cl, id, os.Stdin, c.OutOrStdout(), c.ErrOrStderr(), false); errors.Is(err,
+			terminal.ErrDetached) {
 			return nil
 		} else if err != nil {
 			return err

@@ -270,7 +270,8 @@ func TestPipeThrough(t *testing.T) {
 func TestSignalsOfRun(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
-	s := d.sit("run", "--gpus", "1", "--", "sh", "-c", "trap 'echo caught' INT; echo ready; while :; do sleep 0.05; done")
+	s := d.sit("run", "--gpus", "1", "--", "sh", "-c",
+		"trap 'echo caught' INT; echo ready; while :; do sleep 0.05; done")
 	s.see("ready")
 	s.write("\x03")
 	s.see("SIGINT to job 1; once more cancels it")

@@ -34,7 +34,8 @@ func newAudit() *cobra.Command {
 			if err != nil {
 				return usage(fmt.Errorf("--since: %w", err))
 			}
-			q := url.Values{"since": {wallTime().Add(-d).UTC().Format(time.RFC3339Nano)}, "limit": {strconv.Itoa(limit)}}
+			q := url.Values{"since": {wallTime().Add(-d).UTC().Format(time.RFC3339Nano)},
+				"limit": {strconv.Itoa(limit)}}
 			for k, v := range map[string]string{"user": userName, "action": action} {
 				if v != "" {
 					q.Set(k, v)
@@ -44,7 +45,8 @@ func newAudit() *cobra.Command {
 				q.Set("job", strconv.Itoa(job))
 			}
 			var list []api.Audit
-			if err := client.Connect().Do(c.Context(), http.MethodGet, "/v1/audit?"+q.Encode(), nil, &list); err != nil {
+			if err := client.Connect().Do(c.Context(), http.MethodGet, "/v1/audit?"+q.Encode(), nil,
+				&list); err != nil {
 				return err
 			}
 			if asJSON {
@@ -57,7 +59,8 @@ func newAudit() *cobra.Command {
 				if a.Job != 0 {
 					what = fmt.Sprintf("job %d of %s", a.Job, a.Owner)
 				}
-				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.At.Local().Format("2006-01-02 15:04:05"), cmp.Or(a.User, "-"), cmp.Or(a.Role, "-"), a.Action,
+				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.At.Local().Format("2006-01-02 15:04:05"),
+					cmp.Or(a.User, "-"), cmp.Or(a.Role, "-"), a.Action,
 					cmp.Or(what, "-"), a.From, a.Text)
 			}
 			return t.Flush()
@@ -66,7 +69,8 @@ func newAudit() *cobra.Command {
 	f := c.Flags()
 	f.StringVarP(&userName, "user", "u", "", "only what this user did")
 	f.IntVar(&job, "job", 0, "only what was done to this job")
-	f.StringVar(&action, "action", "", "only this: cancel, hold, release, requeue, suspend, resume, signal, update, drain, undrain, policy, config, make-moves, create-token, revoke-token, wrong-token")
+	f.StringVar(&action, "action", "",
+		"only this: cancel, hold, release, requeue, suspend, resume, signal, update, drain, undrain, policy, config, make-moves, create-token, revoke-token, wrong-token")
 	f.StringVar(&since, "since", "7d", "within so long a time")
 	f.IntVar(&limit, "limit", 1000, "the latest so many")
 	f.BoolVar(&asJSON, "json", false, "JSON")

@@ -17,8 +17,8 @@ import (
 )
 
 // What is done to jobs, nodes, tokens and the policy is kept with who did it and from where; a job's history names who
-// cancelled it. Admins see everything, others what concerns them. Wrong tokens are noted and logged, never themselves, and
-// answered more and more briefly.
+// cancelled it. Admins see everything, others what concerns them. Wrong tokens are noted and logged, never
+// themselves, and answered more and more briefly.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	needsRoot(t)
@@ -74,13 +74,17 @@ func TestAudit(t *testing.T) {
 		return list
 	}
 	got := all(read(d.must("audit", "--json")))
-	d.want(got, "daemon operator update 1", "daemon operator cancel 1", "nobody user cancel 2", "root admin cancel 3", "root admin drain 0 "+d.node(),
-		"root admin policy 0", "root admin create-token 0 token 1", "wrong-token 0 /v1/jobs 127.0.0.1", "socket, uid 1, pid ")
-	if strings.Count(got, "wrong-token") > 2 || strings.Contains(got, "guess") || strings.Contains(d.log.String(), "muster_guess") {
+	d.want(got, "daemon operator update 1", "daemon operator cancel 1", "nobody user cancel 2", "root admin cancel 3",
+		"root admin drain 0 "+d.node(),
+		"root admin policy 0", "root admin create-token 0 token 1", "wrong-token 0 /v1/jobs 127.0.0.1",
+		"socket, uid 1, pid ")
+	if strings.Count(got, "wrong-token") > 2 || strings.Contains(got, "guess") ||
+		strings.Contains(d.log.String(), "muster_guess") {
 		t.Errorf("wrong tokens are noted as %s", got)
 	}
 	d.want(d.log.String(), "a wrong token", "address=127.0.0.1")
-	if own := all(read(user("nobody", "audit", "--json"))); strings.Contains(own, "cancel 3") || strings.Contains(own, "drain") || !strings.Contains(own, "cancel 1") || !strings.Contains(own, "cancel 2") {
+	if own := all(read(user("nobody", "audit", "--json"))); strings.Contains(own, "cancel 3") ||
+		strings.Contains(own, "drain") || !strings.Contains(own, "cancel 1") || !strings.Contains(own, "cancel 2") {
 		t.Errorf("a user sees %s", own)
 	}
 	for args, want := range map[string]int{"--user daemon": 2, "--job 1": 2, "--action drain": 1, "--since 0s": 0} {
@@ -94,14 +98,16 @@ func TestAudit(t *testing.T) {
 	d.want(all(read(d.must("audit", "--json"))), "daemon operator cancel 1")
 }
 
-// A value of the environment that has commas is one value; why a log cannot be read is said; why a job ran again stands in its history.
+// A value of the environment that has commas is one value; why a log cannot be read is said; why a job ran
+// again stands in its history.
 func TestSmallTruths(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	d.want(d.must("run", "-e", "LIST=a,b", "-e", "OTHER=c", "--", "sh", "-c", "echo $LIST and $OTHER"), "a,b and c")
 	d.want(d.must("run", "-e", "A=1,B=2", "--", "sh", "-c", "echo $A"), "1,B=2")
 
-	d.must("submit", "--gpus", "1", "-o", "again.out", "--", "sh", "-c", "echo $MUSTER_RESTART_COUNT; [ $MUSTER_RESTART_COUNT -gt 0 ] || sleep 1000")
+	d.must("submit", "--gpus", "1", "-o", "again.out", "--", "sh", "-c",
+		"echo $MUSTER_RESTART_COUNT; [ $MUSTER_RESTART_COUNT -gt 0 ] || sleep 1000")
 	d.appears(filepath.Join(d.dir, "again.out"), 1)
 	d.must("requeue", "3")
 	d.must("wait", "3")

@@ -81,7 +81,8 @@ func checkOne(c *cobra.Command, out io.Writer, path string, rewrite bool) (bool,
 		fmt.Fprintf(out, "ok   %s (%d runs, %d checks)\n", path, res.Runs, res.Checks)
 		return true, nil
 	}
-	fmt.Fprintf(out, "FAIL %s\n  %s\n  %s\n", path, res.About, strings.ReplaceAll(strings.TrimSpace(res.String()), "\n", "\n  "))
+	fmt.Fprintf(out, "FAIL %s\n  %s\n  %s\n", path, res.About,
+		strings.ReplaceAll(strings.TrimSpace(res.String()), "\n", "\n  "))
 	return false, nil
 }
 

@@ -32,14 +32,16 @@ func TestCheck(t *testing.T) {
 	}
 	differs := write("differs.scn", strings.Replace(agrees, "end=10m", "end=11m", 1))
 	out, _, err := muster(t, context.Background(), "check", dir)
-	if !errors.Is(err, errDiffers) || !strings.Contains(out, "FAIL "+differs) || !strings.Contains(out, "a: end is 10m, not 11m") {
+	if !errors.Is(err, errDiffers) || !strings.Contains(out, "FAIL "+differs) ||
+		!strings.Contains(out, "a: end is 10m, not 11m") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if err := os.Remove(differs); err != nil {
 		t.Fatal(err)
 	}
 	mistake := write("mistake.scn", strings.Replace(agrees, "gpus=1 run", "gpu=1 run", 1))
-	if out, _, err = muster(t, context.Background(), "check", dir); err == nil || errors.Is(err, errDiffers) || !strings.Contains(out, mistake+":4: ") || !strings.Contains(out, `"gpus"`) {
+	if out, _, err = muster(t, context.Background(), "check", dir); err == nil || errors.Is(err, errDiffers) ||
+		!strings.Contains(out, mistake+":4: ") || !strings.Contains(out, `"gpus"`) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	for _, args := range [][]string{{"check"}, {"check", filepath.Join(dir, "none.scn")}, {"check", t.TempDir()}} {
@@ -49,7 +51,8 @@ func TestCheck(t *testing.T) {
 	}
 	rewritten := write("good.scn", strings.Replace(agrees, "run\nexpect", "run\n----\n\nexpect", 1))
 	ok(t, "check", "--rewrite", rewritten)
-	if text, err := os.ReadFile(rewritten); err != nil || !strings.Contains(string(text), "  a: 0s-10m on n1:0\n\nexpect") {
+	if text, err := os.ReadFile(rewritten); err != nil ||
+		!strings.Contains(string(text), "  a: 0s-10m on n1:0\n\nexpect") {
 		t.Errorf("%v\n%s", err, text)
 	}
 }

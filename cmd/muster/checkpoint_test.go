@@ -23,7 +23,8 @@ func TestCheckpointEvery(t *testing.T) {
 	}
 	all := func(every string) float64 {
 		t.Helper()
-		out := ok(t, "sim", "--trace", file, "--cluster", "4x4xT4", "--policies", "fifo", "--node-mtbf", "10h", "--checkpoint-cost", "2m", "--checkpoint-every", every, "--json", "-")
+		out := ok(t, "sim", "--trace", file, "--cluster", "4x4xT4", "--policies", "fifo", "--node-mtbf", "10h",
+			"--checkpoint-cost", "2m", "--checkpoint-every", every, "--json", "-")
 		var report struct {
 			Runs []struct {
 				Makespan float64 `json:"makespan"`
@@ -34,19 +35,24 @@ func TestCheckpointEvery(t *testing.T) {
 		}
 		return report.Runs[0].Makespan
 	}
-	if best, often, seldom := all("auto"), all("6m"), all("6h"); best >= often || best >= seldom {
+	best, often, seldom := all("auto"), all("6m"), all("6h")
+	if best >= often || best >= seldom {
 		t.Errorf("auto: %g, every 6 minutes: %g, every 6 hours: %g", best, often, seldom)
 	}
 	// Daly's interval for one node that fails every ten hours is 47m40s: 2/47.7 + 23.8/600.
-	if _, said, err := muster(t, t.Context(), "sim", "--trace", file, "--cluster", "4x4xT4", "--policies", "fifo", "--node-mtbf", "10h", "--checkpoint-cost", "2m", "--checkpoint-every", "auto"); err != nil ||
-		!strings.Contains(said, "checkpoints: 40 jobs write them as often as loses least; in the mean 8.2 % of their time") {
+	if _, said, err := muster(t, t.Context(), "sim", "--trace", file, "--cluster", "4x4xT4", "--policies", "fifo",
+		"--node-mtbf", "10h", "--checkpoint-cost", "2m", "--checkpoint-every", "auto"); err != nil ||
+		!strings.Contains(said,
+			"checkpoints: 40 jobs write them as often as loses least; in the mean 8.2 % of their time") {
 		t.Errorf("%v: %s", err, said)
 	}
 	// Preemptions count where they leave no time to save: a grace of two minutes does, but not if a
 	// checkpoint takes three. Twice an hour is more than failures once in ten: 1/M = 0.1 + 2.
 	said := func(flags ...string) string {
 		t.Helper()
-		_, said, err := muster(t, t.Context(), append([]string{"sim", "--trace", file, "--cluster", "4x4xT4", "--policies", "fifo", "--node-mtbf", "10h", "--checkpoint-every", "auto", "--until", "1h"}, flags...)...)
+		_, said, err := muster(t, t.Context(),
+			append([]string{"sim", "--trace", file, "--cluster", "4x4xT4", "--policies", "fifo", "--node-mtbf", "10h",
+				"--checkpoint-every", "auto", "--until", "1h"}, flags...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,13 +74,18 @@ func TestCheckpointEvery(t *testing.T) {
 		"--checkpoint-every auto --checkpoint-cost 1m":                  "--node-mtbf, --gpu-mtbf or --preemption-every",
 		"--checkpoint-every auto --checkpoint-cost 1m --checkpoint-min": "flag needs an argument",
 	} {
-		if _, _, err := muster(t, t.Context(), append([]string{"sim", "--trace", file, "--cluster", "4x4xT4"}, strings.Fields(flags)...)...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := muster(t, t.Context(),
+			append([]string{"sim", "--trace", file, "--cluster", "4x4xT4"}, strings.Fields(flags)...)...); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", flags, err, want)
 		}
 	}
 	for _, flags := range []string{"--node-mtbf 10h", "--checkpoint-cost 2m"} {
-		args := append([]string{"sim", "--trace", file, "--cluster", "4x4xT4", "--checkpoint-every", "auto"}, strings.Fields(flags)...)
-		if _, _, err := muster(t, t.Context(), args...); err == nil || !strings.Contains(err.Error(), "needs --checkpoint-cost, and --node-mtbf, --gpu-mtbf or --preemption-every") {
+		args := append([]string{"sim", "--trace", file, "--cluster", "4x4xT4", "--checkpoint-every", "auto"},
+			strings.Fields(flags)...)
+		if _, _, err := muster(t, t.Context(), args...); err == nil ||
+			!strings.Contains(err.Error(),
+				"needs --checkpoint-cost, and --node-mtbf, --gpu-mtbf or --preemption-every") {
 			t.Errorf("%s: %v", flags, err)
 		}
 	}

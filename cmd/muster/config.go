@@ -104,8 +104,10 @@ func (f *serveFlags) over(c *cobra.Command, conf *config.Serve) error {
 	for _, v := range []struct {
 		flag, value string
 		to          *string
-	}{{"state", f.state, &conf.State}, {"socket", f.socket, &conf.Socket}, {"gpus", f.gpus, &conf.GPUs}, {"policy", f.policy, &conf.Policy},
-		{"place", f.placer, &conf.Placer}, {"backfill", f.backfill, &conf.Backfill}, {"listen", f.tcp.listen, &conf.Listen}} {
+	}{{"state", f.state, &conf.State}, {"socket", f.socket, &conf.Socket}, {"gpus", f.gpus, &conf.GPUs},
+		{"policy", f.policy, &conf.Policy},
+		{"place", f.placer, &conf.Placer}, {"backfill", f.backfill, &conf.Backfill},
+		{"listen", f.tcp.listen, &conf.Listen}} {
 		if given(v.flag) || *v.to == "" {
 			*v.to = v.value
 		}
@@ -147,9 +149,12 @@ func (f *serveFlags) over(c *cobra.Command, conf *config.Serve) error {
 
 // settings are what of a configuration can change while the daemon runs.
 func (f *serveFlags) settings(conf *config.Serve, spec *cluster.Spec) rules.Settings {
-	s := rules.Settings{Policy: conf.Policy, Placer: conf.Placer, Backfill: conf.Backfill, MinRuntime: conf.MinRuntime, Starvation: conf.Starvation, HoldAfter: conf.HoldAfter,
+	s := rules.Settings{Policy: conf.Policy, Placer: conf.Placer, Backfill: conf.Backfill, MinRuntime: conf.MinRuntime,
+		Starvation: conf.Starvation, HoldAfter: conf.HoldAfter,
 		Stop: &conf.Stop, Queues: conf.Queues, Members: map[string]rules.Members{},
-		DefaultQueues: rules.DefaultQueues{Queue: conf.DefaultQueue, Users: conf.DefaultQueues}, KillWait: conf.KillWait, Keep: *conf.Keep, HourCost: conf.HourCost, Perf: conf.Perf, Defrag: conf.Defrag, Saving: conf.Saving}
+		DefaultQueues: rules.DefaultQueues{Queue: conf.DefaultQueue, Users: conf.DefaultQueues},
+		KillWait:      conf.KillWait, Keep: *conf.Keep, HourCost: conf.HourCost, Perf: conf.Perf, Defrag: conf.Defrag,
+		Saving: conf.Saving}
 	if _, s.Zone = wallTime().Zone(); conf.Zone != nil {
 		s.Zone = *conf.Zone
 	}
@@ -167,7 +172,8 @@ func (f *serveFlags) settings(conf *config.Serve, spec *cluster.Spec) rules.Sett
 	}
 	several := os.Getuid() == 0
 	l := conf.LimitsFor(several)
-	s.Limits = rules.Limits{Jobs: l.Jobs, BareTasks: l.BareTasks, Name: l.Name, Comment: l.Comment, Env: l.Env, Request: l.Request}
+	s.Limits = rules.Limits{Jobs: l.Jobs, BareTasks: l.BareTasks, Name: l.Name, Comment: l.Comment, Env: l.Env,
+		Request: l.Request}
 	s.AuditKeep = conf.AuditKeep
 	s.Urgency = rules.Urgency{Restricted: conf.Urgency.Restricts(several), Queues: conf.Urgency.Queues}
 	if conf.Idle != nil {
@@ -194,7 +200,8 @@ func (f *serveFlags) fits(conf *configFile, spec *cluster.Spec) (local.Options, 
 func newConfig() *cobra.Command {
 	c := &cobra.Command{Use: "config", Short: "The configuration of muster serve"}
 	check := &cobra.Command{
-		Use: "check [FILE]", Short: "Read a configuration, say what is wrong with it, and what is understood", Args: cobra.MaximumNArgs(1),
+		Use: "check [FILE]", Short: "Read a configuration, say what is wrong with it, and what is understood",
+		Args: cobra.MaximumNArgs(1),
 		Long: "Reads FILE, or the file that muster serve would read, checks it as the daemon would, and lists every setting\n" +
 			"with its default where the file says nothing. Nothing is changed.",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -231,7 +238,8 @@ func checkKube(w io.Writer, path string) (done bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	fmt.Fprintf(w, "%s: fine, for muster kube; %d queues (Queue objects of a cluster come on top)\n", path, len(conf.Queues))
+	fmt.Fprintf(w, "%s: fine, for muster kube; %d queues (Queue objects of a cluster come on top)\n", path,
+		len(conf.Queues))
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	for _, s := range conf.Settings() {
 		fmt.Fprintf(t, "  %s\t%s\n", s.Key, s.Value)

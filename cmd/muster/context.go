@@ -54,8 +54,10 @@ var kubeCluster clusterFlags
 // add registers the flags, and what they do before a command runs.
 func (f *clusterFlags) add(root *cobra.Command) {
 	*f = clusterFlags{}
-	root.PersistentFlags().StringVar(&f.context, "context", "", "look at a Kubernetes cluster: a context of the kubeconfig")
-	root.PersistentFlags().StringVar(&f.kubeconfig, "kubeconfig", "", "... and the file that it is in (default $KUBECONFIG or ~/.kube/config)")
+	root.PersistentFlags().StringVar(&f.context, "context", "",
+		"look at a Kubernetes cluster: a context of the kubeconfig")
+	root.PersistentFlags().StringVar(&f.kubeconfig, "kubeconfig", "",
+		"... and the file that it is in (default $KUBECONFIG or ~/.kube/config)")
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		forPeopleOrPrograms(c, root)
 		if !f.given() {

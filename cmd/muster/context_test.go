@@ -18,7 +18,8 @@ func TestOnCluster(t *testing.T) {
 		{"kubectl changes what is there", []string{"cancel", "7"}},
 	} {
 		_, _, err := muster(t, context.Background(), append([]string{"--context", "somewhere"}, c.args...)...)
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "against a cluster work queue, why, show") {
+		if err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), "against a cluster work queue, why, show") {
 			t.Errorf("%v: %v", c.args, err)
 		}
 	}

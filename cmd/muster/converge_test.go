@@ -17,7 +17,8 @@ import (
 func TestConverge(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
-	if out, code := d.try("submit", "--converge", "loss:2", "--", "true"); code == 0 || !strings.Contains(out, "converge") || !strings.Contains(out, "such as loss:0.01:3") {
+	if out, code := d.try("submit", "--converge", "loss:2", "--", "true"); code == 0 ||
+		!strings.Contains(out, "converge") || !strings.Contains(out, "such as loss:0.01:3") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	curve, c := perf.LossCurve{B0: 0.05, B1: 0.5, B2: 0.2}, perf.Convergence{Metric: "loss", Below: 0.002, Times: 3}
@@ -33,7 +34,8 @@ done
 		if err := json.Unmarshal([]byte(d.must("show", "1")), &j); err != nil {
 			t.Fatal(err)
 		}
-		return j.Progress != nil && j.Progress.Foretold && j.Progress.Step > 15 && j.ExpectedEnd != nil && j.EndBy == api.EndByProgress
+		return j.Progress != nil && j.Progress.Foretold && j.Progress.Step > 15 && j.ExpectedEnd != nil &&
+			j.EndBy == api.EndByProgress
 	})
 	if want := c.End(curve, 1); math.Abs(j.Progress.Steps-want) > 0.1*want {
 		t.Errorf("it is foretold to end at step %v, the curve converges at %v", j.Progress.Steps, want)

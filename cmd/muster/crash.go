@@ -31,7 +31,8 @@ func crashPoint() (func(string), error) {
 		n, err = 1, nil
 	}
 	if err != nil || n < 1 || !slices.Contains(local.CrashPoints, point) {
-		return nil, fmt.Errorf("%s=%s: write POINT or POINT:N, with POINT one of %s", crashVariable, text, strings.Join(local.CrashPoints, ", "))
+		return nil, fmt.Errorf("%s=%s: write POINT or POINT:N, with POINT one of %s", crashVariable, text,
+			strings.Join(local.CrashPoints, ", "))
 	}
 	var left atomic.Int64
 	left.Store(int64(n))

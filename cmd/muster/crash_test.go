@@ -104,11 +104,13 @@ func TestCrash(t *testing.T) {
 			t.Fatalf("MUSTER_SEED=%d\n%s", seed-1, s.log.String())
 		}
 	}
-	t.Logf("%d jobs, %d runs of tasks; %.1f GPU-seconds booked, %.1f between the jobs' notes; deaths by place: %v", jobs, runs, booked, held, hits)
+	t.Logf("%d jobs, %d runs of tasks; %.1f GPU-seconds booked, %.1f between the jobs' notes; deaths by place: %v",
+		jobs, runs, booked, held, hits)
 }
 
 func newStorm(t *testing.T, seed uint64, hits map[string]int) *storm {
-	s := &storm{t: t, r: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), bin: buildMuster(t), hits: hits, told: map[int]*promise{},
+	s := &storm{t: t, r: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), bin: buildMuster(t), hits: hits,
+		told: map[int]*promise{},
 		asks: make(chan struct{}, 1000)}
 	sock, err := os.MkdirTemp("", "m")
 	if err != nil {
@@ -132,7 +134,8 @@ func newStorm(t *testing.T, seed uint64, hits map[string]int) *storm {
 // start starts a daemon that dies at a place, if one is named. It may die
 // before it answers.
 func (s *storm) start(crash string) {
-	s.cmd = exec.Command(s.bin, "serve", "--gpus", "sim:4xH100-80GB", "--state", filepath.Join(s.dir, "state"), "--socket", s.socket)
+	s.cmd = exec.Command(s.bin, "serve", "--gpus", "sim:4xH100-80GB", "--state", filepath.Join(s.dir, "state"),
+		"--socket", s.socket)
 	s.cmd.Stderr = &s.log
 	s.cmd.Env = append(os.Environ(), crashVariable+"="+crash)
 	if err := s.cmd.Start(); err != nil {
@@ -219,14 +222,16 @@ func (s *storm) work(ctx context.Context, r *rand.Rand) {
 func (s *storm) setPolicy(ctx context.Context, r *rand.Rand) {
 	soon, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	to := api.PolicyRequest{Policy: []string{"multifactor", "fifo", "las:base=1s", "srtf"}[r.IntN(4)], Place: []string{"best-fit", "worst-fit"}[r.IntN(2)]}
+	to := api.PolicyRequest{Policy: []string{"multifactor", "fifo", "las:base=1s", "srtf"}[r.IntN(4)],
+		Place: []string{"best-fit", "worst-fit"}[r.IntN(2)]}
 	_ = s.cl.Do(soon, http.MethodPost, "/v1/policy", &to, nil)
 }
 
 // submit submits a job, as often as it takes until it is accepted.
 func (s *storm) submit(r *rand.Rand) {
 	p := &promise{gpus: 1 + r.IntN(2), tasks: 1, code: r.IntN(2) * 3}
-	sub := &api.Submission{Dir: s.dir, Output: "/dev/null", GPUs: p.gpus, Tier: []string{"", "", "best-effort", "critical"}[r.IntN(4)]}
+	sub := &api.Submission{Dir: s.dir, Output: "/dev/null", GPUs: p.gpus,
+		Tier: []string{"", "", "best-effort", "critical"}[r.IntN(4)]}
 	switch r.IntN(4) {
 	case 0:
 		p.tasks, sub.Tasks = 2, 2
@@ -257,7 +262,8 @@ func (s *storm) disturb(ctx context.Context, r *rand.Rand) {
 	s.mu.Lock()
 	id := len(s.told) - r.IntN(8)
 	p := s.told[id]
-	verb := []string{"cancel", "hold", "release", "requeue", "suspend", "resume", "suspend", "resume", "release"}[r.IntN(9)]
+	verb := []string{"cancel", "hold", "release", "requeue", "suspend", "resume", "suspend", "resume",
+		"release"}[r.IntN(9)]
 	if p != nil {
 		p.disturbed = p.disturbed || verb == "requeue"
 		p.cancelled = p.cancelled || verb == "cancel"
@@ -286,7 +292,8 @@ func (s *storm) check() (jobs, runs int) {
 			_, _ = s.cl.Act(ctx, list[i].ID, "resume")
 		}
 		if ctx.Err() != nil {
-			s.t.Errorf("after five minutes %d jobs are not over (%v): %.3000s", len(list), err, fmt.Sprintf("%+v", list))
+			s.t.Errorf("after five minutes %d jobs are not over (%v): %.3000s", len(list), err,
+				fmt.Sprintf("%+v", list))
 			return 0, 0
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -389,7 +396,8 @@ func (s *storm) checkJob(j *api.Job, runs []*aRun) {
 	}
 	state := map[int]string{0: api.StateCompleted, 3: api.StateFailed}[p.code]
 	if j.State != state && !(p.cancelled && j.State == api.StateCancelled) {
-		s.t.Errorf("job %d ended as %s (%s), not %s; it was asked to exit with %d", j.ID, j.State, j.Reason, state, p.code)
+		s.t.Errorf("job %d ended as %s (%s), not %s; it was asked to exit with %d", j.ID, j.State, j.Reason, state,
+			p.code)
 	}
 	if j.State != api.StateCancelled && (len(runs) == 0 || runs[len(runs)-1].ended == 0) {
 		s.t.Errorf("job %d is %s, and its last run did not come to its end: %+v", j.ID, j.State, runs)
@@ -417,7 +425,8 @@ func (s *storm) shims() (pids []int) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		if text, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")); err == nil && bytes.Contains(text, []byte(s.dir)) {
+		if text, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")); err == nil &&
+			bytes.Contains(text, []byte(s.dir)) {
 			pids = append(pids, pid)
 		}
 	}

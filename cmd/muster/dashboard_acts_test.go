@@ -26,7 +26,8 @@ func (b *board) press(text string) {
 func TestDashboardSuspend(t *testing.T) {
 	t.Parallel()
 	b := openBoard(t, "1xH100-80GB")
-	b.must("submit", "--gpus", "1", "--time", "10m", "--name", "worker", "--", "sh", "-c", "trap 'exit 0' USR1; while :; do sleep 0.05; done")
+	b.must("submit", "--gpus", "1", "--time", "10m", "--name", "worker", "--", "sh", "-c",
+		"trap 'exit 0' USR1; while :; do sleep 0.05; done")
 	b.visit("/jobs/1")
 	b.press("Suspend")
 	b.press("Suspend it")
@@ -56,7 +57,8 @@ func TestDashboardDrain(t *testing.T) {
 	t.Parallel()
 	b := openBoard(t, "2xH100-80GB")
 	b.press("Drain this node")
-	b.Await("the question, with a field for the reason", `document.querySelector("#ask").open && document.activeElement.matches("#ask-field input")`)
+	b.Await("the question, with a field for the reason",
+		`document.querySelector("#ask").open && document.activeElement.matches("#ask-field input")`)
 	b.Do(chromedp.KeyEvent("new cooling"), chromedp.KeyEvent(kb.Enter))
 	b.Await("drained", has(".head .note", "It takes no more jobs.")+` && `+has(".head .note", "new cooling"))
 	b.want(b.must("nodes"), "new cooling")
@@ -90,7 +92,8 @@ func TestDashboardHistory(t *testing.T) {
 	b.untilSays("61", "history", "--json")
 	b.visit("/jobs")
 	b.Do(chromedp.KeyEvent("g"), chromedp.KeyEvent("h"))
-	b.Await("a page of what is over", `location.pathname === "/history" && document.querySelectorAll(".past tbody tr").length === 50`)
+	b.Await("a page of what is over",
+		`location.pathname === "/history" && document.querySelectorAll(".past tbody tr").length === 50`)
 	if b.JS(has(".past td", "runs-on")) == "true" {
 		t.Error("a job that runs is in the history")
 	}
@@ -99,9 +102,12 @@ func TestDashboardHistory(t *testing.T) {
 	b.Await("the rest", has(".past td", "bad-one"))
 	b.want(b.text(".past"), "exit code 7")
 	b.visit("/history?state=failed,timeout,lost&days=1&search=bad")
-	b.Await("a kept view", `document.querySelectorAll(".past tbody tr").length === 1 && `+has(".past td", "bad-one")+` && document.getElementById("state").value === "failed,timeout,lost" && document.getElementById("days").value === "1"`)
+	b.Await("a kept view", `document.querySelectorAll(".past tbody tr").length === 1 && `+has(".past td", "bad-one")+
+		` && document.getElementById("state").value === "failed,timeout,lost" && document.getElementById("days").value === "1"`)
 	b.JS(`(e => { e.value = "completed"; e.dispatchEvent(new Event("change", {bubbles: true})); return 1 })(document.getElementById("state"))`)
-	b.Await("another choice, in the address and said", has(".past td", "No job matches")+` && location.search.includes("state=completed") && document.querySelector("[role=status].hidden").textContent === "no jobs"`)
+	b.Await("another choice, in the address and said",
+		has(".past td", "No job matches")+
+			` && location.search.includes("state=completed") && document.querySelector("[role=status].hidden").textContent === "no jobs"`)
 	b.Shoot("history")
 	b.Clean(b.base, "data:")
 }
@@ -113,11 +119,14 @@ func TestDashboardManyJobs(t *testing.T) {
 	b.must("submit", "--gpus", "1", "--name", "holder", "--", "sleep", "600")
 	b.must("submit", "--gpus", "1", "--time", "1h", "--name", "many", "--array", "0-9999", "--", "true")
 	b.visit("/")
-	b.Await("the overview counts them", has(".figures", "10000 jobs")+` || document.querySelector(".figures").innerText.replace(/\D+/g, " ").includes("10000")`)
+	b.Await("the overview counts them",
+		has(".figures", "10000 jobs")+
+			` || document.querySelector(".figures").innerText.replace(/\D+/g, " ").includes("10000")`)
 	b.visit("/jobs")
 	b.Await("a page of them", `document.querySelectorAll(".jobs tbody tr").length === 50`)
 	b.Do(chromedp.Click(chromedp.CSS(".pages a")))
-	b.Await("the next one", `document.querySelectorAll(".jobs tbody tr").length === 50 && location.search.includes("before=")`)
+	b.Await("the next one",
+		`document.querySelectorAll(".jobs tbody tr").length === 50 && location.search.includes("before=")`)
 	b.JS(`(e => { e.value = "holder"; e.dispatchEvent(new Event("input", {bubbles: true})); return 1 })(document.getElementById("search"))`)
 	b.Await("one among them", `document.querySelectorAll(".jobs tbody tr").length === 1`)
 	b.visit("/usage")
@@ -131,7 +140,8 @@ func TestDashboardOthers(t *testing.T) {
 	t.Parallel()
 	needsRoot(t)
 	d := startDaemon(t, "1xH100-80GB")
-	d.must("submit", "--gpus", "1", "--time", "10m", "--name", "not-yours", "--", "sh", "-c", "echo hush-hush; sleep 300")
+	d.must("submit", "--gpus", "1", "--time", "10m", "--name", "not-yours", "--", "sh", "-c",
+		"echo hush-hush; sleep 300")
 	link, err := d.others()("nobody", "dashboard", "--no-open")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, link)
@@ -156,7 +166,8 @@ func TestDashboardLost(t *testing.T) {
 	t.Parallel()
 	b := openBoard(t, "1xH100-80GB")
 	b.kill()
-	b.Await("what is wrong", `document.querySelector("#live.off") && document.querySelector("#said.bad")?.textContent.includes("does not answer")`)
+	b.Await("what is wrong",
+		`document.querySelector("#live.off") && document.querySelector("#said.bad")?.textContent.includes("does not answer")`)
 	b.want(b.text("#live"), "not connected")
 	b.Forgive() // the browser notes that nobody answers
 }

@@ -72,7 +72,8 @@ func TestDashboardLive(t *testing.T) {
 	b.must("submit", "--gpus", "3", "--time", "10m", "--name", "train-vit", "--", "sleep", "300")
 	b.must("submit", "--gpus", "2", "--time", "5m", "--name", "blocked", "--", "sleep", "300")
 	b.must("submit", "--gpus", "0.5", "--time", "5m", "--name", "half", "--", "sleep", "300")
-	b.Await("the job on its GPUs", `document.querySelectorAll(".gpu:not(.idle)").length >= 3 && `+has(".gpu", "train-vit"))
+	b.Await("the job on its GPUs",
+		`document.querySelectorAll(".gpu:not(.idle)").length >= 3 && `+has(".gpu", "train-vit"))
 	b.Await("who is next", has(".slim td", "blocked"))
 	b.Await("a share of a GPU", has(".gpu .by", "0.5 GPU"))
 	b.want(b.text(".figures"), "GPUs held\n3.5 of 4", "not measured")
@@ -128,10 +129,12 @@ func TestDashboardJob(t *testing.T) {
 	b.Do(chromedp.KeyEvent(kb.Enter))
 	b.Await("a question first", `document.querySelector("#ask").open`)
 	b.Do(chromedp.KeyEvent(kb.Escape))
-	b.Await("which can be left", `!document.querySelector("#ask").open && document.activeElement.classList.contains("danger")`)
+	b.Await("which can be left",
+		`!document.querySelector("#ask").open && document.activeElement.classList.contains("danger")`)
 	b.want(b.must("show", "2"), `"state": "running"`)
 	b.Do(chromedp.KeyEvent(kb.Enter))
-	b.Await("the question again, on the harmless answer", `document.querySelector("#ask").open && document.activeElement.id === "ask-no"`)
+	b.Await("the question again, on the harmless answer",
+		`document.querySelector("#ask").open && document.activeElement.id === "ask-no"`)
 	b.Do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
 	b.Await("cancelled", has(".head .state", "cancelled"))
 	b.want(b.must("show", "2"), `"state": "cancelled"`)
@@ -190,9 +193,11 @@ func TestDashboardList(t *testing.T) {
 	b.Do(chromedp.KeyEvent("/"))
 	b.Settle()
 	b.Do(chromedp.KeyEvent("hold"))
-	b.Await("what is searched", `document.querySelectorAll(".jobs tbody tr").length === 1 && location.search.includes("hold")`)
+	b.Await("what is searched",
+		`document.querySelectorAll(".jobs tbody tr").length === 1 && location.search.includes("hold")`)
 	b.visit("/jobs?search=hold") // a page of its own: no field has the focus, and nothing that was typed is on its way
-	b.Await("the same again", `document.querySelectorAll(".jobs tbody tr").length === 1 && document.activeElement.id !== "search"`)
+	b.Await("the same again",
+		`document.querySelectorAll(".jobs tbody tr").length === 1 && document.activeElement.id !== "search"`)
 	b.Settle()
 	b.Do(chromedp.KeyEvent("j"), chromedp.KeyEvent(kb.Enter))
 	b.Await("the job by keys", `location.pathname === "/jobs/1"`)
@@ -221,7 +226,8 @@ func TestDashboardList(t *testing.T) {
 func TestDashboardLooks(t *testing.T) {
 	t.Parallel()
 	b := openBoard(t, "4xH100-80GB")
-	b.must("submit", "--gpus", "1", "--time", "10m", "--name", "a-rather-long-name-of-a-job-that-does-not-end-"+strings.Repeat("x", 60), "--", "sleep", "300")
+	b.must("submit", "--gpus", "1", "--time", "10m", "--name",
+		"a-rather-long-name-of-a-job-that-does-not-end-"+strings.Repeat("x", 60), "--", "sleep", "300")
 	b.must("submit", "--gpus", "4", "--time", "10m", "--name", "big", "--", "sleep", "300")
 	b.must("submit", "--gpus", "0.25", "--time", "10m", "--", "sh", "-c", "echo x; exit 1")
 	for _, path := range []string{"/", "/jobs?state=", "/jobs/1", "/jobs/2", "/submit", "/usage?by=job", "/history"} {
@@ -241,7 +247,8 @@ func TestDashboardLooks(t *testing.T) {
 				if got := b.JS(faint); got != "" {
 					t.Errorf("%s, %s, %d wide: too little contrast: %s", path, scheme, w, got)
 				}
-				b.Shoot(fmt.Sprintf("look-%s-%s-%d", strings.Trim(strings.NewReplacer("/", "-", "?", "-", "=", "").Replace(path), "-"), scheme, w))
+				b.Shoot(fmt.Sprintf("look-%s-%s-%d",
+					strings.Trim(strings.NewReplacer("/", "-", "?", "-", "=", "").Replace(path), "-"), scheme, w))
 			}
 		}
 	}
@@ -293,7 +300,8 @@ func TestDashboardSignIn(t *testing.T) {
 	if b.JS(has("body", "secret-work")) == "true" {
 		t.Error("a page without a session shows a job")
 	}
-	if out, err := exec.Command("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", b.base+"/v1/overview").CombinedOutput(); string(out) != "401" {
+	if out, err := exec.Command("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}",
+		b.base+"/v1/overview").CombinedOutput(); string(out) != "401" {
 		t.Errorf("the overview without a session: %s %v", out, err)
 	}
 }
@@ -302,16 +310,21 @@ func TestDashboardSignIn(t *testing.T) {
 // the tables fit, whatever queues are called.
 func TestDashboardPhone(t *testing.T) {
 	t.Parallel()
-	d := withConfig(t, "4xH100-80GB", "queues:\n  - {name: research-and-development-of-vision, guarantee: 1.5, limit: 3.5, children: [{name: self-supervised-pretraining, guarantee: 0.5}, {name: evaluation_of_checkpoints}]}\n"+
-		"  - {name: operations, guarantee: 1}\n")
+	d := withConfig(t, "4xH100-80GB",
+		"queues:\n  - {name: research-and-development-of-vision, guarantee: 1.5, limit: 3.5, children: [{name: self-supervised-pretraining, guarantee: 0.5}, {name: evaluation_of_checkpoints}]}\n"+
+			"  - {name: operations, guarantee: 1}\n")
 	d.start()
 	b := signIn(t, d)
-	b.must("submit", "--queue", "self-supervised-pretraining", "--gpus", "2", "--time", "10m", "--name", "vit", "--", "sleep", "300")
-	b.must("submit", "--queue", "operations", "--gpus", "4", "--time", "10m", "--name", "next-one", "--", "sleep", "300")
-	b.Await("who runs and who waits", has(".slim td", "vit")+` && `+has(".slim td", "next-one")+` && `+has(".queues td", "borrowed"))
+	b.must("submit", "--queue", "self-supervised-pretraining", "--gpus", "2", "--time", "10m", "--name", "vit", "--",
+		"sleep", "300")
+	b.must("submit", "--queue", "operations", "--gpus", "4", "--time", "10m", "--name", "next-one", "--", "sleep",
+		"300")
+	b.Await("who runs and who waits",
+		has(".slim td", "vit")+` && `+has(".slim td", "next-one")+` && `+has(".queues td", "borrowed"))
 	b.Await("that it starts by the limit of who runs", has(".slim td", "by "))
 	const order = `[...document.querySelectorAll("main .figures dt, main h2, main .acts button")].filter(e => e.checkVisibility()).map(e => e.textContent).join()`
-	if got, want := b.JS(order), "GPUs held,Utilisation,Waiting,Running,Running,Next in line,GPUs,The last hour,Queues,Drain this node"; got != want {
+	if got, want := b.JS(order),
+		"GPUs held,Utilisation,Waiting,Running,Running,Next in line,GPUs,The last hour,Queues,Drain this node"; got != want {
 		t.Errorf("the overview has %s, want %s", got, want)
 	}
 	if b.JS(has(".figures", "Fragmentation")) == "true" {
@@ -321,7 +334,8 @@ func TestDashboardPhone(t *testing.T) {
 		b.Look(w, 800, "light")
 		b.Settle()
 		if got := b.JS(`document.documentElement.scrollWidth`); got != strconv.Itoa(int(w)) {
-			t.Errorf("%d wide: the page is %s wide and scrolls sideways: %s", w, got, b.JS(`[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.tagName + "." + e.className).join()`))
+			t.Errorf("%d wide: the page is %s wide and scrolls sideways: %s", w, got,
+				b.JS(`[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.tagName + "." + e.className).join()`))
 		}
 		if got := b.JS(clipped); got != "" {
 			t.Errorf("%d wide: cut off: %s", w, got)

@@ -35,9 +35,13 @@ func remember(t *testing.T, d *daemon) {
 		if i >= 60 { // it waited for twenty minutes
 			at += 20 * 60
 		}
-		points = append(points, map[string]any{"at": at, "utilisation": 70 + 20*math.Sin(float64(i)/5), "memory": 30000 + 100*i, "power": 450 + i%40, "cpu": 1.5 + float64(i%7)/10, "ram": 2048 + i, "step": i * 10, "samples_per_s": 200 + i%20})
+		points = append(points,
+			map[string]any{"at": at, "utilisation": 70 + 20*math.Sin(float64(i)/5), "memory": 30000 + 100*i,
+				"power": 450 + i%40, "cpu": 1.5 + float64(i%7)/10, "ram": 2048 + i, "step": i * 10,
+				"samples_per_s": 200 + i%20})
 	}
-	meter := map[string]any{"samples": 120, "seconds": 7200, "util": 70 * 7200, "gpu": 7200, "most": map[string]any{"a": 90}, "memory": 42000, "energy": 3.4e6, "every": 1, "points": points}
+	meter := map[string]any{"samples": 120, "seconds": 7200, "util": 70 * 7200, "gpu": 7200,
+		"most": map[string]any{"a": 90}, "memory": 42000, "energy": 3.4e6, "every": 1, "points": points}
 	first, err := json.Marshal(meter)
 	if err != nil {
 		t.Fatal(err)
@@ -51,12 +55,14 @@ func remember(t *testing.T, d *daemon) {
 			return err
 		}
 		for id, off := range []time.Duration{3 * time.Second, 4 * time.Minute} {
-			p := store.Prediction{Job: id + 1, At: now.Add(-time.Minute).UnixNano(), Expected: now.Add(off).UnixNano(), Low: now.Add(-time.Hour).UnixNano(), High: now.Add(time.Hour).UnixNano()}
+			p := store.Prediction{Job: id + 1, At: now.Add(-time.Minute).UnixNano(), Expected: now.Add(off).UnixNano(),
+				Low: now.Add(-time.Hour).UnixNano(), High: now.Add(time.Hour).UnixNano()}
 			if err := tx.PutPrediction(p); err != nil {
 				return err
 			}
 		}
-		if err := tx.PutEnd(store.Prediction{Job: 1, At: now.Add(-time.Minute).UnixNano(), Expected: now.UnixNano()}); err != nil {
+		if err := tx.PutEnd(
+			store.Prediction{Job: 1, At: now.Add(-time.Minute).UnixNano(), Expected: now.UnixNano()}); err != nil {
 			return err
 		}
 		for i := 1; i <= 13*24; i++ {
@@ -67,7 +73,8 @@ func remember(t *testing.T, d *daemon) {
 			} else if h < 9 {
 				held /= 3
 			}
-			if err := tx.AddHour(store.Hour{At: at.Unix(), Total: 4 * 3600, Held: held, Busy: held * 0.6, Measured: held}); err != nil {
+			if err := tx.AddHour(
+				store.Hour{At: at.Unix(), Total: 4 * 3600, Held: held, Busy: held * 0.6, Measured: held}); err != nil {
 				return err
 			}
 		}
@@ -103,10 +110,12 @@ func TestDashboardUsage(t *testing.T) {
 	b.Await("who used it", has(".usage th", "root")+` || `+has(".usage tbody th", ""))
 	b.want(b.text(".figures"), "at 2.5 an hour", "Utilisation", "kWh")
 	b.Await("the load", `document.querySelector(".canvas canvas") && document.querySelector(".canvas").getAttribute("aria-label").includes("each step is an hour")`)
-	b.want(b.text("main"), "Held and idle", "Memory only", "More time than used", "Empty hours", "it held GPU memory for 5.0 GPU-hours", "its time limit was 5h")
+	b.want(b.text("main"), "Held and idle", "Memory only", "More time than used", "Empty hours",
+		"it held GPU memory for 5.0 GPU-hours", "its time limit was 5h")
 	b.Await("which hours stand empty", has(".found li", "Mon 00:00 to Mon 06:00"))
 	b.want(b.text(".bars"), "within 10s", "within 5m")
-	b.want(b.text("main"), "2", "jobs had an expected start", "intervals contained the actual start", "jobs with a predicted end")
+	b.want(b.text("main"), "2", "jobs had an expected start", "intervals contained the actual start",
+		"jobs with a predicted end")
 	if got := b.JS(`document.querySelectorAll(".heat tbody td").length + " " + document.querySelectorAll(".heat .h5").length + " " + document.querySelector(".heat tbody tr td:nth-child(4)").textContent`); got != "168 105 1" {
 		t.Errorf("the hours of the week: %s", got)
 	}
@@ -114,7 +123,8 @@ func TestDashboardUsage(t *testing.T) {
 	b.JS(`(e => { e.value = "job"; e.dispatchEvent(new Event("change", {bubbles: true})); return 1 })(document.getElementById("by"))`)
 	b.Await("by the jobs' names", has(".usage tbody th", "notebook")+` && location.search.includes("by=job")`)
 	b.JS(`(e => { e.value = "30d"; e.dispatchEvent(new Event("change", {bubbles: true})); return 1 })(document.getElementById("since"))`)
-	b.Await("days, in a long report", `document.querySelector(".canvas").getAttribute("aria-label").includes("each step is a day")`)
+	b.Await("days, in a long report",
+		`document.querySelector(".canvas").getAttribute("aria-label").includes("each step is a day")`)
 	b.Do(chromedp.Click(chromedp.CSS(".found a.job")))
 	b.Await("the job that wasted", `location.pathname.startsWith("/jobs/")`)
 	b.Clean(b.base, "data:")
@@ -128,13 +138,16 @@ func TestDashboardCurves(t *testing.T) {
 	b.visit("/jobs/1")
 	b.Await("curves", `document.querySelectorAll(".plots canvas").length === 7`)
 	labels := b.JS(`[...document.querySelectorAll(".plots .canvas")].map(e => e.getAttribute("aria-label")).join("\n")`)
-	b.want(labels, "GPU utilisation over time: 7", "GPU memory over time", "at most 41 GiB", "GPU power over time", "Progress over time: step 1,190", "Samples per second over time", "CPU cores in use")
-	b.want(b.text("main"), "What it used", "Cost", "70.0 % on average, at most 90.0 %", "at most 41 GiB on one GPU", "0.94 kWh")
+	b.want(labels, "GPU utilisation over time: 7", "GPU memory over time", "at most 41 GiB", "GPU power over time",
+		"Progress over time: step 1,190", "Samples per second over time", "CPU cores in use")
+	b.want(b.text("main"), "What it used", "Cost", "70.0 % on average, at most 90.0 %", "at most 41 GiB on one GPU",
+		"0.94 kWh")
 	b.JS(`document.querySelector(".plots .u-over").dispatchEvent(new MouseEvent("mousemove", {bubbles: true, clientX: 200 + document.querySelector(".plots .u-over").getBoundingClientRect().left, clientY: 50 + document.querySelector(".plots .u-over").getBoundingClientRect().top}))`)
 	b.Await("what is under the mouse", has(".plots .here", " %"))
 	b.Shoot("job-curves")
 	b.Look(360, 800, "dark")
-	b.Await("curves that fit a phone", `[...document.querySelectorAll(".plots canvas")].every(e => e.getBoundingClientRect().right <= 360) && document.documentElement.scrollWidth === 360`)
+	b.Await("curves that fit a phone",
+		`[...document.querySelectorAll(".plots canvas")].every(e => e.getBoundingClientRect().right <= 360) && document.documentElement.scrollWidth === 360`)
 	b.Shoot("job-curves-phone")
 	b.Clean(b.base, "data:")
 }
@@ -146,7 +159,8 @@ func TestDashboardCurvesLive(t *testing.T) {
 	d.args = []string{"--sample-every", "200ms"}
 	d.start()
 	b := signIn(t, d)
-	b.must("submit", "--gpus", "1", "--time", "10m", "--", "sh", "-c", `i=0; while :; do i=$((i+1)); echo "{\"step\": $i, \"steps\": 9000, \"samples_per_s\": 5}" >> $MUSTER_PROGRESS; sleep 0.2; done`)
+	b.must("submit", "--gpus", "1", "--time", "10m", "--", "sh", "-c",
+		`i=0; while :; do i=$((i+1)); echo "{\"step\": $i, \"steps\": 9000, \"samples_per_s\": 5}" >> $MUSTER_PROGRESS; sleep 0.2; done`)
 	b.visit("/jobs/1")
 	const points = `document.querySelector(".plots .chart:first-child .canvas")?.getAttribute("aria-label") || ""`
 	b.Await("progress as a curve", fmt.Sprintf(`(%s).includes("Progress over time: step")`, points))

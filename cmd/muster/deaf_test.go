@@ -13,19 +13,23 @@ import (
 // everybody is told why.
 func TestPlainJobsEndLive(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []string{"themis:lease=2s", "astraea:lease=2s", "gandiva:round=1s,pack=false", "gavel:round=1s,reset=1s", "muri:round=1s,group=1"} {
+	for _, policy := range []string{"themis:lease=2s", "astraea:lease=2s", "gandiva:round=1s,pack=false",
+		"gavel:round=1s,reset=1s", "muri:round=1s,group=1"} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
-			d, _ := configured(t, "1xH100-80GB", "policy: '"+policy+"'\nqueues: [{name: a}, {name: b}, {name: default}]\n")
+			d, _ := configured(t, "1xH100-80GB",
+				"policy: '"+policy+"'\nqueues: [{name: a}, {name: b}, {name: default}]\n")
 			for range 2 {
-				d.must("submit", "-o", "/dev/null", "--gpus", "1", "--", "sh", "-c", "sleep 5; :") // longer than turns, and than the looks at it
+				// longer than turns, and than the looks at it
+				d.must("submit", "-o", "/dev/null", "--gpus", "1", "--", "sh", "-c", "sleep 5; :")
 			}
 			d.untilSays("no process of it handles SIGUSR1", "show", "1")
 			d.untilSays("it saves nothing when it is asked", "why", "1")
 			d.must("wait", "1", "2")
 			for _, id := range []string{"1", "2"} {
 				j := d.must("show", id)
-				if !strings.Contains(j, `"state": "completed"`) || !strings.Contains(j, `"preemptions": 0`) && !strings.Contains(j, `"preemptions": 1`) {
+				if !strings.Contains(j, `"state": "completed"`) ||
+					!strings.Contains(j, `"preemptions": 0`) && !strings.Contains(j, `"preemptions": 1`) {
 					t.Errorf("job %s did not end, or was stopped more often than it takes to learn about it: %s", id, j)
 				}
 			}
@@ -41,7 +45,8 @@ func TestDiesOfTheSignal(t *testing.T) {
 	d, _ := configured(t, "1xH100-80GB", "policy: 'gandiva:round=2s,pack=false'\n")
 	die := `trap 'trap - USR1; kill -USR1 $$' USR1; n=%d; while [ $n -gt 0 ]; do sleep 0.1; n=$((n-1)); done`
 	for range 2 {
-		d.must("submit", "-o", "/dev/null", "--gpus", "1", "--", "sh", "-c", fmt.Sprintf(die, 100)) // longer than a turn where starts are slow
+		// longer than a turn where starts are slow
+		d.must("submit", "-o", "/dev/null", "--gpus", "1", "--", "sh", "-c", fmt.Sprintf(die, 100))
 	}
 	d.untilSays("SIGUSR1 ends it", "show", "1")
 	d.must("wait", "1", "2")

@@ -29,7 +29,8 @@ func newDefrag() *cobra.Command {
 	var f defragFlags
 	c := &cobra.Command{
 		Annotations: onCluster,
-		Use:         "defrag [JOB]", Short: "Say which running jobs to move so that a waiting one fits or nodes are empty, and what that costs", Args: cobra.MaximumNArgs(1),
+		Use:         "defrag [JOB]",
+		Short:       "Say which running jobs to move so that a waiting one fits or nodes are empty, and what that costs", Args: cobra.MaximumNArgs(1),
 		Long: "Enough GPUs may be free for a gang, but not together, or enough of GPUs, but MIG slices and shares lie in the way: n1:0@4 is\n" +
 			"the slice of GPU 0 of n1 that begins at memory slice 4. Says for which waiting jobs moving others would help: who would go\n" +
 			"where, how much GPU time that loses, and how much earlier the job would start. Nothing is changed without --apply, which makes\n" +
@@ -40,7 +41,8 @@ func newDefrag() *cobra.Command {
 		ValidArgsFunction: completeJobs(),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.compact != "" && len(args) > 0 {
-				return usage(errors.New("--compact empties nodes for no particular job: name no job (and write --compact=nodes)"))
+				return usage(errors.New(
+					"--compact empties nodes for no particular job: name no job (and write --compact=nodes)"))
 			}
 			if f.journal != "" {
 				return f.lookBack(c.OutOrStdout(), args)
@@ -49,11 +51,13 @@ func newDefrag() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&f.apply, "apply", false, "make the moves that are worth it")
-	c.Flags().StringVar(&f.compact, "compact", "", "empty nodes, as far as that gains more than it costs: usable GPUs, or empty nodes")
+	c.Flags().StringVar(&f.compact, "compact", "",
+		"empty nodes, as far as that gains more than it costs: usable GPUs, or empty nodes")
 	c.Flags().Lookup("compact").NoOptDefVal = engine.UsableGPUs.String()
 	c.Flags().BoolVar(&f.asJSON, "json", false, "JSON")
 	c.Flags().StringVar(&f.journal, "journal", "", "look at a journal instead of a daemon")
-	c.Flags().StringVar(&f.at, "at", "", "with --journal: the instant, since the start (default: the end of the journal)")
+	c.Flags().StringVar(&f.at, "at", "",
+		"with --journal: the instant, since the start (default: the end of the journal)")
 	return c
 }
 
@@ -107,7 +111,8 @@ func (f *defragFlags) tell(w io.Writer, list []api.Moves) error {
 		for k := range p.Moves {
 			x := &p.Moves[k]
 			fmt.Fprintf(w, "  job %s (%s) from %s to %s%s: loses %s of GPU time (checkpoint %s, restart %s, lost work %s)\n", called(x.Job, x.Name), x.Has(),
-				strings.Join(x.From, ","), strings.Join(x.To, ","), afterText(x), gpuSeconds(x.Cost), rounded(x.Stop), rounded(x.Restart), rounded(x.Lost))
+				strings.Join(x.From, ","), strings.Join(x.To, ","), afterText(x), gpuSeconds(x.Cost), rounded(x.Stop),
+				rounded(x.Restart), rounded(x.Lost))
 		}
 		if p.Empties != "" {
 			fmt.Fprintf(w, "  gains %s of GPU time for %s\n", gpuSeconds(p.Benefit), gpuSeconds(p.Cost))
@@ -116,7 +121,8 @@ func (f *defragFlags) tell(w io.Writer, list []api.Moves) error {
 			if p.Without != nil {
 				without = "without at " + p.Without.Local().Format(time.DateTime)
 			}
-			fmt.Fprintf(w, "  it would start on %s at %s, %s: saves %s x %g GPUs x %g = %s for %s\n", strings.Join(p.On, ","), p.Start.Local().Format(time.DateTime),
+			fmt.Fprintf(w, "  it would start on %s at %s, %s: saves %s x %g GPUs x %g = %s for %s\n",
+				strings.Join(p.On, ","), p.Start.Local().Format(time.DateTime),
 				without, rounded(p.Saved), float64(p.Milli)/1000, p.Weight, gpuSeconds(p.Benefit), gpuSeconds(p.Cost))
 		}
 	}

@@ -27,7 +27,9 @@ trap 'echo 41 > $at; echo asked; while [ ! -e ` + leave + ` ]; do sleep 0.05; do
 	}
 	says := func(id int, text string) {
 		t.Helper()
-		d.eventually(fmt.Sprintf("job %d says %q", id, text), func() bool { return strings.Contains(out(id), text+"\n") })
+		d.eventually(fmt.Sprintf("job %d says %q", id, text), func() bool {
+			return strings.Contains(out(id), text+"\n")
+		})
 	}
 	submit := func(id int, what string) {
 		t.Helper()
@@ -43,7 +45,8 @@ trap 'echo 41 > $at; echo asked; while [ ! -e ` + leave + ` ]; do sleep 0.05; do
 	}
 	submit(8, "4g.40gb")
 	d.want(d.must("show", "8"), `"state": "pending"`)
-	d.want(d.must("defrag", "8"), "job 8 sh (a 4g.40gb slice): moving would help", "job 7 sh (a 1g.10gb slice) from ", ":0@0 to ", ":0@5: loses ",
+	d.want(d.must("defrag", "8"), "job 8 sh (a 4g.40gb slice): moving would help", "job 7 sh (a 1g.10gb slice) from ",
+		":0@0 to ", ":0@5: loses ",
 		"it would start on ", "x 0.571 GPUs x 1 = ", "nothing was changed")
 	d.want(d.must("why", "8"), "others could be moved", "job 7 (a 1g.10gb slice) from ")
 	d.want(d.must("defrag", "--apply"), "job 8 sh (a 4g.40gb slice): moved")

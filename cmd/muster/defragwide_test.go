@@ -20,7 +20,8 @@ func TestDefragWide(t *testing.T) {
 trap 'echo 41 > $at; exit 75' USR1; while :; do sleep 0.05; done`
 	submit := func(id int, args ...string) {
 		t.Helper()
-		d.must(append(append([]string{"submit", "-o", filepath.Join(d.dir, fmt.Sprintf("out%d", id))}, args...), "--", "sh", "-c", script)...)
+		d.must(append(append([]string{"submit", "-o", filepath.Join(d.dir, fmt.Sprintf("out%d", id))}, args...), "--",
+			"sh", "-c", script)...)
 	}
 	says := func(id int, text string) {
 		t.Helper()
@@ -36,7 +37,8 @@ trap 'echo 41 > $at; exit 75' USR1; while :; do sleep 0.05; done`
 	says(2, "CUDA_VISIBLE_DEVICES=GPU-simulated-0,GPU-simulated-1")
 	submit(3, "--gpus", "3", "--gpu-cores", "60%")
 	d.want(d.must("show", "3"), `"state": "pending"`)
-	d.want(d.must("defrag", "3"), "job 3 sh (3 times 0.6 of a GPU", "moving would help", "job 1 sh (2 times 0.4 of a GPU) from ", "it would start on ", "nothing was changed")
+	d.want(d.must("defrag", "3"), "job 3 sh (3 times 0.6 of a GPU", "moving would help",
+		"job 1 sh (2 times 0.4 of a GPU) from ", "it would start on ", "nothing was changed")
 	d.want(d.must("why", "3"), "others could be moved", "job 1 (2 times 0.4 of a GPU) from ")
 	d.want(d.must("defrag", "--apply"), "job 3 sh (3 times 0.6 of a GPU", "moved")
 	says(3, "CUDA_VISIBLE_DEVICES=GPU-simulated-0,GPU-simulated-1,GPU-simulated-2")

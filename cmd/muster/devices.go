@@ -48,7 +48,8 @@ func (d *devices) share(conf *config.Sharing, state string) error {
 		}
 		d.gpus = local.DescribeGPUs(d.source.Devices())
 	}
-	d.sharing = local.Sharing{Program: conf.Program, OverMemory: local.OverMemory(slices.Index(config.OverMemories, conf.OverMemory))}
+	d.sharing = local.Sharing{Program: conf.Program,
+		OverMemory: local.OverMemory(slices.Index(config.OverMemories, conf.OverMemory))}
 	d.spec.MinSpeed, d.spec.MIG = conf.MinSpeed, cluster.MIGWay(slices.Index(cluster.MIGWays, conf.MIG))
 	_, err := exec.LookPath(conf.Program)
 	model, _ := d.spec.Model(d.spec.Nodes[0].Model)
@@ -56,7 +57,8 @@ func (d *devices) share(conf *config.Sharing, state string) error {
 	case conf.Shares == "mps" && err != nil:
 		return fmt.Errorf("sharing: shares: mps: %w (it comes with NVIDIA's driver)", err)
 	case conf.Shares == "mps" && !limits:
-		d.notes = append(d.notes, fmt.Sprintf("sharing: shares: mps: on %s, as on all GPUs before Volta, MPS enforces neither a share's memory nor its compute", model.Name))
+		d.notes = append(d.notes,
+			fmt.Sprintf("sharing: shares: mps: on %s, as on all GPUs before Volta, MPS enforces neither a share's memory nor its compute", model.Name))
 		d.spec.Sharing = cluster.MPS
 	case conf.Shares == "mps", conf.Shares == "auto" && limits && err == nil && len(d.gpus) > 0 && !d.gpus[0].Simulated:
 		d.spec.Sharing = cluster.MPS
@@ -98,7 +100,8 @@ func openDevices(flag, state string, cpus int) (*devices, error) {
 	}
 	source, err := gpu.Open()
 	if err != nil {
-		return nil, fmt.Errorf("no GPUs: %w; muster serve --gpus sim:8xH100-80GB plays some, the jobs are real all the same", err)
+		return nil, fmt.Errorf(
+			"no GPUs: %w; muster serve --gpus sim:8xH100-80GB plays some, the jobs are real all the same", err)
 	}
 	d, err := realDevices(source, flag, node)
 	if err != nil {
@@ -123,7 +126,8 @@ func simulatedDevices(flag, text, state string, node cluster.Node) (*devices, er
 		return nil, usage(fmt.Errorf("--gpus %s: %w", flag, err))
 	}
 	spec.Nodes = []cluster.Node{node}
-	d := &devices{source: gpu.Simulated(node.GPUs, model, filepath.Join(state, faultsFile), filepath.Join(state, useFile)), spec: *spec}
+	d := &devices{source: gpu.Simulated(node.GPUs, model, filepath.Join(state, faultsFile),
+		filepath.Join(state, useFile)), spec: *spec}
 	gpu.Partitioned(d.source, geometry)
 	d.gpus = local.DescribeGPUs(d.source.Devices())
 	return d, nil

@@ -103,7 +103,8 @@ func commandLines(text string) []string {
 func understood(line string) string {
 	root := newRoot()
 	words := shellWords(line)[1:]
-	if slices.ContainsFunc(words, func(w string) bool { return strings.ContainsAny(w, "|…[]<>") || w == "..." }) && !strings.Contains(line, "--") {
+	if slices.ContainsFunc(words, func(w string) bool { return strings.ContainsAny(w, "|…[]<>") || w == "..." }) &&
+		!strings.Contains(line, "--") {
 		return "" // alternatives, not a command line
 	}
 	c, rest, known := root, words, false
@@ -113,13 +114,16 @@ func understood(line string) string {
 			rest = rest[min(2, len(rest)):]
 			continue
 		}
-		i := slices.IndexFunc(c.Commands(), func(sub *cobra.Command) bool { return sub.Name() == w || slices.Contains(sub.Aliases, w) })
+		i := slices.IndexFunc(c.Commands(), func(sub *cobra.Command) bool {
+			return sub.Name() == w || slices.Contains(sub.Aliases, w)
+		})
 		if i < 0 {
 			break
 		}
 		c, rest, known = c.Commands()[i], rest[1:], true
 	}
-	if len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !isPlaceholder(rest[0]) && (!known || c.HasSubCommands() && !c.Runnable()) && !isBuiltIn(rest[0]) {
+	if len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !isPlaceholder(rest[0]) &&
+		(!known || c.HasSubCommands() && !c.Runnable()) && !isBuiltIn(rest[0]) {
 		return "no command " + rest[0]
 	}
 	if c.DisableFlagParsing || c.Name() == "kube" {

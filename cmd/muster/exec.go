@@ -47,7 +47,8 @@ func newExec() *cobra.Command {
 			client.OnTerminal(false) // what comes now is data
 			var in api.Joined
 			q := url.Values{"task": {strconv.Itoa(task)}}
-			if err := cl.Do(c.Context(), http.MethodPost, "/v1/jobs/"+strconv.Itoa(id)+"/join?"+q.Encode(), nil, &in); err != nil {
+			if err := cl.Do(c.Context(), http.MethodPost, "/v1/jobs/"+strconv.Itoa(id)+"/join?"+q.Encode(), nil,
+				&in); err != nil {
 				return err
 			}
 			return become(&in, argv)
@@ -61,7 +62,8 @@ func newExec() *cobra.Command {
 // become makes this process the command, with what the job that it has joined has. It returns only if that fails.
 func become(in *api.Joined, argv []string) error {
 	if os.Getuid() == 0 && in.UID != 0 {
-		if err := errors.Join(syscall.Setgroups(in.Groups), syscall.Setresgid(in.GID, in.GID, in.GID), syscall.Setresuid(in.UID, in.UID, in.UID)); err != nil {
+		if err := errors.Join(syscall.Setgroups(in.Groups), syscall.Setresgid(in.GID, in.GID, in.GID),
+			syscall.Setresuid(in.UID, in.UID, in.UID)); err != nil {
 			return err
 		}
 	}

@@ -16,9 +16,11 @@ func TestExec(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	dir := t.TempDir()
-	d.must("submit", "--gpus", "1", "--name", "train", "-D", dir, "-e", "LESSON=one,two", "-o", "/dev/null", "--", "sleep", "1000")
+	d.must("submit", "--gpus", "1", "--name", "train", "-D", dir, "-e", "LESSON=one,two", "-o", "/dev/null", "--",
+		"sleep", "1000")
 	d.untilSays(`"state": "running"`, "show", "1")
-	out := d.must("exec", "train", "--", "sh", "-c", "echo $LESSON $CUDA_VISIBLE_DEVICES $MUSTER_JOB_ID; pwd; cat /proc/self/cgroup; id -u")
+	out := d.must("exec", "train", "--", "sh", "-c",
+		"echo $LESSON $CUDA_VISIBLE_DEVICES $MUSTER_JOB_ID; pwd; cat /proc/self/cgroup; id -u")
 	d.want(out, "one,two ", " 1\n", dir, fmt.Sprint(os.Getuid()))
 	if len(cgroup.Open().Notes()) == 0 || os.Getuid() == 0 {
 		d.want(out, "/muster/1.1.0.") // its group is named after job, run and task
@@ -30,7 +32,8 @@ func TestExec(t *testing.T) {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	d.must("submit", "--gpus", "2", "--", "true")
-	for args, want := range map[string]string{"exec 2 true": "does not run at the moment", "exec 1 --task 3 true": "no task 3", "exec 9 true": "no such job", "exec 1": "see muster exec --help"} {
+	for args, want := range map[string]string{"exec 2 true": "does not run at the moment",
+		"exec 1 --task 3 true": "no task 3", "exec 9 true": "no such job", "exec 1": "see muster exec --help"} {
 		words := strings.Fields(args)
 		if len(words) > 2 && words[2] == "--task" { // flags come first
 			words = []string{"exec", "--task", "3", "1", "true"}

@@ -10,7 +10,8 @@ import (
 // The answers that are asked for in a journal are those that the replay gave which wrote it, and as good.
 func TestExplainScore(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "demo.journal")
-	out := ok(t, "sim", "--demo", "--limit", "60", "--cluster", "1x8", "--policies", "multifactor", "--backfill", "easy", "--estimates", "exact", "--score-starts", "6", "--journal", log)
+	out := ok(t, "sim", "--demo", "--limit", "60", "--cluster", "1x8", "--policies", "multifactor", "--backfill",
+		"easy", "--estimates", "exact", "--score-starts", "6", "--journal", log)
 	_, want, found := strings.Cut(out, "POLICY  ")
 	if _, rest, again := strings.Cut(want, "POLICY  "); again {
 		want = rest
@@ -33,7 +34,8 @@ func TestExplainScore(t *testing.T) {
 		{"explain " + log, "job"},
 		{"explain " + log + " --score --at soon", "soon"},
 	} {
-		if _, _, err := muster(t, context.Background(), strings.Fields(c.args)...); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := muster(t, context.Background(), strings.Fields(c.args)...); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want ... %s", c.args, err, c.want)
 		}
 	}

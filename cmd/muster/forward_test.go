@@ -34,7 +34,8 @@ func TestForeseenChain(t *testing.T) {
 	d.must("submit", "--gpus", "1", "--estimate", "8s", "--", "sleep", "8")
 	told := map[string]time.Time{}
 	for i, id := range []string{"2", "3", "4"} {
-		out := d.must("submit", "--gpus", "1", "--estimate", "2s", "-d", []string{"afterok:1", "afterany:2", "afterok:3"}[i], "--", "sleep", "2")
+		out := d.must("submit", "--gpus", "1", "--estimate", "2s", "-d",
+			[]string{"afterok:1", "afterany:2", "afterok:3"}[i], "--", "sleep", "2")
 		d.want(out, "waiting, expected to start ", "waits for after")
 		told[id] = d.expected(id)
 		want := began.Add(time.Duration(8+2*i) * time.Second)
@@ -54,18 +55,21 @@ func TestForeseenChain(t *testing.T) {
 			t.Errorf("job %s was to start at %v and did at %v", id, at, j.FirstStart)
 		}
 	}
-	d.want(d.must("usage", "--predictions"), "3 jobs waited and were told when they would start; 3 of them have started", "half of them within")
+	d.want(d.must("usage", "--predictions"),
+		"3 jobs waited and were told when they would start; 3 of them have started", "half of them within")
 }
 
-// A time limit is said to be one: the holder ends at the latest then, and what waits for it starts by then if it runs so long.
-// The start that is told is that of the look ahead which says when the holder leaves. Each waiting job has its own place.
+// A time limit is said to be one: the holder ends at the latest then, and what waits for it starts by then if
+// it runs so long. The start that is told is that of the look ahead which says when the holder leaves. Each
+// waiting job has its own place.
 func TestLimitIsNoRunTime(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	began := time.Now()
 	d.must("submit", "--gpus", "1", "--time", "1h", "--", "sleep", "100")
 	out := d.must("submit", "--gpus", "1", "--estimate", "60s", "--", "true")
-	d.want(out, "number 1 in the line", "if those ahead run to their time limits, sooner if they end sooner", "ends at the latest at", ", its time limit")
+	d.want(out, "number 1 in the line", "if those ahead run to their time limits, sooner if they end sooner",
+		"ends at the latest at", ", its time limit")
 	d.must("submit", "--gpus", "1", "--estimate", "60s", "--", "true")
 	var at []time.Time
 	for i, id := range []string{"2", "3"} {

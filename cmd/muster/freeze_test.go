@@ -28,7 +28,8 @@ func TestNobodyIsFrozen(t *testing.T) {
 		sharing string
 		gpus    [2]string
 	}{
-		"dynamic": {"{mig: dynamic}", [2]string{"1", "1"}}, "slices": {"{mig: dynamic}", [2]string{"7g.80gb", "7g.80gb"}},
+		"dynamic":   {"{mig: dynamic}", [2]string{"1", "1"}},
+		"slices":    {"{mig: dynamic}", [2]string{"7g.80gb", "7g.80gb"}},
 		"mps":       {"{shares: mps, mps_program: " + stand(t, "mps-control") + "}", [2]string{"0.6", "0.6"}},
 		"mps-whole": {"{shares: mps, mps_program: " + stand(t, "mps-control") + "}", [2]string{"1", "0.5"}},
 	} {
@@ -48,7 +49,8 @@ func TestNobodyIsFrozen(t *testing.T) {
 			_, _ = d.try("wait", "1", "2")
 			for _, id := range []string{"1", "2"} {
 				j := d.must("show", id)
-				if !strings.Contains(j, `"state": "completed"`) || !strings.Contains(j, `"preemptions": 0`) && !strings.Contains(j, `"preemptions": 1`) {
+				if !strings.Contains(j, `"state": "completed"`) ||
+					!strings.Contains(j, `"preemptions": 0`) && !strings.Contains(j, `"preemptions": 1`) {
 					t.Errorf("job %s did not end, or was stopped more often than it takes to learn about it: %s", id, j)
 				}
 				if text := d.must("history", id); strings.Contains(text, "suspended") {
@@ -67,7 +69,9 @@ func TestNobodyIsFrozen(t *testing.T) {
 func TestSharedOtherwiseLive(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
-		t.Run(map[bool]string{false: "all there", true: "shim killed"}[killed], func(t *testing.T) { sharedOtherwise(t, killed) })
+		t.Run(map[bool]string{false: "all there", true: "shim killed"}[killed], func(t *testing.T) {
+			sharedOtherwise(t, killed)
+		})
 	}
 }
 
@@ -76,7 +80,8 @@ func sharedOtherwise(t *testing.T, killed bool) {
 	rules := "policy: srtf\nstop: {standard: {how: suspend}}\n"
 	d, write := configured(t, "1xH100-80GB", rules)
 	runs := filepath.Join(d.dir, "runs")
-	d.must("submit", "-o", "/dev/null", "--gpus", "1", "--estimate", "1h", "--", "sh", "-c", "sleep 999 & echo $$ $! >>"+runs+"; exec sleep 1000")
+	d.must("submit", "-o", "/dev/null", "--gpus", "1", "--estimate", "1h", "--", "sh", "-c",
+		"sleep 999 & echo $$ $! >>"+runs+"; exec sleep 1000")
 	d.eventually("it runs", func() bool { return strings.HasSuffix(d.read("runs"), "\n") })
 	d.must("submit", "-o", "/dev/null", "--gpus", "1", "--estimate", "1m", "--", "sleep", "1000")
 	d.untilSays(`"state": "suspended"`, "show", "1")
@@ -112,10 +117,13 @@ func TestNobodyIsFrozenSimulated(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	hash := func(head, preempt string) string {
-		if err := os.WriteFile(file, []byte(head+"nodes: [{name: 'n[1-2]', model: A100-80GB, gpus: 4}]\n"), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(head+"nodes: [{name: 'n[1-2]', model: A100-80GB, gpus: 4}]\n"),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, text, found := strings.Cut(ok(t, "sim", "--demo", "--until", "2d", "--cluster", file, "--policies", "srtf", "--preempt", preempt, "--json", "-"), `"hash":`)
+		_, text, found := strings.Cut(
+			ok(t, "sim", "--demo", "--until", "2d", "--cluster", file, "--policies", "srtf", "--preempt", preempt,
+				"--json", "-"), `"hash":`)
 		if !found {
 			t.Fatal("no hash")
 		}
@@ -143,11 +151,13 @@ func TestWhySuspended(t *testing.T) {
 	d.untilSays(`"state": "running"`, "show", "1")
 	run("short", "1", "20m")
 	d.untilSays("job 1 (long): suspended for job 2 short; its memory is on GPUs 0,1 of ", "why", "1")
-	d.want(d.must("why", "1"), "it waits, number 1 in the line, expected to go on ", "\n  suspended: its memory is on GPUs 0,1 of ", "; job 2 short has GPU 0\n", "\n  job 2 short: 1 GPU on ")
+	d.want(d.must("why", "1"), "it waits, number 1 in the line, expected to go on ",
+		"\n  suspended: its memory is on GPUs 0,1 of ", "; job 2 short has GPU 0\n", "\n  job 2 short: 1 GPU on ")
 	if text := d.must("why", "1"); strings.Contains(text, "would start now with") { // as it could with one GPU
 		t.Errorf("what cannot be changed would help:\n%s", text)
 	}
-	if text, code := d.try("update", "1", "--gpus", "1"); code == 0 || !strings.Contains(text, "only a waiting job can be changed") {
+	if text, code := d.try("update", "1", "--gpus", "1"); code == 0 ||
+		!strings.Contains(text, "only a waiting job can be changed") {
 		t.Errorf("a suspended job is changed: %d %s", code, text)
 	}
 	run("other", "1", "10m")
@@ -246,8 +256,10 @@ func TestHomeCleared(t *testing.T) {
 	submit := func(gpus, estimate, more string) string { // it saves when it is asked, and ends when it is told
 		jobs++
 		id := strconv.Itoa(jobs)
-		script := "trap 'echo >" + file("saved"+id) + "; exit 75' USR1; echo $$ >>" + file("pids"+id) + "; while [ ! -e " + file("go"+id) + " ]; do sleep 0.05; done"
-		yaml := fmt.Sprintf("command: [sh, -c, %q]\noutput: /dev/null\ngpus: %s\nestimate: %s\n%s", script, gpus, estimate, more)
+		script := "trap 'echo >" + file("saved"+id) + "; exit 75' USR1; echo $$ >>" + file("pids"+id) +
+			"; while [ ! -e " + file("go"+id) + " ]; do sleep 0.05; done"
+		yaml := fmt.Sprintf("command: [sh, -c, %q]\noutput: /dev/null\ngpus: %s\nestimate: %s\n%s", script, gpus,
+			estimate, more)
 		if err := os.WriteFile(file(id+".yaml"), []byte(yaml), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -274,6 +286,9 @@ func TestHomeCleared(t *testing.T) {
 		t.Errorf("who was moved was not asked to save: %v", err)
 	}
 	old := pids(leaves)[0]
-	d.eventually("its first run is gone", func() bool { b, _ := os.ReadFile("/proc/" + old + "/cmdline"); return len(b) == 0 })
+	d.eventually("its first run is gone", func() bool {
+		b, _ := os.ReadFile("/proc/" + old + "/cmdline")
+		return len(b) == 0
+	})
 	d.replays()
 }

@@ -85,7 +85,8 @@ func TestSuspendAll(t *testing.T) {
 		t.Skip("NOT TESTED: only root can make control groups")
 	}
 	file := filepath.Join(d.dir, "count")
-	d.must("submit", "--gpus", "1", "--", "sh", "-c", "setsid sh -c 'while :; do echo x >> "+file+"; sleep 0.01; done' & wait")
+	d.must("submit", "--gpus", "1", "--", "sh", "-c",
+		"setsid sh -c 'while :; do echo x >> "+file+"; sleep 0.01; done' & wait")
 	size := func() int64 {
 		fi, err := os.Stat(file)
 		if err != nil {
@@ -128,7 +129,8 @@ func TestInstances(t *testing.T) {
 	d.want(d.must("logs", "1"), "NVIDIA_VISIBLE_DEVICES=MIG-simulated-0-3g.40gb-4")
 	d.untilSays("CUDA_VISIBLE_DEVICES=GPU-simulated-1", "logs", "3")
 	d.want(d.must("why", "2"), "3g.40gb", "job 1")
-	if out, code := d.try("submit", "--gpus", "2", "--", "true"); code == 0 || !strings.Contains(out, "even the empty cluster") {
+	if out, code := d.try("submit", "--gpus", "2", "--", "true"); code == 0 ||
+		!strings.Contains(out, "even the empty cluster") {
 		t.Errorf("two whole GPUs where one is in MIG mode: %d\n%s", code, out)
 	}
 	if out, code := d.try("submit", "--gpus", "2g.20gb", "--", "true"); code == 0 || !strings.Contains(out, "2g.20gb") {
@@ -137,7 +139,8 @@ func TestInstances(t *testing.T) {
 	d.kill()
 	d.start()
 	d.untilSays("3g.40gb@4: job 1", "nodes")
-	d.want(d.must("show", "1"), `"profile": "3g.40gb"`, `"uuid": "MIG-simulated-0-3g.40gb-4"`, `"parent": "GPU-simulated-0"`)
+	d.want(d.must("show", "1"), `"profile": "3g.40gb"`, `"uuid": "MIG-simulated-0-3g.40gb-4"`,
+		`"parent": "GPU-simulated-0"`)
 	if err := os.WriteFile(filepath.Join(d.dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

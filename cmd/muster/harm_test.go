@@ -39,7 +39,8 @@ func smallDisk(t *testing.T, d *daemon, size string) string {
 
 // serves has another daemon begin, and returns what it says until it ends.
 func (d *daemon) serves(state, socket string) (string, error) {
-	out, err := patient(d.bin, "serve", "--gpus", "sim:"+d.simulated, "--state", state, "--socket", socket).CombinedOutput()
+	out, err := patient(d.bin, "serve", "--gpus", "sim:"+d.simulated, "--state", state, "--socket",
+		socket).CombinedOutput()
 	return string(out), err
 }
 
@@ -142,7 +143,8 @@ func TestLogFillsDisk(t *testing.T) {
 		t.Errorf("the job that writes too much: exit code %d, not its 4", code)
 	}
 	var fs unix.Statfs_t
-	if err := unix.Statfs(state, &fs); err != nil || fs.Bavail+64 < fs.Blocks/10 { // the store has written since: 64 blocks are a quarter of a MiB
+	// the store has written since: 64 blocks are a quarter of a MiB
+	if err := unix.Statfs(state, &fs); err != nil || fs.Bavail+64 < fs.Blocks/10 {
 		t.Errorf("%d of %d blocks are free: %v", fs.Bavail, fs.Blocks, err)
 	}
 	d.must("run", "--gpus", "1", "--", "true")
@@ -175,7 +177,8 @@ func TestDamagedState(t *testing.T) {
 	d.must("wait", "30")
 	d.kill()
 	db := filepath.Join(d.dir, "state", "muster.db")
-	if out, err := exec.Command(d.bin, "serve", "--gpus", "sim:2xH100-80GB", "--state", filepath.Join(d.dir, "state"), "--policy", "none").CombinedOutput(); err == nil {
+	if out, err := exec.Command(d.bin, "serve", "--gpus", "sim:2xH100-80GB", "--state", filepath.Join(d.dir, "state"),
+		"--policy", "none").CombinedOutput(); err == nil {
 		t.Errorf("an unknown policy: %s", out)
 	}
 	d.start() // the write-ahead log goes into the file

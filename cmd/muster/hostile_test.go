@@ -82,7 +82,8 @@ func bystander(t *testing.T) (pid int, lives func(when string)) {
 // forged is a state that names somebody else's process.
 func forged(t *testing.T, pid int) string {
 	t.Helper()
-	text, err := json.Marshal(&shim.State{Phase: shim.Running, Shim: pid, Pid: pid, Birth: shim.Birth(pid), Started: time.Now()})
+	text, err := json.Marshal(
+		&shim.State{Phase: shim.Running, Shim: pid, Pid: pid, Birth: shim.Birth(pid), Started: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,8 @@ for i in 1 2 3 4 5; do
 done
 kill -CONT $PPID; kill -9 $PPID; cat /proc/$PPID/environ >/dev/null && echo traced
 echo ready; trap '' TERM USR1; while :; do sleep 0.05; done`
-			if out, err := as(attacker, "submit", "--gpus", "1", "-o", filepath.Join(home, "out"), "--", "sh", "-c", script); err != nil {
+			if out, err := as(attacker, "submit", "--gpus", "1", "-o", filepath.Join(home, "out"), "--", "sh", "-c",
+				script); err != nil {
 				t.Fatal(err, out)
 			}
 			d.eventually("the job has done its worst", func() bool {
@@ -160,8 +162,10 @@ func TestForgedEarlierState(t *testing.T) {
 	home := d.home(attacker)
 	pid, lives := bystander(t)
 	for i, name := range []string{"forged", "honest"} {
-		script := `trap 'echo told; exit 0' TERM; echo $$ > ` + filepath.Join(home, name) + `; while :; do sleep 0.05; done`
-		if out, err := as(attacker, "submit", "--gpus", "1", "-o", filepath.Join(home, name+".out"), "--", "sh", "-c", script); err != nil {
+		script := `trap 'echo told; exit 0' TERM; echo $$ > ` + filepath.Join(home, name) +
+			`; while :; do sleep 0.05; done`
+		if out, err := as(attacker, "submit", "--gpus", "1", "-o", filepath.Join(home, name+".out"), "--", "sh", "-c",
+			script); err != nil {
 			t.Fatal(err, out)
 		}
 		d.untilSays(`"state": "running"`, "show", strconv.Itoa(i+1))
@@ -177,7 +181,8 @@ func TestForgedEarlierState(t *testing.T) {
 		if id == 1 {
 			state = []byte(forged(t, pid) + "\n")
 		}
-		if err := errors.Join(os.Rename(shim.TaskFile(dir), filepath.Join(dir, "task.json")), os.WriteFile(filepath.Join(dir, "state.json"), state, 0o644)); err != nil {
+		if err := errors.Join(os.Rename(shim.TaskFile(dir), filepath.Join(dir, "task.json")),
+			os.WriteFile(filepath.Join(dir, "state.json"), state, 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -202,7 +207,8 @@ func TestFifos(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.must("submit", "--gpus", "1", "-o", "out", "--", "sh", "-c", "echo written; touch wrote; while [ ! -e read ]; do sleep 0.05; done")
+	d.must("submit", "--gpus", "1", "-o", "out", "--", "sh", "-c",
+		"echo written; touch wrote; while [ ! -e read ]; do sleep 0.05; done")
 	d.must("submit", "--gpus", "1", "-o", "never", "--", "sh", "-c", "echo lost; touch ran; exec sleep 1000")
 	for name, command := range map[string]string{"in": "[cat]", "none": `[sh, -c, "touch began; cat"]`} {
 		text := "command: " + command + "\ngpus: 1\ninput: " + name + "\noutput: " + name + ".out\nname: " + name + "\n"
@@ -213,7 +219,10 @@ func TestFifos(t *testing.T) {
 	d.must("submit", "in.yaml")
 	d.must("submit", "none.yaml")
 	for i, file := range []string{"wrote", "ran", "began"} {
-		d.eventually("job "+strconv.Itoa(i+1)+" runs: "+file, func() bool { _, err := os.Stat(filepath.Join(d.dir, file)); return err == nil })
+		d.eventually("job "+strconv.Itoa(i+1)+" runs: "+file, func() bool {
+			_, err := os.Stat(filepath.Join(d.dir, file))
+			return err == nil
+		})
 	}
 	f, err := os.Open(filepath.Join(d.dir, "out"))
 	if err != nil {
@@ -225,7 +234,8 @@ func TestFifos(t *testing.T) {
 	if string(buf[:n]) != "written\n" {
 		t.Errorf("the reader of the output reads %q, %v", buf[:n], err)
 	}
-	if err := errors.Join(os.WriteFile(filepath.Join(d.dir, "read"), nil, 0o600), os.WriteFile(filepath.Join(d.dir, "in"), []byte("typed\n"), 0)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(d.dir, "read"), nil, 0o600),
+		os.WriteFile(filepath.Join(d.dir, "in"), []byte("typed\n"), 0)); err != nil {
 		t.Fatal(err)
 	}
 	d.must("wait", "1", "3")
@@ -245,8 +255,12 @@ func TestFifos(t *testing.T) {
 func TestStoppedShim(t *testing.T) {
 	t.Parallel()
 	d, _ := configured(t, "1xH100-80GB", quick)
-	d.must("submit", "--gpus", "1", "-o", "out", "--", "sh", "-c", "setsid sleep 1000 & kill -STOP $PPID; touch stopped; sleep 1000")
-	d.eventually("it has stopped it", func() bool { _, err := os.Stat(filepath.Join(d.dir, "stopped")); return err == nil })
+	d.must("submit", "--gpus", "1", "-o", "out", "--", "sh", "-c",
+		"setsid sleep 1000 & kill -STOP $PPID; touch stopped; sleep 1000")
+	d.eventually("it has stopped it", func() bool {
+		_, err := os.Stat(filepath.Join(d.dir, "stopped"))
+		return err == nil
+	})
 	d.must("cancel", "1")
 	d.untilSays(`"state": "cancelled"`, "show", "1")
 	d.nothingOf(1)
@@ -263,11 +277,13 @@ func TestKilledShim(t *testing.T) {
 	d, _ := configured(t, "1xH100-80GB", quick)
 	script := `date +%s%N >> starts; env -i setsid sh -c 'exec sleep 1234567' & setsid sleep 1234567 & kill -9 $PPID; sleep 1234567`
 	if os.Getuid() != 0 {
-		script = strings.ReplaceAll(script, "env -i ", "") // without control groups what hides its environment and its session is not found
+		// without control groups what hides its environment and its session is not found
+		script = strings.ReplaceAll(script, "env -i ", "")
 	}
 	d.must("submit", "--gpus", "1", "-o", "/dev/null", "--", "sh", "-c", script)
 	d.untilSays(`"state": "failed"`, "show", "1")
-	if out := d.must("show", "1"); !strings.Contains(out, "was killed in 5 runs in a row") && !strings.Contains(out, "it could not be started") {
+	if out := d.must("show", "1"); !strings.Contains(out, "was killed in 5 runs in a row") &&
+		!strings.Contains(out, "it could not be started") {
 		t.Errorf("it does not say why it failed: %s", out)
 	}
 	starts := strings.Fields(d.read("starts"))
@@ -281,13 +297,15 @@ func TestKilledShim(t *testing.T) {
 			t.Errorf("run %d began %v after the one before", i+2, gap)
 		}
 	}
-	if out, err := exec.Command("sh", "-c", `grep -lz '^sleep' /proc/[0-9]*/cmdline 2>/dev/null | while read f; do tr '\0' ' ' < $f; echo; done | grep 1234567`).Output(); err == nil {
+	if out, err := exec.Command("sh", "-c",
+		`grep -lz '^sleep' /proc/[0-9]*/cmdline 2>/dev/null | while read f; do tr '\0' ' ' < $f; echo; done | grep 1234567`).Output(); err == nil {
 		t.Errorf("these are left:\n%s", out)
 	}
 	d.must("run", "--gpus", "1", "--", "true")
 }
 
-// What a daemon inherits from whoever started it reaches no job, and a job has no more open files than that one may have.
+// What a daemon inherits from whoever started it reaches no job, and a job has no more open files than that one
+// may have.
 func TestInheritedFiles(t *testing.T) {
 	t.Parallel()
 	d := prepareDaemon(t, "1xH100-80GB")
@@ -297,7 +315,9 @@ func TestInheritedFiles(t *testing.T) {
 	}
 	old := d.bin
 	d.bin = filepath.Join(d.dir, "daemon")
-	if err := os.WriteFile(d.bin, []byte("#!/bin/bash\nulimit -Sn 300\nexec 7<"+secret+" 55</etc/passwd\nexec "+old+" \"$@\"\n"), 0o755); err != nil {
+	if err := os.WriteFile(d.bin,
+		[]byte("#!/bin/bash\nulimit -Sn 300\nexec 7<"+secret+" 55</etc/passwd\nexec "+old+" \"$@\"\n"),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	d.start()
@@ -329,7 +349,9 @@ func TestLogElsewhere(t *testing.T) {
 		t.Fatalf("%v, %q", err, text)
 	}
 	private := filepath.Join(d.dir, "private")
-	if err := errors.Join(os.Mkdir(private, 0o700), os.WriteFile(filepath.Join(private, "there"), []byte("secret"), 0o644), unix.Mkfifo(filepath.Join(home, "fifo"), 0o666)); err != nil {
+	if err := errors.Join(os.Mkdir(private, 0o700),
+		os.WriteFile(filepath.Join(private, "there"), []byte("secret"), 0o644),
+		unix.Mkfifo(filepath.Join(home, "fifo"), 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	for target, want := range map[string]string{
@@ -344,7 +366,8 @@ func TestLogElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, args := range [][]string{{"logs", "1"}, {"logs", "-f", "1"}} {
-			if text, err := as(attacker, args...); err == nil || !strings.Contains(text, want) || strings.Contains(text, "secret") {
+			if text, err := as(attacker, args...); err == nil || !strings.Contains(text, want) ||
+				strings.Contains(text, "secret") {
 				t.Errorf("%v of a link to %s: %v, %q, not %q", args, target, err, text, want)
 			}
 		}
@@ -355,7 +378,8 @@ func TestLogElsewhere(t *testing.T) {
 func TestWorkingDirectory(t *testing.T) {
 	t.Parallel()
 	d, _ := configured(t, "1xH100-80GB", quick)
-	d.must("submit", "--gpus", "1", "-o", filepath.Join(d.dir, "out"), "--chdir", filepath.Join(d.dir, "nowhere"), "--", "true")
+	d.must("submit", "--gpus", "1", "-o", filepath.Join(d.dir, "out"), "--chdir", filepath.Join(d.dir, "nowhere"), "--",
+		"true")
 	_, _ = d.try("wait", "1")
 	d.want(d.must("show", "1"), "the working directory "+filepath.Join(d.dir, "nowhere")+" does not exist")
 }
@@ -381,13 +405,17 @@ func (d *daemon) background(args ...string) *exec.Cmd {
 func TestWaitOverRestart(t *testing.T) {
 	t.Parallel()
 	d, _ := configured(t, "1xH100-80GB", quick)
-	d.must("submit", "--gpus", "1", "-o", "out", "--", "sh", "-c", "echo first; while [ ! -e go ]; do sleep 0.05; done; echo last; exit 7")
+	d.must("submit", "--gpus", "1", "-o", "out", "--", "sh", "-c",
+		"echo first; while [ ! -e go ]; do sleep 0.05; done; echo last; exit 7")
 	d.untilSays(`"state": "running"`, "show", "1")
 	waits, logs := d.background("wait", "1"), d.background("logs", "-f", "1")
 	d.eventually("the output is followed", func() bool { return d.read("logs.out") == "first\n" })
 	d.eventually("the daemon was asked to wait", func() bool {
 		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", waits.Process.Pid))
-		return slices.ContainsFunc(files, func(f string) bool { to, _ := os.Readlink(f); return strings.HasPrefix(to, "socket:") })
+		return slices.ContainsFunc(files, func(f string) bool {
+			to, _ := os.Readlink(f)
+			return strings.HasPrefix(to, "socket:")
+		})
 	})
 	time.Sleep(time.Second) // its first question, whether there is such a job, is answered
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -453,7 +481,8 @@ func TestEndsAnyway(t *testing.T) {
 		}
 		bin := filepath.Join(dir, "muster")
 		if err := errors.Join(os.Link(d.bin, bin), os.WriteFile(filepath.Join(dir, shimProgram),
-			[]byte("#!/bin/sh\n[ \"$1\" = "+shim.BuildVerb+" ] && { echo "+shim.Build()+"; exit; }\ntouch "+d.dir+"/hangs; exec sleep 1000\n"), 0o755)); err != nil {
+			[]byte("#!/bin/sh\n[ \"$1\" = "+shim.BuildVerb+" ] && { echo "+shim.Build()+"; exit; }\ntouch "+d.dir+
+				"/hangs; exec sleep 1000\n"), 0o755)); err != nil {
 			if text, copied := exec.Command("cp", d.bin, bin).CombinedOutput(); copied != nil {
 				t.Fatal(err, copied, string(text))
 			}
@@ -461,7 +490,10 @@ func TestEndsAnyway(t *testing.T) {
 		d.bin = bin
 		d.start()
 		d.must("submit", "--gpus", "1", "-o", "/dev/null", "--", "true")
-		d.eventually("a start hangs", func() bool { _, err := os.Stat(filepath.Join(d.dir, "hangs")); return err == nil })
+		d.eventually("a start hangs", func() bool {
+			_, err := os.Stat(filepath.Join(d.dir, "hangs"))
+			return err == nil
+		})
 		begin := time.Now()
 		d.must("cancel", "1")
 		d.untilSays(`"state": "`+api.StateCancelled+`"`, "show", "1")
@@ -472,7 +504,10 @@ func TestEndsAnyway(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.must("submit", "--gpus", "1", "-o", "/dev/null", "--", "true")
-		d.eventually("a start hangs", func() bool { _, err := os.Stat(filepath.Join(d.dir, "hangs")); return err == nil })
+		d.eventually("a start hangs", func() bool {
+			_, err := os.Stat(filepath.Join(d.dir, "hangs"))
+			return err == nil
+		})
 		ends(t, d)
 	})
 }
@@ -486,7 +521,8 @@ func TestOwnDaemonBesideRoots(t *testing.T) {
 	home := d.home(attacker)
 	d.must("run", "--gpus", "1", "--", "true")
 	socket := filepath.Join(home, "s")
-	c := exec.Command("setpriv", "--reuid", attacker, "--regid", "nogroup", "--clear-groups", d.bin, "serve", "--gpus", "sim:1xH100-80GB",
+	c := exec.Command("setpriv", "--reuid", attacker, "--regid", "nogroup", "--clear-groups", d.bin, "serve", "--gpus",
+		"sim:1xH100-80GB",
 		"--state", filepath.Join(home, "state"), "--socket", socket, "--listen", "none")
 	var log bytes.Buffer
 	c.Dir, c.Stderr, c.Env = home, &log, append(os.Environ(), "HOME="+home)
@@ -496,7 +532,8 @@ func TestOwnDaemonBesideRoots(t *testing.T) {
 	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
 	d.eventually("it listens", func() bool { _, err := os.Stat(socket); return err == nil })
 	d.socket = socket
-	if out, err := as(attacker, "run", "--gpus", "1", "--", "sh", "-c", "id -un; exit 0"); err != nil || !strings.Contains(out, attacker) {
+	if out, err := as(attacker, "run", "--gpus", "1", "--", "sh", "-c", "id -un; exit 0"); err != nil ||
+		!strings.Contains(out, attacker) {
 		t.Errorf("%v: %s\n%s", err, out, log.String())
 	}
 }
@@ -521,7 +558,8 @@ func TestUnkillable(t *testing.T) {
 		put("freezer.state", "THAWED")
 		until(func() bool { return os.Remove(freezer) == nil })
 	})
-	d.must("submit", "--gpus", "1", "-o", "/dev/null", "--", "sh", "-c", "echo $$ > pid.new; mv pid.new pid; exec sleep 1000")
+	d.must("submit", "--gpus", "1", "-o", "/dev/null", "--", "sh", "-c",
+		"echo $$ > pid.new; mv pid.new pid; exec sleep 1000")
 	d.eventually("it says who it is", func() bool { return d.read("pid") != "" })
 	d.must("submit", "--gpus", "1", "-o", "/dev/null", "--", "true")
 	put("cgroup.procs", strings.TrimSpace(d.read("pid")))

@@ -20,7 +20,8 @@ func (d *daemon) play(use string) {
 	d.t.Helper()
 	dir := filepath.Join(d.dir, "state")
 	tmp := filepath.Join(dir, "use.new")
-	for _, err := range []error{os.MkdirAll(dir, 0o711), os.WriteFile(tmp, []byte(use), 0o600), os.Rename(tmp, filepath.Join(dir, useFile))} {
+	for _, err := range []error{os.MkdirAll(dir, 0o711), os.WriteFile(tmp, []byte(use), 0o600),
+		os.Rename(tmp, filepath.Join(dir, useFile))} {
 		if err != nil {
 			d.t.Fatal(err)
 		}
@@ -64,7 +65,8 @@ func TestIdleHolders(t *testing.T) {
 	d.play("0 90 40000\n1 0 2000\n")
 	d.rules("idle: {below: 10%, warn: 100ms, demote: 1h}")
 	d.must("submit", "--gpus", "1", "--name", "busy", "--", "sleep", "1000")
-	d.must("submit", "--gpus", "1", "--name", "idler", "--", "sh", "-c", `trap 'echo saved > $MUSTER_CHECKPOINT_DIR/it; exit 75' USR1; while :; do sleep 0.05; done`)
+	d.must("submit", "--gpus", "1", "--name", "idler", "--", "sh", "-c",
+		`trap 'echo saved > $MUSTER_CHECKPOINT_DIR/it; exit 75' USR1; while :; do sleep 0.05; done`)
 	j := d.untilJob("2", "is warned", atStage(api.IdleWarned))
 	d.want(j.Reason, "idle since", "compute less than 10 %", "after 1h of that it counts as best-effort")
 	d.want(d.must("queue"), "GPU 1; idle since")
@@ -90,11 +92,13 @@ func TestIdleHolders(t *testing.T) {
 	d.play("0 90 40000\n1 50 2000\n")
 	d.untilJob("2", "computes again", func(j *api.Job) bool { return j.Idle == nil })
 	d.want(d.must("history", "2"), "no longer idle")
-	d.want(d.must("submit", "--gpus", "1", "--time", "1m", "--kind", "service", "--", "sleep", "1000"), "waiting") // which is excepted
+	// which is excepted
+	d.want(d.must("submit", "--gpus", "1", "--time", "1m", "--kind", "service", "--", "sleep", "1000"), "waiting")
 	d.play("0 90 40000\n1 0 2000\n")
 	d.untilJob("3", "has the idle one's GPU", func(j *api.Job) bool { return j.State == api.StateRunning })
 	if j := d.job("2"); j.State != api.StatePending || j.Idle != nil || j.Preemptions != 1 || j.LostGPUHours != 0 {
-		t.Errorf("the idle job is %s, idle %v, preempted %d times, lost %v", j.State, j.Idle, j.Preemptions, j.LostGPUHours)
+		t.Errorf("the idle job is %s, idle %v, preempted %d times, lost %v", j.State, j.Idle, j.Preemptions,
+			j.LostGPUHours)
 	}
 	if j := d.job("1"); j.Idle != nil {
 		t.Errorf("the busy job is idle: %v", j.Idle)
@@ -108,7 +112,9 @@ func TestIdleStopped(t *testing.T) {
 	d := prepareDaemon(t, "1xH100-80GB")
 	d.play("0 90\n")
 	d.rules("idle: {stop: 100ms}")
-	saves := `trap 'echo asked >> ` + d.dir + `/$0; while [ ! -e ` + d.dir + `/go ]; do sleep 0.05; done; echo saved >> ` + d.dir + `/$0; exit 75' USR1; echo ready > ` + d.dir + `/$0.ready; while :; do sleep 0.05; done`
+	saves := `trap 'echo asked >> ` + d.dir + `/$0; while [ ! -e ` + d.dir +
+		`/go ]; do sleep 0.05; done; echo saved >> ` + d.dir + `/$0; exit 75' USR1; echo ready > ` + d.dir +
+		`/$0.ready; while :; do sleep 0.05; done`
 	d.must("submit", "--gpus", "1", "--", "sh", "-c", saves, "one")
 	d.eventually("the job can be asked", func() bool { return d.read("one.ready") != "" })
 	d.play("0 0\n")
@@ -120,7 +126,9 @@ func TestIdleStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := d.untilJob("1", "is over", func(j *api.Job) bool { return j.Ended != nil })
-	if j.State != api.StateCancelled || !strings.Contains(j.Reason, "stopped as idle: its GPUs computed less than 5 % for 100ms") || d.read("one") != "asked\nsaved\n" {
+	if j.State != api.StateCancelled ||
+		!strings.Contains(j.Reason, "stopped as idle: its GPUs computed less than 5 % for 100ms") ||
+		d.read("one") != "asked\nsaved\n" {
 		t.Errorf("%s, %q; it noted %q", j.State, j.Reason, d.read("one"))
 	}
 	d.rules("idle: {stop: 100ms, requeue: true}")
@@ -166,9 +174,12 @@ until [ $i -ge 60 ]; do sleep 0.1; i=$((i+1)); echo "{\"step\": $i, \"steps\": 6
 	d.must("wait", "1", "2")
 	j = d.job("1")
 	if j.StepRate == nil || j.SampleRate == nil || *j.StepRate <= 0 || j.ExpectedEnd != nil {
-		t.Errorf("when it is over: %v steps and %v samples per GPU-hour, expected end %v", j.StepRate, j.SampleRate, j.ExpectedEnd)
+		t.Errorf("when it is over: %v steps and %v samples per GPU-hour, expected end %v", j.StepRate, j.SampleRate,
+			j.ExpectedEnd)
 	}
-	d.want(d.must("usage", "--predictions"), "1 jobs told by their progress when they would end; 1 of them have completed", "of the time that was first expected")
+	d.want(d.must("usage", "--predictions"),
+		"1 jobs told by their progress when they would end; 1 of them have completed",
+		"of the time that was first expected")
 	d.want(d.must("usage", "--by", "model"), "none stated", "SAMPLES/GPU-H")
 }
 
@@ -220,7 +231,8 @@ func TestIdleNotice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	cmd := patient(d.bin, "run", "--gpus", "1", "--", "sh", "-c", "until [ -e "+d.dir+"/go ]; do sleep 0.05; done; exit 3")
+	cmd := patient(d.bin, "run", "--gpus", "1", "--", "sh", "-c",
+		"until [ -e "+d.dir+"/go ]; do sleep 0.05; done; exit 3")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = d.dir, out, out
 	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket)
 	if err := cmd.Start(); err != nil {

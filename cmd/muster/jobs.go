@@ -43,16 +43,23 @@ func (f *jobFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.s.Tier, "tier", "", "critical, standard or best-effort")
 	fl.StringVar(&f.s.Tier, "qos", "", "the same as --tier")
 	_ = fl.MarkHidden("qos") // defined above
-	fl.StringVar(&f.s.Model, "model", "", "what it computes: its name in the performance table (docs/reference/speeds.md)")
+	fl.StringVar(&f.s.Model, "model", "",
+		"what it computes: its name in the performance table (docs/reference/speeds.md)")
 	fl.StringVar(&f.s.Kind, "kind", "", "training, batch, service, interactive or trial")
 	fl.Int64Var(&f.s.Priority, "priority", 0, "higher first")
-	fl.StringVarP(&f.gpus, "gpus", "G", "0", "GPUs of each task, such as 2 or a100:2, a fraction such as 0.5, or a MIG profile such as 3g.40gb")
-	fl.StringVar(&f.gpuMem, "gpu-mem", "", "GPU memory needed on each GPU, such as 8GiB; without --gpus a share of one GPU that has so much")
-	fl.StringVar(&f.gpuResident, "gpu-mem-resident", "", "of --gpu-mem, what is needed between iterations, too: the rest is for one iteration at a time (policy salus)")
-	fl.StringVar(&f.gpuCores, "gpu-cores", "", "part of a GPU's compute, such as 30%: the same as --gpus 0.3; with --gpus 2, of each of two GPUs of a node")
-	fl.StringVar(&f.s.Isolation, "isolation", "", "what must be kept apart on a shared GPU: none, memory, or full (docs/howto/share-a-gpu.md)")
+	fl.StringVarP(&f.gpus, "gpus", "G", "0",
+		"GPUs of each task, such as 2 or a100:2, a fraction such as 0.5, or a MIG profile such as 3g.40gb")
+	fl.StringVar(&f.gpuMem, "gpu-mem", "",
+		"GPU memory needed on each GPU, such as 8GiB; without --gpus a share of one GPU that has so much")
+	fl.StringVar(&f.gpuResident, "gpu-mem-resident", "",
+		"of --gpu-mem, what is needed between iterations, too: the rest is for one iteration at a time (policy salus)")
+	fl.StringVar(&f.gpuCores, "gpu-cores", "",
+		"part of a GPU's compute, such as 30%: the same as --gpus 0.3; with --gpus 2, of each of two GPUs of a node")
+	fl.StringVar(&f.s.Isolation, "isolation", "",
+		"what must be kept apart on a shared GPU: none, memory, or full (docs/howto/share-a-gpu.md)")
 	fl.BoolVar(&f.s.Prompt, "latency-sensitive", false, "it cannot wait while others have their turns on a shared GPU")
-	fl.Float64Var(&f.s.MinSpeed, "min-speed", 0, "least part of its speed alone that it accepts beside others in a share of a GPU, such as 0.8 (docs/howto/share-a-gpu.md)")
+	fl.Float64Var(&f.s.MinSpeed, "min-speed", 0,
+		"least part of its speed alone that it accepts beside others in a share of a GPU, such as 0.8 (docs/howto/share-a-gpu.md)")
 	fl.IntVarP(&f.s.Tasks, "tasks", "n", 1, "tasks of the gang")
 	fl.IntVar(&f.s.MinTasks, "min-tasks", 0, "elastic: the fewest tasks to run with")
 	fl.IntVar(&f.s.MaxTasks, "max-tasks", 0, "elastic: the most tasks to run with")
@@ -61,7 +68,8 @@ func (f *jobFlags) add(c *cobra.Command) {
 	fl.StringSliceVar(&f.s.GPUTypes, "gpu-type", nil, "acceptable GPU models, best first")
 	fl.StringVarP(&f.limit, "time", "t", "", "time limit, such as 2h30m or 1-02:00")
 	fl.StringVar(&f.estimate, "estimate", "", "expected run time, such as 1h")
-	fl.StringVar(&f.s.Converge, "converge", "", "when it will be done, by a metric that it reports: loss:0.01:3, when that falls by less than 0.01 of itself between two reports, three times in a row")
+	fl.StringVar(&f.s.Converge, "converge", "",
+		"when it will be done, by a metric that it reports: loss:0.01:3, when that falls by less than 0.01 of itself between two reports, three times in a row")
 	fl.StringVar(&f.deadline, "deadline", "", "to be done by then: 18:00, 2026-12-24T12:00, now+2hours")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment in addition, NAME=VALUE; may be repeated")
 	fl.StringVarP(&f.s.Dir, "chdir", "D", "", "working directory; the present one if not given")
@@ -69,8 +77,10 @@ func (f *jobFlags) add(c *cobra.Command) {
 	fl.BoolVar(&f.s.NoRequeue, "no-requeue", false, "end instead of waiting again after a preemption")
 	fl.IntVar(&f.s.CheckpointOf, "checkpoint-of", 0, "continue in the checkpoint folder of this job, which is over")
 	fl.BoolVarP(&f.s.Hold, "hold", "H", false, "wait until it is released")
-	fl.BoolVar(&f.s.Pty, "pty", false, "run the first task on a terminal of its own, such as a shell (see muster attach)")
-	fl.StringVarP(&f.dependency, "dependency", "d", "", "other jobs to wait for, such as afterok:12 (all of a list with commas, one of a list with ?)")
+	fl.BoolVar(&f.s.Pty, "pty", false,
+		"run the first task on a terminal of its own, such as a shell (see muster attach)")
+	fl.StringVarP(&f.dependency, "dependency", "d", "",
+		"other jobs to wait for, such as afterok:12 (all of a list with commas, one of a list with ?)")
 }
 
 // submission is what the flags say.
@@ -168,7 +178,8 @@ func (f *jobFlags) part(s *api.Submission) (err error) {
 		if s.Share > 0 || s.Profile != "" {
 			return fmt.Errorf("--gpu-cores %s: is of whole GPUs; --gpus %s says something else", f.gpuCores, f.gpus)
 		}
-		if s.GPUs, s.Share = max(1, s.GPUs), int64(p*10); s.Share == cluster.Whole {
+		s.GPUs, s.Share = max(1, s.GPUs), int64(p*10)
+		if s.Share == cluster.Whole {
 			s.Share = 0
 		}
 	}
@@ -182,7 +193,8 @@ func (f *jobFlags) part(s *api.Submission) (err error) {
 			return fmt.Errorf("--gpu-mem-resident: %w", err)
 		}
 		if s.Resident > s.Memory {
-			return fmt.Errorf("--gpu-mem-resident %s: it is a part of --gpu-mem, which is %s", f.gpuResident, cmp.Or(f.gpuMem, "not given"))
+			return fmt.Errorf("--gpu-mem-resident %s: it is a part of --gpu-mem, which is %s", f.gpuResident,
+				cmp.Or(f.gpuMem, "not given"))
 		}
 	}
 	return nil
@@ -315,8 +327,8 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 	return err
 }
 
-// startText says when a waiting job is expected to start or go on, with an interval where there is one: "at the earliest"
-// where no date can be given.
+// startText says when a waiting job is expected to start or go on, with an interval where there is one: "at the
+// earliest" where no date can be given.
 func startText(j *api.Job, to string) string {
 	if j.Expected == nil {
 		return ""
@@ -324,17 +336,22 @@ func startText(j *api.Job, to string) string {
 	day := func(t *time.Time) string { return t.Local().Format("15:04:05 Mon 2 Jan") }
 	switch {
 	case j.AtEarliest && j.Scored:
-		return fmt.Sprintf(", expected to %s at the earliest %s; four of five do by %s", to, day(j.Earliest), day(j.Latest))
+		return fmt.Sprintf(", expected to %s at the earliest %s; four of five do by %s", to, day(j.Earliest),
+			day(j.Latest))
 	case j.AtEarliest:
 		return fmt.Sprintf(", expected to %s at the earliest %s", to, day(j.Expected))
 	case j.ByLimits:
-		return fmt.Sprintf(", expected to %s at %s if those ahead run to their time limits, sooner if they end sooner", to, day(j.Expected))
+		return fmt.Sprintf(", expected to %s at %s if those ahead run to their time limits, sooner if they end sooner",
+			to, day(j.Expected))
 	case j.Earliest != nil && j.Latest != nil && j.Scored:
-		return fmt.Sprintf(", expected to %s %s, four of five do between %s and %s", to, day(j.Expected), j.Earliest.Local().Format("15:04:05"), day(j.Latest))
+		return fmt.Sprintf(", expected to %s %s, four of five do between %s and %s", to, day(j.Expected),
+			j.Earliest.Local().Format("15:04:05"), day(j.Latest))
 	case j.Earliest != nil && j.Latest != nil:
-		return fmt.Sprintf(", expected to %s %s, between %s and %s as earlier runs suggest", to, day(j.Expected), j.Earliest.Local().Format("15:04:05"), day(j.Latest))
+		return fmt.Sprintf(", expected to %s %s, between %s and %s as earlier runs suggest", to, day(j.Expected),
+			j.Earliest.Local().Format("15:04:05"), day(j.Latest))
 	}
-	return fmt.Sprintf(", expected to %s about %s", to, day(j.Expected)) // of a service that says nothing of what the expectation rests on
+	// of a service that says nothing of what the expectation rests on
+	return fmt.Sprintf(", expected to %s about %s", to, day(j.Expected))
 }
 
 // withoutGPUs says that a job asked for no GPU, which is seldom what its owner wants here.

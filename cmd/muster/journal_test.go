@@ -52,7 +52,8 @@ func TestJournalExport(t *testing.T) {
 			t.Errorf("a changed journal is accepted: %s", out)
 		}
 	}
-	if out, code := d.try("journal", "export", "--segment", "9"); code != exitFailed || !strings.Contains(out, "there are 1 to 2") {
+	if out, code := d.try("journal", "export", "--segment", "9"); code != exitFailed ||
+		!strings.Contains(out, "there are 1 to 2") {
 		t.Errorf("segment 9: exit code %d\n%s", code, out)
 	}
 }

@@ -21,7 +21,8 @@ func newKube() *cobra.Command {
 	return &cobra.Command{
 		Use:   "kube",
 		Short: "Schedule pods on a Kubernetes cluster (docs/guide/kubernetes.md)",
-		Long: "Starts " + kubeProgram + ", which lies beside muster, with the same arguments: an independent scheduler for pods with\n" +
+		Long: "Starts " + kubeProgram +
+			", which lies beside muster, with the same arguments: an independent scheduler for pods with\n" +
 			"schedulerName: muster. muster kube --help lists its flags.",
 		Example:            "  muster kube --kubeconfig ~/.kube/config --config kube.yaml",
 		DisableFlagParsing: true,

@@ -136,7 +136,8 @@ func tellProgress(w io.Writer, clock func() time.Duration) func(learn.Progress) 
 			fmt.Fprintf(w, "%s: mean JCT %.4f of the rule's\n", p.Stage, p.Score)
 			return
 		}
-		fmt.Fprintf(w, "round %d of %d, load up to %.2f: mean JCT %.4f of the rule's, at best %.4f (%s)\n", p.Round, p.Rounds, p.Load, p.Score, p.Best,
+		fmt.Fprintf(w, "round %d of %d, load up to %.2f: mean JCT %.4f of the rule's, at best %.4f (%s)\n", p.Round,
+			p.Rounds, p.Load, p.Score, p.Best,
 			cluster.FormatDuration(clock().Round(time.Second)))
 	}
 }
@@ -201,7 +202,8 @@ func (f *learnFlags) judge(c *cobra.Command, system string, spec *cluster.Spec, 
 			return fmt.Errorf("%s: %w", out.Label, out.Err)
 		}
 		s := out.Run.Summarise()
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", out.Label, out.Run.Placer, lasted(&s.JCT.Mean), lasted(&s.JCT.P95), lasted(&s.Makespan), s.Preemptions)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", out.Label, out.Run.Placer, lasted(&s.JCT.Mean), lasted(&s.JCT.P95),
+			lasted(&s.Makespan), s.Preemptions)
 	}
 	return w.Flush()
 }

@@ -18,9 +18,11 @@ func TestLearn(t *testing.T) {
 		{"sched2", "--policies sched2:weights=FILE"},
 		{"meta-rl", "--policies fifo --gang gpu --place meta-rl:weights=FILE"},
 	} {
-		file, again, other, jr := filepath.Join(dir, c.system), filepath.Join(dir, "again"), filepath.Join(dir, "other"), filepath.Join(dir, c.system+".journal")
+		file, again, other, jr := filepath.Join(dir, c.system), filepath.Join(dir, "again"),
+			filepath.Join(dir, "other"), filepath.Join(dir, c.system+".journal")
 		out := ok(t, "learn", c.system, "--rounds", "1", "--limit", "60", "--out", file)
-		for _, want := range []string{"weights of " + c.system, "held out: 60 jobs", "fifo", "tiresias-l", "srtf", c.system + ":"} {
+		for _, want := range []string{"weights of " + c.system, "held out: 60 jobs", "fifo", "tiresias-l", "srtf",
+			c.system + ":"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%s: no %q in\n%s", c.system, want, out)
 			}
@@ -45,7 +47,8 @@ func TestLearn(t *testing.T) {
 		if err := os.Rename(other, file); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := muster(t, context.Background(), "replay", jr); err == nil || !strings.Contains(err.Error(), "their digest is") {
+		if _, _, err := muster(t, context.Background(), "replay", jr); err == nil ||
+			!strings.Contains(err.Error(), "their digest is") {
 			t.Errorf("%s: a replay with other weights: %v", c.system, err)
 		}
 	}
@@ -75,7 +78,8 @@ func TestLearnTrace(t *testing.T) {
 		{"sim --demo --place meta-rl:weights=" + file, `system: the weights are of "sched2", want "meta-rl"`},
 		{"sim --demo --place meta-rl:weight=x", `unknown knob "weight": did you mean "weights"?`},
 	} {
-		if _, _, err := muster(t, context.Background(), strings.Fields(c.args)...); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := muster(t, context.Background(), strings.Fields(c.args)...); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("muster %s: %v, want ... %s", c.args, err, c.want)
 		}
 	}
@@ -85,7 +89,8 @@ func TestLearnTrace(t *testing.T) {
 // names all flags that count.
 func TestLearnOut(t *testing.T) {
 	dir := t.TempDir()
-	if _, _, err := muster(t, context.Background(), "learn", "sched2", "--out", filepath.Join(dir, "none", "w")); err == nil || !strings.Contains(err.Error(), "--out: ") {
+	if _, _, err := muster(t, context.Background(), "learn", "sched2", "--out",
+		filepath.Join(dir, "none", "w")); err == nil || !strings.Contains(err.Error(), "--out: ") {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -99,7 +104,8 @@ func TestLearnOut(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), "muster learn sched2 --limit 60 --seed 3 (interrupted)") {
 		t.Errorf("%v: %.200s", err, text)
 	}
-	if _, _, err := muster(t, context.Background(), "sim", "--demo", "--limit", "20", "--policies", "sched2:weights="+file); err != nil {
+	if _, _, err := muster(t, context.Background(), "sim", "--demo", "--limit", "20", "--policies",
+		"sched2:weights="+file); err != nil {
 		t.Error(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, ".weights-*")); len(left) > 0 {

@@ -97,7 +97,8 @@ func names(text []byte, path string) bool {
 		if !found {
 			return false
 		}
-		if text = rest; len(rest) == 0 || !strings.ContainsRune("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", rune(rest[0])) {
+		if text = rest; len(rest) == 0 ||
+			!strings.ContainsRune("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", rune(rest[0])) {
 			return true
 		}
 	}

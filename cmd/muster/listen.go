@@ -33,12 +33,15 @@ type listenFlags struct {
 
 func (f *listenFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.listen, "listen", "", "TCP address for the dashboard and for callers elsewhere, or none (default 127.0.0.1:8765, or the next free port)")
+	fl.StringVar(&f.listen, "listen", "",
+		"TCP address for the dashboard and for callers elsewhere, or none (default 127.0.0.1:8765, or the next free port)")
 	fl.StringVar(&f.cert, "tls-cert", "", "file with the certificate for TLS")
 	fl.StringVar(&f.key, "tls-key", "", "file with its key")
-	fl.BoolVar(&f.selfSigned, "tls-self-signed", false, "TLS with a certificate made by the daemon; clients know it by its fingerprint")
+	fl.BoolVar(&f.selfSigned, "tls-self-signed", false,
+		"TLS with a certificate made by the daemon; clients know it by its fingerprint")
 	fl.BoolVar(&f.insecure, "insecure", false, "listen to others without TLS: tokens and output can be read on the way")
-	fl.StringSliceVar(&f.hosts, "host", nil, "names that the server answers to, besides addresses, localhost and this machine's")
+	fl.StringSliceVar(&f.hosts, "host", nil,
+		"names that the server answers to, besides addresses, localhost and this machine's")
 }
 
 const (
@@ -75,10 +78,12 @@ func checkListen(conf *config.Serve) error {
 	}
 	host, port, err := net.SplitHostPort(conf.Listen)
 	if err != nil || port == "" {
-		return fmt.Errorf("listen: %s: write ADDRESS:PORT, such as 127.0.0.1:8765 or 0.0.0.0:8765, or none", conf.Listen)
+		return fmt.Errorf("listen: %s: write ADDRESS:PORT, such as 127.0.0.1:8765 or 0.0.0.0:8765, or none",
+			conf.Listen)
 	}
 	ip := net.ParseIP(host)
-	if local := host == "localhost" || ip != nil && ip.IsLoopback(); !local && conf.Cert == "" && !conf.SelfSigned && !conf.Insecure {
+	if local := host == "localhost" ||
+		ip != nil && ip.IsLoopback(); !local && conf.Cert == "" && !conf.SelfSigned && !conf.Insecure {
 		return fmt.Errorf("listen: %s: others could read along without TLS; give --tls-cert and --tls-key, or --tls-self-signed, or --insecure (tls and insecure in the file)", conf.Listen)
 	}
 	return nil
@@ -154,9 +159,10 @@ func (d *door) serve(ctx context.Context, s *server.Server) error {
 	if d.cert.Load() == nil {
 		return s.ServeTCP(ctx, d.l, nil)
 	}
-	return s.ServeTCP(ctx, d.l, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		return d.cert.Load(), nil
-	}})
+	return s.ServeTCP(ctx, d.l,
+		&tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return d.cert.Load(), nil
+		}})
 }
 
 // tell says where the daemon listens.

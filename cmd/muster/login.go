@@ -48,7 +48,8 @@ func newTokenCreate() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(c.OutOrStdout()).Encode(&k)
 			}
-			fmt.Fprintf(c.ErrOrStderr(), "token %d of %s, role %s, valid until %s; it is not shown again:\n", k.ID, k.User, k.Role, expiry(&k))
+			fmt.Fprintf(c.ErrOrStderr(), "token %d of %s, role %s, valid until %s; it is not shown again:\n", k.ID,
+				k.User, k.Role, expiry(&k))
 			_, err := fmt.Fprintln(c.OutOrStdout(), k.Token)
 			return err
 		},
@@ -84,7 +85,8 @@ func newTokenList() *cobra.Command {
 			fmt.Fprintln(t, "TOKEN\tNAME\tUSER\tROLE\tMADE\tUNTIL")
 			for i := range list {
 				k := &list[i]
-				fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, k.User, k.Role, k.Created.Local().Format("2006-01-02 15:04"), expiry(k))
+				fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, k.User, k.Role,
+					k.Created.Local().Format("2006-01-02 15:04"), expiry(k))
 			}
 			return t.Flush()
 		},
@@ -149,7 +151,8 @@ func newLogin() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVar(&l.Fingerprint, "fingerprint", "", "trust exactly the certificate with this SHA-256 (a self-made one)")
+	c.Flags().StringVar(&l.Fingerprint, "fingerprint", "",
+		"trust exactly the certificate with this SHA-256 (a self-made one)")
 	c.Flags().StringVar(&ca, "ca", "", "file with the certificates of the authority that vouches for the server")
 	return c
 }
@@ -174,7 +177,8 @@ func newDashboard() *cobra.Command {
 	var quiet bool
 	c := &cobra.Command{
 		Annotations: onCluster,
-		Use:         "dashboard", Short: "Open the dashboard in a browser: a link that works once, for two minutes", Args: cobra.NoArgs,
+		Use:         "dashboard", Short: "Open the dashboard in a browser: a link that works once, for two minutes",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if kubeCluster.given() {
 				return kubeCluster.dashboard(c, quiet)
@@ -214,7 +218,8 @@ func openBrowser(ctx context.Context, link string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(f, "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0; url=%s\">\n", html.EscapeString(link))
+	_, err = fmt.Fprintf(f, "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0; url=%s\">\n",
+		html.EscapeString(link))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}

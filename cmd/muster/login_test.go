@@ -30,7 +30,8 @@ func TestLogin(t *testing.T) {
 	token := made[len(made)-1]
 	d.want(d.must("token", "list"), "laptop", "user")
 	home := t.TempDir()
-	d.env = []string{"MUSTER_SOCKET=", "HOME=" + home, "XDG_CONFIG_HOME=" + filepath.Join(home, "conf"), "MUSTER_TOKEN=" + token}
+	d.env = []string{"MUSTER_SOCKET=", "HOME=" + home, "XDG_CONFIG_HOME=" + filepath.Join(home, "conf"),
+		"MUSTER_TOKEN=" + token}
 	out, code := d.try("login", base)
 	if code != exitFailed || !strings.Contains(out, "certificate") {
 		t.Errorf("an unknown certificate: exit code %d\n%s", code, out)
@@ -54,7 +55,8 @@ func TestLogin(t *testing.T) {
 	}
 	alone := exec.Command(installed(t, squeue.Path, filepath.Join(d.dir, "alone", slurmProgram)), "squeue")
 	alone.Env = squeue.Env
-	if out, err := alone.CombinedOutput(); err == nil || !strings.Contains(string(out), "alone/muster: no such file or directory") {
+	if out, err := alone.CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "alone/muster: no such file or directory") {
 		t.Errorf("%s without muster beside it: %v\n%s", slurmProgram, err, out)
 	}
 	d.want(d.must("token", "revoke", "1"), "revoked")
@@ -65,12 +67,14 @@ func TestLogin(t *testing.T) {
 		t.Error("the log holds the token")
 	}
 	for _, f := range []string{"muster.db", "muster.db-wal"} {
-		if text, err := os.ReadFile(filepath.Join(d.dir, "state", f)); err == nil && strings.Contains(string(text), token) {
+		if text, err := os.ReadFile(filepath.Join(d.dir, "state", f)); err == nil &&
+			strings.Contains(string(text), token) {
 			t.Errorf("%s holds the token", f)
 		}
 	}
 	d.must("logout")
-	d.env = []string{"MUSTER_SOCKET=", "HOME=" + home, "XDG_CONFIG_HOME=" + filepath.Join(home, "conf"), "MUSTER_HOST=http://203.0.113.1:1", "MUSTER_TOKEN=x"}
+	d.env = []string{"MUSTER_SOCKET=", "HOME=" + home, "XDG_CONFIG_HOME=" + filepath.Join(home, "conf"),
+		"MUSTER_HOST=http://203.0.113.1:1", "MUSTER_TOKEN=x"}
 	if out, code := d.try("nodes"); code != exitFailed || !strings.Contains(out, "unencrypted") {
 		t.Errorf("a token over http: exit code %d\n%s", code, out)
 	}
@@ -86,7 +90,8 @@ func TestListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if c := resp.Cookies(); resp.StatusCode != http.StatusOK || len(c) != 1 || resp.Header.Get("Content-Security-Policy") == "" {
+	if c := resp.Cookies(); resp.StatusCode != http.StatusOK || len(c) != 1 ||
+		resp.Header.Get("Content-Security-Policy") == "" {
 		t.Errorf("%d, cookies %v, %v", resp.StatusCode, c, resp.Header)
 	}
 	for args, want := range map[string]string{
@@ -96,8 +101,9 @@ func TestListen(t *testing.T) {
 		"--tls-cert x --tls-key y --tls-self-signed":    "given already",
 		"--listen 127.0.0.1:0 --tls-cert x --tls-key y": "no such file",
 	} {
-		out, code := d.try(append([]string{"serve", "--gpus", "sim:1xH100-80GB", "--state", filepath.Join(d.dir, "other"),
-			"--socket", d.socket + "2"}, strings.Fields(args)...)...)
+		out, code := d.try(append(
+			[]string{"serve", "--gpus", "sim:1xH100-80GB", "--state", filepath.Join(d.dir, "other"),
+				"--socket", d.socket + "2"}, strings.Fields(args)...)...)
 		if code == exitOK || !strings.Contains(out, want) {
 			t.Errorf("serve %s: exit code %d\n%s", args, code, out)
 		}

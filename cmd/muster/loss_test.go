@@ -45,8 +45,9 @@ func (d *daemon) put(f files) {
 // refuses starts the daemon, which must end by itself, and returns what it said.
 func (d *daemon) refuses(args ...string) string {
 	d.t.Helper()
-	cmd := patient(d.bin, append([]string{"serve", "--gpus", "sim:" + d.simulated, "--state", filepath.Join(d.dir, "state"),
-		"--socket", d.socket}, args...)...)
+	cmd := patient(d.bin,
+		append([]string{"serve", "--gpus", "sim:" + d.simulated, "--state", filepath.Join(d.dir, "state"),
+			"--socket", d.socket}, args...)...)
 	out, err := cmd.CombinedOutput()
 	if err == nil || cmd.ProcessState.ExitCode() == 124 {
 		d.t.Fatalf("the daemon starts (%v):\n%s", err, out)
@@ -81,8 +82,8 @@ func (d *daemon) running(path string) func() bool {
 	}
 }
 
-// lossy is a daemon that has died while a task runs, with a copy of its state from before the task's job was submitted. The task
-// ends with 7 when the file "end" appears.
+// lossy is a daemon that has died while a task runs, with a copy of its state from before the task's job was
+// submitted. The task ends with 7 when the file "end" appears.
 func lossy(t *testing.T) (d *daemon, old, last files, alive func() bool) {
 	d = startDaemon(t, "2xH100-80GB")
 	d.must("submit", "--gpus", "1", "--", "true")
@@ -92,15 +93,16 @@ func lossy(t *testing.T) (d *daemon, old, last files, alive func() bool) {
 	_ = d.cmd.Wait()
 	old = d.database()
 	d.start()
-	d.must("submit", "--gpus", "1", "--", "sh", "-c", "echo $$ > "+d.dir+"/pid; until [ -e "+d.dir+"/end ]; do sleep 0.05; done; exit 7")
+	d.must("submit", "--gpus", "1", "--", "sh", "-c",
+		"echo $$ > "+d.dir+"/pid; until [ -e "+d.dir+"/end ]; do sleep 0.05; done; exit 7")
 	alive = d.running(d.dir + "/pid")
 	d.must("wait", "1")
 	d.kill()
 	return d, old, d.database(), alive
 }
 
-// A daemon whose database has lost something refuses to start, says what is missing, ends nothing and changes nothing; with the
-// database back in its place it goes on.
+// A daemon whose database has lost something refuses to start, says what is missing, ends nothing and changes
+// nothing; with the database back in its place it goes on.
 func TestLostState(t *testing.T) {
 	t.Parallel()
 	d, old, last, alive := lossy(t)
@@ -134,9 +136,12 @@ func TestLostState(t *testing.T) {
 		{"last commit cut off", with("muster.db-wal", wal[:len(wal)-100]), []string{"changes are missing"}},
 		{"WAL damaged", with("muster.db-wal", damaged), []string{"changes are missing"}},
 		{"database deleted", missing, []string{"missing or empty", "jobs 1 to 3 were accepted"}},
-		{"all of it deleted", bare, []string{"missing or empty", "tasks run that it does not know: job 3, run 1, task 0"}},
-		{"database emptied", files{"muster.db": {}, "muster.db-wal": nil, "muster.db.mark": last["muster.db.mark"]}, []string{"missing or empty"}},
-		{"older copy", files{"muster.db": old["muster.db"], "muster.db-wal": old["muster.db-wal"], "muster.db.mark": last["muster.db.mark"]},
+		{"all of it deleted", bare,
+			[]string{"missing or empty", "tasks run that it does not know: job 3, run 1, task 0"}},
+		{"database emptied", files{"muster.db": {}, "muster.db-wal": nil, "muster.db.mark": last["muster.db.mark"]},
+			[]string{"missing or empty"}},
+		{"older copy", files{"muster.db": old["muster.db"], "muster.db-wal": old["muster.db-wal"],
+			"muster.db.mark": last["muster.db.mark"]},
 			[]string{"changes are missing", "job 3 was accepted"}},
 		{"older copy with its mark", old, []string{"folders of jobs that it does not know: 3", "job 3, run 1, task 0"}},
 	}
@@ -167,20 +172,25 @@ func TestLostState(t *testing.T) {
 	d.must("wait", "2")
 }
 
-// A loss that is accepted costs what was lost and no more: the tasks that the database does not know are ended, their folders are
-// kept under another name, numbers go on above all that were given, and no new job is taken for an old one.
+// A loss that is accepted costs what was lost and no more: the tasks that the database does not know are ended,
+// their folders are kept under another name, numbers go on above all that were given, and no new job is taken
+// for an old one.
 func TestAcceptLoss(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]func(old, last files) files{
 		"older copy": func(old, last files) files {
-			return files{"muster.db": old["muster.db"], "muster.db-wal": old["muster.db-wal"], "muster.db.mark": last["muster.db.mark"]}
+			return files{"muster.db": old["muster.db"], "muster.db-wal": old["muster.db-wal"],
+				"muster.db.mark": last["muster.db.mark"]}
 		},
 		"deleted": func(_, last files) files {
 			return files{"muster.db": nil, "muster.db-wal": nil, "muster.db.mark": last["muster.db.mark"]}
 		},
-		"all deleted": func(_, _ files) files { return files{"muster.db": nil, "muster.db-wal": nil, "muster.db.mark": nil} },
+		"all deleted": func(_, _ files) files {
+			return files{"muster.db": nil, "muster.db-wal": nil, "muster.db.mark": nil}
+		},
 		"no database": func(_, last files) files {
-			return files{"muster.db": bytes.Repeat([]byte("no database "), 1000), "muster.db-wal": nil, "muster.db.mark": last["muster.db.mark"]}
+			return files{"muster.db": bytes.Repeat([]byte("no database "), 1000), "muster.db-wal": nil,
+				"muster.db.mark": last["muster.db.mark"]}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

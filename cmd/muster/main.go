@@ -135,7 +135,8 @@ func flagError(c *cobra.Command, err error) error {
 	if near == "" {
 		return fmt.Errorf("%w: %s: %w (see muster %s --help)", errUsage, c.Name(), err, c.Name())
 	}
-	return fmt.Errorf("%w: %s: unknown flag --%s: did you mean --%s?", errUsage, c.Name(), unknown.GetSpecifiedName(), near)
+	return fmt.Errorf("%w: %s: unknown flag --%s: did you mean --%s?", errUsage, c.Name(), unknown.GetSpecifiedName(),
+		near)
 }
 
 // usage marks an error as the caller's.

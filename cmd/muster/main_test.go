@@ -44,7 +44,8 @@ func TestFirstScreen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	page, js, jr := filepath.Join(dir, "r.html"), filepath.Join(dir, "r.json"), filepath.Join(dir, "las.journal")
-	out := ok(t, "sim", "--demo", "--policies", "fifo,las", "--html", page, "--json", js, "--csv", filepath.Join(dir, "r.csv"),
+	out := ok(t, "sim", "--demo", "--policies", "fifo,las", "--html", page, "--json", js, "--csv",
+		filepath.Join(dir, "r.csv"),
 		"--jobs-csv", filepath.Join(dir, "jobs.csv"))
 	if !strings.Contains(out, "fifo") || !strings.Contains(out, "las") || !strings.Contains(out, "p99") {
 		t.Errorf("the table lacks policies or figures:\n%s", out)
@@ -58,7 +59,8 @@ func TestFirstScreen(t *testing.T) {
 		}
 	}
 	ok(t, "sim", "--demo", "--policies", "las", "--journal", jr)
-	if _, said, err := muster(t, context.Background(), "sim", "--demo", "--limit", "20", "--policies", "fifo"); err != nil || !strings.Contains(said, ": 20 jobs,") {
+	if _, said, err := muster(t, context.Background(), "sim", "--demo", "--limit", "20", "--policies",
+		"fifo"); err != nil || !strings.Contains(said, ": 20 jobs,") {
 		t.Errorf("the first 20 jobs of the demo: %v\n%s", err, said)
 	}
 	if out = ok(t, "replay", jr); !strings.Contains(out, "every decision the same") {
@@ -81,7 +83,8 @@ func TestFirstScreen(t *testing.T) {
 // Two runs of every policy give equal hashes, on one core too.
 func TestHashes(t *testing.T) {
 	hashes := func() []string {
-		out := ok(t, "sim", "--demo", "--policies", "all", "--place", "best-fit,topology", "--node-mtbf", "20d", "--estimates", "noise:0.5", "--json", "-")
+		out := ok(t, "sim", "--demo", "--policies", "all", "--place", "best-fit,topology", "--node-mtbf", "20d",
+			"--estimates", "noise:0.5", "--json", "-")
 		var r struct {
 			Runs []struct{ Policy, Hash string }
 		}
@@ -104,7 +107,8 @@ func TestHashes(t *testing.T) {
 
 // planning are the policies that weigh all jobs anew whenever something happens:
 // they take minutes over the whole list (docs/performance.md).
-var planning = []string{"lucid", "antman", "salus", "miso", "afs", "optimus", "lyra", "pollux", "sia", "themis", "astraea", "gavel", "gandiva", "gandiva-fair", "muri", "allox", "elasticflow", "chronus", "hypersched"}
+var planning = []string{"lucid", "antman", "salus", "miso", "afs", "optimus", "lyra", "pollux", "sia", "themis",
+	"astraea", "gavel", "gandiva", "gandiva-fair", "muri", "allox", "elasticflow", "chronus", "hypersched"}
 
 // TestPhilly is the acceptance run: every policy that only orders over the whole
 // list, those that plan over its first days.
@@ -173,7 +177,8 @@ func TestInterrupted(t *testing.T) {
 func TestUsage(t *testing.T) {
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "bad.csv")
-	if err := os.WriteFile(bad, []byte("timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 07:01:55,66.0,1,66.0,a\n2017-10-09 06:13:03,-3,1,1,b\n"), 0o600); err != nil {
+	if err := os.WriteFile(bad,
+		[]byte("timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 07:01:55,66.0,1,66.0,a\n2017-10-09 06:13:03,-3,1,1,b\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ args, want string }{
@@ -203,7 +208,8 @@ func TestUsage(t *testing.T) {
 			t.Errorf("muster %s: %v, want ... %s", c.args, err, c.want)
 		}
 	}
-	out, errw, err := muster(t, context.Background(), "sim", "--trace", bad, "--cluster", "1x1", "--skip-bad", "--policies", "fifo")
+	out, errw, err := muster(t, context.Background(), "sim", "--trace", bad, "--cluster", "1x1", "--skip-bad",
+		"--policies", "fifo")
 	if err != nil || !strings.Contains(errw, "1 malformed rows skipped") {
 		t.Errorf("--skip-bad: %v\n%s\n%s", err, out, errw)
 	}
@@ -213,10 +219,12 @@ func TestUsage(t *testing.T) {
 func TestRejected(t *testing.T) {
 	dir := t.TempDir()
 	wl, jobs := filepath.Join(dir, "w.csv"), filepath.Join(dir, "jobs.csv")
-	if err := os.WriteFile(wl, []byte("timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 07:01:55,66.0,1,66.0,a\n2017-10-09 07:02:00,60,99,1,b\n"), 0o600); err != nil {
+	if err := os.WriteFile(wl,
+		[]byte("timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 07:01:55,66.0,1,66.0,a\n2017-10-09 07:02:00,60,99,1,b\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, errw, err := muster(t, context.Background(), "sim", "--trace", wl, "--cluster", "2x8", "--policies", "fifo", "--jobs-csv", jobs)
+	out, errw, err := muster(t, context.Background(), "sim", "--trace", wl, "--cluster", "2x8", "--policies", "fifo",
+		"--jobs-csv", jobs)
 	if err != nil || !strings.Contains(errw, "asks for 99 GPUs") || !strings.Contains(errw, "16 suitable GPUs") {
 		t.Errorf("the reason does not say what was asked and the most there is: %v\n%s", err, errw)
 	}
@@ -308,16 +316,19 @@ func TestMIGChange(t *testing.T) {
 	write("vision.csv", "slices,batch,processes,rate,seconds\n3,8,1,160,0.05\n")
 	for _, c := range []struct{ args, want string }{
 		{"--slo a.csv --out plan.json", "2 services in 4 instances on 1 of its GPUs"},
-		{"--slo a.csv --from plan.json", "0 steps, one after the other; spare GPUs: 0; instances that stay as they are: 4"},
+		{"--slo a.csv --from plan.json",
+			"0 steps, one after the other; spare GPUs: 0; instances that stay as they are: 4"},
 		{"--slo b.csv --from plan.json", "spare GPUs: 1; "},
 		{"--slo b.csv --from plan.json --spare 0", "by 140 requests/s"},
-		{"--slo b.csv --from plan.json --out b.json", "migrate      1    3g.40gb@4                                vision   GPU 0 3g.40gb@0"},
+		{"--slo b.csv --from plan.json --out b.json",
+			"migrate      1    3g.40gb@4                                vision   GPU 0 3g.40gb@0"},
 		{"--slo b.csv --from b.json", `mig: "1:1g.10gb@0,1g.10gb@1,2g.20gb@2,3g.40gb@4"`},
 		{"--slo b.csv --spare 0", "--spare needs --from"},
 		{"--slo b.csv --from plan.json --spare -2", "0 to 1000 are possible"},
 		{"--slo b.csv --from chat.csv", "want a plan that --out wrote"},
 	} {
-		if out := printedIn(dir, "mig plan --model A100-80GB --headroom 1 --play 0s --measured . "+c.args); !strings.Contains(out, c.want) {
+		if out := printedIn(dir,
+			"mig plan --model A100-80GB --headroom 1 --play 0s --measured . "+c.args); !strings.Contains(out, c.want) {
 			t.Errorf("%s: %q is missing in\n%s", c.args, c.want, out)
 		}
 	}
@@ -378,12 +389,16 @@ func TestMPSCommands(t *testing.T) {
 	write("slo.csv", "service,rate,latency_ms\na b's $x,1,100\nplain,1,100\n")
 	write("a b's $x.csv", "percent,batch,processes,rate,seconds\n100,1,1,100,0.01\n")
 	write("plain.csv", "percent,batch,processes,rate,seconds\n100,1,1,100,0.01\n")
-	out, errw, err := muster(t, context.Background(), "mps", "plan", "--slo", filepath.Join(dir, "slo.csv"), "--measured", dir, "--sizes", "100", "--play", "0", "--start", "echo [{service}] {batch}", "--commands")
+	out, errw, err := muster(t, context.Background(), "mps", "plan", "--slo", filepath.Join(dir, "slo.csv"),
+		"--measured", dir, "--sizes", "100", "--play", "0", "--start", "echo [{service}] {batch}", "--commands")
 	if err != nil {
 		t.Fatal(err, errw)
 	}
-	said, err := exec.Command("sh", "-c", `muster() { while [ "$1" != -- ]; do echo "$1"; shift; done; shift; "$1" "$2" "kill() { :; }; $3"; }; `+out).CombinedOutput()
-	if err != nil || !strings.Contains(string(said), "\na b's $x+plain\n--gpu-type\nA100-80GB\n--gpus\n1\n") || !strings.Contains(string(said), "[a b's $x] 1\n") || !strings.Contains(string(said), "[plain] 1\n") {
+	said, err := exec.Command("sh", "-c",
+		`muster() { while [ "$1" != -- ]; do echo "$1"; shift; done; shift; "$1" "$2" "kill() { :; }; $3"; }; `+
+			out).CombinedOutput()
+	if err != nil || !strings.Contains(string(said), "\na b's $x+plain\n--gpu-type\nA100-80GB\n--gpus\n1\n") ||
+		!strings.Contains(string(said), "[a b's $x] 1\n") || !strings.Contains(string(said), "[plain] 1\n") {
 		t.Errorf("%s gives\n%s%v", out, said, err)
 	}
 }
@@ -421,7 +436,8 @@ func TestSimDeadlines(t *testing.T) {
 	dir, write := writer(t)
 	write("w.csv", "name,user,submit_s,run_s,gpus,deadline_s\na,u,0,600,4,900\nb,u,0,600,4,900\nc,u,10,600,1,0\n")
 	jobs := filepath.Join(dir, "jobs.csv")
-	out, errw, err := muster(t, context.Background(), "sim", "--trace", filepath.Join(dir, "w.csv"), "--cluster", "1x4", "--policies", "elasticflow", "--jobs-csv", jobs)
+	out, errw, err := muster(t, context.Background(), "sim", "--trace", filepath.Join(dir, "w.csv"), "--cluster", "1x4",
+		"--policies", "elasticflow", "--jobs-csv", jobs)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, errw)
 	}
@@ -434,7 +450,8 @@ func TestSimDeadlines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{",deadline,deadline_answer,deadline_met", ",900,accepted,true", ",900,declined,false", ",,,"} {
+	for i, want := range []string{",deadline,deadline_answer,deadline_met", ",900,accepted,true", ",900,declined,false",
+		",,,"} {
 		if line := strings.Split(string(text), "\n")[i]; !strings.HasSuffix(line, want) {
 			t.Errorf("%s: want %s", line, want)
 		}

@@ -18,7 +18,8 @@ func newMan() *cobra.Command {
 			}
 			root := c.Root()
 			root.DisableAutoGenTag = true // no date: the pages are the same each time
-			return doc.GenManTree(root, &doc.GenManHeader{Title: "MUSTER", Section: "1", Source: "Muster", Manual: "Muster"}, args[0])
+			return doc.GenManTree(root,
+				&doc.GenManHeader{Title: "MUSTER", Section: "1", Source: "Muster", Manual: "Muster"}, args[0])
 		},
 	}
 }

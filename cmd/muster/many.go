@@ -37,7 +37,8 @@ func newManyVerb(verb, short, past string) *cobra.Command {
 				return err
 			}
 			if !sel.Filters() && len(args) == 0 {
-				return usage(errors.New("name jobs, or choose them: --name, --state, --queue, --user, or --all of yours"))
+				return usage(errors.New(
+					"name jobs, or choose them: --name, --state, --queue, --user, or --all of yours"))
 			}
 			done, err := client.Connect().ActOnAll(c.Context(), &sel, verb)
 			if err != nil {

@@ -17,7 +17,8 @@ import (
 // jobs lists all jobs, also those that are over.
 func (d *daemon) jobs(args ...string) (list []api.Job) {
 	d.t.Helper()
-	if err := json.Unmarshal([]byte(d.must(append([]string{"queue", "--all", "--json"}, args...)...)), &list); err != nil {
+	if err := json.Unmarshal([]byte(d.must(append([]string{"queue", "--all", "--json"}, args...)...)),
+		&list); err != nil {
 		d.t.Fatal(err)
 	}
 	return show.Expand(list)

@@ -35,11 +35,16 @@ func TestMetrics(t *testing.T) {
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("%d %s %v", resp.StatusCode, text, err)
 	}
-	d.want(string(text), `muster_jobs{state="running"} 1`, `muster_jobs{state="pending"} 1`, `muster_gpus{state="allocated"} 2`, `muster_gpus{state="free"} 2`,
-		"muster_free_gpus 2", "muster_usable_gpus 0.8", // of five tasks one asks for one GPU and one for two; the others for four
-		"muster_gpu_allocated_ratio 0.5", `muster_queue_jobs{queue="default",state="pending"} 1`, `muster_queue_limit_gpus{queue="default"} +Inf`,
-		"muster_submissions_total 5", `muster_preemptions_total{reason="tier"} 1`, `muster_jobs_ended_total{state="completed"} 2`,
-		"muster_step_duration_seconds_count ", "muster_store_write_duration_seconds_bucket", `muster_prediction_error_seconds_count{direction="early"} 1`,
+	d.want(string(text), `muster_jobs{state="running"} 1`, `muster_jobs{state="pending"} 1`,
+		`muster_gpus{state="allocated"} 2`, `muster_gpus{state="free"} 2`,
+		// of five tasks one asks for one GPU and one for two; the others for four
+		"muster_free_gpus 2", "muster_usable_gpus 0.8",
+		"muster_gpu_allocated_ratio 0.5", `muster_queue_jobs{queue="default",state="pending"} 1`,
+		`muster_queue_limit_gpus{queue="default"} +Inf`,
+		"muster_submissions_total 5", `muster_preemptions_total{reason="tier"} 1`,
+		`muster_jobs_ended_total{state="completed"} 2`,
+		"muster_step_duration_seconds_count ", "muster_store_write_duration_seconds_bucket",
+		`muster_prediction_error_seconds_count{direction="early"} 1`,
 		`muster_http_requests_total{code="201",route="POST /v1/jobs"} 5`, "muster_ready 1", `simulated="true"`)
 	if strings.Contains(string(text), "muster_step_duration_seconds_count 0\n") {
 		t.Error("no step was counted")

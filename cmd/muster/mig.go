@@ -66,7 +66,8 @@ much, where that takes more spare GPUs than --spare.`,
 		},
 	}
 	c.Flags().StringVar(&model, "model", "H100-80GB", "GPU model")
-	c.Flags().StringVar(&profiles, "profiles", "", "only layouts of these profiles: 1g.10gb,3g.40gb, or by shape: 1g,3g (default: all but +me)")
+	c.Flags().StringVar(&profiles, "profiles", "",
+		"only layouts of these profiles: 1g.10gb,3g.40gb, or by shape: 1g,3g (default: all but +me)")
 	c.Flags().StringVar(&fit, "fit", "", "instances to lay out: 3g.40gb,3g.40gb or 2x3g.40gb")
 	slo.flags(c)
 	return c
@@ -92,7 +93,8 @@ func planLayouts(c *cobra.Command, m *cluster.GPUModel, names string) error {
 	fmt.Fprintln(w, "PROFILE\tCOMPUTE\tMEMORY\tMIB\tBEGINS AT\tMOST")
 	for i := range m.Profiles {
 		p := &m.Profiles[i]
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%d\n", p.Name, p.Compute, p.Slots, p.Memory, strings.Trim(fmt.Sprint(p.Starts), "[]"), p.Max)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%d\n", p.Name, p.Compute, p.Slots, p.Memory,
+			strings.Trim(fmt.Sprint(p.Starts), "[]"), p.Max)
 	}
 	full := m.FullLayouts(chosen)
 	kinds := map[string][]cluster.Instance{}

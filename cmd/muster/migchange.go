@@ -40,11 +40,14 @@ func planFrom(m *cluster.GPUModel, services []serving.Service, o *sloOptions) (*
 }
 
 // plan makes a plan with the headroom that was asked for, or with as much as keeps what is promised.
-func (o *sloOptions) plan(services []serving.Service, with func([]serving.Service, float64) (*serving.Plan, error)) (*serving.Plan, error) {
+func (o *sloOptions) plan(services []serving.Service, with func([]serving.Service, float64) (*serving.Plan, error)) (
+	*serving.Plan, error) {
 	if o.headroom != 0 {
 		return with(services, o.headroom)
 	}
-	plan, times, kept, err := serving.Kept(services, func(list []serving.Service) (*serving.Plan, error) { return with(list, 1) })
+	plan, times, kept, err := serving.Kept(services, func(list []serving.Service) (*serving.Plan, error) {
+		return with(list, 1)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +85,8 @@ func writeChange(w io.Writer, c *serving.Change) {
 			}
 			fmt.Fprintf(w, "%d\t%v\t%d\t%s\t\t\n", i+1, st.Do, st.GPU, text)
 		case serving.Migrate:
-			fmt.Fprintf(w, "%d\t%v\t%d\t%s@%d\t%s\tGPU %d %s@%d\n", i+1, st.Do, st.GPU, st.Profile, st.Start, c.Names[st.Service], st.From.GPU, st.From.Profile, st.From.Start)
+			fmt.Fprintf(w, "%d\t%v\t%d\t%s@%d\t%s\tGPU %d %s@%d\n", i+1, st.Do, st.GPU, st.Profile, st.Start,
+				c.Names[st.Service], st.From.GPU, st.From.Profile, st.From.Start)
 		default:
 			fmt.Fprintf(w, "%d\t%v\t%d\t%s@%d\t%s\t\n", i+1, st.Do, st.GPU, st.Profile, st.Start, c.Names[st.Service])
 		}

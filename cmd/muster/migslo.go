@@ -29,12 +29,15 @@ type sloOptions struct {
 func (o *sloOptions) flags(c *cobra.Command) {
 	c.Flags().StringVar(&o.file, "slo", "", "services to plan for: CSV with the columns service, rate, latency_ms")
 	c.Flags().StringVar(&o.measured, "measured", "", "with --slo: directory of the services' measurements")
-	c.Flags().Float64Var(&o.headroom, "headroom", 0, "with --slo: plan for so many times the rates (default: for each service as many as keep 99 % of its requests in time with Poisson arrivals)")
+	c.Flags().Float64Var(&o.headroom, "headroom", 0,
+		"with --slo: plan for so many times the rates (default: for each service as many as keep 99 % of its requests in time with Poisson arrivals)")
 	c.Flags().DurationVar(&o.play, "play", time.Minute, "with --slo: play requests for so long; 0: do not")
 	c.Flags().Uint64Var(&o.seed, "seed", 1, "with --slo: of the requests' arrivals")
 	c.Flags().StringVar(&o.out, "out", "", "with --slo: write the plan to this file, for --from")
-	c.Flags().StringVar(&o.from, "from", "", "with --slo: the plan that is deployed, as --out wrote it: keep much of it, and say the steps from it")
-	c.Flags().IntVar(&o.spare, "spare", -1, "with --from: use at most so many GPUs beside those of the larger plan; -1: as many as it takes")
+	c.Flags().StringVar(&o.from, "from", "",
+		"with --slo: the plan that is deployed, as --out wrote it: keep much of it, and say the steps from it")
+	c.Flags().IntVar(&o.spare, "spare", -1,
+		"with --from: use at most so many GPUs beside those of the larger plan; -1: as many as it takes")
 }
 
 // planServices plans services, and plays requests against the plan.
@@ -64,7 +67,8 @@ func planServices(c *cobra.Command, m *cluster.GPUModel, o *sloOptions) error {
 		fewest = fmt.Sprintf("at least %d are needed", plan.Least)
 	}
 	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s: %d services in %d instances on %d of its GPUs; %s\n\n", m.Name, len(services), len(plan.Instances), plan.GPUs, fewest)
+	fmt.Fprintf(w, "%s: %d services in %d instances on %d of its GPUs; %s\n\n", m.Name, len(services),
+		len(plan.Instances), plan.GPUs, fewest)
 	fmt.Fprintln(w, "GPU\tINSTANCE\tSERVICE\tBATCH\tPROCESSES\tREQUESTS/S\tBATCH TAKES")
 	var geometry [][]cluster.Instance
 	for i := range plan.Instances {
@@ -73,7 +77,8 @@ func planServices(c *cobra.Command, m *cluster.GPUModel, o *sloOptions) error {
 			geometry = append(geometry, nil)
 		}
 		geometry[in.GPU] = append(geometry[in.GPU], in.Instance)
-		fmt.Fprintf(w, "%d\t%s@%d\t%s\t%d\t%d\t%.0f\t%v\n", in.GPU, in.Profile, in.Start, services[in.Service].Name, in.Batch, in.Processes, in.Capacity(), in.Latency)
+		fmt.Fprintf(w, "%d\t%s@%d\t%s\t%d\t%d\t%.0f\t%v\n", in.GPU, in.Profile, in.Start, services[in.Service].Name,
+			in.Batch, in.Processes, in.Capacity(), in.Latency)
 	}
 	for _, g := range geometry {
 		slices.SortFunc(g, func(a, b cluster.Instance) int { return cmp.Compare(a.Start, b.Start) })
@@ -108,7 +113,8 @@ func writeStarts(w io.Writer, m *cluster.GPUModel, plan *serving.Plan, services 
 	in := &plan.Instances[most]
 	name := services[in.Service].Name
 	if in.Processes < 2 {
-		fmt.Fprintf(w, "Each line of the plan is a job, as %s's: muster submit --kind service --gpus %s -- ./%s\n", name, in.Profile, name)
+		fmt.Fprintf(w, "Each line of the plan is a job, as %s's: muster submit --kind service --gpus %s -- ./%s\n",
+			name, in.Profile, name)
 		return
 	}
 	var each []string
@@ -125,7 +131,8 @@ func writeServed(w *tabwriter.Writer, plan *serving.Plan, services []serving.Ser
 	if o.play == 0 {
 		fmt.Fprintln(w, "SERVICE\tRATE\tCAPACITY\tPROMISED")
 		for k := range services {
-			fmt.Fprintf(w, "%s\t%g\t%.0f\t%v\n", services[k].Name, services[k].Rate, plan.Capacity[k], services[k].Latency)
+			fmt.Fprintf(w, "%s\t%g\t%.0f\t%v\n", services[k].Name, services[k].Rate, plan.Capacity[k],
+				services[k].Latency)
 		}
 		return
 	}
@@ -135,7 +142,9 @@ func writeServed(w *tabwriter.Writer, plan *serving.Plan, services []serving.Ser
 	fmt.Fprintln(w, "SERVICE\tRATE\tCAPACITY\tPROMISED\tWORST\tLATE\tWORST\tP99\tLATE")
 	ms := func(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
 	for k := range services {
-		fmt.Fprintf(w, "%s\t%g\t%.0f\t%v\t%v\t%d of %d\t%v\t%v\t%d of %d\n", services[k].Name, services[k].Rate, plan.Capacity[k], services[k].Latency,
-			ms(even[k].Worst), even[k].Late, even[k].Requests, ms(random[k].Worst), ms(random[k].P99), random[k].Late, random[k].Requests)
+		fmt.Fprintf(w, "%s\t%g\t%.0f\t%v\t%v\t%d of %d\t%v\t%v\t%d of %d\n", services[k].Name, services[k].Rate,
+			plan.Capacity[k], services[k].Latency,
+			ms(even[k].Worst), even[k].Late, even[k].Requests, ms(random[k].Worst), ms(random[k].P99), random[k].Late,
+			random[k].Requests)
 	}
 }

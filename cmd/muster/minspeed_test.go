@@ -125,7 +125,8 @@ func TestParted(t *testing.T) {
 // take turns, in a daemon as elsewhere; config check says so.
 func TestMinSpeedEstimated(t *testing.T) {
 	t.Parallel()
-	d := shares(t, "1xA100-80GB", "{min_speed: 0.8}\nperformance: {predict: true, time_slicing: {switch: 0.02, duty: {f: 1}}, use: {h: {compute: 0.5, memory: 0.8}, k: {compute: 0.3, memory: 0.7}, l: {compute: 0.2, memory: 0.1}}}")
+	d := shares(t, "1xA100-80GB",
+		"{min_speed: 0.8}\nperformance: {predict: true, time_slicing: {switch: 0.02, duty: {f: 1}}, use: {h: {compute: 0.5, memory: 0.8}, k: {compute: 0.3, memory: 0.7}, l: {compute: 0.2, memory: 0.1}}}")
 	for _, model := range []string{"h", "k", "l"} {
 		d.must("submit", "--gpus", "0.25", "--model", model, "--", "sleep", "1000")
 	}

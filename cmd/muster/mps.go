@@ -75,14 +75,19 @@ prints these command lines alone: muster mps plan ... --commands | sh takes the 
 	f.StringVar(&model, "model", "A100-80GB", "GPU model")
 	f.StringVar(&o.services.file, "slo", "", "services to plan for: CSV with the columns service, rate, latency_ms")
 	f.StringVar(&o.services.measured, "measured", "", "directory of the services' measurements")
-	f.StringVar(&o.sizes, "sizes", "20,40,50,60,80,100", "parts into which a GPU may be divided, in per cent: each with what it leaves")
+	f.StringVar(&o.sizes, "sizes", "20,40,50,60,80,100",
+		"parts into which a GPU may be divided, in per cent: each with what it leaves")
 	f.Float64Var(&o.share.Headroom, "headroom", 1, "plan for so many times the rates")
-	f.Float64Var(&o.share.Ignore, "ignore", 0, "leave out what is left of a service's rate beside its saturated gpulets, if it is below so many requests per second (15 in gpulet's code)")
-	f.StringVar(&o.weights, "interference", "", "five weights of what services do to each other: c1,c2,c3,c4,c5 (default: nothing)")
-	f.Float64Var(&o.share.Enough, "enough", 1, "with --interference: a service has to be able to take this part of its rate (0.85 in gpulet's code); below 1 it may be late")
+	f.Float64Var(&o.share.Ignore, "ignore", 0,
+		"leave out what is left of a service's rate beside its saturated gpulets, if it is below so many requests per second (15 in gpulet's code)")
+	f.StringVar(&o.weights, "interference", "",
+		"five weights of what services do to each other: c1,c2,c3,c4,c5 (default: nothing)")
+	f.Float64Var(&o.share.Enough, "enough", 1,
+		"with --interference: a service has to be able to take this part of its rate (0.85 in gpulet's code); below 1 it may be late")
 	f.DurationVar(&o.services.play, "play", time.Minute, "play requests for so long; 0: do not")
 	f.Uint64Var(&o.services.seed, "seed", 1, "of the requests' arrivals")
-	f.StringVar(&o.start, "start", "./{service}", "what starts a service; {batch} is the size of its batches, {cycle} the longest cycle in ms")
+	f.StringVar(&o.start, "start", "./{service}",
+		"what starts a service; {batch} is the size of its batches, {cycle} the longest cycle in ms")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	f.BoolVar(&o.commands, "commands", false, "print the gpulets' command lines only, for a shell")
 	return c
@@ -161,10 +166,12 @@ func planParts(c *cobra.Command, m *cluster.GPUModel, o *mpsOptions) error {
 		o.services.play = 0 // nobody would see it
 	}
 	if sum := 2 * serving.Requests(services) * o.services.play.Seconds(); sum > mostPlayed {
-		return badUsage("--play %v: %.3g requests would be played; up to %.0g are possible: a shorter --play, or 0", o.services.play, sum, mostPlayed)
+		return badUsage("--play %v: %.3g requests would be played; up to %.0g are possible: a shorter --play, or 0",
+			o.services.play, sum, mostPlayed)
 	}
-	s := serving.SheetOf(m, plan, services, &serving.SheetOptions{Start: o.start, Measured: o.services.measured, Play: o.services.play,
-		Seed: o.services.seed, Ignore: o.share.Ignore, Interference: o.share.Slower != nil})
+	s := serving.SheetOf(m, plan, services,
+		&serving.SheetOptions{Start: o.start, Measured: o.services.measured, Play: o.services.play,
+			Seed: o.services.seed, Ignore: o.share.Ignore, Interference: o.share.Slower != nil})
 	switch {
 	case o.commands:
 		for i := range s.Gpulets {
@@ -189,7 +196,8 @@ func writeSheet(out io.Writer, s *serving.Sheet, o *mpsOptions) error {
 	if s.GPUs > s.Least {
 		fewest = fmt.Sprintf("at least %d are needed", s.Least)
 	}
-	fmt.Fprintf(w, "%s: %d services in %d gpulets on %d of its GPUs; %s\n\n", s.Model, len(s.Services), len(s.Gpulets), s.GPUs, fewest)
+	fmt.Fprintf(w, "%s: %d services in %d gpulets on %d of its GPUs; %s\n\n", s.Model, len(s.Services), len(s.Gpulets),
+		s.GPUs, fewest)
 	fmt.Fprintln(w, "GPU\tPERCENT\tSERVICE\tBATCH\tTAKES\tREQUESTS/S\tCYCLE\tAT MOST\tBUSY\tSLOWER")
 	ms := func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) + "ms" }
 	for i := range s.Gpulets {
@@ -197,10 +205,12 @@ func writeSheet(out io.Writer, s *serving.Sheet, o *mpsOptions) error {
 		for t := range g.Turns {
 			turn := &g.Turns[t]
 			if t > 0 {
-				fmt.Fprintf(w, "\t\t%s\t%d\t%s\t%.0f\t\t\t\t\n", turn.Service, turn.Batch, ms(turn.TakesMS), turn.Capacity)
+				fmt.Fprintf(w, "\t\t%s\t%d\t%s\t%.0f\t\t\t\t\n", turn.Service, turn.Batch, ms(turn.TakesMS),
+					turn.Capacity)
 				continue
 			}
-			fmt.Fprintf(w, "%d\t%d\t%s\t%d\t%s\t%.0f\t%s\t%s\t%.2f\t%.2f\n", g.GPU, g.Percent, turn.Service, turn.Batch, ms(turn.TakesMS), turn.Capacity, ms(g.CycleMS), ms(g.DutyMS), g.Busy, g.Slower)
+			fmt.Fprintf(w, "%d\t%d\t%s\t%d\t%s\t%.0f\t%s\t%s\t%.2f\t%.2f\n", g.GPU, g.Percent, turn.Service, turn.Batch,
+				ms(turn.TakesMS), turn.Capacity, ms(g.CycleMS), ms(g.DutyMS), g.Busy, g.Slower)
 		}
 	}
 	fmt.Fprintln(w)
@@ -215,8 +225,10 @@ func writeSheet(out io.Writer, s *serving.Sheet, o *mpsOptions) error {
 		fmt.Fprintln(w, "SERVICE\tRATE\tCAPACITY\tPROMISED\tWORST\tLATE\tWORST\tP99\tLATE")
 		for i := range s.Services {
 			v := &s.Services[i]
-			fmt.Fprintf(w, "%s\t%g\t%.0f\t%gms\t%s\t%d of %d\t%s\t%s\t%d of %d\n", v.Service, v.Rate, v.Capacity, v.LatencyMS,
-				ms(v.Even.WorstMS), v.Even.Late, v.Even.Requests, ms(v.Poisson.WorstMS), ms(v.Poisson.P99MS), v.Poisson.Late, v.Poisson.Requests)
+			fmt.Fprintf(w, "%s\t%g\t%.0f\t%gms\t%s\t%d of %d\t%s\t%s\t%d of %d\n", v.Service, v.Rate, v.Capacity,
+				v.LatencyMS,
+				ms(v.Even.WorstMS), v.Even.Late, v.Even.Requests, ms(v.Poisson.WorstMS), ms(v.Poisson.P99MS),
+				v.Poisson.Late, v.Poisson.Requests)
 		}
 	}
 	fmt.Fprintln(w)

@@ -40,7 +40,8 @@ func TestMPSPlanLive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	args := []string{"mps", "plan", "--slo", "slo.csv", "--measured", ".", "--sizes", "40,60", "--play", "0", "--start", stand(t, "mps-client") + " {service}"}
+	args := []string{"mps", "plan", "--slo", "slo.csv", "--measured", ".", "--sizes", "40,60", "--play", "0", "--start",
+		stand(t, "mps-client") + " {service}"}
 	var plan struct {
 		GPUs    int
 		Gpulets []struct {
@@ -72,7 +73,8 @@ func TestMPSPlanLive(t *testing.T) {
 			return strings.Count(text, "CUDA_MPS_PIPE_DIRECTORY") == len(g.Turns)
 		})
 		turns = max(turns, len(g.Turns))
-		if n := strings.Count(text, fmt.Sprintf("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=%d\n", g.Percent)); n != len(g.Turns) {
+		if n := strings.Count(text, fmt.Sprintf("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=%d\n", g.Percent)); n != len(
+			g.Turns) {
 			t.Errorf("gpulet %+v:\n%s", g, text)
 		}
 		_, device, _ := strings.Cut(text, "CUDA_MPS_PIPE_DIRECTORY=")
@@ -109,7 +111,8 @@ func TestMPSCommandsEnd(t *testing.T) {
 		{"one.csv", "cd /; (echo {service}; exit 3)", "a\n3\n"},
 		{"two.csv", "cd /; test {service} = b && sleep 600", "143\n"}, // 128 and the signal
 	} {
-		lines, errw, err := muster(t, context.Background(), "mps", "plan", "--slo", filepath.Join(dir, c.slo), "--measured", dir, "--sizes", "100", "--start", c.start, "--commands")
+		lines, errw, err := muster(t, context.Background(), "mps", "plan", "--slo", filepath.Join(dir, c.slo),
+			"--measured", dir, "--sizes", "100", "--start", c.start, "--commands")
 		if err != nil {
 			t.Fatal(err, errw)
 		}
@@ -118,7 +121,8 @@ func TestMPSCommandsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		cmd := exec.CommandContext(ctx, "sh", "-c", `muster() { while [ "$1" != -- ]; do shift; done; shift; "$@"; }; `+lines+"\necho $?")
+		cmd := exec.CommandContext(ctx, "sh", "-c",
+			`muster() { while [ "$1" != -- ]; do shift; done; shift; "$@"; }; `+lines+"\necho $?")
 		cmd.Stdout, cmd.SysProcAttr = out, &syscall.SysProcAttr{Setpgid: true}
 		err = cmd.Run()
 		cancel()

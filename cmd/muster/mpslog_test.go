@@ -15,7 +15,9 @@ func TestMPSServerBetweenLooks(t *testing.T) {
 	d := shares(t, "1xH100-80GB", "{shares: mps, mps_program: "+stand(t, "mps-control")+"}")
 	d.endMPS(1)
 	come := filepath.Join(d.dir, "come")
-	script := "while [ ! -e " + come + " ]; do sleep 0.02; done; [ $MUSTER_RESTART_COUNT != 0 ] || export SERVER_LIVES=0.4; exec " + stand(t, "mps-client")
+	script := "while [ ! -e " + come +
+		" ]; do sleep 0.02; done; [ $MUSTER_RESTART_COUNT != 0 ] || export SERVER_LIVES=0.4; exec " +
+		stand(t, "mps-client")
 	for range 2 {
 		d.must("submit", "-o", "/dev/null", "--gpus", "0.3", "--", "sh", "-c", script)
 	}

@@ -23,13 +23,16 @@ func TestFirstCommands(t *testing.T) {
 	if out := d.must("submit", "--gpus", "1", "--", "sleep", "100"); strings.Contains(out, "without a GPU") {
 		t.Errorf("a job with a GPU: %s", out)
 	}
-	out := d.must("submit", "--name", "typed", "--gpus", "a100:2", "--time", "1-02:00", "--qos", "best-effort", "--", "true")
+	out := d.must("submit", "--name", "typed", "--gpus", "a100:2", "--time", "1-02:00", "--qos", "best-effort", "--",
+		"true")
 	d.want(out, "waiting")
 	var list []api.Job
-	if err := json.Unmarshal([]byte(d.must("queue", "--name", "typed", "--json")), &list); err != nil || len(list) != 1 {
+	if err := json.Unmarshal([]byte(d.must("queue", "--name", "typed", "--json")), &list); err != nil ||
+		len(list) != 1 {
 		t.Fatalf("%v %v", err, list)
 	}
-	if s := list[0].Submission; s.GPUs != 2 || len(s.GPUTypes) != 1 || s.GPUTypes[0] != "a100" || time.Duration(s.Limit) != 26*time.Hour || s.Tier != "best-effort" {
+	if s := list[0].Submission; s.GPUs != 2 || len(s.GPUTypes) != 1 || s.GPUTypes[0] != "a100" ||
+		time.Duration(s.Limit) != 26*time.Hour || s.Tier != "best-effort" {
 		t.Errorf("understood as %+v", s)
 	}
 	for args, want := range map[string]string{
@@ -54,7 +57,8 @@ func TestFirstCommands(t *testing.T) {
 		if !strings.Contains(out, want) || code == exitOK {
 			t.Errorf("%s: exit code %d\n%s\nwant %q", args, code, out, want)
 		}
-		if usual := words[0] == "submit" && !strings.Contains(args, "nowhere") || len(words) == 1; usual && code != exitUsage {
+		if usual := words[0] == "submit" && !strings.Contains(args, "nowhere") ||
+			len(words) == 1; usual && code != exitUsage {
 			t.Errorf("%s: exit code %d, want %d", args, code, exitUsage)
 		}
 	}
@@ -79,14 +83,16 @@ func list0Node(d *daemon) string {
 func TestQueueFolds(t *testing.T) {
 	jobs := func(elements ...int) (list []api.Job) {
 		for _, i := range elements {
-			list = append(list, api.Job{ID: 12 + i, Array: 12, Index: i, State: api.StatePending, Reason: "no GPU is free"})
+			list = append(list, api.Job{ID: 12 + i, Array: 12, Index: i, State: api.StatePending,
+				Reason: "no GPU is free"})
 		}
 		return list
 	}
 	list := jobs(0, 1, 2, 3, 5)
 	list[0].State = api.StateRunning
 	list[2].Reason = "held"
-	list = append(list, api.Job{ID: 40, State: api.StatePending, Reason: "no GPU is free"}, api.Job{ID: 41, State: api.StatePending, Reason: "no GPU is free"})
+	list = append(list, api.Job{ID: 40, State: api.StatePending, Reason: "no GPU is free"},
+		api.Job{ID: 41, State: api.StatePending, Reason: "no GPU is free"})
 	var got []string
 	for _, r := range show.Fold(list) {
 		got = append(got, r.ID())
@@ -100,7 +106,8 @@ func TestQueueFolds(t *testing.T) {
 	}
 }
 
-// A table is never wider than its terminal: cells are shortened, and where eight letters a column do not fit, columns go.
+// A table is never wider than its terminal: cells are shortened, and where eight letters a column do not fit,
+// columns go.
 func TestTableFits(t *testing.T) {
 	for _, terminal := range []int{60, 24} {
 		tab := table{heads: []string{"JOB", "QUEUE", "NAME", "WHERE OR WHY"}, rows: [][]string{
@@ -112,7 +119,8 @@ func TestTableFits(t *testing.T) {
 			}
 		}
 		last := tab.rows[1]
-		if last[len(last)-2] != "short" || last[len(last)-1] != "no GPU" || !strings.HasSuffix(tab.rows[0][len(last)-2], "…") || (len(last) == 3) != (terminal == 24) {
+		if last[len(last)-2] != "short" || last[len(last)-1] != "no GPU" ||
+			!strings.HasSuffix(tab.rows[0][len(last)-2], "…") || (len(last) == 3) != (terminal == 24) {
 			t.Errorf("%q", tab.lines())
 		}
 	}
@@ -139,7 +147,8 @@ func TestArrayVerbs(t *testing.T) {
 	if out := d.must("suspend", "1"); strings.Count(out, "suspended") != 2 {
 		t.Errorf("two of three elements run:\n%s", out)
 	}
-	if out, code := d.try("requeue", "1"); code != exitFailed || !strings.Contains(out, "no element of array 1 is running") {
+	if out, code := d.try("requeue", "1"); code != exitFailed ||
+		!strings.Contains(out, "no element of array 1 is running") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	if out := d.must("resume", "1"); strings.Count(out, "running") != 2 {

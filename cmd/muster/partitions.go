@@ -50,7 +50,8 @@ func printPartitions(w io.Writer, list []api.Partition) error {
 			name += "*"
 		}
 		nodes := strings.Join(p.Nodes, ",")
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", name, p.PriorityTier, limitText(p.MaxTime), limitText(p.DefaultTime), nodes)
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", name, p.PriorityTier, limitText(p.MaxTime), limitText(p.DefaultTime),
+			nodes)
 	}
 	return t.Flush()
 }

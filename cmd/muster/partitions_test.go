@@ -16,7 +16,8 @@ func TestPrintPartitions(t *testing.T) {
 		want []string
 	}{
 		{nil, []string{"no partitions"}},
-		{[]api.Partition{{Name: "batch", Default: true, Nodes: []string{"n1", "n2"}, MaxTime: 8 * hour, DefaultTime: hour},
+		{[]api.Partition{{Name: "batch", Default: true, Nodes: []string{"n1", "n2"}, MaxTime: 8 * hour,
+			DefaultTime: hour},
 			{Name: "urgent", Nodes: []string{"n1"}, PriorityTier: 10}},
 			[]string{"PARTITION", "batch*", "8h", "1h", "n1,n2", "urgent", "10"}},
 	} {

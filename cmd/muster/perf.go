@@ -62,7 +62,10 @@ func writeSpeeds(out io.Writer, s *api.Speeds) error {
 	same := func(a, b *api.Pace) bool { return a.Model == b.Model && a.GPUs == b.GPUs && a.Unit == b.Unit }
 	var speed, scale, pairs strings.Builder
 	written := map[string]bool{}
-	slices.SortStableFunc(s.Paces, func(a, b api.Pace) int { return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Unit, b.Unit)) }) // samples before steps
+	// samples before steps
+	slices.SortStableFunc(s.Paces, func(a, b api.Pace) int {
+		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Unit, b.Unit))
+	})
 	for i := 0; i < len(s.Paces); {
 		n := i + 1
 		for n < len(s.Paces) && same(&s.Paces[i], &s.Paces[n]) {
@@ -71,7 +74,8 @@ func writeSpeeds(out io.Writer, s *api.Speeds) error {
 		list := s.Paces[i:n]
 		i = n
 		if written[list[0].Model] { // a table has one row for each
-			fmt.Fprintf(&speed, "  # %s was also measured with %d GPUs for each task, in %s\n", list[0].Model, list[0].GPUs, list[0].Unit)
+			fmt.Fprintf(&speed, "  # %s was also measured with %d GPUs for each task, in %s\n", list[0].Model,
+				list[0].GPUs, list[0].Unit)
 			continue
 		}
 		written[list[0].Model] = true
@@ -81,7 +85,8 @@ func writeSpeeds(out io.Writer, s *api.Speeds) error {
 	for _, p := range s.Pairs {
 		fmt.Fprintf(&pairs, "  %s: %.3g\n", yamlName(p.Model+"/"+p.Beside), p.Speed)
 	}
-	for _, part := range []struct{ name, text string }{{"speed", speed.String()}, {"scale", scale.String()}, {"pairs", pairs.String()}} {
+	for _, part := range []struct{ name, text string }{{"speed", speed.String()}, {"scale", scale.String()},
+		{"pairs", pairs.String()}} {
 		if part.text != "" {
 			fmt.Fprintf(out, "%s:\n%s", part.name, part.text)
 		}
@@ -111,7 +116,8 @@ func writeSpeed(out *strings.Builder, list []api.Pace) {
 			notes = append(notes, fmt.Sprintf("%.4g %s/s in %s", p.Pace, p.Unit, several(p.Runs, "run")))
 		}
 	}
-	fmt.Fprintf(out, "  %s: {%s}   # with %s of %s: %s\n", yamlName(list[0].Model), strings.Join(cells, ", "), several(tasks, "task"), several(list[0].GPUs, "GPU"), strings.Join(notes, ", "))
+	fmt.Fprintf(out, "  %s: {%s}   # with %s of %s: %s\n", yamlName(list[0].Model), strings.Join(cells, ", "),
+		several(tasks, "task"), several(list[0].GPUs, "GPU"), strings.Join(notes, ", "))
 }
 
 // writeScale writes how fast it is with each number of tasks on the GPU model on which most
@@ -139,7 +145,8 @@ func writeScale(out *strings.Builder, list []api.Pace) {
 			cells = append(cells, fmt.Sprintf("%d: %.3g", p.Tasks, p.Pace/most))
 		}
 	}
-	fmt.Fprintf(out, "  %s: {%s}   # on %s, of jobs that ask for %d tasks\n", yamlName(list[0].Model), strings.Join(cells, ", "), gpu, largest)
+	fmt.Fprintf(out, "  %s: {%s}   # on %s, of jobs that ask for %d tasks\n", yamlName(list[0].Model),
+		strings.Join(cells, ", "), gpu, largest)
 }
 
 // yamlName is a name as YAML takes it for one.
@@ -196,7 +203,10 @@ func pairText(t *perf.Table, p perf.Pair) string {
 		why = "listed"
 	} else if _, ok := t.Pairs[p]; ok {
 		why = "estimated"
-	} else if slices.ContainsFunc([]perf.Pair{{p[0], "*"}, {"*", p[1]}, {"*", "*"}}, func(q perf.Pair) bool { _, ok := t.Pairs[q]; return ok }) {
+	} else if slices.ContainsFunc([]perf.Pair{{p[0], "*"}, {"*", p[1]}, {"*", "*"}}, func(q perf.Pair) bool {
+		_, ok := t.Pairs[q]
+		return ok
+	}) {
 		why = "listed for any"
 	}
 	v := perf.Belief{Model: t}.Pair(p[0], p[1])

@@ -16,13 +16,16 @@ func TestPerfCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := ok(t, "perf", "check", file, "a/b", "c/b", "n/a", "a/z", "x/y")
-	for _, want := range []string{"7 pairs are estimated", "like models", "linear", "roofline", "a keeps 0.50 of its speed beside b: listed", "c keeps 0.50 of its speed beside b: estimated",
-		"n keeps 0.77 of its speed beside a: estimated", "a keeps 0.30 of its speed beside z: listed for any", "x keeps 1.00 of its speed beside y: not known"} {
+	for _, want := range []string{"7 pairs are estimated", "like models", "linear", "roofline",
+		"a keeps 0.50 of its speed beside b: listed", "c keeps 0.50 of its speed beside b: estimated",
+		"n keeps 0.77 of its speed beside a: estimated", "a keeps 0.30 of its speed beside z: listed for any",
+		"x keeps 1.00 of its speed beside y: not known"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not said:\n%s", want, out)
 		}
 	}
-	if _, _, err := muster(t, context.Background(), "perf", "check", file, "ab"); err == nil || !strings.Contains(err.Error(), "want job/neighbour") {
+	if _, _, err := muster(t, context.Background(), "perf", "check", file, "ab"); err == nil ||
+		!strings.Contains(err.Error(), "want job/neighbour") {
 		t.Errorf("a pair that is none: %v", err)
 	}
 }

@@ -41,10 +41,12 @@ func TestPoliciesLive(t *testing.T) {
 		{"e-las:thresholds=2,T0=1s", []string{"100 --gpus 4", "10 --gpus 4"}, "preempted"},
 		{"qssf", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},
 		{"lucid", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},
-		{"lucid:profile=new,limit=1s", []string{"100 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "preempted"}, // once: then it waits with the others
+		// once: then it waits with the others
+		{"lucid:profile=new,limit=1s", []string{"100 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "preempted"},
 		{"sched2", []string{"20 --gpus 4 --estimate 5s", "10 --gpus 2", "5 --gpus 2 --estimate 1s"}, "left alone"},
 		{"antman", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2 --tier best-effort"}, "left alone"},
-		{"salus", []string{"20 --gpus 4 --gpu-mem 20GiB --gpu-mem-resident 2GiB", "10 --gpus 4 --gpu-mem 20GiB --gpu-mem-resident 2GiB", "5 --gpus 2"}, "left alone"},
+		{"salus", []string{"20 --gpus 4 --gpu-mem 20GiB --gpu-mem-resident 2GiB",
+			"10 --gpus 4 --gpu-mem 20GiB --gpu-mem-resident 2GiB", "5 --gpus 2"}, "left alone"},
 		{"miso", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 1"}, "left alone"}, // no GPU can be divided here
 		{"themis:lease=1s", []string{"100 --gpus 4 --estimate 5s", "10 --gpus 4 --estimate 500ms"}, "preempted"},
 		{"astraea:lease=1s", []string{"100 --gpus 4", "10 --gpus 4"}, "preempted"},
@@ -54,18 +56,26 @@ func TestPoliciesLive(t *testing.T) {
 		{"srsf", []string{"100 --gpus 4 --estimate 60s", "10 --gpus 4 --estimate 1s"}, "preempted"},
 		{"gandiva:round=1s,pack=false", []string{"100 --gpus 4", "20 --gpus 4"}, "preempted"},
 		{"gandiva:round=1s,pack=false,overhead=0.5", []string{"100 --gpus 4", "20 --gpus 4"}, "preempted"},
-		{"gandiva:round=1s,probe=3s", []string{"150 --gpus 4", "150 --gpus 4"}, "left alone"}, // together from the second second on
+		// together from the second second on
+		{"gandiva:round=1s,probe=3s", []string{"150 --gpus 4", "150 --gpus 4"}, "left alone"},
 		{"muri:round=1s,group=1", []string{"100 --gpus 4", "20 --gpus 4"}, "preempted"},
-		{"afs", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
-		{"optimus:round=1s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
-		{"lyra", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "10 --gpus 3", "20 --gpus 1 --min-tasks 1 --max-tasks 2"}, "resized"},
-		{"pollux:round=1s,restart=0s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
-		{"sia:round=1s,restart=0s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
+		{"afs", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"},
+			"resized"},
+		{"optimus:round=1s",
+			[]string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
+		{"lyra", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "10 --gpus 3",
+			"20 --gpus 1 --min-tasks 1 --max-tasks 2"}, "resized"},
+		{"pollux:round=1s,restart=0s",
+			[]string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
+		{"sia:round=1s,restart=0s",
+			[]string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
 		{"elasticflow:slot=1s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4 --estimate 8s --deadline now+600",
 			"20 --gpus 1 --min-tasks 1 --max-tasks 4 --estimate 2s --deadline now+600"}, "resized"},
-		{"chronus:lease=1s,first=most", []string{"100 --gpus 4", "10 --gpus 4 --estimate 1s --deadline now+60"}, "preempted"},
-		{"hypersched:rung=0s,overhead=0s,hold=0s,check=1s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4 --priority 1 --deadline now+60",
-			"20 --gpus 1 --min-tasks 1 --max-tasks 2 --priority 2 --deadline now+60"}, "resized"},
+		{"chronus:lease=1s,first=most", []string{"100 --gpus 4", "10 --gpus 4 --estimate 1s --deadline now+60"},
+			"preempted"},
+		{"hypersched:rung=0s,overhead=0s,hold=0s,check=1s",
+			[]string{"100 --gpus 1 --min-tasks 1 --max-tasks 4 --priority 1 --deadline now+60",
+				"20 --gpus 1 --min-tasks 1 --max-tasks 2 --priority 2 --deadline now+60"}, "resized"},
 	} {
 		t.Run(c.policy, func(t *testing.T) {
 			t.Parallel()
@@ -76,7 +86,8 @@ func TestPoliciesLive(t *testing.T) {
 
 func playLive(t *testing.T, policy string, jobs []string, want string) {
 	t.Helper()
-	d, _ := configured(t, "4xH100-80GB", "policy: '"+policy+"'\nqueues: [{name: a}, {name: b}, {name: default}]\npartitions: [{name: main, default: true}, {name: new}]\n")
+	d, _ := configured(t, "4xH100-80GB",
+		"policy: '"+policy+"'\nqueues: [{name: a}, {name: b}, {name: default}]\npartitions: [{name: main, default: true}, {name: new}]\n")
 	var ids []string
 	for i, line := range jobs {
 		steps, args, _ := strings.Cut(line, " ")
@@ -86,7 +97,8 @@ func playLive(t *testing.T, policy string, jobs []string, want string) {
 		}
 		id := strconv.Itoa(i + 1)
 		ids = append(ids, id)
-		d.must(append(append([]string{"submit", "-o", "/dev/null"}, strings.Fields(args)...), "--", "sh", "-c", fmt.Sprintf(worker, n, n))...)
+		d.must(append(append([]string{"submit", "-o", "/dev/null"}, strings.Fields(args)...), "--", "sh", "-c",
+			fmt.Sprintf(worker, n, n))...)
 		if i == 0 {
 			d.untilSays(`"state": "running"`, "show", "1")
 		}
@@ -121,7 +133,8 @@ func kept(t *testing.T, show string) {
 	if err := json.Unmarshal([]byte(show), &job); err != nil {
 		t.Fatalf("%v: %s", err, show)
 	}
-	if job.Answer != "accepted" || job.Ended.IsZero() || job.Spec.Deadline.IsZero() || job.Ended.After(job.Spec.Deadline) {
+	if job.Answer != "accepted" || job.Ended.IsZero() || job.Spec.Deadline.IsZero() ||
+		job.Ended.After(job.Spec.Deadline) {
 		t.Errorf("answered %q, due at %v, ended at %v", job.Answer, job.Spec.Deadline, job.Ended)
 	}
 }
@@ -154,7 +167,8 @@ func TestDividedLive(t *testing.T) {
 	t.Parallel()
 	d, _ := configured(t, "1xA100-80GB/0:3g.40gb@4,2g.20gb@0", "policy: miso\n")
 	script := func(name, memory string) string {
-		text := "#!/bin/sh\n#MUSTER --gpus=1 --gpu-memory=" + memory + "\nenv | grep CUDA_VISIBLE\ntrap 'exit 0' TERM\nwhile [ ! -e go ]; do sleep 0.05; done\n"
+		text := "#!/bin/sh\n#MUSTER --gpus=1 --gpu-memory=" + memory +
+			"\nenv | grep CUDA_VISIBLE\ntrap 'exit 0' TERM\nwhile [ ! -e go ]; do sleep 0.05; done\n"
 		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +180,8 @@ func TestDividedLive(t *testing.T) {
 	d.untilSays("CUDA_VISIBLE_DEVICES=MIG-simulated-0-3g.40gb-4", "logs", "1")
 	d.untilSays("CUDA_VISIBLE_DEVICES=MIG-simulated-0-2g.20gb-0", "logs", "2")
 	d.untilSays("policy miso gives it nothing for now", "why", "3")
-	if out, code := d.try("submit", script("large.sh", "60G")); code == 0 || !strings.Contains(out, "even the empty cluster") {
+	if out, code := d.try("submit", script("large.sh", "60G")); code == 0 ||
+		!strings.Contains(out, "even the empty cluster") {
 		t.Errorf("more memory than any instance has: %d\n%s", code, out)
 	}
 	if err := os.WriteFile(filepath.Join(d.dir, "go"), nil, 0o600); err != nil {
@@ -181,9 +196,11 @@ func TestDividedLive(t *testing.T) {
 func TestPackedLive(t *testing.T) {
 	t.Parallel()
 	d, _ := configured(t, "4xH100-80GB", "policy: 'lucid:pack=always'\nperformance: {pairs: {'*/*': 0.96}}\n")
-	d.must("submit", "--gpus", "4", "-o", "/dev/null", "--estimate", "1h", "--", "sh", "-c", "while [ ! -e "+d.dir+"/first ]; do sleep 0.1; done")
+	d.must("submit", "--gpus", "4", "-o", "/dev/null", "--estimate", "1h", "--", "sh", "-c",
+		"while [ ! -e "+d.dir+"/first ]; do sleep 0.1; done")
 	d.untilSays(`"state": "running"`, "show", "1")
-	d.must("submit", "--gpus", "4", "-o", "/dev/null", "--estimate", "1h", "--", "sh", "-c", "while [ ! -e "+d.dir+"/second ]; do sleep 0.1; done")
+	d.must("submit", "--gpus", "4", "-o", "/dev/null", "--estimate", "1h", "--", "sh", "-c",
+		"while [ ! -e "+d.dir+"/second ]; do sleep 0.1; done")
 	d.untilSays(`"state": "running"`, "show", "2")
 	d.want(d.must("why", "2"), "beside job 1")
 	d.want(d.must("why", "1"), "beside job 2")
@@ -214,10 +231,12 @@ func TestPackedLive(t *testing.T) {
 // are stopped where that is needed and go on beside others from their checkpoints.
 func TestInterleavedLive(t *testing.T) {
 	t.Parallel()
-	d, _ := configured(t, "4xH100-80GB", "policy: 'muri:round=1s'\nperformance: {stages: {load: [10, 1], compute: [1, 10]}}\n")
+	d, _ := configured(t, "4xH100-80GB",
+		"policy: 'muri:round=1s'\nperformance: {stages: {load: [10, 1], compute: [1, 10]}}\n")
 	const steps = 120
 	for i, model := range []string{"load", "compute", "load", "compute"} {
-		d.must("submit", "--gpus", "2", "--model", model, "-o", "/dev/null", "--", "sh", "-c", fmt.Sprintf(worker, steps, steps))
+		d.must("submit", "--gpus", "2", "--model", model, "-o", "/dev/null", "--", "sh", "-c",
+			fmt.Sprintf(worker, steps, steps))
 		if i < 2 {
 			d.untilSays(`"state": "running"`, "show", strconv.Itoa(i+1))
 		}
@@ -237,7 +256,8 @@ func TestInterleavedLive(t *testing.T) {
 // at a round, neither is stopped, and both take every step once.
 func TestSpaceSharingLive(t *testing.T) {
 	t.Parallel()
-	d, _ := configured(t, "4xH100-80GB", "policy: 'gavel:space_sharing=true,round=1s'\nperformance: {pairs: {'*/*': 0.9}}\n")
+	d, _ := configured(t, "4xH100-80GB",
+		"policy: 'gavel:space_sharing=true,round=1s'\nperformance: {pairs: {'*/*': 0.9}}\n")
 	const steps = 80
 	for i := range 2 {
 		d.must("submit", "--gpus", "4", "-o", "/dev/null", "--", "sh", "-c", fmt.Sprintf(worker, steps, steps))
@@ -266,14 +286,17 @@ func answersLive(t *testing.T, policy string) {
 	t.Parallel()
 	d, _ := configured(t, "2xH100-80GB", "policy: '"+policy+"'\n")
 	run := "while [ ! -e " + filepath.Join(d.dir, "go") + " ]; do sleep 0.05; done"
-	d.want(d.must("submit", "--gpus", "2", "--estimate", "2s", "--deadline", "now+60", "-o", "/dev/null", "--", "sh", "-c", run),
+	d.want(d.must("submit", "--gpus", "2", "--estimate", "2s", "--deadline", "now+60", "-o", "/dev/null", "--", "sh",
+		"-c", run),
 		"its deadline is accepted")
-	d.want(d.must("submit", "--gpus", "2", "--estimate", "2h", "--deadline", "now+60", "-o", "/dev/null", "--", "true"), "its deadline cannot be promised")
+	d.want(d.must("submit", "--gpus", "2", "--estimate", "2h", "--deadline", "now+60", "-o", "/dev/null", "--", "true"),
+		"its deadline cannot be promised")
 	d.want(d.must("why", "1"), "its deadline is accepted")
 	d.write("go", "")
 	d.must("wait", "1", "2")
 	d.want(d.must("show", "1"), `"deadline_answer": "accepted"`, `"state": "completed"`)
-	if out, code := d.try("submit", "--deadline", "soon", "--", "true"); code != exitUsage || !strings.Contains(out, "--deadline") {
+	if out, code := d.try("submit", "--deadline", "soon", "--", "true"); code != exitUsage ||
+		!strings.Contains(out, "--deadline") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	d.replays()
@@ -286,7 +309,8 @@ func TestDividedAnewLive(t *testing.T) {
 	t.Parallel()
 	d, _ := configured(t, "1xH100-80GB", "policy: miso\nsharing: {mig: dynamic}\n")
 	for _, flag := range []string{"go1", "go2"} {
-		d.must("submit", "--gpus", "1", "--", "sh", "-c", "trap 'exit 0' USR1 TERM; env | grep CUDA_VISIBLE; while [ ! -e "+flag+" ]; do sleep 0.05; done")
+		d.must("submit", "--gpus", "1", "--", "sh", "-c",
+			"trap 'exit 0' USR1 TERM; env | grep CUDA_VISIBLE; while [ ! -e "+flag+" ]; do sleep 0.05; done")
 		if flag == "go1" {
 			d.untilSays("MIG-simulated-0-7g.80gb-0", "logs", "1")
 		}
@@ -314,7 +338,8 @@ func TestDividedAnewLive(t *testing.T) {
 func TestLearnedLive(t *testing.T) {
 	t.Parallel()
 	d, _ := configured(t, "4xH100-80GB", "policy: sched2\nplace: meta-rl\n")
-	d.must("submit", "--gpus", "4", "--estimate", "1h", "-o", "/dev/null", "--", "sh", "-c", "while [ ! -e "+d.dir+"/go ]; do sleep 0.1; done")
+	d.must("submit", "--gpus", "4", "--estimate", "1h", "-o", "/dev/null", "--", "sh", "-c",
+		"while [ ! -e "+d.dir+"/go ]; do sleep 0.1; done")
 	d.untilSays("the network chose it among 1 things", "why", "1")
 	d.must("submit", "--gpus", "2", "-o", "/dev/null", "--", "true")
 	d.want(d.must("why", "2"), "policy sched2 gives it nothing for now")

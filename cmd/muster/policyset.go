@@ -34,10 +34,12 @@ func newPolicyShow() *cobra.Command {
 			w := c.OutOrStdout()
 			fmt.Fprintf(w, "%s\n  since %s, set by %s\n", p.Text(), p.Since.Local().Format(time.DateTime), p.By)
 			if p.Live {
-				fmt.Fprintf(w, "  configured: %s (muster policy set --from-config goes back to it)\n", p.Configured.Text())
+				fmt.Fprintf(w, "  configured: %s (muster policy set --from-config goes back to it)\n",
+					p.Configured.Text())
 			}
 			if g := p.Guard; g != nil {
-				fmt.Fprintf(w, "  guarded until %s: if %s would have been better by %g %% of %s, it comes back\n", g.Until.Local().Format(time.DateTime),
+				fmt.Fprintf(w, "  guarded until %s: if %s would have been better by %g %% of %s, it comes back\n",
+					g.Until.Local().Format(time.DateTime),
 					g.Against.Text(), 100*g.Bound, g.Objective)
 				if g.Text != "" {
 					fmt.Fprintf(w, "  the last look: %s\n", g.Text)
@@ -59,7 +61,8 @@ func newPolicySet() *cobra.Command {
 	var guard api.PolicyGuard
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "set [POLICY[:knob=value,...]]", Short: "Change the policy of the daemon; running jobs continue", Args: cobra.MaximumNArgs(1),
+		Use: "set [POLICY[:knob=value,...]]", Short: "Change the policy of the daemon; running jobs continue",
+		Args: cobra.MaximumNArgs(1),
 		Long: "The change counts from the next decision on and survives a restart of the daemon. It counts until the configuration\n" +
 			"(file or flags) says something else of policy, place or backfill than it does now: the last to speak wins.\n" +
 			"A policy that preempts may take devices from running jobs at once: --dry-run says from whom. Only operators may.",
@@ -85,13 +88,18 @@ func newPolicySet() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&r.Place, "place", "", "where: a placer (muster policy list); as it is if empty")
-	c.Flags().StringVar(&r.Backfill, "backfill", "", "none, skip, easy or conservative; own: as the policy wants it; as it is if empty")
+	c.Flags().StringVar(&r.Backfill, "backfill", "",
+		"none, skip, easy or conservative; own: as the policy wants it; as it is if empty")
 	c.Flags().BoolVar(&r.FromConfig, "from-config", false, "go back to what the configuration says")
 	c.Flags().BoolVar(&r.DryRun, "dry-run", false, "change nothing: say what would happen")
-	c.Flags().TextVar(&guard.For, "guard", api.Duration(0), "for so long the policy before continues as a shadow, and comes back if it would have done better")
-	c.Flags().TextVar(&guard.Every, "guard-every", api.Duration(0), "how often that is looked at; 10m if it is not given")
-	c.Flags().StringVar(&guard.Objective, "guard-objective", "", "by what it is judged, as in muster tune; mean-jct if it is not given")
-	c.Flags().Float64Var(&guard.Bound, "guard-bound", 0, "by what part the policy before has to be better; 0.05 if it is not given")
+	c.Flags().TextVar(&guard.For, "guard", api.Duration(0),
+		"for so long the policy before continues as a shadow, and comes back if it would have done better")
+	c.Flags().TextVar(&guard.Every, "guard-every", api.Duration(0),
+		"how often that is looked at; 10m if it is not given")
+	c.Flags().StringVar(&guard.Objective, "guard-objective", "",
+		"by what it is judged, as in muster tune; mean-jct if it is not given")
+	c.Flags().Float64Var(&guard.Bound, "guard-bound", 0,
+		"by what part the policy before has to be better; 0.05 if it is not given")
 	c.Flags().IntVar(&guard.Jobs, "guard-jobs", 0, "the fewest jobs to judge by; 20 if it is not given")
 	c.Flags().BoolVar(&asJSON, "json", false, "JSON")
 	return c
@@ -124,7 +132,8 @@ func tellEffects(w io.Writer, v *api.PolicyChange) error {
 	}
 	for i := range v.Starts {
 		j := &v.Starts[i]
-		fmt.Fprintf(t, "  job %d\t%s\t%s\t%g GPUs\tnow %s\n", j.Job, j.Name, j.User, j.GPUs, inLine(j.Before, j.ExpectedBefore))
+		fmt.Fprintf(t, "  job %d\t%s\t%s\t%g GPUs\tnow %s\n", j.Job, j.Name, j.User, j.GPUs,
+			inLine(j.Before, j.ExpectedBefore))
 	}
 	if len(v.Preempted) == 0 {
 		fmt.Fprintln(t, "no job would be preempted")

@@ -18,7 +18,8 @@ type runProfiles struct{ cpu, memory string }
 
 func (p *runProfiles) register(fl *pflag.FlagSet) {
 	fl.StringVar(&p.cpu, "cpuprofile", "", "write to this file where processor time went (go tool pprof FILE)")
-	fl.StringVar(&p.memory, "memprofile", "", "write to this file who allocated how much memory, and what is left of it at the end (go tool pprof -sample_index=alloc_space FILE)")
+	fl.StringVar(&p.memory, "memprofile", "",
+		"write to this file who allocated how much memory, and what is left of it at the end (go tool pprof -sample_index=alloc_space FILE)")
 }
 
 // during runs a command and writes the profiles that are asked for, also if it fails:
@@ -48,7 +49,9 @@ func (p *runProfiles) during(run func() error) (err error) {
 	}
 	if p.memory != "" {
 		runtime.GC() // what is left is counted at collections
-		err = errors.Join(err, named("--memprofile", writeFile(p.memory, func(w io.Writer) error { return pprof.Lookup("allocs").WriteTo(w, 0) })))
+		err = errors.Join(err,
+			named("--memprofile",
+				writeFile(p.memory, func(w io.Writer) error { return pprof.Lookup("allocs").WriteTo(w, 0) })))
 	}
 	return err
 }

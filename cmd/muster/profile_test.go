@@ -42,23 +42,27 @@ func TestProfiles(t *testing.T) {
 	dir := t.TempDir()
 	cpu, memory := filepath.Join(dir, "cpu"), filepath.Join(dir, "memory")
 	ok(t, "sim", "--demo", "--policies", "las", "--cpuprofile", cpu, "--memprofile", memory)
-	for _, want := range []struct{ path, text string }{{cpu, "nanoseconds"}, {memory, "alloc_space"}, {memory, "inuse_space"}, {memory, "muster-gpu/muster/engine."}} {
+	for _, want := range []struct{ path, text string }{{cpu, "nanoseconds"}, {memory, "alloc_space"},
+		{memory, "inuse_space"}, {memory, "muster-gpu/muster/engine."}} {
 		if !bytes.Contains(pprofText(t, want.path), []byte(want.text)) {
 			t.Errorf("%s has no %q", want.path, want.text)
 		}
 	}
 	cpu = filepath.Join(dir, "failed")
-	if _, _, err := muster(t, context.Background(), "sim", "--demo", "--policies", "none-such", "--cpuprofile", cpu); err == nil {
+	if _, _, err := muster(t, context.Background(), "sim", "--demo", "--policies", "none-such", "--cpuprofile",
+		cpu); err == nil {
 		t.Error("an unknown policy is taken")
 	}
 	if !bytes.Contains(pprofText(t, cpu), []byte("nanoseconds")) {
 		t.Error("a run that failed left no profile")
 	}
-	if _, _, err := muster(t, context.Background(), "sim", "--demo", "--limit", "20", "--cpuprofile", cpu, "--memprofile", cpu); err == nil || !strings.Contains(err.Error(), "two files") {
+	if _, _, err := muster(t, context.Background(), "sim", "--demo", "--limit", "20", "--cpuprofile", cpu,
+		"--memprofile", cpu); err == nil || !strings.Contains(err.Error(), "two files") {
 		t.Errorf("one file for both: %v", err)
 	}
 	for _, flag := range []string{"--cpuprofile", "--memprofile"} {
-		_, _, err := muster(t, context.Background(), "sim", "--demo", "--limit", "20", flag, filepath.Join(dir, "no", "such", "folder"))
+		_, _, err := muster(t, context.Background(), "sim", "--demo", "--limit", "20", flag,
+			filepath.Join(dir, "no", "such", "folder"))
 		if !errors.Is(err, os.ErrNotExist) || !bytes.Contains([]byte(err.Error()), []byte(flag)) {
 			t.Errorf("%s to a folder that is not there: %v", flag, err)
 		}

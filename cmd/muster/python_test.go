@@ -53,7 +53,8 @@ func TestPythonClient(t *testing.T) {
 func TestExamplesAreParsed(t *testing.T) {
 	exe, _, examples := python(t)
 	for _, name := range []string{"plain", "pytorch"} {
-		out, err := exec.Command(exe, "-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())", filepath.Join(examples, name, "train.py")).CombinedOutput()
+		out, err := exec.Command(exe, "-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())",
+			filepath.Join(examples, name, "train.py")).CombinedOutput()
 		if err != nil {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
@@ -68,9 +69,11 @@ func TestTrainingSurvivesBitForBit(t *testing.T) {
 	d := startDaemon(t, "1xH100-80GB")
 	train := func(out, pause string) []string {
 		return []string{"--gpus", "1", "-e", "PYTHONPATH=" + client, "-e", "PYTHONDONTWRITEBYTECODE=1", "--", exe,
-			filepath.Join(examples, "plain", "train.py"), "--steps", "400", "--every", "50", "--pause", pause, "--out", out}
+			filepath.Join(examples, "plain", "train.py"), "--steps", "400", "--every", "50", "--pause", pause, "--out",
+			out}
 	}
-	d.want(d.must(append([]string{"run"}, train("whole.json", "0")...)...), "begins at step 0, start 1", "finished at step 400")
+	d.want(d.must(append([]string{"run"}, train("whole.json", "0")...)...), "begins at step 0, start 1",
+		"finished at step 400")
 	d.must(append([]string{"submit", "-o", "parts.out"}, train("parts.json", "0.01")...)...) // job 2
 	for k := range 2 {
 		d.eventually(fmt.Sprintf("start %d", k+1), func() bool {
@@ -102,7 +105,8 @@ func TestTrainingSurvivesBitForBit(t *testing.T) {
 func TestFinishedBeforeItIsAsked(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
-	script := `trap 'exit 0' TERM; mkfifo never; echo '{"finished": true}' >> $MUSTER_PROGRESS; : > said; read x <> never` // a shell that forks blocks signals for a moment
+	// a shell that forks blocks signals for a moment
+	script := `trap 'exit 0' TERM; mkfifo never; echo '{"finished": true}' >> $MUSTER_PROGRESS; : > said; read x <> never`
 	d.must("submit", "--gpus", "1", "--", "sh", "-c", script)
 	d.eventually("job 1", func() bool { _, err := os.Stat(filepath.Join(d.dir, "said")); return err == nil })
 	d.must("run", "--gpus", "1", "--tier", "critical", "--", "true")
@@ -120,7 +124,10 @@ test $MUSTER_RESTART_COUNT = 0 || exit 0; touch started.$MUSTER_JOB_ID; while :;
 	for id, want := range []string{`"preemptions": 0`, `"preemptions": 1`} {
 		job := fmt.Sprint(2*id + 1)
 		d.must("submit", "--gpus", "1", "--", "sh", "-c", script)
-		d.eventually("job "+job, func() bool { _, err := os.Stat(filepath.Join(d.dir, "started."+job)); return err == nil })
+		d.eventually("job "+job, func() bool {
+			_, err := os.Stat(filepath.Join(d.dir, "started."+job))
+			return err == nil
+		})
 		if out, code := d.try("run", "--gpus", "1", "--tier", "critical", "--", "true"); code != 0 {
 			t.Fatalf("exit code %d\n%s", code, out)
 		}

@@ -37,8 +37,8 @@ func instant(at *time.Time) string {
 	return at.Local().Format("2006-01-02T15:04:05")
 }
 
-// expectedText is when a waiting job is expected to start: "from" where that is at the earliest, "by" where those ahead would
-// run to their time limits.
+// expectedText is when a waiting job is expected to start: "from" where that is at the earliest, "by" where
+// those ahead would run to their time limits.
 func expectedText(j *api.Job) string {
 	switch {
 	case j.Expected == nil:
@@ -100,35 +100,71 @@ func gpus(j *api.Job) float64 {
 
 // columns are what muster queue -o can show.
 var columns = []column{
-	{"job", "JOB", func(j *api.Job) string { return strconv.Itoa(j.ID) }, func(j *api.Job) float64 { return float64(j.ID) }},
+	{"job", "JOB", func(j *api.Job) string {
+		return strconv.Itoa(j.ID)
+	}, func(j *api.Job) float64 { return float64(j.ID) }},
 	{"name", "NAME", func(j *api.Job) string { return j.Submission.Name }, nil},
 	{"user", "USER", func(j *api.Job) string { return j.User }, nil},
 	{"queue", "QUEUE", func(j *api.Job) string { return j.Submission.Queue }, nil},
 	{"gpus", "GPUS", func(j *api.Job) string { return gpuCount(j) }, gpus},
 	{"state", "STATE", func(j *api.Job) string { return j.State }, nil},
-	{"time", "TIME", func(j *api.Job) string { return spanText(span(j)) }, func(j *api.Job) float64 { return float64(span(j)) }},
+	{"time", "TIME", func(j *api.Job) string {
+		return spanText(span(j))
+	}, func(j *api.Job) float64 { return float64(span(j)) }},
 	{"where", "WHERE OR WHY", where, nil},
-	{"waited", "WAITED", func(j *api.Job) string { return spanText(j.Waited) }, func(j *api.Job) float64 { return float64(j.Waited) }},
-	{"ran", "RAN", func(j *api.Job) string { return spanText(j.Ran) }, func(j *api.Job) float64 { return float64(j.Ran) }},
-	{"limit", "LIMIT", func(j *api.Job) string { return limitText(j.Submission.Limit) }, func(j *api.Job) float64 { return float64(j.Submission.Limit) }},
-	{"estimate", "ESTIMATE", func(j *api.Job) string { return limitText(j.Submission.Estimate) }, func(j *api.Job) float64 { return float64(j.Submission.Estimate) }},
-	{"submitted", "SUBMITTED", func(j *api.Job) string { return instant(&j.Submitted) }, func(j *api.Job) float64 { return seconds(&j.Submitted) }},
-	{"started", "STARTED", func(j *api.Job) string { return instant(j.Started) }, func(j *api.Job) float64 { return seconds(j.Started) }},
-	{"ended", "ENDED", func(j *api.Job) string { return instant(j.Ended) }, func(j *api.Job) float64 { return seconds(j.Ended) }},
-	{"expected", "EXPECTED", func(j *api.Job) string { return expectedText(j) }, func(j *api.Job) float64 { return seconds(j.Expected) }},
-	{"end", "EXPECTED END", func(j *api.Job) string { return instant(j.ExpectedEnd) }, func(j *api.Job) float64 { return seconds(j.ExpectedEnd) }},
-	{"position", "POSITION", func(j *api.Job) string { return strconv.Itoa(j.Position) }, func(j *api.Job) float64 { return float64(j.Position) }},
-	{"priority", "PRIORITY", func(j *api.Job) string { return strconv.FormatInt(j.Submission.Priority, 10) }, func(j *api.Job) float64 { return float64(j.Submission.Priority) }},
+	{"waited", "WAITED", func(j *api.Job) string {
+		return spanText(j.Waited)
+	}, func(j *api.Job) float64 { return float64(j.Waited) }},
+	{"ran", "RAN", func(j *api.Job) string {
+		return spanText(j.Ran)
+	}, func(j *api.Job) float64 { return float64(j.Ran) }},
+	{"limit", "LIMIT", func(j *api.Job) string {
+		return limitText(j.Submission.Limit)
+	}, func(j *api.Job) float64 { return float64(j.Submission.Limit) }},
+	{"estimate", "ESTIMATE", func(j *api.Job) string {
+		return limitText(j.Submission.Estimate)
+	}, func(j *api.Job) float64 { return float64(j.Submission.Estimate) }},
+	{"submitted", "SUBMITTED", func(j *api.Job) string {
+		return instant(&j.Submitted)
+	}, func(j *api.Job) float64 { return seconds(&j.Submitted) }},
+	{"started", "STARTED", func(j *api.Job) string {
+		return instant(j.Started)
+	}, func(j *api.Job) float64 { return seconds(j.Started) }},
+	{"ended", "ENDED", func(j *api.Job) string {
+		return instant(j.Ended)
+	}, func(j *api.Job) float64 { return seconds(j.Ended) }},
+	{"expected", "EXPECTED", func(j *api.Job) string {
+		return expectedText(j)
+	}, func(j *api.Job) float64 { return seconds(j.Expected) }},
+	{"end", "EXPECTED END", func(j *api.Job) string {
+		return instant(j.ExpectedEnd)
+	}, func(j *api.Job) float64 { return seconds(j.ExpectedEnd) }},
+	{"position", "POSITION", func(j *api.Job) string {
+		return strconv.Itoa(j.Position)
+	}, func(j *api.Job) float64 { return float64(j.Position) }},
+	{"priority", "PRIORITY", func(j *api.Job) string {
+		return strconv.FormatInt(j.Submission.Priority, 10)
+	}, func(j *api.Job) float64 { return float64(j.Submission.Priority) }},
 	{"tier", "TIER", func(j *api.Job) string { return cmp.Or(j.Submission.Tier, "standard") }, nil},
 	{"kind", "KIND", func(j *api.Job) string { return cmp.Or(j.Submission.Kind, "training") }, nil},
 	{"node", "NODE", func(j *api.Job) string { return j.Node }, nil},
 	{"code", "CODE", func(j *api.Job) string { return j.Code }, nil},
 	{"exit", "EXIT", func(j *api.Job) string { return fmt.Sprintf("%d:%d", j.ExitCode, j.ExitSignal) }, nil},
-	{"restarts", "RESTARTS", func(j *api.Job) string { return strconv.Itoa(j.Restarts) }, func(j *api.Job) float64 { return float64(j.Restarts) }},
-	{"preemptions", "PREEMPTIONS", func(j *api.Job) string { return strconv.Itoa(j.Preemptions) }, func(j *api.Job) float64 { return float64(j.Preemptions) }},
-	{"gpu-hours", "GPU-HOURS", func(j *api.Job) string { return strconv.FormatFloat(j.GPUHours, 'f', 3, 64) }, func(j *api.Job) float64 { return j.GPUHours }},
-	{"array", "ARRAY", func(j *api.Job) string { return strconv.Itoa(j.Array) }, func(j *api.Job) float64 { return float64(j.Array) }},
-	{"index", "INDEX", func(j *api.Job) string { return strconv.Itoa(j.Index) }, func(j *api.Job) float64 { return float64(j.Index) }},
+	{"restarts", "RESTARTS", func(j *api.Job) string {
+		return strconv.Itoa(j.Restarts)
+	}, func(j *api.Job) float64 { return float64(j.Restarts) }},
+	{"preemptions", "PREEMPTIONS", func(j *api.Job) string {
+		return strconv.Itoa(j.Preemptions)
+	}, func(j *api.Job) float64 { return float64(j.Preemptions) }},
+	{"gpu-hours", "GPU-HOURS", func(j *api.Job) string {
+		return strconv.FormatFloat(j.GPUHours, 'f', 3, 64)
+	}, func(j *api.Job) float64 { return j.GPUHours }},
+	{"array", "ARRAY", func(j *api.Job) string {
+		return strconv.Itoa(j.Array)
+	}, func(j *api.Job) float64 { return float64(j.Array) }},
+	{"index", "INDEX", func(j *api.Job) string {
+		return strconv.Itoa(j.Index)
+	}, func(j *api.Job) float64 { return float64(j.Index) }},
 	{"comment", "COMMENT", func(j *api.Job) string { return j.Submission.Comment }, nil},
 }
 
@@ -233,14 +269,16 @@ func newQueue() *cobra.Command {
 	fl.BoolVar(&f.noHeader, "no-header", false, "without the line of headings")
 	fl.BoolVar(&f.asJSON, "json", false, "JSON")
 	for flag, list := range map[string][]string{"columns": columnNames(), "sort": columnNames(), "state": jobStates} {
-		if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		if err := c.RegisterFlagCompletionFunc(flag,
+			cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic(err) // the flags are defined above
 		}
 	}
 	return c
 }
 
-var jobStates = []string{"active", api.StatePending, api.StateStarting, api.StateRunning, api.StateSuspended, api.StateStopping, api.StateCompleted,
+var jobStates = []string{"active", api.StatePending, api.StateStarting, api.StateRunning, api.StateSuspended,
+	api.StateStopping, api.StateCompleted,
 	api.StateFailed, api.StateCancelled, api.StateTimeout, api.StatePreempted, api.StateLost, api.StateRejected}
 
 // query is what the server is asked for.
@@ -314,7 +352,8 @@ func (f *queueFlags) show(ctx context.Context, w io.Writer, q url.Values, cols [
 		return err
 	}
 	list = slices.DeleteFunc(list, func(j api.Job) bool {
-		return len(f.queues) > 0 && !slices.Contains(f.queues, j.Submission.Queue) || len(f.names) > 0 && !slices.Contains(f.names, j.Submission.Name)
+		return len(f.queues) > 0 && !slices.Contains(f.queues, j.Submission.Queue) || len(f.names) > 0 &&
+			!slices.Contains(f.names, j.Submission.Name)
 	})
 	if err := sortJobs(list, f.sort); err != nil {
 		return err
@@ -330,8 +369,10 @@ func (f *queueFlags) show(ctx context.Context, w io.Writer, q url.Values, cols [
 }
 
 // stateColours are shown on a terminal.
-var stateColours = map[string]string{api.StateRunning: "\x1b[32m", api.StatePending: "\x1b[33m", api.StateFailed: "\x1b[31m",
-	api.StateTimeout: "\x1b[31m", api.StateLost: "\x1b[31m", api.StateRejected: "\x1b[31m", api.StateSuspended: "\x1b[36m"}
+var stateColours = map[string]string{api.StateRunning: "\x1b[32m", api.StatePending: "\x1b[33m",
+	api.StateFailed:  "\x1b[31m",
+	api.StateTimeout: "\x1b[31m", api.StateLost: "\x1b[31m", api.StateRejected: "\x1b[31m",
+	api.StateSuspended: "\x1b[36m"}
 
 // singleRows is a row for each job.
 func singleRows(list []api.Job) (rows []show.Row) {
@@ -344,8 +385,8 @@ func singleRows(list []api.Job) (rows []show.Row) {
 // spareColumns are left out where the usual ones do not fit a terminal, the first ones first.
 var spareColumns = []string{"QUEUE", "USER", "EXIT", "RAN", "WAITED", "TIME", "ENDED", "NAME", "GPU-HOURS"}
 
-// printRows writes a table. A terminal's lines are not exceeded, unless more columns than fit were asked for: only where they
-// are the usual ones are some left out.
+// printRows writes a table. A terminal's lines are not exceeded, unless more columns than fit were asked for:
+// only where they are the usual ones are some left out.
 func printRows(w io.Writer, list []show.Row, cols []column, header, usual bool) error {
 	t := table{bare: !header}
 	for i := range cols {

@@ -67,7 +67,8 @@ func TestGPUCount(t *testing.T) {
 		{"pending", api.Submission{GPUs: 1, Share: 250}, nil, "0.25"},
 		{"pending", api.Submission{Memory: 8 << 10}, nil, "8GiB"},
 		{"pending", api.Submission{Memory: 512, Tasks: 2}, nil, "2x512MiB"},
-		{"pending", api.Submission{Memory: 512}, []api.Device{{Share: 100}}, "512MiB"}, // what it held last says nothing
+		// what it held last says nothing
+		{"pending", api.Submission{Memory: 512}, []api.Device{{Share: 100}}, "512MiB"},
 		{"pending", api.Submission{GPUs: 1, Tasks: 3, Profile: "1g.10gb"}, nil, "3x1g.10gb"},
 		{"pending", api.Submission{}, nil, "0"},
 		{"running", api.Submission{Memory: 8 << 10}, []api.Device{{Share: 100}}, "0.1"},
@@ -75,7 +76,8 @@ func TestGPUCount(t *testing.T) {
 		{"running", api.Submission{GPUs: 1, Share: 600}, []api.Device{{}}, "1"},
 		{"running", api.Submission{GPUs: 1}, []api.Device{slice}, "2g.20gb"}, // under miso
 		{"running", api.Submission{GPUs: 1, Tasks: 3}, []api.Device{slice, slice, {Share: 500}}, "0.5+2x2g.20gb"},
-		{"running", api.Submission{GPUs: 2, Tasks: 2}, []api.Device{{}}, "4"}, // as on a cluster, where not all is known
+		// as on a cluster, where not all is known
+		{"running", api.Submission{GPUs: 2, Tasks: 2}, []api.Device{{}}, "4"},
 	} {
 		if got := gpuCount(&api.Job{State: c.state, Submission: c.s, Devices: c.devices}); got != c.want {
 			t.Errorf("%s %+v on %v: %s, want %s", c.state, c.s, c.devices, got, c.want)

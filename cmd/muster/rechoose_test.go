@@ -45,19 +45,22 @@ func TestChosenAgainWithoutMPS(t *testing.T) {
 	d.untilSays(`"state": "running"`, "show", "1")
 	d.untilSays(`"state": "running"`, "show", "2")
 	env := filepath.Join(d.dir, "env")
-	d.want(d.must("submit", "--hold", "--gpus", "0.25", "--isolation", "memory", "-o", env, "--", "sh", "-c", "env; exec sleep 1000"), "gets a share: enforced: memory by MPS")
+	d.want(d.must("submit", "--hold", "--gpus", "0.25", "--isolation", "memory", "-o", env, "--", "sh", "-c",
+		"env; exec sleep 1000"), "gets a share: enforced: memory by MPS")
 	d.must("submit", "--hold", "--gpus", "0.1", "--", "sleep", "1000")
 	d.reshare("{shares: time-slicing}")
 	d.untilSays("gets a whole GPU, for isolation memory", "why", "3")
 	d.untilSays("gets a share: declared only", "why", "4")
-	d.want(d.must("history", "3"), "GPUs are shared otherwise since the service started: gets a whole GPU, for isolation memory")
+	d.want(d.must("history", "3"),
+		"GPUs are shared otherwise since the service started: gets a whole GPU, for isolation memory")
 	d.want(d.must("show", "1"), "enforced: memory by MPS", `"share": 250`)
 	d.must("cancel", "2")
 	d.must("release", "3")
 	d.eventually("job 3 has a whole GPU", func() bool {
 		return strings.Contains(d.read("env"), "CUDA_VISIBLE_DEVICES=GPU-simulated-1\n")
 	})
-	if text := d.must("show", "3"); strings.Contains(text, "by MPS") || strings.Contains(text, `"share": 250,`) && !strings.Contains(text, "a whole GPU") {
+	if text := d.must("show", "3"); strings.Contains(text, "by MPS") || strings.Contains(text, `"share": 250,`) &&
+		!strings.Contains(text, "a whole GPU") {
 		t.Error(text)
 	}
 	d.must("requeue", "1")
@@ -72,7 +75,8 @@ func TestChosenAgainWithoutMIG(t *testing.T) {
 	t.Parallel()
 	d := shares(t, "1xH100-80GB", "{mig: dynamic}")
 	d.must("submit", "--gpus", "1", "--", "sleep", "1000")
-	d.want(d.must("submit", "--gpus", "0.25", "--isolation", "full", "-o", filepath.Join(d.dir, "env2"), "--", "sh", "-c", "env; exec sleep 1000"), "gets 2g.20gb")
+	d.want(d.must("submit", "--gpus", "0.25", "--isolation", "full", "-o", filepath.Join(d.dir, "env2"), "--", "sh",
+		"-c", "env; exec sleep 1000"), "gets 2g.20gb")
 	d.must("submit", "--gpus", "3g", "-o", filepath.Join(d.dir, "env3"), "--", "sh", "-c", "env; exec sleep 1000")
 	d.reshare("{mig: static}")
 	d.untilSays("gets a whole GPU, for isolation full", "why", "2")
@@ -127,7 +131,8 @@ func TestMPSClientsLive(t *testing.T) {
 	d.want(d.log.String(), "on P100-16GB, as on all GPUs before Volta, MPS enforces neither")
 	d.must("submit", "--array", "1-17", "--gpus", "0.01", "--", "sleep", "1000")
 	d.untilSays("no GPU has that left; but for 1 with as many shares as MPS takes clients, 16", "why", "17")
-	d.want(d.must("why", "17"), "gets a share: declared only: MPS enforces neither memory nor compute on GPUs before Volta")
+	d.want(d.must("why", "17"),
+		"gets a share: declared only: MPS enforces neither memory nor compute on GPUs before Volta")
 	d.untilSays(`"state": "running"`, "show", "16")
 	d.must("cancel", "3")
 	d.untilSays(`"state": "running"`, "show", "17")
@@ -141,12 +146,15 @@ func TestMPSBeforeVolta(t *testing.T) {
 		model, shares string
 		want          cluster.Sharing
 		notes         int
-	}{{"P100-16GB", "auto", cluster.TimeSlicing, 0}, {"K80-12GB", "auto", cluster.TimeSlicing, 0}, {"M40-24GB", "mps", cluster.MPS, 1},
-		{"V100-16GB", "auto", cluster.MPS, 0}, {"V100-16GB", "mps", cluster.MPS, 0}, {"H100-80GB", "time-slicing", cluster.TimeSlicing, 0}} {
+	}{{"P100-16GB", "auto", cluster.TimeSlicing, 0}, {"K80-12GB", "auto", cluster.TimeSlicing, 0},
+		{"M40-24GB", "mps", cluster.MPS, 1},
+		{"V100-16GB", "auto", cluster.MPS, 0}, {"V100-16GB", "mps", cluster.MPS, 0},
+		{"H100-80GB", "time-slicing", cluster.TimeSlicing, 0}} {
 		d := &devices{gpus: []api.GPU{{}}, spec: cluster.Spec{Nodes: []cluster.Node{{Model: c.model, GPUs: 1}}}}
 		conf := config.Sharing{Shares: c.shares, MIG: "static", Program: "sh", OverMemory: "warn"}
 		if err := d.share(&conf, t.TempDir()); err != nil || d.spec.Sharing != c.want || len(d.notes) != c.notes {
-			t.Errorf("%s, shares: %s: %v, notes %q, %v; want %v", c.model, c.shares, d.spec.Sharing, d.notes, err, c.want)
+			t.Errorf("%s, shares: %s: %v, notes %q, %v; want %v", c.model, c.shares, d.spec.Sharing, d.notes, err,
+				c.want)
 		}
 	}
 }

@@ -46,7 +46,8 @@ func TestReload(t *testing.T) {
 		t.Errorf("a flag does not go before the file:\n%s", out)
 	}
 	d.untilSays("running", "show", "2") // the higher limit lets it start
-	if now := d.must("show", "1"); !strings.Contains(now, `"state": "running"`) || !strings.Contains(now, `"restarts": 0`) {
+	if now := d.must("show", "1"); !strings.Contains(now, `"state": "running"`) ||
+		!strings.Contains(now, `"restarts": 0`) {
 		t.Errorf("the running job was touched:\n%s", now)
 	}
 	d.want(d.must("usage", "--json"), `"gpu_hour_cost":2.5`)
@@ -82,7 +83,8 @@ func TestReload(t *testing.T) {
 		t.Errorf("a closed queue takes a job: %s", out)
 	}
 	d.want(d.must("policy", "show"), "SIGHUP", "queues.a: limit 2 -> (none)")
-	d.want(d.must("config", "reload"), "0 changed", "listen: 127.0.0.1:8765 or the next free port -> 127.0.0.1:1", "restart")
+	d.want(d.must("config", "reload"), "0 changed", "listen: 127.0.0.1:8765 or the next free port -> 127.0.0.1:1",
+		"restart")
 	d.must("cancel", "1", "2")
 	d.untilSays("cancelled", "show", "2")
 	d.replays()
@@ -125,7 +127,8 @@ func TestPolicySet(t *testing.T) {
 	d.must("submit", "--gpus", "2", "--name", "long", "--estimate", "1h", "--", "sleep", "1000")
 	d.must("submit", "--gpus", "2", "--name", "short", "--estimate", "1m", "--", "sleep", "1000")
 	out := d.must("policy", "set", "srtf:", "--dry-run")
-	d.want(out, "fifo, place best-fit -> srtf", "would start now:", "short", "would be preempted:", "old", "kill for job 3", "would wait:", "long", "number 1", "nothing was changed")
+	d.want(out, "fifo, place best-fit -> srtf", "would start now:", "short", "would be preempted:", "old",
+		"kill for job 3", "would wait:", "long", "number 1", "nothing was changed")
 	d.want(d.must("policy", "show"), "fifo, place best-fit")
 	d.want(d.must("show", "1"), `"state": "running"`)
 	d.want(d.must("policy", "set", "sjf", "--dry-run", "--json"), `"dry_run":true`, `"before":2`, `"after":1`)
@@ -133,12 +136,14 @@ func TestPolicySet(t *testing.T) {
 	if code != exitFailed || !strings.Contains(out, `did you mean "tiresias"?`) {
 		t.Errorf("an unknown policy: exit code %d\n%s", code, out)
 	}
-	if out, code = d.try("policy", "set", "fifo", "--place", "best-fitt"); code != exitFailed || !strings.Contains(out, `did you mean "best-fit"?`) {
+	if out, code = d.try("policy", "set", "fifo", "--place", "best-fitt"); code != exitFailed ||
+		!strings.Contains(out, `did you mean "best-fit"?`) {
 		t.Errorf("an unknown placer: exit code %d\n%s", code, out)
 	}
 	d.must("policy", "set", "tiresias:thresholds=3600", "--dry-run")
 
-	d.want(d.must("policy", "set", "srtf", "--backfill", "easy"), "fifo, place best-fit -> srtf, place best-fit, backfill easy")
+	d.want(d.must("policy", "set", "srtf", "--backfill", "easy"),
+		"fifo, place best-fit -> srtf, place best-fit, backfill easy")
 	d.kill()
 	d.start()
 	d.want(d.must("policy", "show"), "srtf, place best-fit, backfill easy", "set by ", "configured: fifo")
@@ -218,7 +223,8 @@ func TestReloadTLS(t *testing.T) {
 		t.Error("a broken certificate replaced the good one")
 	}
 	write("listen: 127.0.0.1:0\n")
-	d.want(d.must("config", "reload"), "tls: with a certificate -> no (not applied", "tls.cert: ", "1 changed", "hosts: new.example -> (none)")
+	d.want(d.must("config", "reload"), "tls: with a certificate -> no (not applied", "tls.cert: ", "1 changed",
+		"hosts: new.example -> (none)")
 }
 
 // The windows of queues are meant in the configured time zone, else in this
@@ -232,7 +238,8 @@ func TestServeSettings(t *testing.T) {
 	f.add(serve)
 	spec := &cluster.Spec{Nodes: []cluster.Node{{Name: "box", Model: "H100-80GB", GPUs: 4}}}
 	f.config = filepath.Join(t.TempDir(), "m.yaml")
-	for text, zone := range map[string]int{"partitions: [{name: p}]\n": 5 * 3600, "timezone: '-01:00'\npartitions: [{name: p, nodes: box}]\n": -3600} {
+	for text, zone := range map[string]int{"partitions: [{name: p}]\n": 5 * 3600,
+		"timezone: '-01:00'\npartitions: [{name: p, nodes: box}]\n": -3600} {
 		if err := os.WriteFile(f.config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -241,11 +248,13 @@ func TestServeSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		opt, err := f.fits(conf, spec)
-		if got := &opt.Rules.Spec; err != nil || got.Zone != zone || len(got.Partitions) != 1 || got.Partitions[0].Nodes[0] != "box" {
+		if got := &opt.Rules.Spec; err != nil || got.Zone != zone || len(got.Partitions) != 1 ||
+			got.Partitions[0].Nodes[0] != "box" {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}
-	if err := os.WriteFile(f.config, []byte("policy: fifo\npartitions:\n  - {name: p, nodes: elsewhere}\n"), 0o600); err != nil {
+	if err := os.WriteFile(f.config, []byte("policy: fifo\npartitions:\n  - {name: p, nodes: elsewhere}\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	conf, err := f.effective(serve)

@@ -116,7 +116,9 @@ func scoreJournal(w io.Writer, file, at string, every int) error {
 	}
 	defer done()
 	s := &sim.Starts{Every: every}
-	if _, _, err := journal.Watch(j, until, func(e *engine.Engine) journal.Watcher { return s.Watch(e, j.Header.Restore) }); err != nil {
+	if _, _, err := journal.Watch(j, until, func(e *engine.Engine) journal.Watcher {
+		return s.Watch(e, j.Header.Restore)
+	}); err != nil {
 		return err
 	}
 	s.Close()

@@ -63,7 +63,8 @@ trap 'touch 0; exit 0' USR1; touch up; while :; do sleep 0.05; done`,
 func TestSuspend(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
-	d.must("submit", "--gpus", "1", "--", "sh", "-c", `for i in 1 2 3 4 5 6 7 8 9 10; do echo $i >> `+d.dir+`/ticks; sleep 0.2; done`)
+	d.must("submit", "--gpus", "1", "--", "sh", "-c",
+		`for i in 1 2 3 4 5 6 7 8 9 10; do echo $i >> `+d.dir+`/ticks; sleep 0.2; done`)
 	ticks := func() int {
 		text, _ := os.ReadFile(d.dir + "/ticks")
 		return bytes.Count(text, []byte("\n"))

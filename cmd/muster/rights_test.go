@@ -33,15 +33,18 @@ func (d *daemon) configure(text string) {
 func TestUrgentRight(t *testing.T) {
 	t.Parallel()
 	needsRoot(t)
-	d := withConfig(t, "1xH100-80GB", "queues:\n- {name: research}\n- {name: serving}\n- {name: web, parent: serving}\n- {name: api, parent: serving}\noperators: {users: [daemon]}\nurgent: {queues: [serving]}\n")
+	d := withConfig(t, "1xH100-80GB",
+		"queues:\n- {name: research}\n- {name: serving}\n- {name: web, parent: serving}\n- {name: api, parent: serving}\noperators: {users: [daemon]}\nurgent: {queues: [serving]}\n")
 	d.start()
 	as := d.others()
 	file := filepath.Join("/tmp", filepath.Base(filepath.Dir(d.dir))+".yaml")
-	if err := os.WriteFile(file, []byte("command: [\"true\"]\ntier: critical\nqueue: research\noutput: /dev/null\n"), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte("command: [\"true\"]\ntier: critical\nqueue: research\noutput: /dev/null\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Remove(file) })
-	if out, err := as("nobody", "submit", "--gpus", "1", "--queue", "research", "--hold", "-o", "/dev/null", "--", "true"); err != nil {
+	if out, err := as("nobody", "submit", "--gpus", "1", "--queue", "research", "--hold", "-o", "/dev/null", "--",
+		"true"); err != nil {
 		t.Fatalf("a plain job: %v, %s", err, out)
 	}
 	for _, args := range []string{
@@ -77,17 +80,19 @@ func TestUrgentRight(t *testing.T) {
 			t.Errorf("%s: muster %s: %v, %s", c[0], c[1], err, out)
 		}
 	}
-	if out, err := as("nobody", "update", "2", "--queue", "research"); err == nil || !strings.Contains(out, "needs a right") {
+	if out, err := as("nobody", "update", "2", "--queue", "research"); err == nil ||
+		!strings.Contains(out, "needs a right") {
 		t.Errorf("a critical job leaves the queue that grants it: %v, %s", err, out)
 	}
 }
 
-// What would start a waiting job now is said of what the one who asks may ask for: the tier critical to an operator, and in a queue
-// that grants it.
+// What would start a waiting job now is said of what the one who asks may ask for: the tier critical to an
+// operator, and in a queue that grants it.
 func TestUrgentSuggestion(t *testing.T) {
 	t.Parallel()
 	needsRoot(t)
-	d := withConfig(t, "1xH100-80GB", "queues:\n- {name: research}\n- {name: serving}\noperators: {users: [daemon]}\nurgent: {queues: [serving]}\n")
+	d := withConfig(t, "1xH100-80GB",
+		"queues:\n- {name: research}\n- {name: serving}\noperators: {users: [daemon]}\nurgent: {queues: [serving]}\n")
 	d.start()
 	as := d.users()
 	must := func(user, line string) string { return as(user, strings.Fields(line)...) }
@@ -109,7 +114,8 @@ func TestUrgentSuggestion(t *testing.T) {
 func TestUserLimits(t *testing.T) {
 	t.Parallel()
 	needsRoot(t)
-	d := withConfig(t, "1xH100-80GB", "limits: {jobs: 10, bare_tasks: 6, comment: 100, name: 20, environment: 64KiB, request: 100KiB}\n")
+	d := withConfig(t, "1xH100-80GB",
+		"limits: {jobs: 10, bare_tasks: 6, comment: 100, name: 20, environment: 64KiB, request: 100KiB}\n")
 	d.start()
 	as := d.others()
 	refused := func(key string, args ...string) {
@@ -128,12 +134,14 @@ func TestUserLimits(t *testing.T) {
 	refused("name", "submit", "--name", strings.Repeat("x", 21), "-o", "/dev/null", "--", "true")
 	refused("environment", "submit", "-e", "A="+strings.Repeat("x", 70_000), "-o", "/dev/null", "--", "true")
 	refused("request", "submit", "-o", "/dev/null", "--", "echo", strings.Repeat("x", 110_000))
-	refused("bare_tasks", "submit", "--cpus", "0", "--gpus", "0", "--array", "1-7", "--hold", "-o", "/dev/null", "--", "true")
+	refused("bare_tasks", "submit", "--cpus", "0", "--gpus", "0", "--array", "1-7", "--hold", "-o", "/dev/null", "--",
+		"true")
 	refused("jobs", "submit", "--gpus", "1", "--array", "1-11", "--hold", "-o", "/dev/null", "--", "true")
 	allowed("nobody", "submit", "--gpus", "1", "--array", "1-10", "--hold", "-o", "/dev/null", "--", "true")
 	refused("jobs", "submit", "--gpus", "1", "-o", "/dev/null", "--", "true")
 	refused("comment", "slurm", "scontrol", "update", "jobid=1", "comment="+strings.Repeat("x", 101))
-	allowed("daemon", "submit", "--gpus", "1", "--hold", "-o", "/dev/null", "--", "true") // another user's jobs do not count
+	// another user's jobs do not count
+	allowed("daemon", "submit", "--gpus", "1", "--hold", "-o", "/dev/null", "--", "true")
 	d.must("submit", "--gpus", "1", "--array", "1-20", "--hold", "-o", "/dev/null", "--", "true")
 	d.kill()
 	d.start()
@@ -157,7 +165,8 @@ func TestCheckpointsApart(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(small), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	fill := "case $MUSTER_CHECKPOINT_DIR in " + small + "/*) ;; *) echo elsewhere; exit 1 ;; esac; head -c 100000000 /dev/zero > $MUSTER_CHECKPOINT_DIR/x; ls -l $MUSTER_CHECKPOINT_DIR"
+	fill := "case $MUSTER_CHECKPOINT_DIR in " + small +
+		"/*) ;; *) echo elsewhere; exit 1 ;; esac; head -c 100000000 /dev/zero > $MUSTER_CHECKPOINT_DIR/x; ls -l $MUSTER_CHECKPOINT_DIR"
 	if out, err := as("nobody", "run", "--", "sh", "-c", fill); err != nil || !strings.Contains(out, "No space left") {
 		t.Fatalf("nobody fills the file system: %v, %s", err, out)
 	}
@@ -194,7 +203,8 @@ func TestCrowd(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Remove(exe) })
-	cmd := exec.Command("setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups", exe, "-test.run", "^TestCrowd$")
+	cmd := exec.Command("setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups", exe, "-test.run",
+		"^TestCrowd$")
 	cmd.Dir, cmd.Env = "/tmp", append(os.Environ(), crowdVariable+"="+d.socket, "TMPDIR=/tmp")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -221,7 +231,8 @@ func TestCrowd(t *testing.T) {
 	d.must("run", "--", "true")
 }
 
-// hold opens event streams to a socket, and connections that ask for nothing, says how many were let in, and holds them until its input ends.
+// hold opens event streams to a socket, and connections that ask for nothing, says how many were let in, and
+// holds them until its input ends.
 func hold(socket string) {
 	streams, connections := 0, 0
 	for i := range 200 {

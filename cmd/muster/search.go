@@ -23,8 +23,10 @@ import (
 )
 
 func newSearch() *cobra.Command {
-	c := &cobra.Command{Use: "search", Short: "Hyper-parameter search: trials that are compared early, promoted and stopped"}
-	c.AddCommand(newSearchRun(), newSearchSubmit(), newSearchPlan(), newSearchShow(), newSearchList(), newSearchCancel(), newSearchMethods())
+	c := &cobra.Command{Use: "search",
+		Short: "Hyper-parameter search: trials that are compared early, promoted and stopped"}
+	c.AddCommand(newSearchRun(), newSearchSubmit(), newSearchPlan(), newSearchShow(), newSearchList(),
+		newSearchCancel(), newSearchMethods())
 	return c
 }
 
@@ -151,7 +153,8 @@ func lockSearch(name string) (unlock func(), err error) {
 		}
 		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
 			_ = file.Close()
-			return nil, fmt.Errorf("another tuner of search %s runs on this machine: muster search show %s says how far it is", name, name)
+			return nil, fmt.Errorf(
+				"another tuner of search %s runs on this machine: muster search show %s says how far it is", name, name)
 		}
 		if isFile(file, path) {
 			return func() { // removed first: then nobody else can have locked what is removed
@@ -181,9 +184,12 @@ func tunerJob(f *tuner.File) (*api.Submission, error) {
 		return nil, err
 	}
 	end := "END-OF-SEARCH-" + f.Spec // quoted, so that the shell leaves the text as it is
-	s := &api.Submission{Name: f.Name + ".tuner", Env: os.Environ(), Queue: f.Job.Queue, Output: f.Name + ".tuner.out", ScriptName: f.Name,
-		Script: fmt.Sprintf("#!/bin/sh\nexec '%s' search run --name '%s' - <<'%s'\n%s\n%s\n", strings.ReplaceAll(exe, "'", `'\''`), f.Name, end, bytes.TrimRight(f.Text, "\n"), end),
-		Trial:  &api.Trial{Search: f.Name, Spec: f.Spec, Method: f.Method.Name, Metric: f.Metric, Maximise: f.Maximise, Tuner: true}}
+	s := &api.Submission{Name: f.Name + ".tuner", Env: os.Environ(), Queue: f.Job.Queue, Output: f.Name + ".tuner.out",
+		ScriptName: f.Name,
+		Script: fmt.Sprintf("#!/bin/sh\nexec '%s' search run --name '%s' - <<'%s'\n%s\n%s\n",
+			strings.ReplaceAll(exe, "'", `'\''`), f.Name, end, bytes.TrimRight(f.Text, "\n"), end),
+		Trial: &api.Trial{Search: f.Name, Spec: f.Spec, Method: f.Method.Name, Metric: f.Metric, Maximise: f.Maximise,
+			Tuner: true}}
 	if os.Getenv("MUSTER_HOST") == "" {
 		s.Env = append(s.Env, "MUSTER_SOCKET="+client.Socket())
 	}
@@ -219,7 +225,8 @@ func writePlan(out io.Writer, f *tuner.File) error {
 	for i, b := range s.Brackets() {
 		before := int64(0)
 		for k, r := range b.Rungs {
-			fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%s\n", i, k, r.Trials, r.Budget, int64(r.Trials)*(r.Budget-before), f.Processes(r.Trials, k))
+			fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%s\n", i, k, r.Trials, r.Budget, int64(r.Trials)*(r.Budget-before),
+				f.Processes(r.Trials, k))
 			before = r.Budget
 		}
 		paid, anew = paid+b.Paid(false), anew+b.Paid(true)
@@ -233,7 +240,8 @@ func writePlan(out io.Writer, f *tuner.File) error {
 	fmt.Fprintf(out, "%d steps at most, as promoted trials go on from their checkpoints (from the beginning it would be %d); every trial to the end: %d\n",
 		paid, anew, int64(s.Trials())*f.Method.Max)
 	if f.Method.Scale > 1 {
-		fmt.Fprintf(out, "models of 1/%d of the width; when %g of the trials are over, the best begins at full size\n", f.Method.Scale, float64(f.Method.Eager)/1000)
+		fmt.Fprintf(out, "models of 1/%d of the width; when %g of the trials are over, the best begins at full size\n",
+			f.Method.Scale, float64(f.Method.Eager)/1000)
 	}
 	for t := range min(5, s.Trials()) {
 		fmt.Fprintf(out, "trial %d: %s\n", t, tuner.ConfigText(f.Config(t, max(1, f.Method.Scale))))
@@ -285,7 +293,8 @@ func writeRows(out io.Writer, list []api.Job, rows []tuner.TrialRow) error {
 		if r.Target {
 			trial += " (full size)"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%g\t%s\t%s\t%d\t%s\n", trial, r.Rung, r.Step, metric, r.State, r.Job, tuner.ConfigText(r.Config))
+		fmt.Fprintf(w, "%s\t%d\t%g\t%s\t%s\t%d\t%s\n", trial, r.Rung, r.Step, metric, r.State, r.Job,
+			tuner.ConfigText(r.Config))
 	}
 	return w.Flush()
 }
@@ -313,7 +322,8 @@ func newSearchList() *cobra.Command {
 				if r.Tuner > 0 {
 					job = fmt.Sprintf("job %d", r.Tuner)
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", r.Name, r.User, r.Method, r.Trials, r.Begun, r.Live, job, best)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", r.Name, r.User, r.Method, r.Trials, r.Begun, r.Live,
+					job, best)
 			}
 			return w.Flush()
 		},
@@ -324,7 +334,8 @@ func newSearchList() *cobra.Command {
 
 func newSearchCancel() *cobra.Command {
 	return &cobra.Command{
-		Use: "cancel NAME", Short: "End a search: its tuner, then the trials that run or wait", Args: cobra.ExactArgs(1),
+		Use: "cancel NAME", Short: "End a search: its tuner, then the trials that run or wait",
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := endTuner(c, args[0]); err != nil { // first: it would start others
 				return err
@@ -385,7 +396,8 @@ func newSearchMethods() *cobra.Command {
 		Use: "methods", Short: "Every method and its knobs", Args: cobra.NoArgs,
 		Run: func(c *cobra.Command, _ []string) {
 			for _, m := range search.Methods {
-				fmt.Fprintf(c.OutOrStdout(), "%-18s %s\n%-18s knobs: %s. Source: %s\n", m.Name, m.What, "", m.Knobs, m.Source)
+				fmt.Fprintf(c.OutOrStdout(), "%-18s %s\n%-18s knobs: %s. Source: %s\n", m.Name, m.What, "", m.Knobs,
+					m.Source)
 			}
 		},
 	}

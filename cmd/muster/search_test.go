@@ -116,7 +116,8 @@ func TestSearchSurvives(t *testing.T) {
 	if runs[m[1]+" from 2 to 6"] != 1 || runs[m[1]+" from 6 to 18"] != 1 {
 		t.Errorf("trial %s did not go on from its checkpoints: %v", m[1], runs)
 	}
-	if rows := d.trialRows("parts"); len(rows) != 9 || fmt.Sprint(rows[0].Trial) != m[1] || rows[0].Rung != 2 || rows[0].Step != 18 {
+	if rows := d.trialRows("parts"); len(rows) != 9 || fmt.Sprint(rows[0].Trial) != m[1] || rows[0].Rung != 2 ||
+		rows[0].Step != 18 {
 		t.Errorf("%d trials, the first %+v", len(rows), rows[0])
 	}
 	before := len(runs)
@@ -130,7 +131,8 @@ func TestSearchSurvives(t *testing.T) {
 func TestSearchSubmitted(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "3xH100-80GB")
-	file := d.write("back.yaml", searchText("back", "method: successive-halving\ntrials: 4\neta: 2\nbudget: {min: 1, max: 4}"))
+	file := d.write("back.yaml",
+		searchText("back", "method: successive-halving\ntrials: 4\neta: 2\nbudget: {min: 1, max: 4}"))
 	d.want(d.must("search", "submit", file), "job 1 (back.tuner)")
 	if err := os.Remove(file); err != nil { // the job has a copy
 		t.Fatal(err)
@@ -141,22 +143,31 @@ func TestSearchSubmitted(t *testing.T) {
 	d.want(d.must("search", "show", "back"), "TRIAL", "LOSS", "completed")
 	d.want(d.must("show", "6"), `"checkpoint_of": `) // four trials, then the first that is promoted
 	d.want(d.must("show", "2"), `"search": "back"`, `"metrics"`, `"loss"`)
-	flow, err := json.Marshal(map[string]any{"name": "other", "method": "random", "trials": 1, "budget": map[string]int{"max": 1}, "parameters": map[string]any{"x": map[string]any{"uniform": []int{0, 1}}},
-		"metric": "loss", "job": map[string]any{"command": []string{"sh", "-c", fmt.Sprintf(searched, "flow"), "{x}"}}})
+	flow, err := json.Marshal(
+		map[string]any{"name": "other", "method": "random", "trials": 1, "budget": map[string]int{"max": 1},
+			"parameters": map[string]any{"x": map[string]any{"uniform": []int{0, 1}}},
+			"metric":     "loss", "job": map[string]any{
+				"command": []string{"sh", "-c", fmt.Sprintf(searched, "flow"), "{x}"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, text := range []string{string(flow), "---\n# it's $HOME\n" + string(flow), strings.Replace(searchText("x", "method: random\ntrials: 1\nbudget: {max: 1}"), "name: x", "\"name\":\n  'x'", 1)} {
+	for i, text := range []string{string(flow), "---\n# it's $HOME\n" + string(flow),
+		strings.Replace(searchText("x", "method: random\ntrials: 1\nbudget: {max: 1}"), "name: x", "\"name\":\n  'x'",
+			1)} {
 		name := fmt.Sprintf("flow-%d", i)
 		if out, code := d.try("search", "submit", "--name", name, d.write(name+".yaml", text)); code != 0 {
 			t.Fatalf("%s: %s", text, out)
 		}
 		d.eventually(name, func() bool { return strings.Contains(d.read(name+".tuner.out"), "best: trial 0") })
 	}
-	if out, code := d.try("search", "submit", d.write("wide.yaml", strings.Replace(searchText("wide", "method: random\ntrials: 1\nbudget: {max: 1}"), "gpus: 1", "gpus: 16", 1))); code == 0 {
+	if out, code := d.try("search", "submit",
+		d.write("wide.yaml",
+			strings.Replace(searchText("wide", "method: random\ntrials: 1\nbudget: {max: 1}"), "gpus: 1", "gpus: 16",
+				1))); code == 0 {
 		t.Errorf("a tuner whose trials can never run is accepted: %s", out)
 	}
-	other := d.write("other.yaml", strings.Replace(searchText("back", "method: random\ntrials: 2\nbudget: {max: 1}"), "loss", "accuracy", 1))
+	other := d.write("other.yaml",
+		strings.Replace(searchText("back", "method: random\ntrials: 2\nbudget: {max: 1}"), "loss", "accuracy", 1))
 	out, code := d.try("search", "run", other)
 	if code != exitFailed {
 		t.Errorf("exit code %d", code)
@@ -173,7 +184,8 @@ func TestSearchSubmitted(t *testing.T) {
 func TestSearchCancelled(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
-	d.must("search", "submit", d.write("long.yaml", searchText("long", "method: random\ntrials: 40\nbudget: {max: 100000}")))
+	d.must("search", "submit",
+		d.write("long.yaml", searchText("long", "method: random\ntrials: 40\nbudget: {max: 100000}")))
 	d.eventually("two runs", func() bool { return len(d.begun("long")) >= 2 })
 	d.must("search", "cancel", "long")
 	d.eventually("the end", func() bool { return strings.Count(d.must("queue"), "long.") == 0 })
@@ -275,7 +287,8 @@ func TestSearchExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "PYTHONDONTWRITEBYTECODE=1"}
-	if m := bestTrial.FindStringSubmatch(d.must("search", "run", "examples/search/asha.yaml")); m == nil || m[1] != "12" {
+	if m := bestTrial.FindStringSubmatch(d.must("search", "run", "examples/search/asha.yaml")); m == nil ||
+		m[1] != "12" {
 		t.Errorf("asha: %v", m)
 	}
 	d.want(d.must("search", "plan", "examples/search/hydro.yaml"), "3 (3, 3, 3)", "1 (3)")
@@ -350,8 +363,10 @@ func TestSearchStopping(t *testing.T) {
 func TestSearchHurt(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
-	slower := strings.Replace(fmt.Sprintf(searched, "hurt"), "sleep 0.02", "sleep 0.1", 1) // reports are read once a second
-	script := strings.Replace(slower, "while", `case $MUSTER_TRIAL in 0) exit 3;; 1) echo '{"step": 40, "metric": {"loss": NaN}}' >> $MUSTER_PROGRESS; exit 0;; esac; while`, 1)
+	// reports are read once a second
+	slower := strings.Replace(fmt.Sprintf(searched, "hurt"), "sleep 0.02", "sleep 0.1", 1)
+	script := strings.Replace(slower, "while",
+		`case $MUSTER_TRIAL in 0) exit 3;; 1) echo '{"step": 40, "metric": {"loss": NaN}}' >> $MUSTER_PROGRESS; exit 0;; esac; while`, 1)
 	text := fmt.Sprintf("name: hurt\nmethod: random\ntrials: 4\nbudget: {max: 40}\nparameters: {x: {uniform: [0, 1]}}\nmetric: loss\ngoal: maximise\nat_once: 4\njob: {command: [sh, -c, %q, \"{x}\"], gpus: 1, tier: best-effort}\n", script)
 	d.must("search", "submit", d.write("hurt.yaml", text))
 	d.eventually("trial 2", func() bool { return d.begun("hurt")["2 from 0 to 40"] == 1 })
@@ -366,7 +381,8 @@ func TestSearchHurt(t *testing.T) {
 			worst = *r.Metric
 		}
 	}
-	if len(rows) != 4 || state[0].State != "failed" || state[0].Metric != nil || state[1].State != "completed" || state[1].Metric != nil || state[2].Metric == nil || state[3].Metric == nil {
+	if len(rows) != 4 || state[0].State != "failed" || state[0].Metric != nil || state[1].State != "completed" ||
+		state[1].Metric != nil || state[2].Metric == nil || state[3].Metric == nil {
 		t.Fatalf("%+v", rows)
 	}
 	if *rows[0].Metric == worst {

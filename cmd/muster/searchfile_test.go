@@ -10,7 +10,8 @@ import (
 )
 
 func searchOf(method string) string {
-	return "name: good\n" + method + "\nparameters: {x: {uniform: [0, 1]}}\nmetric: loss\nat_once: 9\njob: {command: [train, \"{x}\"]}\n"
+	return "name: good\n" + method +
+		"\nparameters: {x: {uniform: [0, 1]}}\nmetric: loss\nat_once: 9\njob: {command: [train, \"{x}\"]}\n"
 }
 
 // The plan says brackets, rungs, budgets and groups; the methods are listed.
@@ -21,19 +22,22 @@ func TestSearchPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := ok(t, "search", "plan", file)
-	for _, want := range []string{"band: hyperband, 143 trials", "0        0     81      1        81", "1        0     34      3        102", "4        0     5       81       405", "trial 4: a="} {
+	for _, want := range []string{"band: hyperband, 143 trials", "0        0     81      1        81",
+		"1        0     34      3        102", "4        0     5       81       405", "trial 4: a="} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in\n%s", want, out)
 		}
 	}
-	if out = ok(t, "search", "plan", "../../search/tuner/testdata/good.yaml"); !strings.Contains(out, "1/8 of the width") || !strings.Contains(out, "; ") {
+	if out = ok(t, "search", "plan", "../../search/tuner/testdata/good.yaml"); !strings.Contains(out,
+		"1/8 of the width") || !strings.Contains(out, "; ") {
 		t.Errorf("%s", out)
 	}
 	few := searchOf("method: asha\ntrials: 64\nbudget: {min: 1, max: 81}")
 	if err := os.WriteFile(file, []byte(few), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out = ok(t, "search", "plan", file); !strings.Contains(out, "no trial is promoted beyond step 27, though budget.max is 81: 64 trials are too few") {
+	if out = ok(t, "search", "plan", file); !strings.Contains(out,
+		"no trial is promoted beyond step 27, though budget.max is 81: 64 trials are too few") {
 		t.Errorf("%s", out)
 	}
 	for _, name := range []string{"random", "successive-halving", "hyperband", "asha", "hydro"} {
@@ -50,12 +54,15 @@ func TestSimSearch(t *testing.T) {
 	play := func(args ...string) (rows []simSearchRow) {
 		t.Helper()
 		var v table
-		if err := json.Unmarshal([]byte(ok(t, append([]string{"sim", "--search", "../../examples/search/simulated.yaml", "--json", "-"}, args...)...)), &v); err != nil {
+		if err := json.Unmarshal(
+			[]byte(ok(t, append([]string{"sim", "--search", "../../examples/search/simulated.yaml", "--json", "-"},
+				args...)...)), &v); err != nil {
 			t.Fatal(err)
 		}
 		return v.Searches
 	}
-	args := []string{"--cluster", "4x8xA100-80GB", "--policies", "fifo,las", "--methods", "random,successive-halving,hyperband,asha,asha:stopping,hydro,hydro:fused,hydro:narrow"}
+	args := []string{"--cluster", "4x8xA100-80GB", "--policies", "fifo,las", "--methods",
+		"random,successive-halving,hyperband,asha,asha:stopping,hydro,hydro:fused,hydro:narrow"}
 	rows := play(args...)
 	if len(rows) != 16 {
 		t.Fatalf("%d rows", len(rows))
@@ -67,7 +74,8 @@ func TestSimSearch(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if r, h := by["random"], by["successive-halving"]; r.Steps != 256*81 || h.Steps != 918 || h.GPUHours*10 > r.GPUHours {
+	if r, h := by["random"], by["successive-halving"]; r.Steps != 256*81 || h.Steps != 918 ||
+		h.GPUHours*10 > r.GPUHours {
 		t.Errorf("random %+v, halving %+v", r, h)
 	}
 	if f, h := by["hydro:scale=1"], by["successive-halving"]; f.Steps != h.Steps || f.GPUHours*2 > h.GPUHours {
@@ -85,18 +93,22 @@ func TestSimSearch(t *testing.T) {
 		t.Errorf("%+v", beside)
 	}
 	big := filepath.Join(t.TempDir(), "big.yaml")
-	if err := os.WriteFile(big, []byte(strings.Replace(searchOf("method: random\ntrials: 2\nbudget: {max: 9}"), "job: {", "job: {gpus: 16, ", 1)), 0o600); err != nil {
+	if err := os.WriteFile(big,
+		[]byte(strings.Replace(searchOf("method: random\ntrials: 2\nbudget: {max: 9}"), "job: {", "job: {gpus: 16, ",
+			1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ args, want string }{
 		{"sim --search ../../examples/search/simulated.yaml", "say on which --cluster"},
 		{"sim --demo --methods asha", "need --search"},
 		{"sim --search ../../examples/search/simulated.yaml --cluster 1x1xT4 --methods ashe", `did you mean "asha"?`},
-		{"sim --search ../../examples/search/asha.yaml --cluster 1x1xT4 --methods hydro", "says nothing of scale and fusion"},
+		{"sim --search ../../examples/search/asha.yaml --cluster 1x1xT4 --methods hydro",
+			"says nothing of scale and fusion"},
 		{"sim --search ../../examples/search/asha.yaml --cluster 1x1xT4 --at-once none", "--at-once none"},
 		{"sim --search none.yaml --cluster 1x1xT4", "none.yaml"},
 		{"sim --search ../../examples/search/asha.yaml --cluster 1x1xT4 --csv x.csv", "--csv, --html"},
-		{"sim --search " + big + " --cluster 1x1xT4", "no trial ran to a report: the cluster cannot run what the job of " + big + " asks for"},
+		{"sim --search " + big + " --cluster 1x1xT4",
+			"no trial ran to a report: the cluster cannot run what the job of " + big + " asks for"},
 	} {
 		_, _, err := muster(t, t.Context(), strings.Fields(c.args)...)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -74,7 +74,8 @@ func (f *simFlags) searchWorld() (*trace.Workload, *cluster.Spec, error) {
 		return f.load1()
 	}
 	if f.cluster == "" {
-		return nil, nil, usage(errors.New("--search: say on which --cluster, such as 1x8xH100-80GB, or beside which --trace"))
+		return nil, nil, usage(
+			errors.New("--search: say on which --cluster, such as 1x8xH100-80GB, or beside which --trace"))
 	}
 	spec, err := config.Load(f.cluster)
 	return &trace.Workload{Name: "nothing else"}, spec, usage(err)
@@ -113,7 +114,8 @@ type searchLabel struct {
 }
 
 // searches makes of each setup one for each method and number of runs at once.
-func (f *simFlags) searches(file *tuner.File, job cluster.Job, setups []sim.Setup) (all []sim.Setup, labels []searchLabel, err error) {
+func (f *simFlags) searches(file *tuner.File, job cluster.Job, setups []sim.Setup) (all []sim.Setup,
+	labels []searchLabel, err error) {
 	step, err := cluster.ParseDuration(file.Model.Step)
 	if err != nil || step <= 0 {
 		return nil, nil, fmt.Errorf("%s: simulate.step: %q is not a time such as 30s", file.Path, file.Model.Step)
@@ -122,8 +124,10 @@ func (f *simFlags) searches(file *tuner.File, job cluster.Job, setups []sim.Setu
 	if err != nil || begin < 0 {
 		return nil, nil, fmt.Errorf("%s: simulate.begin: %q is not a time such as 1d", file.Path, file.Model.Begin)
 	}
-	if m := &file.Model; !(m.Spread >= 0 && m.Spread < 5 && m.Noise >= 0 && m.Noise < 5 && m.Scaled > 0 && m.Scaled <= 1 && m.Fused >= 0 && m.Fused <= 100) {
-		return nil, nil, fmt.Errorf("%s: simulate: spread and noise are 0 or more, scaled is above 0 and at most 1, fused 0 or more", file.Path)
+	if m := &file.Model; !(m.Spread >= 0 && m.Spread < 5 && m.Noise >= 0 && m.Noise < 5 && m.Scaled > 0 &&
+		m.Scaled <= 1 && m.Fused >= 0 && m.Fused <= 100) {
+		return nil, nil, fmt.Errorf(
+			"%s: simulate: spread and noise are 0 or more, scaled is above 0 and at most 1, fused 0 or more", file.Path)
 	}
 	atOnce := []int{file.AtOnce}
 	if f.atOnce != "" {
@@ -131,7 +135,8 @@ func (f *simFlags) searches(file *tuner.File, job cluster.Job, setups []sim.Setu
 		for _, part := range strings.Split(f.atOnce, ",") {
 			n, err := strconv.Atoi(strings.TrimSpace(part))
 			if err != nil || n < 1 || n > search.MaxTrials {
-				return nil, nil, fmt.Errorf("--at-once %s: give numbers from 1 to %d, with commas", f.atOnce, search.MaxTrials)
+				return nil, nil, fmt.Errorf("--at-once %s: give numbers from 1 to %d, with commas", f.atOnce,
+					search.MaxTrials)
 			}
 			atOnce = append(atOnce, n)
 		}
@@ -148,8 +153,11 @@ func (f *simFlags) searches(file *tuner.File, job cluster.Job, setups []sim.Setu
 					return nil, nil, err
 				}
 				one := set
-				one.World.Search = &sim.Searching{Search: s, Scale: m.Scale, AtOnce: n, Job: job, After: begin, Unknown: f.estimates == "none", Curves: sim.Curves{Params: file.Params,
-					Seed: f.seed, Unit: file.Method.Min, Step: step, Spread: file.Model.Spread, Noise: file.Model.Noise, Scaled: file.Model.Scaled, Fused: file.Model.Fused}}
+				one.World.Search = &sim.Searching{Search: s, Scale: m.Scale, AtOnce: n, Job: job, After: begin,
+					Unknown: f.estimates == "none", Curves: sim.Curves{Params: file.Params,
+						Seed: f.seed, Unit: file.Method.Min, Step: step, Spread: file.Model.Spread,
+						Noise:  file.Model.Noise,
+						Scaled: file.Model.Scaled, Fused: file.Model.Fused}}
 				all = append(all, one)
 				labels = append(labels, searchLabel{tuner.MethodText(&m), n})
 			}
@@ -184,8 +192,10 @@ func writeSearches(w io.Writer, outs []sim.Outcome, labels []searchLabel, asJSON
 	rows := []simSearchRow{}
 	for i := range outs {
 		s := outs[i].Setup.World.Search
-		r := simSearchRow{Method: labels[i].method, AtOnce: labels[i].atOnce, Policy: outs[i].Label, Placer: outs[i].Setup.Placer, Trials: s.Search.Trials(), Runs: s.Found.Runs,
-			Steps: s.Found.Steps, GPUHours: s.Found.GPUHours, Makespan: s.Found.End.Sub(s.Found.Begin).Seconds(), Reported: s.Found.Best.Metric, Loss: s.Found.Loss,
+		r := simSearchRow{Method: labels[i].method, AtOnce: labels[i].atOnce, Policy: outs[i].Label,
+			Placer: outs[i].Setup.Placer, Trials: s.Search.Trials(), Runs: s.Found.Runs,
+			Steps: s.Found.Steps, GPUHours: s.Found.GPUHours, Makespan: s.Found.End.Sub(s.Found.Begin).Seconds(),
+			Reported: s.Found.Best.Metric, Loss: s.Found.Loss,
 			Optimum: s.Found.Optimum, Partial: !s.Found.Done, Hash: fmt.Sprintf("%016x", outs[i].Hash)}
 		r.Others = othersJCT(&outs[i])
 		rows = append(rows, r)
@@ -205,7 +215,8 @@ func writeSearches(w io.Writer, outs []sim.Outcome, labels []searchLabel, asJSON
 		if r.Partial {
 			mark = " (partial)"
 		}
-		fmt.Fprintf(t, "%s%s\t%d\t%s\t%d\t%d\t%d\t%.1f\t%s\t%.3f\t%.3f\t", r.Method, mark, r.AtOnce, r.Policy, r.Trials, r.Runs, r.Steps, r.GPUHours, secondsText(r.Makespan), r.Loss, r.Optimum)
+		fmt.Fprintf(t, "%s%s\t%d\t%s\t%d\t%d\t%d\t%.1f\t%s\t%.3f\t%.3f\t", r.Method, mark, r.AtOnce, r.Policy, r.Trials,
+			r.Runs, r.Steps, r.GPUHours, secondsText(r.Makespan), r.Loss, r.Optimum)
 		if others {
 			fmt.Fprintf(t, "%s\t", secondsText(r.Others))
 		}

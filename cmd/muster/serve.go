@@ -65,17 +65,23 @@ func (f *serveFlags) add(c *cobra.Command) {
 	dir, socket := defaultPlaces()
 	c.Flags().StringVar(&f.state, "state", dir, "folder of the state")
 	c.Flags().StringVar(&f.socket, "socket", socket, "Unix socket for the users of this machine")
-	c.Flags().StringVar(&f.keep, "keep", "30d", "how long the journal and the folders of jobs that are over are kept; 0s: for ever")
-	c.Flags().StringVar(&f.gpus, "gpus", "", "GPUs by index or UUID, such as 0,2; all if empty; or simulated ones: sim:8xH100-80GB")
-	c.Flags().IntVar(&f.cpus, "cpus", runtime.NumCPU(), "CPU cores to give to jobs; more than there are overcommits them")
+	c.Flags().StringVar(&f.keep, "keep", "30d",
+		"how long the journal and the folders of jobs that are over are kept; 0s: for ever")
+	c.Flags().StringVar(&f.gpus, "gpus", "",
+		"GPUs by index or UUID, such as 0,2; all if empty; or simulated ones: sim:8xH100-80GB")
+	c.Flags().IntVar(&f.cpus, "cpus", runtime.NumCPU(),
+		"CPU cores to give to jobs; more than there are overcommits them")
 	c.Flags().DurationVar(&f.sample, "sample-every", 10*time.Second, "how often GPUs and jobs are measured; 0: never")
 	c.Flags().Float64Var(&f.hourCost, "gpu-hour-cost", 0, "what an hour of a GPU costs, for muster usage")
 	c.Flags().StringVar(&f.policy, "policy", daemonPolicy, "who is next (see muster policy list)")
 	c.Flags().StringVar(&f.placer, "place", "best-fit", "where")
 	c.Flags().StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative; the policy's own if empty")
-	c.Flags().StringVar(&f.config, "config", "", "file with queues, rules, roles, and what flags do not say (docs/reference/config.md; default /etc/muster/muster.yaml, or muster/muster.yaml in the user's configuration folder)")
-	c.Flags().BoolVar(&f.demo, "demo", false, "submit made-up jobs all the time, in a state of its own with simulated GPUs, to look at")
-	c.Flags().BoolVar(&f.acceptLoss, "accept-loss", false, "go on with a database that has lost something: what it does not know is set aside, and its tasks are ended")
+	c.Flags().StringVar(&f.config, "config", "",
+		"file with queues, rules, roles, and what flags do not say (docs/reference/config.md; default /etc/muster/muster.yaml, or muster/muster.yaml in the user's configuration folder)")
+	c.Flags().BoolVar(&f.demo, "demo", false,
+		"submit made-up jobs all the time, in a state of its own with simulated GPUs, to look at")
+	c.Flags().BoolVar(&f.acceptLoss, "accept-loss", false,
+		"go on with a database that has lost something: what it does not know is set aside, and its tasks are ended")
 	c.Flags().StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.tcp.add(c)
 }
@@ -132,8 +138,9 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	if r.m, err = local.Open(ctx, opt); err != nil {
 		return err
 	}
-	r.s = server.New(r.m, server.Options{Metrics: metrics, Log: r.log, Reload: r.reload, Info: server.Info{Version: version.Release,
-		NotEnforced: groups.Notes(), Simulated: len(dev.gpus) > 0 && dev.gpus[0].Simulated}})
+	r.s = server.New(r.m,
+		server.Options{Metrics: metrics, Log: r.log, Reload: r.reload, Info: server.Info{Version: version.Release,
+			NotEnforced: groups.Notes(), Simulated: len(dev.gpus) > 0 && dev.gpus[0].Simulated}})
 	if r.door, err = openDoor(ctx, conf.Serve, time.Now()); err != nil {
 		return errors.Join(err, r.m.Close())
 	}
@@ -228,7 +235,8 @@ func together(ctx context.Context, m *local.Machine, s *server.Server, d *door, 
 }
 
 // options are what the configuration and the environment say of the machine.
-func (f *serveFlags) options(ctx context.Context, conf *configFile, dev *devices, log *slog.Logger) (local.Options, error) {
+func (f *serveFlags) options(ctx context.Context, conf *configFile, dev *devices, log *slog.Logger) (local.Options,
+	error) {
 	opt, err := f.fits(conf, &dev.spec)
 	if err != nil {
 		return opt, err
@@ -241,7 +249,8 @@ func (f *serveFlags) options(ctx context.Context, conf *configFile, dev *devices
 	if opt.Shim, note = shimCommand(ctx, exe, conf.State); note != "" {
 		log.Info(note)
 	}
-	opt.Dir, opt.GPUs, opt.Devices, opt.SampleEvery, opt.Now = conf.State, dev.gpus, dev.source, *conf.SampleEvery, time.Now
+	opt.Dir, opt.GPUs, opt.Devices, opt.SampleEvery, opt.Now = conf.State, dev.gpus, dev.source, *conf.SampleEvery,
+		time.Now
 	opt.Sharing, opt.AcceptLoss, opt.Variables = dev.sharing, f.acceptLoss, slurm.Variables
 	if conf.Checkpoints != "" {
 		opt.Checkpoints = filepath.Clean(conf.Checkpoints)
@@ -257,7 +266,8 @@ func lockState(dir string) (unlock func(), err error) {
 		return nil, err
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	for try := 0; err != nil && try < 100; try++ { // a process that a daemon forked as it was killed may hold it for a moment
+	// a process that a daemon forked as it was killed may hold it for a moment
+	for try := 0; err != nil && try < 100; try++ {
 		_ = unix.Nanosleep(&unix.Timespec{Nsec: 10_000_000}, nil)
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}

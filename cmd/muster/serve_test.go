@@ -106,8 +106,10 @@ func buildMuster(t *testing.T) string {
 
 func (d *daemon) start() {
 	d.t.Helper()
-	d.cmd = exec.Command("sh", append([]string{"-c", `umask 077; exec "$@"`, "sh", d.bin, "serve", "--gpus", "sim:" + d.simulated, "--state", filepath.Join(d.dir, "state"),
-		"--socket", d.socket}, d.flags()...)...)
+	d.cmd = exec.Command("sh",
+		append([]string{"-c", `umask 077; exec "$@"`, "sh", d.bin, "serve", "--gpus", "sim:" + d.simulated, "--state",
+			filepath.Join(d.dir, "state"),
+			"--socket", d.socket}, d.flags()...)...)
 	d.cmd.Stderr = &d.log
 	if err := d.cmd.Start(); err != nil {
 		d.t.Fatal(err)
@@ -208,7 +210,8 @@ func TestKillDaemon(t *testing.T) {
 	once := `echo "$MUSTER_JOB_ID $MUSTER_RESTART_COUNT" >> ` + d.dir + `/runs; `
 	d.want(d.must("submit", "--gpus", "1", "--", "sh", "-c", once+"sleep 2; exit 7"), "job 1")
 	d.want(d.must("submit", "--gpus", "1", "--", "sh", "-c", once+"sleep 0.5; exit 5"), "job 2")
-	d.want(d.must("submit", "--gpus", "2", "--", "sh", "-c", once+"true"), "job 3", "waiting, number 1 in the line", "needs 2 GPUs")
+	d.want(d.must("submit", "--gpus", "2", "--", "sh", "-c", once+"true"), "job 3", "waiting, number 1 in the line",
+		"needs 2 GPUs")
 	d.eventually("two jobs run", func() bool { return strings.Count(d.read("runs"), "\n") == 2 })
 	d.kill()
 	time.Sleep(time.Second) // job 2 ends while nobody watches
@@ -261,7 +264,8 @@ func TestWhy(t *testing.T) {
 	d.must("submit", "--gpus", "3", "--time", "1h", "--name", "big", "--", "sleep", "100")
 	d.must("submit", "--gpus", "2", "--name", "next", "--", "true")
 	out := d.must("why", "2")
-	d.want(out, "needs 2 GPUs on one node; best", "job 1 big: 3 GPUs", "ends at the latest at", ", its time limit", "would start now with: ", "1 GPUs per task instead of 2", "tier critical")
+	d.want(out, "needs 2 GPUs on one node; best", "job 1 big: 3 GPUs", "ends at the latest at", ", its time limit",
+		"would start now with: ", "1 GPUs per task instead of 2", "tier critical")
 	if strings.Contains(out, "20777d") {
 		t.Errorf("an instant is shown as a time since 1970:\n%s", out)
 	}
@@ -316,7 +320,8 @@ func (d *daemon) others() func(user string, args ...string) (string, error) {
 		}
 	}
 	return func(user string, args ...string) (string, error) {
-		cmd := patient("setpriv", append([]string{"--reuid", user, "--regid", "nogroup", "--clear-groups", d.bin}, args...)...)
+		cmd := patient("setpriv",
+			append([]string{"--reuid", user, "--regid", "nogroup", "--clear-groups", d.bin}, args...)...)
 		cmd.Dir, cmd.Env = "/tmp", append(os.Environ(), "MUSTER_SOCKET="+d.socket, "HOME=/tmp")
 		out, err := cmd.CombinedOutput()
 		return string(out), err
@@ -345,7 +350,9 @@ func TestOtherUser(t *testing.T) {
 	needsRoot(t)
 	d := startDaemon(t, "1xH100-80GB")
 	as := d.others()
-	out, err := as("nobody", "run", "--gpus", "1", "--", "sh", "-c", "id -un; id -gn; touch $MUSTER_CHECKPOINT_DIR/mine && echo can write; cat "+d.dir+"/state/muster.db || echo cannot read")
+	out, err := as("nobody", "run", "--gpus", "1", "--", "sh", "-c",
+		"id -un; id -gn; touch $MUSTER_CHECKPOINT_DIR/mine && echo can write; cat "+d.dir+
+			"/state/muster.db || echo cannot read")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -354,7 +361,8 @@ func TestOtherUser(t *testing.T) {
 	if out, err := as("nobody", "cancel", "2"); err == nil || !strings.Contains(out, "root") {
 		t.Errorf("nobody cancels root's job: %v, %s", err, out)
 	}
-	if out, err := as("nobody", "show", "2"); err != nil || strings.Contains(out, "sleep") && strings.Contains(out, `"100"`) {
+	if out, err := as("nobody", "show", "2"); err != nil || strings.Contains(out, "sleep") &&
+		strings.Contains(out, `"100"`) {
 		t.Errorf("nobody sees what root runs: %v, %s", err, out)
 	}
 	d.must("cancel", "2")

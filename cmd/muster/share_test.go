@@ -52,22 +52,29 @@ func TestMPS(t *testing.T) {
 	d.endMPS(2)
 	client := stand(t, "mps-client")
 	out := filepath.Join(d.dir, "out")
-	d.want(d.must("submit", "--gpus", "0.25", "-o", out, "--", client), "gets a share: enforced: memory by MPS; compute by MPS")
-	d.must("submit", "--gpu-cores", "30%", "--gpu-mem", "8GiB", "-e", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=20", "-o", out+"2", "--", client)
+	d.want(d.must("submit", "--gpus", "0.25", "-o", out, "--", client),
+		"gets a share: enforced: memory by MPS; compute by MPS")
+	d.must("submit", "--gpu-cores", "30%", "--gpu-mem", "8GiB", "-e", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=20", "-o",
+		out+"2", "--", client)
 	d.must("submit", "--gpus", "1", "-o", out+"3", "--", "sh", "-c", "env; sleep 1000")
 	text := func(name string) string { b, _ := os.ReadFile(name); return string(b) }
 	server := 0
 	d.eventually("two clients have a server", func() bool {
 		server = d.pidIn(0, "server")
-		return server > 0 && strings.Contains(text(out), "CUDA_MPS_PIPE") && strings.Contains(text(out+"2"), "CUDA_MPS_PIPE")
+		return server > 0 && strings.Contains(text(out), "CUDA_MPS_PIPE") &&
+			strings.Contains(text(out+"2"), "CUDA_MPS_PIPE")
 	})
 	d.want(text(out), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25\n", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=20480M\n")
 	d.want(text(out+"2"), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=20\n", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8192M\n")
-	d.eventually("the third has a whole GPU", func() bool { return strings.Contains(text(out+"3"), "CUDA_VISIBLE_DEVICES=GPU-simulated-1") })
+	d.eventually("the third has a whole GPU", func() bool {
+		return strings.Contains(text(out+"3"), "CUDA_VISIBLE_DEVICES=GPU-simulated-1")
+	})
 	if strings.Contains(text(out+"3"), "CUDA_MPS") {
 		t.Errorf("who has a whole GPU is no client of MPS:\n%s", text(out+"3"))
 	}
-	if text, code := d.try("submit", "--gpus", "2", "--gpu-cores", "30%", "--", "true"); code == 0 || !strings.Contains(text, "gpus: shares of 2 GPUs: under MPS each GPU has a server of its own") || !strings.Contains(text, "ask for whole GPUs, or for 2 tasks") {
+	if text, code := d.try("submit", "--gpus", "2", "--gpu-cores", "30%", "--", "true"); code == 0 ||
+		!strings.Contains(text, "gpus: shares of 2 GPUs: under MPS each GPU has a server of its own") ||
+		!strings.Contains(text, "ask for whole GPUs, or for 2 tasks") {
 		t.Errorf("a part of two GPUs: %d %s", code, text)
 	}
 
@@ -80,7 +87,10 @@ func TestMPS(t *testing.T) {
 		t.Errorf("the control daemon of the service before is %d, now %d", control, now)
 	}
 	_ = syscall.Kill(control, syscall.SIGKILL)
-	d.eventually("the control daemon is started again", func() bool { now := d.pidIn(0, "nvidia-cuda-mps-control.pid"); return now > 0 && now != control })
+	d.eventually("the control daemon is started again", func() bool {
+		now := d.pidIn(0, "nvidia-cuda-mps-control.pid")
+		return now > 0 && now != control
+	})
 
 	d.eventually("the server is known", func() bool { return d.pidIn(0, "server") == server })
 	fails := filepath.Join(d.dir, "fails")
@@ -90,7 +100,8 @@ func TestMPS(t *testing.T) {
 	_ = syscall.Kill(server, syscall.SIGKILL)
 	for _, id := range []string{"1", "2"} {
 		d.untilSays(`"restarts": 1`, "show", id)
-		d.untilSays("the MPS server of GPU 0 ended; jobs "+map[string]string{"1": "2", "2": "1"}[id]+", 4 were on it, too", "history", id)
+		d.untilSays("the MPS server of GPU 0 ended; jobs "+map[string]string{"1": "2", "2": "1"}[id]+
+			", 4 were on it, too", "history", id)
 	}
 	time.Sleep(12 * time.Second) // longer than a fault is the reason of failures
 	if err := os.WriteFile(fails, nil, 0o600); err != nil {
@@ -131,7 +142,8 @@ func TestMPSFaultWhileDown(t *testing.T) {
 	d.start()
 	for _, id := range []string{"1", "2"} {
 		d.untilSays(`"restarts": 1`, "show", id)
-		d.want(d.must("history", id), "the MPS server of GPU 0 ended; job "+map[string]string{"1": "2", "2": "1"}[id]+" was on it, too")
+		d.want(d.must("history", id),
+			"the MPS server of GPU 0 ended; job "+map[string]string{"1": "2", "2": "1"}[id]+" was on it, too")
 	}
 	d.untilSays(`"state": "failed"`, "show", "4")
 	d.want(d.must("show", "4"), `"exit_code": 3`, `"restarts": 0`)
@@ -148,13 +160,15 @@ func TestIsolation(t *testing.T) {
 		{"--gpus 0.25 --isolation full", "gets 2g.20gb, for isolation full: enforced: memory and compute by the GPU"},
 		{"--gpus 0.1 --gpu-mem 30GiB --isolation memory", "gets 3g.40gb, for isolation memory: enforced"},
 		{"--gpus 0.1 --latency-sensitive", "gets 1g.10gb, for a job that cannot wait for turns: enforced"},
-		{"--gpus 0.6 --isolation full", "gets a whole GPU, for isolation full: this machine has no way to keep it apart on a part of one"},
+		{"--gpus 0.6 --isolation full",
+			"gets a whole GPU, for isolation full: this machine has no way to keep it apart on a part of one"},
 		{"--gpu-mem 20GiB", "gets a share: declared only"},
 	} {
 		d.want(d.must(append(append([]string{"submit"}, strings.Fields(c[0])...), "--", "sleep", "1000")...), c[1])
 	}
 	d.want(d.must("show", "6"), `"share": 250`)
-	d.want(d.must("why", "2"), "gets 2g.20gb, for isolation full: enforced: memory and compute by the GPU (on a real one: nothing is enforced on a simulated GPU)")
+	d.want(d.must("why", "2"),
+		"gets 2g.20gb, for isolation full: enforced: memory and compute by the GPU (on a real one: nothing is enforced on a simulated GPU)")
 	if text := d.must("why", "1"); strings.Contains(text, "simulated GPU") {
 		t.Errorf("a share of which nothing is enforced anyway: %s", text)
 	}
@@ -162,7 +176,8 @@ func TestIsolation(t *testing.T) {
 	d.want(d.must("queue", "-o", "job,gpus"), "2    2g.20gb")
 	d.want(d.must("why", "2"), "a 2g.20gb slice on ")
 	d.want(d.must("why", "6"), "0.25 of a GPU on ")
-	if text, code := d.try("submit", "--gpus", "0.5", "--isolation", "total", "--", "true"); code == 0 || !strings.Contains(text, `isolation: expected value to be one of "none, memory, full"`) {
+	if text, code := d.try("submit", "--gpus", "0.5", "--isolation", "total", "--", "true"); code == 0 ||
+		!strings.Contains(text, `isolation: expected value to be one of "none, memory, full"`) {
 		t.Errorf("a wrong isolation: %d %s", code, text)
 	}
 }
@@ -173,12 +188,14 @@ func TestIsolation(t *testing.T) {
 func TestMeasuredMemory(t *testing.T) {
 	t.Parallel()
 	const policy = "antman:memory=measured,check=1s"
-	d := withConfig(t, "1xH100-80GB", "policy: '"+policy+"'\nsharing: {over_memory: warn}\nsample_every: 100ms\nperformance: {pairs: {'*/*': 0.99}}\n")
+	d := withConfig(t, "1xH100-80GB",
+		"policy: '"+policy+"'\nsharing: {over_memory: warn}\nsample_every: 100ms\nperformance: {pairs: {'*/*': 0.99}}\n")
 	d.policy = policy
 	d.start()
 	run := func(n string, more ...string) (pid string) {
 		file := filepath.Join(d.dir, "pid"+n)
-		d.must(append(append([]string{"submit"}, more...), "--gpus", "1", "--", "sh", "-c", "echo $$ >"+file+".new; mv "+file+".new "+file+"; exec sleep 1000")...)
+		d.must(append(append([]string{"submit"}, more...), "--gpus", "1", "--", "sh", "-c",
+			"echo $$ >"+file+".new; mv "+file+".new "+file+"; exec sleep 1000")...)
 		d.eventually(n+" runs", func() bool {
 			b, _ := os.ReadFile(file)
 			pid = strings.TrimSpace(string(b))
@@ -215,7 +232,8 @@ func TestShareBesideLeaver(t *testing.T) {
 	t.Parallel()
 	d := shares(t, "1xH100-80GB", "{shares: time-slicing}")
 	deaf := filepath.Join(d.dir, "deaf")
-	d.must("submit", "-o", "/dev/null", "--tier", "best-effort", "--gpus", "0.5", "--", "sh", "-c", "trap '' TERM; : >"+deaf+"; sleep 1000 & wait; sleep 1000")
+	d.must("submit", "-o", "/dev/null", "--tier", "best-effort", "--gpus", "0.5", "--", "sh", "-c",
+		"trap '' TERM; : >"+deaf+"; sleep 1000 & wait; sleep 1000")
 	d.eventually("it is deaf", func() bool { _, err := os.Stat(deaf); return err == nil })
 	d.must("cancel", "1") // it is killed after 15 seconds
 	d.must("submit", "-o", "/dev/null", "--gpus", "0.5", "--", "sleep", "1000")
@@ -257,11 +275,17 @@ func TestOverMemory(t *testing.T) {
 			t.Parallel()
 			d := shares(t, "1xH100-80GB", "{shares: time-slicing, over_memory: "+what+"}")
 			pidfile := filepath.Join(d.dir, "pid")
-			d.must("submit", "--gpus", "0.25", "--gpu-mem", "8GiB", "--", "sh", "-c", "echo $$ >"+pidfile+".new; mv "+pidfile+".new "+pidfile+"; exec sleep 1000")
+			d.must("submit", "--gpus", "0.25", "--gpu-mem", "8GiB", "--", "sh", "-c",
+				"echo $$ >"+pidfile+".new; mv "+pidfile+".new "+pidfile+"; exec sleep 1000")
 			pid := ""
-			d.eventually("it runs", func() bool { b, _ := os.ReadFile(pidfile); pid = strings.TrimSpace(string(b)); return pid != "" })
+			d.eventually("it runs", func() bool {
+				b, _ := os.ReadFile(pidfile)
+				pid = strings.TrimSpace(string(b))
+				return pid != ""
+			})
 			use := func(mib string) {
-				if err := os.WriteFile(filepath.Join(d.dir, "state", useFile), []byte("0 50 9000 "+pid+" "+mib+"\n"), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(d.dir, "state", useFile), []byte("0 50 9000 "+pid+" "+mib+"\n"),
+					0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -305,7 +329,8 @@ func TestOverMemoryByTask(t *testing.T) {
 		return list
 	}
 	run := func(name string, more ...string) string {
-		return d.must(append(append([]string{"submit"}, more...), "--", "sh", "-c", "echo $$ >>"+filepath.Join(d.dir, name)+"; exec sleep 1000")...)
+		return d.must(append(append([]string{"submit"}, more...), "--", "sh", "-c",
+			"echo $$ >>"+filepath.Join(d.dir, name)+"; exec sleep 1000")...)
 	}
 	use := func(of ...string) { // a process and its MiB
 		text := ""
@@ -336,7 +361,8 @@ func TestOverMemoryByTask(t *testing.T) {
 	use(gang[0]+" 6000", gang[1]+" 9000")
 	d.untilSays(`"state": "cancelled"`, "show", "1")
 	out := d.must("show", "1")
-	if d.want(out, "uses 9000 MiB of a GPU, its share has 8192: it was stopped"); !strings.Contains(out, "task 0 uses") && !strings.Contains(out, "task 1 uses") {
+	if d.want(out, "uses 9000 MiB of a GPU, its share has 8192: it was stopped"); !strings.Contains(out,
+		"task 0 uses") && !strings.Contains(out, "task 1 uses") {
 		t.Errorf("which task it was is not said: %s", out)
 	}
 }
@@ -353,11 +379,14 @@ func TestDynamicMIG(t *testing.T) {
 	}
 	submit := func(id int, what string) {
 		t.Helper()
-		d.must("submit", "--gpus", what, "-o", filepath.Join(d.dir, fmt.Sprintf("out%d", id)), "--", "sh", "-c", "env; exec sleep 1000")
+		d.must("submit", "--gpus", what, "-o", filepath.Join(d.dir, fmt.Sprintf("out%d", id)), "--", "sh", "-c",
+			"env; exec sleep 1000")
 	}
 	sees := func(id int, device string) {
 		t.Helper()
-		d.eventually(fmt.Sprintf("job %d sees %s", id, device), func() bool { return strings.Contains(out(id), "CUDA_VISIBLE_DEVICES="+device+"\n") })
+		d.eventually(fmt.Sprintf("job %d sees %s", id, device), func() bool {
+			return strings.Contains(out(id), "CUDA_VISIBLE_DEVICES="+device+"\n")
+		})
 	}
 	submit(1, "3g.40gb")
 	sees(1, "MIG-simulated-0-3g.40gb-4")
@@ -384,7 +413,8 @@ func TestDynamicMIG(t *testing.T) {
 	d.ends(7)
 	submit(8, "1")
 	sees(8, "GPU-simulated-1")
-	d.want(d.must("submit", "--gpus", "0.25", "--isolation", "full", "--", "sleep", "1000"), "gets 2g.20gb, for isolation full")
+	d.want(d.must("submit", "--gpus", "0.25", "--isolation", "full", "--", "sleep", "1000"),
+		"gets 2g.20gb, for isolation full")
 }
 
 // ends cancels a job and waits until it has gone.

@@ -35,7 +35,8 @@ func shimCommand(ctx context.Context, exe, state string) (command []string, note
 	small := filepath.Join(filepath.Dir(exe), shimProgram)
 	err := fits(ctx, exe, small, shim.BuildVerb, shim.Build())
 	if err == nil {
-		if own := filepath.Join(state, shimProgram); copyProgram(small, own) == nil && fits(ctx, exe, own, shim.BuildVerb, shim.Build()) == nil {
+		if own := filepath.Join(state, shimProgram); copyProgram(small, own) == nil &&
+			fits(ctx, exe, own, shim.BuildVerb, shim.Build()) == nil {
 			small = own
 		}
 		return []string{small, shim.Verb}, ""

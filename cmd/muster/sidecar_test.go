@@ -86,7 +86,8 @@ func TestSmallProgramDoesNotFit(t *testing.T) {
 	} {
 		write(small, c.text, 0o755)
 		command, note := shimCommand(t.Context(), exe, state)
-		if used := command[0] == filepath.Join(state, shimProgram); used != (c.want == "") || !strings.Contains(note, c.want) || len(command) != 2 || command[1] != shim.Verb {
+		if used := command[0] == filepath.Join(state, shimProgram); used != (c.want == "") ||
+			!strings.Contains(note, c.want) || len(command) != 2 || command[1] != shim.Verb {
 			t.Errorf("%s: %v, %q; want %q", c.name, command, note, c.want)
 		}
 	}
@@ -94,7 +95,8 @@ func TestSmallProgramDoesNotFit(t *testing.T) {
 		t.Errorf("%v where no copy can be made", command)
 	}
 	write(small, "#!/bin/sh\necho "+shim.Build()+"\n", 0o700)
-	if command, note := shimCommand(t.Context(), exe, state); command[0] != exe || !strings.Contains(note, "may not be executed") {
+	if command, note := shimCommand(t.Context(), exe, state); command[0] != exe ||
+		!strings.Contains(note, "may not be executed") {
 		t.Errorf("%v, %q for a program that others may not execute", command, note)
 	}
 }
@@ -121,7 +123,8 @@ func TestSlurmInstall(t *testing.T) {
 	if out, err := install(bin, dir); err == nil || !strings.Contains(out, "--force") {
 		t.Errorf("links of another installation: %v\n%s", err, out)
 	}
-	small := installed(t, filepath.Join(filepath.Dir(bin), slurmProgram), filepath.Join(filepath.Dir(alone), slurmProgram))
+	small := installed(t, filepath.Join(filepath.Dir(bin), slurmProgram),
+		filepath.Join(filepath.Dir(alone), slurmProgram))
 	if out, err := install(alone, dir); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -130,10 +133,12 @@ func TestSlurmInstall(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(out), "slurm 22.05") {
 		t.Errorf("squeue --version: %v, %s", err, out)
 	}
-	if out, err := exec.Command(small, "qsub").CombinedOutput(); err == nil || !strings.Contains(string(out), "sbatch") {
+	if out, err := exec.Command(small, "qsub").CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "sbatch") {
 		t.Errorf("muster-slurm qsub: %v, %s", err, out)
 	}
-	if out, err := exec.Command(small, "sinfo", "--version").CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "slurm") {
+	if out, err := exec.Command(small, "sinfo", "--version").CombinedOutput(); err != nil ||
+		!strings.HasPrefix(string(out), "slurm") {
 		t.Errorf("muster-slurm sinfo --version: %v, %s", err, out)
 	}
 }

@@ -68,7 +68,8 @@ type traceFlags struct {
 
 func (f *traceFlags) register(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.trace, "trace", "", "recorded workload, in any format that muster trace formats lists (.gz, .zst are read as they are)")
+	fl.StringVar(&f.trace, "trace", "",
+		"recorded workload, in any format that muster trace formats lists (.gz, .zst are read as they are)")
 	fl.StringVar(&f.format, "format", "", "format of the trace (default: found out from its content)")
 	fl.BoolVar(&f.skipBad, "skip-bad", false, "count malformed rows and go on, instead of stopping at the first")
 	fl.IntVar(&f.limit, "limit", 0, "take only the first N jobs")
@@ -101,18 +102,24 @@ func newSim() *cobra.Command {
 	f.profiles.register(c.Flags())
 	fl := c.Flags()
 	f.registerWorld(fl, "auto", "0s", "0s")
-	fl.StringVar(&f.policies, "policies", "fifo+easy,"+daemonPolicy+",las+easy", "policies to compare, as POLICY[:knob=value,...][+BACKFILL]; all for every one (muster policy list)")
+	fl.StringVar(&f.policies, "policies", "fifo+easy,"+daemonPolicy+",las+easy",
+		"policies to compare, as POLICY[:knob=value,...][+BACKFILL]; all for every one (muster policy list)")
 	fl.StringVar(&f.placers, "place", "best-fit", "placers to combine them with: "+placerNames())
 	fl.StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative (default: the policy's own)")
 	fl.StringVar(&f.until, "until", "", "end the simulation at this time after its start")
 	fl.StringVar(&f.html, "html", "", "write a report page to this file")
 	fl.StringVar(&f.json, "json", "", "write the figures as JSON to this file (- for the terminal)")
 	fl.StringVar(&f.csv, "csv", "", "write the figures as CSV to this file (- for the terminal)")
-	fl.StringVar(&f.jobs, "jobs-csv", "", "write one line per job to this file (several policies: their names are added)")
-	fl.StringVar(&f.search, "search", "", "play a hyper-parameter search beside the workload, or alone on --cluster (docs/howto/search.md)")
-	fl.StringVar(&f.methods, "methods", "", "methods to compare with --search (default: the file's): muster search methods, asha:stopping, hydro:fused, hydro:narrow")
-	fl.StringVar(&f.atOnce, "at-once", "", "with --search: how many runs at once, several with commas (default: the file's)")
-	fl.IntVar(&f.starts, "score-starts", 0, "ask when jobs will start, at the submission of each Nth that has to wait and later of others, and score the answers (docs/design/expected-starts.md)")
+	fl.StringVar(&f.jobs, "jobs-csv", "",
+		"write one line per job to this file (several policies: their names are added)")
+	fl.StringVar(&f.search, "search", "",
+		"play a hyper-parameter search beside the workload, or alone on --cluster (docs/howto/search.md)")
+	fl.StringVar(&f.methods, "methods", "",
+		"methods to compare with --search (default: the file's): muster search methods, asha:stopping, hydro:fused, hydro:narrow")
+	fl.StringVar(&f.atOnce, "at-once", "",
+		"with --search: how many runs at once, several with commas (default: the file's)")
+	fl.IntVar(&f.starts, "score-starts", 0,
+		"ask when jobs will start, at the submission of each Nth that has to wait and later of others, and score the answers (docs/design/expected-starts.md)")
 	fl.StringVar(&f.journal, "journal", "", "write a journal to this file (several policies: their names are added)")
 	return c
 }
@@ -120,35 +127,51 @@ func newSim() *cobra.Command {
 // registerWorld adds the flags of the world that is replayed, policies apart.
 func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart string) {
 	fl.BoolVar(&f.demo, "demo", false, "a made-up week of a small team's jobs on 4 nodes of 8 GPUs")
-	fl.StringVar(&f.cluster, "cluster", "", "cluster file, or a short form such as 64x8xA100-80GB (default: the trace's own machines)")
-	fl.Float64Var(&f.load, "load", 0, "offered load: without --cluster it sizes 8-GPU nodes for it, with one it stretches the arrivals")
+	fl.StringVar(&f.cluster, "cluster", "",
+		"cluster file, or a short form such as 64x8xA100-80GB (default: the trace's own machines)")
+	fl.Float64Var(&f.load, "load", 0,
+		"offered load: without --cluster it sizes 8-GPU nodes for it, with one it stretches the arrivals")
 	fl.IntVar(&f.tile, "tile", 1, "repeat the trace N times, one after the other")
 	fl.IntVar(&f.depth, "backfill-depth", 100, "how many jobs behind a blocked one backfill looks at")
 	fl.IntVar(&f.reserve, "backfill-reserve", 16, "how many blocked jobs conservative backfill promises a start")
-	fl.StringVar(&f.estimates, "estimates", estimates, "what the scheduler knows of run times: auto (what a job states, exact where it states none), exact, stated (no more than that), none, or noise:SIGMA (log-normal); exact and noise replace what jobs state")
+	fl.StringVar(&f.estimates, "estimates", estimates,
+		"what the scheduler knows of run times: auto (what a job states, exact where it states none), exact, stated (no more than that), none, or noise:SIGMA (log-normal); exact and noise replace what jobs state")
 	fl.StringVar(&f.gang, "gang", "node", "what \"n GPUs\" means: node (as few nodes as possible) or gpu (anywhere)")
-	fl.StringVar(&f.queues, "queues", "auto", "without queues in the cluster file: auto (one for each name in the trace) or none")
-	fl.StringVar(&f.perf, "perf", "", "performance table: speeds by GPU model, placement and co-location (docs/reference/speeds.md)")
-	fl.StringVar(&f.believed, "believed", "", "performance table that the scheduler goes by instead of --perf, to see what its errors do")
-	fl.BoolVar(&f.measured, "measured", false, "the scheduler is told how fast jobs go on what they hold, as by their progress under muster serve; what it knows before is --believed, or nothing")
+	fl.StringVar(&f.queues, "queues", "auto",
+		"without queues in the cluster file: auto (one for each name in the trace) or none")
+	fl.StringVar(&f.perf, "perf", "",
+		"performance table: speeds by GPU model, placement and co-location (docs/reference/speeds.md)")
+	fl.StringVar(&f.believed, "believed", "",
+		"performance table that the scheduler goes by instead of --perf, to see what its errors do")
+	fl.BoolVar(&f.measured, "measured", false,
+		"the scheduler is told how fast jobs go on what they hold, as by their progress under muster serve; what it knows before is --believed, or nothing")
 	fl.StringVar(&f.startup, "startup", "0s", "time from a start until the job computes")
-	fl.StringVar(&f.defrag, "defragment", "off", "running jobs are moved where that gains more than it costs: so that waiting ones fit (auto), and so that nodes are empty (compact: for usable GPUs; compact-nodes); off")
-	fl.StringArrayVar(&f.protected, "protected", nil, "no job is moved in these times of the week, such as \"mon-fri 08:00-18:00\"; several times: in none of them")
-	fl.StringVar(&f.zone, "zone", "", "the clock of --protected: Europe/Berlin, +01:00 (default: UTC); the trace or the cluster file says when the workload begins (epoch)")
+	fl.StringVar(&f.defrag, "defragment", "off",
+		"running jobs are moved where that gains more than it costs: so that waiting ones fit (auto), and so that nodes are empty (compact: for usable GPUs; compact-nodes); off")
+	fl.StringArrayVar(&f.protected, "protected", nil,
+		"no job is moved in these times of the week, such as \"mon-fri 08:00-18:00\"; several times: in none of them")
+	fl.StringVar(&f.zone, "zone", "",
+		"the clock of --protected: Europe/Berlin, +01:00 (default: UTC); the trace or the cluster file says when the workload begins (epoch)")
 	fl.StringVar(&f.minRuntime, "min-runtime", "0s", "a started job is not preempted before")
-	fl.StringVar(&f.holdAfter, "hold-after", cluster.FormatDuration(engine.DefaultHoldAfter), "nodes are held for a blocked job that waited so long and can be promised no start, because run times are not known; 0: never")
+	fl.StringVar(&f.holdAfter, "hold-after", cluster.FormatDuration(engine.DefaultHoldAfter),
+		"nodes are held for a blocked job that waited so long and can be promised no start, because run times are not known; 0: never")
 	fl.StringVar(&f.starve, "starvation", "0s", "a job that waited so long goes first, with a reservation; 0: never")
-	fl.StringVar(&f.ckptEvery, "checkpoint-every", "0s", "periodic checkpoints of jobs that state none; auto: as often as loses least to them, to failures and to preemptions (Daly)")
+	fl.StringVar(&f.ckptEvery, "checkpoint-every", "0s",
+		"periodic checkpoints of jobs that state none; auto: as often as loses least to them, to failures and to preemptions (Daly)")
 	fl.StringVar(&f.ckptMin, "checkpoint-min", "", "with --checkpoint-every auto: at least so far apart")
-	fl.StringVar(&f.ckptMax, "checkpoint-max", "", "standard and critical jobs write a checkpoint at least so often, whatever they state")
-	fl.StringVar(&f.preemptEvery, "preemption-every", "", "with --checkpoint-every auto: mean time between preemptions of a running job, counted where they leave it no time to write a checkpoint")
+	fl.StringVar(&f.ckptMax, "checkpoint-max", "",
+		"standard and critical jobs write a checkpoint at least so often, whatever they state")
+	fl.StringVar(&f.preemptEvery, "preemption-every", "",
+		"with --checkpoint-every auto: mean time between preemptions of a running job, counted where they leave it no time to write a checkpoint")
 	fl.StringVar(&f.ckptCost, "checkpoint-cost", ckptCost, "time to write a checkpoint, for jobs that state none")
 	fl.StringVar(&f.restart, "restart-cost", restart, "time to restore a checkpoint, for jobs that state none")
-	fl.StringVar(&f.suspendCost, "suspend-cost", "0s", "time to be frozen and to go on in place (--preempt suspend), for jobs that state none")
+	fl.StringVar(&f.suspendCost, "suspend-cost", "0s",
+		"time to be frozen and to go on in place (--preempt suspend), for jobs that state none")
 	fl.StringVar(&f.preempt, "preempt", "", "how standard jobs are preempted: checkpoint (default), suspend or kill")
 	fl.StringVar(&f.nodeMTBF, "node-mtbf", "0s", "mean time between failures of a node; 0: none fail")
 	fl.StringVar(&f.gpuMTBF, "gpu-mtbf", "0s", "mean time between failures of a GPU; 0: none fail")
-	fl.Float64Var(&f.faults, "mps-faults", 0, "part of the jobs that fail in shares under MPS whose failure ends all others on their GPU, 0 to 1")
+	fl.Float64Var(&f.faults, "mps-faults", 0,
+		"part of the jobs that fail in shares under MPS whose failure ends all others on their GPU, 0 to 1")
 	fl.StringVar(&f.repair, "repair", "4h", "until a failed node or GPU is back")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of everything that is random")
 }
@@ -191,7 +214,8 @@ func (f *simFlags) prepare(wl *trace.Workload, spec *cluster.Spec) ([]trace.Entr
 }
 
 // compare runs the setups and writes the results.
-func (f *simFlags) compare(c *cobra.Command, wl *trace.Workload, spec *cluster.Spec, entries []trace.Entry, setups []sim.Setup) error {
+func (f *simFlags) compare(c *cobra.Command, wl *trace.Workload, spec *cluster.Spec, entries []trace.Entry,
+	setups []sim.Setup) error {
 	out, errw := c.OutOrStdout(), c.ErrOrStderr()
 	if t, ok := setups[0].World.Model.(*perf.Table); ok && t.Speeds.Filled+t.Beside.Filled > 0 {
 		fmt.Fprintf(errw, "performance: %s\n", config.PerfText(t))
@@ -269,7 +293,8 @@ func introduce(w io.Writer, wl *trace.Workload, spec *cluster.Spec) {
 		wl.Name, len(wl.Jobs), all/3600, cluster.FormatDuration((time.Duration(span) * time.Second).Round(time.Minute)),
 		describe(spec), spec.GPUs(), len(spec.Nodes), load)
 	if n := len(wl.Bad); n > 0 {
-		fmt.Fprintf(w, "%d malformed rows skipped, the first: %s:%d: %s\n", n, wl.Bad[0].File, wl.Bad[0].Line, wl.Bad[0].Reason)
+		fmt.Fprintf(w, "%d malformed rows skipped, the first: %s:%d: %s\n", n, wl.Bad[0].File, wl.Bad[0].Line,
+			wl.Bad[0].Reason)
 	}
 }
 
@@ -286,7 +311,8 @@ func sayRejected(w io.Writer, runs []report.Run) {
 		}
 		if n > 0 {
 			j := runs[i].Jobs[first]
-			fmt.Fprintf(w, "%s: %d jobs rejected, the first: job %d %s: %s\n", runs[i].Policy, n, j.ID, j.Name, runs[i].Records[first].Why)
+			fmt.Fprintf(w, "%s: %d jobs rejected, the first: job %d %s: %s\n", runs[i].Policy, n, j.ID, j.Name,
+				runs[i].Records[first].Why)
 			return // the same jobs under every policy
 		}
 	}
@@ -341,17 +367,20 @@ func (f *simFlags) load1() (*trace.Workload, *cluster.Spec, error) {
 		spec.Epoch = wl.Epoch
 	}
 	if len(spec.Loans) > 0 && spec.Epoch == 0 {
-		return nil, nil, usage(errors.New("loans: neither the trace nor the cluster file says when the workload begins (epoch: 2026-11-16T00:00:00Z)"))
+		return nil, nil, usage(
+			errors.New("loans: neither the trace nor the cluster file says when the workload begins (epoch: 2026-11-16T00:00:00Z)"))
 	}
 	if len(f.protected) > 0 && spec.Epoch == 0 {
-		return nil, nil, usage(errors.New("--protected: neither the trace nor the cluster file says when the workload begins (epoch: 2026-11-16T00:00:00Z)"))
+		return nil, nil, usage(
+			errors.New("--protected: neither the trace nor the cluster file says when the workload begins (epoch: 2026-11-16T00:00:00Z)"))
 	}
 	return wl, spec, nil
 }
 
 func (f *simFlags) clusterFor(wl *trace.Workload) (*cluster.Spec, error) {
 	if f.load < 0 || f.load > 100 {
-		return nil, usage(fmt.Errorf("--load %g: between 0 and 100 are possible (1: as much work as the cluster can do)", f.load))
+		return nil, usage(fmt.Errorf(
+			"--load %g: between 0 and 100 are possible (1: as much work as the cluster can do)", f.load))
 	}
 	if f.cluster != "" {
 		spec, err := config.Load(f.cluster)
@@ -371,9 +400,11 @@ func (f *simFlags) clusterFor(wl *trace.Workload) (*cluster.Spec, error) {
 		return cluster.ParseShort(strconv.Itoa(n) + "x8")
 	}
 	if len(wl.Nodes) > 0 {
-		return &cluster.Spec{Name: wl.Name + "'s own nodes", Nodes: wl.Nodes, Queues: wl.Queues, Models: sim.UnknownModels(wl.Nodes)}, nil
+		return &cluster.Spec{Name: wl.Name + "'s own nodes", Nodes: wl.Nodes, Queues: wl.Queues,
+			Models: sim.UnknownModels(wl.Nodes)}, nil
 	}
-	return nil, usage(fmt.Errorf("the trace has no machines of its own: give --cluster (for example 48x8xV100-32GB) or --load 0.9"))
+	return nil, usage(fmt.Errorf(
+		"the trace has no machines of its own: give --cluster (for example 48x8xV100-32GB) or --load 0.9"))
 }
 
 func (f *simFlags) knowledge() (sim.Estimates, sim.PerTask, error) {
@@ -417,7 +448,8 @@ func (f *simFlags) setups() ([]sim.Setup, error) {
 			s.Policy, s.Placer = try.Policy, strings.TrimSpace(pl)
 			if try.Backfill != "" {
 				if f.backfill != "" {
-					return nil, fmt.Errorf("--policies %s names a backfill, and --backfill %s another: one of them", po, f.backfill)
+					return nil, fmt.Errorf("--policies %s names a backfill, and --backfill %s another: one of them", po,
+						f.backfill)
 				}
 				if err := s.SetBackfill(try.Backfill); err != nil {
 					return nil, fmt.Errorf("--policies %s: %w", po, err)
@@ -451,7 +483,8 @@ func (f *simFlags) baseSetup() (sim.Setup, error) {
 		}
 		return d
 	}
-	s.Config = engine.Config{Defrag: defrag, Depth: f.depth, Reserve: f.reserve, MinRuntime: dur("min-runtime", f.minRuntime),
+	s.Config = engine.Config{Defrag: defrag, Depth: f.depth, Reserve: f.reserve,
+		MinRuntime: dur("min-runtime", f.minRuntime),
 		Starvation: dur("starvation", f.starve), HoldAfter: dur("hold-after", f.holdAfter)}
 	s.World = sim.Options{Startup: dur("startup", f.startup), NodeMTBF: dur("node-mtbf", f.nodeMTBF),
 		GPUMTBF: dur("gpu-mtbf", f.gpuMTBF), Repair: dur("repair", f.repair), Seed: f.seed, Faults: f.faults}

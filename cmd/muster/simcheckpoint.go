@@ -59,7 +59,8 @@ func (f *simFlags) saving(cost time.Duration) (s perf.Saving, lost func(*cluster
 	for _, x := range []struct {
 		name, text string
 		to         *time.Duration
-	}{{"checkpoint-min", f.ckptMin, &s.Min}, {"checkpoint-max", f.ckptMax, &s.Max}, {"preemption-every", f.preemptEvery, &preempted}} {
+	}{{"checkpoint-min", f.ckptMin, &s.Min}, {"checkpoint-max", f.ckptMax, &s.Max},
+		{"preemption-every", f.preemptEvery, &preempted}} {
 		if x.text == "" {
 			continue
 		}
@@ -71,7 +72,8 @@ func (f *simFlags) saving(cost time.Duration) (s perf.Saving, lost func(*cluster
 		return s, nil, fmt.Errorf("--checkpoint-min, --checkpoint-max: %w", err)
 	}
 	if auto := f.ckptEvery == "auto"; auto && (cost == 0 || s.Node+s.GPU+preempted == 0) {
-		return s, nil, fmt.Errorf("--checkpoint-every auto needs --checkpoint-cost, and --node-mtbf, --gpu-mtbf or --preemption-every")
+		return s, nil, fmt.Errorf(
+			"--checkpoint-every auto needs --checkpoint-cost, and --node-mtbf, --gpu-mtbf or --preemption-every")
 	} else if !auto && (s.Min > 0 || preempted > 0) {
 		return s, nil, fmt.Errorf("--checkpoint-min and --preemption-every are for --checkpoint-every auto only")
 	}

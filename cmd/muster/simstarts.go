@@ -26,16 +26,21 @@ func writeStartScores(w io.Writer, list []scoredStarts) error {
 		for _, part := range []struct {
 			name string
 			take func(*sim.Answer) bool
-		}{{"", nil}, {" at submission", func(a *sim.Answer) bool { return !a.Later }}, {" later", func(a *sim.Answer) bool { return a.Later }}} {
+		}{{"", nil}, {" at submission", func(a *sim.Answer) bool {
+			return !a.Later
+		}}, {" later", func(a *sim.Answer) bool { return a.Later }}} {
 			v := s.Score(part.take)
 			if v.Answers == 0 {
 				continue
 			}
-			fmt.Fprintf(t, "%s%s\t%d\t%s\t%s\t%s\t%d\t%s\t%d\t%.1f\t%s\t%s\n", list[i].label, part.name, v.Answers, cluster.FormatDuration(v.Wait.Round(time.Second)),
-				wholePercent(v.Within), wholePercent(v.Error), v.Dated, wholePercent(v.DatedErr), v.Open, v.Width, wholePercent(v.AheadErr), wholePercent(v.Early))
+			fmt.Fprintf(t, "%s%s\t%d\t%s\t%s\t%s\t%d\t%s\t%d\t%.1f\t%s\t%s\n", list[i].label, part.name, v.Answers,
+				cluster.FormatDuration(v.Wait.Round(time.Second)),
+				wholePercent(v.Within), wholePercent(v.Error), v.Dated, wholePercent(v.DatedErr), v.Open, v.Width,
+				wholePercent(v.AheadErr), wholePercent(v.Early))
 		}
 		if s.Unknown > 0 {
-			fmt.Fprintf(t, "%s: %d answers were about jobs that never started, or not before the end\n", list[i].label, s.Unknown)
+			fmt.Fprintf(t, "%s: %d answers were about jobs that never started, or not before the end\n", list[i].label,
+				s.Unknown)
 		}
 	}
 	return t.Flush()

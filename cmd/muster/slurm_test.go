@@ -45,10 +45,12 @@ srun bash -c 'echo rank $SLURM_PROCID of $SLURM_NTASKS on $CUDA_VISIBLE_DEVICES'
 		t.Fatal(err)
 	}
 	d.want(d.slurm("sbatch", "--hold", "job.sh"), "Submitted batch job 1")
-	if out := d.slurm("sbatch", "--parsable", "--dependency=afterok:1", "--wrap", "cat out-1.txt > copy"); strings.TrimSpace(out) != "2" {
+	if out := d.slurm("sbatch", "--parsable", "--dependency=afterok:1", "--wrap",
+		"cat out-1.txt > copy"); strings.TrimSpace(out) != "2" {
 		t.Errorf("sbatch --parsable says %q", out)
 	}
-	d.want(d.slurm("squeue"), "JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)", "(JobHeldUser)", "(Dependency)")
+	d.want(d.slurm("squeue"), "JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)",
+		"(JobHeldUser)", "(Dependency)")
 	d.slurm("scontrol", "update", "JobId=1", "TimeLimit=5", "JobName=renamed")
 	d.want(d.slurm("scontrol", "show", "job", "1"), "JobName=renamed", "TimeLimit=00:05:00")
 	d.slurm("scontrol", "release", "1")
@@ -58,7 +60,8 @@ srun bash -c 'echo rank $SLURM_PROCID of $SLURM_NTASKS on $CUDA_VISIBLE_DEVICES'
 		t.Fatal(err)
 	}
 	d.want(string(text), "gpus 0,1 of job 1", "rank 0 of 2", "rank 1 of 2")
-	d.want(d.slurm("sacct", "-n", "-X", "-o", "JobID,JobName,State,ExitCode", "-P"), "1|renamed|COMPLETED|0:0", "2|wrap|COMPLETED|0:0")
+	d.want(d.slurm("sacct", "-n", "-X", "-o", "JobID,JobName,State,ExitCode", "-P"), "1|renamed|COMPLETED|0:0",
+		"2|wrap|COMPLETED|0:0")
 	d.want(d.slurm("srun", "--gpus=1", "printenv", "CUDA_VISIBLE_DEVICES"), "GPU-simulated-0")
 	d.want(d.slurm("sinfo"), "main*", "idle")
 	node := strings.TrimSpace(d.slurm("sinfo", "-h", "-o", "%n"))
@@ -99,9 +102,11 @@ func TestSrunInput(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	d.must("slurm", "install", filepath.Join(d.dir, "bin"))
-	for args, want := range map[string]string{"cat": "one\ntwo\n", "-n2 -l cat": "0: one\n0: two\n", "-i none cat": ""} {
+	for args, want := range map[string]string{"cat": "one\ntwo\n", "-n2 -l cat": "0: one\n0: two\n",
+		"-i none cat": ""} {
 		cmd := patient(filepath.Join(d.dir, "bin", "srun"), append([]string{"-Q"}, strings.Fields(args)...)...)
-		cmd.Dir, cmd.Env, cmd.Stdin = d.dir, append(os.Environ(), "MUSTER_SOCKET="+d.socket), strings.NewReader("one\ntwo\n")
+		cmd.Dir, cmd.Env, cmd.Stdin = d.dir, append(os.Environ(), "MUSTER_SOCKET="+d.socket),
+			strings.NewReader("one\ntwo\n")
 		out, err := cmd.CombinedOutput()
 		if err != nil || string(out) != want {
 			t.Errorf("srun %s: %v, %q; want %q", args, err, out, want)
@@ -120,16 +125,20 @@ func TestSalloc(t *testing.T) {
 	go func() {
 		cmd := patient(filepath.Join(d.dir, "bin", "salloc"), "--gpus=1", "-n2", "sh", "-c",
 			"echo job $SLURM_JOB_ID on $CUDA_VISIBLE_DEVICES; srun -l sh -c 'echo rank $SLURM_PROCID'; exit 6")
-		cmd.Dir, cmd.Env = d.dir, append(os.Environ(), "MUSTER_SOCKET="+d.socket, "PATH="+filepath.Join(d.dir, "bin")+":"+os.Getenv("PATH"))
+		cmd.Dir, cmd.Env = d.dir,
+			append(os.Environ(), "MUSTER_SOCKET="+d.socket, "PATH="+filepath.Join(d.dir, "bin")+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		done <- string(out) + err.Error()
 	}()
-	d.eventually("the allocation to wait", func() bool { return strings.Contains(d.slurm("squeue", "-h", "-o", "%i %t"), "2 PD") })
+	d.eventually("the allocation to wait", func() bool {
+		return strings.Contains(d.slurm("squeue", "-h", "-o", "%i %t"), "2 PD")
+	})
 	d.want(d.slurm("sprio", "-h", "-o", "%i %r"), "2 main")
 	if err := os.WriteFile(filepath.Join(d.dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.want(<-done, "salloc: Pending job allocation 2", "salloc: Granted job allocation 2", "job 2 on GPU-simulated-", "0: rank 0", "1: rank 1",
+	d.want(<-done, "salloc: Pending job allocation 2", "salloc: Granted job allocation 2", "job 2 on GPU-simulated-",
+		"0: rank 0", "1: rank 1",
 		"salloc: Relinquishing job allocation 2", "exit status 6")
 	s := d.sitAt(filepath.Join(d.dir, "bin", "salloc"), "--gpus=2", "sh", "-i")
 	s.see("salloc: Granted job allocation 3")
@@ -160,14 +169,17 @@ func TestSalloc(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	d.eventually("it to be cancelled, as nobody waits for it any more", func() bool { return d.slurm("squeue", "-h", "-o", "%i") == "4\n" })
+	d.eventually("it to be cancelled, as nobody waits for it any more", func() bool {
+		return d.slurm("squeue", "-h", "-o", "%i") == "4\n"
+	})
 	d.slurm("scancel", "4")
 }
 
 // The accounting of queues and users, under Slurm's names, from what the daemon decides by.
 func TestSlurmAccounting(t *testing.T) {
 	t.Parallel()
-	d := withConfig(t, "2xH100-80GB", "queues: [{name: lab, shares: 3, children: [{name: vision, guarantee: 1, limit: 2}]}, {name: ops}]\n")
+	d := withConfig(t, "2xH100-80GB",
+		"queues: [{name: lab, shares: 3, children: [{name: vision, guarantee: 1, limit: 2}]}, {name: ops}]\n")
 	d.start()
 	d.must("slurm", "install", filepath.Join(d.dir, "bin"))
 	d.slurm("srun", "-A", "vision", "--gpus=2", "sleep", "1.5")
@@ -182,9 +194,11 @@ func TestSlurmAccounting(t *testing.T) {
 		t.Errorf("%q: the user's own line should say 3 or more GPU-seconds, all of the queue's", share)
 	}
 	d.want(d.slurm("sshare", "-nPl", "-A", "lab"), " lab||3|0.750000|")
-	d.want(d.slurm("sacctmgr", "-nP", "show", "assoc", "format=account,user,share,grptres,parentname"), "lab||3||root", "vision||1|gres/gpu=2|lab", "vision|"+me+"|1||", "ops||1||root")
+	d.want(d.slurm("sacctmgr", "-nP", "show", "assoc", "format=account,user,share,grptres,parentname"), "lab||3||root",
+		"vision||1|gres/gpu=2|lab", "vision|"+me+"|1||", "ops||1||root")
 	d.want(d.slurm("sprio", "-w"), "FAIRSHARE", "10000")
-	if out, code := d.try("slurm", "sacctmgr", "add", "account", "x"); code != 1 || !strings.Contains(out, "are in the configuration of muster serve") {
+	if out, code := d.try("slurm", "sacctmgr", "add", "account", "x"); code != 1 ||
+		!strings.Contains(out, "are in the configuration of muster serve") {
 		t.Errorf("%d %s", code, out)
 	}
 }
@@ -202,9 +216,13 @@ func TestSlurmWaitsOn(t *testing.T) {
 		outs <- fmt.Sprint(name, ": ", string(out), err)
 	}
 	go wait("sbatch", "--wait", "--gpus=1", "--wrap", "until test -e go; do sleep 0.1; done; exit 3")
-	d.eventually("the job to run", func() bool { return strings.Contains(d.slurm("squeue", "-h", "-o", "%i %t"), "1 R") })
+	d.eventually("the job to run", func() bool {
+		return strings.Contains(d.slurm("squeue", "-h", "-o", "%i %t"), "1 R")
+	})
 	go wait("salloc", "--gpus=1", "echo", "granted at last")
-	d.eventually("the allocation to wait", func() bool { return strings.Contains(d.slurm("squeue", "-h", "-o", "%i %t"), "2 PD") })
+	d.eventually("the allocation to wait", func() bool {
+		return strings.Contains(d.slurm("squeue", "-h", "-o", "%i %t"), "2 PD")
+	})
 	time.Sleep(300 * time.Millisecond) // both wait at the daemon
 	d.kill()
 	d.start()

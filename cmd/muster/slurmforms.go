@@ -26,7 +26,8 @@ func parseSpan(text string) (d api.Duration, err error) {
 		span, err = slurm.ParseTime(text)
 		return api.Duration(span), err
 	case digits.MatchString(text) && strings.Trim(text, "0") != "":
-		return 0, fmt.Errorf("%q has no unit: write %sm for minutes, as Slurm would take it, or %ss for seconds", text, text, text)
+		return 0, fmt.Errorf("%q has no unit: write %sm for minutes, as Slurm would take it, or %ss for seconds", text,
+			text, text)
 	}
 	err = d.UnmarshalText([]byte(text))
 	return d, err
@@ -37,12 +38,18 @@ var typedGPUs = regexp.MustCompile(`^(?:gpu:)?([A-Za-z][A-Za-z0-9._-]*):([0-9]+)
 
 // slurmFlags says for flags of sbatch and srun what they are here.
 var slurmFlags = map[string]string{
-	"gres": "--gpus 2 (or a100:2) asks for the GPUs of each task", "gpus-per-node": "--gpus is of each task", "gpus-per-task": "--gpus is of each task",
-	"nodes": "--tasks N asks for N tasks, which go where they fit", "ntasks": "--tasks N", "ntasks-per-node": "--tasks N",
-	"cpus-per-task": "--cpus N", "cpus-per-gpu": "--cpus is of each task", "mem-per-cpu": "--mem is of each task", "mem-per-gpu": "--mem is of each task",
-	"job-name": "--name", "account": "--queue: teams have their GPUs by queue", "constraint": "--gpu-type names acceptable GPU models",
-	"time-min": "--time", "begin": "in a file: begin: 2026-12-24T12:00:00Z, or sbatch --begin", "wrap": "-- COMMAND", "chdir": "--chdir",
-	"export": "-e NAME=VALUE; the environment is taken along", "requeue": "it is the default; --no-requeue", "mail-type": "muster wait says when a job is over",
+	"gres": "--gpus 2 (or a100:2) asks for the GPUs of each task", "gpus-per-node": "--gpus is of each task",
+	"gpus-per-task": "--gpus is of each task",
+	"nodes":         "--tasks N asks for N tasks, which go where they fit", "ntasks": "--tasks N",
+	"ntasks-per-node": "--tasks N",
+	"cpus-per-task":   "--cpus N", "cpus-per-gpu": "--cpus is of each task", "mem-per-cpu": "--mem is of each task",
+	"mem-per-gpu": "--mem is of each task",
+	"job-name":    "--name", "account": "--queue: teams have their GPUs by queue",
+	"constraint": "--gpu-type names acceptable GPU models",
+	"time-min":   "--time", "begin": "in a file: begin: 2026-12-24T12:00:00Z, or sbatch --begin", "wrap": "-- COMMAND",
+	"chdir":  "--chdir",
+	"export": "-e NAME=VALUE; the environment is taken along", "requeue": "it is the default; --no-requeue",
+	"mail-type": "muster wait says when a job is over",
 	"exclusive": "GPUs are never shared by jobs that ask for whole ones", "licenses": "there are no licenses here",
 }
 

@@ -59,7 +59,8 @@ func newSlurmInstall() *cobra.Command {
 			if err := fits(c.Context(), exe, small, slurmBuildVerb, version.Build()); err != nil {
 				slices.Reverse(programs)
 				if !errors.Is(err, os.ErrNotExist) {
-					fmt.Fprintf(c.ErrOrStderr(), "muster: %v; the commands become links to muster itself, which takes some milliseconds more for each\n", err)
+					fmt.Fprintf(c.ErrOrStderr(),
+						"muster: %v; the commands become links to muster itself, which takes some milliseconds more for each\n", err)
 				}
 			}
 			for _, name := range slurm.Commands {

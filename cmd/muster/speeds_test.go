@@ -30,7 +30,8 @@ func TestSpeedsMeasured(t *testing.T) {
 	d.want(d.must("perf", "measured"), "nothing was measured so far")
 	end := filepath.Join(d.dir, "end")
 	submit := func(model, rate string) {
-		d.must("submit", "-o", "/dev/null", "--model", model, "--gpus", "1", "--min-tasks", "1", "--max-tasks", "4", "--", "sh", "-c", fmt.Sprintf(scaler, end, rate))
+		d.must("submit", "-o", "/dev/null", "--model", model, "--gpus", "1", "--min-tasks", "1", "--max-tasks", "4",
+			"--", "sh", "-c", fmt.Sprintf(scaler, end, rate))
 	}
 	submit("flat", "100")
 	d.untilSays("with 4 tasks", "perf", "measured")

@@ -72,7 +72,8 @@ func overlay(c *cobra.Command, file, line *api.Submission) {
 // overlays is what each flag of a job puts into a submission that a file describes.
 func overlays(file, line *api.Submission) map[string]func() {
 	return map[string]func(){
-		"name": func() { file.Name = line.Name }, "queue": func() { file.Queue = line.Queue }, "tier": func() { file.Tier = line.Tier },
+		"name": func() { file.Name = line.Name }, "queue": func() { file.Queue = line.Queue },
+		"tier": func() { file.Tier = line.Tier },
 		"kind": func() { file.Kind = line.Kind }, "priority": func() { file.Priority = line.Priority },
 		"model": func() { file.Model = line.Model }, "converge": func() { file.Converge = line.Converge },
 		"gpus": func() {
@@ -87,17 +88,28 @@ func overlays(file, line *api.Submission) map[string]func() {
 				file.GPUs = line.GPUs
 			}
 		},
-		"gpu-mem": func() { file.Memory = line.Memory }, "gpu-mem-resident": func() { file.Resident = line.Resident }, "isolation": func() { file.Isolation = line.Isolation },
-		"latency-sensitive": func() { file.Prompt = line.Prompt }, "min-speed": func() { file.MinSpeed = line.MinSpeed },
-		"tasks": func() { file.Tasks = line.Tasks }, "cpus": func() { file.CPU = line.CPU }, "mem": func() { file.RAM = line.RAM },
+		"gpu-mem": func() { file.Memory = line.Memory }, "gpu-mem-resident": func() { file.Resident = line.Resident },
+		"isolation": func() { file.Isolation = line.Isolation },
+		"latency-sensitive": func() {
+			file.Prompt = line.Prompt
+		}, "min-speed": func() { file.MinSpeed = line.MinSpeed },
+		"tasks": func() { file.Tasks = line.Tasks }, "cpus": func() { file.CPU = line.CPU },
+		"mem":      func() { file.RAM = line.RAM },
 		"gpu-type": func() { file.GPUTypes = line.GPUTypes }, "partition": func() { file.Partitions = line.Partitions },
-		"qos": func() { file.Tier = line.Tier }, "deadline": func() { file.Deadline = line.Deadline }, "pty": func() { file.Pty = line.Pty },
-		"time":     func() { file.Limit = line.Limit },
-		"estimate": func() { file.Estimate = line.Estimate }, "chdir": func() { file.Dir = line.Dir }, "signal": func() { file.Signal = line.Signal },
+		"qos": func() { file.Tier = line.Tier }, "deadline": func() { file.Deadline = line.Deadline },
+		"pty":  func() { file.Pty = line.Pty },
+		"time": func() { file.Limit = line.Limit },
+		"estimate": func() {
+			file.Estimate = line.Estimate
+		}, "chdir": func() { file.Dir = line.Dir }, "signal": func() { file.Signal = line.Signal },
 		"no-requeue": func() { file.NoRequeue = line.NoRequeue }, "hold": func() { file.Hold = line.Hold },
-		"dependency": func() { file.After, file.AnyOf = line.After, line.AnyOf }, "array": func() { file.Array = line.Array },
+		"dependency": func() {
+			file.After, file.AnyOf = line.After, line.AnyOf
+		}, "array": func() { file.Array = line.Array },
 		"output": func() { file.Output = line.Output }, "error": func() { file.Error = line.Error },
 		"checkpoint-of": func() { file.CheckpointOf = line.CheckpointOf },
-		"min-tasks":     func() { file.MinTasks = line.MinTasks }, "max-tasks": func() { file.MaxTasks = line.MaxTasks },
+		"min-tasks": func() {
+			file.MinTasks = line.MinTasks
+		}, "max-tasks": func() { file.MaxTasks = line.MaxTasks },
 	}
 }

@@ -38,7 +38,8 @@ func TestSwitchCost(t *testing.T) {
 	d.untilJob("1", "is at a known speed", func(j *api.Job) bool { return j.EndBy == api.EndByProgress })
 	d.must("requeue", "1")
 	j := d.untilJob("1", "is where it was", func(j *api.Job) bool { return j.SwitchCost > 0 })
-	if c := time.Duration(j.SwitchCost); c < 5*time.Second { // eight, to a second or two: reports are read once a second
+	// eight, to a second or two: reports are read once a second
+	if c := time.Duration(j.SwitchCost); c < 5*time.Second {
 		t.Errorf("a switch took %v; saving and starting alone are eight seconds", c)
 	}
 	var u api.Usage
@@ -51,7 +52,8 @@ func TestSwitchCost(t *testing.T) {
 	d.must("cancel", "1")
 	d.untilSays(`"state": "cancelled"`, "show", "1")
 	d.must("run", "--gpus", "1", "--", "true")
-	d.want(d.must("tune", "--policies", "fifo,las"), "costs of a stop: measured, 1 stops of 1 jobs, median ", " to write a checkpoint", " to be back where it was",
+	d.want(d.must("tune", "--policies", "fifo,las"), "costs of a stop: measured, 1 stops of 1 jobs, median ",
+		" to write a checkpoint", " to be back where it was",
 		"mean JCT of the 1 jobs that came and ended under fifo: recorded ")
 }
 

@@ -39,8 +39,9 @@ func (t *table) widths() (wide []int, total int) {
 	return wide, total
 }
 
-// fit makes the lines no longer than a terminal's: it shortens cells, those of the widest column first, none below a short
-// word. Where that does not do, it leaves out columns of spare, given by their heads, the first ones first.
+// fit makes the lines no longer than a terminal's: it shortens cells, those of the widest column first, none
+// below a short word. Where that does not do, it leaves out columns of spare, given by their heads, the first
+// ones first.
 func (t *table) fit(terminal int, spare ...string) {
 	if terminal <= 0 {
 		return
@@ -92,8 +93,8 @@ func (t *table) drop(head string) {
 	}
 }
 
-// show writes the table with its columns aligned; on a terminal no wider than that, and each cell as dress has it, which may
-// add only what has no width. nil: as it is.
+// show writes the table with its columns aligned; on a terminal no wider than that, and each cell as dress has
+// it, which may add only what has no width. nil: as it is.
 func (t *table) show(w io.Writer, dress func(head, text string) string, spare ...string) error {
 	if isTTY(w) {
 		t.fit(width(w), spare...)

@@ -34,7 +34,8 @@ func newTop() *cobra.Command {
 			"r releases it, each after y; q leaves. NO_COLOR turns the colours off.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stdout.Fd())) {
-				return usage(errors.New("muster top needs a terminal; muster nodes and muster queue print the same once"))
+				return usage(errors.New(
+					"muster top needs a terminal; muster nodes and muster queue print the same once"))
 			}
 			ctx, cancel := context.WithCancel(c.Context())
 			defer cancel()
@@ -43,7 +44,8 @@ func newTop() *cobra.Command {
 				return err
 			}
 			p := tea.NewProgram(newTopModel(&daemonTop{ctx, cl}), tea.WithContext(ctx))
-			go func() { _ = cl.Changes(ctx, func() { p.Send(topChanged{}) }) }() // the next look says why there are none
+			// the next look says why there are none
+			go func() { _ = cl.Changes(ctx, func() { p.Send(topChanged{}) }) }()
 			_, err := p.Run()
 			if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, tea.ErrProgramKilled) && c.Context().Err() != nil {
 				return nil
@@ -225,7 +227,8 @@ func (m *topModel) key(k tea.KeyPressMsg) tea.Cmd {
 		return tea.Quit
 	case m.ask != nil:
 		ask := m.ask
-		if m.ask, m.note = nil, ""; name != "y" {
+		m.ask, m.note = nil, ""
+		if name != "y" {
 			return nil
 		}
 		return func() tea.Msg {
@@ -261,7 +264,8 @@ func (m *topModel) key(k tea.KeyPressMsg) tea.Cmd {
 		m.arrange()
 	case "c", "h", "r":
 		if j := m.chosen(); j != nil {
-			m.ask = &topAsk{map[string]string{"c": "cancel", "h": "hold", "r": "release"}[name], plain.Text(j.Submission.Name), j.ID}
+			m.ask = &topAsk{map[string]string{"c": "cancel", "h": "hold", "r": "release"}[name],
+				plain.Text(j.Submission.Name), j.ID}
 		}
 	default:
 		m.move(name)
@@ -290,7 +294,8 @@ func (m *topModel) typeFilter(k tea.KeyPressMsg) tea.Cmd {
 
 // move chooses another job.
 func (m *topModel) move(key string) {
-	step, ok := map[string]int{"up": -1, "k": -1, "down": 1, "j": 1, "pgup": -10, "pgdown": 10, "home": -1 << 30, "end": 1 << 30, "g": -1 << 30, "G": 1 << 30}[key]
+	step, ok := map[string]int{"up": -1, "k": -1, "down": 1, "j": 1, "pgup": -10, "pgdown": 10, "home": -1 << 30,
+		"end": 1 << 30, "g": -1 << 30, "G": 1 << 30}[key]
 	if !ok || len(m.jobs) == 0 || m.detail != nil {
 		return
 	}
@@ -310,7 +315,10 @@ func (m *topModel) arrange() {
 	m.jobs = m.jobs[:0:0]
 	want := strings.ToLower(strings.TrimSpace(m.filter.Value()))
 	for i := range m.all {
-		if j := &m.all[i]; want == "" || strings.Contains(strings.ToLower(strings.Join([]string{strconv.Itoa(j.ID), j.Submission.Name, j.User, j.Submission.Queue, j.State}, "\n")), want) {
+		if j := &m.all[i]; want == "" ||
+			strings.Contains(strings.ToLower(
+				strings.Join([]string{strconv.Itoa(j.ID), j.Submission.Name, j.User, j.Submission.Queue, j.State},
+					"\n")), want) {
 			m.jobs = append(m.jobs, *j)
 		}
 	}

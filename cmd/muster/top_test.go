@@ -42,14 +42,17 @@ func (f *fakeTop) act(id int, verb string) error {
 func someTop() *fakeTop {
 	f := &fakeTop{nodes: []api.Node{{Name: "here", State: "up"}}}
 	for i := range 8 {
-		f.nodes[0].GPUs = append(f.nodes[0].GPUs, api.GPU{Index: i, Model: "H100-80GB", Memory: 81920, Healthy: true, Free: 1000, Simulated: true})
+		f.nodes[0].GPUs = append(f.nodes[0].GPUs,
+			api.GPU{Index: i, Model: "H100-80GB", Memory: 81920, Healthy: true, Free: 1000, Simulated: true})
 	}
 	f.nodes[0].GPUs[0].Free, f.nodes[0].GPUs[0].Jobs = 0, []int{1}
 	f.nodes[0].GPUs[7].Healthy, f.nodes[0].GPUs[7].Fault = false, "fell off the bus"
 	for i := 1; i <= 40; i++ {
-		j := api.Job{ID: i, User: "ann", State: api.StatePending, Reason: "needs 9 GPUs", Submission: api.Submission{Name: fmt.Sprintf("job-%d", i), GPUs: i % 9}}
+		j := api.Job{ID: i, User: "ann", State: api.StatePending, Reason: "needs 9 GPUs",
+			Submission: api.Submission{Name: fmt.Sprintf("job-%d", i), GPUs: i % 9}}
 		if i == 1 {
-			j.State, j.Devices, j.Progress = api.StateRunning, []api.Device{{Index: 0}}, &api.Progress{Step: 50, Steps: 200}
+			j.State, j.Devices, j.Progress = api.StateRunning, []api.Device{{Index: 0}},
+				&api.Progress{Step: 50, Steps: 200}
 		}
 		if i == 2 {
 			j.User, j.Submission.Name = "bob", "evil\x1b[2J\n"
@@ -106,8 +109,10 @@ func TestTopFitsAndTells(t *testing.T) {
 		m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
 		m.Update(m.look())
 		text := shownTop(t, m)
-		for _, want := range []string{"8 GPUs (simulated): 1 in use, 7 free", "1 jobs run, 39 wait", "1 bad", "########## 100%", "GPU 0", "25% of 200", "fell off the bus", "q leave"} {
-			if !strings.Contains(text, want) && !(size[0] < 100 && (want == "25% of 200" || want == "fell off the bus")) {
+		for _, want := range []string{"8 GPUs (simulated): 1 in use, 7 free", "1 jobs run, 39 wait", "1 bad",
+			"########## 100%", "GPU 0", "25% of 200", "fell off the bus", "q leave"} {
+			if !strings.Contains(text, want) &&
+				!(size[0] < 100 && (want == "25% of 200" || want == "fell off the bus")) {
 				t.Errorf("%dx%d: %q is missing in\n%s", size[0], size[1], want, text)
 			}
 		}
@@ -140,12 +145,15 @@ func TestTopLeft(t *testing.T) {
 // Of a cluster, a line stands for a node; those on which nothing starts come first.
 func TestTopNodes(t *testing.T) {
 	f := someTop()
-	f.nodes = append(f.nodes, api.Node{Name: "there", State: "draining", Reason: "cordoned", GPUs: []api.GPU{{Model: "H100-80GB", Healthy: true, Jobs: []int{7}}}})
+	f.nodes = append(f.nodes,
+		api.Node{Name: "there", State: "draining", Reason: "cordoned",
+			GPUs: []api.GPU{{Model: "H100-80GB", Healthy: true, Jobs: []int{7}}}})
 	m := newTopModel(f)
 	m.Update(tea.WindowSizeMsg{Width: 100, Height: 24})
 	m.Update(topLooked{nodes: f.nodes, jobs: f.jobs})
 	text := ansi.Strip(strings.Join(m.lines(), "\n"))
-	there, here := strings.Index(text, "there"), strings.Index(text, "here                     H100-80GB       8    7    up       1")
+	there, here := strings.Index(text, "there"),
+		strings.Index(text, "here                     H100-80GB       8    7    up       1")
 	if there < 0 || here < there || !strings.Contains(text, "draining 7  cordoned") {
 		t.Errorf("it shows\n%s", text)
 	}
@@ -182,7 +190,8 @@ func TestTopKeys(t *testing.T) {
 	}
 	press(t, m, "esc", "s", "s", "s", "s", "S") // by GPUs, the most first
 	if m.jobs[0].Submission.GPUs != 8 || m.chosen().ID != 2 {
-		t.Errorf("sorted by GPUs: first job %d with %d, chosen %d", m.jobs[0].ID, m.jobs[0].Submission.GPUs, m.chosen().ID)
+		t.Errorf("sorted by GPUs: first job %d with %d, chosen %d", m.jobs[0].ID, m.jobs[0].Submission.GPUs,
+			m.chosen().ID)
 	}
 	src.err = errors.New("no daemon")
 	m.Update(m.look())
@@ -229,7 +238,9 @@ func TestTopOnTerminal(t *testing.T) {
 	s.write("c")
 	s.see("cancel job 1 (at-once)?")
 	s.write("y")
-	d.eventually("the cancellation", func() bool { return strings.Contains(d.must("show", "1"), `"state": "cancelled"`) })
+	d.eventually("the cancellation", func() bool {
+		return strings.Contains(d.must("show", "1"), `"state": "cancelled"`)
+	})
 	d.kill()
 	s.see("no news")
 	d.start()

@@ -45,7 +45,8 @@ func (m *topModel) View() tea.View {
 // lines are exactly as many as the terminal has, none wider than it.
 func (m *topModel) lines() []string {
 	if m.width < topColumns || m.height < topRows {
-		return []string{fmt.Sprintf("muster top needs %d columns and %d rows; here are %d and %d (q leaves)", topColumns, topRows, m.width, m.height)}
+		return []string{fmt.Sprintf("muster top needs %d columns and %d rows; here are %d and %d (q leaves)",
+			topColumns, topRows, m.width, m.height)}
 	}
 	lines := []string{m.summary()}
 	if text := show.LeftText(m.nodes); text != "" {
@@ -92,7 +93,8 @@ func (m *topModel) summary() string {
 			running++
 		}
 	}
-	text := fmt.Sprintf("%d GPUs%s: %d in use, %d free  %d jobs run, %d wait", total, simulated, busy, total-busy, running, waiting)
+	text := fmt.Sprintf("%d GPUs%s: %d in use, %d free  %d jobs run, %d wait", total, simulated, busy, total-busy,
+		running, waiting)
 	if bad > 0 {
 		text += "  " + topBad.Render(fmt.Sprintf("%d bad", bad))
 	}
@@ -104,7 +106,8 @@ func (m *topModel) gpuLines() []string {
 	if len(m.nodes) > 1 {
 		return m.nodeLines()
 	}
-	lines := []string{topHead.Render(pad("GPU", 4) + pad("MODEL", 16) + pad("HELD", 17) + pad("USED", 6) + pad("MEMORY", 16) + pad("POWER", 6) + pad("TEMP", 5) + "JOBS")}
+	lines := []string{topHead.Render(pad("GPU", 4) + pad("MODEL", 16) + pad("HELD", 17) + pad("USED", 6) +
+		pad("MEMORY", 16) + pad("POWER", 6) + pad("TEMP", 5) + "JOBS")}
 	most, more := max(4, m.height/3), 0
 	for _, n := range m.nodes {
 		for i := range n.GPUs {
@@ -115,7 +118,8 @@ func (m *topModel) gpuLines() []string {
 			lines = append(lines, gpuLine(&n.GPUs[i]))
 		}
 		if n.State != "up" {
-			lines[0] = topHead.Render(pad("GPU", 4)+pad("MODEL", 16)) + topWait.Render("the node is "+n.State+": "+plain.Text(n.Reason))
+			lines[0] = topHead.Render(pad("GPU", 4)+pad("MODEL", 16)) +
+				topWait.Render("the node is "+n.State+": "+plain.Text(n.Reason))
 		}
 	}
 	if more > 0 {
@@ -127,7 +131,8 @@ func (m *topModel) gpuLines() []string {
 // nodeLines show a line per node of a cluster, those that there is room for, those
 // with something wrong first.
 func (m *topModel) nodeLines() []string {
-	lines := []string{topHead.Render(pad("NODE", 25) + pad("MODEL", 16) + pad("GPUS", 5) + pad("FREE", 5) + pad("STATE", 9) + "JOBS")}
+	lines := []string{topHead.Render(pad("NODE", 25) + pad("MODEL", 16) + pad("GPUS", 5) + pad("FREE", 5) +
+		pad("STATE", 9) + "JOBS")}
 	order := slices.Clone(m.nodes)
 	slices.SortStableFunc(order, func(a, b api.Node) int { return nodeRank(&a) - nodeRank(&b) })
 	most := min(max(4, m.height/3), len(order))
@@ -142,7 +147,8 @@ func (m *topModel) nodeLines() []string {
 				}
 			}
 		}
-		line := pad(plain.Text(n.Name), 25) + pad(plain.Text(model), 16) + pad(strconv.Itoa(len(n.GPUs)), 5) + pad(fmt.Sprintf("%g", float64(free)/1000), 5) + pad(n.State, 9) + strings.Join(jobs, ",")
+		line := pad(plain.Text(n.Name), 25) + pad(plain.Text(model), 16) + pad(strconv.Itoa(len(n.GPUs)), 5) +
+			pad(fmt.Sprintf("%g", float64(free)/1000), 5) + pad(n.State, 9) + strings.Join(jobs, ",")
 		if n.State != "up" {
 			line = topWait.Render(line + "  " + plain.Text(n.Reason))
 		}
@@ -184,7 +190,8 @@ func gpuLine(g *api.GPU) string {
 	for _, id := range g.Jobs {
 		jobs = append(jobs, strconv.Itoa(id))
 	}
-	line := pad(strconv.Itoa(g.Index), 4) + pad(g.Model, 16) + pad(fmt.Sprintf("%s %3d%%", bar, held), 17) + pad(used, 6) + pad(memory, 16) +
+	line := pad(strconv.Itoa(g.Index), 4) + pad(g.Model, 16) + pad(fmt.Sprintf("%s %3d%%", bar, held), 17) +
+		pad(used, 6) + pad(memory, 16) +
 		pad(power, 6) + pad(heat, 5) + strings.Join(jobs, ",")
 	if !g.Healthy {
 		line += " " + topBad.Render(strings.TrimSuffix("unhealthy: "+plain.Text(g.Fault), ": "))
@@ -194,7 +201,8 @@ func gpuLine(g *api.GPU) string {
 
 // jobLines show the jobs around the one that is chosen.
 func (m *topModel) jobLines(room int) []string {
-	head := pad("JOB", 6) + pad("NAME", 14) + pad("USER", 9) + pad("QUEUE", 9) + pad("GPUS", 5) + pad("STATE", 10) + pad("TIME", 8) + "WHERE OR WHY"
+	head := pad("JOB", 6) + pad("NAME", 14) + pad("USER", 9) + pad("QUEUE", 9) + pad("GPUS", 5) + pad("STATE", 10) +
+		pad("TIME", 8) + "WHERE OR WHY"
 	mark := "sorted by " + topSorts[m.sort]
 	if m.down {
 		mark += ", backwards"
@@ -224,7 +232,8 @@ func (m *topModel) jobLines(room int) []string {
 func (m *topModel) jobLine(i int) string {
 	j := &m.jobs[i]
 	state := pad(j.State, 10)
-	before := pad(strconv.Itoa(j.ID), 6) + pad(j.Submission.Name, 14) + pad(j.User, 9) + pad(j.Submission.Queue, 9) + pad(gpuCount(j), 5)
+	before := pad(strconv.Itoa(j.ID), 6) + pad(j.Submission.Name, 14) + pad(j.User, 9) + pad(j.Submission.Queue, 9) +
+		pad(gpuCount(j), 5)
 	after := pad(spanText(span(j)), 8) + plain.Text(topWhere(j))
 	if i == m.at {
 		return topChosen.Render(pad(before+state+after, m.width))
@@ -265,10 +274,14 @@ func (m *topModel) detailLines(room int) []string {
 		command = s.ScriptName
 	}
 	lines := []string{topHead.Render(fmt.Sprintf("job %d: %s", j.ID, plain.Text(s.Name)))}
-	for _, f := range [][2]string{{"user", j.User}, {"queue", s.Queue}, {"state", j.State}, {"where", topWhere(j)}, {"gpus", gpuCount(j)},
-		{"tasks", strconv.Itoa(max(1, s.Tasks))}, {"command", command}, {"submitted", instant(&j.Submitted)}, {"started", instant(j.Started)},
-		{"waited", spanText(j.Waited)}, {"ran", spanText(j.Ran)}, {"limit", limitText(s.Limit)}, {"restarts", strconv.Itoa(j.Restarts)},
-		{"output", j.StdOut}, {"expected", expectedText(j)}, {"ends", instant(j.ExpectedEnd)}, {"idle", idleText(j)}, {"saves", j.SavesNothing}} {
+	for _, f := range [][2]string{{"user", j.User}, {"queue", s.Queue}, {"state", j.State}, {"where", topWhere(j)},
+		{"gpus", gpuCount(j)},
+		{"tasks", strconv.Itoa(max(1, s.Tasks))}, {"command", command}, {"submitted", instant(&j.Submitted)},
+		{"started", instant(j.Started)},
+		{"waited", spanText(j.Waited)}, {"ran", spanText(j.Ran)}, {"limit", limitText(s.Limit)},
+		{"restarts", strconv.Itoa(j.Restarts)},
+		{"output", j.StdOut}, {"expected", expectedText(j)}, {"ends", instant(j.ExpectedEnd)}, {"idle", idleText(j)},
+		{"saves", j.SavesNothing}} {
 		if f[1] != "" {
 			lines = append(lines, pad(f[0], 12)+plain.Text(f[1]))
 		}
@@ -285,7 +298,8 @@ func (m *topModel) detailLines(room int) []string {
 func (m *topModel) footer() string {
 	switch {
 	case m.ask != nil:
-		return topChosen.Render(fmt.Sprintf("%s job %d (%s)? y: yes, any other key: no", m.ask.verb, m.ask.id, m.ask.name))
+		return topChosen.Render(
+			fmt.Sprintf("%s job %d (%s)? y: yes, any other key: no", m.ask.verb, m.ask.id, m.ask.name))
 	case m.typing:
 		return m.filter.View()
 	case m.lost != nil:

@@ -62,7 +62,8 @@ func traceConvert() *cobra.Command {
 			if err := trace.Create(args[1], wl); err != nil {
 				return err
 			}
-			fmt.Fprintf(c.ErrOrStderr(), "wrote %s: %d jobs, %d malformed rows skipped\n", args[1], len(wl.Jobs), len(wl.Bad))
+			fmt.Fprintf(c.ErrOrStderr(), "wrote %s: %d jobs, %d malformed rows skipped\n", args[1], len(wl.Jobs),
+				len(wl.Bad))
 			return nil
 		},
 	}
@@ -75,7 +76,8 @@ func traceSynth() *cobra.Command {
 		Use:   "synth SPEC OUT",
 		Short: "Invent a workload from documented distributions and a seed",
 		Long: "SPEC is a preset or settings, or both: " + strings.Join(trace.Presets(), ", ") +
-			".\n\nSettings:\n  " + strings.Join(trace.SynthHelp(), "\n  ") + "\n\nThe distributions are described in docs/reference/traces.md.",
+			".\n\nSettings:\n  " + strings.Join(trace.SynthHelp(), "\n  ") +
+			"\n\nThe distributions are described in docs/reference/traces.md.",
 		Example: "  muster trace synth preset=philly-like,jobs=5000,gpus=256,load=0.9,seed=7 week.jsonl",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {

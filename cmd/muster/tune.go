@@ -87,18 +87,28 @@ func (f *tuneFlags) flags(c *cobra.Command) {
 	fl := c.Flags()
 	// Preemption must cost something, else the policies that preempt win by it.
 	f.registerWorld(fl, "stated", "30s", "1m")
-	fl.StringVar(&f.policies, "policies", "", "candidates instead of Muster's own list, as POLICY[:knob=value,...][+BACKFILL]; tried whatever they need")
+	fl.StringVar(&f.policies, "policies", "",
+		"candidates instead of Muster's own list, as POLICY[:knob=value,...][+BACKFILL]; tried whatever they need")
 	fl.StringVar(&f.placers, "place", "", "placer: "+placerNames()+" (default: the journal's, else best-fit)")
-	fl.StringSliceVar(&f.journals, "from-journal", nil, "journals of one daemon in their order (muster journal export --segment N): their jobs, cluster and policy in force")
-	fl.StringVar(&f.objective, "objective", "mean-jct", "what is to be least: mean-jct, p95-wait, fairness, deadlines or weighted:NAME=WEIGHT,...")
-	fl.StringVar(&f.current, "current", "", "the policy in force, against which gains are counted, as POLICY[:knob=value,...][+BACKFILL] (default: the journal's, else "+daemonPolicy+", as muster serve has it)")
-	fl.StringVar(&f.block, "block", "", "length of the stretches that the bootstrap draws (default: 7d, or 1d where there are fewer than four weeks)")
+	fl.StringSliceVar(&f.journals, "from-journal", nil,
+		"journals of one daemon in their order (muster journal export --segment N): their jobs, cluster and policy in force")
+	fl.StringVar(&f.objective, "objective", "mean-jct",
+		"what is to be least: mean-jct, p95-wait, fairness, deadlines or weighted:NAME=WEIGHT,...")
+	fl.StringVar(&f.current, "current", "",
+		"the policy in force, against which gains are counted, as POLICY[:knob=value,...][+BACKFILL] (default: the journal's, else "+daemonPolicy+", as muster serve has it)")
+	fl.StringVar(&f.block, "block", "",
+		"length of the stretches that the bootstrap draws (default: 7d, or 1d where there are fewer than four weeks)")
 	fl.IntVar(&f.resamples, "resamples", 1000, "how often the bootstrap draws")
-	fl.BoolVar(&f.holdout, "holdout", false, "also choose by every second week, and score the choice on the others (each week under what all others choose is always said)")
-	fl.BoolVar(&f.apply, "apply", false, "set what was chosen as the daemon's policy, as muster policy set does, after saying what that does to its jobs")
-	fl.Float64Var(&f.sure, "sure", 0.95, "with --apply: only if the choice is better than the policy in force in this share of the resamples")
-	fl.BoolVar(&f.anyway, "force", false, "with --apply: also where there is nothing to compare the choice to, because the replay of the policy in force did not end")
-	fl.StringVar(&f.guard, "guard", "7d", "with --apply: for so long the policy before continues as a shadow, and comes back if it would have done better; 0s: not")
+	fl.BoolVar(&f.holdout, "holdout", false,
+		"also choose by every second week, and score the choice on the others (each week under what all others choose is always said)")
+	fl.BoolVar(&f.apply, "apply", false,
+		"set what was chosen as the daemon's policy, as muster policy set does, after saying what that does to its jobs")
+	fl.Float64Var(&f.sure, "sure", 0.95,
+		"with --apply: only if the choice is better than the policy in force in this share of the resamples")
+	fl.BoolVar(&f.anyway, "force", false,
+		"with --apply: also where there is nothing to compare the choice to, because the replay of the policy in force did not end")
+	fl.StringVar(&f.guard, "guard", "7d",
+		"with --apply: for so long the policy before continues as a shadow, and comes back if it would have done better; 0s: not")
 	fl.Float64Var(&f.bound, "bound", 0.05, "with --guard: by what part it has to be better")
 	fl.BoolVar(&f.asJSON, "json", false, "JSON")
 }
@@ -150,7 +160,8 @@ func (f *tuneFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	t := &tuned{History: wl.Name, Jobs: len(entries), Cluster: describe(spec), Placer: f.placers, Assumptions: f.assumptions(), Left: left, Notes: f.notes, Result: r, Fit: f.fitOf(&runs[current])}
+	t := &tuned{History: wl.Name, Jobs: len(entries), Cluster: describe(spec), Placer: f.placers,
+		Assumptions: f.assumptions(), Left: left, Notes: f.notes, Result: r, Fit: f.fitOf(&runs[current])}
 	if !f.asJSON {
 		if err := t.write(c.OutOrStdout()); err != nil {
 			return err
@@ -273,7 +284,8 @@ func (f *tuneFlags) tries(base sim.Setup, try []tune.Candidate) (setups []sim.Se
 }
 
 // replay runs the setups side by side.
-func (f *tuneFlags) replay(c *cobra.Command, spec *cluster.Spec, entries []trace.Entry, setups []sim.Setup) ([]report.Run, error) {
+func (f *tuneFlags) replay(c *cobra.Command, spec *cluster.Spec, entries []trace.Entry,
+	setups []sim.Setup) ([]report.Run, error) {
 	errw, clock := c.ErrOrStderr(), wallClock()
 	bar := report.NewProgress(errw, isTTY(errw), 0, "replaying", clock)
 	for i := range setups {
@@ -283,7 +295,8 @@ func (f *tuneFlags) replay(c *cobra.Command, spec *cluster.Spec, entries []trace
 	outs := sim.RunAll(c.Context(), spec, entries, setups, clock)
 	bar.Done()
 	if c.Context().Err() != nil {
-		return nil, fmt.Errorf("%w: nothing was chosen, because not every candidate saw the whole history", c.Context().Err())
+		return nil, fmt.Errorf("%w: nothing was chosen, because not every candidate saw the whole history",
+			c.Context().Err())
 	}
 	var runs []report.Run
 	for i := range outs {
@@ -299,7 +312,8 @@ func (f *tuneFlags) replay(c *cobra.Command, spec *cluster.Spec, entries []trace
 // assumptions are what a replay takes for granted and a reader should know.
 func (f *tuneFlags) assumptions() []string {
 	return append(slices.Clone(f.costs),
-		fmt.Sprintf("where a job states nothing else, writing a checkpoint takes %s, restoring one %s, starting %s", f.ckptCost, f.restart, f.startup),
+		fmt.Sprintf("where a job states nothing else, writing a checkpoint takes %s, restoring one %s, starting %s",
+			f.ckptCost, f.restart, f.startup),
 		"run times are known to the scheduler as --estimates "+f.estimates+" says",
 		"users would have submitted the same jobs at the same times under every policy",
 	)
@@ -341,7 +355,8 @@ func (t *tuned) table(w io.Writer) {
 		if r.Low != nil && r.High != nil {
 			interval = percent(r.Low) + " .. " + percent(r.High)
 		}
-		fmt.Fprintf(tw, "%s%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", r.Policy, mark, lasted(r.MeanJCT), lasted(r.P95Wait), known(r.Fairness, "%.2f"),
+		fmt.Fprintf(tw, "%s%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", r.Policy, mark, lasted(r.MeanJCT),
+			lasted(r.P95Wait), known(r.Fairness, "%.2f"),
 			percent(r.Missed), r.Preempted, percent(r.Gain), interval, percent(r.Best), percent(r.Better))
 	}
 	tw.Flush()
@@ -413,9 +428,11 @@ func (t *tuned) verdict(w io.Writer) {
 		fmt.Fprintf(w, "choose %s: by %s nothing whose replay ends is better; by how much it is better than %s cannot be said, there is nothing to compare to: in the replay of the policy in force %s",
 			win.Policy, t.Objective, force.Policy, t.Alone)
 	case t.Winner != t.Current:
-		fmt.Fprintf(w, "choose %s: by %s it is %s better than %s", win.Policy, t.Objective, percent(win.Gain), force.Policy)
+		fmt.Fprintf(w, "choose %s: by %s it is %s better than %s", win.Policy, t.Objective, percent(win.Gain),
+			force.Policy)
 	case t.Least != t.Current:
-		fmt.Fprintf(w, "keep %s: by %s nothing that was tried is surely better over this history", force.Policy, t.Objective)
+		fmt.Fprintf(w, "keep %s: by %s nothing that was tried is surely better over this history", force.Policy,
+			t.Objective)
 	default:
 		fmt.Fprintf(w, "keep %s: by %s nothing that was tried is better over this history", force.Policy, t.Objective)
 	}
@@ -434,9 +451,11 @@ func (t *tuned) verdict(w io.Writer) {
 		fmt.Fprintln(w, "; how sure that is cannot be said: the history is one block (a few weeks, or days, would say)")
 		return
 	}
-	fmt.Fprintf(w, "\n%d resamples of %d %s: it is the best in %s of them", t.Resamples, t.Blocks, blockName(t.Block), percent(win.Best))
+	fmt.Fprintf(w, "\n%d resamples of %d %s: it is the best in %s of them", t.Resamples, t.Blocks, blockName(t.Block),
+		percent(win.Best))
 	if t.Winner != t.Current && win.Low != nil {
-		fmt.Fprintf(w, " and better than %s in %s; its gain lies between %s and %s in 95 %% of them", force.Policy, percent(win.Better), percent(win.Low), percent(win.High))
+		fmt.Fprintf(w, " and better than %s in %s; its gain lies between %s and %s in 95 %% of them", force.Policy,
+			percent(win.Better), percent(win.Low), percent(win.High))
 	}
 	fmt.Fprintln(w)
 	if t.Block < 7*24*time.Hour {
@@ -473,7 +492,8 @@ func (t *tuned) whom(w io.Writer) {
 		if who == "" {
 			who = "(none)"
 		}
-		fmt.Fprintf(tw, "%s\t%d\t%s\t-> %s\t%s\t-> %s\t\n", who, c.Jobs, lasted(&c.WaitThen), lasted(&c.WaitNow), lasted(&c.JCTThen), lasted(&c.JCTNow))
+		fmt.Fprintf(tw, "%s\t%d\t%s\t-> %s\t%s\t-> %s\t\n", who, c.Jobs, lasted(&c.WaitThen), lasted(&c.WaitNow),
+			lasted(&c.JCTThen), lasted(&c.JCTNow))
 	}
 	tw.Flush()
 	fmt.Fprintln(w)
@@ -493,7 +513,8 @@ func (t *tuned) heldBack(w io.Writer) {
 		if gain < 0 {
 			gain, word = -gain, "worse"
 		}
-		fmt.Fprintf(w, "%.1f %% %s than %s over them all, better in %d of them, worse in %d; ", gain, word, force, l.Better, l.Worse)
+		fmt.Fprintf(w, "%.1f %% %s than %s over them all, better in %d of them, worse in %d; ", gain, word, force,
+			l.Better, l.Worse)
 	}
 	fmt.Fprintf(w, "%.1f %% behind %s, in hindsight the best one for all\n", 100*l.Behind, l.Best)
 }

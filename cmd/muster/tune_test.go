@@ -26,7 +26,8 @@ func tunes(t *testing.T, args ...string) tuned {
 // those of muster sim, everything is said, and said twice the same.
 func TestTuneDemo(t *testing.T) {
 	t.Parallel()
-	args := []string{"--demo", "--policies", "fifo+skip,las,las:base=5m,tiresias-l,fifo", "--current", "fifo", "--holdout"}
+	args := []string{"--demo", "--policies", "fifo+skip,las,las:base=5m,tiresias-l,fifo", "--current", "fifo",
+		"--holdout"}
 	r := tunes(t, args...)
 	if len(r.Rows) != 5 || r.Rows[r.Current].Policy != "fifo" || *r.Rows[r.Current].Gain != 0 {
 		t.Fatalf("%+v", r.Result)
@@ -36,7 +37,8 @@ func TestTuneDemo(t *testing.T) {
 			t.Errorf("%s is better than the winner", x.Policy)
 		}
 	}
-	if win := r.Rows[r.Winner]; *win.Gain <= 0.5 || *win.Better < 0.99 || *win.Low > *win.Gain || *win.High < *win.Gain {
+	if win := r.Rows[r.Winner]; *win.Gain <= 0.5 || *win.Better < 0.99 || *win.Low > *win.Gain ||
+		*win.High < *win.Gain {
 		t.Errorf("the demo's fifo blocks the line for days, yet: %+v", win)
 	}
 	if len(r.Changes) < 5 || len(r.Holdout) != 2 || r.Holdout[0].Behind < 0 || r.Blocks < 7 {
@@ -48,7 +50,8 @@ func TestTuneDemo(t *testing.T) {
 			JCT    struct{ Mean float64 }
 		}
 	}
-	out := ok(t, "sim", "--demo", "--policies", "fifo,las", "--estimates", "stated", "--checkpoint-cost", "30s", "--restart-cost", "1m", "--json", "-")
+	out := ok(t, "sim", "--demo", "--policies", "fifo,las", "--estimates", "stated", "--checkpoint-cost", "30s",
+		"--restart-cost", "1m", "--json", "-")
 	if err := json.Unmarshal([]byte(out), &s); err != nil || len(s.Runs) != 2 {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -64,7 +67,8 @@ func TestTuneDemo(t *testing.T) {
 	if a != b {
 		t.Errorf("two runs say different things:\n%s\n%s", a, b)
 	}
-	for _, part := range []string{"fifo (in force)", "choose ", "resamples of", "what it would have changed", "holdout: tuned on the odd days", "assumed:"} {
+	for _, part := range []string{"fifo (in force)", "choose ", "resamples of", "what it would have changed",
+		"holdout: tuned on the odd days", "assumed:"} {
 		if !strings.Contains(a, part) {
 			t.Errorf("%q is not in:\n%s", part, a)
 		}
@@ -106,7 +110,8 @@ func TestTuneJournal(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "j.journal")
 	world := []string{"--estimates", "stated", "--checkpoint-cost", "30s", "--restart-cost", "1m"}
-	out := ok(t, append([]string{"sim", "--demo", "--policies", "fifo", "--backfill", "skip", "--place", "first-fit", "--journal", file, "--json", "-"}, world...)...)
+	out := ok(t, append([]string{"sim", "--demo", "--policies", "fifo", "--backfill", "skip", "--place", "first-fit",
+		"--journal", file, "--json", "-"}, world...)...)
 	var s struct {
 		Runs []struct {
 			Completed, Failed, Cancelled int
@@ -124,7 +129,8 @@ func TestTuneJournal(t *testing.T) {
 	if math.Abs(*force.MeanJCT-was.JCT.Mean) > 1e-6*was.JCT.Mean {
 		t.Errorf("mean JCT %v, it was %v", *force.MeanJCT, was.JCT.Mean)
 	}
-	if r = tunes(t, "--from-journal", file, "--policies", "las", "--current", "drf", "--cluster", "8x8"); r.Rows[r.Current].Policy != "drf" || r.Cluster != "8x8" {
+	if r = tunes(t, "--from-journal", file, "--policies", "las", "--current", "drf", "--cluster",
+		"8x8"); r.Rows[r.Current].Policy != "drf" || r.Cluster != "8x8" {
 		t.Errorf("in force %s, cluster %s", r.Rows[r.Current].Policy, r.Cluster)
 	}
 }
@@ -135,8 +141,10 @@ func TestTuneEnds(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "jobs.jsonl")
 	ok(t, "trace", "synth", "preset=philly-like,jobs=8,gpus=8,load=0.5,seed=7", file)
-	_, _, err := muster(t, context.Background(), "tune", "--trace", file, "--cluster", "1x8xT4", "--policies", "fifo,las", "--node-mtbf", "1m", "--repair", "1s")
-	if err == nil || !strings.Contains(err.Error(), "no replay ended: multifactor: ") || !strings.Contains(err.Error(), "had not ended after") {
+	_, _, err := muster(t, context.Background(), "tune", "--trace", file, "--cluster", "1x8xT4", "--policies",
+		"fifo,las", "--node-mtbf", "1m", "--repair", "1s")
+	if err == nil || !strings.Contains(err.Error(), "no replay ended: multifactor: ") ||
+		!strings.Contains(err.Error(), "had not ended after") {
 		t.Errorf("nothing is said of jobs that do not end: %v", err)
 	}
 }
@@ -178,7 +186,8 @@ func TestTuneAgainstTheDaemon(t *testing.T) {
 		t.Errorf("measured against %s with backfill %s", force.Policy, force.Backfill)
 	}
 	l := r.LeftOut
-	if l == nil || l.Blocks != r.Blocks || l.Better+l.Worse > l.Blocks || l.Better == 0 || l.Behind < 0 || len(r.Holdout) != 0 {
+	if l == nil || l.Blocks != r.Blocks || l.Better+l.Worse > l.Blocks || l.Better == 0 || l.Behind < 0 ||
+		len(r.Holdout) != 0 {
 		t.Fatalf("%+v", l)
 	}
 	out, notes, err := muster(t, context.Background(), append([]string{"tune"}, args...)...)
@@ -186,13 +195,15 @@ func TestTuneAgainstTheDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	out += notes
-	for _, part := range []string{"gains are over multifactor, which muster serve runs unless told otherwise", "held back: each of the 10 days in turn, under what the others choose: ",
+	for _, part := range []string{"gains are over multifactor, which muster serve runs unless told otherwise",
+		"held back: each of the 10 days in turn, under what the others choose: ",
 		"than multifactor over them all, better in ", "in hindsight the best one for all"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("%q is missing in\n%s", part, out)
 		}
 	}
-	if out = ok(t, append([]string{"tune", "--block", "52w"}, args...)...); !strings.Contains(out, "held back: nothing could be") {
+	if out = ok(t, append([]string{"tune", "--block", "52w"}, args...)...); !strings.Contains(out,
+		"held back: nothing could be") {
 		t.Errorf("one block, of which nothing can be held back:\n%s", out)
 	}
 }
@@ -201,16 +212,19 @@ func TestTuneAgainstTheDaemon(t *testing.T) {
 func TestSimAlike(t *testing.T) {
 	t.Parallel()
 	const warning = "not alike: where there is no backfill nothing passes a blocked job"
-	if out := ok(t, "sim", "--demo"); !strings.Contains(out, "backfill: easy\n") || !strings.Contains(out, daemonPolicy) || strings.Contains(out, "not alike") {
+	if out := ok(t, "sim", "--demo"); !strings.Contains(out, "backfill: easy\n") ||
+		!strings.Contains(out, daemonPolicy) || strings.Contains(out, "not alike") {
 		t.Errorf("%s", out)
 	}
 	if out := ok(t, "sim", "--demo", "--policies", "fifo,las"); !strings.Contains(out, warning) {
 		t.Errorf("fifo without backfill, las with it, and no word:\n%s", out)
 	}
-	if out := ok(t, "sim", "--demo", "--policies", "fifo+skip,las"); !strings.Contains(out, "backfill: skip\n") || strings.Contains(out, "not alike") {
+	if out := ok(t, "sim", "--demo", "--policies", "fifo+skip,las"); !strings.Contains(out, "backfill: skip\n") ||
+		strings.Contains(out, "not alike") {
 		t.Errorf("%s", out)
 	}
-	for args, want := range map[string]string{"--policies fifo+easy --backfill skip": "one of them", "--policies fifo+eazy": "easy"} {
+	for args, want := range map[string]string{"--policies fifo+easy --backfill skip": "one of them",
+		"--policies fifo+eazy": "easy"} {
 		_, _, err := muster(t, context.Background(), append([]string{"sim", "--demo"}, strings.Fields(args)...)...)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", args, err)

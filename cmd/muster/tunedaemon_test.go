@@ -31,8 +31,10 @@ func TestTuneDaemon(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if r.Jobs != 4 || r.Rows[r.Current].Policy != "las" || r.Placer != "first-fit" || len(r.Rows) != 3 || len(r.Notes) != 1 {
-		t.Errorf("%d jobs, in force %s on %s, %d candidates, notes %v", r.Jobs, r.Rows[r.Current].Policy, r.Placer, len(r.Rows), r.Notes)
+	if r.Jobs != 4 || r.Rows[r.Current].Policy != "las" || r.Placer != "first-fit" || len(r.Rows) != 3 ||
+		len(r.Notes) != 1 {
+		t.Errorf("%d jobs, in force %s on %s, %d candidates, notes %v", r.Jobs, r.Rows[r.Current].Policy, r.Placer,
+			len(r.Rows), r.Notes)
 	}
 }
 
@@ -55,10 +57,12 @@ func TestTuneApply(t *testing.T) {
 	demo := func(args ...string) (string, int) {
 		return d.try(append([]string{"tune", "--demo", "--apply", "--policies", "fifo,las"}, args...)...)
 	}
-	if out, code := demo("--current", "sjf-gpu"); code != exitFailed || !strings.Contains(out, "the daemon follows fifo") || !strings.Contains(out, "--current fifo") {
+	if out, code := demo("--current", "sjf-gpu"); code != exitFailed ||
+		!strings.Contains(out, "the daemon follows fifo") || !strings.Contains(out, "--current fifo") {
 		t.Errorf("weighed against another policy: exit code %d\n%s", code, out)
 	}
-	if out, code := demo("--current", "fifo", "--resamples", "0"); code != exitFailed || !strings.Contains(out, "not applied") {
+	if out, code := demo("--current", "fifo", "--resamples", "0"); code != exitFailed ||
+		!strings.Contains(out, "not applied") {
 		t.Errorf("nothing is sure without resamples: exit code %d\n%s", code, out)
 	}
 	if now := follows(); now != before {
@@ -86,12 +90,14 @@ func TestTuneApplyAnyway(t *testing.T) {
 	if err := os.WriteFile(trace, []byte("submit_s,run_s,gpus\n0,60,1\n1,60,1\n2,60,1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"tune", "--trace", trace, "--cluster", "1x1xT4", "--current", d.policy, "--place", "best-fit", "--policies", "fifo", "--apply"}
+	args := []string{"tune", "--trace", trace, "--cluster", "1x1xT4", "--current", d.policy, "--place", "best-fit",
+		"--policies", "fifo", "--apply"}
 	out, code := d.try(args...)
 	if code != exitFailed {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	d.want(out, "choose fifo", "there is nothing to compare to", "not applied: there is nothing to compare fifo to", "3 jobs had not ended", "--force")
+	d.want(out, "choose fifo", "there is nothing to compare to", "not applied: there is nothing to compare fifo to",
+		"3 jobs had not ended", "--force")
 	d.want(d.must("policy", "show"), "gandiva")
 	d.want(d.must(append(args, "--force")...), "applied: gandiva:pack=false,round=1s", "-> fifo")
 	d.want(d.must("policy", "show"), "fifo, place best-fit")
@@ -108,7 +114,8 @@ func TestGuard(t *testing.T) {
 	work := func(name string) { // the first job runs until all others have been submitted
 		t.Helper()
 		all := filepath.Join(d.dir, name)
-		d.must("submit", "--gpus", "1", "--estimate", "1h", "--", "sh", "-c", "while [ ! -e "+all+" ]; do sleep 0.05; done")
+		d.must("submit", "--gpus", "1", "--estimate", "1h", "--", "sh", "-c",
+			"while [ ! -e "+all+" ]; do sleep 0.05; done")
 		d.must("submit", "--gpus", "1", "--estimate", "1h", "--", "sleep", "4")
 		for range 24 {
 			d.must("submit", "--gpus", "1", "--estimate", "1m", "--", "sleep", "0.05")
@@ -118,7 +125,8 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	d.must("policy", "set", "fifo", "--guard", "1h", "--guard-every", "1s")
-	d.want(d.must("policy", "show"), "fifo, place best-fit", "guarded until", "if sjf, place best-fit would have been better by 5 % of mean-jct, it comes back")
+	d.want(d.must("policy", "show"), "fifo, place best-fit", "guarded until",
+		"if sjf, place best-fit would have been better by 5 % of mean-jct, it comes back")
 	d.untilSays("0 jobs have been submitted and ended since; it is judged from 20 on", "policy", "show")
 	work("all1")
 	d.untilSays("the guard (mean-jct over ", "policy", "show")

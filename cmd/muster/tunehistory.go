@@ -23,7 +23,9 @@ func (f *tuneFlags) history(c *cobra.Command) (*trace.Workload, *cluster.Spec, e
 	switch {
 	case f.trace != "" || f.demo:
 		if f.current == "" {
-			f.notes = append(f.notes, "gains are over "+daemonPolicy+", which muster serve runs unless told otherwise; --current names the policy in force")
+			f.notes = append(f.notes,
+				"gains are over "+daemonPolicy+
+					", which muster serve runs unless told otherwise; --current names the policy in force")
 		}
 		f.defaults(daemonPolicy, "best-fit")
 		return f.load1()
@@ -41,7 +43,8 @@ func (f *tuneFlags) history(c *cobra.Command) (*trace.Workload, *cluster.Spec, e
 		}
 	default:
 		if err := f.fromDaemon(c, h); err != nil {
-			return nil, nil, fmt.Errorf("the daemon's history: %w (or give --trace FILE, --from-journal FILE, --demo)", err)
+			return nil, nil, fmt.Errorf("the daemon's history: %w (or give --trace FILE, --from-journal FILE, --demo)",
+				err)
 		}
 	}
 	force := tuneName(h.Header.Policy, h.Header.Backfill)

@@ -22,8 +22,9 @@ func newUpdate() *cobra.Command {
 	f := &jobFlags{}
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "update JOB... [flags]", Short: "Change waiting jobs", Args: cobra.MinimumNArgs(1), ValidArgsFunction: completeJobs(api.StatePending),
-		Example: "  muster update 12 --gpus 2 --time 4h\n  muster update 12 13 --queue night --priority 5",
+		Use: "update JOB... [flags]", Short: "Change waiting jobs", Args: cobra.MinimumNArgs(1),
+		ValidArgsFunction: completeJobs(api.StatePending),
+		Example:           "  muster update 12 --gpus 2 --time 4h\n  muster update 12 13 --queue night --priority 5",
 		RunE: func(c *cobra.Command, args []string) error {
 			ids, err := jobIDs(args)
 			if err != nil {
@@ -35,7 +36,8 @@ func newUpdate() *cobra.Command {
 			}
 			for _, id := range ids {
 				var j api.Job
-				if err := client.Connect().Do(c.Context(), http.MethodPatch, "/v1/jobs/"+strconv.Itoa(id), u, &j); err != nil {
+				if err := client.Connect().Do(c.Context(), http.MethodPatch, "/v1/jobs/"+strconv.Itoa(id), u,
+					&j); err != nil {
 					return fmt.Errorf("job %d: %w", id, err)
 				}
 				if err := tellJob(c, &j, asJSON); err != nil {
@@ -50,11 +52,15 @@ func newUpdate() *cobra.Command {
 	fl.StringVarP(&f.s.Queue, "queue", "q", "", "queue that it counts for")
 	fl.StringVar(&f.s.Tier, "tier", "", "critical, standard or best-effort")
 	fl.Int64Var(&f.s.Priority, "priority", 0, "higher first")
-	fl.StringVarP(&f.gpus, "gpus", "G", "0", "GPUs of each task, a fraction such as 0.5, or a MIG profile such as 3g.40gb")
+	fl.StringVarP(&f.gpus, "gpus", "G", "0",
+		"GPUs of each task, a fraction such as 0.5, or a MIG profile such as 3g.40gb")
 	fl.StringVar(&f.gpuMem, "gpu-mem", "", "GPU memory needed on each GPU, such as 8GiB")
-	fl.StringVar(&f.gpuCores, "gpu-cores", "", "part of a GPU's compute, such as 30%: the same as --gpus 0.3; with --gpus 2, of each of two GPUs of a node")
-	fl.StringVar(&f.s.Isolation, "isolation", "", "what must be kept apart on a shared GPU: none, memory, or full (docs/howto/share-a-gpu.md)")
-	fl.Float64Var(&f.s.MinSpeed, "min-speed", 0, "least part of its speed alone that it accepts beside others in a share of a GPU; 0: the configured one")
+	fl.StringVar(&f.gpuCores, "gpu-cores", "",
+		"part of a GPU's compute, such as 30%: the same as --gpus 0.3; with --gpus 2, of each of two GPUs of a node")
+	fl.StringVar(&f.s.Isolation, "isolation", "",
+		"what must be kept apart on a shared GPU: none, memory, or full (docs/howto/share-a-gpu.md)")
+	fl.Float64Var(&f.s.MinSpeed, "min-speed", 0,
+		"least part of its speed alone that it accepts beside others in a share of a GPU; 0: the configured one")
 	fl.IntVarP(&f.s.Tasks, "tasks", "n", 1, "tasks of the gang")
 	fl.Float64VarP(&f.cpus, "cpus", "c", 0, "CPU cores of each task")
 	fl.StringVar(&f.memory, "mem", "", "host memory of each task, such as 16GiB")
@@ -133,7 +139,8 @@ func completeJobs(states ...string) cobra.CompletionFunc {
 		}
 		var out []string
 		for i := range list {
-			out = append(out, cobra.CompletionWithDesc(strconv.Itoa(list[i].ID), list[i].Submission.Name+" ("+list[i].User+", "+list[i].State+")"))
+			out = append(out, cobra.CompletionWithDesc(strconv.Itoa(list[i].ID),
+				list[i].Submission.Name+" ("+list[i].User+", "+list[i].State+")"))
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -191,7 +198,8 @@ func newHistory() *cobra.Command {
 	var asJSON bool
 	var since, userName, cols string
 	c := &cobra.Command{
-		Use: "history [JOB]", Short: "Show what happened to a job, or the jobs that are over", Args: cobra.MaximumNArgs(1),
+		Use: "history [JOB]", Short: "Show what happened to a job, or the jobs that are over",
+		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeJobs(jobStates[1:]...),
 		Example:           "  muster history 12\n  muster history --since 24h --user ann",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -203,7 +211,8 @@ func newHistory() *cobra.Command {
 				return err
 			}
 			var list []api.Moment
-			if err := client.Connect().Do(c.Context(), http.MethodGet, "/v1/jobs/"+strconv.Itoa(ids[0])+"/history", nil, &list); err != nil {
+			if err := client.Connect().Do(c.Context(), http.MethodGet, "/v1/jobs/"+strconv.Itoa(ids[0])+"/history", nil,
+				&list); err != nil {
 				return err
 			}
 			if asJSON {
@@ -218,7 +227,8 @@ func newHistory() *cobra.Command {
 	}
 	c.Flags().StringVar(&since, "since", "7d", "jobs that ended in so long a time")
 	c.Flags().StringVarP(&userName, "user", "u", "", "only this user's")
-	c.Flags().StringVarP(&cols, "columns", "o", "job,name,user,queue,gpus,state,exit,waited,ran,gpu-hours,ended", "columns, as of muster queue")
+	c.Flags().StringVarP(&cols, "columns", "o", "job,name,user,queue,gpus,state,exit,waited,ran,gpu-hours,ended",
+		"columns, as of muster queue")
 	c.Flags().BoolVar(&asJSON, "json", false, "JSON")
 	return c
 }

@@ -21,7 +21,8 @@ func newUsage() *cobra.Command {
 	var waste, predictions, asJSON bool
 	c := &cobra.Command{
 		Annotations: onCluster,
-		Use:         "usage", Short: "Report who used how much, what was wasted, and how good expected starts were", Args: cobra.NoArgs,
+		Use:         "usage", Short: "Report who used how much, what was wasted, and how good expected starts were",
+		Args:    cobra.NoArgs,
 		Example: "  muster usage --by queue --since 7d\n  muster usage --waste",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if waste && predictions {
@@ -45,7 +46,8 @@ func newUsage() *cobra.Command {
 	c.Flags().StringVar(&by, "by", "user", "user, queue, job (its name) or model (what it computes)")
 	c.Flags().StringVar(&since, "since", "30d", "a time, or how long ago")
 	c.Flags().BoolVar(&waste, "waste", false, "GPU time that other jobs could have had, the worst first")
-	c.Flags().BoolVar(&predictions, "predictions", false, "how far the expected starts were off that waiting jobs were told")
+	c.Flags().BoolVar(&predictions, "predictions", false,
+		"how far the expected starts were off that waiting jobs were told")
 	c.Flags().BoolVar(&asJSON, "json", false, "all of it, in JSON")
 	return c
 }
@@ -59,14 +61,20 @@ func known(v *float64, format string) string {
 }
 
 func printUsage(w io.Writer, u *api.Usage) error {
-	t := table{heads: []string{strings.ToUpper(u.By), "JOBS", "GPU-HOURS", "COST", "UTIL %", "KWH", "CPU-HOURS", "WAITED", "PREEMPTED", "LOST GPU-H",
+	t := table{heads: []string{strings.ToUpper(u.By), "JOBS", "GPU-HOURS", "COST", "UTIL %", "KWH", "CPU-HOURS",
+		"WAITED", "PREEMPTED", "LOST GPU-H",
 		"SWITCH GPU-H", "SAMPLES/GPU-H"}}
 	for _, r := range append(u.Rows, u.Total) {
-		t.rows = append(t.rows, []string{r.Key, strconv.Itoa(r.Jobs), fmt.Sprintf("%.2f", r.GPUHours), known(r.Cost, "%.2f"), known(r.Utilisation, "%.0f"),
-			known(r.KWh, "%.2f"), fmt.Sprintf("%.2f", r.CPUHours), cluster.FormatDuration(time.Duration(r.Waited).Round(time.Second)),
-			strconv.Itoa(int(r.Preemptions)), fmt.Sprintf("%.2f", r.LostHours), fmt.Sprintf("%.2f", r.SwitchHours), known(r.Samples, "%.0f")})
+		t.rows = append(t.rows,
+			[]string{r.Key, strconv.Itoa(r.Jobs), fmt.Sprintf("%.2f", r.GPUHours), known(r.Cost, "%.2f"),
+				known(r.Utilisation, "%.0f"),
+				known(r.KWh, "%.2f"), fmt.Sprintf("%.2f", r.CPUHours),
+				cluster.FormatDuration(time.Duration(r.Waited).Round(time.Second)),
+				strconv.Itoa(int(r.Preemptions)), fmt.Sprintf("%.2f", r.LostHours), fmt.Sprintf("%.2f", r.SwitchHours),
+				known(r.Samples, "%.0f")})
 	}
-	if err := t.show(w, nil, "SAMPLES/GPU-H", "SWITCH GPU-H", "CPU-HOURS", "KWH", "LOST GPU-H", "PREEMPTED", "COST", "WAITED"); err != nil {
+	if err := t.show(w, nil, "SAMPLES/GPU-H", "SWITCH GPU-H", "CPU-HOURS", "KWH", "LOST GPU-H", "PREEMPTED", "COST",
+		"WAITED"); err != nil {
 		return err
 	}
 	return printNotes(w, u)
@@ -104,21 +112,26 @@ func printWaste(w io.Writer, u *api.Usage) error {
 func printScore(w io.Writer, s *api.Score) error {
 	round := func(d api.Duration) string { return cluster.FormatDuration(time.Duration(d).Round(time.Second)) }
 	if s.EndsTold > 0 {
-		fmt.Fprintf(w, "%d jobs told by their progress when they would end; %d of them have completed\n", s.EndsTold, s.Ended)
+		fmt.Fprintf(w, "%d jobs told by their progress when they would end; %d of them have completed\n", s.EndsTold,
+			s.Ended)
 	}
 	if s.Ended > 0 {
-		fmt.Fprintf(w, "half of them within %s of the time that was first expected, nine of ten within %s\n", round(s.EndMedian), round(s.EndNinety))
+		fmt.Fprintf(w, "half of them within %s of the time that was first expected, nine of ten within %s\n",
+			round(s.EndMedian), round(s.EndNinety))
 	}
 	fmt.Fprintf(w, "%d jobs waited and were told when they would start; %d of them have started\n", s.Told, s.Started)
 	if s.Later > 0 {
-		fmt.Fprintf(w, "%d later answers, to those who asked why: half within %s, nine of ten within %s\n", s.Later, round(s.LaterMedian), round(s.LaterNinety))
+		fmt.Fprintf(w, "%d later answers, to those who asked why: half within %s, nine of ten within %s\n", s.Later,
+			round(s.LaterMedian), round(s.LaterNinety))
 	}
 	if s.Started == 0 {
 		return nil
 	}
-	fmt.Fprintf(w, "half of them within %s of the time, nine of ten within %s; %d started earlier than expected\n", round(s.Median), round(s.Ninety), s.Early)
+	fmt.Fprintf(w, "half of them within %s of the time, nine of ten within %s; %d started earlier than expected\n",
+		round(s.Median), round(s.Ninety), s.Early)
 	if s.Intervals > 0 {
-		fmt.Fprintf(w, "%d were told an interval; %d of these (%d %%) started within it\n", s.Intervals, s.Within, 100*s.Within/s.Intervals)
+		fmt.Fprintf(w, "%d were told an interval; %d of these (%d %%) started within it\n", s.Intervals, s.Within,
+			100*s.Within/s.Intervals)
 	}
 	return nil
 }

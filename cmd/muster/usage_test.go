@@ -18,8 +18,10 @@ func TestUsageReports(t *testing.T) {
 	d.must("submit", "--gpus", "1", "--time", "1m", "--", "true")
 	d.must("wait", "1", "2")
 	d.want(d.must("usage"), "USER", "GPU-HOURS", "all", "note: utilisation was not measured: simulated GPUs have none")
-	d.want(d.must("usage", "--by", "job", "--since", "1h", "--json"), `"gpu_hour_cost":2`, `"key":"sh"`, `"key":"true"`, `"cost":`)
-	d.want(d.must("usage", "--predictions"), "1 jobs waited and were told when they would start; 1 of them have started", "half of them within")
+	d.want(d.must("usage", "--by", "job", "--since", "1h", "--json"), `"gpu_hour_cost":2`, `"key":"sh"`, `"key":"true"`,
+		`"cost":`)
+	d.want(d.must("usage", "--predictions"),
+		"1 jobs waited and were told when they would start; 1 of them have started", "half of them within")
 	d.must("usage", "--waste")
 	d.want(d.must("show", "1"), `"cpu_time"`)
 	if out, code := d.try("usage", "--by", "colour"); code == 0 {

@@ -48,7 +48,8 @@ func findJob(ctx context.Context, cl *client.Client, text string) (int, error) {
 			for i := range list[:min(len(list), 5)] {
 				which = append(which, fmt.Sprintf("%d (%s, %s)", list[i].ID, list[i].Submission.Name, list[i].State))
 			}
-			return 0, fmt.Errorf("%d jobs are called %s: give a number, such as %s", len(list), text, strings.Join(which, ", "))
+			return 0, fmt.Errorf("%d jobs are called %s: give a number, such as %s", len(list), text,
+				strings.Join(which, ", "))
 		}
 		if len(list) > 0 {
 			return list[0].ID, nil
@@ -69,8 +70,8 @@ func findJobs(ctx context.Context, cl *client.Client, args []string) (ids []int,
 	return ids, nil
 }
 
-// elementsOf puts in the place of an array's number those of its elements that are in a state. The number is that of the first
-// element, too, which alone would be taken for the whole.
+// elementsOf puts in the place of an array's number those of its elements that are in a state. The number is
+// that of the first element, too, which alone would be taken for the whole.
 func elementsOf(ctx context.Context, cl *client.Client, ids []int, state string) (list []int, err error) {
 	for _, id := range ids {
 		j, err := cl.Job(ctx, id)
@@ -156,8 +157,9 @@ func newVerb(name, state, short string) *cobra.Command {
 func newShow() *cobra.Command {
 	return &cobra.Command{
 		Annotations: onCluster,
-		Use:         "show JOB", Short: "Show everything about a job, as JSON", Args: cobra.ExactArgs(1), ValidArgsFunction: completeJobs(jobStates[1:]...),
-		Long: "Shows everything about a job, as JSON. JOB is its number or its name.",
+		Use:         "show JOB", Short: "Show everything about a job, as JSON", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: completeJobs(jobStates[1:]...),
+		Long:              "Shows everything about a job, as JSON. JOB is its number or its name.",
 		RunE: func(c *cobra.Command, args []string) error {
 			cl := client.Connect()
 			id, err := findJob(c.Context(), cl, args[0])
@@ -180,8 +182,9 @@ func newWhy() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Annotations: onCluster,
-		Use:         "why JOB", Short: "Say why a job waits, for whom, and until when", Args: cobra.ExactArgs(1), ValidArgsFunction: completeJobs(),
-		Long: "Says why a job waits, for whom, and until when. JOB is its number or its name.",
+		Use:         "why JOB", Short: "Say why a job waits, for whom, and until when", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: completeJobs(),
+		Long:              "Says why a job waits, for whom, and until when. JOB is its number or its name.",
 		RunE: func(c *cobra.Command, args []string) error {
 			cl := client.Connect()
 			id, err := findJob(c.Context(), cl, args[0])
@@ -196,7 +199,8 @@ func newWhy() *cobra.Command {
 				return json.NewEncoder(c.OutOrStdout()).Encode(w)
 			}
 			if w.Job.State != api.StatePending && !waitsAsleep(&w.Job) {
-				_, err = fmt.Fprintf(c.OutOrStdout(), "job %d (%s): %s %s%s\n", w.Job.ID, w.Job.Submission.Name, w.Job.State, strings.TrimPrefix(w.Text, w.Job.State+" "), runningText(&w.Job))
+				_, err = fmt.Fprintf(c.OutOrStdout(), "job %d (%s): %s %s%s\n", w.Job.ID, w.Job.Submission.Name,
+					w.Job.State, strings.TrimPrefix(w.Text, w.Job.State+" "), runningText(&w.Job))
 				return err
 			}
 			return tellAccepted(c.OutOrStdout(), &client.Submitted{Jobs: []int{id}, Job: w.Job, Why: w})
@@ -211,8 +215,9 @@ func newWhy() *cobra.Command {
 func runningText(j *api.Job) string {
 	text := sharingText(j)
 	if j.ExpectedEnd != nil {
-		how := map[string]string{api.EndByProgress: "by its progress", api.EndByEstimate: "as was stated", api.EndByHistory: "as earlier runs suggest",
-			api.EndByLimit: "at its time limit"}[j.EndBy]
+		how := map[string]string{api.EndByProgress: "by its progress", api.EndByEstimate: "as was stated",
+			api.EndByHistory: "as earlier runs suggest",
+			api.EndByLimit:   "at its time limit"}[j.EndBy]
 		if p := j.Progress; p != nil && p.Foretold && j.EndBy == api.EndByProgress {
 			how += fmt.Sprintf(" (step %g of %.0f, as its metric foretells)", p.Step, p.Steps)
 		}
@@ -228,8 +233,9 @@ func newLogs() *cobra.Command {
 	var follow, errs bool
 	var task int
 	c := &cobra.Command{
-		Use: "logs JOB", Short: "Show a job's output", Args: cobra.ExactArgs(1), ValidArgsFunction: completeJobs(jobStates[1:]...),
-		Long: "Shows a job's output. JOB is its number or its name.",
+		Use: "logs JOB", Short: "Show a job's output", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: completeJobs(jobStates[1:]...),
+		Long:              "Shows a job's output. JOB is its number or its name.",
 		RunE: func(c *cobra.Command, args []string) error {
 			cl := client.Connect()
 			id, err := findJob(c.Context(), cl, args[0])
@@ -296,7 +302,8 @@ func (w *countingWriter) Write(b []byte) (int, error) {
 func newWait() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "wait JOB...", Short: "Wait until jobs are over; the exit code is that of the last one that failed", Args: cobra.MinimumNArgs(1), ValidArgsFunction: completeJobs(),
+		Use: "wait JOB...", Short: "Wait until jobs are over; the exit code is that of the last one that failed",
+		Args: cobra.MinimumNArgs(1), ValidArgsFunction: completeJobs(),
 		Long: "Waits until jobs are over. JOB is a number or a name.",
 		RunE: func(c *cobra.Command, args []string) error {
 			cl := client.Connect()
@@ -391,7 +398,8 @@ func printNodes(w io.Writer, list []api.Node) error {
 			case g.Fault != "":
 				notes = append(notes, g.Fault)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d MiB\t%d%%\t%s\t%s\n", n.Name, n.State, g.Index, g.Model, g.Memory, g.Free/10,
+			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d MiB\t%d%%\t%s\t%s\n", n.Name, n.State, g.Index, g.Model, g.Memory,
+				g.Free/10,
 				strings.Join(jobs, ","), strings.Join(notes, ", "))
 		}
 	}
@@ -431,7 +439,8 @@ func printMany(w io.Writer, list []api.Node) error {
 		for _, fault := range slices.Sorted(maps.Keys(faults)) {
 			notes = append(notes, fmt.Sprintf("%d: %s", faults[fault], fault))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%g\t%s\t%s\n", n.Name, n.State, model, len(n.GPUs), float64(free)/1000, strings.Join(jobs, ","), strings.Join(notes, ", "))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%g\t%s\t%s\n", n.Name, n.State, model, len(n.GPUs), float64(free)/1000,
+			strings.Join(jobs, ","), strings.Join(notes, ", "))
 	}
 	return t.Flush()
 }
@@ -456,7 +465,8 @@ func newQueues() *cobra.Command {
 				if q.Limit != cluster.Unlimited {
 					limit = fmt.Sprintf("%g", float64(q.Limit)/1000)
 				}
-				fmt.Fprintf(t, "%s\t%s\t%g\t%s\t%g\t%d\t%d\n", q.Name, q.Parent, float64(q.Guarantee)/1000, limit, float64(q.Used)/1000, q.Running, q.Pending)
+				fmt.Fprintf(t, "%s\t%s\t%g\t%s\t%g\t%d\t%d\n", q.Name, q.Parent, float64(q.Guarantee)/1000, limit,
+					float64(q.Used)/1000, q.Running, q.Pending)
 			}
 			return t.Flush()
 		},

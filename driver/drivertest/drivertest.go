@@ -120,7 +120,8 @@ func newEngine(t *testing.T, spec *cluster.Spec) *engine.Engine {
 		t.Fatal(err)
 	}
 	e, err := engine.New(engine.Config{Spec: *spec, Policy: p, Placer: pl,
-		Stop: &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Second}, {How: engine.Kill, Grace: 50 * ms}}})
+		Stop: &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Second},
+			{How: engine.Kill, Grace: 50 * ms}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,8 @@ func Watch(d driver.Driver, late time.Duration, fail func(format string, args ..
 
 func newWatch(d driver.Driver, late time.Duration, fail func(format string, args ...any)) *watch {
 	return &watch{d: d, fail: fail, late: late, wake: cluster.Never, jobs: map[cluster.JobID]*jobState{},
-		held: map[device]cluster.JobID{}, seen: map[engine.EventType]int{}, acts: map[engine.ActionType]int{}, cancelled: map[cluster.JobID]bool{}}
+		held: map[device]cluster.JobID{}, seen: map[engine.EventType]int{}, acts: map[engine.ActionType]int{},
+		cancelled: map[cluster.JobID]bool{}}
 }
 
 // Next passes on the driver's next batch.

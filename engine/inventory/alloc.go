@@ -9,9 +9,10 @@ import (
 
 // Alloc is what tasks of one set hold on one node.
 type Alloc struct {
-	Node    int32         `json:"node"`              // index in the order in which nodes joined
-	Set     int32         `json:"set,omitempty"`     // index into Job.Tasks
-	Tasks   int32         `json:"tasks"`             // tasks of the set on this node, in ascending order of their devices
+	Node int32 `json:"node"`          // index in the order in which nodes joined
+	Set  int32 `json:"set,omitempty"` // index into Job.Tasks
+	// tasks of the set on this node, in ascending order of their devices
+	Tasks   int32         `json:"tasks"`
 	GPUs    uint64        `json:"gpus,omitempty"`    // mask of devices
 	Share   int32         `json:"share,omitempty"`   // milli-GPU of each device; 0: whole
 	Beside  bool          `json:"guest,omitempty"`   // a guest's allocation: whole devices that another job holds

@@ -95,7 +95,8 @@ func (t *tally) fits(n *Node, c *Class) error {
 	for i := range t.devs {
 		d := &t.devs[i]
 		if int64(d.milli) > cluster.Whole || d.mem > model.Memory || int(d.compute) > max(0, model.Compute) {
-			return fmt.Errorf("device %d: %d milli-GPU, %d MiB, %d compute slices are held", i, d.milli, d.mem, d.compute)
+			return fmt.Errorf("device %d: %d milli-GPU, %d MiB, %d compute slices are held", i, d.milli, d.mem,
+				d.compute)
 		}
 		if c.clients > 0 && d.slots == 0 && int(d.tenants) > c.clients {
 			return fmt.Errorf("device %d: %d shares, MPS takes %d clients", i, d.tenants, c.clients)
@@ -137,7 +138,8 @@ func (st *Store) Compare(ts []tally) error {
 			if u.tenants > 0 {
 				free &^= 1 << i
 			}
-			want := Device{int32(cluster.Whole) - u.milli, u.slots, u.compute, u.tenants, u.guests, u.media, model.Memory - u.mem, u.user}
+			want := Device{int32(cluster.Whole) - u.milli, u.slots, u.compute, u.tenants, u.guests, u.media,
+				model.Memory - u.mem, u.user}
 			if *d != want {
 				return fmt.Errorf("books: node %d, device %d: %+v, recomputed %+v", id, i, *d, want)
 			}
@@ -154,13 +156,15 @@ func (st *Store) Compare(ts []tally) error {
 		}
 		switch {
 		case t.guest&^t.whole != 0 || n.guested != t.guest || n.hosts != t.whole:
-			return fmt.Errorf("books: node %d: held %b with guests on %b, recomputed %b and %b", id, n.hosts, n.guested, t.whole, t.guest)
+			return fmt.Errorf("books: node %d: held %b with guests on %b, recomputed %b and %b", id, n.hosts, n.guested,
+				t.whole, t.guest)
 		case n.free != free || int(n.nfree) != bits.OnesCount64(free):
 			return fmt.Errorf("books: node %d: free %b (%d), recomputed %b", id, n.free, n.nfree, free)
 		case n.sizes != t.sizes:
 			return fmt.Errorf("books: node %d: %v tasks by size, recomputed %v", id, n.sizes, t.sizes)
 		case n.cpu != cpu-t.cpu || n.ram != ram-t.ram:
-			return fmt.Errorf("books: node %d: %d CPU and %d RAM free, recomputed %d and %d", id, n.cpu, n.ram, cpu-t.cpu, ram-t.ram)
+			return fmt.Errorf("books: node %d: %d CPU and %d RAM free, recomputed %d and %d", id, n.cpu, n.ram,
+				cpu-t.cpu, ram-t.ram)
 		}
 		if err := t.fits(n, &st.classes[n.class]); err != nil {
 			return fmt.Errorf("books: node %d: %w", id, err)
@@ -177,7 +181,8 @@ func (st *Store) CheckIndexes() (capacity cluster.Milli, err error) {
 		for pos, id := range c.nodes {
 			n := &st.nodes[id]
 			if int(n.class) != ci || int(n.pos) != pos || n.indexed != (n.spec.State == cluster.Up) {
-				return 0, fmt.Errorf("index: node %d: class %d, position %d, indexed %v, %s", id, n.class, n.pos, n.indexed, n.spec.State)
+				return 0, fmt.Errorf("index: node %d: class %d, position %d, indexed %v, %s", id, n.class, n.pos,
+					n.indexed, n.spec.State)
 			}
 			if n.spec.State != cluster.Down {
 				capacity += cluster.Whole * int64(bits.OnesCount64(n.healthy))
@@ -209,10 +214,12 @@ func (st *Store) CheckIndexes() (capacity cluster.Milli, err error) {
 			sum += c.buckets[k].n
 		}
 		if err := c.partial.check(); err != nil || c.partial.n != partial {
-			return 0, fmt.Errorf("index: class %d has %d partly used nodes, recomputed %d (%w)", ci, c.partial.n, partial, err)
+			return 0, fmt.Errorf("index: class %d has %d partly used nodes, recomputed %d (%w)", ci, c.partial.n,
+				partial, err)
 		}
 		if sum != in || free != c.free {
-			return 0, fmt.Errorf("index: class %d has %d nodes and %d free GPUs, recomputed %d and %d", ci, sum, c.free, in, free)
+			return 0, fmt.Errorf("index: class %d has %d nodes and %d free GPUs, recomputed %d and %d", ci, sum, c.free,
+				in, free)
 		}
 	}
 	return capacity, nil
@@ -244,7 +251,8 @@ func (st *Store) CheckFragments(d *Demand) error {
 	for id := range c.usable {
 		n := &st.nodes[id]
 		if m := &c.usable[id]; m.version == n.version+1 && (m.usable != st.UsableOf(n, d) || m.free != n.FreeMilli()) {
-			return fmt.Errorf("node %d: %d free and %d usable are remembered, recomputed %d and %d", id, m.free, m.usable, n.FreeMilli(), st.UsableOf(n, d))
+			return fmt.Errorf("node %d: %d free and %d usable are remembered, recomputed %d and %d", id, m.free,
+				m.usable, n.FreeMilli(), st.UsableOf(n, d))
 		}
 	}
 	return nil

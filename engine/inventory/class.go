@@ -42,7 +42,8 @@ func WhyNotClass(r *cluster.Request, c *Class) string {
 	case r.GPUs > 0 && r.Memory > c.model.Memory:
 		return fmt.Sprintf("needs %d MiB of GPU memory; %s has %d", r.Memory, c.model.Name, c.model.Memory)
 	case r.CPU > c.cpu:
-		return fmt.Sprintf("needs %g CPU cores on one node; the largest has %g", float64(r.CPU)/1000, float64(c.cpu)/1000)
+		return fmt.Sprintf("needs %g CPU cores on one node; the largest has %g", float64(r.CPU)/1000,
+			float64(c.cpu)/1000)
 	case r.RAM > c.ram:
 		return fmt.Sprintf("needs %d MiB of RAM on one node; the largest has %d", r.RAM, c.ram)
 	}

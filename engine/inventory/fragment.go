@@ -69,7 +69,8 @@ func (d *Demand) Group(classes []Class) {
 			}
 			g := GroupOf(&k.Request, k.User, &classes[ci].model)
 			at := slices.IndexFunc(d.byClass[ci], func(o fragGroup) bool {
-				return o.gpus == g.gpus && o.share == g.share && o.mem == g.mem && o.user == g.user && o.profile == g.profile
+				return o.gpus == g.gpus && o.share == g.share && o.mem == g.mem && o.user == g.user &&
+					o.profile == g.profile
 			})
 			if at < 0 {
 				at = len(d.byClass[ci])
@@ -81,7 +82,9 @@ func (d *Demand) Group(classes []Class) {
 	}
 	for ci := range d.byClass {
 		for i := range d.byClass[ci] {
-			slices.SortStableFunc(d.byClass[ci][i].members, func(a, b fragMember) int { return cmp.Compare(a.cpu, b.cpu) })
+			slices.SortStableFunc(d.byClass[ci][i].members, func(a, b fragMember) int {
+				return cmp.Compare(a.cpu, b.cpu)
+			})
 		}
 	}
 }
@@ -201,7 +204,8 @@ func (n *Node) UsableBy(c *Class, g *fragGroup) (sum cluster.Milli, fit int64) {
 			if d.tenants > 0 && d.slots == 0 || n.StartOn(&c.model, g.profile, i, nil) < 0 {
 				continue
 			}
-		case left < g.share || d.mem < g.mem || d.slots != 0 || n.IsCut(i) || c.Seats(d) == 0 || d.tenants > 0 && d.user != g.user:
+		case left < g.share || d.mem < g.mem || d.slots != 0 || n.IsCut(i) || c.Seats(d) == 0 ||
+			d.tenants > 0 && d.user != g.user:
 			continue
 		}
 		count++

@@ -92,7 +92,8 @@ func (st *Store) roomSlices(n *Node, r *cluster.Request, most int, on uint64) in
 			}
 			continue
 		}
-		if n.healthy&on>>i&1 == 0 || d.tenants > 0 && d.slots == 0 || n.free>>i&1 == 0 && d.tenants == 0 && !n.IsCut(i) {
+		if n.healthy&on>>i&1 == 0 || d.tenants > 0 && d.slots == 0 ||
+			n.free>>i&1 == 0 && d.tenants == 0 && !n.IsCut(i) {
 			continue
 		}
 		slots, compute, made := d.slots, int(d.compute), 0
@@ -187,6 +188,7 @@ func (st *Store) CanTake(a *Alloc, guested, crowded bool) bool {
 	if a.Slots == 0 && !crowded && st.classes[n.class].Seats(d) == 0 {
 		return false
 	}
-	return (d.tenants == 0 || d.user == a.User) && (d.tenants > 0 || n.IsCut(bits.TrailingZeros64(a.GPUs))) && d.milli >= a.Share && d.mem >= a.Mem && d.slots&a.Slots == 0 &&
+	return (d.tenants == 0 || d.user == a.User) && (d.tenants > 0 || n.IsCut(bits.TrailingZeros64(a.GPUs))) &&
+		d.milli >= a.Share && d.mem >= a.Mem && d.slots&a.Slots == 0 &&
 		(d.tenants == 0 || (a.Slots == 0) == (d.slots == 0)) && !(a.Media && d.media)
 }

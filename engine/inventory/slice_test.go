@@ -19,7 +19,9 @@ func mostOf(m *cluster.GPUModel, d Device, asked []*cluster.SliceProfile) int {
 	}
 	for _, s := range p.Starts {
 		if d.slots&p.Mask(s) == 0 {
-			best = max(best, p.Slots+mostOf(m, Device{slots: d.slots | p.Mask(s), compute: d.compute + uint8(p.Compute), media: d.media || p.Media()}, asked[1:]))
+			best = max(best, p.Slots+
+				mostOf(m, Device{slots: d.slots | p.Mask(s), compute: d.compute + uint8(p.Compute), media: d.media ||
+					p.Media()}, asked[1:]))
 		}
 	}
 	return best
@@ -34,11 +36,13 @@ func TestStartServesLine(t *testing.T) {
 		m, _ := cluster.FindModel(pickOf(r, "H100-80GB", "A100-40GB", "A30-24GB"))
 		d, weights := Device{}, make([]int64, len(m.Profiles))
 		place := func(p *cluster.SliceProfile, s int) Device {
-			return Device{slots: d.slots | p.Mask(s), compute: d.compute + uint8(p.Compute), media: d.media || p.Media()}
+			return Device{slots: d.slots | p.Mask(s), compute: d.compute + uint8(p.Compute), media: d.media ||
+				p.Media()}
 		}
 		for range r.IntN(4) {
 			p := &m.Profiles[r.IntN(len(m.Profiles)-1)]
-			if s := p.Starts[r.IntN(len(p.Starts))]; d.slots&p.Mask(s) == 0 && int(d.compute)+p.Compute <= m.Compute && !(p.Media() && d.media) {
+			if s := p.Starts[r.IntN(len(p.Starts))]; d.slots&p.Mask(s) == 0 && int(d.compute)+p.Compute <= m.Compute &&
+				!(p.Media() && d.media) {
 				d = place(p, s)
 			}
 		}
@@ -61,7 +65,8 @@ func TestStartServesLine(t *testing.T) {
 			worse++
 		}
 	}
-	t.Logf("%d starts are others: %d memory slices of the line fit, not %d; more %d times, less %d times", differ, with, without, better, worse)
+	t.Logf("%d starts are others: %d memory slices of the line fit, not %d; more %d times, less %d times", differ, with,
+		without, better, worse)
 	if differ < 200 || better < 10*worse || with <= without {
 		t.Error("the line is not served")
 	}

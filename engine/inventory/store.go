@@ -15,15 +15,16 @@ import (
 // Store is all nodes with their index, and the log that undoes tentative changes. A what-if is:
 // mark, change, look, rollback.
 type Store struct {
-	nodes    []Node
-	classes  []Class
-	domains  map[string]int32 // names of racks, fabrics and NVLink domains to ids; looked up only
-	undo     []undoRec
-	notes    []note
-	recharge func(job int32, sign int64) // undoes a note: charges a job's holdings to its queue (1) or refunds them (-1)
-	commits  int                         // number of commits that had changes
-	changes  uint64                      // counter for versions of nodes
-	asleep   int                         // number of sleeping nodes
+	nodes   []Node
+	classes []Class
+	domains map[string]int32 // names of racks, fabrics and NVLink domains to ids; looked up only
+	undo    []undoRec
+	notes   []note
+	// undoes a note: charges a job's holdings to its queue (1) or refunds them (-1)
+	recharge func(job int32, sign int64)
+	commits  int    // number of commits that had changes
+	changes  uint64 // counter for versions of nodes
+	asleep   int    // number of sleeping nodes
 	frag     fragCache
 	kinds    kindsMemo
 }
@@ -55,7 +56,8 @@ func (st *Store) Add(n cluster.Node, model cluster.GPUModel, parts uint64, clien
 }
 
 // classOf returns the class of a node, creating it if needed; first: the node is the first of it.
-func classOf(list *[]Class, gpus int, model cluster.GPUModel, parts uint64, clients int) (id int32, first bool, err error) {
+func classOf(list *[]Class, gpus int, model cluster.GPUModel, parts uint64, clients int) (id int32, first bool,
+	err error) {
 	id = int32(slices.IndexFunc(*list, func(c Class) bool {
 		return c.model.Name == model.Name && c.gpus == gpus && c.parts == parts
 	}))

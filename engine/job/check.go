@@ -22,8 +22,10 @@ func CheckTasks(s *cluster.Job) string {
 		case r.GPUs < 0 || r.GPUs > cluster.MaxGPUsPerNode:
 			return fmt.Sprintf("task set %d: %d GPUs in a task; between 0 and %d are possible (a task runs on one node)", i, r.GPUs, cluster.MaxGPUsPerNode)
 		case r.Share < 0 || r.Share > cluster.Whole:
-			return fmt.Sprintf("task set %d: share %d; between 1 and 1000 thousandths of a GPU are possible", i, r.Share)
-		case r.CPU < 0 || r.CPU > cluster.MaxMilli || r.RAM < 0 || r.RAM > cluster.MaxMiB || r.Memory < 0 || r.Memory > cluster.MaxMiB:
+			return fmt.Sprintf("task set %d: share %d; between 1 and 1000 thousandths of a GPU are possible", i,
+				r.Share)
+		case r.CPU < 0 || r.CPU > cluster.MaxMilli || r.RAM < 0 || r.RAM > cluster.MaxMiB || r.Memory < 0 ||
+			r.Memory > cluster.MaxMiB:
 			return fmt.Sprintf("task set %d: CPU, RAM or GPU memory is negative or absurdly large", i)
 		case r.Profile != "" && (r.GPUs != 1 || r.Fractional()):
 			return fmt.Sprintf("task set %d: a MIG profile goes with gpus=1 and no share", i)

@@ -41,12 +41,14 @@ type Part struct {
 
 // Add adds another amount (sign 1), or subtracts it (-1).
 func (p *Part) Add(o Part, sign int64) {
-	p.Milli, p.Mem, p.Compute, p.Clients = p.Milli+sign*o.Milli, p.Mem+sign*o.Mem, p.Compute+sign*o.Compute, p.Clients+sign*o.Clients
+	p.Milli, p.Mem, p.Compute, p.Clients = p.Milli+sign*o.Milli, p.Mem+sign*o.Mem, p.Compute+sign*o.Compute,
+		p.Clients+sign*o.Clients
 }
 
 // LeastPart is the smaller amount of each, never negative.
 func LeastPart(a, b Part) Part {
-	return Part{max(0, min(a.Milli, b.Milli)), max(0, min(a.Mem, b.Mem)), max(0, min(a.Compute, b.Compute)), max(0, min(a.Clients, b.Clients))}
+	return Part{max(0, min(a.Milli, b.Milli)), max(0, min(a.Mem, b.Mem)), max(0, min(a.Compute, b.Compute)),
+		max(0, min(a.Clients, b.Clients))}
 }
 
 // PartOn sums the shares and slices of allocations on a device (one bit).

@@ -2,7 +2,8 @@ package job
 
 import "github.com/muster-gpu/muster/cluster"
 
-var reasonNames = []string{"completed", "failed", "cancelled", "timed-out", "preempted", "node-lost", "launch-failed", "impossible", "never-ready"}
+var reasonNames = []string{"completed", "failed", "cancelled", "timed-out", "preempted", "node-lost", "launch-failed",
+	"impossible", "never-ready"}
 
 var howNames = []string{"suspend", "checkpoint", "kill"}
 

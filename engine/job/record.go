@@ -31,14 +31,15 @@ type Record struct {
 	Packed   bool              `json:"packed,omitempty"`   // in this run it shared whole devices
 	Waits    int32             `json:"waits,omitempty"`
 	Tasks    int32             `json:"tasks,omitempty"`
-	Weight   int64             `json:"weight,omitempty"`           // of its GPU model as booked, in thousandths; 0: 1000
-	Singles  []cluster.JobID   `json:"singletons_ahead,omitempty"` // a singleton's: the jobs that it waits for
-	Promise  cluster.Time      `json:"promise,omitempty"`          // conservative backfill: its start
-	Plan     []inventory.Alloc `json:"plan,omitempty"`             // ... and where
-	Target   *Target           `json:"target,omitempty"`           // what the policy's plan gives it
-	Served   []Served          `json:"served,omitempty"`           // time on devices by GPU model
-	Key      order.Key         `json:"key,omitzero"`
-	EndKey   int64             `json:"end_key,omitempty"`
+	// of its GPU model as booked, in thousandths; 0: 1000
+	Weight  int64             `json:"weight,omitempty"`
+	Singles []cluster.JobID   `json:"singletons_ahead,omitempty"` // a singleton's: the jobs that it waits for
+	Promise cluster.Time      `json:"promise,omitempty"`          // conservative backfill: its start
+	Plan    []inventory.Alloc `json:"plan,omitempty"`             // ... and where
+	Target  *Target           `json:"target,omitempty"`           // what the policy's plan gives it
+	Served  []Served          `json:"served,omitempty"`           // time on devices by GPU model
+	Key     order.Key         `json:"key,omitzero"`
+	EndKey  int64             `json:"end_key,omitempty"`
 }
 
 // Facts are what the engine knows of any job, besides what depends on the jobs around it. A fact that
@@ -82,14 +83,18 @@ type Account struct {
 	ServedBefore int64         `json:"served_before,omitempty"` // weighted service received before the last promotion
 	RanBefore    time.Duration `json:"ran_before,omitempty"`    // Ran before the last promotion
 	DoneBefore   time.Duration `json:"done_before,omitempty"`   // useful work before the last promotion
-	Promotion    cluster.Time  `json:"promotion,omitempty"`     // the last one by the policy (Promoter); 0: there was none
+	// the last one by the policy (Promoter); 0: there was none
+	Promotion cluster.Time `json:"promotion,omitempty"`
 
-	Rate   int64           `json:"rate,omitempty"`           // ppm of the reference; 0 until Started
-	Speed  int64           `json:"speed,omitempty"`          // the last known rate without other jobs on its GPUs; 0: none
-	Memory cluster.MiB     `json:"memory,omitempty"`         // peak memory measured on any of its GPUs; 0: not measured
-	Solo   int64           `json:"unshared_speed,omitempty"` // last known rate without other shares of its GPUs; 0: none
-	Among  []cluster.JobID `json:"measured_among,omitempty"` // jobs with shares of its GPUs when it was last measured
-	Slow   cluster.Time    `json:"too_slow_since,omitempty"` // since then slower among them than it accepts; 0: it is not
+	Rate int64 `json:"rate,omitempty"` // ppm of the reference; 0 until Started
+	// the last known rate without other jobs on its GPUs; 0: none
+	Speed  int64       `json:"speed,omitempty"`
+	Memory cluster.MiB `json:"memory,omitempty"` // peak memory measured on any of its GPUs; 0: not measured
+	// last known rate without other shares of its GPUs; 0: none
+	Solo  int64           `json:"unshared_speed,omitempty"`
+	Among []cluster.JobID `json:"measured_among,omitempty"` // jobs with shares of its GPUs when it was last measured
+	// since then slower among them than it accepts; 0: it is not
+	Slow cluster.Time `json:"too_slow_since,omitempty"`
 }
 
 // Copied returns a copy that shares no memory.

@@ -255,7 +255,8 @@ const (
 
 // AwaitsTime reports whether the passing of time alone can make the job eligible.
 func (j *State) AwaitsTime() bool {
-	return j.State == Pending && !j.Eligible && j.Parked != ParkedHold && j.Parked != ParkedArray && j.Parked != ParkedPlan
+	return j.State == Pending && !j.Eligible && j.Parked != ParkedHold && j.Parked != ParkedArray &&
+		j.Parked != ParkedPlan
 }
 
 // HeldCPUAndRAM sums what the job's allocations hold of CPU and RAM.

@@ -82,8 +82,11 @@ func (t *Target) Copied() *Target {
 
 // Same reports whether two targets are equal in effect.
 func (t *Target) Same(old *Target) bool {
-	return old != nil && t.Rank == old.Rank && t.GPU == old.GPU && t.Tasks == old.Tasks && t.Least == old.Least && t.Idle == old.Idle && t.Beside == old.Beside && t.Alone == old.Alone && t.Move == old.Move && t.Partition == old.Partition && t.Within == old.Within && t.Yield == old.Yield && t.Deadline == old.Deadline &&
-		(t.Slice == nil) == (old.Slice == nil) && (t.Slice == nil || *t.Slice == *old.Slice) && slices.Equal(t.Memo, old.Memo)
+	return old != nil && t.Rank == old.Rank && t.GPU == old.GPU && t.Tasks == old.Tasks && t.Least == old.Least &&
+		t.Idle == old.Idle && t.Beside == old.Beside && t.Alone == old.Alone && t.Move == old.Move &&
+		t.Partition == old.Partition && t.Within == old.Within && t.Yield == old.Yield && t.Deadline == old.Deadline &&
+		(t.Slice == nil) == (old.Slice == nil) && (t.Slice == nil || *t.Slice == *old.Slice) &&
+		slices.Equal(t.Memo, old.Memo)
 }
 
 // Idle reports whether the current plan gives the job nothing.

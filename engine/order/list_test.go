@@ -25,14 +25,16 @@ func TestOlistTwin(t *testing.T) {
 		ascending := seed%4 == 0              // as fifo's lists grow
 		beside := 0                           // index in the twin of the last change
 		for step := range 6000 {
-			it := Item{Key: Key{int64(r.IntN(keys)), int64(r.IntN(2)), int64(r.IntN(2))}, Submit: cluster.Time(r.IntN(3)), ID: int32(r.IntN(4000))}
+			it := Item{Key: Key{int64(r.IntN(keys)), int64(r.IntN(2)), int64(r.IntN(2))},
+				Submit: cluster.Time(r.IntN(3)), ID: int32(r.IntN(4000))}
 			if ascending {
 				it = Item{Key: Key{int64(step)}, ID: int32(step)}
 			}
 			at, have := slices.BinarySearchFunc(twin, it, compareItems)
 			switch grow := step%2000 < 1400; {
 			case !have && (grow || r.IntN(4) == 0):
-				if near := twin[min(beside, max(0, len(twin)-1)):]; r.IntN(2) == 0 && len(near) > 0 { // near the last change
+				// near the last change
+				if near := twin[min(beside, max(0, len(twin)-1)):]; r.IntN(2) == 0 && len(near) > 0 {
 					it = near[0]
 					it.Submit += cluster.Time(r.IntN(3) - 1)
 					it.ID += int32(r.IntN(3) - 1)

@@ -91,7 +91,9 @@ func (f *Finder) addDemand(d *inventory.Demand, a, b int, sign int64) {
 			k, ok := d.At[string(f.key)]
 			if !ok {
 				k = len(d.All)
-				d.All = append(d.All, inventory.TaskKind{Request: t.Request, User: f.Sharer(j.Spec, &t.Request), Key: bytes.Clone(f.key), Suits: f.World.Shapes.SuitsOf(j.Spec, &t.Request)})
+				d.All = append(d.All,
+					inventory.TaskKind{Request: t.Request, User: f.Sharer(j.Spec, &t.Request), Key: bytes.Clone(f.key),
+						Suits: f.World.Shapes.SuitsOf(j.Spec, &t.Request)})
 				d.At[string(d.All[k].Key)] = k
 			}
 			d.All[k].Weight += sign * int64(min(t.Count, mostWeight))

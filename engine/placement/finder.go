@@ -89,7 +89,8 @@ func (f *Finder) PlaceAgain(r Request, j *job.State, s *shape.Shape) ([]inventor
 }
 
 // PlaceWithin is Place within a domain.
-func (f *Finder) PlaceWithin(r Request, j *job.State, s *shape.Shape, tasks int32, d inventory.Domain) ([]inventory.Alloc, bool) {
+func (f *Finder) PlaceWithin(r Request, j *job.State, s *shape.Shape, tasks int32,
+	d inventory.Domain) ([]inventory.Alloc, bool) {
 	sets := s.Sets
 	if int(tasks) != sets[0].Count {
 		sets = slices.Clone(sets)
@@ -99,7 +100,8 @@ func (f *Finder) PlaceWithin(r Request, j *job.State, s *shape.Shape, tasks int3
 }
 
 // PlaceMore places additional tasks of a running job on awake nodes within a domain.
-func (f *Finder) PlaceMore(r Request, j *job.State, s *shape.Shape, g *shape.Stage, sets []cluster.TaskSet, in inventory.Domain,
+func (f *Finder) PlaceMore(r Request, j *job.State, s *shape.Shape, g *shape.Stage, sets []cluster.TaskSet,
+	in inventory.Domain,
 	has []inventory.Alloc) ([]inventory.Alloc, bool) {
 	site := &Site{f: f, r: r, job: j, req: sets, home: in, awake: true, most: s.NodeBounds(), has: has}
 	ok := f.placeStage(site, g)

@@ -130,7 +130,8 @@ func (s *Site) growth(node, set int, d *inventory.Demand, on uint64, measure inv
 			continue
 		}
 		g := try(func() { s.TakeDevice(node, set, dev) })
-		if best.Device < 0 || g < best.Value || g == best.Value && n.Devices()[dev].Milli() < n.Devices()[best.Device].Milli() {
+		if best.Device < 0 || g < best.Value ||
+			g == best.Value && n.Devices()[dev].Milli() < n.Devices()[best.Device].Milli() {
 			best.Value, best.Device = g, int16(dev)
 		}
 	}
@@ -141,7 +142,8 @@ func (s *Site) growth(node, set int, d *inventory.Demand, on uint64, measure inv
 func (s *Site) alike(n *inventory.Node, dev int, on uint64) bool {
 	c := &s.r.In.Classes()[n.Class()]
 	for i := range dev {
-		if on>>i&1 == 1 && n.FreeMilliOn(i) == n.FreeMilliOn(dev) && n.Devices()[i].Mem() == n.Devices()[dev].Mem() && n.Devices()[i].Slots() == n.Devices()[dev].Slots() && n.IsCut(i) == n.IsCut(dev) &&
+		if on>>i&1 == 1 && n.FreeMilliOn(i) == n.FreeMilliOn(dev) && n.Devices()[i].Mem() == n.Devices()[dev].Mem() &&
+			n.Devices()[i].Slots() == n.Devices()[dev].Slots() && n.IsCut(i) == n.IsCut(dev) &&
 			c.Seats(&n.Devices()[i]) == c.Seats(&n.Devices()[dev]) {
 			return true
 		}
@@ -160,5 +162,6 @@ func (s *Site) TakeDevice(node, set, dev int) {
 		s.Take(node, set, 1)
 		return
 	}
-	s.bind(&inventory.Alloc{Node: int32(node), Set: int32(set), Tasks: 1, GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory, CPU: r.CPU, RAM: r.RAM, User: s.f.Owner(s.job.Spec), Tenant: s.job.Tenant()})
+	s.bind(&inventory.Alloc{Node: int32(node), Set: int32(set), Tasks: 1, GPUs: 1 << dev, Share: int32(r.Share),
+		Mem: r.Memory, CPU: r.CPU, RAM: r.RAM, User: s.f.Owner(s.job.Spec), Tenant: s.job.Tenant()})
 }

@@ -311,7 +311,8 @@ func (s *Site) scan(c *inventory.Class, k, set, n int, pick Pick) (int32, cluste
 	}
 	r := &s.req[set].Request
 	_, _, narrow := s.home.Island()
-	plain := r.CPU == 0 && r.RAM == 0 && s.r.Reserved == nil && s.most == nil && !narrow // then every node of the bucket has room
+	// then every node of the bucket has room
+	plain := r.CPU == 0 && r.RAM == 0 && s.r.Reserved == nil && s.most == nil && !narrow
 	best, bestCPU := int32(-1), cluster.Milli(0)
 	for pos := b.Next(0); pos >= 0; pos = b.Next(pos + 1) {
 		id := c.Nodes()[pos]
@@ -488,7 +489,8 @@ func (s *Site) takeOn(node, set, n int, pick Pick, unbound int) {
 				s.own |= scarce
 			}
 			dev := s.pickDevice(node, set, pick)
-			a := inventory.Alloc{Node: int32(node), Set: int32(set), GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory, User: s.f.Owner(s.job.Spec), Tenant: s.job.Tenant()}
+			a := inventory.Alloc{Node: int32(node), Set: int32(set), GPUs: 1 << dev, Share: int32(r.Share),
+				Mem: r.Memory, User: s.f.Owner(s.job.Spec), Tenant: s.job.Tenant()}
 			if i == 0 { // CPU and RAM count once for each task
 				a.Tasks, a.CPU, a.RAM = 1, r.CPU, r.RAM
 			}
@@ -552,7 +554,8 @@ func (s *Site) pickDevice(node, set int, pick Pick) int {
 func (s *Site) DeviceLeft(n *inventory.Node, dev int, r *cluster.Request) (int64, bool) {
 	d := &n.Devices()[dev]
 	if r.Profile == "" {
-		if n.IsCut(dev) || d.Slots() != 0 || int64(d.Milli()) < r.Share || d.Mem() < r.Memory || s.r.In.Classes()[n.Class()].Seats(d) == 0 {
+		if n.IsCut(dev) || d.Slots() != 0 || int64(d.Milli()) < r.Share || d.Mem() < r.Memory ||
+			s.r.In.Classes()[n.Class()].Seats(d) == 0 {
 			return 0, false
 		}
 		return int64(d.Milli()) - r.Share, true

@@ -31,7 +31,8 @@ func (v View) NodeRooms(buf []NodeRoom) []NodeRoom {
 	}
 	for i := range st.Nodes() {
 		if n := &st.Nodes()[i]; n.TakesJobs() {
-			buf = append(buf, NodeRoom{int32(bits.OnesCount64(n.Healthy())), int32(n.FreeGPUs()), kinds[n.Class()], n.Class(), n.Rack()})
+			buf = append(buf, NodeRoom{int32(bits.OnesCount64(n.Healthy())), int32(n.FreeGPUs()), kinds[n.Class()],
+				n.Class(), n.Rack()})
 		}
 	}
 	return buf

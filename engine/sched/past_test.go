@@ -11,7 +11,8 @@ import (
 )
 
 func TestSizeClass(t *testing.T) {
-	for milli, want := range map[cluster.Milli]int{0: 0, 250: 0, 1000: 1, 2000: 2, 3500: 2, 4000: 3, 7000: 3, 8000: 4, 64000: 7} {
+	for milli, want := range map[cluster.Milli]int{0: 0, 250: 0, 1000: 1, 2000: 2, 3500: 2, 4000: 3, 7000: 3, 8000: 4,
+		64000: 7} {
 		if got := SizeClass(milli); got != want {
 			t.Errorf("%d milli-GPU: class %d, want %d", milli, got, want)
 		}
@@ -49,10 +50,12 @@ func TestNear(t *testing.T) {
 		jobs := make([]Earlier, r.IntN(40))
 		at := r.Perm(200)
 		for i := range jobs {
-			jobs[i] = Earlier{User: pickOne(r, "", "ann", "bob"), Name: pickOne(r, "", "eval", "train"), Submit: cluster.Time(at[i]) * cluster.Time(time.Second), Ran: time.Duration(at[i]) * time.Minute}
+			jobs[i] = Earlier{User: pickOne(r, "", "ann", "bob"), Name: pickOne(r, "", "eval", "train"),
+				Submit: cluster.Time(at[i]) * cluster.Time(time.Second), Ran: time.Duration(at[i]) * time.Minute}
 		}
 		s := newSize(1, jobs)
-		j := &cluster.Job{User: pickOne(r, "", "ann", "eve"), Name: pickOne(r, "", "train"), Submit: cluster.Time(r.IntN(200)) * cluster.Time(time.Second)}
+		j := &cluster.Job{User: pickOne(r, "", "ann", "eve"), Name: pickOne(r, "", "train"),
+			Submit: cluster.Time(r.IntN(200)) * cluster.Time(time.Second)}
 		n := r.IntN(12)
 		var got [][2]int64
 		for _, ran := range s.Near(nil, j, n) {
@@ -68,7 +71,8 @@ func TestNear(t *testing.T) {
 // The statistics are those of the job's own size once enough jobs of that size have completed.
 func TestLike(t *testing.T) {
 	var p Past
-	p.OrderSizes([]Earlier{{Milli: 1000, Ran: time.Hour}, {Milli: 8000, Ran: 3 * time.Hour}, {Milli: 1000, Ran: 2 * time.Hour}})
+	p.OrderSizes([]Earlier{{Milli: 1000, Ran: time.Hour}, {Milli: 8000, Ran: 3 * time.Hour},
+		{Milli: 1000, Ran: 2 * time.Hour}})
 	if s := p.Like(1000, 2); len(s.Jobs) != 2 || s.Runs[0] != time.Hour || s.Runs[15] != 2*time.Hour {
 		t.Errorf("of one GPU: %+v", s)
 	}

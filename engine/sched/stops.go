@@ -24,7 +24,8 @@ func (j JobView) Loses() bool {
 // portable reports whether a job can go elsewhere with what it has done, by a checkpoint.
 func (j JobView) Portable() bool {
 	s := j.j.Spec
-	return j.w.Oracle.HowToStop(j.j) != job.Kill && !s.Checkpoint.None && !j.j.IgnoresCheckpoint && s.Checkpoint.Cost <= j.w.Oracle.Grace(s.Tier) && s.Tier != cluster.Critical && !s.NoRequeue
+	return j.w.Oracle.HowToStop(j.j) != job.Kill && !s.Checkpoint.None && !j.j.IgnoresCheckpoint &&
+		s.Checkpoint.Cost <= j.w.Oracle.Grace(s.Tier) && s.Tier != cluster.Critical && !s.NoRequeue
 }
 
 // MoveTakes is how much time on its devices it costs to move the job: a checkpoint, and a

@@ -91,7 +91,8 @@ func (s *Shape) Shut(t *inventory.ClassSet) bool {
 // for.
 func (s *Shape) Divides() bool {
 	r := &s.Sets[0].Request
-	return len(s.Sets) == 1 && s.Min == 1 && s.Max == 1 && s.NodeBounds() == nil && r.GPUs == 1 && !r.Fractional() && r.Profile == ""
+	return len(s.Sets) == 1 && s.Min == 1 && s.Max == 1 && s.NodeBounds() == nil && r.GPUs == 1 && !r.Fractional() &&
+		r.Profile == ""
 }
 
 // OnInstance reports whether a job of the shape, which asks for a whole GPU, holds an instance.

@@ -84,7 +84,8 @@ func (t *Table) computeStages(s *Shape) {
 			bound := !withGPUs || s.Sets[i].Request.GPUs > 0
 			for _, ci := range within {
 				c := &t.st.Classes()[ci]
-				if bound && (seen[i].Has(ci) || typ != "" && !cluster.MatchModel(c.Model().Name, typ)) || !t.fitsClass(s, i, c) {
+				if bound && (seen[i].Has(ci) || typ != "" && !cluster.MatchModel(c.Model().Name, typ)) ||
+					!t.fitsClass(s, i, c) {
 					continue
 				}
 				fits[i] = append(fits[i], ci)

@@ -178,7 +178,10 @@ func (t *Table) SuitsOf(j *cluster.Job, r *cluster.Request) (suits inventory.Cla
 	for ci := range t.st.Classes() {
 		c := &t.st.Classes()[ci]
 		if c.Partitions()&parts != 0 && inventory.WhyNotClass(r, c) == "" &&
-			(len(j.GPUTypes) == 0 || slices.ContainsFunc(j.GPUTypes, func(want string) bool { return cluster.MatchModel(c.Model().Name, want) })) {
+			(len(j.GPUTypes) == 0 ||
+				slices.ContainsFunc(j.GPUTypes, func(want string) bool {
+					return cluster.MatchModel(c.Model().Name, want)
+				})) {
 			suits.Add(int32(ci))
 		}
 	}

@@ -21,7 +21,8 @@ type PairRecord struct {
 	Model  string `json:"model"`
 	Beside string `json:"beside"`
 	Speed  int64  `json:"speed"`
-	Parted bool   `json:"parted,omitempty"` // somebody had to leave for it: other jobs of the two models do not raise it
+	// somebody had to leave for it: other jobs of the two models do not raise it
+	Parted bool `json:"parted,omitempty"`
 }
 
 // Company lists the other jobs that compute in shares of the GPUs of which a job has

@@ -80,7 +80,8 @@ const paceChange = 50
 // or more nodes than it needs, would make it slower than its GPUs are. changed: speeds may be others now.
 func (b *Book) Pace(j *job.State, pace int64, unit job.PaceUnit) (changed bool) {
 	k, ok := pacer(j, unit)
-	if !ok || pace <= 0 || pace > math.MaxInt64/1000 || j.State != job.Running || j.Resizing || j.Hosted() || len(j.Guests) > 0 || len(j.Allocs) == 0 {
+	if !ok || pace <= 0 || pace > math.MaxInt64/1000 || j.State != job.Running || j.Resizing || j.Hosted() ||
+		len(j.Guests) > 0 || len(j.Allocs) == 0 {
 		return false
 	}
 	c := &b.World.Store.Classes()[b.World.Store.Nodes()[j.Allocs[0].Node].Class()]
@@ -94,7 +95,8 @@ func (b *Book) Pace(j *job.State, pace int64, unit job.PaceUnit) (changed bool) 
 	if each == 0 || len(nodes) > (tasks+each-1)/each {
 		return false
 	}
-	r := PaceRecord{Model: k.model, Per: k.per, GPU: c.Model().Name, Tasks: tasks, Pace: pace, Unit: unit, Runs: 1, Last: j.Spec.ID, Began: j.Started}
+	r := PaceRecord{Model: k.model, Per: k.per, GPU: c.Model().Name, Tasks: tasks, Pace: pace, Unit: unit, Runs: 1,
+		Last: j.Spec.ID, Began: j.Started}
 	list := b.paces.list[k]
 	at, ok := slices.BinarySearchFunc(list, &r, comparePaces)
 	switch {
@@ -134,7 +136,8 @@ func (p *paces) records() (all []PaceRecord) {
 		all = append(all, list...)
 	}
 	slices.SortFunc(all, func(a, b PaceRecord) int {
-		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Per, b.Per), cmp.Compare(a.Unit, b.Unit), comparePaces(a, &b))
+		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Per, b.Per), cmp.Compare(a.Unit, b.Unit),
+			comparePaces(a, &b))
 	})
 	return all
 }
@@ -239,7 +242,8 @@ func (b *Book) complete(j *job.State, k paceKey, list []PaceRecord) map[string]i
 		if at, ok := from[r.GPU]; ok && !farther(at, r.Tasks, count) {
 			continue
 		}
-		v := float64(r.Pace) * j.Anchor.By * float64(b.stated(j, r.GPU, count)) / float64(max(1, b.stated(j, r.GPU, r.Tasks)))
+		v := float64(r.Pace) * j.Anchor.By * float64(b.stated(j, r.GPU, count)) / float64(
+			max(1, b.stated(j, r.GPU, r.Tasks)))
 		known[r.GPU], from[r.GPU] = max(1, int64(math.Round(v))), r.Tasks
 	}
 	guessed := map[string]int64{}

@@ -214,7 +214,8 @@ func (b *Book) Shunned(n *inventory.Node, j *job.State) (mask uint64) {
 // BearsAll reports whether nobody is disturbed too much if a job has these shares again.
 func (b *Book) BearsAll(allocs []inventory.Alloc) bool {
 	for i := range allocs {
-		if a := &allocs[i]; a.Tenant != 0 && b.Shunned(&b.World.Store.Nodes()[a.Node], b.Jobs()[a.Tenant-1])&a.GPUs != 0 {
+		if a := &allocs[i]; a.Tenant != 0 &&
+			b.Shunned(&b.World.Store.Nodes()[a.Node], b.Jobs()[a.Tenant-1])&a.GPUs != 0 {
 			return false
 		}
 	}

@@ -120,11 +120,13 @@ func New(p Profile, entries []trace.Entry) (*World, error) {
 		n := e.Job.GPUs()
 		opportunistic := e.Job.Tier == cluster.BestEffort
 		e.Job.Tier, e.Job.ID = cluster.Standard, cluster.JobID(i)
-		e.Job.Tasks = []cluster.TaskSet{{Count: n, Request: cluster.Request{GPUs: 1}}} // anywhere: GPUs are only counted
+		// anywhere: GPUs are only counted
+		e.Job.Tasks = []cluster.TaskSet{{Count: n, Request: cluster.Request{GPUs: 1}}}
 		e.Job.Checkpoint = cluster.Checkpoint{}
 		// As the simulator computes it: (milliseconds x factor) / 1000.
 		ms := float64(e.Work.Step) / float64(time.Millisecond)
-		w.jobs[i] = job{entry: &e, gpus: float64(n), submit: e.Job.Submit.Sub(0).Seconds(), step: float64(ms*p.Slower) / 1000, left: e.Work.Steps}
+		w.jobs[i] = job{entry: &e, gpus: float64(n), submit: e.Job.Submit.Sub(0).Seconds(),
+			step: float64(ms*p.Slower) / 1000, left: e.Work.Steps}
 		w.jobs[i].opportunistic = opportunistic
 		if err := w.prepare(&w.jobs[i]); err != nil {
 			return nil, err
@@ -226,7 +228,8 @@ func (w *World) finish(jobs []*job) {
 		if w.p.sharing != nil {
 			w.p.sharing.ended(j)
 		}
-		w.reports = append(w.reports, engine.Event{Type: engine.Stopped, Job: j.entry.Job.ID, Reason: engine.Completed, Done: w.believed(j)})
+		w.reports = append(w.reports,
+			engine.Event{Type: engine.Stopped, Job: j.entry.Job.ID, Reason: engine.Completed, Done: w.believed(j)})
 	}
 }
 
@@ -265,7 +268,9 @@ func (w *World) stops(j *job) {
 
 // turnOf is the position of a job among the running ones, whether or not it runs.
 func (w *World) turnOf(j *job) int {
-	i, _ := slices.BinarySearchFunc(w.runs, j, func(a, b *job) int { return cmp.Compare(a.entry.Job.ID, b.entry.Job.ID) })
+	i, _ := slices.BinarySearchFunc(w.runs, j, func(a, b *job) int {
+		return cmp.Compare(a.entry.Job.ID, b.entry.Job.ID)
+	})
 	return i
 }
 
@@ -287,7 +292,9 @@ func (w *World) account() {
 				w.p.sharing.ran(j)
 			}
 			if !w.p.Quiet {
-				w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: j.entry.Job.ID, Done: done, Estimate: done + max(1, j.remaining())})
+				w.reports = append(w.reports,
+					engine.Event{Type: engine.Progress, Job: j.entry.Job.ID, Done: done,
+						Estimate: done + max(1, j.remaining())})
 			}
 		}
 		j.seen, j.clock = w.now, w.clock
@@ -454,7 +461,8 @@ func (w *World) Apply(_ context.Context, d engine.Decision) error {
 			w.reports = append(w.reports, engine.Event{Type: engine.Started, Job: a.Job})
 		case engine.Preempt:
 			w.stops(j)
-			w.reports = append(w.reports, engine.Event{Type: engine.Stopped, Job: a.Job, Reason: a.Reason, Done: j.done})
+			w.reports = append(w.reports,
+				engine.Event{Type: engine.Stopped, Job: a.Job, Reason: a.Reason, Done: j.done})
 		case engine.Reject:
 			w.forget(j)
 		case engine.Resize:
@@ -507,7 +515,9 @@ func Run(ctx context.Context, p Profile, entries []trace.Entry, gpus int, pol st
 		if !ok {
 			return Figures{}, fmt.Errorf("compat: profile %s goes with a policy of levels, not with %s", p.Name, pol)
 		}
-		cfg.Policy = &listed{leveller: levels, place: func(id cluster.JobID) int64 { return w.jobs[id].place }, service: w.service}
+		cfg.Policy = &listed{leveller: levels, place: func(id cluster.JobID) int64 {
+			return w.jobs[id].place
+		}, service: w.service}
 	}
 	if p.sharing != nil {
 		w.clock = 0 // for the engine "last planned at 0" means "in this instant"

@@ -41,14 +41,22 @@ func TestMuriByHand(t *testing.T) {
 		entries []trace.Entry
 		want    string
 	}{
-		{"12.1", Muri(), "srtf", []trace.Entry{steps(32, 0, 1000), steps(32, 100, 100)}, "2 568.250000 1035.000000 1035.000000"},
-		{"12.2", Muri(), "srtf", []trace.Entry{steps(32, 0, 1000), steps(32, 0, 1000), steps(32, 100, 100)}, "3 757.666667 1136.500000 1136.500000"},
-		{"12.2", Muri(), "srsf", []trace.Entry{steps(32, 0, 1000), steps(32, 0, 1000), steps(32, 100, 100)}, "3 757.666667 1136.500000 1136.500000"},
-		{"12.3", MuriLevels(), "tiresias-l:thresholds=3250/7200", []trace.Entry{steps(8, 0, 1000)}, "1 1035.000000 1035.000000 1035.000000"},
+		{"12.1", Muri(), "srtf", []trace.Entry{steps(32, 0, 1000), steps(32, 100, 100)},
+			"2 568.250000 1035.000000 1035.000000"},
+		{"12.2", Muri(), "srtf", []trace.Entry{steps(32, 0, 1000), steps(32, 0, 1000), steps(32, 100, 100)},
+			"3 757.666667 1136.500000 1136.500000"},
+		{"12.2", Muri(), "srsf", []trace.Entry{steps(32, 0, 1000), steps(32, 0, 1000), steps(32, 100, 100)},
+			"3 757.666667 1136.500000 1136.500000"},
+		{"12.3", MuriLevels(), "tiresias-l:thresholds=3250/7200", []trace.Entry{steps(8, 0, 1000)},
+			"1 1035.000000 1035.000000 1035.000000"},
 		{"12.4", MuriAntMan(false), "", three, "3 1368.544211 2004.400000 2004.400000"},
-		{"Themis in rounds: arrivals wait for the next round", MuriThemis(true), "", []trace.Entry{steps(32, 0, 1000), steps(32, 100, 100)}, "2 680.000000 1000.000000 1000.000000"},
-		{"Themis in rounds: by turns", MuriThemis(true), "", []trace.Entry{steps(64, 0, 1000), steps(64, 0, 1000)}, "2 1900.000000 2080.000000 2080.000000"},
-		{"Themis at events", MuriThemis(false), "", []trace.Entry{steps(32, 0, 1000), steps(32, 0, 1000), steps(32, 100, 100)}, "3 757.666667 1136.500000 1136.500000"},
+		{"Themis in rounds: arrivals wait for the next round", MuriThemis(true), "",
+			[]trace.Entry{steps(32, 0, 1000), steps(32, 100, 100)}, "2 680.000000 1000.000000 1000.000000"},
+		{"Themis in rounds: by turns", MuriThemis(true), "", []trace.Entry{steps(64, 0, 1000), steps(64, 0, 1000)},
+			"2 1900.000000 2080.000000 2080.000000"},
+		{"Themis at events", MuriThemis(false), "",
+			[]trace.Entry{steps(32, 0, 1000), steps(32, 0, 1000), steps(32, 100, 100)},
+			"3 757.666667 1136.500000 1136.500000"},
 		{"12.5", MuriGroups(false, true), "muri:order=s,keep=0", four, "4 594.896552 594.896552 594.896552"},
 		{"12.5", MuriGroups(true, true), "muri:order=l,keep=0", four, "4 594.896552 594.896552 594.896552"},
 		{"12.5", MuriGroups(true, false), "muri:order=l,keep=0", four, "4 594.896552 594.896552 594.896552"},
@@ -64,7 +72,8 @@ func TestMuriByHand(t *testing.T) {
 	if _, err := New(MuriGroups(true, true), []trace.Entry{steps(1, 0, 1)}); err == nil {
 		t.Error("a job without stages is accepted")
 	}
-	if _, err := Run(context.Background(), MuriGroups(true, true), []trace.Entry{staged("dqn", 1)}, 64, "las"); err == nil {
+	if _, err := Run(context.Background(), MuriGroups(true, true), []trace.Entry{staged("dqn", 1)}, 64,
+		"las"); err == nil {
 		t.Error("a policy that pairs nobody is accepted")
 	}
 	if _, err := New(Muri(), []trace.Entry{steps(3, 0, 1)}); err == nil {

@@ -107,7 +107,8 @@ type coneState struct {
 // use at a time; cones: inverses of speeds matter.
 func newConeProgram(jobs []coneJob, room []float64, cones bool) *coneProgram {
 	k := len(room)
-	p := &coneProgram{models: k, vars: k, lines: k + 2, rows: len(jobs)*(k+2) + k, g: make([]coneBlock, len(jobs)), parts: make([]conePart, len(jobs))}
+	p := &coneProgram{models: k, vars: k, lines: k + 2, rows: len(jobs)*(k+2) + k, g: make([]coneBlock, len(jobs)),
+		parts: make([]conePart, len(jobs))}
 	if cones {
 		p.vars, p.cones = k+1, len(jobs)
 	}
@@ -116,7 +117,8 @@ func newConeProgram(jobs []coneJob, room []float64, cones bool) *coneProgram {
 	for _, v := range []*[]float64{&p.byCol, &p.x, &p.rx, &p.ax, &p.bx, &p.ex, &p.ox, &p.cx, &p.best.x} {
 		*v = make([]float64, n)
 	}
-	for _, v := range []*[]float64{&p.h, &p.s, &p.z, &p.rz, &p.w2, &p.lambda, &p.az, &p.bz, &p.ez, &p.oz, &p.cz, &p.fz, &p.wdz, &p.dsw} {
+	for _, v := range []*[]float64{&p.h, &p.s, &p.z, &p.rz, &p.w2, &p.lambda, &p.az, &p.bz, &p.ez, &p.oz, &p.cz, &p.fz,
+		&p.wdz, &p.dsw} {
 		*v = make([]float64, m)
 	}
 	copy(p.h[len(jobs)*p.lines:], room)
@@ -289,7 +291,8 @@ func (p *coneProgram) done(tolerance, gap float64) (done, ok bool) {
 func (s *coneState) better(o *coneState) bool {
 	less := func(a, b float64) bool { return a > 0 && b > 0 && a < b }
 	if math.IsNaN(s.noPrimal) || s.ratio <= 1 {
-		return less(s.gap, o.gap) && less(s.primal, o.primal) && less(s.dual, o.dual) && less(s.ratio, o.ratio) && less(s.mu, o.mu)
+		return less(s.gap, o.gap) && less(s.primal, o.primal) && less(s.dual, o.dual) && less(s.ratio, o.ratio) &&
+			less(s.mu, o.mu)
 	}
 	return less(s.gap, o.gap) && less(s.mu, o.mu) && (math.IsNaN(o.noPrimal) || s.noPrimal > 0 && s.noPrimal < o.primal)
 }

@@ -94,7 +94,8 @@ type FlowWorld struct {
 // NewFlowWorld reads a workload.
 func NewFlowWorld(x Flow) (*FlowWorld, error) {
 	w := &FlowWorld{total: x.Nodes * slotNode}
-	rows, err := table(x.Trace, 2, "job_id", "model_name", "submission_time", "deadline", "num_gpu", "duration", "batch_size", "num_iteration")
+	rows, err := table(x.Trace, 2, "job_id", "model_name", "submission_time", "deadline", "num_gpu", "duration",
+		"batch_size", "num_iteration")
 	if err != nil {
 		return nil, err
 	}
@@ -104,14 +105,16 @@ func NewFlowWorld(x Flow) (*FlowWorld, error) {
 	}
 	speeds := map[string][]record{}
 	for i, r := range rows {
-		j := flowJob{model: r.text[1], submit: int(r.n[2]), deadline: int(r.n[3]), gpus: int(r.n[4]), duration: int(r.n[5]), batch: int(r.n[6]), left: r.n[7]}
+		j := flowJob{model: r.text[1], submit: int(r.n[2]), deadline: int(r.n[3]), gpus: int(r.n[4]),
+			duration: int(r.n[5]), batch: int(r.n[6]), left: r.n[7]}
 		if j.gpus < 1 || j.gpus > w.total || j.duration < 1 || j.left <= 0 {
 			return nil, fmt.Errorf("%s: job %s: %d GPUs, %d s, %g iterations; this world knows jobs of 1 to %d GPUs that take their time", x.Trace, r.text[0], j.gpus, j.duration, j.left, w.total)
 		}
 		if j.speed, err = flowSpeed(x.Profiles, speeds, &j); err != nil {
 			return nil, err
 		}
-		j.spec = cluster.Job{ID: cluster.JobID(i), Name: r.text[0], Submit: cluster.Time(j.submit) * cluster.Time(time.Second), Tier: cluster.Standard}
+		j.spec = cluster.Job{ID: cluster.JobID(i), Name: r.text[0],
+			Submit: cluster.Time(j.submit) * cluster.Time(time.Second), Tier: cluster.Standard}
 		w.jobs = append(w.jobs, j)
 		w.events.arrive(j.submit, i)
 	}
@@ -123,7 +126,8 @@ func flowSpeed(dir string, known map[string][]record, j *flowJob) (speed [flowLe
 	rows, ok := known[j.model]
 	if !ok {
 		path := filepath.Join(dir, j.model+".csv")
-		if rows, err = table(path, 8, "1", "2", "4", "8", "16", "32", "64", "global_batch_size"); err != nil { // empty: not measured
+		// empty: not measured
+		if rows, err = table(path, 8, "1", "2", "4", "8", "16", "32", "64", "global_batch_size"); err != nil {
 			return speed, err
 		}
 		known[j.model] = rows
@@ -238,7 +242,8 @@ func (w *FlowWorld) Apply(_ context.Context, d engine.Decision) error {
 			w.reports = append(w.reports, engine.Event{Type: t, Job: a.Job, Rate: j.ppm(j.given)})
 		case engine.Preempt:
 			j.given = 0
-			w.reports = append(w.reports, engine.Event{Type: engine.Stopped, Job: a.Job, Reason: a.Reason, Done: j.done()})
+			w.reports = append(w.reports,
+				engine.Event{Type: engine.Stopped, Job: a.Job, Reason: a.Reason, Done: j.done()})
 		case engine.Reject:
 			return fmt.Errorf("compat: job %s can never run: %s", j.spec.Name, a.Text)
 		default:
@@ -252,7 +257,8 @@ func (w *FlowWorld) Apply(_ context.Context, d engine.Decision) error {
 func (w *FlowWorld) carried() error {
 	for _, i := range w.known {
 		if j := &w.jobs[i]; j.given != j.want {
-			return fmt.Errorf("compat: job %s has %d GPUs at %d s; the rules say %d", j.spec.Name, j.given, w.now, j.want)
+			return fmt.Errorf("compat: job %s has %d GPUs at %d s; the rules say %d", j.spec.Name, j.given, w.now,
+				j.want)
 		}
 	}
 	return nil
@@ -315,7 +321,8 @@ func RunFlow(ctx context.Context, x Flow) (*FlowWorld, error) {
 // counted is a cluster whose GPUs are only counted.
 func counted(gpus int) (spec cluster.Spec) {
 	for i := range (gpus + 63) / 64 { // a node has at most 64 GPUs
-		spec.Nodes = append(spec.Nodes, cluster.Node{Name: "n" + strconv.Itoa(i+1), Model: "A100-80GB", GPUs: min(64, gpus-64*i)})
+		spec.Nodes = append(spec.Nodes,
+			cluster.Node{Name: "n" + strconv.Itoa(i+1), Model: "A100-80GB", GPUs: min(64, gpus-64*i)})
 	}
 	return spec
 }

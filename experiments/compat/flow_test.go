@@ -12,7 +12,8 @@ import (
 func flowTrace(t *testing.T, name, world string) Flow {
 	t.Helper()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/elasticflow-itp/deadline/cluster10.csv")))
-	x := Flow{Trace: filepath.Join(dir, "deadline", name+".csv"), Profiles: filepath.Join(dir, "profiles", "throughputs_A100"), Nodes: 64, World: world}
+	x := Flow{Trace: filepath.Join(dir, "deadline", name+".csv"),
+		Profiles: filepath.Join(dir, "profiles", "throughputs_A100"), Nodes: 64, World: world}
 	if name == "cluster10" {
 		x.Nodes = 32
 	}
@@ -53,7 +54,9 @@ func TestFlowOurs(t *testing.T) {
 		name, world, policy string
 		largest             bool
 		jobs                int
-	}{{"elastic", "edf", "edf", false, 0}, {"largest", "edf", "edf", true, 0}, {"gandiva", "gandiva", "gandiva:pack=false", false, 0}, {"elasticflow", "elasticflow", "elasticflow", false, 30},
+	}{{"elastic", "edf", "edf", false, 0}, {"largest", "edf", "edf", true, 0},
+		{"gandiva", "gandiva", "gandiva:pack=false", false, 0},
+		{"elasticflow", "elasticflow", "elasticflow", false, 30},
 		{"themis", "themis", "themis", false, 0}, {"chronus", "chronus", "chronus", false, 0}} {
 		x := flowTrace(t, "cluster10", c.world)
 		x.Policy, x.Largest, x.To = c.policy, c.largest, c.jobs
@@ -70,11 +73,13 @@ func TestFlowOurs(t *testing.T) {
 	}
 	for _, name := range []string{"gandiva", "themis", "chronus"} {
 		if met[name] > 124 || met[name] < 100 {
-			t.Errorf("%s: %d deadlines are met; at most 124 are possible with those sizes and run times", name, met[name])
+			t.Errorf("%s: %d deadlines are met; at most 124 are possible with those sizes and run times", name,
+				met[name])
 		}
 	}
 	if met["largest"] >= met["elastic"] {
-		t.Errorf("%d deadlines are met with the largest gangs, %d with elastic jobs; want fewer", met["largest"], met["elastic"])
+		t.Errorf("%d deadlines are met with the largest gangs, %d with elastic jobs; want fewer", met["largest"],
+			met["elastic"])
 	}
 }
 
@@ -121,7 +126,8 @@ func TestFlowEDFPlans(t *testing.T) {
 func TestAgendaGathers(t *testing.T) {
 	a := agenda{{at: 20, come: []int{1}}, {at: 45, ends: []int{2}}, {at: 60, come: []int{3}}, {at: 61, come: []int{4}}}
 	a.gather(0)
-	if want := (agenda{{at: 60, come: []int{1, 3}, ends: []int{2}}, {at: 61, come: []int{4}}}); !reflect.DeepEqual(a, want) {
+	if want := (agenda{{at: 60, come: []int{1, 3}, ends: []int{2}}, {at: 61, come: []int{4}}}); !reflect.DeepEqual(a,
+		want) {
 		t.Errorf("have %v, want %v", a, want)
 	}
 	a = agenda{{at: 20, come: []int{1}}}
@@ -149,23 +155,29 @@ func TestFlowGandivaPlaces(t *testing.T) {
 		run += w.jobs[i].want
 	}
 	if one := f.sizes[0]; len(one.groups) != 1 || one.groups[0].util != 9 || run != 8 || f.free != 0 {
-		t.Errorf("%d groups, util %d, %d run, %d nodes free; want 1, 9, 8, 0", len(one.groups), one.groups[0].util, run, f.free)
+		t.Errorf("%d groups, util %d, %d run, %d nodes free; want 1, 9, 8, 0", len(one.groups), one.groups[0].util, run,
+			f.free)
 	}
 }
 
 // ElasticFlow's simulator, examples D and E: two GPUs meet the deadline; the two other free ones
 // cost 60 additional GPU-seconds each.
 func TestFlowElasticPlans(t *testing.T) {
-	w := &FlowWorld{total: 4, known: []int{0}, jobs: []flowJob{{deadline: 90, most: 4, left: 100, speed: [flowLevels]float64{1, 1.8, 3}}}}
+	w := &FlowWorld{total: 4, known: []int{0},
+		jobs: []flowJob{{deadline: 90, most: 4, left: 100, speed: [flowLevels]float64{1, 1.8, 3}}}}
 	j := &w.jobs[0]
 	f := &flowElastic{w: w, nodes: newFlowNodes(1), gains: make([]flowGain, 1)}
-	if !f.estimate(w.known) || j.real != 56 || j.end != 60 || !reflect.DeepEqual(j.plan, timeline{{0, 2}, {120, 0}}[:1]) || !reflect.DeepEqual(f.free, timeline{{0, 2}, {60, 4}}) {
-		t.Errorf("plan %v to %d (%d) leaves %v; want 2 GPUs to 56 (60), and 2 free, 4 from 60 on", j.plan, j.real, j.end, f.free)
+	if !f.estimate(w.known) || j.real != 56 || j.end != 60 ||
+		!reflect.DeepEqual(j.plan, timeline{{0, 2}, {120, 0}}[:1]) ||
+		!reflect.DeepEqual(f.free, timeline{{0, 2}, {60, 4}}) {
+		t.Errorf("plan %v to %d (%d) leaves %v; want 2 GPUs to 56 (60), and 2 free, 4 from 60 on", j.plan, j.real,
+			j.end, f.free)
 	}
 	j.want = 2
 	f.gains[0].gpus = -1
 	if f.weigh(0, 2); f.gains[0].gpus != 4 || f.gains[0].gain != 60 || f.gains[0].fit.real != 34 {
-		t.Errorf("next: %d GPUs, %g GPU-seconds for each more, until %d; want 4, 60, 34", f.gains[0].gpus, f.gains[0].gain, f.gains[0].fit.real)
+		t.Errorf("next: %d GPUs, %g GPU-seconds for each more, until %d; want 4, 60, 34", f.gains[0].gpus,
+			f.gains[0].gain, f.gains[0].fit.real)
 	}
 }
 

@@ -32,7 +32,8 @@ type flowGain struct {
 
 func newFlowElastic(w *FlowWorld) *flowElastic {
 	w.elastic(flowElasticMost)
-	return &flowElastic{w: w, nodes: newFlowNodes(w.total / slotNode), warm: map[[2]int]bool{}, gains: make([]flowGain, len(w.jobs))}
+	return &flowElastic{w: w, nodes: newFlowNodes(w.total / slotNode), warm: map[[2]int]bool{},
+		gains: make([]flowGain, len(w.jobs))}
 }
 
 // flowElasticMost is the maximum number of GPUs of a job there.
@@ -327,7 +328,8 @@ type flowFitter struct {
 // fit plans a job as small and as late as its deadline allows (8.1); with a fixed size, it has that
 // size now.
 func (f *flowElastic) fit(j *flowJob, fixed int, free timeline) flowFit {
-	x := flowFitter{j: j, free: free, total: f.w.total, now: f.w.now, due: slotUp(f.w.now, j.deadline), from: f.w.now, fixed: fixed, left: j.left}
+	x := flowFitter{j: j, free: free, total: f.w.total, now: f.w.now, due: slotUp(f.w.now, j.deadline), from: f.w.now,
+		fixed: fixed, left: j.left}
 	x.rest, x.plan = append(make(timeline, 0, len(free)+3), free...), timeline{{x.now, 0}}
 	if k, ok := x.rest.find(x.due); !ok && x.due >= x.now {
 		x.last = x.rest[k-1].n

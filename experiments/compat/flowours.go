@@ -89,7 +89,8 @@ func (f *flowOurs) next() bool {
 	}
 	for _, i := range w.known {
 		if j := &w.jobs[i]; j.given > 0 {
-			w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: j.spec.ID, Done: j.done(), Rate: j.ppm(j.given)})
+			w.reports = append(w.reports,
+				engine.Event{Type: engine.Progress, Job: j.spec.ID, Done: j.done(), Rate: j.ppm(j.given)})
 		}
 	}
 	for _, i := range w.events[0].come {

@@ -110,9 +110,11 @@ func NewGavel(x Gavel, table *Throughputs) (*GavelWorld, error) {
 		return nil, fmt.Errorf("compat: rounds of %g seconds; more than 0 are possible", x.Round)
 	}
 	if !(x.Rate > 0) || x.From < 0 || x.To <= x.From {
-		return nil, fmt.Errorf("compat: %g jobs per hour, of which %d to %d are measured; more than 0 are possible", x.Rate, x.From, x.To)
+		return nil, fmt.Errorf("compat: %g jobs per hour, of which %d to %d are measured; more than 0 are possible",
+			x.Rate, x.From, x.To)
 	}
-	w := &GavelWorld{x: x, table: table, draw: newGavelGenerator(x.Seed, x.Several, x.Rate), left: x.To - x.From, took: make([]float64, x.To-x.From), now: -1, solved: -1}
+	w := &GavelWorld{x: x, table: table, draw: newGavelGenerator(x.Seed, x.Several, x.Rate), left: x.To - x.From,
+		took: make([]float64, x.To-x.From), now: -1, solved: -1}
 	w.upcoming = w.arrive()
 	return w, nil
 }
@@ -151,7 +153,8 @@ func (w *GavelWorld) Next(ctx context.Context) (engine.Batch, error) {
 			return engine.Batch{}, io.EOF
 		}
 		if w.rounds++; w.rounds > gavelRounds {
-			return engine.Batch{}, fmt.Errorf("compat: %d measured jobs are not over after %d rounds", w.left, gavelRounds)
+			return engine.Batch{},
+				fmt.Errorf("compat: %d measured jobs are not over after %d rounds", w.left, gavelRounds)
 		}
 		w.admit()
 		if len(w.live) == 0 && w.emptied != nil {
@@ -174,7 +177,8 @@ func (w *GavelWorld) launch() error {
 	for _, j := range w.live {
 		if j.on >= 0 {
 			v := w.stepsPerSecond(j)
-			if j.steps, j.end = 0, w.clock+w.x.Round; v > 0 { // 0: the two do not fit on the GPU
+			j.steps, j.end = 0, w.clock+w.x.Round
+			if v > 0 { // 0: the two do not fit on the GPU
 				j.steps = min(math.Floor(v*w.x.Round), j.left)
 				j.end = w.clock + j.steps/v
 			}
@@ -251,7 +255,8 @@ func (w *GavelWorld) endRound() {
 		}
 		if j.left > 0 {
 			if w.x.Tells {
-				w.report(engine.Event{Type: engine.Progress, Job: j.spec.ID, Done: j.believed(), Rate: max(1, int64(math.Round(1e6*w.stepsPerSecond(j)/j.rate[gavelV100])))})
+				w.report(engine.Event{Type: engine.Progress, Job: j.spec.ID, Done: j.believed(),
+					Rate: max(1, int64(math.Round(1e6*w.stepsPerSecond(j)/j.rate[gavelV100])))})
 			}
 			continue
 		}
@@ -282,10 +287,12 @@ func (w *GavelWorld) admit() {
 	for w.upcoming.arrival <= w.clock {
 		d := w.upcoming
 		w.upcoming = w.arrive()
-		j := &gavelJob{gavelDraw: d, rate: w.table.rate[d.model][d.gpus], on: -1, admitted: max(w.now+1, w.instant(w.clock))}
+		j := &gavelJob{gavelDraw: d, rate: w.table.rate[d.model][d.gpus], on: -1,
+			admitted: max(w.now+1, w.instant(w.clock))}
 		j.total = d.duration * j.rate[gavelV100]
 		j.left = j.total
-		j.spec = cluster.Job{ID: cluster.JobID(len(w.jobs)), Model: d.model, Tier: cluster.Standard, Submit: w.instant(d.arrival),
+		j.spec = cluster.Job{ID: cluster.JobID(len(w.jobs)), Model: d.model, Tier: cluster.Standard,
+			Submit:   w.instant(d.arrival),
 			Estimate: nanos(d.duration), Tasks: []cluster.TaskSet{{Count: d.gpus, Request: cluster.Request{GPUs: 1}}}}
 		for k, m := range gavelModels {
 			if j.rate[k] > 0 {
@@ -446,7 +453,8 @@ func RunGavel(ctx context.Context, x Gavel, table *Throughputs) (GavelFigures, e
 	for _, seconds := range w.took {
 		sum += seconds
 	}
-	return GavelFigures{Hours: sum / float64(len(w.took)) / 3600, Took: w.took, Span: w.clock / 3600, Jobs: len(w.jobs), Rounds: w.rounds}, nil
+	return GavelFigures{Hours: sum / float64(len(w.took)) / 3600, Took: w.took, Span: w.clock / 3600, Jobs: len(w.jobs),
+		Rounds: w.rounds}, nil
 }
 
 func (w *GavelWorld) policy() (engine.Policy, error) {

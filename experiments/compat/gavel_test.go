@@ -35,7 +35,8 @@ func TestGavelJobs(t *testing.T) {
 		got := g.next()
 		got.arrival /= 3600
 		near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-14*b }
-		if got.gpus != want.gpus || got.model != want.model || !near(got.duration, want.duration) || !near(got.arrival, want.arrival) {
+		if got.gpus != want.gpus || got.model != want.model || !near(got.duration, want.duration) ||
+			!near(got.arrival, want.arrival) {
 			t.Errorf("job %d: %v, want %v", i, got, want)
 		}
 	}
@@ -44,7 +45,8 @@ func TestGavelJobs(t *testing.T) {
 	for range 2000 {
 		d := several.next()
 		count[d.gpus]++
-		if d.gpus > 1 && (strings.HasPrefix(d.model, "A3C") || strings.HasPrefix(d.model, "Rec") || d.model == "CycleGAN") {
+		if d.gpus > 1 && (strings.HasPrefix(d.model, "A3C") || strings.HasPrefix(d.model, "Rec") ||
+			d.model == "CycleGAN") {
 			t.Fatalf("%v cannot be distributed", d)
 		}
 	}
@@ -99,7 +101,8 @@ func TestGavelSharing(t *testing.T) {
 // the long one, which follows it there, gets nothing now.
 func TestGavelAlloX(t *testing.T) {
 	job := func(id cluster.JobID, left float64) *gavelEntry {
-		return &gavelEntry{jobs: [2]*gavelJob{{gavelDraw: gavelDraw{gpus: 1}, spec: cluster.Job{ID: id}, rate: [3]float64{0.5, 0, 2}, left: left}}}
+		return &gavelEntry{jobs: [2]*gavelJob{
+			{gavelDraw: gavelDraw{gpus: 1}, spec: cluster.Job{ID: id}, rate: [3]float64{0.5, 0, 2}, left: left}}}
 	}
 	g := &gavelRules{w: &GavelWorld{}}
 	for id := range gavelGPUs - 1 { // all but one of each model are held
@@ -123,7 +126,9 @@ func TestGavelTwo(t *testing.T) {
 	for _, c := range []struct {
 		n    int
 		want [][2]int
-	}{{3, [][2]int{{0, 2}, {1, 2}, {2, 0}, {2, 0}, {1, 2}, {2, 0}, {0, 1}, {2, 1}}}, {21, [][2]int{{12, 4}, {7, 4}, {16, 12}, {0, 2}}}, {22, [][2]int{{5, 18}, {1, 9}, {0, 8}, {15, 19}, {12, 13}, {12, 18}}}} {
+	}{{3, [][2]int{{0, 2}, {1, 2}, {2, 0}, {2, 0}, {1, 2}, {2, 0}, {0, 1}, {2, 1}}},
+		{21, [][2]int{{12, 4}, {7, 4}, {16, 12}, {0, 2}}},
+		{22, [][2]int{{5, 18}, {1, 9}, {0, 8}, {15, 19}, {12, 13}, {12, 18}}}} {
 		for _, want := range c.want {
 			if i, k := g.two(c.n); [2]int{i, k} != want {
 				t.Errorf("of %d: %d and %d, want %v", c.n, i, k, want)
@@ -187,10 +192,12 @@ func TestGavelOwn(t *testing.T) {
 			t.Errorf("%s at %g: %s h, %v; want %s", c.x.Own, c.x.Rate, got, err, c.want)
 		}
 	}
-	if _, err := RunGavel(context.Background(), Gavel{Rate: 1, Own: "themis"}, table); err == nil || !strings.Contains(err.Error(), "themis") {
+	if _, err := RunGavel(context.Background(), Gavel{Rate: 1, Own: "themis"}, table); err == nil ||
+		!strings.Contains(err.Error(), "themis") {
 		t.Errorf("a policy that is not there: %v", err)
 	}
-	if _, err := RunGavel(context.Background(), Gavel{Rate: 1, Round: -1}, table); err == nil || !strings.Contains(err.Error(), "rounds of -1 seconds") {
+	if _, err := RunGavel(context.Background(), Gavel{Rate: 1, Round: -1}, table); err == nil ||
+		!strings.Contains(err.Error(), "rounds of -1 seconds") {
 		t.Errorf("rounds of -1 s: %v", err)
 	}
 }

@@ -49,7 +49,9 @@ func ReadThroughputs(r io.Reader) (*Throughputs, error) {
 				if v := perSecond(row["null"]); len(v) == 1 {
 					rate[k] = v[0]
 				} else {
-					return nil, fmt.Errorf("throughputs: %s, %s: no steps per second under \"null\"; 0 or more are possible", m.theirs, key)
+					return nil, fmt.Errorf(
+						"throughputs: %s, %s: no steps per second under \"null\"; 0 or more are possible", m.theirs,
+						key)
 				}
 				for _, other := range gavelTemplates() {
 					if v := perSecond(row[fmt.Sprintf("('%s', %d)", other.model, gpus)]); len(v) == 2 {
@@ -61,7 +63,8 @@ func ReadThroughputs(r io.Reader) (*Throughputs, error) {
 				}
 			}
 			if rate[gavelV100] == 0 {
-				return nil, fmt.Errorf("throughputs: %s on %d V100: 0 steps per second; durations are told on that", template.model, gpus)
+				return nil, fmt.Errorf("throughputs: %s on %d V100: 0 steps per second; durations are told on that",
+					template.model, gpus)
 			}
 			t.rate[template.model][gpus] = rate
 		}
@@ -128,7 +131,8 @@ type gavelGenerator struct {
 }
 
 func newGavelGenerator(seed uint32, several bool, rate float64) *gavelGenerator {
-	return &gavelGenerator{jobs: newTwister(seed + 2), gaps: newTwister(seed + 3), templates: gavelTemplates(), several: several, rate: rate}
+	return &gavelGenerator{jobs: newTwister(seed + 2), gaps: newTwister(seed + 3), templates: gavelTemplates(),
+		several: several, rate: rate}
 }
 
 // next draws a job; the first arrives at 0.

@@ -73,7 +73,8 @@ func (g *gavelRules) rate(e *gavelEntry, model int) (a, b float64) {
 
 // beside is the steps per second of a pair on the same GPUs.
 func (g *gavelRules) beside(x, y *gavelJob, model int) (a, b float64) {
-	return g.w.table.beside[gavelPair{x.model, y.model, x.gpus}][model], g.w.table.beside[gavelPair{y.model, x.model, x.gpus}][model]
+	return g.w.table.beside[gavelPair{x.model, y.model, x.gpus}][model],
+		g.w.table.beside[gavelPair{y.model, x.model, x.gpus}][model]
 }
 
 // stalls reports whether one of the entry's jobs would make no steps on a model.
@@ -106,7 +107,8 @@ func (g *gavelRules) keep(e *gavelEntry) *gavelEntry {
 // entry is a new entry of a job, or of two of which a is the older one, without received time.
 func (g *gavelRules) entry(a, b *gavelJob) *gavelEntry {
 	half := g.w.x.Round / 2
-	return &gavelEntry{jobs: [2]*gavelJob{a, b}, solved: a.known && (b == nil || b.known), had: [3]float64{half, half, half}}
+	return &gavelEntry{jobs: [2]*gavelJob{a, b}, solved: a.known && (b == nil || b.known),
+		had: [3]float64{half, half, half}}
 }
 
 // book adds what an entry received in a round.
@@ -238,7 +240,8 @@ func (g *gavelRules) selectOn(model int, taken map[*gavelJob]bool) {
 		}
 	}
 	slices.SortFunc(line, func(a, b place) int {
-		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(b.deficit[model], a.deficit[model]), cmp.Compare(b.x[model], a.x[model]), byAge(a.gavelEntry, b.gavelEntry))
+		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(b.deficit[model], a.deficit[model]),
+			cmp.Compare(b.x[model], a.x[model]), byAge(a.gavelEntry, b.gavelEntry))
 	})
 	free := gavelGPUs
 	for _, at := range line {

@@ -23,14 +23,17 @@ func MuriLevels() Profile {
 // that simulator; otherwise by the policy.
 func MuriGroups(least, doubles bool) Profile {
 	p := Muri()
-	p.Name, p.Meet, p.sharing = "muri-groups", 1e-4, &muriWorld{least: least, doubles: doubles, periods: map[[muriGroup]int]float64{}}
+	p.Name, p.Meet, p.sharing = "muri-groups", 1e-4,
+		&muriWorld{least: least, doubles: doubles, periods: map[[muriGroup]int]float64{}}
 	return p
 }
 
 // muriStalls are seconds by model, for 1, 2, 4, 8, 16 and 32 GPUs.
 var muriStalls = map[string][6]float64{
-	"vgg16": {7, 7, 8, 9, 9, 10}, "vgg19": {7, 7, 8, 9, 10, 10}, "resnet18": {4, 5, 5, 7, 7, 7}, "shufflenet_v2_x1_0": {4, 4, 5, 5, 7, 8},
-	"bert": {10, 10, 10, 10, 10, 10}, "gpt2": {10, 10, 10, 10, 10, 10}, "a2c": {38, 39, 39, 46, 46, 46}, "dqn": {5, 5, 6, 6, 8, 8},
+	"vgg16": {7, 7, 8, 9, 9, 10}, "vgg19": {7, 7, 8, 9, 10, 10}, "resnet18": {4, 5, 5, 7, 7, 7},
+	"shufflenet_v2_x1_0": {4, 4, 5, 5, 7, 8},
+	"bert":               {10, 10, 10, 10, 10, 10}, "gpt2": {10, 10, 10, 10, 10, 10}, "a2c": {38, 39, 39, 46, 46, 46},
+	"dqn": {5, 5, 6, 6, 8, 8},
 }
 
 func muriStall(gpus int, model string) (float64, error) {

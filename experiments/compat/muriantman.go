@@ -76,7 +76,8 @@ func (m *antManWorld) ran(*job) {}
 // order puts guarantee jobs first, then sorts by arrival.
 func (m *antManWorld) order(live []*job) {
 	slices.SortStableFunc(live, func(a, b *job) int {
-		return cmp.Or(cmp.Compare(count(a.opportunistic), count(b.opportunistic)), cmp.Compare(a.submit, b.submit), cmp.Compare(a.entry.Job.ID, b.entry.Job.ID))
+		return cmp.Or(cmp.Compare(count(a.opportunistic), count(b.opportunistic)), cmp.Compare(a.submit, b.submit),
+			cmp.Compare(a.entry.Job.ID, b.entry.Job.ID))
 	})
 }
 

@@ -37,7 +37,8 @@ type company struct {
 // measure sets the time of an iteration on each resource.
 func (j *job) measure() error {
 	if len(j.entry.Work.Stages) != len(j.busy) {
-		return fmt.Errorf("compat: job %d has %d stages; this world knows three", j.entry.Job.ID, len(j.entry.Work.Stages))
+		return fmt.Errorf("compat: job %d has %d stages; this world knows three", j.entry.Job.ID,
+			len(j.entry.Work.Stages))
 	}
 	for k, d := range j.entry.Work.Stages {
 		j.busy[k] = float64(d) / float64(time.Millisecond) / 1000
@@ -59,7 +60,8 @@ func (m *muriWorld) enter(j *job) error {
 	if m.least {
 		return nil
 	}
-	stated := j.entry.Run.Truncate(time.Second) // before its first run its duration counts, without the additional time per iteration
+	// before its first run its duration counts, without the additional time per iteration
+	stated := j.entry.Run.Truncate(time.Second)
 	j.key = float64(stated.Seconds() * j.gpus)
 	j.entry.Job.Estimate = max(1, stated)
 	return nil

@@ -138,7 +138,8 @@ func (m *themisWorld) divide(live []*job) {
 			j.isolated += (j.before - j.left) / j.pace
 		}
 		j.before, j.pace = j.left, pace
-		claims[i] = claim{gpus: j.gpus, age: m.w.now - j.submit, work: float64(j.left * j.step), alone: j.isolated + j.left/pace}
+		claims[i] = claim{gpus: j.gpus, age: m.w.now - j.submit, work: float64(j.left * j.step),
+			alone: j.isolated + j.left/pace}
 	}
 	for i, x := range fairShares(claims, m.gpus) {
 		live[i].share = x

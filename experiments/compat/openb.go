@@ -95,7 +95,9 @@ func NewOpenb(pods []Pod, machines []Machine) (*Openb, error) {
 		if p.GPUs == 0 {
 			k.Milli, k.spec = 0, ""
 		} else if k.Milli < 1 || k.GPUs > 1 && k.Milli < 1000 {
-			return nil, fmt.Errorf("pod %s: %d milli-GPU of each of %d GPUs; whole ones, or a part of one, are possible", p.Name, p.Milli, p.GPUs)
+			return nil, fmt.Errorf(
+				"pod %s: %d milli-GPU of each of %d GPUs; whole ones, or a part of one, are possible", p.Name, p.Milli,
+				p.GPUs)
 		}
 		p.GPUs, p.Milli = k.GPUs, k.Milli
 		id, ok := at[k]
@@ -111,7 +113,8 @@ func NewOpenb(pods []Pod, machines []Machine) (*Openb, error) {
 		o.kinds[i].Models = modelsOf(o.kinds[i].spec, names)
 	}
 	if o.Typical = typical(o.kinds, len(o.pods)); len(o.Typical.sizes) > mostSizes {
-		return nil, fmt.Errorf("the typical pods ask for %d different parts of a GPU; at most %d are possible", len(o.Typical.sizes), mostSizes)
+		return nil, fmt.Errorf("the typical pods ask for %d different parts of a GPU; at most %d are possible",
+			len(o.Typical.sizes), mostSizes)
 	}
 	return o, nil
 }
@@ -295,7 +298,8 @@ type Cells [131]float64
 // start is a run before its first arrival.
 func (o *Openb) start(seed int64, score Scorer) *run {
 	pods, ranked := o.arrivals(seed)
-	w := &run{o: o, score: score, pods: pods, hosts: make([]Host, len(ranked)), rated: make([]rating, len(o.kinds)), changed: make([]int, len(ranked))}
+	w := &run{o: o, score: score, pods: pods, hosts: make([]Host, len(ranked)), rated: make([]rating, len(o.kinds)),
+		changed: make([]int, len(ranked))}
 	for rank, i := range ranked {
 		m := &o.machines[i]
 		h := &w.hosts[rank]

@@ -22,7 +22,8 @@ func typicalOf(kinds ...Kind) *Typical {
 // TestOpenbExamples: E1 to E6 of FGD's simulator.
 func TestOpenbExamples(t *testing.T) {
 	all := ^uint64(0)
-	typ := typicalOf(Kind{CPU: 4000, Milli: 500, GPUs: 1, Models: all, Share: 0.5}, Kind{CPU: 16000, Milli: 1000, GPUs: 1, Models: all, Share: 0.3},
+	typ := typicalOf(Kind{CPU: 4000, Milli: 500, GPUs: 1, Models: all, Share: 0.5},
+		Kind{CPU: 16000, Milli: 1000, GPUs: 1, Models: all, Share: 0.3},
 		Kind{CPU: 2000, Models: all, Share: 0.2})
 	h := Host{CPU: 8000, GPUs: 2, Model: 1, Free: [MostDevices]int64{1000, 400}, Total: 1400}
 	if f := typ.Fragments(&h); math.Abs(f-900) > 1e-9 {
@@ -126,7 +127,8 @@ func TestOpenbTypical(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := o.Typical.Kinds // of the two kinds of 4 pods the one with more CPU comes first: 94 %, so the other is needed, too
+	// of the two kinds of 4 pods the one with more CPU comes first: 94 %, so the other is needed, too
+	k := o.Typical.Kinds
 	if len(o.kinds) != 5 || len(k) != 4 || k[2].CPU != 4 || k[3].CPU != 3 || math.Abs(k[0].Share-60./98) > 1e-12 {
 		t.Errorf("%d kinds, of which typical are %+v", len(o.kinds), k)
 	}
@@ -140,14 +142,16 @@ func TestOpenbTable(t *testing.T) {
 	if x := math.RoundToEven(float64(3_261_300) / 6212 / 10); x != 52 {
 		t.Errorf("E8: column %v, want 52", x)
 	}
-	for _, c := range []struct{ used, devices int64 }{{1553, 6212}, {0, 6212}, {6_212_000, 6212}, {3_000_000, 6212}, {7_765, 6212}, {4_659, 6212}} {
+	for _, c := range []struct{ used, devices int64 }{{1553, 6212}, {0, 6212}, {6_212_000, 6212}, {3_000_000, 6212},
+		{7_765, 6212}, {4_659, 6212}} {
 		want := fmt.Sprintf("%.2f", float64(c.used)/float64(c.devices)/10)
 		if got := fmt.Sprintf("%.2f", hundredths(c.used, c.devices)); got != want {
 			t.Errorf("%d of %d: %s, want %s", c.used, c.devices, got, want)
 		}
 	}
 	for used := int64(0); used < 700_000; used += 7 {
-		if got, want := fmt.Sprintf("%.2f", hundredths(used, 6212)), fmt.Sprintf("%.2f", float64(used)/6212/10); got != want {
+		if got, want := fmt.Sprintf("%.2f", hundredths(used, 6212)),
+			fmt.Sprintf("%.2f", float64(used)/6212/10); got != want {
 			t.Fatalf("%d: %s, want %s", used, got, want)
 		}
 	}
@@ -193,11 +197,13 @@ func TestOpenbTwin(t *testing.T) {
 		r := rand.New(rand.NewSource(seed))
 		var machines []Machine
 		for i := range 90 {
-			machines = append(machines, Machine{fmt.Sprint(i), 32000 << r.Intn(3), 64000, 1 + r.Intn(8), []string{"x", "y"}[r.Intn(2)]})
+			machines = append(machines,
+				Machine{fmt.Sprint(i), 32000 << r.Intn(3), 64000, 1 + r.Intn(8), []string{"x", "y"}[r.Intn(2)]})
 		}
 		var pods []Pod
 		for i := range 300 {
-			p := Pod{Name: fmt.Sprint(i), CPU: int64(r.Intn(8)) * 2000, Memory: int64(r.Intn(8)) * 3000, GPUs: r.Intn(3), Milli: 1000, Spec: []string{"", "x", "x|y"}[r.Intn(3)]}
+			p := Pod{Name: fmt.Sprint(i), CPU: int64(r.Intn(8)) * 2000, Memory: int64(r.Intn(8)) * 3000,
+				GPUs: r.Intn(3), Milli: 1000, Spec: []string{"", "x", "x|y"}[r.Intn(3)]}
 			if p.GPUs == 1 && r.Intn(3) > 0 {
 				p.Milli = int64(1+r.Intn(9)) * 100
 			}
@@ -215,7 +221,8 @@ func TestOpenbTwin(t *testing.T) {
 				at, device := w.best(kind, o.pods[i].Memory)
 				wantAt, wantDevice := dumbBest(w, kind, o.pods[i].Memory)
 				if at != wantAt || at >= 0 && device != wantDevice {
-					t.Fatalf("seed %d, %s: %+v goes to %d.%d, without caches %d.%d", seed, p.Name, o.pods[i], at, device, wantAt, wantDevice)
+					t.Fatalf("seed %d, %s: %+v goes to %d.%d, without caches %d.%d", seed, p.Name, o.pods[i], at,
+						device, wantAt, wantDevice)
 				}
 				if at < 0 {
 					lost++

@@ -14,7 +14,8 @@ type OpenbPolicy struct {
 
 // OpenbPolicies are the policies of the published table.
 func OpenbPolicies() []OpenbPolicy {
-	return []OpenbPolicy{{"Random", nil}, {"DotProd", dotProd}, {"GpuClustering", gpuClustering}, {"GpuPacking", gpuPacking}, {"BestFit", bestFit}, {"FGD", FGD}}
+	return []OpenbPolicy{{"Random", nil}, {"DotProd", dotProd}, {"GpuClustering", gpuClustering},
+		{"GpuPacking", gpuPacking}, {"BestFit", bestFit}, {"FGD", FGD}}
 }
 
 // The expressions are evaluated in the upstream order: their rounding decides ties (section 6).
@@ -26,7 +27,8 @@ func bestFit(_ *Typical, h *Host, k *Kind) (score, device int) {
 }
 
 func dotProd(_ *Typical, h *Host, k *Kind) (score, device int) {
-	d := float64(float64(h.CPU)/128000*(float64(k.CPU)/128000)) + float64(float64(h.Total)/8000*(float64(k.Milli*int64(k.GPUs))/8000))
+	d := float64(float64(h.CPU)/128000*(float64(k.CPU)/128000)) +
+		float64(float64(h.Total)/8000*(float64(k.Milli*int64(k.GPUs))/8000))
 	d /= 2
 	return int(100 * (1 - d)), h.fullest(k)
 }

@@ -79,11 +79,13 @@ func NewPolluxWorld(apps PolluxApps, path, theirs string) (*PolluxWorld, error) 
 	}
 	w := &PolluxWorld{left: len(rows), elastic: theirs != "tiresias", learns: theirs == "pollux"}
 	for i, r := range rows {
-		j := polluxJob{name: r.text[0], app: apps[r.text[1]], submit: int(r.n[2]), gpus: int(r.n[3]), batch: int(r.n[4])}
+		j := polluxJob{name: r.text[0], app: apps[r.text[1]], submit: int(r.n[2]), gpus: int(r.n[3]),
+			batch: int(r.n[4])}
 		if j.app == nil {
 			return nil, fmt.Errorf("%s: line %d: unknown application %q", path, i+2, r.text[1])
 		}
-		j.spec = cluster.Job{ID: cluster.JobID(i), Name: j.name, Submit: cluster.Time(0).Add(time.Duration(j.submit) * time.Second), Tier: cluster.Standard,
+		j.spec = cluster.Job{ID: cluster.JobID(i), Name: j.name,
+			Submit: cluster.Time(0).Add(time.Duration(j.submit) * time.Second), Tier: cluster.Standard,
 			Tasks: []cluster.TaskSet{{Count: j.gpus, Request: cluster.Request{GPUs: 1}}}}
 		if w.elastic {
 			if err := j.stretch(r.text[1] == "ncf", w.learns); err != nil {
@@ -262,7 +264,8 @@ func (j *polluxJob) advance(now, seconds int, learns bool) error {
 			return err
 		}
 		if learns {
-			j.learnt.see(polluxSeen{nodes: len(j.shape), gpus: len(j.where), local: j.atomic, step: step, compute: step - sync}, sqr, variance)
+			j.learnt.see(polluxSeen{nodes: len(j.shape), gpus: len(j.where), local: j.atomic, step: step,
+				compute: step - sync}, sqr, variance)
 		}
 		v := gainOf(sqr, variance, float64(batch)/float64(j.app.first)) / (step + (step-sync)*float64(j.more))
 		need := j.app.need(j.epoch + 1)
@@ -302,12 +305,14 @@ func (w *PolluxWorld) look() (active int) {
 		case j.given > 0 && w.elastic:
 			j.told += time.Second
 			done, all := j.steps()
-			w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: j.spec.ID, Done: done, Estimate: all})
+			w.reports = append(w.reports,
+				engine.Event{Type: engine.Progress, Job: j.spec.ID, Done: done, Estimate: all})
 		case j.given > 0:
 			if j.executed += polluxRound; j.level == 0 && j.executed*j.gpus >= PolluxLimit {
 				w.queues[0] = slices.DeleteFunc(w.queues[0], func(id int) bool { return id == i })
 				w.queues[1], j.level = append(w.queues[1], i), 1
-				w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: j.spec.ID}) // makes the engine run a pass
+				// makes the engine run a pass
+				w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: j.spec.ID})
 			}
 		}
 		active += count(j.known && j.finish == 0)
@@ -335,7 +340,8 @@ func (w *PolluxWorld) Apply(_ context.Context, d engine.Decision) error {
 		switch a.Type {
 		case engine.Start:
 			j.given = tasks(a.Allocs)
-			w.reports = append(w.reports, engine.Event{Type: engine.Started, Job: a.Job, Rate: 1}) // work is reported, not derived from the clock
+			// work is reported, not derived from the clock
+			w.reports = append(w.reports, engine.Event{Type: engine.Started, Job: a.Job, Rate: 1})
 		case engine.Preempt:
 			j.given = 0
 			done := time.Duration(0)
@@ -408,7 +414,9 @@ func RunPollux(ctx context.Context, apps PolluxApps, path, theirs string) (*Poll
 	if w.elastic {
 		cfg.Speeds = w
 	} else {
-		cfg.Policy = &listed{leveller: cfg.Policy.(leveller), place: func(id cluster.JobID) int64 { return w.jobs[id].place }}
+		cfg.Policy = &listed{leveller: cfg.Policy.(leveller), place: func(id cluster.JobID) int64 {
+			return w.jobs[id].place
+		}}
 	}
 	return w, play(ctx, cfg, w)
 }

@@ -29,8 +29,10 @@ func TestPolluxSplit(t *testing.T) {
 	for _, c := range []struct {
 		app                             string
 		batch, gpus, atomic, accumulate int
-	}{{"ncf", 32768, 1, 16384, 1}, {"yolov3", 64, 4, 8, 1}, {"imagenet", 6400, 48, 134, 0}, {"deepspeech2", 20, 1, 20, 0}, {"cifar10", 2048, 6, 342, 0}, {"bert", 384, 6, 10, 5}} {
-		if atomic, more := apps[c.app].split(c.batch, c.gpus, c.gpus == 1 && c.batch > apps[c.app].first); atomic != c.atomic || more != c.accumulate {
+	}{{"ncf", 32768, 1, 16384, 1}, {"yolov3", 64, 4, 8, 1}, {"imagenet", 6400, 48, 134, 0},
+		{"deepspeech2", 20, 1, 20, 0}, {"cifar10", 2048, 6, 342, 0}, {"bert", 384, 6, 10, 5}} {
+		if atomic, more := apps[c.app].split(c.batch, c.gpus, c.gpus == 1 &&
+			c.batch > apps[c.app].first); atomic != c.atomic || more != c.accumulate {
 			t.Errorf("%+v: %d, %d", c, atomic, more)
 		}
 	}
@@ -44,7 +46,8 @@ func TestPolluxTiming(t *testing.T) {
 		shape      []int
 		local      int
 		step, sync float64
-	}{{"cifar10", []int{4, 2}, 342, 0.26877741, 0}, {"cifar10", []int{2, 4}, 342, 0.26877741, 0}, {"imagenet", []int{4, 4, 4, 4, 4, 4}, 134, 0.74533214, 0.05992654}} {
+	}{{"cifar10", []int{4, 2}, 342, 0.26877741, 0}, {"cifar10", []int{2, 4}, 342, 0.26877741, 0},
+		{"imagenet", []int{4, 4, 4, 4, 4, 4}, 134, 0.74533214, 0.05992654}} {
 		step, sync, err := apps[c.app].timing(c.shape, c.local)
 		if err != nil || math.Abs(step-c.step) > 1e-7 || c.sync > 0 && math.Abs(sync-c.sync) > 1e-7 {
 			t.Errorf("%+v: %.8f %.8f %v", c, step, sync, err)
@@ -56,7 +59,8 @@ func TestPolluxTiming(t *testing.T) {
 func TestPolluxJob(t *testing.T) {
 	apps := polluxApps(t)
 	path := t.TempDir() + "/workload.csv"
-	if err := os.WriteFile(path, []byte("name,time,application,num_replicas,batch_size\nx,135,ncf,1,32768\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("name,time,application,num_replicas,batch_size\nx,135,ncf,1,32768\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	w, err := RunPollux(context.Background(), apps, path, "tiresias")
@@ -77,7 +81,8 @@ func TestPolluxTiresias(t *testing.T) {
 		t.Fatal(err)
 	}
 	apps := polluxApps(t)
-	w, err := RunPollux(context.Background(), apps, shared.Path(t, "traces/pollux/workloads/workload-1.csv"), "tiresias")
+	w, err := RunPollux(context.Background(), apps, shared.Path(t, "traces/pollux/workloads/workload-1.csv"),
+		"tiresias")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +116,8 @@ func TestPolluxBadInput(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := RunPollux(context.Background(), apps, path, "tiresias"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := RunPollux(context.Background(), apps, path, "tiresias"); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
@@ -150,7 +156,8 @@ func TestPolluxGoodput(t *testing.T) {
 	r, tuned := rand.New(rand.NewPCG(3, 9)), 0
 	for range 500 {
 		up := func(least, most float64) float64 { return least * math.Pow(most/least, r.Float64()) }
-		m := polluxModel{up(1e-3, 1), up(1e-5, 1e-2), up(1e-3, 1), up(1e-4, 1e-1), up(1e-3, 1), up(1e-4, 1e-1), 1 + 9*r.Float64()}
+		m := polluxModel{up(1e-3, 1), up(1e-5, 1e-2), up(1e-3, 1), up(1e-4, 1e-1), up(1e-3, 1), up(1e-4, 1e-1),
+			1 + 9*r.Float64()}
 		app := &polluxApp{first: 1 + r.IntN(256), leastLocal: 1 + r.IntN(8), mostLocal: 32 + r.IntN(256)}
 		app.max = app.first * (1 + r.IntN(64))
 		l := polluxLearner{rows: make([]polluxSeen, 1), model: m, sqr: up(1e-3, 1e3), variance: up(1e-3, 1e3)}
@@ -158,7 +165,8 @@ func TestPolluxGoodput(t *testing.T) {
 		for scale := 1.0; scale < 1e4; scale *= 1.5 {
 			e := gainOf(l.sqr, l.variance, scale) / scale
 			if !(e > 0 && e <= last) {
-				t.Fatalf("sqr %g, var %g: a batch %g times as large has efficiency %g, a smaller one %g", l.sqr, l.variance, scale, e, last)
+				t.Fatalf("sqr %g, var %g: a batch %g times as large has efficiency %g, a smaller one %g", l.sqr,
+					l.variance, scale, e, last)
 			}
 			last = e
 		}
@@ -173,7 +181,8 @@ func TestPolluxGoodput(t *testing.T) {
 			throughput := batch / (float64(more)*compute + step)
 			want := throughput * gainOf(l.sqr, l.variance, batch/float64(app.first)) / (batch / float64(app.first))
 			if math.Abs(goodput/want-1) > 1e-9 || batch >= float64(app.first) && goodput > throughput*(1+1e-9) {
-				t.Fatalf("%d GPUs, a batch of %g (first %d): goodput %g, throughput %g", gpus, batch, app.first, goodput, throughput)
+				t.Fatalf("%d GPUs, a batch of %g (first %d): goodput %g, throughput %g", gpus, batch, app.first,
+					goodput, throughput)
 			}
 			if tuned++; gpus == 1 && l.speed(app, 1) != 1_000_000 {
 				t.Fatalf("one GPU is %d ppm as fast as one", l.speed(app, 1))

@@ -65,7 +65,8 @@ func ReadPolluxApps(dir string) (PolluxApps, error) {
 		}
 		apps[e.app] = a
 	}
-	rows, err := table(filepath.Join(dir, "spatial.csv.gz"), 1, "app", "nodes", "gpus", "b_first", "b_last", "step_first", "sync_first", "step_last", "sync_last")
+	rows, err := table(filepath.Join(dir, "spatial.csv.gz"), 1, "app", "nodes", "gpus", "b_first", "b_last",
+		"step_first", "sync_first", "step_last", "sync_last")
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +76,8 @@ func ReadPolluxApps(dir string) (PolluxApps, error) {
 			return nil, fmt.Errorf("%s: unknown application %q", dir, r.text[0])
 		}
 		key := [2]int{int(r.n[1]), int(r.n[2])}
-		a.spatial[key] = append(a.spatial[key], stepSpan{stepTime{int(r.n[3]), r.n[5], r.n[6]}, stepTime{int(r.n[4]), r.n[7], r.n[8]}})
+		a.spatial[key] = append(a.spatial[key],
+			stepSpan{stepTime{int(r.n[3]), r.n[5], r.n[6]}, stepTime{int(r.n[4]), r.n[7], r.n[8]}})
 	}
 	return apps, nil
 }

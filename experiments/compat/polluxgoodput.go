@@ -151,7 +151,8 @@ func (j *polluxJob) tune() {
 // not faster than the job's own.
 func fitPollux(rows []polluxSeen) polluxModel {
 	p := polluxFit{rows: rows}
-	x := [polluxParams]float64{math.Log(0.1), math.Log(0.01), math.Log(0.1), math.Log(0.01), math.Log(0.1), math.Log(0.01), 1.001}
+	x := [polluxParams]float64{math.Log(0.1), math.Log(0.01), math.Log(0.1), math.Log(0.01), math.Log(0.1),
+		math.Log(0.01), 1.001}
 	fix := func(to float64, params ...int) {
 		for _, i := range params {
 			x[i], p.fixed[i] = math.Log(to), true
@@ -307,7 +308,8 @@ func (p *polluxFit) minimise(x [polluxParams]float64) [polluxParams]float64 {
 }
 
 // direction is the search direction, and the slope along it.
-func (p *polluxFit) direction(x, g *[polluxParams]float64, h *[polluxParams][polluxParams]float64) (d [polluxParams]float64, slope float64) {
+func (p *polluxFit) direction(x, g *[polluxParams]float64,
+	h *[polluxParams][polluxParams]float64) (d [polluxParams]float64, slope float64) {
 	for i := range d {
 		if p.stuck(i, x, g) {
 			continue
@@ -332,7 +334,8 @@ func (p *polluxFit) direction(x, g *[polluxParams]float64, h *[polluxParams][pol
 }
 
 // search backtracks along a direction until the loss falls.
-func (p *polluxFit) search(x *[polluxParams]float64, f float64, g, d *[polluxParams]float64) (to [polluxParams]float64, low float64, grad [polluxParams]float64, ok bool) {
+func (p *polluxFit) search(x *[polluxParams]float64, f float64, g, d *[polluxParams]float64) (to [polluxParams]float64,
+	low float64, grad [polluxParams]float64, ok bool) {
 	for t := 1.0; t > 1e-9; t /= 2 {
 		want := 0.0
 		for i := range to {

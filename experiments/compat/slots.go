@@ -83,9 +83,11 @@ func NewSlotWorld(path string, gpus int) (*SlotWorld, error) {
 	for i, r := range rows {
 		j := slotJob{submit: int(r.n[1]), deadline: int(r.n[2]), gpus: int(r.n[3]), duration: int(r.n[4])}
 		if j.gpus < 1 || j.gpus > gpus || bits.OnesCount(uint(j.gpus)) != 1 {
-			return nil, fmt.Errorf("%s: job %s: %d GPUs; this world knows powers of two up to %d", path, r.text[0], j.gpus, gpus)
+			return nil, fmt.Errorf("%s: job %s: %d GPUs; this world knows powers of two up to %d", path, r.text[0],
+				j.gpus, gpus)
 		}
-		j.spec = cluster.Job{ID: cluster.JobID(i), Name: r.text[0], Submit: cluster.Time(j.submit) * cluster.Time(time.Second), Tier: cluster.Standard,
+		j.spec = cluster.Job{ID: cluster.JobID(i), Name: r.text[0],
+			Submit: cluster.Time(j.submit) * cluster.Time(time.Second), Tier: cluster.Standard,
 			Tasks: []cluster.TaskSet{{Count: j.gpus, Request: cluster.Request{GPUs: 1}}}}
 		w.jobs = append(w.jobs, j)
 		if n := len(w.arrivals); n == 0 || w.arrivals[n-1].at != j.submit {
@@ -164,7 +166,8 @@ func (w *SlotWorld) finish() {
 func (w *SlotWorld) arrive() {
 	for _, i := range w.arrivals[0].jobs {
 		w.known, w.queues[0] = append(w.known, i), append(w.queues[0], i)
-		w.reports = append(w.reports, engine.Event{Type: engine.Submitted, Job: w.jobs[i].spec.ID, Spec: &w.jobs[i].spec})
+		w.reports = append(w.reports,
+			engine.Event{Type: engine.Submitted, Job: w.jobs[i].spec.ID, Spec: &w.jobs[i].spec})
 	}
 	w.arrivals = w.arrivals[1:]
 }
@@ -293,7 +296,10 @@ func RunSlots(ctx context.Context, path string, nodes int) (*SlotWorld, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := engine.Config{Spec: counted(w.total), Policy: &listed{leveller: p.(leveller), place: func(id cluster.JobID) int64 { return w.jobs[id].place }, service: w.service}}
+	cfg := engine.Config{Spec: counted(w.total),
+		Policy: &listed{leveller: p.(leveller), place: func(id cluster.JobID) int64 {
+			return w.jobs[id].place
+		}, service: w.service}}
 	return w, play(ctx, cfg, w)
 }
 

@@ -60,7 +60,9 @@ func oneMachine(list []task, speed float64, key func(t *task, left float64) floa
 			open = append(open, next)
 			next++
 		}
-		best := slices.MinFunc(open, func(a, b int) int { return cmp.Compare(key(&list[a], left[a]), key(&list[b], left[b])) })
+		best := slices.MinFunc(open, func(a, b int) int {
+			return cmp.Compare(key(&list[a], left[a]), key(&list[b], left[b]))
+		})
 		until := math.Inf(1)
 		if next < len(list) {
 			until = list[next].submit

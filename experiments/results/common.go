@@ -68,7 +68,8 @@ func Compare(ctx context.Context, traces string, clock func() time.Duration) ([]
 }
 
 // CompareOn replays one workload, stretched to a load, under policies.
-func CompareOn(ctx context.Context, name string, wl *trace.Workload, load float64, policies []string, clock func() time.Duration) (Comparison, error) {
+func CompareOn(ctx context.Context, name string, wl *trace.Workload, load float64, policies []string,
+	clock func() time.Duration) (Comparison, error) {
 	out := Comparison{Name: name, Load: load}
 	spec, err := cluster.ParseShort(commonCluster)
 	if err != nil {
@@ -94,7 +95,9 @@ func CompareOn(ctx context.Context, name string, wl *trace.Workload, load float6
 	for i := range entries {
 		e := &entries[i]
 		// a running job stops periodically for checkpoints
-		alone := time.Duration(float64(e.Run) * float64(commonCheckpoint.Interval+commonCheckpoint.Cost) / float64(commonCheckpoint.Interval))
+		alone := time.Duration(
+			float64(e.Run) * float64(commonCheckpoint.Interval+commonCheckpoint.Cost) / float64(
+				commonCheckpoint.Interval))
 		if d := e.Job.Deadline; d > 0 && e.Job.Submit.Add(commonStartup+alone) <= d {
 			out.Ready++
 		}
@@ -133,20 +136,24 @@ func makeDeadlines(jobs []trace.Entry) (own bool) {
 // WriteComparisons writes comparisons as Markdown.
 func WriteComparisons(w io.Writer, list []Comparison) error {
 	p := &printer{w: w}
-	p.f("# All policies on the same six workloads\n\n"+generated+"\n\nThis table is not from a publication. The cluster is %s, arrivals are stretched to the load given above each table (GPU time requested while jobs arrive, over the GPU time available), a start takes %v, a checkpoint "+
+	p.f("# All policies on the same six workloads\n\n"+generated+
+		"\n\nThis table is not from a publication. The cluster is %s, arrivals are stretched to the load given above each table (GPU time requested while jobs arrive, over the GPU time available), a start takes %v, a checkpoint "+
 		"%v (written every %v, and when a job is asked to leave), a restart %v; run times are known exactly, every policy has its defaults and best-fit (those that accept deadlines are given the time of a start, `overhead=%v`), gangs are cut into tasks by nodes, no speeds are known (so policies for "+
 		"several GPU models or elastic jobs show only how they share). \"of bound\" is the mean JCT over a lower bound for all schedulers: the largest of three relaxations with preemption at no cost "+
 		"(`experiments/results/bound.go`). rho is the finish-time ratio, Jain's index is over queues, GPU time is what the tenant with the least of its share held of what it deserved (ASTRAEA's measure; tenants are queues, or users where there is one queue; below 1 it lost by sharing), "+
 		"deadlines are the workload's own or, where it has none, the submission plus lambda times the run time, lambda drawn evenly between 0.5 and 1.5 (ElasticFlow's rule, seed %d): \"met\" is the share of them that was met (how many could be met on an empty cluster "+
 		"is given above each table; for gangs of a fixed size a lambda below 1 cannot be met), \"accepted\" how many of them a policy accepted that answers deadlines, \"late\" how many of these were late; hours lost are GPU-hours of work thrown away and of overheads; µs is wall time per event, the simulated world's included, with two policies at a time on two cores.\n",
-		commonCluster, commonStartup, commonCheckpoint.Cost, commonCheckpoint.Interval, commonCheckpoint.Restart, commonStartup, commonSeed)
+		commonCluster, commonStartup, commonCheckpoint.Cost, commonCheckpoint.Interval, commonCheckpoint.Restart,
+		commonStartup, commonSeed)
 	for i := range list {
 		c := &list[i]
 		p.f("\n## %s: %d jobs, load %.1f, bound %s s\n\n%s\n\n| policy | mean JCT, s | of bound | p99 | mean wait | rho mean | rho p95 | Jain | GPU time | met | accepted | late | preemptions | hours lost | not done | µs |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n", c.Name, c.Jobs, c.Load, whole(c.Bound), c.due())
 		for k := range c.Rows {
 			r := &c.Rows[k]
-			p.f("| %s | %s | %.2f | %s | %s | %.2f | %.2f | %.2f | %s | %s | %d | %.1f | %d | %.2g |\n", r.Policy, whole(r.JCT.Mean), r.JCT.Mean/c.Bound, whole(r.JCT.P99), whole(r.Delay.Mean),
-				r.FTF.Mean, r.FTF.P95, r.Jain, some(r.LongTerm > 0, "%.2f", r.LongTerm), answers(r), r.Preemptions, r.LostHours+r.OverheadHours, r.Jobs-r.Completed, r.DecisionMicros)
+			p.f("| %s | %s | %.2f | %s | %s | %.2f | %.2f | %.2f | %s | %s | %d | %.1f | %d | %.2g |\n", r.Policy,
+				whole(r.JCT.Mean), r.JCT.Mean/c.Bound, whole(r.JCT.P99), whole(r.Delay.Mean),
+				r.FTF.Mean, r.FTF.P95, r.Jain, some(r.LongTerm > 0, "%.2f", r.LongTerm), answers(r), r.Preemptions,
+				r.LostHours+r.OverheadHours, r.Jobs-r.Completed, r.DecisionMicros)
 		}
 	}
 	return p.err
@@ -167,7 +174,8 @@ func (c *Comparison) due() string {
 // answers are the three columns about deadlines.
 func answers(r *report.Summary) string {
 	said := r.Accepted+r.Declined > 0
-	return some(r.Deadlines > 0, "%.3f", float64(r.DeadlinesMet)/float64(max(1, r.Deadlines))) + " | " + some(said, "%d", r.Accepted) + " | " + some(said, "%d", r.AcceptedLate)
+	return some(r.Deadlines > 0, "%.3f", float64(r.DeadlinesMet)/float64(max(1, r.Deadlines))) + " | " +
+		some(said, "%d", r.Accepted) + " | " + some(said, "%d", r.AcceptedLate)
 }
 
 // some formats a value if there is one.

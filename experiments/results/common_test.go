@@ -16,7 +16,8 @@ import (
 func jobsOf(pairs ...[2]int) (list []trace.Entry) {
 	for i, p := range pairs {
 		list = append(list, trace.Entry{Run: time.Duration(p[1]) * time.Second, Job: cluster.Job{ID: cluster.JobID(i),
-			Submit: cluster.Time(p[0]) * cluster.Time(time.Second), Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}})
+			Submit: cluster.Time(p[0]) * cluster.Time(time.Second),
+			Tasks:  []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}})
 	}
 	return list
 }

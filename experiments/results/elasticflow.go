@@ -42,7 +42,8 @@ var (
 )
 
 var slotRows = []slotRow{
-	{"Tiresias", compat.SlotPolicy, compat.Flow{}, slotClusters(0.4934169279, 0.487020, 0.4310860179, 0.4816753927, 0.4816360601, 0.4769230769), ""},
+	{"Tiresias", compat.SlotPolicy, compat.Flow{},
+		slotClusters(0.4934169279, 0.487020, 0.4310860179, 0.4816753927, 0.4816360601, 0.4769230769), ""},
 	{"EDF", "the simulator's own", compat.Flow{World: "edf"}, slotEDF, ""},
 	{"EDF", "edf, gangs of the largest size", compat.Flow{World: "edf", Policy: "edf", Largest: true}, slotEDF,
 		"a gang has its full size or waits; theirs also runs with fewer GPUs"},
@@ -52,9 +53,13 @@ var slotRows = []slotRow{
 	{"Gandiva", "gandiva:pack=false", compat.Flow{World: "gandiva", Policy: "gandiva:pack=false"}, slotGandiva,
 		"theirs learns of ends only at arrivals, and holds whole nodes for jobs of one size in the meantime; ours runs the job with the least time next, on any free GPUs, every minute"},
 	{"ElasticFlow", "the simulator's own", compat.Flow{World: "elasticflow"}, []slotCell{
-		{"cluster01", 0, 0, 0.8476489028}, {"cluster02", 0, 0, 0}, {"cluster03", 0, 0, 0}, {"cluster05", 0, 0, 0}, {"cluster06", 0, 0, 0}, {"cluster10", 0, 0, 0.9615384615}, {"cluster01", 0, 250, 0.76}, {"cluster02", 0, 200, 0.93}, {"cluster02", 0, 450, 0.8266666667},
-		{"cluster03", 0, 220, 0.6636363636}, {"cluster05", 0, 600, 0.8116666667}, {"cluster06", 0, 220, 0.6727272727}, {"cluster06", 300, 800, 0.426}}, ""},
-	{"ElasticFlow", "elasticflow", compat.Flow{World: "elasticflow", Policy: "elasticflow"}, []slotCell{{"cluster01", 0, 250, 0.76}, {"cluster10", 0, 0, 0.9615384615}},
+		{"cluster01", 0, 0, 0.8476489028}, {"cluster02", 0, 0, 0}, {"cluster03", 0, 0, 0}, {"cluster05", 0, 0, 0},
+		{"cluster06", 0, 0, 0}, {"cluster10", 0, 0, 0.9615384615}, {"cluster01", 0, 250, 0.76},
+		{"cluster02", 0, 200, 0.93}, {"cluster02", 0, 450, 0.8266666667},
+		{"cluster03", 0, 220, 0.6636363636}, {"cluster05", 0, 600, 0.8116666667}, {"cluster06", 0, 220, 0.6727272727},
+		{"cluster06", 300, 800, 0.426}}, ""},
+	{"ElasticFlow", "elasticflow", compat.Flow{World: "elasticflow", Policy: "elasticflow"},
+		[]slotCell{{"cluster01", 0, 250, 0.76}, {"cluster10", 0, 0, 0.9615384615}},
 		"theirs declines all jobs that arrive within a minute if one of them does not fit, and drops them; it gives spare GPUs to the jobs for which they cost most GPU time, even if the job gets slower. Ours answers each job separately, runs declined jobs without a promise, and gives spare GPUs where they save most"},
 	{"Themis", "themis", compat.Flow{World: "themis", Policy: "themis"}, slotClusters(0, 0, 0, 0, 0, 0),
 		"another rule: theirs divides the GPUs every minute by a convex program without a unique optimum, ours are the paper's auctions and leases; what was printed was probably made with costs of starts, of which that world has none under Themis"},
@@ -108,7 +113,8 @@ func elasticFlowOn(ctx context.Context, traces string, rows []slotRow) (Table, e
 		r, c := of[i], &cells[i]
 		name := fmt.Sprintf("%s, %s (ours: %s)", c.label(), r.theirs, r.ours)
 		if c.rerun > 0 {
-			t.Rows = append(t.Rows, Row{Case: name, Figure: "share met, re-run", Published: c.rerun, Ours: shares[i], Reason: r.reason})
+			t.Rows = append(t.Rows,
+				Row{Case: name, Figure: "share met, re-run", Published: c.rerun, Ours: shares[i], Reason: r.reason})
 		}
 		if c.to > 0 || c.rerun > 0 && r.reason != "" {
 			continue
@@ -117,7 +123,9 @@ func elasticFlowOn(ctx context.Context, traces string, rows []slotRow) (Table, e
 		if !ok {
 			return t, fmt.Errorf("%s: no figure of %s for %s", dir, r.theirs, c.cluster)
 		}
-		t.Rows = append(t.Rows, Row{Case: name, Figure: "share met, printed", Published: paper, Ours: shares[i], Reason: cmp.Or(r.reason, slotPrinted)})
+		t.Rows = append(t.Rows,
+			Row{Case: name, Figure: "share met, printed", Published: paper, Ours: shares[i],
+				Reason: cmp.Or(r.reason, slotPrinted)})
 	}
 	return t, nil
 }
@@ -145,7 +153,8 @@ func (r *slotRow) replay(ctx context.Context, dir string, c slotCell) (float64, 
 		w, err = compat.RunSlots(ctx, path, nodes)
 	} else {
 		x := r.x
-		x.Trace, x.Profiles, x.Nodes, x.From, x.To = path, filepath.Join(dir, "profiles", "throughputs_A100"), nodes, c.from, c.to
+		x.Trace, x.Profiles, x.Nodes, x.From, x.To = path, filepath.Join(dir, "profiles", "throughputs_A100"), nodes,
+			c.from, c.to
 		w, err = compat.RunFlow(ctx, x)
 	}
 	if err != nil {

@@ -81,13 +81,16 @@ func FGD(ctx context.Context, traces string) (Table, error) {
 			return t, fmt.Errorf("%s, Rooms: %w", list, err)
 		}
 		want, ours := published["openb_pod_list_"+list+"/06-FGD"], meanOf(runs, 100)
-		t.Rows = append(t.Rows, Row{list + ", FGD (ours: Rooms)", "allocated at 100 %", want[slices.Index(head, 100)], ours, roomsReason})
+		t.Rows = append(t.Rows,
+			Row{list + ", FGD (ours: Rooms)", "allocated at 100 %", want[slices.Index(head, 100)], ours, roomsReason})
 		own += ours / float64(len(fgdLists))
 	}
 	t.Rows = append(t.Rows, Row{"mean of the lists, FGD (ours: Rooms)", "allocated at 100 %", fgd, own, roomsReason})
 	for i, p := range compat.OpenbPolicies() {
 		if p.Score != nil {
-			t.Rows = append(t.Rows, Row{"all lists, " + p.Name, fmt.Sprintf("means that differ, at %v %%", head), 0, float64(differ[i]), ""})
+			t.Rows = append(t.Rows,
+				Row{"all lists, " + p.Name, fmt.Sprintf("means that differ, at %v %%", head), 0, float64(differ[i]),
+					""})
 		}
 	}
 	return t, nil
@@ -148,18 +151,23 @@ func readAllocated(path string) (head []int, rows map[string][]float64, err erro
 
 // ReadOpenb reads a list of pods and the machines with GPUs.
 func ReadOpenb(dir, list string) (*compat.Openb, error) {
-	podFile, nodeFile := filepath.Join(dir, "openb_pod_list_"+list+".csv"), filepath.Join(dir, "openb_node_list_gpu_node.csv")
+	podFile, nodeFile := filepath.Join(dir, "openb_pod_list_"+list+".csv"),
+		filepath.Join(dir, "openb_node_list_gpu_node.csv")
 	var pods []compat.Pod
-	err := eachOpenb(podFile, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, "gpu_spec", func(text []string, n []int64) {
-		pods = append(pods, compat.Pod{Name: text[0], CPU: n[0], Memory: n[1], GPUs: int(n[2]), Milli: n[3], Spec: text[1]})
-	})
+	err := eachOpenb(podFile, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, "gpu_spec",
+		func(text []string, n []int64) {
+			pods = append(pods, compat.Pod{Name: text[0], CPU: n[0], Memory: n[1], GPUs: int(n[2]), Milli: n[3],
+				Spec: text[1]})
+		})
 	if err != nil {
 		return nil, err
 	}
 	var machines []compat.Machine
-	err = eachOpenb(nodeFile, []string{"sn", "cpu_milli", "memory_mib", "gpu"}, "model", func(text []string, n []int64) {
-		machines = append(machines, compat.Machine{Name: text[0], CPU: n[0], Memory: n[1], GPUs: int(n[2]), Model: text[1]})
-	})
+	err = eachOpenb(nodeFile, []string{"sn", "cpu_milli", "memory_mib", "gpu"}, "model",
+		func(text []string, n []int64) {
+			machines = append(machines,
+				compat.Machine{Name: text[0], CPU: n[0], Memory: n[1], GPUs: int(n[2]), Model: text[1]})
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +200,8 @@ func eachOpenb(path string, columns []string, extra string, f func(text []string
 		}
 		for k := range n {
 			if n[k], err = strconv.ParseInt(r[at[k+1]], 10, 64); err != nil || n[k] < 0 {
-				return fmt.Errorf("%s: line %d: %s is %q, not a whole number of 0 or more", path, i+2, columns[k+1], r[at[k+1]])
+				return fmt.Errorf("%s: line %d: %s is %q, not a whole number of 0 or more", path, i+2, columns[k+1],
+					r[at[k+1]])
 			}
 		}
 		f(text, n)

@@ -31,7 +31,9 @@ func TestFGD(t *testing.T) {
 			continue
 		}
 		if strings.Contains(r.Case, "Random") {
-			if off > 0.3 { // both are means of ten runs that deviate by 0.15 to 0.36: twice the spread of their difference, 0.36 x sqrt(2/10)
+			// both are means of ten runs that deviate by 0.15 to 0.36: twice the spread of their difference,
+			// 0.36 x sqrt(2/10)
+			if off > 0.3 {
 				t.Errorf("%s, %s: %v, ours %v", r.Case, r.Figure, r.Published, r.Ours)
 			}
 			continue

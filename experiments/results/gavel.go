@@ -53,18 +53,22 @@ const gavelSpanRound = 1920 // seconds
 var gavelSpans = []gavelSpan{
 	{"FIFO (ours: the simulator's own)", "FIFO", compat.Gavel{}, gavelSpanJobs, ""},
 	{"Gandiva (ours: the simulator's own)", "Gandiva", compat.Gavel{Own: "gandiva"}, gavelSpanJobs, ""},
-	{"Gavel makespan (ours: gavel:objective=makespan)", "Gavel", compat.Gavel{Policy: "gavel:objective=makespan,round=32m" + gavelOrder, Tells: true}, gavelSpanJobs, ""},
+	{"Gavel makespan (ours: gavel:objective=makespan)", "Gavel",
+		compat.Gavel{Policy: "gavel:objective=makespan,round=32m" + gavelOrder, Tells: true}, gavelSpanJobs, ""},
 	{"Gavel makespan with space sharing (ours: gavel:objective=makespan,space_sharing=true)", "Gavel w/ SS",
-		compat.Gavel{Policy: "gavel:objective=makespan,space_sharing=true,round=32m" + gavelOrder, Tells: true}, []int{100, 300, 500, 700}, gavelSpanPacks},
+		compat.Gavel{Policy: "gavel:objective=makespan,space_sharing=true,round=32m" + gavelOrder, Tells: true},
+		[]int{100, 300, 500, 700}, gavelSpanPacks},
 }
 
 var gavelSpanJobs = []int{100, 200, 300, 400, 500, 600, 700}
 
 var (
-	gavelAll   = []string{"0.40", "0.80", "1.20", "1.60", "2.00", "2.40", "2.80", "3.20", "3.60", "4.00", "4.40", "4.80", "5.20", "5.60", "6.00"}
+	gavelAll = []string{"0.40", "0.80", "1.20", "1.60", "2.00", "2.40", "2.80", "3.20", "3.60", "4.00", "4.40",
+		"4.80", "5.20", "5.60", "6.00"}
 	gavelFew   = []string{"2.00", "4.00", "4.80"} // the programs take long
 	gavelTo52  = []string{"0.80", "1.60", "2.00", "2.80", "3.60", "4.00", "4.40", "4.80", "5.20"}
-	gavelLarge = []string{"0.20", "0.40", "0.60", "0.80", "1.00", "1.20", "1.40", "1.60", "1.80", "2.00", "2.20", "2.40", "2.60", "2.80", "3.00"}
+	gavelLarge = []string{"0.20", "0.40", "0.60", "0.80", "1.00", "1.20", "1.40", "1.60", "1.80", "2.00", "2.20",
+		"2.40", "2.60", "2.80", "3.00"}
 )
 
 const gavelAbout = "Mean completion time in hours of jobs 4000 to 4999, by jobs that arrive per hour, as printed by the published evaluation (OSDI'20): one seed, 0. " +
@@ -97,31 +101,60 @@ const (
 // gavelRows are the published rows by our policies.
 var gavelRows = []gavelRow{
 	{"FIFO (ours: the simulator's own)", "fifo", compat.Gavel{}, gavelAll[:13], "", false},
-	{"FIFO-het. (ours: gavel:objective=fifo)", "fifo_perf", compat.Gavel{Policy: "gavel:objective=fifo" + gavelOrder}, gavelAll, "", false},
-	{"FIFO-het., packed (ours: the simulator's own)", "fifo_packed", compat.Gavel{Own: "fifo-packed"}, gavelAll, "", false},
-	{"Gavel LAS (ours: gavel)", "max_min_fairness_perf", compat.Gavel{Policy: "gavel:objective=las" + gavelOrder}, gavelAll, gavelSlackReason, false},
-	{"Gavel LAS with space sharing (ours: gavel:space_sharing=true)", "max_min_fairness_packed", compat.Gavel{Policy: "gavel:space_sharing=true" + gavelOrder}, []string{"2.00", "4.00", "4.80", "5.20", "6.00"}, gavelPackReason, false},
-	{"Gavel LAS (ours: the simulator's own)", "max_min_fairness_perf", compat.Gavel{Own: "max-min"}, []string{"0.80", "1.60", "2.00", "2.40", "2.80", "3.20", "3.60", "4.00", "4.40", "4.80", "5.20"}, "", false},
-	{"LAS (ours: the simulator's own)", "max_min_fairness", compat.Gavel{Own: "las"}, gavelAll[:14], gavelTiesReason, false},
-	{"LAS (ours: gavel:heterogeneity=false)", "max_min_fairness", compat.Gavel{Policy: "gavel:heterogeneity=false,solve=resets"}, gavelTo52, gavelLASReason, false},
+	{"FIFO-het. (ours: gavel:objective=fifo)", "fifo_perf", compat.Gavel{Policy: "gavel:objective=fifo" + gavelOrder},
+		gavelAll, "", false},
+	{"FIFO-het., packed (ours: the simulator's own)", "fifo_packed", compat.Gavel{Own: "fifo-packed"}, gavelAll, "",
+		false},
+	{"Gavel LAS (ours: gavel)", "max_min_fairness_perf", compat.Gavel{Policy: "gavel:objective=las" + gavelOrder},
+		gavelAll, gavelSlackReason, false},
+	{"Gavel LAS with space sharing (ours: gavel:space_sharing=true)", "max_min_fairness_packed",
+		compat.Gavel{Policy: "gavel:space_sharing=true" + gavelOrder}, []string{"2.00", "4.00", "4.80", "5.20", "6.00"},
+		gavelPackReason, false},
+	{"Gavel LAS (ours: the simulator's own)", "max_min_fairness_perf", compat.Gavel{Own: "max-min"},
+		[]string{"0.80", "1.60", "2.00", "2.40", "2.80", "3.20", "3.60", "4.00", "4.40", "4.80", "5.20"}, "", false},
+	{"LAS (ours: the simulator's own)", "max_min_fairness", compat.Gavel{Own: "las"}, gavelAll[:14], gavelTiesReason,
+		false},
+	{"LAS (ours: gavel:heterogeneity=false)", "max_min_fairness",
+		compat.Gavel{Policy: "gavel:heterogeneity=false,solve=resets"}, gavelTo52, gavelLASReason, false},
 	{"AlloX (ours: the simulator's own)", "allox", compat.Gavel{Own: "allox"}, gavelAll[:14], "", true},
-	{"AlloX (ours: allox)", "allox", compat.Gavel{Policy: "allox", Tells: true}, gavelFew, gavelOursReason + "ours plans for busy GPUs, too, and starts no job beyond its plan", false},
+	{"AlloX (ours: allox)", "allox", compat.Gavel{Policy: "allox", Tells: true}, gavelFew,
+		gavelOursReason + "ours plans for busy GPUs, too, and starts no job beyond its plan", false},
 	{"Gandiva (ours: the simulator's own)", "gandiva", compat.Gavel{Own: "gandiva"}, gavelAll[:14], "", true},
-	{"Gandiva (ours: gandiva)", "gandiva", compat.Gavel{Policy: "gandiva:round=6m,probe=6m", Tells: true}, gavelFew[:2], gavelOursReason + "ours knows no models, and takes any GPU that is idle; theirs fills V100 first", false},
-	{"Gavel FTF (ours: gavel:objective=ftf)", "finish_time_fairness_perf", compat.Gavel{Policy: "gavel:objective=ftf" + gavelOrder, Tells: true}, gavelTo52, gavelFTFReason, false},
-	{"Gavel FTF (ours: the simulator's own, as released)", "finish_time_fairness_perf", compat.Gavel{Own: "ftf"}, []string{"2.00", "4.00", "4.80"}, gavelFTFReason, false},
-	{"FTF (ours: gavel:objective=ftf,heterogeneity=false)", "finish_time_fairness", compat.Gavel{Policy: "gavel:objective=ftf,heterogeneity=false,solve=resets", Tells: true}, []string{"2.00", "4.00", "4.40", "4.80"}, gavelFTFReason, false},
+	{"Gandiva (ours: gandiva)", "gandiva", compat.Gavel{Policy: "gandiva:round=6m,probe=6m", Tells: true}, gavelFew[:2],
+		gavelOursReason + "ours knows no models, and takes any GPU that is idle; theirs fills V100 first", false},
+	{"Gavel FTF (ours: gavel:objective=ftf)", "finish_time_fairness_perf",
+		compat.Gavel{Policy: "gavel:objective=ftf" + gavelOrder, Tells: true}, gavelTo52, gavelFTFReason, false},
+	{"Gavel FTF (ours: the simulator's own, as released)", "finish_time_fairness_perf", compat.Gavel{Own: "ftf"},
+		[]string{"2.00", "4.00", "4.80"}, gavelFTFReason, false},
+	{"FTF (ours: gavel:objective=ftf,heterogeneity=false)", "finish_time_fairness",
+		compat.Gavel{Policy: "gavel:objective=ftf,heterogeneity=false,solve=resets", Tells: true},
+		[]string{"2.00", "4.00", "4.40", "4.80"}, gavelFTFReason, false},
 	{"FIFO (ours: the simulator's own)", "fifo", compat.Gavel{Several: true}, gavelLarge, "", false},
-	{"FIFO-het. (ours: gavel:objective=fifo)", "fifo_perf", compat.Gavel{Several: true, Policy: "gavel:objective=fifo" + gavelOrder}, gavelLarge, "", false},
-	{"FIFO-het., packed (ours: the simulator's own)", "fifo_packed", compat.Gavel{Several: true, Own: "fifo-packed"}, gavelLarge[:13], "", false},
-	{"Gavel LAS (ours: gavel)", "max_min_fairness_perf", compat.Gavel{Several: true, Policy: "gavel:objective=las" + gavelOrder}, []string{"0.40", "1.00", "1.60", "2.00", "2.40", "2.60"}, gavelSlackReason, false},
-	{"Gavel LAS (ours: the simulator's own)", "max_min_fairness_perf", compat.Gavel{Several: true, Own: "max-min"}, []string{"0.40", "1.00", "1.60", "2.00", "2.40", "2.60"}, "", false},
-	{"Gavel LAS with space sharing (ours: gavel:space_sharing=true)", "max_min_fairness_packed", compat.Gavel{Several: true, Policy: "gavel:space_sharing=true" + gavelOrder}, []string{"2.00", "2.60"}, gavelPackReason, false},
-	{"LAS (ours: gavel:heterogeneity=false)", "max_min_fairness", compat.Gavel{Several: true, Policy: "gavel:heterogeneity=false,solve=resets"}, []string{"0.40", "1.00", "1.60", "2.00", "2.40"}, gavelLASReason, false},
-	{"LAS (ours: the simulator's own)", "max_min_fairness", compat.Gavel{Several: true, Own: "max-min-alike"}, []string{"0.40", "1.00", "1.60", "2.00", "2.40"}, gavelAlikeReason, false},
-	{"Gandiva (ours: the simulator's own)", "gandiva", compat.Gavel{Several: true, Own: "gandiva"}, gavelLarge[:13], "", true},
-	{"Gavel FTF (ours: gavel:objective=ftf)", "finish_time_fairness_perf", compat.Gavel{Several: true, Policy: "gavel:objective=ftf" + gavelOrder, Tells: true}, []string{"0.40", "1.00", "2.00"}, gavelFTFReason, false},
-	{"FTF (ours: gavel:objective=ftf,heterogeneity=false)", "finish_time_fairness", compat.Gavel{Several: true, Policy: "gavel:objective=ftf,heterogeneity=false,solve=resets", Tells: true}, []string{"1.00", "2.00"}, gavelFTFReason, false},
+	{"FIFO-het. (ours: gavel:objective=fifo)", "fifo_perf",
+		compat.Gavel{Several: true, Policy: "gavel:objective=fifo" + gavelOrder}, gavelLarge, "", false},
+	{"FIFO-het., packed (ours: the simulator's own)", "fifo_packed", compat.Gavel{Several: true, Own: "fifo-packed"},
+		gavelLarge[:13], "", false},
+	{"Gavel LAS (ours: gavel)", "max_min_fairness_perf",
+		compat.Gavel{Several: true, Policy: "gavel:objective=las" + gavelOrder},
+		[]string{"0.40", "1.00", "1.60", "2.00", "2.40", "2.60"}, gavelSlackReason, false},
+	{"Gavel LAS (ours: the simulator's own)", "max_min_fairness_perf", compat.Gavel{Several: true, Own: "max-min"},
+		[]string{"0.40", "1.00", "1.60", "2.00", "2.40", "2.60"}, "", false},
+	{"Gavel LAS with space sharing (ours: gavel:space_sharing=true)", "max_min_fairness_packed",
+		compat.Gavel{Several: true, Policy: "gavel:space_sharing=true" + gavelOrder}, []string{"2.00", "2.60"},
+		gavelPackReason, false},
+	{"LAS (ours: gavel:heterogeneity=false)", "max_min_fairness",
+		compat.Gavel{Several: true, Policy: "gavel:heterogeneity=false,solve=resets"},
+		[]string{"0.40", "1.00", "1.60", "2.00", "2.40"}, gavelLASReason, false},
+	{"LAS (ours: the simulator's own)", "max_min_fairness", compat.Gavel{Several: true, Own: "max-min-alike"},
+		[]string{"0.40", "1.00", "1.60", "2.00", "2.40"}, gavelAlikeReason, false},
+	{"Gandiva (ours: the simulator's own)", "gandiva", compat.Gavel{Several: true, Own: "gandiva"}, gavelLarge[:13], "",
+		true},
+	{"Gavel FTF (ours: gavel:objective=ftf)", "finish_time_fairness_perf",
+		compat.Gavel{Several: true, Policy: "gavel:objective=ftf" + gavelOrder, Tells: true},
+		[]string{"0.40", "1.00", "2.00"}, gavelFTFReason, false},
+	{"FTF (ours: gavel:objective=ftf,heterogeneity=false)", "finish_time_fairness",
+		compat.Gavel{Several: true, Policy: "gavel:objective=ftf,heterogeneity=false,solve=resets", Tells: true},
+		[]string{"1.00", "2.00"}, gavelFTFReason, false},
 }
 
 // Gavel replays the continuous workload of Gavel in the world of its simulator.
@@ -155,17 +188,21 @@ func gavelTable(ctx context.Context, traces string, rows []gavelRow, spans []gav
 		for _, rate := range r.rates {
 			want, ok := published[workload+"/"+r.theirs+"/"+rate]
 			if !ok {
-				return t, fmt.Errorf("gavel: no published value of %s, %s at %s jobs per hour", workload, r.theirs, rate)
+				return t, fmt.Errorf("gavel: no published value of %s, %s at %s jobs per hour", workload, r.theirs,
+					rate)
 			}
 			x := r.x
 			if x.Rate, err = strconv.ParseFloat(rate, 64); err != nil {
 				return t, fmt.Errorf("gavel: rate %q: %w", rate, err)
 			}
 			cells = append(cells, gavelCell{runs: []compat.Gavel{x}, row: len(t.Rows)})
-			t.Rows = append(t.Rows, Row{Case: gpus + ", " + r.name, Figure: rate + " jobs/h", Published: want, Reason: r.reason})
+			t.Rows = append(t.Rows,
+				Row{Case: gpus + ", " + r.name, Figure: rate + " jobs/h", Published: want, Reason: r.reason})
 			if ratio := published[workload+"/"+r.theirs+"/"+rate+gavelFair]; r.fair && ratio > 0 {
 				cells[len(cells)-1].fair = len(t.Rows)
-				t.Rows = append(t.Rows, Row{Case: gpus + ", " + r.name, Figure: rate + " jobs/h, over isolated", Published: ratio, Reason: gavelDigits})
+				t.Rows = append(t.Rows,
+					Row{Case: gpus + ", " + r.name, Figure: rate + " jobs/h, over isolated", Published: ratio,
+						Reason: gavelDigits})
 			}
 		}
 	}
@@ -204,7 +241,9 @@ func (m *gavelSpan) cells(published map[string]float64, t *Table) (cells []gavel
 			cell.runs = append(cell.runs, x)
 		}
 		cells = append(cells, cell)
-		t.Rows = append(t.Rows, Row{Case: "1 to 8 GPUs, " + m.name, Figure: fmt.Sprintf("makespan of %d jobs", n), Published: want, Reason: m.reason})
+		t.Rows = append(t.Rows,
+			Row{Case: "1 to 8 GPUs, " + m.name, Figure: fmt.Sprintf("makespan of %d jobs", n), Published: want,
+				Reason: m.reason})
 	}
 	return cells, nil
 }
@@ -218,9 +257,12 @@ func gavelGains(rows []Row) (gains []Row) {
 			continue
 		}
 		for _, base := range rows {
-			if rest, ok := strings.CutPrefix(base.Case, name+" (ours: "); ok && base.Figure == r.Figure && !strings.Contains(rest, "space_sharing") {
-				gains = append(gains, Row{Case: name + ", with space sharing over without" + strings.ReplaceAll(policy, ",space_sharing=true", ""), Figure: r.Figure,
-					Published: r.Published / base.Published, Ours: r.Ours / base.Ours, Reason: r.Reason})
+			if rest, ok := strings.CutPrefix(base.Case, name+" (ours: "); ok && base.Figure == r.Figure &&
+				!strings.Contains(rest, "space_sharing") {
+				gains = append(gains,
+					Row{Case: name + ", with space sharing over without" +
+						strings.ReplaceAll(policy, ",space_sharing=true", ""), Figure: r.Figure,
+						Published: r.Published / base.Published, Ours: r.Ours / base.Ours, Reason: r.Reason})
 			}
 		}
 	}

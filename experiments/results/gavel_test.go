@@ -71,7 +71,8 @@ func TestGavelSpans(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range tab.Rows {
-		if got, want := fmt.Sprintf("%.6f", r.Ours), fmt.Sprintf("%.6f", r.Published); got != want || len(tab.Rows) != 2 {
+		if got, want := fmt.Sprintf("%.6f", r.Ours), fmt.Sprintf("%.6f", r.Published); got != want ||
+			len(tab.Rows) != 2 {
 			t.Errorf("%s, %s: %s h of %d rows; want %s of 2", r.Case, r.Figure, got, len(tab.Rows), want)
 		}
 	}
@@ -103,8 +104,10 @@ func TestGavelFair(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []string{"16.37", "0.78", "19.95"} {
-		if r := tab.Rows[i]; fmt.Sprintf("%.2f", r.Ours) != want || fmt.Sprintf("%.2f", r.Published) != want || len(tab.Rows) != 3 {
-			t.Errorf("%s, %s: %.3f, published %.2f, of %d rows; want %s of 3", r.Case, r.Figure, r.Ours, r.Published, len(tab.Rows), want)
+		if r := tab.Rows[i]; fmt.Sprintf("%.2f", r.Ours) != want || fmt.Sprintf("%.2f", r.Published) != want ||
+			len(tab.Rows) != 3 {
+			t.Errorf("%s, %s: %.3f, published %.2f, of %d rows; want %s of 3", r.Case, r.Figure, r.Ours, r.Published,
+				len(tab.Rows), want)
 		}
 	}
 }

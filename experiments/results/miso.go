@@ -69,7 +69,8 @@ func MISO(ctx context.Context, traces string) (Table, error) {
 		"their speeds on instances from its iteration times, the memory they need from the smallest instance on which they were measured; arrivals by the published program's rule (Poisson gaps of %.0f s, "+
 		"half as long for the first third, jobs in random order), %d seeds; %v for a checkpoint and %v for a restart. Speeds are known, so nothing is profiled. "+
 		"Whole GPUs %s s, the best of %d static geometries that can run every job (%s) %s s, `miso` %s s with %.1f moves per job.",
-		misoGap, misoSeeds, misoMove.Cost, misoMove.Restart, whole(full), tried, best, whole(static), whole(divided), moves)
+		misoGap, misoSeeds, misoMove.Cost, misoMove.Restart, whole(full), tried, best, whole(static), whole(divided),
+		moves)
 	t.Rows = []Row{{"miso over whole GPUs", "mean JCT", misoWhole, divided / full, misoReason},
 		{"miso over the best static geometry", "mean JCT", misoStatic, divided / static, misoReason}}
 	return t, nil
@@ -121,7 +122,8 @@ func readMISO(dir string) (*misoTrace, error) {
 			m.table.Speed[model] = map[string]int64{}
 			for k := range gpu.Profiles {
 				if s, ok := seconds[[2]string{model, gpu.Profiles[k].Name}]; ok {
-					m.table.Speed[model][misoModel+"/"+gpu.Profiles[k].Name] = int64(math.Round(full / s * perf.Million))
+					m.table.Speed[model][misoModel+"/"+gpu.Profiles[k].Name] = int64(
+						math.Round(full / s * perf.Million))
 				}
 			}
 		}
@@ -202,7 +204,8 @@ func (m *misoTrace) geometries() (list []string) {
 func (m *misoTrace) mean(ctx context.Context, policy, mig string) (jct, moves float64, err error) {
 	spec := &cluster.Spec{}
 	for i := range misoGPUs {
-		spec.Nodes = append(spec.Nodes, cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: misoModel, GPUs: 1, MIG: mig})
+		spec.Nodes = append(spec.Nodes,
+			cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: misoModel, GPUs: 1, MIG: mig})
 	}
 	strict := engine.Strict
 	for seed := range uint64(misoSeeds) {

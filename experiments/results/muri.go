@@ -26,16 +26,27 @@ var muriPolicies = []struct {
 		p.Lists = false
 		return p
 	}, "the paper's order within a level, by first start; theirs leaves running jobs alone"},
-	{"antman", ", its rules and no policy of ours", true, func() compat.Profile { return compat.MuriAntMan(false) }, ""},
+	{"antman", ", its rules and no policy of ours", true, func() compat.Profile {
+		return compat.MuriAntMan(false)
+	}, ""},
 	{"antman", "antman:guests=1", true, func() compat.Profile { return compat.MuriAntMan(true) },
 		"our rules: best-effort jobs leave when others need their GPUs, and share with only one job of their size; no job holds GPUs before it can start"},
-	{"themis", ", its rules in rounds and no policy of ours", true, func() compat.Profile { return compat.MuriThemis(true) }, muriShares},
-	{"themis", ", its rules as last published and no policy of ours", true, func() compat.Profile { return compat.MuriThemis(false) }, muriOther},
-	{"themis", "themis", true, compat.Muri, "our rules: the paper's auctions and leases, evaluated at the world's events"},
+	{"themis", ", its rules in rounds and no policy of ours", true, func() compat.Profile {
+		return compat.MuriThemis(true)
+	}, muriShares},
+	{"themis", ", its rules as last published and no policy of ours", true, func() compat.Profile {
+		return compat.MuriThemis(false)
+	}, muriOther},
+	{"themis", "themis", true, compat.Muri,
+		"our rules: the paper's auctions and leases, evaluated at the world's events"},
 	{"Muri_S", "muri:order=s,keep=0", true, func() compat.Profile { return compat.MuriGroups(false, true) }, ""},
 	{"Muri_L", "muri:order=l,keep=0", true, func() compat.Profile { return compat.MuriGroups(true, true) }, ""},
-	{"Muri_S", "muri:order=s,keep=0, its own pairs", true, func() compat.Profile { return compat.MuriGroups(false, false) }, muriTies},
-	{"Muri_L", "muri:order=l,keep=0, its own pairs", true, func() compat.Profile { return compat.MuriGroups(true, false) }, muriTies},
+	{"Muri_S", "muri:order=s,keep=0, its own pairs", true, func() compat.Profile {
+		return compat.MuriGroups(false, false)
+	}, muriTies},
+	{"Muri_L", "muri:order=l,keep=0, its own pairs", true, func() compat.Profile {
+		return compat.MuriGroups(true, false)
+	}, muriTies},
 }
 
 // muriTies is why muri by itself is not exact, muriMixed why one cell cannot be, muriShares and
@@ -105,7 +116,9 @@ func muriOn(ctx context.Context, traces string, slow ...string) (Table, error) {
 				case p.theirs == "Muri_L" && name == "trace3" && r.key == "avg_jct":
 					reason = muriMixed
 				}
-				t.Rows = append(t.Rows, Row{Case: fmt.Sprintf("%s, %s (ours: %s)", name, p.theirs, strings.TrimPrefix(p.ours, ", ")), Figure: r.figure, Published: want, Ours: r.ours, Reason: reason})
+				t.Rows = append(t.Rows,
+					Row{Case: fmt.Sprintf("%s, %s (ours: %s)", name, p.theirs, strings.TrimPrefix(p.ours, ", ")),
+						Figure: r.figure, Published: want, Ours: r.ours, Reason: reason})
 			}
 		}
 	}

@@ -61,8 +61,10 @@ func TestMuriEvents(t *testing.T) {
 		world      compat.Profile
 		want       int
 	}{
-		{"trace3", "srtf", compat.Muri(), 1984}, {"trace4", "srtf", compat.Muri(), 5169}, {"trace4", "srsf", compat.Muri(), 5169},
-		{"trace3", "tiresias-l:thresholds=3250/7200", compat.MuriLevels(), 3358}, {"trace4", "tiresias-l:thresholds=3250/7200", compat.MuriLevels(), 7918},
+		{"trace3", "srtf", compat.Muri(), 1984}, {"trace4", "srtf", compat.Muri(), 5169},
+		{"trace4", "srsf", compat.Muri(), 5169},
+		{"trace3", "tiresias-l:thresholds=3250/7200", compat.MuriLevels(), 3358},
+		{"trace4", "tiresias-l:thresholds=3250/7200", compat.MuriLevels(), 7918},
 		{"trace3", "muri:order=s,keep=0", compat.MuriGroups(false, true), 1984},
 	} {
 		wl, err := trace.Open(shared.Path(t, fmt.Sprintf("traces/muri/%s.csv", c.trace)), trace.Options{})
@@ -101,7 +103,8 @@ func TestMuriAllAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, v := range [][2]float64{{f.JCT, c.jct}, {f.Makespan, c.makespan}, {f.P99, c.p99}, {float64(f.Stirs), float64(c.events)}} {
+		for _, v := range [][2]float64{{f.JCT, c.jct}, {f.Makespan, c.makespan}, {f.P99, c.p99},
+			{float64(f.Stirs), float64(c.events)}} {
 			if math.Abs(v[0]-v[1]) > half(6) {
 				t.Errorf("%s: %f, want %f", c.trace, v[0], v[1])
 			}

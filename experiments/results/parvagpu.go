@@ -32,7 +32,9 @@ func ParvaGPU(ctx context.Context, traces string) (Table, error) {
 	err := eachParvaSet(ctx, traces, func(p *parvaPlan) error {
 		services, plan, set := p.services, p.plan, p.set
 		name := fmt.Sprintf("set %d, %d services", set, len(services))
-		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("GPUs (by compute slices no fewer than %d)", plan.Least), float64(p.want), float64(plan.GPUs), ""})
+		t.Rows = append(t.Rows,
+			Row{name, fmt.Sprintf("GPUs (by compute slices no fewer than %d)", plan.Least), float64(p.want),
+				float64(plan.GPUs), ""})
 		t.late(name, "", func(a serving.Arrivals, seed uint64) []serving.Served {
 			return serving.Play(plan, services, a, seed, parvaPlay)
 		})
@@ -73,7 +75,8 @@ func ParvaShares(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "ParvaGPU's SLO sets on parts of GPUs, A100-80GB", Tolerance: 0,
 		About: fmt.Sprintf("The same services on gpulets (ATC'22): parts of GPUs under MPS, of 20, 40, 50, 60, 80 per cent, in which services take turns, planned by `muster mps plan`; GPUs beside those of ParvaGPU's released deployments, which are on MIG instances. "+
 			"How fast services are on a part is estimated from what was measured on instances and of several processes on a whole GPU (docs/howto/plan-services.md); what different services do to each other was not measured, and is not counted. Requests are played for %v, with Poisson arrivals %d times. "+
-			"gpulet plans for the rates as they are; by `--headroom` it has more GPUs, and fewer are late.", parvaPlay, parvaSeeds)}
+			"gpulet plans for the rates as they are; by `--headroom` it has more GPUs, and fewer are late.", parvaPlay,
+			parvaSeeds)}
 	err := eachParvaSet(ctx, traces, func(p *parvaPlan) error {
 		services, set := p.services, p.set
 		plan, err := serving.MakeShares(&p.model, services, serving.ShareOptions{})
@@ -85,7 +88,9 @@ func ParvaShares(ctx context.Context, traces string) (Table, error) {
 			turns += len(plan.Gpulets[i].Turns)
 		}
 		name := fmt.Sprintf("set %d, %d services: %d gpulets, %d turns", set, len(services), len(plan.Gpulets), turns)
-		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("GPUs (ours on instances: %d)", p.plan.GPUs), float64(p.want), float64(plan.GPUs), ""})
+		t.Rows = append(t.Rows,
+			Row{name, fmt.Sprintf("GPUs (ours on instances: %d)", p.plan.GPUs), float64(p.want), float64(plan.GPUs),
+				""})
 		t.late(name, ": a gpulet that is just large enough for its rate is late when more comes by chance",
 			func(a serving.Arrivals, seed uint64) []serving.Served {
 				return serving.PlayShares(plan, services, a, seed, parvaPlay)

@@ -76,7 +76,8 @@ func TestParvaChanges(t *testing.T) {
 func TestParvaServers(t *testing.T) {
 	dir := t.TempDir()
 	text := "Num instance,Num GPU,Model,Placement,Instance size,Batch size,Num proc\n0,0,a,0,3,1,1\n0,0,a,4,3,1,1\n0,7,a,0,7,1,1\n1,0,a,0,7,1,1\n"
-	if err := os.WriteFile(filepath.Join(dir, "deployment_SLO1_SLO1_ParvaGPU_deploy.csv"), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "deployment_SLO1_SLO1_ParvaGPU_deploy.csv"), []byte(text),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := parvaGPUs(dir, 1); n != 3 || err != nil {

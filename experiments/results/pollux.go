@@ -70,8 +70,10 @@ func (t *Table) polluxRows(ctx context.Context, traces string, schedulers []stri
 				for _, s := range jct {
 					sum += s
 				}
-				t.Rows = append(t.Rows, Row{Case: fmt.Sprintf("%s, load %s, %s (ours: %s)", name, load.load, theirs, w.Policy()), Figure: "mean JCT",
-					Published: want, Ours: float64(sum) / float64(len(jct))})
+				t.Rows = append(t.Rows,
+					Row{Case: fmt.Sprintf("%s, load %s, %s (ours: %s)", name, load.load, theirs, w.Policy()),
+						Figure:    "mean JCT",
+						Published: want, Ours: float64(sum) / float64(len(jct))})
 			}
 		}
 	}

@@ -61,7 +61,9 @@ const Comparing = "comparison"
 var experiments = []struct {
 	name string
 	run  func(context.Context, string) (Table, error)
-}{{"tiresias", Tiresias}, {"muri", Muri}, {"pollux", Pollux}, {"pollux-itself", PolluxItself}, {"elasticflow", ElasticFlow}, {"gavel", Gavel}, {"fgd", FGD}, {"miso", MISO}, {"parvagpu", ParvaGPU}, {"parvagpu-changes", ParvaChanges}, {"parvagpu-shares", ParvaShares}}
+}{{"tiresias", Tiresias}, {"muri", Muri}, {"pollux", Pollux}, {"pollux-itself", PolluxItself},
+	{"elasticflow", ElasticFlow}, {"gavel", Gavel}, {"fgd", FGD}, {"miso", MISO}, {"parvagpu", ParvaGPU},
+	{"parvagpu-changes", ParvaChanges}, {"parvagpu-shares", ParvaShares}}
 
 // Names returns the names of the pages.
 func Names() (list []string) {
@@ -206,7 +208,8 @@ func Index(w io.Writer, tables []Table) error {
 	for i := range tables {
 		t := &tables[i]
 		equal, near, apart := t.agree()
-		p.f("| [%s](results/%s.md) | %d | %d | %d (%.1f %%) | %d | %d |\n", t.Title, t.Name, len(t.Rows), equal, near, 100*t.Tolerance, apart, len(t.Failed()))
+		p.f("| [%s](results/%s.md) | %d | %d | %d (%.1f %%) | %d | %d |\n", t.Title, t.Name, len(t.Rows), equal, near,
+			100*t.Tolerance, apart, len(t.Failed()))
 	}
 	p.f("\n\"Equal\" is to the hundredth of a per cent. Most of the rows with a reason replay a policy of ours, with its own rules, next to the published one. [All policies on the same six workloads](results/%s.md) is ours alone: no such table has been published.\n", Comparing)
 	return p.err
@@ -231,11 +234,14 @@ func (t *Table) agree() (equal, near, apart int) {
 // Write writes an experiment's page.
 func (t *Table) Write(w io.Writer) error {
 	p := &printer{w: w}
-	p.f("# %s\n\n%s\n\n%s\n\nTolerance: %.1f %%. Rows beyond it: %d unexplained.\n\n", t.Title, generated, t.About, 100*t.Tolerance, len(t.Failed()))
+	p.f("# %s\n\n%s\n\n%s\n\nTolerance: %.1f %%. Rows beyond it: %d unexplained.\n\n", t.Title, generated, t.About,
+		100*t.Tolerance, len(t.Failed()))
 	p.f("| case | figure | published | ours | difference | reason |\n|---|---|---|---|---|---|\n")
 	for k := range t.Rows {
 		r := &t.Rows[k]
-		p.f("| %s | %s | %s | %s | %+.2f %% | %s |\n", r.Case, r.Figure, num(r.Published), num(r.Ours), math.Round(1e4*r.Off())/100+0, r.Reason) // no -0.00
+		// no -0.00
+		p.f("| %s | %s | %s | %s | %+.2f %% | %s |\n", r.Case, r.Figure, num(r.Published), num(r.Ours),
+			math.Round(1e4*r.Off())/100+0, r.Reason)
 	}
 	return p.err
 }

@@ -68,7 +68,9 @@ func BenchmarkPublished(b *testing.B) {
 	for _, name := range []string{"cluster01", "cluster03"} {
 		itp := filepath.Join(dir, "elasticflow-itp")
 		run("reading/elasticflow/"+name, func() error {
-			_, err := compat.NewFlowWorld(compat.Flow{World: "edf", Trace: filepath.Join(itp, "deadline", name+".csv"), Profiles: filepath.Join(itp, "profiles", "throughputs_A100"), Nodes: 64})
+			_, err := compat.NewFlowWorld(
+				compat.Flow{World: "edf", Trace: filepath.Join(itp, "deadline", name+".csv"),
+					Profiles: filepath.Join(itp, "profiles", "throughputs_A100"), Nodes: 64})
 			return err
 		})
 	}

@@ -24,7 +24,8 @@ func TestBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(helm, "version", "--short").CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "v3") {
+	if out, err := exec.Command(helm, "version", "--short").CombinedOutput(); err != nil ||
+		!strings.HasPrefix(string(out), "v3") {
 		t.Errorf("%s, %v", out, err)
 	}
 }

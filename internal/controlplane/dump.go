@@ -72,7 +72,8 @@ func Dump(ctx context.Context, c kubernetes.Interface) string {
 	} else {
 		for i := range list.Items {
 			if j := &list.Items[i]; j.Status.CompletionTime == nil {
-				line("job %s/%s: %d active, %d succeeded, %d failed", j.Namespace, j.Name, j.Status.Active, j.Status.Succeeded, j.Status.Failed)
+				line("job %s/%s: %d active, %d succeeded, %d failed", j.Namespace, j.Name, j.Status.Active,
+					j.Status.Succeeded, j.Status.Failed)
 			}
 		}
 	}
@@ -109,7 +110,8 @@ func dumpOf(pods []v1.Pod, line func(string, ...any)) {
 	for i := range pods {
 		p := &pods[i]
 		count[string(p.Status.Phase)]++
-		text := fmt.Sprintf("pod %s/%s of %s, %s, on %q", p.Namespace, p.Name, dumpTime(p.CreationTimestamp.Time), p.Status.Phase, p.Spec.NodeName)
+		text := fmt.Sprintf("pod %s/%s of %s, %s, on %q", p.Namespace, p.Name, dumpTime(p.CreationTimestamp.Time),
+			p.Status.Phase, p.Spec.NodeName)
 		switch ends := p.Annotations[RunFor]; {
 		case p.DeletionTimestamp != nil:
 			text += fmt.Sprintf(", to leave since %s, finalizers %v", dumpTime(p.DeletionTimestamp.Time), p.Finalizers)

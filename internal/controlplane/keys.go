@@ -36,8 +36,9 @@ func (p *Plane) pem(name, kind string, der []byte, err error) []byte {
 }
 
 func lasting(serial int64, name string) *x509.Certificate {
-	return &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotBefore: time.Unix(0, 0),
-		NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), KeyUsage: x509.KeyUsageDigitalSignature}
+	return &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Unix(0, 0),
+		NotAfter:  time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), KeyUsage: x509.KeyUsageDigitalSignature}
 }
 
 // authority makes a certificate authority: NAME.crt.
@@ -63,7 +64,8 @@ func (p *Plane) keys() {
 	var ca *x509.Certificate
 	p.ca, ca, p.caKey = p.authority("ca")
 	api := lasting(2, "kube-apiserver")
-	api.IPAddresses, api.DNSNames, api.ExtKeyUsage = []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"}, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	api.IPAddresses, api.DNSNames, api.ExtKeyUsage = []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"},
+		[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	p.signed("api", api, ca, p.caKey)
 	_, proxyCA, proxyKey := p.authority("proxy-ca")
 	proxy := lasting(3, proxyName)
@@ -87,7 +89,9 @@ func (p *Plane) User(name string, groups ...string) string {
 	c := lasting(4, name)
 	c.Subject.Organization, c.ExtKeyUsage = groups, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	p.signed("user-"+name, c, ca, p.caKey)
-	return p.file("kubeconfig-"+name, p.kubeconfig(fmt.Sprintf("client-certificate: %q, client-key: %q", p.path("user-"+name+".crt"), p.path("user-"+name+".key"))))
+	return p.file("kubeconfig-"+name,
+		p.kubeconfig(fmt.Sprintf("client-certificate: %q, client-key: %q", p.path("user-"+name+".crt"),
+			p.path("user-"+name+".key"))))
 }
 
 // Bearer returns a kubeconfig of a user with a token.

@@ -11,7 +11,8 @@ import (
 
 // Node is a node with GPUs for KWOK to simulate, with labels as NVIDIA's plugin sets them.
 func Node(name string, gpus int, labels map[string]string) *v1.Node {
-	size := v1.ResourceList{v1.ResourceCPU: resource.MustParse("96"), v1.ResourceMemory: resource.MustParse("1Ti"), v1.ResourcePods: resource.MustParse("110")}
+	size := v1.ResourceList{v1.ResourceCPU: resource.MustParse("96"), v1.ResourceMemory: resource.MustParse("1Ti"),
+		v1.ResourcePods: resource.MustParse("110")}
 	l := map[string]string{"kubernetes.io/hostname": name}
 	if gpus > 0 {
 		size["nvidia.com/gpu"] = *resource.NewQuantity(int64(gpus), resource.DecimalSI)
@@ -20,13 +21,15 @@ func Node(name string, gpus int, labels map[string]string) *v1.Node {
 	for k, v := range labels {
 		l[k] = v
 	}
-	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: l}, Status: v1.NodeStatus{Capacity: size, Allocatable: size}}
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: l},
+		Status: v1.NodeStatus{Capacity: size, Allocatable: size}}
 }
 
 // Pod is a pod for Muster with this many GPUs. more are labels, and annotations where a "!" precedes the key.
 func Pod(name string, gpus int, more map[string]string) *v1.Pod {
 	grace := int64(1)
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{}, Annotations: map[string]string{}},
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{},
+		Annotations: map[string]string{}},
 		Spec: Spec(gpus)}
 	p.Spec.TerminationGracePeriodSeconds = &grace
 	for k, v := range more {
@@ -41,7 +44,8 @@ func Pod(name string, gpus int, more map[string]string) *v1.Pod {
 
 // Spec is the spec of Pod.
 func Spec(gpus int) v1.PodSpec {
-	c := v1.Container{Name: "main", Image: "none", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}}
+	c := v1.Container{Name: "main", Image: "none",
+		Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}}
 	if gpus > 0 {
 		q := *resource.NewQuantity(int64(gpus), resource.DecimalSI)
 		c.Resources.Limits = v1.ResourceList{"nvidia.com/gpu": q}

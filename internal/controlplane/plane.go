@@ -87,9 +87,12 @@ func Start(t Host, opt Options) *Plane {
 		"--node-lease-duration-seconds", "0", "--v", "ERROR")
 	p.play()
 	if opt.Controllers {
-		p.run("kube-controller-manager", "--kubeconfig", p.Kubeconfig, "--service-account-private-key-file", p.path("sa.key"),
-			"--root-ca-file", p.path("ca.crt"), "--use-service-account-credentials=false", "--leader-elect=false", "--secure-port=0",
-			"--controllers=*,-node-lifecycle-controller,-node-ipam-controller,-ttl-controller,-persistentvolume-attach-detach-controller") // nothing attaches the volumes for which the last would wait
+		p.run("kube-controller-manager", "--kubeconfig", p.Kubeconfig, "--service-account-private-key-file",
+			p.path("sa.key"),
+			"--root-ca-file", p.path("ca.crt"), "--use-service-account-credentials=false", "--leader-elect=false",
+			"--secure-port=0",
+			// nothing attaches the volumes for which the last would wait
+			"--controllers=*,-node-lifecycle-controller,-node-ipam-controller,-ttl-controller,-persistentvolume-attach-detach-controller")
 		p.Wait("the default ServiceAccount is there", func(ctx context.Context) bool {
 			_, err := p.Client().CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 			return err == nil
@@ -100,7 +103,8 @@ func Start(t Host, opt Options) *Plane {
 
 // For is the plane for a sub-test, to which it reports failures.
 func (p *Plane) For(t Host) *Plane {
-	return &Plane{t: t, bin: p.bin, dir: p.dir, port: p.port, ca: p.ca, caKey: p.caKey, ended: p.ended, programs: p.programs, Admin: p.Admin, Kubeconfig: p.Kubeconfig}
+	return &Plane{t: t, bin: p.bin, dir: p.dir, port: p.port, ca: p.ca, caKey: p.caKey, ended: p.ended,
+		programs: p.programs, Admin: p.Admin, Kubeconfig: p.Kubeconfig}
 }
 
 // Client is a client of an admin.
@@ -132,20 +136,26 @@ func (p *Plane) etcd() string {
 	client, peer := freePort(p.t), freePort(p.t)
 	url := fmt.Sprintf("http://127.0.0.1:%d", client)
 	peerURL := fmt.Sprintf("http://127.0.0.1:%d", peer)
-	p.run("etcd", "--data-dir", p.path("etcd"), "--unsafe-no-fsync", "--listen-client-urls", url, "--advertise-client-urls", url,
-		"--listen-peer-urls", peerURL, "--initial-advertise-peer-urls", peerURL, "--initial-cluster", "default="+peerURL, "--log-level", "error")
+	p.run("etcd", "--data-dir", p.path("etcd"), "--unsafe-no-fsync", "--listen-client-urls", url,
+		"--advertise-client-urls", url,
+		"--listen-peer-urls", peerURL, "--initial-advertise-peer-urls", peerURL, "--initial-cluster",
+		"default="+peerURL, "--log-level", "error")
 	return url
 }
 
 func (p *Plane) apiserver(etcd string, opt Options) {
 	p.port = freePort(p.t)
 	tokens := p.file("tokens.csv", []byte(adminToken+",admin,admin,"+group+"\n"))
-	args := []string{"--etcd-servers", etcd, "--secure-port", strconv.Itoa(p.port), "--bind-address", "127.0.0.1", "--endpoint-reconciler-type", "none",
+	args := []string{"--etcd-servers", etcd, "--secure-port", strconv.Itoa(p.port), "--bind-address", "127.0.0.1",
+		"--endpoint-reconciler-type", "none",
 		"--tls-cert-file", p.path("api.crt"), "--tls-private-key-file", p.path("api.key"), "--token-auth-file", tokens,
-		"--client-ca-file", p.path("ca.crt"), "--requestheader-client-ca-file", p.path("proxy-ca.crt"), "--requestheader-allowed-names", proxyName,
+		"--client-ca-file", p.path("ca.crt"), "--requestheader-client-ca-file", p.path("proxy-ca.crt"),
+		"--requestheader-allowed-names", proxyName,
 		"--requestheader-username-headers", "X-Remote-User", "--requestheader-group-headers", "X-Remote-Group",
-		"--requestheader-extra-headers-prefix", "X-Remote-Extra-", "--proxy-client-cert-file", p.path("proxy.crt"), "--proxy-client-key-file", p.path("proxy.key"),
-		"--authorization-mode", "RBAC", "--service-account-key-file", p.path("sa.pub"), "--service-account-signing-key-file", p.path("sa.key"),
+		"--requestheader-extra-headers-prefix", "X-Remote-Extra-", "--proxy-client-cert-file", p.path("proxy.crt"),
+		"--proxy-client-key-file", p.path("proxy.key"),
+		"--authorization-mode", "RBAC", "--service-account-key-file", p.path("sa.pub"),
+		"--service-account-signing-key-file", p.path("sa.key"),
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-cluster-ip-range", "10.0.0.0/24",
 		"--watch-cache=true", "--profiling=false"}
 	off := "TaintNodesByCondition" // nothing would remove the taint

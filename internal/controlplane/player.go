@@ -75,7 +75,10 @@ func playPods(ctx context.Context, client kubernetes.Interface) (wait func(), er
 		return nil, nil
 	}})
 	if err == nil {
-		_, err = pods.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: pl.look, UpdateFunc: func(_, obj any) { pl.look(obj) }, DeleteFunc: pl.forget})
+		_, err = pods.AddEventHandler(
+			cache.ResourceEventHandlerFuncs{AddFunc: pl.look, UpdateFunc: func(_, obj any) {
+				pl.look(obj)
+			}, DeleteFunc: pl.forget})
 	}
 	if err == nil {
 		_, err = nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: pl.nodeCame})
@@ -200,10 +203,13 @@ func (pl *player) become(ctx context.Context, pod *v1.Pod, status v1.PodStatus) 
 	if status.StartTime != nil {
 		fields["startTime"], fields["conditions"] = status.StartTime, status.Conditions
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion}, "status": fields})
+	patch, err := json.Marshal(
+		map[string]any{"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
+			"status": fields})
 	if err != nil {
 		return err
 	}
-	_, err = pl.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = pl.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	return err
 }

@@ -21,7 +21,8 @@ import (
 func played(t *testing.T, objs ...runtime.Object) (pl *player, wrote func() string) {
 	t.Helper()
 	c := fake.NewClientset(objs...)
-	pl = &player{client: c, pods: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), nodes: cache.NewStore(cache.MetaNamespaceKeyFunc),
+	pl = &player{client: c, pods: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
+		nodes: cache.NewStore(cache.MetaNamespaceKeyFunc),
 		queue: workqueue.NewTypedDelayingQueue[string](), ends: map[types.UID]bool{}}
 	t.Cleanup(pl.queue.ShutDown)
 	for _, o := range objs {
@@ -70,20 +71,23 @@ func TestPlayer(t *testing.T) {
 		parts string // ... and has this
 		later bool   // its end is still to come
 	}{
-		"bound":             {pod(v1.PodPending, "n", "", false), `patch {"metadata":{"resourceVersion":"7","uid":"u"}`, `"phase":"Running"`, false},
+		"bound": {pod(v1.PodPending, "n", "", false), `patch {"metadata":{"resourceVersion":"7","uid":"u"}`,
+			`"phase":"Running"`, false},
 		"not bound":         {pod(v1.PodPending, "", "", false), "", "", false},
 		"on a missing node": {pod(v1.PodPending, "gone", "", false), "", "", false},
 		"runs on":           {pod(v1.PodRunning, "n", "", false), "", "", false},
 		"is to end later":   {pod(v1.PodRunning, "n", "1h", false), "", "", true},
-		"is stopped":        {pod(v1.PodRunning, "n", "1h", true), `patch {"metadata":{"resourceVersion":"7","uid":"u"}`, `"phase":"Failed"`, false},
-		"goes":              {pod(v1.PodFailed, "n", "", true), "delete u", "", false},
-		"stays, lost":       {pod(v1.PodFailed, "gone", "", true), "", "", false},
+		"is stopped": {pod(v1.PodRunning, "n", "1h", true),
+			`patch {"metadata":{"resourceVersion":"7","uid":"u"}`, `"phase":"Failed"`, false},
+		"goes":        {pod(v1.PodFailed, "n", "", true), "delete u", "", false},
+		"stays, lost": {pod(v1.PodFailed, "gone", "", true), "", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pl, wrote := played(t, c.pod, Node("n", 8, nil))
 			again := pl.step(t.Context(), "default/p")
 			got, later := wrote(), len(pl.ends) > 0
-			if !strings.HasPrefix(got, c.wrote) || !strings.Contains(got, c.parts) || c.wrote == "" && got != "" || again > 0 || later != c.later {
+			if !strings.HasPrefix(got, c.wrote) || !strings.Contains(got, c.parts) || c.wrote == "" && got != "" ||
+				again > 0 || later != c.later {
 				t.Errorf("it wrote %q, ends later: %t, and tries again after %s", got, later, again)
 			}
 			if !c.later {
@@ -92,7 +96,8 @@ func TestPlayer(t *testing.T) {
 			pl.due(c.pod.UID, "default/p")
 			key, _ := pl.queue.Get()
 			pl.step(t.Context(), key)
-			if got = wrote(); !strings.HasPrefix(got, `patch {"metadata":{"resourceVersion":"7","uid":"u"}`) || !strings.Contains(got, `"phase":"Succeeded"`) {
+			if got = wrote(); !strings.HasPrefix(got, `patch {"metadata":{"resourceVersion":"7","uid":"u"}`) ||
+				!strings.Contains(got, `"phase":"Succeeded"`) {
 				t.Errorf("at its end it wrote %q", got)
 			}
 		})
@@ -101,12 +106,14 @@ func TestPlayer(t *testing.T) {
 
 // A failed step is retried, unless the pod is gone.
 func TestPlayerTriesAgain(t *testing.T) {
-	for want, err := range map[time.Duration]error{playAgain: apierrors.NewConflict(v1.Resource("pods"), "p", context.DeadlineExceeded),
-		0: apierrors.NewNotFound(v1.Resource("pods"), "p")} {
+	for want, err := range map[time.Duration]error{
+		playAgain: apierrors.NewConflict(v1.Resource("pods"), "p", context.DeadlineExceeded),
+		0:         apierrors.NewNotFound(v1.Resource("pods"), "p")} {
 		p := Pod("p", 1, nil)
 		p.UID, p.Spec.NodeName, p.Status.Phase = "u", "n", v1.PodPending
 		pl, _ := played(t, p, Node("n", 8, nil))
-		pl.client.(*fake.Clientset).PrependReactor("patch", "pods", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+		pl.client.(*fake.Clientset).PrependReactor("patch", "pods",
+			func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 		if got := pl.step(t.Context(), "default/p"); got != want {
 			t.Errorf("after %q it looks again after %s, not %s", err, got, want)
 		}
@@ -118,12 +125,14 @@ func TestDump(t *testing.T) {
 	ready := Node("n1", 8, nil)
 	ready.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 	objs := []runtime.Object{ready, Node("n2", 8, nil)}
-	for name, phase := range map[string]v1.PodPhase{"done": v1.PodSucceeded, "runs": v1.PodRunning, "waits": v1.PodPending, "ends": v1.PodRunning} {
+	for name, phase := range map[string]v1.PodPhase{"done": v1.PodSucceeded, "runs": v1.PodRunning,
+		"waits": v1.PodPending, "ends": v1.PodRunning} {
 		p := Pod(name, 1, nil)
 		p.Status.Phase = phase
 		switch name {
 		case "waits":
-			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Message: "no room"}}
+			p.Status.Conditions = []v1.PodCondition{
+				{Type: v1.PodScheduled, Status: v1.ConditionFalse, Message: "no room"}}
 		case "ends":
 			p.Annotations[RunFor] = "1s"
 		}
@@ -131,11 +140,13 @@ func TestDump(t *testing.T) {
 	}
 	begin := time.Now().Add(-time.Hour)
 	for i := range dumpEvents + 2 {
-		objs = append(objs, &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: string(rune('z' - i))}, Reason: "R" + string(rune('a'+i)),
+		objs = append(objs, &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: string(rune('z' - i))},
+			Reason:        "R" + string(rune('a'+i)),
 			LastTimestamp: metav1.NewTime(begin.Add(time.Duration(i) * time.Second))})
 	}
 	text := Dump(t.Context(), fake.NewClientset(objs...))
-	for _, want := range []string{"2 nodes\nnode n2 is not ready\n4 pods: 1 Pending, 2 Running, 1 Succeeded\n", `on "": no room`, "to end after 1s"} {
+	for _, want := range []string{"2 nodes\nnode n2 is not ready\n4 pods: 1 Pending, 2 Running, 1 Succeeded\n",
+		`on "": no room`, "to end after 1s"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
@@ -145,7 +156,8 @@ func TestDump(t *testing.T) {
 			t.Errorf("%q is in\n%s", no, text)
 		}
 	}
-	if lines := strings.Split(strings.TrimSpace(text), "\n"); len(lines) != 3+2+dumpEvents || !strings.Contains(lines[len(lines)-1], "Rv ") {
+	if lines := strings.Split(strings.TrimSpace(text), "\n"); len(lines) != 3+2+dumpEvents ||
+		!strings.Contains(lines[len(lines)-1], "Rv ") {
 		t.Errorf("%d lines\n%s", len(lines), text)
 	}
 }

@@ -105,7 +105,8 @@ func (d *demo) run() {
 	d.c = d.p.Client()
 	d.dir = filepath.Dir(d.p.Kubeconfig)
 	for i := range nodes {
-		n := controlplane.Node(fmt.Sprintf("gpu-%d", i+1), gpus, map[string]string{"nvidia.com/gpu.clique": fmt.Sprintf("nvl-%d", i/perDomain+1)})
+		n := controlplane.Node(fmt.Sprintf("gpu-%d", i+1), gpus,
+			map[string]string{"nvidia.com/gpu.clique": fmt.Sprintf("nvl-%d", i/perDomain+1)})
 		if _, err := d.c.CoreV1().Nodes().Create(d.Context(), n, metav1.CreateOptions{}); err != nil {
 			d.Fatal(err)
 		}
@@ -145,7 +146,10 @@ func (d *demo) stay() {
 func (d *demo) install() {
 	d.say("Muster is installed as in docs/guide/kubernetes.md: the definition of queues, an account with its rights, a Deployment.")
 	d.show("kubectl", "apply", "--server-side", "-k", "deploy/base")
-	d.p.Wait("queues are served", func(context.Context) bool { _, err := d.try("kubectl", "get", "queues"); return err == nil })
+	d.p.Wait("queues are served", func(context.Context) bool {
+		_, err := d.try("kubectl", "get", "queues")
+		return err == nil
+	})
 	d.apply(queues)
 	d.say("There are no real kubelets here, so the Deployment's pods cannot run. Instead, the same program runs outside the cluster, with the",
 		"arguments and the configuration of the Deployment, and with a token of its ServiceAccount: it has exactly the rights that deploy/ gives.")
@@ -157,7 +161,8 @@ func (d *demo) scheduler() {
 	const namespace = "muster-system"
 	hours := int64(24 * 3600)
 	token, err := d.c.CoreV1().ServiceAccounts(namespace).CreateToken(d.Context(), "muster",
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hours}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hours}},
+		metav1.CreateOptions{})
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -169,12 +174,14 @@ func (d *demo) scheduler() {
 	if err != nil {
 		d.Fatal(err)
 	}
-	kubeconfig, file := d.file("muster.kubeconfig", d.p.KubeconfigFor(token.Status.Token)), d.file("muster.yaml", []byte(conf.Data["muster.yaml"]))
+	kubeconfig, file := d.file("muster.kubeconfig", d.p.KubeconfigFor(token.Status.Token)),
+		d.file("muster.yaml", []byte(conf.Data["muster.yaml"]))
 	address, api := d.address(), d.address()
 	d.route(api)
 	args := []string{"--kubeconfig", kubeconfig}
 	for _, a := range deployment.Spec.Template.Spec.Containers[0].Args {
-		args = append(args, strings.NewReplacer("/etc/muster/muster.yaml", file, "=:9095", "="+address, "=:8443", "="+api, "$(POD_NAMESPACE)", namespace).Replace(a))
+		args = append(args, strings.NewReplacer("/etc/muster/muster.yaml", file, "=:9095", "="+address, "=:8443",
+			"="+api, "$(POD_NAMESPACE)", namespace).Replace(a))
 	}
 	log, err := os.Create(filepath.Join(d.dir, "muster-kube.log"))
 	if err != nil {
@@ -215,7 +222,8 @@ func (d *demo) route(api string) {
 	}
 	for _, args := range [][]string{{"-n", "muster-system", "delete", "service", "muster-view"},
 		{"-n", "muster-system", "create", "service", "externalname", "muster-view", "--external-name", "localhost"},
-		{"patch", "apiservice", "v1.view.muster.sh", "--type", "merge", "-p", `{"spec":{"service":{"port":` + port + `}}}`}} {
+		{"patch", "apiservice", "v1.view.muster.sh", "--type", "merge", "-p",
+			`{"spec":{"service":{"port":` + port + `}}}`}} {
 		if out, err := d.try(append([]string{"kubectl"}, args...)...); err != nil {
 			d.Fatalf("%v: %s", err, out)
 		}
@@ -249,11 +257,14 @@ func (d *demo) settled() {
 				continue
 			}
 			waits++
-			if slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodScheduled && c.Message != "" }) {
+			if slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+				return c.Type == v1.PodScheduled && c.Message != ""
+			}) {
 				told++
 			}
 		}
-		out, _ := d.try("kubectl", "get", "queues", "product", "research", "-o", "jsonpath={.items[*].status.used} {.items[*].status.pending}")
+		out, _ := d.try("kubectl", "get", "queues", "product", "research", "-o",
+			"jsonpath={.items[*].status.used} {.items[*].status.pending}")
 		return err == nil && waits > 0 && told == waits && out == "12 33 0 1"
 	})
 }
@@ -268,7 +279,10 @@ func (d *demo) look() {
 	d.show("kubectl", "get", "queues")
 	d.show("kubectl", "get", "jobs,deployments", "-A", "--field-selector", "metadata.namespace!=muster-system")
 	d.say("Muster's own commands ask the cluster through its API server, as your user there:")
-	d.p.Wait("the API server knows the scheduler's address", func(context.Context) bool { _, err := d.try(d.muster("queue")...); return err == nil })
+	d.p.Wait("the API server knows the scheduler's address", func(context.Context) bool {
+		_, err := d.try(d.muster("queue")...)
+		return err == nil
+	})
 	d.show(d.muster("queue")...)
 	d.show(d.muster("why", "research/ablation")...)
 	d.say("Every waiting pod says why, too:")

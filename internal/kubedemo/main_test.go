@@ -26,7 +26,8 @@ func TestDemo(t *testing.T) {
 	shared.Reads(t, root)
 	var out bytes.Buffer
 	d := &demo{Host: t, root: root, program: filepath.Join(t.TempDir(), "muster-kube"), out: &out}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Dir(d.program), "./cmd/muster-kube", "./cmd/muster")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Dir(d.program), "./cmd/muster-kube",
+		"./cmd/muster")
 	build.Dir = root
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
@@ -39,14 +40,16 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%s is not shown", want)
 		}
 	}
-	if _, rest, _ := strings.Cut(text, "muster --context test why research/ablation\n"); !strings.Contains(rest, "limit 36") {
+	if _, rest, _ := strings.Cut(text, "muster --context test why research/ablation\n"); !strings.Contains(rest,
+		"limit 36") {
 		t.Errorf("muster why does not say what blocks a gang")
 	}
 	if !regexp.MustCompile(`research/pretrain +research +research +32 +running +\S+ +(gpu-1,gpu-2,gpu-3,gpu-4|gpu-5,gpu-6,gpu-7,gpu-8)\n`).MatchString(text) {
 		t.Error("pretraining is not inside one NVLink domain")
 	}
 	// The commands that it suggests work.
-	if out, err := d.try("kubectl", "patch", "queue", "research", "--type", "merge", "-p", fmt.Sprintf(`{"spec":{"limit":%d}}`, roomy)); err != nil {
+	if out, err := d.try("kubectl", "patch", "queue", "research", "--type", "merge", "-p",
+		fmt.Sprintf(`{"spec":{"limit":%d}}`, roomy)); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 	d.p.Wait("the gang that waited for its queue runs", func(context.Context) bool {

@@ -31,7 +31,8 @@ func anchors(text string) map[string]bool {
 	all := map[string]bool{}
 	for line := range strings.SplitSeq(withoutCode(text), "\n") {
 		if m := heading.FindStringSubmatch(line); m != nil {
-			all[strings.ReplaceAll(notSlug.ReplaceAllString(strings.ToLower(strings.TrimSpace(m[1])), ""), " ", "-")] = true
+			all[strings.ReplaceAll(notSlug.ReplaceAllString(strings.ToLower(strings.TrimSpace(m[1])), ""), " ",
+				"-")] = true
 		}
 	}
 	return all
@@ -61,7 +62,8 @@ func repositoryFiles(t *testing.T, ends ...string) []string {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && d.Name() != ".." || d.Name() == "node_modules" || d.Name() == "testdata") {
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && d.Name() != ".." || d.Name() == "node_modules" ||
+			d.Name() == "testdata") {
 			return filepath.SkipDir
 		}
 		for _, e := range ends {
@@ -153,7 +155,8 @@ func TestPages(t *testing.T) {
 		}
 		shelf, _, deep := strings.Cut(rest, "/")
 		switch {
-		case rest == "README.md" || shelf == "results" || strings.HasPrefix(rest, "reference/policies/"): // the pages of their folders list them
+		// the pages of their folders list them
+		case rest == "README.md" || shelf == "results" || strings.HasPrefix(rest, "reference/policies/"):
 		case !deep && rest != "performance.md" && rest != "results.md":
 			t.Errorf("%s stands on no shelf: guide, howto, reference or design", name)
 		case !strings.Contains(string(index), "("+rest+")"):

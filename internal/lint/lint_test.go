@@ -117,7 +117,10 @@ var arrows = map[string]string{
 }
 
 // pure packages import the standard library and each other only, and have neither clock nor randomness.
-var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "engine/inventory": true, "engine/job": true, "engine/order": true, "engine/placement": true, "engine/sched": true, "engine/shape": true, "engine/speed": true, "policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true, "learn": true}
+var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "engine/inventory": true, "engine/job": true,
+	"engine/order": true, "engine/placement": true, "engine/sched": true, "engine/shape": true, "engine/speed": true,
+	"policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true,
+	"learn": true}
 
 // banned calls per package: "*" is everywhere outside tests.
 var banned = map[string]string{
@@ -127,12 +130,15 @@ var banned = map[string]string{
 
 // live packages wait for the real world, but are given the time, too.
 var (
-	live  = map[string]bool{"local": true, "local/run": true, "local/share": true, "local/shim": true, "local/gpu": true, "server": true, "server/view": true, "client": true}
+	live = map[string]bool{"local": true, "local/run": true, "local/share": true, "local/shim": true,
+		"local/gpu": true, "server": true, "server/view": true, "client": true}
 	waits = map[string]bool{"time.Sleep": true, "time.After": true}
 )
 
 // clockAllowed are files that measure wall time for people, or wait for programs in tests.
-var clockAllowed = map[string]bool{"experiments/main.go": true, "internal/controlplane/plane.go": true, "cmd/muster/main.go": true, "cmd/muster/serve.go": true, "cmd/muster-shim/main.go": true, "cmd/muster-slurm/main.go": true, "cmd/muster-kube/main.go": true}
+var clockAllowed = map[string]bool{"experiments/main.go": true, "internal/controlplane/plane.go": true,
+	"cmd/muster/main.go": true, "cmd/muster/serve.go": true, "cmd/muster-shim/main.go": true,
+	"cmd/muster-slurm/main.go": true, "cmd/muster-kube/main.go": true}
 
 // Beyond these a function or a file deserves another look: they are no targets, and nothing is split only to
 // satisfy them.
@@ -154,7 +160,8 @@ func load(t *testing.T) (*token.FileSet, []file) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && d.Name() != ".." || d.Name() == "testdata" || d.Name() == "node_modules") {
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && d.Name() != ".." || d.Name() == "testdata" ||
+			d.Name() == "node_modules") {
 			return filepath.SkipDir
 		}
 		if !strings.HasSuffix(path, ".go") {
@@ -209,7 +216,8 @@ func TestArrows(t *testing.T) {
 				t.Errorf("%s imports %s: that arrow does not point down", f.path, inner)
 			case !own && pure[f.pkg] && strings.Contains(strings.Split(p, "/")[0], "."):
 				t.Errorf("%s imports %s: %s keeps to the standard library", f.path, p, f.pkg)
-			case pure[f.pkg] && (p == "math/rand" || p == "math/rand/v2" || p == "log" || p == "log/slog" || p == "os" || p == "sync"):
+			case pure[f.pkg] && (p == "math/rand" || p == "math/rand/v2" || p == "log" || p == "log/slog" ||
+				p == "os" || p == "sync"):
 				t.Errorf("%s imports %s: no chance, log, I/O or goroutine in %s", f.path, p, f.pkg)
 			}
 		}
@@ -226,7 +234,8 @@ func TestSmallProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range strings.Fields(string(out)) {
-		if p == "net" || p == "regexp" || p == "unique" || strings.HasPrefix(p, "net/") || strings.HasPrefix(p, "crypto/") {
+		if p == "net" || p == "regexp" || p == "unique" || strings.HasPrefix(p, "net/") ||
+			strings.HasPrefix(p, "crypto/") {
 			t.Errorf("muster-slurm holds %s: go list -deps says through which package", p)
 		}
 	}
@@ -287,8 +296,9 @@ func TestBannedCalls(t *testing.T) {
 	}
 }
 
-var globalRand = map[string]bool{"Int": true, "IntN": true, "Intn": true, "Float64": true, "Perm": true, "Shuffle": true,
-	"Int63": true, "Int64": true, "Uint64": true, "ExpFloat64": true, "NormFloat64": true, "N": true}
+var globalRand = map[string]bool{"Int": true, "IntN": true, "Intn": true, "Float64": true, "Perm": true,
+	"Shuffle": true,
+	"Int63":   true, "Int64": true, "Uint64": true, "ExpFloat64": true, "NormFloat64": true, "N": true}
 
 func TestSizes(t *testing.T) {
 	fset, files := load(t)
@@ -390,7 +400,8 @@ func TestNoMapOrder(t *testing.T) {
 				if !ok {
 					return true
 				}
-				if _, isMap := info.Types[r.X].Type.Underlying().(*types.Map); isMap && !marked[fset.Position(r.Pos()).Line] {
+				if _, isMap := info.Types[r.X].Type.Underlying().(*types.Map); isMap &&
+					!marked[fset.Position(r.Pos()).Line] {
 					t.Errorf("%s: a map is ranged over; its order is random", fset.Position(r.Pos()))
 				}
 				return true
@@ -412,7 +423,8 @@ func TestNothingFused(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out[:min(len(out), 2000)])
 	}
-	code := regexp.MustCompile(`\(\S*/((?:learn/\w+|sim/learn)\.go:\d+)\)\s+(F\w+)`).FindAllStringSubmatch(string(out), -1)
+	code := regexp.MustCompile(`\(\S*/((?:learn/\w+|sim/learn)\.go:\d+)\)\s+(F\w+)`).FindAllStringSubmatch(string(out),
+		-1)
 	added := 0
 	for _, m := range code {
 		switch m[2] {

@@ -48,10 +48,12 @@ func TestClean(t *testing.T) {
 	}
 	e, clean := "\x1b", `\x1b`
 	p := e
-	v := outer{e, &p, []inner{{[]string{e}, map[string]any{e: []any{e, 1.0, nil}}, e}}, map[string][]string{e: {e}}, []byte(e)}
+	v := outer{e, &p, []inner{{[]string{e}, map[string]any{e: []any{e, 1.0, nil}}, e}}, map[string][]string{e: {e}},
+		[]byte(e)}
 	Clean(&v)
 	q := clean
-	if want := (outer{clean, &q, []inner{{[]string{clean}, map[string]any{clean: []any{clean, 1.0, nil}}, e}}, map[string][]string{clean: {clean}}, []byte(e)}); !reflect.DeepEqual(v, want) {
+	if want := (outer{clean, &q, []inner{{[]string{clean}, map[string]any{clean: []any{clean, 1.0, nil}}, e}},
+		map[string][]string{clean: {clean}}, []byte(e)}); !reflect.DeepEqual(v, want) {
 		t.Errorf("%+v, not %+v", v, want)
 	}
 }

@@ -18,7 +18,9 @@ func Reads(t testing.TB, dir string) {
 			return err
 		case e.IsDir() && (path != dir && strings.HasPrefix(e.Name(), ".") || e.Name() == "testdata"):
 			return filepath.SkipDir
-		case e.Type().IsRegular() && (filepath.Ext(path) == ".go" || filepath.Ext(path) == ".mod" || strings.Contains(path, "deploy"+string(filepath.Separator))):
+		case e.Type().IsRegular() &&
+			(filepath.Ext(path) == ".go" || filepath.Ext(path) == ".mod" ||
+				strings.Contains(path, "deploy"+string(filepath.Separator))):
 			_, err = os.Stat(path)
 		}
 		return err

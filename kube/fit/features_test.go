@@ -6,8 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// A pod that a kubelet has to restart as a whole goes to nodes only that declare that they can, and it is looked at again
-// when one comes to declare it.
+// A pod that a kubelet has to restart as a whole goes to nodes only that declare that they can, and it is
+// looked at again when one comes to declare it.
 func TestFeatures(t *testing.T) {
 	all := NewNodes(Devices{Slice: func(v1.ResourceName) bool { return false }})
 	plain, whole := &Pod{Obj: &v1.Pod{}}, &Pod{Obj: &v1.Pod{}}

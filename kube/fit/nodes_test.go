@@ -51,7 +51,8 @@ func TestNodes(t *testing.T) {
 	no, shy := v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"zone": "a"}}}
 	n.Status.Capacity = list("nvidia.com/gpu", "nvidia.com/mig-1g.10gb")
-	n.Spec.Taints = []v1.Taint{{Key: "team", Effect: no}, {Key: "node.kubernetes.io/not-ready", Effect: no}, {Key: "shy", Effect: shy}}
+	n.Spec.Taints = []v1.Taint{{Key: "team", Effect: no}, {Key: "node.kubernetes.io/not-ready", Effect: no},
+		{Key: "shy", Effect: shy}}
 	tolerates := []v1.Toleration{{Key: "team", Operator: v1.TolerationOpExists}}
 	pod := func(tolerations []v1.Toleration, zone map[string]string, asks ...v1.ResourceName) Pod {
 		return Pod{&v1.Pod{Spec: v1.PodSpec{Tolerations: tolerations, NodeSelector: zone}}, list(asks...)}

@@ -36,7 +36,8 @@ func (f *ports) Read(obj *v1.Pod, _ v1.ResourceList) (Need, bool, error) {
 	var list portsNeed
 	containers := obj.Spec.Containers
 	for i := range obj.Spec.InitContainers { // those that go on beside the others
-		if c := &obj.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+		if c := &obj.Spec.InitContainers[i]; c.RestartPolicy != nil &&
+			*c.RestartPolicy == v1.ContainerRestartPolicyAlways {
 			containers = append(slices.Clip(containers), *c)
 		}
 	}

@@ -59,7 +59,8 @@ func (w *World) like(obj *v1.Pod, names []string, worth map[string]int64) {
 		return
 	}
 	if a.NodeAffinity != nil {
-		terms, err := nodeaffinity.NewPreferredSchedulingTerms(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		terms, err := nodeaffinity.NewPreferredSchedulingTerms(
+			a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 		for _, name := range names {
 			if n := w.Node(name); err == nil && n != nil {
 				worth[name] += terms.Score(n)

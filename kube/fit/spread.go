@@ -131,7 +131,8 @@ func (s *constraint) means(p, q *Neighbour) bool {
 
 // spansNode reports whether a node counts for a constraint: it has the labels
 // of all of the pod's constraints, and suits the pod as far as they say.
-func (s *constraint) spansNode(obj *v1.Pod, all []constraint, required nodeaffinity.RequiredNodeAffinity, n *v1.Node) bool {
+func (s *constraint) spansNode(obj *v1.Pod, all []constraint, required nodeaffinity.RequiredNodeAffinity,
+	n *v1.Node) bool {
 	for i := range all {
 		if _, ok := n.Labels[all[i].key]; !ok {
 			return false

@@ -21,7 +21,8 @@ func (taints) Key(p *Pod) any { return p.Obj.Spec.Tolerations }
 func (taints) Suits(p *Pod, n *v1.Node) string {
 	counts := func(t *v1.Taint) bool { return t.Effect != v1.TaintEffectPreferNoSchedule && !Passing(t) }
 	tolerated := p.Obj.Spec.Tolerations
-	taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, tolerated, counts, false)
+	taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, tolerated, counts,
+		false)
 	if found {
 		return "taint " + taint.Key
 	}

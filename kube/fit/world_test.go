@@ -54,7 +54,8 @@ func many(n int) resource.Quantity { return *resource.NewQuantity(int64(n), reso
 // randomPod asks for some of all that there is.
 func randomPod(r *rand.Rand, i int) (*v1.Pod, v1.ResourceList) {
 	app := func() map[string]string { return map[string]string{"app": fmt.Sprint("a", r.IntN(3))} }
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Namespace: fmt.Sprint("s", r.IntN(2)), Labels: app()}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Namespace: fmt.Sprint("s", r.IntN(2)),
+		Labels: app()}}
 	key := []string{v1.LabelHostname, "zone"}[r.IntN(2)]
 	terms := []v1.PodAffinityTerm{{LabelSelector: &metav1.LabelSelector{MatchLabels: app()}, TopologyKey: key}}
 	requests := v1.ResourceList{}
@@ -66,8 +67,9 @@ func randomPod(r *rand.Rand, i int) (*v1.Pod, v1.ResourceList) {
 		near := &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms}
 		p.Spec.Affinity = &v1.Affinity{PodAffinity: near}
 	case 2:
-		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: int32(1 + r.IntN(2)), TopologyKey: key,
-			WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels}}}
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{
+			{MaxSkew: int32(1 + r.IntN(2)), TopologyKey: key,
+				WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels}}}
 	case 3:
 		p.Spec.Containers = []v1.Container{{Ports: []v1.ContainerPort{{HostPort: int32(80 + r.IntN(2))}}}}
 	case 4:

@@ -46,7 +46,8 @@ func NewAuthority(now time.Time) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	ca := &x509.Certificate{Subject: pkix.Name{CommonName: "muster " + now.UTC().Format(time.RFC3339Nano)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	ca := &x509.Certificate{Subject: pkix.Name{CommonName: "muster " + now.UTC().Format(time.RFC3339Nano)}, IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	a := &Authority{key: key, cert: ca, now: now}
 	if a.der, err = a.made(ca, &key.PublicKey); err != nil {
 		return nil, err
@@ -106,7 +107,8 @@ func (a *Authority) Certificate(h *tls.ClientHelloInfo) (*tls.Certificate, error
 	if err != nil {
 		return nil, err
 	}
-	t := &x509.Certificate{Subject: pkix.Name{CommonName: "muster"}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	t := &x509.Certificate{Subject: pkix.Name{CommonName: "muster"}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	if ip := net.ParseIP(name); ip != nil {
 		t.IPAddresses = []net.IP{ip}
 	} else {
@@ -137,7 +139,8 @@ func addressOf(c net.Conn) string {
 
 // KeptAuthority is the authority that a Secret keeps, so that all schedulers of a cluster have the same, and pods
 // that were told of it know each of them. The first makes it.
-func KeptAuthority(ctx context.Context, client kubernetes.Interface, namespace, name string, now time.Time) (*Authority, error) {
+func KeptAuthority(ctx context.Context, client kubernetes.Interface, namespace, name string, now time.Time) (*Authority,
+	error) {
 	secrets := client.CoreV1().Secrets(namespace)
 	s, err := secrets.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -149,8 +152,12 @@ func KeptAuthority(ctx context.Context, client kubernetes.Interface, namespace, 
 		if failed != nil {
 			return nil, failed
 		}
-		s, err = secrets.Create(ctx, &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app.kubernetes.io/managed-by": "muster"}}, Type: v1.SecretTypeTLS,
-			Data: map[string][]byte{v1.TLSCertKey: fresh.Bundle(), v1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: key})}}, metav1.CreateOptions{})
+		s, err = secrets.Create(ctx,
+			&v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+				Labels: map[string]string{"app.kubernetes.io/managed-by": "muster"}}, Type: v1.SecretTypeTLS,
+				Data: map[string][]byte{v1.TLSCertKey: fresh.Bundle(),
+					v1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: key})}},
+			metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) { // another scheduler was first
 			s, err = secrets.Get(ctx, name, metav1.GetOptions{})
 		}
@@ -183,7 +190,8 @@ func readAuthority(cert, key []byte, now time.Time) (*Authority, error) {
 	case !private.PublicKey.Equal(a.cert.PublicKey):
 		return nil, errors.New("tls.crt is not of the key tls.key")
 	case !a.cert.IsCA || !now.Before(a.cert.NotAfter):
-		return nil, fmt.Errorf("tls.crt is no authority's, or only until %s", a.cert.NotAfter.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf("tls.crt is no authority's, or only until %s",
+			a.cert.NotAfter.UTC().Format(time.RFC3339))
 	}
 	return a, nil
 }

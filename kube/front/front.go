@@ -75,7 +75,9 @@ func New(opt Options) *Front {
 	cfg.DocsPath = ""
 	cfg.CreateHooks = nil
 	a := humago.New(f.mux, cfg)
-	view.Register(a, view.Options{Source: opt.Source, Problem: f.problem, Info: func() view.Info { return view.Info{Version: opt.Build, Cluster: true} },
+	view.Register(a, view.Options{Source: opt.Source, Problem: f.problem, Info: func() view.Info {
+		return view.Info{Version: opt.Build, Cluster: true}
+	},
 		Caller: func(ctx context.Context) (view.Who, error) {
 			p, ok := ctx.Value(personKey{}).(*person)
 			if !ok {
@@ -83,7 +85,8 @@ func New(opt Options) *Front {
 			}
 			return p, nil
 		}})
-	huma.Register(a, huma.Operation{OperationID: "make-moves", Method: http.MethodPost, Path: "/v1/moves", Summary: "Make the moves that are worth it"},
+	huma.Register(a, huma.Operation{OperationID: "make-moves", Method: http.MethodPost, Path: "/v1/moves",
+		Summary: "Make the moves that are worth it"},
 		func(ctx context.Context, in *struct{ Body api.MovesRequest }) (*struct{ Body []api.Moves }, error) {
 			list, err := opt.Move(ctx, &in.Body)
 			if err != nil {
@@ -91,7 +94,8 @@ func New(opt Options) *Front {
 			}
 			return &struct{ Body []api.Moves }{list}, nil
 		})
-	huma.Register(a, huma.Operation{OperationID: "speeds", Method: http.MethodGet, Path: "/v1/speeds", Summary: "How fast jobs of each model were measured to go"},
+	huma.Register(a, huma.Operation{OperationID: "speeds", Method: http.MethodGet, Path: "/v1/speeds",
+		Summary: "How fast jobs of each model were measured to go"},
 		func(ctx context.Context, _ *struct{}) (*struct{ Body api.Speeds }, error) {
 			s, err := opt.Speeds(ctx)
 			if err != nil {
@@ -104,7 +108,8 @@ func New(opt Options) *Front {
 		f.mux.HandleFunc(pattern, page)
 	}
 	f.mux.HandleFunc("GET /apis", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{group()}})
+		reply(w, &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+			Groups: []metav1.APIGroup{group()}})
 	})
 	f.mux.HandleFunc("GET /apis/"+Group, func(w http.ResponseWriter, _ *http.Request) {
 		g := group()
@@ -158,8 +163,10 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
-	if r.ContentLength != 0 { // one that never comes would hold the connection; the request's context does not bound reading
-		_ = http.NewResponseController(w).SetReadDeadline(f.opt.Now().Add(f.bodyTime)) // what cannot have one reads from no connection
+	// one that never comes would hold the connection; the request's context does not bound reading
+	if r.ContentLength != 0 {
+		// what cannot have one reads from no connection
+		_ = http.NewResponseController(w).SetReadDeadline(f.opt.Now().Add(f.bodyTime))
 		if r.ProtoMajor == 1 {
 			h.Set("Connection", "close") // so that what nobody reads of it is not waited for
 		}
@@ -171,13 +178,15 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.URL.Path, r.URL.RawPath = path, ""
 	}
 	switch {
-	case !strings.HasPrefix(path, "/v1/") && !strings.HasPrefix(path, "/apis"): // pages hold nothing: what they show they ask for
+	// pages hold nothing: what they show they ask for
+	case !strings.HasPrefix(path, "/v1/") && !strings.HasPrefix(path, "/apis"):
 		f.mux.ServeHTTP(w, r)
 		return
 	case path == ReportPath && r.Method == http.MethodPost && f.opt.Report != nil:
 		f.report(w, r)
 		return
-	case r.Method != http.MethodGet && r.Method != http.MethodHead && (r.Method != http.MethodPost || path != "/v1/moves" || f.opt.Move == nil):
+	case r.Method != http.MethodGet && r.Method != http.MethodHead &&
+		(r.Method != http.MethodPost || path != "/v1/moves" || f.opt.Move == nil):
 		refuse(w, http.StatusNotImplemented, readOnly)
 		return
 	}
@@ -191,7 +200,8 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rest, ok := strings.CutPrefix(path, "/v1/"); ok {
 		switch ok, why, err := f.may(r.WithContext(ctx), p, rest); {
 		case err != nil:
-			refuse(w, http.StatusServiceUnavailable, "the API server cannot be asked whether you may look: "+err.Error())
+			refuse(w, http.StatusServiceUnavailable,
+				"the API server cannot be asked whether you may look: "+err.Error())
 			return
 		case !ok:
 			refuse(w, http.StatusForbidden, why)
@@ -200,7 +210,8 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	_, pattern := f.mux.Handler(r)
 	if pattern == "" {
-		refuse(w, http.StatusNotFound, fmt.Sprintf("there is no %s here; a cluster shows jobs, why, history, nodes, queues, usage, overview, moves, speeds and events", r.URL.Path))
+		refuse(w, http.StatusNotFound,
+			fmt.Sprintf("there is no %s here; a cluster shows jobs, why, history, nodes, queues, usage, overview, moves, speeds and events", r.URL.Path))
 		return
 	}
 	if pattern != "GET /v1/events" {
@@ -217,7 +228,8 @@ type personKey struct{}
 func refuse(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(&huma.ErrorModel{Status: code, Title: http.StatusText(code), Detail: text}) // whoever asked has gone
+	// whoever asked has gone
+	_ = json.NewEncoder(w).Encode(&huma.ErrorModel{Status: code, Title: http.StatusText(code), Detail: text})
 }
 
 func reply(w http.ResponseWriter, v any) {
@@ -233,9 +245,12 @@ func group() metav1.APIGroup {
 // resources are what the API server's discovery lists: none of them can be
 // watched, changed or deleted as an object.
 func resources() *metav1.APIResourceList {
-	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: Group + "/" + Version, APIResources: []metav1.APIResource{}}
-	for _, name := range []string{"events", "info", "jobs", "jobs/history", "jobs/samples", "jobs/why", "me", "moves", "nodes", "overview", "queues", "speeds", "usage"} {
-		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, SingularName: "", Kind: "View", Verbs: metav1.Verbs{"get"}})
+	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+		GroupVersion: Group + "/" + Version, APIResources: []metav1.APIResource{}}
+	for _, name := range []string{"events", "info", "jobs", "jobs/history", "jobs/samples", "jobs/why", "me", "moves",
+		"nodes", "overview", "queues", "speeds", "usage"} {
+		list.APIResources = append(list.APIResources,
+			metav1.APIResource{Name: name, SingularName: "", Kind: "View", Verbs: metav1.Verbs{"get"}})
 	}
 	return list
 }

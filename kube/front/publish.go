@@ -24,9 +24,13 @@ type Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
 // Serve answers at a listener until the context ends.
 func (f *Front) Serve(ctx context.Context, l net.Listener, cert Certificate) error {
-	cfg := &tls.Config{GetCertificate: cert, MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2", "http/1.1"}}
-	s := &http.Server{Handler: f, TLSConfig: cfg, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		BaseContext: func(net.Listener) context.Context { return ctx }, ErrorLog: slog.NewLogLogger(f.opt.Log.Handler(), slog.LevelDebug)}
+	cfg := &tls.Config{GetCertificate: cert, MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert,
+		NextProtos: []string{"h2", "http/1.1"}}
+	s := &http.Server{Handler: f, TLSConfig: cfg, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context {
+			return ctx
+		}, ErrorLog: slog.NewLogLogger(f.opt.Log.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
 	defer stop()
 	if err := s.ServeTLS(l, "", ""); ctx.Err() == nil {
@@ -113,11 +117,13 @@ func (p *Publisher) publish(ctx context.Context) error {
 	if p.Bundle == nil || bytes.Equal(p.Bundle, s.Spec.CABundle) {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"caBundle": p.Bundle, "insecureSkipTLSVerify": false}})
+	patch, err := json.Marshal(
+		map[string]any{"spec": map[string]any{"caBundle": p.Bundle, "insecureSkipTLSVerify": false}})
 	if err != nil {
 		return err
 	}
-	if err := rc.Patch(types.MergePatchType).AbsPath(servicePath).SetHeader("Accept", "application/json").Body(patch).Do(ctx).Error(); err != nil {
+	if err := rc.Patch(types.MergePatchType).AbsPath(servicePath).SetHeader("Accept",
+		"application/json").Body(patch).Do(ctx).Error(); err != nil {
 		return fmt.Errorf("APIService %s, caBundle: %w", Service, err)
 	}
 	return nil
@@ -149,17 +155,21 @@ func (p *Publisher) endpoint(ctx context.Context, namespace, name string) error 
 	}
 	n, yes, tcp := int32(port), true, v1.ProtocolTCP
 	want := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-leader",
-		Labels: map[string]string{discoveryv1.LabelServiceName: name, discoveryv1.LabelManagedBy: "muster.sh"}}, AddressType: kind,
-		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{host}, Conditions: discoveryv1.EndpointConditions{Ready: &yes}}}}
+		Labels: map[string]string{discoveryv1.LabelServiceName: name, discoveryv1.LabelManagedBy: "muster.sh"}},
+		AddressType: kind,
+		Endpoints: []discoveryv1.Endpoint{
+			{Addresses: []string{host}, Conditions: discoveryv1.EndpointConditions{Ready: &yes}}}}
 	for i := range svc.Spec.Ports {
-		want.Ports = append(want.Ports, discoveryv1.EndpointPort{Name: &svc.Spec.Ports[i].Name, Port: &n, Protocol: &tcp})
+		want.Ports = append(want.Ports,
+			discoveryv1.EndpointPort{Name: &svc.Spec.Ports[i].Name, Port: &n, Protocol: &tcp})
 	}
 	slices := p.opt.Client.DiscoveryV1().EndpointSlices(namespace)
 	have, err := slices.Get(ctx, want.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		_, err = slices.Create(ctx, want, metav1.CreateOptions{})
-	case err == nil && (have.AddressType != kind || len(have.Endpoints) != 1 || len(have.Endpoints[0].Addresses) != 1 || have.Endpoints[0].Addresses[0] != host ||
+	case err == nil && (have.AddressType != kind || len(have.Endpoints) != 1 || len(have.Endpoints[0].Addresses) != 1 ||
+		have.Endpoints[0].Addresses[0] != host ||
 		len(have.Ports) == 0 || have.Ports[0].Port == nil || *have.Ports[0].Port != n):
 		if have.AddressType != kind { // that cannot be changed
 			err = slices.Delete(ctx, want.Name, metav1.DeleteOptions{})

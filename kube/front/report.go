@@ -69,7 +69,8 @@ func (f *Front) report(w http.ResponseWriter, r *http.Request) {
 	}
 	outcome := "taken"
 	if no != nil {
-		outcome = map[int]string{http.StatusUnauthorized: "token", http.StatusTooManyRequests: "often", http.StatusUnprocessableEntity: "nonsense",
+		outcome = map[int]string{http.StatusUnauthorized: "token", http.StatusTooManyRequests: "often",
+			http.StatusUnprocessableEntity:   "nonsense",
 			http.StatusRequestEntityTooLarge: "nonsense", http.StatusNotFound: "unknown"}[no.code]
 		if outcome == "" {
 			outcome = "later"
@@ -92,7 +93,8 @@ func (f *Front) takeReport(ctx context.Context, w http.ResponseWriter, r *http.R
 		return err
 	}
 	if !f.reporters.may(who.uid, f.opt.Now()) {
-		return &refusal{http.StatusTooManyRequests, fmt.Sprintf("pod %s/%s reported less than %s ago", who.namespace, who.name, reportGap)}
+		return &refusal{http.StatusTooManyRequests,
+			fmt.Sprintf("pod %s/%s reported less than %s ago", who.namespace, who.name, reportGap)}
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, api.MaxReport))
 	var large *http.MaxBytesError
@@ -145,7 +147,8 @@ func (p *reporters) may(uid string, now time.Time) bool {
 }
 
 // howToReport is the answer to those whose token is not one to report with.
-const howToReport = "a pod reports with a projected service account token with the audience " + api.ReportAudience + " (Authorization: Bearer; docs/howto/kubernetes-progress.md, Progress)"
+const howToReport = "a pod reports with a projected service account token with the audience " + api.ReportAudience +
+	" (Authorization: Bearer; docs/howto/kubernetes-progress.md, Progress)"
 
 // reporter is the pod whose token a request shows, as the API server says.
 func (f *Front) reporter(ctx context.Context, header string) (*reporter, error) {
@@ -157,7 +160,8 @@ func (f *Front) reporter(ctx context.Context, header string) (*reporter, error) 
 	now := f.opt.Now()
 	ends, ok := claims(token)
 	if !ok || !now.Before(ends) { // as anybody can see, so that the API server is not asked
-		return nil, &refusal{http.StatusUnauthorized, "the token is none for " + api.ReportAudience + ", or is over: " + howToReport}
+		return nil, &refusal{http.StatusUnauthorized,
+			"the token is none for " + api.ReportAudience + ", or is over: " + howToReport}
 	}
 	key := fmt.Sprintf("%x", sha256.Sum256([]byte(token)))
 	who, ok := f.reporters.tokens.get(key, now)
@@ -166,10 +170,13 @@ func (f *Front) reporter(ctx context.Context, header string) (*reporter, error) 
 		case f.reporters.reviews <- struct{}{}:
 			defer func() { <-f.reporters.reviews }()
 		default:
-			return nil, &refusal{http.StatusServiceUnavailable, fmt.Sprintf("the API server is asked about %d other tokens; report later", reviewsMost)}
+			return nil, &refusal{http.StatusServiceUnavailable,
+				fmt.Sprintf("the API server is asked about %d other tokens; report later", reviewsMost)}
 		}
 		t, err := f.opt.Pods.AuthenticationV1().TokenReviews().Create(ctx,
-			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{api.ReportAudience}}}, metav1.CreateOptions{})
+			&authenticationv1.TokenReview{
+				Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{api.ReportAudience}}},
+			metav1.CreateOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("the API server cannot be asked whose token it is: %w", err)
 		}
@@ -184,7 +191,8 @@ func (f *Front) reporter(ctx context.Context, header string) (*reporter, error) 
 		}
 	}
 	if who == nil {
-		return nil, &refusal{http.StatusUnauthorized, "the cluster does not know the token, or it is not bound to a pod: " + howToReport}
+		return nil, &refusal{http.StatusUnauthorized,
+			"the cluster does not know the token, or it is not bound to a pod: " + howToReport}
 	}
 	return who, nil
 }
@@ -194,7 +202,8 @@ func (f *Front) reporter(ctx context.Context, header string) (*reporter, error) 
 func boundTo(s *authenticationv1.TokenReviewStatus) *reporter {
 	account, ok := strings.CutPrefix(s.User.Username, "system:serviceaccount:")
 	namespace, _, _ := strings.Cut(account, ":")
-	name, uid := s.User.Extra["authentication.kubernetes.io/pod-name"], s.User.Extra["authentication.kubernetes.io/pod-uid"]
+	name, uid := s.User.Extra["authentication.kubernetes.io/pod-name"],
+		s.User.Extra["authentication.kubernetes.io/pod-uid"]
 	if !s.Authenticated || !ok || !slices.Contains(s.Audiences, api.ReportAudience) || len(name) != 1 || len(uid) != 1 {
 		return nil
 	}

@@ -24,8 +24,11 @@ import (
 
 // token is one that says of itself that it is for reports of a pod.
 func token(uid, sign string) string {
-	text := fmt.Sprintf(`{"aud":["muster"],"exp":%d,"kubernetes.io":{"namespace":"default","pod":{"name":"a","uid":%q}}}`, time.Now().Add(time.Hour).Unix(), uid)
-	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(text)) + "." + base64.RawURLEncoding.EncodeToString([]byte(sign))
+	text := fmt.Sprintf(
+		`{"aud":["muster"],"exp":%d,"kubernetes.io":{"namespace":"default","pod":{"name":"a","uid":%q}}}`,
+		time.Now().Add(time.Hour).Unix(), uid)
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(text)) + "." +
+		base64.RawURLEncoding.EncodeToString([]byte(sign))
 }
 
 // reviewed is a front whose API server knows all tokens that are signed so.
@@ -42,8 +45,10 @@ func reviewed(t *testing.T, opt Options, sign string, asked func()) *Front {
 			return false, nil, nil
 		}
 		if strings.HasSuffix(r.Spec.Token, "."+base64.RawURLEncoding.EncodeToString([]byte(sign))) {
-			r.Status = authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: []string{api.ReportAudience}, User: authenticationv1.UserInfo{Username: "system:serviceaccount:default:default",
-				Extra: map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/pod-name": {"a"}, "authentication.kubernetes.io/pod-uid": {"a"}}}}
+			r.Status = authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: []string{api.ReportAudience},
+				User: authenticationv1.UserInfo{Username: "system:serviceaccount:default:default",
+					Extra: map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/pod-name": {"a"},
+						"authentication.kubernetes.io/pod-uid": {"a"}}}}
 		}
 		return true, r, nil
 	})
@@ -76,7 +81,8 @@ func TestBodyNeverComes(t *testing.T) {
 		what, request string
 		code          int
 	}{
-		{"a report", "POST /v1/report HTTP/1.1\r\nAuthorization: Bearer " + token("a", "good"), http.StatusRequestTimeout},
+		{"a report", "POST /v1/report HTTP/1.1\r\nAuthorization: Bearer " + token("a", "good"),
+			http.StatusRequestTimeout},
 		{"a report that is refused", "POST /v1/report HTTP/1.1\r\nAuthorization: Bearer x", http.StatusUnauthorized},
 		{"what cannot be done", "POST /v1/jobs HTTP/1.1", http.StatusNotImplemented},
 		{"a look", "GET /v1/jobs HTTP/1.1", http.StatusUnauthorized},
@@ -120,7 +126,8 @@ func TestBodyComes(t *testing.T) {
 		defer res.Body.Close()
 		return res.StatusCode, res.Close
 	}
-	if code, closes := post(listens(t, reviewed(t, Options{}, "good", nil)), strings.NewReader("{}")); code != http.StatusNoContent || closes {
+	if code, closes := post(listens(t, reviewed(t, Options{}, "good", nil)),
+		strings.NewReader("{}")); code != http.StatusNoContent || closes {
 		t.Errorf("%d, and the connection closes: %v", code, closes)
 	}
 	f := reviewed(t, Options{}, "good", nil)
@@ -132,7 +139,8 @@ func TestBodyComes(t *testing.T) {
 	}
 }
 
-// Tokens that the cluster does not know are asked about once in a while, push out none that are good, and only so many at a time.
+// Tokens that the cluster does not know are asked about once in a while, push out none that are good, and only
+// so many at a time.
 func TestForgedTokens(t *testing.T) {
 	asked := 0
 	f := reviewed(t, Options{}, "good", func() { asked++ })

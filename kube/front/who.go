@@ -142,7 +142,8 @@ func (f *Front) byToken(ctx context.Context, token string) (*person, error) {
 			return nil, fmt.Errorf("the API server cannot be asked whose token it is: %w", err)
 		}
 		if t.Status.Authenticated {
-			p = &person{f: f, name: t.Status.User.Username, uid: t.Status.User.UID, groups: t.Status.User.Groups, extra: map[string][]string{}}
+			p = &person{f: f, name: t.Status.User.Username, uid: t.Status.User.UID, groups: t.Status.User.Groups,
+				extra: map[string][]string{}}
 			for k, v := range t.Status.User.Extra {
 				p.extra[k] = v
 			}
@@ -176,7 +177,9 @@ func (f *Front) may(r *http.Request, p *person, route string) (ok bool, why stri
 	case ok || err != nil:
 		return ok, "", err
 	case a.Verb == "create":
-		return false, fmt.Sprintf("%s may not create %s in the API group %s: a ClusterRole with that verb lets people have pods moved", p.name, a.Resource, Group), nil
+		return false, fmt.Sprintf(
+			"%s may not create %s in the API group %s: a ClusterRole with that verb lets people have pods moved",
+			p.name, a.Resource, Group), nil
 	}
 	return false, fmt.Sprintf("%s may not %s %s in the API group %s: a ClusterRole with the verbs get, list and watch on all of that group's resources lets people look", p.name, a.Verb,
 		a.Resource, Group), nil
@@ -194,8 +197,9 @@ func (f *Front) allowed(ctx context.Context, p *person, a *authorizationv1.Resou
 	for k, v := range p.extra {
 		extra[k] = v
 	}
-	s, err := f.opt.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: p.name, UID: p.uid, Groups: p.groups, Extra: extra, ResourceAttributes: &b}}, metav1.CreateOptions{})
+	s, err := f.opt.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
+		&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: p.name, UID: p.uid, Groups: p.groups, Extra: extra, ResourceAttributes: &b}}, metav1.CreateOptions{})
 	if err != nil {
 		return false, err
 	}
@@ -230,11 +234,14 @@ func (f *Front) viaProxy(r *http.Request) (*person, error) {
 		if px.failed != nil {
 			return px.failed
 		}
-		if _, err := cert.Verify(x509.VerifyOptions{Roots: px.roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		if _, err := cert.Verify(
+			x509.VerifyOptions{Roots: px.roots, Intermediates: between, CurrentTime: now,
+				KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 			return fmt.Errorf("the client certificate is not that of the API server's proxy: %w", err)
 		}
 		if len(px.names) > 0 && !slices.Contains(px.names, cert.Subject.CommonName) {
-			return fmt.Errorf("the client certificate's name %q is none of those that the API server's proxy may have", cert.Subject.CommonName)
+			return fmt.Errorf("the client certificate's name %q is none of those that the API server's proxy may have",
+				cert.Subject.CommonName)
 		}
 		return nil
 	}
@@ -280,7 +287,8 @@ func first(h http.Header, names []string) string {
 // read reads what the cluster says of its proxy.
 func (px *proxies) read(ctx context.Context, f *Front) error {
 	const where = "the ConfigMap extension-apiserver-authentication of kube-system"
-	m, err := f.opt.Client.CoreV1().ConfigMaps("kube-system").Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
+	m, err := f.opt.Client.CoreV1().ConfigMaps("kube-system").Get(ctx, "extension-apiserver-authentication",
+		metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("%s cannot be read, so that nobody can come through the API server: %w", where, err)
 	}
@@ -288,8 +296,10 @@ func (px *proxies) read(ctx context.Context, f *Front) error {
 	if !px.roots.AppendCertsFromPEM([]byte(m.Data["requestheader-client-ca-file"])) {
 		return fmt.Errorf("%s holds no requestheader-client-ca-file: the API server has no aggregation layer", where)
 	}
-	for key, to := range map[string]*[]string{"requestheader-allowed-names": &px.names, "requestheader-username-headers": &px.user,
-		"requestheader-group-headers": &px.group, "requestheader-extra-headers-prefix": &px.extra, "requestheader-uid-headers": &px.uid} {
+	for key, to := range map[string]*[]string{"requestheader-allowed-names": &px.names,
+		"requestheader-username-headers": &px.user,
+		"requestheader-group-headers":    &px.group, "requestheader-extra-headers-prefix": &px.extra,
+		"requestheader-uid-headers": &px.uid} {
 		*to = nil
 		if text := m.Data[key]; text != "" {
 			if err := json.Unmarshal([]byte(text), to); err != nil {

@@ -15,7 +15,8 @@ import (
 func pods(names ...string) (list []*v1.Pod) {
 	for _, n := range names {
 		kind, _, _ := strings.Cut(n, "-")
-		list = append(list, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: n, UID: types.UID(n), Labels: map[string]string{"kind": kind}}})
+		list = append(list, &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: n, UID: types.UID(n), Labels: map[string]string{"kind": kind}}})
 	}
 	return list
 }
@@ -61,19 +62,28 @@ func TestPick(t *testing.T) {
 
 // What is kept of an object is what is read of it.
 func TestPrune(t *testing.T) {
-	o := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "x", "managedFields": []any{map[string]any{"manager": "m"}}}, "spec": map[string]any{"replicatedJobs": []any{
-		map[string]any{"name": "a", "replicas": int64(2), "template": map[string]any{"spec": map[string]any{"parallelism": int64(3), "template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "c"}}}}}}}}},
-		"status": map[string]any{"conditions": []any{}}}}
+	o := &unstructured.Unstructured{
+		Object: map[string]any{
+			"metadata": map[string]any{"name": "x", "managedFields": []any{map[string]any{"manager": "m"}}},
+			"spec": map[string]any{"replicatedJobs": []any{
+				map[string]any{"name": "a", "replicas": int64(2),
+					"template": map[string]any{
+						"spec": map[string]any{"parallelism": int64(3),
+							"template": map[string]any{
+								"spec": map[string]any{"containers": []any{map[string]any{"name": "c"}}}}}}}}},
+			"status": map[string]any{"conditions": []any{}}}}
 	Prune(o)
 	text, err := o.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := string(text); strings.Contains(s, "containers") || strings.Contains(s, "manager") || strings.Contains(s, "conditions") {
+	if s := string(text); strings.Contains(s, "containers") || strings.Contains(s, "manager") ||
+		strings.Contains(s, "conditions") {
 		t.Errorf("left: %s", s)
 	}
 	r := listOf(o.Object, "spec", "replicatedJobs")
-	if len(r) != 1 || numberOf(r[0], 1, "replicas") != 2 || numberOf(r[0], 1, "template", "spec", "parallelism") != 3 || textOf(r[0], "name") != "a" || numberOf(r[0], 7, "none") != 7 {
+	if len(r) != 1 || numberOf(r[0], 1, "replicas") != 2 || numberOf(r[0], 1, "template", "spec", "parallelism") != 3 ||
+		textOf(r[0], "name") != "a" || numberOf(r[0], 7, "none") != 7 {
 		t.Errorf("read: %v", r)
 	}
 }
@@ -91,7 +101,8 @@ func (noQueues) Has(string) bool       { return false }
 func (noQueues) List() []cluster.Queue { return []cluster.Queue{{Name: "a"}} }
 
 func made(k *Kind, spec map[string]any) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": k.Group + "/" + k.Versions[0], "kind": k.Name, "spec": spec}}
+	o := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": k.Group + "/" + k.Versions[0], "kind": k.Name, "spec": spec}}
 	o.SetName("x")
 	return o
 }
@@ -114,12 +125,14 @@ func TestWords(t *testing.T) {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{kaiPriority: c.kai}}}
 		owner := made(torch, map[string]any{"runPolicy": map[string]any{"schedulingPolicy": policy}})
 		yes := true
-		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "kubeflow.org/v1", Kind: "PyTorchJob", Name: "x", Controller: &yes}}
+		pod.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "kubeflow.org/v1", Kind: "PyTorchJob", Name: "x", Controller: &yes}}
 		all.Changed(torch.In("", "x"), owner)
 		group := volcanoKind.In("", "x")
 		all.Changed(group, made(volcanoKind, c.group))
 		for _, class := range []string{"high", "low", "kai"} {
-			all.Changed(priorityKind.In("", class), &unstructured.Unstructured{Object: map[string]any{"value": int64(len(class))}})
+			all.Changed(priorityKind.In("", class),
+				&unstructured.Unstructured{Object: map[string]any{"value": int64(len(class))}})
 		}
 		g := one{pod}
 		who, err := all.Speakers(g, group, pod)

@@ -25,7 +25,8 @@ func jobGang(all *Objects, obj *v1.Pod) *Claim {
 		if s := j.Spec.Suspend; s != nil && *s {
 			return Membership{}, &suspendedError{"its Job " + j.Name}
 		}
-		m := Membership{Size: jobSize(&j.Spec, &j.Status), stated: parallelism(&j.Spec), Submit: j.CreationTimestamp.Time}
+		m := Membership{Size: jobSize(&j.Spec, &j.Status), stated: parallelism(&j.Spec),
+			Submit: j.CreationTimestamp.Time}
 		return m, minAvailable(g, &m, notNil(j.Annotations), kueueJobMin, kaiMinMember)
 	}}
 }

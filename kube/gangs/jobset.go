@@ -15,7 +15,8 @@ import (
 // of its own.
 var (
 	jobSetKind   = &Kind{Group: "jobset.x-k8s.io", Name: "JobSet", Resource: "jobsets", Versions: []string{"v1alpha2"}}
-	trainJobKind = &Kind{Group: "trainer.kubeflow.org", Name: "TrainJob", Resource: "trainjobs", Versions: []string{"v1alpha1"}}
+	trainJobKind = &Kind{Group: "trainer.kubeflow.org", Name: "TrainJob", Resource: "trainjobs",
+		Versions: []string{"v1alpha1"}}
 )
 
 // What the JobSet controller writes on pods (v0.8 to v0.10).
@@ -108,7 +109,9 @@ func (all *Objects) jobSetByLabels(g Gang) (Membership, error) {
 	obj := list[0]
 	n, err := strconv.Atoi(obj.Labels[jobSetReplicas])
 	if err != nil || n < 1 {
-		return Membership{}, fmt.Errorf("pod %s: label %s: %q is not a number of Jobs", obj.Name, jobSetReplicas, obj.Labels[jobSetReplicas])
+		return Membership{},
+			fmt.Errorf("pod %s: label %s: %q is not a number of Jobs", obj.Name, jobSetReplicas,
+				obj.Labels[jobSetReplicas])
 	}
 	m := Membership{}
 	jobs := map[string]int{}

@@ -27,7 +27,9 @@ func kaiGroup(all *Objects, obj *v1.Pod) *Claim {
 		return nil
 	}
 	key := kaiKind.In(obj.Namespace, name)
-	c := groupClaim(all, key, "kai", func(o map[string]any) (int, error) { return numberOf(o, 1, "spec", "minMember"), nil })
+	c := groupClaim(all, key, "kai", func(o map[string]any) (int, error) {
+		return numberOf(o, 1, "spec", "minMember"), nil
+	})
 	plain := c.Need
 	c.Need = func(g Gang) (Membership, error) {
 		m, err := plain(g)

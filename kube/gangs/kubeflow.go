@@ -12,7 +12,8 @@ import (
 // The jobs of Kubeflow's training operator (kubeflow.org/v1, v1.8) and of its MPI
 // operator (kubeflow.org/v2beta1): all replicas of a job are a gang. It starts
 // with schedulingPolicy.minAvailable, or what an elastic PyTorchJob needs.
-var kubeflowKinds = []*Kind{kubeflowKind("PyTorchJob", "v1"), kubeflowKind("TFJob", "v1"), kubeflowKind("MPIJob", "v2beta1", "v1"),
+var kubeflowKinds = []*Kind{kubeflowKind("PyTorchJob", "v1"), kubeflowKind("TFJob", "v1"),
+	kubeflowKind("MPIJob", "v2beta1", "v1"),
 	kubeflowKind("XGBoostJob", "v1"), kubeflowKind("PaddleJob", "v1"), kubeflowKind("JAXJob", "v1")}
 
 func kubeflowKind(name string, versions ...string) *Kind {
@@ -51,7 +52,8 @@ func kubeflowGang(all *Objects, obj *v1.Pod) *Claim {
 	case o != nil && o.GetAnnotations()[Label] == "false", late && replicaType(obj) == "launcher":
 		return Alone(obj, key, 0)
 	}
-	return &Claim{Key: "kubeflow/" + strings.ToLower(key.Kind.Name) + "/" + key.Namespace + "/" + key.Name, Name: key.Namespace + "/" + key.Name, Object: key,
+	return &Claim{Key: "kubeflow/" + strings.ToLower(key.Kind.Name) + "/" + key.Namespace + "/" + key.Name,
+		Name: key.Namespace + "/" + key.Name, Object: key,
 		Need: func(g Gang) (Membership, error) {
 			o, err := all.whole(g, key)
 			if err != nil {
@@ -79,7 +81,8 @@ func kubeflowNeed(g Gang, key Key, o *unstructured.Unstructured) (Membership, er
 				if !ok || late && name == "Launcher" {
 					continue
 				}
-				n := numberOf(spec, 1, "replicas") - numberOf(o.Object, 0, "status", "replicaStatuses", name, "succeeded")
+				n := numberOf(spec, 1, "replicas") - numberOf(o.Object, 0, "status", "replicaStatuses", name,
+					"succeeded")
 				roles = append(roles, Role{strings.ToLower(name), max(0, n)})
 			}
 		}

@@ -19,9 +19,11 @@ const (
 )
 
 var (
-	kueueVersions     = []string{"v1beta2", "v1beta1"}
-	localQueueKind    = &Kind{Group: "kueue.x-k8s.io", Name: "LocalQueue", Resource: "localqueues", Versions: kueueVersions}
-	kueuePriorityKind = &Kind{Group: "kueue.x-k8s.io", Name: "WorkloadPriorityClass", Resource: "workloadpriorityclasses", Versions: kueueVersions}
+	kueueVersions  = []string{"v1beta2", "v1beta1"}
+	localQueueKind = &Kind{Group: "kueue.x-k8s.io", Name: "LocalQueue", Resource: "localqueues",
+		Versions: kueueVersions}
+	kueuePriorityKind = &Kind{Group: "kueue.x-k8s.io", Name: "WorkloadPriorityClass",
+		Resource: "workloadpriorityclasses", Versions: kueueVersions}
 )
 
 func kueueGroup(_ *Objects, obj *v1.Pod) *Claim {
@@ -29,9 +31,10 @@ func kueueGroup(_ *Objects, obj *v1.Pod) *Claim {
 	if label == "" {
 		return nil
 	}
-	return &Claim{Key: "kueue/" + obj.Namespace + "/" + label, Name: obj.Namespace + "/" + label, Need: func(g Gang) (Membership, error) {
-		return counted(g, "label "+kueueGroupName, kueueGroupSize)
-	}}
+	return &Claim{Key: "kueue/" + obj.Namespace + "/" + label, Name: obj.Namespace + "/" + label,
+		Need: func(g Gang) (Membership, error) {
+			return counted(g, "label "+kueueGroupName, kueueGroupSize)
+		}}
 }
 
 // localQueue is the queue that a label of Kueue means: one of that name, else the

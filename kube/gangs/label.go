@@ -12,7 +12,8 @@ import (
 
 // What people write for Muster.
 const (
-	Label          = "muster.sh/gang"          // pods with the same value in a namespace are one gang; "true" on a Job: its pods are
+	// pods with the same value in a namespace are one gang; "true" on a Job: its pods are
+	Label          = "muster.sh/gang"
 	AnnotationSize = "muster.sh/gang-size"     // tasks of the gang
 	AnnotationMin  = "muster.sh/min-available" // with so many it starts; the others follow one by one
 )
@@ -24,13 +25,14 @@ func labelled(_ *Objects, obj *v1.Pod) *Claim {
 	if label == "" {
 		return nil
 	}
-	return &Claim{Key: "gang/" + obj.Namespace + "/" + label, Name: obj.Namespace + "/" + label, Need: func(g Gang) (Membership, error) {
-		m, err := counted(g, "label "+Label, AnnotationSize)
-		if err != nil {
-			return m, err
-		}
-		return m, minAvailable(g, &m, nil)
-	}}
+	return &Claim{Key: "gang/" + obj.Namespace + "/" + label, Name: obj.Namespace + "/" + label,
+		Need: func(g Gang) (Membership, error) {
+			m, err := counted(g, "label "+Label, AnnotationSize)
+			if err != nil {
+				return m, err
+			}
+			return m, minAvailable(g, &m, nil)
+		}}
 }
 
 // counted reads the size that all pods of a gang state in an annotation.
@@ -41,11 +43,17 @@ func counted(g Gang, by, annotation string) (Membership, error) {
 		n, err := strconv.Atoi(text)
 		switch {
 		case !ok:
-			return Membership{}, fmt.Errorf("pod %s has %s but no annotation %s, which says how many pods the gang has", p.Name, by, annotation)
+			return Membership{},
+				fmt.Errorf("pod %s has %s but no annotation %s, which says how many pods the gang has", p.Name, by,
+					annotation)
 		case err != nil || n < 1 || n > cluster.MaxTasks:
-			return Membership{}, fmt.Errorf("pod %s: annotation %s: %q is not a number from 1 to %d", p.Name, annotation, text, cluster.MaxTasks)
+			return Membership{},
+				fmt.Errorf("pod %s: annotation %s: %q is not a number from 1 to %d", p.Name, annotation, text,
+					cluster.MaxTasks)
 		case size != 0 && n != size:
-			return Membership{}, fmt.Errorf("pods %s and %s of the gang do not agree on %s: %d and %d", from, p.Name, annotation, size, n)
+			return Membership{},
+				fmt.Errorf("pods %s and %s of the gang do not agree on %s: %d and %d", from, p.Name, annotation, size,
+					n)
 		}
 		size, from = n, p.Name
 	}
@@ -71,7 +79,8 @@ func minAvailable(g Gang, m *Membership, object map[string]string, keys ...strin
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || m.stated > 0 && n > m.stated {
-			return fmt.Errorf("%s: annotation %s: %q is not a number from 1 to the gang's size, %d", what, key, text, cmp.Or(m.stated, m.Size))
+			return fmt.Errorf("%s: annotation %s: %q is not a number from 1 to the gang's size, %d", what, key, text,
+				cmp.Or(m.stated, m.Size))
 		}
 		m.lower(n)
 		return nil

@@ -12,7 +12,8 @@ import (
 // Each group of a LeaderWorkerSet (leaderworkerset.x-k8s.io/v1) is a gang: a
 // leader and its workers. With startupPolicy LeaderReady workers are created
 // only when the leader is ready, so that the leader starts by itself.
-var lwsKind = &Kind{Group: "leaderworkerset.x-k8s.io", Name: "LeaderWorkerSet", Resource: "leaderworkersets", Versions: []string{"v1"}}
+var lwsKind = &Kind{Group: "leaderworkerset.x-k8s.io", Name: "LeaderWorkerSet", Resource: "leaderworkersets",
+	Versions: []string{"v1"}}
 
 // What the LeaderWorkerSet controller writes on pods (v0.6 to v0.8).
 const (
@@ -28,7 +29,8 @@ func lwsGang(all *Objects, obj *v1.Pod) *Claim {
 		return nil
 	}
 	key := lwsKind.In(obj.Namespace, name)
-	c := &Claim{Key: "lws/" + obj.Namespace + "/" + name + "/" + group, Name: obj.Namespace + "/" + name + "-" + group, Object: key, Kind: cluster.Service}
+	c := &Claim{Key: "lws/" + obj.Namespace + "/" + name + "/" + group, Name: obj.Namespace + "/" + name + "-" + group,
+		Object: key, Kind: cluster.Service}
 	late := 0
 	if o := all.objects[key]; o != nil && textOf(o.Object, "spec", "startupPolicy") == "LeaderReady" {
 		if obj.Labels[lwsWorker] == "0" {
@@ -44,12 +46,15 @@ func lwsGang(all *Objects, obj *v1.Pod) *Claim {
 			if text, ok := p.Annotations[lwsSize]; ok {
 				n, err := strconv.Atoi(text)
 				if err != nil || n < 1 || n > cluster.MaxTasks {
-					return Membership{}, fmt.Errorf("pod %s: annotation %s: %q is not a number from 1 to %d", p.Name, lwsSize, text, cluster.MaxTasks)
+					return Membership{},
+						fmt.Errorf("pod %s: annotation %s: %q is not a number from 1 to %d", p.Name, lwsSize, text,
+							cluster.MaxTasks)
 				}
 				return Membership{Size: n - late}, nil
 			}
 		}
-		return Membership{}, fmt.Errorf("no pod of the group has the annotation %s, which says how many they are", lwsSize)
+		return Membership{},
+			fmt.Errorf("no pod of the group has the annotation %s, which says how many they are", lwsSize)
 	}
 	return c
 }

@@ -160,5 +160,6 @@ func changes(r *http.Request) bool {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return false
 	}
-	return !strings.HasPrefix(r.URL.Path, "/apis/authentication.k8s.io/") && !strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/")
+	return !strings.HasPrefix(r.URL.Path, "/apis/authentication.k8s.io/") &&
+		!strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/")
 }

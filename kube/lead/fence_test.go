@@ -65,7 +65,8 @@ func TestFence(t *testing.T) {
 				t.Errorf("%s %s: %v", m, when, err)
 			}
 		}
-		for _, path := range []string{"/apis/authentication.k8s.io/v1/tokenreviews", "/apis/authorization.k8s.io/v1/subjectaccessreviews"} {
+		for _, path := range []string{"/apis/authentication.k8s.io/v1/tokenreviews",
+			"/apis/authorization.k8s.io/v1/subjectaccessreviews"} {
 			if err := ask(t.Context(), t, f, http.MethodPost, s.URL+path); err != nil {
 				t.Errorf("a review %s: %v", when, err)
 			}
@@ -182,7 +183,8 @@ func TestClock(t *testing.T) {
 	before := bootTime()
 	// A shell stops this process for a moment, because a process that is stopped cannot wake itself.
 	pid := syscall.Getpid()
-	c := exec.Command("sh", "-c", strings.NewReplacer("PID", strconv.Itoa(pid)).Replace("kill -STOP PID; sleep 0.3; kill -CONT PID"))
+	c := exec.Command("sh", "-c",
+		strings.NewReplacer("PID", strconv.Itoa(pid)).Replace("kill -STOP PID; sleep 0.3; kill -CONT PID"))
 	if err := c.Run(); err != nil {
 		t.Fatal(err)
 	}

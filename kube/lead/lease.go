@@ -49,7 +49,8 @@ var ErrLost = errors.New("another scheduler may lead now: the lease could not be
 // the next one need not wait.
 func (l *Lease) Lead(ctx context.Context, f func(context.Context) error) error {
 	l.Fence.reset()
-	renewing, stop := context.WithCancel(context.WithoutCancel(ctx)) // the lease is kept until the last write is answered
+	// the lease is kept until the last write is answered
+	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	began := make(chan struct{})
 	e, err := l.elector(func() { close(began) })
@@ -91,7 +92,8 @@ func (l *Lease) Lead(ctx context.Context, f func(context.Context) error) error {
 func (l *Lease) elector(began func()) (*leaderelection.LeaderElector, error) {
 	length := cmp.Or(l.Length, Length)
 	k := &lock{Interface: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name},
-		Client: l.Client.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: l.Identity}}, fence: l.Fence}
+		Client: l.Client.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: l.Identity}},
+		fence: l.Fence}
 	k.term.Store(noTerm)
 	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: k, LeaseDuration: length, RenewDeadline: length * 2 / 3, RetryPeriod: retry(length),
@@ -143,7 +145,8 @@ func (k *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	return k.write(ctx, r, k.Interface.Update)
 }
 
-func (k *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord, send func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+func (k *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord,
+	send func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	term := k.term.Load()
 	if term != noTerm && term != int64(r.LeaderTransitions) {
 		return errTaken

@@ -97,8 +97,10 @@ type Sight struct {
 func (r *Row) matches(f *ask.Filter) bool {
 	short := r.Name[strings.IndexByte(r.Name, '/')+1:]
 	switch {
-	case f.User != "" && r.User != f.User, f.Queue != "" && r.Spec.Queue != f.Queue, f.Name != "" && r.Name != f.Name && short != f.Name,
-		f.Before > 0 && r.Number >= f.Before, len(f.States) > 0 && !slices.Contains(f.States, r.State), r.Ended > 0 && int64(r.Ended) < f.Since:
+	case f.User != "" && r.User != f.User, f.Queue != "" && r.Spec.Queue != f.Queue, f.Name != "" && r.Name != f.Name &&
+		short != f.Name,
+		f.Before > 0 && r.Number >= f.Before, len(f.States) > 0 && !slices.Contains(f.States, r.State), r.Ended > 0 &&
+			int64(r.Ended) < f.Since:
 		return false
 	case f.Search == "" || f.Search == strconv.Itoa(r.Number):
 		return true
@@ -110,7 +112,8 @@ func (r *Row) matches(f *ask.Filter) bool {
 // Choose lists the rows that a filter chooses, the latest first.
 func (l *Sight) Choose(f ask.Filter) (list []*Row) {
 	live, past := l.Rows, slices.Clone(l.Past)
-	if len(f.States) > 0 && !slices.ContainsFunc(f.States, func(s string) bool { return !slices.Contains(show.Live, s) }) {
+	if len(f.States) > 0 &&
+		!slices.ContainsFunc(f.States, func(s string) bool { return !slices.Contains(show.Live, s) }) {
 		past = nil
 	}
 	slices.SortFunc(past, func(a, b *Row) int { return b.Number - a.Number })
@@ -134,7 +137,8 @@ func (l *Sight) One(number int) (*Row, error) {
 			return list[i], nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %d (numbers count from the scheduler's start; a name such as NAMESPACE/NAME holds)", ErrNoJob, number)
+	return nil, fmt.Errorf("%w: %d (numbers count from the scheduler's start; a name such as NAMESPACE/NAME holds)",
+		ErrNoJob, number)
 }
 
 // ListNodes lists the nodes.
@@ -150,7 +154,8 @@ func (l *Sight) ListNodes() []show.Node {
 			known[s.Model] = memory
 		}
 		memory = cmp.Or(s.Memory, memory)
-		n := show.Node{Name: s.Name, State: s.State.String(), Reason: s.Reason, CPU: s.CPU, RAM: s.RAM, GPUs: make([]show.GPU, s.GPUs), Usable: &s.Usable}
+		n := show.Node{Name: s.Name, State: s.State.String(), Reason: s.Reason, CPU: s.CPU, RAM: s.RAM,
+			GPUs: make([]show.GPU, s.GPUs), Usable: &s.Usable}
 		foreign := s.Foreign
 		for k := range n.GPUs {
 			g := &n.GPUs[k]
@@ -182,7 +187,8 @@ func (l *Sight) ListNodes() []show.Node {
 func (l *Sight) ListQueues() []show.Queue {
 	list, shares, at := []show.Queue{}, []int64{}, map[string]int{}
 	for i, q := range l.Queues {
-		list = append(list, show.Queue{Name: q.Spec.Name, Parent: q.Spec.Parent, Guarantee: q.Spec.Guarantee, Limit: q.Spec.Limit, Used: q.Used})
+		list = append(list, show.Queue{Name: q.Spec.Name, Parent: q.Spec.Parent, Guarantee: q.Spec.Guarantee,
+			Limit: q.Spec.Limit, Used: q.Used})
 		shares = append(shares, q.Spec.Shares)
 		at[q.Spec.Name] = i
 	}
@@ -244,10 +250,13 @@ func worst(n *show.Node) int {
 
 // Overview is the whole cluster in one answer.
 func (l *Sight) Overview() show.Overview {
-	o := show.Overview{At: *Instant(l.At), Counts: map[string]int{}, Nodes: l.ListNodes(), Queues: l.ListQueues(), Running: []show.Job{}, Waiting: []show.Job{}, Series: l.Series}
+	o := show.Overview{At: *Instant(l.At), Counts: map[string]int{}, Nodes: l.ListNodes(), Queues: l.ListQueues(),
+		Running: []show.Job{}, Waiting: []show.Job{}, Series: l.Series}
 	o.Left = show.LeftOf(o.Nodes)
 	o.Whole = whole(o.Nodes)
-	slices.SortFunc(o.Nodes, func(a, b show.Node) int { return cmp.Or(worst(&a)-worst(&b), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(o.Nodes, func(a, b show.Node) int {
+		return cmp.Or(worst(&a)-worst(&b), cmp.Compare(a.Name, b.Name))
+	})
 	o.Nodes = o.Nodes[:min(len(o.Nodes), mostShown)]
 	var line []*Row
 	for _, r := range slices.Backward(l.Rows) {
@@ -278,8 +287,10 @@ func Instant(at cluster.Time) *time.Time {
 // Job is a row as the interface has it, at an instant.
 func (r *Row) Job(now cluster.Time) show.Job {
 	s := r.Spec
-	j := show.Job{ID: r.Number, User: r.User, State: r.State, Reason: r.Reason, Sharing: r.Sharing, Promise: r.Promise, Submitted: *Instant(r.Submit), Started: Instant(r.Started), FirstStart: Instant(r.First),
-		Ended: Instant(r.Ended), Position: r.Position, Progress: r.Progress, Metrics: r.Metrics, Restarts: max(0, r.Runs-1), Preemptions: r.Evicted}
+	j := show.Job{ID: r.Number, User: r.User, State: r.State, Reason: r.Reason, Sharing: r.Sharing, Promise: r.Promise,
+		Submitted: *Instant(r.Submit), Started: Instant(r.Started), FirstStart: Instant(r.First),
+		Ended: Instant(r.Ended), Position: r.Position, Progress: r.Progress, Metrics: r.Metrics,
+		Restarts: max(0, r.Runs-1), Preemptions: r.Evicted}
 	waited, ran, gpuTime := r.Waited, r.Ran, r.GPUTime
 	if r.Lined > 0 && r.Ended == 0 {
 		waited += max(0, now.Sub(r.Lined))
@@ -312,7 +323,8 @@ func (r *Row) Job(now cluster.Time) show.Job {
 			j.AtEarliest = j.Expected != nil // nothing is known of how such answers turn out
 		}
 	}
-	j.Submission = ask.Submission{Name: r.Name, Queue: cmp.Or(s.Queue, "default"), Tier: s.Tier.String(), Priority: s.Priority, Estimate: ask.Duration(s.Estimate), Deadline: Instant(s.Deadline), GPUTypes: s.GPUTypes}
+	j.Submission = ask.Submission{Name: r.Name, Queue: cmp.Or(s.Queue, "default"), Tier: s.Tier.String(),
+		Priority: s.Priority, Estimate: ask.Duration(s.Estimate), Deadline: Instant(s.Deadline), GPUTypes: s.GPUTypes}
 	if s.Topology.Level != 0 {
 		j.Submission.Level, j.Submission.Required = s.Topology.Level.String(), s.Topology.Required
 	}
@@ -342,7 +354,8 @@ func sizes(s *ask.Submission, sets []cluster.TaskSet) {
 	s.Tasks = 1
 	for i := range sets {
 		t := &sets[i]
-		s.GPUs, s.CPU, s.RAM = s.GPUs+t.Count*t.Request.GPUs, s.CPU+int64(t.Count)*t.Request.CPU, s.RAM+int64(t.Count)*t.Request.RAM
+		s.GPUs, s.CPU, s.RAM = s.GPUs+t.Count*t.Request.GPUs, s.CPU+int64(t.Count)*t.Request.CPU,
+			s.RAM+int64(t.Count)*t.Request.RAM
 	}
 }
 

@@ -34,9 +34,11 @@ type Metrics struct {
 func NewMetrics() *Metrics {
 	m := &Metrics{reg: prometheus.NewRegistry(),
 		steps: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "muster_kube_step_seconds",
-			Help: "From when a batch of events was complete until the engine had decided.", Buckets: prometheus.ExponentialBuckets(1e-5, 4, 10)}),
+			Help:    "From when a batch of events was complete until the engine had decided.",
+			Buckets: prometheus.ExponentialBuckets(1e-5, 4, 10)}),
 		binds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "muster_kube_pod_bound_seconds",
-			Help: "From a pod's creation (whole seconds) until it was bound.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 12)}),
+			Help:    "From a pod's creation (whole seconds) until it was bound.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 4, 12)}),
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_kube_bind_failures_total",
 			Help: "Bindings that were given up."}, []string{"reason"}),
 		evicted: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_kube_gangs_evicted_total",
@@ -60,14 +62,17 @@ func NewMetrics() *Metrics {
 		gpus: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "muster_kube_queue_gpus",
 			Help: "GPUs of a queue, those of queues below included: guarantee (in force), used, borrowed (used beyond it), pending (asked for by what waits)."}, []string{"queue", "parent", "kind"}),
 		inQueue: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "muster_kube_queue_gangs",
-			Help: "Gangs (a single pod is one, too) of a queue that are running or pending."}, []string{"queue", "state"}),
+			Help: "Gangs (a single pod is one, too) of a queue that are running or pending."},
+			[]string{"queue", "state"}),
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "muster_kube_queue_oldest_pending_timestamp_seconds",
-			Help: "When the pod was created that waits longest in a queue; not there if none waits."}, []string{"queue"}),
+			Help: "When the pod was created that waits longest in a queue; not there if none waits."},
+			[]string{"queue"}),
 		free: prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_free_gpus",
 			Help: "GPUs that are free on nodes that take pods, parts counted as parts."}),
 		usable: prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_usable_gpus",
 			Help: "Of them what the pods submitted last could use on average; the rest are fragments."})}
-	m.reg.MustRegister(m.steps, m.binds, m.failed, m.evicted, m.renews, m.moved, m.partitioned, m.reports, m.unwound, m.aside, m.gangs, m.leading, m.gpus, m.inQueue, m.oldest, m.free, m.usable,
+	m.reg.MustRegister(m.steps, m.binds, m.failed, m.evicted, m.renews, m.moved, m.partitioned, m.reports, m.unwound,
+		m.aside, m.gangs, m.leading, m.gpus, m.inQueue, m.oldest, m.free, m.usable,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -133,7 +138,8 @@ func (m *Metrics) Queues(list []queues.Figures) {
 	}
 	for i := range list {
 		q := &list[i]
-		for kind, v := range map[string]cluster.Milli{"guarantee": q.Guarantee, "used": q.Used, "borrowed": max(0, q.Used-q.Guarantee), "pending": q.PendingGPUs} {
+		for kind, v := range map[string]cluster.Milli{"guarantee": q.Guarantee, "used": q.Used,
+			"borrowed": max(0, q.Used-q.Guarantee), "pending": q.PendingGPUs} {
 			m.gpus.WithLabelValues(q.Name, q.Parent, kind).Set(inGPUs(v))
 		}
 		m.inQueue.WithLabelValues(q.Name, "running").Set(float64(q.Running))

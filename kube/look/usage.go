@@ -26,7 +26,8 @@ func CheckBy(by string) error {
 // Usage reports what gangs used since a time, from the scheduler's own books:
 // they begin when it begins to lead. What GPUs computed is not measured here.
 func (l *Sight) Usage(by string, since time.Time, zone *time.Location) (show.Usage, error) {
-	u := show.Usage{Since: since.UTC(), By: by, Rows: []show.UsageRow{}, Waste: []show.Waste{}, Load: []show.Load{}, Score: show.Score{Off: []show.Off{}}}
+	u := show.Usage{Since: since.UTC(), By: by, Rows: []show.UsageRow{}, Waste: []show.Waste{}, Load: []show.Load{},
+		Score: show.Score{Off: []show.Off{}}}
 	if err := CheckBy(by); err != nil {
 		return u, err
 	}

@@ -54,14 +54,16 @@ type value struct {
 
 // compare is below 0 where v is better.
 func (v value) compare(w value) int {
-	return cmp.Or(v.first-w.first, cmp.Compare(w.milli, v.milli), cmp.Compare(v.cost, w.cost), v.changes-w.changes, v.whole-w.whole)
+	return cmp.Or(v.first-w.first, cmp.Compare(w.milli, v.milli), cmp.Compare(v.cost, w.cost), v.changes-w.changes,
+		v.whole-w.whole)
 }
 
 // Most that is counted of every possibility: beyond that one change after the other is looked for.
 const exhaustive = 2_000_000
 
-// Looking for one change after the other is for so many wants at a time, and ends when so many nodes were looked at; when
-// half of them were, the first of two changes that bring as many tasks to a place is taken, whatever else it is worth.
+// Looking for one change after the other is for so many wants at a time, and ends when so many nodes were
+// looked at; when half of them were, the first of two changes that bring as many tasks to a place is taken,
+// whatever else it is worth.
 const (
 	mostServed = 16
 	// Work is how many nodes may be looked at.
@@ -263,8 +265,8 @@ func (q *Question) placed(w int, with []Change) int {
 	return n
 }
 
-// put places a gang on GPUs of one model, each task on the node with the least room that is enough. If all find a place,
-// they take it; else none does, and n says how many would have, of the model where most would.
+// put places a gang on GPUs of one model, each task on the node with the least room that is enough. If all find
+// a place, they take it; else none does, and n says how many would have, of the model where most would.
 func (q *Question) put(w int, free [][]int) (n int, ok bool) {
 	want := &q.Wants[w]
 	total := 0

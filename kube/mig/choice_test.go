@@ -31,7 +31,8 @@ func dumbServe(q *Question, with []Change) []bool {
 						if q.Nodes[i].Model != model || !want.Suits[i] || f[s.What] < s.Each {
 							continue
 						}
-						if at < 0 || f[s.What] < try[at][s.What] || f[s.What] == try[at][s.What] && slices.Compare(f, try[at]) < 0 {
+						if at < 0 || f[s.What] < try[at][s.What] ||
+							f[s.What] == try[at][s.What] && slices.Compare(f, try[at]) < 0 {
 							at = i
 						}
 					}
@@ -60,7 +61,8 @@ func dumbChoose(q *Question) (best value) {
 		for i, w := range ways {
 			if w > 0 {
 				with = append(with, Change{i, w - 1})
-				v.cost, v.changes, v.whole = v.cost+q.Nodes[i].Cost, v.changes+1, v.whole+q.Nodes[i].Whole-q.Nodes[i].To[w-1][0]
+				v.cost, v.changes, v.whole = v.cost+q.Nodes[i].Cost, v.changes+1,
+					v.whole+q.Nodes[i].Whole-q.Nodes[i].To[w-1][0]
 			}
 		}
 		for i, yes := range dumbServe(q, with) {
@@ -89,7 +91,8 @@ func randomQuestion(r *rand.Rand) *Question {
 	q := &Question{}
 	ways := [][]int{{4, 0, 0}, {0, 28, 0}, {0, 0, 8}, {2, 0, 4}}
 	for k := range 1 + r.IntN(3) {
-		n := Node{Kind: fmt.Sprint(k), Model: []string{"a", "a", "b"}[r.IntN(3)], Free: []int{r.IntN(5), r.IntN(8), r.IntN(3)}, Whole: r.IntN(5)}
+		n := Node{Kind: fmt.Sprint(k), Model: []string{"a", "a", "b"}[r.IntN(3)],
+			Free: []int{r.IntN(5), r.IntN(8), r.IntN(3)}, Whole: r.IntN(5)}
 		if r.IntN(3) > 0 {
 			n.To = ways[:1+r.IntN(len(ways))]
 			n.Cost = int64(r.IntN(3) * 10)
@@ -117,8 +120,8 @@ func randomQuestion(r *rand.Rand) *Question {
 	return q
 }
 
-// What is chosen is worth as much as the best of all that there is to choose; where one change after the other is looked
-// for, it serves whom it says, with nothing that is not needed, and the same who comes first.
+// What is chosen is worth as much as the best of all that there is to choose; where one change after the other
+// is looked for, it serves whom it says, with nothing that is not needed, and the same who comes first.
 func TestMIGChoice(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 11))
 	chosen, whole := 0, 0
@@ -157,8 +160,8 @@ func TestMIGChoice(t *testing.T) {
 	}
 }
 
-// Nobody is served: nothing is changed. Of two ways that serve, the one that leaves more GPUs whole; who is first in line
-// comes before more demand; an empty node before one that has to be emptied.
+// Nobody is served: nothing is changed. Of two ways that serve, the one that leaves more GPUs whole; who is
+// first in line comes before more demand; an empty node before one that has to be emptied.
 func TestMIGChoiceOrder(t *testing.T) {
 	node := func(kind string, cost int64, to ...[]int) Node {
 		return Node{Kind: kind, Model: "a", Free: []int{0, 0, 0}, Whole: 8, Cost: cost, To: to}
@@ -171,10 +174,19 @@ func TestMIGChoiceOrder(t *testing.T) {
 		want []Change
 	}{
 		{"nobody waits", Question{Nodes: []Node{node("x", 0, []int{0, 56, 0})}}, nil},
-		{"no way has it", Question{Wants: []Want{threes}, Nodes: []Node{node("x", 0, []int{0, 56, 0}), node("x", 0, []int{0, 56, 0})}}, nil},
-		{"whole GPUs are kept", Question{Wants: []Want{ones}, Nodes: []Node{node("x", 0, []int{0, 56, 0}, []int{6, 14, 0}), node("x", 0, []int{0, 56, 0}, []int{6, 14, 0})}}, []Change{{0, 1}}},
-		{"the first comes first", Question{Wants: []Want{ones, threes}, Nodes: []Node{node("x", 0, []int{0, 56, 0}, []int{0, 0, 16}), {Kind: "y", Model: "a", Free: []int{0, 0, 0}}}}, []Change{{0, 0}}},
-		{"an empty one first", Question{Wants: []Want{ones}, Nodes: []Node{node("x", 5, []int{0, 56, 0}), node("y", 0, []int{0, 56, 0})}}, []Change{{1, 0}}},
+		{"no way has it", Question{Wants: []Want{threes},
+			Nodes: []Node{node("x", 0, []int{0, 56, 0}), node("x", 0, []int{0, 56, 0})}}, nil},
+		{"whole GPUs are kept",
+			Question{Wants: []Want{ones},
+				Nodes: []Node{node("x", 0, []int{0, 56, 0}, []int{6, 14, 0}),
+					node("x", 0, []int{0, 56, 0}, []int{6, 14, 0})}}, []Change{{0, 1}}},
+		{"the first comes first",
+			Question{Wants: []Want{ones, threes},
+				Nodes: []Node{node("x", 0, []int{0, 56, 0}, []int{0, 0, 16}),
+					{Kind: "y", Model: "a", Free: []int{0, 0, 0}}}}, []Change{{0, 0}}},
+		{"an empty one first",
+			Question{Wants: []Want{ones}, Nodes: []Node{node("x", 5, []int{0, 56, 0}), node("y", 0, []int{0, 56, 0})}},
+			[]Change{{1, 0}}},
 	} {
 		if got := c.q.Choose(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -210,8 +222,8 @@ func wideQuestion(nodes, can, kinds, ways, wants int) *Question {
 	return q
 }
 
-// What may be counted is bounded, of all questions together; who is first in line is served all the same, and as long as
-// enough is left the changes are those that are found without a bound.
+// What may be counted is bounded, of all questions together; who is first in line is served all the same, and
+// as long as enough is left the changes are those that are found without a bound.
 func TestMIGWork(t *testing.T) {
 	left := int64(Work)
 	q := wideQuestion(1000, 64, 8, 8, 64)

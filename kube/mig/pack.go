@@ -27,7 +27,9 @@ func Pack(model *cluster.GPUModel, count map[string]int, most int) (devices [][]
 	}
 	least := max((slots+model.MemSlots-1)/model.MemSlots, (compute+model.Compute-1)/model.Compute)
 	devices = make([][]cluster.Instance, min(least, most))
-	slices.SortStableFunc(profiles, func(a, b *cluster.SliceProfile) int { return cmp.Compare(b.Slots*8+b.Compute, a.Slots*8+a.Compute) })
+	slices.SortStableFunc(profiles, func(a, b *cluster.SliceProfile) int {
+		return cmp.Compare(b.Slots*8+b.Compute, a.Slots*8+a.Compute)
+	})
 	for _, p := range profiles {
 		for range count[p.Name] {
 			if putIn(model, devices, p) {

@@ -12,8 +12,8 @@ import (
 	"github.com/muster-gpu/muster/quota"
 )
 
-// Set is the queues as they are now: the objects that were seen, the tree that they make with the file's, and how that is
-// fitted to the cluster.
+// Set is the queues as they are now: the objects that were seen, the tree that they make with the file's, and
+// how that is fitted to the cluster.
 type Set struct {
 	fallback string
 	objects  map[string]*object
@@ -72,18 +72,20 @@ func (q *Set) Rebuild(file []cluster.Queue, log *slog.Logger) {
 	if len(q.tree.over) > 0 && !slices.Equal(was.over, q.tree.over) {
 		log.Info("queues of the configuration file for which a Queue object counts", "queues", q.tree.over)
 	}
-	if name := q.fallback; name != "" && len(q.tree.list) > 0 && !q.tree.Has(name) && (was.Has(name) || len(was.list) == 0) {
+	if name := q.fallback; name != "" && len(q.tree.list) > 0 && !q.tree.Has(name) &&
+		(was.Has(name) || len(was.list) == 0) {
 		log.Warn("there is no queue of the name of default_queue: pods that name none have to wait", "queue", name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(q.tree.bad)) {
 		if was.bad[name] != q.tree.bad[name] {
-			log.Warn("a Queue object cannot be used", "queue", name, "why", q.tree.bad[name], "an earlier spec counts", q.tree.rules[name] != nil)
+			log.Warn("a Queue object cannot be used", "queue", name, "why", q.tree.bad[name], "an earlier spec counts",
+				q.tree.rules[name] != nil)
 		}
 	}
 }
 
-// Fit fits the tree to a cluster of so many GPUs, so many of which are there: to all, and where that cannot be because too
-// many are not there, to the others. changed: the engine has yet to hear of it.
+// Fit fits the tree to a cluster of so many GPUs, so many of which are there: to all, and where that cannot be
+// because too many are not there, to the others. changed: the engine has yet to hear of it.
 func (q *Set) Fit(all, there int) (list []cluster.Queue, changed bool) {
 	list, q.reduced = Scaled(q.tree.list, all), false
 	if _, err := quota.New(list, int64(there)*cluster.Whole); err != nil {

@@ -30,17 +30,19 @@ type Figures struct {
 
 // Status is what Muster writes into a Queue object. Amounts are GPUs.
 type Status struct {
-	Guarantee     float64            `json:"guarantee"` // in force: less than the spec's where the cluster is too small
-	Used          float64            `json:"used"`
-	Borrowed      float64            `json:"borrowed"` // used beyond the guarantee
-	Share         string             `json:"share"`    // of the cluster's GPUs, used
-	Running       int                `json:"running"`  // gangs (a single pod is one, too), those of queues below included
-	Pending       int                `json:"pending"`
-	PendingGPUs   float64            `json:"pendingGPUs"`
-	OldestPending *metav1.Time       `json:"oldestPending,omitempty"`
-	Observed      int64              `json:"observedGeneration"`
-	InForce       string             `json:"inForce,omitempty"` // the last spec that could be used, as JSON: a merge of objects would keep what it does not have
-	Conditions    []metav1.Condition `json:"conditions"`
+	Guarantee float64 `json:"guarantee"` // in force: less than the spec's where the cluster is too small
+	Used      float64 `json:"used"`
+	Borrowed  float64 `json:"borrowed"` // used beyond the guarantee
+	Share     string  `json:"share"`    // of the cluster's GPUs, used
+	// gangs (a single pod is one, too), those of queues below included
+	Running       int          `json:"running"`
+	Pending       int          `json:"pending"`
+	PendingGPUs   float64      `json:"pendingGPUs"`
+	OldestPending *metav1.Time `json:"oldestPending,omitempty"`
+	Observed      int64        `json:"observedGeneration"`
+	// the last spec that could be used, as JSON: a merge of objects would keep what it does not have
+	InForce    string             `json:"inForce,omitempty"`
+	Conditions []metav1.Condition `json:"conditions"`
 }
 
 // The conditions of a Queue object.
@@ -51,7 +53,8 @@ const (
 
 // Tell has the status of each object written that is another than it should be: write is told, and says whether it can.
 // It returns whether some have to be looked at again soon.
-func (q *Set) Tell(figures []Figures, total cluster.Milli, now cluster.Time, write func(name string, s *Status) bool) (again bool) {
+func (q *Set) Tell(figures []Figures, total cluster.Milli, now cluster.Time,
+	write func(name string, s *Status) bool) (again bool) {
 	for _, name := range slices.Sorted(maps.Keys(q.objects)) {
 		o, f := q.objects[name], Figures{}
 		if i := slices.IndexFunc(figures, func(f Figures) bool { return f.Name == name }); i >= 0 {
@@ -73,8 +76,10 @@ func inGPUs(m cluster.Milli) float64 { return float64(m) / float64(cluster.Whole
 
 // statusFor is the status of a Queue object as it should be.
 func (q *Set) statusFor(o *object, f *Figures, total cluster.Milli, now cluster.Time) Status {
-	s := Status{Guarantee: inGPUs(f.Guarantee), Used: inGPUs(f.Used), Borrowed: inGPUs(max(0, f.Used-f.Guarantee)), Share: "0%",
-		Running: f.Running, Pending: f.Pending, PendingGPUs: inGPUs(f.PendingGPUs), Observed: o.generation, InForce: q.tree.specs[o.name]}
+	s := Status{Guarantee: inGPUs(f.Guarantee), Used: inGPUs(f.Used), Borrowed: inGPUs(max(0, f.Used-f.Guarantee)),
+		Share:   "0%",
+		Running: f.Running, Pending: f.Pending, PendingGPUs: inGPUs(f.PendingGPUs), Observed: o.generation,
+		InForce: q.tree.specs[o.name]}
 	if total > 0 {
 		s.Share = fmt.Sprintf("%d%%", (f.Used*100+total/2)/total)
 	}
@@ -84,15 +89,17 @@ func (q *Set) statusFor(o *object, f *Figures, total cluster.Milli, now cluster.
 	at := metav1.NewTime(time.Unix(0, int64(now)).UTC().Truncate(time.Second))
 	s.Conditions = slices.Clone(o.status.Conditions)
 	set := func(kind string, status metav1.ConditionStatus, reason, text string) {
-		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: text,
-			ObservedGeneration: o.generation, LastTransitionTime: at})
+		meta.SetStatusCondition(&s.Conditions,
+			metav1.Condition{Type: kind, Status: status, Reason: reason, Message: text,
+				ObservedGeneration: o.generation, LastTransitionTime: at})
 	}
 	why, rule := q.tree.bad[o.name], q.tree.rules[o.name]
 	switch {
 	case why == "":
 		set(Ready, metav1.ConditionTrue, "InForce", "the spec is in force")
 	case rule != nil:
-		set(Ready, metav1.ConditionFalse, "Unusable", why+". The spec that was in force before still is (status.inForce).")
+		set(Ready, metav1.ConditionFalse, "Unusable",
+			why+". The spec that was in force before still is (status.inForce).")
 	default:
 		set(Ready, metav1.ConditionFalse, "Unusable", why)
 	}

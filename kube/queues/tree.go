@@ -74,7 +74,8 @@ type Tree struct {
 // make no sense with it - stays what it was, or out, and the others go on. All
 // of that is a function of what the API server has, so a restart changes nothing.
 func merge(file []cluster.Queue, objects map[string]*object, fallback string) *Tree {
-	t := &Tree{list: slices.Clone(file), rules: map[string]*config.KubeQueue{}, specs: map[string]string{}, bad: map[string]string{}, fallback: fallback}
+	t := &Tree{list: slices.Clone(file), rules: map[string]*config.KubeQueue{}, specs: map[string]string{},
+		bad: map[string]string{}, fallback: fallback}
 	if len(objects) == 0 {
 		return t
 	}
@@ -113,7 +114,9 @@ type wording struct {
 // addEach adds what can be added, the older first, and returns the rest.
 func (t *Tree) addEach(specs []wording) (rest []wording) {
 	rest = slices.Clone(specs)
-	slices.SortFunc(rest, func(a, b wording) int { return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(rest, func(a, b wording) int {
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
+	})
 	for more := true; more; { // one may have waited for its parent, or for room that another gives back
 		more = false
 		rest = slices.DeleteFunc(rest, func(s wording) bool {
@@ -185,7 +188,8 @@ func (t *Tree) Admits(name, namespace string, tier cluster.Tier) error {
 		}
 		if takes, said := q.Takes(namespace); said && !space {
 			if space = true; !takes {
-				return fmt.Errorf("queue %s takes pods of %s, this one's namespace is %s", name, strings.Join(q.Namespaces, ", "), namespace)
+				return fmt.Errorf("queue %s takes pods of %s, this one's namespace is %s", name,
+					strings.Join(q.Namespaces, ", "), namespace)
 			}
 		}
 		if len(q.Tiers) > 0 && !tiers {
@@ -194,7 +198,8 @@ func (t *Tree) Admits(name, namespace string, tier cluster.Tier) error {
 				for i := range q.Tiers {
 					names[i] = q.Tiers[i].String()
 				}
-				return fmt.Errorf("queue %s takes pods of the tiers %s, this one is %s", name, strings.Join(names, ", "), tier)
+				return fmt.Errorf("queue %s takes pods of the tiers %s, this one is %s", name,
+					strings.Join(names, ", "), tier)
 			}
 		}
 	}

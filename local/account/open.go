@@ -56,7 +56,8 @@ func (u *User) assume() error {
 		groups = append(groups, uint32(g))
 	}
 	first := unsafe.Pointer(unsafe.SliceData(append(groups, 0)))
-	_, _, no := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(first), 0) // syscall.Setgroups changes all threads
+	// syscall.Setgroups changes all threads
+	_, _, no := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(first), 0)
 	if no != 0 {
 		return fmt.Errorf("groups of %s: %w", u.Name, no)
 	}

@@ -68,7 +68,8 @@ type Group struct {
 }
 
 // what each controller is for, in the words of the notes, in their order.
-var purposes = []struct{ controller, text string }{{Memory, "memory"}, {CPU, "CPU"}, {Pids, "the number of processes"}, {Devices, "access to GPUs of others"}}
+var purposes = []struct{ controller, text string }{{Memory, "memory"}, {CPU, "CPU"}, {Pids, "the number of processes"},
+	{Devices, "access to GPUs of others"}}
 
 // Open finds the hierarchies and makes our own folder in each. The folders stay:
 // another daemon of this machine may be about to use them.
@@ -267,7 +268,8 @@ func (g *Group) Create(l Limits) error {
 	if l.Memory > 0 {
 		n := strconv.FormatInt(l.Memory, 10)
 		set(Memory, "memory.limit_in_bytes", "memory.max", n)
-		for _, swap := range []struct{ file, value string }{{"memory.memsw.limit_in_bytes", n}, {"memory.swap.max", "0"}} {
+		for _, swap := range []struct{ file, value string }{{"memory.memsw.limit_in_bytes", n},
+			{"memory.swap.max", "0"}} {
 			if p := g.path(g.m.dirs[Memory]); g.m.dirs[Memory] != "" { // where swap is counted
 				if _, err := os.Stat(filepath.Join(p, swap.file)); err == nil {
 					errs = errors.Join(errs, write(p, swap.file, swap.value))
@@ -351,7 +353,8 @@ func (m *Manager) Of(pid int) (name string, ok bool) {
 	}
 	for line := range strings.Lines(string(text)) {
 		name := filepath.Base(strings.TrimSpace(line))
-		if strings.Contains(line, "/muster/") && slices.Contains(m.Group(name).Pids(), pid) { // others may have folders of that name
+		// others may have folders of that name
+		if strings.Contains(line, "/muster/") && slices.Contains(m.Group(name).Pids(), pid) {
 			return name, true
 		}
 	}

@@ -156,7 +156,8 @@ func TestFreezeKill(t *testing.T) {
 func TestDevices(t *testing.T) {
 	m := need(t, Devices)
 	check := func(t *testing.T) {
-		g, cmd := start(t, m, Limits{Deny: []Device{{1, 5}, {195, 3}}}, "head -c1 /dev/zero >/dev/null 2>&1 && exit 1; head -c1 /dev/urandom >/dev/null || exit 2")
+		g, cmd := start(t, m, Limits{Deny: []Device{{1, 5}, {195, 3}}},
+			"head -c1 /dev/zero >/dev/null 2>&1 && exit 1; head -c1 /dev/urandom >/dev/null || exit 2")
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%s: %v (1: it opened what is not its own, 2: it could not open what is)", g.name, err)
 		}
@@ -223,7 +224,8 @@ func TestPlace(t *testing.T) {
 				break
 			}
 			if try > 1000 { // the thread that started it may take a moment to end
-				t.Fatalf("%s: the process is %d, threads of this one are %v:\n%s", g.path(d), cmd.Process.Pid, others, text)
+				t.Fatalf("%s: the process is %d, threads of this one are %v:\n%s", g.path(d), cmd.Process.Pid, others,
+					text)
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
@@ -234,7 +236,8 @@ func TestPlace(t *testing.T) {
 func TestNothing(t *testing.T) {
 	m := &Manager{}
 	m.describe(errors.New("permission denied"))
-	if n := m.Notes(); len(n) != 1 || n[0] != "not enforced: memory, CPU, the number of processes, access to GPUs of others (permission denied)" {
+	if n := m.Notes(); len(n) != 1 ||
+		n[0] != "not enforced: memory, CPU, the number of processes, access to GPUs of others (permission denied)" {
 		t.Errorf("notes %q", n)
 	}
 	g := m.Group("task")

@@ -33,7 +33,8 @@ func (g *Group) Enter(pid int) (leave func(), err error) {
 	return leave, nil
 }
 
-// pathOf finds in a /proc/PID/cgroup the group of a process in the hierarchy of one of our folders, below its mount point.
+// pathOf finds in a /proc/PID/cgroup the group of a process in the hierarchy of one of our folders, below its
+// mount point.
 func (m *Manager) pathOf(folder, text string) string {
 	for line := range strings.Lines(strings.TrimSpace(text)) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)

@@ -14,7 +14,8 @@ import (
 	"github.com/muster-gpu/muster/store"
 )
 
-// The folder of a job is made once, with the name of its state in it; what else lies in its place is refused and stays as it is.
+// The folder of a job is made once, with the name of its state in it; what else lies in its place is refused
+// and stays as it is.
 func TestFolder(t *testing.T) {
 	jobs := filepath.Join(t.TempDir(), "jobs")
 	for range 2 {
@@ -106,7 +107,8 @@ func TestUserFolderAtOnce(t *testing.T) {
 	}
 }
 
-// A new state lacks nothing; a mark that is damaged or of a later commit, and folders beyond the last job, are told apart.
+// A new state lacks nothing; a mark that is damaged or of a later commit, and folders beyond the last job, are
+// told apart.
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	find := func(want string) {

@@ -205,7 +205,8 @@ func (l *Loss) Error() string {
 		db, strings.Join(l.problems, "\n  - "), db, filepath.Base(db), filepath.Join(l.dir, "lost-TIME"), l.Highest)
 }
 
-// SetAside makes the folder for what is lost and copies the database there, or moves it there where it cannot be gone on with.
+// SetAside makes the folder for what is lost and copies the database there, or moves it there where it cannot
+// be gone on with.
 func (l *Loss) SetAside(now time.Time) (aside string, err error) {
 	aside = filepath.Join(l.dir, "lost-"+now.UTC().Format("20060102T150405Z"))
 	for n := 2; ; n++ {

@@ -55,8 +55,8 @@ func (f *Forecast) Start(id cluster.JobID) (cluster.Time, bool) {
 	return cluster.Never, f.Seen[0].Complete()
 }
 
-// Interval is between when and when a job is expected to start, as run times differ; false: that makes no difference, or
-// nobody can say until when.
+// Interval is between when and when a job is expected to start, as run times differ; false: that makes no
+// difference, or nobody can say until when.
 func (f *Forecast) Interval(id cluster.JobID) (first, last cluster.Time, ok bool) {
 	if !f.Made() || !f.Waiting[id] {
 		return 0, 0, false
@@ -70,7 +70,8 @@ func (f *Forecast) Tell(v *show.Job, now cluster.Time) bool {
 	if !ok {
 		return false
 	}
-	if v.Expected, v.Rough = nil, false; at != cluster.Never {
+	v.Expected, v.Rough = nil, false
+	if at != cluster.Never {
 		v.Expected, v.ByLimits = Instant(max(at, now)), f.Seen[0].Limits[cluster.JobID(v.ID)]
 		v.AtEarliest = !v.ByLimits
 	}

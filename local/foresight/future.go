@@ -26,7 +26,8 @@ type Future struct {
 
 // FutureOf lets an engine go on until nothing happens any more at this instant; a job that is to leave leaves at once.
 // ahead is how another of the same state goes on in virtual time.
-func FutureOf(e *engine.Engine, now cluster.Time, ahead func(forward.Options) (*forward.Result, error)) (f *Future, err error) {
+func FutureOf(e *engine.Engine, now cluster.Time, ahead func(forward.Options) (*forward.Result, error)) (f *Future,
+	err error) {
 	f = &Future{eng: e, starts: map[cluster.JobID]bool{}, pos: map[cluster.JobID]int{}}
 	now = max(now, e.Now())
 	events := []engine.Event{{Type: engine.Tick}}
@@ -71,7 +72,8 @@ func (f *Future) follow(d *engine.Decision, now cluster.Time) (events []engine.E
 			if a.How == engine.Kill {
 				done = rec.Saved
 			}
-			events = append(events, engine.Event{Type: engine.Stopped, Job: a.Job, Reason: engine.Preempted, Done: done})
+			events = append(events,
+				engine.Event{Type: engine.Stopped, Job: a.Job, Reason: engine.Preempted, Done: done})
 		}
 	}
 	return events
@@ -109,7 +111,8 @@ func Compare(before, after *Future, v show.PolicyChange) show.PolicyChange {
 // row is a job in two futures.
 func row(before, after *Future, id cluster.JobID) show.PolicyJob {
 	spec := after.eng.Spec(id)
-	j := show.PolicyJob{Job: int(id), Name: spec.Name, User: spec.User, Queue: spec.Queue, GPUs: float64(spec.GPUMilli()) / float64(cluster.Whole),
+	j := show.PolicyJob{Job: int(id), Name: spec.Name, User: spec.User, Queue: spec.Queue,
+		GPUs:   float64(spec.GPUMilli()) / float64(cluster.Whole),
 		Before: before.pos[id], After: after.pos[id]}
 	if j.Before > 0 {
 		j.ExpectedBefore = before.start(id)

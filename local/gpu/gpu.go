@@ -166,7 +166,8 @@ func Node(devices []Device) (taken []Device, model cluster.GPUModel, islands int
 	for _, d := range devices {
 		switch {
 		case d.Model != name:
-			left = append(left, fmt.Sprintf("GPU %d is a %s: one machine schedules GPUs of one model (choose with --gpus)", d.Index, d.Model))
+			left = append(left, fmt.Sprintf(
+				"GPU %d is a %s: one machine schedules GPUs of one model (choose with --gpus)", d.Index, d.Model))
 		case len(taken) == cluster.MaxGPUsPerNode:
 			left = append(left, fmt.Sprintf("GPU %d: at most %d GPUs are scheduled", d.Index, cluster.MaxGPUsPerNode))
 		default:

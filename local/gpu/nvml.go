@@ -147,7 +147,8 @@ func (s *real) islands() {
 			if s.devices[k].Island == s.devices[i].Island {
 				continue
 			}
-			if st, ret := s.handles[i].GetP2PStatus(s.handles[k], nvml.P2P_CAPS_INDEX_NVLINK); ret != nvml.SUCCESS || st != nvml.P2P_STATUS_OK {
+			if st, ret := s.handles[i].GetP2PStatus(s.handles[k], nvml.P2P_CAPS_INDEX_NVLINK); ret != nvml.SUCCESS ||
+				st != nvml.P2P_STATUS_OK {
 				continue
 			}
 			from, to := s.devices[i].Island, s.devices[k].Island
@@ -209,8 +210,10 @@ var harmless = map[uint64]bool{
 }
 
 // xids are the errors that operators know by name.
-var xids = map[uint64]string{48: "double-bit ECC error", 62: "internal micro-controller halt", 64: "row remapping failed", 74: "NVLink error",
-	79: "the GPU has fallen off the bus", 95: "uncontained ECC error", 119: "GSP does not answer", 140: "unrecovered ECC error"}
+var xids = map[uint64]string{48: "double-bit ECC error", 62: "internal micro-controller halt",
+	64: "row remapping failed", 74: "NVLink error",
+	79: "the GPU has fallen off the bus", 95: "uncontained ECC error", 119: "GSP does not answer",
+	140: "unrecovered ECC error"}
 
 // mostWait bounds one wait for events, so that the end of the daemon is seen.
 const mostWait = time.Second

@@ -51,14 +51,17 @@ func open(t *testing.T, s *server.Server) Source {
 
 // Every machine of NVIDIA's becomes eight GPUs of a model that the cluster knows.
 func TestDiscover(t *testing.T) {
-	for want, s := range map[string]*server.Server{"A100-40GB": dgxa100.New(), "H100-80GB": dgxh100.New(), "H200-141GB": dgxh200.New(), "B200-180GB": dgxb200.New()} {
+	for want, s := range map[string]*server.Server{"A100-40GB": dgxa100.New(), "H100-80GB": dgxh100.New(),
+		"H200-141GB": dgxh200.New(), "B200-180GB": dgxb200.New()} {
 		complete(s, 8)
 		taken, model, islands, left := Node(open(t, s).Devices())
 		if len(taken) != 8 || model.Name != want || islands != 1 || !model.NVLink || left != nil {
-			t.Errorf("%d x %s in %d islands (NVLink %v), left out %v; want 8 x %s in one", len(taken), model.Name, islands, model.NVLink, left, want)
+			t.Errorf("%d x %s in %d islands (NVLink %v), left out %v; want 8 x %s in one", len(taken), model.Name,
+				islands, model.NVLink, left, want)
 		}
 		for i, d := range taken {
-			if d.Index != i || d.Minor != i || !strings.HasPrefix(d.UUID, "GPU-") || d.MIG || d.Simulated || d.Memory == 0 {
+			if d.Index != i || d.Minor != i || !strings.HasPrefix(d.UUID, "GPU-") || d.MIG || d.Simulated ||
+				d.Memory == 0 {
 				t.Errorf("%s: device %d is %+v", want, i, d)
 			}
 		}
@@ -85,9 +88,12 @@ func TestModels(t *testing.T) {
 		memory int64
 		want   string
 	}{
-		{"NVIDIA H100 80GB HBM3", 81559, "H100-80GB"}, {"NVIDIA H100 NVL", 95830, "H100-94GB"}, {"NVIDIA A100-SXM4-40GB", 40960, "A100-40GB"},
-		{"NVIDIA A100-PCIE-40GB", 40960, "A100-40GB"}, {"NVIDIA A100 80GB PCIe", 81920, "A100-80GB"}, {"Tesla V100-SXM2-16GB", 16160, "V100-16GB"},
-		{"Tesla T4", 15360, "T4-16GB"}, {"NVIDIA A10", 23028, "A10-24GB"}, {"NVIDIA L4", 23034, "L4-24GB"}, {"NVIDIA H200", 143771, "H200-141GB"},
+		{"NVIDIA H100 80GB HBM3", 81559, "H100-80GB"}, {"NVIDIA H100 NVL", 95830, "H100-94GB"},
+		{"NVIDIA A100-SXM4-40GB", 40960, "A100-40GB"},
+		{"NVIDIA A100-PCIE-40GB", 40960, "A100-40GB"}, {"NVIDIA A100 80GB PCIe", 81920, "A100-80GB"},
+		{"Tesla V100-SXM2-16GB", 16160, "V100-16GB"},
+		{"Tesla T4", 15360, "T4-16GB"}, {"NVIDIA A10", 23028, "A10-24GB"}, {"NVIDIA L4", 23034, "L4-24GB"},
+		{"NVIDIA H200", 143771, "H200-141GB"},
 		{"NVIDIA GeForce RTX 4090", 24564, "GeForce-RTX-4090-24GB"}, {"NVIDIA A10G", 23028, "A10G-22GB"},
 	} {
 		m := ModelOf(c.name, c.memory)
@@ -118,7 +124,8 @@ func TestMixedAndMIG(t *testing.T) {
 	list[1].MigMode = nvml.DEVICE_MIG_ENABLE
 	list[1].GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
 	taken, model, _, left := Node(open(t, s).Devices())
-	if len(taken) != 5 || model.Name != "H100-80GB" || len(left) != 3 || !strings.Contains(left[0], "GPU 5 is a L40S-48GB") {
+	if len(taken) != 5 || model.Name != "H100-80GB" || len(left) != 3 ||
+		!strings.Contains(left[0], "GPU 5 is a L40S-48GB") {
 		t.Errorf("%d x %s, left out %q", len(taken), model.Name, left)
 	}
 	if !taken[1].MIG || taken[0].MIG {
@@ -194,12 +201,15 @@ func TestSample(t *testing.T) {
 	s := dgxh100.New()
 	for i, d := range complete(s, 8) {
 		no := nvml.ERROR_NOT_SUPPORTED
-		d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: 73}, nvml.SUCCESS }
+		d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) {
+			return nvml.Utilization{Gpu: 73}, nvml.SUCCESS
+		}
 		d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 345_600, nvml.SUCCESS }
 		d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 61, nvml.SUCCESS }
 		d.GetTotalEnergyConsumptionFunc = func() (uint64, nvml.Return) { return 5_000, nvml.SUCCESS }
 		d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
-			return []nvml.ProcessInfo{{Pid: 41, UsedGpuMemory: 3 << 30}, {Pid: 42, UsedGpuMemory: notAvailable}}, nvml.SUCCESS
+			return []nvml.ProcessInfo{{Pid: 41, UsedGpuMemory: 3 << 30}, {Pid: 42, UsedGpuMemory: notAvailable}},
+				nvml.SUCCESS
 		}
 		d.GetProcessUtilizationFunc = func(since uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) {
 			return []nvml.ProcessUtilizationSample{{Pid: 41, TimeStamp: since + 1, SmUtil: 70}}, nvml.SUCCESS
@@ -217,10 +227,12 @@ func TestSample(t *testing.T) {
 	if *v.Utilisation != 73 || *v.Power != 345.6 || *v.Temperature != 61 || *v.Energy != 5 || len(v.Processes) != 2 {
 		t.Errorf("sample %+v", v)
 	}
-	if p := v.Processes; *p[0].Memory != 3072 || *p[0].Utilisation != 70 || p[1].Memory != nil || *p[1].Utilisation != 0 || !v.PerProcess {
+	if p := v.Processes; *p[0].Memory != 3072 || *p[0].Utilisation != 70 || p[1].Memory != nil ||
+		*p[1].Utilisation != 0 || !v.PerProcess {
 		t.Errorf("processes %+v", p)
 	}
-	if v := list[1]; v.Utilisation != nil || v.Power != nil || v.Temperature != nil || v.Energy != nil || v.Processes != nil {
+	if v := list[1]; v.Utilisation != nil || v.Power != nil || v.Temperature != nil || v.Energy != nil ||
+		v.Processes != nil {
 		t.Errorf("a driver that tells nothing gives %+v", v)
 	}
 }
@@ -232,16 +244,23 @@ func TestIdleProcess(t *testing.T) {
 		gpu   uint32 // percent
 		ret   nvml.Return
 		known bool
-	}{{0, nvml.ERROR_NOT_FOUND, true}, {40, nvml.ERROR_NOT_FOUND, false}, {0, nvml.ERROR_NOT_SUPPORTED, false}, {40, nvml.SUCCESS, true}} {
+	}{{0, nvml.ERROR_NOT_FOUND, true}, {40, nvml.ERROR_NOT_FOUND, false}, {0, nvml.ERROR_NOT_SUPPORTED, false},
+		{40, nvml.SUCCESS, true}} {
 		s := dgxh100.New()
 		no := nvml.ERROR_NOT_SUPPORTED
 		for _, d := range complete(s, 8) {
-			d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: c.gpu}, nvml.SUCCESS }
+			d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) {
+				return nvml.Utilization{Gpu: c.gpu}, nvml.SUCCESS
+			}
 			d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 0, no }
 			d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 0, no }
 			d.GetTotalEnergyConsumptionFunc = func() (uint64, nvml.Return) { return 0, no }
-			d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return []nvml.ProcessInfo{{Pid: 41}}, nvml.SUCCESS }
-			d.GetProcessUtilizationFunc = func(uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) { return nil, c.ret }
+			d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+				return []nvml.ProcessInfo{{Pid: 41}}, nvml.SUCCESS
+			}
+			d.GetProcessUtilizationFunc = func(uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) {
+				return nil, c.ret
+			}
 		}
 		v := open(t, s).Sample()[0]
 		if u := v.Processes[0].Utilisation; v.PerProcess != c.known || (u != nil) != c.known || c.known && *u != 0 {
@@ -266,7 +285,8 @@ func TestExclusive(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if want := []nvml.ComputeMode{nvml.COMPUTEMODE_EXCLUSIVE_PROCESS, nvml.COMPUTEMODE_DEFAULT}; !slices.Equal(modes, want) {
+	if want := []nvml.ComputeMode{nvml.COMPUTEMODE_EXCLUSIVE_PROCESS, nvml.COMPUTEMODE_DEFAULT}; !slices.Equal(modes,
+		want) {
 		t.Errorf("modes %v, want %v", modes, want)
 	}
 	list[3].SetComputeModeFunc = func(nvml.ComputeMode) nvml.Return { return nvml.ERROR_NO_PERMISSION }
@@ -278,7 +298,8 @@ func TestExclusive(t *testing.T) {
 // GPUs are chosen by index, UUID or the beginning of one.
 func TestChoose(t *testing.T) {
 	all := []Device{{Index: 0, UUID: "GPU-aaaa-1"}, {Index: 1, UUID: "GPU-aaaa-2"}, {Index: 2, UUID: "GPU-bbbb-3"}}
-	for list, want := range map[string]string{"2,0": "GPU-aaaa-1 GPU-bbbb-3", "GPU-bbbb": "GPU-bbbb-3", "1, 1": "GPU-aaaa-2"} {
+	for list, want := range map[string]string{"2,0": "GPU-aaaa-1 GPU-bbbb-3", "GPU-bbbb": "GPU-bbbb-3",
+		"1, 1": "GPU-aaaa-2"} {
 		var got []string
 		some, err := Choose(all, list)
 		for _, d := range some {
@@ -306,7 +327,8 @@ func TestInstances(t *testing.T) {
 	made := []struct {
 		name  string
 		start uint32
-	}{{"NVIDIA A100-SXM4-40GB MIG 3g.20gb", 4}, {"NVIDIA A100-SXM4-40GB MIG 1c.2g.10gb", 2}, {"NVIDIA A100-SXM4-40GB MIG 1g.5gb", 0}}
+	}{{"NVIDIA A100-SXM4-40GB MIG 3g.20gb", 4}, {"NVIDIA A100-SXM4-40GB MIG 1c.2g.10gb", 2},
+		{"NVIDIA A100-SXM4-40GB MIG 1g.5gb", 0}}
 	d.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 7, nvml.SUCCESS }
 	d.GetMigDeviceHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
 		if i >= len(made) {
@@ -318,11 +340,13 @@ func TestInstances(t *testing.T) {
 	}
 	d.GetGpuInstanceByIdFunc = func(id int) (nvml.GpuInstance, nvml.Return) {
 		return &mock.GpuInstance{GetInfoFunc: func() (nvml.GpuInstanceInfo, nvml.Return) {
-			return nvml.GpuInstanceInfo{Id: uint32(id), Placement: nvml.GpuInstancePlacement{Start: made[id-1].start, Size: 1}}, nvml.SUCCESS
+			return nvml.GpuInstanceInfo{Id: uint32(id),
+				Placement: nvml.GpuInstancePlacement{Start: made[id-1].start, Size: 1}}, nvml.SUCCESS
 		}}, nvml.SUCCESS
 	}
 	found := open(t, s).Devices()
-	want := []Instance{{cluster.Instance{Profile: "3g.20gb", Start: 4}, "MIG-0"}, {cluster.Instance{Profile: "1g.5gb", Start: 0}, "MIG-2"}}
+	want := []Instance{{cluster.Instance{Profile: "3g.20gb", Start: 4}, "MIG-0"},
+		{cluster.Instance{Profile: "1g.5gb", Start: 0}, "MIG-2"}}
 	if !found[2].MIG || !slices.Equal(found[2].Instances, want) {
 		t.Errorf("GPU 2 has %+v, want %+v", found[2].Instances, want)
 	}

@@ -20,7 +20,8 @@ import (
 // and that those with a compute instance are MIG devices.
 func partitionable(d *server.Device, model *cluster.GPUModel) {
 	create := d.CreateGpuInstanceWithPlacementFunc
-	d.CreateGpuInstanceWithPlacementFunc = func(info *nvml.GpuInstanceProfileInfo, at *nvml.GpuInstancePlacement) (nvml.GpuInstance, nvml.Return) {
+	d.CreateGpuInstanceWithPlacementFunc = func(info *nvml.GpuInstanceProfileInfo,
+		at *nvml.GpuInstancePlacement) (nvml.GpuInstance, nvml.Return) {
 		for g := range d.GpuInstances {
 			if p := g.Info.Placement; p.Start < at.Start+at.Size && at.Start < p.Start+p.Size {
 				return nil, nvml.ERROR_INSUFFICIENT_RESOURCES
@@ -47,7 +48,9 @@ func partitionable(d *server.Device, model *cluster.GPUModel) {
 		return &mock.Device{GetNameFunc: func() (string, nvml.Return) {
 			return "NVIDIA A100 MIG " + nameOf(d, model, g.Info.ProfileId), nvml.SUCCESS
 		},
-			GetUUIDFunc:          func() (string, nvml.Return) { return fmt.Sprintf("MIG-%d", g.Info.Id), nvml.SUCCESS },
+			GetUUIDFunc: func() (string, nvml.Return) {
+				return fmt.Sprintf("MIG-%d", g.Info.Id), nvml.SUCCESS
+			},
 			GetGpuInstanceIdFunc: func() (int, nvml.Return) { return int(g.Info.Id), nvml.SUCCESS }}, nvml.SUCCESS
 	}
 	d.GetGpuInstanceByIdFunc = func(id int) (nvml.GpuInstance, nvml.Return) {
@@ -65,7 +68,8 @@ func nameOf(d *server.Device, model *cluster.GPUModel, id uint32) string {
 	info := d.Config.MIGProfiles.GpuInstanceProfiles[int(id)]
 	for i := range model.Profiles {
 		p := &model.Profiles[i]
-		if off := p.Memory - int64(info.MemorySizeMB); p.Compute == int(info.SliceCount) && off < 2000 && off > -2000 && p.Media() == (int(id) == nvml.GPU_INSTANCE_PROFILE_1_SLICE_REV1) {
+		if off := p.Memory - int64(info.MemorySizeMB); p.Compute == int(info.SliceCount) && off < 2000 && off > -2000 &&
+			p.Media() == (int(id) == nvml.GPU_INSTANCE_PROFILE_1_SLICE_REV1) {
 			return p.Name
 		}
 	}
@@ -125,18 +129,22 @@ func TestMakeInstances(t *testing.T) {
 	if d.MigMode != nvml.DEVICE_MIG_ENABLE {
 		t.Error("the GPU is not in MIG mode")
 	}
-	if err := src.Whole(uuid, func(id string) bool { return id == list[0].UUID }); err == nil || !strings.Contains(err.Error(), "7g.40gb at 0 is in use") {
+	if err := src.Whole(uuid, func(id string) bool {
+		return id == list[0].UUID
+	}); err == nil || !strings.Contains(err.Error(), "7g.40gb at 0 is in use") {
 		t.Errorf("somebody is on it: %v", err)
 	}
 	if err := src.Whole(uuid, nobody); err != nil || d.MigMode != nvml.DEVICE_MIG_DISABLE || len(d.GpuInstances) > 0 {
 		t.Errorf("it is not whole: %v, %d instances", err, len(d.GpuInstances))
 	}
 	info, _ := d.GetGpuInstanceProfileInfo(nvml.GPU_INSTANCE_PROFILE_3_SLICE)
-	if _, ret := d.CreateGpuInstanceWithPlacement(&info, &nvml.GpuInstancePlacement{Start: 0, Size: 4}); ret != nvml.SUCCESS {
+	if _, ret := d.CreateGpuInstanceWithPlacement(&info,
+		&nvml.GpuInstancePlacement{Start: 0, Size: 4}); ret != nvml.SUCCESS {
 		t.Fatal(ret)
 	}
 	var err error
-	if list, err = src.Make(uuid, cluster.Instance{Profile: "2g.10gb", Start: 0}, nobody); err != nil || have() != "2g.10gb@0" || len(d.GpuInstances) != 1 {
+	if list, err = src.Make(uuid, cluster.Instance{Profile: "2g.10gb", Start: 0}, nobody); err != nil ||
+		have() != "2g.10gb@0" || len(d.GpuInstances) != 1 {
 		t.Errorf("what a service left is in the way: %v, %s", err, have())
 	}
 	d.SetMigModeFunc = func(int) (nvml.Return, nvml.Return) { return nvml.ERROR_IN_USE, nvml.SUCCESS }

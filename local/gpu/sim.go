@@ -31,13 +31,14 @@ type simulated struct {
 // Simulated plays n GPUs of a model. They are unwell as the file of faults
 // says: one line for each, its index and why ("1 fell off the bus"); and they
 // play at computing as the file of use says: index, percent, and if wanted the
-// MiB of memory in use, and a process with its MiB of it ("1 85 40000 4711 2000"). A file need not be there; lines that are
-// none are passed over.
+// MiB of memory in use, and a process with its MiB of it ("1 85 40000 4711 2000"). A file need not be there;
+// lines that are none are passed over.
 func Simulated(n int, model cluster.GPUModel, faults, use string) Source {
 	s := &simulated{faults: faults, use: use, model: model, cut: make([][]Instance, n)}
 	for i := range n {
-		s.devices = append(s.devices, Device{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Name: model.Name, Model: model.Name,
-			Memory: model.Memory, Minor: -1, Simulated: true})
+		s.devices = append(s.devices,
+			Device{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Name: model.Name, Model: model.Name,
+				Memory: model.Memory, Minor: -1, Simulated: true})
 	}
 	return s
 }

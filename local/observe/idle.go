@@ -69,7 +69,8 @@ func (r *IdleRules) Text(stage string, since time.Time, tier cluster.Tier) strin
 	}
 	switch {
 	case stage == show.IdleStopped:
-		return fmt.Sprintf("%s as idle: its GPUs computed less than %g %% for %s", stopped, r.Below, cluster.FormatDuration(r.Stop))
+		return fmt.Sprintf("%s as idle: its GPUs computed less than %g %% for %s", stopped, r.Below,
+			cluster.FormatDuration(r.Stop))
 	case r.Stop > 0:
 		return fmt.Sprintf("%s%s; after %s it is %s", idle, demoted, cluster.FormatDuration(r.Stop), stopped)
 	}

@@ -25,9 +25,12 @@ func TestIdleStages(t *testing.T) {
 		text  string
 	}{
 		{all, cluster.Standard, 29 * time.Minute, "", ""},
-		{all, cluster.Standard, 30 * time.Minute, show.IdleWarned, "idle since 03:04:05: its GPUs compute less than 5 %; after 1h of that it counts as best-effort; after 2h it is stopped"},
-		{all, cluster.Standard, time.Hour, show.IdleDemoted, "it counts as best-effort until it computes again; after 2h it is stopped"},
-		{all, cluster.Standard, 3 * time.Hour, show.IdleStopped, "stopped as idle: its GPUs computed less than 5 % for 2h"},
+		{all, cluster.Standard, 30 * time.Minute, show.IdleWarned,
+			"idle since 03:04:05: its GPUs compute less than 5 %; after 1h of that it counts as best-effort; after 2h it is stopped"},
+		{all, cluster.Standard, time.Hour, show.IdleDemoted,
+			"it counts as best-effort until it computes again; after 2h it is stopped"},
+		{all, cluster.Standard, 3 * time.Hour, show.IdleStopped,
+			"stopped as idle: its GPUs computed less than 5 % for 2h"},
 		{all, cluster.BestEffort, 90 * time.Minute, show.IdleWarned, "less than 5 %; after 2h it is stopped"},
 		{&again, cluster.Standard, 30 * time.Minute, "", ""},
 		{&again, cluster.Critical, 90 * time.Minute, "", ""},

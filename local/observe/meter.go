@@ -30,15 +30,17 @@ type Meter struct {
 	Holding float64            `json:"holding,omitempty"`
 	Every   int                `json:"every"`
 	Points  []show.Point       `json:"points,omitempty"`
-	Began   cluster.Time       `json:"began,omitempty"`       // the run that Still is of
-	Still   float64            `json:"idle_streak,omitempty"` // seconds for which its GPUs have been below the threshold
-	cpu     time.Duration      // of the run, at the last sample
-	run     int
+	Began   cluster.Time       `json:"began,omitempty"` // the run that Still is of
+	// seconds for which its GPUs have been below the threshold
+	Still float64       `json:"idle_streak,omitempty"`
+	cpu   time.Duration // of the run, at the last sample
+	run   int
 }
 
 // Measured is a meter as the interface shows it.
 func (v *Meter) Measured() show.Measured {
-	out := show.Measured{Samples: v.Samples, Seconds: v.Seconds, MemoryMost: v.Memory, Energy: v.Energy, Idle: v.Idle, Holding: v.Holding}
+	out := show.Measured{Samples: v.Samples, Seconds: v.Seconds, MemoryMost: v.Memory, Energy: v.Energy, Idle: v.Idle,
+		Holding: v.Holding}
 	if v.GPU > 0 {
 		mean := v.Util / v.GPU
 		out.Utilisation = &mean

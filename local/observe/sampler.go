@@ -259,7 +259,8 @@ func (s *Sampler) parts(j *Job) (list []part) {
 }
 
 // measure books one sample of a job.
-func (s *Sampler) measure(v *Meter, j *Job, values []gpu.Sample, users []map[cluster.JobID]*used, dt float64, now time.Time, hour *store.Hour) {
+func (s *Sampler) measure(v *Meter, j *Job, values []gpu.Sample, users []map[cluster.JobID]*used, dt float64,
+	now time.Time, hour *store.Hour) {
 	p := show.Point{At: now.Unix(), Step: j.Step, Rate: j.Rate}
 	n, busiest := 0.0, 0.0
 	parts := s.parts(j)

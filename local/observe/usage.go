@@ -97,7 +97,8 @@ const (
 // WasteOf lists what a job held and did not need; model is that of the GPUs, nil: it is not known.
 func WasteOf(j *show.Job, v *Meter, model *cluster.GPUModel) (list []show.Waste) {
 	add := func(kind string, hours float64, format string, args ...any) {
-		list = append(list, show.Waste{Kind: kind, Job: j.ID, User: j.User, Name: j.Submission.Name, GPUHours: hours, Text: fmt.Sprintf(format, args...)})
+		list = append(list, show.Waste{Kind: kind, Job: j.ID, User: j.User, Name: j.Submission.Name, GPUHours: hours,
+			Text: fmt.Sprintf(format, args...)})
 	}
 	ran := time.Duration(j.Ran)
 	gpus := len(j.Devices)
@@ -109,12 +110,16 @@ func WasteOf(j *show.Job, v *Meter, model *cluster.GPUModel) (list []show.Waste)
 		add("memory-only", hold, "it held GPU memory for %.1f GPU-hours without computing", hold)
 	}
 	if seen.Unused > 0 && seen.Unused < gpus && ran >= leastUnused {
-		add("unused-gpus", j.GPUHours*float64(seen.Unused)/float64(gpus), "it never used %d of its %d GPUs: ask for %d", seen.Unused, gpus, gpus-seen.Unused)
+		add("unused-gpus", j.GPUHours*float64(seen.Unused)/float64(gpus), "it never used %d of its %d GPUs: ask for %d",
+			seen.Unused, gpus, gpus-seen.Unused)
 	} else if less := smaller(j, v, &seen, model); less != "" && ran >= leastUnused {
 		add("fits-less", j.GPUHours*(1-*seen.Utilisation/100), "%s", less)
 	}
-	if l := time.Duration(j.Submission.Limit); j.State == show.StateCompleted && l > leastLimit*ran && l-ran > time.Hour {
-		add("long-limit", 0, "its time limit was %s and it ran %s: with a nearer limit it would have been backfilled sooner", cluster.FormatDuration(l), spanOf(ran))
+	if l := time.Duration(j.Submission.Limit); j.State == show.StateCompleted && l > leastLimit*ran &&
+		l-ran > time.Hour {
+		add("long-limit", 0,
+			"its time limit was %s and it ran %s: with a nearer limit it would have been backfilled sooner",
+			cluster.FormatDuration(l), spanOf(ran))
 	}
 	return list
 }
@@ -130,7 +135,8 @@ func smaller(j *show.Job, v *Meter, seen *show.Measured, model *cluster.GPUModel
 		return ""
 	}
 	needs := *v.Memory + *v.Memory/5 // with a fifth to spare
-	used := fmt.Sprintf("it used %.0f %% of its GPU and at most %d of %d MiB", *seen.Utilisation, *v.Memory, model.Memory)
+	used := fmt.Sprintf("it used %.0f %% of its GPU and at most %d of %d MiB", *seen.Utilisation, *v.Memory,
+		model.Memory)
 	for _, p := range model.Profiles {
 		if p.Memory >= needs && float64(p.Compute)*100/float64(model.Compute) >= *seen.Most && !p.Media() {
 			return used + ": a MIG slice " + p.Name + " would do"

@@ -103,7 +103,8 @@ func (a *Access) DefaultQueue(u *account.User) (string, error) {
 	}
 	switch len(takes) {
 	case 0:
-		return "", wrongQueue("no queue takes jobs of %s: the operator of this machine can add %s to one (members)", u.Name, u.Name)
+		return "", wrongQueue("no queue takes jobs of %s: the operator of this machine can add %s to one (members)",
+			u.Name, u.Name)
 	case 1:
 		return takes[0], nil
 	}
@@ -145,7 +146,9 @@ func (a *Access) MayUrge(u *account.User, spec, was *cluster.Job) error {
 	if len(rule.Queues) > 0 {
 		how += fmt.Sprintf(", or submit to a queue that grants it (%v)", rule.Queues)
 	}
-	return &ask.FieldError{Field: field, Text: fmt.Sprintf("%s needs a right that %s does not have here: %s (urgent in the daemon's configuration)", what, u.Name, how)}
+	return &ask.FieldError{Field: field,
+		Text: fmt.Sprintf("%s needs a right that %s does not have here: %s (urgent in the daemon's configuration)",
+			what, u.Name, how)}
 }
 
 // grants reports whether a queue, or one above it, lets its jobs go before others'.

@@ -17,7 +17,8 @@ func TestMembers(t *testing.T) {
 		"research": {Users: []string{"ann"}, Groups: []string{"root"}},
 		"lab":      {Users: []string{"bob"}},
 	}}
-	a.Queues = []cluster.Queue{{Name: "research"}, {Name: "lab", Parent: "research"}, {Name: "vision", Parent: "research"}, {Name: "open"}}
+	a.Queues = []cluster.Queue{{Name: "research"}, {Name: "lab", Parent: "research"},
+		{Name: "vision", Parent: "research"}, {Name: "open"}}
 	ann, bob := &account.User{Name: "ann", GID: 5}, &account.User{Name: "bob", GID: 5}
 	eve := &account.User{Name: "eve", GID: 6, Groups: []int{0}}
 	for _, c := range []struct {
@@ -31,7 +32,9 @@ func TestMembers(t *testing.T) {
 		}
 	}
 	carl := &account.User{Name: "carl", GID: 5}
-	for u, want := range map[*account.User]string{ann: "several queues take jobs of ann: name one with --queue (vision, open)", bob: "several queues", carl: "open", eve: "(vision, open)"} {
+	for u, want := range map[*account.User]string{
+		ann: "several queues take jobs of ann: name one with --queue (vision, open)", bob: "several queues",
+		carl: "open", eve: "(vision, open)"} {
 		got, err := a.DefaultQueue(u)
 		if err != nil {
 			got = err.Error()
@@ -41,7 +44,8 @@ func TestMembers(t *testing.T) {
 		}
 	}
 	a.Defaults = DefaultQueues{Queue: "open", Users: map[string]string{"bob": "lab", "eve": "lab"}}
-	for u, want := range map[*account.User]string{ann: "open", bob: "lab", eve: "open", carl: "open"} { // eve is no member of lab
+	// eve is no member of lab
+	for u, want := range map[*account.User]string{ann: "open", bob: "lab", eve: "open", carl: "open"} {
 		if got, err := a.DefaultQueue(u); got != want || err != nil {
 			t.Errorf("default queue of %s: %s (%v), not %s", u.Name, got, err, want)
 		}

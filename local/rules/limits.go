@@ -38,7 +38,8 @@ func (l *Limits) CheckSizes(s *ask.Submission) error {
 	for _, v := range []struct {
 		field, key string
 		size, most int
-	}{{"name", "name", len(s.Name), l.Name}, {"comment", "comment", len(s.Comment), l.Comment}, {"env", "environment", env, l.Env}} {
+	}{{"name", "name", len(s.Name), l.Name}, {"comment", "comment", len(s.Comment), l.Comment},
+		{"env", "environment", env, l.Env}} {
 		if v.most > 0 && v.size > v.most {
 			return tooLarge(v.field, v.key, v.size, v.most)
 		}
@@ -57,7 +58,8 @@ func (l *Limits) CheckSizes(s *ask.Submission) error {
 }
 
 func tooLarge(field, key string, size, most int) error {
-	return &ask.FieldError{Field: field, Text: fmt.Sprintf("%d bytes are more than the %d allowed; %s", size, most, raise(key))}
+	return &ask.FieldError{Field: field,
+		Text: fmt.Sprintf("%d bytes are more than the %d allowed; %s", size, most, raise(key))}
 }
 
 // Tally counts what users have that is not over.

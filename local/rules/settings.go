@@ -31,7 +31,8 @@ type Settings struct {
 	Zone                     int                // of windows, in seconds ahead of UTC
 	Idle                     *observe.IdleRules // nil: idle jobs are left alone
 	Perf                     *perf.Table
-	Defrag                   *engine.Defrag     // nil: nobody is moved
-	Saving                   *perf.Saving       // nil: jobs are not told how often to write checkpoints
-	Models                   []cluster.GPUModel // as the machine has them, with what their hours count for; nil: as before
+	Defrag                   *engine.Defrag // nil: nobody is moved
+	Saving                   *perf.Saving   // nil: jobs are not told how often to write checkpoints
+	// as the machine has them, with what their hours count for; nil: as before
+	Models []cluster.GPUModel
 }

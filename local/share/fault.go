@@ -54,8 +54,8 @@ const (
 	writesWithin = time.Second
 )
 
-// held is a server whose process has gone, and which is a fault unless the control daemon will have written that it exited with
-// status 0.
+// held is a server whose process has gone, and which is a fault unless the control daemon will have written
+// that it exited with status 0.
 type held struct {
 	server
 	Fault fault `json:"fault"`
@@ -163,10 +163,11 @@ func (s *MPS) serverOf(d *control, pid int) server {
 	return v
 }
 
-// seen compares the servers that a control daemon was asked for with those that were known, and those of which its log says that they
-// were started since. One of which the log says that it exited has gone, whoever has its number now. Another one that is not listed,
-// because the control daemon does not answer or is another one by now, has gone only if its process has. One that makes room for another
-// user's has no clients any more, nor has one that exited with status 0: that is no fault.
+// seen compares the servers that a control daemon was asked for with those that were known, and those of which
+// its log says that they were started since. One of which the log says that it exited has gone, whoever has its
+// number now. Another one that is not listed, because the control daemon does not answer or is another one by
+// now, has gone only if its process has. One that makes room for another user's has no clients any more, nor
+// has one that exited with status 0: that is no fault.
 func (s *MPS) seen(d *control, asked time.Time, listed []server) {
 	was := d.known
 	log, err := d.logged()
@@ -190,7 +191,8 @@ func (s *MPS) seen(d *control, asked time.Time, listed []server) {
 			s.ended(d, old, was.At, log.read)
 		}
 	}
-	if len(was.Servers)+len(was.Held)+len(d.known.Servers)+len(d.known.Held)+len(log.begun) == 0 && d.known.read() == was.read() && bytes.Equal(d.known.Head, was.Head) {
+	if len(was.Servers)+len(was.Held)+len(d.known.Servers)+len(d.known.Held)+len(log.begun) == 0 &&
+		d.known.read() == was.read() && bytes.Equal(d.known.Head, was.Head) {
 		return
 	}
 	if err := d.save(); err != nil {
@@ -213,8 +215,8 @@ func (s *MPS) settle(d *control, held []held, log *written) {
 	}
 }
 
-// exited notes the servers of which the log says that they exited, and returns those that were known, or were started since, and of
-// which it says nothing.
+// exited notes the servers of which the log says that they exited, and returns those that were known, or were
+// started since, and of which it says nothing.
 func (s *MPS) exited(d *control, was known, listed []server, log *written) (left []server) {
 	note := func(v server, status int) {
 		if status != 0 {
@@ -246,10 +248,12 @@ func (s *MPS) exited(d *control, was known, listed []server, log *written) (left
 	return left
 }
 
-// ended notes that a server has ended since a time, and whose clients it may have had. If how it exited may yet be written, that is
-// awaited.
+// ended notes that a server has ended since a time, and whose clients it may have had. If how it exited may yet
+// be written, that is awaited.
 func (s *MPS) ended(d *control, old server, from time.Time, await bool) {
-	hit := slices.DeleteFunc(s.opt.Host.Sharers(d.uuid), func(id cluster.JobID) bool { return old.UID > 0 && s.opt.Host.UserOf(id) != old.UID })
+	hit := slices.DeleteFunc(s.opt.Host.Sharers(d.uuid), func(id cluster.JobID) bool {
+		return old.UID > 0 && s.opt.Host.UserOf(id) != old.UID
+	})
 	if len(hit) == 0 {
 		return
 	}
@@ -273,10 +277,12 @@ func (s *MPS) fault(d *control, f fault) {
 	}
 	d.known.Faults = append(slices.Clone(d.known.Faults), f)
 	d.known.Faults = d.known.Faults[max(0, len(d.known.Faults)-mostFaults):]
-	s.opt.Log.Warn("MPS: a server has ended, and its clients with it", "uuid", d.uuid, "jobs", Numbers(f.Hit), "after", f.From.Format(time.TimeOnly))
+	s.opt.Log.Warn("MPS: a server has ended, and its clients with it", "uuid", d.uuid, "jobs", Numbers(f.Hit), "after",
+		f.From.Format(time.TimeOnly))
 }
 
-// faults are those of a GPU until now. Where a server has just gone and the control daemon has not written how it exited, that is awaited.
+// faults are those of a GPU until now. Where a server has just gone and the control daemon has not written how
+// it exited, that is awaited.
 func (s *MPS) faults(d *control) []fault {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -78,7 +78,8 @@ func (d *control) logged() (l written, err error) {
 	return l, nil
 }
 
-// from notes what whole lines say, and returns where the next one begins. The rest of a line that is being written is read next time.
+// from notes what whole lines say, and returns where the next one begins. The rest of a line that is being
+// written is read next time.
 func (l *written) from(text io.Reader, at int64) int64 {
 	l.exited = map[int]int{}
 	r := bufio.NewReader(text)

@@ -14,8 +14,9 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// A server that began and ended between two looks is known from what the control daemon wrote: unless it exited because nobody
-// needed it, it has hit whoever is there of its user. What was written before is not news, nor is half a line.
+// A server that began and ended between two looks is known from what the control daemon wrote: unless it exited
+// because nobody needed it, it has hit whoever is there of its user. What was written before is not news, nor
+// is half a line.
 func TestServerLogged(t *testing.T) {
 	const gone = 1 << 30 // no process has such a number
 	number := gone
@@ -35,25 +36,36 @@ func TestServerLogged(t *testing.T) {
 		down bool     // the last look is the next service's
 		hit  []cluster.JobID
 	}{
-		"a fault":                        {[]string{before, before + start(5) + exit(1)}, false, []cluster.JobID{7, 8}},
-		"the service was down":           {[]string{before, before + start(5) + exit(1)}, true, []cluster.JobID{7, 8}},
-		"nobody needed it":               {[]string{before, before + start(5) + exit(0)}, false, nil},
-		"another user's":                 {[]string{before, before + start(6) + exit(1)}, false, nil},
-		"its number was given again":     {[]string{before, before + reused}, false, []cluster.JobID{7, 8}},
-		"its number is a server's again": {[]string{before, before + start(5) + exit(1) + start(5) + exit(0)}, false, []cluster.JobID{7, 8}},
-		"... of one that was known":      {[]string{before, before + start(5), before + start(5) + exit(0) + start(5) + exit(1)}, false, []cluster.JobID{7, 8}},
-		"twice at once":                  {[]string{before, before + start(5) + exit(1) + start(5) + exit(1)}, false, []cluster.JobID{7, 8}},
-		"it ended without a word":        {[]string{before, before + start(5), before + start(5)}, false, []cluster.JobID{7, 8}},
-		"it is written late":             {[]string{before, before + start(5), before + start(5) + exit(1)}, false, []cluster.JobID{7, 8}},
-		"that nobody needed it, too":     {[]string{before, before + start(5), before + start(5) + exit(0)}, false, nil},
-		"... the service was down":       {[]string{before, before + start(5), before + start(5) + exit(0)}, true, nil},
-		"another log, soon as long":      {[]string{before, "[2024-04-30" + before[len("[2024-04-29"):] + start(5) + exit(1)}, false, []cluster.JobID{7, 8}},
-		"another log, which is longer":   {[]string{before, "[2024-04-30 00:00:00.000 Control    73] \n" + start(5) + exit(1) + start(6) + before + before}, false, []cluster.JobID{7, 8}},
-		"long ago":                       {[]string{before + start(5) + exit(1), before + start(5) + exit(1)}, false, nil},
-		"half a line":                    {[]string{before, before + start(5)[:50]}, false, nil},
-		"the other half":                 {[]string{before, before + start(5)[:50], before + start(5) + exit(1)}, false, []cluster.JobID{7, 8}},
-		"another log":                    {[]string{before + before + before + before, start(5) + exit(2)}, false, []cluster.JobID{7, 8}},
-		"no log":                         {[]string{"", ""}, false, nil},
+		"a fault":                    {[]string{before, before + start(5) + exit(1)}, false, []cluster.JobID{7, 8}},
+		"the service was down":       {[]string{before, before + start(5) + exit(1)}, true, []cluster.JobID{7, 8}},
+		"nobody needed it":           {[]string{before, before + start(5) + exit(0)}, false, nil},
+		"another user's":             {[]string{before, before + start(6) + exit(1)}, false, nil},
+		"its number was given again": {[]string{before, before + reused}, false, []cluster.JobID{7, 8}},
+		"its number is a server's again": {[]string{before, before + start(5) + exit(1) + start(5) + exit(0)}, false,
+			[]cluster.JobID{7, 8}},
+		"... of one that was known": {[]string{before, before + start(5),
+			before + start(5) + exit(0) + start(5) + exit(1)}, false, []cluster.JobID{7, 8}},
+		"twice at once": {[]string{before, before + start(5) + exit(1) + start(5) + exit(1)}, false,
+			[]cluster.JobID{7, 8}},
+		"it ended without a word": {[]string{before, before + start(5), before + start(5)}, false,
+			[]cluster.JobID{7, 8}},
+		"it is written late": {[]string{before, before + start(5), before + start(5) + exit(1)}, false,
+			[]cluster.JobID{7, 8}},
+		"that nobody needed it, too": {[]string{before, before + start(5), before + start(5) + exit(0)}, false,
+			nil},
+		"... the service was down": {[]string{before, before + start(5), before + start(5) + exit(0)}, true, nil},
+		"another log, soon as long": {[]string{before,
+			"[2024-04-30" + before[len("[2024-04-29"):] + start(5) + exit(1)}, false, []cluster.JobID{7, 8}},
+		"another log, which is longer": {[]string{before, "[2024-04-30 00:00:00.000 Control    73] \n" + start(5) +
+			exit(1) + start(6) + before + before}, false, []cluster.JobID{7, 8}},
+		"long ago": {[]string{before + start(5) + exit(1), before + start(5) + exit(1)}, false,
+			nil},
+		"half a line": {[]string{before, before + start(5)[:50]}, false, nil},
+		"the other half": {[]string{before, before + start(5)[:50], before + start(5) + exit(1)}, false,
+			[]cluster.JobID{7, 8}},
+		"another log": {[]string{before + before + before + before, start(5) + exit(2)}, false,
+			[]cluster.JobID{7, 8}},
+		"no log": {[]string{"", ""}, false, nil},
 	} {
 		now := t0
 		list := filepath.Join(t.TempDir(), "servers")
@@ -95,8 +107,8 @@ func TestServerLogged(t *testing.T) {
 	}
 }
 
-// Servers of several users that end between two looks are faults of their own jobs each. The last few are remembered, also by the next
-// service, and that of which an earlier version kept is.
+// Servers of several users that end between two looks are faults of their own jobs each. The last few are
+// remembered, also by the next service, and that of which an earlier version kept is.
 func TestFaultsOfSeveral(t *testing.T) {
 	now := t0
 	list := filepath.Join(t.TempDir(), "servers")
@@ -137,15 +149,17 @@ func TestFaultsOfSeveral(t *testing.T) {
 	if f := d.known.Faults; len(f) != mostFaults || f[mostFaults-1].To != now {
 		t.Errorf("after many there are %+v", f)
 	}
-	write(t, filepath.Join(d.dir, knownFile), `{"at":"`+t0.Format(time.RFC3339)+`","fault":{"from":"`+t0.Format(time.RFC3339)+`","to":"`+
-		t0.Add(2*time.Second).Format(time.RFC3339)+`","hit":[9,10]}}`)
+	write(t, filepath.Join(d.dir, knownFile),
+		`{"at":"`+t0.Format(time.RFC3339)+`","fault":{"from":"`+t0.Format(time.RFC3339)+`","to":"`+
+			t0.Add(2*time.Second).Format(time.RFC3339)+`","hit":[9,10]}}`)
 	m.find(t)
 	if got := m.others(9, failed); got != "10" {
 		t.Errorf("what an earlier version kept: %q", got)
 	}
 }
 
-// Who fails with a server whose end is not written yet waits for that: it was no fault if nobody needed the server any more.
+// Who fails with a server whose end is not written yet waits for that: it was no fault if nobody needed the
+// server any more.
 func TestFaultAwaitsLog(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "servers")
 	write(t, list, "\n")

@@ -133,7 +133,8 @@ func (s *MPS) tell(d *control, command string) (string, error) {
 }
 
 func (d *control) env() []string {
-	return []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "CUDA_VISIBLE_DEVICES=" + d.uuid,
+	return []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"CUDA_VISIBLE_DEVICES=" + d.uuid,
 		"CUDA_MPS_PIPE_DIRECTORY=" + d.pipe(), "CUDA_MPS_LOG_DIRECTORY=" + filepath.Join(d.dir, "log")}
 }
 
@@ -251,7 +252,8 @@ func (s *MPS) tendOne(d *control) {
 	if len(s.opt.Host.Sharers(d.uuid)) > 0 {
 		d.unused = time.Time{}
 		if s.look(d) != nil {
-			s.opt.Log.Warn("MPS: a control daemon has ended; it is started again, and tasks that it served may fail", "uuid", d.uuid)
+			s.opt.Log.Warn("MPS: a control daemon has ended; it is started again, and tasks that it served may fail",
+				"uuid", d.uuid)
 			if err := s.start(d); err != nil {
 				s.opt.Log.Warn(err.Error())
 			}

@@ -61,7 +61,8 @@ func (m *machine) find(t *testing.T) {
 func shared(t *testing.T, now func() time.Time, text string) *machine {
 	t.Helper()
 	m := &machine{running: t.Context(), jobs: map[cluster.JobID]int{7: 0}}
-	m.opt = Options{Dir: t.TempDir(), Program: filepath.Join(t.TempDir(), "control"), Host: m, Now: now, Log: slog.Default()}
+	m.opt = Options{Dir: t.TempDir(), Program: filepath.Join(t.TempDir(), "control"), Host: m, Now: now,
+		Log: slog.Default()}
 	if err := os.WriteFile(m.opt.Program, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,8 @@ func TestMPSLingers(t *testing.T) {
 		after time.Duration
 		held  bool
 		up    bool
-	}{{0, true, true}, {time.Hour, true, true}, {time.Second, false, true}, {linger - 1, false, true}, {1, false, false}} {
+	}{{0, true, true}, {time.Hour, true, true}, {time.Second, false, true}, {linger - 1, false, true},
+		{1, false, false}} {
 		now = now.Add(step.after)
 		if !step.held {
 			delete(m.jobs, 7)
@@ -123,9 +125,12 @@ func TestMPSThreads(t *testing.T) {
 		own   string
 		want  string
 	}{
-		{500, "", "50"}, {500, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=80", "50"}, {500, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30", "30"},
-		{100, "", "10"}, {333, "", "33"}, {5, "", "1"}, {500, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=much", "50"}, {500, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=0", "50"},
-		{500, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=20 CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=40", "40"}, {5, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=7", "1"},
+		{500, "", "50"}, {500, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=80", "50"},
+		{500, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30", "30"},
+		{100, "", "10"}, {333, "", "33"}, {5, "", "1"}, {500, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=much", "50"},
+		{500, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=0", "50"},
+		{500, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=20 CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=40", "40"},
+		{5, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=7", "1"},
 	} {
 		if got := threads(c.share, strings.Fields(c.own)); got != c.want {
 			t.Errorf("a share of %d, %q: %s, want %s", c.share, c.own, got, c.want)
@@ -163,10 +168,14 @@ func TestFault(t *testing.T) {
 		{what: "the server was another user's", users: []int{5, 5}, of: 6},
 		{what: "whose server it was nobody knows", users: []int{5, 5}, want: "8"},
 		{what: "the answer was late", users: []int{5, 5}, of: 5, failed: time.Second, late: answersWithin, want: "8"},
-		{what: "nobody answered, and it was not the server", users: []int{5, 5}, of: 5, failed: -time.Minute, late: answersWithin},
-		{what: "the service was down", users: []int{5, 5}, of: 5, failed: 20 * time.Minute, late: time.Hour, down: true, want: "8"},
-		{what: "before the service was down", users: []int{5, 5}, of: 5, failed: -time.Minute, late: time.Hour, down: true},
-		{what: "the service was down, and it was alone", users: []int{5}, of: 5, failed: 20 * time.Minute, late: time.Hour, down: true},
+		{what: "nobody answered, and it was not the server", users: []int{5, 5}, of: 5, failed: -time.Minute,
+			late: answersWithin},
+		{what: "the service was down", users: []int{5, 5}, of: 5, failed: 20 * time.Minute, late: time.Hour, down: true,
+			want: "8"},
+		{what: "before the service was down", users: []int{5, 5}, of: 5, failed: -time.Minute, late: time.Hour,
+			down: true},
+		{what: "the service was down, and it was alone", users: []int{5}, of: 5, failed: 20 * time.Minute,
+			late: time.Hour, down: true},
 	} {
 		clear(m.jobs)
 		now = t0.Add(time.Hour)

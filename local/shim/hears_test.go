@@ -40,7 +40,8 @@ func TestFamilyHandles(t *testing.T) {
 		short := FamilyHandles(pid, unix.SIGUSR1)
 		long := slices.ContainsFunc(Family(pid), func(p int) bool { return Handles(p, unix.SIGUSR1) })
 		if short != c.want || long != c.want {
-			t.Errorf("%s: handles the signal: %v, by a look at every process %v, want %v", c.script, short, long, c.want)
+			t.Errorf("%s: handles the signal: %v, by a look at every process %v, want %v", c.script, short, long,
+				c.want)
 		}
 		if err := unix.Kill(-pid, unix.SIGKILL); err != nil {
 			t.Error(err)

@@ -31,7 +31,8 @@ func TestLives(t *testing.T) {
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); Lives(pid, birth); time.Sleep(time.Millisecond) { // nobody has reaped it
+	// nobody has reaped it
+	for deadline := time.Now().Add(10 * time.Second); Lives(pid, birth); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it was killed and lives")
 		}

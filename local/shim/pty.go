@@ -134,7 +134,9 @@ func dial(dir, name string, uid int) (net.Conn, error) {
 	}
 	var cred *unix.Ucred
 	var credErr error
-	err = raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	err = raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
 	if err != nil || credErr != nil || int(cred.Uid) != uid {
 		_ = c.Close()
 		return nil, fmt.Errorf("%s is not answered by user %d", filepath.Join(dir, name), uid)

@@ -21,7 +21,8 @@ import (
 // terminal that it no longer has. The signals are caught, not ignored: what is
 // ignored stays so in the task, whose shell could then not trap it.
 func signalsOff() {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE, syscall.SIGTSTP)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE, syscall.SIGTSTP)
 }
 
 // Birth returns the start time of a process in clock ticks since boot; 0: there
@@ -32,8 +33,9 @@ func Birth(pid int) uint64 {
 }
 
 // Lives reports whether the process that was born then is there, and has not ended: one
-// that nobody has reaped yet has. Whose birth could not be seen then (0), or cannot now, as another user's where /proc is
-// hidden, has ended only if no process has its number: what is not known is not taken for its end.
+// that nobody has reaped yet has. Whose birth could not be seen then (0), or cannot now, as another user's
+// where /proc is hidden, has ended only if no process has its number: what is not known is not taken for its
+// end.
 func Lives(pid int, birth uint64) bool {
 	if pid <= 0 {
 		return false

@@ -98,25 +98,33 @@ func parseNamed(path, name string, text []byte) (*File, error) {
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("%s: a search is described by fields such as method: asha (docs/howto/search.md)", path)
 	}
-	f := &File{Path: path, Text: text, AtOnce: 1, seed: 1, Name: strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))}
+	f := &File{Path: path, Text: text, AtOnce: 1, seed: 1,
+		Name: strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))}
 	f.Method = search.Method{Name: search.ASHA, Eta: 3, Min: 1}
 	f.Model = Model{Step: "1m", Begin: "0s", Noise: 0.02, Scaled: 0.25, Fused: 0.15}
 	goal, eager, given := "", 0.5, map[string]int{} // lines of the keys
 	err := f.fields(doc.Content[0], map[string]func(*yaml.Node) error{
-		"name": f.scalar(&f.Name), "method": f.scalar(&f.Method.Name), "trials": f.scalar(&f.Method.Trials), "eta": f.scalar(&f.Method.Eta),
-		"skip": f.scalar(&f.Method.Skip), "stopping": f.scalar(&f.Method.Stopping), "metric": f.scalar(&f.Metric), "goal": f.scalar(&goal),
-		"at_once": f.scalar(&f.AtOnce), "seed": f.scalar(&f.seed), "scale": f.scalar(&f.Method.Scale), "eager": f.scalar(&eager),
+		"name": f.scalar(&f.Name), "method": f.scalar(&f.Method.Name), "trials": f.scalar(&f.Method.Trials),
+		"eta":  f.scalar(&f.Method.Eta),
+		"skip": f.scalar(&f.Method.Skip), "stopping": f.scalar(&f.Method.Stopping), "metric": f.scalar(&f.Metric),
+		"goal":    f.scalar(&goal),
+		"at_once": f.scalar(&f.AtOnce), "seed": f.scalar(&f.seed), "scale": f.scalar(&f.Method.Scale),
+		"eager": f.scalar(&eager),
 		"budget": func(n *yaml.Node) error {
-			return f.fields(n, map[string]func(*yaml.Node) error{"min": f.scalar(&f.Method.Min), "max": f.scalar(&f.Method.Max)}, nil)
+			return f.fields(n, map[string]func(*yaml.Node) error{
+				"min": f.scalar(&f.Method.Min), "max": f.scalar(&f.Method.Max)}, nil)
 		},
 		"parameters": f.parameters, "fusion": f.readFusion, "widths": f.readWidths,
 		"simulate": func(n *yaml.Node) error {
-			return f.fields(n, map[string]func(*yaml.Node) error{"step": f.scalar(&f.Model.Step), "begin": f.scalar(&f.Model.Begin), "spread": f.scalar(&f.Model.Spread), "noise": f.scalar(&f.Model.Noise),
+			return f.fields(n, map[string]func(*yaml.Node) error{
+				"step": f.scalar(&f.Model.Step), "begin": f.scalar(&f.Model.Begin), "spread": f.scalar(&f.Model.Spread),
+				"noise":  f.scalar(&f.Model.Noise),
 				"scaled": f.scalar(&f.Model.Scaled), "fused": f.scalar(&f.Model.Fused)}, nil)
 		},
 		"job": func(n *yaml.Node) error {
 			if n.Kind != yaml.MappingNode {
-				return fmt.Errorf("%s:%d: job: give the fields of a submission, such as command: [python, train.py]", path, n.Line)
+				return fmt.Errorf("%s:%d: job: give the fields of a submission, such as command: [python, train.py]",
+					path, n.Line)
 			}
 			return config.Submission(path, n, &f.Job)
 		},
@@ -177,7 +185,8 @@ func (f *File) scalar(to any) func(*yaml.Node) error {
 			return errors.New("give one value")
 		}
 		if err := config.DecodeNode(n, to); err != nil {
-			kinds := map[string]string{"*int": "a whole number", "*int64": "a whole number", "*uint64": "a whole number, 0 or more", "*float64": "a number", "*bool": "true or false"}
+			kinds := map[string]string{"*int": "a whole number", "*int64": "a whole number",
+				"*uint64": "a whole number, 0 or more", "*float64": "a number", "*bool": "true or false"}
 			return fmt.Errorf("%q is not %s", n.Value, cmp.Or(kinds[fmt.Sprintf("%T", to)], "a text"))
 		}
 		return nil
@@ -192,17 +201,20 @@ func (f *File) parameters(n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode {
 		return errors.New("give parameters, such as lr: {log-uniform: [1e-4, 1e-1]}")
 	}
-	kinds := map[string]search.Kind{"uniform": search.Uniform, "log-uniform": search.LogUniform, "choice": search.Choice, "int": search.Int, "grid": search.Grid}
+	kinds := map[string]search.Kind{"uniform": search.Uniform, "log-uniform": search.LogUniform,
+		"choice": search.Choice, "int": search.Int, "grid": search.Grid}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, line, v := n.Content[i].Value, n.Content[i].Line, n.Content[i+1]
 		fail := func(err error) error { return fmt.Errorf("%s:%d: %s: %w", f.Path, line, name, err) }
 		switch {
 		case !paramName.MatchString(name) || slices.Contains(ownNames, name):
-			return fail(fmt.Errorf("a parameter's name is letters, digits and _, begins with no digit, and is not %s", orList(ownNames)))
+			return fail(fmt.Errorf("a parameter's name is letters, digits and _, begins with no digit, and is not %s",
+				orList(ownNames)))
 		case slices.ContainsFunc(f.Params, func(p search.Parameter) bool { return p.Name == name }):
 			return fail(errors.New("it is given twice"))
 		case v.Kind != yaml.MappingNode || len(v.Content) != 2:
-			return fail(fmt.Errorf("say how it is drawn, such as {uniform: [0, 1]} (there are %s)", strings.Join(sortedKeys(kinds), ", ")))
+			return fail(fmt.Errorf("say how it is drawn, such as {uniform: [0, 1]} (there are %s)",
+				strings.Join(sortedKeys(kinds), ", ")))
 		}
 		how, list := v.Content[0].Value, v.Content[1]
 		kind, ok := kinds[how]
@@ -272,7 +284,8 @@ func (f *File) readWidths(n *yaml.Node) error {
 		}
 		switch err := config.DecodeNode(n.Content[i+1], &w); {
 		case !paramName.MatchString(name) || slices.Contains(ownNames, name):
-			return fail("a width's name is letters, digits and _, begins with no digit, and is not %s", orList(ownNames))
+			return fail("a width's name is letters, digits and _, begins with no digit, and is not %s",
+				orList(ownNames))
 		case err != nil || w < 1:
 			return fail("give a whole number, 1 or more")
 		case slices.ContainsFunc(f.widths, func(v search.Value) bool { return v.Name == name }):
@@ -295,7 +308,8 @@ func memoryField(to *int64) func(*yaml.Node) error {
 func (f *File) readFusion(n *yaml.Node) error {
 	x := &f.fusion
 	x.lines = n.Line
-	return f.fields(n, map[string]func(*yaml.Node) error{"by": f.scalar(&x.By), "memory": memoryField(&x.Memory), "one": memoryField(&x.One), "two": memoryField(&x.Two),
+	return f.fields(n, map[string]func(*yaml.Node) error{
+		"by": f.scalar(&x.By), "memory": memoryField(&x.Memory), "one": memoryField(&x.One), "two": memoryField(&x.Two),
 		"profiles": func(n *yaml.Node) error {
 			if n.Kind != yaml.MappingNode {
 				return errors.New("give what trials take by value, such as {32: {one: 6GiB, two: 8GiB}}")
@@ -309,7 +323,8 @@ func (f *File) readFusion(n *yaml.Node) error {
 				if slices.ContainsFunc(x.Profiles, func(q fusionProfile) bool { return q.value == p.value }) {
 					return fmt.Errorf("%s:%d: fusion.profiles: %s is given twice", f.Path, p.line, p.value)
 				}
-				if err := f.fields(n.Content[i+1], map[string]func(*yaml.Node) error{"one": memoryField(&p.One), "two": memoryField(&p.Two)}, nil); err != nil {
+				if err := f.fields(n.Content[i+1], map[string]func(*yaml.Node) error{
+					"one": memoryField(&p.One), "two": memoryField(&p.Two)}, nil); err != nil {
 					return err
 				}
 				x.Profiles = append(x.Profiles, p)
@@ -339,19 +354,23 @@ func (f *File) complete(goal string, eager float64, given map[string]int) error 
 	case f.Metric == "":
 		return fail("metric", errors.New("metric: say which one trials are compared by, such as loss"))
 	case len(f.Metric) > api.MaxMetric:
-		return fail("metric", fmt.Errorf("metric: %q has %d letters; names of metrics have at most %d", f.Metric, len(f.Metric), api.MaxMetric))
+		return fail("metric",
+			fmt.Errorf("metric: %q has %d letters; names of metrics have at most %d", f.Metric, len(f.Metric),
+				api.MaxMetric))
 	case f.AtOnce < 1 || f.AtOnce > search.MaxTrials:
 		return fail("at_once", fmt.Errorf("at_once: %d is not between 1 and %d", f.AtOnce, search.MaxTrials))
 	case len(f.Params) == 0:
 		return fail("parameters", errors.New("parameters: there is nothing to search"))
-	case f.Job.Array != "" || f.Job.CheckpointOf != 0 || f.Job.Trial != nil || f.Job.Attached || f.Job.Pty || f.Job.Stdin:
+	case f.Job.Array != "" || f.Job.CheckpointOf != 0 || f.Job.Trial != nil || f.Job.Attached || f.Job.Pty ||
+		f.Job.Stdin:
 		return fail("job", errors.New("job: array, checkpoint_of, trial, attached, pty and stdin are not for trials"))
 	case f.Job.Tasks > 1 && given["fusion"] > 0:
 		return fail("fusion", errors.New("fusion: trials of several tasks cannot be fused"))
 	}
 	for _, w := range f.widths {
 		if slices.Contains(paramNames(f.Params), w.Name) {
-			return fail("widths", fmt.Errorf("widths.%s: there is a parameter of this name: leave one of them out", w.Name))
+			return fail("widths",
+				fmt.Errorf("widths.%s: there is a parameter of this name: leave one of them out", w.Name))
 		}
 	}
 	if err := f.knobs(eager, given, fail); err != nil {
@@ -380,7 +399,8 @@ func (f *File) knobs(eager float64, given map[string]int, fail func(string, erro
 		}
 		m.Eager = max(1, int(math.Round(eager*1000)))
 	} else if given["eager"] > 0 || given["fusion"] > 0 || given["widths"] > 0 {
-		return fail(firstGiven(given, "eager", "fusion", "widths"), fmt.Errorf("%s: a knob of hydro, not of %s", firstGiven(given, "eager", "fusion", "widths"), m.Name))
+		return fail(firstGiven(given, "eager", "fusion", "widths"),
+			fmt.Errorf("%s: a knob of hydro, not of %s", firstGiven(given, "eager", "fusion", "widths"), m.Name))
 	}
 	if err := f.fuse(); err != nil {
 		if strings.HasPrefix(err.Error(), f.Path) {
@@ -510,7 +530,8 @@ func (f *File) program(fail func(string, error) error) error {
 	unused := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(used, "{"+n+"}") })
 	for _, m := range used { // {print} may belong to awk
 		word := strings.Trim(m, "{}")
-		if near := cluster.Nearest(word, unused); m[0] != '$' && !slices.Contains(names, word) && near != "" && near[0] == word[0] {
+		if near := cluster.Nearest(word, unused); m[0] != '$' && !slices.Contains(names, word) && near != "" &&
+			near[0] == word[0] {
 			return fail("job", fmt.Errorf("job: command: there is no parameter {%s}: did you mean {%s}?", word, near))
 		}
 	}
@@ -535,8 +556,9 @@ func (f *File) Config(trial, scale int) map[string]any {
 func (f *File) fingerprint() (string, error) {
 	m := f.Method
 	m.Group = nil
-	text, err := json.Marshal([]any{m.Name, m.Trials, m.Min, m.Max, m.Eta, m.Skip, m.Stopping, m.Scale, m.Eager, m.Fusion, f.fusion.By,
-		f.Params, f.widths, f.Metric, f.Maximise, f.seed, f.Job.Command, f.Job.Script, f.Job.Args})
+	text, err := json.Marshal(
+		[]any{m.Name, m.Trials, m.Min, m.Max, m.Eta, m.Skip, m.Stopping, m.Scale, m.Eager, m.Fusion, f.fusion.By,
+			f.Params, f.widths, f.Metric, f.Maximise, f.seed, f.Job.Command, f.Job.Script, f.Job.Args})
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:6]), err
 }
@@ -634,9 +656,11 @@ func (f *File) As(name string) (search.Method, error) {
 	m := search.Method{Name: base, Trials: f.Method.Trials, Min: f.Method.Min, Max: f.Method.Max, Eta: f.Method.Eta}
 	switch {
 	case base == search.Hydro && slices.Contains([]string{"", "fused", "narrow"}, form):
-		m.Scale, m.Eager, m.Fusion, m.Group = max(1, f.Method.Scale), max(1, f.Method.Eager), f.Method.Fusion, f.Method.Group
+		m.Scale, m.Eager, m.Fusion, m.Group = max(1, f.Method.Scale), max(1, f.Method.Eager), f.Method.Fusion,
+			f.Method.Group
 		if f.Method.Name != search.Hydro {
-			return m, fmt.Errorf("--methods %s: %s says nothing of scale and fusion: it is a file for %s", name, f.Path, f.Method.Name)
+			return m, fmt.Errorf("--methods %s: %s says nothing of scale and fusion: it is a file for %s", name, f.Path,
+				f.Method.Name)
 		}
 		switch form {
 		case "fused":
@@ -647,7 +671,8 @@ func (f *File) As(name string) (search.Method, error) {
 	case base == search.ASHA && (form == "" || form == "stopping"):
 		m.Stopping = form != ""
 	case form != "" || !slices.Contains(search.Names(), base):
-		return m, fmt.Errorf("--methods: %w", cluster.Unknown("method", name, append(search.Names(), "asha:stopping", "hydro:fused", "hydro:narrow")))
+		return m, fmt.Errorf("--methods: %w",
+			cluster.Unknown("method", name, append(search.Names(), "asha:stopping", "hydro:fused", "hydro:narrow")))
 	}
 	if base != search.Band && m.Trials == 0 { // the file's is hyperband: as many trials
 		of := f.Method

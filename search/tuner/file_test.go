@@ -33,7 +33,8 @@ func TestSearchFileErrors(t *testing.T) {
 		{"scale: 8", "scale: 6", "f.yaml:6: scale: 6 is not a power of two"},
 		{"hidden: 512", "hidden: 500", "f.yaml:7: widths.hidden: 500 cannot be divided by 8, the scale"},
 		{"by: batch", "by: bach", `unknown parameter "bach": did you mean "batch"?`},
-		{"two: 8.5GiB", "two: 5GiB", "f.yaml:8: fusion: in MiB, two fused trials take 5120, which is not more than one takes (6144)"},
+		{"two: 8.5GiB", "two: 5GiB",
+			"f.yaml:8: fusion: in MiB, two fused trials take 5120, which is not more than one takes (6144)"},
 		{"memory: 24GiB", "memory: lots", "f.yaml:8: memory:"},
 		{"64: {one", "63: {one", "f.yaml:8: fusion.profiles: 63 is none of the values of batch"},
 		{", 64: {one: 8GiB, two: 13GiB}", "", "there is none for batch: 64"},
@@ -53,16 +54,20 @@ func TestSearchFileErrors(t *testing.T) {
 		{"method: hydro", "method: asha", "f.yaml:8: fusion: a knob of hydro, not of asha"},
 		{"name: good", "name: a b", `name: "a b"`},
 		{"eta: 3", "eta: 3\neta: 4", "f.yaml:6: "},
-		{"[sgd, adam]", "[1, .inf]", "f.yaml:12: opt: choice: line 12: programs are given values as JSON, which has no .inf"},
-		{"{choice: [sgd, adam]}", "{grid: [.nan]}", "f.yaml:12: opt: grid: line 12: programs are given values as JSON, which has no .nan"},
+		{"[sgd, adam]", "[1, .inf]",
+			"f.yaml:12: opt: choice: line 12: programs are given values as JSON, which has no .inf"},
+		{"{choice: [sgd, adam]}", "{grid: [.nan]}",
+			"f.yaml:12: opt: grid: line 12: programs are given values as JSON, which has no .nan"},
 		{"[1e-4, 1]", "[1e-4, .inf]", "f.yaml:10: lr: log-uniform: parameters.lr: give the least and the most"},
 		{"metric: loss", "metric: " + strings.Repeat("m", 65), "has 65 letters; names of metrics have at most 64"},
-		{"  opt:", "  scale:", "f.yaml:12: scale: a parameter's name is letters, digits and _, begins with no digit, and is not trial, budget or scale"},
+		{"  opt:", "  scale:",
+			"f.yaml:12: scale: a parameter's name is letters, digits and _, begins with no digit, and is not trial, budget or scale"},
 		{"hidden: 512", "trial: 512", "f.yaml:7: widths.trial: a width's name"},
 		{"hidden: 512", "opt: 512", "f.yaml:7: widths.opt: there is a parameter of this name"},
 		{"hidden: 512", "hidden: 512, hidden: 64", "f.yaml:7: widths.hidden: it is given twice"},
 		{"32: {one", "64: {one: 1GiB, two: 2GiB}, 32: {one", "f.yaml:8: fusion.profiles: 64 is given twice"},
-		{"32: {one", "48: {one: 1GiB, two: 2GiB}, 32: {one", "f.yaml:8: fusion.profiles: 48 is none of the values of batch"},
+		{"32: {one", "48: {one: 1GiB, two: 2GiB}, 32: {one",
+			"f.yaml:8: fusion.profiles: 48 is none of the values of batch"},
 	} {
 		text := strings.Replace(goodSearch, c.old, c.new, 1)
 		if text == goodSearch {
@@ -77,7 +82,9 @@ func TestSearchFileErrors(t *testing.T) {
 		{"{max: 9}", "{min: 10, max: 9}", "f.yaml:4: budget.min: 10 is not between 1 and budget.max, which is 9"},
 		{"trials: 3", "trials: 3\nstopping: true", "f.yaml:4: skip, stopping: knobs of asha, not of random"},
 	} {
-		if _, err := parse("f.yaml", []byte(strings.Replace(searchOf("method: random\ntrials: 3\nbudget: {max: 9}"), c.old, c.new, 1))); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := parse("f.yaml",
+			[]byte(strings.Replace(searchOf("method: random\ntrials: 3\nbudget: {max: 9}"), c.old, c.new,
+				1))); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.new, err, c.want)
 		}
 	}
@@ -105,7 +112,8 @@ func TestSearchFileFusion(t *testing.T) {
 	if c := f.Config(3, 8); c["hidden"] != int64(64) || f.Config(3, 1)["hidden"] != int64(512) {
 		t.Errorf("%v", c)
 	}
-	if got := fill([]string{"--lr={lr}", "${lr}", "{print}", "{a}{b}"}, map[string]string{"lr": "0.1", "a": "1", "b": "2"}); strings.Join(got, " ") != "--lr=0.1 ${lr} {print} 12" {
+	if got := fill([]string{"--lr={lr}", "${lr}", "{print}", "{a}{b}"},
+		map[string]string{"lr": "0.1", "a": "1", "b": "2"}); strings.Join(got, " ") != "--lr=0.1 ${lr} {print} 12" {
 		t.Errorf("%q", got)
 	}
 	same, err := parse("g.yaml", []byte(strings.Replace(goodSearch, "at_once: 2", "at_once: 5", 1)))
@@ -121,14 +129,16 @@ func TestSearchFileFusion(t *testing.T) {
 // A command gets given values to the last digit; JSON has no dates. A scale of 0 is the plain tuner: neither
 // narrower models nor fused groups.
 func TestSearchFileValues(t *testing.T) {
-	text := strings.Replace(searchOf("method: hydro\nscale: 0\nfusion: {memory: 9GiB, one: 1GiB, two: 2GiB}\nwidths: {hidden: 512}\ntrials: 1\nbudget: {max: 9}"), "{x: {uniform: [0, 1]}}",
+	text := strings.Replace(
+		searchOf("method: hydro\nscale: 0\nfusion: {memory: 9GiB, one: 1GiB, two: 2GiB}\nwidths: {hidden: 512}\ntrials: 1\nbudget: {max: 9}"), "{x: {uniform: [0, 1]}}",
 		"{x: {uniform: [0.9999991, 0.9999994]}, a: {choice: [0.9999999]}, b: {choice: [2026-01-02]}, c: {choice: [null]}, d: {choice: [true]}, e: {choice: [12345678]}}", 1)
 	f, err := parse("f.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := f.Config(0, 1)
-	if got := ConfigText(c); !strings.HasPrefix(got, "a=0.9999999 b=2026-01-02 c=null d=true e=12345678 hidden=512 x=0.999999") {
+	if got := ConfigText(c); !strings.HasPrefix(got,
+		"a=0.9999999 b=2026-01-02 c=null d=true e=12345678 hidden=512 x=0.999999") {
 		t.Error(got)
 	}
 	if x, _ := c["x"].(float64); x < 0.9999991 || x > 0.9999994 {
@@ -182,19 +192,24 @@ func TestSearchSubmissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Unix(1, 0)
-	tn := &Tuner{f: f, s: s, spec: f.Spec, jobs: map[int]*api.Job{}, last: map[[2]int]int{}, saved: map[int]int{2: 11, 3: 12}, full: map[int]int{}}
+	tn := &Tuner{f: f, s: s, spec: f.Spec, jobs: map[int]*api.Job{}, last: map[[2]int]int{},
+		saved: map[int]int{2: 11, 3: 12}, full: map[int]int{}}
 	group := tn.submission(&search.Decision{Trials: []int{2, 3}, Rung: 1, From: 1, Budget: 3, Marks: []int64{3}})
-	if x := group.Trial.Fused; len(x) != 2 || x[0].From != 11 || x[1].From != 12 || x[1].Number != 3 || group.CheckpointOf != 0 || group.Trial.Scale != 8 || group.Kind != "trial" {
+	if x := group.Trial.Fused; len(x) != 2 || x[0].From != 11 || x[1].From != 12 || x[1].Number != 3 ||
+		group.CheckpointOf != 0 || group.Trial.Scale != 8 || group.Kind != "trial" {
 		t.Errorf("%+v", group.Trial)
 	}
-	if lr := valueText(f.Config(2, 8)["lr"]); strings.Join(group.Command, " ") != "train "+lr+" --hidden=64 ${lr} {print}" {
+	if lr := valueText(f.Config(2, 8)["lr"]); strings.Join(group.Command, " ") != "train "+lr+
+		" --hidden=64 ${lr} {print}" {
 		t.Errorf("%q", group.Command)
 	}
 	full := search.Decision{Trials: []int{3}, Rung: 2, Budget: 9, Marks: []int64{9}, Target: true}
-	if x := tn.submission(&full); x.CheckpointOf != 0 || x.Trial.Scale != 1 || len(x.Trial.Fused) != 0 || !strings.Contains(strings.Join(x.Command, " "), "--hidden=512") {
+	if x := tn.submission(&full); x.CheckpointOf != 0 || x.Trial.Scale != 1 || len(x.Trial.Fused) != 0 ||
+		!strings.Contains(strings.Join(x.Command, " "), "--hidden=512") {
 		t.Errorf("%+v", x)
 	}
-	job := &api.Job{ID: 20, State: api.StateCancelled, Started: &began, Submitted: began, Submission: api.Submission{Trial: &api.Trial{Number: 3, Rung: 2, Target: true, Marks: []int64{9}}}}
+	job := &api.Job{ID: 20, State: api.StateCancelled, Started: &began, Submitted: began,
+		Submission: api.Submission{Trial: &api.Trial{Number: 3, Rung: 2, Target: true, Marks: []int64{9}}}}
 	if _, err := tn.hear([]*api.Job{job}); err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,8 @@ func Jobs(ctx context.Context, cl *client.Client, name string) ([]api.Job, error
 	if len(list) == 0 {
 		return nil, fmt.Errorf("there is no search %s: muster search list lists them", name)
 	}
-	if user := list[0].User; slices.ContainsFunc(list, func(j api.Job) bool { return j.User != user }) { // of several users: the caller's own
+	// of several users: the caller's own
+	if user := list[0].User; slices.ContainsFunc(list, func(j api.Job) bool { return j.User != user }) {
 		var me api.Me
 		if err := cl.Do(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
 			return nil, err
@@ -70,7 +71,8 @@ func Trials(list []api.Job) (rows []TrialRow) {
 		}
 		maximise = s.Maximise
 		for k, n := range trialsOf(s) {
-			row := TrialRow{Trial: n, Job: j.ID, State: j.State, Reason: j.Reason, Rung: s.Rung, Target: s.Target, Config: s.Config}
+			row := TrialRow{Trial: n, Job: j.ID, State: j.State, Reason: j.Reason, Rung: s.Rung, Target: s.Target,
+				Config: s.Config}
 			if len(s.Fused) > 0 {
 				row.Config = s.Fused[k].Config
 			}

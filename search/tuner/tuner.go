@@ -49,7 +49,8 @@ func New(ctx context.Context, cl *client.Client, f *File, say, progress func(tex
 	if err != nil {
 		return nil, err
 	}
-	t := &Tuner{cl: cl, f: f, s: s, spec: f.Spec, jobs: map[int]*api.Job{}, last: map[[2]int]int{}, saved: map[int]int{}, full: map[int]int{},
+	t := &Tuner{cl: cl, f: f, s: s, spec: f.Spec, jobs: map[int]*api.Job{}, last: map[[2]int]int{},
+		saved: map[int]int{}, full: map[int]int{},
 		tell: func(format string, args ...any) { say(fmt.Sprintf(format, args...)) }, state: progress}
 	var me api.Me
 	if err := t.cl.Do(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
@@ -117,7 +118,10 @@ func (t *Tuner) rival(j *api.Job, own int) bool {
 
 // hear reports the outcome of jobs to the search, and returns its decisions to stop.
 func (t *Tuner) hear(jobs []*api.Job) ([]search.Decision, error) {
-	jobs = slices.DeleteFunc(slices.Clone(jobs), func(j *api.Job) bool { return t.jobs[j.ID] != nil && Over(t.jobs[j.ID]) }) // reported before
+	// reported before
+	jobs = slices.DeleteFunc(slices.Clone(jobs), func(j *api.Job) bool {
+		return t.jobs[j.ID] != nil && Over(t.jobs[j.ID])
+	})
 	var list []result
 	for _, j := range jobs {
 		s, old := j.Submission.Trial, t.jobs[j.ID]
@@ -126,7 +130,8 @@ func (t *Tuner) hear(jobs []*api.Job) ([]search.Decision, error) {
 		}
 		for _, n := range trialsOf(s) {
 			t.note(n, j)
-			list = append(list, result{j.Submitted, search.Event{Type: search.Started, Trial: n, Rung: s.Rung, Target: s.Target}})
+			list = append(list, result{j.Submitted,
+				search.Event{Type: search.Started, Trial: n, Rung: s.Rung, Target: s.Target}})
 		}
 	}
 	for _, j := range jobs {
@@ -196,7 +201,8 @@ func (t *Tuner) results(j *api.Job, trial int) (list []result) {
 	}
 	ok := j.State == api.StateCompleted
 	for i, mark := range s.Marks {
-		ev := search.Event{Type: search.Failed, Trial: trial, Rung: s.Rung + i, Target: s.Target, Fused: j.State == api.StateFailed && len(s.Fused) > 1}
+		ev := search.Event{Type: search.Failed, Trial: trial, Rung: s.Rung + i, Target: s.Target,
+			Fused: j.State == api.StateFailed && len(s.Fused) > 1}
 		m := metricsAt(j, trial, mark)
 		if m == nil && ok { // it succeeded: its last report counts
 			m, ok = metricsAt(j, trial, 0), false
@@ -324,7 +330,8 @@ func passing(err error) bool {
 	var way *url.Error // of a request that was sent, or a broken answer; not of one that could not be written
 	var broken *client.BrokenError
 	var conn net.Error
-	return errors.Is(err, client.ErrNoServer) || errors.As(err, &way) || errors.As(err, &broken) || errors.As(err, &conn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.Is(err, client.ErrNoServer) || errors.As(err, &way) || errors.As(err, &broken) ||
+		errors.As(err, &conn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // turn reads the jobs once and acts on the news.
@@ -522,10 +529,12 @@ func (t *Tuner) submission(d *search.Decision) *api.Submission {
 	}
 	first := d.Trials[0]
 	c := t.f.Config(first, scale)
-	s.Trial = &api.Trial{Search: t.f.Name, Spec: t.spec, Method: t.f.Method.Name, Metric: t.f.Metric, Maximise: t.f.Maximise, Trials: t.s.Trials(),
+	s.Trial = &api.Trial{Search: t.f.Name, Spec: t.spec, Method: t.f.Method.Name, Metric: t.f.Metric,
+		Maximise: t.f.Maximise, Trials: t.s.Trials(),
 		Number: first, Rung: d.Rung, Budget: d.Budget, Marks: d.Marks, Scale: scale, Target: d.Target, Config: c}
 	fused := len(t.f.Method.Fusion) > 0 && !d.Target
-	if before := t.jobs[t.last[lastKey(first, true)]]; d.Target && before != nil && before.Started != nil && Over(before) {
+	if before := t.jobs[t.last[lastKey(first, true)]]; d.Target && before != nil && before.Started != nil &&
+		Over(before) {
 		s.CheckpointOf = before.ID // it was overtaken, and is the best again
 	}
 	for _, n := range d.Trials {
@@ -546,7 +555,8 @@ func (t *Tuner) submission(d *search.Decision) *api.Submission {
 	if s.Output == "" {
 		s.Output = fmt.Sprintf("%s.trial-%d.out", t.f.Name, first)
 	}
-	values := map[string]string{"trial": strconv.Itoa(first), "budget": strconv.FormatInt(d.Budget, 10), "scale": strconv.Itoa(scale)}
+	values := map[string]string{"trial": strconv.Itoa(first), "budget": strconv.FormatInt(d.Budget, 10),
+		"scale": strconv.Itoa(scale)}
 	for k, v := range c {
 		values[k] = valueText(v)
 	}
@@ -624,7 +634,8 @@ func (t *Tuner) count() {
 	}
 	text := fmt.Sprintf("%s: %d runs over, %d not", t.f.Name, ended, len(t.jobs)-ended)
 	if t.known {
-		text += fmt.Sprintf(", best %s %s (trial %d, step %d)", t.f.Metric, t.costText(t.best.Metric), t.best.Trial, t.best.Budget)
+		text += fmt.Sprintf(", best %s %s (trial %d, step %d)", t.f.Metric, t.costText(t.best.Metric), t.best.Trial,
+			t.best.Budget)
 	}
 	t.state(text)
 }
@@ -648,7 +659,8 @@ func MetricText(v *float64) string {
 func (t *Tuner) Conclude(w io.Writer) error {
 	r, ok := t.s.Best()
 	if !ok {
-		return fmt.Errorf("search %s: no trial reported %s: muster search show %s says what became of them", t.f.Name, t.f.Metric, t.f.Name)
+		return fmt.Errorf("search %s: no trial reported %s: muster search show %s says what became of them", t.f.Name,
+			t.f.Metric, t.f.Name)
 	}
 	id := t.last[lastKey(r.Trial, r.Target)]
 	if done := t.saved[r.Trial]; done > 0 && !r.Target {
@@ -662,7 +674,8 @@ func (t *Tuner) Conclude(w io.Writer) error {
 	if r.Target {
 		scale = 1
 	}
-	_, err := fmt.Fprintf(w, "best: trial %d, %s %s at step %d%s (job %d): %s\n", r.Trial, t.f.Metric, t.costText(r.Metric), r.Budget, size, id, ConfigText(t.f.Config(r.Trial, scale)))
+	_, err := fmt.Fprintf(w, "best: trial %d, %s %s at step %d%s (job %d): %s\n", r.Trial, t.f.Metric,
+		t.costText(r.Metric), r.Budget, size, id, ConfigText(t.f.Config(r.Trial, scale)))
 	return err
 }
 

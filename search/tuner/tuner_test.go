@@ -26,7 +26,8 @@ type answering struct {
 	jobs      []api.Job // the latest first
 	sent      []api.Submission
 	cancelled []string
-	answer    func(n int, s *api.Submission) (job api.Job, refused string) // of the n-th submission; refused: the field and why
+	// of the n-th submission; refused: the field and why
+	answer func(n int, s *api.Submission) (job api.Job, refused string)
 }
 
 func (a *answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -56,7 +57,8 @@ func (a *answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		j, refused := a.answer(len(a.sent), &s)
 		if field, text, _ := strings.Cut(refused, ": "); refused != "" {
 			w.WriteHeader(http.StatusUnprocessableEntity)
-			say(map[string]any{"status": 422, "detail": refused, "errors": []map[string]string{{"message": text, "location": "body." + field}}})
+			say(map[string]any{"status": 422, "detail": refused,
+				"errors": []map[string]string{{"message": text, "location": "body." + field}}})
 			return
 		}
 		say(client.Submitted{Job: j})
@@ -88,12 +90,14 @@ func tunerOf(t *testing.T, a *answering, text string) *Tuner {
 }
 
 func searchOf(method string) string {
-	return "name: good\n" + method + "\nparameters: {x: {uniform: [0, 1]}}\nmetric: loss\nat_once: 9\njob: {command: [train, \"{x}\"]}\n"
+	return "name: good\n" + method +
+		"\nparameters: {x: {uniform: [0, 1]}}\nmetric: loss\nat_once: 9\njob: {command: [train, \"{x}\"]}\n"
 }
 
 func metricsOf(marks ...float64) (list []api.Metrics) {
 	for i := 0; i+1 < len(marks); i += 2 {
-		list = append(list, api.Metrics{Mark: int64(marks[i]), Step: marks[i], At: time.Unix(100, 0), Of: map[string]*float64{"loss": &marks[i+1]}})
+		list = append(list, api.Metrics{Mark: int64(marks[i]), Step: marks[i], At: time.Unix(100, 0),
+			Of: map[string]*float64{"loss": &marks[i+1]}})
 	}
 	return list
 }
@@ -101,7 +105,8 @@ func metricsOf(marks ...float64) (list []api.Metrics) {
 // A tuner that is started again stops the runs that its predecessor should have stopped.
 func TestTunerStopsAtOnce(t *testing.T) {
 	run := func(id, trial int, m ...float64) api.Job {
-		return api.Job{ID: id, User: "me", State: api.StateRunning, Submitted: time.Unix(int64(id), 0), Metrics: metricsOf(m...),
+		return api.Job{ID: id, User: "me", State: api.StateRunning, Submitted: time.Unix(int64(id), 0),
+			Metrics:    metricsOf(m...),
 			Submission: api.Submission{Trial: &api.Trial{Number: trial, Marks: []int64{1, 3, 9}}}}
 	}
 	a := &answering{jobs: []api.Job{run(8, 1, 1, 5, 3, 5), run(7, 0, 1, 1)}}
@@ -137,11 +142,13 @@ func TestTunerAnsweredWithTheEnd(t *testing.T) {
 // A trial whose checkpoints are gone starts from the beginning, and so does such a trial of a fused group; a
 // refusal for another reason ends the tuner.
 func TestTunerStartsOver(t *testing.T) {
-	f, err := parse("f.yaml", []byte(searchOf("method: hydro\nscale: 1\nfusion: {memory: 9GiB, one: 1GiB, two: 2GiB}\ntrials: 4\neta: 2\nbudget: {min: 1, max: 4}")))
+	f, err := parse("f.yaml",
+		[]byte(searchOf("method: hydro\nscale: 1\nfusion: {memory: 9GiB, one: 1GiB, two: 2GiB}\ntrials: 4\neta: 2\nbudget: {min: 1, max: 4}")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	refusals := []string{"trial.fused[1].from: job 12 has no checkpoint folder of trial 3", "checkpoint_of: job 11 has no checkpoint folder", "gpus: there are none"}
+	refusals := []string{"trial.fused[1].from: job 12 has no checkpoint folder of trial 3",
+		"checkpoint_of: job 11 has no checkpoint folder", "gpus: there are none"}
 	a := &answering{t: t, answer: func(n int, s *api.Submission) (api.Job, string) {
 		if n <= len(refusals) && n != 2 {
 			return api.Job{}, refusals[n-1]
@@ -155,21 +162,25 @@ func TestTunerStartsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := ""
-	tn := &Tuner{cl: tcp.New(client.Login{Host: srv.URL}), f: f, s: s, jobs: map[int]*api.Job{}, last: map[[2]int]int{}, saved: map[int]int{2: 11, 3: 12}, full: map[int]int{},
+	tn := &Tuner{cl: tcp.New(client.Login{Host: srv.URL}), f: f, s: s, jobs: map[int]*api.Job{}, last: map[[2]int]int{},
+		saved: map[int]int{2: 11, 3: 12}, full: map[int]int{},
 		tell: func(format string, args ...any) { told += fmt.Sprintf(format, args...) + "\n" }}
 	d := search.Decision{Trials: []int{2, 3}, Rung: 1, From: 1, Budget: 2, Marks: []int64{2}}
 	if err := tn.submit(t.Context(), &d); err != nil {
 		t.Fatal(err)
 	}
-	if x := a.sent[1].Trial.Fused; len(a.sent) != 2 || a.sent[0].Trial.Fused[1].From != 12 || x[0].From != 11 || x[1].From != 0 || !strings.Contains(told, "starts from the beginning") {
+	if x := a.sent[1].Trial.Fused; len(a.sent) != 2 || a.sent[0].Trial.Fused[1].From != 12 || x[0].From != 11 ||
+		x[1].From != 0 || !strings.Contains(told, "starts from the beginning") {
 		t.Errorf("%+v\n%s", x, told)
 	}
-	if err := tn.submit(t.Context(), &d); err == nil || !strings.Contains(err.Error(), "there are none") || len(a.sent) != 3 {
+	if err := tn.submit(t.Context(), &d); err == nil || !strings.Contains(err.Error(), "there are none") ||
+		len(a.sent) != 3 {
 		t.Errorf("%v, %d submissions", err, len(a.sent))
 	}
 	a.sent, refusals = nil, refusals[1:2]
 	f.Method.Fusion = nil
-	if err := tn.submit(t.Context(), &search.Decision{Trials: []int{2}, Rung: 1, From: 1, Budget: 2, Marks: []int64{2}}); err != nil {
+	if err := tn.submit(t.Context(),
+		&search.Decision{Trials: []int{2}, Rung: 1, From: 1, Budget: 2, Marks: []int64{2}}); err != nil {
 		t.Fatal(err)
 	}
 	if len(a.sent) != 2 || a.sent[0].CheckpointOf != 11 || a.sent[1].CheckpointOf != 0 {
@@ -183,8 +194,11 @@ func TestPassing(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want bool
-	}{{client.ErrNoServer, true}, {&url.Error{Op: "Get", Err: io.EOF}, true}, {&client.BrokenError{Method: "GET", Err: errors.New("connection reset")}, true}, {io.ErrUnexpectedEOF, true}, {&client.Error{Status: 503}, true}, {&client.Error{Status: 409, Detail: "the daemon is ending"}, true},
-		{&client.Error{Status: 422}, false}, {&client.Error{Status: 409}, false}, {nan, false}, {errors.New("something else"), false}} {
+	}{{client.ErrNoServer, true}, {&url.Error{Op: "Get", Err: io.EOF}, true},
+		{&client.BrokenError{Method: "GET", Err: errors.New("connection reset")}, true}, {io.ErrUnexpectedEOF, true},
+		{&client.Error{Status: 503}, true}, {&client.Error{Status: 409, Detail: "the daemon is ending"}, true},
+		{&client.Error{Status: 422}, false}, {&client.Error{Status: 409}, false}, {nan, false},
+		{errors.New("something else"), false}} {
 		if passing(c.err) != c.want {
 			t.Errorf("%v: %v", c.err, !c.want)
 		}
@@ -196,13 +210,15 @@ func TestTunerRivals(t *testing.T) {
 	tn := &Tuner{f: &File{Name: "a"}, user: "me"}
 	list := []api.Job{{ID: 5}, {ID: 6}, {ID: 7}}
 	for i := range list {
-		list[i].User, list[i].State, list[i].Submission.Trial = "me", api.StateRunning, &api.Trial{Search: "a", Tuner: true}
+		list[i].User, list[i].State, list[i].Submission.Trial = "me", api.StateRunning,
+			&api.Trial{Search: "a", Tuner: true}
 	}
 	list[2].Submission.Trial.Search = "b"
 	for _, c := range []struct {
 		own  string
 		want []bool
-	}{{"", []bool{true, true, false}}, {"5", []bool{false, false, false}}, {"6", []bool{true, false, false}}, {"7", []bool{true, true, false}}} {
+	}{{"", []bool{true, true, false}}, {"5", []bool{false, false, false}}, {"6", []bool{true, false, false}},
+		{"7", []bool{true, true, false}}} {
 		t.Setenv("MUSTER_JOB_ID", c.own)
 		own := tn.ownJob(list)
 		for i := range list {

@@ -71,8 +71,10 @@ type Options struct {
 }
 
 // Routes are those that Register registers, for lists of the roles that routes require.
-var Routes = []string{"GET /v1/me", "GET /v1/info", "GET /v1/jobs", "GET /v1/jobs/{id}", "GET /v1/jobs/{id}/why", "GET /v1/jobs/{id}/history",
-	"GET /v1/jobs/{id}/samples", "GET /v1/nodes", "GET /v1/queues", "GET /v1/overview", "GET /v1/usage", "GET /v1/moves"}
+var Routes = []string{"GET /v1/me", "GET /v1/info", "GET /v1/jobs", "GET /v1/jobs/{id}", "GET /v1/jobs/{id}/why",
+	"GET /v1/jobs/{id}/history",
+	"GET /v1/jobs/{id}/samples", "GET /v1/nodes", "GET /v1/queues", "GET /v1/overview", "GET /v1/usage",
+	"GET /v1/moves"}
 
 type routes struct{ Options }
 
@@ -95,11 +97,12 @@ func Register(a huma.API, opt Options) {
 		j, err := r.Source.Job(ctx, in.ID)
 		return Shown(who, j), err
 	})
-	get(a, r, "why", "/v1/jobs/{id}/why", "Why a job waits, and until when", func(ctx context.Context, who Who, in *id) (api.Why, error) {
-		w, err := r.Source.Why(ctx, in.ID)
-		w.Job = Shown(who, w.Job)
-		return w, err
-	})
+	get(a, r, "why", "/v1/jobs/{id}/why", "Why a job waits, and until when",
+		func(ctx context.Context, who Who, in *id) (api.Why, error) {
+			w, err := r.Source.Why(ctx, in.ID)
+			w.Job = Shown(who, w.Job)
+			return w, err
+		})
 	get(a, r, "history", "/v1/jobs/{id}/history", "What happened to a job",
 		func(ctx context.Context, _ Who, in *id) ([]api.Moment, error) { return r.Source.History(ctx, in.ID) })
 	get(a, r, "samples", "/v1/jobs/{id}/samples", "What was measured of a job",
@@ -172,7 +175,8 @@ type List struct {
 }
 
 func (r *routes) list(ctx context.Context, who Who, in *listInput) (out List, err error) {
-	f := api.Filter{User: in.User, Queue: in.Queue, Name: in.Name, Search: in.Search, Before: in.Before, Limit: in.Limit, Arrays: in.Arrays}
+	f := api.Filter{User: in.User, Queue: in.Queue, Name: in.Name, Search: in.Search, Before: in.Before,
+		Limit: in.Limit, Arrays: in.Arrays}
 	for _, st := range strings.Split(strings.Join(in.State, ","), ",") {
 		switch st {
 		case "":
@@ -248,7 +252,8 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 	}
 	d, err := cluster.ParseDuration(text)
 	if err != nil || d < 0 {
-		return time.Time{}, huma.Error422UnprocessableEntity("since: write a time such as 2026-01-31T12:00:00Z, or how long ago, such as 30d")
+		return time.Time{}, huma.Error422UnprocessableEntity(
+			"since: write a time such as 2026-01-31T12:00:00Z, or how long ago, such as 30d")
 	}
 	return now.Add(-d), nil
 }
@@ -276,8 +281,10 @@ func Shown(who Who, j api.Job) api.Job {
 // owner need not be looked up.
 func private(j *api.Job) bool {
 	s := &j.Submission
-	return s.Script != "" || s.Command != nil || s.Args != nil || s.Dir != "" || s.Input != "" || s.Output != "" || s.Error != "" || s.Comment != "" ||
-		j.StdOut != "" || j.StdErr != "" || j.Tasks != nil || s.Trial != nil || j.Metrics != nil || j.Progress != nil && j.Progress.Checkpoint != ""
+	return s.Script != "" || s.Command != nil || s.Args != nil || s.Dir != "" || s.Input != "" || s.Output != "" ||
+		s.Error != "" || s.Comment != "" ||
+		j.StdOut != "" || j.StdErr != "" || j.Tasks != nil || s.Trial != nil || j.Metrics != nil ||
+		j.Progress != nil && j.Progress.Checkpoint != ""
 }
 
 // Brief leaves out what is long and useless in a list.

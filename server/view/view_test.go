@@ -16,10 +16,12 @@ func (s stranger) Owns(user string) bool { return user == s.owns }
 func TestShownProgress(t *testing.T) {
 	v := 0.5
 	of := func() api.Job {
-		return api.Job{User: "ann", Progress: &api.Progress{Step: 7, Checkpoint: "/ckpt/7"}, Metrics: []api.Metrics{{Of: map[string]*float64{"loss": &v}}}}
+		return api.Job{User: "ann", Progress: &api.Progress{Step: 7, Checkpoint: "/ckpt/7"},
+			Metrics: []api.Metrics{{Of: map[string]*float64{"loss": &v}}}}
 	}
 	j := of()
-	if got := Shown(stranger{}, j); got.Metrics != nil || got.Progress == nil || got.Progress.Checkpoint != "" || got.Progress.Step != 7 {
+	if got := Shown(stranger{}, j); got.Metrics != nil || got.Progress == nil || got.Progress.Checkpoint != "" ||
+		got.Progress.Step != 7 {
 		t.Errorf("a stranger sees %+v, %+v", got.Progress, got.Metrics)
 	}
 	if j.Progress.Checkpoint == "" {
@@ -28,7 +30,8 @@ func TestShownProgress(t *testing.T) {
 	if got := Shown(stranger{"ann"}, j); len(got.Metrics) != 1 || got.Progress.Checkpoint != "/ckpt/7" {
 		t.Errorf("its owner sees %+v, %+v", got.Progress, got.Metrics)
 	}
-	if j = of(); private(&api.Job{User: "ann", Progress: &api.Progress{Step: 7}}) || !private(&api.Job{Metrics: j.Metrics}) || !private(&api.Job{Progress: j.Progress}) {
+	if j = of(); private(&api.Job{User: "ann", Progress: &api.Progress{Step: 7}}) ||
+		!private(&api.Job{Metrics: j.Metrics}) || !private(&api.Job{Progress: j.Progress}) {
 		t.Error("what is private is told otherwise")
 	}
 }

@@ -85,7 +85,8 @@ func (g *Guard) Run(ctx context.Context) {
 }
 
 // look evaluates both policies and returns to the previous one if necessary.
-func (g *Guard) look(ctx context.Context, now show.PolicyChoice, since time.Time, w *show.PolicyWatch, last bool) error {
+func (g *Guard) look(ctx context.Context, now show.PolicyChoice, since time.Time, w *show.PolicyWatch,
+	last bool) error {
 	text, worse, err := g.judge(ctx, now, since, w)
 	if err != nil {
 		return err
@@ -99,7 +100,8 @@ func (g *Guard) look(ctx context.Context, now show.PolicyChoice, since time.Time
 }
 
 // judge replays the jobs submitted since the change under both policies.
-func (g *Guard) judge(ctx context.Context, now show.PolicyChoice, since time.Time, w *show.PolicyWatch) (text string, worse bool, err error) {
+func (g *Guard) judge(ctx context.Context, now show.PolicyChoice, since time.Time, w *show.PolicyWatch) (text string,
+	worse bool, err error) {
 	objective, err := tune.ParseObjective(w.Objective)
 	if err != nil {
 		return "", false, err
@@ -109,7 +111,8 @@ func (g *Guard) judge(ctx context.Context, now show.PolicyChoice, since time.Tim
 		return "", false, err
 	}
 	if len(entries) < w.Jobs {
-		return fmt.Sprintf("%d jobs have been submitted and ended since; it is judged from %d on", len(entries), w.Jobs), false, nil
+		return fmt.Sprintf("%d jobs have been submitted and ended since; it is judged from %d on", len(entries),
+			w.Jobs), false, nil
 	}
 	var setups []sim.Setup
 	for _, c := range []show.PolicyChoice{now, w.Against} {
@@ -150,7 +153,8 @@ func verdictOf(r *tune.Result, now *show.PolicyChoice, w *show.PolicyWatch, jobs
 	if gain < 0 {
 		word, by = "more", -gain
 	}
-	text = fmt.Sprintf("%s over %d jobs would have been %.1f %% %s under %s than under %s", r.Objective, jobs, 100*by, word, w.Against.Policy, now.Policy)
+	text = fmt.Sprintf("%s over %d jobs would have been %.1f %% %s under %s than under %s", r.Objective, jobs, 100*by,
+		word, w.Against.Policy, now.Policy)
 	return text, gain > w.Bound
 }
 

@@ -86,7 +86,9 @@ func Read(all map[string]*resourceapi.ResourceSlice, counted []string) *Pools {
 			f.far = append(f.far, p)
 		}
 		if slices.Contains(counted, p.Driver) {
-			f.count(slices.DeleteFunc(slices.Clone(list), func(s *resourceapi.ResourceSlice) bool { return s.Spec.Pool.Generation < newest }))
+			f.count(slices.DeleteFunc(slices.Clone(list), func(s *resourceapi.ResourceSlice) bool {
+				return s.Spec.Pool.Generation < newest
+			}))
 		}
 	}
 	return f
@@ -175,7 +177,8 @@ func (f *Pools) Reach(node string) []Pool { return slices.Concat(f.near[node], f
 var ErrNone = errors.New("the devices that its resource claims ask for are not free there")
 
 // Search chooses devices of a node for claims, none of those that are used.
-func (f *Pools) Search(ctx context.Context, classes Classes, n *v1.Node, used sets.Set[structured.DeviceID], claims []*resourceapi.ResourceClaim) ([]resourceapi.AllocationResult, error) {
+func (f *Pools) Search(ctx context.Context, classes Classes, n *v1.Node, used sets.Set[structured.DeviceID],
+	claims []*resourceapi.ResourceClaim) ([]resourceapi.AllocationResult, error) {
 	if len(claims) == 0 {
 		return nil, nil
 	}
@@ -186,7 +189,8 @@ func (f *Pools) Search(ctx context.Context, classes Classes, n *v1.Node, used se
 	if len(list) == 0 {
 		return nil, ErrNone
 	}
-	a, err := structured.NewAllocator(ctx, features, structured.AllocatedState{AllocatedDevices: used}, classes, f.leastFirst(list, used), compiled)
+	a, err := structured.NewAllocator(ctx, features, structured.AllocatedState{AllocatedDevices: used}, classes,
+		f.leastFirst(list, used), compiled)
 	if err != nil {
 		return nil, err
 	}

@@ -33,8 +33,8 @@ func TestFraction(t *testing.T) {
 
 const driver, node = "gpu.example.com", "n1"
 
-// published is a node with some GPUs of four memory slices each: a quarter may be any of these, a half the first two, and
-// a whole takes all.
+// published is a node with some GPUs of four memory slices each: a quarter may be any of these, a half the
+// first two, and a whole takes all.
 func published(gpus int) *resourceapi.ResourceSlice {
 	s := &resourceapi.ResourceSlice{}
 	at := node
@@ -46,9 +46,11 @@ func published(gpus int) *resourceapi.ResourceSlice {
 			for _, k := range slots {
 				draws[fmt.Sprint("slice-", k)] = counter("1")
 			}
-			s.Spec.Devices = append(s.Spec.Devices, resourceapi.Device{Name: fmt.Sprintf("%s-%s-%d", set.Name, profile, slots[0]),
-				Attributes:       map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"profile": {StringValue: &profile}},
-				ConsumesCounters: []resourceapi.DeviceCounterConsumption{{CounterSet: set.Name, Counters: draws}}})
+			s.Spec.Devices = append(s.Spec.Devices,
+				resourceapi.Device{Name: fmt.Sprintf("%s-%s-%d", set.Name, profile, slots[0]),
+					Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
+						"profile": {StringValue: &profile}},
+					ConsumesCounters: []resourceapi.DeviceCounterConsumption{{CounterSet: set.Name, Counters: draws}}})
 		}
 		for k := range 4 {
 			set.Counters[fmt.Sprint("slice-", k)] = counter("1")
@@ -89,7 +91,8 @@ func TestLeastFirst(t *testing.T) {
 			g.losses(used, func(c *cutPart, _ int64) { free.Insert(c.id) })
 		}
 		for _, d := range f.leastFirst([]*resourceapi.ResourceSlice{s}, used)[0].Spec.Devices {
-			if id := structured.MakeDeviceID(driver, node, d.Name); *d.Attributes["profile"].StringValue == profile && free.Has(id) {
+			if id := structured.MakeDeviceID(driver, node, d.Name); *d.Attributes["profile"].StringValue == profile &&
+				free.Has(id) {
 				used.Insert(id)
 				return d.Name
 			}
@@ -97,7 +100,8 @@ func TestLeastFirst(t *testing.T) {
 		return "none"
 	}
 	for _, c := range []struct{ profile, want string }{
-		{"quarter", "gpu-0-quarter-2"}, {"quarter", "gpu-0-quarter-3"}, {"half", "gpu-0-half-0"}, {"whole", "gpu-1-whole-0"}, {"half", "none"},
+		{"quarter", "gpu-0-quarter-2"}, {"quarter", "gpu-0-quarter-3"}, {"half", "gpu-0-half-0"},
+		{"whole", "gpu-1-whole-0"}, {"half", "none"},
 	} {
 		if got := first(c.profile); got != c.want {
 			t.Errorf("%s: %s, want %s", c.profile, got, c.want)

@@ -54,7 +54,8 @@ func (f *Pools) cuts(p Pool, list []*resourceapi.ResourceSlice, have map[string]
 				}
 				gpus[c.CounterSet], order = g, append(order, c.CounterSet)
 			}
-			part := cutPart{id: structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, dev.Name), milli: max(1, fraction(c.Counters, have[c.CounterSet]))}
+			part := cutPart{id: structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, dev.Name),
+				milli: max(1, fraction(c.Counters, have[c.CounterSet]))}
 			for _, name := range names[c.CounterSet] {
 				v := c.Counters[name].Value
 				part.draws = append(part.draws, amount.Count(&v))
@@ -115,7 +116,8 @@ func (g *cutGPU) losses(used sets.Set[structured.DeviceID], add func(c *cutPart,
 
 // leastFirst is the slices of a node, with partitions that are alike in the order of what
 // choosing them loses. Where one is, another kind stays.
-func (f *Pools) leastFirst(list []*resourceapi.ResourceSlice, used sets.Set[structured.DeviceID]) []*resourceapi.ResourceSlice {
+func (f *Pools) leastFirst(list []*resourceapi.ResourceSlice,
+	used sets.Set[structured.DeviceID]) []*resourceapi.ResourceSlice {
 	loss, like := map[structured.DeviceID]int64{}, map[structured.DeviceID]string{}
 	seen := map[Pool]bool{}
 	for _, s := range list {
@@ -137,7 +139,8 @@ func (f *Pools) leastFirst(list []*resourceapi.ResourceSlice, used sets.Set[stru
 }
 
 // reorder is a slice with that order of its devices.
-func reorder(s *resourceapi.ResourceSlice, loss map[structured.DeviceID]int64, like map[structured.DeviceID]string) *resourceapi.ResourceSlice {
+func reorder(s *resourceapi.ResourceSlice, loss map[structured.DeviceID]int64,
+	like map[structured.DeviceID]string) *resourceapi.ResourceSlice {
 	places := map[string][]int{}
 	id := func(i int) structured.DeviceID {
 		return structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, s.Spec.Devices[i].Name)

@@ -108,7 +108,9 @@ func (all *Volumes) serves(driver, node string) bool {
 		return true
 	}
 	on := all.csiNodes[node]
-	return on != nil && slices.ContainsFunc(on.Spec.Drivers, func(x storagev1.CSINodeDriver) bool { return x.Name == driver })
+	return on != nil && slices.ContainsFunc(on.Spec.Drivers, func(x storagev1.CSINodeDriver) bool {
+		return x.Name == driver
+	})
 }
 
 // attachedTo is what the pods of a node, and those that go there, have attached,
@@ -256,7 +258,8 @@ func (all *Volumes) limitAttached(l *fit.Look) {
 	}
 	l.Open(func(name string, _ *v1.Node) {
 		most, why := all.attaching(l.World, name, w, true)
-		if now, text := all.attaching(l.World, name, w, false); now < most && (l.Binding || l.Careful || now < all.books.Room(l.Pods, name)) {
+		if now, text := all.attaching(l.World, name, w, false); now < most &&
+			(l.Binding || l.Careful || now < all.books.Room(l.Pods, name)) {
 			most, why = now, text
 		}
 		l.Most(name, int64(most), why)
@@ -308,7 +311,8 @@ func (all *Volumes) limitAlone(l *fit.Look, p *fit.Neighbour) {
 		}
 		for _, name := range of(p).claims {
 			if uses(q, p.Obj.Namespace, name) && forOne(all.claims[p.Obj.Namespace+"/"+name]) {
-				l.Never(fmt.Sprintf("volume claim %s (ReadWriteOncePod) is for one pod, and both %s and %s of the gang use it",
+				l.Never(fmt.Sprintf(
+					"volume claim %s (ReadWriteOncePod) is for one pod, and both %s and %s of the gang use it",
 					name, q.Obj.Name, p.Obj.Name))
 				return
 			}

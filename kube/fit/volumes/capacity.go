@@ -116,14 +116,17 @@ func (l *capacities) of(n *v1.Node) (list []*capacity) {
 func (all *Volumes) sized(w *late) (bytes int64, ok bool) {
 	want, asks := w.claim.Spec.Resources.Requests[v1.ResourceStorage]
 	driver := all.csiDrivers[w.class.Provisioner]
-	return amount.Bytes(&want), asks && driver != nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
+	return amount.Bytes(&want), asks && driver != nil && driver.Spec.StorageCapacity != nil &&
+		*driver.Spec.StorageCapacity
 }
 
 // canMake reports whether the driver of a claim's class has what it takes to make a
 // volume for it that a node can use.
 func (all *Volumes) canMake(w *late, n *v1.Node) bool {
 	bytes, ok := all.sized(w)
-	return !ok || slices.ContainsFunc(all.capacitiesOf(w.class.Name).of(n), func(p *capacity) bool { return p.largest >= bytes })
+	return !ok || slices.ContainsFunc(all.capacitiesOf(w.class.Name).of(n), func(p *capacity) bool {
+		return p.largest >= bytes
+	})
 }
 
 // limitPooled bounds nodes by what the volumes of a gang's pods take together. Where volumes of a

@@ -22,7 +22,8 @@ var csiOf = csitranslation.New()
 
 // migrated are the in-tree drivers that kube-scheduler translates. Those of vSphere
 // and of Azure's file shares are not among them.
-var migrated = []string{csiplugins.AWSEBSInTreePluginName, csiplugins.PortworxVolumePluginName, csiplugins.GCEPDInTreePluginName,
+var migrated = []string{csiplugins.AWSEBSInTreePluginName, csiplugins.PortworxVolumePluginName,
+	csiplugins.GCEPDInTreePluginName,
 	csiplugins.AzureDiskInTreePluginName, csiplugins.CinderInTreePluginName}
 
 // translation is a volume as its CSI driver has it.

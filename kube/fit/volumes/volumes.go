@@ -54,7 +54,8 @@ type Books struct {
 
 // New knows of none.
 func New(b Books) *Volumes {
-	return &Volumes{books: b, claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{},
+	return &Volumes{books: b, claims: map[string]*v1.PersistentVolumeClaim{},
+		volumes: map[string]*v1.PersistentVolume{},
 		classes: map[string]*storagev1.StorageClass{}, taken: map[string]string{},
 		csiNodes: map[string]*storagev1.CSINode{}, csiDrivers: map[string]*storagev1.CSIDriver{},
 		attached: map[string]map[string]*storagev1.VolumeAttachment{}, translations: map[string]translation{},
@@ -222,7 +223,8 @@ func (all *Volumes) limitHomes(l *fit.Look) {
 		places[key] = nodes
 		count[key]++
 	}
-	apart := len(homes) == len(l.Pods) && places[""] == nil && !slices.ContainsFunc(l.Pods, func(p *fit.Neighbour) bool { return !all.books.Equal(p, l.Pods[0]) })
+	apart := len(homes) == len(l.Pods) && places[""] == nil &&
+		!slices.ContainsFunc(l.Pods, func(p *fit.Neighbour) bool { return !all.books.Equal(p, l.Pods[0]) })
 	for _, nodes := range places {
 		for _, name := range nodes { // counting: the order does not matter
 			in[name]++
@@ -280,7 +282,8 @@ func (all *Volumes) unserved(open []late, n *v1.Node, alone bool) string {
 func (all *Volumes) classOf(c *v1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
 	name := volume.GetPersistentVolumeClaimClass(c)
 	class := all.classes[name]
-	if class == nil || class.VolumeBindingMode == nil || *class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer {
+	if class == nil || class.VolumeBindingMode == nil ||
+		*class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer {
 		return nil, fmt.Errorf("volume claim %s is not bound yet", c.Name)
 	}
 	return class, nil
@@ -288,12 +291,13 @@ func (all *Volumes) classOf(c *v1.PersistentVolumeClaim) (*storagev1.StorageClas
 
 // reachable reports whether a class can make volumes for a node.
 func reachable(class *storagev1.StorageClass, n *v1.Node) bool {
-	return len(class.AllowedTopologies) == 0 || slices.ContainsFunc(class.AllowedTopologies, func(t v1.TopologySelectorTerm) bool {
-		return !slices.ContainsFunc(t.MatchLabelExpressions, func(r v1.TopologySelectorLabelRequirement) bool {
-			v, ok := n.Labels[r.Key]
-			return !ok || !slices.Contains(r.Values, v)
+	return len(class.AllowedTopologies) == 0 ||
+		slices.ContainsFunc(class.AllowedTopologies, func(t v1.TopologySelectorTerm) bool {
+			return !slices.ContainsFunc(t.MatchLabelExpressions, func(r v1.TopologySelectorLabelRequirement) bool {
+				v, ok := n.Labels[r.Key]
+				return !ok || !slices.Contains(r.Values, v)
+			})
 		})
-	})
 }
 
 // freeVolume finds the smallest volume that a node can use for a claim, but none
@@ -316,7 +320,8 @@ func (all *Volumes) freeVolume(c *v1.PersistentVolumeClaim, n *v1.Node, not []st
 		case slices.Contains(not, name) || taken && for1 != key || v.DeletionTimestamp != nil:
 		case ref != nil && (ref.Namespace != c.Namespace || ref.Name != c.Name || ref.UID != "" && ref.UID != c.UID):
 		case ref == nil && v.Status.Phase != v1.VolumeAvailable:
-		case volume.GetPersistentVolumeClass(v) != volume.GetPersistentVolumeClaimClass(c) || has.Cmp(want) < 0 || !sel.Matches(labels.Set(v.Labels)):
+		case volume.GetPersistentVolumeClass(v) != volume.GetPersistentVolumeClaimClass(c) || has.Cmp(want) < 0 ||
+			!sel.Matches(labels.Set(v.Labels)):
 		case modeOf(v.Spec.VolumeMode) != modeOf(c.Spec.VolumeMode) || !offers(v.Spec.AccessModes, c.Spec.AccessModes):
 		case volume.CheckNodeAffinity(v, n.Labels) != nil:
 		case best == nil || smaller(v, best):

@@ -23,7 +23,8 @@ func none() *Volumes { return New(Books{Ours: func(*fit.Neighbour) bool { return
 func csiNode(name string, limits map[string]int32) *storagev1.CSINode {
 	c := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for driver, n := range limits {
-		x := storagev1.CSINodeDriver{Name: driver, NodeID: name, Allocatable: &storagev1.VolumeNodeResources{Count: ptr.To(n)}}
+		x := storagev1.CSINodeDriver{Name: driver, NodeID: name,
+			Allocatable: &storagev1.VolumeNodeResources{Count: ptr.To(n)}}
 		c.Spec.Drivers = append(c.Spec.Drivers, x)
 	}
 	return c
@@ -72,7 +73,8 @@ func TestAttachBound(t *testing.T) {
 			}
 		}
 		if got > safe {
-			t.Fatalf("seed %d: %d of %v are said to fit into %d; %d do, whichever they are", seed, got, w.each, limit, safe)
+			t.Fatalf("seed %d: %d of %v are said to fit into %d; %d do, whichever they are", seed, got, w.each, limit,
+				safe)
 		}
 		if kind < 2 && got != safe {
 			t.Errorf("seed %d: %d of %v are said to fit into %d; %d do", seed, got, w.each, limit, safe)
@@ -92,7 +94,8 @@ func TestServes(t *testing.T) {
 	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: csi}}
 	driver.Spec.PreventPodSchedulingIfMissing = ptr.To(true)
 	all.Changed(driver)
-	one := &toAttach{each: [][]attachable{{{csi, "x"}}}, users: map[attachable]int{{csi, "x"}: 1}, drivers: []string{csi}}
+	one := &toAttach{each: [][]attachable{{{csi, "x"}}}, users: map[attachable]int{{csi, "x"}: 1},
+		drivers: []string{csi}}
 	if k, why := all.attaching(w, "n0000", one, false); k != 0 || !strings.Contains(why, "not there") {
 		t.Errorf("on a node without the driver there is room for %d (%s)", k, why)
 	}
@@ -118,16 +121,20 @@ func TestInTreeReach(t *testing.T) {
 	all := none()
 	in := func(key, zone string) *v1.VolumeNodeAffinity {
 		return &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-			MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: v1.NodeSelectorOpIn, Values: []string{zone}}}}}}}
+			MatchExpressions: []v1.NodeSelectorRequirement{
+				{Key: key, Operator: v1.NodeSelectorOpIn, Values: []string{zone}}}}}}}
 	}
-	pd := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pd"}, Spec: v1.PersistentVolumeSpec{NodeAffinity: in(v1.LabelTopologyZone, "a"),
-		PersistentVolumeSource: v1.PersistentVolumeSource{GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{PDName: "pd"}}}}
+	pd := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pd"},
+		Spec: v1.PersistentVolumeSpec{NodeAffinity: in(v1.LabelTopologyZone, "a"),
+			PersistentVolumeSource: v1.PersistentVolumeSource{
+				GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{PDName: "pd"}}}}
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0000", Labels: map[string]string{v1.LabelTopologyZone: "a"}}}
 	if !all.reachableFrom(pd, n) {
 		t.Error("not by its own node affinity")
 	}
 	replaced := csiNode("n0000", nil)
-	replaced.Annotations = map[string]string{v1.MigratedPluginsAnnotationKey: "kubernetes.io/aws-ebs,kubernetes.io/gce-pd"}
+	replaced.Annotations = map[string]string{
+		v1.MigratedPluginsAnnotationKey: "kubernetes.io/aws-ebs,kubernetes.io/gce-pd"}
 	all.Changed(replaced)
 	if all.reachableFrom(pd, n) {
 		t.Error("its driver names zones by another label, which the node does not have")
@@ -148,7 +155,8 @@ func TestInTreeReach(t *testing.T) {
 		{map[string]string{v1.LabelFailureDomainBetaZone: "a__c"}, map[string]string{v1.LabelTopologyZone: "b"}, false},
 		{map[string]string{v1.LabelTopologyZone: "a"}, map[string]string{v1.LabelFailureDomainBetaZone: "a"}, false},
 		{map[string]string{v1.LabelTopologyZone: "a__"}, map[string]string{v1.LabelTopologyZone: "b"}, true},
-		{map[string]string{v1.LabelTopologyZone: "a", v1.LabelTopologyRegion: "r"}, map[string]string{v1.LabelTopologyZone: "a", v1.LabelTopologyRegion: "s"}, false},
+		{map[string]string{v1.LabelTopologyZone: "a", v1.LabelTopologyRegion: "r"},
+			map[string]string{v1.LabelTopologyZone: "a", v1.LabelTopologyRegion: "s"}, false},
 	} {
 		if got := inZone(c.volume, c.node); got != c.want {
 			t.Errorf("a volume with %v on a node with %v: %v", c.volume, c.node, got)
