@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/preempt"
 )
 
 // Loans (cluster.Loan): nodes that somebody lends, and wants some of back in hours of the week. A
@@ -151,66 +152,28 @@ func (e *Engine) reclaim(nodes []int32, n int) int {
 	if n == 0 {
 		return 0
 	}
-	lent := lentNodes{loads: make([][]load, len(nodes))}
+	lent := preempt.NewLent(nodes)
 	var jobs []*job.State
 	e.byKey().Walk(func(it order.Item) bool {
-		if j := e.jobs[it.ID]; (j.State == job.Starting || j.State == job.Running) && e.loadOf(&lent, j, nodes) {
+		j := e.jobs[it.ID]
+		if (j.State == job.Starting || j.State == job.Running) && lent.Add(j, e.shapes.Get(j.Shape)) {
 			jobs = append(jobs, j)
 		}
 		return true
 	})
-	back := lent.reclaim(n)
-	for _, i := range back {
-		e.st.SetGiven(nodes[i], true)
-		if e.st.Nodes()[nodes[i]].Spec().State == cluster.Up {
-			e.setNode(nodes[i], cluster.Draining)
+	back := lent.Reclaim(n)
+	for _, id := range back {
+		e.st.SetGiven(id, true)
+		if e.st.Nodes()[id].Spec().State == cluster.Up {
+			e.setNode(id, cluster.Draining)
 		}
-		e.displace(nodes[i])
-		e.loseHomes(nodes[i])
+		e.displace(id)
+		e.loseHomes(id)
 	}
 	for i, j := range jobs {
-		e.leaveLent(j, lent.jobs[i].gone)
+		e.leaveLent(j, lent.Preempted(i))
 	}
 	return len(back)
-}
-
-// loadOf adds what a job has on some nodes; false: nothing.
-func (e *Engine) loadOf(lent *lentNodes, j *job.State, nodes []int32) bool {
-	var on []int32
-	s, number, found := e.shapes.Get(j.Shape), len(lent.jobs), false
-	shrinks := j.State == job.Running && !j.Resizing && s.Min < s.Max
-	for i := range j.Allocs {
-		a := &j.Allocs[i]
-		if !slices.Contains(on, a.Node) {
-			on = append(on, a.Node)
-		}
-		at, ok := slices.BinarySearch(nodes, a.Node)
-		if !ok {
-			continue
-		}
-		found = true
-		loads := lent.loads[at]
-		tasks := int(a.Tasks)
-		if !shrinks || a.Set != 0 || a.Share != 0 && s.Sets[0].Request.GPUs > 1 {
-			tasks = 0
-		}
-		switch last := len(loads) - 1; {
-		case last < 0 || loads[last].job != number:
-			lent.loads[at] = append(loads, load{number, tasks})
-		case tasks == 0 || loads[last].tasks == 0:
-			loads[last].tasks = 0
-		default:
-			loads[last].tasks += tasks
-		}
-	}
-	if found {
-		b := borrower{span: len(on)}
-		if shrinks {
-			b.surplus = int(j.Tasks - s.Min)
-		}
-		lent.jobs = append(lent.jobs, b)
-	}
-	return found
 }
 
 // leaveLent has a job leave the nodes that are given back: all that it has, or what it has there.

@@ -1,4 +1,4 @@
-package engine
+package preempt
 
 import (
 	"math/rand/v2"
@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// lentBy makes lent nodes of who is on them, by names; a job's span is the number of its nodes.
-func lentBy(nodes ...string) *lentNodes {
-	l := &lentNodes{}
+// lentBy makes lent nodes from the names of the jobs on each; a job's span is the number of its nodes.
+func lentBy(nodes ...string) *Lent {
+	l := &Lent{}
 	for _, names := range nodes {
 		var list []load
 		for _, c := range names {
@@ -24,7 +24,7 @@ func lentBy(nodes ...string) *lentNodes {
 	return l
 }
 
-func (l *lentNodes) preempted() (n int) {
+func (l *Lent) preempted() (n int) {
 	for i := range l.jobs {
 		if l.jobs[i].gone {
 			n++
@@ -63,7 +63,7 @@ func TestReclaimSurplus(t *testing.T) {
 // Who is preempted for the first node may stay if those preempted for the next leave another one:
 // A spans nine nodes, so it costs least; B, next, leaves two.
 func TestReclaimSpares(t *testing.T) {
-	l := &lentNodes{jobs: []borrower{{span: 9}, {span: 5}},
+	l := &Lent{jobs: []borrower{{span: 9}, {span: 5}},
 		loads: [][]load{{{job: 0}}, {{job: 1}}, {{job: 1}}}}
 	if got := l.reclaim(2); l.jobs[0].gone || !l.jobs[1].gone || !slices.Equal(got, []int{2, 1}) {
 		t.Errorf("%v, %+v", got, l.jobs)
@@ -77,7 +77,7 @@ func TestReclaim(t *testing.T) {
 	best, cases := 0, 3000
 	for seed := range uint64(cases) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		l := &lentNodes{loads: make([][]load, 1+r.IntN(6))}
+		l := &Lent{loads: make([][]load, 1+r.IntN(6))}
 		for j := range r.IntN(6) {
 			b := borrower{span: r.IntN(2)}
 			for n := range l.loads {
@@ -89,7 +89,7 @@ func TestReclaim(t *testing.T) {
 			b.span, b.surplus = max(1, b.span), r.IntN(4)
 			l.jobs = append(l.jobs, b)
 		}
-		before := &lentNodes{jobs: slices.Clone(l.jobs), loads: make([][]load, len(l.loads))}
+		before := &Lent{jobs: slices.Clone(l.jobs), loads: make([][]load, len(l.loads))}
 		for i := range l.loads {
 			before.loads[i] = slices.Clone(l.loads[i])
 		}
@@ -132,7 +132,7 @@ func TestReclaim(t *testing.T) {
 }
 
 // mustGo are the jobs that some nodes cannot be given back with.
-func (l *lentNodes) mustGo(nodes uint64) (gone uint64) {
+func (l *Lent) mustGo(nodes uint64) (gone uint64) {
 	for j := range l.jobs {
 		surplus, base := l.jobs[j].surplus, false
 		for i := range l.loads {
@@ -151,7 +151,7 @@ func (l *lentNodes) mustGo(nodes uint64) (gone uint64) {
 }
 
 // free counts the nodes that nobody but some jobs is on.
-func (l *lentNodes) free(but uint64) (n int) {
+func (l *Lent) free(but uint64) (n int) {
 	for i := range l.loads {
 		if !slices.ContainsFunc(l.loads[i], func(x load) bool { return but>>x.job&1 == 0 }) {
 			n++
