@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/shape"
+	"github.com/muster-gpu/muster/engine/words"
 )
 
 // Check says why a job as specified is refused at once; "" if it is accepted.
@@ -264,9 +265,9 @@ func (e *Engine) blank() *inventory.Store {
 // askedText says what a gang that never fits asks for.
 func askedText(s *shape.Shape) string {
 	if s.Partly() {
-		return tasksText(s)
+		return words.Asks(s)
 	}
-	text := gpuText(s.GPUs)
+	text := words.GPUs(s.GPUs)
 	for i := range s.Sets {
 		n := s.Sets[i].Count
 		if i == 0 {

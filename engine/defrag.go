@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/shape"
+	"github.com/muster-gpu/muster/engine/words"
 )
 
 // Defragmentation: enough GPUs are free for a waiting gang, but not
@@ -265,7 +266,7 @@ func (e *Engine) planMoves(j *job.State) (Moves, *relocation) {
 	m := Moves{Job: j.Spec.ID, Name: j.Spec.Name, GPUs: s.GPUs, Milli: e.shapes.MilliOf(s, int(s.Min)),
 		Without: cluster.Never, Start: cluster.Never, Weight: weightOf(j.Spec.Tier)}
 	if s.Partly() {
-		m.Part = tasksText(s)
+		m.Part = words.Asks(s)
 	}
 	if m.Text = e.unmoving(j, s); m.Text != "" {
 		return m, nil
@@ -335,7 +336,7 @@ func (e *Engine) unmoving(j *job.State, s *shape.Shape) string {
 		return ""
 	}
 	if have, parted := e.freeFor(s); have+parted < s.GPUs {
-		text := fmt.Sprintf("no move would help: it needs %s, %d suitable ones are free", gpuText(s.GPUs), have)
+		text := fmt.Sprintf("no move would help: it needs %s, %d suitable ones are free", words.GPUs(s.GPUs), have)
 		if parted > 0 {
 			text += fmt.Sprintf(", and on %d are only shares and slices", parted)
 		}
@@ -391,7 +392,7 @@ func (e *Engine) moveOf(x *mover) Move {
 		To:   e.nodesOf(x.dest),
 		Stop: x.stop, Restart: x.j.Spec.Checkpoint.Restart, Lost: x.lost, Cost: x.cost}
 	if x.parted() {
-		m.Part = e.holdsText(x.j)
+		m.Part = words.Holds(&e.st, x.j.Allocs)
 	}
 	return m
 }
@@ -431,7 +432,7 @@ func (m *Moves) String() string {
 		for k, id := range x.After {
 			after += fmt.Sprintf("%s %d", []string{", after job", " and"}[min(k, 1)], id)
 		}
-		list = append(list, fmt.Sprintf("job %d (%s) from %s to %s%s", x.Job, cmp.Or(x.Part, gpuText(x.GPUs)),
+		list = append(list, fmt.Sprintf("job %d (%s) from %s to %s%s", x.Job, cmp.Or(x.Part, words.GPUs(x.GPUs)),
 			strings.Join(x.From, ","), strings.Join(x.To, ","), after))
 	}
 	text := fmt.Sprintf("%s; costs %s of GPU time", strings.Join(list, ", "), gpuTime(m.Cost))

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/shape"
+	"github.com/muster-gpu/muster/engine/words"
 )
 
 // Moves of shares and slices. One slice can be in the way of a larger one by where it
@@ -328,5 +329,5 @@ func (e *Engine) movesLeft() cluster.Milli {
 
 // onTheWay says that no more jobs are moved at once.
 func (e *Engine) onTheWay() string {
-	return fmt.Sprintf("%s on the way already: no more are moved at once", jobsText(len(e.defrag.movers)))
+	return fmt.Sprintf("%s on the way already: no more are moved at once", words.Jobs(len(e.defrag.movers)))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/shape"
+	"github.com/muster-gpu/muster/engine/words"
 )
 
 // The search for moves: for each block in which the gang could be,
@@ -114,10 +115,10 @@ func (e *Engine) movable(tier cluster.Tier) (list []mover, kept string) {
 	})
 	slices.SortFunc(list, func(a, b mover) int { return cmp.Compare(a.j.Spec.ID, b.j.Spec.ID) })
 	if young > 0 {
-		kept += fmt.Sprintf("; %s within the minimum run time", jobsText(young))
+		kept += fmt.Sprintf("; %s within the minimum run time", words.Jobs(young))
 	}
 	if often > 0 {
-		kept += fmt.Sprintf("; %s moved %d times within the hour", jobsText(often), e.defrag.PerHour)
+		kept += fmt.Sprintf("; %s moved %d times within the hour", words.Jobs(often), e.defrag.PerHour)
 	}
 	return list, kept
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/words"
 )
 
 // A suspended job goes on where its memory is (Home of its tenure). While others hold that, GPUs
@@ -252,7 +253,7 @@ func (e *Engine) commonText(a, b []inventory.Alloc) string {
 		if devs == 0 {
 			continue
 		}
-		if text := devicesText(devs) + e.ofNode(&e.st.Nodes()[a[i].Node]); !slices.Contains(list, text) {
+		if text := words.On(&e.st, a[i].Node, devs); !slices.Contains(list, text) {
 			list = append(list, text)
 		}
 	}

@@ -3,132 +3,18 @@ package engine
 import (
 	"fmt"
 	"math/bits"
-	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/shape"
+	"github.com/muster-gpu/muster/engine/words"
 )
-
-// Words for what jobs hold and ask for of GPUs: whole ones, shares, slices.
-
-// wholeOrParts writes numbers of whole GPUs and of parts of them.
-type wholeOrParts struct {
-	whole int
-	parts []string
-	count []int
-}
-
-func (w *wholeOrParts) add(part string) {
-	for i := range w.parts {
-		if w.parts[i] == part {
-			w.count[i]++
-			return
-		}
-	}
-	w.parts, w.count = append(w.parts, part), append(w.count, 1)
-}
-
-func (w *wholeOrParts) String() string {
-	var list []string
-	if w.whole > 0 || len(w.parts) == 0 {
-		list = append(list, gpuText(w.whole))
-	}
-	for i, part := range w.parts {
-		list = append(list, timesText(w.count[i], part))
-	}
-	return strings.Join(list, " and ")
-}
-
-// timesText is "0.25 of a GPU" or "3 times 0.25 of a GPU".
-func timesText(n int, part string) string {
-	if n == 1 {
-		return part
-	}
-	return fmt.Sprintf("%d times %s", n, part)
-}
-
-// partText is a share of a GPU, in milli-GPU.
-func milliText(share cluster.Milli) string {
-	return fmt.Sprintf("%g of a GPU", float64(share)/float64(cluster.Whole))
-}
-
-// instanceText is a MIG instance of a GPU.
-func instanceText(profile string) string {
-	article := "a"
-	if strings.HasPrefix(profile, "8") {
-		article = "an"
-	}
-	return article + " " + profile + " slice"
-}
-
-// holdsText says what a job holds of GPUs.
-func (e *Engine) holdsText(j *job.State) string {
-	w := wholeOrParts{}
-	for i := range j.Allocs {
-		a := &j.Allocs[i]
-		switch {
-		case a.GPUs == 0:
-		case a.Slots != 0:
-			w.add(instanceText(e.instanceOf(a)))
-		case a.Share > 0:
-			w.add(milliText(cluster.Milli(a.Share)))
-		default:
-			w.whole += bits.OnesCount64(a.GPUs)
-		}
-	}
-	return w.String()
-}
-
-// instanceOf is the profile of the instance that an allocation is.
-func (e *Engine) instanceOf(a *inventory.Alloc) string {
-	model := e.st.Classes()[e.st.Nodes()[a.Node].Class()].Model()
-	if p, _, ok := model.Held(a.Slots, int(a.Compute), a.Media); ok {
-		return p.Name
-	}
-	return fmt.Sprintf("%dg", a.Compute)
-}
-
-// taskText says what a task asks for of GPUs.
-func taskText(r *cluster.Request) string {
-	switch {
-	case r.Profile != "":
-		return instanceText(r.Profile)
-	case r.Fractional():
-		return timesText(r.GPUs, shareText(r))
-	}
-	return gpuText(r.GPUs)
-}
-
-// shareText says what a task needs of one device.
-func shareText(r *cluster.Request) string {
-	text := milliText(r.Share)
-	if r.Memory > 0 {
-		text += fmt.Sprintf(" with %d MiB of its memory", r.Memory)
-	}
-	return text
-}
-
-// tasksText says what a gang asks for of GPUs, at its smallest.
-func tasksText(s *shape.Shape) string {
-	var list []string
-	for i := range s.Sets {
-		n := s.Sets[i].Count
-		if i == 0 {
-			n = int(s.Min)
-		}
-		if r := &s.Sets[i].Request; r.GPUs > 0 {
-			list = append(list, timesText(n, taskText(r)))
-		}
-	}
-	return strings.Join(list, " and ")
-}
 
 // partsText is roomText for tasks that ask for parts of GPUs.
 func (e *Engine) partsText(j *job.State, s *shape.Shape) string {
 	r := &s.Sets[0].Request
-	text := "needs " + tasksText(s)
+	text := "needs " + words.Asks(s)
 	if s.Topo.Level != cluster.LevelAny && s.Topo.Required {
 		text += fmt.Sprintf(" within one %s", s.Topo.Level)
 	}
@@ -137,7 +23,7 @@ func (e *Engine) partsText(j *job.State, s *shape.Shape) string {
 	}
 	switch {
 	case len(s.Sets) == 1 && e.lacksHost(j, s):
-		return text + fmt.Sprintf(" beside %s on one node; no node with that has them", hostText(r))
+		return text + fmt.Sprintf(" beside %s on one node; no node with that has them", words.Host(r))
 	case len(s.Sets) > 1:
 		return text + "; no room for all of it is free together"
 	case s.Min == 1 && r.Profile != "":
@@ -224,7 +110,7 @@ func (e *Engine) othersText(j *job.State, s *shape.Shape) string {
 					more++
 					continue
 				}
-				text = fmt.Sprintf("GPU %d%s serves user %s's shares until %s", dev, e.ofNode(n),
+				text = fmt.Sprintf("%s serves user %s's shares until %s", words.On(&e.st, int32(id), 1<<dev),
 					n.Devices()[dev].User(), e.tenantsText(n, dev))
 			}
 		}
@@ -234,14 +120,6 @@ func (e *Engine) othersText(j *job.State, s *shape.Shape) string {
 		text += fmt.Sprintf("; so do %d others those of other users", more)
 	}
 	return text
-}
-
-// ofNode names the node where there are several.
-func (e *Engine) ofNode(n *inventory.Node) string {
-	if len(e.st.Nodes()) == 1 {
-		return ""
-	}
-	return " of " + n.Spec().Name
 }
 
 // tenantsText says whose end leaves a shared device free.

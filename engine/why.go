@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
+	"github.com/muster-gpu/muster/engine/words"
 )
 
 // Why explains a job's present state: what blocks it, who holds what it needs,
@@ -87,12 +87,12 @@ func (e *Engine) whyNow(id cluster.JobID, ends map[cluster.JobID]ForeseenEnd) Wh
 	case job.Done:
 		y.Text = "ended " + j.Reason.String() + " at " + e.clock(j.Ended)
 	case job.Placed:
-		y.Text = fmt.Sprintf("has %s on %s", e.holdsText(j), e.where(j))
+		y.Text = fmt.Sprintf("has %s on %s", words.Holds(&e.st, j.Allocs), e.where(j))
 		y.Blockers = []string{"waits for " + e.leaversText(j)}
 		y.Expected = e.w.Now
 	default:
-		y.Text = fmt.Sprintf("%s on %s since %s%s%s", e.holdsText(j), e.where(j), e.clock(j.Started), e.companyText(j),
-			e.wakingText(j)+e.explained(j))
+		y.Text = fmt.Sprintf("%s on %s since %s%s%s", words.Holds(&e.st, j.Allocs), e.where(j),
+			e.clock(j.Started), e.companyText(j), e.wakingText(j)+e.explained(j))
 	}
 	return y
 }
@@ -111,7 +111,7 @@ func (e *Engine) homeText(j *job.State) string {
 				devs |= o.GPUs
 			}
 		}
-		list = append(list, devicesText(devs)+" of "+e.st.Nodes()[a.Node].Spec().Name)
+		list = append(list, words.Devices(devs)+" of "+e.st.Nodes()[a.Node].Spec().Name)
 	}
 	if len(list) == 0 {
 		return e.st.Nodes()[j.Home[0].Node].Spec().Name
@@ -169,7 +169,7 @@ func (e *Engine) leftText(j, v *job.State) string {
 		if devs == 0 {
 			continue
 		}
-		if text := devicesText(devs) + e.ofNode(&e.st.Nodes()[a.Node]); !slices.Contains(list, text) {
+		if text := words.On(&e.st, a.Node, devs); !slices.Contains(list, text) {
 			list = append(list, text)
 		}
 	}
@@ -177,18 +177,6 @@ func (e *Engine) leftText(j, v *job.State) string {
 		return "CPU cores or RAM"
 	}
 	return strings.Join(list, " and ")
-}
-
-// devicesText names devices: "GPU 0", "GPUs 0,2".
-func devicesText(mask uint64) string {
-	var list []string
-	for m := mask; m != 0; m &= m - 1 {
-		list = append(list, strconv.Itoa(bits.TrailingZeros64(m)))
-	}
-	if len(list) == 1 {
-		return "GPU " + list[0]
-	}
-	return "GPUs " + strings.Join(list, ",")
 }
 
 func (e *Engine) where(j *job.State) string {
@@ -279,7 +267,7 @@ func (e *Engine) whyPending(j *job.State, y *Why, ends map[cluster.JobID]Foresee
 	if list, from := e.protected(j, s); len(list) > 0 {
 		y.Blockers = append(y.Blockers,
 			fmt.Sprintf("minimum run time: %s on what it needs; the first may be preempted from %s on",
-				jobsText(len(list)), e.clock(from)))
+				words.Jobs(len(list)), e.clock(from)))
 	}
 	y.Holders = e.holders(j, s, ends)
 	y.Expected = e.expectedStart(j, before)
@@ -363,10 +351,10 @@ func (e *Engine) bestRoomText(s *shape.Shape) string {
 			return e.islandText(s, r)
 		}
 		if bestFree >= r.GPUs {
-			return fmt.Sprintf("needs %s beside %s on one node; no node with free GPUs has them", hostText(r),
-				gpuText(r.GPUs))
+			return fmt.Sprintf("needs %s beside %s on one node; no node with free GPUs has them", words.Host(r),
+				words.GPUs(r.GPUs))
 		}
-		return fmt.Sprintf("needs %s on one node; best %s has %d", gpuText(r.GPUs), name, bestFree)
+		return fmt.Sprintf("needs %s on one node; best %s has %d", words.GPUs(r.GPUs), name, bestFree)
 	}
 	free := 0
 	for ci := range e.st.Classes() {
@@ -375,11 +363,11 @@ func (e *Engine) bestRoomText(s *shape.Shape) string {
 		}
 	}
 	if s.GPUs == 0 {
-		what := hostText(r)
+		what := words.Host(r)
 		if what == "" {
 			what = "no GPU"
 		}
-		return fmt.Sprintf("needs room for %s with %s; no node that may take it has that", countText(s.Min), what)
+		return fmt.Sprintf("needs room for %s with %s; no node that may take it has that", words.Tasks(int(s.Min)), what)
 	}
 	text := fmt.Sprintf("needs %d GPUs in %d tasks of %d", s.GPUs, s.Min, r.GPUs)
 	if s.Topo.Level != cluster.LevelAny && s.Topo.Required {
@@ -397,13 +385,6 @@ func (e *Engine) noNodeText(s *shape.Shape) string {
 		}
 	}
 	return "no node that suits it is up"
-}
-
-func countText(n int32) string {
-	if n == 1 {
-		return "1 task"
-	}
-	return fmt.Sprintf("%d tasks", n)
 }
 
 // seatsText says of GPUs with room for a share that MPS takes no more clients there.
@@ -440,7 +421,7 @@ func (e *Engine) islandText(s *shape.Shape, r *cluster.Request) string {
 			}
 		}
 	}
-	return fmt.Sprintf("needs %s in one NVLink island; the best, on %s, has %d free", gpuText(r.GPUs),
+	return fmt.Sprintf("needs %s in one NVLink island; the best, on %s, has %d free", words.GPUs(r.GPUs),
 		e.st.Nodes()[best].Spec().Name, bestFree)
 }
 
@@ -477,39 +458,14 @@ func (e *Engine) holders(j *job.State, s *shape.Shape, ends map[cluster.JobID]Fo
 			more++
 			return true
 		}
-		out = append(out, fmt.Sprintf("%s: %s on %s, %s", v.Label(), e.holdsText(v), e.where(v), e.leavesText(v, ends)))
+		out = append(out, fmt.Sprintf("%s: %s on %s, %s", v.Label(), words.Holds(&e.st, v.Allocs), e.where(v),
+			e.leavesText(v, ends)))
 		return true
 	})
 	if more > 0 {
 		out = append(out, fmt.Sprintf("and %d more", more))
 	}
 	return out
-}
-
-// hostText says what a task needs besides devices.
-func hostText(r *cluster.Request) string {
-	var parts []string
-	if r.CPU > 0 {
-		parts = append(parts, fmt.Sprintf("%g CPU cores", float64(r.CPU)/1000))
-	}
-	if r.RAM > 0 {
-		parts = append(parts, fmt.Sprintf("%d MiB of RAM", r.RAM))
-	}
-	return strings.Join(parts, " and ")
-}
-
-func jobsText(n int) string {
-	if n == 1 {
-		return "1 job"
-	}
-	return fmt.Sprintf("%d jobs", n)
-}
-
-func gpuText(n int) string {
-	if n == 1 {
-		return "1 GPU"
-	}
-	return fmt.Sprintf("%d GPUs", n)
 }
 
 // leavesText says when a job leaves its devices: as was foreseen, else as was stated. A time limit is when it

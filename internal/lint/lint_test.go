@@ -28,7 +28,7 @@ var arrows = map[string]string{
 	"quota":               "cluster",
 	"perf":                "cluster solve",
 	"power":               "cluster",
-	"engine":              "cluster quota internal/heap engine/order engine/inventory engine/shape engine/job engine/sched engine/placement engine/speed engine/preempt",
+	"engine":              "cluster quota internal/heap engine/order engine/inventory engine/shape engine/job engine/sched engine/placement engine/speed engine/preempt engine/words",
 	"engine/inventory":    "cluster",
 	"engine/job":          "cluster quota engine/inventory engine/order",
 	"engine/order":        "cluster",
@@ -37,6 +37,7 @@ var arrows = map[string]string{
 	"engine/sched":        "cluster quota engine/inventory engine/job engine/order engine/shape",
 	"engine/speed":        "cluster engine/inventory engine/job engine/sched",
 	"engine/shape":        "cluster engine/inventory",
+	"engine/words":        "cluster engine/inventory engine/shape",
 	"forward":             "cluster engine internal/heap",
 	"solve":               "internal/heap",
 	"search":              "",
@@ -120,7 +121,7 @@ var arrows = map[string]string{
 // pure packages import the standard library and each other only, and have neither clock nor randomness.
 var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "engine/inventory": true, "engine/job": true,
 	"engine/order": true, "engine/placement": true, "engine/preempt": true, "engine/sched": true,
-	"engine/shape": true, "engine/speed": true,
+	"engine/shape": true, "engine/speed": true, "engine/words": true,
 	"policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true,
 	"learn": true}
 
