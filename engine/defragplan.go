@@ -73,7 +73,10 @@ func (e *Engine) findMoves(j *job.State, s *shape.Shape) (way *relocation, text 
 	case s.Min > 1:
 		look = func() { e.makeGangRoom(h) }
 	default:
-		look = func() { e.makeRoom(h, e.partChoices(s, j, movers, left)) }
+		look = func() {
+			e.constrain(j) // not the job that was moved last
+			e.makeRoom(h, e.partChoices(s, j, movers, left))
+		}
 	}
 	look()
 	if h.deep = d.Chain - 1; h.deep > 0 && d.Moves > 1 { // chains that cost less, or where there is nothing else
