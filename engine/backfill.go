@@ -53,24 +53,19 @@ type ending struct {
 	take bool
 }
 
-// constrain sets e.held to what a candidate must leave alone, if anything.
-func (e *Engine) constrain(j *job.State) bool {
-	e.held = e.reserved(j)
-	return e.held != nil
-}
-
-// reserved is what a job that starts now must leave alone; nil: nothing. It is good until the next is asked for.
-func (e *Engine) reserved(j *job.State) *placement.Slack {
+// reserved is the limits for a job that starts now; nil: none. They are valid until others are asked for at the same
+// depth.
+func (e *Engine) reserved(j *job.State, depth placement.Depth) *placement.Slack {
 	if len(e.resv) == 0 && len(e.advance) == 0 {
 		return nil
 	}
-	return e.reservedAt(j, e.w.Now, false)
+	return e.reservedAt(j, e.w.Now, false, depth)
 }
 
 // reservedAt is reserved for a run from an instant on; booked says that
 // reservations which have begun by then are in the books themselves.
-func (e *Engine) reservedAt(j *job.State, from cluster.Time, booked bool) *placement.Slack {
-	h := &e.holds
+func (e *Engine) reservedAt(j *job.State, from cluster.Time, booked bool, depth placement.Depth) *placement.Slack {
+	h := e.find.Slack(depth)
 	h.Reset(len(e.st.Nodes()))
 	end := from.Add(j.ExpectedRun(e.limitOf(j)))
 	met := false
@@ -169,7 +164,7 @@ func (e *Engine) earliest(j *job.State, now bool) (reservation, bool) {
 	r := e.anywhere()
 	single := s.Min == 1 && len(s.Sets) == 1
 	if now {
-		r.Reserved = e.reservedAt(j, e.w.Now, false)
+		r.Reserved = e.reservedAt(j, e.w.Now, false, placement.Future)
 		if allocs, ok := e.placeFor(r, j, s, s.Min); ok {
 			return e.promiseOf(j, s, e.w.Now, allocs), true
 		}
@@ -187,7 +182,7 @@ func (e *Engine) earliest(j *job.State, now bool) (reservation, bool) {
 			continue
 		}
 		at = max(at, e.w.Now)
-		r.Reserved = e.reservedAt(j, at, true)
+		r.Reserved = e.reservedAt(j, at, true, placement.Future)
 		before := e.st.Mark()
 		if at == j.Promise {
 			if allocs, ok := e.find.PlaceAgain(r, j, s); ok {

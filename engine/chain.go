@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
@@ -18,6 +19,7 @@ import (
 
 // hunt is the search for a way to let a gang start.
 type hunt struct {
+	r      placement.Request // the job's
 	j      *job.State
 	s      *shape.Shape
 	movers []mover       // who may be moved, by number
@@ -75,7 +77,7 @@ func (e *Engine) settle(h *hunt, gang []inventory.Alloc, done, todo []mover) (st
 func (e *Engine) settleFirst(h *hunt, gang []inventory.Alloc, done, todo []mover) bool {
 	mark, m := e.st.Mark(), todo[0]
 	defer e.st.Rollback(mark)
-	dest, ok := e.destination(m.j, nil)
+	dest, ok := e.destination(h.r, m.j)
 	if !ok || e.noMove(m.j.Allocs, dest) {
 		return false
 	}
@@ -115,12 +117,14 @@ func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice)
 	}
 	movers, most := slices.DeleteFunc(slices.Clone(h.movers), gone), h.most-toll(done)-toll(todo)
 	h.work -= len(e.st.Nodes()) + len(h.movers)
+	r := h.r
+	r.Reserved = e.reserved(m.j, placement.Mover)
 	if s.Partly() && s.Min > 1 {
 		h.work -= partWork * len(movers)
-		return e.gangChoices(s, m.j, movers, most)
+		return e.gangChoices(r, s, m.j, movers, most)
 	}
 	if s.Partly() {
-		list = e.partChoices(s, m.j, movers, most)
+		list = e.partChoices(r, s, m.j, movers, most)
 		list = list[:min(len(list), mostBlocks)]
 		h.work -= partWork * len(list)
 		return list

@@ -255,6 +255,8 @@ func (e *Engine) tryEmptying(c *compaction, x *emptying) (*relocation, time.Dura
 		e.st.ReleaseAll(way.movers[i].j.Allocs)
 	}
 	largestFirst(way.movers)
+	r := e.anywhere()
+	r.Avoid = &e.keepOff
 	after := compaction{stays: make([][]stay, len(e.st.Nodes()))}
 	for _, id := range nodesLeft(way.movers) {
 		after.stays[id] = c.without(id, way.movers)
@@ -262,7 +264,7 @@ func (e *Engine) tryEmptying(c *compaction, x *emptying) (*relocation, time.Dura
 	changed := nodesLeft(way.movers)
 	for i := range way.movers {
 		m, ok := &way.movers[i], false
-		if m.dest, ok = e.destination(m.j, &e.keepOff); !ok {
+		if m.dest, ok = e.destination(r, m.j); !ok {
 			return nil, 0
 		}
 		for k := range m.dest {

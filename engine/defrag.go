@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/engine/words"
 )
@@ -244,13 +245,13 @@ func (e *Engine) notLooked(id cluster.JobID) Moves {
 
 // moveFor looks for moves that let a job start that has no room, and makes them
 // if they are worth it.
-func (e *Engine) moveFor(j *job.State) bool {
+func (e *Engine) moveFor(r placement.Request, j *job.State) bool {
 	d := &e.defrag
 	if !d.due || d.only != cluster.NoJob && d.only != j.Spec.ID || d.tried >= mostGangs {
 		return false
 	}
 	d.tried++
-	m, way := e.planMoves(j)
+	m, way := e.planMoves(r, j)
 	made := way != nil && m.Worth && !d.look
 	if made {
 		m.Made = true
@@ -261,7 +262,7 @@ func (e *Engine) moveFor(j *job.State) bool {
 }
 
 // planMoves finds the cheapest moves for a job, and whether they are worth it.
-func (e *Engine) planMoves(j *job.State) (Moves, *relocation) {
+func (e *Engine) planMoves(r placement.Request, j *job.State) (Moves, *relocation) {
 	s := e.shapes.At(j.Shape)
 	m := Moves{Job: j.Spec.ID, Name: j.Spec.Name, GPUs: s.GPUs, Milli: e.shapes.MilliOf(s, int(s.Min)),
 		Without: cluster.Never, Start: cluster.Never, Weight: weightOf(j.Spec.Tier)}
@@ -271,15 +272,14 @@ func (e *Engine) planMoves(j *job.State) (Moves, *relocation) {
 	if m.Text = e.unmoving(j, s); m.Text != "" {
 		return m, nil
 	}
-	way, text := e.findMoves(j, s)
-	e.constrain(j)
+	way, text := e.findMoves(r, j, s)
 	if way == nil {
 		m.Text = text
 		return m, nil
 	}
 	e.describe(&m, way)
-	if r, ok := e.foreseen(j); ok && r.at < e.w.Now.Add(cluster.MaxDuration/2) {
-		m.Without = r.at
+	if start, ok := e.foreseen(j); ok && start.at < e.w.Now.Add(cluster.MaxDuration/2) {
+		m.Without = start.at
 	}
 	m.Saved = e.defrag.Horizon
 	if m.Without != cluster.Never {

@@ -25,6 +25,7 @@ type opening struct {
 // gangRoom is where tasks of a gang could be, and for how many there is room.
 type gangRoom struct {
 	e       *Engine
+	ask     placement.Request // the gang's
 	j       *job.State
 	site    placement.Site
 	nodes   []int32
@@ -40,7 +41,7 @@ func (e *Engine) makeGangRoom(h *hunt) {
 		for i := range stages {
 			if !e.tryGangs(h, &stages[i], d) {
 				e.tryWithout(h, d, h.movers, func(movers []mover) []mover {
-					return e.gangLeavers(h.s, h.j, &stages[i], d, movers, h.most)
+					return e.gangLeavers(h.r, h.s, h.j, &stages[i], d, movers, h.most)
 				})
 			}
 		}
@@ -49,11 +50,12 @@ func (e *Engine) makeGangRoom(h *hunt) {
 
 // gangChoices lists who could leave for a gang that moves itself: for each domain and model
 // those who are chosen first.
-func (e *Engine) gangChoices(s *shape.Shape, j *job.State, movers []mover, most cluster.Milli) (list []choice) {
+func (e *Engine) gangChoices(r placement.Request, s *shape.Shape, j *job.State, movers []mover,
+	most cluster.Milli) (list []choice) {
 	for _, d := range e.gangDomains(s) {
 		stages := s.StagesOf()
 		for i := range stages {
-			if who := e.gangLeavers(s, j, &stages[i], d, movers, most); len(who) > 0 {
+			if who := e.gangLeavers(r, s, j, &stages[i], d, movers, most); len(who) > 0 {
 				list = append(list, choice{who: who, cost: costOf(who), at: d})
 			}
 		}
@@ -65,8 +67,7 @@ func (e *Engine) gangChoices(s *shape.Shape, j *job.State, movers []mover, most 
 // tryGangs tries every choice of who leaves, the cheapest first, where so few may that it can;
 // false: they are more.
 func (e *Engine) tryGangs(h *hunt, g *shape.Stage, d inventory.Domain) bool {
-	e.constrain(h.j)
-	r := e.roomsFor(h.s, h.j, g, d)
+	r := e.roomsFor(h.r, h.s, h.j, g, d)
 	there := func(m mover) bool {
 		return slices.ContainsFunc(m.j.Allocs, func(a inventory.Alloc) bool { return r.has(a.Node) })
 	}
@@ -121,12 +122,11 @@ func (e *Engine) gangDomains(s *shape.Shape) (list []inventory.Domain) {
 
 // gangLeavers chooses who leaves so that there is room for all tasks of a gang on GPUs of a
 // stage in a domain, moves for most at most; nil: there is none.
-func (e *Engine) gangLeavers(s *shape.Shape, j *job.State, g *shape.Stage, d inventory.Domain, movers []mover,
-	most cluster.Milli) (chosen []mover) {
+func (e *Engine) gangLeavers(ask placement.Request, s *shape.Shape, j *job.State, g *shape.Stage, d inventory.Domain,
+	movers []mover, most cluster.Milli) (chosen []mover) {
 	mark := e.st.Mark()
 	defer e.st.Rollback(mark)
-	e.constrain(j)
-	r := e.roomsFor(s, j, g, d)
+	r := e.roomsFor(ask, s, j, g, d)
 	if r.missing <= 0 {
 		return nil // it is not room that it lacks
 	}
@@ -145,12 +145,12 @@ func (e *Engine) gangLeavers(s *shape.Shape, j *job.State, g *shape.Stage, d inv
 		}
 	}
 	e.st.Rollback(mark)
-	return e.roomsFor(s, j, g, d).needed(chosen)
+	return e.roomsFor(ask, s, j, g, d).needed(chosen)
 }
 
 // openings lists who may leave for one task more, at moves for most at most.
 func (r *gangRoom) openings(s *shape.Shape, movers []mover, most cluster.Milli) (list []opening) {
-	for _, c := range r.e.partChoices(s, r.j, movers, most) {
+	for _, c := range r.e.partChoices(r.ask, s, r.j, movers, most) {
 		if o := (opening{choice: c}); r.has(r.nodeOf(&o)) {
 			list = append(list, o)
 		}
@@ -165,8 +165,9 @@ func (r *gangRoom) nodeOf(o *opening) int32 {
 }
 
 // roomsFor counts what there is room for as it is.
-func (e *Engine) roomsFor(s *shape.Shape, j *job.State, g *shape.Stage, d inventory.Domain) *gangRoom {
-	r := &gangRoom{e: e, j: j, site: e.find.Look(e.request(), j, s, d, g), room: make([]int, len(e.st.Nodes())),
+func (e *Engine) roomsFor(ask placement.Request, s *shape.Shape, j *job.State, g *shape.Stage,
+	d inventory.Domain) *gangRoom {
+	r := &gangRoom{e: e, ask: ask, j: j, site: e.find.Look(ask, j, s, d, g), room: make([]int, len(e.st.Nodes())),
 		missing: int(s.Min)}
 	for id := range e.st.Nodes() {
 		if n := &e.st.Nodes()[id]; n.TakesJobs() && slices.Contains(g.Classes, n.Class()) && d.Covers(n, int32(id)) {

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/engine/words"
 )
@@ -162,9 +163,10 @@ func coversAll(list []occupant, d *inventory.Device) bool {
 
 // partChoices lists who could leave so that there may be room for one task with shares or a slice, at
 // moves for most at most, the cheapest first.
-func (e *Engine) partChoices(s *shape.Shape, j *job.State, movers []mover, most cluster.Milli) (list []choice) {
+func (e *Engine) partChoices(ask placement.Request, s *shape.Shape, j *job.State, movers []mover,
+	most cluster.Milli) (list []choice) {
 	if s.Wide() {
-		return e.wideChoices(s, j, movers, most)
+		return e.wideChoices(ask, s, j, movers, most)
 	}
 	r := &s.Sets[0].Request
 	for id, on := range e.byNode(movers) {

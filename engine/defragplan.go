@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/engine/words"
 )
@@ -54,7 +55,7 @@ const (
 )
 
 // findMoves returns the cheapest way to let the job start, or says why there is none.
-func (e *Engine) findMoves(j *job.State, s *shape.Shape) (way *relocation, text string) {
+func (e *Engine) findMoves(r placement.Request, j *job.State, s *shape.Shape) (way *relocation, text string) {
 	d := &e.defrag
 	left := e.movesLeft()
 	if left <= 0 {
@@ -64,7 +65,7 @@ func (e *Engine) findMoves(j *job.State, s *shape.Shape) (way *relocation, text 
 	if len(movers) == 0 {
 		return nil, "no running job may be moved" + kept
 	}
-	h := &hunt{j: j, s: s, movers: movers, most: left, work: chainWork}
+	h := &hunt{r: r, j: j, s: s, movers: movers, most: left, work: chainWork}
 	var look func()
 	switch {
 	case !s.Partly():
@@ -73,10 +74,7 @@ func (e *Engine) findMoves(j *job.State, s *shape.Shape) (way *relocation, text 
 	case s.Min > 1:
 		look = func() { e.makeGangRoom(h) }
 	default:
-		look = func() {
-			e.constrain(j) // not the job that was moved last
-			e.makeRoom(h, e.partChoices(s, j, movers, left))
-		}
+		look = func() { e.makeRoom(h, e.partChoices(r, s, j, movers, left)) }
 	}
 	look()
 	if h.deep = d.Chain - 1; h.deep > 0 && d.Moves > 1 { // chains that cost less, or where there is nothing else
@@ -452,8 +450,7 @@ func (e *Engine) tryMoves(h *hunt, d inventory.Domain, chosen []mover) (stuck *j
 	for i := range chosen {
 		e.st.ReleaseAll(chosen[i].j.Allocs)
 	}
-	e.constrain(h.j)
-	allocs, ok := e.find.PlaceWithin(e.request(), h.j, h.s, h.s.Min, d)
+	allocs, ok := e.find.PlaceWithin(h.r, h.j, h.s, h.s.Min, d)
 	if !ok {
 		return nil
 	}

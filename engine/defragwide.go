@@ -28,14 +28,15 @@ type nook struct {
 
 // wideChoices lists who could leave some node so that there may be room for one more task
 // with shares of several GPUs, moves for most at most, nobody in vain, the cheapest first.
-func (e *Engine) wideChoices(s *shape.Shape, j *job.State, movers []mover, most cluster.Milli) (list []choice) {
+func (e *Engine) wideChoices(ask placement.Request, s *shape.Shape, j *job.State, movers []mover,
+	most cluster.Milli) (list []choice) {
 	for id, on := range e.byNode(movers) {
 		n := &e.st.Nodes()[id]
 		if len(on) == 0 || !n.TakesJobs() || !s.Any.Has(n.Class()) {
 			continue
 		}
 		for _, d := range e.nooks(s, int32(id)) {
-			k := nook{e: e, node: int32(id), at: d, site: e.find.Look(e.request(), j, s, d, nil)}
+			k := nook{e: e, node: int32(id), at: d, site: e.find.Look(ask, j, s, d, nil)}
 			for _, i := range on {
 				if e.gpusIn(&movers[i], d) > 0 {
 					k.movers = append(k.movers, movers[i])

@@ -5,6 +5,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
@@ -46,8 +47,8 @@ func (e *Engine) growJob(j *job.State) {
 			e.overQuota(j, e.shapes.MilliOf(s, tasks+1)-e.shapes.MilliOf(s, int(j.Tasks))).code != notRefused {
 			break
 		}
-		r := e.request()
-		r.Reserved = e.reserved(j)
+		r := e.anywhere()
+		r.Reserved = e.reserved(j, placement.Candidate)
 		has := append(more[:len(more):len(more)], j.Allocs...)
 		mark := e.st.Mark()
 		allocs, ok := e.find.PlaceMore(r, j, s, &open, one, home, has)
@@ -111,7 +112,7 @@ type cut struct {
 }
 
 // shrinkFor takes back surplus tasks of elastic jobs until the job fits.
-func (e *Engine) shrinkFor(j *job.State) bool {
+func (e *Engine) shrinkFor(r placement.Request, j *job.State) bool {
 	if e.elastic == 0 {
 		return false
 	}
@@ -137,7 +138,7 @@ func (e *Engine) shrinkFor(j *job.State) bool {
 			}
 			e.st.ReleaseAll(gone)
 			c.gone = append(c.gone, gone...)
-			allocs, ok := e.placeSize(j, s, s.Min)
+			allocs, ok := e.placeFor(r, j, s, s.Min)
 			if !ok {
 				continue
 			}

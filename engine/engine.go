@@ -112,24 +112,21 @@ type Engine struct {
 	empty       *inventory.Store // the cluster empty and healthy, for never
 	deps        depState
 
-	freed     int64 // grows when something may have become free that no stopping job still holds
-	residues  []residue
-	epoch     int64 // grows when devices are released: what failed may fit now
-	lent      int64 // grows when jobs get devices, where queues matter
-	seenAt    int64 // epoch of the last pass
-	fresh     bool  // something arrived since the last pass
-	timers    timerHeap
-	keyTimes  timerHeap
-	resv      []reservation
-	held      *placement.Slack // what a candidate must leave alone; nil: nothing
-	holds     placement.Slack
-	blockedBy *inventory.ClassSet // strict order: classes behind a blocked job; nil: none
-	thorough  bool                // tests: every candidate is really tried
-	keepOff   placement.KeepOff
-	ps        passState
-	advance   []advance
-	defrag    defrag
-	past      past
+	freed    int64 // grows when something may have become free that no stopping job still holds
+	residues []residue
+	epoch    int64 // grows when devices are released: what failed may fit now
+	lent     int64 // grows when jobs get devices, where queues matter
+	seenAt   int64 // epoch of the last pass
+	fresh    bool  // something arrived since the last pass
+	timers   timerHeap
+	keyTimes timerHeap
+	resv     []reservation
+	thorough bool // tests: every candidate is really tried
+	keepOff  placement.KeepOff
+	ps       passState
+	advance  []advance
+	defrag   defrag
+	past     past
 
 	actions []Action
 	touched []cluster.JobID // jobs whose records changed in this step

@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
@@ -15,7 +16,7 @@ import (
 
 // preferFree replaces a contested placement by one that can start at once, if there is one.
 // The allocations are in the books from mark on, and in scratch memory.
-func (e *Engine) preferFree(j *job.State, mark inventory.Mark, allocs []inventory.Alloc,
+func (e *Engine) preferFree(r placement.Request, j *job.State, mark inventory.Mark, allocs []inventory.Alloc,
 	tasks int32) ([]inventory.Alloc, int32) {
 	s := e.shapes.At(j.Shape)
 	if j.Home != nil || s.NoneFree == e.freed || !e.contested(allocs) {
@@ -28,10 +29,10 @@ func (e *Engine) preferFree(j *job.State, mark inventory.Mark, allocs []inventor
 	ok := e.enoughNow(s)
 	if ok {
 		e.takeLeaving()
-		free, n, ok = e.findPlace(j)
+		free, n, ok = e.findPlace(r, j)
 		e.st.Rollback(mark)
 	}
-	if !ok && e.held == nil && e.blockedBy == nil && !s.Several() {
+	if !ok && r.Reserved == nil && r.Blocked == nil && !s.Several() {
 		s.NoneFree = e.freed
 	}
 	if ok && (e.WakeTime(contested) > 0 || e.WakeTime(free) == 0) { // to wake a node takes longer than a grace period

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/words"
 )
 
@@ -57,24 +58,24 @@ func (e *Engine) watchHome(j *job.State) {
 
 // leaveHome starts a suspended job that has waited for its devices for long enough from its last
 // checkpoint, where there is room. Else it keeps what it has in memory.
-func (e *Engine) leaveHome(j *job.State) bool {
+func (e *Engine) leaveHome(r placement.Request, j *job.State) bool {
 	s := e.shapes.At(j.Shape)
-	if e.leavesHomeAt(j) > e.w.Now || s.Failed == e.epoch || e.blockedBy != nil {
+	if e.leavesHomeAt(j) > e.w.Now || s.Failed == e.epoch || r.Blocked != nil {
 		return false
 	}
 	home, done := j.Home, j.Done
 	j.Home, j.Done = nil, done-j.UnsavedAt(0)
-	constrained, ok := e.constrain(j), false // its run is longer now
+	r.Reserved = e.reserved(j, placement.Mover) // its run is longer now
 	var allocs []inventory.Alloc
 	var tasks int32
+	ok := false
 	if e.overQuota(j, e.leastMilli(j)).code == notRefused {
-		if allocs, tasks, ok = e.tryPlace(j); !ok && !constrained && !s.Several() {
+		if allocs, tasks, ok = e.tryPlace(r, j); !ok && r.Reserved == nil && !s.Several() {
 			s.Failed = e.epoch
 		}
 	}
 	if !ok {
 		j.Home, j.Done = home, done
-		e.constrain(j)
 		return false
 	}
 	e.touch(j)
@@ -97,8 +98,8 @@ func (e *Engine) settled() {
 
 // clearHome has those leave who hold the devices on which a suspended job in line has its
 // memory, if there is room for them elsewhere, and gives it these.
-func (e *Engine) clearHome(j *job.State) bool {
-	if j.Home == nil || e.blockedBy != nil || len(e.advance) > 0 {
+func (e *Engine) clearHome(r placement.Request, j *job.State) bool {
+	if j.Home == nil || r.Blocked != nil || len(e.advance) > 0 {
 		return false
 	}
 	s := e.shapes.At(j.Shape)
@@ -107,9 +108,8 @@ func (e *Engine) clearHome(j *job.State) bool {
 	}
 	movers := e.holdersOf(j)
 	mark := e.st.Mark()
-	way := e.clearing(j, movers)
+	way := e.clearing(r, j, movers)
 	e.st.Rollback(mark)
-	e.constrain(j)
 	if way == nil {
 		return false
 	}
@@ -119,14 +119,14 @@ func (e *Engine) clearHome(j *job.State) bool {
 
 // clearing is who leaves so that a suspended job has its devices, each to a place of its own: one of
 // these, or as few as it takes, the cheapest first; nil: there is no way. It leaves that in the books.
-func (e *Engine) clearing(j *job.State, movers []mover) *relocation {
+func (e *Engine) clearing(r placement.Request, j *job.State, movers []mover) *relocation {
 	slices.SortStableFunc(movers, func(a, b mover) int {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.j.Spec.ID, b.j.Spec.ID))
 	})
 	before := e.st.Mark()
 	for i := range movers {
 		e.st.ReleaseAll(movers[i].j.Allocs)
-		if way := e.clearedBy(j, movers[i:i+1]); way != nil {
+		if way := e.clearedBy(r, j, movers[i:i+1]); way != nil {
 			return way
 		}
 		e.st.Rollback(before)
@@ -137,7 +137,7 @@ func (e *Engine) clearing(j *job.State, movers []mover) *relocation {
 			continue // has been tried
 		}
 		now := e.st.Mark()
-		if way := e.clearedBy(j, movers[:n+1]); way != nil {
+		if way := e.clearedBy(r, j, movers[:n+1]); way != nil {
 			return way
 		}
 		e.st.Rollback(now)
@@ -146,9 +146,8 @@ func (e *Engine) clearing(j *job.State, movers []mover) *relocation {
 }
 
 // clearedBy is how those leave who were lifted, but for whom there is room beside the suspended job.
-func (e *Engine) clearedBy(j *job.State, lifted []mover) *relocation {
-	e.constrain(j)
-	home, fits := e.placeHome(e.request(), j)
+func (e *Engine) clearedBy(r placement.Request, j *job.State, lifted []mover) *relocation {
+	home, fits := e.placeHome(r, j)
 	if !fits {
 		return nil
 	}
@@ -161,18 +160,18 @@ func (e *Engine) clearedBy(j *job.State, lifted []mover) *relocation {
 	e.holdSlack(j, way.allocs, 1)
 	defer e.holdSlack(j, way.allocs, -1)
 	largestFirst(way.movers)
-	if !e.settleAll(way.movers) {
+	if !e.settleAll(r, way.movers) {
 		return nil
 	}
 	return way
 }
 
 // settleAll finds places for those who were lifted, one after the other; false: not for all.
-func (e *Engine) settleAll(movers []mover) bool {
+func (e *Engine) settleAll(r placement.Request, movers []mover) bool {
 	for i := range movers {
 		m := &movers[i]
 		var ok bool
-		if m.dest, ok = e.destination(m.j, nil); !ok {
+		if m.dest, ok = e.destination(r, m.j); !ok {
 			return false
 		}
 		e.holdSlack(m.j, m.dest, 1)

@@ -36,10 +36,6 @@ func (e *Engine) checkIdleState() error {
 	switch {
 	case e.st.Tentative():
 		return errors.New("changes of nodes or of what queues use could be undone between steps")
-	case e.held != nil:
-		return errors.New("what a candidate must leave alone is set between steps")
-	case e.blockedBy != nil:
-		return errors.New("blocked classes are set between steps")
 	case !reflect.ValueOf(&e.none).Elem().IsZero():
 		return fmt.Errorf("something was given to all that were given nothing: %+v", e.none)
 	}

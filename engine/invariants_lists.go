@@ -437,7 +437,7 @@ func (e *Engine) checkWork() error {
 		if e.overQuota(j, e.leastMilli(j)).code != notRefused {
 			continue
 		}
-		if e.fitsNow(j, s, e.held) {
+		if e.fitsNow(j, s, nil) {
 			return fmt.Errorf("job %d (mode %s) fits now and waits", it.ID, e.mode)
 		}
 	}

@@ -121,7 +121,7 @@ func siteFor(e *Engine, r cluster.Request, count int) *probe {
 func siteOn(e *Engine, r cluster.Request, count int, classes []int32) *probe {
 	j := &job.State{Tenure: &job.Tenure{}, Spec: &cluster.Job{Tasks: []cluster.TaskSet{{Count: count, Request: r}}}}
 	s := &shape.Shape{Sets: j.Spec.Tasks}
-	return &probe{e.find.Look(e.request(), j, s, inventory.Domain{}, &shape.Stage{Classes: classes}), e, classes,
+	return &probe{e.find.Look(e.anywhere(), j, s, inventory.Domain{}, &shape.Stage{Classes: classes}), e, classes,
 		inventory.Domain{}}
 }
 

@@ -51,12 +51,10 @@ func (tightest) Place(s *placement.Site) bool {
 
 // destination finds the tightest place for a job that was lifted, at the size that it has,
 // and takes it. It is never spread over more than the job is now, nor, where queues have
-// limits, does it count for more: a slice can be another part of another model. avoid: nodes to keep off.
-func (e *Engine) destination(v *job.State, avoid *placement.KeepOff) ([]inventory.Alloc, bool) {
+// limits, does it count for more: a slice can be another part of another model. r is the search for which it moves.
+func (e *Engine) destination(r placement.Request, v *job.State) ([]inventory.Alloc, bool) {
 	s := e.shapes.At(v.Asks()) // of the model that a plan says
-	e.constrain(v)
-	r := e.request()
-	r.Avoid = avoid
+	r.Reserved = e.reserved(v, placement.Mover)
 	if v.Tasks == 1 && !s.Topo.Required {
 		r.Placer = tightest{}
 	}

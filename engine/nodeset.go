@@ -91,14 +91,14 @@ func (e *Engine) blockNodes(p *passState, s *shape.Shape) {
 }
 
 // shutOut reports whether all nodes of the shape's set are closed to it in this pass.
-func (e *Engine) shutOut(s *shape.Shape) bool {
+func (e *Engine) shutOut(p *passState, s *shape.Shape) bool {
 	set := s.Most.Within
-	if set == nil || len(e.ps.shut) == 0 {
+	if set == nil || len(p.shut) == 0 {
 		return false
 	}
 	for _, id := range set.Nodes {
 		class := e.st.Nodes()[id].Class()
-		if s.Any.Has(class) && !e.ps.shut.Has(id) && !e.blockedBy.Has(class) {
+		if s.Any.Has(class) && !p.shut.Has(id) && !p.blocked.Has(class) {
 			return false
 		}
 	}

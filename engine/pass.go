@@ -7,6 +7,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/internal/heap"
@@ -50,9 +51,10 @@ func (c *laneCursor) group(l *lane) *order.Item {
 
 type passState struct {
 	cursors []laneCursor
-	depth   int // backfill candidates left
-	blocked inventory.ClassSet
-	shut    shape.NodeBits // nodes behind a blocked job that names a set of nodes
+	depth   int                // backfill candidates left
+	strict  bool               // a job is blocked, and none that comes after it may pass it
+	blocked inventory.ClassSet // classes behind such jobs
+	shut    shape.NodeBits     // nodes behind such a job that names a set of nodes
 	stop    bool
 	short   bool // somebody waits for room
 }
@@ -61,7 +63,6 @@ func (e *Engine) pass() {
 	e.stats.Passes++
 	e.seenAt, e.fresh = e.epoch, false
 	e.resv = e.resv[:0]
-	e.blockedBy = nil
 	e.tail.drop()
 	e.rankIfWorthIt()
 	e.dropUnread()
@@ -80,7 +81,8 @@ func (e *Engine) pass() {
 		p.cursors[i] = laneCursor{deep: p.cursors[i].deep[:0], done: e.lanes[i].n == 0,
 			upTo: e.lanes[i].groups.Changes(), as: -1}
 	}
-	p.depth, p.blocked, p.shut, p.stop = e.cfg.Depth, inventory.ClassSet{}, p.shut[:0], false
+	p.depth, p.stop = e.cfg.Depth, false
+	p.strict, p.blocked, p.shut = false, inventory.ClassSet{}, p.shut[:0]
 	e.settling = true
 	for !p.stop {
 		li, it := e.pickLane(p)
@@ -89,7 +91,7 @@ func (e *Engine) pass() {
 		}
 		e.consider(p, li, it)
 	}
-	e.settling, e.blockedBy, e.held = false, nil, nil
+	e.settling = false
 	e.compact(p.short)
 	e.grow()
 }
@@ -222,7 +224,7 @@ func (e *Engine) consider(p *passState, li int, it order.Item) {
 		at = g.jobs.Seek(&j.Key)
 	}
 	next, more := g.jobs.At(&at)
-	v, r := e.try(j)
+	v, r := e.try(p, j)
 	p.short = p.short || r.code == refusedRoom || r.code == refusedBackfill || r.code == refusedOrder
 	g = &e.groups[gi]                   // try may have added groups
 	if len(e.resv) > 0 || v == deeper { // behind a reservation only so many are looked at
@@ -288,7 +290,7 @@ func (e *Engine) block(p *passState, j *job.State) {
 	s := e.shapes.At(j.Shape)
 	switch mode {
 	case sched.Strict:
-		e.blockedBy = &p.blocked
+		p.strict = true
 		if s.Most.Within != nil {
 			e.blockNodes(p, s)
 			return
@@ -312,56 +314,57 @@ func (e *Engine) block(p *passState, j *job.State) {
 
 // try starts the job if it can, with devices that are free or, if it may,
 // with those of jobs that it preempts.
-func (e *Engine) try(j *job.State) (verdict, refusal) {
+func (e *Engine) try(p *passState, j *job.State) (verdict, refusal) {
 	g := &e.groups[j.Group]
 	s := e.shapes.At(j.Shape)
 	least := e.leastMilli(j)
 	r := e.overQuota(j, least)
-	constrained := e.constrain(j)
+	ask := e.candidate(p, j)
+	free := ask.Reserved == nil && !p.strict // nothing keeps it from what there is
 	deep := closed
 	if r.code == notRefused {
 		switch {
 		case s.Failed == e.epoch && j.Home == nil:
 			r.code = refusedRoom
-		case e.blockedBy != nil && (s.Shut(e.blockedBy) || e.shutOut(s)):
+		case p.strict && (s.Shut(&p.blocked) || e.shutOut(p, s)):
 			return closed, refusal{code: refusedOrder}
 		default:
-			allocs, tasks, ok := e.tryPlace(j)
+			allocs, tasks, ok := e.tryPlace(ask, j)
 			if ok {
 				e.book(j, allocs, tasks)
 				e.consume(j)
 				return started, refusal{}
 			}
 			r.code = refusedRoom
-			if constrained && e.fitsUnconstrained(j, s) {
+			if ask.Reserved != nil && e.fitsUnreserved(ask, j, s) {
 				deep, r.code = deeper, refusedBackfill
-			} else if e.blockedBy == nil && j.Home == nil && !s.Several() {
+			} else if !p.strict && j.Home == nil && !s.Several() {
 				// of several sets, where the first goes decides whether the next fits: that may change without
 				// a release
 				s.Failed = e.epoch
 			}
 		}
 	}
-	if r.code == refusedRoom && e.shrinkFor(j) {
+	if r.code == refusedRoom && e.shrinkFor(ask, j) {
 		e.consume(j)
 		return started, refusal{}
 	}
-	if r.code == refusedRoom && e.clearHome(j) { // before it stops anybody who could go elsewhere
+	if r.code == refusedRoom && e.clearHome(ask, j) { // before it stops anybody who could go elsewhere
 		e.consume(j)
 		return started, refusal{}
 	}
 	if g.stuck != e.claims() && r.code != refusedBackfill && e.mayPreempt(j) {
-		done, straddled := e.preemptFor(j)
+		done, straddled := e.preemptFor(ask, j)
 		if done {
 			e.consume(j)
 			return started, refusal{}
 		}
 		// else it might, were it first, or others first to leave, or where its first set goes taken
-		if !constrained && e.blockedBy == nil && !straddled && !s.Several() && g.first(j) {
+		if free && !straddled && !s.Several() && g.first(j) {
 			g.stuck = e.claims()
 		}
 	}
-	if r.code == refusedRoom && (e.leaveHome(j) || e.moveFor(j)) {
+	if r.code == refusedRoom && (e.leaveHome(ask, j) || e.moveFor(ask, j)) {
 		e.consume(j)
 		return started, refusal{}
 	}
@@ -385,9 +388,18 @@ func (e *Engine) gotMore() {
 	}
 }
 
-// fitsUnconstrained reports whether only a reservation keeps the job waiting.
-func (e *Engine) fitsUnconstrained(j *job.State, s *shape.Shape) bool {
-	r := e.request()
+// candidate is the search for a job that a pass considers.
+func (e *Engine) candidate(p *passState, j *job.State) placement.Request {
+	r := e.anywhere()
+	r.Reserved = e.reserved(j, placement.Candidate)
+	if p.strict {
+		r.Blocked, r.Shut = &p.blocked, p.shut
+	}
+	return r
+}
+
+// fitsUnreserved reports whether only a reservation keeps the job waiting.
+func (e *Engine) fitsUnreserved(r placement.Request, j *job.State, s *shape.Shape) bool {
 	r.Reserved = nil
 	_, ok := e.placeTrial(r, j, s, s.Min)
 	return ok

@@ -54,24 +54,24 @@ func (e *Engine) leastMilli(j *job.State) cluster.Milli {
 // tryPlace looks for devices for the job, if possible for such as are free now, and books
 // them. The allocations are in scratch memory: book copies them. Elastic jobs get the largest
 // size between their bounds that fits; tasks is that of the first set.
-func (e *Engine) tryPlace(j *job.State) (allocs []inventory.Alloc, tasks int32, ok bool) {
+func (e *Engine) tryPlace(r placement.Request, j *job.State) (allocs []inventory.Alloc, tasks int32, ok bool) {
 	s := e.shapes.At(j.Shape)
 	e.stats.Tried++
 	if e.mode == sched.Conservative && j.Promise <= e.w.Now && j.Home == nil && s.Min == s.Max {
-		if allocs, ok = e.find.PlaceAgain(e.request(), j, s); ok {
+		if allocs, ok = e.find.PlaceAgain(r, j, s); ok {
 			return allocs, s.Max, true
 		}
 	}
 	mark := e.st.Mark()
-	if allocs, tasks, ok = e.findPlace(j); ok {
-		allocs, tasks = e.preferFree(j, mark, allocs, tasks)
+	if allocs, tasks, ok = e.findPlace(r, j); ok {
+		allocs, tasks = e.preferFree(r, j, mark, allocs, tasks)
 	}
 	return allocs, tasks, ok
 }
 
 // findPlace is tryPlace in the books as they are.
-func (e *Engine) findPlace(j *job.State) (allocs []inventory.Alloc, tasks int32, ok bool) {
-	s, r := e.shapes.At(j.Shape), e.request()
+func (e *Engine) findPlace(r placement.Request, j *job.State) (allocs []inventory.Alloc, tasks int32, ok bool) {
+	s := e.shapes.At(j.Shape)
 	if j.Home != nil {
 		allocs, ok = e.placeHome(r, j)
 		return allocs, tasksOf(allocs), ok
@@ -127,24 +127,9 @@ func (e *Engine) placeTrial(r placement.Request, j *job.State, s *shape.Shape, t
 	return allocs, ok && !e.limits.byQueue || ok && e.overQuota(j, e.shapes.MilliOf(s, int(tasks))).code == 0
 }
 
-// request is what a pass assumes at present.
-func (e *Engine) request() placement.Request {
-	r := e.anywhere()
-	r.Reserved, r.Blocked = e.held, e.blockedBy
-	if r.Blocked != nil {
-		r.Shut = e.ps.shut
-	}
-	return r
-}
-
-// anywhere assumes nothing.
+// anywhere is a search that leaves nothing alone.
 func (e *Engine) anywhere() placement.Request {
 	return placement.Request{In: &e.st, Placer: e.cfg.Placer}
-}
-
-// placeSize is placeFor as a pass assumes at present.
-func (e *Engine) placeSize(j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
-	return e.placeFor(e.request(), j, s, tasks)
 }
 
 // placeFor runs the placer for the gang at one size, stage by stage.

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/quota"
 )
@@ -43,9 +44,9 @@ func (e *Engine) outranks(tier cluster.Tier) bool {
 
 // preemptFor finds the least harmful set of victims whose devices let the job
 // start, tells them to leave and places the job on their devices.
-func (e *Engine) preemptFor(j *job.State) (done, straddled bool) {
+func (e *Engine) preemptFor(r placement.Request, j *job.State) (done, straddled bool) {
 	s := e.shapes.At(j.Shape)
-	way := e.liftFor(j, s)
+	way := e.liftFor(r, j, s)
 	if !way.ok {
 		return false, way.straddled
 	}
@@ -85,7 +86,7 @@ type departure struct {
 
 // liftFor lifts victims until the job fits and leaves it placed, or leaves the
 // books as they were.
-func (e *Engine) liftFor(j *job.State, s *shape.Shape) (way departure) {
+func (e *Engine) liftFor(r placement.Request, j *job.State, s *shape.Shape) (way departure) {
 	straddled := false
 	for most := fewVictims; ; most = math.MaxInt {
 		victims := e.victims(j, s, most)
@@ -93,7 +94,7 @@ func (e *Engine) liftFor(j *job.State, s *shape.Shape) (way departure) {
 			return departure{straddled: straddled}
 		}
 		mark := e.st.Mark()
-		way = e.liftUntilFits(j, s, victims)
+		way = e.liftUntilFits(r, j, s, victims)
 		straddled = straddled || way.straddled
 		if way.ok {
 			way.straddled = straddled
@@ -101,7 +102,7 @@ func (e *Engine) liftFor(j *job.State, s *shape.Shape) (way departure) {
 		}
 		e.st.Rollback(mark)
 		if !victims.cut {
-			way = e.liftOnNode(j, s, victims.all())
+			way = e.liftOnNode(r, j, s, victims.all())
 			way.straddled = straddled || way.straddled
 			return way
 		}
@@ -111,9 +112,9 @@ func (e *Engine) liftFor(j *job.State, s *shape.Shape) (way departure) {
 // liftOnNode tries the victims of one node at a time, for a job of one task.
 // Reclaim stops at the victims' guarantees: those that come first in the order
 // may be spread over nodes of which none then has room for the whole task.
-func (e *Engine) liftOnNode(j *job.State, s *shape.Shape, all []victim) (way departure) {
-	r := &s.Sets[0].Request
-	if s.Min != 1 || len(s.Sets) != 1 || r.Fractional() || r.Profile != "" ||
+func (e *Engine) liftOnNode(r placement.Request, j *job.State, s *shape.Shape, all []victim) (way departure) {
+	task := &s.Sets[0].Request
+	if s.Min != 1 || len(s.Sets) != 1 || task.Fractional() || task.Profile != "" ||
 		!slices.ContainsFunc(all, func(x victim) bool { return x.only }) {
 		return departure{}
 	}
@@ -134,11 +135,11 @@ func (e *Engine) liftOnNode(j *job.State, s *shape.Shape, all []victim) (way dep
 	}
 	for _, id := range nodes {
 		n := &e.st.Nodes()[id]
-		if !n.TakesJobs() || !s.Any.Has(n.Class()) || !s.Reaches(id) || int(n.FreeGPUs())+gain[id] < r.GPUs {
+		if !n.TakesJobs() || !s.Any.Has(n.Class()) || !s.Reaches(id) || int(n.FreeGPUs())+gain[id] < task.GPUs {
 			continue
 		}
 		mark := e.st.Mark()
-		way = e.liftUntilFits(j, s, &victims{Firsts: order.Firsts[victim]{List: on[id], Sorted: len(on[id])}})
+		way = e.liftUntilFits(r, j, s, &victims{Firsts: order.Firsts[victim]{List: on[id], Sorted: len(on[id])}})
 		straddled = straddled || way.straddled
 		if way.ok {
 			way.straddled = straddled
@@ -269,7 +270,8 @@ func (e *Engine) useful(s *shape.Shape, v *job.State, lacksQuota bool) bool {
 // liftUntilFits takes victims out of the books, best first, until the job
 // fits. What it lifted is returned even if the job does not fit in the end, and
 // good until the next call.
-func (e *Engine) liftUntilFits(j *job.State, s *shape.Shape, from *victims) (way departure) {
+func (e *Engine) liftUntilFits(r placement.Request, j *job.State, s *shape.Shape,
+	from *victims) (way departure) {
 	if !e.enoughWith(s, from) {
 		return departure{}
 	}
@@ -299,7 +301,7 @@ func (e *Engine) liftUntilFits(j *job.State, s *shape.Shape, from *victims) (way
 		if single && !e.roomNear(v, &s.Sets[0].Request) {
 			return false
 		}
-		way.allocs, way.ok = e.placeSize(j, s, s.Min)
+		way.allocs, way.ok = e.placeFor(r, j, s, s.Min)
 		return way.ok
 	}
 	var straddle []int // jobs that now reach below their queue's guarantee: last

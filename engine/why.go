@@ -244,7 +244,7 @@ func (e *Engine) whyPending(j *job.State, y *Why, ends map[cluster.JobID]Foresee
 	if r := e.overQuota(j, least); r.code != notRefused {
 		y.Blockers = append(y.Blockers, e.refusalText(&r))
 	}
-	reserved := e.reserved(j)
+	reserved := e.reserved(j, placement.Candidate)
 	fits := e.fitsNow(j, s, reserved)
 	switch free := e.fitsNow(j, s, nil); {
 	case !free:

@@ -46,8 +46,12 @@ type Finder struct {
 	found  []inventory.Alloc // of the last search
 	sets   []cluster.TaskSet
 	memory any // for the placer, a *T
+	slacks [depths]Slack
 	key    []byte
 }
+
+// Slack is memory for the limits of the searches at a depth.
+func (f *Finder) Slack(d Depth) *Slack { return &f.slacks[d] }
 
 // Place runs the placer for the gang at one size, stage by stage. The result is valid until the
 // next search.

@@ -56,6 +56,17 @@ func (h *Slack) room(id int32, bound inventory.Alloc, r *cluster.Request, most i
 	return max(0, most)
 }
 
+// Depth says within which others a search is made: several have limits of their own at a time.
+type Depth uint8
+
+// The depths, from the outside in.
+const (
+	Candidate Depth = iota // of a job that is to start
+	Mover                  // of one that makes way for it, or that starts otherwise than it was to
+	Future                 // of a start later on
+	depths
+)
+
 // KeepOff marks nodes on which something becomes free in the projected future, and nodes that a
 // promise must avoid.
 type KeepOff struct {
