@@ -167,6 +167,19 @@ func TestAdopted(t *testing.T) {
 	}
 }
 
+// No share of a GPU in MIG mode can be taken over, also where none of its instances is in use.
+func TestAdoptedShare(t *testing.T) {
+	h := newHand(t, "1x2xA100-80GB", "fifo", func(c *engine.Config) {
+		c.Spec.Nodes[0].MIG = cluster.GeometryText([][]cluster.Instance{{{Profile: "1g.10gb", Start: 0}}, nil})
+	})
+	half := func(j *cluster.Job) { j.Tasks[0].Request.Share = 500 }
+	on := func(gpu uint64) engine.Alloc { return engine.Alloc{Tasks: 1, GPUs: gpu, Share: 500} }
+	h.want(0, "", adopted(job(1, 1, 1000, half), 0, on(1)), adopted(job(2, 1, 1000, half), 0, on(2)))
+	if h.e.Knows(1) || !h.e.Knows(2) {
+		t.Errorf("taken over are %+v", h.e.Beliefs())
+	}
+}
+
 // A job that runs comes back when it is stopped, or no more, as its driver says; where it may be is taken over only if
 // it is there.
 func TestAmended(t *testing.T) {
