@@ -11,25 +11,13 @@ import (
 // submit takes a job in, unless it can never run: even on the empty, healthy
 // cluster there is no place for it.
 func (d *dumb) submit(spec *cluster.Job, before *engine.Given) {
-	j := &dumbJob{Job: spec, hungry: cluster.Never, predicted: d.predict(spec), promoted: promoted{since: d.now},
-		firstStart: cluster.Never, hold: spec.Hold,
-		shape: fmt.Sprint(spec.Tier, spec.Tasks, spec.GPUTypes, spec.PerNode, spec.NodeLimits, spec.Nodes,
-			spec.NoPreempt)}
+	if int(spec.ID) < len(d.jobs) {
+		return // it was adopted
+	}
+	j := d.newJob(spec)
 	if before != nil {
 		j.stints = []stint{{weight: cluster.Whole, work: before.Attained}}
 		j.ran, j.done, j.saved, j.began, j.firstStart = before.Ran, before.Done, before.Done, true, before.FirstStart
-	}
-	if d.mf != nil {
-		j.shape += fmt.Sprint(d.ownerOf(j))
-	}
-	if j.Shares() {
-		j.shape += fmt.Sprint(spec.Model, spec.MinSpeed)
-	}
-	if d.queued() {
-		j.shape += spec.Queue
-	}
-	if d.byUser() || d.mps && j.Shares() {
-		j.shape += " " + spec.User
 	}
 	d.jobs = append(d.jobs, j)
 	if d.refused(j) || !d.everFits(j) && !d.someInstance(j) {
@@ -39,17 +27,45 @@ func (d *dumb) submit(spec *cluster.Job, before *engine.Given) {
 	d.admit(j)
 }
 
-// everFits reports whether there is a place for a job on the empty, healthy cluster.
-func (d *dumb) everFits(j *dumbJob) bool {
-	for _, s := range j.Tasks {
-		if r := s.Request; d.mps && r.GPUs > 1 && r.Fractional() && r.Profile == "" {
-			return false // a client has one server, and that one GPU
+// newJob is a job of which nothing but its spec is known.
+func (d *dumb) newJob(spec *cluster.Job) *dumbJob {
+	j := &dumbJob{Job: spec, hungry: cluster.Never, predicted: d.predict(spec), promoted: promoted{since: d.now},
+		firstStart: cluster.Never, hold: spec.Hold, shape: d.shapeOf(spec)}
+	for _, o := range d.jobs { // names may change later
+		if o.state != engine.Done && o.User == j.User && o.Name == j.Name {
+			j.namesakes = append(j.namesakes, o)
 		}
+	}
+	return j
+}
+
+// shapeOf is what jobs have in common that are refused together.
+func (d *dumb) shapeOf(spec *cluster.Job) string {
+	shape := fmt.Sprint(spec.Tier, spec.Tasks, spec.GPUTypes, spec.PerNode, spec.NodeLimits, spec.Nodes, spec.NoPreempt)
+	if d.mf != nil {
+		shape += fmt.Sprint(d.ownerOf(&dumbJob{Job: spec}))
+	}
+	if spec.Shares() {
+		shape += fmt.Sprint(spec.Model, spec.MinSpeed)
+	}
+	if d.queued() {
+		shape += spec.Queue
+	}
+	if d.byUser() || d.mps && spec.Shares() {
+		shape += " " + spec.User
+	}
+	return shape
+}
+
+// everFits reports whether there is a place for a job on the empty, healthy cluster that is awake.
+func (d *dumb) everFits(j *dumbJob) bool {
+	if d.unshareable(j) {
+		return false
 	}
 	blank := *d
 	blank.nodes, blank.possible = slices.Clone(d.nodes), true
 	for i := range blank.nodes {
-		blank.nodes[i].State, blank.nodes[i].Bad = cluster.Up, 0
+		blank.nodes[i].State, blank.nodes[i].Bad, blank.nodes[i].Asleep = cluster.Up, 0, 0
 	}
 	return blank.place(j, newBooks(blank.nodes), nil) != nil
 }
@@ -143,8 +159,8 @@ func (d *dumb) depends(j *dumbJob) (ok, never bool) {
 func (d *dumb) depend(j *dumbJob, dep cluster.Dependency) (ok, never bool) {
 	ok = true
 	if dep.Type == cluster.Singleton {
-		for _, o := range d.jobs[:j.ID] {
-			ok = ok && (o.state == engine.Done || o.User != j.User || o.Name != j.Name)
+		for _, o := range j.namesakes {
+			ok = ok && o.state == engine.Done
 		}
 		return ok, false
 	}

@@ -92,6 +92,15 @@ func (d *dumb) refused(j *dumbJob) bool {
 		l.Limit(q) >= 0 && d.milli(j) > l.Limit(q))
 }
 
+// noQueue: there is no such queue.
+func (d *dumb) noQueue(spec *cluster.Job) bool {
+	if len(d.queues) == 0 {
+		return false
+	}
+	_, err := d.ledger(nil).Submit(spec.Queue)
+	return err != nil
+}
+
 // over: limits, guarantees of others, caps forbid that the job starts.
 func (d *dumb) over(j *dumbJob, without []*dumbJob) bool {
 	return d.overBy(j, d.milli(j), without)

@@ -54,6 +54,7 @@ type dumb struct {
 	preempts       []string
 	others         []string
 	inPlan         []*dumbJob // by the last plan
+	told           tally      // reports about running jobs; nil: not counted
 }
 
 type dumbJob struct {
@@ -93,6 +94,7 @@ type dumbJob struct {
 	promisedAt cluster.Time
 	plan       []engine.Alloc // conservative: where it is promised to run
 	predicted  time.Duration  // as of its submission
+	namesakes  []*dumbJob     // the user's jobs of its name that were not done when it came
 	promoted
 }
 
@@ -283,6 +285,9 @@ func (d *dumb) step(b engine.Batch, looks, plans bool) (others, preempts []strin
 		}
 	}
 	for _, ev := range b.Events {
+		if ev.Type == engine.JobReshaped {
+			d.tell(&ev, d.reshape(d.jobs[ev.Job], ev.Reshape))
+		}
 		if i := slices.IndexFunc(d.nodes, func(n cluster.Node) bool { return n.Name == ev.Node }); i >= 0 {
 			d.node(&ev, i)
 		}
@@ -448,6 +453,10 @@ func (d *dumb) event(ev *engine.Event) {
 		d.sets[ev.Set.Name] = ev.Set.Nodes
 	case engine.Submitted:
 		d.submit(ev.Spec, ev.Given)
+	case engine.Adopted:
+		d.tell(ev, d.adopt(ev.Record))
+	case engine.Updated:
+		d.tell(ev, d.amend(d.jobs[ev.Job], ev.Spec))
 	case engine.Started:
 		if j := d.jobs[ev.Job]; j.holds() {
 			d.accrue(j)

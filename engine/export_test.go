@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
@@ -112,4 +113,23 @@ func (e *Engine) ReadLists() error {
 	e.byKey()
 	e.byEnd()
 	return e.checkLists()
+}
+
+// CheckSpeeds checks that no job is slower beside others in shares of its GPUs than it accepts, as far as that was
+// known when it was placed. It does not hold of jobs that were found where they are.
+func (e *Engine) CheckSpeeds() error {
+	if !e.speeds.KnowsPairs() || e.speeds.PairsMeasured() {
+		return nil
+	}
+	for id := range e.st.Nodes() {
+		n := &e.st.Nodes()[id]
+		for _, t := range n.Tenants() {
+			j := e.jobs[t.Job-1]
+			if v := e.speeds.Among(j, e.speeds.Tenants(n, int(t.Device), j)...); v < e.speeds.Least(j) {
+				return fmt.Errorf("node %d: job %d is at %d of its speed on device %d, it asks for %d", id, j.Spec.ID,
+					v, t.Device, e.speeds.Least(j))
+			}
+		}
+	}
+	return nil
 }

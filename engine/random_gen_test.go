@@ -20,6 +20,7 @@ type scenario struct {
 	label   string
 	cfg     engine.Config
 	instant bool // nothing takes time but the jobs
+	facts   bool // drivers find out about running jobs
 	stimuli []stimulus
 }
 

@@ -207,6 +207,9 @@ func (w *randomWorld) decide(b engine.Batch) error {
 	if err := w.e.CheckInvariants(); err != nil {
 		return err
 	}
+	if err := w.e.CheckSpeeds(); err != nil && !w.sc.facts {
+		return err
+	}
 	passed := w.e.Stats().Passes > before
 	if w.memoTwin && (passed || !w.e.TimedPasses()) {
 		w.twin.Forget()

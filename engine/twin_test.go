@@ -86,8 +86,9 @@ func TestTwinFound(t *testing.T) {
 		{"qssf", "worst-fit", engine.Strict, 22, nil},
 		// who is overdue keeps its place until something is heard of it
 		{"srtf", "first-fit", engine.Conservative, 213, nil},
-		{byIndex, "worst-fit", engine.Skip, 98, twinQueues},    // as under scatter: what victims would lose
-		{"scatter:slices", "worst-fit", engine.Strict, 8, nil}, // a target with an instance, and nothing at all
+		{byIndex, "worst-fit", engine.Skip, 98, twinQueues},     // as under scatter: what victims would lose
+		{"scatter:slices", "worst-fit", engine.Strict, 8, nil},  // a target with an instance, and nothing at all
+		{byPace, "worst-fit", engine.Strict, 26 + oneUser, nil}, // what can never run is refused, whoever sleeps
 	} {
 		twins(t, c.policy, c.placer, c.mode, c.seed, c.queues)
 	}
@@ -137,6 +138,7 @@ type pair struct {
 	r      *rand.Rand
 	more   *rand.Rand        // for what running jobs tell
 	third  *rand.Rand        // for sets of nodes, and sizes; nil: there are none
+	facts  *rand.Rand        // for what is found out about running jobs; nil: nothing
 	sizes  []engine.NodeSize // of the nodes, as of the last event
 	base   []cluster.Node    // the nodes as configured
 	e      *engine.Engine
@@ -148,8 +150,28 @@ type pair struct {
 	log    []string
 }
 
+// twins plays one seed; it returns the number of events.
 func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64,
 	queues func(r *rand.Rand) []cluster.Queue) int {
+	t.Helper()
+	w := newPair(t, pol, placer, mode, seed, queues)
+	if w == nil {
+		return 0
+	}
+	return w.mustPlay(t, seed)
+}
+
+func (w *pair) mustPlay(t *testing.T, seed uint64) int {
+	t.Helper()
+	if err := w.play(); err != nil {
+		t.Fatalf("seed %d: %v\nnodes %+v\nqueues %+v\n%s", seed, err, w.base, w.d.queues, strings.Join(w.log, "\n"))
+	}
+	return w.events
+}
+
+// newPair is engine and twin with all that will happen from outside; nil: its queues guarantee more than there is.
+func newPair(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64,
+	queues func(r *rand.Rand) []cluster.Queue) *pair {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 0x7477696e))
 	spec := cluster.Spec{}
@@ -167,7 +189,7 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64,
 		if slices8 {
 			n.MIG = randomGeometry(r, &n)
 		}
-		if slices8 && seed > oneUser && seed < holding {
+		if slices8 && singleUser(seed) {
 			n.MIG = pick(r, "0:*", cluster.Unpartitioned, n.MIG)
 		}
 		spec.Nodes = append(spec.Nodes, n)
@@ -182,7 +204,7 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64,
 			{Name: "p2", Nodes: names[cut-r.IntN(2):], MaxGPUs: pick(r, 0, 3)}}
 	}
 	weights, clients := map[string]int64{}, map[string]int{}
-	if seed > oneUser && seed < holding {
+	if singleUser(seed) {
 		spec.Sharing = cluster.MPS
 		for _, name := range []string{"T4-16GB", "A30-24GB"} {
 			m, _ := cluster.FindModel(name)
@@ -214,26 +236,25 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64,
 		engine.Config{Spec: spec, Policy: p, Placer: pl, Backfill: &mode, Launches: 1 << 20, MinRuntime: w.d.minRuntime,
 			HoldAfter: w.d.holdAfter, HalfLife: 20 * time.Minute, Speeds: w.d.pairs}); err != nil {
 		if queues != nil {
-			return 0 // more is guaranteed than there is
+			return nil
 		}
 		t.Fatal(err)
 	}
 	w.d.resized()
+	w.base = slices.Clone(spec.Nodes)
+	if seed > factual {
+		w.facts = rand.New(rand.NewPCG(seed, 0x6661637473))
+	}
 	if seed%5 == 0 {
 		w.third = rand.New(rand.NewPCG(seed, 0x73657473))
 		for i := range spec.Nodes {
 			w.sizes = append(w.sizes, engine.NodeSize{CPU: spec.Nodes[i].CPU, RAM: spec.Nodes[i].RAM})
 		}
-		w.base = slices.Clone(spec.Nodes)
 	}
 	for at := cluster.Time(0); len(w.jobs) < 60; at = at.Add(seconds(r.IntN(40))) {
 		w.draw(at, spec.Nodes)
 	}
-	if err := w.play(); err != nil {
-		t.Fatalf("seed %d: %v\nnodes %+v\nqueues %+v\n%s", seed, err, spec.Nodes, spec.Queues,
-			strings.Join(w.log, "\n"))
-	}
-	return w.events
+	return w
 }
 
 // randomGeometry has somebody else partition some of the GPUs that can be.
@@ -270,6 +291,9 @@ func (w *pair) draw(at cluster.Time, nodes []cluster.Node) {
 	case k < 16 || len(w.jobs) == 0:
 		j := w.job(at)
 		w.jobs = append(w.jobs, j)
+		if w.facts != nil && chance(w.facts, 20) { // found running, or else submitted
+			w.add(at, engine.Event{Type: engine.Adopted, Job: j.ID, Spec: j})
+		}
 		w.add(at, engine.Event{Type: engine.Submitted, Job: j.ID, Spec: j, Given: randomGiven(j, at)})
 	case k < 18:
 		w.add(at, engine.Event{Type: engine.Cancelled, Job: w.some()})
@@ -463,13 +487,20 @@ func (w *pair) play() error {
 					attempt[ev.Job]++
 				}
 			}
+			if ev.Type == engine.Adopted {
+				ev = w.found(ev.Spec)
+			}
 			b.Events = append(b.Events, ev)
 		}
+		w.observe(&b)
 		w.events += max(1, len(b.Events))
 		before := w.e.Stats()
 		dec := w.e.Step(b)
 		wake = dec.WakeAt
 		if err := w.e.CheckInvariants(); err != nil {
+			return err
+		}
+		if err := w.e.CheckSpeeds(); err != nil && w.facts == nil {
 			return err
 		}
 		others, preempts := w.d.step(b, w.e.Stats().Passes > before.Passes, w.e.Stats().Plans > before.Plans)
@@ -489,7 +520,11 @@ func (w *pair) play() error {
 		if !slices.Equal(got, others) || !slices.Equal(stops, preempts) {
 			return fmt.Errorf("at %v the engine decides\n%q %q, its twin\n%q %q", at, got, stops, others, preempts)
 		}
+		if err := w.compare(); err != nil {
+			return fmt.Errorf("at %v %w", at, err)
+		}
 		w.answer(&dec, attempt)
+		w.answerAdopted(&b, attempt)
 	}
 	return nil
 }
