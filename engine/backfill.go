@@ -165,7 +165,7 @@ func (e *Engine) earliest(j *job.State, now bool) (reservation, bool) {
 	single := s.Min == 1 && len(s.Sets) == 1
 	if now {
 		r.Reserved = e.reservedAt(j, e.w.Now, false, placement.Future)
-		if allocs, ok := e.placeFor(r, j, s, s.Min); ok {
+		if allocs, ok := e.find.Place(r, j, s, s.Min); ok {
 			return e.promiseOf(j, s, e.w.Now, allocs), true
 		}
 	}
@@ -189,7 +189,7 @@ func (e *Engine) earliest(j *job.State, now bool) (reservation, bool) {
 				return e.promiseOf(j, s, at, allocs), true
 			}
 		}
-		if allocs, ok := e.placeFor(r, j, s, s.Min); ok {
+		if allocs, ok := e.find.Place(r, j, s, s.Min); ok {
 			return e.promiseOf(j, s, at, e.spareIdle(r, j, s, allocs, before)), true
 		}
 	}
@@ -224,7 +224,7 @@ func (e *Engine) spareIdle(r placement.Request, j *job.State, s *shape.Shape, al
 			e.keepOff.Avoid(id, i >= k)
 		}
 		var ok bool
-		allocs, ok = e.placeFor(r, j, s, s.Min)
+		allocs, ok = e.find.Place(r, j, s, s.Min)
 		return ok
 	}
 	k := sort.Search(len(idle), func(k int) bool {

@@ -193,7 +193,7 @@ func (e *Engine) judge(j *job.State, s *shape.Shape) string {
 	}
 	r := placement.Request{In: e.blank(), Placer: e.cfg.Placer, IgnoreUsage: true}
 	mark := r.In.Mark()
-	_, ok := e.placeFor(r, j, s, s.Min)
+	_, ok := e.find.Place(r, j, s, s.Min)
 	r.In.Rollback(mark)
 	if ok {
 		return ""

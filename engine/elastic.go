@@ -138,12 +138,13 @@ func (e *Engine) shrinkFor(r placement.Request, j *job.State) bool {
 			}
 			e.st.ReleaseAll(gone)
 			c.gone = append(c.gone, gone...)
-			allocs, ok := e.placeFor(r, j, s, s.Min)
+			allocs, ok := e.find.Place(r, j, s, s.Min)
 			if !ok {
 				continue
 			}
 			for _, c := range cuts {
-				if !e.speeds.BearsAll(c.gone) || !e.takeBack(c.gone, false) { // what was not needed after all is kept
+				// what was not needed after all is kept
+				if !e.speeds.BearsAll(c.gone) || !e.st.TakeBack(c.gone, false, false) {
 					e.shrink(c.v, c.keep, c.gone)
 				}
 			}

@@ -48,7 +48,7 @@ func (e *Engine) holdFor(j *job.State) (reservation, bool) {
 				e.st.Release(h.a)
 			}
 		}
-		return e.placeFor(e.anywhere(), j, s, s.Min)
+		return e.find.Place(e.anywhere(), j, s, s.Min)
 	}
 	defer func() { e.st.Rollback(mark) }()
 	least, most := 0, min(1, len(nodes))

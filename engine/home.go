@@ -147,13 +147,13 @@ func (e *Engine) clearing(r placement.Request, j *job.State, movers []mover) *re
 
 // clearedBy is how those leave who were lifted, but for whom there is room beside the suspended job.
 func (e *Engine) clearedBy(r placement.Request, j *job.State, lifted []mover) *relocation {
-	home, fits := e.placeHome(r, j)
+	home, fits := e.find.Place(r, j, e.shapes.At(j.Shape), 0)
 	if !fits {
 		return nil
 	}
 	way := &relocation{allocs: slices.Clone(home)}
 	for i := range lifted {
-		if !e.takeBack(lifted[i].j.Allocs, false) {
+		if !e.st.TakeBack(lifted[i].j.Allocs, false, false) {
 			way.movers = append(way.movers, lifted[i])
 		}
 	}

@@ -156,7 +156,7 @@ func (e *Engine) destHolds(node int32, dev uint64) bool {
 // for it until just now.
 func (e *Engine) land(j *job.State, dest []inventory.Alloc) {
 	if dest == nil || j.State != job.Pending || !j.Eligible || !e.planAllows(j, dest) || !e.speeds.BearsAll(dest) ||
-		!e.takeBack(dest, false) {
+		!e.st.TakeBack(dest, false, false) {
 		return
 	}
 	e.book(j, dest, tasksOf(dest))

@@ -73,11 +73,11 @@ func (e *Engine) tryPlace(r placement.Request, j *job.State) (allocs []inventory
 func (e *Engine) findPlace(r placement.Request, j *job.State) (allocs []inventory.Alloc, tasks int32, ok bool) {
 	s := e.shapes.At(j.Shape)
 	if j.Home != nil {
-		allocs, ok = e.placeHome(r, j)
+		allocs, ok = e.find.Place(r, j, s, s.Min)
 		return allocs, tasksOf(allocs), ok
 	}
 	if s.Min == s.Max {
-		allocs, ok = e.placeFor(r, j, s, s.Max)
+		allocs, ok = e.find.Place(r, j, s, s.Max)
 		return allocs, s.Max, ok
 	}
 	lo, hi := s.Min, s.Max // binary search: less always fits where more does
@@ -98,16 +98,8 @@ func (e *Engine) findPlace(r placement.Request, j *job.State) (allocs []inventor
 			hi = mid - 1
 		}
 	}
-	allocs, ok = e.placeFor(r, j, s, lo)
+	allocs, ok = e.find.Place(r, j, s, lo)
 	return allocs, lo, ok
-}
-
-// placeHome puts a suspended job back where its memory is.
-func (e *Engine) placeHome(r placement.Request, j *job.State) ([]inventory.Alloc, bool) {
-	if !e.find.HomeFits(r, j, e.shapes.At(j.Shape)) || !e.speeds.BearsAll(j.Home) || !e.takeBack(j.Home, false) {
-		return nil, false
-	}
-	return e.find.Keep(j.Home), true
 }
 
 // tasksOf counts the tasks of the first set.
@@ -122,7 +114,7 @@ func tasksOf(allocs []inventory.Alloc) (n int32) {
 
 func (e *Engine) placeTrial(r placement.Request, j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
 	mark := r.In.Mark()
-	allocs, ok := e.placeFor(r, j, s, tasks)
+	allocs, ok := e.find.Place(r, j, s, tasks)
 	r.In.Rollback(mark)
 	return allocs, ok && !e.limits.byQueue || ok && e.overQuota(j, e.shapes.MilliOf(s, int(tasks))).code == 0
 }
@@ -130,14 +122,6 @@ func (e *Engine) placeTrial(r placement.Request, j *job.State, s *shape.Shape, t
 // anywhere is a search that leaves nothing alone.
 func (e *Engine) anywhere() placement.Request {
 	return placement.Request{In: &e.st, Placer: e.cfg.Placer}
-}
-
-// placeFor runs the placer for the gang at one size, stage by stage.
-func (e *Engine) placeFor(r placement.Request, j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
-	if j.Home != nil {
-		return e.placeHome(r, j)
-	}
-	return e.find.Place(r, j, s, tasks)
 }
 
 // book gives the placed devices to the job: it starts, or waits for those who

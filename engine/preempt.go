@@ -301,7 +301,7 @@ func (e *Engine) liftUntilFits(r placement.Request, j *job.State, s *shape.Shape
 		if single && !e.roomNear(v, &s.Sets[0].Request) {
 			return false
 		}
-		way.allocs, way.ok = e.placeFor(r, j, s, s.Min)
+		way.allocs, way.ok = e.find.Place(r, j, s, s.Min)
 		return way.ok
 	}
 	var straddle []int // jobs that now reach below their queue's guarantee: last
@@ -403,7 +403,7 @@ func (e *Engine) dropBack(j *job.State, lifted []*job.State) []*job.State {
 		if v.Hosted() && e.host(v).Lifted {
 			continue // it comes and goes with whom it is beside
 		}
-		if !e.speeds.BearsAll(v.Allocs) || !e.takeBack(v.Allocs, len(v.Guests) > 0) {
+		if !e.speeds.BearsAll(v.Allocs) || !e.st.TakeBack(v.Allocs, len(v.Guests) > 0, false) {
 			continue
 		}
 		e.charge(v, 1)
@@ -431,12 +431,6 @@ func (e *Engine) owes(lifted []*job.State, but *job.State) bool {
 		}
 	}
 	return false
-}
-
-// TakeBack books exactly these allocations again, all or none; guested: whole
-// devices also where only the job's own guests are left.
-func (e *Engine) takeBack(allocs []inventory.Alloc, guested bool) bool {
-	return e.st.TakeBack(allocs, guested, false)
 }
 
 // limitsChanged makes queues leave what a window's end took from them: first

@@ -107,7 +107,7 @@ func (e *Engine) vacant(instead, allocs []inventory.Alloc) (ok, promised bool) {
 	e.st.ReleaseAll(instead)
 	lacks := func(a inventory.Alloc) bool { h := e.short(a.Node); return h.CPU > 0 || h.RAM > 0 }
 	before := e.st.Mark()
-	if e.takeBack(allocs, false) && !slices.ContainsFunc(allocs, lacks) {
+	if e.st.TakeBack(allocs, false, false) && !slices.ContainsFunc(allocs, lacks) {
 		return true, false
 	}
 	e.st.Rollback(before)
@@ -119,7 +119,7 @@ func (e *Engine) vacant(instead, allocs []inventory.Alloc) (ok, promised bool) {
 		left := e.leavingOn(a.Node)
 		return n.CPU() < left.CPU || n.RAM() < left.RAM
 	}
-	return e.takeBack(allocs, false) && !slices.ContainsFunc(allocs, lacks), true
+	return e.st.TakeBack(allocs, false, false) && !slices.ContainsFunc(allocs, lacks), true
 }
 
 // leavingOn is the CPU and RAM of a node that jobs still have which leave it.

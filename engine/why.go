@@ -281,7 +281,7 @@ func (e *Engine) fitsNow(j *job.State, s *shape.Shape, reserved *placement.Slack
 	r := e.anywhere()
 	r.Reserved = reserved
 	mark := e.st.Mark()
-	_, ok := e.placeFor(r, j, s, s.Min)
+	_, ok := e.find.Place(r, j, s, s.Min)
 	e.st.Rollback(mark)
 	return ok
 }

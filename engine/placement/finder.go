@@ -53,9 +53,12 @@ type Finder struct {
 // Slack is memory for the limits of the searches at a depth.
 func (f *Finder) Slack(d Depth) *Slack { return &f.slacks[d] }
 
-// Place runs the placer for the gang at one size, stage by stage. The result is valid until the
-// next search.
+// Place runs the placer for the gang at one size, stage by stage; a suspended job can only go where its memory is. The
+// result is valid until the next search.
 func (f *Finder) Place(r Request, j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
+	if j.Home != nil {
+		return f.placeHome(r, j, s)
+	}
 	sets := s.Sets
 	if int(tasks) != sets[0].Count {
 		f.sets = append(f.sets[:0], s.Sets...)
@@ -112,8 +115,25 @@ func (f *Finder) PlaceMore(r Request, j *job.State, s *shape.Shape, g *shape.Sta
 	return site.allocs, ok
 }
 
-// HomeFits reports whether nodes and reservations let a suspended job resume where its memory is.
-func (f *Finder) HomeFits(r Request, j *job.State, s *shape.Shape) bool {
+// placeHome puts a suspended job back where its memory is.
+func (f *Finder) placeHome(r Request, j *job.State, s *shape.Shape) ([]inventory.Alloc, bool) {
+	if !f.homeFits(r, j, s) {
+		return nil, false
+	}
+	for i := range j.Home {
+		a := &j.Home[i]
+		if a.Tenant != 0 && f.Around.Shunned(&r.In.Nodes()[a.Node], j)&a.GPUs != 0 {
+			return nil, false
+		}
+	}
+	if !r.In.TakeBack(j.Home, false, false) {
+		return nil, false
+	}
+	return f.Keep(j.Home), true
+}
+
+// homeFits reports whether nodes and reservations let a suspended job resume where its memory is.
+func (f *Finder) homeFits(r Request, j *job.State, s *shape.Shape) bool {
 	back := Site{f: f, r: r, job: j, req: j.Spec.Tasks, most: s.NodeBounds()}
 	for i := range j.Home {
 		a := &j.Home[i]

@@ -82,9 +82,8 @@ func (b *bench) run(model string, tasks int, node int32, share int64) *job.State
 
 const unit = 1_000_000 // of a pace: one unit of work per second
 
-// One measurement says nothing; of two each is the geometric mean of what is stated times what they say of each other.
-// The mean of several runs counts, a report of the same run replaces the last one, and changes of less than a fiftieth
-// do not count.
+// One measurement says nothing; two say how the GPUs compare, and the geometric mean stays what is stated. The mean of
+// several runs counts, a report of the same run replaces the last one; changes of less than a fiftieth do not count.
 func TestPace(t *testing.T) {
 	b := newBench(t, &table{gpus: map[string]int64{"slow": 500_000}}, "slow", "fast")
 	slow, fast := b.run("m", 2, 0, 0), b.run("m", 2, 1, 0)
@@ -187,8 +186,8 @@ func TestDisturbs(t *testing.T) {
 	}
 }
 
-// What is believed of a pair goes a fifth of the way to what is measured, by at least a hundredth, to no more than twice
-// and no less than half of what is stated; once a job had to leave for it, it does not rise.
+// What is believed of a pair goes a fifth of the way to what is measured, by at least a hundredth, to no more than
+// twice and no less than half of what is stated; once a job had to leave for it, it does not rise.
 func TestCorrect(t *testing.T) {
 	b := newBench(t, &table{pairs: map[[2]string]int64{{"a", "b"}: 400_000}}, "g")
 	x, y := b.run("a", 1, 0, 250), b.run("b", 1, 0, 250)
