@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/defrag"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
@@ -206,3 +207,28 @@ type PaceRecord = speed.PaceRecord
 
 // PairRecord is what jobs of two models in shares of one GPU were measured to do to each other.
 type PairRecord = speed.PairRecord
+
+// Defrag says whether jobs are moved, and how many.
+type Defrag = defrag.Settings
+
+// ParseDefrag reads how far defragmentation goes.
+func ParseDefrag(s string) (*Defrag, error) { return defrag.Parse(s) }
+
+// Moves is what would let one waiting job start, or empty a node, or why nothing does.
+type Moves = defrag.Moves
+
+// Move is one job that goes elsewhere.
+type Move = defrag.Move
+
+// Compact is what nodes are emptied for.
+type Compact = defrag.Compact
+
+// The gains for which nodes are emptied.
+const (
+	NoCompact  = defrag.NoCompact
+	UsableGPUs = defrag.UsableGPUs
+	EmptyNodes = defrag.EmptyNodes
+)
+
+// ParseCompact reads what nodes are emptied for.
+func ParseCompact(s string) (Compact, error) { return defrag.ParseCompact(s) }

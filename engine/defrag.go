@@ -3,15 +3,13 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"math/bits"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/defrag"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/engine/words"
@@ -23,112 +21,9 @@ import (
 // books for it (State.dest), so that nothing can come between. The gang has
 // its own likewise, and starts when those who leave them have left.
 
-// Defrag says whether jobs are moved, and how many.
-type Defrag struct {
-	// Auto: moves that are worth it are made by themselves; else only those that
-	// somebody asks for (event Defragment).
-	Auto bool `json:"auto,omitempty"`
-	// Compact: with Auto, nodes are emptied, too, while nobody waits for room.
-	Compact Compact `json:"compact,omitempty"`
-	// Moves bounds how many jobs are on their way at once; 0: 4. Jobs with shares or slices count
-	// for their part of a GPU.
-	Moves int `json:"moves,omitempty"`
-	// PerHour bounds how often one job is moved within an hour; 0: 2.
-	PerHour int `json:"per_hour,omitempty"`
-	// Chain bounds the links of a chain of moves, in which each goes where the next one
-	// was; 0: 3, which is enough to put together any part of a node of 8 GPUs where sizes
-	// are powers of two; 1: nobody moves for one that moves.
-	Chain int `json:"chain,omitempty"`
-	// Every is how often moves are looked for where Auto is set; 0: 5 minutes.
-	Every time.Duration `json:"every,omitempty"`
-	// Horizon bounds the wait that moves are believed to save, and is what they
-	// save where no start is in sight without them; 0: 24 hours.
-	Horizon time.Duration `json:"horizon,omitempty"`
-	// Protected are times in which nobody is moved; nil: there are none.
-	Protected *cluster.Weekly `json:"protected,omitempty"`
-}
-
-// ParseDefrag reads how far defragmentation goes: off, plan (moves are made for whom
-// somebody asks), auto, or auto and nodes are emptied, for one gain or the other: compact,
-// compact-nodes.
-func ParseDefrag(s string) (*Defrag, error) {
-	v, err := job.ParseName("way to defragment", s, defragNames)
-	if err != nil || v == 0 {
-		return nil, err
-	}
-	return &Defrag{Auto: v >= 2, Compact: Compact(max(2, v) - 2)}, nil
-}
-
-// String is what ParseDefrag reads.
-func (d *Defrag) String() string {
-	switch {
-	case d == nil:
-		return defragNames[0]
-	case d.Auto:
-		return job.NameOf(2+uint8(d.Compact), defragNames)
-	}
-	return defragNames[1]
-}
-
-// withDefaults fills in what is not stated.
-func (d Defrag) withDefaults() Defrag {
-	d.Moves, d.PerHour, d.Chain = cmp.Or(d.Moves, 4), cmp.Or(d.PerHour, 2), cmp.Or(d.Chain, 3)
-	d.Every, d.Horizon = cmp.Or(d.Every, 5*time.Minute), cmp.Or(d.Horizon, 24*time.Hour)
-	return d
-}
-
-// Move is one job that goes elsewhere. Its cost is what its GPUs do not compute
-// meanwhile: GPUs x (the longer of Stop and Wait + Restart + Lost). A share, or a slice,
-// counts for its part of a GPU.
-type Move struct {
-	Job  cluster.JobID `json:"job"`
-	Name string        `json:"name,omitempty"`
-	GPUs int           `json:"gpus"`
-	Part string        `json:"part,omitempty"` // what it holds of GPUs, where that is shares or slices
-	// nodes; with their GPUs where they have islands, or it holds parts: GPU@first memory slice
-	From    []string        `json:"from"`
-	To      []string        `json:"to"`              // nodes
-	After   []cluster.JobID `json:"after,omitempty"` // who has part of that, and leaves it for it
-	Stop    time.Duration   `json:"stop"`            // until it has left: what a checkpoint takes
-	Wait    time.Duration   `json:"wait,omitempty"`  // until those have left
-	Restart time.Duration   `json:"restart"`         // until it computes again
-	// work since its last checkpoint, where it writes none when it leaves
-	Lost time.Duration `json:"lost"`
-	Cost time.Duration `json:"cost"` // GPU time
-}
-
-// Has is what the job holds of GPUs, in a few words.
-func (m *Move) Has() string { return partOr(m.Part, m.GPUs) }
-
-// Needs is what the job asks for of GPUs, in a few words.
-func (m *Moves) Needs() string { return partOr(m.Part, m.GPUs) }
-
-func partOr(part string, gpus int) string { return cmp.Or(part, fmt.Sprintf("%d GPUs", gpus)) }
-
-// Moves is what would let one waiting job start, or empty a node, or why nothing does.
-type Moves struct {
-	Job     cluster.JobID `json:"job"` // NoJob: a node is emptied
-	Name    string        `json:"name,omitempty"`
-	Empties string        `json:"empties,omitempty"` // the node
-	GPUs    int           `json:"gpus"`              // the job's, or the node's
-	Part    string        `json:"part,omitempty"`    // what the job asks for, where that is a share or a slice
-	Milli   cluster.Milli `json:"milli,omitempty"`   // of GPUs, in thousandths
-	Moves   []Move        `json:"moves,omitempty"`
-	On      []string      `json:"on,omitempty"` // nodes where the job then runs
-	Cost    time.Duration `json:"cost"`         // GPU time of all moves
-	Without cluster.Time  `json:"without"`      // its expected start if nobody moves; Never: none is in sight
-	Start   cluster.Time  `json:"start"`        // its start if they move now
-	Saved   time.Duration `json:"saved"`        // the wait that this saves, at most the horizon
-	Weight  int           `json:"weight"`       // of its tier, in thousandths
-	Benefit time.Duration `json:"benefit"`      // GPU time: Saved x Milli x Weight; of an emptied node see Compact
-	Worth   bool          `json:"worth"`        // the benefit exceeds the cost
-	Made    bool          `json:"made,omitempty"`
-	Text    string        `json:"text,omitempty"` // why nothing is moved
-}
-
-// defrag is where the engine is in looking for moves.
-type defrag struct {
-	Defrag
+// defragState is where the engine is in looking for moves.
+type defragState struct {
+	defrag.Settings
 	on         bool
 	round      cluster.Time // the last one, of Every, in which moves were looked for
 	due        bool         // this pass looks for moves
@@ -198,7 +93,7 @@ func (e *Engine) Moved() []Moves { return e.defrag.seen }
 func (e *Engine) LookForMoves(job cluster.JobID) []Moves {
 	d := &e.defrag
 	if !d.on {
-		d.Defrag, d.on = d.withDefaults(), true
+		d.Settings, d.on = d.WithDefaults(), true
 	}
 	d.due, d.look, d.only, d.tried, d.seen = true, true, job, 0, nil
 	e.pass()
@@ -214,7 +109,7 @@ func (e *Engine) LookForMoves(job cluster.JobID) []Moves {
 func (e *Engine) LookForEmptying(by Compact) []Moves {
 	d := &e.defrag
 	if !d.on {
-		d.Defrag, d.on = d.withDefaults(), true
+		d.Settings, d.on = d.WithDefaults(), true
 	}
 	d.look, d.compacting, d.seen = true, by, nil
 	e.pass()
@@ -262,59 +157,39 @@ func (e *Engine) moveFor(r placement.Request, j *job.State) bool {
 }
 
 // planMoves finds the cheapest moves for a job, and whether they are worth it.
-func (e *Engine) planMoves(r placement.Request, j *job.State) (Moves, *relocation) {
-	s := e.shapes.At(j.Shape)
-	m := Moves{Job: j.Spec.ID, Name: j.Spec.Name, GPUs: s.GPUs, Milli: e.shapes.MilliOf(s, int(s.Min)),
-		Without: cluster.Never, Start: cluster.Never, Weight: weightOf(j.Spec.Tier)}
-	if s.Partly() {
-		m.Part = words.Asks(s)
-	}
+func (e *Engine) planMoves(r placement.Request, j *job.State) (Moves, *defrag.Relocation) {
+	d, s := &e.defrag, e.shapes.At(j.Shape)
+	m := e.moving.Moves(j, s)
 	if m.Text = e.unmoving(j, s); m.Text != "" {
 		return m, nil
 	}
-	way, text := e.findMoves(r, j, s)
-	if way == nil {
-		m.Text = text
+	left := e.movesLeft()
+	if left <= 0 {
+		m.Text = e.onTheWay()
 		return m, nil
 	}
-	e.describe(&m, way)
+	movers, kept := e.movable(j.Spec.Tier)
+	if len(movers) == 0 {
+		m.Text = "no running job may be moved" + kept
+		return m, nil
+	}
+	links := 0
+	if d.Moves > 1 {
+		links = d.Chain - 1
+	}
+	way := e.moving.Find(r, j, s, movers, left, links)
+	if way == nil {
+		m.Text = "no moves make room: those who could leave find no room elsewhere, or are too few" + kept
+		return m, nil
+	}
+	without := cluster.Never
 	if start, ok := e.foreseen(j); ok && start.at < e.w.Now.Add(cluster.MaxDuration/2) {
-		m.Without = start.at
+		without = start.at
 	}
-	m.Saved = e.defrag.Horizon
-	if m.Without != cluster.Never {
-		m.Saved = min(m.Saved, max(0, m.Without.Sub(m.Start)))
-	}
-	m.Benefit = times(gpusTime(m.Saved, m.Milli), int64(m.Weight)) / 1000
-	switch m.Worth = m.Benefit > m.Cost; {
-	case m.Saved == 0:
-		m.Text = "not worth it: it starts as soon without moves"
-	case !m.Worth:
-		m.Text = fmt.Sprintf("not worth it: %s of GPU time are lost for %s", gpuTime(m.Cost), gpuTime(m.Benefit))
-	}
+	e.moving.Weigh(&m, way, without, d.Horizon)
 	e.spare(&m)
 	return m, way
 }
-
-// weightOf is what a GPU hour that a job of the tier waits less counts for against one
-// that is lost, in thousandths: a design decision, each tier twice the one below.
-func weightOf(t cluster.Tier) int { return 2000 >> t }
-
-// times multiplies, up to the largest duration that there is.
-func times(d time.Duration, n int64) time.Duration {
-	if n > 0 && d > cluster.MaxDuration/time.Duration(n) {
-		return cluster.MaxDuration
-	}
-	return d * time.Duration(n)
-}
-
-// gpusTime is what GPUs, in thousandths, do for so long.
-func gpusTime(d time.Duration, milli cluster.Milli) time.Duration {
-	whole := times(d, milli/cluster.Whole)
-	return whole + min(cluster.MaxDuration-whole, d/time.Duration(cluster.Whole)*time.Duration(milli%cluster.Whole))
-}
-
-func gpuTime(d time.Duration) string { return cluster.FormatDuration(d.Round(time.Second)) }
 
 // unmoving says why moves cannot help the job; "": they may.
 func (e *Engine) unmoving(j *job.State, s *shape.Shape) string {
@@ -374,73 +249,141 @@ func (e *Engine) freeFor(s *shape.Shape) (free, parted int) {
 	return free, parted
 }
 
-// describe writes down who goes where, and what that costs.
-func (e *Engine) describe(m *Moves, way *relocation) {
-	m.On, m.Start = e.nodesOf(way.allocs), e.w.Now
-	for i := range way.movers {
-		x := &way.movers[i]
-		m.Moves = append(m.Moves, e.moveOf(x))
-		m.Moves[i].After, m.Moves[i].Wait = way.behind(x), x.wait
-		m.Cost += x.cost
-		m.Start = max(m.Start, e.w.Now.Add(x.stop))
+// movable lists the running jobs of a tier or a lower one that may be moved, by number,
+// and says what keeps others where they are.
+func (e *Engine) movable(tier cluster.Tier) (list []defrag.Mover, kept string) {
+	young, often := 0, 0
+	e.byKey().Walk(func(it order.Item) bool {
+		v := e.jobs[it.ID]
+		switch {
+		case !e.mayMove(v) || v.Tier() < tier:
+		case !e.mayStop(v):
+			young++
+		case v.MovedSince(e.w.Now.Add(-keepMoves)) >= e.defrag.PerHour:
+			often++
+		default:
+			list = append(list, e.moving.Mover(v))
+		}
+		return true
+	})
+	slices.SortFunc(list, func(a, b defrag.Mover) int { return cmp.Compare(a.Job.Spec.ID, b.Job.Spec.ID) })
+	if young > 0 {
+		kept += fmt.Sprintf("; %s within the minimum run time", words.Jobs(young))
+	}
+	if often > 0 {
+		kept += fmt.Sprintf("; %s moved %d times within the hour", words.Jobs(often), e.defrag.PerHour)
+	}
+	return list, kept
+}
+
+// mayMove reports whether a job may be moved at all: it runs on whole GPUs of its
+// own, or on shares or slices that it asked for where the engine chooses their GPUs; one kind of
+// task, at a size that it may keep, no plan says in which partition, and it comes back when it is stopped.
+func (e *Engine) mayMove(v *job.State) bool {
+	s := e.shapes.At(v.Base)
+	r := &s.Sets[0].Request
+	return v.State == job.Running && e.staysPlanned(v) && v.Spec.Tier != cluster.Critical && !v.Spec.NoRequeue &&
+		!v.Spec.Hold && len(s.Sets) == 1 &&
+		r.GPUs > 0 && (!shape.IsPart(r) || !e.cfg.Unshared) && !e.shapes.Get(v.Base).OnInstance(v.Allocs) &&
+		(v.Target == nil || v.Target.Partition == "") && !v.Hosted() && len(v.Guests) == 0 && !v.Packed &&
+		!v.Resizing &&
+		(e.limits.closed == 0 || !e.isClosed(int(v.Queue)))
+}
+
+// staysPlanned reports whether a job would come back where it goes, as far as the plan in
+// force says.
+func (e *Engine) staysPlanned(v *job.State) bool {
+	return e.plans.planner == nil ||
+		v.Target != nil && !v.Idle() && v.Target.Beside == 0 && !e.astray(v) && e.mayBe(v, v.Tasks)
+}
+
+// mayBe reports whether so many tasks are a size that a job asks for, by its plan if there is one.
+func (e *Engine) mayBe(v *job.State, tasks int32) bool {
+	s := e.shapes.At(v.Asks())
+	return s.Min <= tasks && tasks <= s.Max
+}
+
+// movesLeft is how many more moves there may be at once, in thousandths.
+func (e *Engine) movesLeft() cluster.Milli {
+	left := cluster.Milli(e.defrag.Moves) * cluster.Whole
+	for _, id := range e.defrag.movers {
+		left -= defrag.Toll(e.jobs[id])
+	}
+	return left
+}
+
+// onTheWay says that no more jobs are moved at once.
+func (e *Engine) onTheWay() string {
+	return fmt.Sprintf("%s on the way already: no more are moved at once", words.Jobs(len(e.defrag.movers)))
+}
+
+// Compaction: while nobody waits for room, jobs are moved off nodes that
+// others have room for, so that whole nodes are empty: for gangs to come, to be
+// switched off or partitioned anew. Nodes that are empty stay so: the number of nodes
+// in use falls with each one that is emptied.
+
+// compact empties nodes, if that is wanted in this pass and nobody waits for room.
+func (e *Engine) compact(short bool) {
+	d := &e.defrag
+	if d.compacting == NoCompact {
+		return
+	}
+	text := e.unmovable()
+	if short {
+		text = "no node is emptied while somebody waits for room"
+	}
+	for made := false; ; made = true {
+		m := Moves{Job: cluster.NoJob, Without: cluster.Never, Start: cluster.Never, Weight: 1000, Text: text}
+		var way *defrag.Relocation
+		if text == "" {
+			m, way = e.planEmptying(m)
+		}
+		if way == nil && made {
+			return
+		}
+		goes := way != nil && m.Worth
+		e.spare(&m)
+		if goes = goes && (m.Worth || d.look); goes {
+			// also where somebody only looks: the next node is seen as it is then
+			e.sendOff(way.Movers, nil, cluster.NoJob)
+		}
+		m.Made = goes && !d.look
+		if d.seen = append(d.seen, m); !goes {
+			return
+		}
 	}
 }
 
-// moveOf writes down one move.
-func (e *Engine) moveOf(x *mover) Move {
-	m := Move{Job: x.j.Spec.ID, Name: x.j.Spec.Name, GPUs: int(x.j.Devices), From: e.nodesOf(x.j.Allocs),
-		To:   e.nodesOf(x.dest),
-		Stop: x.stop, Restart: x.j.Spec.Checkpoint.Restart, Lost: x.lost, Cost: x.cost}
-	if x.parted() {
-		m.Part = words.Holds(&e.st, x.j.Allocs)
+// planEmptying finds the node whose emptying gains most above its cost, or says why
+// there is none.
+func (e *Engine) planEmptying(m Moves) (Moves, *defrag.Relocation) {
+	left := e.movesLeft()
+	if left <= 0 {
+		m.Text = e.onTheWay()
+		return m, nil
 	}
-	return m
+	movers, kept := e.movable(cluster.Critical)
+	// they would grow back onto the node
+	movers = slices.DeleteFunc(movers, func(m defrag.Mover) bool { return e.stretches(m.Job) })
+	way := e.moving.Empty(&m, e.lookAround(e.defrag.compacting), movers, left)
+	if way == nil {
+		m.Text = fmt.Sprintf("no node can be emptied by up to %g moves to others in use",
+			float64(left)/float64(cluster.Whole)) + kept
+	}
+	return m, way
 }
 
-// nodesOf lists the names of the nodes of allocations, each once, and the GPUs where a
-// node has islands or of which only parts are meant: somebody may move from one to the
-// other, or from one memory slice to another (GPU@slice).
-func (e *Engine) nodesOf(allocs []inventory.Alloc) (names []string) {
-	for i := range allocs {
-		n := &e.st.Nodes()[allocs[i].Node]
-		name := n.Spec().Name
-		if a := &allocs[i]; a.Slots != 0 {
-			name += fmt.Sprintf(":%d@%d", bits.TrailingZeros64(a.GPUs), bits.TrailingZeros8(a.Slots))
-		} else if n.Split() || a.Share > 0 {
-			var list []string
-			for m := allocs[i].GPUs; m != 0; m &= m - 1 {
-				list = append(list, strconv.Itoa(bits.TrailingZeros64(m)))
-			}
-			name += ":" + strings.Join(list, ",")
-		}
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
+// lookAround collects who is where.
+func (e *Engine) lookAround(by Compact) *defrag.Compaction {
+	c := e.moving.Compaction(by, e.w.Now.Add(e.defrag.Horizon))
+	e.byKey().Walk(func(it order.Item) bool {
+		v := e.jobs[it.ID]
+		c.Add(v.Spec.ID, v.Allocs, e.endOf(v))
+		return true
+	})
+	for _, id := range e.defrag.movers {
+		v := e.jobs[id]
+		c.Add(id, v.Dest, e.w.Now.Add(v.ExpectedRun(e.limitOf(v))))
 	}
-	return names
-}
-
-// String is the moves in one line.
-func (m *Moves) String() string {
-	if len(m.Moves) == 0 {
-		return m.Text
-	}
-	var list []string
-	for i := range m.Moves {
-		x := &m.Moves[i]
-		after := ""
-		for k, id := range x.After {
-			after += fmt.Sprintf("%s %d", []string{", after job", " and"}[min(k, 1)], id)
-		}
-		list = append(list, fmt.Sprintf("job %d (%s) from %s to %s%s", x.Job, cmp.Or(x.Part, words.GPUs(x.GPUs)),
-			strings.Join(x.From, ","), strings.Join(x.To, ","), after))
-	}
-	text := fmt.Sprintf("%s; costs %s of GPU time", strings.Join(list, ", "), gpuTime(m.Cost))
-	switch {
-	case m.Text != "":
-		return text + "; " + m.Text
-	case m.Empties != "":
-		return text + fmt.Sprintf("; empties %s: gains %s", m.Empties, gpuTime(m.Benefit))
-	}
-	return text + fmt.Sprintf("; saves a wait of %s", gpuTime(m.Saved))
+	return c
 }

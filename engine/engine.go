@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/defrag"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/placement"
@@ -74,6 +75,7 @@ type Engine struct {
 	cfg      Config
 	w        sched.World      // what policies are shown
 	find     placement.Finder // where jobs go
+	moving   defrag.Finder    // which jobs could go elsewhere
 	speeds   speed.Book       // how fast they are there
 	keyer    sched.KeyChanger // nil: keys of running jobs change with events only
 	heads    sched.HeadKeyer  // nil: Key compares groups, too
@@ -125,7 +127,7 @@ type Engine struct {
 	keepOff  placement.KeepOff
 	ps       passState
 	advance  []advance
-	defrag   defrag
+	defrag   defragState
 	past     past
 
 	actions []Action
@@ -182,6 +184,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.w = sched.World{Traits: cfg.Policy.Traits(), Store: &e.st, Shapes: &e.shapes, Speeds: cfg.Speeds,
 		Past: &e.past.known, Plan: &e.plans.PlanMemory, Pools: &e.pools.Pools, Oracle: (*oracle)(e)}
 	e.find = placement.Finder{World: &e.w, Sharing: cfg.Spec.Sharing, Around: (*oracle)(e)}
+	e.moving = defrag.New(&e.find, cfg.Placer, (*oracle)(e))
 	e.keyer, _ = cfg.Policy.(sched.KeyChanger)
 	e.heads, _ = cfg.Policy.(sched.HeadKeyer)
 	e.queues, _ = cfg.Policy.(sched.QueueOrder)
@@ -197,7 +200,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 		e.mode = *cfg.Backfill
 	}
 	if e.deps.init(); cfg.Defrag != nil {
-		e.defrag = defrag{Defrag: cfg.Defrag.withDefaults(), on: true}
+		e.defrag = defragState{Settings: cfg.Defrag.WithDefaults(), on: true}
 	}
 	if from != nil {
 		e.w.Now = from.Now

@@ -1,12 +1,12 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/defrag"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
@@ -106,77 +106,11 @@ func (e *Engine) clearHome(r placement.Request, j *job.State) bool {
 	if e.idleGPUs() == 0 || s.NoPreempt {
 		return false
 	}
-	movers := e.holdersOf(j)
-	mark := e.st.Mark()
-	way := e.clearing(r, j, movers)
-	e.st.Rollback(mark)
+	way := e.moving.Clear(r, j, e.holdersOf(j))
 	if way == nil {
 		return false
 	}
 	e.relocate(j, way)
-	return true
-}
-
-// clearing is who leaves so that a suspended job has its devices, each to a place of its own: one of
-// these, or as few as it takes, the cheapest first; nil: there is no way. It leaves that in the books.
-func (e *Engine) clearing(r placement.Request, j *job.State, movers []mover) *relocation {
-	slices.SortStableFunc(movers, func(a, b mover) int {
-		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.j.Spec.ID, b.j.Spec.ID))
-	})
-	before := e.st.Mark()
-	for i := range movers {
-		e.st.ReleaseAll(movers[i].j.Allocs)
-		if way := e.clearedBy(r, j, movers[i:i+1]); way != nil {
-			return way
-		}
-		e.st.Rollback(before)
-	}
-	for n := range movers {
-		e.st.ReleaseAll(movers[n].j.Allocs)
-		if n == 0 {
-			continue // has been tried
-		}
-		now := e.st.Mark()
-		if way := e.clearedBy(r, j, movers[:n+1]); way != nil {
-			return way
-		}
-		e.st.Rollback(now)
-	}
-	return nil
-}
-
-// clearedBy is how those leave who were lifted, but for whom there is room beside the suspended job.
-func (e *Engine) clearedBy(r placement.Request, j *job.State, lifted []mover) *relocation {
-	home, fits := e.find.Place(r, j, e.shapes.At(j.Shape), 0)
-	if !fits {
-		return nil
-	}
-	way := &relocation{allocs: slices.Clone(home)}
-	for i := range lifted {
-		if !e.st.TakeBack(lifted[i].j.Allocs, false, false) {
-			way.movers = append(way.movers, lifted[i])
-		}
-	}
-	e.holdSlack(j, way.allocs, 1)
-	defer e.holdSlack(j, way.allocs, -1)
-	largestFirst(way.movers)
-	if !e.settleAll(r, way.movers) {
-		return nil
-	}
-	return way
-}
-
-// settleAll finds places for those who were lifted, one after the other; false: not for all.
-func (e *Engine) settleAll(r placement.Request, movers []mover) bool {
-	for i := range movers {
-		m := &movers[i]
-		var ok bool
-		if m.dest, ok = e.destination(r, m.j); !ok {
-			return false
-		}
-		e.holdSlack(m.j, m.dest, 1)
-		defer e.holdSlack(m.j, m.dest, -1)
-	}
 	return true
 }
 
@@ -190,12 +124,12 @@ func (e *Engine) idleGPUs() (n int) {
 
 // holdersOf lists who holds part of the devices on which a suspended job has its memory, may leave
 // that for it, and is worth it.
-func (e *Engine) holdersOf(j *job.State) (list []mover) {
+func (e *Engine) holdersOf(j *job.State) (list []defrag.Mover) {
 	e.eachOn(j.Home, func(v *job.State) {
 		x := e.w.Job(v)
 		if e.mayMove(v) && e.mayStop(v) && v.Tier() >= j.Spec.Tier && (e.w.Traits.Preempts || v.Tier() > j.Spec.Tier) &&
 			x.Portable() && v.SettledAt() <= e.w.Now && v.StaysFor(x.MoveTakes(), e.w.Now) {
-			list = append(list, e.moverOf(v))
+			list = append(list, e.moving.Mover(v))
 		}
 	})
 	return list
@@ -204,7 +138,7 @@ func (e *Engine) holdersOf(j *job.State) (list []mover) {
 // eachOn calls f for each job that holds part of some devices, in their order.
 func (e *Engine) eachOn(devices []inventory.Alloc, f func(v *job.State)) {
 	e.byKey().Walk(func(it order.Item) bool {
-		if v := e.jobs[it.ID]; overlap(v.Allocs, devices) {
+		if v := e.jobs[it.ID]; inventory.Overlap(v.Allocs, devices) {
 			f(v)
 		}
 		return true

@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/defrag"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
-	"github.com/muster-gpu/muster/engine/placement"
 )
 
 // A job that is moved stops like one that is preempted, but what it goes to is
@@ -36,52 +36,18 @@ func (e *Engine) holdSlack(j *job.State, allocs []inventory.Alloc, sign int64) {
 	}
 }
 
-// tightest places a single task where it leaves the fewest GPUs free.
-type tightest struct{}
-
-func (tightest) Name() string { return "tightest" }
-
-func (tightest) Place(s *placement.Site) bool {
-	node := s.Find(0, 1, placement.Fullest)
-	if node >= 0 {
-		s.Take(node, 0, 1)
-	}
-	return node >= 0
-}
-
-// destination finds the tightest place for a job that was lifted, at the size that it has,
-// and takes it. It is never spread over more than the job is now, nor, where queues have
-// limits, does it count for more: a slice can be another part of another model. r is the search for which it moves.
-func (e *Engine) destination(r placement.Request, v *job.State) ([]inventory.Alloc, bool) {
-	s := e.shapes.At(v.Asks()) // of the model that a plan says
-	r.Reserved = e.reserved(v, placement.Mover)
-	if v.Tasks == 1 && !s.Topo.Required {
-		r.Placer = tightest{}
-	}
-	mark := e.st.Mark()
-	allocs, ok := e.find.PlaceWithin(r, v, s, v.Tasks, inventory.Domain{})
-	for _, l := range []cluster.Level{cluster.LevelNVLink, cluster.LevelNode, cluster.LevelRack, cluster.LevelFabric} {
-		ok = ok && (!e.st.Together(v.Allocs, l) || e.st.Together(allocs, l))
-	}
-	if !ok || e.limits.byQueue && inventory.MilliIn(allocs) > v.Milli {
-		e.st.Rollback(mark)
-		return nil, false
-	}
-	return slices.Clone(allocs), true
-}
-
 // relocate tells jobs to leave for the places that were found for them, and gives
 // the gang theirs.
-func (e *Engine) relocate(j *job.State, way *relocation) {
-	e.sendOff(way.movers, way.allocs, j.Spec.ID)
-	e.book(j, way.allocs, tasksOf(way.allocs))
+func (e *Engine) relocate(j *job.State, way *defrag.Relocation) {
+	e.sendOff(way.Movers, way.Allocs, j.Spec.ID)
+	e.book(j, way.Allocs, tasksOf(way.Allocs))
 }
 
 // sendOff tells jobs to leave for the places that were found for them, and takes what
 // the job gets for whom they leave, if it is for one.
-func (e *Engine) sendOff(movers []mover, allocs []inventory.Alloc, forJob cluster.JobID) {
+func (e *Engine) sendOff(movers []defrag.Mover, allocs []inventory.Alloc, forJob cluster.JobID) {
 	for i := range movers {
-		v := movers[i].j
+		v := movers[i].Job
 		e.unlist(v)
 		e.st.ReleaseAll(v.Allocs)
 	}
@@ -92,12 +58,12 @@ func (e *Engine) sendOff(movers []mover, allocs []inventory.Alloc, forJob cluste
 	e.epoch++
 	for i := range movers {
 		m := &movers[i]
-		e.holdSlack(m.j, m.dest, 1)
-		e.markStopping(m.j, m.how, job.Preempted, forJob)
-		m.j.Moved = append(slices.DeleteFunc(m.j.Moved, func(t cluster.Time) bool {
+		e.holdSlack(m.Job, m.Dest, 1)
+		e.markStopping(m.Job, m.How, job.Preempted, forJob)
+		m.Job.Moved = append(slices.DeleteFunc(m.Job.Moved, func(t cluster.Time) bool {
 			return t <= e.w.Now.Add(-keepMoves)
 		}), e.w.Now)
-		e.reserveDest(m.j, m.dest)
+		e.reserveDest(m.Job, m.Dest)
 	}
 }
 

@@ -8,23 +8,9 @@ var eventNames = []string{"tick", "stopped", "start-failed", "node-up", "node-do
 	"node-asleep",
 	"node-resized", "nodes-named", "node-changed", "job-reshaped", "adopted"}
 var actionNames = []string{"start", "preempt", "resize", "reject"}
-var defragNames = []string{"off", "plan", "auto", "compact", "compact-nodes"} // from auto on in the order of Compact
-var compactNames = []string{"nothing", "usable", "nodes"}
 
 func (t EventType) String() string  { return job.NameOf(uint8(t), eventNames) }
 func (a ActionType) String() string { return job.NameOf(uint8(a), actionNames) }
-
-func (c Compact) String() string { return job.NameOf(uint8(c), compactNames) }
-
-// MarshalText implements encoding.TextMarshaler.
-func (c Compact) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (c *Compact) UnmarshalText(b []byte) error {
-	v, err := ParseCompact(string(b))
-	*c = v
-	return err
-}
 
 // MarshalText implements encoding.TextMarshaler.
 func (t EventType) MarshalText() ([]byte, error) { return []byte(t.String()), nil }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/defrag"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
@@ -11,12 +12,14 @@ import (
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
-// oracle is the engine as the rooms below ask it: views (sched.Oracle) and searches for places (placement.Around).
+// oracle is the engine as the rooms below ask it: views (sched.Oracle), searches for places (placement.Around) and for
+// moves (defrag.Around).
 type oracle Engine
 
 var (
 	_ sched.Oracle     = (*oracle)(nil)
 	_ placement.Around = (*oracle)(nil)
+	_ defrag.Around    = (*oracle)(nil)
 )
 
 func (o *oracle) Job(number int32) *job.State { return o.jobs[number] }
@@ -56,3 +59,13 @@ func (o *oracle) Running() *order.List { return (*Engine)(o).byKey() }
 func (o *oracle) Shunned(n *inventory.Node, j *job.State) uint64 {
 	return o.speeds.Shunned(n, j)
 }
+
+func (o *oracle) Reserved(j *job.State, d placement.Depth) *placement.Slack {
+	return (*Engine)(o).reserved(j, d)
+}
+
+func (o *oracle) Hold(j *job.State, allocs []inventory.Alloc, sign int64) {
+	(*Engine)(o).holdSlack(j, allocs, sign)
+}
+
+func (o *oracle) QueuesMatter() bool { return o.limits.byQueue }

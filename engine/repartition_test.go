@@ -68,7 +68,7 @@ func newMIGWorld(t *testing.T, seed uint64, legal map[string]map[string]bool) *m
 		}
 	}
 	var err error
-	w.e, err = New(Config{Spec: spec, Policy: nobody{}, Placer: tightest{}, Defrag: &Defrag{PerHour: 1000}})
+	w.e, err = New(Config{Spec: spec, Policy: nobody{}, Placer: anyPlacer(), Defrag: &Defrag{PerHour: 1000}})
 	if err != nil {
 		t.Fatal(err)
 	}

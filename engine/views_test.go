@@ -6,14 +6,25 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
+	"github.com/muster-gpu/muster/place"
 )
+
+// anyPlacer is for tests in which jobs have one task on a node or two.
+func anyPlacer() placement.Placer {
+	p, err := place.New("best-fit")
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
 
 // What policies are shown is read only as far as anybody can tell: after they have looked at everything, the engine is
 // in the same state, and decides the same.
 func TestViewsChangeNothing(t *testing.T) {
 	build := func() *Engine {
-		e, err := New(Config{Policy: nobody{}, Placer: tightest{}, Spec: cluster.Spec{
+		e, err := New(Config{Policy: nobody{}, Placer: anyPlacer(), Spec: cluster.Spec{
 			Nodes: []cluster.Node{{Name: "a", Model: "H100-80GB", GPUs: 4}, {Name: "b", Model: "A100-80GB", GPUs: 4}},
 			Partitions: []cluster.Partition{{Name: "p", Nodes: []string{"a"}},
 				{Name: "q", Nodes: []string{"b"}, PriorityTier: 2}}}})

@@ -65,7 +65,7 @@ func (e *Engine) waitForLeavers(j *job.State) {
 	}
 	for i := range j.Allocs {
 		node := j.Allocs[i].Node
-		if len(e.st.Nodes()[node].Stopping()) == 0 || holdsNodeOf(j.Allocs[:i], node) {
+		if len(e.st.Nodes()[node].Stopping()) == 0 || inventory.OnNode(j.Allocs[:i], node) {
 			continue
 		}
 		if need := job.Least(job.HostOn(j.Allocs, node), e.short(node)); need != (job.Host{}) {
@@ -136,10 +136,6 @@ func (e *Engine) claimPart(j, v *job.State, node int32, dev uint64, need *job.Pa
 	e.waitFor(j, v)
 }
 
-func holdsNodeOf(allocs []inventory.Alloc, node int32) bool {
-	return slices.ContainsFunc(allocs, func(a inventory.Alloc) bool { return a.Node == node })
-}
-
 // claimFrom counts on what v leaves of a node's CPU and RAM, as far as needed.
 func (e *Engine) claimFrom(j, v *job.State, node int32, need *job.Host) {
 	c := job.Least(*need, v.Unclaimed(node))
@@ -160,7 +156,7 @@ func (e *Engine) waitBeside(v *job.State) {
 	}
 	list := e.scratch.waiters[:0]
 	for _, j := range e.placed {
-		if overlap(v.Allocs, j.Allocs) {
+		if inventory.Overlap(v.Allocs, j.Allocs) {
 			list = append(list, j)
 		}
 	}

@@ -102,7 +102,7 @@ func (e *Engine) homeText(j *job.State) string {
 	var list []string
 	for i := range j.Home {
 		a := &j.Home[i]
-		if a.GPUs == 0 || holdsNodeOf(j.Home[:i], a.Node) {
+		if a.GPUs == 0 || inventory.OnNode(j.Home[:i], a.Node) {
 			continue
 		}
 		var devs uint64
@@ -451,7 +451,7 @@ func (e *Engine) holders(j *job.State, s *shape.Shape, ends map[cluster.JobID]Fo
 	more, lacks := 0, e.lacksQuota(j)
 	e.byEnd().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
-		if !e.useful(s, v, lacks) || j.Home != nil && !lacks && !overlap(v.Allocs, j.Home) {
+		if !e.useful(s, v, lacks) || j.Home != nil && !lacks && !inventory.Overlap(v.Allocs, j.Home) {
 			return true
 		}
 		if len(out) == most {

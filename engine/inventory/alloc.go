@@ -166,3 +166,15 @@ func GPUOf(s *Store, allocs []Alloc) string {
 	}
 	return ""
 }
+
+// OnNode reports whether some of the allocations are on a node.
+func OnNode(allocs []Alloc, node int32) bool {
+	return slices.ContainsFunc(allocs, func(a Alloc) bool { return a.Node == node })
+}
+
+// Overlap reports whether two lists of allocations have a device in common.
+func Overlap(a, b []Alloc) bool {
+	return slices.ContainsFunc(a, func(x Alloc) bool {
+		return slices.ContainsFunc(b, func(y Alloc) bool { return x.Node == y.Node && x.GPUs&y.GPUs != 0 })
+	})
+}

@@ -1,4 +1,4 @@
-package engine
+package defrag
 
 import (
 	"slices"
@@ -24,7 +24,7 @@ type opening struct {
 
 // gangRoom is where tasks of a gang could be, and for how many there is room.
 type gangRoom struct {
-	e       *Engine
+	f       *Finder
 	ask     placement.Request // the gang's
 	j       *job.State
 	site    placement.Site
@@ -35,13 +35,13 @@ type gangRoom struct {
 
 // makeGangRoom looks for the cheapest way to have a gang of shares or slices, in each domain in
 // which it may be, on each model.
-func (e *Engine) makeGangRoom(h *hunt) {
-	for _, d := range e.gangDomains(h.s) {
+func (f *Finder) makeGangRoom(h *hunt) {
+	for _, d := range f.gangDomains(h.s) {
 		stages := h.s.StagesOf()
 		for i := range stages {
-			if !e.tryGangs(h, &stages[i], d) {
-				e.tryWithout(h, d, h.movers, func(movers []mover) []mover {
-					return e.gangLeavers(h.r, h.s, h.j, &stages[i], d, movers, h.most)
+			if !f.tryGangs(h, &stages[i], d) {
+				f.tryWithout(h, d, h.movers, func(movers []Mover) []Mover {
+					return f.gangLeavers(h.r, h.s, h.j, &stages[i], d, movers, h.most)
 				})
 			}
 		}
@@ -50,12 +50,12 @@ func (e *Engine) makeGangRoom(h *hunt) {
 
 // gangChoices lists who could leave for a gang that moves itself: for each domain and model
 // those who are chosen first.
-func (e *Engine) gangChoices(r placement.Request, s *shape.Shape, j *job.State, movers []mover,
+func (f *Finder) gangChoices(r placement.Request, s *shape.Shape, j *job.State, movers []Mover,
 	most cluster.Milli) (list []choice) {
-	for _, d := range e.gangDomains(s) {
+	for _, d := range f.gangDomains(s) {
 		stages := s.StagesOf()
 		for i := range stages {
-			if who := e.gangLeavers(r, s, j, &stages[i], d, movers, most); len(who) > 0 {
+			if who := f.gangLeavers(r, s, j, &stages[i], d, movers, most); len(who) > 0 {
 				list = append(list, choice{who: who, cost: costOf(who), at: d})
 			}
 		}
@@ -66,18 +66,18 @@ func (e *Engine) gangChoices(r placement.Request, s *shape.Shape, j *job.State, 
 
 // tryGangs tries every choice of who leaves, the cheapest first, where so few may that it can;
 // false: they are more.
-func (e *Engine) tryGangs(h *hunt, g *shape.Stage, d inventory.Domain) bool {
-	r := e.roomsFor(h.r, h.s, h.j, g, d)
-	there := func(m mover) bool {
-		return slices.ContainsFunc(m.j.Allocs, func(a inventory.Alloc) bool { return r.has(a.Node) })
+func (f *Finder) tryGangs(h *hunt, g *shape.Stage, d inventory.Domain) bool {
+	r := f.roomsFor(h.r, h.s, h.j, g, d)
+	there := func(m Mover) bool {
+		return slices.ContainsFunc(m.Job.Allocs, func(a inventory.Alloc) bool { return r.has(a.Node) })
 	}
-	movers := slices.DeleteFunc(slices.Clone(h.movers), func(m mover) bool { return !there(m) })
+	movers := slices.DeleteFunc(slices.Clone(h.movers), func(m Mover) bool { return !there(m) })
 	if len(movers) > exactMovers {
 		return false
 	}
 	var list []choice
 	for mask := 1; mask < 1<<len(movers); mask++ {
-		var who []mover
+		var who []Mover
 		for i := range movers {
 			if mask>>i&1 == 1 {
 				who = append(who, movers[i])
@@ -92,19 +92,19 @@ func (e *Engine) tryGangs(h *hunt, g *shape.Stage, d inventory.Domain) bool {
 		if !h.better(list[i].cost, len(list[i].who)) {
 			break
 		}
-		e.tryMoves(h, d, list[i].who)
+		f.tryMoves(h, d, list[i].who)
 	}
 	return true
 }
 
 // gangDomains lists the domains in one of which a gang must be; the zero Domain: anywhere.
-func (e *Engine) gangDomains(s *shape.Shape) (list []inventory.Domain) {
+func (f *Finder) gangDomains(s *shape.Shape) (list []inventory.Domain) {
 	level := s.Topo.Level
 	if !s.Topo.Required || level == cluster.LevelAny {
 		return []inventory.Domain{{}}
 	}
-	for id := range e.st.Nodes() {
-		n := &e.st.Nodes()[id]
+	for id := range f.st.Nodes() {
+		n := &f.st.Nodes()[id]
 		switch {
 		case !n.TakesJobs() || !s.Any.Has(n.Class()):
 		case level == cluster.LevelNVLink && n.Split():
@@ -122,11 +122,11 @@ func (e *Engine) gangDomains(s *shape.Shape) (list []inventory.Domain) {
 
 // gangLeavers chooses who leaves so that there is room for all tasks of a gang on GPUs of a
 // stage in a domain, moves for most at most; nil: there is none.
-func (e *Engine) gangLeavers(ask placement.Request, s *shape.Shape, j *job.State, g *shape.Stage, d inventory.Domain,
-	movers []mover, most cluster.Milli) (chosen []mover) {
-	mark := e.st.Mark()
-	defer e.st.Rollback(mark)
-	r := e.roomsFor(ask, s, j, g, d)
+func (f *Finder) gangLeavers(ask placement.Request, s *shape.Shape, j *job.State, g *shape.Stage, d inventory.Domain,
+	movers []Mover, most cluster.Milli) (chosen []Mover) {
+	mark := f.st.Mark()
+	defer f.st.Rollback(mark)
+	r := f.roomsFor(ask, s, j, g, d)
 	if r.missing <= 0 {
 		return nil // it is not room that it lacks
 	}
@@ -144,13 +144,13 @@ func (e *Engine) gangLeavers(ask placement.Request, s *shape.Shape, j *job.State
 			list = r.reopen(s, list, movers, chosen, last, most)
 		}
 	}
-	e.st.Rollback(mark)
-	return e.roomsFor(ask, s, j, g, d).needed(chosen)
+	f.st.Rollback(mark)
+	return f.roomsFor(ask, s, j, g, d).needed(chosen)
 }
 
 // openings lists who may leave for one task more, at moves for most at most.
-func (r *gangRoom) openings(s *shape.Shape, movers []mover, most cluster.Milli) (list []opening) {
-	for _, c := range r.e.partChoices(r.ask, s, r.j, movers, most) {
+func (r *gangRoom) openings(s *shape.Shape, movers []Mover, most cluster.Milli) (list []opening) {
+	for _, c := range r.f.partChoices(r.ask, s, r.j, movers, most) {
 		if o := (opening{choice: c}); r.has(r.nodeOf(&o)) {
 			list = append(list, o)
 		}
@@ -165,12 +165,12 @@ func (r *gangRoom) nodeOf(o *opening) int32 {
 }
 
 // roomsFor counts what there is room for as it is.
-func (e *Engine) roomsFor(ask placement.Request, s *shape.Shape, j *job.State, g *shape.Stage,
+func (f *Finder) roomsFor(ask placement.Request, s *shape.Shape, j *job.State, g *shape.Stage,
 	d inventory.Domain) *gangRoom {
-	r := &gangRoom{e: e, ask: ask, j: j, site: e.find.Look(ask, j, s, d, g), room: make([]int, len(e.st.Nodes())),
+	r := &gangRoom{f: f, ask: ask, j: j, site: f.places.Look(ask, j, s, d, g), room: make([]int, len(f.st.Nodes())),
 		missing: int(s.Min)}
-	for id := range e.st.Nodes() {
-		if n := &e.st.Nodes()[id]; n.TakesJobs() && slices.Contains(g.Classes, n.Class()) && d.Covers(n, int32(id)) {
+	for id := range f.st.Nodes() {
+		if n := &f.st.Nodes()[id]; n.TakesJobs() && slices.Contains(g.Classes, n.Class()) && d.Covers(n, int32(id)) {
 			r.nodes = append(r.nodes, int32(id))
 			r.count(int32(id))
 		}
@@ -192,7 +192,7 @@ func (r *gangRoom) count(id int32) {
 }
 
 // next is the opening that costs least for each task that has room then; -1: no one helps.
-func (r *gangRoom) next(list []opening, chosen []mover) int {
+func (r *gangRoom) next(list []opening, chosen []Mover) int {
 	best := -1
 	for k := range list {
 		o := &list[k]
@@ -216,30 +216,30 @@ func (r *gangRoom) next(list []opening, chosen []mover) int {
 }
 
 // value says what an opening costs beside those who leave already, and what it is worth.
-func (r *gangRoom) value(o *opening, chosen []mover) {
+func (r *gangRoom) value(o *opening, chosen []Mover) {
 	more, gain := r.try(o.who, chosen)
 	o.cost, o.gain, o.known = costOf(more), gain, true
 }
 
 // try says who of some jobs did not leave yet, and for how many more tasks there is room
 // without them. All is as before when it returns.
-func (r *gangRoom) try(who, chosen []mover) (more []mover, gain int) {
-	mark, room, missing := r.e.st.Mark(), slices.Clone(r.room), r.missing
+func (r *gangRoom) try(who, chosen []Mover) (more []Mover, gain int) {
+	mark, room, missing := r.f.st.Mark(), slices.Clone(r.room), r.missing
 	more = r.lift(who, chosen)
 	gain = missing - r.missing
-	r.e.st.Rollback(mark)
+	r.f.st.Rollback(mark)
 	r.room, r.missing = room, missing
 	return more, gain
 }
 
 // lift takes jobs off their GPUs, but for those who left already, and returns them.
-func (r *gangRoom) lift(who, chosen []mover) (more []mover) {
+func (r *gangRoom) lift(who, chosen []Mover) (more []Mover) {
 	for _, m := range who {
-		if slices.ContainsFunc(chosen, func(x mover) bool { return x.j == m.j }) {
+		if slices.ContainsFunc(chosen, func(x Mover) bool { return x.Job == m.Job }) {
 			continue
 		}
 		more = append(more, m)
-		r.e.st.ReleaseAll(m.j.Allocs)
+		r.f.st.ReleaseAll(m.Job.Allocs)
 	}
 	for _, id := range nodesLeft(more) {
 		if r.has(id) {
@@ -250,9 +250,9 @@ func (r *gangRoom) lift(who, chosen []mover) (more []mover) {
 }
 
 // needed leaves those out, the dearest first, without whom there is room as well.
-func (r *gangRoom) needed(chosen []mover) []mover {
+func (r *gangRoom) needed(chosen []Mover) []Mover {
 	list := slices.Clone(chosen)
-	slices.SortStableFunc(list, func(a, b mover) int { return int(min(1, max(-1, b.cost-a.cost))) })
+	slices.SortStableFunc(list, func(a, b Mover) int { return int(min(1, max(-1, b.cost-a.cost))) })
 	for i := 0; i < len(list); {
 		if rest := slices.Delete(slices.Clone(list), i, i+1); r.with(rest) {
 			list = rest
@@ -264,7 +264,7 @@ func (r *gangRoom) needed(chosen []mover) []mover {
 }
 
 // with reports whether there is room for the gang when some jobs have left.
-func (r *gangRoom) with(who []mover) bool {
+func (r *gangRoom) with(who []Mover) bool {
 	_, gain := r.try(who, nil)
 	return gain >= r.missing
 }

@@ -1,4 +1,4 @@
-package engine
+package defrag
 
 import (
 	"cmp"
@@ -22,11 +22,11 @@ type hunt struct {
 	r      placement.Request // the job's
 	j      *job.State
 	s      *shape.Shape
-	movers []mover       // who may be moved, by number
+	movers []Mover       // who may be moved, by number
 	most   cluster.Milli // moves, in thousandths (toll)
 	deep   int           // so many links a chain may have beyond its first
 	work   int           // what looking for chains may still cost, in nodes and jobs that are looked at
-	best   *relocation
+	best   *Relocation
 }
 
 // chainWork bounds the search for chains for one job: on 100 nodes with 200 jobs it looks 200
@@ -39,102 +39,102 @@ const partWork = 8
 
 // better reports whether a way of such a cost is better than what was found.
 func (h *hunt) better(cost time.Duration, moves int) bool {
-	return h.best == nil || cost < h.best.cost || cost == h.best.cost && moves < len(h.best.movers)
+	return h.best == nil || cost < h.best.cost || cost == h.best.cost && moves < len(h.best.Movers)
 }
 
 // settle finds places for jobs that were lifted (todo, the largest first), besides those who
 // have one (done), and notes the way if it is the best so far. The books are as before when it returns.
 // Who finds no room is stuck.
-func (e *Engine) settle(h *hunt, gang []inventory.Alloc, done, todo []mover) (stuck *job.State) {
+func (f *Finder) settle(h *hunt, gang []inventory.Alloc, done, todo []Mover) (stuck *job.State) {
 	cost := costOf(done) + costOf(todo)
 	if !h.better(cost, len(done)+len(todo)) {
 		return nil
 	}
 	if len(todo) == 0 {
-		h.best = &relocation{movers: slices.Clone(done), allocs: gang, cost: cost}
+		h.best = &Relocation{Movers: slices.Clone(done), Allocs: gang, cost: cost}
 		return nil
 	}
 	m := todo[0]
-	if e.settleFirst(h, gang, done, todo) {
+	if f.settleFirst(h, gang, done, todo) {
 		return nil
 	}
 	if m.link < h.deep && toll(done)+toll(todo) < h.most {
-		for _, c := range e.openings(h, &m, done, todo) {
+		for _, c := range f.openings(h, &m, done, todo) {
 			if h.work <= 0 || !h.better(cost+c.cost, len(done)+len(todo)+len(c.who)) {
 				break // the rest costs more
 			}
-			e.settleAfter(h, gang, done, todo, c.who)
+			f.settleAfter(h, gang, done, todo, c.who)
 		}
 	}
 	if m.link > 0 {
 		return nil
 	}
-	return m.j
+	return m.Job
 }
 
 // settleFirst settles the first of those who were lifted where there is room, and then the
 // others; false: there is none.
-func (e *Engine) settleFirst(h *hunt, gang []inventory.Alloc, done, todo []mover) bool {
-	mark, m := e.st.Mark(), todo[0]
-	defer e.st.Rollback(mark)
-	dest, ok := e.destination(h.r, m.j)
-	if !ok || e.noMove(m.j.Allocs, dest) {
+func (f *Finder) settleFirst(h *hunt, gang []inventory.Alloc, done, todo []Mover) bool {
+	mark, m := f.st.Mark(), todo[0]
+	defer f.st.Rollback(mark)
+	dest, ok := f.destination(h.r, m.Job)
+	if !ok || f.noMove(m.Job.Allocs, dest) {
 		return false
 	}
-	m.dest = dest
+	m.Dest = dest
 	m.waitFor(done)
 	m.waitFor(todo)
-	e.holdSlack(m.j, dest, 1)
-	defer e.holdSlack(m.j, dest, -1)
-	e.settle(h, gang, append(done[:len(done):len(done)], m), todo[1:])
+	f.around.Hold(m.Job, dest, 1)
+	defer f.around.Hold(m.Job, dest, -1)
+	f.settle(h, gang, append(done[:len(done):len(done)], m), todo[1:])
 	return true
 }
 
 // settleAfter is settleFirst after some more have left.
-func (e *Engine) settleAfter(h *hunt, gang []inventory.Alloc, done, todo, more []mover) {
-	mark := e.st.Mark()
-	defer e.st.Rollback(mark)
+func (f *Finder) settleAfter(h *hunt, gang []inventory.Alloc, done, todo, more []Mover) {
+	mark := f.st.Mark()
+	defer f.st.Rollback(mark)
 	all := slices.Clone(todo)
 	for _, x := range more {
-		e.st.ReleaseAll(x.j.Allocs)
+		f.st.ReleaseAll(x.Job.Allocs)
 		x.link = todo[0].link + 1
 		all = append(all, x)
 	}
 	largestFirst(all[1:]) // for the first of them they leave
-	e.settleFirst(h, gang, done, all)
+	f.settleFirst(h, gang, done, all)
 }
 
 // openings lists who could leave so that there may be room for one that moves, the cheapest
 // first.
-func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice) {
-	s := e.shapes.At(m.j.Asks())
-	if int(m.j.Devices) != s.GPUs || h.work <= 0 {
+func (f *Finder) openings(h *hunt, m *Mover, done, todo []Mover) (list []choice) {
+	s := f.world.Shapes.At(m.Job.Asks())
+	if int(m.Job.Devices) != s.GPUs || h.work <= 0 {
 		return nil
 	}
-	gone := func(x mover) bool {
-		same := func(y mover) bool { return x.j == y.j }
+	gone := func(x Mover) bool {
+		same := func(y Mover) bool { return x.Job == y.Job }
 		return slices.ContainsFunc(done, same) || slices.ContainsFunc(todo, same)
 	}
 	movers, most := slices.DeleteFunc(slices.Clone(h.movers), gone), h.most-toll(done)-toll(todo)
-	h.work -= len(e.st.Nodes()) + len(h.movers)
+	h.work -= len(f.st.Nodes()) + len(h.movers)
 	r := h.r
-	r.Reserved = e.reserved(m.j, placement.Mover)
+	r.Reserved = f.around.Reserved(m.Job, placement.Mover)
 	if s.Partly() && s.Min > 1 {
 		h.work -= partWork * len(movers)
-		return e.gangChoices(r, s, m.j, movers, most)
+		return f.gangChoices(r, s, m.Job, movers, most)
 	}
 	if s.Partly() {
-		list = e.partChoices(r, s, m.j, movers, most)
+		list = f.partChoices(r, s, m.Job, movers, most)
 		list = list[:min(len(list), mostBlocks)]
 		h.work -= partWork * len(list)
 		return list
 	}
-	blocks := e.blocks(s, movers)
+	blocks := f.blocks(s, movers)
 	for i := range blocks[:min(len(blocks), mostBlocks)] {
 		b := &blocks[i]
 		if _, _, ok := b.Single(); ok && len(b.movers) <= exactMovers {
-			list = append(list, e.choices(s.GPUs, b, most, true)...)
-		} else if who := e.chooseNodes(s, b, b.movers, most); len(who) > 0 {
+			list = append(list, f.choices(s.GPUs, b, most, true)...)
+		} else if who := f.chooseNodes(s, b, b.movers, most); len(who) > 0 {
 			list = append(list, choice{who: who, cost: costOf(who)})
 		}
 	}
@@ -142,7 +142,7 @@ func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice)
 	return list
 }
 
-func costOf(movers []mover) (sum time.Duration) {
+func costOf(movers []Mover) (sum time.Duration) {
 	for i := range movers {
 		sum += movers[i].cost
 	}
@@ -151,10 +151,10 @@ func costOf(movers []mover) (sum time.Duration) {
 
 // noMove reports whether a job would be on the same nodes as before, where that makes no
 // difference to it.
-func (e *Engine) noMove(from, to []inventory.Alloc) bool {
+func (f *Finder) noMove(from, to []inventory.Alloc) bool {
 	same := func(a, b inventory.Alloc) bool {
 		return a.Node == b.Node && a.Tasks == b.Tasks &&
-			(a.Share == 0 && !e.st.Nodes()[a.Node].Split() || a.Share > 0 && a.GPUs == b.GPUs && a.Slots == b.Slots)
+			(a.Share == 0 && !f.st.Nodes()[a.Node].Split() || a.Share > 0 && a.GPUs == b.GPUs && a.Slots == b.Slots)
 	}
 	return slices.EqualFunc(from, to, same) || len(from) > 1 && slices.EqualFunc(byDevice(from), byDevice(to), same)
 }
@@ -177,27 +177,20 @@ func byDevice(allocs []inventory.Alloc) []inventory.Alloc {
 
 // waitFor has a job that moves wait for those of others whose devices it goes to; what it
 // does not compute meanwhile is part of its cost.
-func (m *mover) waitFor(others []mover) {
+func (m *Mover) waitFor(others []Mover) {
 	for i := range others {
-		if x := &others[i]; x.j != m.j && overlap(x.j.Allocs, m.dest) {
+		if x := &others[i]; x.Job != m.Job && inventory.Overlap(x.Job.Allocs, m.Dest) {
 			wait := max(m.wait, x.stop)
-			m.cost += gpusTime(max(wait, m.stop)-max(m.wait, m.stop), m.j.Milli)
+			m.cost += gpusTime(max(wait, m.stop)-max(m.wait, m.stop), m.Job.Milli)
 			m.wait = wait
 		}
 	}
 }
 
-// overlap reports whether two lists of allocations have a device in common.
-func overlap(a, b []inventory.Alloc) bool {
-	return slices.ContainsFunc(a, func(x inventory.Alloc) bool {
-		return slices.ContainsFunc(b, func(y inventory.Alloc) bool { return x.Node == y.Node && x.GPUs&y.GPUs != 0 })
-	})
-}
-
 // behind lists the jobs of a way to whose devices one of them goes, by number.
-func (w *relocation) behind(m *mover) (list []cluster.JobID) {
-	for i := range w.movers {
-		if x := w.movers[i].j; x != m.j && overlap(x.Allocs, m.dest) {
+func (w *Relocation) behind(m *Mover) (list []cluster.JobID) {
+	for i := range w.Movers {
+		if x := w.Movers[i].Job; x != m.Job && inventory.Overlap(x.Allocs, m.Dest) {
 			list = append(list, x.Spec.ID)
 		}
 	}

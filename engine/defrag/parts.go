@@ -1,7 +1,6 @@
-package engine
+package defrag
 
 import (
-	"fmt"
 	"math/bits"
 	"slices"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/shape"
-	"github.com/muster-gpu/muster/engine/words"
 )
 
 // Moves of shares and slices. One slice can be in the way of a larger one by where it
@@ -23,25 +21,25 @@ import (
 
 // on is what is free when the mover is gone: of who has parts of a GPU with others, that
 // GPU when all of them are, or several of a node.
-func (m *mover) on() []inventory.Alloc {
+func (m *Mover) on() []inventory.Alloc {
 	if m.all != nil {
 		return m.gpu[:]
 	}
-	return m.j.Allocs
+	return m.Job.Allocs
 }
 
 // has reports whether the job is the mover, or one of them.
-func (m *mover) has(j *job.State) bool {
-	return m.j == j || slices.ContainsFunc(m.all, func(x mover) bool { return x.j == j })
+func (m *Mover) has(j *job.State) bool {
+	return m.Job == j || slices.ContainsFunc(m.all, func(x Mover) bool { return x.Job == j })
 }
 
-// parted reports whether a mover holds parts of GPUs.
-func (m *mover) parted() bool {
-	return slices.ContainsFunc(m.j.Allocs, func(a inventory.Alloc) bool { return a.Share > 0 })
+// holdsParts reports whether a job holds parts of GPUs.
+func holdsParts(j *job.State) bool {
+	return slices.ContainsFunc(j.Allocs, func(a inventory.Alloc) bool { return a.Share > 0 })
 }
 
 // each lists the jobs behind movers, each once.
-func each(movers []mover) (list []mover) {
+func each(movers []Mover) (list []Mover) {
 	for i := range movers {
 		m := &movers[i]
 		if m.all == nil {
@@ -49,7 +47,7 @@ func each(movers []mover) (list []mover) {
 			continue
 		}
 		for k := range m.all {
-			if !slices.ContainsFunc(list, func(x mover) bool { return x.j == m.all[k].j }) {
+			if !slices.ContainsFunc(list, func(x Mover) bool { return x.Job == m.all[k].Job }) {
 				list = append(list, m.all[k])
 			}
 		}
@@ -59,10 +57,10 @@ func each(movers []mover) (list []mover) {
 
 // gather puts movers who have parts of a GPU together, where with them everybody would
 // be gone from it: else it would not be whole, and they do not count.
-func (e *Engine) gather(movers []mover) (list []mover) {
-	var parts []mover
+func (f *Finder) gather(movers []Mover) (list []Mover) {
+	var parts []Mover
 	for i := range movers {
-		if movers[i].parted() {
+		if holdsParts(movers[i].Job) {
 			parts = append(parts, movers[i])
 		} else {
 			list = append(list, movers[i])
@@ -71,22 +69,22 @@ func (e *Engine) gather(movers []mover) (list []mover) {
 	if parts == nil {
 		return list
 	}
-	for id, on := range e.byNode(parts) {
-		n, first := &e.st.Nodes()[id], len(list)
+	for id, on := range f.byNode(parts) {
+		n, first := &f.st.Nodes()[id], len(list)
 		for dev := range n.Devices() {
 			if len(on) == 0 || n.Whole()>>dev&1 == 0 {
 				continue
 			}
-			g := mover{gpu: [1]inventory.Alloc{{Node: int32(id), GPUs: 1 << dev}}}
-			here := e.tenantsOf(int32(id), dev, parts, on)
+			g := Mover{gpu: [1]inventory.Alloc{{Node: int32(id), GPUs: 1 << dev}}}
+			here := f.tenantsOf(int32(id), dev, parts, on)
 			for i := range here {
-				g.all = append(g.all, here[i].mover)
+				g.all = append(g.all, here[i].Mover)
 			}
 			if g.all == nil || !coversAll(here, &n.Devices()[dev]) {
 				continue
 			}
-			same := func(x mover) bool {
-				return slices.EqualFunc(x.all, g.all, func(a, b mover) bool { return a.j == b.j })
+			same := func(x Mover) bool {
+				return slices.EqualFunc(x.all, g.all, func(a, b Mover) bool { return a.Job == b.Job })
 			}
 			if k := slices.IndexFunc(list[first:], same); k >= 0 {
 				list[first+k].gpu[0].GPUs |= 1 << dev // they leave both, and cost that once
@@ -101,8 +99,8 @@ func (e *Engine) gather(movers []mover) (list []mover) {
 
 // portions prices movers so that no choice among them costs more than its jobs do: who has
 // parts of several GPUs counts for each of them in part.
-func portions(movers []mover) []mover {
-	if !slices.ContainsFunc(movers, func(m mover) bool { return m.all != nil }) {
+func portions(movers []Mover) []Mover {
+	if !slices.ContainsFunc(movers, func(m Mover) bool { return m.all != nil }) {
 		return movers
 	}
 	list := slices.Clone(movers)
@@ -114,7 +112,7 @@ func portions(movers []mover) []mover {
 		for _, x := range list[i].all {
 			n := 0
 			for k := range movers {
-				if movers[k].has(x.j) {
+				if movers[k].has(x.Job) {
 					n++
 				}
 			}
@@ -126,7 +124,7 @@ func portions(movers []mover) []mover {
 
 // occupant is who may leave a GPU, and what of it is free then.
 type occupant struct {
-	mover
+	Mover
 	tenants int16 // allocations
 	slots   uint8
 	media   bool
@@ -135,11 +133,11 @@ type occupant struct {
 }
 
 // tenantsOf lists which of some movers (on) have parts of a GPU, by cost.
-func (e *Engine) tenantsOf(id int32, dev int, movers []mover, on []int) (list []occupant) {
+func (f *Finder) tenantsOf(id int32, dev int, movers []Mover, on []int) (list []occupant) {
 	for _, i := range on {
-		o := occupant{mover: movers[i]}
-		for k := range o.j.Allocs {
-			if a := &o.j.Allocs[k]; a.Node == id && a.GPUs>>dev&1 == 1 && a.Share > 0 {
+		o := occupant{Mover: movers[i]}
+		for k := range o.Job.Allocs {
+			if a := &o.Job.Allocs[k]; a.Node == id && a.GPUs>>dev&1 == 1 && a.Share > 0 {
 				o.tenants, o.slots, o.media = o.tenants+1, o.slots|a.Slots, o.media || a.Media
 				o.milli, o.mem = o.milli+a.Share, o.mem+a.Mem
 			}
@@ -163,14 +161,14 @@ func coversAll(list []occupant, d *inventory.Device) bool {
 
 // partChoices lists who could leave so that there may be room for one task with shares or a slice, at
 // moves for most at most, the cheapest first.
-func (e *Engine) partChoices(ask placement.Request, s *shape.Shape, j *job.State, movers []mover,
+func (f *Finder) partChoices(ask placement.Request, s *shape.Shape, j *job.State, movers []Mover,
 	most cluster.Milli) (list []choice) {
 	if s.Wide() {
-		return e.wideChoices(ask, s, j, movers, most)
+		return f.wideChoices(ask, s, j, movers, most)
 	}
 	r := &s.Sets[0].Request
-	for id, on := range e.byNode(movers) {
-		n := &e.st.Nodes()[id]
+	for id, on := range f.byNode(movers) {
+		n := &f.st.Nodes()[id]
 		if len(on) == 0 || !n.TakesJobs() || !s.Any.Has(n.Class()) {
 			continue
 		}
@@ -178,7 +176,7 @@ func (e *Engine) partChoices(ask placement.Request, s *shape.Shape, j *job.State
 			if n.Healthy()>>dev&1 == 0 {
 				continue
 			}
-			for _, who := range e.departures(int32(id), dev, r, j, movers, on) {
+			for _, who := range f.departures(int32(id), dev, r, j, movers, on) {
 				if len(who) > 0 && toll(who) <= most {
 					list = append(list, choice{who: who, cost: costOf(who),
 						at: inventory.Domain{Level: cluster.LevelNode, ID: int32(id)}})
@@ -191,14 +189,14 @@ func (e *Engine) partChoices(ask placement.Request, s *shape.Shape, j *job.State
 }
 
 // departures lists who could leave a GPU for a share or a slice.
-func (e *Engine) departures(id int32, dev int, r *cluster.Request, j *job.State, movers []mover,
-	on []int) (list [][]mover) {
-	n := &e.st.Nodes()[id]
+func (f *Finder) departures(id int32, dev int, r *cluster.Request, j *job.State, movers []Mover,
+	on []int) (list [][]Mover) {
+	n := &f.st.Nodes()[id]
 	d := &n.Devices()[dev]
 	if d.Tenants() == 0 {
-		return e.holderOf(n, id, dev, movers, on)
+		return f.holderOf(n, id, dev, movers, on)
 	}
-	here := e.tenantsOf(id, dev, movers, on)
+	here := f.tenantsOf(id, dev, movers, on)
 	if len(here) == 0 {
 		return nil
 	}
@@ -206,14 +204,14 @@ func (e *Engine) departures(id int32, dev int, r *cluster.Request, j *job.State,
 		list = append(list, jobsOf(here, 1<<len(here)-1))
 	}
 	switch {
-	case r.Profile == "" && (d.Slots() != 0 || e.cfg.Spec.Sharing == cluster.MPS && d.User() != j.Spec.User):
+	case r.Profile == "" && (d.Slots() != 0 || f.places.Sharing == cluster.MPS && d.User() != j.Spec.User):
 		return list // only all of them make room
 	case r.Profile == "":
-		return append(list, e.fewest(n, d, r, here)...)
+		return append(list, f.fewest(n, d, r, here)...)
 	case d.Slots() == 0:
 		return list // likewise
 	}
-	model := e.st.Classes()[n.Class()].Model()
+	model := f.st.Classes()[n.Class()].Model()
 	p, ok := model.Profile(r.Profile)
 	if !ok {
 		return nil
@@ -233,12 +231,12 @@ func (e *Engine) departures(id int32, dev int, r *cluster.Request, j *job.State,
 }
 
 // holderOf is who has a whole GPU and may leave it.
-func (e *Engine) holderOf(n *inventory.Node, id int32, dev int, movers []mover, on []int) [][]mover {
+func (f *Finder) holderOf(n *inventory.Node, id int32, dev int, movers []Mover, on []int) [][]Mover {
 	for _, i := range on {
-		for k := range movers[i].j.Allocs {
-			if a := &movers[i].j.Allocs[k]; a.Node == id && a.Share == 0 && a.GPUs>>dev&1 == 1 &&
+		for k := range movers[i].Job.Allocs {
+			if a := &movers[i].Job.Allocs[k]; a.Node == id && a.Share == 0 && a.GPUs>>dev&1 == 1 &&
 				n.Hosts()>>dev&1 == 1 {
-				return [][]mover{{movers[i]}}
+				return [][]Mover{{movers[i]}}
 			}
 		}
 	}
@@ -247,9 +245,9 @@ func (e *Engine) holderOf(n *inventory.Node, id int32, dev int, movers []mover, 
 
 // fewest lists who could leave others with shares of a GPU so that one more has room, nobody
 // in vain: every choice where up to eight may, else the cheapest until there is.
-func (e *Engine) fewest(n *inventory.Node, d *inventory.Device, r *cluster.Request, here []occupant) (list [][]mover) {
+func (f *Finder) fewest(n *inventory.Node, d *inventory.Device, r *cluster.Request, here []occupant) (list [][]Mover) {
 	enough := func(who uint64) bool {
-		milli, mem, seats := d.Milli(), d.Mem(), e.st.Classes()[n.Class()].Seats(d)
+		milli, mem, seats := d.Milli(), d.Mem(), f.st.Classes()[n.Class()].Seats(d)
 		for m := who; m != 0; m &= m - 1 {
 			o := &here[bits.TrailingZeros64(m)]
 			milli, mem, seats = milli+o.milli, mem+o.mem, seats+int(o.tenants)
@@ -276,23 +274,23 @@ func (e *Engine) fewest(n *inventory.Node, d *inventory.Device, r *cluster.Reque
 }
 
 // jobsOf are those of a mask.
-func jobsOf(list []occupant, mask uint64) (who []mover) {
+func jobsOf(list []occupant, mask uint64) (who []Mover) {
 	for i := range list {
 		if mask>>i&1 == 1 {
-			who = append(who, list[i].mover)
+			who = append(who, list[i].Mover)
 		}
 	}
 	return who
 }
 
 // makeRoom looks for the cheapest way to have a share or a slice where some jobs leave.
-func (e *Engine) makeRoom(h *hunt, list []choice) {
+func (f *Finder) makeRoom(h *hunt, list []choice) {
 	for i := range list[:min(len(list), mostBlocks)] {
 		c := &list[i]
 		if !h.better(c.cost, len(c.who)) {
 			return
 		}
-		e.tryMoves(h, c.at, c.who)
+		f.tryMoves(h, c.at, c.who)
 	}
 }
 
@@ -306,30 +304,18 @@ func extentOf(j *job.State) (sum int64) {
 	return sum
 }
 
-// toll is what moves count for against their bound (Defrag.Moves), in thousandths: a job with
-// whole GPUs for one; one with shares or slices for its part of them, at most one, so that it is one
-// move to clear a GPU.
-func toll(movers []mover) (sum cluster.Milli) {
+// Toll is what a move counts for against the bound of moves (Settings.Moves), in thousandths: of a job with whole GPUs
+// for one; of one with shares or slices for its part of them, at most one, so that it is one move to clear a GPU.
+func Toll(j *job.State) cluster.Milli {
+	if holdsParts(j) {
+		return min(cluster.Whole, extentOf(j))
+	}
+	return cluster.Whole
+}
+
+func toll(movers []Mover) (sum cluster.Milli) {
 	for i := range movers {
-		if m := &movers[i]; m.parted() {
-			sum += min(cluster.Whole, extentOf(m.j))
-		} else {
-			sum += cluster.Whole
-		}
+		sum += Toll(movers[i].Job)
 	}
 	return sum
-}
-
-// movesLeft is how many more moves there may be at once, in thousandths.
-func (e *Engine) movesLeft() cluster.Milli {
-	left := cluster.Milli(e.defrag.Moves) * cluster.Whole
-	for _, id := range e.defrag.movers {
-		left -= toll([]mover{{j: e.jobs[id]}})
-	}
-	return left
-}
-
-// onTheWay says that no more jobs are moved at once.
-func (e *Engine) onTheWay() string {
-	return fmt.Sprintf("%s on the way already: no more are moved at once", words.Jobs(len(e.defrag.movers)))
 }

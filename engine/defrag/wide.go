@@ -1,4 +1,4 @@
-package engine
+package defrag
 
 import (
 	"math/bits"
@@ -18,27 +18,27 @@ import (
 
 // nook is a node, or an island of one, in which there is to be room for one more task.
 type nook struct {
-	e      *Engine
+	f      *Finder
 	site   placement.Site
 	node   int32
 	at     inventory.Domain
-	movers []mover // who has something there
+	movers []Mover // who has something there
 	had    int     // tasks that there is room for
 }
 
 // wideChoices lists who could leave some node so that there may be room for one more task
 // with shares of several GPUs, moves for most at most, nobody in vain, the cheapest first.
-func (e *Engine) wideChoices(ask placement.Request, s *shape.Shape, j *job.State, movers []mover,
+func (f *Finder) wideChoices(ask placement.Request, s *shape.Shape, j *job.State, movers []Mover,
 	most cluster.Milli) (list []choice) {
-	for id, on := range e.byNode(movers) {
-		n := &e.st.Nodes()[id]
+	for id, on := range f.byNode(movers) {
+		n := &f.st.Nodes()[id]
 		if len(on) == 0 || !n.TakesJobs() || !s.Any.Has(n.Class()) {
 			continue
 		}
-		for _, d := range e.nooks(s, int32(id)) {
-			k := nook{e: e, node: int32(id), at: d, site: e.find.Look(ask, j, s, d, nil)}
+		for _, d := range f.nooks(s, int32(id)) {
+			k := nook{f: f, node: int32(id), at: d, site: f.places.Look(ask, j, s, d, nil)}
 			for _, i := range on {
-				if e.gpusIn(&movers[i], d) > 0 {
+				if f.gpusIn(&movers[i], d) > 0 {
 					k.movers = append(k.movers, movers[i])
 				}
 			}
@@ -55,8 +55,8 @@ func (e *Engine) wideChoices(ask placement.Request, s *shape.Shape, j *job.State
 }
 
 // nooks lists the parts of a node in one of which a task must be.
-func (e *Engine) nooks(s *shape.Shape, id int32) (list []inventory.Domain) {
-	n := &e.st.Nodes()[id]
+func (f *Finder) nooks(s *shape.Shape, id int32) (list []inventory.Domain) {
+	n := &f.st.Nodes()[id]
 	if !s.Topo.Required || s.Topo.Level != cluster.LevelNVLink || !n.Split() {
 		return []inventory.Domain{{Level: cluster.LevelNode, ID: id}}
 	}
@@ -69,11 +69,11 @@ func (e *Engine) nooks(s *shape.Shape, id int32) (list []inventory.Domain) {
 func (k *nook) room() int { return k.site.Room(int(k.node), 0, k.site.Sets()[0].Count) }
 
 // opens reports whether there is room for one more task when some have left.
-func (k *nook) opens(who []mover) bool {
-	mark := k.e.st.Mark()
-	defer k.e.st.Rollback(mark)
+func (k *nook) opens(who []Mover) bool {
+	mark := k.f.st.Mark()
+	defer k.f.st.Rollback(mark)
 	for i := range who {
-		k.e.st.ReleaseAll(who[i].j.Allocs)
+		k.f.st.ReleaseAll(who[i].Job.Allocs)
 	}
 	return k.room() > k.had
 }
@@ -88,7 +88,7 @@ func (k *nook) every(most cluster.Milli) (list []choice) {
 		if open[mask] {
 			continue
 		}
-		var who []mover
+		var who []Mover
 		for i := range k.movers {
 			if mask>>i&1 == 1 {
 				who = append(who, k.movers[i])
@@ -102,7 +102,7 @@ func (k *nook) every(most cluster.Milli) (list []choice) {
 	return list
 }
 
-func (k *nook) choice(who []mover) choice {
+func (k *nook) choice(who []Mover) choice {
 	return choice{who: who, cost: costOf(who), at: k.at}
 }
 
@@ -113,11 +113,11 @@ func (k *nook) cheap(j *job.State, most cluster.Milli) (list []choice) {
 	for i := range all {
 		all[i] = i
 	}
-	n := &k.e.st.Nodes()[k.node]
-	ways := make([][][]mover, len(n.Devices()))
+	n := &k.f.st.Nodes()[k.node]
+	ways := make([][][]Mover, len(n.Devices()))
 	for m := k.site.Allowed(int(k.node)) & n.Healthy(); m != 0; m &= m - 1 {
 		if dev := bits.TrailingZeros64(m); dev < len(n.Devices()) {
-			ways[dev] = k.e.departures(k.node, dev, &k.site.Sets()[0].Request, j, k.movers, all)
+			ways[dev] = k.f.departures(k.node, dev, &k.site.Sets()[0].Request, j, k.movers, all)
 		}
 	}
 	for first := range ways {
@@ -129,7 +129,7 @@ func (k *nook) cheap(j *job.State, most cluster.Milli) (list []choice) {
 }
 
 // clear lists who leaves if one GPU is cleared first, and then those that cost least more.
-func (k *nook) clear(ways [][][]mover, first int) (who []mover) {
+func (k *nook) clear(ways [][][]Mover, first int) (who []Mover) {
 	done := make([]bool, len(ways))
 	for dev := first; dev >= 0; {
 		done[dev] = true
@@ -138,7 +138,7 @@ func (k *nook) clear(ways [][][]mover, first int) (who []mover) {
 			break
 		}
 		dev = -1
-		var least []mover
+		var least []Mover
 		for i := range ways {
 			if more := cheapestOf(ways[i], who); !done[i] && len(ways[i]) > 0 &&
 				(dev < 0 || costOf(more) < costOf(least)) {
@@ -150,10 +150,10 @@ func (k *nook) clear(ways [][][]mover, first int) (who []mover) {
 }
 
 // cheapestOf is who leaves, besides those who do, by the cheapest of some ways.
-func cheapestOf(ways [][]mover, gone []mover) (least []mover) {
+func cheapestOf(ways [][]Mover, gone []Mover) (least []Mover) {
 	for i, way := range ways {
-		more := slices.DeleteFunc(slices.Clone(way), func(m mover) bool {
-			return slices.ContainsFunc(gone, func(x mover) bool { return x.j == m.j })
+		more := slices.DeleteFunc(slices.Clone(way), func(m Mover) bool {
+			return slices.ContainsFunc(gone, func(x Mover) bool { return x.Job == m.Job })
 		})
 		if i == 0 || costOf(more) < costOf(least) {
 			least = more
@@ -163,9 +163,9 @@ func cheapestOf(ways [][]mover, gone []mover) (least []mover) {
 }
 
 // trim leaves those out, the dearest first, without whom there is room as well.
-func (k *nook) trim(who []mover) []mover {
+func (k *nook) trim(who []Mover) []Mover {
 	list := slices.Clone(who)
-	slices.SortStableFunc(list, func(a, b mover) int { return int(min(1, max(-1, b.cost-a.cost))) })
+	slices.SortStableFunc(list, func(a, b Mover) int { return int(min(1, max(-1, b.cost-a.cost))) })
 	for i := 0; i < len(list); {
 		if rest := slices.Delete(slices.Clone(list), i, i+1); k.opens(rest) {
 			list = rest
@@ -178,13 +178,13 @@ func (k *nook) trim(who []mover) []mover {
 
 // reopen is the openings for a gang of such tasks after some more have left (last): on nodes that
 // these left it is looked anew who may leave for one task more.
-func (r *gangRoom) reopen(s *shape.Shape, list []opening, movers, chosen, last []mover, most cluster.Milli) []opening {
+func (r *gangRoom) reopen(s *shape.Shape, list []opening, movers, chosen, last []Mover, most cluster.Milli) []opening {
 	at := nodesLeft(last)
 	touched := func(o opening) bool { return slices.Contains(at, r.nodeOf(&o)) }
 	list = slices.DeleteFunc(list, touched)
-	left := slices.DeleteFunc(slices.Clone(movers), func(m mover) bool {
-		gone := slices.ContainsFunc(chosen, func(x mover) bool { return x.j == m.j })
-		return gone || !slices.ContainsFunc(m.j.Allocs, func(a inventory.Alloc) bool {
+	left := slices.DeleteFunc(slices.Clone(movers), func(m Mover) bool {
+		gone := slices.ContainsFunc(chosen, func(x Mover) bool { return x.Job == m.Job })
+		return gone || !slices.ContainsFunc(m.Job.Allocs, func(a inventory.Alloc) bool {
 			return slices.Contains(at, a.Node)
 		})
 	})
