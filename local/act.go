@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/audit"
 	"github.com/muster-gpu/muster/local/run"
 )
 
@@ -23,7 +24,7 @@ func (m *Machine) Act(ctx context.Context, id int, verb, by string) error {
 		}
 		defer func() {
 			if err == nil {
-				m.trail.note(ctx, now, verb, j, "")
+				m.note(ctx, now, verb, j, "")
 			}
 		}()
 		if slices.Contains(Many, verb) {
@@ -85,4 +86,21 @@ func (m *Machine) grace(j *job) time.Duration {
 		rules = *s
 	}
 	return rules[j.spec.Tier].Grace
+}
+
+// note has what was done to a job be in the audit trail with the present step.
+func (m *Machine) note(ctx context.Context, now cluster.Time, action string, j *job, text string) {
+	m.trail = append(m.trail, audit.OfJob(ctx, time.Unix(0, int64(now)), action, int(j.id), j.info.User.Name, text))
+}
+
+// done are the verbs as history says them.
+var done = map[string]string{"cancel": "cancelled", "hold": "held", "release": "released", "requeue": "requeued",
+	"suspend": "suspended", "resume": "resumed"}
+
+// doneBy says what was done to a job, and by whom.
+func doneBy(verb, by string) string {
+	if by == "" {
+		return done[verb]
+	}
+	return fmt.Sprintf("%s by %s", done[verb], by)
 }

@@ -45,7 +45,7 @@ func (m *Machine) ActOnAll(ctx context.Context, sel *ask.Selection, verb string,
 				err = fmt.Errorf("job %d is %s's", j.id, j.info.User.Name)
 			case err == nil:
 				applyWish(j, verb, who.Name)
-				m.trail.note(ctx, now, verb, j, "")
+				m.note(ctx, now, verb, j, "")
 				events = append(events, ev)
 				done.Jobs = append(done.Jobs, int(j.id))
 				continue

@@ -84,10 +84,7 @@ func (m *Machine) crash(point string) {
 // are none.
 func (i *Info) restarts() int { return max(0, i.Run-1-i.InPlace) }
 
-// time is what the engine takes the time to be: it never jumps.
-func (m *Machine) time() time.Time { return time.Unix(0, int64(m.clock.now(m.opt.Now()))) }
-
 // remaining is what is left of a job's time to stop.
 func (r *runner) remaining() time.Duration {
-	return max(time.Millisecond, r.job.info.StopUntil.Sub(r.m.time()))
+	return max(time.Millisecond, r.job.info.StopUntil.Sub(r.m.clock.Time()))
 }

@@ -91,7 +91,7 @@ func (c *outlook) forget() {
 func (m *Machine) look() *foresight.Forecast {
 	began := m.opt.Now()
 	m.mu.RLock()
-	now, rules := m.clock.now(began), m.rules()
+	now, rules := m.clock.Now(), m.rules()
 	f := &foresight.Forecast{Seq: m.seq, Waiting: map[cluster.JobID]bool{}}
 	ids := m.eng.Waiting()
 	if len(ids) == 0 { // nobody to look for

@@ -33,7 +33,7 @@ func TestIdleCount(t *testing.T) {
 	hold(t, m, 1, "ann", false, 0, 1)
 	hold(t, m, 2, "bob", false, 2)
 	m.jobs[2].spec.Queue = "spared"
-	s := watch(m) // for an hour
+	s := sampleHour(m) // for an hour
 	still := func(want time.Duration, what string) {
 		t.Helper()
 		if got := s.Meter(1).Still; got != want.Seconds() {
@@ -73,7 +73,7 @@ func TestSharedWithoutProcess(t *testing.T) {
 		src.values[0].PerProcess = tells
 		hold(t, m, 1, "ann", false, 0)
 		m.jobs[1].info.Devices[0].Share = 500
-		s := watch(m)
+		s := sampleHour(m)
 		if v := s.Meter(1); (v.GPU > 0) != tells || v.Util != 0 {
 			t.Errorf("the driver tells %v: measured %v s at %v", tells, v.GPU, v.Util)
 		}

@@ -3,8 +3,6 @@
 package local
 
 import (
-	"sync"
-
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 )
@@ -16,29 +14,4 @@ type item func(now cluster.Time) (events []engine.Event, ack func(error))
 // event puts one event.
 func (m *Machine) event(ev engine.Event) {
 	m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) { return []engine.Event{ev}, nil })
-}
-
-// watchers are told when something changed.
-type watchers struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-// changed returns a channel that is closed at the next change.
-func (w *watchers) changed() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ch == nil {
-		w.ch = make(chan struct{})
-	}
-	return w.ch
-}
-
-func (w *watchers) tell() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ch != nil {
-		close(w.ch)
-		w.ch = nil
-	}
 }

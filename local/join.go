@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/audit"
 	"github.com/muster-gpu/muster/local/shim"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
@@ -52,8 +53,7 @@ func (m *Machine) Join(ctx context.Context, id, rank int, p Process) (show.Joine
 	if err := m.enter(t, p); err != nil {
 		return show.Joined{}, err
 	}
-	a := audited(ctx, m.opt.Now(), "exec", "", "")
-	a.Job, a.Owner = id, u.Name
+	a := audit.OfJob(ctx, m.opt.Now(), "exec", id, u.Name, "")
 	err = m.store.Write(ctx, func(tx *store.Tx) error { return tx.PutAudit(a) })
 	return show.Joined{Env: t.Env, Dir: t.Dir, UID: u.UID, GID: u.GID, Groups: u.Groups}, err
 }

@@ -60,7 +60,7 @@ func (m *Machine) renew(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	rules := m.rules()
-	m.renewed, m.ended = m.clock.now(m.opt.Now()), 0
+	m.renewed, m.ended = m.clock.Now(), 0
 	snap, err := m.facts(ctx)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (m *Machine) begin(ctx context.Context, rules *config.Rules, snap *engine.S
 	if err != nil {
 		return err
 	}
-	oldest := m.oldest()
+	oldest := m.before(m.opt.Keep)
 	if err := m.store.Write(ctx, func(t *store.Tx) error {
 		if also != nil {
 			if err := also(t); err != nil {
@@ -126,7 +126,7 @@ func (m *Machine) begin(ctx context.Context, rules *config.Rules, snap *engine.S
 		if err := t.PutSegment(m.seq+1, header, text); err != nil {
 			return err
 		}
-		return errors.Join(t.Forget(int64(oldest)), t.ForgetAudit(m.oldestAudit()))
+		return errors.Join(t.Forget(int64(oldest)), t.ForgetAudit(int64(m.before(m.opt.AuditKeep))))
 	}); err != nil {
 		return err
 	}
@@ -138,12 +138,12 @@ func (m *Machine) begin(ctx context.Context, rules *config.Rules, snap *engine.S
 	return nil
 }
 
-// oldest is the time before which things are forgotten.
-func (m *Machine) oldest() cluster.Time {
-	if m.opt.Keep <= 0 {
+// before is the time before which things are forgotten that are kept for so long; 0: nothing is.
+func (m *Machine) before(keep time.Duration) cluster.Time {
+	if keep <= 0 {
 		return 0
 	}
-	return m.renewed.Add(-m.opt.Keep)
+	return m.renewed.Add(-keep)
 }
 
 // removeFolders removes the folders of jobs that ended before a time.

@@ -19,7 +19,7 @@ func BenchmarkLook1000(b *testing.B) {
 		b.Run(policy, func(b *testing.B) {
 			m := alive(b, func(o *Options) { o.Rules.Policy = policy })
 			u := self(b)
-			now := m.clock.now(m.opt.Now())
+			now := m.clock.Now()
 			m.mu.Lock()
 			for i := range 1000 {
 				j := &cluster.Job{User: u.Name, Name: fmt.Sprint("train", i%10),

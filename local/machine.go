@@ -26,12 +26,14 @@ import (
 	"github.com/muster-gpu/muster/forward"
 	"github.com/muster-gpu/muster/internal/inbox"
 	"github.com/muster-gpu/muster/local/cgroup"
+	"github.com/muster-gpu/muster/local/clock"
 	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/local/observe"
 	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/local/share"
+	"github.com/muster-gpu/muster/local/watch"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/progress"
 	"github.com/muster-gpu/muster/show"
@@ -86,7 +88,7 @@ type Options struct {
 type Machine struct {
 	opt   Options
 	store *store.Store
-	clock clock
+	clock *clock.Clock // the engine's time
 
 	// mu is held for writing from the moment that a batch is complete until its
 	// decision is carried out; readers see the state between two steps.
@@ -113,12 +115,11 @@ type Machine struct {
 	moved       []show.Moves  // what was found when somebody last looked for moves
 	keys        []submissionKey
 	arrived     []*jobArray             // in this step
-	trail       trail                   // what was done in this step
+	trail       []*store.Audit          // what was done in this step
 	drained     atomic.Pointer[drained] // why the node takes no jobs
 	ready       atomic.Bool             // the last step could be stored
 	stuck       atomic.Bool             // the last step could not be stored yet
-	watch       watchers
-	watches     watches
+	watch       watch.Hub
 	series      series
 	lines       lines
 	outlook     outlook
@@ -226,7 +227,8 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{opt: opt, store: st, jobs: map[cluster.JobID]*job{}, tally: rules.Tally{}, wake: cluster.Never}
+	m := &Machine{opt: opt, store: st, clock: clock.New(opt.Now), jobs: map[cluster.JobID]*job{}, tally: rules.Tally{},
+		wake: cluster.Never}
 	m.running, m.stopped = context.WithCancel(context.WithoutCancel(ctx))
 	if m.groups = opt.Groups; m.groups == nil {
 		m.groups = &cgroup.Manager{}
@@ -250,7 +252,7 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 func (m *Machine) newKeeper() *run.Keeper {
 	return &run.Keeper{Places: run.Places{Dir: m.opt.Dir}, Groups: m.groups, Shim: m.opt.Shim, Running: m.running,
 		Log: m.opt.Log,
-		Now: m.time, Crash: m.opt.Crash}
+		Now: m.clock.Time, Crash: m.opt.Crash}
 }
 
 // lastStep is how long a daemon that is to end tries to store what it decided last.
@@ -320,12 +322,12 @@ func (m *Machine) restore(ctx context.Context) error {
 	if err := errors.Join(m.rememberSubmissions(ctx), m.relearn(ctx)); err != nil {
 		return err
 	}
-	m.clock.start(m.opt.Now(), snap.Now)
+	m.clock.Start(snap.Now)
 	if snap.Next == 0 {
-		snap.Now = m.clock.now(m.opt.Now())
+		snap.Now = m.clock.Now()
 	}
 	snap.Next = m.next
-	m.renewed = m.clock.now(m.opt.Now())
+	m.renewed = m.clock.Now()
 	rules := m.rules()
 	if m.eng, err = m.restored(&rules, snap); err != nil {
 		return err
@@ -425,20 +427,20 @@ func sortJobs(snap *engine.Snapshot) {
 // Next waits until something happened or the engine wants to be woken. It
 // returns with the state locked; Apply unlocks it.
 func (m *Machine) Next(ctx context.Context) (engine.Batch, error) {
-	if len(m.turns) > 0 || m.stale(m.clock.now(m.opt.Now())) {
+	if len(m.turns) > 0 || m.stale(m.clock.Now()) {
 		return engine.Batch{}, errRenew
 	}
 	for {
 		wait := time.Duration(1<<62 - 1)
 		if m.wake != cluster.Never {
-			wait = max(0, m.wake.Sub(m.clock.now(m.opt.Now())))
+			wait = max(0, m.wake.Sub(m.clock.Now()))
 		}
 		if err := m.inbox.Wait(ctx, wait); err != nil {
 			return engine.Batch{}, err
 		}
 		items := m.inbox.Take()
 		m.mu.Lock()
-		b := engine.Batch{Now: m.clock.now(m.opt.Now())}
+		b := engine.Batch{Now: m.clock.Now()}
 		for _, it := range items {
 			events, ack := it(b.Now)
 			if b.Events == nil {
@@ -536,8 +538,10 @@ func (m *Machine) write(t *store.Tx, b *engine.Batch, batch []byte, d *engine.De
 			return err
 		}
 	}
-	if err := m.trail.put(t); err != nil {
-		return err
+	for _, a := range m.trail {
+		if err := t.PutAudit(a); err != nil {
+			return err
+		}
 	}
 	if err := t.PutStep(b.Seq, batch, strconv.FormatUint(d.Hash, 16)); err != nil {
 		return err
@@ -578,8 +582,7 @@ func (m *Machine) Apply(_ context.Context, d engine.Decision) error {
 	for _, id := range m.eng.Changed() {
 		m.settle(id)
 	}
-	m.watch.tell()
-	m.watches.tell(m.eng.Changed())
+	m.watch.Tell(m.eng.Changed())
 	m.crash("applied")
 	return nil
 }

@@ -38,7 +38,7 @@ func (m *Machine) PlanMoves(r *ask.MovesRequest) ([]show.Moves, error) {
 		m.mu.Unlock()
 		return nil, err
 	}
-	snap, now, rules := m.eng.Snapshot(), m.clock.now(m.opt.Now()), m.rules()
+	snap, now, rules := m.eng.Snapshot(), m.clock.Now(), m.rules()
 	m.mu.Unlock()
 	e, err := m.restored(&rules, &snap)
 	if err != nil {
@@ -55,7 +55,7 @@ func (m *Machine) PlanMoves(r *ask.MovesRequest) ([]show.Moves, error) {
 func (m *Machine) MakeMoves(ctx context.Context, r *ask.MovesRequest) ([]show.Moves, error) {
 	if rules := m.rules(); rules.Defrag == nil {
 		return nil, errors.New("the configuration says that no job is moved (defragment: {mode: off})")
-	} else if err := driver.MayMove(rules.Defrag, m.clock.now(m.opt.Now())); err != nil {
+	} else if err := driver.MayMove(rules.Defrag, m.clock.Now()); err != nil {
 		return nil, err
 	}
 	err := m.commit(ctx, func(cluster.Time) ([]engine.Event, error) {

@@ -94,7 +94,7 @@ func (m *Machine) Overview() show.Overview {
 	line := m.line(seen)
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	now := m.clock.now(m.opt.Now())
+	now := m.clock.Now()
 	var ids []cluster.JobID
 	for id, j := range m.jobs {
 		if j.stored == unstored {
@@ -153,7 +153,7 @@ func (m *Machine) line(seen *foresight.Forecast) *lineNow {
 	if l := &m.lines; l.last != nil && l.seq == m.seq && now.Sub(l.at) < time.Second && (l.last.told || most == 0) {
 		return l.last
 	}
-	m.eng.Look(m.clock.now(now))
+	m.eng.Look(m.clock.Now())
 	l := &lineNow{list: m.eng.Line(most), pos: map[cluster.JobID]int{}, told: most > 0}
 	for i := range l.list {
 		l.pos[l.list[i].Job] = i

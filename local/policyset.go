@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/local/audit"
 	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
@@ -112,7 +113,7 @@ func (m *Machine) SetPolicy(ctx context.Context, r *ask.PolicyRequest, by string
 	}
 	changes := false
 	defer func() { m.hold(files, changes && err == nil) }()
-	err = m.turnTo(named(ctx, by), func(s *rules.Settings, p *rules.Standing) (string, string, error) {
+	err = m.turnTo(audit.Named(ctx, by), func(s *rules.Settings, p *rules.Standing) (string, string, error) {
 		in := m.rules()
 		to, err := p.Wanted(r, &in.Spec)
 		if err != nil {

@@ -11,11 +11,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/audit"
 	"github.com/muster-gpu/muster/local/foresight"
+	"github.com/muster-gpu/muster/local/watch"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
@@ -147,7 +150,7 @@ func (m *Machine) explain(list []show.Job) {
 	line := m.line(seen)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := m.clock.now(m.opt.Now())
+	now := m.clock.Now()
 	m.eng.Look(now)
 	ends := seen.Ends(now)
 	n := 0
@@ -219,7 +222,7 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *foresight
 		return show.Why{Job: v, Text: v.Reason, Blockers: []string{}}, nil, nil, err
 	}
 	defer m.mu.Unlock()
-	now := m.clock.now(m.opt.Now())
+	now := m.clock.Now()
 	m.eng.Look(now)
 	y := m.eng.WhyForeseen(j.id, seen.Ends(now))
 	w := show.Why{Job: m.view(j), Blockers: y.Blockers, Holders: y.Holders, Text: y.Text}
@@ -287,7 +290,7 @@ func tellWhen(v *show.Job, seen *foresight.Forecast, y *engine.Why, now cluster.
 // Wait returns a job when it is done.
 func (m *Machine) Wait(ctx context.Context, id int) (show.Job, error) {
 	for {
-		changed := m.watch.changed()
+		changed := m.watch.Changed()
 		v, err := m.Job(ctx, id)
 		if err != nil || v.Ended != nil && !slices.Contains(liveStates, v.State) {
 			return v, err
@@ -305,8 +308,14 @@ func (m *Machine) Wait(ctx context.Context, id int) (show.Job, error) {
 var liveStates = []string{show.StatePending, show.StateStarting, show.StateRunning, show.StateSuspended,
 	show.StateStopping}
 
-// Changed returns a channel that is closed when something changed.
-func (m *Machine) Changed() <-chan struct{} { return m.watch.changed() }
+// Audit is the trail of what was done, and the tokens.
+func (m *Machine) Audit() *audit.Book { return &audit.Book{Store: m.store, Now: m.opt.Now} }
+
+// Now is the wall clock's time.
+func (m *Machine) Now() time.Time { return m.opt.Now() }
+
+// Watches says which jobs change.
+func (m *Machine) Watches() *watch.Hub { return &m.watch }
 
 // Nodes lists this machine.
 func (m *Machine) Nodes() []show.Node {

@@ -126,7 +126,7 @@ func TestKnowsAsMuchAgain(t *testing.T) {
 	if !reflect.DeepEqual(again.runs.Clone(), m.runs.Clone()) {
 		t.Errorf("runs %+v, before %+v", again.runs.Clone(), m.runs.Clone())
 	}
-	now := m.clock.now(m.opt.Now())
+	now := m.clock.Now()
 	if got, want := again.recent.Arrivals(1000, now.Add(2*time.Hour)),
 		m.recent.Arrivals(1000, now.Add(2*time.Hour)); len(want) == 0 || !reflect.DeepEqual(got, want) {
 		t.Errorf("%d submissions are expected, before %d", len(got), len(want))

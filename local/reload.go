@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/audit"
 	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/store"
 )
@@ -119,7 +120,7 @@ func (m *Machine) turn(t *turn) error {
 			return err
 		}
 		return errors.Join(tx.PutHistory(noJob, m.opt.Now().UnixNano(), what, text),
-			tx.PutAudit(audited(t.ctx, m.opt.Now(), what, "", text)))
+			tx.PutAudit(audit.Entry(t.ctx, m.opt.Now(), what, "", text)))
 	}
 	if reflect.DeepEqual(opt.Rules, m.opt.Rules) {
 		if err := m.store.Write(m.running, record); err != nil {
@@ -224,7 +225,7 @@ func (m *Machine) Reconfigure(ctx context.Context, s rules.Settings, by, text st
 	}
 	changes := false
 	defer func() { m.hold(files, changes && err == nil) }()
-	err = m.turnTo(named(ctx, by), func(now *rules.Settings, p *rules.Standing) (string, string, error) {
+	err = m.turnTo(audit.Named(ctx, by), func(now *rules.Settings, p *rules.Standing) (string, string, error) {
 		notes = closing(m, &s)
 		file := rules.Choice{Policy: s.Policy, Placer: s.Placer, Backfill: s.Backfill}
 		if p.Live && file == p.Configured {

@@ -29,7 +29,7 @@ func (m *Machine) Signal(ctx context.Context, id int, signal string, shell bool)
 		case j.run == nil:
 			return nil, fmt.Errorf("job %d is %s: it has no processes", id, j.info.State)
 		}
-		m.trail.note(ctx, now, "signal", j, signal)
+		m.note(ctx, now, "signal", j, signal)
 		j.run.Stop(run.Order{Signal: unix.Signal(n), Shell: shell})
 		return nil, nil
 	})

@@ -16,7 +16,7 @@ import (
 // the pipe that is its standard input. It waits until the job runs.
 func (m *Machine) Terminal(ctx context.Context, id int, input bool) (net.Conn, error) {
 	for {
-		changed := m.watch.changed()
+		changed := m.watch.Changed()
 		v, err := m.Job(ctx, id)
 		switch {
 		case err != nil:

@@ -151,7 +151,7 @@ func TestCheckpointOf(t *testing.T) {
 	}
 	refused("has no checkpoint folder", goOn(never))
 	time.Sleep(5 * time.Millisecond)
-	m.removeFolders(m.clock.now(m.opt.Now()))
+	m.removeFolders(m.clock.Now())
 	log := filepath.Join(m.keeper.JobDir(cluster.JobID(first)), "checkpoint", "log")
 	if _, err := os.Stat(log); err != nil {
 		t.Errorf("the folder went, though job %d needs it: %v", second, err)

@@ -25,7 +25,7 @@ func (m *Machine) TryPolicy(r *ask.PolicyRequest) (show.PolicyChange, error) {
 	rules := old
 	rules.Policy, rules.Placer, rules.Backfill = to.Policy, to.Placer, to.Backfill
 	m.mu.RLock()
-	now, snap, known := m.clock.now(m.opt.Now()), m.eng.Snapshot(), m.expectations()
+	now, snap, known := m.clock.Now(), m.eng.Snapshot(), m.expectations()
 	m.mu.RUnlock()
 	before, err := m.future(&old, &snap, now, known)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/audit"
 	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
@@ -81,7 +82,7 @@ func (m *Machine) Update(ctx context.Context, id int, u *ask.Update, by *User) e
 		if err != nil {
 			return nil, err
 		}
-		m.trail.note(ctx, now, "update", j, string(text))
+		m.note(ctx, now, "update", j, string(text))
 		j.said = append(j.said, fmt.Sprintf("%s changed by %s", changedFields(text), by.Name))
 		j.sub, j.edited, j.own().Sharing, j.noWay = &sub, true, sharing, ""
 		m.tally.Add(j.info.User.Name, 0, rules.BareTasks(&spec)-int(j.bare))
@@ -137,7 +138,7 @@ func (m *Machine) Drain(ctx context.Context, node, reason, by string, undo bool)
 	}
 	if err := m.store.Write(ctx, func(t *store.Tx) error {
 		return errors.Join(t.PutMeta("drained", text),
-			t.PutAudit(audited(named(ctx, by), m.opt.Now(), action, node, reason)))
+			t.PutAudit(audit.Entry(audit.Named(ctx, by), m.opt.Now(), action, node, reason)))
 	}); err != nil {
 		return err
 	}

@@ -131,8 +131,8 @@ func hold(t *testing.T, m *Machine, id int, user string, over bool, gpus ...int)
 	}
 }
 
-// watch samples an hour of the machine, every ten seconds.
-func watch(m *Machine) *observe.Sampler {
+// sampleHour samples an hour of the machine, every ten seconds.
+func sampleHour(m *Machine) *observe.Sampler {
 	s := m.newSampler(t0)
 	for at := 10 * time.Second; at <= time.Hour; at += 10 * time.Second {
 		s.Look(t0.Add(at))
@@ -153,7 +153,7 @@ func TestSampling(t *testing.T) {
 	src.set(3, 50, 9_000, 300)
 	hold(t, m, 1, "ann", false, 0, 1)
 	hold(t, m, 2, "bob", false, 2)
-	watch(m)
+	sampleHour(m)
 	s, err := m.Samples(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func TestUsage(t *testing.T) {
 	hold(t, m, 1, "ann", false, 0, 1)
 	hold(t, m, 2, "bob", false, 2)
 	hold(t, m, 3, "bob", false, 3)
-	watch(m)
+	sampleHour(m)
 	hold(t, m, 1, "ann", true, 0, 1)
 	hold(t, m, 2, "bob", true, 2)
 	hold(t, m, 3, "bob", true, 3)
@@ -266,7 +266,7 @@ func TestUsage(t *testing.T) {
 func TestNotMeasured(t *testing.T) {
 	m, _ := accounts(t)
 	hold(t, m, 1, "ann", false, 0)
-	watch(m)
+	sampleHour(m)
 	u, err := m.Usage(t.Context(), "queue", t0)
 	if err != nil || len(u.Rows) != 1 || u.Rows[0].Utilisation != nil || u.Rows[0].KWh != nil || len(u.Notes) != 1 {
 		t.Errorf("usage %+v, notes %q: %v", u.Rows, u.Notes, err)

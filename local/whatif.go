@@ -84,7 +84,7 @@ func (m *Machine) question(s *ask.Submission, spec *cluster.Job) (q question, er
 	if spec.After, err = m.dependencies(s, firstIndex(s)); err != nil {
 		return q, err
 	}
-	q.now, q.rules = m.clock.now(m.opt.Now()), m.rules()
+	q.now, q.rules = m.clock.Now(), m.rules()
 	spec.ID, spec.Submit = m.next, q.now
 	guessed := m.guess(spec)
 	if text := m.eng.Check(spec); text != "" {

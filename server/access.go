@@ -13,7 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/muster-gpu/muster/api"
-	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/audit"
 )
 
 // What a route requires of its caller, besides the three roles. Operations on jobs check themselves whether the
@@ -131,8 +131,8 @@ func (s *Server) guard(tcp bool) http.Handler {
 			}
 			if who != nil {
 				ctx := context.WithValue(r.Context(), callerKey{}, who)
-				r = r.WithContext(local.WithActor(ctx,
-					local.Actor{User: who.User.Name, Role: who.Role, From: origin(r, who)}))
+				r = r.WithContext(audit.WithActor(ctx,
+					audit.Actor{User: who.User.Name, Role: who.Role, From: origin(r, who)}))
 			}
 			if s.m.Stuck() && !alwaysAnswered[pattern] {
 				w.Header().Set("Retry-After", "5")

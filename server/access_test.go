@@ -79,7 +79,7 @@ func newWorld(t testing.TB) *world {
 func (w *world) token(user, role string, valid time.Duration) string {
 	w.t.Helper()
 	text := tokenPrefix + secret()
-	if _, err := w.m.AddToken(w.t.Context(),
+	if _, err := w.m.Audit().AddToken(w.t.Context(),
 		store.Token{Hash: hashOf(text), User: user, Role: role,
 			Expires: time.Now().Add(valid).UnixNano()}); err != nil {
 		w.t.Fatal(err)
@@ -250,7 +250,7 @@ func (w *world) subject(route string) int {
 	case !strings.Contains(route, "{id}"):
 		return 1
 	case strings.Contains(route, "/tokens/"):
-		id, err := w.m.AddToken(w.t.Context(),
+		id, err := w.m.Audit().AddToken(w.t.Context(),
 			store.Token{Hash: secret(), User: w.me.Name, Role: api.RoleUser,
 				Expires: time.Now().Add(time.Hour).UnixNano()})
 		if err != nil {
@@ -331,7 +331,7 @@ func TestTokens(t *testing.T) {
 		strings.Contains(text, k.Token) {
 		t.Errorf("the list: %s", text)
 	}
-	all, err := w.m.Tokens(t.Context())
+	all, err := w.m.Audit().Tokens(t.Context())
 	if err != nil || strings.Contains(fmt.Sprint(all), k.Token) {
 		t.Errorf("the token is stored as it is: %v %v", all, err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/muster-gpu/muster/api"
-	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/audit"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -67,7 +67,7 @@ func (s *Server) audit(a huma.API) {
 			if !who.Admin {
 				f.Concerning = who.User.Name
 			}
-			list, err := s.m.AuditTrail(ctx, f)
+			list, err := s.m.Audit().Trail(ctx, f)
 			return &struct{ Body []api.Audit }{list}, problem(err)
 		})
 }
@@ -115,9 +115,9 @@ func (s *Server) wrongToken(r *http.Request, err error) error {
 	n, note := s.wrong.count(addr, s.m.Now())
 	if note {
 		s.opt.Log.Warn("a wrong token", "address", addr, "path", r.URL.Path, "within_a_minute", n)
-		ctx, cancel := context.WithTimeout(local.WithActor(r.Context(), local.Actor{From: addr}), time.Second)
+		ctx, cancel := context.WithTimeout(audit.WithActor(r.Context(), audit.Actor{From: addr}), time.Second)
 		defer cancel()
-		if err := s.m.Audit(ctx, "wrong-token", r.URL.Path, fmt.Sprintf("%d within a minute", n)); err != nil {
+		if err := s.m.Audit().Add(ctx, "wrong-token", r.URL.Path, fmt.Sprintf("%d within a minute", n)); err != nil {
 			s.opt.Log.Warn("a wrong token cannot be noted", "error", err)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/api"
-	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/local/account"
+	"github.com/muster-gpu/muster/local/audit"
 )
 
 // One user can neither take all links to the dashboard nor fill the store with tokens.
@@ -33,7 +33,7 @@ func TestEach(t *testing.T) {
 	}
 	h := func(name string) int {
 		who := newCaller(account.User{Name: name}, api.RoleUser)
-		_, err := w.s.createToken(local.WithActor(withCaller(t.Context(), who), local.Actor{User: name}), &tokenInput{})
+		_, err := w.s.createToken(audit.WithActor(withCaller(t.Context(), who), audit.Actor{User: name}), &tokenInput{})
 		var st interface{ GetStatus() int }
 		if err == nil {
 			return http.StatusCreated

@@ -155,7 +155,7 @@ func (s *Server) identify(r *http.Request) (*Caller, error) {
 }
 
 func (s *Server) byToken(ctx context.Context, token string) (*Caller, error) {
-	k, err := s.m.Token(ctx, hashOf(token))
+	k, err := s.m.Audit().Token(ctx, hashOf(token))
 	if err != nil || k.Expires > 0 && k.Expires <= s.m.Now().UnixNano() {
 		return nil, errors.New(
 			"the token is not known here, was revoked or has expired: muster token create makes another")

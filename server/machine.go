@@ -50,7 +50,7 @@ func (m source) PlanMoves(_ context.Context, r *api.MovesRequest) ([]api.Moves, 
 }
 
 func (m source) Watch() (changed <-chan struct{}, take func() ([]int, bool), stop func()) {
-	w, stop := m.Machine.Watch()
+	w, stop := m.Watches().Watch()
 	return w.C, w.Take, stop
 }
 

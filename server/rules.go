@@ -43,7 +43,7 @@ func (s *Server) makeMoves(ctx context.Context, in *struct{ Body api.MovesReques
 	defer cancel()
 	list, err := s.m.MakeMoves(ctx, &in.Body)
 	if err == nil && len(list) > 0 {
-		err = s.m.Audit(ctx, "make-moves", "", fmt.Sprintf("%d moves", len(list)))
+		err = s.m.Audit().Add(ctx, "make-moves", "", fmt.Sprintf("%d moves", len(list)))
 	}
 	return &struct{ Body []api.Moves }{list}, problem(err)
 }

@@ -70,7 +70,7 @@ func (s *Server) createToken(ctx context.Context, in *tokenInput) (*struct{ Body
 	k.Hash = hashOf(text)
 	ctx, cancel := context.WithTimeout(ctx, commitWait)
 	defer cancel()
-	if k.ID, err = s.m.AddToken(ctx, k); err != nil {
+	if k.ID, err = s.m.Audit().AddToken(ctx, k); err != nil {
 		return nil, problem(err)
 	}
 	out := shownToken(&k)
@@ -107,7 +107,7 @@ func (s *Server) listTokens(ctx context.Context) ([]api.Token, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.m.Tokens(ctx)
+	all, err := s.m.Audit().Tokens(ctx)
 	if err != nil {
 		return nil, problem(err)
 	}
@@ -133,7 +133,7 @@ func (s *Server) revokeToken(ctx context.Context, in *struct {
 		}
 		within, cancel := context.WithTimeout(ctx, commitWait)
 		defer cancel()
-		if err := s.m.RemoveToken(within, in.ID); err != nil {
+		if err := s.m.Audit().RemoveToken(within, in.ID); err != nil {
 			return nil, problem(err)
 		}
 		s.sessions.end(func(se *session) bool { return se.who.token == in.ID })
