@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/segment"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
@@ -208,7 +209,7 @@ func (m *Machine) elementsOf(ctx context.Context, r *store.Array, subs *submissi
 			apart = apart[1:]
 			continue
 		}
-		list = append(list, &job{id: id, index: index, spec: elementOf(like, id, index), sub: sub, array: a,
+		list = append(list, &job{id: id, index: index, spec: segment.Element(like, id, index), sub: sub, array: a,
 			stored: inArray, becomes: inArray, info: a.common})
 		a.members++
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/local/segment"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -112,7 +113,7 @@ func (m *Machine) begin(ctx context.Context, rules *config.Rules, snap *engine.S
 	if err != nil {
 		return err
 	}
-	text, err := encodeSnapshot(snap)
+	text, err := segment.EncodeSnapshot(snap)
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/muster-gpu/muster/local/observe"
 	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/local/run"
+	"github.com/muster-gpu/muster/local/segment"
 	"github.com/muster-gpu/muster/local/share"
 	"github.com/muster-gpu/muster/local/watch"
 	"github.com/muster-gpu/muster/perf"
@@ -470,7 +471,11 @@ func (m *Machine) Next(ctx context.Context) (engine.Batch, error) {
 // can, or the daemon ends.
 func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 	decided := m.opt.Now()
-	batch, err := encodeBatch(b, m.arrived)
+	arrays := make([]segment.Array, len(m.arrived))
+	for i, a := range m.arrived {
+		arrays[i] = segment.Array{First: a.first, Indices: a.indices}
+	}
+	batch, err := segment.EncodeBatch(b, arrays)
 	if err != nil {
 		return err
 	}

@@ -13,12 +13,13 @@ import (
 	"github.com/muster-gpu/muster/internal/oldkeys"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/observe"
+	"github.com/muster-gpu/muster/local/segment"
 )
 
 // A record of the version before names had numbers, with a value in each field, is read whole.
 func TestOldNames(t *testing.T) {
 	for kind, into := range map[oldkeys.Kind]any{oldkeys.Info: &Info{}, oldkeys.Array: &arrayData{},
-		oldkeys.Usage: &observe.Meter{}, oldkeys.Step: &storedBatch{},
+		oldkeys.Usage: &observe.Meter{}, oldkeys.Step: &segment.Batch{},
 		oldkeys.Header: &journal.Header{}, oldkeys.Snapshot: &engine.Snapshot{}} {
 		text, err := os.ReadFile(filepath.Join("..", "internal", "oldkeys", "testdata", string(kind)+".json"))
 		if err != nil {

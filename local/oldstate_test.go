@@ -106,7 +106,7 @@ func TestOldState(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 	var text bytes.Buffer
-	if err := m.Journal(t.Context(), 1, &text); err != nil {
+	if err := m.Journal().Write(t.Context(), 1, &text); err != nil {
 		t.Fatal(err)
 	}
 	r, err := journal.NewReader("segment 1", &text)
@@ -158,7 +158,7 @@ func TestOldStateOfRunning(t *testing.T) {
 		t.Errorf("the pace of job 1 is %+v", p)
 	}
 	var text bytes.Buffer
-	if err := m.Journal(t.Context(), 2, &text); err != nil {
+	if err := m.Journal().Write(t.Context(), 2, &text); err != nil {
 		t.Fatal(err)
 	}
 	r, err := journal.NewReader("segment 2", &text)

@@ -18,6 +18,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/audit"
 	"github.com/muster-gpu/muster/local/foresight"
+	"github.com/muster-gpu/muster/local/segment"
 	"github.com/muster-gpu/muster/local/watch"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
@@ -310,6 +311,9 @@ var liveStates = []string{show.StatePending, show.StateStarting, show.StateRunni
 
 // Audit is the trail of what was done, and the tokens.
 func (m *Machine) Audit() *audit.Book { return &audit.Book{Store: m.store, Now: m.opt.Now} }
+
+// Journal is the stored journal.
+func (m *Machine) Journal() *segment.Book { return &segment.Book{Store: m.store} }
 
 // Now is the wall clock's time.
 func (m *Machine) Now() time.Time { return m.opt.Now() }

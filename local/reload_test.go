@@ -200,7 +200,7 @@ func replaysAll(t *testing.T, m *Machine) {
 func replaySegment(t *testing.T, m *Machine, n int) {
 	t.Helper()
 	var text bytes.Buffer
-	if err := m.Journal(t.Context(), n, &text); err != nil {
+	if err := m.Journal().Write(t.Context(), n, &text); err != nil {
 		t.Fatal(err)
 	}
 	r, err := journal.NewReader("segment", &text)

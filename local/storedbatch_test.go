@@ -10,8 +10,6 @@ import (
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/internal/oldkeys"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/show"
 )
@@ -34,7 +32,7 @@ func TestJournalOfArrays(t *testing.T) {
 	var stored int
 	var elements []string
 	if err := m.store.Steps(t.Context(), 0, 1<<40, func(batch []byte, _ string) error {
-		var s storedBatch
+		var s struct{ Events []struct{ Elements string } }
 		stored += len(batch)
 		err := json.Unmarshal(batch, &s)
 		for i := range s.Events {
@@ -52,7 +50,7 @@ func TestJournalOfArrays(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := m.Journal(t.Context(), 0, &out); err != nil {
+	if err := m.Journal().Write(t.Context(), 0, &out); err != nil {
 		t.Fatal(err)
 	}
 	end()
@@ -77,23 +75,4 @@ func must(t *testing.T, text string) ask.Array {
 		t.Fatal(err)
 	}
 	return a
-}
-
-// What is damaged is an error, not elements that there never were.
-func TestDecodeBatch(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"events":[{"type":"submitted","job":3,"spec":{"id":3,"array":{"id":3,"index":1},"tasks":[]},"elements":"1-x"}]}`: "event 0",
-		`{"events":[{"type":"submitted","job":3,"spec":{"id":3,"tasks":[]},"elements":"1-3"}]}`:                            "of no array",
-		`{"events":[{"type":"cancelled","job":3,"elements":"1-3"}]}`:                                                       "of no array",
-	} {
-		if _, err := decodeBatch([]byte(text), oldkeys.Current); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
-		}
-	}
-	b, err := decodeBatch([]byte(`{"seq":4,"now":5,"events":[{"type":"submitted","job":3,`+
-		`"spec":{"id":3,"array":{"id":3,"index":1},"tasks":[]},"elements":"1,7"}]}`), oldkeys.Current)
-	if err != nil || len(b.Events) != 2 || b.Events[1].Job != 4 || b.Events[1].Type != engine.Submitted ||
-		b.Events[1].Spec.Array.Index != 7 {
-		t.Errorf("%+v, %v", b, err)
-	}
 }

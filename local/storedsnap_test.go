@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/muster-gpu/muster/ask"
@@ -14,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/oldkeys"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/local/segment"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -60,7 +60,7 @@ func TestSnapshotOfArrays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := encodeSnapshot(snap)
+	text, err := segment.EncodeSnapshot(snap)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestSnapshotOfArrays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, text := range map[string][]byte{"a record for many": text, "a record for each": each} {
-		if got, err := decodeSnapshot(text, oldkeys.Current); err != nil || !reflect.DeepEqual(got, &want) {
+		if got, err := segment.DecodeSnapshot(text, oldkeys.Current); err != nil || !reflect.DeepEqual(got, &want) {
 			t.Errorf("%s: it is read otherwise than it was (%v)", what, err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestSnapshotOfArrays(t *testing.T) {
 	}
 	until(t, m, ids[3][50], show.StateCompleted)
 	var out bytes.Buffer
-	if err := m.Journal(t.Context(), 0, &out); err != nil {
+	if err := m.Journal().Write(t.Context(), 0, &out); err != nil {
 		t.Fatal(err)
 	}
 	end()
@@ -99,18 +99,5 @@ func TestSnapshotOfArrays(t *testing.T) {
 	}
 	if got := e.Record(cluster.JobID(ids[0][100])).Spec; got.Name != name {
 		t.Errorf("an element that was changed is %+v", got)
-	}
-}
-
-// What is damaged is an error, not elements that there never were.
-func TestDecodeSnapshot(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"jobs":[{"spec":{"id":3,"array":{"id":3,"index":1},"tasks":[]},"elements":"1-x"}]}`: "job 0 of the snapshot",
-		`{"jobs":[{"spec":{"id":3,"tasks":[]},"elements":"1-3"}]}`:                            "of no array",
-		`{"jobs":[{"elements":"1-3"}]}`:                                                       "of no array",
-	} {
-		if _, err := decodeSnapshot([]byte(text), oldkeys.Current); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
-		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/segment"
 )
 
 // journal sends a segment of the journal. An error after the first line cuts the answer off: a reader must not
@@ -18,7 +18,7 @@ func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnprocessableEntity, "segment: the number of a segment, from 1; 0 is the last")
 		return
 	}
-	if err := s.m.JournalFits(r.Context(), int(n)); errors.Is(err, local.ErrNoSegment) {
+	if err := s.m.Journal().Fits(r.Context(), int(n)); errors.Is(err, segment.ErrNone) {
 		refuse(w, http.StatusNotFound, err.Error())
 		return
 	} else if err != nil {
@@ -27,7 +27,7 @@ func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/jsonl")
 	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=muster-%d.journal", n))
-	if err := s.m.Journal(r.Context(), int(n), w); err != nil {
+	if err := s.m.Journal().Write(r.Context(), int(n), w); err != nil {
 		panic(http.ErrAbortHandler)
 	}
 }

@@ -185,7 +185,7 @@ func newGuard(m *local.Machine, log *slog.Logger, now func() time.Time) (*guard.
 	f.flags(&cobra.Command{})
 	base, err := f.baseSetup()
 	replay := guard.Replay{Base: base, Prepare: f.prepare, Clock: wallClock()}
-	return &guard.Guard{Machine: m, Replay: replay, Log: log, Now: now}, err
+	return &guard.Guard{Machine: m, Journal: m.Journal(), Replay: replay, Log: log, Now: now}, err
 }
 
 // leftBehind says what goes on without the scheduler, and how to end it.

@@ -33,10 +33,12 @@ type Machine interface {
 	// Looked stores the result of a check; over: the guard ends with it.
 	Looked(ctx context.Context, of *show.PolicyWatch, text string, over bool) error
 	SetPolicy(ctx context.Context, r *ask.PolicyRequest, by string) (show.PolicyChange, error)
-	// Segments lists the start times of the journal's segments; Journal writes one, numbered from
-	// 1.
-	Segments(ctx context.Context) ([]cluster.Time, error)
-	Journal(ctx context.Context, segment int, w io.Writer) error
+}
+
+// Journal is the daemon's journal.
+type Journal interface {
+	Segments(ctx context.Context) ([]cluster.Time, error)      // their start times
+	Write(ctx context.Context, segment int, w io.Writer) error // numbered from 1
 }
 
 // Replay configures replays: the costs of jobs and what is known of them.
@@ -49,6 +51,7 @@ type Replay struct {
 // Guard returns to the previous policy if that would have done better.
 type Guard struct {
 	Machine Machine
+	Journal Journal
 	Replay  Replay
 	Log     *slog.Logger
 	Now     func() time.Time
@@ -160,7 +163,7 @@ func verdictOf(r *tune.Result, now *show.PolicyChoice, w *show.PolicyWatch, jobs
 
 // endedSince gathers the jobs that were submitted since the change and have ended.
 func (g *Guard) endedSince(ctx context.Context, since time.Time) ([]trace.Entry, *cluster.Spec, error) {
-	began, err := g.Machine.Segments(ctx)
+	began, err := g.Journal.Segments(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -170,7 +173,7 @@ func (g *Guard) endedSince(ctx context.Context, since time.Time) ([]trace.Entry,
 			continue // the segment ended before
 		}
 		var text bytes.Buffer
-		if err := g.Machine.Journal(ctx, n+1, &text); err != nil {
+		if err := g.Journal.Write(ctx, n+1, &text); err != nil {
 			return nil, nil, err
 		}
 		j, err := journal.NewReader(fmt.Sprintf("segment %d", n+1), &text)

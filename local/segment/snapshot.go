@@ -1,6 +1,6 @@
 //go:build linux
 
-package local
+package segment
 
 import (
 	"encoding/json"
@@ -13,10 +13,6 @@ import (
 	"github.com/muster-gpu/muster/internal/oldkeys"
 )
 
-// A segment of the journal begins with a snapshot. It is stored with one record for the elements of an array
-// that follow each other, have only waited so far and differ in their numbers only. Whoever reads it gets a
-// record for each again.
-
 type storedSnapshot struct {
 	engine.Snapshot
 	Jobs []storedRecord `json:"jobs,omitempty"`
@@ -27,8 +23,9 @@ type storedRecord struct {
 	Elements string `json:"elements,omitempty"` // indices of an array, of which the record's job is the first
 }
 
-// encodeSnapshot writes the snapshot with which a segment begins.
-func encodeSnapshot(snap *engine.Snapshot) ([]byte, error) {
+// EncodeSnapshot writes the snapshot with which a segment begins: with one record for the elements of an array that
+// follow each other, have only waited so far and differ in their numbers only.
+func EncodeSnapshot(snap *engine.Snapshot) ([]byte, error) {
 	s := storedSnapshot{Snapshot: *snap}
 	for i := 0; i < len(snap.Jobs); {
 		r := storedRecord{JobRecord: snap.Jobs[i]}
@@ -75,8 +72,8 @@ func sameElement(a, b *cluster.Job) bool {
 	return of == other && reflect.DeepEqual(&x, &y)
 }
 
-// decodeSnapshot reads a snapshot as it was, whose keys have the names of a version (oldkeys).
-func decodeSnapshot(text []byte, names int) (*engine.Snapshot, error) {
+// DecodeSnapshot reads a snapshot as it was, whose keys have the names of a version (oldkeys).
+func DecodeSnapshot(text []byte, names int) (*engine.Snapshot, error) {
 	var s storedSnapshot
 	if err := oldkeys.UnmarshalAs(oldkeys.Snapshot, names, text, &s); err != nil {
 		return nil, err
@@ -97,15 +94,15 @@ func decodeSnapshot(text []byte, names int) (*engine.Snapshot, error) {
 		}
 		for k, index := range list.Indices {
 			one := r.JobRecord
-			one.Spec = elementOf(r.Spec, r.Spec.ID+cluster.JobID(k), index)
+			one.Spec = Element(r.Spec, r.Spec.ID+cluster.JobID(k), index)
 			snap.Jobs = append(snap.Jobs, one)
 		}
 	}
 	return snap, nil
 }
 
-// elementOf is what an element asks for, made of what another one of its array does.
-func elementOf(like *cluster.Job, id cluster.JobID, index int) *cluster.Job {
+// Element is what an element asks for, made of what another one of its array does.
+func Element(like *cluster.Job, id cluster.JobID, index int) *cluster.Job {
 	spec, of := *like, *like.Array
 	spec.ID, of.Index, spec.Array = id, index, &of
 	return &spec
