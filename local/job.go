@@ -7,9 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/muster-gpu/muster/ask"
@@ -226,7 +224,7 @@ func (m *Machine) device(g *show.GPU, a *engine.Alloc) show.Device {
 func (m *Machine) outputs(j *job, task int) (out, errs string) {
 	s := j.sub
 	if s.Attached {
-		return m.attachedLog(j.id, task, "out"), m.attachedLog(j.id, task, "err")
+		return m.keeper.LogFile(j.id, task, "out"), m.keeper.LogFile(j.id, task, "err")
 	}
 	n := ask.FileNames{Job: int(j.id), Array: j.info.Array, Index: j.index, User: j.info.User.Name, JobName: s.Name,
 		Node: m.opt.Rules.Spec.Nodes[0].Name, Task: task, Step: "batch", Restart: j.info.restarts()}
@@ -244,11 +242,6 @@ func (m *Machine) outputs(j *job, task int) (out, errs string) {
 		errs = ""
 	}
 	return out, errs
-}
-
-// attachedLog keeps what whoever waits with muster run is shown.
-func (m *Machine) attachedLog(id cluster.JobID, task int, stream string) string {
-	return filepath.Join(m.keeper.JobDir(id), "log", strconv.Itoa(task)+"."+stream)
 }
 
 // LogPath returns the file of a task's output and whose it must be; "": none.

@@ -6,9 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -149,24 +146,19 @@ func (m *Machine) before(keep time.Duration) cluster.Time {
 
 // removeFolders removes the folders of jobs that ended before a time.
 func (m *Machine) removeFolders(before cluster.Time) {
-	entries, err := os.ReadDir(filepath.Join(m.opt.Dir, "jobs"))
+	ids, err := m.keeper.Jobs()
 	if err != nil || before <= 0 {
 		return
 	}
-	for _, e := range entries {
-		id, err := strconv.Atoi(e.Name())
-		if err != nil || m.running.Err() != nil {
+	for _, id := range ids {
+		if m.running.Err() != nil {
+			return
+		}
+		row, err := m.store.Job(m.running, int(id))
+		if err != nil || row.Active || row.Ended >= int64(before) || m.folderNeeded(id, before) {
 			continue
 		}
-		row, err := m.store.Job(m.running, id)
-		if err != nil || row.Active || row.Ended >= int64(before) || m.folderNeeded(cluster.JobID(id), before) {
-			continue
-		}
-		err = os.RemoveAll(m.keeper.JobDir(cluster.JobID(id)))
-		if m.opt.Checkpoints != "" {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(m.opt.Checkpoints, strconv.Itoa(id))))
-		}
-		if err != nil {
+		if err := m.keeper.Remove(id); err != nil {
 			m.opt.Log.Warn("the folder of an old job cannot be removed", "job", id, "error", err)
 		}
 	}

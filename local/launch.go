@@ -54,14 +54,14 @@ func (r *runner) makeDirs(t *run.Task) error {
 		return err
 	}
 	if r.job.info.Folder != 0 {
-		if err := r.m.noteFolder(r.ID, r.job.info.Folder); err != nil {
+		if err := r.m.keeper.GoOn(r.ID, r.job.info.Folder); err != nil {
 			return err
 		}
 	}
 	if err := evidence.UserFolder(t.Dir, os.Getuid(), os.Getgid()); err != nil { // the daemon's until it is prepared
 		return err
 	}
-	saves := r.m.checkpointDir(r.job)
+	saves := r.m.keeper.CheckpointDir(r.job.folder())
 	// on a file system of its own, signed like the job's folder
 	if of := filepath.Dir(saves); filepath.Dir(of) == r.m.opt.Checkpoints {
 		id, err := strconv.Atoi(filepath.Base(of))

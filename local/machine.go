@@ -251,7 +251,7 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 
 // newKeeper makes what the runs of jobs have in common.
 func (m *Machine) newKeeper() *run.Keeper {
-	return &run.Keeper{Places: run.Places{Dir: m.opt.Dir}, Groups: m.groups, Shim: m.opt.Shim, Running: m.running,
+	return &run.Keeper{Places: run.Places{Dir: m.opt.Dir, Checkpoints: m.opt.Checkpoints}, Groups: m.groups, Shim: m.opt.Shim, Running: m.running,
 		Log: m.opt.Log,
 		Now: m.clock.Time, Crash: m.opt.Crash}
 }

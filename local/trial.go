@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -62,7 +61,7 @@ func (m *Machine) goesOn(s *ask.Submission, u *User) (cluster.JobID, error) {
 			return wrong("job %d, which is not over, goes on in its folder", j.id)
 		}
 	}
-	if !evidence.Exists(m.checkpoints(folder)) {
+	if !evidence.Exists(m.keeper.CheckpointDir(folder)) {
 		return wrong("job %d has no checkpoint folder: it never ran, or the folder was removed", s.CheckpointOf)
 	}
 	return folder, nil
@@ -82,7 +81,7 @@ func (m *Machine) mayFuse(s *ask.Submission, u *User) error {
 		case err != nil:
 		case info.User.Name != u.Name:
 			err = fmt.Errorf("job %d is %s's", f.From, info.User.Name)
-		case !evidence.Exists(trialDir(m.checkpoints(cluster.JobID(f.From)), f.Number)):
+		case !evidence.Exists(m.keeper.TrialDir(cluster.JobID(f.From), f.Number)):
 			err = fmt.Errorf("job %d has no checkpoint folder of trial %d: it made none, or the folder was removed",
 				f.From, f.Number)
 		}
@@ -93,32 +92,8 @@ func (m *Machine) mayFuse(s *ask.Submission, u *User) error {
 	return nil
 }
 
-// checkpointDir is the folder for a job's checkpoints.
-func (m *Machine) checkpointDir(j *job) string { return m.checkpoints(cmp.Or(j.info.Folder, j.id)) }
-
-// checkpoints is the folder for checkpoints of the job with a number: where it is already, else where the
-// configuration says.
-func (m *Machine) checkpoints(id cluster.JobID) string {
-	own := filepath.Join(m.keeper.JobDir(id), "checkpoint")
-	if m.opt.Checkpoints == "" || evidence.Exists(own) {
-		return own
-	}
-	return filepath.Join(m.opt.Checkpoints, strconv.Itoa(int(id)), "checkpoint")
-}
-
-// lastUser names, in the folder of a job, the last one that went on in its
-// checkpoint folder.
-const lastUser = "goes-on"
-
-// noteFolder notes in whose folder a job is about to go on, so that the folder is
-// kept as long as the job's own would be.
-func (m *Machine) noteFolder(id, folder cluster.JobID) error {
-	path := filepath.Join(m.keeper.JobDir(folder), lastUser)
-	if err := os.WriteFile(path+".new", []byte(strconv.Itoa(int(id))), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
-}
+// folder is the job in whose folder a job saves its checkpoints.
+func (j *job) folder() cluster.JobID { return cmp.Or(j.info.Folder, j.id) }
 
 // folderNeeded reports whether another job needs the folder of one that is over:
 // it is not over itself, or ended after the time from which folders are kept.
@@ -133,13 +108,12 @@ func (m *Machine) folderNeeded(id cluster.JobID, before cluster.Time) bool {
 		}
 	}
 	m.mu.RUnlock()
-	text, err := os.ReadFile(filepath.Join(m.keeper.JobDir(id), lastUser))
+	last, err := m.keeper.LastIn(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
-	last, err2 := strconv.Atoi(string(text))
-	if errors.Join(err, err2) != nil {
-		return true // nobody knows
+	if err != nil {
+		return true // it is not known
 	}
 	row, err := m.store.Job(m.running, last)
 	return err != nil || row.Active || row.Ended >= int64(before)
@@ -155,11 +129,6 @@ type fusedTrial struct {
 	Budget int64          `json:"budget"`
 	Dir    string         `json:"checkpoint_dir"` // its own
 	From   string         `json:"from,omitempty"` // where its last run wrote
-}
-
-// trialDir is the folder of a fused trial's checkpoints in that of its job.
-func trialDir(checkpoint string, trial int) string {
-	return filepath.Join(checkpoint, "trial-"+strconv.Itoa(trial))
 }
 
 // trialVariables tell the processes of a trial what they are to try.
@@ -197,12 +166,11 @@ func (r *runner) writeTrials(t *run.Task) error {
 	if s == nil || len(s.Fused) == 0 {
 		return nil
 	}
-	own := r.m.checkpointDir(r.job)
 	list := []fusedTrial{}
 	for _, f := range s.Fused {
-		v := fusedTrial{Trial: f.Number, Config: f.Config, Budget: s.Budget, Dir: trialDir(own, f.Number)}
+		v := fusedTrial{Trial: f.Number, Config: f.Config, Budget: s.Budget, Dir: r.m.keeper.TrialDir(r.job.folder(), f.Number)}
 		if f.From != 0 {
-			v.From = trialDir(r.m.checkpoints(cluster.JobID(f.From)), f.Number)
+			v.From = r.m.keeper.TrialDir(cluster.JobID(f.From), f.Number)
 		}
 		list = append(list, v)
 	}

@@ -192,7 +192,7 @@ func TestTrialVariables(t *testing.T) {
 	want := []string{"MUSTER_TRIAL=3", "MUSTER_TRIAL_BUDGET=9", `MUSTER_TRIAL_CONFIG={"lr":0.5,"opt":"sgd"}`,
 		"MUSTER_TRIAL_MARKS=3,9", "MUSTER_TRIAL_METRIC=loss", "MUSTER_TRIAL_RUNG=1", "MUSTER_TRIAL_SCALE=8",
 		`[{"trial":3,"config":{"lr":0.5},"budget":9,"checkpoint_dir":"` +
-			trialDir(filepath.Join(m.keeper.JobDir(cluster.JobID(id)), "checkpoint"), 3) + `"}]`}
+			m.keeper.TrialDir(cluster.JobID(id), 3) + `"}]`}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
 	}

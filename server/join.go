@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/run"
 )
 
 type joinInput struct {
@@ -32,7 +33,7 @@ func (s *Server) joining(a huma.API) {
 				return nil, huma.Error409Conflict(
 					"a command can be run in a job on its own machine only, through the service's socket")
 			}
-			out, err := s.m.Join(ctx, in.ID, in.Task, local.Process{PID: who.pid, UID: who.uid})
+			out, err := s.m.Join(ctx, in.ID, in.Task, run.Process{PID: who.pid, UID: who.uid})
 			var field *api.FieldError
 			if err != nil && !errors.Is(err, local.ErrNoJob) && !errors.As(err, &field) {
 				return nil, huma.Error409Conflict(err.Error())

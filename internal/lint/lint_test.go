@@ -72,7 +72,7 @@ var arrows = map[string]string{
 	"local/watch":         "cluster",
 	"local/rules":         "ask cluster config engine perf show local/account local/observe",
 	"local/share":         "cluster local/shim perf",
-	"local/run":           "cluster engine progress show local/shim local/cgroup local/evidence",
+	"local/run":           "ask cluster engine progress show local/shim local/cgroup local/evidence",
 	"local/observe":       "ask cluster config local/cgroup local/gpu show store",
 	"progress":            "show cluster perf engine",
 	"local":               "cluster perf progress engine forward driver config journal ask show store local/account local/audit local/clock local/demojobs local/rules local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/foresight local/observe local/run local/segment local/share local/watch internal/inbox internal/plain internal/oldkeys",

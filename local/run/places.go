@@ -21,7 +21,10 @@ import (
 )
 
 // Places are where what belongs to tasks lies in the folder of a state, and by what names their processes are known.
-type Places struct{ Dir string }
+type Places struct {
+	Dir         string
+	Checkpoints string // folder for the folders that jobs save in; "": those of the jobs
+}
 
 // JobDir is the folder of a job.
 func (p Places) JobDir(id cluster.JobID) string {

@@ -92,7 +92,7 @@ func TestDescribeLeft(t *testing.T) {
 
 // Numbers of a task that stand in names are read back; names of another state's tasks are not.
 func TestNames(t *testing.T) {
-	p, other := Places{"/var/lib/a"}, Places{"/var/lib/b"}
+	p, other := Places{Dir: "/var/lib/a"}, Places{Dir: "/var/lib/b"}
 	id, run, rank, ok := p.ParseMark(strings.TrimPrefix(p.Mark(12, 3, 4), markName))
 	if !ok || id != 12 || run != 3 || rank != 4 {
 		t.Errorf("%d, %d, %d, %v", id, run, rank, ok)
