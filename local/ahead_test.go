@@ -147,7 +147,7 @@ func TestListForetells(t *testing.T) {
 	const n = mostExplained + 10
 	for range n + 1 {
 		if _, err := m.Submit(t.Context(), u,
-			submit(&ask.Submission{GPUs: len(m.opt.GPUs), Estimate: ask.Duration(time.Minute)}), ""); err != nil {
+			submit(&ask.Submission{GPUs: len(m.gpus.List), Estimate: ask.Duration(time.Minute)}), ""); err != nil {
 			t.Fatal(err)
 		}
 	}

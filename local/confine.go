@@ -22,17 +22,8 @@ const nvidiaMajor = 195
 // limits is what a task of a set is kept to.
 func (r *runner) limits(t *run.Task) cgroup.Limits {
 	l := cgroup.Limits{Pids: mostPids(), CPU: t.Request.CPU, Memory: t.Request.RAM << 20}
-	if r.m.opt.Devices == nil {
-		return l
-	}
-	own := map[string]bool{} // looked up only
-	for _, d := range t.Devices {
-		own[d.GPU()] = true
-	}
-	for _, d := range r.m.opt.Devices.Devices() {
-		if d.Minor >= 0 && !own[d.UUID] {
-			l.Deny = append(l.Deny, cgroup.Device{Major: nvidiaMajor, Minor: int64(d.Minor)})
-		}
+	for _, minor := range r.m.gpus.Others(t.Devices) {
+		l.Deny = append(l.Deny, cgroup.Device{Major: nvidiaMajor, Minor: minor})
 	}
 	return l
 }

@@ -86,14 +86,14 @@ func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
 				info.Exit, info.Signal, info.Text, info.Progress = 0, 0, "", nil
 				info.StdOut, info.StdErr = m.outputs(j, 0)
 			}
-			info.Devices = m.devices(a.Allocs)
+			info.Devices = m.gpus.Held(&m.opt.Rules.Spec, a.Allocs)
 		case engine.Resize:
-			info.Devices = m.devices(a.Allocs)
+			info.Devices = m.gpus.Held(&m.opt.Rules.Spec, a.Allocs)
 		case engine.Preempt:
 			if a.Reason == engine.TimedOut {
 				info.Text = "its time limit is over"
 			} else if a.Reason == engine.NodeLost {
-				info.Text = m.lostText(j)
+				info.Text = m.gpus.Failed(j.info.Devices)
 			} else if a.For != cluster.NoJob {
 				info.Text = fmt.Sprintf("%s%d", preemptedFor, a.For)
 			} else if a.Reason == engine.Preempted {
@@ -185,38 +185,6 @@ func (m *Machine) settle(id cluster.JobID) {
 	delete(m.jobs, id)
 	m.drop(j)
 	m.ended++
-}
-
-// devices lists what allocations hold of this machine's GPUs.
-func (m *Machine) devices(allocs []engine.Alloc) (list []show.Device) {
-	for i := range allocs {
-		a := &allocs[i]
-		for slot, g := range m.opt.GPUs {
-			if a.GPUs>>slot&1 == 1 &&
-				!slices.ContainsFunc(list, func(d show.Device) bool { return d.Index == g.Index && d.Share == 0 }) {
-				list = append(list, m.device(&g, a))
-			}
-		}
-	}
-	return list
-}
-
-// device is what an allocation holds of a GPU.
-func (m *Machine) device(g *show.GPU, a *engine.Alloc) show.Device {
-	d := show.Device{Index: g.Index, UUID: g.UUID, Share: int64(a.Share)}
-	spec := &m.opt.Rules.Spec
-	model, _ := spec.Model(spec.Nodes[0].Model)
-	p, start, ok := model.Held(a.Slots, int(a.Compute), a.Media)
-	if !ok {
-		return d
-	}
-	d.UUID, d.Profile, d.Parent = fmt.Sprintf("%s%s/%d", toBeMade, g.UUID, start), p.Name, g.UUID
-	for _, in := range g.Instances {
-		if q, ok := model.Profile(in.Profile); ok && q == p && in.Start == start {
-			d.UUID = in.UUID
-		}
-	}
-	return d
 }
 
 // outputs are the files of a task's output and error; the error's is empty

@@ -27,6 +27,7 @@ import (
 	"github.com/muster-gpu/muster/internal/inbox"
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/clock"
+	"github.com/muster-gpu/muster/local/devices"
 	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/local/observe"
@@ -133,12 +134,10 @@ type Machine struct {
 	recent      forward.Recent // what was submitted of late, as users stated it
 	quotes      forward.Quotes // what became of what waiting jobs were told
 	mps         *share.MPS
-	cutting     sync.Mutex // held while GPUs are partitioned
+	gpus        *devices.GPUs
 	sampler     atomic.Pointer[observe.Sampler]
-	seen        atomic.Pointer[map[string]gpu.Sample] // by UUID
 	idle        atomic.Pointer[observe.IdleRules]
 	interrupted interrupted
-	faults      []string // what is wrong with each GPU; "": nothing
 }
 
 // job is a job that is not done.
@@ -228,7 +227,8 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{opt: opt, store: st, clock: clock.New(opt.Now), jobs: map[cluster.JobID]*job{}, tally: rules.Tally{},
+	m := &Machine{opt: opt, store: st, clock: clock.New(opt.Now),
+		gpus: devices.New(opt.GPUs, opt.Devices), jobs: map[cluster.JobID]*job{}, tally: rules.Tally{},
 		wake: cluster.Never}
 	m.running, m.stopped = context.WithCancel(context.WithoutCancel(ctx))
 	if m.groups = opt.Groups; m.groups == nil {
@@ -266,7 +266,7 @@ func (m *Machine) Run(ctx context.Context) error {
 		go m.watchHealth()
 		go func() {
 			defer m.runners.Done()
-			m.mps.Tend(healthEvery)
+			m.mps.Tend(devices.HealthEvery)
 		}()
 		if m.opt.SampleEvery > 0 {
 			m.runners.Add(1)
@@ -310,7 +310,11 @@ func (m *Machine) restore(ctx context.Context) error {
 		return err
 	}
 	m.seq, m.next = seq, cluster.JobID(max(0, last)+1)
-	if err := m.steady(ctx); err != nil {
+	held, err := m.anyHeld(ctx)
+	if err != nil {
+		return err
+	}
+	if err := m.gpus.Restore(ctx, m.store, held, &m.opt.Rules.Spec); err != nil {
 		return err
 	}
 	if err := m.remember(ctx); err != nil {
@@ -340,6 +344,42 @@ func (m *Machine) restore(ctx context.Context) error {
 		return err
 	}
 	return m.adopt()
+}
+
+// anyHeld reports whether a job holds devices, or will want its own back.
+func (m *Machine) anyHeld(ctx context.Context) (bool, error) {
+	rows, err := m.store.Active(ctx)
+	if err != nil {
+		return false, err
+	}
+	for i := range rows {
+		var info Info
+		if err := json.Unmarshal(rows[i].Data, &info); err != nil {
+			return false, fmt.Errorf("stored job %d: %w", rows[i].ID, err)
+		}
+		if len(info.Record.Allocs) > 0 || len(info.Record.Home) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// watchHealth tells the engine which devices are unhealthy, until the daemon ends.
+func (m *Machine) watchHealth() {
+	defer m.runners.Done()
+	m.gpus.WatchHealth(m.running, m.opt.Rules.Spec.MIG, func(faults []string) {
+		m.inbox.Put(func(cluster.Time) (events []engine.Event, _ func(error)) {
+			bad := m.gpus.SetFaults(faults, m.opt.Log)
+			n := m.eng.Nodes()[0]
+			if more := bad &^ n.Bad; more != 0 {
+				events = append(events, engine.Event{Type: engine.GPUBad, Node: n.Name, GPUs: more})
+			}
+			if good := n.Bad &^ bad; good != 0 {
+				events = append(events, engine.Event{Type: engine.GPUBad, Node: n.Name, GPUs: good, Undo: true})
+			}
+			return events, nil
+		})
+	})
 }
 
 // endHomeless ends the jobs whose queue was removed while the daemon was down.

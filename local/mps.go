@@ -42,7 +42,7 @@ func (h mpsHost) Sharers(uuid string) (ids []cluster.JobID) {
 	m := h.m
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	at := slices.IndexFunc(m.opt.GPUs, func(g show.GPU) bool { return g.UUID == uuid })
+	at := slices.IndexFunc(m.gpus.List, func(g show.GPU) bool { return g.UUID == uuid })
 	on := func(a engine.Alloc) bool { return a.Share > 0 && a.Slots == 0 && a.GPUs>>at&1 == 1 }
 	for id, j := range m.jobs {
 		if at >= 0 && (slices.ContainsFunc(j.info.Record.Allocs, on) ||
@@ -54,17 +54,12 @@ func (h mpsHost) Sharers(uuid string) (ids []cluster.JobID) {
 	return ids
 }
 
-// underMPS reports whether a device is a share that MPS enforces.
-func (m *Machine) underMPS(d *show.Device) bool {
-	return m.opt.Rules.Spec.Sharing == cluster.MPS && d.Share > 0 && d.Profile == ""
-}
-
 // endMPS has the GPUs that a run gets whole, or instances of, be no longer MPS' alone: in
 // exclusive-process mode a second process would be refused, and a GPU in use cannot be cut.
 func (r *runner) endMPS(tasks []*run.Task) error {
 	for _, t := range tasks {
 		for i := range t.Devices {
-			if d := &t.Devices[i]; !r.m.underMPS(d) {
+			if d := &t.Devices[i]; !share.UnderMPS(&r.m.opt.Rules.Spec, d) {
 				if err := r.m.mps.Leave(d.GPU()); err != nil {
 					return err
 				}
@@ -78,7 +73,7 @@ func (r *runner) endMPS(tasks []*run.Task) error {
 func (r *runner) serveMPS(tasks []*run.Task) error {
 	for _, t := range tasks {
 		for i := range t.Devices {
-			if r.m.underMPS(&t.Devices[i]) {
+			if share.UnderMPS(&r.m.opt.Rules.Spec, &t.Devices[i]) {
 				if err := r.m.mps.Need(t.Devices[i].UUID); err != nil {
 					return err
 				}
@@ -91,7 +86,7 @@ func (r *runner) serveMPS(tasks []*run.Task) error {
 // mpsVariables make a task a client of its GPU's server, within its share; own is the
 // user's environment.
 func (m *Machine) mpsVariables(t *run.Task, own []string) []string {
-	if len(t.Devices) != 1 || !m.underMPS(&t.Devices[0]) {
+	if len(t.Devices) != 1 || !share.UnderMPS(&m.opt.Rules.Spec, &t.Devices[0]) {
 		return nil
 	}
 	return m.mps.Variables(t.Devices[0].UUID, t.Devices[0].Share, t.Request.Memory, own)
@@ -113,10 +108,10 @@ func (r *runner) failedAt() time.Time {
 func (r *runner) faultOfOthers() string {
 	failed := r.failedAt()
 	r.m.mu.RLock()
-	devices := r.m.devices(r.job.info.On)
+	devices := r.m.gpus.Held(&r.m.opt.Rules.Spec, r.job.info.On)
 	r.m.mu.RUnlock()
 	for _, device := range devices {
-		if !r.m.underMPS(&device) {
+		if !share.UnderMPS(&r.m.opt.Rules.Spec, &device) {
 			continue
 		}
 		others := r.m.mps.Fault(device.UUID, r.ID, failed)

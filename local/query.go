@@ -328,41 +328,8 @@ func (m *Machine) Nodes() []show.Node {
 	n := m.eng.Nodes()[0]
 	usable := m.eng.FragmentationByNode()[0].Usable
 	v := show.Node{Usable: &usable, Name: n.Name, State: n.State.String(), Reason: m.drainReason(), CPU: n.CPU,
-		RAM: n.RAM, GPUs: slices.Clone(m.opt.GPUs)}
-	for i := range v.GPUs {
-		v.GPUs[i].Instances = slices.Clone(v.GPUs[i].Instances)
-	}
-	holders := m.eng.Beliefs()
-	for i := range v.GPUs {
-		g := &v.GPUs[i]
-		g.Healthy, g.Free, g.Fault = n.Bad>>i&1 == 0, cluster.Whole, m.faults[i]
-		m.show(g)
-		for _, b := range holders {
-			for _, a := range b.Allocs {
-				if a.GPUs>>i&1 == 0 {
-					continue
-				}
-				if !slices.Contains(g.Jobs, int(b.Job)) { // two tasks of it
-					g.Jobs = append(g.Jobs, int(b.Job))
-				}
-				m.occupy(g, int(b.Job), &a)
-				if g.Free -= cluster.Milli(a.Share); a.Share == 0 {
-					g.Free = 0
-				}
-			}
-		}
-	}
+		RAM: n.RAM, GPUs: m.gpus.Show(&m.opt.Rules.Spec, n.Bad, m.eng.Beliefs())}
 	return []show.Node{v}
-}
-
-// occupy says on a GPU's instances whose they are.
-func (m *Machine) occupy(g *show.GPU, id int, a *engine.Alloc) {
-	d := m.device(g, a)
-	for i := range g.Instances {
-		if g.Instances[i].UUID == d.UUID {
-			g.Instances[i].Job = &id
-		}
-	}
 }
 
 // Queues lists the queues with what they hold.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/share"
 )
 
 // A restart may change how GPUs are shared. What a job asked for is in its submission;
@@ -93,21 +94,8 @@ const nothingNow = "nothing now: "
 // noWay says why a job cannot have what was chosen for it, as this machine's GPUs are
 // shared; "": it can. One that was accepted as it is need not be checked again.
 func (m *Machine) noWay(spec *cluster.Job, accepted bool) string {
-	w := m.ways()
-	for i := range spec.Tasks {
-		r := &spec.Tasks[i].Request
-		if r.Profile == "" {
-			continue
-		}
-		if p, ok := w.Model.Profile(r.Profile); ok && slices.Contains(w.Profiles, p.Name) {
-			continue
-		}
-		have := "none"
-		if len(w.Profiles) > 0 {
-			have = strings.Join(w.Profiles, ", ")
-		}
-		return fmt.Sprintf("no GPU has a %s instance, and none is made: sharing.mig is %s; there are: %s", r.Profile,
-			m.opt.Rules.Spec.MIG, have)
+	if text := share.NoInstance(&m.opt.Rules.Spec, spec); text != "" {
+		return text
 	}
 	if accepted {
 		return ""

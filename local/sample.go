@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/local/observe"
+	"github.com/muster-gpu/muster/local/share"
 )
 
 // sample measures until the daemon ends.
@@ -47,7 +48,7 @@ func (h observed) Used(j *observe.Job, rank int) (cgroup.Usage, bool) {
 	return h.m.keeper.Group(h.m.keeper.Mark(j.ID, j.Run, rank)).Usage()
 }
 
-func (h observed) Seen(values []gpu.Sample) { h.m.setSeen(values) }
+func (h observed) Seen(values []gpu.Sample) { h.m.gpus.SetSeen(values) }
 
 func (h observed) IdleRules() *observe.IdleRules { return h.m.idle.Load() }
 
@@ -65,17 +66,13 @@ func (h observed) Running() (list []observe.Job, healthy int, held float64) {
 	m := h.m
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	for _, f := range m.faults {
-		if f == "" {
-			healthy++
-		}
-	}
+	healthy = m.gpus.Healthy()
 	for _, j := range m.jobs {
 		if s := j.info.Record.State; s < engine.Starting || s > engine.Stopping {
 			continue
 		}
 		r := j.whole().Record
-		may := m.memoryOf(r.Spec)
+		may := share.MemoryOf(&m.opt.Rules.Spec, r.Spec)
 		v := observe.Job{ID: j.id, Run: j.info.Run, Devices: j.info.Devices, Began: r.Started, Tier: r.Spec.Tier,
 			Idle: j.info.idleStage(),
 			May: func(rank int) int64 {

@@ -3,15 +3,17 @@
 package local
 
 import (
-	"cmp"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/devices"
 	"github.com/muster-gpu/muster/local/run"
+	"github.com/muster-gpu/muster/local/share"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Sharing is how this machine's GPUs are shared.
@@ -31,45 +33,9 @@ const (
 	StopOver                       // it ends
 )
 
-// ways are what this machine offers to jobs that share its GPUs: as the simulator has it.
-func (m *Machine) ways() cluster.Ways { return m.opt.Rules.Spec.Ways(nil) }
-
 // choose decides which way a job shares GPUs; the text says what is enforced.
 func (m *Machine) choose(s *ask.Submission, spec *cluster.Job) (text string, err error) {
-	w := m.ways()
-	for i := range spec.Tasks {
-		r := &spec.Tasks[i].Request
-		if r.GPUs == 0 && r.Memory > 0 && w.Model.Memory > 0 { // so much memory of a GPU, and as much of the rest
-			r.GPUs, r.Share = 1, (r.Memory*cluster.Whole+w.Model.Memory-1)/w.Model.Memory
-			if r.Share >= cluster.Whole {
-				r.Share = 0
-			}
-		}
-		*r, text = w.Choose(*r, spec.Isolation, s.Prompt)
-		if no := r.Unshareable(w.Sharing); no != "" {
-			return "", &ask.FieldError{Field: "gpus", Text: no}
-		}
-	}
-	if strings.Contains(text, "enforced: ") && m.opt.GPUs[0].Simulated {
-		text += " (on a real one: nothing is enforced on a simulated GPU)"
-	}
-	return text, nil
-}
-
-// memoryOf is what the tasks of each set may use of each GPU that they share, in MiB, where
-// nothing enforces it: what they asked for, else their share's part of it (Ways.Choose), also for
-// jobs of versions that did not choose it. 0: whatever is there, or nothing but the job could use it.
-func (m *Machine) memoryOf(spec *cluster.Job) (list []int64) {
-	rules := &m.opt.Rules.Spec
-	model, _ := rules.Model(rules.Nodes[0].Model)
-	for i := range spec.Tasks {
-		r, may := &spec.Tasks[i].Request, int64(0)
-		if r.Fractional() && r.Profile == "" && (rules.Sharing != cluster.MPS || !model.MPSLimits()) {
-			may = cmp.Or(r.Memory, model.Memory*r.Share/cluster.Whole)
-		}
-		list = append(list, may)
-	}
-	return list
+	return share.Choose(&m.opt.Rules.Spec, m.gpus.List[0].Simulated, s, spec)
 }
 
 // occupies tells the engine how much of a GPU's memory a run of a job was measured to use,
@@ -134,5 +100,52 @@ func (m *Machine) unthrottle(r *runner) {
 			r.Stop(run.Order{Unfreeze: true})
 		}
 		return nil, nil
+	})
+}
+
+// serveMIG makes the instances that a run needs, and has GPUs be whole that it needs whole.
+func (r *runner) serveMIG(tasks []*run.Task) error {
+	var list []*show.Device
+	for _, t := range tasks {
+		for i := range t.Devices {
+			list = append(list, &t.Devices[i])
+		}
+	}
+	return r.m.gpus.Cut(r.m.opt.Rules.Spec.MIG, list, r.inUse, func(p *devices.Partition) {
+		for _, t := range tasks {
+			for i := range t.Spec.Env {
+				t.Spec.Env[i] = p.Rename(t.Spec.Env[i])
+			}
+		}
+		r.repartitioned(p)
+	})
+}
+
+// inUse reports which instances another job's tasks may be on.
+func (r *runner) inUse() func(uuid string) bool {
+	r.m.mu.RLock()
+	defer r.m.mu.RUnlock()
+	var held []string
+	for id, j := range r.m.jobs {
+		if id == r.ID || j.run == nil {
+			continue
+		}
+		for i := range j.info.Devices {
+			held = append(held, j.info.Devices[i].UUID)
+		}
+	}
+	return func(uuid string) bool { return slices.Contains(held, uuid) }
+}
+
+// repartitioned books what a GPU's instances are now, and which of them the job has.
+func (r *runner) repartitioned(p *devices.Partition) {
+	r.m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
+		r.m.gpus.Repartitioned(p)
+		if r.job.run != r {
+			return nil, nil
+		}
+		info := r.job.own()
+		info.Devices = r.m.gpus.Held(&r.m.opt.Rules.Spec, info.On)
+		return []engine.Event{{Type: engine.Progress, Job: r.ID}}, nil // so that it is stored
 	})
 }

@@ -44,7 +44,7 @@ func (r *runner) plan(allocs []engine.Alloc) (tasks []*run.Task) {
 		for end < len(allocs) && a.Share > 0 && allocs[end].Tasks == 0 { // a share of another GPU, of the same task
 			end++
 		}
-		devices := r.m.devices(allocs[i:end])
+		devices := r.m.gpus.Held(&r.m.opt.Rules.Spec, allocs[i:end])
 		each := len(devices)
 		if a.Tasks > 0 && a.Share == 0 {
 			each = len(devices) / int(a.Tasks)

@@ -12,28 +12,10 @@ import (
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/local/observe"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
-
-// setSeen keeps the last sample for whoever lists the GPUs.
-func (m *Machine) setSeen(values []gpu.Sample) {
-	seen := map[string]gpu.Sample{}
-	for i, d := range m.opt.Devices.Devices() {
-		seen[d.UUID] = values[i]
-	}
-	m.seen.Store(&seen)
-}
-
-// show fills in what a GPU did when it was last looked at.
-func (m *Machine) show(g *show.GPU) {
-	if seen := m.seen.Load(); seen != nil {
-		v := (*seen)[g.UUID]
-		g.Utilisation, g.MemoryUsed, g.Power, g.Temperature = v.Utilisation, v.MemoryUsed, v.Power, v.Temperature
-	}
-}
 
 // Samples returns what was measured of a job.
 func (m *Machine) Samples(ctx context.Context, id int) (show.Samples, error) {

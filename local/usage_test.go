@@ -20,6 +20,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/cgroup"
+	"github.com/muster-gpu/muster/local/devices"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/local/observe"
 	"github.com/muster-gpu/muster/place"
@@ -74,13 +75,14 @@ func accounts(t *testing.T) (*Machine, *played) {
 			gpu.Device{Index: i, UUID: "GPU-" + string(rune('a'+i)), Model: "H100-80GB", Memory: 80 * 1024})
 	}
 	now := t0.Add(2 * time.Hour)
-	m := &Machine{store: st, jobs: map[cluster.JobID]*job{}, groups: &cgroup.Manager{}, faults: make([]string, 4),
+	m := &Machine{store: st, jobs: map[cluster.JobID]*job{}, groups: &cgroup.Manager{},
 		running: t.Context()}
-	m.opt = Options{Dir: t.TempDir(), Devices: src, GPUs: DescribeGPUs(src.devices), SampleEvery: 10 * time.Second,
+	m.opt = Options{Dir: t.TempDir(), Devices: src, SampleEvery: 10 * time.Second,
 		HourCost: 2, Log: slog.Default(),
 		Now: func() time.Time {
 			return now
 		}, Rules: config.Rules{Spec: cluster.Spec{Nodes: []cluster.Node{{Name: "here", Model: "H100-80GB", GPUs: 4}}}}}
+	m.gpus = devices.New(devices.Describe(src.devices), src)
 	cfg := engine.Config{Spec: m.opt.Rules.Spec}
 	if cfg.Policy, err = policy.New("fifo"); err != nil {
 		t.Fatal(err)
@@ -108,7 +110,7 @@ func hold(t *testing.T, m *Machine, id int, user string, over bool, gpus ...int)
 	a := engine.Alloc{Tasks: 1}
 	for _, g := range gpus {
 		a.GPUs |= 1 << g
-		info.Devices = append(info.Devices, show.Device{Index: g, UUID: m.opt.GPUs[g].UUID})
+		info.Devices = append(info.Devices, show.Device{Index: g, UUID: m.gpus.List[g].UUID})
 	}
 	info.Record.Allocs = []engine.Alloc{a}
 	row := store.Job{ID: id, User: user, Active: true, State: info.State, Submitted: t0.UnixNano(),
@@ -184,8 +186,7 @@ func TestSampling(t *testing.T) {
 	if err != nil || !near(total, 4*3600) || !near(held, 3*3600) || !near(busy, 0.9*3600) {
 		t.Errorf("GPU-seconds: %v in all, %v held, %v busy: %v", total, held, busy, err)
 	}
-	nodes := &show.GPU{UUID: "GPU-d"}
-	if m.show(nodes); nodes.Utilisation == nil || *nodes.Utilisation != 50 {
+	if g := m.Nodes()[0].GPUs[3]; g.Utilisation == nil || *g.Utilisation != 50 {
 		t.Error("the list of GPUs does not show what they do")
 	}
 }
@@ -362,7 +363,7 @@ func TestLoad(t *testing.T) {
 			week.Total, week.Held = week.Total+w.Total, week.Held+w.Held
 		}
 		if len(u.Load) > c.most || len(u.Week) != 168 || u.Daily != (c.back > daily) ||
-			!near(sum.Total, 3*float64(len(m.faults))) || !near(sum.Held, 3) || !near(busy, 2.4) ||
+			!near(sum.Total, 3*float64(len(m.gpus.List))) || !near(sum.Held, 3) || !near(busy, 2.4) ||
 			!near(week.Total, sum.Total) || !near(week.Held, sum.Held) {
 			t.Errorf("%v back: %d spans, %+v, busy %v, the week %+v", c.back, len(u.Load), sum, busy, week)
 		}

@@ -250,10 +250,10 @@ func checkKube(w io.Writer, path string) (done bool, err error) {
 // tellChecked holds a configuration against this machine and lists it.
 func (f *serveFlags) tellChecked(w io.Writer, conf *configFile) error {
 	note := ""
-	dev, err := openDevices(conf.GPUs, conf.State, conf.CPUs)
+	dev, err := openDevices(conf, conf.State)
 	if err == nil {
-		_, err = f.fits(conf, &dev.spec)
-		if err := errors.Join(err, dev.source.Close()); err != nil {
+		_, err = f.fits(conf, &dev.Spec)
+		if err := errors.Join(err, dev.Source.Close()); err != nil {
 			return err
 		}
 	} else {

@@ -8,12 +8,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/muster-gpu/muster/local/devices"
 )
 
 // fault writes the file that makes simulated GPUs unwell.
 func (d *daemon) fault(text string) {
 	d.t.Helper()
-	if err := os.WriteFile(filepath.Join(d.dir, "state", faultsFile), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(d.dir, "state", devices.FaultsFile), []byte(text), 0o600); err != nil {
 		d.t.Fatal(err)
 	}
 }

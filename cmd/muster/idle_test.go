@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/local/devices"
 )
 
 // play lets simulated GPUs report what the text says.
@@ -21,7 +22,7 @@ func (d *daemon) play(use string) {
 	dir := filepath.Join(d.dir, "state")
 	tmp := filepath.Join(dir, "use.new")
 	for _, err := range []error{os.MkdirAll(dir, 0o711), os.WriteFile(tmp, []byte(use), 0o600),
-		os.Rename(tmp, filepath.Join(dir, useFile))} {
+		os.Rename(tmp, filepath.Join(dir, devices.UseFile))} {
 		if err != nil {
 			d.t.Fatal(err)
 		}

@@ -7,10 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/muster-gpu/muster/api"
-	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/config"
 )
 
 // reshare starts the daemon again with another way of sharing.
@@ -137,24 +133,4 @@ func TestMPSClientsLive(t *testing.T) {
 	d.must("cancel", "3")
 	d.untilSays(`"state": "running"`, "show", "17")
 	d.must("cancel", "1")
-}
-
-// Before Volta MPS has no limits for its clients: it is not taken unless the configuration
-// says so, and then it is said what that means.
-func TestMPSBeforeVolta(t *testing.T) {
-	for _, c := range []struct {
-		model, shares string
-		want          cluster.Sharing
-		notes         int
-	}{{"P100-16GB", "auto", cluster.TimeSlicing, 0}, {"K80-12GB", "auto", cluster.TimeSlicing, 0},
-		{"M40-24GB", "mps", cluster.MPS, 1},
-		{"V100-16GB", "auto", cluster.MPS, 0}, {"V100-16GB", "mps", cluster.MPS, 0},
-		{"H100-80GB", "time-slicing", cluster.TimeSlicing, 0}} {
-		d := &devices{gpus: []api.GPU{{}}, spec: cluster.Spec{Nodes: []cluster.Node{{Model: c.model, GPUs: 1}}}}
-		conf := config.Sharing{Shares: c.shares, MIG: "static", Program: "sh", OverMemory: "warn"}
-		if err := d.share(&conf, t.TempDir()); err != nil || d.spec.Sharing != c.want || len(d.notes) != c.notes {
-			t.Errorf("%s, shares: %s: %v, notes %q, %v; want %v", c.model, c.shares, d.spec.Sharing, d.notes, err,
-				c.want)
-		}
-	}
 }

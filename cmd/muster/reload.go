@@ -19,6 +19,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/devices"
 	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/server"
 )
@@ -91,7 +92,7 @@ func (r *reloader) again(ctx context.Context, by string) (api.Reloaded, error) {
 	if err != nil {
 		return v, conf.locate(err)
 	}
-	v.Notes = slices.Concat(v.Notes, notes, frozenNotes(&conf.Stop, r.spec))
+	v.Notes = slices.Concat(v.Notes, notes, devices.NeverSuspended(&conf.Stop, r.spec))
 	r.door.use(cert)
 	r.install(conf.Serve)
 	return v, nil

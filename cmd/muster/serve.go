@@ -18,9 +18,11 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/internal/version"
 	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/local/cgroup"
+	"github.com/muster-gpu/muster/local/devices"
 	"github.com/muster-gpu/muster/local/shim"
 	"github.com/muster-gpu/muster/server"
 	"github.com/muster-gpu/muster/slurm"
@@ -108,12 +110,12 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	}
 	plainUmask()
 	state := conf.State
-	dev, err := openDevices(conf.GPUs, state, conf.CPUs)
+	dev, err := openDevices(conf, state)
 	if err != nil {
 		return err
 	}
-	defer dev.source.Close()
-	if err := dev.share(&conf.Sharing, state); err != nil {
+	defer dev.Source.Close()
+	if err := dev.Share(&conf.Sharing, state); err != nil {
 		return err
 	}
 	if err := errors.Join(os.MkdirAll(filepath.Dir(conf.Socket), 0o755), os.MkdirAll(state, 0o711)); err != nil {
@@ -124,7 +126,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 		return err
 	}
 	defer unlock()
-	r := &reloader{f: f, c: c, spec: &dev.spec, level: &slog.LevelVar{}, running: conf.Serve}
+	r := &reloader{f: f, c: c, spec: &dev.Spec, level: &slog.LevelVar{}, running: conf.Serve}
 	r.level.Set(conf.LogLevel)
 	r.log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: r.level}))
 	r.log.Info("writes", "state", state, "socket", conf.Socket, "why", f.whyThere(c, conf))
@@ -140,18 +142,18 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	}
 	r.s = server.New(r.m,
 		server.Options{Metrics: metrics, Log: r.log, Reload: r.reload, Info: server.Info{Version: version.Release,
-			NotEnforced: groups.Notes(), Simulated: len(dev.gpus) > 0 && dev.gpus[0].Simulated}})
+			NotEnforced: groups.Notes(), Simulated: len(dev.GPUs) > 0 && dev.GPUs[0].Simulated}})
 	if r.door, err = openDoor(ctx, conf.Serve, time.Now()); err != nil {
 		return errors.Join(err, r.m.Close())
 	}
 	r.install(conf.Serve)
-	for _, n := range slices.Concat(dev.notes, frozenNotes(&conf.Stop, &dev.spec), groups.Notes()) {
+	for _, n := range slices.Concat(dev.Notes, devices.NeverSuspended(&conf.Stop, &dev.Spec), groups.Notes()) {
 		r.log.Warn(n)
 	}
 	policy, _ := r.m.Scheduling()
-	r.log.Info("scheduling", "gpus", describeGPUs(dev.gpus), "policy", policy, "socket", conf.Socket, "state", state)
+	r.log.Info("scheduling", "gpus", describeGPUs(dev.GPUs), "policy", policy, "socket", conf.Socket, "state", state)
 	r.door.tell(r.log)
-	f.startDemo(ctx, r.m, len(dev.gpus), filepath.Join(state, "demo"), r.log)
+	f.startDemo(ctx, r.m, len(dev.GPUs), filepath.Join(state, "demo"), r.log)
 	go r.onHangup(ctx, hup)
 	watch, err := newGuard(r.m, r.log, opt.Now)
 	if err != nil {
@@ -235,9 +237,9 @@ func together(ctx context.Context, m *local.Machine, s *server.Server, d *door, 
 }
 
 // options are what the configuration and the environment say of the machine.
-func (f *serveFlags) options(ctx context.Context, conf *configFile, dev *devices, log *slog.Logger) (local.Options,
+func (f *serveFlags) options(ctx context.Context, conf *configFile, dev *devices.Found, log *slog.Logger) (local.Options,
 	error) {
-	opt, err := f.fits(conf, &dev.spec)
+	opt, err := f.fits(conf, &dev.Spec)
 	if err != nil {
 		return opt, err
 	}
@@ -249,9 +251,11 @@ func (f *serveFlags) options(ctx context.Context, conf *configFile, dev *devices
 	if opt.Shim, note = shimCommand(ctx, exe, conf.State); note != "" {
 		log.Info(note)
 	}
-	opt.Dir, opt.GPUs, opt.Devices, opt.SampleEvery, opt.Now = conf.State, dev.gpus, dev.source, *conf.SampleEvery,
+	opt.Dir, opt.GPUs, opt.Devices, opt.SampleEvery, opt.Now = conf.State, dev.GPUs, dev.Source, *conf.SampleEvery,
 		time.Now
-	opt.Sharing, opt.AcceptLoss, opt.Variables = dev.sharing, f.acceptLoss, slurm.Variables
+	opt.Sharing = local.Sharing{Program: conf.Sharing.Program,
+		OverMemory: local.OverMemory(slices.Index(config.OverMemories, conf.Sharing.OverMemory))}
+	opt.AcceptLoss, opt.Variables = f.acceptLoss, slurm.Variables
 	if conf.Checkpoints != "" {
 		opt.Checkpoints = filepath.Clean(conf.Checkpoints)
 	}
@@ -283,4 +287,24 @@ func runShim(args []string) (code int, ok bool) {
 		return 0, false
 	}
 	return shim.Main(args[1], time.Now), true
+}
+
+// openDevices finds the GPUs of the configuration.
+func openDevices(conf *configFile, state string) (*devices.Found, error) {
+	dev, err := devices.Open(conf.GPUs, state, conf.CPUs)
+	if errors.As(err, new(devices.Misused)) {
+		err = usage(err)
+	}
+	return dev, err
+}
+
+func describeGPUs(gpus []api.GPU) string {
+	if len(gpus) == 0 {
+		return "none"
+	}
+	text := fmt.Sprintf("%d x %s", len(gpus), gpus[0].Model)
+	if gpus[0].Simulated {
+		text += " (simulated)"
+	}
+	return text
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/muster-gpu/muster/local/devices"
 )
 
 // shares starts a daemon with a configuration of how GPUs are shared.
@@ -204,7 +206,7 @@ func TestMeasuredMemory(t *testing.T) {
 		return pid
 	}
 	use := func(lines string) {
-		if err := os.WriteFile(filepath.Join(d.dir, "state", useFile), []byte(lines), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(d.dir, "state", devices.UseFile), []byte(lines), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -284,7 +286,7 @@ func TestOverMemory(t *testing.T) {
 				return pid != ""
 			})
 			use := func(mib string) {
-				if err := os.WriteFile(filepath.Join(d.dir, "state", useFile), []byte("0 50 9000 "+pid+" "+mib+"\n"),
+				if err := os.WriteFile(filepath.Join(d.dir, "state", devices.UseFile), []byte("0 50 9000 "+pid+" "+mib+"\n"),
 					0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -337,7 +339,7 @@ func TestOverMemoryByTask(t *testing.T) {
 		for _, p := range of {
 			text += "0 50 60000 " + p + "\n"
 		}
-		if err := os.WriteFile(filepath.Join(d.dir, "state", useFile), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(d.dir, "state", devices.UseFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package local
+package devices
 
 import (
 	"fmt"
@@ -12,9 +12,8 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// there is what can be had by what the machine finds on its GPUs: the dumb twin of ways.
-func (m *Machine) there() cluster.Ways {
-	spec := &m.opt.Rules.Spec
+// there is what can be had by what is found on the GPUs: the naive twin of cluster.Spec.Ways.
+func there(spec *cluster.Spec, gpus []show.GPU) cluster.Ways {
 	w := cluster.Ways{Sharing: spec.Sharing}
 	w.Model, _ = spec.Model(spec.Nodes[0].Model)
 	for i := range w.Model.Profiles {
@@ -26,7 +25,7 @@ func (m *Machine) there() cluster.Ways {
 	if spec.MIG != cluster.StaticMIG {
 		return w
 	}
-	for _, g := range m.opt.GPUs {
+	for _, g := range gpus {
 		for _, in := range g.Instances {
 			if !slices.Contains(w.Profiles, in.Profile) {
 				w.Profiles = append(w.Profiles, in.Profile)
@@ -44,10 +43,9 @@ func TestWaysAsSimulated(t *testing.T) {
 	for _, mig := range []cluster.MIGWay{cluster.StaticMIG, cluster.InstancesMIG, cluster.DynamicMIG} {
 		for _, gpus := range [][]show.GPU{{{Model: "A100-80GB"}}, {{Model: "A100-80GB"}, cut},
 			{{Model: "A100-80GB", MIG: true}}, {{Model: "T4-16GB"}}} {
-			m := &Machine{opt: Options{GPUs: gpus}}
-			m.opt.Rules.Spec = cluster.Spec{Sharing: cluster.MPS, MIG: mig,
-				Nodes: []cluster.Node{{Model: gpus[0].Model, GPUs: len(gpus), MIG: geometry(mig, gpus)}}}
-			there, offered := m.there(), m.ways()
+			spec := &cluster.Spec{Sharing: cluster.MPS, MIG: mig,
+				Nodes: []cluster.Node{{Model: gpus[0].Model, GPUs: len(gpus), MIG: New(gpus, nil).geometry(mig)}}}
+			there, offered := there(spec, gpus), spec.Ways(nil)
 			slices.Sort(there.Profiles)
 			slices.Sort(offered.Profiles)
 			if fmt.Sprint(there) != fmt.Sprint(offered) {

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package devices
 
 import (
 	"errors"
@@ -13,61 +13,61 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/local/gpu"
+	"github.com/muster-gpu/muster/show"
 )
 
-// faultsFile, in the folder of the state, says which simulated GPUs are unwell.
-const faultsFile = "simulated-faults"
+// FaultsFile, in the folder of the state, says which simulated GPUs are unwell.
+const FaultsFile = "simulated-faults"
 
-// useFile, likewise, says what simulated GPUs play to compute.
-const useFile = "simulated-use"
+// UseFile, likewise, says what simulated GPUs play to compute.
+const UseFile = "simulated-use"
 
 // cutFile, likewise, has the MIG instances that were made on simulated GPUs.
 const cutFile = "simulated-mig"
 
-// devices is what a machine schedules.
-type devices struct {
-	source gpu.Source
-	gpus   []api.GPU
-	spec   cluster.Spec
-	notes  []string // for the operator
-
-	sharing local.Sharing
+// Found is what a machine schedules.
+type Found struct {
+	Source gpu.Source
+	GPUs   []show.GPU
+	Spec   cluster.Spec
+	Notes  []string // for the operator
 }
 
-// share finds out how the GPUs can be shared, and how they are to be.
-func (d *devices) share(conf *config.Sharing, state string) error {
-	if conf.MIG != "static" && len(d.gpus) > 0 && d.gpus[0].Simulated {
-		if err := gpu.Kept(d.source, filepath.Join(state, cutFile)); err != nil {
+// Misused says that a flag has a value that it cannot have.
+type Misused struct{ error }
+
+func misused(format string, args ...any) error { return Misused{fmt.Errorf(format, args...)} }
+
+// Share decides how the GPUs are shared: as the configuration says, where that is possible.
+func (d *Found) Share(conf *config.Sharing, state string) error {
+	if conf.MIG != "static" && len(d.GPUs) > 0 && d.GPUs[0].Simulated {
+		if err := gpu.Kept(d.Source, filepath.Join(state, cutFile)); err != nil {
 			return err
 		}
-		d.gpus = local.DescribeGPUs(d.source.Devices())
+		d.GPUs = Describe(d.Source.Devices())
 	}
-	d.sharing = local.Sharing{Program: conf.Program,
-		OverMemory: local.OverMemory(slices.Index(config.OverMemories, conf.OverMemory))}
-	d.spec.MinSpeed, d.spec.MIG = conf.MinSpeed, cluster.MIGWay(slices.Index(cluster.MIGWays, conf.MIG))
+	d.Spec.MinSpeed, d.Spec.MIG = conf.MinSpeed, cluster.MIGWay(slices.Index(cluster.MIGWays, conf.MIG))
 	_, err := exec.LookPath(conf.Program)
-	model, _ := d.spec.Model(d.spec.Nodes[0].Model)
+	model, _ := d.Spec.Model(d.Spec.Nodes[0].Model)
 	switch limits := model.MPSLimits(); {
 	case conf.Shares == "mps" && err != nil:
 		return fmt.Errorf("sharing: shares: mps: %w (it comes with NVIDIA's driver)", err)
 	case conf.Shares == "mps" && !limits:
-		d.notes = append(d.notes,
+		d.Notes = append(d.Notes,
 			fmt.Sprintf("sharing: shares: mps: on %s, as on all GPUs before Volta, MPS enforces neither a share's memory nor its compute", model.Name))
-		d.spec.Sharing = cluster.MPS
-	case conf.Shares == "mps", conf.Shares == "auto" && limits && err == nil && len(d.gpus) > 0 && !d.gpus[0].Simulated:
-		d.spec.Sharing = cluster.MPS
+		d.Spec.Sharing = cluster.MPS
+	case conf.Shares == "mps", conf.Shares == "auto" && limits && err == nil && len(d.GPUs) > 0 && !d.GPUs[0].Simulated:
+		d.Spec.Sharing = cluster.MPS
 	}
 	return nil
 }
 
-// frozenNotes says that the rules suspend jobs where their memory would be in the way.
-func frozenNotes(rules *[3]engine.StopRule, spec *cluster.Spec) []string {
+// NeverSuspended says that the rules suspend jobs where their memory would be in the way.
+func NeverSuspended(rules *[3]engine.StopRule, spec *cluster.Spec) []string {
 	where, why := "on a GPU", ""
 	switch model, _ := spec.Model(spec.Nodes[0].Model); {
 	case spec.Sharing == cluster.MPS:
@@ -83,16 +83,15 @@ func frozenNotes(rules *[3]engine.StopRule, spec *cluster.Spec) []string {
 	return []string{"stop: how: suspend: no job is suspended " + where + ", but asked for a checkpoint, because " + why}
 }
 
-// openDevices finds the GPUs that --gpus asks for: simulated ones, all real
-// ones, or some of them.
-func openDevices(flag, state string, cpus int) (*devices, error) {
+// Open finds the GPUs that --gpus asks for: simulated ones, all real ones, or some of them. An error may be Misused.
+func Open(flag, state string, cpus int) (*Found, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, err
 	}
 	host, _, _ = strings.Cut(host, ".")
 	if cpus < 1 || cpus > 1<<16 {
-		return nil, usage(fmt.Errorf("--cpus %d: between 1 and %d", cpus, 1<<16))
+		return nil, misused("--cpus %d: between 1 and %d", cpus, 1<<16)
 	}
 	node := cluster.Node{Name: host, CPU: int64(cpus) * 1000, RAM: memory()}
 	if text, ok := strings.CutPrefix(flag, "sim:"); ok {
@@ -110,11 +109,11 @@ func openDevices(flag, state string, cpus int) (*devices, error) {
 	return d, nil
 }
 
-func simulatedDevices(flag, text, state string, node cluster.Node) (*devices, error) {
+func simulatedDevices(flag, text, state string, node cluster.Node) (*Found, error) {
 	text, mig, cut := strings.Cut(text, "/")
 	spec, err := cluster.ParseShort("1x" + text)
 	if err != nil {
-		return nil, usage(fmt.Errorf("--gpus %s: %w", flag, err))
+		return nil, misused("--gpus %s: %w", flag, err)
 	}
 	node.Model, node.GPUs = spec.Nodes[0].Model, spec.Nodes[0].GPUs
 	model, _ := spec.Model(node.Model)
@@ -123,22 +122,22 @@ func simulatedDevices(flag, text, state string, node cluster.Node) (*devices, er
 	}
 	geometry, _, err := node.Geometry(&model)
 	if err != nil {
-		return nil, usage(fmt.Errorf("--gpus %s: %w", flag, err))
+		return nil, misused("--gpus %s: %w", flag, err)
 	}
 	spec.Nodes = []cluster.Node{node}
-	d := &devices{source: gpu.Simulated(node.GPUs, model, filepath.Join(state, faultsFile),
-		filepath.Join(state, useFile)), spec: *spec}
-	gpu.Partitioned(d.source, geometry)
-	d.gpus = local.DescribeGPUs(d.source.Devices())
+	d := &Found{Source: gpu.Simulated(node.GPUs, model, filepath.Join(state, FaultsFile),
+		filepath.Join(state, UseFile)), Spec: *spec}
+	gpu.Partitioned(d.Source, geometry)
+	d.GPUs = Describe(d.Source.Devices())
 	return d, nil
 }
 
-func realDevices(source gpu.Source, flag string, node cluster.Node) (*devices, error) {
+func realDevices(source gpu.Source, flag string, node cluster.Node) (*Found, error) {
 	found := source.Devices()
 	if flag != "" {
 		var err error
 		if found, err = gpu.Choose(found, flag); err != nil {
-			return nil, usage(fmt.Errorf("--gpus: %w", err))
+			return nil, misused("--gpus: %w", err)
 		}
 	}
 	if len(found) == 0 {
@@ -146,8 +145,8 @@ func realDevices(source gpu.Source, flag string, node cluster.Node) (*devices, e
 	}
 	taken, model, islands, notes := gpu.Node(found)
 	node.Model, node.GPUs, node.Islands = model.Name, len(taken), islands
-	return &devices{source: source, gpus: local.DescribeGPUs(taken), notes: notes,
-		spec: cluster.Spec{Models: []cluster.GPUModel{model}, Nodes: []cluster.Node{node}}}, nil
+	return &Found{Source: source, GPUs: Describe(taken), Notes: notes,
+		Spec: cluster.Spec{Models: []cluster.GPUModel{model}, Nodes: []cluster.Node{node}}}, nil
 }
 
 // memory is the machine's RAM in MiB; 0: unknown.
@@ -157,15 +156,4 @@ func memory() int64 {
 		return 0
 	}
 	return int64(si.Totalram) * int64(si.Unit) >> 20
-}
-
-func describeGPUs(gpus []api.GPU) string {
-	if len(gpus) == 0 {
-		return "none"
-	}
-	text := fmt.Sprintf("%d x %s", len(gpus), gpus[0].Model)
-	if gpus[0].Simulated {
-		text += " (simulated)"
-	}
-	return text
 }
