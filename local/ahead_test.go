@@ -41,7 +41,7 @@ func TestForecastTells(t *testing.T) {
 			true}, {&foresight.Forecast{Waiting: f.Waiting}, 1, 500, 0, 0, true},
 	} {
 		v := show.Job{ID: c.id}
-		tellWhen(&v, c.f, y, at(50))
+		foresight.TellWhen(&v, c.f, y, at(50))
 		for i, p := range []*time.Time{v.Expected, v.Earliest, v.Latest} {
 			want := []int64{c.want, c.earliest, c.last}[i]
 			if (p != nil) != (want > 0) || p != nil && p.Unix() != want {
@@ -67,7 +67,7 @@ func TestExpectations(t *testing.T) {
 	m := &Machine{jobs: map[cluster.JobID]*job{
 		1: {id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec}}}}}
 	for i := range 11 {
-		m.runs.Add(foresight.Stated(spec, 0), time.Duration(i+1)*time.Minute)
+		m.known.Runs.Add(foresight.Stated(spec, 0), time.Duration(i+1)*time.Minute)
 	}
 	rec := &engine.JobRecord{Spec: spec}
 	work := func(x *foresight.Expectations, draw int, done, want time.Duration) bool {
@@ -85,7 +85,7 @@ func TestExpectations(t *testing.T) {
 	j := m.jobs[1]
 	j.info.Guessed = true
 	x := m.expectations()
-	m.runs.Add(foresight.Stated(spec, 0), time.Hour) // it has its own copy
+	m.known.Runs.Add(foresight.Stated(spec, 0), time.Hour) // it has its own copy
 	if !work(x, 0, 0, 6*time.Minute) {
 		t.Error("what earlier runs suggest is not guessed")
 	}
@@ -107,7 +107,7 @@ func TestExpectations(t *testing.T) {
 		t.Errorf("a frozen job takes %v", d)
 	}
 	for range 10 { // what ann states is three times too much
-		m.runs.Add(&cluster.Job{User: "ann", Name: "x", Estimate: 6 * time.Minute, Tasks: spec.Tasks}, 2*time.Minute)
+		m.known.Runs.Add(&cluster.Job{User: "ann", Name: "x", Estimate: 6 * time.Minute, Tasks: spec.Tasks}, 2*time.Minute)
 	}
 	*j = job{id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec}}}
 	guessed = false
@@ -123,8 +123,8 @@ func TestExpectedSubmissions(t *testing.T) {
 		j := &cluster.Job{ID: cluster.JobID(i), User: "ann", Name: "train",
 			Submit: cluster.Time(i) * cluster.Time(time.Hour),
 			Tasks:  []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
-		m.recent.Add(j)
-		m.runs.Add(j, time.Duration(i+1)*time.Minute)
+		m.known.Recent.Add(j)
+		m.known.Runs.Add(j, time.Duration(i+1)*time.Minute)
 	}
 	x := m.expectations()
 	list := x.Arrivals(100, cluster.Time(3*time.Hour))
@@ -152,10 +152,8 @@ func TestListForetells(t *testing.T) {
 		}
 	}
 	f := m.look() // what a list waits for, if the machine is not too slow
-	m.outlook.mu.Lock()
 	f.Took = time.Hour
-	m.outlook.last = f
-	m.outlook.mu.Unlock()
+	m.outlook.Set(f)
 	list, err := m.Jobs(t.Context(), store.Filter{States: []string{show.StatePending}})
 	if err != nil || len(list) != n {
 		t.Fatalf("%d jobs wait (%v)", len(list), err)

@@ -63,7 +63,8 @@ func (r *runner) environment(t *run.Task, size int) []string {
 	env = append(append(env, r.trialVariables(t)...), r.savingVariable()...)
 	return lastOnes(append(env,
 		"MUSTER_JOB_ID="+strconv.Itoa(int(r.ID)), "MUSTER_JOB_NAME="+s.Name, "MUSTER_QUEUE="+s.Queue,
-		"MUSTER_RESTART_COUNT="+strconv.Itoa(r.job.info.restarts()), "MUSTER_CHECKPOINT_DIR="+r.m.keeper.CheckpointDir(r.job.folder()),
+		"MUSTER_RESTART_COUNT="+strconv.Itoa(r.job.info.restarts()),
+		"MUSTER_CHECKPOINT_DIR="+r.m.keeper.CheckpointDir(r.job.folder()),
 		"MUSTER_CHECKPOINT_SIGNAL="+strings.TrimPrefix(unix.SignalName(r.Wishes.Signal), "SIG"),
 		"MUSTER_PROGRESS="+filepath.Join(t.Dir, shim.ProgressFile), "MUSTER_RANK="+rank, "MUSTER_WORLD_SIZE="+world,
 		"RANK="+rank, "LOCAL_RANK="+rank, "WORLD_SIZE="+world, "LOCAL_WORLD_SIZE="+world,

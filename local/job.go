@@ -177,7 +177,10 @@ func (m *Machine) settle(id cluster.JobID) {
 	if j.info.Record.State != engine.Done {
 		return
 	}
-	m.learn(j)
+	m.known.Quotes.Gone(j.id)
+	if j.info.Record.Reason == engine.Completed {
+		m.known.Runs.Add(j.stated(), j.info.Record.Ran)
+	}
 	if j.run != nil { // it was suspended when it was cancelled
 		j.run.Stop(run.Order{How: engine.Kill, Grace: 0})
 	}

@@ -69,8 +69,7 @@ func (m *Machine) Told(ctx context.Context, j *show.Job) error {
 	m.mu.Lock()
 	var row *store.Asked
 	if l := m.jobs[cluster.JobID(j.ID)]; l != nil && l.lastForecast.Now != 0 {
-		said := m.quotes.Told(&l.lastForecast)
-		row = askedRow(&l.lastForecast, &said, m.opt.Rules.Policy)
+		row = m.known.Tell(&l.lastForecast, m.opt.Rules.Policy)
 	}
 	m.mu.Unlock()
 	return m.store.Write(ctx, func(t *store.Tx) error {

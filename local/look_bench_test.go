@@ -25,8 +25,8 @@ func BenchmarkLook1000(b *testing.B) {
 				j := &cluster.Job{User: u.Name, Name: fmt.Sprint("train", i%10),
 					Submit: now.Add(time.Duration(i-1000) * 80 * time.Second), Tier: cluster.Standard,
 					Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
-				m.recent.Add(j)
-				m.runs.Add(j, time.Duration(1+i*i%97)*time.Minute)
+				m.known.Recent.Add(j)
+				m.known.Runs.Add(j, time.Duration(1+i*i%97)*time.Minute)
 			}
 			m.mu.Unlock()
 			s := func(i int) *ask.Submission {

@@ -29,6 +29,7 @@ import (
 	"github.com/muster-gpu/muster/local/clock"
 	"github.com/muster-gpu/muster/local/devices"
 	"github.com/muster-gpu/muster/local/evidence"
+	"github.com/muster-gpu/muster/local/foresight"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/local/observe"
 	"github.com/muster-gpu/muster/local/rules"
@@ -124,15 +125,14 @@ type Machine struct {
 	watch       watch.Hub
 	series      series
 	lines       lines
-	outlook     outlook
+	outlook     foresight.Outlook
+	tests       sync.Mutex // one question what would become of a submission at a time
 	runners     sync.WaitGroup
 	stopped     context.CancelFunc
 	running     context.Context // ends when the daemon does
 	groups      *cgroup.Manager
-	keeper      *run.Keeper    // of the runs of jobs
-	runs        forward.Runs   // how long completed jobs ran
-	recent      forward.Recent // what was submitted of late, as users stated it
-	quotes      forward.Quotes // what became of what waiting jobs were told
+	keeper      *run.Keeper          // of the runs of jobs
+	known       foresight.Experience // from earlier jobs
 	mps         *share.MPS
 	gpus        *devices.GPUs
 	sampler     atomic.Pointer[observe.Sampler]
@@ -235,6 +235,7 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 		m.groups = &cgroup.Manager{}
 	}
 	m.keeper = m.newKeeper()
+	m.outlook.Running, m.outlook.Now, m.outlook.Seq, m.outlook.Look = m.running, opt.Now, m.lastSeq, m.look
 	m.inbox.Init()
 	m.SetIdle(opt.Idle)
 	if err := m.choosePolicy(ctx); err != nil {
@@ -251,8 +252,8 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 
 // newKeeper makes what the runs of jobs have in common.
 func (m *Machine) newKeeper() *run.Keeper {
-	return &run.Keeper{Places: run.Places{Dir: m.opt.Dir, Checkpoints: m.opt.Checkpoints}, Groups: m.groups, Shim: m.opt.Shim, Running: m.running,
-		Log: m.opt.Log,
+	return &run.Keeper{Places: run.Places{Dir: m.opt.Dir, Checkpoints: m.opt.Checkpoints},
+		Groups: m.groups, Shim: m.opt.Shim, Running: m.running, Log: m.opt.Log,
 		Now: m.clock.Time, Crash: m.opt.Crash}
 }
 
@@ -317,14 +318,11 @@ func (m *Machine) restore(ctx context.Context) error {
 	if err := m.gpus.Restore(ctx, m.store, held, &m.opt.Rules.Spec); err != nil {
 		return err
 	}
-	if err := m.remember(ctx); err != nil {
-		return err
-	}
 	snap, err := m.snapshot(ctx)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(m.rememberSubmissions(ctx), m.relearn(ctx)); err != nil {
+	if err := m.known.Restore(ctx, m.store, m.opt.Now(), m.opt.Rules.Policy, m.liveJobs()); err != nil {
 		return err
 	}
 	m.clock.Start(snap.Now)

@@ -56,8 +56,8 @@ func TestMPSLeaves(t *testing.T) {
 		{"another share", true, show.Device{UUID: uuid, Share: 250}, true},
 		{"a whole GPU beside", true, show.Device{UUID: src.devices[0].UUID}, true},
 		{"a share when nobody is there", false, show.Device{UUID: uuid, Share: 250}, true},
-		{"an instance", false, show.Device{UUID: "MIG-to-be-made/" + uuid + "/0", Parent: uuid, Profile: "3g.40gb", Share: 428},
-			false},
+		{"an instance", false,
+			show.Device{UUID: "MIG-to-be-made/" + uuid + "/0", Parent: uuid, Profile: "3g.40gb", Share: 428}, false},
 		{"the whole GPU", false, show.Device{UUID: uuid}, false},
 	} {
 		if !step.job {

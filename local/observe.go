@@ -45,11 +45,11 @@ func (m *Machine) observe(b *engine.Batch, d *engine.Decision) {
 		if ev := &b.Events[i]; ev.Type == engine.Submitted {
 			submitted++
 			if j := m.jobs[ev.Job]; j != nil {
-				m.recent.Add(foresight.Stated(ev.Spec, time.Duration(j.sub.Estimate)))
+				m.known.Recent.Add(foresight.Stated(ev.Spec, time.Duration(j.sub.Estimate)))
 			}
 		}
 	}
-	m.tellStarts(b, d)
+	m.known.Started(b.Now, d)
 	if submitted > 0 {
 		m.opt.Observe.Submitted(submitted)
 	}

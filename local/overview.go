@@ -90,7 +90,7 @@ func (m *Machine) Overview() show.Overview {
 	o.Series = slices.Clone(m.series.list)
 	m.series.mu.Unlock()
 	o.Series = append(o.Series, m.present())
-	seen := m.forecast(foresight.AnyJob, waitToList)
+	seen := m.outlook.Latest(foresight.AnyJob, waitToList)
 	line := m.line(seen)
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -109,8 +109,8 @@ func (m *Machine) Overview() show.Overview {
 	for _, id := range ids[:min(len(ids), mostShown)] {
 		o.Running = append(o.Running, m.view(m.jobs[id]))
 	}
-	for i := range line.list {
-		j := m.jobs[line.list[i].Job]
+	for i := range line.List {
+		j := m.jobs[line.List[i].Job]
 		if j == nil || j.stored == unstored || j.info.Record.State != engine.Pending {
 			continue // it started meanwhile
 		}
@@ -118,23 +118,16 @@ func (m *Machine) Overview() show.Overview {
 			break
 		}
 		v := m.view(j)
-		line.place(&v)
+		line.Place(&v)
 		seen.Tell(&v, now)
 		o.Waiting = append(o.Waiting, v)
 	}
 	return o
 }
 
-// lineNow is the line of waiting jobs as it was at a step.
-type lineNow struct {
-	list []engine.Waiting
-	pos  map[cluster.JobID]int
-	told bool // when the first will start is estimated
-}
-
 // lines keeps the last line that was looked at; it is guarded by Machine.mu.
 type lines struct {
-	last *lineNow
+	last *foresight.Line
 	seq  int64
 	at   time.Time
 }
@@ -142,7 +135,7 @@ type lines struct {
 // line is the line of waiting jobs. The engine looks ahead for it, which needs
 // the state for itself; so it is looked at once for each step and second. Where
 // nothing was foreseen, it is estimated when the first jobs will start.
-func (m *Machine) line(seen *foresight.Forecast) *lineNow {
+func (m *Machine) line(seen *foresight.Forecast) *foresight.Line {
 	now := m.opt.Now()
 	most := 0
 	if !seen.Made() || !seen.Seen[0].Complete() {
@@ -150,24 +143,11 @@ func (m *Machine) line(seen *foresight.Forecast) *lineNow {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if l := &m.lines; l.last != nil && l.seq == m.seq && now.Sub(l.at) < time.Second && (l.last.told || most == 0) {
+	if l := &m.lines; l.last != nil && l.seq == m.seq && now.Sub(l.at) < time.Second && (l.last.Estimated || most == 0) {
 		return l.last
 	}
 	m.eng.Look(m.clock.Now())
-	l := &lineNow{list: m.eng.Line(most), pos: map[cluster.JobID]int{}, told: most > 0}
-	for i := range l.list {
-		l.pos[l.list[i].Job] = i
-	}
+	l := foresight.LineOf(m.eng, most)
 	m.lines = lines{l, m.seq, now}
 	return l
-}
-
-// place says where in the line a job is, and roughly when it will start.
-func (l *lineNow) place(v *show.Job) {
-	i, ok := l.pos[cluster.JobID(v.ID)]
-	if !ok || v.State != show.StatePending {
-		return
-	}
-	v.Position = i + 1
-	foresight.TellRoughly(v, l.list[i].Expected)
 }

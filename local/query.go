@@ -147,7 +147,7 @@ func (m *Machine) explain(list []show.Job) {
 	if !slices.ContainsFunc(list, func(v show.Job) bool { return v.State == show.StatePending }) {
 		return
 	}
-	seen := m.forecast(foresight.AnyJob, waitToList)
+	seen := m.outlook.Latest(foresight.AnyJob, waitToList)
 	line := m.line(seen)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,8 +166,8 @@ func (m *Machine) explain(list []show.Job) {
 			}
 			continue
 		}
-		if _, ok := line.pos[cluster.JobID(v.ID)]; ok && len(line.list) > longLine && n > inLongLine {
-			line.place(v)
+		if line.Has(cluster.JobID(v.ID)) && len(line.List) > longLine && n > inLongLine {
+			line.Place(v)
 			seen.Tell(v, now)
 			continue
 		}
@@ -182,7 +182,7 @@ func (m *Machine) explain(list []show.Job) {
 		if text := m.jobs[cluster.JobID(v.ID)].noWay; text != "" {
 			v.Reason = text
 		}
-		tellWhen(v, seen, &y, now)
+		foresight.TellWhen(v, seen, &y, now)
 		m.quoted(v, m.jobs[cluster.JobID(v.ID)], seen, now)
 	}
 }
@@ -192,7 +192,9 @@ func (m *Machine) explain(list []show.Job) {
 func (m *Machine) Why(ctx context.Context, id int, who *User) (show.Why, error) {
 	w, spec, snap, err := m.why(ctx, id, who != nil, m.foreseen(id))
 	if err == nil && snap != nil {
-		if w.Changes, err = m.tryChanges(who, spec, snap); err == nil {
+		fork := func() (*engine.Engine, error) { return m.fork(snap) }
+		may := func(other *cluster.Job) bool { return m.mayAsk(who, other, spec) }
+		if w.Changes, err = foresight.Helping(spec, snap.Now, fork, may); err == nil {
 			w.Moves, err = m.tryMoves(cluster.JobID(id), snap)
 		}
 	}
@@ -208,7 +210,7 @@ func (m *Machine) foreseen(id int) *foresight.Forecast {
 	if !waits {
 		return nil
 	}
-	return m.forecast(cluster.JobID(id), waitToTell)
+	return m.outlook.Latest(cluster.JobID(id), waitToTell)
 }
 
 // why is what the engine says, and what was foreseen. It looks ahead for it,
@@ -235,7 +237,7 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *foresight
 		w.Text = text + strings.TrimSuffix("; "+w.Text, "; ")
 	}
 	if j.info.Record.State <= engine.Placed {
-		tellWhen(&w.Job, seen, &y, now)
+		foresight.TellWhen(&w.Job, seen, &y, now)
 		m.quoted(&w.Job, j, seen, now)
 		if at := w.Job.Expected; at != nil && j.firstPrediction == 0 && j.info.Run == 0 {
 			j.firstPrediction = cluster.Time(at.UnixNano())
@@ -274,18 +276,6 @@ func (m *Machine) asleepText(j *job) string {
 			j.id)
 	}
 	return ""
-}
-
-// tellWhen says when a waiting job is expected to start, and between when and
-// when: as was foreseen, else roughly.
-func tellWhen(v *show.Job, seen *foresight.Forecast, y *engine.Why, now cluster.Time) {
-	if !seen.Tell(v, now) {
-		foresight.TellRoughly(v, y.Expected)
-		return
-	}
-	if first, last, ok := seen.Interval(cluster.JobID(v.ID)); ok && last > now {
-		v.Earliest, v.Latest = foresight.Instant(max(first, now)), foresight.Instant(last)
-	}
 }
 
 // Wait returns a job when it is done.

@@ -51,8 +51,8 @@ func TestQuoted(t *testing.T) {
 	for i := range int64(60) { // it takes always half as long again; what became of an answer is known before the next
 		now := at(100 + (i-60)*1400)
 		a := forward.Asked{Job: cluster.JobID(100 + i), Now: now, Start: now + at(900), Milli: 1000}
-		m.quotes.Told(&a)
-		m.quotes.Started(a.Job, now+at(1380))
+		m.known.Quotes.Told(&a)
+		m.known.Quotes.Started(a.Job, now+at(1380))
 	}
 	if v := told(); v.AtEarliest || v.ByLimits || !v.Scored || v.Earliest == nil ||
 		!v.Expected.Equal(time.Unix(1480, 0)) {
@@ -123,21 +123,21 @@ func TestKnowsAsMuchAgain(t *testing.T) {
 	}())
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if !reflect.DeepEqual(again.runs.Clone(), m.runs.Clone()) {
-		t.Errorf("runs %+v, before %+v", again.runs.Clone(), m.runs.Clone())
+	if !reflect.DeepEqual(again.known.Runs.Clone(), m.known.Runs.Clone()) {
+		t.Errorf("runs %+v, before %+v", again.known.Runs.Clone(), m.known.Runs.Clone())
 	}
 	now := m.clock.Now()
-	if got, want := again.recent.Arrivals(1000, now.Add(2*time.Hour)),
-		m.recent.Arrivals(1000, now.Add(2*time.Hour)); len(want) == 0 || !reflect.DeepEqual(got, want) {
+	if got, want := again.known.Recent.Arrivals(1000, now.Add(2*time.Hour)),
+		m.known.Recent.Arrivals(1000, now.Add(2*time.Hour)); len(want) == 0 || !reflect.DeepEqual(got, want) {
 		t.Errorf("%d submissions are expected, before %d", len(got), len(want))
 	}
-	if !reflect.DeepEqual(again.quotes, m.quotes) {
-		t.Errorf("answers\n%+v, before\n%+v", again.quotes, m.quotes)
+	if !reflect.DeepEqual(again.known.Quotes, m.known.Quotes) {
+		t.Errorf("answers\n%+v, before\n%+v", again.known.Quotes, m.known.Quotes)
 	}
 	for i, id := range waiting {
 		spec := m.jobs[cluster.JobID(id)].spec
-		a := askedOf(spec, now.Add(time.Duration(i+1)*time.Hour), now)
-		if got, want := again.quotes.Quote(&a), m.quotes.Quote(&a); got != want || want.High == cluster.Never {
+		a := foresight.AskedOf(spec, now.Add(time.Duration(i+1)*time.Hour), now)
+		if got, want := again.known.Quotes.Quote(&a), m.known.Quotes.Quote(&a); got != want || want.High == cluster.Never {
 			t.Errorf("job %d is told %+v, before %+v", id, got, want)
 		}
 	}
@@ -153,9 +153,9 @@ func (m *Machine) teach(ctx context.Context) error {
 			id := first + cluster.JobID(i)
 			at := cluster.Time(m.opt.Now().UnixNano()).Add(time.Duration(i-61) * 20 * time.Minute)
 			a := forward.Asked{Job: id, Now: at, Start: at.Add(10 * time.Minute), Milli: 2000, Tier: cluster.Standard}
-			said := m.quotes.Told(&a)
+			row := m.known.Tell(&a, m.opt.Rules.Policy)
 			started := at.Add(time.Duration(8+i%5) * time.Minute)
-			m.quotes.Started(id, started)
+			m.known.Quotes.Started(id, started)
 			spec := &cluster.Job{ID: id, User: "u", Name: "n", Submit: at,
 				Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 2}}}}
 			facts := engine.JobFacts{State: engine.Done, FirstStart: started, Ended: started}
@@ -164,8 +164,8 @@ func (m *Machine) teach(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			m.recent.Add(spec)
-			if err := errors.Join(tx.PutAsked(askedRow(&a, &said, m.opt.Rules.Policy)),
+			m.known.Recent.Add(spec)
+			if err := errors.Join(tx.PutAsked(row),
 				tx.PutJob(&store.Job{ID: int(id), State: show.StateFailed, Submitted: int64(at),
 					Started: int64(started), Ended: int64(started), Data: data,
 					Submission: []byte("{}")})); err != nil {

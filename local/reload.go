@@ -153,7 +153,7 @@ func (m *Machine) turn(t *turn) error {
 		}
 	}
 	m.eng, m.lines = e, lines{}
-	m.outlook.forget()
+	m.outlook.Set(nil)
 	m.event(engine.Event{Type: engine.Tick})
 	return nil
 }

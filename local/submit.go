@@ -69,7 +69,7 @@ func (m *Machine) Submit(ctx context.Context, u User, s *ask.Submission, key str
 		if err != nil {
 			return nil, err
 		}
-		guessed := m.guess(&spec)
+		guessed := m.known.Guess(&spec)
 		if text := m.eng.Check(&spec); text != "" {
 			return nil, &ask.FieldError{Field: "submission", Text: text}
 		}

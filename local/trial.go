@@ -168,7 +168,8 @@ func (r *runner) writeTrials(t *run.Task) error {
 	}
 	list := []fusedTrial{}
 	for _, f := range s.Fused {
-		v := fusedTrial{Trial: f.Number, Config: f.Config, Budget: s.Budget, Dir: r.m.keeper.TrialDir(r.job.folder(), f.Number)}
+		v := fusedTrial{Trial: f.Number, Config: f.Config, Budget: s.Budget,
+			Dir: r.m.keeper.TrialDir(r.job.folder(), f.Number)}
 		if f.From != 0 {
 			v.From = r.m.keeper.TrialDir(cluster.JobID(f.From), f.Number)
 		}

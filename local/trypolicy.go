@@ -47,6 +47,6 @@ func (m *Machine) future(rules *config.Rules, snap *engine.Snapshot, now cluster
 		return nil, err
 	}
 	return foresight.FutureOf(e, now, func(opt forward.Options) (*forward.Result, error) {
-		return m.ahead(rules, snap, opt, known)
+		return known.Likely(m.second(rules, snap), opt)
 	})
 }

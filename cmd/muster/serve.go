@@ -237,8 +237,8 @@ func together(ctx context.Context, m *local.Machine, s *server.Server, d *door, 
 }
 
 // options are what the configuration and the environment say of the machine.
-func (f *serveFlags) options(ctx context.Context, conf *configFile, dev *devices.Found, log *slog.Logger) (local.Options,
-	error) {
+func (f *serveFlags) options(ctx context.Context, conf *configFile, dev *devices.Found,
+	log *slog.Logger) (local.Options, error) {
 	opt, err := f.fits(conf, &dev.Spec)
 	if err != nil {
 		return opt, err

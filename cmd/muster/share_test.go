@@ -286,8 +286,8 @@ func TestOverMemory(t *testing.T) {
 				return pid != ""
 			})
 			use := func(mib string) {
-				if err := os.WriteFile(filepath.Join(d.dir, "state", devices.UseFile), []byte("0 50 9000 "+pid+" "+mib+"\n"),
-					0o600); err != nil {
+				line := []byte("0 50 9000 " + pid + " " + mib + "\n")
+				if err := os.WriteFile(filepath.Join(d.dir, "state", devices.UseFile), line, 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}

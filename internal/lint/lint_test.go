@@ -77,7 +77,7 @@ var arrows = map[string]string{
 	"local/observe":       "ask cluster config local/cgroup local/gpu show store",
 	"progress":            "show cluster perf engine",
 	"local":               "cluster perf progress engine forward driver config journal ask show store local/account local/audit local/clock local/demojobs local/devices local/rules local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/foresight local/observe local/run local/segment local/share local/watch internal/inbox internal/plain internal/oldkeys",
-	"server":              "cluster ask show api local local/account local/audit local/rules local/segment store internal/frames web server/view",
+	"server":              "cluster ask show api local local/account local/audit local/rules local/run local/segment store internal/frames web server/view",
 	"server/view":         "cluster show api",
 	"web":                 "internal/plot",
 	"driver":              "cluster engine ask show",

@@ -1,7 +1,8 @@
 //go:build linux
 
-// Package segment is the journal in the store: each segment begins with a snapshot of the engine, and the batches of its
-// steps follow. The elements of an array that differ in their numbers only are stored as one; a reader gets each again.
+// Package segment is the journal in the store: each segment begins with a snapshot of the engine, and the batches of
+// its steps follow. The elements of an array that differ in their numbers only are stored as one; a reader gets each
+// again.
 package segment
 
 import (
