@@ -107,7 +107,8 @@ func TestExpectations(t *testing.T) {
 		t.Errorf("a frozen job takes %v", d)
 	}
 	for range 10 { // what ann states is three times too much
-		m.known.Runs.Add(&cluster.Job{User: "ann", Name: "x", Estimate: 6 * time.Minute, Tasks: spec.Tasks}, 2*time.Minute)
+		m.known.Runs.Add(&cluster.Job{User: "ann", Name: "x", Estimate: 6 * time.Minute, Tasks: spec.Tasks},
+			2*time.Minute)
 	}
 	*j = job{id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec}}}
 	guessed = false

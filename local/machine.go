@@ -123,7 +123,7 @@ type Machine struct {
 	ready       atomic.Bool             // the last step could be stored
 	stuck       atomic.Bool             // the last step could not be stored yet
 	watch       watch.Hub
-	series      series
+	series      observe.Series
 	lines       lines
 	outlook     foresight.Outlook
 	tests       sync.Mutex // one question what would become of a submission at a time
@@ -274,7 +274,7 @@ func (m *Machine) Run(ctx context.Context) error {
 			go m.sample()
 		}
 	}
-	go m.keepSeries()
+	go m.series.Keep(m.running, m.present)
 	m.keeper.Reserve.Keep()
 	ended := make(chan struct{})
 	defer context.AfterFunc(ctx, func() {

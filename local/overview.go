@@ -4,7 +4,6 @@ package local
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -14,40 +13,11 @@ import (
 )
 
 const (
-	// sampleEvery is how often the machine's state is kept for the last hour.
-	sampleEvery = 5 * time.Second
-	samplesKept = int(time.Hour / sampleEvery)
 	// mostShown bounds the lists of an overview.
 	mostShown = 100
 	// promised is how many waiting jobs an overview expects a start for.
 	promised = 20
 )
-
-// series are the samples of the last hour.
-type series struct {
-	mu   sync.Mutex
-	list []show.Sample
-}
-
-// keepSeries samples until the daemon ends.
-func (m *Machine) keepSeries() {
-	t := time.NewTicker(sampleEvery)
-	defer t.Stop()
-	for {
-		s := m.present()
-		m.series.mu.Lock()
-		m.series.list = append(m.series.list, s)
-		if over := len(m.series.list) - samplesKept; over > 0 {
-			m.series.list = slices.Delete(m.series.list, 0, over)
-		}
-		m.series.mu.Unlock()
-		select {
-		case <-m.running.Done():
-			return
-		case <-t.C:
-		}
-	}
-}
 
 // present is the machine as it is now.
 func (m *Machine) present() show.Sample {
@@ -86,10 +56,7 @@ func (m *Machine) Overview() show.Overview {
 	o := show.Overview{At: m.opt.Now().UTC(), Counts: map[string]int{}, Nodes: m.Nodes(), Queues: m.Queues(),
 		Running: []show.Job{}, Waiting: []show.Job{}}
 	o.Left = show.LeftOf(o.Nodes)
-	m.series.mu.Lock()
-	o.Series = slices.Clone(m.series.list)
-	m.series.mu.Unlock()
-	o.Series = append(o.Series, m.present())
+	o.Series = append(m.series.List(), m.present())
 	seen := m.outlook.Latest(foresight.AnyJob, waitToList)
 	line := m.line(seen)
 	m.mu.RLock()
@@ -143,7 +110,8 @@ func (m *Machine) line(seen *foresight.Forecast) *foresight.Line {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if l := &m.lines; l.last != nil && l.seq == m.seq && now.Sub(l.at) < time.Second && (l.last.Estimated || most == 0) {
+	if l := &m.lines; l.last != nil && l.seq == m.seq && now.Sub(l.at) < time.Second &&
+		(l.last.Estimated || most == 0) {
 		return l.last
 	}
 	m.eng.Look(m.clock.Now())

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/foresight"
 	"github.com/muster-gpu/muster/show"
+	"github.com/muster-gpu/muster/store"
 )
 
 // quoted says of a waiting job when it will start, as earlier predictions turned out. The state is locked.
@@ -41,3 +42,45 @@ func (m *Machine) liveJobs() (list []foresight.Live) {
 
 // stated is a job with the estimate that its user stated.
 func (j *job) stated() *cluster.Job { return foresight.Stated(j.spec, time.Duration(j.sub.Estimate)) }
+
+// Told remembers when a waiting job was told that it would start, unless it was
+// told about the same before.
+func (m *Machine) Told(ctx context.Context, j *show.Job) error {
+	if j.Expected == nil || j.State != show.StatePending || !m.news(j) {
+		return nil
+	}
+	p := store.Prediction{Job: j.ID, At: m.opt.Now().UnixNano(), Expected: j.Expected.UnixNano()}
+	if j.Earliest != nil && j.Latest != nil {
+		p.Low, p.High = j.Earliest.UnixNano(), j.Latest.UnixNano()
+	}
+	m.mu.Lock()
+	var row *store.Asked
+	if l := m.jobs[cluster.JobID(j.ID)]; l != nil && l.lastForecast.Now != 0 {
+		row = m.known.Tell(&l.lastForecast, m.opt.Rules.Policy)
+	}
+	m.mu.Unlock()
+	return m.store.Write(ctx, func(t *store.Tx) error {
+		if row != nil {
+			if err := t.PutAsked(row); err != nil {
+				return err
+			}
+		}
+		return t.PutPrediction(p)
+	})
+}
+
+// news reports whether an expected start differs from the one that the job was
+// told last: by more than a second and a hundredth of what it still has to wait.
+func (m *Machine) news(v *show.Job) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	j := m.jobs[cluster.JobID(v.ID)]
+	if j == nil {
+		return true
+	}
+	if off := v.Expected.Sub(j.lastQuote).Abs(); off <= max(time.Second, v.Expected.Sub(m.opt.Now())/100) {
+		return false
+	}
+	j.lastQuote = *v.Expected
+	return true
+}

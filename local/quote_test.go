@@ -137,7 +137,8 @@ func TestKnowsAsMuchAgain(t *testing.T) {
 	for i, id := range waiting {
 		spec := m.jobs[cluster.JobID(id)].spec
 		a := foresight.AskedOf(spec, now.Add(time.Duration(i+1)*time.Hour), now)
-		if got, want := again.known.Quotes.Quote(&a), m.known.Quotes.Quote(&a); got != want || want.High == cluster.Never {
+		if got, want := again.known.Quotes.Quote(&a), m.known.Quotes.Quote(&a); got != want ||
+			want.High == cluster.Never {
 			t.Errorf("job %d is told %+v, before %+v", id, got, want)
 		}
 	}

@@ -27,16 +27,6 @@ func (m *Machine) newSampler(now time.Time) *observe.Sampler {
 		Every: m.opt.SampleEvery, Log: m.opt.Log}, now)
 }
 
-// meterNow is what was measured so far of a job that is being looked at; nil:
-// it is not, or not yet.
-func (m *Machine) meterNow(id int) *observe.Meter {
-	s := m.sampler.Load()
-	if s == nil {
-		return nil
-	}
-	return s.Meter(cluster.JobID(id))
-}
-
 // observed is the machine as its sampler needs it.
 type observed struct{ m *Machine }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/devices"
+	"github.com/muster-gpu/muster/local/foresight"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/local/observe"
 	"github.com/muster-gpu/muster/place"
@@ -306,7 +307,7 @@ func TestScore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s, err := m.score(t.Context(), t0)
+	s, err := foresight.ScoreSince(t.Context(), m.store, t0)
 	if err != nil || s.Told != 3 || s.Started != 3 || s.Early != 1 || time.Duration(s.Median) != 5*time.Minute ||
 		time.Duration(s.Ninety) != 10*time.Minute ||
 		s.Intervals != 3 || s.Within != 2 || s.Later != 3 || time.Duration(s.LaterMedian) != time.Minute ||
@@ -349,8 +350,8 @@ func TestLoad(t *testing.T) {
 		most int // spans
 	}{{time.Hour, 4}, {60 * 24 * time.Hour, 2}} {
 		m.opt.Now = func() time.Time { return t0.Add(3 * time.Hour) }
-		u := show.Usage{Until: t0.Add(3 * time.Hour)}
-		if err := m.load(t.Context(), t0.Add(-c.back), &u); err != nil {
+		u, err := m.Usage(t.Context(), "user", t0.Add(-c.back))
+		if err != nil {
 			t.Fatal(err)
 		}
 		var sum, week show.WeekHour
@@ -362,7 +363,7 @@ func TestLoad(t *testing.T) {
 		for _, w := range u.Week {
 			week.Total, week.Held = week.Total+w.Total, week.Held+w.Held
 		}
-		if len(u.Load) > c.most || len(u.Week) != 168 || u.Daily != (c.back > daily) ||
+		if len(u.Load) > c.most || len(u.Week) != 168 || u.Daily != (c.back > 14*24*time.Hour) ||
 			!near(sum.Total, 3*float64(len(m.gpus.List))) || !near(sum.Held, 3) || !near(busy, 2.4) ||
 			!near(week.Total, sum.Total) || !near(week.Held, sum.Held) {
 			t.Errorf("%v back: %d spans, %+v, busy %v, the week %+v", c.back, len(u.Load), sum, busy, week)

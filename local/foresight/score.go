@@ -1,6 +1,7 @@
 package foresight
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -12,8 +13,18 @@ import (
 // offUpTo are the steps in which a report counts how far expected starts were off.
 var offUpTo = []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 0}
 
-// Score compares when jobs were said to start, and to end by their own account, with what happened.
-func Score(starts, ends []store.Prediction) (s show.Score) {
+// ScoreSince compares what was said of jobs since a time with what happened.
+func ScoreSince(ctx context.Context, st *store.Store, since time.Time) (show.Score, error) {
+	starts, err := st.Predictions(ctx, since.UnixNano())
+	if err != nil {
+		return show.Score{}, err
+	}
+	ends, err := st.Ends(ctx, since.UnixNano())
+	return score(starts, ends), err
+}
+
+// score compares when jobs were said to start, and to end by their own account, with what happened.
+func score(starts, ends []store.Prediction) (s show.Score) {
 	s.Off = []show.Off{}
 	for _, d := range offUpTo {
 		s.Off = append(s.Off, show.Off{UpTo: ask.Duration(d)})

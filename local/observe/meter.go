@@ -3,12 +3,16 @@
 package observe
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/show"
+	"github.com/muster-gpu/muster/store"
 )
 
 const (
@@ -79,8 +83,8 @@ func (v *Meter) copied() *Meter {
 	return &c
 }
 
-// Plus adds what is known; nil: nothing is.
-func Plus[T int64 | float64](a, b *T) *T {
+// plus adds what is known; nil: nothing is.
+func plus[T int64 | float64](a, b *T) *T {
 	if a == nil || b == nil {
 		if a == nil {
 			return b
@@ -89,4 +93,30 @@ func Plus[T int64 | float64](a, b *T) *T {
 	}
 	v := *a + *b
 	return &v
+}
+
+// MeterOf is what was stored of a job; a job of which nothing was measured has an empty meter.
+func MeterOf(ctx context.Context, st *store.Store, id int) (*Meter, error) {
+	v := &Meter{}
+	text, err := st.Usage(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return v, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return v, json.Unmarshal(text, v)
+}
+
+// Show is what was measured of a job; each is the price of a GPU-hour.
+func (v *Meter) Show(j *show.Job, each float64) show.Samples {
+	s := show.Samples{Measured: v.Measured(), Every: max(1, v.Every), Points: v.Points, Cost: costOf(j.GPUHours, each)}
+	s.Measured.CPU, s.Measured.RAM = j.CPUTime, j.RAMPeak
+	if s.Points == nil {
+		s.Points = []show.Point{}
+	}
+	for i := range s.Points {
+		s.Measured.RAM = max(s.Measured.RAM, s.Points[i].RAM)
+	}
+	return s
 }

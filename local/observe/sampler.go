@@ -195,7 +195,7 @@ type taskUse struct {
 }
 
 func (u *used) add(rank int, p *gpu.Process) {
-	u.util, u.memory = Plus(u.util, p.Utilisation), Plus(u.memory, p.Memory)
+	u.util, u.memory = plus(u.util, p.Utilisation), plus(u.memory, p.Memory)
 	if p.Memory == nil {
 		return
 	}
@@ -287,13 +287,13 @@ func (s *Sampler) measure(v *Meter, j *Job, values []gpu.Sample, users []map[clu
 			hour.Busy += dt * min(*util/100, 1)
 			hour.Measured += dt * d.of
 		}
-		p.Utilisation, p.Memory = Plus(p.Utilisation, util), Plus(p.Memory, memory)
+		p.Utilisation, p.Memory = plus(p.Utilisation, util), plus(p.Memory, memory)
 		if memory != nil && (v.Memory == nil || *memory > *v.Memory) {
 			v.Memory = memory
 		}
 		if g.Power != nil {
 			watt, joule := *g.Power*d.of, *g.Power*d.of*dt
-			p.Power, v.Energy = Plus(p.Power, &watt), Plus(v.Energy, &joule)
+			p.Power, v.Energy = plus(p.Power, &watt), plus(v.Energy, &joule)
 		}
 	}
 	if p.Utilisation != nil {

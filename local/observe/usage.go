@@ -4,19 +4,22 @@ package observe
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/show"
+	"github.com/muster-gpu/muster/store"
 )
 
 // By are the ways to add up usage.
 var By = []string{"user", "queue", "job", "model"}
 
-// Key is what the usage of a job is added up under.
-func Key(j *show.Job, by string) string {
+// keyOf is what the usage of a job is added up under.
+func keyOf(j *show.Job, by string) string {
 	switch by {
 	case "queue":
 		return cmp.Or(j.Submission.Queue, "default")
@@ -28,8 +31,8 @@ func Key(j *show.Job, by string) string {
 	return j.User
 }
 
-// Cost is what hours cost; nil: the price is not known.
-func Cost(hours, each float64) *float64 {
+// costOf is what hours cost; nil: the price is not known.
+func costOf(hours, each float64) *float64 {
 	if each == 0 {
 		return nil
 	}
@@ -37,8 +40,8 @@ func Cost(hours, each float64) *float64 {
 	return &v
 }
 
-// Sum adds jobs up.
-type Sum struct {
+// sum adds jobs up.
+type sum struct {
 	out                  show.UsageRow
 	util, gpu            float64
 	waited               time.Duration
@@ -46,8 +49,8 @@ type Sum struct {
 	samples, sampleHours float64
 }
 
-// Add adds a job with what was measured of it.
-func (s *Sum) Add(j *show.Job, v *Meter) {
+// add adds a job with what was measured of it.
+func (s *sum) add(j *show.Job, v *Meter) {
 	s.out.Jobs++
 	s.out.GPUHours += j.GPUHours
 	s.out.CPUHours += time.Duration(j.CPUTime).Hours()
@@ -55,17 +58,17 @@ func (s *Sum) Add(j *show.Job, v *Meter) {
 	s.out.LostHours += j.LostGPUHours
 	s.out.SwitchHours += j.SwitchGPUHours
 	s.waited += time.Duration(j.Waited)
-	s.util, s.gpu, s.energy = s.util+v.Util, s.gpu+v.GPU, Plus(s.energy, v.Energy)
+	s.util, s.gpu, s.energy = s.util+v.Util, s.gpu+v.GPU, plus(s.energy, v.Energy)
 	if j.SampleRate != nil {
 		s.samples += *j.SampleRate * j.GPUHours
 		s.sampleHours += j.GPUHours
 	}
 }
 
-// Row is the sum as it is shown; each is the price of a GPU-hour.
-func (s *Sum) Row(key string, each float64) show.UsageRow {
+// row is the sum as it is shown; each is the price of a GPU-hour.
+func (s *sum) row(key string, each float64) show.UsageRow {
 	r := s.out
-	r.Key, r.Cost = key, Cost(r.GPUHours, each)
+	r.Key, r.Cost = key, costOf(r.GPUHours, each)
 	if r.Jobs > 0 {
 		r.Waited = ask.Duration(s.waited / time.Duration(r.Jobs))
 	}
@@ -84,8 +87,8 @@ func (s *Sum) Row(key string, each float64) show.UsageRow {
 	return r
 }
 
-// Measured reports whether the utilisation of any GPU was measured, of jobs that used one.
-func (s *Sum) Measured() bool { return s.gpu > 0 || s.out.GPUHours == 0 }
+// measured reports whether the utilisation of any GPU was measured, of jobs that used one.
+func (s *sum) measured() bool { return s.gpu > 0 || s.out.GPUHours == 0 }
 
 // What counts as waste. Short jobs and small amounts are not worth a person's time.
 const (
@@ -94,8 +97,8 @@ const (
 	leastUnused = 10 * time.Minute
 )
 
-// WasteOf lists what a job held and did not need; model is that of the GPUs, nil: it is not known.
-func WasteOf(j *show.Job, v *Meter, model *cluster.GPUModel) (list []show.Waste) {
+// wasteOf lists what a job held and did not need; model is that of the GPUs, nil: it is not known.
+func wasteOf(j *show.Job, v *Meter, model *cluster.GPUModel) (list []show.Waste) {
 	add := func(kind string, hours float64, format string, args ...any) {
 		list = append(list, show.Waste{Kind: kind, Job: j.ID, User: j.User, Name: j.Submission.Name, GPUHours: hours,
 			Text: fmt.Sprintf(format, args...)})
@@ -148,8 +151,8 @@ func smaller(j *show.Job, v *Meter, seen *show.Measured, model *cluster.GPUModel
 	return ""
 }
 
-// EmptyHours lists the hours of the week in which the machine stands empty.
-func EmptyHours(week []show.WeekHour) (list []show.Waste) {
+// emptyHours lists the hours of the week in which the machine stands empty.
+func emptyHours(week []show.WeekHour) (list []show.Waste) {
 	empty := func(i int) bool { return week[i].Total > 0 && week[i].Held < week[i].Total/10 }
 	for i := 0; i < len(week); {
 		if !empty(i) {
@@ -170,4 +173,44 @@ func EmptyHours(week []show.WeekHour) (list []show.Waste) {
 
 func hourOf(i int) string {
 	return fmt.Sprintf("%s %02d:00", time.Weekday(i / 24 % 7).String()[:3], i%24)
+}
+
+// Usage adds up what jobs used, and lists what they wasted; model is that of the GPUs, nil: it is not known.
+func Usage(ctx context.Context, st *store.Store, list []show.Job, model *cluster.GPUModel,
+	out *show.Usage) (err error) {
+	sums, total := map[string]*sum{}, &sum{}
+	for i := range list {
+		j, v := &list[i], &Meter{}
+		if j.FirstStart != nil { // of what never ran nothing was measured
+			if v, err = MeterOf(ctx, st, j.ID); err != nil {
+				return err
+			}
+		}
+		key := keyOf(j, out.By)
+		if sums[key] == nil {
+			sums[key] = &sum{}
+		}
+		sums[key].add(j, v)
+		total.add(j, v)
+		out.Waste = append(out.Waste, wasteOf(j, v, model)...)
+	}
+	for key, s := range sums {
+		out.Rows = append(out.Rows, s.row(key, out.HourCost))
+	}
+	slices.SortFunc(out.Rows, func(a, b show.UsageRow) int {
+		return cmp.Or(cmp.Compare(b.GPUHours, a.GPUHours), cmp.Compare(a.Key, b.Key))
+	})
+	out.Total = total.row("all", out.HourCost)
+	if !total.measured() {
+		out.Notes = append(out.Notes,
+			"utilisation was not measured: simulated GPUs have none, and idle time, unused GPUs and jobs that would fit less cannot be told")
+	}
+	if err := addHours(ctx, st, out); err != nil {
+		return err
+	}
+	slices.SortStableFunc(out.Waste, func(a, b show.Waste) int { return cmp.Compare(b.GPUHours, a.GPUHours) })
+	for i := range out.Waste {
+		out.Waste[i].Cost = costOf(out.Waste[i].GPUHours, out.HourCost)
+	}
+	return nil
 }
