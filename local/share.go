@@ -35,7 +35,7 @@ const (
 
 // choose decides which way a job shares GPUs; the text says what is enforced.
 func (m *Machine) choose(s *ask.Submission, spec *cluster.Job) (text string, err error) {
-	return share.Choose(&m.opt.Rules.Spec, m.gpus.List[0].Simulated, s, spec)
+	return share.Choose(&m.opt.Rules.Spec, m.gpus.Simulated(), s, spec)
 }
 
 // occupies tells the engine how much of a GPU's memory a run of a job was measured to use,

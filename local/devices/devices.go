@@ -44,6 +44,9 @@ func Describe(devices []gpu.Device) (list []show.GPU) {
 	return list
 }
 
+// Simulated reports whether the GPUs are simulated ones.
+func (g *GPUs) Simulated() bool { return len(g.List) > 0 && g.List[0].Simulated }
+
 // toBeMade begins the UUID of an instance that does not exist yet.
 const toBeMade = "MIG-to-be-made/"
 
