@@ -82,7 +82,7 @@ func (d *Driver) move(p *pod, gone bool) {
 	if d.slicesAside(p) {
 		d.sizesDirty = true // the engine has fewer to give, or more
 	}
-	if p.replica.name != "" && !p.counted() {
+	if p.Replica.Name != "" && !p.counted() {
 		d.nodesDirty = true
 	}
 	d.moves++

@@ -122,7 +122,7 @@ func (d *Driver) gpusIn(n *node, but *gang) (have, used int) {
 			used += wholeOf(&p.request)
 		}
 	}
-	return d.gpusOf(n.obj.Status.Allocatable), used
+	return d.gpus.Count(n.obj.Status.Allocatable), used
 }
 
 // distrust takes a gang back whose start cannot be right, and has the engine begin

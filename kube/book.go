@@ -279,7 +279,7 @@ func (d *Driver) sample(now cluster.Time) {
 	r.total = 0
 	for _, n := range d.nodes {
 		if n.obj != nil && n.state() == cluster.Up {
-			r.total += d.gpusOf(n.obj.Status.Allocatable)
+			r.total += d.gpus.Count(n.obj.Status.Allocatable)
 		}
 	}
 	r.series = append(r.series[max(0, len(r.series)+1-mostSamples):len(r.series):len(r.series)], d.present(now))

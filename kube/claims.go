@@ -153,7 +153,7 @@ func (d *Driver) resolve(p *pod) {
 	var asks []any
 	for _, key := range keys {
 		if payer := d.dra.payer[key]; payer == nil || payer == p {
-			s, err := d.sizeOf(key, &p.want)
+			s, err := d.sizeOf(key, &p.Want)
 			if err != nil {
 				p.claimed = claimed{lacks: err.Error()}
 				d.dra.lacking[p] = true
@@ -166,7 +166,7 @@ func (d *Driver) resolve(p *pod) {
 	}
 	c.wants = jsonText(asks)
 	p.claimed = c
-	p.request = c.counts.Add(d.requestOf(p.obj))
+	p.request = c.counts.Add(d.gpus.RequestOf(p.obj))
 	p.around = fit.Around(p.obj) + c.wants
 	delete(d.dra.lacking, p)
 	d.dra.used = nil
@@ -326,7 +326,7 @@ func (d *Driver) grant(p *pod, node string) (why string) {
 			return fmt.Sprintf("resource claim %s is allocated to devices that node %s does not reach", c.Name, node)
 		}
 	}
-	results, err := d.allocate(n.obj, d.takenOn(node, false).Insert(d.unfit(&p.want, node)...), open)
+	results, err := d.allocate(n.obj, d.takenOn(node, false).Insert(d.unfit(&p.Want, node)...), open)
 	if err != nil {
 		return err.Error()
 	}

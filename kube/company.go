@@ -189,20 +189,20 @@ func (d *Driver) limitCompany(l *fit.Look, p *pod) {
 	}
 	kind, more := d.besideOf(p), 0
 	for _, q := range l.Pods {
-		if d.podOf(q).replica.one {
+		if d.podOf(q).Replica.One {
 			more++
 		}
 	}
 	for _, name := range d.order {
 		n := d.nodes[name]
-		s := d.sharedOn(n)
-		if s.of < 2 || s.name != p.replica.name {
+		s := d.replicasOn(n)
+		if s.Of < 2 || s.Name != p.Replica.Name {
 			continue
 		}
-		company, there := d.company(d.waysOf(n).Sharing), d.sharers(n, p)
+		company, there := d.company(d.gpus.Ways(n.obj).Sharing), d.sharers(n, p)
 		most, why := 0, ""
 		for ; most < more && why == ""; most++ {
-			why = company.slowed(there, kind, most+1, s.of)
+			why = company.slowed(there, kind, most+1, s.Of)
 		}
 		if why != "" {
 			l.Most(name, int64(most-1), why)
@@ -213,8 +213,8 @@ func (d *Driver) limitCompany(l *fit.Look, p *pod) {
 // sharers lists what decides of those with replicas on a node, but for a pod's gang.
 func (d *Driver) sharers(n *node, but *pod) (list []beside) {
 	for q := range n.pods {
-		if q.replica.name == but.replica.name && q.gang != but.gang {
-			for range q.replica.n {
+		if q.Replica.Name == but.Replica.Name && q.gang != but.gang {
+			for range q.Replica.N {
 				list = append(list, d.besideOf(q))
 			}
 		}

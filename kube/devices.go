@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/fit/claims"
+	"github.com/muster-gpu/muster/kube/gpus"
 )
 
 // Which devices a claim gets on a node, the allocator of kube-scheduler says
@@ -104,16 +105,21 @@ func (d *Driver) allocate(n *v1.Node, used sets.Set[structured.DeviceID],
 	return d.pools().Search(ctx, d.dra.classes, n, used, list)
 }
 
+// published is what drivers publish of a node's GPUs.
+func (d *Driver) published(node string) (gpus int, product string) {
+	return d.pools().GPUs(node), d.pools().Product(node)
+}
+
 // sizeOf is what a claim counts for: what it has, or the least that it would get
 // of an empty node if a pod wants so much. Counting more than that would keep it off nodes where it can
 // be met; that it gets more on others, those learn who come after it.
-func (d *Driver) sizeOf(key string, want *want) (claims.Size, error) {
+func (d *Driver) sizeOf(key string, want *gpus.Want) (claims.Size, error) {
 	if a := d.allocation(key); a != nil {
 		return d.pools().Weigh(a), nil
 	}
 	c := d.dra.claims[key]
 	spec := jsonText(c.Spec)
-	text := fmt.Sprint(spec, want.memory, want.cores)
+	text := fmt.Sprint(spec, want.Memory, want.Cores)
 	if s, ok := d.dra.sizes[text]; ok {
 		return s, nil
 	}
@@ -150,10 +156,10 @@ func (d *Driver) sizeOf(key string, want *want) (claims.Size, error) {
 	case !errors.Is(err, claims.ErrNone):
 		return claims.Size{}, fmt.Errorf("resource claim %s: %w", c.Name, err)
 	}
-	if want.memory > 0 || want.cores > 0 {
+	if want.Memory > 0 || want.Cores > 0 {
 		return claims.Size{},
 			fmt.Errorf("resource claim %s asks for devices that no node has with what its pod wants (%s)", c.Name,
-				want.text())
+				want.Text())
 	}
 	return claims.Size{}, fmt.Errorf("resource claim %s asks for devices that no node has", c.Name)
 }
@@ -211,7 +217,7 @@ func (d *Driver) limitDevices(l *fit.Look, pods []*pod) {
 // fitting counts how many of the gang's pods get their devices on a node, one
 // after the other; ever: if all who may leave had left.
 func (d *Driver) fitting(ctx context.Context, pods []*pod, n *v1.Node, ever bool) (count int, why string) {
-	used := d.takenOn(n.Name, ever).Insert(d.unfit(&pods[0].want, n.Name)...)
+	used := d.takenOn(n.Name, ever).Insert(d.unfit(&pods[0].Want, n.Name)...)
 	made, failed := map[string]bool{}, map[string]bool{}
 	for _, p := range pods {
 		var open []*resourceapi.ResourceClaim

@@ -20,6 +20,7 @@ import (
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/fit/volumes"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/perf"
 )
@@ -60,8 +61,7 @@ type Driver struct {
 	kinds   map[kindOfNode]bool
 	joined  map[string]bool
 	changed map[string]bool // nodes that may be others than the engine knows
-	// GPU models by labels, and by name, as they were looked up.
-	modelNames  map[labelled]string
+	// GPU models by name, as they were looked up.
 	modelsKnown map[string]cluster.GPUModel
 	joining     []cluster.Node // of which it hears in this step
 	setsAt      bool           // the set of nodes of a gang that waits may be another
@@ -89,6 +89,7 @@ type Driver struct {
 	checked    cluster.Time     // when engine and cluster were last compared
 	retries    map[string]*gang // by key: to be looked at again at their time
 
+	gpus        *gpus.Names
 	fit         fit.Nodes // what pods may ask for of nodes
 	queues      *queues.Set
 	statusDirty bool          // the status of Queue objects may be another
@@ -157,17 +158,17 @@ func New(opt Options) *Driver {
 	opt.Rules.Launches = 1 << 30 // the driver decides when a start is tried again
 	d := &Driver{opt: opt, nodes: map[string]*node{}, number: map[string]int{}, goneNodes: leftNodes{},
 		joined: map[string]bool{}, changed: map[string]bool{},
-		modelNames: map[labelled]string{}, modelsKnown: map[string]cluster.GPUModel{},
-		pods: map[types.UID]*pod{}, objects: gangs.NewObjects(), ones: map[string]int{},
+		modelsKnown: map[string]cluster.GPUModel{},
+		pods:        map[types.UID]*pod{}, objects: gangs.NewObjects(), ones: map[string]int{},
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, sets: map[string]*nodeSet{}, wake: cluster.Never,
 		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue),
 		neighbours: newNeighbours(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(),
 		aside: newAsides(),
 		work:  make(chan func(context.Context), 1<<16)}
-	slice := func(name v1.ResourceName) bool { _, ok := d.sliceOf(name); return ok }
+	d.gpus = &gpus.Names{GPUs: opt.GPUs, Labels: opt.Labels, Published: d.published}
 	d.volumes = d.newVolumes()
 	d.world = d.newWorld()
-	d.fit = fit.NewNodes(fit.Devices{GPUs: opt.GPUs, Slice: slice, Shared: d.isShared}, LabelPower, LabelLoan, LabelMIG)
+	d.fit = fit.NewNodes(d.gpus, LabelPower, LabelLoan, LabelMIG)
 	d.inbox.Init()
 	d.initPower()
 	d.initMIG()

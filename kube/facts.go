@@ -41,7 +41,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	d.era++
 	clear(d.joined)
 	clear(d.changed)
-	clear(d.modelNames)
+	d.gpus.Forget()
 	clear(d.modelsKnown)
 	d.forgetNodes(snap)
 	d.nodeOrder()
@@ -209,7 +209,7 @@ func (d *Driver) adoptAll(snap *engine.Snapshot) (n int) {
 func (d *Driver) disown(p *pod) {
 	d.unpay(p)
 	d.leave(p)
-	p.request = d.requestOf(p.obj)
+	p.request = d.gpus.RequestOf(p.obj)
 	if p.node != "" && !p.over() {
 		d.addForeign(p.node, p)
 	}

@@ -130,8 +130,8 @@ func (d *Driver) specOf(g *gang, pods []*pod, m gangs.Membership) (*cluster.Job,
 	}
 	g.repair.wanted, g.converge = t.repair, t.converge
 	for _, p := range pods {
-		p.want = t.want
-		p.sign()
+		p.Want = t.want
+		d.sign(p)
 	}
 	if d.shares(pods) {
 		t.topology = cluster.Topology{Level: cluster.LevelNode, Required: true}

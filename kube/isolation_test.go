@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gpus"
 )
 
 // gpuNode is a node with so many of some resources, whose labels say the rest.
@@ -112,8 +113,8 @@ func TestIsolation(t *testing.T) {
 			steps(t, d)
 			p := d.pods["p"]
 			open := *p
-			open.settleOn(kind{}) // of several sizes of replicas it was given one
-			if got := strings.Join(ordered(d, d.nodesFor([]*pod{&open}).names), " "); c.on != "" && got != c.on {
+			d.settleOn(&open, gpus.Kind{}) // of several sizes of replicas it was given one
+			if got := strings.Join(ordered(d, d.nodesFor([]*pod{&open}).Names), " "); c.on != "" && got != c.on {
 				t.Errorf("it may be on %q, not %q; %s", got, c.on, p.gang.refused)
 			}
 			if c.on != "" && c.asks != ofSlice &&

@@ -34,7 +34,7 @@ func (d *Driver) checkKeys(g *gang, pods []*pod) error {
 		if err := checkPodKeys(p.obj); err != nil {
 			return err
 		}
-		if key := partKey(p); key != "" && !d.hasGPU(p) {
+		if key := partKey(p); key != "" && !d.gpus.Asked(p.obj) {
 			return fmt.Errorf("pod %s: annotation %s asks another scheduler for a part of a GPU, and the pod asks for none as a resource: with Muster it asks for one of %v, and for a part of it by %s and %s", p.obj.Name, key, d.opt.GPUs, AnnotationMemory, AnnotationCores)
 		}
 	}

@@ -292,12 +292,7 @@ type blame struct {
 
 func (d *Driver) blame(pods, could []*pod) *blame {
 	b := &blame{d: d, by: map[[2]string][]*gang{}}
-	var distinct []*pod // pods of a gang are mostly alike
-	for _, p := range pods {
-		if !slices.ContainsFunc(distinct, func(q *pod) bool { return p.around == q.around }) {
-			distinct = append(distinct, p)
-		}
-	}
+	distinct := distinctBy(pods, func(p *pod) string { return p.around })
 	for _, q := range could {
 		for _, p := range distinct {
 			for _, key := range d.world.Blocks(&p.Neighbour, &q.Neighbour) {

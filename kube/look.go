@@ -198,7 +198,7 @@ func (d *Driver) seeNodes(l *sight) {
 			if d.eng.IsGivenBack(s.Name) {
 				s.Reason = cmp.Or(s.Reason, "given back to who lends it")
 			}
-			s.Memory = memoryLabel(n.obj.Labels[d.opt.Labels.Memory])
+			s.Memory = d.gpus.Memory(n.obj)
 		} else {
 			s.Reason = "it is not in the cluster any more"
 		}

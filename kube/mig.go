@@ -4,13 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
-
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/amount"
+	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/mig"
 )
 
@@ -21,64 +18,19 @@ import (
 // together, and they are taken from others as GPUs are. Which instance a pod gets,
 // the kubelet decides.
 
-// sliceOf reads the profile of a MIG resource: nvidia.com/mig-1g.10gb.me is
-// 1g.10gb+me; "", false: it is none.
-func (d *Driver) sliceOf(name v1.ResourceName) (profile string, ok bool) {
-	for _, g := range d.opt.GPUs {
-		vendor, _, _ := strings.Cut(g, "/")
-		// replicas of a slice are none
-		if text, found := strings.CutPrefix(string(name), vendor+"/mig-"); found && text != "" &&
-			!strings.HasSuffix(text, sharedSuffix) {
-			if base, media := strings.CutSuffix(text, ".me"); media {
-				return base + "+me", true
-			}
-			return text, true
-		}
-	}
-	return "", false
-}
-
-// slicesOf counts MIG slices by profile.
-func (d *Driver) slicesOf(list v1.ResourceList) map[string]int {
-	var count map[string]int
-	for name, q := range list {
-		if profile, ok := d.sliceOf(name); ok && amount.Count(&q) > 0 {
-			if count == nil {
-				count = map[string]int{}
-			}
-			count[profile] += int(min(amount.Count(&q), 1<<16))
-		}
-	}
-	return count
-}
-
-// slice makes the request of a pod for one MIG slice. A pod that asks for several,
-// or for whole GPUs beside them, is counted per node and no more (uncounted).
-func (d *Driver) slice(r *cluster.Request, sum v1.ResourceList) {
-	count := d.slicesOf(sum)
-	if r.GPUs > 0 || len(count) != 1 {
-		return
-	}
-	for profile, n := range count {
-		if n == 1 {
-			r.GPUs, r.Profile = 1, profile
-		}
-	}
-}
-
 // migOf describes the slices of a node as a geometry behind its whole GPUs: those
 // that it has but for what pods hold that the engine does not count, and never
 // fewer than our gangs hold.
 // whole is how many GPUs the node has besides.
-func (d *Driver) migOf(n *node, model *cluster.GPUModel, whole int, held map[string]int) (mig string, gpus int) {
+func (d *Driver) migOf(n *node, model *cluster.GPUModel, whole int, held map[string]int) (mig string, devices int) {
 	count := map[string]int{}
 	if n != nil && n.obj != nil {
-		maps.Copy(count, d.slicesOf(n.obj.Status.Allocatable))
+		maps.Copy(count, d.gpus.Slices(n.obj.Status.Allocatable))
 		for p := range n.pods {
 			if p.gang != nil && p.request.Profile != "" {
 				continue // the engine's own
 			}
-			for profile, k := range d.slicesOf(requestsOf(p.obj)) {
+			for profile, k := range d.gpus.Slices(gpus.Requests(p.obj)) {
 				count[profile] -= k
 			}
 		}
@@ -99,7 +51,7 @@ func (d *Driver) migOf(n *node, model *cluster.GPUModel, whole int, held map[str
 
 // slicesAside reports whether a pod holds slices that the engine does not count.
 func (d *Driver) slicesAside(p *pod) bool {
-	return (p.gang == nil || p.request.Profile == "") && p.Needs != nil && len(d.slicesOf(requestsOf(p.obj))) > 0
+	return (p.gang == nil || p.request.Profile == "") && p.Needs != nil && len(d.gpus.Slices(gpus.Requests(p.obj))) > 0
 }
 
 // mostPacked bounds what is remembered of pack.

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/kube/power"
 )
@@ -202,12 +203,12 @@ func (d *Driver) candidate(n *node, now cluster.Time) (c *migCandidate, why stri
 		return nil, fmt.Sprintf("label %s is %s: only with mixed its slices have names of their own",
 			d.opt.Labels.Strategy, s)
 	}
-	if d.sharedOn(n).name != "" || d.pools().GPUs(n.obj.Name) > 0 {
+	if d.gpus.ReplicasOn(n.obj).Name != "" || d.pools().GPUs(n.obj.Name) > 0 {
 		return nil, "its GPUs are shared by replicas, or published by a driver"
 	}
-	model, ok := cluster.FindModel(d.modelOf(n, 1))
+	model, ok := cluster.FindModel(d.gpus.Model(n.obj))
 	if !ok || len(model.Profiles) == 0 {
-		return nil, fmt.Sprintf("its GPUs (%s) cannot be partitioned, or Muster does not know how", d.modelOf(n, 1))
+		return nil, fmt.Sprintf("its GPUs (%s) cannot be partitioned, or Muster does not know how", d.gpus.Model(n.obj))
 	}
 	have := d.migOffer(m.raw)
 	if !have.Equal(d.migOffer(n.obj.Status.Capacity)) {
@@ -301,7 +302,7 @@ func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *migWorld, c
 	var more []migNewNode
 	count := map[string]int{}
 	for _, c := range can {
-		model := d.modelOf(c.n, 1)
+		model := d.gpus.Model(c.n.obj)
 		for i := range c.offers {
 			key := fmt.Sprint(model, c.gpus, c.configs[i], d.opt.MIG[c.n.mig.rule-1].name())
 			if count[key]++; count[key] <= migMostNew && len(more) < migMostNodes {
@@ -372,10 +373,11 @@ func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*migCandidate)
 	var names []string
 	for _, name := range d.order {
 		n := d.nodes[name]
-		if n == nil || n.obj == nil || d.modelOf(n, 1) == unknownModel && ways[name] == nil && len(free[name]) == 0 {
+		if n == nil || n.obj == nil ||
+			d.gpus.Model(n.obj) == gpus.UnknownModel && ways[name] == nil && len(free[name]) == 0 {
 			continue
 		}
-		x := mig.Node{Model: d.modelOf(n, 1), Free: vector(free[name])}
+		x := mig.Node{Model: d.gpus.Model(n.obj), Free: vector(free[name])}
 		if c := ways[name]; c != nil {
 			x.Cost, x.Whole = c.cost, d.migOffer(n.mig.raw).Whole
 			for _, o := range c.offers {
@@ -416,7 +418,7 @@ func (d *Driver) milliOf(r *cluster.Request, can []*migCandidate) int64 {
 		return int64(r.GPUs) * cluster.Whole
 	}
 	for _, c := range can {
-		model, _ := cluster.FindModel(d.modelOf(c.n, 1))
+		model, _ := cluster.FindModel(d.gpus.Model(c.n.obj))
 		if p, ok := model.Profile(r.Profile); ok {
 			return int64(p.Compute) * cluster.Whole / int64(model.Compute)
 		}

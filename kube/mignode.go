@@ -107,7 +107,7 @@ func (n *node) asPartitioned(obj *v1.Node) *v1.Node {
 // migOffer is what a list says of GPUs and slices.
 func (d *Driver) migOffer(list v1.ResourceList) config.MIGOffer {
 	q := list[mig.Whole]
-	o := config.MIGOffer{Whole: int(min(amount.Count(&q), 1<<16)), Slices: d.slicesOf(list)}
+	o := config.MIGOffer{Whole: int(min(amount.Count(&q), 1<<16)), Slices: d.gpus.Slices(list)}
 	if o.Slices == nil {
 		o.Slices = map[string]int{}
 	}
@@ -149,20 +149,7 @@ func (d *Driver) hasGPUs(p *pod) bool {
 	if p.over() {
 		return false
 	}
-	return d.asksGPUs(p.obj)
-}
-
-func (d *Driver) asksGPUs(obj *v1.Pod) bool {
-	if len(obj.Spec.ResourceClaims) > 0 {
-		return true
-	}
-	for name, q := range requestsOf(obj) {
-		if _, slice := d.sliceOf(name); !q.IsZero() &&
-			(slice || mig.IsSlice(name) || d.isShared(name) || slices.Contains(d.opt.GPUs, string(name))) {
-			return true
-		}
-	}
-	return false
+	return d.gpus.Asked(p.obj)
 }
 
 // migUsers lists the pods on a node that have GPUs.
@@ -237,7 +224,7 @@ func (d *Driver) nobodyThere(ctx context.Context, node string) error {
 	}
 	for i := range list.Items {
 		p := &list.Items[i]
-		if p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed && d.asksGPUs(p) {
+		if p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed && d.gpus.Asked(p) {
 			return fmt.Errorf("pod %s/%s has a GPU there", p.Namespace, p.Name)
 		}
 	}

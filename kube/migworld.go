@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/mig"
 )
 
@@ -94,7 +95,7 @@ func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
 	if err != nil || d.admits(spec) != nil {
 		return nil, nil
 	}
-	if g.refusedIn != d.era && d.nodesFor(need).why == "" { // it is not for want of a node, nor was it rejected
+	if g.refusedIn != d.era && d.nodesFor(need).Why == "" { // it is not for want of a node, nor was it rejected
 		return nil, nil
 	}
 	l := d.limitsOf(need, false, true)
@@ -223,11 +224,11 @@ func (d *Driver) supposedSets(list []*migWaiter, snap *engine.Snapshot, spec *cl
 		}
 		if w.spec != nil {
 			job := *w.spec
-			d.confineTo(&job, &nodeSet{name: set.Name, off: "others"})
+			d.confineTo(&job, set.Name)
 			events = append(events, engine.Event{Type: engine.Submitted, Job: job.ID, Spec: &job})
 		} else if i, ok := records[w.id]; ok {
 			job := *snap.Jobs[i].Spec
-			d.confineTo(&job, &nodeSet{name: set.Name, off: "others"})
+			d.confineTo(&job, set.Name)
 			snap.Jobs[i].Spec = &job
 		}
 	}
@@ -237,38 +238,21 @@ func (d *Driver) supposedSets(list []*migWaiter, snap *engine.Snapshot, spec *cl
 // supposedSet is the nodes that suit a gang's pods.
 func (d *Driver) supposedSet(pods []*pod, nodes []cluster.Node, other map[string]*node) (set cluster.NodeSet) {
 	now := d.nodesFor(pods)
+	asked := askedOf(distinctBy(pods, func(p *pod) string { return p.signature }))
 	for i := range nodes {
 		name := nodes[i].Name
 		n := other[name]
-		if n == nil && slices.Contains(now.names, name) || n != nil && d.wouldSuit(pods, n) {
+		if n == nil && slices.Contains(now.Names, name) || n != nil && d.fit.Unsuitable(asked, n.obj) == "" {
 			set.Nodes = append(set.Nodes, name)
 		}
 	}
-	set.Name = setName(set.Nodes)
+	set.Name = fit.SetName(set.Nodes)
 	return set
-}
-
-// wouldSuit reports whether a node as it would be suits all pods of a gang.
-func (d *Driver) wouldSuit(pods []*pod, n *node) bool {
-	name := n.obj.Name
-	was := d.nodes[name]
-	d.nodes[name] = n
-	defer func() { d.nodes[name] = was }()
-	for i, p := range pods {
-		if slices.ContainsFunc(pods[:i], func(q *pod) bool { return q.signature == p.signature }) {
-			continue
-		}
-		list := requestsOf(p.obj)
-		if d.unsuitable(p, list, name, n) != "" {
-			return false
-		}
-	}
-	return true
 }
 
 // mayBeOn reports whether labels and taints of a node let all pods of a gang be there, whatever it has.
 func (d *Driver) mayBeOn(pods []*pod, obj *v1.Node) bool {
-	return !slices.ContainsFunc(pods, func(p *pod) bool { return d.suits(p.obj, nil, obj) != "" })
+	return !slices.ContainsFunc(pods, func(p *pod) bool { return d.fit.Suits(&fit.Pod{Obj: p.obj}, obj) != "" })
 }
 
 // free is what of each resource is left on a node behind whole GPUs: those that are not healthy, or held, are not.

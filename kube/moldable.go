@@ -64,7 +64,7 @@ func (d *Driver) needed(g *gang) []*pod {
 // alike reports whether two pods of a gang that ask for the same can go wherever
 // the other can.
 func (d *Driver) alike(p, q *pod) bool {
-	return p.base == q.base && !p.replica.one && d.world.Alike(&p.Neighbour, &q.Neighbour)
+	return p.base == q.base && !p.Replica.One && d.world.Alike(&p.Neighbour, &q.Neighbour)
 }
 
 // mold makes the job of a gang elastic that can do without so many of its pods. On

@@ -270,7 +270,7 @@ func (p *passage) like(pods []*pod) bool {
 	sets := slices.Clone(p.spec.Tasks)
 	for _, q := range pods {
 		i := setOf(sets, &q.request)
-		if i < 0 || sets[i].Count == 0 || q.Needs != nil || q.replica.name != "" || q.signature != p.pods[0].signature {
+		if i < 0 || sets[i].Count == 0 || q.Needs != nil || q.Replica.Name != "" || q.signature != p.pods[0].signature {
 			return false
 		}
 		sets[i].Count--

@@ -371,8 +371,8 @@ func (d *Driver) movable(kept map[cluster.JobID]string) (engine.Snapshot, engine
 		if err != nil {
 			continue
 		}
-		if !known[s.name] {
-			snap.Sets, known[s.name] = append(snap.Sets, cluster.NodeSet{Name: s.name, Nodes: s.names}), true
+		if !known[s.Name] {
+			snap.Sets, known[s.Name] = append(snap.Sets, cluster.NodeSet{Name: s.Name, Nodes: s.Names}), true
 		}
 		j.Spec = &spec
 	}
@@ -396,14 +396,14 @@ func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodeSet, error) {
 		}
 	}
 	s := d.nodesFor(pods)
-	if slices.ContainsFunc(pods, func(p *pod) bool { return !slices.Contains(s.names, p.node) }) {
+	if slices.ContainsFunc(pods, func(p *pod) bool { return !slices.Contains(s.Names, p.node) }) {
 		return nil, errors.New("its node would not take it again")
 	}
 	l := d.limitsOf(pods, false, false)
 	if l.Why != "" {
 		return nil, errors.New(l.Why)
 	}
-	d.confineTo(spec, s)
+	d.confineTo(spec, s.Within())
 	spec.NoRequeue, spec.PerNode, spec.NodeLimits, spec.Topology = false, l.Each, l.Nodes, t.topology
 	spec.Checkpoint = cluster.Checkpoint{None: true} // nobody says what its pods save
 	if t.saves > 0 {
@@ -484,7 +484,7 @@ func ignoresDisruption(p *batchv1.PodFailurePolicy) bool {
 // run on any node of their kind: no volumes, claims, ports or neighbours bind them.
 func (g *gang) wouldReturn() bool {
 	for _, p := range g.pods {
-		if metav1.GetControllerOf(p.obj) == nil || p.Needs != nil || p.replica.name != "" || p.over() {
+		if metav1.GetControllerOf(p.obj) == nil || p.Needs != nil || p.Replica.Name != "" || p.over() {
 			return false
 		}
 	}

@@ -1,17 +1,15 @@
 package kube
 
 import (
-	"cmp"
-	"fmt"
 	"math/bits"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/mig"
 )
 
@@ -105,9 +103,9 @@ func (d *Driver) nodeSpec(name string, n *node, h held) cluster.Node {
 	have := n.obj.Status.Allocatable
 	s.CPU = max(s.CPU, amount.Milli(have.Cpu())-n.other.cpu)
 	s.RAM = max(s.RAM, amount.MiB(have.Memory(), false)-n.other.ram)
-	replicas, _ := d.onlyShared(n)
-	s.GPUs = min(max(s.GPUs, d.gpusOf(n.obj.Status.Capacity), d.gpusOf(have), d.pools().GPUs(name), replicas.gpus()),
-		cluster.MaxGPUsPerNode)
+	replicas, _ := d.onlyReplicas(n)
+	s.GPUs = min(max(s.GPUs, d.gpus.Count(n.obj.Status.Capacity), d.gpus.Count(have), d.pools().GPUs(name),
+		replicas.GPUs()), cluster.MaxGPUsPerNode)
 	s = d.sliced(s, n, &h)
 	l := n.obj.Labels
 	s.Rack, s.Fabric = l[d.opt.Labels.Rack], l[d.opt.Labels.Fabric]
@@ -117,7 +115,7 @@ func (d *Driver) nodeSpec(name string, n *node, h held) cluster.Node {
 
 // sliced adds the GPUs of a node that are partitioned, and says of what model all are.
 func (d *Driver) sliced(s cluster.Node, n *node, h *held) cluster.Node {
-	name := d.modelOf(n, 1)
+	name := d.gpus.Model(n.object())
 	model, known := d.modelsKnown[name]
 	if !known {
 		model, _ = cluster.FindModel(name)
@@ -140,10 +138,10 @@ func (d *Driver) badGPUs(n *node, s *cluster.Node, h held) uint64 {
 		return 0
 	}
 	whole := mig.WholeGPUs(s)
-	want := whole - max(d.gpusOf(n.obj.Status.Allocatable), d.pools().GPUs(s.Name)) + int(n.other.gpus) +
+	want := whole - max(d.gpus.Count(n.obj.Status.Allocatable), d.pools().GPUs(s.Name)) + int(n.other.gpus) +
 		d.devicesTaken().others[s.Name]
-	if replicas, ok := d.onlyShared(n); ok {
-		want = replicas.lost(whole)
+	if replicas, ok := d.onlyReplicas(n); ok {
+		want = replicas.Lost(whole)
 	}
 	var bad uint64
 	for i := whole - 1; i >= 0 && want > 0; i-- {
@@ -153,70 +151,6 @@ func (d *Driver) badGPUs(n *node, s *cluster.Node, h held) uint64 {
 		}
 	}
 	return bad
-}
-
-// unknownModel is what GPUs are called on nodes that do not say.
-const unknownModel = "GPU"
-
-// modelOf is the model of a node's GPUs, as its labels have it; those that
-// Muster knows by another name get that.
-func (d *Driver) modelOf(n *node, gpus int) string {
-	if gpus == 0 {
-		return ""
-	}
-	if n == nil || n.obj == nil {
-		return unknownModel
-	}
-	product := cmp.Or(n.obj.Labels[d.opt.Labels.Product], d.pools().Product(n.obj.Name))
-	if product == "" {
-		return unknownModel
-	}
-	if strings.Contains(product, "-MIG-") { // all of its GPUs are slices of one profile, and counted as GPUs
-		return product
-	}
-	key := labelled{product, n.obj.Labels[d.opt.Labels.Memory]}
-	name, known := d.modelNames[key]
-	if !known {
-		name = modelNamed(product, key.memory)
-		d.modelNames[key] = name
-	}
-	return name
-}
-
-// labelled is what labels say of a node's GPUs.
-type labelled struct{ product, memory string }
-
-// modelNamed is the model of GPUs with such labels.
-func modelNamed(product, memory string) string {
-	words := strings.FieldsFunc(strings.ToUpper(product), func(r rune) bool { return r == '-' || r == '_' || r == ' ' })
-	best := ""
-	for _, m := range cluster.Models() {
-		family, size, _ := strings.Cut(m.Name, "-")
-		if !slices.Contains(words, family) {
-			continue
-		}
-		if slices.Contains(words, size) || best == "" && near(memory, m.Memory) {
-			best = m.Name
-		}
-	}
-	if best == "" {
-		return product
-	}
-	return best
-}
-
-// near reports whether a label's MiB are about so much: drivers keep a little
-// for themselves.
-func near(label string, memory cluster.MiB) bool {
-	m := memoryLabel(label)
-	return m > memory*9/10 && m < memory*11/10
-}
-
-func memoryLabel(label string) (m cluster.MiB) {
-	if _, err := fmt.Sscanf(label, "%d", &m); err != nil || m < 0 {
-		return 0
-	}
-	return m
 }
 
 // models defines the models that Muster does not know.
@@ -229,36 +163,52 @@ func (d *Driver) models(nodes []cluster.Node) (list []cluster.GPUModel) {
 		}
 		m := cluster.GPUModel{Name: name}
 		if n := d.nodes[nodes[i].Name]; n != nil && n.obj != nil {
-			m.Memory = memoryLabel(n.obj.Labels[d.opt.Labels.Memory])
+			m.Memory = d.gpus.Memory(n.obj)
 		}
 		list = append(list, m)
 	}
 	return list
 }
 
-// suits says why a pod may not run on a node, whatever is free there; "": it
-// may. Conditions of the node are no part of it (state).
-func (d *Driver) suits(obj *v1.Pod, request v1.ResourceList, n *v1.Node) string {
-	return d.fit.Suits(&fit.Pod{Obj: obj, Requests: request}, n)
+// object is the node's object; nil: it is gone, or never was.
+func (n *node) object() *v1.Node {
+	if n == nil {
+		return nil
+	}
+	return n.obj
 }
 
-// signature is what of a pod decides which nodes suit it, as text.
-func (d *Driver) signature(obj *v1.Pod) string {
-	return d.fit.Key(&fit.Pod{Obj: obj, Requests: requestsOf(obj)})
+// replicasOn is what replicas of shared GPUs a node has, and what pods hold of them.
+func (d *Driver) replicasOn(n *node) gpus.Replicas {
+	s := d.gpus.ReplicasOn(n.object())
+	if s.Name != "" {
+		for p := range n.pods {
+			s.Take(&p.Replica, p.counted())
+		}
+	}
+	return s
 }
 
-// unsuitable says why a pod may not run on a node, also for what its GPUs are; "": it may.
-func (d *Driver) unsuitable(p *pod, request v1.ResourceList, name string, n *node) string {
-	return cmp.Or(d.suits(p.obj, request, n.obj), d.replicaSuits(p, name), d.wantSuits(p, request, name))
+// onlyReplicas is what replicas a node has, if none of its GPUs are given away whole.
+func (d *Driver) onlyReplicas(n *node) (s gpus.Replicas, ok bool) {
+	if !d.gpus.OnlyShared(n.object()) {
+		return s, false
+	}
+	return d.replicasOn(n), true
+}
+
+// asked is a pod as node predicates see it.
+func (p *pod) asked() fit.Pod {
+	return fit.Pod{Obj: p.obj, Requests: gpus.Requests(p.obj), Replica: p.Replica, Want: p.Want}
 }
 
 // sign writes down what decides on which nodes a pod may run.
-func (p *pod) sign() {
-	p.signature = p.base
-	if p.want != (want{}) {
-		p.signature += fmt.Sprintf(" wants %+v", p.want)
-	}
-	if p.replica.settled {
-		p.signature += fmt.Sprintf(" replicas=%+v", p.replica.kind)
-	}
+func (d *Driver) sign(p *pod) {
+	p.signature = p.base + d.fit.Settled(&fit.Pod{Obj: p.obj, Replica: p.Replica, Want: p.Want})
+}
+
+// keyOf is what of a pod decides which nodes suit it, but for what is settled with its gang.
+func (d *Driver) keyOf(p *pod) string {
+	asked := p.asked()
+	return d.fit.Key(&asked)
 }

@@ -10,26 +10,6 @@ import (
 	"github.com/muster-gpu/muster/internal/controlplane"
 )
 
-// The device plugin's names of models are ours where we know them.
-func TestModels(t *testing.T) {
-	d := New(testOptions(nil, nil))
-	for _, c := range []struct{ product, memory, want string }{
-		{"NVIDIA-H100-80GB-HBM3", "81559", "H100-80GB"},
-		{"NVIDIA-A100-SXM4-40GB", "40960", "A100-40GB"},
-		{"Tesla-T4", "15360", "T4-16GB"},
-		{"NVIDIA-H200", "143771", "H200-141GB"},
-		{"AMD-Instinct-MI300X", "196608", "AMD-Instinct-MI300X"},
-		{"", "", unknownModel},
-	} {
-		n := &node{obj: &v1.Node{
-			ObjectMeta: metav1.ObjectMeta{
-				Labels: map[string]string{"nvidia.com/gpu.product": c.product, "nvidia.com/gpu.memory": c.memory}}}}
-		if got := d.modelOf(n, 8); got != c.want {
-			t.Errorf("%s with %s MiB is %s, not %s", c.product, c.memory, got, c.want)
-		}
-	}
-}
-
 // What foreign pods hold, and what is not healthy, is not for us; what we hold
 // always fits.
 func TestNodeSpec(t *testing.T) {

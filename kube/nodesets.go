@@ -2,16 +2,12 @@ package kube
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
-
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // Which nodes suit the pods of a gang - labels, taints, what a node has at all - is a set of nodes (cluster.NodeSet)
@@ -23,128 +19,56 @@ const everyNode = "every node"
 
 // nodeSet is the nodes on which all pods of a gang may run.
 type nodeSet struct {
-	pods    []*pod // as they were when it was made, one of each kind
-	lists   []v1.ResourceList
-	keptOff []int16 // by the engine's number of a node: 0: it suits, notThere, else a reason
-	reasons []string
-	upTo    int  // changes of nodes (Driver.nodeLog) that it knows of
-	changed bool // ... and that the rest has yet to follow
-
-	names []string // in the order of the engine's nodes
-	name  string
-	off   string // the other nodes, counted by what keeps them off; "": there are none
-	why   string // ... in full if no node is left
-}
-
-// notThere stands for a node that is gone.
-const notThere = -1
-
-// within is the set as a job names it; "": all nodes suit.
-func (s *nodeSet) within() string {
-	if s.off == "" {
-		return ""
-	}
-	return s.name
+	*fit.Set
+	upTo int // changes of nodes (Driver.nodeLog) that it knows of
 }
 
 // nodesFor finds the nodes that suit a gang with these pods.
 func (d *Driver) nodesFor(pods []*pod) *nodeSet {
-	var distinct []*pod // pods of a gang are mostly alike
-	for _, p := range pods {
-		if !slices.ContainsFunc(distinct, func(q *pod) bool { return p.signature == q.signature }) {
-			distinct = append(distinct, p)
-		}
-	}
+	distinct := distinctBy(pods, func(p *pod) string { return p.signature })
 	key := ""
 	for _, p := range distinct {
 		key += p.signature + "\n"
 	}
 	s := d.sets[key]
 	if s == nil {
-		s = &nodeSet{upTo: len(d.nodeLog), changed: true}
-		for _, p := range distinct {
-			like := *p
-			s.pods, s.lists = append(s.pods, &like), append(s.lists, requestsOf(p.obj))
-		}
+		s = &nodeSet{fit.NewSet(askedOf(distinct)), len(d.nodeLog)}
 		d.sets[key] = s
 	}
 	d.bringUp(s)
 	return s
 }
 
+// distinctBy lists one pod of each kind: pods of a gang are mostly alike.
+func distinctBy(pods []*pod, kind func(*pod) string) (list []*pod) {
+	for _, p := range pods {
+		if !slices.ContainsFunc(list, func(q *pod) bool { return kind(p) == kind(q) }) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+func askedOf(pods []*pod) []fit.Pod {
+	list := make([]fit.Pod, len(pods))
+	for i, p := range pods {
+		list[i] = p.asked()
+	}
+	return list
+}
+
 // bringUp brings a set up to date with the nodes.
 func (d *Driver) bringUp(s *nodeSet) {
 	for ; s.upTo < len(d.nodeLog); s.upTo++ {
-		if i := d.nodeLog[s.upTo]; i < len(s.keptOff) {
-			d.judge(s, i)
+		if i := d.nodeLog[s.upTo]; i < s.Len() {
+			s.Judge(d.fit, i, d.nodes[d.order[i]].object())
 		}
 	}
-	for len(s.keptOff) < len(d.order) {
-		s.keptOff, s.changed = append(s.keptOff, notThere), true
-		d.judge(s, len(s.keptOff)-1)
+	for i := s.Len(); i < len(d.order); i++ {
+		s.Judge(d.fit, i, d.nodes[d.order[i]].object())
 	}
-	if s.changed {
-		d.sumUp(s)
-	}
-}
-
-// judge looks whether the set contains a node now.
-func (d *Driver) judge(s *nodeSet, i int) {
-	is := int16(notThere)
-	if n := d.nodes[d.order[i]]; n != nil && n.obj != nil {
-		why := ""
-		for k := 0; k < len(s.pods) && why == ""; k++ {
-			why = d.unsuitable(s.pods[k], s.lists[k], d.order[i], n)
-		}
-		is = s.code(why)
-	}
-	if s.keptOff[i] != is {
-		s.keptOff[i], s.changed = is, true
-	}
-}
-
-// code is the number of a reason.
-func (s *nodeSet) code(reason string) int16 {
-	if reason == "" {
-		return 0
-	}
-	i := slices.Index(s.reasons, reason)
-	if i < 0 {
-		i = len(s.reasons)
-		s.reasons = append(s.reasons, reason)
-	}
-	return int16(i + 1)
-}
-
-// sumUp writes down what the set contains.
-func (d *Driver) sumUp(s *nodeSet) {
-	s.changed, s.names, s.why = false, nil, ""
-	count, nodes := make([]int, len(s.reasons)), 0
-	for i, code := range s.keptOff {
-		if code == notThere {
-			continue
-		}
-		nodes++
-		if code == 0 {
-			s.names = append(s.names, d.order[i])
-		} else {
-			count[code-1]++
-		}
-	}
-	var parts []string
-	for i, k := range count {
-		if k > 0 {
-			parts = append(parts, fmt.Sprintf("%d: %s", k, s.reasons[i]))
-		}
-	}
-	slices.Sort(parts)
-	s.off, s.name = strings.Join(parts, "; "), setName(s.names)
-	if len(s.names) > 0 {
-		return
-	}
-	s.why = fmt.Sprintf("none of %d nodes suits it (%s)", nodes, s.off)
-	if slices.ContainsFunc(s.pods, func(p *pod) bool { return p.want != want{} }) {
-		s.why += "; there are " + d.offers()
+	if s.SumUp(d.order) && s.Why != "" && s.Wants() {
+		s.Why += "; there are " + d.offers()
 	}
 }
 
@@ -165,9 +89,9 @@ func (d *Driver) lookAgain() {
 	}
 }
 
-// confineTo has a job run on a set of nodes only.
-func (d *Driver) confineTo(spec *cluster.Job, s *nodeSet) {
-	spec.Nodes, spec.Partitions = s.within(), nil
+// confineTo has a job run on a set of nodes only, by its name; "": on all.
+func (d *Driver) confineTo(spec *cluster.Job, set string) {
+	spec.Nodes, spec.Partitions = set, nil
 	if len(d.opt.Loans) > 0 {
 		spec.Partitions = []string{everyNode}
 	}
@@ -175,18 +99,18 @@ func (d *Driver) confineTo(spec *cluster.Job, s *nodeSet) {
 
 // naming is the event by which the engine learns of a set that a job is to name; nil: it knows it, or needs not.
 func (d *Driver) naming(s *nodeSet) []engine.Event {
-	name := s.within()
+	name := s.Within()
 	if _, known := d.named[name]; known || name == "" {
 		return nil
 	}
-	return []engine.Event{{Type: engine.NodesNamed, Set: &cluster.NodeSet{Name: name, Nodes: s.names}}}
+	return []engine.Event{{Type: engine.NodesNamed, Set: &cluster.NodeSet{Name: name, Nodes: s.Names}}}
 }
 
 // name makes a set known to the engine.
 func (d *Driver) name(s *nodeSet) []engine.Event {
 	events := d.naming(s)
 	if len(events) > 0 {
-		d.named[s.name] = s.names
+		d.named[s.Name] = s.Names
 	}
 	return events
 }
@@ -200,19 +124,19 @@ func (d *Driver) setEvents() (events []engine.Event) {
 		if g.phase != waiting || g.nodes == nil {
 			continue
 		}
-		if d.bringUp(g.nodes); g.nodes.why != "" || g.nodes.within() != g.spec.Nodes {
+		if d.bringUp(g.nodes); g.nodes.Why != "" || g.nodes.Within() != g.spec.Nodes {
 			others = append(others, g)
 		}
 	}
 	slices.SortFunc(others, func(a, b *gang) int { return cmp.Compare(a.id, b.id) })
 	for _, g := range others {
-		if g.nodes.why != "" {
+		if g.nodes.Why != "" {
 			events = append(events, engine.Event{Type: engine.Cancelled, Job: g.id})
 			d.withdraw(g)
 			continue
 		}
 		spec := *g.spec
-		d.confineTo(&spec, g.nodes)
+		d.confineTo(&spec, g.nodes.Within())
 		g.spec = &spec
 		events = append(append(events, d.name(g.nodes)...), engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
 	}
@@ -239,7 +163,7 @@ func (d *Driver) forgetSets() {
 func (d *Driver) setNodes(snap *engine.Snapshot) {
 	d.named, snap.Sets = map[string][]string{}, nil
 	confine := func(spec *cluster.Job, s *nodeSet) {
-		d.confineTo(spec, s)
+		d.confineTo(spec, s.Within())
 		for _, ev := range d.name(s) {
 			snap.Sets = append(snap.Sets, *ev.Set)
 		}
@@ -293,14 +217,4 @@ func (d *Driver) limitKinds(nodes []cluster.Node, helds map[string]held) {
 			n.MIG, n.GPUs, n.Model = "", 0, ""
 		}
 	}
-}
-
-// setName is that of a set of nodes.
-func setName(names []string) string {
-	h := sha256.New() // tenants choose sets: nobody must be able to find two with one name
-	for _, n := range names {
-		_, _ = h.Write([]byte(n))
-		_, _ = h.Write([]byte{0})
-	}
-	return fmt.Sprintf("nodes-%x", h.Sum(nil)[:16])
 }

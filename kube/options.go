@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/perf"
 )
@@ -61,15 +62,8 @@ const (
 	// The two that are for the next scheduler are sealed (sealKey), each by an annotation with the suffix -seal.
 )
 
-// Labels are the labels of nodes that say what is where; an empty one is not
-// looked at.
-type Labels struct {
-	Product, Memory, Replicas, Sharing, Clique, Rack, Fabric string
-
-	Count string // how many GPUs it has, in slices or not
-	// how its GPUs are to be partitioned, what has become of that, and how slices are offered
-	Config, State, Strategy string
-}
+// Labels are the labels of nodes that say what is where.
+type Labels = gpus.Labels
 
 // Options configure a driver.
 type Options struct {

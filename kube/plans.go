@@ -113,7 +113,7 @@ func (d *Driver) seat(g *gang, pods []*pod, p *plan) (empty int, without []*pod)
 // what a pod has by its claims is not in its specification.
 func (p *pod) sameDevices(r *cluster.Request) bool {
 	switch {
-	case p.replica.one:
+	case p.Replica.One:
 		return r.GPUs <= 1 && r.Profile == ""
 	case len(p.obj.Spec.ResourceClaims) > 0:
 		return true
@@ -126,10 +126,10 @@ func (p *pod) sameDevices(r *cluster.Request) bool {
 // trusted says what a shared claim or a replica counts for.
 func (d *Driver) holds(p *pod, place cluster.Request, trusted bool) cluster.Request {
 	own := p.request
-	if byPlan := p.replica.one || len(p.obj.Spec.ResourceClaims) > 0; byPlan && trusted {
+	if byPlan := p.Replica.One || len(p.obj.Spec.ResourceClaims) > 0; byPlan && trusted {
 		own = place
 		own.CPU, own.RAM = p.request.CPU, p.request.RAM
-	} else if of := d.sharedOn(d.nodes[p.node]).of; p.replica.one && of > 0 {
+	} else if of := d.gpus.ReplicasOn(d.nodes[p.node].object()).Of; p.Replica.One && of > 0 {
 		own.GPUs, own.Share = 1, 0
 		if of > 1 {
 			own.Share = cluster.Whole / cluster.Milli(of)

@@ -7,10 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/show"
 )
@@ -29,8 +27,6 @@ type pod struct {
 	assumed   string // where its binding is on its way to
 	around    string // what of it decides where they let it run; ours only
 	claimed   claimed
-	replica   replica
-	want      want
 	report    *show.Report // what it told last; nil: nothing
 	reported  cluster.Time // ... as of when
 	beyondAt  cluster.Time // when it is told that its gang has enough pods; 0: it is not known to be beyond
@@ -56,35 +52,6 @@ func (p *pod) waits() bool {
 }
 
 func (p *pod) name() string { return p.obj.Namespace + "/" + p.obj.Name }
-
-// requestOf is what a pod asks for of what the engine counts.
-func (d *Driver) requestOf(obj *v1.Pod) cluster.Request { return d.requestIn(requestsOf(obj)) }
-
-// requestIn is that of what a pod asks for in all.
-func (d *Driver) requestIn(sum v1.ResourceList) cluster.Request {
-	r := cluster.Request{GPUs: d.gpusOf(sum), CPU: amount.Milli(sum.Cpu()), RAM: amount.MiB(sum.Memory(), true)}
-	d.slice(&r, sum)
-	return r
-}
-
-// requestsOf is what a pod asks for or holds, as kube-scheduler counts it: of a pod that is being resized in place the
-// most of what is specified, what its node set aside for it and what it has.
-func requestsOf(obj *v1.Pod) v1.ResourceList {
-	return resourcehelper.PodRequests(obj,
-		resourcehelper.PodResourcesOptions{UseStatusResources: true,
-			InPlacePodLevelResourcesVerticalScalingEnabled: true})
-}
-
-// gpusOf adds the resources that count as GPUs.
-func (d *Driver) gpusOf(list v1.ResourceList) int {
-	n := int64(0)
-	for _, name := range d.opt.GPUs {
-		if q, ok := list[v1.ResourceName(name)]; ok {
-			n += min(amount.Count(&q), 1<<20)
-		}
-	}
-	return int(min(n, 1<<20))
-}
 
 // index orders the pods of a gang: by completion index, then by name.
 func index(obj *v1.Pod) int {

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gpus"
 )
 
 // What decides about a pod can change after it was created: labels, annotations and owners at any time, tolerations
@@ -29,7 +30,7 @@ func sameFacts(a, b *v1.Pod) bool {
 		equality.Semantic.DeepEqual(x.Tolerations, y.Tolerations) && maps.Equal(x.NodeSelector, y.NodeSelector) &&
 		equality.Semantic.DeepEqual(x.Affinity, y.Affinity) &&
 		equality.Semantic.DeepEqual(x.ActiveDeadlineSeconds, y.ActiveDeadlineSeconds) &&
-		equality.Semantic.DeepEqual(requestsOf(a), requestsOf(b))
+		equality.Semantic.DeepEqual(gpus.Requests(a), gpus.Requests(b))
 }
 
 // sameNotes compares annotations but for those that Muster writes itself.
@@ -69,8 +70,8 @@ func (d *Driver) reread(p *pod) {
 	default:
 		d.endTurn(g)
 		d.read(p)
-		p.base, p.around = d.signature(p.obj), fit.Around(p.obj)+p.claimed.wants
-		p.sign()
+		p.base, p.around = d.keyOf(p), fit.Around(p.obj)+p.claimed.wants
+		d.sign(p)
 		d.touch(g)
 		g.since(d.now, d.opt.TellAfter)
 	}
@@ -78,9 +79,9 @@ func (d *Driver) reread(p *pod) {
 
 // read reads what a pod asks for.
 func (d *Driver) read(p *pod) {
-	requests := requestsOf(p.obj)
-	p.request = d.requestIn(requests)
-	p.replica = replicaIn(d, p.obj, requests, &p.request)
+	requests := gpus.Requests(p.obj)
+	p.request = d.gpus.RequestIn(requests)
+	p.Replica = d.gpus.ReplicaIn(p.obj, requests, &p.request)
 	d.readNeeds(p, requests)
 	if p.claimed.known {
 		p.request = p.claimed.counts.Add(p.request)
@@ -100,7 +101,7 @@ func (d *Driver) rereadForeign(p *pod) {
 
 // rereadBound notes what CPU and memory a pod of ours holds now; its GPUs cannot change.
 func (d *Driver) rereadBound(p *pod) {
-	now := d.requestOf(p.obj)
+	now := d.gpus.RequestOf(p.obj)
 	if p.request.CPU == now.CPU && p.request.RAM == now.RAM {
 		return
 	}
@@ -202,7 +203,7 @@ func (d *Driver) takesPlace(p *pod, r *cluster.Request, node string) bool {
 		return true
 	}
 	n := d.nodes[node]
-	if n == nil || n.obj == nil || p.replica.one || len(p.obj.Spec.ResourceClaims) > 0 || !p.sameDevices(r) {
+	if n == nil || n.obj == nil || p.Replica.One || len(p.obj.Spec.ResourceClaims) > 0 || !p.sameDevices(r) {
 		return false
 	}
 	cpu, ram := d.roomOn(n, nil)

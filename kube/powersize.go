@@ -1,8 +1,6 @@
 package kube
 
 import (
-	"slices"
-
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/kube/power"
@@ -17,8 +15,5 @@ func (n *node) whole(obj *v1.Node) *v1.Node {
 
 // lacks says what of its GPUs a node does not have yet that it had before it went off; "": it has all.
 func (d *Driver) lacks(n *node) string {
-	return n.power.before.Lacks(n.power.have, func(name v1.ResourceName) bool {
-		_, slice := d.sliceOf(name)
-		return slice || d.isShared(name) || slices.Contains(d.opt.GPUs, string(name))
-	})
+	return n.power.before.Lacks(n.power.have, d.gpus.Has)
 }

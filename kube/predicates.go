@@ -2,12 +2,10 @@ package kube
 
 import (
 	"fmt"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/fit/volumes"
 )
@@ -15,7 +13,7 @@ import (
 // newWorld makes the world with all that pods can ask for of what is on the nodes.
 func (d *Driver) newWorld() *fit.World {
 	free := func(node string) int { return d.nodes[node].freeGPUs(d) }
-	list := fit.Neighbours(fit.Books{Free: free, Besides: d.uncounted})
+	list := fit.Neighbours(fit.Books{Free: free, Besides: d.gpus.Uncounted})
 	return fit.NewWorld(append(list, replicaPredicate{d}, d.volumes, claimPredicate{d})...)
 }
 
@@ -36,52 +34,12 @@ func (d *Driver) keptOff(p *pod, node string) string {
 
 // readNeeds reads what a pod needs of its neighbours.
 func (d *Driver) readNeeds(p *pod, requests v1.ResourceList) {
-	p.Counted = d.countedAs(p, requests)
+	p.Counted = d.gpus.CountedAs(&p.Replica, &p.request, requests)
 	d.world.Read(&p.Neighbour, requests)
 }
 
-// countedAs is the resource by which a pod has a part of a GPU, one, which the engine counts; "": it has none.
-func (d *Driver) countedAs(p *pod, requests v1.ResourceList) v1.ResourceName {
-	if p.replica.one {
-		return p.replica.name
-	}
-	for name := range requests {
-		if d.isSlice(&p.request, name) {
-			return name
-		}
-	}
-	return ""
-}
-
-// uncounted is what a pod asks for that the engine does not count.
-func (d *Driver) uncounted(obj *v1.Pod, requests v1.ResourceList) (list map[v1.ResourceName]int64) {
-	r := d.requestIn(requests)
-	replica := replicaIn(d, obj, requests, &r)
-	for name, q := range requests {
-		if d.counts(name) || amount.Count(&q) == 0 || d.isSlice(&r, name) || replica.one && name == replica.name {
-			continue
-		}
-		if list == nil {
-			list = map[v1.ResourceName]int64{}
-		}
-		list[name] = amount.Count(&q)
-	}
-	return list
-}
-
-// isSlice reports whether a resource is the slice that a request is for.
-func (d *Driver) isSlice(r *cluster.Request, name v1.ResourceName) bool {
-	profile, ok := d.sliceOf(name)
-	return ok && profile == r.Profile
-}
-
-// counts reports whether the engine counts a resource.
-func (d *Driver) counts(name v1.ResourceName) bool {
-	return name == v1.ResourceCPU || name == v1.ResourceMemory || slices.Contains(d.opt.GPUs, string(name))
-}
-
 func (n *node) freeGPUs(d *Driver) int {
-	free := d.gpusOf(n.obj.Status.Allocatable)
+	free := d.gpus.Count(n.obj.Status.Allocatable)
 	for p := range n.pods {
 		free -= wholeOf(&p.request)
 	}
@@ -96,8 +54,8 @@ type replicaNeed struct{}
 
 // Read reads whether a pod asks for one.
 func (f replicaPredicate) Read(obj *v1.Pod, requests v1.ResourceList) (fit.Need, bool, error) {
-	r := f.d.requestIn(requests)
-	if replicaIn(f.d, obj, requests, &r).one {
+	r := f.d.gpus.RequestIn(requests)
+	if f.d.gpus.ReplicaIn(obj, requests, &r).One {
 		return replicaNeed{}, false, nil
 	}
 	return nil, false, nil
@@ -106,18 +64,18 @@ func (f replicaPredicate) Read(obj *v1.Pod, requests v1.ResourceList) (fit.Need,
 // Key is what replica it is to be, and beside whom.
 func (f replicaPredicate) Key(p *fit.Neighbour) string {
 	q := f.d.podOf(p)
-	if !q.replica.one {
+	if !q.Replica.One {
 		return ""
 	}
 	if f.d.pairs() == nil {
-		return fmt.Sprint(q.replica)
+		return fmt.Sprint(q.Replica)
 	}
-	return fmt.Sprint(q.replica, f.d.besideOf(q))
+	return fmt.Sprint(q.Replica, f.d.besideOf(q))
 }
 
 // Limit bounds nodes by what they have of them, and by how slow pods there would be.
 func (f replicaPredicate) Limit(l *fit.Look, p *fit.Neighbour) {
-	if q := f.d.podOf(p); q.replica.one {
+	if q := f.d.podOf(p); q.Replica.One {
 		f.d.limitReplicas(l, q)
 		f.d.limitCompany(l, q)
 	}
@@ -140,7 +98,7 @@ func (f claimPredicate) Read(obj *v1.Pod, _ v1.ResourceList) (fit.Need, bool, er
 // Key is what is wanted of GPUs, which claims have devices, and beside whom the pod would be.
 func (f claimPredicate) Key(p *fit.Neighbour) string {
 	q := f.d.podOf(p)
-	key := fmt.Sprint(q.want, f.d.settledClaims(q))
+	key := fmt.Sprint(q.Want, f.d.settledClaims(q))
 	if len(q.claimed.keys) > 0 && f.d.pairs() != nil {
 		key += fmt.Sprint(f.d.besideOf(q))
 	}
@@ -170,7 +128,7 @@ func (d *Driver) roomFor(pods []*pod, name string) int {
 	}
 	n := d.nodes[name]
 	free := cluster.Milli(
-		max(d.gpusOf(n.obj.Status.Allocatable), d.pools().GPUs(name))-d.devicesTaken().others[name]) * cluster.Whole
+		max(d.gpus.Count(n.obj.Status.Allocatable), d.pools().GPUs(name))-d.devicesTaken().others[name]) * cluster.Whole
 	for p := range n.pods {
 		free -= p.request.Milli()
 	}

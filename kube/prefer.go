@@ -38,7 +38,7 @@ func (d *Driver) wishes(g *gang, pods []*pod) {
 // likedBest lists the sets of nodes that these pods like best, each with those
 // before it; not the set of all.
 func (d *Driver) likedBest(pods []*pod) (homes []home) {
-	names := d.nodesFor(pods).names
+	names := d.nodesFor(pods).Names
 	ask := d.askFor(pods, false, false)
 	likes := d.world.Worth(&ask, names)
 	byLike := map[int64][]string{}

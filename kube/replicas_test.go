@@ -56,18 +56,9 @@ func TestReplicaShare(t *testing.T) {
 	for name, want := range map[string]string{"three": "",
 		"bad":  "label nvidia.com/gpu.replicas does not say how many replicas a GPU has (1 to 1000)",
 		"both": "GPUs that are not shared beside those that are"} {
-		if got := d.replicaSuits(p, name); got != want {
+		if got := d.gpus.Replicable(&p.Replica, &p.Want, d.nodes[name].obj); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
-	}
-	for name, want := range map[v1.ResourceName]bool{"nvidia.com/gpu.shared": true, "nvidia.com/gpu": false,
-		"amd.com/gpu.shared": false, "nvidia.com/mig-1g.5gb.shared": false} {
-		if d.isShared(name) != want {
-			t.Errorf("%s counts as replicas of GPUs: %v", name, !want)
-		}
-	}
-	if profile, ok := d.sliceOf("nvidia.com/mig-1g.5gb.shared"); ok {
-		t.Errorf("replicas of a slice count as the slice %q", profile)
 	}
 }
 

@@ -95,8 +95,8 @@ func (d *Driver) join(p *pod) {
 		}
 		return
 	}
-	p.base, p.around = d.signature(p.obj), fit.Around(p.obj)
-	p.sign()
+	p.base, p.around = d.keyOf(p), fit.Around(p.obj)
+	d.sign(p)
 	p.gang = d.gangOf(p.obj)
 	p.gang.pods[p.obj.UID] = p
 	d.resolve(p)
@@ -223,12 +223,12 @@ func (d *Driver) propose(g *gang, pods []*pod, more int, m gangs.Membership) *cl
 	case out != nil:
 		g.refused = out.Error()
 		return nil
-	case g.nodes.why != "":
-		g.refused = g.nodes.why
+	case g.nodes.Why != "":
+		g.refused = g.nodes.Why
 		return nil
 	}
 	g.refused = ""
-	d.confineTo(spec, g.nodes)
+	d.confineTo(spec, g.nodes.Within())
 	return spec
 }
 

@@ -134,8 +134,8 @@ func TestSteady(t *testing.T) {
 	}))
 	w.steadily(t, "room is made there", func() { w.podGone(w.pods["zone"].obj); w.podGone(w.pods["last"].obj) })
 	waits("after")
-	if g := w.gangs["pod/after"]; g.phase != waiting || len(g.nodes.names) != 1 {
-		t.Errorf("the nodes that suit the pod that waits: %v", g.nodes.names)
+	if g := w.gangs["pod/after"]; g.phase != waiting || len(g.nodes.Names) != 1 {
+		t.Errorf("the nodes that suit the pod that waits: %v", g.nodes.Names)
 	}
 	w.steadily(t, "it loses the taint", change("n3", func(n *v1.Node) { n.Spec.Taints = nil }))
 	bound("after", "n3")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/perf"
 )
 
@@ -29,7 +30,7 @@ type terms struct {
 	saves    time.Duration // how often its work is saved; 0: nobody says
 	converge string        // how its metric converges (perf.ParseConvergence); "": nobody says
 	beside
-	want
+	want gpus.Want
 }
 
 // terms reads a gang's terms. An owner that should be there and is not is an

@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gpus"
 )
 
 // Pods that use one resource claim at a time share its devices, by turns, or by MPS if the
@@ -117,11 +118,11 @@ func (w claimWay) weaker(o claimWay) claimWay {
 }
 
 // enough says why this way is not enough for what somebody wants; "": it is.
-func (w *claimWay) enough(want *want) string {
+func (w *claimWay) enough(want *gpus.Want) string {
 	got, _ := (&cluster.Ways{Sharing: w.sharing}).Choose(cluster.Request{GPUs: 1, Share: 1, Memory: w.memory},
-		want.isolation, want.prompt)
-	if !got.Fractional() || want.isolation > cluster.Open && w.memory == 0 || want.memory > w.memory {
-		return want.text()
+		want.Isolation, want.Prompt)
+	if !got.Fractional() || want.Isolation > cluster.Open && w.memory == 0 || want.Memory > w.memory {
+		return want.Text()
 	}
 	return ""
 }
@@ -155,10 +156,10 @@ func (d *Driver) limitShared(l *fit.Look, p *pod) {
 		if c == nil {
 			continue
 		}
-		if counts, err := d.sizeOf(key, &p.want); err != nil || counts.Sum() == 0 {
+		if counts, err := d.sizeOf(key, &p.Want); err != nil || counts.Sum() == 0 {
 			continue // not of GPUs
 		}
-		l.Never(d.tooSmall(key, c, &p.want))
+		l.Never(d.tooSmall(key, c, &p.Want))
 		all := d.mates(key, p.gang)
 		for _, o := range l.Pods {
 			if q := d.podOf(o); q == p || slices.Contains(q.claimed.keys, key) {
@@ -176,7 +177,7 @@ func (d *Driver) limitShared(l *fit.Look, p *pod) {
 func (d *Driver) apart(key string, c *resourceapi.ResourceClaim, all []*pod) string {
 	w := d.claimWay(key, c)
 	for _, p := range all {
-		if text := w.enough(&p.want); text != "" {
+		if text := w.enough(&p.Want); text != "" {
 			return fmt.Sprintf("resource claim %s is for %d pods at a time, which share by %s: that is not enough for %s of pod %s (a claim of a template is one pod's own)", c.Name, len(all), w.sharing, text, p.obj.Name)
 		}
 	}
@@ -210,7 +211,7 @@ func (d *Driver) slowTogether(key string, c *resourceapi.ResourceClaim, all []*p
 }
 
 // tooSmall says of a claim that has its devices that they are not what a pod wants.
-func (d *Driver) tooSmall(key string, c *resourceapi.ResourceClaim, want *want) string {
+func (d *Driver) tooSmall(key string, c *resourceapi.ResourceClaim, want *gpus.Want) string {
 	a := d.allocation(key)
 	if a == nil {
 		return ""
@@ -218,17 +219,17 @@ func (d *Driver) tooSmall(key string, c *resourceapi.ResourceClaim, want *want) 
 	for i := range a.Devices.Results {
 		r := &a.Devices.Results[i]
 		if p, ok := d.pools().Part(structured.MakeDeviceID(r.Driver, r.Pool, r.Device)); ok &&
-			!p.Enough(want.memory, want.cores) {
+			!p.Enough(want.Memory, want.Cores) {
 			return fmt.Sprintf("resource claim %s has device %s, which is not enough for %s", c.Name, r.Device,
-				want.text())
+				want.Text())
 		}
 	}
 	return ""
 }
 
 // unfit lists the devices of a node that are not what a pod wants.
-func (d *Driver) unfit(want *want, node string) []structured.DeviceID {
-	return d.pools().Unfit(want.memory, want.cores, node)
+func (d *Driver) unfit(want *gpus.Want, node string) []structured.DeviceID {
+	return d.pools().Unfit(want.Memory, want.Cores, node)
 }
 
 // settledClaims lists the claims of a pod by which it matters which they are: they have

@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/perf"
 )
 
@@ -196,7 +197,7 @@ func TestClaimWayOpen(t *testing.T) {
 		c := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}, Spec: spec}
 		d.dra.claims["default/c"] = c
 		for range 2 { // looked for, and remembered
-			if _, err := d.sizeOf("default/c", &want{}); err != nil {
+			if _, err := d.sizeOf("default/c", &gpus.Want{}); err != nil {
 				t.Fatal(err)
 			}
 		}

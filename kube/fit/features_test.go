@@ -4,12 +4,14 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/kube/gpus"
 )
 
 // A pod that a kubelet has to restart as a whole goes to nodes only that declare that they can, and it is
 // looked at again when one comes to declare it.
 func TestFeatures(t *testing.T) {
-	all := NewNodes(Devices{Slice: func(v1.ResourceName) bool { return false }})
+	all := NewNodes(&gpus.Names{})
 	plain, whole := &Pod{Obj: &v1.Pod{}}, &Pod{Obj: &v1.Pod{}}
 	whole.Obj.Spec.Containers = []v1.Container{{RestartPolicyRules: []v1.ContainerRestartRule{
 		{Action: v1.ContainerRestartRuleActionRestartAllContainers}}}}

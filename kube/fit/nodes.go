@@ -7,12 +7,17 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/kube/gpus"
 )
 
 // Pod is what a predicate sees of a pod.
 type Pod struct {
 	Obj      *v1.Pod
 	Requests v1.ResourceList // in all
+	// What it asks for of GPUs besides their names, once that is settled for its gang.
+	Replica gpus.Replica
+	Want    gpus.Want
 }
 
 // NodePredicate looks at a pod and a node, and at nothing else: which nodes suit
@@ -27,12 +32,19 @@ type NodePredicate interface {
 	Differs(a, b *v1.Node) bool
 }
 
+// Settled is a predicate that goes by what is settled of a pod after it was read.
+type Settled interface {
+	// Settled is that, as text; "": nothing.
+	Settled(p *Pod) string
+}
+
 // Nodes are the predicates of a scheduler.
 type Nodes []NodePredicate
 
-// NewNodes lists them all; what counts as GPUs is the devices' matter, and own are
-// labels of nodes that the scheduler writes itself.
-func NewNodes(d Devices, own ...string) Nodes { return Nodes{affinity{own}, taints{}, features{}, d} }
+// NewNodes lists them all; own are labels of nodes that the scheduler writes itself.
+func NewNodes(names *gpus.Names, own ...string) Nodes {
+	return Nodes{affinity{own}, taints{}, features{}, devices{names}, replicas{names}, wanted{names}}
+}
 
 // Key is what of a pod decides which nodes suit it, as text.
 func (list Nodes) Key(p *Pod) string {
@@ -45,6 +57,16 @@ func (list Nodes) Key(p *Pod) string {
 		panic(err) // it came as JSON
 	}
 	return string(text)
+}
+
+// Settled is what of a pod decides that besides its key, once that is settled.
+func (list Nodes) Settled(p *Pod) (text string) {
+	for _, f := range list {
+		if s, ok := f.(Settled); ok {
+			text += s.Settled(p)
+		}
+	}
+	return text
 }
 
 // Suits says why a pod may not be on a node; "": it may.

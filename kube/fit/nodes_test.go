@@ -1,12 +1,13 @@
 package fit
 
 import (
-	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-gpu/muster/kube/gpus"
 )
 
 func list(names ...v1.ResourceName) v1.ResourceList {
@@ -19,8 +20,7 @@ func list(names ...v1.ResourceName) v1.ResourceList {
 
 // What any predicate looks at makes two states of a node differ, and nothing else does.
 func TestDiffer(t *testing.T) {
-	all := NewNodes(Devices{GPUs: []string{"nvidia.com/gpu"}, Slice: func(v1.ResourceName) bool { return false },
-		Shared: func(v1.ResourceName) bool { return false }}, "own")
+	all := NewNodes(&gpus.Names{GPUs: []string{"nvidia.com/gpu"}}, "own")
 	for _, c := range []struct {
 		change func(n *v1.Node)
 		want   bool
@@ -45,9 +45,7 @@ func TestDiffer(t *testing.T) {
 
 // Each predicate keeps a pod off a node for its own reason, and what it goes by makes another key.
 func TestNodes(t *testing.T) {
-	all := NewNodes(Devices{GPUs: []string{"nvidia.com/gpu", "amd.com/gpu"},
-		Slice:  func(n v1.ResourceName) bool { return strings.Contains(string(n), "/mig-") },
-		Shared: func(n v1.ResourceName) bool { return strings.HasSuffix(string(n), ".shared") }})
+	all := NewNodes(&gpus.Names{GPUs: []string{"nvidia.com/gpu", "amd.com/gpu"}})
 	no, shy := v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"zone": "a"}}}
 	n.Status.Capacity = list("nvidia.com/gpu", "nvidia.com/mig-1g.10gb")
@@ -55,7 +53,8 @@ func TestNodes(t *testing.T) {
 		{Key: "shy", Effect: shy}}
 	tolerates := []v1.Toleration{{Key: "team", Operator: v1.TolerationOpExists}}
 	pod := func(tolerations []v1.Toleration, zone map[string]string, asks ...v1.ResourceName) Pod {
-		return Pod{&v1.Pod{Spec: v1.PodSpec{Tolerations: tolerations, NodeSelector: zone}}, list(asks...)}
+		obj := &v1.Pod{Spec: v1.PodSpec{Tolerations: tolerations, NodeSelector: zone}}
+		return Pod{Obj: obj, Requests: list(asks...)}
 	}
 	seen := map[string]bool{}
 	for _, c := range []struct {
@@ -78,5 +77,25 @@ func TestNodes(t *testing.T) {
 			t.Errorf("another pod has the key %s", key)
 		}
 		seen[key] = true
+	}
+}
+
+// What is settled of a pod after it was read tells it apart from others like it, and keeps it off nodes.
+func TestSettled(t *testing.T) {
+	all := NewNodes(&gpus.Names{GPUs: []string{"nvidia.com/gpu"}, Labels: gpus.Labels{Replicas: "of"}})
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"of": "4"}}}
+	n.Status.Capacity = list("nvidia.com/gpu.shared")
+	p := Pod{Obj: &v1.Pod{}, Requests: list("nvidia.com/gpu.shared"),
+		Replica: gpus.Replica{Name: "nvidia.com/gpu.shared", N: 1, One: true}}
+	if text := all.Settled(&p); text != "" || all.Suits(&p, n) != "" {
+		t.Errorf("nothing is settled of it: %q, and it is kept off by %q", text, all.Suits(&p, n))
+	}
+	p.Replica.Settled, p.Replica.Of = true, 2
+	if got := all.Suits(&p, n); all.Settled(&p) == "" || got != "4 replicas of a GPU, not 2" {
+		t.Errorf("%q: %q", all.Settled(&p), got)
+	}
+	p.Replica.Of, p.Want.Cores = 4, 500
+	if got := all.Suits(&p, n); got != "a replica there is 25 % of a GPU's compute, not 50 %" {
+		t.Errorf("%q: %q", all.Settled(&p), got)
 	}
 }

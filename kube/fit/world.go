@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/kube/gpus"
 )
 
 // Need is what a pod asks for by one predicate; each has a type of its own.
@@ -23,6 +25,8 @@ type Neighbour struct {
 	Serial bool
 	// Counted is the resource by which it has a part of a GPU, one, if the engine counts that; "": it has none.
 	Counted v1.ResourceName
+	Replica gpus.Replica // what it asks for of replicas of shared GPUs
+	Want    gpus.Want    // what its gang needs of each of its GPUs
 }
 
 // Of is what a pod asks for of one kind; false: it asks for nothing of it.

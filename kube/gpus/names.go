@@ -1,0 +1,171 @@
+// Package gpus says what of pods and nodes is GPUs: the resources that count as such, slices and replicas of them, what
+// labels of nodes say of them, and what a pod gets of a node by the name that it asks for.
+package gpus
+
+import (
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/amount"
+)
+
+// Labels are the labels of nodes that say what is where; an empty one is not looked at.
+type Labels struct {
+	Product, Memory, Replicas, Sharing, Clique, Rack, Fabric string
+
+	Count string // how many GPUs it has, in slices or not
+	// how its GPUs are to be partitioned, what has become of that, and how slices are offered
+	Config, State, Strategy string
+}
+
+// Names say what counts as GPUs in a cluster. They belong to one goroutine.
+type Names struct {
+	GPUs   []string // extended resources
+	Labels Labels
+	// Published is what drivers publish of a node's devices: how many GPUs, and their product; nil: nothing.
+	Published func(node string) (gpus int, product string)
+
+	models map[labelled]string
+}
+
+func (c *Names) published(node string) (gpus int, product string) {
+	if c.Published == nil {
+		return 0, ""
+	}
+	return c.Published(node)
+}
+
+// MIG slices are resources of their own (nvidia.com/mig-3g.40gb): the device plugin says how many of each profile a
+// node has, not on which GPU. Which instance a pod gets, the kubelet decides.
+
+// Slice reads the profile of a MIG resource: nvidia.com/mig-1g.10gb.me is 1g.10gb+me; "", false: it is none.
+func (c *Names) Slice(name v1.ResourceName) (profile string, ok bool) {
+	for _, g := range c.GPUs {
+		vendor, _, _ := strings.Cut(g, "/")
+		// replicas of a slice are none
+		if text, found := strings.CutPrefix(string(name), vendor+"/mig-"); found && text != "" &&
+			!strings.HasSuffix(text, sharedSuffix) {
+			if base, media := strings.CutSuffix(text, ".me"); media {
+				return base + "+me", true
+			}
+			return text, true
+		}
+	}
+	return "", false
+}
+
+// Slices counts MIG slices by profile.
+func (c *Names) Slices(list v1.ResourceList) map[string]int {
+	var count map[string]int
+	for name, q := range list {
+		if profile, ok := c.Slice(name); ok && amount.Count(&q) > 0 {
+			if count == nil {
+				count = map[string]int{}
+			}
+			count[profile] += int(min(amount.Count(&q), 1<<16))
+		}
+	}
+	return count
+}
+
+// Requests is what a pod asks for or holds, as kube-scheduler counts it: of a pod that is being resized in place the
+// most of what is specified, what its node set aside for it and what it has.
+func Requests(obj *v1.Pod) v1.ResourceList {
+	return resourcehelper.PodRequests(obj,
+		resourcehelper.PodResourcesOptions{UseStatusResources: true,
+			InPlacePodLevelResourcesVerticalScalingEnabled: true})
+}
+
+// Count adds the resources that count as GPUs.
+func (c *Names) Count(list v1.ResourceList) int {
+	n := int64(0)
+	for _, name := range c.GPUs {
+		if q, ok := list[v1.ResourceName(name)]; ok {
+			n += min(amount.Count(&q), 1<<20)
+		}
+	}
+	return int(min(n, 1<<20))
+}
+
+// RequestOf is what a pod asks for of what the engine counts.
+func (c *Names) RequestOf(obj *v1.Pod) cluster.Request { return c.RequestIn(Requests(obj)) }
+
+// RequestIn is that of what a pod asks for in all. A pod that asks for several MIG slices, or for whole GPUs beside
+// one, is counted per node and no more (Uncounted).
+func (c *Names) RequestIn(sum v1.ResourceList) cluster.Request {
+	r := cluster.Request{GPUs: c.Count(sum), CPU: amount.Milli(sum.Cpu()), RAM: amount.MiB(sum.Memory(), true)}
+	count := c.Slices(sum)
+	if r.GPUs > 0 || len(count) != 1 {
+		return r
+	}
+	for profile, n := range count {
+		if n == 1 {
+			r.GPUs, r.Profile = 1, profile
+		}
+	}
+	return r
+}
+
+// Uncounted is what a pod asks for that the engine does not count.
+func (c *Names) Uncounted(obj *v1.Pod, requests v1.ResourceList) (list map[v1.ResourceName]int64) {
+	r := c.RequestIn(requests)
+	replica := c.ReplicaIn(obj, requests, &r)
+	for name, q := range requests {
+		if c.counts(name) || amount.Count(&q) == 0 || c.isSliceOf(&r, name) || replica.One && name == replica.Name {
+			continue
+		}
+		if list == nil {
+			list = map[v1.ResourceName]int64{}
+		}
+		list[name] = amount.Count(&q)
+	}
+	return list
+}
+
+// CountedAs is the resource by which a pod has a part of a GPU, one, which the engine counts; "": it has none.
+func (c *Names) CountedAs(replica *Replica, r *cluster.Request, requests v1.ResourceList) v1.ResourceName {
+	if replica.One {
+		return replica.Name
+	}
+	for name := range requests {
+		if c.isSliceOf(r, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// isSliceOf reports whether a resource is the slice that a request is for.
+func (c *Names) isSliceOf(r *cluster.Request, name v1.ResourceName) bool {
+	profile, ok := c.Slice(name)
+	return ok && profile == r.Profile
+}
+
+// counts reports whether the engine counts a resource.
+func (c *Names) counts(name v1.ResourceName) bool {
+	return name == v1.ResourceCPU || name == v1.ResourceMemory || slices.Contains(c.GPUs, string(name))
+}
+
+// Has reports whether a resource is GPUs, slices of them or replicas of either.
+func (c *Names) Has(name v1.ResourceName) bool {
+	_, slice := c.Slice(name)
+	return slice || c.Shared(name) || slices.Contains(c.GPUs, string(name))
+}
+
+// Asked reports whether a pod asks for GPUs or parts of them, by whatever name.
+func (c *Names) Asked(obj *v1.Pod) bool {
+	if len(obj.Spec.ResourceClaims) > 0 {
+		return true
+	}
+	for name, q := range Requests(obj) {
+		base := v1.ResourceName(strings.TrimSuffix(string(name), sharedSuffix))
+		if !q.IsZero() && (c.Has(name) || c.Has(base)) {
+			return true
+		}
+	}
+	return false
+}
