@@ -141,7 +141,7 @@ func (d *Driver) specOf(g *gang, pods []*pod, m gangs.Membership) (*cluster.Job,
 		Estimate: t.runTime, Deadline: t.deadline, Submit: cluster.Time(submit.UnixNano()), NoRequeue: true,
 		Tasks:     taskSets(pods),
 		NoPreempt: g.neverPreempts(first), Checkpoint: cluster.Checkpoint{Interval: t.saves}}
-	t.beside.say(j)
+	j.Model, j.MinSpeed = t.sharer.Model, t.sharer.Least
 	return j, nil
 }
 

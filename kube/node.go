@@ -10,7 +10,6 @@ import (
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gpus"
-	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // node is a node as the driver knows it.
@@ -137,7 +136,7 @@ func (d *Driver) badGPUs(n *node, s *cluster.Node, h held) uint64 {
 	if n == nil || n.obj == nil {
 		return 0
 	}
-	whole := mig.WholeGPUs(s)
+	whole := gpus.Whole(s)
 	want := whole - max(d.gpus.Count(n.obj.Status.Allocatable), d.pools().GPUs(s.Name)) + int(n.other.gpus) +
 		d.devicesTaken().others[s.Name]
 	if replicas, ok := d.onlyReplicas(n); ok {

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/oldkeys"
+	"github.com/muster-gpu/muster/kube/gpus"
 )
 
 // A plan on a pod is a claim until it is checked. What a bound pod holds - its node, and what its specification and
@@ -130,10 +131,7 @@ func (d *Driver) holds(p *pod, place cluster.Request, trusted bool) cluster.Requ
 		own = place
 		own.CPU, own.RAM = p.request.CPU, p.request.RAM
 	} else if of := d.gpus.ReplicasOn(d.nodes[p.node].object()).Of; p.Replica.One && of > 0 {
-		own.GPUs, own.Share = 1, 0
-		if of > 1 {
-			own.Share = cluster.Whole / cluster.Milli(of)
-		}
+		own.GPUs, own.Share = 1, gpus.Kind{Of: of}.Share()
 	}
 	return own
 }

@@ -7,14 +7,28 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/fit/shared"
 	"github.com/muster-gpu/muster/kube/fit/volumes"
+	"github.com/muster-gpu/muster/kube/gpus"
 )
 
 // newWorld makes the world with all that pods can ask for of what is on the nodes.
 func (d *Driver) newWorld() *fit.World {
 	free := func(node string) int { return d.nodes[node].freeGPUs(d) }
 	list := fit.Neighbours(fit.Books{Free: free, Besides: d.gpus.Uncounted})
-	return fit.NewWorld(append(list, replicaPredicate{d}, d.volumes, claimPredicate{d})...)
+	return fit.NewWorld(append(list, d.newReplicas(), d.volumes, claimPredicate{d})...)
+}
+
+// newReplicas makes the predicate of replicas of shared GPUs.
+func (d *Driver) newReplicas() shared.Replicas {
+	return shared.Replicas{Names: d.gpus, Books: shared.Books{
+		Speeds: func() any { return d.cfg.Speeds },
+		Nodes:  func() []cluster.Node { return d.eng.Nodes() },
+		On:     func(node string) gpus.Replicas { return d.replicasOn(d.nodes[node]) },
+		Ways:   func(node string) cluster.Sharing { return d.gpus.Ways(d.nodes[node].obj).Sharing },
+		Sharer: func(p *fit.Neighbour) shared.Sharer { return d.sharerOf(d.podOf(p)) },
+		Same:   func(p, q *fit.Neighbour) bool { return d.podOf(p).gang == d.podOf(q).gang },
+	}}
 }
 
 // newVolumes makes what is known of volumes.
@@ -46,41 +60,6 @@ func (n *node) freeGPUs(d *Driver) int {
 	return max(0, free)
 }
 
-// replicaPredicate is replicas of shared GPUs, and beside whom they are.
-type replicaPredicate struct{ d *Driver }
-
-// replicaNeed is one of them.
-type replicaNeed struct{}
-
-// Read reads whether a pod asks for one.
-func (f replicaPredicate) Read(obj *v1.Pod, requests v1.ResourceList) (fit.Need, bool, error) {
-	r := f.d.gpus.RequestIn(requests)
-	if f.d.gpus.ReplicaIn(obj, requests, &r).One {
-		return replicaNeed{}, false, nil
-	}
-	return nil, false, nil
-}
-
-// Key is what replica it is to be, and beside whom.
-func (f replicaPredicate) Key(p *fit.Neighbour) string {
-	q := f.d.podOf(p)
-	if !q.Replica.One {
-		return ""
-	}
-	if f.d.pairs() == nil {
-		return fmt.Sprint(q.Replica)
-	}
-	return fmt.Sprint(q.Replica, f.d.besideOf(q))
-}
-
-// Limit bounds nodes by what they have of them, and by how slow pods there would be.
-func (f replicaPredicate) Limit(l *fit.Look, p *fit.Neighbour) {
-	if q := f.d.podOf(p); q.Replica.One {
-		f.d.limitReplicas(l, q)
-		f.d.limitCompany(l, q)
-	}
-}
-
 // claimPredicate is resource claims.
 type claimPredicate struct{ d *Driver }
 
@@ -99,8 +78,8 @@ func (f claimPredicate) Read(obj *v1.Pod, _ v1.ResourceList) (fit.Need, bool, er
 func (f claimPredicate) Key(p *fit.Neighbour) string {
 	q := f.d.podOf(p)
 	key := fmt.Sprint(q.Want, f.d.settledClaims(q))
-	if len(q.claimed.keys) > 0 && f.d.pairs() != nil {
-		key += fmt.Sprint(f.d.besideOf(q))
+	if len(q.claimed.keys) > 0 && shared.Known(f.d.cfg.Speeds) {
+		key += fmt.Sprint(f.d.sharerOf(q))
 	}
 	return key
 }

@@ -1,21 +1,14 @@
 package kube
 
 import (
-	"math/bits"
-
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/fit/shared"
 	"github.com/muster-gpu/muster/kube/gpus"
-	"github.com/muster-gpu/muster/kube/mig"
 )
 
-// Replicas of shared GPUs (time-slicing, MPS) are a resource beside the GPUs' own,
-// nvidia.com/gpu.shared; a label of the node says how many a GPU has. To the engine
-// a pod with one replica is a pod with that share of a GPU. How large the share is
-// depends on the node, and all of a gang is to be counted alike: so a gang goes to
-// nodes whose GPUs have equally many, and which these are is decided when the
-// engine is told of it, and again if it waits while it fits elsewhere. Which replica
-// a pod gets, the kubelet decides.
+// To the engine a pod with one replica of a shared GPU is a pod with a share of a GPU. All of a gang is counted alike, so
+// which nodes it goes to is decided when the engine is told of it, and again if it waits while it fits elsewhere.
 
 // counted reports whether the engine counts the replica of a pod that has its place.
 func (p *pod) counted() bool { return p.Replica.One && p.gang != nil && p.request.GPUs > 0 }
@@ -36,28 +29,8 @@ func (p *pod) give(r *cluster.Request) {
 	}
 }
 
-// room is what nodes with replicas of one kind have.
-type room struct {
-	gpus.Kind
-	most, free int64
-}
-
-// better reports whether pods that want n replicas should rather be here: where
-// they fit now, where what they want is enforced, else where there are more.
-func (a room) better(b room, n int64) bool {
-	switch {
-	case (a.free >= n) != (b.free >= n):
-		return a.free >= n
-	case a.MPS != b.MPS:
-		return a.MPS
-	case a.free >= n:
-		return a.free > b.free
-	}
-	return a.most > b.most
-}
-
 // rooms finds what the pods of a gang could have, by the kinds of replicas.
-func (d *Driver) rooms(pods []*pod) map[gpus.Kind]room {
+func (d *Driver) rooms(pods []*pod) map[gpus.Kind]shared.Room {
 	open := make([]pod, len(pods))
 	list := make([]*pod, len(pods))
 	for i, p := range pods {
@@ -65,14 +38,14 @@ func (d *Driver) rooms(pods []*pod) map[gpus.Kind]room {
 		d.settleOn(&open[i], gpus.Kind{})
 		list[i] = &open[i]
 	}
-	found := map[gpus.Kind]room{}
+	found := map[gpus.Kind]shared.Room{}
 	for _, name := range d.nodesFor(list).Names {
 		s := d.replicasOn(d.nodes[name])
 		k := d.gpus.KindFor(&pods[0].Want, d.nodes[name].obj)
 		r := found[k]
 		r.Kind = k
-		if r.most += s.Most; d.nodes[name].state() == cluster.Up {
-			r.free += max(0, s.Free)
+		if r.Most += s.Most; d.nodes[name].state() == cluster.Up {
+			r.Free += max(0, s.Free)
 		}
 		found[k] = r
 	}
@@ -84,10 +57,7 @@ func (d *Driver) settleOn(p *pod, k gpus.Kind) {
 	if !p.Replica.One {
 		return
 	}
-	p.Replica.Kind, p.Replica.Settled, p.request.GPUs, p.request.Share = k, true, min(k.Of, 1), 0
-	if k.Of > 1 {
-		p.request.Share = cluster.Whole / cluster.Milli(k.Of)
-	}
+	p.Replica.Kind, p.Replica.Settled, p.request.GPUs, p.request.Share = k, true, min(k.Of, 1), k.Share()
 	d.sign(p)
 }
 
@@ -107,12 +77,7 @@ func (d *Driver) share(pods []*pod) {
 	if n == 0 {
 		return
 	}
-	best, found := gpus.Kind{}, d.rooms(pods)
-	for k := range found {
-		if a, b := found[k], found[best]; best.Of == 0 || a.better(b, n) || !b.better(a, n) && k.Of < best.Of {
-			best = k
-		}
-	}
+	best := shared.Best(d.rooms(pods), n)
 	for _, p := range pods {
 		d.settleOn(p, best)
 	}
@@ -122,33 +87,5 @@ func (d *Driver) share(pods []*pod) {
 // more of them, or fewer, and not on those for which it waits.
 func (d *Driver) elsewhere(pods []*pod) bool {
 	n, k := replicasOf(pods)
-	if n == 0 {
-		return false
-	}
-	found := d.rooms(pods)
-	if found[k].free >= n {
-		return false
-	}
-	for _, r := range found {
-		if r.free >= n {
-			return true
-		}
-	}
-	return false
-}
-
-// limitReplicas bounds nodes where the engine counts more replicas than there are: of a
-// GPU some of whose replicas others have, or are not healthy.
-func (d *Driver) limitReplicas(l *fit.Look, p *pod) {
-	for _, believed := range d.eng.Nodes() {
-		s := d.replicasOn(d.nodes[believed.Name])
-		if s.Of == 0 || s.Name != p.Replica.Name {
-			continue
-		}
-		whole := mig.WholeGPUs(&believed)
-		good := whole - bits.OnesCount64(believed.Bad&(uint64(1)<<whole-1))
-		if int64(good*s.Of) > s.Most-s.Aside {
-			l.Most(believed.Name, max(0, s.Free), "too little "+string(s.Name))
-		}
-	}
+	return n > 0 && shared.Elsewhere(d.rooms(pods), n, k)
 }

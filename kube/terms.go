@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/fit/shared"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/perf"
@@ -29,8 +30,8 @@ type terms struct {
 	movable  string        // "true", "false" or "": nobody says
 	saves    time.Duration // how often its work is saved; 0: nobody says
 	converge string        // how its metric converges (perf.ParseConvergence); "": nobody says
-	beside
-	want gpus.Want
+	sharer   shared.Sharer
+	want     gpus.Want
 }
 
 // terms reads a gang's terms. An owner that should be there and is not is an
@@ -60,7 +61,7 @@ func (d *Driver) terms(g *gang, first *v1.Pod) (t terms, err error) {
 	if t.deadline, err = deadlineFor(g, who); err != nil {
 		return t, err
 	}
-	if t.beside, err = d.speedFor(who); err != nil {
+	if t.sharer, err = d.speedFor(who); err != nil {
 		return t, err
 	}
 	if t.want, err = wantFor(who); err != nil {
@@ -225,4 +226,35 @@ func movesFor(who []gangs.Speaker) (movable string, saves time.Duration, err err
 
 func seconds(n int64) time.Duration {
 	return min(time.Duration(n), cluster.MaxDuration/time.Second) * time.Second
+}
+
+// speedFor reads what model a gang is of, and how fast it wants to be.
+func (d *Driver) speedFor(who []gangs.Speaker) (b shared.Sharer, err error) {
+	b.Model = gangs.Stated(who, AnnotationModel).Value
+	b.Least = d.opt.Rules.Spec.MinSpeed
+	s := gangs.Stated(who, AnnotationSpeed)
+	if s.Value == "" {
+		return b, nil
+	}
+	v, err := strconv.ParseFloat(s.Value, 64)
+	if err != nil || !(v >= 0 && v <= 1) {
+		return b, fmt.Errorf("%s: %q is not a part of its speed alone, between 0 and 1", s.Where, s.Value)
+	}
+	b.Least = int64(v*shared.PPM + 0.5)
+	return b, nil
+}
+
+// sharerOf is that of a pod.
+func (d *Driver) sharerOf(p *pod) shared.Sharer {
+	if p.gang == nil {
+		return shared.Sharer{} // what other schedulers' pods are is not known
+	}
+	if s := p.gang.spec; s != nil {
+		return shared.Sharer{Model: s.Model, Least: s.MinSpeed}
+	}
+	t, err := d.terms(p.gang, p.obj)
+	if err != nil {
+		return shared.Sharer{}
+	}
+	return t.sharer
 }

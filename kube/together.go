@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/fit/shared"
 	"github.com/muster-gpu/muster/kube/gpus"
 )
 
@@ -188,23 +189,23 @@ func (d *Driver) apart(key string, c *resourceapi.ResourceClaim, all []*pod) str
 // "": nobody.
 func (d *Driver) slowTogether(key string, c *resourceapi.ResourceClaim, all []*pod) string {
 	w := d.claimWay(key, c)
-	company := d.company(w.sharing)
+	company := shared.CompanyOf(d.cfg.Speeds, w.sharing)
 	if company == nil {
 		return ""
 	}
-	list := make([]beside, 0, len(all))
+	list := make([]shared.Sharer, 0, len(all))
 	for _, p := range all {
-		list = append(list, d.besideOf(p))
+		list = append(list, d.sharerOf(p))
 	}
 	for i, p := range all {
 		var others []string
 		for k := range list {
 			if k != i {
-				others = append(others, list[k].model)
+				others = append(others, list[k].Model)
 			}
 		}
-		if v := company.among(list[i].model, others); v < list[i].least {
-			return fmt.Sprintf("pod %s would be at %.2f of its speed beside others on the devices of resource claim %s, and asks for %g", p.obj.Name, float64(v)/ppm, c.Name, float64(list[i].least)/ppm)
+		if v := company.Among(list[i].Model, others); v < list[i].Least {
+			return fmt.Sprintf("pod %s would be at %.2f of its speed beside others on the devices of resource claim %s, and asks for %g", p.obj.Name, float64(v)/shared.PPM, c.Name, float64(list[i].Least)/shared.PPM)
 		}
 	}
 	return ""

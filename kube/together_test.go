@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -219,45 +218,5 @@ func TestClaimWayOpen(t *testing.T) {
 	}
 	if got := way("", "other"); got != limited {
 		t.Errorf("by its class: %+v", got)
-	}
-}
-
-// The worst company that is found is the worst that there is, also where pods take turns.
-func TestWorst(t *testing.T) {
-	r := rand.New(rand.NewPCG(2, 7))
-	models := []string{"a", "b", "c", "d"}
-	for range 500 {
-		list := map[string]int64{}
-		for _, x := range models {
-			for _, y := range models {
-				list[x+"/"+y] = 500_000 + r.Int64N(500_000)
-			}
-		}
-		table := pairs(list)
-		table.Slicing = &perf.TimeSlicing{Switch: r.Int64N(50_000), Duty: map[string]int64{},
-			Processes: map[string]int{}}
-		for _, m := range models[:1+r.IntN(4)] {
-			table.Slicing.Duty[m], table.Slicing.Processes[m] = 1+r.Int64N(1_000_000), 1+r.IntN(3)
-		}
-		c := &company{table: perf.Belief{Model: table}, turns: perf.Belief{Model: table}}
-		var others []beside
-		for range 1 + r.IntN(7) {
-			others = append(others, beside{model: models[r.IntN(4)]})
-		}
-		most, worst := 1+r.IntN(4), int64(ppm)
-		for mask := range 1 << len(others) {
-			var names []string
-			for i := range others {
-				if mask>>i&1 == 1 {
-					names = append(names, others[i].model)
-				}
-			}
-			if len(names) <= most {
-				worst = min(worst, c.among("a", names))
-			}
-		}
-		if got := c.worst("a", others, most); got != worst {
-			t.Fatalf("at most %d of %v: %d, and %d is possible; %+v", most, others, got, worst, table.Slicing)
-		}
 	}
 }

@@ -3,6 +3,7 @@
 package gpus
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -168,4 +169,15 @@ func (c *Names) Asked(obj *v1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// Whole is how many GPUs of a node are not in slices; those that are come last.
+func Whole(n *cluster.Node) int {
+	first, _, cut := strings.Cut(n.MIG, ":")
+	if whole := 0; cut {
+		if _, err := fmt.Sscan(first, &whole); err == nil {
+			return whole
+		}
+	}
+	return n.GPUs
 }

@@ -2,10 +2,8 @@ package mig
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
@@ -73,17 +71,6 @@ func putIn(model *cluster.GPUModel, devices [][]cluster.Instance, p *cluster.Sli
 	}
 	devices[best] = with
 	return true
-}
-
-// WholeGPUs is how many GPUs of a node are not in slices; those that are come last.
-func WholeGPUs(n *cluster.Node) int {
-	first, _, cut := strings.Cut(n.MIG, ":")
-	if whole := 0; cut {
-		if _, err := fmt.Sscan(first, &whole); err == nil {
-			return whole
-		}
-	}
-	return n.GPUs
 }
 
 // TakeSlice gives an allocation the first free instance of a profile; without one
