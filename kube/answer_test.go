@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -77,34 +76,5 @@ func TestStartUnanswered(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// What the API server refuses is an answer, and is not asked again and again.
-func TestAnswers(t *testing.T) {
-	d := &Driver{opt: Options{Log: slog.New(slog.DiscardHandler)}}
-	queues := schema.GroupResource{Group: "muster.sh", Resource: "queues"}
-	for _, answer := range []error{nil, apierrors.NewNotFound(queues, "x"), apierrors.NewForbidden(queues, "x", nil),
-		apierrors.NewUnauthorized("x")} {
-		n := 0
-		err := d.untilAnswered(context.Background(), "?", func(context.Context) error {
-			n++
-			return answer
-		})
-		if err != answer || n != 1 {
-			t.Errorf("%v: asked %d times, answered %v", answer, n, err)
-		}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var seen []error
-	err := d.untilAnswered(ctx, "?", func(context.Context) error {
-		seen = append(seen, io.ErrUnexpectedEOF)
-		if cancel(); len(seen) > 1 {
-			t.Fatal("asked after the end")
-		}
-		return io.ErrUnexpectedEOF
-	})
-	if !slices.Contains(seen, err) {
-		t.Errorf("at the end: %v", err)
 	}
 }

@@ -72,9 +72,7 @@ func (d *Driver) move(p *pod, gone bool) {
 		delete(d.nodeNamed(was).pods, p)
 		d.dropNode(was)
 	}
-	if len(p.claimed.keys) > 0 { // whether a pod of ours pays for them is another matter now
-		d.dra.used, d.nodesDirty = nil, true
-	}
+	d.nodesDirty = d.claims.Moved(&p.Neighbour) || d.nodesDirty
 	if at != "" {
 		d.world.Put(&p.Neighbour, at)
 		d.nodeNamed(at).pods[p] = true
@@ -97,12 +95,12 @@ func neighboursOf(pods []*pod) []*fit.Neighbour {
 }
 
 // podOf is a pod of the world as the driver knows it.
-func (d *Driver) podOf(p *fit.Neighbour) *pod { return d.pods[p.Obj.UID] }
+func podOf(p *fit.Neighbour) *pod { return p.Record.(*pod) }
 
-func (d *Driver) podsOf(list []*fit.Neighbour) []*pod {
+func recordsOf(list []*fit.Neighbour) []*pod {
 	pods := make([]*pod, len(list))
 	for i, p := range list {
-		pods[i] = d.podOf(p)
+		pods[i] = podOf(p)
 	}
 	return pods
 }

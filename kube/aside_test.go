@@ -23,6 +23,7 @@ import (
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/patch"
 )
 
 // setAside counts what a driver sets aside.
@@ -314,7 +315,7 @@ func TestGarbage(t *testing.T) {
 		if w.at("ok") == "" {
 			p := w.pods["ok"]
 			t.Fatalf("seed %d: an ordinary pod waits: %s; %q, of %s", seed, w.gangs["pod/ok"].refused, p.signature,
-				jsonText(p.obj.Spec))
+				string(patch.JSON(p.obj.Spec)))
 		}
 		if w.aside.count[asideHandler] > 0 {
 			t.Fatalf("seed %d: a handler failed", seed)

@@ -28,6 +28,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/retry"
 )
 
 // The sizes of BenchmarkCluster: nodes of eight GPUs, two to an NVLink domain;
@@ -216,7 +217,7 @@ func makeNodes(b *testing.B, c kubernetes.Interface, n int) {
 			!slices.ContainsFunc(list.Items, func(n v1.Node) bool { return (&node{obj: &n}).unready() }) {
 			return
 		}
-		pause(b.Context(), 500*time.Millisecond)
+		retry.Pause(b.Context(), 500*time.Millisecond)
 	}
 }
 
@@ -484,7 +485,7 @@ func backlog(b *testing.B, nodes, pods int) {
 				}
 			}
 		})
-		pause(b.Context(), time.Second)
+		retry.Pause(b.Context(), time.Second)
 	}
 	var why time.Duration
 	ask(func() {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/retry"
 )
 
 // plan is where a gang is, as every pod of it carries it.
@@ -159,10 +160,6 @@ func slotsOf(p *plan) (slots []slot) {
 	return slots
 }
 
-// bindTries bounds how often a binding is tried before it is given up; with the
-// pauses between, about half a minute.
-const bindTries = 8
-
 // bind lets a worker bind a pod.
 func (d *Driver) bind(g *gang, p *pod, node string) {
 	p.binding, p.assumed = true, node
@@ -172,11 +169,11 @@ func (d *Driver) bind(g *gang, p *pod, node string) {
 		notes[AnnotationSum] = d.opt.Authority
 	}
 	done := func(err error) { d.inbox.Put(func() { d.bound(g, p, run, node, err) }) }
-	list := d.given(p)
+	list := d.claims.Given(&p.Neighbour)
 	bind := func(ctx context.Context) {
-		claims, err := d.reserve(ctx, obj, list)
-		if len(claims) > 0 {
-			d.inbox.Put(func() { d.reserved(claims) })
+		written, err := d.claimWriter().Reserve(ctx, obj, list)
+		if len(written) > 0 {
+			d.inbox.Put(func() { d.reserved(written) })
 		}
 		if err == nil {
 			d.crash("kube-binding")
@@ -225,10 +222,10 @@ func (d *Driver) bindNow(ctx context.Context, obj *v1.Pod, node string, notes ma
 			} else if !open {
 				return err
 			}
-		case definite(err):
+		case retry.Definite(err):
 			return err
 		}
-		if try+1 == bindTries || !pause(ctx, min(100*time.Millisecond<<try, 10*time.Second)) {
+		if try+1 == retry.Tries || !retry.Pause(ctx, min(100*time.Millisecond<<try, 10*time.Second)) {
 			return err
 		}
 	}
@@ -241,31 +238,13 @@ func (d *Driver) conflict(ctx context.Context, obj *v1.Pod, node string) (bound,
 	now, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Get(ctx, obj.Name, metav1.GetOptions{})
 	switch {
 	case err != nil:
-		return false, !definite(err)
+		return false, !retry.Definite(err)
 	case now.UID != obj.UID:
 		return false, false
 	case now.Spec.NodeName != "":
 		return now.Spec.NodeName == node, false
 	}
 	return false, now.DeletionTimestamp == nil && len(now.Spec.SchedulingGates) == 0
-}
-
-// definite reports whether trying again cannot help.
-func definite(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsForbidden(err) ||
-		apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
-}
-
-// pause waits; false: the context ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // bound books what became of a binding.
@@ -291,7 +270,7 @@ func (d *Driver) bound(g *gang, p *pod, run int, node string, err error) {
 	case errors.Is(err, context.Canceled):
 		return // the scheduler ends
 	}
-	if p.claimed.busy {
+	if p.claimed.Busy {
 		d.takeBack(p)
 	}
 	d.opt.Observe.BindFailed(string(apierrors.ReasonForError(err)))

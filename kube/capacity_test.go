@@ -21,6 +21,7 @@ import (
 
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/kube/fit/volumes"
+	"github.com/muster-gpu/muster/kube/retry"
 )
 
 // csiMaker is a driver that says how much it can make volumes of.
@@ -310,7 +311,7 @@ func (b *bench) maker() {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		for pause(ctx, 50*time.Millisecond) {
+		for retry.Pause(ctx, 50*time.Millisecond) {
 			if err := pass(); err != nil && ctx.Err() == nil {
 				b.Errorf("the driver that makes volumes: %v", err)
 				return

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/patch"
 )
 
 const nicDriver = "nic.example.com"
@@ -77,7 +78,7 @@ func (b *bench) compareDevices(r *rand.Rand, seed int) (yes, no int) {
 			now := b.pod(p.name)
 			if now.Spec.NodeName != "" {
 				b.Fatalf("Muster bound %s to %s, where kube-scheduler finds no devices: %s", p.name, now.Spec.NodeName,
-					jsonText(p.spec))
+					string(patch.JSON(p.spec)))
 			}
 			return condition(now).Status == v1.ConditionFalse
 		})
@@ -97,7 +98,7 @@ func (b *bench) tried(name, scheduler, at string, spec resourceapi.ResourceClaim
 		pin(p, at)
 	}
 	b.create(p)
-	b.wait(fmt.Sprintf("%s binds %s (node %q): %s", scheduler, name, at, jsonText(spec)), func() bool {
+	b.wait(fmt.Sprintf("%s binds %s (node %q): %s", scheduler, name, at, string(patch.JSON(spec))), func() bool {
 		now := b.pod(name)
 		node, why = now.Spec.NodeName, condition(now).Message
 		return node != "" || mayRefuse && condition(now).Status == v1.ConditionFalse

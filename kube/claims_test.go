@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -205,7 +205,7 @@ func (b *bench) devicesOf(name string) (list []string) {
 			return nil
 		}
 		c, err := b.c.ResourceV1().ResourceClaims("default").Get(b.ctx, *claim, metav1.GetOptions{})
-		if err != nil || c.Status.Allocation == nil || !reservedFor(c, p.UID) {
+		if err != nil || c.Status.Allocation == nil || !slices.ContainsFunc(c.Status.ReservedFor, by(p.UID)) {
 			return nil
 		}
 		for _, r := range c.Status.Allocation.Devices.Results {
@@ -459,8 +459,7 @@ func testDevicesKilled(b *bench) {
 	b.runs("kept", "last-0", "last-1")
 }
 
-func TestNewer(t *testing.T) {
-	if newer("9", "10") || !newer("10", "9") || newer("10", "10") || !newer("11", "10") {
-		t.Error("resource versions are numbers")
-	}
+// by reports whether it is a pod that a claim is reserved for.
+func by(uid types.UID) func(resourceapi.ResourceClaimConsumerReference) bool {
+	return func(r resourceapi.ResourceClaimConsumerReference) bool { return r.UID == uid }
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/retry"
 )
 
 // process is a scheduler that is a process of its own.
@@ -234,7 +235,7 @@ func testMany(b *bench) {
 		if g.over() == 8*gangs+singles {
 			break
 		}
-		pause(b.ctx, time.Second)
+		retry.Pause(b.ctx, time.Second)
 	}
 	b.Logf("%d pods, made in %.0f s, over after %.0f s; at most %d of %d GPUs in use; the guard began anew %d times",
 		g.over(), made.Seconds(), time.Since(begin).Seconds(), g.most, 8*nodes, g.lists)

@@ -23,9 +23,9 @@ func (d *Driver) rivals(p *pod) []fit.Rival { return d.volumes.Rivals(d.world, &
 
 // heldBeside lists the pods of gangs that are held, but for that of one pod.
 func (d *Driver) heldBeside(but *fit.Neighbour) (list []*fit.Neighbour) {
-	mine := d.podOf(but)
+	mine := podOf(but)
 	for g := range d.holding {
-		if mine == nil || mine.gang != g {
+		if mine.gang != g {
 			list = append(list, neighboursOf(d.membersOf(g))...)
 		}
 	}
@@ -41,7 +41,7 @@ func (p *pod) leaves() bool {
 // stays says which of the claims somebody has who does not leave; "": none.
 func (d *Driver) stays(list []fit.Rival) string {
 	for i := range list {
-		if !d.podOf(list[i].User).leaves() {
+		if !podOf(list[i].User).leaves() {
 			return list[i].Text()
 		}
 	}
@@ -57,7 +57,7 @@ func (d *Driver) yields(g *gang, pods []*pod, tier cluster.Tier, list []fit.Riva
 		return false
 	}
 	return !slices.ContainsFunc(list, func(r fit.Rival) bool {
-		user := d.podOf(r.User)
+		user := podOf(r.User)
 		return user.leaves() || !d.goes(user.gang, tier)
 	})
 }
@@ -83,7 +83,7 @@ func (d *Driver) contend(g *gang, pods []*pod, spec *cluster.Job, l *fit.Limits)
 // it would not.
 func (d *Driver) displace(g *gang, spec *cluster.Job) (events []engine.Event, ok bool) {
 	for i := range g.rivals {
-		q := d.podOf(g.rivals[i].User).gang
+		q := podOf(g.rivals[i].User).gang
 		if ev := (engine.Event{Type: engine.Cancelled, Job: q.id}); !slices.ContainsFunc(events,
 			func(e engine.Event) bool { return e.Job == q.id }) {
 			events = append(events, ev)
@@ -94,7 +94,7 @@ func (d *Driver) displace(g *gang, spec *cluster.Job) (events []engine.Event, ok
 		return nil, false
 	}
 	for i := range g.rivals {
-		if q := d.podOf(g.rivals[i].User).gang; q.leaves == "" {
+		if q := podOf(g.rivals[i].User).gang; q.leaves == "" {
 			q.leaves, q.grace = fmt.Sprintf("preempted for %s, which needs volume claim %s alone", g.name,
 				g.rivals[i].Claim), 30
 		}

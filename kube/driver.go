@@ -18,6 +18,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/inbox"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/fit/claims"
 	"github.com/muster-gpu/muster/kube/fit/volumes"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/gpus"
@@ -104,7 +105,7 @@ type Driver struct {
 	loans    lending
 	mig      partitioning
 	lifts    lifts
-	dra      devices
+	claims   *claims.Claims
 	aside    asides
 
 	work    chan func(context.Context)
@@ -162,11 +163,11 @@ func New(opt Options) *Driver {
 		pods:        map[types.UID]*pod{}, objects: gangs.NewObjects(), ones: map[string]int{},
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, sets: map[string]*nodeSet{}, wake: cluster.Never,
 		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue),
-		neighbours: newNeighbours(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(),
+		neighbours: newNeighbours(), shifting: shifting{passages: map[cluster.JobID]*gang{}},
 		aside: newAsides(),
 		work:  make(chan func(context.Context), 1<<16)}
-	d.gpus = &gpus.Names{GPUs: opt.GPUs, Labels: opt.Labels, Published: d.published}
-	d.volumes = d.newVolumes()
+	d.volumes, d.claims = d.newVolumes(), d.newClaims()
+	d.gpus = &gpus.Names{GPUs: opt.GPUs, Labels: opt.Labels, Published: d.claims.Published}
 	d.world = d.newWorld()
 	d.fit = fit.NewNodes(d.gpus, LabelPower, LabelLoan, LabelMIG)
 	d.inbox.Init()

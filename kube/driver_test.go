@@ -24,6 +24,7 @@ import (
 	"github.com/muster-gpu/muster/driver/drivertest"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/kube/retry"
 )
 
 // testConform: a Kubernetes cluster passes the suite that every driver passes,
@@ -222,7 +223,7 @@ func (c *conform) heard(ev *engine.Event) {
 // machine that this runs on is late: nothing is done before the driver has decided
 // upon what was done before.
 func (c *conform) play() {
-	for pause(c.ctx, 5*time.Millisecond) {
+	for retry.Pause(c.ctx, 5*time.Millisecond) {
 		c.mu.Lock()
 		err := c.next()
 		c.mu.Unlock()

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/patch"
 )
 
 // notice is the event that tells a pod why it leaves.
@@ -122,14 +122,14 @@ func (d *Driver) departNow(ctx context.Context, l *departure) error {
 		d.crash("kube-evicting")
 		return pods.EvictV1(ctx,
 			&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: l.obj.Namespace, Name: l.obj.Name},
-				DeleteOptions: deleteAsSeen(l.obj, l.seconds)})
+				DeleteOptions: patch.DeleteAsSeen(l.obj, l.seconds)})
 	}
-	now, err := pods.Patch(ctx, l.obj.Name, types.StrategicMergePatchType, disrupted(l.obj, l.force, d.opt.Now()),
+	now, err := pods.Patch(ctx, l.obj.Name, types.StrategicMergePatchType, patch.Disrupted(l.obj, l.force, d.opt.Now()),
 		metav1.PatchOptions{}, "status")
 	if err != nil {
 		return err
 	}
-	return pods.Delete(ctx, l.obj.Name, *deleteAsSeen(now, l.seconds))
+	return pods.Delete(ctx, l.obj.Name, *patch.DeleteAsSeen(now, l.seconds))
 }
 
 // departLater asks again after a while what was refused or not answered.
@@ -174,31 +174,4 @@ func (d *Driver) departAgain(l *departure, changed bool) {
 		}
 		d.depart(*l)
 	}
-}
-
-// disrupted says on a pod that its end is no fault of its own, which a Job's
-// podFailurePolicy can leave uncounted; dead: nobody else will say that it ended.
-func disrupted(obj *v1.Pod, dead bool, now time.Time) []byte {
-	status := map[string]any{
-		"conditions": []v1.PodCondition{
-			{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "GangEndedByMuster",
-				Message: "its gang cannot run as a whole", LastTransitionTime: metav1.NewTime(now)}}}
-	if dead {
-		status["phase"] = v1.PodFailed
-	}
-	patch, err := json.Marshal(
-		map[string]any{"metadata": map[string]any{"uid": obj.UID, "resourceVersion": obj.ResourceVersion},
-			"status": status})
-	if err != nil {
-		panic(err) // of texts
-	}
-	return patch
-}
-
-// deleteAsSeen deletes a pod only if it is still as it was seen: what was decided of it may not hold for another, or
-// for what it has become.
-func deleteAsSeen(obj *v1.Pod, seconds int64) *metav1.DeleteOptions {
-	uid, version := obj.UID, obj.ResourceVersion
-	return &metav1.DeleteOptions{GracePeriodSeconds: &seconds,
-		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
 }

@@ -1,11 +1,11 @@
 package kube
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/patch"
 )
 
 const (
@@ -37,14 +37,8 @@ type likeness struct {
 }
 
 func likenessOf(j *cluster.Job) string {
-	text, err := json.Marshal(
-		likeness{j.User, j.Queue, j.Reservation, j.Kind, j.Tier, j.Tasks, j.GPUTypes, j.Partitions, j.Nodes, j.Topology,
-			j.Elastic,
-			j.PerNode, j.NodeLimits, j.Isolation, j.MinSpeed, j.NoPreempt, j.Model})
-	if err != nil {
-		panic(err) // of numbers and texts
-	}
-	return string(text)
+	return string(patch.JSON(likeness{j.User, j.Queue, j.Reservation, j.Kind, j.Tier, j.Tasks, j.GPUTypes, j.Partitions,
+		j.Nodes, j.Topology, j.Elastic, j.PerNode, j.NodeLimits, j.Isolation, j.MinSpeed, j.NoPreempt, j.Model}))
 }
 
 // explanations are why gangs wait, as found out within one look at them.

@@ -207,7 +207,7 @@ func (d *Driver) adoptAll(snap *engine.Snapshot) (n int) {
 
 // disown makes a bound pod foreign.
 func (d *Driver) disown(p *pod) {
-	d.unpay(p)
+	d.nodesDirty = d.claims.Unpay(&p.Neighbour) || d.nodesDirty
 	d.leave(p)
 	p.request = d.gpus.RequestOf(p.obj)
 	if p.node != "" && !p.over() {

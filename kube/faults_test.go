@@ -26,6 +26,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/retry"
 )
 
 // What goes wrong around a scheduler, on a real API server. Each of these tests
@@ -122,7 +123,7 @@ func testWire(b *bench) {
 	defer stop()
 	for n := 0; n < 15 && !c.tend(); n++ {
 		w.Cut()
-		pause(b.ctx, 40*time.Millisecond)
+		retry.Pause(b.ctx, 40*time.Millisecond)
 	}
 	c.finish()
 	long := b.crew()
@@ -160,7 +161,7 @@ func testFlap(b *bench) {
 	}
 	for n := 0; n < 24 && !c.tend(); n++ {
 		b.flap(names[n%len(names)], n/len(names))
-		pause(b.ctx, 50*time.Millisecond)
+		retry.Pause(b.ctx, 50*time.Millisecond)
 	}
 	c.finish()
 	if c.made <= 32 {
@@ -182,13 +183,13 @@ func (b *bench) flap(name string, how int) {
 		patch(`{"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "Flaps"}]}}`, "status")
 	case 1:
 		patch(`{"spec": {"unschedulable": true}}`)
-		pause(b.ctx, 20*time.Millisecond)
+		retry.Pause(b.ctx, 20*time.Millisecond)
 		patch(`{"spec": {"unschedulable": null}}`)
 	case 2:
 		if err := nodes.Delete(b.ctx, name, metav1.DeleteOptions{}); err != nil {
 			b.Logf("node %s: %v", name, err)
 		}
-		pause(b.ctx, 20*time.Millisecond)
+		retry.Pause(b.ctx, 20*time.Millisecond)
 		if _, err := nodes.Create(b.ctx, controlplane.Node(name, 8, nil), metav1.CreateOptions{}); err != nil {
 			b.Logf("node %s: %v", name, err)
 		}

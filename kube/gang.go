@@ -133,7 +133,7 @@ func (d *Driver) specOf(g *gang, pods []*pod, m gangs.Membership) (*cluster.Job,
 		p.Want = t.want
 		d.sign(p)
 	}
-	if d.shares(pods) {
+	if d.claims.Shared(neighboursOf(pods)) {
 		t.topology = cluster.Topology{Level: cluster.LevelNode, Required: true}
 	}
 	j := &cluster.Job{Name: g.name, User: first.Namespace, Queue: t.queue, Kind: g.kind, Tier: t.tier,

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/oldkeys"
+	"github.com/muster-gpu/muster/kube/patch"
 )
 
 // A gang that had to leave is another job when its owner has made its pods anew. That one
@@ -134,18 +134,12 @@ func (d *Driver) beforeOf(obj *v1.Pod) *before {
 func (d *Driver) carry(g *gang, obj *v1.Pod) {
 	b := g.legacy.before
 	b.Names = oldkeys.Current
-	text, err := json.Marshal(b)
-	if err != nil {
-		panic(err) // of numbers
-	}
+	text := patch.JSON(b)
 	notes := map[string]string{}
 	d.opt.Seal.write(notes, obj.UID, AnnotationBefore, string(text))
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": obj.UID, "annotations": notes}})
-	if err != nil {
-		panic(err) // of text
-	}
+	change := patch.JSON(map[string]any{"metadata": map[string]any{"uid": obj.UID, "annotations": notes}})
 	d.do(func(ctx context.Context) {
-		if _, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.MergePatchType, patch,
+		if _, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.MergePatchType, change,
 			metav1.PatchOptions{}, "status"); err != nil {
 			d.opt.Log.Debug("what a gang received before cannot be written to its pod", "pod",
 				obj.Namespace+"/"+obj.Name, "error", err)

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/errors"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/retry"
 )
 
 // guard is an audit that never sleeps. It sees every state of the pods that the
@@ -57,7 +58,7 @@ func (b *bench) guard(have map[string]int64) *guard {
 		defer close(done)
 		for ctx.Err() == nil {
 			g.follow(ctx, c)
-			pause(ctx, 20*time.Millisecond)
+			retry.Pause(ctx, 20*time.Millisecond)
 		}
 	}()
 	g.stop = sync.OnceFunc(func() {
@@ -295,7 +296,7 @@ func (c *crew) look(t *team, pods map[string]*v1.Pod) {
 
 func (c *crew) remove(p *v1.Pod) {
 	if err := c.b.c.CoreV1().Pods("default").Delete(c.b.ctx, p.Name, *deleteOptions(p.UID, 0)); err != nil &&
-		!errors.IsNotFound(err) && !errors.IsConflict(err) {
+		!apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		c.b.Logf("pod %s cannot be deleted now: %v", p.Name, err)
 	}
 }

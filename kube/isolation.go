@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/kube/gangs"
@@ -59,7 +57,7 @@ func (d *Driver) wants(g *gang, pods []*pod) error {
 		return err
 	}
 	if w.Any() && !slices.ContainsFunc(pods, func(p *pod) bool { return d.gpus.Asked(p.obj) }) {
-		return fmt.Errorf("it wants %s and asks for no GPU: which resource it gets a GPU by, its pod has to say; there are %s", w.Text(), d.offers())
+		return fmt.Errorf("it wants %s and asks for no GPU: which resource it gets a GPU by, its pod has to say; there are %s", w.Text(), d.gpus.Offers(d.nodeObjects()))
 	}
 	return nil
 }
@@ -74,10 +72,10 @@ func (d *Driver) tellWant(g *gang, pods []*pod) (w gpus.Want, err error) {
 		was := p.Want
 		p.Want = t.want
 		d.sign(p)
-		if was != p.Want && p.claimed.known { // what its claims count for may be another
-			p.claimed.known = false
-			if d.resolve(p); p.claimed.lacks != "" {
-				return w, fmt.Errorf("pod %s: %s", p.obj.Name, p.claimed.lacks)
+		if was != p.Want && p.claimed.Known { // what its claims count for may be another
+			p.claimed.Known = false
+			if d.claims.Resolve(&p.Neighbour); p.claimed.Lacks != "" {
+				return w, fmt.Errorf("pod %s: %s", p.obj.Name, p.claimed.Lacks)
 			}
 		}
 	}
@@ -98,27 +96,18 @@ func (d *Driver) sharingOf(g *gang) string {
 			return ""
 		}
 		return fmt.Sprintf("what is enough for %s on %d of %d nodes", p.Want.Text(), len(d.nodesFor(pods).Names),
-			len(d.nodeNames()))
+			len(d.nodeObjects()))
 	}
 	n := d.nodes[p.at()]
 	if n == nil || n.obj == nil {
 		return ""
 	}
 	text, _ := d.gpus.Gives(&p.Replica, &p.Want, gpus.Requests(p.obj), n.obj)
-	if text = cmp.Or(text, d.devicesGive(p)); !p.Want.Any() {
+	if text = cmp.Or(text, d.claims.Gives(&p.Neighbour)); !p.Want.Any() {
 		if text == gpus.WholeGPUs {
 			return ""
 		}
 		return text
 	}
 	return text + ", for " + p.Want.Text()
-}
-
-// offers says what the cluster has of GPUs, and by which names.
-func (d *Driver) offers() string {
-	var list []*v1.Node
-	for _, name := range d.nodeNames() {
-		list = append(list, d.nodes[name].obj)
-	}
-	return d.gpus.Offers(list)
 }

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/patch"
 )
 
 // Nodes that somebody lends, and wants some of back in hours of the week (cluster.Loan). The engine chooses which; a
@@ -142,11 +142,8 @@ func (d *Driver) markLoans() {
 }
 
 func (d *Driver) markLoan(n *node, name, want string) {
-	text, err := json.Marshal(
-		map[string]any{"metadata": map[string]any{"uid": n.obj.UID, "labels": map[string]string{LabelLoan: want}}})
-	if err != nil {
-		panic(err) // of texts
-	}
+	text := patch.JSON(map[string]any{
+		"metadata": map[string]any{"uid": n.obj.UID, "labels": map[string]string{LabelLoan: want}}})
 	d.loans.marked[name], d.nodesDirty = want, true
 	d.opt.Log.Info("loan", "node", name, "is", want)
 	d.do(func(ctx context.Context) {

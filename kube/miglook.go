@@ -203,7 +203,7 @@ func (d *Driver) candidate(n *node, now cluster.Time) (c *migCandidate, why stri
 		return nil, fmt.Sprintf("label %s is %s: only with mixed its slices have names of their own",
 			d.opt.Labels.Strategy, s)
 	}
-	if d.gpus.ReplicasOn(n.obj).Name != "" || d.pools().GPUs(n.obj.Name) > 0 {
+	if d.gpus.ReplicasOn(n.obj).Name != "" || d.publishedGPUs(n.obj.Name) > 0 {
 		return nil, "its GPUs are shared by replicas, or published by a driver"
 	}
 	model, ok := cluster.FindModel(d.gpus.Model(n.obj))

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/mig"
+	"github.com/muster-gpu/muster/kube/patch"
 )
 
 // A node of which nobody has a GPU can be partitioned otherwise, by whoever goes by its label nvidia.com/mig.config:
@@ -173,10 +173,7 @@ func (d *Driver) migEmpty(n *node) bool {
 func (d *Driver) setMIG(n *node, to string, note mig.Note) {
 	now := d.opt.Now()
 	note.By, note.Since = d.opt.Scheduler, now.UTC().Truncate(time.Second)
-	text, err := json.Marshal(note)
-	if err != nil {
-		panic(err) // of texts and numbers
-	}
+	text := patch.JSON(note)
 	labels := map[string]any{LabelMIG: to}
 	spec := map[string]any{}
 	switch to {
@@ -187,13 +184,9 @@ func (d *Driver) setMIG(n *node, to string, note mig.Note) {
 	default:
 		labels[LabelMIG], spec["unschedulable"] = nil, nil
 	}
-	patch, err := json.Marshal(
-		map[string]any{"spec": spec,
-			"metadata": map[string]any{"uid": n.obj.UID, "resourceVersion": n.obj.ResourceVersion,
-				"labels": labels, "annotations": map[string]string{AnnotationMIG: string(text)}}})
-	if err != nil {
-		panic(err) // of texts
-	}
+	change := patch.JSON(map[string]any{"spec": spec,
+		"metadata": map[string]any{"uid": n.obj.UID, "resourceVersion": n.obj.ResourceVersion,
+			"labels": labels, "annotations": map[string]string{AnnotationMIG: string(text)}}})
 	m := &n.mig
 	d.migNoted(n, note)
 	m.step, m.asked, m.since, m.busy = to, true, now, true
@@ -209,7 +202,7 @@ func (d *Driver) setMIG(n *node, to string, note mig.Note) {
 		}
 		d.crash("kube-mig-" + to)
 		if err == nil {
-			_, err = d.opt.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+			_, err = d.opt.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, change, metav1.PatchOptions{})
 		}
 		d.inbox.Put(func() { d.migSet(n, to, err) })
 	})

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"encoding/json"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/oldkeys"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/patch"
 )
 
 // A gang that may start with fewer pods than it has is moldable: the engine has it
@@ -45,7 +45,7 @@ func (d *Driver) crew(g *gang, m *gangs.Membership) (need, more []*pod, lacks st
 			more = append(more, p)
 		}
 	}
-	if len(more) > 0 && d.shares(slices.Concat(need, more)) {
+	if len(more) > 0 && d.claims.Shared(neighboursOf(slices.Concat(need, more))) {
 		more = nil
 	}
 	return need, more, lacks
@@ -156,11 +156,7 @@ func (g *gang) planText(p plan) string {
 
 func (p *plan) text() string {
 	p.Names = oldkeys.Current
-	text, err := json.Marshal(p)
-	if err != nil {
-		panic(err) // of numbers and names
-	}
-	return string(text)
+	return string(patch.JSON(p))
 }
 
 // leastOfSlots is the tasks and places of a gang without those beyond its minimum.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/show"
 )
@@ -91,8 +92,8 @@ func ownersOf(g *gang, pods []*pod) string {
 			continue // its key is of what made it; that makes what makes its pods, perhaps anew
 		case single && ref.Kind == "StatefulSet":
 			list = append(list, string(ref.UID)+" "+p.obj.Name)
-		case single && index(p.obj) < 1<<30:
-			list = append(list, fmt.Sprintf("%s %d", ref.UID, index(p.obj)))
+		case single && fit.Index(p.obj) != fit.NoIndex:
+			list = append(list, fmt.Sprintf("%s %d", ref.UID, fit.Index(p.obj)))
 		default:
 			list = append(list, string(ref.UID))
 		}

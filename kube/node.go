@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"maps"
 	"math/bits"
 	"slices"
 
@@ -103,7 +104,7 @@ func (d *Driver) nodeSpec(name string, n *node, h held) cluster.Node {
 	s.CPU = max(s.CPU, amount.Milli(have.Cpu())-n.other.cpu)
 	s.RAM = max(s.RAM, amount.MiB(have.Memory(), false)-n.other.ram)
 	replicas, _ := d.onlyReplicas(n)
-	s.GPUs = min(max(s.GPUs, d.gpus.Count(n.obj.Status.Capacity), d.gpus.Count(have), d.pools().GPUs(name),
+	s.GPUs = min(max(s.GPUs, d.gpus.Count(n.obj.Status.Capacity), d.gpus.Count(have), d.publishedGPUs(name),
 		replicas.GPUs()), cluster.MaxGPUsPerNode)
 	s = d.sliced(s, n, &h)
 	l := n.obj.Labels
@@ -137,8 +138,8 @@ func (d *Driver) badGPUs(n *node, s *cluster.Node, h held) uint64 {
 		return 0
 	}
 	whole := gpus.Whole(s)
-	want := whole - max(d.gpus.Count(n.obj.Status.Allocatable), d.pools().GPUs(s.Name)) + int(n.other.gpus) +
-		d.devicesTaken().others[s.Name]
+	want := whole - max(d.gpus.Count(n.obj.Status.Allocatable), d.publishedGPUs(s.Name)) + int(n.other.gpus) +
+		d.claims.Others(s.Name)
 	if replicas, ok := d.onlyReplicas(n); ok {
 		want = replicas.Lost(whole)
 	}
@@ -210,4 +211,14 @@ func (d *Driver) sign(p *pod) {
 func (d *Driver) keyOf(p *pod) string {
 	asked := p.asked()
 	return d.fit.Key(&asked)
+}
+
+// nodeObjects lists the nodes that there are, by name.
+func (d *Driver) nodeObjects() (list []*v1.Node) {
+	for _, name := range slices.Sorted(maps.Keys(d.nodes)) {
+		if obj := d.nodes[name].obj; obj != nil {
+			list = append(list, obj)
+		}
+	}
+	return list
 }

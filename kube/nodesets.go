@@ -68,7 +68,7 @@ func (d *Driver) bringUp(s *nodeSet) {
 		s.Judge(d.fit, i, d.nodes[d.order[i]].object())
 	}
 	if s.SumUp(d.order) && s.Why != "" && s.Wants() {
-		s.Why += "; there are " + d.offers()
+		s.Why += "; there are " + d.gpus.Offers(d.nodeObjects())
 	}
 }
 

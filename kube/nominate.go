@@ -2,13 +2,13 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/patch"
 )
 
 // A gang for which others have to leave is nominated: each of its pods says in
@@ -74,15 +74,11 @@ func (t *tells) nominate(p *pod, node string) {
 	if node != "" {
 		value = node
 	}
-	patch, err := json.Marshal(
-		map[string]any{"metadata": map[string]any{"uid": p.obj.UID},
-			"status": map[string]any{"nominatedNodeName": value}})
-	if err != nil {
-		panic(err) // of texts
-	}
+	change := patch.JSON(map[string]any{"metadata": map[string]any{"uid": p.obj.UID},
+		"status": map[string]any{"nominatedNodeName": value}})
 	obj := p.obj
 	t.queue <- func(ctx context.Context) {
-		_, _ = t.client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, patch,
+		_, _ = t.client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, change,
 			metav1.PatchOptions{}, "status")
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/retry"
 )
 
 // objectChanged books an object as it is now, and what depends on it looks again.
@@ -119,7 +120,7 @@ func (d *Driver) watchKinds(ctx context.Context) error {
 	var synced []cache.InformerSynced
 	limited, cancel := context.WithTimeout(ctx, firstKinds)
 	defer cancel()
-	err := d.untilAnswered(limited, "which objects make gangs?", func(context.Context) error {
+	err := retry.UntilAnswered(limited, d.opt.Log, "which objects make gangs?", func(context.Context) error {
 		more, err := w.look(ctx)
 		synced = append(synced, more...)
 		return err
@@ -135,7 +136,7 @@ func (d *Driver) watchKinds(ctx context.Context) error {
 		every = rescan
 	}
 	d.workers.Go(func() {
-		for pause(ctx, every) {
+		for retry.Pause(ctx, every) {
 			if _, err := w.look(ctx); err != nil {
 				d.opt.Log.Warn("which APIs are served is not known", "error", err)
 			}
@@ -193,7 +194,7 @@ func (w *kindWatch) try(ctx context.Context, k *gangs.Kind, groups *metav1.APIGr
 	switch {
 	case apierrors.IsNotFound(err) || ctx.Err() != nil:
 		return nil, nil
-	case err != nil && unanswered(err):
+	case err != nil && retry.Unanswered(err):
 		return nil, fmt.Errorf("%s: %w", k, err)
 	case err != nil:
 		if text := err.Error(); w.said[k] != text {

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 	"time"
 
@@ -11,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/muster-gpu/muster/kube/patch"
 )
 
 // outboxWorkers is how many conditions are written at a time.
@@ -101,23 +102,13 @@ func (o *outbox) run(ctx context.Context) {
 // write writes the condition of a pod that waits. A pod that changed since, perhaps because it was bound, is left
 // alone.
 func (o *outbox) write(ctx context.Context, l *letter) {
-	patch := conditionPatch(map[string]any{"uid": l.obj.UID, "resourceVersion": l.obj.ResourceVersion},
+	change := patch.Condition(map[string]any{"uid": l.obj.UID, "resourceVersion": l.obj.ResourceVersion},
 		v1.PodCondition{Type: v1.PodScheduled,
 			Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: l.text,
 			LastTransitionTime: metav1.NewTime(l.at)})
-	_, err := o.client.CoreV1().Pods(l.obj.Namespace).Patch(ctx, l.obj.Name, types.StrategicMergePatchType, patch,
+	_, err := o.client.CoreV1().Pods(l.obj.Namespace).Patch(ctx, l.obj.Name, types.StrategicMergePatchType, change,
 		metav1.PatchOptions{}, "status")
 	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 		l.changed()
 	}
-}
-
-// conditionPatch sets a condition of a pod, if the pod is the one that these metadata name.
-func conditionPatch(metadata map[string]any, c v1.PodCondition) []byte {
-	patch, err := json.Marshal(
-		map[string]any{"metadata": metadata, "status": map[string]any{"conditions": []v1.PodCondition{c}}})
-	if err != nil {
-		panic(err) // of texts
-	}
-	return patch
 }

@@ -11,6 +11,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-gpu/muster/kube/retry"
 )
 
 // The leader is paused in the middle of its work, for longer than its lease lasts, and woken while its successor
@@ -118,7 +120,7 @@ func testWoken(b *bench) {
 	if err := first.c.Process.Signal(syscall.SIGCONT); err != nil {
 		b.Fatal(err)
 	}
-	pause(b.ctx, 500*time.Millisecond) // in which it would write
+	retry.Pause(b.ctx, 500*time.Millisecond) // in which it would write
 	second.kill()
 	b.wait("the first leads again", func() bool { return b.leader() == "first" })
 	if waits, runs := b.holding("late"), b.holding("soon"); waits != 0 || runs != 2 {

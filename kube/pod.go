@@ -1,15 +1,14 @@
 package kube
 
 import (
-	"cmp"
 	"slices"
-	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/fit/claims"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -26,7 +25,7 @@ type pod struct {
 	nominated string // what its status says, or will: where it is to go
 	assumed   string // where its binding is on its way to
 	around    string // what of it decides where they let it run; ours only
-	claimed   claimed
+	claimed   claims.Pod
 	report    *show.Report // what it told last; nil: nothing
 	reported  cluster.Time // ... as of when
 	beyondAt  cluster.Time // when it is told that its gang has enough pods; 0: it is not known to be beyond
@@ -44,7 +43,7 @@ func (p *pod) over() bool {
 }
 
 // ready reports whether the pod wants to be bound, and it is known what it asks for.
-func (p *pod) ready() bool { return p.waits() && p.claimed.lacks == "" }
+func (p *pod) ready() bool { return p.waits() && p.claimed.Lacks == "" }
 
 // waits reports whether the pod wants to be bound.
 func (p *pod) waits() bool {
@@ -53,19 +52,7 @@ func (p *pod) waits() bool {
 
 func (p *pod) name() string { return p.obj.Namespace + "/" + p.obj.Name }
 
-// index orders the pods of a gang: by completion index, then by name.
-func index(obj *v1.Pod) int {
-	n, err := strconv.Atoi(obj.Annotations["batch.kubernetes.io/job-completion-index"])
-	if err != nil {
-		return 1 << 30
-	}
-	return n
-}
-
-func podOrder(a, b *pod) int {
-	return cmp.Or(cmp.Compare(index(a.obj), index(b.obj)), cmp.Compare(a.obj.Name, b.obj.Name),
-		cmp.Compare(a.obj.UID, b.obj.UID))
-}
+func podOrder(a, b *pod) int { return fit.Order(a.obj, b.obj) }
 
 func priority(obj *v1.Pod) int64 {
 	if obj.Spec.Priority == nil {

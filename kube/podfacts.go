@@ -70,7 +70,7 @@ func (d *Driver) reread(p *pod) {
 	default:
 		d.endTurn(g)
 		d.read(p)
-		p.base, p.around = d.keyOf(p), fit.Around(p.obj)+p.claimed.wants
+		p.base, p.around = d.keyOf(p), fit.Around(p.obj)+p.claimed.Wants
 		d.sign(p)
 		d.touch(g)
 		g.since(d.now, d.opt.TellAfter)
@@ -83,8 +83,8 @@ func (d *Driver) read(p *pod) {
 	p.request = d.gpus.RequestIn(requests)
 	p.Replica = d.gpus.ReplicaIn(p.obj, requests, &p.request)
 	d.readNeeds(p, requests)
-	if p.claimed.known {
-		p.request = p.claimed.counts.Add(p.request)
+	if p.claimed.Known {
+		p.request = p.claimed.Counts.Add(p.request)
 	}
 }
 

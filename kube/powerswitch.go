@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/muster-gpu/muster/kube/patch"
 	"github.com/muster-gpu/muster/kube/power"
+	"github.com/muster-gpu/muster/kube/retry"
 	rule "github.com/muster-gpu/muster/power"
 )
 
@@ -21,21 +23,18 @@ func (d *Driver) setPower(n *node, to string, at time.Time) {
 	n.power.asked, n.power.since, n.power.busy, n.power.late, d.nodesDirty = to, at, true, false, true
 	notes := map[string]any{AnnotationPower: at.UTC().Format(time.RFC3339)}
 	meta := map[string]any{"uid": n.obj.UID, "labels": map[string]string{LabelPower: to}, "annotations": notes}
-	patch := map[string]any{"metadata": meta}
+	change := map[string]any{"metadata": meta}
 	switch to {
 	case power.Suspending:
 		meta["resourceVersion"] = n.obj.ResourceVersion
 		notes[AnnotationPowerSize], notes[AnnotationPowerBy] = power.SizeText(n.obj), d.opt.Scheduler
-		patch["spec"] = map[string]any{"unschedulable": true}
+		change["spec"] = map[string]any{"unschedulable": true}
 	case power.On:
 		n.power.ours, n.power.cut = false, false
 		notes[AnnotationPowerSize], notes[AnnotationPowerBy] = nil, nil
-		patch["spec"] = map[string]any{"unschedulable": nil}
+		change["spec"] = map[string]any{"unschedulable": nil}
 	}
-	text, err := json.Marshal(patch)
-	if err != nil {
-		panic(err) // of texts
-	}
+	text := patch.JSON(change)
 	name := n.obj.Name
 	d.opt.Log.Info("power", "node", name, "to", to)
 	d.do(func(ctx context.Context) {
@@ -113,10 +112,11 @@ func (d *Driver) loadPower(ctx context.Context) {
 		return
 	}
 	var m *v1.ConfigMap
-	err := d.untilAnswered(ctx, "what is known of the nodes' weeks?", func(ctx context.Context) (err error) {
+	get := func(ctx context.Context) (err error) {
 		m, err = d.opt.Client.CoreV1().ConfigMaps(d.opt.Namespace).Get(ctx, d.powerMap(), metav1.GetOptions{})
 		return err
-	})
+	}
+	err := retry.UntilAnswered(ctx, d.opt.Log, "what is known of the nodes' weeks?", get)
 	if err != nil {
 		if !apierrors.IsNotFound(err) {
 			d.opt.Log.Warn("what is known of the nodes' weeks cannot be read", "error", err)
@@ -160,10 +160,7 @@ func (d *Driver) storePower() {
 	data := map[string]string{}
 	for i := range d.power.groups {
 		g := &d.power.groups[i]
-		text, err := json.Marshal(&g.meter)
-		if err != nil {
-			panic(err) // of numbers
-		}
+		text := patch.JSON(&g.meter)
 		data[configKey(g.name())] = string(text)
 	}
 	d.power.storing = true

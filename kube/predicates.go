@@ -1,8 +1,6 @@
 package kube
 
 import (
-	"fmt"
-
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -16,7 +14,7 @@ import (
 func (d *Driver) newWorld() *fit.World {
 	free := func(node string) int { return d.nodes[node].freeGPUs(d) }
 	list := fit.Neighbours(fit.Books{Free: free, Besides: d.gpus.Uncounted})
-	return fit.NewWorld(append(list, d.newReplicas(), d.volumes, claimPredicate{d})...)
+	return fit.NewWorld(append(list, d.newReplicas(), d.volumes, d.claims)...)
 }
 
 // newReplicas makes the predicate of replicas of shared GPUs.
@@ -26,17 +24,17 @@ func (d *Driver) newReplicas() shared.Replicas {
 		Nodes:  func() []cluster.Node { return d.eng.Nodes() },
 		On:     func(node string) gpus.Replicas { return d.replicasOn(d.nodes[node]) },
 		Ways:   func(node string) cluster.Sharing { return d.gpus.Ways(d.nodes[node].obj).Sharing },
-		Sharer: func(p *fit.Neighbour) shared.Sharer { return d.sharerOf(d.podOf(p)) },
-		Same:   func(p, q *fit.Neighbour) bool { return d.podOf(p).gang == d.podOf(q).gang },
+		Sharer: func(p *fit.Neighbour) shared.Sharer { return d.sharerOf(podOf(p)) },
+		Same:   sameGang,
 	}}
 }
 
 // newVolumes makes what is known of volumes.
 func (d *Driver) newVolumes() *volumes.Volumes {
 	return volumes.New(volumes.Books{
-		Ours:  func(p *fit.Neighbour) bool { return d.podOf(p).gang != nil },
-		Room:  func(pods []*fit.Neighbour, node string) int { return d.roomFor(d.podsOf(pods), node) },
-		Equal: func(p, q *fit.Neighbour) bool { return d.podOf(p).request == d.podOf(q).request },
+		Ours:  func(p *fit.Neighbour) bool { return podOf(p).gang != nil },
+		Room:  func(pods []*fit.Neighbour, node string) int { return d.roomFor(recordsOf(pods), node) },
+		Equal: func(p, q *fit.Neighbour) bool { return podOf(p).request == podOf(q).request },
 		Held:  d.heldBeside,
 	})
 }
@@ -60,40 +58,6 @@ func (n *node) freeGPUs(d *Driver) int {
 	return max(0, free)
 }
 
-// claimPredicate is resource claims.
-type claimPredicate struct{ d *Driver }
-
-// claimNeed is that a pod has some.
-type claimNeed struct{}
-
-// Read reads whether a pod has any.
-func (f claimPredicate) Read(obj *v1.Pod, _ v1.ResourceList) (fit.Need, bool, error) {
-	if len(obj.Spec.ResourceClaims) > 0 {
-		return claimNeed{}, false, nil
-	}
-	return nil, false, nil
-}
-
-// Key is what is wanted of GPUs, which claims have devices, and beside whom the pod would be.
-func (f claimPredicate) Key(p *fit.Neighbour) string {
-	q := f.d.podOf(p)
-	key := fmt.Sprint(q.Want, f.d.settledClaims(q))
-	if len(q.claimed.keys) > 0 && shared.Known(f.d.cfg.Speeds) {
-		key += fmt.Sprint(f.d.sharerOf(q))
-	}
-	return key
-}
-
-// Limit keeps a pod off devices on which others are, where that is not enough for one of them.
-func (f claimPredicate) Limit(l *fit.Look, p *fit.Neighbour) { f.d.limitShared(l, f.d.podOf(p)) }
-
-// Together bounds nodes by the devices that are there.
-func (f claimPredicate) Together(l *fit.Look) {
-	if !l.Binding {
-		f.d.limitDevices(l, f.d.podsOf(l.Pods))
-	}
-}
-
 // roomFor is how many of the gang's pods the engine finds GPUs for on a node.
 func (d *Driver) roomFor(pods []*pod, name string) int {
 	need := cluster.Milli(0)
@@ -107,9 +71,17 @@ func (d *Driver) roomFor(pods []*pod, name string) int {
 	}
 	n := d.nodes[name]
 	free := cluster.Milli(
-		max(d.gpus.Count(n.obj.Status.Allocatable), d.pools().GPUs(name))-d.devicesTaken().others[name]) * cluster.Whole
+		max(d.gpus.Count(n.obj.Status.Allocatable), d.publishedGPUs(name))-d.claims.Others(name)) * cluster.Whole
 	for p := range n.pods {
 		free -= p.request.Milli()
 	}
 	return int(max(0, free) / need)
 }
+
+// publishedGPUs is how many GPUs drivers publish of a node.
+func (d *Driver) publishedGPUs(node string) int {
+	count, _ := d.claims.Published(node)
+	return count
+}
+
+func sameGang(p, q *fit.Neighbour) bool { return podOf(p).gang == podOf(q).gang }

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/queues"
+	"github.com/muster-gpu/muster/kube/retry"
 )
 
 // Queue objects: watched where the cluster knows them, a change of them is a
@@ -33,7 +34,7 @@ func (d *Driver) watchQueues(ctx context.Context) ([]cache.InformerSynced, error
 		return nil, nil
 	}
 	var served bool
-	err := d.untilAnswered(ctx, "are there Queue objects?", func(ctx context.Context) (err error) {
+	err := retry.UntilAnswered(ctx, d.opt.Log, "are there Queue objects?", func(ctx context.Context) (err error) {
 		served, err = d.servesQueues(ctx)
 		return err
 	})

@@ -7,8 +7,8 @@ import (
 	"github.com/muster-gpu/muster/kube/gpus"
 )
 
-// To the engine a pod with one replica of a shared GPU is a pod with a share of a GPU. All of a gang is counted alike, so
-// which nodes it goes to is decided when the engine is told of it, and again if it waits while it fits elsewhere.
+// To the engine a pod with one replica of a shared GPU is a pod with a share of a GPU. All of a gang is counted alike,
+// so which nodes it goes to is decided when the engine is told of it, and again if it waits while it fits elsewhere.
 
 // counted reports whether the engine counts the replica of a pod that has its place.
 func (p *pod) counted() bool { return p.Replica.One && p.gang != nil && p.request.GPUs > 0 }

@@ -38,8 +38,8 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 		d.reread(p)
 	}
 	defer d.move(p, false)
-	if d.resolve(p); p.over() {
-		d.unpay(p)
+	if d.claims.Resolve(&p.Neighbour); p.over() {
+		d.nodesDirty = d.claims.Unpay(&p.Neighbour) || d.nodesDirty
 	}
 	if p.gang == nil {
 		if was := p.node; obj.Spec.NodeName != was || p.over() {
@@ -60,6 +60,7 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 // meet takes in a pod that was not known.
 func (d *Driver) meet(obj *v1.Pod) *pod {
 	p := &pod{node: obj.Spec.NodeName, nominated: obj.Status.NominatedNodeName}
+	p.Record = p
 	p.see(obj)
 	d.read(p)
 	d.pods[obj.UID] = p
@@ -75,7 +76,7 @@ func (d *Driver) podGone(obj *v1.Pod) {
 	}
 	delete(d.pods, obj.UID)
 	d.move(p, true)
-	d.unpay(p)
+	d.nodesDirty = d.claims.Unpay(&p.Neighbour) || d.nodesDirty
 	if p.gang == nil {
 		d.dropForeign(p.node, p)
 		return
@@ -99,7 +100,7 @@ func (d *Driver) join(p *pod) {
 	d.sign(p)
 	p.gang = d.gangOf(p.obj)
 	p.gang.pods[p.obj.UID] = p
-	d.resolve(p)
+	d.claims.Resolve(&p.Neighbour)
 	d.touch(p.gang)
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/patch"
 	"github.com/muster-gpu/muster/kube/queues"
 )
 
@@ -128,9 +129,9 @@ func (t *tells) full(n int) bool { return len(t.queue)+n > cap(t.queue) }
 
 // condition writes a condition of a pod, if the pod is the one that these metadata name.
 func (t *tells) condition(obj *v1.Pod, metadata map[string]any, c v1.PodCondition) {
-	patch := conditionPatch(metadata, c)
+	change := patch.Condition(metadata, c)
 	t.queue <- func(ctx context.Context) {
-		_, _ = t.client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, patch,
+		_, _ = t.client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, change,
 			metav1.PatchOptions{}, "status")
 	}
 }
@@ -257,7 +258,7 @@ func (d *Driver) whyText(g *gang, y *engine.Why, now cluster.Time) (stem, text s
 		stem = strings.TrimSpace("waits for its turn " + y.Text)
 	}
 	if g.around != "" {
-		stem += fmt.Sprintf(" (of %d nodes, %s)", len(d.nodeNames()), g.around)
+		stem += fmt.Sprintf(" (of %d nodes, %s)", len(d.nodeObjects()), g.around)
 	}
 	stem = d.withAnswer(g, d.besides(g, stem))
 	text = stem

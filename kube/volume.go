@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 
 	"github.com/muster-gpu/muster/kube/fit/volumes"
+	"github.com/muster-gpu/muster/kube/retry"
 )
 
 // Claims that wait for their first consumer are bound before the pod is: to the volumes that were chosen for them
@@ -96,7 +97,7 @@ func (d *Driver) mounted(ctx context.Context, obj *v1.Pod, node string, mounts [
 	switch {
 	case err == nil:
 		then(ctx)
-	case try+1 < mountTries && (errors.Is(err, errNotYet) || !definite(err) && !errors.Is(err, errNotMade)):
+	case try+1 < mountTries && (errors.Is(err, errNotYet) || !retry.Definite(err) && !errors.Is(err, errNotMade)):
 		time.AfterFunc(500*time.Millisecond, func() {
 			select {
 			case d.work <- func(ctx context.Context) { d.mounted(ctx, obj, node, mounts, try+1, then, failed) }:

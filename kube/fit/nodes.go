@@ -3,12 +3,12 @@
 package fit
 
 import (
-	"encoding/json"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/kube/gpus"
+	"github.com/muster-gpu/muster/kube/patch"
 )
 
 // Pod is what a predicate sees of a pod.
@@ -52,11 +52,7 @@ func (list Nodes) Key(p *Pod) string {
 	for i, f := range list {
 		keys[i] = f.Key(p)
 	}
-	text, err := json.Marshal(keys)
-	if err != nil {
-		panic(err) // it came as JSON
-	}
-	return string(text)
+	return string(patch.JSON(keys))
 }
 
 // Settled is what of a pod decides that besides its key, once that is settled.

@@ -1,7 +1,6 @@
 package fit
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/kube/gpus"
+	"github.com/muster-gpu/muster/kube/patch"
 )
 
 // Need is what a pod asks for by one predicate; each has a type of its own.
@@ -27,6 +27,7 @@ type Neighbour struct {
 	Counted v1.ResourceName
 	Replica gpus.Replica // what it asks for of replicas of shared GPUs
 	Want    gpus.Want    // what its gang needs of each of its GPUs
+	Record  any          // what the scheduler knows of it besides
 }
 
 // Of is what a pod asks for of one kind; false: it asks for nothing of it.
@@ -166,12 +167,8 @@ type unreadable struct{}
 // which are the predicates' keys.
 func Around(obj *v1.Pod) string {
 	s := &obj.Spec
-	text, err := json.Marshal([]any{obj.Namespace, obj.Labels, s.NodeSelector, s.Affinity, s.Tolerations,
-		s.TopologySpreadConstraints, s.Volumes})
-	if err != nil {
-		panic(err) // it came as JSON
-	}
-	return string(text)
+	return string(patch.JSON([]any{obj.Namespace, obj.Labels, s.NodeSelector, s.Affinity, s.Tolerations,
+		s.TopologySpreadConstraints, s.Volumes}))
 }
 
 // Key is what predicates go by of a pod besides that.

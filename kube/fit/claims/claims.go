@@ -1,354 +1,440 @@
-// Package claims says what devices resource claims can get on a node: what drivers
-// publish of their GPUs, which of these count for what, and the choice of
-// kube-scheduler's allocator. It chooses; who writes that down is the driver.
+// Package claims says what devices resource claims can get on a node: what drivers publish of their GPUs, which of
+// these count for what, the choice of kube-scheduler's allocator, and what was chosen for claims and is not written
+// yet.
 package claims
 
 import (
-	"context"
 	"errors"
-	"maps"
+	"fmt"
 	"slices"
-	"strings"
 
-	"k8s.io/api/core/v1"
+	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/dynamic-resource-allocation/cel"
-	"k8s.io/dynamic-resource-allocation/structured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
-	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/kube/amount"
+	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/fit/shared"
+	"github.com/muster-gpu/muster/kube/patch"
 )
 
-// features are what of the interface the allocator respects.
-var features = structured.Features{PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true}
+// Resource claims (dynamic resource allocation, resource.k8s.io/v1) ask for devices that drivers publish in slices.
+// Which devices a claim gets is decided when its pod is bound: the engine counts GPUs, a predicate says on which nodes
+// the claims can be met (devices.go), and what is chosen is written into the claim before the pod is bound (write.go).
+// In between it is a grant.
 
-// compiled remembers selectors that were compiled, those of the last claims.
-var compiled = cel.NewCache(1000, cel.Features{})
+// Claims is what is known of resource claims and devices, and the predicate. It belongs to one goroutine.
+type Claims struct {
+	Served bool // by the API server
 
-// Pool is a driver's devices that are published together.
-type Pool struct{ Driver, Name string }
-
-func poolOf(s *resourceapi.ResourceSlice) Pool { return Pool{s.Spec.Driver, s.Spec.Pool.Name} }
-
-// Pools is what the slices of a cluster say.
-type Pools struct {
-	counted []string // drivers whose devices are GPUs
-	slices  map[Pool][]*resourceapi.ResourceSlice
-	near    map[string][]Pool // by node: those that it alone reaches
-	far     []Pool            // the others
-	parts   map[structured.DeviceID]Part
-	gpus    map[string]int                             // by node: GPUs of our drivers
-	product map[string]string                          // by node: what they are called
-	cut     bool                                       // some devices are parts of a GPU
-	divided map[Pool][]*cutGPU                         // what those are parts of
-	unfit   map[least]map[string][]structured.DeviceID // by node: those that are not what a pod wants
+	books   Books
+	drivers []string // whose devices count as GPUs
+	claims  map[string]*resourceapi.ResourceClaim
+	classes Classes
+	slices  map[string]*resourceapi.ResourceSlice
+	grants  map[string]*grant
+	payer   map[string]*fit.Neighbour // whose request counts the GPUs of a claim
+	lacking map[*fit.Neighbour]bool   // pods that wait to know their claims
+	found   *Pools                    // what the slices say; nil: they changed
+	sizes   map[string]Size           // what claims count for, by what they ask; of these slices
+	ways    map[string]Way            // how pods would share what claims that are open get, likewise
+	used    *taken                    // nil: it changed
 }
 
-// Part is what a device is of a GPU of a node, in milli-GPU.
-type Part struct {
-	Node    string
-	Milli   int64
-	Memory  cluster.MiB   // 0: nobody says
-	Compute cluster.Milli // of the GPU's
+// Books are what it asks of whoever knows the pods and nodes, and what it tells.
+type Books struct {
+	Part  func(p *fit.Neighbour) *Pod
+	Find  func(uid types.UID) *fit.Neighbour // nil: it is not known
+	Nodes func() []*v1.Node                  // by name
+	Ours  func(p *fit.Neighbour) bool        // it belongs to a gang
+	Open  func(p *fit.Neighbour) bool        // ... and it is not bound, nor about to be
+	Same  func(p, q *fit.Neighbour) bool     // two pods are of one gang
+	// Room is for how many of these pods GPUs are believed to be on a node.
+	Room   func(pods []*fit.Neighbour, node string) int
+	Speeds func() any // what the engine knows of them
+	Sharer func(p *fit.Neighbour) shared.Sharer
+	// Changed hears that claims are others than they were, or also the devices that there are.
+	Changed func(devices bool)
+	// Resolved hears that what a pod's claims count for is known, Learnt that what it lacks is another.
+	Resolved, Learnt func(p *fit.Neighbour)
 }
 
-// Read reads the slices; counted are the drivers whose devices are GPUs.
-func Read(all map[string]*resourceapi.ResourceSlice, counted []string) *Pools {
-	f := &Pools{counted: counted, slices: map[Pool][]*resourceapi.ResourceSlice{}, near: map[string][]Pool{},
-		parts: map[structured.DeviceID]Part{}, gpus: map[string]int{}, product: map[string]string{},
-		unfit: map[least]map[string][]structured.DeviceID{}, divided: map[Pool][]*cutGPU{}}
-	for _, s := range all {
-		f.slices[poolOf(s)] = append(f.slices[poolOf(s)], s)
-	}
-	for p, list := range f.slices {
-		slices.SortFunc(list, func(a, b *resourceapi.ResourceSlice) int { return strings.Compare(a.Name, b.Name) })
-		newest := int64(0)
-		for _, s := range list {
-			newest = max(newest, s.Spec.Pool.Generation)
-		}
-		node, alone := "", true
-		for _, s := range list {
-			n := ""
-			if s.Spec.NodeName != nil {
-				n = *s.Spec.NodeName
-			}
-			if node != "" && n != node {
-				alone = false
-			}
-			node = n
-			alone = alone && n != ""
-		}
-		if alone {
-			f.near[node] = append(f.near[node], p)
-		} else {
-			f.far = append(f.far, p)
-		}
-		if slices.Contains(counted, p.Driver) {
-			f.count(slices.DeleteFunc(slices.Clone(list), func(s *resourceapi.ResourceSlice) bool {
-				return s.Spec.Pool.Generation < newest
-			}))
-		}
-	}
-	return f
+// Pod is what of a pod is about its resource claims.
+type Pod struct {
+	Keys   []string // its claims, namespace/name
+	Known  bool     // they were found; what they count for does not change any more
+	Lacks  string   // why they cannot be looked at yet; "": they can
+	Wants  string   // what they ask for, as text
+	Busy   bool     // grants of its claims are on their way
+	Counts Size     // what it pays for
 }
 
-// count adds the GPUs of a pool. Devices that are parts of one GPU, or the whole
-// of it, draw on one set of counters.
-func (f *Pools) count(list []*resourceapi.ResourceSlice) {
-	have := map[string]map[string]resourceapi.Counter{}
-	for _, s := range list {
-		for _, c := range s.Spec.SharedCounters {
-			have[c.Name] = c.Counters
+// New knows of none; devices of these drivers count as GPUs.
+func New(drivers []string, b Books) *Claims {
+	return &Claims{books: b, drivers: drivers, claims: map[string]*resourceapi.ResourceClaim{}, classes: Classes{},
+		slices: map[string]*resourceapi.ResourceSlice{}, grants: map[string]*grant{},
+		payer: map[string]*fit.Neighbour{}, lacking: map[*fit.Neighbour]bool{}, sizes: map[string]Size{},
+		ways: map[string]Way{}}
+}
+
+// grant is a claim whose devices are chosen, or which is allocated, and that is being reserved for pods, or taken back
+// from them.
+type grant struct {
+	uid        types.UID
+	allocation *resourceapi.AllocationResult
+	pods       map[*fit.Neighbour]bool
+}
+
+// Changed books a claim, a class or a slice as it is now.
+func (all *Claims) Changed(obj any) {
+	switch o := obj.(type) {
+	case *resourceapi.ResourceClaim:
+		key := cache.MetaObjectToName(o).String()
+		// it may be known better: from an answer that came before the watch
+		if old := all.claims[key]; old != nil && old.UID == o.UID && !newer(o.ResourceVersion, old.ResourceVersion) {
+			return
 		}
-	}
-	if len(list) > 0 {
-		f.cuts(poolOf(list[0]), list, have)
-	}
-	cut := map[string]bool{}
-	for _, s := range list {
-		for i := range s.Spec.Devices {
-			dev := &s.Spec.Devices[i]
-			node := deviceNode(s, dev)
-			if node == "" {
-				continue
-			}
-			milli := cluster.Whole
-			for k, c := range dev.ConsumesCounters {
-				if k == 0 {
-					milli = 1
-				}
-				milli = max(milli, fraction(c.Counters, have[c.CounterSet]))
-				if !cut[node+"/"+c.CounterSet] {
-					cut[node+"/"+c.CounterSet] = true
-					f.gpus[node]++
-				}
-			}
-			if len(dev.ConsumesCounters) == 0 {
-				f.gpus[node]++
-			}
-			f.cut = f.cut || milli < cluster.Whole
-			p := Part{Node: node, Milli: milli}
-			p.sizeIn(dev, have)
-			f.parts[structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, dev.Name)] = p
-			if a := dev.Attributes["productName"]; a.StringValue != nil {
-				f.product[node] = *a.StringValue
-			}
-		}
+		all.claims[key] = o
+		all.changed(false)
+	case *resourceapi.ResourceSlice:
+		all.slices[o.Name] = o
+		all.changed(true)
+	case *resourceapi.DeviceClass:
+		all.classes[o.Name] = o
+		all.changed(true)
 	}
 }
 
-func deviceNode(s *resourceapi.ResourceSlice, dev *resourceapi.Device) string {
+// newer reports whether a resource version is after another.
+func newer(a, b string) bool { return len(a) > len(b) || len(a) == len(b) && a > b }
+
+// Gone books that one of them is not there any more.
+func (all *Claims) Gone(obj any) {
+	switch o := obj.(type) {
+	case *resourceapi.ResourceClaim:
+		key := cache.MetaObjectToName(o).String()
+		if old := all.claims[key]; old != nil && old.UID == o.UID {
+			delete(all.claims, key)
+			all.changed(false)
+		}
+	case *resourceapi.ResourceSlice:
+		delete(all.slices, o.Name)
+		all.changed(true)
+	case *resourceapi.DeviceClass:
+		delete(all.classes, o.Name)
+		all.changed(true)
+	}
+}
+
+// changed looks again for the claims of pods that lack them.
+func (all *Claims) changed(devices bool) {
+	if all.used = nil; devices {
+		all.found, all.sizes, all.ways = nil, map[string]Size{}, map[string]Way{}
+	}
+	all.books.Changed(devices)
+	for p := range all.lacking {
+		part := all.books.Part(p)
+		was := part.Lacks
+		if all.Resolve(p); part.Lacks != was {
+			all.books.Learnt(p)
+		}
+	}
+}
+
+// Moved reports whether claims of a pod are used elsewhere now that it is: whether a pod of ours pays for them is
+// another matter then.
+func (all *Claims) Moved(p *fit.Neighbour) bool {
+	if len(all.books.Part(p).Keys) == 0 {
+		return false
+	}
+	all.used = nil
+	return true
+}
+
+// Resolve finds the claims of a pod of ours, and what they count for. They may not be made yet.
+func (all *Claims) Resolve(p *fit.Neighbour) {
+	part := all.books.Part(p)
+	if len(p.Obj.Spec.ResourceClaims) == 0 || !all.books.Ours(p) || part.Known {
+		return
+	}
+	found, err := all.resolved(p)
+	if err != nil {
+		*part = Pod{Lacks: err.Error()}
+		all.lacking[p] = true
+		return
+	}
+	*part = found
+	delete(all.lacking, p)
+	all.used = nil
+	all.books.Resolved(p)
+}
+
+func (all *Claims) resolved(p *fit.Neighbour) (found Pod, err error) {
+	keys, err := all.keysOf(p.Obj)
+	if err != nil {
+		return found, err
+	}
+	found = Pod{Keys: keys, Known: true}
+	var asks []any
+	for _, key := range keys {
+		if payer := all.payer[key]; payer == nil || payer == p {
+			s, err := all.sizeOf(key, &p.Want)
+			if err != nil {
+				return found, err
+			}
+			all.payer[key] = p
+			found.Counts = found.Counts.Plus(s)
+		}
+		asks = append(asks, all.claims[key].Spec)
+	}
+	found.Wants = string(patch.JSON(asks))
+	return found, nil
+}
+
+// keysOf finds the claims of a pod; the error says what is missing, or not possible.
+func (all *Claims) keysOf(obj *v1.Pod) (keys []string, err error) {
+	if !all.Served {
+		return nil, errors.New("it has resourceClaims, and the API server does not serve resource.k8s.io/v1 " +
+			"(Kubernetes 1.34 and later do)")
+	}
+	for i := range obj.Spec.ResourceClaims {
+		pc := &obj.Spec.ResourceClaims[i]
+		name, own, err := resourceclaim.Name(obj, pc)
+		switch {
+		case errors.Is(err, resourceclaim.ErrClaimNotFound):
+			return nil, fmt.Errorf("its resource claim %s of template %s is not made yet", pc.Name,
+				*pc.ResourceClaimTemplateName)
+		case err != nil:
+			return nil, err
+		case name == nil: // the pod needs none after all
+			continue
+		}
+		key := obj.Namespace + "/" + *name
+		c := all.claims[key]
+		if err := usable(c, *name); err != nil {
+			return nil, err
+		}
+		if own {
+			if err := resourceclaim.IsForPod(obj, c, false); err != nil {
+				return nil, err
+			}
+		}
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+// usable says why no pod can have a claim now.
+func usable(c *resourceapi.ResourceClaim, name string) error {
 	switch {
-	case s.Spec.NodeName != nil:
-		return *s.Spec.NodeName
-	case dev.NodeName != nil:
-		return *dev.NodeName
+	case c == nil:
+		return fmt.Errorf("resource claim %s does not exist", name)
+	case c.DeletionTimestamp != nil:
+		return fmt.Errorf("resource claim %s is being deleted", name)
 	}
+	for i := range c.Spec.Devices.Requests {
+		if r := c.Spec.Devices.Requests[i].Exactly; r != nil && r.AdminAccess != nil && *r.AdminAccess {
+			return fmt.Errorf("request %s of resource claim %s is for adminAccess, which Muster does not give",
+				c.Spec.Devices.Requests[i].Name, name)
+		}
+	}
+	return nil
+}
+
+// Unpay lets other pods count what one counted: it is over. It reports whether it counted any.
+func (all *Claims) Unpay(p *fit.Neighbour) (counted bool) {
+	delete(all.lacking, p)
+	for _, key := range all.books.Part(p).Keys {
+		if all.payer[key] == p {
+			delete(all.payer, key)
+			all.used, counted = nil, true
+		}
+	}
+	return counted
+}
+
+// allocation is where a claim is, or is going to be; nil: that is open.
+func (all *Claims) allocation(key string) *resourceapi.AllocationResult {
+	c := all.claims[key]
+	if g := all.grants[key]; g != nil && (c == nil || c.UID == g.uid) {
+		return g.allocation
+	}
+	if c == nil {
+		return nil
+	}
+	return c.Status.Allocation
+}
+
+// reaches reports whether an allocation can be used on a node.
+func reaches(a *resourceapi.AllocationResult, n *v1.Node) bool {
+	if a.NodeSelector == nil {
+		return true
+	}
+	sel, err := nodeaffinity.NewNodeSelector(a.NodeSelector)
+	return err == nil && sel.Match(n)
+}
+
+// Reach reports whether a pod's claims that are allocated can be used on a node; nil: it is gone.
+func (all *Claims) Reach(p *fit.Neighbour, n *v1.Node) bool {
+	return !slices.ContainsFunc(all.books.Part(p).Keys, func(key string) bool {
+		a := all.allocation(key)
+		return a != nil && (n == nil || !reaches(a, n))
+	})
+}
+
+// Shared reports whether two of the pods use one claim that is not allocated yet: then it is not known where they can
+// be together.
+func (all *Claims) Shared(pods []*fit.Neighbour) bool {
+	seen := map[string]bool{}
+	for _, p := range pods {
+		for _, key := range all.books.Part(p).Keys {
+			if seen[key] && all.allocation(key) == nil {
+				return true
+			}
+			seen[key] = true
+		}
+	}
+	return false
+}
+
+// Grant chooses the devices of a pod that goes to a node (nil: it is gone); why says what is missing.
+func (all *Claims) Grant(p *fit.Neighbour, node string, n *v1.Node) (why string) {
+	if len(p.Obj.Spec.ResourceClaims) == 0 {
+		return ""
+	}
+	part := all.books.Part(p)
+	switch {
+	case part.Lacks != "":
+		return part.Lacks
+	case part.Busy:
+		return "its devices are being taken back"
+	case n == nil:
+		return "node " + node + " is gone"
+	}
+	var open []*resourceapi.ResourceClaim
+	for _, key := range part.Keys {
+		c := all.claims[key]
+		if err := usable(c, nameOf(key)); err != nil {
+			return err.Error()
+		}
+		if a := all.allocation(key); a == nil {
+			open = append(open, c)
+		} else if !reaches(a, n) {
+			return fmt.Sprintf("resource claim %s is allocated to devices that node %s does not reach", c.Name, node)
+		}
+	}
+	results, err := all.allocate(n, all.takenOn(node, false).Insert(all.unfit(&p.Want, node)...), open)
+	if err != nil {
+		return err.Error()
+	}
+	for i, c := range open {
+		key := cache.MetaObjectToName(c).String()
+		all.grants[key] = &grant{uid: c.UID, allocation: &results[i], pods: map[*fit.Neighbour]bool{}}
+	}
+	all.Hold(p)
 	return ""
 }
 
-// fraction is the largest share that a device draws of any counter, in
-// thousandths. Counters of which there is one - a memory slice each - are places: they
-// count together.
-func fraction(draws, have map[string]resourceapi.Counter) (milli int64) {
-	places, taken := int64(0), int64(0)
-	for name, all := range have {
-		c := draws[name]
-		total := amount.Count(&all.Value)
-		switch drawn := min(amount.Count(&c.Value), total); {
-		case total == 1:
-			places, taken = places+1, taken+drawn
-		case total > 0:
-			milli = max(milli, drawn*cluster.Whole/total)
-		}
-	}
-	if places > 0 {
-		milli = max(milli, taken*cluster.Whole/places)
-	}
-	return min(milli, cluster.Whole)
-}
-
-// Reach lists the pools that a node may reach.
-func (f *Pools) Reach(node string) []Pool { return slices.Concat(f.near[node], f.far) }
-
-// ErrNone says that a node does not have the devices that claims ask for.
-var ErrNone = errors.New("the devices that its resource claims ask for are not free there")
-
-// Search chooses devices of a node for claims, none of those that are used.
-func (f *Pools) Search(ctx context.Context, classes Classes, n *v1.Node, used sets.Set[structured.DeviceID],
-	claims []*resourceapi.ResourceClaim) ([]resourceapi.AllocationResult, error) {
-	if len(claims) == 0 {
-		return nil, nil
-	}
-	var list []*resourceapi.ResourceSlice
-	for _, p := range f.Reach(n.Name) {
-		list = append(list, f.slices[p]...)
-	}
-	if len(list) == 0 {
-		return nil, ErrNone
-	}
-	a, err := structured.NewAllocator(ctx, features, structured.AllocatedState{AllocatedDevices: used}, classes,
-		f.leastFirst(list, used), compiled)
+func nameOf(key string) string {
+	_, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
-		return nil, err
+		return key
 	}
-	results, err := a.Allocate(ctx, n, claims)
-	switch {
-	case ctx.Err() != nil:
-		return nil, errors.New("the search for devices takes too long")
-	case err != nil:
-		return nil, err
-	case results == nil:
-		return nil, ErrNone
-	}
-	return results, nil
+	return name
 }
 
-// Size is what devices count for in the engine: whole GPUs, and parts of GPUs.
-type Size struct{ Whole, Milli int64 }
-
-// Plus adds two.
-func (s Size) Plus(o Size) Size { return Size{s.Whole + o.Whole, s.Milli + o.Milli} }
-
-// Add makes a request of devices part of a pod's: a single part of a GPU is a
-// share, several are as many GPUs as they would fill.
-func (s Size) Add(r cluster.Request) cluster.Request {
-	switch {
-	case r.Profile != "": // a slice of another GPU: the engine counts that alone
-	case r.GPUs == 0 && s.Whole == 0 && s.Milli > 0 && s.Milli < cluster.Whole:
-		r.GPUs, r.Share = 1, s.Milli
-	default:
-		r.GPUs += int(s.Whole + (s.Milli+cluster.Whole-1)/cluster.Whole)
-	}
-	return r
-}
-
-// Sum is all of it in milli-GPU.
-func (s Size) Sum() int64 { return s.Whole*cluster.Whole + s.Milli }
-
-// mostForms bounds in how many forms a claim is tried.
-const mostForms = 16
-
-// Forms is a claim once for each choice of the alternatives that it allows: which
-// of them it gets is not known before. Where there are too many, the first ones.
-func Forms(c *resourceapi.ResourceClaim) []*resourceapi.ResourceClaim {
-	forms := []*resourceapi.ResourceClaim{c}
-	for i := range c.Spec.Devices.Requests {
-		alternatives := c.Spec.Devices.Requests[i].FirstAvailable
-		if len(alternatives) < 2 || len(forms)*len(alternatives) > mostForms {
-			continue
+// Hold notes that what becomes of a pod's claims is on its way.
+func (all *Claims) Hold(p *fit.Neighbour) {
+	part := all.books.Part(p)
+	for _, key := range part.Keys {
+		g := all.grants[key]
+		if g == nil {
+			c := all.claims[key]
+			g = &grant{uid: c.UID, allocation: c.Status.Allocation, pods: map[*fit.Neighbour]bool{}}
+			all.grants[key] = g
 		}
-		var more []*resourceapi.ResourceClaim
-		for _, form := range forms {
-			for k := range alternatives {
-				one := form.DeepCopy()
-				one.Spec.Devices.Requests[i].FirstAvailable = one.Spec.Devices.Requests[i].FirstAvailable[k : k+1]
-				more = append(more, one)
+		g.pods[p] = true
+	}
+	part.Busy, all.used = true, nil
+}
+
+// Ungrant forgets what is on its way for a pod: it is written, or will not be. It reports whether anything was.
+func (all *Claims) Ungrant(p *fit.Neighbour) bool {
+	part := all.books.Part(p)
+	if !part.Busy {
+		return false
+	}
+	for _, key := range part.Keys {
+		if g := all.grants[key]; g != nil {
+			if delete(g.pods, p); len(g.pods) == 0 {
+				delete(all.grants, key)
 			}
 		}
-		forms = more
 	}
-	return forms
+	part.Busy = false
+	all.changed(false)
+	return true
 }
 
-// Weigh adds what devices count for.
-func (f *Pools) Weigh(a *resourceapi.AllocationResult) (s Size) {
-	for i := range a.Devices.Results {
-		r := &a.Devices.Results[i]
-		switch at, ok := f.parts[structured.MakeDeviceID(r.Driver, r.Pool, r.Device)]; {
-		case !ok && slices.Contains(f.counted, r.Driver): // its slice is gone
-			s.Whole++
-		case !ok:
-		case at.Milli == cluster.Whole:
-			s.Whole++
-		default:
-			s.Milli += at.Milli
+// Given lists what is to be written for a pod.
+func (all *Claims) Given(p *fit.Neighbour) (list []Given) {
+	part := all.books.Part(p)
+	for _, key := range part.Keys {
+		if g, c := all.grants[key], all.claims[key]; g != nil && c != nil && part.Busy {
+			list = append(list, Given{claim: c, uid: g.uid, allocation: g.allocation})
 		}
 	}
-	return s
+	return list
 }
 
-// Classes let the allocator read the classes.
-type Classes map[string]*resourceapi.DeviceClass
+// Left reports whether an earlier scheduler, or an earlier start, reserved a claim of a pod for pods that are not
+// bound.
+func (all *Claims) Left(p *fit.Neighbour) bool {
+	return slices.ContainsFunc(all.books.Part(p).Keys, all.idle)
+}
 
-// List lists them by name.
-func (l Classes) List() (list []*resourceapi.DeviceClass, err error) {
-	for _, name := range slices.Sorted(maps.Keys(l)) {
-		list = append(list, l[name])
+// idle reports whether a claim is allocated for no pods but ours that are not bound, nor on their way.
+func (all *Claims) idle(key string) bool {
+	c := all.claims[key]
+	if c == nil || c.Status.Allocation == nil || len(c.Status.ReservedFor) == 0 || all.grants[key] != nil {
+		return false
 	}
-	return list, nil
+	return !slices.ContainsFunc(c.Status.ReservedFor, func(r resourceapi.ResourceClaimConsumerReference) bool {
+		p := all.books.Find(r.UID)
+		return r.Resource != "pods" || p == nil || !all.books.Open(p)
+	})
 }
 
-// Get finds one; the error is the API server's where it is not there.
-func (l Classes) Get(name string) (*resourceapi.DeviceClass, error) {
-	if c := l[name]; c != nil {
-		return c, nil
+// claimed is the need of a pod that has claims.
+type claimed struct{}
+
+// Read reads whether a pod has any.
+func (all *Claims) Read(obj *v1.Pod, _ v1.ResourceList) (fit.Need, bool, error) {
+	if len(obj.Spec.ResourceClaims) > 0 {
+		return claimed{}, false, nil
 	}
-	return nil, apierrors.NewNotFound(resourceapi.Resource("deviceclasses"), name)
+	return nil, false, nil
 }
 
-// sizeIn is what a device is of a GPU: its memory, as its driver publishes it or its counters
-// draw it (0: neither says), and its part of the compute, milli-GPU.
-func (p *Part) sizeIn(dev *resourceapi.Device, have map[string]map[string]resourceapi.Counter) {
-	p.Compute = p.Milli
-	if c, ok := dev.Capacity["memory"]; ok {
-		p.Memory = amount.MiB(&c.Value, false)
+// Key is what is wanted of GPUs, which claims have devices, and beside which others the pod would be.
+func (all *Claims) Key(p *fit.Neighbour) string {
+	key := fmt.Sprint(p.Want, all.settled(p))
+	if len(all.books.Part(p).Keys) > 0 && shared.Known(all.books.Speeds()) {
+		key += fmt.Sprint(all.books.Sharer(p))
 	}
-	for i := range dev.ConsumesCounters {
-		draws := &dev.ConsumesCounters[i]
-		if c, ok := draws.Counters["memory"]; ok && p.Memory == 0 {
-			p.Memory = amount.MiB(&c.Value, false)
-		}
-		if c, ok := draws.Counters["multiprocessors"]; ok {
-			only := map[string]resourceapi.Counter{"multiprocessors": c}
-			p.Compute = fraction(only, have[draws.CounterSet])
-		}
+	return key
+}
+
+// Limit keeps a pod off devices on which others are, where that is not enough for one of them.
+func (all *Claims) Limit(l *fit.Look, p *fit.Neighbour) { all.limitShared(l, p) }
+
+// Together bounds nodes by the devices that are there.
+func (all *Claims) Together(l *fit.Look) {
+	if !l.Binding {
+		all.limitDevices(l)
 	}
-}
-
-// least is what a device has to have.
-type least struct {
-	memory  cluster.MiB
-	compute cluster.Milli
-}
-
-// Enough reports whether a device has so much.
-func (p *Part) Enough(memory cluster.MiB, compute cluster.Milli) bool {
-	return p.Memory >= memory && p.Compute >= compute
-}
-
-// Unfit lists the devices of a node, of those that count as GPUs, that do not have so much.
-func (f *Pools) Unfit(memory cluster.MiB, compute cluster.Milli, node string) []structured.DeviceID {
-	want := least{memory, compute}
-	if want == (least{}) {
-		return nil
-	}
-	list, ok := f.unfit[want]
-	if !ok {
-		list = map[string][]structured.DeviceID{}
-		for id, p := range f.parts {
-			if !p.Enough(memory, compute) {
-				list[p.Node] = append(list[p.Node], id)
-			}
-		}
-		f.unfit[want] = list
-	}
-	return list[node]
-}
-
-// GPUs is how many of them a node has.
-func (f *Pools) GPUs(node string) int { return f.gpus[node] }
-
-// Product is what they are called there; "": nobody says.
-func (f *Pools) Product(node string) string { return f.product[node] }
-
-// Cut reports whether some devices are parts of a GPU.
-func (f *Pools) Cut() bool { return f.cut }
-
-// Part is what a device is of a GPU; false: it is none that counts.
-func (f *Pools) Part(id structured.DeviceID) (Part, bool) {
-	p, ok := f.parts[id]
-	return p, ok
 }

@@ -10,9 +10,9 @@ import (
 )
 
 // Pods with replicas of one GPU slow each other down. What is known of that are the pairs of the performance table;
-// nothing is measured here. On which of its GPUs a node puts a replica, the device plugin decides. So a pod counts as if
-// the worst of those on its node were beside it on one GPU, as many as a GPU has replicas besides its own: a pod that
-// keeps the speed it asks for then, keeps it wherever it is put. On a node with one GPU that is exact.
+// nothing is measured here. On which of its GPUs a node puts a replica, the device plugin decides. So a pod counts as
+// if the worst of those on its node were beside it on one GPU, as many as a GPU has replicas besides its own: a pod
+// that keeps the speed it asks for then, keeps it wherever it is put. On a node with one GPU that is exact.
 
 // Sharer is what of a pod decides beside which others it may be.
 type Sharer struct {

@@ -1,0 +1,162 @@
+package claims
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/gpus"
+)
+
+const testDriver = "gpu.nvidia.com"
+
+// byMPS has pods that use a claim share its devices by MPS, each with so much of their memory.
+func byMPS(spec resourceapi.ResourceClaimSpec, limit string) resourceapi.ResourceClaimSpec {
+	text := `{"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": {"strategy": "MPS", "mpsConfig": {"defaultPinnedDeviceMemoryLimit": "` + limit + `"}}}`
+	spec.Devices.Config = []resourceapi.DeviceClaimConfiguration{{DeviceConfiguration: resourceapi.DeviceConfiguration{
+		Opaque: &resourceapi.OpaqueDeviceConfiguration{Driver: testDriver,
+			Parameters: runtime.RawExtension{Raw: []byte(text)}}}}}
+	return spec
+}
+
+// asks is a claim for so many GPUs that a selector chooses; "": any.
+func asks(count int64, selector string) resourceapi.ResourceClaimSpec {
+	r := resourceapi.ExactDeviceRequest{DeviceClassName: testDriver,
+		AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: count}
+	if selector != "" {
+		r.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: selector}}}
+	}
+	return resourceapi.ResourceClaimSpec{
+		Devices: resourceapi.DeviceClaim{Requests: []resourceapi.DeviceRequest{{Name: "gpu", Exactly: &r}}}}
+}
+
+// How pods share a claim's devices is what the last configuration says that holds for them:
+// of their driver, their request and their kind, the claim's after its class's.
+func TestClaimWay(t *testing.T) {
+	d := New([]string{testDriver}, Books{})
+	turns, mps := `{"kind": "GpuConfig", "sharing": {"strategy": "TimeSlicing"}}`,
+		`{"kind": "GpuConfig", "sharing": {"strategy": "MPS", "mpsConfig": {"defaultPinnedDeviceMemoryLimit": "10Gi"}}}`
+	mig := strings.ReplaceAll(mps, "GpuConfig", "MigDeviceConfig")
+	small, free := strings.ReplaceAll(mps, "10Gi", "4Gi"), `{"kind": "GpuConfig", "sharing": {"strategy": "MPS"}}`
+	config := func(source resourceapi.AllocationConfigSource, text string,
+		requests ...string) resourceapi.DeviceAllocationConfiguration {
+		return resourceapi.DeviceAllocationConfiguration{Source: source, Requests: requests,
+			DeviceConfiguration: resourceapi.DeviceConfiguration{
+				Opaque: &resourceapi.OpaqueDeviceConfiguration{Driver: testDriver,
+					Parameters: runtime.RawExtension{Raw: []byte(text)}}}}
+	}
+	const class, claim = resourceapi.AllocationConfigSourceClass, resourceapi.AllocationConfigSourceClaim
+	foreign := config(claim, mps)
+	foreign.Opaque.Driver = "nic.example.com"
+	type list = []resourceapi.DeviceAllocationConfiguration
+	limited := func(memory cluster.MiB) Way { return Way{cluster.MPS, memory} }
+	one := []string{"gpu"}
+	for name, c := range map[string]struct {
+		requests []string
+		configs  list
+		want     Way
+	}{
+		"none":                  {one, nil, Way{}},
+		"class":                 {one, list{config(class, mps)}, limited(10240)},
+		"claim":                 {one, list{config(claim, mps)}, limited(10240)},
+		"claim over class":      {one, list{config(class, mps), config(claim, turns)}, Way{}},
+		"in whatever order":     {one, list{config(claim, turns), config(class, mps)}, Way{}},
+		"MPS of the claim":      {one, list{config(class, turns), config(claim, small)}, limited(4096)},
+		"the last":              {one, list{config(claim, mps), config(claim, turns)}, Way{}},
+		"the last has no limit": {one, list{config(claim, mps), config(claim, free)}, limited(0)},
+		"unreadable":            {one, list{config(claim, mps), config(claim, "[")}, Way{}},
+		"another request":       {one, list{config(claim, mps, "other")}, Way{}},
+		"not for this request": {one, list{config(claim, mps, "gpu"), config(claim, turns, "other")},
+			limited(10240)},
+		"another driver":          {one, list{foreign}, Way{}},
+		"another kind":            {one, list{config(claim, mig)}, Way{}},
+		"alternative by its name": {[]string{"gpu/large"}, list{config(claim, mps, "gpu/large")}, limited(10240)},
+		"alternative by request":  {[]string{"gpu/large"}, list{config(claim, mps, "gpu")}, limited(10240)},
+		"the other alternative":   {[]string{"gpu/large"}, list{config(claim, mps, "gpu/small")}, Way{}},
+		"the weakest of requests": {[]string{"gpu", "other"},
+			list{config(claim, mps, "gpu"), config(claim, small, "other")}, limited(4096)},
+		"of one request of several": {[]string{"gpu", "other"}, list{config(claim, mps, "other")}, Way{}},
+		"of no devices":             {nil, list{config(claim, mps)}, Way{}},
+	} {
+		a := &resourceapi.AllocationResult{
+			Devices: resourceapi.DeviceAllocationResult{Config: c.configs,
+				Results: []resourceapi.DeviceRequestAllocationResult{{Request: "nic", Driver: "nic.example.com"}}}}
+		for _, r := range c.requests {
+			a.Devices.Results = append(a.Devices.Results,
+				resourceapi.DeviceRequestAllocationResult{Request: r, Driver: testDriver, Pool: "n1", Device: r})
+		}
+		d.claims["default/c"] = &resourceapi.ResourceClaim{Status: resourceapi.ResourceClaimStatus{Allocation: a}}
+		// the allocation's count
+		d.claims["default/c"].Spec.Devices.Config = []resourceapi.DeviceClaimConfiguration{
+			{DeviceConfiguration: config(claim, mps).DeviceConfiguration}}
+		if got := d.way("default/c", d.claims["default/c"]); got != c.want {
+			t.Errorf("%s: %+v; want %+v", name, got, c.want)
+		}
+	}
+}
+
+// Of a claim that has no devices yet it is the weakest way of those that it may get, with
+// what its class says; requests for devices of others do not count.
+func TestClaimWayOpen(t *testing.T) {
+	d := New([]string{testDriver}, Books{Changed: func(bool) {},
+		Nodes: func() []*v1.Node { return []*v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n0000"}}} }})
+	const nic = "nic.example.com"
+	for _, driver := range []string{testDriver, nic} {
+		d.classes[driver] = &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: driver},
+			Spec: resourceapi.DeviceClassSpec{
+				Selectors: []resourceapi.DeviceSelector{
+					{CEL: &resourceapi.CELDeviceSelector{Expression: `device.driver == "` + driver + `"`}}}}}
+		d.slices[driver] = &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: driver},
+			Spec: resourceapi.ResourceSliceSpec{
+				Driver: driver, NodeName: ptr.To("n0000"),
+				Pool:    resourceapi.ResourcePool{Name: driver, ResourceSliceCount: 1},
+				Devices: []resourceapi.Device{{Name: "a"}, {Name: "b"}}}}
+	}
+	d.found = nil
+	mps := byMPS(resourceapi.ResourceClaimSpec{}, "10Gi").Devices.Config[0]
+	way := func(text string, requests ...string) Way {
+		spec := asks(1, "")
+		spec.Devices.Config = []resourceapi.DeviceClaimConfiguration{
+			{Requests: requests, DeviceConfiguration: mps.DeviceConfiguration}}
+		for _, driver := range strings.Fields(text) {
+			more := asks(1, "").Devices.Requests[0]
+			more.Name, more.Exactly.DeviceClassName = "more", driver
+			spec.Devices.Requests = append(spec.Devices.Requests, more)
+		}
+		c := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}, Spec: spec}
+		d.claims["default/c"] = c
+		for range 2 { // looked for, and remembered
+			if _, err := d.sizeOf("default/c", &gpus.Want{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return d.way("default/c", c)
+	}
+	limited := Way{cluster.MPS, 10240}
+	if got := []Way{way(""), way("", "gpu"), way("", "other"), way(nic, "gpu"), way(testDriver, "gpu"),
+		way(testDriver)}; !slices.Equal(got, []Way{limited, limited, {}, limited, {}, limited}) {
+		t.Errorf("%+v", got)
+	}
+	class := d.classes[testDriver]
+	class.Spec.Config = []resourceapi.DeviceClassConfiguration{{DeviceConfiguration: mps.DeviceConfiguration}}
+	if got := way("", "other"); got != (Way{}) {
+		t.Errorf("the class was not read yet: %+v", got)
+	}
+	d.Changed(class)
+	if got := way("", "other"); got != limited {
+		t.Errorf("by its class: %+v", got)
+	}
+}
+
+func TestNewer(t *testing.T) {
+	if newer("9", "10") || !newer("10", "9") || newer("10", "10") || !newer("11", "10") {
+		t.Error("resource versions are numbers")
+	}
+}
