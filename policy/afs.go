@@ -16,6 +16,7 @@ var afs = Info{
 		"first against which speeds up more (AFS-L); without estimates all count as equally long (AFS-P)",
 	Source: "AFS-L: Elastic Resource Sharing for Distributed Deep Learning (NSDI'21)",
 	Needs:  "elastic jobs (min..max tasks); run times for AFS-L; speeds by size, else they are taken as linear",
+	Trials: []Trial{{Given: Elastic | Short}},
 	Knobs: []Knob{{"round", "0s",
 		"plan at multiples of this only, so that jobs are resized less often; 0s: whenever a job comes or ends"}},
 	New: func(k *Knobs) (sched.Policy, error) {

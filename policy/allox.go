@@ -19,6 +19,7 @@ var allox = Info{
 		"completion times is least; no preemption",
 	Source: "AlloX (EuroSys'20); gangs, and GPUs that are busy, are ours",
 	Needs:  "run times, speeds per GPU model",
+	Trials: []Trial{{Given: Speeds | Estimates | Short}},
 	Knobs: []Knob{
 		{"alpha", "1", "fraction of the waiting jobs, the oldest, that is considered (at least one job per idle GPU): less is fairer"},
 		{"busy", "true", "false: only GPUs that are idle are assigned, as in Gavel's simulator"},

@@ -17,6 +17,7 @@ var antman = Info{
 		"their submission, one on each GPU, and never share one",
 	Source: "AntMan (OSDI'20), its global scheduler",
 	Needs:  "tiers; speeds of pairs of jobs on one GPU, or progress reports, to judge how much a job is slowed down",
+	Trials: []Trial{{Given: Tiers | Pairs | Short}},
 	Knobs: []Knob{
 		{"eps", "0.05", "part of its speed that a job may lose to its guests"},
 		{"guests", "4", "most guests of one job"},

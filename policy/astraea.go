@@ -20,6 +20,7 @@ var astraea = Info{
 		"in it to the job that had least of what it deserved",
 	Source: "ASTRAEA (TPDS'22)",
 	Needs:  "several users or queues; no run times",
+	Trials: []Trial{{Given: Tenants | Short}},
 	Knobs: []Knob{
 		{"lease", "30m", "how long a job keeps its GPUs before it competes for them again"},
 		{"tenant", "auto", "what is treated fairly: queue, user, or auto (queues if there are several, else users)"},

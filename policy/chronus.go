@@ -18,6 +18,7 @@ var chronus = Info{
 		"jobs change places only when a lease begins; idle GPUs go to the others, the least work first",
 	Source: "Chronus (SoCC'21); leases are packed greedily, by no integer program",
 	Needs:  "deadlines, run times, checkpoints; tier best-effort marks soft deadlines",
+	Trials: []Trial{{Given: Deadlines | Estimates | Short}},
 	Knobs: []Knob{
 		{"lease", "4m", "jobs take turns at multiples of this; a deadline counts to the end of its last whole lease"},
 		{"overhead", "0s", "time of each lease that is lost to starting, in addition to the checkpoints and restarts that jobs state"},

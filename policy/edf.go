@@ -11,6 +11,7 @@ var edf = Info{
 	About:  "earliest deadline first, preemptive; jobs without a deadline come last, in order of submission",
 	Source: "EDF without admission control",
 	Needs:  "deadlines",
+	Trials: []Trial{{Given: Deadlines}},
 	Knobs:  []Knob{{"preempt", "true", "whether an earlier deadline may preempt a later one"}},
 	New: func(k *Knobs) (sched.Policy, error) {
 		preempts, err := k.bool("preempt")

@@ -16,6 +16,7 @@ var eLAS = Info{
 	About:  "least attained GPU service times the run time that a job's progress lets expect, in levels; preemptive",
 	Source: "E-LAS (ICPP'20), reconstructed from its abstract",
 	Needs:  "progress reports (or estimates, of which the share that is done counts)",
+	Trials: []Trial{{Given: Estimates}},
 	Knobs: []Knob{
 		{"thresholds", "3600/36000/360000", "at which weighted GPU-seconds levels end"},
 		{"index", "total", "what weighs: the total run time that progress lets expect, or what remains of it"},

@@ -17,6 +17,7 @@ var elasticflow = Info{
 		"idle GPUs go where they save most GPU time, then to jobs without an accepted deadline",
 	Source: "ElasticFlow (ASPLOS'23); jobs that are declined run without a promise instead of being dropped",
 	Needs:  "deadlines, run times, elastic jobs, speeds by size (else linear)",
+	Trials: []Trial{{Given: Deadlines | Estimates | Short}},
 	Knobs: []Knob{
 		{"slot", "60s", "plans are made in slots of this length; what is left of a deadline's slot is not counted on"},
 		{"overhead", "0s", "assumed cost of a start or a change of size, in addition to the checkpoints and restarts that jobs state"},

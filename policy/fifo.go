@@ -7,6 +7,12 @@ var fifo = Info{
 	About:  "by priority, then in order of submission; stops at the first job that does not fit (see --backfill)",
 	Source: "FIFO; with --backfill skip it is the literature's FIFO-fit",
 	Needs:  "nothing",
+	Trials: []Trial{
+		{},
+		{Backfill: "skip"},
+		{Backfill: "easy", Given: Estimates},
+		{Backfill: "conservative", Given: Estimates},
+	},
 	New: func(k *Knobs) (sched.Policy, error) {
 		return &basic{name: k.label(), key: byPriority}, nil
 	},

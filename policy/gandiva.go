@@ -17,6 +17,7 @@ var gandiva = Info{
 		"by trial, and stay together if that increases throughput",
 	Source: "Gandiva (OSDI'18); pairs as in Gavel's version of it",
 	Needs:  "cheap stops (suspend, or checkpoints); progress reports, or speeds of pairs, to judge pairs by",
+	Trials: []Trial{{Given: Short}},
 	Knobs: []Knob{
 		{"round", "1m", "jobs take turns at multiples of this"},
 		{"overhead", "0", "part of a turn that may go to stopping and starting: a turn lasts as many rounds as that takes; 0: one, whatever it costs"},

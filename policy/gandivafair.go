@@ -13,6 +13,7 @@ var gandivaFair = Info{
 		"ones; rounds give their jobs these parts",
 	Source: "Gandiva-fair (EuroSys'20), reconstructed; its rounds are those of Gavel (OSDI'20)",
 	Needs:  "users, speeds per GPU model; checkpoints: jobs take turns",
+	Trials: []Trial{{Given: Speeds | Tenants | Short}},
 	Knobs: []Knob{
 		{"round", "6m", "jobs take turns at multiples of this"},
 		{"reset", "32m", "the service of jobs is counted from zero again when jobs come or go, at most once per this time"},

@@ -22,6 +22,7 @@ var gavel = Info{
 		"give it that share",
 	Source: "Gavel: Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads (OSDI'20)",
 	Needs:  "speeds per GPU model; run times for ftf and makespan, prices for cost; checkpoints: jobs take turns",
+	Trials: []Trial{{Given: Speeds | Short}},
 	Knobs: []Knob{
 		{"objective", "las",
 			"las (the least normalised speed as high as can be), waterfill (and then the next), hierarchical (the same over queues or users), ftf (finish-time fairness), makespan, fifo, throughput, cost"},

@@ -19,6 +19,10 @@ var tiresiasG = Info{
 	About:  "2D-Gittins: levels of attained GPU service, inside a level the job most likely to end soon, judging by earlier jobs; preemptive",
 	Source: "Tiresias (NSDI'19): discretised 2D-Gittins",
 	Needs:  "how much GPU time earlier jobs took: the cluster's own, or a file",
+	Trials: []Trial{
+		{},
+		{Knobs: "thresholds=3600/36000/360000"},
+	},
 	Knobs: []Knob{
 		{"thresholds", "36000", "GPU-seconds at which levels end, e.g. 3250/7200/18000"},
 		{"samples", "", "file with the GPU-seconds of earlier jobs, one a line; none: the last 1000 that completed here"},

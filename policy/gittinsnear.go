@@ -17,6 +17,7 @@ var gittinsNear = Info{
 	About:  "least expected GPU time per probability of ending first, judging by jobs submitted around the same time; preemptive",
 	Source: "ours: the Gittins index (Gittins 1979) per GPU, of each job's own distribution: completed jobs of its size, by nearness in submission",
 	Needs:  "how long earlier jobs ran: the cluster's own; users and job names, where there are any",
+	Trials: []Trial{{}},
 	Knobs: []Knob{
 		{"near", "20", "number of most similar completed jobs that count (0 to 100)"},
 		{"prior", "5", "weight of all completed jobs of its size together, in such jobs (0 to 100)"},

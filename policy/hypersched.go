@@ -18,6 +18,7 @@ var hypersched = Info{
 		"get the number of GPUs with which they get furthest by then",
 	Source: "HyperSched (SoCC'19), reconstructed",
 	Needs:  "deadlines, priorities (how good a trial is: higher is better), elastic jobs, speeds by size (else linear)",
+	Trials: []Trial{{Given: Deadlines | Elastic | Short}},
 	Knobs: []Knob{
 		{"rung", "10m", "work after which a trial can be judged; 0s: from the start"},
 		{"explore", "0.5", "fraction of the time from submission to deadline in which new trials may start"},

@@ -14,6 +14,12 @@ var las = Info{
 	About:  "least attained GPU service first, in levels that double; preemptive",
 	Source: "LAS as discretised by Tiresias (NSDI'19) (many levels, no promotion); dimension=time is the literature's one-dimensional LAS",
 	Needs:  "nothing",
+	Trials: []Trial{
+		{},
+		{Knobs: "base=5m"},
+		{Knobs: "base=8h,levels=8"},
+		{Knobs: "dimension=time"},
+	},
 	Knobs: []Knob{
 		{"base", "1h", "service at which a job leaves the first level, in GPU time (1h: a GPU-hour)"},
 		{"levels", "16", "number of levels; each is twice as long as the one before"},

@@ -19,6 +19,7 @@ var lucid = Info{
 		"GPUs idle are packed in pairs; no preemption",
 	Source: "Lucid (ASPLOS'23)",
 	Needs:  "speeds of pairs of jobs on one GPU (else no jobs are packed); users and names that come back, or estimates",
+	Trials: []Trial{{Given: Recurring | Pairs | Short}},
 	Knobs: []Knob{
 		{"pack", "auto", "auto: while jobs wait; never: and the queue stops at the first job that does not fit; always"},
 		{"waiting", "2", "auto: while more jobs than this wait"},

@@ -17,6 +17,7 @@ var lyra = Info{
 		"(a knapsack); nothing that runs is preempted, but elastic jobs shrink to their least",
 	Source: "Lyra (EuroSys'23)",
 	Needs:  "elastic jobs (min..max tasks), run times (progress corrects them), speeds by size, else they are taken as linear",
+	Trials: []Trial{{Given: Elastic | Estimates | Short}},
 	Knobs: []Knob{
 		{"round", "0s", "plan at multiples of this only, so that jobs are resized less often; 0s: whenever a job comes or ends"},
 		{"sizes", "64", "number of sizes of a job that are weighed, evenly spread if it may have more"},

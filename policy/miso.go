@@ -16,6 +16,7 @@ var miso = Info{
 		"when jobs come or go; jobs that change their instance are stopped for it",
 	Source: "MISO (SoCC'22), its optimiser and placement, without its predictor",
 	Needs:  "speeds on MIG instances (else as many as they have compute slices); the GPU memory that jobs need; checkpoints, to move jobs",
+	Trials: []Trial{{Given: Divided | Short}},
 	Knobs: []Knob{
 		{"horizon", "5m", "a job changes its instance if that gets more done within this time, less the cost of the change"},
 	},

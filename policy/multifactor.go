@@ -12,6 +12,10 @@ var multifactor = Info{
 	About:  "Slurm's priority: age, fair share (Fair Tree over queues and users, usage decayed), size, partition; EASY backfill",
 	Source: "Slurm: multifactor priority and Fair Tree",
 	Needs:  "users and queues; time limits or estimates for backfill",
+	Trials: []Trial{
+		{Given: Tenants},
+		{Knobs: "size=5000,small=true", Given: Tenants},
+	},
 	Knobs: []Knob{
 		{"age", "1000", "weight of the time that a job has been eligible"},
 		{"max_age", "7d", "age at which its factor is 1"},

@@ -18,6 +18,7 @@ var muri = Info{
 		"at different times share them",
 	Source: "Muri (SIGCOMM'22), as its released simulator decides",
 	Needs:  "stages, or speeds of pairs, of jobs on one GPU (else no jobs share GPUs); cheap stops; estimates for order=s",
+	Trials: []Trial{{Given: Stages | Short}},
 	Knobs: []Knob{
 		{"order", "l", "l: least GPU time received first; s: least GPU time left first"},
 		{"group", "4", "most jobs on the same GPUs, 1 to 4"},

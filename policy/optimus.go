@@ -14,6 +14,7 @@ var optimus = Info{
 	About:  "elastic jobs share the GPUs: each gets its least, then each GPU goes where it shortens a job most",
 	Source: "Optimus (EuroSys'18), the all-reduce form with workers only",
 	Needs:  "elastic jobs (min..max tasks), run times (progress corrects them), speeds by size, else they are taken as linear",
+	Trials: []Trial{{Given: Elastic | Estimates | Short}},
 	Knobs:  []Knob{{"round", "10m", "plan at multiples of this; 0s: whenever a job comes or ends"}},
 	New: func(k *Knobs) (sched.Policy, error) {
 		round, err := k.round()

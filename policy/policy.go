@@ -21,6 +21,7 @@ type Info struct {
 	About  string // one line: the order, and whether it preempts
 	Source string // the paper or system that it is from
 	Needs  string // what it must know about jobs
+	Trials []Trial
 	Knobs  []Knob
 	New    func(k *Knobs) (sched.Policy, error)
 }

@@ -24,6 +24,9 @@ func TestList(t *testing.T) {
 		if info.About == "" || info.Source == "" || info.Needs == "" {
 			t.Errorf("%s does not say what it is, where it comes from, or what it needs", info.Name)
 		}
+		if len(info.Trials) == 0 {
+			t.Errorf("%s does not say when muster tune tries it", info.Name)
+		}
 		for _, k := range info.Knobs { // a knob accepts its own default and rejects invalid values
 			if k.Default != "" {
 				if _, err := New(info.Name + ":" + k.Name + "=" + k.Default); err != nil {

@@ -18,6 +18,7 @@ var pollux = Info{
 		"their fair shares, changes of size reduced by the cost of a restart",
 	Source: "Pollux (OSDI'21); the search for sizes is ours",
 	Needs:  "elastic jobs (min..max tasks), speeds by size, else they are taken as linear; checkpoints: jobs are stopped and resized",
+	Trials: []Trial{{Given: Elastic | Short}},
 	Knobs: []Knob{
 		{"round", "1m", "sizes are chosen at multiples of this; jobs start at rounds only"},
 		{"restart", "30s", "least assumed cost of a start or a change of size; a job's own checkpoint and restart count if they take longer"},

@@ -14,6 +14,10 @@ var qssf = Info{
 	About:  "least service first, by how long earlier jobs of the user and name ran; no preemption; stops at the first that does not fit",
 	Source: "Helios (SC'21): quasi shortest service first, its rolling estimate",
 	Needs:  "users and job names that come back",
+	Trials: []Trial{
+		{Given: Recurring},
+		{Knobs: "strict=false", Given: Recurring},
+	},
 	Knobs: []Knob{
 		{"alpha", "1", "weight of earlier jobs against the job's own estimate, where it has one (0 to 1)"},
 		{"strict", "true", "whether the queue stops at the first job that does not fit"},

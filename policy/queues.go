@@ -7,6 +7,7 @@ var proportional = Info{
 	About:  "weighted max-min over queues: the queue with the least GPUs per weight first, in order of submission",
 	Source: "Volcano's proportion, KAI's over-quota weights; guarantees are served first by the engine",
 	Needs:  "queues",
+	Trials: []Trial{{Given: Queues}},
 	New: func(k *Knobs) (sched.Policy, error) {
 		return &weighted{basic{name: k.label(), traits: sched.Traits{Backfill: sched.Skip}, key: byPriority}}, nil
 	},
@@ -23,6 +24,7 @@ var drf = Info{
 	About:  "dominant resource fairness over queues: GPU, CPU and RAM; the smallest dominant share first",
 	Source: "DRF (NSDI'11) as in Volcano, progressive filling by weighted dominant share",
 	Needs:  "queues; CPU and RAM of nodes and jobs where they matter",
+	Trials: []Trial{{Given: Queues}},
 	New: func(k *Knobs) (sched.Policy, error) {
 		return &dominant{basic{name: k.label(), traits: sched.Traits{Backfill: sched.Skip}, key: byPriority}}, nil
 	},

@@ -15,6 +15,7 @@ var salus = Info{
 		"and, lane by lane, during one fits into the memory; the jobs of a lane take turns, iteration by iteration (in the simulator); no preemption",
 	Source: "Salus (MLSys'20); the choice of GPUs is ours, the paper has one",
 	Needs:  "how much GPU memory jobs need, and how much of it between iterations (else they share no GPUs)",
+	Trials: []Trial{{Given: Memory | Short}},
 	Knobs: []Knob{
 		{"turns", "fifo", "which job of a lane runs its iterations next, in the simulator: fifo, srtf (least remaining time), fair (equal time)"},
 	},

@@ -17,6 +17,7 @@ var sched2 = Info{
 		"no preemption",
 	Source: "SCHED^2 (GLOBECOM'19), reconstructed; weights are trained by muster learn sched2",
 	Needs:  "nothing; run times or names that come back, and what distance costs (performance table, else the job's skew), make it better",
+	Trials: []Trial{{}},
 	Knobs: []Knob{
 		{"weights", "", "file of weights (muster learn sched2 --out FILE); none: those that come with Muster"},
 		{"digest", "", "refuse weights with another digest: the journal records it"},

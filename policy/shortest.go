@@ -11,6 +11,10 @@ var sjf = Info{
 	About:  "shortest estimated run time first; no preemption; stops at the first that does not fit",
 	Source: "SJF",
 	Needs:  "estimates",
+	Trials: []Trial{
+		{Given: Estimates},
+		{Backfill: "easy", Given: Estimates},
+	},
 	New: func(k *Knobs) (sched.Policy, error) {
 		return &basic{name: k.label(), key: func(_ sched.View, j sched.JobView) sched.Key {
 			return sched.Key{int64(j.Remaining())}
@@ -23,6 +27,7 @@ var ssf = Info{
 	About:  "least estimated service (GPUs x run time) first; no preemption; stops at the first that does not fit",
 	Source: "SSF",
 	Needs:  "estimates",
+	Trials: []Trial{{Given: Estimates}},
 	New: func(k *Knobs) (sched.Policy, error) {
 		return &basic{name: k.label(), key: func(_ sched.View, j sched.JobView) sched.Key {
 			return sched.Key{service(j)}
@@ -35,6 +40,7 @@ var srtf = Info{
 	About:  "shortest remaining time first, preemptive; smaller jobs may pass one that does not fit",
 	Source: "SRTF",
 	Needs:  "estimates",
+	Trials: []Trial{{Given: Estimates}},
 	New: func(k *Knobs) (sched.Policy, error) {
 		return &basic{name: k.label(),
 			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Falling: true},
@@ -49,6 +55,7 @@ var srsf = Info{
 	About:  "shortest remaining service (GPUs x time) first, preemptive; smaller jobs may pass one that does not fit",
 	Source: "SRSF, the ideal that 2D-LAS approximates",
 	Needs:  "estimates",
+	Trials: []Trial{{Given: Estimates}},
 	New: func(k *Knobs) (sched.Policy, error) {
 		return &basic{name: k.label(),
 			// The key of a running job falls faster the larger the job is, so the order of running
@@ -70,6 +77,10 @@ var sjfGPU = Info{
 	About:  "smallest gang first; by default no preemption; stops at the first that does not fit",
 	Source: "SJF-gpu; with preempt=true it is the \"sjf\" of Tiresias' simulator",
 	Needs:  "nothing",
+	Trials: []Trial{
+		{},
+		{Knobs: "preempt=true"},
+	},
 	Knobs: []Knob{{"preempt", "false",
 		"whether a smaller gang may preempt a larger one (smaller ones may then pass a blocked one, too)"}},
 	New: func(k *Knobs) (sched.Policy, error) {

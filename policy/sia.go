@@ -15,6 +15,7 @@ var sia = Info{
 		"powers of speeds, each relative to the job's slowest choice, is least; changes are reduced by the cost of a restart",
 	Source: "Sia (SOSP'23); the search is ours",
 	Needs:  "elastic jobs (min..max tasks), speeds per GPU model and size; checkpoints: jobs are stopped, moved and resized",
+	Trials: []Trial{{Given: Elastic | Speeds | Short}},
 	Knobs: []Knob{
 		{"round", "1m", "jobs are matched at multiples of this; they start at rounds only"},
 		{"restart", "30s", "least assumed cost of a change; a job's own checkpoint and restart count if they take longer"},

@@ -20,6 +20,10 @@ var themis = Info{
 		"what they win is leased",
 	Source: "Themis (NSDI'20); each job is an app of its own",
 	Needs:  "run times (else twice what was done, an hour at least), speeds by size for elastic jobs",
+	Trials: []Trial{
+		{Given: Estimates | Short},
+		{Knobs: "fairness=0.5", Given: Estimates | Short},
+	},
 	Knobs: []Knob{
 		{"lease", "20m", "how long a job keeps what it won"},
 		{"fairness", "0.8", "fraction of the jobs without a lease that stay out of an auction: more is fairer, less lets bids match better"},

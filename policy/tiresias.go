@@ -12,6 +12,12 @@ var tiresiasL = Info{
 	About:  "2D-LAS: levels of attained GPU service, inside a level in the order of first starts; preemptive",
 	Source: "Tiresias (NSDI'19): discretised 2D-LAS",
 	Needs:  "nothing",
+	Trials: []Trial{
+		{},
+		{Knobs: "thresholds=3250/7200/18000"},
+		{Knobs: "thresholds=3600/36000/360000"},
+		{Knobs: "promote=4"},
+	},
 	Knobs: []Knob{
 		{"thresholds", "36000", "GPU-seconds at which levels end, e.g. 3250/7200/18000"},
 		promoteKnob,

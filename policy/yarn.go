@@ -7,6 +7,7 @@ var yarn = Info{
 	About:  "capacity scheduler: the queue least above its share first, in order of submission; no preemption",
 	Source: "YARN-CS, the baseline of Tiresias and Philly",
 	Needs:  "queues; placement inside one node or on whole nodes (the default gang form)",
+	Trials: []Trial{{Given: Queues}},
 	New: func(k *Knobs) (sched.Policy, error) {
 		return &capacityOrder{basic{name: k.label(), traits: sched.Traits{}, key: byPriority}}, nil
 	},

@@ -227,7 +227,7 @@ func tableFacts(m perf.Model) tune.Table {
 // candidates are those to try, the policy in force among them, and where it stands.
 func (f *tuneFlags) candidates(facts tune.Facts) (try []tune.Candidate, left []tune.Left, current int, err error) {
 	if f.policies == "" {
-		try, left = tune.Candidates(facts, policy.Names())
+		try, left = tune.Candidates(facts)
 	} else {
 		for _, text := range policy.Split(f.policies) {
 			try = append(try, tune.Parse(text))

@@ -152,7 +152,7 @@ func TestTuneEnds(t *testing.T) {
 // TestTuneList: every candidate is a policy that there is, written as the
 // policy writes itself; and every policy is a candidate or is said to be left out.
 func TestTuneList(t *testing.T) {
-	try, left := tune.Candidates(tune.Facts{}, policy.Names())
+	try, left := tune.Candidates(tune.Facts{})
 	all := ""
 	for _, c := range try {
 		as := c

@@ -84,7 +84,7 @@ var arrows = map[string]string{
 	"driver/drivertest":   "cluster engine driver policy place",
 	"trace":               "cluster",
 	"report":              "cluster internal/plot",
-	"tune":                "cluster engine journal trace report",
+	"tune":                "cluster engine journal policy trace report",
 	"tune/guard":          "ask cluster journal report show sim trace tune",
 	"sim":                 "forward learn search cluster perf power engine policy place driver trace report internal/heap",
 	"scenario":            "cluster perf engine policy place driver trace report sim config journal quota",
