@@ -40,6 +40,7 @@ var list = []Info{
 	ssf,
 	srtf,
 	srsf,
+	wfp3,
 	las,
 	tiresiasL,
 	tiresiasG,

@@ -143,10 +143,12 @@ func scaled(t *testing.T, name string, k int) engine.Policy {
 		return mustPolicy(t, fmt.Sprintf("%s:round=%s,restart=%s", name, d*time.Minute, d*30*time.Second))
 	case "optimus":
 		return mustPolicy(t, fmt.Sprintf("optimus:round=%s", d*time.Minute))
-	case "srsf":
-		return slower{mustPolicy(t, name), d}
 	}
-	return mustPolicy(t, name)
+	p := mustPolicy(t, name)
+	if t := p.Traits(); t.Rekey+t.Rerun > 0 {
+		return slower{p, d}
+	}
+	return p
 }
 
 // roundless turns a round-based policy into one that plans at each arrival: jobs started before the
@@ -330,6 +332,7 @@ func TestStarvation(t *testing.T) {
 		"muri":         6 * time.Minute, // it received least: it is next
 		"gandiva-fair": 6 * time.Minute, // all jobs of a user have equal time: it gets the first round
 		"sia":          time.Minute,     // a job's worth is at least its minimum size: it is next
+		"wfp3":         2 * time.Minute, // when ratios are first compared, it has waited longest
 	}
 	const small, run, bound = 400, 50 * time.Second, 10 * time.Minute
 	last := cluster.Time(small * 30 * time.Second)
