@@ -57,6 +57,7 @@ var list = []Info{
 	proportional,
 	afs,
 	optimus,
+	hesrpt,
 	lyra,
 	pollux,
 	sia,

@@ -106,7 +106,7 @@ func TestScaleOfSpeeds(t *testing.T) {
 // policies that order jobs; under plans of sizes the job numbers decide which of several
 // simultaneous starts is placed first. sched2 takes elastic jobs in order of arrival.
 func TestPermutationOfSpeeds(t *testing.T) {
-	sizes := []string{"afs", "optimus:round=0s", "lyra", "themis", "elasticflow", "chronus", "hypersched"}
+	sizes := []string{"afs", "hesrpt", "optimus:round=0s", "lyra", "themis", "elasticflow", "chronus", "hypersched"}
 	tried := 0
 	for _, pol := range policy.Names() {
 		if pol == "qssf" {
