@@ -97,7 +97,7 @@ func (p *learned) workers(s *placement.Site) bool {
 	m := placement.Memory[learnedRoom](s)
 	spots, nodes := m.spots[:0], m.nodes[:0]
 	s.Candidates(0, func(node int) bool {
-		spot := learn.Spot{GPUs: int32(s.GPUs(node)), Free: int32(s.FreeGPUs(node)),
+		spot := learn.Spot{GPUs: int32(s.Node(node).GPUs), Free: int32(s.FreeGPUs(node)),
 			Room: int32(s.Room(node, 0, set.Count)), Rack: s.DomainOf(node, cluster.LevelRack).ID}
 		spots, nodes = append(spots, spot), append(nodes, node)
 		room += int(spot.Room)

@@ -119,8 +119,8 @@ func (s *Site) FreeGPUs(node int) int {
 	return int(n.FreeGPUs())
 }
 
-// GPUs returns the GPUs of a node.
-func (s *Site) GPUs(node int) int { return s.r.In.Nodes()[node].Spec().GPUs }
+// Node returns what a node is. It must not be changed.
+func (s *Site) Node(node int) *cluster.Node { return s.r.In.Nodes()[node].Spec() }
 
 // DomainOf returns the domain of a node at a level.
 func (s *Site) DomainOf(node int, l cluster.Level) inventory.Domain {
