@@ -19,7 +19,7 @@ type Info struct {
 }
 
 var list = []Info{firstFit, bestFit, worstFit, topology, consolidate, fragGradient, rooms, weightedFit, dotProduct,
-	gpuPacking, gpuClustering, random, metaRL}
+	gpuPacking, gpuClustering, pwr, random, metaRL}
 
 // List returns every placer.
 func List() []Info { return append([]Info(nil), list...) }
