@@ -2,13 +2,10 @@ package engine
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
-	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Nodes that are asleep (cluster.Power) are there for whoever needs them: who is placed on one starts at
@@ -30,35 +27,7 @@ func (e *Engine) nodeAsleep(ev *Event) {
 }
 
 // WakeTime is how long it takes until all nodes of some allocations are awake; 0: they are.
-func (e *Engine) WakeTime(allocs []inventory.Alloc) (longest time.Duration) {
-	for i := range allocs {
-		longest = max(longest, e.st.Nodes()[allocs[i].Node].Spec().Asleep)
-	}
-	return longest
-}
-
-// wakingText says for which nodes a job waits that starts.
-func (e *Engine) wakingText(j *job.State) string {
-	if e.st.Asleep() == 0 || j.State != job.Starting {
-		return ""
-	}
-	var names []string
-	for i := range j.Allocs {
-		if n := e.st.Nodes()[j.Allocs[i].Node].Spec(); n.Asleep > 0 && !slices.Contains(names, n.Name) {
-			names = append(names, n.Name)
-		}
-	}
-	what := "nodes are waking"
-	switch len(names) {
-	case 0:
-		return ""
-	case 1:
-		what = "node is waking"
-	}
-	ready := max(0, j.Started.Add(e.WakeTime(j.Allocs)).Sub(e.w.Now))
-	return fmt.Sprintf("; %d %s, ready in about %s: %s", len(names), what,
-		cluster.FormatDuration(ready.Round(time.Second)), strings.Join(names, ","))
-}
+func (e *Engine) WakeTime(allocs []inventory.Alloc) time.Duration { return e.st.WakeTime(allocs) }
 
 // checkAsleep checks how many nodes are asleep.
 func (e *Engine) checkAsleep() error {

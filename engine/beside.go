@@ -201,25 +201,6 @@ func apart(allocs []inventory.Alloc) []inventory.Alloc {
 	return list
 }
 
-// companyText says who else is on a job's devices.
-func (e *Engine) companyText(j *job.State) string {
-	list := slices.Clone(j.Guests)
-	if j.Hosted() {
-		h := e.host(j)
-		list = append([]cluster.JobID{h.Spec.ID}, h.Guests...)
-	}
-	text := ""
-	for _, id := range list {
-		if id != j.Spec.ID {
-			text += ", " + e.jobs[id].Label()
-		}
-	}
-	if text != "" {
-		text = ", beside " + text[2:]
-	}
-	return text
-}
-
 // leaveAll is leave for jobs that go together, and returns the successors: nobody is one
 // who goes, too.
 func (e *Engine) leaveAll(jobs []*job.State) (successors []*job.State) {

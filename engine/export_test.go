@@ -83,6 +83,31 @@ func (e *Engine) Reservations() (jobs []cluster.JobID, at []cluster.Time) {
 	return jobs, at
 }
 
+// SpendBudgets brings all budgets up to now, which asking for quotas does.
+func (e *Engine) SpendBudgets() {
+	for q := range e.limits.budgets {
+		if e.limits.budgets[q].Limit > 0 {
+			e.spend(q)
+		}
+	}
+}
+
+// PlanMoves looks for moves for a job in line.
+func (e *Engine) PlanMoves(id cluster.JobID) {
+	if j := e.job(id); j != nil && j.Eligible && j.Home == nil {
+		e.planMoves(e.anywhere(), j)
+	} else if j != nil && j.Eligible {
+		e.moving.Clear(e.anywhere(), j, e.holdersOf(j))
+	}
+}
+
+// PlanEmptying looks for a node to empty.
+func (e *Engine) PlanEmptying(by Compact) {
+	e.defrag.compacting = by
+	e.planEmptying(Moves{})
+	e.defrag.compacting = NoCompact
+}
+
 // CheckBooks is CheckInvariants without what holds only after a pass.
 func (e *Engine) CheckBooks() error {
 	return errors.Join(e.checkIdleState(), e.checkJobs(), e.checkBooks(), e.checkPhysical(), e.checkIndexes(),

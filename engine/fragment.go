@@ -1,13 +1,6 @@
 package engine
 
-import (
-	"fmt"
-
-	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine/inventory"
-	"github.com/muster-gpu/muster/engine/job"
-	"github.com/muster-gpu/muster/engine/shape"
-)
+import "github.com/muster-gpu/muster/engine/inventory"
 
 // Fragmentation says how much of the free GPUs the tasks that were submitted
 // last could use on average (FGD, ATC'23: free less the fragments).
@@ -46,38 +39,4 @@ func (e *Engine) fragmentation(f func(id int, n *inventory.FragNode, weight int6
 			f(id, e.st.Usable(id, d), d.Weight)
 		}
 	}
-}
-
-// fragmentsText says how much is free where the job may run, and how much of that is on
-// nodes, or devices, that one of its tasks could use; "": all is, or nothing is free.
-func (e *Engine) fragmentsText(j *job.State, s *shape.Shape) string {
-	free, usable := cluster.Milli(0), cluster.Milli(0)
-	for id := range e.st.Nodes() {
-		n := &e.st.Nodes()[id]
-		if !n.TakesJobs() || !s.Any.Has(n.Class()) {
-			continue
-		}
-		c, most := &e.st.Classes()[n.Class()], cluster.Milli(0)
-		for k := range s.Sets {
-			r := &s.Sets[k].Request
-			if r.GPUs == 0 || !s.Suits[k].Has(n.Class()) || r.CPU > n.CPU() || r.RAM > n.RAM() {
-				continue
-			}
-			g := inventory.GroupOf(r, e.find.Sharer(j.Spec, r), c.Model())
-			sum, _ := n.UsableBy(c, &g)
-			most = max(most, sum)
-		}
-		free, usable = free+n.FreeMilli(), usable+most
-	}
-	// a GPU that is all slices lacks some thousandths of what they count for
-	if j.Milli == 0 || free-usable < cluster.Whole/100 {
-		return ""
-	}
-	gpus := func(milli cluster.Milli) string { return fmt.Sprintf("%.4g", float64(milli)/float64(cluster.Whole)) }
-	are := "GPUs are"
-	if free == cluster.Whole {
-		are = "GPU is"
-	}
-	return fmt.Sprintf("fragments: %s %s free where it may run, %s of that in pieces that one of its tasks could use",
-		gpus(free), are, gpus(usable))
 }

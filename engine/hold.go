@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/explain"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
@@ -180,9 +181,9 @@ func (e *Engine) holdText(j *job.State) string {
 		sl := &e.resv[i].nodes[k]
 		n := &e.st.Nodes()[sl.node]
 		gpus, have = gpus+int(sl.tookGPUs), have+min(int(sl.tookGPUs), int(n.FreeGPUs()))
-		if names = append(names, n.Spec().Name); len(names) > mostLeavers {
-			names[mostLeavers] = "..."
-			names = names[:mostLeavers+1]
+		if names = append(names, n.Spec().Name); len(names) > explain.MostNamed {
+			names[explain.MostNamed] = "..."
+			names = names[:explain.MostNamed+1]
 		}
 	}
 	what := "room is"

@@ -1,17 +1,12 @@
 package engine
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/defrag"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/placement"
-	"github.com/muster-gpu/muster/engine/words"
 )
 
 // A suspended job goes on where its memory is (Home of its tenure). While others hold that, GPUs
@@ -143,52 +138,4 @@ func (e *Engine) eachOn(devices []inventory.Alloc, f func(v *job.State)) {
 		}
 		return true
 	})
-}
-
-// asleepText says what keeps a suspended job from going on where its memory is; "": it is
-// not suspended.
-func (e *Engine) asleepText(j *job.State) string {
-	if j.Home == nil {
-		return ""
-	}
-	text := "suspended: its memory is on " + e.homeText(j)
-	switch at := e.leavesHomeAt(j); {
-	case at != cluster.Never:
-		text += ", which it leaves for any others at " + e.clock(at)
-	case j.Spec.Checkpoint.None || j.IgnoresCheckpoint:
-		text += ", and it saves nothing: it goes on there only"
-	}
-	for i := range j.Home {
-		if n := &e.st.Nodes()[j.Home[i].Node]; !n.TakesJobs() {
-			return fmt.Sprintf("%s, and %s takes no jobs now", text, n.Spec().Name)
-		}
-	}
-	var ids []cluster.JobID
-	e.eachOn(j.Home, func(v *job.State) { ids = append(ids, v.Spec.ID) })
-	if len(ids) == 0 {
-		return text + ", and CPU cores or RAM beside it are not free"
-	}
-	return text + "; " + e.namedText(ids, "more jobs have others of them", func(v *job.State) string {
-		return v.Label() + " has " + e.commonText(v.Allocs, j.Home)
-	})
-}
-
-// commonText names the devices that are in both.
-func (e *Engine) commonText(a, b []inventory.Alloc) string {
-	var list []string
-	for i := range a {
-		var devs uint64
-		for k := range b {
-			if a[i].Node == b[k].Node {
-				devs |= a[i].GPUs & b[k].GPUs
-			}
-		}
-		if devs == 0 {
-			continue
-		}
-		if text := words.On(&e.st, a[i].Node, devs); !slices.Contains(list, text) {
-			list = append(list, text)
-		}
-	}
-	return strings.Join(list, " and ")
 }

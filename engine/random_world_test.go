@@ -210,6 +210,9 @@ func (w *randomWorld) decide(b engine.Batch) error {
 	if err := w.e.CheckSpeeds(); err != nil && !w.sc.facts {
 		return err
 	}
+	if err := w.look(); err != nil {
+		return err
+	}
 	passed := w.e.Stats().Passes > before
 	if w.memoTwin && (passed || !w.e.TimedPasses()) {
 		w.twin.Forget()
@@ -243,6 +246,30 @@ func (w *randomWorld) decide(b engine.Batch) error {
 		return err
 	}
 	return w.checkLimits()
+}
+
+// look asks now and then for all that is explained or foreseen: the engine is the same afterwards, and decides as the
+// second one does, which is not asked.
+func (w *randomWorld) look() error {
+	if !chance(w.draw(-3, uint32(w.events), 0), 10) {
+		return nil
+	}
+	w.e.SpendBudgets()
+	before := w.e.Snapshot()
+	for id := range w.jobs {
+		w.e.Why(cluster.JobID(id))
+		w.e.PlanMoves(cluster.JobID(id))
+	}
+	w.e.Line(3)
+	w.e.PlanEmptying(engine.EmptyNodes)
+	after := w.e.Snapshot()
+	for f, v := range reflect.ValueOf(before).Fields() {
+		was, is := v.Interface(), reflect.ValueOf(after).FieldByName(f.Name).Interface()
+		if !reflect.DeepEqual(was, is) {
+			return fmt.Errorf("looking changed %s of the engine from\n%+v to\n%+v", f.Name, was, is)
+		}
+	}
+	return w.e.CheckInvariants()
 }
 
 // happen turns a report into what the engine is told.

@@ -68,7 +68,7 @@ func (e *Engine) checkPlace(j *job.State, spec *cluster.Job, allocs []inventory.
 		return "there is no such node or device"
 	}
 	as := *j
-	as.Spec, as.Shape, as.Tenure = spec, e.shapeOf(spec), &job.Tenure{Allocs: inName(j, allocs)}
+	as.Spec, as.Shape, as.Tenure = spec, e.shapeOf(spec), &job.Tenure{Allocs: j.Owned(allocs)}
 	e.countHeld(&as)
 	if err := e.checkGang(&as); err != nil {
 		return err.Error()
@@ -169,7 +169,7 @@ func (e *Engine) jobReshaped(j *job.State, r *Reshape) {
 	j.Spec, j.Shape = spec, e.shapeOf(spec)
 	j.Base, j.Target, j.Anchor = j.Shape, nil, job.Anchor{}
 	j.Whole = e.indivisible(j)
-	j.Allocs = inName(j, r.Allocs)
+	j.Allocs = j.Owned(r.Allocs)
 	e.countHeld(j)
 	e.reweigh(j)
 	e.st.TakeAll(j.Allocs)

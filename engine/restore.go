@@ -231,14 +231,14 @@ func (e *Engine) resume(r *job.Record, same bool, queues []cluster.Queue) bool {
 		e.deps.array(j.Spec.Array.ID).active++
 	}
 	if r.Home != nil && e.validAllocs(r.Home, false) {
-		j.Home = inName(j, r.Home)
+		j.Home = j.Owned(r.Home)
 	}
 	j.Warm = r.Warm
 	switch {
 	case r.Frozen == nil && j.Home != nil:
 		e.freeze(j, j.Home, j.Done)
 	case e.validAllocs(r.Frozen, false):
-		e.freeze(j, inName(j, r.Frozen), r.Asleep)
+		e.freeze(j, j.Owned(r.Frozen), r.Asleep)
 	}
 	if j.Frozen != nil && !e.mayFreeze(j.Frozen) { // GPUs were shared in another way when it was suspended
 		e.loseMemory(j)
@@ -328,7 +328,7 @@ func (e *Engine) resumeLost(j *job.State) {
 // resumeHolding books what a job holds, or what it still has to leave.
 func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 	s := e.shapes.At(j.Shape)
-	j.Allocs, j.Leaving, j.Resizing, j.Waits = inName(j, r.Allocs), inName(j, r.Leaving), r.Resizing, r.Waits
+	j.Allocs, j.Leaving, j.Resizing, j.Waits = j.Owned(r.Allocs), j.Owned(r.Leaving), r.Resizing, r.Waits
 	j.Tasks, j.Devices = r.Tasks, int32(s.Devices(int(r.Tasks)))
 	j.Milli, j.Packed = e.heldMilli(j), r.Packed
 	leaves := j.Leaving
@@ -343,7 +343,7 @@ func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 			j.How, j.Warm = e.howToStop(j), false
 		}
 		if r.Dest != nil && e.validAllocs(r.Dest, true) {
-			e.reserveDest(j, inName(j, r.Dest))
+			e.reserveDest(j, j.Owned(r.Dest))
 			e.charge(j, 1)
 			e.st.Commit()
 		}

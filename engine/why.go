@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/explain"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
@@ -73,6 +74,7 @@ func (e *Engine) whyNow(id cluster.JobID, ends map[cluster.JobID]ForeseenEnd) Wh
 		return Why{Job: id, State: "unknown", Ahead: -1, Expected: cluster.Never}
 	}
 	y := Why{Job: id, Name: j.Spec.Name, State: j.State.String(), Ahead: -1, Expected: cluster.Never}
+	x := e.explainer()
 	switch j.State {
 	case job.Pending:
 		y.Waiting = e.w.Now.Sub(j.Since)
@@ -87,108 +89,17 @@ func (e *Engine) whyNow(id cluster.JobID, ends map[cluster.JobID]ForeseenEnd) Wh
 	case job.Done:
 		y.Text = "ended " + j.Reason.String() + " at " + e.clock(j.Ended)
 	case job.Placed:
-		y.Text = fmt.Sprintf("has %s on %s", words.Holds(&e.st, j.Allocs), e.where(j))
-		y.Blockers = []string{"waits for " + e.leaversText(j)}
+		y.Text = fmt.Sprintf("has %s on %s", words.Holds(&e.st, j.Allocs), x.Where(j))
+		y.Blockers = []string{"waits for " + x.Leavers(j)}
 		y.Expected = e.w.Now
 	default:
-		y.Text = fmt.Sprintf("%s on %s since %s%s%s", words.Holds(&e.st, j.Allocs), e.where(j),
-			e.clock(j.Started), e.companyText(j), e.wakingText(j)+e.explained(j))
+		y.Text = fmt.Sprintf("%s on %s since %s%s%s", words.Holds(&e.st, j.Allocs), x.Where(j), e.clock(j.Started),
+			x.Company(j), x.Waking(j)+e.explained(j))
 	}
 	return y
 }
 
-// homeText says where a suspended job's memory is.
-func (e *Engine) homeText(j *job.State) string {
-	var list []string
-	for i := range j.Home {
-		a := &j.Home[i]
-		if a.GPUs == 0 || inventory.OnNode(j.Home[:i], a.Node) {
-			continue
-		}
-		var devs uint64
-		for _, o := range j.Home {
-			if o.Node == a.Node {
-				devs |= o.GPUs
-			}
-		}
-		list = append(list, words.Devices(devs)+" of "+e.st.Nodes()[a.Node].Spec().Name)
-	}
-	if len(list) == 0 {
-		return e.st.Nodes()[j.Home[0].Node].Spec().Name
-	}
-	return strings.Join(list, ", ")
-}
-
-// mostLeavers bounds how many jobs are named for which another waits.
-const mostLeavers = 5
-
-// leaversText says for whom a placed job waits, by number, and what they are to leave.
-func (e *Engine) leaversText(j *job.State) string {
-	var ids []cluster.JobID
-	for i := range j.Allocs {
-		for _, id := range e.st.Nodes()[j.Allocs[i].Node].Stopping() {
-			if waitsFor(e.jobs[id], j.Spec.ID) && !hasID(ids, id) {
-				ids = append(ids, id)
-			}
-		}
-	}
-	return e.namedText(ids, "more", func(v *job.State) string { return v.Label() + " to leave " + e.leftText(j, v) })
-}
-
-// namedText says something of each of some jobs, by number; of those beyond mostLeavers only how many they are.
-func (e *Engine) namedText(ids []cluster.JobID, rest string, text func(v *job.State) string) string {
-	slices.Sort(ids)
-	var list []string
-	for i, id := range ids {
-		if i == mostLeavers {
-			list = append(list, fmt.Sprintf("%d %s", len(ids)-i, rest))
-			break
-		}
-		list = append(list, text(e.jobs[id]))
-	}
-	return strings.Join(list, ", ")
-}
-
-// leftText says what of a placed job's devices one that leaves is in the way on, or is to
-// leave parts of; else it is CPU or RAM that it leaves.
-func (e *Engine) leftText(j, v *job.State) string {
-	var list []string
-	for i := range j.Allocs {
-		a := &j.Allocs[i]
-		var devs uint64
-		for _, o := range v.GoingAllocs() {
-			if o.Excludes(a) {
-				devs |= o.GPUs & a.GPUs
-			}
-		}
-		for k := range v.Claims {
-			if c := &v.Claims[k]; c.By == j.Spec.ID && c.Node == a.Node {
-				devs |= c.GPUs & a.GPUs
-			}
-		}
-		if devs == 0 {
-			continue
-		}
-		if text := words.On(&e.st, a.Node, devs); !slices.Contains(list, text) {
-			list = append(list, text)
-		}
-	}
-	if len(list) == 0 {
-		return "CPU cores or RAM"
-	}
-	return strings.Join(list, " and ")
-}
-
-func (e *Engine) where(j *job.State) string {
-	var names []string
-	for i := range j.Allocs {
-		n := e.st.Nodes()[j.Allocs[i].Node].Spec().Name
-		if len(names) == 0 || names[len(names)-1] != n {
-			names = append(names, n)
-		}
-	}
-	return strings.Join(names, ",")
-}
+func (e *Engine) explainer() *explain.Explainer { return explain.New(&e.find, &e.speeds, e.clock) }
 
 func (e *Engine) parkedText(j *job.State) string {
 	switch j.Parked {
@@ -236,9 +147,9 @@ func (e *Engine) dependencyText(j *job.State) string {
 func (e *Engine) whyPending(j *job.State, y *Why, ends map[cluster.JobID]ForeseenEnd) {
 	before := e.before(j)
 	y.Ahead = len(before)
-	s := e.shapes.At(j.Shape)
+	s, x := e.shapes.At(j.Shape), e.explainer()
 	if j.Home != nil {
-		y.Text = "its memory is on " + e.homeText(j)
+		y.Text = "its memory is on " + x.Memory(j)
 	}
 	least := e.leastMilli(j)
 	if r := e.overQuota(j, least); r.code != notRefused {
@@ -248,8 +159,8 @@ func (e *Engine) whyPending(j *job.State, y *Why, ends map[cluster.JobID]Foresee
 	fits := e.fitsNow(j, s, reserved)
 	switch free := e.fitsNow(j, s, nil); {
 	case !free:
-		y.Blockers = append(y.Blockers, cmp.Or(e.shunnedText(j, s), e.asleepText(j), e.roomText(j, s)))
-		if text := e.fragmentsText(j, s); text != "" {
+		y.Blockers = append(y.Blockers, cmp.Or(x.Shunned(j, s), x.Suspended(j, e.leavesHomeAt(j)), x.Room(j, s)))
+		if text := x.Fragments(j, s); text != "" {
 			y.Blockers = append(y.Blockers, text)
 		}
 	case !fits && reserved != nil:
@@ -293,138 +204,6 @@ func (e *Engine) before(j *job.State) []*job.State {
 	return list[:max(0, slices.Index(list, j))]
 }
 
-// roomText says what the job needs and the best there is.
-func (e *Engine) roomText(j *job.State, s *shape.Shape) string {
-	if s.Partly() && e.suitable(s) {
-		return e.partsText(j, s) + e.mostText(s)
-	}
-	return e.bestRoomText(s) + e.mostText(s)
-}
-
-// mostText says what of it single nodes take for its own bounds.
-func (e *Engine) mostText(s *shape.Shape) (text string) {
-	if s.Most.Any > 0 && s.Most.Any < s.Min {
-		text = fmt.Sprintf("; at most %d of its tasks on a node", s.Most.Any)
-	}
-	none, some := 0, 0
-	for id, groups := range s.Most.Of {
-		switch n := &e.st.Nodes()[id]; {
-		case len(groups) == 0 || !n.TakesJobs() || !s.Any.Has(n.Class()):
-		case s.Most.On(int32(id)) == 0:
-			none++
-		case s.Most.On(int32(id)) < int(s.Min):
-			some++
-		}
-	}
-	if none > 0 {
-		text += fmt.Sprintf("; %s none of it now", take(none))
-	}
-	if some > 0 {
-		text += fmt.Sprintf("; %s only a part of it now", take(some))
-	}
-	return text
-}
-
-func take(n int) string {
-	if n == 1 {
-		return "1 node takes"
-	}
-	return fmt.Sprintf("%d nodes take", n)
-}
-
-func (e *Engine) bestRoomText(s *shape.Shape) string {
-	r := &s.Sets[0].Request
-	if len(s.Sets) == 1 && s.Min == 1 && r.GPUs > 0 {
-		best, bestFree := int32(-1), -1
-		for id := range e.st.Nodes() {
-			n := &e.st.Nodes()[id]
-			if n.TakesJobs() && s.Any.Has(n.Class()) && int(n.FreeGPUs()) > bestFree && s.Most.On(int32(id)) > 0 {
-				best, bestFree = int32(id), int(n.FreeGPUs())
-			}
-		}
-		if best < 0 {
-			return e.noNodeText(s)
-		}
-		name := e.st.Nodes()[best].Spec().Name
-		if s.Topo.Required && s.Topo.Level == cluster.LevelNVLink &&
-			e.st.Classes()[e.st.Nodes()[best].Class()].Split() {
-			return e.islandText(s, r)
-		}
-		if bestFree >= r.GPUs {
-			return fmt.Sprintf("needs %s beside %s on one node; no node with free GPUs has them", words.Host(r),
-				words.GPUs(r.GPUs))
-		}
-		return fmt.Sprintf("needs %s on one node; best %s has %d", words.GPUs(r.GPUs), name, bestFree)
-	}
-	free := 0
-	for ci := range e.st.Classes() {
-		if s.Any.Has(int32(ci)) {
-			free += e.st.Classes()[ci].Free()
-		}
-	}
-	if s.GPUs == 0 {
-		what := words.Host(r)
-		if what == "" {
-			what = "no GPU"
-		}
-		return fmt.Sprintf("needs room for %s with %s; no node that may take it has that", words.Tasks(int(s.Min)), what)
-	}
-	text := fmt.Sprintf("needs %d GPUs in %d tasks of %d", s.GPUs, s.Min, r.GPUs)
-	if s.Topo.Level != cluster.LevelAny && s.Topo.Required {
-		text += fmt.Sprintf(" within one %s", s.Topo.Level)
-	}
-	return text + fmt.Sprintf("; %d suitable GPUs are free", free)
-}
-
-// noNodeText says why no node can be looked at for room: none that suits the shape is up, or none of these
-// takes it now.
-func (e *Engine) noNodeText(s *shape.Shape) string {
-	for id := range e.st.Nodes() {
-		if n := &e.st.Nodes()[id]; n.TakesJobs() && s.Any.Has(n.Class()) {
-			return "none of the nodes that suit it takes it now"
-		}
-	}
-	return "no node that suits it is up"
-}
-
-// seatsText says of GPUs with room for a share that MPS takes no more clients there.
-func (e *Engine) seatsText(s *shape.Shape, r *cluster.Request) string {
-	full, most := 0, 0
-	for id := range e.st.Nodes() {
-		n := &e.st.Nodes()[id]
-		c := &e.st.Classes()[n.Class()]
-		for i := range n.Devices() {
-			if d := &n.Devices()[i]; n.TakesJobs() && s.Any.Has(n.Class()) && n.FreeMilliOn(i) >= r.Share &&
-				d.Mem() >= r.Memory && d.Slots() == 0 && c.Seats(d) == 0 {
-				full, most = full+1, max(most, c.Clients())
-			}
-		}
-	}
-	if full == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; but for %d with as many shares as MPS takes clients, %d", full, most)
-}
-
-// islandText is roomText for a task that must stay in one NVLink island.
-func (e *Engine) islandText(s *shape.Shape, r *cluster.Request) string {
-	best, bestFree := int32(-1), -1
-	for id := range e.st.Nodes() {
-		n := &e.st.Nodes()[id]
-		for i := 0; i < n.Islands() && n.TakesJobs() && s.Any.Has(n.Class()); i++ {
-			on := n.Island(i)
-			if !n.Split() {
-				on = inventory.AnyDevice
-			}
-			if k := n.FreeOn(on); k > bestFree {
-				best, bestFree = int32(id), k
-			}
-		}
-	}
-	return fmt.Sprintf("needs %s in one NVLink island; the best, on %s, has %d free", words.GPUs(r.GPUs),
-		e.st.Nodes()[best].Spec().Name, bestFree)
-}
-
 func (e *Engine) reservationText(j *job.State) string {
 	end := e.w.Now.Add(j.ExpectedRun(e.limitOf(j)))
 	var parts []string
@@ -458,8 +237,8 @@ func (e *Engine) holders(j *job.State, s *shape.Shape, ends map[cluster.JobID]Fo
 			more++
 			return true
 		}
-		out = append(out, fmt.Sprintf("%s: %s on %s, %s", v.Label(), words.Holds(&e.st, v.Allocs), e.where(v),
-			e.leavesText(v, ends)))
+		out = append(out, fmt.Sprintf("%s: %s on %s, %s", v.Label(), words.Holds(&e.st, v.Allocs),
+			e.explainer().Where(v), e.leavesText(v, ends)))
 		return true
 	})
 	if more > 0 {

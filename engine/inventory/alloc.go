@@ -3,6 +3,7 @@ package inventory
 import (
 	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -177,4 +178,12 @@ func Overlap(a, b []Alloc) bool {
 	return slices.ContainsFunc(a, func(x Alloc) bool {
 		return slices.ContainsFunc(b, func(y Alloc) bool { return x.Node == y.Node && x.GPUs&y.GPUs != 0 })
 	})
+}
+
+// WakeTime is how long it takes until all nodes of some allocations are awake; 0: they are.
+func (st *Store) WakeTime(allocs []Alloc) (longest time.Duration) {
+	for i := range allocs {
+		longest = max(longest, st.Nodes()[allocs[i].Node].Spec().Asleep)
+	}
+	return longest
 }

@@ -4,6 +4,7 @@ package job
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -345,3 +346,14 @@ func (j *State) Booked() bool {
 
 // Tenant identifies the job in the allocations of its shares (Alloc.Tenant).
 func (j *State) Tenant() int32 { return int32(j.Spec.ID) + 1 }
+
+// Owned is a copy of allocations in which shares are the job's.
+func (j *State) Owned(allocs []inventory.Alloc) []inventory.Alloc {
+	list := slices.Clone(allocs)
+	for i := range list {
+		if list[i].Share != 0 && list[i].Slots == 0 {
+			list[i].Tenant = j.Tenant()
+		}
+	}
+	return list
+}
