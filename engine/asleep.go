@@ -27,7 +27,9 @@ func (e *Engine) nodeAsleep(ev *Event) {
 }
 
 // WakeTime is how long it takes until all nodes of some allocations are awake; 0: they are.
-func (e *Engine) WakeTime(allocs []inventory.Alloc) time.Duration { return e.st.WakeTime(allocs) }
+func (e *Engine) WakeTime(allocs []inventory.Alloc) time.Duration {
+	return inventory.WakeTime(&e.st, allocs)
+}
 
 // checkAsleep checks how many nodes are asleep.
 func (e *Engine) checkAsleep() error {

@@ -142,7 +142,7 @@ func (x *Explainer) Waking(j *job.State) string {
 	case 1:
 		what = "node is waking"
 	}
-	ready := max(0, j.Started.Add(x.st.WakeTime(j.Allocs)).Sub(x.world.Now))
+	ready := max(0, j.Started.Add(inventory.WakeTime(x.st, j.Allocs)).Sub(x.world.Now))
 	return fmt.Sprintf("; %d %s, ready in about %s: %s", len(names), what,
 		cluster.FormatDuration(ready.Round(time.Second)), strings.Join(names, ","))
 }

@@ -181,7 +181,7 @@ func Overlap(a, b []Alloc) bool {
 }
 
 // WakeTime is how long it takes until all nodes of some allocations are awake; 0: they are.
-func (st *Store) WakeTime(allocs []Alloc) (longest time.Duration) {
+func WakeTime(st *Store, allocs []Alloc) (longest time.Duration) {
 	for i := range allocs {
 		longest = max(longest, st.Nodes()[allocs[i].Node].Spec().Asleep)
 	}
