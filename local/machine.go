@@ -108,10 +108,9 @@ type Machine struct {
 	renewed cluster.Time // when the engine last started over
 	ended   int          // jobs that ended since
 
-	conf   sync.RWMutex // guards what of opt a reload changes, and policy; it is written with mu held
-	policy *rules.Standing
-	held   *config.Files // that the policy names
-	turns  []*turn       // changes of the rules that wait for the end of a step
+	conf   sync.RWMutex // guards what of opt a reload changes; it is written with mu held
+	policy rules.InForce
+	turns  []*turn // changes of the rules that wait for the end of a step
 
 	inbox       inbox.Inbox[item]
 	acks        []func(error) // to be told when the batch is in the store
@@ -238,7 +237,7 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	m.outlook.Running, m.outlook.Now, m.outlook.Seq, m.outlook.Look = m.running, opt.Now, m.lastSeq, m.look
 	m.inbox.Init()
 	m.SetIdle(opt.Idle)
-	if err := m.choosePolicy(ctx); err != nil {
+	if err := m.policy.Restore(ctx, st, &m.opt.Rules, opt.Now(), opt.Log); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
 	if err := m.endLost(ctx, lost); err != nil {
@@ -299,7 +298,7 @@ func (m *Machine) Run(ctx context.Context) error {
 func (m *Machine) Close() error {
 	m.stopped()
 	m.runners.Wait()
-	m.held.Release()
+	m.policy.Release()
 	return m.store.Close()
 }
 

@@ -6,10 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -108,7 +105,7 @@ func (m *Machine) turnAll() {
 func (m *Machine) turn(t *turn) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, p := m.settings(), *m.policy
+	s, p := m.settings(), m.policy.Now()
 	what, text, err := t.change(&s, &p)
 	if err != nil {
 		return err
@@ -116,10 +113,10 @@ func (m *Machine) turn(t *turn) error {
 	opt := m.opt
 	opt.Apply(&s)
 	record := func(tx *store.Tx) error {
-		if err := putPolicy(tx, &p); err != nil || what == "" {
+		if err := p.Put(tx); err != nil || what == "" {
 			return err
 		}
-		return errors.Join(tx.PutHistory(noJob, m.opt.Now().UnixNano(), what, text),
+		return errors.Join(tx.PutHistory(rules.NoJob, m.opt.Now().UnixNano(), what, text),
 			tx.PutAudit(audit.Entry(t.ctx, m.opt.Now(), what, "", text)))
 	}
 	if reflect.DeepEqual(opt.Rules, m.opt.Rules) {
@@ -136,7 +133,7 @@ func (m *Machine) turn(t *turn) error {
 	snap.Fresh = true
 	e, err := m.restored(&opt.Rules, snap)
 	if err == nil {
-		err = m.allStay(&opt.Rules, e)
+		err = rules.AllStay(opt.Rules.Spec.Partitions, m.liveUnder(e))
 	}
 	if err == nil {
 		err = m.begin(m.running, &opt.Rules, snap, record)
@@ -166,53 +163,20 @@ func (m *Machine) install(s *rules.Settings, p *rules.Standing) {
 		m.SetIdle(s.Idle)
 	}
 	m.opt.Apply(s)
-	m.policy = p
+	m.policy.Set(p)
 }
 
-// noJob is under which number the record of changes is kept.
-const noJob = 0
-
-// allStay says why rules cannot count while the jobs are what they are: no job
-// that was accepted is lost to a change of the rules. e is the engine under them.
-func (m *Machine) allStay(rules *config.Rules, e *engine.Engine) error {
-	var parts []string
-	for i := range rules.Spec.Partitions {
-		parts = append(parts, rules.Spec.Partitions[i].Name)
-	}
-	lost := map[string][]string{}
+// liveUnder are the jobs that are not over; e is the engine under the new rules, nil: there is none yet.
+func (m *Machine) liveUnder(e *engine.Engine) (list []rules.Live) {
 	for _, j := range m.sorted() {
 		rec := m.eng.Record(j.id)
 		if rec == nil || rec.State == engine.Done {
 			continue
 		}
-		number := fmt.Sprint(j.id)
-		for _, p := range rec.Spec.Partitions {
-			if !slices.Contains(parts, p) {
-				lost["partition "+p] = append(lost["partition "+p], number)
-			}
-		}
-		if e.Record(j.id).State == engine.Done {
-			name := "queue " + rec.Spec.Queue
-			if rec.Spec.Queue == "" {
-				name = "queue default"
-			}
-			lost[name] = append(lost[name], number)
-		}
+		list = append(list, rules.Live{Spec: rec.Spec, Waits: rec.State == engine.Pending,
+			Refused: e != nil && e.Record(j.id).State == engine.Done})
 	}
-	for _, what := range slices.Sorted(maps.Keys(lost)) {
-		return fmt.Errorf("%s would be gone, and jobs wait there (%s): move them (muster update JOB --queue NAME) or cancel them first, or keep it with limit: 0",
-			what, fewOf(lost[what]))
-	}
-	return nil
-}
-
-// fewOf names jobs, the first few of many.
-func fewOf(ids []string) string {
-	text := strings.Join(ids[:min(len(ids), 10)], ", ")
-	if len(ids) > 10 {
-		text += fmt.Sprintf(" and %d more", len(ids)-10)
-	}
-	return text
+	return list
 }
 
 // Reconfigure lets new settings count, as a file has them: all, or none. by says
@@ -224,9 +188,9 @@ func (m *Machine) Reconfigure(ctx context.Context, s rules.Settings, by, text st
 		return nil, err
 	}
 	changes := false
-	defer func() { m.hold(files, changes && err == nil) }()
+	defer func() { m.policy.Hold(files, changes && err == nil) }()
 	err = m.turnTo(audit.Named(ctx, by), func(now *rules.Settings, p *rules.Standing) (string, string, error) {
-		notes = closing(m, &s)
+		notes = rules.Closing(s.Queues, m.liveUnder(nil))
 		file := rules.Choice{Policy: s.Policy, Placer: s.Placer, Backfill: s.Backfill}
 		if p.Live && file == p.Configured {
 			notes = append(notes,
@@ -246,28 +210,4 @@ func (m *Machine) Reconfigure(ctx context.Context, s rules.Settings, by, text st
 		return "config", by + ": " + text, nil
 	})
 	return notes, err
-}
-
-// closing names the queues that the settings do not have any more while jobs of
-// theirs hold devices. The state is locked.
-func closing(m *Machine, s *rules.Settings) (notes []string) {
-	if len(s.Queues) == 0 {
-		return nil
-	}
-	gone := map[string][]string{}
-	for _, j := range m.sorted() {
-		rec := m.eng.Record(j.id)
-		if rec == nil || rec.State == engine.Done || rec.State == engine.Pending {
-			continue
-		}
-		name := rec.Spec.Queue
-		if !slices.ContainsFunc(s.Queues, func(q cluster.Queue) bool { return q.Name == name }) {
-			gone[name] = append(gone[name], fmt.Sprint(j.id))
-		}
-	}
-	for _, q := range slices.Sorted(maps.Keys(gone)) {
-		notes = append(notes,
-			fmt.Sprintf("queue %q is gone: it is closed, owed nothing and takes no job, until its jobs that run have ended (%s)", q, fewOf(gone[q])))
-	}
-	return notes
 }

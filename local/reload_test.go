@@ -91,7 +91,7 @@ func TestReconfigure(t *testing.T) {
 		t.Errorf("cost %v, %v", u.HourCost, err)
 	}
 	p, err := m.Policy(t.Context())
-	if err != nil || len(p.Changes) != 1 || p.Changes[0].Text != "ann: x: 1 -> 2" || p.By != byConfig {
+	if err != nil || len(p.Changes) != 1 || p.Changes[0].Text != "ann: x: 1 -> 2" || p.By != "the configuration" {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if err := m.Act(t.Context(), running, "cancel", ""); err != nil {
@@ -230,7 +230,7 @@ func TestPolicyLasts(t *testing.T) {
 			*p = rules.Standing{Choice: rules.Choice{Policy: name, Placer: s.Placer, Backfill: s.Backfill},
 				Configured: p.Configured, Live: true, At: m.opt.Now(), By: "ann"}
 			s.Policy = name
-			return policyKey, name, nil
+			return rules.PolicyChange, name, nil
 		}, make(chan error, 1)}
 		m.turns = append(m.turns, tn)
 		m.turnAll()

@@ -16,7 +16,7 @@ import (
 // the present state, one under each policy, and what they do is compared.
 func (m *Machine) TryPolicy(r *ask.PolicyRequest) (show.PolicyChange, error) {
 	m.conf.RLock()
-	p, old := *m.policy, m.opt.Rules
+	p, old := m.policy.Now(), m.opt.Rules
 	m.conf.RUnlock()
 	to, err := p.Wanted(r, &old.Spec)
 	if err != nil {

@@ -72,7 +72,7 @@ var arrows = map[string]string{
 	"local/devices":       "cluster config engine local/gpu show store",
 	"local/segment":       "ask cluster engine internal/oldkeys journal store",
 	"local/watch":         "cluster",
-	"local/rules":         "ask cluster config engine perf show local/account local/observe",
+	"local/rules":         "ask cluster config engine perf show store local/account local/observe",
 	"local/share":         "ask cluster local/shim perf show",
 	"local/run":           "ask cluster engine progress show local/shim local/cgroup local/evidence",
 	"local/observe":       "ask cluster config local/cgroup local/gpu show store",
