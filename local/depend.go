@@ -3,116 +3,46 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sort"
-	"time"
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/show"
+	"github.com/muster-gpu/muster/local/after"
 	"github.com/muster-gpu/muster/store"
 )
 
-// notElement is the index of a job that belongs to no array.
-const notElement = -1
-
-// dependencies translates what a submission waits for; index is the one of the
-// element of an array that it is for. The number of an array stands for all its
-// elements. What is decided already, by jobs that were done before the daemon
-// started, is left out.
-func (m *Machine) dependencies(s *ask.Submission, index int) (list []cluster.Dependency, err error) {
-	lost := 0
-	for i := range s.After {
-		wrong := func(err error) error { return &ask.FieldError{Field: fmt.Sprintf("after[%d]", i), Text: err.Error()} }
-		d, decided, err := m.dependency(&s.After[i], index)
-		switch {
-		case errors.Is(err, errNever):
-			if lost++; !s.AnyOf || lost == len(s.After) {
-				return nil, wrong(err)
-			}
-		case err != nil:
-			return nil, wrong(err)
-		case decided && s.AnyOf:
-			return nil, nil
-		case !decided:
-			list = append(list, d)
-		}
-	}
-	return list, nil
+// dependencies translates what a submission waits for; index is the one of the element of an array that it is for.
+func (m *Machine) dependencies(s *ask.Submission, index int) ([]cluster.Dependency, error) {
+	return after.Dependencies(referred{m, m.eng}, s, index)
 }
 
-// errNever is wrapped by what says that a condition can no longer hold.
-var errNever = errors.New("the condition can never hold")
-
-// dependency translates one condition; decided: it holds.
-func (m *Machine) dependency(a *ask.After, index int) (d cluster.Dependency, decided bool, err error) {
-	typ := a.Type
-	if typ == "aftercorr" {
-		typ = "afterok"
-	}
-	if d.Type, err = cluster.ParseDependencyType(typ); err != nil || d.Type == cluster.Singleton {
-		return d, false, err
-	}
-	d.Delay = time.Duration(a.Delay)
-	first, err := m.infoOf(a.Job)
-	if err != nil {
-		return d, false, err
-	}
-	d.Job = cluster.JobID(a.Job)
-	if first.Array == a.Job && first.Indices != nil {
-		d.Elements = first.Indices.Count
-	}
-	if a.Type == "aftercorr" && d.Elements > 0 && index != notElement {
-		d, decided, err = m.sameIndex(d, index)
-		if decided || err != nil {
-			return d, decided, err
-		}
-	}
-	unknown := 0
-	for id := d.Job; id <= d.Last(); id++ {
-		if !m.eng.Knows(id) {
-			unknown++
-		}
-	}
-	if unknown == 0 {
-		return d, false, nil
-	}
-	return d, true, m.decided(&d)
+// referred are the jobs that others refer to (after.Jobs).
+type referred struct {
+	m *Machine
+	*engine.Engine
 }
 
-// sameIndex narrows a condition on an array to its element with an index. If
-// there is none, nothing is waited for.
-func (m *Machine) sameIndex(d cluster.Dependency, index int) (cluster.Dependency, bool, error) {
-	var failed error
-	k, found := sort.Find(d.Elements, func(k int) int { // elements are numbered in the order of their indices
-		of, err := m.indexOf(d.Job + cluster.JobID(k))
-		failed = errors.Join(failed, err)
-		return cmp.Compare(index, of)
-	})
-	if failed != nil {
-		return d, false, failed
+func (r referred) Job(id int) (after.Job, error) {
+	var info *Info
+	var index int
+	if j := r.m.jobs[cluster.JobID(id)]; j != nil {
+		info, index = j.info, j.index
+	} else {
+		var err error
+		if info, err = r.m.infoOf(id); err != nil {
+			return after.Job{}, err
+		}
+		index = info.Index
 	}
-	if found {
-		d.Job, d.Elements = d.Job+cluster.JobID(k), 0
+	j := after.Job{Array: info.Array, Index: index, State: info.State, FirstStart: info.Record.FirstStart}
+	if info.Indices != nil {
+		j.Elements = info.Indices.Count
 	}
-	return d, !found, nil
-}
-
-// indexOf is the index of an element of an array, done or not.
-func (m *Machine) indexOf(id cluster.JobID) (int, error) {
-	if j := m.jobs[id]; j != nil {
-		return j.index, nil
-	}
-	info, err := m.infoOf(int(id))
-	if err != nil {
-		return 0, err
-	}
-	return info.Index, nil
+	return j, nil
 }
 
 // infoOf is what is known of a job, done or not.
@@ -133,34 +63,6 @@ func (m *Machine) infoOf(id int) (*Info, error) {
 		return nil, fmt.Errorf("stored job %d: %w", id, err)
 	}
 	return &info, nil
-}
-
-// decided checks a condition on jobs of which some were done before the daemon
-// started, and so all were: it would know the others of an array. nil: it holds.
-func (m *Machine) decided(d *cluster.Dependency) error {
-	failed := 0
-	for id := d.Job; id <= d.Last(); id++ {
-		info, err := m.infoOf(int(id))
-		if err != nil {
-			return err
-		}
-		if info.State != show.StateCompleted {
-			failed++
-		}
-		if d.Type == cluster.AfterOK && failed > 0 {
-			return fmt.Errorf("job %d is %s: %w", id, info.State, errNever)
-		}
-		begun := info.Record.FirstStart
-		if at := begun.Add(d.Delay); d.Delay > 0 && begun != cluster.Never && at > m.eng.Now() {
-			return fmt.Errorf("job %d is %s since before the daemon started; instead of waiting for it, begin at %s",
-				id, info.State,
-				time.Unix(0, int64(at)).UTC().Format(time.RFC3339))
-		}
-	}
-	if d.Type == cluster.AfterNotOK && failed == 0 {
-		return fmt.Errorf("job %d is %s: %w", d.Job, show.StateCompleted, errNever)
-	}
-	return nil
 }
 
 // doneBefore adds the jobs that are done and that others refer to still: those

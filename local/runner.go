@@ -162,7 +162,7 @@ func (r *runner) Reported(p *show.Progress, saved bool, said []progress.Measure)
 	r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 		if r.job.run == r {
 			info := r.job.own()
-			info.measured(r.job.sub.Trial, said, time.Unix(0, int64(now)).UTC())
+			info.Metrics = progress.Keep(info.Metrics, r.job.sub.Trial, said, time.Unix(0, int64(now)).UTC())
 			info.Falling = progress.Converges(r.job.sub.Converge, info.Falling, said, p)
 		}
 		return r.progressed(now, p, saved), nil

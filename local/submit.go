@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/plain"
+	"github.com/muster-gpu/muster/local/after"
 	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/store"
 )
@@ -43,7 +44,7 @@ func (m *Machine) Submit(ctx context.Context, u User, s *ask.Submission, key str
 	if err != nil {
 		return nil, err
 	}
-	array := ask.Array{Indices: []int{notElement}}
+	array := ask.Array{Indices: []int{after.NotElement}}
 	if s.Array != "" {
 		if array, err = ask.ParseArray(s.Array); err != nil {
 			return nil, &ask.FieldError{Field: "array", Text: err.Error()}

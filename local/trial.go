@@ -9,18 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/run"
-	"github.com/muster-gpu/muster/progress"
-	"github.com/muster-gpu/muster/show"
 )
 
 // The trials of a hyper-parameter search are jobs like others. The daemon keeps
@@ -180,81 +176,4 @@ func (r *runner) writeTrials(t *run.Task) error {
 		return err
 	}
 	return r.writeOwn(filepath.Join(t.Dir, trialsFile), text, 0o600)
-}
-
-// measured keeps the metrics that a job reported: the last, and the first at or
-// after each mark that have the metric by which trials are compared. What a run that
-// went back to a checkpoint repeats changes no mark.
-func (i *Info) measured(s *ask.Trial, said []progress.Measure, now time.Time) {
-	for _, n := range said {
-		of := bounded(s, n.Of)
-		if s == nil || !slices.ContainsFunc(s.Fused, func(f ask.FusedTrial) bool { return f.Number == n.Trial }) {
-			if n.Trial = 0; s != nil && len(s.Fused) > 0 {
-				continue // of a trial that is not of the group
-			}
-		}
-		_, counts := of[metricOf(s)]
-		last := of
-		if old := i.lastOf(n.Trial); !counts && metricOf(s) != "" && old != nil {
-			if v, ok := old.Of[s.Metric]; ok { // it stands on a line of its own
-				last = maps.Clone(of)
-				last[s.Metric] = v
-			}
-		}
-		i.keep(show.Metrics{Trial: n.Trial, Step: n.Step, At: now, Of: last})
-		if s == nil || !counts && s.Metric != "" {
-			continue
-		}
-		for _, mark := range s.Marks {
-			if n.Step >= float64(mark) {
-				i.keep(show.Metrics{Trial: n.Trial, Mark: mark, Step: n.Step, At: now, Of: of})
-			}
-		}
-	}
-}
-
-// metricOf is the metric by which a search compares trials; "": none.
-func metricOf(s *ask.Trial) string {
-	if s == nil {
-		return ""
-	}
-	return s.Metric
-}
-
-// bounded are the first metrics by name, no more than are kept; the one by which
-// trials are compared is always among them.
-func bounded(s *ask.Trial, of map[string]*float64) map[string]*float64 {
-	kept, most := map[string]*float64{}, show.MaxMetrics
-	if v, ok := of[metricOf(s)]; ok && len(metricOf(s)) <= show.MaxMetric {
-		kept[s.Metric] = v
-	} else if metricOf(s) != "" {
-		most-- // its place is kept: it may stand on a line of its own
-	}
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		if len(kept) < most && len(name) <= show.MaxMetric {
-			kept[name] = of[name]
-		}
-	}
-	return kept
-}
-
-// lastOf are the last metrics of a trial; nil: there are none.
-func (i *Info) lastOf(trial int) *show.Metrics {
-	k := slices.IndexFunc(i.Metrics, func(o show.Metrics) bool { return o.Trial == trial && o.Mark == 0 })
-	if k < 0 {
-		return nil
-	}
-	return &i.Metrics[k]
-}
-
-// keep adds metrics, over the last ones of the trial; those of a mark stay.
-func (i *Info) keep(v show.Metrics) {
-	k := slices.IndexFunc(i.Metrics, func(o show.Metrics) bool { return o.Trial == v.Trial && o.Mark == v.Mark })
-	switch {
-	case k < 0:
-		i.Metrics = append(slices.Clip(i.Metrics), v)
-	case v.Mark == 0:
-		i.Metrics = slices.Clone(i.Metrics) // whoever was shown the old ones keeps them
-		i.Metrics[k] = v
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/after"
 	"github.com/muster-gpu/muster/local/audit"
 	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/show"
@@ -54,7 +55,7 @@ func (m *Machine) Update(ctx context.Context, id int, u *ask.Update, by *User) e
 			spec.Queue, sub.Queue = was.Queue, was.Queue
 		}
 		if u.After != nil || u.AnyOf != nil {
-			index := notElement
+			index := after.NotElement
 			if j.info.Array != 0 {
 				index = j.index
 			}

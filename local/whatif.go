@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/local/after"
 	"github.com/muster-gpu/muster/local/foresight"
 	"github.com/muster-gpu/muster/show"
 )
@@ -99,7 +100,7 @@ func (m *Machine) question(s *ask.Submission, spec *cluster.Job) (q question, er
 func firstIndex(s *ask.Submission) int {
 	a, err := ask.ParseArray(s.Array)
 	if err != nil {
-		return notElement
+		return after.NotElement
 	}
 	return a.Indices[0]
 }
