@@ -27,22 +27,24 @@ type referred struct {
 }
 
 func (r referred) Job(id int) (after.Job, error) {
-	var info *Info
-	var index int
 	if j := r.m.jobs[cluster.JobID(id)]; j != nil {
-		info, index = j.info, j.index
-	} else {
-		var err error
-		if info, err = r.m.infoOf(id); err != nil {
-			return after.Job{}, err
-		}
-		index = info.Index
+		return after.Job{Array: j.info.Array, Elements: j.info.Indices.elements(), Index: j.index,
+			State: j.info.State, FirstStart: j.info.Record.FirstStart}, nil
 	}
-	j := after.Job{Array: info.Array, Index: index, State: info.State, FirstStart: info.Record.FirstStart}
-	if info.Indices != nil {
-		j.Elements = info.Indices.Count
+	info, err := r.m.infoOf(id)
+	if err != nil {
+		return after.Job{}, err
 	}
-	return j, nil
+	return after.Job{Array: info.Array, Elements: info.Indices.elements(), Index: info.Index, State: info.State,
+		FirstStart: info.Record.FirstStart}, nil
+}
+
+// elements is how many there are; 0: it is no array.
+func (r *ArrayRange) elements() int {
+	if r == nil {
+		return 0
+	}
+	return r.Count
 }
 
 // infoOf is what is known of a job, done or not.
