@@ -13,7 +13,7 @@ import (
 )
 
 // reading are methods of what is stored of a job that change nothing.
-var reading = []string{"restarts", "savesText", "idleStage", "endsIdle", "backHours", "Sub"}
+var reading = []string{"restarts", "savesText", "idleStage", "endsIdle", "backHours", "Sub", "elements"}
 
 // What is stored of a job is changed by own alone, and what an element of an array has of its own is never read
 // where it is shared: else a change of one element would be one of all, or one element would pass for another.
