@@ -276,3 +276,23 @@ func (b Belief) Apart(j *cluster.Job, gpu string, l cluster.Level) int64 {
 	p.Nodes, p.Level = 2, l
 	return b.Model.Rate(j, p) * Million / max(near, 1)
 }
+
+// Origin says where the table has a pair from: listed, estimated, or listed for any; "": it is not there.
+func (t *Table) Origin(p Pair) string {
+	listed := t.Pairs
+	if t.Given != nil {
+		listed = t.Given.Pairs
+	}
+	if _, ok := listed[p]; ok {
+		return "listed"
+	}
+	if _, ok := t.Pairs[p]; ok {
+		return "estimated"
+	}
+	for _, q := range []Pair{{p[0], "*"}, {"*", p[1]}, {"*", "*"}} {
+		if _, ok := t.Pairs[q]; ok {
+			return "listed for any"
+		}
+	}
+	return ""
+}

@@ -98,3 +98,15 @@ type Run struct {
 	Wall     time.Duration // of the machine
 	Decided  int64         // number of engine steps
 }
+
+// Rejected counts the jobs that were rejected, and returns the first.
+func (r *Run) Rejected() (first, n int) {
+	for k := range r.Records {
+		if r.Records[k].Why != "" {
+			if n++; n == 1 {
+				first = k
+			}
+		}
+	}
+	return first, n
+}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/trace"
 )
@@ -13,7 +14,22 @@ type Checkpoints struct {
 	Cost   cluster.Checkpoint
 	Auto   bool // they are written as often as loses least, instead of Cost.Interval
 	Saving perf.Saving
-	Lost   func(*cluster.Job) time.Duration // between preemptions of a job that lose its work
+	// Preempted is the mean time between preemptions of a running job; 0: there are none. One that leaves time to write
+	// a checkpoint, as Stop says, loses no work.
+	Preempted time.Duration
+	Stop      *[3]engine.StopRule // nil: as usual
+}
+
+// lost is the mean time between preemptions of a job that lose its work; 0: none do.
+func (c *Checkpoints) lost(j *cluster.Job) time.Duration {
+	rules := engine.DefaultStop
+	if c.Stop != nil {
+		rules = *c.Stop
+	}
+	if r := rules[j.Tier]; r.How == engine.Suspend || r.How == engine.Checkpoint && r.Grace >= c.Cost.Cost {
+		return 0
+	}
+	return c.Preempted
 }
 
 // Give gives checkpoints to the jobs that state none, and to none fewer than it was promised. It returns how many jobs
@@ -26,7 +42,7 @@ func (c *Checkpoints) Give(entries []trace.Entry) (jobs int, waste float64) {
 			j.Checkpoint = c.Cost
 			if c.Auto {
 				s := c.Saving
-				s.Preempted = c.Lost(j)
+				s.Preempted = c.lost(j)
 				j.Checkpoint.Interval = s.Every(j, c.Cost.Cost, stepOf(&entries[i]))
 				waste += perf.Waste(j.Checkpoint.Interval, c.Cost.Cost, c.Cost.Restart, s.Of(j))
 				jobs++

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/trace"
 )
@@ -27,6 +29,34 @@ func (c Candidate) String() string {
 func Parse(text string) Candidate {
 	p, b, _ := strings.Cut(text, "+")
 	return Candidate{p, b}
+}
+
+// Check checks that a candidate exists, and writes it as the policy itself does, so that two ways to write it are one.
+func (c *Candidate) Check() error {
+	p, err := policy.New(c.Policy)
+	if err != nil {
+		return err
+	}
+	c.Policy = p.Name()
+	if c.Backfill != "" {
+		if _, err := engine.ParseBackfill(c.Backfill); err != nil {
+			return fmt.Errorf("%s: %w", c, err)
+		}
+	}
+	return nil
+}
+
+// With checks candidates, and adds the policy in force if it is not among them. It returns where that stands.
+func With(list []Candidate, force Candidate) (try []Candidate, current int, err error) {
+	for i := range list {
+		if err := list[i].Check(); err != nil {
+			return nil, 0, err
+		}
+	}
+	if current = slices.Index(list, force); current >= 0 {
+		return list, current, nil
+	}
+	return append([]Candidate{force}, list...), 0, nil
 }
 
 // listed is a candidate with what a history must contain for it to be tried.
@@ -83,6 +113,21 @@ type Table struct {
 	Pairs  bool // speeds of jobs next to others
 	Stages bool // times of the stages of iterations
 	Slices bool // speeds on MIG instances
+}
+
+// TableOf is what a performance table contains.
+func TableOf(m perf.Model) Table {
+	t, ok := m.(*perf.Table)
+	if !ok {
+		return Table{Speeds: m != nil}
+	}
+	f := Table{Speeds: true, Pairs: len(t.Pairs) > 0, Stages: len(t.Stages) > 0}
+	for _, row := range t.Speed { // order does not matter
+		for gpu := range row {
+			f.Slices = f.Slices || strings.Contains(gpu, "/")
+		}
+	}
+	return f
 }
 
 // Look collects the facts that the scheduler will know of the entries.

@@ -14,58 +14,37 @@ import (
 const mostSpare = 1000
 
 // planFrom plans services: from nothing, or near what is deployed, with the way there.
-func planFrom(m *cluster.GPUModel, services []serving.Service, o *sloOptions) (*serving.Plan, *serving.Change, error) {
-	if o.from == "" {
-		plan, err := o.plan(services, func(list []serving.Service, headroom float64) (*serving.Plan, error) {
-			return serving.Make(m, list, headroom)
-		})
-		return plan, nil, err
+func (o *sloOptions) planFrom(m *cluster.GPUModel, services []serving.Service) (*serving.Planned, error) {
+	var old *serving.Deployment
+	if o.from != "" {
+		data, err := os.ReadFile(o.from)
+		if err != nil {
+			return nil, err
+		}
+		if old, err = serving.ReadDeployment(o.from, data, m); err != nil {
+			return nil, err
+		}
 	}
-	data, err := os.ReadFile(o.from)
-	if err != nil {
-		return nil, nil, err
-	}
-	old, err := serving.ReadDeployment(o.from, data, m)
-	if err != nil {
-		return nil, nil, err
-	}
-	plan, err := o.plan(services, func(list []serving.Service, headroom float64) (*serving.Plan, error) {
-		return serving.MakeNear(m, list, headroom, old)
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	change := old.To(m, plan, services, o.spare)
-	return change.Plan, change, nil
+	return serving.PlanFor(m, services, o.headroom, old, o.spare)
 }
 
-// plan makes a plan with the headroom that was asked for, or with as much as keeps what is promised.
-func (o *sloOptions) plan(services []serving.Service, with func([]serving.Service, float64) (*serving.Plan, error)) (
-	*serving.Plan, error) {
-	if o.headroom != 0 {
-		return with(services, o.headroom)
-	}
-	plan, times, kept, err := serving.Kept(services, func(list []serving.Service) (*serving.Plan, error) {
-		return with(list, 1)
-	})
-	if err != nil {
-		return nil, err
-	}
+// headroomNote says for how many times their rates services are planned, where that was chosen for them.
+func headroomNote(p *serving.Planned, services []serving.Service) string {
 	var more []string
-	for k, t := range times {
+	for k, t := range p.Times {
 		if t > 1 {
 			more = append(more, fmt.Sprintf("%s %.2f", services[k].Name, t))
 		}
 	}
 	switch {
-	case !kept:
-		o.note = "Not kept: with Poisson arrivals more than 1 % of some service's requests are late, however much it is planned for (" + strings.Join(more, ", ") + " times its rate)."
+	case p.Times == nil:
+		return ""
+	case !p.Kept:
+		return "Not kept: with Poisson arrivals more than 1 % of some service's requests are late, however much it is planned for (" + strings.Join(more, ", ") + " times its rate)."
 	case len(more) == 0:
-		o.note = "With Poisson arrivals at most 1 % of each service's requests are late, without headroom."
-	default:
-		o.note = "So that with Poisson arrivals at most 1 % of each service's requests are late, these are planned for more than their rates: " + strings.Join(more, ", ") + " times (--headroom 1: for the rates alone)."
+		return "With Poisson arrivals at most 1 % of each service's requests are late, without headroom."
 	}
-	return plan, nil
+	return "So that with Poisson arrivals at most 1 % of each service's requests are late, these are planned for more than their rates: " + strings.Join(more, ", ") + " times (--headroom 1: for the rates alone)."
 }
 
 // writeChange says the steps from what is deployed to the plan, and what services keep

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -23,7 +21,6 @@ type sloOptions struct {
 	seed           uint64
 	from, out      string
 	spare          int
-	note           string // on the headroom that was found
 }
 
 func (o *sloOptions) flags(c *cobra.Command) {
@@ -58,10 +55,11 @@ func planServices(c *cobra.Command, m *cluster.GPUModel, o *sloOptions) error {
 	if err != nil {
 		return err
 	}
-	plan, change, err := planFrom(m, services, o)
+	planned, err := o.planFrom(m, services)
 	if err != nil {
 		return err
 	}
+	plan := planned.Plan
 	fewest := "no fewer would do"
 	if plan.GPUs > plan.Least {
 		fewest = fmt.Sprintf("at least %d are needed", plan.Least)
@@ -70,25 +68,17 @@ func planServices(c *cobra.Command, m *cluster.GPUModel, o *sloOptions) error {
 	fmt.Fprintf(w, "%s: %d services in %d instances on %d of its GPUs; %s\n\n", m.Name, len(services),
 		len(plan.Instances), plan.GPUs, fewest)
 	fmt.Fprintln(w, "GPU\tINSTANCE\tSERVICE\tBATCH\tPROCESSES\tREQUESTS/S\tBATCH TAKES")
-	var geometry [][]cluster.Instance
 	for i := range plan.Instances {
 		in := &plan.Instances[i]
-		for len(geometry) <= in.GPU { // with --from a GPU between others may be left out
-			geometry = append(geometry, nil)
-		}
-		geometry[in.GPU] = append(geometry[in.GPU], in.Instance)
 		fmt.Fprintf(w, "%d\t%s@%d\t%s\t%d\t%d\t%.0f\t%v\n", in.GPU, in.Profile, in.Start, services[in.Service].Name,
 			in.Batch, in.Processes, in.Capacity(), in.Latency)
 	}
-	for _, g := range geometry {
-		slices.SortFunc(g, func(a, b cluster.Instance) int { return cmp.Compare(a.Start, b.Start) })
+	fmt.Fprintf(w, "mig: %q\n\n", cluster.GeometryText(plan.Geometry()))
+	if planned.Change != nil {
+		writeChange(w, planned.Change)
 	}
-	fmt.Fprintf(w, "mig: %q\n\n", cluster.GeometryText(geometry))
-	if change != nil {
-		writeChange(w, change)
-	}
-	if o.note != "" {
-		fmt.Fprintf(w, "%s\n\n", o.note)
+	if note := headroomNote(planned, services); note != "" {
+		fmt.Fprintf(w, "%s\n\n", note)
 	}
 	writeServed(w, plan, services, o)
 	writeStarts(w, m, plan, services, o)

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/muster-gpu/muster/search/play"
 )
 
 func searchOf(method string) string {
@@ -50,8 +52,8 @@ func TestSearchPlan(t *testing.T) {
 // A search in the simulator: all methods in one table, beside a workload or alone;
 // the same twice, on one core too.
 func TestSimSearch(t *testing.T) {
-	type table struct{ Searches []simSearchRow }
-	play := func(args ...string) (rows []simSearchRow) {
+	type table struct{ Searches []play.Row }
+	playAll := func(args ...string) (rows []play.Row) {
 		t.Helper()
 		var v table
 		if err := json.Unmarshal(
@@ -63,11 +65,11 @@ func TestSimSearch(t *testing.T) {
 	}
 	args := []string{"--cluster", "4x8xA100-80GB", "--policies", "fifo,las", "--methods",
 		"random,successive-halving,hyperband,asha,asha:stopping,hydro,hydro:fused,hydro:narrow"}
-	rows := play(args...)
+	rows := playAll(args...)
 	if len(rows) != 16 {
 		t.Fatalf("%d rows", len(rows))
 	}
-	by := map[string]simSearchRow{}
+	by := map[string]play.Row{}
 	for _, r := range rows[:8] {
 		by[r.Method] = r
 		if r.Partial || r.Loss < r.Optimum || r.GPUHours <= 0 || r.Makespan <= 0 || r.Hash == "" {
@@ -82,13 +84,13 @@ func TestSimSearch(t *testing.T) {
 		t.Errorf("fused %+v, halving %+v", f, h)
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	again := play(args...)
+	again := playAll(args...)
 	for i := range rows {
 		if rows[i] != again[i] {
 			t.Errorf("%+v, again %+v", rows[i], again[i])
 		}
 	}
-	beside := play("--demo", "--limit", "50", "--methods", "asha", "--at-once", "2,8", "--policies", "fifo")
+	beside := playAll("--demo", "--limit", "50", "--methods", "asha", "--at-once", "2,8", "--policies", "fifo")
 	if len(beside) != 2 || beside[0].Others <= 0 || beside[1].Makespan >= beside[0].Makespan {
 		t.Errorf("%+v", beside)
 	}

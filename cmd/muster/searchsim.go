@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/search"
+	"github.com/muster-gpu/muster/search/play"
 	"github.com/muster-gpu/muster/search/tuner"
 	"github.com/muster-gpu/muster/sim"
 	"github.com/muster-gpu/muster/trace"
@@ -48,24 +49,24 @@ func simSearch(c *cobra.Command, f *simFlags) error {
 	if err != nil {
 		return usage(err)
 	}
-	setups, labels, err := f.searches(file, job, setups)
+	plays, err := f.searches(file, job, setups)
 	if err != nil {
 		return usage(err)
 	}
-	outs := sim.RunAll(c.Context(), spec, entries, setups, wallClock())
-	for i := range outs {
-		if outs[i].Err != nil {
-			return fmt.Errorf("%s: %w", outs[i].Label, outs[i].Err)
-		}
-		if s := outs[i].Setup.World.Search; !s.Found.Known {
-			why := "they wait for ever"
-			if s.Found.Refused > 0 {
-				why = fmt.Sprintf("the cluster cannot run what the job of %s asks for", file.Path)
-			}
-			return fmt.Errorf("%s, %s: no trial ran to a report: %s", labels[i].method, outs[i].Label, why)
-		}
+	setups = nil
+	for i := range plays {
+		setups = append(setups, plays[i].Setup)
 	}
-	return writeSearches(c.OutOrStdout(), outs, labels, f.json == "-", len(entries) > 0)
+	outs := sim.RunAll(c.Context(), spec, entries, setups, wallClock())
+	rows := []play.Row{}
+	for i := range outs {
+		r, err := play.RowOf(file, &plays[i], &outs[i])
+		if err != nil {
+			return err
+		}
+		rows = append(rows, r)
+	}
+	return writeSearches(c.OutOrStdout(), rows, f.json == "-", len(entries) > 0)
 }
 
 // searchWorld is the workload beside the search, if there is one, and the cluster.
@@ -92,7 +93,7 @@ func (f *simFlags) searchJob(file *tuner.File, wl *trace.Workload, spec *cluster
 	if err != nil {
 		return job, fmt.Errorf("%s: job: %w", file.Path, err)
 	}
-	job.User = "search"
+	job.User = play.User
 	both := *wl
 	both.Jobs = append(slices.Clone(wl.Jobs), trace.Entry{Job: job})
 	if f.queues == "auto" {
@@ -107,99 +108,27 @@ func (f *simFlags) searchJob(file *tuner.File, wl *trace.Workload, spec *cluster
 	return prepared[0].Job, usage(f.checkpoints(prepared))
 }
 
-// searchLabel is what a run of a table differs in.
-type searchLabel struct {
-	method string
-	atOnce int
-}
-
 // searches makes of each setup one for each method and number of runs at once.
-func (f *simFlags) searches(file *tuner.File, job cluster.Job, setups []sim.Setup) (all []sim.Setup,
-	labels []searchLabel, err error) {
-	step, err := cluster.ParseDuration(file.Model.Step)
-	if err != nil || step <= 0 {
-		return nil, nil, fmt.Errorf("%s: simulate.step: %q is not a time such as 30s", file.Path, file.Model.Step)
+func (f *simFlags) searches(file *tuner.File, job cluster.Job, setups []sim.Setup) ([]play.Play, error) {
+	o := play.Options{Job: job, Seed: f.seed, Unknown: f.estimates == "none"}
+	for _, name := range strings.Split(f.methods, ",") {
+		o.Methods = append(o.Methods, strings.TrimSpace(name))
 	}
-	begin, err := cluster.ParseDuration(file.Model.Begin)
-	if err != nil || begin < 0 {
-		return nil, nil, fmt.Errorf("%s: simulate.begin: %q is not a time such as 1d", file.Path, file.Model.Begin)
-	}
-	if m := &file.Model; !(m.Spread >= 0 && m.Spread < 5 && m.Noise >= 0 && m.Noise < 5 && m.Scaled > 0 &&
-		m.Scaled <= 1 && m.Fused >= 0 && m.Fused <= 100) {
-		return nil, nil, fmt.Errorf(
-			"%s: simulate: spread and noise are 0 or more, scaled is above 0 and at most 1, fused 0 or more", file.Path)
-	}
-	atOnce := []int{file.AtOnce}
 	if f.atOnce != "" {
-		atOnce = nil
 		for _, part := range strings.Split(f.atOnce, ",") {
 			n, err := strconv.Atoi(strings.TrimSpace(part))
 			if err != nil || n < 1 || n > search.MaxTrials {
-				return nil, nil, fmt.Errorf("--at-once %s: give numbers from 1 to %d, with commas", f.atOnce,
+				return nil, fmt.Errorf("--at-once %s: give numbers from 1 to %d, with commas", f.atOnce,
 					search.MaxTrials)
 			}
-			atOnce = append(atOnce, n)
+			o.AtOnce = append(o.AtOnce, n)
 		}
 	}
-	for _, set := range setups {
-		for _, name := range strings.Split(f.methods, ",") {
-			m, err := file.As(strings.TrimSpace(name))
-			if err != nil {
-				return nil, nil, err
-			}
-			for _, n := range atOnce {
-				s, err := search.New(m)
-				if err != nil {
-					return nil, nil, err
-				}
-				one := set
-				one.World.Search = &sim.Searching{Search: s, Scale: m.Scale, AtOnce: n, Job: job, After: begin,
-					Unknown: f.estimates == "none", Curves: sim.Curves{Params: file.Params,
-						Seed: f.seed, Unit: file.Method.Min, Step: step, Spread: file.Model.Spread,
-						Noise:  file.Model.Noise,
-						Scaled: file.Model.Scaled, Fused: file.Model.Fused}}
-				all = append(all, one)
-				labels = append(labels, searchLabel{tuner.MethodText(&m), n})
-			}
-		}
-	}
-	return all, labels, nil
+	return play.Plays(file, o, setups)
 }
 
-// simSearchRow is a line of the table.
-type simSearchRow struct {
-	Method   string  `json:"method"`
-	AtOnce   int     `json:"at_once"`
-	Policy   string  `json:"policy"`
-	Placer   string  `json:"placer"`
-	Trials   int     `json:"trials"`
-	Runs     int     `json:"runs"`
-	Steps    int64   `json:"steps"`
-	GPUHours float64 `json:"gpu_hours"`
-	Makespan float64 `json:"makespan_s"`
-	Reported float64 `json:"best_reported"`
-	Loss     float64 `json:"best_loss"`
-	Optimum  float64 `json:"least_loss"`
-	Others   float64 `json:"others_mean_jct_s,omitempty"`
-	Partial  bool    `json:"partial,omitempty"`
-	Hash     string  `json:"hash"`
-}
-
-// writeSearches writes what came of the searches. BEST is what the best trial is
-// worth at full size after the whole budget, LEAST what the best of all
-// configurations would be.
-func writeSearches(w io.Writer, outs []sim.Outcome, labels []searchLabel, asJSON, others bool) error {
-	rows := []simSearchRow{}
-	for i := range outs {
-		s := outs[i].Setup.World.Search
-		r := simSearchRow{Method: labels[i].method, AtOnce: labels[i].atOnce, Policy: outs[i].Label,
-			Placer: outs[i].Setup.Placer, Trials: s.Search.Trials(), Runs: s.Found.Runs,
-			Steps: s.Found.Steps, GPUHours: s.Found.GPUHours, Makespan: s.Found.End.Sub(s.Found.Begin).Seconds(),
-			Reported: s.Found.Best.Metric, Loss: s.Found.Loss,
-			Optimum: s.Found.Optimum, Partial: !s.Found.Done, Hash: fmt.Sprintf("%016x", outs[i].Hash)}
-		r.Others = othersJCT(&outs[i])
-		rows = append(rows, r)
-	}
+// writeSearches writes what came of the searches.
+func writeSearches(w io.Writer, rows []play.Row, asJSON, others bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(map[string]any{"searches": rows})
 	}
@@ -223,17 +152,6 @@ func writeSearches(w io.Writer, outs []sim.Outcome, labels []searchLabel, asJSON
 		fmt.Fprintln(t, r.Hash)
 	}
 	return t.Flush()
-}
-
-// othersJCT is the mean time from submission to end of the jobs besides the search.
-func othersJCT(out *sim.Outcome) float64 {
-	sum, n := 0.0, 0
-	for i, j := range out.Run.Jobs {
-		if r := &out.Run.Records[i]; j.User != "search" && r.End != cluster.Never {
-			sum, n = sum+r.End.Sub(r.Submit).Seconds(), n+1
-		}
-	}
-	return sum / float64(max(1, n))
 }
 
 func secondsText(s float64) string { return fmt.Sprintf("%.2fh", s/3600) }

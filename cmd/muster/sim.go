@@ -301,15 +301,7 @@ func introduce(w io.Writer, wl *trace.Workload, spec *cluster.Spec) {
 // sayRejected says why jobs were rejected: the first of them, and how many.
 func sayRejected(w io.Writer, runs []report.Run) {
 	for i := range runs {
-		first, n := -1, 0
-		for k := range runs[i].Records {
-			if runs[i].Records[k].Why != "" {
-				if n++; first < 0 {
-					first = k
-				}
-			}
-		}
-		if n > 0 {
+		if first, n := runs[i].Rejected(); n > 0 {
 			j := runs[i].Jobs[first]
 			fmt.Fprintf(w, "%s: %d jobs rejected, the first: job %d %s: %s\n", runs[i].Policy, n, j.ID, j.Name,
 				runs[i].Records[first].Why)

@@ -15,8 +15,6 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/report"
 	"github.com/muster-gpu/muster/sim"
@@ -133,7 +131,7 @@ func (f *tuneFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return usage(err)
 	}
-	facts := tune.Look(entries, spec, tableFacts(base.World.Model))
+	facts := tune.Look(entries, spec, tune.TableOf(base.World.Model))
 	if opt.Objective.Uses(tune.Deadlines) && facts.Deadlines == 0 {
 		return fmt.Errorf("--objective %s: no job of %s has a deadline", opt.Objective, wl.Name)
 	}
@@ -209,23 +207,12 @@ func (f *tuneFlags) options() (tune.Options, error) {
 	return opt, nil
 }
 
-// tableFacts is what a performance table holds.
-func tableFacts(m perf.Model) tune.Table {
-	t, ok := m.(*perf.Table)
-	if !ok {
-		return tune.Table{Speeds: m != nil}
-	}
-	f := tune.Table{Speeds: true, Pairs: len(t.Pairs) > 0, Stages: len(t.Stages) > 0}
-	for _, row := range t.Speed { // order does not matter
-		for gpu := range row {
-			f.Slices = f.Slices || strings.Contains(gpu, "/")
-		}
-	}
-	return f
-}
-
 // candidates are those to try, the policy in force among them, and where it stands.
 func (f *tuneFlags) candidates(facts tune.Facts) (try []tune.Candidate, left []tune.Left, current int, err error) {
+	force := tune.Parse(f.current)
+	if err := force.Check(); err != nil {
+		return nil, nil, 0, fmt.Errorf("--current: %w", err)
+	}
 	if f.policies == "" {
 		try, left = tune.Candidates(facts)
 	} else {
@@ -233,39 +220,10 @@ func (f *tuneFlags) candidates(facts tune.Facts) (try []tune.Candidate, left []t
 			try = append(try, tune.Parse(text))
 		}
 	}
-	force := tune.Parse(f.current)
-	if err = checkCandidate(&force); err != nil {
-		return nil, nil, 0, fmt.Errorf("--current: %w", err)
-	}
-	current = -1
-	for i := range try {
-		if err = checkCandidate(&try[i]); err != nil {
-			return nil, nil, 0, fmt.Errorf("--policies: %w", err)
-		}
-		if try[i] == force {
-			current = i
-		}
-	}
-	if current < 0 {
-		try, current = append([]tune.Candidate{force}, try...), 0
+	if try, current, err = tune.With(try, force); err != nil {
+		return nil, nil, 0, fmt.Errorf("--policies: %w", err)
 	}
 	return try, left, current, nil
-}
-
-// checkCandidate checks a candidate and writes it as the policy itself does, so
-// that two ways to write it are one.
-func checkCandidate(c *tune.Candidate) error {
-	p, err := policy.New(c.Policy)
-	if err != nil {
-		return err
-	}
-	c.Policy = p.Name()
-	if c.Backfill != "" {
-		if _, err := engine.ParseBackfill(c.Backfill); err != nil {
-			return fmt.Errorf("%s: %w", c, err)
-		}
-	}
-	return nil
 }
 
 // tries makes a setup of each candidate.

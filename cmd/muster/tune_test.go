@@ -156,14 +156,14 @@ func TestTuneList(t *testing.T) {
 	all := ""
 	for _, c := range try {
 		as := c
-		if err := checkCandidate(&as); err != nil || as != c {
+		if err := as.Check(); err != nil || as != c {
 			t.Errorf("%s: %v, written %s", c, err, as)
 		}
 		all += " " + c.Policy
 	}
 	for _, l := range left {
 		c := tune.Parse(l.Policy)
-		if err := checkCandidate(&c); err != nil {
+		if err := c.Check(); err != nil {
 			t.Errorf("%s: %v", l.Policy, err)
 		}
 		all += " " + c.Policy

@@ -38,7 +38,7 @@ func (f *tuneFlags) applyTo(c *cobra.Command, t *tuned, tried []tune.Candidate) 
 		return fmt.Errorf("--apply: %w", err)
 	}
 	follows := tune.Candidate{Policy: now.Policy, Backfill: now.Backfill}
-	if err := checkCandidate(&follows); err != nil {
+	if err := follows.Check(); err != nil {
 		return fmt.Errorf("--apply: the daemon's policy: %w", err)
 	}
 	if follows.String() != t.Rows[t.Current].Policy || now.Place != t.Placer {
