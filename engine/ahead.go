@@ -19,7 +19,7 @@ func (e *Engine) WakeRare() cluster.Time {
 	if t, ok := e.keyTimes.peek(e); ok {
 		wake = min(wake, t)
 	}
-	return min(wake, e.limits.nextChange(e), e.advanceChange())
+	return min(wake, e.limits.nextChange(e), e.resv.NextChange())
 }
 
 // Waiting lists the jobs that wait for a start, by number, whatever they wait

@@ -93,7 +93,7 @@ func (e *Engine) join(j, h *job.State) bool {
 
 // joins reports whether a job may be a guest of another; nil: there is none.
 func (e *Engine) joins(j, h *job.State) bool {
-	if h == nil || h == j || e.cfg.Unshared || h.Hosted() || !h.Booked() || h.Resizing || len(e.advance) > 0 {
+	if h == nil || h == j || e.cfg.Unshared || h.Hosted() || !h.Booked() || h.Resizing || e.resv.HasAdvance() {
 		return false
 	}
 	s := e.shapes.At(j.Shape)

@@ -57,7 +57,7 @@ func (e *Engine) canEmpty(id int32) bool {
 	mark := e.st.Mark()
 	defer e.st.Rollback(mark)
 	for _, j := range e.placed {
-		if holdsNode(j, id) {
+		if inventory.OnNode(j.Allocs, id) {
 			e.st.ReleaseAll(j.Allocs)
 		}
 	}

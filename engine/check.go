@@ -63,7 +63,7 @@ func (e *Engine) check(s *cluster.Job) (queue int, text string) {
 		return 0, text
 	}
 	if s.Reservation != "" {
-		if text = e.mayUse(s.Reservation, s); text != "" {
+		if text = e.resv.WhyNot(s); text != "" {
 			return 0, text
 		}
 	}

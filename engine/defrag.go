@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/placement"
+	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/engine/words"
 )
@@ -183,8 +184,8 @@ func (e *Engine) planMoves(r placement.Request, j *job.State) (Moves, *defrag.Re
 		return m, nil
 	}
 	without := cluster.Never
-	if start, ok := e.foreseen(j); ok && start.at < e.w.Now.Add(cluster.MaxDuration/2) {
-		without = start.at
+	if start, ok := e.foreseen(j); ok && !reserve.OutOfSight(e.w.Now, start.At) {
+		without = start.At
 	}
 	e.moving.Weigh(&m, way, without, d.Horizon)
 	e.spare(&m)
@@ -225,7 +226,7 @@ func (e *Engine) unmovable() string {
 	switch {
 	case e.plans.planner != nil && !e.w.Traits.Anywhere:
 		return "policy " + e.plans.planner.Name() + " plans where jobs run: nobody else moves them"
-	case len(e.advance) > 0:
+	case e.resv.HasAdvance():
 		return "there are advance reservations: jobs are not moved around them yet"
 	}
 	return ""

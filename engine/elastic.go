@@ -48,7 +48,7 @@ func (e *Engine) growJob(j *job.State) {
 			break
 		}
 		r := e.anywhere()
-		r.Reserved = e.reserved(j, placement.Candidate)
+		r.Reserved = e.resv.Limits(j, placement.Candidate)
 		has := append(more[:len(more):len(more)], j.Allocs...)
 		mark := e.st.Mark()
 		allocs, ok := e.find.PlaceMore(r, j, s, &open, one, home, has)

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/placement"
+	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/engine/speed"
@@ -122,11 +123,9 @@ type Engine struct {
 	fresh    bool  // something arrived since the last pass
 	timers   timerHeap
 	keyTimes timerHeap
-	resv     []reservation
+	resv     reserve.Book
 	thorough bool // tests: every candidate is really tried
-	keepOff  placement.KeepOff
 	ps       passState
-	advance  []advance
 	defrag   defragState
 	past     past
 
@@ -185,6 +184,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 		Past: &e.past.known, Plan: &e.plans.PlanMemory, Pools: &e.pools.Pools, Oracle: (*oracle)(e)}
 	e.find = placement.Finder{World: &e.w, Sharing: cfg.Spec.Sharing, Around: (*oracle)(e)}
 	e.moving = defrag.New(&e.find, cfg.Placer, (*oracle)(e))
+	e.resv = reserve.Book{World: &e.w, Find: &e.find, Around: (*oracle)(e), Placer: cfg.Placer}
 	e.keyer, _ = cfg.Policy.(sched.KeyChanger)
 	e.heads, _ = cfg.Policy.(sched.HeadKeyer)
 	e.queues, _ = cfg.Policy.(sched.QueueOrder)
@@ -229,8 +229,10 @@ func (e *Engine) initCluster(from *Snapshot) error {
 			}
 		}
 	}
-	if err := e.initAdvance(); err != nil {
-		return err
+	for _, r := range e.cfg.Spec.Reservations {
+		if err := e.resv.AddAdvance(r, e.nodeID); err != nil {
+			return err
+		}
 	}
 	if err := e.initLoans(); err != nil {
 		return err

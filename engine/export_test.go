@@ -39,7 +39,7 @@ func (e *Engine) showAll() {
 // TimedPasses reports whether the outcome of a pass may depend on the time at
 // which it runs: reservations are judged anew in each.
 func (e *Engine) TimedPasses() bool {
-	return e.mode >= sched.EASY || e.cfg.Starvation > 0 || len(e.advance) > 0
+	return e.mode >= sched.EASY || e.cfg.Starvation > 0 || e.resv.HasAdvance()
 }
 
 // Believed is what the engine believes of a job's speed, in ppm.
@@ -77,8 +77,8 @@ func (e *Engine) Promise(id cluster.JobID) cluster.Time { return e.jobs[id].Prom
 
 // Reservations are the promises of the last pass: jobs and times.
 func (e *Engine) Reservations() (jobs []cluster.JobID, at []cluster.Time) {
-	for i := range e.resv {
-		jobs, at = append(jobs, e.resv[i].job), append(at, e.resv[i].at)
+	for _, w := range e.resv.Windows() {
+		jobs, at = append(jobs, w.Job), append(at, w.At)
 	}
 	return jobs, at
 }

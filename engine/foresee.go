@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
@@ -68,9 +69,9 @@ func (e *Engine) comeAfter(j *job.State, s *shape.Shape) (list []sooner, from cl
 
 // foreseen is earliest, the minimum run times of those who come after the job
 // considered.
-func (e *Engine) foreseen(j *job.State) (reservation, bool) {
+func (e *Engine) foreseen(j *job.State) (reserve.Window, bool) {
 	defer e.unforesee(e.foresee(j))
-	return e.earliest(j, true)
+	return e.resv.Earliest(j, true)
 }
 
 // moved is a job in the list of expected ends, and where it was.

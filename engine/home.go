@@ -60,7 +60,7 @@ func (e *Engine) leaveHome(r placement.Request, j *job.State) bool {
 	}
 	home, done := j.Home, j.Done
 	j.Home, j.Done = nil, done-j.UnsavedAt(0)
-	r.Reserved = e.reserved(j, placement.Mover) // its run is longer now
+	r.Reserved = e.resv.Limits(j, placement.Mover) // its run is longer now
 	var allocs []inventory.Alloc
 	var tasks int32
 	ok := false
@@ -94,7 +94,7 @@ func (e *Engine) settled() {
 // clearHome has those leave who hold the devices on which a suspended job in line has its
 // memory, if there is room for them elsewhere, and gives it these.
 func (e *Engine) clearHome(r placement.Request, j *job.State) bool {
-	if j.Home == nil || r.Blocked != nil || len(e.advance) > 0 {
+	if j.Home == nil || r.Blocked != nil || e.resv.HasAdvance() {
 		return false
 	}
 	s := e.shapes.At(j.Shape)

@@ -422,7 +422,7 @@ func (e *Engine) wakes(j *job.State) bool {
 // at once: the first of every group where anybody may pass, else the first in
 // line. It says nothing if the engine knows that it must look again.
 func (e *Engine) checkWork() error {
-	if e.epoch != e.seenAt || e.fresh || len(e.resv) > 0 || len(e.advance) > 0 {
+	if e.epoch != e.seenAt || e.fresh || len(e.resv.Windows()) > 0 || e.resv.HasAdvance() {
 		return nil
 	}
 	first := e.firstInLine()

@@ -115,7 +115,7 @@ func (e *Engine) lineUp(j *job.State) {
 		g.stuck = -1
 		e.relist(g)
 		e.fresh = true
-	} else if e.mode >= sched.EASY || e.cfg.Starvation > 0 || len(e.advance) > 0 {
+	} else if e.mode >= sched.EASY || e.cfg.Starvation > 0 || e.resv.HasAdvance() {
 		e.fresh = true // it may be short enough to backfill
 	}
 }

@@ -261,7 +261,7 @@ func (e *Engine) checkLoans() error {
 				n.Spec().State, n.TakesJobs(), n.Frozen())
 		}
 		for _, j := range e.jobs {
-			if j != nil && j.Booked() && holdsNode(j, int32(i)) {
+			if j != nil && j.Booked() && inventory.OnNode(j.Allocs, int32(i)) {
 				return fmt.Errorf("job %d is on node %s, which is given back", j.Spec.ID, n.Spec().Name)
 			}
 		}

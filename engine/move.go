@@ -14,28 +14,6 @@ import (
 // starts there as soon as it has left. If that place is lost, or the job is not to
 // come back at once, it waits in line like any other that was preempted.
 
-// holdSlack takes what a job would hold from the reservations that its run meets, or
-// (sign -1) gives it back.
-func (e *Engine) holdSlack(j *job.State, allocs []inventory.Alloc, sign int64) {
-	end := e.w.Now.Add(j.ExpectedRun(e.limitOf(j)))
-	for i := range e.resv {
-		r := &e.resv[i]
-		if r.at >= end {
-			continue
-		}
-		for k := range r.nodes {
-			s := &r.nodes[k]
-			for a := range allocs {
-				if al := &allocs[a]; al.Node == s.node {
-					s.gpus -= int32(sign) * int32(popcount(al.GPUs))
-					s.cpu -= sign * al.CPU
-					s.ram -= sign * al.RAM
-				}
-			}
-		}
-	}
-}
-
 // relocate tells jobs to leave for the places that were found for them, and gives
 // the gang theirs.
 func (e *Engine) relocate(j *job.State, way *defrag.Relocation) {
@@ -58,7 +36,7 @@ func (e *Engine) sendOff(movers []defrag.Mover, allocs []inventory.Alloc, forJob
 	e.epoch++
 	for i := range movers {
 		m := &movers[i]
-		e.holdSlack(m.Job, m.Dest, 1)
+		e.resv.Take(m.Job, m.Dest, 1)
 		e.markStopping(m.Job, m.How, job.Preempted, forJob)
 		m.Job.Moved = append(slices.DeleteFunc(m.Job.Moved, func(t cluster.Time) bool {
 			return t <= e.w.Now.Add(-keepMoves)

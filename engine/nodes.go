@@ -109,7 +109,7 @@ func (e *Engine) displace(id int32) {
 	e.dropDests(id, inventory.AnyDevice)
 	var placed []*job.State
 	e.byKey().Walk(func(it order.Item) bool {
-		if j := e.jobs[it.ID]; j.State == job.Placed && holdsNode(j, id) {
+		if j := e.jobs[it.ID]; j.State == job.Placed && inventory.OnNode(j.Allocs, id) {
 			placed = append(placed, j)
 		}
 		return true

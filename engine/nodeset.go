@@ -60,27 +60,6 @@ func (e *Engine) suitableGPUs(s *shape.Shape) (n int) {
 	return n
 }
 
-// meets reports whether the shape competes for a node that a reservation's job competes for, too.
-func (e *Engine) meets(s *shape.Shape, r *reservation) bool {
-	if s.Any.Minus(&r.any) == s.Any {
-		return false
-	}
-	set := s.Most.Within
-	if set == nil {
-		set = r.within
-	}
-	if set == nil {
-		return true
-	}
-	for _, id := range set.Nodes {
-		class := e.st.Nodes()[id].Class()
-		if s.Any.Has(class) && r.any.Has(class) && s.Reaches(id) && (r.within == nil || r.within.In.Has(id)) {
-			return true
-		}
-	}
-	return false
-}
-
 // blockNodes closes the nodes of a blocked shape's set to all that come after it (strict order).
 func (e *Engine) blockNodes(p *passState, s *shape.Shape) {
 	for _, id := range s.Most.Within.Nodes {

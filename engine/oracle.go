@@ -9,17 +9,19 @@ import (
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/placement"
+	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // oracle is the engine as the rooms below ask it: views (sched.Oracle), searches for places (placement.Around) and for
-// moves (defrag.Around).
+// moves (defrag.Around), and reservations (reserve.Around).
 type oracle Engine
 
 var (
 	_ sched.Oracle     = (*oracle)(nil)
 	_ placement.Around = (*oracle)(nil)
 	_ defrag.Around    = (*oracle)(nil)
+	_ reserve.Around   = (*oracle)(nil)
 )
 
 func (o *oracle) Job(number int32) *job.State { return o.jobs[number] }
@@ -61,11 +63,19 @@ func (o *oracle) Shunned(n *inventory.Node, j *job.State) uint64 {
 }
 
 func (o *oracle) Reserved(j *job.State, d placement.Depth) *placement.Slack {
-	return (*Engine)(o).reserved(j, d)
+	return o.resv.Limits(j, d)
 }
 
 func (o *oracle) Hold(j *job.State, allocs []inventory.Alloc, sign int64) {
-	(*Engine)(o).holdSlack(j, allocs, sign)
+	o.resv.Take(j, allocs, sign)
 }
 
 func (o *oracle) QueuesMatter() bool { return o.limits.byQueue }
+
+func (o *oracle) Ends() *order.List { return (*Engine)(o).byEnd() }
+
+func (o *oracle) EndOf(j *job.State) cluster.Time { return (*Engine)(o).endOf(j) }
+
+func (o *oracle) LimitOf(j *job.State) time.Duration { return (*Engine)(o).limitOf(j) }
+
+func (o *oracle) Moving() []cluster.JobID { return o.defrag.movers }

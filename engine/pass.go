@@ -62,7 +62,7 @@ type passState struct {
 func (e *Engine) pass() {
 	e.stats.Passes++
 	e.seenAt, e.fresh = e.epoch, false
-	e.resv = e.resv[:0]
+	e.resv.Clear()
 	e.tail.drop()
 	e.rankIfWorthIt()
 	e.dropUnread()
@@ -209,7 +209,7 @@ func (e *Engine) consider(p *passState, li int, it order.Item) {
 	}
 	if e.hopeless(&e.groups[it.Group]) {
 		p.short = true
-		if len(e.resv) > 0 {
+		if len(e.resv.Windows()) > 0 {
 			p.depth--
 		}
 		return
@@ -226,8 +226,8 @@ func (e *Engine) consider(p *passState, li int, it order.Item) {
 	next, more := g.jobs.At(&at)
 	v, r := e.try(p, j)
 	p.short = p.short || r.code == refusedRoom || r.code == refusedBackfill || r.code == refusedOrder
-	g = &e.groups[gi]                   // try may have added groups
-	if len(e.resv) > 0 || v == deeper { // behind a reservation only so many are looked at
+	g = &e.groups[gi]                             // try may have added groups
+	if len(e.resv.Windows()) > 0 || v == deeper { // behind a reservation only so many are looked at
 		p.depth--
 	}
 	switch {
@@ -241,8 +241,8 @@ func (e *Engine) consider(p *passState, li int, it order.Item) {
 	case r.code == refusedRoom, r.code == refusedBackfill && e.mode == sched.Conservative,
 		// what one of its task sets waits for is taken before it; nobody passes it to where the others run
 		r.code == refusedOrder:
-		made := len(e.resv)
-		if e.block(p, j); e.mode == sched.Conservative && len(e.resv) > made {
+		made := len(e.resv.Windows())
+		if e.block(p, j); e.mode == sched.Conservative && len(e.resv.Windows()) > made {
 			v = deeper // each blocked job has a promise of its own, also one of the same shape
 		}
 	}
@@ -267,9 +267,9 @@ func (e *Engine) hopeless(g *group) bool {
 	case sched.Skip:
 		return l.rank > 0
 	case sched.EASY:
-		return e.reservedFor(s) && !e.mayHold(s, g)
+		return e.resv.Meets(s) && !e.mayHold(s, g)
 	case sched.Conservative:
-		return len(e.resv) >= e.cfg.Reserve
+		return len(e.resv.Windows()) >= e.cfg.Reserve
 	case sched.Strict:
 	}
 	return false
@@ -278,7 +278,7 @@ func (e *Engine) hopeless(g *group) bool {
 // mayHold reports whether nodes are to be held for the first job of a group.
 func (e *Engine) mayHold(s *shape.Shape, g *group) bool {
 	it, ok := g.jobs.First()
-	return ok && e.holdDue(e.jobs[it.ID]) && e.openEnded(s)
+	return ok && e.holdDue(e.jobs[it.ID]) && e.resv.OpenEnded(s)
 }
 
 // block draws the consequences of a job that cannot start for lack of room.
@@ -302,12 +302,12 @@ func (e *Engine) block(p *passState, j *job.State) {
 		}
 		p.stop = all
 	case sched.EASY:
-		if !e.reservedFor(s) || e.holdDue(j) && e.openEnded(s) {
-			e.reserve(j)
+		if !e.resv.Meets(s) || e.holdDue(j) && e.resv.OpenEnded(s) {
+			e.promise(j)
 		}
 	case sched.Conservative:
-		if len(e.resv) < e.cfg.Reserve {
-			e.reserve(j)
+		if len(e.resv.Windows()) < e.cfg.Reserve {
+			e.promise(j)
 		}
 	}
 }
@@ -332,7 +332,7 @@ func (e *Engine) try(p *passState, j *job.State) (verdict, refusal) {
 			allocs, tasks, ok := e.tryPlace(ask, j)
 			if ok {
 				e.book(j, allocs, tasks)
-				e.consume(j)
+				e.resv.Take(j, j.Allocs, 1)
 				return started, refusal{}
 			}
 			r.code = refusedRoom
@@ -346,17 +346,17 @@ func (e *Engine) try(p *passState, j *job.State) (verdict, refusal) {
 		}
 	}
 	if r.code == refusedRoom && e.shrinkFor(ask, j) {
-		e.consume(j)
+		e.resv.Take(j, j.Allocs, 1)
 		return started, refusal{}
 	}
 	if r.code == refusedRoom && e.clearHome(ask, j) { // before it stops anybody who could go elsewhere
-		e.consume(j)
+		e.resv.Take(j, j.Allocs, 1)
 		return started, refusal{}
 	}
 	if g.stuck != e.claims() && r.code != refusedBackfill && e.mayPreempt(j) {
 		done, straddled := e.preemptFor(ask, j)
 		if done {
-			e.consume(j)
+			e.resv.Take(j, j.Allocs, 1)
 			return started, refusal{}
 		}
 		// else it might, were it first, or others first to leave, or where its first set goes taken
@@ -365,7 +365,7 @@ func (e *Engine) try(p *passState, j *job.State) (verdict, refusal) {
 		}
 	}
 	if r.code == refusedRoom && (e.leaveHome(ask, j) || e.moveFor(ask, j)) {
-		e.consume(j)
+		e.resv.Take(j, j.Allocs, 1)
 		return started, refusal{}
 	}
 	return deep, r
@@ -391,7 +391,7 @@ func (e *Engine) gotMore() {
 // candidate is the search for a job that a pass considers.
 func (e *Engine) candidate(p *passState, j *job.State) placement.Request {
 	r := e.anywhere()
-	r.Reserved = e.reserved(j, placement.Candidate)
+	r.Reserved = e.resv.Limits(j, placement.Candidate)
 	if p.strict {
 		r.Blocked, r.Shut = &p.blocked, p.shut
 	}

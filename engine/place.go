@@ -15,11 +15,9 @@ import (
 
 // scratch is memory that is reused from step to step.
 type scratch struct {
-	idle    []int32
 	ids     []int32
 	victims victims
 	lifted  []*job.State
-	ends    []ending
 	items   []order.Item
 	booked  []order.Item
 	steady  []order.Item
@@ -393,4 +391,11 @@ func hasID(ids []cluster.JobID, id cluster.JobID) bool {
 		}
 	}
 	return false
+}
+
+func popcount(m uint64) (n int) {
+	for ; m != 0; m &= m - 1 {
+		n++
+	}
+	return n
 }

@@ -137,7 +137,7 @@ func (e *Engine) leavingOn(node int32) (h job.Host) {
 // placedAmong lists the jobs that have places on the nodes of allocations and have not started.
 func (e *Engine) placedAmong(allocs []inventory.Alloc) (list []*job.State) {
 	for _, w := range e.placed {
-		if slices.ContainsFunc(allocs, func(a inventory.Alloc) bool { return holdsNode(w, a.Node) }) {
+		if slices.ContainsFunc(allocs, func(a inventory.Alloc) bool { return inventory.OnNode(w.Allocs, a.Node) }) {
 			list = append(list, w)
 		}
 	}

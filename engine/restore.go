@@ -76,13 +76,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	}
 	e.settling = false
 	e.restoreUsage(s)
-	for i := range s.Advance {
-		for k := range e.advance {
-			if a := &e.advance[k]; a.spec.Name == s.Advance[i].Name && a.spec.Start <= s.Advance[i].Start {
-				a.start, a.end, a.begun = s.Advance[i].Start, s.Advance[i].End, s.Advance[i].Begun
-			}
-		}
-	}
+	e.resv.Restore(s.Advance)
 	e.fresh, e.seenAt = s.Fresh || !same, e.epoch
 	e.restorePlan(s)
 	e.defrag.round = s.Looked

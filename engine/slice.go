@@ -13,7 +13,7 @@ import (
 // undivided reports whether GPUs are handed out as jobs ask for them, whatever a
 // plan says: elsewhere nobody could make an instance of one, and what an advance
 // reservation may count on is whole GPUs.
-func (e *Engine) undivided() bool { return e.cfg.Unshared || len(e.advance) > 0 }
+func (e *Engine) undivided() bool { return e.cfg.Unshared || e.resv.HasAdvance() }
 
 // leaves reports whether plans that only divide GPUs (Traits.OnlyDivides) say nothing of the
 // job, because none that could be divided suits it. To whom an older plan, in another

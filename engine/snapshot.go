@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/speed"
 	"github.com/muster-gpu/muster/quota"
@@ -21,24 +22,24 @@ type Snapshot struct {
 	Next   cluster.JobID  `json:"next"`   // the number of the next new job
 	Nodes  []cluster.Node `json:"nodes"`
 	// nodes that a person drained, whether they are down or not
-	Drained []string        `json:"drained,omitempty"`
-	Given   []string        `json:"given_back,omitempty"` // nodes that are given back to who lends them
-	Queues  []cluster.Queue `json:"queues,omitempty"`     // as they were last set
-	Closed  []cluster.Queue `json:"closed,omitempty"`     // removed, but jobs of theirs still run
-	Users   []string        `json:"users,omitempty"`      // in the order in which they were first seen
-	Jobs    []job.Record    `json:"jobs,omitempty"`       // by number
-	Arrays  []ArrayRecord   `json:"arrays,omitempty"`
-	Usage   []UsageRecord   `json:"usage,omitempty"`
-	Budgets []BudgetRecord  `json:"budgets,omitempty"`
-	Advance []AdvanceRecord `json:"advance,omitempty"`
-	Ranks   []int           `json:"ranks,omitempty"` // fair-share ranks in force, by entry of Usage
-	Ranked  int             `json:"ranked,omitempty"`
-	Rekeyed cluster.Time    `json:"rekeyed,omitempty"`
-	Rerun   cluster.Time    `json:"rerun,omitempty"`
-	Elastic int             `json:"elastic,omitempty"`
-	Past    *PastRecord     `json:"past,omitempty"`
-	Fresh   bool            `json:"pass_due,omitempty"` // something is to be looked at in the next step
-	Planned *PlanRecord     `json:"planned,omitempty"`
+	Drained []string                `json:"drained,omitempty"`
+	Given   []string                `json:"given_back,omitempty"` // nodes that are given back to who lends them
+	Queues  []cluster.Queue         `json:"queues,omitempty"`     // as they were last set
+	Closed  []cluster.Queue         `json:"closed,omitempty"`     // removed, but jobs of theirs still run
+	Users   []string                `json:"users,omitempty"`      // in the order in which they were first seen
+	Jobs    []job.Record            `json:"jobs,omitempty"`       // by number
+	Arrays  []ArrayRecord           `json:"arrays,omitempty"`
+	Usage   []UsageRecord           `json:"usage,omitempty"`
+	Budgets []BudgetRecord          `json:"budgets,omitempty"`
+	Advance []reserve.AdvanceRecord `json:"advance,omitempty"`
+	Ranks   []int                   `json:"ranks,omitempty"` // fair-share ranks in force, by entry of Usage
+	Ranked  int                     `json:"ranked,omitempty"`
+	Rekeyed cluster.Time            `json:"rekeyed,omitempty"`
+	Rerun   cluster.Time            `json:"rerun,omitempty"`
+	Elastic int                     `json:"elastic,omitempty"`
+	Past    *PastRecord             `json:"past,omitempty"`
+	Fresh   bool                    `json:"pass_due,omitempty"` // something is to be looked at in the next step
+	Planned *PlanRecord             `json:"planned,omitempty"`
 	// what jobs in shares of one GPU were measured to do to each other
 	Pairs  []speed.PairRecord `json:"pairs,omitempty"`
 	Paces  []speed.PaceRecord `json:"paces,omitempty"`        // how fast jobs were measured to go
@@ -78,14 +79,6 @@ type BudgetRecord struct {
 	Since cluster.Time `json:"since"`
 	Spent int64        `json:"spent"` // milli-GPU-milliseconds in period Index
 	Index int64        `json:"index"`
-}
-
-// AdvanceRecord is where an advance reservation is in its repetitions.
-type AdvanceRecord struct {
-	Name  string       `json:"name"`
-	Start cluster.Time `json:"start"`
-	End   cluster.Time `json:"end"`
-	Begun bool         `json:"begun,omitempty"`
 }
 
 // Snapshot writes down what the engine knows. It changes nothing.
@@ -139,10 +132,7 @@ func (e *Engine) Common() Snapshot {
 	}
 	s.Queues, s.Closed = e.queueSpecs()
 	s.Usage, s.Budgets = e.Usage()
-	for i := range e.advance {
-		a := &e.advance[i]
-		s.Advance = append(s.Advance, AdvanceRecord{a.spec.Name, a.start, a.end, a.begun})
-	}
+	s.Advance = e.resv.Records()
 	return s
 }
 

@@ -524,9 +524,9 @@ func (e *Engine) nextWake() cluster.Time {
 		if p := cluster.Time(e.w.Traits.Rerun); p > 0 {
 			wake = min(wake, (e.w.Now/p+1)*p)
 		}
-		wake = min(wake, e.limits.nextChange(e), e.advanceChange())
+		wake = min(wake, e.limits.nextChange(e), e.resv.NextChange())
 	} else if e.live > 0 {
-		wake = min(wake, e.limits.nextChange(e), e.advanceChange())
+		wake = min(wake, e.limits.nextChange(e), e.resv.NextChange())
 	}
 	return min(wake, e.planWake(), e.defragWake(), e.loansWake())
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/placement"
+	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/engine/words"
@@ -155,7 +156,7 @@ func (e *Engine) whyPending(j *job.State, y *Why, ends map[cluster.JobID]Foresee
 	if r := e.overQuota(j, least); r.code != notRefused {
 		y.Blockers = append(y.Blockers, e.refusalText(&r))
 	}
-	reserved := e.reserved(j, placement.Candidate)
+	reserved := e.resv.Limits(j, placement.Candidate)
 	fits := e.fitsNow(j, s, reserved)
 	switch free := e.fitsNow(j, s, nil); {
 	case !free:
@@ -207,17 +208,19 @@ func (e *Engine) before(j *job.State) []*job.State {
 func (e *Engine) reservationText(j *job.State) string {
 	end := e.w.Now.Add(j.ExpectedRun(e.limitOf(j)))
 	var parts []string
-	for i := range e.resv {
-		if r := &e.resv[i]; r.hold && r.at < end && r.job != j.Spec.ID {
+	for _, w := range e.resv.Windows() {
+		switch {
+		case w.At >= end || w.Job == j.Spec.ID:
+		case w.Hold:
 			parts = append(parts,
-				fmt.Sprintf("GPUs are being held for job %d since %s", r.job, e.clock(e.heldSince(e.jobs[r.job]))))
-		} else if r.at < end && r.job != j.Spec.ID {
-			parts = append(parts, fmt.Sprintf("job %d starts at %s", r.job, e.clock(r.at)))
+				fmt.Sprintf("GPUs are being held for job %d since %s", w.Job, e.clock(e.heldSince(e.jobs[w.Job]))))
+		default:
+			parts = append(parts, fmt.Sprintf("job %d starts at %s", w.Job, e.clock(w.At)))
 		}
 	}
-	for i := range e.advance {
-		if a := &e.advance[i]; a.start < end && a.end > e.w.Now && !e.insider(a, j) {
-			parts = append(parts, fmt.Sprintf("%s begins at %s", a.spec.Name, e.clock(a.start)))
+	for _, a := range e.resv.Advance() {
+		if a.Start() < end && a.End() > e.w.Now && !a.Inside(j) {
+			parts = append(parts, fmt.Sprintf("%s begins at %s", a.Name(), e.clock(a.Start())))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -316,9 +319,7 @@ func (e *Engine) workAhead(before []*job.State) cluster.Time {
 
 // expectedStart promises starts to the jobs ahead, then to the job itself.
 func (e *Engine) expectedStart(j *job.State, before []*job.State) cluster.Time {
-	resv := e.resv
-	e.resv = nil
-	defer func() { e.resv = resv }()
+	defer e.resv.Aside()()
 	s := e.shapes.At(j.Shape)
 	ends := e.foresee(j)
 	first := e.quotaFree(j)
@@ -328,14 +329,14 @@ func (e *Engine) expectedStart(j *job.State, before []*job.State) cluster.Time {
 			break
 		}
 		if r, ok := e.foreseen(o); ok {
-			e.resv = append(e.resv, r)
-			if e.mode == sched.Strict && e.meets(s, &r) {
-				first = max(first, r.at) // nothing passes it
+			e.resv.Add(r)
+			if e.mode == sched.Strict && e.resv.MeetsOne(s, &r) {
+				first = max(first, r.At) // nothing passes it
 			}
 		}
 	}
 	r, ok := e.foreseen(j)
-	if at := max(first, r.at); ok && at < e.w.Now.Add(cluster.MaxDuration/2) {
+	if at := max(first, r.At); ok && !reserve.OutOfSight(e.w.Now, at) {
 		return at
 	}
 	return cluster.Never
