@@ -67,7 +67,7 @@ func (e *Engine) adopt(r *job.Record) {
 	j := e.jobs[r.Spec.ID]
 	queue, _ := e.queueOf(j.Spec)
 	j.Queue = int32(queue)
-	e.deps.rejoin(e, j, nil)
+	e.deps.Rejoin(j, nil)
 	now := *r
 	now.Tasks = tasksOf(r.Allocs)
 	e.resumeHolding(j, &now, false)

@@ -12,14 +12,7 @@ func (e *Engine) Wake() cluster.Time { return e.nextWake() }
 // WakeRare is Wake without the looks at the order that a policy takes at fixed
 // intervals: when time alone changes who may start.
 func (e *Engine) WakeRare() cluster.Time {
-	wake := cluster.Never
-	if t, ok := e.timers.peek(e); ok {
-		wake = min(wake, t)
-	}
-	if t, ok := e.keyTimes.peek(e); ok {
-		wake = min(wake, t)
-	}
-	return min(wake, e.limits.nextChange(e), e.resv.NextChange())
+	return min(e.timers.At(), e.keyTimes.At(), e.limits.nextChange(e), e.resv.NextChange())
 }
 
 // Waiting lists the jobs that wait for a start, by number, whatever they wait

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/engine/defrag"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/pending"
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/sched"
@@ -113,7 +114,7 @@ type Engine struct {
 	placed      []*job.State     // those of them that wait for their devices, in no order
 	elastic     int              // jobs seen that can change their size
 	empty       *inventory.Store // the cluster empty and healthy, for never
-	deps        depState
+	deps        pending.Deps
 
 	freed    int64 // grows when something may have become free that no stopping job still holds
 	residues []residue
@@ -121,8 +122,8 @@ type Engine struct {
 	lent     int64 // grows when jobs get devices, where queues matter
 	seenAt   int64 // epoch of the last pass
 	fresh    bool  // something arrived since the last pass
-	timers   timerHeap
-	keyTimes timerHeap
+	timers   pending.Timers
+	keyTimes pending.Timers // of changes of keys
 	resv     reserve.Book
 	thorough bool // tests: every candidate is really tried
 	ps       passState
@@ -199,7 +200,9 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	if cfg.Backfill != nil {
 		e.mode = *cfg.Backfill
 	}
-	if e.deps.init(); cfg.Defrag != nil {
+	e.timers.Holds, e.keyTimes.Holds = e.timerHolds, e.timerHolds
+	e.deps = pending.NewDeps((*oracle)(e).Jobs, e.admit, e.touch)
+	if cfg.Defrag != nil {
 		e.defrag = defragState{Settings: cfg.Defrag.WithDefaults(), on: true}
 	}
 	if from != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/pending"
 	"github.com/muster-gpu/muster/engine/placement"
 )
 
@@ -47,7 +48,7 @@ func (e *Engine) leavesHomeAt(j *job.State) cluster.Time {
 // it may leave its memory.
 func (e *Engine) watchHome(j *job.State) {
 	if at := e.leavesHomeAt(j); at > e.w.Now && at != cluster.Never {
-		e.timers.push(timer{at, timerHome, int32(j.Spec.ID), j.Gen})
+		e.timers.Set(at, pending.Home, j)
 	}
 }
 
@@ -82,7 +83,7 @@ func (e *Engine) leaveHome(r placement.Request, j *job.State) bool {
 // may leave.
 func (e *Engine) watchSettled(j *job.State) {
 	if at := j.SettledAt(); at > e.w.Now && e.freezes() && e.mayFreeze(j.Allocs) { // else no job has memory there
-		e.timers.push(timer{at, timerSettled, int32(j.Spec.ID), j.Gen})
+		e.timers.Set(at, pending.Settled, j)
 	}
 }
 

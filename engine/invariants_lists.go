@@ -315,62 +315,18 @@ func (e *Engine) checkPools() error {
 // checkDependencies checks that parked jobs have a reason to be, and somebody
 // who will wake them.
 func (e *Engine) checkDependencies() error {
-	active := map[cluster.JobID]int{} // looked up only
 	for _, j := range e.jobs {
-		if j == nil {
-			continue
-		}
-		if j.InArray {
-			active[j.Spec.Array.ID]++
-		}
-		if j.State != job.Pending || j.Eligible {
+		if j == nil || j.State != job.Pending || j.Eligible {
 			continue
 		}
 		if err := e.checkParked(j); err != nil {
 			return fmt.Errorf("parked job %d: %w", j.Spec.ID, err)
 		}
 	}
-	if err := e.checkGroups(); err != nil {
-		return err
-	}
-	for _, j := range e.jobs {
-		if j == nil || j.Spec.Array == nil {
-			continue
-		}
-		if a := e.deps.arrays[j.Spec.Array.ID]; a != nil && a.active != active[j.Spec.Array.ID] {
-			return fmt.Errorf("array %d has %d active elements, recomputed %d", j.Spec.Array.ID, a.active,
-				active[j.Spec.Array.ID])
-		}
-	}
-	return nil
-}
-
-// checkGroups counts again how the jobs stand that dependencies name together.
-func (e *Engine) checkGroups() error {
-	fresh := depState{groups: map[several]*depGroup{}, members: map[cluster.JobID][]*depGroup{}}
-	for _, j := range e.jobs {
-		if j == nil || j.State == job.Done {
-			continue
-		}
-		for i := range j.Spec.After {
-			d := &j.Spec.After[i]
-			g := e.deps.groups[several{d.Job, d.Last()}]
-			if d.Elements <= 1 || g == nil {
-				continue
-			}
-			if n := fresh.group(e, d); n.live != g.live || n.failed != g.failed || n.idle != g.idle ||
-				n.unknown != g.unknown {
-				return fmt.Errorf("jobs %d to %d: %d live, %d failed, %d idle, %d unknown; recomputed %d, %d, %d, %d",
-					d.Job, d.Last(),
-					g.live, g.failed, g.idle, g.unknown, n.live, n.failed, n.idle, n.unknown)
-			}
-		}
-	}
-	return nil
+	return e.deps.Check()
 }
 
 func (e *Engine) checkParked(j *job.State) error {
-	id := j.Spec.ID
 	switch j.Parked {
 	case job.ParkedHold:
 		if !j.Spec.Hold {
@@ -381,41 +337,18 @@ func (e *Engine) checkParked(j *job.State) error {
 			return fmt.Errorf("it may begin since %v", j.Spec.Begin)
 		}
 	case job.ParkedDependency, job.ParkedSingleton:
-		if !e.wakes(j) {
+		if !e.deps.Wakes(j.Spec.ID) && !e.timers.Wakes(j, e.w.Now) {
 			return fmt.Errorf("no live job will wake it, and no timer")
 		}
 	case job.ParkedPlan:
 		if !e.gated(j) {
 			return fmt.Errorf("the plan does not keep it from running")
 		}
-	case job.ParkedArray:
-		a := e.deps.arrays[j.Spec.Array.ID]
-		if a == nil || !slices.Contains(a.waiting, id) || a.active == 0 {
-			return fmt.Errorf("its array will not wake it")
-		}
+	case job.ParkedArray: // see Deps.Check
 	default:
 		return fmt.Errorf("no reason")
 	}
 	return nil
-}
-
-// wakes reports whether somebody will look at a job again that waits for others.
-func (e *Engine) wakes(j *job.State) bool {
-	id := j.Spec.ID
-	for _, o := range e.jobs {
-		if o == nil || o.State == job.Done {
-			continue
-		}
-		if slices.Contains(e.deps.waiting[o.Spec.ID], id) ||
-			slices.ContainsFunc(e.deps.members[o.Spec.ID], func(g *depGroup) bool {
-				return slices.Contains(g.waiters, id)
-			}) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(e.timers, func(t timer) bool {
-		return t.kind == timerBegin && t.id == int32(id) && t.gen == j.Gen && t.at > e.w.Now
-	})
 }
 
 // checkWork checks that no idle devices are left to a job that could have them

@@ -205,3 +205,10 @@ func (e *Engine) rekey() {
 	e.fresh = true
 	e.epoch++
 }
+
+func count(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -16,69 +15,6 @@ import (
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 )
-
-// TestTimerHeapTwin compares the heap with a sorted slice; void timers never
-// come up.
-func TestTimerHeapTwin(t *testing.T) {
-	scanned, popped := 0, 0
-	for seed := range uint64(30) {
-		r := rand.New(rand.NewPCG(seed, 3))
-		e := &Engine{}
-		for range 20 {
-			e.jobs = append(e.jobs, &job.State{Tenure: &job.Tenure{}})
-		}
-		var h timerHeap
-		var twin []timer
-		for range 400 {
-			if r.IntN(3) > 0 {
-				tm := timer{cluster.Time(r.IntN(50)), timerKind(r.IntN(2)), int32(r.IntN(20)), 0}
-				tm.gen = e.jobs[tm.id].Gen
-				h.push(tm)
-				twin = append(twin, tm)
-			} else {
-				e.jobs[r.IntN(20)].Gen++ // its timers are void
-			}
-			twin = slices.DeleteFunc(twin, func(tm timer) bool { return e.jobs[tm.id].Gen != tm.gen })
-			slices.SortFunc(twin, func(a, b timer) int {
-				return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.id, b.id), cmp.Compare(a.kind, b.kind))
-			})
-			at, ok := h.peek(e)
-			if ok != (len(twin) > 0) || ok && at != twin[0].at {
-				t.Fatalf("seed %d: next at %v (%v), twin has %v", seed, at, ok, twin)
-			}
-			if ok && r.IntN(2) == 0 {
-				if got := h.pop(); got != twin[0] {
-					t.Fatalf("seed %d: %+v comes up, not %+v", seed, got, twin[0])
-				}
-				twin = twin[1:]
-			}
-			if now := cluster.Time(r.IntN(60)); r.IntN(40) == 0 { // few of them are due, or many
-				due := h.take(nil, now)
-				for _, tm := range due {
-					at := slices.Index(twin, tm)
-					if tm.at > now || at < 0 && e.jobs[tm.id].Gen == tm.gen {
-						t.Fatalf("seed %d: %+v is taken at %v", seed, tm, now)
-					}
-					if at >= 0 {
-						twin = slices.Delete(twin, at, at+1)
-					}
-				}
-				if len(twin) > 0 && twin[0].at <= now {
-					t.Fatalf("seed %d: %+v is not taken at %v", seed, twin[0], now)
-				}
-				scanned += count(len(due)*4 > len(due)+len(h))
-				popped += count(len(due) > 0 && len(due)*16 < len(due)+len(h))
-			}
-		}
-	}
-	if scanned == 0 || popped == 0 {
-		t.Errorf("many timers were due %d times, few of many %d times", scanned, popped)
-	}
-	var h timerHeap
-	if h.push(timer{at: cluster.Never}); len(h) != 0 {
-		t.Error("a timer for never is kept")
-	}
-}
 
 // store makes an engine's node store with nodes of one model.
 func store(t testing.TB, model string, nodes ...cluster.Node) *Engine {

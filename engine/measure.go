@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/pending"
 	"github.com/muster-gpu/muster/engine/speed"
 )
 
@@ -60,7 +61,7 @@ func (e *Engine) measure(j *job.State, among []cluster.JobID) {
 		j.Slow = 0
 	case j.Slow == 0 || !same:
 		j.Slow = e.w.Now
-		e.timers.push(timer{j.Slow.Add(slowFor), timerSlow, int32(j.Spec.ID), j.Gen})
+		e.timers.Set(j.Slow.Add(slowFor), pending.Slow, j)
 	}
 }
 

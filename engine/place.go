@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/pending"
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
@@ -23,7 +24,6 @@ type scratch struct {
 	steady  []order.Item
 	growing []order.Item
 	waiters []*job.State
-	due     []timer
 	changed []*job.State
 }
 
@@ -215,10 +215,10 @@ func (e *Engine) start(j *job.State) {
 	j.LimitAt = cluster.Never
 	if l := e.limitOf(j); l > 0 {
 		j.LimitAt = e.w.Now.Add(l)
-		e.timers.push(timer{j.LimitAt, timerLimit, int32(j.Spec.ID), j.Gen})
+		e.timers.Set(j.LimitAt, pending.Limit, j)
 	}
 	if e.cfg.MinRuntime > 0 {
-		e.timers.push(timer{e.w.Now.Add(e.cfg.MinRuntime), timerSafe, int32(j.Spec.ID), j.Gen})
+		e.timers.Set(e.w.Now.Add(e.cfg.MinRuntime), pending.Safe, j)
 	}
 	e.watchSettled(j)
 	e.list(j)
@@ -302,7 +302,7 @@ func (e *Engine) watchKey(j *job.State) {
 	}
 	if at := e.keyer.NextChange(e.w.View(), e.w.Job(j)); at != j.NextKey || at <= e.w.Now {
 		j.NextKey = at
-		e.keyTimes.push(timer{at, timerKey, int32(j.Spec.ID), j.Gen})
+		e.keyTimes.Set(at, pending.KeyDue, j)
 	}
 }
 

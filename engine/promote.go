@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/pending"
 )
 
 // awaitPromotion sets the time at which a job that enters the line is promoted.
@@ -17,7 +18,7 @@ func (e *Engine) awaitPromotion(j *job.State) {
 	if j.PromoteAt <= e.w.Now && !e.settling {
 		e.beginAgain(j)
 	}
-	e.timers.push(timer{max(j.PromoteAt, e.w.Now), timerPromote, int32(j.Spec.ID), j.Gen})
+	e.timers.Set(max(j.PromoteAt, e.w.Now), pending.Promote, j)
 }
 
 // promotionOf returns when a job in line is promoted. One that has got no further

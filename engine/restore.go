@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/pending"
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
@@ -56,8 +57,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 		e.limits.ranks, e.limits.ranked = append([]int(nil), s.Ranks...), s.Ranked
 	}
 	for i := range s.Arrays {
-		a := e.deps.array(s.Arrays[i].ID)
-		a.waiting = append(a.waiting, s.Arrays[i].Waiting...)
+		e.deps.AwaitArray(s.Arrays[i].ID, s.Arrays[i].Waiting...)
 	}
 	e.unlistedElements(s)
 	e.settling = true
@@ -96,8 +96,7 @@ func (e *Engine) unlistedElements(s *Snapshot) {
 	for i := range s.Jobs {
 		r := &s.Jobs[i]
 		if r.State == job.Pending && r.Parked == job.ParkedArray && r.Spec.Array != nil && !listed[r.Spec.ID] {
-			a := e.deps.array(r.Spec.Array.ID)
-			a.waiting = append(a.waiting, r.Spec.ID)
+			e.deps.AwaitArray(r.Spec.Array.ID, r.Spec.ID)
 		}
 	}
 }
@@ -220,10 +219,7 @@ func (e *Engine) resume(r *job.Record, same bool, queues []cluster.Queue) bool {
 	j.Queue = int32(q)
 	s := e.shapes.At(j.Shape)
 	j.Milli, j.Tasks, j.Devices = e.askedMilli(j), s.Max, int32(j.Spec.GPUs())
-	e.deps.rejoin(e, j, r.Singles)
-	if j.InArray && j.Spec.Array != nil {
-		e.deps.array(j.Spec.Array.ID).active++
-	}
+	e.deps.Rejoin(j, r.Singles)
 	if r.Home != nil && e.validAllocs(r.Home, false) {
 		j.Home = j.Owned(r.Home)
 	}
@@ -302,7 +298,7 @@ func (e *Engine) resumePending(j *job.State, r *job.Record, same bool) {
 // starveAgain sets the time again at which the job will have waited too long.
 func (e *Engine) starveAgain(j *job.State) {
 	if e.cfg.Starvation > 0 && !j.Promoted && !e.w.Divided(j) && j.StarvingSince != cluster.Never {
-		e.timers.push(timer{j.StarvingSince.Add(e.cfg.Starvation), timerStarving, int32(j.Spec.ID), j.Gen})
+		e.timers.Set(j.StarvingSince.Add(e.cfg.Starvation), pending.Starving, j)
 	}
 }
 
@@ -368,13 +364,13 @@ func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 		return
 	}
 	if j.LimitAt != cluster.Never && j.LimitAt != 0 {
-		e.timers.push(timer{j.LimitAt, timerLimit, int32(j.Spec.ID), j.Gen})
+		e.timers.Set(j.LimitAt, pending.Limit, j)
 	}
 	if j.Slow != 0 {
-		e.timers.push(timer{j.Slow.Add(slowFor), timerSlow, int32(j.Spec.ID), j.Gen})
+		e.timers.Set(j.Slow.Add(slowFor), pending.Slow, j)
 	}
 	if safe := j.Started.Add(e.cfg.MinRuntime); e.cfg.MinRuntime > 0 && safe > e.w.Now {
-		e.timers.push(timer{safe, timerSafe, int32(j.Spec.ID), j.Gen})
+		e.timers.Set(safe, pending.Safe, j)
 	}
 	e.watchSettled(j)
 	j.NextKey = math.MinInt64

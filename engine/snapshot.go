@@ -96,8 +96,8 @@ func (e *Engine) Snapshot() Snapshot {
 		}
 	}
 	for _, id := range arrays {
-		if a := e.deps.arrays[id]; a != nil && len(a.waiting) > 0 {
-			s.Arrays = append(s.Arrays, ArrayRecord{id, slices.Clone(a.waiting)})
+		if waiting := e.deps.Waiting(id); len(waiting) > 0 {
+			s.Arrays = append(s.Arrays, ArrayRecord{id, slices.Clone(waiting)})
 		}
 	}
 	return s
@@ -189,7 +189,7 @@ func (e *Engine) Record(id cluster.JobID) *job.Record {
 		r.Frozen, r.Asleep = slices.Clone(j.Frozen), j.Asleep
 	}
 	if j.State == job.Pending {
-		r.Singles = slices.Clone(e.deps.singles[id])
+		r.Singles = slices.Clone(e.deps.Singles(id))
 	}
 	if e.mode == sched.Conservative && j.State == job.Pending && j.Promise != cluster.Never {
 		r.Promise, r.Plan = j.Promise, slices.Clone(j.Plan)

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/pending"
 )
 
 // Step takes what happened at one instant and returns what to do about it.
@@ -165,7 +166,7 @@ func (e *Engine) submit(spec *cluster.Job, before *Given) {
 		return
 	}
 	j.Predicted = e.predict(spec)
-	e.deps.join(e, j)
+	e.deps.Join(j)
 	e.admit(j)
 }
 
@@ -190,7 +191,7 @@ func (e *Engine) finish(j *job.State, reason job.StopReason) {
 	if reason == job.Completed {
 		e.completed(j)
 	}
-	e.deps.leave(e, j)
+	e.deps.Ended(j)
 }
 
 // withdraw takes a job out of the line by somebody else's will: those whom it
@@ -350,7 +351,7 @@ func (e *Engine) report(j *job.State, ev *Event) {
 		e.listen(j, ev)
 	}
 	if !began && j.Began() {
-		e.deps.began(e, j)
+		e.deps.Began(j)
 	}
 	if ev.Type == Resized && j.State != job.Stopping {
 		e.leftDevices(j)
@@ -444,8 +445,8 @@ func (e *Engine) update(j *job.State, spec *cluster.Job) {
 	}
 	waits, lined := j.Eligible, j.EligibleSince
 	e.withdraw(j)
-	e.deps.leaveArray(e, j)
-	e.deps.quit(j)
+	e.deps.LeaveArray(j)
+	e.deps.Quit(j)
 	if shape := e.shapeOf(spec); shape != j.Base {
 		j.Plan, j.Base, j.Target = nil, shape, nil // its sets are others
 		if j.Shape = shape; j.Home != nil {        // where its memory is, it does not fit any more
@@ -464,7 +465,7 @@ func (e *Engine) update(j *job.State, spec *cluster.Job) {
 	}
 	e.find.Recount()
 	j.Milli, j.Devices, j.Tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes.Get(j.Shape).Max
-	e.deps.join(e, j)                                                // its dependencies may be new
+	e.deps.Join(j)                                                   // its dependencies may be new
 	if e.admit(j); waits && j.Eligible && j.EligibleSince != lined { // it keeps its age
 		e.dequeue(j)
 		j.EligibleSince = lined
@@ -501,7 +502,7 @@ func (e *Engine) hold(j *job.State, hold bool) {
 	}
 	if j.State == job.Pending {
 		e.withdraw(j)
-		e.deps.leaveArray(e, j)
+		e.deps.LeaveArray(j)
 		e.admit(j)
 	}
 }
@@ -509,15 +510,13 @@ func (e *Engine) hold(j *job.State, hold bool) {
 // nextWake is when the engine wants to be called even if nothing happens.
 func (e *Engine) nextWake() cluster.Time {
 	wake := cluster.Never
-	if t, ok := e.timers.peek(e); ok {
-		if wake = t; t == e.w.Now && e.timers[0].kind == timerPromote {
+	if t := e.timers.Next(); t != nil {
+		if wake = t.At; t.At == e.w.Now && t.Kind == pending.Promote {
 			wake++ // a pass put it off to the next step
 		}
 	}
 	if e.pending > 0 {
-		if t, ok := e.keyTimes.peek(e); ok {
-			wake = min(wake, t)
-		}
+		wake = min(wake, e.keyTimes.At())
 		if p := cluster.Time(e.w.Traits.Rekey); p > 0 {
 			wake = min(wake, (e.w.Now/p+1)*p)
 		}

@@ -1,146 +1,48 @@
 package engine
 
 import (
-	"math/bits"
-	"slices"
-
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
-	"github.com/muster-gpu/muster/internal/heap"
+	"github.com/muster-gpu/muster/engine/pending"
 )
 
-type timerKind uint8
-
-const (
-	timerBegin    timerKind = iota // a job may be considered from now on, or what it depends on is long enough ago
-	timerLimit                     // a job's time limit strikes
-	timerKey                       // a running job's key changes
-	timerStarving                  // a pending job has waited too long
-	timerSafe                      // a job's minimum run time is over
-	timerPromote                   // a pending job has waited long for how long it ran
-	timerSlow                      // a job has been too slow for a while among others in shares of its GPUs
-	timerHome                      // a suspended job has waited for its devices as long as leaving its memory costs
-	timerSettled                   // a job that runs may leave its devices for another's memory
-)
-
-type timer struct {
-	at   cluster.Time
-	kind timerKind
-	id   int32
-	gen  uint32 // of the job when it was set; a different one now: void
-}
-
-// Before orders timers by time, then by job and kind.
-func (t *timer) Before(b *timer) bool {
-	if t.at != b.at {
-		return t.at < b.at
-	}
-	if t.id != b.id {
-		return t.id < b.id
-	}
-	return t.kind < b.kind
-}
-
-// timerHeap is a binary heap; void timers are dropped when they surface.
-type timerHeap []timer
-
-func (h *timerHeap) push(t timer) {
-	if t.at != cluster.Never {
-		heap.Push((*[]timer)(h), t)
-	}
-}
-
-func (h *timerHeap) pop() timer { return heap.Pop((*[]timer)(h)) }
-
-// peek returns the time of the first timer that still holds.
-func (h *timerHeap) peek(e *Engine) (cluster.Time, bool) {
-	for len(*h) > 0 {
-		t := (*h)[0]
-		if t.holds(e, e.jobs[t.id]) {
-			return t.at, true
-		}
-		h.pop()
-	}
-	return 0, false
-}
-
-// dueKeys takes the timers of keys that are due, void ones too; the list is good until the next.
-func (e *Engine) dueKeys() []timer {
-	e.scratch.due = e.keyTimes.take(e.scratch.due[:0], e.w.Now)
-	return e.scratch.due
-}
-
-// take appends to buf all timers that are due, and drops them. Jobs that started together change their keys together:
-// where that is a large part of all timers, what is left is made a heap again at once. Their order says nothing.
-func (h *timerHeap) take(buf []timer, now cluster.Time) []timer {
-	n := h.due(0, now)
-	if n == 0 || n*bits.Len(uint(len(*h))) < len(*h) {
-		for range n {
-			buf = append(buf, h.pop())
-		}
-		return buf
-	}
-	buf = slices.Grow(buf, n)
-	rest := (*h)[:0]
-	for _, t := range *h {
-		if t.at <= now {
-			buf = append(buf, t)
-		} else {
-			rest = append(rest, t)
-		}
-	}
-	*h = rest
-	heap.Init(rest)
-	return buf
-}
-
-// due counts the timers that are due from the i-th of the heap down.
-func (h *timerHeap) due(i int, now cluster.Time) int {
-	if i >= len(*h) || (*h)[i].at > now {
-		return 0
-	}
-	return 1 + h.due(2*i+1, now) + h.due(2*i+2, now)
-}
-
-// holds reports whether a timer would do anything. One that would not is dropped:
-// should its job come to need it again, it is set again.
-func (t *timer) holds(e *Engine, j *job.State) bool {
-	switch {
-	case j.Gen != t.gen:
+// timerHolds reports whether a timer would do anything.
+func (e *Engine) timerHolds(t *pending.Timer) bool {
+	j := e.jobs[t.Job]
+	if !t.Current(j) {
 		return false
-	case t.kind == timerKey:
-		return t.at == j.NextKey
-	case t.kind == timerBegin:
+	}
+	switch t.Kind {
+	case pending.KeyDue:
+		return t.At == j.NextKey
+	case pending.Begin:
 		return j.AwaitsTime()
-	case t.kind == timerStarving:
+	case pending.Starving:
 		return j.State == job.Pending && (j.Eligible || j.Parked == job.ParkedPlan) && !j.Promoted
-	case t.kind == timerSlow:
-		return j.State == job.Running && j.Slow != 0 && t.at == j.Slow.Add(slowFor)
-	case t.kind == timerPromote:
-		return j.Eligible && t.at >= j.PromoteAt
-	case t.kind == timerHome:
-		return t.at == e.leavesHomeAt(j)
-	case t.kind == timerSettled:
-		return (j.State == job.Starting || j.State == job.Running) && t.at == j.SettledAt()
+	case pending.Slow:
+		return j.State == job.Running && j.Slow != 0 && t.At == j.Slow.Add(slowFor)
+	case pending.Promote:
+		return j.Eligible && t.At >= j.PromoteAt
+	case pending.Home:
+		return t.At == e.leavesHomeAt(j)
+	case pending.Settled:
+		return (j.State == job.Starting || j.State == job.Running) && t.At == j.SettledAt()
+	case pending.Limit, pending.Safe:
 	}
 	return true
 }
 
 // runTimers acts on everything that is due.
 func (e *Engine) runTimers() {
-	for {
-		at, ok := e.timers.peek(e)
-		if !ok || at > e.w.Now {
-			break
-		}
-		t := e.timers.pop()
-		e.fire(e.jobs[t.id], t.kind)
+	for e.timers.At() <= e.w.Now {
+		t := e.timers.Pop()
+		e.fire(e.jobs[t.Job], t.Kind)
 	}
-	for due := e.dueKeys(); len(due) > 0; due = e.dueKeys() {
+	for due := e.keyTimes.Due(e.w.Now); len(due) > 0; due = e.keyTimes.Due(e.w.Now) {
 		changed := e.scratch.changed[:0]
 		for i := range due {
-			if j := e.jobs[due[i].id]; due[i].holds(e, j) && (j.State == job.Running || j.State == job.Starting) {
+			if j := e.jobs[due[i].Job]; e.timerHolds(&due[i]) && (j.State == job.Running || j.State == job.Starting) {
 				j.NextKey = 0 // should there be a second such timer, it is void
 				changed = append(double(changed), j)
 			}
@@ -180,32 +82,32 @@ func (e *Engine) rerunAll() {
 	e.epoch++
 }
 
-func (e *Engine) fire(j *job.State, kind timerKind) {
+func (e *Engine) fire(j *job.State, kind pending.TimerKind) {
 	switch kind {
-	case timerBegin:
+	case pending.Begin:
 		if j.AwaitsTime() {
 			e.admit(j)
 		}
-	case timerLimit:
+	case pending.Limit:
 		if j.State == job.Running || j.State == job.Starting {
 			e.stop(j, job.Kill, job.TimedOut, cluster.NoJob)
 		}
-	case timerStarving:
+	case pending.Starving:
 		e.leavePool(j)
 		e.dequeue(j)
 		j.Promoted = true
 		j.Parked = job.NotParked
 		e.enqueue(j)
 		e.fresh = true
-	case timerSafe:
+	case pending.Safe:
 		e.epoch++
 		e.follow(j)
-	case timerPromote:
+	case pending.Promote:
 		e.promote(j)
-	case timerSlow:
+	case pending.Slow:
 		e.stillSlow(j)
-	case timerHome, timerSettled:
+	case pending.Home, pending.Settled:
 		e.settled()
-	case timerKey: // kept in a heap of their own
+	case pending.KeyDue: // kept in a heap of their own
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/pending"
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/sched"
@@ -126,13 +127,13 @@ func (e *Engine) dependencyText(j *job.State) string {
 	for i := range j.Spec.After {
 		d := &j.Spec.After[i]
 		o := e.job(d.Job)
-		if v, _ := e.dependency(j, d); d.Type == cluster.Singleton || o == nil || v != unmet {
+		if v, _ := e.deps.Stands(j, d, e.w.Now); d.Type == cluster.Singleton || o == nil || v != pending.Unmet {
 			continue
 		}
 		text := fmt.Sprintf("%s of job %d (%s)", d.Type, d.Job, o.State)
 		if d.Elements > 1 {
 			text = fmt.Sprintf("%s of jobs %d to %d (%d of them not done)", d.Type, d.Job, d.Last(),
-				e.deps.group(e, d).live)
+				e.deps.Live(d))
 		}
 		if d.Delay > 0 {
 			text += " + " + cluster.FormatDuration(d.Delay)

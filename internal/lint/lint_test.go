@@ -28,12 +28,13 @@ var arrows = map[string]string{
 	"quota":               "cluster",
 	"perf":                "cluster solve",
 	"power":               "cluster",
-	"engine":              "cluster quota internal/heap engine/order engine/inventory engine/shape engine/job engine/sched engine/placement engine/speed engine/preempt engine/defrag engine/explain engine/words engine/reserve",
+	"engine":              "cluster quota internal/heap engine/order engine/inventory engine/shape engine/job engine/sched engine/placement engine/speed engine/preempt engine/defrag engine/explain engine/words engine/reserve engine/pending",
 	"engine/defrag":       "cluster engine/inventory engine/job engine/placement engine/sched engine/shape engine/words",
 	"engine/explain":      "cluster engine/inventory engine/job engine/order engine/placement engine/sched engine/shape engine/speed engine/words",
 	"engine/inventory":    "cluster",
 	"engine/job":          "cluster quota engine/inventory engine/order",
 	"engine/order":        "cluster",
+	"engine/pending":      "cluster engine/job internal/heap",
 	"engine/placement":    "cluster engine/inventory engine/job engine/order engine/sched engine/shape",
 	"engine/preempt":      "engine/job engine/shape",
 	"engine/reserve":      "cluster engine/inventory engine/job engine/order engine/placement engine/sched engine/shape",
@@ -134,9 +135,9 @@ var arrows = map[string]string{
 
 // pure packages import the standard library and each other only, and have neither clock nor randomness.
 var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "engine/defrag": true,
-	"engine/explain": true, "engine/inventory": true, "engine/job": true,
-	"engine/order": true, "engine/placement": true, "engine/reserve": true, "engine/preempt": true, "engine/sched": true,
-	"engine/shape": true, "engine/speed": true, "engine/words": true,
+	"engine/explain": true, "engine/inventory": true, "engine/job": true, "engine/order": true,
+	"engine/pending": true, "engine/placement": true, "engine/preempt": true, "engine/reserve": true,
+	"engine/sched": true, "engine/shape": true, "engine/speed": true, "engine/words": true,
 	"policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true,
 	"learn": true}
 

@@ -1,0 +1,71 @@
+package engine
+
+import (
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/pending"
+)
+
+// admit makes a pending job eligible, or parks it and says why.
+func (e *Engine) admit(j *job.State) {
+	e.touch(j)
+	if e.limits.closed > 0 && e.isClosed(int(j.Queue)) {
+		e.refuseClosed(j)
+		return
+	}
+	s := j.Spec
+	var park job.Parked
+	switch {
+	case s.Hold:
+		park = job.ParkedHold
+		e.deps.LeaveArray(j) // it may have run when it was held: others go on
+	case s.Begin > e.w.Now:
+		park = job.ParkedBegin
+		e.timers.Set(s.Begin, pending.Begin, j)
+	default:
+		var never bool
+		if park, never = e.dependencies(j); never {
+			e.reject(j, job.NeverReady, "a dependency can no longer be satisfied")
+			return
+		}
+	}
+	if park == job.NotParked && s.Array != nil && s.Array.Cap > 0 && !e.deps.EnterArray(j) {
+		park = job.ParkedArray
+	}
+	if park == job.NotParked {
+		if e.hunger(j); e.gated(j) {
+			park = job.ParkedPlan
+		}
+	}
+	if !j.Idle() { // else it is as the plan has it
+		e.replan()
+	}
+	if j.Parked = park; park == job.NotParked {
+		e.enqueue(j)
+	}
+}
+
+// hunger sets the time at which the job will have waited too long. Time for
+// which it was held, or waited for others' ends, does not count; a placement
+// that was taken back does not interrupt the waiting.
+func (e *Engine) hunger(j *job.State) {
+	if e.cfg.HoldAfter > 0 {
+		j.StarvingSince = min(j.StarvingSince, e.w.Now)
+	}
+	if e.cfg.Starvation == 0 || j.Promoted || e.w.Divided(j) {
+		return
+	}
+	j.StarvingSince = min(j.StarvingSince, e.w.Now)
+	at := j.StarvingSince.Add(e.cfg.Starvation)
+	if at <= e.w.Now {
+		j.Promoted = true
+		return
+	}
+	e.timers.Set(at, pending.Starving, j)
+}
+
+// dependencies reports whether a job's dependencies hold, or never will. Those that a delay is waited for have a timer
+// afterwards.
+func (e *Engine) dependencies(j *job.State) (job.Parked, bool) {
+	return e.deps.Holds(j, e.w.Now, func(at cluster.Time) { e.timers.Set(at, pending.Begin, j) })
+}
