@@ -4,6 +4,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/pending"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // admit makes a pending job eligible, or parks it and says why.
@@ -68,4 +69,43 @@ func (e *Engine) hunger(j *job.State) {
 // afterwards.
 func (e *Engine) dependencies(j *job.State) (job.Parked, bool) {
 	return e.deps.Holds(j, e.w.Now, func(at cluster.Time) { e.timers.Set(at, pending.Begin, j) })
+}
+
+// enqueue makes a pending job eligible.
+func (e *Engine) enqueue(j *job.State) {
+	j.EligibleSince = e.w.Now
+	e.lineUp(j)
+}
+
+// lineUp is enqueue for a job that was in line already: its age is what it was.
+func (e *Engine) lineUp(j *job.State) {
+	e.touch(j)
+	e.awaitPromotion(j)
+	e.ask(j)
+	leads := e.line.Insert(j)
+	e.find.Await(j, 1)
+	e.watchHome(j)
+	if leads {
+		e.fresh = true
+	} else if e.mode >= sched.EASY || e.cfg.Starvation > 0 || e.resv.HasAdvance() {
+		e.fresh = true // it may be short enough to backfill
+	}
+}
+
+// dequeue takes a job out of its group.
+func (e *Engine) dequeue(j *job.State) {
+	if !j.Eligible {
+		return
+	}
+	e.touch(j)
+	e.line.Remove(j)
+	e.find.Await(j, -1)
+	e.reshape(j, j.Base)
+}
+
+// rekey evaluates the keys of the line again.
+func (e *Engine) rekey() {
+	e.line.Rekey()
+	e.fresh = true
+	e.epoch++
 }

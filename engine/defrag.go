@@ -57,7 +57,7 @@ func (e *Engine) defragDue() {
 // or runs on a node that could be emptied.
 func (e *Engine) defragRounds() bool {
 	d := &e.defrag
-	return d.on && d.Auto && (e.pending > 0 || d.Compact != NoCompact && e.live > 0)
+	return d.on && d.Auto && (e.line.Len() > 0 || d.Compact != NoCompact && e.live > 0)
 }
 
 // defragWake is when the engine wants to be called to look for moves.

@@ -15,7 +15,7 @@ import (
 
 // grow gives idle devices to elastic jobs, in order, when nobody waits for room.
 func (e *Engine) grow() {
-	if e.elastic == 0 || e.pending > 0 && e.plans.planner == nil { // a plan has weighed who waits
+	if e.elastic == 0 || e.line.Len() > 0 && e.plans.planner == nil { // a plan has weighed who waits
 		return
 	}
 	ids := e.scratch.ids[:0]

@@ -80,8 +80,6 @@ type Engine struct {
 	moving   defrag.Finder    // which jobs could go elsewhere
 	speeds   speed.Book       // how fast they are there
 	keyer    sched.KeyChanger // nil: keys of running jobs change with events only
-	heads    sched.HeadKeyer  // nil: Key compares groups, too
-	queues   sched.QueueOrder // nil: the policy does not choose among queues
 	promoter sched.Promoter   // nil: what a job received counts for ever
 	settling bool             // a pass, or a restart, is going on: no job is promoted
 	plans    planState
@@ -93,28 +91,22 @@ type Engine struct {
 	parts    []partition
 	limits   limits
 
-	jobs        []*job.State
-	none        job.Tenure // of jobs that were given nothing so far
-	live        int        // jobs that are not done
-	users       intern
-	shapes      shape.Table
-	lanes       []lane
-	laneID      map[laneKey]int32
-	groups      []group
-	groupID     map[groupKey]int32
-	pending     int              // eligible jobs
-	homing      int              // ... that are suspended: only where their memory is will do
-	severalSets int              // ... of several task sets, which a start can make fit
-	owing       []*job.State     // liftUntilFits: lifted of the job's own queue, and not borrowed
-	ready       []cluster.JobID  // placed jobs whose devices became free in this step
-	running     keptList         // jobs with devices (and not told to leave) by run key
-	ends        keptList         // the same jobs by expected end
-	holding     [3]int           // jobs in that list, by tier
-	beingLeft   []int32          // nodes of which stopping jobs still hold something, in order
-	placed      []*job.State     // those of them that wait for their devices, in no order
-	elastic     int              // jobs seen that can change their size
-	empty       *inventory.Store // the cluster empty and healthy, for never
-	deps        pending.Deps
+	jobs      []*job.State
+	none      job.Tenure // of jobs that were given nothing so far
+	live      int        // jobs that are not done
+	users     intern
+	shapes    shape.Table
+	line      pending.Line
+	owing     []*job.State     // liftUntilFits: lifted of the job's own queue, and not borrowed
+	ready     []cluster.JobID  // placed jobs whose devices became free in this step
+	running   keptList         // jobs with devices (and not told to leave) by run key
+	ends      keptList         // the same jobs by expected end
+	holding   [3]int           // jobs in that list, by tier
+	beingLeft []int32          // nodes of which stopping jobs still hold something, in order
+	placed    []*job.State     // those of them that wait for their devices, in no order
+	elastic   int              // jobs seen that can change their size
+	empty     *inventory.Store // the cluster empty and healthy, for never
+	deps      pending.Deps
 
 	freed    int64 // grows when something may have become free that no stopping job still holds
 	residues []residue
@@ -177,8 +169,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	}
 	cfg.Stop = &stop
 	e := &Engine{cfg: cfg,
-		nodeID: map[string]int32{},
-		laneID: map[laneKey]int32{}, groupID: map[groupKey]int32{}, hash: 14695981039346656037}
+		nodeID: map[string]int32{}, hash: 14695981039346656037}
 	e.shapes = shape.NewTable(&e.st, e.nodeID, cfg.Spec.Sharing == cluster.MPS)
 	e.st.BillWith(func(job int32, sign int64) { e.bill(e.jobs[job], sign) })
 	e.w = sched.World{Traits: cfg.Policy.Traits(), Store: &e.st, Shapes: &e.shapes, Speeds: cfg.Speeds,
@@ -187,8 +178,9 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.moving = defrag.New(&e.find, cfg.Placer, (*oracle)(e))
 	e.resv = reserve.Book{World: &e.w, Find: &e.find, Around: (*oracle)(e), Placer: cfg.Placer}
 	e.keyer, _ = cfg.Policy.(sched.KeyChanger)
-	e.heads, _ = cfg.Policy.(sched.HeadKeyer)
-	e.queues, _ = cfg.Policy.(sched.QueueOrder)
+	e.line = pending.Line{World: &e.w, Policy: cfg.Policy, Jobs: (*oracle)(e).Jobs, Touch: e.touch}
+	e.line.Heads, _ = cfg.Policy.(sched.HeadKeyer)
+	e.line.Queues, _ = cfg.Policy.(sched.QueueOrder)
 	e.promoter, _ = cfg.Policy.(sched.Promoter)
 	e.plans.planner, _ = cfg.Policy.(sched.Planner)
 	e.plans.chooser, _ = cfg.Policy.(sched.Chooser)

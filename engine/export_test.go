@@ -17,9 +17,7 @@ func (e *Engine) Forget() {
 	e.showAll()
 	e.epoch++
 	e.fresh = true
-	for i := range e.groups {
-		e.groups[i].stuck = -1
-	}
+	e.line.Unstick()
 	for i := range e.shapes.Count() {
 		s := e.shapes.Get(int32(i))
 		s.Failed, s.NoneFree = -1, -1
@@ -112,7 +110,7 @@ func (e *Engine) PlanEmptying(by Compact) {
 func (e *Engine) CheckBooks() error {
 	return errors.Join(e.checkIdleState(), e.checkJobs(), e.checkBooks(), e.checkPhysical(), e.checkIndexes(),
 		e.checkLists(),
-		e.checkLanes(), e.checkPools(), e.checkUsage(), e.checkWaits())
+		e.checkLine(), e.checkPools(), e.checkUsage(), e.checkWaits())
 }
 
 // Rank has the engine rank victims always, or never (its dumb twin).

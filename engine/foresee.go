@@ -37,7 +37,7 @@ func (e *Engine) protected(j *job.State, s *shape.Shape) (list []sooner, from cl
 // their minimum run time is over, soonest first; none if no minimum run time
 // stands between them and it.
 func (e *Engine) comeAfter(j *job.State, s *shape.Shape) (list []sooner, from cluster.Time) {
-	reclaim := e.limits.byQueue && j.Milli > 0 && e.entitled(j)
+	reclaim := e.limits.byQueue && j.Milli > 0 && e.line.Entitled(j)
 	lacks := e.lacksQuota(j)
 	from = cluster.Never
 	e.byKey().Walk(func(it order.Item) bool {

@@ -89,7 +89,7 @@ func (e *Engine) watchSettled(j *job.State) {
 
 // settled notes that a job that runs may leave for another's memory, if anybody waits for that.
 func (e *Engine) settled() {
-	e.fresh = e.fresh || e.homing > 0
+	e.fresh = e.fresh || e.line.Homed() > 0
 }
 
 // clearHome has those leave who hold the devices on which a suspended job in line has its

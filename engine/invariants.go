@@ -22,7 +22,7 @@ func (e *Engine) CheckInvariants() error {
 	var errs []error
 	for _, check := range []func() error{
 		e.checkIdleState, e.checkJobs, e.checkBeside, e.checkTenants, e.checkBooks, e.checkPhysical, e.checkIndexes,
-		e.checkLists, e.checkLanes, e.checkPools, e.checkUsage, e.checkPast, e.find.CheckFragments, e.checkWaits,
+		e.checkLists, e.checkLine, e.checkPools, e.checkUsage, e.checkPast, e.find.CheckFragments, e.checkWaits,
 		e.checkLoans, e.checkAsleep, e.checkDependencies, e.checkWork, e.checkWhys} {
 		if err := check(); err != nil {
 			errs = append(errs, err)

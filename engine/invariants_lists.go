@@ -93,55 +93,12 @@ func (e *Engine) checkLists() error {
 	return nil
 }
 
-// checkLanes compares lanes and groups with the eligible jobs.
-func (e *Engine) checkLanes() error {
-	inGroup := map[int32]int32{} // job to group; looked up only
-	perLane, listed := make([]int, len(e.lanes)), make([]int, len(e.lanes))
-	for gi := range e.groups {
-		g := &e.groups[gi]
-		items, err := g.jobs.Items()
-		if err != nil {
-			return fmt.Errorf("group %d: %w", gi, err)
-		}
-		perLane[g.lane] += len(items)
-		for _, it := range items {
-			inGroup[it.ID] = int32(gi)
-		}
-		if g.inUse != (len(items) > 0) || g.inUse && g.head.ID != items[0].ID {
-			return fmt.Errorf("group %d of %d jobs: listed %v as job %d", gi, len(items), g.inUse, g.head.ID)
-		}
-		if g.inUse {
-			listed[g.lane]++
-		}
-	}
-	for li := range e.lanes {
-		heads, err := e.lanes[li].groups.Items()
-		if err != nil || len(heads) != listed[li] || e.lanes[li].n != perLane[li] {
-			return fmt.Errorf("lane %d has %d groups and %d jobs, recomputed %d and %d (%w)", li, len(heads),
-				e.lanes[li].n, listed[li], perLane[li], err)
-		}
-		for _, h := range heads {
-			if g, ok := inGroup[h.ID]; !ok || e.groups[g].head != h || int(e.groups[g].lane) != li {
-				return fmt.Errorf("lane %d lists job %d, which heads no group of it", li, h.ID)
-			}
-		}
-	}
-	eligible, severalSets, homing, groups, lanes, waiting := 0, 0, 0, len(e.groups), len(e.lanes), map[int32]int32{}
+// checkLine compares the line, and what is counted of it, with the eligible jobs.
+func (e *Engine) checkLine() error {
+	waiting := map[int32]int32{} // by shape; looked up only
 	for _, j := range e.jobs {
-		if j == nil || !j.Eligible {
-			continue
-		}
-		eligible++
-		severalSets, homing = severalSets+count(e.several(j)), homing+count(j.Home != nil)
-		if e.shapes.Get(j.Shape).Sliced() {
+		if j != nil && j.Eligible && e.shapes.Get(j.Shape).Sliced() {
 			waiting[j.Shape]++
-		}
-		if g, ok := inGroup[int32(j.Spec.ID)]; !ok || g != j.Group || g != e.groupOf(j) {
-			return fmt.Errorf("job %d is in group %d (%v), belongs to %d or %d", j.Spec.ID, g, ok, j.Group,
-				e.groupOf(j))
-		}
-		if now := e.pendingItem(j); e.w.Traits.Rekey == 0 && j.Key != now {
-			return fmt.Errorf("job %d waits at %+v, its key is %+v", j.Spec.ID, j.Key, now)
 		}
 	}
 	for i := range e.shapes.Count() {
@@ -150,16 +107,7 @@ func (e *Engine) checkLanes() error {
 			return fmt.Errorf("%d jobs of shape %d are in line for slices, counted %d", waiting[id], id, n)
 		}
 	}
-	if homing != e.homing {
-		return fmt.Errorf("%d suspended jobs are in line, counted %d", homing, e.homing)
-	}
-	if severalSets != e.severalSets {
-		return fmt.Errorf("%d eligible jobs of several task sets, counted %d", severalSets, e.severalSets)
-	}
-	if eligible != e.pending || eligible != len(inGroup) || groups != len(e.groups) || lanes != len(e.lanes) {
-		return fmt.Errorf("%d eligible jobs, counted %d, in groups %d", e.pending, eligible, len(inGroup))
-	}
-	return nil
+	return e.line.Check()
 }
 
 // checkUsage compares the queues' usage with the sum over jobs.
@@ -358,36 +306,17 @@ func (e *Engine) checkWork() error {
 	if e.epoch != e.seenAt || e.fresh || len(e.resv.Windows()) > 0 || e.resv.HasAdvance() {
 		return nil
 	}
-	first := e.firstInLine()
-	for gi := range e.groups {
-		g := &e.groups[gi]
-		it, ok := g.jobs.First()
-		if !ok || e.mode != sched.Skip && it.ID != first {
-			continue
+	first := e.line.First()
+	var err error
+	e.line.Firsts(func(j *job.State) {
+		if err != nil || e.mode != sched.Skip && j != first || e.overQuota(j, e.leastMilli(j)).code != notRefused {
+			return
 		}
-		j := e.jobs[it.ID]
-		s := e.shapes.At(j.Shape)
-		if e.overQuota(j, e.leastMilli(j)).code != notRefused {
-			continue
+		if e.fitsNow(j, e.shapes.At(j.Shape), nil) {
+			err = fmt.Errorf("job %d (mode %s) fits now and waits", j.Spec.ID, e.mode)
 		}
-		if e.fitsNow(j, s, nil) {
-			return fmt.Errorf("job %d (mode %s) fits now and waits", it.ID, e.mode)
-		}
-	}
-	return nil
-}
-
-// firstInLine is the job that a pass would consider first, or -1.
-func (e *Engine) firstInLine() int32 {
-	best, id := -1, int32(-1)
-	var bestItem order.Item
-	for li := range e.lanes {
-		it, ok := e.lanes[li].groups.First()
-		if ok && (best < 0 || e.laneLess(li, &it, best, &bestItem)) {
-			best, bestItem, id = li, it, it.ID
-		}
-	}
-	return id
+	})
+	return err
 }
 
 // checkWhys asks for explanations of a few pending jobs: there is always one.
@@ -407,7 +336,7 @@ func (e *Engine) checkWhys() error {
 			return fmt.Errorf("job %d waits and nothing says why: %+v", j.Spec.ID, y)
 		}
 		if y.Ahead >= 0 {
-			if err := e.checkLine(j, y.Ahead, y.Expected); err != nil {
+			if err := e.checkAhead(j, y.Ahead, y.Expected); err != nil {
 				return err
 			}
 		}
@@ -415,11 +344,11 @@ func (e *Engine) checkWhys() error {
 	return nil
 }
 
-// checkLine holds the line against what a pass looks at first and against a job's explanation.
-func (e *Engine) checkLine(j *job.State, ahead int, expected cluster.Time) error {
-	list := e.inLine()
-	if list[0].Spec.ID != cluster.JobID(e.firstInLine()) {
-		return fmt.Errorf("the line begins with job %d; a pass looks at job %d first", list[0].Spec.ID, e.firstInLine())
+// checkAhead holds the line against what a pass looks at first and against a job's explanation.
+func (e *Engine) checkAhead(j *job.State, ahead int, expected cluster.Time) error {
+	list := e.line.Order()
+	if first := e.line.First(); list[0] != first {
+		return fmt.Errorf("the line begins with job %d; a pass looks at job %d first", list[0].Spec.ID, first.Spec.ID)
 	}
 	at := slices.Index(list, j)
 	if at < 0 {

@@ -27,10 +27,9 @@ type limits struct {
 	decay    quota.Decay
 	userID   map[[2]int32]int32 // (leaf, user) to association; looked up only
 	users    []assoc
-	closed   int    // queues at the end of the tree that are removed, but jobs of theirs still run
-	ranks    []int  // Fair Tree, by association; nil: to be computed
-	ranked   int    // associations that were ranked
-	nested   []bool // by queue: not all of its children are leaves
+	closed   int   // queues at the end of the tree that are removed, but jobs of theirs still run
+	ranks    []int // Fair Tree, by association; nil: to be computed
+	ranked   int   // associations that were ranked
 }
 
 // queueUse is what a queue holds now, besides the GPUs in the tree.
@@ -69,11 +68,7 @@ func (e *Engine) initQueues(queues []cluster.Queue, most cluster.Milli) error {
 	e.w.Tree = tree
 	l := &e.limits
 	l.queues, l.caps, l.budgets, l.budgeted = make([]queueUse, tree.Len()), quota.NewCaps(tree), nil, false
-	l.nested = make([]bool, tree.Len())
 	for q := range l.queues {
-		if parent := tree.Parent(q); parent >= 0 && !tree.Leaf(q) {
-			l.nested[parent] = true
-		}
 		l.queues[q].since = e.w.Now
 		l.budgets = append(l.budgets, quota.NewBudget(tree.Spec(q), 0))
 		l.budgeted = l.budgeted || l.budgets[q].Limit > 0
@@ -90,6 +85,7 @@ func (e *Engine) initQueues(queues []cluster.Queue, most cluster.Milli) error {
 		l.windows = l.windows || len(q.Windows) > 0
 	}
 	l.byQueue = l.byQueue || l.byUser
+	e.line.SetQueues(l.byQueue, l.byUser || e.w.Traits.ByUser)
 	l.tick(e)
 	return nil
 }

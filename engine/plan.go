@@ -258,7 +258,7 @@ func (e *Engine) aimPending(j *job.State) {
 		e.dequeue(j)
 		j.Parked = job.ParkedPlan
 	case j.Eligible:
-		if j.Asks() == j.Shape && e.pendingItem(j) == j.Key {
+		if j.Asks() == j.Shape && e.line.Item(j) == j.Key {
 			return
 		}
 		lined := j.EligibleSince

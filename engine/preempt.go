@@ -25,7 +25,7 @@ func (e *Engine) mayPreempt(j *job.State) bool {
 	if e.bookedJobs() == 0 || e.shapes.At(j.Shape).NoPreempt {
 		return false
 	}
-	return e.limits.byQueue && j.Milli > 0 && e.entitled(j) || e.outranks(j.Spec.Tier)
+	return e.limits.byQueue && j.Milli > 0 && e.line.Entitled(j) || e.outranks(j.Spec.Tier)
 }
 
 // outranks reports whether a job of the tier may preempt some jobs as they are,
@@ -295,7 +295,7 @@ func (e *Engine) liftUntilFits(r placement.Request, j *job.State, s *shape.Shape
 			}
 			quotaBound, single = false, false // now any node may do
 		}
-		if len(e.owing) > 0 && !e.entitled(j) {
+		if len(e.owing) > 0 && !e.line.Entitled(j) {
 			return false
 		}
 		if single && !e.roomNear(v, &s.Sets[0].Request) {
@@ -407,7 +407,7 @@ func (e *Engine) dropBack(j *job.State, lifted []*job.State) []*job.State {
 			continue
 		}
 		e.charge(v, 1)
-		if e.limits.byQueue && (e.overQuota(j, least).code != notRefused || e.owes(lifted, v) && !e.entitled(j)) {
+		if e.limits.byQueue && (e.overQuota(j, least).code != notRefused || e.owes(lifted, v) && !e.line.Entitled(j)) {
 			e.lift(v)
 			continue
 		}

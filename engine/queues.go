@@ -31,8 +31,6 @@ func (e *Engine) rebuildQueues(queues []cluster.Queue) {
 			e.leavePool(j) // of a queue that has another number now
 		}
 	}
-	e.lanes, e.groups = nil, nil
-	e.laneID, e.groupID = map[laneKey]int32{}, map[groupKey]int32{}
 	history := e.history()
 	e.mustInitQueues(queues)
 	queues = e.keepClosed(queues, e.closedQueues(queues))

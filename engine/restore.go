@@ -286,11 +286,8 @@ func (e *Engine) resumePending(j *job.State, r *job.Record, same bool) {
 		return
 	}
 	e.lineUp(j)
-	if g := &e.groups[j.Group]; same && j.Key.Key != r.Key {
-		g.jobs.Remove(j.Key)
-		j.Key.Key = r.Key
-		g.jobs.Insert(j.Key)
-		e.relist(g)
+	if same && j.Key.Key != r.Key {
+		e.line.SetKey(j, r.Key)
 	}
 	e.starveAgain(j)
 }

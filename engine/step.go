@@ -382,7 +382,7 @@ func (e *Engine) reckon(j *job.State, work time.Duration) {
 	spec := *j.Spec
 	spec.Estimate = work
 	j.Spec = &spec
-	e.fresh = e.fresh || e.pending > 0 // what others were promised rests on it
+	e.fresh = e.fresh || e.line.Len() > 0 // what others were promised rests on it
 }
 
 // costs takes over what stopping a job and starting it again was measured to take:
@@ -397,7 +397,7 @@ func (e *Engine) costs(j *job.State, s SwitchCost) {
 	spec := *j.Spec
 	spec.Checkpoint = c
 	j.Spec = &spec
-	e.fresh = e.fresh || e.pending > 0
+	e.fresh = e.fresh || e.line.Len() > 0
 	if j.State == job.Starting || j.State == job.Running {
 		e.watchSettled(j)
 	}
@@ -411,7 +411,7 @@ func (e *Engine) hears(j *job.State, s Saves) {
 		return
 	}
 	j.IgnoresCheckpoint = s == SavesNothing
-	e.fresh = e.fresh || e.pending > 0
+	e.fresh = e.fresh || e.line.Len() > 0
 }
 
 // demote lets a running job count as best-effort, or no more: whoever is of a
@@ -515,7 +515,7 @@ func (e *Engine) nextWake() cluster.Time {
 			wake++ // a pass put it off to the next step
 		}
 	}
-	if e.pending > 0 {
+	if e.line.Len() > 0 {
 		wake = min(wake, e.keyTimes.At())
 		if p := cluster.Time(e.w.Traits.Rekey); p > 0 {
 			wake = min(wake, (e.w.Now/p+1)*p)

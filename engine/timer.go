@@ -52,14 +52,14 @@ func (e *Engine) runTimers() {
 		e.scratch.changed = changed
 	}
 	e.learn()
-	if p := cluster.Time(e.w.Traits.Rekey); p > 0 && e.pending > 0 && e.w.Now/p != e.limits.rekeyed {
+	if p := cluster.Time(e.w.Traits.Rekey); p > 0 && e.line.Len() > 0 && e.w.Now/p != e.limits.rekeyed {
 		e.limits.rekeyed = e.w.Now / p
 		if e.limits.ranks != nil { // what the policy sees of usage is as of now
 			e.fairRanks() // not left to whoever asks first: ranks that change then have everybody compared once more
 		}
 		e.rekey()
 	}
-	if p := cluster.Time(e.w.Traits.Rerun); p > 0 && e.pending > 0 && e.w.Now/p != e.limits.rerun {
+	if p := cluster.Time(e.w.Traits.Rerun); p > 0 && e.line.Len() > 0 && e.w.Now/p != e.limits.rerun {
 		e.limits.rerun = e.w.Now / p
 		e.rerunAll()
 	}

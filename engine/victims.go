@@ -50,7 +50,7 @@ func (e *Engine) victims(j *job.State, s *shape.Shape, most int) *victims {
 	*l = victims{Firsts: order.Firsts[victim]{List: l.List[:0], Cmp: l.Cmp}, e: e, j: j, s: s, key0: j.Key.Key[0],
 		lacks: e.lacksQuota(j)}
 	// guarantees are of GPUs: a job without any is owed none
-	l.reclaim = e.limits.byQueue && j.Milli > 0 && e.entitled(j)
+	l.reclaim = e.limits.byQueue && j.Milli > 0 && e.line.Entitled(j)
 	for t := j.Spec.Tier + 1; t <= cluster.BestEffort; t++ {
 		l.tiers = l.tiers || e.holding[t] > 0
 	}

@@ -202,7 +202,7 @@ func (e *Engine) fitsNow(j *job.State, s *shape.Shape, reserved *placement.Slack
 // before lists the eligible jobs that come before j in line, the first in line first. A pass picks the best
 // of the heads again and again: comparing two jobs deep in their groups could give several jobs one place.
 func (e *Engine) before(j *job.State) []*job.State {
-	list := e.inLine()
+	list := e.line.Order()
 	return list[:max(0, slices.Index(list, j))]
 }
 

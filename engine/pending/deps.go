@@ -1,4 +1,3 @@
-// Package pending is what waits, and for what: timers, and the ends and starts of other jobs.
 package pending
 
 import (
