@@ -55,7 +55,7 @@ func (e *Engine) growJob(j *job.State) {
 		if !ok {
 			break
 		}
-		if e.contested(allocs) {
+		if e.leavers.Contested(allocs) {
 			e.st.Rollback(mark)
 			break
 		}

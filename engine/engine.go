@@ -107,6 +107,7 @@ type Engine struct {
 	elastic   int              // jobs seen that can change their size
 	empty     *inventory.Store // the cluster empty and healthy, for never
 	deps      pending.Deps
+	leavers   pending.Leavers
 
 	freed    int64 // grows when something may have become free that no stopping job still holds
 	residues []residue
@@ -178,6 +179,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.moving = defrag.New(&e.find, cfg.Placer, (*oracle)(e))
 	e.resv = reserve.Book{World: &e.w, Find: &e.find, Around: (*oracle)(e), Placer: cfg.Placer}
 	e.keyer, _ = cfg.Policy.(sched.KeyChanger)
+	e.leavers = pending.Leavers{Store: &e.st, Jobs: (*oracle)(e).Jobs, Touch: e.touch, Changed: e.forgetResidue}
 	e.line = pending.Line{World: &e.w, Policy: cfg.Policy, Jobs: (*oracle)(e).Jobs, Touch: e.touch}
 	e.line.Heads, _ = cfg.Policy.(sched.HeadKeyer)
 	e.line.Queues, _ = cfg.Policy.(sched.QueueOrder)

@@ -19,7 +19,7 @@ import (
 func (e *Engine) preferFree(r placement.Request, j *job.State, mark inventory.Mark, allocs []inventory.Alloc,
 	tasks int32) ([]inventory.Alloc, int32) {
 	s := e.shapes.At(j.Shape)
-	if j.Home != nil || s.NoneFree == e.freed || !e.contested(allocs) {
+	if j.Home != nil || s.NoneFree == e.freed || !e.leavers.Contested(allocs) {
 		return allocs, tasks
 	}
 	contested := slices.Clone(allocs)
@@ -37,7 +37,7 @@ func (e *Engine) preferFree(r placement.Request, j *job.State, mark inventory.Ma
 	}
 	if ok && (e.WakeTime(contested) > 0 || e.WakeTime(free) == 0) { // to wake a node takes longer than a grace period
 		e.st.TakeAll(free)
-		if !e.contested(free) {
+		if !e.leavers.Contested(free) {
 			return free, n
 		}
 		e.st.Rollback(mark)
@@ -138,7 +138,7 @@ func (e *Engine) takeLeavingOn(node int32) {
 			}
 		}
 		for i := range going {
-			if a := &going[i]; a.Node == node && a.Share > 0 && !holdsPartOf(going[:i], a) {
+			if a := &going[i]; a.Node == node && a.Share > 0 && !inventory.ShareDevice(going[:i], a) {
 				e.takePart(v, a, going)
 			}
 		}

@@ -145,87 +145,8 @@ func (e *Engine) checkUsage() error {
 	return nil
 }
 
-// checkWaits checks that placed jobs wait exactly for those who still hold
-// what they were promised.
-func (e *Engine) checkWaits() error {
-	waits := make([]int32, len(e.jobs))
-	for _, v := range e.jobs {
-		if v == nil {
-			continue
-		}
-		for i, id := range v.Waiters {
-			w := e.job(id)
-			if w == nil || w.State != job.Placed || len(v.GoingAllocs()) == 0 || slices.Contains(v.Waiters[:i], id) {
-				return fmt.Errorf("job %d (%s) has waiter %d in vain", v.Spec.ID, v.State, id)
-			}
-			waits[id]++
-		}
-	}
-	if err := e.checkClaims(); err != nil {
-		return err
-	}
-	for _, j := range e.jobs {
-		if j == nil || j.State != job.Placed {
-			continue
-		}
-		if waits[j.Spec.ID] != j.Waits {
-			return fmt.Errorf("placed job %d waits for %d jobs, recomputed %d", j.Spec.ID, j.Waits, waits[j.Spec.ID])
-		}
-		for i := range j.Allocs {
-			a := &j.Allocs[i]
-			if a.Share > 0 { // whoever stopped later on the device was beside it
-				continue
-			}
-			if s := e.st.Nodes()[a.Node].Spec().State; s != cluster.Up {
-				return fmt.Errorf("job %d is to start on node %d, which is %s", j.Spec.ID, a.Node, s)
-			}
-			for _, id := range e.st.Nodes()[a.Node].Stopping() {
-				if v := e.jobs[id]; v.InTheWay(a) && !waitsFor(v, j.Spec.ID) {
-					return fmt.Errorf("placed job %d does not wait for job %d on node %d", j.Spec.ID, id, a.Node)
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// checkClaims checks that whatever CPU, RAM and parts of GPUs the books promised is free, or
-// claimed by those who wait for it; and that nobody counts on more than there is.
-func (e *Engine) checkClaims() error {
-	for id := range e.st.Nodes() {
-		if h := e.short(int32(id)); h.CPU > 0 || h.RAM > 0 {
-			return fmt.Errorf("node %d: %+v is promised to jobs that do not wait for it", id, h)
-		}
-		for i := range e.st.Nodes()[id].Devices() {
-			p := e.shortPart(int32(id), 1<<i)
-			for _, v := range e.defrag.movers { // where they go they wait for others when they have left
-				p.Add(job.PartOn(e.jobs[v].Dest, int32(id), 1<<i), -1)
-			}
-			if p.Milli > 0 || p.Mem > 0 || p.Compute > 0 || p.Clients > 0 {
-				return fmt.Errorf("node %d, device %d: %+v is promised to jobs that do not wait for it", id, i, p)
-			}
-		}
-	}
-	for _, v := range e.jobs {
-		if v == nil {
-			continue
-		}
-		for _, c := range v.Claims {
-			if !waitsFor(v, c.By) {
-				return fmt.Errorf("job %d counts on job %d and does not wait for it", c.By, v.Spec.ID)
-			}
-			if h := v.Unclaimed(c.Node); h.CPU < 0 || h.RAM < 0 {
-				return fmt.Errorf("more is claimed of job %d on node %d than it has: %+v", v.Spec.ID, c.Node, h)
-			}
-			if p := v.UnclaimedPart(c.Node, c.GPUs); c.GPUs != 0 &&
-				(p.Milli < 0 || p.Mem < 0 || p.Compute < 0 || p.Clients < 0) {
-				return fmt.Errorf("more is claimed of job %d on devices %b of node %d than it has: %+v", v.Spec.ID,
-					c.GPUs, c.Node, p)
-			}
-		}
-	}
-	return nil
-}
+// checkWaits checks that placed jobs wait exactly for those who still hold what they were promised.
+func (e *Engine) checkWaits() error { return e.leavers.Check(e.defrag.movers) }
 
 // checkPools checks that who stands in a pool waits for a plan, at its place, and that plans are
 // about everybody else who could run.

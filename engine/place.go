@@ -23,7 +23,6 @@ type scratch struct {
 	booked  []order.Item
 	steady  []order.Item
 	growing []order.Item
-	waiters []*job.State
 	changed []*job.State
 }
 
@@ -144,7 +143,7 @@ func (e *Engine) book(j *job.State, allocs []inventory.Alloc, tasks int32) {
 	j.State = job.Placed
 	j.Promise, j.Plan = cluster.Never, nil
 	e.include(j)
-	e.waitForLeavers(j)
+	e.leavers.Wait(j)
 	if j.Waits == 0 {
 		e.start(j)
 		return
@@ -328,7 +327,7 @@ func (e *Engine) forgetPlacement(j *job.State) {
 	e.touch(j)
 	for i := range j.Allocs {
 		for _, id := range e.st.Nodes()[j.Allocs[i].Node].Stopping() {
-			e.stopWaiting(j, e.jobs[id])
+			e.leavers.StopWaiting(j, e.jobs[id])
 		}
 	}
 	j.Allocs, j.Waits, j.Waited, j.Packed, j.State = nil, 0, false, false, job.Pending
@@ -354,7 +353,7 @@ func (e *Engine) markStopping(j *job.State, how job.How, reason job.StopReason, 
 	for i := range j.Allocs {
 		e.noteLeaver(j.Allocs[i].Node, j.Spec.ID)
 	}
-	e.waitBeside(j)
+	e.leavers.WaitBeside(j, e.placed)
 	grace := e.cfg.Stop[j.Spec.Tier].Grace
 	if reason == job.NodeLost {
 		grace = 0

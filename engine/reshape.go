@@ -82,7 +82,9 @@ func (e *Engine) checkPlace(j *job.State, spec *cluster.Job, allocs []inventory.
 			return "it is beside another, or has a part of several GPUs"
 		}
 		for _, id := range e.st.Nodes()[a.Node].Stopping() {
-			if v := e.jobs[id]; v.InTheWay(a) || a.Share > 0 && holdsPartOf(v.Allocs, a) && !holdsPartOf(j.Allocs, a) {
+			v := e.jobs[id]
+			beside := a.Share > 0 && inventory.ShareDevice(v.Allocs, a) && !inventory.ShareDevice(j.Allocs, a)
+			if v.InTheWay(a) || beside {
 				return "a job that leaves still has a device of it"
 			}
 		}
@@ -105,7 +107,7 @@ func (e *Engine) vacant(instead, allocs []inventory.Alloc) (ok, promised bool) {
 	mark := e.st.Mark()
 	defer e.st.Rollback(mark)
 	e.st.ReleaseAll(instead)
-	lacks := func(a inventory.Alloc) bool { h := e.short(a.Node); return h.CPU > 0 || h.RAM > 0 }
+	lacks := func(a inventory.Alloc) bool { h := e.leavers.Short(a.Node); return h.CPU > 0 || h.RAM > 0 }
 	before := e.st.Mark()
 	if e.st.TakeBack(allocs, false, false) && !slices.ContainsFunc(allocs, lacks) {
 		return true, false

@@ -303,7 +303,7 @@ func (e *Engine) starveAgain(j *job.State) {
 func (e *Engine) resumeLost(j *job.State) {
 	for _, v := range e.jobs {
 		if v != nil && j.State == job.Placed { // nobody's leaving is for this one any more
-			e.stopWaiting(j, v)
+			e.leavers.StopWaiting(j, v)
 		}
 	}
 	j.State, j.Since, j.StarvingSince, j.Rate, j.Demoted = job.Pending, e.w.Now, cluster.Never, 0, false

@@ -187,3 +187,10 @@ func WakeTime(st *Store, allocs []Alloc) (longest time.Duration) {
 	}
 	return longest
 }
+
+// ShareDevice reports whether allocations have a part of the same device as another.
+func ShareDevice(allocs []Alloc, a *Alloc) bool {
+	return slices.ContainsFunc(allocs, func(o Alloc) bool {
+		return o.Node == a.Node && o.GPUs == a.GPUs && o.Share > 0
+	})
+}
