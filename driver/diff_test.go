@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 )
@@ -32,18 +33,10 @@ func newWorld(t *testing.T, seed uint64) *world {
 	for i := range 4 {
 		w.nodes = append(w.nodes, cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: "T4-16GB", GPUs: 4})
 	}
-	p, err := policy.New("srtf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pl, err := place.New("best-fit")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := shared.Must(policy.New("srtf"))
+	pl := shared.Must(place.New("best-fit"))
 	spec := cluster.Spec{Nodes: slices.Clone(w.nodes)}
-	if w.e, err = engine.New(engine.Config{Spec: spec, Policy: p, Placer: pl, Launches: 1000}); err != nil {
-		t.Fatal(err)
-	}
+	w.e = shared.Must(engine.New(engine.Config{Spec: spec, Policy: p, Placer: pl, Launches: 1000}))
 	return w
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // BenchmarkWaiting restores an engine and runs ahead until all of its waiting jobs (of ten users, 1
@@ -38,10 +39,7 @@ func BenchmarkWaiting(b *testing.B) {
 
 func crowd(b *testing.B, pol string, n int) (engine.Config, engine.Snapshot) {
 	cfg := configOf(b, "1x8xH100-80GB", pol)
-	e, err := engine.New(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
+	e := shared.Must(engine.New(cfg))
 	r := rand.New(rand.NewPCG(1, 2))
 	var events []engine.Event
 	for i := range n {

@@ -7,6 +7,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 )
@@ -21,17 +22,10 @@ func small(t *testing.T, stop *[3]engine.StopRule, jobs ...cluster.Job) *engine.
 // configOf is that of an engine for a cluster such as 1x8xT4, under a policy.
 func configOf(t testing.TB, size, pol string) engine.Config {
 	t.Helper()
-	spec, err := cluster.ParseShort(size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort(size))
 	cfg := engine.Config{Spec: *spec}
-	if cfg.Policy, err = policy.New(pol); err != nil {
-		t.Fatal(err)
-	}
-	if cfg.Placer, err = place.New("best-fit"); err != nil {
-		t.Fatal(err)
-	}
+	cfg.Policy = shared.Must(policy.New(pol))
+	cfg.Placer = shared.Must(place.New("best-fit"))
 	return cfg
 }
 
@@ -40,10 +34,7 @@ func smallUnder(t *testing.T, pol string, queues []cluster.Queue, stop *[3]engin
 	t.Helper()
 	cfg := configOf(t, "1x1xT4", pol)
 	cfg.Spec.Queues, cfg.Stop = queues, stop
-	e, err := engine.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := shared.Must(engine.New(cfg))
 	for i := range jobs {
 		j := &jobs[i]
 		j.ID = cluster.JobID(i)

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/sim"
@@ -34,10 +35,7 @@ type world struct {
 
 func randomWorld(t *testing.T, r *rand.Rand, pol string) *world {
 	t.Helper()
-	spec, err := cluster.ParseShort(pick(r, "1x4xT4", "2x4xA100-40GB", "1x8xA100-40GB+2x2xT4"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort(pick(r, "1x4xT4", "2x4xA100-40GB", "1x8xA100-40GB+2x2xT4")))
 	spec.Queues = []cluster.Queue{
 		{Name: "a", Guarantee: pick[cluster.Milli](r, 0, 1000, 2000), Limit: cluster.Unlimited, Lend: cluster.Unlimited,
 			UserJobs: pick(r, 0, 0, 2), MaxJobs: pick(r, 0, 0, 3)},
@@ -57,12 +55,8 @@ func randomWorld(t *testing.T, r *rand.Rand, pol string) *world {
 	}
 	w := &world{cfg: engine.Config{Spec: *spec}}
 	c := &w.cfg
-	if c.Policy, err = policy.New(pol); err != nil {
-		t.Fatal(err)
-	}
-	if c.Placer, err = place.New(pick(r, "best-fit", "first-fit", "consolidate")); err != nil {
-		t.Fatal(err)
-	}
+	c.Policy = shared.Must(policy.New(pol))
+	c.Placer = shared.Must(place.New(pick(r, "best-fit", "first-fit", "consolidate")))
 	if chance(r, 60) {
 		mode := pick(r, engine.Strict, engine.Skip, engine.EASY, engine.Conservative)
 		c.Backfill = &mode
@@ -152,10 +146,7 @@ type seen struct {
 // submission.
 func (w *world) simulate(t *testing.T, every int) (list []*seen) {
 	t.Helper()
-	e, err := engine.New(w.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := shared.Must(engine.New(w.cfg))
 	sw := sim.NewWorld(&w.cfg.Spec, w.entries, sim.Options{})
 	last := w.entries[len(w.entries)-1].Job.Submit
 	for step := 0; ; step++ {

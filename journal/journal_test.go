@@ -11,15 +11,13 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // record runs a small history and returns its journal.
 func record(t testing.TB) []byte {
 	t.Helper()
-	spec, err := cluster.ParseShort("1x4xT4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort("1x4xT4"))
 	h := Header{Rules: config.Rules{Spec: *spec, Policy: "las:base=1h", Placer: "best-fit", Backfill: "easy"}}
 	e, err := h.NewEngine()
 	if err != nil {

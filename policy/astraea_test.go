@@ -9,7 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/engine/sched"
-	placing "github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -36,21 +36,10 @@ func TestDeserves(t *testing.T) {
 // each of A's jobs has deserved 20 GPU-seconds and received none, F = 0; B's has deserved and
 // received 40, F = 1.
 func TestLongTermFairness(t *testing.T) {
-	pol, err := New("astraea:tenant=user")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pol := shared.Must(New("astraea:tenant=user"))
 	// With a delay F is computed for all jobs.
 	rules := &astraeaRules{lease: 30 * time.Minute, window: 24 * time.Hour, starving: 4 * time.Hour, tenant: "user",
 		delay: time.Nanosecond}
-	spec, err := cluster.ParseShort("1x8xT4")
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := placing.New("first-fit")
-	if err != nil {
-		t.Fatal(err)
-	}
 	looked := false
 	plan := func(v sched.View, jobs []sched.JobView) sched.Plan {
 		p := rules.plan(v, jobs)
@@ -78,10 +67,7 @@ func TestLongTermFairness(t *testing.T) {
 		}
 		return p
 	}
-	e, err := engine.New(engine.Config{Spec: *spec, Policy: &planning{pol, plan}, Placer: first, Speeds: pairSpeeds{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := newEngine("1x8xT4", "first-fit", &planning{pol, plan})
 	submit := func(id cluster.JobID, now cluster.Time, user string, gpus int) engine.Event {
 		return engine.Event{Type: engine.Submitted, Job: id,
 			Spec: &cluster.Job{ID: id, Submit: now, User: user, Tier: cluster.Standard,
@@ -276,10 +262,7 @@ func newQuotas(tenants []tenant, free int, lease time.Duration) []int {
 // lease never exceeds its part of the round (newq) at launch, and what it then runs does not exceed
 // that either.
 func TestUsedWithinQuota(t *testing.T) {
-	pol, err := New("astraea:lease=10m,starving=20m,tenant=user")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pol := shared.Must(New("astraea:lease=10m,starving=20m,tenant=user"))
 	rules := &astraeaRules{lease: 10 * time.Minute, window: 24 * time.Hour, starving: 20 * time.Minute, tenant: "user"}
 	const gpus = 40 // of playPlans
 	last, launches, full := map[string]int{}, 0, 0
@@ -347,10 +330,7 @@ func TestUsedWithinQuota(t *testing.T) {
 // A job that moves to another tenant keeps its lease and what it has deserved; from then on it
 // deserves what that tenant's jobs do.
 func TestMovedToAnotherTenant(t *testing.T) {
-	pol, err := New("astraea:lease=10m,tenant=user")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pol := shared.Must(New("astraea:lease=10m,tenant=user"))
 	rules, moved := &astraeaRules{lease: 10 * time.Minute, window: 24 * time.Hour, tenant: "user"}, 0
 	playPlans(t, func(v sched.View, jobs []sched.JobView) sched.Plan {
 		for _, j := range jobs {

@@ -10,7 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/engine/sched"
-	placing "github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // flowMemory is a naive twin of elasticflow's memory: each accepted job's size by slot number.
@@ -53,10 +53,7 @@ func (m flowMemory) holds(h *horizon, kept []*flow) bool {
 // The plans that elasticflow reads back are the ones it made, and it keeps them if, and only if, a
 // new plan does not get all accepted jobs done in time and they do.
 func TestFlowMemoryTwin(t *testing.T) {
-	pol, err := New("elasticflow")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pol := shared.Must(New("elasticflow"))
 	r, planned, memory := &flowRules{slot: time.Minute}, pol.(*drawer).plan, flowMemory{}
 	replans, keeps := 0, 0
 	check := func(v sched.View, jobs []sched.JobView) sched.Plan {
@@ -147,18 +144,7 @@ func (j *played) settle(now cluster.Time) {
 // playDeadlines submits jobs with deadlines to two nodes of 8 GPUs; they end when their work is
 // done, and nothing else takes time.
 func playDeadlines(t *testing.T, seed uint64, pol sched.Policy) {
-	spec, err := cluster.ParseShort("2x8xT4")
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := placing.New("best-fit")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := engine.New(engine.Config{Spec: *spec, Policy: pol, Placer: first, Speeds: pairSpeeds{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := newEngine("2x8xT4", "best-fit", pol)
 	r, jobs, at := rand.New(rand.NewPCG(seed, 15)), make([]played, 40), cluster.Time(0)
 	for i := range jobs {
 		at = at.Add(time.Duration(r.IntN(240)) * time.Second)
@@ -238,10 +224,7 @@ func (j *played) carryOut(now cluster.Time, a *engine.Action) []engine.Event {
 // A job that turns out to ignore checkpoints after its plan was made keeps running, even if that
 // plan has a gap.
 func TestFlowKeepsJobWithoutCheckpoints(t *testing.T) {
-	pol, err := New("elasticflow")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pol := shared.Must(New("elasticflow"))
 	r, planned, tried := &flowRules{slot: time.Minute}, pol.(*drawer).plan, 0
 	playDeadlines(t, 20, &planning{pol, func(v sched.View, jobs []sched.JobView) sched.Plan {
 		for _, j := range jobs {

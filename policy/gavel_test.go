@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/sched"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // The order of a round: Gavel, OSDI'20, vector 4, and H2 of Gavel's simulator. With shares of 0.8
@@ -52,10 +53,7 @@ func TestGavelOrder(t *testing.T) {
 		{"asked for in part", ":order=A", [][]int64{{250_000, 1_000_000}}, "A B"},
 		{"a model that is not there", ":order=C", [][]int64{{250_000, 1_000_000}}, "B A"},
 	} {
-		pol, err := New("gavel" + c.knobs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pol := shared.Must(New("gavel" + c.knobs))
 		p := &gavelPlan{gavelPolicy: pol.(*gavelPolicy), kinds: []sched.Kind{{GPU: "A"}, {GPU: "B"}}}
 		for _, s := range c.speeds {
 			p.jobs = append(p.jobs, gavelJob{speed: s})
@@ -105,10 +103,7 @@ func TestFits(t *testing.T) {
 		{"lucid:profile=new,grow=big", ""},
 		{"lucid", ""},
 	} {
-		p, err := New(c.policy)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := shared.Must(New(c.policy))
 		got := ""
 		if err := p.(sched.Fitter).Fits(spec); err != nil {
 			got = err.Error()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/engine/sched"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // Every policy can be made with its defaults, and describes itself.
@@ -103,10 +104,7 @@ func TestNewErrors(t *testing.T) {
 // Every policy that plans may move jobs, except miso, which places them on instances itself.
 func TestAnywhere(t *testing.T) {
 	for _, name := range Names() {
-		p, err := New(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := shared.Must(New(name))
 		if _, plans := p.(sched.Planner); plans && p.Traits().Anywhere == (name == "miso") {
 			t.Errorf("%s: %v", name, p.Traits().Anywhere)
 		}

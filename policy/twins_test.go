@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/engine/sched"
+	"github.com/muster-gpu/muster/internal/shared"
 	placing "github.com/muster-gpu/muster/place"
 )
 
@@ -30,21 +31,15 @@ func (pairSpeeds) Beside(j *cluster.Job, _ string, others []*cluster.Job) int64 
 	return left
 }
 
+func newEngine(size, placer string, pol sched.Policy) *engine.Engine {
+	return shared.Must(engine.New(engine.Config{Spec: *shared.Must(cluster.ParseShort(size)), Policy: pol,
+		Placer: shared.Must(placing.New(placer)), Speeds: pairSpeeds{}}))
+}
+
 // playPlans submits jobs to a cluster of 40 GPUs and ends them again, under a policy that plans.
 func playPlans(t *testing.T, plan func(v sched.View, jobs []sched.JobView) sched.Plan, p sched.Policy,
 	job func(r *rand.Rand, now cluster.Time) cluster.Job) {
-	spec, err := cluster.ParseShort("5x8xA100-80GB")
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := placing.New("first-fit")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := engine.New(engine.Config{Spec: *spec, Policy: &planning{p, plan}, Placer: first, Speeds: pairSpeeds{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := newEngine("5x8xA100-80GB", "first-fit", &planning{p, plan})
 	r, now, running := rand.New(rand.NewPCG(8, 9)), cluster.Time(0), []cluster.JobID(nil)
 	for id := range cluster.JobID(250) {
 		j := job(r, now)
@@ -106,10 +101,7 @@ func antPlain(p *antPlan, i int) int {
 func TestAntmanTwin(t *testing.T) {
 	found, vain := 0, 0
 	for _, spec := range []string{"antman", "antman:guests=7,eps=0.3", "antman:throttle=true,eps=0.1"} {
-		pol, err := New(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pol := shared.Must(New(spec))
 		a := pol.(*antmanRules)
 		playPlans(t, func(v sched.View, jobs []sched.JobView) sched.Plan {
 			b, line := a.board(v, jobs, make([]sched.Target, len(jobs)))
@@ -142,10 +134,7 @@ func TestAntmanTwin(t *testing.T) {
 
 // Elasticflow speeds up the jobs that it would if all candidates were computed again at each step.
 func TestSpeedUpTwin(t *testing.T) {
-	pol, err := New("elasticflow")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pol := shared.Must(New("elasticflow"))
 	r := &flowRules{slot: time.Minute}
 	planned := pol.(*drawer).plan
 	more := 0
@@ -204,10 +193,7 @@ func TestSpeedUpTwin(t *testing.T) {
 
 // Afs gives each step to the job that is left when all are compared again.
 func TestAFSTwin(t *testing.T) {
-	pol, err := New("afs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pol := shared.Must(New("afs"))
 	steps := 0
 	playPlans(t, func(v sched.View, jobs []sched.JobView) sched.Plan {
 		got, want := slices.Clone(claims(v, jobs)), claims(v, jobs)

@@ -385,10 +385,7 @@ type sample struct {
 // tenMinutes takes the maximum of each ten minutes, as Helios did.
 func tenMinutes(t *testing.T, rows [][]string) (list []sample) {
 	for _, r := range rows {
-		at, err := time.Parse(time.DateTime, r[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := shared.Must(time.Parse(time.DateTime, r[0]))
 		s := sample{at: at.Unix() - at.Unix()%600}
 		if json.Unmarshal([]byte(r[1]), &s.used) != nil || json.Unmarshal([]byte(r[2]), &s.total) != nil {
 			t.Fatalf("not numbers: %v", r)

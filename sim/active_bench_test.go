@@ -33,10 +33,7 @@ type activeWorld struct {
 
 func newActiveWorld(b *testing.B, info policy.Info) *activeWorld {
 	nodes := activeJobs / 8
-	spec, err := cluster.ParseShort(fmt.Sprintf("%dx8xA100-80GB", nodes))
-	if err != nil {
-		b.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort(fmt.Sprintf("%dx8xA100-80GB", nodes)))
 	cfg := engine.Config{}
 	w := &activeWorld{needs: info.Needs}
 	for m := range activeModels {
@@ -54,30 +51,20 @@ func newActiveWorld(b *testing.B, info policy.Info) *activeWorld {
 		cfg.Speeds = perf.Belief{Model: tab}
 	}
 	if strings.Contains(w.needs, "per GPU model") {
-		old, err := cluster.ParseShort(fmt.Sprintf("%dx8xV100-32GB", nodes/2))
-		if err != nil {
-			b.Fatal(err)
-		}
+		old := shared.Must(cluster.ParseShort(fmt.Sprintf("%dx8xV100-32GB", nodes/2)))
 		for i := range old.Nodes {
 			old.Nodes[i].Name = "old-" + old.Nodes[i].Name
 		}
 		spec.Nodes = append(spec.Nodes[:nodes-nodes/2], old.Nodes...)
 	}
-	if cfg.Policy, err = policy.New(info.Name); err != nil {
-		b.Fatal(err)
-	}
-	if cfg.Placer, err = place.New("best-fit"); err != nil {
-		b.Fatal(err)
-	}
+	cfg.Policy = shared.Must(policy.New(info.Name))
+	cfg.Placer = shared.Must(place.New("best-fit"))
 	for q := range 10 {
 		spec.Queues = append(spec.Queues,
 			cluster.Queue{Name: fmt.Sprintf("q%d", q), Limit: cluster.Unlimited, Lend: cluster.Unlimited})
 	}
 	cfg.Spec = *spec
-	e, err := engine.New(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
+	e := shared.Must(engine.New(cfg))
 	w.stepWorld = &stepWorld{e: e, rng: rand.New(rand.NewPCG(1, 2)), at: map[cluster.JobID]int{}}
 	for range 20 { // arrivals are spread over an hour, so that rounds pass
 		evs := make([]engine.Event, activeJobs/20)

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/trace"
 )
@@ -188,14 +189,8 @@ func sharesOf(t *testing.T, policy string, capacity int, speeds curve, b engine.
 	t.Helper()
 	cfg := engine.Config{Policy: mustPolicy(t, policy), Speeds: speeds}
 	cfg.Spec.Nodes = []cluster.Node{{Name: "n", Model: "T4-16GB", GPUs: capacity}}
-	var err error
-	if cfg.Placer, err = place.New("best-fit"); err != nil {
-		t.Fatal(err)
-	}
-	e, err := engine.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg.Placer = shared.Must(place.New("best-fit"))
+	e := shared.Must(engine.New(cfg))
 	d := e.Step(b)
 	got := map[cluster.JobID]int{}
 	for i := range b.Events {

@@ -20,10 +20,7 @@ import (
 // BenchmarkPhilly replays the 82,247-job Philly list. heap-MB is the live heap
 // at the end of a replay, garbage included (runtime.MemStats.HeapSys).
 func BenchmarkPhilly(b *testing.B) {
-	wl, err := trace.Open(shared.Path(b, "traces/philly/philly_pollux.csv"), trace.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	wl := shared.Must(trace.Open(shared.Path(b, "traces/philly/philly_pollux.csv"), trace.Options{}))
 	for _, size := range []string{"60x8xV100-32GB", "48x8xV100-32GB"} {
 		for _, pol := range policy.Names() {
 			b.Run(size+"/"+pol, func(b *testing.B) { replay(b, wl, size, pol, 1) })
@@ -35,10 +32,7 @@ func BenchmarkPhilly(b *testing.B) {
 func BenchmarkPhillyMillion(b *testing.B) {
 	for _, pol := range []string{"fifo", "las"} {
 		b.Run(pol, func(b *testing.B) {
-			wl, err := trace.Open(shared.Path(b, "traces/philly/philly_pollux.csv"), trace.Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
+			wl := shared.Must(trace.Open(shared.Path(b, "traces/philly/philly_pollux.csv"), trace.Options{}))
 			Tile(wl, 13)
 			replay(b, wl, "60x8xV100-32GB", pol, 13)
 		})
@@ -49,10 +43,7 @@ func replay(b *testing.B, wl *trace.Workload, size, pol string, tiles int) {
 	var mem runtime.MemStats
 	var peak uint64
 	for range b.N {
-		spec, err := cluster.ParseShort(size)
-		if err != nil {
-			b.Fatal(err)
-		}
+		spec := shared.Must(cluster.ParseShort(size))
 		entries := Prepare(wl, spec, Estimates{}, PerNode)
 		o := Run(context.Background(), spec, entries, Setup{Policy: pol, Placer: "best-fit"})
 		if o.Err != nil || len(o.Run.Records) != len(wl.Jobs) {
@@ -78,22 +69,10 @@ type stepWorld struct {
 }
 
 func newStepWorld(b *testing.B, gpus, waiting int, pol string) *stepWorld {
-	spec, err := cluster.ParseShort(fmt.Sprintf("%dx8xA100-80GB", max(1, gpus/8)))
-	if err != nil {
-		b.Fatal(err)
-	}
-	p, err := policy.New(pol)
-	if err != nil {
-		b.Fatal(err)
-	}
-	pl, err := place.New("best-fit")
-	if err != nil {
-		b.Fatal(err)
-	}
-	e, err := engine.New(engine.Config{Spec: *spec, Policy: p, Placer: pl})
-	if err != nil {
-		b.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort(fmt.Sprintf("%dx8xA100-80GB", max(1, gpus/8))))
+	p := shared.Must(policy.New(pol))
+	pl := shared.Must(place.New("best-fit"))
+	e := shared.Must(engine.New(engine.Config{Spec: *spec, Policy: p, Placer: pl}))
 	w := &stepWorld{e: e, rng: rand.New(rand.NewPCG(1, 2)), at: map[cluster.JobID]int{}}
 	for {
 		evs := make([]engine.Event, 0, 1000)

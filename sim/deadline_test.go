@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/report"
@@ -70,19 +71,10 @@ func keepsDeadlines(t *testing.T, pol, size string, model *perf.Table, entries [
 // keepsDeadlinesIn is keepsDeadlines with world options.
 func keepsDeadlinesIn(t *testing.T, pol, size string, opt Options, entries []trace.Entry) (accepted, declined int) {
 	t.Helper()
-	spec, err := cluster.ParseShort(size)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pl, err := place.New("best-fit")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := engine.New(
-		engine.Config{Spec: *spec, Policy: mustPolicy(t, pol), Placer: pl, Speeds: perf.Belief{Model: opt.Model}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort(size))
+	pl := shared.Must(place.New("best-fit"))
+	e := shared.Must(engine.New(
+		engine.Config{Spec: *spec, Policy: mustPolicy(t, pol), Placer: pl, Speeds: perf.Belief{Model: opt.Model}}))
 	w, said := NewWorld(spec, entries, opt),
 		&answers{e: e, jobs: len(entries), first: map[cluster.JobID]engine.DeadlineAnswer{}}
 	if err := driver.Run(context.Background(), e, w, said); err != nil {
@@ -310,18 +302,10 @@ func leasesKept(t *testing.T, startup time.Duration, least int) {
 // is accepted.
 func accepts(t *testing.T, size string, speeds engine.Speeds, jobs ...*cluster.Job) (list []bool) {
 	t.Helper()
-	spec, err := cluster.ParseShort(size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort(size))
 	cfg := engine.Config{Spec: *spec, Policy: mustPolicy(t, "elasticflow"), Speeds: speeds}
-	if cfg.Placer, err = place.New("best-fit"); err != nil {
-		t.Fatal(err)
-	}
-	e, err := engine.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg.Placer = shared.Must(place.New("best-fit"))
+	e := shared.Must(engine.New(cfg))
 	for i, j := range jobs {
 		j := *j
 		j.ID = cluster.JobID(i)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/trace"
 )
 
@@ -30,10 +31,7 @@ func TestMPSFaults(t *testing.T) {
 		{"slices", cluster.MPS, 1, trace.Failed, cluster.Request{GPUs: 1, Profile: "1g.10gb"}, 0, 0},
 		{"a GPU each", cluster.MPS, 1, trace.Failed, cluster.Request{GPUs: 1}, 0, 0},
 	} {
-		spec, err := cluster.ParseShort("1x3xH100-80GB")
-		if err != nil {
-			t.Fatal(err)
-		}
+		spec := shared.Must(cluster.ParseShort("1x3xH100-80GB"))
 		spec.Sharing = c.sharing
 		entry := func(id int, run time.Duration) trace.Entry {
 			return trace.Entry{Run: run,

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/trace"
@@ -41,10 +42,7 @@ func newGavelWorld(t *testing.T, r *rand.Rand, crowd func(gpus int) int) *gavelW
 		nodes = append(nodes, fmt.Sprintf("1x%dx%s", w.gpus[len(w.gpus)-1], k))
 		sum += w.gpus[len(w.gpus)-1]
 	}
-	var err error
-	if w.spec, err = cluster.ParseShort(strings.Join(nodes, "+")); err != nil {
-		t.Fatal(err)
-	}
+	w.spec = shared.Must(cluster.ParseShort(strings.Join(nodes, "+")))
 	for i := range crowd(sum) {
 		m := fmt.Sprint("m", i)
 		w.model.Speed[m] = map[string]int64{}
@@ -59,15 +57,9 @@ func newGavelWorld(t *testing.T, r *rand.Rand, crowd func(gpus int) int) *gavelW
 // play replays the world under a policy for a number of minutes.
 func (w *gavelWorld) play(t *testing.T, pol string, minutes int) *shares {
 	t.Helper()
-	pl, err := place.New("best-fit")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := engine.New(
-		engine.Config{Spec: *w.spec, Policy: mustPolicy(t, pol), Placer: pl, Speeds: perf.Belief{Model: w.model}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pl := shared.Must(place.New("best-fit"))
+	e := shared.Must(engine.New(
+		engine.Config{Spec: *w.spec, Policy: mustPolicy(t, pol), Placer: pl, Speeds: perf.Belief{Model: w.model}}))
 	s := &shares{e: e, world: w, on: map[cluster.JobID]int{}, had: make([][3]float64, len(w.entries)),
 		due: make([][3]float64, len(w.entries))}
 	opt := Options{Model: w.model, Until: cluster.Time(minutes) * cluster.Time(time.Minute)}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/trace"
 )
 
@@ -15,22 +16,14 @@ import (
 func BenchmarkGrowth(b *testing.B) {
 	for _, gpus := range []int{100, 1_000, 10_000, 100_000} {
 		for _, jobs := range []int{1_000, 10_000, 100_000, 1_000_000} {
-			s, err := trace.ParseSynth(fmt.Sprintf("preset=philly-like,jobs=%d,gpus=%d,load=0.9,seed=1", jobs, gpus))
-			if err != nil {
-				b.Fatal(err)
-			}
+			s := shared.Must(
+				trace.ParseSynth(fmt.Sprintf("preset=philly-like,jobs=%d,gpus=%d,load=0.9,seed=1", jobs, gpus)))
 			for _, pol := range []string{"fifo", "las"} {
 				b.Run(fmt.Sprintf("gpus=%d/jobs=%d/%s", gpus, jobs, pol), func(b *testing.B) {
-					wl, err := trace.Synth(s)
-					if err != nil {
-						b.Fatal(err)
-					}
+					wl := shared.Must(trace.Synth(s))
 					b.ResetTimer()
 					for range b.N {
-						spec, err := cluster.ParseShort(fmt.Sprintf("%dx8", (gpus+7)/8))
-						if err != nil {
-							b.Fatal(err)
-						}
+						spec := shared.Must(cluster.ParseShort(fmt.Sprintf("%dx8", (gpus+7)/8)))
 						o := Run(context.Background(), spec, Prepare(wl, spec, Estimates{}, PerNode),
 							Setup{Policy: pol, Placer: "best-fit"})
 						if o.Err != nil {

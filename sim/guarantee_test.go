@@ -29,10 +29,7 @@ func (s *stepLimit) Record(b *engine.Batch, _ *engine.Decision) error {
 // TestGuaranteesDoNotLoop replays a burst of recorded jobs under every policy, in queues of which
 // some have guarantees: reclaim and the policy's own order must not undo each other.
 func TestGuaranteesDoNotLoop(t *testing.T) {
-	wl, err := trace.Open(shared.Path(t, "traces/philly/philly_pollux.csv"), trace.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	wl := shared.Must(trace.Open(shared.Path(t, "traces/philly/philly_pollux.csv"), trace.Options{}))
 	burst := *wl
 	burst.Jobs = append([]trace.Entry(nil), wl.Jobs[2000:2040]...)
 	first := burst.Jobs[0].Job.Submit
@@ -42,24 +39,12 @@ func TestGuaranteesDoNotLoop(t *testing.T) {
 	}
 	for _, pol := range policy.Names() {
 		t.Run(pol, func(t *testing.T) {
-			spec, err := cluster.ParseShort("2x8xV100-32GB")
-			if err != nil {
-				t.Fatal(err)
-			}
+			spec := shared.Must(cluster.ParseShort("2x8xV100-32GB"))
 			AutoQueues(spec, &burst)
 			spec.Queues[0].Guarantee, spec.Queues[1].Guarantee = 6000, 4000
-			p, err := policy.New(pol)
-			if err != nil {
-				t.Fatal(err)
-			}
-			pl, err := place.New("best-fit")
-			if err != nil {
-				t.Fatal(err)
-			}
-			e, err := engine.New(engine.Config{Spec: *spec, Policy: p, Placer: pl})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := shared.Must(policy.New(pol))
+			pl := shared.Must(place.New("best-fit"))
+			e := shared.Must(engine.New(engine.Config{Spec: *spec, Policy: p, Placer: pl}))
 			w := NewWorld(spec, Prepare(&burst, spec, Estimates{}, PerNode), Options{})
 			if err := driver.Run(t.Context(), e, w, &stepLimit{t, 200_000}); err != nil {
 				t.Fatal(err)

@@ -40,27 +40,15 @@ func (c *checker) Record(b *engine.Batch, d *engine.Decision) error {
 
 func checked(t *testing.T, wl *trace.Workload, size, pol string, mode engine.Backfill, opt Options) *checker {
 	t.Helper()
-	spec, err := cluster.ParseShort(size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort(size))
 	AutoQueues(spec, wl)
-	p, err := policy.New(pol)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pl, err := place.New("best-fit")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := shared.Must(policy.New(pol))
+	pl := shared.Must(place.New("best-fit"))
 	cfg := engine.Config{Spec: *spec, Policy: p, Placer: pl, Backfill: &mode}
 	if opt.Model != nil {
 		cfg.Speeds = perf.Belief{Model: opt.Model}
 	}
-	e, err := engine.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := shared.Must(engine.New(cfg))
 	w := NewWorld(spec, Prepare(wl, spec, Estimates{From: Noisy, Sigma: 0.5, Seed: 3}, PerNode), opt)
 	c := &checker{e: e, t: t}
 	if err := driver.Run(context.Background(), e, w, c); err != nil {
@@ -72,14 +60,8 @@ func checked(t *testing.T, wl *trace.Workload, size, pol string, mode engine.Bac
 // TestInvariants replays an overloaded, failing cluster under every policy and
 // backfill mode with every invariant checked after every step.
 func TestInvariants(t *testing.T) {
-	s, err := trace.ParseSynth("preset=small-team,jobs=150,gpus=16,load=1.4,seed=5")
-	if err != nil {
-		t.Fatal(err)
-	}
-	wl, err := trace.Synth(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := shared.Must(trace.ParseSynth("preset=small-team,jobs=150,gpus=16,load=1.4,seed=5"))
+	wl := shared.Must(trace.Synth(s))
 	for _, pol := range policy.Names() {
 		for mode := engine.Strict; mode <= engine.Conservative; mode++ {
 			t.Run(pol+"/"+mode.String(), func(t *testing.T) {
@@ -92,10 +74,7 @@ func TestInvariants(t *testing.T) {
 
 // TestInvariantsOnMuri does the same on recorded jobs with a deep backlog.
 func TestInvariantsOnMuri(t *testing.T) {
-	wl, err := trace.Open(shared.Path(t, "traces/muri/trace1.csv"), trace.Options{Limit: 250})
-	if err != nil {
-		t.Fatal(err)
-	}
+	wl := shared.Must(trace.Open(shared.Path(t, "traces/muri/trace1.csv"), trace.Options{Limit: 250}))
 	for _, pol := range []string{"las", "srtf"} {
 		t.Run(pol, func(t *testing.T) { checked(t, wl, "4x8xV100-32GB", pol, engine.Skip, Options{}) })
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/report"
@@ -30,20 +31,12 @@ func law(t *testing.T, size string, cfg engine.Config, entries []trace.Entry) []
 // lawUntil is law with world options.
 func lawUntil(t *testing.T, size string, cfg engine.Config, entries []trace.Entry, opt Options) []report.Record {
 	t.Helper()
-	spec, err := cluster.ParseShort(size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort(size))
 	spec.Queues = []cluster.Queue{{Name: "a", Limit: -1, Lend: -1, Weight: 1000},
 		{Name: "b", Limit: -1, Lend: -1, Weight: 2000}}
 	cfg.Spec = *spec
-	if cfg.Placer, err = place.New("best-fit"); err != nil {
-		t.Fatal(err)
-	}
-	e, err := engine.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg.Placer = shared.Must(place.New("best-fit"))
+	e := shared.Must(engine.New(cfg))
 	w := NewWorld(spec, entries, opt)
 	if err := driver.Run(t.Context(), e, w, nil); err != nil {
 		t.Fatal(err)
@@ -53,10 +46,7 @@ func lawUntil(t *testing.T, size string, cfg engine.Config, entries []trace.Entr
 
 func mustPolicy(t *testing.T, text string) engine.Policy {
 	t.Helper()
-	p, err := policy.New(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := shared.Must(policy.New(text))
 	return p
 }
 

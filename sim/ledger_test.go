@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/report"
@@ -303,10 +304,7 @@ func TestLedger(t *testing.T) {
 	for _, pol := range append(append(policy.Names(), promoting("2")...), "gavel:space_sharing=true",
 		"antman:throttle=true,eps=0.2", "yarn-cs") {
 		for seed := range uint64(3) {
-			spec, err := cluster.ParseShort("1x8xA100-80GB+1x4xT4-16GB")
-			if err != nil {
-				t.Fatal(err)
-			}
+			spec := shared.Must(cluster.ParseShort("1x8xA100-80GB+1x4xT4-16GB"))
 			spec.Queues = []cluster.Queue{{Name: "a", Limit: -1, Lend: -1, Weight: 1000},
 				{Name: "b", Limit: -1, Lend: -1, Weight: 2000}}
 			entries := ledgerEntries(rand.New(rand.NewPCG(seed, 41)), 80)

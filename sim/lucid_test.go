@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/trace"
@@ -117,10 +118,7 @@ func TestLucid(t *testing.T) {
 
 func lucidPlayed(t *testing.T, pol string, seed uint64) *packers {
 	t.Helper()
-	spec, err := cluster.ParseShort("3x8xA100-80GB")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort("3x8xA100-80GB"))
 	names := [3]string{}
 	for i := range names {
 		names[i] = spec.Nodes[i].Name
@@ -146,12 +144,8 @@ func lucidPlayed(t *testing.T, pol string, seed uint64) *packers {
 	table := &perf.Table{Pairs: map[perf.Pair]int64{{"light", "light"}: 960_000}}
 	mode := mustPolicy(t, pol).Traits().Backfill
 	cfg := engine.Config{Spec: *spec, Policy: mustPolicy(t, pol), Backfill: &mode, Speeds: perf.Belief{Model: table}}
-	if cfg.Placer, err = place.New("best-fit"); err != nil {
-		t.Fatal(err)
-	}
-	if p.e, err = engine.New(cfg); err != nil {
-		t.Fatal(err)
-	}
+	cfg.Placer = shared.Must(place.New("best-fit"))
+	p.e = shared.Must(engine.New(cfg))
 	w := NewWorld(spec, Prepare(&trace.Workload{Jobs: entries}, spec, Estimates{}, PerNode), Options{Model: table})
 	if err := driver.Run(context.Background(), p.e, w, p); err != nil {
 		t.Fatal(err)

@@ -7,16 +7,14 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/trace"
 )
 
 // TestTurnsKeepMemory: jobs that take turns by suspension lose almost no work, however rarely they
 // write checkpoints: turns, pairs and moves respect where their memory is.
 func TestTurnsKeepMemory(t *testing.T) {
-	spec, err := cluster.ParseShort("2x8xV100-32GB")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort("2x8xV100-32GB"))
 	for pol, part := range map[string]time.Duration{"gandiva": 4000, "gandiva:pack=false": 4000, "gavel": 4000,
 		"gandiva-fair": 100} {
 		work, lost := time.Duration(0), time.Duration(0)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/trace"
 )
@@ -33,10 +34,7 @@ func TestMeasuredSpeeds(t *testing.T) {
 					Model: fmt.Sprint("m", r.IntN(6)), Estimate: run,
 					Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}})
 	}
-	spec, err := cluster.ParseShort("4x2xV100-16GB")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort("4x2xV100-16GB"))
 	for i := range spec.Nodes {
 		if i%2 == 1 {
 			spec.Nodes[i].Model = "T4-16GB"

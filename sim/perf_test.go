@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/report"
 	"github.com/muster-gpu/muster/trace"
@@ -63,17 +64,11 @@ func TestSpeeds(t *testing.T) {
 		Pairs:    map[perf.Pair]int64{{"*", "*"}: 600_000},
 	}
 	const m = time.Minute
-	t4, err := cluster.ParseShort("1x1xT4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	t4 := shared.Must(cluster.ParseShort("1x1xT4"))
 	same(t, "half as fast on a T4", endTimes(t, t4, Options{Model: tab}, job(0, 0, 10*m, "r", gang(1, 1))), 20*m)
 	same(t, "sharers slow each other down", endTimes(t, t4, Options{Model: tab},
 		job(0, 0, 10*m, "x", half()), job(1, 5*m, 10*m, "x", half())), 13*m+20*time.Second, 18*m+20*time.Second)
-	near, err := cluster.ParseShort("2x4xA100-80GB")
-	if err != nil {
-		t.Fatal(err)
-	}
+	near := shared.Must(cluster.ParseShort("2x4xA100-80GB"))
 	same(t, "two nodes of a rack", endTimes(t, near, Options{Model: tab}, job(0, 0, 8*m, "x", gang(2, 4))), 10*m)
 	near.Nodes[0].Rack, near.Nodes[1].Rack = "a", "b"
 	same(t, "two racks", endTimes(t, near, Options{Model: tab}, job(0, 0, 8*m, "x", gang(2, 4))), 20*m)
@@ -85,10 +80,7 @@ func TestSpeeds(t *testing.T) {
 // Overheads: start-up, periodic checkpoints, and the cost of a lost node.
 func TestOverheads(t *testing.T) {
 	const m = time.Minute
-	spec, err := cluster.ParseShort("1x1xT4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort("1x1xT4"))
 	same(t, "start-up", endTimes(t, spec, Options{Startup: m}, job(0, 0, 10*m, "", gang(1, 1))), 11*m)
 	ck := job(0, 0, 12*m, "", gang(1, 1))
 	ck.Job.Checkpoint = cluster.Checkpoint{Interval: 4 * m, Cost: m, Restart: 2 * m}

@@ -15,11 +15,8 @@ import (
 // squeezed until the cluster is full, placer by placer.
 func BenchmarkPlacers(b *testing.B) {
 	dir := shared.Path(b, "traces/openb-v2023")
-	wl, err := trace.Open(dir+"/openb_pod_list_default.csv",
-		trace.Options{Nodes: dir + "/openb_node_list_gpu_node.csv"})
-	if err != nil {
-		b.Fatal(err)
-	}
+	wl := shared.Must(trace.Open(dir+"/openb_pod_list_default.csv",
+		trace.Options{Nodes: dir + "/openb_node_list_gpu_node.csv"}))
 	for i := range wl.Jobs {
 		wl.Jobs[i].Job.Submit = cluster.Time(time.Duration(i) * time.Second)
 		wl.Jobs[i].Run, wl.Jobs[i].End, wl.Jobs[i].Job.Tier = 10*time.Hour, 0, cluster.Standard

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/report"
@@ -20,10 +21,7 @@ import (
 // sleepy is a cluster whose surplus nodes sleep after half an hour.
 func sleepy(t *testing.T, size string, change func(*cluster.Power)) *cluster.Spec {
 	t.Helper()
-	spec, err := cluster.ParseShort(size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort(size))
 	p := cluster.DefaultPower(len(spec.Nodes))
 	p.Settled, p.Keep, p.Wake, p.Watts = 30*time.Minute, 30*time.Minute, 5*time.Minute,
 		cluster.Watts{Asleep: 10, Idle: 100, Busy: 500}
@@ -232,17 +230,9 @@ func watched(t *testing.T, spec *cluster.Spec, entries []trace.Entry, s Setup, s
 	t.Helper()
 	cfg := s.Config
 	cfg.Spec = *spec
-	var err error
-	if cfg.Policy, err = policy.New(s.Policy); err != nil {
-		t.Fatal(err)
-	}
-	if cfg.Placer, err = place.New(s.Placer); err != nil {
-		t.Fatal(err)
-	}
-	e, err := engine.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg.Policy = shared.Must(policy.New(s.Policy))
+	cfg.Placer = shared.Must(place.New(s.Placer))
+	e := shared.Must(engine.New(cfg))
 	s.World.Lanes, s.World.Memory = cfg.Policy.Traits().Lanes, cfg.Policy.Traits().Memory
 	w := NewWorld(spec, entries, s.World)
 	if err := driver.Run(context.Background(), e, w, &watcher{w: w}); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/report"
@@ -30,10 +31,7 @@ func entry(id int, at, run time.Duration, gpus int, change ...func(*trace.Entry)
 
 func replayed(t *testing.T, size, pol string, entries []trace.Entry, opt Options, change ...func(*Setup)) Outcome {
 	t.Helper()
-	spec, err := cluster.ParseShort(size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort(size))
 	s := Setup{Policy: pol, Placer: "best-fit", World: opt}
 	for _, f := range change {
 		f(&s)
@@ -245,22 +243,10 @@ func TestRepeatedDecision(t *testing.T) {
 	}
 	var want []report.Record
 	for n := range 2 {
-		spec, err := cluster.ParseShort("2x8xT4")
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := policy.New("srtf")
-		if err != nil {
-			t.Fatal(err)
-		}
-		pl, err := place.New("best-fit")
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := engine.New(engine.Config{Spec: *spec, Policy: p, Placer: pl})
-		if err != nil {
-			t.Fatal(err)
-		}
+		spec := shared.Must(cluster.ParseShort("2x8xT4"))
+		p := shared.Must(policy.New("srtf"))
+		pl := shared.Must(place.New("best-fit"))
+		e := shared.Must(engine.New(engine.Config{Spec: *spec, Policy: p, Placer: pl}))
 		w := NewWorld(spec, entries, Options{Startup: time.Second})
 		var d driver.Driver = w
 		if n == 1 {

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/engine/sched"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/trace"
 )
@@ -21,18 +22,10 @@ import (
 func played(t *testing.T, size string, cfg engine.Config, entries []trace.Entry,
 	watch func(*engine.Engine) driver.Journal) {
 	t.Helper()
-	spec, err := cluster.ParseShort(size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort(size))
 	cfg.Spec = *spec
-	if cfg.Placer, err = place.New("best-fit"); err != nil {
-		t.Fatal(err)
-	}
-	e, err := engine.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg.Placer = shared.Must(place.New("best-fit"))
+	e := shared.Must(engine.New(cfg))
 	world := NewWorld(spec, Prepare(&trace.Workload{Jobs: entries}, spec, Estimates{}, PerNode), Options{})
 	if err := driver.Run(context.Background(), e, world, watch(e)); err != nil {
 		t.Fatal(err)

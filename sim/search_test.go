@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/search"
 	"github.com/muster-gpu/muster/trace"
 )
@@ -29,10 +30,7 @@ func searching(t *testing.T, m search.Method, atOnce int) *Searching {
 
 func playSearch(t *testing.T, s *Searching, size string, entries []trace.Entry, set Setup) Outcome {
 	t.Helper()
-	spec, err := cluster.ParseShort(size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort(size))
 	if set.Policy == "" {
 		set.Policy = "fifo"
 	}
@@ -109,14 +107,8 @@ func TestSearchStops(t *testing.T) {
 // Two runs give the same hash and the same best trial, with node failures and preemptions; and
 // every method ends. More trials at once are never slower where trials do not wait for each other.
 func TestSearchDeterministic(t *testing.T) {
-	syn, err := trace.ParseSynth("preset=small-team,jobs=60,gpus=16,load=1.4,seed=5")
-	if err != nil {
-		t.Fatal(err)
-	}
-	wl, err := trace.Synth(syn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	syn := shared.Must(trace.ParseSynth("preset=small-team,jobs=60,gpus=16,load=1.4,seed=5"))
+	wl := shared.Must(trace.Synth(syn))
 	methods := []search.Method{{Name: search.Random, Trials: 10, Max: 9},
 		{Name: search.Halving, Trials: 30, Min: 1, Max: 27, Eta: 3}, {Name: search.Band, Min: 1, Max: 9, Eta: 3},
 		{Name: search.ASHA, Trials: 40, Min: 1, Max: 27, Eta: 3},
@@ -130,10 +122,7 @@ func TestSearchDeterministic(t *testing.T) {
 				s := searching(t, m, 6)
 				s.Curves.Spread = 0.4
 				s.Job.Tier = cluster.BestEffort
-				spec, err := cluster.ParseShort("4x4xV100-32GB")
-				if err != nil {
-					t.Fatal(err)
-				}
+				spec := shared.Must(cluster.ParseShort("4x4xV100-32GB"))
 				AutoQueues(spec, wl)
 				set := Setup{Policy: policy,
 					World: Options{NodeMTBF: 40 * time.Hour, Seed: 3, Startup: 20 * time.Second}}
@@ -163,10 +152,7 @@ func TestSearchDeterministic(t *testing.T) {
 func TestSearchImpossible(t *testing.T) {
 	s := searching(t, search.Method{Name: search.Random, Trials: 5, Max: 2}, 2)
 	s.Job.Tasks[0].Request.GPUs = 8
-	spec, err := cluster.ParseShort("1x4xA100-80GB")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort("1x4xA100-80GB"))
 	out := Run(context.Background(), spec, nil, Setup{Policy: "fifo", Placer: "best-fit", World: Options{Search: s}})
 	if out.Err != nil || !s.Found.Done || s.Found.Known || s.Found.Runs != 5 {
 		t.Errorf("%v, %+v", out.Err, s.Found)

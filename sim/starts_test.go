@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/sim"
 	"github.com/muster-gpu/muster/trace"
 )
@@ -33,10 +34,7 @@ func line(n int, known bool) (list []trace.Entry) {
 // With known run times every start is predicted exactly once enough earlier answers are scored;
 // with unknown ones most starts are inside the intervals. Asking changes no decision.
 func TestStarts(t *testing.T) {
-	spec, err := cluster.ParseShort("1x1xT4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort("1x1xT4"))
 	for _, known := range []bool{true, false} {
 		plain := sim.Run(context.Background(), spec, line(400, known), sim.Setup{Policy: "fifo", Placer: "best-fit"})
 		s := &sim.Starts{Every: 2}
@@ -72,10 +70,7 @@ func TestStarts(t *testing.T) {
 
 // Later submissions change no earlier answer.
 func TestStartsAhead(t *testing.T) {
-	spec, err := cluster.ParseShort("1x1xT4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort("1x1xT4"))
 	answers := func(n int) map[cluster.JobID][]sim.Answer {
 		s := &sim.Starts{Every: 2}
 		if out := sim.Run(context.Background(), spec, line(400, false)[:n],

@@ -7,6 +7,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/trace"
 )
@@ -15,23 +16,14 @@ import (
 // four GPU-hours where its fair part is two and a half; the user on the old ones had one, which is
 // what it asked for.
 func TestWorth(t *testing.T) {
-	spec, err := cluster.ParseShort("1x4xA100-80GB+1x4xT4-16GB")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := shared.Must(cluster.ParseShort("1x4xA100-80GB+1x4xT4-16GB"))
 	spec.Weigh([]cluster.GPUModel{{Name: "T4-16GB", Weight: 250}})
 	on := func(user, gpu string) func(e *trace.Entry) {
 		return func(e *trace.Entry) { e.Job.User, e.Job.GPUTypes = user, []string{gpu} }
 	}
 	entries := []trace.Entry{entry(0, 0, time.Hour, 4, on("a", "A100")), entry(1, 0, time.Hour, 4, on("b", "T4"))}
-	pl, err := place.New("best-fit")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := engine.New(engine.Config{Spec: *spec, Policy: mustPolicy(t, "fifo"), Placer: pl})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pl := shared.Must(place.New("best-fit"))
+	e := shared.Must(engine.New(engine.Config{Spec: *spec, Policy: mustPolicy(t, "fifo"), Placer: pl}))
 	w := NewWorld(spec, entries, Options{})
 	if err := driver.Run(t.Context(), e, w, nil); err != nil {
 		t.Fatal(err)

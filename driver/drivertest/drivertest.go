@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 )
@@ -111,20 +112,11 @@ func play(t *testing.T, make maker, f Fixture, repeat bool) *watch {
 
 func newEngine(t *testing.T, spec *cluster.Spec) *engine.Engine {
 	t.Helper()
-	p, err := policy.New("fifo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pl, err := place.New("best-fit")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := engine.New(engine.Config{Spec: *spec, Policy: p, Placer: pl,
+	p := shared.Must(policy.New("fifo"))
+	pl := shared.Must(place.New("best-fit"))
+	e := shared.Must(engine.New(engine.Config{Spec: *spec, Policy: p, Placer: pl,
 		Stop: &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Second},
-			{How: engine.Kill, Grace: 50 * ms}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+			{How: engine.Kill, Grace: 50 * ms}}}))
 	return e
 }
 

@@ -67,10 +67,7 @@ func TestMuriEvents(t *testing.T) {
 		{"trace4", "tiresias-l:thresholds=3250/7200", compat.MuriLevels(), 7918},
 		{"trace3", "muri:order=s,keep=0", compat.MuriGroups(false, true), 1984},
 	} {
-		wl, err := trace.Open(shared.Path(t, fmt.Sprintf("traces/muri/%s.csv", c.trace)), trace.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		wl := shared.Must(trace.Open(shared.Path(t, fmt.Sprintf("traces/muri/%s.csv", c.trace)), trace.Options{}))
 		f, err := compat.Run(context.Background(), c.world, wl.Jobs, 64, c.pol)
 		if err != nil || f.Stirs != c.want {
 			t.Errorf("%s under %s: %d events, %v; want %d", c.trace, c.pol, f.Stirs, err, c.want)
@@ -92,10 +89,7 @@ func TestMuriAllAtOnce(t *testing.T) {
 		{"trace3", 2213110.127711, 6761641.419945, 6739568.998770, 2383},
 		{"trace4", 2674022.635595, 12584603.563650, 11219877.952119, 4771},
 	} {
-		wl, err := trace.Open(shared.Path(t, fmt.Sprintf("traces/muri/%s.csv", c.trace)), trace.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		wl := shared.Must(trace.Open(shared.Path(t, fmt.Sprintf("traces/muri/%s.csv", c.trace)), trace.Options{}))
 		for i := range wl.Jobs {
 			wl.Jobs[i].Job.Submit = 0
 		}

@@ -86,7 +86,7 @@ var arrows = map[string]string{
 	"server/view":         "cluster show api",
 	"web":                 "internal/plot",
 	"driver":              "cluster engine ask show",
-	"driver/drivertest":   "cluster engine driver policy place",
+	"driver/drivertest":   "cluster engine driver internal/shared policy place",
 	"trace":               "cluster",
 	"report":              "cluster internal/plot",
 	"tune":                "cluster engine journal perf policy trace report",
