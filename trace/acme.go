@@ -27,17 +27,10 @@ func readAcme(b *Builder) error {
 	kind, state, submit := t.col("type"), t.col("state"), t.col("submit_time")
 	start, end, mem, nodes := t.col("start_time"), t.col("end_time"), t.col("mem_per_pod_gb"), t.col("node_num")
 	var left unusable
-	for t.next() {
-		o, ended := t.state(state)
-		switch {
-		case t.reason == "" && t.missing(start):
-			left.waiting++
-			continue
-		case t.reason == "" && (!ended || t.missing(end)):
-			left.open++
-			continue
+	err = t.each(func(e *Entry) bool {
+		if !left.ran(t, e, state, start, end) {
+			return false
 		}
-		e := Entry{Outcome: o}
 		e.Job.Name, e.Job.User, e.Job.Tier = t.str(id), t.str(user), cluster.Standard
 		e.Job.Kind, e.Job.Queue = acmeKind(t.str(kind)), t.str(kind)
 		e.Job.Submit = t.stamp(submit)
@@ -46,14 +39,12 @@ func readAcme(b *Builder) error {
 		if mem >= 0 && !t.missing(mem) {
 			ram = t.real(mem, 0, 1<<20) * 1024 * float64(max(1, t.num(nodes, 0, cluster.MaxTasks)))
 		}
-		b.gang(&e, int(t.num(gpus, 0, cluster.MaxTasks)), 1000*t.num(cpus, 0, 1<<30),
+		b.gang(e, int(t.num(gpus, 0, cluster.MaxTasks)), 1000*t.num(cpus, 0, 1<<30),
 			cluster.MiB(min(ram, float64(cluster.MaxMiB))))
-		if !t.emit(&e) {
-			break
-		}
-	}
+		return true
+	})
 	left.note(b)
-	return t.err
+	return err
 }
 
 // acmeKind translates the workload type; evaluation is batch inference.

@@ -28,8 +28,7 @@ func readChronus(b *Builder) error {
 	model, dur, steps := t.col("model_name"), t.col("duration"), t.col("iterations")
 	expect, best := t.col("expect_time_list"), t.col("best_effort")
 	soft := 0
-	for t.next() {
-		var e Entry
+	err = t.each(func(e *Entry) bool {
 		e.Job.Name, e.Job.Model = t.str(id), t.str(model)
 		// The column called user names the virtual cluster (vc_6214e9).
 		e.Job.Queue = b.text(bytes.TrimPrefix(t.raw(user), []byte("vc_")))
@@ -48,15 +47,13 @@ func readChronus(b *Builder) error {
 		if steps >= 0 {
 			e.Work = &Work{Steps: float64(t.num(steps, 0, maxSteps))}
 		}
-		b.gang(&e, int(t.num(gpus, 0, cluster.MaxTasks)), 0, 0)
-		if !t.emit(&e) {
-			break
-		}
-	}
+		b.gang(e, int(t.num(gpus, 0, cluster.MaxTasks)), 0, 0)
+		return true
+	})
 	if soft > 0 {
 		b.note("%d jobs have several deadlines of falling value; the first is taken", soft)
 	}
-	return t.err
+	return err
 }
 
 // firstDeadline reads the first of the "-"-separated deadlines (minutes).

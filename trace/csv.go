@@ -33,8 +33,7 @@ func readCSV(b *Builder) error {
 	submit, run, gpus, milli := t.col("submit_s"), t.col("run_s"), t.col("gpus"), t.col("gpu_milli")
 	limit, estimate, deadline := t.col("limit_s"), t.col("estimate_s"), t.col("deadline_s")
 	model, types, outcome := t.col("model"), t.col("gpu_types"), t.col("outcome")
-	for t.next() {
-		var e Entry
+	return t.each(func(e *Entry) bool {
 		j := &e.Job
 		j.Name, j.User, j.Queue, j.Model = t.str(name), t.str(user), t.str(queue), t.str(model)
 		j.Tier = cluster.Standard
@@ -49,7 +48,7 @@ func readCSV(b *Builder) error {
 				j.GPUTypes = append(j.GPUTypes, b.text(m))
 			}
 		}
-		b.gang(&e, int(t.num(gpus, 0, cluster.MaxTasks)), 0, 0)
+		b.gang(e, int(t.num(gpus, 0, cluster.MaxTasks)), 0, 0)
 		if milli >= 0 && len(t.raw(milli)) > 0 {
 			if share := t.num(milli, 1, cluster.Whole); share < cluster.Whole {
 				j.Tasks[0].Request.Share = share
@@ -58,11 +57,8 @@ func readCSV(b *Builder) error {
 		if j.Kind == cluster.Service && e.Run > 0 {
 			e.End, e.Run = j.Submit.Add(e.Run), 0 // a service ends when it is cancelled
 		}
-		if !t.emit(&e) {
-			break
-		}
-	}
-	return t.err
+		return true
+	})
 }
 
 // optional reads seconds from a field that may be empty.

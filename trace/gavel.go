@@ -70,8 +70,8 @@ func (b *Builder) gavelList() error {
 	id, kind, scale, dur := t.col("job_id"), t.col("job_type"), t.col("scale_factor"), t.col("duration_s_on_v100")
 	steps, arrival := t.col("total_steps"), t.col("arrival_unit_exponential")
 	unit := 3600 / rate // seconds
-	for t.next() {
-		e := Entry{Work: &Work{Steps: t.real(steps, 0, maxSteps)}}
+	err = t.each(func(e *Entry) bool {
+		e.Work = &Work{Steps: t.real(steps, 0, maxSteps)}
 		e.Job.Name, e.Job.Model, e.Job.Tier = t.str(id), t.str(kind), cluster.Standard
 		at := t.real(arrival, 0, 1e12) * unit
 		if at > cluster.MaxDuration.Seconds() {
@@ -80,13 +80,11 @@ func (b *Builder) gavelList() error {
 		}
 		e.Job.Submit = cluster.Time(at * float64(time.Second))
 		e.Run = t.dur(dur, time.Second)
-		b.gang(&e, int(t.num(scale, 1, cluster.MaxTasks)), 0, 0)
-		if !t.emit(&e) {
-			break
-		}
-	}
+		b.gang(e, int(t.num(scale, 1, cluster.MaxTasks)), 0, 0)
+		return true
+	})
 	b.note("arrivals at %g jobs per hour", rate)
-	return t.err
+	return err
 }
 
 // gavelTrace reads a trace that states steps.
@@ -98,8 +96,8 @@ func (b *Builder) gavelTrace(tableName string, names ...string) error {
 	t := b.plain('\t', names...)
 	kind, scale, steps, arrival := t.col("job_type"), t.col("scale_factor"), t.col("total_steps"), t.col("arrival_time")
 	single := 0
-	for t.next() {
-		e := Entry{Work: &Work{Steps: t.real(steps, 0, maxSteps)}}
+	err = t.each(func(e *Entry) bool {
+		e.Work = &Work{Steps: t.real(steps, 0, maxSteps)}
 		e.Job.Model, e.Job.Tier = t.str(kind), cluster.Standard
 		e.Job.Name = "job " + strconv.Itoa(t.line)
 		e.Job.Submit = t.at(arrival, time.Second)
@@ -121,15 +119,13 @@ func (b *Builder) gavelTrace(tableName string, names ...string) error {
 		case t.reason == "":
 			e.Run = time.Duration(run * float64(time.Second))
 		}
-		b.gang(&e, int(gpus), 0, 0)
-		if !t.emit(&e) {
-			break
-		}
-	}
+		b.gang(e, int(gpus), 0, 0)
+		return true
+	})
 	if single > 0 {
 		b.note("%d jobs have no throughput at their number of GPUs; that of one GPU is taken", single)
 	}
-	return t.err
+	return err
 }
 
 func gavelKey(kind string, gpus int) string { return fmt.Sprintf("('%s', %d)", kind, gpus) }

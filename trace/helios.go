@@ -27,28 +27,19 @@ func readHelios(b *Builder) error {
 	state, submit, start, dur := t.col("state"), t.col("submit_time"), t.col("start_time"), t.col("duration")
 	name := t.col("jobname")
 	var left unusable
-	for t.next() {
-		o, ended := t.state(state)
-		switch {
-		case t.reason == "" && start >= 0 && t.missing(start):
-			left.waiting++
-			continue
-		case t.reason == "" && !ended:
-			left.open++
-			continue
+	err = t.each(func(e *Entry) bool {
+		if !left.ran(t, e, state, start, -1) {
+			return false
 		}
-		e := Entry{Outcome: o}
 		if e.Job.Name = t.str(name); e.Job.Name == "" {
 			e.Job.Name = t.str(id)
 		}
 		e.Job.User, e.Job.Queue, e.Job.Tier = t.str(user), t.str(vc), cluster.Standard
 		e.Job.Submit = t.stamp(submit)
 		e.Run = t.dur(dur, time.Second)
-		b.gang(&e, int(t.num(gpus, 0, cluster.MaxTasks)), 1000*t.num(cpus, 0, 1<<30), 0)
-		if !t.emit(&e) {
-			break
-		}
-	}
+		b.gang(e, int(t.num(gpus, 0, cluster.MaxTasks)), 1000*t.num(cpus, 0, 1<<30), 0)
+		return true
+	})
 	left.note(b)
-	return t.err
+	return err
 }

@@ -32,8 +32,7 @@ func readITP(b *Builder) error {
 	if submit < 0 {
 		return b.fatal(1, "no column \"submission_time\" in the header")
 	}
-	for t.next() {
-		var e Entry
+	return t.each(func(e *Entry) bool {
 		e.Job.Name, e.Job.Model = t.str(id), t.str(model)
 		e.Job.Tier = cluster.Standard
 		e.Job.Submit = t.at(submit, time.Second)
@@ -42,10 +41,7 @@ func readITP(b *Builder) error {
 		if steps >= 0 {
 			e.Work = &Work{Steps: t.real(steps, 0, maxSteps), Batch: t.num(batch, 0, maxSteps)}
 		}
-		b.gang(&e, int(t.num(gpus, 1, cluster.MaxTasks)), 0, 0)
-		if !t.emit(&e) {
-			break
-		}
-	}
-	return t.err
+		b.gang(e, int(t.num(gpus, 1, cluster.MaxTasks)), 0, 0)
+		return true
+	})
 }

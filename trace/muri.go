@@ -26,13 +26,13 @@ func readMuri(b *Builder) error {
 	model, batch, dur, step := t.col("model_name"), t.col("batch_size"), t.col("duration"), t.col("iteration_time")
 	stages := []int{t.col("resource_time_0"), t.col("resource_time_1"), t.col("resource_time_2")}
 	prio := t.col("priority")
-	for t.next() {
+	return t.each(func(e *Entry) bool {
 		const ms = time.Millisecond
-		e := Entry{Work: &Work{
+		e.Work = &Work{
 			Steps: float64(t.num(steps, 0, maxSteps)),
 			Batch: t.num(batch, 0, maxSteps),
 			Step:  t.dur(step, ms),
-		}}
+		}
 		for _, s := range stages {
 			e.Work.Stages = append(e.Work.Stages, t.dur(s, ms))
 		}
@@ -43,10 +43,7 @@ func readMuri(b *Builder) error {
 		}
 		e.Job.Submit = t.at(submit, ms)
 		e.Run = t.dur(dur, ms)
-		b.gang(&e, int(t.num(gpus, 1, cluster.MaxTasks)), 0, 0)
-		if !t.emit(&e) {
-			break
-		}
-	}
-	return t.err
+		b.gang(e, int(t.num(gpus, 1, cluster.MaxTasks)), 0, 0)
+		return true
+	})
 }

@@ -125,27 +125,24 @@ func (b *Builder) openbPods() error {
 		t.col("scheduled_time")}
 	timeless := c.created < 0 || c.deleted < 0
 	never := 0
-	for t.next() {
-		var e Entry
+	err = t.each(func(e *Entry) bool {
 		e.Job.Name = t.str(c.name)
 		e.Job.Tier = cluster.Standard
-		b.openbRequest(t, &c, &e)
+		b.openbRequest(t, &c, e)
 		if timeless {
 			e.Job.Kind = cluster.Service // it arrives in this order and stays
-		} else if b.openbTimes(t, &c, &e) {
+		} else if b.openbTimes(t, &c, e) {
 			never++
 		}
-		if !t.emit(&e) {
-			break
-		}
-	}
+		return true
+	})
 	if timeless {
 		b.note("the list has no times: all pods arrive at 0 in file order and stay")
 	}
 	if never > 0 {
 		b.note("%d pods were never scheduled; their run time is taken from creation to deletion", never)
 	}
-	return t.err
+	return err
 }
 
 // openbRequest reads the pod's request.

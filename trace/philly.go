@@ -22,16 +22,12 @@ func readPhilly(b *Builder) error {
 	}
 	b.calendar = true
 	stamp, dur, gpus, vc := t.col("timestamp"), t.col("duration"), t.col("num_gpus"), t.col("cluster")
-	for t.next() {
-		var e Entry
+	return t.each(func(e *Entry) bool {
 		e.Job.Tier = cluster.Standard
 		e.Job.Submit = t.stamp(stamp)
 		e.Run = t.dur(dur, time.Second)
 		e.Job.Queue = t.str(vc) // text even if it looks like a number (6214e9)
-		b.gang(&e, int(t.num(gpus, 1, cluster.MaxTasks)), 0, 0)
-		if !t.emit(&e) {
-			break
-		}
-	}
-	return t.err
+		b.gang(e, int(t.num(gpus, 1, cluster.MaxTasks)), 0, 0)
+		return true
+	})
 }

@@ -34,14 +34,14 @@ func readPollux(b *Builder) error {
 	name, at, app := t.col("name"), t.col("time"), t.col("application")
 	gpus, batch := t.col("num_replicas"), t.col("batch_size")
 	apps := map[string]*polluxApp{}
-	for t.next() {
-		e := Entry{Work: &Work{Batch: t.num(batch, 1, 1<<30)}}
+	err = t.each(func(e *Entry) bool {
+		e.Work = &Work{Batch: t.num(batch, 1, 1<<30)}
 		j := &e.Job
 		j.Name, j.Model, j.Tier = t.str(name), t.str(app), cluster.Standard
 		j.Submit = t.at(at, time.Second)
 		j.Checkpoint.Restart = polluxRestart
 		n := int(t.num(gpus, 1, 1024))
-		b.gang(&e, n, 0, 0)
+		b.gang(e, n, 0, 0)
 		if t.reason == "" {
 			a, ok := apps[j.Model]
 			if !ok {
@@ -58,12 +58,10 @@ func readPollux(b *Builder) error {
 				}
 			}
 		}
-		if !t.emit(&e) {
-			break
-		}
-	}
+		return true
+	})
 	b.note("run times are computed from the measured step times, on nodes of %d GPUs", polluxNode)
-	return t.err
+	return err
 }
 
 // polluxProfiles finds the measurements: the given directory, or "traces" in the trace's directory

@@ -24,8 +24,8 @@ func readRubick(b *Builder) error {
 	name, submit, dur, app := t.col("name"), t.col("submission_time"), t.col("duration"), t.col("application")
 	gpus, cpus, steps, sla := t.col("num_gpus"), t.col("num_cpus"), t.col("steps"), t.col("is_sla")
 	promised := false
-	for t.next() {
-		e := Entry{Work: &Work{Steps: t.real(steps, 0, maxSteps)}}
+	err = t.each(func(e *Entry) bool {
+		e.Work = &Work{Steps: t.real(steps, 0, maxSteps)}
 		e.Job.Name, e.Job.Model = t.str(name), t.str(app)
 		e.Job.Submit = t.at(submit, time.Second)
 		e.Run = t.dur(dur, time.Second)
@@ -34,11 +34,9 @@ func readRubick(b *Builder) error {
 		if t.num(sla, 0, 1) == 1 {
 			e.Job.Tier, promised = cluster.Standard, true
 		}
-		b.gang(&e, int(t.num(gpus, 1, cluster.MaxTasks)), 1000*t.num(cpus, 0, 1<<30), 0)
-		if !t.emit(&e) {
-			break
-		}
-	}
+		b.gang(e, int(t.num(gpus, 1, cluster.MaxTasks)), 1000*t.num(cpus, 0, 1<<30), 0)
+		return true
+	})
 	for _, chunk := range b.chunks {
 		for i := range chunk {
 			if !promised {
@@ -46,5 +44,5 @@ func readRubick(b *Builder) error {
 			}
 		}
 	}
-	return t.err
+	return err
 }

@@ -47,28 +47,19 @@ func readSacct(b *Builder) error {
 	}
 	b.calendar = true
 	var left unusable
-	for t.next() {
+	err = t.each(func(e *Entry) bool {
 		if bytes.IndexByte(t.raw(c.id), '.') >= 0 {
 			left.steps++
-			continue
+			return false
 		}
-		o, ended := t.state(c.state)
-		switch {
-		case t.reason == "" && t.missing(c.start):
-			left.waiting++
-			continue
-		case t.reason == "" && !ended:
-			left.open++
-			continue
+		if !left.ran(t, e, c.state, c.start, -1) {
+			return false
 		}
-		e := Entry{Outcome: o}
-		t.sacctJob(&c, &e)
-		if !t.emit(&e) {
-			break
-		}
-	}
+		t.sacctJob(&c, e)
+		return true
+	})
 	left.note(b)
-	return t.err
+	return err
 }
 
 // sacctJob reads a row that is a job that ran.

@@ -207,6 +207,23 @@ func slurmDuration(s []byte) (time.Duration, bool) {
 // unusable counts rows that are well-formed but describe no finished job.
 type unusable struct{ waiting, open, steps int }
 
+// ran reports whether a row is of a job that ran to its end; start and end are -1 where the log does not
+// have them.
+func (u *unusable) ran(t *table, e *Entry, state, start, end int) bool {
+	o, ended := t.state(state)
+	e.Outcome = o
+	switch {
+	case t.reason != "":
+	case start >= 0 && t.missing(start):
+		u.waiting++
+		return false
+	case !ended || end >= 0 && t.missing(end):
+		u.open++
+		return false
+	}
+	return true
+}
+
 func (u unusable) note(b *Builder) {
 	for _, c := range []struct {
 		n    int

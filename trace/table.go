@@ -75,6 +75,18 @@ func (t *table) col(name string) int {
 	return -1
 }
 
+// each adds an entry for each row; read fills it in and reports whether the row is a job at all.
+func (t *table) each(read func(e *Entry) bool) error {
+	var e Entry
+	for t.next() {
+		e = Entry{}
+		if read(&e) && !t.emit(&e) {
+			break
+		}
+	}
+	return t.err
+}
+
 // next moves to the next row, past blank lines and past malformed rows that may be skipped. It
 // returns false at the end, or on an error (in t.err).
 func (t *table) next() bool {

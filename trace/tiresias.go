@@ -23,8 +23,7 @@ func readTiresias(b *Builder) error {
 	}
 	id, gpus, submit := t.col("job_id"), t.col("num_gpu"), t.col("submit_time")
 	model, dur, steps := t.col("model_name"), t.col("duration"), t.col("iterations")
-	for t.next() {
-		var e Entry
+	return t.each(func(e *Entry) bool {
 		e.Job.Name, e.Job.Model = t.str(id), t.str(model)
 		e.Job.Tier = cluster.Standard
 		e.Job.Submit = t.at(submit, time.Second)
@@ -32,10 +31,7 @@ func readTiresias(b *Builder) error {
 		if steps >= 0 {
 			e.Work = &Work{Steps: float64(t.num(steps, 0, maxSteps))}
 		}
-		b.gang(&e, int(t.num(gpus, 1, cluster.MaxTasks)), 0, 0)
-		if !t.emit(&e) {
-			break
-		}
-	}
-	return t.err
+		b.gang(e, int(t.num(gpus, 1, cluster.MaxTasks)), 0, 0)
+		return true
+	})
 }
