@@ -55,25 +55,12 @@ func (t *Training) MetaRL() *Agent {
 		}
 		l.Imitate(choices, 4)
 	}
-	best, least := meta.Clone(), PlaceScore(meta, judges)
-	t.tell(Progress{Stage: "begun", Score: least, Best: least})
 	model := NewPerfModel(random.Uint64())
-	for round := range t.Rounds {
-		if t.Cancelled != nil && t.Cancelled() {
-			break
-		}
+	return t.rounds(meta, func() float64 { return PlaceScore(meta, judges) }, func(round int) {
 		own := meta.Clone()
 		t.Adapt(own, model, t.placeWorlds(random, round), innerUpdates, random.Uint64())
 		Reptile(meta, own, outerStep)
-		score := PlaceScore(meta, judges)
-		if score < least {
-			least = score
-			best.set(meta)
-		}
-		t.tell(Progress{Stage: "improved", Round: round + 1, Rounds: t.Rounds, Load: t.load(round), Score: score,
-			Best: least})
-	}
-	return best
+	})
 }
 
 // Adapt lets an agent learn one workload, in this many updates, and reports how often the performance model

@@ -91,13 +91,8 @@ func (t *Training) Sched2() *Agent {
 			l.Episode(world(random, t.load(i*t.Rounds/max(t.Imitated, 1))), ShortestService(), true)...)
 	}
 	l.Imitate(choices, 4)
-	best, least := a.Clone(), Score(a, judges)
-	t.tell(Progress{Stage: "begun", Score: least, Best: least})
 	l = NewLearner(a, t.PPO, random.Uint64())
-	for round := range t.Rounds {
-		if t.Cancelled != nil && t.Cancelled() {
-			break
-		}
+	return t.rounds(a, func() float64 { return Score(a, judges) }, func(round int) {
 		choices = choices[:0]
 		left := 1 - float64(round)/float64(t.Rounds) // smaller steps and less randomness towards the end
 		l.adam.Rate, l.Entropy = float64(t.PPO.Rate*(0.1+float64(0.9*left))), float64(t.PPO.Entropy*left)
@@ -106,12 +101,25 @@ func (t *Training) Sched2() *Agent {
 			choices = append(choices, l.Episode(world(random, load), ShortestService(), false)...)
 		}
 		l.Improve(choices)
-		score := Score(a, judges)
-		if score < least {
-			least = score
+	})
+}
+
+// rounds improves an agent round by round, and returns it with the best weights on the way, those with
+// the least score.
+func (t *Training) rounds(a *Agent, score func() float64, improve func(round int)) *Agent {
+	best, least := a.Clone(), score()
+	t.tell(Progress{Stage: "begun", Score: least, Best: least})
+	for round := range t.Rounds {
+		if t.Cancelled != nil && t.Cancelled() {
+			break
+		}
+		improve(round)
+		now := score()
+		if now < least {
+			least = now
 			best.set(a)
 		}
-		t.tell(Progress{Stage: "improved", Round: round + 1, Rounds: t.Rounds, Load: t.load(round), Score: score,
+		t.tell(Progress{Stage: "improved", Round: round + 1, Rounds: t.Rounds, Load: t.load(round), Score: now,
 			Best: least})
 	}
 	return best

@@ -53,9 +53,8 @@ func randomKind(r *rand.Rand, kind, services int) (list []Service) {
 	return list
 }
 
-// exchanged is how many GPUs the plan takes before the search for fewer.
-func exchanged(t *testing.T, m *cluster.GPUModel, services []Service) int {
-	t.Helper()
+// exchanged is the plan before the search for fewer GPUs.
+func exchanged(m *cluster.GPUModel, services []Service) *planner {
 	p := &planner{m: m, services: services, sizes: sizes(m, services), known: map[counts]int{},
 		at: make([]int, len(services))}
 	p.findLayouts()
@@ -63,7 +62,7 @@ func exchanged(t *testing.T, m *cluster.GPUModel, services []Service) int {
 		p.choices = append(p.choices, p.waysFor(k, 1))
 	}
 	p.fewest()
-	return p.gpus(p.total())
+	return p
 }
 
 // How far plans are from the fewest GPUs: by compute slices, and by exhaustive search (go test ./serving -run
@@ -85,7 +84,8 @@ func TestFewest(t *testing.T) {
 					t.Fatal(err)
 				}
 				checkPlan(t, m, p, services)
-				bound, was := boundOf(m, services), exchanged(t, m, services)
+				before := exchanged(m, services)
+				bound, was := boundOf(m, services), before.gpus(before.total())
 				if p.GPUs > was || p.Least < bound || p.GPUs != p.Least {
 					t.Errorf("%s: %d GPUs after a search, %d before; at least %d, by compute slices %d",
 						kinds[kind].name, p.GPUs, was, p.Least, bound)
@@ -155,13 +155,7 @@ func TestFewerCut(t *testing.T) {
 	m := model(t, "H100-80GB")
 	services := []Service{measured("a", 40, map[int]float64{3: 10}), measured("b", 4, map[int]float64{1: 4}),
 		measured("c", 4, map[int]float64{1: 4})}
-	p := &planner{m: m, services: services, sizes: sizes(m, services), known: map[counts]int{},
-		at: make([]int, len(services))}
-	p.findLayouts()
-	for k := range services {
-		p.choices = append(p.choices, p.waysFor(k, 1))
-	}
-	p.fewest()
+	p := exchanged(m, services)
 	before := slices.Clone(p.at)
 	if f := p.searching(p.gpus(p.total())-1, 1, 0); f.try(0, counts{}, 0) || !f.cut {
 		t.Errorf("without a try: %+v", f)

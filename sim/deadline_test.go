@@ -126,6 +126,17 @@ func TestDeadlinesKept(t *testing.T) {
 	sum.check(t, 100, 20)
 }
 
+// arriving makes jobs that arrive at most gap seconds apart and run for least seconds to 50 minutes more.
+func arriving(r *rand.Rand, n, gap, least int, job func(e *trace.Entry)) (entries []trace.Entry) {
+	at := time.Duration(0)
+	for i := range n {
+		at += time.Duration(r.IntN(gap)) * time.Second
+		run := time.Duration(least+r.IntN(3000)) * time.Second
+		entries = append(entries, entry(i, at, run, 1, job))
+	}
+	return entries
+}
+
 // TestGangDeadlinesKept: the same for gangs of fixed size, which have to be moved out of each
 // other's way, mixed with elastic jobs of small and large tasks.
 func TestGangDeadlinesKept(t *testing.T) {
@@ -136,23 +147,17 @@ func TestGangDeadlinesKept(t *testing.T) {
 		if seed%2 == 1 {
 			size, perNode = "4x4xT4", 4
 		}
-		var entries []trace.Entry
-		at := time.Duration(0)
-		for i := range 60 {
-			at += time.Duration(r.IntN(240)) * time.Second
-			run := time.Duration(30+r.IntN(3000)) * time.Second
-			entries = append(entries, entry(i, at, run, 1, func(e *trace.Entry) {
-				e.Job.Tasks = cluster.GroupTasks(1+r.IntN(8), perNode, cluster.Request{})
-				if r.IntN(3) == 0 {
-					e.Job.Tasks = []cluster.TaskSet{
-						{Count: 1 + r.IntN(4), Request: cluster.Request{GPUs: 1 + r.IntN(3)}}}
-					e.Job.Elastic = cluster.Elastic{Min: 1, Max: 4}
-				}
-				if r.IntN(10) > 0 {
-					e.Job.Deadline = e.Job.Submit.Add(run * time.Duration(10+r.IntN(60)) / 10)
-				}
-			}))
-		}
+		entries := arriving(r, 60, 240, 30, func(e *trace.Entry) {
+			e.Job.Tasks = cluster.GroupTasks(1+r.IntN(8), perNode, cluster.Request{})
+			if r.IntN(3) == 0 {
+				e.Job.Tasks = []cluster.TaskSet{
+					{Count: 1 + r.IntN(4), Request: cluster.Request{GPUs: 1 + r.IntN(3)}}}
+				e.Job.Elastic = cluster.Elastic{Min: 1, Max: 4}
+			}
+			if r.IntN(10) > 0 {
+				e.Job.Deadline = e.Job.Submit.Add(e.Run * time.Duration(10+r.IntN(60)) / 10)
+			}
+		})
 		sum.add(keepsDeadlines(t, "elasticflow", size, &perf.Table{}, entries))
 	}
 	sum.check(t, 400, 400)
@@ -189,23 +194,17 @@ func TestCostlyDeadlinesKept(t *testing.T) {
 		if seed%2 == 1 {
 			size, perNode = "4x4xT4", 4
 		}
-		var entries []trace.Entry
-		at := time.Duration(0)
-		for i := range 60 {
-			at += time.Duration(r.IntN(240)) * time.Second
-			run := time.Duration(60+r.IntN(3000)) * time.Second
-			entries = append(entries, entry(i, at, run, 1, func(e *trace.Entry) {
-				e.Job.Tasks = cluster.GroupTasks(1+r.IntN(8), perNode, cluster.Request{})
-				if seed%3 == 0 || r.IntN(3) == 0 {
-					e.Job.Tasks = []cluster.TaskSet{
-						{Count: 1 + r.IntN(4), Request: cluster.Request{GPUs: 1 + r.IntN(3)*int(min(1, seed%3))}}}
-					e.Job.Elastic = cluster.Elastic{Min: 1, Max: 4}
-				}
-				if r.IntN(10) > 0 {
-					e.Job.Deadline = e.Job.Submit.Add(run * time.Duration(10+r.IntN(60)) / 10)
-				}
-			}))
-		}
+		entries := arriving(r, 60, 240, 60, func(e *trace.Entry) {
+			e.Job.Tasks = cluster.GroupTasks(1+r.IntN(8), perNode, cluster.Request{})
+			if seed%3 == 0 || r.IntN(3) == 0 {
+				e.Job.Tasks = []cluster.TaskSet{
+					{Count: 1 + r.IntN(4), Request: cluster.Request{GPUs: 1 + r.IntN(3)*int(min(1, seed%3))}}}
+				e.Job.Elastic = cluster.Elastic{Min: 1, Max: 4}
+			}
+			if r.IntN(10) > 0 {
+				e.Job.Deadline = e.Job.Submit.Add(e.Run * time.Duration(10+r.IntN(60)) / 10)
+			}
+		})
 		sum.add(keepsDeadlinesIn(t, "elasticflow:overhead=10s", size,
 			Options{Model: &perf.Table{}, Startup: 10 * time.Second}, costly(r, entries)))
 		if t.Failed() {
@@ -223,24 +222,18 @@ func TestDeadlinesKeptAmongUncheckpointed(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 17))
 		size, perNode := []string{"2x8xT4", "4x4xT4", "1x8xT4"}[seed%3], []int{8, 4, 8}[seed%3]
 		overhead := time.Duration(seed%2) * 10 * time.Second
-		var entries []trace.Entry
-		at := time.Duration(0)
-		for i := range 60 {
-			at += time.Duration(r.IntN(300)) * time.Second
-			run := time.Duration(60+r.IntN(3000)) * time.Second
-			entries = append(entries, entry(i, at, run, 1, func(e *trace.Entry) {
-				e.Job.Tasks = cluster.GroupTasks(1+r.IntN(8), perNode, cluster.Request{})
-				e.Job.Deadline = e.Job.Submit.Add(run * time.Duration(11+r.IntN(60)) / 10)
-				if overhead > 0 {
-					e.Job.Checkpoint.Cost, e.Job.Checkpoint.Restart = time.Duration(r.IntN(20))*time.Second,
-						time.Duration(r.IntN(30))*time.Second
-				}
-				if r.IntN(2) == 0 {
-					e.Job.Tasks, e.Job.Deadline = cluster.GroupTasks(1+r.IntN(2), perNode, cluster.Request{}), 0
-					e.Job.Checkpoint = cluster.Checkpoint{None: true}
-				}
-			}))
-		}
+		entries := arriving(r, 60, 300, 60, func(e *trace.Entry) {
+			e.Job.Tasks = cluster.GroupTasks(1+r.IntN(8), perNode, cluster.Request{})
+			e.Job.Deadline = e.Job.Submit.Add(e.Run * time.Duration(11+r.IntN(60)) / 10)
+			if overhead > 0 {
+				e.Job.Checkpoint.Cost, e.Job.Checkpoint.Restart = time.Duration(r.IntN(20))*time.Second,
+					time.Duration(r.IntN(30))*time.Second
+			}
+			if r.IntN(2) == 0 {
+				e.Job.Tasks, e.Job.Deadline = cluster.GroupTasks(1+r.IntN(2), perNode, cluster.Request{}), 0
+				e.Job.Checkpoint = cluster.Checkpoint{None: true}
+			}
+		})
 		sum.add(keepsDeadlinesIn(t, fmt.Sprintf("elasticflow:overhead=%s", overhead), size,
 			Options{Model: &perf.Table{}, Startup: overhead}, entries))
 		if t.Failed() {

@@ -104,18 +104,24 @@ func feasible(t *testing.T, s *Shares, x []float64) {
 
 func near(a, b, to float64) bool { return math.Abs(a-b) <= to*max(1, math.Abs(a), math.Abs(b)) }
 
+// asSimplex checks that MaxMin finds the simplex' level.
+func asSimplex(t *testing.T, seed uint64, s *Shares, rate []float64) {
+	t.Helper()
+	got, x, err := s.MaxMin(rate)
+	if err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	feasible(t, s, x)
+	if want := oracle(t, s, rate, nil, nil); math.Abs(got-want) > 1e-6*want {
+		t.Errorf("seed %d: %.9f, the simplex has %.9f", seed, got, want)
+	}
+}
+
 func TestMaxMinIsTheOptimum(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s, rate := random(r, 1+r.IntN(12), 1+r.IntN(6))
-		got, x, err := s.MaxMin(rate)
-		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-		feasible(t, s, x)
-		if want := oracle(t, s, rate, nil, nil); math.Abs(got-want) > 1e-6*want {
-			t.Errorf("seed %d: %.9f, the simplex has %.9f", seed, got, want)
-		}
+		asSimplex(t, seed, s, rate)
 	}
 }
 
@@ -164,14 +170,7 @@ func TestHardMaxMin(t *testing.T) {
 			s.Capacity[r.IntN(k)] = []float64{0, 1e-3}[r.IntN(2)]
 			s.Capacity[r.IntN(k)] = 1
 		}
-		got, x, err := s.MaxMin(rate)
-		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-		feasible(t, s, x)
-		if want := oracle(t, s, rate, nil, nil); math.Abs(got-want) > 1e-6*want {
-			t.Errorf("seed %d: %.9f, the simplex has %.9f", seed, got, want)
-		}
+		asSimplex(t, seed, s, rate)
 	}
 }
 
