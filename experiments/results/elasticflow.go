@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/muster-gpu/muster/experiments/compat"
-	"github.com/muster-gpu/muster/internal/csvfile"
 )
 
 // slotCell is a cluster, or some jobs of its trace, and the share of deadlines that the released
@@ -166,19 +165,11 @@ func (r *slotRow) replay(ctx context.Context, dir string, c slotCell) (float64, 
 
 // readFigure8b reads the printed shares by policy and cluster.
 func readFigure8b(path string) (map[string]float64, error) {
-	rows, err := csvfile.Read(path)
-	if err != nil {
-		return nil, err
-	}
 	out := map[string]float64{}
-	for _, r := range rows[1:] {
-		for i := 1; i < len(r); i++ {
-			v, err := strconv.ParseFloat(r[i], 64)
-			if err != nil {
-				return nil, fmt.Errorf("%s: row %v: %q is not a share", path, r, r[i])
-			}
-			out[r[0]+"/"+rows[0][i]] = v
+	return out, eachRow(path, func(head, r []string) (err error) {
+		for i := 1; i < len(r) && err == nil; i++ {
+			out[r[0]+"/"+head[i]], err = strconv.ParseFloat(r[i], 64)
 		}
-	}
-	return out, nil
+		return err
+	})
 }

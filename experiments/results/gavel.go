@@ -3,6 +3,7 @@ package results
 import (
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -13,7 +14,6 @@ import (
 	"sync"
 
 	"github.com/muster-gpu/muster/experiments/compat"
-	"github.com/muster-gpu/muster/internal/csvfile"
 )
 
 // gavelOrder is the order in which that simulator visits the GPU models.
@@ -367,28 +367,21 @@ const gavelFair = "/fair"
 // readGavel reads mean completion times by workload, policy and rate. In sections 7 and 8 the file
 // also has ratios of finish-time fairness. Of several equal keys the first counts.
 func readGavel(path string) (map[string]float64, error) {
-	rows, err := csvfile.Read(path)
-	if err != nil {
-		return nil, err
-	}
 	out := map[string]float64{}
-	for _, r := range rows[1:] {
+	return out, eachRow(path, func(_, r []string) error {
 		if len(r) != 5 {
-			return nil, fmt.Errorf("%s: row %v: want workload, section, policy, rate, value", path, r)
-		}
-		v, err := strconv.ParseFloat(r[4], 64)
-		if err != nil {
-			return nil, fmt.Errorf("%s: row %v: %w", path, r, err)
+			return errors.New("want workload, section, policy, rate, value")
 		}
 		key := r[0] + "/" + r[2] + "/" + r[3]
 		if strings.HasPrefix(r[0], "continuous_jobs") && (r[1] == "7" || r[1] == "8") {
 			key += gavelFair
 		}
+		v, err := strconv.ParseFloat(r[4], 64)
 		if out[key] == 0 {
 			out[key] = v
 		}
-	}
-	return out, nil
+		return err
+	})
 }
 
 // readGavelSpans reads makespans in hours, by policy and number of jobs. A line has a number of

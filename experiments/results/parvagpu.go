@@ -2,6 +2,7 @@ package results
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -235,18 +236,12 @@ func ReadParva(dir string, set int) ([]serving.Service, error) {
 // parvaGPUs counts the GPUs of the released deployment.
 func parvaGPUs(dir string, set int) (int, error) {
 	path := filepath.Join(dir, fmt.Sprintf("deployment_SLO%d_SLO%d_ParvaGPU_deploy.csv", set, set))
-	rows, err := csvfile.Read(path)
-	if err != nil {
-		return 0, err
-	}
 	gpus := map[[2]int]bool{} // a server and its GPU: each server counts from 0
-	for _, r := range rows[1:] {
-		server, err := strconv.Atoi(r[0])
+	err := eachRow(path, func(_, r []string) error {
+		server, err1 := strconv.Atoi(r[0])
 		n, err2 := strconv.Atoi(r[1])
-		if err != nil || err2 != nil {
-			return 0, fmt.Errorf("%s: row %v: no numbers of a server and a GPU", path, r)
-		}
 		gpus[[2]int{server, n}] = true
-	}
-	return len(gpus), nil
+		return errors.Join(err1, err2)
+	})
+	return len(gpus), err
 }

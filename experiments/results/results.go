@@ -4,6 +4,7 @@ package results
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -160,40 +161,39 @@ func replay(ctx context.Context, wl *trace.Workload, short, pol, backfill string
 	return s, nil
 }
 
-// readFigures reads figures by the first three columns; the fourth is the figure, in seconds.
-func readFigures(path string) (map[string]float64, error) {
+// eachRow calls f for each row below the header of a CSV file.
+func eachRow(path string, f func(head, r []string) error) error {
 	rows, err := csvfile.Read(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out := map[string]float64{}
 	for _, r := range rows[1:] {
-		v, err := strconv.ParseFloat(r[3], 64)
-		if err != nil {
-			return nil, fmt.Errorf("%s: row %v: not a number of seconds", path, r)
+		if err := f(rows[0], r); err != nil {
+			return fmt.Errorf("%s: row %v: %w", path, r, err)
 		}
-		out[r[0]+"/"+r[1]+"/"+r[2]] = v
 	}
-	return out, nil
+	return nil
+}
+
+// readFigures reads figures by the first three columns; the fourth is the figure, in seconds.
+func readFigures(path string) (map[string]float64, error) {
+	out := map[string]float64{}
+	return out, eachRow(path, func(_, r []string) (err error) {
+		out[r[0]+"/"+r[1]+"/"+r[2]], err = strconv.ParseFloat(r[3], 64)
+		return err
+	})
 }
 
 type measured struct{ jct, makespan float64 }
 
 func readMeasured(path string) (map[string]measured, error) {
-	rows, err := csvfile.Read(path)
-	if err != nil {
-		return nil, err
-	}
 	out := map[string]measured{}
-	for _, r := range rows[1:] {
+	return out, eachRow(path, func(_, r []string) error {
 		jct, err1 := strconv.ParseFloat(r[4], 64)
 		span, err2 := strconv.ParseFloat(r[8], 64)
-		if err1 != nil || err2 != nil {
-			return nil, fmt.Errorf("%s: row %v: not numbers", path, r)
-		}
 		out[r[0]+"/"+r[1]+"/"+r[2]] = measured{jct, span}
-	}
-	return out, nil
+		return errors.Join(err1, err2)
+	})
 }
 
 // generated is on every page.
