@@ -19,23 +19,19 @@ var afs = Info{
 	Trials: []Trial{{Given: Elastic | Short}},
 	Knobs: []Knob{{"round", "0s",
 		"plan at multiples of this only, so that jobs are resized less often; 0s: whenever a job comes or ends"}},
-	New: func(k *Knobs) (sched.Policy, error) {
-		round, err := k.round()
-		if err != nil {
-			return nil, err
-		}
+	New: func(k *Knobs) sched.Policy {
 		return &planner{name: k.label(), plan: afsPlan,
-			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: round, Anywhere: true}}, nil
+			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: k.round(), Anywhere: true}}
 	},
 }
 
-// round reads the knob "round": the interval between plans.
-func (k *Knobs) round() (time.Duration, error) {
-	d, err := k.duration("round")
-	if err == nil && d != 0 && d < time.Second {
-		return 0, cluster.Unknown("round", k.text("round"), []string{"0s", "1s or more"})
+// round reads the knob "round": the interval between plans; 0: none.
+func (k *Knobs) round() time.Duration {
+	d := k.duration("round", 0)
+	if d > 0 && d < time.Second {
+		k.check(cluster.Unknown("round", k.text("round"), []string{"0s", "1s or more"}))
 	}
-	return d, err
+	return d
 }
 
 // afsPlan hands out the GPUs one size step at a time. The comparison is not transitive: as in the

@@ -2,10 +2,8 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -24,18 +22,16 @@ var allox = Info{
 		{"alpha", "1", "fraction of the waiting jobs, the oldest, that is considered (at least one job per idle GPU): less is fairer"},
 		{"busy", "true", "false: only GPUs that are idle are assigned, as in Gavel's simulator"},
 	},
-	New: func(k *Knobs) (sched.Policy, error) {
-		alpha, err := strconv.ParseFloat(k.text("alpha"), 64)
-		if err != nil || !(alpha > 0 && alpha <= 1) {
-			return nil, fmt.Errorf("alpha=%q: want a number above 0, up to 1", k.text("alpha"))
+	New: func(k *Knobs) sched.Policy {
+		r := &alloxRules{k.float("alpha", 0, 1), k.bool("busy")}
+		if r.alpha == 0 {
+			k.fail("alpha=%q: want a number above 0, up to 1", k.text("alpha"))
 		}
-		busy, err := k.bool("busy")
-		r := &alloxRules{alpha, busy}
 		return &drawer{
 			planner: planner{name: k.label(), plan: r.plan,
 				traits: sched.Traits{Backfill: sched.Skip, Gated: true, Anywhere: true}},
 			pool: r.pool, nothing: always(sched.Target{Idle: true}),
-		}, err
+		}
 	},
 }
 

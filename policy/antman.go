@@ -1,10 +1,8 @@
 package policy
 
 import (
-	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -46,34 +44,20 @@ type antmanRules struct {
 // packed with a host: with less it would hold memory for next to nothing.
 const leastAntman = 100_000
 
-func newAntman(k *Knobs) (sched.Policy, error) {
-	eps, err := strconv.ParseFloat(k.text("eps"), 64)
-	if err != nil || !(eps > 0 && eps < 1) {
-		return nil, fmt.Errorf("eps=%q: want a number between 0 and 1", k.text("eps"))
+func newAntman(k *Knobs) sched.Policy {
+	eps := k.float("eps", 0, 1)
+	if eps == 0 || eps == 1 {
+		k.fail("eps=%q: want a number between 0 and 1", k.text("eps"))
 	}
-	a := &antmanRules{floor: 1_000_000 - int64(eps*1_000_000)}
-	if a.guests, err = k.int("guests"); err == nil && a.guests < 0 {
-		err = fmt.Errorf("guests=%d: want 0 or more", a.guests)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if a.throttle, err = k.bool("throttle"); err != nil {
-		return nil, err
-	}
-	if a.check, err = k.period("check"); err != nil {
-		return nil, err
-	}
-	if text := k.text("memory"); text != "stated" && text != "measured" {
-		return nil, cluster.Unknown("memory", text, []string{"stated", "measured"})
-	}
-	a.measured = k.text("memory") == "measured"
-	if a.headroom, err = k.int("headroom"); err == nil && a.headroom < 0 {
-		err = fmt.Errorf("headroom=%d: want 0 MiB or more", a.headroom)
+	a := &antmanRules{
+		floor: 1_000_000 - int64(eps*1_000_000), guests: k.int("guests", 0, math.MaxInt32),
+		throttle: k.bool("throttle"), check: k.duration("check", time.Second),
+		measured: k.choice("memory", "stated", "measured") == "measured",
+		headroom: k.int("headroom", 0, math.MaxInt32),
 	}
 	a.planner = planner{name: k.label(),
 		traits: sched.Traits{Backfill: sched.Strict, Memory: a.measured, Anywhere: true}, plan: a.plan}
-	return a, err
+	return a
 }
 
 // Key is the priority: the plan covers only packing.

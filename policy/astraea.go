@@ -2,10 +2,8 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -40,38 +38,18 @@ type astraeaRules struct {
 	block                          bool
 }
 
-func newAstraea(k *Knobs) (sched.Policy, error) {
-	r := &astraeaRules{tenant: k.text("tenant")}
-	var err error
-	if r.lease, err = k.period("lease"); err == nil {
-		r.window, err = k.duration("window")
+func newAstraea(k *Knobs) sched.Policy {
+	r := &astraeaRules{
+		tenant: k.choice("tenant", "auto", "queue", "user"), lease: k.duration("lease", time.Second),
+		starving: k.duration("starving", 0), delay: k.duration("delay", 0), classes: int(k.int("classes", 0, 1000)),
+		block: k.bool("block"),
 	}
-	if err == nil && r.window < r.lease {
-		err = fmt.Errorf("window=%s: at least as long as a lease, %v", k.text("window"), r.lease)
-	}
-	if err == nil {
-		r.starving, err = k.duration("starving")
-	}
-	if err == nil {
-		r.delay, err = k.duration("delay")
-	}
-	if kinds := []string{"auto", "queue", "user"}; err == nil && !slices.Contains(kinds, r.tenant) {
-		err = cluster.Unknown("tenant", r.tenant, kinds)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if r.classes, err = strconv.Atoi(k.text("classes")); err != nil || r.classes < 0 || r.classes > 1000 {
-		return nil, fmt.Errorf("classes=%q: want a whole number up to 1000", k.text("classes"))
-	}
-	if r.block, err = k.bool("block"); err != nil {
-		return nil, err
-	}
+	r.window = k.duration("window", r.lease)
 	return &drawer{
 		planner: planner{name: k.label(), traits: sched.Traits{Backfill: sched.Skip, Gated: true, Anywhere: true},
 			plan: r.plan},
 		pool: r.pool, nothing: astraeaWaits,
-	}, nil
+	}
 }
 
 // lessee is a job during a plan.

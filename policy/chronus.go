@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"math/bits"
 	"slices"
@@ -35,25 +34,14 @@ type chronusPolicy struct {
 	lasting         bool // ... but only those that run
 }
 
-func newChronus(k *Knobs) (sched.Policy, error) {
-	c := &chronusPolicy{name: k.label()}
-	var err error
-	if c.lease, err = k.period("lease"); err != nil {
-		return nil, err
+func newChronus(k *Knobs) sched.Policy {
+	first := k.choice("first", "running", "least", "most")
+	c := &chronusPolicy{name: k.label(), lease: k.duration("lease", time.Second), overhead: k.duration("overhead", 0),
+		eager: first == "most", lasting: first == "running"}
+	if c.overhead >= c.lease {
+		k.fail("overhead=%s: less than a lease (%s)", k.text("overhead"), k.text("lease"))
 	}
-	if c.overhead, err = k.duration("overhead"); err != nil {
-		return nil, err
-	}
-	if c.overhead < 0 || c.overhead >= c.lease {
-		return nil, fmt.Errorf("overhead=%s: less than a lease (%s), and not below 0s", k.text("overhead"),
-			k.text("lease"))
-	}
-	first := k.text("first")
-	if first != "running" && first != "least" && first != "most" {
-		return nil, cluster.Unknown("first", first, []string{"running", "least", "most"})
-	}
-	c.eager, c.lasting = first == "most", first == "running"
-	return c, nil
+	return c
 }
 
 func (c *chronusPolicy) Name() string { return c.name }

@@ -13,17 +13,14 @@ var edf = Info{
 	Needs:  "deadlines",
 	Trials: []Trial{{Given: Deadlines}},
 	Knobs:  []Knob{{"preempt", "true", "whether an earlier deadline may preempt a later one"}},
-	New: func(k *Knobs) (sched.Policy, error) {
-		preempts, err := k.bool("preempt")
-		if err != nil {
-			return nil, err
-		}
+	New: func(k *Knobs) sched.Policy {
+		preempts := k.bool("preempt")
 		return &basic{name: k.label(), traits: sched.Traits{Preempts: preempts, Backfill: sched.Skip},
 			key: func(_ sched.View, j sched.JobView) sched.Key {
 				if d := j.Spec().Deadline; d > 0 {
 					return sched.Key{int64(d)}
 				}
 				return sched.Key{math.MaxInt64}
-			}}, nil
+			}}
 	},
 }

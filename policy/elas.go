@@ -1,10 +1,8 @@
 package policy
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
-	"strconv"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -38,37 +36,18 @@ type eLASPolicy struct {
 	learn     time.Duration
 }
 
-func newELAS(k *Knobs) (sched.Policy, error) {
-	p := &eLASPolicy{name: k.label()}
-	var err error
-	if p.levels, err = parseLevels("thresholds", k.text("thresholds")); err != nil {
-		return nil, err
-	}
-	if p.promotion, err = k.promotion(); err != nil {
-		return nil, err
-	}
-	switch i := k.text("index"); i {
-	case "total", "remaining":
-		p.remaining = i == "remaining"
-	default:
-		return nil, cluster.Unknown("index", i, []string{"total", "remaining"})
-	}
-	b, err := strconv.ParseFloat(k.text("beta"), 64)
-	if err != nil || !(b >= 0.001) || b > 1e6 {
-		return nil, fmt.Errorf("beta=%q: want a factor between 0.001 and 1000000", k.text("beta"))
-	}
-	p.beta = int64(math.Round(b * 1000))
-	if p.learn, err = k.learn(); err != nil {
-		return nil, err
+func newELAS(k *Knobs) sched.Policy {
+	p := &eLASPolicy{
+		name: k.label(), levels: k.levels("thresholds"), promotion: k.promotion(),
+		remaining: k.choice("index", "total", "remaining") == "remaining",
+		beta:      int64(math.Round(k.float("beta", 0.001, 1e6) * 1000)),
 	}
 	if k.text("T0") == "median" {
-		return p, nil
+		p.learn = k.learn()
+	} else {
+		p.unit = k.duration("T0", time.Millisecond)
 	}
-	if p.unit, err = k.duration("T0"); err == nil && p.unit < time.Millisecond {
-		err = fmt.Errorf("T0 must be at least 1ms, or median")
-	}
-	p.learn = 0
-	return p, err
+	return p
 }
 
 func (p *eLASPolicy) Name() string { return p.name }

@@ -3,7 +3,6 @@ package policy
 import (
 	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 )
@@ -68,21 +67,5 @@ func TestELASIsLAS(t *testing.T) {
 		if (service[0] < service[1]) != (index[0] < index[1]) && service[0] != service[1] {
 			t.Fatalf("service %v, index %v", service, index)
 		}
-	}
-}
-
-func TestELASKnobs(t *testing.T) {
-	for text, want := range map[string]string{
-		"e-las:index=rest": "unknown index", "e-las:beta=0": "want a factor between", "e-las:T0=0s": "at least 1ms",
-		"e-las:learn=0s": "at least 1s", "tiresias-g:steps=0": "between 1 and 1000",
-		"tiresias-g:learn=1ms":        "at least 1s",
-		"tiresias-g:samples=/nowhere": "samples:",
-	} {
-		if _, err := New(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", text, err, want)
-		}
-	}
-	if p, err := New("e-las:T0=1m"); err != nil || p.Traits().Learns != 0 {
-		t.Errorf("with a unit of its own nothing is learned: %v, %v", p, err)
 	}
 }

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -22,23 +21,13 @@ var elasticflow = Info{
 		{"slot", "60s", "plans are made in slots of this length; what is left of a deadline's slot is not counted on"},
 		{"overhead", "0s", "assumed cost of a start or a change of size, in addition to the checkpoints and restarts that jobs state"},
 	},
-	New: func(k *Knobs) (sched.Policy, error) {
-		r := &flowRules{}
-		var err error
-		if r.slot, err = k.period("slot"); err != nil {
-			return nil, err
-		}
-		if r.overhead, err = k.duration("overhead"); err != nil {
-			return nil, err
-		}
-		if r.overhead < 0 {
-			return nil, fmt.Errorf("overhead=%s: at least 0s", k.text("overhead"))
-		}
+	New: func(k *Knobs) sched.Policy {
+		r := &flowRules{slot: k.duration("slot", time.Second), overhead: k.duration("overhead", 0)}
 		return &drawer{
 			planner: planner{name: k.label(), plan: r.plan,
 				traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Gated: true, Anywhere: true}},
 			pool: r.pool, nothing: always(sched.Target{Rank: flowRest, Idle: true}),
-		}, nil
+		}
 	},
 }
 

@@ -13,8 +13,8 @@ var fifo = Info{
 		{Backfill: "easy", Given: Estimates},
 		{Backfill: "conservative", Given: Estimates},
 	},
-	New: func(k *Knobs) (sched.Policy, error) {
-		return &basic{name: k.label(), key: byPriority}, nil
+	New: func(k *Knobs) sched.Policy {
+		return &basic{name: k.label(), key: byPriority}
 	},
 }
 

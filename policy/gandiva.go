@@ -2,9 +2,7 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -35,32 +33,15 @@ type gandivaRules struct {
 	overhead     int64 // ppm; 0: unlimited
 }
 
-func newGandiva(k *Knobs) (sched.Policy, error) {
-	g := &gandivaRules{}
-	var err error
-	if g.round, err = k.turns(); err != nil {
-		return nil, err
+func newGandiva(k *Knobs) sched.Policy {
+	part := k.float("overhead", 0, 1)
+	if part > 0 && part < leastOverhead {
+		k.fail("overhead=%q: want a part of a turn of at least %g, or 0 for any", k.text("overhead"), leastOverhead)
 	}
-	if g.probe, err = k.duration("probe"); err != nil {
-		return nil, err
-	}
-	if g.pack, err = k.bool("pack"); err != nil {
-		return nil, err
-	}
-	if g.tries, err = k.int("tries"); err == nil && (g.tries < 0 || g.tries > mostBad) {
-		err = fmt.Errorf("tries=%d: want 1 to %d, or 0 for any number", g.tries, mostBad)
-	}
-	if err != nil {
-		return nil, err
-	}
-	part, err := strconv.ParseFloat(k.text("overhead"), 64)
-	if err != nil || !(part >= 0 && part <= 1) || part > 0 && part < leastOverhead {
-		return nil, fmt.Errorf("overhead=%q: want a part of a turn between %g and 1, or 0 for any", k.text("overhead"),
-			leastOverhead)
-	}
-	g.overhead = int64(part * 1_000_000)
+	g := &gandivaRules{round: k.turns(), probe: k.duration("probe", 0), pack: k.bool("pack"),
+		tries: k.int("tries", 0, mostBad), overhead: int64(part * 1_000_000)}
 	return &planner{name: k.label(),
-		traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: g.round, Anywhere: true}, plan: g.plan}, nil
+		traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: g.round, Anywhere: true}, plan: g.plan}
 }
 
 // leastOverhead is the least overhead that can be set.

@@ -22,20 +22,13 @@ var gandivaFair = Info{
 	New: newGandivaFair,
 }
 
-func newGandivaFair(k *Knobs) (sched.Policy, error) {
-	g := &gavelPolicy{name: k.label(), objective: "tickets", aware: true}
-	var err error
-	if g.round, err = k.turns(); err != nil {
-		return nil, err
-	}
-	if g.reset, err = k.duration("reset"); err != nil {
-		return nil, err
-	}
-	trade, err := k.bool("trade")
-	if trade {
+func newGandivaFair(k *Knobs) sched.Policy {
+	g := &gavelPolicy{name: k.label(), objective: "tickets", aware: true, round: k.turns(),
+		reset: k.duration("reset", 0)}
+	if k.bool("trade") {
 		g.objective = "trade"
 	}
-	return g, err
+	return g
 }
 
 // holder is a user: its GPUs of each kind, how many GPUs it can use, and the mean speed of its jobs

@@ -60,44 +60,24 @@ type gavelPolicy struct {
 	prices          map[string]float64
 }
 
-func newGavel(k *Knobs) (sched.Policy, error) {
-	g := &gavelPolicy{name: k.label(), objective: k.text("objective")}
-	if !slices.Contains(gavelObjectives, g.objective) {
-		return nil, cluster.Unknown("objective", g.objective, gavelObjectives)
+func newGavel(k *Knobs) sched.Policy {
+	g := &gavelPolicy{
+		name: k.label(), objective: k.choice("objective", gavelObjectives...), round: k.turns(),
+		reset: k.duration("reset", 0),
+		aware: k.bool("heterogeneity"), atResets: k.choice("solve", gavelSolves...) == "resets",
+		sharing: k.bool("space_sharing"),
 	}
+	k.check(g.hierarchy(k.text("entities"), k.text("inside")))
+	k.check(g.weighs(k.text("weigh")))
 	var err error
-	if g.round, err = k.turns(); err != nil {
-		return nil, err
-	}
-	if g.reset, err = k.duration("reset"); err != nil {
-		return nil, err
-	}
-	if g.aware, err = k.bool("heterogeneity"); err != nil {
-		return nil, err
-	}
-	solve := k.text("solve")
-	if !slices.Contains(gavelSolves, solve) {
-		return nil, cluster.Unknown("solve", solve, gavelSolves)
-	}
-	g.atResets = solve == "resets"
-	if g.sharing, err = k.bool("space_sharing"); err != nil {
-		return nil, err
-	}
-	if err = g.hierarchy(k.text("entities"), k.text("inside")); err != nil {
-		return nil, err
-	}
-	if err = g.weighs(k.text("weigh")); err != nil {
-		return nil, err
-	}
-	if g.order, err = parseOrder(k.text("order")); err != nil {
-		return nil, err
-	}
+	g.order, err = parseOrder(k.text("order"))
+	k.check(err)
 	g.prices, err = parsePrices(k.text("prices"))
-	if err == nil && (g.objective == "cost") != (len(g.prices) > 0) {
-		err = fmt.Errorf("prices=%q with objective=%s: prices and objective=cost need each other", k.text("prices"),
-			g.objective)
+	k.check(err)
+	if (g.objective == "cost") != (len(g.prices) > 0) {
+		k.fail("prices=%q with objective=%s: prices and objective=cost need each other", k.text("prices"), g.objective)
 	}
-	return g, err
+	return g
 }
 
 // hierarchy reads which jobs form an entity, and the order within it.
@@ -137,14 +117,8 @@ func (g *gavelPolicy) weighs(by string) error {
 	return nil
 }
 
-// turns reads the knob "round" of a policy that lets jobs take turns.
-func (k *Knobs) turns() (time.Duration, error) {
-	d, err := k.round()
-	if err == nil && d == 0 {
-		err = fmt.Errorf("round=%q: jobs take turns in rounds of 1s or more", k.text("round"))
-	}
-	return d, err
-}
+// turns reads the knob "round" of a policy that lets jobs take turns or chooses sizes in rounds.
+func (k *Knobs) turns() time.Duration { return k.duration("round", time.Second) }
 
 // Fits implements sched.Fitter: a GPU model that is neither in the cluster nor known is a typing
 // error.

@@ -42,39 +42,20 @@ type tiresiasGPolicy struct {
 	table *sched.Past // nil: the cluster's own history
 }
 
-func newTiresiasG(k *Knobs) (sched.Policy, error) {
-	p := &tiresiasGPolicy{name: k.label()}
-	var err error
-	if p.levels, err = parseLevels("thresholds", k.text("thresholds")); err != nil {
-		return nil, err
-	}
-	if p.promotion, err = k.promotion(); err != nil {
-		return nil, err
-	}
-	if p.steps, err = k.int("steps"); err != nil {
-		return nil, err
-	}
-	if p.steps < 1 || p.steps > 1000 {
-		return nil, fmt.Errorf("steps=%d: between 1 and 1000 are possible", p.steps)
-	}
-	if p.learn, err = k.learn(); err != nil {
-		return nil, err
-	}
+func newTiresiasG(k *Knobs) sched.Policy {
+	p := &tiresiasGPolicy{name: k.label(), levels: k.levels("thresholds"), promotion: k.promotion(),
+		steps: k.int("steps", 1, 1000), learn: k.learn()}
 	if file := k.text("samples"); file != "" {
-		p.learn = 0
+		var err error
 		p.table, err = readSamples(file)
+		k.check(err)
+		p.learn = 0
 	}
-	return p, err
+	return p
 }
 
 // learn reads the knob "learn": the interval at which the history of completed jobs is read.
-func (k *Knobs) learn() (time.Duration, error) {
-	d, err := k.duration("learn")
-	if err == nil && d < time.Second {
-		err = errors.New("learn must be at least 1s")
-	}
-	return d, err
-}
+func (k *Knobs) learn() time.Duration { return k.duration("learn", time.Second) }
 
 // mostSamples bounds the number of samples in a file.
 const mostSamples = 1 << 20

@@ -2,10 +2,8 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -35,36 +33,16 @@ type gittinsNearPolicy struct {
 	base, learn time.Duration
 }
 
-func newGittinsNear(k *Knobs) (sched.Policy, error) {
-	p := &gittinsNearPolicy{name: k.label()}
-	var err error
-	for _, n := range []struct {
-		knob string
-		to   *int64
-	}{{"near", &p.near}, {"prior", &p.prior}} {
-		if *n.to, err = k.int(n.knob); err != nil {
-			return nil, err
-		}
-		if *n.to < 0 || *n.to > 100 {
-			return nil, fmt.Errorf("%s=%d: between 0 and 100 are possible", n.knob, *n.to)
-		}
+func newGittinsNear(k *Knobs) sched.Policy {
+	p := &gittinsNearPolicy{
+		name: k.label(), near: k.int("near", 0, 100), prior: k.int("prior", 0, 100),
+		base: k.duration("base", time.Second), learn: k.learn(),
+		quantum: int64(math.Round(k.float("quantum", 0, 1) * 1000)),
 	}
 	if p.near+p.prior == 0 {
-		return nil, fmt.Errorf("near=0,prior=0: nothing is left to go by")
+		k.fail("near=0,prior=0: nothing is left to go by")
 	}
-	q, err := strconv.ParseFloat(k.text("quantum"), 64)
-	if err != nil || !(q >= 0 && q <= 1) {
-		return nil, fmt.Errorf("quantum=%q: want a part between 0 and 1", k.text("quantum"))
-	}
-	p.quantum = int64(math.Round(q * 1000))
-	if p.base, err = k.duration("base"); err != nil {
-		return nil, err
-	}
-	if p.base < time.Second {
-		return nil, fmt.Errorf("base must be at least 1s")
-	}
-	p.learn, err = k.learn()
-	return p, err
+	return p
 }
 
 func (p *gittinsNearPolicy) Name() string { return p.name }

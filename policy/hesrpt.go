@@ -2,10 +2,8 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
-	"strconv"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/sched"
@@ -22,17 +20,9 @@ var hesrpt = Info{
 		{"p", "0.5", "how jobs scale: k times the GPUs make them k^p times as fast (0 to 0.99)"},
 		{"round", "0s", "plan at multiples of this only, so that jobs are resized less often; 0s: whenever a job comes or ends"},
 	},
-	New: func(k *Knobs) (sched.Policy, error) {
-		p, err := strconv.ParseFloat(k.text("p"), 64)
-		if err != nil || !(p >= 0 && p <= 0.99) {
-			return nil, fmt.Errorf("p=%q: want a number from 0 to 0.99", k.text("p"))
-		}
-		round, err := k.round()
-		if err != nil {
-			return nil, err
-		}
-		return &planner{name: k.label(), plan: hesrptPlan(1 / (1 - p)),
-			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: round, Anywhere: true}}, nil
+	New: func(k *Knobs) sched.Policy {
+		return &planner{name: k.label(), plan: hesrptPlan(1 / (1 - k.float("p", 0, 0.99))),
+			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: k.round(), Anywhere: true}}
 	},
 }
 

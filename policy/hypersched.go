@@ -2,10 +2,8 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -34,31 +32,14 @@ type hyperRules struct {
 	explore                     float64
 }
 
-func newHyperSched(k *Knobs) (sched.Policy, error) {
-	r := &hyperRules{}
-	for _, d := range []struct {
-		name  string
-		to    *time.Duration
-		least time.Duration
-	}{{"rung", &r.rung, 0}, {"overhead", &r.overhead, 0}, {"hold", &r.hold, 0}, {"check", &r.check, time.Second}} {
-		v, err := k.duration(d.name)
-		if err != nil {
-			return nil, err
-		}
-		if v < d.least {
-			return nil, fmt.Errorf("%s=%s: at least %s", d.name, k.text(d.name), cluster.FormatDuration(d.least))
-		}
-		*d.to = v
-	}
-	var err error
-	if r.explore, err = strconv.ParseFloat(k.text("explore"), 64); err != nil || !(r.explore >= 0 && r.explore <= 1) {
-		return nil, fmt.Errorf("explore=%q: want a number between 0 and 1", k.text("explore"))
-	}
+func newHyperSched(k *Knobs) sched.Policy {
+	r := &hyperRules{rung: k.duration("rung", 0), overhead: k.duration("overhead", 0), hold: k.duration("hold", 0),
+		check: k.duration("check", time.Second), explore: k.float("explore", 0, 1)}
 	return &drawer{
 		planner: planner{name: k.label(), plan: r.plan,
 			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Gated: true, Anywhere: true}},
 		pool: hyperPool, nothing: always(sched.Target{Rank: 1, Idle: true, Memo: []int64{0, 0}}),
-	}, nil
+	}
 }
 
 // trial is a job during a plan.

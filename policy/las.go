@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"math"
 	"time"
 
@@ -35,31 +34,13 @@ type lasPolicy struct {
 	clock bool // one-dimensional: by wall time
 }
 
-func newLAS(k *Knobs) (sched.Policy, error) {
-	p := &lasPolicy{name: k.label()}
-	switch d := k.text("dimension"); d {
-	case "gpu":
-	case "time":
-		p.clock = true
-	default:
-		return nil, cluster.Unknown("dimension", d, []string{"gpu", "time"})
+func newLAS(k *Knobs) sched.Policy {
+	p := &lasPolicy{name: k.label(), clock: k.choice("dimension", "gpu", "time") == "time"}
+	if k.text("thresholds") != "" {
+		p.ends = k.levels("thresholds")
+		return p
 	}
-	if t := k.text("thresholds"); t != "" {
-		var err error
-		p.ends, err = parseLevels("thresholds", t)
-		return p, err
-	}
-	base, err := k.duration("base")
-	if err != nil {
-		return nil, err
-	}
-	levels, err := k.int("levels")
-	if err != nil {
-		return nil, err
-	}
-	if base < time.Second || levels < 1 || levels > 30 {
-		return nil, fmt.Errorf("base must be at least 1s and levels between 1 and 30")
-	}
+	base, levels := k.duration("base", time.Second), k.int("levels", 1, 30)
 	end := int64(base/time.Millisecond) * cluster.Whole
 	for range levels - 1 {
 		p.ends = append(p.ends, end)
@@ -68,7 +49,7 @@ func newLAS(k *Knobs) (sched.Policy, error) {
 		}
 		end *= 2
 	}
-	return p, nil
+	return p
 }
 
 func (p *lasPolicy) Name() string { return p.name }

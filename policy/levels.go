@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -21,21 +20,20 @@ const maxLevels = 31
 // gpuSecond is a GPU-second in milli-GPU-milliseconds.
 const gpuSecond = 1_000_000
 
-// parseLevels reads GPU-seconds separated by slashes.
-func parseLevels(knob, text string) (levels, error) {
-	var l levels
+// levels reads GPU-seconds separated by slashes.
+func (k *Knobs) levels(name string) (l levels) {
 	last := int64(0)
-	for f := range strings.SplitSeq(text, "/") {
+	for f := range strings.SplitSeq(k.text(name), "/") {
 		s, err := strconv.ParseFloat(f, 64)
 		end := int64(s * gpuSecond)
 		if err != nil || !(s > 0) || s > 1e12 || end <= last || len(l) == maxLevels-1 {
-			return nil, fmt.Errorf("%s=%q: want increasing GPU-seconds separated by /, at most %d", knob, text,
-				maxLevels-1)
+			k.fail("%s=%q: want increasing GPU-seconds separated by /, at most %d", name, k.text(name), maxLevels-1)
+			return nil
 		}
 		l = append(l, end)
 		last = end
 	}
-	return l, nil
+	return l
 }
 
 // of is the level at that service.
@@ -71,12 +69,12 @@ type promotion int64
 var promoteKnob = Knob{"promote", "0",
 	"take a job back to the first level when it has waited this many times as long as it ran, and has got further since the last time; 0: never"}
 
-func (k *Knobs) promotion() (promotion, error) {
-	s, err := strconv.ParseFloat(k.text("promote"), 64)
-	if err != nil || !(s >= 0) || s > 1e6 || s > 0 && s < 0.001 {
-		return 0, fmt.Errorf("promote=%q: want 0 (never), or a factor between 0.001 and 1000000", k.text("promote"))
+func (k *Knobs) promotion() promotion {
+	s := k.float("promote", 0, 1e6)
+	if s > 0 && s < 0.001 {
+		k.fail("promote=%q: want 0 (never), or a factor between 0.001 and 1000000", k.text("promote"))
 	}
-	return promotion(math.Round(s * 1000)), nil
+	return promotion(math.Round(s * 1000))
 }
 
 // PromoteAt is when wait >= knob * exec (Tiresias, NSDI'19).

@@ -44,40 +44,30 @@ type lucidRules struct {
 // and shrinks (Lucid, ASPLOS'23, part 1).
 const growAbove, shrinkBelow = 10, 5
 
-func newLucid(k *Knobs) (sched.Policy, error) {
-	l := &lucidRules{pack: k.text("pack")}
-	if !slices.Contains([]string{"auto", "never", "always"}, l.pack) {
-		return nil, fmt.Errorf("pack=%s: want auto, never or always", l.pack)
-	}
-	var err error
-	if l.waiting, err = k.int("waiting"); err != nil {
-		return nil, err
-	}
-	if l.check, err = k.period("check"); err != nil {
-		return nil, err
-	}
+func newLucid(k *Knobs) sched.Policy {
+	l := &lucidRules{pack: k.choice("pack", "auto", "never", "always"), waiting: k.int("waiting", 0, math.MaxInt32),
+		check: k.duration("check", time.Second), limit: k.duration("limit", time.Second)}
 	if l.profile = k.text("profile"); !partitionName(l.profile) {
-		return nil, fmt.Errorf("profile=%s: want the name of a partition", l.profile)
+		k.fail("profile=%s: want the name of a partition", l.profile)
 	}
 	l.ladder = []string{l.profile}
 	if grow := k.text("grow"); grow != "" {
 		if l.profile == "" {
-			return nil, fmt.Errorf("grow=%s: only with profile=NAME, which grows", grow)
+			k.fail("grow=%s: only with profile=NAME, which grows", grow)
 		}
 		for _, name := range strings.Split(grow, "/") {
 			if name == "" || !partitionName(name) || slices.Contains(l.ladder, name) {
-				return nil, fmt.Errorf("grow=%s: want names of partitions, other ones than %s: NAME/NAME", grow,
+				k.fail("grow=%s: want names of partitions, other ones than %s: NAME/NAME", grow,
 					l.profile)
 			}
 			l.ladder = append(l.ladder, name)
 		}
 	}
-	l.limit, err = k.period("limit")
 	t := sched.Traits{Predicts: true, Backfill: sched.Skip, Gated: l.profile != "", Anywhere: true}
 	if l.pack == "never" {
 		t.Backfill = sched.Strict
 	}
-	return &planner{name: k.label(), traits: t, plan: l.plan, fits: l.fits}, err
+	return &planner{name: k.label(), traits: t, plan: l.plan, fits: l.fits}
 }
 
 // fits returns an error for a partition that the cluster does not have: no job would ever be

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
@@ -22,17 +21,9 @@ var lyra = Info{
 		{"round", "0s", "plan at multiples of this only, so that jobs are resized less often; 0s: whenever a job comes or ends"},
 		{"sizes", "64", "number of sizes of a job that are weighed, evenly spread if it may have more"},
 	},
-	New: func(k *Knobs) (sched.Policy, error) {
-		round, err := k.round()
-		if err != nil {
-			return nil, err
-		}
-		sizes, err := k.int("sizes")
-		if err == nil && (sizes < 1 || sizes > 1000) {
-			err = fmt.Errorf("sizes=%d: want 1 to 1000", sizes)
-		}
-		traits := sched.Traits{Backfill: sched.Skip, Round: round, Anywhere: true}
-		return &planner{name: k.label(), plan: lyraPlan(int(sizes)), traits: traits}, err
+	New: func(k *Knobs) sched.Policy {
+		return &planner{name: k.label(), plan: lyraPlan(int(k.int("sizes", 1, 1000))),
+			traits: sched.Traits{Backfill: sched.Skip, Round: k.round(), Anywhere: true}}
 	},
 }
 

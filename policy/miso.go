@@ -28,13 +28,11 @@ type misoRules struct {
 	horizon time.Duration
 }
 
-func newMISO(k *Knobs) (sched.Policy, error) {
-	m := &misoRules{}
-	var err error
-	m.horizon, err = k.period("horizon")
+func newMISO(k *Knobs) sched.Policy {
+	m := &misoRules{horizon: k.duration("horizon", time.Second)}
 	m.planner = planner{name: k.label(),
 		traits: sched.Traits{Divides: true, OnlyDivides: true, Gated: true, Backfill: sched.Strict}, plan: m.plan}
-	return m, err
+	return m
 }
 
 // Key is the priority: the plan covers only the instances.

@@ -1,7 +1,7 @@
 package policy
 
 import (
-	"fmt"
+	"math"
 	"time"
 
 	"github.com/muster-gpu/muster/engine/sched"
@@ -34,30 +34,10 @@ type multifactorPolicy struct {
 	small                      bool
 }
 
-func newMultifactor(k *Knobs) (sched.Policy, error) {
-	p := &multifactorPolicy{name: k.label()}
-	for _, f := range []struct {
-		name string
-		into *int64
-	}{{"age", &p.age}, {"fairshare", &p.fair}, {"size", &p.size}, {"partition", &p.partition}} {
-		v, err := k.int(f.name)
-		if err != nil {
-			return nil, err
-		}
-		if v < 0 || v > 1<<32-1 {
-			return nil, fmt.Errorf("%s=%d: weights are between 0 and 4294967295", f.name, v)
-		}
-		*f.into = v
-	}
-	var err error
-	if p.maxAge, err = k.duration("max_age"); err != nil {
-		return nil, err
-	}
-	if p.maxAge < time.Second {
-		return nil, fmt.Errorf("max_age must be at least 1s")
-	}
-	p.small, err = k.bool("small")
-	return p, err
+func newMultifactor(k *Knobs) sched.Policy {
+	weight := func(name string) int64 { return k.int(name, 0, math.MaxUint32) }
+	return &multifactorPolicy{name: k.label(), age: weight("age"), fair: weight("fairshare"), size: weight("size"),
+		partition: weight("partition"), maxAge: k.duration("max_age", time.Second), small: k.bool("small")}
 }
 
 func (p *multifactorPolicy) Name() string { return p.name }

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -36,31 +35,11 @@ type muriRules struct {
 	pairs func(groups [][]sched.JobView) []int // nil: by weight
 }
 
-func newMuri(k *Knobs) (sched.Policy, error) {
-	m := &muriRules{}
-	order := k.text("order")
-	if m.least = order == "l"; !m.least && order != "s" {
-		return nil, cluster.Unknown("order", order, []string{"l", "s"})
-	}
-	group, err := k.int("group")
-	if err == nil && (group < 1 || group > mostTogether) {
-		err = fmt.Errorf("group=%d: want 1 to %d", group, mostTogether)
-	}
-	if err != nil {
-		return nil, err
-	}
-	m.group = int(group)
-	if m.keep, err = k.int("keep"); err == nil && (m.keep < 0 || m.keep > 100) {
-		err = fmt.Errorf("keep=%d: want 0 to 100", m.keep)
-	}
-	if err != nil {
-		return nil, err
-	}
-	m.round, err = k.turns()
+func newMuri(k *Knobs) sched.Policy {
+	m := &muriRules{least: k.choice("order", "l", "s") == "l", group: int(k.int("group", 1, mostTogether)),
+		keep: k.int("keep", 0, 100), round: k.turns()}
 	return &muriPolicy{planner{name: k.label(),
-			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: m.round, Anywhere: true}, plan: m.plan},
-			m},
-		err
+		traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: m.round, Anywhere: true}, plan: m.plan}, m}
 }
 
 type muriPolicy struct {

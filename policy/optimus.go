@@ -16,13 +16,10 @@ var optimus = Info{
 	Needs:  "elastic jobs (min..max tasks), run times (progress corrects them), speeds by size, else they are taken as linear",
 	Trials: []Trial{{Given: Elastic | Estimates | Short}},
 	Knobs:  []Knob{{"round", "10m", "plan at multiples of this; 0s: whenever a job comes or ends"}},
-	New: func(k *Knobs) (sched.Policy, error) {
-		round, err := k.round()
-		if err != nil {
-			return nil, err
-		}
+	New: func(k *Knobs) sched.Policy {
+		round := k.round()
 		return &planner{name: k.label(), plan: optimusPlan(round),
-			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: round, Anywhere: true}}, nil
+			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: round, Anywhere: true}}
 	},
 }
 

@@ -23,7 +23,7 @@ type Info struct {
 	Needs  string // what it must know about jobs
 	Trials []Trial
 	Knobs  []Knob
-	New    func(k *Knobs) (sched.Policy, error)
+	New    func(k *Knobs) sched.Policy
 }
 
 // Knob is a parameter of a policy.
@@ -113,20 +113,31 @@ func New(text string) (sched.Policy, error) {
 				return nil, err
 			}
 		}
-		p, err := info.New(k)
-		if err != nil {
-			return nil, fmt.Errorf("policy %s: %w", name, err)
+		p := info.New(k)
+		if k.err != nil {
+			return nil, fmt.Errorf("policy %s: %w", name, k.err)
 		}
 		return p, nil
 	}
 	return nil, cluster.Unknown("policy", name, names)
 }
 
-// Knobs holds the values of a policy's parameters.
+// Knobs holds the values of a policy's parameters. The first one that is no valid value is an error of New; its
+// reader returns zero.
 type Knobs struct {
 	info Info
 	set  map[string]string
+	err  error
 }
+
+// check records why a value cannot be used, if err says so; the first reason counts.
+func (k *Knobs) check(err error) {
+	if k.err == nil {
+		k.err = err
+	}
+}
+
+func (k *Knobs) fail(format string, args ...any) { k.check(fmt.Errorf(format, args...)) }
 
 // Split splits a list of policies at commas, but leaves knobs with their policy:
 // "fifo,las:base=1h,levels=8" is two policies. "all" is every policy.
@@ -193,37 +204,51 @@ func (k *Knobs) text(name string) string {
 	panic("policy: undeclared knob " + name)
 }
 
-func (k *Knobs) duration(name string) (time.Duration, error) {
+// choice reads one of several words.
+func (k *Knobs) choice(name string, words ...string) string {
+	v := k.text(name)
+	if !slices.Contains(words, v) {
+		k.check(cluster.Unknown(name, v, words))
+	}
+	return v
+}
+
+// duration reads a duration of at least that long.
+func (k *Knobs) duration(name string, least time.Duration) time.Duration {
 	d, err := cluster.ParseDuration(k.text(name))
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", name, err)
+		k.fail("%s: %w", name, err)
+	} else if d < least {
+		k.fail("%s=%s: at least %s", name, k.text(name), cluster.FormatDuration(least))
 	}
-	return d, nil
+	return d
 }
 
-// period reads a duration of at least a second.
-func (k *Knobs) period(name string) (time.Duration, error) {
-	d, err := k.duration(name)
-	if err == nil && d < time.Second {
-		err = fmt.Errorf("%s=%s: at least 1s", name, k.text(name))
-	}
-	return d, err
-}
-
-func (k *Knobs) int(name string) (int64, error) {
+func (k *Knobs) int(name string, least, most int64) int64 {
 	v, err := strconv.ParseInt(k.text(name), 10, 64)
-	if err != nil || v < -(1<<40) || v > 1<<40 {
-		return 0, fmt.Errorf("%s=%q is not an integer of sensible size", name, k.text(name))
+	if err != nil || v < least || v > most {
+		k.fail("%s=%q: want a whole number from %d to %d", name, k.text(name), least, most)
+		return 0
 	}
-	return v, nil
+	return v
 }
 
-func (k *Knobs) bool(name string) (bool, error) {
+func (k *Knobs) float(name string, least, most float64) float64 {
+	v, err := strconv.ParseFloat(k.text(name), 64)
+	if err != nil || !(v >= least && v <= most) {
+		k.fail("%s=%q: want a number from %s to %s", name, k.text(name), strconv.FormatFloat(least, 'f', -1, 64),
+			strconv.FormatFloat(most, 'f', -1, 64))
+		return 0
+	}
+	return v
+}
+
+func (k *Knobs) bool(name string) bool {
 	v, err := strconv.ParseBool(k.text(name))
 	if err != nil {
-		return false, fmt.Errorf("%s=%q is neither true nor false", name, k.text(name))
+		k.fail("%s=%q is neither true nor false", name, k.text(name))
 	}
-	return v, nil
+	return v
 }
 
 // label is the policy's name with the knobs that differ from their defaults.

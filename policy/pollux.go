@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"sort"
@@ -24,13 +23,10 @@ var pollux = Info{
 		{"restart", "30s", "least assumed cost of a start or a change of size; a job's own checkpoint and restart count if they take longer"},
 		{"grow", "2", "a job gets at most this many times the largest number of tasks it has had; 0: no limit"},
 	},
-	New: func(k *Knobs) (sched.Policy, error) {
-		r := &polluxRules{}
-		err := r.read(k)
+	New: func(k *Knobs) sched.Policy {
+		r := newPolluxRules(k)
 		return &planner{name: k.label(), plan: r.plan,
-				traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: r.round, Gated: true,
-					Anywhere: true}},
-			err
+			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: r.round, Gated: true, Anywhere: true}}
 	},
 }
 
@@ -39,21 +35,13 @@ type polluxRules struct {
 	grow           int64
 }
 
-// read reads the knobs.
-func (r *polluxRules) read(k *Knobs) (err error) {
-	if r.round, err = k.round(); err != nil {
-		return err
+// newPolluxRules reads the knobs.
+func newPolluxRules(k *Knobs) polluxRules {
+	r := polluxRules{round: k.turns(), restart: k.duration("restart", 0), grow: k.int("grow", 0, 1000)}
+	if r.grow == 1 {
+		k.fail("grow=%q: want 2 to 1000, or 0 for no limit", k.text("grow"))
 	}
-	if r.round == 0 {
-		return fmt.Errorf("round=%q: sizes are chosen in rounds of 1s or more", k.text("round"))
-	}
-	if r.restart, err = k.duration("restart"); err != nil {
-		return err
-	}
-	if r.grow, err = k.int("grow"); err == nil && r.grow != 0 && (r.grow < 2 || r.grow > 1000) {
-		err = fmt.Errorf("grow=%q: want 2 to 1000, or 0 for no limit", k.text("grow"))
-	}
-	return err
+	return r
 }
 
 // resizable is a job while sizes are chosen.

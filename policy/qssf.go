@@ -1,9 +1,7 @@
 package policy
 
 import (
-	"fmt"
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/muster-gpu/muster/engine/sched"
@@ -22,15 +20,9 @@ var qssf = Info{
 		{"alpha", "1", "weight of earlier jobs against the job's own estimate, where it has one (0 to 1)"},
 		{"strict", "true", "whether the queue stops at the first job that does not fit"},
 	},
-	New: func(k *Knobs) (sched.Policy, error) {
-		alpha, err := strconv.ParseFloat(k.text("alpha"), 64)
-		if err != nil || !(alpha >= 0 && alpha <= 1) {
-			return nil, fmt.Errorf("alpha=%q: want a weight between 0 and 1", k.text("alpha"))
-		}
-		strict, err := k.bool("strict")
-		if err != nil {
-			return nil, err
-		}
+	New: func(k *Knobs) sched.Policy {
+		alpha := k.float("alpha", 0, 1)
+		strict := k.bool("strict")
 		t := sched.Traits{Predicts: true}
 		if !strict {
 			t.Backfill = sched.Skip
@@ -39,7 +31,7 @@ var qssf = Info{
 		return &basic{name: k.label(), traits: t, key: func(_ sched.View, j sched.JobView) sched.Key {
 			asked := j.Spec().GPUMilli()
 			return sched.Key{quasiService(asked, j.Predicted(), j.Spec().Estimate, weight), asked}
-		}}, nil
+		}}
 	},
 }
 

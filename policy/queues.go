@@ -8,8 +8,8 @@ var proportional = Info{
 	Source: "Volcano's proportion, KAI's over-quota weights; guarantees are served first by the engine",
 	Needs:  "queues",
 	Trials: []Trial{{Given: Queues}},
-	New: func(k *Knobs) (sched.Policy, error) {
-		return &weighted{basic{name: k.label(), traits: sched.Traits{Backfill: sched.Skip}, key: byPriority}}, nil
+	New: func(k *Knobs) sched.Policy {
+		return &weighted{basic{name: k.label(), traits: sched.Traits{Backfill: sched.Skip}, key: byPriority}}
 	},
 }
 
@@ -25,8 +25,8 @@ var drf = Info{
 	Source: "DRF (NSDI'11) as in Volcano, progressive filling by weighted dominant share",
 	Needs:  "queues; CPU and RAM of nodes and jobs where they matter",
 	Trials: []Trial{{Given: Queues}},
-	New: func(k *Knobs) (sched.Policy, error) {
-		return &dominant{basic{name: k.label(), traits: sched.Traits{Backfill: sched.Skip}, key: byPriority}}, nil
+	New: func(k *Knobs) sched.Policy {
+		return &dominant{basic{name: k.label(), traits: sched.Traits{Backfill: sched.Skip}, key: byPriority}}
 	},
 }
 

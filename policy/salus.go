@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -24,15 +23,15 @@ var salus = Info{
 
 type salusRules struct{ planner }
 
-func newSalus(k *Knobs) (sched.Policy, error) {
+func newSalus(k *Knobs) sched.Policy {
 	order, err := cluster.ParseLaneOrder(k.text("turns"))
 	if err != nil {
-		return nil, fmt.Errorf("turns=%w", err)
+		k.fail("turns=%w", err)
 	}
 	s := &salusRules{}
 	s.planner = planner{name: k.label(), traits: sched.Traits{Backfill: sched.Skip, Lanes: order, Anywhere: true},
 		plan: s.plan}
-	return s, nil
+	return s
 }
 
 // Key is the priority: the plan covers only packing.

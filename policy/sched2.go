@@ -31,18 +31,16 @@ type sched2Rules struct {
 	check time.Duration
 }
 
-func newSched2(k *Knobs) (sched.Policy, error) {
+func newSched2(k *Knobs) sched.Policy {
 	agent, err := learn.Load(learn.SystemSched2, k.text("weights"), k.text("digest"), ReadFile)
 	if err != nil {
-		return nil, err
+		k.check(err)
+		return nil
 	}
 	if k.text("weights") != "" {
 		k.set["digest"] = agent.Digest()
 	}
-	r := &sched2Rules{agent: agent}
-	if r.check, err = k.period("check"); err != nil {
-		return nil, err
-	}
+	r := &sched2Rules{agent: agent, check: k.duration("check", time.Second)}
 	name := k.label()
 	k.set["digest"] = agent.Digest()
 	return &sched2Policy{&drawer{
@@ -50,7 +48,7 @@ func newSched2(k *Knobs) (sched.Policy, error) {
 			traits: sched.Traits{Backfill: sched.Skip, Gated: true, Anywhere: true, Predicts: true}, plan: r.plan,
 			words: sched2Words},
 		pool: sched2Pool, nothing: always(sched.Target{Idle: true}),
-	}, k.label()}, nil
+	}, k.label()}
 }
 
 // sched2Policy is a drawer with weights.

@@ -15,10 +15,10 @@ var sjf = Info{
 		{Given: Estimates},
 		{Backfill: "easy", Given: Estimates},
 	},
-	New: func(k *Knobs) (sched.Policy, error) {
+	New: func(k *Knobs) sched.Policy {
 		return &basic{name: k.label(), key: func(_ sched.View, j sched.JobView) sched.Key {
 			return sched.Key{int64(j.Remaining())}
-		}}, nil
+		}}
 	},
 }
 
@@ -28,10 +28,10 @@ var ssf = Info{
 	Source: "SSF",
 	Needs:  "estimates",
 	Trials: []Trial{{Given: Estimates}},
-	New: func(k *Knobs) (sched.Policy, error) {
+	New: func(k *Knobs) sched.Policy {
 		return &basic{name: k.label(), key: func(_ sched.View, j sched.JobView) sched.Key {
 			return sched.Key{service(j)}
-		}}, nil
+		}}
 	},
 }
 
@@ -41,12 +41,12 @@ var srtf = Info{
 	Source: "SRTF",
 	Needs:  "estimates",
 	Trials: []Trial{{Given: Estimates}},
-	New: func(k *Knobs) (sched.Policy, error) {
+	New: func(k *Knobs) sched.Policy {
 		return &basic{name: k.label(),
 			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Falling: true},
 			key: func(_ sched.View, j sched.JobView) sched.Key {
 				return sched.Key{int64(j.Remaining())}
-			}}, nil
+			}}
 	},
 }
 
@@ -56,14 +56,14 @@ var srsf = Info{
 	Source: "SRSF, the ideal that 2D-LAS approximates",
 	Needs:  "estimates",
 	Trials: []Trial{{Given: Estimates}},
-	New: func(k *Knobs) (sched.Policy, error) {
+	New: func(k *Knobs) sched.Policy {
 		return &basic{name: k.label(),
 			// The key of a running job falls faster the larger the job is, so the order of running
 			// jobs is refreshed once a minute while jobs wait.
 			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Rerun: time.Minute},
 			key: func(_ sched.View, j sched.JobView) sched.Key {
 				return sched.Key{service(j)}
-			}}, nil
+			}}
 	},
 }
 
@@ -83,17 +83,14 @@ var sjfGPU = Info{
 	},
 	Knobs: []Knob{{"preempt", "false",
 		"whether a smaller gang may preempt a larger one (smaller ones may then pass a blocked one, too)"}},
-	New: func(k *Knobs) (sched.Policy, error) {
-		preempts, err := k.bool("preempt")
-		if err != nil {
-			return nil, err
-		}
+	New: func(k *Knobs) sched.Policy {
+		preempts := k.bool("preempt")
 		t := sched.Traits{Preempts: preempts}
 		if preempts {
 			t.Backfill = sched.Skip
 		}
 		return &basic{name: k.label(), traits: t, key: func(_ sched.View, j sched.JobView) sched.Key {
 			return sched.Key{j.Spec().GPUMilli()}
-		}}, nil
+		}}
 	},
 }

@@ -21,13 +21,10 @@ var sia = Info{
 		{"restart", "30s", "least assumed cost of a change; a job's own checkpoint and restart count if they take longer"},
 		{"grow", "2", "a job gets at most this many times the largest number of tasks it has had; 0: no limit"},
 	},
-	New: func(k *Knobs) (sched.Policy, error) {
-		r := &siaRules{}
-		err := r.read(k)
+	New: func(k *Knobs) sched.Policy {
+		r := &siaRules{newPolluxRules(k)}
 		return &planner{name: k.label(), plan: r.plan,
-				traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: r.round, Gated: true,
-					Anywhere: true}},
-			err
+			traits: sched.Traits{Preempts: true, Backfill: sched.Skip, Round: r.round, Gated: true, Anywhere: true}}
 	},
 }
 

@@ -2,10 +2,8 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -36,20 +34,10 @@ type themisRules struct {
 	f     float64
 }
 
-func newThemis(k *Knobs) (sched.Policy, error) {
-	r := &themisRules{}
-	var err error
-	if r.lease, err = k.duration("lease"); err != nil {
-		return nil, err
-	}
-	if r.lease < time.Second {
-		return nil, fmt.Errorf("lease=%s: at least 1s", k.text("lease"))
-	}
-	if r.f, err = strconv.ParseFloat(k.text("fairness"), 64); err != nil || !(r.f >= 0 && r.f <= 1) {
-		return nil, fmt.Errorf("fairness=%q: want a number between 0 and 1", k.text("fairness"))
-	}
+func newThemis(k *Knobs) sched.Policy {
+	r := &themisRules{lease: k.duration("lease", time.Second), f: k.float("fairness", 0, 1)}
 	return &planner{name: k.label(), traits: sched.Traits{Backfill: sched.Skip, Gated: true, Anywhere: true},
-		plan: r.plan}, nil
+		plan: r.plan}
 }
 
 // app is a job without a lease during an auction. It has no pointers, so that the garbage collector

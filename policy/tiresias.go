@@ -22,14 +22,8 @@ var tiresiasL = Info{
 		{"thresholds", "36000", "GPU-seconds at which levels end, e.g. 3250/7200/18000"},
 		promoteKnob,
 	},
-	New: func(k *Knobs) (sched.Policy, error) {
-		p := &tiresiasLPolicy{name: k.label()}
-		var err error
-		if p.levels, err = parseLevels("thresholds", k.text("thresholds")); err != nil {
-			return nil, err
-		}
-		p.promotion, err = k.promotion()
-		return p, err
+	New: func(k *Knobs) sched.Policy {
+		return &tiresiasLPolicy{name: k.label(), levels: k.levels("thresholds"), promotion: k.promotion()}
 	},
 }
 

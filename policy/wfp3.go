@@ -13,11 +13,8 @@ var wfp3 = Info{
 	Needs:  "estimates",
 	Trials: []Trial{{Given: Estimates}, {Knobs: "size=false", Given: Estimates}},
 	Knobs:  []Knob{{"size", "true", "whether a wide job comes before a narrow one with the same ratio"}},
-	New: func(k *Knobs) (sched.Policy, error) {
-		sized, err := k.bool("size")
-		if err != nil {
-			return nil, err
-		}
+	New: func(k *Knobs) sched.Policy {
+		sized := k.bool("size")
 		return &basic{name: k.label(),
 			traits: sched.Traits{Backfill: sched.EASY, Rekey: time.Minute}, // ratios change places while jobs wait
 			key: func(_ sched.View, j sched.JobView) sched.Key {
@@ -27,7 +24,7 @@ var wfp3 = Info{
 				}
 				left := j.Remaining()
 				return sched.Key{-waitScore(j.Age(), left, milli), int64(left)}
-			}}, nil
+			}}
 	},
 }
 

@@ -8,8 +8,8 @@ var yarn = Info{
 	Source: "YARN-CS, the baseline of Tiresias and Philly",
 	Needs:  "queues; placement inside one node or on whole nodes (the default gang form)",
 	Trials: []Trial{{Given: Queues}},
-	New: func(k *Knobs) (sched.Policy, error) {
-		return &capacityOrder{basic{name: k.label(), traits: sched.Traits{}, key: byPriority}}, nil
+	New: func(k *Knobs) sched.Policy {
+		return &capacityOrder{basic{name: k.label(), traits: sched.Traits{}, key: byPriority}}
 	},
 }
 
