@@ -12,7 +12,6 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/perf"
-	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 )
 
@@ -58,13 +57,11 @@ func newActiveWorld(b *testing.B, info policy.Info) *activeWorld {
 		spec.Nodes = append(spec.Nodes[:nodes-nodes/2], old.Nodes...)
 	}
 	cfg.Policy = shared.Must(policy.New(info.Name))
-	cfg.Placer = shared.Must(place.New("best-fit"))
 	for q := range 10 {
 		spec.Queues = append(spec.Queues,
 			cluster.Queue{Name: fmt.Sprintf("q%d", q), Limit: cluster.Unlimited, Lend: cluster.Unlimited})
 	}
-	cfg.Spec = *spec
-	e := shared.Must(engine.New(cfg))
+	e := engineOn(spec, cfg)
 	w.stepWorld = &stepWorld{e: e, rng: rand.New(rand.NewPCG(1, 2)), at: map[cluster.JobID]int{}}
 	for range 20 { // arrivals are spread over an hour, so that rounds pass
 		evs := make([]engine.Event, activeJobs/20)

@@ -9,8 +9,6 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/internal/shared"
-	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/trace"
 )
 
@@ -187,10 +185,8 @@ func TestAFSShares(t *testing.T) {
 
 func sharesOf(t *testing.T, policy string, capacity int, speeds curve, b engine.Batch) map[cluster.JobID]int {
 	t.Helper()
-	cfg := engine.Config{Policy: mustPolicy(t, policy), Speeds: speeds}
-	cfg.Spec.Nodes = []cluster.Node{{Name: "n", Model: "T4-16GB", GPUs: capacity}}
-	cfg.Placer = shared.Must(place.New("best-fit"))
-	e := shared.Must(engine.New(cfg))
+	spec := &cluster.Spec{Nodes: []cluster.Node{{Name: "n", Model: "T4-16GB", GPUs: capacity}}}
+	e := engineOn(spec, engine.Config{Policy: mustPolicy(t, policy), Speeds: speeds})
 	d := e.Step(b)
 	got := map[cluster.JobID]int{}
 	for i := range b.Events {

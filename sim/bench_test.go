@@ -12,7 +12,6 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/shared"
-	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/trace"
 )
@@ -70,9 +69,7 @@ type stepWorld struct {
 
 func newStepWorld(b *testing.B, gpus, waiting int, pol string) *stepWorld {
 	spec := shared.Must(cluster.ParseShort(fmt.Sprintf("%dx8xA100-80GB", max(1, gpus/8))))
-	p := shared.Must(policy.New(pol))
-	pl := shared.Must(place.New("best-fit"))
-	e := shared.Must(engine.New(engine.Config{Spec: *spec, Policy: p, Placer: pl}))
+	e := engineOn(spec, engine.Config{Policy: shared.Must(policy.New(pol))})
 	w := &stepWorld{e: e, rng: rand.New(rand.NewPCG(1, 2)), at: map[cluster.JobID]int{}}
 	for {
 		evs := make([]engine.Event, 0, 1000)

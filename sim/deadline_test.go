@@ -13,7 +13,6 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/perf"
-	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/report"
 	"github.com/muster-gpu/muster/trace"
 )
@@ -72,9 +71,7 @@ func keepsDeadlines(t *testing.T, pol, size string, model *perf.Table, entries [
 func keepsDeadlinesIn(t *testing.T, pol, size string, opt Options, entries []trace.Entry) (accepted, declined int) {
 	t.Helper()
 	spec := shared.Must(cluster.ParseShort(size))
-	pl := shared.Must(place.New("best-fit"))
-	e := shared.Must(engine.New(
-		engine.Config{Spec: *spec, Policy: mustPolicy(t, pol), Placer: pl, Speeds: perf.Belief{Model: opt.Model}}))
+	e := engineOn(spec, engine.Config{Policy: mustPolicy(t, pol), Speeds: perf.Belief{Model: opt.Model}})
 	w, said := NewWorld(spec, entries, opt),
 		&answers{e: e, jobs: len(entries), first: map[cluster.JobID]engine.DeadlineAnswer{}}
 	if err := driver.Run(context.Background(), e, w, said); err != nil {
@@ -295,10 +292,8 @@ func leasesKept(t *testing.T, startup time.Duration, least int) {
 // is accepted.
 func accepts(t *testing.T, size string, speeds engine.Speeds, jobs ...*cluster.Job) (list []bool) {
 	t.Helper()
-	spec := shared.Must(cluster.ParseShort(size))
-	cfg := engine.Config{Spec: *spec, Policy: mustPolicy(t, "elasticflow"), Speeds: speeds}
-	cfg.Placer = shared.Must(place.New("best-fit"))
-	e := shared.Must(engine.New(cfg))
+	e := engineOn(shared.Must(cluster.ParseShort(size)),
+		engine.Config{Policy: mustPolicy(t, "elasticflow"), Speeds: speeds})
 	for i, j := range jobs {
 		j := *j
 		j.ID = cluster.JobID(i)

@@ -17,7 +17,6 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/perf"
-	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/trace"
 )
 
@@ -57,9 +56,7 @@ func newGavelWorld(t *testing.T, r *rand.Rand, crowd func(gpus int) int) *gavelW
 // play replays the world under a policy for a number of minutes.
 func (w *gavelWorld) play(t *testing.T, pol string, minutes int) *shares {
 	t.Helper()
-	pl := shared.Must(place.New("best-fit"))
-	e := shared.Must(engine.New(
-		engine.Config{Spec: *w.spec, Policy: mustPolicy(t, pol), Placer: pl, Speeds: perf.Belief{Model: w.model}}))
+	e := engineOn(w.spec, engine.Config{Policy: mustPolicy(t, pol), Speeds: perf.Belief{Model: w.model}})
 	s := &shares{e: e, world: w, on: map[cluster.JobID]int{}, had: make([][3]float64, len(w.entries)),
 		due: make([][3]float64, len(w.entries))}
 	opt := Options{Model: w.model, Until: cluster.Time(minutes) * cluster.Time(time.Minute)}

@@ -7,7 +7,6 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/shared"
-	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/trace"
 )
@@ -42,9 +41,7 @@ func TestGuaranteesDoNotLoop(t *testing.T) {
 			spec := shared.Must(cluster.ParseShort("2x8xV100-32GB"))
 			AutoQueues(spec, &burst)
 			spec.Queues[0].Guarantee, spec.Queues[1].Guarantee = 6000, 4000
-			p := shared.Must(policy.New(pol))
-			pl := shared.Must(place.New("best-fit"))
-			e := shared.Must(engine.New(engine.Config{Spec: *spec, Policy: p, Placer: pl}))
+			e := engineOn(spec, engine.Config{Policy: mustPolicy(t, pol)})
 			w := NewWorld(spec, Prepare(&burst, spec, Estimates{}, PerNode), Options{})
 			if err := driver.Run(t.Context(), e, w, &stepLimit{t, 200_000}); err != nil {
 				t.Fatal(err)

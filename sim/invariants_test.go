@@ -12,7 +12,6 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/perf"
-	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/trace"
 )
@@ -42,13 +41,11 @@ func checked(t *testing.T, wl *trace.Workload, size, pol string, mode engine.Bac
 	t.Helper()
 	spec := shared.Must(cluster.ParseShort(size))
 	AutoQueues(spec, wl)
-	p := shared.Must(policy.New(pol))
-	pl := shared.Must(place.New("best-fit"))
-	cfg := engine.Config{Spec: *spec, Policy: p, Placer: pl, Backfill: &mode}
+	cfg := engine.Config{Policy: mustPolicy(t, pol), Backfill: &mode}
 	if opt.Model != nil {
 		cfg.Speeds = perf.Belief{Model: opt.Model}
 	}
-	e := shared.Must(engine.New(cfg))
+	e := engineOn(spec, cfg)
 	w := NewWorld(spec, Prepare(wl, spec, Estimates{From: Noisy, Sigma: 0.5, Seed: 3}, PerNode), opt)
 	c := &checker{e: e, t: t}
 	if err := driver.Run(context.Background(), e, w, c); err != nil {
@@ -80,35 +77,41 @@ func TestInvariantsOnMuri(t *testing.T) {
 	}
 }
 
+// joining replays jobs of some models, of which at least some must start beside others, while nodes fail.
+func joining(t *testing.T, pol, size string, table *perf.Table, models []string, draw uint64, least int,
+	change func(i int, j *cluster.Job)) {
+	t.Helper()
+	joins := 0
+	for seed := range uint64(2) {
+		r := rand.New(rand.NewPCG(seed, draw))
+		entries := randomEntries(r, 150)
+		for i := range entries {
+			j := &entries[i].Job
+			j.Model, j.Submit, j.Checkpoint.None = models[r.IntN(len(models))], j.Submit/4, r.IntN(8) == 0
+			change(i, j)
+			if r.IntN(6) == 0 {
+				j.Tier = cluster.BestEffort
+			}
+		}
+		joins += checked(t, &trace.Workload{Jobs: entries}, size, pol, engine.Skip, Options{NodeMTBF: 6 * time.Hour,
+			Repair: 10 * time.Minute, Seed: seed, Startup: 20 * time.Second, Model: table}).joins
+	}
+	if joins < least {
+		t.Errorf("%d starts beside others: the test tests too little", joins)
+	}
+}
+
 // TestInvariantsOfGroups does the same with jobs that interleave, so that groups are formed,
 // dissolved and moved while nodes fail.
 func TestInvariantsOfGroups(t *testing.T) {
 	table := &perf.Table{
 		Stages: map[string][]int64{"load": {9, 1, 0, 0}, "prepare": {1, 8, 2, 0}, "train": {0, 1, 9, 1},
 			"send": {0, 0, 3, 7}}}
-	models := []string{"load", "prepare", "train", "send", "nobody knows"}
+	models := []string{"load", "prepare", "train", "send", "unknown"}
 	for pol, least := range map[string]int{"muri:round=1m": 50, "muri:order=s,round=30s,keep=0": 50,
 		"muri:round=1m,group=2": 50, "muri:order=s,group=3": 50, "antman:throttle=true,eps=0.2": 10} {
 		t.Run(pol, func(t *testing.T) {
-			joins := 0
-			for seed := range uint64(2) {
-				r := rand.New(rand.NewPCG(seed, 11))
-				entries := randomEntries(r, 150)
-				for i := range entries {
-					j := &entries[i].Job
-					j.Model, j.Submit, j.Checkpoint.None = models[r.IntN(len(models))], j.Submit/4, r.IntN(8) == 0
-					if r.IntN(6) == 0 {
-						j.Tier = cluster.BestEffort
-					}
-				}
-				c := checked(t, &trace.Workload{Jobs: entries}, "2x8xA100-80GB", pol, engine.Skip,
-					Options{NodeMTBF: 6 * time.Hour, Repair: 10 * time.Minute, Seed: seed, Startup: 20 * time.Second,
-						Model: table})
-				joins += c.joins
-			}
-			if joins < least {
-				t.Errorf("%d starts beside others: the test does not test groups", joins)
-			}
+			joining(t, pol, "2x8xA100-80GB", table, models, 11, least, func(int, *cluster.Job) {})
 		})
 	}
 }
@@ -118,7 +121,7 @@ func TestInvariantsOfPairs(t *testing.T) {
 	table := &perf.Table{Speed: map[string]map[string]int64{"old": {"T4-16GB": 300_000}},
 		Pairs: map[perf.Pair]int64{{"old", "*"}: 700_000, {"*", "old"}: 600_000, {"light", "light"}: 950_000,
 			{"large", "large"}: 900_000}}
-	models := []string{"old", "light", "large", "nobody knows"}
+	models := []string{"old", "light", "large", "unknown"}
 	for _, pol := range []string{"gavel:space_sharing=true,round=1m,reset=5m",
 		"gavel:space_sharing=true,round=1m,solve=resets,reset=4m",
 		"gavel:space_sharing=true,objective=ftf,round=2m",
@@ -129,33 +132,16 @@ func TestInvariantsOfPairs(t *testing.T) {
 		"gavel:space_sharing=true,objective=hierarchical,entities=user,round=2m",
 		"gavel:space_sharing=true,objective=hierarchical,entities=user,inside=fifo,round=2m"} {
 		t.Run(pol, func(t *testing.T) {
-			joins := 0
-			for seed := range uint64(2) {
-				r := rand.New(rand.NewPCG(seed, 12))
-				entries := randomEntries(r, 150)
-				for i := range entries {
-					j := &entries[i].Job
-					j.User = string('a' + rune(i%8))
-					j.Model, j.Submit, j.Checkpoint.None = models[r.IntN(len(models))], j.Submit/4, r.IntN(8) == 0
-					if j.Model == "large" && j.GPUs() > 0 && j.Tasks[0].Request.Share == 0 {
-						j.Tasks[0].Request.Memory = 9 << 10
-					}
-					if r.IntN(6) == 0 {
-						j.Tier = cluster.BestEffort
-					}
-				}
-				c := checked(t, &trace.Workload{Jobs: entries}, "2x8xA100-80GB+2x4xT4-16GB", pol, engine.Skip,
-					Options{NodeMTBF: 6 * time.Hour, Repair: 10 * time.Minute, Seed: seed, Startup: 20 * time.Second,
-						Model: table})
-				joins += c.joins
-			}
 			least := 50
 			if strings.Contains(pol, "fifo") { // or all jobs wait behind the first that finds no partner
 				least = 3
 			}
-			if joins < least {
-				t.Errorf("%d starts beside others: the test does not test pairs", joins)
-			}
+			joining(t, pol, "2x8xA100-80GB+2x4xT4-16GB", table, models, 12, least, func(i int, j *cluster.Job) {
+				j.User = string('a' + rune(i%8))
+				if j.Model == "large" && j.GPUs() > 0 && j.Tasks[0].Request.Share == 0 {
+					j.Tasks[0].Request.Memory = 9 << 10
+				}
+			})
 		})
 	}
 }

@@ -34,14 +34,21 @@ func lawUntil(t *testing.T, size string, cfg engine.Config, entries []trace.Entr
 	spec := shared.Must(cluster.ParseShort(size))
 	spec.Queues = []cluster.Queue{{Name: "a", Limit: -1, Lend: -1, Weight: 1000},
 		{Name: "b", Limit: -1, Lend: -1, Weight: 2000}}
-	cfg.Spec = *spec
-	cfg.Placer = shared.Must(place.New("best-fit"))
-	e := shared.Must(engine.New(cfg))
+	e := engineOn(spec, cfg)
 	w := NewWorld(spec, entries, opt)
 	if err := driver.Run(t.Context(), e, w, nil); err != nil {
 		t.Fatal(err)
 	}
 	return w.Book().Records
+}
+
+// engineOn makes an engine for a cluster, with best-fit unless the configuration has a placer.
+func engineOn(spec *cluster.Spec, cfg engine.Config) *engine.Engine {
+	cfg.Spec = *spec
+	if cfg.Placer == nil {
+		cfg.Placer = shared.Must(place.New("best-fit"))
+	}
+	return shared.Must(engine.New(cfg))
 }
 
 func mustPolicy(t *testing.T, text string) engine.Policy {

@@ -268,7 +268,7 @@ func ledgerEntries(r *rand.Rand, n int) []trace.Entry {
 		j := &e.Job
 		j.Submit /= 2
 		e.Run *= 5
-		j.Estimate, j.Model = e.Run, []string{"a", "b", "nobody knows"}[r.IntN(3)]
+		j.Estimate, j.Model = e.Run, []string{"a", "b", "unknown"}[r.IntN(3)]
 		j.Name = j.Model
 		j.Checkpoint = cluster.Checkpoint{Cost: 5 * time.Second, Restart: 8 * time.Second, Suspend: time.Second,
 			None: r.IntN(8) == 0}

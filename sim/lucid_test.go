@@ -11,7 +11,6 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/perf"
-	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/trace"
 )
 
@@ -143,9 +142,8 @@ func lucidPlayed(t *testing.T, pol string, seed uint64) *packers {
 	}
 	table := &perf.Table{Pairs: map[perf.Pair]int64{{"light", "light"}: 960_000}}
 	mode := mustPolicy(t, pol).Traits().Backfill
-	cfg := engine.Config{Spec: *spec, Policy: mustPolicy(t, pol), Backfill: &mode, Speeds: perf.Belief{Model: table}}
-	cfg.Placer = shared.Must(place.New("best-fit"))
-	p.e = shared.Must(engine.New(cfg))
+	cfg := engine.Config{Policy: mustPolicy(t, pol), Backfill: &mode, Speeds: perf.Belief{Model: table}}
+	p.e = engineOn(spec, cfg)
 	w := NewWorld(spec, Prepare(&trace.Workload{Jobs: entries}, spec, Estimates{}, PerNode), Options{Model: table})
 	if err := driver.Run(context.Background(), p.e, w, p); err != nil {
 		t.Fatal(err)

@@ -229,10 +229,8 @@ func TestPowerProperties(t *testing.T) {
 func watched(t *testing.T, spec *cluster.Spec, entries []trace.Entry, s Setup, slept *int) []report.Record {
 	t.Helper()
 	cfg := s.Config
-	cfg.Spec = *spec
-	cfg.Policy = shared.Must(policy.New(s.Policy))
-	cfg.Placer = shared.Must(place.New(s.Placer))
-	e := shared.Must(engine.New(cfg))
+	cfg.Policy, cfg.Placer = mustPolicy(t, s.Policy), shared.Must(place.New(s.Placer))
+	e := engineOn(spec, cfg)
 	s.World.Lanes, s.World.Memory = cfg.Policy.Traits().Lanes, cfg.Policy.Traits().Memory
 	w := NewWorld(spec, entries, s.World)
 	if err := driver.Run(context.Background(), e, w, &watcher{w: w}); err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/shared"
-	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/report"
 	"github.com/muster-gpu/muster/trace"
@@ -244,9 +243,7 @@ func TestRepeatedDecision(t *testing.T) {
 	var want []report.Record
 	for n := range 2 {
 		spec := shared.Must(cluster.ParseShort("2x8xT4"))
-		p := shared.Must(policy.New("srtf"))
-		pl := shared.Must(place.New("best-fit"))
-		e := shared.Must(engine.New(engine.Config{Spec: *spec, Policy: p, Placer: pl}))
+		e := engineOn(spec, engine.Config{Policy: mustPolicy(t, "srtf")})
 		w := NewWorld(spec, entries, Options{Startup: time.Second})
 		var d driver.Driver = w
 		if n == 1 {

@@ -11,7 +11,6 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/internal/shared"
-	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/trace"
 )
 
@@ -23,9 +22,7 @@ func played(t *testing.T, size string, cfg engine.Config, entries []trace.Entry,
 	watch func(*engine.Engine) driver.Journal) {
 	t.Helper()
 	spec := shared.Must(cluster.ParseShort(size))
-	cfg.Spec = *spec
-	cfg.Placer = shared.Must(place.New("best-fit"))
-	e := shared.Must(engine.New(cfg))
+	e := engineOn(spec, cfg)
 	world := NewWorld(spec, Prepare(&trace.Workload{Jobs: entries}, spec, Estimates{}, PerNode), Options{})
 	if err := driver.Run(context.Background(), e, world, watch(e)); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/shared"
-	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/trace"
 )
 
@@ -22,8 +21,7 @@ func TestWorth(t *testing.T) {
 		return func(e *trace.Entry) { e.Job.User, e.Job.GPUTypes = user, []string{gpu} }
 	}
 	entries := []trace.Entry{entry(0, 0, time.Hour, 4, on("a", "A100")), entry(1, 0, time.Hour, 4, on("b", "T4"))}
-	pl := shared.Must(place.New("best-fit"))
-	e := shared.Must(engine.New(engine.Config{Spec: *spec, Policy: mustPolicy(t, "fifo"), Placer: pl}))
+	e := engineOn(spec, engine.Config{Policy: mustPolicy(t, "fifo")})
 	w := NewWorld(spec, entries, Options{})
 	if err := driver.Run(t.Context(), e, w, nil); err != nil {
 		t.Fatal(err)
