@@ -154,7 +154,7 @@ func TestOldStateOfRunning(t *testing.T) {
 		len(twin.Singles) != 1 {
 		t.Errorf("the suspended job is %+v, and the one behind its twin %+v", plain, twin)
 	}
-	if p := &m.jobs[1].info.Pace; p.Heard == 0 || p.Told != 1 || p.Said == 0 || p.SaidOf != 1 {
+	if p := &m.jobs[1].info.Pace; p.Heard == 0 || p.PredictedIn != 1 || p.Reported == 0 || p.ReportedIn != 1 {
 		t.Errorf("the pace of job 1 is %+v", p)
 	}
 	var text bytes.Buffer

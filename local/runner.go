@@ -134,8 +134,8 @@ func (r *runner) progressed(now cluster.Time, p *show.Progress, saved bool) []en
 	if !r.Frozen() {
 		ev.Switch = info.Switch.Back(p.Step, ran, milliOf(rec.Allocs), pace.Beside)
 	}
-	if h.Paced && pace.Told != r.N {
-		pace.Told, r.job.predictedEnd = r.N, now.Add(h.Left)
+	if h.Paced && pace.PredictedIn != r.N {
+		pace.PredictedIn, r.job.predictedEnd = r.N, now.Add(h.Left)
 	}
 	return append(events, ev)
 }

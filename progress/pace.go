@@ -22,14 +22,14 @@ type Pace struct {
 	Rate float64 `json:"rate,omitempty"`
 	Top  float64 `json:"top,omitempty"` // highest step so far
 	// completed since the first report; repeated steps do not count
-	Steps  float64 `json:"steps,omitempty"`
-	Sample float64 `json:"sample,omitempty"`             // samples computed since the first report
-	Alone  float64 `json:"alone,omitempty"`              // Rate with the GPUs to itself; 0: unknown
-	Beside bool    `json:"beside,omitempty"`             // other jobs have been on its GPUs since From and Since
-	With   string  `json:"company,omitempty"`            // the other jobs, where it has shares
-	Told   int     `json:"predicted_run,omitempty"`      // run whose expected end was stored
-	Said   float64 `json:"speed_reported,omitempty"`     // speed that the policy was told last
-	SaidOf int     `json:"speed_reported_run,omitempty"` // ... and in which run
+	Steps       float64 `json:"steps,omitempty"`
+	Sample      float64 `json:"sample,omitempty"`             // samples computed since the first report
+	Alone       float64 `json:"alone,omitempty"`              // Rate with the GPUs to itself; 0: unknown
+	Beside      bool    `json:"beside,omitempty"`             // other jobs have been on its GPUs since From and Since
+	With        string  `json:"company,omitempty"`            // the other jobs, where it has shares
+	PredictedIn int     `json:"predicted_run,omitempty"`      // run in which its end was predicted
+	Reported    float64 `json:"speed_reported,omitempty"`     // speed last reported to the policy
+	ReportedIn  int     `json:"speed_reported_run,omitempty"` // run in which it was reported
 }
 
 // leastPace is the minimum time over which a run must report before its speed counts.
@@ -97,10 +97,10 @@ func (p *Pace) Tell(n *show.Progress) (perSecond int64, unit engine.PaceUnit) {
 	if n.SamplesPerSec > 0 {
 		v, unit = n.SamplesPerSec, engine.PaceSamples
 	}
-	if p.SaidOf == p.Run && math.Abs(v-p.Said) < p.Said/50 || v <= 0 || v > 1e9 {
+	if p.ReportedIn == p.Run && math.Abs(v-p.Reported) < p.Reported/50 || v <= 0 || v > 1e9 {
 		return 0, 0
 	}
-	p.Said, p.SaidOf = v, p.Run
+	p.Reported, p.ReportedIn = v, p.Run
 	return max(1, int64(v*perf.Million)), unit
 }
 
