@@ -20,6 +20,7 @@ var metaRL = Info{
 		}
 		return p
 	},
+	With: newMetaRL,
 }
 
 // ReadFile reads the files that placers name. A program with access to files sets it before it
@@ -59,7 +60,7 @@ func newMetaRL(knobs string) (placement.Placer, error) {
 
 // Files lists the files that a placer's text names, for callers that read them in advance.
 func Files(text string) (names []string) {
-	knobs, _ := strings.CutPrefix(text, metaRL.Name+":")
+	_, knobs, _ := strings.Cut(text, ":")
 	for _, f := range strings.FieldsFunc(knobs, func(r rune) bool { return r == ';' }) {
 		if file, ok := strings.CutPrefix(f, "weights="); ok && file != "" {
 			names = append(names, file)

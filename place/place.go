@@ -5,6 +5,7 @@ package place
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 type Info struct {
 	Name, About, Source string
 	New                 func() placement.Placer
+	With                func(knobs string) (placement.Placer, error) // nil: it has no knobs
 }
 
 var list = []Info{firstFit, bestFit, worstFit, topology, consolidate, fragGradient, rooms, weightedFit, dotProduct,
@@ -24,19 +26,23 @@ var list = []Info{firstFit, bestFit, worstFit, topology, consolidate, fragGradie
 // List returns every placer.
 func List() []Info { return append([]Info(nil), list...) }
 
-// New makes a placer by name. "pack" and "spread" are aliases of best-fit and worst-fit.
-func New(name string) (placement.Placer, error) {
+// New makes a placer by name, with knobs after a colon. "pack" and "spread" are aliases of best-fit and worst-fit.
+func New(text string) (placement.Placer, error) {
+	name, knobs, with := strings.Cut(text, ":")
 	alias := map[string]string{"pack": "best-fit", "spread": "worst-fit", "skew": "consolidate"}
 	if a, ok := alias[name]; ok {
 		name = a
 	}
 	var names []string
-	if knobs, ok := strings.CutPrefix(name, metaRL.Name+":"); ok {
-		return newMetaRL(knobs)
-	}
 	for _, info := range list {
-		if info.Name == name {
+		switch {
+		case info.Name != name:
+		case !with:
 			return info.New(), nil
+		case info.With == nil:
+			return nil, fmt.Errorf("placer %s has no knobs; got %q", name, knobs)
+		default:
+			return info.With(knobs)
 		}
 		names = append(names, info.Name)
 	}

@@ -1,6 +1,9 @@
 package place
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestPublishedScores: examples E3 to E6 of FGD's simulator. Muster's scores are the same before
 // they are rounded to 0..100.
@@ -65,5 +68,19 @@ func TestNth(t *testing.T) {
 	}
 	if got := nth(7, func(func(int) bool) {}); got != -1 {
 		t.Errorf("of nothing %d is drawn", got)
+	}
+}
+
+// Knobs go to placers that have some.
+func TestKnobs(t *testing.T) {
+	for text, want := range map[string]string{
+		"best-fit:x=1": "placer best-fit has no knobs", "meta-rl:x=1": `unknown knob "x"`, "best": "unknown placer",
+	} {
+		if _, err := New(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	if p, err := New("pack"); err != nil || p.Name() != "best-fit" {
+		t.Errorf("%v, %v", p, err)
 	}
 }
