@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/splitmix"
 )
 
 // Bounds of the history of run times.
@@ -237,18 +238,10 @@ func (r *Runs) Draw(draw int, guessed *bool) func(id cluster.JobID, spec *cluste
 	return func(id cluster.JobID, spec *cluster.Job, done time.Duration) time.Duration {
 		perMille := 500
 		if draw > 0 {
-			perMille = int(mixed(uint64(id)<<8|uint64(draw)) % 1000)
+			perMille = int(splitmix.Mix((uint64(id)<<8|uint64(draw))+splitmix.Step) % 1000)
 		}
 		d := r.Work(spec, done, perMille)
 		*guessed = *guessed || draw == 0 && (d != r.Work(spec, done, 50) || d != r.Work(spec, done, 950))
 		return d
 	}
-}
-
-// mixed spreads numbers evenly (SplitMix64).
-func mixed(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }

@@ -4,9 +4,13 @@
 // fuse the two: so training and inference give the same bits on every machine.
 package learn
 
-import "math"
+import (
+	"math"
 
-// Rand is a seeded random source (splitmix64: Steele, Lea, Flood, 2014). The zero value is the source of seed 0.
+	"github.com/muster-gpu/muster/internal/splitmix"
+)
+
+// Rand is a seeded random source (SplitMix64). The zero value is the source of seed 0.
 type Rand struct{ state uint64 }
 
 // NewRand returns the source of a seed.
@@ -14,11 +18,8 @@ func NewRand(seed uint64) *Rand { return &Rand{seed} }
 
 // Uint64 returns 64 random bits.
 func (r *Rand) Uint64() uint64 {
-	r.state += 0x9e3779b97f4a7c15
-	x := r.state
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
+	r.state += splitmix.Step
+	return splitmix.Mix(r.state)
 }
 
 // Float returns a number in [0, 1).

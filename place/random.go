@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/muster-gpu/muster/engine/placement"
+	"github.com/muster-gpu/muster/internal/splitmix"
 )
 
 var random = Info{
@@ -22,7 +23,7 @@ func (anywhere) Place(s *placement.Site) bool {
 	return constrained(s, func(s *placement.Site) bool {
 		return sets(s, func(set, count int) bool {
 			for i := range count {
-				draw := mix(uint64(s.Job().Spec().ID)<<32 | uint64(set)<<24 ^ uint64(i))
+				draw := splitmix.Mix((uint64(s.Job().Spec().ID)<<32 | uint64(set)<<24 ^ uint64(i)) + splitmix.Step)
 				node := nth(draw, func(f func(int) bool) {
 					s.Candidates(set, func(id int) bool { return s.Room(id, set, 1) < 1 || f(id) })
 				})
@@ -30,7 +31,7 @@ func (anywhere) Place(s *placement.Site) bool {
 					return false
 				}
 				devices := s.Devices(node, set)
-				s.TakeDevice(node, set, nth(mix(draw), func(f func(int) bool) {
+				s.TakeDevice(node, set, nth(splitmix.Mix(draw+splitmix.Step), func(f func(int) bool) {
 					for m := devices; m != 0 && f(bits.TrailingZeros64(m)); m &= m - 1 {
 					}
 				}))
@@ -56,12 +57,4 @@ func nth(draw uint64, each func(f func(int) bool)) int {
 		return found < 0
 	})
 	return found
-}
-
-// mix spreads a number over 64 bits (splitmix64: Steele, Lea, Flood, 2014).
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }

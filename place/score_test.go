@@ -3,6 +3,8 @@ package place
 import (
 	"strings"
 	"testing"
+
+	"github.com/muster-gpu/muster/internal/splitmix"
 )
 
 // TestPublishedScores: examples E3 to E6 of FGD's simulator. Muster's scores are the same before
@@ -56,7 +58,7 @@ func TestPublishedScores(t *testing.T) {
 func TestNth(t *testing.T) {
 	var count [5]int
 	for i := range uint64(10_000) {
-		count[nth(mix(i), func(f func(int) bool) {
+		count[nth(splitmix.Mix(i), func(f func(int) bool) {
 			for k := 0; k < len(count) && f(k); k++ {
 			}
 		})]++

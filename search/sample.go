@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 	"math"
 	"strconv"
+
+	"github.com/muster-gpu/muster/internal/splitmix"
 )
 
 // Kind is how the values of a parameter are drawn.
@@ -121,7 +123,7 @@ func short(v float64) float64 {
 func Draw(seed uint64, trial int, name string) float64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
-	x := mix(mix(seed+0x9e3779b97f4a7c15) ^ mix(uint64(trial)*0xd1342543de82ef95+1) ^ h.Sum64())
+	x := splitmix.Mix(splitmix.Mix(seed+splitmix.Step) ^ splitmix.Mix(uint64(trial)*0xd1342543de82ef95+1) ^ h.Sum64())
 	return float64(x>>11) / (1 << 53)
 }
 
@@ -129,12 +131,4 @@ func Draw(seed uint64, trial int, name string) float64 {
 func Normal(seed uint64, trial int, name string) float64 {
 	u, v := Draw(seed, trial, name+"/u"), Draw(seed, trial, name+"/v")
 	return math.Sqrt(-2*math.Log(1-u)) * math.Cos(2*math.Pi*v)
-}
-
-func mix(x uint64) uint64 {
-	x ^= x >> 30
-	x *= 0xbf58476d1ce4e5b9
-	x ^= x >> 27
-	x *= 0x94d049bb133111eb
-	return x ^ x>>31
 }
