@@ -76,6 +76,24 @@ func (m *sizing[T]) begin(n int) []T {
 	return m.list
 }
 
+// choose makes a choice for each job in line, tier by tier, from its menu and as far as the GPUs of each kind are free.
+func (m *sizing[T]) choose(free []int, menu func(at int) []solve.Choice, take func(at, n int)) {
+	m.line.order()
+	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
+		m.owners, m.menus = m.owners[:0], m.menus[:0]
+		for _, l := range m.line.line {
+			if l.tier == tier {
+				m.owners, m.menus = append(m.owners, int(l.at)), append(m.menus, menu(int(l.at)))
+			}
+		}
+		for i, n := range m.chooser.Choose(m.menus, free) {
+			x := &m.menus[i][n]
+			free[x.Kind] -= x.GPUs
+			take(m.owners[i], n)
+		}
+	}
+}
+
 // menu returns memory for the n choices of the next menu.
 func (m *sizing[T]) menu(n int) []solve.Choice {
 	from := len(m.choices)
@@ -216,20 +234,8 @@ func (r *polluxRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 			m.line.join(i, c.j)
 		}
 	}
-	m.line.order()
-	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
-		m.owners, m.menus = m.owners[:0], m.menus[:0]
-		for _, l := range m.line.line {
-			if l.tier == tier {
-				m.owners, m.menus = append(m.owners, int(l.at)), append(m.menus, r.menu(v, m, &list[l.at], fair))
-			}
-		}
-		for i, n := range m.chooser.Choose(m.menus, []int{max(0, free)}) {
-			c := &list[m.owners[i]]
-			c.tasks = c.sizes[n]
-			free -= m.menus[i][n].GPUs
-		}
-	}
+	m.choose([]int{max(0, free)}, func(at int) []solve.Choice { return r.menu(v, m, &list[at], fair) },
+		func(at, n int) { list[at].tasks = list[at].sizes[n] })
 	return r.targets(v, m)
 }
 

@@ -157,21 +157,10 @@ func (r *siaRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 			free[c.kind] = max(0, free[c.kind]-c.j.GPUs(c.now))
 		}
 	}
-	m.line.order()
-	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
-		m.owners, m.menus = m.owners[:0], m.menus[:0]
-		for _, l := range m.line.line {
-			if l.tier == tier {
-				m.owners, m.menus = append(m.owners, int(l.at)), append(m.menus, r.offer(v, m, &list[l.at], kinds))
-			}
-		}
-		for i, n := range m.chooser.Choose(m.menus, free) {
-			c := &list[m.owners[i]]
-			x := c.list[n]
-			c.kind, c.tasks = x.kind, x.tasks
-			free[x.kind] -= m.menus[i][n].GPUs
-		}
-	}
+	m.choose(free, func(at int) []solve.Choice { return r.offer(v, m, &list[at], kinds) }, func(at, n int) {
+		c := &list[at]
+		c.kind, c.tasks = c.list[n].kind, c.list[n].tasks
+	})
 	return r.targets(v, m, kinds)
 }
 
