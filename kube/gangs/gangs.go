@@ -26,6 +26,7 @@ var sources = []source{
 	{lwsGang, []*Kind{lwsKind}},
 	{kubeflowGang, kubeflowKinds},
 	{rayGang, []*Kind{rayClusterKind, rayJobKind, rayServiceKind}},
+	{sparkOne, []*Kind{sparkKind}},
 	{gang: jobGang},
 	{gang: serviceOne},
 }
