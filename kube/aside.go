@@ -56,7 +56,7 @@ func (d *Driver) sayAside(p *pod, why, logged, told string) {
 	d.aside.pods[p.obj.UID] = why
 	d.opt.Observe.SetAside(asidePod)
 	d.opt.Log.Error(logged, "pod", p.name(), "reason", why)
-	d.told.event(p.obj, v1.EventTypeWarning, "SetAside", told+why)
+	d.notices.Event(p.obj, v1.EventTypeWarning, "SetAside", told+why)
 }
 
 // setNodeAside takes the GPUs of a node out of the next engine.
@@ -69,7 +69,7 @@ func (d *Driver) setNodeAside(name, why string) {
 	d.opt.Observe.SetAside(asideNode)
 	d.opt.Log.Error("a node is set aside: its GPUs are not given away", "node", name, "reason", why)
 	if n := d.nodes[name]; n != nil && n.obj != nil {
-		d.told.about(n.obj, v1.EventTypeWarning, "SetAside", "Muster does not use the GPUs of this node: "+why)
+		d.notices.Event(n.obj, v1.EventTypeWarning, "SetAside", "Muster does not use the GPUs of this node: "+why)
 	}
 }
 

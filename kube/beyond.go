@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/notices"
 )
 
 // beyondAgain is how long a pod beyond its gang's size is left alone before it is told again what it waits for, if the
@@ -29,14 +30,14 @@ func (d *Driver) tellBeyond(g *gang, now cluster.Time) {
 		switch {
 		case p.beyondAt == 0:
 			p.beyondAt = now.Add(d.opt.TellAfter)
-		case now < p.beyondAt || scheduledText(p.obj) == text || d.told.full(1):
+		case now < p.beyondAt || notices.Unscheduled(p.obj) == text || d.notices.Full(1):
 		default:
-			d.told.box.put(&letter{obj: p.obj, text: text, at: time.Unix(0, int64(now)), news: true,
-				changed: func() { d.inbox.Put(func() { p.beyondAt = 0 }) }})
-			d.told.event(p.obj, v1.EventTypeWarning, "FailedScheduling", text)
+			d.notices.Put(&notices.Letter{Pod: p.obj, Text: text, At: time.Unix(0, int64(now)), News: true,
+				Changed: func() { d.inbox.Put(func() { p.beyondAt = 0 }) }})
+			d.notices.Event(p.obj, v1.EventTypeWarning, "FailedScheduling", text)
 			p.beyondAt = now.Add(beyondAgain)
 		}
-		if scheduledText(p.obj) != text {
+		if notices.Unscheduled(p.obj) != text {
 			d.later(g, max(p.beyondAt, now.Add(d.opt.TellAfter)))
 		}
 	}

@@ -265,7 +265,7 @@ func (d *Driver) bound(g *gang, p *pod, run int, node string, err error) {
 	case err == nil:
 		d.ungrant(p)
 		d.opt.Observe.Bound(d.opt.Now().Sub(p.obj.CreationTimestamp.Time))
-		d.told.event(p.obj, v1.EventTypeNormal, "Scheduled", fmt.Sprintf("Muster bound %s to %s", p.name(), node))
+		d.notices.Event(p.obj, v1.EventTypeNormal, "Scheduled", fmt.Sprintf("Muster bound %s to %s", p.name(), node))
 		return
 	case errors.Is(err, context.Canceled):
 		return // the scheduler ends

@@ -98,7 +98,7 @@ func (d *Driver) tellDeadlines() {
 		}
 		pods := slices.DeleteFunc(g.sorted(), func(p *pod) bool { return p.over() || p.obj.DeletionTimestamp != nil })
 		to := uids(pods)
-		if len(pods) == 0 || a == g.pledge.answer && slices.Equal(to, g.pledge.knows) || d.told.full(len(pods)) {
+		if len(pods) == 0 || a == g.pledge.answer && slices.Equal(to, g.pledge.knows) || d.notices.Full(len(pods)) {
 			continue
 		}
 		g.pledge = pledge{a, to}
@@ -118,10 +118,10 @@ func (d *Driver) tellDeadlines() {
 			if c.Status == v1.ConditionFalse {
 				kind = v1.EventTypeWarning
 			}
-			d.told.event(first, kind, "Deadline"+c.Reason, c.Message)
+			d.notices.Event(first, kind, "Deadline"+c.Reason, c.Message)
 		}
 		for _, p := range pods {
-			d.told.condition(p.obj, map[string]any{"uid": p.obj.UID}, c)
+			d.notices.Condition(p.obj, c)
 		}
 	}
 }

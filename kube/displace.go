@@ -144,7 +144,7 @@ func (d *Driver) holdBack(g *gang) bool {
 	d.moves++
 	for _, s := range g.slots {
 		if p := g.pods[s.pod]; p != nil {
-			d.told.nominate(p, s.node)
+			d.nominatePod(p, s.node)
 			if len(g.lifted) > 0 && !s.beyond {
 				d.expect(p, s.node)
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/muster-gpu/muster/kube/fit/volumes"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/gpus"
+	"github.com/muster-gpu/muster/kube/notices"
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/perf"
 )
@@ -111,7 +112,7 @@ type Driver struct {
 	work    chan func(context.Context)
 	workers sync.WaitGroup
 	ready   atomic.Bool
-	told    tells
+	notices *notices.Writer
 
 	losses    perf.Losses
 	heard     []*gang // whose pods told something that is not booked yet
@@ -174,7 +175,7 @@ func New(opt Options) *Driver {
 	d.initPower()
 	d.initMIG()
 	d.loans.marked = map[string]string{}
-	d.told.init(opt.Tell, opt.Scheduler)
+	d.notices = notices.New(opt.Tell, opt.Scheduler)
 	d.looks.over, d.looks.watch = make(chan struct{}), map[chan struct{}]bool{}
 	return d
 }
@@ -189,7 +190,7 @@ func (d *Driver) Run(ctx context.Context) (err error) {
 	for range d.opt.Workers {
 		d.workers.Go(func() { d.worker(ctx) })
 	}
-	d.workers.Go(func() { d.told.run(ctx) })
+	d.workers.Go(func() { d.notices.Run(ctx) })
 	defer func() {
 		d.ready.Store(false)
 		d.opt.Observe.Leading(false)

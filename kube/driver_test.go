@@ -133,7 +133,7 @@ func (c *conform) start(d *Driver) {
 	for range d.opt.Workers {
 		d.workers.Go(func() { d.worker(ctx) })
 	}
-	d.workers.Go(func() { d.told.run(ctx) })
+	d.workers.Go(func() { d.notices.Run(ctx) })
 	c.Cleanup(func() {
 		cancel()
 		d.workers.Wait()

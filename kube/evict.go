@@ -106,7 +106,7 @@ func (d *Driver) depart(l departure) {
 		err := d.departNow(ctx, &l)
 		if err == nil {
 			if l.evict {
-				d.told.event(l.obj, l.kind, l.reason, l.text)
+				d.notices.Event(l.obj, l.kind, l.reason, l.text)
 			}
 			return
 		}
@@ -139,7 +139,7 @@ func (d *Driver) departLater(l *departure, err error) {
 	case apierrors.IsConflict(err):
 		after = min(100*time.Millisecond<<min(l.try, 8), 10*time.Second)
 	case l.evict && apierrors.IsTooManyRequests(err) && l.try == 0:
-		d.told.event(l.obj, v1.EventTypeNormal, "EvictionRefused",
+		d.notices.Event(l.obj, v1.EventTypeNormal, "EvictionRefused",
 			"it is to leave, when its disruption budget allows that: "+l.text)
 		fallthrough
 	default:

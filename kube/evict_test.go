@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/notices"
 )
 
 // A pod is made to leave only as it was seen: one that has changed is looked at again before it is asked for
@@ -43,7 +44,7 @@ func TestDepart(t *testing.T) {
 		return true, nil, answers[len(seen)-1]
 	})
 	events := record.NewFakeRecorder(10)
-	d.opt.Client, d.told.rec = client, events
+	d.opt.Client, d.notices = client, notices.By(events)
 	for len(d.work) > 0 { // the binding
 		<-d.work
 	}

@@ -259,7 +259,8 @@ func (d *Driver) sayMap(rule *MIG, file *migMap, model string, err error) {
 	if key := fmt.Sprint(rule.key(), model, err); !d.mig.said[key] {
 		d.mig.said[key] = true
 		d.opt.Log.Error("a configuration cannot be", "configmap", rule.key(), "model", model, "error", err)
-		d.told.about(file.object, v1.EventTypeWarning, "NotPossible", fmt.Sprintf("on nodes with %s: %v", model, err))
+		d.notices.Event(file.object, v1.EventTypeWarning, "NotPossible",
+			fmt.Sprintf("on nodes with %s: %v", model, err))
 	}
 }
 

@@ -118,7 +118,7 @@ func (d *Driver) migMapChanged(obj *v1.ConfigMap, gone bool) {
 	}
 	if d.mig.maps[key] = m; err != nil {
 		d.opt.Log.Error("what nodes can be partitioned into cannot be read: none is", "configmap", key, "error", err)
-		d.told.about(obj, v1.EventTypeWarning, "NotUnderstood", err.Error())
+		d.notices.Event(obj, v1.EventTypeWarning, "NotUnderstood", err.Error())
 	}
 	d.mig.lookAt, d.mig.at, d.mig.said = 0, 0, map[string]bool{}
 	clear(d.mig.tried)
@@ -251,12 +251,12 @@ func (d *Driver) reopen(n *node, outcome, why string) {
 		note.Failed = f
 		d.opt.Log.Error("a node could not be partitioned; it is used as it is", "node", n.obj.Name, "config",
 			note.Config, "why", why)
-		d.told.about(n.obj, v1.EventTypeWarning, "NotPartitioned", fmt.Sprintf("it is not %s: %s", note.Config, why))
+		d.notices.Event(n.obj, v1.EventTypeWarning, "NotPartitioned", fmt.Sprintf("it is not %s: %s", note.Config, why))
 	case "done":
 		if note.Failed = d.failures(n); note.Failed != nil {
 			note.Failed.Label = note.Config
 		}
-		d.told.about(n.obj, v1.EventTypeNormal, "Partitioned",
+		d.notices.Event(n.obj, v1.EventTypeNormal, "Partitioned",
 			fmt.Sprintf("it is %s: %s", note.Config, note.Offer.Text()))
 		note.For = nil
 	default:

@@ -199,7 +199,7 @@ func (d *Driver) letGo(w *gang, outcome, why string) []engine.Event {
 	d.opt.Observe.Moved(outcome)
 	d.opt.Log.Info("a gang is not moved after all", "gang", p.name, "to", p.to, "reason", why)
 	text := fmt.Sprintf("the place of %s on %s is kept no longer: %s", p.name, p.to, why)
-	d.told.owner(p.pods[0].obj, v1.EventTypeWarning, "PlaceLetGo", text)
+	d.notices.Owner(p.pods[0].obj, v1.EventTypeWarning, "PlaceLetGo", text)
 	if p.heir != nil {
 		d.touch(p.heir)
 	}
@@ -290,7 +290,7 @@ func (d *Driver) takeOver(g, w *gang, pods []*pod) {
 	d.byID[g.id] = g
 	g.since(d.now, d.opt.TellAfter)
 	d.opt.Observe.Moved(moveDone)
-	d.told.event(pods[0].obj, v1.EventTypeNormal, "Moved",
+	d.notices.Event(pods[0].obj, v1.EventTypeNormal, "Moved",
 		fmt.Sprintf("takes the place on %s that was kept since %s was moved", p.to, p.name))
 	d.start(g, p.start)
 }

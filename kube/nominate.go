@@ -1,14 +1,9 @@
 package kube
 
 import (
-	"context"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/patch"
 )
 
 // A gang for which others have to leave is nominated: each of its pods says in
@@ -43,7 +38,7 @@ func (d *Driver) nominate() {
 			if k < 0 {
 				break // one is gone: it is settled in a moment
 			}
-			d.told.nominate(pods[k], s.node)
+			d.nominatePod(pods[k], s.node)
 			if len(g.lifted) > 0 {
 				d.expect(pods[k], s.node)
 			}
@@ -57,28 +52,14 @@ func (d *Driver) nominate() {
 func (d *Driver) unnominate(g *gang) {
 	for _, p := range g.sorted() {
 		if p.node == "" && !p.binding && !p.over() {
-			d.told.nominate(p, "")
+			d.nominatePod(p, "")
 		}
 	}
 }
 
-// nominate writes to which node a pod will go; "": to none that is known. If there
-// is much to write already, it is left out: nothing depends on it but what others
-// guess.
-func (t *tells) nominate(p *pod, node string) {
-	if t.client == nil || p.nominated == node || t.full(1) {
-		return
-	}
-	p.nominated = node
-	var value any
-	if node != "" {
-		value = node
-	}
-	change := patch.JSON(map[string]any{"metadata": map[string]any{"uid": p.obj.UID},
-		"status": map[string]any{"nominatedNodeName": value}})
-	obj := p.obj
-	t.queue <- func(ctx context.Context) {
-		_, _ = t.client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, change,
-			metav1.PatchOptions{}, "status")
+// nominatePod writes to which node a pod will go, if it does not say so; "": to none that is known.
+func (d *Driver) nominatePod(p *pod, node string) {
+	if p.nominated != node && d.notices.Nominate(p.obj, node) {
+		p.nominated = node
 	}
 }

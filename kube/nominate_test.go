@@ -2,14 +2,11 @@ package kube
 
 import (
 	"context"
-	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
@@ -48,26 +45,4 @@ func testNominate(b *bench) {
 	b.wait("both of it are nominated again", func() bool { return at("high-0") == "n1" && at("high-1") == "n1" })
 	free()
 	b.wait("high runs", func() bool { return b.bound([]*v1.Pod{high[0], high[1]}) == 2 })
-}
-
-// Where a pod is to go is written once, and not where there is much to write
-// already: then it counts as unsaid.
-func TestNominateOnce(t *testing.T) {
-	var w tells
-	w.init(nil, "muster")
-	p := &pod{obj: controlplane.Pod("p", 1, nil)}
-	if w.nominate(p, "n1"); p.nominated != "" {
-		t.Errorf("without a client %q is noted", p.nominated)
-	}
-	w.queue = make(chan func(context.Context), 2)
-	w.client = kubernetes.NewForConfigOrDie(&rest.Config{})
-	for i, c := range []struct {
-		node, noted string
-		queued      int
-	}{{"", "", 0}, {"n1", "n1", 1}, {"n1", "n1", 1}, {"", "", 2}, {"n2", "", 2}} {
-		if w.nominate(p, c.node); p.nominated != c.noted || len(w.queue) != c.queued {
-			t.Errorf("%d: nominated to %q, it notes %q, and %d are queued; %q and %d were to be expected", i, c.node,
-				p.nominated, len(w.queue), c.noted, c.queued)
-		}
-	}
 }

@@ -258,10 +258,10 @@ func (d *Driver) writeStatus(now cluster.Time) {
 		}
 	}
 	again := d.queues.Tell(figures, total, now, func(name string, s *queues.Status) bool {
-		if d.told.full(1) {
+		if d.notices.Full(1) {
 			return false
 		}
-		d.told.status(d.opt.Dynamic, name, s)
+		d.notices.Status(d.opt.Dynamic, queues.Resource, name, s, "oldestPending", "inForce")
 		return true
 	})
 	d.statusDirty = d.statusDirty || again

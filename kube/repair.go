@@ -177,7 +177,7 @@ func (d *Driver) cut(g *gang, rec *engine.JobRecord) {
 
 // lose lets a pod go whose node is lost.
 func (d *Driver) lose(p *pod) {
-	d.told.event(p.obj, v1.EventTypeWarning, "NodeLost",
+	d.notices.Event(p.obj, v1.EventTypeWarning, "NodeLost",
 		"its node "+p.node+" is gone; its gang runs on and waits for another pod")
 	d.disown(p)
 	d.remove(p)

@@ -374,7 +374,7 @@ func (d *Driver) unwind(g *gang) {
 	g.run++
 	d.opt.Observe.Unwound()
 	for _, p := range g.seated() {
-		d.told.event(p.obj, v1.EventTypeWarning, "GangUnwound",
+		d.notices.Event(p.obj, v1.EventTypeWarning, "GangUnwound",
 			"deleted, because its gang could not be bound as a whole: "+g.refused)
 		d.remove(p)
 	}

@@ -2,28 +2,17 @@ package kube
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/patch"
-	"github.com/muster-gpu/muster/kube/queues"
+	"github.com/muster-gpu/muster/kube/notices"
 )
 
 // Every waiting pod says why it waits: in the condition PodScheduled, which
@@ -37,7 +26,6 @@ const (
 	// tellRefresh is from which distance of looks on a gang is written to, too, when who holds what it needs,
 	// or when it is expected to start, is another: that is no news, and need not be told at once.
 	tellRefresh = time.Minute
-	tellQueue   = 1024 // of what else is to be written
 )
 
 // teller is what is remembered of what a gang was told.
@@ -50,90 +38,8 @@ type teller struct {
 	unheard  bool   // a pod changed just when it was to be told
 }
 
-// scheduledText is what a pod's condition says of why it waits.
-func scheduledText(obj *v1.Pod) string {
-	for i := range obj.Status.Conditions {
-		if c := &obj.Status.Conditions[i]; c.Type == v1.PodScheduled {
-			return c.Message
-		}
-	}
-	return ""
-}
-
 func (t *teller) since(now cluster.Time, after time.Duration) {
 	t.nextTell, t.every = now.Add(after), tellFirst
-}
-
-// tells writes conditions and events, in its own time.
-type tells struct {
-	client kubernetes.Interface
-	queue  chan func(context.Context)
-	box    outbox
-	rec    record.EventRecorder
-	cast   record.EventBroadcaster
-}
-
-func (t *tells) init(client kubernetes.Interface, name string) {
-	t.queue = make(chan func(context.Context), tellQueue)
-	t.box.init(client)
-	if t.client = client; client != nil {
-		t.cast = record.NewBroadcaster()
-		t.rec = t.cast.NewRecorder(scheme.Scheme, v1.EventSource{Component: name})
-	}
-}
-
-func (t *tells) run(ctx context.Context) {
-	if t.client == nil {
-		return
-	}
-	t.cast.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: t.client.CoreV1().Events("")})
-	defer t.cast.Shutdown()
-	var box sync.WaitGroup
-	box.Go(func() { t.box.run(ctx) })
-	defer box.Wait()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case f := <-t.queue:
-			f(ctx)
-		}
-	}
-}
-
-func (t *tells) event(obj *v1.Pod, kind, reason, text string) {
-	if t.rec != nil {
-		t.rec.Event(obj, kind, reason, text)
-	}
-}
-
-// about is an event of something else than a pod.
-func (t *tells) about(obj runtime.Object, kind, reason, text string) {
-	if t.rec != nil {
-		t.rec.Event(obj, kind, reason, text)
-	}
-}
-
-// owner is an event of what owns a pod.
-func (t *tells) owner(obj *v1.Pod, kind, reason, text string) {
-	ref := metav1.GetControllerOf(obj)
-	if t.rec == nil || ref == nil {
-		return
-	}
-	t.rec.Event(&v1.ObjectReference{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: obj.Namespace,
-		Name: ref.Name, UID: ref.UID}, kind, reason, text)
-}
-
-// full reports whether no more can be queued.
-func (t *tells) full(n int) bool { return len(t.queue)+n > cap(t.queue) }
-
-// condition writes a condition of a pod, if the pod is the one that these metadata name.
-func (t *tells) condition(obj *v1.Pod, metadata map[string]any, c v1.PodCondition) {
-	change := patch.Condition(metadata, c)
-	t.queue <- func(ctx context.Context) {
-		_, _ = t.client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, change,
-			metav1.PatchOptions{}, "status")
-	}
 }
 
 // nextTell is when gangs are to be told again.
@@ -205,7 +111,7 @@ func (d *Driver) tellGang(g *gang, now cluster.Time, look *explanations) bool {
 	}
 	pods := slices.DeleteFunc(g.sorted(), func(p *pod) bool { return !p.waits() })
 	to := uids(pods)
-	knows := func(p *pod) bool { return scheduledText(p.obj) == g.wrote }
+	knows := func(p *pod) bool { return notices.Unscheduled(p.obj) == g.wrote }
 	missed := (g.waking || g.unheard) && !all(pods, knows) // a pod changed just then: it was nominated, for example
 	dated := g.every >= tellRefresh && text != g.wrote
 	if stem == g.text && slices.Equal(to, g.toldTo) && !missed && !dated {
@@ -213,8 +119,8 @@ func (d *Driver) tellGang(g *gang, now cluster.Time, look *explanations) bool {
 	}
 	fresh := stem != g.text
 	// a scheduler before this one said so
-	if g.text == "" && all(pods, func(p *pod) bool { return strings.HasPrefix(scheduledText(p.obj), stem) }) {
-		g.text, g.toldTo, g.wrote, g.unheard = stem, to, scheduledText(pods[0].obj), false
+	if g.text == "" && all(pods, func(p *pod) bool { return strings.HasPrefix(notices.Unscheduled(p.obj), stem) }) {
+		g.text, g.toldTo, g.wrote, g.unheard = stem, to, notices.Unscheduled(pods[0].obj), false
 		return true
 	}
 	if !fresh && !dated {
@@ -223,11 +129,10 @@ func (d *Driver) tellGang(g *gang, now cluster.Time, look *explanations) bool {
 	}
 	g.text, g.toldTo, g.wrote, g.unheard = stem, to, text, false
 	for i, p := range pods {
-		d.told.box.put(&letter{obj: p.obj, text: text, at: time.Unix(0, int64(now)), news: fresh, changed: func() {
-			d.inbox.Put(func() { d.missed(g) })
-		}})
+		d.notices.Put(&notices.Letter{Pod: p.obj, Text: text, At: time.Unix(0, int64(now)), News: fresh,
+			Changed: func() { d.inbox.Put(func() { d.missed(g) }) }})
 		if i == 0 && fresh { // one event for a gang
-			d.told.event(p.obj, v1.EventTypeWarning, "FailedScheduling", text)
+			d.notices.Event(p.obj, v1.EventTypeWarning, "FailedScheduling", text)
 		}
 	}
 	return true
@@ -277,23 +182,4 @@ func (d *Driver) whyText(g *gang, y *engine.Why, now cluster.Time) (stem, text s
 		text += ". Expected to start at the earliest " + time.Unix(0, int64(y.Expected)).UTC().Format(time.RFC3339)
 	}
 	return stem, text
-}
-
-// status writes the status of a Queue object. What fails is written again later.
-func (t *tells) status(client dynamic.Interface, name string, s *queues.Status) {
-	fields := map[string]any{"oldestPending": nil, "inForce": nil} // a merge keeps what it does not name
-	text, err := json.Marshal(s)
-	if err == nil {
-		err = json.Unmarshal(text, &fields)
-	}
-	if err == nil {
-		text, err = json.Marshal(map[string]any{"status": fields})
-	}
-	if err != nil {
-		panic(err) // of numbers and texts
-	}
-	t.queue <- func(ctx context.Context) {
-		_, _ = client.Resource(queues.Resource).Patch(ctx, name, types.MergePatchType, text, metav1.PatchOptions{},
-			"status")
-	}
 }

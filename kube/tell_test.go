@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/notices"
 )
 
 // patches counts the conditions that are written, by pod.
@@ -49,10 +49,10 @@ func listenTo(t *testing.T, d *Driver) *patches {
 		return true, &v1.Pod{}, nil
 	})
 	d.opt.Tell = client
-	d.told.init(client, "muster")
+	d.notices = notices.New(client, "muster")
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
-	done.Go(func() { d.told.run(ctx) })
+	done.Go(func() { d.notices.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		done.Wait()
@@ -230,27 +230,6 @@ func (p *patches) names() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last
-}
-
-// What is news goes first; a pod has one place, and is told the latest.
-func TestOutbox(t *testing.T) {
-	var o outbox
-	o.init(nil)
-	for _, c := range []struct {
-		name, text string
-		news       bool
-	}{{"a", "1", false}, {"b", "1", false}, {"c", "1", true}, {"b", "2", true}, {"a", "2", false}, {"c", "2", false}} {
-		pod := controlplane.Pod(c.name, 0, nil)
-		pod.UID = types.UID(c.name)
-		o.put(&letter{obj: pod, text: c.text, news: c.news})
-	}
-	var order []string
-	for l := o.next(); l != nil; l = o.next() {
-		order = append(order, l.obj.Name+l.text)
-	}
-	if want := []string{"c2", "b2", "a2"}; !slices.Equal(order, want) {
-		t.Errorf("%v, not %v", order, want)
-	}
 }
 
 // TestTellAlike: where finding out of one gang takes as long as a look may, all that ask for the same are told

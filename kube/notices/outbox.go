@@ -1,4 +1,4 @@
-package kube
+package notices
 
 import (
 	"context"
@@ -24,36 +24,36 @@ type outbox struct {
 	ready  chan struct{} // something is there for a worker
 
 	mu      sync.Mutex
-	letters map[types.UID]*letter
+	letters map[types.UID]*Letter
 	lines   [2][]types.UID // of news, and of the rest; one that is not in letters any more was written
 }
 
-// letter is why a pod waits.
-type letter struct {
-	obj     *v1.Pod
-	text    string
-	at      time.Time
-	news    bool
-	changed func() // on a worker's goroutine: the pod is another by now, and was not told
+// Letter is why a pod waits.
+type Letter struct {
+	Pod     *v1.Pod
+	Text    string
+	At      time.Time
+	News    bool   // to the whole gang
+	Changed func() // on a worker's goroutine: the pod is another by now, and was not told
 }
 
 func (o *outbox) init(client kubernetes.Interface) {
-	o.client, o.letters, o.ready = client, map[types.UID]*letter{}, make(chan struct{}, outboxWorkers)
+	o.client, o.letters, o.ready = client, map[types.UID]*Letter{}, make(chan struct{}, outboxWorkers)
 }
 
 // put queues what a pod is to be told.
-func (o *outbox) put(l *letter) {
+func (o *outbox) put(l *Letter) {
 	o.mu.Lock()
-	was := o.letters[l.obj.UID]
+	was := o.letters[l.Pod.UID]
 	if was != nil {
-		l.news = l.news || was.news
+		l.News = l.News || was.News
 	}
-	if o.letters[l.obj.UID] = l; was == nil || was.news != l.news {
+	if o.letters[l.Pod.UID] = l; was == nil || was.News != l.News {
 		line := &o.lines[0]
-		if !l.news {
+		if !l.News {
 			line = &o.lines[1]
 		}
-		*line = append(*line, l.obj.UID)
+		*line = append(*line, l.Pod.UID)
 	}
 	o.mu.Unlock()
 	select {
@@ -63,7 +63,7 @@ func (o *outbox) put(l *letter) {
 }
 
 // next takes what is to be written next; nil: nothing is.
-func (o *outbox) next() *letter {
+func (o *outbox) next() *Letter {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i := range o.lines {
@@ -101,14 +101,14 @@ func (o *outbox) run(ctx context.Context) {
 
 // write writes the condition of a pod that waits. A pod that changed since, perhaps because it was bound, is left
 // alone.
-func (o *outbox) write(ctx context.Context, l *letter) {
-	change := patch.Condition(map[string]any{"uid": l.obj.UID, "resourceVersion": l.obj.ResourceVersion},
+func (o *outbox) write(ctx context.Context, l *Letter) {
+	change := patch.Condition(map[string]any{"uid": l.Pod.UID, "resourceVersion": l.Pod.ResourceVersion},
 		v1.PodCondition{Type: v1.PodScheduled,
-			Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: l.text,
-			LastTransitionTime: metav1.NewTime(l.at)})
-	_, err := o.client.CoreV1().Pods(l.obj.Namespace).Patch(ctx, l.obj.Name, types.StrategicMergePatchType, change,
+			Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: l.Text,
+			LastTransitionTime: metav1.NewTime(l.At)})
+	_, err := o.client.CoreV1().Pods(l.Pod.Namespace).Patch(ctx, l.Pod.Name, types.StrategicMergePatchType, change,
 		metav1.PatchOptions{}, "status")
 	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-		l.changed()
+		l.Changed()
 	}
 }
