@@ -24,6 +24,7 @@ import (
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/patch"
+	"github.com/muster-gpu/muster/kube/terms"
 )
 
 // setAside counts what a driver sets aside.
@@ -164,7 +165,7 @@ func TestSealedPlan(t *testing.T) {
 	const plan = `{"tasks":[{"count":2,"request":{"gpus":4,"cpu":1000}}],"on":[{"node":"n0","tasks":1},{"node":"n1","tasks":1}]}`
 	start := func(seal string) *world {
 		gang := controlplane.Gang("g", 2, 4, nil)
-		boundWith(gang[0], "n0", plan).Annotations[AnnotationPlan+sealSuffix] = seal
+		boundWith(gang[0], "n0", plan).Annotations[AnnotationPlan+terms.SealSuffix] = seal
 		return newWorld(t, func(o *Options) { o.Seal = key }, someNodes(2, 8), gang...)
 	}
 	if w := start(key.seal("g-0", AnnotationPlan, plan)); w.at("g-1") != "n1" {
@@ -369,7 +370,7 @@ func (g *garbage) plan() string {
 }
 
 func (g *garbage) spoilPod(p *v1.Pod) {
-	for _, key := range append(slices.Clone(ownKeys), AnnotationEvery, AnnotationSum, AnnotationBefore) {
+	for _, key := range append(slices.Clone(terms.Own), AnnotationEvery, AnnotationSum, AnnotationBefore) {
 		if g.IntN(8) == 0 {
 			p.Annotations[key] = g.text()
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/terms"
 )
 
 // BenchmarkSteady measures what it costs that something changes around 5,000 nodes of 8 GPUs and 20,000 pods, of which
@@ -124,7 +125,7 @@ func steadyCases(w *world) []steadyCase {
 		}},
 		{"repair", func(i int) {
 			pair(i)
-			loss := map[string]string{"!" + AnnotationLoss: lossRepair}
+			loss := map[string]string{"!" + AnnotationLoss: terms.LossRepair}
 			for _, p := range controlplane.Gang(fmt.Sprint("repair", i), 2, 8, loss) {
 				w.add(there(p, i))
 			}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/gangs"
 )
 
 // ConditionDeadline is the condition of a pod whose gang states a deadline: True, if the
@@ -27,46 +26,6 @@ type pledge struct {
 
 // answers are the policy's answers in the words of the interface.
 var answers = map[engine.DeadlineAnswer]string{engine.DeadlineAccepted: "accepted", engine.DeadlineDeclined: "declined"}
-
-// deadlineFor is until when a gang is to be done; 0: nobody says. A length of time counts
-// from the creation of the gang's oldest pod or owner: an owner that makes its pods anew
-// does not gain time by that.
-func deadlineFor(g *gang, who []gangs.Speaker) (cluster.Time, error) {
-	s := gangs.Stated(who, AnnotationDeadline)
-	if s.Value == "" {
-		return 0, nil
-	}
-	if after, err := cluster.ParseDuration(s.Value); err == nil {
-		if after <= 0 {
-			return 0, fmt.Errorf("%s: %q has to be above 0", s.Where, s.Value)
-		}
-		return cluster.Time(g.created(who).UnixNano()).Add(after), nil
-	}
-	at, err := time.Parse(time.RFC3339, s.Value)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %q is neither a time such as 2026-12-24T18:00:00+01:00 nor a length of time from creation on such as 6h", s.Where, s.Value)
-	}
-	if y := at.Year(); y < 1970 || y > 2200 {
-		return 0, fmt.Errorf("%s: %s lies out of range", s.Where, s.Value)
-	}
-	return max(1, cluster.Time(at.UnixNano())), nil // 0 would be none
-}
-
-// created is when the oldest of a gang's pods and owners was created.
-func (g *gang) created(who []gangs.Speaker) time.Time {
-	oldest := who[0].Meta.GetCreationTimestamp().Time
-	for _, s := range who[1:] {
-		if at := s.Meta.GetCreationTimestamp().Time; at.Before(oldest) {
-			oldest = at
-		}
-	}
-	for _, p := range g.pods {
-		if at := p.obj.CreationTimestamp.Time; at.Before(oldest) {
-			oldest = at
-		}
-	}
-	return oldest
-}
 
 // answerOf is what the policy says of a gang's deadline; unanswered, if it has none.
 func (d *Driver) answerOf(g *gang) engine.DeadlineAnswer {

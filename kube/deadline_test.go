@@ -13,39 +13,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
-	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/show"
 )
-
-// A deadline is a time, or a length of time from the creation of the oldest of the gang's
-// pods and owners on; anything else says what would be right.
-func TestDeadlineText(t *testing.T) {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for text, want := range map[string]string{
-		"2026-03-01T18:00:00+01:00": "2026-03-01T17:00:00Z", "2h30m": "2026-03-01T13:30:00Z",
-		"":                     "",
-		"tomorrow":             `annotation muster.sh/deadline of pod p: "tomorrow" is neither a time such as`,
-		"2026-03-01":           "is neither a time such as 2026-12-24T18:00:00+01:00 nor a length of time from creation on such as 6h",
-		"0s":                   "above 0",
-		"-3h":                  "annotation muster.sh/deadline of pod p",
-		"1931-03-01T18:00:00Z": "out of range",
-	} {
-		p := controlplane.Pod("p", 1, map[string]string{"!" + AnnotationDeadline: text})
-		p.CreationTimestamp = metav1.NewTime(now)
-		owner := &metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}
-		at, err := deadlineFor(&gang{}, []gangs.Speaker{{Meta: p, What: "pod p"}, {Meta: owner, What: "Job j"}})
-		got := ""
-		switch {
-		case err != nil:
-			got = err.Error()
-		case at > 0:
-			got = time.Unix(0, int64(at)).UTC().Format(time.RFC3339)
-		}
-		if want == "" && got != "" || !strings.Contains(got, want) {
-			t.Errorf("%q: %s, want %s", text, got, want)
-		}
-	}
-}
 
 // deadlines lets a scheduler promise them, where those who leave save their work.
 func deadlines(policy string) func(*Options) {

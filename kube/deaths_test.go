@@ -16,6 +16,7 @@ import (
 
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/kube/retry"
+	"github.com/muster-gpu/muster/kube/terms"
 )
 
 // process is a scheduler that is a process of its own.
@@ -112,7 +113,7 @@ func (b *bench) deaths(r *rand.Rand, sum *tally) {
 	more := func() {
 		size := 1 + r.IntN(8)
 		says := map[string]string{LabelTier: tiers[r.IntN(3)], runs: fmt.Sprintf("%dms", 100+r.IntN(700)),
-			"!" + AnnotationLoss: []string{lossRequeue, lossRepair}[r.IntN(2)]}
+			"!" + AnnotationLoss: []string{terms.LossRequeue, terms.LossRepair}[r.IntN(2)]}
 		gpus := 1 + r.IntN(3)
 		if b.moves { // what leaves halves of nodes, and what needs whole ones
 			size, gpus, says[LabelTier], says["!"+AnnotationMovable] = 1+r.IntN(2), 1+r.IntN(8), "standard", "true"

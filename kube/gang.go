@@ -128,20 +128,20 @@ func (d *Driver) specOf(g *gang, pods []*pod, m gangs.Membership) (*cluster.Job,
 	if err != nil {
 		return nil, err
 	}
-	g.repair.wanted, g.converge = t.repair, t.converge
+	g.repair.wanted, g.converge = t.Repair, t.Converge
 	for _, p := range pods {
-		p.Want = t.want
+		p.Want = t.Want
 		d.sign(p)
 	}
 	if d.claims.Shared(neighboursOf(pods)) {
-		t.topology = cluster.Topology{Level: cluster.LevelNode, Required: true}
+		t.Topology = cluster.Topology{Level: cluster.LevelNode, Required: true}
 	}
-	j := &cluster.Job{Name: g.name, User: first.Namespace, Queue: t.queue, Kind: g.kind, Tier: t.tier,
-		Priority: t.priority, Topology: t.topology,
-		Estimate: t.runTime, Deadline: t.deadline, Submit: cluster.Time(submit.UnixNano()), NoRequeue: true,
+	j := &cluster.Job{Name: g.name, User: first.Namespace, Queue: t.Queue, Kind: g.kind, Tier: t.Tier,
+		Priority: t.Priority, Topology: t.Topology,
+		Estimate: t.RunTime, Deadline: t.Deadline, Submit: cluster.Time(submit.UnixNano()), NoRequeue: true,
 		Tasks:     taskSets(pods),
-		NoPreempt: g.neverPreempts(first), Checkpoint: cluster.Checkpoint{Interval: t.saves}}
-	j.Model, j.MinSpeed = t.sharer.Model, t.sharer.Least
+		NoPreempt: g.neverPreempts(first), Checkpoint: cluster.Checkpoint{Interval: t.Saves}}
+	j.Model, j.MinSpeed = t.Sharer.Model, t.Sharer.Least
 	return j, nil
 }
 

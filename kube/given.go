@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/oldkeys"
 	"github.com/muster-gpu/muster/kube/patch"
+	"github.com/muster-gpu/muster/kube/terms"
 )
 
 // A gang that had to leave is another job when its owner has made its pods anew. That one
@@ -161,7 +162,7 @@ func (d *Driver) goOn(g *gang, first *v1.Pod, spec *cluster.Job) *engine.Given {
 		if err != nil {
 			return &l.Given
 		}
-		submit = max(submit, cluster.Time(g.created(who).UnixNano()))
+		submit = max(submit, cluster.Time(terms.Created(who, g.Members()).UnixNano()))
 	}
 	spec.Submit = min(spec.Submit, submit)
 	return &l.Given

@@ -2,15 +2,9 @@ package kube
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
-	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/config"
-	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/gpus"
 )
 
@@ -19,36 +13,6 @@ import (
 // of the compute - chooses among the nodes that have what it names: a replica is enough
 // where a share would be on a machine that shares its GPUs as that node does
 // (cluster.Ways.Choose); MIG slices and whole GPUs keep apart whatever is wanted.
-
-// wantFor reads it.
-func wantFor(who []gangs.Speaker) (w gpus.Want, err error) {
-	if s := gangs.Stated(who, AnnotationIsolation); s.Value != "" {
-		if w.Isolation, err = cluster.ParseIsolation(s.Value); err != nil {
-			return w, fmt.Errorf("%s: %w", s.Where, err)
-		}
-	}
-	if s := gangs.Stated(who, AnnotationMemory); s.Value != "" {
-		if w.Memory, err = config.ParseMemory(s.Value); err == nil && w.Memory == 0 {
-			err = errors.New("it has to be above 0")
-		}
-		if err != nil {
-			return w, fmt.Errorf("%s: %w", s.Where, err)
-		}
-	}
-	if s := gangs.Stated(who, AnnotationCores); s.Value != "" {
-		v, err := strconv.ParseFloat(strings.TrimSuffix(s.Value, "%"), 64)
-		if err != nil || !strings.HasSuffix(s.Value, "%") || !(v > 0 && v <= 100) {
-			return w, fmt.Errorf("%s: %q is not a part of a GPU's compute such as 30%%", s.Where, s.Value)
-		}
-		w.Cores = cluster.Milli(v*float64(cluster.Whole)/100 + 0.5)
-	}
-	if s := gangs.Stated(who, AnnotationPrompt); s.Value != "" {
-		if w.Prompt, err = strconv.ParseBool(s.Value); err != nil {
-			return w, fmt.Errorf("%s: %q is neither true nor false", s.Where, s.Value)
-		}
-	}
-	return w, nil
-}
 
 // wants tells the pods of a gang what the gang wants. An error says that it makes no sense.
 func (d *Driver) wants(g *gang, pods []*pod) error {
@@ -70,7 +34,7 @@ func (d *Driver) tellWant(g *gang, pods []*pod) (w gpus.Want, err error) {
 	}
 	for _, p := range pods {
 		was := p.Want
-		p.Want = t.want
+		p.Want = t.Want
 		d.sign(p)
 		if was != p.Want && p.claimed.Known { // what its claims count for may be another
 			p.claimed.Known = false
@@ -79,7 +43,7 @@ func (d *Driver) tellWant(g *gang, pods []*pod) (w gpus.Want, err error) {
 			}
 		}
 	}
-	return t.want, nil
+	return t.Want, nil
 }
 
 // sharingOf says how a gang shares GPUs and who enforces that, where it has its place; or

@@ -117,8 +117,8 @@ func (d *Driver) emptyingCost(n *node, tier cluster.Tier) (cost int64, ok bool) 
 func (d *Driver) lostBy(g *gang) time.Duration {
 	ran := max(0, d.now.Sub(g.started))
 	if pods := g.sorted(); len(pods) > 0 {
-		if t, err := d.terms(g, pods[0].obj); err == nil && t.saves > 0 {
-			return ran % t.saves
+		if t, err := d.terms(g, pods[0].obj); err == nil && t.Saves > 0 {
+			return ran % t.Saves
 		}
 	}
 	return ran

@@ -18,6 +18,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/terms"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -404,19 +405,19 @@ func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodeSet, error) {
 		return nil, errors.New(l.Why)
 	}
 	d.confineTo(spec, s.Within())
-	spec.NoRequeue, spec.PerNode, spec.NodeLimits, spec.Topology = false, l.Each, l.Nodes, t.topology
+	spec.NoRequeue, spec.PerNode, spec.NodeLimits, spec.Topology = false, l.Each, l.Nodes, t.Topology
 	spec.Checkpoint = cluster.Checkpoint{None: true} // nobody says what its pods save
-	if t.saves > 0 {
+	if t.Saves > 0 {
 		// That they write one when they are told to leave, nobody says either: as if it took
 		// longer than they have.
-		spec.Checkpoint = cluster.Checkpoint{Interval: t.saves, Cost: cluster.MaxDuration}
+		spec.Checkpoint = cluster.Checkpoint{Interval: t.Saves, Cost: cluster.MaxDuration}
 	}
 	return s, nil
 }
 
 // mayMove says why a gang is not moved, though somebody makes its pods anew; nil: it may
 // be.
-func (d *Driver) mayMove(g *gang, t *terms) error {
+func (d *Driver) mayMove(g *gang, t *terms.Terms) error {
 	if g.of != "" || d.ones[g.key] > 0 || len(g.missing) > 0 || g.repair.patch || len(g.pods) != len(g.slots) {
 		return errors.New("it is not as it started, or part of another")
 	}
@@ -430,8 +431,8 @@ func (d *Driver) mayMove(g *gang, t *terms) error {
 		switch {
 		case p.signature != first.signature:
 			return errors.New("its pods have places of their own")
-		case t.movable == "true":
-		case t.movable == "false":
+		case t.Movable == "true":
+		case t.Movable == "false":
 			return fmt.Errorf("%s says so", AnnotationMovable)
 		case !d.forgives(p.obj):
 			return fmt.Errorf("what owns pod %s may count that against it, or is not known: %s permits it", p.obj.Name,

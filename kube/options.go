@@ -11,55 +11,38 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/journal"
-	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/queues"
+	"github.com/muster-gpu/muster/kube/terms"
 	"github.com/muster-gpu/muster/perf"
 )
 
-// Labels and annotations that people put on pods (and on Jobs, for gangs of
-// their pods), and what Muster writes there. docs/reference/kubernetes.md lists them.
+// Labels and annotations that people put on pods, and what Muster writes there (terms.Label and so on).
 const (
-	Prefix = "muster.sh/"
-
-	LabelGang  = gangs.Label     // pods with the same value in a namespace are one gang; "true" on a Job: its pods are
-	LabelQueue = queues.Label    // the queue
-	LabelTier  = Prefix + "tier" // critical, standard or best-effort
-
-	AnnotationSize    = gangs.AnnotationSize // tasks of the gang
-	AnnotationMin     = gangs.AnnotationMin  // with so many it starts; the others follow one by one
-	AnnotationWithin  = Prefix + "within"    // nvlink, node, rack or fabric: the gang must stay inside one
-	AnnotationPrefer  = Prefix + "prefer"    // ... should
-	AnnotationRunTime = Prefix + "run-time"  // how long it is expected to run, such as 2h30m
-
-	// until when it is to be done: a time as in RFC 3339, or how long from creation on, such as 6h
-	AnnotationDeadline = Prefix + "deadline"
-
-	AnnotationLoss = Prefix + "on-node-loss" // requeue or repair
-
-	AnnotationMovable = Prefix + "movable"          // "true": it may be moved; "false": it may not
-	AnnotationSaves   = Prefix + "checkpoint-every" // how often it saves its work, such as 30m
-
-	// when its metric falls no more, it ends: METRIC:BELOW:TIMES, such as loss:0.01:3
-	AnnotationConverge = Prefix + "converge"
-
-	AnnotationModel = Prefix + "model"     // what it is called in the performance table
-	AnnotationSpeed = Prefix + "min-speed" // least part of its speed alone that it accepts on a shared GPU, such as 0.8
-
-	// none, memory or full: from what others do on its GPUs it is to be kept
-	AnnotationIsolation = Prefix + "isolation"
-	AnnotationMemory    = Prefix + "gpu-memory"        // of each GPU, or part of one, such as 8GiB
-	AnnotationCores     = Prefix + "gpu-cores"         // ... of its compute, such as 30%
-	AnnotationPrompt    = Prefix + "latency-sensitive" // "true": it cannot wait while others have their turns
-
-	// written with the binding: after how many seconds it should write the next checkpoint
-	AnnotationEvery = Prefix + "save-every"
-	// written with the binding of a pod that reports: the SHA-256 of who vouches for the scheduler
-	AnnotationSum  = Prefix + "report-ca"
-	AnnotationPlan = Prefix + "plan" // written with the binding: where the whole gang is
-	// written to a pod that waits: what its gang received before it had to leave
-	AnnotationBefore = Prefix + "before"
-	// The two that are for the next scheduler are sealed (sealKey), each by an annotation with the suffix -seal.
+	Prefix              = terms.Prefix
+	LabelGang           = terms.LabelGang
+	LabelQueue          = terms.LabelQueue
+	LabelTier           = terms.LabelTier
+	AnnotationSize      = terms.AnnotationSize
+	AnnotationMin       = terms.AnnotationMin
+	AnnotationWithin    = terms.AnnotationWithin
+	AnnotationPrefer    = terms.AnnotationPrefer
+	AnnotationRunTime   = terms.AnnotationRunTime
+	AnnotationDeadline  = terms.AnnotationDeadline
+	AnnotationLoss      = terms.AnnotationLoss
+	AnnotationMovable   = terms.AnnotationMovable
+	AnnotationSaves     = terms.AnnotationSaves
+	AnnotationConverge  = terms.AnnotationConverge
+	AnnotationModel     = terms.AnnotationModel
+	AnnotationSpeed     = terms.AnnotationSpeed
+	AnnotationIsolation = terms.AnnotationIsolation
+	AnnotationMemory    = terms.AnnotationMemory
+	AnnotationCores     = terms.AnnotationCores
+	AnnotationPrompt    = terms.AnnotationPrompt
+	AnnotationEvery     = terms.AnnotationEvery
+	AnnotationSum       = terms.AnnotationSum
+	AnnotationPlan      = terms.AnnotationPlan
+	AnnotationBefore    = terms.AnnotationBefore
 )
 
 // Labels are the labels of nodes that say what is where.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -16,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gpus"
+	"github.com/muster-gpu/muster/kube/terms"
 )
 
 // What decides about a pod can change after it was created: labels, annotations and owners at any time, tolerations
@@ -40,19 +40,10 @@ func sameNotes(a, b map[string]string) bool {
 	}
 	people := func(m map[string]string) map[string]string {
 		m = maps.Clone(m)
-		maps.DeleteFunc(m, func(key, _ string) bool { return writtenByMuster(key) })
+		maps.DeleteFunc(m, func(key, _ string) bool { return terms.Written(key) })
 		return m
 	}
 	return maps.Equal(people(a), people(b))
-}
-
-// writtenByMuster reports whether an annotation of pods is Muster's own word.
-func writtenByMuster(key string) bool {
-	switch strings.TrimSuffix(key, sealSuffix) {
-	case AnnotationPlan, AnnotationBefore, AnnotationEvery, AnnotationSum:
-		return true
-	}
-	return false
 }
 
 // reread reads again what changed of a pod.

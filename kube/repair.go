@@ -45,24 +45,6 @@ type home struct {
 	liked        map[string]bool // by node's name
 }
 
-// Answers to muster.sh/on-node-loss.
-const (
-	lossRequeue = "requeue"
-	lossRepair  = "repair"
-)
-
-// repairFor reads whether a gang wants to be repaired.
-func (d *Driver) repairFor(who []gangs.Speaker) (bool, error) {
-	s := gangs.Stated(who, AnnotationLoss)
-	switch s.Value {
-	case "":
-		return d.opt.Repair, nil
-	case lossRequeue, lossRepair:
-		return s.Value == lossRepair, nil
-	}
-	return false, fmt.Errorf("%s: %q is neither %s nor %s", s.Where, s.Value, lossRequeue, lossRepair)
-}
-
 func patchKey(g *gang) string { return g.key + "/patch" }
 
 // lost reports whether the place of a task is on a node that is not there.
@@ -329,7 +311,7 @@ func (d *Driver) homesOf(g *gang) (list []home) {
 	t := cluster.Topology{}
 	for _, p := range g.sorted() {
 		if who, err := d.annotationSources(g, p.obj); err == nil && p.node != "" {
-			t, _ = d.topologyFor(who) // it was understood when the gang began
+			t, _ = d.termRules().Topology(who) // it was understood when the gang began
 			break
 		}
 	}

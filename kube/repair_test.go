@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/terms"
 )
 
 // hall makes nodes of eight GPUs in two NVLink domains, c1 and c2, with a guard.
@@ -214,7 +215,7 @@ func TestFewer(t *testing.T) {
 // for a scheduler that finds both: the pod that waits for it gets none there, and who does not
 // want to be repaired leaves as a whole.
 func TestGivenAway(t *testing.T) {
-	for _, answer := range []string{lossRepair, lossRequeue} {
+	for _, answer := range []string{terms.LossRepair, terms.LossRequeue} {
 		t.Run(answer, func(t *testing.T) {
 			gang, other := controlplane.Gang("g", 2, 6, map[string]string{"!" + AnnotationLoss: answer}),
 				controlplane.Pod("other", 6, nil)
@@ -233,9 +234,9 @@ func TestGivenAway(t *testing.T) {
 			}
 			g := d.gangs["gang/default/g"]
 			switch {
-			case answer == lossRepair && (g.phase != running || len(g.missing) != 1):
+			case answer == terms.LossRepair && (g.phase != running || len(g.missing) != 1):
 				t.Errorf("phase %d, lost %v: it was to be repaired", g.phase, g.missing)
-			case answer == lossRequeue && g.phase != stopping:
+			case answer == terms.LossRequeue && g.phase != stopping:
 				t.Errorf("phase %d: it was to leave", g.phase)
 			}
 			for i, n := range d.eng.Nodes() {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/terms"
 )
 
 // What a pod says with a slip of the pen, or in a place where it is not read, is refused, and the reason says
@@ -40,7 +41,7 @@ func TestSlips(t *testing.T) {
 			map[string]string{LabelTier: "critical", "!" + AnnotationRunTime: "1h", "!example.com/x": "y"}, ""},
 		"a queue that is always there": {1, map[string]string{LabelQueue: "default"}, ""},
 		"what Muster itself wrote once": {1,
-			map[string]string{"!" + AnnotationEvery: "60", "!" + AnnotationBefore + sealSuffix: "x"}, ""},
+			map[string]string{"!" + AnnotationEvery: "60", "!" + AnnotationBefore + terms.SealSuffix: "x"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil, someNodes(1, 8), controlplane.Pod("p", c.gpus, c.more))

@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/kube/terms"
 )
 
 // Whoever may edit a pod may write annotations to it, so what Muster writes there for its successor bears a seal: a
@@ -29,7 +31,7 @@ func (k sealKey) seal(uid types.UID, annotation, text string) string {
 func (k sealKey) write(notes map[string]string, uid types.UID, annotation, text string) {
 	notes[annotation] = text
 	if len(k) > 0 {
-		notes[annotation+sealSuffix] = k.seal(uid, annotation, text)
+		notes[annotation+terms.SealSuffix] = k.seal(uid, annotation, text)
 	}
 }
 
@@ -38,9 +40,6 @@ func (k sealKey) holds(obj *v1.Pod, annotation string) bool {
 	if len(k) == 0 {
 		return true
 	}
-	return hmac.Equal([]byte(obj.Annotations[annotation+sealSuffix]),
+	return hmac.Equal([]byte(obj.Annotations[annotation+terms.SealSuffix]),
 		[]byte(k.seal(obj.UID, annotation, obj.Annotations[annotation])))
 }
-
-// sealSuffix makes an annotation's key that of its seal.
-const sealSuffix = "-seal"

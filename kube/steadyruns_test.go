@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/kube/mig"
+	"github.com/muster-gpu/muster/kube/terms"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -96,7 +97,7 @@ func TestSteadyResize(t *testing.T) {
 
 // A gang that is to be repaired loses a node, and what its owner makes joins it.
 func TestSteadyRepair(t *testing.T) {
-	repair := map[string]string{"!" + AnnotationLoss: lossRepair}
+	repair := map[string]string{"!" + AnnotationLoss: terms.LossRepair}
 	gang, nodes := controlplane.Gang("g", 2, 8, repair), someNodes(3, 8)
 	for i, p := range gang {
 		gang[i] = on(p, "pool", "a")

@@ -1,4 +1,4 @@
-package kube
+package terms
 
 import (
 	"fmt"
@@ -12,11 +12,11 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// A key of Muster's that it does not know, or that stands where it is not read, is a slip of the pen: what its
-// pod was to say would be ignored, and the pod would run as something else. So such a pod waits and says why.
+// A key of Muster's that it does not know, or that stands where it is not read, is a mistake: what its pod was to say
+// would be ignored, and the pod would run as something else. So such a pod waits and says why.
 
-// ownKeys are the labels and annotations of people's that Muster reads from pods and from what makes them.
-var ownKeys = []string{LabelGang, LabelQueue, LabelTier, AnnotationSize, AnnotationMin, AnnotationWithin,
+// Own are the labels and annotations of people's that Muster reads from pods and from what makes them.
+var Own = []string{LabelGang, LabelQueue, LabelTier, AnnotationSize, AnnotationMin, AnnotationWithin,
 	AnnotationPrefer, AnnotationRunTime, AnnotationDeadline, AnnotationLoss,
 	AnnotationMovable, AnnotationSaves, AnnotationConverge, AnnotationModel, AnnotationSpeed, AnnotationIsolation,
 	AnnotationMemory, AnnotationCores, AnnotationPrompt}
@@ -28,42 +28,8 @@ var onlyAnnotations = []string{AnnotationSize, AnnotationMin}
 // resource.
 var otherParts = []string{"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"}
 
-// checkKeys says which key of Muster's on a pod, or on what made it, is not understood.
-func (d *Driver) checkKeys(g *gang, pods []*pod) error {
-	for _, p := range pods {
-		if err := checkPodKeys(p.obj); err != nil {
-			return err
-		}
-		if key := partKey(p); key != "" && !d.gpus.Asked(p.obj) {
-			return fmt.Errorf("pod %s: annotation %s asks another scheduler for a part of a GPU, and the pod asks for none as a resource: with Muster it asks for one of %v, and for a part of it by %s and %s", p.obj.Name, key, d.opt.GPUs, AnnotationMemory, AnnotationCores)
-		}
-	}
-	if len(pods) == 0 {
-		return nil
-	}
-	who, err := d.annotationSources(g, pods[0].obj)
-	if err != nil {
-		return nil // its terms say so
-	}
-	for _, s := range who[1:] {
-		if err := unknownKeys(s.Meta, s.What, nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func partKey(p *pod) string {
-	for _, key := range otherParts {
-		if _, ok := p.obj.Annotations[key]; ok {
-			return key
-		}
-	}
-	return ""
-}
-
-// checkPodKeys is checkKeys for what stands on a pod itself.
-func checkPodKeys(obj *v1.Pod) error {
+// CheckPod says which key of Muster's on a pod is not understood; nil: none.
+func CheckPod(obj *v1.Pod) error {
 	return unknownKeys(obj, "pod "+obj.Name, func(kind, key string) string {
 		switch {
 		case key == LabelGang && kind == "annotation":
@@ -83,11 +49,11 @@ func unknownKeys(meta metav1.Object, what string, misplaced func(kind, key strin
 		keys map[string]string
 	}{{"label", meta.GetLabels()}, {"annotation", meta.GetAnnotations()}} {
 		for _, key := range slices.Sorted(maps.Keys(list.keys)) {
-			if !strings.HasPrefix(key, Prefix) || writtenByMuster(key) {
+			if !strings.HasPrefix(key, Prefix) || Written(key) {
 				continue
 			}
-			if !slices.Contains(ownKeys, key) {
-				return fmt.Errorf("%s: %w", what, cluster.Unknown(list.kind, key, ownKeys))
+			if !slices.Contains(Own, key) {
+				return fmt.Errorf("%s: %w", what, cluster.Unknown(list.kind, key, Own))
 			}
 			if misplaced == nil {
 				continue
@@ -98,4 +64,29 @@ func unknownKeys(meta metav1.Object, what string, misplaced func(kind, key strin
 		}
 	}
 	return nil
+}
+
+// CheckOwner says which key of Muster's on what made a pod is not understood; nil: none.
+func CheckOwner(meta metav1.Object, what string) error { return unknownKeys(meta, what, nil) }
+
+// OtherPart is the annotation by which a pod asks another scheduler for a part of a GPU; "": there is none.
+func OtherPart(obj *v1.Pod) string {
+	for _, key := range otherParts {
+		if _, ok := obj.Annotations[key]; ok {
+			return key
+		}
+	}
+	return ""
+}
+
+// SealSuffix makes an annotation's key that of its seal.
+const SealSuffix = "-seal"
+
+// Written reports whether an annotation of pods is Muster's own word.
+func Written(key string) bool {
+	switch strings.TrimSuffix(key, SealSuffix) {
+	case AnnotationPlan, AnnotationBefore, AnnotationEvery, AnnotationSum:
+		return true
+	}
+	return false
 }
