@@ -24,6 +24,7 @@ import (
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/patch"
+	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/terms"
 )
 
@@ -161,19 +162,19 @@ func TestRestartResized(t *testing.T) {
 
 // A plan says what is missing of a gang only if a scheduler wrote it to this very pod.
 func TestSealedPlan(t *testing.T) {
-	key := sealKey("key")
+	key := plans.Key("key")
 	const plan = `{"tasks":[{"count":2,"request":{"gpus":4,"cpu":1000}}],"on":[{"node":"n0","tasks":1},{"node":"n1","tasks":1}]}`
 	start := func(seal string) *world {
 		gang := controlplane.Gang("g", 2, 4, nil)
 		boundWith(gang[0], "n0", plan).Annotations[AnnotationPlan+terms.SealSuffix] = seal
 		return newWorld(t, func(o *Options) { o.Seal = key }, someNodes(2, 8), gang...)
 	}
-	if w := start(key.seal("g-0", AnnotationPlan, plan)); w.at("g-1") != "n1" {
+	if w := start(key.Seal("g-0", AnnotationPlan, plan)); w.at("g-1") != "n1" {
 		t.Errorf("the second pod of a gang whose plan is sealed is at %q, and its place is on n1", w.at("g-1"))
 	}
-	for name, seal := range map[string]string{"none": "", "another pod's": key.seal("g-1", AnnotationPlan, plan),
-		"another text's": key.seal("g-0", AnnotationPlan, "{}"),
-		"another key's":  sealKey("x").seal("g-0", AnnotationPlan, plan)} {
+	for name, seal := range map[string]string{"none": "", "another pod's": key.Seal("g-1", AnnotationPlan, plan),
+		"another text's": key.Seal("g-0", AnnotationPlan, "{}"),
+		"another key's":  plans.Key("x").Seal("g-0", AnnotationPlan, plan)} {
 		w := start(seal)
 		g := w.gangs["gang/default/g"]
 		if g == nil || g.phase != running || len(g.slots) != 1 || len(w.eng.Beliefs()) != 2 {
@@ -349,18 +350,18 @@ func (g *garbage) quantity() resource.Quantity {
 }
 
 func (g *garbage) plan() string {
-	p := plan{Repair: g.IntN(5) - 1, Alone: g.IntN(2) == 0}
+	p := plans.Plan{Repair: g.IntN(5) - 1, Alone: g.IntN(2) == 0}
 	for range 1 + g.IntN(3) {
 		r := cluster.Request{GPUs: g.IntN(5) - 1, CPU: 1000 * int64(g.IntN(3)), Share: int64(g.IntN(3)) * 500}
 		if g.IntN(6) == 0 {
 			r.Profile, r.CPU, r.RAM = "1g.10gb", int64(g.Uint64()), int64(g.Uint64())
 		}
 		p.Tasks = append(p.Tasks, cluster.TaskSet{Count: 1 + g.IntN(3), Request: r})
-		p.On = append(p.On, planned{Node: fmt.Sprint("n", g.IntN(8)), Set: len(p.Tasks) - 1,
+		p.On = append(p.On, plans.On{Node: fmt.Sprint("n", g.IntN(8)), Set: len(p.Tasks) - 1,
 			Tasks: p.Tasks[len(p.Tasks)-1].Count})
 	}
 	if g.IntN(3) == 0 {
-		p.Before = &before{Submit: cluster.Time(g.Uint64()), Work: time.Duration(g.Uint64())}
+		p.Before = &plans.Before{Submit: cluster.Time(g.Uint64()), Work: time.Duration(g.Uint64())}
 	}
 	text, err := json.Marshal(p)
 	if err != nil || g.IntN(10) == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/terms"
 )
 
@@ -148,9 +149,9 @@ func steadyCases(w *world) []steadyCase {
 		}},
 		{"found", pair, func(i int) {
 			node := fmt.Sprint("own", i, "a")
-			p := plan{On: []planned{{Node: node, Tasks: 1}}}
+			p := plans.Plan{On: []plans.On{{Node: node, Tasks: 1}}}
 			p.Tasks = []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 8, CPU: 1000}}}
-			w.add(boundWith(there(controlplane.Pod(fmt.Sprint("found", i), 8, nil), i), node, p.text()))
+			w.add(boundWith(there(controlplane.Pod(fmt.Sprint("found", i), 8, nil), i), node, p.Text()))
 		}},
 		{"exchanged", pair, func(i int) {
 			n := own(fmt.Sprint("own", i, "a"), i)

@@ -14,28 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/retry"
 )
-
-// plan is where a gang is, as every pod of it carries it.
-type plan struct {
-	Names int               `json:"names"` // oldkeys.Current of the scheduler that wrote it
-	Tasks []cluster.TaskSet `json:"tasks"`
-	On    []planned         `json:"on"`
-	// how often the gang was repaired: the plan with more counts
-	Repair int     `json:"repair,omitempty"`
-	Before *before `json:"given_before,omitempty"` // what it was given before this start; nil: nothing
-	Alone  bool    `json:"joined_late,omitempty"`  // it started after its gang, which did not need it
-}
-
-// planned is how many tasks of a set are on a node.
-type planned struct {
-	Node  string `json:"node"`
-	Set   int    `json:"set,omitempty"`
-	Tasks int    `json:"tasks"`
-}
 
 // start binds a gang as the engine wants it.
 func (d *Driver) start(g *gang, a *engine.Action) {
@@ -56,10 +38,10 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 	}
 	was := g.spec
 	need, beyond, spec := d.starters(g, a)
-	p := plan{Tasks: spec.Tasks, Alone: g.of != "" && !g.repair.patch, Before: d.beforeStart(g)}
+	p := plans.Plan{Tasks: spec.Tasks, Alone: g.of != "" && !g.repair.patch, Before: d.beforeStart(g)}
 	for i := range a.Allocs {
 		al := &a.Allocs[i]
-		p.On = append(p.On, planned{d.order[al.Node], int(al.Set), int(al.Tasks)})
+		p.On = append(p.On, plans.On{Node: d.order[al.Node], Set: int(al.Set), Tasks: int(al.Tasks)})
 	}
 	g.phase, g.spec, g.run, g.refused, g.telling = starting, spec, g.run+1, "", telling{worked: g.workBefore()}
 	g.slots = slotsOf(&p)
@@ -151,7 +133,7 @@ func (d *Driver) notThere(g *gang, why string) {
 }
 
 // slotsOf lists the places of a plan, one for each task.
-func slotsOf(p *plan) (slots []slot) {
+func slotsOf(p *plans.Plan) (slots []slot) {
 	for _, on := range p.On {
 		for range on.Tasks {
 			slots = append(slots, slot{node: on.Node, set: on.Set})
@@ -193,7 +175,7 @@ func (d *Driver) bind(g *gang, p *pod, node string) {
 // notesFor is what is written to a pod of a gang with its binding.
 func (d *Driver) notesFor(g *gang, uid types.UID) map[string]string {
 	notes := map[string]string{}
-	d.opt.Seal.write(notes, uid, AnnotationPlan, g.plan)
+	d.opt.Seal.Write(notes, uid, AnnotationPlan, g.plan)
 	if every := d.opt.Saving.Told(g.spec, &d.losses); every > 0 {
 		notes[AnnotationEvery] = strconv.FormatInt(int64(max(time.Second, every)/time.Second), 10)
 	}

@@ -284,7 +284,7 @@ func (d *Driver) findGang(g *gang, taken map[string]inUse) (*foundGang, error) {
 		},
 		Account: engine.JobAccount{Rate: 1_000_000, LimitAt: cluster.Never, Started: from, Acc: from},
 	}
-	if p.Before.goesOn(&f.rec, from) {
+	if p.Before.Resume(&f.rec, from) {
 		f.worked = p.Before.Work
 	}
 	return f, nil

@@ -26,6 +26,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/retry"
 )
 
@@ -72,8 +73,9 @@ func testRival(b *bench) {
 				return
 			}
 			once.Do(func() {
+				taken := plans.Of(b.pod("g-0")).On
 				free := slices.DeleteFunc([]string{"n1", "n2", "n3"}, func(n string) bool {
-					return slices.ContainsFunc(planOf(b.pod("g-0")).On, func(on planned) bool { return on.Node == n })
+					return slices.ContainsFunc(taken, func(on plans.On) bool { return on.Node == n })
 				})
 				bind := &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "g-7"},
 					Target: v1.ObjectReference{Kind: "Node", Name: free[0]}}

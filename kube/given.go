@@ -11,8 +11,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/internal/oldkeys"
 	"github.com/muster-gpu/muster/kube/patch"
+	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/terms"
 )
 
@@ -20,14 +20,6 @@ import (
 // goes on where it stopped: it keeps its turn, and what it received and saved counts with
 // every policy. The pods carry it: those that wait in an annotation, those that are bound in
 // their plan; while there are none, it is the scheduler's memory.
-
-// before is what a gang received in earlier runs.
-type before struct {
-	Names int `json:"names,omitempty"` // oldkeys.Current of the scheduler that wrote it; 0 in a plan, which says it
-	engine.Given
-	Submit cluster.Time  `json:"submit"`         // of its first pods
-	Work   time.Duration `json:"work,omitempty"` // all of its work, as its progress told; 0: that did not
-}
 
 // parting is a gang that was told to leave, for those that come in its place.
 type parting struct {
@@ -45,7 +37,7 @@ type legacy struct {
 	parting
 	at      cluster.Time
 	carried bool // its pods say so, not the scheduler's own memory
-	before
+	plans.Before
 }
 
 const (
@@ -72,7 +64,7 @@ func (d *Driver) leaveTo(p parting, id cluster.JobID, spec *cluster.Job, preempt
 	}
 	if b := d.eng.Given(id, d.now); b != nil {
 		b.Preemptions += preemptions
-		d.keep(legacy{parting: p, at: d.now, before: before{Given: *b, Submit: spec.Submit, Work: d.workOf(id)}})
+		d.keep(legacy{parting: p, at: d.now, Before: plans.Before{Given: *b, Submit: spec.Submit, Work: d.workOf(id)}})
 	}
 }
 
@@ -91,9 +83,9 @@ func (d *Driver) inherit(g *gang, pods []*pod) {
 	if g.legacy != nil || g.of != "" || len(pods) == 0 {
 		return
 	}
-	var said *before
+	var said *plans.Before
 	for i := 0; i < len(pods) && said == nil; i++ {
-		said = d.beforeOf(pods[i].obj)
+		said = d.opt.Seal.BeforeOf(pods[i].obj)
 	}
 	if len(d.legacies) == 0 && said == nil {
 		return
@@ -117,27 +109,11 @@ func (d *Driver) inherit(g *gang, pods []*pod) {
 	}
 }
 
-// beforeOf reads what a pod carries that waits; nil: nothing that makes sense, or that a scheduler wrote.
-func (d *Driver) beforeOf(obj *v1.Pod) *before {
-	var b before
-	text := obj.Annotations[AnnotationBefore]
-	if text == "" || oldkeys.Unmarshal(oldkeys.Given, []byte(text), &b) != nil || b.Submit < 0 {
-		return nil
-	}
-	if !d.opt.Seal.holds(obj, AnnotationBefore) {
-		return nil
-	}
-	return &b
-}
-
 // carry writes to a pod what its gang inherited, so that the scheduler's successor knows it.
 // By the status, as it is how a scheduler is permitted to write to pods that wait.
 func (d *Driver) carry(g *gang, obj *v1.Pod) {
-	b := g.legacy.before
-	b.Names = oldkeys.Current
-	text := patch.JSON(b)
 	notes := map[string]string{}
-	d.opt.Seal.write(notes, obj.UID, AnnotationBefore, string(text))
+	d.opt.Seal.Write(notes, obj.UID, AnnotationBefore, g.legacy.Text())
 	change := patch.JSON(map[string]any{"metadata": map[string]any{"uid": obj.UID, "annotations": notes}})
 	d.do(func(ctx context.Context) {
 		if _, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.MergePatchType, change,
@@ -156,7 +132,7 @@ func (d *Driver) goOn(g *gang, first *v1.Pod, spec *cluster.Job) *engine.Given {
 		return nil
 	}
 	submit := l.Submit
-	l.works(spec)
+	l.SetEstimate(spec)
 	if l.carried {
 		who, err := d.annotationSources(g, first)
 		if err != nil {
@@ -168,24 +144,6 @@ func (d *Driver) goOn(g *gang, first *v1.Pod, spec *cluster.Job) *engine.Given {
 	return &l.Given
 }
 
-// works takes over how much work a gang is, as its progress told: what is done of it counts by that.
-func (b *before) works(spec *cluster.Job) {
-	if b.Work > 0 && b.Work <= cluster.MaxDuration {
-		spec.Estimate = b.Work
-	}
-}
-
-// goesOn books in the record of a gang that is found bound what it was given before its
-// pods were bound, as their plan says; false: that says nothing.
-func (b *before) goesOn(r *engine.JobRecord, now cluster.Time) bool {
-	if b == nil || b.Submit < 0 || !b.To(r, now) {
-		return false
-	}
-	r.Spec.Submit = min(r.Spec.Submit, b.Submit)
-	b.works(r.Spec)
-	return true
-}
-
 // workBefore is how much work a gang that starts was known to be before; 0: nobody knew.
 func (g *gang) workBefore() time.Duration {
 	if g.legacy == nil {
@@ -195,10 +153,10 @@ func (g *gang) workBefore() time.Duration {
 }
 
 // beforeStart is what a gang that starts now was given before; nil: nothing.
-func (d *Driver) beforeStart(g *gang) *before {
+func (d *Driver) beforeStart(g *gang) *plans.Before {
 	b := d.eng.Given(g.id, d.eng.Now())
 	if b == nil || b.Ran == 0 {
 		return nil
 	}
-	return &before{Given: *b, Submit: g.spec.Submit, Work: g.workBefore()}
+	return &plans.Before{Given: *b, Submit: g.spec.Submit, Work: g.workBefore()}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/retry"
 )
 
@@ -165,7 +166,7 @@ func (g *guard) check() {
 
 // repairs1 is how many repairs a plan has seen.
 func repairs1(text string) int {
-	p := planOf(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationPlan: text}}})
+	p := plans.Of(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationPlan: text}}})
 	if p == nil {
 		return 0
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/plans"
 )
 
 // inUse is what of a node's devices is given away in the engine's books.
@@ -63,7 +64,7 @@ func (u *inUse) take(share int32) (device uint64, ok bool) {
 
 // allocs gives a plan devices: which ones, only the node or the claims know, so
 // the first that are not given away will do.
-func (d *Driver) allocs(p *plan, taken map[string]inUse) (list []engine.Alloc, err error) {
+func (d *Driver) allocs(p *plans.Plan, taken map[string]inUse) (list []engine.Alloc, err error) {
 	mine := maps.Clone(taken)
 	for _, on := range p.On {
 		at := slices.Index(d.order, on.Node)

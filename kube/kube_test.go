@@ -27,6 +27,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/kube/lead"
+	"github.com/muster-gpu/muster/kube/plans"
 )
 
 // childVariable makes the test binary a scheduler that may be killed: the
@@ -428,7 +429,7 @@ func testPod(b *bench) {
 		p := b.pod("one")
 		return p.Spec.NodeName == "n1" && p.Status.Phase == v1.PodRunning
 	})
-	if planOf(b.pod("one")) == nil {
+	if plans.Of(b.pod("one")) == nil {
 		b.Error("the pod does not carry its plan")
 	}
 	b.wait("pod large says why it waits", func() bool {

@@ -8,9 +8,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/internal/oldkeys"
 	"github.com/muster-gpu/muster/kube/gangs"
-	"github.com/muster-gpu/muster/kube/patch"
+	"github.com/muster-gpu/muster/kube/plans"
 )
 
 // A gang that may start with fewer pods than it has is moldable: the engine has it
@@ -145,18 +144,13 @@ func (d *Driver) seatAll(g *gang, need, beyond []*pod) bool {
 }
 
 // planText is the plan that the pods carry that a gang needs.
-func (g *gang) planText(p plan) string {
+func (g *gang) planText(p plans.Plan) string {
 	if slices.ContainsFunc(g.slots, func(s slot) bool { return s.beyond }) {
 		least, slots := leastOfSlots(g)
 		p.Tasks, p.On = least, nil
-		p.place(slots)
+		place(&p, slots)
 	}
-	return p.text()
-}
-
-func (p *plan) text() string {
-	p.Names = oldkeys.Current
-	return string(patch.JSON(p))
+	return p.Text()
 }
 
 // leastOfSlots is the tasks and places of a gang without those beyond its minimum.
@@ -273,7 +267,7 @@ func (d *Driver) follow(g *gang, p *pod, s slot) *cluster.Job {
 	d.next++
 	w.id, w.spec, w.phase, w.members, w.run = spec.ID, &spec, starting, []types.UID{p.obj.UID}, w.run+1
 	w.slots = []slot{{node: s.node, pod: p.obj.UID}}
-	w.plan = (&plan{Tasks: spec.Tasks, On: []planned{{Node: s.node, Tasks: 1}}, Alone: true}).text()
+	w.plan = (&plans.Plan{Tasks: spec.Tasks, On: []plans.On{{Node: s.node, Tasks: 1}}, Alone: true}).Text()
 	w.since(d.now, d.opt.TellAfter)
 	d.byID[w.id] = w
 	d.bind(w, p, s.node)

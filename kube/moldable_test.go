@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/plans"
 )
 
 // least is a gang that starts with fewer pods than it has.
@@ -77,7 +78,7 @@ func TestMoldable(t *testing.T) {
 		t.Fatalf("the gang is in phase %d with %d places, and %d belong to it", g.phase, len(g.slots), d.ones[g.key])
 	}
 	d.answer(t, now)
-	if p := planOf(&v1.Pod{
+	if p := plans.Of(&v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationPlan: g.plan}}}); p == nil ||
 		p.Tasks[0].Count != 2 || p.Alone {
 		t.Errorf("the plan of the gang is %s", g.plan)

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/plans"
 )
 
 // What foreign pods hold, and what is not healthy, is not for us; what we hold
@@ -40,7 +41,7 @@ func TestPlan(t *testing.T) {
 		`{"tasks":[{"count":2,"request":{"gpus":1}}],"on":[{"node":"n1","tasks":999999999999}]}`: false,
 		`[]`: false, ``: false, `{}`: false,
 	} {
-		if got := planOf(&v1.Pod{
+		if got := plans.Of(&v1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationPlan: text}}}); (got != nil) != ok {
 			t.Errorf("%s: %+v", text, got)
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/plans"
 )
 
 // A gang for which others have to leave is nominated: each of its pods says in
@@ -25,10 +26,10 @@ func (d *Driver) nominate() {
 			d.unlift(g)
 			continue
 		}
-		p := plan{Tasks: g.spec.Tasks}
+		p := plans.Plan{Tasks: g.spec.Tasks}
 		for i := range r.Allocs {
 			a := &r.Allocs[i]
-			p.On = append(p.On, planned{d.order[a.Node], int(a.Set), int(a.Tasks)})
+			p.On = append(p.On, plans.On{Node: d.order[a.Node], Set: int(a.Set), Tasks: int(a.Tasks)})
 		}
 		pods := d.membersOf(g)
 		for _, s := range slotsOf(&p) {

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/kube/gpus"
+	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/kube/terms"
 	"github.com/muster-gpu/muster/perf"
@@ -103,7 +104,7 @@ type Options struct {
 	Authority string
 	// Seal is the key by which what is written to pods for the next scheduler is sealed, the same for all schedulers of
 	// a cluster; empty: nothing is sealed, and what pods carry is checked against what they hold alone.
-	Seal sealKey
+	Seal plans.Key
 	// History is told what became of gangs; nil: nobody is.
 	History History
 	// Failures are what schedulers before this one, in the same process's place, failed at; nil: none failed.

@@ -4,59 +4,24 @@ import (
 	"fmt"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/internal/oldkeys"
 	"github.com/muster-gpu/muster/kube/gpus"
+	"github.com/muster-gpu/muster/kube/plans"
 )
-
-// A plan on a pod is a claim until it is checked. What a bound pod holds - its node, and what its specification and
-// its status ask for - is a fact, and all that a plan without a valid seal can do is to say which task such a pod is.
-// Places that no pod has are kept only by a sealed plan, and no more of them than the gang's size leaves open.
-
-// planOf reads the plan that a pod carries; nil: it has none that makes sense.
-func planOf(obj *v1.Pod) *plan {
-	text := obj.Annotations[AnnotationPlan]
-	if text == "" {
-		return nil
-	}
-	var p plan
-	if oldkeys.Unmarshal(oldkeys.Plan, []byte(text), &p) != nil || len(p.Tasks) == 0 || len(p.On) == 0 || p.Repair < 0 {
-		return nil
-	}
-	count := make([]int, len(p.Tasks))
-	for _, on := range p.On {
-		if on.Set < 0 || on.Set >= len(p.Tasks) || on.Tasks < 1 || on.Tasks > cluster.MaxTasks || on.Node == "" {
-			return nil
-		}
-		count[on.Set] += on.Tasks
-	}
-	for i := range p.Tasks {
-		if count[i] != p.Tasks[i].Count {
-			return nil
-		}
-	}
-	if engine.CheckTasks(&cluster.Job{Tasks: p.Tasks}) != "" {
-		return nil
-	}
-	return &p
-}
 
 // latest is the plan that counts of a gang that is found bound, with its pods that are; trusted: a scheduler wrote it.
 // A sealed plan comes before one that is not, and of a gang that was repaired the last.
-func (d *Driver) latest(g *gang) (p *plan, trusted bool, pods []*pod) {
+func (d *Driver) latest(g *gang) (p *plans.Plan, trusted bool, pods []*pod) {
 	for _, q := range g.sorted() {
 		if q.node == "" || q.over() {
 			continue
 		}
 		pods = append(pods, q)
-		o := planOf(q.obj)
+		o := plans.Of(q.obj)
 		if o == nil {
 			continue
 		}
-		sealed := d.opt.Seal.holds(q.obj, AnnotationPlan)
+		sealed := d.opt.Seal.Holds(q.obj, AnnotationPlan)
 		if p == nil || sealed && !trusted || sealed == trusted && o.Repair > p.Repair {
 			p, trusted, g.plan = o, sealed, q.obj.Annotations[AnnotationPlan]
 		}
@@ -79,7 +44,7 @@ func (d *Driver) unseated(g *gang) int {
 
 // seat finds the place of each bound pod and returns how many places are left, and the pods that have none. A pod that
 // asks for exactly what a place is for comes first; one whose CPU or memory was resized since has it all the same.
-func (d *Driver) seat(g *gang, pods []*pod, p *plan) (empty int, without []*pod) {
+func (d *Driver) seat(g *gang, pods []*pod, p *plans.Plan) (empty int, without []*pod) {
 	empty = len(g.slots)
 	take := func(q *pod, fits func(r *cluster.Request) bool) bool {
 		at := slices.IndexFunc(g.slots, func(s slot) bool {
@@ -137,8 +102,8 @@ func (d *Driver) holds(p *pod, place cluster.Request, trusted bool) cluster.Requ
 }
 
 // asHeld is a gang's plan with each place as the pod that has it holds it.
-func (d *Driver) asHeld(g *gang, p *plan, trusted bool) *plan {
-	now := plan{Repair: p.Repair, Alone: p.Alone}
+func (d *Driver) asHeld(g *gang, p *plans.Plan, trusted bool) *plans.Plan {
+	now := plans.Plan{Repair: p.Repair, Alone: p.Alone}
 	if trusted {
 		now.Before = p.Before
 	}
@@ -159,7 +124,7 @@ func (d *Driver) asHeld(g *gang, p *plan, trusted bool) *plan {
 		return &now
 	}
 	g.slots = slots
-	now.place(slots)
+	place(&now, slots)
 	return &now
 }
 
@@ -187,5 +152,12 @@ func (d *Driver) refuseForeign(pods []*pod) {
 		d.setPodAside(q, fmt.Sprintf("annotation %s of its gang has no place for it on node %s", AnnotationPlan,
 			q.node))
 		d.disown(q)
+	}
+}
+
+// place adds the places of a gang to a plan.
+func place(p *plans.Plan, slots []slot) {
+	for _, s := range slots {
+		p.Put(s.node, s.set)
 	}
 }

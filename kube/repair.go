@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/internal/oldkeys"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -246,15 +247,15 @@ func (d *Driver) patchPlan(w *gang) string {
 	if g == nil || g.phase != running {
 		return ""
 	}
-	p := plan{Repair: g.nth + 1}
-	var was plan
+	p := plans.Plan{Repair: g.nth + 1}
+	var was plans.Plan
 	if oldkeys.Unmarshal(oldkeys.Plan, []byte(g.plan), &was) == nil {
 		p.Before = was.Before
 	}
 	var slots []slot
 	p.Tasks, slots, _ = joined(g, w)
-	p.place(slots)
-	return p.text()
+	place(&p, slots)
+	return p.Text()
 }
 
 // patch gives pods that take the places of lost ones to the patch of their gang.
@@ -392,7 +393,7 @@ func (d *Driver) widen(g *gang) bool {
 
 // givenAway reports whether others have the places of a gang's plan that no pod of it has:
 // then they were lost once.
-func (d *Driver) givenAway(g *gang, p *plan) bool {
+func (d *Driver) givenAway(g *gang, p *plans.Plan) bool {
 	open := map[string]int{}
 	for _, s := range g.slots {
 		if r := &p.Tasks[s.set].Request; !r.Fractional() {
@@ -414,8 +415,8 @@ func (d *Driver) givenAway(g *gang, p *plan) bool {
 
 // shrunk takes the places that no pod has out of a gang, whose plan this was:
 // others have them now, because they were lost once.
-func (g *gang) shrunk(p *plan) *plan {
-	small := plan{Repair: p.Repair}
+func (g *gang) shrunk(p *plans.Plan) *plans.Plan {
+	small := plans.Plan{Repair: p.Repair}
 	var slots []slot
 	for _, s := range g.slots {
 		t := cluster.TaskSet{Count: 1, Request: p.Tasks[s.set].Request}
@@ -428,17 +429,6 @@ func (g *gang) shrunk(p *plan) *plan {
 		slots = append(slots, s)
 	}
 	g.slots = slots
-	small.place(slots)
+	place(&small, slots)
 	return &small
-}
-
-// place fills in where a plan's tasks are.
-func (p *plan) place(slots []slot) {
-	for _, s := range slots {
-		i := slices.IndexFunc(p.On, func(on planned) bool { return on.Node == s.node && on.Set == s.set })
-		if i < 0 {
-			i, p.On = len(p.On), append(p.On, planned{Node: s.node, Set: s.set})
-		}
-		p.On[i].Tasks++
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/terms"
 )
 
@@ -219,13 +220,13 @@ func TestGivenAway(t *testing.T) {
 		t.Run(answer, func(t *testing.T) {
 			gang, other := controlplane.Gang("g", 2, 6, map[string]string{"!" + AnnotationLoss: answer}),
 				controlplane.Pod("other", 6, nil)
-			bound := func(p *v1.Pod, node string, on ...planned) {
+			bound := func(p *v1.Pod, node string, on ...plans.On) {
 				p.Spec.NodeName = node
 				tasks := []cluster.TaskSet{{Count: len(on), Request: cluster.Request{GPUs: 6, CPU: 1000}}}
-				p.Annotations[AnnotationPlan] = (&plan{Tasks: tasks, On: on}).text()
+				p.Annotations[AnnotationPlan] = (&plans.Plan{Tasks: tasks, On: on}).Text()
 			}
-			bound(gang[0], "n0000", planned{Node: "n0000", Tasks: 1}, planned{Node: "n0001", Tasks: 1})
-			bound(other, "n0001", planned{Node: "n0001", Tasks: 1})
+			bound(gang[0], "n0000", plans.On{Node: "n0000", Tasks: 1}, plans.On{Node: "n0001", Tasks: 1})
+			bound(other, "n0001", plans.On{Node: "n0001", Tasks: 1})
 			d, _ := still(t, 2, gang[0], gang[1], other)
 			for _, p := range d.pods {
 				if p.obj.Name == "g-1" && (p.binding || p.node != "") {

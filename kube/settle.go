@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/plans"
 )
 
 // podChanged books a pod as it is now.
@@ -87,7 +88,7 @@ func (d *Driver) podGone(obj *v1.Pod) {
 // join finds out whose a pod is. One that is bound and not by a plan of ours is
 // foreign: it only takes room.
 func (d *Driver) join(p *pod) {
-	if p.obj.Spec.SchedulerName != d.opt.Scheduler || p.node != "" && planOf(p.obj) == nil {
+	if p.obj.Spec.SchedulerName != d.opt.Scheduler || p.node != "" && plans.Of(p.obj) == nil {
 		if p.node != "" {
 			d.addForeign(p.node, p)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/plans"
 )
 
 // ID is the key of the gang (gangs.Gang).
@@ -90,7 +91,7 @@ func (g *gang) wanted() []*pod {
 // claimOf finds out whose gang a pod of ours is.
 func (d *Driver) claimOf(obj *v1.Pod) *gangs.Claim {
 	c := d.objects.Of(obj)
-	if p := planOf(obj); p != nil && p.Alone && obj.Spec.NodeName != "" { // it started after its gang
+	if p := plans.Of(obj); p != nil && p.Alone && obj.Spec.NodeName != "" { // it started after its gang
 		one := gangs.Alone(obj, c.Object, c.Kind)
 		one.Of = c.Key
 		return one
@@ -220,6 +221,6 @@ func finished(obj *v1.Pod) bool {
 	if obj.Status.Phase != v1.PodSucceeded || metav1.GetControllerOf(obj) != nil {
 		return false
 	}
-	p := planOf(obj)
+	p := plans.Of(obj)
 	return p != nil && (len(p.Tasks) > 1 || p.Tasks[0].Count > 1)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/kube/mig"
+	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/terms"
 	"github.com/muster-gpu/muster/show"
 )
@@ -164,8 +165,9 @@ func TestSteadyFound(t *testing.T) {
 	w := newWorld(t, nil, someNodes(2, 8))
 	text := func(gpus, tasks int, node string) string {
 		r := cluster.Request{GPUs: gpus, CPU: 1000}
-		p := plan{Tasks: []cluster.TaskSet{{Count: tasks, Request: r}}, On: []planned{{Node: node, Tasks: tasks}}}
-		return p.text()
+		p := plans.Plan{Tasks: []cluster.TaskSet{{Count: tasks, Request: r}},
+			On: []plans.On{{Node: node, Tasks: tasks}}}
+		return p.Text()
 	}
 	w.steadily(t, "one is found", func() { w.add(boundWith(controlplane.Pod("one", 6, nil), "n0", text(6, 1, "n0"))) })
 	if r := w.runs(t, "one"); r.Allocs[0].Node != 0 {

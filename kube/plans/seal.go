@@ -1,4 +1,4 @@
-package kube
+package plans
 
 import (
 	"crypto/hmac"
@@ -14,11 +14,11 @@ import (
 // Whoever may edit a pod may write annotations to it, so what Muster writes there for its successor bears a seal: a
 // code by a key that no tenant can read, over the pod's UID and the text. A copy on another pod does not hold.
 
-// sealKey makes and checks seals; an empty one makes none, and then none is asked for.
-type sealKey []byte
+// Key makes and checks seals; an empty one makes none, and then none is asked for.
+type Key []byte
 
-// seal is the code of a text on a pod.
-func (k sealKey) seal(uid types.UID, annotation, text string) string {
+// Seal is the code of a text on a pod.
+func (k Key) Seal(uid types.UID, annotation, text string) string {
 	h := hmac.New(sha256.New, k)
 	for _, part := range []string{string(uid), annotation, text} {
 		_, _ = h.Write([]byte(part)) // a hash's Write never fails
@@ -27,19 +27,19 @@ func (k sealKey) seal(uid types.UID, annotation, text string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// write adds an annotation and its seal to those that are written to a pod.
-func (k sealKey) write(notes map[string]string, uid types.UID, annotation, text string) {
+// Write adds an annotation and its seal to those that are written to a pod.
+func (k Key) Write(notes map[string]string, uid types.UID, annotation, text string) {
 	notes[annotation] = text
 	if len(k) > 0 {
-		notes[annotation+terms.SealSuffix] = k.seal(uid, annotation, text)
+		notes[annotation+terms.SealSuffix] = k.Seal(uid, annotation, text)
 	}
 }
 
-// holds reports whether a scheduler with this key wrote the annotation to this pod.
-func (k sealKey) holds(obj *v1.Pod, annotation string) bool {
+// Holds reports whether a scheduler with this key wrote the annotation to this pod.
+func (k Key) Holds(obj *v1.Pod, annotation string) bool {
 	if len(k) == 0 {
 		return true
 	}
 	return hmac.Equal([]byte(obj.Annotations[annotation+terms.SealSuffix]),
-		[]byte(k.seal(obj.UID, annotation, obj.Annotations[annotation])))
+		[]byte(k.Seal(obj.UID, annotation, obj.Annotations[annotation])))
 }
