@@ -22,6 +22,7 @@ import (
 	"github.com/muster-gpu/muster/kube/fit/volumes"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/gpus"
+	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/kube/notices"
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/perf"
@@ -118,7 +119,7 @@ type Driver struct {
 	heard     []*gang // whose pods told something that is not booked yet
 	urgent    bool    // ... and one of them leaves
 	booked    cluster.Time
-	records   records // for those who look
+	records   look.Records // for people
 	chronicle chronicle
 	looks     looks
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/look"
 )
 
 // phase is where a gang is.
@@ -66,7 +67,8 @@ type gang struct {
 
 	teller
 	pledge pledge
-	book
+	book   look.Book
+	was    phase // as of when its book was written last
 	repair
 	wish
 	lifting

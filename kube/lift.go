@@ -104,7 +104,7 @@ func (d *Driver) unlift(g *gang) {
 // one, and has run for as long as the configuration lets everybody.
 func (d *Driver) goes(q *gang, tier cluster.Tier) bool {
 	return q != nil && q.phase == running && q.leaves == "" && q.spec.Tier > tier &&
-		(tier == cluster.Critical || d.now.Sub(q.started) >= d.opt.Rules.MinRuntime)
+		(tier == cluster.Critical || d.now.Sub(q.book.Started) >= d.opt.Rules.MinRuntime)
 }
 
 // liftNext lets pods leave for a gang that finds no place on account of them; before is
@@ -244,7 +244,8 @@ func (v *victims) add(list ...*gang) {
 // sorted puts those first that are easiest done without.
 func (v *victims) sorted() *victims {
 	slices.SortFunc(v.list, func(a, b *gang) int {
-		return cmp.Or(cmp.Compare(b.spec.Tier, a.spec.Tier), cmp.Compare(b.started, a.started), cmp.Compare(b.id, a.id))
+		return cmp.Or(cmp.Compare(b.spec.Tier, a.spec.Tier), cmp.Compare(b.book.Started, a.book.Started),
+			cmp.Compare(b.id, a.id))
 	})
 	return v
 }

@@ -96,15 +96,14 @@ func (d *Driver) see() *sight {
 	began := d.opt.Now()
 	now := d.clock()
 	d.sample(now)
-	d.countHours(now)
-	l := &sight{Sight: look.Sight{At: now, Since: d.records.since, Past: d.records.past, Most: mostPast,
-		Hours: slices.Clone(d.records.hours), Series: d.records.series, Queues: d.eng.QueueUse()}}
-	l.Series = append(l.Series[:len(l.Series):len(l.Series)], d.present(now))
+	d.records.Count(now)
+	l := &sight{Sight: d.records.Sight(now, d.present(now))}
+	l.Queues = d.eng.QueueUse()
 	for _, g := range d.gangs {
-		if g.number == 0 || g.over && g.asks() {
+		if g.book.Number == 0 || g.book.Over && g.asks() {
 			d.note(g, now)
 		}
-		if g.phase >= waiting || !g.over && g.asks() {
+		if g.phase >= waiting || !g.book.Over && g.asks() {
 			l.Rows = append(l.Rows, d.rowOf(g))
 		}
 	}
@@ -117,7 +116,7 @@ func (d *Driver) see() *sight {
 
 // rowOf is a gang as it is now.
 func (d *Driver) rowOf(g *gang) *look.Row {
-	r := g.book.row()
+	r := g.book.AsRow()
 	r.Key, r.Name, r.Expected, r.End = g.key, g.name, cluster.Never, d.endOf(g)
 	r.Reason = d.besides(g, g.refused)
 	r.Progress, r.Metrics, r.Steps, r.Samples = g.last, g.metrics, g.pace.Steps, g.pace.Sample
@@ -173,10 +172,10 @@ func (d *Driver) seeLine(l *sight) {
 	}
 	for i, w := range d.eng.Line(ahead) {
 		g := d.byID[w.Job]
-		if g == nil || rows[g.number] == nil {
+		if g == nil || rows[g.book.Number] == nil {
 			continue
 		}
-		r := rows[g.number]
+		r := rows[g.book.Number]
 		r.Position, r.Expected = i+1, w.Expected
 		if r.Reason == "" && g.phase == waiting && why > 0 {
 			why--
@@ -207,7 +206,7 @@ func (d *Driver) seeNodes(l *sight) {
 		if g := d.byID[b.Job]; g != nil {
 			for _, a := range b.Allocs {
 				l.Nodes[a.Node].Holders = append(l.Nodes[a.Node].Holders,
-					look.Holder{GPUs: a.GPUs, Share: a.Share, Number: g.number})
+					look.Holder{GPUs: a.GPUs, Share: a.Share, Number: g.book.Number})
 			}
 		}
 	}
@@ -245,7 +244,7 @@ func (n *node) reason() string {
 // find finds a gang that is not over, by number; it runs on the loop.
 func (d *Driver) find(number int) *gang {
 	for _, g := range d.gangs {
-		if g.number == number && (g.phase >= waiting || !g.over) {
+		if g.book.Number == number && (g.phase >= waiting || !g.book.Over) {
 			return g
 		}
 	}

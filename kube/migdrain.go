@@ -103,11 +103,11 @@ func (d *Driver) emptyingCost(n *node, tier cluster.Tier) (cost int64, ok bool) 
 			cost += int64(d.lostBy(g)/time.Second) * int64(g.spec.GPUs())
 		case g == nil && p.obj.Spec.RestartPolicy == v1.RestartPolicyAlways, g != nil && g.kind == cluster.Service:
 			return 0, false
-		case g == nil || g.spec == nil || g.spec.Estimate == 0 || g.started == 0:
+		case g == nil || g.spec == nil || g.spec.Estimate == 0 || g.book.Started == 0:
 			last = max(last, migUnknown)
 		default:
 			seen[g] = true
-			last = max(last, g.started.Add(g.spec.Estimate).Sub(d.now), 0)
+			last = max(last, g.book.Started.Add(g.spec.Estimate).Sub(d.now), 0)
 		}
 	}
 	return cost + int64(last/time.Second)*int64(max(1, n.mig.note.GPUs, d.migOffer(n.mig.raw).Whole)), true
@@ -115,7 +115,7 @@ func (d *Driver) emptyingCost(n *node, tier cluster.Tier) (cost int64, ok bool) 
 
 // lostBy is how much of its work a running gang would lose now: what came after it was saved last.
 func (d *Driver) lostBy(g *gang) time.Duration {
-	ran := max(0, d.now.Sub(g.started))
+	ran := max(0, d.now.Sub(g.book.Started))
 	if pods := g.sorted(); len(pods) > 0 {
 		if t, err := d.terms(g, pods[0].obj); err == nil && t.Saves > 0 {
 			return ran % t.Saves

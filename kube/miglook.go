@@ -79,7 +79,7 @@ func (d *Driver) lookMIG(now cluster.Time) {
 func (d *Driver) anyWaits(now cluster.Time) bool {
 	after := d.migAfter()
 	for _, g := range d.gangs {
-		if g.waits() && g.lined > 0 && now.Sub(g.lined) >= after && d.mig.tried[g] == 0 {
+		if g.waits() && g.book.Lined > 0 && now.Sub(g.book.Lined) >= after && d.mig.tried[g] == 0 {
 			return true
 		}
 	}

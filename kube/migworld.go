@@ -58,7 +58,7 @@ func (d *Driver) waiters(now cluster.Time) (list []*migWaiter) {
 			continue
 		}
 		if len(w.pods) > 0 {
-			w.old = g.lined > 0 && now.Sub(g.lined) >= d.migAfter()
+			w.old = g.book.Lined > 0 && now.Sub(g.book.Lined) >= d.migAfter()
 			list = append(list, w)
 		}
 	}

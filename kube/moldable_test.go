@@ -93,8 +93,8 @@ func TestMoldable(t *testing.T) {
 	if w := d.pods["g-6"].gang; w.of != g.key || w.phase != waiting {
 		t.Errorf("g-6 does not wait by itself: phase %d of %s", w.phase, w.key)
 	}
-	if d.records.held != 4+12 {
-		t.Errorf("the books say that %d GPUs are held; it is 16", d.records.held)
+	if d.records.Held != 4+12 {
+		t.Errorf("the books say that %d GPUs are held; it is 16", d.records.Held)
 	}
 	d.come(t, now, controlplane.Pod("urgent", 4, map[string]string{LabelTier: "critical"}))
 	var leave []string

@@ -206,7 +206,7 @@ func (d *Driver) letGo(w *gang, outcome, why string) []engine.Event {
 	if w.phase == stopping {
 		w.retry = 0 // what it was to be looked at again for is over
 		delete(d.retries, w.key)
-		w.tell(d.now, show.StateStopping, text)
+		w.book.Tell(d.now, show.StateStopping, text)
 		return []engine.Event{{Type: engine.Cancelled, Job: p.id}}
 	}
 	d.vanish(w)
@@ -216,7 +216,7 @@ func (d *Driver) letGo(w *gang, outcome, why string) []engine.Event {
 
 // vanish forgets a gang without pods: what becomes of it stands in another's book.
 func (d *Driver) vanish(w *gang) {
-	w.over, w.passage = true, nil
+	w.book.Over, w.passage = true, nil
 	d.drop(w)
 }
 

@@ -147,7 +147,7 @@ func (d *Driver) question(ctx context.Context, r *ask.MovesRequest, kept map[clu
 			q.err = fmt.Errorf("%w: %d, or it is not complete yet", ErrNoJob, r.Job)
 		}
 		for id, g := range d.byID {
-			q.numbers[id], q.names[id] = g.number, g.name
+			q.numbers[id], q.names[id] = g.book.Number, g.name
 			if g.phase != running {
 				continue
 			}
@@ -285,7 +285,7 @@ func (d *Driver) answered() {
 	}
 	r.answer <- driver.Moves(d.eng.Moved(), func(id cluster.JobID) int {
 		if g := d.byID[id]; g != nil {
-			return g.number
+			return g.book.Number
 		}
 		return 0
 	})

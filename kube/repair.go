@@ -152,7 +152,7 @@ func (d *Driver) cut(g *gang, rec *engine.JobRecord) {
 		slots[i].set = at[slots[i].set]
 	}
 	d.reform(g, rec, sets, allocs, slots)
-	g.tell(d.now, show.StateRunning, "lost a node: what is left runs on, and waits for its owner to make other pods")
+	g.book.Tell(d.now, show.StateRunning, "lost a node: what is left runs on, and waits for its owner to make other pods")
 	if w := d.gangs[patchKey(g)]; w != nil { // it has to be larger
 		d.touch(w)
 	}
@@ -215,15 +215,15 @@ func (d *Driver) mendWith(g, w *gang, rec, patch *engine.JobRecord) {
 	}
 	w.pods = nil
 	if w.was >= starting {
-		d.countHours(d.now)
-		d.records.held -= w.gpus
+		d.records.Count(d.now)
+		d.records.Held -= w.book.GPUs
 	}
-	w.over = true // what becomes of it stands in the gang's own book
+	w.book.Over = true // what becomes of it stands in the gang's own book
 	delete(d.byID, w.id)
 	d.drop(w)
 	g.plan, g.nth = w.plan, g.nth+1
 	d.reform(g, rec, sets, allocs, slots)
-	g.tell(d.now, show.StateRunning, "repaired: as many pods run as before")
+	g.book.Tell(d.now, show.StateRunning, "repaired: as many pods run as before")
 	d.touch(g)
 }
 

@@ -460,7 +460,7 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 		if g.failed || !g.done {
 			d.recall(g, false)
 		}
-		g.outcome = ev.Reason
+		g.book.Outcome = ev.Reason
 		d.chronicleEnd(g, ev.Reason)
 		d.noteRun(g, false)
 		d.withdraw(g)
@@ -509,7 +509,7 @@ func (d *Driver) settleStopping(g *gang) []engine.Event {
 		return d.overdue(g)
 	}
 	events := []engine.Event{{Type: engine.Stopped, Job: g.id, Reason: engine.Preempted}}
-	g.outcome = engine.Preempted
+	g.book.Outcome = engine.Preempted
 	if p := g.passage; p != nil && p.ended() {
 		events = append(d.letGo(g, moveOver, "it came to its end"), events...)
 	}

@@ -149,8 +149,8 @@ var jobNumber = regexp.MustCompile(`\bjob (\d+)\b`)
 func (d *Driver) numbered(text string) string {
 	return jobNumber.ReplaceAllStringFunc(text, func(m string) string {
 		if id, err := strconv.Atoi(m[len("job "):]); err == nil {
-			if g := d.byID[cluster.JobID(id)]; g != nil && g.number > 0 {
-				return fmt.Sprintf("job %d", g.number)
+			if g := d.byID[cluster.JobID(id)]; g != nil && g.book.Number > 0 {
+				return fmt.Sprintf("job %d", g.book.Number)
 			}
 		}
 		return m
