@@ -19,7 +19,7 @@ import (
 // brought up to date as pods come and go; and because others may have started
 // since, it is asked once more before a gang is bound.
 
-// neighbours is who is where.
+// neighbours is which pods are where.
 type neighbours struct {
 	world   *fit.World
 	moves   int                   // counts what changed
@@ -30,7 +30,7 @@ type neighbours struct {
 	turns   map[string]*turn // of pods that are in each other's way
 	minding map[*gang]bool   // gangs that wait in the engine, and minded
 	waits   map[*gang]bool   // gangs that wait for something to change around them
-	holding map[*gang]bool   // gangs that have their places, and wait for those to go who have a claim of theirs
+	holding map[*gang]bool   // gangs that have their places, and wait for those to go that have a claim of theirs
 }
 
 func newNeighbours() neighbours {
@@ -180,7 +180,7 @@ func (d *Driver) refresh(now cluster.Time) (events []engine.Event) {
 		d.touch(g)
 	}
 	ids := slices.Collect(maps.Keys(d.byID))
-	if !d.world.Active() { // only those who asked for something
+	if !d.world.Active() { // only those that asked for something
 		ids = ids[:0]
 		for g := range d.minding {
 			if ids = append(ids, g.id); g.phase != waiting {
@@ -214,7 +214,7 @@ func (d *Driver) limit(g *gang) (engine.Event, bool) {
 		return engine.Event{}, false
 	}
 	l := d.confine(g, d.limitsFor(g, pods, g.fails > 0, true))
-	if why := l.Why; why != "" || d.stays(l.Rivals) != "" { // it was possible before: nobody takes it for now
+	if why := l.Why; why != "" || d.stays(l.Rivals) != "" { // it was possible before: no node takes it for now
 		if l = (fit.Limits{Nodes: []cluster.NodeLimit{{Nodes: slices.Sorted(slices.Values(d.order))}}}); why != "" {
 			l.Text = "all: " + why
 		}
@@ -277,8 +277,7 @@ func (d *Driver) turnKey(g *gang, p *pod) string {
 	return fmt.Sprintf("%s %+v %+v %s", p.around, t, p.request, p.signature)
 }
 
-// takeTurn reports whether it is the turn of a gang of one pod; else who is
-// before it.
+// takeTurn reports whether it is the turn of a gang of one pod; else the one before it.
 func (d *Driver) takeTurn(g *gang, p *pod) (before *gang) {
 	if !p.Serial {
 		return nil

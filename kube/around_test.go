@@ -69,7 +69,7 @@ func testNeighbours(b *bench) {
 	b.wait("the next says what keeps it off", func() bool {
 		return slices.ContainsFunc(b.pods(), func(p v1.Pod) bool {
 			return strings.HasPrefix(p.Name, "lone") &&
-				strings.Contains(condition(&p).Message, "6: a pod that wants nobody like it near")
+				strings.Contains(condition(&p).Message, "6: a pod that wants none like it near")
 		})
 	})
 	b.gone(b.pod("hosts-0"))

@@ -143,7 +143,7 @@ func (d *Driver) safely(f func() error) (err error) {
 }
 
 // guarded handles something that came from the cluster. If that fails inside the scheduler, it is told and counted, and
-// the engine begins again from what is known; the process goes on for everybody else.
+// the engine begins again from what is known; the process goes on for all others.
 func (d *Driver) guarded(what string, f func()) {
 	defer func() {
 		if x := recover(); x != nil {

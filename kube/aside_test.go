@@ -30,7 +30,7 @@ import (
 
 // setAside counts what a driver sets aside.
 type setAside struct {
-	nobody
+	noObserver
 	count map[string]int
 }
 

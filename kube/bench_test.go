@@ -436,7 +436,7 @@ func BenchmarkBacklog(b *testing.B) {
 
 // stepTimes measures the steps of the engine.
 type stepTimes struct {
-	nobody
+	noObserver
 	mu   sync.Mutex
 	took []time.Duration
 }

@@ -108,8 +108,7 @@ func (d *Driver) gpusIn(n *node, but *gang) (have, used int) {
 	return d.gpus.Count(n.obj.Status.Allocatable), used
 }
 
-// distrust takes a gang back whose start cannot be right, and has the engine begin
-// anew; then it is submitted again.
+// distrust takes a gang back whose start cannot be right, and has the engine renewed; then it is submitted again.
 func (d *Driver) distrust(g *gang, why string) {
 	d.opt.Log.Error("the engine counts GPUs as free that are not", "gang", g.name, "reason", why)
 	g.fails++
@@ -120,8 +119,8 @@ func (d *Driver) distrust(g *gang, why string) {
 	d.stale = "the books were wrong"
 }
 
-// notThere refuses a start before anything of it is bound: somebody came before
-// it since the engine was told what is where.
+// notThere refuses a start before anything of it is bound: another came before it since the engine was told what is
+// where.
 func (d *Driver) notThere(g *gang, why string) {
 	d.opt.Log.Debug("a gang cannot be where it was placed", "gang", g.name, "reason", why)
 	g.fails++

@@ -13,9 +13,9 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// A disruption budget may refuse an eviction for ever. Who leaves for others waits then,
-// half evicted perhaps; that is not for somebody who could just as well stay. So before
-// anybody is moved the budgets are read, and who has none left stays.
+// A disruption budget may refuse an eviction for ever. A gang that leaves for others waits then, half evicted perhaps;
+// that is not for a gang that could just as well stay. So before any gang is moved the budgets are read, and one that
+// has none left stays.
 
 // budget is what is left of one.
 type budget struct {
@@ -24,8 +24,8 @@ type budget struct {
 	left int32
 }
 
-// budgets says who of these may not be evicted as a whole now, and why. Where budgets
-// may not be read, nobody is named: each eviction asks them anyhow.
+// budgets says which of these may not be evicted as a whole now, and why. Where budgets may not be read, none is named:
+// each eviction asks them anyhow.
 func (d *Driver) budgets(ctx context.Context, ids []cluster.JobID, q *question) (map[cluster.JobID]string, error) {
 	refused, lists := map[cluster.JobID]string{}, map[string][]*budget{}
 	for _, id := range ids {
@@ -52,7 +52,7 @@ func (d *Driver) budgets(ctx context.Context, ids []cluster.JobID, q *question) 
 func (d *Driver) budgetsOf(ctx context.Context, namespace string) (out []*budget, err error) {
 	list, err := d.opt.Client.PolicyV1().PodDisruptionBudgets(namespace).List(ctx, metav1.ListOptions{})
 	if apierrors.IsForbidden(err) {
-		d.opt.Log.Warn("disruption budgets cannot be read: who is moved is found out by evicting", "error", err)
+		d.opt.Log.Warn("disruption budgets cannot be read: what they allow is found out by evicting", "error", err)
 		return nil, nil
 	}
 	if err != nil {
@@ -70,7 +70,7 @@ func (d *Driver) budgetsOf(ctx context.Context, namespace string) (out []*budget
 func budgetFrom(o *policyv1.PodDisruptionBudget) *budget {
 	s, err := metav1.LabelSelectorAsSelector(o.Spec.Selector)
 	if err != nil {
-		return nil // the API server lets nobody write that
+		return nil // the API server accepts no such object
 	}
 	b := &budget{name: o.Name, pods: s, left: o.Status.DisruptionsAllowed}
 	if o.Status.ObservedGeneration < o.Generation { // an eviction is refused until that is counted

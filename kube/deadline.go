@@ -14,8 +14,8 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// ConditionDeadline is the condition of a pod whose gang states a deadline: True, if the
-// policy accepted it, False, if it cannot be promised; not there: nobody answered.
+// ConditionDeadline is the condition of a pod whose gang states a deadline: True, if the policy accepted it, False, if
+// it cannot be promised; not there: there is no answer.
 const ConditionDeadline v1.PodConditionType = Prefix + "DeadlineAccepted"
 
 // pledge is what the pods of a gang were told of its deadline.

@@ -11,14 +11,13 @@ import (
 	"github.com/muster-gpu/muster/kube/fit"
 )
 
-// A claim with ReadWriteOncePod is for one pod of the cluster at a time. Who has it
-// leaves for a gang of a higher tier that would start then: as kube-scheduler does
-// by priority. The engine knows no claims, so this is decided beside it: a second
-// engine is asked first whether the gang starts if the other leaves. Both are told
-// to the engine in one batch, so that the one gets what the other leaves. If
-// it starts before the other is gone, it has its places, and is held until then.
+// A claim with ReadWriteOncePod is for one pod of the cluster at a time. The pod that has it leaves for a gang of a
+// higher tier that would start then: as kube-scheduler does by priority. The engine knows no claims, so this is decided
+// beside it: a second engine is asked first whether the gang starts if the other leaves. Both are told to the engine in
+// one batch, so that the one gets what the other leaves. If it starts before the other is gone, it has its places, and
+// is held until then.
 
-// rivals lists who has the claims of a pod that are for one pod at a time.
+// rivals lists the pods that have the claims of a pod that are for one pod at a time.
 func (d *Driver) rivals(p *pod) []fit.Rival { return d.volumes.Rivals(d.world, &p.Neighbour) }
 
 // heldBeside lists the pods of gangs that are held, but for that of one pod.
@@ -38,7 +37,7 @@ func (p *pod) leaves() bool {
 		p.gang != nil && (p.gang.phase == stopping || p.gang.leaves != "")
 }
 
-// stays says which of the claims somebody has who does not leave; "": none.
+// stays says which of the claims is held by a pod that does not leave; "": none.
 func (d *Driver) stays(list []fit.Rival) string {
 	for i := range list {
 		if !podOf(list[i].User).leaves() {
@@ -48,8 +47,8 @@ func (d *Driver) stays(list []fit.Rival) string {
 	return ""
 }
 
-// yields reports whether all of these would leave for a gang: they run, are of a
-// lower tier, and have run for as long as the configuration lets everybody.
+// yields reports whether all of these would leave for a gang: they run, are of a lower tier, and have run for as long
+// as the configuration lets any gang.
 func (d *Driver) yields(g *gang, pods []*pod, tier cluster.Tier, list []fit.Rival) bool {
 	if g.of != "" && !g.repair.patch || slices.ContainsFunc(pods, func(p *pod) bool {
 		return p.obj.Spec.PreemptionPolicy != nil && *p.obj.Spec.PreemptionPolicy == v1.PreemptNever
@@ -62,7 +61,7 @@ func (d *Driver) yields(g *gang, pods []*pod, tier cluster.Tier, list []fit.Riva
 	})
 }
 
-// contend looks who has what a gang needs alone; false: it has to wait for them.
+// contend looks which pods have what a gang needs alone; false: it has to wait for them.
 func (d *Driver) contend(g *gang, pods []*pod, spec *cluster.Job, l *fit.Limits) bool {
 	g.rivals = l.Rivals
 	if len(g.rivals) == 0 {
@@ -72,7 +71,7 @@ func (d *Driver) contend(g *gang, pods []*pod, spec *cluster.Job, l *fit.Limits)
 		g.refused, d.waits[g] = g.rivals[0].Text(), true
 		return false
 	}
-	if g.atHome() { // nobody leaves for a preference
+	if g.atHome() { // no gang leaves for a preference
 		g.home, spec.NoPreempt = len(g.repair.homes), false
 		*l = d.confine(g, d.limitsOf(pods, g.fails > 0, true))
 	}
@@ -128,8 +127,8 @@ func (d *Driver) foreseen(id cluster.JobID, events []engine.Event) *engine.JobRe
 	return nil
 }
 
-// holdBack keeps the places of a gang that starts until all have left who have what it
-// needs alone, or who are where it cannot be beside them; false: nobody is.
+// holdBack keeps the places of a gang that starts until all have left that have what it needs alone, or that are where
+// it cannot be beside them; false: there are none.
 func (d *Driver) holdBack(g *gang) bool {
 	asleep, _ := d.asleep(g)
 	if g.waking = len(asleep) > 0; g.waking {
@@ -153,8 +152,7 @@ func (d *Driver) holdBack(g *gang) bool {
 	return true
 }
 
-// settleHeld binds a gang that is held when nobody has what it needs alone; it
-// reports whether it is still held.
+// settleHeld binds a gang that is held once no other has what it needs alone; it reports whether it is still held.
 func (d *Driver) settleHeld(g *gang) bool {
 	if !d.holding[g] {
 		return false

@@ -77,7 +77,7 @@ type Driver struct {
 	seq        int64
 	now        cluster.Time
 	wake       cluster.Time
-	stale      string           // why the engine has to begin anew; "": it has not
+	stale      string           // why the engine has to be renewed; "": it has not
 	tidings    tidings          // what it is told in this step
 	nodesDirty bool             // a node's state or health may differ from the engine's
 	sizesDirty bool             // a node may be of another size than the engine knows
@@ -86,7 +86,7 @@ type Driver struct {
 	queued     []engine.Event   // for the next batch
 	step       []engine.Event   // the last batch
 	sizedAt    cluster.Time     // when it was last looked whether they are
-	renewed    cluster.Time     // when the engine last began anew
+	renewed    cluster.Time     // when the engine was renewed last
 	took       time.Duration    // ... and how long that took
 	ended      int              // jobs that ended since
 	checked    cluster.Time     // when engine and cluster were last compared
@@ -124,12 +124,11 @@ type Driver struct {
 	looks     looks
 }
 
-// errRenew ends the loop for a moment: the engine begins anew.
+// errRenew ends the loop for a moment: the engine is renewed.
 var errRenew = errors.New("the engine starts again")
 
-// The engine begins anew now and then, so that it forgets what is over; and it
-// is compared with the cluster as after a restart, which finds nothing unless
-// something went wrong.
+// The engine is renewed now and then, so that it forgets what is over; and it is compared with the cluster as after a
+// restart, which finds nothing unless something went wrong.
 const (
 	renewEvery = 24 * time.Hour
 	renewJobs  = 10_000
@@ -144,7 +143,7 @@ const (
 // New makes a driver; Run connects it to its cluster.
 func New(opt Options) *Driver {
 	if opt.Observe == nil {
-		opt.Observe = nobody{}
+		opt.Observe = noObserver{}
 	}
 	if opt.Workers == 0 {
 		opt.Workers = 32
@@ -333,8 +332,8 @@ func (d *Driver) hasNews() bool {
 		d.stale != ""
 }
 
-// outdated reports whether the engine is to begin anew now: it has heard all that
-// it was to hear before, also what came up while these events were gathered.
+// outdated reports whether the engine is to be renewed now: it has heard all that it was to hear before, also what came
+// up while these events were gathered.
 func (d *Driver) outdated(events []engine.Event) bool {
 	return d.stale != "" && len(events) == 0 && len(d.queued) == 0
 }

@@ -25,7 +25,7 @@ type departure struct {
 	p       *pod
 	obj     *v1.Pod
 	seconds int64 // that it has to end
-	force   bool  // its node is gone: nobody else will say that it ended
+	force   bool  // its node is gone: nothing else will say that it ended
 	evict   bool  // a disruption budget may refuse it
 	notice        // evict: told when it is granted
 	try     int
@@ -77,7 +77,7 @@ func (d *Driver) dismissal(g *gang, a *engine.Action, to string) notice {
 	case other != "":
 		why = "preempted for " + other
 	case d.goesBack(g):
-		why = "its node is given back to who lends it"
+		why = "its node is given back to its lender"
 	default:
 		why = "preempted: Muster needs its place"
 	}

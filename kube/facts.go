@@ -16,14 +16,14 @@ import (
 	"github.com/muster-gpu/muster/kube/gangs"
 )
 
-// What events cannot tell an engine - another GPU model on a node in use, a loan's nodes - it learns by beginning anew,
+// What events cannot tell an engine - another GPU model on a node in use, a loan's nodes - it learns by being renewed,
 // from a snapshot of what it knows and of what is found bound, in a new segment of the journal. A start of the
 // scheduler is the same thing with nothing known.
 
 // found is what a scheduler knows that has just started.
 func (d *Driver) found() *engine.Snapshot { return &engine.Snapshot{Now: d.clock()} }
 
-// renew begins anew with what the engine knows.
+// renew makes another engine of what this one knows.
 func (d *Driver) renew() error {
 	start := d.opt.Now()
 	defer func() { d.took = d.opt.Now().Sub(start) }()
@@ -84,7 +84,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 		}
 	}
 	d.opt.Observe.Renewed(reason)
-	d.opt.Log.Debug("the engine begins anew", "reason", reason, "nodes", len(rules.Spec.Nodes), "partitions",
+	d.opt.Log.Debug("the engine is renewed", "reason", reason, "nodes", len(rules.Spec.Nodes), "partitions",
 		len(rules.Spec.Partitions), "adopted", adopted)
 	// It is compared with the cluster in its first batch, and not here: what is seen
 	// by then would be compared with what it has yet to hear.
@@ -184,7 +184,7 @@ func (d *Driver) nodeStates(before, now []cluster.Node) []cluster.Node {
 func (d *Driver) adoptAll(snap *engine.Snapshot) (n int) {
 	taken := d.inUse(snap)
 	keys := slices.Sorted(maps.Keys(d.gangs))
-	slices.SortStableFunc(keys, func(a, b string) int { // places that nobody has may have been given to others since
+	slices.SortStableFunc(keys, func(a, b string) int { // places that no pod has may have been given to others since
 		return cmp.Compare(d.unseated(d.gangs[a]), d.unseated(d.gangs[b]))
 	})
 	for _, key := range keys {

@@ -68,7 +68,7 @@ func (d *Driver) blamed(pods []*pod) string {
 	return ""
 }
 
-// drive steps the engine until it has to begin anew. A failure inside is an error that says at which gangs.
+// drive steps the engine until it has to be renewed. A failure inside is an error that says at which gangs.
 func (d *Driver) drive(ctx context.Context) (err error) {
 	defer func() {
 		x := recover()

@@ -103,7 +103,7 @@ func testRival(b *bench) {
 
 // counter counts gangs that were unwound.
 type counter struct {
-	nobody
+	noObserver
 	unwound *atomic.Int32
 }
 

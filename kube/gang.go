@@ -40,7 +40,7 @@ type gang struct {
 	members []types.UID   // in the engine: the pods that it stood for when it was submitted
 	more    []types.UID   // ... those of them that it can do without, in the order in which they start
 	narrow  bool          // one of those is in its way: it starts without
-	rivals  []fit.Rival   // who has what it needs alone
+	rivals  []fit.Rival   // the pods that have what it needs alone
 	spec    *cluster.Job
 	slots   []slot // where its tasks are, from starting on
 	plan    string // ... as it is written to the pods
@@ -73,7 +73,7 @@ type gang struct {
 	wish
 	lifting
 	passage *passage // it is moved; nil: it is not
-	parting parting  // while it stops: to whom it leaves what it received
+	parting parting  // while it stops: to which gang it leaves what it received
 	legacy  *legacy  // what it goes on from when it starts; nil: nothing, or it started
 	// How its metric converges; "": it does not end by that.
 	converge string
@@ -85,9 +85,9 @@ type gang struct {
 type slot struct {
 	node string
 	set  int
-	pod  types.UID // "": nobody's, or not any more
+	pod  types.UID // "": no pod's, or not any more
 	done bool      // its pod succeeded
-	lost bool      // its node takes nobody, and the gang is to be repaired
+	lost bool      // its node takes no pods, and the gang is to be repaired
 	// It is beyond what the gang needs: the gang is divided when it has that.
 	beyond bool
 }

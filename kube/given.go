@@ -16,14 +16,13 @@ import (
 	"github.com/muster-gpu/muster/kube/terms"
 )
 
-// A gang that had to leave is another job when its owner has made its pods anew. That one
-// goes on where it stopped: it keeps its turn, and what it received and saved counts with
-// every policy. The pods carry it: those that wait in an annotation, those that are bound in
-// their plan; while there are none, it is the scheduler's memory.
+// A gang that had to leave is another job when its owner has made its pods again. That one goes on where it stopped: it
+// keeps its turn, and what it received and saved counts with every policy. The pods carry it: those that wait in an
+// annotation, those that are bound in their plan; while there are none, it is the scheduler's memory.
 
 // parting is a gang that was told to leave, for those that come in its place.
 type parting struct {
-	owner string    // what the next pods have in common with these (ownersOf); "": nobody makes others
+	owner string    // what the next pods have in common with these (ownersOf); "": none are made
 	began time.Time // whole seconds, as of creation timestamps
 }
 
@@ -41,7 +40,7 @@ type legacy struct {
 }
 
 const (
-	legacyKept = 24 * time.Hour // as long as pods may take to be made anew: their owner may be suspended
+	legacyKept = 24 * time.Hour // as long as pods may take to be made again: their owner may be suspended
 	mostLegacy = 10_000         // gangs
 )
 
@@ -68,7 +67,7 @@ func (d *Driver) leaveTo(p parting, id cluster.JobID, spec *cluster.Job, preempt
 	}
 }
 
-// keep remembers a legacy, and forgets those that nobody came for.
+// keep remembers a legacy, and forgets those that no gang came for.
 func (d *Driver) keep(l legacy) {
 	d.legacies = slices.DeleteFunc(d.legacies, func(o legacy) bool { return d.now.Sub(o.at) > legacyKept })
 	if len(d.legacies) == mostLegacy {
@@ -134,17 +133,17 @@ func (d *Driver) goOn(g *gang, first *v1.Pod, spec *cluster.Job) *engine.Given {
 	submit := l.Submit
 	l.SetEstimate(spec)
 	if l.carried {
-		who, err := d.annotationSources(g, first)
+		origins, err := d.annotationSources(g, first)
 		if err != nil {
 			return &l.Given
 		}
-		submit = max(submit, cluster.Time(terms.Created(who, g.Members()).UnixNano()))
+		submit = max(submit, cluster.Time(terms.Created(origins, g.Members()).UnixNano()))
 	}
 	spec.Submit = min(spec.Submit, submit)
 	return &l.Given
 }
 
-// workBefore is how much work a gang that starts was known to be before; 0: nobody knew.
+// workBefore is how much work a gang that starts was known to be before; 0: that was not known.
 func (g *gang) workBefore() time.Duration {
 	if g.legacy == nil {
 		return 0

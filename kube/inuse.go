@@ -44,8 +44,8 @@ func firstOf(devices uint64) int {
 	return cluster.MaxGPUsPerNode
 }
 
-// take gives away the first device that nobody has, or for a share the first
-// that is shared already and has as much left; false: there is none.
+// take gives away the first device that no job has, or for a share the first that is shared already and has as much
+// left; false: there is none.
 func (u *inUse) take(share int32) (device uint64, ok bool) {
 	dev := firstOf(^u.devices)
 	for i := range u.parts {

@@ -46,8 +46,8 @@ func (d *Driver) tellWant(g *gang, pods []*pod) (w gpus.Want, err error) {
 	return t.Want, nil
 }
 
-// sharingOf says how a gang shares GPUs and who enforces that, where it has its place; or
-// what keeps it to some of the nodes. "": whole GPUs, and it wants nothing of them.
+// sharingOf says how a gang shares GPUs and by what that is enforced, where it has its place; or what keeps it to some
+// of the nodes. "": whole GPUs, and it wants nothing of them.
 func (d *Driver) sharingOf(g *gang) string {
 	pods := g.sorted()
 	i := slices.IndexFunc(pods, func(p *pod) bool { return d.gpus.Asked(p.obj) && !p.over() })

@@ -10,7 +10,7 @@ import (
 )
 
 // A node that was deleted keeps its number in the engine, where it is down. Nodes that left and that nothing refers to
-// are forgotten together: the engine begins anew without them, when they are many, or one of them left long ago. So a
+// are forgotten together: the engine is renewed without them, when they are many, or one of them left long ago. So a
 // cluster whose nodes come and go all day stays about as small as it is, and hardly notices.
 const (
 	forgetEvery = 10 * time.Second // between two looks
@@ -38,7 +38,7 @@ func (d *Driver) noteLeft(name string) {
 	d.goneNodes[name] = d.now
 }
 
-// forgetDue has the engine begin anew if nodes are to be forgotten.
+// forgetDue has the engine renewed if nodes are to be forgotten.
 func (d *Driver) forgetDue(now cluster.Time) {
 	if now < d.nextLeft() {
 		return

@@ -11,16 +11,14 @@ import (
 	"github.com/muster-gpu/muster/kube/fit"
 )
 
-// What keeps a gang off a node can be pods that are there: by anti-affinity, its own or
-// theirs, a host port, an even spread, what the node attaches, how many pods it takes.
-// The engine knows none of that; it is told that the node takes nothing, and looks for
-// nobody there who might leave. So a gang that finds no place is looked for one as if pods
-// of a lower tier were gone, first a few, then more. Like those who have a claim that it
-// needs alone (displace.go) they leave only if a second engine says that it starts then;
-// both are told to the engine in one batch. Until they have left, they do not count for
-// the gang, and the gang counts where it will be for everybody else.
+// What keeps a gang off a node can be pods that are there: by anti-affinity, its own or theirs, a host port, an even
+// spread, what the node attaches, how many pods it takes. The engine knows none of that; it is told that the node takes
+// nothing, and looks for no gang there that might leave. So a gang that finds no place is looked for one as if pods of
+// a lower tier were gone, first a few, then more. Like those that have a claim which it needs alone (displace.go) they
+// leave only if a second engine says that it starts then; both are told to the engine in one batch. Until they have
+// left, they do not count for the gang, and the gang counts where it will be for all others.
 
-// lifting is who leaves for a gang, besides those that the engine chooses.
+// lifting is the pods that leave for a gang, besides those that the engine chooses.
 type lifting struct {
 	lifted []*pod
 	tried  stamp // when it was last looked for
@@ -74,7 +72,7 @@ func (g *gang) aside() []*pod {
 	return list
 }
 
-// limitsFor is limitsOf for a gang's pods, without those who leave for it.
+// limitsFor is limitsOf for a gang's pods, without those that leave for it.
 func (d *Driver) limitsFor(g *gang, pods []*pod, careful, devices bool) (l fit.Limits) {
 	d.without(g.aside(), func() { l = d.limitsOf(pods, careful, devices) })
 	return l
@@ -86,7 +84,7 @@ func (d *Driver) expect(p *pod, node string) {
 	d.move(p, false)
 }
 
-// unlift forgets who leaves for a gang: it has not the place that it was to have.
+// unlift forgets which pods leave for a gang: it has not the place that it was to have.
 func (d *Driver) unlift(g *gang) {
 	if len(g.lifted) == 0 {
 		return
@@ -100,8 +98,8 @@ func (d *Driver) unlift(g *gang) {
 	d.moves++
 }
 
-// goes reports whether a running gang would leave for one of a tier: it is of a lower
-// one, and has run for as long as the configuration lets everybody.
+// goes reports whether a running gang would leave for one of a tier: it is of a lower one, and has run for as long as
+// the configuration lets any gang.
 func (d *Driver) goes(q *gang, tier cluster.Tier) bool {
 	return q != nil && q.phase == running && q.leaves == "" && q.spec.Tier > tier &&
 		(tier == cluster.Critical || d.now.Sub(q.book.Started) >= d.opt.Rules.MinRuntime)
@@ -250,8 +248,8 @@ func (v *victims) sorted() *victims {
 	return v
 }
 
-// victimsFor lists who may be in the way on nodes that would open: for a single pod those
-// of one node, the least harmful first; for a gang those of more and more nodes.
+// victimsFor lists the gangs that may be in the way on nodes that would open: for a single pod those of one node, the
+// least harmful first; for a gang those of more and more nodes.
 func (b *blame) victimsFor(nodes []string, single bool) (list []*victims) {
 	for _, name := range nodes {
 		v := b.on(name)
@@ -283,8 +281,8 @@ func (b *blame) victimsFor(nodes []string, single bool) (list []*victims) {
 	return all
 }
 
-// blame is whose pods can be what keeps others off nodes: by label and value of the
-// nodes, or for one node by "" and its name.
+// blame is the gangs whose pods can be what keeps others off nodes: by label and value of the nodes, or for one node by
+// "" and its name.
 type blame struct {
 	d    *Driver
 	keys []string // the labels
@@ -320,7 +318,7 @@ func (b *blame) add(key string, q *pod) {
 	}
 }
 
-// on is who may be in the way on a node.
+// on is the gangs that may be in the way on a node.
 func (b *blame) on(name string) *victims {
 	v := &victims{has: map[*gang]bool{}}
 	v.add(b.by[[2]string{"", name}]...)
@@ -332,8 +330,8 @@ func (b *blame) on(name string) *victims {
 	return v.sorted()
 }
 
-// liftThese lets gangs leave if another starts then; those without whom it starts as
-// well, stay. nil: it would not start.
+// liftThese lets gangs leave if another starts then; those without which it starts as well, stay. nil: it would not
+// start.
 func (d *Driver) liftThese(g *gang, pods []*pod, gone []*gang, b *blame, before []engine.Event) []engine.Event {
 	events, on := d.ifGone(g, pods, gone, before)
 	if on == nil {
@@ -358,7 +356,7 @@ func (d *Driver) liftThese(g *gang, pods []*pod, gone []*gang, b *blame, before 
 	return events
 }
 
-// mostLooks bounds how often it is looked whom a gang can do without.
+// mostLooks bounds how often a gang is tried without one of them.
 const mostLooks = 32
 
 // spare takes those out of a list that need not leave, the most valuable first: they are
@@ -419,7 +417,7 @@ func (d *Driver) ifGone(g *gang, pods []*pod, gone []*gang, before []engine.Even
 	return events, on
 }
 
-// awaits reports whether somebody who leaves for a gang is still there.
+// awaits reports whether a pod that leaves for a gang is still there.
 func (d *Driver) awaits(g *gang) bool {
 	return slices.ContainsFunc(g.lifted, func(p *pod) bool { return p.Where != "" })
 }

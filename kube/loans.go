@@ -13,9 +13,9 @@ import (
 	"github.com/muster-gpu/muster/kube/patch"
 )
 
-// Nodes that somebody lends, and wants some of back in hours of the week (cluster.Loan). The engine chooses which; a
-// label says it, to who lends them and to the scheduler after this one. A node that is given back is not cordoned: who
-// lends it runs there what it likes.
+// Nodes that are lent, some of which are wanted back in hours of the week (cluster.Loan). The engine chooses which; a
+// label says it, to the lender and to the scheduler after this one. A node that is given back is not cordoned: its
+// lender runs there what it likes.
 
 // LabelLoan says of a node of a loan whether it is lent or given back.
 const LabelLoan = Prefix + "loan"
@@ -83,7 +83,7 @@ func (d *Driver) lend(snap *engine.Snapshot, spec *cluster.Spec) {
 	if d.eng != nil {
 		return
 	}
-	busy := map[string]bool{} // one on which somebody still is, is chosen anew
+	busy := map[string]bool{} // one on which a job still is, is chosen again
 	for i := range snap.Jobs {
 		for k := range snap.Jobs[i].Allocs {
 			busy[d.order[snap.Jobs[i].Allocs[k].Node]] = true
@@ -172,14 +172,14 @@ func (d *Driver) believed(n *node, given bool) cluster.NodeState {
 	return cluster.Draining
 }
 
-// closed says which node of a start takes nobody: one that a person cordoned while it was given back, which the engine
+// closed says which node of a start takes no pods: one that a person cordoned while it was given back, which the engine
 // has as drained either way; "": all do.
 func (d *Driver) closed(a *engine.Action) string {
 	for i := range a.Allocs {
 		name := d.order[a.Allocs[i].Node]
 		if n := d.nodes[name]; d.loanOf(n) >= 0 && n.state() != cluster.Up {
 			d.nodesDirty = true
-			return "node " + name + " takes nobody"
+			return "node " + name + " takes no pods"
 		}
 	}
 	return ""

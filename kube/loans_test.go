@@ -125,7 +125,7 @@ func testLoans(b *bench) {
 		list, err := b.c.CoreV1().Events("default").List(b.ctx, metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(list.Items, func(e v1.Event) bool {
 			return e.Reason == "Preempted" && e.InvolvedObject.Name == "a" &&
-				e.Message == "its node is given back to who lends it"
+				e.Message == "its node is given back to its lender"
 		})
 	})
 	if _, err := b.c.CoreV1().Nodes().Patch(b.ctx, "n1", types.MergePatchType,

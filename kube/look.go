@@ -19,10 +19,9 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// Those who look at the cluster ask the loop for a copy, small rows without
-// text, of which it makes at most one at a time; what becomes of it - selecting,
-// writing, sending - costs the loop nothing. A copy serves all who ask within
-// some multiple of the time that it took to make.
+// The API's requests ask the loop for a copy, small rows without text, of which it makes at most one at a time; what
+// becomes of it - selecting, writing, sending - costs the loop nothing. A copy serves all requests within some multiple
+// of the time that it took to make.
 const (
 	lookSoonest = 100 * time.Millisecond
 	lookLatest  = 2 * time.Second
@@ -49,7 +48,7 @@ type sight struct {
 	keep time.Duration
 }
 
-// looks are those who look.
+// looks are the requests of people.
 type looks struct {
 	mu   sync.Mutex
 	last *sight
@@ -184,7 +183,7 @@ func (d *Driver) seeLine(l *sight) {
 	}
 }
 
-// seeNodes copies the nodes, and who holds them.
+// seeNodes copies the nodes, and the gangs that hold them.
 func (d *Driver) seeNodes(l *sight) {
 	list := d.eng.Nodes()
 	l.Nodes = make([]look.Node, len(list))
@@ -195,7 +194,7 @@ func (d *Driver) seeNodes(l *sight) {
 		if n := d.nodes[s.Name]; n != nil && n.obj != nil {
 			s.Reason, s.Foreign = n.reason(), int(n.other.gpus)
 			if d.eng.IsGivenBack(s.Name) {
-				s.Reason = cmp.Or(s.Reason, "given back to who lends it")
+				s.Reason = cmp.Or(s.Reason, "given back to its lender")
 			}
 			s.Memory = d.gpus.Memory(n.obj)
 		} else {
@@ -251,7 +250,7 @@ func (d *Driver) find(number int) *gang {
 	return nil
 }
 
-// watchers tells those who watch that something changed.
+// watchers tells the clients that watch that something changed.
 func (d *Driver) watchers() {
 	d.looks.watchMu.Lock()
 	defer d.looks.watchMu.Unlock()

@@ -99,8 +99,8 @@ func profileOf(r *engine.JobRecord, a *engine.Alloc) string {
 	return r.Spec.Tasks[a.Set].Request.Profile
 }
 
-// reslice gives the slices that jobs hold their instances anew: which they are is
-// nobody's business but the books', and the geometry may be another now.
+// reslice gives the slices that jobs hold their instances again: which they are matters to the books only, and the
+// geometry may be another now.
 func (d *Driver) reslice(snap *engine.Snapshot, spec *cluster.Spec) error {
 	used := map[int32][]uint8{} // by node and device: memory slices in use
 	for i := range snap.Jobs {

@@ -13,18 +13,18 @@ import (
 	"github.com/muster-gpu/muster/kube/mig"
 )
 
-// Where no empty node serves who is first in line, one is emptied: nobody starts there any more, who is of a
-// lower tier is preempted when nobody else is left, and all others end by themselves. Of each rule one node at
-// a time, the one that costs least: work that is lost, and GPUs that are idle until the last has ended.
+// Where no empty node serves the first in line, one is emptied: nothing starts there any more, gangs of a lower tier
+// are preempted when no others are left, and all others end by themselves. Of each rule one node at a time, the one
+// that costs least: work that is lost, and GPUs that are idle until the last has ended.
 
 const (
 	migMostBusy = 16                  // nodes of which it is tried whether it would serve, the cheapest first
-	migUnknown  = 30 * 24 * time.Hour // as long as somebody counts as running of whom nobody knows how long
+	migUnknown  = 30 * 24 * time.Hour // as long as a pod counts as running of which it is not known how long
 )
 
-// emptyFor closes a node on which somebody is for the first in line whom empty nodes do not serve, nor those that are
-// being emptied, of whichever rule: of two for one gang either would be needed no more, and be opened, for
-// ever. emptied is as though these were empty.
+// emptyFor closes a node in use for the first in line that empty nodes do not serve, nor those that are being emptied,
+// of whichever rule: of two for one gang either would be needed no more, and be opened, for ever. emptied is as though
+// these were empty.
 func (d *Driver) emptyFor(list, wants []*migWaiter, emptied *migWorld, can []*migCandidate) {
 	for len(wants) > 0 && (d.migClosedFor(wants[0].g) || emptied.starts[wants[0].id] != nil) {
 		d.mig.tried[wants[0].g] = d.now
@@ -64,8 +64,8 @@ func (d *Driver) emptyFor(list, wants []*migWaiter, emptied *migWorld, can []*mi
 	d.mig.tried[want[0].g] = d.now
 }
 
-// above is the tier of a gang that waits: who is of a lower one may be preempted for it. For one that preempts
-// nobody it is the lowest.
+// above is the tier of a gang that waits: gangs of a lower one may be preempted for it. For one that preempts none it
+// is the lowest.
 func (w *migWaiter) above() cluster.Tier {
 	if w.job().NoPreempt {
 		return cluster.BestEffort
@@ -80,7 +80,7 @@ func (d *Driver) migClosedFor(g *gang) bool {
 	})
 }
 
-// migEmptying reports whether a node of a rule is closed and somebody is still there.
+// migEmptying reports whether a node of a rule is closed and still in use.
 func (d *Driver) migEmptying(rule int) bool {
 	for _, n := range d.migUnder() {
 		if n.mig.rule == rule && n.mig.step == migClosed && !d.migEmpty(n) {
@@ -90,8 +90,7 @@ func (d *Driver) migEmptying(rule int) bool {
 	return false
 }
 
-// emptyingCost is what it costs to empty a node for somebody of a tier, in GPU-seconds; false: somebody there
-// never leaves.
+// emptyingCost is what it costs to empty a node for a gang of a tier, in GPU-seconds; false: a pod there never leaves.
 func (d *Driver) emptyingCost(n *node, tier cluster.Tier) (cost int64, ok bool) {
 	var last time.Duration
 	seen := map[*gang]bool{}
@@ -124,7 +123,8 @@ func (d *Driver) lostBy(g *gang) time.Duration {
 	return ran
 }
 
-// dismissMIG preempts who is on a closed node, if all are of a lower tier than who it was closed for, and who needs it.
+// dismissMIG preempts the gangs on a closed node, if all are of a lower tier than those that it was closed for, and
+// that need it.
 func (d *Driver) dismissMIG(k migKept) {
 	n := k.n
 	tier, err := cluster.ParseTier(n.mig.note.Tier)

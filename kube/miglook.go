@@ -17,10 +17,10 @@ import (
 	"github.com/muster-gpu/muster/kube/power"
 )
 
-// For whom nodes are partitioned otherwise: who has waited for long enough, would start at once if there were
-// more nodes like those that may be changed, partitioned as they may be - so nothing but the present
-// partitioning is in the way: no quota, no one before it -, and is not expected to start soon anyway. Package
-// mig chooses the nodes by counting, and a second engine has to agree.
+// The gangs for which nodes are partitioned otherwise: one that has waited for long enough, would start at once if
+// there were more nodes like those that may be changed, partitioned as they may be - so nothing but the present
+// partitioning is in the way: no quota, no gang before it -, and is not expected to start soon anyway. Package mig
+// chooses the nodes by counting, and a second engine has to agree.
 
 const (
 	migMostNew   = 64  // more nodes of a kind and a way, that is, so many nodes at once are changed for a gang at most
@@ -35,11 +35,11 @@ type migCandidate struct {
 	gpus    int
 	configs []string
 	offers  []*config.MIGOffer
-	cost    int64 // of emptying it, in GPU-seconds; 0: nobody is there
+	cost    int64 // of emptying it, in GPU-seconds; 0: it is empty
 }
 
-// lookMIG looks who waits, and closes the nodes that are to be changed; those that nobody waits for any more
-// are opened.
+// lookMIG looks which gangs wait, and closes the nodes that are to be changed; those that none waits for any more are
+// opened.
 func (d *Driver) lookMIG(now cluster.Time) {
 	maps.DeleteFunc(d.mig.tried, func(g *gang, at cluster.Time) bool {
 		return now.Sub(at) >= migRetry || d.gangs[g.key] != g
@@ -100,12 +100,12 @@ func (d *Driver) migUnder() (list []*node) {
 // migKept is a closed node that is needed still.
 type migKept struct {
 	n    *node
-	tier cluster.Tier // the highest of those who would not start without it
-	name string       // ... and who that is
+	tier cluster.Tier // the highest of those that would not start without it
+	name string       // ... and which that is
 }
 
-// dropUnneeded opens closed nodes without which just as many would start, those on which somebody still is before those
-// that could be changed at once. It returns what would happen without them, and the closed nodes that are needed.
+// dropUnneeded opens closed nodes without which just as many would start, those in use before those that could be
+// changed at once. It returns what would happen without them, and the closed nodes that are needed.
 func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, base *migWorld) (left *migWorld, kept []migKept) {
 	var slow, quick []*node
 	for _, n := range under {
@@ -142,7 +142,7 @@ func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, base *migWorld) 
 	return base, kept
 }
 
-// withoutSlow leaves out those nodes that are still being emptied: who would start on them may be served sooner.
+// withoutSlow leaves out those nodes that are still being emptied: gangs that would start on them may be served sooner.
 func (d *Driver) withoutSlow(list []*migWaiter, under []*node, base *migWorld) (*migWorld, error) {
 	rest := maps.Clone(base.as)
 	for _, n := range under {
@@ -183,7 +183,7 @@ func (d *Driver) sayMIG(name, why string) {
 	}
 }
 
-// candidate says how a node may be partitioned; nil: not now. why is what somebody has to see to.
+// candidate says how a node may be partitioned; nil: not now. why is what people have to see to.
 func (d *Driver) candidate(n *node, now cluster.Time) (c *migCandidate, why string) {
 	m, l := &n.mig, n.obj.Labels
 	rule := &d.opt.MIG[m.rule-1]
@@ -264,7 +264,7 @@ func (d *Driver) sayMap(rule *MIG, file *migMap, model string, err error) {
 	}
 }
 
-// changeFor closes the nodes that are to be changed for those who wait; emptied is as though those that are being
+// changeFor closes the nodes that are to be changed for gangs that wait; emptied is as though those that are being
 // emptied were.
 func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, base, emptied *migWorld, can []*migCandidate) {
 	wants, err := d.migWants(now, list, base, can)
@@ -297,7 +297,7 @@ func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, base, emptied *m
 	d.emptyFor(list, wants, emptied, can)
 }
 
-// migWants lists who would start with more nodes and does not without, the first in line first.
+// migWants lists the gangs that would start with more nodes and do not without, the first in line first.
 func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *migWorld, can []*migCandidate) (wants []*migWaiter,
 	err error) {
 	var more []migNewNode
@@ -387,7 +387,7 @@ func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*migCandidate)
 				x.To = append(x.To, vector(all))
 			}
 		}
-		if ways[name] == nil && !slices.ContainsFunc(x.Free, func(n int) bool { return n > 0 }) { // nothing for anybody
+		if ways[name] == nil && !slices.ContainsFunc(x.Free, func(n int) bool { return n > 0 }) { // for no gang
 			continue
 		}
 		suits := ""
@@ -427,8 +427,8 @@ func (d *Driver) milliOf(r *cluster.Request, can []*migCandidate) int64 {
 	return 0
 }
 
-// tryPlan asks a second engine whether those whom changes are for start then, and closes the nodes; false: who is first
-// among them would not, or somebody before them would start later.
+// tryPlan asks a second engine whether those that changes are for start then, and closes the nodes; false: the first
+// among them would not, or a gang before them would start later.
 func (d *Driver) tryPlan(plan []mig.Change, q *mig.Question, names []string, list, wants []*migWaiter, base *migWorld,
 	can []*migCandidate) (first int, ok bool) {
 	before, after := q.Serve(nil), q.Serve(plan)
@@ -479,7 +479,7 @@ func (w *migWorld) on(id cluster.JobID, name string, order []string) bool {
 	})
 }
 
-// laterBefore reports whether somebody who comes before a gang in line would start later than without the changes.
+// laterBefore reports whether a gang that comes before another in line would start later than without the changes.
 func (d *Driver) laterBefore(base, w *migWorld, id cluster.JobID) bool {
 	then := map[cluster.JobID]cluster.Time{}
 	for _, l := range w.line {

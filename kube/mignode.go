@@ -18,12 +18,12 @@ import (
 	"github.com/muster-gpu/muster/kube/patch"
 )
 
-// A node of which nobody has a GPU can be partitioned otherwise, by whoever goes by its label nvidia.com/mig.config:
+// A node of which no pod has a GPU can be partitioned otherwise, by what goes by its label nvidia.com/mig.config:
 // NVIDIA's mig-manager. How far a node is with that, its label and its annotation say, so that a scheduler after this
 // one goes on. On which GPU of a node a pod is, only its kubelet knows: so a node is changed as a whole, and never
-// while somebody is there.
+// while a pod is there.
 
-// LabelMIG says on a node how far it is, AnnotationMIG what it is to be and for whom (mig.Note as JSON).
+// LabelMIG says on a node how far it is, AnnotationMIG what it is to be and for which gangs (mig.Note as JSON).
 const (
 	LabelMIG      = Prefix + "mig"
 	AnnotationMIG = Prefix + "mig-plan"
@@ -31,7 +31,7 @@ const (
 
 // What the label says. A node without it is as it is.
 const (
-	migClosed   = "closed"   // cordoned: nobody starts there any more, and who is there leaves
+	migClosed   = "closed"   // cordoned: nothing starts there any more, and what is there leaves
 	migChanging = "changing" // mig.config was written, and its success is waited for
 )
 
@@ -48,12 +48,12 @@ type MIG struct {
 	Selector             map[string]string // labels of the nodes that may be partitioned otherwise
 	Space, Map           string            // the ConfigMap that says what each configuration makes of a node
 	Configs              []string          // those that may be chosen; none: all of the map
-	After, Keep, Timeout time.Duration     // how long somebody waits before, a node stays as it is, and is waited for
+	After, Keep, Timeout time.Duration     // how long a gang waits before, a node stays as it is, and is waited for
 }
 
 // nodeMIG is what a node is about.
 type nodeMIG struct {
-	rule  int             // 1 + of the rules; 0: nobody may change it
+	rule  int             // 1 + of the rules; 0: it may not be changed
 	step  string          // its label, or what is being written
 	note  mig.Note        // ... and its annotation
 	asked bool            // these are being written, or were and have yet to be seen
@@ -61,7 +61,7 @@ type nodeMIG struct {
 	busy  bool            // a request is on its way
 	again time.Time       // before this, nothing is asked for: the API server refused it
 	raw   v1.ResourceList // what the node says that it has
-	stays bool            // shut until the engine has begun anew: it believes what the node was to have
+	stays bool            // shut until the engine was renewed: it believes what the node was to have
 }
 
 // seeMIG finds the rule of a node that changed, and how far it is.
@@ -88,7 +88,7 @@ func (d *Driver) seeMIG(n *node) {
 // ours reports whether this scheduler changes a node: of another one's it leaves the hands.
 func (d *Driver) ours(n *node) bool { return n.mig.note.By == d.opt.Scheduler }
 
-// shut reports whether nobody starts on a node because it is to be partitioned.
+// shut reports whether nothing starts on a node because it is to be partitioned.
 func (m *nodeMIG) shut() bool { return m.step == migClosed || m.step == migChanging || m.stays }
 
 // asPartitioned is a node as it is or, while it is being partitioned, with what it will have: the device plugin is
@@ -163,13 +163,13 @@ func (d *Driver) migUsers(n *node) (list []*pod) {
 	return list
 }
 
-// migEmpty reports whether nobody has a GPU of a node, or is on the way there: neither by the pods, nor in the
-// engine's books.
+// migEmpty reports whether no pod has a GPU of a node, or is on the way there: neither by the pods, nor in the engine's
+// books.
 func (d *Driver) migEmpty(n *node) bool {
 	return len(d.migUsers(n)) == 0 && !d.mig.held[n.obj.Name]
 }
 
-// setMIG writes how far a node is. A node that somebody else changed since is left as it is, and looked at again.
+// setMIG writes how far a node is. A node that another writer changed since is left as it is, and looked at again.
 func (d *Driver) setMIG(n *node, to string, note mig.Note) {
 	now := d.opt.Now()
 	note.By, note.Since = d.opt.Scheduler, now.UTC().Truncate(time.Second)

@@ -23,16 +23,16 @@ import (
 
 // partitioning is what is known of nodes that may be partitioned otherwise.
 type partitioning struct {
-	maps   map[string]*migMap // by namespace/name
-	under  map[string]*node   // nodes that are on their way, by name
-	whom   map[string][]*node // nodes with a gang in their note, by the gang's name; nil: to be made anew
-	held   map[string]bool    // nodes of which the engine holds GPUs, by name: as of the present round
-	at     cluster.Time       // of the next round
-	lookAt cluster.Time       // when it is looked next who waits
-	said   map[string]bool    // what was logged of configurations
-	tried  map[*gang]cluster.Time
-	work   int64                           // what may still be counted in this look
-	packed map[string][][]cluster.Instance // mig.go
+	maps    map[string]*migMap // by namespace/name
+	under   map[string]*node   // nodes that are on their way, by name
+	forGang map[string][]*node // nodes with a gang in their note, by the gang's name; nil: to be made again
+	held    map[string]bool    // nodes of which the engine holds GPUs, by name: as of the present round
+	at      cluster.Time       // of the next round
+	lookAt  cluster.Time       // when it is looked next which gangs wait
+	said    map[string]bool    // what was logged of configurations
+	tried   map[*gang]cluster.Time
+	work    int64                           // what may still be counted in this look
+	packed  map[string][][]cluster.Instance // mig.go
 }
 
 // migMap is a ConfigMap that says what configurations make of a node.
@@ -48,7 +48,7 @@ func (r *MIG) key() string { return r.Space + "/" + r.Map }
 func (r *MIG) name() string { return (&powerGroup{Power: Power{Selector: r.Selector}}).name() }
 
 const (
-	migLook   = 2 * time.Second // between two looks at who waits
+	migLook   = 2 * time.Second // between two looks at which gangs wait
 	migSoon   = 50 * time.Millisecond
 	migStray  = 15 * time.Minute
 	migRetry  = 15 * time.Second // until a gang is looked at again for which nothing could be found
@@ -138,7 +138,7 @@ func (d *Driver) nextMIG() cluster.Time {
 	return d.mig.at
 }
 
-// migRound looks after nodes that are on their way, and for whom others are to be changed.
+// migRound looks after nodes that are on their way, and for which gangs others are to be changed.
 func (d *Driver) migRound(now cluster.Time) {
 	if now < d.nextMIG() {
 		return
@@ -158,7 +158,7 @@ func (d *Driver) migRound(now cluster.Time) {
 			d.migNode(n, at)
 		}
 	}
-	// The engine has to have heard everything first: who starts in its next step anyway waits for no node.
+	// The engine has to have heard everything first: a gang that starts in its next step anyway waits for no node.
 	heard := d.stale == "" && !d.nodesDirty && !d.queues.Dirty() && len(d.dirty) == 0 && len(d.queued) == 0
 	for _, n := range d.mig.under {
 		heard = heard && n.mig.step != "" // it is being opened
@@ -173,7 +173,7 @@ func (d *Driver) migRound(now cluster.Time) {
 	}
 }
 
-// migEvery is how often it is looked who waits: more often where people wait less.
+// migEvery is how often it is looked which gangs wait: more often where they wait less.
 func (d *Driver) migEvery() time.Duration {
 	every := migLook
 	for i := range d.opt.MIG {
@@ -182,8 +182,8 @@ func (d *Driver) migEvery() time.Duration {
 	return every
 }
 
-// bringOn has a closed node changed if nobody is there, else preempts who is. It comes after each look that finds it
-// needed, never before one: those for whom it was closed may be gone, or served elsewhere.
+// bringOn has a closed node changed if it is empty, else preempts the gangs there. It comes after each look that finds
+// it needed, never before one: those for which it was closed may be gone, or served elsewhere.
 func (d *Driver) bringOn(k migKept) {
 	switch n := k.n; {
 	case d.opt.Now().Before(n.mig.again):
@@ -236,7 +236,7 @@ func (d *Driver) migNode(n *node, at time.Time) {
 	}
 }
 
-// reopen lets a node be used as it is. What it could not be brought to, is not tried there again until somebody else
+// reopen lets a node be used as it is. What it could not be brought to, is not tried there again until another writer
 // labels it, or the map is another.
 func (d *Driver) reopen(n *node, outcome, why string) {
 	note := n.mig.note
@@ -297,11 +297,11 @@ func (d *Driver) migTold(g *gang) string {
 	if len(d.opt.MIG) == 0 {
 		return ""
 	}
-	if d.mig.whom == nil {
-		d.mig.whom = d.migWhom()
+	if d.mig.forGang == nil {
+		d.mig.forGang = d.nodesForGangs()
 	}
 	var list []string
-	for _, n := range d.mig.whom[g.name] {
+	for _, n := range d.mig.forGang[g.name] {
 		if n.obj == nil || !slices.Contains(n.mig.note.For, g.name) { // it is gone, and may be another now
 			continue
 		}
@@ -326,24 +326,24 @@ func (d *Driver) migTold(g *gang) string {
 	return strings.Join(list, "; ")
 }
 
-// migWhom lists the nodes that are for a gang, by its name; of the nodes by name.
-func (d *Driver) migWhom() map[string][]*node {
-	whom := map[string][]*node{}
+// nodesForGangs lists the nodes that are for a gang, by its name; of the nodes by name.
+func (d *Driver) nodesForGangs() map[string][]*node {
+	forGang := map[string][]*node{}
 	for _, name := range slices.Sorted(maps.Keys(d.nodes)) {
 		n := d.nodes[name]
 		for i, gang := range n.mig.note.For {
 			if !slices.Contains(n.mig.note.For[:i], gang) {
-				whom[gang] = append(whom[gang], n)
+				forGang[gang] = append(forGang[gang], n)
 			}
 		}
 	}
-	return whom
+	return forGang
 }
 
 // migNoted has another note be known of a node.
 func (d *Driver) migNoted(n *node, note mig.Note) {
 	if !slices.Equal(n.mig.note.For, note.For) {
-		d.mig.whom = nil
+		d.mig.forGang = nil
 	}
 	n.mig.note = note
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/muster-gpu/muster/kube/mig"
 )
 
-// A second engine says who would start if nodes were partitioned otherwise: it knows quotas, the order, racks, promises
-// to others. It is made as the one that decides is (facts.go), of nodes as they would be, and takes one step.
+// A second engine says which gangs would start if nodes were partitioned otherwise: it knows quotas, the order, racks,
+// promises to others. It is made as the one that decides is (facts.go), of nodes as they would be, and takes one step.
 
 // migWaiter is a gang that waits: in the engine, or outside of it because nothing of the cluster suits it as it is.
 type migWaiter struct {
@@ -34,11 +34,11 @@ type migNewNode struct {
 
 // migWorld is what a second engine did.
 type migWorld struct {
-	as     map[string]*config.MIGOffer // what nodes were supposed to have, with nobody on them
+	as     map[string]*config.MIGOffer // what nodes were supposed to have, with no pods on them
 	eng    *engine.Engine
 	spec   cluster.Spec
 	starts map[cluster.JobID][]engine.Alloc
-	order  []cluster.JobID // of those who start
+	order  []cluster.JobID // of those that start
 	line   []engine.Waiting
 }
 
@@ -72,7 +72,7 @@ func (d *Driver) waiters(now cluster.Time) (list []*migWaiter) {
 	return list
 }
 
-// migAfter is how long somebody waits before a node is changed: the least of the rules.
+// migAfter is how long a gang waits before a node is changed: the least of the rules.
 func (d *Driver) migAfter() (least time.Duration) {
 	least = cluster.MaxDuration
 	for i := range d.opt.MIG {
@@ -106,8 +106,8 @@ func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
 	return spec, need
 }
 
-// suppose asks what would happen if nodes were partitioned otherwise, with nobody on them, and there were
-// others besides.
+// suppose asks what would happen if nodes were partitioned otherwise, with no pods on them, and there were others
+// besides.
 func (d *Driver) suppose(list []*migWaiter, as map[string]*config.MIGOffer, more []migNewNode) (*migWorld, error) {
 	snap := d.eng.Snapshot()
 	w := &migWorld{as: as, spec: d.cfg.Spec, starts: map[cluster.JobID][]engine.Alloc{}}
@@ -173,7 +173,7 @@ func withModels(spec *cluster.Spec) {
 	}
 }
 
-// supposedNode is a node as it would be, with nobody's GPUs.
+// supposedNode is a node as it would be, with no GPUs taken.
 func (d *Driver) supposedNode(name string, o *config.MIGOffer) *node {
 	n := d.nodes[name]
 	as := &node{obj: mig.Offering(n.obj, o), pods: map[*pod]bool{}, foreign: map[*pod]bool{}, other: n.other}
@@ -181,7 +181,7 @@ func (d *Driver) supposedNode(name string, o *config.MIGOffer) *node {
 	return as
 }
 
-// supposedSets tells those who wait which nodes suit them, as these would be, and returns how those are submitted that
+// supposedSets tells gangs that wait which nodes suit them, as these would be, and returns how those are submitted that
 // the engine does not have.
 func (d *Driver) supposedSets(list []*migWaiter, snap *engine.Snapshot, spec *cluster.Spec,
 	other map[string]*node) (events []engine.Event) {

@@ -274,8 +274,8 @@ func (d *Driver) follow(g *gang, p *pod, s slot) *cluster.Job {
 	return &spec
 }
 
-// neverPreempts reports whether nobody has to leave for a gang: it has a preference, comes
-// beyond a minimum, or says so.
+// neverPreempts reports whether no other has to leave for a gang: it has a preference, comes beyond a minimum, or says
+// so.
 func (g *gang) neverPreempts(first *v1.Pod) bool {
 	return g.atHome() || g.of != "" && !g.repair.patch ||
 		first.Spec.PreemptionPolicy != nil && *first.Spec.PreemptionPolicy == v1.PreemptNever

@@ -17,12 +17,11 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// A gang that the engine moves keeps its job: its pods are evicted as a whole, and the
-// places that were booked before that are given to those that its owner makes instead.
-// From when its pods have left, a gang without pods (phase moving) stands for it; whoever
-// gathers as what comes next (the heir) takes its job over, once the engine says that it
-// may start. What nobody takes in time is let go. All of that is the scheduler's
-// memory: its successor finds pods that wait, and places that are free.
+// A gang that the engine moves keeps its job: its pods are evicted as a whole, and the places that were booked before
+// that are given to those that its owner makes instead. From when its pods have left, a gang without pods (phase
+// moving) stands for it; whoever gathers as what comes next (the successor) takes its job over, once the engine says
+// that it may start. What no gang takes in time is let go. All of that is the scheduler's memory: its successor finds
+// pods that wait, and places that are free.
 
 // passage is the way of a gang that is moved.
 type passage struct {
@@ -46,8 +45,8 @@ func (p *passage) text() string {
 // Outcomes of a move.
 const (
 	moveDone    = "done"    // others took the place
-	moveLate    = "late"    // nobody came in time, or the pods did not go
-	moveDiffers = "differs" // who came asks for something else
+	moveLate    = "late"    // none came in time, or the pods did not go
+	moveDiffers = "differs" // what came asks for something else
 	moveLost    = "lost"    // the place was lost meanwhile
 	moveOver    = "over"    // the gang came to its end when it was to leave
 )
@@ -73,9 +72,8 @@ func (d *Driver) setOut(g *gang, a *engine.Action) string {
 	return p.to
 }
 
-// ownersOf is what the pods that are made in place of others have in common with
-// these, as text: the gang, where it has a name, and who makes them; of a StatefulSet and
-// of an indexed Job, which pod it is as well.
+// ownersOf is what the pods that are made in place of others have in common with these, as text: the gang, where it has
+// a name, and what makes them; of a StatefulSet and of an indexed Job, which pod it is as well.
 func ownersOf(g *gang, pods []*pod) string {
 	var list []string
 	single := strings.HasPrefix(g.key, "pod/")
@@ -89,7 +87,7 @@ func ownersOf(g *gang, pods []*pod) string {
 		}
 		switch {
 		case !single && !strings.HasPrefix(g.key, "gang/"):
-			continue // its key is of what made it; that makes what makes its pods, perhaps anew
+			continue // its key is of what made it; that makes what makes its pods, perhaps again
 		case single && ref.Kind == "StatefulSet":
 			list = append(list, string(ref.UID)+" "+p.obj.Name)
 		case single && fit.Index(p.obj) != fit.NoIndex:
@@ -122,7 +120,7 @@ func (d *Driver) goAway(g *gang) *gang {
 	return w
 }
 
-// settleMoving lets a place go for which nobody came in time.
+// settleMoving lets a place go for which none came in time.
 func (d *Driver) settleMoving(w *gang, now cluster.Time) []engine.Event {
 	p := w.passage
 	if p == nil {
@@ -175,7 +173,7 @@ func (d *Driver) hear(w *gang, a *engine.Action) {
 	}
 }
 
-// checkPassages lets those go whom the engine did not give what was booked for them.
+// checkPassages lets those go that the engine did not give what was booked for them.
 func (d *Driver) checkPassages() {
 	for _, id := range slices.Sorted(maps.Keys(d.passages)) {
 		w := d.passages[id]
@@ -246,7 +244,7 @@ func (d *Driver) succeed(g *gang, need, more []*pod) (events []engine.Event, don
 		p.heir = g
 		if p.start == nil {
 			g.refused = fmt.Sprintf(
-				"it takes the place of %s, which is moved to %s: that is kept for it until all who leave have left",
+				"it takes the place of %s, which is moved to %s: that is kept for it until all that leave have left",
 				p.name, p.to)
 			return nil, true
 		}
@@ -256,7 +254,7 @@ func (d *Driver) succeed(g *gang, need, more []*pod) (events []engine.Event, don
 	return nil, false
 }
 
-// claimed reports whether somebody is to take the place.
+// claimed reports whether a gang is to take the place.
 func (p *passage) claimed(d *Driver) bool {
 	h := p.heir
 	return h != nil && d.gangs[h.key] == h && h.phase == gathering && len(h.ready()) > 0

@@ -22,16 +22,15 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// Which gangs are to be moved is found by a second engine, to which gangs whose pods
-// somebody makes anew are jobs that come back when they are stopped. If it finds moves
-// that are worth it, and disruption budgets allow them, and moving is on, those gangs, and no
-// others, become such jobs of the engine that decides, which is asked the same (move.go
-// carries out what it says).
+// Which gangs are to be moved is found by a second engine, to which gangs whose pods something makes again are jobs
+// that come back when they are stopped. If it finds moves that are worth it, and disruption budgets allow them, and
+// moving is on, those gangs, and no others, become such jobs of the engine that decides, which is asked the same
+// (move.go carries out what it says).
 
 var (
 	// ErrNoMoves is returned where the configuration says that no job is moved.
 	ErrNoMoves = errors.New("the configuration says that no job is moved; defragment: {mode: plan} lets people ask for it (docs/howto/defragment.md)")
-	// ErrProtected is returned in a time in which nobody is moved.
+	// ErrProtected is returned in a time in which no job is moved.
 	ErrProtected = driver.ErrProtected
 	// ErrMoving is returned while moves are being decided on.
 	ErrMoving = errors.New("moves are being decided on already; ask again in a moment")
@@ -77,12 +76,11 @@ func (v View) PlanMoves(ctx context.Context, r *ask.MovesRequest) ([]show.Moves,
 	return driver.Moves(list, q.number), err
 }
 
-// mostToMove bounds for how many live gangs the explanation of one looks for moves, which
-// copies what the engine knows: who asks by POST moves waits for as long as that takes.
+// mostToMove bounds for how many live gangs the explanation of one looks for moves, which copies what the engine knows:
+// a request to POST moves waits for as long as that takes.
 const mostToMove = 5000
 
-// wouldHelp says which moves would be worth it for a gang that waits; "": none, or nobody
-// is moved here.
+// wouldHelp says which moves would be worth it for a gang that waits; "": none, or no job is moved here.
 func (v View) wouldHelp(ctx context.Context, job, live int) (string, error) {
 	if v.d.opt.Rules.Defrag == nil || live > mostToMove {
 		return "", nil
@@ -181,7 +179,7 @@ func (q *question) look() ([]engine.Moves, error) {
 
 func (q *question) number(id cluster.JobID) int { return q.numbers[id] }
 
-// worth lists who is moved, by what is worth it.
+// worth lists the jobs that are moved, by what is worth it.
 func worth(list []engine.Moves) (ids []cluster.JobID) {
 	for i := range list {
 		for k := range list[i].Moves {
@@ -193,8 +191,7 @@ func worth(list []engine.Moves) (ids []cluster.JobID) {
 	return ids
 }
 
-// mostTries bounds how often moves are looked for anew without those whom a disruption
-// budget keeps where they are.
+// mostTries bounds how often moves are looked for again without those that a disruption budget keeps where they are.
 const mostTries = 5
 
 // makeMoves looks for moves and has those made that are worth it.
@@ -224,7 +221,7 @@ func (d *Driver) makeMoves(ctx context.Context, r *ask.MovesRequest) ([]show.Mov
 	}
 }
 
-// tell is what was found, where nobody is moved.
+// tell is what was found, where no job is moved.
 func (q *question) tell(list []engine.Moves, kept map[cluster.JobID]string) []show.Moves {
 	out := driver.Moves(list, q.number)
 	text := ""
@@ -346,9 +343,9 @@ func (d *Driver) round(now cluster.Time) {
 	})
 }
 
-// movable is what a second engine has to know that looks for moves: as this one, but
-// gangs that somebody would make anew come back when they are stopped, on the nodes that
-// suit them. It runs on the loop; the policy and the placer are new ones.
+// movable is what a second engine has to know that looks for moves: as this one, but gangs that something would make
+// again come back when they are stopped, on the nodes that suit them. It runs on the loop; the policy and the placer
+// are new ones.
 func (d *Driver) movable(kept map[cluster.JobID]string) (engine.Snapshot, engine.Config, error) {
 	d.eng.Look(d.clock())
 	snap := d.eng.Snapshot()
@@ -385,7 +382,7 @@ func (d *Driver) movable(kept map[cluster.JobID]string) (engine.Snapshot, engine
 func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodeSet, error) {
 	pods := g.sorted()
 	if !g.wouldReturn() || g.leaves != "" {
-		return nil, errors.New("nobody makes its pods anew, or they are bound to where they are")
+		return nil, errors.New("its pods would not be made again, or are bound to where they are")
 	}
 	t, err := d.terms(g, pods[0].obj)
 	if err != nil {
@@ -406,17 +403,15 @@ func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodeSet, error) {
 	}
 	d.confineTo(spec, s.Within())
 	spec.NoRequeue, spec.PerNode, spec.NodeLimits, spec.Topology = false, l.Each, l.Nodes, t.Topology
-	spec.Checkpoint = cluster.Checkpoint{None: true} // nobody says what its pods save
+	spec.Checkpoint = cluster.Checkpoint{None: true} // it is not said what its pods save
 	if t.Saves > 0 {
-		// That they write one when they are told to leave, nobody says either: as if it took
-		// longer than they have.
+		// That they write one when they are told to leave, is not said either: as if it took longer than they have.
 		spec.Checkpoint = cluster.Checkpoint{Interval: t.Saves, Cost: cluster.MaxDuration}
 	}
 	return s, nil
 }
 
-// mayMove says why a gang is not moved, though somebody makes its pods anew; nil: it may
-// be.
+// mayMove says why a gang is not moved, though something makes its pods again; nil: it may be.
 func (d *Driver) mayMove(g *gang, t *terms.Terms) error {
 	if g.of != "" || d.ones[g.key] > 0 || len(g.missing) > 0 || g.repair.patch || len(g.pods) != len(g.slots) {
 		return errors.New("it is not as it started, or part of another")

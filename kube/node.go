@@ -93,8 +93,8 @@ type held struct {
 	cpu, ram int64
 }
 
-// nodeSpec describes a node to the engine. What our gangs hold there always
-// fits: what is running is not lost because somebody else took what was left.
+// nodeSpec describes a node to the engine. What our gangs hold there always fits: what is running is not lost because
+// others took what was left.
 func (d *Driver) nodeSpec(name string, n *node, h held) cluster.Node {
 	s := cluster.Node{Name: name, CPU: max(1, h.cpu), RAM: max(1, h.ram), GPUs: bits.Len64(h.gpus)}
 	if n == nil || n.obj == nil {

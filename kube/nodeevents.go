@@ -14,9 +14,9 @@ import (
 	"github.com/muster-gpu/muster/kube/amount"
 )
 
-// What events tell the engine of nodes: that they join, come back, leave, are closed or broken, and are of
-// another size. Where its GPUs, their model or its place in the network are others, a node is another to the
-// engine, which takes that over if nobody has its GPUs, and else begins anew.
+// What events tell the engine of nodes: that they join, come back, leave, are closed or broken, and are of another
+// size. Where its GPUs, their model or its place in the network are others, a node is another to the engine, which
+// takes that over if no job has its GPUs, and else is renewed.
 
 // nodeEvents are what the engine missed of nodes.
 func (d *Driver) nodeEvents() []engine.Event {
@@ -30,8 +30,8 @@ func (d *Driver) nodeEvents() []engine.Event {
 // engineNodes are the nodes as the engine has them, or will when it has heard of those that join.
 func (d *Driver) engineNodes() []cluster.Node { return append(d.eng.Nodes(), d.joining...) }
 
-// joinEvents tell the engine of nodes that it does not have yet, and returns the nodes that it has then: these
-// whole and awake. If one came back as another than it was, or cannot come by an event, the engine begins anew.
+// joinEvents tell the engine of nodes that it does not have yet, and returns the nodes that it has then: these whole
+// and awake. If one came back as another than it was, or cannot come by an event, the engine is renewed.
 func (d *Driver) joinEvents() (events []engine.Event, nodes []cluster.Node) {
 	d.joining, nodes = nil, d.eng.Nodes()
 	events = d.changeEvents(nodes)

@@ -186,7 +186,7 @@ func (d *Driver) setNodes(snap *engine.Snapshot) {
 			g.spec = &spec
 		}
 	}
-	d.setsAt = true // whom no node suits is taken back
+	d.setsAt = true // a gang that no node suits is taken back
 }
 
 // kindOfNode is what makes the kind of a node in the engine.

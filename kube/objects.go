@@ -102,7 +102,7 @@ type watching struct {
 	ended atomic.Bool // its API is not served any more
 }
 
-// rescan is how often Muster looks which kinds are served, if nobody says otherwise.
+// rescan is how often Muster looks which kinds are served, if that is not said otherwise.
 const rescan = time.Minute
 
 // firstKinds is how long a start waits for the API server to say which kinds are served.
@@ -115,8 +115,8 @@ func (d *Driver) watchKinds(ctx context.Context) error {
 		return nil
 	}
 	w := &kindWatch{d: d, running: map[*gangs.Kind]*watching{}, said: map[*gangs.Kind]string{}}
-	// A kind that is missed now would have its pods taken for ones without an owner. One that somebody's broken
-	// webhook keeps from being listed must not keep all the others waiting for ever.
+	// A kind that is missed now would have its pods taken for ones without an owner. One that a broken webhook keeps
+	// from being listed must not keep all the others waiting for ever.
 	var synced []cache.InformerSynced
 	limited, cancel := context.WithTimeout(ctx, firstKinds)
 	defer cancel()
@@ -249,7 +249,7 @@ func (w *kindWatch) start(ctx context.Context, k *gangs.Kind, gvr schema.GroupVe
 	return reg.HasSynced
 }
 
-// prune drops what nobody here reads: most of an object's bytes are containers.
+// prune drops what is not read here: most of an object's bytes are containers.
 func prune(obj any) (any, error) {
 	if o, ok := obj.(*unstructured.Unstructured); ok {
 		gangs.Prune(o)

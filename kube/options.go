@@ -58,8 +58,8 @@ type Options struct {
 	Dynamic dynamic.Interface
 	Rescan  time.Duration
 	Tell    kubernetes.Interface // for conditions and events, with its own limit; nil: nothing is told
-	// TellAfter is how long a gang waits before it is told why, and how often it is
-	// looked who is to be told; 0: a second.
+	// TellAfter is how long a gang waits before it is told why, and how often it is looked which gangs are to be told;
+	// 0: a second.
 	TellAfter time.Duration
 	// StatusEvery is how often the status of Queue objects is looked at, at most;
 	// 0: two seconds.
@@ -80,7 +80,7 @@ type Options struct {
 	// Await is how long the place of a gang that is moved (Rules.Defrag) is kept for the
 	// pods that its owner makes instead; 0: two minutes.
 	Await time.Duration
-	// Loans are nodes that somebody lends; none: all are ours.
+	// Loans are nodes that are lent; none: all are ours.
 	Loans []Loan
 	// Power are the rules by which nodes are switched off; none: they stay on. Program switches a node
 	// by a program of Power; Namespace is where a ConfigMap keeps what is learnt of the cluster's weeks ("": it is not
@@ -89,11 +89,11 @@ type Options struct {
 	Program   func(ctx context.Context, program, node string) error
 	Namespace string
 	PowerWait time.Duration
-	// MIG are the rules by which nodes are partitioned; none: nobody's are.
+	// MIG are the rules by which nodes are partitioned; none: no node is.
 	MIG     []MIG
 	Now     func() time.Time
 	Log     *slog.Logger
-	Observe Observer // nil: nobody
+	Observe Observer // nil: none
 	// Journal begins a segment: the steps that follow are recorded there. nil:
 	// nothing is recorded.
 	Journal func(journal.Header) (Recorder, error)
@@ -105,7 +105,7 @@ type Options struct {
 	// Seal is the key by which what is written to pods for the next scheduler is sealed, the same for all schedulers of
 	// a cluster; empty: nothing is sealed, and what pods carry is checked against what they hold alone.
 	Seal plans.Key
-	// History is told what became of gangs; nil: nobody is.
+	// History is told what became of gangs; nil: nothing is told.
 	History History
 	// Failures are what schedulers before this one, in the same process's place, failed at; nil: none failed.
 	Failures *Failures
@@ -121,31 +121,31 @@ type Observer interface {
 	Evicted(reason string)      // a pod
 	Unwound()                   // a gang that could not be bound as a whole
 	Moved(outcome string)       // a gang: others took the place that was kept for it (done), or it was let go
-	// a node: done, failed, late, or dropped, because somebody else changed it or nobody needs it any more
+	// a node: done, failed, late, or dropped, because another writer changed it or no gang needs it any more
 	Partitioned(outcome string)
 	SetAside(what string)                // a pod or node that cannot be understood, or something whose handling failed
-	Renewed(reason string)               // the engine began anew from a snapshot
+	Renewed(reason string)               // the engine was renewed from a snapshot
 	Gangs(gathering, waiting, bound int) // after a step
 	Leading(bool)                        // whether this scheduler schedules
 	Free(free, usable cluster.Milli)     // of the GPUs; what is usable, the pods submitted last could use on average
 	Queues([]QueueFigures)               // every few seconds where something changed: all of them
 }
 
-type nobody struct{}
+type noObserver struct{}
 
-func (nobody) Stepped(time.Duration)   {}
-func (nobody) Bound(time.Duration)     {}
-func (nobody) BindFailed(string)       {}
-func (nobody) Evicted(string)          {}
-func (nobody) Unwound()                {}
-func (nobody) Moved(string)            {}
-func (nobody) Partitioned(string)      {}
-func (nobody) SetAside(string)         {}
-func (nobody) Renewed(string)          {}
-func (nobody) Gangs(int, int, int)     {}
-func (nobody) Leading(bool)            {}
-func (nobody) Free(_, _ cluster.Milli) {}
-func (nobody) Queues([]QueueFigures)   {}
+func (noObserver) Stepped(time.Duration)   {}
+func (noObserver) Bound(time.Duration)     {}
+func (noObserver) BindFailed(string)       {}
+func (noObserver) Evicted(string)          {}
+func (noObserver) Unwound()                {}
+func (noObserver) Moved(string)            {}
+func (noObserver) Partitioned(string)      {}
+func (noObserver) SetAside(string)         {}
+func (noObserver) Renewed(string)          {}
+func (noObserver) Gangs(int, int, int)     {}
+func (noObserver) Leading(bool)            {}
+func (noObserver) Free(_, _ cluster.Milli) {}
+func (noObserver) Queues([]QueueFigures)   {}
 
 // QueueFigures are what a queue has and what waits there, those of queues below
 // it included.

@@ -16,10 +16,10 @@ import (
 	rule "github.com/muster-gpu/muster/power"
 )
 
-// Nodes that nobody needs are switched off, by the rule of package power, and on again for the gangs that the
-// engine places there: such a gang starts, and is held (displace.go) until its nodes are back. How far a node is, its
-// label says, so that a scheduler after this one goes on; who has the switch goes by the label, or is a program
-// that is called. powerswitch.go writes and calls.
+// Nodes that are not needed are switched off, by the rule of package power, and on again for the gangs that the engine
+// places there: such a gang starts, and is held (displace.go) until its nodes are back. How far a node is, its label
+// says, so that a scheduler after this one goes on; what has the switch goes by the label, or is a program that is
+// called. powerswitch.go writes and calls.
 
 // LabelPower says on a node how far it is, AnnotationPower since when; AnnotationPowerSize what it had before it went
 // off, and AnnotationPowerBy which scheduler switched it off.
@@ -35,7 +35,7 @@ type Power struct {
 	Rule     cluster.Power     // Buffer below 0: the default for as many nodes as there are
 	Selector map[string]string // labels of the nodes that may be switched off
 	Timeout  time.Duration     // a node that is not back after that is counted on no more
-	// programs that switch a node, with its name as argument; "": who has the switch looks at labels
+	// programs that switch a node, with its name as argument; "": what has the switch looks at labels
 	Suspend string
 	Resume  string
 }
@@ -154,7 +154,7 @@ func (d *Driver) seePower(n *node) {
 	d.power.nodes[n.obj.Name] = n
 }
 
-// switchOf is who switches a node: its rule, or for one that has none any more, the first that selects it.
+// switchOf is what switches a node: its rule, or for one that has none any more, the first that selects it.
 func (d *Driver) switchOf(n *node) Power {
 	if n.power.group > 0 {
 		return d.power.groups[n.power.group-1].Power
@@ -183,7 +183,7 @@ func (n *node) occupied() bool {
 	return false
 }
 
-// powerUsed is the nodes that somebody has or waits for, by name.
+// powerUsed is the nodes that are in use or waited for, by name.
 func (d *Driver) powerUsed() map[string]bool {
 	used := d.powerNeeded()
 	for name := range d.mig.under {
@@ -255,7 +255,7 @@ func (d *Driver) powerRound(now cluster.Time) {
 	}
 }
 
-// powerNode brings a node on; it reports whether it is woken for somebody.
+// powerNode brings a node on; it reports whether it is woken for a gang.
 func (d *Driver) powerNode(n *node, at time.Time, used, needed bool) bool {
 	g := d.switchOf(n)
 	since := n.poweredSince()

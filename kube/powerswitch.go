@@ -18,7 +18,7 @@ import (
 )
 
 // setPower writes how far a node is: on its way off it is cordoned, and when it is back it is not. A node that was
-// changed by somebody else meanwhile is not cordoned: it is looked at again.
+// changed by another writer meanwhile is not cordoned: it is looked at again.
 func (d *Driver) setPower(n *node, to string, at time.Time) {
 	n.power.asked, n.power.since, n.power.busy, n.power.late, d.nodesDirty = to, at, true, false, true
 	notes := map[string]any{AnnotationPower: at.UTC().Format(time.RFC3339)}
@@ -106,7 +106,7 @@ func (d *Driver) switchOn(n *node, program string, at time.Time) {
 
 func (d *Driver) powerMap() string { return d.opt.Scheduler + "-power" }
 
-// loadPower reads the meters; what cannot be read is learnt anew.
+// loadPower reads the meters; what cannot be read is learnt again.
 func (d *Driver) loadPower(ctx context.Context) {
 	if len(d.power.groups) == 0 || d.opt.Namespace == "" {
 		return
@@ -134,7 +134,7 @@ func (d *Driver) loadPower(ctx context.Context) {
 			err = g.meter.Check()
 		}
 		if err != nil {
-			d.opt.Log.Warn("what is known of the nodes' weeks is not understood; it is learnt anew", "configmap",
+			d.opt.Log.Warn("what is known of the nodes' weeks is not understood; it is learnt again", "configmap",
 				d.powerMap(), "key", configKey(g.name()), "error", err)
 			g.meter = rule.Meter{}
 		}

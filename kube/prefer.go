@@ -8,12 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What pods prefer (preferredDuringScheduling... of node affinity, pod affinity and
-// anti-affinity; no node with a taint PreferNoSchedule that they do not tolerate; of
-// single pods the emptiest domain of a spread with ScheduleAnyway) decides among nodes that
-// suit a gang at the moment: it is looked for places on the nodes that are liked best, then
-// on these and the next, then anywhere. Nobody leaves for a preference, and nobody waits
-// for one.
+// What pods prefer (preferredDuringScheduling... of node affinity, pod affinity and anti-affinity; no node with a taint
+// PreferNoSchedule that they do not tolerate; of single pods the emptiest domain of a spread with ScheduleAnyway)
+// decides among nodes that suit a gang at the moment: it is looked for places on the nodes that are liked best, then on
+// these and the next, then anywhere. No gang leaves for a preference, and none waits for one.
 
 // mostWishes bounds how many sets of nodes a gang is tried on before it may be
 // anywhere: each is a step of the engine.

@@ -28,7 +28,7 @@ import (
 // repair keeps what a gang needs to be repaired.
 type repair struct {
 	wanted  bool              // rather than leaving as a whole
-	missing []cluster.TaskSet // places that were lost, and that nobody has taken yet
+	missing []cluster.TaskSet // places that were lost, and that no pod has taken yet
 	nth     int               // repairs that its plan has seen
 	patch   bool              // it is a patch, of the gang that it belongs to
 	// of a patch, or one that prefers nodes: where it is looked for places, one after the other, then anywhere
@@ -311,8 +311,8 @@ func (g *gang) patchNeed() gangs.Membership {
 func (d *Driver) homesOf(g *gang) (list []home) {
 	t := cluster.Topology{}
 	for _, p := range g.sorted() {
-		if who, err := d.annotationSources(g, p.obj); err == nil && p.node != "" {
-			t, _ = d.termRules().Topology(who) // it was understood when the gang began
+		if origins, err := d.annotationSources(g, p.obj); err == nil && p.node != "" {
+			t, _ = d.termRules().Topology(origins) // it was understood when the gang began
 			break
 		}
 	}
@@ -336,8 +336,7 @@ func (d *Driver) homesOf(g *gang) (list []home) {
 	return list
 }
 
-// atHome reports whether a gang is looked for places only where it need not be:
-// nobody leaves for that.
+// atHome reports whether a gang is looked for places only where it need not be: no gang leaves for that.
 func (g *gang) atHome() bool {
 	r := &g.repair
 	return r.home < len(r.homes) && !r.homes[r.home].must

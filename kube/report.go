@@ -36,8 +36,8 @@ type telling struct {
 	metrics []show.Metrics    // never changed in place
 }
 
-// Report books what a pod tells of itself: who it is, the API server says. A report that
-// makes no sense is an *ask.FieldError.
+// Report books what a pod tells of itself: which it is, the API server says. A report that makes no sense is an
+// *ask.FieldError.
 func (d *Driver) Report(ctx context.Context, namespace, name string, uid types.UID, r *show.Report) error {
 	if err := r.Check(); err != nil {
 		return err
@@ -78,8 +78,8 @@ func reports(obj *v1.Pod) bool {
 	return false
 }
 
-// bookEvery is how often reports are booked: of many pods all at once, since each step of the
-// engine may look at all who wait. The last words of who leaves are booked at once.
+// bookEvery is how often reports are booked: of many pods all at once, since each step of the engine may look at all
+// that wait. The last words of a gang that leaves are booked at once.
 const bookEvery = time.Second
 
 // nextReports is when reports are to be booked; Never: there are none.
@@ -93,9 +93,9 @@ func (d *Driver) nextReports() cluster.Time {
 	return d.booked.Add(bookEvery)
 }
 
-// reports are what the engine is to know of what pods told, when that is due: before it hears what became
-// of them, since with a checkpoint that is not booked, work would be lost. While it is to begin anew they
-// wait, so that those who report all the time do not keep it from that.
+// reports are what the engine is to know of what pods told, when that is due: before it hears what became of them,
+// since with a checkpoint that is not booked, work would be lost. While it is to be renewed they wait, so that pods
+// which report all the time do not keep it from that.
 func (d *Driver) reports(now cluster.Time) (events []engine.Event) {
 	if len(d.heard) > 0 && slices.ContainsFunc(d.dirty, func(g *gang) bool { return g.heard && g.phase != starting }) {
 		d.urgent = true
@@ -167,7 +167,7 @@ func (d *Driver) hearReport(g *gang, now cluster.Time) []engine.Event {
 		}
 	}
 	ev := t.pace.Event(&h, &said)
-	if rec.Spec.Shares() { // beside whom it is, the device plugin chose: that says nothing of its model
+	if rec.Spec.Shares() { // beside which pods it is, the device plugin chose: that says nothing of its model
 		ev.Pace = 0
 	}
 	return []engine.Event{ev}

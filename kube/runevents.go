@@ -12,7 +12,7 @@ import (
 
 // What events tell the engine of gangs that run: that they are of other pods than before (JobReshaped), that they are
 // there at all (Adopted), that they come back when they are stopped, or do no more (Updated). The engine ignores what
-// does not fit; what it did not take over is found after the step, and then it begins anew.
+// does not fit; what it did not take over is found after the step, and then it is renewed.
 
 // tidings is what the engine is told of gangs that run and of nodes in this step.
 type tidings struct {
@@ -93,7 +93,7 @@ func (d *Driver) took1(ev *engine.Event) bool {
 var errNoRoom = errors.New("no room for them in the books")
 
 // adoptNow has the engine take over a gang that is found bound while it works. Where its devices are not free in the
-// books, the engine begins anew.
+// books, the engine is renewed.
 func (d *Driver) adoptNow(g *gang) []engine.Event {
 	switch {
 	case d.stale != "":

@@ -394,10 +394,9 @@ func (d *Driver) settleUnwinding(g *gang, now cluster.Time) []engine.Event {
 	return events
 }
 
-// vacated reports whether nothing of a gang is bound any more, and nothing is on
-// its way. What still is, is asked to leave. One whose node is gone is ended by
-// force, because nobody else does; it counts until that is done: the node may be
-// back by then, and its devices would be given away twice.
+// vacated reports whether nothing of a gang is bound any more, and nothing is on its way. What still is, is asked to
+// leave. One whose node is gone is ended by force, because nothing else does; it counts until that is done: the node
+// may be back by then, and its devices would be given away twice.
 func (d *Driver) vacated(g *gang, leave func(*pod)) bool {
 	all := true
 	for _, p := range g.pods {
@@ -513,10 +512,10 @@ func (d *Driver) settleStopping(g *gang) []engine.Event {
 	if p := g.passage; p != nil && p.ended() {
 		events = append(d.letGo(g, moveOver, "it came to its end"), events...)
 	}
-	d.noteRun(g, true) // whether its pods saved when they were told to leave, nobody knows
+	d.noteRun(g, true) // whether its pods saved when they were told to leave, is not known
 	w := d.goAway(g)
 	if w == nil {
-		if g.parting.owner == "" { // nobody makes others: this was its end
+		if g.parting.owner == "" { // no others are made: this was its end
 			d.chronicleEnd(g, engine.Preempted)
 		}
 		d.leaveTo(g.parting, g.id, g.spec, 1)
@@ -531,9 +530,8 @@ func (d *Driver) settleStopping(g *gang) []engine.Event {
 	return events
 }
 
-// replace binds pods that are new to the places of those that are over: a Job
-// makes another pod for one that failed, and a gang goes on with it. A place
-// whose node takes nobody any more cannot be filled: then the gang waits as a
+// replace binds pods that are new to the places of those that are over: a Job makes another pod for one that failed,
+// and a gang goes on with it. A place whose node takes no pods any more cannot be filled: then the gang waits as a
 // whole for another.
 func (d *Driver) replace(g *gang) []engine.Event {
 	if !slices.ContainsFunc(g.slots, func(s slot) bool { return s.pod == "" }) {

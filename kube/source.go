@@ -215,8 +215,7 @@ func (d *Driver) meetEarlier() {
 	d.earlier = nil
 }
 
-// finished reports whether a pod of a gang came to its end by itself, where
-// nobody makes another for it.
+// finished reports whether a pod of a gang came to its end by itself, where no other is made for it.
 func finished(obj *v1.Pod) bool {
 	if obj.Status.Phase != v1.PodSucceeded || metav1.GetControllerOf(obj) != nil {
 		return false

@@ -23,8 +23,8 @@ const (
 	tellAfter = time.Second
 	tellFirst = 5 * time.Second
 	tellLast  = 5 * time.Minute
-	// tellRefresh is from which distance of looks on a gang is written to, too, when who holds what it needs,
-	// or when it is expected to start, is another: that is no news, and need not be told at once.
+	// tellRefresh is from which distance of looks on a gang is written to, too, when the holders of what it needs, or
+	// when it is expected to start, is another: that is no news, and need not be told at once.
 	tellRefresh = time.Minute
 )
 

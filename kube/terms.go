@@ -14,13 +14,13 @@ import (
 
 // terms reads a gang's terms. An owner that should be there and is not is an error: it may say something.
 func (d *Driver) terms(g *gang, first *v1.Pod) (t terms.Terms, err error) {
-	who, err := d.annotationSources(g, first)
+	origins, err := d.annotationSources(g, first)
 	if err != nil {
 		return t, err
 	}
-	of := terms.Gang{Sources: who, Queue: d.queueFor(g, first.Namespace, who),
-		Created: func() time.Time { return terms.Created(who, g.Members()) }}
-	if of.Priority, of.Class, err = d.priorityFor(g, first, who); err != nil {
+	of := terms.Gang{Sources: origins, Queue: d.queueFor(g, first.Namespace, origins),
+		Created: func() time.Time { return terms.Created(origins, g.Members()) }}
+	if of.Priority, of.Class, err = d.priorityFor(g, first, origins); err != nil {
 		return t, err
 	}
 	return d.termRules().Read(&of, first)
@@ -32,29 +32,29 @@ func (d *Driver) termRules() *terms.Rules {
 		MinSpeed: d.opt.Rules.Spec.MinSpeed}
 }
 
-// annotationSources lists a gang's pod, and who owns it.
-func (d *Driver) annotationSources(g *gang, first *v1.Pod) ([]gangs.Speaker, error) {
-	return d.objects.Speakers(g, g.object, first)
+// annotationSources lists a gang's pod, and its owners.
+func (d *Driver) annotationSources(g *gang, first *v1.Pod) ([]gangs.Origin, error) {
+	return d.objects.Origins(g, g.object, first)
 }
 
 // queueOf is the queue of a gang that waits for something, as far as it can be known.
 func (d *Driver) queueOf(g *gang, first *v1.Pod) string {
-	who, err := d.annotationSources(g, first)
+	origins, err := d.annotationSources(g, first)
 	if err != nil {
-		who = gangs.PodAlone(first)
+		origins = gangs.PodAlone(first)
 	}
-	return d.queueFor(g, first.Namespace, who)
+	return d.queueFor(g, first.Namespace, origins)
 }
 
 // queueFor finds the queue of a gang.
-func (d *Driver) queueFor(g *gang, namespace string, who []gangs.Speaker) string {
-	return cmp.Or(gangs.Stated(who, LabelQueue).Value, d.objects.Queue(g, namespace, who, d.queues.Tree()),
+func (d *Driver) queueFor(g *gang, namespace string, origins []gangs.Origin) string {
+	return cmp.Or(gangs.Stated(origins, LabelQueue).Value, d.objects.Queue(g, namespace, origins, d.queues.Tree()),
 		d.opt.DefaultQueue)
 }
 
 // priorityFor finds the priority of a gang, and the name of its class.
-func (d *Driver) priorityFor(g *gang, first *v1.Pod, who []gangs.Speaker) (value int64, class string, err error) {
-	value, class, is, err := d.objects.Priority(g, g.object, who)
+func (d *Driver) priorityFor(g *gang, first *v1.Pod, origins []gangs.Origin) (value int64, class string, err error) {
+	value, class, is, err := d.objects.Priority(g, g.object, origins)
 	if !is {
 		return priority(first), first.Spec.PriorityClassName, nil
 	}
@@ -89,11 +89,11 @@ func (d *Driver) checkKeys(g *gang, pods []*pod) error {
 	if len(pods) == 0 {
 		return nil
 	}
-	who, err := d.annotationSources(g, pods[0].obj)
+	origins, err := d.annotationSources(g, pods[0].obj)
 	if err != nil {
 		return nil // its terms say so
 	}
-	for _, s := range who[1:] {
+	for _, s := range origins[1:] {
 		if err := terms.CheckOwner(s.Meta, s.What); err != nil {
 			return err
 		}

@@ -121,7 +121,7 @@ func another(old, obj any) bool {
 	return ok && is && a.GetUID() != b.GetUID()
 }
 
-// trim drops what nobody here reads: most of an object's bytes.
+// trim drops what is not read here: most of an object's bytes.
 func trim(obj any) (any, error) {
 	if m, ok := obj.(metav1.Object); ok {
 		m.SetManagedFields(nil)
@@ -194,8 +194,7 @@ func (d *Driver) onNodeGone(obj any) {
 	}
 }
 
-// nodeChanged books a node as it is now. What the engine cannot be told by
-// events (nodeevents.go) makes it begin anew.
+// nodeChanged books a node as it is now. What the engine cannot be told by events (nodeevents.go) has it renewed.
 func (d *Driver) nodeChanged(obj *v1.Node) {
 	n := d.nodeNamed(obj.Name)
 	old, was, slept := n.obj, n.state(), n.sleeps()

@@ -32,7 +32,7 @@ func (f *apart) Read(obj *v1.Pod, _ v1.ResourceList) (Need, bool, error) {
 // Key is nothing: labels and affinity are compared as they are.
 func (f *apart) Key(*Neighbour) string { return "" }
 
-// Put notes who keeps others away.
+// Put notes which pods keep others away.
 func (f *apart) Put(_ *World, p *Neighbour, by int) {
 	if by < 0 {
 		delete(f.repel, p)
@@ -44,7 +44,7 @@ func (f *apart) Put(_ *World, p *Neighbour, by int) {
 // NodeChanged changes nothing.
 func (f *apart) NodeChanged(*World, string) {}
 
-// Active reports whether somebody keeps others away.
+// Active reports whether a pod keeps others away.
 func (f *apart) Active() bool { return len(f.repel) > 0 }
 
 // Limit closes the domains of those that want no such pod near, and of those that the pod does not want near.
@@ -58,7 +58,7 @@ func (f *apart) Limit(l *Look, p *Neighbour) {
 			}
 		}
 	}
-	l.shutDomains("a pod that wants nobody like it near", near)
+	l.shutDomains("a pod that wants none like it near", near)
 	terms, _ := Of[apartNeed](p)
 	if len(terms) == 0 {
 		return

@@ -16,7 +16,7 @@ import (
 type Ask struct {
 	Pods    []*Neighbour
 	Nodes   []string // among these, in this order
-	Binding bool     // they are about to be bound: nobody leaves for them any more
+	Binding bool     // they are about to be bound: none leaves for them any more
 	Careful bool     // what the answer allowed came out wrong before: say exactly where
 }
 
@@ -124,7 +124,7 @@ func (l *Look) Group(nodes []string, most int) {
 // Apart has each of the pods be on a node of its own.
 func (l *Look) Apart() { l.each = 1 }
 
-// Contest says who has what they need alone.
+// Contest says which pods have what they need alone.
 func (l *Look) Contest(list ...Rival) { l.rivals = append(l.rivals, list...) }
 
 // byDomain lists the nodes of each value of a label.

@@ -70,7 +70,7 @@ func (f *ports) Key(p *Neighbour) string {
 	return ""
 }
 
-// Put notes who has ports.
+// Put notes which pods have ports.
 func (f *ports) Put(_ *World, p *Neighbour, by int) {
 	if by < 0 {
 		delete(f.users, p)

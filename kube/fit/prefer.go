@@ -20,7 +20,7 @@ const (
 // rather not be where a taint PreferNoSchedule is that they do not tolerate; a single pod likes the emptiest domain
 // of a spread with ScheduleAnyway.
 
-// Prefers reports whether a pod says what it prefers, or nodes whom they prefer.
+// Prefers reports whether a pod says what it prefers, or nodes which pods they prefer.
 func (w *World) Prefers(p *Neighbour) bool {
 	n, _ := Of[spreadNeed](p)
 	if len(n.even) > 0 || slices.ContainsFunc(w.shy, func(t v1.Taint) bool { return shuns(p.Obj, &t) }) {

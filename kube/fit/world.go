@@ -51,7 +51,7 @@ type Predicate interface {
 	Limit(l *Look, p *Neighbour)
 }
 
-// Keeper keeps counts of who is where, exactly undoable.
+// Keeper keeps counts of which pods are where, exactly undoable.
 type Keeper interface {
 	// Put counts a pod that is on its node now (+1), or not any more (-1), really or supposed. Of the pod it may
 	// go by its needs and its place only.
@@ -75,7 +75,7 @@ type Verifier interface {
 	Verify(w *World, ask *Ask, on map[string]int) string
 }
 
-// Blocker knows who is in the way.
+// Blocker knows which pods are in the way.
 type Blocker interface {
 	// Blocks lists the labels of nodes by which q can keep p off those with the value of its own; "": off its own node.
 	Blocks(w *World, p, q *Neighbour) []string
@@ -99,7 +99,7 @@ type World struct {
 	shy    []v1.Taint                   // of nodes, with PreferNoSchedule
 }
 
-// place is a node, and who is on it or going there.
+// place is a node, and the pods that are on it or going there.
 type place struct {
 	obj  *v1.Node // nil: it is gone
 	pods map[*Neighbour]bool
@@ -270,7 +270,7 @@ func (w *World) Node(name string) *v1.Node {
 	return nil
 }
 
-// On is who is on a node, or going there.
+// On is the pods that are on a node, or going there.
 func (w *World) On(name string) map[*Neighbour]bool {
 	if n := w.nodes[name]; n != nil {
 		return n.pods

@@ -43,7 +43,7 @@ type Claim struct {
 	// Need says what the gang has to be now; it is asked again whenever one of
 	// its pods or its object changed.
 	Need func(Gang) (Membership, error)
-	// Object is what made the gang and says how large it is; nothing: nobody.
+	// Object is what made the gang and says how large it is; nothing: it is not known.
 	Object Key
 	Kind   cluster.Kind
 	// Of is the gang that a pod that is alone belongs to nevertheless: one
@@ -87,7 +87,7 @@ type Membership struct {
 	Role  func(*v1.Pod) string
 	// Open: pods beyond these start too, one by one, once the gang runs.
 	Open bool
-	// How many pods the gang is said to have in all, at most of which it may start with; 0: nobody says.
+	// How many pods the gang is said to have in all, at most of which it may start with; 0: that is not said.
 	stated int
 }
 
@@ -157,7 +157,7 @@ type suspendedError struct{ what string }
 
 func (e *suspendedError) Error() string { return e.what + " is suspended (spec.suspend)" }
 
-// Suspended reports whether a gang's need failed because somebody suspended it.
+// Suspended reports whether a gang's need failed because it was suspended.
 func Suspended(err error) bool {
 	var s *suspendedError
 	return errors.As(err, &s)

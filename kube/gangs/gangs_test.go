@@ -135,15 +135,15 @@ func TestWords(t *testing.T) {
 				&unstructured.Unstructured{Object: map[string]any{"value": int64(len(class))}})
 		}
 		g := one{pod}
-		who, err := all.Speakers(g, group, pod)
+		origins, err := all.Origins(g, group, pod)
 		if err != nil {
 			t.Fatal(err)
 		}
-		value, class, is, err := all.Priority(g, group, who)
+		value, class, is, err := all.Priority(g, group, origins)
 		if class != c.class || value != int64(len(c.class)) || !is || err != nil {
 			t.Errorf("%v: class %q (%d, %v, %v), not %q", c.group, class, value, is, err, c.class)
 		}
-		if q := all.Queue(g, "", who, noQueues{}); q != c.queue {
+		if q := all.Queue(g, "", origins, noQueues{}); q != c.queue {
 			t.Errorf("%v: queue %q, not %q", c.group, q, c.queue)
 		}
 		if got := all.Users(group); len(got) != 1 || got[0] != "one" {

@@ -190,8 +190,8 @@ func (all *Objects) Forget(gang string) {
 	delete(all.looked, gang)
 }
 
-// object finds an object that a gang depends on. It is an error if it should be
-// there and is not; nil without one: nobody can know.
+// object finds an object that a gang depends on. It is an error if it should be there and is not; nil without one: that
+// cannot be known.
 func (all *Objects) object(g Gang, key Key) (*unstructured.Unstructured, error) {
 	all.Use(g.ID(), key)
 	obj := all.objects[key]
@@ -210,7 +210,7 @@ func (all *Objects) whole(g Gang, key Key) (*unstructured.Unstructured, error) {
 	return obj, err
 }
 
-// Prune drops what nobody here reads of an object: most of its bytes are containers.
+// Prune drops what is not read here of an object: most of its bytes are containers.
 func Prune(o *unstructured.Unstructured) {
 	o.SetManagedFields(nil)
 	pruneMap(o.Object, 0)

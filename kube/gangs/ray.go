@@ -33,7 +33,7 @@ func rayGang(all *Objects, obj *v1.Pod) *Claim {
 		kind = cluster.Service
 	}
 	if o == nil && !all.readable[rayClusterKind] || o != nil && o.GetAnnotations()[Label] == "false" {
-		return Alone(obj, key, kind) // nothing says how many they are, or somebody does not want it
+		return Alone(obj, key, kind) // nothing says how many they are, or people do not want it
 	}
 	return &Claim{Key: "ray/" + obj.Namespace + "/" + name, Name: obj.Namespace + "/" + name, Object: key, Kind: kind,
 		Need: func(g Gang) (Membership, error) { return all.rayNeed(g, key) }}

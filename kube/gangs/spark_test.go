@@ -29,14 +29,15 @@ func TestSpark(t *testing.T) {
 		if c.Key != "pod/1" || c.Object != app || m.Size != 1 || err != nil {
 			t.Errorf("%s: %+v of %v, %v", role, c, m.Size, err)
 		}
-		who, err := all.Speakers(one{pod}, c.Object, pod)
+		origins, err := all.Origins(one{pod}, c.Object, pod)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if q := all.Queue(one{pod}, "team", who, noQueues{}); q != "a" {
+		if q := all.Queue(one{pod}, "team", origins, noQueues{}); q != "a" {
 			t.Errorf("%s: queue %q", role, q)
 		}
-		if value, class, _, err := all.Priority(one{pod}, c.Object, who); value != 7 || class != "high" || err != nil {
+		value, class, _, err := all.Priority(one{pod}, c.Object, origins)
+		if value != 7 || class != "high" || err != nil {
 			t.Errorf("%s: priority %d of class %q, %v", role, value, class, err)
 		}
 	}

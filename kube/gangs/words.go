@@ -14,8 +14,8 @@ import (
 // Said is where something was said, for people: label K of pod P.
 type Said struct{ Value, Where string }
 
-// Speaker is a pod, or an owner of it.
-type Speaker struct {
+// Origin is a pod, or an owner of it.
+type Origin struct {
 	Meta metav1.Object
 	What string
 	body map[string]any // nil for pods and Jobs
@@ -23,9 +23,9 @@ type Speaker struct {
 
 // Stated looks for keys in labels and annotations, the first key first, and of
 // those the nearest owner's.
-func Stated(who []Speaker, keys ...string) Said {
+func Stated(origins []Origin, keys ...string) Said {
 	for _, key := range keys {
-		for _, s := range who {
+		for _, s := range origins {
 			if v := s.Meta.GetLabels()[key]; v != "" {
 				return Said{v, "label " + key + " of " + s.What}
 			}
@@ -45,14 +45,14 @@ const (
 
 // specified looks for a field in what groups of pods, or their owners, specify, the nearest first; path is where the
 // objects of a kind have it.
-func specified(who []Speaker, group bool, path func(*Kind) []string) Said {
-	for i := range who {
-		k := who[i].kind()
+func specified(origins []Origin, group bool, path func(*Kind) []string) Said {
+	for i := range origins {
+		k := origins[i].kind()
 		if k == nil || k.group != group || path(k) == nil {
 			continue
 		}
-		if v := textOf(who[i].body, path(k)...); v != "" {
-			return Said{v, fmt.Sprintf("%v of %s", path(k), who[i].What)}
+		if v := textOf(origins[i].body, path(k)...); v != "" {
+			return Said{v, fmt.Sprintf("%v of %s", path(k), origins[i].What)}
 		}
 	}
 	return Said{}
@@ -64,7 +64,7 @@ func (k *Kind) requiredPath() []string  { return k.required }
 func (k *Kind) preferredPath() []string { return k.preferred }
 
 // kind is the kind of what it is; nil: a pod or a Job.
-func (s *Speaker) kind() *Kind {
+func (s *Origin) kind() *Kind {
 	if s.body == nil {
 		return nil
 	}
@@ -72,10 +72,10 @@ func (s *Speaker) kind() *Kind {
 	return kindNamed(gvk.Group, gvk.Kind)
 }
 
-// Speakers lists a pod, its Job, what made the gang, and who owns these. An owner that should be there and is not is an
-// error: it may say something.
-func (all *Objects) Speakers(g Gang, made Key, pod *v1.Pod) ([]Speaker, error) {
-	who := []Speaker{{pod, "pod " + pod.Name, nil}}
+// Origins lists a pod, its Job, what made the gang, and the owners of these. An owner that should be there and is not
+// is an error: it may say something.
+func (all *Objects) Origins(g Gang, made Key, pod *v1.Pod) ([]Origin, error) {
+	origins := []Origin{{pod, "pod " + pod.Name, nil}}
 	seen := map[Key]bool{}
 	add := func(key Key) error {
 		for key.Kind != nil && !seen[key] {
@@ -84,7 +84,7 @@ func (all *Objects) Speakers(g Gang, made Key, pod *v1.Pod) ([]Speaker, error) {
 			if o == nil {
 				return err
 			}
-			who = append(who, Speaker{o, key.String(), o.Object})
+			origins = append(origins, Origin{o, key.String(), o.Object})
 			key = OwnerKey(o)
 		}
 		return nil
@@ -95,16 +95,16 @@ func (all *Objects) Speakers(g Gang, made Key, pod *v1.Pod) ([]Speaker, error) {
 		if j == nil {
 			return nil, fmt.Errorf("its Job %s is gone", ref.Name)
 		}
-		who, up = append(who, Speaker{j, "Job " + j.Name, nil}), OwnerKey(j)
+		origins, up = append(origins, Origin{j, "Job " + j.Name, nil}), OwnerKey(j)
 	}
 	if err := add(made); err != nil {
 		return nil, err
 	}
-	return who, add(up)
+	return origins, add(up)
 }
 
 // PodAlone is the speakers where a pod speaks for itself only.
-func PodAlone(pod *v1.Pod) []Speaker { return []Speaker{{pod, "pod " + pod.Name, nil}} }
+func PodAlone(pod *v1.Pod) []Origin { return []Origin{{pod, "pod " + pod.Name, nil}} }
 
 // Queues says which queues there are.
 type Queues interface {
@@ -113,37 +113,37 @@ type Queues interface {
 }
 
 // Queue is the queue that owners name in the words of others; "": they name none.
-func (all *Objects) Queue(g Gang, namespace string, who []Speaker, queues Queues) string {
+func (all *Objects) Queue(g Gang, namespace string, origins []Origin, queues Queues) string {
 	byDefault := len(queues.List()) == 0 || queues.Has("default")
-	s := specified(who, groups, (*Kind).queuePath)
+	s := specified(origins, groups, (*Kind).queuePath)
 	if s.Value != "" && (byDefault || s.Value != "default") { // Volcano's own default says nothing
 		return s.Value
 	}
-	if s := specified(who, owners, (*Kind).queuePath); s.Value != "" {
+	if s := specified(origins, owners, (*Kind).queuePath); s.Value != "" {
 		return s.Value
 	}
-	if s := Stated(who, kueueQueue); s.Value != "" {
+	if s := Stated(origins, kueueQueue); s.Value != "" {
 		return all.localQueue(g, namespace, s.Value, queues.Has)
 	}
-	return Stated(who, queueKeys...).Value
+	return Stated(origins, queueKeys...).Value
 }
 
 // Priority is the priority of a gang that says one in the words of others, and the
 // name of its class; false: it says none.
-func (all *Objects) Priority(g Gang, made Key, who []Speaker) (value int64, class string, is bool, err error) {
-	for _, s := range who {
+func (all *Objects) Priority(g Gang, made Key, origins []Origin) (value int64, class string, is bool, err error) {
+	for _, s := range origins {
 		if made.Kind == podGroupKind && s.body != nil {
 			if p := numberOf(s.body, -1<<40, "spec", "priority"); p != -1<<40 {
 				return int64(p), textOf(s.body, "spec", "priorityClassName"), true, nil
 			}
 		}
 	}
-	if s := Stated(who, kueuePriority); s.Value != "" {
+	if s := Stated(origins, kueuePriority); s.Value != "" {
 		value, err = all.classValue(g, s, kueuePriorityKind, priorityKind)
 		return value, s.Value, true, err
 	}
-	for _, s := range []Said{specified(who, groups, (*Kind).classPath), Stated(who, kaiPriority),
-		specified(who, owners, (*Kind).classPath)} {
+	for _, s := range []Said{specified(origins, groups, (*Kind).classPath), Stated(origins, kaiPriority),
+		specified(origins, owners, (*Kind).classPath)} {
 		if s.Value != "" {
 			value, err = all.classValue(g, s, priorityKind)
 			return value, s.Value, true, err
@@ -168,9 +168,10 @@ func (all *Objects) classValue(g Gang, s Said, kinds ...*Kind) (int64, error) {
 }
 
 // Required lists the labels of nodes within whose domain a gang has to be, in the words of others.
-func Required(who []Speaker) (list []Said) {
-	list = []Said{Stated(who, kueueRequired), Stated(who, kaiRequired), specified(who, groups, (*Kind).requiredPath)}
-	for _, s := range who {
+func Required(origins []Origin) (list []Said) {
+	list = []Said{Stated(origins, kueueRequired), Stated(origins, kaiRequired),
+		specified(origins, groups, (*Kind).requiredPath)}
+	for _, s := range origins {
 		if s.body == nil {
 			continue
 		}
@@ -182,9 +183,10 @@ func Required(who []Speaker) (list []Said) {
 }
 
 // Preferred lists those within whose domain it rather is.
-func Preferred(who []Speaker) []Said {
-	return []Said{Stated(who, kueuePreferred), Stated(who, kaiPreferred), specified(who, groups, (*Kind).preferredPath)}
+func Preferred(origins []Origin) []Said {
+	return []Said{Stated(origins, kueuePreferred), Stated(origins, kaiPreferred),
+		specified(origins, groups, (*Kind).preferredPath)}
 }
 
 // MaxTime is for how many seconds it may run, in the words of others.
-func MaxTime(who []Speaker) Said { return Stated(who, kueueMaxTime) }
+func MaxTime(origins []Origin) Said { return Stated(origins, kueueMaxTime) }

@@ -23,7 +23,7 @@ type Fence struct {
 	clock func() time.Duration // counts while the process is paused
 
 	mu       sync.Mutex
-	until    time.Duration // before this time of the clock nobody else can hold the lease
+	until    time.Duration // before this time of the clock no other can hold the lease
 	draining bool
 	flying   int           // writes that have not been answered
 	landed   chan struct{} // closed when none is left; nil: none waits for that

@@ -122,7 +122,7 @@ func (l *Lease) release(ctx context.Context) error {
 	return nil
 }
 
-// lock is the lease as the election writes it. Each renewal opens the fence for as long as nobody else can win.
+// lock is the lease as the election writes it. Each renewal opens the fence for as long as no other can win.
 type lock struct {
 	resourcelock.Interface
 	fence *Fence

@@ -332,7 +332,7 @@ func (r *Row) Job(now cluster.Time) show.Job {
 	return j
 }
 
-// Listed is a row of a list: without what not everybody sees, so that nobody need be asked whose it is.
+// Listed is a row of a list: without what not all people see, so that no one need be asked whose it is.
 func (r *Row) Listed(now cluster.Time) show.Job {
 	j := r.Job(now)
 	j.Metrics, j.Progress = nil, j.Progress.Unplaced()

@@ -9,8 +9,8 @@ import (
 )
 
 // Which nodes are to be partitioned how, is chosen by counting: what of each resource is free on a node, and what there
-// would be if it were partitioned otherwise. What counting does not see - who may be beside whom, quotas, racks - a
-// second engine is asked. All of it is pure: the same question has the same answer.
+// would be if it were partitioned otherwise. What counting does not see - which pods may be beside which, quotas, racks
+// - a second engine is asked. All of it is pure: the same question has the same answer.
 
 // Question is what waits, and what there is. Resources have numbers: 0 is a whole GPU, the others are profiles.
 type Question struct {
@@ -37,7 +37,7 @@ type Node struct {
 	Free  []int  // by resource, as it is partitioned now
 	Whole int    // GPUs that are whole now, free or not
 	To    [][]int
-	Cost  int64 // of emptying it, for a change; 0: nobody is there
+	Cost  int64 // of emptying it, for a change; 0: it is empty
 }
 
 // Change is a node that is to be partitioned as one of its ways says (Node.To).
@@ -45,7 +45,7 @@ type Change struct{ Node, Way int }
 
 // value is what changes are worth, the most important first.
 type value struct {
-	first   int   // the first in line who is served by them
+	first   int   // the first in line that is served by them
 	milli   int64 // served
 	cost    int64
 	changes int
@@ -73,7 +73,7 @@ const (
 // spent reports whether all but a part (1/of) of what may be counted was.
 func (q *Question) spent(of int64) bool { return q.Left != nil && *q.Left <= Work/of }
 
-// Choose finds the changes that are worth most; nil: none serves anybody, or none was found in time.
+// Choose finds the changes that are worth most; nil: none serves a gang, or none was found in time.
 func (q *Question) Choose() []Change {
 	if q.spent(math.MaxInt64) {
 		return nil
@@ -246,7 +246,7 @@ func (q *Question) after(with []Change) [][]int {
 	return free
 }
 
-// Serve says who would have places after changes, the first in line first.
+// Serve says which gangs would have places after changes, the first in line first.
 func (q *Question) Serve(with []Change) []bool {
 	free, served := q.after(with), make([]bool, len(q.Wants))
 	for w := range q.Wants {
@@ -255,7 +255,7 @@ func (q *Question) Serve(with []Change) []bool {
 	return served
 }
 
-// placed is how many tasks of a gang would have places after changes, behind those who come before it.
+// placed is how many tasks of a gang would have places after changes, behind those that come before it.
 func (q *Question) placed(w int, with []Change) int {
 	free := q.after(with)
 	for i := range w {

@@ -32,14 +32,14 @@ type Note struct {
 	From   string           `json:"from,omitempty"`   // its mig.config when it was closed
 	Since  time.Time        `json:"since"`            // of its step; when it was last changed
 	For    []string         `json:"for,omitempty"`    // gangs, the first in line first
-	Tier   string           `json:"tier,omitempty"`   // of the first: who is of a lower one is preempted
+	Tier   string           `json:"tier,omitempty"`   // of the first: gangs of a lower one are preempted
 	GPUs   int              `json:"gpus,omitempty"`   // that it has
 	Offer  *config.MIGOffer `json:"offer,omitempty"`  // what it will have
 	Failed *Failures        `json:"failed,omitempty"`
 }
 
-// Failures are configurations that a node could not be brought to. They hold until somebody else writes another
-// mig.config, or the map is another.
+// Failures are configurations that a node could not be brought to. They hold until another writes another mig.config,
+// or the map is another.
 type Failures struct {
 	Label string            `json:"label"`
 	Map   string            `json:"map"`

@@ -28,7 +28,7 @@ type Node struct {
 	Since    time.Time     // since when
 	Wait     time.Duration // so long it is looked at before it goes off
 	Timeout  time.Duration // ... and it may take to be back
-	Used     bool          // by somebody, or waited for
+	Used     bool          // or waited for
 	Stray    bool          // its rule is its own no more
 	Cordoned bool
 	Cut      bool      // the program that switches it off was called

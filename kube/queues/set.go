@@ -52,7 +52,7 @@ func (q *Set) Changed(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// Gone books that an object was deleted: another of its name begins anew.
+// Gone books that an object was deleted: another of its name begins from nothing.
 func (q *Set) Gone(name string) {
 	q.dirty = q.dirty || q.objects[name] != nil
 	delete(q.objects, name)

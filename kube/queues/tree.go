@@ -37,8 +37,7 @@ type object struct {
 	sentAt     cluster.Time
 }
 
-// read reads an object. A status that another writer set and that makes
-// no sense counts as none: it is written anew.
+// read reads an object. A status that another writer set and that makes no sense counts as none: it is written again.
 func read(u *unstructured.Unstructured) (*object, error) {
 	o := &object{name: u.GetName(), generation: u.GetGeneration(), created: u.GetCreationTimestamp().Time, spec: "{}"}
 	if spec, ok := u.Object["spec"]; ok {

@@ -44,7 +44,7 @@ const (
 
 	// written with the binding: after how many seconds it should write the next checkpoint
 	AnnotationEvery = Prefix + "save-every"
-	// written with the binding of a pod that reports: the SHA-256 of who vouches for the scheduler
+	// written with the binding of a pod that reports: the SHA-256 of the authority that vouches for the scheduler
 	AnnotationSum  = Prefix + "report-ca"
 	AnnotationPlan = Prefix + "plan" // written with the binding: where the whole gang is
 	// written to a pod that waits: what its gang received before it had to leave

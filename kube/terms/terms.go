@@ -44,7 +44,7 @@ type Rules struct {
 
 // Gang is what is known of a gang's pods and of what made them.
 type Gang struct {
-	Sources  []gangs.Speaker // its first pod, then that pod's owners, the nearest first
+	Sources  []gangs.Origin // its first pod, then that pod's owners, the nearest first
 	Queue    string
 	Priority int64
 	Class    string // of priority
@@ -55,18 +55,18 @@ type Gang struct {
 
 // Read reads a gang's terms; pod is its first pod.
 func (r *Rules) Read(g *Gang, pod *v1.Pod) (t Terms, err error) {
-	who := g.Sources
+	origins := g.Sources
 	t.Queue, t.Priority = g.Queue, g.Priority
 	for _, read := range []func(){
-		func() { t.Tier, err = r.tierFor(who, g.Class, g.Priority) },
-		func() { t.Topology, err = r.Topology(who) },
-		func() { t.Repair, err = r.repairFor(who) },
-		func() { t.RunTime, err = runTimeFor(pod, who) },
+		func() { t.Tier, err = r.tierFor(origins, g.Class, g.Priority) },
+		func() { t.Topology, err = r.Topology(origins) },
+		func() { t.Repair, err = r.repairFor(origins) },
+		func() { t.RunTime, err = runTimeFor(pod, origins) },
 		func() { t.Deadline, err = deadlineFor(g) },
-		func() { t.Sharer, err = r.speedFor(who) },
-		func() { t.Want, err = wantFor(who) },
-		func() { t.Converge, err = convergeFor(who) },
-		func() { t.Movable, t.Saves, err = movesFor(who) },
+		func() { t.Sharer, err = r.speedFor(origins) },
+		func() { t.Want, err = wantFor(origins) },
+		func() { t.Converge, err = convergeFor(origins) },
+		func() { t.Movable, t.Saves, err = movesFor(origins) },
 	} {
 		if read(); err != nil {
 			return t, err
@@ -76,14 +76,14 @@ func (r *Rules) Read(g *Gang, pod *v1.Pod) (t Terms, err error) {
 }
 
 // Created is when the oldest of a gang's pods and owners was created.
-func Created(who []gangs.Speaker, pods []*v1.Pod) time.Time {
-	oldest := who[0].Meta.GetCreationTimestamp().Time
+func Created(origins []gangs.Origin, pods []*v1.Pod) time.Time {
+	oldest := origins[0].Meta.GetCreationTimestamp().Time
 	older := func(at time.Time) {
 		if at.Before(oldest) {
 			oldest = at
 		}
 	}
-	for _, s := range who[1:] {
+	for _, s := range origins[1:] {
 		older(s.Meta.GetCreationTimestamp().Time)
 	}
 	for _, p := range pods {
@@ -94,8 +94,8 @@ func Created(who []gangs.Speaker, pods []*v1.Pod) time.Time {
 
 // tierFor is the tier that is stated, else the one that the priority class stands
 // for, else what the priority says.
-func (r *Rules) tierFor(who []gangs.Speaker, class string, priority int64) (cluster.Tier, error) {
-	if s := gangs.Stated(who, LabelTier); s.Value != "" {
+func (r *Rules) tierFor(origins []gangs.Origin, class string, priority int64) (cluster.Tier, error) {
+	if s := gangs.Stated(origins, LabelTier); s.Value != "" {
 		t, err := cluster.ParseTier(s.Value)
 		if err != nil {
 			return cluster.Standard, fmt.Errorf("%s: %w", s.Where, err)
@@ -115,12 +115,12 @@ func (r *Rules) tierFor(who []gangs.Speaker, class string, priority int64) (clus
 }
 
 // Topology reads how far apart the gang may be.
-func (r *Rules) Topology(who []gangs.Speaker) (cluster.Topology, error) {
+func (r *Rules) Topology(origins []gangs.Origin) (cluster.Topology, error) {
 	for _, a := range []struct {
 		key      string
 		required bool
 	}{{AnnotationWithin, true}, {AnnotationPrefer, false}} {
-		if s := gangs.Stated(who, a.key); s.Value != "" {
+		if s := gangs.Stated(origins, a.key); s.Value != "" {
 			l, err := cluster.ParseLevel(s.Value)
 			if err != nil {
 				return cluster.Topology{}, fmt.Errorf("%s: %w", s.Where, err)
@@ -128,7 +128,7 @@ func (r *Rules) Topology(who []gangs.Speaker) (cluster.Topology, error) {
 			return cluster.Topology{Level: l, Required: a.required}, nil
 		}
 	}
-	for _, s := range gangs.Required(who) {
+	for _, s := range gangs.Required(origins) {
 		l, ok := r.levelOf(s.Value)
 		if !ok {
 			return cluster.Topology{},
@@ -136,7 +136,7 @@ func (r *Rules) Topology(who []gangs.Speaker) (cluster.Topology, error) {
 		}
 		return cluster.Topology{Level: l, Required: true}, nil
 	}
-	for _, s := range gangs.Preferred(who) {
+	for _, s := range gangs.Preferred(origins) {
 		if l, ok := r.levelOf(s.Value); ok {
 			return cluster.Topology{Level: l}, nil
 		}
@@ -168,8 +168,8 @@ const (
 )
 
 // repairFor reads whether a gang wants to be repaired.
-func (r *Rules) repairFor(who []gangs.Speaker) (bool, error) {
-	s := gangs.Stated(who, AnnotationLoss)
+func (r *Rules) repairFor(origins []gangs.Origin) (bool, error) {
+	s := gangs.Stated(origins, AnnotationLoss)
 	switch s.Value {
 	case "":
 		return r.Repair, nil
@@ -180,8 +180,8 @@ func (r *Rules) repairFor(who []gangs.Speaker) (bool, error) {
 }
 
 // runTimeFor is how long the gang is expected to run; 0: it is not known.
-func runTimeFor(first *v1.Pod, who []gangs.Speaker) (time.Duration, error) {
-	if s := gangs.Stated(who, AnnotationRunTime); s.Value != "" {
+func runTimeFor(first *v1.Pod, origins []gangs.Origin) (time.Duration, error) {
+	if s := gangs.Stated(origins, AnnotationRunTime); s.Value != "" {
 		t, err := cluster.ParseDuration(s.Value)
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", s.Where, err)
@@ -191,7 +191,7 @@ func runTimeFor(first *v1.Pod, who []gangs.Speaker) (time.Duration, error) {
 	if s := first.Spec.ActiveDeadlineSeconds; s != nil {
 		return seconds(*s), nil
 	}
-	if s := gangs.MaxTime(who); s.Value != "" {
+	if s := gangs.MaxTime(origins); s.Value != "" {
 		n, err := strconv.ParseInt(s.Value, 10, 64)
 		if err != nil || n < 1 {
 			return 0, fmt.Errorf("%s: %q is not a number of seconds", s.Where, s.Value)
@@ -224,10 +224,10 @@ func deadlineFor(g *Gang) (cluster.Time, error) {
 }
 
 // speedFor reads what model a gang is of, and how fast it wants to be.
-func (r *Rules) speedFor(who []gangs.Speaker) (b shared.Sharer, err error) {
-	b.Model = gangs.Stated(who, AnnotationModel).Value
+func (r *Rules) speedFor(origins []gangs.Origin) (b shared.Sharer, err error) {
+	b.Model = gangs.Stated(origins, AnnotationModel).Value
 	b.Least = r.MinSpeed
-	s := gangs.Stated(who, AnnotationSpeed)
+	s := gangs.Stated(origins, AnnotationSpeed)
 	if s.Value == "" {
 		return b, nil
 	}
@@ -240,13 +240,13 @@ func (r *Rules) speedFor(who []gangs.Speaker) (b shared.Sharer, err error) {
 }
 
 // wantFor reads what a gang's pods need of each of their GPUs.
-func wantFor(who []gangs.Speaker) (w gpus.Want, err error) {
-	if s := gangs.Stated(who, AnnotationIsolation); s.Value != "" {
+func wantFor(origins []gangs.Origin) (w gpus.Want, err error) {
+	if s := gangs.Stated(origins, AnnotationIsolation); s.Value != "" {
 		if w.Isolation, err = cluster.ParseIsolation(s.Value); err != nil {
 			return w, fmt.Errorf("%s: %w", s.Where, err)
 		}
 	}
-	if s := gangs.Stated(who, AnnotationMemory); s.Value != "" {
+	if s := gangs.Stated(origins, AnnotationMemory); s.Value != "" {
 		if w.Memory, err = config.ParseMemory(s.Value); err == nil && w.Memory == 0 {
 			err = errors.New("it has to be above 0")
 		}
@@ -254,14 +254,14 @@ func wantFor(who []gangs.Speaker) (w gpus.Want, err error) {
 			return w, fmt.Errorf("%s: %w", s.Where, err)
 		}
 	}
-	if s := gangs.Stated(who, AnnotationCores); s.Value != "" {
+	if s := gangs.Stated(origins, AnnotationCores); s.Value != "" {
 		v, err := strconv.ParseFloat(strings.TrimSuffix(s.Value, "%"), 64)
 		if err != nil || !strings.HasSuffix(s.Value, "%") || !(v > 0 && v <= 100) {
 			return w, fmt.Errorf("%s: %q is not a part of a GPU's compute such as 30%%", s.Where, s.Value)
 		}
 		w.Cores = cluster.Milli(v*float64(cluster.Whole)/100 + 0.5)
 	}
-	if s := gangs.Stated(who, AnnotationPrompt); s.Value != "" {
+	if s := gangs.Stated(origins, AnnotationPrompt); s.Value != "" {
 		if w.Prompt, err = strconv.ParseBool(s.Value); err != nil {
 			return w, fmt.Errorf("%s: %q is neither true nor false", s.Where, s.Value)
 		}
@@ -270,8 +270,8 @@ func wantFor(who []gangs.Speaker) (w gpus.Want, err error) {
 }
 
 // convergeFor is how a gang's metric converges.
-func convergeFor(who []gangs.Speaker) (string, error) {
-	s := gangs.Stated(who, AnnotationConverge)
+func convergeFor(origins []gangs.Origin) (string, error) {
+	s := gangs.Stated(origins, AnnotationConverge)
 	if s.Value == "" {
 		return "", nil
 	}
@@ -282,13 +282,13 @@ func convergeFor(who []gangs.Speaker) (string, error) {
 }
 
 // movesFor reads whether a gang may be moved, and how often it saves its work.
-func movesFor(who []gangs.Speaker) (movable string, saves time.Duration, err error) {
-	s := gangs.Stated(who, AnnotationMovable)
+func movesFor(origins []gangs.Origin) (movable string, saves time.Duration, err error) {
+	s := gangs.Stated(origins, AnnotationMovable)
 	if s.Value != "" && s.Value != "true" && s.Value != "false" {
 		return "", 0, fmt.Errorf("%s: %q is neither true nor false", s.Where, s.Value)
 	}
 	movable = s.Value
-	if s = gangs.Stated(who, AnnotationSaves); s.Value == "" {
+	if s = gangs.Stated(origins, AnnotationSaves); s.Value == "" {
 		return movable, 0, nil
 	}
 	if saves, err = cluster.ParseDuration(s.Value); err == nil && saves <= 0 {

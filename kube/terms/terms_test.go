@@ -30,8 +30,8 @@ func TestDeadlineText(t *testing.T) {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: metav1.NewTime(now),
 			Annotations: map[string]string{AnnotationDeadline: text}}}
 		owner := &metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}
-		who := []gangs.Speaker{{Meta: p, What: "pod p"}, {Meta: owner, What: "Job j"}}
-		at, err := deadlineFor(&Gang{Sources: who, Created: func() time.Time { return Created(who, nil) }})
+		origins := []gangs.Origin{{Meta: p, What: "pod p"}, {Meta: owner, What: "Job j"}}
+		at, err := deadlineFor(&Gang{Sources: origins, Created: func() time.Time { return Created(origins, nil) }})
 		got := ""
 		switch {
 		case err != nil:
@@ -69,8 +69,9 @@ func TestRead(t *testing.T) {
 		{nil, map[string]string{AnnotationRunTime: "soon"}, "", 0, "muster.sh/run-time of Job j"},
 	} {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: c.pod}}
-		who := []gangs.Speaker{{Meta: p, What: "pod p"}, {Meta: &metav1.ObjectMeta{Annotations: c.job}, What: "Job j"}}
-		terms, err := rules.Read(&Gang{Sources: who, Priority: c.priority, Class: c.class}, p)
+		job := &metav1.ObjectMeta{Annotations: c.job}
+		origins := []gangs.Origin{{Meta: p, What: "pod p"}, {Meta: job, What: "Job j"}}
+		terms, err := rules.Read(&Gang{Sources: origins, Priority: c.priority, Class: c.class}, p)
 		got := fmt.Sprintf("%+v", terms)
 		if err != nil {
 			got = err.Error()

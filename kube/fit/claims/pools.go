@@ -47,7 +47,7 @@ type Pools struct {
 type Part struct {
 	Node    string
 	Milli   int64
-	Memory  cluster.MiB   // 0: nobody says
+	Memory  cluster.MiB   // 0: that is not said
 	Compute cluster.Milli // of the GPU's
 }
 
@@ -338,7 +338,7 @@ func (f *Pools) Unfit(memory cluster.MiB, compute cluster.Milli, node string) []
 // GPUs is how many of them a node has.
 func (f *Pools) GPUs(node string) int { return f.gpus[node] }
 
-// Product is what they are called there; "": nobody says.
+// Product is what they are called there; "": that is not said.
 func (f *Pools) Product(node string) string { return f.product[node] }
 
 // Cut reports whether some devices are parts of a GPU.

@@ -276,8 +276,8 @@ func uses(p *fit.Neighbour, namespace, claim string) bool {
 	return p.Obj.Namespace == namespace && slices.Contains(of(p).claims, claim)
 }
 
-// Rivals lists who has the claims of a pod that are for one pod at a time: it is so
-// wherever that pod is, and until it is gone. A pod that is held has its claims.
+// Rivals lists the pods that have the claims of a pod that are for one pod at a time: it is so wherever that pod is,
+// and until it is gone. A pod that is held has its claims.
 func (all *Volumes) Rivals(w *fit.World, p *fit.Neighbour) (list []fit.Rival) {
 	for _, name := range of(p).claims {
 		if !forOne(all.claims[p.Obj.Namespace+"/"+name]) {
@@ -301,8 +301,7 @@ func (all *Volumes) Rivals(w *fit.World, p *fit.Neighbour) (list []fit.Rival) {
 	return list
 }
 
-// limitAlone says who has the claims that only one pod may use: two of a gang cannot
-// either.
+// limitAlone says which pods have the claims that only one pod may use: two of a gang cannot either.
 func (all *Volumes) limitAlone(l *fit.Look, p *fit.Neighbour) {
 	l.Contest(all.Rivals(l.World, p)...)
 	for _, q := range l.Pods {

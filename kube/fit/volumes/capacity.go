@@ -48,7 +48,7 @@ func SameCapacity(a, b *storagev1.CSIStorageCapacity) bool {
 		equality.Semantic.DeepEqual(a.MaximumVolumeSize, b.MaximumVolumeSize)
 }
 
-// capacityOf reads what a driver published; nil: it is of no use to anybody.
+// capacityOf reads what a driver published; nil: it is of no use.
 func capacityOf(name string, c *storagev1.CSIStorageCapacity) *capacity {
 	limit := c.Capacity
 	if c.MaximumVolumeSize != nil {

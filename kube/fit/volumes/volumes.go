@@ -1,6 +1,5 @@
-// Package volumes says where pods may be for the sake of their volumes: where these
-// are, or can be made, how many a node attaches, and who has them alone. It chooses;
-// what it chose, others write.
+// Package volumes says where pods may be for the sake of their volumes: where these are, or can be made, how many a
+// node attaches, and which pod has them alone. It chooses; what it chose, others write.
 package volumes
 
 import (
@@ -37,7 +36,7 @@ type Volumes struct {
 	translations map[string]translation // of volumes, by name
 
 	reported   map[string]*storagev1.CSIStorageCapacity // by namespace/name
-	capacities map[string]*capacities                   // ... by storage class; nil: to be made anew
+	capacities map[string]*capacities                   // ... by storage class; nil: to be made again
 }
 
 // Books are what it asks of whoever decides about pods.
@@ -252,9 +251,9 @@ func (all *Volumes) Reach(p *fit.Neighbour, n *v1.Node) bool {
 // itsVolumes is what keeps a pod off nodes that do not reach them.
 const itsVolumes = "where its volumes are"
 
-// unserved says why claims that wait for their first consumer cannot be bound where a
-// node reaches them; "": they can. A volume that is being made for another node already
-// is waited for, if the pod is alone: those of a gang may be made anew together.
+// unserved says why claims that wait for their first consumer cannot be bound where a node reaches them; "": they can.
+// A volume that is being made for another node already is waited for, if the pod is alone: those of a gang may be made
+// again together.
 func (all *Volumes) unserved(open []late, n *v1.Node, alone bool) string {
 	var not []string
 	for i := range open {
@@ -386,7 +385,7 @@ func (all *Volumes) Choose(p *fit.Neighbour, n *v1.Node) (list []Mount, err erro
 	return list, nil
 }
 
-// hasFree reports whether volumes of a class are there that nobody has.
+// hasFree reports whether volumes of a class are there that no claim has.
 func (all *Volumes) hasFree(class string) bool {
 	for _, v := range all.volumes {
 		if v.Status.Phase == v1.VolumeAvailable && volume.GetPersistentVolumeClass(v) == class {
@@ -425,7 +424,7 @@ func (all *Volumes) Key(p *fit.Neighbour) string {
 	return ""
 }
 
-// Limit bounds nodes by where a pod's volumes are, and who has them.
+// Limit bounds nodes by where a pod's volumes are, and which pods have them.
 func (all *Volumes) Limit(l *fit.Look, p *fit.Neighbour) {
 	if _, ok := fit.Of[need](p); ok {
 		all.limitAlone(l, p)
