@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/retry"
 )
@@ -79,7 +80,7 @@ func (d *Driver) overdrawn(g *gang, a *engine.Action) string {
 	for i := range a.Allocs {
 		al := &a.Allocs[i]
 		if r := &g.spec.Tasks[al.Set].Request; !r.Fractional() {
-			more[d.order[al.Node]] += int(al.Tasks) * wholeOf(r)
+			more[d.order[al.Node]] += int(al.Tasks) * holds.WholeGPUs(r)
 		}
 	}
 	for name, k := range more {
@@ -102,7 +103,7 @@ func (d *Driver) gpusIn(n *node, but *gang) (have, used int) {
 			continue
 		}
 		if !p.request.Fractional() && len(p.obj.Spec.ResourceClaims) == 0 {
-			used += wholeOf(&p.request)
+			used += holds.WholeGPUs(&p.request)
 		}
 	}
 	return d.gpus.Count(n.obj.Status.Allocatable), used

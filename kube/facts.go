@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/holds"
 )
 
 // What events cannot tell an engine - another GPU model on a node in use, a loan's nodes - it learns by being renewed,
@@ -99,7 +100,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 
 // build makes the engine of a snapshot, and completes the snapshot for it.
 func (d *Driver) build(snap *engine.Snapshot) (rules config.Rules, cfg engine.Config, err error) {
-	helds := d.helds(snap)
+	helds := holds.ByNode(snap, d.order)
 	spec := cluster.Spec{Name: "kubernetes"}
 	for _, name := range d.order {
 		spec.Nodes = append(spec.Nodes, d.nodeSpec(name, d.nodes[name], helds[name]))
@@ -141,32 +142,6 @@ func (d *Driver) nodeOrder() {
 	}
 }
 
-// helds is what jobs really hold of nodes, by name: those that are placed only,
-// hold nothing yet.
-func (d *Driver) helds(snap *engine.Snapshot) map[string]held {
-	list := map[string]held{}
-	for name, slices := range d.heldSlices(snap) {
-		list[name] = held{slices: slices}
-	}
-	for i := range snap.Jobs {
-		r := &snap.Jobs[i]
-		if r.State < engine.Starting || r.State > engine.Stopping {
-			continue
-		}
-		for k := range r.Allocs {
-			a := &r.Allocs[k]
-			h := list[d.order[a.Node]]
-			if a.Slots == 0 && profileOf(r, a) == "" {
-				h.gpus |= a.GPUs
-			}
-			h.cpu += a.CPU
-			h.ram += a.RAM
-			list[d.order[a.Node]] = h
-		}
-	}
-	return list
-}
-
 // nodeStates are the nodes with the states that the engine believed in; what
 // they really are, Diff finds.
 func (d *Driver) nodeStates(before, now []cluster.Node) []cluster.Node {
@@ -182,7 +157,7 @@ func (d *Driver) nodeStates(before, now []cluster.Node) []cluster.Node {
 
 // adoptAll turns gangs that are found bound into jobs of the engine.
 func (d *Driver) adoptAll(snap *engine.Snapshot) (n int) {
-	taken := d.inUse(snap)
+	taken := holds.InUseByNode(snap, d.order)
 	keys := slices.Sorted(maps.Keys(d.gangs))
 	slices.SortStableFunc(keys, func(a, b string) int { // places that no pod has may have been given to others since
 		return cmp.Compare(d.unseated(d.gangs[a]), d.unseated(d.gangs[b]))
@@ -224,7 +199,7 @@ type foundGang struct {
 }
 
 // adopt makes a job of a gang that is found bound.
-func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]inUse) error {
+func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]holds.InUse) error {
 	f, err := d.findGang(g, taken)
 	if err != nil {
 		return err
@@ -240,7 +215,7 @@ func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]inUse) e
 // findGang finds out what a gang holds that is found bound, from its pods and the plan that they carry. Whether its
 // start was complete cannot be seen. If pods wait for all places that are empty, it goes on being bound; else it counts
 // as running, and its owner makes the pods that it lacks.
-func (d *Driver) findGang(g *gang, taken map[string]inUse) (*foundGang, error) {
+func (d *Driver) findGang(g *gang, taken map[string]holds.InUse) (*foundGang, error) {
 	p, trusted, pods := d.latest(g)
 	if p == nil {
 		return nil, fmt.Errorf("their annotation %s cannot be read", AnnotationPlan)
@@ -368,14 +343,6 @@ func (d *Driver) fill(g *gang) (open int) {
 	return open
 }
 
-// wholeOf is the GPUs of a task that are not slices.
-func wholeOf(r *cluster.Request) int {
-	if r.Profile != "" {
-		return 0
-	}
-	return r.GPUs
-}
-
 func (d *Driver) hasQueue(name string) bool {
 	return len(d.queues.Tree().List()) == 0 || d.queues.Tree().Has(cmp.Or(name, "default"))
 }
@@ -383,7 +350,7 @@ func (d *Driver) hasQueue(name string) bool {
 // observed is what the cluster really has of these nodes, which the engine has.
 func (d *Driver) observed(names []cluster.Node) driver.Observed {
 	var o driver.Observed
-	helds := map[string]held{}
+	helds := map[string]holds.Of{}
 	for _, b := range d.eng.Beliefs() {
 		g := d.byID[b.Job]
 		if g == nil {
@@ -396,7 +363,7 @@ func (d *Driver) observed(names []cluster.Node) driver.Observed {
 			if a.Slots != 0 {
 				continue
 			}
-			h.gpus |= a.GPUs
+			h.GPUs |= a.GPUs
 			helds[names[a.Node].Name] = h
 		}
 		o.Running = append(o.Running, f)

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/look"
 )
 
@@ -150,7 +151,7 @@ func (d *Driver) specOf(g *gang, pods []*pod, m gangs.Membership) (*cluster.Job,
 // taskSets groups pods that ask for the same, the largest first.
 func taskSets(pods []*pod) (sets []cluster.TaskSet) {
 	for _, p := range pods {
-		if i := setOf(sets, &p.request); i >= 0 {
+		if i := holds.SetOf(sets, &p.request); i >= 0 {
 			sets[i].Count++
 		} else {
 			sets = append(sets, cluster.TaskSet{Count: 1, Request: p.request})
@@ -158,9 +159,4 @@ func taskSets(pods []*pod) (sets []cluster.TaskSet) {
 	}
 	slices.SortStableFunc(sets, func(a, b cluster.TaskSet) int { return b.Request.GPUs - a.Request.GPUs })
 	return sets
-}
-
-// setOf finds the task set of a request; -1: there is none.
-func setOf(sets []cluster.TaskSet, r *cluster.Request) int {
-	return slices.IndexFunc(sets, func(s cluster.TaskSet) bool { return s.Request == *r })
 }

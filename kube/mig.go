@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/gpus"
+	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/mig"
 )
 
@@ -71,34 +72,6 @@ func (d *Driver) packed(model *cluster.GPUModel, count map[string]int, most int)
 	return devices
 }
 
-// heldSlices counts the slices that jobs hold, by node and profile.
-func (d *Driver) heldSlices(snap *engine.Snapshot) map[string]map[string]int {
-	list := map[string]map[string]int{}
-	for i := range snap.Jobs {
-		r := &snap.Jobs[i]
-		for k := range r.Allocs {
-			a := &r.Allocs[k]
-			profile := profileOf(r, a)
-			if profile == "" {
-				continue
-			}
-			name := d.order[a.Node]
-			if list[name] == nil {
-				list[name] = map[string]int{}
-			}
-			list[name][profile] += int(a.Tasks)
-		}
-	}
-	return list
-}
-
-func profileOf(r *engine.JobRecord, a *engine.Alloc) string {
-	if int(a.Set) >= len(r.Spec.Tasks) {
-		return ""
-	}
-	return r.Spec.Tasks[a.Set].Request.Profile
-}
-
 // reslice gives the slices that jobs hold their instances again: which they are matters to the books only, and the
 // geometry may be another now.
 func (d *Driver) reslice(snap *engine.Snapshot, spec *cluster.Spec) error {
@@ -108,7 +81,7 @@ func (d *Driver) reslice(snap *engine.Snapshot, spec *cluster.Spec) error {
 		r.Allocs = slices.Clone(r.Allocs)
 		for k := range r.Allocs {
 			a := &r.Allocs[k]
-			name := profileOf(r, a)
+			name := holds.Profile(r, a)
 			if name == "" {
 				continue
 			}
@@ -133,7 +106,7 @@ func (d *Driver) sliceFound(rec *engine.JobRecord, snap *engine.Snapshot) {
 	used := map[int32][]uint8{} // by node and device: memory slices in use
 	for k := range rec.Allocs {
 		a := &rec.Allocs[k]
-		name := profileOf(rec, a)
+		name := holds.Profile(rec, a)
 		if name == "" {
 			continue
 		}
@@ -144,21 +117,8 @@ func (d *Driver) sliceFound(rec *engine.JobRecord, snap *engine.Snapshot) {
 			return
 		}
 		if used[a.Node] == nil {
-			used[a.Node] = slotsInUse(snap, a.Node, n.GPUs)
+			used[a.Node] = holds.SlotsInUse(snap, a.Node, n.GPUs)
 		}
 		mig.TakeSlice(a, &model, name, geometry, used[a.Node])
 	}
-}
-
-// slotsInUse is the memory slices that jobs have of a node, by device.
-func slotsInUse(snap *engine.Snapshot, node int32, gpus int) []uint8 {
-	used := make([]uint8, gpus)
-	for i := range snap.Jobs {
-		for _, a := range snap.Jobs[i].Allocs {
-			if dev := firstOf(a.GPUs); a.Node == node && a.Slots != 0 && dev < gpus {
-				used[dev] |= a.Slots
-			}
-		}
-	}
-	return used
 }

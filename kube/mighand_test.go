@@ -15,6 +15,7 @@ import (
 
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/mig"
 )
 
@@ -133,7 +134,7 @@ func TestMIGSteps(t *testing.T) {
 			t.Errorf("%s: remembered %+v", c.name, f)
 		}
 		if c.step == migChanging && n.obj.Labels[LabelMIG] == migChanging {
-			if s := h.nodeSpec("n1", n, held{}); !strings.Contains(s.MIG, "1g.10gb") {
+			if s := h.nodeSpec("n1", n, holds.Of{}); !strings.Contains(s.MIG, "1g.10gb") {
 				t.Errorf("%s: while it is changed it counts as %q", c.name, s.MIG)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/mig"
 )
 
@@ -119,7 +120,7 @@ func (d *Driver) suppose(list []*migWaiter, as map[string]*config.MIGOffer, more
 			continue
 		}
 		other[name] = d.supposedNode(name, o)
-		w.spec.Nodes[i] = d.nodeSpec(name, other[name], held{})
+		w.spec.Nodes[i] = d.nodeSpec(name, other[name], holds.Of{})
 		w.spec.Nodes[i].State = cluster.Up
 	}
 	snap.Jobs = slices.DeleteFunc(snap.Jobs, func(r engine.JobRecord) bool {
@@ -128,7 +129,7 @@ func (d *Driver) suppose(list []*migWaiter, as map[string]*config.MIGOffer, more
 	})
 	for _, m := range more {
 		n := d.supposedNode(m.like, m.offer)
-		s := d.nodeSpec(m.like, n, held{})
+		s := d.nodeSpec(m.like, n, holds.Of{})
 		s.Name = m.like + "/" + m.offer.Text()
 		for slices.ContainsFunc(w.spec.Nodes, func(o cluster.Node) bool { return o.Name == s.Name }) {
 			s.Name += "'"
@@ -288,7 +289,7 @@ func (w *migWorld) free(names []string) map[string]map[string]int {
 		for i := range b.Allocs {
 			a := &b.Allocs[i]
 			have := list[nodes[a.Node].Name]
-			if p := profileOf(r, a); p != "" {
+			if p := holds.Profile(r, a); p != "" {
 				have[p] -= int(a.Tasks)
 				continue
 			}

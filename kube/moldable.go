@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/plans"
 )
 
@@ -218,7 +219,7 @@ func (d *Driver) divideGang(g *gang, rec *engine.JobRecord) (ones []engine.JobRe
 		if !s.beyond {
 			continue
 		}
-		al, held := d.cutTask(&allocs, s)
+		al, held := holds.Cut(&allocs, d.order, s.node, s.set)
 		p := g.pods[s.pod]
 		if !held || p == nil || !p.ready() || d.keptOff(p, s.node) != "" || d.grant(p, s.node) != "" {
 			continue
@@ -230,27 +231,6 @@ func (d *Driver) divideGang(g *gang, rec *engine.JobRecord) (ones []engine.JobRe
 	}
 	d.reform(g, rec, sets, allocs, slots)
 	return ones
-}
-
-// cutTask takes the devices of one place out of a gang's; false: they are not among them.
-func (d *Driver) cutTask(allocs *[]engine.Alloc, s slot) (al engine.Alloc, held bool) {
-	list := *allocs
-	for i := len(list) - 1; i >= 0; i-- {
-		a := list[i]
-		if d.order[a.Node] != s.node || int(a.Set) != s.set {
-			continue
-		}
-		if a.Tasks == 1 {
-			*allocs = slices.Delete(list, i, i+1)
-			a.Set = 0
-			return a, true
-		}
-		rest := fewer(a, 1)
-		list[i] = rest
-		a.Tasks, a.GPUs, a.CPU, a.RAM, a.Set = 1, a.GPUs&^rest.GPUs, a.CPU-rest.CPU, a.RAM-rest.RAM, 0
-		return a, true
-	}
-	return al, false
 }
 
 // follow makes a gang of one of a pod that started with its gang, and binds it.

@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -268,7 +269,7 @@ func (p *passage) like(pods []*pod) bool {
 	}
 	sets := slices.Clone(p.spec.Tasks)
 	for _, q := range pods {
-		i := setOf(sets, &q.request)
+		i := holds.SetOf(sets, &q.request)
 		if i < 0 || sets[i].Count == 0 || q.Needs != nil || q.Replica.Name != "" || q.signature != p.pods[0].signature {
 			return false
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gpus"
+	"github.com/muster-gpu/muster/kube/holds"
 )
 
 // node is a node as the driver knows it.
@@ -86,17 +87,10 @@ func (n *node) state() cluster.NodeState {
 	return cluster.Draining
 }
 
-// held is what our gangs hold of a node.
-type held struct {
-	gpus     uint64         // whole ones
-	slices   map[string]int // by MIG profile
-	cpu, ram int64
-}
-
 // nodeSpec describes a node to the engine. What our gangs hold there always fits: what is running is not lost because
 // others took what was left.
-func (d *Driver) nodeSpec(name string, n *node, h held) cluster.Node {
-	s := cluster.Node{Name: name, CPU: max(1, h.cpu), RAM: max(1, h.ram), GPUs: bits.Len64(h.gpus)}
+func (d *Driver) nodeSpec(name string, n *node, h holds.Of) cluster.Node {
+	s := cluster.Node{Name: name, CPU: max(1, h.CPU), RAM: max(1, h.RAM), GPUs: bits.Len64(h.GPUs)}
 	if n == nil || n.obj == nil {
 		return d.sliced(s, n, &h)
 	}
@@ -114,14 +108,14 @@ func (d *Driver) nodeSpec(name string, n *node, h held) cluster.Node {
 }
 
 // sliced adds the GPUs of a node that are partitioned, and says of what model all are.
-func (d *Driver) sliced(s cluster.Node, n *node, h *held) cluster.Node {
+func (d *Driver) sliced(s cluster.Node, n *node, h *holds.Of) cluster.Node {
 	name := d.gpus.Model(n.object())
 	model, known := d.modelsKnown[name]
 	if !known {
 		model, _ = cluster.FindModel(name)
 		d.modelsKnown[name] = model
 	}
-	if s.MIG, s.GPUs = d.migOf(n, &model, s.GPUs, h.slices); d.aside.nodes[s.Name] != "" {
+	if s.MIG, s.GPUs = d.migOf(n, &model, s.GPUs, h.Slices); d.aside.nodes[s.Name] != "" {
 		s.MIG, s.GPUs = "", 0
 	}
 	if s.GPUs > 0 {
@@ -133,7 +127,7 @@ func (d *Driver) sliced(s cluster.Node, n *node, h *held) cluster.Node {
 // badGPUs says which devices of a node are not for us: those that are not
 // healthy, and those of foreign pods. Only counts are known, so those that our
 // gangs hold are never among them.
-func (d *Driver) badGPUs(n *node, s *cluster.Node, h held) uint64 {
+func (d *Driver) badGPUs(n *node, s *cluster.Node, h holds.Of) uint64 {
 	if n == nil || n.obj == nil {
 		return 0
 	}
@@ -145,7 +139,7 @@ func (d *Driver) badGPUs(n *node, s *cluster.Node, h held) uint64 {
 	}
 	var bad uint64
 	for i := whole - 1; i >= 0 && want > 0; i-- {
-		if dev := uint64(1) << i; h.gpus&dev == 0 {
+		if dev := uint64(1) << i; h.GPUs&dev == 0 {
 			bad |= dev
 			want--
 		}

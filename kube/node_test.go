@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/plans"
 )
 
@@ -17,7 +18,7 @@ func TestNodeSpec(t *testing.T) {
 	d := New(testOptions(nil, nil))
 	n := &node{obj: controlplane.Node("n1", 8, nil), foreign: map[*pod]bool{}}
 	n.other.gpus, n.other.cpu = 3, 90_000
-	h := held{gpus: 0b11, cpu: 10_000}
+	h := holds.Of{GPUs: 0b11, CPU: 10_000}
 	s := d.nodeSpec("n1", n, h)
 	if s.GPUs != 8 || s.CPU != 10_000 || s.Model != "H100-80GB" {
 		t.Errorf("%+v", s)

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/amount"
+	"github.com/muster-gpu/muster/kube/holds"
 )
 
 // What events tell the engine of nodes: that they join, come back, leave, are closed or broken, and are of another
@@ -50,7 +51,7 @@ func (d *Driver) joinEvents() (events []engine.Event, nodes []cluster.Node) {
 			delete(d.goneNodes, name)
 			continue
 		}
-		s := d.nodeSpec(name, n, held{})
+		s := d.nodeSpec(name, n, holds.Of{})
 		if !d.canJoin(&s) {
 			d.stale = cmp.Or(d.stale, "node joined")
 			return events, withJoining(nodes, d.joining)
@@ -80,7 +81,7 @@ func (d *Driver) nodeIsAnother(name string) {
 
 // changeEvents tell the engine of nodes that are others than they were, and writes them down among the engine's.
 func (d *Driver) changeEvents(nodes []cluster.Node) (events []engine.Event) {
-	var helds map[string]held
+	var helds map[string]holds.Of
 	for _, name := range slices.Sorted(maps.Keys(d.changed)) {
 		n, i := d.nodes[name], 0
 		known := false
@@ -88,7 +89,7 @@ func (d *Driver) changeEvents(nodes []cluster.Node) (events []engine.Event) {
 			continue // it is told when it joins
 		}
 		if helds == nil {
-			helds = d.helds(d.heldNow())
+			helds = holds.ByNode(d.heldNow(), d.order)
 		}
 		s := d.nodeSpec(name, n, helds[name])
 		if !sameNode(s, nodes[i]) {
@@ -210,12 +211,12 @@ func (d *Driver) heldNow() *engine.Snapshot {
 }
 
 // heldOn is what jobs hold of a node.
-func (d *Driver) heldOn(name string) held { return d.helds(d.heldNow())[name] }
+func (d *Driver) heldOn(name string) holds.Of { return holds.ByNode(d.heldNow(), d.order)[name] }
 
 // overfull reports whether jobs hold more of a node than it has for them.
-func (n *node) overfull(h held) bool {
+func (n *node) overfull(h holds.Of) bool {
 	have := n.obj.Status.Allocatable
-	return amount.Milli(have.Cpu())-n.other.cpu < h.cpu || amount.MiB(have.Memory(), false)-n.other.ram < h.ram
+	return amount.Milli(have.Cpu())-n.other.cpu < h.CPU || amount.MiB(have.Memory(), false)-n.other.ram < h.RAM
 }
 
 // nextResize is when nodes and pods are looked at next whose size may be another.
@@ -232,7 +233,7 @@ func (d *Driver) sizeEvents() (events []engine.Event) {
 	defer func() { d.took = d.opt.Now().Sub(start) }()
 	snap := d.heldNow()
 	resized := d.resizedNow(snap)
-	helds, grown := d.helds(snap), false
+	helds, grown := holds.ByNode(snap, d.order), false
 	for i, believed := range d.eng.Nodes() {
 		n := d.nodes[believed.Name]
 		if n == nil || n.obj == nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/holds"
 )
 
 // Which nodes suit the pods of a gang - labels, taints, what a node has at all - is a set of nodes (cluster.NodeSet)
@@ -197,7 +198,7 @@ type kindOfNode struct {
 
 // limitKinds sets nodes aside where they are of more kinds than an engine tells apart: those on which gangs have
 // something come first, then the order in which nodes came.
-func (d *Driver) limitKinds(nodes []cluster.Node, helds map[string]held) {
+func (d *Driver) limitKinds(nodes []cluster.Node, helds map[string]holds.Of) {
 	known := map[kindOfNode]bool{{}: true}
 	d.kinds = known
 	for _, busy := range []bool{true, false} {

@@ -2,10 +2,13 @@ package kube
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/gpus"
+	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/plans"
 )
 
@@ -116,8 +119,8 @@ func (d *Driver) asHeld(g *gang, p *plans.Plan, trusted bool) *plans.Plan {
 			q.give(&r)
 			same = same && r == p.Tasks[s.set].Request
 		}
-		now.Tasks = addTasks(now.Tasks, cluster.TaskSet{Count: 1, Request: r})
-		s.set = setOf(now.Tasks, &r)
+		now.Tasks = holds.AddTasks(now.Tasks, cluster.TaskSet{Count: 1, Request: r})
+		s.set = holds.SetOf(now.Tasks, &r)
 	}
 	if same {
 		now.Tasks, now.On = p.Tasks, p.On
@@ -160,4 +163,45 @@ func place(p *plans.Plan, slots []slot) {
 	for _, s := range slots {
 		p.Put(s.node, s.set)
 	}
+}
+
+// allocs gives a plan devices: which ones, only the node or the claims know, so
+// the first that are not given away will do.
+func (d *Driver) allocs(p *plans.Plan, taken map[string]holds.InUse) (list []engine.Alloc, err error) {
+	mine := maps.Clone(taken)
+	for _, on := range p.On {
+		at := slices.Index(d.order, on.Node)
+		if at < 0 { // it is gone: the engine learns that in a moment
+			at = len(d.order)
+			d.order = append(d.order, on.Node)
+			d.number[on.Node] = at
+			d.noteLeft(on.Node)
+		}
+		r, use := p.Tasks[on.Set].Request, mine[on.Node]
+		a := engine.Alloc{Node: int32(at), Set: int32(on.Set), Tasks: int32(on.Tasks),
+			CPU: r.CPU * cluster.Milli(on.Tasks), RAM: r.RAM * cluster.MiB(on.Tasks)}
+		if r.Fractional() { // each share is an allocation of its own
+			a.Tasks, a.CPU, a.RAM, a.Share = 1, r.CPU, r.RAM, int32(r.Share)
+		}
+		if r.Profile != "" {
+			a.Tasks, a.CPU, a.RAM = 1, r.CPU, r.RAM
+			list = append(list, slices.Repeat([]engine.Alloc{a}, on.Tasks)...) // reslice says which they are
+			continue
+		}
+		for range on.Tasks * r.GPUs {
+			dev, ok := use.Take(a.Share)
+			if !ok {
+				return nil, fmt.Errorf("node %s: %w", on.Node, errNoRoom)
+			}
+			if a.GPUs |= dev; a.Share > 0 {
+				list, a.GPUs = append(list, a), 0
+			}
+		}
+		if a.Share == 0 {
+			list = append(list, a)
+		}
+		mine[on.Node] = use
+	}
+	maps.Copy(taken, mine)
+	return list, nil
 }

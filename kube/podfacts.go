@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
-	"math/bits"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gpus"
+	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/terms"
 )
 
@@ -146,9 +146,9 @@ func (d *Driver) reshape(g *gang, rec *engine.JobRecord) {
 		if p := g.pods[s.pod]; p != nil && !p.over() {
 			r.CPU, r.RAM = p.request.CPU, p.request.RAM
 		}
-		sets = addTasks(sets, cluster.TaskSet{Count: 1, Request: r})
+		sets = holds.AddTasks(sets, cluster.TaskSet{Count: 1, Request: r})
 		at := place{s.node, s.set}
-		s.set = setOf(sets, &r)
+		s.set = holds.SetOf(sets, &r)
 		now[at] = append(now[at], s.set)
 	}
 	if engine.CheckTasks(&cluster.Job{Tasks: sets}) != "" {
@@ -160,31 +160,10 @@ func (d *Driver) reshape(g *gang, rec *engine.JobRecord) {
 		if len(now[at]) < int(a.Tasks) {
 			return // its places are others than the engine's, as while it is repaired
 		}
-		allocs = append(allocs, resetTasks(a, now[at][:a.Tasks], sets)...)
+		allocs = append(allocs, holds.Reset(a, now[at][:a.Tasks], sets)...)
 		now[at] = now[at][a.Tasks:]
 	}
 	d.reform(g, rec, sets, allocs, slots)
-}
-
-// resetTasks is an allocation whose tasks are of other sets now, one for each set.
-func resetTasks(a engine.Alloc, of []int, sets []cluster.TaskSet) (list []engine.Alloc) {
-	each, left := bits.OnesCount64(a.GPUs)/len(of), a.GPUs
-	for _, set := range of {
-		i := slices.IndexFunc(list, func(b engine.Alloc) bool { return int(b.Set) == set })
-		if i < 0 {
-			b := a
-			b.Set, b.Tasks, b.GPUs, b.CPU, b.RAM = int32(set), 0, 0, 0, 0
-			i, list = len(list), append(list, b)
-		}
-		b, r := &list[i], &sets[set].Request
-		b.Tasks++
-		b.CPU, b.RAM = b.CPU+r.CPU, b.RAM+r.RAM
-		for range each {
-			dev := left & -left
-			b.GPUs, left = b.GPUs|dev, left&^dev
-		}
-	}
-	return list
 }
 
 // takesPlace reports whether a pod that is new can have a place of its gang: it asks for what the place is for, or for

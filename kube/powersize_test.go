@@ -16,6 +16,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/power"
 )
 
@@ -103,7 +104,7 @@ func (h *hand) needs(name string) { h.holding[&gang{key: name, slots: []slot{{no
 func TestPowerSize(t *testing.T) {
 	h := byHand(t, batch(), offNode("n1", 0, "muster"))
 	if s, n := h.eng.Nodes()[0], h.nodes["n1"]; s.GPUs != 8 || n.state() != cluster.Up || h.wakes(n) == 0 ||
-		h.badGPUs(n, &s, held{}) != 0 {
+		h.badGPUs(n, &s, holds.Of{}) != 0 {
 		t.Fatalf("%+v, %v", s, n.state())
 	}
 	h.needs("n1")
@@ -118,7 +119,7 @@ func TestPowerSize(t *testing.T) {
 	h.boots("n1", 8)
 	h.passes(time.Second)
 	h.is("n1", power.On)
-	if s := h.nodeSpec("n1", h.nodes["n1"], held{}); s.GPUs != 8 {
+	if s := h.nodeSpec("n1", h.nodes["n1"], holds.Of{}); s.GPUs != 8 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -143,7 +144,7 @@ func TestPowerLacks(t *testing.T) {
 	h.passes(time.Second)
 	h.is("n1", power.On)
 	h.boots("n1", 4) // what was written down counts no more
-	if s := h.nodeSpec("n1", h.nodes["n1"], held{}); s.GPUs != 4 {
+	if s := h.nodeSpec("n1", h.nodes["n1"], holds.Of{}); s.GPUs != 4 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/kube/fit/shared"
 	"github.com/muster-gpu/muster/kube/fit/volumes"
 	"github.com/muster-gpu/muster/kube/gpus"
+	"github.com/muster-gpu/muster/kube/holds"
 )
 
 // newWorld makes the world with all that pods can ask for of what is on the nodes.
@@ -53,7 +54,7 @@ func (d *Driver) readNeeds(p *pod, requests v1.ResourceList) {
 func (n *node) freeGPUs(d *Driver) int {
 	free := d.gpus.Count(n.obj.Status.Allocatable)
 	for p := range n.pods {
-		free -= wholeOf(&p.request)
+		free -= holds.WholeGPUs(&p.request)
 	}
 	return max(0, free)
 }

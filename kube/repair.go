@@ -3,7 +3,6 @@ package kube
 import (
 	"fmt"
 	"maps"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/internal/oldkeys"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/show"
 )
@@ -124,7 +124,7 @@ func (d *Driver) cut(g *gang, rec *engine.JobRecord) {
 		}
 		lost[place{s.node, s.set}]++
 		if !s.done {
-			g.missing = addTasks(g.missing, cluster.TaskSet{Count: 1, Request: was[s.set].Request})
+			g.missing = holds.AddTasks(g.missing, cluster.TaskSet{Count: 1, Request: was[s.set].Request})
 		}
 		if p := g.pods[s.pod]; p != nil {
 			d.lose(p)
@@ -143,7 +143,7 @@ func (d *Driver) cut(g *gang, rec *engine.JobRecord) {
 		k := min(lost[key], int(a.Tasks))
 		lost[key] -= k
 		if k < int(a.Tasks) {
-			a = fewer(a, k)
+			a = holds.Fewer(a, k)
 			a.Set = int32(at[a.Set])
 			allocs = append(allocs, a)
 		}
@@ -166,27 +166,6 @@ func (d *Driver) lose(p *pod) {
 	d.remove(p)
 }
 
-// fewer is an allocation without k of its tasks.
-func fewer(a engine.Alloc, k int) engine.Alloc {
-	each, cpu, ram := bits.OnesCount64(a.GPUs)/int(a.Tasks), a.CPU/cluster.Milli(a.Tasks), a.RAM/cluster.MiB(a.Tasks)
-	for range k * each {
-		a.GPUs &^= 1 << (bits.Len64(a.GPUs) - 1)
-	}
-	a.Tasks -= int32(k)
-	a.CPU, a.RAM = cpu*cluster.Milli(a.Tasks), ram*cluster.MiB(a.Tasks)
-	return a
-}
-
-// addTasks adds tasks to the set that asks for the same.
-func addTasks(sets []cluster.TaskSet, t cluster.TaskSet) []cluster.TaskSet {
-	sets = slices.Clone(sets)
-	if i := setOf(sets, &t.Request); i >= 0 {
-		sets[i].Count += t.Count
-		return sets
-	}
-	return append(sets, t)
-}
-
 // reform books what a running gang is now, in the record that the engine is told, too.
 func (d *Driver) reform(g *gang, rec *engine.JobRecord, sets []cluster.TaskSet, allocs []engine.Alloc, slots []slot) {
 	spec := *rec.Spec
@@ -205,7 +184,7 @@ func (d *Driver) mendWith(g, w *gang, rec, patch *engine.JobRecord) {
 		allocs = append(allocs, a)
 	}
 	for _, t := range w.spec.Tasks {
-		if i := setOf(g.missing, &t.Request); i >= 0 {
+		if i := holds.SetOf(g.missing, &t.Request); i >= 0 {
 			g.missing[i].Count -= t.Count
 		}
 	}
@@ -231,8 +210,8 @@ func (d *Driver) mendWith(g, w *gang, rec, patch *engine.JobRecord) {
 func joined(g, w *gang) (sets []cluster.TaskSet, slots []slot, at []int) {
 	sets, slots = g.spec.Tasks, slices.Clone(g.slots)
 	for _, t := range w.spec.Tasks {
-		sets = addTasks(sets, t)
-		at = append(at, setOf(sets, &t.Request))
+		sets = holds.AddTasks(sets, t)
+		at = append(at, holds.SetOf(sets, &t.Request))
 	}
 	for _, s := range w.slots {
 		s.set = at[s.set]
@@ -276,11 +255,11 @@ func (d *Driver) patch(g *gang) {
 		if p.binding || i < 0 {
 			continue
 		}
-		if k := setOf(have, &g.missing[i].Request); k >= 0 && have[k].Count >= g.missing[i].Count {
+		if k := holds.SetOf(have, &g.missing[i].Request); k >= 0 && have[k].Count >= g.missing[i].Count {
 			continue
 		}
 		p.give(&g.missing[i].Request)
-		have = addTasks(have, cluster.TaskSet{Count: 1, Request: p.request})
+		have = holds.AddTasks(have, cluster.TaskSet{Count: 1, Request: p.request})
 		if w == nil {
 			w = d.gangFor(&gangs.Claim{Key: patchKey(g), Name: g.name + "-repair", Object: g.object, Kind: g.kind,
 				Of:   g.key,
@@ -396,7 +375,7 @@ func (d *Driver) givenAway(g *gang, p *plans.Plan) bool {
 	open := map[string]int{}
 	for _, s := range g.slots {
 		if r := &p.Tasks[s.set].Request; !r.Fractional() {
-			open[s.node] += wholeOf(r)
+			open[s.node] += holds.WholeGPUs(r)
 		}
 	}
 	for _, s := range g.slots {
@@ -420,11 +399,11 @@ func (g *gang) shrunk(p *plans.Plan) *plans.Plan {
 	for _, s := range g.slots {
 		t := cluster.TaskSet{Count: 1, Request: p.Tasks[s.set].Request}
 		if s.pod == "" {
-			g.missing = addTasks(g.missing, t)
+			g.missing = holds.AddTasks(g.missing, t)
 			continue
 		}
-		small.Tasks = addTasks(small.Tasks, t)
-		s.set = setOf(small.Tasks, &t.Request)
+		small.Tasks = holds.AddTasks(small.Tasks, t)
+		s.set = holds.SetOf(small.Tasks, &t.Request)
 		slots = append(slots, s)
 	}
 	g.slots = slots

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/terms"
@@ -193,22 +192,6 @@ func testRepairKilled(b *bench) {
 	b.repaired(c, 12, lost)
 	if now := b.team1("train"); kept(before, now) != 8 || kept(part, now) != len(part) {
 		b.Errorf("it was on %v, then %v, and is on %v", before, part, now)
-	}
-}
-
-// An allocation of several tasks loses some of them, whole ones.
-func TestFewer(t *testing.T) {
-	for _, c := range []struct {
-		tasks, less int
-		gpus, want  uint64
-	}{{2, 1, 0b1111, 0b0011}, {3, 2, 0b1011, 0b0001}, {4, 1, 0, 0}, {2, 1, 0b110110, 0b000110}} {
-		a := engine.Alloc{Tasks: int32(c.tasks), GPUs: c.gpus, CPU: cluster.Milli(500 * c.tasks),
-			RAM: cluster.MiB(10 * c.tasks)}
-		want := engine.Alloc{Tasks: int32(c.tasks - c.less), GPUs: c.want, CPU: cluster.Milli(500 * (c.tasks - c.less)),
-			RAM: cluster.MiB(10 * (c.tasks - c.less))}
-		if got := fewer(a, c.less); got != want {
-			t.Errorf("%+v without %d tasks is %+v, not %+v", a, c.less, got, want)
-		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/holds"
 )
 
 // What events tell the engine of gangs that run: that they are of other pods than before (JobReshaped), that they are
@@ -109,11 +110,11 @@ func (d *Driver) adoptNow(g *gang) []engine.Event {
 		return nil
 	}
 	snap := d.heldNow()
-	taken := d.inUse(snap)
+	taken := holds.InUseByNode(snap, d.order)
 	for _, n := range d.eng.Nodes() {
 		if n.Bad != 0 {
 			u := taken[n.Name]
-			u.devices |= n.Bad
+			u.Devices |= n.Bad
 			taken[n.Name] = u
 		}
 	}
