@@ -98,20 +98,26 @@ func someMinute(r *rapid.T, w *cluster.Weekly) int64 {
 	return rapid.Int64Range(0, 3_100_000_000/60).Draw(r, "minute") * 60
 }
 
+// someZone is one of some zones, as the standard library has it and as windows have it.
+func someZone(r *rapid.T, zones []string) (*time.Location, *cluster.Weekly) {
+	name := rapid.SampledFrom(zones).Draw(r, "zone")
+	loc, err := time.LoadLocation(name)
+	if err != nil {
+		r.Fatal(err)
+	}
+	w, err := ParseZone(name)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return loc, w
+}
+
 // The naive twin asks the standard library for the local time, minute by minute.
 func TestWeeklyTwin(t *testing.T) {
 	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Casablanca",
 		"UTC"}
 	rapid.Check(t, func(r *rapid.T) {
-		name := rapid.SampledFrom(zones).Draw(r, "zone")
-		loc, err := time.LoadLocation(name)
-		if err != nil {
-			r.Fatal(err)
-		}
-		w, err := ParseZone(name)
-		if err != nil {
-			r.Fatal(err)
-		}
+		loc, w := someZone(r, zones)
 		w.Hours = rapid.SliceOfN(rapid.Custom(someHours), 1, 3).Draw(r, "hours")
 		if w.Always() {
 			r.Skip()
@@ -139,15 +145,7 @@ func TestWeeklyTwin(t *testing.T) {
 func TestLoanTwin(t *testing.T) {
 	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"}
 	rapid.Check(t, func(r *rapid.T) {
-		name := rapid.SampledFrom(zones).Draw(r, "zone")
-		loc, err := time.LoadLocation(name)
-		if err != nil {
-			r.Fatal(err)
-		}
-		w, err := ParseZone(name)
-		if err != nil {
-			r.Fatal(err)
-		}
+		loc, w := someZone(r, zones)
 		l := cluster.Loan{Clock: *w, Back: rapid.SliceOfN(rapid.Custom(func(r *rapid.T) cluster.Back {
 			return cluster.Back{Hours: someHours(r), Nodes: rapid.IntRange(1, 4).Draw(r, "nodes")}
 		}), 1, 3).Draw(r, "back")}

@@ -38,12 +38,7 @@ func TestApart(t *testing.T) {
 	u := self(t)
 	submit := func(s ask.Submission) []int {
 		t.Helper()
-		s.Command, s.Dir, s.Output, s.Env = []string{"sleep", "1000"}, "/", "/dev/null", []string{"A=B"}
-		ids, err := m.Submit(t.Context(), u, &s, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ids
+		return submitSleeping(t, m, &s)
 	}
 	held := submit(ask.Submission{Array: "0-9", Hold: true})
 	capped := submit(ask.Submission{Array: "1-9%1", GPUs: 1}) // one of them runs

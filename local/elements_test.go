@@ -3,6 +3,7 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"os"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
@@ -24,7 +27,7 @@ func twoGPUs(t *testing.T) Options {
 }
 
 // running lets a machine schedule; what is returned ends it.
-func running(t *testing.T, opt Options) (m *Machine, end func()) {
+func running(t testing.TB, opt Options) (m *Machine, end func()) {
 	t.Helper()
 	m, err := Open(t.Context(), opt)
 	if err != nil {
@@ -40,6 +43,36 @@ func running(t *testing.T, opt Options) (m *Machine, end func()) {
 			t.Error(err)
 		}
 	}
+}
+
+// submitSleeping submits jobs that sleep.
+func submitSleeping(t *testing.T, m *Machine, s *ask.Submission) []int {
+	t.Helper()
+	s.Command, s.Dir, s.Output, s.Env = []string{"sleep", "1000"}, "/", "/dev/null", []string{"A=B"}
+	ids, err := m.Submit(t.Context(), self(t), s, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+// replayed ends a machine and replays the last segment of its journal.
+func replayed(t *testing.T, m *Machine, end func()) *engine.Engine {
+	t.Helper()
+	var out bytes.Buffer
+	if err := m.Journal().Write(t.Context(), 0, &out); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	r, err := journal.NewReader("journal", &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, _, err := journal.Replay(r, cluster.Never)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
 // allKnown is all that a machine knows of its jobs, done or not, as text: job by job.
@@ -114,12 +147,7 @@ func TestArrayRecord(t *testing.T) {
 	u := self(t)
 	submit := func(s ask.Submission) []int {
 		t.Helper()
-		s.Command, s.Dir, s.Output, s.Env = []string{"sleep", "1000"}, "/", "/dev/null", []string{"A=B"}
-		ids, err := m.Submit(t.Context(), u, &s, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ids
+		return submitSleeping(t, m, &s)
 	}
 	plain := submit(ask.Submission{GPUs: 1, Array: "0-98:2"}) // two of them start
 	capped := submit(ask.Submission{GPUs: 1, Array: "5,7-20%3"})

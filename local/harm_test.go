@@ -3,7 +3,6 @@
 package local
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,18 +25,9 @@ func alive(t testing.TB, change ...func(*Options)) *Machine {
 	for _, f := range change {
 		f(&opt)
 	}
-	m, err := Open(t.Context(), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	over := make(chan error, 1)
-	go func() { over <- m.Run(ctx) }()
+	m, end := running(t, opt)
 	t.Cleanup(func() {
-		cancel()
-		if err := <-over; err != nil {
-			t.Error(err)
-		}
+		end()
 		m.jobs = nil
 		if err := m.sweep(); err != nil {
 			t.Error(err)

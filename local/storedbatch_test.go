@@ -3,14 +3,12 @@
 package local
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -49,19 +47,7 @@ func TestJournalOfArrays(t *testing.T) {
 			t.Errorf("no event has the elements %.40s", want)
 		}
 	}
-	var out bytes.Buffer
-	if err := m.Journal().Write(t.Context(), 0, &out); err != nil {
-		t.Fatal(err)
-	}
-	end()
-	r, err := journal.NewReader("journal", &out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, _, err := journal.Replay(r, cluster.Never)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := replayed(t, m, end)
 	if got := e.Record(cluster.JobID(first + 1)).Spec.Array; got == nil || got.Index != 9 ||
 		got.ID != cluster.JobID(first) {
 		t.Errorf("an element of the journal is %+v", got)

@@ -3,7 +3,6 @@
 package local
 
 import (
-	"bytes"
 	"encoding/json"
 	"reflect"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/oldkeys"
-	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/segment"
 	"github.com/muster-gpu/muster/show"
 )
@@ -81,19 +79,7 @@ func TestSnapshotOfArrays(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, m, ids[3][50], show.StateCompleted)
-	var out bytes.Buffer
-	if err := m.Journal().Write(t.Context(), 0, &out); err != nil {
-		t.Fatal(err)
-	}
-	end()
-	r, err := journal.NewReader("journal", &out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, _, err := journal.Replay(r, cluster.Never)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := replayed(t, m, end)
 	if got := e.Record(cluster.JobID(ids[3][1])).Spec; got.Array.Index != 9 || got.ID != cluster.JobID(ids[3][1]) {
 		t.Errorf("an element of the journal is %+v", got)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/server/view"
-	"github.com/muster-gpu/muster/store"
 )
 
 type none struct{}
@@ -25,7 +24,7 @@ func (m source) Scheduling(context.Context) (policy, placer string, err error) {
 }
 
 func (m source) Jobs(ctx context.Context, f api.Filter) ([]api.Job, error) {
-	return m.Machine.Jobs(ctx, store.Filter(f))
+	return m.Machine.Jobs(ctx, f)
 }
 
 // Why explains a job. The prediction is recorded and compared with the outcome, as at a submission.

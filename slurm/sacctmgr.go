@@ -51,12 +51,8 @@ type entity struct {
 
 // sacctmgr shows queues as accounts and tiers as qualities of service. It changes nothing.
 func (c *command) sacctmgr() (int, error) {
-	opts, rest, err := parseArgs(c.args, sacctmgrOptions, false)
+	s, rest, err := c.options(sacctmgrOptions, false)
 	if err != nil {
-		return 1, err
-	}
-	var s settings
-	if err = s.apply(opts, fromLine, ""); err != nil {
 		return 1, err
 	}
 	c.warn(s.warnings)

@@ -40,12 +40,8 @@ const scontrolHelp = `Usage: scontrol [-d] [-o] [--json] VERB ...
 `
 
 func (c *command) scontrol() (int, error) {
-	opts, rest, err := parseArgs(c.args, scontrolOptions, true)
+	s, rest, err := c.options(scontrolOptions, true)
 	if err != nil {
-		return 1, err
-	}
-	var s settings
-	if err = s.apply(opts, fromLine, ""); err != nil {
 		return 1, err
 	}
 	switch {

@@ -26,6 +26,32 @@ type settings struct {
 	warnings []string
 }
 
+// options reads a command line that has no other source of settings. With first it stops at the first other word.
+func (c *command) options(table []option, first bool) (s settings, rest []string, err error) {
+	opts, rest, err := parseArgs(c.args, table, first)
+	if err == nil {
+		err = s.apply(opts, fromLine, "")
+	}
+	return s, rest, err
+}
+
+// begin reads the options of a command that lists; done: nothing is left to do.
+func (c *command) begin(table []option, usage string) (s settings, rest []string, done bool, err error) {
+	if s, rest, err = c.options(table, false); err != nil {
+		return s, nil, true, err
+	}
+	c.warn(s.warnings)
+	switch {
+	case s.has("help") || s.has("usage"):
+		c.help(usage, table)
+		return s, nil, true, nil
+	case s.has("version"):
+		c.printf("%s\n", version)
+		return s, nil, true, nil
+	}
+	return s, rest, false, nil
+}
+
 // rivals exclude each other: within a layer that is an error, across layers the higher one overrides the lower.
 var rivals = [][]string{
 	{"mem", "mem-per-cpu", "mem-per-gpu"},

@@ -166,21 +166,8 @@ func (c *command) sinfo() (int, error) {
 
 // nodeListing reads sinfo's options; its states are those of nodes.
 func (c *command) nodeListing() (l listing, rest []string, done bool, err error) {
-	opts, rest, err := parseArgs(c.args, sinfoOptions, false)
-	if err != nil {
+	if l.set, rest, done, err = c.begin(sinfoOptions, "sinfo [OPTIONS]"); done {
 		return l, nil, true, err
-	}
-	if err = l.set.apply(opts, fromLine, ""); err != nil {
-		return l, nil, true, err
-	}
-	c.warn(l.set.warnings)
-	if l.set.has("help") || l.set.has("usage") {
-		c.help("sinfo [OPTIONS]", sinfoOptions)
-		return l, nil, true, nil
-	}
-	if l.set.has("version") {
-		c.printf("%s\n", version)
-		return l, nil, true, nil
 	}
 	if l.set.has("partition") {
 		l.parts = strings.Split(l.set.get("partition"), ",")

@@ -61,21 +61,8 @@ type listing struct {
 
 // common reads options that the listings share; done: nothing is left to do.
 func (c *command) common(table []option, usage string) (l listing, rest []string, done bool, err error) {
-	opts, rest, err := parseArgs(c.args, table, false)
-	if err != nil {
+	if l.set, rest, done, err = c.begin(table, usage); done {
 		return l, nil, true, err
-	}
-	if err = l.set.apply(opts, fromLine, ""); err != nil {
-		return l, nil, true, err
-	}
-	c.warn(l.set.warnings)
-	switch {
-	case l.set.has("help") || l.set.has("usage"):
-		c.help(usage, table)
-		return l, nil, true, nil
-	case l.set.has("version"):
-		c.printf("%s\n", version)
-		return l, nil, true, nil
 	}
 	for _, f := range []struct {
 		name string

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+
+	"github.com/muster-gpu/muster/ask"
 )
 
 // Meta returns a value; ErrNotFound: it was never set.
@@ -51,16 +53,8 @@ func (s *Store) Job(ctx context.Context, id int) (*Job, error) {
 	return &list[0], nil
 }
 
-// Filter selects jobs. Zero fields select all.
-type Filter struct {
-	User, Queue, Name string
-	Search            string // part of the name, the user or the queue, or the number
-	States            []string
-	Since             int64 // ended at or after, Unix nanoseconds; jobs that are not over are included
-	Before            int   // number below; 0: any
-	Limit             int   // most; 0: all
-	Arrays            bool  // waiting elements of an array may come as one; List ignores it
-}
+// Filter selects jobs; List ignores Arrays.
+type Filter = ask.Filter
 
 // List returns active and ended jobs, the latest first.
 func (s *Store) List(ctx context.Context, f Filter) ([]Job, error) {

@@ -41,13 +41,9 @@ func simSearch(c *cobra.Command, f *simFlags) error {
 	if err != nil {
 		return err
 	}
-	entries, err := f.prepare(wl, spec)
+	entries, setups, err := f.prepareAll(wl, spec)
 	if err != nil {
 		return err
-	}
-	setups, err := f.setups()
-	if err != nil {
-		return usage(err)
 	}
 	plays, err := f.searches(file, job, setups)
 	if err != nil {

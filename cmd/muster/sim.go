@@ -187,15 +187,21 @@ func runSim(c *cobra.Command, f *simFlags) error {
 	if err != nil {
 		return err
 	}
-	entries, err := f.prepare(wl, spec)
+	entries, setups, err := f.prepareAll(wl, spec)
 	if err != nil {
 		return err
 	}
-	setups, err := f.setups()
-	if err != nil {
-		return usage(err)
-	}
 	return f.compare(c, wl, spec, entries, setups)
+}
+
+// prepareAll fits the workload to the cluster, and combines policies and placers.
+func (f *simFlags) prepareAll(wl *trace.Workload, spec *cluster.Spec) ([]trace.Entry, []sim.Setup, error) {
+	entries, err := f.prepare(wl, spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	setups, err := f.setups()
+	return entries, setups, usage(err)
 }
 
 // prepare fits the workload to the cluster, as the flags say.

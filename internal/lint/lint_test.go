@@ -61,7 +61,7 @@ var arrows = map[string]string{
 	"slurm/remote":        "api client client/terminal slurm",
 	"search/play":         "cluster search search/tuner sim",
 	"search/tuner":        "ask api client cluster config search show",
-	"store":               "internal/oldkeys",
+	"store":               "ask internal/oldkeys",
 	"local/shim":          "internal/frames local/cgroup/spawn",
 	"local/gpu":           "cluster",
 	"local/cgroup":        "local/cgroup/spawn",
