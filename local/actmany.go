@@ -14,7 +14,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// Requester is who asks for something, and whose jobs are theirs to act on.
+// Requester is a user who asks for something, and the users whose jobs it may change.
 type Requester struct {
 	Name string
 	Owns func(user string) bool

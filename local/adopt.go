@@ -176,7 +176,7 @@ func (r *runner) leftTasks() (tasks []*run.Task) {
 	return tasks
 }
 
-// sweep kills the tasks that nobody knows any more.
+// sweep kills the tasks that are not known any more.
 func (m *Machine) sweep() error {
 	live := func(id cluster.JobID, n int) bool {
 		j := m.jobs[id]

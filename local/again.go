@@ -22,7 +22,7 @@ func (r *runner) again(says engine.EventType) bool {
 	stored := make(chan bool, 1)
 	r.m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
 		rec := r.m.eng.Record(r.ID)
-		if rec.State == engine.Stopping { // somebody wants it to stop: it has
+		if rec.State == engine.Stopping { // it was asked to stop, and has
 			r.CallOff()
 			stored <- false
 			return nil, nil

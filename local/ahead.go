@@ -19,8 +19,8 @@ import (
 
 const (
 	lookFor    = 3 * time.Second        // most that the looks may take together
-	waitToTell = 2 * time.Second        // for how long who asks about one job waits for a look
-	waitToList = 100 * time.Millisecond // ... and who lists them
+	waitToTell = 2 * time.Second        // how long a question about one job waits for a forecast
+	waitToList = 100 * time.Millisecond // ... and a list of jobs
 	mostForked = 2000                   // live jobs up to which it is looked ahead more than once, and submissions are expected
 )
 

@@ -14,8 +14,8 @@ import (
 )
 
 // An array of a thousand waiting elements is a thousand jobs that are alike but
-// for their numbers. They share their submission in memory, and who asks for it
-// gets them as one entry of a list.
+// for their numbers. They share their submission in memory, and are listed as
+// one entry on request.
 
 // live lists jobs that are not over from memory.
 func (m *Machine) live(f *store.Filter) []show.Job {

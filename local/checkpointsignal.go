@@ -40,7 +40,7 @@ func (r *runner) Inspected(found run.Response) {
 	})
 }
 
-// savesText says that a job saves nothing, and what follows from it; "": it does, or nobody knows.
+// savesText says that a job saves nothing, and what follows from it; "": it does, or that is not known.
 func (i *Info) savesText(sub *ask.Submission) string {
 	h := i.Hearing
 	if h != run.IgnoresCheckpoint && h != run.DiesOfSignal {

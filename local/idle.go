@@ -18,7 +18,7 @@ import (
 func (m *Machine) SetIdle(r *observe.IdleRules) {
 	m.idle.Store(r)
 	if r != nil && (m.opt.SampleEvery <= 0 || m.opt.Devices == nil) {
-		m.opt.Log.Warn("idle jobs cannot be told: GPUs are not measured (--sample-every)")
+		m.opt.Log.Warn("idle jobs are not noticed: GPUs are not measured (--sample-every)")
 	}
 }
 
@@ -49,7 +49,7 @@ func (m *Machine) setIdle(s *observe.Job, r *observe.IdleRules, since time.Time,
 		switch stage {
 		case show.IdleDemoted:
 			ev = engine.Event{Type: engine.Demoted, Job: j.id}
-		case show.IdleStopped: // asked for a checkpoint, as everybody is who has to leave
+		case show.IdleStopped: // asked for a checkpoint, like every job that has to leave
 			grace := m.grace(j)
 			info := j.own()
 			info.Requeue, info.StopUntil = true, time.Unix(0, int64(now)).Add(grace)

@@ -48,7 +48,7 @@ type Options struct {
 	Dir   string // of the state
 	Rules config.Rules
 	GPUs  []show.GPU // in the order of the node's devices
-	// Devices are asked how the GPUs are and what they do; nil: nobody asks.
+	// Devices reports the health and the use of the GPUs; nil: they are not watched.
 	Devices     gpu.Source
 	SampleEvery time.Duration      // 0: nothing is measured
 	HourCost    float64            // of a GPU; 0: unknown
@@ -70,7 +70,7 @@ type Options struct {
 	DefaultQueues rules.DefaultQueues
 	Limits        rules.Limits  // of what a user can ask for
 	Urgency       rules.Urgency // who may have jobs that go before others'
-	Observe       Observer      // nil: nobody
+	Observe       Observer      // for metrics; nil: none
 	// KillWait is how long a task has after SIGTERM; 0: 10 s.
 	KillWait time.Duration
 	// Keep is how long the journal and the folders of jobs that are over are kept;
@@ -114,7 +114,7 @@ type Machine struct {
 
 	inbox       inbox.Inbox[item]
 	acks        []func(error) // to be told when the batch is in the store
-	moved       []show.Moves  // what was found when somebody last looked for moves
+	moved       []show.Moves  // found by the last search for moves
 	keys        []submissionKey
 	arrived     []*jobArray             // in this step
 	trail       []*store.Audit          // what was done in this step
@@ -142,7 +142,7 @@ type Machine struct {
 // job is a job that is not done.
 type job struct {
 	id      cluster.JobID
-	heldFor cluster.JobID // 1 + for whom; 0: nobody
+	heldFor cluster.JobID // 1 + the job for which it is held back; 0: none
 	bare    int32         // its tasks that ask for neither GPUs nor CPUs
 	stored  form
 	becomes form         // ... with the present step
@@ -213,7 +213,7 @@ type ArrayRange struct{ Count, Min, Max, Step int }
 // Open opens the state, restores the engine and finds the tasks that run.
 func Open(ctx context.Context, opt Options) (*Machine, error) {
 	if opt.Observe == nil {
-		opt.Observe = nobody{}
+		opt.Observe = noObserver{}
 	}
 	if opt.KillWait == 0 {
 		opt.KillWait = 10 * time.Second

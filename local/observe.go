@@ -10,35 +10,33 @@ import (
 	"github.com/muster-gpu/muster/local/foresight"
 )
 
-// Observer is told what happens, for metrics. Its methods return at once.
+// Observer counts what happens, for metrics. Its methods return at once.
 type Observer interface {
-	// Stepped tells how long a step took, and how long it took to store it.
+	// Stepped: how long a step took, and how long it took to store it.
 	Stepped(took, stored time.Duration)
-	// NotStored tells that the store could not be written.
+	// NotStored: the store could not be written.
 	NotStored()
 	Submitted(jobs int)
-	// Preempted tells why: tier, reclaim, priority or other.
+	// Preempted: the reason is tier, reclaim, priority or other.
 	Preempted(reason string)
-	// Predicted tells by how much a job started later (or, below 0, earlier)
-	// than was foretold when it was first asked.
+	// Predicted: by how much a job started later (or, below 0, earlier) than was first predicted.
 	Predicted(late time.Duration)
 	Ended(state string)
-	// Idle tells what was done about a job that does not use its GPUs: warned,
-	// demoted, stopped; or busy: it computes again.
+	// Idle: what was done about a job that does not use its GPUs: warned, demoted, stopped; or busy: it computes again.
 	Idle(what string)
 }
 
-type nobody struct{}
+type noObserver struct{}
 
-func (nobody) Stepped(_, _ time.Duration) {}
-func (nobody) NotStored()                 {}
-func (nobody) Submitted(int)              {}
-func (nobody) Preempted(string)           {}
-func (nobody) Predicted(time.Duration)    {}
-func (nobody) Ended(string)               {}
-func (nobody) Idle(string)                {}
+func (noObserver) Stepped(_, _ time.Duration) {}
+func (noObserver) NotStored()                 {}
+func (noObserver) Submitted(int)              {}
+func (noObserver) Preempted(string)           {}
+func (noObserver) Predicted(time.Duration)    {}
+func (noObserver) Ended(string)               {}
+func (noObserver) Idle(string)                {}
 
-// observe tells of what a step decided.
+// observe counts what a step decided.
 func (m *Machine) observe(b *engine.Batch, d *engine.Decision) {
 	submitted := 0
 	for i := range b.Events {

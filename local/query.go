@@ -258,7 +258,7 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *foresight
 	return w, nil, nil, nil
 }
 
-// asleepText says by whom a job was suspended, and who lets it go on; "": it is not suspended.
+// asleepText says for which job or by which person a job was suspended, and how it goes on; "": it is not suspended.
 func (m *Machine) asleepText(j *job) string {
 	switch rec := j.whole().Record; {
 	case rec.State == engine.Pending && rec.Home != nil:

@@ -25,8 +25,7 @@ func (x *interrupted) note(tier cluster.Tier, ran time.Duration, lost bool) {
 	x.losses.Note(tier, ran, lost)
 }
 
-// noteRun counts a run that is over now for what is known of interruptions: somebody stopped it, or a task of
-// it was lost.
+// noteRun counts a run that is over now for what is known of interruptions: it was stopped, or a task of it was lost.
 func (r *runner) noteRun(rec *engine.JobRecord, now cluster.Time, stopped, lost bool) {
 	stopped = stopped &&
 		(rec.State != engine.Stopping || rec.Reason == engine.Preempted || rec.Reason == engine.NodeLost)

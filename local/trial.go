@@ -23,7 +23,7 @@ import (
 // the metrics that they report, tells their processes their configuration and
 // their budget, and lets a job continue in the checkpoint folder of an earlier one.
 
-// goesOn finds whose checkpoint folder a submission goes on in; 0: its own. Two
+// goesOn finds the job in whose checkpoint folder a submission goes on; 0: its own. Two
 // jobs never have one folder at the same time.
 func (m *Machine) goesOn(s *ask.Submission, u *User) (cluster.JobID, error) {
 	if err := m.mayFuse(s, u); err != nil {

@@ -169,7 +169,7 @@ func (m *Machine) whyDrained(ctx context.Context) error {
 	return nil
 }
 
-// drainReason says why the node is drained; "": it is not, or nobody said why.
+// drainReason says why the node is drained; "": it is not, or no reason was given.
 func (m *Machine) drainReason() string {
 	d := m.drained.Load()
 	if d == nil || d.By == "" {

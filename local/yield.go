@@ -15,7 +15,7 @@ import (
 
 // holdBack has a job's guests run for as much of the next second as leaves it its speed.
 // It returns the speed that was measured last, in ppm; 0: no guest is to be held back, or
-// nobody can say; and events, by which is stored who is. It runs with the state locked.
+// it is not known; and events, by which is stored which guest is. It runs with the state locked.
 func (m *Machine) holdBack(j *job, rec *engine.JobRecord, step float64, at time.Duration) (int64, []engine.Event) {
 	var guests []*job
 	for _, id := range rec.Guests {
@@ -43,7 +43,7 @@ func (m *Machine) holdBack(j *job, rec *engine.JobRecord, step float64, at time.
 	return j.window.Rate, events
 }
 
-// yieldOf is how much of its speed whom a running guest is beside is to keep, in ppm.
+// yieldOf is how much of its speed the job beside a running guest is to keep, in ppm.
 func (m *Machine) yieldOf(id cluster.JobID) int64 {
 	if r := m.eng.Record(id); r.State == engine.Running && r.Target != nil {
 		return r.Target.Yield

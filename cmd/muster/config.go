@@ -29,7 +29,7 @@ import (
 	"github.com/muster-gpu/muster/local/rules"
 )
 
-// configPath is where the configuration is if nobody says where.
+// configPath is where the configuration is by default.
 func configPath() string {
 	if os.Getuid() == 0 {
 		return "/etc/muster/muster.yaml"

@@ -32,9 +32,9 @@ func newDefrag() *cobra.Command {
 		Use:         "defrag [JOB]",
 		Short:       "Say which running jobs to move so that a waiting one fits or nodes are empty, and what that costs", Args: cobra.MaximumNArgs(1),
 		Long: "Enough GPUs may be free for a gang, but not together, or enough of GPUs, but MIG slices and shares lie in the way: n1:0@4 is\n" +
-			"the slice of GPU 0 of n1 that begins at memory slice 4. Says for which waiting jobs moving others would help: who would go\n" +
+			"the slice of GPU 0 of n1 that begins at memory slice 4. Says for which waiting jobs moving others would help: which would go\n" +
 			"where, how much GPU time that loses, and how much earlier the job would start. Nothing is changed without --apply, which makes\n" +
-			"the moves that gain more than they cost (operators may): where they go is booked before anybody stops.\n" +
+			"the moves that gain more than they cost (operators may): where they go is booked before any job stops.\n" +
 			"--compact moves jobs off nodes when other nodes in use have room for them, while no job waits for room: so that more of what is free is of\n" +
 			"use to the tasks submitted last (usable), or, with --compact=nodes, so that nodes are empty.",
 		Example:           "  muster defrag\n  muster defrag 42 --json\n  muster defrag --compact=nodes\n  muster defrag 42 --apply\n  muster defrag big --journal fifo.journal --at 2h30m",
@@ -132,7 +132,7 @@ func (f *defragFlags) tell(w io.Writer, list []api.Moves) error {
 	return nil
 }
 
-// afterText says whom a job that moves waits for.
+// afterText says for which jobs one that moves waits.
 func afterText(x *api.Move) (text string) {
 	for k, id := range x.After {
 		text += fmt.Sprintf("%s %d", []string{", after job", " and"}[min(k, 1)], id)

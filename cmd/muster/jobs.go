@@ -255,7 +255,7 @@ func answerText(j *api.Job) string {
 	return ""
 }
 
-// sharingText says how a job shares a GPU, and who enforces that.
+// sharingText says how a job shares a GPU, and what enforces that.
 func sharingText(j *api.Job) string {
 	if j.Sharing == "" {
 		return ""

@@ -81,7 +81,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "muster",
 		Short: "A GPU scheduler: every GPU present and accounted for",
-		Long: "Muster decides which job gets which GPU, when, for how long and next to whom.\n" +
+		Long: "Muster decides which job gets which GPU, when, for how long and next to which others.\n" +
 			"One engine, tried on recorded workloads (muster sim) before it runs your machines.",
 		Version:       version.Read().String(),
 		SilenceErrors: true,

@@ -50,7 +50,7 @@ GPU (0 to 1). From MIG instances it is estimated what a part of a GPU does.
 
 With --interference, services slow each other down on a GPU: the weights of their use of
 its computing (own, other's), of its memory (own, other's), and a constant, as gpulet's
-linear model has them. Who would be late is planned anew.
+linear model has them. Services that would be late are planned again.
 
 Each gpulet is a job in a share of a GPU; the plan says how it is submitted. --commands
 prints these command lines alone: muster mps plan ... --commands | sh takes the plan live.`,
@@ -163,7 +163,7 @@ func planParts(c *cobra.Command, m *cluster.GPUModel, o *mpsOptions) error {
 		return err
 	}
 	if o.commands {
-		o.services.play = 0 // nobody would see it
+		o.services.play = 0 // it would not be shown
 	}
 	if sum := 2 * serving.Requests(services) * o.services.play.Seconds(); sum > mostPlayed {
 		return badUsage("--play %v: %.3g requests would be played; up to %.0g are possible: a shorter --play, or 0",

@@ -20,7 +20,7 @@ func newPolicy() *cobra.Command {
 		Args:  cobra.NoArgs,
 		Run: func(c *cobra.Command, _ []string) {
 			w := c.OutOrStdout()
-			fmt.Fprintln(w, "Policies (who is next):")
+			fmt.Fprintln(w, "Policies (which job is next):")
 			for _, p := range policy.List() {
 				fmt.Fprintf(w, "  %-13s %s\n  %-13s needs %s. Source: %s\n", p.Name, p.About, "", p.Needs, p.Source)
 				for _, k := range p.Knobs {

@@ -65,7 +65,7 @@ func newPolicySet() *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		Long: "The change counts from the next decision on and survives a restart of the daemon. It counts until the configuration\n" +
 			"(file or flags) says something else of policy, place or backfill than it does now: the last to speak wins.\n" +
-			"A policy that preempts may take devices from running jobs at once: --dry-run says from whom. Only operators may.",
+			"A policy that preempts may take devices from running jobs at once: --dry-run says from which. Only operators may.",
 		Example: "  muster policy set tiresias --dry-run\n  muster policy set las:base=30m --place consolidate\n  muster policy set --from-config",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return policy.Names(), cobra.ShellCompDirectiveNoFileComp
@@ -122,7 +122,7 @@ func tellPolicy(w io.Writer, v *api.PolicyChange) error {
 	return err
 }
 
-// tellEffects says who would start, leave and wait.
+// tellEffects says which jobs would start, leave and wait.
 func tellEffects(w io.Writer, v *api.PolicyChange) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	if len(v.Starts) == 0 {
@@ -142,11 +142,11 @@ func tellEffects(w io.Writer, v *api.PolicyChange) error {
 	}
 	for i := range v.Preempted {
 		j := &v.Preempted[i]
-		whom := ""
+		target := ""
 		if j.For > 0 {
-			whom = "for job " + strconv.Itoa(j.For)
+			target = "for job " + strconv.Itoa(j.For)
 		}
-		fmt.Fprintf(t, "  job %d\t%s\t%s\t%g GPUs\t%s %s\n", j.Job, j.Name, j.User, j.GPUs, j.How, whom)
+		fmt.Fprintf(t, "  job %d\t%s\t%s\t%g GPUs\t%s %s\n", j.Job, j.Name, j.User, j.GPUs, j.How, target)
 	}
 	if len(v.Waiting) > 0 {
 		fmt.Fprintln(t, "would wait:")

@@ -19,7 +19,7 @@ type runProfiles struct{ cpu, memory string }
 func (p *runProfiles) register(fl *pflag.FlagSet) {
 	fl.StringVar(&p.cpu, "cpuprofile", "", "write to this file where processor time went (go tool pprof FILE)")
 	fl.StringVar(&p.memory, "memprofile", "",
-		"write to this file who allocated how much memory, and what is left of it at the end (go tool pprof -sample_index=alloc_space FILE)")
+		"write to this file where memory was allocated, and what is left of it at the end (go tool pprof -sample_index=alloc_space FILE)")
 }
 
 // during runs a command and writes the profiles that are asked for, also if it fails:

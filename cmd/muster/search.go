@@ -134,7 +134,7 @@ func newSearchSubmit() *cobra.Command {
 
 // lockSearch sees to it that one tuner of a daemon's search runs for a user on this
 // machine: two submit nothing twice, but more at once than they should. The lock's file is
-// there for as long as somebody has it.
+// there for as long as it is held.
 func lockSearch(name string) (unlock func(), err error) {
 	nothing := func() {}
 	dir, err := os.UserCacheDir()
@@ -157,12 +157,12 @@ func lockSearch(name string) (unlock func(), err error) {
 				"another tuner of search %s runs on this machine: muster search show %s says how far it is", name, name)
 		}
 		if isFile(file, path) {
-			return func() { // removed first: then nobody else can have locked what is removed
+			return func() { // removed first: then no other process can have locked what is removed
 				_ = os.Remove(path)
 				_ = file.Close()
 			}, nil
 		}
-		_ = file.Close() // who had it removed it meanwhile
+		_ = file.Close() // its holder removed it meanwhile
 	}
 }
 
@@ -221,7 +221,7 @@ func writePlan(out io.Writer, f *tuner.File) error {
 	fmt.Fprintf(out, "%s: %s, %d trials, %d at once; %s\n", f.Name, f.Method.Name, s.Trials(), f.AtOnce, f.Job.Command)
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "BRACKET\tRUNG\tTRIALS\tTO STEP\tSTEPS\tPROCESSES")
-	paid, anew := int64(0), int64(0)
+	paid, again := int64(0), int64(0)
 	for i, b := range s.Brackets() {
 		before := int64(0)
 		for k, r := range b.Rungs {
@@ -229,7 +229,7 @@ func writePlan(out io.Writer, f *tuner.File) error {
 				f.Processes(r.Trials, k))
 			before = r.Budget
 		}
-		paid, anew = paid+b.Paid(false), anew+b.Paid(true)
+		paid, again = paid+b.Paid(false), again+b.Paid(true)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -238,7 +238,7 @@ func writePlan(out io.Writer, f *tuner.File) error {
 		fmt.Fprintln(out, "muster:", text)
 	}
 	fmt.Fprintf(out, "%d steps at most, as promoted trials go on from their checkpoints (from the beginning it would be %d); every trial to the end: %d\n",
-		paid, anew, int64(s.Trials())*f.Method.Max)
+		paid, again, int64(s.Trials())*f.Method.Max)
 	if f.Method.Scale > 1 {
 		fmt.Fprintf(out, "models of 1/%d of the width; when %g of the trials are over, the best begins at full size\n",
 			f.Method.Scale, float64(f.Method.Eager)/1000)

@@ -75,7 +75,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 		"CPU cores to give to jobs; more than there are overcommits them")
 	c.Flags().DurationVar(&f.sample, "sample-every", 10*time.Second, "how often GPUs and jobs are measured; 0: never")
 	c.Flags().Float64Var(&f.hourCost, "gpu-hour-cost", 0, "what an hour of a GPU costs, for muster usage")
-	c.Flags().StringVar(&f.policy, "policy", daemonPolicy, "who is next (see muster policy list)")
+	c.Flags().StringVar(&f.policy, "policy", daemonPolicy, "which job is next (see muster policy list)")
 	c.Flags().StringVar(&f.placer, "place", "best-fit", "where")
 	c.Flags().StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative; the policy's own if empty")
 	c.Flags().StringVar(&f.config, "config", "",

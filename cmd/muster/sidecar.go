@@ -78,7 +78,7 @@ func fits(ctx context.Context, exe, small, verb, want string) error {
 	return nil
 }
 
-// copyProgram replaces a program by a copy of another; who runs it goes on.
+// copyProgram replaces a program by a copy of another; processes that run it go on.
 func copyProgram(from, to string) error {
 	text, err := os.ReadFile(from)
 	if err != nil {

@@ -536,7 +536,7 @@ func (f *simFlags) baseSetup() (sim.Setup, error) {
 	return s, nil
 }
 
-// protect notes the times in which nobody is moved.
+// protect notes the times in which no job is moved.
 func (f *simFlags) protect(d *engine.Defrag) error {
 	zone := f.zone
 	if len(f.protected) > 0 {

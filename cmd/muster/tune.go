@@ -50,7 +50,7 @@ type tuned struct {
 	Notes       []string    `json:"notes,omitempty"`
 	Fit         *tune.Fit   `json:"fit,omitempty"`
 	*tune.Result
-	Applied *api.PolicyChange `json:"applied,omitempty"` // with who started and left by it, as the dry run foretold
+	Applied *api.PolicyChange `json:"applied,omitempty"` // with the jobs that the dry run said would start and leave
 }
 
 func newTune() *cobra.Command {
@@ -61,7 +61,7 @@ func newTune() *cobra.Command {
 		Long: "Without --trace, --from-journal or --demo the history is that of the daemon: every segment of its journal that is still kept\n" +
 			"(admins may read it), on its nodes and queues, against its policy.\n\n" +
 			"Replays a history under the policies and their main knobs, and says which one would have served it best by the objective,\n" +
-			"how sure that is (bootstrap over weeks), and what it would have changed for whom. Policies that need what the history\n" +
+			"how sure that is (bootstrap over weeks), and what it would have changed for which users. Policies that need what the history\n" +
 			"does not hold are left out, with the reason. Objectives (less is better):\n" +
 			"  mean-jct   mean time from submission to end\n" +
 			"  p95-wait   95th percentile of the time spent waiting\n" +
@@ -286,7 +286,7 @@ func (t *tuned) write(w io.Writer) error {
 	}
 	t.verdict(w)
 	t.heldBack(w)
-	t.whom(w)
+	t.changes(w)
 	for _, h := range t.Holdout {
 		t.held(w, &h)
 	}
@@ -325,18 +325,18 @@ func (t *tuned) table(w io.Writer) {
 	}
 }
 
-// leftOut says once for each reason who was left out for it.
+// leftOut says once for each reason which policies were left out for it.
 func (t *tuned) leftOut(w io.Writer) {
 	var whys []string
-	who := map[string][]string{}
+	names := map[string][]string{}
 	for _, l := range t.Left {
-		if who[l.Why] == nil {
+		if names[l.Why] == nil {
 			whys = append(whys, l.Why)
 		}
-		who[l.Why] = append(who[l.Why], l.Policy)
+		names[l.Why] = append(names[l.Why], l.Policy)
 	}
 	for _, why := range whys {
-		fmt.Fprintf(w, "left out: %s: %s\n", strings.Join(who[why], ", "), why)
+		fmt.Fprintf(w, "left out: %s: %s\n", strings.Join(names[why], ", "), why)
 	}
 	fmt.Fprintln(w)
 }
@@ -421,11 +421,11 @@ func (t *tuned) verdict(w io.Writer) {
 	}
 }
 
-// mostChanged is how many of those who gain most, and of those who lose most, are shown.
+// mostChanged is how many of the users or queues that gain most, and of those that lose most, are shown.
 const mostChanged = 5
 
-// whom says what would have changed for users or queues.
-func (t *tuned) whom(w io.Writer) {
+// changes says what would have changed for users or queues.
+func (t *tuned) changes(w io.Writer) {
 	if t.Winner == t.Current || len(t.Changes) == 0 {
 		return
 	}

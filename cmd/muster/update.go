@@ -149,7 +149,7 @@ func completeJobs(states ...string) cobra.CompletionFunc {
 func newDrain() *cobra.Command {
 	var reason string
 	c := newNodeVerb("drain", "drain", "Let this machine, or a node, take no more jobs; running jobs continue", &reason)
-	c.Flags().StringVar(&reason, "reason", "", "why, for those who ask")
+	c.Flags().StringVar(&reason, "reason", "", "why it is drained")
 	return c
 }
 

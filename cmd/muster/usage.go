@@ -121,7 +121,7 @@ func printScore(w io.Writer, s *api.Score) error {
 	}
 	fmt.Fprintf(w, "%d jobs waited and were told when they would start; %d of them have started\n", s.Told, s.Started)
 	if s.Later > 0 {
-		fmt.Fprintf(w, "%d later answers, to those who asked why: half within %s, nine of ten within %s\n", s.Later,
+		fmt.Fprintf(w, "%d later answers, to muster why: half within %s, nine of ten within %s\n", s.Later,
 			round(s.LaterMedian), round(s.LaterNinety))
 	}
 	if s.Started == 0 {

@@ -182,9 +182,9 @@ func newWhy() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Annotations: onCluster,
-		Use:         "why JOB", Short: "Say why a job waits, for whom, and until when", Args: cobra.ExactArgs(1),
+		Use:         "why JOB", Short: "Say why a job waits, for which others, and until when", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs(),
-		Long:              "Says why a job waits, for whom, and until when. JOB is its number or its name.",
+		Long:              "Says why a job waits, for which others, and until when. JOB is its number or its name.",
 		RunE: func(c *cobra.Command, args []string) error {
 			cl := client.Connect()
 			id, err := findJob(c.Context(), cl, args[0])
@@ -343,7 +343,7 @@ func newNodes() *cobra.Command {
 	var asJSON, each bool
 	c := &cobra.Command{
 		Annotations: onCluster,
-		Use:         "nodes", Aliases: []string{"gpus"}, Short: "Show the GPUs and who holds them", Args: cobra.NoArgs,
+		Use:         "nodes", Aliases: []string{"gpus"}, Short: "Show the GPUs and the jobs that hold them", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			list, err := client.Connect().Nodes(c.Context())
 			if err != nil {

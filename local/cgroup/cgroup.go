@@ -201,7 +201,7 @@ func (m *Manager) folders() (list []string) {
 	return list
 }
 
-// Sweep removes the groups whose names are left over, and kills who is in them.
+// Sweep removes the groups whose names are left over, and kills the processes in them.
 func (m *Manager) Sweep(leftOver func(name string) bool) {
 	for _, d := range m.folders() {
 		entries, err := os.ReadDir(d)
@@ -331,7 +331,7 @@ func (g *Group) Freeze(stop bool) {
 	}
 }
 
-// Exists reports whether there are groups, and the kernel says who is in this one.
+// Exists reports whether there are groups, and the kernel says which processes are in this one.
 func (g *Group) Exists() bool {
 	folders := g.m.folders()
 	if len(folders) == 0 {
@@ -386,7 +386,7 @@ func (g *Group) Kill(but int) (left []int) {
 	for range 20 {
 		left = slices.DeleteFunc(g.Pids(), func(pid int) bool { return pid == but })
 		if len(left) > 0 && (but == 0 || !slices.Contains(g.Pids(), but)) && g.m.unified != "" {
-			_ = write(g.path(g.m.unified), "cgroup.kill", "1") // since Linux 5.14: nobody is born meanwhile
+			_ = write(g.path(g.m.unified), "cgroup.kill", "1") // since Linux 5.14: no process begins meanwhile
 		}
 		for _, pid := range left {
 			_ = unix.Kill(pid, unix.SIGKILL)

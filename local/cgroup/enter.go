@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Enter moves a process, which somebody else started, into the group. leave moves it back to where it was.
+// Enter moves a process that another one started into the group. leave moves it back to where it was.
 func (g *Group) Enter(pid int) (leave func(), err error) {
 	was, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 const (
 	apart  = 20                     // from one look to the next passes this many times what it takes
-	sooner = 4                      // ... if somebody asks about a job that is new, and it takes no longer than
+	sooner = 4                      // ... if a job is new since then, and it takes no longer than
 	cheap  = 200 * time.Millisecond // ... this
 	again  = 5 * time.Second        // after which it is looked again although nothing happened: jobs may be overdue
 )
@@ -56,7 +56,7 @@ func (f *Forecast) Start(id cluster.JobID) (cluster.Time, bool) {
 }
 
 // Interval is between when and when a job is expected to start, as run times differ; false: that makes no
-// difference, or nobody can say until when.
+// difference, or the last start is not known.
 func (f *Forecast) Interval(id cluster.JobID) (first, last cluster.Time, ok bool) {
 	if !f.Made() || !f.Waiting[id] {
 		return 0, 0, false

@@ -14,7 +14,7 @@ import (
 // looking ahead did not reach.
 const mostForeseen = 50
 
-// Future is what an engine does at once, and the line of those who then wait.
+// Future is what an engine does at once, and the line of jobs that then wait.
 type Future struct {
 	eng       *engine.Engine
 	starts    map[cluster.JobID]bool
@@ -49,7 +49,7 @@ func FutureOf(e *engine.Engine, now cluster.Time, ahead func(forward.Options) (*
 	return f, nil
 }
 
-// mostRounds bounds how often who starts lets others leave at one instant.
+// mostRounds bounds how often jobs that start make others leave at one instant.
 const mostRounds = 16
 
 // follow notes what is decided and returns what comes of it.

@@ -61,7 +61,7 @@ type Source interface {
 	// but not longer than wait.
 	Health(ctx context.Context, wait time.Duration) []string
 	// Make makes a MIG instance and returns all that the GPU has then; those in its
-	// way are destroyed, unless somebody uses one, which is an error. One that exists
+	// way are destroyed, unless one is in use, which is an error. One that exists
 	// stays. The GPU is put into MIG mode if it is not.
 	Make(uuid string, want cluster.Instance, inUse func(uuid string) bool) ([]Instance, error)
 	// Whole takes a GPU out of MIG mode; it is an error if an instance is in use.
@@ -115,7 +115,7 @@ func describe(all []Device) string {
 
 // ModelOf returns the cluster's model for a vendor's name and the memory that
 // the driver reports, which is a little less than the nominal one. A GPU that
-// nobody knows becomes a model of its own.
+// is not known becomes a model of its own.
 func ModelOf(name string, memory cluster.MiB) cluster.GPUModel {
 	words := strings.FieldsFunc(name, func(r rune) bool { return r == ' ' || r == '-' })
 	var best cluster.GPUModel

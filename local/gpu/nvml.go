@@ -272,7 +272,7 @@ func (s *real) note(ev *nvml.EventData) bool {
 		uuid, ret = ev.Device.GetUUID()
 	}
 	for i := range s.devices {
-		if ret != nvml.SUCCESS || s.devices[i].UUID == uuid { // nobody says which: it may be any
+		if ret != nvml.SUCCESS || s.devices[i].UUID == uuid { // it is not said which: it may be any
 			s.faults[i] = fmt.Sprintf("XID %d", ev.EventData)
 			if text := xids[ev.EventData]; text != "" {
 				s.faults[i] += ": " + text
@@ -316,7 +316,7 @@ func (s *real) Sample() []Sample {
 	return list
 }
 
-// processes lists who uses a GPU, with what the driver says of each; each says
+// processes lists the users of a GPU, with what the driver says of each; each says
 // that it tells what every process computes. It names those only that computed
 // since it was asked last, and finds nothing when nobody did: where the GPU as a
 // whole did nothing either, that can be believed.

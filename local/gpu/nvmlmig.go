@@ -38,7 +38,7 @@ func (s *real) Make(uuid string, want cluster.Instance, inUse func(uuid string) 
 		return nil, err
 	}
 	p, _ := model.Profile(want.Profile)
-	for _, g := range made { // also those that nobody can use, of a service that died between two calls
+	for _, g := range made { // also those that cannot be used, of a service that died between two calls
 		whose := slices.IndexFunc(list, func(in Instance) bool { return in.Start == int(g.placement.Start) })
 		overlaps := int(g.placement.Start) < want.Start+p.Slots && want.Start < int(g.placement.Start+g.placement.Size)
 		if overlaps || slices.Contains(gone, whose) {

@@ -14,8 +14,7 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// Choice is who is next, where, and what may pass a blocked job (empty: the
-// policy's own).
+// Choice is which job is next, where it goes, and what may pass a blocked one (empty: the policy's own).
 type Choice struct {
 	Policy   string `json:"policy"`
 	Placer   string `json:"place"`

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package rules is what a machine is told to do: its settings, who may submit where and how much, which policy counts.
+// Package rules has the rules of a machine: its settings, who may submit where and how much, the policy in force.
 // They can change while it runs.
 package rules
 
@@ -31,7 +31,7 @@ type Settings struct {
 	Zone                     int                // of windows, in seconds ahead of UTC
 	Idle                     *observe.IdleRules // nil: idle jobs are left alone
 	Perf                     *perf.Table
-	Defrag                   *engine.Defrag // nil: nobody is moved
+	Defrag                   *engine.Defrag // nil: no job is moved
 	Saving                   *perf.Saving   // nil: jobs are not told how often to write checkpoints
 	// as the machine has them, with what their hours count for; nil: as before
 	Models []cluster.GPUModel

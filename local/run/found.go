@@ -94,7 +94,7 @@ func (k *Keeper) EndLeft(id cluster.JobID, run, rank int) bool {
 	return k.Left(id, run, rank, folderOwner(k.TaskDir(id, run, rank))).end()
 }
 
-// Sweep kills the tasks that nobody knows any more: their daemon died between stopping them and writing it down, or
+// Sweep kills the tasks that are not known any more: their daemon died between stopping them and writing it down, or
 // their job is over. live reports whether a run goes on, known whether it is its job's last.
 func (k *Keeper) Sweep(live, known func(id cluster.JobID, run int) bool) error {
 	locks, err := k.Locks()
@@ -154,7 +154,7 @@ func (t *Task) awaitShim() {
 	_ = f.Close()
 }
 
-// locked reports whether somebody holds the lock.
+// locked reports whether the lock is held.
 func locked(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -44,7 +44,7 @@ const (
 )
 
 // inspectHandlers looks, when it is time, whether any process of the job would hear that it is
-// asked for a checkpoint: whom to stop had better be known before the first stop.
+// asked for a checkpoint: whether it handles the signal had better be known before the first stop.
 func (r *Run) inspectHandlers() {
 	now := r.k.Now()
 	switch {

@@ -108,7 +108,7 @@ func (t *Task) strays() []int {
 	})
 }
 
-// daemonUser is whose the shims are.
+// daemonUser is the user of the shims.
 var daemonUser = os.Getuid()
 
 // killShim kills the process that owns the task: the last resort.

@@ -10,7 +10,7 @@ import (
 // reserved is how many file descriptors are kept back: more than one start takes.
 const reserved = 32
 
-// Reserve keeps descriptors that nobody but a start may take.
+// Reserve keeps descriptors that only a start may take.
 type Reserve struct {
 	mu    sync.Mutex
 	files []*os.File

@@ -96,10 +96,10 @@ func (r *Run) Frozen() bool { return r.frozen }
 // Moves reports whether it shall run on something else when it has stopped.
 func (r *Run) Moves() bool { return r.next != nil }
 
-// WasStopped reports whether somebody wanted it to stop.
+// WasStopped reports whether it was asked to stop.
 func (r *Run) WasStopped() bool { return r.stopRequested }
 
-// CallOff notes that somebody wanted it to stop when it had, to begin again.
+// CallOff notes that it was asked to stop when it had stopped, to begin again.
 func (r *Run) CallOff() { r.stopRequested = true }
 
 // Saved reports whether it may have written a checkpoint when one was requested.
@@ -186,7 +186,7 @@ func (r *Run) abandon() {
 		for _, t := range r.Tasks {
 			if t.alive {
 				t.kill()
-				t.killShim() // nobody wants to know how it ended
+				t.killShim() // how it ended does not matter
 			}
 		}
 		select {
@@ -349,7 +349,7 @@ func SameAllocs(a, b []engine.Alloc) bool {
 }
 
 // SaveTook is how long the checkpoint took that a run was asked for, now that it is
-// over; 0: it wrote none, or nobody knows.
+// over; 0: it wrote none, or that is not known.
 func (r *Run) SaveTook() time.Duration {
 	if !r.saved || r.requestedAt.IsZero() {
 		return 0

@@ -32,7 +32,7 @@ func (r *Run) requestCheckpoint(grace time.Duration) {
 	}
 	r.k.crash("after-signal")
 	r.signal(unix.SIGCONT) // it may be stopped
-	if !heard {            // nobody would save anything: to wait for it is time lost
+	if !heard {            // nothing would be saved: to wait for it is time lost
 		r.saved, r.unhandled = false, true
 		r.signal(unix.SIGTERM)
 		r.to(terminating, r.owner.KillWait())

@@ -42,7 +42,7 @@ type Stop struct {
 	Run    int
 	At     time.Duration // the job's time on its devices
 	On     cluster.Milli
-	Save   time.Duration // that it took to write a checkpoint; 0: nobody knows
+	Save   time.Duration // that it took to write a checkpoint; 0: it is not known
 	Frozen bool
 }
 

@@ -43,7 +43,7 @@ type known struct {
 	Held    []held    `json:"held,omitempty"`   // they have gone, and what the log will say of that is awaited
 	Faults  []fault   `json:"faults,omitempty"` // the last mostFaults, the latest last
 	Fault   *fault    `json:"fault,omitempty"`  // where an earlier version kept the last one: read only
-	Log     *int64    `json:"log,omitempty"`    // so much of the control daemon's log was read; nil: nobody knows
+	Log     *int64    `json:"log,omitempty"`    // so much of the control daemon's log was read; nil: it is not known
 	Head    []byte    `json:"head,omitempty"`   // that log begins so
 }
 
@@ -61,7 +61,7 @@ type held struct {
 	Fault fault `json:"fault"`
 }
 
-// read is how much of the control daemon's log was read; -1: nobody knows.
+// read is how much of the control daemon's log was read; -1: it is not known.
 func (k *known) read() int64 {
 	if k.Log == nil {
 		return -1

@@ -6,9 +6,9 @@ import (
 	"github.com/muster-gpu/muster/perf"
 )
 
-// Guests that are to leave whom they are beside so much of its speed (engine.Target.Yield)
-// are held back by what that one reports, as AntMan's coordinator does (OSDI'20): too
-// slow, and its guests run for half as much of each second; else for a tenth more.
+// A guest that is to leave the job beside it a part of its speed (engine.Target.Yield) is held back by what that job
+// reports, as AntMan's coordinator does (OSDI'20): where it is too slow, its guests run for half as much of each second;
+// else for a tenth more.
 
 // FullDuty is all of the time that a guest runs, in thousandths.
 const FullDuty = 1000
@@ -19,8 +19,8 @@ const (
 	dutyWindow = 2 * time.Second // over which a speed is measured
 )
 
-// NextDuty is for how much of the time a guest runs next, now that whom it is beside has
-// a part of its speed, in ppm, and is to keep yield.
+// NextDuty is for how much of the time a guest runs next, now that the job beside it
+// has a part of its speed, in ppm, and is to keep yield.
 func NextDuty(duty int, rate, yield int64) int {
 	if rate < yield {
 		return max(leastDuty, duty/2)

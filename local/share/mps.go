@@ -5,7 +5,7 @@
 // Under MPS each GPU on which shares are has a control daemon of its own, with its
 // pipes and logs in a folder of the state. It is started before the first share's
 // tasks, looked after, and stopped when no share is left: after a while, or at once when
-// somebody else starts on the GPU. It outlives the service as tasks do: a new service
+// another job starts on the GPU. It outlives the service as tasks do: a new service
 // finds it by its folder.
 package share
 
@@ -156,7 +156,7 @@ func (s *MPS) Need(uuid string) error {
 	}
 }
 
-// Leave has a GPU be no longer MPS' alone, now that somebody else starts there: its
+// Leave has a GPU be no longer MPS' alone, now that another job starts there: its
 // control daemon ends. Where shares of MPS are still on it, nothing happens.
 func (s *MPS) Leave(uuid string) error {
 	s.mu.Lock()

@@ -129,7 +129,7 @@ func childless() bool {
 }
 
 // killStrays kills what the task left behind: children that were orphaned, and
-// theirs, until there is nobody left. It returns how many there were.
+// theirs, until none is left. It returns how many there were.
 func killStrays(t *Task) (n int) {
 	if childless() {
 		return 0
