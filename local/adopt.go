@@ -98,7 +98,7 @@ func (m *Machine) noteCold(ctx context.Context) error {
 		if err := m.store.Write(ctx, func(t *store.Tx) error { return m.writeJob(t, j.id) }); err != nil {
 			return err
 		}
-		m.settle(j.id)
+		m.jobStored(j.id)
 	}
 	return nil
 }

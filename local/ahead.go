@@ -31,8 +31,8 @@ func (m *Machine) lastSeq() int64 {
 	return m.seq
 }
 
-// look looks ahead from the present state.
-func (m *Machine) look() *foresight.Forecast {
+// makeForecast looks ahead from the present state.
+func (m *Machine) makeForecast() *foresight.Forecast {
 	began := m.opt.Now()
 	m.mu.RLock()
 	now, rules := m.clock.Now(), m.rules()
@@ -49,7 +49,7 @@ func (m *Machine) look() *foresight.Forecast {
 		f.Waiting[id] = true
 	}
 	var err error
-	if f.Seen, err = x.Look(m.second(&rules, &snap), &snap, forward.Options{Now: now}); err != nil {
+	if f.Seen, err = x.RunAhead(m.second(&rules, &snap), &snap, forward.Options{Now: now}); err != nil {
 		m.opt.Log.Warn("when jobs will start cannot be foreseen", "error", err)
 	}
 	f.At = m.opt.Now()

@@ -41,7 +41,7 @@ func TestForecastTells(t *testing.T) {
 			true}, {&foresight.Forecast{Waiting: f.Waiting}, 1, 500, 0, 0, true},
 	} {
 		v := show.Job{ID: c.id}
-		foresight.TellWhen(&v, c.f, y, at(50))
+		foresight.SetWhen(&v, c.f, y, at(50))
 		for i, p := range []*time.Time{v.Expected, v.Earliest, v.Latest} {
 			want := []int64{c.want, c.earliest, c.last}[i]
 			if (p != nil) != (want > 0) || p != nil && p.Unix() != want {
@@ -53,7 +53,7 @@ func TestForecastTells(t *testing.T) {
 		}
 	}
 	v := show.Job{ID: 1}
-	if f.Tell(&v, at(120)); v.Expected.Unix() != 120 {
+	if f.SetExpected(&v, at(120)); v.Expected.Unix() != 120 {
 		t.Errorf("a start that should have been is expected at %v", v.Expected)
 	}
 }
@@ -152,7 +152,7 @@ func TestListForetells(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := m.look() // what a list waits for, if the machine is not too slow
+	f := m.makeForecast() // what a list waits for, if the machine is not too slow
 	f.Took = time.Hour
 	m.outlook.Set(f)
 	list, err := m.Jobs(t.Context(), store.Filter{States: []string{show.StatePending}})

@@ -147,8 +147,8 @@ func (m *Machine) closeArrays(t *store.Tx) error {
 	return nil
 }
 
-// settleForm notes how a job is stored now.
-func (j *job) settleForm() {
+// formStored notes how a job is stored now.
+func (j *job) formStored() {
 	if j.array != nil {
 		j.array.members += count(j.becomes == inArray) - count(j.stored == inArray)
 	}

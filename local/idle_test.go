@@ -16,7 +16,7 @@ import (
 // be taken to at the end, by what its sampler would do.
 func idleFor(s *observe.Sampler, from, span time.Duration) {
 	for at := from + 10*time.Second; at <= from+span; at += 10 * time.Second {
-		s.Look(t0.Add(at))
+		s.Sample(t0.Add(at))
 	}
 }
 

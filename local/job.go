@@ -160,13 +160,13 @@ func (m *Machine) writeJob(t *store.Tx, id cluster.JobID) error {
 	return nil
 }
 
-// settle is called when a step's changes of a job are stored and carried out.
-func (m *Machine) settle(id cluster.JobID) {
+// jobStored is called when a step's changes of a job are stored and carried out.
+func (m *Machine) jobStored(id cluster.JobID) {
 	j := m.jobs[id]
 	if j == nil {
 		return
 	}
-	j.settleForm()
+	j.formStored()
 	j.edited, j.was, j.said, j.predictedEnd = false, j.info.State, nil, 0
 	for _, o := range j.then {
 		if j.run != nil {

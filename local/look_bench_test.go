@@ -40,7 +40,7 @@ func BenchmarkLook1000(b *testing.B) {
 			}
 			looks := 0
 			for b.Loop() {
-				f := m.look()
+				f := m.makeForecast()
 				if looks = len(f.Seen); looks == 0 || len(f.Waiting) < 900 {
 					b.Fatalf("%d looks for %d jobs", looks, len(f.Waiting))
 				}

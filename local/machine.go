@@ -234,7 +234,7 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 		m.groups = &cgroup.Manager{}
 	}
 	m.keeper = m.newKeeper()
-	m.outlook.Running, m.outlook.Now, m.outlook.Seq, m.outlook.Look = m.running, opt.Now, m.lastSeq, m.look
+	m.outlook.Running, m.outlook.Now, m.outlook.Seq, m.outlook.Look = m.running, opt.Now, m.lastSeq, m.makeForecast
 	m.inbox.Init()
 	m.SetIdle(opt.Idle)
 	if err := m.policy.Restore(ctx, st, &m.opt.Rules, opt.Now(), opt.Log); err != nil {
@@ -390,7 +390,7 @@ func (m *Machine) endHomeless(ctx context.Context) error {
 		if err := m.store.Write(ctx, func(t *store.Tx) error { return m.writeJob(t, j.id) }); err != nil {
 			return err
 		}
-		m.settle(j.id)
+		m.jobStored(j.id)
 	}
 	return nil
 }
@@ -622,9 +622,9 @@ func (m *Machine) Apply(_ context.Context, d engine.Decision) error {
 		m.act(&d.Actions[i])
 	}
 	for _, id := range m.eng.Changed() {
-		m.settle(id)
+		m.jobStored(id)
 	}
-	m.watch.Tell(m.eng.Changed())
+	m.watch.Publish(m.eng.Changed())
 	m.crash("applied")
 	return nil
 }

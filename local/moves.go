@@ -17,8 +17,8 @@ import (
 // sameNumber is the number of a job for people: the engine's.
 func sameNumber(id cluster.JobID) int { return int(id) }
 
-// asked is the event by which moves are asked for, if there is the job.
-func (m *Machine) asked(r *ask.MovesRequest) (engine.Event, error) {
+// movesEvent is the event by which moves are asked for, if there is the job.
+func (m *Machine) movesEvent(r *ask.MovesRequest) (engine.Event, error) {
 	ev := engine.Event{Type: engine.Defragment, Job: cluster.NoJob}
 	by, err := driver.Asked(r)
 	if ev.Compact = by; err == nil && r.Job != 0 {
@@ -33,7 +33,7 @@ func (m *Machine) asked(r *ask.MovesRequest) (engine.Event, error) {
 // nodes. Nothing is changed: a second engine is asked.
 func (m *Machine) PlanMoves(r *ask.MovesRequest) ([]show.Moves, error) {
 	m.mu.Lock()
-	ev, err := m.asked(r)
+	ev, err := m.movesEvent(r)
 	if err != nil {
 		m.mu.Unlock()
 		return nil, err
@@ -59,7 +59,7 @@ func (m *Machine) MakeMoves(ctx context.Context, r *ask.MovesRequest) ([]show.Mo
 		return nil, err
 	}
 	err := m.commit(ctx, func(cluster.Time) ([]engine.Event, error) {
-		ev, err := m.asked(r)
+		ev, err := m.movesEvent(r)
 		if err != nil {
 			return nil, err
 		}

@@ -86,7 +86,7 @@ func (m *Machine) Overview() show.Overview {
 		}
 		v := m.view(j)
 		line.Place(&v)
-		seen.Tell(&v, now)
+		seen.SetExpected(&v, now)
 		o.Waiting = append(o.Waiting, v)
 	}
 	return o

@@ -65,8 +65,8 @@ func (m *Machine) Guarded() (now show.PolicyChoice, since time.Time, by *show.Po
 	return p.View(), p.At, p.Guard
 }
 
-// Looked stores what a guard's look found; over: it was the last.
-func (m *Machine) Looked(ctx context.Context, of *show.PolicyWatch, text string, over bool) error {
+// GuardChecked stores what a guard's look found; over: it was the last.
+func (m *Machine) GuardChecked(ctx context.Context, of *show.PolicyWatch, text string, over bool) error {
 	return m.turnTo(ctx, func(_ *rules.Settings, p *rules.Standing) (string, string, error) {
 		if p.Guard != of {
 			return "", "", errNothing // another policy was set meanwhile

@@ -162,13 +162,13 @@ func (m *Machine) explain(list []show.Job) {
 		}
 		if n++; n > mostExplained {
 			if v.Array == 0 { // the same is said of elements, whether they come as one or each alone
-				seen.Tell(v, now)
+				seen.SetExpected(v, now)
 			}
 			continue
 		}
 		if line.Has(cluster.JobID(v.ID)) && len(line.List) > longLine && n > inLongLine {
 			line.Place(v)
-			seen.Tell(v, now)
+			seen.SetExpected(v, now)
 			continue
 		}
 		y := m.eng.WhyForeseen(cluster.JobID(v.ID), ends)
@@ -182,7 +182,7 @@ func (m *Machine) explain(list []show.Job) {
 		if text := m.jobs[cluster.JobID(v.ID)].noWay; text != "" {
 			v.Reason = text
 		}
-		foresight.TellWhen(v, seen, &y, now)
+		foresight.SetWhen(v, seen, &y, now)
 		m.quoted(v, m.jobs[cluster.JobID(v.ID)], seen, now)
 	}
 }
@@ -237,7 +237,7 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *foresight
 		w.Text = text + strings.TrimSuffix("; "+w.Text, "; ")
 	}
 	if j.info.Record.State <= engine.Placed {
-		foresight.TellWhen(&w.Job, seen, &y, now)
+		foresight.SetWhen(&w.Job, seen, &y, now)
 		m.quoted(&w.Job, j, seen, now)
 		if at := w.Job.Expected; at != nil && j.firstPrediction == 0 && j.info.Run == 0 {
 			j.firstPrediction = cluster.Time(at.UnixNano())

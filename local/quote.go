@@ -19,7 +19,7 @@ func (m *Machine) quoted(v *show.Job, j *job, seen *foresight.Forecast, now clus
 	if !ok || v.Expected == nil {
 		return
 	}
-	a := foresight.AskedOf(j.spec, start, now)
+	a := foresight.PredictionOf(j.spec, start, now)
 	if j.info.Record.FirstStart == cluster.Never { // predictions are about first starts
 		j.lastForecast = a
 	}
@@ -43,9 +43,8 @@ func (m *Machine) liveJobs() (list []foresight.Live) {
 // stated is a job with the estimate that its user stated.
 func (j *job) stated() *cluster.Job { return foresight.Stated(j.spec, time.Duration(j.sub.Estimate)) }
 
-// Told remembers when a waiting job was told that it would start, unless it was
-// told about the same before.
-func (m *Machine) Told(ctx context.Context, j *show.Job) error {
+// RecordPrediction stores when a waiting job was said to start, unless the same was said before.
+func (m *Machine) RecordPrediction(ctx context.Context, j *show.Job) error {
 	if j.Expected == nil || j.State != show.StatePending || !m.news(j) {
 		return nil
 	}
@@ -56,7 +55,7 @@ func (m *Machine) Told(ctx context.Context, j *show.Job) error {
 	m.mu.Lock()
 	var row *store.Asked
 	if l := m.jobs[cluster.JobID(j.ID)]; l != nil && l.lastForecast.Now != 0 {
-		row = m.known.Tell(&l.lastForecast, m.opt.Rules.Policy)
+		row = m.known.Record(&l.lastForecast, m.opt.Rules.Policy)
 	}
 	m.mu.Unlock()
 	return m.store.Write(ctx, func(t *store.Tx) error {

@@ -37,7 +37,7 @@ func TestQuoted(t *testing.T) {
 				8: {At: at(50), Reason: engine.Completed}}}}}
 	told := func() show.Job {
 		v := show.Job{ID: 1}
-		f.Tell(&v, at(100))
+		f.SetExpected(&v, at(100))
 		m.quoted(&v, j, f, at(100))
 		return v
 	}
@@ -105,7 +105,7 @@ func TestKnowsAsMuchAgain(t *testing.T) {
 		if !v.Scored {
 			t.Fatalf("nothing is known of earlier answers: %+v", v)
 		}
-		if err := m.Told(t.Context(), &v); err != nil {
+		if err := m.RecordPrediction(t.Context(), &v); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -136,7 +136,7 @@ func TestKnowsAsMuchAgain(t *testing.T) {
 	}
 	for i, id := range waiting {
 		spec := m.jobs[cluster.JobID(id)].spec
-		a := foresight.AskedOf(spec, now.Add(time.Duration(i+1)*time.Hour), now)
+		a := foresight.PredictionOf(spec, now.Add(time.Duration(i+1)*time.Hour), now)
 		if got, want := again.known.Quotes.Quote(&a), m.known.Quotes.Quote(&a); got != want ||
 			want.High == cluster.Never {
 			t.Errorf("job %d is told %+v, before %+v", id, got, want)
@@ -154,7 +154,7 @@ func (m *Machine) teach(ctx context.Context) error {
 			id := first + cluster.JobID(i)
 			at := cluster.Time(m.opt.Now().UnixNano()).Add(time.Duration(i-61) * 20 * time.Minute)
 			a := forward.Asked{Job: id, Now: at, Start: at.Add(10 * time.Minute), Milli: 2000, Tier: cluster.Standard}
-			row := m.known.Tell(&a, m.opt.Rules.Policy)
+			row := m.known.Record(&a, m.opt.Rules.Policy)
 			started := at.Add(time.Duration(8+i%5) * time.Minute)
 			m.known.Quotes.Started(id, started)
 			spec := &cluster.Job{ID: id, User: "u", Name: "n", Submit: at,

@@ -138,7 +138,7 @@ func hold(t *testing.T, m *Machine, id int, user string, over bool, gpus ...int)
 func sampleHour(m *Machine) *observe.Sampler {
 	s := m.newSampler(t0)
 	for at := 10 * time.Second; at <= time.Hour; at += 10 * time.Second {
-		s.Look(t0.Add(at))
+		s.Sample(t0.Add(at))
 	}
 	s.Store()
 	return s
@@ -212,7 +212,7 @@ func TestSamplingParts(t *testing.T) {
 		hold(t, m, 1, "ann", false, 0)
 		m.jobs[1].info.Devices = d
 		s := m.newSampler(t0)
-		s.Look(t0.Add(10 * time.Second))
+		s.Sample(t0.Add(10 * time.Second))
 		v, h := s.Meter(1), s.Hour(t0)
 		p := v.Points[len(v.Points)-1]
 		if v.GPU != 10 || v.Util != 400 || *v.Memory != 6000 || *p.Memory != 6000 || *p.Utilisation != 40 ||
@@ -288,14 +288,14 @@ func TestScore(t *testing.T) {
 		start := t0.Add(30 * time.Minute)
 		told, low, high := start.Add(-off), start.Add(-off-6*time.Minute), start.Add(-off+6*time.Minute)
 		j := show.Job{ID: id + 1, State: show.StatePending, Expected: &told, Earliest: &low, Latest: &high}
-		if err := m.Told(t.Context(), &j); err != nil {
+		if err := m.RecordPrediction(t.Context(), &j); err != nil {
 			t.Fatal(err)
 		}
 		nearer := start.Add(-off / 5) // told again, as somebody asked why
 		j.Expected = &nearer
 		at := m.opt.Now().Add(time.Second)
 		m.opt.Now = func() time.Time { return at }
-		if err := m.Told(t.Context(), &j); err != nil {
+		if err := m.RecordPrediction(t.Context(), &j); err != nil {
 			t.Fatal(err)
 		}
 		row, err := m.store.Job(t.Context(), id+1)
@@ -333,13 +333,13 @@ func TestLoad(t *testing.T) {
 	m.jobs[1].info.Progress = &show.Progress{Step: 30, Steps: 100, SamplesPerSec: 12}
 	s := m.newSampler(t0)
 	m.sampler.Store(s)
-	s.Look(t0.Add(10 * time.Second))
+	s.Sample(t0.Add(10 * time.Second))
 	got, err := m.Samples(t.Context(), 1)
 	if err != nil || len(got.Points) != 1 || *got.Points[0].Step != 30 || *got.Points[0].Rate != 12 || got.Cost == nil {
 		t.Fatalf("samples of a running job: %+v: %v", got, err)
 	}
 	for at := 20 * time.Second; at <= 3*time.Hour; at += 10 * time.Second {
-		s.Look(t0.Add(at))
+		s.Sample(t0.Add(at))
 	}
 	s.Store()
 	if len(got.Points) != 1 {

@@ -51,15 +51,15 @@ func (m *Machine) Test(u User, s *ask.Submission) (show.Job, error) {
 	}
 	y := e.Why(spec.ID)
 	v.Position = y.Ahead + 1
-	o, err := q.known.Look(m.second(&q.rules, &q.snap), &q.snap,
+	o, err := q.known.RunAhead(m.second(&q.rules, &q.snap), &q.snap,
 		forward.Options{Now: q.now, Events: asked, For: []cluster.JobID{spec.ID}})
 	if err != nil {
 		return show.Job{}, err
 	}
 	seen := foresight.Forecast{Seen: o, Waiting: map[cluster.JobID]bool{spec.ID: true}}
-	foresight.TellWhen(&v, &seen, &y, q.now)
+	foresight.SetWhen(&v, &seen, &y, q.now)
 	if start, ok := seen.Start(spec.ID); ok && v.Expected != nil {
-		a := foresight.AskedOf(&spec, start, q.now)
+		a := foresight.PredictionOf(&spec, start, q.now)
 		m.mu.RLock()
 		m.known.Predict(&v, &a, &seen)
 		m.mu.RUnlock()

@@ -167,7 +167,7 @@ func (s *Server) describe(ctx context.Context, out *submitOutput, ids []int) err
 	}
 	why, err := s.m.Why(ctx, ids[0], nil)
 	if err == nil { // the prediction is recorded, to be compared with the outcome; that must not fail a submission
-		_ = s.m.Told(ctx, &why.Job)
+		_ = s.m.RecordPrediction(ctx, &why.Job)
 	}
 	j := &why.Job
 	to.Expected, to.Rough, to.Position, to.AtEarliest, to.ByLimits = j.Expected, j.Rough, j.Position, j.AtEarliest,

@@ -35,7 +35,7 @@ func (m source) Why(ctx context.Context, id int) (api.Why, error) {
 	}
 	w, err := m.Machine.Why(ctx, id, &who.User)
 	if err == nil {
-		_ = m.Told(ctx, &w.Job)
+		_ = m.RecordPrediction(ctx, &w.Job)
 	}
 	return w, err
 }

@@ -77,7 +77,7 @@ func runAttached(ctx context.Context, c *cobra.Command, s *api.Submission) error
 		return fmt.Errorf("%w: job %d is cancelled", errInterrupted, id)
 	}
 	if out.Job.State == api.StatePending {
-		if err := tellAccepted(c.ErrOrStderr(), &out); err != nil {
+		if err := printAccepted(c.ErrOrStderr(), &out); err != nil {
 			return err
 		}
 	}
@@ -87,7 +87,7 @@ func runAttached(ctx context.Context, c *cobra.Command, s *api.Submission) error
 	if s.Pty {
 		eol = "\r\n" // the terminal is raw
 	}
-	go tellIdle(ctx, cl, id, c.ErrOrStderr(), eol)
+	go printIdle(ctx, cl, id, c.ErrOrStderr(), eol)
 	if s.Pty {
 		if err := terminal.Use(ctx, cl, id, os.Stdin, c.OutOrStdout(), c.ErrOrStderr(), false); errors.Is(err,
 			terminal.ErrDetached) {
@@ -129,9 +129,9 @@ func runAttached(ctx context.Context, c *cobra.Command, s *api.Submission) error
 // idleNews is how often whoever is attached asks whether the job counts as idle.
 const idleNews = 5 * time.Second
 
-// tellIdle tells whoever is attached that the job does not use its GPUs, and what
+// printIdle tells whoever is attached that the job does not use its GPUs, and what
 // follows from it, until the context ends.
-func tellIdle(ctx context.Context, cl *client.Client, id int, w io.Writer, eol string) {
+func printIdle(ctx context.Context, cl *client.Client, id int, w io.Writer, eol string) {
 	again := time.NewTicker(idleNews)
 	defer again.Stop()
 	last := ""

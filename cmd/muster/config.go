@@ -220,7 +220,7 @@ func newConfig() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return f.tellChecked(c.OutOrStdout(), conf)
+			return f.printChecked(c.OutOrStdout(), conf)
 		},
 	}
 	c.AddCommand(check, newReload())
@@ -247,8 +247,8 @@ func checkKube(w io.Writer, path string) (done bool, err error) {
 	return true, t.Flush()
 }
 
-// tellChecked holds a configuration against this machine and lists it.
-func (f *serveFlags) tellChecked(w io.Writer, conf *configFile) error {
+// printChecked holds a configuration against this machine and lists it.
+func (f *serveFlags) printChecked(w io.Writer, conf *configFile) error {
 	note := ""
 	dev, err := openDevices(conf, conf.State)
 	if err == nil {
@@ -296,7 +296,7 @@ func newReload() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(c.OutOrStdout()).Encode(v)
 			}
-			tellReloaded(c.OutOrStdout(), &v)
+			printReloaded(c.OutOrStdout(), &v)
 			return nil
 		},
 	}
@@ -304,7 +304,7 @@ func newReload() *cobra.Command {
 	return c
 }
 
-func tellReloaded(w io.Writer, v *api.Reloaded) {
+func printReloaded(w io.Writer, v *api.Reloaded) {
 	fmt.Fprintf(w, "%s: read again, %d changed\n", cmp.Or(v.File, "no file"), len(v.Applied))
 	for i := range v.Applied {
 		fmt.Fprintf(w, "  %s\n", changeText(&v.Applied[i]))

@@ -45,7 +45,7 @@ func newDefrag() *cobra.Command {
 					"--compact empties nodes for no particular job: name no job (and write --compact=nodes)"))
 			}
 			if f.journal != "" {
-				return f.lookBack(c.OutOrStdout(), args)
+				return f.fromJournal(c.OutOrStdout(), args)
 			}
 			return f.ask(c, args)
 		},
@@ -90,11 +90,11 @@ func (f *defragFlags) ask(c *cobra.Command, args []string) error {
 	if f.asJSON {
 		return json.NewEncoder(c.OutOrStdout()).Encode(list)
 	}
-	return f.tell(c.OutOrStdout(), list)
+	return f.print(c.OutOrStdout(), list)
 }
 
-// tell prints the moves for each job, then that nothing was changed.
-func (f *defragFlags) tell(w io.Writer, list []api.Moves) error {
+// print prints the moves for each job, then that nothing was changed.
+func (f *defragFlags) print(w io.Writer, list []api.Moves) error {
 	if len(list) == 0 {
 		fmt.Fprintln(w, "no job waits for room")
 	}
@@ -157,8 +157,8 @@ func gpuSeconds(s float64) string {
 	return cluster.FormatDuration(time.Duration(s) * time.Second)
 }
 
-// lookBack looks for moves in the state at an instant of a journal.
-func (f *defragFlags) lookBack(w io.Writer, args []string) error {
+// fromJournal looks for moves in the state at an instant of a journal.
+func (f *defragFlags) fromJournal(w io.Writer, args []string) error {
 	if f.apply {
 		return usage(errors.New("--apply needs a daemon: what is in a journal is over"))
 	}
@@ -166,7 +166,7 @@ func (f *defragFlags) lookBack(w io.Writer, args []string) error {
 	if err != nil {
 		return err
 	}
-	list, err := f.lookIn(e, args)
+	list, err := f.movesIn(e, args)
 	if err != nil {
 		return err
 	}
@@ -189,8 +189,8 @@ func (f *defragFlags) lookBack(w io.Writer, args []string) error {
 	return nil
 }
 
-// lookIn looks for moves in an engine.
-func (f *defragFlags) lookIn(e *engine.Engine, args []string) ([]engine.Moves, error) {
+// movesIn looks for moves in an engine.
+func (f *defragFlags) movesIn(e *engine.Engine, args []string) ([]engine.Moves, error) {
 	switch {
 	case f.compact != "":
 		by, err := engine.ParseCompact(f.compact)

@@ -137,7 +137,7 @@ func TestDefragRounds(t *testing.T) {
 	var b strings.Builder
 	x := api.Move{Job: 1, GPUs: 1, From: []string{"a"}, To: []string{"b"}, Lost: api.Duration(21056336755),
 		Stop: api.Duration(1499 * time.Millisecond), Restart: api.Duration(time.Minute)}
-	if err := (&defragFlags{}).tell(&b,
+	if err := (&defragFlags{}).print(&b,
 		[]api.Moves{{Job: 2, Start: &now, Moves: []api.Move{x},
 			Saved: api.Duration(time.Hour + time.Millisecond)}}); err != nil {
 		t.Fatal(err)

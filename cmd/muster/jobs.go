@@ -232,7 +232,7 @@ func newSubmit() *cobra.Command {
 				_, err = fmt.Fprintln(c.OutOrStdout(), out.Job.ID)
 				return err
 			}
-			return tellAccepted(c.OutOrStdout(), &out)
+			return printAccepted(c.OutOrStdout(), &out)
 		},
 	}
 	f.add(c)
@@ -279,9 +279,9 @@ func (f *jobFlags) program(c *cobra.Command, s *api.Submission, args []string) (
 	return file, nil
 }
 
-// tellAccepted says what became of a submission: it runs, or it waits, for
+// printAccepted says what became of a submission: it runs, or it waits, for
 // what, where in the line, and until when.
-func tellAccepted(w io.Writer, out *client.Submitted) error {
+func printAccepted(w io.Writer, out *client.Submitted) error {
 	j := &out.Job
 	name := fmt.Sprintf("job %d (%s)", j.ID, j.Submission.Name)
 	if n := len(out.Jobs); n > 1 {
@@ -427,7 +427,7 @@ func gpuCount(j *api.Job) string {
 		}
 	}
 	if !part || j.State == "pending" || len(j.Devices) == 0 {
-		return askedCount(s)
+		return requestText(s)
 	}
 	var list []string
 	if milli > 0 {
@@ -452,8 +452,8 @@ func countText(n int, what string) string {
 	return strings.TrimPrefix(fmt.Sprintf("%dx%s", n, what), "1x")
 }
 
-// askedCount is what a submission asks for: GPUs, parts of them, slices or memory.
-func askedCount(s *api.Submission) string {
+// requestText is what a submission asks for: GPUs, parts of them, slices or memory.
+func requestText(s *api.Submission) string {
 	tasks := max(1, s.Tasks)
 	n := tasks * s.GPUs
 	switch {

@@ -67,7 +67,7 @@ func (f *learnFlags) run(c *cobra.Command, system string) error {
 		t.Rounds = f.rounds
 	}
 	t.Cancelled = func() bool { return c.Context().Err() != nil }
-	t.Progress = tellProgress(c.ErrOrStderr(), wallClock())
+	t.Progress = printProgress(c.ErrOrStderr(), wallClock())
 	if f.from != "" {
 		var err error
 		if t.From, err = learn.Load(system, f.from, "", config.ReadFile); err != nil {
@@ -129,8 +129,8 @@ func (f *learnFlags) command(c *cobra.Command, system string) string {
 	return strings.Join(words, " ")
 }
 
-// tellProgress says how a training gets on, a line for each round.
-func tellProgress(w io.Writer, clock func() time.Duration) func(learn.Progress) {
+// printProgress says how a training gets on, a line for each round.
+func printProgress(w io.Writer, clock func() time.Duration) func(learn.Progress) {
 	return func(p learn.Progress) {
 		if p.Round == 0 {
 			fmt.Fprintf(w, "%s: mean JCT %.4f of the rule's\n", p.Stage, p.Score)

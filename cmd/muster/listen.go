@@ -165,8 +165,8 @@ func (d *door) serve(ctx context.Context, s *server.Server) error {
 		}})
 }
 
-// tell says where the daemon listens.
-func (d *door) tell(log *slog.Logger) {
+// log says where the daemon listens.
+func (d *door) log(log *slog.Logger) {
 	if d.l == nil {
 		return
 	}

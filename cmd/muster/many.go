@@ -16,8 +16,8 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// mostTold bounds how many jobs are listed one by one after a command.
-const mostTold = 10
+// mostListed bounds how many jobs are listed one by one after a command.
+const mostListed = 10
 
 // elementForm is an element of an array, or several: 12_3, 12_[3-9].
 var elementForm = regexp.MustCompile(`^(\d+)_(\d+|\[[0-9,:-]+\])$`)
@@ -44,7 +44,7 @@ func newManyVerb(verb, short, past string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return tellActed(c, &done, past, asJSON)
+			return printActed(c, &done, past, asJSON)
 		},
 	}
 	fl := c.Flags()
@@ -85,15 +85,15 @@ func selectJobs(sel *api.Selection, args []string) error {
 	return nil
 }
 
-// tellActed says what was done, one by one if it was done to few, and what could not be done.
-func tellActed(c *cobra.Command, done *api.Acted, past string, asJSON bool) error {
+// printActed says what was done, one by one if it was done to few, and what could not be done.
+func printActed(c *cobra.Command, done *api.Acted, past string, asJSON bool) error {
 	w := c.OutOrStdout()
 	switch {
 	case asJSON:
 		if err := json.NewEncoder(w).Encode(done); err != nil {
 			return err
 		}
-	case len(done.Jobs) > mostTold:
+	case len(done.Jobs) > mostListed:
 		fmt.Fprintf(w, "%d jobs: %s\n", len(done.Jobs), past)
 	default:
 		for _, id := range done.Jobs {
@@ -101,14 +101,14 @@ func tellActed(c *cobra.Command, done *api.Acted, past string, asJSON bool) erro
 			if err != nil {
 				return err
 			}
-			if err := tellJob(c, &j, false); err != nil {
+			if err := printJob(c, &j, false); err != nil {
 				return err
 			}
 		}
 	}
 	var refused []error
 	for i := range done.Refused {
-		if i == mostTold {
+		if i == mostListed {
 			refused = append(refused, fmt.Errorf("and %d more", len(done.Refused)-i))
 			break
 		}

@@ -84,7 +84,7 @@ func newPolicySet() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(c.OutOrStdout()).Encode(v)
 			}
-			return tellPolicy(c.OutOrStdout(), &v)
+			return printPolicy(c.OutOrStdout(), &v)
 		},
 	}
 	c.Flags().StringVar(&r.Place, "place", "", "where: a placer (muster policy list); as it is if empty")
@@ -105,8 +105,8 @@ func newPolicySet() *cobra.Command {
 	return c
 }
 
-// tellPolicy says what changed, or what would.
-func tellPolicy(w io.Writer, v *api.PolicyChange) error {
+// printPolicy says what changed, or what would.
+func printPolicy(w io.Writer, v *api.PolicyChange) error {
 	if v.Before == v.After {
 		fmt.Fprintf(w, "%s: that is what counts already\n", v.After.Text())
 	} else {
@@ -115,15 +115,15 @@ func tellPolicy(w io.Writer, v *api.PolicyChange) error {
 	if !v.DryRun {
 		return nil
 	}
-	if err := tellEffects(w, v); err != nil {
+	if err := printEffects(w, v); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(w, "nothing was changed (--dry-run)")
 	return err
 }
 
-// tellEffects says which jobs would start, leave and wait.
-func tellEffects(w io.Writer, v *api.PolicyChange) error {
+// printEffects says which jobs would start, leave and wait.
+func printEffects(w io.Writer, v *api.PolicyChange) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	if len(v.Starts) == 0 {
 		fmt.Fprintln(t, "no job would start now")

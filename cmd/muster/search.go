@@ -125,7 +125,7 @@ func newSearchSubmit() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return tellAccepted(c.OutOrStdout(), &out)
+			return printAccepted(c.OutOrStdout(), &out)
 		},
 	}
 	c.Flags().StringVar(&name, "name", "", "name of the search, instead of the file's")
@@ -357,7 +357,7 @@ func newSearchCancel() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := tellJob(c, &j, false); err != nil {
+				if err := printJob(c, &j, false); err != nil {
 					return err
 				}
 			}
@@ -384,7 +384,7 @@ func endTuner(c *cobra.Command, name string) error {
 		if err != nil {
 			return err
 		}
-		if err := tellJob(c, &j, false); err != nil {
+		if err := printJob(c, &j, false); err != nil {
 			return err
 		}
 	}

@@ -152,7 +152,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	}
 	policy, _ := r.m.Scheduling()
 	r.log.Info("scheduling", "gpus", describeGPUs(dev.GPUs), "policy", policy, "socket", conf.Socket, "state", state)
-	r.door.tell(r.log)
+	r.door.log(r.log)
 	f.startDemo(ctx, r.m, len(dev.GPUs), filepath.Join(state, "demo"), r.log)
 	go r.onHangup(ctx, hup)
 	watch, err := newGuard(r.m, r.log, opt.Now)

@@ -277,7 +277,7 @@ func (f *simFlags) compare(c *cobra.Command, wl *trace.Workload, spec *cluster.S
 			return err
 		}
 	}
-	sayRejected(errw, runs)
+	printRejected(errw, runs)
 	if c.Context().Err() != nil {
 		return errInterrupted
 	}
@@ -304,8 +304,8 @@ func introduce(w io.Writer, wl *trace.Workload, spec *cluster.Spec) {
 	}
 }
 
-// sayRejected says why jobs were rejected: the first of them, and how many.
-func sayRejected(w io.Writer, runs []report.Run) {
+// printRejected says why jobs were rejected: the first of them, and how many.
+func printRejected(w io.Writer, runs []report.Run) {
 	for i := range runs {
 		if first, n := runs[i].Rejected(); n > 0 {
 			j := runs[i].Jobs[first]

@@ -44,7 +44,7 @@ func newTop() *cobra.Command {
 				return err
 			}
 			p := tea.NewProgram(newTopModel(&daemonTop{ctx, cl}), tea.WithContext(ctx))
-			// the next look says why there are none
+			// the next fetch says why there are none
 			go func() { _ = cl.Changes(ctx, func() { p.Send(topChanged{}) }) }()
 			_, err := p.Run()
 			if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, tea.ErrProgramKilled) && c.Context().Err() != nil {
@@ -55,9 +55,9 @@ func newTop() *cobra.Command {
 	}
 }
 
-// topSource is where muster top looks, and what it acts on.
+// topSource is where muster top fetches what it shows, and what it acts on.
 type topSource interface {
-	look() (nodes []api.Node, jobs []api.Job, err error)
+	fetch() (nodes []api.Node, jobs []api.Job, err error)
 	why(id int) (api.Why, error)
 	act(id int, verb string) error
 }
@@ -67,7 +67,7 @@ type daemonTop struct {
 	cl  *client.Client
 }
 
-func (d *daemonTop) look() ([]api.Node, []api.Job, error) {
+func (d *daemonTop) fetch() ([]api.Node, []api.Job, error) {
 	nodes, err := d.cl.Nodes(d.ctx)
 	if err != nil {
 		return nil, nil, err
@@ -83,10 +83,10 @@ func (d *daemonTop) act(id int, verb string) error {
 	return err
 }
 
-// How often is looked: at once when something changed, but not more often than
+// How often it fetches: at once when something changed, but not more often than
 // the one, and for what is only measured not less often than the other.
-// After a look that took long, of ten thousand jobs, say, it rests longer: so
-// many times what the look took.
+// After a fetch that took long, of ten thousand jobs, say, it rests longer: so
+// many times what the fetch took.
 const (
 	topSoonest = 200 * time.Millisecond
 	topLatest  = 2 * time.Second
@@ -96,8 +96,8 @@ const (
 // What happens to muster top, besides keys.
 type (
 	topChanged struct{} // the daemon says so
-	topTick    struct{} // time for a look anyway
-	topRested  struct{} // long enough since the last look
+	topTick    struct{} // time for a fetch anyway
+	topRested  struct{} // long enough since the last fetch
 	topLooked  struct {
 		nodes []api.Node
 		jobs  []api.Job
@@ -125,11 +125,11 @@ type topModel struct {
 	down          bool
 	filter        textinput.Model
 	typing        bool
-	looking, late bool // a look is under way, or just was; something changed since
+	fetching, late bool // a fetch is under way, or just was; something changed since
 	detail        *api.Why
 	ask           *topAsk
 	note          string
-	lost          error // the last look failed
+	lost          error // the last fetch failed
 }
 
 // topAsk is a question that waits for y.
@@ -144,15 +144,15 @@ var topSorts = []string{"job", "name", "user", "queue", "gpus", "state", "time"}
 func newTopModel(src topSource) *topModel {
 	f := textinput.New()
 	f.Prompt = "filter: "
-	return &topModel{src: src, width: 80, height: 24, filter: f, looking: true}
+	return &topModel{src: src, width: 80, height: 24, filter: f, fetching: true}
 }
 
-// Init takes the first look.
-func (m *topModel) Init() tea.Cmd { return tea.Batch(m.look, m.tick()) }
+// Init fetches for the first time.
+func (m *topModel) Init() tea.Cmd { return tea.Batch(m.fetch, m.tick()) }
 
-func (m *topModel) look() tea.Msg {
+func (m *topModel) fetch() tea.Msg {
 	took := wallClock()
-	nodes, jobs, err := m.src.look()
+	nodes, jobs, err := m.src.fetch()
 	return topLooked{nodes, jobs, took(), err}
 }
 
@@ -178,7 +178,7 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 		return m, tea.Tick(max(topSoonest, topShare*msg.took), func(time.Time) tea.Msg { return topRested{} })
 	case topRested:
-		if m.looking = false; m.late {
+		if m.fetching = false; m.late {
 			m.late = false
 			return m, m.again()
 		}
@@ -199,17 +199,17 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// again looks once more, or as soon as that is due.
+// again fetches once more, or as soon as that is due.
 func (m *topModel) again() tea.Cmd {
-	if m.looking {
+	if m.fetching {
 		m.late = true
 		return nil
 	}
-	m.looking = true
+	m.fetching = true
 	if m.detail != nil {
-		return tea.Batch(m.look, m.askWhy(m.detail.Job.ID))
+		return tea.Batch(m.fetch, m.askWhy(m.detail.Job.ID))
 	}
-	return m.look
+	return m.fetch
 }
 
 func (m *topModel) askWhy(id int) tea.Cmd {

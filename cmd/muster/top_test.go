@@ -23,7 +23,7 @@ type fakeTop struct {
 	err   error
 }
 
-func (f *fakeTop) look() ([]api.Node, []api.Job, error) { return f.nodes, f.jobs, f.err }
+func (f *fakeTop) fetch() ([]api.Node, []api.Job, error) { return f.nodes, f.jobs, f.err }
 
 func (f *fakeTop) why(id int) (api.Why, error) {
 	for _, j := range f.jobs {
@@ -107,7 +107,7 @@ func TestTopFitsAndTells(t *testing.T) {
 	m := newTopModel(src)
 	for _, size := range [][2]int{{80, 24}, {81, 25}, {132, 50}, {300, 100}} {
 		m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
-		m.Update(m.look())
+		m.Update(m.fetch())
 		text := shownTop(t, m)
 		for _, want := range []string{"8 GPUs (simulated): 1 in use, 7 free", "1 jobs run, 39 wait", "1 bad",
 			"########## 100%", "GPU 0", "25% of 200", "fell off the bus", "q leave"} {
@@ -131,12 +131,12 @@ func TestTopLeft(t *testing.T) {
 	f, usable := someTop(), int64(2500)
 	m := newTopModel(f)
 	m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
-	m.Update(m.look())
+	m.Update(m.fetch())
 	if text := shownTop(t, m); strings.Contains(text, "usable") {
 		t.Errorf("it is not known what is usable:\n%s", text)
 	}
 	f.nodes[0].Usable = &usable
-	m.Update(m.look())
+	m.Update(m.fetch())
 	if text := shownTop(t, m); !strings.Contains(text, "6 GPUs free, 2.5 usable by the tasks submitted last\n") {
 		t.Errorf("what is usable is missing in\n%s", text)
 	}
@@ -162,7 +162,7 @@ func TestTopNodes(t *testing.T) {
 func TestTopKeys(t *testing.T) {
 	src := someTop()
 	m := newTopModel(src)
-	m.Update(m.look())
+	m.Update(m.fetch())
 	press(t, m, "down", "enter")
 	if text := shownTop(t, m); !strings.Contains(text, "job 2: evil") || !strings.Contains(text, "needs 9 GPUs") {
 		t.Errorf("the details of job 2 are\n%s", text)
@@ -180,7 +180,7 @@ func TestTopKeys(t *testing.T) {
 		t.Errorf("the last job is not shown:\n%s", text)
 	}
 	src.jobs = src.jobs[:39] // job 40 ends: the last one there is becomes the chosen one
-	m.Update(m.look())
+	m.Update(m.fetch())
 	if j := m.chosen(); j == nil || j.ID != 39 {
 		t.Errorf("chosen: %v", j)
 	}
@@ -194,7 +194,7 @@ func TestTopKeys(t *testing.T) {
 			m.chosen().ID)
 	}
 	src.err = errors.New("no daemon")
-	m.Update(m.look())
+	m.Update(m.fetch())
 	if text := shownTop(t, m); !strings.Contains(text, "no news: no daemon") || !strings.Contains(text, "evil") {
 		t.Errorf("without a daemon:\n%s", text)
 	}
@@ -203,23 +203,23 @@ func TestTopKeys(t *testing.T) {
 	}
 }
 
-// A burst of changes makes one look now and one later, not one each.
+// A burst of changes makes one fetch now and one later, not one each.
 func TestTopLooksOnce(t *testing.T) {
 	m := newTopModel(someTop())
-	m.Update(m.look())
+	m.Update(m.fetch())
 	m.Update(topRested{})
-	looks := 0
+	fetches := 0
 	for range 100 {
 		if _, cmd := m.Update(topChanged{}); cmd != nil {
-			looks++
+			fetches++
 		}
 	}
-	m.Update(m.look())
+	m.Update(m.fetch())
 	if _, cmd := m.Update(topRested{}); cmd != nil {
-		looks++
+		fetches++
 	}
-	if looks != 2 {
-		t.Errorf("100 changes made %d looks, not 2", looks)
+	if fetches != 2 {
+		t.Errorf("100 changes made %d fetches, not 2", fetches)
 	}
 }
 

@@ -263,7 +263,7 @@ func (f *tuneFlags) replay(c *cobra.Command, spec *cluster.Spec, entries []trace
 		}
 		runs = append(runs, outs[i].Run)
 	}
-	sayRejected(errw, runs)
+	printRejected(errw, runs)
 	return runs, nil
 }
 

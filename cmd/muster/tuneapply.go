@@ -61,7 +61,7 @@ func (f *tuneFlags) applyTo(c *cobra.Command, t *tuned, tried []tune.Candidate) 
 	}
 	if !f.asJSON {
 		say("\n--apply: what it does to the daemon's jobs:\n")
-		if err := tellEffects(c.OutOrStdout(), &would); err != nil {
+		if err := printEffects(c.OutOrStdout(), &would); err != nil {
 			return err
 		}
 	}

@@ -40,7 +40,7 @@ func newUpdate() *cobra.Command {
 					&j); err != nil {
 					return fmt.Errorf("job %d: %w", id, err)
 				}
-				if err := tellJob(c, &j, asJSON); err != nil {
+				if err := printJob(c, &j, asJSON); err != nil {
 					return err
 				}
 			}
@@ -114,8 +114,8 @@ func (f *jobFlags) update(c *cobra.Command) (*api.Update, error) {
 	return u, nil
 }
 
-// tellJob answers with a job's state.
-func tellJob(c *cobra.Command, j *api.Job, asJSON bool) error {
+// printJob answers with a job's state.
+func printJob(c *cobra.Command, j *api.Job, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(c.OutOrStdout()).Encode(j)
 	}

@@ -143,7 +143,7 @@ func newVerb(name, state, short string) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := tellJob(c, &j, asJSON); err != nil {
+				if err := printJob(c, &j, asJSON); err != nil {
 					return err
 				}
 			}
@@ -203,7 +203,7 @@ func newWhy() *cobra.Command {
 					w.Job.State, strings.TrimPrefix(w.Text, w.Job.State+" "), runningText(&w.Job))
 				return err
 			}
-			return tellAccepted(c.OutOrStdout(), &client.Submitted{Jobs: []int{id}, Job: w.Job, Why: w})
+			return printAccepted(c.OutOrStdout(), &client.Submitted{Jobs: []int{id}, Job: w.Job, Why: w})
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "JSON")
@@ -250,7 +250,7 @@ func newLogs() *cobra.Command {
 			if err := outputOf(c.Context(), cl, id, task, stream, follow, out); err != nil {
 				return err
 			}
-			return sayNothingWritten(c, cl, id, out.n)
+			return printNoOutput(c, cl, id, out.n)
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job is over")
@@ -270,8 +270,8 @@ func outputOf(ctx context.Context, cl *client.Client, id, task int, stream strin
 	return cl.FollowLog(ctx, id, task, stream, w)
 }
 
-// sayNothingWritten says of a job without output why it has none: it failed before it could write, or has not started.
-func sayNothingWritten(c *cobra.Command, cl *client.Client, id int, written int64) error {
+// printNoOutput says of a job without output why it has none: it failed before it could write, or has not started.
+func printNoOutput(c *cobra.Command, cl *client.Client, id int, written int64) error {
 	if written > 0 {
 		return nil
 	}
@@ -322,7 +322,7 @@ func newWait() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := tellJob(c, &j, asJSON); err != nil {
+				if err := printJob(c, &j, asJSON); err != nil {
 					return err
 				}
 				if j.State != api.StateCompleted {

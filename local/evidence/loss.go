@@ -76,7 +76,7 @@ func Find(ctx context.Context, dir string, sound bool) (*Loss, error) {
 		known = view.Mark
 	}
 	l.missing(mark, known)
-	if err := l.look(ctx, view, known.Job); err != nil {
+	if err := l.inspect(ctx, view, known.Job); err != nil {
 		return nil, err
 	}
 	if len(l.problems) == 0 {
@@ -100,9 +100,9 @@ func (l *Loss) missing(mark, known store.Mark) {
 	}
 }
 
-// look goes through the folders of jobs. A run's number is stored before anything of it is made, so a
+// inspect goes through the folders of jobs. A run's number is stored before anything of it is made, so a
 // folder or a task of a later run than the stored one shows that the database is older.
-func (l *Loss) look(ctx context.Context, view *store.View, highest int) error {
+func (l *Loss) inspect(ctx context.Context, view *store.View, highest int) error {
 	var unknown, tasks []string
 	for _, job := range numbers(l.jobs()) {
 		l.Highest = max(l.Highest, job)

@@ -175,16 +175,16 @@ func (x *Experience) Predict(v *show.Job, a *forward.Asked, seen *Forecast) {
 	v.Expected, v.Earliest, v.Latest = Instant(q.Start), Instant(q.Low), Instant(q.High)
 }
 
-// Tell notes that the start of a job was predicted. It returns what is stored of it.
-func (x *Experience) Tell(a *forward.Asked, policy string) *store.Asked {
+// Record notes that the start of a job was predicted. It returns what is stored of it.
+func (x *Experience) Record(a *forward.Asked, policy string) *store.Asked {
 	said := x.Quotes.Told(a)
 	return &store.Asked{Job: int(a.Job), At: int64(a.Now), Start: int64(a.Start), Waited: int64(a.Waited),
 		Milli: int64(a.Milli), Tier: int(a.Tier), Policy: policy,
 		Bounded: said.Bounded, Low: said.Low, High: said.High, Mid: said.Mid}
 }
 
-// AskedOf is what is known of a waiting job.
-func AskedOf(spec *cluster.Job, start, now cluster.Time) forward.Asked {
+// PredictionOf is what is known of a waiting job.
+func PredictionOf(spec *cluster.Job, start, now cluster.Time) forward.Asked {
 	return forward.Asked{Job: spec.ID, Now: now, Start: max(start, now), Waited: now.Sub(spec.Submit),
 		Milli: spec.GPUMilli(), Tier: spec.Tier}
 }

@@ -64,8 +64,8 @@ func (f *Forecast) Interval(id cluster.JobID) (first, last cluster.Time, ok bool
 	return f.Seen.Span(id)
 }
 
-// Tell says of a waiting job when it is expected to start; false: it is not foreseen.
-func (f *Forecast) Tell(v *show.Job, now cluster.Time) bool {
+// SetExpected says of a waiting job when it is expected to start; false: it is not foreseen.
+func (f *Forecast) SetExpected(v *show.Job, now cluster.Time) bool {
 	at, ok := f.Start(cluster.JobID(v.ID))
 	if !ok {
 		return false
@@ -78,9 +78,9 @@ func (f *Forecast) Tell(v *show.Job, now cluster.Time) bool {
 	return true
 }
 
-// TellRoughly is for what was not foreseen: what the engine estimates from the
+// SetRough is for what was not foreseen: what the engine estimates from the
 // work ahead.
-func TellRoughly(v *show.Job, at cluster.Time) {
+func SetRough(v *show.Job, at cluster.Time) {
 	v.Expected, v.Rough = Instant(at), at != cluster.Never
 	v.AtEarliest = v.Rough
 }

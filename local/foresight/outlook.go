@@ -77,9 +77,9 @@ type Second struct {
 	Stop   func() bool // they have gone on for long enough
 }
 
-// Look lets engines go on from a snapshot: with the submissions that are expected, and several times where run times
+// RunAhead lets engines go on from a snapshot: with the submissions that are expected, and several times where run times
 // are guessed, unless there are too many jobs for that.
-func (x *Expectations) Look(e Second, snap *engine.Snapshot, opt forward.Options) (forward.Outlook, error) {
+func (x *Expectations) RunAhead(e Second, snap *engine.Snapshot, opt forward.Options) (forward.Outlook, error) {
 	most := 1
 	if !x.Crowded {
 		most = forward.Draws
@@ -100,10 +100,10 @@ func (x *Expectations) Likely(e Second, opt forward.Options) (*forward.Result, e
 	return list[0], nil
 }
 
-// TellWhen says when a waiting job is expected to start, and between when and when: as was foreseen, else roughly.
-func TellWhen(v *show.Job, seen *Forecast, y *engine.Why, now cluster.Time) {
-	if !seen.Tell(v, now) {
-		TellRoughly(v, y.Expected)
+// SetWhen says when a waiting job is expected to start, and between when and when: as was foreseen, else roughly.
+func SetWhen(v *show.Job, seen *Forecast, y *engine.Why, now cluster.Time) {
+	if !seen.SetExpected(v, now) {
+		SetRough(v, y.Expected)
 		return
 	}
 	if first, last, ok := seen.Interval(cluster.JobID(v.ID)); ok && last > now {
@@ -137,5 +137,5 @@ func (l *Line) Place(v *show.Job) {
 		return
 	}
 	v.Position = i + 1
-	TellRoughly(v, l.List[i].Expected)
+	SetRough(v, l.List[i].Expected)
 }

@@ -104,7 +104,7 @@ func (s *Sampler) Run(now func() time.Time) {
 			s.Store()
 			return
 		case <-tick.C:
-			s.Look(now())
+			s.Sample(now())
 		}
 	}
 }
@@ -126,8 +126,8 @@ func (s *Sampler) Store() { s.store(nil) }
 // Hour is what was measured of an hour and is not written yet.
 func (s *Sampler) Hour(at time.Time) store.Hour { return *s.hour(at) }
 
-// Look takes one sample of everything.
-func (s *Sampler) Look(now time.Time) {
+// Sample takes one sample of everything.
+func (s *Sampler) Sample(now time.Time) {
 	dt := min(now.Sub(s.last), 3*s.opt.Every).Seconds() // a machine that slept measured nothing
 	s.last = now
 	values := s.opt.Devices.Sample()

@@ -225,7 +225,7 @@ func (r *Run) Loop() bool {
 		case <-r.timer.C:
 			r.escalate()
 		case <-tick.C:
-			r.look()
+			r.readReports()
 			r.inspectHandlers()
 			if r.phase == checkpointing && r.requestedHere {
 				r.requestOfTasks()
@@ -261,7 +261,7 @@ func (r *Run) Obey(o Order) {
 	case o.How == engine.Suspend && r.phase == calm:
 		if !r.frozen {
 			r.signal(unix.SIGSTOP)
-			r.look() // what it reported up to now
+			r.readReports() // what it reported up to now
 			r.frozen = true
 			r.k.crash("frozen")
 			r.owner.Suspended()
@@ -323,8 +323,8 @@ func (r *Run) kill() {
 	r.to(killed, 5*time.Second)
 }
 
-// look reads what the job tells of itself, and warns it before its limit.
-func (r *Run) look() {
+// readReports reads what the job reports, and warns it before its limit.
+func (r *Run) readReports() {
 	before := r.Wishes.SignalBefore
 	due := before > 0 && !r.alarm && !r.Limit.IsZero() && r.k.Now().Add(before).After(r.Limit)
 	if due && r.phase == calm {

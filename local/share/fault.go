@@ -118,11 +118,11 @@ func (d *control) save() error {
 	return os.Rename(path+".new", path)
 }
 
-// look asks a control daemon for its servers, and notes if one that was there has
+// checkServers asks a control daemon for its servers, and notes if one that was there has
 // gone. Its lock is held.
-func (s *MPS) look(d *control) error {
+func (s *MPS) checkServers(d *control) error {
 	asked := s.opt.Now()
-	text, err := s.tell(d, "get_server_list")
+	text, err := s.send(d, "get_server_list")
 	if err != nil {
 		s.seen(d, asked, nil)
 		return err
@@ -175,7 +175,7 @@ func (s *MPS) seen(d *control, asked time.Time, listed []server) {
 		s.opt.Log.Warn("what a control daemon of MPS writes cannot be read", "uuid", d.uuid, "error", err)
 	}
 	d.known = known{At: asked, Faults: was.Faults, Log: d.known.Log, Head: d.known.Head}
-	s.settle(d, was.Held, &log)
+	s.classify(d, was.Held, &log)
 	left := s.exited(d, was, listed, &log)
 	for _, v := range listed {
 		if !log.gone(v.PID) {
@@ -200,8 +200,8 @@ func (s *MPS) seen(d *control, asked time.Time, listed []server) {
 	}
 }
 
-// settle decides of servers that had gone before what their end was.
-func (s *MPS) settle(d *control, held []held, log *written) {
+// classify decides how servers that had gone before ended.
+func (s *MPS) classify(d *control, held []held, log *written) {
 	for _, h := range held {
 		status, exited := log.exited[h.PID]
 		delete(log.exited, h.PID)
@@ -286,7 +286,7 @@ func (s *MPS) fault(d *control, f fault) {
 func (s *MPS) faults(d *control) []fault {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_ = s.look(d)
+	_ = s.checkServers(d)
 	for waited := time.Duration(0); len(d.known.Held) > 0 && waited < writesWithin; waited += pause {
 		d.mu.Unlock()
 		time.Sleep(pause)

@@ -84,7 +84,7 @@ func TestServerLogged(t *testing.T) {
 				m.find(t)
 				m.mps.Missed()
 				d = m.mps.of(uuid)
-			} else if err := m.mps.look(d); err != nil {
+			} else if err := m.mps.checkServers(d); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -142,7 +142,7 @@ func TestFaultsOfSeveral(t *testing.T) {
 	for n := range 2 * mostFaults {
 		say(1<<30+3+n, 7)
 		write(t, filepath.Join(d.dir, "log", "control.log"), text)
-		if err := m.mps.look(d); err != nil {
+		if err := m.mps.checkServers(d); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -176,11 +176,11 @@ func TestFaultAwaitsLog(t *testing.T) {
 		file := filepath.Join(d.dir, "log", "control.log")
 		text := fmt.Sprintf("[x] Starting new server %d for user 5\n", process.Pid)
 		write(t, file, text)
-		if err := m.mps.look(d); err != nil || len(d.known.Servers) != 1 {
+		if err := m.mps.checkServers(d); err != nil || len(d.known.Servers) != 1 {
 			t.Fatalf("%s: %v, there is %+v", what, err, d.known)
 		}
 		end(t, process)
-		if err := m.mps.look(d); err != nil || len(d.known.Held) != 1 || len(d.known.Faults) != 0 {
+		if err := m.mps.checkServers(d); err != nil || len(d.known.Held) != 1 || len(d.known.Faults) != 0 {
 			t.Errorf("%s: %v, before it is written %+v", what, err, d.known)
 		}
 		if c.late != "" {

@@ -121,8 +121,8 @@ func (s *MPS) all() (list []*control) {
 
 func (d *control) pipe() string { return filepath.Join(d.dir, "pipe") }
 
-// tell sends a command to the control daemon and returns its answer.
-func (s *MPS) tell(d *control, command string) (string, error) {
+// send sends a command to the control daemon and returns its answer.
+func (s *MPS) send(d *control, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.running), answersWithin)
 	defer cancel()
 	c := exec.CommandContext(ctx, s.opt.Program)
@@ -147,7 +147,7 @@ func (s *MPS) Need(uuid string) error {
 			d.mu.Unlock()
 			continue
 		}
-		err := s.look(d)
+		err := s.checkServers(d)
 		if err != nil {
 			err = s.start(d)
 		}
@@ -175,11 +175,11 @@ func (s *MPS) Leave(uuid string) error {
 
 // end ends a control daemon and gives its GPU back; its lock is held.
 func (s *MPS) end(d *control) error {
-	if s.look(d) == nil {
-		if _, err := s.tell(d, "quit"); err != nil {
+	if s.checkServers(d) == nil {
+		if _, err := s.send(d, "quit"); err != nil {
 			return fmt.Errorf("the MPS control daemon of %s does not end: %w", d.uuid, err)
 		}
-		for waited := time.Duration(0); s.look(d) == nil; waited += pause { // it waits for its servers
+		for waited := time.Duration(0); s.checkServers(d) == nil; waited += pause { // it waits for its servers
 			if waited >= endsWithin {
 				return fmt.Errorf("the MPS control daemon of %s has not ended after %v: a process may still use the GPU", d.uuid, endsWithin)
 			}
@@ -216,7 +216,7 @@ func (s *MPS) start(d *control) error {
 		return fmt.Errorf("the MPS control daemon of %s does not start: %w", d.uuid, err)
 	}
 	for {
-		err := s.look(d)
+		err := s.checkServers(d)
 		if err == nil {
 			s.opt.Log.Info("MPS: a control daemon was started", "uuid", d.uuid)
 			return nil
@@ -251,7 +251,7 @@ func (s *MPS) tendOne(d *control) {
 	now := s.opt.Now()
 	if len(s.opt.Host.Sharers(d.uuid)) > 0 {
 		d.unused = time.Time{}
-		if s.look(d) != nil {
+		if s.checkServers(d) != nil {
 			s.opt.Log.Warn("MPS: a control daemon has ended; it is started again, and tasks that it served may fail",
 				"uuid", d.uuid)
 			if err := s.start(d); err != nil {
@@ -264,7 +264,7 @@ func (s *MPS) tendOne(d *control) {
 		d.unused = now
 	}
 	if now.Sub(d.unused) < linger {
-		_ = s.look(d)
+		_ = s.checkServers(d)
 		return
 	}
 	if err := s.end(d); err != nil {

@@ -185,7 +185,7 @@ func TestFault(t *testing.T) {
 		d, process := m.mps.of(uuid), served(t)
 		d.known = known{At: now, Servers: []server{{PID: process.Pid, UID: c.of, Birth: shim.Birth(process.Pid)}}}
 		write(t, list, fmt.Sprintln(process.Pid))
-		if err := m.mps.look(d); err != nil {
+		if err := m.mps.checkServers(d); err != nil {
 			t.Fatal(err)
 		}
 		end(t, process)
@@ -194,7 +194,7 @@ func TestFault(t *testing.T) {
 			m.find(t)
 			m.mps.Missed()
 		} else {
-			_ = m.mps.look(d)
+			_ = m.mps.checkServers(d)
 		}
 		now = now.Add(max(0, c.failed))
 		if got := m.others(7, t0.Add(time.Hour+c.failed)); got != c.want {
@@ -220,7 +220,7 @@ func TestServerLives(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := m.mps.look(d); (err != nil) != (text == "") {
+		if err := m.mps.checkServers(d); (err != nil) != (text == "") {
 			t.Error(err)
 		}
 	}

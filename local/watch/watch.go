@@ -25,8 +25,8 @@ func (h *Hub) Changed() <-chan struct{} {
 	return h.next
 }
 
-// Tell says that something changed, and which jobs did.
-func (h *Hub) Tell(jobs []cluster.JobID) {
+// Publish says that something changed, and which jobs did.
+func (h *Hub) Publish(jobs []cluster.JobID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.next != nil {

@@ -12,8 +12,8 @@ func TestWatch(t *testing.T) {
 	var h Hub
 	changed := h.Changed()
 	w, stop := h.Watch()
-	h.Tell([]cluster.JobID{3, 1})
-	h.Tell([]cluster.JobID{3, 2})
+	h.Publish([]cluster.JobID{3, 1})
+	h.Publish([]cluster.JobID{3, 2})
 	<-changed
 	<-w.C
 	if jobs, many := w.Take(); many || !slices.Equal(jobs, []int{1, 2, 3}) {
@@ -23,12 +23,12 @@ func TestWatch(t *testing.T) {
 	for i := range all {
 		all[i] = cluster.JobID(i)
 	}
-	h.Tell(all)
+	h.Publish(all)
 	if jobs, many := w.Take(); !many || len(jobs) > 0 {
 		t.Errorf("changed: %v, many: %v", jobs, many)
 	}
 	stop()
-	h.Tell(all)
+	h.Publish(all)
 	if jobs, many := w.Take(); many || len(jobs) > 0 {
 		t.Errorf("changed after its end: %v, many: %v", jobs, many)
 	}

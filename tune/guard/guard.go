@@ -30,8 +30,8 @@ import (
 type Machine interface {
 	// Guarded returns the current policy with its guard; nil: it has none.
 	Guarded() (now show.PolicyChoice, since time.Time, by *show.PolicyWatch)
-	// Looked stores the result of a check; over: the guard ends with it.
-	Looked(ctx context.Context, of *show.PolicyWatch, text string, over bool) error
+	// GuardChecked stores the result of a check; over: the guard ends with it.
+	GuardChecked(ctx context.Context, of *show.PolicyWatch, text string, over bool) error
 	SetPolicy(ctx context.Context, r *ask.PolicyRequest, by string) (show.PolicyChange, error)
 }
 
@@ -95,7 +95,7 @@ func (g *Guard) look(ctx context.Context, now show.PolicyChoice, since time.Time
 		return err
 	}
 	if !worse {
-		return g.Machine.Looked(ctx, w, text, last)
+		return g.Machine.GuardChecked(ctx, w, text, last)
 	}
 	_, err = g.Machine.SetPolicy(ctx, &ask.PolicyRequest{Policy: w.Against.Policy, Place: w.Against.Place,
 		Backfill: cmp.Or(w.Against.Backfill, "own")}, "the guard ("+text+")")
