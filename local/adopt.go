@@ -138,8 +138,8 @@ func (m *Machine) sorted() (list []*job) {
 	return list
 }
 
-// owed is what a job was told, and may not have heard, when the daemon died. One
-// that was told to stop gets the rest of its time.
+// owed is which orders a job may not have had when the daemon died. One
+// that had to stop gets the rest of its time.
 func (r *runner) owed() (list []run.Order) {
 	rec := r.job.whole().Record
 	if rec.State == engine.Running && rec.LimitAt != cluster.Never {
@@ -147,7 +147,7 @@ func (r *runner) owed() (list []run.Order) {
 	}
 	switch {
 	case rec.State == engine.Stopping:
-		// GPUs may be shared in another way than when it was told
+		// GPUs may be shared in another way than when that was ordered
 		return []run.Order{{How: r.m.eng.Record(r.ID).How, Grace: r.remaining()}}
 	case rec.State == engine.Running && r.job.info.Requeue:
 		return []run.Order{{How: engine.Checkpoint, Grace: r.remaining()}}

@@ -14,14 +14,14 @@ import (
 
 // When waiting jobs will start, a second engine says that goes on from the
 // present state in virtual time, with the run times that are expected
-// (package forward). One such look answers for all jobs that wait. It is taken several times where run times
+// (package forward). One such forecast answers for all jobs that wait. It is made several times where run times
 // are guessed.
 
 const (
-	lookFor    = 3 * time.Second        // most that the looks may take together
+	lookFor    = 3 * time.Second        // most that they may take together
 	waitToTell = 2 * time.Second        // how long a question about one job waits for a forecast
 	waitToList = 100 * time.Millisecond // ... and a list of jobs
-	mostForked = 2000                   // live jobs up to which it is looked ahead more than once, and submissions are expected
+	mostForked = 2000                   // live jobs up to which a forecast is made several times, and expects submissions
 )
 
 // lastSeq is the number of the last step.
@@ -31,14 +31,14 @@ func (m *Machine) lastSeq() int64 {
 	return m.seq
 }
 
-// makeForecast looks ahead from the present state.
+// makeForecast makes a forecast from the present state.
 func (m *Machine) makeForecast() *foresight.Forecast {
 	began := m.opt.Now()
 	m.mu.RLock()
 	now, rules := m.clock.Now(), m.rules()
 	f := &foresight.Forecast{Seq: m.seq, Waiting: map[cluster.JobID]bool{}}
 	ids := m.eng.Waiting()
-	if len(ids) == 0 { // nothing to look for
+	if len(ids) == 0 { // nothing to foresee
 		m.mu.RUnlock()
 		f.Seen, f.At = forward.Outlook{{Now: now, Until: now}}, began
 		return f

@@ -22,7 +22,7 @@ func (j *job) noteSignalResponse(h run.Response, asked bool) bool {
 	return true
 }
 
-// noteResponse takes over what the end of a run tells; it returns what the engine is to know.
+// noteResponse takes over what the end of a run shows; it returns what the engine is to know.
 func (j *job) noteResponse(found run.Response) engine.Saves {
 	if !j.noteSignalResponse(found, true) {
 		return engine.SavesUnknown
@@ -30,7 +30,7 @@ func (j *job) noteResponse(found run.Response) engine.Saves {
 	return found.Saves()
 }
 
-// Inspected takes over what the handlers of the job's processes tell.
+// Inspected takes over what the handlers of the job's processes show.
 func (r *runner) Inspected(found run.Response) {
 	r.m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
 		if r.job.run != r || !r.job.noteSignalResponse(found, false) {

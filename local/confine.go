@@ -77,7 +77,7 @@ type Use struct {
 	// not save.
 	Lost time.Duration `json:"lost,omitempty"`
 	// Back is the GPU time, in whole GPUs, for which an elastic job held devices
-	// that it had been told to give back: the engine counts what it is to hold.
+	// that it was to give back: the engine counts what it is to hold.
 	Back time.Duration `json:"back,omitempty"`
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // SetIdle replaces the rules for idle jobs; nil: they are left alone, and what
-// was begun is taken back at the next look.
+// was begun is taken back at the next sample.
 func (m *Machine) SetIdle(r *observe.IdleRules) {
 	m.idle.Store(r)
 	if r != nil && (m.opt.SampleEvery <= 0 || m.opt.Devices == nil) {

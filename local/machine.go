@@ -53,7 +53,7 @@ type Options struct {
 	SampleEvery time.Duration      // 0: nothing is measured
 	HourCost    float64            // of a GPU; 0: unknown
 	Idle        *observe.IdleRules // what becomes of idle jobs; nil: they are left alone
-	Saving      *perf.Saving       // how often jobs are told to write checkpoints; nil: they are not told
+	Saving      *perf.Saving       // how often jobs are to write checkpoints; nil: nothing is said of it
 	Sharing     Sharing
 	// Groups keep tasks to what they asked for; nil: nothing does.
 	Groups *cgroup.Manager
@@ -113,7 +113,7 @@ type Machine struct {
 	turns  []*turn // changes of the rules that wait for the end of a step
 
 	inbox       inbox.Inbox[item]
-	acks        []func(error) // to be told when the batch is in the store
+	acks        []func(error) // called when the batch is in the store
 	moved       []show.Moves  // found by the last search for moves
 	keys        []submissionKey
 	arrived     []*jobArray             // in this step
@@ -203,7 +203,7 @@ type Info struct {
 	Switch    run.Switching     `json:"switch,omitzero"`
 	Idle      *observe.Idleness `json:"idle,omitempty"`
 	Hearing   run.Response      `json:"signal_response,omitempty"`
-	Back      *givenBack        `json:"giving_back,omitempty"` // devices that it was told to give back and still holds
+	Back      *givenBack        `json:"giving_back,omitempty"` // devices that it is to give back and still holds
 	Losses    losses            `json:"losses,omitempty"`
 }
 
@@ -361,7 +361,7 @@ func (m *Machine) anyHeld(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// watchHealth tells the engine which devices are unhealthy, until the daemon ends.
+// watchHealth reports unhealthy devices to the engine, until the daemon ends.
 func (m *Machine) watchHealth() {
 	defer m.runners.Done()
 	m.gpus.WatchHealth(m.running, m.opt.Rules.Spec.MIG, func(faults []string) {

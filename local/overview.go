@@ -92,7 +92,7 @@ func (m *Machine) Overview() show.Overview {
 	return o
 }
 
-// lines keeps the last line that was looked at; it is guarded by Machine.mu.
+// lines keeps the last line that was computed; it is guarded by Machine.mu.
 type lines struct {
 	last *foresight.Line
 	seq  int64
@@ -100,7 +100,7 @@ type lines struct {
 }
 
 // line is the line of waiting jobs. The engine looks ahead for it, which needs
-// the state for itself; so it is looked at once for each step and second. Where
+// the state for itself; so it is computed once for each step and second. Where
 // nothing was foreseen, it is estimated when the first jobs will start.
 func (m *Machine) line(seen *foresight.Forecast) *foresight.Line {
 	now := m.opt.Now()

@@ -65,7 +65,7 @@ func (m *Machine) Guarded() (now show.PolicyChoice, since time.Time, by *show.Po
 	return p.View(), p.At, p.Guard
 }
 
-// GuardChecked stores what a guard's look found; over: it was the last.
+// GuardChecked stores what a guard's check found; over: it was the last.
 func (m *Machine) GuardChecked(ctx context.Context, of *show.PolicyWatch, text string, over bool) error {
 	return m.turnTo(ctx, func(_ *rules.Settings, p *rules.Standing) (string, string, error) {
 		if p.Guard != of {

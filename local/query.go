@@ -133,8 +133,8 @@ func (m *Machine) list(ctx context.Context, f store.Filter) ([]show.Job, error) 
 
 // mostExplained bounds how many waiting jobs of a list are explained, the
 // oldest first; muster why explains any. An explanation costs as much as there
-// are jobs in line: of a long line fewer are, the others are told their places.
-// Others are told only when they will start, elements of arrays apart.
+// are jobs in line: of a long line fewer are, of the others their places are said.
+// Of further ones only the expected start is said, elements of arrays apart.
 const (
 	mostExplained = 50
 	longLine      = 1000

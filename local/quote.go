@@ -69,7 +69,7 @@ func (m *Machine) RecordPrediction(ctx context.Context, j *show.Job) error {
 }
 
 // news reports whether an expected start differs from the one that the job was
-// told last: by more than a second and a hundredth of what it still has to wait.
+// said to have last: by more than a second and a hundredth of what it still has to wait.
 func (m *Machine) news(v *show.Job) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

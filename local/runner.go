@@ -152,7 +152,7 @@ func (r *runner) Serve(tasks []*run.Task) error {
 
 func (r *runner) KillWait() time.Duration { return r.m.killWait() }
 
-// Resumed tells the engine that the job goes on where it was suspended.
+// Resumed reports to the engine that the job goes on where it was suspended.
 func (r *runner) Resumed() {
 	r.m.event(engine.Event{Type: engine.Started, Job: r.ID, Rate: 1_000_000})
 }
@@ -169,7 +169,7 @@ func (r *runner) Reported(p *show.Progress, saved bool, said []progress.Measure)
 	})
 }
 
-// Suspended tells the engine that the job is frozen: its devices are free.
+// Suspended reports to the engine that the job is frozen: its devices are free.
 func (r *runner) Suspended() {
 	r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 		r.reportedSuspended = true
@@ -180,7 +180,7 @@ func (r *runner) Suspended() {
 	})
 }
 
-// finish tells the engine that nothing of the job is left on its devices.
+// finish reports to the engine that nothing of the job is left on its devices.
 func (r *runner) finish() {
 	ev := engine.Event{Type: engine.Stopped, Job: r.ID}
 	exit, signal, text := r.outcome()
@@ -247,7 +247,7 @@ func (r *runner) finish() {
 	})
 }
 
-// switched is what the end of a run that was told to stop says of what stopping and starting takes.
+// switched is what the end of a run that had to stop says of what stopping and starting takes.
 func (r *runner) switched(rec *engine.JobRecord, now cluster.Time, why engine.StopReason) (c engine.SwitchCost) {
 	info := r.job.own()
 	if why == engine.Preempted {

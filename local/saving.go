@@ -34,7 +34,7 @@ func (r *runner) noteRun(rec *engine.JobRecord, now cluster.Time, stopped, lost 
 	}
 }
 
-// saveEvery is how often a job is told to write a checkpoint; 0: nothing is said.
+// saveEvery is how often a job is to write a checkpoint; 0: nothing is said.
 func (m *Machine) saveEvery(j *cluster.Job) time.Duration {
 	m.interrupted.mu.Lock()
 	defer m.interrupted.mu.Unlock()
@@ -43,7 +43,7 @@ func (m *Machine) saveEvery(j *cluster.Job) time.Duration {
 
 const savingName = "MUSTER_CHECKPOINT_EVERY="
 
-// savingVariable tells a run how often to write a checkpoint, in whole seconds.
+// savingVariable says how often a run is to write a checkpoint, in whole seconds.
 func (r *runner) savingVariable() []string {
 	every := r.m.saveEvery(r.job.spec)
 	if every <= 0 {

@@ -28,7 +28,7 @@ type OverMemory uint8
 
 // What can become of it.
 const (
-	WarnOver     OverMemory = iota // it is told, and so is the log
+	WarnOver     OverMemory = iota // its history says so, and the log
 	ThrottleOver                   // it stands still every second sample, for as long as it does so
 	StopOver                       // it ends
 )
@@ -38,7 +38,7 @@ func (m *Machine) choose(s *ask.Submission, spec *cluster.Job) (text string, err
 	return share.Choose(&m.opt.Rules.Spec, m.gpus.Simulated(), s, spec)
 }
 
-// occupies tells the engine how much of a GPU's memory a run of a job was measured to use,
+// occupies reports to the engine how much of a GPU's memory a run of a job was measured to use,
 // in MiB.
 func (m *Machine) occupies(id cluster.JobID, run int, used int64) {
 	m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {

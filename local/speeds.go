@@ -7,7 +7,7 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// Speeds is what jobs' progress told of their speeds.
+// Speeds are the speeds of jobs as measured by their progress.
 func (m *Machine) Speeds() show.Speeds {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -29,7 +29,7 @@ func (m *Machine) Terminal(ctx context.Context, id int, input bool) (net.Conn, e
 			return nil, fmt.Errorf("job %d is over: %s", id, v.State)
 		}
 		if v.State == show.StateRunning || v.State == show.StateSuspended || v.State == show.StateStopping {
-			if c, err := m.dialTask(id); err == nil { // else it is ending, and its end will be heard of
+			if c, err := m.dialTask(id); err == nil { // else it is ending, which is a change, too
 				return c, nil
 			}
 		}

@@ -20,7 +20,7 @@ import (
 )
 
 // The trials of a hyper-parameter search are jobs like others. The daemon keeps
-// the metrics that they report, tells their processes their configuration and
+// the metrics that they report, gives their processes their configuration and
 // their budget, and lets a job continue in the checkpoint folder of an earlier one.
 
 // goesOn finds the job in whose checkpoint folder a submission goes on; 0: its own. Two
@@ -127,7 +127,7 @@ type fusedTrial struct {
 	From   string         `json:"from,omitempty"` // where its last run wrote
 }
 
-// trialVariables tell the processes of a trial what they are to try.
+// trialVariables say what the processes of a trial are to try.
 func (r *runner) trialVariables(t *run.Task) []string {
 	s := r.job.sub.Trial
 	if s == nil || s.Tuner {

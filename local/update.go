@@ -48,7 +48,7 @@ func (m *Machine) Update(ctx context.Context, id int, u *ask.Update, by *User) e
 		if old != nil {
 			spec.Hold = old.Spec.Hold
 		}
-		if u.Estimate == nil { // what it told of itself, or its like did before
+		if u.Estimate == nil { // as its own progress said, or that of similar jobs
 			spec.Estimate = was.Estimate
 		}
 		if spec.Queue == "" {

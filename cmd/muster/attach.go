@@ -129,7 +129,7 @@ func runAttached(ctx context.Context, c *cobra.Command, s *api.Submission) error
 // idleNews is how often whoever is attached asks whether the job counts as idle.
 const idleNews = 5 * time.Second
 
-// printIdle tells whoever is attached that the job does not use its GPUs, and what
+// printIdle says to an attached client that the job does not use its GPUs, and what
 // follows from it, until the context ends.
 func printIdle(ctx context.Context, cl *client.Client, id int, w io.Writer, eol string) {
 	again := time.NewTicker(idleNews)

@@ -19,7 +19,7 @@ import (
 	"github.com/muster-gpu/muster/internal/plain"
 )
 
-// onCluster annotates a command that works against a cluster, too: it looks, and changes nothing.
+// onCluster annotates a command that works against a cluster, too: it only reads.
 var onCluster = map[string]string{clusterMark: "yes"}
 
 const clusterMark = "on cluster"
@@ -48,14 +48,14 @@ type clusterFlags struct {
 	lifeline *os.File
 }
 
-// kubeCluster is what this start of muster is told.
+// kubeCluster is the cluster of this invocation.
 var kubeCluster clusterFlags
 
 // add registers the flags, and what they do before a command runs.
 func (f *clusterFlags) add(root *cobra.Command) {
 	*f = clusterFlags{}
 	root.PersistentFlags().StringVar(&f.context, "context", "",
-		"look at a Kubernetes cluster: a context of the kubeconfig")
+		"read a Kubernetes cluster: a context of the kubeconfig")
 	root.PersistentFlags().StringVar(&f.kubeconfig, "kubeconfig", "",
 		"... and the file that it is in (default $KUBECONFIG or ~/.kube/config)")
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {

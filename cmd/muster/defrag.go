@@ -55,7 +55,7 @@ func newDefrag() *cobra.Command {
 		"empty nodes, as far as that gains more than it costs: usable GPUs, or empty nodes")
 	c.Flags().Lookup("compact").NoOptDefVal = engine.UsableGPUs.String()
 	c.Flags().BoolVar(&f.asJSON, "json", false, "JSON")
-	c.Flags().StringVar(&f.journal, "journal", "", "look at a journal instead of a daemon")
+	c.Flags().StringVar(&f.journal, "journal", "", "read a journal instead of asking a daemon")
 	c.Flags().StringVar(&f.at, "at", "",
 		"with --journal: the instant, since the start (default: the end of the journal)")
 	return c

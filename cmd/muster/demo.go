@@ -56,7 +56,7 @@ func (d *demo) run(ctx context.Context, log *slog.Logger) {
 }
 
 // demoDefaults gives a demo simulated GPUs and a state of its own, unless it is
-// told otherwise: made-up jobs are not to be among those of the team.
+// it is said otherwise: made-up jobs are not to be among those of the team.
 func (f *serveFlags) demoDefaults(c *cobra.Command, conf *config.Serve) {
 	if f.gpus == "" {
 		conf.GPUs = demoGPUs

@@ -56,7 +56,7 @@ func TestForeseenChain(t *testing.T) {
 		}
 	}
 	d.want(d.must("usage", "--predictions"),
-		"3 jobs waited and were told when they would start; 3 of them have started", "half of them within")
+		"3 waiting jobs were given an expected start; 3 of them have started", "half of them within")
 }
 
 // A time limit is said to be one: the holder ends at the latest then, and what waits for it starts by then if

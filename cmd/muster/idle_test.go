@@ -179,7 +179,7 @@ until [ $i -ge 60 ]; do sleep 0.1; i=$((i+1)); echo "{\"step\": $i, \"steps\": 6
 			j.ExpectedEnd)
 	}
 	d.want(d.must("usage", "--predictions"),
-		"1 jobs told by their progress when they would end; 1 of them have completed",
+		"1 jobs said by their progress when they would end; 1 of them have completed",
 		"of the time that was first expected")
 	d.want(d.must("usage", "--by", "model"), "none stated", "SAMPLES/GPU-H")
 }

@@ -14,7 +14,7 @@ import (
 
 // newJournal copies the decisions of a live daemon.
 func newJournal() *cobra.Command {
-	c := &cobra.Command{Use: "journal", Short: "What muster serve was told and decided, step by step"}
+	c := &cobra.Command{Use: "journal", Short: "The events and decisions of muster serve, step by step"}
 	var out string
 	var segment int
 	export := &cobra.Command{

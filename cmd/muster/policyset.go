@@ -42,7 +42,7 @@ func newPolicyShow() *cobra.Command {
 					g.Until.Local().Format(time.DateTime),
 					g.Against.Text(), 100*g.Bound, g.Objective)
 				if g.Text != "" {
-					fmt.Fprintf(w, "  the last look: %s\n", g.Text)
+					fmt.Fprintf(w, "  the last check: %s\n", g.Text)
 				}
 			}
 			for _, m := range p.Changes {
@@ -95,7 +95,7 @@ func newPolicySet() *cobra.Command {
 	c.Flags().TextVar(&guard.For, "guard", api.Duration(0),
 		"for so long the policy before continues as a shadow, and comes back if it would have done better")
 	c.Flags().TextVar(&guard.Every, "guard-every", api.Duration(0),
-		"how often that is looked at; 10m if it is not given")
+		"how often that is checked; 10m if it is not given")
 	c.Flags().StringVar(&guard.Objective, "guard-objective", "",
 		"by what it is judged, as in muster tune; mean-jct if it is not given")
 	c.Flags().Float64Var(&guard.Bound, "guard-bound", 0,

@@ -33,7 +33,7 @@ func newSearch() *cobra.Command {
 func newSearchRun() *cobra.Command {
 	name := ""
 	c := &cobra.Command{
-		Use: "run FILE", Short: "Search, attached: what happens is told here, the best trial in the end",
+		Use: "run FILE", Short: "Search, attached: prints what happens, and the best trial in the end",
 		Long: "Runs a search (docs/howto/search.md describes the file; - is standard input). What was begun goes on: nothing is\n" +
 			"submitted twice. Ctrl-C ends the tuner only; the trials that run go on, and so does the search when it is run again.",
 		Args: cobra.ExactArgs(1),
@@ -85,7 +85,7 @@ func readSearch(path, name string, c *cobra.Command) (*tuner.File, error) {
 	return f, nil
 }
 
-// narrator tells what happens, line by line; on a terminal how far it is stays below that.
+// narrator prints what happens, line by line; on a terminal how far it is stays below that.
 func narrator(w io.Writer) (say, progress func(text string)) {
 	if !isTTY(w) {
 		return func(text string) { fmt.Fprintln(w, text) }, func(string) {}

@@ -41,7 +41,7 @@ type serveFlags struct {
 	demo, acceptLoss          bool
 }
 
-// daemonPolicy is what a daemon runs unless it is told otherwise, and so what others are compared to.
+// daemonPolicy is what a daemon runs by default, and so what others are compared to.
 const daemonPolicy = "multifactor"
 
 func newServe() *cobra.Command {
@@ -181,7 +181,7 @@ func (f *serveFlags) whyThere(c *cobra.Command, conf *configFile) string {
 	return "it runs for one user; --state DIR and --socket FILE name other places"
 }
 
-// newGuard replays jobs as muster tune does unless it is told otherwise.
+// newGuard replays jobs as muster tune does by default.
 func newGuard(m *local.Machine, log *slog.Logger, now func() time.Time) (*guard.Guard, error) {
 	f := &tuneFlags{}
 	f.flags(&cobra.Command{})

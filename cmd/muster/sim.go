@@ -132,7 +132,7 @@ func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart
 	fl.Float64Var(&f.load, "load", 0,
 		"offered load: without --cluster it sizes 8-GPU nodes for it, with one it stretches the arrivals")
 	fl.IntVar(&f.tile, "tile", 1, "repeat the trace N times, one after the other")
-	fl.IntVar(&f.depth, "backfill-depth", 100, "how many jobs behind a blocked one backfill looks at")
+	fl.IntVar(&f.depth, "backfill-depth", 100, "how many jobs behind a blocked one backfill considers")
 	fl.IntVar(&f.reserve, "backfill-reserve", 16, "how many blocked jobs conservative backfill promises a start")
 	fl.StringVar(&f.estimates, "estimates", estimates,
 		"what the scheduler knows of run times: auto (what a job states, exact where it states none), exact, stated (no more than that), none, or noise:SIGMA (log-normal); exact and noise replace what jobs state")
@@ -144,7 +144,7 @@ func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart
 	fl.StringVar(&f.believed, "believed", "",
 		"performance table that the scheduler goes by instead of --perf, to see what its errors do")
 	fl.BoolVar(&f.measured, "measured", false,
-		"the scheduler is told how fast jobs go on what they hold, as by their progress under muster serve; what it knows before is --believed, or nothing")
+		"the scheduler knows how fast jobs go on what they hold, as by their progress under muster serve; what it knows before is --believed, or nothing")
 	fl.StringVar(&f.startup, "startup", "0s", "time from a start until the job computes")
 	fl.StringVar(&f.defrag, "defragment", "off",
 		"running jobs are moved where that gains more than it costs: so that waiting ones fit (auto), and so that nodes are empty (compact: for usable GPUs; compact-nodes); off")

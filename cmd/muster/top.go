@@ -116,20 +116,20 @@ type (
 
 // topModel is what muster top shows.
 type topModel struct {
-	src           topSource
-	nodes         []api.Node
-	all, jobs     []api.Job // all of them; those that are shown, in order
-	width, height int
-	id, at, first int // the job chosen, its row, the first row shown
-	sort          int
-	down          bool
-	filter        textinput.Model
-	typing        bool
+	src            topSource
+	nodes          []api.Node
+	all, jobs      []api.Job // all of them; those that are shown, in order
+	width, height  int
+	id, at, first  int // the job chosen, its row, the first row shown
+	sort           int
+	down           bool
+	filter         textinput.Model
+	typing         bool
 	fetching, late bool // a fetch is under way, or just was; something changed since
-	detail        *api.Why
-	ask           *topAsk
-	note          string
-	lost          error // the last fetch failed
+	detail         *api.Why
+	ask            *topAsk
+	note           string
+	lost           error // the last fetch failed
 }
 
 // topAsk is a question that waits for y.

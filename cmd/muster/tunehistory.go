@@ -25,7 +25,7 @@ func (f *tuneFlags) history(c *cobra.Command) (*trace.Workload, *cluster.Spec, e
 		if f.current == "" {
 			f.notes = append(f.notes,
 				"gains are over "+daemonPolicy+
-					", which muster serve runs unless told otherwise; --current names the policy in force")
+					", which muster serve runs by default; --current names the policy in force")
 		}
 		f.defaults(daemonPolicy, "best-fit")
 		return f.load1()

@@ -47,7 +47,7 @@ func newUsage() *cobra.Command {
 	c.Flags().StringVar(&since, "since", "30d", "a time, or how long ago")
 	c.Flags().BoolVar(&waste, "waste", false, "GPU time that other jobs could have had, the worst first")
 	c.Flags().BoolVar(&predictions, "predictions", false,
-		"how far the expected starts were off that waiting jobs were told")
+		"how far expected starts were off")
 	c.Flags().BoolVar(&asJSON, "json", false, "all of it, in JSON")
 	return c
 }
@@ -112,14 +112,14 @@ func printWaste(w io.Writer, u *api.Usage) error {
 func printScore(w io.Writer, s *api.Score) error {
 	round := func(d api.Duration) string { return cluster.FormatDuration(time.Duration(d).Round(time.Second)) }
 	if s.EndsTold > 0 {
-		fmt.Fprintf(w, "%d jobs told by their progress when they would end; %d of them have completed\n", s.EndsTold,
+		fmt.Fprintf(w, "%d jobs said by their progress when they would end; %d of them have completed\n", s.EndsTold,
 			s.Ended)
 	}
 	if s.Ended > 0 {
 		fmt.Fprintf(w, "half of them within %s of the time that was first expected, nine of ten within %s\n",
 			round(s.EndMedian), round(s.EndNinety))
 	}
-	fmt.Fprintf(w, "%d jobs waited and were told when they would start; %d of them have started\n", s.Told, s.Started)
+	fmt.Fprintf(w, "%d waiting jobs were given an expected start; %d of them have started\n", s.Told, s.Started)
 	if s.Later > 0 {
 		fmt.Fprintf(w, "%d later answers, to muster why: half within %s, nine of ten within %s\n", s.Later,
 			round(s.LaterMedian), round(s.LaterNinety))
@@ -130,7 +130,7 @@ func printScore(w io.Writer, s *api.Score) error {
 	fmt.Fprintf(w, "half of them within %s of the time, nine of ten within %s; %d started earlier than expected\n",
 		round(s.Median), round(s.Ninety), s.Early)
 	if s.Intervals > 0 {
-		fmt.Fprintf(w, "%d were told an interval; %d of these (%d %%) started within it\n", s.Intervals, s.Within,
+		fmt.Fprintf(w, "%d were given an interval; %d of these (%d %%) started within it\n", s.Intervals, s.Within,
 			100*s.Within/s.Intervals)
 	}
 	return nil

@@ -21,7 +21,7 @@ func TestUsageReports(t *testing.T) {
 	d.want(d.must("usage", "--by", "job", "--since", "1h", "--json"), `"gpu_hour_cost":2`, `"key":"sh"`, `"key":"true"`,
 		`"cost":`)
 	d.want(d.must("usage", "--predictions"),
-		"1 jobs waited and were told when they would start; 1 of them have started", "half of them within")
+		"1 waiting jobs were given an expected start; 1 of them have started", "half of them within")
 	d.must("usage", "--waste")
 	d.want(d.must("show", "1"), `"cpu_time"`)
 	if out, code := d.try("usage", "--by", "colour"); code == 0 {
@@ -47,5 +47,5 @@ func TestEstimates(t *testing.T) {
 	d.want(d.must("why", "5", "--json"), `"earliest":`, `"latest":`)
 	d.must("cancel", "4")
 	d.must("wait", "5")
-	d.want(d.must("usage", "--predictions"), "1 were told an interval")
+	d.want(d.must("usage", "--predictions"), "1 were given an interval")
 }

@@ -46,7 +46,7 @@ func UserOf(uid int) (User, error) {
 }
 
 // UserNamed looks up a user of this machine. A name that nobody has is kept,
-// with the number -1: such a user may look, but nothing can run as them.
+// with the number -1: such a user may read, but nothing can run as them.
 func UserNamed(name string) User {
 	u, err := user.Lookup(name)
 	if err != nil {

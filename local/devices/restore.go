@@ -52,7 +52,7 @@ func (g *GPUs) Restore(ctx context.Context, st *store.Store, held bool, spec *cl
 	return st.Write(ctx, func(t *store.Tx) error { return t.PutMeta(metaDevices, text) })
 }
 
-// geometry is what the engine is told of the instances that there are.
+// geometry is what the engine knows of the instances that there are.
 func (g *GPUs) geometry(way cluster.MIGWay) string {
 	if way == cluster.DynamicMIG {
 		return ""

@@ -15,7 +15,7 @@ type Expectations struct {
 	Stated  map[cluster.JobID]*cluster.Job // as their users stated them, where their estimates are from earlier runs
 	Runs    forward.Runs
 	Recent  forward.Recent
-	Crowded bool // there are too many jobs to look more than once
+	Crowded bool // there are too many jobs for more than one forecast
 }
 
 // Guess lets a job take as long as earlier ones did: its estimate is not its user's.
@@ -34,7 +34,7 @@ func (x *Expectations) Arrivals(next cluster.JobID, now cluster.Time) []cluster.
 	return list
 }
 
-// Work says how much work a job is in a draw: as its progress tells, else as earlier runs suggest, and as what its user
+// Work says how much work a job is in a draw: as its progress says, else as earlier runs suggest, and as what its user
 // stated was worth earlier.
 func (x *Expectations) Work(draw int, guessed *bool) forward.Work {
 	drawn := x.Runs.Draw(draw, guessed)

@@ -1,5 +1,5 @@
 // Package foresight says what will become of jobs: a second engine goes on from the present state in virtual time, with
-// the run times that are expected, and what it does is told. What another policy would change, two of them say.
+// the run times that are expected, and what it does is the forecast. What another policy would change, two of them show.
 package foresight
 
 import (
@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	apart  = 20                     // from one look to the next passes this many times what it takes
+	apart  = 20                     // from one forecast to the next passes this many times what it takes
 	sooner = 4                      // ... if a job is new since then, and it takes no longer than
 	cheap  = 200 * time.Millisecond // ... this
-	again  = 5 * time.Second        // after which it is looked again although nothing happened: jobs may be overdue
+	again  = 5 * time.Second        // after which another is made although nothing happened: jobs may be overdue
 )
 
 // AnyJob stands for a list of jobs.
 const AnyJob cluster.JobID = 0
 
-// Forecast is what was seen when it was looked ahead.
+// Forecast is what will happen, as far as was foreseen at a time.
 type Forecast struct {
 	Seq     int64 // the last step before it
 	At      time.Time
 	Took    time.Duration
 	Waiting map[cluster.JobID]bool // jobs that waited then
-	Seen    forward.Outlook        // the first with the run times that are most likely; empty: it could not be looked
+	Seen    forward.Outlook        // the first with the run times that are most likely; empty: it could not be made
 }
 
-// Made reports whether it could be looked.
+// Made reports whether it could be made.
 func (f *Forecast) Made() bool { return f != nil && len(f.Seen) > 0 }
 
 // Fresh reports whether a forecast still holds for a job (AnyJob: for a list of
@@ -44,7 +44,7 @@ func (f *Forecast) Fresh(id cluster.JobID, seq int64, now time.Time) bool {
 }
 
 // Start is when a job is expected to start: Never if no start is in sight.
-// false: that was not looked at, or not until then.
+// false: that was not foreseen, or not until then.
 func (f *Forecast) Start(id cluster.JobID) (cluster.Time, bool) {
 	if !f.Made() || !f.Waiting[id] {
 		return cluster.Never, false

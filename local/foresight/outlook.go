@@ -79,7 +79,8 @@ type Second struct {
 
 // RunAhead lets engines go on from a snapshot: with the submissions that are expected, and several times where run times
 // are guessed, unless there are too many jobs for that.
-func (x *Expectations) RunAhead(e Second, snap *engine.Snapshot, opt forward.Options) (forward.Outlook, error) {
+func (x *Expectations) RunAhead(e Second, snap *engine.Snapshot,
+	opt forward.Options) (forward.Outlook, error) {
 	most := 1
 	if !x.Crowded {
 		most = forward.Draws

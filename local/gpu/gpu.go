@@ -34,7 +34,7 @@ type Instance struct {
 	UUID string
 }
 
-// Sample is what a GPU does at one instant. What the driver does not tell is nil.
+// Sample is what a GPU does at one instant. What the driver does not say is nil.
 type Sample struct {
 	Utilisation *float64 // percent
 	MemoryUsed  *int64   // MiB
@@ -42,7 +42,7 @@ type Sample struct {
 	Temperature *float64 // Celsius
 	Energy      *float64 // joule since the driver was loaded
 	Processes   []Process
-	PerProcess  bool // the driver tells what each process computes: one that is not listed computes nothing
+	PerProcess  bool // the driver says what each process computes: one that is not listed computes nothing
 }
 
 // Process is a process that uses a GPU.

@@ -104,7 +104,7 @@ func describeDevice(h nvml.Device, i int) (d Device, err error) {
 	return d, nil
 }
 
-// instancesOf lists a device's MIG instances, as far as the driver tells where
+// instancesOf lists a device's MIG instances, as far as the driver says where
 // they are. One that is divided further, into compute instances ("1c.3g.20gb"),
 // is not among them.
 func instancesOf(h nvml.Device) (list []Instance) {
@@ -283,7 +283,7 @@ func (s *real) note(ev *nvml.EventData) bool {
 }
 
 // recovered reports whether the driver says that nothing is left to be done
-// about a GPU. Older drivers do not say: then a new start of the daemon looks again.
+// about a GPU. Older drivers do not say: then a new start of the daemon finds out.
 func recovered(h nvml.Device) bool {
 	v := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
 	if h.GetFieldValues(v) != nvml.SUCCESS || nvml.Return(v[0].NvmlReturn) != nvml.SUCCESS {
@@ -317,7 +317,7 @@ func (s *real) Sample() []Sample {
 }
 
 // processes lists the users of a GPU, with what the driver says of each; each says
-// that it tells what every process computes. It names those only that computed
+// that it says what every process computes. It names those only that computed
 // since it was asked last, and finds nothing when nobody did: where the GPU as a
 // whole did nothing either, that can be believed.
 func (s *real) processes(i int, util *float64) (list []Process, each bool) {

@@ -97,8 +97,8 @@ func (r *IdleRules) Spares(spec *cluster.Job, queues []cluster.Queue) bool {
 
 // rest counts how long all of a job's GPUs have been below the threshold, and
 // sees to it that what follows from it is done. busiest is the highest
-// utilisation of its GPUs in percent, known says that all of them told theirs:
-// a GPU that tells nothing neither counts as idle nor ends the count.
+// utilisation of its GPUs in percent, known says that it is known of all of them:
+// a GPU of which it is not neither counts as idle nor ends the count.
 func (s *Sampler) rest(v *Meter, j *Job, busiest float64, known bool, dt float64, now time.Time) {
 	r := s.host.IdleRules()
 	if v.Began != j.Began {
@@ -123,6 +123,6 @@ func (s *Sampler) rest(v *Meter, j *Job, busiest float64, known bool, dt float64
 		s.host.SetIdle(j, r, time.Time{}, "")
 	case slices.Index(idleStages, stage) > slices.Index(idleStages, j.Idle):
 		s.host.SetIdle(j, r, now.Add(-idle), stage)
-		s.flush = time.Time{} // how long it has been idle is stored at the end of this look
+		s.flush = time.Time{} // how long it has been idle is stored at the end of this sample
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/muster-gpu/muster/store"
 )
 
-// daily is the length of a report from which on its load is told day by day.
+// daily is the length of a report from which on its load is listed day by day.
 const daily = 14 * 24 * time.Hour
 
 const weekHours = 7 * 24

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package observe looks at the jobs of a machine while they run: what they use of GPUs and host, whether they are idle,
+// Package observe measures the jobs of a machine while they run: what they use of GPUs and host, whether they are idle,
 // what their users could have done without.
 package observe
 
@@ -38,11 +38,11 @@ type Job struct {
 	May        func(rank int) int64 // MiB of each GPU that a task shares; 0: whatever is there
 	Asked      int64                // MiB of each GPU that a guest asked for; 0: it did not say
 	Packed     bool                 // others are on its GPUs
-	Tells      bool                 // the policy looks at the GPU memory that it uses
+	Tells      bool                 // the policy uses the GPU memory that it is measured to use
 	Step, Rate *float64             // what it last reported
 }
 
-// Host is the machine whose jobs are looked at.
+// Host is the machine whose jobs are measured.
 type Host interface {
 	// Running lists the jobs that run, the healthy GPUs, and what is held of them.
 	Running() (jobs []Job, healthy int, held float64)
@@ -58,7 +58,7 @@ type Host interface {
 	SetIdle(j *Job, r *IdleRules, since time.Time, stage string)
 	// Over deals with a task (-1: the only one, or all together) that uses more of a GPU's memory, in MiB, than it may.
 	Over(j *Job, rank int, used, may int64)
-	// Occupies is told that a job uses more of a GPU's memory, in MiB, than it was known to.
+	// Occupies: a job uses more of a GPU's memory, in MiB, than it was known to.
 	Occupies(j *Job, used int64)
 }
 
@@ -71,7 +71,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Sampler looks at all running jobs every now and then.
+// Sampler measures all running jobs periodically.
 type Sampler struct {
 	opt     Options
 	host    Host
@@ -109,7 +109,7 @@ func (s *Sampler) Run(now func() time.Time) {
 	}
 }
 
-// Meter is what was measured so far of a job that is being looked at; nil: it is not, or not yet.
+// Meter is what was measured so far of a job that is being measured; nil: it is not, or not yet.
 func (s *Sampler) Meter(id cluster.JobID) *Meter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -329,9 +329,9 @@ func (s *Sampler) keepsTo(j *Job, u *used) {
 	}
 }
 
-// occupied looks at the memory that a job uses of a GPU that is not divided into shares:
-// the policy is told, if it asks, when that has become more; a guest may not use more than
-// it asked for. Where others are on the GPU, too, only its own processes tell.
+// occupied checks the memory that a job uses of a GPU that is not divided into shares: when that has become more, a
+// policy that uses it gets to know; a guest may not use more than it asked for. Where others are on the GPU, too, only
+// its own processes count.
 func (s *Sampler) occupied(v *Meter, j *Job, u *used, all *int64) {
 	own := all
 	if j.Packed {
@@ -367,7 +367,7 @@ func (s *Sampler) measureHost(v *Meter, j *Job, p *show.Point, dt float64) {
 	v.run, v.cpu = j.Run, cpu
 }
 
-// store writes what was measured; the jobs in over are not looked at any more.
+// store writes what was measured; the jobs in over are not measured any more.
 func (s *Sampler) store(over map[cluster.JobID]*Meter) {
 	err := s.opt.Store.Write(context.WithoutCancel(s.running), func(t *store.Tx) error {
 		for id, v := range s.jobs {

@@ -203,7 +203,7 @@ func Usage(ctx context.Context, st *store.Store, list []show.Job, model *cluster
 	out.Total = total.row("all", out.HourCost)
 	if !total.measured() {
 		out.Notes = append(out.Notes,
-			"utilisation was not measured: simulated GPUs have none, and idle time, unused GPUs and jobs that would fit less cannot be told")
+			"utilisation was not measured: simulated GPUs have none, and idle time, unused GPUs and jobs that would fit less are not known")
 	}
 	if err := addHours(ctx, st, out); err != nil {
 		return err

@@ -32,7 +32,7 @@ type Settings struct {
 	Idle                     *observe.IdleRules // nil: idle jobs are left alone
 	Perf                     *perf.Table
 	Defrag                   *engine.Defrag // nil: no job is moved
-	Saving                   *perf.Saving   // nil: jobs are not told how often to write checkpoints
+	Saving                   *perf.Saving   // how often jobs are to write checkpoints; nil: nothing is said of it
 	// as the machine has them, with what their hours count for; nil: as before
 	Models []cluster.GPUModel
 }

@@ -24,7 +24,7 @@ const (
 	Kept          // one did, and the job left in time
 )
 
-// Saves is what the engine is told.
+// Saves is the same for the engine.
 func (h Response) Saves() engine.Saves {
 	switch h {
 	case IgnoresCheckpoint, DiesOfSignal:
@@ -36,14 +36,14 @@ func (h Response) Saves() engine.Saves {
 	return engine.SavesUnknown
 }
 
-// The processes of a job are looked at soon after its start, as programs install
+// The processes of a job are inspected soon after its start, as programs install
 // their handlers when they have loaded their libraries, then less and less often.
 const (
 	firstListen = 2 * time.Second
 	mostListen  = time.Minute
 )
 
-// inspectHandlers looks, when it is time, whether any process of the job would hear that it is
+// inspectHandlers finds out, when it is time, whether any process of the job would notice that it is
 // asked for a checkpoint: whether it handles the signal had better be known before the first stop.
 func (r *Run) inspectHandlers() {
 	now := r.k.Now()
@@ -80,7 +80,7 @@ func (r *Run) handlesCheckpoint(t *Task) bool {
 	return shim.FamilyHandles(t.State.Pid, r.Wishes.Signal)
 }
 
-// Response is what the end of a run tells of a job that was asked for a checkpoint. Of one that died of being asked
+// Response is what the end of a run shows of a job that was asked for a checkpoint. Of one that died of being asked
 // nothing is saved.
 func (r *Run) Response() Response {
 	found := r.response()

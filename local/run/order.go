@@ -10,7 +10,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// Order tells a run what to do with its job.
+// Order is what a run is to do with its job.
 type Order struct {
 	How      engine.How
 	Grace    time.Duration

@@ -43,7 +43,7 @@ func (p Places) Mark(id cluster.JobID, run, rank int) string {
 
 const markName = "MUSTER_TASK_ID="
 
-// state is a number of this state, which tells its tasks from those of others.
+// state is a number of this state, which distinguishes its tasks from those of others.
 func (p Places) state() string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(p.Dir))

@@ -16,7 +16,7 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// reports remembers how far each task's progress file was read, and what it told.
+// reports remembers how far each task's progress file was read, and what it said.
 type reports struct {
 	progress.Lines
 	at   map[int]int64 // by rank

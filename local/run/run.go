@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package run is a run of a job: its tasks, from the word to start until nothing is left of them. Each is a process and
-// a shim, which owns it and outlives the daemon (local/shim). What happens is told to the run's Owner, who knows the
+// a shim, which owns it and outlives the daemon (local/shim). What happens is reported to the run's Owner, which knows the
 // job and the engine.
 package run
 
@@ -19,8 +19,7 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// Owner is whose run it is: it knows the job, prepares what its tasks need, and is told what happens, by the run's
-// goroutine.
+// Owner owns the run: it knows the job, prepares what its tasks need, and gets the run's reports, from its goroutine.
 type Owner interface {
 	Serve(tasks []*Task) error // makes their GPUs ready: MPS, MIG
 	Prepare(t *Task) error     // makes its folder and its control group
@@ -29,7 +28,7 @@ type Owner interface {
 	Reported(p *show.Progress, saved bool, said []progress.Measure)
 	Suspended()
 	Resumed()
-	Inspected(found Response)      // what the handlers of its processes tell
+	Inspected(found Response)      // what the handlers of its processes show
 	Delayed(rank int, text string) // its devices are not free yet
 }
 
@@ -69,7 +68,7 @@ type Run struct {
 	requestedAt   time.Time // a checkpoint, by this daemon; zero: it was not
 	kept          bool      // since then it reported one
 
-	found      Response  // as far as the handlers of its processes tell
+	found      Response  // as far as the handlers of its processes show
 	inspectAt  time.Time // when those are inspected next
 	inspectGap time.Duration
 
@@ -118,7 +117,7 @@ const (
 	killed
 )
 
-// ProgressEvery is how often the progress of a job is looked at.
+// ProgressEvery is how often the progress of a job is read.
 const ProgressEvery = time.Second
 
 // Stop gives an order. It never blocks: a run that is behind has the same

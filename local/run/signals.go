@@ -96,7 +96,7 @@ func (r *Run) send(s unix.Signal, shell bool) {
 	for _, t := range r.Tasks {
 		if t.alive {
 			t.signal(s, shell)
-			if s == unix.SIGTERM && r.Wishes.Pty { // a shell at its terminal minds only that it goes
+			if s == unix.SIGTERM && r.Wishes.Pty { // a shell at its terminal ends only when that goes
 				t.signal(unix.SIGHUP, shell)
 			}
 		}

@@ -33,7 +33,7 @@ type leftOff struct {
 	Since  time.Duration `json:"since,omitempty"` // when it was stopped last, by its time on devices; 0: it was frozen
 }
 
-// mostUnheard is how long a start may seem to take of which nothing was heard: who ceases
+// mostUnheard is how long a start without a report may seem to take: a job that ceases
 // to report does not start for ever.
 const mostUnheard = 10 * time.Minute
 
@@ -46,9 +46,8 @@ type Stop struct {
 	Frozen bool
 }
 
-// Left notes a stop, and returns what a start takes at least if it was stopped
-// before anything was heard of it; 0: that tells nothing. Without that, who starts for longer
-// than its turn would never be known to.
+// Left notes a stop, and returns what a start takes at least, if the run was stopped before it reported anything; 0:
+// that is not known. Without it, a job whose start takes longer than its turn would never be known to.
 func (s *Switching) Left(p *progress.Pace, o Stop) (least time.Duration) {
 	switch m := s.From; {
 	case m == nil:
@@ -73,8 +72,7 @@ func (s *Switching) Left(p *progress.Pace, o Stop) (least time.Duration) {
 	return least
 }
 
-// Back looks whether a job that reports a step is where it was, and returns what the
-// switch took if that tells for one.
+// Back takes in that a job reports a step, and returns what the switch took, if the job is back where it was.
 func (s *Switching) Back(step float64, at time.Duration, on cluster.Milli, beside bool) (c engine.SwitchCost) {
 	m := s.From
 	if m == nil || step <= m.Step && on == m.On && !beside {

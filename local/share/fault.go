@@ -38,7 +38,7 @@ func (v server) is(o server) bool {
 
 // known is what is known of the servers of a GPU.
 type known struct {
-	At      time.Time `json:"at,omitzero"` // since when they were not looked at
+	At      time.Time `json:"at,omitzero"` // since when they were not checked
 	Servers []server  `json:"servers,omitempty"`
 	Held    []held    `json:"held,omitempty"`   // they have gone, and what the log will say of that is awaited
 	Faults  []fault   `json:"faults,omitempty"` // the last mostFaults, the latest last
@@ -48,7 +48,7 @@ type known struct {
 }
 
 const (
-	// mostFaults is how many faults of a GPU are remembered: servers of several users may end between two looks.
+	// mostFaults is how many faults of a GPU are remembered: servers of several users may end between two checks.
 	mostFaults = 8
 	// writesWithin is within which a control daemon has written how a server exited.
 	writesWithin = time.Second
@@ -257,7 +257,7 @@ func (s *MPS) ended(d *control, old server, from time.Time, await bool) {
 	if len(hit) == 0 {
 		return
 	}
-	if from.IsZero() { // it was never looked at before: the server is no older than that
+	if from.IsZero() { // it was never checked before: the server is no older than that
 		from = s.opt.Now()
 	}
 	f := fault{From: from, To: s.opt.Now(), Hit: hit}
@@ -268,7 +268,7 @@ func (s *MPS) ended(d *control, old server, from time.Time, await bool) {
 	s.fault(d, f)
 }
 
-// fault remembers one; two of the same look that hit the same jobs are one.
+// fault remembers one; two of the same check that hit the same jobs are one.
 func (s *MPS) fault(d *control, f fault) {
 	if slices.ContainsFunc(d.known.Faults, func(o fault) bool {
 		return o.From.Equal(f.From) && o.To.Equal(f.To) && slices.Equal(o.Hit, f.Hit)
@@ -297,7 +297,7 @@ func (s *MPS) faults(d *control) []fault {
 }
 
 // Fault names the jobs that were on a GPU, too, when its server ended about the time at which a job failed: whose fault
-// that was the driver does not tell. None: the job failed by itself.
+// that was the driver does not say. None: the job failed by itself.
 func (s *MPS) Fault(uuid string, id cluster.JobID, failed time.Time) []cluster.JobID {
 	for _, f := range slices.Backward(s.faults(s.of(uuid))) {
 		others := slices.DeleteFunc(slices.Clone(f.Hit), func(other cluster.JobID) bool { return other == id })

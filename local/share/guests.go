@@ -7,8 +7,8 @@ import (
 )
 
 // A guest that is to leave the job beside it a part of its speed (engine.Target.Yield) is held back by what that job
-// reports, as AntMan's coordinator does (OSDI'20): where it is too slow, its guests run for half as much of each second;
-// else for a tenth more.
+// reports, as AntMan's coordinator does (OSDI'20): where it is too slow, its guests run for half as much of each
+// second; else for a tenth more.
 
 // FullDuty is all of the time that a guest runs, in thousandths.
 const FullDuty = 1000

@@ -16,7 +16,7 @@ import (
 	"github.com/muster-gpu/muster/local/shim"
 )
 
-// A server that begins and ends between two looks is in no list of the control daemon. Its log says
+// A server that begins and ends between two checks is in no list of the control daemon. Its log says
 // of each that it was started, for whom, and with which status it exited, in lines such as
 //
 //	[2024-04-29 11:22:10.421 Control    73] Starting new server 95 for user 0

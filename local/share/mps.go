@@ -36,7 +36,7 @@ const MostFaults = 3
 const (
 	answersWithin = 15 * time.Second // within which a control daemon answers
 	startsWithin  = 10 * time.Second // within which one that was started does
-	endsWithin    = 10 * time.Second // within which one that was told to quit has ended
+	endsWithin    = 10 * time.Second // within which one that was to quit has ended
 	pause         = 50 * time.Millisecond
 	// linger is how long one without shares stays, so that one notebook after
 	// the other does not start it again.

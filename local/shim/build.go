@@ -18,7 +18,7 @@ const BuildVerb = "--build"
 //go:embed *.go
 var source embed.FS
 
-// Build tells one state of this package's source from another. A daemon uses
+// Build distinguishes one state of this package's source from another. A daemon uses
 // the small program beside it only if both were made from the same: what they
 // write for each other must not be guessed.
 func Build() string {

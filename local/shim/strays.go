@@ -216,7 +216,7 @@ func handling(pid int, s unix.Signal) (caught, blocked bool) {
 }
 
 // FamilyHandles reports whether a process or one of its descendants handles a signal. It
-// looks at them only, where Family looks at all processes there are; one that is
+// inspects them only, where Family inspects all processes there are; one that is
 // born meanwhile may be missed.
 func FamilyHandles(pid int, s unix.Signal) bool {
 	threads, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))

@@ -69,7 +69,7 @@ func (e *launchError) Unwrap() error { return e.error }
 
 func trouble(err error) error { return &launchError{err} }
 
-// blame tells trouble of the machine from mistakes of the job.
+// blame distinguishes trouble of the machine from mistakes of the job.
 func blame(err error) error {
 	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN} {
 		if errors.Is(err, e) {
