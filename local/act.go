@@ -90,7 +90,8 @@ func (m *Machine) grace(j *job) time.Duration {
 
 // note has what was done to a job be in the audit trail with the present step.
 func (m *Machine) note(ctx context.Context, now cluster.Time, action string, j *job, text string) {
-	m.trail = append(m.trail, audit.OfJob(ctx, time.Unix(0, int64(now)), action, int(j.id), j.info.User.Name, text))
+	m.step.trail = append(m.step.trail,
+		audit.OfJob(ctx, time.Unix(0, int64(now)), action, int(j.id), j.info.User.Name, text))
 }
 
 // done are the verbs as history says them.

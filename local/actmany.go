@@ -35,9 +35,9 @@ func (m *Machine) ActOnAll(ctx context.Context, sel *ask.Selection, verb string,
 		return done, err
 	}
 	err = m.commit(ctx, func(now cluster.Time) (events []engine.Event, err error) {
-		list := m.chosen(c)
-		events, done.Jobs, m.trail = make([]engine.Event, 0, len(list)), make([]int, 0, len(list)),
-			slices.Grow(m.trail, len(list))
+		list := c.among(m.jobs)
+		events, done.Jobs, m.step.trail = make([]engine.Event, 0, len(list)), make([]int, 0, len(list)),
+			slices.Grow(m.step.trail, len(list))
 		for _, j := range list {
 			ev, err := wish(j, verb)
 			switch {
@@ -122,9 +122,9 @@ func newPicked(sel *ask.Selection, who Requester) (*picked, error) {
 	return c, nil
 }
 
-// chosen lists the jobs of a selection by number.
-func (m *Machine) chosen(c *picked) (list []*job) {
-	for _, j := range m.jobs {
+// among lists the jobs of a selection by number.
+func (c *picked) among(jobs map[cluster.JobID]*job) (list []*job) {
+	for _, j := range jobs {
 		if c.includes(j) {
 			list = append(list, j)
 		}

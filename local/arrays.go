@@ -29,7 +29,7 @@ func (m *Machine) live(f *store.Filter) []show.Job {
 		if f.Limit > 0 && len(chosen) == f.Limit {
 			break
 		}
-		if j := m.jobs[id]; m.chooses(f, j) {
+		if j := m.jobs[id]; chooses(f, j) {
 			chosen = append(chosen, j)
 			if j.info.State == show.StatePending {
 				waiting++
@@ -54,7 +54,7 @@ func (m *Machine) live(f *store.Filter) []show.Job {
 }
 
 // chooses reports whether a filter chooses a job that is not over.
-func (m *Machine) chooses(f *store.Filter, j *job) bool {
+func chooses(f *store.Filter, j *job) bool {
 	spec := j.spec
 	return j.stored != unstored && (f.Before == 0 || int(j.id) < f.Before) &&
 		(f.User == "" || f.User == j.info.User.Name) && (f.Queue == "" || f.Queue == spec.Queue) &&

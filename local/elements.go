@@ -71,7 +71,7 @@ type arrayData struct {
 
 // writeArrays stores the arrays that were submitted in this step, and finds out which of their elements need rows.
 func (m *Machine) writeArrays(t *store.Tx) error {
-	for _, a := range m.arrived {
+	for _, a := range m.step.arrived {
 		if a.recorded = m.gather(a); !a.recorded {
 			continue
 		}
@@ -227,7 +227,7 @@ func (m *Machine) elements(f *store.Filter) map[int]show.Job {
 	defer m.mu.RUnlock()
 	list := map[int]show.Job{}
 	for id, j := range m.jobs {
-		if j.stored == inArray && m.chooses(&own, j) {
+		if j.stored == inArray && chooses(&own, j) {
 			list[int(id)] = m.view(j)
 		}
 	}

@@ -36,7 +36,7 @@ func (m *Machine) setIdle(s *observe.Job, r *observe.IdleRules, since time.Time,
 		}
 		m.opt.Observe.Idle(cmp.Or(stage, "busy"))
 		if stage == "" {
-			return m.busyAgain(j), nil
+			return busyAgain(j), nil
 		}
 		if old := j.info.Idle; old != nil {
 			since = old.Since
@@ -60,7 +60,7 @@ func (m *Machine) setIdle(s *observe.Job, r *observe.IdleRules, since time.Time,
 }
 
 // busyAgain takes back what was begun with an idle job.
-func (m *Machine) busyAgain(j *job) []engine.Event {
+func busyAgain(j *job) []engine.Event {
 	was := j.info.Idle.Stage
 	j.own().Idle = nil
 	j.said = append(j.said, "no longer idle")

@@ -186,7 +186,7 @@ func (m *Machine) jobStored(id cluster.JobID) {
 	}
 	m.opt.Observe.Ended(j.info.State)
 	delete(m.jobs, id)
-	m.drop(j)
+	m.tally.Add(j.info.User.Name, -1, -int(j.bare))
 	m.ended++
 }
 

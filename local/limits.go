@@ -7,13 +7,10 @@ import (
 )
 
 // count counts a job that is not over.
-func (m *Machine) count(j *job) {
+func (j *job) count(t rules.Tally) {
 	j.bare = int32(rules.BareTasks(j.spec))
-	m.tally.Add(j.info.User.Name, 1, int(j.bare))
+	t.Add(j.info.User.Name, 1, int(j.bare))
 }
-
-// drop counts it no more.
-func (m *Machine) drop(j *job) { m.tally.Add(j.info.User.Name, -1, -int(j.bare)) }
 
 // access says who may submit where, as the settings have it.
 func (m *Machine) access() *rules.Access {

@@ -39,8 +39,8 @@ func (l *losses) text() string {
 }
 
 // notBefore has a job that comes back wait for a while.
-func (m *Machine) notBefore(id cluster.JobID, at cluster.Time) engine.Event {
-	spec := *m.eng.Record(id).Spec
+func notBefore(e *engine.Engine, id cluster.JobID, at cluster.Time) engine.Event {
+	spec := *e.Record(id).Spec
 	spec.Begin = max(spec.Begin, at)
 	return engine.Event{Type: engine.Updated, Job: id, Spec: &spec}
 }
@@ -62,5 +62,5 @@ func (r *runner) bookLoss(ev *engine.Event, text *string, lost bool, now cluster
 		ev.Reason, *text = engine.Failed, l.text()
 		return nil
 	}
-	return []engine.Event{r.m.notBefore(r.ID, now.Add(wait))}
+	return []engine.Event{notBefore(r.m.eng, r.ID, now.Add(wait))}
 }

@@ -102,8 +102,7 @@ type Machine struct {
 	next  cluster.JobID
 	seq   int64
 	wake  cluster.Time
-	past  pastAt    // what is stored of completed jobs
-	began time.Time // the present step
+	past  pastAt // what is stored of completed jobs
 
 	renewed cluster.Time // when the engine last started over
 	ended   int          // jobs that ended since
@@ -113,14 +112,11 @@ type Machine struct {
 	turns  []*turn // changes of the rules that wait for the end of a step
 
 	inbox       inbox.Inbox[item]
-	acks        []func(error) // called when the batch is in the store
-	moved       []show.Moves  // found by the last search for moves
-	keys        []submissionKey
-	arrived     []*jobArray             // in this step
-	trail       []*store.Audit          // what was done in this step
-	drained     atomic.Pointer[drained] // why the node takes no jobs
-	ready       atomic.Bool             // the last step could be stored
-	stuck       atomic.Bool             // the last step could not be stored yet
+	step        step
+	moved       []show.Moves                // found by the last search for moves
+	drained     atomic.Pointer[rules.Drain] // why the node takes no jobs
+	ready       atomic.Bool                 // the last step could be stored
+	stuck       atomic.Bool                 // the last step could not be stored yet
 	watch       watch.Hub
 	series      observe.Series
 	lines       lines
@@ -137,6 +133,15 @@ type Machine struct {
 	sampler     atomic.Pointer[observe.Sampler]
 	idle        atomic.Pointer[observe.IdleRules]
 	interrupted interrupted
+}
+
+// step is what the present step collects, until it is stored.
+type step struct {
+	began   time.Time
+	acks    []func(error) // called when it is stored
+	keys    []submissionKey
+	arrived []*jobArray
+	trail   []*store.Audit
 }
 
 // job is a job that is not done.
@@ -243,9 +248,11 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	if err := m.endLost(ctx, lost); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
-	if err := errors.Join(m.findMPS(), m.restore(ctx), m.whyDrained(ctx)); err != nil {
+	drain, err := rules.ReadDrain(ctx, st)
+	if err := errors.Join(err, m.findMPS(), m.restore(ctx)); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
+	m.drained.Store(drain)
 	return m, nil
 }
 
@@ -452,7 +459,7 @@ func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
 	for _, j := range append(list, elements...) {
 		j.was = j.info.State
 		m.jobs[j.id], known[j.id] = j, true
-		m.count(j)
+		j.count(m.tally)
 		snap.Jobs = append(snap.Jobs, j.whole().Record)
 	}
 	return snap, m.doneBefore(ctx, snap, known)
@@ -487,13 +494,13 @@ func (m *Machine) Next(ctx context.Context) (engine.Batch, error) {
 				b.Events = append(b.Events, events...)
 			}
 			if ack != nil {
-				m.acks = append(m.acks, ack)
+				m.step.acks = append(m.step.acks, ack)
 			}
 		}
-		if len(b.Events) > 0 || b.Now >= m.wake || len(m.acks) > 0 {
+		if len(b.Events) > 0 || b.Now >= m.wake || len(m.step.acks) > 0 {
 			m.seq++
 			b.Seq = m.seq
-			m.began = m.opt.Now()
+			m.step.began = m.opt.Now()
 			return b, nil
 		}
 		m.mu.Unlock()
@@ -508,8 +515,8 @@ func (m *Machine) Next(ctx context.Context) (engine.Batch, error) {
 // can, or the daemon ends.
 func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 	decided := m.opt.Now()
-	arrays := make([]segment.Array, len(m.arrived))
-	for i, a := range m.arrived {
+	arrays := make([]segment.Array, len(m.step.arrived))
+	for i, a := range m.step.arrived {
 		arrays[i] = segment.Array{First: a.first, Indices: a.indices}
 	}
 	batch, err := segment.EncodeBatch(b, arrays)
@@ -540,14 +547,14 @@ func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 	if found := m.eng.Moved(); found != nil {
 		m.moved = driver.Moves(found, sameNumber)
 	}
-	m.opt.Observe.Stepped(decided.Sub(m.began), m.opt.Now().Sub(decided))
+	m.opt.Observe.Stepped(decided.Sub(m.step.began), m.opt.Now().Sub(decided))
 	m.crash("after-commit")
 	m.ready.Store(true)
 	m.stuck.Store(false)
-	for _, ack := range m.acks {
+	for _, ack := range m.step.acks {
 		ack(nil)
 	}
-	m.acks, m.keys, m.arrived, m.trail = m.acks[:0], m.keys[:0], m.arrived[:0], nil
+	m.step = step{}
 	return nil
 }
 
@@ -571,7 +578,7 @@ func (m *Machine) write(t *store.Tx, b *engine.Batch, batch []byte, d *engine.De
 			return err
 		}
 	}
-	for _, k := range m.keys {
+	for _, k := range m.step.keys {
 		ids, err := json.Marshal(k.ids)
 		if err != nil {
 			return err
@@ -580,7 +587,7 @@ func (m *Machine) write(t *store.Tx, b *engine.Batch, batch []byte, d *engine.De
 			return err
 		}
 	}
-	for _, a := range m.trail {
+	for _, a := range m.step.trail {
 		if err := t.PutAudit(a); err != nil {
 			return err
 		}

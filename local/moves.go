@@ -74,9 +74,9 @@ func (m *Machine) MakeMoves(ctx context.Context, r *ask.MovesRequest) ([]show.Mo
 	return slices.Clone(m.moved), nil
 }
 
-// tryMoves says which moves would be worth it for a job; "": none.
-func (m *Machine) tryMoves(id cluster.JobID, snap *engine.Snapshot) (string, error) {
-	e, err := m.fork(snap)
+// worthMoves says which moves would be worth it for a job; "": none.
+func worthMoves(id cluster.JobID, fork func() (*engine.Engine, error)) (string, error) {
+	e, err := fork()
 	if err != nil {
 		return "", err
 	}

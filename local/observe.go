@@ -57,7 +57,7 @@ func (m *Machine) observe(b *engine.Batch, d *engine.Decision) {
 		switch {
 		case j == nil:
 		case a.Type == engine.Preempt && a.Reason == engine.Preempted:
-			m.opt.Observe.Preempted(m.whyPreempted(j, a.For))
+			m.opt.Observe.Preempted(whyPreempted(m.eng, j, a.For))
 		case a.Type == engine.Start && j.firstPrediction != 0:
 			m.opt.Observe.Predicted(b.Now.Sub(j.firstPrediction))
 			j.firstPrediction = 0
@@ -66,8 +66,8 @@ func (m *Machine) observe(b *engine.Batch, d *engine.Decision) {
 }
 
 // whyPreempted says what let one job displace another.
-func (m *Machine) whyPreempted(victim *job, by cluster.JobID) string {
-	other := m.eng.Record(by)
+func whyPreempted(e *engine.Engine, victim *job, by cluster.JobID) string {
+	other := e.Record(by)
 	if by == cluster.NoJob || other == nil {
 		return "other"
 	}

@@ -195,7 +195,7 @@ func (m *Machine) Why(ctx context.Context, id int, who *User) (show.Why, error) 
 		fork := func() (*engine.Engine, error) { return m.fork(snap) }
 		may := func(other *cluster.Job) bool { return m.mayAsk(who, other, spec) }
 		if w.Changes, err = foresight.Helping(spec, snap.Now, fork, may); err == nil {
-			w.Moves, err = m.tryMoves(cluster.JobID(id), snap)
+			w.Moves, err = worthMoves(cluster.JobID(id), fork)
 		}
 	}
 	return w, err
@@ -280,10 +280,20 @@ func (m *Machine) asleepText(j *job) string {
 
 // Wait returns a job when it is done.
 func (m *Machine) Wait(ctx context.Context, id int) (show.Job, error) {
+	return m.waitUntil(ctx, id, func(v *show.Job) (bool, error) {
+		return v.Ended != nil && !slices.Contains(liveStates, v.State), nil
+	})
+}
+
+// waitUntil returns a job as soon as a condition holds.
+func (m *Machine) waitUntil(ctx context.Context, id int, holds func(*show.Job) (bool, error)) (show.Job, error) {
 	for {
 		changed := m.watch.Changed()
 		v, err := m.Job(ctx, id)
-		if err != nil || v.Ended != nil && !slices.Contains(liveStates, v.State) {
+		if err != nil {
+			return v, err
+		}
+		if ok, err := holds(&v); ok || err != nil {
 			return v, err
 		}
 		select {
@@ -317,7 +327,7 @@ func (m *Machine) Nodes() []show.Node {
 	defer m.mu.Unlock()
 	n := m.eng.Nodes()[0]
 	usable := m.eng.FragmentationByNode()[0].Usable
-	v := show.Node{Usable: &usable, Name: n.Name, State: n.State.String(), Reason: m.drainReason(), CPU: n.CPU,
+	v := show.Node{Usable: &usable, Name: n.Name, State: n.State.String(), Reason: m.drained.Load().Text(), CPU: n.CPU,
 		RAM: n.RAM, GPUs: m.gpus.Show(&m.opt.Rules.Spec, n.Bad, m.eng.Beliefs())}
 	return []show.Node{v}
 }

@@ -282,7 +282,7 @@ func (r *runner) notStarted(ev engine.Event, why error) {
 			return []engine.Event{ev}, nil
 		}
 		ev.Undo = ev.Type == engine.StartFailed
-		return []engine.Event{ev, r.m.notBefore(r.ID, now.Add(crowdedWait))}, nil
+		return []engine.Event{ev, notBefore(r.m.eng, r.ID, now.Add(crowdedWait))}, nil
 	})
 }
 

@@ -88,7 +88,7 @@ func (m *Machine) Submit(ctx context.Context, u User, s *ask.Submission, key str
 			events = append(events, engine.Event{Type: engine.Submitted, Job: j.id, Spec: j.spec})
 		}
 		if key != "" {
-			m.keys = append(m.keys, submissionKey{u.Name, key, ids})
+			m.step.keys = append(m.step.keys, submissionKey{u.Name, key, ids})
 		}
 		return events, nil
 	})
@@ -122,7 +122,7 @@ func (m *Machine) sameKey(user, key string) ([]int, error) {
 	if key == "" {
 		return nil, nil
 	}
-	for _, k := range m.keys { // of this very step
+	for _, k := range m.step.keys { // of this very step
 		if k.user == user && k.key == key {
 			return k.ids, nil
 		}
@@ -184,7 +184,7 @@ func (m *Machine) newArray(s *ask.Submission, list ask.Array, info *Info) *jobAr
 	extent := rangeOf(list)
 	info.Array, info.Indices = int(m.next), &extent
 	a := &jobArray{first: m.next, indices: list.Indices, sub: s, common: info}
-	m.arrived = append(m.arrived, a)
+	m.step.arrived = append(m.step.arrived, a)
 	return a
 }
 
@@ -202,7 +202,7 @@ func (m *Machine) newJob(s *ask.Submission, spec cluster.Job, info *Info) *job {
 		info.Record.Spec = j.spec
 	}
 	m.jobs[j.id] = j
-	m.count(j)
+	j.count(m.tally)
 	return j
 }
 

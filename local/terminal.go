@@ -4,7 +4,6 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 
@@ -14,33 +13,24 @@ import (
 
 // Terminal connects to the terminal of a job's first task, or, with input, to
 // the pipe that is its standard input. It waits until the job runs.
-func (m *Machine) Terminal(ctx context.Context, id int, input bool) (net.Conn, error) {
-	for {
-		changed := m.watch.Changed()
-		v, err := m.Job(ctx, id)
+func (m *Machine) Terminal(ctx context.Context, id int, input bool) (c net.Conn, err error) {
+	_, err = m.waitUntil(ctx, id, func(v *show.Job) (bool, error) {
 		switch {
-		case err != nil:
-			return nil, err
 		case input && !v.Submission.Stdin:
-			return nil, fmt.Errorf("job %d does not get its standard input from an attached client", id)
+			return false, fmt.Errorf("job %d does not get its standard input from an attached client", id)
 		case !input && !v.Submission.Pty:
-			return nil, fmt.Errorf("job %d has no terminal: muster run --pty and muster submit --pty give one; muster logs -f %d shows its output", id, id)
+			return false, fmt.Errorf("job %d has no terminal: muster run --pty and muster submit --pty give one; muster logs -f %d shows its output", id, id)
 		case v.Ended != nil:
-			return nil, fmt.Errorf("job %d is over: %s", id, v.State)
+			return false, fmt.Errorf("job %d is over: %s", id, v.State)
 		}
 		if v.State == show.StateRunning || v.State == show.StateSuspended || v.State == show.StateStopping {
-			if c, err := m.dialTask(id); err == nil { // else it is ending, which is a change, too
-				return c, nil
-			}
+			var failed error // else it is ending, which is a change, too
+			c, failed = m.dialTask(id)
+			return failed == nil, nil
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-m.running.Done():
-			return nil, errors.New("the daemon is ending")
-		case <-changed:
-		}
-	}
+		return false, nil
+	})
+	return c, err
 }
 
 func (m *Machine) dialTask(id int) (net.Conn, error) {

@@ -113,32 +113,17 @@ func (m *Machine) mayChange(j *job, sub *ask.Submission, spec *cluster.Job, by *
 	return m.access().MayUrge(by, spec, j.spec)
 }
 
-// drained is what is kept of a node that a person drained.
-type drained struct {
-	Reason string    `json:"reason,omitempty"`
-	By     string    `json:"by"`
-	At     time.Time `json:"at"`
-}
-
 // Drain lets a node take no more jobs (undo: again); jobs that run there continue.
 func (m *Machine) Drain(ctx context.Context, node, reason, by string, undo bool) error {
 	if name := m.opt.Rules.Spec.Nodes[0].Name; node != name {
 		return fmt.Errorf("%w: %q; there is %s", ErrNoNode, node, name)
 	}
-	d := drained{reason, by, m.opt.Now().UTC()}
+	d, action := rules.Drain{Reason: reason, By: by, At: m.opt.Now().UTC()}, "drain"
 	if undo {
-		d = drained{}
-	}
-	text, err := json.Marshal(&d)
-	if err != nil {
-		return err
-	}
-	action := "drain"
-	if undo {
-		action = "undrain"
+		d, action = rules.Drain{}, "undrain"
 	}
 	if err := m.store.Write(ctx, func(t *store.Tx) error {
-		return errors.Join(t.PutMeta("drained", text),
+		return errors.Join(d.Put(t),
 			t.PutAudit(audit.Entry(audit.Named(ctx, by), m.opt.Now(), action, node, reason)))
 	}); err != nil {
 		return err
@@ -151,32 +136,6 @@ func (m *Machine) Drain(ctx context.Context, node, reason, by string, undo bool)
 
 // ErrNoNode is returned for a node that there is not.
 var ErrNoNode = errors.New("no such node")
-
-// whyDrained reads why the node was drained, if it was.
-func (m *Machine) whyDrained(ctx context.Context) error {
-	text, err := m.store.Meta(ctx, "drained")
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	d := &drained{}
-	if err := json.Unmarshal(text, d); err != nil {
-		return fmt.Errorf("why the node is drained: %w", err)
-	}
-	m.drained.Store(d)
-	return nil
-}
-
-// drainReason says why the node is drained; "": it is not, or no reason was given.
-func (m *Machine) drainReason() string {
-	d := m.drained.Load()
-	if d == nil || d.By == "" {
-		return ""
-	}
-	return strings.TrimSpace(d.Reason + " (" + d.By + ", " + d.At.Local().Format("2006-01-02 15:04") + ")")
-}
 
 // History returns what happened to a job, in order.
 func (m *Machine) History(ctx context.Context, id int) ([]show.Moment, error) {

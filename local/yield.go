@@ -19,7 +19,7 @@ import (
 func (m *Machine) holdBack(j *job, rec *engine.JobRecord, step float64, at time.Duration) (int64, []engine.Event) {
 	var guests []*job
 	for _, id := range rec.Guests {
-		if g := m.jobs[id]; g != nil && g.run != nil && m.yieldOf(id) > 0 {
+		if g := m.jobs[id]; g != nil && g.run != nil && yieldOf(m.eng, id) > 0 {
 			guests = append(guests, g)
 		}
 	}
@@ -33,7 +33,7 @@ func (m *Machine) holdBack(j *job, rec *engine.JobRecord, step float64, at time.
 		if g.duty == 0 {
 			g.duty = share.FullDuty
 		}
-		if yield := m.yieldOf(g.id); ok && g.hold(share.NextDuty(g.duty, measured, yield), j.id, yield) {
+		if yield := yieldOf(m.eng, g.id); ok && g.hold(share.NextDuty(g.duty, measured, yield), j.id, yield) {
 			events = append(events, engine.Event{Type: engine.Progress, Job: g.id})
 		}
 		if g.duty < share.FullDuty && !g.info.Frozen {
@@ -44,8 +44,8 @@ func (m *Machine) holdBack(j *job, rec *engine.JobRecord, step float64, at time.
 }
 
 // yieldOf is how much of its speed the job beside a running guest is to keep, in ppm.
-func (m *Machine) yieldOf(id cluster.JobID) int64 {
-	if r := m.eng.Record(id); r.State == engine.Running && r.Target != nil {
+func yieldOf(e *engine.Engine, id cluster.JobID) int64 {
+	if r := e.Record(id); r.State == engine.Running && r.Target != nil {
 		return r.Target.Yield
 	}
 	return 0

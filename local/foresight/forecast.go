@@ -1,5 +1,6 @@
 // Package foresight says what will become of jobs: a second engine goes on from the present state in virtual time, with
-// the run times that are expected, and what it does is the forecast. What another policy would change, two of them show.
+// the run times that are expected, and what it does is the forecast. What another policy would change, two of them
+// show.
 package foresight
 
 import (

@@ -77,8 +77,8 @@ type Second struct {
 	Stop   func() bool // they have gone on for long enough
 }
 
-// RunAhead lets engines go on from a snapshot: with the submissions that are expected, and several times where run times
-// are guessed, unless there are too many jobs for that.
+// RunAhead lets engines go on from a snapshot: with the submissions that are expected, and several times where run
+// times are guessed, unless there are too many jobs for that.
 func (x *Expectations) RunAhead(e Second, snap *engine.Snapshot,
 	opt forward.Options) (forward.Outlook, error) {
 	most := 1

@@ -1,8 +1,8 @@
 //go:build linux
 
 // Package run is a run of a job: its tasks, from the word to start until nothing is left of them. Each is a process and
-// a shim, which owns it and outlives the daemon (local/shim). What happens is reported to the run's Owner, which knows the
-// job and the engine.
+// a shim, which owns it and outlives the daemon (local/shim). What happens is reported to the run's Owner, which knows
+// the job and the engine.
 package run
 
 import (
