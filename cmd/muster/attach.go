@@ -30,7 +30,7 @@ func newAttach() *cobra.Command {
 			"that of the last one who changed theirs. The exit code is the job's.",
 		RunE: func(c *cobra.Command, args []string) error {
 			cl := client.Connect()
-			id, err := findJob(c.Context(), cl, args[0])
+			id, err := cl.FindJob(c.Context(), args[0])
 			if err != nil {
 				return err
 			}

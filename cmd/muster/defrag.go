@@ -66,7 +66,7 @@ func (f *defragFlags) ask(c *cobra.Command, args []string) error {
 	cl, job := client.Connect(), 0
 	if len(args) > 0 {
 		var err error
-		if job, err = findJob(c.Context(), cl, args[0]); err != nil {
+		if job, err = cl.FindJob(c.Context(), args[0]); err != nil {
 			return err
 		}
 	}

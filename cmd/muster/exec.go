@@ -33,7 +33,7 @@ func newExec() *cobra.Command {
 				return usage(errors.New("on a cluster it is kubectl exec"))
 			}
 			cl := client.Connect()
-			id, err := findJob(c.Context(), cl, args[0])
+			id, err := cl.FindJob(c.Context(), args[0])
 			if err != nil {
 				return err
 			}

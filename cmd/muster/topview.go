@@ -138,17 +138,9 @@ func (m *topModel) nodeLines() []string {
 	most := min(max(4, m.height/3), len(order))
 	for i := range order[:most] {
 		n := &order[i]
-		model, free, jobs := "", int64(0), []string{}
-		for k := range n.GPUs {
-			model, free = n.GPUs[k].Model, free+n.GPUs[k].Free
-			for _, id := range n.GPUs[k].Jobs {
-				if text := strconv.Itoa(id); !slices.Contains(jobs, text) {
-					jobs = append(jobs, text)
-				}
-			}
-		}
-		line := pad(plain.Text(n.Name), 25) + pad(plain.Text(model), 16) + pad(strconv.Itoa(len(n.GPUs)), 5) +
-			pad(fmt.Sprintf("%g", float64(free)/1000), 5) + pad(n.State, 9) + strings.Join(jobs, ",")
+		sum := show.SumOf(n)
+		line := pad(plain.Text(n.Name), 25) + pad(plain.Text(sum.Model), 16) + pad(strconv.Itoa(len(n.GPUs)), 5) +
+			pad(fmt.Sprintf("%g", float64(sum.Free)/1000), 5) + pad(n.State, 9) + strings.Join(jobTexts(sum.Jobs), ",")
 		if n.State != "up" {
 			line = topWait.Render(line + "  " + plain.Text(n.Reason))
 		}

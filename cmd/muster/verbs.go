@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,74 +29,6 @@ func jobIDs(args []string) (ids []int, err error) {
 		ids = append(ids, id)
 	}
 	return ids, nil
-}
-
-// findJob finds a job by its number, or by its name if it is the only one of
-// that name that is not over, or the last that was.
-func findJob(ctx context.Context, cl *client.Client, text string) (int, error) {
-	if id, err := strconv.Atoi(text); err == nil && id > 0 {
-		return id, nil
-	}
-	for _, states := range []string{"active", ""} {
-		list, err := cl.List(ctx, url.Values{"name": {text}, "state": {states}, "brief": {"true"}})
-		if err != nil {
-			return 0, err
-		}
-		if len(list) > 1 && states != "" {
-			var which []string
-			for i := range list[:min(len(list), 5)] {
-				which = append(which, fmt.Sprintf("%d (%s, %s)", list[i].ID, list[i].Submission.Name, list[i].State))
-			}
-			return 0, fmt.Errorf("%d jobs are called %s: give a number, such as %s", len(list), text,
-				strings.Join(which, ", "))
-		}
-		if len(list) > 0 {
-			return list[0].ID, nil
-		}
-	}
-	return 0, fmt.Errorf("no job is called %s, nor is that a number; muster queue lists them", text)
-}
-
-// findJobs finds jobs by their numbers or names.
-func findJobs(ctx context.Context, cl *client.Client, args []string) (ids []int, err error) {
-	for _, a := range args {
-		id, err := findJob(ctx, cl, a)
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, nil
-}
-
-// elementsOf puts in the place of an array's number those of its elements that are in a state. The number is
-// that of the first element, too, which alone would be taken for the whole.
-func elementsOf(ctx context.Context, cl *client.Client, ids []int, state string) (list []int, err error) {
-	for _, id := range ids {
-		j, err := cl.Job(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if j.Array != id {
-			list = append(list, id)
-			continue
-		}
-		jobs, err := cl.List(ctx, url.Values{"state": {state}, "brief": {"true"}})
-		if err != nil {
-			return nil, err
-		}
-		before := len(list)
-		for i := range jobs {
-			if jobs[i].Array == id {
-				list = append(list, jobs[i].ID)
-			}
-		}
-		if len(list) == before {
-			return nil, fmt.Errorf("no element of array %d is %s", id, state)
-		}
-		slices.Sort(list[before:])
-	}
-	return list, nil
 }
 
 func newCancel() *cobra.Command {
@@ -131,9 +62,9 @@ func newVerb(name, state, short string) *cobra.Command {
 		Use: name + " JOB...", Short: short, Args: cobra.MinimumNArgs(1), ValidArgsFunction: completeJobs(),
 		RunE: func(c *cobra.Command, args []string) error {
 			cl := client.Connect()
-			ids, err := findJobs(c.Context(), cl, args)
+			ids, err := cl.FindJobs(c.Context(), args)
 			if err == nil {
-				ids, err = elementsOf(c.Context(), cl, ids, state)
+				ids, err = cl.ElementsOf(c.Context(), ids, state)
 			}
 			if err != nil {
 				return err
@@ -162,7 +93,7 @@ func newShow() *cobra.Command {
 		Long:              "Shows everything about a job, as JSON. JOB is its number or its name.",
 		RunE: func(c *cobra.Command, args []string) error {
 			cl := client.Connect()
-			id, err := findJob(c.Context(), cl, args[0])
+			id, err := cl.FindJob(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -187,7 +118,7 @@ func newWhy() *cobra.Command {
 		Long:              "Says why a job waits, for which others, and until when. JOB is its number or its name.",
 		RunE: func(c *cobra.Command, args []string) error {
 			cl := client.Connect()
-			id, err := findJob(c.Context(), cl, args[0])
+			id, err := cl.FindJob(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -238,7 +169,7 @@ func newLogs() *cobra.Command {
 		Long:              "Shows a job's output. JOB is its number or its name.",
 		RunE: func(c *cobra.Command, args []string) error {
 			cl := client.Connect()
-			id, err := findJob(c.Context(), cl, args[0])
+			id, err := cl.FindJob(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -307,7 +238,7 @@ func newWait() *cobra.Command {
 		Long: "Waits until jobs are over. JOB is a number or a name.",
 		RunE: func(c *cobra.Command, args []string) error {
 			cl := client.Connect()
-			ids, err := findJobs(c.Context(), cl, args)
+			ids, err := cl.FindJobs(c.Context(), args)
 			if err != nil {
 				return err
 			}
@@ -375,12 +306,9 @@ func printNodes(w io.Writer, list []api.Node) error {
 	fmt.Fprintln(t, "NODE\tSTATE\tGPU\tMODEL\tMEMORY\tFREE\tJOBS\tNOTE")
 	for _, n := range list {
 		for _, g := range n.GPUs {
-			var jobs, notes []string
+			var notes []string
 			if n.Reason != "" {
 				notes = append(notes, n.Reason)
-			}
-			for _, id := range g.Jobs {
-				jobs = append(jobs, strconv.Itoa(id))
 			}
 			if g.Simulated {
 				notes = append(notes, "simulated")
@@ -400,10 +328,18 @@ func printNodes(w io.Writer, list []api.Node) error {
 			}
 			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d MiB\t%d%%\t%s\t%s\n", n.Name, n.State, g.Index, g.Model, g.Memory,
 				g.Free/10,
-				strings.Join(jobs, ","), strings.Join(notes, ", "))
+				strings.Join(jobTexts(g.Jobs), ","), strings.Join(notes, ", "))
 		}
 	}
 	return t.Flush()
+}
+
+// jobTexts are the numbers of jobs.
+func jobTexts(ids []int) (list []string) {
+	for _, id := range ids {
+		list = append(list, strconv.Itoa(id))
+	}
+	return list
 }
 
 // mostHolders bounds how many jobs of a node are named in its line.
@@ -415,20 +351,8 @@ func printMany(w io.Writer, list []api.Node) error {
 	fmt.Fprintln(t, "NODE\tSTATE\tMODEL\tGPUS\tFREE\tJOBS\tNOTE")
 	for i := range list {
 		n := &list[i]
-		model, free, jobs, faults := "", int64(0), []string{}, map[string]int{}
-		for k := range n.GPUs {
-			g := &n.GPUs[k]
-			model = g.Model
-			free += g.Free
-			if g.Fault != "" {
-				faults[g.Fault]++
-			}
-			for _, id := range g.Jobs {
-				if text := strconv.Itoa(id); !slices.Contains(jobs, text) {
-					jobs = append(jobs, text)
-				}
-			}
-		}
+		sum := show.SumOf(n)
+		jobs := jobTexts(sum.Jobs)
 		if n := len(jobs); n > mostHolders {
 			jobs = append(jobs[:mostHolders], fmt.Sprintf("and %d more", n-mostHolders))
 		}
@@ -436,10 +360,11 @@ func printMany(w io.Writer, list []api.Node) error {
 		if n.Reason != "" {
 			notes = append(notes, n.Reason)
 		}
-		for _, fault := range slices.Sorted(maps.Keys(faults)) {
-			notes = append(notes, fmt.Sprintf("%d: %s", faults[fault], fault))
+		for _, fault := range slices.Sorted(maps.Keys(sum.Faults)) {
+			notes = append(notes, fmt.Sprintf("%d: %s", sum.Faults[fault], fault))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%g\t%s\t%s\n", n.Name, n.State, model, len(n.GPUs), float64(free)/1000,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%g\t%s\t%s\n", n.Name, n.State, sum.Model, len(n.GPUs),
+			float64(sum.Free)/1000,
 			strings.Join(jobs, ","), strings.Join(notes, ", "))
 	}
 	return t.Flush()
