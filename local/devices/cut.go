@@ -45,7 +45,7 @@ func (g *GPUs) Cut(way cluster.MIGWay, devices []*show.Device, inUse func() func
 			}
 			done(p)
 		case d.Parent == "" && way == cluster.DynamicMIG:
-			if err := g.Source.Whole(d.UUID, inUse()); err != nil {
+			if err := g.source.Whole(d.UUID, inUse()); err != nil {
 				return fmt.Errorf("GPU %d is not whole: %w", d.Index, err)
 			}
 			done(&Partition{UUID: d.UUID})
@@ -61,7 +61,7 @@ func (g *GPUs) makeInstance(d *show.Device, inUse func(uuid string) bool) (*Part
 		return nil, err
 	}
 	want := cluster.Instance{Profile: d.Profile, Start: start}
-	list, err := g.Source.Make(d.Parent, want, inUse)
+	list, err := g.source.Make(d.Parent, want, inUse)
 	if err != nil {
 		return nil, fmt.Errorf("GPU %d: %s at %d cannot be made: %w", d.Index, want.Profile, start, err)
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// GPUs are those of this machine. List and Faults belong to the step of the machine's loop.
+// GPUs are those of this machine. List and faults belong to the step of the machine's loop.
 type GPUs struct {
 	List   []show.GPU // in the order of the node's devices
-	Faults []string   // of each; "": none
-	Source gpu.Source // nil: nothing is measured or changed
+	faults []string   // of each; "": none
+	source gpu.Source // nil: nothing is measured or changed
 
 	cutting sync.Mutex                            // held while they are partitioned
 	seen    atomic.Pointer[map[string]gpu.Sample] // by UUID
@@ -28,7 +28,7 @@ type GPUs struct {
 
 // New takes GPUs as they were found.
 func New(list []show.GPU, source gpu.Source) *GPUs {
-	return &GPUs{List: list, Faults: make([]string, len(list)), Source: source}
+	return &GPUs{List: list, faults: make([]string, len(list)), source: source}
 }
 
 // Describe lists devices as the interface shows them.
@@ -88,7 +88,7 @@ func (g *GPUs) Show(spec *cluster.Spec, bad uint64, holders []engine.Belief) []s
 	for i := range list {
 		v := &list[i]
 		v.Instances = slices.Clone(v.Instances)
-		v.Healthy, v.Free, v.Fault = bad>>i&1 == 0, cluster.Whole, g.Faults[i]
+		v.Healthy, v.Free, v.Fault = bad>>i&1 == 0, cluster.Whole, g.faults[i]
 		g.measured(v)
 		for _, b := range holders {
 			for _, a := range b.Allocs {
@@ -117,7 +117,7 @@ func (g *GPUs) Show(spec *cluster.Spec, bad uint64, holders []engine.Belief) []s
 // SetSeen keeps the last sample of the source's devices.
 func (g *GPUs) SetSeen(values []gpu.Sample) {
 	seen := map[string]gpu.Sample{}
-	for i, d := range g.Source.Devices() {
+	for i, d := range g.source.Devices() {
 		seen[d.UUID] = values[i]
 	}
 	g.seen.Store(&seen)
@@ -133,10 +133,10 @@ func (g *GPUs) measured(v *show.GPU) {
 
 // Others are the minor numbers of the GPUs of which none of a task's devices is a part.
 func (g *GPUs) Others(own []show.Device) (minors []int64) {
-	if g.Source == nil {
+	if g.source == nil {
 		return nil
 	}
-	for _, d := range g.Source.Devices() {
+	for _, d := range g.source.Devices() {
 		if d.Minor >= 0 && !slices.ContainsFunc(own, func(o show.Device) bool { return o.GPU() == d.UUID }) {
 			minors = append(minors, int64(d.Minor))
 		}

@@ -21,7 +21,7 @@ const HealthEvery = 2 * time.Second
 func (g *GPUs) WatchHealth(ctx context.Context, way cluster.MIGWay, report func(faults []string)) {
 	places := g.places()
 	for wait := time.Duration(0); ctx.Err() == nil; wait = HealthEvery {
-		found := g.Source.Health(ctx, wait)
+		found := g.source.Health(ctx, wait)
 		if ctx.Err() != nil {
 			return
 		}
@@ -43,7 +43,7 @@ func (g *GPUs) WatchHealth(ctx context.Context, way cluster.MIGWay, report func(
 
 // places maps the engine's devices to the source's; -1: there is none.
 func (g *GPUs) places() (list []int) {
-	devices := g.Source.Devices()
+	devices := g.source.Devices()
 	for i := range g.List {
 		list = append(list, slices.IndexFunc(devices, func(d gpu.Device) bool { return d.UUID == g.List[i].UUID }))
 	}
@@ -56,17 +56,17 @@ func (g *GPUs) SetFaults(faults []string, log *slog.Logger) (bad uint64) {
 		if f != "" {
 			bad |= 1 << i
 		}
-		if f != g.Faults[i] {
+		if f != g.faults[i] {
 			log.Warn("a GPU's health changed", "gpu", g.List[i].Index, "uuid", g.List[i].UUID, "fault", f)
 		}
 	}
-	g.Faults = faults
+	g.faults = faults
 	return bad
 }
 
 // Healthy counts the GPUs with which nothing is wrong.
 func (g *GPUs) Healthy() (n int) {
-	for _, f := range g.Faults {
+	for _, f := range g.faults {
 		if f == "" {
 			n++
 		}
@@ -77,7 +77,7 @@ func (g *GPUs) Healthy() (n int) {
 // Failed says which of the GPUs of some devices failed.
 func (g *GPUs) Failed(devices []show.Device) string {
 	for i := range g.List {
-		if f := g.Faults[i]; f != "" &&
+		if f := g.faults[i]; f != "" &&
 			slices.ContainsFunc(devices, func(d show.Device) bool { return d.GPU() == g.List[i].UUID }) {
 			return fmt.Sprintf("GPU %d failed: %s", g.List[i].Index, f)
 		}

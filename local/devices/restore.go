@@ -42,9 +42,9 @@ func (g *GPUs) Restore(ctx context.Context, st *store.Store, held bool, spec *cl
 	}
 	nodes[0].GPUs, nodes[0].MIG = len(g.List), g.geometry(spec.MIG)
 	spec.Nodes = nodes
-	g.Faults = make([]string, len(g.List))
+	g.faults = make([]string, len(g.List))
 	for i := range g.List {
-		g.Faults[i] = g.List[i].Fault
+		g.faults[i] = g.List[i].Fault
 	}
 	if text, err = json.Marshal(g.List); err != nil {
 		return err

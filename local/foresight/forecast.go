@@ -79,9 +79,9 @@ func (f *Forecast) SetExpected(v *show.Job, now cluster.Time) bool {
 	return true
 }
 
-// SetRough is for what was not foreseen: what the engine estimates from the
+// setRough is for what was not foreseen: what the engine estimates from the
 // work ahead.
-func SetRough(v *show.Job, at cluster.Time) {
+func setRough(v *show.Job, at cluster.Time) {
 	v.Expected, v.Rough = Instant(at), at != cluster.Never
 	v.AtEarliest = v.Rough
 }

@@ -104,7 +104,7 @@ func (x *Expectations) Likely(e Second, opt forward.Options) (*forward.Result, e
 // SetWhen says when a waiting job is expected to start, and between when and when: as was foreseen, else roughly.
 func SetWhen(v *show.Job, seen *Forecast, y *engine.Why, now cluster.Time) {
 	if !seen.SetExpected(v, now) {
-		SetRough(v, y.Expected)
+		setRough(v, y.Expected)
 		return
 	}
 	if first, last, ok := seen.Interval(cluster.JobID(v.ID)); ok && last > now {
@@ -138,5 +138,5 @@ func (l *Line) Place(v *show.Job) {
 		return
 	}
 	v.Position = i + 1
-	SetRough(v, l.List[i].Expected)
+	setRough(v, l.List[i].Expected)
 }

@@ -97,12 +97,12 @@ func (k *Keeper) EndLeft(id cluster.JobID, run, rank int) bool {
 // Sweep kills the tasks that are not known any more: their daemon died between stopping them and writing it down, or
 // their job is over. live reports whether a run goes on, known whether it is its job's last.
 func (k *Keeper) Sweep(live, known func(id cluster.JobID, run int) bool) error {
-	locks, err := k.Locks()
+	locks, err := k.locks()
 	if err != nil {
 		return err
 	}
 	for _, path := range locks {
-		id, run, rank, ok := ParseLock(path)
+		id, run, rank, ok := parseLock(path)
 		if !ok || live(id, run) || !locked(path) {
 			continue
 		}
@@ -113,7 +113,7 @@ func (k *Keeper) Sweep(live, known func(id cluster.JobID, run int) bool) error {
 		}
 	}
 	k.Groups.Sweep(func(name string) bool { // groups of tasks that ended with their daemon
-		id, run, _, ok := k.ParseMark(name)
+		id, run, _, ok := k.parseMark(name)
 		return ok && !known(id, run)
 	})
 	return nil

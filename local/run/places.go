@@ -50,8 +50,8 @@ func (p Places) state() string {
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 
-// ParseMark reads the numbers in the value of a task's mark, which is the name of its group, too.
-func (p Places) ParseMark(name string) (id cluster.JobID, run, rank int, ok bool) {
+// parseMark reads the numbers in the value of a task's mark, which is the name of its group, too.
+func (p Places) parseMark(name string) (id cluster.JobID, run, rank int, ok bool) {
 	f := strings.Split(name, ".")
 	if len(f) != 4 || f[3] != p.state() {
 		return 0, 0, 0, false
@@ -59,15 +59,15 @@ func (p Places) ParseMark(name string) (id cluster.JobID, run, rank int, ok bool
 	return numbers(f[:3])
 }
 
-// Locks are the locks of all tasks that have folders.
-func (p Places) Locks() ([]string, error) {
+// locks are the locks of all tasks that have folders.
+func (p Places) locks() ([]string, error) {
 	return filepath.Glob(filepath.Join(p.Dir, "jobs", "*", "*", "*"+lockSuffix))
 }
 
 const lockSuffix = ".lock"
 
-// ParseLock reads the numbers in jobs/ID/RUN/RANK.lock.
-func ParseLock(path string) (id cluster.JobID, run, rank int, ok bool) {
+// parseLock reads the numbers in jobs/ID/RUN/RANK.lock.
+func parseLock(path string) (id cluster.JobID, run, rank int, ok bool) {
 	parts := strings.Split(strings.TrimSuffix(path, lockSuffix), string(filepath.Separator))
 	if len(parts) < 3 {
 		return 0, 0, 0, false
@@ -123,7 +123,7 @@ func (k *Keeper) Group(mark string) *cgroup.Group {
 // mark in its environment, which must be of a job of its own user.
 func (k *Keeper) TaskOf(pid int) (id cluster.JobID, rank int, ok bool) {
 	if name, grouped := k.Groups.Of(pid); grouped {
-		id, _, rank, ok = k.ParseMark(name)
+		id, _, rank, ok = k.parseMark(name)
 		return id, rank, ok
 	}
 	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
@@ -135,7 +135,7 @@ func (k *Keeper) TaskOf(pid int) (id cluster.JobID, rank int, ok bool) {
 		if !ok {
 			continue
 		}
-		id, run, rank, ok := k.ParseMark(name)
+		id, run, rank, ok := k.parseMark(name)
 		return id, rank, ok && shim.Owner(pid) == folderOwner(k.TaskDir(id, run, rank))
 	}
 	return 0, 0, false

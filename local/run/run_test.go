@@ -93,23 +93,23 @@ func TestDescribeLeft(t *testing.T) {
 // Numbers of a task that stand in names are read back; names of another state's tasks are not.
 func TestNames(t *testing.T) {
 	p, other := Places{Dir: "/var/lib/a"}, Places{Dir: "/var/lib/b"}
-	id, run, rank, ok := p.ParseMark(strings.TrimPrefix(p.Mark(12, 3, 4), markName))
+	id, run, rank, ok := p.parseMark(strings.TrimPrefix(p.Mark(12, 3, 4), markName))
 	if !ok || id != 12 || run != 3 || rank != 4 {
 		t.Errorf("%d, %d, %d, %v", id, run, rank, ok)
 	}
-	if _, _, _, ok := other.ParseMark(strings.TrimPrefix(p.Mark(12, 3, 4), markName)); ok {
+	if _, _, _, ok := other.parseMark(strings.TrimPrefix(p.Mark(12, 3, 4), markName)); ok {
 		t.Error("a task of another state counts")
 	}
-	id, run, rank, ok = ParseLock(p.TaskDir(12, 3, 4) + lockSuffix)
+	id, run, rank, ok = parseLock(p.TaskDir(12, 3, 4) + lockSuffix)
 	if !ok || id != 12 || run != 3 || rank != 4 {
 		t.Errorf("%d, %d, %d, %v", id, run, rank, ok)
 	}
 	for _, name := range []string{"", "1.2.3", "a.2.3." + p.state(), "1.2.3.4." + p.state()} {
-		if _, _, _, ok := p.ParseMark(name); ok {
+		if _, _, _, ok := p.parseMark(name); ok {
 			t.Errorf("%q is a mark", name)
 		}
 	}
-	if _, _, _, ok := ParseLock("jobs/x/1/2.lock"); ok {
+	if _, _, _, ok := parseLock("jobs/x/1/2.lock"); ok {
 		t.Error("x is a number")
 	}
 }

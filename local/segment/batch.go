@@ -66,8 +66,8 @@ func EncodeBatch(b *engine.Batch, arrived []Array) ([]byte, error) {
 	return json.Marshal(&s)
 }
 
-// DecodeBatch reads a batch as it was, whose keys have the names of a version (oldkeys).
-func DecodeBatch(text []byte, names int) (b engine.Batch, err error) {
+// decodeBatch reads a batch as it was, whose keys have the names of a version (oldkeys).
+func decodeBatch(text []byte, names int) (b engine.Batch, err error) {
 	var s Batch
 	if err := oldkeys.UnmarshalAs(oldkeys.Step, names, text, &s); err != nil {
 		return b, err

@@ -17,11 +17,11 @@ func TestDecodeBatch(t *testing.T) {
 		`{"events":[{"type":"submitted","job":3,"spec":{"id":3,"tasks":[]},"elements":"1-3"}]}`:                            "of no array",
 		`{"events":[{"type":"cancelled","job":3,"elements":"1-3"}]}`:                                                       "of no array",
 	} {
-		if _, err := DecodeBatch([]byte(text), oldkeys.Current); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := decodeBatch([]byte(text), oldkeys.Current); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	b, err := DecodeBatch([]byte(`{"seq":4,"now":5,"events":[{"type":"submitted","job":3,`+
+	b, err := decodeBatch([]byte(`{"seq":4,"now":5,"events":[{"type":"submitted","job":3,`+
 		`"spec":{"id":3,"array":{"id":3,"index":1},"tasks":[]},"elements":"1,7"}]}`), oldkeys.Current)
 	if err != nil || len(b.Events) != 2 || b.Events[1].Job != 4 || b.Events[1].Type != engine.Submitted ||
 		b.Events[1].Spec.Array.Index != 7 {

@@ -37,7 +37,7 @@ func (b *Book) Write(ctx context.Context, segment int, w io.Writer) error {
 	}
 	next := first
 	err = b.Store.Steps(ctx, first, last, func(batch []byte, hash string) error {
-		step, err := DecodeBatch(batch, names)
+		step, err := decodeBatch(batch, names)
 		if err != nil {
 			return fmt.Errorf("step %d: %w", next, err)
 		}
