@@ -195,7 +195,7 @@ func TestTuneAgainstTheDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	out += notes
-	for _, part := range []string{"gains are over multifactor, which muster serve runs unless told otherwise",
+	for _, part := range []string{"gains are over multifactor, which muster serve runs by default",
 		"held back: each of the 10 days in turn, under what the others choose: ",
 		"than multifactor over them all, better in ", "in hindsight the best one for all"} {
 		if !strings.Contains(out, part) {
