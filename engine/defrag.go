@@ -188,7 +188,7 @@ func (e *Engine) planMoves(r placement.Request, j *job.State) (Moves, *defrag.Re
 		without = start.At
 	}
 	e.moving.Weigh(&m, way, without, d.Horizon)
-	e.spare(&m)
+	e.postpone(&m)
 	return m, way
 }
 
@@ -343,7 +343,7 @@ func (e *Engine) compact(short bool) {
 			return
 		}
 		goes := way != nil && m.Worth
-		e.spare(&m)
+		e.postpone(&m)
 		if goes = goes && (m.Worth || d.look); goes {
 			// also where somebody only looks: the next node is seen as it is then
 			e.sendOff(way.Movers, nil, cluster.NoJob)

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/pending"
 	"github.com/muster-gpu/muster/engine/placement"
+	"github.com/muster-gpu/muster/engine/preempt"
 	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
@@ -78,6 +79,7 @@ type Engine struct {
 	w        sched.World      // what policies are shown
 	find     placement.Finder // where jobs go
 	moving   defrag.Finder    // which jobs could go elsewhere
+	victims  preempt.Finder   // which jobs leave for which
 	speeds   speed.Book       // how fast they are there
 	keyer    sched.KeyChanger // nil: keys of running jobs change with events only
 	promoter sched.Promoter   // nil: what a job received counts for ever
@@ -97,7 +99,6 @@ type Engine struct {
 	users     intern
 	shapes    shape.Table
 	line      pending.Line
-	owing     []*job.State     // liftUntilFits: lifted of the job's own queue, and not borrowed
 	ready     []cluster.JobID  // placed jobs whose devices became free in this step
 	running   keptList         // jobs with devices (and not told to leave) by run key
 	ends      keptList         // the same jobs by expected end
@@ -128,8 +129,6 @@ type Engine struct {
 	hash    uint64
 	stats   Stats
 	scratch scratch
-	tail    tail
-	ranking ranking
 }
 
 // Stats counts what the engine did, for benchmarks and reports.
@@ -176,6 +175,11 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.w = sched.World{Traits: cfg.Policy.Traits(), Store: &e.st, Shapes: &e.shapes, Speeds: cfg.Speeds,
 		Past: &e.past.known, Plan: &e.plans.PlanMemory, Pools: &e.pools.Pools, Oracle: (*oracle)(e)}
 	e.find = placement.Finder{World: &e.w, Sharing: cfg.Spec.Sharing, Around: (*oracle)(e)}
+	rules := preempt.Rules{MinRuntime: cfg.MinRuntime}
+	for t := range cfg.Stop {
+		rules.Suspends[t] = cfg.Stop[t].How == job.Suspend
+	}
+	e.victims = preempt.New(rules, &e.find, &e.speeds, (*oracle)(e))
 	e.moving = defrag.New(&e.find, cfg.Placer, (*oracle)(e))
 	e.resv = reserve.Book{World: &e.w, Find: &e.find, Around: (*oracle)(e), Placer: cfg.Placer}
 	e.keyer, _ = cfg.Policy.(sched.KeyChanger)

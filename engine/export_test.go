@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/preempt"
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
@@ -115,18 +116,18 @@ func (e *Engine) CheckBooks() error {
 
 // Rank has the engine rank victims always, or never (its dumb twin).
 func (e *Engine) Rank(always bool) {
-	e.ranking.mode = rankNever
+	e.victims.Mode = preempt.RankNever
 	if always {
-		e.ranking.mode = rankAlways
+		e.victims.Mode = preempt.RankAlways
 	}
 }
 
 // Ranks reports whether the engine ranks victims at present, and how many of them change what they lose as time
 // goes by.
-func (e *Engine) Ranks() (on bool, growing int) { return e.ranking.on, e.ranking.growing.Len() }
+func (e *Engine) Ranks() (on bool, growing int) { return e.victims.Ranks() }
 
 // CheckRanking compares the ranking with the jobs that hold devices.
-func (e *Engine) CheckRanking() error { return e.checkRanking(e.bookedJobs()) }
+func (e *Engine) CheckRanking() error { return e.victims.Check(e.bookedJobs()) }
 
 // Dropped reports which lists of jobs with devices are not kept at present: by key, and by expected end.
 func (e *Engine) Dropped() (byKey, byEnd bool) { return e.running.dropped, e.ends.dropped }

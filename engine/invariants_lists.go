@@ -41,7 +41,7 @@ func (k *keptList) items(e *Engine, place func(j *job.State) order.Item) ([]orde
 
 // checkLists compares the lists of jobs with devices with the jobs.
 func (e *Engine) checkLists() error {
-	if e.running.dropped && !e.ranking.on {
+	if ranked, _ := e.victims.Ranks(); e.running.dropped && !ranked {
 		return fmt.Errorf("the jobs with devices are listed nowhere")
 	}
 	run, err := e.running.items(e, func(j *job.State) order.Item { return j.Key })
@@ -83,7 +83,7 @@ func (e *Engine) checkLists() error {
 			}
 		}
 	}
-	if err := e.checkRanking(n); err != nil {
+	if err := e.victims.Check(n); err != nil {
 		return err
 	}
 	if n != len(run) || n != len(ends) || holding != e.holding {

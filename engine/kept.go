@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/preempt"
 )
 
 // keptList is the jobs that hold devices, in some order. It is kept in order while it is read: where jobs come
@@ -59,13 +60,9 @@ func (e *Engine) eachBooked(buf []order.Item, place func(j *job.State) order.Ite
 		buf = append(buf, place(e.jobs[it.ID]))
 		return true
 	}
-	switch {
-	case !e.running.dropped:
+	if !e.running.dropped {
 		e.running.list.Walk(add)
-	case e.ranking.on:
-		e.ranking.steady.Walk(add)
-		e.ranking.growing.Walk(add)
-	default:
+	} else if !e.victims.Ranked(add) {
 		panic("engine: the jobs that hold devices are not listed")
 	}
 	return buf
@@ -74,13 +71,15 @@ func (e *Engine) eachBooked(buf []order.Item, place func(j *job.State) order.Ite
 // dropUnread drops the lists of jobs with devices that nobody has read for longer than it takes to make them
 // anew. The one by keys is dropped only while there is a ranking: it lists the same jobs.
 func (e *Engine) dropUnread() {
-	worth := e.bookedJobs() + largeLevel
-	if r := &e.ranking; r.mode == rankAlways {
+	worth := e.bookedJobs() + preempt.LargeLevel
+	switch e.victims.Mode {
+	case preempt.RankAlways:
 		worth = 0
-	} else if r.mode == rankNever {
+	case preempt.RankNever:
 		return
+	case preempt.RankIfWorth:
 	}
-	if e.ranking.on && e.running.unread > worth {
+	if ranked, _ := e.victims.Ranks(); ranked && e.running.unread > worth {
 		e.running.drop()
 	}
 	if e.ends.unread > worth {
@@ -90,12 +89,3 @@ func (e *Engine) dropUnread() {
 
 // bookedJobs counts the jobs that hold devices.
 func (e *Engine) bookedJobs() int { return e.holding[0] + e.holding[1] + e.holding[2] }
-
-// double makes room for twice as many where a list is full: append grows large ones by a quarter only, so that
-// one that becomes as long as there are jobs in a single step is copied five times.
-func double[T any](list []T) []T {
-	if len(list) < cap(list) {
-		return list
-	}
-	return slices.Grow(list, max(8, len(list)))
-}

@@ -275,6 +275,12 @@ func (e *Engine) overQuota(j *job.State, m cluster.Milli) refusal {
 	return refusal{}
 }
 
+// lacksQuota reports whether quotas keep a job from starting at its smallest size: then the departure of others helps
+// wherever they are.
+func (e *Engine) lacksQuota(j *job.State) bool {
+	return e.limits.byQueue && e.overQuota(j, e.leastMilli(j)).code != notRefused
+}
+
 // refusal is why a job could not start, in a form that costs nothing to keep.
 type refusal struct {
 	code  refusalCode

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/placement"
+	"github.com/muster-gpu/muster/engine/preempt"
 	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/sched"
 )
@@ -21,6 +22,7 @@ var (
 	_ sched.Oracle     = (*oracle)(nil)
 	_ placement.Around = (*oracle)(nil)
 	_ defrag.Around    = (*oracle)(nil)
+	_ preempt.Around   = (*oracle)(nil)
 	_ reserve.Around   = (*oracle)(nil)
 )
 
@@ -79,3 +81,15 @@ func (o *oracle) EndOf(j *job.State) cluster.Time { return (*Engine)(o).endOf(j)
 func (o *oracle) LimitOf(j *job.State) time.Duration { return (*Engine)(o).limitOf(j) }
 
 func (o *oracle) Moving() []cluster.JobID { return o.defrag.movers }
+
+func (o *oracle) LacksQuota(j *job.State) bool { return (*Engine)(o).lacksQuota(j) }
+
+func (o *oracle) Charge(j *job.State, sign int64) { (*Engine)(o).charge(j, sign) }
+
+func (o *oracle) RunItem(j *job.State) order.Item { return (*Engine)(o).runItem(j) }
+
+func (o *oracle) Booked() *[3]int { return &o.holding }
+
+func (o *oracle) ListBooked(buf []order.Item, place func(j *job.State) order.Item) []order.Item {
+	return (*Engine)(o).eachBooked(buf, place)
+}

@@ -38,8 +38,7 @@ func (e *Engine) pass() {
 	e.stats.Passes++
 	e.seenAt, e.fresh = e.epoch, false
 	e.resv.Clear()
-	e.tail.drop()
-	e.rankIfWorthIt()
+	e.victims.Begin()
 	e.dropUnread()
 	e.refreshEnds()
 	p := &e.ps
@@ -113,7 +112,7 @@ func (e *Engine) hopeless(g *pending.Group) bool {
 		return false
 	}
 	s := e.shapes.Get(id)
-	if s.Failed != e.epoch || s.Stale || g.Stuck != e.claims() && e.outranks(e.line.Tier(g)) {
+	if s.Failed != e.epoch || s.Stale || g.Stuck != e.claims() && e.victims.Outranks(e.line.Tier(g)) {
 		return false
 	}
 	switch e.mode {
@@ -206,7 +205,7 @@ func (e *Engine) try(p *passState, j *job.State) (verdict, refusal) {
 		e.resv.Take(j, j.Allocs, 1)
 		return started, refusal{}
 	}
-	if g.Stuck != e.claims() && r.code != refusedBackfill && e.mayPreempt(j) {
+	if g.Stuck != e.claims() && r.code != refusedBackfill && e.victims.May(j) {
 		done, straddled := e.preemptFor(ask, j)
 		if done {
 			e.resv.Take(j, j.Allocs, 1)

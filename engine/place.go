@@ -17,12 +17,8 @@ import (
 // scratch is memory that is reused from step to step.
 type scratch struct {
 	ids     []int32
-	victims victims
-	lifted  []*job.State
 	items   []order.Item
 	booked  []order.Item
-	steady  []order.Item
-	growing []order.Item
 	changed []*job.State
 }
 
@@ -157,8 +153,8 @@ func (e *Engine) list(j *job.State) {
 	e.touch(j)
 	j.Key = e.runItem(j)
 	e.running.insert(j.Key)
-	e.enrank(j)
-	e.tail.came(j)
+	e.victims.Rank(j)
+	e.victims.Came(j)
 	j.EndKey = order.Item{Key: order.Key{int64(e.endOf(j))}, ID: int32(j.Spec.ID)}
 	e.ends.insert(j.EndKey)
 	e.holding[j.Tier()]++
@@ -175,7 +171,7 @@ func (e *Engine) notePlaced(j *job.State) {
 
 func (e *Engine) unlist(j *job.State) {
 	e.touch(j)
-	e.derank(j)
+	e.victims.Unrank(j)
 	e.running.remove(j.Key)
 	e.ends.remove(j.EndKey)
 	e.holding[j.Tier()]--
@@ -225,7 +221,7 @@ func (e *Engine) start(j *job.State) {
 		e.epoch++ // while it waited for its devices others came closer: it may be a victim now
 	}
 	e.watchKey(j)
-	e.actions = append(double(e.actions),
+	e.actions = append(order.Double(e.actions),
 		Action{Type: Start, Job: j.Spec.ID, Allocs: j.Allocs, For: cluster.NoJob, Yield: j.Yields()})
 }
 
@@ -256,13 +252,13 @@ func (e *Engine) runItem(j *job.State) order.Item {
 func (e *Engine) rerun(j *job.State) {
 	e.touch(j)
 	if it := e.runItem(j); it != j.Key {
-		e.derank(j)
+		e.victims.Unrank(j)
 		e.running.remove(j.Key)
 		j.Key = it
 		e.running.insert(it)
-		e.enrank(j)
+		e.victims.Rank(j)
 	}
-	e.tail.came(j)
+	e.victims.Came(j)
 	e.listEnd(j, int64(e.endOf(j)))
 	e.watchKey(j)
 }
@@ -279,8 +275,7 @@ func (e *Engine) relistRunning() {
 		}
 		return
 	}
-	e.unrank()
-	e.tail.drop()
+	e.victims.Restart()
 	e.scratch.items = e.byKey().Rewrite(e.scratch.items, func(old order.Item) order.Item {
 		j := e.jobs[old.ID]
 		it := e.runItem(j)
@@ -361,7 +356,7 @@ func (e *Engine) markStopping(j *job.State, how job.How, reason job.StopReason, 
 	if reason == job.Preempted {
 		e.stats.Preempted++
 	}
-	e.actions = append(double(e.actions),
+	e.actions = append(order.Double(e.actions),
 		Action{Type: Preempt, Job: j.Spec.ID, How: how, Grace: grace, Reason: reason, For: forJob})
 }
 

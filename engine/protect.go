@@ -28,8 +28,8 @@ func (e *Engine) unprotectedFrom(t cluster.Time) cluster.Time {
 	return t
 }
 
-// spare has moves that would be worth it wait for the end of a protected time.
-func (e *Engine) spare(m *Moves) {
+// postpone has moves that would be worth it wait for the end of a protected time.
+func (e *Engine) postpone(m *Moves) {
 	if text := e.protectedNow(); m.Worth && text != "" {
 		m.Worth, m.Text = false, text
 	}

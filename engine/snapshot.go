@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/speed"
@@ -209,10 +210,10 @@ func (e *Engine) Changed() []cluster.JobID { return e.touched }
 
 // touch notes that a job's record changes.
 func (e *Engine) touch(j *job.State) {
-	e.noteRank(j)
+	e.victims.Touched(j)
 	if !j.Touched {
 		j.Touched = true
-		e.touched = append(double(e.touched), j.Spec.ID)
+		e.touched = append(order.Double(e.touched), j.Spec.ID)
 	}
 }
 

@@ -322,7 +322,7 @@ func (e *Engine) report(j *job.State, ev *Event) {
 	e.accrue(j)
 	began, before := j.Began(), int64(0)
 	if e.w.Traits.Preempts && j.State != job.Stopping {
-		before = e.freshKey(j) // as a job that wants to preempt sees it, however long ago it was listed
+		before = e.victims.FreshKey(j) // as a job that wants to preempt sees it, however long ago it was listed
 	}
 	if ev.Type == Started {
 		if j.State == job.Starting {

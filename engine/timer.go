@@ -44,7 +44,7 @@ func (e *Engine) runTimers() {
 		for i := range due {
 			if j := e.jobs[due[i].Job]; e.timerHolds(&due[i]) && (j.State == job.Running || j.State == job.Starting) {
 				j.NextKey = 0 // should there be a second such timer, it is void
-				changed = append(double(changed), j)
+				changed = append(order.Double(changed), j)
 			}
 		}
 		e.rerunAllOf(changed)
@@ -69,8 +69,7 @@ func (e *Engine) runTimers() {
 
 // rerunAll evaluates the keys of all jobs with devices again.
 func (e *Engine) rerunAll() {
-	e.unrank()
-	e.tail.drop()
+	e.victims.Restart()
 	e.scratch.items = e.byKey().Rewrite(e.scratch.items, func(old order.Item) order.Item {
 		j := e.jobs[old.ID]
 		if it := e.runItem(j); it != old {

@@ -177,7 +177,7 @@ func (e *Engine) whyPending(j *job.State, y *Why, ends map[cluster.JobID]Foresee
 	if text := e.givenText(j); text != "" && !fits {
 		y.Blockers = append(y.Blockers, text)
 	}
-	if list, from := e.protected(j, s); len(list) > 0 {
+	if list, from := e.victims.Protected(j, s); len(list) > 0 {
 		y.Blockers = append(y.Blockers,
 			fmt.Sprintf("minimum run time: %s on what it needs; the first may be preempted from %s on",
 				words.Jobs(len(list)), e.clock(from)))
@@ -234,7 +234,7 @@ func (e *Engine) holders(j *job.State, s *shape.Shape, ends map[cluster.JobID]Fo
 	more, lacks := 0, e.lacksQuota(j)
 	e.byEnd().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
-		if !e.useful(s, v, lacks) || j.Home != nil && !lacks && !inventory.Overlap(v.Allocs, j.Home) {
+		if !e.victims.Useful(s, v, lacks) || j.Home != nil && !lacks && !inventory.Overlap(v.Allocs, j.Home) {
 			return true
 		}
 		if len(out) == most {

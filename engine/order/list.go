@@ -377,3 +377,12 @@ func AddSat(a, b int64) int64 {
 	}
 	return int64(cluster.Never)
 }
+
+// Double makes room for twice as many where a list is full: append grows large ones by a quarter only, so that
+// one that becomes as long as there are jobs in a single step is copied five times.
+func Double[T any](list []T) []T {
+	if len(list) < cap(list) {
+		return list
+	}
+	return slices.Grow(list, max(8, len(list)))
+}

@@ -1,4 +1,4 @@
-package engine
+package preempt
 
 import (
 	"cmp"
@@ -31,7 +31,7 @@ const fewVictims = 256
 // of the order: the first few suffice as a rule, of hundreds.
 type victims struct {
 	order.Firsts[victim]
-	e       *Engine
+	f       *Finder
 	j       *job.State
 	s       *shape.Shape
 	key0    int64
@@ -45,28 +45,28 @@ type victims struct {
 
 // victims lists who may have to leave for the job; most bounds the list (fewVictims). It is
 // good until the next is made.
-func (e *Engine) victims(j *job.State, s *shape.Shape, most int) *victims {
-	l := &e.scratch.victims
-	*l = victims{Firsts: order.Firsts[victim]{List: l.List[:0], Cmp: l.Cmp}, e: e, j: j, s: s, key0: j.Key.Key[0],
-		lacks: e.lacksQuota(j)}
+func (f *Finder) victims(j *job.State, s *shape.Shape, most int) *victims {
+	l := &f.scratch.victims
+	*l = victims{Firsts: order.Firsts[victim]{List: l.List[:0], Cmp: l.Cmp}, f: f, j: j, s: s, key0: j.Key.Key[0],
+		lacks: f.around.LacksQuota(j)}
 	// guarantees are of GPUs: a job without any is owed none
-	l.reclaim = e.limits.byQueue && j.Milli > 0 && e.line.Entitled(j)
+	l.reclaim = f.around.QueuesMatter() && j.Milli > 0 && f.entitled(j)
 	for t := j.Spec.Tier + 1; t <= cluster.BestEffort; t++ {
-		l.tiers = l.tiers || e.holding[t] > 0
+		l.tiers = l.tiers || f.around.Booked()[t] > 0
 	}
-	if e.w.Traits.Falling {
-		l.key0 = order.AddSat(l.key0, int64(e.w.Now))
+	if f.world.Traits.Falling {
+		l.key0 = order.AddSat(l.key0, int64(f.world.Now))
 	}
 	if l.Cmp == nil {
 		l.Cmp = l.worstFirst
 	}
-	if l.lazy = !l.tiers && !e.limits.byQueue; l.lazy {
-		e.rankAgain()
-		e.ranking.unasked = 0
+	if l.lazy = !l.tiers && !f.around.QueuesMatter(); l.lazy {
+		f.rankAgain()
+		f.ranking.unasked = 0
 		l.next = 0
 		return l
 	}
-	for at := e.byKey().Reverse(); at.Item() != nil; at.Next() {
+	for at := f.places.Around.Running().Reverse(); at.Item() != nil; at.Next() {
 		it := at.Item()
 		if !l.tiers && !l.reclaim && it.Key[0] <= l.key0 {
 			break // those before come even earlier in the order
@@ -74,7 +74,7 @@ func (e *Engine) victims(j *job.State, s *shape.Shape, most int) *victims {
 		if l.cut = !l.tiers && !l.reclaim && len(l.List) >= most; l.cut {
 			break
 		}
-		if x, ok := l.take(e.jobs[it.ID]); ok {
+		if x, ok := l.take(f.job(it.ID)); ok {
 			l.List = append(l.List, x)
 		}
 	}
@@ -105,10 +105,10 @@ func (l *victims) all() []victim {
 
 // look finds one more.
 func (l *victims) look() {
-	t := &l.e.tail
+	t := &l.f.tail
 	for {
 		i := t.alive(l.next)
-		v := t.at(l.e, i)
+		v := t.at(l.f, i)
 		if l.lazy = v != nil && v.key0 > l.key0; !l.lazy {
 			return // those before come even earlier in the order
 		}
@@ -116,7 +116,7 @@ func (l *victims) look() {
 			t.gone[i] = 1
 			continue
 		}
-		if x, ok := l.e.mayTake(l.j, v.j, l.key0, l.reclaim); ok && l.e.useful(l.s, v.j, l.lacks) {
+		if x, ok := l.f.mayTake(l.j, v.j, l.key0, l.reclaim); ok && l.f.Useful(l.s, v.j, l.lacks) {
 			x.tier, x.lost, x.key0 = v.tier, v.lost, v.key0
 			l.List = append(l.List, x)
 			l.Sorted++
@@ -127,13 +127,13 @@ func (l *victims) look() {
 
 // take is a job as a victim, if it may have to leave and that helps.
 func (l *victims) take(v *job.State) (x victim, ok bool) {
-	e := l.e
-	x, ok = e.mayTake(l.j, v, l.key0, l.reclaim)
-	if !ok || !e.useful(l.s, v, l.lacks) {
+	f := l.f
+	x, ok = f.mayTake(l.j, v, l.key0, l.reclaim)
+	if !ok || !f.Useful(l.s, v, l.lacks) {
 		return x, false
 	}
-	x.tier, x.lost = v.Tier(), v.LostAt(e.w.Now, e.howToStop(v))
-	if e.w.Traits.Preempts {
+	x.tier, x.lost = v.Tier(), v.LostAt(f.world.Now, f.world.Oracle.HowToStop(v))
+	if f.world.Traits.Preempts {
 		x.key0 = v.Key.Key[0]
 	}
 	return x, true
@@ -157,9 +157,9 @@ type tail struct {
 }
 
 // at returns the i-th, who may have left; nil: there are no more.
-func (t *tail) at(e *Engine, i int) *victim {
+func (t *tail) at(f *Finder, i int) *victim {
 	for i >= len(t.list) {
-		if !t.extend(e) {
+		if !t.extend(f) {
 			return nil
 		}
 	}
@@ -167,11 +167,11 @@ func (t *tail) at(e *Engine, i int) *victim {
 }
 
 // extend adds the next to the list, of the steady and the others; false: there are no more.
-func (t *tail) extend(e *Engine) bool {
+func (t *tail) extend(f *Finder) bool {
 	for {
-		first := t.nextSteady(e)
+		first := t.nextSteady(f)
 		if t.next == len(t.levels.List) {
-			if t.listLevel(e, first) {
+			if t.listLevel(f, first) {
 				continue // of whom some may be steady now
 			}
 			if first == nil {
@@ -182,7 +182,7 @@ func (t *tail) extend(e *Engine) bool {
 			x := t.levels.At(t.next)
 			var y victim
 			if first != nil {
-				y = e.victimAt(first)
+				y = f.victimAt(first)
 			}
 			if first == nil || worse(x, &y) < 0 {
 				t.next++
@@ -192,14 +192,14 @@ func (t *tail) extend(e *Engine) bool {
 		}
 		t.last, t.begun = *first, true
 		t.steady.Next()
-		x := e.victimAt(&t.last)
+		x := f.victimAt(&t.last)
 		t.add(&x)
 		return true
 	}
 }
 
 func (t *tail) add(x *victim) {
-	t.list, t.gone = append(double(t.list), *x), append(double(t.gone), 0)
+	t.list, t.gone = append(order.Double(t.list), *x), append(order.Double(t.gone), 0)
 }
 
 // alive is the first from the i-th on of whom it is not known that he has left. Who has left is skipped
@@ -216,8 +216,8 @@ func (t *tail) alive(i int) int {
 }
 
 // nextSteady is the next of those that are kept in order; nil: there are no more.
-func (t *tail) nextSteady(e *Engine) *order.Item {
-	r := &e.ranking
+func (t *tail) nextSteady(f *Finder) *order.Item {
+	r := &f.ranking
 	if !r.on {
 		return nil
 	}
@@ -231,10 +231,10 @@ func (t *tail) nextSteady(e *Engine) *order.Item {
 }
 
 // listLevel lists the next level, unless the first of the steady comes before it; false: there is none.
-func (t *tail) listLevel(e *Engine, first *order.Item) bool {
-	from := &e.ranking.growing
-	if !e.ranking.on {
-		from = e.byKey()
+func (t *tail) listLevel(f *Finder, first *order.Item) bool {
+	from := &f.ranking.growing
+	if !f.ranking.on {
+		from = f.places.Around.Running()
 	}
 	at := from.Reverse()
 	if len(t.levels.List) > 0 {
@@ -246,20 +246,20 @@ func (t *tail) listLevel(e *Engine, first *order.Item) bool {
 	before := len(t.levels.List)
 	var steady []*job.State
 	for t.least = at.Item().Key[0]; at.Item() != nil && at.Item().Key[0] == t.least; at.Next() {
-		v := e.jobs[at.Item().ID]
-		lost, settled := e.lossOf(v)
-		if settled && e.ranking.on {
+		v := f.job(at.Item().ID)
+		lost, settled := f.lossOf(v)
+		if settled && f.ranking.on {
 			steady = append(steady, v)
 			continue
 		}
 		t.levels.List = append(t.levels.List, victim{j: v, key0: t.least, tier: v.Tier(), lost: lost})
 	}
-	if n := len(t.levels.List) - before; n >= largeLevel {
-		e.ranking.listed += n
+	if n := len(t.levels.List) - before; n >= LargeLevel {
+		f.ranking.listed += n
 	}
 	for _, v := range steady {
-		e.derank(v)
-		e.enrank(v)
+		f.Unrank(v)
+		f.Rank(v)
 	}
 	t.levels.Cmp = worse
 	return true
@@ -274,8 +274,9 @@ func (t *tail) drop() {
 // restart has the tail put together anew from the levels that are listed.
 func (t *tail) restart() { t.list, t.gone, t.next, t.begun = t.list[:0], t.gone[:0], 0, false }
 
-// came notes that somebody is in the order now with a first element, or is another victim
-// there than before.
+// Came notes that a job is in the order of victims now, or has another place there than before.
+func (f *Finder) Came(j *job.State) { f.tail.came(j) }
+
 func (t *tail) came(j *job.State) {
 	key0 := j.Key.Key[0]
 	among := len(t.list) > 0 && key0 >= t.list[len(t.list)-1].key0
@@ -302,7 +303,7 @@ func (l *victims) worstFirst(a, b *victim) int {
 		return cmp.Compare(b.tier, a.tier)
 	}
 	if l.reclaim && a.j.Queue != b.j.Queue {
-		if c := l.e.w.Tree.CompareVictims(int(a.j.Queue), int(b.j.Queue), int(l.j.Queue)); c != 0 {
+		if c := l.f.world.Tree.CompareVictims(int(a.j.Queue), int(b.j.Queue), int(l.j.Queue)); c != 0 {
 			return c
 		}
 	}

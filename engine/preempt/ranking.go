@@ -1,4 +1,4 @@
-package engine
+package preempt
 
 import (
 	"cmp"
@@ -16,7 +16,6 @@ import (
 // their work before they leave); these are kept in order. The others are ordered whenever they are looked at.
 // Its dumb twin is the tail of an engine that never ranks.
 type ranking struct {
-	mode    rankMode
 	on      bool
 	steady  order.List // jobs whose loss does not change with time: see rankItem
 	growing order.List // the others, by first key element
@@ -26,18 +25,20 @@ type ranking struct {
 	unasked int        // changes of the ranking since it was last asked
 }
 
-type rankMode uint8
+// Mode says whether jobs are ranked.
+type Mode uint8
 
+// The modes.
 const (
-	rankIfWorth rankMode = iota
-	rankAlways           // tests
-	rankNever            // tests
+	RankIfWorth Mode = iota
+	RankAlways       // tests
+	RankNever        // tests
 )
 
 const (
-	// largeLevel is from how many jobs on listing a level counts as work that a ranking spares: with some
+	// LargeLevel is from how many jobs on listing a level counts as work that a ranking spares: with some
 	// hundreds (Philly's list on 48 nodes of 8 GPUs, las) keeping it up to date costs more.
-	largeLevel = 256
+	LargeLevel = 256
 	// worthListed is how many times as many jobs as hold devices are listed before they are ranked, and how
 	// many changes of a ranking that nobody asks end it: either costs about as much as making one.
 	worthListed = 4
@@ -49,8 +50,8 @@ func rankItem(j *job.State) order.Item {
 }
 
 // victimAt is the victim at a place among the steady.
-func (e *Engine) victimAt(it *order.Item) victim {
-	return victim{j: e.jobs[it.ID], key0: it.Key[0], tier: cluster.Tier(it.Key[1]), lost: -it.Key[2]}
+func (f *Finder) victimAt(it *order.Item) victim {
+	return victim{j: f.job(it.ID), key0: it.Key[0], tier: cluster.Tier(it.Key[1]), lost: -it.Key[2]}
 }
 
 // worse orders victims by their keys, as rankItem does.
@@ -69,13 +70,13 @@ func worse(a, b *victim) int {
 }
 
 // lossOf is what stopping a job wastes now, and whether that stays so until its record changes.
-func (e *Engine) lossOf(j *job.State) (lost int64, steady bool) {
-	how := e.howToStop(j)
-	lost = j.LostAt(e.w.Now, how)
+func (f *Finder) lossOf(j *job.State) (lost int64, steady bool) {
+	how := f.world.Oracle.HowToStop(j)
+	lost = j.LostAt(f.world.Now, how)
 	switch {
 	case j.State == job.Placed:
 		return lost, true
-	case e.cfg.Stop[j.Spec.Tier].How == job.Suspend:
+	case f.rules.Suspends[j.Spec.Tier]:
 		return lost, false // whether its memory may stay depends on more than its record
 	case !job.Computes(j.State, j.Resizing, j.Rate):
 		return lost, true
@@ -83,17 +84,17 @@ func (e *Engine) lossOf(j *job.State) (lost int64, steady bool) {
 		return lost, false
 	}
 	c := &j.Spec.Checkpoint // no more than saving costs, which it has reached: for good, unless it saves by itself
-	return lost, (c.Cost == 0 || c.Interval == 0) && j.UnsavedAt(e.w.Now) >= c.Cost
+	return lost, (c.Cost == 0 || c.Interval == 0) && j.UnsavedAt(f.world.Now) >= c.Cost
 }
 
-// enrank takes a listed job into the ranking.
-func (e *Engine) enrank(j *job.State) {
-	r := &e.ranking
+// Rank takes a listed job into the ranking.
+func (f *Finder) Rank(j *job.State) {
+	r := &f.ranking
 	if !r.on || r.anew {
 		return
 	}
 	r.unasked++
-	loss, steady := e.lossOf(j)
+	loss, steady := f.lossOf(j)
 	if j.Loss = loss; steady {
 		j.Rank = job.RankedSteady
 		r.steady.Insert(rankItem(j))
@@ -103,9 +104,9 @@ func (e *Engine) enrank(j *job.State) {
 	r.growing.Insert(order.Item{Key: order.Key{j.Key.Key[0]}, ID: int32(j.Spec.ID)})
 }
 
-// derank takes a job out of the ranking, before its key, its tier or its start changes.
-func (e *Engine) derank(j *job.State) {
-	r, was := &e.ranking, true
+// Unrank takes a job out of the ranking, before its key, its tier or its start changes.
+func (f *Finder) Unrank(j *job.State) {
+	r, was := &f.ranking, true
 	switch {
 	case j.Rank == job.Unranked || r.anew:
 		return
@@ -120,114 +121,135 @@ func (e *Engine) derank(j *job.State) {
 	j.Rank = job.Unranked
 }
 
-// noteRank notes that the record of a ranked job changes: what it would lose may be something else.
-func (e *Engine) noteRank(j *job.State) {
-	if j.Rank != job.Unranked && !j.Rerank && !e.ranking.anew {
+// Touched notes that the record of a ranked job changes: what it would lose may be something else.
+func (f *Finder) Touched(j *job.State) {
+	if j.Rank != job.Unranked && !j.Rerank && !f.ranking.anew {
 		j.Rerank = true
-		e.ranking.touched = append(e.ranking.touched, int32(j.Spec.ID))
+		f.ranking.touched = append(f.ranking.touched, int32(j.Spec.ID))
 	}
 }
 
 // rankAgain has the ranking be as the jobs are now.
-func (e *Engine) rankAgain() {
-	r := &e.ranking
+func (f *Finder) rankAgain() {
+	r := &f.ranking
 	for _, id := range r.touched {
-		j := e.jobs[id]
+		j := f.job(id)
 		if j.Rerank = false; j.Rank == job.Unranked {
 			continue
 		}
 		was := j.Rank
-		loss, steady := e.lossOf(j)
+		loss, steady := f.lossOf(j)
 		if steady == (was == job.RankedSteady) && (!steady || loss == j.Loss) {
 			continue
 		}
-		e.derank(j)
-		e.enrank(j)
-		e.tail.drop()
+		f.Unrank(j)
+		f.Rank(j)
+		f.tail.drop()
 	}
 	r.touched = r.touched[:0]
 }
 
+// Restart has everything looked at anew: the keys of many jobs may be others.
+func (f *Finder) Restart() {
+	f.dissolve()
+	f.tail.drop()
+}
+
+// Begin begins a pass.
+func (f *Finder) Begin() {
+	f.tail.drop()
+	f.rankIfWorthIt()
+}
+
+// Ranked reports whether jobs are ranked, and calls add for each of them, in no order.
+func (f *Finder) Ranked(add func(it order.Item) bool) bool {
+	if f.ranking.on {
+		f.ranking.steady.Walk(add)
+		f.ranking.growing.Walk(add)
+	}
+	return f.ranking.on
+}
+
+// Ranks reports whether jobs are ranked, and how many of them change what they lose as time goes by.
+func (f *Finder) Ranks() (on bool, growing int) { return f.ranking.on, f.ranking.growing.Len() }
+
+// Rerank has the places of so many jobs change. Where they are half of all, these are ranked anew, which takes less
+// time than to have each change its place.
+func (f *Finder) Rerank(n int, change func()) {
+	r := &f.ranking
+	r.anew = r.on && n >= LargeLevel && n >= f.booked()/2
+	change()
+	if r.anew {
+		r.anew = false
+		r.unasked += n
+		f.rankBooked()
+	}
+}
+
 // rankIfWorthIt begins a ranking where listing has cost more, and ends one that nobody asks.
-func (e *Engine) rankIfWorthIt() {
-	r := &e.ranking
-	worth := worthListed*e.bookedJobs() + largeLevel
+func (f *Finder) rankIfWorthIt() {
+	r := &f.ranking
+	worth := worthListed*f.booked() + LargeLevel
 	switch {
-	case r.on && r.mode == rankIfWorth && r.unasked > worth:
-		e.unrank()
-	case !r.on && r.mode != rankNever && e.w.Traits.Preempts && (r.mode == rankAlways || r.listed > worth):
-		e.rankAll()
+	case r.on && f.Mode == RankIfWorth && r.unasked > worth:
+		f.dissolve()
+	case !r.on && f.Mode != RankNever && f.world.Traits.Preempts && (f.Mode == RankAlways || r.listed > worth):
+		f.rankAll()
 	}
 }
 
 // rankAll begins a ranking.
-func (e *Engine) rankAll() {
-	r := &e.ranking
-	e.byKey() // there is no other list of the jobs yet
+func (f *Finder) rankAll() {
+	r := &f.ranking
+	f.places.Around.Running() // there is no other list of the jobs yet
 	r.on, r.listed, r.unasked = true, 0, 0
-	e.rankBooked()
+	f.rankBooked()
 }
 
 // rankBooked ranks all jobs that hold devices.
-func (e *Engine) rankBooked() {
-	r := &e.ranking
-	e.scratch.booked = e.eachBooked(slices.Grow(e.scratch.booked[:0], e.bookedJobs()), func(j *job.State) order.Item {
-		return j.Key
-	})
-	steady, growing := slices.Grow(e.scratch.steady[:0], len(e.scratch.booked)), e.scratch.growing[:0]
-	for i := range e.scratch.booked {
-		it := &e.scratch.booked[i]
-		j := e.jobs[it.ID]
-		loss, isSteady := e.lossOf(j)
+func (f *Finder) rankBooked() {
+	r := &f.ranking
+	buf := slices.Grow(f.scratch.booked[:0], f.booked())
+	f.scratch.booked = f.around.ListBooked(buf, func(j *job.State) order.Item { return j.Key })
+	steady, growing := slices.Grow(f.scratch.steady[:0], len(f.scratch.booked)), f.scratch.growing[:0]
+	for i := range f.scratch.booked {
+		it := &f.scratch.booked[i]
+		j := f.job(it.ID)
+		loss, isSteady := f.lossOf(j)
 		if j.Loss = loss; isSteady {
 			j.Rank = job.RankedSteady
 			steady = append(steady, rankItem(j))
 		} else {
 			j.Rank = job.RankedGrowing
-			growing = append(double(growing), order.Item{Key: order.Key{it.Key[0]}, ID: it.ID})
+			growing = append(order.Double(growing), order.Item{Key: order.Key{it.Key[0]}, ID: it.ID})
 		}
 	}
 	r.steady.Fill(steady)
 	r.growing.Fill(growing)
-	e.scratch.steady, e.scratch.growing = steady, growing
-	e.tail.drop()
+	f.scratch.steady, f.scratch.growing = steady, growing
+	f.tail.drop()
 }
 
-// rerunAllOf books that the keys of running jobs may be others. Where they are half of all, these are ranked
-// anew, which takes less time than to have each change its place.
-func (e *Engine) rerunAllOf(jobs []*job.State) {
-	r := &e.ranking
-	r.anew = r.on && len(jobs) >= largeLevel && len(jobs) >= e.bookedJobs()/2
-	for _, j := range jobs {
-		e.rerun(j)
-	}
-	if r.anew {
-		r.anew = false
-		r.unasked += len(jobs)
-		e.rankBooked()
-	}
-}
-
-// unrank ends the ranking: passes list levels again.
-func (e *Engine) unrank() {
-	r := &e.ranking
+// dissolve ends the ranking: passes list levels again.
+func (f *Finder) dissolve() {
+	r := &f.ranking
 	if !r.on {
 		return
 	}
-	e.byKey().Walk(func(it order.Item) bool {
-		e.jobs[it.ID].Rank = job.Unranked
+	f.places.Around.Running().Walk(func(it order.Item) bool {
+		f.job(it.ID).Rank = job.Unranked
 		return true
 	})
 	for _, id := range r.touched {
-		e.jobs[id].Rerank = false
+		f.job(id).Rerank = false
 	}
 	r.on, r.touched, r.listed, r.steady, r.growing = false, r.touched[:0], 0, order.List{}, order.List{}
-	e.tail.drop()
+	f.tail.drop()
 }
 
-// checkRanking compares the ranking with the jobs that hold devices, of which there are so many.
-func (e *Engine) checkRanking(booked int) error {
-	r := &e.ranking
+// Check compares the ranking with the jobs that hold devices, of which there are so many.
+func (f *Finder) Check(booked int) error {
+	r := &f.ranking
 	if !r.on {
 		booked = 0
 	}
@@ -243,15 +265,15 @@ func (e *Engine) checkRanking(booked int) error {
 		return fmt.Errorf("ranking: %d and %d of %d jobs", len(steady), len(growing), booked)
 	}
 	for i := range steady {
-		j := e.jobs[steady[i].ID]
-		loss, stays := e.lossOf(j)
+		j := f.job(steady[i].ID)
+		loss, stays := f.lossOf(j)
 		if j.Rank != job.RankedSteady || steady[i] != rankItem(j) || !j.Rerank && (loss != j.Loss || !stays) {
 			return fmt.Errorf("ranking: job %d (%s) is at %+v, its loss is %d (it stays so: %v)", j.Spec.ID, j.State,
 				steady[i], loss, stays)
 		}
 	}
 	for i := range growing {
-		if j := e.jobs[growing[i].ID]; j.Rank != job.RankedGrowing || growing[i].Key[0] != j.Key.Key[0] {
+		if j := f.job(growing[i].ID); j.Rank != job.RankedGrowing || growing[i].Key[0] != j.Key.Key[0] {
 			return fmt.Errorf("ranking: job %d (%s) is at %+v among those who grow", j.Spec.ID, j.State, growing[i])
 		}
 	}
