@@ -8,9 +8,9 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 )
 
-// Nodes that are asleep (cluster.Power) are there for whoever needs them: who is placed on one starts at
-// once, and its driver wakes the node first. Nobody is placed there who fits on nodes that are awake,
-// and nobody gets more than it needs there. Which nodes sleep, the driver decides (package power).
+// Nodes that are asleep (cluster.Power) are there for jobs that need them: one that is placed there starts at
+// once, and its driver wakes the node first. No job is placed there that fits on nodes that are awake,
+// and none gets more than it needs there. Which nodes sleep, the driver decides (package power).
 
 // nodeAsleep books that a node is switched off, or there again.
 func (e *Engine) nodeAsleep(ev *Event) {

@@ -20,7 +20,7 @@ import (
 // together. Running jobs are moved, so that they are. A move is a preemption
 // whose victim has its next devices before it is told to leave: they are in the
 // books for it (State.dest), so that nothing can come between. The gang has
-// its own likewise, and starts when those who leave them have left.
+// its own likewise, and starts when the movers have left them.
 
 // defragState is where the engine is in looking for moves.
 type defragState struct {
@@ -33,7 +33,7 @@ type defragState struct {
 	compacting Compact // this pass empties nodes
 	tried      int
 	seen       []Moves         // what the last pass that looked found
-	movers     []cluster.JobID // who leaves for devices that are booked for it, by number
+	movers     []cluster.JobID // jobs that leave for devices that are booked for them, by number
 }
 
 // keepMoves is how long it is remembered that a job was moved.
@@ -53,8 +53,8 @@ func (e *Engine) defragDue() {
 	}
 }
 
-// defragRounds reports whether moves are looked for again and again: while somebody waits,
-// or runs on a node that could be emptied.
+// defragRounds reports whether moves are looked for again and again: while a job waits, or runs on a node that could be
+// emptied.
 func (e *Engine) defragRounds() bool {
 	d := &e.defrag
 	return d.on && d.Auto && (e.line.Len() > 0 || d.Compact != NoCompact && e.live > 0)
@@ -221,7 +221,7 @@ func (e *Engine) unmoving(j *job.State, s *shape.Shape) string {
 	return ""
 }
 
-// unmovable says why nobody is moved at all; "": jobs may be.
+// unmovable says why no job is moved at all; "": jobs may be.
 func (e *Engine) unmovable() string {
 	switch {
 	case e.plans.planner != nil && !e.w.Traits.Anywhere:
@@ -233,7 +233,7 @@ func (e *Engine) unmovable() string {
 }
 
 // freeFor is the free GPUs, and those on which only shares and slices are, of the model of
-// which there are most of both. Where somebody else chooses the GPUs of these, none count.
+// which there are most of both. Where the engine does not choose the GPUs of these, none count.
 func (e *Engine) freeFor(s *shape.Shape) (free, parted int) {
 	for _, g := range s.StagesOf() {
 		f, p := 0, 0
@@ -318,12 +318,12 @@ func (e *Engine) onTheWay() string {
 	return fmt.Sprintf("%s on the way already: no more are moved at once", words.Jobs(len(e.defrag.movers)))
 }
 
-// Compaction: while nobody waits for room, jobs are moved off nodes that
+// Compaction: while no job waits for room, jobs are moved off nodes that
 // others have room for, so that whole nodes are empty: for gangs to come, to be
-// switched off or partitioned anew. Nodes that are empty stay so: the number of nodes
+// switched off or partitioned again. Nodes that are empty stay so: the number of nodes
 // in use falls with each one that is emptied.
 
-// compact empties nodes, if that is wanted in this pass and nobody waits for room.
+// compact empties nodes, if that is wanted in this pass and no job waits for room.
 func (e *Engine) compact(short bool) {
 	d := &e.defrag
 	if d.compacting == NoCompact {
@@ -345,7 +345,7 @@ func (e *Engine) compact(short bool) {
 		goes := way != nil && m.Worth
 		e.postpone(&m)
 		if goes = goes && (m.Worth || d.look); goes {
-			// also where somebody only looks: the next node is seen as it is then
+			// also where moves are only looked for: the next node is seen as it is then
 			e.sendOff(way.Movers, nil, cluster.NoJob)
 		}
 		m.Made = goes && !d.look
@@ -374,7 +374,7 @@ func (e *Engine) planEmptying(m Moves) (Moves, *defrag.Relocation) {
 	return m, way
 }
 
-// lookAround collects who is where.
+// lookAround collects which jobs are where.
 func (e *Engine) lookAround(by Compact) *defrag.Compaction {
 	c := e.moving.Compaction(by, e.w.Now.Add(e.defrag.Horizon))
 	e.byKey().Walk(func(it order.Item) bool {

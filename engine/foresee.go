@@ -12,8 +12,7 @@ import (
 // running ones in the order gets their devices as soon as they have run for that
 // long. For looking, such jobs are listed as if they ended then.
 
-// foreseen is earliest, the minimum run times of those who come after the job
-// considered.
+// foreseen is the earliest start with the minimum run times of the jobs that come after it considered.
 func (e *Engine) foreseen(j *job.State) (reserve.Window, bool) {
 	defer e.unforesee(e.foresee(j))
 	return e.resv.Earliest(j, true)
@@ -25,8 +24,7 @@ type moved struct {
 	end int64
 }
 
-// foresee lists those who will leave for the job as if they ended then, until
-// unforesee.
+// foresee lists the jobs that will leave for another as if they ended then, until unforesee.
 func (e *Engine) foresee(j *job.State) (out []moved) {
 	if e.cfg.MinRuntime == 0 {
 		return nil

@@ -101,7 +101,7 @@ func (e *Engine) updateResidues() {
 	}
 }
 
-// residue is what takeLeaving books on a node in one state of it; a change of who leaves, or of what
+// residue is what takeLeaving books on a node in one state of it; a change of which jobs leave, or of what
 // placed jobs count on, makes it unknown.
 type residue struct {
 	known   bool

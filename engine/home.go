@@ -11,9 +11,9 @@ import (
 )
 
 // A suspended job goes on where its memory is (Home of its tenure). While others hold that, GPUs
-// may be free elsewhere, of which it can make no use. Two things help. Who holds its devices
+// may be free elsewhere, of which it can make no use. Two things help. A job that holds its devices
 // goes to the free ones instead, by a checkpoint: that costs little, and nothing of what the
-// suspended job has in memory. And where nobody can make room, it does not wait for ever:
+// suspended job has in memory. And where no job can make room, it does not wait for ever:
 // after as long as it would take to do again what it would lose it leaves its memory, and
 // goes on from its last checkpoint wherever there is room (the ski rental argument: what it
 // lost and waited for is no more than twice what the better of both would have cost; where
@@ -79,7 +79,7 @@ func (e *Engine) leaveHome(r placement.Request, j *job.State) bool {
 	return true
 }
 
-// watchSettled has the engine look again at who waits for its memory when a job that runs
+// watchSettled has the engine look again at jobs that wait for their memory when a job that runs
 // may leave.
 func (e *Engine) watchSettled(j *job.State) {
 	if at := j.SettledAt(); at > e.w.Now && e.freezes() && e.mayFreeze(j.Allocs) { // else no job has memory there
@@ -92,7 +92,7 @@ func (e *Engine) settled() {
 	e.fresh = e.fresh || e.line.Homed() > 0
 }
 
-// clearHome has those leave who hold the devices on which a suspended job in line has its
+// clearHome has the jobs leave that hold the devices on which a suspended job in line has its
 // memory, if there is room for them elsewhere, and gives it these.
 func (e *Engine) clearHome(r placement.Request, j *job.State) bool {
 	if j.Home == nil || r.Blocked != nil || e.resv.HasAdvance() {
@@ -110,7 +110,7 @@ func (e *Engine) clearHome(r placement.Request, j *job.State) bool {
 	return true
 }
 
-// idleGPUs counts the GPUs of which nobody has anything.
+// idleGPUs counts the GPUs of which no job has anything.
 func (e *Engine) idleGPUs() (n int) {
 	for i := range e.st.Classes() {
 		n += e.st.Classes()[i].Free()
@@ -118,8 +118,8 @@ func (e *Engine) idleGPUs() (n int) {
 	return n
 }
 
-// holdersOf lists who holds part of the devices on which a suspended job has its memory, may leave
-// that for it, and is worth it.
+// holdersOf lists the jobs that hold part of the devices on which a suspended job has its memory, and may leave that
+// for it, where it is worth that.
 func (e *Engine) holdersOf(j *job.State) (list []defrag.Mover) {
 	e.eachOn(j.Home, func(v *job.State) {
 		x := e.w.Job(v)

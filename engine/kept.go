@@ -9,8 +9,8 @@ import (
 )
 
 // keptList is the jobs that hold devices, in some order. It is kept in order while it is read: where jobs come
-// and go by the thousand and nobody reads it, because the ranking says all that passes ask for, it is dropped,
-// and made anew for whoever reads it next. A list that is always kept is its dumb twin.
+// and go by the thousand and it is not read, because the ranking says all that passes ask for, it is dropped,
+// and made again when it is read next. A list that is always kept is its dumb twin.
 type keptList struct {
 	list    order.List
 	dropped bool
@@ -68,8 +68,8 @@ func (e *Engine) eachBooked(buf []order.Item, place func(j *job.State) order.Ite
 	return buf
 }
 
-// dropUnread drops the lists of jobs with devices that nobody has read for longer than it takes to make them
-// anew. The one by keys is dropped only while there is a ranking: it lists the same jobs.
+// dropUnread drops the lists of jobs with devices that were not read for longer than it takes to make them
+// again. The one by keys is dropped only while there is a ranking: it lists the same jobs.
 func (e *Engine) dropUnread() {
 	worth := e.bookedJobs() + preempt.LargeLevel
 	switch e.victims.Mode {

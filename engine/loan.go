@@ -14,7 +14,7 @@ import (
 )
 
 // Loans (cluster.Loan): nodes that somebody lends, and wants some of back in hours of the week. A
-// node that is given back is drained, and who is on it leaves at once: whose surplus it is shrinks,
+// node that is given back is drained, and the jobs on it leave at once: one whose surplus it is shrinks,
 // the others are preempted, critical ones and those within their minimum run time, too, since the
 // nodes are another's. How many are given back depends on the time alone, so a replay sees
 // the same; which ones is state.
@@ -241,7 +241,7 @@ func (e *Engine) givenText(j *job.State) string {
 	return strings.Join(list, "; ")
 }
 
-// checkLoans checks that as many nodes are given back as are wanted, and nobody is on them.
+// checkLoans checks that as many nodes are given back as are wanted, without jobs.
 func (e *Engine) checkLoans() error {
 	given := 0
 	for i := range e.cfg.Spec.Loans {

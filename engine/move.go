@@ -10,7 +10,7 @@ import (
 )
 
 // A job that is moved stops like one that is preempted, but what it goes to is
-// booked for it from then on (dest), so that nobody can take it meanwhile: it
+// booked for it from then on (dest), so that no other can take it meanwhile: it
 // starts there as soon as it has left. If that place is lost, or the job is not to
 // come back at once, it waits in line like any other that was preempted.
 
@@ -21,8 +21,8 @@ func (e *Engine) relocate(j *job.State, way *defrag.Relocation) {
 	e.book(j, way.Allocs, tasksOf(way.Allocs))
 }
 
-// sendOff tells jobs to leave for the places that were found for them, and takes what
-// the job gets for whom they leave, if it is for one.
+// sendOff tells jobs to leave for the places that were found for them, and takes what the job gets for which they
+// leave, if it is for one.
 func (e *Engine) sendOff(movers []defrag.Mover, allocs []inventory.Alloc, forJob cluster.JobID) {
 	for i := range movers {
 		v := movers[i].Job

@@ -55,7 +55,7 @@ func (e *Engine) howToStop(v *job.State) job.How {
 }
 
 // mayFreeze reports whether the memory of a job can stay on the devices that it holds while
-// it is suspended. It would keep a GPU from being partitioned anew, and one on which shares
+// it is suspended. It would keep a GPU from being partitioned again, and one on which shares
 // under MPS are, or come, has to be MPS' alone (NVIDIA's MPS documentation).
 func (e *Engine) mayFreeze(allocs []inventory.Alloc) bool {
 	for i := range allocs {
@@ -94,7 +94,7 @@ func (e *Engine) limitsChanged() {
 	}
 }
 
-// dismiss makes a job leave for nobody in particular; false: there is none.
+// dismiss makes a job leave for no other in particular; false: there is none.
 func (e *Engine) dismiss(v *job.State) bool {
 	switch {
 	case v == nil:

@@ -7,7 +7,7 @@ import (
 )
 
 // Protected times (Defrag.Protected): no move begins in them, neither one that the engine
-// finds nor one that somebody asks for. Who is on its way when they begin arrives. Whether
+// finds nor one that is asked for. A job that is on its way when they begin arrives. Whether
 // an instant is among them depends on the time alone, so a replay sees the same.
 
 // unix is an instant on the calendar, in whole seconds.
@@ -15,7 +15,7 @@ func (e *Engine) unix(t cluster.Time) int64 {
 	return e.cfg.Spec.Epoch + int64(t/cluster.Time(time.Second))
 }
 
-// protectedNow says why nobody is moved now; "": they may be.
+// protectedNow says why no job is moved now; "": they may be.
 func (e *Engine) protectedNow() string {
 	return e.defrag.Protected.Says(e.unix(e.w.Now))
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/muster-gpu/muster/engine/words"
 )
 
-// Why explains a job's present state: what blocks it, who holds what it needs,
+// Why explains a job's present state: what blocks it, which jobs hold what it needs,
 // and when it is expected to start.
 type Why struct {
 	Job      cluster.JobID

@@ -14,7 +14,7 @@ import (
 // block is where a gang could be: a domain of a topology level, or anywhere.
 type block struct {
 	inventory.Domain
-	movers []Mover       // who holds devices there, and may be moved; by cost
+	movers []Mover       // that hold devices there, by cost
 	least  time.Duration // they cost at least, where that is known
 }
 
@@ -24,7 +24,7 @@ const (
 )
 
 // vacateAny looks for the cheapest way among blocks.
-func (f *Finder) vacateAny(h *hunt, blocks []block) {
+func (f *Finder) vacateAny(h *search, blocks []block) {
 	for i := range blocks[:min(len(blocks), mostBlocks)] {
 		b := &blocks[i]
 		if h.best != nil && b.least > h.best.cost {
@@ -84,7 +84,7 @@ func (f *Finder) blocks(s *shape.Shape, movers []Mover) (list []block) {
 	return list
 }
 
-// byNode lists for each node who holds devices there, by index.
+// byNode lists for each node the movers that hold devices there, by index.
 func (f *Finder) byNode(movers []Mover) [][]int {
 	on := make([][]int, len(f.st.Nodes()))
 	for i := range movers {
@@ -97,8 +97,8 @@ func (f *Finder) byNode(movers []Mover) [][]int {
 	return on
 }
 
-// priceBlock sorts who may leave a block by cost. Within one node it is known what room
-// there costs at least (MaxDuration: there cannot be any).
+// priceBlock sorts the movers of a block by cost. Within one node it is known what room there costs at least
+// (MaxDuration: there cannot be any).
 func (f *Finder) priceBlock(s *shape.Shape, b *block) {
 	slices.SortStableFunc(b.movers, func(x, y Mover) int { return cmp.Compare(x.cost, y.cost) })
 	if id, _, ok := b.Single(); ok {
@@ -107,7 +107,7 @@ func (f *Finder) priceBlock(s *shape.Shape, b *block) {
 	}
 }
 
-// gpusIn counts the GPUs in a domain that are free when somebody leaves.
+// gpusIn counts the GPUs in a domain that are free when a mover leaves.
 func (f *Finder) gpusIn(v *Mover, d inventory.Domain) (k int) {
 	on := v.on()
 	for i := range on {
@@ -148,13 +148,13 @@ func (f *Finder) cheapest(movers []Mover, d inventory.Domain, gpus int) (cost ti
 
 // vacate looks for the cheapest way to have the gang in a block, if it costs less than the
 // best one so far.
-func (f *Finder) vacate(h *hunt, b *block) {
+func (f *Finder) vacate(h *search, b *block) {
 	if _, _, ok := b.Single(); ok && len(b.movers) <= exactMovers {
 		for _, c := range f.choices(h.s.GPUs, b, h.most, false) { // the cheapest first
-			if !h.better(c.cost, len(c.who)) {
+			if !h.better(c.cost, len(c.movers)) {
 				return
 			}
-			f.tryMoves(h, b.Domain, c.who)
+			f.tryMoves(h, b.Domain, c.movers)
 		}
 		return
 	}
@@ -163,13 +163,13 @@ func (f *Finder) vacate(h *hunt, b *block) {
 
 // choice is jobs that may leave a block together.
 type choice struct {
-	who  []Mover
-	cost time.Duration
-	at   inventory.Domain
+	movers []Mover
+	cost   time.Duration
+	at     inventory.Domain
 }
 
-// choices lists who may leave a block within one node so that there are so many GPUs,
-// moves for most at most, the cheapest first; least: nobody of them in vain.
+// choices lists the sets of movers whose departure from a block within one node leaves so many GPUs free, moves for
+// most at most, the cheapest first; least: without those of which one need not leave.
 func (f *Finder) choices(gpus int, b *block, most cluster.Milli, least bool) (list []choice) {
 	at, _, _ := b.Single()
 	free := f.st.Nodes()[at].FreeOn(b.Devices(&f.st.Nodes()[at]))
@@ -190,14 +190,14 @@ func (f *Finder) choices(gpus int, b *block, most cluster.Milli, least bool) (li
 		if whole > most || room < gpus || least && room-smallest >= gpus {
 			continue
 		}
-		who := make([]Mover, 0, bits.OnesCount(uint(mask)))
+		leavers := make([]Mover, 0, bits.OnesCount(uint(mask)))
 		for i := range b.movers {
 			if mask>>i&1 == 1 {
-				who = append(who, b.movers[i])
+				leavers = append(leavers, b.movers[i])
 			}
 		}
-		if who = each(who); toll(who) <= most {
-			list = append(list, choice{who: who, cost: costOf(who), at: b.Domain})
+		if leavers = each(leavers); toll(leavers) <= most {
+			list = append(list, choice{movers: leavers, cost: costOf(leavers), at: b.Domain})
 		}
 	}
 	sortChoices(list)
@@ -206,19 +206,19 @@ func (f *Finder) choices(gpus int, b *block, most cluster.Milli, least bool) (li
 
 func sortChoices(list []choice) {
 	slices.SortStableFunc(list, func(x, y choice) int {
-		return cmp.Or(cmp.Compare(x.cost, y.cost), cmp.Compare(len(x.who), len(y.who)))
+		return cmp.Or(cmp.Compare(x.cost, y.cost), cmp.Compare(len(x.movers), len(y.movers)))
 	})
 }
 
-// chooseNodes chooses who leaves a block, moves for most at most: task by task where the next
-// one costs least.
+// chooseNodes chooses the movers that leave a block, moves for most at most: task by task where the next one costs
+// least.
 func (f *Finder) chooseNodes(s *shape.Shape, b *block, movers []Mover, most cluster.Milli) (chosen []Mover) {
 	type offer struct {
-		id    int32
-		extra int // GPUs of the tasks that it was chosen for
-		cost  time.Duration
-		who   []int
-		known bool
+		id     int32
+		extra  int // GPUs of the tasks that it was chosen for
+		cost   time.Duration
+		movers []int
+		known  bool
 	}
 	r, missing, on := &s.Sets[0].Request, int(s.Min), f.byNode(movers)
 	var nodes []offer
@@ -241,7 +241,7 @@ func (f *Finder) chooseNodes(s *shape.Shape, b *block, movers []Mover, most clus
 		best := -1
 		for k := range nodes {
 			if o := &nodes[k]; !o.known {
-				o.cost, o.who = f.nextTask(r.GPUs, o.id, part(o.id), o.extra, movers, on[o.id], taken)
+				o.cost, o.movers = f.nextTask(r.GPUs, o.id, part(o.id), o.extra, movers, on[o.id], taken)
 				o.known = true
 			}
 			if nodes[k].cost < cluster.MaxDuration && (best < 0 || nodes[k].cost < nodes[best].cost) {
@@ -253,9 +253,9 @@ func (f *Finder) chooseNodes(s *shape.Shape, b *block, movers []Mover, most clus
 		}
 		nodes[best].extra += r.GPUs
 		nodes[best].known = false
-		for _, i := range nodes[best].who {
+		for _, i := range nodes[best].movers {
 			chosen, taken[i] = append(chosen, movers[i]), true
-			for k := range nodes { // who is on several nodes leaves them all
+			for k := range nodes { // a mover on several nodes leaves them all
 				nodes[k].known = nodes[k].known && !inventory.OnNode(movers[i].on(), nodes[k].id)
 			}
 		}
@@ -266,7 +266,7 @@ func (f *Finder) chooseNodes(s *shape.Shape, b *block, movers []Mover, most clus
 	return chosen
 }
 
-// nextTask is what room for one more task on a node costs, and who leaves for it.
+// nextTask is what room for one more task on a node costs, and which movers leave for it, by index.
 func (f *Finder) nextTask(gpus int, id int32, d inventory.Domain, extra int, movers []Mover, on []int,
 	taken []bool) (time.Duration, []int) {
 	n := &f.st.Nodes()[id]
@@ -280,9 +280,9 @@ func (f *Finder) nextTask(gpus int, id int32, d inventory.Domain, extra int, mov
 			left, index = append(left, movers[i]), append(index, i)
 		}
 	}
-	cost, who := f.cheapest(left, d, need)
-	for k := range who {
-		who[k] = index[who[k]]
+	cost, leavers := f.cheapest(left, d, need)
+	for k := range leavers {
+		leavers[k] = index[leavers[k]]
 	}
-	return cost, who
+	return cost, leavers
 }

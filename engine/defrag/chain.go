@@ -12,17 +12,16 @@ import (
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
-// Chains of moves (the buddy variant): where who moves finds no room, somebody
-// else moves for it, and it goes where that one was. Jobs are settled the largest first:
-// so with sizes that are powers of two, and all of them movable, whatever fits in
-// what is free by count is found room for, and nobody who has got a place has to leave it.
+// Chains of moves (the buddy variant): where a mover finds no room, another job moves for it, and it goes where that
+// one was. Jobs are settled the largest first: with sizes that are powers of two, and all of them movable, room is
+// found for whatever fits in what is free by count, and no job that has got a place has to leave it.
 
-// hunt is the search for a way to let a gang start.
-type hunt struct {
+// search is the search for a way to let a job start.
+type search struct {
 	r      placement.Request // the job's
 	j      *job.State
 	s      *shape.Shape
-	movers []Mover       // who may be moved, by number
+	movers []Mover       // by number
 	most   cluster.Milli // moves, in thousandths (toll)
 	deep   int           // so many links a chain may have beyond its first
 	work   int           // what looking for chains may still cost, in nodes and jobs that are looked at
@@ -30,22 +29,22 @@ type hunt struct {
 }
 
 // chainWork bounds the search for chains for one job: on 100 nodes with 200 jobs it looks 200
-// times for somebody to leave, at a few tens of microseconds each.
+// times for jobs that could leave, at a few tens of microseconds each.
 const chainWork = 60_000
 
-// partWork is what trying one who could leave for a share or a slice counts for: there are
+// partWork is what trying a job that could leave for a share or a slice counts for: there are
 // many more of them than jobs with whole GPUs.
 const partWork = 8
 
 // better reports whether a way of such a cost is better than what was found.
-func (h *hunt) better(cost time.Duration, moves int) bool {
+func (h *search) better(cost time.Duration, moves int) bool {
 	return h.best == nil || cost < h.best.cost || cost == h.best.cost && moves < len(h.best.Movers)
 }
 
-// settle finds places for jobs that were lifted (todo, the largest first), besides those who
-// have one (done), and notes the way if it is the best so far. The books are as before when it returns.
-// Who finds no room is stuck.
-func (f *Finder) settle(h *hunt, gang []inventory.Alloc, done, todo []Mover) (stuck *job.State) {
+// settle finds places for jobs that left theirs (todo, the largest first), besides those that have a new one (done),
+// and notes the way if it is the best so far. The inventory is as before when it returns. stuck is a job that finds no
+// room.
+func (f *Finder) settle(h *search, gang []inventory.Alloc, done, todo []Mover) (stuck *job.State) {
 	cost := costOf(done) + costOf(todo)
 	if !h.better(cost, len(done)+len(todo)) {
 		return nil
@@ -60,10 +59,10 @@ func (f *Finder) settle(h *hunt, gang []inventory.Alloc, done, todo []Mover) (st
 	}
 	if m.link < h.deep && toll(done)+toll(todo) < h.most {
 		for _, c := range f.openings(h, &m, done, todo) {
-			if h.work <= 0 || !h.better(cost+c.cost, len(done)+len(todo)+len(c.who)) {
+			if h.work <= 0 || !h.better(cost+c.cost, len(done)+len(todo)+len(c.movers)) {
 				break // the rest costs more
 			}
-			f.settleAfter(h, gang, done, todo, c.who)
+			f.settleAfter(h, gang, done, todo, c.movers)
 		}
 	}
 	if m.link > 0 {
@@ -72,9 +71,8 @@ func (f *Finder) settle(h *hunt, gang []inventory.Alloc, done, todo []Mover) (st
 	return m.Job
 }
 
-// settleFirst settles the first of those who were lifted where there is room, and then the
-// others; false: there is none.
-func (f *Finder) settleFirst(h *hunt, gang []inventory.Alloc, done, todo []Mover) bool {
+// settleFirst settles the first of todo where there is room, and then the others; false: there is none.
+func (f *Finder) settleFirst(h *search, gang []inventory.Alloc, done, todo []Mover) bool {
 	mark, m := f.st.Mark(), todo[0]
 	defer f.st.Rollback(mark)
 	dest, ok := f.destination(h.r, m.Job)
@@ -91,7 +89,7 @@ func (f *Finder) settleFirst(h *hunt, gang []inventory.Alloc, done, todo []Mover
 }
 
 // settleAfter is settleFirst after some more have left.
-func (f *Finder) settleAfter(h *hunt, gang []inventory.Alloc, done, todo, more []Mover) {
+func (f *Finder) settleAfter(h *search, gang []inventory.Alloc, done, todo, more []Mover) {
 	mark := f.st.Mark()
 	defer f.st.Rollback(mark)
 	all := slices.Clone(todo)
@@ -104,9 +102,8 @@ func (f *Finder) settleAfter(h *hunt, gang []inventory.Alloc, done, todo, more [
 	f.settleFirst(h, gang, done, all)
 }
 
-// openings lists who could leave so that there may be room for one that moves, the cheapest
-// first.
-func (f *Finder) openings(h *hunt, m *Mover, done, todo []Mover) (list []choice) {
+// openings lists the sets of movers whose departure may make room for one that moves, the cheapest first.
+func (f *Finder) openings(h *search, m *Mover, done, todo []Mover) (list []choice) {
 	s := f.world.Shapes.At(m.Job.Asks())
 	if int(m.Job.Devices) != s.GPUs || h.work <= 0 {
 		return nil
@@ -134,8 +131,8 @@ func (f *Finder) openings(h *hunt, m *Mover, done, todo []Mover) (list []choice)
 		b := &blocks[i]
 		if _, _, ok := b.Single(); ok && len(b.movers) <= exactMovers {
 			list = append(list, f.choices(s.GPUs, b, most, true)...)
-		} else if who := f.chooseNodes(s, b, b.movers, most); len(who) > 0 {
-			list = append(list, choice{who: who, cost: costOf(who)})
+		} else if leavers := f.chooseNodes(s, b, b.movers, most); len(leavers) > 0 {
+			list = append(list, choice{movers: leavers, cost: costOf(leavers)})
 		}
 	}
 	sortChoices(list)
@@ -175,7 +172,7 @@ func byDevice(allocs []inventory.Alloc) []inventory.Alloc {
 	return list
 }
 
-// waitFor has a job that moves wait for those of others whose devices it goes to; what it
+// waitFor has a job that moves wait for those on whose devices it goes; what it
 // does not compute meanwhile is part of its cost.
 func (m *Mover) waitFor(others []Mover) {
 	for i := range others {
@@ -187,7 +184,7 @@ func (m *Mover) waitFor(others []Mover) {
 	}
 }
 
-// behind lists the jobs of a way to whose devices one of them goes, by number.
+// behind lists the jobs whose devices one of the movers goes to, by number.
 func (w *Relocation) behind(m *Mover) (list []cluster.JobID) {
 	for i := range w.Movers {
 		if x := w.Movers[i].Job; x != m.Job && inventory.Overlap(x.Allocs, m.Dest) {

@@ -8,8 +8,8 @@ import (
 	"github.com/muster-gpu/muster/engine/placement"
 )
 
-// Clear says how a suspended job has its devices again: one of those who hold them leaves, each to a place of its own,
-// or as few as it takes, the cheapest first; nil: there is no way.
+// Clear says how a suspended job gets its devices back: one of the movers that hold them leaves, or as few as it takes,
+// each to a place of its own, the cheapest first; nil: there is no way.
 func (f *Finder) Clear(r placement.Request, j *job.State, movers []Mover) *Relocation {
 	slices.SortStableFunc(movers, func(a, b Mover) int {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.Job.Spec.ID, b.Job.Spec.ID))
@@ -37,7 +37,8 @@ func (f *Finder) Clear(r placement.Request, j *job.State, movers []Mover) *Reloc
 	return nil
 }
 
-// clearedBy is how those leave who were lifted, but for whom there is room beside the suspended job.
+// clearedBy is how the movers leave, which gave up their devices, except those for which there is room beside the
+// suspended job.
 func (f *Finder) clearedBy(r placement.Request, j *job.State, lifted []Mover) *Relocation {
 	home, fits := f.places.Place(r, j, f.world.Shapes.At(j.Shape), 0)
 	if !fits {
@@ -58,7 +59,7 @@ func (f *Finder) clearedBy(r placement.Request, j *job.State, lifted []Mover) *R
 	return way
 }
 
-// settleAll finds places for those who were lifted, one after the other; false: not for all.
+// settleAll finds places for all movers, one after the other; false: for some there is none.
 func (f *Finder) settleAll(r placement.Request, movers []Mover) bool {
 	for i := range movers {
 		m := &movers[i]

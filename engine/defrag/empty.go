@@ -52,8 +52,7 @@ func (c *Compaction) Add(id cluster.JobID, allocs []inventory.Alloc, end cluster
 	}
 }
 
-// valueOf is what a node is worth up to the horizon, in GPU time, if those who hold it
-// in the books end as expected. It sorts them.
+// valueOf is what a node is worth up to the horizon, in GPU time, if the jobs on it end as expected. It sorts them.
 func (f *Finder) valueOf(c *Compaction, id int32, stays []stay) time.Duration {
 	n := &f.st.Nodes()[id]
 	if !n.TakesJobs() {
@@ -154,7 +153,7 @@ func nodesLeft(movers []Mover) (list []int32) {
 	return slices.Compact(list)
 }
 
-// without is who is on a node besides some jobs.
+// without is the stays on a node but those of some jobs.
 func (c *Compaction) without(id int32, movers []Mover) (list []stay) {
 	for _, s := range c.stays[id] {
 		if !slices.ContainsFunc(movers, func(m Mover) bool { return m.Job.Spec.ID == s.job }) {
@@ -203,8 +202,7 @@ func (f *Finder) tryEmptying(c *Compaction, x *emptying) (*Relocation, time.Dura
 	return way, gain
 }
 
-// hideIdle marks as to be avoided a node, and those on which nobody is or from
-// which somebody is still leaving.
+// hideIdle marks as to be avoided a node, and those without jobs or from which a job is still leaving.
 func (f *Finder) hideIdle(c *Compaction, node int32) {
 	y := &f.avoid
 	y.Reset(len(f.st.Nodes()))

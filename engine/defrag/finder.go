@@ -1,5 +1,5 @@
 // Package defrag finds running jobs to move: so that a waiting job has room, that a suspended one has its devices
-// again, or that nodes are empty. It changes the inventory only to try, and leaves it as it was; who moves, the engine
+// again, or that nodes are empty. It changes the inventory only to try, and leaves it as it was; which move, the engine
 // decides.
 package defrag
 
@@ -58,7 +58,7 @@ type Mover struct {
 	stop time.Duration // until it has left
 	lost time.Duration // work
 	cost time.Duration // GPU time
-	wait time.Duration // from now until those who have that have left it
+	wait time.Duration // from now until the jobs that have that have left it
 	link int           // 0: it moves for the gang; else for one that moves, of the link before
 }
 
@@ -93,7 +93,7 @@ func (f *Finder) Mover(v *job.State) Mover {
 // (Toll), in chains of so many links beyond the first; nil: there is none.
 func (f *Finder) Find(r placement.Request, j *job.State, s *shape.Shape, movers []Mover, most cluster.Milli,
 	links int) *Relocation {
-	h := &hunt{r: r, j: j, s: s, movers: movers, most: most, work: chainWork}
+	h := &search{r: r, j: j, s: s, movers: movers, most: most, work: chainWork}
 	var look func()
 	switch {
 	case !s.Partly():
@@ -111,9 +111,9 @@ func (f *Finder) Find(r placement.Request, j *job.State, s *shape.Shape, movers 
 	return h.best
 }
 
-// tryWithout tries those who are chosen to leave a domain, and chooses again without whom
-// there was no room for elsewhere.
-func (f *Finder) tryWithout(h *hunt, d inventory.Domain, movers []Mover, choose func([]Mover) []Mover) {
+// tryWithout tries the movers that are chosen to leave a domain, and chooses again without the one for which there was
+// no room elsewhere.
+func (f *Finder) tryWithout(h *search, d inventory.Domain, movers []Mover, choose func([]Mover) []Mover) {
 	movers = slices.Clone(movers)
 	for range exactMovers {
 		chosen, before := choose(movers), h.best
@@ -128,10 +128,9 @@ func (f *Finder) tryWithout(h *hunt, d inventory.Domain, movers []Mover, choose 
 	}
 }
 
-// tryMoves places the gang in a block that some jobs leave, and them elsewhere, and notes
-// that if it is the best way so far. The books are as before when it returns. Who finds
-// no room is stuck.
-func (f *Finder) tryMoves(h *hunt, d inventory.Domain, chosen []Mover) (stuck *job.State) {
+// tryMoves places the job in a block that some movers leave, and them elsewhere, and notes that if it is the best way
+// so far. The inventory is as before when it returns. stuck is a mover that finds no room.
+func (f *Finder) tryMoves(h *search, d inventory.Domain, chosen []Mover) (stuck *job.State) {
 	mark := f.st.Mark()
 	defer f.st.Rollback(mark)
 	for i := range chosen {

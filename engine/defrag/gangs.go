@@ -35,7 +35,7 @@ type gangRoom struct {
 
 // makeGangRoom looks for the cheapest way to have a gang of shares or slices, in each domain in
 // which it may be, on each model.
-func (f *Finder) makeGangRoom(h *hunt) {
+func (f *Finder) makeGangRoom(h *search) {
 	for _, d := range f.gangDomains(h.s) {
 		stages := h.s.StagesOf()
 		for i := range stages {
@@ -48,15 +48,15 @@ func (f *Finder) makeGangRoom(h *hunt) {
 	}
 }
 
-// gangChoices lists who could leave for a gang that moves itself: for each domain and model
-// those who are chosen first.
+// gangChoices lists sets of movers that could leave for a gang that moves itself: for each domain and model those that
+// are chosen first.
 func (f *Finder) gangChoices(r placement.Request, s *shape.Shape, j *job.State, movers []Mover,
 	most cluster.Milli) (list []choice) {
 	for _, d := range f.gangDomains(s) {
 		stages := s.StagesOf()
 		for i := range stages {
-			if who := f.gangLeavers(r, s, j, &stages[i], d, movers, most); len(who) > 0 {
-				list = append(list, choice{who: who, cost: costOf(who), at: d})
+			if leavers := f.gangLeavers(r, s, j, &stages[i], d, movers, most); len(leavers) > 0 {
+				list = append(list, choice{movers: leavers, cost: costOf(leavers), at: d})
 			}
 		}
 	}
@@ -64,9 +64,8 @@ func (f *Finder) gangChoices(r placement.Request, s *shape.Shape, j *job.State, 
 	return list
 }
 
-// tryGangs tries every choice of who leaves, the cheapest first, where so few may that it can;
-// false: they are more.
-func (f *Finder) tryGangs(h *hunt, g *shape.Stage, d inventory.Domain) bool {
+// tryGangs tries every set of movers, the cheapest first, where so few may leave that it can; false: they are more.
+func (f *Finder) tryGangs(h *search, g *shape.Stage, d inventory.Domain) bool {
 	r := f.roomsFor(h.r, h.s, h.j, g, d)
 	there := func(m Mover) bool {
 		return slices.ContainsFunc(m.Job.Allocs, func(a inventory.Alloc) bool { return r.has(a.Node) })
@@ -77,22 +76,22 @@ func (f *Finder) tryGangs(h *hunt, g *shape.Stage, d inventory.Domain) bool {
 	}
 	var list []choice
 	for mask := 1; mask < 1<<len(movers); mask++ {
-		var who []Mover
+		var leavers []Mover
 		for i := range movers {
 			if mask>>i&1 == 1 {
-				who = append(who, movers[i])
+				leavers = append(leavers, movers[i])
 			}
 		}
-		if toll(who) <= h.most && r.with(who) {
-			list = append(list, choice{who: who, cost: costOf(who)})
+		if toll(leavers) <= h.most && r.with(leavers) {
+			list = append(list, choice{movers: leavers, cost: costOf(leavers)})
 		}
 	}
 	sortChoices(list)
 	for i := range list {
-		if !h.better(list[i].cost, len(list[i].who)) {
+		if !h.better(list[i].cost, len(list[i].movers)) {
 			break
 		}
-		f.tryMoves(h, d, list[i].who)
+		f.tryMoves(h, d, list[i].movers)
 	}
 	return true
 }
@@ -120,8 +119,8 @@ func (f *Finder) gangDomains(s *shape.Shape) (list []inventory.Domain) {
 	return list
 }
 
-// gangLeavers chooses who leaves so that there is room for all tasks of a gang on GPUs of a
-// stage in a domain, moves for most at most; nil: there is none.
+// gangLeavers chooses the movers that leave so that there is room for all tasks of a gang on GPUs of a stage in a
+// domain, moves for most at most; nil: there is no such choice.
 func (f *Finder) gangLeavers(ask placement.Request, s *shape.Shape, j *job.State, g *shape.Stage, d inventory.Domain,
 	movers []Mover, most cluster.Milli) (chosen []Mover) {
 	mark := f.st.Mark()
@@ -136,7 +135,7 @@ func (f *Finder) gangLeavers(ask placement.Request, s *shape.Shape, j *job.State
 		if k < 0 {
 			return nil
 		}
-		last := r.lift(list[k].who, chosen)
+		last := r.lift(list[k].movers, chosen)
 		if chosen = append(chosen, last...); toll(chosen) > most {
 			return nil
 		}
@@ -148,7 +147,7 @@ func (f *Finder) gangLeavers(ask placement.Request, s *shape.Shape, j *job.State
 	return f.roomsFor(ask, s, j, g, d).needed(chosen)
 }
 
-// openings lists who may leave for one task more, at moves for most at most.
+// openings lists the sets of movers that may leave for one task more, moves for most at most.
 func (r *gangRoom) openings(s *shape.Shape, movers []Mover, most cluster.Milli) (list []opening) {
 	for _, c := range r.f.partChoices(r.ask, s, r.j, movers, most) {
 		if o := (opening{choice: c}); r.has(r.nodeOf(&o)) {
@@ -184,7 +183,7 @@ func (r *gangRoom) has(id int32) bool {
 	return ok
 }
 
-// count counts the room on a node anew.
+// count counts the room on a node again.
 func (r *gangRoom) count(id int32) {
 	k := r.site.Room(int(id), 0, r.site.Sets()[0].Count)
 	r.missing -= k - r.room[id]
@@ -204,10 +203,10 @@ func (r *gangRoom) next(list []opening, chosen []Mover) int {
 			best = k
 		}
 	}
-	if best >= 0 { // who is on the same nodes has another worth now
-		at := nodesLeft(list[best].who)
+	if best >= 0 { // openings on the same nodes have another worth now
+		at := nodesLeft(list[best].movers)
 		for k := range list {
-			if slices.ContainsFunc(nodesLeft(list[k].who), func(id int32) bool { return slices.Contains(at, id) }) {
+			if slices.ContainsFunc(nodesLeft(list[k].movers), func(id int32) bool { return slices.Contains(at, id) }) {
 				list[k].known = false
 			}
 		}
@@ -215,26 +214,26 @@ func (r *gangRoom) next(list []opening, chosen []Mover) int {
 	return best
 }
 
-// value says what an opening costs beside those who leave already, and what it is worth.
+// value says what an opening costs beside the movers that leave already, and what it is worth.
 func (r *gangRoom) value(o *opening, chosen []Mover) {
-	more, gain := r.try(o.who, chosen)
+	more, gain := r.try(o.movers, chosen)
 	o.cost, o.gain, o.known = costOf(more), gain, true
 }
 
-// try says who of some jobs did not leave yet, and for how many more tasks there is room
-// without them. All is as before when it returns.
-func (r *gangRoom) try(who, chosen []Mover) (more []Mover, gain int) {
+// try says which of some movers did not leave yet, and for how many more tasks there is room without them. All is as
+// before when it returns.
+func (r *gangRoom) try(leavers, chosen []Mover) (more []Mover, gain int) {
 	mark, room, missing := r.f.st.Mark(), slices.Clone(r.room), r.missing
-	more = r.lift(who, chosen)
+	more = r.lift(leavers, chosen)
 	gain = missing - r.missing
 	r.f.st.Rollback(mark)
 	r.room, r.missing = room, missing
 	return more, gain
 }
 
-// lift takes jobs off their GPUs, but for those who left already, and returns them.
-func (r *gangRoom) lift(who, chosen []Mover) (more []Mover) {
-	for _, m := range who {
+// lift takes movers off their GPUs, except those that left already, and returns them.
+func (r *gangRoom) lift(leavers, chosen []Mover) (more []Mover) {
+	for _, m := range leavers {
 		if slices.ContainsFunc(chosen, func(x Mover) bool { return x.Job == m.Job }) {
 			continue
 		}
@@ -249,7 +248,7 @@ func (r *gangRoom) lift(who, chosen []Mover) (more []Mover) {
 	return more
 }
 
-// needed leaves those out, the dearest first, without whom there is room as well.
+// needed leaves movers out, the dearest first, without whose departure there is room as well.
 func (r *gangRoom) needed(chosen []Mover) []Mover {
 	list := slices.Clone(chosen)
 	slices.SortStableFunc(list, func(a, b Mover) int { return int(min(1, max(-1, b.cost-a.cost))) })
@@ -264,7 +263,7 @@ func (r *gangRoom) needed(chosen []Mover) []Mover {
 }
 
 // with reports whether there is room for the gang when some jobs have left.
-func (r *gangRoom) with(who []Mover) bool {
-	_, gain := r.try(who, nil)
+func (r *gangRoom) with(leavers []Mover) bool {
+	_, gain := r.try(leavers, nil)
 	return gain >= r.missing
 }

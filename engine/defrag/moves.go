@@ -27,7 +27,7 @@ type Move struct {
 	// nodes; with their GPUs where they have islands, or it holds parts: GPU@first memory slice
 	From    []string        `json:"from"`
 	To      []string        `json:"to"`              // nodes
-	After   []cluster.JobID `json:"after,omitempty"` // who has part of that, and leaves it for it
+	After   []cluster.JobID `json:"after,omitempty"` // the jobs that have part of that, and leave it for it
 	Stop    time.Duration   `json:"stop"`            // until it has left: what a checkpoint takes
 	Wait    time.Duration   `json:"wait,omitempty"`  // until those have left
 	Restart time.Duration   `json:"restart"`         // until it computes again
@@ -55,7 +55,7 @@ type Moves struct {
 	Moves   []Move        `json:"moves,omitempty"`
 	On      []string      `json:"on,omitempty"` // nodes where the job then runs
 	Cost    time.Duration `json:"cost"`         // GPU time of all moves
-	Without cluster.Time  `json:"without"`      // its expected start if nobody moves; Never: none is in sight
+	Without cluster.Time  `json:"without"`      // its expected start without moves; Never: none is in sight
 	Start   cluster.Time  `json:"start"`        // its start if they move now
 	Saved   time.Duration `json:"saved"`        // the wait that this saves, at most the horizon
 	Weight  int           `json:"weight"`       // of its tier, in thousandths
@@ -95,8 +95,8 @@ func (f *Finder) Moves(j *job.State, s *shape.Shape) Moves {
 	return m
 }
 
-// Weigh writes down who goes where, what that costs, and what it saves of a wait, if the job would start without it at
-// that time: at most the horizon.
+// Weigh writes down which jobs go where, what that costs, and what it saves of a wait, if the job would start without
+// it at that time: at most the horizon.
 func (f *Finder) Weigh(m *Moves, way *Relocation, without cluster.Time, horizon time.Duration) {
 	m.On, m.Start = f.nodesOf(way.Allocs), f.world.Now
 	for i := range way.Movers {
@@ -135,7 +135,7 @@ func (f *Finder) moveOf(x *Mover) Move {
 }
 
 // nodesOf lists the names of the nodes of allocations, each once, and the GPUs where a
-// node has islands or of which only parts are meant: somebody may move from one to the
+// node has islands or of which only parts are meant: a job may move from one to the
 // other, or from one memory slice to another (GPU@slice).
 func (f *Finder) nodesOf(allocs []inventory.Alloc) (names []string) {
 	for i := range allocs {

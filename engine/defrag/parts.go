@@ -12,15 +12,12 @@ import (
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
-// Moves of shares and slices. One slice can be in the way of a larger one by where it
-// lies, and keep a GPU from a job that wants it whole; so can a share. An instance that
-// is used cannot be moved in place (NVIDIA's MIG user guide): its job leaves, and starts on another, also of
-// the same GPU. For a GPU that is to be whole everybody leaves it who has a part; for a
-// slice, who is on the memory slices from one of its legal starts on; for a share, as few
-// as leave enough.
+// Moves of shares and slices. One slice can be in the way of a larger one by where it lies, and keep a GPU from a job
+// that wants it whole; so can a share. An instance that is used cannot be moved in place (NVIDIA's MIG user guide): its
+// job leaves, and starts on another, also of the same GPU. For a GPU that is to be whole all jobs with a part leave it;
+// for a slice those on the memory slices from one of its legal starts on; for a share as few as leave enough.
 
-// on is what is free when the mover is gone: of who has parts of a GPU with others, that
-// GPU when all of them are, or several of a node.
+// on is what is free when the mover is gone: where several have parts of GPUs of a node, these when all have left.
 func (m *Mover) on() []inventory.Alloc {
 	if m.all != nil {
 		return m.gpu[:]
@@ -55,8 +52,8 @@ func each(movers []Mover) (list []Mover) {
 	return list
 }
 
-// gather puts movers who have parts of a GPU together, where with them everybody would
-// be gone from it: else it would not be whole, and they do not count.
+// gather puts movers with parts of a GPU together, where without them no job would be on it; else it would not be
+// whole, and they do not count.
 func (f *Finder) gather(movers []Mover) (list []Mover) {
 	var parts []Mover
 	for i := range movers {
@@ -97,8 +94,8 @@ func (f *Finder) gather(movers []Mover) (list []Mover) {
 	return list
 }
 
-// portions prices movers so that no choice among them costs more than its jobs do: who has
-// parts of several GPUs counts for each of them in part.
+// portions prices movers so that no choice among them costs more than its jobs do: a job with parts of several GPUs
+// counts for each of them in part.
 func portions(movers []Mover) []Mover {
 	if !slices.ContainsFunc(movers, func(m Mover) bool { return m.all != nil }) {
 		return movers
@@ -122,7 +119,7 @@ func portions(movers []Mover) []Mover {
 	return list
 }
 
-// occupant is who may leave a GPU, and what of it is free then.
+// occupant is a mover with part of a GPU, and what of that is free when it leaves.
 type occupant struct {
 	Mover
 	tenants int16 // allocations
@@ -150,7 +147,7 @@ func (f *Finder) tenantsOf(id int32, dev int, movers []Mover, on []int) (list []
 	return list
 }
 
-// coversAll reports whether nobody else has parts of the GPU.
+// coversAll reports whether no other job has parts of the GPU.
 func coversAll(list []occupant, d *inventory.Device) bool {
 	n := int16(0)
 	for i := range list {
@@ -159,8 +156,8 @@ func coversAll(list []occupant, d *inventory.Device) bool {
 	return n == d.Tenants()
 }
 
-// partChoices lists who could leave so that there may be room for one task with shares or a slice, at
-// moves for most at most, the cheapest first.
+// partChoices lists the sets of movers whose departure may make room for one task with shares or a slice, moves for
+// most at most, the cheapest first.
 func (f *Finder) partChoices(ask placement.Request, s *shape.Shape, j *job.State, movers []Mover,
 	most cluster.Milli) (list []choice) {
 	if s.Wide() {
@@ -176,9 +173,9 @@ func (f *Finder) partChoices(ask placement.Request, s *shape.Shape, j *job.State
 			if n.Healthy()>>dev&1 == 0 {
 				continue
 			}
-			for _, who := range f.departures(int32(id), dev, r, j, movers, on) {
-				if len(who) > 0 && toll(who) <= most {
-					list = append(list, choice{who: who, cost: costOf(who),
+			for _, leavers := range f.departures(int32(id), dev, r, j, movers, on) {
+				if len(leavers) > 0 && toll(leavers) <= most {
+					list = append(list, choice{movers: leavers, cost: costOf(leavers),
 						at: inventory.Domain{Level: cluster.LevelNode, ID: int32(id)}})
 				}
 			}
@@ -188,7 +185,7 @@ func (f *Finder) partChoices(ask placement.Request, s *shape.Shape, j *job.State
 	return list
 }
 
-// departures lists who could leave a GPU for a share or a slice.
+// departures lists the sets of movers that could leave a GPU for a share or a slice.
 func (f *Finder) departures(id int32, dev int, r *cluster.Request, j *job.State, movers []Mover,
 	on []int) (list [][]Mover) {
 	n := &f.st.Nodes()[id]
@@ -217,20 +214,20 @@ func (f *Finder) departures(id int32, dev int, r *cluster.Request, j *job.State,
 		return nil
 	}
 	for _, mask := range n.MasksOf(p, dev) {
-		who, slots, media := uint64(0), d.Slots()&mask, d.Media() && p.Media()
+		gone, slots, media := uint64(0), d.Slots()&mask, d.Media() && p.Media()
 		for i := range here {
 			if o := &here[i]; o.slots&mask != 0 || o.media && p.Media() {
-				who, slots, media = who|1<<i, slots&^o.slots, media && !o.media
+				gone, slots, media = gone|1<<i, slots&^o.slots, media && !o.media
 			}
 		}
 		if slots == 0 && !media {
-			list = append(list, jobsOf(here, who))
+			list = append(list, jobsOf(here, gone))
 		}
 	}
 	return list
 }
 
-// holderOf is who has a whole GPU and may leave it.
+// holderOf is the mover that has a whole GPU.
 func (f *Finder) holderOf(n *inventory.Node, id int32, dev int, movers []Mover, on []int) [][]Mover {
 	for _, i := range on {
 		for k := range movers[i].Job.Allocs {
@@ -243,54 +240,54 @@ func (f *Finder) holderOf(n *inventory.Node, id int32, dev int, movers []Mover, 
 	return nil
 }
 
-// fewest lists who could leave others with shares of a GPU so that one more has room, nobody
-// in vain: every choice where up to eight may, else the cheapest until there is.
+// fewest lists the sets of movers with shares of a GPU whose departure makes room for one more, each without a job that
+// need not leave: every such set where up to eight may leave, else the cheapest until there is room.
 func (f *Finder) fewest(n *inventory.Node, d *inventory.Device, r *cluster.Request, here []occupant) (list [][]Mover) {
-	enough := func(who uint64) bool {
+	enough := func(gone uint64) bool {
 		milli, mem, seats := d.Milli(), d.Mem(), f.st.Classes()[n.Class()].Seats(d)
-		for m := who; m != 0; m &= m - 1 {
+		for m := gone; m != 0; m &= m - 1 {
 			o := &here[bits.TrailingZeros64(m)]
 			milli, mem, seats = milli+o.milli, mem+o.mem, seats+int(o.tenants)
 		}
 		return int64(milli) >= r.Share && mem >= r.Memory && seats > 0
 	}
 	if len(here) > exactMovers {
-		who := uint64(0)
-		for i := 0; i < min(64, len(here)) && !enough(who); i++ {
-			who |= 1 << i
+		gone := uint64(0)
+		for i := 0; i < min(64, len(here)) && !enough(gone); i++ {
+			gone |= 1 << i
 		}
-		return append(list, jobsOf(here, who))
+		return append(list, jobsOf(here, gone))
 	}
-	for who := uint64(1); who < 1<<len(here); who++ {
-		least := enough(who)
-		for m := who; m != 0 && least; m &= m - 1 {
-			least = !enough(who &^ (m & -m))
+	for gone := uint64(1); gone < 1<<len(here); gone++ {
+		least := enough(gone)
+		for m := gone; m != 0 && least; m &= m - 1 {
+			least = !enough(gone &^ (m & -m))
 		}
 		if least {
-			list = append(list, jobsOf(here, who))
+			list = append(list, jobsOf(here, gone))
 		}
 	}
 	return list
 }
 
 // jobsOf are those of a mask.
-func jobsOf(list []occupant, mask uint64) (who []Mover) {
+func jobsOf(list []occupant, mask uint64) (leavers []Mover) {
 	for i := range list {
 		if mask>>i&1 == 1 {
-			who = append(who, list[i].Mover)
+			leavers = append(leavers, list[i].Mover)
 		}
 	}
-	return who
+	return leavers
 }
 
 // makeRoom looks for the cheapest way to have a share or a slice where some jobs leave.
-func (f *Finder) makeRoom(h *hunt, list []choice) {
+func (f *Finder) makeRoom(h *search, list []choice) {
 	for i := range list[:min(len(list), mostBlocks)] {
 		c := &list[i]
-		if !h.better(c.cost, len(c.who)) {
+		if !h.better(c.cost, len(c.movers)) {
 			return
 		}
-		f.tryMoves(h, c.at, c.who)
+		f.tryMoves(h, c.at, c.movers)
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 // Settings say whether jobs are moved, and how many.
 type Settings struct {
 	// Auto: moves that are worth it are made by themselves; else only those that
-	// somebody asks for (event Defragment).
+	// are asked for (event Defragment).
 	Auto bool `json:"auto,omitempty"`
-	// Compact: with Auto, nodes are emptied, too, while nobody waits for room.
+	// Compact: with Auto, nodes are emptied, too, while no job waits for room.
 	Compact Compact `json:"compact,omitempty"`
 	// Moves bounds how many jobs are on their way at once; 0: 4. Jobs with shares or slices count
 	// for their part of a GPU.
@@ -22,20 +22,19 @@ type Settings struct {
 	PerHour int `json:"per_hour,omitempty"`
 	// Chain bounds the links of a chain of moves, in which each goes where the next one
 	// was; 0: 3, which is enough to put together any part of a node of 8 GPUs where sizes
-	// are powers of two; 1: nobody moves for one that moves.
+	// are powers of two; 1: no job moves for one that moves.
 	Chain int `json:"chain,omitempty"`
 	// Every is how often moves are looked for where Auto is set; 0: 5 minutes.
 	Every time.Duration `json:"every,omitempty"`
 	// Horizon bounds the wait that moves are believed to save, and is what they
 	// save where no start is in sight without them; 0: 24 hours.
 	Horizon time.Duration `json:"horizon,omitempty"`
-	// Protected are times in which nobody is moved; nil: there are none.
+	// Protected are times in which no job is moved; nil: there are none.
 	Protected *cluster.Weekly `json:"protected,omitempty"`
 }
 
-// Parse reads how far defragmentation goes: off, plan (moves are made for whom
-// somebody asks), auto, or auto and nodes are emptied, for one gain or the other: compact,
-// compact-nodes.
+// Parse reads how far defragmentation goes: off, plan (moves are made for jobs for which they are asked for), auto, or
+// auto and nodes are emptied, for one gain or the other: compact, compact-nodes.
 func Parse(s string) (*Settings, error) {
 	v, err := job.ParseName("way to defragment", s, defragNames)
 	if err != nil || v == 0 {
@@ -65,12 +64,11 @@ func (d Settings) WithDefaults() Settings {
 // Compact is what nodes are emptied for.
 type Compact uint8
 
-// The gains, in GPU time up to the horizon, if who runs ends when that is expected and
-// nobody comes.
+// The gains, in GPU time up to the horizon, if running jobs end when that is expected and none comes.
 const (
 	NoCompact  Compact = iota // nodes are not emptied
 	UsableGPUs                // of free GPUs, as far as they are of use to the tasks submitted last (FGD, ATC'23)
-	EmptyNodes                // of the GPUs of nodes on which nobody is
+	EmptyNodes                // of the GPUs of nodes without jobs
 )
 
 // ParseCompact reads what nodes are emptied for.

@@ -12,22 +12,22 @@ import (
 )
 
 // Moves for tasks with shares of several GPUs. Each of so many devices of one node must have
-// the share left: who has parts of several of them, or has them whole, makes room on all at once,
+// the share left: a job with parts of several of them, or with whole ones, makes room on all at once,
 // so it is looked at node by node (in one NVLink island, where the job requires one) instead of
 // device by device.
 
-// nook is a node, or an island of one, in which there is to be room for one more task.
-type nook struct {
+// spot is a node, or an island of one, in which there is to be room for one more task.
+type spot struct {
 	f      *Finder
 	site   placement.Site
 	node   int32
 	at     inventory.Domain
-	movers []Mover // who has something there
+	movers []Mover // with something there
 	had    int     // tasks that there is room for
 }
 
-// wideChoices lists who could leave some node so that there may be room for one more task
-// with shares of several GPUs, moves for most at most, nobody in vain, the cheapest first.
+// wideChoices lists the sets of movers whose departure from a node may make room for one more task with shares of
+// several GPUs, moves for most at most, the cheapest first, each without a job that need not leave.
 func (f *Finder) wideChoices(ask placement.Request, s *shape.Shape, j *job.State, movers []Mover,
 	most cluster.Milli) (list []choice) {
 	for id, on := range f.byNode(movers) {
@@ -35,8 +35,8 @@ func (f *Finder) wideChoices(ask placement.Request, s *shape.Shape, j *job.State
 		if len(on) == 0 || !n.TakesJobs() || !s.Any.Has(n.Class()) {
 			continue
 		}
-		for _, d := range f.nooks(s, int32(id)) {
-			k := nook{f: f, node: int32(id), at: d, site: f.places.Look(ask, j, s, d, nil)}
+		for _, d := range f.spotsOf(s, int32(id)) {
+			k := spot{f: f, node: int32(id), at: d, site: f.places.Look(ask, j, s, d, nil)}
 			for _, i := range on {
 				if f.gpusIn(&movers[i], d) > 0 {
 					k.movers = append(k.movers, movers[i])
@@ -54,8 +54,8 @@ func (f *Finder) wideChoices(ask placement.Request, s *shape.Shape, j *job.State
 	return list
 }
 
-// nooks lists the parts of a node in one of which a task must be.
-func (f *Finder) nooks(s *shape.Shape, id int32) (list []inventory.Domain) {
+// spotsOf lists the parts of a node in one of which a task must be.
+func (f *Finder) spotsOf(s *shape.Shape, id int32) (list []inventory.Domain) {
 	n := &f.st.Nodes()[id]
 	if !s.Topo.Required || s.Topo.Level != cluster.LevelNVLink || !n.Split() {
 		return []inventory.Domain{{Level: cluster.LevelNode, ID: id}}
@@ -66,49 +66,49 @@ func (f *Finder) nooks(s *shape.Shape, id int32) (list []inventory.Domain) {
 	return list
 }
 
-func (k *nook) room() int { return k.site.Room(int(k.node), 0, k.site.Sets()[0].Count) }
+func (k *spot) room() int { return k.site.Room(int(k.node), 0, k.site.Sets()[0].Count) }
 
 // opens reports whether there is room for one more task when some have left.
-func (k *nook) opens(who []Mover) bool {
+func (k *spot) opens(leavers []Mover) bool {
 	mark := k.f.st.Mark()
 	defer k.f.st.Rollback(mark)
-	for i := range who {
-		k.f.st.ReleaseAll(who[i].Job.Allocs)
+	for i := range leavers {
+		k.f.st.ReleaseAll(leavers[i].Job.Allocs)
 	}
 	return k.room() > k.had
 }
 
-// every tries every choice of who leaves, and keeps those in which nobody does in vain.
-func (k *nook) every(most cluster.Milli) (list []choice) {
+// every tries every set of movers, and keeps those of which each has to leave.
+func (k *spot) every(most cluster.Milli) (list []choice) {
 	var open [1 << exactMovers]bool
 	for mask := 1; mask < 1<<len(k.movers); mask++ {
-		for m := mask; m != 0 && !open[mask]; m &= m - 1 { // whoever leaves besides closes nothing
+		for m := mask; m != 0 && !open[mask]; m &= m - 1 { // another departure closes nothing
 			open[mask] = open[mask&^(m&-m)]
 		}
 		if open[mask] {
 			continue
 		}
-		var who []Mover
+		var leavers []Mover
 		for i := range k.movers {
 			if mask>>i&1 == 1 {
-				who = append(who, k.movers[i])
+				leavers = append(leavers, k.movers[i])
 			}
 		}
-		if toll(who) <= most && k.opens(who) {
+		if toll(leavers) <= most && k.opens(leavers) {
 			open[mask] = true
-			list = append(list, k.choice(who))
+			list = append(list, k.choice(leavers))
 		}
 	}
 	return list
 }
 
-func (k *nook) choice(who []Mover) choice {
-	return choice{who: who, cost: costOf(who), at: k.at}
+func (k *spot) choice(leavers []Mover) choice {
+	return choice{movers: leavers, cost: costOf(leavers), at: k.at}
 }
 
-// cheap clears, where there are too many to try every choice, one GPU after the other by those who cost least
-// for it, until there is room: once from each GPU.
-func (k *nook) cheap(j *job.State, most cluster.Milli) (list []choice) {
+// cheap clears, where there are too many movers to try every set, one GPU after the other by those that cost least for
+// it, until there is room: once from each GPU.
+func (k *spot) cheap(j *job.State, most cluster.Milli) (list []choice) {
 	all := make([]int, len(k.movers))
 	for i := range all {
 		all[i] = i
@@ -121,35 +121,35 @@ func (k *nook) cheap(j *job.State, most cluster.Milli) (list []choice) {
 		}
 	}
 	for first := range ways {
-		if who := k.clear(ways, first); toll(who) <= most && k.opens(who) {
-			list = append(list, k.choice(k.trim(who)))
+		if leavers := k.clear(ways, first); toll(leavers) <= most && k.opens(leavers) {
+			list = append(list, k.choice(k.trim(leavers)))
 		}
 	}
 	return list
 }
 
-// clear lists who leaves if one GPU is cleared first, and then those that cost least more.
-func (k *nook) clear(ways [][][]Mover, first int) (who []Mover) {
+// clear lists the movers that leave if one GPU is cleared first, and then those that cost least more.
+func (k *spot) clear(ways [][][]Mover, first int) (leavers []Mover) {
 	done := make([]bool, len(ways))
 	for dev := first; dev >= 0; {
 		done[dev] = true
-		who = append(who, cheapestOf(ways[dev], who)...)
-		if k.opens(who) {
+		leavers = append(leavers, cheapestOf(ways[dev], leavers)...)
+		if k.opens(leavers) {
 			break
 		}
 		dev = -1
 		var least []Mover
 		for i := range ways {
-			if more := cheapestOf(ways[i], who); !done[i] && len(ways[i]) > 0 &&
+			if more := cheapestOf(ways[i], leavers); !done[i] && len(ways[i]) > 0 &&
 				(dev < 0 || costOf(more) < costOf(least)) {
 				dev, least = i, more
 			}
 		}
 	}
-	return who
+	return leavers
 }
 
-// cheapestOf is who leaves, besides those who do, by the cheapest of some ways.
+// cheapestOf is the movers that leave, besides those that do already, by the cheapest of some ways.
 func cheapestOf(ways [][]Mover, gone []Mover) (least []Mover) {
 	for i, way := range ways {
 		more := slices.DeleteFunc(slices.Clone(way), func(m Mover) bool {
@@ -162,9 +162,9 @@ func cheapestOf(ways [][]Mover, gone []Mover) (least []Mover) {
 	return least
 }
 
-// trim leaves those out, the dearest first, without whom there is room as well.
-func (k *nook) trim(who []Mover) []Mover {
-	list := slices.Clone(who)
+// trim leaves movers out, the dearest first, without whose departure there is room as well.
+func (k *spot) trim(leavers []Mover) []Mover {
+	list := slices.Clone(leavers)
 	slices.SortStableFunc(list, func(a, b Mover) int { return int(min(1, max(-1, b.cost-a.cost))) })
 	for i := 0; i < len(list); {
 		if rest := slices.Delete(slices.Clone(list), i, i+1); k.opens(rest) {
@@ -176,8 +176,8 @@ func (k *nook) trim(who []Mover) []Mover {
 	return list
 }
 
-// reopen is the openings for a gang of such tasks after some more have left (last): on nodes that
-// these left it is looked anew who may leave for one task more.
+// reopen is the openings for a gang of such tasks after some more movers have left (last): those on the nodes that
+// these left are looked for again.
 func (r *gangRoom) reopen(s *shape.Shape, list []opening, movers, chosen, last []Mover, most cluster.Milli) []opening {
 	at := nodesLeft(last)
 	touched := func(o opening) bool { return slices.Contains(at, r.nodeOf(&o)) }

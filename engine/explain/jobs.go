@@ -147,7 +147,7 @@ func (x *Explainer) Waking(j *job.State) string {
 		cluster.FormatDuration(ready.Round(time.Second)), strings.Join(names, ","))
 }
 
-// Company says who else is on a job's devices.
+// Company says which other jobs are on a job's devices.
 func (x *Explainer) Company(j *job.State) string {
 	list := slices.Clone(j.Guests)
 	if j.Hosted() {
@@ -166,10 +166,10 @@ func (x *Explainer) Company(j *job.State) string {
 	return text
 }
 
-// MostNamed bounds how many jobs are named for which another waits.
+// MostNamed bounds how many jobs, or nodes, are named of those for which a job waits.
 const MostNamed = 5
 
-// Leavers says for whom a placed job waits, by number, and what they are to leave.
+// Leavers says for which jobs a placed one waits, by number, and what they are to leave.
 func (x *Explainer) Leavers(j *job.State) string {
 	var ids []cluster.JobID
 	for i := range j.Allocs {
@@ -226,8 +226,8 @@ func (x *Explainer) leftBy(j, v *job.State) string {
 	return strings.Join(list, " and ")
 }
 
-// Shunned says beside whom a job does not go that would have room there, of all
-// such devices on that where most would be left of its own speed; "": there is none.
+// Shunned says beside which jobs one does not go that would have room there, of all such devices on that where most
+// would be left of its own speed; "": there is none.
 func (x *Explainer) Shunned(j *job.State, s *shape.Shape) (text string) {
 	r, best := &s.Sets[0].Request, int64(-1)
 	if !x.speeds.KnowsPairs() || !r.Fractional() || r.Profile != "" {

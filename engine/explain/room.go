@@ -236,7 +236,7 @@ func (x *Explainer) others(j *job.State, s *shape.Shape) string {
 	return text
 }
 
-// tenants says whose end leaves a shared device free.
+// tenants says the end of which jobs leaves a shared device free.
 func (x *Explainer) tenants(n *inventory.Node, dev int) string {
 	jobs := map[int32]bool{}
 	last := cluster.NoJob

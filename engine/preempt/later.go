@@ -25,8 +25,8 @@ func (f *Finder) StillLeaves(x *Later, j *job.State) bool {
 	return !x.only || f.stillReclaimable(j, &x.victim)
 }
 
-// Protected lists those who would have to leave for the job if they had run for
-// long enough, and the first time at which one has.
+// Protected lists the jobs that would have to leave for another if they had run for long enough, and the first time at
+// which one has.
 func (f *Finder) Protected(j *job.State, s *shape.Shape) (list []Later, from cluster.Time) {
 	if f.rules.MinRuntime == 0 {
 		return nil, cluster.Never
@@ -61,7 +61,7 @@ func (f *Finder) Later(j *job.State, s *shape.Shape) (list []Later, from cluster
 		return nil, from
 	}
 	for i := range list {
-		list[i].At = max(list[i].At, from) // with whom it could leave already, the job does not fit
+		list[i].At = max(list[i].At, from) // what could leave already is not enough
 	}
 	slices.SortFunc(list, func(a, b Later) int {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.j.Spec.ID, b.j.Spec.ID))

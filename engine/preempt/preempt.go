@@ -240,9 +240,8 @@ func (f *Finder) after(j, v *job.State, key0 int64, reclaim bool) (x victim, ok 
 	return x, f.world.Tree.ReclaimableWhole(int(v.Queue), int(j.Queue), j.Milli, j.Spec.Tier)
 }
 
-// FreshKey is the first element of a holding job's key. Where keys are
-// refreshed from time to time only, it is judged as it is now, too: who is taken
-// by an old key would take the devices back at once. What has grown meanwhile
+// FreshKey is the first element of a holding job's key. Where keys are refreshed from time to time only, it is judged
+// as it is now, too: a job that lost its devices by an old key would take them back at once. What has grown meanwhile
 // counts from the next refresh on.
 func (f *Finder) FreshKey(v *job.State) int64 {
 	if f.world.Traits.Rerun == 0 || v.State == job.Placed {
@@ -405,7 +404,7 @@ func (f *Finder) dropBack(j *job.State, lifted []*job.State) []*job.State {
 	for i := len(lifted) - 1; i >= 0; i-- {
 		v := lifted[i]
 		if v.Hosted() && f.job(v.GuestOf-1).Lifted {
-			continue // it comes and goes with whom it is beside
+			continue // it comes and goes with its host
 		}
 		if !f.speeds.BearsAll(v.Allocs) || !f.st.TakeBack(v.Allocs, len(v.Guests) > 0, false) {
 			continue
@@ -425,9 +424,8 @@ func (f *Finder) dropBack(j *job.State, lifted []*job.State) []*job.State {
 }
 
 // owes reports whether the job takes from its own queue, besides from one job,
-// what is not borrowed. It may do that only within the guarantee: else another
-// queue would reclaim it, who left would reclaim from others in turn, and so on
-// without an end.
+// what is not borrowed. It may do that only within the guarantee: else another queue would reclaim that, the jobs that
+// left would reclaim from others in turn, and so on without an end.
 func (f *Finder) owes(lifted []*job.State, but *job.State) bool {
 	for _, v := range f.owing {
 		if v != but && slices.Contains(lifted, v) {

@@ -19,7 +19,7 @@ type ranking struct {
 	on      bool
 	steady  order.List // jobs whose loss does not change with time: see rankItem
 	growing order.List // the others, by first key element
-	anew    bool       // it is made anew when what is going on is over: nobody changes his place
+	rebuild bool       // it is made again when what is going on is over: no job changes its place
 	touched []int32    // ranked jobs whose records have changed since they were ranked
 	listed  int        // jobs that passes listed in large levels since the ranking was last worth nothing
 	unasked int        // changes of the ranking since it was last asked
@@ -40,7 +40,7 @@ const (
 	// hundreds (Philly's list on 48 nodes of 8 GPUs, las) keeping it up to date costs more.
 	LargeLevel = 256
 	// worthListed is how many times as many jobs as hold devices are listed before they are ranked, and how
-	// many changes of a ranking that nobody asks end it: either costs about as much as making one.
+	// many changes of a ranking that is not asked end it: either costs about as much as making one.
 	worthListed = 4
 )
 
@@ -90,7 +90,7 @@ func (f *Finder) lossOf(j *job.State) (lost int64, steady bool) {
 // Rank takes a listed job into the ranking.
 func (f *Finder) Rank(j *job.State) {
 	r := &f.ranking
-	if !r.on || r.anew {
+	if !r.on || r.rebuild {
 		return
 	}
 	r.unasked++
@@ -108,7 +108,7 @@ func (f *Finder) Rank(j *job.State) {
 func (f *Finder) Unrank(j *job.State) {
 	r, was := &f.ranking, true
 	switch {
-	case j.Rank == job.Unranked || r.anew:
+	case j.Rank == job.Unranked || r.rebuild:
 		return
 	case j.Rank == job.RankedSteady:
 		was = r.steady.Remove(rankItem(j))
@@ -116,14 +116,14 @@ func (f *Finder) Unrank(j *job.State) {
 		was = r.growing.Remove(order.Item{Key: order.Key{j.Key.Key[0]}, ID: int32(j.Spec.ID)})
 	}
 	if !was {
-		panic("engine: a job is not where it is ranked")
+		panic("preempt: a job is not where it is ranked")
 	}
 	j.Rank = job.Unranked
 }
 
 // Touched notes that the record of a ranked job changes: what it would lose may be something else.
 func (f *Finder) Touched(j *job.State) {
-	if j.Rank != job.Unranked && !j.Rerank && !f.ranking.anew {
+	if j.Rank != job.Unranked && !j.Rerank && !f.ranking.rebuild {
 		j.Rerank = true
 		f.ranking.touched = append(f.ranking.touched, int32(j.Spec.ID))
 	}
@@ -149,7 +149,7 @@ func (f *Finder) rankAgain() {
 	r.touched = r.touched[:0]
 }
 
-// Restart has everything looked at anew: the keys of many jobs may be others.
+// Restart has everything looked at again: the keys of many jobs may be others.
 func (f *Finder) Restart() {
 	f.dissolve()
 	f.tail.drop()
@@ -173,20 +173,20 @@ func (f *Finder) Ranked(add func(it order.Item) bool) bool {
 // Ranks reports whether jobs are ranked, and how many of them change what they lose as time goes by.
 func (f *Finder) Ranks() (on bool, growing int) { return f.ranking.on, f.ranking.growing.Len() }
 
-// Rerank has the places of so many jobs change. Where they are half of all, these are ranked anew, which takes less
-// time than to have each change its place.
+// Rerank has the places of so many jobs change. Where they are half of all, all are ranked again, which takes less time
+// than to have each change its place.
 func (f *Finder) Rerank(n int, change func()) {
 	r := &f.ranking
-	r.anew = r.on && n >= LargeLevel && n >= f.booked()/2
+	r.rebuild = r.on && n >= LargeLevel && n >= f.booked()/2
 	change()
-	if r.anew {
-		r.anew = false
+	if r.rebuild {
+		r.rebuild = false
 		r.unasked += n
 		f.rankBooked()
 	}
 }
 
-// rankIfWorthIt begins a ranking where listing has cost more, and ends one that nobody asks.
+// rankIfWorthIt begins a ranking where listing has cost more, and ends one that is not asked.
 func (f *Finder) rankIfWorthIt() {
 	r := &f.ranking
 	worth := worthListed*f.booked() + LargeLevel
@@ -259,7 +259,7 @@ func (f *Finder) Check(booked int) error {
 	}
 	growing, err := r.growing.Items()
 	if err != nil {
-		return fmt.Errorf("ranking, those who grow: %w", err)
+		return fmt.Errorf("ranking, those that grow: %w", err)
 	}
 	if len(steady)+len(growing) != booked {
 		return fmt.Errorf("ranking: %d and %d of %d jobs", len(steady), len(growing), booked)
@@ -274,7 +274,7 @@ func (f *Finder) Check(booked int) error {
 	}
 	for i := range growing {
 		if j := f.job(growing[i].ID); j.Rank != job.RankedGrowing || growing[i].Key[0] != j.Key.Key[0] {
-			return fmt.Errorf("ranking: job %d (%s) is at %+v among those who grow", j.Spec.ID, j.State, growing[i])
+			return fmt.Errorf("ranking: job %d (%s) is at %+v among those that grow", j.Spec.ID, j.State, growing[i])
 		}
 	}
 	return nil

@@ -60,7 +60,7 @@ func TestReclaimSurplus(t *testing.T) {
 	}
 }
 
-// Who is preempted for the first node may stay if those preempted for the next leave another one:
+// A job that is preempted for the first node may stay if those preempted for the next leave another one:
 // A spans nine nodes, so it costs least; B, next, leaves two.
 func TestReclaimSpares(t *testing.T) {
 	l := &Lent{jobs: []borrower{{span: 9}, {span: 5}},
@@ -70,9 +70,9 @@ func TestReclaimSpares(t *testing.T) {
 	}
 }
 
-// The invariants of Lyra, EuroSys'23 on random loads: as many nodes as are wanted, nobody on them but who
-// could shrink away, and of those preempted none could stay. Never fewer are preempted than by the
-// best set, which the test finds by trying all, and rarely more.
+// The invariants of Lyra, EuroSys'23 on random loads: as many nodes as are wanted, no job on them but those that could
+// shrink away, and of those preempted none could stay. Never fewer are preempted than by the best set, which the test
+// finds by trying all, and rarely more.
 func TestReclaim(t *testing.T) {
 	best, cases := 0, 3000
 	for seed := range uint64(cases) {
@@ -150,7 +150,7 @@ func (l *Lent) mustGo(nodes uint64) (gone uint64) {
 	return gone
 }
 
-// free counts the nodes that nobody but some jobs is on.
+// free counts the nodes that no jobs but some are on.
 func (l *Lent) free(but uint64) (n int) {
 	for i := range l.loads {
 		if !slices.ContainsFunc(l.loads[i], func(x load) bool { return but>>x.job&1 == 0 }) {

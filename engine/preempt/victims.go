@@ -21,12 +21,11 @@ type victim struct {
 	swap bool // it is smaller, and of the same queue
 }
 
-// fewVictims is how many are looked at first where order alone decides, but queues have
-// quotas; only if those, the last in the order, do not suffice is everybody looked at who
-// may have to leave.
+// fewVictims is how many are looked at first where order alone decides, but queues have quotas; only if those, the last
+// in the order, do not suffice are all looked at that may have to leave.
 const fewVictims = 256
 
-// victims are those who may have to leave for a job, best victim first. Where order
+// victims are the jobs that may have to leave for another, best victim first. Where order
 // alone decides, and no queue's quota, they come as they are asked for, from the end
 // of the order: the first few suffice as a rule, of hundreds.
 type victims struct {
@@ -43,8 +42,8 @@ type victims struct {
 	cut     bool // there may be more
 }
 
-// victims lists who may have to leave for the job; most bounds the list (fewVictims). It is
-// good until the next is made.
+// victims lists the jobs that may have to leave for another; most bounds the list (fewVictims). It is valid until the
+// next is made.
 func (f *Finder) victims(j *job.State, s *shape.Shape, most int) *victims {
 	l := &f.scratch.victims
 	*l = victims{Firsts: order.Firsts[victim]{List: l.List[:0], Cmp: l.Cmp}, f: f, j: j, s: s, key0: j.Key.Key[0],
@@ -79,7 +78,7 @@ func (f *Finder) victims(j *job.State, s *shape.Shape, most int) *victims {
 		}
 	}
 	if l.reclaim {
-		l.Firsts.All() // who borrows most depends on who has been lifted
+		l.Firsts.All() // which queue borrows most depends on which jobs have been lifted
 	}
 	return l
 }
@@ -139,14 +138,14 @@ func (l *victims) take(v *job.State) (x victim, ok bool) {
 	return x, true
 }
 
-// tail is the end of the order of those who hold devices, worst victim first, as far as
-// it has been looked at: one preemption is seldom the last of a pass. It is as of the last
-// change of whom it lists, but for those who have left meanwhile.
+// tail is the end of the order of the jobs that hold devices, worst victim first, as far as it has been looked at: one
+// preemption is seldom the last of a pass. It is as of the last change of a job that it lists, except that some have
+// left meanwhile.
 type tail struct {
 	list []victim
 	// of each in the list, how many from it on have left, as far as is known: they are not looked at again
 	gone []int32
-	// those of whole levels, as far as levels are listed; of a ranking, only who is not steady
+	// those of whole levels, as far as levels are listed; of a ranking, only those that are not steady
 	levels order.Firsts[victim]
 	least  int64         // the last of these levels
 	next   int           // so many of them are in the list
@@ -156,7 +155,7 @@ type tail struct {
 	as     int           // while their list has changed so often
 }
 
-// at returns the i-th, who may have left; nil: there are no more.
+// at returns the i-th, which may have left; nil: there are no more.
 func (t *tail) at(f *Finder, i int) *victim {
 	for i >= len(t.list) {
 		if !t.extend(f) {
@@ -172,7 +171,7 @@ func (t *tail) extend(f *Finder) bool {
 		first := t.nextSteady(f)
 		if t.next == len(t.levels.List) {
 			if t.listLevel(f, first) {
-				continue // of whom some may be steady now
+				continue // some of that may be steady now
 			}
 			if first == nil {
 				return false
@@ -202,8 +201,8 @@ func (t *tail) add(x *victim) {
 	t.list, t.gone = append(order.Double(t.list), *x), append(order.Double(t.gone), 0)
 }
 
-// alive is the first from the i-th on of whom it is not known that he has left. Who has left is skipped
-// together with those who have left after him, so that all of them cost about as much as each once.
+// alive is the first from the i-th on that is not known to have left. One that has left is skipped together with those
+// after it that have, so that all of them cost about as much as each once.
 func (t *tail) alive(i int) int {
 	for i < len(t.gone) && t.gone[i] > 0 {
 		n := t.gone[i]
@@ -265,13 +264,13 @@ func (t *tail) listLevel(f *Finder, first *order.Item) bool {
 	return true
 }
 
-// drop has the tail looked at anew.
+// drop has the tail looked at again.
 func (t *tail) drop() {
 	t.restart()
 	t.levels.List, t.levels.Sorted = t.levels.List[:0], 0
 }
 
-// restart has the tail put together anew from the levels that are listed.
+// restart has the tail put together again from the levels that are listed.
 func (t *tail) restart() { t.list, t.gone, t.next, t.begun = t.list[:0], t.gone[:0], 0, false }
 
 // Came notes that a job is in the order of victims now, or has another place there than before.
