@@ -82,8 +82,7 @@ type Engine struct {
 	victims  preempt.Finder   // which jobs leave for which
 	speeds   speed.Book       // how fast they are there
 	keyer    sched.KeyChanger // nil: keys of running jobs change with events only
-	promoter sched.Promoter   // nil: what a job received counts for ever
-	settling bool             // a pass, or a restart, is going on: no job is promoted
+	promoter sched.Promoter   // nil: what a job received counts for ever, or a restart goes on
 	plans    planState
 	loansAt  cluster.Time // when nodes are given back or taken next
 	pools    poolState
@@ -187,7 +186,9 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.line = pending.Line{World: &e.w, Policy: cfg.Policy, Jobs: (*oracle)(e).Jobs, Touch: e.touch}
 	e.line.Heads, _ = cfg.Policy.(sched.HeadKeyer)
 	e.line.Queues, _ = cfg.Policy.(sched.QueueOrder)
-	e.promoter, _ = cfg.Policy.(sched.Promoter)
+	if from == nil {
+		e.promoter, _ = cfg.Policy.(sched.Promoter)
+	}
 	e.plans.planner, _ = cfg.Policy.(sched.Planner)
 	e.plans.chooser, _ = cfg.Policy.(sched.Chooser)
 	e.plans.next = cluster.Never

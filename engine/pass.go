@@ -50,7 +50,6 @@ func (e *Engine) pass() {
 	p.walk.Begin(&e.line)
 	p.depth, p.stop = e.cfg.Depth, false
 	p.strict, p.blocked, p.shut = false, inventory.ClassSet{}, p.shut[:0]
-	e.settling = true
 	for !p.stop {
 		li, it, ok := p.walk.Next()
 		if !ok {
@@ -58,7 +57,7 @@ func (e *Engine) pass() {
 		}
 		e.consider(p, li, &it)
 	}
-	e.settling = false
+	p.walk.End()
 	e.compact(p.short)
 	e.grow()
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/pending"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // awaitPromotion sets the time at which a job that enters the line is promoted.
@@ -15,9 +16,27 @@ func (e *Engine) awaitPromotion(j *job.State) {
 		return
 	}
 	j.PromoteAt = e.promotionOf(j)
-	if j.PromoteAt <= e.w.Now && !e.settling {
+	if j.PromoteAt <= e.w.Now && !e.ps.walk.Open() {
 		e.beginAgain(j)
 	}
+	e.watchPromotion(j)
+}
+
+// awaitPromotions is awaitPromotion for all jobs in line after a restart. Those that are due are promoted in the next
+// step.
+func (e *Engine) awaitPromotions() {
+	if e.promoter, _ = e.cfg.Policy.(sched.Promoter); e.promoter == nil {
+		return
+	}
+	for _, j := range e.jobs {
+		if j != nil && j.Eligible {
+			j.PromoteAt = e.promotionOf(j)
+			e.watchPromotion(j)
+		}
+	}
+}
+
+func (e *Engine) watchPromotion(j *job.State) {
 	e.timers.Set(max(j.PromoteAt, e.w.Now), pending.Promote, j)
 }
 

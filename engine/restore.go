@@ -60,7 +60,6 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 		e.deps.AwaitArray(s.Arrays[i].ID, s.Arrays[i].Waiting...)
 	}
 	e.unlistedElements(s)
-	e.settling = true
 	for _, guests := range []bool{false, true} { // those whom they are beside come first
 		for i := range s.Jobs {
 			if r := &s.Jobs[i]; (r.Beside != 0) == guests && !e.resume(r, same, queues) {
@@ -74,7 +73,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 			return slices.Index(r.Guests, a) - slices.Index(r.Guests, b)
 		})
 	}
-	e.settling = false
+	e.awaitPromotions()
 	e.restoreUsage(s)
 	e.resv.Restore(s.Advance)
 	e.fresh, e.seenAt = s.Fresh || !same, e.epoch

@@ -9,9 +9,15 @@ import (
 // Walk goes through the line once, from the best job to the worst, while jobs leave it and come back. Of each group it
 // comes to the first job, and to those behind it that it is told to look at.
 type Walk struct {
-	line    *Line
+	line    *Line    // nil: it has ended
 	cursors []cursor // by lane
 }
+
+// Open reports whether a walk goes on.
+func (w *Walk) Open() bool { return w.line != nil }
+
+// End ends a walk.
+func (w *Walk) End() { w.line = nil }
 
 // cursor is how far a walk has come in one lane.
 type cursor struct {
