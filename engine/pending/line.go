@@ -250,6 +250,7 @@ func (l *Line) groupItem(g *Group, first order.Item) order.Item {
 // Rekey evaluates keys again: of the groups' first jobs where the order within a group cannot change (HeadKeyer), else
 // of every job.
 func (l *Line) Rekey() {
+	jobs := l.Jobs()
 	for gi := range l.groups {
 		g := &l.groups[gi]
 		if g.jobs.Len() == 0 || l.Promoted(g) {
@@ -257,7 +258,7 @@ func (l *Line) Rekey() {
 		}
 		if l.Heads == nil {
 			l.items = g.jobs.Rewrite(l.items, func(old order.Item) order.Item {
-				j := l.Jobs()[old.ID]
+				j := jobs[old.ID]
 				if it := l.Item(j); it != old {
 					l.Touch(j)
 					j.Key = it

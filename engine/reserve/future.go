@@ -27,14 +27,15 @@ func (b *Book) Earliest(j *job.State, now bool) (Window, bool) {
 			return b.windowOf(j, s, b.World.Now, allocs), true
 		}
 	}
-	tl := b.timeline()
+	jobs := b.Around.Jobs()
+	tl := b.timeline(jobs)
 	b.keepOff.Reset(len(st.Nodes()))
 	for c, ok := tl.peek(); ok; c, ok = tl.peek() {
 		at := c.at
 		near := !single
 		for ; ok && c.at == at; c, ok = tl.peek() {
 			tl.pop()
-			near = b.apply(&c, &s.Sets[0].Request) || near
+			near = b.apply(&c, jobs, &s.Sets[0].Request) || near
 		}
 		if !near {
 			continue
@@ -115,8 +116,8 @@ type timeline struct {
 	more  bool         // there is something
 }
 
-func (b *Book) timeline() timeline {
-	now, jobs := b.World.Now, b.Around.Jobs()
+func (b *Book) timeline(jobs []*job.State) timeline {
+	now := b.World.Now
 	tl := timeline{ends: b.Around.Ends(), late: b.ends[:0]}
 	for i := range b.windows {
 		w := &b.windows[i]
@@ -205,7 +206,7 @@ func sortEndings(l []ending) {
 
 // apply moves the tentative inventory past one change; it reports whether a job of one task may fit now where it did
 // not before.
-func (b *Book) apply(c *ending, r *cluster.Request) bool {
+func (b *Book) apply(c *ending, jobs []*job.State, r *cluster.Request) bool {
 	if c.window == noWindow {
 		return true
 	}
@@ -213,7 +214,7 @@ func (b *Book) apply(c *ending, r *cluster.Request) bool {
 		b.applyWindow(&b.windows[c.window], c.take)
 		return !c.take
 	}
-	j, st := b.Around.Jobs()[c.job], b.World.Store
+	j, st := jobs[c.job], b.World.Store
 	near, allocs := false, j.Allocs
 	if j.State == job.Stopping {
 		allocs = j.Dest
