@@ -7,10 +7,9 @@ import (
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
-// awaitPromotion sets the time at which a job that enters the line is promoted.
-// One that is due already, because it was held meanwhile, is promoted at once;
-// but one that lost its place in a pass not before that is over: whoever comes
-// back in a pass comes after the job that sent it there, so that a pass ends.
+// awaitPromotion sets the time at which a job that enters the line is promoted. One that is due already, because it was
+// held meanwhile, is promoted at once; but one that lost its place in a pass not before that is over: a job that comes
+// back in a pass comes after the one that sent it there, so that a pass ends.
 func (e *Engine) awaitPromotion(j *job.State) {
 	if e.promoter == nil {
 		return
