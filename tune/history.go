@@ -49,6 +49,48 @@ type pastJob struct {
 	wrote     bool         // it wrote a checkpoint at its last stop
 	end       cluster.Time // when it ended, if it has
 	under     ruleSet      // rules at its submission; zero: they have changed since
+	held      []stay       // time on devices by size
+	since     cluster.Time // it has had its size, while it runs
+}
+
+// stay is the time for which a job had a size.
+type stay struct {
+	tasks []cluster.TaskSet
+	time  time.Duration
+}
+
+// hold counts the time up to now for which a running job had its size.
+func (j *pastJob) hold(now cluster.Time) {
+	if !j.runs {
+		return
+	}
+	i := slices.IndexFunc(j.held, func(s stay) bool { return slices.Equal(s.tasks, j.spec.Tasks) })
+	if i < 0 {
+		i, j.held = len(j.held), append(j.held, stay{tasks: j.spec.Tasks})
+	}
+	j.held[i].time += now.Sub(j.since)
+	j.since = now
+}
+
+// sized is the size that a job had longest, and its run time at that size: its GPU time stays the same.
+func (j *pastJob) sized() ([]cluster.TaskSet, time.Duration) {
+	if len(j.held) < 2 {
+		return j.spec.Tasks, j.done
+	}
+	longest, had, all := j.held[0], int64(0), time.Duration(0)
+	for _, s := range j.held {
+		if s.time > longest.time {
+			longest = s
+		}
+		all += s.time
+		had += (&cluster.Job{Tasks: s.tasks}).GPUMilli() * int64(s.time/time.Millisecond)
+	}
+	most := (&cluster.Job{Tasks: longest.tasks}).GPUMilli()
+	if most == 0 || all < time.Millisecond {
+		return longest.tasks, j.done
+	}
+	average := had / int64(all/time.Millisecond)
+	return longest.tasks, j.done / time.Duration(most) * time.Duration(average)
 }
 
 // Add reads a whole journal. The journals of one daemon share their clock and job numbers, so a job
@@ -105,6 +147,11 @@ func (h *History) event(now cluster.Time, ev *engine.Event) {
 		h.at[ev.Spec.ID] = len(h.jobs)
 		h.jobs = append(h.jobs, pastJob{spec: *ev.Spec, submit: now, under: ruleSetOf(&h.Header)})
 		return
+	case engine.Adopted: // no rules chose when and where it started
+		r := ev.Record
+		h.at[r.Spec.ID] = len(h.jobs)
+		h.jobs = append(h.jobs, pastJob{spec: *r.Spec, submit: r.Started, started: r.Started, since: r.Started, runs: true})
+		return
 	case engine.NodeUp:
 		if ev.Spare != nil {
 			h.join([]cluster.Node{*ev.Spare})
@@ -130,8 +177,11 @@ func (h *History) event(now cluster.Time, ev *engine.Event) {
 	switch ev.Type {
 	case engine.Updated:
 		j.spec = *ev.Spec
+	case engine.JobReshaped:
+		j.hold(now)
+		j.spec.Tasks, j.spec.Elastic = ev.Reshape.Tasks, cluster.Elastic{}
 	case engine.Started:
-		j.started, j.runs = now, true
+		j.started, j.since, j.runs = now, now, true
 	case engine.Cancelled:
 		j.cancelled, j.ended, j.why, j.end = true, !j.runs, engine.WasCancelled, now // if it runs, Stopped follows
 	case engine.Stopped:
@@ -145,6 +195,7 @@ func (h *History) stopped(j *pastJob, now cluster.Time, ev *engine.Event) {
 	if did == 0 && j.runs {
 		did = max(1, j.done+now.Sub(j.started)) // a busy daemon learns of the start and the end at once
 	}
+	j.hold(now)
 	j.runs = false
 	switch again := ev.Reason == engine.Preempted || ev.Reason == engine.NodeLost; {
 	case again && j.cancelled:
@@ -194,7 +245,8 @@ func (h *History) Workload() (*trace.Workload, *cluster.Spec, error) {
 			origin = j.submit - j.submit%cluster.Time(time.Second) // whole seconds, like the epoch
 		}
 		number[j.spec.ID] = cluster.JobID(len(wl.Jobs))
-		e := trace.Entry{Job: j.spec, Run: j.done}
+		e := trace.Entry{Job: j.spec}
+		e.Job.Tasks, e.Run = j.sized()
 		switch j.why {
 		case engine.Failed, engine.TimedOut:
 			e.Outcome = trace.Failed

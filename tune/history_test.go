@@ -81,3 +81,37 @@ func TestCancelledHasEnded(t *testing.T) {
 		t.Errorf("notes: %q", h.Notes)
 	}
 }
+
+// A job that ran with other tasks than it asked for is replayed at the size that it had longest, with the GPU time that
+// it had; one that was found running is replayed, too.
+func TestHistoryReshaped(t *testing.T) {
+	h := NewHistory()
+	minute := cluster.Time(time.Minute)
+	gpus := func(tasks int) []cluster.TaskSet {
+		return []cluster.TaskSet{{Count: tasks, Request: cluster.Request{GPUs: 2}}}
+	}
+	reshaped := func(at cluster.Time, tasks int) {
+		h.event(at, &engine.Event{Type: engine.JobReshaped, Reshape: &engine.Reshape{Tasks: gpus(tasks)}})
+	}
+	h.event(0, &engine.Event{Type: engine.Submitted, Spec: &cluster.Job{Tasks: gpus(4)}})
+	h.event(minute, &engine.Event{Type: engine.Started})
+	reshaped(11*minute, 3)
+	reshaped(41*minute, 4)
+	h.event(51*minute, &engine.Event{Type: engine.Stopped, Reason: engine.Completed, Done: 50 * time.Minute})
+	found := &engine.JobRecord{Spec: &cluster.Job{ID: 1, Tasks: gpus(1)}}
+	found.Started = 52 * minute
+	h.event(55*minute, &engine.Event{Type: engine.Adopted, Job: 1, Record: found})
+	h.event(60*minute, &engine.Event{Type: engine.Stopped, Job: 1, Reason: engine.Completed})
+	wl, _, err := h.Workload()
+	if err != nil || len(wl.Jobs) != 2 {
+		t.Fatalf("%+v, %v", wl, err)
+	}
+	// 20 minutes with 8 GPUs and 30 minutes with 6 are 340 GPU minutes
+	one, two := &wl.Jobs[0], &wl.Jobs[1]
+	if one.Job.GPUs() != 6 || one.Run.Round(time.Second) != 56*time.Minute+40*time.Second {
+		t.Errorf("it is replayed with %d GPUs for %v", one.Job.GPUs(), one.Run)
+	}
+	if two.Run != 8*time.Minute || two.Job.Submit != 52*minute {
+		t.Errorf("what was found running is submitted at %v and runs for %v", two.Job.Submit, two.Run)
+	}
+}
