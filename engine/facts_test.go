@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
@@ -164,6 +165,66 @@ func TestAdopted(t *testing.T) {
 	h.at(16, adopted(job(14, 2, 1000), 5, free))
 	if r := h.e.Record(14); r == nil {
 		t.Error("what is free can be taken over")
+	}
+}
+
+// A node becomes smaller than what runs there: its jobs keep what they hold, also over a restart, and a job that takes
+// their place starts only when so many have left that it has room.
+func TestNodeShrinks(t *testing.T) {
+	var cfg engine.Config
+	h := newHand(t, "1x4xT4", "fifo", func(c *engine.Config) {
+		c.Spec.Nodes[0].CPU, c.Spec.Nodes[0].RAM = 12_000, 1000
+		cfg = *c
+	})
+	cpu := func(m cluster.Milli) func(*cluster.Job) {
+		return func(j *cluster.Job) { j.Tasks[0].Request.CPU = m }
+	}
+	low := tier(cluster.BestEffort)
+	h.want(0, "start 1, start 2, start 3", submit(job(1, 1, 1000, cpu(4000))), submit(job(2, 1, 1000, cpu(4000), low)),
+		submit(job(3, 1, 1000, cpu(4000), low)))
+	h.want(1, "", ev(engine.Started, 1), ev(engine.Started, 2), ev(engine.Started, 3), sized("n1", 8000, 1000))
+	if again := h.restarted(cfg); again.Nodes[0].CPU != 8000 {
+		t.Errorf("after a restart the node has %d CPU", again.Nodes[0].CPU)
+	}
+	for id := range cluster.JobID(4) {
+		if r := h.e.Record(id); r != nil && r.State != engine.Running {
+			t.Errorf("after a restart job %d is %s", id, r.State)
+		}
+	}
+	h.want(2, "preempt 3 for 4, preempt 2 for 4", submit(job(4, 1, 1000, cpu(4000))))
+	h.want(3, "", stopped(2, engine.Preempted))
+	h.want(4, "start 4", stopped(3, engine.Preempted))
+	h.want(5, "start 2", sized("n1", 12_000, 1000))
+	if first, again := h.restarted(cfg), h.e.Snapshot(); fmt.Sprint(first.Resized, again.Resized) != "[n1] [n1]" {
+		t.Errorf("sizes that were reported: of %v, after a restart of %v", first.Resized, again.Resized)
+	}
+}
+
+// A job that is found on a node that is given back to its owner leaves it at once.
+func TestFoundOnGivenNode(t *testing.T) {
+	h := newHand(t, "3x2xT4", "fifo", func(c *engine.Config) {
+		c.Spec.Partitions = []cluster.Partition{{Name: "lent", Nodes: []string{"n1"}},
+			{Name: "own", Nodes: []string{"n2", "n3"}}}
+		c.Spec.Loans = []cluster.Loan{
+			{Partition: "lent", Back: []cluster.Back{{Hours: cluster.Hours{To: 24 * time.Hour}, Nodes: 1}}}}
+	})
+	h.want(0, "start 1", submit(job(1, 2, 1000)))
+	h.want(1, "", ev(engine.Started, 1))
+	h.want(2, "preempt 2", adopted(job(2, 1, 1000), 1, whole(0, 0, 1, 1)))
+	h.want(3, "preempt 1", reshaped(1, sets(gpuTasks(1, 1)), whole(0, 0, 1, 2)))
+}
+
+// What a message says of the GPUs that there are depends on the nodes as they are.
+func TestRejectedAfterChange(t *testing.T) {
+	h := newHand(t, "2x2xT4", "fifo", nil)
+	n := h.e.Nodes()[0]
+	for i, gpus := range []int{3, 4, 2} {
+		n.GPUs = gpus
+		h.want(i, "", changedTo(n))
+	}
+	text := h.e.Check(&cluster.Job{Tasks: sets(gpuTasks(1, 1)), GPUTypes: []string{"none"}})
+	if want := `unknown GPU type "none" (valid: T4-16GB)`; text != want {
+		t.Errorf("it is refused with %q, not %q", text, want)
 	}
 }
 

@@ -87,7 +87,7 @@ func (e *Engine) checkJobs() error {
 		case j.State != job.Placed && j.Waits != 0:
 			err = fmt.Errorf("waits for %d jobs to leave", j.Waits)
 		case j.Booked() || j.State == job.Stopping:
-			err = e.checkGang(j)
+			err = e.checkGang(j, true)
 		}
 		if err != nil {
 			return fmt.Errorf("job %d (%s): %w", j.Spec.ID, j.State, err)
@@ -99,8 +99,9 @@ func (e *Engine) checkJobs() error {
 	return nil
 }
 
-// checkGang checks that a job holds exactly what it asked for, where it may.
-func (e *Engine) checkGang(j *job.State) error {
+// checkGang checks that a job holds exactly what it asked for, where it may; keeps: or where it may have been when its
+// node was larger.
+func (e *Engine) checkGang(j *job.State, keeps bool) error {
 	s := e.shapes.At(j.Shape)
 	tasks := make([]int, len(s.Sets))
 	gpus := make([]int, len(s.Sets))
@@ -119,7 +120,8 @@ func (e *Engine) checkGang(j *job.State) error {
 		gpus[a.Set] += n
 		shared := r.Fractional() || r.Profile != ""
 		switch {
-		case !s.Suits[a.Set].Has(e.st.Nodes()[a.Node].Class()) && !e.astrayByPlan(j, a.Node, r):
+		case !s.Suits[a.Set].Has(e.st.Nodes()[a.Node].Class()) && !e.astrayByPlan(j, a.Node, r) &&
+			!(keeps && e.st.Nodes()[a.Node].SizeByEvent()):
 			return fmt.Errorf("is on node %d, which does not suit it", a.Node)
 		case a.CPU != r.CPU*int64(a.Tasks) || a.RAM != r.RAM*int64(a.Tasks):
 			return fmt.Errorf("holds %d CPU and %d RAM for %d tasks of %+v", a.CPU, a.RAM, a.Tasks, *r)

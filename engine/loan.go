@@ -203,6 +203,13 @@ func (e *Engine) leaveLent(j *job.State, all bool) {
 	}
 }
 
+// leaveGiven has a job leave that was found on a node that is given back.
+func (e *Engine) leaveGiven(j *job.State) {
+	if e.givenAny(j.Allocs) {
+		e.evictLent(j)
+	}
+}
+
 // evictLent stops a job. It keeps no memory on a node that is another's.
 func (e *Engine) evictLent(j *job.State) {
 	how := e.howToStop(j)

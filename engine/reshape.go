@@ -70,7 +70,7 @@ func (e *Engine) checkPlace(j *job.State, spec *cluster.Job, allocs []inventory.
 	as := *j
 	as.Spec, as.Shape, as.Tenure = spec, e.shapeOf(spec), &job.Tenure{Allocs: j.Owned(allocs)}
 	e.countHeld(&as)
-	if err := e.checkGang(&as); err != nil {
+	if err := e.checkGang(&as, false); err != nil {
 		return err.Error()
 	}
 	if !e.onItsNodes(&as) {
@@ -184,6 +184,7 @@ func (e *Engine) jobReshaped(j *job.State, r *Reshape) {
 	e.replan()
 	e.find.Recount()
 	e.fresh = true
+	e.leaveGiven(j)
 }
 
 // onItsNodes reports whether a job is on nodes that its spec names.
@@ -207,7 +208,7 @@ func (e *Engine) amend(j *job.State, spec *cluster.Job) {
 	}
 	as := *j
 	as.Spec, as.Shape = &next, e.shapeOf(&next)
-	if as.Shape != j.Shape && (j.Resizing || e.checkGang(&as) != nil || !e.onItsNodes(&as)) {
+	if as.Shape != j.Shape && (j.Resizing || e.checkGang(&as, false) != nil || !e.onItsNodes(&as)) {
 		return // it may not be where it is
 	}
 	e.unlist(j)

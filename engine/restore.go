@@ -124,8 +124,8 @@ func (e *Engine) restoreNodes(s *Snapshot) {
 		n := &s.Nodes[i]
 		id := e.nodeID[n.Name]
 		ns := &e.st.Nodes()[id]
-		if resized[n.Name] {
-			e.resize(id, n.CPU, n.RAM)
+		if resized[n.Name] && !e.resize(id, n.CPU, n.RAM) {
+			e.st.SetSize(id, n.CPU, n.RAM) // as configured now; it stays so under another configuration
 		}
 		state := n.State
 		if given[n.Name] && !ns.Lent() && !drained[n.Name] && state == cluster.Draining {

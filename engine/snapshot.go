@@ -124,7 +124,7 @@ func (e *Engine) Common() Snapshot {
 		if n := &e.st.Nodes()[i]; n.GivenBack() {
 			s.Given = append(s.Given, n.Spec().Name)
 		}
-		if n := &e.st.Nodes()[i]; n.Resized() {
+		if n := &e.st.Nodes()[i]; n.Resized() && !n.Changed() {
 			s.Resized = append(s.Resized, n.Spec().Name)
 		}
 		if n := &e.st.Nodes()[i]; n.Changed() {

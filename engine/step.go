@@ -134,6 +134,9 @@ func (e *Engine) submit(spec *cluster.Job, before *Given) {
 	if e.job(spec.ID) != nil {
 		return // a repeated report
 	}
+	if int(spec.ID) < len(e.jobs) {
+		e.find.Recount() // its number was left out when one with a higher number was found running
+	}
 	for int(spec.ID) >= len(e.jobs) {
 		e.jobs = append(e.jobs, nil)
 	}

@@ -89,7 +89,8 @@ func (t *tally) Add(a *Alloc, packed bool) error {
 // fits checks a tally against the node's capacity.
 func (t *tally) fits(n *Node, c *Class) error {
 	model := &c.model
-	if n.spec.CPU > 0 && t.cpu > n.spec.CPU || n.spec.RAM > 0 && t.ram > n.spec.RAM {
+	over := n.spec.CPU > 0 && t.cpu > n.spec.CPU || n.spec.RAM > 0 && t.ram > n.spec.RAM
+	if over && !n.SizeByEvent() {
 		return fmt.Errorf("%d CPU and %d RAM are held of %d and %d", t.cpu, t.ram, n.spec.CPU, n.spec.RAM)
 	}
 	for i := range t.devs {

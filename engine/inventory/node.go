@@ -119,6 +119,9 @@ func (n *Node) Resized() bool { return n.resized }
 // Changed reports whether it was described by an event, not by the configuration.
 func (n *Node) Changed() bool { return n.changed }
 
+// SizeByEvent reports whether its CPU and RAM may be less than they were: jobs keep what they hold.
+func (n *Node) SizeByEvent() bool { return n.resized || n.changed }
+
 // Overcommitted reports whether its jobs hold more CPU or RAM than it has.
 func (n *Node) Overcommitted() bool { return n.cpu < 0 || n.ram < 0 }
 

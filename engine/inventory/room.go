@@ -167,10 +167,10 @@ func (st *Store) TakeBack(allocs []Alloc, guested, crowded bool) bool {
 }
 
 // CanTake reports whether exactly this allocation is free; guested as for TakeBack, crowded: a
-// share may exceed the maximum number of clients of a device.
+// share may exceed the maximum number of clients of a device, and jobs what CPU and RAM a node has left by an event.
 func (st *Store) CanTake(a *Alloc, guested, crowded bool) bool {
 	n := &st.nodes[a.Node]
-	if n.cpu < a.CPU || n.ram < a.RAM {
+	if (n.cpu < a.CPU || n.ram < a.RAM) && !(crowded && n.SizeByEvent()) {
 		return false
 	}
 	switch {

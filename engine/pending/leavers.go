@@ -74,13 +74,26 @@ func (l *Leavers) Wait(j *job.State) {
 		if len(l.Store.Nodes()[node].Stopping()) == 0 || inventory.OnNode(j.Allocs[:i], node) {
 			continue
 		}
-		if need := job.Least(job.HostOn(j.Allocs, node), l.Short(node)); need != (job.Host{}) {
+		if need := l.lacks(j, node); need != (job.Host{}) {
 			l.each(j, node, func(v *job.State) { l.claimFrom(j, v, node, &need) })
 		}
 	}
 	if j.Waits > 0 {
 		l.claimRest(j)
 	}
+}
+
+// lacks is the CPU and RAM of a node that leavers must have left before a booked job starts there: what it takes, and
+// on a node that has become smaller also what others hold beyond that.
+func (l *Leavers) lacks(j *job.State, node int32) job.Host {
+	h, short := job.HostOn(j.Allocs, node), l.Short(node)
+	if h.CPU > 0 {
+		h.CPU = max(h.CPU, short.CPU)
+	}
+	if h.RAM > 0 {
+		h.RAM = max(h.RAM, short.RAM)
+	}
+	return job.Least(h, short)
 }
 
 // claimRest has a job that waits take all that it can of its shared devices from those for which it waits anyhow: what
@@ -266,7 +279,7 @@ func (l *Leavers) Check(moving []cluster.JobID) error {
 // claimed by those who wait for it; and that nobody counts on more than there is.
 func (l *Leavers) checkClaims(moving []cluster.JobID) error {
 	for id := range l.Store.Nodes() {
-		if h := l.Short(int32(id)); h.CPU > 0 || h.RAM > 0 {
+		if h := l.Short(int32(id)); (h.CPU > 0 || h.RAM > 0) && !l.Store.Nodes()[id].SizeByEvent() {
 			return fmt.Errorf("node %d: %+v is promised to jobs that do not wait for it", id, h)
 		}
 		for i := range l.Store.Nodes()[id].Devices() {
