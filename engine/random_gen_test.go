@@ -129,6 +129,9 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 		}
 		sc.stimuli = withSpeeds(seed, sc.stimuli, len(g.jobs))
 	}
+	if sc.facts = seed%4 == 1 || seed%8 == 2; sc.facts {
+		sc.stimuli = withFacts(seed, sc.stimuli, &sc.cfg.Spec, g.jobs)
+	}
 	return sc, nil
 }
 

@@ -53,7 +53,7 @@ func TestRandom(t *testing.T) {
 			}
 			invalid := 0
 			for seed, n := uint64(1), 0; n < want; seed++ {
-				k := randomRun(t, pol, seed)
+				k := randomRun(t, pol, seed).events
 				if k == 0 {
 					if invalid++; invalid > 100+int(seed)/2 {
 						t.Fatal("too many invalid configurations")
@@ -67,19 +67,17 @@ func TestRandom(t *testing.T) {
 
 const stimuliPerRun = 120
 
-// randomRun plays one scenario; a failing one is made smaller and printed.
-func randomRun(t *testing.T, pol string, seed uint64) int {
+// randomRun plays one scenario; a failing one is made smaller and printed. No event was played if its configuration is
+// not valid.
+func randomRun(t *testing.T, pol string, seed uint64) *randomWorld {
 	t.Helper()
 	sc, err := generate(seed, pol, stimuliPerRun)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w, err := play(sc, false)
-	if errors.Is(err, errInvalid) {
-		return 0
-	}
-	if err == nil {
-		return w.events
+	if err == nil || errors.Is(err, errInvalid) {
+		return w
 	}
 	small, last := shrink(sc, err)
 	w, _ = play(small, true)
@@ -87,7 +85,7 @@ func randomRun(t *testing.T, pol string, seed uint64) int {
 		seed, pol, sc.label, err, last, small.cfg.Spec.Nodes, small.cfg.Spec.Queues, small.cfg.Spec.Partitions,
 		small.cfg.Spec.Reservations,
 		small.cfg.Stop, small.cfg.MinRuntime, small.cfg.Starvation, strings.Join(w.log, "\n"))
-	return 0
+	return nil
 }
 
 // kindOf is the part of an error that stays the same while a scenario shrinks.

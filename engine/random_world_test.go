@@ -83,12 +83,14 @@ type randomWorld struct {
 	records  map[cluster.JobID]engine.JobRecord // as kept by whoever writes down only what changed; looked up only
 
 	twinRecords map[cluster.JobID]engine.JobRecord // likewise
+	found       map[engine.EventType]int           // reports about running jobs and nodes that were taken over
 }
 
 // play runs a scenario to its end; it returns how many events it took.
 func play(sc *scenario, keepLog bool) (w *randomWorld, err error) {
 	w = &randomWorld{sc: sc, wake: cluster.Never, nodes: map[string]int{}, keepLog: keepLog, memoTwin: sc.seed%2 == 0,
-		records: map[cluster.JobID]engine.JobRecord{}, twinRecords: map[cluster.JobID]engine.JobRecord{}}
+		records: map[cluster.JobID]engine.JobRecord{}, twinRecords: map[cluster.JobID]engine.JobRecord{},
+		found: map[engine.EventType]int{}}
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -234,6 +236,9 @@ func (w *randomWorld) decide(b engine.Batch) error {
 		return fmt.Errorf("wake-up at %v, not after %v", d.WakeAt, b.Now)
 	}
 	w.wake = d.WakeAt
+	if err := w.settle(&b); err != nil {
+		return err
+	}
 	if len(d.Actions) > 3*w.alive+10 {
 		return fmt.Errorf("%d actions for %d jobs", len(d.Actions), w.alive)
 	}
@@ -344,6 +349,23 @@ func (w *randomWorld) outside(ev *engine.Event) (engine.Event, bool) {
 		return *ev, true
 	case engine.QueueChanged:
 		w.changed = true
+		return *ev, true
+	case engine.Adopted:
+		w.changed = true
+		return w.find(ev), true
+	case engine.JobReshaped:
+		w.changed = true
+		now := *ev
+		if now.Job = w.someRunning(ev.Job); now.Job == cluster.NoJob {
+			return now, false
+		}
+		return w.find(&now), true
+	case engine.NodeChanged:
+		w.changed = true
+		return *ev, true
+	case engine.NodeResized:
+		i := w.nodes[ev.Node]
+		w.specs[i].CPU, w.specs[i].RAM = ev.Size.CPU, ev.Size.RAM
 		return *ev, true
 	case engine.NodeUp, engine.NodeDown, engine.NodeDrained, engine.GPUBad:
 		w.changed = true
@@ -553,7 +575,13 @@ func (w *randomWorld) checkDevices(act *engine.Action, first bool) error {
 		}
 	}
 	for i := range w.specs {
-		if w.specs[i].CPU > 0 && cpu[i] > w.specs[i].CPU || w.specs[i].RAM > 0 && ram[i] > w.specs[i].RAM {
+		takesCPU, takesRAM := true, true
+		if w.sc.facts { // a node may have become smaller, but nothing starts then that adds to what is held
+			c, r := dumbHost(act.Allocs, int32(i))
+			takesCPU, takesRAM = first && c > 0, first && r > 0
+		}
+		if takesCPU && w.specs[i].CPU > 0 && cpu[i] > w.specs[i].CPU ||
+			takesRAM && w.specs[i].RAM > 0 && ram[i] > w.specs[i].RAM {
 			return fmt.Errorf("node %d has %d CPU and %d RAM in use", i, cpu[i], ram[i])
 		}
 	}
@@ -613,10 +641,20 @@ func describe(b *engine.Batch, d *engine.Decision) string {
 			ev := &b.Events[i]
 			fmt.Fprintf(&s, "[%s", ev.Type)
 			switch ev.Type {
-			case engine.NodeUp, engine.NodeDown, engine.NodeDrained, engine.GPUBad, engine.NodeAsleep:
+			case engine.NodeUp, engine.NodeDown, engine.NodeDrained, engine.GPUBad, engine.NodeAsleep,
+				engine.NodeResized, engine.NodeChanged:
 				fmt.Fprintf(&s, " %s %b undo=%v", ev.Node, ev.GPUs, ev.Undo)
+				if ev.Size != nil || ev.Type == engine.NodeChanged {
+					fmt.Fprintf(&s, " %+v %+v", ev.Size, ev.Spare)
+				}
 			case engine.Submitted, engine.Updated:
 				fmt.Fprintf(&s, " %+v", *ev.Spec)
+			case engine.JobReshaped:
+				fmt.Fprintf(&s, " %d %+v", ev.Job, ev.Reshape)
+			case engine.Adopted:
+				fmt.Fprintf(&s, " %+v on %+v", *ev.Record.Spec, ev.Record.Allocs)
+			case engine.NodesNamed:
+				fmt.Fprintf(&s, " %+v", *ev.Set)
 			case engine.QueueChanged:
 				fmt.Fprintf(&s, " %+v", ev.Queues)
 			case engine.Stopped:

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"fmt"
-	"math/bits"
 	"slices"
 	"testing"
 	"time"
@@ -63,7 +62,7 @@ type verdictOn struct {
 func (w *pair) found(spec *cluster.Job) engine.Event {
 	j := *spec
 	j.Array = nil
-	r := &engine.JobRecord{Spec: &j, Allocs: w.anywhere(&j)}
+	r := &engine.JobRecord{Spec: &j, Allocs: w.finder().anywhere(j.Tasks, w.sharer(&j))}
 	if known := len(w.d.jobs); known == int(j.ID) && chance(w.facts, 80) {
 		as := w.d.newJob(&j)
 		w.d.jobs = append(w.d.jobs, as) // whose share it is has to be known
@@ -83,44 +82,6 @@ func (w *pair) found(spec *cluster.Job) engine.Event {
 		r.State, r.Rate, r.Speed = engine.Starting, 0, 0
 	}
 	return engine.Event{Type: engine.Adopted, Job: j.ID, Record: r}
-}
-
-// anywhere has a job's tasks on random nodes and devices, whether they are free or not.
-func (w *pair) anywhere(j *cluster.Job) (list []engine.Alloc) {
-	for set := range j.Tasks {
-		for range j.Tasks[set].Count {
-			list = append(list, w.oneAnywhere(&j.Tasks[set].Request, set)...)
-		}
-	}
-	return list
-}
-
-// oneAnywhere has one task on a random node.
-func (w *pair) oneAnywhere(q *cluster.Request, set int) (list []engine.Alloc) {
-	r, node := w.facts, w.facts.IntN(len(w.d.nodes))
-	n := &w.d.nodes[node]
-	a := engine.Alloc{Node: int32(node), Set: int32(set), Tasks: 1, CPU: q.CPU, RAM: q.RAM}
-	if !shared(q) {
-		for free := uint64(1)<<n.GPUs - 1; bits.OnesCount64(a.GPUs) < min(q.GPUs, n.GPUs); {
-			a.GPUs |= free & (1 << r.IntN(n.GPUs))
-		}
-		return []engine.Alloc{a}
-	}
-	first := r.IntN(n.GPUs)
-	for k := range min(q.GPUs, n.GPUs) {
-		a.GPUs, a.Share, a.Mem = 1<<((first+k)%n.GPUs), int32(q.Share), q.Memory
-		if m := modelOf(n); q.Profile != "" {
-			p, ok := m.Profile(q.Profile)
-			if !ok {
-				return nil
-			}
-			a.Slots, a.Compute, a.Media = p.Mask(p.Starts[r.IntN(len(p.Starts))]), uint8(p.Compute), p.Media()
-			a.Share, a.Mem = int32(p.Compute*1000/m.Compute), min(p.Memory, m.Memory)
-		}
-		list = append(list, a)
-		a.Tasks, a.CPU, a.RAM = 0, 0, 0
-	}
-	return list
 }
 
 // observe adds, now and then, that a running job has other tasks than it had, or another spec.
@@ -160,71 +121,23 @@ func (w *pair) amended(j *dumbJob) *cluster.Job {
 	return &spec
 }
 
-// reshape makes a random change to what a job has: fewer tasks, more, others, elsewhere.
+// reshape makes a random change to what a job has.
 func (w *pair) reshape(j *dumbJob) *engine.Reshape {
-	r := w.facts
-	to := &engine.Reshape{Tasks: slices.Clone(j.Tasks), Allocs: slices.Clone(j.allocs)}
-	set := r.IntN(len(to.Tasks))
-	s := &to.Tasks[set]
-	switch k := r.IntN(10); {
-	case k < 3 && s.Count > 1: // it lost one
-		s.Count--
-		w.loseTask(to, set)
-	case k < 5:
-		s.Count++
-		one := &dumbJob{Job: &cluster.Job{ID: j.ID, User: j.User, Model: j.Model,
-			Tasks: []cluster.TaskSet{{Count: 1, Request: s.Request}}}}
-		add := w.d.place(one, w.d.books(), nil)
-		if add == nil || chance(r, 20) {
-			add = w.oneAnywhere(&s.Request, set)
-		}
-		for _, a := range add {
-			a.Set = int32(set)
-			to.Allocs = append(to.Allocs, a)
-		}
-	case k < 7: // other CPU and RAM
-		s.Request.CPU, s.Request.RAM = pick[int64](r, 0, 1000, 3000, 8000), pick[int64](r, 0, 4096, 20000)
-		for i := range to.Allocs {
-			if a := &to.Allocs[i]; int(a.Set) == set {
-				a.CPU, a.RAM = s.Request.CPU*int64(a.Tasks), s.Request.RAM*int64(a.Tasks)
-			}
-		}
-	case k < 8 && len(to.Tasks) == 1: // all of it is elsewhere
-		s.Request = w.request()
-		to.Allocs = w.anywhere(&cluster.Job{Tasks: to.Tasks})
-	case k < 9 && len(to.Allocs) > 0: // one of its devices is another
-		a := &to.Allocs[r.IntN(len(to.Allocs))]
-		if n := &w.d.nodes[a.Node]; bits.OnesCount64(a.GPUs) == 1 {
-			a.GPUs = 1 << r.IntN(n.GPUs)
-		}
-	default: // it is as it was, or on a node that there is not
-		if len(to.Allocs) > 0 && chance(r, 20) {
-			to.Allocs[0].Node = int32(len(w.d.nodes))
-		}
+	add := func(q cluster.Request) []engine.Alloc {
+		one := cluster.Job{ID: j.ID, User: j.User, Model: j.Model, Tasks: []cluster.TaskSet{{Count: 1, Request: q}}}
+		return w.d.place(&dumbJob{Job: &one}, w.d.books(), nil)
 	}
-	return to
+	return w.finder().reshape(j.Tasks, j.allocs, w.sharer(j.Job), add, w.request)
 }
 
-// loseTask takes a task of a set out of a job's devices, if they tell which.
-func (w *pair) loseTask(to *engine.Reshape, set int) {
-	for i := len(to.Allocs) - 1; i >= 0; i-- {
-		a, q := &to.Allocs[i], &to.Tasks[set].Request
-		switch {
-		case int(a.Set) != set:
-			continue
-		case a.Tasks == 1 && (!shared(q) || q.GPUs == 1):
-			to.Allocs = slices.Delete(to.Allocs, i, i+1)
-		case shared(q):
-			continue
-		default:
-			for range q.GPUs {
-				a.GPUs &= a.GPUs - 1
-			}
-			a.Tasks--
-			a.CPU, a.RAM = a.CPU-q.CPU, a.RAM-q.RAM
-		}
-		return
+func (w *pair) finder() finder { return finder{w.facts, w.d.nodes} }
+
+// sharer is the user of a job's shares, where those of a GPU are of one user.
+func (w *pair) sharer(j *cluster.Job) string {
+	if w.d.mps {
+		return j.User
 	}
+	return ""
 }
 
 // compare looks whether engine and twin believe the same about every job.
