@@ -58,11 +58,11 @@ func (d *dumb) mayBe(j *dumbJob, spec *cluster.Job, allocs []engine.Alloc) bool 
 	}
 	for _, a := range allocs {
 		sameDevice := func(o engine.Alloc) bool { return o.Node == a.Node && o.GPUs == a.GPUs && o.Share > 0 }
+		grown := less(dumbPartsOn(allocs, a.Node, a.GPUs), dumbPartsOn(j.allocs, a.Node, a.GPUs))
 		for _, v := range d.jobs {
 			if v.state == engine.Stopping && (slices.ContainsFunc(v.allocs, func(o engine.Alloc) bool {
 				return o.Node == a.Node && o.GPUs&a.GPUs != 0 && !together(o, a)
-			}) || a.Share > 0 && slices.ContainsFunc(v.allocs, sameDevice) &&
-				!slices.ContainsFunc(j.allocs, sameDevice)) {
+			}) || a.Share > 0 && slices.ContainsFunc(v.allocs, sameDevice) && slices.Max(grown[:]) > 0) {
 				return false
 			}
 		}

@@ -228,6 +228,25 @@ func TestRejectedAfterChange(t *testing.T) {
 	}
 }
 
+// A job does not get more of a GPU than it has while one that leaves still has a share of it.
+func TestReshapedBesideLeaver(t *testing.T) {
+	h := newHand(t, "1x1xT4", "fifo", nil)
+	share := func(m cluster.Milli) func(*cluster.Job) {
+		return func(j *cluster.Job) { j.Tasks[0].Request.Share = m }
+	}
+	h.want(0, "start 1, start 2", submit(job(1, 1, 1000, share(500))), submit(job(2, 1, 1000, share(300))))
+	h.want(1, "preempt 2", ev(engine.Started, 1), ev(engine.Started, 2), ev(engine.Cancelled, 2))
+	half := engine.Alloc{Tasks: 1, GPUs: 1, Share: 500}
+	two := reshape(sets(cluster.TaskSet{Count: 2, Request: cluster.Request{GPUs: 1, Share: 500}}), half, half)
+	if text := h.e.CheckReshape(1, two); text != "a job that leaves still has a device of it" {
+		t.Errorf("it can have the share of one that leaves: %q", text)
+	}
+	h.want(2, "", stopped(2, engine.WasCancelled))
+	if text := h.e.CheckReshape(1, two); text != "" {
+		t.Errorf("when that has left: %q", text)
+	}
+}
+
 // No share of a GPU in MIG mode can be taken over, also where none of its instances is in use.
 func TestAdoptedShare(t *testing.T) {
 	h := newHand(t, "1x2xA100-80GB", "fifo", func(c *engine.Config) {

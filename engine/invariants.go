@@ -156,7 +156,7 @@ func (e *Engine) checkGang(j *job.State, keeps bool) error {
 		return fmt.Errorf("counts for %d milli-GPU on %d devices, holds %d on %d", j.Milli, j.Devices, e.heldMilli(j),
 			s.Devices(int(j.Tasks)))
 	}
-	return e.checkSpan(j, s)
+	return e.checkSpan(j, s, keeps)
 }
 
 // checkSlice checks that a MIG slice is at a legal start.
@@ -193,9 +193,9 @@ func (e *Engine) checkDivided(a *inventory.Alloc, r *cluster.Request) error {
 	return e.checkSlice(a, &instead)
 }
 
-// checkSpan checks that a gang's GPUs are of one model, and that it is within
-// its domain.
-func (e *Engine) checkSpan(j *job.State, s *shape.Shape) error {
+// checkSpan checks that a gang's GPUs are of one model, and that it is within its domain; keeps: or that nodes of it
+// are others now.
+func (e *Engine) checkSpan(j *job.State, s *shape.Shape, keeps bool) error {
 	model := ""
 	for i := range j.Allocs {
 		if a := &j.Allocs[i]; a.GPUs != 0 {
@@ -207,6 +207,9 @@ func (e *Engine) checkSpan(j *job.State, s *shape.Shape) error {
 				return fmt.Errorf("its gang is on two GPU models, %s and %s", model, m)
 			}
 		}
+	}
+	if keeps && slices.ContainsFunc(j.Allocs, func(a inventory.Alloc) bool { return e.st.Nodes()[a.Node].Changed() }) {
+		return nil
 	}
 	if l := s.Topo.Level; s.Topo.Required && l != cluster.LevelAny && !e.st.Together(j.Allocs, l) {
 		return fmt.Errorf("must be within one %s and holds %+v", l, j.Allocs)

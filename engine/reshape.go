@@ -83,7 +83,7 @@ func (e *Engine) checkPlace(j *job.State, spec *cluster.Job, allocs []inventory.
 		}
 		for _, id := range e.st.Nodes()[a.Node].Stopping() {
 			v := e.jobs[id]
-			beside := a.Share > 0 && inventory.ShareDevice(v.Allocs, a) && !inventory.ShareDevice(j.Allocs, a)
+			beside := a.Share > 0 && inventory.ShareDevice(v.Allocs, a) && grows(j.Allocs, as.Allocs, a)
 			if v.InTheWay(a) || beside {
 				return "a job that leaves still has a device of it"
 			}
@@ -93,6 +93,13 @@ func (e *Engine) checkPlace(j *job.State, spec *cluster.Job, allocs []inventory.
 		return "not all of it is free"
 	}
 	return ""
+}
+
+// grows reports whether a job would have more of the device of an allocation than it has.
+func grows(now, then []inventory.Alloc, a *inventory.Alloc) bool {
+	p := job.PartOn(then, a.Node, a.GPUs)
+	p.Add(job.PartOn(now, a.Node, a.GPUs), -1)
+	return max(p.Milli, p.Mem, p.Compute, p.Clients) > 0
 }
 
 // countHeld notes how large a job is by what it holds.
