@@ -262,24 +262,27 @@ func (w *randomWorld) settle(b *engine.Batch) error {
 		}
 	}
 	for i := range b.Events {
-		var err error
-		switch ev := &b.Events[i]; ev.Type {
-		case engine.JobReshaped:
-			err = w.settleReshape(ev)
-		case engine.Adopted:
-			err = w.settleAdopted(ev)
+		if ev := &b.Events[i]; ev.Type == engine.JobReshaped {
+			w.settleReshape(ev)
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", b.Events[i].Type, err)
+	}
+	for i := range b.Events {
+		if ev := &b.Events[i]; ev.Type == engine.Adopted {
+			if err := w.settleAdopted(ev); err != nil {
+				return fmt.Errorf("%s: %w", ev.Type, err)
+			}
 		}
+	}
+	if w.sc.facts {
+		return w.checkFound()
 	}
 	return nil
 }
 
-func (w *randomWorld) settleReshape(ev *engine.Event) error {
+func (w *randomWorld) settleReshape(ev *engine.Event) {
 	j, rec := w.jobs[ev.Job], w.e.Record(ev.Job)
 	if j.phase != starts && j.phase != runs {
-		return nil
+		return
 	}
 	have := slices.Clone(rec.Allocs)
 	for i := range have {
@@ -290,12 +293,11 @@ func (w *randomWorld) settleReshape(ev *engine.Event) error {
 		want[i].Tenant = 0
 	}
 	if !slices.Equal(have, want) || !reflect.DeepEqual(rec.Spec.Tasks, ev.Reshape.Tasks) {
-		return nil // it did not fit, or another report followed
+		return // it did not fit, or another report followed
 	}
 	w.found[ev.Type]++
 	w.serve(j)
 	j.allocs, j.milli = rec.Allocs, milliOf(rec.Allocs)
-	return w.checkFound(rec.Allocs)
 }
 
 func (w *randomWorld) settleAdopted(ev *engine.Event) error {
@@ -318,18 +320,23 @@ func (w *randomWorld) settleAdopted(ev *engine.Event) error {
 		j.phase, next.at, next.typ = starts, w.now.Add(w.delay(w.draw(ev.Job, 1, 2))), engine.Started
 	}
 	w.push(next)
-	return w.checkFound(rec.Allocs)
+	return nil
 }
 
-// checkFound checks that what a job was found to have is there, and nothing else is on it.
-func (w *randomWorld) checkFound(allocs []engine.Alloc) error {
-	for i := range allocs {
-		a := &allocs[i]
-		if a.Share > 0 && a.Slots == 0 && cutAt(&w.specs[a.Node], bits.TrailingZeros64(a.GPUs)) {
-			return fmt.Errorf("a share of a GPU of node %d that is in MIG mode", a.Node)
+// checkFound checks that what jobs have is there, and nothing is on a device twice.
+func (w *randomWorld) checkFound() error {
+	for id, j := range w.jobs {
+		if j == nil {
+			continue
+		}
+		for i := range j.allocs {
+			a := &j.allocs[i]
+			if a.Share > 0 && a.Slots == 0 && cutAt(&w.specs[a.Node], bits.TrailingZeros64(a.GPUs)) {
+				return fmt.Errorf("job %d has a share of a GPU of node %d that is in MIG mode", id, a.Node)
+			}
 		}
 	}
-	return w.checkDevices(&engine.Action{Allocs: allocs}, false)
+	return w.checkDevices(&engine.Action{}, false) // whether devices are good changes at the same instant
 }
 
 // settleNode takes over what a node is now; reshaped jobs may have left it, or come to it, at this instant.
