@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/sim"
+	"github.com/muster-gpu/muster/trace"
 )
 
 // scripted is an event line with unresolved names of jobs and queues.
@@ -15,28 +16,38 @@ type scripted struct {
 	line  int
 	at    cluster.Time
 	event engine.Event
-	job   string         // of cancel, hold, release
+	job   string         // of cancel, hold, release, reshape
 	queue *cluster.Queue // changed settings
+	node  *cluster.Node  // as it is from then on
+	spec  []string       // what of a job's spec is another
 }
+
+// takes reads the arguments of an event; nil: it takes none.
+type takes func(p *parser, s *scripted, args []string) error
 
 // happening is a kind of event.
 type happening struct {
 	name   string
 	target string // kind of the second word: node, job or queue
 	event  engine.Event
+	takes  takes
 }
 
 var happenings = []happening{
-	{"node-down", "node", engine.Event{Type: engine.NodeDown}},
-	{"node-up", "node", engine.Event{Type: engine.NodeUp}},
-	{"drain", "node", engine.Event{Type: engine.NodeDrained}},
-	{"undrain", "node", engine.Event{Type: engine.NodeDrained, Undo: true}},
-	{"gpu-bad", "node", engine.Event{Type: engine.GPUBad}},
-	{"gpu-good", "node", engine.Event{Type: engine.GPUBad, Undo: true}},
-	{"cancel", "job", engine.Event{Type: engine.Cancelled}},
-	{"hold", "job", engine.Event{Type: engine.Held}},
-	{"release", "job", engine.Event{Type: engine.Held, Undo: true}},
-	{"queue", "queue", engine.Event{Type: engine.QueueChanged}},
+	{name: "node-down", target: "node", event: engine.Event{Type: engine.NodeDown}},
+	{name: "node-up", target: "node", event: engine.Event{Type: engine.NodeUp}},
+	{name: "node-resize", target: "node", event: engine.Event{Type: engine.NodeResized}, takes: (*parser).nodeArgs},
+	{name: "node-change", target: "node", event: engine.Event{Type: engine.NodeChanged}, takes: (*parser).nodeArgs},
+	{name: "drain", target: "node", event: engine.Event{Type: engine.NodeDrained}},
+	{name: "undrain", target: "node", event: engine.Event{Type: engine.NodeDrained, Undo: true}},
+	{name: "gpu-bad", target: "node", event: engine.Event{Type: engine.GPUBad}, takes: (*parser).gpuArgs},
+	{name: "gpu-good", target: "node", event: engine.Event{Type: engine.GPUBad, Undo: true}, takes: (*parser).gpuArgs},
+	{name: "cancel", target: "job", event: engine.Event{Type: engine.Cancelled}},
+	{name: "hold", target: "job", event: engine.Event{Type: engine.Held}},
+	{name: "release", target: "job", event: engine.Event{Type: engine.Held, Undo: true}},
+	{name: "reshape", target: "job", event: engine.Event{Type: engine.JobReshaped}, takes: (*parser).reshapeArgs},
+	{name: "update", target: "job", event: engine.Event{Type: engine.Updated}, takes: (*parser).updateArgs},
+	{name: "queue", target: "queue", event: engine.Event{Type: engine.QueueChanged}, takes: (*parser).queueArgs},
 }
 
 // event reads `event TIME WHAT TARGET arguments`.
@@ -66,37 +77,133 @@ func (p *parser) happen(at cluster.Time, h happening, target string, args []stri
 		if _, err := p.set.lookup(target); err != nil {
 			return err
 		}
-	case "queue":
-		q, err := p.set.queueAt(target)
-		if err != nil {
-			return err
-		}
-		if err := apply(&q, queueKeys, args); err != nil {
-			return err
-		}
-		s.queue = &q
 	case "node":
 		n, err := p.set.node(target)
 		if err != nil {
 			return err
 		}
 		s.event.Node = n.Name
-	}
-	if h.event.Type == engine.GPUBad {
-		gpu := ""
-		if err := apply(&gpu, []key[string]{text("gpu", func(s *string) *string { return s })}, args); err != nil {
+	case "queue":
+		q, err := p.set.queueAt(target)
+		if err != nil {
 			return err
 		}
-		mask, err := parseDevices(gpu)
-		if err != nil || mask == 0 {
-			return errors.New("say which: gpu=3 or gpu=0-3")
-		}
-		s.event.GPUs = mask
-	} else if h.target != "queue" && len(args) > 0 {
+		s.queue = &q
+	}
+	if h.takes == nil && len(args) > 0 {
 		return fmt.Errorf("%s takes no arguments; got %q", h.name, args[0])
+	}
+	if h.takes != nil {
+		if err := h.takes(p, &s, args); err != nil {
+			return err
+		}
 	}
 	p.set.events = append(p.set.events, s)
 	return nil
+}
+
+// queueArgs reads a queue's new settings.
+func (p *parser) queueArgs(s *scripted, args []string) error { return apply(s.queue, queueKeys, args) }
+
+// gpuArgs reads which GPUs of a node it is about.
+func (p *parser) gpuArgs(s *scripted, args []string) error {
+	gpu := ""
+	if err := apply(&gpu, []key[string]{text("gpu", func(s *string) *string { return s })}, args); err != nil {
+		return err
+	}
+	mask, err := parseDevices(gpu)
+	if err != nil || mask == 0 {
+		return errors.New("say which: gpu=3 or gpu=0-3")
+	}
+	s.event.GPUs = mask
+	return nil
+}
+
+// reshapeArgs reads of which node a job loses its tasks.
+func (p *parser) reshapeArgs(s *scripted, args []string) error {
+	name := ""
+	if err := apply(&name, []key[string]{text("without", func(s *string) *string { return s })}, args); err != nil {
+		return err
+	}
+	if name == "" {
+		return errors.New("say where it loses its tasks: without=n2")
+	}
+	n, err := p.set.node(name)
+	if err == nil {
+		s.event.Node = n.Name
+	}
+	return err
+}
+
+// updateKeys are what of a job's spec can change.
+var updateKeys = slices.DeleteFunc(slices.Clone(jobKeys), func(k key[draft]) bool {
+	return !slices.Contains([]string{"priority", "tier", "estimate", "limit", "checkpoint", "nockpt", "norequeue",
+		"nopreempt", "pernode", "onnode", "name"}, k.name)
+})
+
+// updateArgs reads what of a job's spec is another.
+func (p *parser) updateArgs(s *scripted, args []string) error {
+	if len(args) == 0 {
+		return errors.New("say what is another: priority=5 or norequeue")
+	}
+	s.spec = args
+	return apply(&draft{}, updateKeys, args)
+}
+
+// updated is a job's spec after an event.
+func (ev *scripted) updated(spec *cluster.Job) (*cluster.Job, error) {
+	d := draft{entry: trace.Entry{Job: *spec}}
+	err := apply(&d, updateKeys, ev.spec)
+	return &d.entry.Job, err
+}
+
+// nodeKeys are what of a node can change.
+var nodeKeys = []key[cluster.Node]{
+	cores("cpu", func(n *cluster.Node) *cluster.Milli { return &n.CPU }),
+	memory("ram", func(n *cluster.Node) *cluster.MiB { return &n.RAM }),
+	whole("gpus", 0, cluster.MaxGPUsPerNode, func(n *cluster.Node) *int { return &n.GPUs }),
+	whole("islands", 1, cluster.MaxGPUsPerNode, func(n *cluster.Node) *int { return &n.Islands }),
+	text("mig", func(n *cluster.Node) *string { return &n.MIG }),
+	text("rack", func(n *cluster.Node) *string { return &n.Rack }),
+	text("fabric", func(n *cluster.Node) *string { return &n.Fabric }),
+	text("nvlink", func(n *cluster.Node) *string { return &n.NVLink }),
+}
+
+// nodeArgs reads what a node is from now on; what is not named stays as the previous events left it.
+func (p *parser) nodeArgs(s *scripted, args []string) error {
+	n := p.set.nodeAt(s.event.Node)
+	keys := nodeKeys
+	if s.event.Type == engine.NodeResized {
+		keys = nodeKeys[:2]
+	}
+	if len(args) == 0 {
+		return errors.New("say what is another: cpu=8 ram=64GiB")
+	}
+	if err := apply(&n, keys, args); err != nil {
+		return err
+	}
+	m, _ := p.set.spec.Model(n.Model)
+	if _, _, err := n.Geometry(&m); err != nil {
+		return fmt.Errorf("mig=: %w", err)
+	}
+	s.node = &n
+	if s.event.Type == engine.NodeResized {
+		s.event.Size = &engine.NodeSize{CPU: n.CPU, RAM: n.RAM}
+	} else {
+		s.event.Spare = &n
+	}
+	return nil
+}
+
+// nodeAt returns a node as the previous events left it.
+func (s *setup) nodeAt(name string) cluster.Node {
+	for i := len(s.events) - 1; i >= 0; i-- {
+		if n := s.events[i].node; n != nil && n.Name == name {
+			return *n
+		}
+	}
+	i := slices.IndexFunc(s.spec.Nodes, func(n cluster.Node) bool { return n.Name == name })
+	return s.spec.Nodes[i]
 }
 
 // queueAt returns a queue's settings after the previous events.
@@ -133,22 +240,32 @@ func (s *setup) node(name string) (*cluster.Node, error) {
 	return nil, cluster.Unknown("node", name, have)
 }
 
-// script resolves the event lines for a run; ids are its job numbers.
-func (s *setup) script(ids []cluster.JobID) []sim.Scripted {
+// script resolves the event lines for a run; ids are its job numbers, jobs what the scheduler is told of them.
+func (s *setup) script(ids []cluster.JobID, jobs []trace.Entry) []sim.Scripted {
 	var out []sim.Scripted
+	specs := make([]*cluster.Job, len(jobs))
+	for i := range jobs {
+		specs[i] = &jobs[i].Job
+	}
 	queues := slices.Clone(s.spec.Queues)
 	events := slices.Clone(s.events)
 	slices.SortStableFunc(events, func(a, b scripted) int { return int(min(1, max(-1, a.at-b.at))) })
 	for _, ev := range events {
 		switch {
 		case ev.job != "":
-			jobs, err := s.lookup(ev.job)
+			named, err := s.lookup(ev.job)
 			if err != nil {
 				panic("scenario: a job that was found is lost: " + err.Error())
 			}
-			for _, i := range jobs {
+			for _, i := range named {
 				e := ev.event
 				e.Job = ids[i]
+				if e.Type == engine.Updated {
+					if e.Spec, err = ev.updated(specs[e.Job]); err != nil {
+						panic("scenario: arguments that were read are wrong: " + err.Error())
+					}
+					specs[e.Job] = e.Spec
+				}
 				out = append(out, sim.Scripted{At: ev.at, Event: e})
 			}
 		case ev.queue != nil:

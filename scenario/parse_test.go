@@ -52,6 +52,14 @@ func TestMistakes(t *testing.T) {
 		{base + "event 1m cancel bog\n", `unknown job "bog"`},
 		{base + "event 1m queue beta limit=1\n", `unknown queue "beta"`},
 		{base + "event 1m drain n1 now\n", "takes no arguments"},
+		{base + "event 1m node-resize n1\n", "say what is another"},
+		{base + "event 1m node-resize n1 gpus=2\n", `unknown argument "gpus"`},
+		{base + "event 1m node-change n1 mig=9:*\n", "mig=: "},
+		{base + "event 1m node-change n9 gpus=2\n", `unknown node "n9"`},
+		{base + "event 1m reshape big\n", "without=n2"},
+		{base + "event 1m reshape big without=n9\n", `x.scn:7: unknown node "n9"`},
+		{base + "event 1m update big\n", "say what is another"},
+		{base + "event 1m update big gpus=2\n", `unknown argument "gpus"`},
 		{base + "expect util=1\n", "no run above"},
 		{base + "run\nexpect utl=1\n", `x.scn:8: unknown fact "utl": did you mean "util"`},
 		{base + "run\nexpect job=bgi start=1m\n", `unknown job "bgi"`},
@@ -187,7 +195,7 @@ func FuzzParse(f *testing.F) {
 			}
 			if r := sc.cmds[i].run; r != nil && len(r.set.jobs) < 1000 {
 				wl, ids := r.set.workload()
-				r.set.script(ids)
+				r.set.script(ids, wl.Jobs)
 				for k := range wl.Jobs {
 					if j := &wl.Jobs[k].Job; int(j.ID) != k || k > 0 && j.Submit < wl.Jobs[k-1].Job.Submit ||
 						j.NumTasks() < 1 || j.NumTasks() > 2*cluster.MaxTasks*len(j.Tasks) {

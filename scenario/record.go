@@ -56,8 +56,12 @@ type recorder struct {
 func (r *recorder) Record(b *engine.Batch, d *engine.Decision) error {
 	r.last = b.Now
 	for i := range b.Events {
-		if ev := &b.Events[i]; ev.Type == engine.Stopped || ev.Type == engine.StartFailed {
+		switch ev := &b.Events[i]; ev.Type {
+		case engine.Stopped, engine.StartFailed:
 			r.close(ev.Job, b.Now)
+		case engine.JobReshaped:
+			r.close(ev.Job, b.Now)
+			r.open(ev.Job, b.Now, ev.Reshape.Allocs)
 		}
 	}
 	for i := range d.Actions {
@@ -67,15 +71,18 @@ func (r *recorder) Record(b *engine.Batch, d *engine.Decision) error {
 			if a.Type == engine.Resize {
 				r.close(a.Job, b.Now)
 			}
-			r.turns++
-			s := &r.stories[a.Job]
-			s.stays = append(s.stays,
-				stay{from: b.Now, to: cluster.Never, allocs: slices.Clone(a.Allocs), turn: r.turns})
+			r.open(a.Job, b.Now, a.Allocs)
 		case engine.Reject:
 			r.stories[a.Job].text = a.Text
 		}
 	}
 	return r.out.Record(b, d)
+}
+
+func (r *recorder) open(id cluster.JobID, at cluster.Time, allocs []engine.Alloc) {
+	r.turns++
+	s := &r.stories[id]
+	s.stays = append(s.stays, stay{from: at, to: cluster.Never, allocs: slices.Clone(allocs), turn: r.turns})
 }
 
 func (r *recorder) close(id cluster.JobID, at cluster.Time) {
@@ -143,7 +150,7 @@ func (r *runCmd) play(ctx context.Context, v variant) (*played, error) {
 	est.Seed = uint64(r.seed)
 	entries := sim.Prepare(&wl, &spec, est, sim.PerNode)
 	su, h := r.setupOf(v, &spec)
-	su.World.Script = r.set.script(ids)
+	su.World.Script = r.set.script(ids, entries)
 
 	var buf bytes.Buffer
 	jw, err := journal.NewWriter(&buf, h)

@@ -335,6 +335,10 @@ func (w *World) scripted(ev engine.Event) (engine.Event, bool) {
 	switch ev.Type {
 	case engine.Cancelled:
 		return w.cancel(ev.Job)
+	case engine.JobReshaped:
+		return w.reshape(ev.Job, ev.Node)
+	case engine.Updated:
+		w.update(&w.jobs[ev.Job], ev.Spec)
 	case engine.NodeDown, engine.GPUBad:
 		if !ev.Undo {
 			w.book.failures++
@@ -560,16 +564,7 @@ func (w *World) resize(j *jobRun, a *engine.Action) {
 		j.left = j.entry.Run - kept
 		j.saved = max(j.saved, kept)
 	}
-	w.book.resized(j, w.now, a.Allocs)
-	w.moveOut(j)
-	w.powerHold(j.allocs, -1)
-	j.allocs = a.Allocs
-	w.powerHold(j.allocs, 1)
-	w.settleIn(j)
-	j.milli = 0
-	for i := range a.Allocs {
-		j.milli += a.Allocs[i].Milli()
-	}
+	w.hold(j, a.Allocs)
 	if was != running && was != starting {
 		return
 	}
@@ -579,6 +574,58 @@ func (w *World) resize(j *jobRun, a *engine.Action) {
 	j.phase, j.since = starting, w.now
 	w.push(worldEvent{at: w.now.Add(j.entry.Job.Checkpoint.Restart + w.wakeFor(j.allocs)), kind: evReady,
 		id: int32(a.Job), gen: j.gen})
+}
+
+// update gives a job another spec: all of it while it waits, otherwise what the engine takes over, too.
+func (w *World) update(j *jobRun, spec *cluster.Job) {
+	e := *j.entry
+	if j.phase == waiting {
+		e.Job = *spec
+	}
+	e.Job.NoRequeue, e.Job.Checkpoint = spec.NoRequeue, spec.Checkpoint
+	j.entry = &e
+}
+
+// reshape has a running gang lose its tasks on a node; the others go on at once.
+func (w *World) reshape(id cluster.JobID, node string) (engine.Event, bool) {
+	j := &w.jobs[id]
+	r := &engine.Reshape{Tasks: slices.Clone(j.entry.Job.Tasks)}
+	for i := range r.Tasks {
+		r.Tasks[i].Count = 0
+	}
+	for _, a := range j.allocs {
+		if w.spec.Nodes[a.Node].Name != node {
+			r.Allocs = append(r.Allocs, a)
+			r.Tasks[a.Set].Count += int(a.Tasks)
+		}
+	}
+	lost := slices.ContainsFunc(r.Tasks, func(s cluster.TaskSet) bool { return s.Count == 0 })
+	if j.phase != running || lost || len(r.Allocs) == len(j.allocs) {
+		return engine.Event{}, false
+	}
+	near := w.neighbours(j)
+	w.idle(j)
+	w.hold(j, r.Allocs)
+	j.phase, j.since = running, w.now
+	j.rate = w.rateOf(j)
+	w.book.computing(j)
+	w.plan(j)
+	w.respeed(near)
+	return engine.Event{Type: engine.JobReshaped, Job: id, Reshape: r}, true
+}
+
+// hold has a job hold other devices than before.
+func (w *World) hold(j *jobRun, allocs []engine.Alloc) {
+	w.book.resized(j, w.now, allocs)
+	w.moveOut(j)
+	w.powerHold(j.allocs, -1)
+	j.allocs = allocs
+	w.powerHold(j.allocs, 1)
+	w.settleIn(j)
+	j.milli = 0
+	for i := range allocs {
+		j.milli += allocs[i].Milli()
+	}
 }
 
 // depart takes a job off its devices.
