@@ -175,7 +175,7 @@ func TestDefragChain(t *testing.T) {
 	short := cfg
 	short.Defrag = &engine.Defrag{Chain: 1}
 	if m := h.plan(short, 12); len(m.Moves) > 0 {
-		t.Fatalf("nobody moves for one that moves: %+v", m)
+		t.Fatalf("a job that is being moved has moves made for it: %+v", m)
 	}
 	h.want(4, "preempt 0 for 12, preempt 1 for 12, preempt 4 for 12", askAll)
 	if text := h.e.Moved()[0].String(); !strings.Contains(text, "job 0 (2 GPUs) from n1 to n2, after job 4, ") {

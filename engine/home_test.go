@@ -71,7 +71,7 @@ func TestLeaveHome(t *testing.T) {
 		h.sound()
 		h.want(171, "start 1") // it came into line at 81 s: 80 s of work, and a start of 10
 		if r := h.e.Record(1); r.Done != 0 || r.Allocs[0].GPUs != 1 {
-			t.Errorf("beside one who %s: it begins with %v on %v", name, r.Done, r.Allocs)
+			t.Errorf("beside a job that %s: it begins with %v on %v", name, r.Done, r.Allocs)
 		}
 		h.sound()
 	}

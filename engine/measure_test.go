@@ -146,7 +146,7 @@ func TestHarms(t *testing.T) {
 
 // Of several whoever came last leaves, of those who may, and only if it does less than it
 // costs the others, whatever is left of each.
-func TestHarmsWhom(t *testing.T) {
+func TestHarmed(t *testing.T) {
 	for name, c := range map[string]struct {
 		told  [3]int64 // what is left of a, b, c, in this order of coming
 		stays int      // who does not come back when it is stopped

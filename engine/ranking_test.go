@@ -161,7 +161,7 @@ func TestRankingTwin(t *testing.T) {
 					}
 					if c.rng.IntN(20) == 0 {
 						if err := c.engines[1].ReadLists(); err != nil {
-							t.Fatalf("seed %d, step %d: lists made anew: %v", seed, i, err)
+							t.Fatalf("seed %d, step %d: lists made again: %v", seed, i, err)
 						}
 					}
 					if byKey, byEnd := c.engines[2].Dropped(); byKey || byEnd {

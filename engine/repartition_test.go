@@ -134,7 +134,7 @@ func (w *migWorld) step(evs ...Event) {
 			w.runs = slices.DeleteFunc(w.runs, func(id cluster.JobID) bool { return id == a.Job })
 			w.leave = append(w.leave, a.Job)
 			if w.e.Record(a.Job).Dest == nil {
-				w.t.Fatalf("job %d has to leave, and nobody moves it", a.Job)
+				w.t.Fatalf("job %d has to leave, and is not moved", a.Job)
 			}
 			w.moves++
 		case Reject:
