@@ -247,6 +247,20 @@ func TestReshapedBesideLeaver(t *testing.T) {
 	}
 }
 
+// A job that has its place where another is found, and has not started, gives it up.
+func TestAdoptedInPlace(t *testing.T) {
+	h := newHand(t, "2x1xT4", "fifo", nil)
+	h.want(0, "start 1", submit(job(1, 1, 1000, tier(cluster.BestEffort))))
+	h.want(1, "", ev(engine.Started, 1))
+	h.want(2, "preempt 1 for 2", submit(job(2, 1, 1000, tasks(2))))
+	h.want(3, "", adopted(job(3, 1, 1000), 1, whole(1, 0, 1, 1)))
+	if two, three := h.e.Record(2), h.e.Record(3); two.State != engine.Pending || three == nil {
+		t.Fatalf("one waits for devices as %s, the other is %+v", two.State, three)
+	}
+	h.want(4, "", stopped(1, engine.Preempted))
+	h.want(5, "start 2", stopped(3, engine.Completed))
+}
+
 // No share of a GPU in MIG mode can be taken over, also where none of its instances is in use.
 func TestAdoptedShare(t *testing.T) {
 	h := newHand(t, "1x2xA100-80GB", "fifo", func(c *engine.Config) {

@@ -66,7 +66,13 @@ func (w *pair) found(spec *cluster.Job) engine.Event {
 	if known := len(w.d.jobs); known == int(j.ID) && chance(w.facts, 80) {
 		as := w.d.newJob(&j)
 		w.d.jobs = append(w.d.jobs, as) // whose share it is has to be known
-		if place := w.d.place(as, w.d.books(), nil); place != nil {
+		b := w.d.books()
+		for _, o := range w.d.jobs { // now and then where others have their place that have not started
+			if o.state == engine.Placed && chance(w.facts, 60) {
+				b.give(o.allocs)
+			}
+		}
+		if place := w.d.place(as, b, nil); place != nil {
 			r.Allocs = place
 		}
 		w.d.jobs = w.d.jobs[:known]
