@@ -312,8 +312,9 @@ func (w *randomWorld) settleAdopted(ev *engine.Event) error {
 		return fmt.Errorf("job %d was there already", ev.Job)
 	}
 	w.found[ev.Type]++
-	j := &worldJob{spec: ev.Record.Spec, phase: runs, attempt: 1, step: 1, allocs: rec.Allocs, milli: milliOf(rec.Allocs),
-		served: ev.Record.Attained, since: w.now, left: seconds(10 + w.draw(ev.Job, 0, 1).IntN(400))}
+	left := seconds(10 + w.draw(ev.Job, 0, 1).IntN(400))
+	j := &worldJob{spec: ev.Record.Spec, phase: runs, attempt: 1, step: 1, allocs: rec.Allocs,
+		milli: milliOf(rec.Allocs), served: ev.Record.Attained, since: w.now, left: left}
 	w.jobs[ev.Job] = j
 	next := report{at: w.now.Add(j.left), job: ev.Job, step: j.step, typ: engine.Stopped}
 	if ev.Record.State == engine.Starting {
@@ -347,7 +348,8 @@ func (w *randomWorld) settleNode(ev *engine.Event, reshaped map[cluster.JobID]bo
 		return nil
 	}
 	w.found[ev.Type]++
-	if w.specs[i], w.bad[i] = is, is.Bad; inventory.SameHardware(&was, &is) {
+	w.specs[i], w.bad[i] = is, is.Bad
+	if inventory.SameHardware(&was, &is) {
 		return nil
 	}
 	for id, j := range w.jobs {

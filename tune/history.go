@@ -150,7 +150,8 @@ func (h *History) event(now cluster.Time, ev *engine.Event) {
 	case engine.Adopted: // no rules chose when and where it started
 		r := ev.Record
 		h.at[r.Spec.ID] = len(h.jobs)
-		h.jobs = append(h.jobs, pastJob{spec: *r.Spec, submit: r.Started, started: r.Started, since: r.Started, runs: true})
+		h.jobs = append(h.jobs, pastJob{spec: *r.Spec, runs: true, submit: r.Started, started: r.Started,
+			since: r.Started})
 		return
 	case engine.NodeUp:
 		if ev.Spare != nil {
