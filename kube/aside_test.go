@@ -25,6 +25,7 @@ import (
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/patch"
 	"github.com/muster-gpu/muster/kube/plans"
+	"github.com/muster-gpu/muster/kube/power"
 	"github.com/muster-gpu/muster/kube/terms"
 )
 
@@ -418,7 +419,7 @@ func (g *garbage) spoilPod(p *v1.Pod) {
 
 func (g *garbage) spoilNode(n *v1.Node) {
 	for _, key := range []string{"nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.replicas",
-		"nvidia.com/gpu.sharing-strategy", "nvidia.com/gpu.clique", LabelMIG, LabelPower, LabelLoan,
+		"nvidia.com/gpu.sharing-strategy", "nvidia.com/gpu.clique", LabelMIG, power.Label, LabelLoan,
 		"nvidia.com/mig.config", "nvidia.com/mig.config.state"} {
 		if g.IntN(4) == 0 {
 			n.Labels[key] = g.text()

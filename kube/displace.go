@@ -132,7 +132,7 @@ func (d *Driver) foreseen(id cluster.JobID, events []engine.Event) *engine.JobRe
 func (d *Driver) holdBack(g *gang) bool {
 	asleep, _ := d.asleep(g)
 	if g.waking = len(asleep) > 0; g.waking {
-		d.power.at = 0 // they are woken
+		d.power.Soon() // they are woken
 		g.since(d.now, d.opt.TellAfter)
 	}
 	if !g.waking && !d.awaits(g) &&

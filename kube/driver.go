@@ -24,6 +24,7 @@ import (
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/kube/notices"
+	"github.com/muster-gpu/muster/kube/power"
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/perf"
 )
@@ -103,7 +104,7 @@ type Driver struct {
 	volumes *volumes.Volumes
 	shifting
 	legacies []legacy // what gangs that had to leave left to those that come in their place
-	power    powering
+	power    *power.Room
 	loans    lending
 	mig      partitioning
 	lifts    lifts
@@ -170,9 +171,9 @@ func New(opt Options) *Driver {
 	d.volumes, d.claims = d.newVolumes(), d.newClaims()
 	d.gpus = &gpus.Names{GPUs: opt.GPUs, Labels: opt.Labels, Published: d.claims.Published}
 	d.world = d.newWorld()
-	d.fit = fit.NewNodes(d.gpus, LabelPower, LabelLoan, LabelMIG)
+	d.fit = fit.NewNodes(d.gpus, power.Label, LabelLoan, LabelMIG)
 	d.inbox.Init()
-	d.initPower()
+	d.power = d.newPower()
 	d.initMIG()
 	d.loans.marked = map[string]string{}
 	d.notices = notices.New(opt.Tell, opt.Scheduler)
@@ -280,7 +281,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 	for {
 		now := d.clock()
 		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(),
-			d.nextRound(now), d.nextPower(), d.nextLoan(), d.nextMIG(), d.nextReports(), d.nextLeft())
+			d.nextRound(now), d.power.Next(), d.nextLoan(), d.nextMIG(), d.nextReports(), d.nextLeft())
 		if d.sizesDirty {
 			until = min(until, d.nextResize())
 		}

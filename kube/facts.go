@@ -318,7 +318,7 @@ func (d *Driver) fill(g *gang) (open int) {
 		return open
 	}
 	for _, s := range g.slots {
-		if n := d.nodes[s.node]; s.pod == "" && (n == nil || n.state() != cluster.Up || n.sleeps()) {
+		if n := d.nodes[s.node]; s.pod == "" && (n == nil || n.state() != cluster.Up || n.power.Sleeps()) {
 			return open
 		}
 	}
@@ -373,7 +373,7 @@ func (d *Driver) observed(names []cluster.Node) driver.Observed {
 		if n == nil || n.obj == nil {
 			continue
 		}
-		believed.State, believed.Asleep = d.believed(n, d.eng.IsGivenBack(believed.Name)), d.wakes(n)
+		believed.State, believed.Asleep = d.believed(n, d.eng.IsGivenBack(believed.Name)), n.power.Wakes()
 		believed.Bad = d.badGPUs(n, &believed, helds[believed.Name])
 		o.Nodes = append(o.Nodes, believed)
 	}

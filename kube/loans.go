@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/patch"
 )
 
@@ -38,22 +39,12 @@ type lending struct {
 	marked map[string]string // labels that are being written, or were and have yet to be seen, by node
 }
 
-// matches reports whether a node has all labels of a selector.
-func matches(labels, selector map[string]string) bool {
-	for k, v := range selector {
-		if labels[k] != v {
-			return false
-		}
-	}
-	return true
-}
-
 // loanOf is the loan that a node is of; -1: it is ours.
 func (d *Driver) loanOf(n *node) int {
 	if n == nil || n.obj == nil {
 		return -1
 	}
-	return slices.IndexFunc(d.opt.Loans, func(l Loan) bool { return matches(n.obj.Labels, l.Selector) })
+	return slices.IndexFunc(d.opt.Loans, func(l Loan) bool { return gpus.Selects(l.Selector, n.obj.Labels) })
 }
 
 // lend adds the loans to what an engine is made for. What is given back is as the last engine had it; the first goes by

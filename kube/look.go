@@ -15,7 +15,6 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/look"
-	"github.com/muster-gpu/muster/kube/power"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -219,9 +218,8 @@ func (n *node) reason() string {
 	switch {
 	case n.obj.DeletionTimestamp != nil:
 		return "it is being deleted"
-	case n.sleeps():
-		return map[string]string{power.Suspending: "it goes off", power.Off: "it is off until it is needed",
-			power.Resuming: "it is waking"}[n.powerState()]
+	case n.power.Sleeps():
+		return n.power.Reason()
 	case n.mig.step == migClosed:
 		return "it is emptied, to be partitioned as " + n.mig.note.Config
 	case n.mig.step == migChanging:

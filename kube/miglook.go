@@ -190,8 +190,8 @@ func (d *Driver) candidate(n *node, now cluster.Time) (c *migCandidate, why stri
 	file := d.mig.maps[rule.key()]
 	state := l[d.opt.Labels.State]
 	switch {
-	case file == nil || file.configs == nil, m.step != "" || m.busy || m.asked, n.state() != cluster.Up || n.sleeps() ||
-		n.powerState() == power.Suspending,
+	case file == nil || file.configs == nil, m.step != "" || m.busy || m.asked,
+		n.state() != cluster.Up || n.power.Sleeps() || n.power.State() == power.Suspending,
 		d.eng.IsGivenBack(n.obj.Name), state == migPending || state == migRebooting:
 		return nil, ""
 	case m.note.Config != "" && time.Unix(0, int64(now)).Sub(m.note.Since) < rule.Keep:

@@ -14,8 +14,10 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/kube/amount"
+	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/kube/patch"
+	"github.com/muster-gpu/muster/kube/power"
 )
 
 // A node of which no pod has a GPU can be partitioned otherwise, by what goes by its label nvidia.com/mig.config:
@@ -68,7 +70,7 @@ type nodeMIG struct {
 func (d *Driver) seeMIG(n *node) {
 	m := &n.mig
 	if m.rule = 0; d.loanOf(n) < 0 {
-		m.rule = 1 + slices.IndexFunc(d.opt.MIG, func(r MIG) bool { return matches(n.obj.Labels, r.Selector) })
+		m.rule = 1 + slices.IndexFunc(d.opt.MIG, func(r MIG) bool { return gpus.Selects(r.Selector, n.obj.Labels) })
 	}
 	step, note := n.obj.Labels[LabelMIG], mig.Read(n.obj.Annotations[AnnotationMIG])
 	if m.asked && step == m.step && note.Since.Equal(m.note.Since) {
@@ -234,10 +236,10 @@ func (d *Driver) migSet(n *node, to string, err error) {
 	m.asked, d.nodesDirty = false, true
 	d.seeMIG(n)
 	if apierrors.IsForbidden(err) {
-		m.again = d.opt.Now().Add(powerCall)
+		m.again = d.opt.Now().Add(power.AskAgain)
 	}
 	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		d.opt.Log.Warn("a node cannot be labelled", "node", n.obj.Name, "label", LabelMIG, "to", to, "error", err)
 	}
-	d.mig.at = d.now.Add(powerLook) // it is tried again
+	d.mig.at = d.now.Add(migRoundEvery) // it is tried again
 }

@@ -18,7 +18,9 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/mig"
+	"github.com/muster-gpu/muster/kube/power"
 )
 
 // partitioning is what is known of nodes that may be partitioned otherwise.
@@ -45,14 +47,15 @@ type migMap struct {
 func (r *MIG) key() string { return r.Space + "/" + r.Map }
 
 // name is what a rule is called: its nodes' labels.
-func (r *MIG) name() string { return (&powerGroup{Power: Power{Selector: r.Selector}}).name() }
+func (r *MIG) name() string { return gpus.SelectorText(r.Selector) }
 
 const (
-	migLook   = 2 * time.Second // between two looks at which gangs wait
-	migSoon   = 50 * time.Millisecond
-	migStray  = 15 * time.Minute
-	migRetry  = 15 * time.Second // until a gang is looked at again for which nothing could be found
-	migConfig = "config.yaml"
+	migRoundEvery = time.Second     // between two looks at nodes on their way
+	migLook       = 2 * time.Second // between two looks at which gangs wait
+	migSoon       = 50 * time.Millisecond
+	migStray      = 15 * time.Minute
+	migRetry      = 15 * time.Second // until a gang is looked at again for which nothing could be found
+	migConfig     = "config.yaml"
 )
 
 func (d *Driver) initMIG() {
@@ -143,7 +146,7 @@ func (d *Driver) migRound(now cluster.Time) {
 	if now < d.nextMIG() {
 		return
 	}
-	d.mig.at = now.Add(powerLook)
+	d.mig.at = now.Add(migRoundEvery)
 	d.mig.held = map[string]bool{}
 	for _, b := range d.eng.Beliefs() {
 		for i := range b.Allocs {
@@ -198,7 +201,7 @@ func (d *Driver) bringOn(k migKept) {
 func (d *Driver) migNode(n *node, at time.Time) {
 	m := &n.mig
 	if m.asked {
-		if at.Sub(m.since) > powerLag {
+		if at.Sub(m.since) > power.LabelLag {
 			m.asked, d.nodesDirty = false, true // what was seen since counts
 			d.seeMIG(n)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/holds"
+	"github.com/muster-gpu/muster/kube/power"
 )
 
 // node is a node as the driver knows it.
@@ -19,7 +20,7 @@ type node struct {
 	obj     *v1.Node      // nil: it is gone
 	pods    map[*pod]bool // all that are on it, or going there
 	foreign map[*pod]bool // pods on it that the engine did not put there
-	power   nodePower
+	power   power.Node
 	mig     nodeMIG
 	other   struct{ cpu, ram, gpus int64 } // ... what they hold: milli-cores, MiB, devices
 }
@@ -69,7 +70,7 @@ func (n *node) state() cluster.NodeState {
 	switch {
 	case n.obj == nil:
 		return cluster.Down
-	case n.sleeps(): // it is there for whoever needs it
+	case n.power.Sleeps(): // it is there for whoever needs it
 		return cluster.Up
 	case n.obj.Spec.Unschedulable || n.obj.DeletionTimestamp != nil || n.mig.shut():
 		return cluster.Draining

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/amount"
+	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/holds"
 )
 
@@ -194,7 +195,7 @@ func (d *Driver) isAnother(old, obj *v1.Node) bool {
 // lentOtherwise reports whether a node is of another loan than it was: partitions say which nodes are lent.
 func (d *Driver) lentOtherwise(old, obj *v1.Node) bool {
 	for i := range d.opt.Loans {
-		if s := d.opt.Loans[i].Selector; matches(old.Labels, s) != matches(obj.Labels, s) {
+		if s := d.opt.Loans[i].Selector; gpus.Selects(s, old.Labels) != gpus.Selects(s, obj.Labels) {
 			return true
 		}
 	}

@@ -98,7 +98,7 @@ func (b *bench) power(name string) (string, bool) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return n.Labels[LabelPower], n.Spec.Unschedulable
+	return n.Labels[power.Label], n.Spec.Unschedulable
 }
 
 func (b *bench) isOff(names ...string) {

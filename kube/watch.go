@@ -197,10 +197,10 @@ func (d *Driver) onNodeGone(obj any) {
 // nodeChanged books a node as it is now. What the engine cannot be told by events (nodeevents.go) has it renewed.
 func (d *Driver) nodeChanged(obj *v1.Node) {
 	n := d.nodeNamed(obj.Name)
-	old, was, slept := n.obj, n.state(), n.sleeps()
-	n.obj = n.whole(n.asPartitioned(obj))
+	old, was, slept := n.obj, n.state(), n.power.Sleeps()
+	n.obj = n.power.Whole(n.asPartitioned(obj))
 	obj = n.obj
-	d.seePower(n)
+	d.power.See(&n.power, obj, d.loanOf(n) >= 0)
 	d.seeLoan(n)
 	d.seeMIG(n)
 	d.world.SetNode(obj.Name, obj)
@@ -217,9 +217,9 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 	default:
 		d.nodeDiffers(old, obj)
 	}
-	d.nodesDirty = d.nodesDirty || n.state() != was || n.sleeps() != slept
-	if n.power.group > 0 && (n.sleeps() || slept) {
-		d.power.at = 0
+	d.nodesDirty = d.nodesDirty || n.state() != was || n.power.Sleeps() != slept
+	if n.power.Ruled() && (n.power.Sleeps() || slept) {
+		d.power.Soon()
 	}
 }
 
@@ -227,8 +227,8 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 func (d *Driver) nodeGone(name string) {
 	n := d.nodeNamed(name)
 	d.world.SetNode(name, nil)
-	n.obj, n.power, n.mig = nil, nodePower{busy: n.power.busy}, nodeMIG{busy: n.mig.busy}
-	delete(d.power.nodes, name)
+	n.obj, n.mig = nil, nodeMIG{busy: n.mig.busy}
+	d.power.Gone(name, &n.power)
 	delete(d.mig.under, name)
 	if d.nodesDirty = true; d.hasNumber(name) {
 		d.noteLeft(name)

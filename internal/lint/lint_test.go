@@ -110,7 +110,7 @@ var arrows = map[string]string{
 	"kube/notices":        "kube/patch",
 	"kube/patch":          "",
 	"kube/plans":          "cluster engine internal/oldkeys kube/patch kube/terms",
-	"kube/power":          "",
+	"kube/power":          "cluster power kube/gpus kube/patch kube/terms",
 	"kube/queues":         "cluster config quota",
 	"kube/retry":          "",
 	"kube/terms":          "cluster config perf kube/fit/shared kube/gangs kube/gpus kube/queues",

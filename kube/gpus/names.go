@@ -181,3 +181,23 @@ func Whole(n *cluster.Node) int {
 	}
 	return n.GPUs
 }
+
+// Selects reports whether a node with these labels has all of a selector.
+func Selects(selector, labels map[string]string) bool {
+	for k, v := range selector {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// SelectorText is a selector as text.
+func SelectorText(selector map[string]string) string {
+	var list []string
+	for k, v := range selector {
+		list = append(list, k+"="+v)
+	}
+	slices.Sort(list)
+	return strings.Join(list, ",")
+}

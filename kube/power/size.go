@@ -13,26 +13,26 @@ import (
 // say that it has no GPUs, or the API server keeps that it had none. So what it had is written down before it goes
 // off; gangs are placed by that, and a node that is ready is not back before its GPUs are.
 
-// Size is what a node had.
-type Size struct {
+// size is what a node had.
+type size struct {
 	Capacity    v1.ResourceList `json:"capacity"`
 	Allocatable v1.ResourceList `json:"allocatable"`
 }
 
-// SizeText is what a node has, as it is written down.
-func SizeText(obj *v1.Node) string {
-	text, err := json.Marshal(Size{obj.Status.Capacity, obj.Status.Allocatable})
+// sizeText is what a node has, as it is written down.
+func sizeText(obj *v1.Node) string {
+	text, err := json.Marshal(size{obj.Status.Capacity, obj.Status.Allocatable})
 	if err != nil {
 		panic(err) // it came as JSON
 	}
 	return string(text)
 }
 
-// Whole is a node as it is or, while it is not back, with at least what it had before, which is returned, too. Where
+// whole is a node as it is or, while it is not back, with at least what it had before, which is returned, too. Where
 // nothing is written down that can be read, what it says now counts.
-func Whole(obj *v1.Node, state, text string) (as *v1.Node, before Size) {
+func whole(obj *v1.Node, state, text string) (as *v1.Node, before size) {
 	if !Switched(state) || text == "" || json.Unmarshal([]byte(text), &before) != nil {
-		return obj, Size{}
+		return obj, size{}
 	}
 	now := *obj
 	now.Status.Capacity = most(obj.Status.Capacity, before.Capacity)
@@ -54,9 +54,9 @@ func most(a, b v1.ResourceList) v1.ResourceList {
 	return list
 }
 
-// Lacks says what of its GPUs a node does not have yet that it had before it went off; "": it has all. Its processors
+// lacks says what of its GPUs a node does not have yet that it had before it went off; "": it has all. Its processors
 // and its memory come with the node.
-func (s *Size) Lacks(have v1.ResourceList, isGPU func(v1.ResourceName) bool) string {
+func (s *size) lacks(have v1.ResourceList, isGPU func(v1.ResourceName) bool) string {
 	var list []string
 	for name, want := range s.Allocatable {
 		if now := have[name]; isGPU(name) && now.Cmp(want) < 0 {

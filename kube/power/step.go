@@ -1,5 +1,6 @@
-// Package power is what becomes of a node that may be switched off: how far it is, what is next, and what it had before
-// it went off. When nodes are to be off at all, the rules of the module's package power say; nothing is written here.
+// Package power switches off nodes that are not needed, by the rules of the module's package power, and on again those
+// that are. How far a node is, its label says, so that a scheduler after this one goes on; what has the switch goes by
+// the label, or is a program that is called. What is to be written and called, a Writer is told.
 package power
 
 import (
@@ -19,11 +20,11 @@ const (
 // Switched reports whether a label says off, or on the way there or back.
 func Switched(state string) bool { return state == Suspending || state == Off || state == Resuming }
 
-// Again is how long after a node was asked to come back it is asked again.
-const Again = time.Minute
+// AskAgain is how long after a node was asked to come back, or what was asked of it was refused, it is asked again.
+const AskAgain = time.Minute
 
-// Node is what is known of a node that may be switched off.
-type Node struct {
+// situation is what decides what is next for a node that may be switched off.
+type situation struct {
 	State    string        // its label
 	Since    time.Time     // since when
 	Wait     time.Duration // so long it is looked at before it goes off
@@ -38,53 +39,52 @@ type Node struct {
 	Whole    bool      // it has the GPUs that it had
 }
 
-// Step is what is next.
-type Step uint8
+// step is what is next.
+type step uint8
 
-// The steps.
 const (
-	Stay      Step = iota
-	Resume         // it is wanted back
-	SwitchOff      // call the program that switches it off
-	IsOff          // say that it is off
-	IsOn           // say that it is on
-	SwitchOn       // ask it again to come back
-	TurnLate       // it is late, or is late no more
+	stay      step = iota
+	resume         // it is wanted back
+	switchOff      // call the program that switches it off
+	isOff          // say that it is off
+	isOn           // say that it is on
+	switchOn       // ask it again to come back
+	turnLate       // it is late, or is late no more
 )
 
-// Next says what is next. One whose GPUs are not there yet is not back, but for one that is late: it has lost them, and
+// next says what is next. One whose GPUs are not there yet is not back, but for one that is late: it has lost them, and
 // is used as it is.
-func (n *Node) Next(at time.Time) Step {
+func (n *situation) next(at time.Time) step {
 	switch n.State {
 	case Suspending:
 		switch {
 		case n.Used || n.Stray:
-			return Resume
+			return resume
 		case n.Cut:
-			return IsOff
+			return isOff
 		case at.Sub(n.Since) >= n.Wait:
-			return SwitchOff
+			return switchOff
 		}
 	case Off:
 		if n.Used || n.Stray || !n.Cordoned { // or a person wants it back
-			return Resume
+			return resume
 		}
 	case Resuming:
 		switch late := at.Sub(n.Since) > n.Timeout; {
 		case n.Ready && (n.Whole || n.Late):
-			return IsOn
+			return isOn
 		case late != n.Late:
-			return TurnLate
-		case at.Sub(n.Called) >= Again:
-			return SwitchOn
+			return turnLate
+		case at.Sub(n.Called) >= AskAgain:
+			return switchOn
 		}
 	}
-	return Stay
+	return stay
 }
 
-// ReadySince reports whether a node has said that it is ready since an instant: what it said before it went off counts
+// readySince reports whether a node has said that it is ready since an instant: what it said before it went off counts
 // for nothing.
-func ReadySince(obj *v1.Node, at time.Time) bool {
+func readySince(obj *v1.Node, at time.Time) bool {
 	for _, c := range obj.Status.Conditions {
 		if c.Type == v1.NodeReady && c.Status == v1.ConditionTrue {
 			return !c.LastHeartbeatTime.Time.Before(at.Truncate(time.Second))

@@ -13,40 +13,42 @@ import (
 func TestNext(t *testing.T) {
 	at := time.Unix(1_800_000_000, 0)
 	since := func(d time.Duration) time.Time { return at.Add(-d) }
-	goes := func(d time.Duration) Node { return Node{State: Suspending, Since: since(d), Wait: 10 * time.Second} }
-	back := func(after time.Duration, called time.Time) Node {
-		return Node{State: Resuming, Since: since(after), Timeout: time.Hour, Called: called}
+	goes := func(d time.Duration) situation {
+		return situation{State: Suspending, Since: since(d), Wait: 10 * time.Second}
 	}
-	ready := func(n Node, whole, late bool) Node {
+	back := func(after time.Duration, called time.Time) situation {
+		return situation{State: Resuming, Since: since(after), Timeout: time.Hour, Called: called}
+	}
+	ready := func(n situation, whole, late bool) situation {
 		n.Ready, n.Whole, n.Late = true, whole, late
 		return n
 	}
 	late := back(0, at)
 	late.Late = true
 	for name, c := range map[string]struct {
-		n    Node
-		want Step
+		n    situation
+		want step
 	}{
-		"on":                         {Node{State: On, Used: true}, Stay},
-		"not switched":               {Node{}, Stay},
-		"about to go off":            {goes(9 * time.Second), Stay},
-		"it goes off":                {goes(10 * time.Second), SwitchOff},
-		"its program was called":     {Node{State: Suspending, Since: at, Wait: time.Hour, Cut: true}, IsOff},
-		"somebody came":              {Node{State: Suspending, Cut: true, Used: true}, Resume},
-		"of no rule any more":        {Node{State: Suspending, Stray: true}, Resume},
-		"off":                        {Node{State: Off, Cordoned: true}, Stay},
-		"off, and needed":            {Node{State: Off, Cordoned: true, Used: true}, Resume},
-		"off, and uncordoned":        {Node{State: Off}, Resume},
-		"off, of no rule any more":   {Node{State: Off, Cordoned: true, Stray: true}, Resume},
-		"waited for":                 {back(0, at), Stay},
-		"asked again":                {back(0, since(Again)), SwitchOn},
-		"back":                       {ready(back(0, at), true, false), IsOn},
-		"back, without its GPUs":     {ready(back(0, at), false, false), Stay},
-		"late":                       {back(2*time.Hour, at), TurnLate},
-		"late, and it has lost some": {ready(back(2*time.Hour, at), false, true), IsOn},
-		"late no more":               {late, TurnLate},
+		"on":                         {situation{State: On, Used: true}, stay},
+		"not switched":               {situation{}, stay},
+		"about to go off":            {goes(9 * time.Second), stay},
+		"it goes off":                {goes(10 * time.Second), switchOff},
+		"its program was called":     {situation{State: Suspending, Since: at, Wait: time.Hour, Cut: true}, isOff},
+		"somebody came":              {situation{State: Suspending, Cut: true, Used: true}, resume},
+		"of no rule any more":        {situation{State: Suspending, Stray: true}, resume},
+		"off":                        {situation{State: Off, Cordoned: true}, stay},
+		"off, and needed":            {situation{State: Off, Cordoned: true, Used: true}, resume},
+		"off, and uncordoned":        {situation{State: Off}, resume},
+		"off, of no rule any more":   {situation{State: Off, Cordoned: true, Stray: true}, resume},
+		"waited for":                 {back(0, at), stay},
+		"asked again":                {back(0, since(AskAgain)), switchOn},
+		"back":                       {ready(back(0, at), true, false), isOn},
+		"back, without its GPUs":     {ready(back(0, at), false, false), stay},
+		"late":                       {back(2*time.Hour, at), turnLate},
+		"late, and it has lost some": {ready(back(2*time.Hour, at), false, true), isOn},
+		"late no more":               {late, turnLate},
 	} {
-		if got := c.n.Next(at); got != c.want {
+		if got := c.n.next(at); got != c.want {
 			t.Errorf("%s: %d, not %d", name, got, c.want)
 		}
 	}
@@ -60,22 +62,22 @@ func TestSize(t *testing.T) {
 	node := func(l v1.ResourceList) *v1.Node {
 		return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1.NodeStatus{Capacity: l, Allocatable: l}}
 	}
-	text := SizeText(node(list("8", "96")))
+	text := sizeText(node(list("8", "96")))
 	now := node(list("0", "128"))
-	as, before := Whole(now, Resuming, text)
+	as, before := whole(now, Resuming, text)
 	gpus, cpus := as.Status.Allocatable["nvidia.com/gpu"], as.Status.Capacity[v1.ResourceCPU]
 	if gpus.Value() != 8 || cpus.Value() != 128 {
 		t.Errorf("it has %v", as.Status)
 	}
 	isGPU := func(name v1.ResourceName) bool { return name == "nvidia.com/gpu" }
-	if got := before.Lacks(now.Status.Allocatable, isGPU); got != "nvidia.com/gpu: 0 of 8" {
+	if got := before.lacks(now.Status.Allocatable, isGPU); got != "nvidia.com/gpu: 0 of 8" {
 		t.Errorf("it lacks %q", got)
 	}
-	if got := before.Lacks(list("8", "1"), isGPU); got != "" {
+	if got := before.lacks(list("8", "1"), isGPU); got != "" {
 		t.Errorf("it lacks %q", got)
 	}
 	for _, c := range [][2]string{{On, text}, {Off, ""}, {Off, "{"}} {
-		if as, before := Whole(now, c[0], c[1]); as != now || before.Allocatable != nil {
+		if as, before := whole(now, c[0], c[1]); as != now || before.Allocatable != nil {
 			t.Errorf("%q, %q: it has %v", c[0], c[1], as.Status)
 		}
 	}
