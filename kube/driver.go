@@ -23,6 +23,7 @@ import (
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/look"
+	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/kube/notices"
 	"github.com/muster-gpu/muster/kube/power"
 	"github.com/muster-gpu/muster/kube/queues"
@@ -106,7 +107,8 @@ type Driver struct {
 	legacies []legacy // what gangs that had to leave left to those that come in their place
 	power    *power.Room
 	loans    lending
-	mig      partitioning
+	mig      *mig.Room
+	migLooks migLooks
 	lifts    lifts
 	claims   *claims.Claims
 	aside    asides
@@ -171,10 +173,10 @@ func New(opt Options) *Driver {
 	d.volumes, d.claims = d.newVolumes(), d.newClaims()
 	d.gpus = &gpus.Names{GPUs: opt.GPUs, Labels: opt.Labels, Published: d.claims.Published}
 	d.world = d.newWorld()
-	d.fit = fit.NewNodes(d.gpus, power.Label, LabelLoan, LabelMIG)
+	d.fit = fit.NewNodes(d.gpus, power.Label, LabelLoan, mig.Label)
 	d.inbox.Init()
 	d.power = d.newPower()
-	d.initMIG()
+	d.mig, d.migLooks.tried = d.newMIG(migWriter{d}), map[*gang]cluster.Time{}
 	d.loans.marked = map[string]string{}
 	d.notices = notices.New(opt.Tell, opt.Scheduler)
 	d.looks.over, d.looks.watch = make(chan struct{}), map[chan struct{}]bool{}
@@ -281,7 +283,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 	for {
 		now := d.clock()
 		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(),
-			d.nextRound(now), d.power.Next(), d.nextLoan(), d.nextMIG(), d.nextReports(), d.nextLeft())
+			d.nextRound(now), d.power.Next(), d.nextLoan(), d.mig.Next(), d.nextReports(), d.nextLeft())
 		if d.sizesDirty {
 			until = min(until, d.nextResize())
 		}

@@ -47,7 +47,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	d.forgetNodes(snap)
 	d.nodeOrder()
 	for _, n := range d.nodes {
-		n.mig.stays, d.nodesDirty = false, d.nodesDirty || n.mig.stays
+		n.mig.Stays, d.nodesDirty = false, d.nodesDirty || n.mig.Stays
 	}
 	d.world.NoteTaints(d.order)
 	d.forgetAsides()

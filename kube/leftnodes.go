@@ -58,7 +58,7 @@ func (d *Driver) forgetDue(now cluster.Time) {
 
 // used reports whether something is on a node, or on its way there, or is being done to it.
 func (n *node) used() bool {
-	return len(n.pods) > 0 || len(n.foreign) > 0 || n.power.Busy() || n.mig.busy || n.obj != nil
+	return len(n.pods) > 0 || len(n.foreign) > 0 || n.power.Busy() || n.mig.Busy() || n.obj != nil
 }
 
 // dropNode forgets a node that is not there, that nothing uses, and that the engine does not have.

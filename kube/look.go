@@ -220,10 +220,8 @@ func (n *node) reason() string {
 		return "it is being deleted"
 	case n.power.Sleeps():
 		return n.power.Reason()
-	case n.mig.step == migClosed:
-		return "it is emptied, to be partitioned as " + n.mig.note.Config
-	case n.mig.step == migChanging:
-		return "it is being partitioned as " + n.mig.note.Config
+	case n.mig.Reason() != "":
+		return n.mig.Reason()
 	case n.obj.Spec.Unschedulable:
 		return "cordoned"
 	}

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -44,7 +43,7 @@ func (d *Driver) migOf(n *node, model *cluster.GPUModel, whole int, held map[str
 		all[profile] = max(k, all[profile])
 	}
 	geometry := make([][]cluster.Instance, whole)
-	if devices := d.packed(model, all, cluster.MaxGPUsPerNode-whole); len(devices) > 0 {
+	if devices := d.mig.Pack(model, all, cluster.MaxGPUsPerNode-whole); len(devices) > 0 {
 		geometry = append(geometry, devices...)
 	}
 	return cluster.GeometryText(geometry), len(geometry)
@@ -53,23 +52,6 @@ func (d *Driver) migOf(n *node, model *cluster.GPUModel, whole int, held map[str
 // slicesAside reports whether a pod holds slices that the engine does not count.
 func (d *Driver) slicesAside(p *pod) bool {
 	return (p.gang == nil || p.request.Profile == "") && p.Needs != nil && len(d.gpus.Slices(gpus.Requests(p.obj))) > 0
-}
-
-// mostPacked bounds what is remembered of pack.
-const mostPacked = 1000
-
-// packed is pack, remembered: nodes are mostly partitioned alike.
-func (d *Driver) packed(model *cluster.GPUModel, count map[string]int, most int) [][]cluster.Instance {
-	key := fmt.Sprint(model.Name, count, most)
-	devices, ok := d.mig.packed[key]
-	if !ok {
-		devices = mig.Pack(model, count, most)
-		if len(d.mig.packed) == mostPacked {
-			clear(d.mig.packed)
-		}
-		d.mig.packed[key] = devices
-	}
-	return devices
 }
 
 // reslice gives the slices that jobs hold their instances again: which they are matters to the books only, and the

@@ -25,32 +25,33 @@ const (
 // emptyFor closes a node in use for the first in line that empty nodes do not serve, nor those that are being emptied,
 // of whichever rule: of two for one gang either would be needed no more, and be opened, for ever. emptied is as though
 // these were empty.
-func (d *Driver) emptyFor(list, wants []*migWaiter, emptied *migWorld, can []*migCandidate) {
+func (d *Driver) emptyFor(list, wants []*migWaiter, emptied *migWorld, can []*mig.Candidate) {
 	for len(wants) > 0 && (d.migClosedFor(wants[0].g) || emptied.starts[wants[0].id] != nil) {
-		d.mig.tried[wants[0].g] = d.now
+		d.migLooks.tried[wants[0].g] = d.now
 		wants = wants[1:]
 	}
 	if len(wants) == 0 {
 		return
 	}
 	want := wants[:1]
-	d.mig.work = max(d.mig.work, mig.Work/4) // whatever it took to find that no empty node serves
-	var idle, busy []*migCandidate
+	d.migLooks.work = max(d.migLooks.work, mig.Work/4) // whatever it took to find that no empty node serves
+	var idle, busy []*mig.Candidate
 	for _, c := range can {
-		if d.migEmpty(c.n) {
+		n := d.nodes[c.Name()]
+		if d.migEmpty(n) {
 			idle = append(idle, c)
-		} else if !d.migEmptying(c.n.mig.rule) {
-			if cost, ok := d.emptyingCost(c.n, want[0].above()); ok {
-				c.cost = max(1, cost)
+		} else if !d.migEmptying(c.Rule()) {
+			if cost, ok := d.emptyingCost(n, want[0].above()); ok {
+				c.Cost = max(1, cost)
 				busy = append(busy, c)
 			}
 		}
 	}
-	slices.SortStableFunc(busy, func(a, b *migCandidate) int {
-		return cmp.Or(cmp.Compare(a.cost, b.cost), len(d.migUsers(a.n))-len(d.migUsers(b.n)))
+	slices.SortStableFunc(busy, func(a, b *mig.Candidate) int {
+		return cmp.Or(cmp.Compare(a.Cost, b.Cost), d.migUsersOn(a.Name())-d.migUsersOn(b.Name()))
 	})
 	for _, c := range busy[:min(len(busy), migMostBusy)] {
-		if d.mig.work <= 0 {
+		if d.migLooks.work <= 0 {
 			break
 		}
 		with := append(slices.Clip(idle), c)
@@ -61,7 +62,7 @@ func (d *Driver) emptyFor(list, wants []*migWaiter, emptied *migWorld, can []*mi
 			}
 		}
 	}
-	d.mig.tried[want[0].g] = d.now
+	d.migLooks.tried[want[0].g] = d.now
 }
 
 // above is the tier of a gang that waits: gangs of a lower one may be preempted for it. For one that preempts none it
@@ -76,14 +77,14 @@ func (w *migWaiter) above() cluster.Tier {
 // migClosedFor reports whether a node is being emptied for a gang.
 func (d *Driver) migClosedFor(g *gang) bool {
 	return slices.ContainsFunc(d.migUnder(), func(n *node) bool {
-		return n.mig.step == migClosed && slices.Contains(n.mig.note.For, g.name)
+		return n.mig.Step() == mig.Closed && slices.Contains(n.mig.Note().For, g.name)
 	})
 }
 
 // migEmptying reports whether a node of a rule is closed and still in use.
 func (d *Driver) migEmptying(rule int) bool {
 	for _, n := range d.migUnder() {
-		if n.mig.rule == rule && n.mig.step == migClosed && !d.migEmpty(n) {
+		if n.mig.Rule() == rule && n.mig.Step() == mig.Closed && !d.migEmpty(n) {
 			return true
 		}
 	}
@@ -109,7 +110,7 @@ func (d *Driver) emptyingCost(n *node, tier cluster.Tier) (cost int64, ok bool) 
 			last = max(last, g.book.Started.Add(g.spec.Estimate).Sub(d.now), 0)
 		}
 	}
-	return cost + int64(last/time.Second)*int64(max(1, n.mig.note.GPUs, d.migOffer(n.mig.raw).Whole)), true
+	return cost + int64(last/time.Second)*int64(max(1, n.mig.Note().GPUs, d.mig.Whole(&n.mig))), true
 }
 
 // lostBy is how much of its work a running gang would lose now: what came after it was saved last.
@@ -127,8 +128,8 @@ func (d *Driver) lostBy(g *gang) time.Duration {
 // that need it.
 func (d *Driver) dismissMIG(k migKept) {
 	n := k.n
-	tier, err := cluster.ParseTier(n.mig.note.Tier)
-	if n.mig.note.Tier == "" || err != nil || len(n.mig.note.For) == 0 {
+	tier, err := cluster.ParseTier(n.mig.Note().Tier)
+	if n.mig.Note().Tier == "" || err != nil || len(n.mig.Note().For) == 0 {
 		return
 	}
 	tier = max(tier, k.tier) // the lower one

@@ -28,6 +28,7 @@ func partitionHand(t *testing.T, rules []MIG, nodes ...*v1.Node) *hand {
 	h.opt.Labels = o.Labels
 	h.opt.Labels.Product, h.opt.Labels.Memory, h.opt.Labels.Replicas = "nvidia.com/gpu.product",
 		"nvidia.com/gpu.memory", "nvidia.com/gpu.replicas"
+	h.mig, h.done = h.newMIG(h), map[string]func(error){}
 	h.migMapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"},
 		Data: map[string]string{"config.yaml": migText}}, false)
 	for _, n := range nodes {
@@ -40,6 +41,12 @@ func partitionHand(t *testing.T, rules []MIG, nodes ...*v1.Node) *hand {
 	}
 	return h
 }
+
+// PatchNode is answered by migPasses.
+func (h *hand) PatchNode(name string, _ []byte, _ string, done func(error)) { h.done[name] = done }
+
+func (h *hand) Event(*v1.Node, string, string, string)         {}
+func (h *hand) MapEvent(*v1.ConfigMap, string, string, string) {}
 
 func migRule() []MIG {
 	return []MIG{{Selector: map[string]string{"pool": "shared"}, Space: "default", Map: "mig", After: time.Second,
@@ -58,8 +65,8 @@ func migNodeOf(labels map[string]string, note *mig.Note) *v1.Node {
 		if err != nil {
 			panic(err)
 		}
-		n.Annotations = map[string]string{AnnotationMIG: string(text)}
-		n.Spec.Unschedulable = n.Labels[LabelMIG] != ""
+		n.Annotations = map[string]string{mig.Annotation: string(text)}
+		n.Spec.Unschedulable = n.Labels[mig.Label] != ""
 	}
 	return n
 }
@@ -85,34 +92,34 @@ func TestMIGSteps(t *testing.T) {
 		step   string
 		failed string
 	}{
-		{"closed and empty: it is changed", migRule(), map[string]string{LabelMIG: migClosed}, note(nil), 0,
-			migChanging, ""},
-		{"nobody waits for it any more: opened", migRule(), map[string]string{LabelMIG: migClosed},
+		{"closed and empty: it is changed", migRule(), map[string]string{mig.Label: mig.Closed}, note(nil), 0,
+			mig.Changing, ""},
+		{"nobody waits for it any more: opened", migRule(), map[string]string{mig.Label: mig.Closed},
 			note(func(n *mig.Note) { n.For = []string{"default/gone"} }), 0, "", ""},
-		{"of no rule any more: opened", nil, map[string]string{LabelMIG: migClosed}, note(nil), 0, "", ""},
-		{"another scheduler's: left alone", migRule(), map[string]string{LabelMIG: migClosed},
-			note(func(n *mig.Note) { n.By = "other" }), 0, migClosed, ""},
-		{"somebody else labelled it: opened", migRule(), map[string]string{LabelMIG: migClosed, migConfigLabel: "half"},
+		{"of no rule any more: opened", nil, map[string]string{mig.Label: mig.Closed}, note(nil), 0, "", ""},
+		{"another scheduler's: left alone", migRule(), map[string]string{mig.Label: mig.Closed},
+			note(func(n *mig.Note) { n.By = "other" }), 0, mig.Closed, ""},
+		{"somebody else labelled it: opened", migRule(), map[string]string{mig.Label: mig.Closed, migConfigLabel: "half"},
 			note(nil), 0, "", ""},
-		{"its note cannot be read: opened", migRule(), map[string]string{LabelMIG: migClosed},
+		{"its note cannot be read: opened", migRule(), map[string]string{mig.Label: mig.Closed},
 			note(func(n *mig.Note) { n.Offer = nil }), 0, "", ""},
 		{"being changed: waited for", migRule(),
-			map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb", migStateLabel: migPending},
-			note(nil), 4 * time.Minute, migChanging, ""},
+			map[string]string{mig.Label: mig.Changing, migConfigLabel: "all-1g.10gb", migStateLabel: "pending"},
+			note(nil), 4 * time.Minute, mig.Changing, ""},
 		{"success, but it offers what it had: waited for", migRule(),
-			map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 4 * time.Minute,
-			migChanging, ""},
+			map[string]string{mig.Label: mig.Changing, migConfigLabel: "all-1g.10gb"}, note(nil), 4 * time.Minute,
+			mig.Changing, ""},
 		{"too late: opened, and remembered", migRule(),
-			map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 6 * time.Minute, "",
+			map[string]string{mig.Label: mig.Changing, migConfigLabel: "all-1g.10gb"}, note(nil), 6 * time.Minute, "",
 			"after 5m its state is \"success\", and it offers 2 GPUs of 14 1g.10gb"},
 		{"failed: opened, and remembered", migRule(),
-			map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb", migStateLabel: migFailed},
+			map[string]string{mig.Label: mig.Changing, migConfigLabel: "all-1g.10gb", migStateLabel: "failed"},
 			note(nil), 0, "", "mig-manager says failed"},
 		{"of no rule, in the midst of it: waited for", nil,
-			map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 14 * time.Minute,
-			migChanging, ""},
+			map[string]string{mig.Label: mig.Changing, migConfigLabel: "all-1g.10gb"}, note(nil), 14 * time.Minute,
+			mig.Changing, ""},
 		{"of no rule, for too long: opened", nil,
-			map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 16 * time.Minute, "",
+			map[string]string{mig.Label: mig.Changing, migConfigLabel: "all-1g.10gb"}, note(nil), 16 * time.Minute, "",
 			"after 15m"},
 	} {
 		h := partitionHand(t, c.rules, migNodeOf(c.labels, c.note))
@@ -122,104 +129,21 @@ func TestMIGSteps(t *testing.T) {
 			h.come()
 		}
 		h.now = began.Add(c.after)
-		h.mig.at = 0
 		h.migRound(h.clock())
 		n := h.nodes["n1"]
-		if n.mig.step != c.step {
-			t.Errorf("%s: %q, want %q", c.name, n.mig.step, c.step)
+		if n.mig.Step() != c.step {
+			t.Errorf("%s: %q, want %q", c.name, n.mig.Step(), c.step)
 		}
-		f := n.mig.note.Failed
+		f := n.mig.Note().Failed
 		if c.failed == "" && f != nil ||
 			c.failed != "" && (f == nil || !strings.Contains(f.Why["all-1g.10gb"], c.failed)) {
 			t.Errorf("%s: remembered %+v", c.name, f)
 		}
-		if c.step == migChanging && n.obj.Labels[LabelMIG] == migChanging {
+		if c.step == mig.Changing && n.obj.Labels[mig.Label] == mig.Changing {
 			if s := h.nodeSpec("n1", n, holds.Of{}); !strings.Contains(s.MIG, "1g.10gb") {
 				t.Errorf("%s: while it is changed it counts as %q", c.name, s.MIG)
 			}
 		}
-	}
-}
-
-// Which nodes may be changed, and into what: not what failed there, until somebody labels it or the map changes; not
-// before the time; not what mig-manager is at work on.
-func TestMIGCandidates(t *testing.T) {
-	began := time.Unix(1_800_000_000, 0).UTC()
-	failed := func(label string) *mig.Note {
-		return &mig.Note{By: "muster", Config: "half", Since: began.Add(-time.Hour), GPUs: 2,
-			Failed: &mig.Failures{Label: label, Map: migHash(migText), Why: map[string]string{"all-1g.10gb": "x"}}}
-	}
-	for _, c := range []struct {
-		name   string
-		labels map[string]string
-		note   *mig.Note
-		text   string
-		change func(*v1.Node)
-		want   string // the ways, or why not
-		gpus   int    // 0: whatever it is
-	}{
-		{name: "one GPU fewer than noted", note: &mig.Note{Config: "all-disabled", GPUs: 3},
-			want: "all-1g.10gb,all-3g.40gb,half", gpus: 2},
-		{name: "one GPU fewer than noted, in slices", labels: map[string]string{migConfigLabel: "all-3g.40gb"},
-			note:   &mig.Note{Config: "all-3g.40gb", GPUs: 3},
-			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half", gpus: 2},
-		{name: "as noted, by another configuration than its label's", labels: map[string]string{migConfigLabel: "x"},
-			note:   &mig.Note{Config: "all-3g.40gb", GPUs: 2},
-			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half", gpus: 2},
-		{name: "all ways that the model has", want: "all-1g.10gb,all-3g.40gb,half"},
-		{name: "not what failed", note: failed("all-disabled"), want: "all-3g.40gb,half"},
-		{name: "somebody labelled it since", note: failed("all-3g.40gb"), want: "all-1g.10gb,all-3g.40gb,half"},
-		{name: "the map is another", note: failed("all-disabled"), text: migText + "# another\n",
-			want: "all-1g.10gb,all-3g.40gb,half"},
-		{name: "changed a minute ago", note: &mig.Note{Config: "all-disabled", Since: began.Add(-time.Minute)},
-			want: ""},
-		{name: "mig-manager is at work", labels: map[string]string{migStateLabel: migPending}, want: ""},
-		{name: "of no rule", labels: map[string]string{"pool": "other"}, want: ""},
-		{name: "single strategy", labels: map[string]string{"nvidia.com/mig.strategy": "single"},
-			want: "label nvidia.com/mig.strategy is single"},
-		{name: "it cannot be partitioned", labels: map[string]string{"nvidia.com/gpu.product": "Tesla-T4"},
-			want: "cannot be partitioned"},
-		{name: "cordoned", change: func(n *v1.Node) { n.Spec.Unschedulable = true }, want: ""},
-		{name: "the map cannot be read", text: "version: v0\n", want: ""},
-		{name: "in slices, by what makes them", labels: map[string]string{migConfigLabel: "all-3g.40gb"},
-			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half"},
-		{name: "in slices of which nobody knows the GPUs", labels: map[string]string{migConfigLabel: "x"},
-			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "how many GPUs it has is not known"},
-		{name: "in slices, by a label", labels: map[string]string{migConfigLabel: "x", "nvidia.com/gpu.count": "2"},
-			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half"},
-	} {
-		n := migNodeOf(c.labels, c.note)
-		if c.change != nil {
-			c.change(n)
-		}
-		h := partitionHand(t, migRule(), n)
-		if c.text != "" {
-			h.migMapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"},
-				Data: map[string]string{"config.yaml": c.text}}, false)
-		}
-		got := ""
-		if x := h.nodes["n1"]; x.mig.rule > 0 {
-			way, why := h.candidate(x, h.clock())
-			if got = why; way != nil {
-				got = strings.Join(way.configs, ",")
-			}
-		}
-		if x := h.nodes["n1"]; c.gpus > 0 {
-			if way, _ := h.candidate(x, h.clock()); way == nil || way.gpus != c.gpus {
-				t.Errorf("%s: %+v, want %d GPUs", c.name, way, c.gpus)
-			}
-		}
-		if got != c.want && (c.want == "" || strings.Contains(c.want, ",") || !strings.Contains(got, c.want)) {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
-	}
-}
-
-// slicesOnly has a node offer what a configuration makes of it.
-func slicesOnly(n *v1.Node, config string) {
-	delete(n.Status.Capacity, mig.Whole)
-	for r, q := range migMade[config] {
-		n.Status.Capacity[v1.ResourceName(r)] = *quantity(q)
 	}
 }
 
@@ -256,26 +180,28 @@ func (h *hand) come(pods ...*v1.Pod) {
 func (h *hand) migPasses(seconds int) (wrote []string) {
 	for range seconds {
 		h.now = h.now.Add(time.Second)
-		h.mig.at = 0
 		h.migRound(h.clock())
 		for _, name := range h.order {
 			n := h.nodes[name]
-			if !n.mig.asked {
+			done := h.done[name]
+			if done == nil {
 				continue
 			}
-			wrote = append(wrote, strings.TrimSpace(name+" "+n.mig.step))
-			text, err := json.Marshal(n.mig.note)
+			delete(h.done, name)
+			done(nil)
+			wrote = append(wrote, strings.TrimSpace(name+" "+n.mig.Step()))
+			text, err := json.Marshal(n.mig.Note())
 			if err != nil {
 				h.Fatal(err)
 			}
 			obj := n.obj.DeepCopy()
-			if delete(obj.Labels, LabelMIG); n.mig.step != "" {
-				obj.Labels[LabelMIG] = n.mig.step
+			if delete(obj.Labels, mig.Label); n.mig.Step() != "" {
+				obj.Labels[mig.Label] = n.mig.Step()
 			}
-			obj.Annotations, obj.Spec.Unschedulable, n.mig.busy = map[string]string{AnnotationMIG: string(text)},
-				n.mig.step != "", false
-			if n.mig.step == migChanging {
-				obj.Labels[migConfigLabel] = n.mig.note.Config
+			obj.Annotations, obj.Spec.Unschedulable = map[string]string{mig.Annotation: string(text)},
+				n.mig.Step() != ""
+			if n.mig.Step() == mig.Changing {
+				obj.Labels[migConfigLabel] = n.mig.Note().Config
 			}
 			h.nodeChanged(obj)
 		}
@@ -333,16 +259,16 @@ func TestMIGDismiss(t *testing.T) {
 		step              string
 	}{
 		{"for whom it was closed is gone", "", "", false, ""},
-		{"for whom it was closed waits", "wanted", "standard", true, migClosed},
-		{"somebody else waits, of the same tier as who is there", "other", "best-effort", false, migClosed},
-		{"for whom it was closed is of a higher tier now: as it was closed", "wanted", "critical", true, migClosed},
+		{"for whom it was closed waits", "wanted", "standard", true, mig.Closed},
+		{"somebody else waits, of the same tier as who is there", "other", "best-effort", false, mig.Closed},
+		{"for whom it was closed is of a higher tier now: as it was closed", "wanted", "critical", true, mig.Closed},
 	} {
 		h := partitionHand(t, migRule(), migNodeOf(nil, nil))
 		h.come(controlplane.Pod("low", 2, map[string]string{LabelTier: "best-effort"}))
 		low := h.pods["low"]
 		low.node, low.binding = "n1", false // bound
 		h.touch(low.gang)
-		closed := migNodeOf(map[string]string{LabelMIG: migClosed},
+		closed := migNodeOf(map[string]string{mig.Label: mig.Closed},
 			&mig.Note{By: "muster", Config: "all-1g.10gb", From: "all-disabled",
 				Since: h.now.UTC(), For: []string{"default/wanted"}, Tier: "standard", GPUs: 2,
 				Offer: &config.MIGOffer{Slices: map[string]int{"1g.10gb": 14}}})
@@ -355,10 +281,9 @@ func TestMIGDismiss(t *testing.T) {
 			t.Fatalf("%s: it does not run: %v", c.name, g.phase)
 		}
 		h.now = h.now.Add(time.Hour)
-		h.mig.at = 0
 		h.migRound(h.clock())
-		if gone := h.pods["low"].gang.leaves != ""; gone != c.gone || h.nodes["n1"].mig.step != c.step {
-			t.Errorf("%s: preempted %v, n1 is %q", c.name, gone, h.nodes["n1"].mig.step)
+		if gone := h.pods["low"].gang.leaves != ""; gone != c.gone || h.nodes["n1"].mig.Step() != c.step {
+			t.Errorf("%s: preempted %v, n1 is %q", c.name, gone, h.nodes["n1"].mig.Step())
 		}
 	}
 }
@@ -373,18 +298,18 @@ func TestMIGWhom(t *testing.T) {
 		for range r.IntN(4) {
 			note.For = append(note.For, fmt.Sprintf("default/g%d", r.IntN(4)))
 		}
-		n := migNodeOf(map[string]string{LabelMIG: []string{migClosed, migChanging}[r.IntN(2)]}, note)
+		n := migNodeOf(map[string]string{mig.Label: []string{mig.Closed, mig.Changing}[r.IntN(2)]}, note)
 		n.Name = fmt.Sprintf("n%d", r.IntN(9))
 		n.UID = types.UID(n.Name)
 		if h.nodeChanged(n); r.IntN(9) == 0 {
 			h.nodeGone(n.Name)
 		}
 		g := fmt.Sprintf("default/g%d", r.IntN(4))
-		text := h.migTold(&gang{name: g})
+		text := h.mig.Told(g, h.migUsersOn)
 		for i := range 9 {
 			name := fmt.Sprintf("n%d", i)
 			x := h.nodes[name]
-			want := x != nil && x.obj != nil && slices.Contains(x.mig.note.For, g)
+			want := x != nil && x.obj != nil && slices.Contains(x.mig.Note().For, g)
 			if strings.Contains(text, "node "+name+" ") != want {
 				t.Fatalf("%s: %q, and node %s is for it: %v", g, text, name, want)
 			}
@@ -395,25 +320,6 @@ func TestMIGWhom(t *testing.T) {
 	}
 	if told < 100 {
 		t.Errorf("%d nodes told", told)
-	}
-}
-
-// BenchmarkMIGTold is what it costs to say of 11,000 gangs which of 1,000 nodes are being partitioned for them.
-func BenchmarkMIGTold(b *testing.B) {
-	d, _ := still(b, 1000)
-	d.opt.MIG = migRule()
-	for i := range 100 {
-		n := d.nodes[fmt.Sprintf("n%04d", i)]
-		d.migNoted(n, mig.Note{For: []string{fmt.Sprintf("default/p%05d", i)}})
-	}
-	var list []*gang
-	for i := range 11_000 {
-		list = append(list, &gang{name: fmt.Sprintf("default/p%05d", i)})
-	}
-	for b.Loop() {
-		for _, g := range list {
-			d.migTold(g)
-		}
 	}
 }
 
@@ -433,6 +339,7 @@ func BenchmarkMIGLook(b *testing.B) {
 	d.opt.MIG = migRule()
 	d.opt.Labels.Count, d.opt.Labels.Config, d.opt.Labels.State, d.opt.Labels.Strategy = o.Labels.Count,
 		o.Labels.Config, o.Labels.State, o.Labels.Strategy
+	d.mig = d.newMIG(migWriter{d})
 	d.migMapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"},
 		Data: map[string]string{"config.yaml": migText}}, false)
 	for i := range 100 {
@@ -443,8 +350,8 @@ func BenchmarkMIGLook(b *testing.B) {
 	steps(b, d)
 	*now = now.Add(time.Hour)
 	for b.Loop() {
-		clear(d.mig.tried)
-		d.mig.held = map[string]bool{}
+		clear(d.migLooks.tried)
+		d.migLooks.held = map[string]bool{}
 		d.lookMIG(d.clock())
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
@@ -29,19 +27,13 @@ const (
 	migTries     = 3
 )
 
-// migCandidate is a node that may be changed now.
-type migCandidate struct {
-	n       *node
-	gpus    int
-	configs []string
-	offers  []*config.MIGOffer
-	cost    int64 // of emptying it, in GPU-seconds; 0: it is empty
-}
+// migRetry is how long a gang is not looked at again for which nothing could be found.
+const migRetry = 15 * time.Second
 
 // lookMIG looks which gangs wait, and closes the nodes that are to be changed; those that none waits for any more are
 // opened.
 func (d *Driver) lookMIG(now cluster.Time) {
-	maps.DeleteFunc(d.mig.tried, func(g *gang, at cluster.Time) bool {
+	maps.DeleteFunc(d.migLooks.tried, func(g *gang, at cluster.Time) bool {
 		return now.Sub(at) >= migRetry || d.gangs[g.key] != g
 	})
 	under := d.migUnder()
@@ -50,11 +42,11 @@ func (d *Driver) lookMIG(now cluster.Time) {
 		return
 	}
 	d.eng.Look(now)
-	d.mig.work = mig.Work
+	d.migLooks.work = mig.Work
 	list := d.waiters(now)
 	as := map[string]*config.MIGOffer{}
 	for _, n := range under {
-		as[n.obj.Name] = n.mig.note.Offer
+		as[n.obj.Name] = n.mig.Note().Offer
 	}
 	base, err := d.suppose(list, as, nil)
 	if err != nil {
@@ -69,17 +61,17 @@ func (d *Driver) lookMIG(now cluster.Time) {
 		d.opt.Log.Error("a second engine cannot be made", "error", err)
 		return
 	}
-	old := slices.ContainsFunc(list, func(w *migWaiter) bool { return w.old && d.mig.tried[w.g] == 0 })
-	if can = slices.DeleteFunc(can, func(c *migCandidate) bool { return c.n.mig.busy }); old && len(can) > 0 {
+	old := slices.ContainsFunc(list, func(w *migWaiter) bool { return w.old && d.migLooks.tried[w.g] == 0 })
+	if can = slices.DeleteFunc(can, func(c *mig.Candidate) bool { return c.Busy() }); old && len(can) > 0 {
 		d.changeFor(now, list, base, emptied, can)
 	}
 }
 
 // anyWaits reports whether a gang has waited for long enough.
 func (d *Driver) anyWaits(now cluster.Time) bool {
-	after := d.migAfter()
+	after := d.mig.After()
 	for _, g := range d.gangs {
-		if g.waits() && g.book.Lined > 0 && now.Sub(g.book.Lined) >= after && d.mig.tried[g] == 0 {
+		if g.waits() && g.book.Lined > 0 && now.Sub(g.book.Lined) >= after && d.migLooks.tried[g] == 0 {
 			return true
 		}
 	}
@@ -88,11 +80,8 @@ func (d *Driver) anyWaits(now cluster.Time) bool {
 
 // migUnder lists the nodes that are on their way by this scheduler.
 func (d *Driver) migUnder() (list []*node) {
-	for _, name := range d.order {
-		if n := d.mig.under[name]; n != nil && n.obj != nil && n.mig.step != "" && d.ours(n) &&
-			n.mig.note.Offer != nil {
-			list = append(list, n)
-		}
+	for _, n := range d.mig.Under(d.order) {
+		list = append(list, d.nodes[n.Name()])
 	}
 	return list
 }
@@ -116,7 +105,7 @@ func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, base *migWorld) 
 		}
 	}
 	for _, n := range slices.Concat(slow, quick) {
-		if n.mig.step != migClosed || n.mig.busy || n.mig.asked {
+		if n.mig.Step() != mig.Closed || !n.mig.Written() {
 			continue
 		}
 		rest := maps.Clone(base.as)
@@ -136,7 +125,7 @@ func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, base *migWorld) 
 			kept = append(kept, migKept{n, needs.above(), needs.g.name})
 		case !slices.ContainsFunc(base.order, func(id cluster.JobID) bool { return w.starts[id] == nil }):
 			base = w
-			d.reopen(n, "dropped", "no gang needs it any more")
+			d.mig.Reopen(&n.mig, "dropped", "no gang needs it any more")
 		}
 	}
 	return base, kept
@@ -146,7 +135,7 @@ func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, base *migWorld) 
 func (d *Driver) withoutSlow(list []*migWaiter, under []*node, base *migWorld) (*migWorld, error) {
 	rest := maps.Clone(base.as)
 	for _, n := range under {
-		if n.mig.step == migClosed && !d.migEmpty(n) {
+		if n.mig.Step() == mig.Closed && !d.migEmpty(n) {
 			delete(rest, n.obj.Name)
 		}
 	}
@@ -157,124 +146,26 @@ func (d *Driver) withoutSlow(list []*migWaiter, under []*node, base *migWorld) (
 }
 
 // candidates lists the nodes that may be changed, in the engine's order.
-func (d *Driver) candidates(now cluster.Time) (list []*migCandidate) {
-	for _, name := range d.order {
+func (d *Driver) candidates(now cluster.Time) []*mig.Candidate {
+	up := func(name string) bool {
 		n := d.nodes[name]
-		if n == nil || n.obj == nil || n.mig.rule == 0 {
-			continue
-		}
-		c, why := d.candidate(n, now)
-		if why != "" {
-			d.sayMIG(name, why)
-			continue
-		}
-		if c != nil {
-			list = append(list, c)
-		}
+		return n.state() == cluster.Up && !n.power.Sleeps() && n.power.State() != power.Suspending &&
+			!d.eng.IsGivenBack(name)
 	}
-	return list
-}
-
-// sayMIG logs once why a node is left alone.
-func (d *Driver) sayMIG(name, why string) {
-	if key := name + " " + why; !d.mig.said[key] {
-		d.mig.said[key] = true
-		d.opt.Log.Warn("a node is not partitioned otherwise", "node", name, "why", why)
-	}
-}
-
-// candidate says how a node may be partitioned; nil: not now. why is what people have to see to.
-func (d *Driver) candidate(n *node, now cluster.Time) (c *migCandidate, why string) {
-	m, l := &n.mig, n.obj.Labels
-	rule := &d.opt.MIG[m.rule-1]
-	file := d.mig.maps[rule.key()]
-	state := l[d.opt.Labels.State]
-	switch {
-	case file == nil || file.configs == nil, m.step != "" || m.busy || m.asked,
-		n.state() != cluster.Up || n.power.Sleeps() || n.power.State() == power.Suspending,
-		d.eng.IsGivenBack(n.obj.Name), state == migPending || state == migRebooting:
-		return nil, ""
-	case m.note.Config != "" && time.Unix(0, int64(now)).Sub(m.note.Since) < rule.Keep:
-		return nil, ""
-	case time.Unix(0, int64(now)).Before(m.again):
-		return nil, ""
-	}
-	if s := l[d.opt.Labels.Strategy]; s != "" && s != "mixed" {
-		return nil, fmt.Sprintf("label %s is %s: only with mixed its slices have names of their own",
-			d.opt.Labels.Strategy, s)
-	}
-	if d.gpus.ReplicasOn(n.obj).Name != "" || d.publishedGPUs(n.obj.Name) > 0 {
-		return nil, "its GPUs are shared by replicas, or published by a driver"
-	}
-	model, ok := cluster.FindModel(d.gpus.Model(n.obj))
-	if !ok || len(model.Profiles) == 0 {
-		return nil, fmt.Sprintf("its GPUs (%s) cannot be partitioned, or Muster does not know how", d.gpus.Model(n.obj))
-	}
-	have := d.migOffer(m.raw)
-	if !have.Equal(d.migOffer(n.obj.Status.Capacity)) {
-		return nil, "not all of its devices are healthy"
-	}
-	c = &migCandidate{n: n, gpus: d.migGPUs(n, &model)}
-	if c.gpus == 0 {
-		return nil, fmt.Sprintf("how many GPUs it has is not known: %s with %s is not what its slices come from, and label %s does not say", d.opt.Labels.Config, l[d.opt.Labels.Config], d.opt.Labels.Count)
-	}
-	if why = d.waysOfRule(c, rule, file, &model, have); len(c.configs) == 0 {
-		return nil, why
-	}
-	return c, ""
-}
-
-// waysOfRule finds what a rule's configurations make of a node, besides what it has.
-func (d *Driver) waysOfRule(c *migCandidate, rule *MIG, file *migMap, model *cluster.GPUModel,
-	have config.MIGOffer) (why string) {
-	names := rule.Configs
-	if len(names) == 0 {
-		names = file.configs.Names()
-	}
-	f := d.failures(c.n)
-	for _, name := range names {
-		// mig-manager goes by changes of the label: it would do nothing
-		if name == c.n.obj.Labels[d.opt.Labels.Config] {
-			continue
-		}
-		o, err := file.configs.Offer(name, model, c.gpus)
-		if err != nil {
-			if len(rule.Configs) > 0 {
-				d.sayMap(rule, file, model.Name, err)
-			}
-			continue
-		}
-		if o.Equal(have) || f != nil && f.Why[name] != "" ||
-			slices.ContainsFunc(c.offers, func(x *config.MIGOffer) bool { return x.Equal(o) }) {
-			continue
-		}
-		c.configs, c.offers = append(c.configs, name), append(c.offers, &o)
-	}
-	return ""
-}
-
-// sayMap says once of a configuration that the file names why it cannot be: in the log, and as an event of the
-// ConfigMap.
-func (d *Driver) sayMap(rule *MIG, file *migMap, model string, err error) {
-	if key := fmt.Sprint(rule.key(), model, err); !d.mig.said[key] {
-		d.mig.said[key] = true
-		d.opt.Log.Error("a configuration cannot be", "configmap", rule.key(), "model", model, "error", err)
-		d.notices.Event(file.object, v1.EventTypeWarning, "NotPossible",
-			fmt.Sprintf("on nodes with %s: %v", model, err))
-	}
+	return d.mig.Candidates(now, d.order, up, d.publishedGPUs)
 }
 
 // changeFor closes the nodes that are to be changed for gangs that wait; emptied is as though those that are being
 // emptied were.
-func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, base, emptied *migWorld, can []*migCandidate) {
+func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, base, emptied *migWorld, can []*mig.Candidate) {
 	wants, err := d.migWants(now, list, base, can)
 	if err != nil {
 		d.opt.Log.Error("a second engine cannot be made", "error", err)
 		return
 	}
 	for _, w := range list { // the others wait for something else, and are asked about again in a while
-		if w.old && d.mig.tried[w.g] == 0 && !slices.Contains(wants, w) {
-			d.mig.tried[w.g] = now
+		if w.old && d.migLooks.tried[w.g] == 0 && !slices.Contains(wants, w) {
+			d.migLooks.tried[w.g] = now
 		}
 	}
 	for range migTries {
@@ -282,7 +173,7 @@ func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, base, emptied *m
 			return
 		}
 		q, names := d.migAsk(wants, base,
-			slices.DeleteFunc(slices.Clone(can), func(c *migCandidate) bool { return !d.migEmpty(c.n) }))
+			slices.DeleteFunc(slices.Clone(can), func(c *mig.Candidate) bool { return !d.migEmpty(d.nodes[c.Name()]) }))
 		plan := q.Choose()
 		if plan == nil {
 			break
@@ -291,23 +182,23 @@ func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, base, emptied *m
 		if ok {
 			return
 		}
-		d.mig.tried[wants[first].g] = now
+		d.migLooks.tried[wants[first].g] = now
 		wants = slices.Delete(wants, first, first+1)
 	}
 	d.emptyFor(list, wants, emptied, can)
 }
 
 // migWants lists the gangs that would start with more nodes and do not without, the first in line first.
-func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *migWorld, can []*migCandidate) (wants []*migWaiter,
+func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *migWorld, can []*mig.Candidate) (wants []*migWaiter,
 	err error) {
 	var more []migNewNode
 	count := map[string]int{}
 	for _, c := range can {
-		model := d.gpus.Model(c.n.obj)
-		for i := range c.offers {
-			key := fmt.Sprint(model, c.gpus, c.configs[i], d.opt.MIG[c.n.mig.rule-1].name())
+		model := d.gpus.Model(d.nodes[c.Name()].obj)
+		for i := range c.Offers {
+			key := fmt.Sprint(model, c.GPUs, c.Configs[i], gpus.SelectorText(d.opt.MIG[c.Rule()-1].Selector))
 			if count[key]++; count[key] <= migMostNew && len(more) < migMostNodes {
-				more = append(more, migNewNode{c.n.obj.Name, c.offers[i]})
+				more = append(more, migNewNode{c.Name(), c.Offers[i]})
 			}
 		}
 	}
@@ -321,10 +212,10 @@ func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *migWorld, c
 	}
 	soon := map[cluster.JobID]bool{}
 	for _, l := range base.line {
-		soon[l.Job] = l.Expected <= now.Add(d.migAfter())
+		soon[l.Job] = l.Expected <= now.Add(d.mig.After())
 	}
 	for _, id := range generous.order {
-		if w := byID[id]; w != nil && w.old && base.starts[id] == nil && !soon[id] && d.mig.tried[w.g] == 0 &&
+		if w := byID[id]; w != nil && w.old && base.starts[id] == nil && !soon[id] && d.migLooks.tried[w.g] == 0 &&
 			len(wants) < migMostWants {
 			wants = append(wants, w)
 		}
@@ -333,8 +224,8 @@ func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *migWorld, c
 }
 
 // migAsk is the question which of these nodes to change.
-func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*migCandidate) (*mig.Question, []string) {
-	q, what := &mig.Question{Left: &d.mig.work}, map[string]int{"": 0}
+func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*mig.Candidate) (*mig.Question, []string) {
+	q, what := &mig.Question{Left: &d.migLooks.work}, map[string]int{"": 0}
 	for _, w := range wants {
 		want := mig.Want{}
 		for _, s := range w.job().Tasks {
@@ -366,9 +257,9 @@ func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*migCandidate)
 		}
 		return list
 	}
-	ways := map[string]*migCandidate{}
+	ways := map[string]*mig.Candidate{}
 	for _, c := range can {
-		ways[c.n.obj.Name] = c
+		ways[c.Name()] = c
 	}
 	free := base.free(d.order)
 	var names []string
@@ -378,10 +269,10 @@ func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*migCandidate)
 			d.gpus.Model(n.obj) == gpus.UnknownModel && ways[name] == nil && len(free[name]) == 0 {
 			continue
 		}
-		x := mig.Node{Model: d.gpus.Model(n.obj), Free: vector(free[name])}
+		x := mig.Host{Model: d.gpus.Model(n.obj), Free: vector(free[name])}
 		if c := ways[name]; c != nil {
-			x.Cost, x.Whole = c.cost, d.migOffer(n.mig.raw).Whole
-			for _, o := range c.offers {
+			x.Cost, x.Whole = c.Cost, d.mig.Whole(&n.mig)
+			for _, o := range c.Offers {
 				all := maps.Clone(o.Slices)
 				all[""] = o.Whole
 				x.To = append(x.To, vector(all))
@@ -396,9 +287,9 @@ func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*migCandidate)
 			q.Wants[i].Suits = append(q.Wants[i].Suits, ok)
 			suits += fmt.Sprint(ok, " ")
 		}
-		x.Kind = fmt.Sprint(n.mig.rule, x.Model, x.Free, x.To, x.Whole, x.Cost, suits)
+		x.Kind = fmt.Sprint(n.mig.Rule(), x.Model, x.Free, x.To, x.Whole, x.Cost, suits)
 		if c := ways[name]; c != nil {
-			x.Kind += fmt.Sprint(c.configs)
+			x.Kind += fmt.Sprint(c.Configs)
 		}
 		q.Nodes, names = append(q.Nodes, x), append(names, name)
 	}
@@ -414,12 +305,12 @@ func (w *migWaiter) job() *cluster.Job {
 }
 
 // milliOf is how much of a GPU a task asks for.
-func (d *Driver) milliOf(r *cluster.Request, can []*migCandidate) int64 {
+func (d *Driver) milliOf(r *cluster.Request, can []*mig.Candidate) int64 {
 	if r.Profile == "" {
 		return int64(r.GPUs) * cluster.Whole
 	}
 	for _, c := range can {
-		model, _ := cluster.FindModel(d.gpus.Model(c.n.obj))
+		model, _ := cluster.FindModel(d.gpus.Model(d.nodes[c.Name()].obj))
 		if p, ok := model.Profile(r.Profile); ok {
 			return int64(p.Compute) * cluster.Whole / int64(model.Compute)
 		}
@@ -430,7 +321,7 @@ func (d *Driver) milliOf(r *cluster.Request, can []*migCandidate) int64 {
 // tryPlan asks a second engine whether those that changes are for start then, and closes the nodes; false: the first
 // among them would not, or a gang before them would start later.
 func (d *Driver) tryPlan(plan []mig.Change, q *mig.Question, names []string, list, wants []*migWaiter, base *migWorld,
-	can []*migCandidate) (first int, ok bool) {
+	can []*mig.Candidate) (first int, ok bool) {
 	before, after := q.Serve(nil), q.Serve(plan)
 	first = -1
 	for i := range wants {
@@ -439,12 +330,12 @@ func (d *Driver) tryPlan(plan []mig.Change, q *mig.Question, names []string, lis
 		}
 	}
 	with := maps.Clone(base.as)
-	chosen := map[string]*migCandidate{}
+	chosen := map[string]*mig.Candidate{}
 	ways := map[string]int{}
 	for _, c := range plan {
 		name := names[c.Node]
-		k := slices.IndexFunc(can, func(x *migCandidate) bool { return x.n.obj.Name == name })
-		chosen[name], ways[name], with[name] = can[k], c.Way, can[k].offers[c.Way]
+		k := slices.IndexFunc(can, func(x *mig.Candidate) bool { return x.Name() == name })
+		chosen[name], ways[name], with[name] = can[k], c.Way, can[k].Offers[c.Way]
 	}
 	w, err := d.suppose(list, with, nil)
 	if err != nil || w.starts[wants[first].id] == nil || d.laterBefore(base, w, wants[first].id) {
@@ -452,8 +343,7 @@ func (d *Driver) tryPlan(plan []mig.Change, q *mig.Question, names []string, lis
 	}
 	for _, name := range slices.Sorted(maps.Keys(chosen)) {
 		c := chosen[name]
-		note := mig.Note{Config: c.configs[ways[name]], From: c.n.obj.Labels[d.opt.Labels.Config], GPUs: c.gpus,
-			Offer: c.offers[ways[name]], Failed: d.failures(c.n)}
+		note := d.mig.NoteFor(c, ways[name])
 		for _, x := range wants {
 			if base.starts[x.id] == nil && w.on(x.id, name, d.order) {
 				note.For = append(note.For, x.g.name)
@@ -462,12 +352,12 @@ func (d *Driver) tryPlan(plan []mig.Change, q *mig.Question, names []string, lis
 		if len(note.For) == 0 { // the second engine put them elsewhere
 			continue
 		}
-		if c.cost > 0 {
+		if c.Cost > 0 {
 			note.Tier = wants[first].above().String()
 		}
 		const most = 8
 		note.For = note.For[:min(len(note.For), most)]
-		d.setMIG(c.n, migClosed, note)
+		d.mig.Close(c.Node, note)
 	}
 	return first, true
 }

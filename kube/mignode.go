@@ -4,146 +4,129 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/config"
-	"github.com/muster-gpu/muster/kube/amount"
-	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/mig"
-	"github.com/muster-gpu/muster/kube/patch"
-	"github.com/muster-gpu/muster/kube/power"
 )
 
-// A node of which no pod has a GPU can be partitioned otherwise, by what goes by its label nvidia.com/mig.config:
-// NVIDIA's mig-manager. How far a node is with that, its label and its annotation say, so that a scheduler after this
-// one goes on. On which GPU of a node a pod is, only its kubelet knows: so a node is changed as a whole, and never
-// while a pod is there.
-
-// LabelMIG says on a node how far it is, AnnotationMIG what it is to be and for which gangs (mig.Note as JSON).
-const (
-	LabelMIG      = Prefix + "mig"
-	AnnotationMIG = Prefix + "mig-plan"
-)
-
-// What the label says. A node without it is as it is.
-const (
-	migClosed   = "closed"   // cordoned: nothing starts there any more, and what is there leaves
-	migChanging = "changing" // mig.config was written, and its success is waited for
-)
-
-// What mig-manager says of a node (label nvidia.com/mig.config.state).
-const (
-	migSuccess   = "success"
-	migFailed    = "failed"
-	migPending   = "pending"
-	migRebooting = "rebooting"
-)
+// Nodes are partitioned otherwise for gangs that wait (package kube/mig). For which gangs, the loop looks (miglook.go).
 
 // MIG is a rule for some nodes.
-type MIG struct {
-	Selector             map[string]string // labels of the nodes that may be partitioned otherwise
-	Space, Map           string            // the ConfigMap that says what each configuration makes of a node
-	Configs              []string          // those that may be chosen; none: all of the map
-	After, Keep, Timeout time.Duration     // how long a gang waits before, a node stays as it is, and is waited for
+type MIG = mig.Rule
+
+// migLooks is what is remembered of looks for which gangs nodes are to be changed.
+type migLooks struct {
+	held  map[string]bool // nodes of which the engine holds GPUs, by name: as of the present round
+	tried map[*gang]cluster.Time
+	work  int64 // what may still be counted in this look
 }
 
-// nodeMIG is what a node is about.
-type nodeMIG struct {
-	rule  int             // 1 + of the rules; 0: it may not be changed
-	step  string          // its label, or what is being written
-	note  mig.Note        // ... and its annotation
-	asked bool            // these are being written, or were and have yet to be seen
-	since time.Time       // ... and since when
-	busy  bool            // a request is on its way
-	again time.Time       // before this, nothing is asked for: the API server refused it
-	raw   v1.ResourceList // what the node says that it has
-	stays bool            // shut until the engine was renewed: it believes what the node was to have
+func (d *Driver) newMIG(w mig.Writer) *mig.Room {
+	return mig.New(mig.Options{Rules: d.opt.MIG, Scheduler: d.opt.Scheduler, Labels: d.opt.Labels, GPUs: d.gpus,
+		Now: d.opt.Now, LoopTime: func() cluster.Time { return d.now }, Changed: func() { d.nodesDirty = true },
+		Partitioned: d.opt.Observe.Partitioned, Log: d.opt.Log, Writer: w})
 }
 
-// seeMIG finds the rule of a node that changed, and how far it is.
-func (d *Driver) seeMIG(n *node) {
-	m := &n.mig
-	if m.rule = 0; d.loanOf(n) < 0 {
-		m.rule = 1 + slices.IndexFunc(d.opt.MIG, func(r MIG) bool { return gpus.Selects(r.Selector, n.obj.Labels) })
-	}
-	step, note := n.obj.Labels[LabelMIG], mig.Read(n.obj.Annotations[AnnotationMIG])
-	if m.asked && step == m.step && note.Since.Equal(m.note.Since) {
-		m.asked = false
-	}
-	if !m.asked {
-		m.step = step
-		d.migNoted(n, note)
-	}
-	if m.step != "" {
-		d.mig.under[n.obj.Name], d.mig.at = n, 0
-	} else {
-		delete(d.mig.under, n.obj.Name)
-	}
-}
-
-// ours reports whether this scheduler changes a node: of another one's it leaves the hands.
-func (d *Driver) ours(n *node) bool { return n.mig.note.By == d.opt.Scheduler }
-
-// shut reports whether nothing starts on a node because it is to be partitioned.
-func (m *nodeMIG) shut() bool { return m.step == migClosed || m.step == migChanging || m.stays }
-
-// asPartitioned is a node as it is or, while it is being partitioned, with what it will have: the device plugin is
-// restarted meanwhile, and offers nothing.
-func (n *node) asPartitioned(obj *v1.Node) *v1.Node {
-	n.mig.raw = obj.Status.Allocatable
-	if obj.Labels[LabelMIG] != migChanging {
-		return obj
-	}
-	if note := mig.Read(obj.Annotations[AnnotationMIG]); note.Offer != nil {
-		return mig.Offering(obj, note.Offer)
-	}
-	return obj
-}
-
-// migOffer is what a list says of GPUs and slices.
-func (d *Driver) migOffer(list v1.ResourceList) config.MIGOffer {
-	q := list[mig.Whole]
-	o := config.MIGOffer{Whole: int(min(amount.Count(&q), 1<<16)), Slices: d.gpus.Slices(list)}
-	if o.Slices == nil {
-		o.Slices = map[string]int{}
-	}
-	return o
-}
-
-// migGPUs is how many GPUs a node has, in slices or not; 0: it is not known. Slices alone do not tell: it is what
-// makes of its configuration what it has, or what was noted if some configuration makes what it has of so many (it may
-// have lost one since), or what a label says.
-func (d *Driver) migGPUs(n *node, m *cluster.GPUModel) int {
-	have := d.migOffer(n.mig.raw)
-	if len(have.Slices) == 0 {
-		return have.Whole
-	}
-	if f := d.mig.maps[d.opt.MIG[n.mig.rule-1].key()]; f != nil && f.configs != nil {
-		makes := func(name string) bool {
-			o, err := f.configs.Offer(name, m, n.mig.note.GPUs)
-			return err == nil && o.Equal(have)
+// watchMIG watches the ConfigMaps of the rules. One that may not be read is said once, and scheduling goes on.
+func (d *Driver) watchMIG(ctx context.Context) error {
+	var seen []string
+	for i := range d.opt.MIG {
+		r := &d.opt.MIG[i]
+		if slices.Contains(seen, r.Key()) {
+			continue
 		}
-		if n.mig.note.GPUs > 0 && slices.ContainsFunc(f.configs.Names(), makes) {
-			return n.mig.note.GPUs
+		seen = append(seen, r.Key())
+		f := informers.NewSharedInformerFactoryWithOptions(d.opt.Client, 0, informers.WithNamespace(r.Space),
+			informers.WithTransform(trim),
+			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=" + r.Map }))
+		d.workers.Go(func() {
+			<-ctx.Done()
+			f.Shutdown()
+		})
+		in := f.Core().V1().ConfigMaps().Informer()
+		said := false
+		err := in.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
+			if !said && apierrors.IsForbidden(err) {
+				said = true
+				d.opt.Log.Error("what nodes can be partitioned into may not be read: none is", "configmap", r.Key(),
+					"error", err)
+			}
+		})
+		if err != nil {
+			return err
 		}
-		for gpus := have.Whole + 1; gpus <= cluster.MaxGPUsPerNode; gpus++ {
-			if o, err := f.configs.Offer(n.obj.Labels[d.opt.Labels.Config], m, gpus); err == nil && o.Equal(have) {
-				return gpus
+		w := watched{in, func(_, obj any) { d.onMIGMap(obj, false) }, func(obj any) { d.onMIGMap(obj, true) }}
+		if _, err := in.AddEventHandler(w.handler()); err != nil {
+			return err
+		}
+		f.Start(ctx.Done())
+	}
+	return nil
+}
+
+func (d *Driver) onMIGMap(obj any, gone bool) {
+	if m, ok := obj.(*v1.ConfigMap); ok {
+		d.inbox.Put(func() { d.migMapChanged(m, gone) })
+	}
+}
+
+// migMapChanged books what nodes can be partitioned into.
+func (d *Driver) migMapChanged(m *v1.ConfigMap, gone bool) {
+	d.mig.MapChanged(m, gone)
+	clear(d.migLooks.tried)
+}
+
+// migRound looks after nodes that are on their way, and for which gangs others are to be changed.
+func (d *Driver) migRound(now cluster.Time) {
+	if now < d.mig.Next() {
+		return
+	}
+	d.migLooks.held = map[string]bool{}
+	for _, b := range d.eng.Beliefs() {
+		for i := range b.Allocs {
+			if a := &b.Allocs[i]; a.GPUs != 0 {
+				d.migLooks.held[d.order[a.Node]] = true
 			}
 		}
 	}
-	gpus := 0
-	if _, err := fmt.Sscan(n.obj.Labels[d.opt.Labels.Count], &gpus); err != nil || gpus < 0 ||
-		gpus > cluster.MaxGPUsPerNode {
-		return 0
+	heard := func() bool {
+		return d.stale == "" && !d.nodesDirty && !d.queues.Dirty() && len(d.dirty) == 0 && len(d.queued) == 0
 	}
-	return gpus
+	if d.mig.Tend(now, d.order, heard) {
+		d.lookMIG(now)
+		d.mig.Looked(now, d.clock().Sub(now))
+	}
+}
+
+// bringOn has a closed node changed if it is empty, else preempts the gangs there. It comes after each look that finds
+// it needed, never before one: those for which it was closed may be gone, or served elsewhere.
+func (d *Driver) bringOn(k migKept) {
+	switch n := k.n; {
+	case n.mig.Refused(d.opt.Now()):
+	case d.migEmpty(n):
+		d.mig.Change(&n.mig)
+	default:
+		d.dismissMIG(k)
+	}
+}
+
+// besides adds to what a gang waits for which nodes are being partitioned for it.
+func (d *Driver) besides(g *gang, text string) string {
+	more := d.mig.Told(g.name, d.migUsersOn)
+	switch {
+	case more == "":
+		return text
+	case text == "":
+		return more
+	}
+	return text + "; " + more
 }
 
 // hasGPUs reports whether a pod has, or will have, anything of a node's GPUs.
@@ -165,49 +148,13 @@ func (d *Driver) migUsers(n *node) (list []*pod) {
 	return list
 }
 
+// migUsersOn counts them.
+func (d *Driver) migUsersOn(node string) int { return len(d.migUsers(d.nodes[node])) }
+
 // migEmpty reports whether no pod has a GPU of a node, or is on the way there: neither by the pods, nor in the engine's
 // books.
 func (d *Driver) migEmpty(n *node) bool {
-	return len(d.migUsers(n)) == 0 && !d.mig.held[n.obj.Name]
-}
-
-// setMIG writes how far a node is. A node that another writer changed since is left as it is, and looked at again.
-func (d *Driver) setMIG(n *node, to string, note mig.Note) {
-	now := d.opt.Now()
-	note.By, note.Since = d.opt.Scheduler, now.UTC().Truncate(time.Second)
-	text := patch.JSON(note)
-	labels := map[string]any{LabelMIG: to}
-	spec := map[string]any{}
-	switch to {
-	case migClosed:
-		spec["unschedulable"] = true
-	case migChanging: // what was said of the one before says nothing of this one
-		labels[d.opt.Labels.Config], labels[d.opt.Labels.State] = note.Config, nil
-	default:
-		labels[LabelMIG], spec["unschedulable"] = nil, nil
-	}
-	change := patch.JSON(map[string]any{"spec": spec,
-		"metadata": map[string]any{"uid": n.obj.UID, "resourceVersion": n.obj.ResourceVersion,
-			"labels": labels, "annotations": map[string]string{AnnotationMIG: string(text)}}})
-	m := &n.mig
-	d.migNoted(n, note)
-	m.step, m.asked, m.since, m.busy = to, true, now, true
-	if d.nodesDirty = true; to != "" {
-		d.mig.under[n.obj.Name] = n
-	}
-	name := n.obj.Name
-	d.opt.Log.Info("partitioning", "node", name, "to", to, "config", note.Config, "for", note.For)
-	d.do(func(ctx context.Context) {
-		err := error(nil)
-		if to == migChanging {
-			err = d.nobodyThere(ctx, name)
-		}
-		d.crash("kube-mig-" + to)
-		if err == nil {
-			_, err = d.opt.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, change, metav1.PatchOptions{})
-		}
-		d.inbox.Put(func() { d.migSet(n, to, err) })
-	})
+	return len(d.migUsers(n)) == 0 && !d.migLooks.held[n.obj.Name]
 }
 
 // nobodyThere asks the API server itself whether a pod has a GPU of a node: what is watched may lag behind. The node
@@ -226,20 +173,31 @@ func (d *Driver) nobodyThere(ctx context.Context, node string) error {
 	return nil
 }
 
-// migSet books what became of a label.
-func (d *Driver) migSet(n *node, to string, err error) {
-	m := &n.mig
-	m.busy, d.mig.at = false, 0
-	if err == nil || n.obj == nil {
-		return
-	}
-	m.asked, d.nodesDirty = false, true
-	d.seeMIG(n)
-	if apierrors.IsForbidden(err) {
-		m.again = d.opt.Now().Add(power.AskAgain)
-	}
-	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		d.opt.Log.Warn("a node cannot be labelled", "node", n.obj.Name, "label", LabelMIG, "to", to, "error", err)
-	}
-	d.mig.at = d.now.Add(migRoundEvery) // it is tried again
+// migWriter writes on nodes how far they are, and events.
+type migWriter struct{ d *Driver }
+
+// PatchNode writes how far a node is (mig.Writer).
+func (w migWriter) PatchNode(name string, change []byte, to string, done func(error)) {
+	d := w.d
+	d.do(func(ctx context.Context) {
+		err := error(nil)
+		if to == mig.Changing {
+			err = d.nobodyThere(ctx, name)
+		}
+		d.crash("kube-mig-" + to)
+		if err == nil {
+			_, err = d.opt.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, change, metav1.PatchOptions{})
+		}
+		d.inbox.Put(func() { done(err) })
+	})
+}
+
+// Event says something of a node (mig.Writer).
+func (w migWriter) Event(obj *v1.Node, kind, reason, text string) {
+	w.d.notices.Event(obj, kind, reason, text)
+}
+
+// MapEvent says something of a ConfigMap (mig.Writer).
+func (w migWriter) MapEvent(obj *v1.ConfigMap, kind, reason, text string) {
+	w.d.notices.Event(obj, kind, reason, text)
 }

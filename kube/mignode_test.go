@@ -18,6 +18,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 const (
@@ -234,7 +235,7 @@ func (b *bench) migLabels(name string) (config, step string, cordoned bool) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return n.Labels[migConfigLabel], n.Labels[LabelMIG], n.Spec.Unschedulable
+	return n.Labels[migConfigLabel], n.Labels[mig.Label], n.Spec.Unschedulable
 }
 
 // A gang for slices that no node has waits; an empty node of whole GPUs becomes what it needs, and it starts
@@ -261,7 +262,7 @@ func testMIGFollows(b *bench) {
 		return strings.Contains(strings.Join(w.Blockers, "; "),
 			"node n2 is being partitioned as all-1g.10gb for it: since")
 	})
-	if config, step, cordoned := b.migLabels("n2"); config != "all-1g.10gb" || step != migChanging || !cordoned {
+	if config, step, cordoned := b.migLabels("n2"); config != "all-1g.10gb" || step != mig.Changing || !cordoned {
 		b.Errorf("n2 is %s, %q, cordoned %v", config, step, cordoned)
 	}
 	m.set(func() { m.holds = false })
@@ -344,7 +345,7 @@ func testMIGPerson(b *bench) {
 	_, stop := b.schedule(migRules, func(o *Options) { o.MIG[0].Keep = time.Hour })
 	defer stop()
 	b.create(migGang("ones", 10, "1g.10gb", nil)...)
-	b.wait("n1 is being partitioned", func() bool { _, step, _ := b.migLabels("n1"); return step == migChanging })
+	b.wait("n1 is being partitioned", func() bool { _, step, _ := b.migLabels("n1"); return step == mig.Changing })
 	b.relabel("n1", "someones")
 	b.wait("it is left to them", func() bool {
 		config, step, cordoned := b.migLabels("n1")
@@ -401,7 +402,7 @@ func testMIGEmptied(b *bench) {
 	d, stop := b.schedule(migRules)
 	b.create(controlplane.Pod("first", 1, nil))
 	b.wait("first runs", func() bool { return b.pod("first").Spec.NodeName == "n1" })
-	closed := func() bool { _, step, cordoned := b.migLabels("n1"); return step == migClosed && cordoned }
+	closed := func() bool { _, step, cordoned := b.migLabels("n1"); return step == mig.Closed && cordoned }
 	b.create(migGang("ones", 10, "1g.10gb", nil)...)
 	b.wait("n1 is closed", closed)
 	b.wait("why says so", func() bool {
@@ -465,7 +466,7 @@ func testMIGPreempts(b *bench) {
 func testMIGKilled(b *bench) {
 	b.migMap(migText)
 	m := b.migManager()
-	for i, point := range []string{"kube-mig-" + migClosed, "kube-mig-" + migChanging, "kube-mig-"} {
+	for i, point := range []string{"kube-mig-" + mig.Closed, "kube-mig-" + mig.Changing, "kube-mig-"} {
 		name := fmt.Sprintf("k%d", i)
 		b.migPool("all-disabled", name)
 		b.create(migGang("g"+name, 14, "1g.10gb", nil)...)

@@ -3,7 +3,6 @@ package kube
 import (
 	"maps"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -59,7 +58,7 @@ func (d *Driver) waiters(now cluster.Time) (list []*migWaiter) {
 			continue
 		}
 		if len(w.pods) > 0 {
-			w.old = g.book.Lined > 0 && now.Sub(g.book.Lined) >= d.migAfter()
+			w.old = g.book.Lined > 0 && now.Sub(g.book.Lined) >= d.mig.After()
 			list = append(list, w)
 		}
 	}
@@ -71,15 +70,6 @@ func (d *Driver) waiters(now cluster.Time) (list []*migWaiter) {
 		}
 	}
 	return list
-}
-
-// migAfter is how long a gang waits before a node is changed: the least of the rules.
-func (d *Driver) migAfter() (least time.Duration) {
-	least = cluster.MaxDuration
-	for i := range d.opt.MIG {
-		least = min(least, d.opt.MIG[i].After)
-	}
-	return least
 }
 
 // wouldBe is the job of a gang that no node suits as it is; nil: it waits for something else.

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/holds"
+	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/kube/power"
 )
 
@@ -21,7 +22,7 @@ type node struct {
 	pods    map[*pod]bool // all that are on it, or going there
 	foreign map[*pod]bool // pods on it that the engine did not put there
 	power   power.Node
-	mig     nodeMIG
+	mig     mig.Node
 	other   struct{ cpu, ram, gpus int64 } // ... what they hold: milli-cores, MiB, devices
 }
 
@@ -72,7 +73,7 @@ func (n *node) state() cluster.NodeState {
 		return cluster.Down
 	case n.power.Sleeps(): // it is there for whoever needs it
 		return cluster.Up
-	case n.obj.Spec.Unschedulable || n.obj.DeletionTimestamp != nil || n.mig.shut():
+	case n.obj.Spec.Unschedulable || n.obj.DeletionTimestamp != nil || n.mig.Shut():
 		return cluster.Draining
 	}
 	for i := range n.obj.Spec.Taints {

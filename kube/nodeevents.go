@@ -101,7 +101,7 @@ func (d *Driver) changeEvents(nodes []cluster.Node) (events []engine.Event) {
 			}
 			events = append(events, ev)
 		}
-		n.mig.stays = false
+		n.mig.Stays = false
 	}
 	clear(d.changed)
 	if len(events) > 0 {

@@ -59,9 +59,7 @@ func (n *node) occupied() bool {
 // powerUsed is the nodes that are in use or needed, by name.
 func (d *Driver) powerUsed(needed map[string]bool) map[string]bool {
 	used := maps.Clone(needed)
-	for name := range d.mig.under {
-		used[name] = true
-	}
+	d.mig.EachUnder(func(name string) { used[name] = true })
 	d.power.Each(func(name string) { used[name] = used[name] || d.nodes[name].occupied() })
 	for _, b := range d.eng.Beliefs() {
 		for i := range b.Allocs {

@@ -26,7 +26,8 @@ import (
 type hand struct {
 	*testing.T
 	*Driver
-	now time.Time
+	now  time.Time
+	done map[string]func(error) // what is to be said when a node is written, by its name
 }
 
 func byHand(t *testing.T, rules []Power, nodes ...*v1.Node) *hand {

@@ -208,15 +208,15 @@ func TestSteadyPartition(t *testing.T) {
 	note := &mig.Note{By: "muster", Config: "all-1g.10gb", From: "all-disabled", Since: w.now, GPUs: 2}
 	note.Offer = &config.MIGOffer{Slices: map[string]int{"1g.10gb": 14}}
 	ready := []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
-	n := migNodeOf(map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note)
+	n := migNodeOf(map[string]string{mig.Label: mig.Changing, migConfigLabel: "all-1g.10gb"}, note)
 	n.Status.Conditions = ready
 	w.steadily(t, "the node is partitioned", func() { w.nodeChanged(n) })
-	if got := w.eng.Nodes()[0]; got.MIG == "" || w.nodes["n1"].mig.stays || w.at("slice") != "" {
+	if got := w.eng.Nodes()[0]; got.MIG == "" || w.nodes["n1"].mig.Stays || w.at("slice") != "" {
 		t.Errorf("the engine has %+v, and the pod is at %q", got, w.at("slice"))
 	}
 	w.steadily(t, "that is done", func() {
 		n = n.DeepCopy()
-		delete(n.Labels, LabelMIG)
+		delete(n.Labels, mig.Label)
 		n.Spec.Unschedulable = false
 		n.Status.Capacity = mig.DevicesOf(n.Status.Capacity, note.Offer)
 		n.Status.Allocatable = n.Status.Capacity

@@ -82,7 +82,7 @@ func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error
 				a.live = len(v.d.byID)
 			}
 			y := v.d.explain(g, v.d.clock())
-			if more := v.d.migTold(g); more != "" {
+			if more := v.d.mig.Told(g.name, v.d.migUsersOn); more != "" {
 				y.Blockers = append(y.Blockers, more)
 			}
 			a.why.Blockers, a.why.Holders, a.why.Text, a.why.Job.Rough, a.row.Expected = y.Blockers, y.Holders, y.Text,

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/muster-gpu/muster/kube/fit/volumes"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // watch starts the informers and returns when all that is there is in the
@@ -198,11 +199,11 @@ func (d *Driver) onNodeGone(obj any) {
 func (d *Driver) nodeChanged(obj *v1.Node) {
 	n := d.nodeNamed(obj.Name)
 	old, was, slept := n.obj, n.state(), n.power.Sleeps()
-	n.obj = n.power.Whole(n.asPartitioned(obj))
+	n.obj = n.power.Whole(n.mig.AsPartitioned(obj))
 	obj = n.obj
 	d.power.See(&n.power, obj, d.loanOf(n) >= 0)
 	d.seeLoan(n)
-	d.seeMIG(n)
+	d.mig.See(&n.mig, obj, d.loanOf(n) >= 0)
 	d.world.SetNode(obj.Name, obj)
 	switch {
 	case old == nil:
@@ -210,8 +211,8 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 		d.nodeTurned(obj.Name)
 		d.lookAgain()
 		d.moves++
-	case (old.Labels[LabelMIG] == migChanging) != (obj.Labels[LabelMIG] == migChanging):
-		n.mig.stays = true
+	case (old.Labels[mig.Label] == mig.Changing) != (obj.Labels[mig.Label] == mig.Changing):
+		n.mig.Stays = true
 		d.nodeIsAnother(obj.Name)
 		d.moves++
 	default:
@@ -227,9 +228,9 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 func (d *Driver) nodeGone(name string) {
 	n := d.nodeNamed(name)
 	d.world.SetNode(name, nil)
-	n.obj, n.mig = nil, nodeMIG{busy: n.mig.busy}
+	n.obj = nil
 	d.power.Gone(name, &n.power)
-	delete(d.mig.under, name)
+	d.mig.Gone(name, &n.mig)
 	if d.nodesDirty = true; d.hasNumber(name) {
 		d.noteLeft(name)
 	}

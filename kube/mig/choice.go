@@ -15,7 +15,7 @@ import (
 // Question is what waits, and what there is. Resources have numbers: 0 is a whole GPU, the others are profiles.
 type Question struct {
 	Wants  []Want // the first to come first
-	Nodes  []Node
+	Nodes  []Host
 	Left   *int64   // what may be counted still (Work), of several questions together; nil: all
 	models []string // of the nodes, by name; nil: they have yet to be listed
 }
@@ -30,8 +30,8 @@ type Want struct {
 // Set is tasks that ask for the same, each on one node.
 type Set struct{ What, Each, Count int }
 
-// Node is a node.
-type Node struct {
+// Host is a node.
+type Host struct {
 	Kind  string // nodes of one kind are alike in all of this
 	Model string // a gang's GPUs are of one
 	Free  []int  // by resource, as it is partitioned now

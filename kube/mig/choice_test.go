@@ -91,7 +91,7 @@ func randomQuestion(r *rand.Rand) *Question {
 	q := &Question{}
 	ways := [][]int{{4, 0, 0}, {0, 28, 0}, {0, 0, 8}, {2, 0, 4}}
 	for k := range 1 + r.IntN(3) {
-		n := Node{Kind: fmt.Sprint(k), Model: []string{"a", "a", "b"}[r.IntN(3)],
+		n := Host{Kind: fmt.Sprint(k), Model: []string{"a", "a", "b"}[r.IntN(3)],
 			Free: []int{r.IntN(5), r.IntN(8), r.IntN(3)}, Whole: r.IntN(5)}
 		if r.IntN(3) > 0 {
 			n.To = ways[:1+r.IntN(len(ways))]
@@ -163,8 +163,8 @@ func TestMIGChoice(t *testing.T) {
 // Nobody is served: nothing is changed. Of two ways that serve, the one that leaves more GPUs whole; who is
 // first in line comes before more demand; an empty node before one that has to be emptied.
 func TestMIGChoiceOrder(t *testing.T) {
-	node := func(kind string, cost int64, to ...[]int) Node {
-		return Node{Kind: kind, Model: "a", Free: []int{0, 0, 0}, Whole: 8, Cost: cost, To: to}
+	node := func(kind string, cost int64, to ...[]int) Host {
+		return Host{Kind: kind, Model: "a", Free: []int{0, 0, 0}, Whole: 8, Cost: cost, To: to}
 	}
 	ones := Want{Sets: []Set{{1, 1, 14}}, Milli: 2000, Suits: []bool{true, true}}
 	threes := Want{Sets: []Set{{2, 1, 16}}, Milli: 6800, Suits: []bool{true, true}}
@@ -173,19 +173,19 @@ func TestMIGChoiceOrder(t *testing.T) {
 		q    Question
 		want []Change
 	}{
-		{"nobody waits", Question{Nodes: []Node{node("x", 0, []int{0, 56, 0})}}, nil},
+		{"nobody waits", Question{Nodes: []Host{node("x", 0, []int{0, 56, 0})}}, nil},
 		{"no way has it", Question{Wants: []Want{threes},
-			Nodes: []Node{node("x", 0, []int{0, 56, 0}), node("x", 0, []int{0, 56, 0})}}, nil},
+			Nodes: []Host{node("x", 0, []int{0, 56, 0}), node("x", 0, []int{0, 56, 0})}}, nil},
 		{"whole GPUs are kept",
 			Question{Wants: []Want{ones},
-				Nodes: []Node{node("x", 0, []int{0, 56, 0}, []int{6, 14, 0}),
+				Nodes: []Host{node("x", 0, []int{0, 56, 0}, []int{6, 14, 0}),
 					node("x", 0, []int{0, 56, 0}, []int{6, 14, 0})}}, []Change{{0, 1}}},
 		{"the first comes first",
 			Question{Wants: []Want{ones, threes},
-				Nodes: []Node{node("x", 0, []int{0, 56, 0}, []int{0, 0, 16}),
+				Nodes: []Host{node("x", 0, []int{0, 56, 0}, []int{0, 0, 16}),
 					{Kind: "y", Model: "a", Free: []int{0, 0, 0}}}}, []Change{{0, 0}}},
 		{"an empty one first",
-			Question{Wants: []Want{ones}, Nodes: []Node{node("x", 5, []int{0, 56, 0}), node("y", 0, []int{0, 56, 0})}},
+			Question{Wants: []Want{ones}, Nodes: []Host{node("x", 5, []int{0, 56, 0}), node("y", 0, []int{0, 56, 0})}},
 			[]Change{{1, 0}}},
 	} {
 		if got := c.q.Choose(); !slices.Equal(got, c.want) {
@@ -205,7 +205,7 @@ func wideQuestion(nodes, can, kinds, ways, wants int) *Question {
 		to = append(to, x)
 	}
 	for i := range nodes {
-		n := Node{Kind: "none", Model: "a", Free: make([]int, ways+1), Whole: 8}
+		n := Host{Kind: "none", Model: "a", Free: make([]int, ways+1), Whole: 8}
 		n.Free[0] = r.IntN(8)
 		if i < can {
 			n.Kind, n.To, n.Cost = fmt.Sprint("k", i%kinds), to, int64(i%kinds)

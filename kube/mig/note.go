@@ -46,8 +46,8 @@ type Failures struct {
 	Why   map[string]string `json:"why"` // by configuration
 }
 
-// Read is the note of a text; what cannot be read says nothing.
-func Read(text string) (note Note) {
+// read is the note of a text; what cannot be read says nothing.
+func read(text string) (note Note) {
 	if text != "" && json.Unmarshal([]byte(text), &note) != nil {
 		return Note{}
 	}

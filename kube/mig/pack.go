@@ -9,9 +9,9 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// Pack puts slices together on as few GPUs as could have them: the largest first,
+// pack puts slices together on as few GPUs as could have them: the largest first,
 // each where there is the most room, as administrators partition all GPUs alike.
-func Pack(model *cluster.GPUModel, count map[string]int, most int) (devices [][]cluster.Instance) {
+func pack(model *cluster.GPUModel, count map[string]int, most int) (devices [][]cluster.Instance) {
 	var profiles []*cluster.SliceProfile
 	slots, compute := 0, 0
 	for _, name := range slices.Sorted(maps.Keys(count)) {
