@@ -25,8 +25,8 @@ const (
 // emptyFor closes a node in use for the first in line that empty nodes do not serve, nor those that are being emptied,
 // of whichever rule: of two for one gang either would be needed no more, and be opened, for ever. emptied is as though
 // these were empty.
-func (d *Driver) emptyFor(list, wants []*migWaiter, emptied *migWorld, can []*mig.Candidate) {
-	for len(wants) > 0 && (d.migClosedFor(wants[0].g) || emptied.starts[wants[0].id] != nil) {
+func (d *Driver) emptyFor(list, wants []*migWaiter, emptied *mig.World, can []*mig.Candidate) {
+	for len(wants) > 0 && (d.migClosedFor(wants[0].g) || emptied.Starts[wants[0].id] != nil) {
 		d.migLooks.tried[wants[0].g] = d.now
 		wants = wants[1:]
 	}

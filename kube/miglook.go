@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
-	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/kube/power"
@@ -95,7 +93,7 @@ type migKept struct {
 
 // dropUnneeded opens closed nodes without which just as many would start, those in use before those that could be
 // changed at once. It returns what would happen without them, and the closed nodes that are needed.
-func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, base *migWorld) (left *migWorld, kept []migKept) {
+func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, base *mig.World) (left *mig.World, kept []migKept) {
 	var slow, quick []*node
 	for _, n := range under {
 		if d.migEmpty(n) {
@@ -108,7 +106,7 @@ func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, base *migWorld) 
 		if n.mig.Step() != mig.Closed || !n.mig.Written() {
 			continue
 		}
-		rest := maps.Clone(base.as)
+		rest := maps.Clone(base.As)
 		delete(rest, n.obj.Name)
 		w, err := d.suppose(list, rest, nil)
 		if err != nil {
@@ -116,14 +114,14 @@ func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, base *migWorld) 
 		}
 		var needs *migWaiter
 		for _, x := range list {
-			if base.starts[x.id] != nil && w.starts[x.id] == nil && (needs == nil || x.above() < needs.above()) {
+			if base.Starts[x.id] != nil && w.Starts[x.id] == nil && (needs == nil || x.above() < needs.above()) {
 				needs = x
 			}
 		}
 		switch {
 		case needs != nil:
 			kept = append(kept, migKept{n, needs.above(), needs.g.name})
-		case !slices.ContainsFunc(base.order, func(id cluster.JobID) bool { return w.starts[id] == nil }):
+		case !slices.ContainsFunc(base.Order, func(id cluster.JobID) bool { return w.Starts[id] == nil }):
 			base = w
 			d.mig.Reopen(&n.mig, "dropped", "no gang needs it any more")
 		}
@@ -132,14 +130,14 @@ func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, base *migWorld) 
 }
 
 // withoutSlow leaves out those nodes that are still being emptied: gangs that would start on them may be served sooner.
-func (d *Driver) withoutSlow(list []*migWaiter, under []*node, base *migWorld) (*migWorld, error) {
-	rest := maps.Clone(base.as)
+func (d *Driver) withoutSlow(list []*migWaiter, under []*node, base *mig.World) (*mig.World, error) {
+	rest := maps.Clone(base.As)
 	for _, n := range under {
 		if n.mig.Step() == mig.Closed && !d.migEmpty(n) {
 			delete(rest, n.obj.Name)
 		}
 	}
-	if len(rest) == len(base.as) {
+	if len(rest) == len(base.As) {
 		return base, nil
 	}
 	return d.suppose(list, rest, nil)
@@ -157,7 +155,7 @@ func (d *Driver) candidates(now cluster.Time) []*mig.Candidate {
 
 // changeFor closes the nodes that are to be changed for gangs that wait; emptied is as though those that are being
 // emptied were.
-func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, base, emptied *migWorld, can []*mig.Candidate) {
+func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, base, emptied *mig.World, can []*mig.Candidate) {
 	wants, err := d.migWants(now, list, base, can)
 	if err != nil {
 		d.opt.Log.Error("a second engine cannot be made", "error", err)
@@ -189,8 +187,8 @@ func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, base, emptied *m
 }
 
 // migWants lists the gangs that would start with more nodes and do not without, the first in line first.
-func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *migWorld, can []*mig.Candidate) (wants []*migWaiter,
-	err error) {
+func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *mig.World,
+	can []*mig.Candidate) (wants []*migWaiter, err error) {
 	var more []migNewNode
 	count := map[string]int{}
 	for _, c := range can {
@@ -202,7 +200,7 @@ func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *migWorld, c
 			}
 		}
 	}
-	generous, err := d.suppose(list, base.as, more)
+	generous, err := d.suppose(list, base.As, more)
 	if err != nil {
 		return nil, err
 	}
@@ -211,11 +209,11 @@ func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *migWorld, c
 		byID[w.id] = w
 	}
 	soon := map[cluster.JobID]bool{}
-	for _, l := range base.line {
+	for _, l := range base.Line {
 		soon[l.Job] = l.Expected <= now.Add(d.mig.After())
 	}
-	for _, id := range generous.order {
-		if w := byID[id]; w != nil && w.old && base.starts[id] == nil && !soon[id] && d.migLooks.tried[w.g] == 0 &&
+	for _, id := range generous.Order {
+		if w := byID[id]; w != nil && w.old && base.Starts[id] == nil && !soon[id] && d.migLooks.tried[w.g] == 0 &&
 			len(wants) < migMostWants {
 			wants = append(wants, w)
 		}
@@ -224,7 +222,7 @@ func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *migWorld, c
 }
 
 // migAsk is the question which of these nodes to change.
-func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*mig.Candidate) (*mig.Question, []string) {
+func (d *Driver) migAsk(wants []*migWaiter, base *mig.World, can []*mig.Candidate) (*mig.Question, []string) {
 	q, what := &mig.Question{Left: &d.migLooks.work}, map[string]int{"": 0}
 	for _, w := range wants {
 		want := mig.Want{}
@@ -261,7 +259,7 @@ func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*mig.Candidate
 	for _, c := range can {
 		ways[c.Name()] = c
 	}
-	free := base.free(d.order)
+	free := base.Free(d.order)
 	var names []string
 	for _, name := range d.order {
 		n := d.nodes[name]
@@ -320,7 +318,7 @@ func (d *Driver) milliOf(r *cluster.Request, can []*mig.Candidate) int64 {
 
 // tryPlan asks a second engine whether those that changes are for start then, and closes the nodes; false: the first
 // among them would not, or a gang before them would start later.
-func (d *Driver) tryPlan(plan []mig.Change, q *mig.Question, names []string, list, wants []*migWaiter, base *migWorld,
+func (d *Driver) tryPlan(plan []mig.Change, q *mig.Question, names []string, list, wants []*migWaiter, base *mig.World,
 	can []*mig.Candidate) (first int, ok bool) {
 	before, after := q.Serve(nil), q.Serve(plan)
 	first = -1
@@ -329,7 +327,7 @@ func (d *Driver) tryPlan(plan []mig.Change, q *mig.Question, names []string, lis
 			first = i
 		}
 	}
-	with := maps.Clone(base.as)
+	with := maps.Clone(base.As)
 	chosen := map[string]*mig.Candidate{}
 	ways := map[string]int{}
 	for _, c := range plan {
@@ -338,14 +336,14 @@ func (d *Driver) tryPlan(plan []mig.Change, q *mig.Question, names []string, lis
 		chosen[name], ways[name], with[name] = can[k], c.Way, can[k].Offers[c.Way]
 	}
 	w, err := d.suppose(list, with, nil)
-	if err != nil || w.starts[wants[first].id] == nil || d.laterBefore(base, w, wants[first].id) {
+	if err != nil || w.Starts[wants[first].id] == nil || mig.Later(base, w, wants[first].id) {
 		return first, false
 	}
 	for _, name := range slices.Sorted(maps.Keys(chosen)) {
 		c := chosen[name]
 		note := d.mig.NoteFor(c, ways[name])
 		for _, x := range wants {
-			if base.starts[x.id] == nil && w.on(x.id, name, d.order) {
+			if base.Starts[x.id] == nil && w.On(x.id, name, d.order) {
 				note.For = append(note.For, x.g.name)
 			}
 		}
@@ -360,29 +358,4 @@ func (d *Driver) tryPlan(plan []mig.Change, q *mig.Question, names []string, lis
 		d.mig.Close(c.Node, note)
 	}
 	return first, true
-}
-
-// on reports whether a gang starts on a node.
-func (w *migWorld) on(id cluster.JobID, name string, order []string) bool {
-	return slices.ContainsFunc(w.starts[id], func(a engine.Alloc) bool {
-		return int(a.Node) < len(order) && order[a.Node] == name
-	})
-}
-
-// laterBefore reports whether a gang that comes before another in line would start later than without the changes.
-func (d *Driver) laterBefore(base, w *migWorld, id cluster.JobID) bool {
-	then := map[cluster.JobID]cluster.Time{}
-	for _, l := range w.line {
-		then[l.Job] = l.Expected
-	}
-	for _, l := range base.line {
-		if l.Job == id {
-			return false
-		}
-		at, waits := then[l.Job]
-		if l.Expected != cluster.Never && waits && cmp.Compare(at, l.Expected.Add(time.Second)) > 0 {
-			return true
-		}
-	}
-	return false
 }

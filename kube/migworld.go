@@ -32,16 +32,6 @@ type migNewNode struct {
 	offer *config.MIGOffer
 }
 
-// migWorld is what a second engine did.
-type migWorld struct {
-	as     map[string]*config.MIGOffer // what nodes were supposed to have, with no pods on them
-	eng    *engine.Engine
-	spec   cluster.Spec
-	starts map[cluster.JobID][]engine.Alloc
-	order  []cluster.JobID // of those that start
-	line   []engine.Waiting
-}
-
 // waiters lists the gangs that wait and are whole, by name.
 func (d *Driver) waiters(now cluster.Time) (list []*migWaiter) {
 	for _, key := range slices.Sorted(maps.Keys(d.gangs)) {
@@ -99,10 +89,10 @@ func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
 
 // suppose asks what would happen if nodes were partitioned otherwise, with no pods on them, and there were others
 // besides.
-func (d *Driver) suppose(list []*migWaiter, as map[string]*config.MIGOffer, more []migNewNode) (*migWorld, error) {
+func (d *Driver) suppose(list []*migWaiter, as map[string]*config.MIGOffer, more []migNewNode) (*mig.World, error) {
 	snap := d.eng.Snapshot()
-	w := &migWorld{as: as, spec: d.cfg.Spec, starts: map[cluster.JobID][]engine.Alloc{}}
-	w.spec.Nodes = slices.Clone(snap.Nodes)
+	w := &mig.World{As: as, Spec: d.cfg.Spec, Starts: map[cluster.JobID][]engine.Alloc{}}
+	w.Spec.Nodes = slices.Clone(snap.Nodes)
 	other := map[string]*node{} // nodes as they would be
 	for i, name := range d.order {
 		o := as[name]
@@ -110,8 +100,8 @@ func (d *Driver) suppose(list []*migWaiter, as map[string]*config.MIGOffer, more
 			continue
 		}
 		other[name] = d.supposedNode(name, o)
-		w.spec.Nodes[i] = d.nodeSpec(name, other[name], holds.Of{})
-		w.spec.Nodes[i].State = cluster.Up
+		w.Spec.Nodes[i] = d.nodeSpec(name, other[name], holds.Of{})
+		w.Spec.Nodes[i].State = cluster.Up
 	}
 	snap.Jobs = slices.DeleteFunc(snap.Jobs, func(r engine.JobRecord) bool {
 		return r.State == engine.Done ||
@@ -121,32 +111,32 @@ func (d *Driver) suppose(list []*migWaiter, as map[string]*config.MIGOffer, more
 		n := d.supposedNode(m.like, m.offer)
 		s := d.nodeSpec(m.like, n, holds.Of{})
 		s.Name = m.like + "/" + m.offer.Text()
-		for slices.ContainsFunc(w.spec.Nodes, func(o cluster.Node) bool { return o.Name == s.Name }) {
+		for slices.ContainsFunc(w.Spec.Nodes, func(o cluster.Node) bool { return o.Name == s.Name }) {
 			s.Name += "'"
 		}
 		s.State = cluster.Up
 		other[s.Name] = n
-		w.spec.Nodes = append(w.spec.Nodes, s)
+		w.Spec.Nodes = append(w.Spec.Nodes, s)
 	}
-	withModels(&w.spec)
-	snap.Nodes = slices.Clone(w.spec.Nodes)
-	events := d.supposedSets(list, &snap, &w.spec, other)
-	_, cfg, err := d.rules(w.spec)
+	withModels(&w.Spec)
+	snap.Nodes = slices.Clone(w.Spec.Nodes)
+	events := d.supposedSets(list, &snap, &w.Spec, other)
+	_, cfg, err := d.rules(w.Spec)
 	if err != nil {
 		return nil, err
 	}
 	cfg.Spec.Queues, snap.Fresh = d.queues.Fitted(), true
-	if w.eng, err = engine.Restore(cfg, &snap); err != nil {
+	if w.Eng, err = engine.Restore(cfg, &snap); err != nil {
 		return nil, err
 	}
-	w.eng.Look(d.now)
-	dec := w.eng.Step(engine.Batch{Seq: d.seq + 1, Now: d.now, Events: events})
+	w.Eng.Look(d.now)
+	dec := w.Eng.Step(engine.Batch{Seq: d.seq + 1, Now: d.now, Events: events})
 	for i := range dec.Actions {
 		if a := &dec.Actions[i]; a.Type == engine.Start {
-			w.starts[a.Job], w.order = slices.Clone(a.Allocs), append(w.order, a.Job)
+			w.Starts[a.Job], w.Order = slices.Clone(a.Allocs), append(w.Order, a.Job)
 		}
 	}
-	w.line = w.eng.Line(lookAhead)
+	w.Line = w.Eng.Line(lookAhead)
 	return w, nil
 }
 
@@ -244,51 +234,4 @@ func (d *Driver) supposedSet(pods []*pod, nodes []cluster.Node, other map[string
 // mayBeOn reports whether labels and taints of a node let all pods of a gang be there, whatever it has.
 func (d *Driver) mayBeOn(pods []*pod, obj *v1.Node) bool {
 	return !slices.ContainsFunc(pods, func(p *pod) bool { return d.fit.Suits(&fit.Pod{Obj: p.obj}, obj) != "" })
-}
-
-// free is what of each resource is left on a node behind whole GPUs: those that are not healthy, or held, are not.
-func (w *migWorld) free(names []string) map[string]map[string]int {
-	list := map[string]map[string]int{}
-	for _, n := range w.eng.Nodes() {
-		model, _ := w.spec.Model(n.Model)
-		have := map[string]int{}
-		list[n.Name] = have
-		if n.State != cluster.Up || !slices.Contains(names, n.Name) {
-			continue
-		}
-		geometry, _, err := n.Geometry(&model)
-		if err != nil {
-			continue
-		}
-		for dev := range n.GPUs {
-			if n.Bad>>dev&1 != 0 {
-				continue
-			}
-			if dev >= len(geometry) || geometry[dev] == nil {
-				have[""]++
-				continue
-			}
-			for _, in := range geometry[dev] {
-				have[in.Profile]++
-			}
-		}
-	}
-	nodes := w.eng.Nodes()
-	for _, b := range w.eng.Beliefs() {
-		r := w.eng.Record(b.Job)
-		for i := range b.Allocs {
-			a := &b.Allocs[i]
-			have := list[nodes[a.Node].Name]
-			if p := holds.Profile(r, a); p != "" {
-				have[p] -= int(a.Tasks)
-				continue
-			}
-			for dev := range nodes[a.Node].GPUs {
-				if a.GPUs>>dev&1 != 0 {
-					have[""]--
-				}
-			}
-		}
-	}
-	return list
 }
