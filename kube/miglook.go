@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/kube/gpus"
@@ -223,75 +225,11 @@ func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *mig.World,
 
 // migAsk is the question which of these nodes to change.
 func (d *Driver) migAsk(wants []*migWaiter, base *mig.World, can []*mig.Candidate) (*mig.Question, []string) {
-	q, what := &mig.Question{Left: &d.migLooks.work}, map[string]int{"": 0}
+	var list []mig.Waiter
 	for _, w := range wants {
-		want := mig.Want{}
-		for _, s := range w.job().Tasks {
-			if s.Request.GPUs == 0 {
-				continue
-			}
-			set := mig.Set{Each: s.Request.GPUs, Count: s.Count}
-			if s.Request.Profile != "" {
-				set.Each = 1
-			}
-			if _, ok := what[s.Request.Profile]; !ok {
-				what[s.Request.Profile] = len(what)
-			}
-			set.What = what[s.Request.Profile]
-			want.Sets = append(want.Sets, set)
-			want.Milli += int64(s.Count) * d.milliOf(&s.Request, can)
-		}
-		if e := w.job().Elastic; e.Min > 0 && len(want.Sets) > 0 {
-			want.Sets[0].Count -= max(0, e.Max-e.Min)
-		}
-		q.Wants = append(q.Wants, want)
+		list = append(list, mig.Waiter{Job: w.job(), Suits: func(obj *v1.Node) bool { return d.mayBeOn(w.pods, obj) }})
 	}
-	vector := func(o map[string]int) []int {
-		list := make([]int, len(what))
-		for p, n := range o {
-			if k, ok := what[p]; ok {
-				list[k] = n
-			}
-		}
-		return list
-	}
-	ways := map[string]*mig.Candidate{}
-	for _, c := range can {
-		ways[c.Name()] = c
-	}
-	free := base.Free(d.order)
-	var names []string
-	for _, name := range d.order {
-		n := d.nodes[name]
-		if n == nil || n.obj == nil ||
-			d.gpus.Model(n.obj) == gpus.UnknownModel && ways[name] == nil && len(free[name]) == 0 {
-			continue
-		}
-		x := mig.Host{Model: d.gpus.Model(n.obj), Free: vector(free[name])}
-		if c := ways[name]; c != nil {
-			x.Cost, x.Whole = c.Cost, d.mig.Whole(&n.mig)
-			for _, o := range c.Offers {
-				all := maps.Clone(o.Slices)
-				all[""] = o.Whole
-				x.To = append(x.To, vector(all))
-			}
-		}
-		if ways[name] == nil && !slices.ContainsFunc(x.Free, func(n int) bool { return n > 0 }) { // for no gang
-			continue
-		}
-		suits := ""
-		for i, w := range wants {
-			ok := d.mayBeOn(w.pods, n.obj)
-			q.Wants[i].Suits = append(q.Wants[i].Suits, ok)
-			suits += fmt.Sprint(ok, " ")
-		}
-		x.Kind = fmt.Sprint(n.mig.Rule(), x.Model, x.Free, x.To, x.Whole, x.Cost, suits)
-		if c := ways[name]; c != nil {
-			x.Kind += fmt.Sprint(c.Configs)
-		}
-		q.Nodes, names = append(q.Nodes, x), append(names, name)
-	}
-	return q, names
+	return d.mig.Ask(list, base, d.order, can, &d.migLooks.work)
 }
 
 // job is a gang that waits as the engine has it, or would.
@@ -300,20 +238,6 @@ func (w *migWaiter) job() *cluster.Job {
 		return w.spec
 	}
 	return w.g.spec
-}
-
-// milliOf is how much of a GPU a task asks for.
-func (d *Driver) milliOf(r *cluster.Request, can []*mig.Candidate) int64 {
-	if r.Profile == "" {
-		return int64(r.GPUs) * cluster.Whole
-	}
-	for _, c := range can {
-		model, _ := cluster.FindModel(d.gpus.Model(d.nodes[c.Name()].obj))
-		if p, ok := model.Profile(r.Profile); ok {
-			return int64(p.Compute) * cluster.Whole / int64(model.Compute)
-		}
-	}
-	return 0
 }
 
 // tryPlan asks a second engine whether those that changes are for start then, and closes the nodes; false: the first
