@@ -119,6 +119,7 @@ func TestInstall(t *testing.T) {
 	k.define("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet")
 	k.define("kubeflow.org", "v1", "PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob")
 	k.define("ray.io", "v1", "RayCluster", "RayJob", "RayService")
+	k.define("sparkoperator.k8s.io", "v1beta2", "SparkApplication")
 	k.define("scheduling.volcano.sh", "v1beta1", "PodGroup")
 	k.define("scheduling.run.ai", "v2alpha2", "PodGroup")
 	k.define("kueue.x-k8s.io", "v1beta2", "LocalQueue", "WorkloadPriorityClass")
