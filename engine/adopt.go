@@ -37,7 +37,7 @@ func (e *Engine) CheckAdopted(r *job.Record) string {
 // settledRecord reports whether nothing is under way with a job, and it is not bound to others.
 func settledRecord(r *job.Record) bool {
 	others := len(r.Guests) + len(r.Leaving) + len(r.Dest) + len(r.Waiters) + len(r.Claims) + len(r.Singles)
-	alone := others == 0 && r.Waits == 0 && r.Beside == 0 && !r.Packed && !r.InArray && r.Spec.Array == nil
+	alone := others == 0 && r.Waits == 0 && r.GuestOf == 0 && !r.Packed && !r.InArray && r.Spec.Array == nil
 	kept := r.Home == nil && r.Frozen == nil && r.Target == nil && r.Plan == nil
 	return alone && kept && !r.Resizing && !r.Demoted && r.Spec.Elastic == (cluster.Elastic{})
 }

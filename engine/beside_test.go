@@ -41,14 +41,14 @@ func TestBeside(t *testing.T) {
 	if use := h.e.QueueUse(); use[0].Used != 2000 {
 		t.Errorf("%d milli-GPU count; there are two GPUs", use[0].Used)
 	}
-	if r := h.e.Record(1); !r.Allocs[0].Beside || r.Beside != 1 {
+	if r := h.e.Record(1); !r.Allocs[0].Beside || r.GuestOf != 1 {
 		t.Errorf("job 1 is no guest: %+v", r)
 	}
 	for _, o := range h.andRestored(cfg) {
 		e := o.e
 		o.want(5, "", stopped(0, engine.Completed))
-		if r, g := e.Record(1), e.Record(2); r.Allocs[0].Beside || r.Beside != 0 || len(r.Guests) != 1 ||
-			g.Beside != 2 {
+		if r, g := e.Record(1), e.Record(2); r.Allocs[0].Beside || r.GuestOf != 0 || len(r.Guests) != 1 ||
+			g.GuestOf != 2 {
 			t.Errorf("job 1 does not hold the GPUs, or job 2 is not beside it: %+v %+v", r, g)
 		}
 		if got := e.Attained(2); got != 2*2*1000*1000 {
@@ -154,13 +154,13 @@ func TestMove(t *testing.T) {
 		o.want(23, "start 1", stopped(1, engine.Preempted))
 		o.want(24, "", ev(engine.Started, 0), ev(engine.Started, 1))
 		o.want(31, "", ev(engine.Tick, 0)) // they are there
-		if a, b := e.Record(0), e.Record(1); a.Beside != 3 || b.Beside != 3 {
-			t.Errorf("beside %d and %d, want 3", a.Beside, b.Beside)
+		if a, b := e.Record(0), e.Record(1); a.GuestOf != 3 || b.GuestOf != 3 {
+			t.Errorf("beside %d and %d, want 3", a.GuestOf, b.GuestOf)
 		}
 		o.want(32, "", stopped(2, engine.Completed))
 		o.want(41, "", ev(engine.Tick, 0))
-		if a, b := e.Record(0), e.Record(1); a.Beside != 0 || b.Beside != 1 {
-			t.Errorf("beside %d and %d; job 0 holds the GPUs, with job 1 beside it", a.Beside, b.Beside)
+		if a, b := e.Record(0), e.Record(1); a.GuestOf != 0 || b.GuestOf != 1 {
+			t.Errorf("beside %d and %d; job 0 holds the GPUs, with job 1 beside it", a.GuestOf, b.GuestOf)
 		}
 		if err := e.CheckInvariants(); err != nil {
 			t.Error(err)

@@ -38,12 +38,12 @@ func (e *Engine) accrue(j *job.State) {
 func (e *Engine) wake(j *job.State) {
 	switch {
 	case j.Frozen == nil:
-		j.Warm = false
+		j.ResidentOnGPU = false
 	case inventory.SamePlace(j.Frozen, j.Allocs):
 		j.Done = max(j.Done, j.Asleep)
 		e.freeze(j, nil, 0)
 	default:
-		j.Warm = false
+		j.ResidentOnGPU = false
 		e.loseMemory(j)
 	}
 }

@@ -343,7 +343,7 @@ func (e *Engine) markStopping(j *job.State, how job.How, reason job.StopReason, 
 	e.touch(j)
 	e.accrue(j)
 	j.State, j.Reason, j.How = job.Stopping, reason, how
-	j.Warm = how == job.Suspend && j.Rate > 0 && !j.Resizing
+	j.ResidentOnGPU = how == job.Suspend && j.Rate > 0 && !j.Resizing
 	j.Gen++
 	for i := range j.Allocs {
 		e.noteLeaver(j.Allocs[i].Node, j.Spec.ID)

@@ -62,7 +62,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	e.unlistedElements(s)
 	for _, guests := range []bool{false, true} { // those whom they are beside come first
 		for i := range s.Jobs {
-			if r := &s.Jobs[i]; (r.Beside != 0) == guests && !e.resume(r, same, queues) {
+			if r := &s.Jobs[i]; (r.GuestOf != 0) == guests && !e.resume(r, same, queues) {
 				same = false
 			}
 		}
@@ -222,7 +222,7 @@ func (e *Engine) resume(r *job.Record, same bool, queues []cluster.Queue) bool {
 	if r.Home != nil && e.validAllocs(r.Home, false) {
 		j.Home = j.Owned(r.Home)
 	}
-	j.Warm = r.Warm
+	j.ResidentOnGPU = r.ResidentOnGPU
 	switch {
 	case r.Frozen == nil && j.Home != nil:
 		e.freeze(j, j.Home, j.Done)
@@ -326,7 +326,7 @@ func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 	}
 	if j.State == job.Stopping {
 		if j.How == job.Suspend && !e.mayFreeze(j.Allocs) {
-			j.How, j.Warm = e.howToStop(j), false
+			j.How, j.ResidentOnGPU = e.howToStop(j), false
 		}
 		if r.Dest != nil && e.validAllocs(r.Dest, true) {
 			e.reserveDest(j, j.Owned(r.Dest))
@@ -338,7 +338,7 @@ func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 	for i := range j.Allocs {
 		e.st.Take(&j.Allocs[i])
 	}
-	if j.GuestOf = r.Beside; j.Hosted() {
+	if j.GuestOf = r.GuestOf; j.Hosted() {
 		h := e.host(j)
 		h.Guests = append(h.Guests, j.Spec.ID)
 	}

@@ -276,7 +276,7 @@ func (w *world) runOf(r *engine.JobRecord) *run {
 // restart is the time from a start until the job computes.
 func (j *run) restart(r *engine.JobRecord, again bool) time.Duration {
 	switch {
-	case r.Warm:
+	case r.ResidentOnGPU:
 		return j.ckpt.Suspend
 	case again:
 		return j.ckpt.Restart

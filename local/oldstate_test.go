@@ -147,10 +147,10 @@ func TestOldStateOfRunning(t *testing.T) {
 		len(host.Guests) != 1 {
 		t.Errorf("the host is %+v", host)
 	}
-	if guest.Beside != 2 || !guest.Allocs[0].Beside {
+	if guest.GuestOf != 2 || !guest.Allocs[0].Beside {
 		t.Errorf("the guest is %+v", guest)
 	}
-	if r := &plain.Record; !r.Warm || r.Home == nil || plain.Hearing != run.IgnoresCheckpoint ||
+	if r := &plain.Record; !r.ResidentOnGPU || r.Home == nil || plain.Hearing != run.IgnoresCheckpoint ||
 		len(twin.Singles) != 1 {
 		t.Errorf("the suspended job is %+v, and the one behind its twin %+v", plain, twin)
 	}

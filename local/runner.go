@@ -126,7 +126,7 @@ func (r *runner) progressed(now cluster.Time, p *show.Progress, saved bool) []en
 		pace.Meet(fmt.Sprint(r.m.eng.Company(r.ID)))
 	}
 	h := progress.Heard{Now: now, Job: rec, Saved: saved}
-	h.Left, h.Paced = pace.Hear(r.N, ran, p, rec.Beside != 0 || len(rec.Guests) > 0 || len(r.m.eng.Company(r.ID)) > 0)
+	h.Left, h.Paced = pace.Hear(r.N, ran, p, rec.GuestOf != 0 || len(rec.Guests) > 0 || len(r.m.eng.Company(r.ID)) > 0)
 	var events []engine.Event
 	// the present one: with guests that are held back the mean since they came says little
 	h.Speed, events = r.m.holdBack(r.job, rec, p.Step, ran)

@@ -74,8 +74,8 @@ func (h observed) Running() (list []observe.Job, healthy int, held float64) {
 		if rules := m.idle.Load(); rules != nil {
 			v.Spared = rules.Spares(r.Spec, m.opt.Rules.Spec.Queues)
 		}
-		v.Packed, v.Tells = r.Beside != 0 || len(r.Guests) > 0, m.eng.WantsMemory()
-		if r.Beside != 0 && r.Spec.Tasks[0].Request.Memory > 0 {
+		v.Packed, v.Tells = r.GuestOf != 0 || len(r.Guests) > 0, m.eng.WantsMemory()
+		if r.GuestOf != 0 && r.Spec.Tasks[0].Request.Memory > 0 {
 			v.Asked = r.Spec.Tasks[0].Request.Memory
 		}
 		if p := j.info.Progress; p != nil {

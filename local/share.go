@@ -62,7 +62,7 @@ func (m *Machine) over(id cluster.JobID, run, rank int, used, may int64) {
 		if rank >= 0 {
 			text = fmt.Sprintf("task %d %s", rank, text)
 		}
-		if m.eng.Record(id).Beside != 0 {
+		if m.eng.Record(id).GuestOf != 0 {
 			text = fmt.Sprintf("uses %d MiB of a GPU beside another job, it asked for %d", used, may)
 		}
 		if !j.info.Over {

@@ -148,7 +148,7 @@ func (a *antmanRules) board(v sched.View, jobs []sched.JobView, targets []sched.
 	// looked up only
 	b = &antPlan{antmanRules: a, v: v, jobs: jobs, kinds: map[antKind]int32{}, known: map[antCase]int64{}}
 	for i, j := range jobs {
-		_, guest := j.Beside()
+		_, guest := j.Host()
 		switch {
 		case !packs(j) || guest:
 		case j.Running():

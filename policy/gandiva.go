@@ -187,7 +187,7 @@ func (g *gandivaRules) begins(v sched.View, j sched.JobView, memo []int64) bool 
 // been together too briefly to tell, and there must be more jobs than GPUs.
 func (g *gandivaRules) judge(v sched.View, jobs []sched.JobView, turns []turn, targets []sched.Target, i int,
 	crowded bool) {
-	id, ok := jobs[i].Beside()
+	id, ok := jobs[i].Host()
 	if !ok {
 		return
 	}
@@ -300,7 +300,7 @@ func (g *gandivaRules) pair(v sched.View, jobs []sched.JobView, turns []turn, ta
 		free[tried] = k
 		tried++
 		host, guest := hostOf(turns, i, k)
-		if turns[guest].runs || jobs[guest].Loses() || jobs[guest].Forsakes(jobs[host]) {
+		if turns[guest].runs || jobs[guest].Loses() || jobs[guest].LosesMemoryOn(jobs[host]) {
 			continue
 		}
 		if gain := g.gain(v, jobs[host:host+1], jobs[guest:guest+1], targets[host].Memo,

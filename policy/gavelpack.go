@@ -87,7 +87,7 @@ func (p *gavelPlan) recallUses() {
 		}
 		had, rate := int64(p.v.Now().Sub(max(p.last, job.j.Started()))), job.speed[k]
 		use := gavelUse{class: [2]int64{job.class}, kind: k}
-		if host, is := job.j.Beside(); is {
+		if host, is := job.j.Host(); is {
 			if h, ok := at[host]; ok {
 				p.beside(job, &p.jobs[h], k, &rate)
 			}
@@ -488,7 +488,7 @@ func (p *gavelPlan) with(job *gavelJob, u *gavelUse, first int) bool {
 		return false
 	}
 	mate := cluster.NoJob
-	if host, is := job.j.Beside(); is {
+	if host, is := job.j.Host(); is {
 		mate = host
 	} else if g := job.j.Guests(); len(g) > 0 {
 		mate = g[0]
@@ -511,7 +511,7 @@ func (p *gavelPlan) host(pair [2]int) {
 	var score [2]int
 	for m, i := range pair {
 		job, other := &p.jobs[i], &p.jobs[pair[1-m]]
-		if _, is := job.j.Beside(); job.j.Running() && !is && job.j.GPU() == p.kinds[job.kind].GPU {
+		if _, is := job.j.Host(); job.j.Running() && !is && job.j.GPU() == p.kinds[job.kind].GPU {
 			score[m] = 1
 			if slices.Contains(job.j.Guests(), other.j.Spec().ID) {
 				score[m] = 2
@@ -525,7 +525,7 @@ func (p *gavelPlan) host(pair [2]int) {
 // guest leaves unless its host does.
 func (p *gavelPlan) aside(i int, t *sched.Target) {
 	job := &p.jobs[i]
-	host, is := job.j.Beside()
+	host, is := job.j.Host()
 	if job.guest {
 		id := p.jobs[job.mate-1].j.Spec().ID
 		t.Beside, t.Move, t.Idle, t.Alone = 1+int32(id), true, true, is

@@ -151,7 +151,7 @@ func (l *lucidRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 			continue
 		}
 		s.memory = j.Spec().Tasks[0].Request.Memory
-		_, guest := j.Beside()
+		_, guest := j.Host()
 		switch {
 		case !j.Running():
 			line = append(line, s)

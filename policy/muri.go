@@ -124,7 +124,7 @@ func (p *muriPlan) sort() {
 	for pos := range p.order {
 		o := &p.order[pos]
 		j := p.jobs[o.at]
-		if _, guest := j.Beside(); !packs(j) || guest && o.stays || p.group == 1 || p.barred(j) {
+		if _, guest := j.Host(); !packs(j) || guest && o.stays || p.group == 1 || p.barred(j) {
 			continue
 		}
 		id, ok := models[j.Spec().Model]
@@ -338,7 +338,7 @@ func (p *muriPlan) neighbours(a, b muriGroup) bool {
 
 // place is the job that holds the GPUs on which a running job is.
 func place(j sched.JobView) cluster.JobID {
-	if host, guest := j.Beside(); guest {
+	if host, guest := j.Host(); guest {
 		return host
 	}
 	return j.Spec().ID
@@ -351,7 +351,7 @@ func (p *muriPlan) targets() []sched.Target {
 	n := int64(len(p.order))
 	for pos := range p.order {
 		o := &p.order[pos]
-		_, guest := p.jobs[o.at].Beside()
+		_, guest := p.jobs[o.at].Host()
 		targets[o.at] = sched.Target{Rank: 2*n + int64(pos), Alone: guest && !o.stays}
 	}
 	groups := slices.Concat(p.groups...)
@@ -382,10 +382,10 @@ func (p *muriPlan) host(g muriGroup) int {
 	for _, pos := range slices.Sorted(slices.Values(g)) {
 		j := p.jobs[p.order[pos].at]
 		score := 0
-		if _, guest := j.Beside(); j.Running() && !guest {
+		if _, guest := j.Host(); j.Running() && !guest {
 			score = 1
 			for _, other := range g {
-				if host, is := p.jobs[p.order[other].at].Beside(); is && host == j.Spec().ID {
+				if host, is := p.jobs[p.order[other].at].Host(); is && host == j.Spec().ID {
 					score++
 				}
 			}

@@ -62,7 +62,7 @@ func (s *salusRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 		if !j.Running() {
 			line = append(line, i)
 		}
-		if _, guest := j.Beside(); guest || !j.Running() {
+		if _, guest := j.Host(); guest || !j.Running() {
 			continue
 		}
 		now, _, _ := j.Tasks()

@@ -17,20 +17,20 @@ type Record struct {
 	Spec *cluster.Job `json:"spec"`
 	Facts
 	Account
-	Eligible bool              `json:"eligible,omitempty"`
-	Resizing bool              `json:"resizing,omitempty"`
-	Allocs   []inventory.Alloc `json:"allocs,omitempty"`
-	Home     []inventory.Alloc `json:"home,omitempty"`
-	Frozen   []inventory.Alloc `json:"frozen,omitempty"` // with Asleep, if it differs from Home
-	Asleep   time.Duration     `json:"suspended_work,omitempty"`
-	Warm     bool              `json:"resident_on_gpu,omitempty"` // suspended while it computed; with devices: in place
-	Leaving  []inventory.Alloc `json:"leaving,omitempty"`
-	Dest     []inventory.Alloc `json:"dest,omitempty"`     // where it is being moved to, while it stops
-	Beside   int32             `json:"guest_of,omitempty"` // 1 + the job whose guest it is
-	Guests   []cluster.JobID   `json:"guests,omitempty"`   // in order of arrival
-	Packed   bool              `json:"packed,omitempty"`   // in this run it shared whole devices
-	Waits    int32             `json:"waits,omitempty"`
-	Tasks    int32             `json:"tasks,omitempty"`
+	Eligible      bool              `json:"eligible,omitempty"`
+	Resizing      bool              `json:"resizing,omitempty"`
+	Allocs        []inventory.Alloc `json:"allocs,omitempty"`
+	Home          []inventory.Alloc `json:"home,omitempty"`
+	Frozen        []inventory.Alloc `json:"frozen,omitempty"` // with Asleep, if it differs from Home
+	Asleep        time.Duration     `json:"suspended_work,omitempty"`
+	ResidentOnGPU bool              `json:"resident_on_gpu,omitempty"` // suspended while it computed; with devices: in place
+	Leaving       []inventory.Alloc `json:"leaving,omitempty"`
+	Dest          []inventory.Alloc `json:"dest,omitempty"`     // where it is being moved to, while it stops
+	GuestOf       int32             `json:"guest_of,omitempty"` // 1 + the job whose guest it is
+	Guests        []cluster.JobID   `json:"guests,omitempty"`   // in order of arrival
+	Packed        bool              `json:"packed,omitempty"`   // in this run it shared whole devices
+	Waits         int32             `json:"waits,omitempty"`
+	Tasks         int32             `json:"tasks,omitempty"`
 	// of its GPU model as booked, in thousandths; 0: 1000
 	Weight  int64             `json:"weight,omitempty"`
 	Singles []cluster.JobID   `json:"singletons_ahead,omitempty"` // a singleton's: the jobs that it waits for

@@ -35,18 +35,18 @@ type State struct {
 	Key     order.Item // in its group while eligible; in the running list while running; in its pool while pooled
 	NextKey cluster.Time
 
-	Rank     rank // the ranking list that it is in
-	Rerank   bool // its rank may have changed
-	Eligible bool // pending and in its group's list
-	Waited   bool // listed while it was placed
-	Lifted   bool // chosen as a victim in the current search
-	Touched  bool // its record changed in this step
-	Warm     bool // it was suspended while computing and still has devices: it resumed in place
-	Resizing bool // a Resize was decided, Resized has not come back
-	Packed   bool // in this run it shared whole devices
-	InPlan   bool // plans concern it
-	Whole    bool // plans only divide GPUs (Traits.OnlyDivides), and it suits none that can be divided
-	Pooled   bool // it is in a pool
+	Rank          rank // the ranking list that it is in
+	Rerank        bool // its rank may have changed
+	Eligible      bool // pending and in its group's list
+	Waited        bool // listed while it was placed
+	Lifted        bool // chosen as a victim in the current search
+	Touched       bool // its record changed in this step
+	ResidentOnGPU bool // it was suspended while computing and still has devices: it resumed in place
+	Resizing      bool // a Resize was decided, Resized has not come back
+	Packed        bool // in this run it shared whole devices
+	InPlan        bool // plans concern it
+	Whole         bool // plans only divide GPUs (Traits.OnlyDivides), and it suits none that can be divided
+	Pooled        bool // it is in a pool
 
 	Pool     int32 // the pool, in which Key is its place
 	Queue    int32

@@ -62,9 +62,9 @@ func (h *Homes) Stuck(j JobView) bool {
 	return slices.ContainsFunc(j.j.Home, func(a inventory.Alloc) bool { return h.given[a.Node].stuck&a.GPUs != 0 })
 }
 
-// Forsakes reports whether a suspended job would lose what it has in memory by moving to another's
+// LosesMemoryOn reports whether a suspended job would lose what it has in memory by moving to another's
 // devices.
-func (j JobView) Forsakes(host JobView) bool {
+func (j JobView) LosesMemoryOn(host JobView) bool {
 	return j.j.Frozen != nil && !inventory.SamePlace(j.j.Frozen, host.on())
 }
 

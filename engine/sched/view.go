@@ -51,8 +51,8 @@ func (j JobView) Waiting() time.Duration {
 	return j.w.Now.Sub(j.j.Since)
 }
 
-// Lined returns when the job became eligible in its present wait.
-func (j JobView) Lined() cluster.Time { return j.j.EligibleSince }
+// EligibleSince returns when the job became eligible in its present wait.
+func (j JobView) EligibleSince() cluster.Time { return j.j.EligibleSince }
 
 // Age returns how long the job has been eligible in its present wait, as of the last Rekey, so that
 // heads listed at different moments can be compared.

@@ -70,8 +70,8 @@ func (j JobView) DeviceMemory() cluster.MiB {
 // (Traits.Memory).
 func (j JobView) PeakMemory() cluster.MiB { return j.j.Memory }
 
-// Beside returns the job on whose devices this one is a guest, if it is one.
-func (j JobView) Beside() (cluster.JobID, bool) { return cluster.JobID(j.j.GuestOf - 1), j.j.Hosted() }
+// Host returns the job on whose devices this one is a guest, if it is one.
+func (j JobView) Host() (cluster.JobID, bool) { return cluster.JobID(j.j.GuestOf - 1), j.j.Hosted() }
 
 // Guests lists the jobs that are guests on this job's devices. It must not be changed.
 func (j JobView) Guests() []cluster.JobID { return j.j.Guests }

@@ -314,7 +314,7 @@ func (g *gavelRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		views[int(j.Spec().ID)] = j
 	}
 	holds := func(id int) bool {
-		_, guest := views[id].Beside()
+		_, guest := views[id].Host()
 		return views[id].Running() && !guest && views[id].GPU() == g.w.planned[id]
 	}
 	guest := func(id int) bool { // reports whether the job is the guest of the two
@@ -323,7 +323,7 @@ func (g *gavelRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	}
 	for i, j := range jobs {
 		id := int(j.Spec().ID)
-		host, is := j.Beside()
+		host, is := j.Host()
 		t := engine.Target{GPU: g.w.planned[id], Idle: g.w.planned[id] == ""}
 		if guest(id) {
 			t.Rank, t.Beside, t.Move, t.Idle, t.Alone = 1, 1+int32(g.w.company[id]), true, true, is
