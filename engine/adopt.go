@@ -21,7 +21,7 @@ func (e *Engine) CheckAdopted(r *job.Record) string {
 		return "it has no number of its own"
 	case r.State != job.Starting && r.State != job.Running:
 		return "it does not run"
-	case !settledRecord(r):
+	case !isIndependent(r):
 		return "it is resized, moved, suspended, planned, elastic, of an array or beside another"
 	case !e.possibleRecord(r):
 		return "what it received is not possible"
@@ -34,8 +34,8 @@ func (e *Engine) CheckAdopted(r *job.Record) string {
 	return e.checkPlace(j, r.Spec, r.Allocs)
 }
 
-// settledRecord reports whether nothing is under way with a job, and it is not bound to others.
-func settledRecord(r *job.Record) bool {
+// isIndependent reports whether nothing is under way with a job, and it is not bound to others.
+func isIndependent(r *job.Record) bool {
 	others := len(r.Guests) + len(r.Leaving) + len(r.Dest) + len(r.Waiters) + len(r.Claims) + len(r.Singles)
 	alone := others == 0 && r.Waits == 0 && r.GuestOf == 0 && !r.Packed && !r.InArray && r.Spec.Array == nil
 	kept := r.Home == nil && r.Frozen == nil && r.Target == nil && r.Plan == nil

@@ -138,12 +138,12 @@ func (e *Engine) alongside(s *shape.Shape, h *job.State) (allocs []inventory.All
 // part ends that a job runs beside others, when it has left the books.
 func (e *Engine) part(j *job.State) {
 	if successor := e.leave(j); successor != nil {
-		e.inherit(successor)
+		e.takeOver(successor)
 	}
 }
 
 // leave frees a guest's place; if the job held the devices, it returns the guest
-// that came first, which is to inherit them.
+// that came first, its successor.
 func (e *Engine) leave(j *job.State) (successor *job.State) {
 	if j.Hosted() {
 		h := e.host(j)
@@ -167,8 +167,8 @@ func (e *Engine) leave(j *job.State) (successor *job.State) {
 	return successor
 }
 
-// inherit has a guest hold the devices that it is on, if its queue may.
-func (e *Engine) inherit(j *job.State) {
+// takeOver has a guest hold the devices that it is on, if its queue may.
+func (e *Engine) takeOver(j *job.State) {
 	e.charge(j, -1)
 	e.st.ReleaseAll(j.Allocs)
 	j.Allocs = apart(j.Allocs)

@@ -15,7 +15,7 @@ import (
 
 // holdDue: a job has been in line for so long that nodes are held for it.
 func (d *dumb) holdDue(j *dumbJob) bool {
-	return d.holdAfter > 0 && j.hungry.Add(d.holdAfter) <= d.now
+	return d.holdAfter > 0 && j.starvingSince.Add(d.holdAfter) <= d.now
 }
 
 // openEnded: what stands in the job's way is promised for a time that is not known.

@@ -29,7 +29,7 @@ func (d *dumb) submit(spec *cluster.Job, before *engine.Given) {
 
 // newJob is a job of which nothing but its spec is known.
 func (d *dumb) newJob(spec *cluster.Job) *dumbJob {
-	j := &dumbJob{Job: spec, hungry: cluster.Never, predicted: d.predict(spec), promoted: promoted{since: d.now},
+	j := &dumbJob{Job: spec, starvingSince: cluster.Never, predicted: d.predict(spec), promoted: promoted{since: d.now},
 		firstStart: cluster.Never, hold: spec.Hold, shape: d.shapeOf(spec)}
 	for _, o := range d.jobs { // names may change later
 		if o.state != engine.Done && o.User == j.User && o.Name == j.Name {

@@ -76,10 +76,10 @@ func (d *dumb) plan() {
 		case j.idled && !d.gated(j):
 			d.admit(j)
 		case j.state == engine.Placed && (d.nothing(j) || d.astray(j)):
-			lined := j.lined
+			eligibleSince := j.eligibleSince
 			d.unplace(j)
 			d.admit(j)
-			j.lined = lined
+			j.eligibleSince = eligibleSince
 		case j.inBooks():
 			if d.follow(j); j.inBooks() {
 				d.list(j)

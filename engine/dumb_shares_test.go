@@ -98,7 +98,7 @@ func (d *dumb) used() {
 // enters notes that a job came into line: its age begins, and an owner who was
 // never seen before changes everybody's share.
 func (d *dumb) enters(j *dumbJob) {
-	j.lined, j.hungry = d.now, min(j.hungry, d.now)
+	j.eligibleSince, j.starvingSince = d.now, min(j.starvingSince, d.now)
 	if !d.passing { // else it would come before whoever sent it away
 		d.promote(j)
 	}
@@ -150,14 +150,14 @@ func (d *dumb) compare() {
 // among orders the jobs of one user in one queue: priority and age, which they
 // keep relative to each other.
 func (m *multifactor) among(j *dumbJob) [2]int64 {
-	return [2]int64{1000*(int64(j.lined)/max(1, int64(m.maxAge)/1_000_000)) - j.Priority*1_000_000, int64(j.lined)}
+	return [2]int64{1000*(int64(j.eligibleSince)/max(1, int64(m.maxAge)/1_000_000)) - j.Priority*1_000_000, int64(j.eligibleSince)}
 }
 
 // points is the priority in millionths: 1000 for age, as of the beginning of the
 // period, 10000 for the fair share, and what the weight of sizes says.
 func (d *dumb) points(j *dumbJob) int64 {
 	m, period := d.mf, d.now-d.now%cluster.Time(calcPeriod)
-	age := max(0, int64(period-j.lined))
+	age := max(0, int64(period-j.eligibleSince))
 	size := min(1_000_000, d.milli(j)*1_000_000/max(1, d.capacity()))
 	return 1000*min(1_000_000, age/max(1, int64(m.maxAge)/1_000_000)) + 10000*m.ranks[d.ownerOf(j)] + m.size*size +
 		j.Priority*1_000_000

@@ -59,42 +59,42 @@ type dumb struct {
 
 type dumbJob struct {
 	*cluster.Job
-	shape      string // what is refused for one of these is refused for all
-	state      engine.State
-	hold       bool
-	begun      bool // its begin time is over
-	began      bool // it ran at all
-	eligible   bool
-	inArray    bool
-	asked      int // when it asked for its array's place; 0: it did not
-	allocs     []engine.Alloc
-	waits      []cluster.JobID
-	claims     []dumbClaim
-	turn       int // when it was placed
-	reason     engine.StopReason
-	started    cluster.Time
-	firstStart cluster.Time
-	limitAt    cluster.Time
-	acc        cluster.Time
-	stints     []stint // the GPU time that it had, one after the other
-	ran        time.Duration
-	end        cluster.Time // expected, as of when it was listed last
-	done       time.Duration
-	saved      time.Duration
-	deaf       bool // asked for a checkpoint it saves nothing
-	computes   bool
-	lined      cluster.Time // when it came into line last
-	hungry     cluster.Time // when it came into line first since it ran, or was held; Never: it is not there
-	demoted    bool
-	refreshed  int64          // its first key element when it was listed last
-	goal       *engine.Target // what the policy's plan gives it
-	narrow     string         // the only GPU model that it takes while it waits
-	part       string         // the partition in which it runs
-	idled      bool           // it would be eligible, but for the plan
-	promisedAt cluster.Time
-	plan       []engine.Alloc // conservative: where it is promised to run
-	predicted  time.Duration  // as of its submission
-	namesakes  []*dumbJob     // the user's jobs of its name that were not done when it came
+	shape         string // what is refused for one of these is refused for all
+	state         engine.State
+	hold          bool
+	begun         bool // its begin time is over
+	began         bool // it ran at all
+	eligible      bool
+	inArray       bool
+	asked         int // when it asked for its array's place; 0: it did not
+	allocs        []engine.Alloc
+	waits         []cluster.JobID
+	claims        []dumbClaim
+	turn          int // when it was placed
+	reason        engine.StopReason
+	started       cluster.Time
+	firstStart    cluster.Time
+	limitAt       cluster.Time
+	acc           cluster.Time
+	stints        []stint // the GPU time that it had, one after the other
+	ran           time.Duration
+	end           cluster.Time // expected, as of when it was listed last
+	done          time.Duration
+	saved         time.Duration
+	deaf          bool // asked for a checkpoint it saves nothing
+	computes      bool
+	eligibleSince cluster.Time // when it came into line last
+	starvingSince cluster.Time // when it came into line first since it ran, or was held; Never: it is not there
+	demoted       bool
+	refreshed     int64          // its first key element when it was listed last
+	goal          *engine.Target // what the policy's plan gives it
+	narrow        string         // the only GPU model that it takes while it waits
+	part          string         // the partition in which it runs
+	idled         bool           // it would be eligible, but for the plan
+	promisedAt    cluster.Time
+	plan          []engine.Alloc // conservative: where it is promised to run
+	predicted     time.Duration  // as of its submission
+	namesakes     []*dumbJob     // the user's jobs of its name that were not done when it came
 	promoted
 }
 
@@ -370,7 +370,7 @@ func (d *dumb) left(ev *engine.Event) (ready []*dumbJob) {
 	}
 	again := requeue && (reason == engine.Preempted || reason == engine.NodeLost)
 	j.allocs, j.computes, j.demoted, j.state, j.since = nil, false, false, engine.Pending, d.now
-	j.hungry = cluster.Never
+	j.starvingSince = cluster.Never
 	var placed []*dumbJob
 	for _, w := range d.jobs {
 		if w.state == engine.Placed && slices.Contains(w.waits, j.ID) {
@@ -501,7 +501,7 @@ func (d *dumb) event(ev *engine.Event) {
 		if j.hold == !ev.Undo {
 			return // a repeated report: it keeps its place in the line
 		}
-		j.hungry = cluster.Never
+		j.starvingSince = cluster.Never
 		if j.hold = !ev.Undo; j.state == engine.Placed && j.hold {
 			j.state, j.allocs, j.waits = engine.Pending, nil, nil
 		}

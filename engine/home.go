@@ -79,16 +79,16 @@ func (e *Engine) leaveHome(r placement.Request, j *job.State) bool {
 	return true
 }
 
-// watchSettled has the engine look again at jobs that wait for their memory when a job that runs
+// watchMovable has the engine retry jobs that wait for their memory when a job that runs
 // may leave.
-func (e *Engine) watchSettled(j *job.State) {
-	if at := j.SettledAt(); at > e.w.Now && e.freezes() && e.mayFreeze(j.Allocs) { // else no job has memory there
-		e.timers.Set(at, pending.Settled, j)
+func (e *Engine) watchMovable(j *job.State) {
+	if at := j.MovableAt(); at > e.w.Now && e.freezes() && e.mayFreeze(j.Allocs) { // else no job has memory there
+		e.timers.Set(at, pending.Movable, j)
 	}
 }
 
 // settled notes that a job that runs may leave for another's memory, if anybody waits for that.
-func (e *Engine) settled() {
+func (e *Engine) retryHomed() {
 	e.fresh = e.fresh || e.line.Homed() > 0
 }
 
@@ -124,7 +124,7 @@ func (e *Engine) holdersOf(j *job.State) (list []defrag.Mover) {
 	e.eachOn(j.Home, func(v *job.State) {
 		x := e.w.Job(v)
 		if e.mayMove(v) && e.mayStop(v) && v.Tier() >= j.Spec.Tier && (e.w.Traits.Preempts || v.Tier() > j.Spec.Tier) &&
-			x.Portable() && v.SettledAt() <= e.w.Now && v.StaysFor(x.MoveTakes(), e.w.Now) {
+			x.Portable() && v.MovableAt() <= e.w.Now && v.StaysFor(x.MoveTakes(), e.w.Now) {
 			list = append(list, e.moving.Mover(v))
 		}
 	})

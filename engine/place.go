@@ -215,7 +215,7 @@ func (e *Engine) start(j *job.State) {
 	if e.cfg.MinRuntime > 0 {
 		e.timers.Set(e.w.Now.Add(e.cfg.MinRuntime), pending.Safe, j)
 	}
-	e.watchSettled(j)
+	e.watchMovable(j)
 	e.list(j)
 	if waited && e.w.Traits.Preempts && j.Key.Key[0] > before {
 		e.epoch++ // while it waited for its devices others came closer: it may be a victim now

@@ -108,7 +108,7 @@ func (e *Engine) makePlan() {
 	for i := range jobs {
 		t := &plan.Targets[i]
 		p.joining, p.moving = p.joining || t.Beside > 0 || t.Slice != nil, p.moving || t.Move
-		if t.Move && jobs[i].Hosted() { // before it inherits the devices of whom it leaves
+		if t.Move && jobs[i].Hosted() { // before its host leaves it the devices
 			e.aim(jobs[i], t)
 		}
 	}
@@ -171,10 +171,10 @@ func (e *Engine) aim(j *job.State, t *job.Target) {
 		e.aimPending(j)
 	case job.Placed:
 		if j.Idle() || e.astray(j) {
-			lined := j.EligibleSince
+			since := j.EligibleSince
 			e.unplace(j)
 			e.admit(j)
-			e.keepAge(j, lined)
+			e.keepAge(j, since)
 		}
 	case job.Starting, job.Running:
 		if e.moves(j) {
@@ -261,20 +261,20 @@ func (e *Engine) aimPending(j *job.State) {
 		if j.Asks() == j.Shape && e.line.Item(j) == j.Key {
 			return
 		}
-		lined := j.EligibleSince
+		since := j.EligibleSince
 		e.dequeue(j)
 		e.lineUp(j)
-		e.keepAge(j, lined)
+		e.keepAge(j, since)
 	case j.Parked == job.ParkedPlan && !j.Idle() && !j.Sliced():
 		e.admit(j)
 	}
 }
 
 // keepAge gives a job that is in line again the age that it had.
-func (e *Engine) keepAge(j *job.State, lined cluster.Time) {
-	if j.Eligible && j.EligibleSince != lined {
+func (e *Engine) keepAge(j *job.State, since cluster.Time) {
+	if j.Eligible && j.EligibleSince != since {
 		e.dequeue(j)
-		j.EligibleSince = lined
+		j.EligibleSince = since
 		e.lineUp(j)
 	}
 }

@@ -38,7 +38,7 @@ func (e *Engine) preemptFor(r placement.Request, j *job.State) (done, straddled 
 	}
 	e.book(j, way.Allocs, tasks)
 	for _, successor := range successors {
-		e.inherit(successor) // now that it is known what quota is left
+		e.takeOver(successor) // now that it is known what quota is left
 	}
 	return true, way.Straddled
 }

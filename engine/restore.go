@@ -368,7 +368,7 @@ func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 	if safe := j.Started.Add(e.cfg.MinRuntime); e.cfg.MinRuntime > 0 && safe > e.w.Now {
 		e.timers.Set(safe, pending.Safe, j)
 	}
-	e.watchSettled(j)
+	e.watchMovable(j)
 	j.NextKey = math.MinInt64
 	e.watchKey(j)
 }

@@ -120,7 +120,7 @@ func (e *Engine) handle(ev *Event) {
 	case Demoted:
 		e.demote(j, !ev.Undo)
 	}
-	e.settled() // it may leave for another's memory from now on
+	e.retryHomed() // it may leave for another's memory from now on
 }
 
 func (e *Engine) job(id cluster.JobID) *job.State {
@@ -402,7 +402,7 @@ func (e *Engine) costs(j *job.State, s SwitchCost) {
 	j.Spec = &spec
 	e.fresh = e.fresh || e.line.Len() > 0
 	if j.State == job.Starting || j.State == job.Running {
-		e.watchSettled(j)
+		e.watchMovable(j)
 	}
 }
 
@@ -446,7 +446,7 @@ func (e *Engine) update(j *job.State, spec *cluster.Job) {
 	if j.State == job.Placed { // it has not started: nothing is lost
 		e.unplace(j)
 	}
-	waits, lined := j.Eligible, j.EligibleSince
+	waits, since := j.Eligible, j.EligibleSince
 	e.withdraw(j)
 	e.deps.LeaveArray(j)
 	e.deps.Quit(j)
@@ -469,9 +469,9 @@ func (e *Engine) update(j *job.State, spec *cluster.Job) {
 	e.find.Recount()
 	j.Milli, j.Devices, j.Tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes.Get(j.Shape).Max
 	e.deps.Join(j)                                                   // its dependencies may be new
-	if e.admit(j); waits && j.Eligible && j.EligibleSince != lined { // it keeps its age
+	if e.admit(j); waits && j.Eligible && j.EligibleSince != since { // it keeps its age
 		e.dequeue(j)
-		j.EligibleSince = lined
+		j.EligibleSince = since
 		e.lineUp(j)
 	}
 }

@@ -26,8 +26,8 @@ func (e *Engine) timerHolds(t *pending.Timer) bool {
 		return j.Eligible && t.At >= j.PromoteAt
 	case pending.Home:
 		return t.At == e.leavesHomeAt(j)
-	case pending.Settled:
-		return (j.State == job.Starting || j.State == job.Running) && t.At == j.SettledAt()
+	case pending.Movable:
+		return (j.State == job.Starting || j.State == job.Running) && t.At == j.MovableAt()
 	case pending.Limit, pending.Safe:
 	}
 	return true
@@ -105,8 +105,8 @@ func (e *Engine) fire(j *job.State, kind pending.TimerKind) {
 		e.promote(j)
 	case pending.Slow:
 		e.stillSlow(j)
-	case pending.Home, pending.Settled:
-		e.settled()
+	case pending.Home, pending.Movable:
+		e.retryHomed()
 	case pending.KeyDue: // kept in a heap of their own
 	}
 }

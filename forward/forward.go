@@ -460,8 +460,8 @@ func (w *world) start(a *engine.Action) {
 	w.push(dueReady, a.Job, j, w.now.Add(j.restart(r, again)+w.e.WakeTime(a.Allocs))) // its driver wakes sleeping nodes
 }
 
-// settle brings a run's completed work up to now.
-func (w *world) settle(j *run) {
+// advance brings a run's completed work up to now.
+func (w *world) advance(j *run) {
 	if j.phase == running {
 		j.done, j.since = j.done+workIn(w.now.Sub(j.since), j.rate), w.now
 		if j.work > 0 {
@@ -475,7 +475,7 @@ func (w *world) preempt(a *engine.Action) {
 	if j == nil || j.phase != starting && j.phase != running {
 		return
 	}
-	w.settle(j)
+	w.advance(j)
 	j.stop = a.Reason
 	w.leave(a.Job, j, a.How, a.Grace, j.phase == running)
 }
@@ -512,7 +512,7 @@ func (w *world) resize(a *engine.Action) {
 	if j == nil || j.phase != starting && j.phase != running {
 		return
 	}
-	w.settle(j)
+	w.advance(j)
 	if a.Reason == engine.NodeLost { // tasks were lost: the others resume from the last checkpoint
 		j.done = j.lastCheckpoint()
 		j.saved = max(j.saved, j.done)

@@ -153,7 +153,7 @@ func (b *leaseBoard) recall(jobs []sched.JobView) (fresh []*booking) {
 		switch {
 		case spec.Tier == cluster.Critical:
 			b.reserve(t)
-		case old != nil && old.Deadline == sched.DeadlineAccepted && b.settle(t, max(0, kindOf(b.kinds, old.GPU))):
+		case old != nil && old.Deadline == sched.DeadlineAccepted && b.sizeFor(t, max(0, kindOf(b.kinds, old.GPU))):
 			t.accepted = true
 			b.remember(t, old.Memo[min(1, len(old.Memo)):])
 		case old == nil && t.due > 0 && spec.Estimate > 0 && spec.Tier == cluster.Standard && t.gpus > 0 &&
@@ -164,8 +164,8 @@ func (b *leaseBoard) recall(jobs []sched.JobView) (fresh []*booking) {
 	return fresh
 }
 
-// settle sets what the job is and needs on a kind; false: it cannot run there.
-func (b *leaseBoard) settle(t *booking, kind int) bool {
+// sizeFor sets what the job is and needs on a kind; false: it cannot run there.
+func (b *leaseBoard) sizeFor(t *booking, kind int) bool {
 	if kind >= len(b.kinds) {
 		return false
 	}
@@ -242,7 +242,7 @@ func (b *leaseBoard) reserve(t *booking) {
 			kind = k
 		}
 	}
-	if kind < 0 || t.gpus == 0 || !b.settle(t, kind) {
+	if kind < 0 || t.gpus == 0 || !b.sizeFor(t, kind) {
 		return
 	}
 	if t.j.Spec().Estimate == 0 {
@@ -390,7 +390,7 @@ func (b *leaseBoard) repair() {
 func (b *leaseBoard) admit(t *booking) {
 	var order []int
 	for k := range b.kinds {
-		if b.settle(t, k) {
+		if b.sizeFor(t, k) {
 			order = append(order, k)
 		}
 	}
@@ -402,7 +402,7 @@ func (b *leaseBoard) admit(t *booking) {
 	t.accepted = true
 	for _, replan := range []bool{b.wait > wait && !b.allCovered(t), true} {
 		for _, k := range order {
-			b.settle(t, k)
+			b.sizeFor(t, k)
 			if int64(t.due)*int64(b.lease) < t.wall {
 				continue
 			}

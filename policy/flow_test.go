@@ -134,8 +134,8 @@ type played struct {
 	since cluster.Time
 }
 
-// settle advances the job's remaining work to now.
-func (j *played) settle(now cluster.Time) {
+// advance advances the job's remaining work to now.
+func (j *played) advance(now cluster.Time) {
 	d, rate := now.Sub(j.since), time.Duration(j.rate)
 	j.left -= d/1_000_000*rate + d%1_000_000*rate/1_000_000
 	j.since = now
@@ -176,7 +176,7 @@ func playDeadlines(t *testing.T, seed uint64, pol sched.Policy) {
 		var events []engine.Event
 		for i := range jobs {
 			j := &jobs[i]
-			if j.settle(now); j.rate > 0 && j.left <= 0 {
+			if j.advance(now); j.rate > 0 && j.left <= 0 {
 				j.rate = 0
 				events = append(events,
 					engine.Event{Type: engine.Stopped, Job: j.spec.ID, Reason: engine.Completed, Done: j.spec.Estimate})
@@ -198,7 +198,7 @@ func playDeadlines(t *testing.T, seed uint64, pol sched.Policy) {
 
 // carryOut applies a decision of the engine at once and returns the resulting events.
 func (j *played) carryOut(now cluster.Time, a *engine.Action) []engine.Event {
-	j.settle(now)
+	j.advance(now)
 	ev := engine.Event{Type: engine.Started, Job: a.Job}
 	switch a.Type {
 	case engine.Preempt:

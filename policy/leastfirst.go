@@ -73,7 +73,7 @@ func (l *leastFirst) order() {
 			*place = 0
 		}
 	}
-	slices.SortFunc(l.moved, compareLined)
+	slices.SortFunc(l.moved, compareInLine)
 	l.merge(kept)
 }
 
@@ -81,7 +81,7 @@ func (l *leastFirst) order() {
 func (l *leastFirst) merge(kept []placeInLine) {
 	moved := l.moved
 	for i := range l.line {
-		if len(moved) == 0 || len(kept) > 0 && compareLined(kept[0], moved[0]) < 0 {
+		if len(moved) == 0 || len(kept) > 0 && compareInLine(kept[0], moved[0]) < 0 {
 			l.line[i], kept = kept[0], kept[1:]
 		} else {
 			l.line[i], moved = moved[0], moved[1:]
@@ -89,7 +89,7 @@ func (l *leastFirst) merge(kept []placeInLine) {
 	}
 }
 
-func compareLined(a, b placeInLine) int {
+func compareInLine(a, b placeInLine) int {
 	switch {
 	case a.attained != b.attained:
 		return cmp.Compare(a.attained, b.attained)

@@ -35,7 +35,7 @@ func TestLeastFirst(t *testing.T) {
 			}
 		}
 		l.order()
-		if slices.SortFunc(twin, compareLined); !slices.Equal(l.line, twin) {
+		if slices.SortFunc(twin, compareInLine); !slices.Equal(l.line, twin) {
 			t.Fatalf("%v, want %v", l.line, twin)
 		}
 	}

@@ -84,7 +84,7 @@ func (m *misoRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	for i := range devices {
 		p.gpus[i].Device = devices[i]
 	}
-	line := p.settled()
+	line := p.assigned()
 	var before []int64 // the memo's last two numbers: the first waiting job and the idle GPUs at the last plan
 	if m := v.Memo(); len(m) >= 2 {
 		before = m[len(m)-2:]
@@ -146,9 +146,9 @@ func (p *misoPlan) recall(memo []int64) {
 	}
 }
 
-// settled assigns the jobs that hold or are to get an instance to their GPUs, and returns the
+// assigned assigns the jobs that hold or are to get an instance to their GPUs, and returns the
 // waiting jobs in order. Slots of the plan's own jobs do not count as taken by others.
-func (p *misoPlan) settled() (line []int) {
+func (p *misoPlan) assigned() (line []int) {
 	at := make(map[[2]int32]int, len(p.gpus)) // looked up only
 	for g := range p.gpus {
 		at[[2]int32{p.gpus[g].Node, int32(p.gpus[g].GPU)}] = g

@@ -114,12 +114,12 @@ func (w *World) shared(j *jobRun, f func(k int)) {
 	}
 }
 
-// settleIn and moveOut keep track of the jobs on a device.
-func (w *World) settleIn(j *jobRun) {
+// occupy and vacate keep track of the jobs on a device.
+func (w *World) occupy(j *jobRun) {
 	w.shared(j, func(k int) { w.tenants[k] = append(w.tenants[k], j.entry.Job.ID) })
 }
 
-func (w *World) moveOut(j *jobRun) {
+func (w *World) vacate(j *jobRun) {
 	w.shared(j, func(k int) {
 		w.tenants[k] = slices.DeleteFunc(w.tenants[k], func(id cluster.JobID) bool { return id == j.entry.Job.ID })
 	})
@@ -134,13 +134,13 @@ func (w *World) beginPacking(a *engine.Action) {
 	clear(w.tenants)
 	for i := range w.jobs {
 		if j := &w.jobs[i]; j.entry.Job.ID != a.Job {
-			w.settleIn(j) // nothing if it holds nothing
+			w.occupy(j) // nothing if it holds nothing
 		}
 	}
 }
 
-// inherit gives the devices of a job that has left to its first guest, as the engine does.
-func (w *World) inherit(gone *jobRun) {
+// passToGuest gives the devices of a job that has left to its first guest, as the engine does.
+func (w *World) passToGuest(gone *jobRun) {
 	if !w.packing || gone.milli == 0 || gone.allocs[0].Share != 0 {
 		return
 	}
@@ -155,7 +155,7 @@ func (w *World) inherit(gone *jobRun) {
 	}
 	j := &w.jobs[first]
 	computes := j.phase == running
-	w.settle(j)
+	w.advance(j)
 	w.book.drop(j, 0, w.now)
 	j.allocs = slices.Clone(j.allocs)
 	for i := range j.allocs {
@@ -234,7 +234,7 @@ func (w *World) neighbours(j *jobRun) []cluster.JobID {
 func (w *World) respeed(ids []cluster.JobID) {
 	for _, id := range ids {
 		j := &w.jobs[id]
-		w.settle(j)
+		w.advance(j)
 		if rate := w.rateOf(j); rate != j.rate {
 			j.rate = rate
 			w.plan(j)

@@ -441,7 +441,7 @@ func (w *World) begin(j *jobRun, a *engine.Action) {
 	j.frozen, j.yield = nil, a.Yield
 	w.beginPacking(a)
 	w.book.started(j, w.now)
-	w.settleIn(j)
+	w.occupy(j)
 	j.since = w.now
 	w.powerHold(j.allocs, 1)
 	latency := w.opt.Startup + w.wakeFor(j.allocs)
@@ -491,8 +491,8 @@ func shrinkBy(d time.Duration, ppm int64) time.Duration {
 	return time.Duration(q)
 }
 
-// settle brings a running job's remaining work up to now.
-func (w *World) settle(j *jobRun) {
+// advance brings a running job's remaining work up to now.
+func (w *World) advance(j *jobRun) {
 	if j.phase != running {
 		return
 	}
@@ -501,10 +501,10 @@ func (w *World) settle(j *jobRun) {
 	j.since = w.now
 }
 
-// idle settles a job that stops computing, temporarily or for good.
+// idle advances a job that stops computing, temporarily or for good.
 func (w *World) idle(j *jobRun) {
 	if j.phase == running {
-		w.settle(j)
+		w.advance(j)
 		w.book.busy -= j.milli
 		j.phase = leaving
 	}
@@ -617,11 +617,11 @@ func (w *World) reshape(id cluster.JobID, node string) (engine.Event, bool) {
 // hold has a job hold other devices than before.
 func (w *World) hold(j *jobRun, allocs []engine.Alloc) {
 	w.book.resized(j, w.now, allocs)
-	w.moveOut(j)
+	w.vacate(j)
 	w.powerHold(j.allocs, -1)
 	j.allocs = allocs
 	w.powerHold(j.allocs, 1)
-	w.settleIn(j)
+	w.occupy(j)
 	j.milli = 0
 	for i := range allocs {
 		j.milli += allocs[i].Milli()
@@ -632,8 +632,8 @@ func (w *World) hold(j *jobRun, allocs []engine.Alloc) {
 func (w *World) depart(j *jobRun, reason engine.StopReason) {
 	w.book.left(j, w.now)
 	near := w.neighbours(j)
-	w.moveOut(j)
-	w.inherit(j)
+	w.vacate(j)
+	w.passToGuest(j)
 	w.respeed(near)
 	w.runs--
 	j.gen++

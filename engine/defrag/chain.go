@@ -13,8 +13,8 @@ import (
 )
 
 // Chains of moves (the buddy variant): where a mover finds no room, another job moves for it, and it goes where that
-// one was. Jobs are settled the largest first: with sizes that are powers of two, and all of them movable, room is
-// found for whatever fits in what is free by count, and no job that has got a place has to leave it.
+// one was. Jobs are placed in descending order of size: with sizes that are powers of two, and all of them movable,
+// room is found for whatever fits in what is free by count, and no job that has got a place has to leave it.
 
 // search is the search for a way to let a job start.
 type search struct {
@@ -41,10 +41,10 @@ func (h *search) better(cost time.Duration, moves int) bool {
 	return h.best == nil || cost < h.best.cost || cost == h.best.cost && moves < len(h.best.Movers)
 }
 
-// settle finds places for jobs that left theirs (todo, the largest first), besides those that have a new one (done),
+// relocate finds places for jobs that left theirs (todo, the largest first), besides those that have a new one (done),
 // and notes the way if it is the best so far. The inventory is as before when it returns. stuck is a job that finds no
 // room.
-func (f *Finder) settle(h *search, gang []inventory.Alloc, done, todo []Mover) (stuck *job.State) {
+func (f *Finder) relocate(h *search, gang []inventory.Alloc, done, todo []Mover) (stuck *job.State) {
 	cost := costOf(done) + costOf(todo)
 	if !h.better(cost, len(done)+len(todo)) {
 		return nil
@@ -54,7 +54,7 @@ func (f *Finder) settle(h *search, gang []inventory.Alloc, done, todo []Mover) (
 		return nil
 	}
 	m := todo[0]
-	if f.settleFirst(h, gang, done, todo) {
+	if f.moveFirst(h, gang, done, todo) {
 		return nil
 	}
 	if m.link < h.deep && toll(done)+toll(todo) < h.most {
@@ -62,7 +62,7 @@ func (f *Finder) settle(h *search, gang []inventory.Alloc, done, todo []Mover) (
 			if h.work <= 0 || !h.better(cost+c.cost, len(done)+len(todo)+len(c.movers)) {
 				break // the rest costs more
 			}
-			f.settleAfter(h, gang, done, todo, c.movers)
+			f.moveFirstAfter(h, gang, done, todo, c.movers)
 		}
 	}
 	if m.link > 0 {
@@ -71,8 +71,8 @@ func (f *Finder) settle(h *search, gang []inventory.Alloc, done, todo []Mover) (
 	return m.Job
 }
 
-// settleFirst settles the first of todo where there is room, and then the others; false: there is none.
-func (f *Finder) settleFirst(h *search, gang []inventory.Alloc, done, todo []Mover) bool {
+// moveFirst moves the first of todo where there is room, and then the others; false: there is none.
+func (f *Finder) moveFirst(h *search, gang []inventory.Alloc, done, todo []Mover) bool {
 	mark, m := f.st.Mark(), todo[0]
 	defer f.st.Rollback(mark)
 	dest, ok := f.destination(h.r, m.Job)
@@ -84,12 +84,12 @@ func (f *Finder) settleFirst(h *search, gang []inventory.Alloc, done, todo []Mov
 	m.waitFor(todo)
 	f.around.Hold(m.Job, dest, 1)
 	defer f.around.Hold(m.Job, dest, -1)
-	f.settle(h, gang, append(done[:len(done):len(done)], m), todo[1:])
+	f.relocate(h, gang, append(done[:len(done):len(done)], m), todo[1:])
 	return true
 }
 
-// settleAfter is settleFirst after some more have left.
-func (f *Finder) settleAfter(h *search, gang []inventory.Alloc, done, todo, more []Mover) {
+// moveFirstAfter is moveFirst after some more have left.
+func (f *Finder) moveFirstAfter(h *search, gang []inventory.Alloc, done, todo, more []Mover) {
 	mark := f.st.Mark()
 	defer f.st.Rollback(mark)
 	all := slices.Clone(todo)
@@ -99,7 +99,7 @@ func (f *Finder) settleAfter(h *search, gang []inventory.Alloc, done, todo, more
 		all = append(all, x)
 	}
 	largestFirst(all[1:]) // for the first of them they leave
-	f.settleFirst(h, gang, done, all)
+	f.moveFirst(h, gang, done, all)
 }
 
 // openings lists the sets of movers whose departure may make room for one that moves, the cheapest first.

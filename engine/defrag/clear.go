@@ -39,28 +39,28 @@ func (f *Finder) Clear(r placement.Request, j *job.State, movers []Mover) *Reloc
 
 // clearedBy is how the movers leave, which gave up their devices, except those for which there is room beside the
 // suspended job.
-func (f *Finder) clearedBy(r placement.Request, j *job.State, lifted []Mover) *Relocation {
+func (f *Finder) clearedBy(r placement.Request, j *job.State, movers []Mover) *Relocation {
 	home, fits := f.places.Place(r, j, f.world.Shapes.At(j.Shape), 0)
 	if !fits {
 		return nil
 	}
 	way := &Relocation{Allocs: slices.Clone(home)}
-	for i := range lifted {
-		if !f.st.TakeBack(lifted[i].Job.Allocs, false, false) {
-			way.Movers = append(way.Movers, lifted[i])
+	for i := range movers {
+		if !f.st.TakeBack(movers[i].Job.Allocs, false, false) {
+			way.Movers = append(way.Movers, movers[i])
 		}
 	}
 	f.around.Hold(j, way.Allocs, 1)
 	defer f.around.Hold(j, way.Allocs, -1)
 	largestFirst(way.Movers)
-	if !f.settleAll(r, way.Movers) {
+	if !f.placeAll(r, way.Movers) {
 		return nil
 	}
 	return way
 }
 
-// settleAll finds places for all movers, one after the other; false: for some there is none.
-func (f *Finder) settleAll(r placement.Request, movers []Mover) bool {
+// placeAll finds places for all movers, one after the other; false: for some there is none.
+func (f *Finder) placeAll(r placement.Request, movers []Mover) bool {
 	for i := range movers {
 		m := &movers[i]
 		var ok bool

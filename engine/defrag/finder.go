@@ -145,7 +145,7 @@ func (f *Finder) tryMoves(h *search, d inventory.Domain, chosen []Mover) (stuck 
 	defer f.around.Hold(h.j, allocs, -1)
 	todo := slices.Clone(chosen)
 	largestFirst(todo)
-	return f.settle(h, allocs, nil, todo)
+	return f.relocate(h, allocs, nil, todo)
 }
 
 func largestFirst(movers []Mover) {
@@ -167,7 +167,7 @@ func (tightest) Place(s *placement.Site) bool {
 	return node >= 0
 }
 
-// destination finds the tightest place for a job that was lifted, at the size that it has,
+// destination finds the tightest place for a job that was taken off its devices, at the size that it has,
 // and takes it. It is never spread over more than the job is now, nor, where queues have
 // limits, does it count for more: a slice can be another part of another model. r is the search for which it moves.
 func (f *Finder) destination(r placement.Request, v *job.State) ([]inventory.Alloc, bool) {

@@ -135,7 +135,7 @@ func (f *Finder) gangLeavers(ask placement.Request, s *shape.Shape, j *job.State
 		if k < 0 {
 			return nil
 		}
-		last := r.lift(list[k].movers, chosen)
+		last := r.remove(list[k].movers, chosen)
 		if chosen = append(chosen, last...); toll(chosen) > most {
 			return nil
 		}
@@ -224,15 +224,15 @@ func (r *gangRoom) value(o *opening, chosen []Mover) {
 // before when it returns.
 func (r *gangRoom) try(leavers, chosen []Mover) (more []Mover, gain int) {
 	mark, room, missing := r.f.st.Mark(), slices.Clone(r.room), r.missing
-	more = r.lift(leavers, chosen)
+	more = r.remove(leavers, chosen)
 	gain = missing - r.missing
 	r.f.st.Rollback(mark)
 	r.room, r.missing = room, missing
 	return more, gain
 }
 
-// lift takes movers off their GPUs, except those that left already, and returns them.
-func (r *gangRoom) lift(leavers, chosen []Mover) (more []Mover) {
+// remove takes movers off their GPUs, except those that left already, and returns them.
+func (r *gangRoom) remove(leavers, chosen []Mover) (more []Mover) {
 	for _, m := range leavers {
 		if slices.ContainsFunc(chosen, func(x Mover) bool { return x.Job == m.Job }) {
 			continue

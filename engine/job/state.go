@@ -39,7 +39,7 @@ type State struct {
 	Rerank        bool // its rank may have changed
 	Eligible      bool // pending and in its group's list
 	Waited        bool // listed while it was placed
-	Lifted        bool // chosen as a victim in the current search
+	Removed       bool // chosen as a victim in the current search
 	Touched       bool // its record changed in this step
 	ResidentOnGPU bool // it was suspended while computing and still has devices: it resumed in place
 	Resizing      bool // a Resize was decided, Resized has not come back
@@ -327,9 +327,9 @@ func (j *State) GoingAllocs() []inventory.Alloc {
 // another job's or its own: the cost of a start may not be known yet.
 const LeastStay = 30 * time.Second
 
-// SettledAt is when a running job may be moved to make room for another's memory: it has been there
+// MovableAt is when a running job may be moved to make room for another's memory: it has been there
 // for half as long as moving takes, so it makes progress however often it is moved.
-func (j *State) SettledAt() cluster.Time {
+func (j *State) MovableAt() cluster.Time {
 	c := &j.Spec.Checkpoint
 	return j.Started.Add(max(LeastStay, (c.Cost+c.Restart)/2))
 }

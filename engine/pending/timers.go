@@ -22,7 +22,7 @@ const (
 	Promote                   // it has waited long for how long it ran
 	Slow                      // it has been too slow for a while among others in shares of its GPUs
 	Home                      // it is suspended, and has waited for its devices as long as leaving its memory costs
-	Settled                   // it runs, and may leave its devices for another's memory
+	Movable                   // it runs, and may leave its devices for another's memory
 )
 
 // Timer is set for a job. It is void when the job's generation is another.

@@ -35,10 +35,10 @@ type Finder struct {
 	around  Around
 	ranking ranking
 	tail    tail
-	owing   []*job.State // of the last search: jobs that were lifted of the job's own queue, and not borrowed
+	owing   []*job.State // of the last search: removed jobs of the job's own queue that do not borrow
 	scratch struct {
 		victims victims
-		lifted  []*job.State
+		removed []*job.State
 		booked  []order.Item
 		steady  []order.Item
 		growing []order.Item
@@ -118,16 +118,16 @@ type Departure struct {
 // Find finds the least harmful set of victims whose devices let the job start. If it fits, they have released theirs
 // and it is placed there, which the caller commits; else the inventory is as it was.
 func (f *Finder) Find(r placement.Request, j *job.State, s *shape.Shape) Departure {
-	way := f.liftFor(r, j, s)
+	way := f.removeFor(r, j, s)
 	if way.Fits {
 		way.Jobs = f.dropBack(j, way.Jobs)
 	}
 	return way
 }
 
-// liftFor lifts victims until the job fits and leaves it placed, or leaves the
+// removeFor removes victims until the job fits and leaves it placed, or leaves the
 // books as they were.
-func (f *Finder) liftFor(r placement.Request, j *job.State, s *shape.Shape) (way Departure) {
+func (f *Finder) removeFor(r placement.Request, j *job.State, s *shape.Shape) (way Departure) {
 	straddled := false
 	for most := fewVictims; ; most = math.MaxInt {
 		victims := f.victims(j, s, most)
@@ -135,7 +135,7 @@ func (f *Finder) liftFor(r placement.Request, j *job.State, s *shape.Shape) (way
 			return Departure{Straddled: straddled}
 		}
 		mark := f.st.Mark()
-		way = f.liftUntilFits(r, j, s, victims)
+		way = f.removeUntilFits(r, j, s, victims)
 		straddled = straddled || way.Straddled
 		if way.Fits {
 			way.Straddled = straddled
@@ -143,17 +143,17 @@ func (f *Finder) liftFor(r placement.Request, j *job.State, s *shape.Shape) (way
 		}
 		f.st.Rollback(mark)
 		if !victims.cut {
-			way = f.liftOnNode(r, j, s, victims.all())
+			way = f.removeOnNode(r, j, s, victims.all())
 			way.Straddled = straddled || way.Straddled
 			return way
 		}
 	}
 }
 
-// liftOnNode tries the victims of one node at a time, for a job of one task.
+// removeOnNode tries the victims of one node at a time, for a job of one task.
 // Reclaim stops at the victims' guarantees: those that come first in the order
 // may be spread over nodes of which none then has room for the whole task.
-func (f *Finder) liftOnNode(r placement.Request, j *job.State, s *shape.Shape, all []victim) (way Departure) {
+func (f *Finder) removeOnNode(r placement.Request, j *job.State, s *shape.Shape, all []victim) (way Departure) {
 	task := &s.Sets[0].Request
 	if s.Min != 1 || len(s.Sets) != 1 || task.Fractional() || task.Profile != "" ||
 		!slices.ContainsFunc(all, func(x victim) bool { return x.only }) {
@@ -180,7 +180,7 @@ func (f *Finder) liftOnNode(r placement.Request, j *job.State, s *shape.Shape, a
 			continue
 		}
 		mark := f.st.Mark()
-		way = f.liftUntilFits(r, j, s, &victims{Firsts: order.Firsts[victim]{List: on[id], Sorted: len(on[id])}})
+		way = f.removeUntilFits(r, j, s, &victims{Firsts: order.Firsts[victim]{List: on[id], Sorted: len(on[id])}})
 		straddled = straddled || way.Straddled
 		if way.Fits {
 			way.Straddled = straddled
@@ -194,7 +194,7 @@ func (f *Finder) liftOnNode(r placement.Request, j *job.State, s *shape.Shape, a
 // mayTake reports whether the job may take v's devices. If the victim is in
 // another queue, that queue keeps its guarantee: what is borrowed may be taken
 // by order (lend) or reclaimed, and a job that straddles the guarantee last
-// (part). Both are asked again when others have been lifted.
+// (part). Both are checked again after each removal.
 func (f *Finder) mayTake(j, v *job.State, key0 int64, reclaim bool) (x victim, ok bool) {
 	if f.safeUntil(j, v) > f.world.Now {
 		return x, false
@@ -272,16 +272,16 @@ func (f *Finder) Useful(s *shape.Shape, v *job.State, lacksQuota bool) bool {
 	return false
 }
 
-// liftUntilFits takes victims out of the books, best first, until the job
-// fits. What it lifted is returned even if the job does not fit in the end, and
+// removeUntilFits takes victims out of the books, best first, until the job
+// fits. What it removed is returned even if the job does not fit in the end, and
 // good until the next call.
-func (f *Finder) liftUntilFits(r placement.Request, j *job.State, s *shape.Shape,
+func (f *Finder) removeUntilFits(r placement.Request, j *job.State, s *shape.Shape,
 	from *victims) (way Departure) {
 	if !f.enoughWith(s, from) {
 		return Departure{}
 	}
-	way.Jobs = f.scratch.lifted[:0]
-	defer func() { f.scratch.lifted = way.Jobs }()
+	way.Jobs = f.scratch.removed[:0]
+	defer func() { f.scratch.removed = way.Jobs }()
 	single := s.Min == 1 && len(s.Sets) == 1
 	quotaBound := f.around.LacksQuota(j)
 	f.owing = f.owing[:0]
@@ -291,7 +291,7 @@ func (f *Finder) liftUntilFits(r placement.Request, j *job.State, s *shape.Shape
 			f.owing = append(f.owing, v)
 			single, way.Straddled = false, true // the room may be there before the guarantee is
 		}
-		f.lift(v)
+		f.remove(v)
 		way.Jobs = append(way.Jobs, v)
 		if quotaBound {
 			if f.around.LacksQuota(j) {
@@ -343,7 +343,7 @@ func (f *Finder) lendsUpTo(v *job.State, top int) bool {
 	return true
 }
 
-// stillReclaimable asks again, with the victims lifted so far gone.
+// stillReclaimable checks that again, without the victims removed so far.
 func (f *Finder) stillReclaimable(j *job.State, x *victim) bool {
 	v := x.j
 	if x.lend && f.lends(v, j) {
@@ -390,45 +390,46 @@ func (f *Finder) roomNear(v *job.State, r *cluster.Request) bool {
 	return false
 }
 
-func (f *Finder) lift(v *job.State) {
+// remove takes a victim out of the books.
+func (f *Finder) remove(v *job.State) {
 	f.st.ReleaseAll(v.Allocs)
 	f.around.Charge(v, -1)
 }
 
 // dropBack returns those victims to the books that the job does not need after
 // all, the most valuable first; what is left is minimal.
-func (f *Finder) dropBack(j *job.State, lifted []*job.State) []*job.State {
-	for _, v := range lifted {
-		v.Lifted = true
+func (f *Finder) dropBack(j *job.State, removed []*job.State) []*job.State {
+	for _, v := range removed {
+		v.Removed = true
 	}
-	for i := len(lifted) - 1; i >= 0; i-- {
-		v := lifted[i]
-		if v.Hosted() && f.job(v.GuestOf-1).Lifted {
+	for i := len(removed) - 1; i >= 0; i-- {
+		v := removed[i]
+		if v.Hosted() && f.job(v.GuestOf-1).Removed {
 			continue // it comes and goes with its host
 		}
 		if !f.speeds.BearsAll(v.Allocs) || !f.st.TakeBack(v.Allocs, len(v.Guests) > 0, false) {
 			continue
 		}
 		f.around.Charge(v, 1)
-		if f.around.QueuesMatter() && (f.around.LacksQuota(j) || f.owes(lifted, v) && !f.entitled(j)) {
-			f.lift(v)
+		if f.around.QueuesMatter() && (f.around.LacksQuota(j) || f.owes(removed, v) && !f.entitled(j)) {
+			f.remove(v)
 			continue
 		}
-		lifted = append(lifted[:i], lifted[i+1:]...)
-		v.Lifted = false
+		removed = append(removed[:i], removed[i+1:]...)
+		v.Removed = false
 	}
-	for _, v := range lifted {
-		v.Lifted = false
+	for _, v := range removed {
+		v.Removed = false
 	}
-	return lifted
+	return removed
 }
 
 // owes reports whether the job takes from its own queue, besides from one job,
 // what is not borrowed. It may do that only within the guarantee: else another queue would reclaim that, the jobs that
 // left would reclaim from others in turn, and so on without an end.
-func (f *Finder) owes(lifted []*job.State, but *job.State) bool {
+func (f *Finder) owes(removed []*job.State, but *job.State) bool {
 	for _, v := range f.owing {
-		if v != but && slices.Contains(lifted, v) {
+		if v != but && slices.Contains(removed, v) {
 			return true
 		}
 	}

@@ -78,7 +78,7 @@ func (f *Finder) victims(j *job.State, s *shape.Shape, most int) *victims {
 		}
 	}
 	if l.reclaim {
-		l.Firsts.All() // which queue borrows most depends on which jobs have been lifted
+		l.Firsts.All() // which queue borrows most depends on which jobs have been removed
 	}
 	return l
 }
@@ -246,8 +246,8 @@ func (t *tail) listLevel(f *Finder, first *order.Item) bool {
 	var steady []*job.State
 	for t.least = at.Item().Key[0]; at.Item() != nil && at.Item().Key[0] == t.least; at.Next() {
 		v := f.job(at.Item().ID)
-		lost, settled := f.lossOf(v)
-		if settled && f.ranking.on {
+		lost, fixed := f.lossOf(v)
+		if fixed && f.ranking.on {
 			steady = append(steady, v)
 			continue
 		}
