@@ -6,11 +6,11 @@ import (
 )
 
 // Wake is when the engine wants to be called even if nothing happens, as the
-// last decision said: for whoever goes on with an engine that was restored.
+// last decision said: for a driver that restored an engine.
 func (e *Engine) Wake() cluster.Time { return e.nextWake() }
 
-// WakeRare is Wake without the looks at the order that a policy takes at fixed
-// intervals: when time alone changes who may start.
+// WakeRare is Wake without the fixed intervals at which a policy reorders the line:
+// when time alone changes which jobs may start.
 func (e *Engine) WakeRare() cluster.Time {
 	return min(e.timers.At(), e.keyTimes.At(), e.limits.nextChange(e), e.resv.NextChange())
 }

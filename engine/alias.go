@@ -139,11 +139,11 @@ const (
 	PaceSamples = job.PaceSamples
 )
 
-// SameDevices reports whether two lists of allocations are the same but for who holds the devices and who is a guest
-// there.
+// SameDevices reports whether two lists of allocations are the same but for which job holds the devices and which is
+// a guest there.
 func SameDevices(a, b []Alloc) bool { return inventory.SamePlace(a, b) }
 
-// Policy answers "who next?".
+// Policy decides which job is next.
 type Policy = sched.Policy
 
 // Planner is a policy that answers "how much, and of which kind?", too.

@@ -108,7 +108,7 @@ func (e *Engine) tickAdvance() {
 }
 
 // clear preempts outsiders from an advance reservation that begins. Where it has part of
-// a node, as many leave as it needs, those who lose least first.
+// a node, as many jobs leave as it needs, those that lose least first.
 func (e *Engine) clear(a *reserve.Advance) {
 	for k := range a.Nodes() {
 		for e.resv.Lacks(a, k) && e.dismiss(e.outsiderOn(a, a.Node(k))) {

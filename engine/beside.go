@@ -11,15 +11,15 @@ import (
 
 // Two jobs and more on the same whole GPUs (Gandiva, OSDI'18; Lucid, ASPLOS'23): the
 // first of them holds the devices, the others are its guests and run beside it on
-// exactly those. Who joins whom says a plan (Target.Beside), never a placer. Guests
+// exactly those. Which job joins which is said by a plan (Target.Beside), never by a placer. Guests
 // count for nothing against quotas: the devices are charged once. When the holder
 // leaves, the guest that came first takes its place, if its queue's limits allow it.
 
 // host is the job on whose devices a guest is.
 func (e *Engine) host(j *job.State) *job.State { return e.jobs[j.GuestOf-1] }
 
-// joinPlanned has waiting jobs join those beside whom the plan wants them, and take
-// the instances on which it wants them.
+// joinPlanned makes waiting jobs guests of the hosts, and puts them on the MIG instances,
+// that the plan chose for them.
 func (e *Engine) joinPlanned() {
 	if !e.plans.joining {
 		return
@@ -29,7 +29,7 @@ func (e *Engine) joinPlanned() {
 	}
 }
 
-// joinMoved has those who were stopped for it join those beside whom the plan wants them.
+// joinMoved makes the jobs that were stopped for a move guests of the hosts that the plan chose.
 func (e *Engine) joinMoved() {
 	for _, id := range e.plans.moves {
 		e.joinTarget(e.jobs[id])
@@ -201,8 +201,8 @@ func apart(allocs []inventory.Alloc) []inventory.Alloc {
 	return list
 }
 
-// leaveAll is leave for jobs that go together, and returns the successors: nobody is one
-// who goes, too.
+// leaveAll is leave for jobs that go together, and returns the successors: none of them is
+// a job that goes, too.
 func (e *Engine) leaveAll(jobs []*job.State) (successors []*job.State) {
 	for _, j := range jobs {
 		if j.Hosted() {

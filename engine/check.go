@@ -319,7 +319,7 @@ func (e *Engine) noInstanceText(s *shape.Shape) string {
 		if !cut {
 			text, by = "no GPU is in MIG mode", "nvidia-smi -mig 1 switches it on"
 		}
-		if e.cfg.Unshared { // somebody else's GPUs: what to do there is not ours to say
+		if e.cfg.Unshared { // another component cuts the GPUs there: no advice on how
 			return text
 		}
 		return text + "; " + by + ", or sharing.mig: dynamic has Muster do it (docs/howto/share-a-gpu.md)"

@@ -136,7 +136,7 @@ func TestCompactFrozen(t *testing.T) {
 	}
 }
 
-// Nodes are not emptied while somebody waits for room, nor of jobs that may not be moved;
+// Nodes are not emptied while a job waits for room, nor of jobs that may not be moved;
 // for whom a queue's limit keeps waiting they are.
 func TestCompactMayNot(t *testing.T) {
 	for _, c := range []struct {

@@ -180,7 +180,7 @@ func (e *Engine) planMoves(r placement.Request, j *job.State) (Moves, *defrag.Re
 	}
 	way := e.moving.Find(r, j, s, movers, left, links)
 	if way == nil {
-		m.Text = "no moves make room: those who could leave find no room elsewhere, or are too few" + kept
+		m.Text = "no moves make room: the jobs that could leave find no room elsewhere, or are too few" + kept
 		return m, nil
 	}
 	without := cluster.Never
@@ -202,9 +202,9 @@ func (e *Engine) unmoving(j *job.State, s *shape.Shape) string {
 	case len(s.Sets) != 1 || r.GPUs == 0:
 		return "jobs are moved for gangs of one kind of task with GPUs only"
 	case shape.IsPart(r) && e.cfg.Unshared:
-		return "jobs are moved for whole GPUs only: here somebody else chooses the GPU of shares and slices"
+		return "jobs are moved for whole GPUs only: here Muster does not choose the GPU of shares and slices"
 	case s.NoPreempt:
-		return "it asks that nobody is stopped for it"
+		return "it asks that no job is stopped for it"
 	case j.Home != nil:
 		return "it is suspended, and goes on only where its memory is"
 	}
@@ -225,7 +225,7 @@ func (e *Engine) unmoving(j *job.State, s *shape.Shape) string {
 func (e *Engine) unmovable() string {
 	switch {
 	case e.plans.planner != nil && !e.w.Traits.Anywhere:
-		return "policy " + e.plans.planner.Name() + " plans where jobs run: nobody else moves them"
+		return "policy " + e.plans.planner.Name() + " plans where jobs run: only its plans move them"
 	case e.resv.HasAdvance():
 		return "there are advance reservations: jobs are not moved around them yet"
 	}
@@ -331,7 +331,7 @@ func (e *Engine) compact(short bool) {
 	}
 	text := e.unmovable()
 	if short {
-		text = "no node is emptied while somebody waits for room"
+		text = "no node is emptied while a job waits for room"
 	}
 	for made := false; ; made = true {
 		m := Moves{Job: cluster.NoJob, Without: cluster.Never, Start: cluster.Never, Weight: 1000, Text: text}
@@ -366,7 +366,7 @@ func (e *Engine) planEmptying(m Moves) (Moves, *defrag.Relocation) {
 	movers, kept := e.movable(cluster.Critical)
 	// they would grow back onto the node
 	movers = slices.DeleteFunc(movers, func(m defrag.Mover) bool { return e.stretches(m.Job) })
-	way := e.moving.Empty(&m, e.lookAround(e.defrag.compacting), movers, left)
+	way := e.moving.Empty(&m, e.placements(e.defrag.compacting), movers, left)
 	if way == nil {
 		m.Text = fmt.Sprintf("no node can be emptied by up to %g moves to others in use",
 			float64(left)/float64(cluster.Whole)) + kept
@@ -374,8 +374,8 @@ func (e *Engine) planEmptying(m Moves) (Moves, *defrag.Relocation) {
 	return m, way
 }
 
-// lookAround collects which jobs are where.
-func (e *Engine) lookAround(by Compact) *defrag.Compaction {
+// placements collects which jobs are where.
+func (e *Engine) placements(by Compact) *defrag.Compaction {
 	c := e.moving.Compaction(by, e.w.Now.Add(e.defrag.Horizon))
 	e.byKey().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]

@@ -9,13 +9,13 @@ import (
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
-// Elastic jobs start as large as fits and grow into what nobody waits for.
+// Elastic jobs start as large as fits and grow into devices that no job waits for.
 // What they hold above their minimum is lent: a job that cannot start takes it
 // back, task by task, before anything is preempted.
 
-// grow gives idle devices to elastic jobs, in order, when nobody waits for room.
+// grow gives idle devices to elastic jobs, in order, when no job waits for room.
 func (e *Engine) grow() {
-	if e.elastic == 0 || e.line.Len() > 0 && e.plans.planner == nil { // a plan has weighed who waits
+	if e.elastic == 0 || e.line.Len() > 0 && e.plans.planner == nil { // a plan has weighed the waiting jobs
 		return
 	}
 	ids := e.scratch.ids[:0]
@@ -188,7 +188,7 @@ func (e *Engine) leftDevices(j *job.State) {
 		e.noteLeft(j.Leaving[i].Node, j.Spec.ID)
 	}
 	j.Leaving, j.Resizing = nil, false
-	e.fresh = e.fresh || e.elastic > 0 // somebody may grow onto them
+	e.fresh = e.fresh || e.elastic > 0 // an elastic job may grow onto them
 	for _, id := range j.Waiters {
 		w := e.jobs[id]
 		if w.State != job.Placed {

@@ -35,7 +35,7 @@ type Config struct {
 	// MinRuntime protects a job from preemption after each start.
 	MinRuntime time.Duration
 	// Stop says how jobs of each tier are preempted; nil: DefaultStop. It is a
-	// pointer because all zero is a rule, too: suspend everybody, at once.
+	// pointer because the zero value is a rule, too: suspend jobs of every tier, at once.
 	Stop *[3]StopRule
 	// Starvation bounds how long a job waits before it goes to the front and
 	// gets a reservation; 0: never.
@@ -52,7 +52,7 @@ type Config struct {
 	// Speeds is what a policy that plans is told of speeds; nil: a job is as
 	// fast as it has tasks, on every GPU.
 	Speeds sched.Speeds
-	// Unshared says that nobody can be put beside another on whole GPUs, whatever
+	// Unshared says that no job can be put beside another on whole GPUs, whatever
 	// plans say: Kubernetes' device plugins hand each out once.
 	Unshared bool
 	// Launches is how often a job may fail to start before it is given up; 0: 3.

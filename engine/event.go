@@ -95,15 +95,15 @@ type SwitchCost struct {
 }
 
 // Saves says whether a job saves its work when it is asked for a checkpoint, as far as its driver
-// found out. What a submission states (Checkpoint.None) is not touched by it: the job is
-// asked all the same, since it may have learnt to.
+// found out. It does not change what the submission states (Checkpoint.None): the job is
+// asked all the same, since its code may have changed.
 type Saves uint8
 
-// What is found.
+// The findings.
 const (
 	SavesUnknown Saves = iota // nothing new
-	SavesNothing              // nobody in it heard, or would hear, that it is asked
-	SavesWork                 // somebody heard
+	SavesNothing              // no process in it handles the request
+	SavesWork                 // a process handled it
 )
 
 // Batch is the events of one instant.
@@ -133,7 +133,7 @@ type Action struct {
 	Grace  time.Duration     `json:"grace,omitempty"`  // Preempt
 	// Preempt, Reject: what it counts as; Resize: NodeLost where tasks were lost
 	Reason job.StopReason `json:"reason,omitempty"`
-	For    cluster.JobID  `json:"for,omitempty"` // Preempt: the job that needs the devices; NoJob: nobody
+	For    cluster.JobID  `json:"for,omitempty"` // Preempt: the job that needs the devices; NoJob: none
 	// Start beside another: of that one's speed it is to keep so much, ppm (Target)
 	Yield int64  `json:"yield,omitempty"`
 	Text  string `json:"text,omitempty"` // Reject: what it asked and the most there is

@@ -10,8 +10,8 @@ import (
 )
 
 // Given is what a job was given under other numbers, before it was submitted under this
-// one: on Kubernetes a gang that had to leave is another job when its owner has made its
-// pods anew. It goes on as one that was preempted goes on: what it was given counts with
+// one: on Kubernetes a gang that had to leave is another job once its owner has recreated its
+// pods. It continues like a preempted job: what it was given counts with
 // every policy, and so does the work that it saved.
 type Given struct {
 	Attained int64         `json:"attained,omitempty"` // milli-GPU-milliseconds

@@ -79,15 +79,15 @@ func (e *Engine) leaveHome(r placement.Request, j *job.State) bool {
 	return true
 }
 
-// watchMovable has the engine retry jobs that wait for their memory when a job that runs
-// may leave.
+// watchMovable has the engine retry jobs that wait for their memory as soon as a running
+// job may be moved.
 func (e *Engine) watchMovable(j *job.State) {
 	if at := j.MovableAt(); at > e.w.Now && e.freezes() && e.mayFreeze(j.Allocs) { // else no job has memory there
 		e.timers.Set(at, pending.Movable, j)
 	}
 }
 
-// settled notes that a job that runs may leave for another's memory, if anybody waits for that.
+// retryHomed makes a pass due if a job waits for the devices that have its memory.
 func (e *Engine) retryHomed() {
 	e.fresh = e.fresh || e.line.Homed() > 0
 }

@@ -14,9 +14,9 @@ import (
 )
 
 // CheckInvariants compares everything that the engine keeps up to date step by
-// step with a recomputation from scratch: the books of each node, who holds
-// what physically, the index, the lists, the lanes, the queues' usage, who
-// waits for whom; and that no job waits for devices that it could have. It is
+// step with a recomputation from scratch: the books of each node, what each job
+// holds physically, the index, the lists, the lanes, the queues' usage, which job
+// waits for which; and that no job waits for devices that it could have. It is
 // slow and meant for tests; it changes nothing that decisions depend on.
 func (e *Engine) CheckInvariants() error {
 	var errs []error
@@ -217,8 +217,8 @@ func (e *Engine) checkSpan(j *job.State, s *shape.Shape, keeps bool) error {
 	return nil
 }
 
-// checkBeside checks that guests and those on whose devices they are know of each
-// other, and that they are on the same.
+// checkBeside checks that guests and their hosts know of each other, and that they are
+// on the same devices.
 func (e *Engine) checkBeside() error {
 	for _, j := range e.jobs {
 		if j == nil {

@@ -145,11 +145,11 @@ func (e *Engine) checkUsage() error {
 	return nil
 }
 
-// checkWaits checks that placed jobs wait exactly for those who still hold what they were promised.
+// checkWaits checks that placed jobs wait exactly for the jobs that still hold what they were promised.
 func (e *Engine) checkWaits() error { return e.leavers.Check(e.defrag.movers) }
 
-// checkPools checks that who stands in a pool waits for a plan, at its place, and that plans are
-// about everybody else who could run.
+// checkPools checks that a job in a pool waits for a plan, at its place, and that plans are
+// about all other jobs that could run.
 func (e *Engine) checkPools() error {
 	n := 0
 	for _, j := range e.jobs {
@@ -181,8 +181,8 @@ func (e *Engine) checkPools() error {
 	return nil
 }
 
-// checkDependencies checks that parked jobs have a reason to be, and somebody
-// who will wake them.
+// checkDependencies checks that parked jobs have a reason to be, and that something
+// will wake them.
 func (e *Engine) checkDependencies() error {
 	for _, j := range e.jobs {
 		if j == nil || j.State != job.Pending || j.Eligible {
@@ -199,7 +199,7 @@ func (e *Engine) checkParked(j *job.State) error {
 	switch j.Parked {
 	case job.ParkedHold:
 		if !j.Spec.Hold {
-			return fmt.Errorf("nobody holds it")
+			return fmt.Errorf("it is not held")
 		}
 	case job.ParkedBegin:
 		if j.Spec.Begin <= e.w.Now {

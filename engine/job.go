@@ -58,7 +58,7 @@ func (e *Engine) loseMemory(j *job.State) {
 }
 
 // freeze notes where the memory of a suspended job is and how much useful work is in it;
-// nil: it has none any more. Nodes count who has memory there.
+// nil: it has none any more. Nodes count the jobs that have memory there.
 func (e *Engine) freeze(j *job.State, at []inventory.Alloc, work time.Duration) {
 	if j.Frozen == nil && at == nil {
 		return

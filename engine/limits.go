@@ -9,8 +9,8 @@ import (
 	"github.com/muster-gpu/muster/quota"
 )
 
-// limits is who may hold how much: the queue tree's quotas, caps of users and
-// queues, GPU-hour budgets; and who held how much, for fair shares. The
+// limits is how much queues and users may hold: the queue tree's quotas, caps of users and
+// queues, GPU-hour budgets; and how much they held, for fair shares. The
 // arithmetic is in package quota.
 type limits struct {
 	byQueue  bool // a queue has a guarantee, limit or cap: queues matter
@@ -223,7 +223,7 @@ func (e *Engine) fairShare(j *job.State) int64 {
 	id := e.limits.userID[[2]int32{j.Queue, j.User}]
 	if int(id) >= len(e.limits.ranks) {
 		e.fairRanks()
-		e.limits.rekeyed = -1 // everybody's rank may be another: compare all again
+		e.limits.rekeyed = -1 // any rank may have changed: compare all again
 	}
 	return int64(e.limits.ranks[id]) * job.Million / int64(max(1, e.limits.ranked))
 }

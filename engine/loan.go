@@ -13,7 +13,7 @@ import (
 	"github.com/muster-gpu/muster/engine/preempt"
 )
 
-// Loans (cluster.Loan): nodes that somebody lends, and wants some of back in hours of the week. A
+// Loans (cluster.Loan): nodes that are lent, and of which the lender wants some back at hours of the week. A
 // node that is given back is drained, and the jobs on it leave at once: one whose surplus it is shrinks,
 // the others are preempted, critical ones and those within their minimum run time, too, since the
 // nodes are another's. How many are given back depends on the time alone, so a replay sees
@@ -70,7 +70,7 @@ func (e *Engine) givenAny(allocs []inventory.Alloc) bool {
 	return slices.ContainsFunc(allocs, func(a inventory.Alloc) bool { return e.st.Nodes()[a.Node].GivenBack() })
 }
 
-// GivenBack lists the nodes that are given back to who lends them, by number.
+// GivenBack lists the nodes that are given back to their lenders, by number.
 func (e *Engine) GivenBack() (names []string) {
 	if len(e.cfg.Spec.Loans) == 0 {
 		return nil
@@ -83,7 +83,7 @@ func (e *Engine) GivenBack() (names []string) {
 	return names
 }
 
-// IsGivenBack reports whether a node is given back to who lends it; one that is not known is not.
+// IsGivenBack reports whether a node is given back to its lender; an unknown node is not.
 func (e *Engine) IsGivenBack(node string) bool {
 	id, ok := e.nodeID[node]
 	return ok && e.st.Nodes()[id].GivenBack()

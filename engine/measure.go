@@ -14,12 +14,12 @@ import (
 // What jobs in shares of one GPU really do to each other is seen in the progress that
 // they report (gpulet, ATC'22, online correction): each report of a job beside
 // one other moves what is believed of the pair by a fifth towards what it says, down to
-// half and up to twice of what was stated or is estimated. A job that stays slower than it accepts has
-// whoever came last leave, and so has one on whose GPU somebody does less than the others lose by it: the
-// rule by which shares go beside others (speed.Book.Disturbs) holds for those who are there. What was
-// measured then counts as it is, so that they are not put together again.
+// half and up to twice of what was stated or is estimated. If a job stays slower than it accepts, the last
+// that came to its GPU leaves; so does the last that does less there than the others lose by it: the rule by
+// which shares go beside others (speed.Book.Disturbs) also holds for jobs that are there already. From then
+// on the measurement counts as it is, so that they are not put together again.
 
-// slowFor is how long a job has to be too slow, or too little to get done, until somebody leaves.
+// slowFor is how long a job has to be too slow, or too little to get done, until a job leaves.
 const slowFor = time.Minute
 
 // Measured lists what jobs in shares of one GPU were measured to do to each other.
@@ -65,20 +65,20 @@ func (e *Engine) measure(j *job.State, among []cluster.JobID) {
 	}
 }
 
-// stillSlow has somebody leave where a job is too slow among others, or one of them does
-// too little, unless that one would be put back.
+// stillSlow stops a job where one is too slow among others, or one of them does too
+// little, unless the stopped one would be put back there.
 func (e *Engine) stillSlow(j *job.State) {
 	e.touch(j)
 	among := e.speeds.Company(j.Spec.ID)
 	j.Slow = 0
-	if !slices.Equal(among, j.Among) { // they came or went: it begins anew
+	if !slices.Equal(among, j.Among) { // they came or went: start again
 		if len(among) > 0 {
 			e.measure(j, among)
 		}
 		return
 	}
-	anybody := func(*job.State) bool { return true }
-	last := e.lastAmong(j, among, anybody)
+	anyJob := func(*job.State) bool { return true }
+	last := e.lastAmong(j, among, anyJob)
 	switch {
 	case last != nil && e.speeds.TooSlow(j):
 		e.speeds.Blame(j, last, among)
@@ -88,7 +88,7 @@ func (e *Engine) stillSlow(j *job.State) {
 		}
 	}
 	if last == nil || !e.speeds.OutOfPlace(last) {
-		e.measure(j, among) // perhaps somebody may be stopped later
+		e.measure(j, among) // perhaps one may be stopped later
 		return
 	}
 	how := job.Checkpoint
@@ -98,9 +98,9 @@ func (e *Engine) stillSlow(j *job.State) {
 	e.stop(last, how, job.Preempted, j.Spec.ID)
 }
 
-// lastAmong is who came last of a job and those beside it, of those who may be stopped
-// and of whom f is true; nil: nobody is, somebody leaves already, or nobody could say
-// beside whom not to go.
+// lastAmong is the last to come of a job and those beside it that may be stopped and
+// satisfy f; nil: there is none, one of them leaves already, or one has no model, so that
+// the pair could not be kept apart.
 func (e *Engine) lastAmong(j *job.State, among []cluster.JobID, f func(*job.State) bool) (last *job.State) {
 	for _, id := range append([]cluster.JobID{j.Spec.ID}, among...) {
 		v := e.jobs[id]

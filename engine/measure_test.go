@@ -144,7 +144,7 @@ func TestHarms(t *testing.T) {
 	}
 }
 
-// Of several whoever came last leaves, of those who may, and only if it does less than it
+// Of several jobs that may leave the last that came leaves, and only if it does less than it
 // costs the others, whatever is left of each.
 func TestHarmed(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -22,7 +22,7 @@ func (e *Engine) nodeEvent(ev *Event) {
 	n := &e.st.Nodes()[id]
 	switch ev.Type {
 	case NodeUp:
-		if n.Drained() || n.GivenBack() { // whoever drained it meant it: a reboot changes nothing
+		if n.Drained() || n.GivenBack() { // a drain outlasts a reboot
 			e.setNode(id, cluster.Draining)
 		} else {
 			e.setNode(id, cluster.Up)

@@ -20,7 +20,7 @@ type verdict uint8
 
 const (
 	started verdict = iota
-	closed          // nobody else of its group can start now either
+	closed          // no other job of its group can start now either
 	deeper          // the next of its group may still start (it is shorter)
 )
 
@@ -31,7 +31,7 @@ type passState struct {
 	blocked inventory.ClassSet // classes behind such jobs
 	shut    shape.NodeBits     // nodes behind such a job that names a set of nodes
 	stop    bool
-	short   bool // somebody waits for room
+	short   bool // a job waits for room
 }
 
 func (e *Engine) pass() {
@@ -89,7 +89,7 @@ func (e *Engine) consider(p *passState, li int, it *order.Item) {
 	case v == started:
 		v = deeper // its first job still waits for a reservation: the next may pass, too
 	case r.code == refusedRoom, r.code == refusedBackfill && e.mode == sched.Conservative,
-		// what one of its task sets waits for is taken before it; nobody passes it to where the others run
+		// what one of its task sets waits for is taken before it; no job passes it to where the others run
 		r.code == refusedOrder:
 		made := len(e.resv.Windows())
 		if e.block(p, j); e.mode == sched.Conservative && len(e.resv.Windows()) > made {
@@ -200,7 +200,7 @@ func (e *Engine) try(p *passState, j *job.State) (verdict, refusal) {
 		e.resv.Take(j, j.Allocs, 1)
 		return started, refusal{}
 	}
-	if r.code == refusedRoom && e.clearHome(ask, j) { // before it stops anybody who could go elsewhere
+	if r.code == refusedRoom && e.clearHome(ask, j) { // before it stops a job that could go elsewhere
 		e.resv.Take(j, j.Allocs, 1)
 		return started, refusal{}
 	}

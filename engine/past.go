@@ -46,8 +46,8 @@ func (e *Engine) completed(j *job.State) {
 	}
 }
 
-// learn lets the policy see the jobs that completed since its last period; so
-// everybody's key may be another.
+// learn lets the policy see the jobs that completed since its last period; any
+// job's key may change by that.
 func (e *Engine) learn() {
 	p := cluster.Time(e.w.Traits.Learns)
 	if p == 0 || e.w.Now/p == e.past.period {

@@ -117,7 +117,7 @@ func (e *Engine) anywhere() placement.Request {
 	return placement.Request{In: &e.st, Placer: e.cfg.Placer}
 }
 
-// book gives the placed devices to the job: it starts, or waits for those who
+// book gives the placed devices to the job: it starts, or waits for the jobs that
 // are told to leave them.
 func (e *Engine) book(j *job.State, allocs []inventory.Alloc, tasks int32) {
 	if j.State != job.Pending {
@@ -331,8 +331,8 @@ func (e *Engine) forgetPlacement(j *job.State) {
 	j.Milli, j.Tasks, j.Devices = e.shapes.MilliOf(s, int(s.Max)), s.Max, int32(s.Devices(int(s.Max)))
 }
 
-// stop tells a running job to leave. Its devices are promised on at once; who
-// gets them starts when they are really free.
+// stop tells a running job to leave. Its devices are promised on at once; the job
+// that gets them starts when they are really free.
 func (e *Engine) stop(j *job.State, how job.How, reason job.StopReason, forJob cluster.JobID) {
 	e.unbook(j)
 	e.markStopping(j, how, reason, forJob)

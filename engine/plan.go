@@ -13,8 +13,8 @@ import (
 
 // A policy that plans says from time to time how much of what each job gets.
 // The engine keeps the targets, and every mechanism that there is carries them
-// out: a target's rank is (part of) the job's key, so that who is planned takes
-// the devices of who is not by preemption; its GPU model and size narrow what a
+// out: a target's rank is (part of) the job's key, so that jobs with a place in the plan
+// preempt those without one; its GPU model and size narrow what a
 // waiting job asks for; a running job is stopped, shrunk or grown towards it.
 
 // DeadlineAnswer returns what the policy says of a job's deadline.
@@ -30,15 +30,15 @@ type planState struct {
 	sched.PlanMemory
 	planner sched.Planner // nil: the policy does not plan
 	chooser sched.Chooser // nil: plans are about all jobs
-	dirty   bool          // who could run, or where, has changed since
+	dirty   bool          // which jobs could run, or where, has changed since
 	next    cluster.Time
 	moves   []cluster.JobID // whose targets say Move
 	moving  bool            // there was a target that says Move
-	joining bool            // the plan puts somebody beside another, or on an instance
-	aimed   []*job.State    // who holds devices and got another target
-	// who may be planned, by number (State.InPlan); those that are done are dropped now and then
+	joining bool            // the plan puts a job beside another, or on an instance
+	aimed   []*job.State    // jobs with devices that got another target
+	// jobs that may be planned, by number (State.InPlan); those that are done are dropped now and then
 	live    []cluster.JobID
-	planned []*job.State    // who the last plan has targets for
+	planned []*job.State    // jobs that have targets in the last plan
 	shown   []sched.JobView // memory for the next plan
 }
 
@@ -139,7 +139,7 @@ func (e *Engine) include(j *job.State) {
 	p.live = slices.Insert(p.live, i, j.Spec.ID)
 }
 
-// listMoves notes who is to come to others' devices from where it runs.
+// listMoves lists the running jobs that are to move to others' devices.
 func (e *Engine) listMoves() {
 	p := &e.plans
 	p.moves = p.moves[:0]
@@ -409,7 +409,7 @@ func (e *Engine) mostTasks(j *job.State) int32 {
 	return e.shapes.Get(j.Shape).Max
 }
 
-// replan notes that who could run has changed.
+// replan notes that the jobs that could run have changed.
 func (e *Engine) replan() { e.plans.dirty = e.plans.planner != nil }
 
 // serve counts the time that a job has held what it holds. It comes before

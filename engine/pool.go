@@ -8,11 +8,11 @@ import (
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
-// What a plan costs must not follow the backlog. Of the jobs that wait and are alike
+// The cost of a plan must not grow with the backlog. Of the waiting jobs that are alike
 // to the policy, most get nothing as long as those before them get nothing. They wait
 // in pools, ordered once, and a plan looks at the first of each.
 
-// poolKey is what is alike of those who stand in one pool.
+// poolKey is what the jobs of one pool have in common.
 type poolKey struct {
 	shape int32
 	class int64
@@ -56,7 +56,7 @@ func (e *Engine) joinPool(j *job.State) bool {
 	return true
 }
 
-// leavePool has plans be shown a job that stood in a pool.
+// leavePool takes a job out of its pool: plans are shown it from now on.
 func (e *Engine) leavePool(j *job.State) {
 	if !j.Pooled {
 		return
@@ -69,8 +69,8 @@ func (e *Engine) leavePool(j *job.State) {
 	e.include(j)
 }
 
-// drawn has those leave their pools whom a plan drew and gave something; the others
-// are where they were.
+// drawn takes the jobs that a plan drew and gave something out of their pools; the others
+// keep their places.
 func (e *Engine) drawn(jobs []*job.State, targets []job.Target) {
 	for i := range jobs {
 		if !targets[i].Idle {

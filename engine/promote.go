@@ -42,7 +42,7 @@ func (e *Engine) watchPromotion(j *job.State) {
 // promotionOf returns when a job in line is promoted. One that has got no further
 // since it was promoted, or since it came, is not: it would push others out for
 // nothing, and where all of them lose their work by that, or spend each turn on
-// restoring it, nobody would ever end. So each promotion costs work that was done,
+// restoring it, no job would ever complete. So each promotion costs work that was done,
 // of which a job has only so much.
 func (e *Engine) promotionOf(j *job.State) cluster.Time {
 	if max(j.Done, j.Asleep) <= j.DoneBefore {

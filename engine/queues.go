@@ -13,7 +13,7 @@ import (
 // A live change of the queue tree. Nothing that runs is touched: what is above
 // a lowered limit runs on, and nothing starts there until it is below. What
 // queues have used so far is kept by path; a queue that is removed while jobs
-// of it run is closed: it is owed nothing and takes nobody until they are gone.
+// of it run is closed: it is owed nothing and takes no job until they are gone.
 
 func (e *Engine) replaceQueues(queues []cluster.Queue) {
 	if _, err := quota.New(queues, e.w.Capacity); err != nil {
@@ -44,7 +44,7 @@ func (e *Engine) rebuildQueues(queues []cluster.Queue) {
 		switch {
 		case err == nil:
 			j.Queue = int32(q)
-		case j.State == job.Pending: // last: a rejection may wake others, who must be where they belong
+		case j.State == job.Pending: // last: a rejection may wake others, which must be in their queues by then
 			j.Queue = int32(e.w.Tree.Len() - 1)
 			orphans = append(orphans, j)
 			continue
@@ -179,7 +179,7 @@ func (e *Engine) pathOf(q int) string {
 }
 
 // restore gives a new tree the history of the queues that it still has. A
-// budget of another period begins anew.
+// budget whose period changed starts from zero.
 func (h *history) restore(e *Engine) {
 	l := &e.limits
 	leaf := map[string]int{} // looked up only

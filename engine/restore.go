@@ -16,7 +16,7 @@ import (
 
 // Restore builds an engine that goes on from a snapshot. The configuration may
 // be another than the one under which the snapshot was written: what does not
-// depend on the policy is kept, keys are computed anew under another policy,
+// depend on the policy is kept, keys are computed again under another policy,
 // jobs whose devices are no longer there wait again, and the queues are those
 // of the configuration. The snapshot can be used again.
 func Restore(cfg Config, s *Snapshot) (*Engine, error) {
@@ -60,7 +60,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 		e.deps.AwaitArray(s.Arrays[i].ID, s.Arrays[i].Waiting...)
 	}
 	e.unlistedElements(s)
-	for _, guests := range []bool{false, true} { // those whom they are beside come first
+	for _, guests := range []bool{false, true} { // hosts come before their guests
 		for i := range s.Jobs {
 			if r := &s.Jobs[i]; (r.GuestOf != 0) == guests && !e.resume(r, same, queues) {
 				same = false
@@ -298,10 +298,10 @@ func (e *Engine) starveAgain(j *job.State) {
 	}
 }
 
-// resumeLost makes a job wait again whose devices are not there any more.
+// resumeLost makes a job whose devices are gone wait again.
 func (e *Engine) resumeLost(j *job.State) {
 	for _, v := range e.jobs {
-		if v != nil && j.State == job.Placed { // nobody's leaving is for this one any more
+		if v != nil && j.State == job.Placed { // no job's departure is for this one any more
 			e.leavers.StopWaiting(j, v)
 		}
 	}

@@ -11,13 +11,13 @@ import (
 )
 
 // undivided reports whether GPUs are handed out as jobs ask for them, whatever a
-// plan says: elsewhere nobody could make an instance of one, and what an advance
-// reservation may count on is whole GPUs.
+// plan says: where the driver does not choose GPUs no instance can be made, and an
+// advance reservation counts on whole GPUs.
 func (e *Engine) undivided() bool { return e.cfg.Unshared || e.resv.HasAdvance() }
 
 // leaves reports whether plans that only divide GPUs (Traits.OnlyDivides) say nothing of the
-// job, because none that could be divided suits it. To whom an older plan, in another
-// cluster, gave nothing, or an instance, a plan has to give something else.
+// job, because none that could be divided suits it. If an older plan, on another cluster,
+// left it idle or gave it an instance, a new plan has to replace that.
 func (e *Engine) leaves(j *job.State) bool {
 	return j.Whole && (j.Target == nil || !j.Target.Idle && j.Target.Slice == nil)
 }

@@ -24,7 +24,7 @@ type Snapshot struct {
 	Nodes  []cluster.Node `json:"nodes"`
 	// nodes that a person drained, whether they are down or not
 	Drained []string                `json:"drained,omitempty"`
-	Given   []string                `json:"given_back,omitempty"` // nodes that are given back to who lends them
+	Given   []string                `json:"given_back,omitempty"` // lent nodes that are given back
 	Queues  []cluster.Queue         `json:"queues,omitempty"`     // as they were last set
 	Closed  []cluster.Queue         `json:"closed,omitempty"`     // removed, but jobs of theirs still run
 	Users   []string                `json:"users,omitempty"`      // in the order in which they were first seen
@@ -56,7 +56,7 @@ type Snapshot struct {
 type PlanRecord struct {
 	Last  cluster.Time `json:"last"`
 	Next  cluster.Time `json:"next"`
-	Dirty bool         `json:"dirty,omitempty"` // who could run has changed since
+	Dirty bool         `json:"dirty,omitempty"` // which jobs could run has changed since
 	Memo  []int64      `json:"memo,omitempty"`
 }
 
@@ -104,9 +104,9 @@ func (e *Engine) Snapshot() Snapshot {
 	return s
 }
 
-// Common is a snapshot without jobs, arrays and what completed jobs tell (Past),
-// for a keeper of records who writes down the jobs that Changed names: elements that wait for a place in
-// their array are then restored in the order of their numbers.
+// Common is a snapshot without jobs, arrays and the record of completed jobs (Past), for a driver that stores the
+// jobs that Changed lists one by one: elements that wait for a place in their array are then restored in the
+// order of their numbers.
 func (e *Engine) Common() Snapshot {
 	s := Snapshot{Now: e.w.Now, Hash: e.hash, Policy: e.cfg.Policy.Name(), Next: cluster.JobID(len(e.jobs)),
 		Nodes: e.Nodes(),

@@ -48,11 +48,11 @@ func (e *Engine) Step(b Batch) Decision {
 		dirty := e.plans.dirty
 		e.pass()
 		if planned {
-			e.joinPlanned() // those beside whom others are to be may have been given devices only now
+			e.joinPlanned() // the planned hosts may have been given devices only now
 		} else {
 			e.joinMoved()
 		}
-		e.plans.dirty = dirty // who comes back from a placement could run before
+		e.plans.dirty = dirty // a job that comes back from a placement could run before
 	}
 	e.defrag.due, e.defrag.compacting = false, NoCompact
 	e.mix(uint64(b.Now))
@@ -120,7 +120,7 @@ func (e *Engine) handle(ev *Event) {
 	case Demoted:
 		e.demote(j, !ev.Undo)
 	}
-	e.retryHomed() // it may leave for another's memory from now on
+	e.retryHomed() // from now on it may be moved for another's memory
 }
 
 func (e *Engine) job(id cluster.JobID) *job.State {
@@ -197,10 +197,10 @@ func (e *Engine) finish(j *job.State, reason job.StopReason) {
 	e.deps.Ended(j)
 }
 
-// withdraw takes a job out of the line by somebody else's will: those whom it
-// blocked are looked at again.
+// withdraw takes a job out of the line because of an event, not of a start: the jobs that
+// it blocked are considered again.
 func (e *Engine) withdraw(j *job.State) {
-	j.StarvingSince = cluster.Never // its waiting begins anew when it is in line again
+	j.StarvingSince = cluster.Never // its wait starts from zero when it is in line again
 	e.leavePool(j)
 	j.Gen++
 	e.fresh = e.fresh || j.Eligible
@@ -225,7 +225,7 @@ func (e *Engine) stopped(j *job.State, ev *Event) {
 		j.Saved = j.Done
 	}
 	e.costs(j, ev.Switch)
-	e.hears(j, ev.Saves)
+	e.noteSaves(j, ev.Saves)
 	held, dest := j.Allocs, e.dropDest(j)
 	e.free(j, was)
 	reason := ev.Reason
@@ -338,11 +338,11 @@ func (e *Engine) report(j *job.State, ev *Event) {
 	}
 	if ev.Type == Progress {
 		j.Done = max(j.Done, ev.Done)
-		j.Saved = max(j.Saved, min(ev.Saved, j.Done)) // nobody saves what is not done
+		j.Saved = max(j.Saved, min(ev.Saved, j.Done)) // saved work is at most what is done
 		j.Memory = max(j.Memory, ev.Memory)
 		e.reckon(j, ev.Estimate)
 		e.costs(j, ev.Switch)
-		e.hears(j, ev.Saves)
+		e.noteSaves(j, ev.Saves)
 	}
 	if ev.Rate > 0 {
 		j.Rate = ev.Rate
@@ -389,7 +389,7 @@ func (e *Engine) reckon(j *job.State, work time.Duration) {
 }
 
 // costs takes over what stopping a job and starting it again was measured to take:
-// whom to stop, and whether to move anybody, are judged by that from then on.
+// which jobs to stop or to move is judged by that from then on.
 func (e *Engine) costs(j *job.State, s SwitchCost) {
 	c := j.Spec.Checkpoint
 	c.Cost, c.Restart, c.Suspend = cmp.Or(max(0, s.Save), c.Cost), cmp.Or(max(0, s.Restart), c.Restart),
@@ -406,10 +406,10 @@ func (e *Engine) costs(j *job.State, s SwitchCost) {
 	}
 }
 
-// hears takes over whether the job saves its work when it is asked to: who saves
-// nothing is left alone by policies that let jobs take turns (JobView.Loses), and
-// whom to stop is judged by what is lost.
-func (e *Engine) hears(j *job.State, s Saves) {
+// noteSaves records whether the job saves its work when it is asked to. Policies that let jobs
+// take turns leave one that saves nothing alone (JobView.Loses), and victims are chosen by
+// what is lost.
+func (e *Engine) noteSaves(j *job.State, s Saves) {
 	if s == SavesUnknown || j.IgnoresCheckpoint == (s == SavesNothing) {
 		return
 	}
@@ -417,9 +417,9 @@ func (e *Engine) hears(j *job.State, s Saves) {
 	e.fresh = e.fresh || e.line.Len() > 0
 }
 
-// demote lets a running job count as best-effort, or no more: whoever is of a
-// higher tier may then take its devices. How it is stopped stays that of its own
-// tier. Critical jobs hold what their queue is owed, and stay what they are.
+// demote lets a running job count as best-effort, or ends that: jobs of a higher
+// tier may then take its devices. It is still stopped in the way of its own tier.
+// Critical jobs hold what their queue is owed, and stay what they are.
 func (e *Engine) demote(j *job.State, demoted bool) {
 	if j.State != job.Starting && j.State != job.Running || j.Spec.Tier == cluster.Critical || j.Demoted == demoted {
 		return // it stops or waits already, or a repeated report

@@ -8,7 +8,7 @@ import (
 )
 
 // An elastic gang that loses some of its tasks goes on with the others if they
-// are at least its minimum: nobody has to wait in line again for devices that
+// are at least its minimum: it need not wait in line again for devices that
 // are still there. What it computed since its last checkpoint is lost all the
 // same.
 
@@ -41,8 +41,8 @@ func (e *Engine) survive(j *job.State, node int32, mask uint64) bool {
 	return true
 }
 
-// unshrink gives a job that stops the devices back that it shrank by in this
-// very step: nobody will tell it to, so it holds them until it has left them all.
+// unshrink gives a job that stops the devices back that it shrank by in this very
+// step: no Resize will be sent for them, so it holds them until it has left them all.
 func (e *Engine) unshrink(j *job.State) {
 	j.Allocs = append(slices.Clone(j.Allocs), j.Leaving...)
 	j.Leaving, j.Resizing = nil, false

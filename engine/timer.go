@@ -55,7 +55,7 @@ func (e *Engine) runTimers() {
 	if p := cluster.Time(e.w.Traits.Rekey); p > 0 && e.line.Len() > 0 && e.w.Now/p != e.limits.rekeyed {
 		e.limits.rekeyed = e.w.Now / p
 		if e.limits.ranks != nil { // what the policy sees of usage is as of now
-			e.fairRanks() // not left to whoever asks first: ranks that change then have everybody compared once more
+			e.fairRanks() // now, not at the first read: ranks that change then make every job be compared once more
 		}
 		e.rekey()
 	}

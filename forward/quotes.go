@@ -295,8 +295,8 @@ func (q *Quotes) ratios(a *Asked, like *likeness) []float64 {
 	return ratios
 }
 
-// Told records an answer until its job starts. It returns what Recall needs to restore it.
-func (q *Quotes) Told(a *Asked) Said {
+// Record keeps an answer until its job starts. It returns what Recall needs to restore it.
+func (q *Quotes) Record(a *Asked) Said {
 	like := a.likeness()
 	said := q.said(q.ratios(a, &like))
 	q.Recall(a, said)

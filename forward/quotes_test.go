@@ -26,7 +26,7 @@ func play(t *testing.T, n int, drift func(i int) float64) (inside, off float64) 
 		wait := time.Duration(float64(foreseen) * drift(i) * math.Exp(0.4*r.NormFloat64()))
 		a := forward.Asked{Job: cluster.JobID(i), Now: now, Start: now.Add(foreseen), Milli: 1000}
 		got := q.Quote(&a)
-		q.Told(&a)
+		q.Record(&a)
 		if i >= n/2 {
 			if asked++; got.Low <= now.Add(wait) && now.Add(wait) <= got.High {
 				in++
@@ -82,7 +82,7 @@ func TestQuotesOpen(t *testing.T) {
 		for i := range 100 {
 			now := (i - 100) * later
 			b := forward.Asked{Job: cluster.JobID(10 + i), Now: at(now), Start: at(now + 600), Milli: 1000}
-			q.Told(&b)
+			q.Record(&b)
 			q.Started(b.Job, b.Now+at(waits[i%len(waits)]))
 		}
 		return q.Quote(&a)
@@ -97,7 +97,7 @@ func TestQuotesOpen(t *testing.T) {
 	if got := teach(10, 50_000); !got.Open || got.Low != at(10) || got.High != at(50_000) {
 		t.Errorf("the answers differ too much: %+v", got)
 	}
-	q.Told(&a)
+	q.Record(&a)
 	q.Gone(1)
 	q.Started(1, at(1))
 	if got := q.Quote(&a); got.Low != at(10) {
@@ -114,7 +114,7 @@ func TestQuotesDate(t *testing.T) {
 		id++
 		a := forward.Asked{Job: id, Now: now, Start: now.Add(time.Hour), Milli: 1000}
 		got := q.Quote(&a)
-		q.Told(&a)
+		q.Record(&a)
 		now = now.Add(time.Duration(factor * float64(time.Hour)))
 		q.Started(id, now)
 		return got
@@ -147,7 +147,7 @@ func TestQuotesDate(t *testing.T) {
 		t.Errorf("the latest were right again: %+v", got)
 	}
 	for i := range 60 { // these jobs are told that they start within an hour, and do not
-		q.Told(&forward.Asked{Job: 10_000 + cluster.JobID(i), Now: now, Start: now.Add(time.Hour), Milli: 1000})
+		q.Record(&forward.Asked{Job: 10_000 + cluster.JobID(i), Now: now, Start: now.Add(time.Hour), Milli: 1000})
 	}
 	a := forward.Asked{Job: 1, Now: now.Add(59 * time.Minute), Start: now.Add(119 * time.Minute), Milli: 1000}
 	if got := q.Quote(&a); got.Open {
@@ -173,7 +173,7 @@ func TestQuotesRecall(t *testing.T) {
 	for i := range 1500 {
 		a := forward.Asked{Job: cluster.JobID(i), Now: now, Start: now.Add(time.Duration(1+r.IntN(90)) * time.Minute),
 			Milli: cluster.Milli(1000 * (1 + r.IntN(4)))}
-		list = append(list, answer{asked: a, said: q.Told(&a)})
+		list = append(list, answer{asked: a, said: q.Record(&a)})
 		now = now.Add(time.Duration(r.IntN(600)) * time.Second)
 		for k := max(0, i-20); k <= i; k++ {
 			if o := &list[k]; o.started == 0 && r.IntN(8) == 0 {

@@ -51,7 +51,7 @@ func TestQuoted(t *testing.T) {
 	for i := range int64(60) { // it takes always half as long again; what became of an answer is known before the next
 		now := at(100 + (i-60)*1400)
 		a := forward.Asked{Job: cluster.JobID(100 + i), Now: now, Start: now + at(900), Milli: 1000}
-		m.known.Quotes.Told(&a)
+		m.known.Quotes.Record(&a)
 		m.known.Quotes.Started(a.Job, now+at(1380))
 	}
 	if v := told(); v.AtEarliest || v.ByLimits || !v.Scored || v.Earliest == nil ||

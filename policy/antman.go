@@ -255,7 +255,7 @@ func (p *antPlan) host(i int) int {
 	best, most := -1, int64(0)
 	j := p.jobs[i]
 	kind, gpus := p.kind(j), j.Spec().GPUs()
-	look := func(k int) {
+	consider := func(k int) {
 		h := &p.hosts[k]
 		if h.gpus != gpus || int64(len(h.guests)) >= p.guests || !p.hasRoom(p.v, h, j) {
 			return
@@ -267,11 +267,11 @@ func (p *antPlan) host(i int) int {
 	// one of its kind has failed: only hosts with a new guest may have changed
 	if since := p.vain[kind]; since > 0 && !p.measured {
 		for _, k := range p.taken[since-1:] {
-			look(k)
+			consider(k)
 		}
 	} else {
 		for k := range p.hosts {
-			look(k)
+			consider(k)
 		}
 	}
 	if best < 0 {

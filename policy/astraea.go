@@ -210,14 +210,14 @@ func (r *astraeaRules) recall(v sched.View, room *astraeaRoom, kinds []sched.Kin
 	for i := range tenants {
 		t := &tenants[i]
 		for k := range t.pools {
-			r.look(t, &t.pools[k])
+			r.drawHead(t, &t.pools[k])
 		}
 	}
 	return tenants
 }
 
-// look makes the head of a pool a lessee; p.gone: the pool is empty.
-func (r *astraeaRules) look(t *tenant, p *tenantPool) {
+// drawHead makes the head of a pool a lessee; p.gone: the pool is empty.
+func (r *astraeaRules) drawHead(t *tenant, p *tenantPool) {
 	j, ok := p.Pool.Head()
 	if p.gone = !ok; ok {
 		*p.head = lessee{j: j, id: j.Spec().ID, submit: j.Spec().Submit, tenant: p.head.tenant, starves: r.starves(j)}
@@ -374,7 +374,7 @@ func (r *astraeaRules) next(t *tenant) (l *lessee, pooled bool) {
 	}
 	head := *from.head
 	from.Draw()
-	r.look(t, from)
+	r.drawHead(t, from)
 	return &head, true
 }
 

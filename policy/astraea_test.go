@@ -144,16 +144,16 @@ func TestWindow(t *testing.T) {
 	const hour = cluster.Time(time.Hour)
 	x := tenant{record: record{quota: 4}, each: 1000}
 	x.pass(4000, 8000, 0, 3*hour, hour)
-	x.look(3*hour, hour, 0)
+	x.startLease(3*hour, hour, 0)
 	if got := x.had(); got != 2 {
 		t.Errorf("%g, want 2", got)
 	}
 	x.pass(4000, 0, 3*hour, 25*hour+hour/2, hour)
-	x.look(25*hour+hour/2, hour, 0)
+	x.startLease(25*hour+hour/2, hour, 0)
 	if got, want := x.had(), 2/23.5; len(x.parts) != 24 || got < want-1e-9 || got > want+1e-9 {
 		t.Errorf("%d parts, %g, want %g", len(x.parts), got, want)
 	}
-	if x.look(26*hour, hour, 0); x.had() != 0 {
+	if x.startLease(26*hour, hour, 0); x.had() != 0 {
 		t.Errorf("%g of what was more than a day ago", x.had())
 	}
 	x.accounts = []account{{1, 100}, {8, 300}}

@@ -191,7 +191,7 @@ func (r *astraeaRules) tenants(v sched.View, room *astraeaRoom, kinds []sched.Ki
 	}
 	for i := range tenants {
 		tenants[i].each = weight
-		tenants[i].look(v.Now(), part, r.lease)
+		tenants[i].startLease(v.Now(), part, r.lease)
 	}
 	room.tenants = tenants
 	return tenants
@@ -304,9 +304,9 @@ func (t *record) pass(deserved, held int64, then, now, part cluster.Time) {
 	}
 }
 
-// look drops what is older than the window and adds up the rest, with the quota during the lease
+// startLease drops what is older than the window and adds up the rest, with the quota during the lease
 // that may begin now.
-func (t *tenant) look(now, part cluster.Time, lease time.Duration) {
+func (t *tenant) startLease(now, part cluster.Time, lease time.Duration) {
 	first := int64(now/part) - inWindow
 	t.parts = slices.DeleteFunc(t.parts, func(h tenantPart) bool { return h.number <= first })
 	t.w, t.u = float64(quota.Work(int64(t.quota)*t.each, 0, cluster.Time(lease))), 0

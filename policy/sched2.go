@@ -129,7 +129,7 @@ func (r *sched2Rules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	p := sched.Plan{Next: cluster.Never, Targets: targets}
 	shown := sched2Others(jobs, targets)
 	pools := append([]sched.Pool(nil), v.Pools()...)
-	if len(shown) == 0 && len(pools) == 0 || !w.look(v, jobs) {
+	if len(shown) == 0 && len(pools) == 0 || !w.observe(v, jobs) {
 		return p
 	}
 	w.stand(v, jobs, pools, shown)
@@ -223,9 +223,9 @@ func sched2Others(jobs []sched.JobView, targets []sched.Target) (shown []int) {
 	return shown
 }
 
-// look fills the moment with the free GPUs and the remaining times of running jobs. It reports
+// observe fills the moment with the free GPUs and the remaining times of running jobs. It reports
 // whether any GPU is free.
-func (w *sched2Memory) look(v sched.View, jobs []sched.JobView) (any bool) {
+func (w *sched2Memory) observe(v sched.View, jobs []sched.JobView) (any bool) {
 	m := &w.moment
 	w.rooms = v.NodeRooms(w.rooms[:0])
 	m.Rooms, m.Running = m.Rooms[:0], m.Running[:0]

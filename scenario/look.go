@@ -89,7 +89,7 @@ func (p *parser) explain(args []string) error {
 	if l.job == "" {
 		return errors.New("say which job: explain job=big at=30m")
 	}
-	return p.look(l)
+	return p.addQuestion(l)
 }
 
 func (p *parser) moves(args []string) error {
@@ -100,7 +100,7 @@ func (p *parser) moves(args []string) error {
 	if (l.job == "") == (l.compact == engine.NoCompact) {
 		return errors.New("name a job, or the purpose of emptying nodes: moves job=big at=30m, moves compact=nodes at=30m")
 	}
-	return p.look(l)
+	return p.addQuestion(l)
 }
 
 func (p *parser) show(args []string) error {
@@ -115,10 +115,10 @@ func (p *parser) show(args []string) error {
 	if l.job != "" {
 		return errors.New("show takes no job; explain does")
 	}
-	return p.look(l)
+	return p.addQuestion(l)
 }
 
-func (p *parser) look(l *lookCmd) error {
+func (p *parser) addQuestion(l *lookCmd) error {
 	if l.run = p.last; l.run == nil {
 		return errors.New("there is no run above it")
 	}

@@ -118,7 +118,7 @@ func (s *Starts) ask(e *engine.Engine, restore func(*engine.Snapshot) (*engine.E
 		a := forward.Asked{Job: id, Now: now, Start: seen[i], Waited: now.Sub(spec.Submit), Milli: spec.GPUMilli(),
 			Tier: spec.Tier}
 		q := s.quotes.Quote(&a)
-		s.quotes.Told(&a)
+		s.quotes.Record(&a)
 		s.Asked++
 		s.asked[id] = append(s.asked[id], Answer{Job: id, At: now, Later: i > 0, Ahead: seen[i], Quote: q})
 	}

@@ -241,7 +241,7 @@ func verbs(s *stage, ann string) {
 	s.must(ann, []string{"usage", "--by", "job"}, "vision/train")
 	s.must(ann, []string{"defrag", "late"},
 		"speech/late (4 GPUs): no move would help: it needs 4 GPUs, 0 suitable ones are free", "nothing was changed")
-	s.must(ann, []string{"defrag", "--compact=nodes"}, "no node is emptied while somebody waits for room")
+	s.must(ann, []string{"defrag", "--compact=nodes"}, "no node is emptied while a job waits for room")
 	for _, c := range []struct{ args, want string }{{"why nothing/here", "no job is called nothing/here"},
 		{"why 99", "no such job"}, {"queue --mine", "--user NAMESPACE"}, {"cancel 1", "kubectl"},
 		{"defrag --apply", "cannot create resource"}, {"defrag 99", "no such job"}, {"usage --since x", "since"}} {

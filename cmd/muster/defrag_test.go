@@ -122,7 +122,7 @@ func TestDefragServe(t *testing.T) {
 		list[0].Made {
 		t.Errorf("%+v %v", list, err)
 	}
-	d.want(d.must("defrag", "--compact"), "no node is emptied while somebody waits for room", "nothing was changed")
+	d.want(d.must("defrag", "--compact"), "no node is emptied while a job waits for room", "nothing was changed")
 	d.must("cancel", "1", "2")
 	list = nil
 	if err := json.Unmarshal([]byte(d.must("defrag", "--compact=nodes", "--apply", "--json")), &list); err != nil ||

@@ -94,19 +94,19 @@ func (f *Finder) Mover(v *job.State) Mover {
 func (f *Finder) Find(r placement.Request, j *job.State, s *shape.Shape, movers []Mover, most cluster.Milli,
 	links int) *Relocation {
 	h := &search{r: r, j: j, s: s, movers: movers, most: most, work: chainWork}
-	var look func()
+	var search func()
 	switch {
 	case !s.Partly():
 		blocks := f.blocks(s, movers)
-		look = func() { f.vacateAny(h, blocks) }
+		search = func() { f.vacateAny(h, blocks) }
 	case s.Min > 1:
-		look = func() { f.makeGangRoom(h) }
+		search = func() { f.makeGangRoom(h) }
 	default:
-		look = func() { f.makeRoom(h, f.partChoices(r, s, j, movers, most)) }
+		search = func() { f.makeRoom(h, f.partChoices(r, s, j, movers, most)) }
 	}
-	look()
+	search()
 	if h.deep = links; links > 0 { // chains that cost less, or where there is nothing else
-		look()
+		search()
 	}
 	return h.best
 }

@@ -260,7 +260,7 @@ func (x *Explainer) disturbed(j *job.State, others []*job.State, d speed.Disturb
 		names += ", " + cmp.Or(o.Spec.Model, o.Label())
 	}
 	names = names[2:]
-	switch d.Who {
+	switch d.Job {
 	case j:
 		return fmt.Sprintf("beside %s it would be at %s of its speed, it asks for %s", names, partText(d.Left),
 			leastText(x.speeds.Least(j)))
@@ -268,8 +268,8 @@ func (x *Explainer) disturbed(j *job.State, others []*job.State, d speed.Disturb
 		return fmt.Sprintf("beside %s it would be at %s of its speed, and cost the others %s of theirs", names,
 			partText(d.Left), partText(d.Lost))
 	}
-	return fmt.Sprintf("beside it %s would be at %s of its speed, and asks for %s", d.Who.Label(), partText(d.Left),
-		leastText(x.speeds.Least(d.Who)))
+	return fmt.Sprintf("beside it %s would be at %s of its speed, and asks for %s", d.Job.Label(), partText(d.Left),
+		leastText(x.speeds.Least(d.Job)))
 }
 
 // partText writes ppm as a factor, to the hundredth and never more than it is.

@@ -60,7 +60,7 @@ func (d *Deps) Join(j *job.State) {
 	}
 }
 
-// Rejoin registers a restored job. The jobs for which a singleton waits were settled when it came: jobs may have got
+// Rejoin registers a restored job. The jobs for which a singleton waits are fixed when it comes: jobs may have got
 // other names since.
 func (d *Deps) Rejoin(j *job.State, singles []cluster.JobID) {
 	id := j.Spec.ID

@@ -259,7 +259,7 @@ func (l *Leavers) Check(moving []cluster.JobID) error {
 		}
 		for i := range j.Allocs {
 			a := &j.Allocs[i]
-			if a.Share > 0 { // whoever stopped later on the device was beside it
+			if a.Share > 0 { // a job that stopped later on the device was beside it
 				continue
 			}
 			if s := l.Store.Nodes()[a.Node].Spec().State; s != cluster.Up {
@@ -276,7 +276,7 @@ func (l *Leavers) Check(moving []cluster.JobID) error {
 }
 
 // checkClaims checks that whatever CPU, RAM and parts of GPUs the books promised is free, or
-// claimed by those who wait for it; and that nobody counts on more than there is.
+// claimed by the jobs that wait for it; and that no job counts on more than there is.
 func (l *Leavers) checkClaims(moving []cluster.JobID) error {
 	for id := range l.Store.Nodes() {
 		if h := l.Short(int32(id)); (h.CPU > 0 || h.RAM > 0) && !l.Store.Nodes()[id].SizeByEvent() {

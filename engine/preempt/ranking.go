@@ -69,7 +69,7 @@ func worse(a, b *victim) int {
 	return cmp.Compare(b.j.Spec.ID, a.j.Spec.ID)
 }
 
-// lossOf is what stopping a job wastes now, and whether that stays so until its record changes.
+// lossOf is what stopping a job wastes now; steady: that stays so until its record changes.
 func (f *Finder) lossOf(j *job.State) (lost int64, steady bool) {
 	how := f.world.Oracle.HowToStop(j)
 	lost = j.LostAt(f.world.Now, how)
@@ -149,7 +149,7 @@ func (f *Finder) rankAgain() {
 	r.touched = r.touched[:0]
 }
 
-// Restart has everything looked at again: the keys of many jobs may be others.
+// Restart drops the ranking: the keys of many jobs may have changed.
 func (f *Finder) Restart() {
 	f.dissolve()
 	f.tail.drop()

@@ -86,7 +86,7 @@ func (f *Finder) victims(j *job.State, s *shape.Shape, most int) *victims {
 // has returns a victim that is not before the i-th in order; nil: there are no more than i.
 func (l *victims) has(i int) *victim {
 	for l.lazy && len(l.List) <= i {
-		l.look()
+		l.findNext()
 	}
 	if i >= len(l.List) {
 		return nil
@@ -97,13 +97,13 @@ func (l *victims) has(i int) *victim {
 // all is the whole list, sorted.
 func (l *victims) all() []victim {
 	for l.lazy {
-		l.look()
+		l.findNext()
 	}
 	return l.Firsts.All()
 }
 
-// look finds one more.
-func (l *victims) look() {
+// findNext finds one more.
+func (l *victims) findNext() {
 	t := &l.f.tail
 	for {
 		i := t.alive(l.next)

@@ -135,7 +135,7 @@ func (b *Book) timeline(jobs []*job.State) timeline {
 		tl.extra = append(tl.extra, ending{at: now.Add(b.run(jobs[id])), job: id})
 	}
 	sortEndings(tl.extra)
-	tl.look()
+	tl.readHead()
 	for c, ok := tl.head, tl.more; ok && c.at <= now; c, ok = tl.head, tl.more {
 		c.at = b.Around.EndOf(jobs[c.job])
 		tl.late = append(tl.late, c)
@@ -149,11 +149,11 @@ func (b *Book) timeline(jobs []*job.State) timeline {
 // step goes to the next entry of the list of expected ends.
 func (tl *timeline) step() {
 	tl.at.Next()
-	tl.look()
+	tl.readHead()
 }
 
-// look reads the entry of the list of expected ends at which it is.
-func (tl *timeline) look() {
+// readHead reads the entry of the list of expected ends at which it is.
+func (tl *timeline) readHead() {
 	it := tl.ends.Peek(&tl.at)
 	if tl.more = it != nil; tl.more {
 		tl.head.at, tl.head.job = cluster.Time(it.Key[0]), cluster.JobID(it.ID)

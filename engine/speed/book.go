@@ -1,5 +1,5 @@
-// Package speed is how fast jobs are believed to be where, and beside whom: as their drivers state it, and as it was
-// measured since. It changes nothing but what it believes: who leaves because of it, the engine says.
+// Package speed is how fast jobs are believed to be where, and beside which jobs: as their drivers state it, and as it
+// was measured since. It changes only its beliefs: which job leaves because of them is decided by the engine.
 package speed
 
 import (
@@ -13,7 +13,7 @@ type Book struct {
 	World    *sched.World
 	Jobs     func() []*job.State // by number; nil where there is none
 	MinSpeed int64               // of jobs that state none, ppm
-	Unshared bool                // nobody can say which jobs share a GPU: the driver looks at whole nodes
+	Unshared bool                // it is not known which jobs share a GPU: the driver sees whole nodes
 
 	between between
 	paces   paces

@@ -124,7 +124,7 @@ func TestPace(t *testing.T) {
 
 // What says nothing of other jobs is not kept: a job in a share, one on more nodes than it needs, one that is resized,
 // stopped or disturbed by guests, and one of no model.
-func TestPaceOfNobody(t *testing.T) {
+func TestPaceNotKept(t *testing.T) {
 	b := newBench(t, &table{}, "a", "b")
 	for what, change := range map[string]func(j *job.State){
 		"a share":   func(j *job.State) { j.Spec.Tasks[0].Request.Share = 500 },
@@ -169,9 +169,9 @@ func TestDisturbs(t *testing.T) {
 		d, yes := b.Disturbs(j, []*job.State{there})
 		who := 0
 		switch {
-		case yes && d.Who == nil:
+		case yes && d.Job == nil:
 			who = 3
-		case yes && d.Who == there:
+		case yes && d.Job == there:
 			who = 2
 		case yes:
 			who = 1

@@ -21,7 +21,7 @@ type PairRecord struct {
 	Model  string `json:"model"`
 	Beside string `json:"beside"`
 	Speed  int64  `json:"speed"`
-	// somebody had to leave for it: other jobs of the two models do not raise it
+	// a job had to leave because of it: other jobs of the two models do not raise it
 	Parted bool `json:"parted,omitempty"`
 }
 
@@ -59,7 +59,7 @@ func (b *Book) Company(id cluster.JobID) (ids []cluster.JobID) {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// Kept is what the job's speed is of that alone, in ppm; 0: nobody knows that.
+// Kept is the job's speed relative to its speed alone, in ppm; 0: that is not known.
 func (b *Book) Kept(j *job.State) int64 {
 	alone := j.Solo
 	if s := b.World.Speeds; alone == 0 && s != nil {
@@ -110,7 +110,7 @@ func (b *Book) Harms(j *job.State) bool {
 }
 
 // Correct moves what is believed of a pair towards what is measured. Differences of
-// less than a hundredth are left alone: each has everybody who waits looked at again.
+// less than a hundredth are ignored: each change makes all waiting jobs be considered again.
 func (b *Book) Correct(j, o *job.State, part int64) (changed bool) {
 	key := [2]string{j.Spec.Model, o.Spec.Model}
 	if key[0] == "" || key[1] == "" {
@@ -129,8 +129,8 @@ func (b *Book) Correct(j, o *job.State, part int64) (changed bool) {
 	return false
 }
 
-// Blame books why a job is slow: for whoever came last or, if that is the job itself,
-// whoever is believed to slow it most. It is what the others do not account for.
+// Blame attributes the slowness of a job that the others do not account for: to the last that
+// came or, if that is the job itself, to the one that is believed to slow it most.
 func (b *Book) Blame(j, last *job.State, among []cluster.JobID) {
 	if last == j {
 		last = b.worstFor(j, among)
@@ -158,7 +158,7 @@ func (b *Book) BlameAll(j *job.State) {
 	}
 }
 
-// worstFor is who is believed to slow a job most of those beside it.
+// worstFor is the job beside it that is believed to slow a job most.
 func (b *Book) worstFor(j *job.State, among []cluster.JobID) *job.State {
 	return slices.MinFunc(b.JobsOf(among), func(x, y *job.State) int { return cmp.Compare(b.Left(j, x), b.Left(j, y)) })
 }

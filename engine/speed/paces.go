@@ -30,23 +30,23 @@ type PaceRecord struct {
 	Began cluster.Time  `json:"began"` // ... and in which run
 }
 
-// Completer is a Speeds that estimates speeds on GPU models on which nobody measured a job
-// model from those on which somebody did.
+// Completer is a Speeds that estimates speeds on GPU models on which a job model was not
+// measured from those on which it was.
 type Completer interface {
 	// Completes returns such estimates for a job model that has these speeds (ppm,
 	// by GPU model), by GPU model; those that are known are not in it. It must not keep the map.
 	Completes(model string, known map[string]int64) map[string]int64
 }
 
-// paceKey is whose measurements can be compared: jobs of one model whose tasks have
-// equally many GPUs.
+// paceKey is a group of jobs whose measurements can be compared: of one model, with equally
+// many GPUs per task.
 type paceKey struct {
 	model string
 	per   cluster.Milli
 	unit  job.PaceUnit
 }
 
-// paces is what was measured of them.
+// paces is what was measured of such groups.
 type paces struct {
 	list      map[paceKey][]PaceRecord       // by GPU model and tasks; looked up only
 	completed map[paceAsked]map[string]int64 // what is estimated from the list, since it changed last; looked up only
@@ -73,7 +73,7 @@ func pacer(j *job.State, unit job.PaceUnit) (k paceKey, ok bool) {
 }
 
 // paceChange is the least change of a pace that counts, a fiftieth: measurements are not
-// better than that, and each one that does has plans made anew.
+// better than that, and each change that counts makes plans due.
 const paceChange = 50
 
 // Pace books how fast a job goes by its own account on what it holds. Others on its GPUs,
@@ -225,7 +225,7 @@ func (b *Book) fasten(j *job.State) {
 	}
 }
 
-// complete estimates the speeds on GPU models on which nobody measured the job's model, as
+// complete estimates the speeds on GPU models on which the job's model was not measured, as
 // factors on what is stated of them.
 func (b *Book) complete(j *job.State, k paceKey, list []PaceRecord) map[string]int64 {
 	t, ok := b.World.Speeds.(Completer)

@@ -10,23 +10,23 @@ import (
 
 // Jobs in shares of one GPU slow each other down (gpulet, ATC'22). What is left
 // of a job's speed on a device is the product of what is left of it beside each of the
-// others there. A share goes beside others only if everybody then keeps what they ask
-// for (cluster.Job.MinSpeed), and if what it does there is more than what the others
+// others there. A share goes beside others only if every job then keeps the speed that it
+// asks for (cluster.Job.MinSpeed), and if what it does there is more than what the others
 // lose by it, each in units of its speed alone. Their loss counts as if each had been
-// alone there, which is the most that it can be: so who may go beside many may go
-// beside a part of them, and whom nobody takes now nobody takes before somebody leaves.
+// alone there, which is the most that it can be: so a job that may go beside many may go
+// beside a part of them, and one that fits beside none has to wait until one leaves.
 
 // Pairs is a Speeds that knows what jobs in shares of one GPU do to each other.
 type Pairs interface {
 	// Pair returns what is left of the speed of a job of one model in its share of a
-	// GPU beside a job of another, in ppm; 1,000,000 where nobody knows.
+	// GPU beside a job of another, in ppm; 1,000,000 where it is not known.
 	Pair(model, beside string) int64
 }
 
-// Estimator is a Pairs that estimates what nobody stated or measured.
+// Estimator is a Pairs that estimates what was neither stated nor measured.
 type Estimator interface {
-	// Estimates returns what estimates pairs from those that the table states and
-	// those that were measured, in ppm; false: it is stated, or nobody can say. nil:
+	// Estimates returns a function that estimates pairs from those that the table states and
+	// those that were measured, in ppm; false: it is stated, or there is no estimate. nil:
 	// nothing is estimated. It depends on nothing else, and must not keep the map.
 	Estimates(measured map[[2]string]int64) func(model, beside string) (ppm int64, ok bool)
 }
@@ -42,11 +42,11 @@ type Turns interface {
 
 // between is what the engine knows of jobs that share a GPU.
 type between struct {
-	table    Pairs               // nil: nobody stated anything
+	table    Pairs               // nil: nothing is stated
 	believed map[[2]string]int64 // what the table said; looked up only
 	measured map[[2]string]int64 // what was measured instead
-	parted   map[[2]string]bool  // ... for which somebody had to leave; looked up only
-	turns    Turns               // nil: nobody knows, or they do not take turns
+	parted   map[[2]string]bool  // ... for which a job had to leave; looked up only
+	turns    Turns               // nil: not known, or they do not take turns
 	guessed  map[[2]string]int64 // what is estimated since the last measurement; 0: nothing is; looked up only
 	guess    func(model, beside string) (ppm int64, ok bool)
 }
@@ -64,7 +64,7 @@ func (b *Book) Left(j, beside *job.State) int64 {
 	return min(b.between.assumed(key), job.Million)
 }
 
-// assumed is what is taken for a pair that nobody measured, in ppm: what is estimated from
+// assumed is the value for a pair that was not measured, in ppm: what is estimated from
 // the others that were, else what the table says.
 func (b *between) assumed(key [2]string) int64 {
 	if b.turns != nil {
@@ -113,8 +113,8 @@ func (b *between) stated(key [2]string) int64 {
 	return f
 }
 
-// KnowsPairs reports whether it matters who is beside whom. On Kubernetes the kubelet
-// chooses the device, so that nobody can say who will be: its driver looks at whole nodes.
+// KnowsPairs reports whether it matters which job is beside which. On Kubernetes the kubelet
+// chooses the device, so that this is not known in advance: its driver sees whole nodes.
 func (b *Book) KnowsPairs() bool {
 	return (b.between.table != nil || len(b.between.measured) > 0) && !b.Unshared
 }
@@ -145,7 +145,7 @@ func (b *Book) Among(j *job.State, others ...*job.State) int64 {
 }
 
 // inTurns is what is left of a job's speed among others as far as their processes take
-// turns, which is less than pairs say; beside those others of whom that is not known, or
+// turns, which is less than pairs say; beside those others for which that is not known, or
 // was measured otherwise, it is as in pairs. In ppm.
 func (b *Book) inTurns(j *job.State, others []*job.State) int64 {
 	v, models := int64(job.Million), []string(nil)
@@ -169,22 +169,22 @@ func (b *Book) inTurns(j *job.State, others []*job.State) int64 {
 
 // Disturbed says why a job does not go beside others on a device.
 type Disturbed struct {
-	Who  *job.State // who would be slower than it accepts; nil: the others would lose more than the job does
+	Job  *job.State // the job that would be slower than it accepts; nil: the others would lose more than the job does
 	Left int64      // what would be left of its speed, ppm
-	Lost int64      // who is nil: what the others would lose together, ppm
+	Lost int64      // Job is nil: what the others would lose together, ppm
 }
 
 // Disturbs reports whether the job must not go beside others, and why.
 func (b *Book) Disturbs(j *job.State, others []*job.State) (d Disturbed, yes bool) {
 	own, lost := b.Among(j, others...), int64(0)
 	if own < b.Least(j) {
-		return Disturbed{Who: j, Left: own}, true
+		return Disturbed{Job: j, Left: own}, true
 	}
 	all := append(slices.Clone(others), j)
 	for _, o := range others {
 		if least := b.Least(o); least > 0 {
 			if v := b.Among(o, all...); v < least {
-				return Disturbed{Who: o, Left: v}, true
+				return Disturbed{Job: o, Left: v}, true
 			}
 		}
 		lost += job.Million - b.Left(o, j)
@@ -192,8 +192,8 @@ func (b *Book) Disturbs(j *job.State, others []*job.State) (d Disturbed, yes boo
 	return Disturbed{Left: own, Lost: lost}, own <= lost
 }
 
-// Shunned is the devices of a node on which there are others beside whom the job must
-// not go.
+// Shunned is the devices of a node on which there are jobs that the job must not go
+// beside.
 func (b *Book) Shunned(n *inventory.Node, j *job.State) (mask uint64) {
 	if len(n.Tenants()) == 0 || !b.KnowsPairs() || !j.Spec.Shares() {
 		return 0
@@ -211,7 +211,7 @@ func (b *Book) Shunned(n *inventory.Node, j *job.State) (mask uint64) {
 	return mask
 }
 
-// BearsAll reports whether nobody is disturbed too much if a job has these shares again.
+// BearsAll reports whether no job is disturbed too much if a job has these shares again.
 func (b *Book) BearsAll(allocs []inventory.Alloc) bool {
 	for i := range allocs {
 		if a := &allocs[i]; a.Tenant != 0 &&
@@ -241,8 +241,8 @@ func (b *between) restore(list []PairRecord) {
 	}
 }
 
-// part keeps what is measured of a pair from rising: for that somebody had to leave, and
-// would come and go if others of these models, who bear each other, had the last word.
+// part keeps the measurement of a pair from rising: a job had to leave because of it, and would
+// come and go if better measurements of other jobs of the two models overwrote it.
 func (b *between) part(key [2]string) {
 	if b.parted == nil {
 		b.parted = map[[2]string]bool{}

@@ -177,7 +177,7 @@ func (x *Experience) Predict(v *show.Job, a *forward.Asked, seen *Forecast) {
 
 // Record notes that the start of a job was predicted. It returns what is stored of it.
 func (x *Experience) Record(a *forward.Asked, policy string) *store.Asked {
-	said := x.Quotes.Told(a)
+	said := x.Quotes.Record(a)
 	return &store.Asked{Job: int(a.Job), At: int64(a.Now), Start: int64(a.Start), Waited: int64(a.Waited),
 		Milli: int64(a.Milli), Tier: int(a.Tier), Policy: policy,
 		Bounded: said.Bounded, Low: said.Low, High: said.High, Mid: said.Mid}
