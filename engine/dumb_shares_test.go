@@ -150,7 +150,8 @@ func (d *dumb) compare() {
 // among orders the jobs of one user in one queue: priority and age, which they
 // keep relative to each other.
 func (m *multifactor) among(j *dumbJob) [2]int64 {
-	return [2]int64{1000*(int64(j.eligibleSince)/max(1, int64(m.maxAge)/1_000_000)) - j.Priority*1_000_000, int64(j.eligibleSince)}
+	since := int64(j.eligibleSince)
+	return [2]int64{1000*(since/max(1, int64(m.maxAge)/1_000_000)) - j.Priority*1_000_000, since}
 }
 
 // points is the priority in millionths: 1000 for age, as of the beginning of the

@@ -53,7 +53,8 @@ func (p *multifactorPolicy) Traits() sched.Traits {
 // max_age).
 func (p *multifactorPolicy) Key(_ sched.View, j sched.JobView) sched.Key {
 	const one = 1_000_000
-	return sched.Key{p.age*(int64(j.EligibleSince())/max(1, int64(p.maxAge)/one)) - j.Spec().Priority*one, int64(j.EligibleSince())}
+	since := int64(j.EligibleSince())
+	return sched.Key{p.age*(since/max(1, int64(p.maxAge)/one)) - j.Spec().Priority*one, since}
 }
 
 // HeadKey is minus the priority, in millionths of a point:
