@@ -144,7 +144,7 @@ func (f *Finder) gangLeavers(ask placement.Request, s *shape.Shape, j *job.State
 		}
 	}
 	f.st.Rollback(mark)
-	return f.roomsFor(ask, s, j, g, d).needed(chosen)
+	return withoutSpare(chosen, f.roomsFor(ask, s, j, g, d).with)
 }
 
 // openings lists the sets of movers that may leave for one task more, moves for most at most.
@@ -246,20 +246,6 @@ func (r *gangRoom) remove(leavers, chosen []Mover) (more []Mover) {
 		}
 	}
 	return more
-}
-
-// needed leaves movers out, the dearest first, without whose departure there is room as well.
-func (r *gangRoom) needed(chosen []Mover) []Mover {
-	list := slices.Clone(chosen)
-	slices.SortStableFunc(list, func(a, b Mover) int { return int(min(1, max(-1, b.cost-a.cost))) })
-	for i := 0; i < len(list); {
-		if rest := slices.Delete(slices.Clone(list), i, i+1); r.with(rest) {
-			list = rest
-		} else {
-			i++
-		}
-	}
-	return list
 }
 
 // with reports whether there is room for the gang when some jobs have left.

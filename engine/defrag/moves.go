@@ -181,3 +181,17 @@ func (m *Moves) String() string {
 	}
 	return text + fmt.Sprintf("; saves a wait of %s", gpuTime(m.Saved))
 }
+
+// withoutSpare leaves movers out, the dearest first, without whose departure there is room as well.
+func withoutSpare(movers []Mover, room func([]Mover) bool) []Mover {
+	list := slices.Clone(movers)
+	slices.SortStableFunc(list, func(a, b Mover) int { return int(min(1, max(-1, b.cost-a.cost))) })
+	for i := 0; i < len(list); {
+		if rest := slices.Delete(slices.Clone(list), i, i+1); room(rest) {
+			list = rest
+		} else {
+			i++
+		}
+	}
+	return list
+}

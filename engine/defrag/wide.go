@@ -122,7 +122,7 @@ func (k *spot) cheap(j *job.State, most cluster.Milli) (list []choice) {
 	}
 	for first := range ways {
 		if leavers := k.clear(ways, first); toll(leavers) <= most && k.opens(leavers) {
-			list = append(list, k.choice(k.trim(leavers)))
+			list = append(list, k.choice(withoutSpare(leavers, k.opens)))
 		}
 	}
 	return list
@@ -160,20 +160,6 @@ func cheapestOf(ways [][]Mover, gone []Mover) (least []Mover) {
 		}
 	}
 	return least
-}
-
-// trim leaves movers out, the dearest first, without whose departure there is room as well.
-func (k *spot) trim(leavers []Mover) []Mover {
-	list := slices.Clone(leavers)
-	slices.SortStableFunc(list, func(a, b Mover) int { return int(min(1, max(-1, b.cost-a.cost))) })
-	for i := 0; i < len(list); {
-		if rest := slices.Delete(slices.Clone(list), i, i+1); k.opens(rest) {
-			list = rest
-		} else {
-			i++
-		}
-	}
-	return list
 }
 
 // reopen is the openings for a gang of such tasks after some more movers have left (last): those on the nodes that
