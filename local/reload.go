@@ -90,7 +90,7 @@ func (m *Machine) turnAll() {
 	turns := m.turns
 	m.turns = nil
 	for _, t := range turns {
-		err := t.ctx.Err() // whoever asked has gone: nothing happens
+		err := t.ctx.Err() // the caller has gone: nothing happens
 		if err == nil {
 			err = m.turn(t)
 		}

@@ -212,7 +212,7 @@ func (m *Machine) commit(ctx context.Context, change func(cluster.Time) ([]engin
 	done := make(chan error, 1)
 	m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 		if ctx.Err() != nil {
-			done <- ctx.Err() // whoever asked has gone: nothing happens
+			done <- ctx.Err() // the caller has gone: nothing happens
 			return nil, nil
 		}
 		events, err := change(now)

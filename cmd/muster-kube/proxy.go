@@ -118,7 +118,7 @@ func (f *proxyFlags) forward() (http.Handler, error) {
 func deny(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(code)
-	// whoever asked has gone
+	// the client has gone
 	_ = json.NewEncoder(w).Encode(&huma.ErrorModel{Status: code, Title: http.StatusText(code), Detail: text})
 }
 

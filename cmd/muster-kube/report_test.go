@@ -179,7 +179,7 @@ func (r *reporting) says(args []string, wants ...string) func(context.Context) b
 }
 
 // TestReport has pods report their progress. By it e-las takes the GPUs of one that has hardly begun, which
-// without it would keep them; the end of another is foretold, and foretold again when the scheduler was killed.
+// without it would keep them; the end of another is predicted, and predicted again when the scheduler was killed.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	r := newReporting(t)
@@ -218,13 +218,13 @@ func TestReport(t *testing.T) {
 		return train != ""
 	})
 	end, step = r.sidecar(r.runs(train)), 0
-	r.works(train, &step, 5000, "its end is foretold",
+	r.works(train, &step, 5000, "its end is predicted",
 		r.says([]string{"why", train}, "expected to end", "by its progress"))
 	r.must(r.ann, []string{"show", train}, `"end_by": "progress"`, `"samples_per_s": 12.5`, `"loss"`)
 	r.must(r.ann, []string{"perf", "measured"}, "resnet50", "12.5 samples/s in 1 run")
 	kill()
 	r.lead("--config", conf)
-	r.works(train, &step, 5000, "its end is foretold by the next scheduler",
+	r.works(train, &step, 5000, "its end is predicted by the next scheduler",
 		r.says([]string{"why", train}, "by its progress"))
 	r.writes(train, `{"checkpoint": "/ckpt/7", "finished": true}`)
 	end()
@@ -279,7 +279,7 @@ func TestReportRefused(t *testing.T) {
 		text              string
 	}{
 		{"no token", "x", fine, 401, "audience muster"},
-		{"for somebody else", r.token(one, "https://kubernetes.default.svc.cluster.local"), fine, 401,
+		{"for another", r.token(one, "https://kubernetes.default.svc.cluster.local"), fine, 401,
 			"audience muster"},
 		{"forged", forged(r.token(two, api.ReportAudience)), fine, 401, "audience muster"},
 		{"of one that waits", r.token(waits, api.ReportAudience), fine, 404, "default/waits"},

@@ -19,7 +19,7 @@ import (
 
 // progressFile is what the sidecar knows of the job's progress file.
 type progressFile struct {
-	// Count goes on when the file is begun anew, so that it is seen that something is new
+	// Count goes on when the file begins again, so that it is seen that something is new
 	lines   progress.Lines
 	info    os.FileInfo              // the one that is read; nil: none was yet
 	at      int64                    // up to where it is read
@@ -153,7 +153,7 @@ func (r *podReporter) mend(before *progress.Lines) {
 		case "progress.step":
 			r.odd("step", now.Step)
 			now.Step = was.Step
-			// at which step it was saved nobody knows
+			// the step at which it was saved is not known
 			if now.Checkpoint != was.Checkpoint || l.SavedAt != before.SavedAt {
 				now.Checkpoint, l.SavedAt = was.Checkpoint, before.SavedAt
 			}
