@@ -238,6 +238,16 @@ func (b *bench) migLabels(name string) (config, step string, cordoned bool) {
 	return n.Labels[migConfigLabel], n.Labels[mig.Label], n.Spec.Unschedulable
 }
 
+// waitMIG waits until a node's labels say this configuration and step: they are written after the pods are told, and
+// after pods are bound.
+func (b *bench) waitMIG(name, config, step string, cordoned bool) {
+	b.Helper()
+	b.wait(fmt.Sprintf("%s is %s, %q, cordoned %v", name, config, step, cordoned), func() bool {
+		c, s, closed := b.migLabels(name)
+		return c == config && s == step && closed == cordoned
+	})
+}
+
 // A gang for slices that no node has waits; an empty node of whole GPUs becomes what it needs, and it starts
 // there. What is busy is not touched. When it is over and a gang of whole GPUs waits, the node becomes whole
 // again.
@@ -262,14 +272,10 @@ func testMIGFollows(b *bench) {
 		return strings.Contains(strings.Join(w.Blockers, "; "),
 			"node n2 is being partitioned as all-1g.10gb for it: since")
 	})
-	if config, step, cordoned := b.migLabels("n2"); config != "all-1g.10gb" || step != mig.Changing || !cordoned {
-		b.Errorf("n2 is %s, %q, cordoned %v", config, step, cordoned)
-	}
+	b.waitMIG("n2", "all-1g.10gb", mig.Changing, true)
 	m.set(func() { m.holds = false })
 	b.wait("the gang runs", func() bool { return b.allOn("ones", 10, "n2") })
-	if config, step, cordoned := b.migLabels("n2"); config != "all-1g.10gb" || step != "" || cordoned {
-		b.Errorf("n2 is %s, %q, cordoned %v", config, step, cordoned)
-	}
+	b.waitMIG("n2", "all-1g.10gb", "", false)
 	b.create(controlplane.Gang("whole", 1, 2, nil)...)
 	time.Sleep(3 * time.Second)
 	if m.changes() != 1 {
@@ -281,9 +287,7 @@ func testMIGFollows(b *bench) {
 		}
 	}
 	b.wait("the gang of whole GPUs runs", func() bool { return b.allOn("whole", 1, "n2") })
-	if config, step, cordoned := b.migLabels("n2"); config != "all-disabled" || step != "" || cordoned {
-		b.Errorf("n2 is %s, %q, cordoned %v", config, step, cordoned)
-	}
+	b.waitMIG("n2", "all-disabled", "", false)
 	m.none()
 }
 
