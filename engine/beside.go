@@ -54,7 +54,7 @@ func (e *Engine) seat(j, h *job.State) (allocs []inventory.Alloc, ok bool) {
 		return nil, false
 	}
 	s := e.shapes.At(j.Shape)
-	if allocs, ok = e.alongside(s, h); !ok || e.limits.byQueue && e.overQuota(j, 0).code != notRefused {
+	if allocs, ok = e.alongside(s, h); !ok || e.overQuota(j, 0).code != notRefused {
 		return nil, false
 	}
 	return allocs, !s.Topo.Required || e.st.Together(allocs, s.Topo.Level)
@@ -177,7 +177,7 @@ func (e *Engine) takeOver(j *job.State) {
 	}
 	e.st.Commit()
 	m := e.heldMilli(j)
-	over := e.limits.byQueue && e.overQuota(j, m).code != notRefused
+	over := e.overQuota(j, m).code != notRefused
 	j.Milli = m
 	e.charge(j, 1)
 	e.st.Commit()

@@ -174,13 +174,13 @@ func (e *Engine) never(j *job.State) string {
 // beyondLimit says that the job is larger than its queue's limit at all times.
 // That is the queue's matter, not the shape's.
 func (e *Engine) beyondLimit(j *job.State, s *shape.Shape) string {
-	if owed := e.w.Tree.Guarantee(int(j.Queue)); e.limits.byQueue && j.Spec.Tier == cluster.Critical &&
+	if owed := e.w.Tree.Guarantee(int(j.Queue)); e.w.QueuesMatter && j.Spec.Tier == cluster.Critical &&
 		e.shapes.MilliOf(s, int(s.Min)) > owed && len(e.w.Tree.Spec(int(j.Queue)).Windows) == 0 {
 		return fmt.Sprintf("asks for %d GPUs; a critical job must fit the guarantee of queue %s, %g", s.GPUs,
 			e.w.Tree.Name(int(j.Queue)), float64(owed)/1000)
 	}
 	lim := e.w.Tree.Limit(int(j.Queue))
-	if !e.limits.byQueue || lim < 0 || e.shapes.MilliOf(s, int(s.Min)) <= lim ||
+	if !e.w.QueuesMatter || lim < 0 || e.shapes.MilliOf(s, int(s.Min)) <= lim ||
 		len(e.w.Tree.Spec(int(j.Queue)).Windows) > 0 {
 		return ""
 	}

@@ -43,8 +43,7 @@ func (e *Engine) growJob(j *job.State) {
 	tasks, before := int(j.Tasks), e.st.Mark()
 	e.takeLeaving() // it grows into what is free now only
 	for tasks < int(e.mostTasks(j)) {
-		if e.limits.byQueue &&
-			e.overQuota(j, e.shapes.MilliOf(s, tasks+1)-e.shapes.MilliOf(s, int(j.Tasks))).code != notRefused {
+		if e.overQuota(j, e.shapes.MilliOf(s, tasks+1)-e.shapes.MilliOf(s, int(j.Tasks))).code != notRefused {
 			break
 		}
 		r := e.anywhere()

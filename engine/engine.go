@@ -173,13 +173,13 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.st.BillWith(func(job int32, sign int64) { e.bill(e.jobs[job], sign) })
 	e.w = sched.World{Traits: cfg.Policy.Traits(), Store: &e.st, Shapes: &e.shapes, Speeds: cfg.Speeds,
 		Past: &e.past.known, Plan: &e.plans.PlanMemory, Pools: &e.pools.Pools, Oracle: (*oracle)(e)}
-	e.find = placement.Finder{World: &e.w, Sharing: cfg.Spec.Sharing, Around: (*oracle)(e)}
+	e.find = placement.Finder{World: &e.w, Sharing: cfg.Spec.Sharing, Around: (*oracle)(e), Speeds: &e.speeds}
 	rules := preempt.Rules{MinRuntime: cfg.MinRuntime}
 	for t := range cfg.Stop {
 		rules.Suspends[t] = cfg.Stop[t].How == job.Suspend
 	}
-	e.victims = preempt.New(rules, &e.find, &e.speeds, (*oracle)(e))
-	e.moving = defrag.New(&e.find, cfg.Placer, (*oracle)(e))
+	e.victims = preempt.New(rules, &e.find, (*oracle)(e))
+	e.moving = defrag.New(&e.find, cfg.Placer, &e.resv)
 	e.resv = reserve.Book{World: &e.w, Find: &e.find, Around: (*oracle)(e), Placer: cfg.Placer}
 	e.keyer, _ = cfg.Policy.(sched.KeyChanger)
 	e.leavers = pending.Leavers{Store: &e.st, Jobs: (*oracle)(e).Jobs, Touch: e.touch, Changed: e.forgetResidue}

@@ -402,7 +402,7 @@ func TestDemand(t *testing.T) {
 			continue // it is not looked at with every job
 		}
 		got := *grown.find.Demand()
-		fresh := placement.Finder{World: &grown.w, Around: grown.find.Around}
+		fresh := placement.Finder{World: &grown.w, Around: grown.find.Around, Speeds: grown.find.Speeds}
 		again := fresh.Demand()
 		if got.Weight != again.Weight || !reflect.DeepEqual(got.Kinds, again.Kinds) {
 			t.Fatalf("after %d jobs %+v, again %+v", id+1, got.Kinds, again.Kinds)

@@ -138,7 +138,7 @@ func (e *Engine) checkUsage() error {
 		case cpu[q] != u.cpu || ram[q] != u.ram:
 			return fmt.Errorf("queue %s uses %d CPU and %d RAM, recomputed %d and %d", e.w.Tree.Name(q), u.cpu, u.ram,
 				cpu[q], ram[q])
-		case e.limits.byQueue && q > 0 && jobs[q] != e.limits.caps.Jobs(q):
+		case e.w.QueuesMatter && q > 0 && jobs[q] != e.limits.caps.Jobs(q):
 			return fmt.Errorf("queue %s runs %d jobs, recomputed %d", e.w.Tree.Name(q), e.limits.caps.Jobs(q), jobs[q])
 		}
 	}

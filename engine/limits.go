@@ -13,8 +13,6 @@ import (
 // queues, GPU-hour budgets; and how much they held, for fair shares. The
 // arithmetic is in package quota.
 type limits struct {
-	byQueue  bool // a queue has a guarantee, limit or cap: queues matter
-	byUser   bool // a queue caps its users
 	windows  bool
 	budgeted bool         // a queue has a budget
 	next     cluster.Time // when the windows change next
@@ -77,15 +75,16 @@ func (e *Engine) initQueues(queues []cluster.Queue, most cluster.Milli) error {
 	if l.decay, err = quota.NewDecay(quota.DefaultDecayPeriod, e.cfg.HalfLife); err != nil {
 		return err
 	}
-	l.byQueue, l.byUser, l.windows, l.ahead, l.next = false, false, false, false, cluster.Never
+	l.windows, l.ahead, l.next = false, false, cluster.Never
+	matter, byUser := false, false
 	for i := range queues {
 		q := &queues[i]
-		l.byQueue = l.byQueue || q.Guarantee > 0 || q.Limit >= 0 || q.MaxJobs > 0 || q.Budget > 0 || len(q.Windows) > 0
-		l.byUser = l.byUser || q.UserGPUs > 0 || q.UserJobs > 0
+		matter = matter || q.Guarantee > 0 || q.Limit >= 0 || q.MaxJobs > 0 || q.Budget > 0 || len(q.Windows) > 0
+		byUser = byUser || q.UserGPUs > 0 || q.UserJobs > 0
 		l.windows = l.windows || len(q.Windows) > 0
 	}
-	l.byQueue = l.byQueue || l.byUser
-	e.line.SetQueues(l.byQueue, l.byUser || e.w.Traits.ByUser)
+	e.w.QueuesMatter = matter || byUser
+	e.line.SetQueues(byUser || e.w.Traits.ByUser)
 	l.tick(e)
 	return nil
 }
@@ -188,7 +187,7 @@ func (e *Engine) bill(j *job.State, sign int64) {
 		}
 	}
 	e.w.Tree.Charge(q, m, j.Spec.Tier == cluster.Critical)
-	if e.limits.byQueue {
+	if e.w.QueuesMatter {
 		e.limits.caps.Charge(q, int(j.User), m, int(sign))
 	}
 	if e.w.Traits.ByUser {
@@ -241,7 +240,7 @@ func (e *Engine) fairRanks() {
 
 // overQuota says what forbids the job to hold m, if anything does.
 func (e *Engine) overQuota(j *job.State, m cluster.Milli) refusal {
-	if !e.limits.byQueue {
+	if !e.w.QueuesMatter {
 		return refusal{}
 	}
 	q := int(j.Queue)
@@ -278,7 +277,7 @@ func (e *Engine) overQuota(j *job.State, m cluster.Milli) refusal {
 // lacksQuota reports whether quotas keep a job from starting at its smallest size: then the departure of others helps
 // wherever they are.
 func (e *Engine) lacksQuota(j *job.State) bool {
-	return e.limits.byQueue && e.overQuota(j, e.leastMilli(j)).code != notRefused
+	return e.w.QueuesMatter && e.overQuota(j, e.leastMilli(j)).code != notRefused
 }
 
 // refusal is why a job could not start, in a form that costs nothing to keep.

@@ -4,8 +4,6 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine/defrag"
-	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/placement"
@@ -15,13 +13,12 @@ import (
 )
 
 // oracle is the engine as the rooms below ask it: views (sched.Oracle), searches for places (placement.Around) and for
-// moves (defrag.Around), and reservations (reserve.Around).
+// victims (preempt.Around), and reservations (reserve.Around).
 type oracle Engine
 
 var (
 	_ sched.Oracle     = (*oracle)(nil)
 	_ placement.Around = (*oracle)(nil)
-	_ defrag.Around    = (*oracle)(nil)
 	_ preempt.Around   = (*oracle)(nil)
 	_ reserve.Around   = (*oracle)(nil)
 )
@@ -59,20 +56,6 @@ func (o *oracle) Undivided() bool { return (*Engine)(o).undivided() }
 func (o *oracle) Jobs() []*job.State { return o.jobs }
 
 func (o *oracle) Running() *order.List { return (*Engine)(o).byKey() }
-
-func (o *oracle) Shunned(n *inventory.Node, j *job.State) uint64 {
-	return o.speeds.Shunned(n, j)
-}
-
-func (o *oracle) Reserved(j *job.State, d placement.Depth) *placement.Slack {
-	return o.resv.Limits(j, d)
-}
-
-func (o *oracle) Hold(j *job.State, allocs []inventory.Alloc, sign int64) {
-	o.resv.Take(j, allocs, sign)
-}
-
-func (o *oracle) QueuesMatter() bool { return o.limits.byQueue }
 
 func (o *oracle) Ends() *order.List { return (*Engine)(o).byEnd() }
 

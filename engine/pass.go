@@ -107,7 +107,7 @@ func (e *Engine) consider(p *passState, li int, it *order.Item) {
 // Most of those that backfill looks at are; the rest of try costs more than this.
 func (e *Engine) hopeless(g *pending.Group) bool {
 	id, ok := g.Shape()
-	if !ok || e.limits.byQueue || e.elastic > 0 || e.thorough || e.defrag.due {
+	if !ok || e.w.QueuesMatter || e.elastic > 0 || e.thorough || e.defrag.due {
 		return false
 	}
 	s := e.shapes.Get(id)
@@ -230,7 +230,7 @@ func (e *Engine) claims() int64 { return e.epoch + e.lent }
 // gotMore notes that a job got devices.
 func (e *Engine) gotMore() {
 	e.fresh = e.fresh || e.line.Several() > 0
-	if e.limits.byQueue {
+	if e.w.QueuesMatter {
 		e.lent++
 		e.fresh = e.fresh || e.line.Len() > 0
 	}

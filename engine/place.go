@@ -109,7 +109,7 @@ func (e *Engine) placeTrial(r placement.Request, j *job.State, s *shape.Shape, t
 	mark := r.In.Mark()
 	allocs, ok := e.find.Place(r, j, s, tasks)
 	r.In.Rollback(mark)
-	return allocs, ok && !e.limits.byQueue || ok && e.overQuota(j, e.shapes.MilliOf(s, int(tasks))).code == 0
+	return allocs, ok && e.overQuota(j, e.shapes.MilliOf(s, int(tasks))).code == notRefused
 }
 
 // anywhere is a search that leaves nothing alone.

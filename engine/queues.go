@@ -132,7 +132,7 @@ func (e *Engine) queueOf(s *cluster.Job) (int, error) {
 }
 
 func (e *Engine) queueName(s *cluster.Job) string {
-	if len(e.cfg.Spec.Queues) == 0 && e.w.Tree.Len() == 2 && !e.limits.byQueue {
+	if len(e.cfg.Spec.Queues) == 0 && e.w.Tree.Len() == 2 && !e.w.QueuesMatter {
 		return "" // no queues are configured: names are the trace's own
 	}
 	return s.Queue

@@ -140,7 +140,7 @@ func (e *Engine) Common() Snapshot {
 // queueSpecs lists the queues as they were last set, parents first, and those
 // that are closed.
 func (e *Engine) queueSpecs() (open, closed []cluster.Queue) {
-	if len(e.cfg.Spec.Queues) == 0 && e.w.Tree.Len() == 2 && !e.limits.byQueue {
+	if len(e.cfg.Spec.Queues) == 0 && e.w.Tree.Len() == 2 && !e.w.QueuesMatter {
 		return nil, nil // the one that the tree makes up
 	}
 	for q := 1; q < e.w.Tree.Len(); q++ {

@@ -101,7 +101,7 @@ func (e *Engine) whyNow(id cluster.JobID, ends map[cluster.JobID]ForeseenEnd) Wh
 	return y
 }
 
-func (e *Engine) explainer() *explain.Explainer { return explain.New(&e.find, &e.speeds, e.clock) }
+func (e *Engine) explainer() *explain.Explainer { return explain.New(&e.find, e.clock) }
 
 func (e *Engine) parkedText(j *job.State) string {
 	switch j.Parked {

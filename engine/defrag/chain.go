@@ -82,8 +82,8 @@ func (f *Finder) moveFirst(h *search, gang []inventory.Alloc, done, todo []Mover
 	m.Dest = dest
 	m.waitFor(done)
 	m.waitFor(todo)
-	f.around.Hold(m.Job, dest, 1)
-	defer f.around.Hold(m.Job, dest, -1)
+	f.resv.Take(m.Job, dest, 1)
+	defer f.resv.Take(m.Job, dest, -1)
 	f.relocate(h, gang, append(done[:len(done):len(done)], m), todo[1:])
 	return true
 }
@@ -115,7 +115,7 @@ func (f *Finder) openings(h *search, m *Mover, done, todo []Mover) (list []choic
 	movers, most := slices.DeleteFunc(slices.Clone(h.movers), gone), h.most-toll(done)-toll(todo)
 	h.work -= len(f.st.Nodes()) + len(h.movers)
 	r := h.r
-	r.Reserved = f.around.Reserved(m.Job, placement.Mover)
+	r.Reserved = f.resv.Limits(m.Job, placement.Mover)
 	if s.Partly() && s.Min > 1 {
 		h.work -= partWork * len(movers)
 		return f.gangChoices(r, s, m.Job, movers, most)

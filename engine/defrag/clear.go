@@ -50,8 +50,8 @@ func (f *Finder) clearedBy(r placement.Request, j *job.State, movers []Mover) *R
 			way.Movers = append(way.Movers, movers[i])
 		}
 	}
-	f.around.Hold(j, way.Allocs, 1)
-	defer f.around.Hold(j, way.Allocs, -1)
+	f.resv.Take(j, way.Allocs, 1)
+	defer f.resv.Take(j, way.Allocs, -1)
 	largestFirst(way.Movers)
 	if !f.placeAll(r, way.Movers) {
 		return nil
@@ -67,8 +67,8 @@ func (f *Finder) placeAll(r placement.Request, movers []Mover) bool {
 		if m.Dest, ok = f.destination(r, m.Job); !ok {
 			return false
 		}
-		f.around.Hold(m.Job, m.Dest, 1)
-		defer f.around.Hold(m.Job, m.Dest, -1)
+		f.resv.Take(m.Job, m.Dest, 1)
+		defer f.resv.Take(m.Job, m.Dest, -1)
 	}
 	return true
 }

@@ -27,23 +27,21 @@ type Finder struct {
 	places *placement.Finder
 	world  *sched.World
 	st     *inventory.Store
-	around Around
+	resv   Reservations
 	avoid  placement.KeepOff
 }
 
-// Around is what a search needs to know besides the inventory.
-type Around interface {
-	// Reserved is the limits for a job that starts now; nil: none.
-	Reserved(j *job.State, d placement.Depth) *placement.Slack
-	// Hold takes what a job would hold from the reservations that its run meets, or (sign -1) gives it back.
-	Hold(j *job.State, allocs []inventory.Alloc, sign int64)
-	// QueuesMatter reports whether a queue has limits, so that no job may count for more than it does.
-	QueuesMatter() bool
+// Reservations is what jobs that start must leave to others (reserve.Book).
+type Reservations interface {
+	// Limits is what a job that starts now must leave alone; nil: nothing.
+	Limits(j *job.State, d placement.Depth) *placement.Slack
+	// Take takes what a job would hold from what is left to others, or (sign -1) gives it back.
+	Take(j *job.State, allocs []inventory.Alloc, sign int64)
 }
 
 // New makes a finder of moves to where another finder finds places.
-func New(places *placement.Finder, placer placement.Placer, around Around) Finder {
-	return Finder{Placer: placer, places: places, world: places.World, st: places.World.Store, around: around}
+func New(places *placement.Finder, placer placement.Placer, resv Reservations) Finder {
+	return Finder{Placer: placer, places: places, world: places.World, st: places.World.Store, resv: resv}
 }
 
 // Mover is a running job that may be moved, or (all) several that together leave GPUs of
@@ -141,8 +139,8 @@ func (f *Finder) tryMoves(h *search, d inventory.Domain, chosen []Mover) (stuck 
 		return nil
 	}
 	allocs = slices.Clone(allocs)
-	f.around.Hold(h.j, allocs, 1)
-	defer f.around.Hold(h.j, allocs, -1)
+	f.resv.Take(h.j, allocs, 1)
+	defer f.resv.Take(h.j, allocs, -1)
 	todo := slices.Clone(chosen)
 	largestFirst(todo)
 	return f.relocate(h, allocs, nil, todo)
@@ -172,7 +170,7 @@ func (tightest) Place(s *placement.Site) bool {
 // limits, does it count for more: a slice can be another part of another model. r is the search for which it moves.
 func (f *Finder) destination(r placement.Request, v *job.State) ([]inventory.Alloc, bool) {
 	s := f.world.Shapes.At(v.Asks()) // of the model that a plan says
-	r.Reserved = f.around.Reserved(v, placement.Mover)
+	r.Reserved = f.resv.Limits(v, placement.Mover)
 	if v.Tasks == 1 && !s.Topo.Required {
 		r.Placer = tightest{}
 	}
@@ -181,7 +179,7 @@ func (f *Finder) destination(r placement.Request, v *job.State) ([]inventory.All
 	for _, l := range []cluster.Level{cluster.LevelNVLink, cluster.LevelNode, cluster.LevelRack, cluster.LevelFabric} {
 		ok = ok && (!f.st.Together(v.Allocs, l) || f.st.Together(allocs, l))
 	}
-	if !ok || f.around.QueuesMatter() && inventory.MilliIn(allocs) > v.Milli {
+	if !ok || f.world.QueuesMatter && inventory.MilliIn(allocs) > v.Milli {
 		f.st.Rollback(mark)
 		return nil, false
 	}

@@ -31,8 +31,8 @@ type Explainer struct {
 }
 
 // New explains where a finder finds places; clock writes an instant.
-func New(places *placement.Finder, speeds *speed.Book, clock func(cluster.Time) string) *Explainer {
-	return &Explainer{places, places.World, places.World.Store, speeds, clock}
+func New(places *placement.Finder, clock func(cluster.Time) string) *Explainer {
+	return &Explainer{places, places.World, places.World.Store, places.Speeds, clock}
 }
 
 func (x *Explainer) jobs() []*job.State { return x.places.Around.Jobs() }

@@ -24,7 +24,6 @@ type Line struct {
 	Jobs   func() []*job.State
 	Touch  func(j *job.State) // notes that a job's record changes
 
-	byQueue bool   // a queue has a guarantee, limit or cap
 	byUser  bool   // jobs of different users are different
 	nested  []bool // by queue: not all of its children are leaves
 	lanes   []lane
@@ -113,12 +112,11 @@ func (l *Line) Unstick() {
 }
 
 // SetQueues drops all lanes, which are empty, and takes over what matters in the queue tree of the world.
-func (l *Line) SetQueues(byQueue, byUser bool) {
+func (l *Line) SetQueues(byUser bool) {
 	if l.n > 0 {
 		panic("pending: queues are replaced while jobs are in line")
 	}
-	l.byQueue, l.byUser = byQueue, byUser
-	l.lanes, l.groups = nil, nil
+	l.byUser, l.lanes, l.groups = byUser, nil, nil
 	l.laneID, l.groupID = map[laneKey]int32{}, map[groupKey]int32{}
 	tree := l.World.Tree
 	l.nested = make([]bool, tree.Len())
@@ -134,7 +132,7 @@ func (l *Line) laneOf(j *job.State) int32 {
 	if j.Promoted {
 		k.rank = 0
 	}
-	if l.byQueue || l.Queues != nil {
+	if l.World.QueuesMatter || l.Queues != nil {
 		k.queue = j.Queue
 	}
 	own, _ := l.World.Shapes.PriorityTier(j.Spec.Partitions)
@@ -156,7 +154,7 @@ func (l *Line) groupOf(j *job.State) int32 {
 	if l.byUser {
 		k.user, k.queue = j.User, j.Queue
 	}
-	if l.byQueue || l.Queues != nil {
+	if l.World.QueuesMatter || l.Queues != nil {
 		k.queue = j.Queue
 	}
 	id, ok := l.groupID[k]
@@ -286,7 +284,7 @@ func (l *Line) before(a int, ai *order.Item, b int, bi *order.Item) bool {
 		return la.part < lb.part
 	}
 	if la.queue != lb.queue {
-		if l.byQueue {
+		if l.World.QueuesMatter {
 			jobs := l.Jobs()
 			ea, eb := l.Entitled(jobs[ai.ID]), l.Entitled(jobs[bi.ID])
 			if ea != eb {

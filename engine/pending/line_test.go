@@ -34,7 +34,7 @@ func newLine(t *testing.T, n int, seed uint64) (*Line, []*job.State) {
 	}
 	l := &Line{World: &sched.World{Store: &st, Shapes: &table, Tree: tree}, Policy: byPriority{},
 		Jobs: func() []*job.State { return jobs }, Touch: func(*job.State) {}}
-	l.SetQueues(false, false)
+	l.SetQueues(false)
 	for _, j := range jobs {
 		j.Spec.Tier, j.Spec.Priority = cluster.Tier(r.IntN(3)), int64(r.IntN(4))
 		j.Spec.Tasks = []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1 + r.IntN(3)}}}

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
+	"github.com/muster-gpu/muster/engine/speed"
 )
 
 // Request is the input of a search besides the job.
@@ -29,8 +30,6 @@ type Request struct {
 type Around interface {
 	Jobs() []*job.State   // by number; nil where there is none
 	Running() *order.List // those that hold devices and were not told to stop
-	// Shunned is the devices of a node that hold jobs with which the job must not share them.
-	Shunned(n *inventory.Node, j *job.State) uint64
 }
 
 // Finder finds places. It holds what searches share: the demand of waiting jobs, and reused memory.
@@ -39,6 +38,7 @@ type Finder struct {
 	World   *sched.World
 	Sharing cluster.Sharing
 	Around  Around
+	Speeds  *speed.Book // beside which jobs one does not go
 
 	demand inventory.Demand
 	wanted slicesWanted
@@ -122,7 +122,7 @@ func (f *Finder) placeHome(r Request, j *job.State, s *shape.Shape) ([]inventory
 	}
 	for i := range j.Home {
 		a := &j.Home[i]
-		if a.Tenant != 0 && f.Around.Shunned(&r.In.Nodes()[a.Node], j)&a.GPUs != 0 {
+		if a.Tenant != 0 && f.Speeds.Shunned(&r.In.Nodes()[a.Node], j)&a.GPUs != 0 {
 			return nil, false
 		}
 	}

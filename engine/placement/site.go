@@ -178,7 +178,7 @@ func (s *Site) devices(n *inventory.Node) uint64 {
 		on &^= n.Others(s.job.Spec.User)
 	}
 	if len(n.Tenants()) > 0 {
-		on &^= s.f.Around.Shunned(n, s.job)
+		on &^= s.f.Speeds.Shunned(n, s.job)
 	}
 	return on
 }

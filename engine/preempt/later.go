@@ -39,7 +39,7 @@ func (f *Finder) Protected(j *job.State, s *shape.Shape) (list []Later, from clu
 // their minimum run time is over, soonest first; none if no minimum run time
 // stands between them and it.
 func (f *Finder) Later(j *job.State, s *shape.Shape) (list []Later, from cluster.Time) {
-	reclaim := f.around.QueuesMatter() && j.Milli > 0 && f.entitled(j)
+	reclaim := f.world.QueuesMatter && j.Milli > 0 && f.entitled(j)
 	lacks := f.around.LacksQuota(j)
 	from = cluster.Never
 	f.places.Around.Running().Walk(func(it order.Item) bool {

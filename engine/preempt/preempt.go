@@ -53,8 +53,6 @@ type Rules struct {
 
 // Around is what a search needs to know besides the inventory and the jobs.
 type Around interface {
-	// QueuesMatter reports whether a queue has a guarantee, a limit or a cap.
-	QueuesMatter() bool
 	// LacksQuota reports whether quotas keep a job from starting at its smallest size.
 	LacksQuota(j *job.State) bool
 	// Charge charges a job to its queue and user, or (sign -1) takes that back. The inventory's rollback undoes it.
@@ -68,8 +66,8 @@ type Around interface {
 }
 
 // New makes a finder of jobs that leave, where another finder finds places.
-func New(rules Rules, places *placement.Finder, speeds *speed.Book, around Around) Finder {
-	return Finder{rules: rules, places: places, world: places.World, st: places.World.Store, speeds: speeds,
+func New(rules Rules, places *placement.Finder, around Around) Finder {
+	return Finder{rules: rules, places: places, world: places.World, st: places.World.Store, speeds: places.Speeds,
 		around: around}
 }
 
@@ -90,7 +88,7 @@ func (f *Finder) May(j *job.State) bool {
 	if f.booked() == 0 || f.world.Shapes.At(j.Shape).NoPreempt {
 		return false
 	}
-	return f.around.QueuesMatter() && j.Milli > 0 && f.entitled(j) || f.Outranks(j.Spec.Tier)
+	return f.world.QueuesMatter && j.Milli > 0 && f.entitled(j) || f.Outranks(j.Spec.Tier)
 }
 
 // Outranks reports whether a job of the tier may preempt some jobs as they are,
@@ -223,8 +221,8 @@ func (f *Finder) after(j, v *job.State, key0 int64, reclaim bool) (x victim, ok 
 		return x, false
 	}
 	if f.world.Traits.Preempts && key0 < f.FreshKey(v) && !v.Promoted {
-		if v.Queue == j.Queue || !f.around.QueuesMatter() {
-			x.swap = f.around.QueuesMatter() && v.Milli < j.Milli && j.Spec.Tier != cluster.BestEffort
+		if v.Queue == j.Queue || !f.world.QueuesMatter {
+			x.swap = f.world.QueuesMatter && v.Milli < j.Milli && j.Spec.Tier != cluster.BestEffort
 			return x, true
 		}
 		x.lend = f.lends(v, j)
@@ -411,7 +409,7 @@ func (f *Finder) dropBack(j *job.State, removed []*job.State) []*job.State {
 			continue
 		}
 		f.around.Charge(v, 1)
-		if f.around.QueuesMatter() && (f.around.LacksQuota(j) || f.owes(removed, v) && !f.entitled(j)) {
+		if f.world.QueuesMatter && (f.around.LacksQuota(j) || f.owes(removed, v) && !f.entitled(j)) {
 			f.remove(v)
 			continue
 		}

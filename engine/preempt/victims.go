@@ -49,7 +49,7 @@ func (f *Finder) victims(j *job.State, s *shape.Shape, most int) *victims {
 	*l = victims{Firsts: order.Firsts[victim]{List: l.List[:0], Cmp: l.Cmp}, f: f, j: j, s: s, key0: j.Key.Key[0],
 		lacks: f.around.LacksQuota(j)}
 	// guarantees are of GPUs: a job without any is owed none
-	l.reclaim = f.around.QueuesMatter() && j.Milli > 0 && f.entitled(j)
+	l.reclaim = f.world.QueuesMatter && j.Milli > 0 && f.entitled(j)
 	for t := j.Spec.Tier + 1; t <= cluster.BestEffort; t++ {
 		l.tiers = l.tiers || f.around.Booked()[t] > 0
 	}
@@ -59,7 +59,7 @@ func (f *Finder) victims(j *job.State, s *shape.Shape, most int) *victims {
 	if l.Cmp == nil {
 		l.Cmp = l.worstFirst
 	}
-	if l.lazy = !l.tiers && !f.around.QueuesMatter(); l.lazy {
+	if l.lazy = !l.tiers && !f.world.QueuesMatter; l.lazy {
 		f.rankAgain()
 		f.ranking.unasked = 0
 		l.next = 0

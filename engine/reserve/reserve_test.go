@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
+	"github.com/muster-gpu/muster/engine/speed"
 )
 
 // room is a cluster of two nodes with four GPUs each, without an engine.
@@ -38,7 +39,7 @@ func newRoom(t *testing.T) *room {
 	}
 	r.table = shape.NewTable(&r.st, names, false)
 	r.world = sched.World{Store: &r.st, Shapes: &r.table}
-	r.find = placement.Finder{World: &r.world, Around: r}
+	r.find = placement.Finder{World: &r.world, Around: r, Speeds: &speed.Book{World: &r.world}}
 	r.Book = Book{World: &r.world, Find: &r.find, Around: r, Placer: fullest{}}
 	return r
 }
@@ -59,13 +60,12 @@ func (fullest) Place(s *placement.Site) bool {
 	return true
 }
 
-func (r *room) Jobs() []*job.State                             { return r.jobs }
-func (r *room) Running() *order.List                           { return &r.keys }
-func (r *room) Ends() *order.List                              { return &r.ends }
-func (r *room) EndOf(j *job.State) cluster.Time                { return j.ExpectedEnd(r.world.Now) }
-func (r *room) LimitOf(j *job.State) time.Duration             { return j.Spec.Limit }
-func (r *room) Moving() []cluster.JobID                        { return nil }
-func (r *room) Shunned(*inventory.Node, *job.State) (m uint64) { return 0 }
+func (r *room) Jobs() []*job.State                 { return r.jobs }
+func (r *room) Running() *order.List               { return &r.keys }
+func (r *room) Ends() *order.List                  { return &r.ends }
+func (r *room) EndOf(j *job.State) cluster.Time    { return j.ExpectedEnd(r.world.Now) }
+func (r *room) LimitOf(j *job.State) time.Duration { return j.Spec.Limit }
+func (r *room) Moving() []cluster.JobID            { return nil }
 
 // add makes a job of so many tasks of so many GPUs that is to run for so long.
 func (r *room) add(tasks, gpus int, run time.Duration, named string) *job.State {

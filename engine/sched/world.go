@@ -49,11 +49,13 @@ type World struct {
 	Store    *inventory.Store
 	Shapes   *shape.Table
 	Tree     *quota.Tree
-	Speeds   Speeds // nil: none are declared
-	Past     *Past
-	Plan     *PlanMemory
-	Pools    *Pools
-	Oracle   Oracle
+	// QueuesMatter: a queue has a guarantee, a limit or a cap, so that no job may count for more than it does.
+	QueuesMatter bool
+	Speeds       Speeds // nil: none are declared
+	Past         *Past
+	Plan         *PlanMemory
+	Pools        *Pools
+	Oracle       Oracle
 }
 
 // View is the view of the world for policies.
