@@ -108,7 +108,6 @@ type Driver struct {
 	power    *power.Room
 	loans    lending
 	mig      *mig.Room
-	migLooks migLooks
 	lifts    lifts
 	claims   *claims.Claims
 	aside    asides
@@ -176,7 +175,7 @@ func New(opt Options) *Driver {
 	d.fit = fit.NewNodes(d.gpus, power.Label, LabelLoan, mig.Label)
 	d.inbox.Init()
 	d.power = d.newPower()
-	d.mig, d.migLooks.tried = d.newMIG(migWriter{d}), map[*gang]cluster.Time{}
+	d.mig = d.newMIG(migWriter{d})
 	d.loans.marked = map[string]string{}
 	d.notices = notices.New(opt.Tell, opt.Scheduler)
 	d.looks.over, d.looks.watch = make(chan struct{}), map[chan struct{}]bool{}

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/look"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // phase is where a gang is.
@@ -68,6 +69,7 @@ type gang struct {
 
 	teller
 	pledge pledge
+	mig    mig.Gang
 	book   look.Book
 	was    phase // as of when its book was written last
 	repair

@@ -29,7 +29,7 @@ func partitionHand(t *testing.T, rules []MIG, nodes ...*v1.Node) *hand {
 	h.opt.Labels.Product, h.opt.Labels.Memory, h.opt.Labels.Replicas = "nvidia.com/gpu.product",
 		"nvidia.com/gpu.memory", "nvidia.com/gpu.replicas"
 	h.mig, h.done = h.newMIG(h), map[string]func(error){}
-	h.migMapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"},
+	h.mig.MapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"},
 		Data: map[string]string{"config.yaml": migText}}, false)
 	for _, n := range nodes {
 		n.UID = types.UID(n.Name)
@@ -277,7 +277,7 @@ func TestMIGDismiss(t *testing.T) {
 		if h.come(); c.waits != "" {
 			h.come(migGang(c.waits, 14, "1g.10gb", map[string]string{LabelTier: c.tier})...)
 		}
-		if g := low.gang; g.phase != running || h.migEmpty(h.nodes["n1"]) {
+		if g := low.gang; g.phase != running || h.migUsersOn("n1") == 0 {
 			t.Fatalf("%s: it does not run: %v", c.name, g.phase)
 		}
 		h.now = h.now.Add(time.Hour)
@@ -340,7 +340,7 @@ func BenchmarkMIGLook(b *testing.B) {
 	d.opt.Labels.Count, d.opt.Labels.Config, d.opt.Labels.State, d.opt.Labels.Strategy = o.Labels.Count,
 		o.Labels.Config, o.Labels.State, o.Labels.Strategy
 	d.mig = d.newMIG(migWriter{d})
-	d.migMapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"},
+	d.mig.MapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"},
 		Data: map[string]string{"config.yaml": migText}}, false)
 	for i := range 100 {
 		n := d.nodes[fmt.Sprintf("n%04d", 900+i)].obj.DeepCopy()
@@ -350,8 +350,9 @@ func BenchmarkMIGLook(b *testing.B) {
 	steps(b, d)
 	*now = now.Add(time.Hour)
 	for b.Loop() {
-		clear(d.migLooks.tried)
-		d.migLooks.held = map[string]bool{}
+		for _, g := range d.gangs {
+			g.mig = mig.Gang{}
+		}
 		d.lookMIG(d.clock())
 	}
 }

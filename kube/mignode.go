@@ -13,20 +13,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/mig"
 )
 
-// Nodes are partitioned otherwise for gangs that wait (package kube/mig). For which gangs, the loop looks (miglook.go).
+// Nodes are partitioned otherwise for gangs that wait (package kube/mig).
 
 // MIG is a rule for some nodes.
 type MIG = mig.Rule
-
-// migLooks is what is remembered of looks for which gangs nodes are to be changed.
-type migLooks struct {
-	held  map[string]bool // nodes of which the engine holds GPUs, by name: as of the present round
-	tried map[*gang]cluster.Time
-	work  int64 // what may still be counted in this look
-}
 
 func (d *Driver) newMIG(w mig.Writer) *mig.Room {
 	return mig.New(mig.Options{Rules: d.opt.MIG, Scheduler: d.opt.Scheduler, Labels: d.opt.Labels, GPUs: d.gpus,
@@ -73,28 +67,14 @@ func (d *Driver) watchMIG(ctx context.Context) error {
 
 func (d *Driver) onMIGMap(obj any, gone bool) {
 	if m, ok := obj.(*v1.ConfigMap); ok {
-		d.inbox.Put(func() { d.migMapChanged(m, gone) })
+		d.inbox.Put(func() { d.mig.MapChanged(m, gone) })
 	}
-}
-
-// migMapChanged books what nodes can be partitioned into.
-func (d *Driver) migMapChanged(m *v1.ConfigMap, gone bool) {
-	d.mig.MapChanged(m, gone)
-	clear(d.migLooks.tried)
 }
 
 // migRound looks after nodes that are on their way, and for which gangs others are to be changed.
 func (d *Driver) migRound(now cluster.Time) {
 	if now < d.mig.Next() {
 		return
-	}
-	d.migLooks.held = map[string]bool{}
-	for _, b := range d.eng.Beliefs() {
-		for i := range b.Allocs {
-			if a := &b.Allocs[i]; a.GPUs != 0 {
-				d.migLooks.held[d.order[a.Node]] = true
-			}
-		}
 	}
 	heard := func() bool {
 		return d.stale == "" && !d.nodesDirty && !d.queues.Dirty() && len(d.dirty) == 0 && len(d.queued) == 0
@@ -105,15 +85,13 @@ func (d *Driver) migRound(now cluster.Time) {
 	}
 }
 
-// bringOn has a closed node changed if it is empty, else preempts the gangs there. It comes after each look that finds
-// it needed, never before one: those for which it was closed may be gone, or served elsewhere.
-func (d *Driver) bringOn(k migKept) {
-	switch n := k.n; {
-	case n.mig.Refused(d.opt.Now()):
-	case d.migEmpty(n):
-		d.mig.Change(&n.mig)
-	default:
-		d.dismissMIG(k)
+// lookMIG looks which gangs wait, and preempts those that are in their way.
+func (d *Driver) lookMIG(now cluster.Time) {
+	for _, p := range d.mig.Look(&mig.View{Cluster: migView{d}, Now: now, Order: d.order, Engine: d.eng, Seq: d.seq,
+		Spec: d.cfg.Spec, All: everyNode}) {
+		g := d.gangs[p.Gang]
+		g.leaves = fmt.Sprintf("preempted for %s: node %s is partitioned otherwise", p.For, p.Node)
+		d.queued = append(d.queued, engine.Event{Type: engine.Cancelled, Job: g.id})
 	}
 }
 
@@ -129,18 +107,10 @@ func (d *Driver) besides(g *gang, text string) string {
 	return text + "; " + more
 }
 
-// hasGPUs reports whether a pod has, or will have, anything of a node's GPUs.
-func (d *Driver) hasGPUs(p *pod) bool {
-	if p.over() {
-		return false
-	}
-	return d.gpus.Asked(p.obj)
-}
-
-// migUsers lists the pods on a node that have GPUs.
+// migUsers lists the pods on a node that have, or will have, anything of its GPUs.
 func (d *Driver) migUsers(n *node) (list []*pod) {
 	for p := range n.pods {
-		if d.hasGPUs(p) {
+		if !p.over() && d.gpus.Asked(p.obj) {
 			list = append(list, p)
 		}
 	}
@@ -150,12 +120,6 @@ func (d *Driver) migUsers(n *node) (list []*pod) {
 
 // migUsersOn counts them.
 func (d *Driver) migUsersOn(node string) int { return len(d.migUsers(d.nodes[node])) }
-
-// migEmpty reports whether no pod has a GPU of a node, or is on the way there: neither by the pods, nor in the engine's
-// books.
-func (d *Driver) migEmpty(n *node) bool {
-	return len(d.migUsers(n)) == 0 && !d.migLooks.held[n.obj.Name]
-}
 
 // nobodyThere asks the API server itself whether a pod has a GPU of a node: what is watched may lag behind. The node
 // is cordoned by then.

@@ -106,7 +106,7 @@ var arrows = map[string]string{
 	"kube/gpus":           "cluster kube/amount",
 	"kube/holds":          "cluster engine",
 	"kube/look":           "ask cluster engine kube/queues progress show",
-	"kube/mig":            "cluster config engine kube/amount kube/gpus kube/holds kube/patch kube/terms",
+	"kube/mig":            "cluster config engine kube/amount kube/fit kube/gpus kube/holds kube/patch kube/terms",
 	"kube/notices":        "kube/patch",
 	"kube/patch":          "",
 	"kube/plans":          "cluster engine internal/oldkeys kube/patch kube/terms",

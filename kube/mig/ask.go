@@ -5,28 +5,21 @@ import (
 	"maps"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/gpus"
 )
 
-// Waiter is a gang for which nodes may be changed.
-type Waiter struct {
-	Job   *cluster.Job        // as the engine has it, or would
-	Suits func(*v1.Node) bool // labels and taints of a node let all of its pods be there, whatever it has
-}
-
-// Ask is the question which of these nodes to change, and the names of its hosts; left is what may be counted.
-func (r *Room) Ask(wants []Waiter, base *World, order []string, can []*Candidate, left *int64) (*Question, []string) {
-	q, what := &Question{Left: left}, map[string]int{"": 0}
+// ask is the question which of these nodes to change, and the names of its hosts.
+func (l *look) ask(wants []*Waiter, base *world, can []*candidate) (*question, []string) {
+	r := l.room
+	q, what := &question{Left: &l.work}, map[string]int{"": 0}
 	for _, w := range wants {
-		want := Want{}
+		want := want{}
 		for _, s := range w.Job.Tasks {
 			if s.Request.GPUs == 0 {
 				continue
 			}
-			set := Set{Each: s.Request.GPUs, Count: s.Count}
+			set := taskSet{Each: s.Request.GPUs, Count: s.Count}
 			if s.Request.Profile != "" {
 				set.Each = 1
 			}
@@ -51,21 +44,21 @@ func (r *Room) Ask(wants []Waiter, base *World, order []string, can []*Candidate
 		}
 		return list
 	}
-	ways := map[string]*Candidate{}
+	ways := map[string]*candidate{}
 	for _, c := range can {
-		ways[c.Name()] = c
+		ways[c.obj.Name] = c
 	}
-	free := base.Free(order)
+	free := base.free(l.Order)
 	var names []string
-	for _, name := range order {
+	for _, name := range l.Order {
 		n := r.nodes[name]
 		if n == nil ||
 			r.opt.GPUs.Model(n.obj) == gpus.UnknownModel && ways[name] == nil && len(free[name]) == 0 {
 			continue
 		}
-		x := Host{Model: r.opt.GPUs.Model(n.obj), Free: vector(free[name])}
+		x := host{Model: r.opt.GPUs.Model(n.obj), Free: vector(free[name])}
 		if c := ways[name]; c != nil {
-			x.Cost, x.Whole = c.Cost, r.Whole(n)
+			x.Cost, x.Whole = c.Cost, r.whole(n)
 			for _, o := range c.Offers {
 				all := maps.Clone(o.Slices)
 				all[""] = o.Whole
@@ -77,7 +70,7 @@ func (r *Room) Ask(wants []Waiter, base *World, order []string, can []*Candidate
 		}
 		suits := ""
 		for i, w := range wants {
-			ok := w.Suits(n.obj)
+			ok := w.MayBeOn(n.obj)
 			q.Wants[i].Suits = append(q.Wants[i].Suits, ok)
 			suits += fmt.Sprint(ok, " ")
 		}
@@ -91,7 +84,7 @@ func (r *Room) Ask(wants []Waiter, base *World, order []string, can []*Candidate
 }
 
 // milliOf is how much of a GPU a task asks for.
-func (r *Room) milliOf(q *cluster.Request, can []*Candidate) int64 {
+func (r *Room) milliOf(q *cluster.Request, can []*candidate) int64 {
 	if q.Profile == "" {
 		return int64(q.GPUs) * cluster.Whole
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/muster-gpu/muster/config"
 )
 
-// Candidate is a node that may be changed now.
-type Candidate struct {
+// candidate is a node that may be changed now.
+type candidate struct {
 	*Node
 	GPUs    int
 	Configs []string
@@ -20,10 +20,10 @@ type Candidate struct {
 	Cost    int64 // of emptying it, in GPU-seconds; 0: it is empty
 }
 
-// Candidates lists the nodes that may be changed, in order; of those that it looks at, up says which are in use and
+// candidates lists the nodes that may be changed, in order; of those that it looks at, up says which are in use and
 // not about to go off, and published how many of their GPUs a driver of dynamic resource allocation published.
-func (r *Room) Candidates(now cluster.Time, order []string, up func(string) bool,
-	published func(string) int) (list []*Candidate) {
+func (r *Room) candidates(now cluster.Time, order []string, up func(string) bool,
+	published func(string) int) (list []*candidate) {
 	for _, name := range order {
 		n := r.nodes[name]
 		if n == nil || n.rule == 0 {
@@ -46,7 +46,7 @@ func (r *Room) Candidates(now cluster.Time, order []string, up func(string) bool
 
 // candidate says how a node may be partitioned; nil: not now. why is what people have to see to.
 func (r *Room) candidate(n *Node, now cluster.Time, up func(string) bool,
-	published func(string) int) (c *Candidate, why string) {
+	published func(string) int) (c *candidate, why string) {
 	l := n.obj.Labels
 	rule := &r.opt.Rules[n.rule-1]
 	file := r.maps[rule.Key()]
@@ -76,7 +76,7 @@ func (r *Room) candidate(n *Node, now cluster.Time, up func(string) bool,
 	if !have.Equal(r.offer(n.obj.Status.Capacity)) {
 		return nil, "not all of its devices are healthy"
 	}
-	c = &Candidate{Node: n, GPUs: r.gpus(n, &model)}
+	c = &candidate{Node: n, GPUs: r.gpus(n, &model)}
 	if c.GPUs == 0 {
 		return nil, fmt.Sprintf("how many GPUs it has is not known: %s with %s is not what its slices come from, and label %s does not say",
 			r.opt.Labels.Config, l[r.opt.Labels.Config], r.opt.Labels.Count)
@@ -88,7 +88,7 @@ func (r *Room) candidate(n *Node, now cluster.Time, up func(string) bool,
 }
 
 // waysOfRule finds what a rule's configurations make of a node, besides what it has.
-func (r *Room) waysOfRule(c *Candidate, rule *Rule, file *ways, model *cluster.GPUModel, have config.MIGOffer) {
+func (r *Room) waysOfRule(c *candidate, rule *Rule, file *ways, model *cluster.GPUModel, have config.MIGOffer) {
 	names := rule.Configs
 	if len(names) == 0 {
 		names = file.configs.Names()
@@ -125,8 +125,8 @@ func (r *Room) sayMap(rule *Rule, file *ways, model string, err error) {
 	}
 }
 
-// NoteFor is what is written down of a node that is to be changed in a way, but for which gangs.
-func (r *Room) NoteFor(c *Candidate, way int) Note {
+// noteFor is what is written down of a node that is to be changed in a way, but for which gangs.
+func (r *Room) noteFor(c *candidate, way int) Note {
 	return Note{Config: c.Configs[way], From: c.obj.Labels[r.opt.Labels.Config], GPUs: c.GPUs, Offer: c.Offers[way],
 		Failed: r.failures(c.Node)}
 }

@@ -1,5 +1,3 @@
-// Package mig is how nodes could be partitioned otherwise: what slices fit together on GPUs, which nodes to change for
-// those who wait, and what is noted of a node on its way. It decides and writes nothing.
 package mig
 
 import (
@@ -12,26 +10,26 @@ import (
 // would be if it were partitioned otherwise. What counting does not see - which pods may be beside which, quotas, racks
 // - a second engine is asked. All of it is pure: the same question has the same answer.
 
-// Question is what waits, and what there is. Resources have numbers: 0 is a whole GPU, the others are profiles.
-type Question struct {
-	Wants  []Want // the first to come first
-	Nodes  []Host
-	Left   *int64   // what may be counted still (Work), of several questions together; nil: all
+// question is what waits, and what there is. Resources have numbers: 0 is a whole GPU, the others are profiles.
+type question struct {
+	Wants  []want // the first to come first
+	Nodes  []host
+	Left   *int64   // what may be counted still (work), of several questions together; nil: all
 	models []string // of the nodes, by name; nil: they have yet to be listed
 }
 
-// Want is a gang that waits.
-type Want struct {
-	Sets  []Set  // the largest first
-	Milli int64  // of a GPU, all together
-	Suits []bool // by node
+// want is a gang that waits.
+type want struct {
+	Sets  []taskSet // the largest first
+	Milli int64     // of a GPU, all together
+	Suits []bool    // by node
 }
 
-// Set is tasks that ask for the same, each on one node.
-type Set struct{ What, Each, Count int }
+// taskSet is tasks that ask for the same, each on one node.
+type taskSet struct{ What, Each, Count int }
 
-// Host is a node.
-type Host struct {
+// host is a node.
+type host struct {
 	Kind  string // nodes of one kind are alike in all of this
 	Model string // a gang's GPUs are of one
 	Free  []int  // by resource, as it is partitioned now
@@ -40,8 +38,8 @@ type Host struct {
 	Cost  int64 // of emptying it, for a change; 0: it is empty
 }
 
-// Change is a node that is to be partitioned as one of its ways says (Node.To).
-type Change struct{ Node, Way int }
+// change is a node that is to be partitioned as one of its ways says (Node.To).
+type change struct{ Node, Way int }
 
 // value is what changes are worth, the most important first.
 type value struct {
@@ -66,19 +64,19 @@ const exhaustive = 2_000_000
 // whatever else it is worth.
 const (
 	mostServed = 16
-	// Work is how many nodes may be looked at.
-	Work = 30_000_000
+	// work is how many nodes may be looked at.
+	work = 30_000_000
 )
 
 // spent reports whether all but a part (1/of) of what may be counted was.
-func (q *Question) spent(of int64) bool { return q.Left != nil && *q.Left <= Work/of }
+func (q *question) spent(of int64) bool { return q.Left != nil && *q.Left <= work/of }
 
 // Choose finds the changes that are worth most; nil: none serves a gang, or none was found in time.
-func (q *Question) Choose() []Change {
+func (q *question) choose() []change {
 	if q.spent(math.MaxInt64) {
 		return nil
 	}
-	before := q.Serve(nil)
+	before := q.serve(nil)
 	kinds := q.kinds()
 	if work := q.possibilities(kinds) * float64(max(1, len(q.Wants))*max(1, len(q.Nodes))); work <= exhaustive {
 		return q.tryAll(kinds, before)
@@ -87,7 +85,7 @@ func (q *Question) Choose() []Change {
 }
 
 // kinds are the nodes that may be changed, those of one kind together.
-func (q *Question) kinds() (kinds [][]int) {
+func (q *question) kinds() (kinds [][]int) {
 	at := map[string]int{}
 	for i := range q.Nodes {
 		n := &q.Nodes[i]
@@ -105,7 +103,7 @@ func (q *Question) kinds() (kinds [][]int) {
 }
 
 // possibilities counts the sets of changes: of n alike nodes with w ways, so many each.
-func (q *Question) possibilities(kinds [][]int) float64 {
+func (q *question) possibilities(kinds [][]int) float64 {
 	count := 1.0
 	for _, list := range kinds {
 		n := len(list)
@@ -117,9 +115,9 @@ func (q *Question) possibilities(kinds [][]int) float64 {
 }
 
 // tryAll tries every set of changes.
-func (q *Question) tryAll(kinds [][]int, before []bool) (best []Change) {
+func (q *question) tryAll(kinds [][]int, before []bool) (best []change) {
 	value := value{first: len(q.Wants)}
-	var with []Change
+	var with []change
 	var grow func(k, way, used int)
 	grow = func(k, way, used int) {
 		switch {
@@ -135,7 +133,7 @@ func (q *Question) tryAll(kinds [][]int, before []bool) (best []Change) {
 		n := len(with)
 		grow(k, way+1, used)
 		for i := used; i < len(kinds[k]); i++ {
-			with = append(with, Change{kinds[k][i], way})
+			with = append(with, change{kinds[k][i], way})
 			grow(k, way+1, i+1)
 		}
 		with = with[:n]
@@ -146,30 +144,30 @@ func (q *Question) tryAll(kinds [][]int, before []bool) (best []Change) {
 
 // oneByOne serves one after the other, as long as each change brings more of its tasks to a place; then it leaves out
 // what is not needed.
-func (q *Question) oneByOne(kinds [][]int, before []bool) (plan []Change) {
+func (q *question) oneByOne(kinds [][]int, before []bool) (plan []change) {
 	served := 0
 	for w := range q.Wants {
-		if before[w] || q.Serve(plan)[w] {
+		if before[w] || q.serve(plan)[w] {
 			continue
 		}
 		if served++; served > mostServed || q.spent(math.MaxInt64) {
 			break
 		}
 		with := slices.Clone(plan)
-		for done := 0; !q.Serve(with)[w]; {
+		for done := 0; !q.serve(with)[w]; {
 			next, ok := q.nextFor(w, kinds, with, before, &done)
 			if !ok {
 				break
 			}
 			with = append(with, next)
 		}
-		if q.Serve(with)[w] {
+		if q.serve(with)[w] {
 			plan = with
 		}
 	}
-	all := q.Serve(plan)
+	all := q.serve(plan)
 	for i := len(plan) - 1; i >= 0; i-- {
-		if less := slices.Delete(slices.Clone(plan), i, i+1); slices.Equal(q.Serve(less), all) {
+		if less := slices.Delete(slices.Clone(plan), i, i+1); slices.Equal(q.serve(less), all) {
 			plan, i = less, len(less) // without it, one that is looked at already may not be needed either
 		}
 	}
@@ -180,17 +178,17 @@ func (q *Question) oneByOne(kinds [][]int, before []bool) (plan []Change) {
 }
 
 // nextFor is the change that brings most of a gang's tasks to a place, beyond those that have one.
-func (q *Question) nextFor(w int, kinds [][]int, with []Change, before []bool, done *int) (next Change, ok bool) {
+func (q *question) nextFor(w int, kinds [][]int, with []change, before []bool, done *int) (next change, ok bool) {
 	most, value, valued := *done, value{}, false
 	for _, list := range kinds {
 		at := slices.IndexFunc(list, func(i int) bool {
-			return !slices.ContainsFunc(with, func(c Change) bool { return c.Node == i })
+			return !slices.ContainsFunc(with, func(c change) bool { return c.Node == i })
 		})
 		if at < 0 {
 			continue
 		}
 		for way := range q.Nodes[list[at]].To {
-			c := Change{list[at], way}
+			c := change{list[at], way}
 			try := append(slices.Clip(with), c)
 			switch placed := q.placed(w, try); {
 			case q.spent(math.MaxInt64):
@@ -212,9 +210,9 @@ func (q *Question) nextFor(w int, kinds [][]int, with []Change, before []bool, d
 }
 
 // value says what changes are worth.
-func (q *Question) value(with []Change, before []bool) value {
+func (q *question) value(with []change, before []bool) value {
 	v := value{first: len(q.Wants), changes: len(with)}
-	for i, yes := range q.Serve(with) {
+	for i, yes := range q.serve(with) {
 		if yes && !before[i] {
 			v.first = min(v.first, i)
 			v.milli += q.Wants[i].Milli
@@ -229,7 +227,7 @@ func (q *Question) value(with []Change, before []bool) value {
 }
 
 // after is what is free on each node after changes.
-func (q *Question) after(with []Change) [][]int {
+func (q *question) after(with []change) [][]int {
 	size := 0
 	for i := range q.Nodes {
 		size += len(q.Nodes[i].Free)
@@ -247,7 +245,7 @@ func (q *Question) after(with []Change) [][]int {
 }
 
 // Serve says which gangs would have places after changes, the first in line first.
-func (q *Question) Serve(with []Change) []bool {
+func (q *question) serve(with []change) []bool {
 	free, served := q.after(with), make([]bool, len(q.Wants))
 	for w := range q.Wants {
 		_, served[w] = q.put(w, free)
@@ -256,7 +254,7 @@ func (q *Question) Serve(with []Change) []bool {
 }
 
 // placed is how many tasks of a gang would have places after changes, behind those that come before it.
-func (q *Question) placed(w int, with []Change) int {
+func (q *question) placed(w int, with []change) int {
 	free := q.after(with)
 	for i := range w {
 		q.put(i, free)
@@ -267,7 +265,7 @@ func (q *Question) placed(w int, with []Change) int {
 
 // put places a gang on GPUs of one model, each task on the node with the least room that is enough. If all find
 // a place, they take it; else none does, and n says how many would have, of the model where most would.
-func (q *Question) put(w int, free [][]int) (n int, ok bool) {
+func (q *question) put(w int, free [][]int) (n int, ok bool) {
 	want := &q.Wants[w]
 	total := 0
 	for _, s := range want.Sets {
@@ -301,7 +299,7 @@ func (q *Question) put(w int, free [][]int) (n int, ok bool) {
 }
 
 // tightest lists the nodes of a model that take a task of a set, those with the least room first.
-func (q *Question) tightest(want *Want, model string, s Set, free [][]int) (list []int) {
+func (q *question) tightest(want *want, model string, s taskSet, free [][]int) (list []int) {
 	for i := range q.Nodes {
 		if q.Nodes[i].Model == model && want.Suits[i] && roomFor(free[i], s) > 0 {
 			list = append(list, i)
@@ -317,7 +315,7 @@ func (q *Question) tightest(want *Want, model string, s Set, free [][]int) (list
 type seat struct{ node, what, count int }
 
 // roomFor is how many tasks of a set a node takes.
-func roomFor(free []int, s Set) int {
+func roomFor(free []int, s taskSet) int {
 	if s.Each == 0 {
 		return math.MaxInt32
 	}
@@ -325,7 +323,7 @@ func roomFor(free []int, s Set) int {
 }
 
 // known lists the models of the nodes.
-func (q *Question) known() []string {
+func (q *question) known() []string {
 	if q.models == nil {
 		for i := range q.Nodes {
 			if m := q.Nodes[i].Model; !slices.Contains(q.models, m) {

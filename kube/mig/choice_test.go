@@ -8,7 +8,7 @@ import (
 )
 
 // dumbServe is serve, one task after the other.
-func dumbServe(q *Question, with []Change) []bool {
+func dumbServe(q *question, with []change) []bool {
 	free := make([][]int, len(q.Nodes))
 	for i := range q.Nodes {
 		free[i] = slices.Clone(q.Nodes[i].Free)
@@ -51,16 +51,16 @@ func dumbServe(q *Question, with []Change) []bool {
 }
 
 // dumbChoose tries everything for every node by itself, and returns what the best is worth.
-func dumbChoose(q *Question) (best value) {
+func dumbChoose(q *question) (best value) {
 	best.first = len(q.Wants)
 	before := dumbServe(q, nil)
 	ways := make([]int, len(q.Nodes)) // 0: as it is
 	for {
-		var with []Change
+		var with []change
 		v := value{first: len(q.Wants)}
 		for i, w := range ways {
 			if w > 0 {
-				with = append(with, Change{i, w - 1})
+				with = append(with, change{i, w - 1})
 				v.cost, v.changes, v.whole = v.cost+q.Nodes[i].Cost, v.changes+1,
 					v.whole+q.Nodes[i].Whole-q.Nodes[i].To[w-1][0]
 			}
@@ -87,11 +87,11 @@ func dumbChoose(q *Question) (best value) {
 	}
 }
 
-func randomQuestion(r *rand.Rand) *Question {
-	q := &Question{}
+func randomQuestion(r *rand.Rand) *question {
+	q := &question{}
 	ways := [][]int{{4, 0, 0}, {0, 28, 0}, {0, 0, 8}, {2, 0, 4}}
 	for k := range 1 + r.IntN(3) {
-		n := Host{Kind: fmt.Sprint(k), Model: []string{"a", "a", "b"}[r.IntN(3)],
+		n := host{Kind: fmt.Sprint(k), Model: []string{"a", "a", "b"}[r.IntN(3)],
 			Free: []int{r.IntN(5), r.IntN(8), r.IntN(3)}, Whole: r.IntN(5)}
 		if r.IntN(3) > 0 {
 			n.To = ways[:1+r.IntN(len(ways))]
@@ -102,18 +102,18 @@ func randomQuestion(r *rand.Rand) *Question {
 		}
 	}
 	for range 1 + r.IntN(4) {
-		w := Want{Milli: int64(1 + r.IntN(9)), Suits: make([]bool, len(q.Nodes))}
+		w := want{Milli: int64(1 + r.IntN(9)), Suits: make([]bool, len(q.Nodes))}
 		for i := range q.Nodes { // alike nodes suit alike
 			if w.Suits[i] = r.IntN(5) > 0; i > 0 && q.Nodes[i].Kind == q.Nodes[i-1].Kind {
 				w.Suits[i] = w.Suits[i-1]
 			}
 		}
-		w.Sets = []Set{{What: r.IntN(3), Each: 1, Count: 1 + r.IntN(12)}}
+		w.Sets = []taskSet{{What: r.IntN(3), Each: 1, Count: 1 + r.IntN(12)}}
 		if w.Sets[0].What == 0 {
-			w.Sets[0] = Set{0, 1 + r.IntN(4), 1 + r.IntN(3)}
+			w.Sets[0] = taskSet{0, 1 + r.IntN(4), 1 + r.IntN(3)}
 		}
 		if r.IntN(4) == 0 {
-			w.Sets = append(w.Sets, Set{What: r.IntN(3), Each: 1, Count: 1 + r.IntN(3)})
+			w.Sets = append(w.Sets, taskSet{What: r.IntN(3), Each: 1, Count: 1 + r.IntN(3)})
 		}
 		q.Wants = append(q.Wants, w)
 	}
@@ -127,11 +127,11 @@ func TestMIGChoice(t *testing.T) {
 	chosen, whole := 0, 0
 	for range 3000 {
 		q := randomQuestion(r)
-		before := q.Serve(nil)
+		before := q.serve(nil)
 		if dumb := dumbServe(q, nil); !slices.Equal(before, dumb) {
 			t.Fatalf("%+v: %v, one by one %v", q, before, dumb)
 		}
-		best, plan := dumbChoose(q), q.Choose()
+		best, plan := dumbChoose(q), q.choose()
 		got := q.value(plan, before)
 		if plan == nil {
 			got = value{first: len(q.Wants)}
@@ -150,7 +150,7 @@ func TestMIGChoice(t *testing.T) {
 			whole++
 		}
 		for i := range less {
-			if slices.Equal(q.Serve(slices.Delete(slices.Clone(less), i, i+1)), q.Serve(less)) {
+			if slices.Equal(q.serve(slices.Delete(slices.Clone(less), i, i+1)), q.serve(less)) {
 				t.Fatalf("%+v: %+v: change %d is not needed", q, less, i)
 			}
 		}
@@ -163,41 +163,41 @@ func TestMIGChoice(t *testing.T) {
 // Nobody is served: nothing is changed. Of two ways that serve, the one that leaves more GPUs whole; who is
 // first in line comes before more demand; an empty node before one that has to be emptied.
 func TestMIGChoiceOrder(t *testing.T) {
-	node := func(kind string, cost int64, to ...[]int) Host {
-		return Host{Kind: kind, Model: "a", Free: []int{0, 0, 0}, Whole: 8, Cost: cost, To: to}
+	node := func(kind string, cost int64, to ...[]int) host {
+		return host{Kind: kind, Model: "a", Free: []int{0, 0, 0}, Whole: 8, Cost: cost, To: to}
 	}
-	ones := Want{Sets: []Set{{1, 1, 14}}, Milli: 2000, Suits: []bool{true, true}}
-	threes := Want{Sets: []Set{{2, 1, 16}}, Milli: 6800, Suits: []bool{true, true}}
+	ones := want{Sets: []taskSet{{1, 1, 14}}, Milli: 2000, Suits: []bool{true, true}}
+	threes := want{Sets: []taskSet{{2, 1, 16}}, Milli: 6800, Suits: []bool{true, true}}
 	for _, c := range []struct {
 		name string
-		q    Question
-		want []Change
+		q    question
+		want []change
 	}{
-		{"nobody waits", Question{Nodes: []Host{node("x", 0, []int{0, 56, 0})}}, nil},
-		{"no way has it", Question{Wants: []Want{threes},
-			Nodes: []Host{node("x", 0, []int{0, 56, 0}), node("x", 0, []int{0, 56, 0})}}, nil},
+		{"nobody waits", question{Nodes: []host{node("x", 0, []int{0, 56, 0})}}, nil},
+		{"no way has it", question{Wants: []want{threes},
+			Nodes: []host{node("x", 0, []int{0, 56, 0}), node("x", 0, []int{0, 56, 0})}}, nil},
 		{"whole GPUs are kept",
-			Question{Wants: []Want{ones},
-				Nodes: []Host{node("x", 0, []int{0, 56, 0}, []int{6, 14, 0}),
-					node("x", 0, []int{0, 56, 0}, []int{6, 14, 0})}}, []Change{{0, 1}}},
+			question{Wants: []want{ones},
+				Nodes: []host{node("x", 0, []int{0, 56, 0}, []int{6, 14, 0}),
+					node("x", 0, []int{0, 56, 0}, []int{6, 14, 0})}}, []change{{0, 1}}},
 		{"the first comes first",
-			Question{Wants: []Want{ones, threes},
-				Nodes: []Host{node("x", 0, []int{0, 56, 0}, []int{0, 0, 16}),
-					{Kind: "y", Model: "a", Free: []int{0, 0, 0}}}}, []Change{{0, 0}}},
+			question{Wants: []want{ones, threes},
+				Nodes: []host{node("x", 0, []int{0, 56, 0}, []int{0, 0, 16}),
+					{Kind: "y", Model: "a", Free: []int{0, 0, 0}}}}, []change{{0, 0}}},
 		{"an empty one first",
-			Question{Wants: []Want{ones}, Nodes: []Host{node("x", 5, []int{0, 56, 0}), node("y", 0, []int{0, 56, 0})}},
-			[]Change{{1, 0}}},
+			question{Wants: []want{ones}, Nodes: []host{node("x", 5, []int{0, 56, 0}), node("y", 0, []int{0, 56, 0})}},
+			[]change{{1, 0}}},
 	} {
-		if got := c.q.Choose(); !slices.Equal(got, c.want) {
+		if got := c.q.choose(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 }
 
 // wideQuestion has many nodes, of which some may be changed, of many kinds and in many ways, and many who wait.
-func wideQuestion(nodes, can, kinds, ways, wants int) *Question {
+func wideQuestion(nodes, can, kinds, ways, wants int) *question {
 	r := rand.New(rand.NewPCG(5, 9))
-	q := &Question{}
+	q := &question{}
 	var to [][]int
 	for w := range ways {
 		x := make([]int, ways+1)
@@ -205,7 +205,7 @@ func wideQuestion(nodes, can, kinds, ways, wants int) *Question {
 		to = append(to, x)
 	}
 	for i := range nodes {
-		n := Host{Kind: "none", Model: "a", Free: make([]int, ways+1), Whole: 8}
+		n := host{Kind: "none", Model: "a", Free: make([]int, ways+1), Whole: 8}
 		n.Free[0] = r.IntN(8)
 		if i < can {
 			n.Kind, n.To, n.Cost = fmt.Sprint("k", i%kinds), to, int64(i%kinds)
@@ -213,7 +213,7 @@ func wideQuestion(nodes, can, kinds, ways, wants int) *Question {
 		q.Nodes = append(q.Nodes, n)
 	}
 	for w := range wants {
-		x := Want{Milli: 1000, Sets: []Set{{What: 1 + w%ways, Each: 1, Count: 20}}, Suits: make([]bool, nodes)}
+		x := want{Milli: 1000, Sets: []taskSet{{What: 1 + w%ways, Each: 1, Count: 20}}, Suits: make([]bool, nodes)}
 		for i := range x.Suits {
 			x.Suits[i] = true
 		}
@@ -225,26 +225,26 @@ func wideQuestion(nodes, can, kinds, ways, wants int) *Question {
 // What may be counted is bounded, of all questions together; who is first in line is served all the same, and
 // as long as enough is left the changes are those that are found without a bound.
 func TestMIGWork(t *testing.T) {
-	left := int64(Work)
+	left := int64(work)
 	q := wideQuestion(1000, 64, 8, 8, 64)
 	q.Left = &left
-	plan := q.Choose()
-	if served := q.Serve(plan); len(plan) == 0 || !served[0] {
+	plan := q.choose()
+	if served := q.serve(plan); len(plan) == 0 || !served[0] {
 		t.Errorf("%v serves %v", plan, served)
 	}
 	for range 50 {
-		q.Choose()
+		q.choose()
 	}
 	if most := int64(2 * 1000 * 64); left < -64*most {
 		t.Errorf("%d more was counted than may be", -left)
 	}
-	if got := q.Choose(); got != nil {
+	if got := q.choose(); got != nil {
 		t.Errorf("%v, with nothing left", got)
 	}
 	free, enough := wideQuestion(100, 16, 4, 4, 16), wideQuestion(100, 16, 4, 4, 16)
-	left = 10 * Work
+	left = 10 * work
 	enough.Left = &left
-	if got, want := enough.Choose(), free.Choose(); len(got) == 0 || !slices.Equal(got, want) {
+	if got, want := enough.choose(), free.choose(); len(got) == 0 || !slices.Equal(got, want) {
 		t.Errorf("%v, without a bound %v", got, want)
 	}
 }
@@ -252,9 +252,9 @@ func TestMIGWork(t *testing.T) {
 // BenchmarkMIGChoose is one question: 1,000 nodes, of which 64 of 8 kinds may be changed in 8 ways, for 64 who wait.
 func BenchmarkMIGChoose(b *testing.B) {
 	for b.Loop() {
-		left := int64(Work)
+		left := int64(work)
 		q := wideQuestion(1000, 64, 8, 8, 64)
 		q.Left = &left
-		q.Choose()
+		q.choose()
 	}
 }

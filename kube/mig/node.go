@@ -44,12 +44,6 @@ type Node struct {
 	raw   v1.ResourceList // what the node says that it has
 }
 
-// Name is the node's name.
-func (n *Node) Name() string { return n.obj.Name }
-
-// Rule is 1 + the number of the rule by which it may be changed; 0: by none.
-func (n *Node) Rule() int { return n.rule }
-
 // Step is how far the node is; "": nothing is under way.
 func (n *Node) Step() string { return n.step }
 
@@ -59,14 +53,8 @@ func (n *Node) Note() Note { return n.note }
 // Busy reports whether a request is on its way.
 func (n *Node) Busy() bool { return n.busy }
 
-// Written reports whether the step was written and seen.
-func (n *Node) Written() bool { return !n.busy && !n.asked }
-
 // Shut reports whether nothing starts on the node because it is to be partitioned.
 func (n *Node) Shut() bool { return n.step == Closed || n.step == Changing || n.Stays }
-
-// Refused reports whether the API server refused not long ago that the node is changed.
-func (n *Node) Refused(at time.Time) bool { return at.Before(n.again) }
 
 // AsPartitioned is the node as it is or, while it is being partitioned, with what it will have: the device plugin is
 // restarted meanwhile, and offers nothing.
@@ -76,7 +64,7 @@ func (n *Node) AsPartitioned(obj *v1.Node) *v1.Node {
 		return obj
 	}
 	if note := read(obj.Annotations[Annotation]); note.Offer != nil {
-		return Offering(obj, note.Offer)
+		return offering(obj, note.Offer)
 	}
 	return obj
 }

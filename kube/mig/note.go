@@ -54,8 +54,8 @@ func read(text string) (note Note) {
 	return note
 }
 
-// Offering is a node with other devices.
-func Offering(obj *v1.Node, o *config.MIGOffer) *v1.Node {
+// offering is a node with other devices.
+func offering(obj *v1.Node, o *config.MIGOffer) *v1.Node {
 	as := *obj
 	as.Status.Capacity, as.Status.Allocatable = DevicesOf(obj.Status.Capacity, o), DevicesOf(obj.Status.Allocatable, o)
 	return &as

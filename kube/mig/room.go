@@ -1,3 +1,5 @@
+// Package mig partitions nodes otherwise for gangs that wait: which slices fit together on GPUs, for which gangs which
+// nodes are changed, and how far nodes are with that. What is to be written, it tells a Writer.
 package mig
 
 import (
@@ -79,6 +81,7 @@ type Room struct {
 	lookAt  cluster.Time       // when it is looked next which gangs wait
 	said    map[string]bool    // what was logged of configurations
 	packed  map[string][][]cluster.Instance
+	era     int // counts changes of the maps
 }
 
 // ways is a ConfigMap that says what configurations make of a node.
@@ -145,6 +148,7 @@ func (r *Room) MapChanged(obj *v1.ConfigMap, gone bool) {
 		r.opt.Writer.MapEvent(obj, v1.EventTypeWarning, "NotUnderstood", err.Error())
 	}
 	r.lookAt, r.at, r.said = 0, 0, map[string]bool{}
+	r.era++
 }
 
 func hash(text string) string {
@@ -161,8 +165,8 @@ func (r *Room) Next() cluster.Time {
 	return r.at
 }
 
-// After is how long a gang waits before a node is changed: the least of the rules.
-func (r *Room) After() (least time.Duration) {
+// after is how long a gang waits before a node is changed: the least of the rules.
+func (r *Room) after() (least time.Duration) {
 	least = cluster.MaxDuration
 	for i := range r.opt.Rules {
 		least = min(least, r.opt.Rules[i].After)
@@ -211,8 +215,8 @@ func (r *Room) EachUnder(f func(name string)) {
 	}
 }
 
-// Under lists the nodes that are on their way by this scheduler, in order.
-func (r *Room) Under(order []string) (list []*Node) {
+// underway lists the nodes that are on their way by this scheduler, in order.
+func (r *Room) underway(order []string) (list []*Node) {
 	for _, name := range order {
 		if n := r.under[name]; n != nil && n.obj != nil && n.step != "" && r.ours(n) && n.note.Offer != nil {
 			list = append(list, n)
@@ -239,13 +243,13 @@ func (r *Room) tend(n *Node, at time.Time) {
 	case Closed:
 		switch {
 		case n.rule == 0:
-			r.Reopen(n, "dropped", "no rule selects it any more")
+			r.reopen(n, "dropped", "no rule selects it any more")
 		case label != n.note.From:
-			r.Reopen(n, "dropped", "another writer set "+r.opt.Labels.Config+": "+cmp.Or(label, "none"))
+			r.reopen(n, "dropped", "another writer set "+r.opt.Labels.Config+": "+cmp.Or(label, "none"))
 		case !n.obj.Spec.Unschedulable:
-			r.Reopen(n, "dropped", "it was uncordoned")
+			r.reopen(n, "dropped", "it was uncordoned")
 		case n.note.Offer == nil || n.note.Config == "":
-			r.Reopen(n, "dropped", "its annotation "+Annotation+" cannot be read")
+			r.reopen(n, "dropped", "its annotation "+Annotation+" cannot be read")
 		}
 	case Changing:
 		expiry := stray
@@ -254,27 +258,21 @@ func (r *Room) tend(n *Node, at time.Time) {
 		}
 		switch have := r.offer(n.raw); {
 		case label != n.note.Config:
-			r.Reopen(n, "dropped", "another writer set "+r.opt.Labels.Config+": "+cmp.Or(label, "none"))
+			r.reopen(n, "dropped", "another writer set "+r.opt.Labels.Config+": "+cmp.Or(label, "none"))
 		case state == stateSuccess && n.note.Offer != nil && have.Equal(*n.note.Offer):
-			r.Reopen(n, "done", "")
+			r.reopen(n, "done", "")
 		case state == stateFailed:
-			r.Reopen(n, "failed", fmt.Sprintf("mig-manager says failed (label %s)", r.opt.Labels.State))
+			r.reopen(n, "failed", fmt.Sprintf("mig-manager says failed (label %s)", r.opt.Labels.State))
 		case at.Sub(n.note.Since) > expiry:
-			r.Reopen(n, "late", fmt.Sprintf("after %s its state is %q, and it offers %s of %s",
+			r.reopen(n, "late", fmt.Sprintf("after %s its state is %q, and it offers %s of %s",
 				cluster.FormatDuration(expiry), state, cmp.Or(have.Text(), "nothing"), n.note.Offer.Text()))
 		}
 	}
 }
 
-// Change has a closed node be changed.
-func (r *Room) Change(n *Node) { r.set(n, Changing, n.note) }
-
-// Close closes a node that is to be changed.
-func (r *Room) Close(n *Node, note Note) { r.set(n, Closed, note) }
-
-// Reopen lets a node be used as it is. What it could not be brought to, is not tried there again until another writer
+// reopen lets a node be used as it is. What it could not be brought to, is not tried there again until another writer
 // labels it, or the map is another.
-func (r *Room) Reopen(n *Node, outcome, why string) {
+func (r *Room) reopen(n *Node, outcome, why string) {
 	note := n.note
 	switch outcome {
 	case "failed", "late":
@@ -431,8 +429,8 @@ func (r *Room) noted(n *Node, note Note) {
 	n.note = note
 }
 
-// Whole is how many GPUs a node has that are not partitioned.
-func (r *Room) Whole(n *Node) int { return r.offer(n.raw).Whole }
+// whole is how many GPUs a node has that are not partitioned.
+func (r *Room) whole(n *Node) int { return r.offer(n.raw).Whole }
 
 // offer is what a list says of GPUs and slices.
 func (r *Room) offer(list v1.ResourceList) config.MIGOffer {

@@ -11,18 +11,18 @@ import (
 // A change that delays a gang before another in line is found out; one that delays what comes after it, by less than a
 // second, or what was not to start anyway, is not.
 func TestLater(t *testing.T) {
-	line := func(at ...cluster.Time) *World {
-		w := &World{}
+	line := func(at ...cluster.Time) *world {
+		w := &world{}
 		for i, x := range at {
-			w.Line = append(w.Line, engine.Waiting{Job: cluster.JobID(i + 1), Expected: x})
+			w.line = append(w.line, engine.Waiting{Job: cluster.JobID(i + 1), Expected: x})
 		}
 		return w
 	}
 	second := cluster.Time(time.Second)
 	for _, c := range []struct {
 		name string
-		base *World
-		with *World
+		base *world
+		with *world
 		want bool
 	}{
 		{"before it, later", line(second, 9*second), line(3*second, 9*second), true},
@@ -31,7 +31,7 @@ func TestLater(t *testing.T) {
 		{"before it, it starts now", line(second, 9*second), line(), false},
 		{"after it", line(second, second, second), line(second, second, 9*second), false},
 	} {
-		if got := Later(c.base, c.with, 2); got != c.want {
+		if got := later(c.base, c.with, 2); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
@@ -39,9 +39,9 @@ func TestLater(t *testing.T) {
 
 // A gang starts on the nodes of its allocations; nodes that only the second engine has are no one's.
 func TestOn(t *testing.T) {
-	w := &World{Starts: map[cluster.JobID][]engine.Alloc{1: {{Node: 1}, {Node: 2}}}}
+	w := &world{starts: map[cluster.JobID][]engine.Alloc{1: {{Node: 1}, {Node: 2}}}}
 	order := []string{"a", "b"}
-	if w.On(1, "a", order) || !w.On(1, "b", order) || w.On(2, "b", order) {
+	if w.isOn(1, "a", order) || !w.isOn(1, "b", order) || w.isOn(2, "b", order) {
 		t.Error("not where it starts")
 	}
 }

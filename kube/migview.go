@@ -1,0 +1,140 @@
+package kube
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/holds"
+	"github.com/muster-gpu/muster/kube/mig"
+	"github.com/muster-gpu/muster/kube/power"
+)
+
+// migView is the cluster as package kube/mig sees it (mig.Cluster).
+type migView struct{ d *Driver }
+
+func (v migView) Up(name string) bool {
+	n := v.d.nodes[name]
+	return n.state() == cluster.Up && !n.power.Sleeps() && n.power.State() != power.Suspending &&
+		!v.d.eng.IsGivenBack(name)
+}
+
+func (v migView) Published(name string) int { return v.d.publishedGPUs(name) }
+
+func (v migView) UserCount(name string) int { return v.d.migUsersOn(name) }
+
+func (v migView) Users(name string) (list []mig.User) {
+	d := v.d
+	for _, p := range d.migUsers(d.nodes[name]) {
+		u := mig.User{Ends: cluster.Never, Endless: p.obj.Spec.RestartPolicy == v1.RestartPolicyAlways}
+		if g := p.gang; g != nil {
+			u.Gang, u.Leaves, u.Endless = g.key, p.leaves(), g.kind == cluster.Service
+			u.Goes = func(tier cluster.Tier) bool { return d.goes(g, tier) }
+			u.Lost = func() time.Duration { return d.lostBy(g) }
+			if g.spec != nil {
+				u.GPUs = g.spec.GPUs()
+			}
+			if g.spec != nil && g.spec.Estimate > 0 && g.book.Started > 0 {
+				u.Ends = g.book.Started.Add(g.spec.Estimate)
+			}
+		}
+		list = append(list, u)
+	}
+	return list
+}
+
+// lostBy is how much of its work a running gang would lose now: what came after it was saved last.
+func (d *Driver) lostBy(g *gang) time.Duration {
+	ran := max(0, d.now.Sub(g.book.Started))
+	if pods := g.sorted(); len(pods) > 0 {
+		if t, err := d.terms(g, pods[0].obj); err == nil && t.Saves > 0 {
+			return ran % t.Saves
+		}
+	}
+	return ran
+}
+
+func (v migView) AnyWaiting(is func(g *mig.Gang, since cluster.Time) bool) bool {
+	for _, g := range v.d.gangs {
+		if g.waits() && is(&g.mig, g.book.Lined) {
+			return true
+		}
+	}
+	return false
+}
+
+func (v migView) Waiters() (list []*mig.Waiter) {
+	d, id := v.d, v.d.next
+	for _, key := range slices.Sorted(maps.Keys(d.gangs)) {
+		g := d.gangs[key]
+		w := &mig.Waiter{Gang: &g.mig, Name: g.name, Job: g.spec, Since: g.book.Lined}
+		var pods []*pod
+		switch {
+		case g.phase == waiting:
+			pods = d.membersOf(g)
+		case g.phase == gathering && g.refused != "" && g.asks() && g.of == "" && g.retry <= d.now &&
+			len(g.rivals) == 0:
+			if w.Job, pods = d.wouldBe(g); w.Job != nil {
+				w.Outside, w.Job.ID = true, id
+				id++
+			}
+		}
+		if len(pods) == 0 {
+			continue
+		}
+		distinct := distinctBy(pods, func(p *pod) string { return p.signature })
+		asked := askedOf(distinct)
+		for _, p := range distinct {
+			w.Kind += p.signature + "\n"
+		}
+		w.Suits = func() []string { return d.nodesFor(pods).Names }
+		w.SuitsAs = func(obj *v1.Node) bool { return d.fit.Unsuitable(asked, obj) == "" }
+		w.MayBeOn = func(obj *v1.Node) bool {
+			return !slices.ContainsFunc(pods, func(p *pod) bool { return d.fit.Suits(&fit.Pod{Obj: p.obj}, obj) != "" })
+		}
+		list = append(list, w)
+	}
+	return list
+}
+
+// wouldBe is the job of a gang that no node suits as it is; nil: it waits for something else.
+func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
+	m, err := g.need()
+	if err != nil {
+		return nil, nil
+	}
+	need, _, _ := d.crew(g, &m)
+	if len(need) == 0 || len(need) < max(1, m.Size) {
+		return nil, nil
+	}
+	spec, err := d.specOf(g, need, m)
+	if err != nil || d.admits(spec) != nil {
+		return nil, nil
+	}
+	if g.refusedIn != d.era && d.nodesFor(need).Why == "" { // it is not for want of a node, nor was it rejected
+		return nil, nil
+	}
+	l := d.limitsOf(need, false, true)
+	if l.Why != "" {
+		return nil, nil
+	}
+	spec.PerNode, spec.NodeLimits = l.Each, l.Nodes
+	return spec, need
+}
+
+func (v migView) NodeAs(name string, obj *v1.Node) cluster.Node {
+	n := &node{obj: obj, other: v.d.nodes[name].other}
+	n.other.gpus = 0
+	return v.d.nodeSpec(name, n, holds.Of{})
+}
+
+func (v migView) Config(spec cluster.Spec) (engine.Config, error) {
+	_, cfg, err := v.d.rules(spec)
+	cfg.Spec.Queues = v.d.queues.Fitted()
+	return cfg, err
+}
