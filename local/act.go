@@ -37,30 +37,30 @@ func (m *Machine) Act(ctx context.Context, id int, verb, by string) error {
 		if err := m.actRunning(j, verb, now); err != nil {
 			return nil, err
 		}
-		j.said = append(j.said, doneBy(verb, by))
-		info := j.own()
+		j.Said = append(j.Said, doneBy(verb, by))
+		info := j.Own()
 		if info.FrozenBy = ""; info.Frozen {
 			info.FrozenBy = by
 		}
-		return []engine.Event{{Type: engine.Progress, Job: j.id}}, nil // so that it is stored
+		return []engine.Event{{Type: engine.Progress, Job: j.ID}}, nil // so that it is stored
 	})
 }
 
 // actRunning does what can be done to a running job. The signals are sent when
 // the wish is stored.
 func (m *Machine) actRunning(j *job, verb string, now cluster.Time) error {
-	running := j.run != nil && j.info.Record.State == engine.Running && !j.info.Requeue
+	running := j.run != nil && j.Info.Record.State == engine.Running && !j.Info.Requeue
 	switch {
-	case verb == "resume" && !j.info.Frozen && j.info.Record.Home != nil:
-		return fmt.Errorf("job %d was suspended for another: it continues when there is room again", j.id)
-	case verb == "resume" && (!running || !j.info.Frozen):
-		return fmt.Errorf("job %d is %s: only a suspended job can be resumed", j.id, j.info.State)
+	case verb == "resume" && !j.Info.Frozen && j.Info.Record.Home != nil:
+		return fmt.Errorf("job %d was suspended for another: it continues when there is room again", j.ID)
+	case verb == "resume" && (!running || !j.Info.Frozen):
+		return fmt.Errorf("job %d is %s: only a suspended job can be resumed", j.ID, j.Info.State)
 	case verb == "requeue" && !running:
-		return fmt.Errorf("job %d is %s: only a running job can be requeued", j.id, j.info.State)
-	case verb == "suspend" && (!running || j.info.Frozen):
-		return fmt.Errorf("job %d is %s: only a running job can be suspended", j.id, j.info.State)
+		return fmt.Errorf("job %d is %s: only a running job can be requeued", j.ID, j.Info.State)
+	case verb == "suspend" && (!running || j.Info.Frozen):
+		return fmt.Errorf("job %d is %s: only a running job can be suspended", j.ID, j.Info.State)
 	}
-	info := j.own()
+	info := j.Own()
 	switch verb {
 	case "requeue":
 		grace := m.grace(j)
@@ -85,13 +85,13 @@ func (m *Machine) grace(j *job) time.Duration {
 	if s := m.rules().Stop; s != nil {
 		rules = *s
 	}
-	return rules[j.spec.Tier].Grace
+	return rules[j.Spec.Tier].Grace
 }
 
 // note has what was done to a job be in the audit trail with the present step.
 func (m *Machine) note(ctx context.Context, now cluster.Time, action string, j *job, text string) {
 	m.step.trail = append(m.step.trail,
-		audit.OfJob(ctx, time.Unix(0, int64(now)), action, int(j.id), j.info.User.Name, text))
+		audit.OfJob(ctx, time.Unix(0, int64(now)), action, int(j.ID), j.Info.User.Name, text))
 }
 
 // done are the verbs as history says them.

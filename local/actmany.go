@@ -41,18 +41,18 @@ func (m *Machine) ActOnAll(ctx context.Context, sel *ask.Selection, verb string,
 		for _, j := range list {
 			ev, err := wish(j, verb)
 			switch {
-			case !who.Owns(j.info.User.Name):
-				err = fmt.Errorf("job %d is %s's", j.id, j.info.User.Name)
+			case !who.Owns(j.Info.User.Name):
+				err = fmt.Errorf("job %d is %s's", j.ID, j.Info.User.Name)
 			case err == nil:
 				applyWish(j, verb, who.Name)
 				m.note(ctx, now, verb, j, "")
 				events = append(events, ev)
-				done.Jobs = append(done.Jobs, int(j.id))
+				done.Jobs = append(done.Jobs, int(j.ID))
 				continue
 			case !c.named(j):
 				continue // a filter, or an array, chooses those to which it can be done
 			}
-			done.Refused = append(done.Refused, ask.Refusal{Job: int(j.id), Text: err.Error()})
+			done.Refused = append(done.Refused, ask.Refusal{Job: int(j.ID), Text: err.Error()})
 		}
 		done.Refused = append(done.Refused, c.missing()...)
 		if len(events) == 0 {
@@ -70,14 +70,14 @@ func (m *Machine) ActOnAll(ctx context.Context, sel *ask.Selection, verb string,
 func wish(j *job, verb string) (engine.Event, error) {
 	switch verb {
 	case "cancel":
-		return engine.Event{Type: engine.Cancelled, Job: j.id}, nil
+		return engine.Event{Type: engine.Cancelled, Job: j.ID}, nil
 	case "hold":
-		if j.info.Record.State > engine.Placed {
-			return engine.Event{}, fmt.Errorf("job %d is %s: only a waiting job can be held", j.id, j.info.State)
+		if j.Info.Record.State > engine.Placed {
+			return engine.Event{}, fmt.Errorf("job %d is %s: only a waiting job can be held", j.ID, j.Info.State)
 		}
-		return engine.Event{Type: engine.Held, Job: j.id}, nil
+		return engine.Event{Type: engine.Held, Job: j.ID}, nil
 	case "release":
-		return engine.Event{Type: engine.Held, Job: j.id, Undo: true}, nil
+		return engine.Event{Type: engine.Held, Job: j.ID, Undo: true}, nil
 	}
 	return engine.Event{}, fmt.Errorf("%q cannot be done to several jobs at once", verb)
 }
@@ -85,10 +85,10 @@ func wish(j *job, verb string) (engine.Event, error) {
 // applyWish notes on the job what its record does not say.
 func applyWish(j *job, verb, by string) {
 	if verb == "cancel" {
-		j.own().Text = doneBy(verb, by)
+		j.Own().Text = doneBy(verb, by)
 		return
 	}
-	j.said = append(j.said, doneBy(verb, by))
+	j.Said = append(j.Said, doneBy(verb, by))
 }
 
 // picked is a selection, ready to be compared with jobs.
@@ -129,12 +129,12 @@ func (c *picked) among(jobs map[cluster.JobID]*job) (list []*job) {
 			list = append(list, j)
 		}
 	}
-	slices.SortFunc(list, func(a, b *job) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(list, func(a, b *job) int { return cmp.Compare(a.ID, b.ID) })
 	return list
 }
 
 func (c *picked) includes(j *job) bool {
-	id, array := int(j.id), j.info.Array
+	id, array := int(j.ID), j.Info.Array
 	if _, named := c.jobs[id]; named {
 		c.jobs[id] = true
 		return true
@@ -143,7 +143,7 @@ func (c *picked) includes(j *job) bool {
 		c.jobs[array] = true
 		return true
 	}
-	if array > 0 && c.elements[array][j.index] {
+	if array > 0 && c.elements[array][j.Index] {
 		c.found[array] = true
 		return true
 	}
@@ -152,19 +152,19 @@ func (c *picked) includes(j *job) bool {
 
 // passes reports whether a job passes all filters.
 func (c *picked) passes(j *job) bool {
-	if !c.Filters() || len(c.Users) == 0 && j.info.User.Name != c.who {
+	if !c.Filters() || len(c.Users) == 0 && j.Info.User.Name != c.who {
 		return false
 	}
 	among := func(list []string, text string) bool { return len(list) == 0 || slices.Contains(list, text) }
-	spec := j.spec
-	return among(c.Users, j.info.User.Name) && among(c.Names, spec.Name) && among(c.States, j.info.State) &&
+	spec := j.Spec
+	return among(c.Users, j.Info.User.Name) && among(c.Names, spec.Name) && among(c.States, j.Info.State) &&
 		among(c.Queues, spec.Queue)
 }
 
 // named reports whether a job itself was named, not only an array or a filter that includes it.
 func (c *picked) named(j *job) bool {
-	_, named := c.jobs[int(j.id)]
-	return named && j.info.Array != int(j.id) || c.elements[j.info.Array][j.index]
+	_, named := c.jobs[int(j.ID)]
+	return named && j.Info.Array != int(j.ID) || c.elements[j.Info.Array][j.Index]
 }
 
 // missing lists what was named and is not there, or is over.

@@ -11,7 +11,6 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/run"
-	"github.com/muster-gpu/muster/store"
 )
 
 // adopt compares what the engine believes with the shims that are there and
@@ -68,7 +67,7 @@ func (m *Machine) adopt() error {
 	}
 	for _, r := range begin {
 		says := engine.Started
-		if r.job.info.Record.State == engine.Running {
+		if r.job.Info.Record.State == engine.Running {
 			says = engine.Resized
 		}
 		go func() {
@@ -85,20 +84,19 @@ func (m *Machine) adopt() error {
 // have in memory, and writes that down.
 func (m *Machine) noteCold(ctx context.Context) error {
 	for _, j := range m.sorted() {
-		if rec := j.whole().Record; rec.State != engine.Pending || rec.Home == nil || m.eng.Record(j.id).Home != nil {
+		if rec := j.Whole().Record; rec.State != engine.Pending || rec.Home == nil || m.eng.Record(j.ID).Home != nil {
 			continue
 		}
 		r := m.runnerOf(j)
 		r.FindAndEnd(r.leftTasks())
-		info := j.own()
-		info.Use.add(r.Tasks)
+		info := j.Own()
+		info.Use.Add(r.Tasks)
 		info.Frozen = false
-		j.said = append(j.said,
+		j.Said = append(j.Said,
 			"what it had in memory is given up: GPUs are shared in another way than when it was suspended, or are not there any more")
-		if err := m.store.Write(ctx, func(t *store.Tx) error { return m.writeJob(t, j.id) }); err != nil {
+		if err := m.storeNow(ctx, j); err != nil {
 			return err
 		}
-		m.jobStored(j.id)
 	}
 	return nil
 }
@@ -106,7 +104,7 @@ func (m *Machine) noteCold(ctx context.Context) error {
 // adoptSuspended finds the jobs that are frozen, and not on devices.
 func (m *Machine) adoptSuspended() (mine []*runner) {
 	for _, j := range m.sorted() {
-		if rec := j.whole().Record; rec.State == engine.Pending && rec.Home != nil {
+		if rec := j.Whole().Record; rec.State == engine.Pending && rec.Home != nil {
 			r := m.newRunner(j)
 			r.Freeze()
 			r.reportedSuspended = true
@@ -115,8 +113,8 @@ func (m *Machine) adoptSuspended() (mine []*runner) {
 				continue
 			}
 			r.forget()
-			m.event(engine.Event{Type: engine.Cancelled, Job: j.id})
-			j.own().Text = "killed while it was suspended"
+			m.event(engine.Event{Type: engine.Cancelled, Job: j.ID})
+			j.Own().Text = "killed while it was suspended"
 		}
 	}
 	return mine
@@ -141,7 +139,7 @@ func (m *Machine) sorted() (list []*job) {
 // owed is which orders a job may not have had when the daemon died. One
 // that had to stop gets the rest of its time.
 func (r *runner) owed() (list []run.Order) {
-	rec := r.job.whole().Record
+	rec := r.job.Whole().Record
 	if rec.State == engine.Running && rec.LimitAt != cluster.Never {
 		r.Limit = time.Unix(0, int64(rec.LimitAt))
 	}
@@ -149,9 +147,9 @@ func (r *runner) owed() (list []run.Order) {
 	case rec.State == engine.Stopping:
 		// GPUs may be shared in another way than when that was ordered
 		return []run.Order{{How: r.m.eng.Record(r.ID).How, Grace: r.remaining()}}
-	case rec.State == engine.Running && r.job.info.Requeue:
+	case rec.State == engine.Running && r.job.Info.Requeue:
 		return []run.Order{{How: engine.Checkpoint, Grace: r.remaining()}}
-	case r.reportedSuspended, r.job.info.Frozen:
+	case r.reportedSuspended, r.job.Info.Frozen:
 		list = append(list, run.Order{Freeze: true})
 	default:
 		list = append(list, run.Order{Unfreeze: true})
@@ -169,8 +167,8 @@ func (r *runner) leftTasks() (tasks []*run.Task) {
 		n += int(r.On[i].Tasks)
 	}
 	for rank := range n {
-		t := r.m.keeper.Left(r.ID, r.N, rank, r.job.info.User.UID)
-		t.Request = r.job.spec.Tasks[setOf(r.On, rank)].Request
+		t := r.m.keeper.Left(r.ID, r.N, rank, r.job.Info.User.UID)
+		t.Request = r.job.Spec.Tasks[setOf(r.On, rank)].Request
 		tasks = append(tasks, t)
 	}
 	return tasks
@@ -180,11 +178,11 @@ func (r *runner) leftTasks() (tasks []*run.Task) {
 func (m *Machine) sweep() error {
 	live := func(id cluster.JobID, n int) bool {
 		j := m.jobs[id]
-		return j != nil && j.run != nil && j.info.Run == n
+		return j != nil && j.run != nil && j.Info.Run == n
 	}
 	known := func(id cluster.JobID, n int) bool {
 		j := m.jobs[id]
-		return j != nil && j.info.Run == n
+		return j != nil && j.Info.Run == n
 	}
 	return m.keeper.Sweep(live, known)
 }

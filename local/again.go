@@ -28,16 +28,16 @@ func (r *runner) again(says engine.EventType) bool {
 			return nil, nil
 		}
 		j := r.job
-		ev := engine.Event{Type: engine.Progress, Job: r.ID, Saves: r.job.noteResponse(r.Response())}
-		info := j.own()
-		info.Use.add(r.Tasks)
+		ev := engine.Event{Type: engine.Progress, Job: r.ID, Saves: r.job.NoteResponse(r.Response())}
+		info := j.Own()
+		info.Use.Add(r.Tasks)
 		info.Run++
 		info.InPlace++
 		reason := "the daemon died while it was being started"
 		if says == engine.Resized {
 			reason = "its devices changed"
 		}
-		j.said = append(j.said, fmt.Sprintf("run %d begins in place: %s", info.Run, reason))
+		j.Said = append(j.Said, fmt.Sprintf("run %d begins in place: %s", info.Run, reason))
 		info.On = slices.Clone(rec.Allocs)
 		r.Again(info.Run, info.On)
 		tasks = r.plan(r.On)
@@ -80,11 +80,7 @@ func (m *Machine) crash(point string) {
 	}
 }
 
-// restarts is how often a job was started again by its queue: starts in place
-// are none.
-func (i *Info) restarts() int { return max(0, i.Run-1-i.InPlace) }
-
 // remaining is what is left of a job's time to stop.
 func (r *runner) remaining() time.Duration {
-	return max(time.Millisecond, r.job.info.StopUntil.Sub(r.m.clock.Time()))
+	return max(time.Millisecond, r.job.Info.StopUntil.Sub(r.m.clock.Time()))
 }

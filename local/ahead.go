@@ -71,13 +71,13 @@ func (m *Machine) expectations() *foresight.Expectations {
 		Stated: map[cluster.JobID]*cluster.Job{},
 		Runs:   m.known.Runs.Clone(), Recent: m.known.Recent.Clone(), Crowded: len(m.jobs) > mostForked}
 	for id, j := range m.jobs {
-		if j.info.Frozen {
+		if j.Info.Frozen {
 			x.Frozen[id] = true
 		}
-		if j.info.Pace.Rate > 0 {
+		if j.Info.Pace.Rate > 0 {
 			x.Paced[id] = true
-		} else if j.info.Guessed {
-			x.Guess(j.spec)
+		} else if j.Info.Guessed {
+			x.Guess(j.Spec)
 		}
 	}
 	return x

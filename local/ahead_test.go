@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
 	"github.com/muster-gpu/muster/local/foresight"
+	"github.com/muster-gpu/muster/local/record"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
@@ -65,7 +66,7 @@ func TestExpectations(t *testing.T) {
 	spec := &cluster.Job{ID: 1, User: "ann", Name: "train", Estimate: 6 * time.Minute,
 		Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
 	m := &Machine{jobs: map[cluster.JobID]*job{
-		1: {id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec}}}}}
+		1: {Job: record.Job{ID: 1, Spec: spec, Info: &record.Info{Record: engine.JobRecord{Spec: spec}}}}}}
 	for i := range 11 {
 		m.known.Runs.Add(foresight.Stated(spec, 0), time.Duration(i+1)*time.Minute)
 	}
@@ -83,7 +84,7 @@ func TestExpectations(t *testing.T) {
 		t.Error("what is stated is guessed")
 	}
 	j := m.jobs[1]
-	j.info.Guessed = true
+	j.Info.Guessed = true
 	x := m.expectations()
 	m.known.Runs.Add(foresight.Stated(spec, 0), time.Hour) // it has its own copy
 	if !work(x, 0, 0, 6*time.Minute) {
@@ -98,9 +99,9 @@ func TestExpectations(t *testing.T) {
 	if len(differ) < 3 {
 		t.Errorf("the draws give only %v", differ)
 	}
-	j.info.Pace.Rate = 1
+	j.Info.Pace.Rate = 1
 	work(m.expectations(), 3, 0, 6*time.Minute) // as its progress says
-	j.info.Frozen = true
+	j.Info.Frozen = true
 	work(m.expectations(), 0, 0, 0)
 	guessed := false
 	if d := m.expectations().Work(0, &guessed)(rec, 0); d != 0 {
@@ -110,7 +111,7 @@ func TestExpectations(t *testing.T) {
 		m.known.Runs.Add(&cluster.Job{User: "ann", Name: "x", Estimate: 6 * time.Minute, Tasks: spec.Tasks},
 			2*time.Minute)
 	}
-	*j = job{id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec}}}
+	*j = job{Job: record.Job{ID: 1, Spec: spec, Info: &record.Info{Record: engine.JobRecord{Spec: spec}}}}
 	guessed = false
 	if d := m.expectations().Work(0, &guessed)(rec, 0); d.Round(time.Second) != 2*time.Minute {
 		t.Errorf("ann's statements are three times too long, hers of six minutes takes %v", d)

@@ -25,8 +25,8 @@ func otherThan(t *testing.T, m *Machine, except int) map[int]any {
 		}
 		v, kept := m.view(j), *j
 		v.Waited, v.Ran, v.GPUHours = 0, 0, 0 // they go on
-		kept.array, kept.info = nil, nil
-		all[int(id)] = []any{j.whole(), v, kept, *j.spec, *m.eng.Record(id)}
+		kept.Info = nil
+		all[int(id)] = []any{j.Whole(), v, kept, *j.Spec, *m.eng.Record(id)}
 	}
 	return all
 }
@@ -87,16 +87,16 @@ func TestApart(t *testing.T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a, b := m.jobs[cluster.JobID(held[7])], m.jobs[cluster.JobID(held[8])]
-	if !a.shares() || a.info != b.info {
+	if a.Info != b.Info {
 		t.Fatal("elements to which nothing happened have something of their own")
 	}
-	was := b.whole()
-	otherwise(t, reflect.ValueOf(a.own()).Elem())
-	if now := b.whole(); !reflect.DeepEqual(now, was) || b.info == a.info {
+	was := b.Whole()
+	otherwise(t, reflect.ValueOf(a.Own()).Elem())
+	if now := b.Whole(); !reflect.DeepEqual(now, was) || b.Info == a.Info {
 		t.Errorf("what is changed of one element is\n%+v\nof another, and was\n%+v", now, was)
 	}
-	if a.whole().Run != 1 || a.whole().Record.State != engine.Placed {
-		t.Errorf("nothing was changed: %+v", a.whole())
+	if a.Whole().Run != 1 || a.Whole().Record.State != engine.Placed {
+		t.Errorf("nothing was changed: %+v", a.Whole())
 	}
 }
 

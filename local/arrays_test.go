@@ -80,7 +80,7 @@ func TestListArrays(t *testing.T) {
 	}
 	again := openMachine(t, opt)
 	same(again, 50+3+1)
-	if again.jobs[cluster.JobID(second[0])].sub != again.jobs[cluster.JobID(second[99])].sub {
+	if again.jobs[cluster.JobID(second[0])].Sub != again.jobs[cluster.JobID(second[99])].Sub {
 		t.Error("after a restart the elements of an array have a submission each")
 	}
 }

@@ -73,7 +73,7 @@ func TestCrowded(t *testing.T) {
 		m.mu.RLock()
 		j := m.jobs[cluster.JobID(id)]
 		if j != nil {
-			tries = j.info.Run
+			tries = j.Info.Run
 		}
 		m.mu.RUnlock()
 		if j == nil || time.Now().After(end) {

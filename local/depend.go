@@ -4,7 +4,6 @@ package local
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -12,45 +11,45 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/after"
+	"github.com/muster-gpu/muster/local/record"
 	"github.com/muster-gpu/muster/store"
 )
 
 // dependencies translates what a submission waits for; index is the one of the element of an array that it is for.
 func (m *Machine) dependencies(s *ask.Submission, index int) ([]cluster.Dependency, error) {
-	return after.Dependencies(referred{m, m.eng}, s, index)
+	return after.Dependencies(known{m, m.eng}, s, index)
 }
 
-// referred are the jobs that others refer to (after.Jobs).
-type referred struct {
+// known are the machine's jobs, for those that refer to others (after.Jobs) and for arrays (record.Jobs).
+type known struct {
 	m *Machine
 	*engine.Engine
 }
 
-func (r referred) Job(id int) (after.Job, error) {
-	if j := r.m.jobs[cluster.JobID(id)]; j != nil {
-		return after.Job{Array: j.info.Array, Elements: j.info.Indices.elements(), Index: j.index,
-			State: j.info.State, FirstStart: j.info.Record.FirstStart}, nil
+func (k known) Stored(id cluster.JobID) *record.Job {
+	if j := k.m.jobs[id]; j != nil {
+		return &j.Job
 	}
-	info, err := r.m.infoOf(id)
+	return nil
+}
+
+func (k known) Job(id int) (after.Job, error) {
+	if j := k.m.jobs[cluster.JobID(id)]; j != nil {
+		return after.Job{Array: j.Info.Array, Elements: j.Info.Indices.Elements(), Index: j.Index,
+			State: j.Info.State, FirstStart: j.Info.Record.FirstStart}, nil
+	}
+	info, err := k.m.infoOf(id)
 	if err != nil {
 		return after.Job{}, err
 	}
-	return after.Job{Array: info.Array, Elements: info.Indices.elements(), Index: info.Index, State: info.State,
+	return after.Job{Array: info.Array, Elements: info.Indices.Elements(), Index: info.Index, State: info.State,
 		FirstStart: info.Record.FirstStart}, nil
 }
 
-// elements is how many there are; 0: it is no array.
-func (r *ArrayRange) elements() int {
-	if r == nil {
-		return 0
-	}
-	return r.Count
-}
-
 // infoOf is what is known of a job, done or not.
-func (m *Machine) infoOf(id int) (*Info, error) {
+func (m *Machine) infoOf(id int) (*record.Info, error) {
 	if j := m.jobs[cluster.JobID(id)]; j != nil {
-		info := j.whole()
+		info := j.Whole()
 		return &info, nil
 	}
 	row, err := m.store.Job(m.running, id)
@@ -60,11 +59,7 @@ func (m *Machine) infoOf(id int) (*Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	var info Info
-	if err := json.Unmarshal(row.Data, &info); err != nil {
-		return nil, fmt.Errorf("stored job %d: %w", id, err)
-	}
-	return &info, nil
+	return record.ReadInfo(row)
 }
 
 // doneBefore adds the jobs that are done and that others refer to still: those
@@ -86,8 +81,8 @@ func (m *Machine) doneBefore(ctx context.Context, snap *engine.Snapshot, known m
 				want(several{d.Job, d.Last()})
 			}
 		}
-		if j := m.jobs[spec.ID]; spec.Array != nil && j.info.Indices != nil {
-			want(several{spec.Array.ID, spec.Array.ID + cluster.JobID(j.info.Indices.Count) - 1})
+		if j := m.jobs[spec.ID]; spec.Array != nil && j.Info.Indices != nil {
+			want(several{spec.Array.ID, spec.Array.ID + cluster.JobID(j.Info.Indices.Count) - 1})
 		}
 	}
 	for _, w := range wanted {
@@ -100,9 +95,9 @@ func (m *Machine) doneBefore(ctx context.Context, snap *engine.Snapshot, known m
 			if known[id] {
 				continue
 			}
-			var info Info
-			if err := json.Unmarshal(rows[i].Data, &info); err != nil {
-				return fmt.Errorf("stored job %d: %w", id, err)
+			info, err := record.ReadInfo(&rows[i])
+			if err != nil {
+				return err
 			}
 			known[id] = true
 			snap.Jobs = append(snap.Jobs, info.Record)

@@ -103,7 +103,7 @@ func allKnown(t *testing.T, m *Machine, last int) map[int]string {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for id, j := range m.jobs {
-		all[int(id)] += text(t, j.info, j.sub, m.eng.Record(id), m.tally)
+		all[int(id)] += text(t, j.Info, j.Sub, m.eng.Record(id), m.tally)
 	}
 	return all
 }

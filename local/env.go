@@ -21,7 +21,7 @@ const logRoom = 64 << 20
 
 // describe fills in what a task executes, and with which files.
 func (r *runner) describe(t *run.Task, devices []show.Device) {
-	s := r.job.sub
+	s := r.job.Sub
 	t.Devices = devices
 	t.Spec.Dir, t.Spec.Input, t.Spec.Truncate = s.Dir, "/dev/null", s.Truncate
 	t.Spec.Umask, _ = s.Mask() // it was checked at submission
@@ -33,7 +33,7 @@ func (r *runner) describe(t *run.Task, devices []show.Device) {
 	} else if t.Rank == 0 && s.Stdin {
 		t.Spec.TTY = shim.InputPipe
 	}
-	t.Spec.Output, t.Spec.Error = r.m.outputs(r.job, t.Rank)
+	t.Spec.Output, t.Spec.Error = r.m.outputs(&r.job.Job, t.Rank)
 	if s.Attached { // its log is on the disk of the state, which must not be full
 		t.Spec.LogRoom = logRoom
 	}
@@ -46,15 +46,14 @@ func (r *runner) describe(t *run.Task, devices []show.Device) {
 
 // environment is the user's, with what Muster says of the job.
 func (r *runner) environment(t *run.Task, size int) []string {
-	s, u := r.job.sub, r.job.info.User
+	s, u := r.job.Sub, r.job.Info.User
 	env := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + u.Home,
 		"USER=" + u.Name,
 		"LOGNAME=" + u.Name, "SHELL=/bin/sh"}, s.Env...)
 	// of a job from within which it was submitted
 	env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, savingName) })
 	if more := r.m.opt.Variables; more != nil {
-		info := r.job.whole()
-		view := view(&info, s, int(r.ID), r.m.opt.Now())
+		view := r.job.View(r.m.opt.Now())
 		view.Node = r.m.opt.Rules.Spec.Nodes[0].Name
 		env = append(env, more(&view, t.Rank)...)
 	}
@@ -63,8 +62,8 @@ func (r *runner) environment(t *run.Task, size int) []string {
 	env = append(append(env, r.trialVariables(t)...), r.savingVariable()...)
 	return lastOnes(append(env,
 		"MUSTER_JOB_ID="+strconv.Itoa(int(r.ID)), "MUSTER_JOB_NAME="+s.Name, "MUSTER_QUEUE="+s.Queue,
-		"MUSTER_RESTART_COUNT="+strconv.Itoa(r.job.info.restarts()),
-		"MUSTER_CHECKPOINT_DIR="+r.m.keeper.CheckpointDir(r.job.folder()),
+		"MUSTER_RESTART_COUNT="+strconv.Itoa(r.job.Info.Restarts()),
+		"MUSTER_CHECKPOINT_DIR="+r.m.keeper.CheckpointDir(r.job.Folder()),
 		"MUSTER_CHECKPOINT_SIGNAL="+strings.TrimPrefix(unix.SignalName(r.Wishes.Signal), "SIG"),
 		"MUSTER_PROGRESS="+filepath.Join(t.Dir, shim.ProgressFile), "MUSTER_RANK="+rank, "MUSTER_WORLD_SIZE="+world,
 		"RANK="+rank, "LOCAL_RANK="+rank, "WORLD_SIZE="+world, "LOCAL_WORLD_SIZE="+world,

@@ -31,27 +31,27 @@ func (m *Machine) setIdle(s *observe.Job, r *observe.IdleRules, since time.Time,
 			return nil, nil
 		}
 		rec := m.eng.Record(s.ID)
-		if rec.State != engine.Running || rec.Started != s.Began || j.info.Requeue || j.info.idleStage() == stage {
+		if rec.State != engine.Running || rec.Started != s.Began || j.Info.Requeue || j.Info.IdleStage() == stage {
 			return nil, nil // it is another run by now, stops anyway, or it is done already
 		}
 		m.opt.Observe.Idle(cmp.Or(stage, "busy"))
 		if stage == "" {
 			return busyAgain(j), nil
 		}
-		if old := j.info.Idle; old != nil {
+		if old := j.Info.Idle; old != nil {
 			since = old.Since
 		}
-		j.own().Idle = &observe.Idleness{Since: since.UTC(), Stage: stage, Text: r.Text(stage, since, s.Tier),
+		j.Own().Idle = &observe.Idleness{Since: since.UTC(), Stage: stage, Text: r.Text(stage, since, s.Tier),
 			Requeue: r.Requeue}
-		j.said = append(j.said, j.info.Idle.Text)
-		m.opt.Log.Info("a job is idle", "job", j.id, "user", j.info.User.Name, "what", j.info.Idle.Text)
-		ev := engine.Event{Type: engine.Progress, Job: j.id} // so that it is stored
+		j.Said = append(j.Said, j.Info.Idle.Text)
+		m.opt.Log.Info("a job is idle", "job", j.ID, "user", j.Info.User.Name, "what", j.Info.Idle.Text)
+		ev := engine.Event{Type: engine.Progress, Job: j.ID} // so that it is stored
 		switch stage {
 		case show.IdleDemoted:
-			ev = engine.Event{Type: engine.Demoted, Job: j.id}
+			ev = engine.Event{Type: engine.Demoted, Job: j.ID}
 		case show.IdleStopped: // asked for a checkpoint, like every job that has to leave
 			grace := m.grace(j)
-			info := j.own()
+			info := j.Own()
 			info.Requeue, info.StopUntil = true, time.Unix(0, int64(now)).Add(grace)
 			j.then = append(j.then, run.Order{How: engine.Checkpoint, Grace: grace})
 		}
@@ -61,22 +61,11 @@ func (m *Machine) setIdle(s *observe.Job, r *observe.IdleRules, since time.Time,
 
 // busyAgain takes back what was begun with an idle job.
 func busyAgain(j *job) []engine.Event {
-	was := j.info.Idle.Stage
-	j.own().Idle = nil
-	j.said = append(j.said, "no longer idle")
+	was := j.Info.Idle.Stage
+	j.Own().Idle = nil
+	j.Said = append(j.Said, "no longer idle")
 	if was == show.IdleDemoted {
-		return []engine.Event{{Type: engine.Demoted, Job: j.id, Undo: true}}
+		return []engine.Event{{Type: engine.Demoted, Job: j.ID, Undo: true}}
 	}
-	return []engine.Event{{Type: engine.Progress, Job: j.id}}
+	return []engine.Event{{Type: engine.Progress, Job: j.ID}}
 }
-
-// idleStage is how far a job is that does not use its GPUs; "": it does.
-func (i *Info) idleStage() string {
-	if i.Idle == nil {
-		return ""
-	}
-	return i.Idle.Stage
-}
-
-// endsIdle reports whether a run that was stopped as idle is the job's last.
-func (i *Info) endsIdle() bool { return i.idleStage() == show.IdleStopped && !i.Idle.Requeue }

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/local/observe"
 )
@@ -32,7 +30,7 @@ func TestIdleCount(t *testing.T) {
 	src.set(2, 0, 100, 100)
 	hold(t, m, 1, "ann", false, 0, 1)
 	hold(t, m, 2, "bob", false, 2)
-	m.jobs[2].spec.Queue = "spared"
+	m.jobs[2].Spec.Queue = "spared"
 	s := sampleHour(m) // for an hour
 	still := func(want time.Duration, what string) {
 		t.Helper()
@@ -59,7 +57,7 @@ func TestIdleCount(t *testing.T) {
 	still(0, "one of two computes")
 	src.set(0, 0, 100, 100)
 	idleFor(s, 2*time.Hour+2*time.Minute, time.Minute)
-	m.jobs[1].info.Record.Started++
+	m.jobs[1].Info.Record.Started++
 	idleFor(s, 2*time.Hour+3*time.Minute, 20*time.Second)
 	still(20*time.Second, "the next run")
 }
@@ -72,34 +70,10 @@ func TestSharedWithoutProcess(t *testing.T) {
 		src.set(0, 80, 100, 100)
 		src.values[0].PerProcess = tells
 		hold(t, m, 1, "ann", false, 0)
-		m.jobs[1].info.Devices[0].Share = 500
+		m.jobs[1].Info.Devices[0].Share = 500
 		s := sampleHour(m)
 		if v := s.Meter(1); (v.GPU > 0) != tells || v.Util != 0 {
 			t.Errorf("the driver tells %v: measured %v s at %v", tells, v.GPU, v.Util)
 		}
-	}
-}
-
-// What an elastic job still holds of what it gives back is counted until it has
-// left it.
-func TestGivenBack(t *testing.T) {
-	start := cluster.Time(t0.UnixNano())
-	var i Info
-	step := func(after time.Duration, gone uint64) {
-		if i.Record.Leaving = nil; gone != 0 {
-			i.Record.Leaving = []engine.Alloc{{Tasks: 1, GPUs: gone}}
-		}
-		i.giveBack(start.Add(after))
-	}
-	step(0, 0)
-	step(time.Hour, 0b110)
-	step(90*time.Minute, 0b110)
-	if h := i.backHours(start.Add(2 * time.Hour)); h != 2 {
-		t.Errorf("two GPUs for an hour: %v GPU-hours", h)
-	}
-	step(2*time.Hour, 0b1110) // it loses another one meanwhile
-	step(3*time.Hour, 0)
-	if h := i.backHours(start.Add(9 * time.Hour)); h != 5 || i.Back != nil {
-		t.Errorf("then three for an hour: %v GPU-hours", h)
 	}
 }

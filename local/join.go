@@ -24,7 +24,7 @@ func (m *Machine) Join(ctx context.Context, id, rank int, p run.Process) (show.J
 		m.mu.RUnlock()
 		return show.Joined{}, ErrNoJob
 	}
-	state, frozen, u, n := j.info.Record.State, j.info.Frozen, j.info.User, j.info.Run
+	state, frozen, u, n := j.Info.Record.State, j.Info.Frozen, j.Info.User, j.Info.Run
 	m.mu.RUnlock()
 	switch {
 	case state != engine.Running || frozen:
@@ -34,7 +34,7 @@ func (m *Machine) Join(ctx context.Context, id, rank int, p run.Process) (show.J
 		return show.Joined{},
 			fmt.Errorf("a command in job %d runs as %s: only %s and root can start one", id, u.Name, u.Name)
 	}
-	t, err := m.keeper.Join(j.id, n, rank, p)
+	t, err := m.keeper.Join(j.ID, n, rank, p)
 	if err != nil {
 		return show.Joined{}, err
 	}

@@ -81,8 +81,8 @@ func (m *Machine) facts(ctx context.Context) (*engine.Snapshot, error) {
 	snap.Past = m.eng.Past()
 	known := map[cluster.JobID]bool{}
 	for _, j := range m.sorted() {
-		known[j.id] = true
-		snap.Jobs = append(snap.Jobs, *m.eng.Record(j.id))
+		known[j.ID] = true
+		snap.Jobs = append(snap.Jobs, *m.eng.Record(j.ID))
 	}
 	return &snap, m.doneBefore(ctx, &snap, known)
 }

@@ -23,7 +23,7 @@ func (r *runner) Prepare(t *run.Task) error {
 	if err := r.makeDirs(t); err != nil {
 		return err
 	}
-	if s := r.job.sub.Script; s != "" && t.Rank == 0 {
+	if s := r.job.Sub.Script; s != "" && t.Rank == 0 {
 		if err := r.writeOwn(filepath.Join(t.Dir, shim.ScriptFile), []byte(s), 0o700); err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (r *runner) Prepare(t *run.Task) error {
 	if err := os.WriteFile(shim.TaskFile(t.Dir), text, 0o600); err != nil {
 		return err
 	}
-	return evidence.Own(t.Dir, r.job.info.User.UID, r.job.info.User.GID)
+	return evidence.Own(t.Dir, r.job.Info.User.UID, r.job.Info.User.GID)
 }
 
 // makeDirs makes the folders of a task, in the folder of its job, which is this state's.
@@ -53,15 +53,15 @@ func (r *runner) makeDirs(t *run.Task) error {
 	if err := os.MkdirAll(filepath.Dir(t.Dir), 0o711); err != nil {
 		return err
 	}
-	if r.job.info.Folder != 0 {
-		if err := r.m.keeper.GoOn(r.ID, r.job.info.Folder); err != nil {
+	if r.job.Info.Folder != 0 {
+		if err := r.m.keeper.GoOn(r.ID, r.job.Info.Folder); err != nil {
 			return err
 		}
 	}
 	if err := evidence.UserFolder(t.Dir, os.Getuid(), os.Getgid()); err != nil { // the daemon's until it is prepared
 		return err
 	}
-	saves := r.m.keeper.CheckpointDir(r.job.folder())
+	saves := r.m.keeper.CheckpointDir(r.job.Folder())
 	// on a file system of its own, signed like the job's folder
 	if of := filepath.Dir(saves); filepath.Dir(of) == r.m.opt.Checkpoints {
 		id, err := strconv.Atoi(filepath.Base(of))
@@ -70,11 +70,11 @@ func (r *runner) makeDirs(t *run.Task) error {
 		}
 	}
 	dirs := []string{saves}
-	if r.job.sub.Attached {
+	if r.job.Sub.Attached {
 		dirs = append(dirs, filepath.Join(j, "log"))
 	}
 	for _, d := range dirs {
-		if err := evidence.UserFolder(d, r.job.info.User.UID, r.job.info.User.GID); err != nil {
+		if err := evidence.UserFolder(d, r.job.Info.User.UID, r.job.Info.User.GID); err != nil {
 			return err
 		}
 	}
@@ -83,7 +83,7 @@ func (r *runner) makeDirs(t *run.Task) error {
 
 // shimUser is the user that the task runs as; nil: the daemon's.
 func (r *runner) shimUser() *shim.User {
-	u := r.job.info.User
+	u := r.job.Info.User
 	if os.Getuid() != 0 {
 		return nil
 	}

@@ -8,8 +8,8 @@ import (
 
 // count counts a job that is not over.
 func (j *job) count(t rules.Tally) {
-	j.bare = int32(rules.BareTasks(j.spec))
-	t.Add(j.info.User.Name, 1, int(j.bare))
+	j.bare = int32(rules.BareTasks(j.Spec))
+	t.Add(j.Info.User.Name, 1, int(j.bare))
 }
 
 // access says who may submit where, as the settings have it.

@@ -18,7 +18,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/driver"
@@ -32,13 +31,13 @@ import (
 	"github.com/muster-gpu/muster/local/foresight"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/local/observe"
+	"github.com/muster-gpu/muster/local/record"
 	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/local/segment"
 	"github.com/muster-gpu/muster/local/share"
 	"github.com/muster-gpu/muster/local/watch"
 	"github.com/muster-gpu/muster/perf"
-	"github.com/muster-gpu/muster/progress"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
@@ -140,80 +139,26 @@ type step struct {
 	began   time.Time
 	acks    []func(error) // called when it is stored
 	keys    []submissionKey
-	arrived []*jobArray
+	arrived []*record.Array
 	trail   []*store.Audit
 }
 
 // job is a job that is not done.
 type job struct {
-	id      cluster.JobID
-	heldFor cluster.JobID // 1 + the job for which it is held back; 0: none
-	bare    int32         // its tasks that ask for neither GPUs nor CPUs
-	stored  form
-	becomes form         // ... with the present step
-	edited  bool         // its submission changed since it was stored
-	stale   bool         // what was chosen for it was so by the service before
-	index   int          // as an element of an array
-	spec    *cluster.Job // as of its record
-	// elements of an array share one: what it says of a job, it says by whole, and it is changed by own
-	info            *Info
-	sub             *ask.Submission
-	array           *jobArray     // by whose record it is stored, or was
+	record.Job
+	heldFor         cluster.JobID // 1 + the job for which it is held back; 0: none
+	bare            int32         // its tasks that ask for neither GPUs nor CPUs
+	stale           bool          // what was chosen for it was so by the service before
 	firstPrediction cluster.Time  // of its start; 0: there was none yet
 	lastQuote       time.Time     // expected start that was reported last
 	lastForecast    forward.Asked // when it was explained last
 	run             *runner
-	was             string       // the state that is stored
 	then            []run.Order  // for the runner, when the step is stored
-	said            []string     // for its history, with the next step
 	throttled       cluster.Time // when it last had to stand still
 	noWay           string       // why it cannot have what it asked for, as GPUs are shared now; "": it can
 	duty            int          // as a guest: thousandths of the time that it runs; 0: it was never held back
 	window          share.Window // as one with guests
-	predictedEnd    cluster.Time // stored with the next step; 0: none
 }
-
-// Info is what is stored of a job besides its submission.
-type Info struct {
-	Record    engine.JobRecord  `json:"record"`
-	User      User              `json:"user"`
-	Run       int               `json:"run"`                // number of the present or last run, from 1
-	InPlace   int               `json:"in_place,omitempty"` // runs that began in place, not out of the queue
-	On        []engine.Alloc    `json:"on,omitempty"`       // what that run was started on
-	State     string            `json:"state"`
-	Text      string            `json:"text,omitempty"`        // how it ended
-	Sharing   string            `json:"sharing,omitempty"`     // how it shares a GPU, and what is enforced
-	Over      bool              `json:"over_memory,omitempty"` // it used more memory of a GPU than its share's
-	Faults    int               `json:"faults,omitempty"`      // of the server of its GPU, which ended it and others
-	Exit      int               `json:"exit,omitempty"`
-	Signal    int               `json:"signal,omitempty"`
-	Devices   []show.Device     `json:"devices,omitempty"`
-	StdOut    string            `json:"stdout,omitempty"`
-	StdErr    string            `json:"stderr,omitempty"`
-	Array     int               `json:"array,omitempty"`
-	Index     int               `json:"index,omitempty"`
-	Indices   *ArrayRange       `json:"indices,omitempty"`
-	Waited    time.Duration     `json:"waited,omitempty"` // in earlier waits
-	Frozen    bool              `json:"frozen,omitempty"` // by a person, on its devices
-	FrozenBy  string            `json:"frozen_by,omitempty"`
-	StopUntil time.Time         `json:"stop_until,omitzero"`
-	Requeue   bool              `json:"requeue,omitempty"` // a person wants it to stop and wait again
-	Progress  *show.Progress    `json:"progress,omitempty"`
-	Metrics   []show.Metrics    `json:"metrics,omitempty"`
-	Falling   *progress.Falling `json:"falling,omitempty"` // the metric by which it converges; never changed in place
-	Folder    cluster.JobID     `json:"folder,omitempty"`  // job whose checkpoint folder it uses; 0: its own
-	Use       Use               `json:"use,omitzero"`
-	Guessed   bool              `json:"estimate_from_history,omitempty"` // its estimate is from earlier runs
-	Pace      progress.Pace     `json:"pace,omitzero"`
-	Switch    run.Switching     `json:"switch,omitzero"`
-	Idle      *observe.Idleness `json:"idle,omitempty"`
-	Hearing   run.Response      `json:"signal_response,omitempty"`
-	Back      *givenBack        `json:"giving_back,omitempty"` // devices that it is to give back and still holds
-	Losses    losses            `json:"losses,omitempty"`
-}
-
-// ArrayRange is what an element's environment says of its array.
-type ArrayRange struct{ Count, Min, Max, Step int }
 
 // Open opens the state, restores the engine and finds the tasks that run.
 func Open(ctx context.Context, opt Options) (*Machine, error) {
@@ -317,7 +262,7 @@ func (m *Machine) restore(ctx context.Context) error {
 		return err
 	}
 	m.seq, m.next = seq, cluster.JobID(max(0, last)+1)
-	held, err := m.anyHeld(ctx)
+	held, err := record.AnyHeld(ctx, m.store)
 	if err != nil {
 		return err
 	}
@@ -350,24 +295,6 @@ func (m *Machine) restore(ctx context.Context) error {
 	return m.adopt()
 }
 
-// anyHeld reports whether a job holds devices, or will want its own back.
-func (m *Machine) anyHeld(ctx context.Context) (bool, error) {
-	rows, err := m.store.Active(ctx)
-	if err != nil {
-		return false, err
-	}
-	for i := range rows {
-		var info Info
-		if err := json.Unmarshal(rows[i].Data, &info); err != nil {
-			return false, fmt.Errorf("stored job %d: %w", rows[i].ID, err)
-		}
-		if len(info.Record.Allocs) > 0 || len(info.Record.Home) > 0 {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
 // watchHealth reports unhealthy devices to the engine, until the daemon ends.
 func (m *Machine) watchHealth() {
 	defer m.runners.Done()
@@ -389,15 +316,14 @@ func (m *Machine) watchHealth() {
 // endHomeless ends the jobs whose queue was removed while the daemon was down.
 func (m *Machine) endHomeless(ctx context.Context) error {
 	for _, j := range m.sorted() {
-		if rec := m.eng.Record(j.id); rec.State != engine.Done || j.info.Record.State == engine.Done {
+		if rec := m.eng.Record(j.ID); rec.State != engine.Done || j.Info.Record.State == engine.Done {
 			continue
 		}
-		j.own().Text = fmt.Sprintf("queue %q was removed while the job waited", j.spec.Queue)
-		m.opt.Log.Warn("a waiting job ends", "job", j.id, "reason", j.info.Text)
-		if err := m.store.Write(ctx, func(t *store.Tx) error { return m.writeJob(t, j.id) }); err != nil {
+		j.Own().Text = fmt.Sprintf("queue %q was removed while the job waited", j.Spec.Queue)
+		m.opt.Log.Warn("a waiting job ends", "job", j.ID, "reason", j.Info.Text)
+		if err := m.storeNow(ctx, j); err != nil {
 			return err
 		}
-		m.jobStored(j.id)
 	}
 	return nil
 }
@@ -435,32 +361,16 @@ func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
 			return nil, fmt.Errorf("the stored completed jobs: %w", err)
 		}
 	}
-	rows, err := m.store.Active(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var list []*job
-	var subs submissions
-	for i := range rows {
-		j, err := jobOf(&rows[i])
-		if err == nil {
-			j.sub, err = subs.read(j.info.Array, rows[i].Submission)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("stored job %d: %w", rows[i].ID, err)
-		}
-		list = append(list, j)
-	}
-	elements, err := m.storedElements(ctx, &subs)
+	list, err := record.Load(ctx, m.store)
 	if err != nil {
 		return nil, err
 	}
 	known := map[cluster.JobID]bool{}
-	for _, j := range append(list, elements...) {
-		j.was = j.info.State
-		m.jobs[j.id], known[j.id] = j, true
+	for _, stored := range list {
+		j := &job{Job: *stored}
+		m.jobs[j.ID], known[j.ID] = j, true
 		j.count(m.tally)
-		snap.Jobs = append(snap.Jobs, j.whole().Record)
+		snap.Jobs = append(snap.Jobs, j.Whole().Record)
 	}
 	return snap, m.doneBefore(ctx, snap, known)
 }
@@ -517,7 +427,7 @@ func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 	decided := m.opt.Now()
 	arrays := make([]segment.Array, len(m.step.arrived))
 	for i, a := range m.step.arrived {
-		arrays[i] = segment.Array{First: a.first, Indices: a.indices}
+		arrays[i] = a.Segment()
 	}
 	batch, err := segment.EncodeBatch(b, arrays)
 	if err != nil {
@@ -567,14 +477,22 @@ type pastAt struct {
 func (m *Machine) pastNow() pastAt { return pastAt{m.eng, m.eng.PastRevision()} }
 
 func (m *Machine) write(t *store.Tx, b *engine.Batch, batch []byte, d *engine.Decision) error {
-	if err := errors.Join(m.writeArrays(t), m.closeArrays(t)); err != nil {
+	for _, a := range m.step.arrived {
+		if err := a.Put(t, known{m, m.eng}, m.eng.Now()); err != nil {
+			return err
+		}
+	}
+	var changed []*record.Job
+	for _, id := range m.eng.Changed() {
+		if j := m.jobs[id]; j != nil && !j.JoinsArray() { // else it is done, and stored as such
+			changed = append(changed, &j.Job)
+		}
+	}
+	if err := record.CloseArrays(t, changed); err != nil {
 		return err
 	}
-	for _, id := range m.eng.Changed() {
-		if j := m.jobs[id]; j != nil && j.stored == unstored && j.becomes == inArray {
-			continue
-		}
-		if err := m.writeJob(t, id); err != nil {
+	for _, j := range changed {
+		if err := j.Put(t, m.eng.Record(j.ID), m.eng.Now()); err != nil {
 			return err
 		}
 	}

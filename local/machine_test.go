@@ -22,6 +22,7 @@ import (
 	"github.com/muster-gpu/muster/driver/drivertest"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/account"
+	"github.com/muster-gpu/muster/local/record"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/slurm"
 )
@@ -133,9 +134,9 @@ func newConform(t *testing.T, f *drivertest.Fixture) driver.Driver {
 			spec.Submit = now
 			m.next = spec.ID
 			made := m.newJob(&ask.Submission{Name: "job", Command: command(j), Dir: "/", Output: "/dev/null"}, spec,
-				&Info{User: u, Record: engine.JobRecord{Facts: engine.JobFacts{Since: spec.Submit}}})
+				&record.Info{User: u, Record: engine.JobRecord{Facts: engine.JobFacts{Since: spec.Submit}}})
 			m.next = max(m.next, cluster.JobID(len(f.Jobs)))
-			return []engine.Event{{Type: engine.Submitted, Job: made.id, Spec: made.spec}}
+			return []engine.Event{{Type: engine.Submitted, Job: made.ID, Spec: made.Spec}}
 		}})
 		if j.Cancel > 0 {
 			list = append(list, happening{j.Cancel, func(cluster.Time) []engine.Event {

@@ -33,7 +33,7 @@ func (h mpsHost) UserOf(id cluster.JobID) int {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if j := m.jobs[id]; j != nil {
-		return j.info.User.UID
+		return j.Info.User.UID
 	}
 	return -1
 }
@@ -45,8 +45,8 @@ func (h mpsHost) Sharers(uuid string) (ids []cluster.JobID) {
 	at := slices.IndexFunc(m.gpus.List, func(g show.GPU) bool { return g.UUID == uuid })
 	on := func(a engine.Alloc) bool { return a.Share > 0 && a.Slots == 0 && a.GPUs>>at&1 == 1 }
 	for id, j := range m.jobs {
-		if at >= 0 && (slices.ContainsFunc(j.info.Record.Allocs, on) ||
-			slices.ContainsFunc(j.info.Record.Leaving, on) || j.run != nil && slices.ContainsFunc(j.info.On, on)) {
+		if at >= 0 && (slices.ContainsFunc(j.Info.Record.Allocs, on) ||
+			slices.ContainsFunc(j.Info.Record.Leaving, on) || j.run != nil && slices.ContainsFunc(j.Info.On, on)) {
 			ids = append(ids, id)
 		}
 	}
@@ -108,7 +108,7 @@ func (r *runner) failedAt() time.Time {
 func (r *runner) faultOfOthers() string {
 	failed := r.failedAt()
 	r.m.mu.RLock()
-	devices := r.m.gpus.Held(&r.m.opt.Rules.Spec, r.job.info.On)
+	devices := r.m.gpus.Held(&r.m.opt.Rules.Spec, r.job.Info.On)
 	r.m.mu.RUnlock()
 	for _, device := range devices {
 		if !share.UnderMPS(&r.m.opt.Rules.Spec, &device) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/record"
 	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/local/shim"
 	"github.com/muster-gpu/muster/show"
@@ -30,7 +31,8 @@ func shareUnderMPS(t *testing.T, m *Machine, src *played, text string) (uuid str
 		t.Fatal(err)
 	}
 	uuid = src.devices[1].UUID
-	m.jobs[7] = &job{id: 7, info: &Info{Record: engine.JobRecord{Allocs: []engine.Alloc{{GPUs: 2, Share: 250}}}}}
+	m.jobs[7] = &job{Job: record.Job{ID: 7,
+		Info: &record.Info{Record: engine.JobRecord{Allocs: []engine.Alloc{{GPUs: 2, Share: 250}}}}}}
 	if err := m.mps.Need(uuid); err != nil {
 		t.Fatal(err)
 	}
@@ -94,8 +96,8 @@ func TestFaultOfOthers(t *testing.T) {
 	write(fmt.Sprintln(server.Process.Pid))
 	on := []engine.Alloc{{GPUs: 2, Share: 250, Tasks: 1}}
 	for _, id := range []cluster.JobID{7, 8, 9} {
-		m.jobs[id] = &job{id: id,
-			info: &Info{User: User{UID: os.Getuid()}, On: on, Record: engine.JobRecord{Allocs: on}}}
+		m.jobs[id] = &job{Job: record.Job{ID: id,
+			Info: &record.Info{User: User{UID: os.Getuid()}, On: on, Record: engine.JobRecord{Allocs: on}}}}
 	}
 	r := &runner{m: m, Run: &run.Run{ID: 7}, job: m.jobs[7]}
 	if got := r.faultOfOthers(); got != "" {

@@ -43,7 +43,7 @@ func (m *Machine) observe(b *engine.Batch, d *engine.Decision) {
 		if ev := &b.Events[i]; ev.Type == engine.Submitted {
 			submitted++
 			if j := m.jobs[ev.Job]; j != nil {
-				m.known.Recent.Add(foresight.Stated(ev.Spec, time.Duration(j.sub.Estimate)))
+				m.known.Recent.Add(foresight.Stated(ev.Spec, time.Duration(j.Sub.Estimate)))
 			}
 		}
 	}
@@ -71,9 +71,9 @@ func whyPreempted(e *engine.Engine, victim *job, by cluster.JobID) string {
 	if by == cluster.NoJob || other == nil {
 		return "other"
 	}
-	v := victim.spec
+	v := victim.Spec
 	switch {
-	case other.Spec.Tier < v.Tier, victim.info.Record.Demoted && other.Spec.Tier < cluster.BestEffort:
+	case other.Spec.Tier < v.Tier, victim.Info.Record.Demoted && other.Spec.Tier < cluster.BestEffort:
 		return "tier"
 	case other.Spec.Queue != v.Queue:
 		return "reclaim"
@@ -95,15 +95,15 @@ func (m *Machine) Counts() Counts {
 	c := Counts{Jobs: map[string]int{}, Idle: map[string]int{}}
 	now := cluster.Time(m.opt.Now().UnixNano())
 	for _, j := range m.jobs {
-		if j.stored == unstored {
+		if !j.Stored() {
 			continue
 		}
-		c.Jobs[j.info.State]++
-		if stage := j.info.idleStage(); stage != "" {
+		c.Jobs[j.Info.State]++
+		if stage := j.Info.IdleStage(); stage != "" {
 			c.Idle[stage]++
 		}
-		if j.info.Record.State == engine.Pending && j.info.Record.Home == nil {
-			c.Oldest = max(c.Oldest, now.Sub(j.info.Record.Since))
+		if j.Info.Record.State == engine.Pending && j.Info.Record.Home == nil {
+			c.Oldest = max(c.Oldest, now.Sub(j.Info.Record.Since))
 		}
 	}
 	return c

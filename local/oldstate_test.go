@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/evidence"
+	"github.com/muster-gpu/muster/local/record"
 	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/show"
@@ -142,7 +143,7 @@ func TestOldStateOfRunning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, guest, plain, twin := m.eng.Record(1), m.eng.Record(2), m.jobs[3].info, m.eng.Record(6)
+	host, guest, plain, twin := m.eng.Record(1), m.eng.Record(2), m.jobs[3].Info, m.eng.Record(6)
 	if !host.IgnoresCheckpoint || host.EligibleSince == 0 || host.StarvingSince == 0 || host.Acc == 0 ||
 		len(host.Guests) != 1 {
 		t.Errorf("the host is %+v", host)
@@ -154,7 +155,7 @@ func TestOldStateOfRunning(t *testing.T) {
 		len(twin.Singles) != 1 {
 		t.Errorf("the suspended job is %+v, and the one behind its twin %+v", plain, twin)
 	}
-	if p := &m.jobs[1].info.Pace; p.Heard == 0 || p.PredictedIn != 1 || p.Reported == 0 || p.ReportedIn != 1 {
+	if p := &m.jobs[1].Info.Pace; p.Heard == 0 || p.PredictedIn != 1 || p.Reported == 0 || p.ReportedIn != 1 {
 		t.Errorf("the pace of job 1 is %+v", p)
 	}
 	var text bytes.Buffer
@@ -195,7 +196,7 @@ func keepsFacts(t *testing.T, opt Options) {
 		for _, c := range []struct {
 			text []byte
 			into any
-		}{{rows[i].Data, &Info{}}, {rows[i].Submission, &ask.Submission{}}} {
+		}{{rows[i].Data, &record.Info{}}, {rows[i].Submission, &ask.Submission{}}} {
 			if len(c.text) == 0 {
 				continue // of an array's record
 			}

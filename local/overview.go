@@ -42,7 +42,7 @@ func (m *Machine) present() show.Sample {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, j := range m.jobs {
-		if j.info.Record.State == engine.Pending || j.info.Record.State == engine.Placed {
+		if j.Info.Record.State == engine.Pending || j.Info.Record.State == engine.Placed {
 			s.Waiting++
 		} else {
 			s.Running++
@@ -64,11 +64,11 @@ func (m *Machine) Overview() show.Overview {
 	now := m.clock.Now()
 	var ids []cluster.JobID
 	for id, j := range m.jobs {
-		if j.stored == unstored {
+		if !j.Stored() {
 			continue
 		}
-		o.Counts[j.info.State]++
-		if j.info.Record.State != engine.Pending {
+		o.Counts[j.Info.State]++
+		if j.Info.Record.State != engine.Pending {
 			ids = append(ids, id)
 		}
 	}
@@ -78,7 +78,7 @@ func (m *Machine) Overview() show.Overview {
 	}
 	for i := range line.List {
 		j := m.jobs[line.List[i].Job]
-		if j == nil || j.stored == unstored || j.info.Record.State != engine.Pending {
+		if j == nil || !j.Stored() || j.Info.Record.State != engine.Pending {
 			continue // it started meanwhile
 		}
 		if len(o.Waiting) == promised {

@@ -5,7 +5,6 @@ package local
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/audit"
 	"github.com/muster-gpu/muster/local/foresight"
+	"github.com/muster-gpu/muster/local/record"
 	"github.com/muster-gpu/muster/local/segment"
 	"github.com/muster-gpu/muster/local/watch"
 	"github.com/muster-gpu/muster/show"
@@ -27,7 +27,7 @@ import (
 // Job returns a job, done or not.
 func (m *Machine) Job(ctx context.Context, id int) (show.Job, error) {
 	m.mu.RLock()
-	if j := m.jobs[cluster.JobID(id)]; j != nil && j.stored != unstored {
+	if j := m.jobs[cluster.JobID(id)]; j != nil && j.Stored() {
 		v := m.view(j)
 		m.mu.RUnlock()
 		return v, nil
@@ -45,91 +45,32 @@ func (m *Machine) Job(ctx context.Context, id int) (show.Job, error) {
 
 // stored is a job as its row says.
 func (m *Machine) stored(row *store.Job) (show.Job, error) {
-	var info Info
-	var sub ask.Submission
-	if err := errors.Join(json.Unmarshal(row.Data, &info), json.Unmarshal(row.Submission, &sub)); err != nil {
-		return show.Job{}, fmt.Errorf("stored job %d: %w", row.ID, err)
+	j, err := record.Read(row)
+	if err != nil {
+		return show.Job{}, err
 	}
-	v := view(&info, &sub, row.ID, m.opt.Now())
+	v := j.View(m.opt.Now())
 	v.Node = m.opt.Rules.Spec.Nodes[0].Name
 	return v, nil
 }
 
 // view is a job that is not done.
 func (m *Machine) view(j *job) show.Job {
-	info := j.whole()
-	v := view(&info, j.sub, int(j.id), m.opt.Now())
-	if j.info.Record.State != engine.Pending {
+	v := j.View(m.opt.Now())
+	if j.Info.Record.State != engine.Pending {
 		v.Node = m.opt.Rules.Spec.Nodes[0].Name
 	}
-	if j.info.Record.State == engine.Pending {
-		v.Code = codes[j.info.Record.Parked]
+	if j.Info.Record.State == engine.Pending {
+		v.Code = codes[j.Info.Record.Parked]
 	}
 	return v
 }
-
-// answers are what the policy says of a job's deadline.
-var answers = map[engine.DeadlineAnswer]string{engine.DeadlineAccepted: "accepted", engine.DeadlineDeclined: "declined"}
 
 // codes are Slurm's names of what keeps a job out of the line.
 var codes = map[engine.Parked]string{engine.NotParked: "Priority", engine.ParkedHold: "JobHeldUser",
 	engine.ParkedBegin:      "BeginTime",
 	engine.ParkedDependency: "Dependency", engine.ParkedArray: "JobArrayTaskLimit",
 	engine.ParkedSingleton: "Dependency", engine.ParkedPlan: "Resources"}
-
-// Jobs lists jobs, the latest first, without what is long and seldom wanted:
-// environments and scripts.
-func (m *Machine) Jobs(ctx context.Context, f store.Filter) ([]show.Job, error) {
-	list, err := m.list(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	for i := range list {
-		list[i].Submission.Env, list[i].Submission.Script = nil, ""
-	}
-	m.explain(list)
-	return list, nil
-}
-
-// found reports whether a text is part of what a job is called, or its number.
-func found(text string, j *job) bool {
-	if text == "" || text == strconv.Itoa(int(j.id)) {
-		return true
-	}
-	text = strings.ToLower(text)
-	return slices.ContainsFunc([]string{j.spec.Name, j.info.User.Name, j.spec.Queue}, func(s string) bool {
-		return strings.Contains(strings.ToLower(s), text)
-	})
-}
-
-// list finds the jobs that a filter chooses.
-func (m *Machine) list(ctx context.Context, f store.Filter) ([]show.Job, error) {
-	if len(f.States) > 0 &&
-		!slices.ContainsFunc(f.States, func(s string) bool { return !slices.Contains(liveStates, s) }) {
-		return m.live(&f), nil
-	}
-	elements := m.elements(&f)
-	rows, err := m.store.List(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]show.Job, 0, len(rows))
-	m.mu.RLock()
-	for i := range rows {
-		if j := m.jobs[cluster.JobID(rows[i].ID)]; j != nil {
-			list = append(list, m.view(j))
-			continue
-		}
-		v, err := m.stored(&rows[i])
-		if err != nil {
-			m.mu.RUnlock()
-			return nil, err
-		}
-		list = append(list, v)
-	}
-	m.mu.RUnlock()
-	return together(list, elements, f.Limit), nil
-}
 
 // mostExplained bounds how many waiting jobs of a list are explained, the
 // oldest first; muster why explains any. An explanation costs as much as there
@@ -205,7 +146,7 @@ func (m *Machine) Why(ctx context.Context, id int, who *User) (show.Why, error) 
 func (m *Machine) foreseen(id int) *foresight.Forecast {
 	m.mu.RLock()
 	j := m.jobs[cluster.JobID(id)]
-	waits := j != nil && j.info.Record.State <= engine.Placed
+	waits := j != nil && j.Info.Record.State <= engine.Placed
 	m.mu.RUnlock()
 	if !waits {
 		return nil
@@ -227,7 +168,7 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *foresight
 	defer m.mu.Unlock()
 	now := m.clock.Now()
 	m.eng.Look(now)
-	y := m.eng.WhyForeseen(j.id, seen.Ends(now))
+	y := m.eng.WhyForeseen(j.ID, seen.Ends(now))
 	w := show.Why{Job: m.view(j), Blockers: y.Blockers, Holders: y.Holders, Text: y.Text}
 	w.Job.Position = y.Ahead + 1
 	if j.noWay != "" {
@@ -236,44 +177,44 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *foresight
 	if text := m.asleepText(j); text != "" {
 		w.Text = text + strings.TrimSuffix("; "+w.Text, "; ")
 	}
-	if j.info.Record.State <= engine.Placed {
+	if j.Info.Record.State <= engine.Placed {
 		foresight.SetWhen(&w.Job, seen, &y, now)
 		m.quoted(&w.Job, j, seen, now)
-		if at := w.Job.Expected; at != nil && j.firstPrediction == 0 && j.info.Run == 0 {
+		if at := w.Job.Expected; at != nil && j.firstPrediction == 0 && j.Info.Run == 0 {
 			j.firstPrediction = cluster.Time(at.UnixNano())
 		}
 	}
-	if text := w.Job.SavesNothing; text != "" && j.info.Record.State >= engine.Starting {
+	if text := w.Job.SavesNothing; text != "" && j.Info.Record.State >= engine.Starting {
 		w.Text = strings.TrimPrefix(w.Text+"; "+text, "; ")
 	}
 	if w.Blockers == nil {
 		w.Blockers = []string{}
 	}
 	// one that is suspended cannot be changed (Update), nor moved
-	if rec := j.whole().Record; changes && rec.State == engine.Pending && rec.Parked == engine.NotParked &&
-		len(j.spec.Tasks) == 1 && j.run == nil && rec.Home == nil {
+	if rec := j.Whole().Record; changes && rec.State == engine.Pending && rec.Parked == engine.NotParked &&
+		len(j.Spec.Tasks) == 1 && j.run == nil && rec.Home == nil {
 		snap := m.eng.Snapshot()
-		return w, j.spec, &snap, nil
+		return w, j.Spec, &snap, nil
 	}
 	return w, nil, nil, nil
 }
 
 // asleepText says for which job or by which person a job was suspended, and how it goes on; "": it is not suspended.
 func (m *Machine) asleepText(j *job) string {
-	switch rec := j.whole().Record; {
+	switch rec := j.Whole().Record; {
 	case rec.State == engine.Pending && rec.Home != nil:
-		id, found := strings.CutPrefix(j.info.Text, preemptedFor)
+		id, found := strings.CutPrefix(j.Info.Text, preemptedFor)
 		if !found {
 			return "suspended by the policy"
 		}
 		if n, err := strconv.Atoi(id); err == nil && m.jobs[cluster.JobID(n)] != nil &&
-			m.jobs[cluster.JobID(n)].spec.Name != "" {
-			id += " " + m.jobs[cluster.JobID(n)].spec.Name
+			m.jobs[cluster.JobID(n)].Spec.Name != "" {
+			id += " " + m.jobs[cluster.JobID(n)].Spec.Name
 		}
 		return "suspended for job " + id
-	case rec.State == engine.Running && j.info.Frozen:
-		return fmt.Sprintf("suspended by %s, on its GPUs, until muster resume %d", cmp.Or(j.info.FrozenBy, "a person"),
-			j.id)
+	case rec.State == engine.Running && j.Info.Frozen:
+		return fmt.Sprintf("suspended by %s, on its GPUs, until muster resume %d", cmp.Or(j.Info.FrozenBy, "a person"),
+			j.ID)
 	}
 	return ""
 }
@@ -305,9 +246,6 @@ func (m *Machine) waitUntil(ctx context.Context, id int, holds func(*show.Job) (
 		}
 	}
 }
-
-var liveStates = []string{show.StatePending, show.StateStarting, show.StateRunning, show.StateSuspended,
-	show.StateStopping}
 
 // Audit is the trail of what was done, and the tokens.
 func (m *Machine) Audit() *audit.Book { return &audit.Book{Store: m.store, Now: m.opt.Now} }
@@ -344,13 +282,13 @@ func (m *Machine) Queues() []show.Queue {
 		v := show.Queue{Name: q.Spec.Name, Parent: q.Spec.Parent, Guarantee: q.Spec.Guarantee, Limit: q.Spec.Limit,
 			Used: q.Used}
 		for _, j := range m.jobs {
-			name := j.spec.Queue
+			name := j.Spec.Queue
 			if name == "" {
 				name = "default"
 			}
 			switch {
 			case name != v.Name:
-			case j.info.Record.State == engine.Pending:
+			case j.Info.Record.State == engine.Pending:
 				v.Pending++
 			default:
 				v.Running++

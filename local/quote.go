@@ -15,12 +15,12 @@ import (
 
 // quoted says of a waiting job when it will start, as earlier predictions turned out. The state is locked.
 func (m *Machine) quoted(v *show.Job, j *job, seen *foresight.Forecast, now cluster.Time) {
-	start, ok := seen.Start(j.id)
+	start, ok := seen.Start(j.ID)
 	if !ok || v.Expected == nil {
 		return
 	}
-	a := foresight.PredictionOf(j.spec, start, now)
-	if j.info.Record.FirstStart == cluster.Never { // predictions are about first starts
+	a := foresight.PredictionOf(j.Spec, start, now)
+	if j.Info.Record.FirstStart == cluster.Never { // predictions are about first starts
 		j.lastForecast = a
 	}
 	m.known.Predict(v, &a, seen)
@@ -35,13 +35,13 @@ func (m *Machine) relearn(ctx context.Context) error {
 func (m *Machine) liveJobs() (list []foresight.Live) {
 	for _, j := range m.jobs {
 		list = append(list, foresight.Live{Spec: j.stated(),
-			WaitsFirst: j.info.Record.State <= engine.Placed && j.info.Record.FirstStart == cluster.Never})
+			WaitsFirst: j.Info.Record.State <= engine.Placed && j.Info.Record.FirstStart == cluster.Never})
 	}
 	return list
 }
 
 // stated is a job with the estimate that its user stated.
-func (j *job) stated() *cluster.Job { return foresight.Stated(j.spec, time.Duration(j.sub.Estimate)) }
+func (j *job) stated() *cluster.Job { return foresight.Stated(j.Spec, time.Duration(j.Sub.Estimate)) }
 
 // RecordPrediction stores when a waiting job was said to start, unless the same was said before.
 func (m *Machine) RecordPrediction(ctx context.Context, j *show.Job) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
 	"github.com/muster-gpu/muster/local/foresight"
+	"github.com/muster-gpu/muster/local/record"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
@@ -27,8 +28,8 @@ import (
 func TestQuoted(t *testing.T) {
 	at := func(s int64) cluster.Time { return cluster.Time(s * 1e9) }
 	spec := &cluster.Job{ID: 1, Submit: at(10), Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
-	j := &job{id: 1, spec: spec,
-		info: &Info{Record: engine.JobRecord{Spec: spec, Facts: engine.JobFacts{FirstStart: cluster.Never}}}}
+	j := &job{Job: record.Job{ID: 1, Spec: spec,
+		Info: &record.Info{Record: engine.JobRecord{Spec: spec, Facts: engine.JobFacts{FirstStart: cluster.Never}}}}}
 	m := &Machine{}
 	f := &foresight.Forecast{Waiting: map[cluster.JobID]bool{1: true},
 		Seen: forward.Outlook{&forward.Result{Starts: map[cluster.JobID]cluster.Time{1: at(1000)},
@@ -135,7 +136,7 @@ func TestKnowsAsMuchAgain(t *testing.T) {
 		t.Errorf("answers\n%+v, before\n%+v", again.known.Quotes, m.known.Quotes)
 	}
 	for i, id := range waiting {
-		spec := m.jobs[cluster.JobID(id)].spec
+		spec := m.jobs[cluster.JobID(id)].Spec
 		a := foresight.PredictionOf(spec, now.Add(time.Duration(i+1)*time.Hour), now)
 		if got, want := again.known.Quotes.Quote(&a), m.known.Quotes.Quote(&a); got != want ||
 			want.High == cluster.Never {
@@ -161,7 +162,7 @@ func (m *Machine) teach(ctx context.Context) error {
 				Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 2}}}}
 			facts := engine.JobFacts{State: engine.Done, FirstStart: started, Ended: started}
 			data, err := json.Marshal(
-				&Info{State: show.StateFailed, Record: engine.JobRecord{Spec: spec, Facts: facts}})
+				&record.Info{State: show.StateFailed, Record: engine.JobRecord{Spec: spec, Facts: facts}})
 			if err != nil {
 				return err
 			}

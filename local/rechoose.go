@@ -22,7 +22,7 @@ import (
 func (m *Machine) chooseAgain() {
 	var events []engine.Event
 	for _, j := range m.sorted() {
-		rec := m.eng.Record(j.id)
+		rec := m.eng.Record(j.ID)
 		switch {
 		case rec.State == engine.Done:
 		case j.run == nil && (rec.State <= engine.Placed || comesBack(rec, engine.NodeLost)):
@@ -55,17 +55,17 @@ func (m *Machine) chooseOnReturn(j *job, rec *engine.JobRecord, reason engine.St
 // it had. Where there is no way to it, the job waits, and says why.
 func (m *Machine) another(j *job, rec *engine.JobRecord) []engine.Event {
 	// whole GPUs, or none
-	if s := j.sub; (s.Share == 0 || s.Share == cluster.Whole) && s.Profile == "" && (s.Memory == 0 || s.GPUs > 0) {
+	if s := j.Sub; (s.Share == 0 || s.Share == cluster.Whole) && s.Profile == "" && (s.Memory == 0 || s.GPUs > 0) {
 		return nil
 	}
-	asked, err := j.sub.Job()
+	asked, err := j.Sub.Job()
 	if err != nil || len(asked.Tasks) != len(rec.Spec.Tasks) { // of a version that read it otherwise
 		return nil
 	}
 	j.stale = false
 	spec := *rec.Spec
 	spec.Tasks = asked.Tasks
-	text, err := m.choose(j.sub, &spec)
+	text, err := m.choose(j.Sub, &spec)
 	if err != nil { // a share of several GPUs under MPS
 		for i := range spec.Tasks {
 			if r := &spec.Tasks[i].Request; r.Fractional() {
@@ -75,17 +75,17 @@ func (m *Machine) another(j *job, rec *engine.JobRecord) []engine.Event {
 		text = fmt.Sprintf("whole GPUs: %s (sharing.shares)", err)
 	}
 	same := slices.Equal(spec.Tasks, rec.Spec.Tasks)
-	if j.noWay = m.noWay(&spec, same && !strings.HasPrefix(j.info.Sharing, nothingNow)); j.noWay != "" {
+	if j.noWay = m.noWay(&spec, same && !strings.HasPrefix(j.Info.Sharing, nothingNow)); j.noWay != "" {
 		text = nothingNow + j.noWay
 	}
-	if same && text == j.info.Sharing {
+	if same && text == j.Info.Sharing {
 		return nil
 	}
-	if text != j.info.Sharing {
-		j.said = append(j.said, fmt.Sprintf("GPUs are shared otherwise since the service started: gets %s", text))
+	if text != j.Info.Sharing {
+		j.Said = append(j.Said, fmt.Sprintf("GPUs are shared otherwise since the service started: gets %s", text))
 	}
-	j.own().Sharing = text
-	return []engine.Event{{Type: engine.Updated, Job: j.id, Spec: &spec}}
+	j.Own().Sharing = text
+	return []engine.Event{{Type: engine.Updated, Job: j.ID, Spec: &spec}}
 }
 
 // nothingNow begins what is said of a job that cannot have what it asked for.

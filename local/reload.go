@@ -169,12 +169,12 @@ func (m *Machine) install(s *rules.Settings, p *rules.Standing) {
 // liveUnder are the jobs that are not over; e is the engine under the new rules, nil: there is none yet.
 func (m *Machine) liveUnder(e *engine.Engine) (list []rules.Live) {
 	for _, j := range m.sorted() {
-		rec := m.eng.Record(j.id)
+		rec := m.eng.Record(j.ID)
 		if rec == nil || rec.State == engine.Done {
 			continue
 		}
 		list = append(list, rules.Live{Spec: rec.Spec, Waits: rec.State == engine.Pending,
-			Refused: e != nil && e.Record(j.id).State == engine.Done})
+			Refused: e != nil && e.Record(j.ID).State == engine.Done})
 	}
 	return list
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/record"
 	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/local/share"
 	"github.com/muster-gpu/muster/progress"
@@ -37,12 +38,12 @@ func (m *Machine) newRunner(j *job) *runner {
 
 func (m *Machine) runnerOf(j *job) *runner {
 	r := &runner{m: m, job: j}
-	w := run.Wishes{Signal: unix.SIGUSR1, SignalShell: j.sub.SignalShell,
-		SignalBefore: time.Duration(j.sub.SignalBefore), Pty: j.sub.Pty}
-	if _, n, err := ask.ParseSignal(j.sub.Signal); err == nil { // else none was asked for
+	w := run.Wishes{Signal: unix.SIGUSR1, SignalShell: j.Sub.SignalShell,
+		SignalBefore: time.Duration(j.Sub.SignalBefore), Pty: j.Sub.Pty}
+	if _, n, err := ask.ParseSignal(j.Sub.Signal); err == nil { // else none was asked for
 		w.Signal = unix.Signal(n)
 	}
-	r.Run = m.keeper.New(r, j.id, j.info.Run, j.info.On, w)
+	r.Run = m.keeper.New(r, j.ID, j.Info.Run, j.Info.On, w)
 	return r
 }
 
@@ -66,8 +67,8 @@ func (m *Machine) act(a *engine.Action) {
 			return
 		}
 		r := m.newRunner(j)
-		tasks := r.plan(j.info.On)
-		if l := m.eng.Record(j.id).LimitAt; l != cluster.Never {
+		tasks := r.plan(j.Info.On)
+		if l := m.eng.Record(j.ID).LimitAt; l != cluster.Never {
 			r.Limit = time.Unix(0, int64(l))
 		}
 		go r.launch(tasks)
@@ -115,7 +116,7 @@ func (r *runner) progressed(now cluster.Time, p *show.Progress, saved bool) []en
 		return nil
 	}
 	p.At = time.Unix(0, int64(now)).UTC()
-	info := r.job.own()
+	info := r.job.Own()
 	if old := info.Progress; old != nil && p.Checkpoint == "" {
 		p.Checkpoint = old.Checkpoint
 	}
@@ -132,10 +133,10 @@ func (r *runner) progressed(now cluster.Time, p *show.Progress, saved bool) []en
 	h.Speed, events = r.m.holdBack(r.job, rec, p.Step, ran)
 	ev := pace.Event(&h, p)
 	if !r.Frozen() {
-		ev.Switch = info.Switch.Back(p.Step, ran, milliOf(rec.Allocs), pace.Beside)
+		ev.Switch = info.Switch.Back(p.Step, ran, record.Milli(rec.Allocs), pace.Beside)
 	}
 	if h.Paced && pace.PredictedIn != r.N {
-		pace.PredictedIn, r.job.predictedEnd = r.N, now.Add(h.Left)
+		pace.PredictedIn, r.job.PredictedEnd = r.N, now.Add(h.Left)
 	}
 	return append(events, ev)
 }
@@ -161,9 +162,9 @@ func (r *runner) Resumed() {
 func (r *runner) Reported(p *show.Progress, saved bool, said []progress.Measure) {
 	r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 		if r.job.run == r {
-			info := r.job.own()
-			info.Metrics = progress.Keep(info.Metrics, r.job.sub.Trial, said, time.Unix(0, int64(now)).UTC())
-			info.Falling = progress.Converges(r.job.sub.Converge, info.Falling, said, p)
+			info := r.job.Own()
+			info.Metrics = progress.Keep(info.Metrics, r.job.Sub.Trial, said, time.Unix(0, int64(now)).UTC())
+			info.Falling = progress.Converges(r.job.Sub.Converge, info.Falling, said, p)
 		}
 		return r.progressed(now, p, saved), nil
 	})
@@ -173,8 +174,8 @@ func (r *runner) Reported(p *show.Progress, saved bool, said []progress.Measure)
 func (r *runner) Suspended() {
 	r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 		r.reportedSuspended = true
-		info := r.job.own()
-		info.Switch.Left(&info.Pace, run.Stop{Run: r.N, On: milliOf(r.On), Frozen: true})
+		info := r.job.Own()
+		info.Switch.Left(&info.Pace, run.Stop{Run: r.N, On: record.Milli(r.On), Frozen: true})
 		return []engine.Event{
 			{Type: engine.Stopped, Job: r.ID, Reason: engine.Preempted, Done: r.m.eng.Record(r.ID).DoneAt(now)}}, nil
 	})
@@ -203,35 +204,35 @@ func (r *runner) finish() {
 	}
 	r.m.crash("ended")
 	r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
-		j, info := r.job, r.job.own()
+		j, info := r.job, r.job.Own()
 		info.Frozen = false
 		rec := r.m.eng.Record(r.ID)
 		if others != "" {
 			if info.Faults++; info.Faults < share.MostFaults {
 				ev.Reason, lost, text = engine.NodeLost, true, others
-				j.said = append(j.said, others)
+				j.Said = append(j.Said, others)
 			} else {
 				text += fmt.Sprintf("; %s, and this is the %d. time: it counts as its own fault", others,
 					share.MostFaults)
 			}
 		}
 		ev.Done = rec.DoneAt(now)
-		ev.Saves = r.job.noteResponse(r.Response())
+		ev.Saves = r.job.NoteResponse(r.Response())
 		if stopped && !r.Saved() || lost {
 			ev.Done = rec.Saved
 		}
 		back := r.bookLoss(&ev, &text, lost && others == "" && !stopped, now)
 		r.noteRun(rec, now, stopped, lost)
 		info.Exit, info.Signal = exit, signal
-		info.Use.add(r.Tasks)
+		info.Use.Add(r.Tasks)
 		if lost || stopped &&
 			(rec.State != engine.Stopping || rec.Reason == engine.Preempted || rec.Reason == engine.NodeLost) {
-			info.Use.lose(rec, now, ev.Done)
+			info.Use.Lose(rec, now, ev.Done)
 		}
 		if stopped {
 			ev.Switch = r.switched(rec, now, ev.Reason)
 		}
-		if ev.Reason == engine.Preempted && info.endsIdle() {
+		if ev.Reason == engine.Preempted && info.EndsIdle() {
 			ev.Reason, text = engine.WasCancelled, info.Idle.Text
 		}
 		if text != "" && (info.Text == "" || !stopped) {
@@ -249,12 +250,12 @@ func (r *runner) finish() {
 
 // switched is what the end of a run that had to stop says of what stopping and starting takes.
 func (r *runner) switched(rec *engine.JobRecord, now cluster.Time, why engine.StopReason) (c engine.SwitchCost) {
-	info := r.job.own()
+	info := r.job.Own()
 	if why == engine.Preempted {
 		c.Save = r.SaveTook()
 	}
 	least := info.Switch.Left(&info.Pace,
-		run.Stop{Run: r.N, At: progress.RanAt(rec, now), On: milliOf(info.On), Save: c.Save})
+		run.Stop{Run: r.N, At: progress.RanAt(rec, now), On: record.Milli(info.On), Save: c.Save})
 	if least > rec.Spec.Checkpoint.Restart {
 		c.Restart = least
 	}
@@ -263,7 +264,7 @@ func (r *runner) switched(rec *engine.JobRecord, now cluster.Time, why engine.St
 
 // fellAsleep ends a job that died while it was suspended.
 func (r *runner) fellAsleep() []engine.Event {
-	r.job.own().Text = "killed while it was suspended"
+	r.job.Own().Text = "killed while it was suspended"
 	return []engine.Event{{Type: engine.Cancelled, Job: r.ID}}
 }
 
@@ -277,7 +278,7 @@ func (r *runner) notStarted(ev engine.Event, why error) {
 		if errors.Is(why, run.ErrCalledOff) {
 			return []engine.Event{ev}, nil
 		}
-		r.job.own().Text = "it could not be started: " + why.Error()
+		r.job.Own().Text = "it could not be started: " + why.Error()
 		if !run.Crowded(why) {
 			return []engine.Event{ev}, nil
 		}
@@ -317,7 +318,7 @@ func (r *runner) Delayed(rank int, text string) {
 		if r.job.run != r {
 			return nil, nil
 		}
-		r.job.said = append(r.job.said, text)
+		r.job.Said = append(r.job.Said, text)
 		return []engine.Event{{Type: engine.Progress, Job: r.ID}}, nil
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/local/observe"
+	"github.com/muster-gpu/muster/local/record"
 	"github.com/muster-gpu/muster/local/share"
 )
 
@@ -58,13 +59,13 @@ func (h observed) Running() (list []observe.Job, healthy int, held float64) {
 	defer m.mu.RUnlock()
 	healthy = m.gpus.Healthy()
 	for _, j := range m.jobs {
-		if s := j.info.Record.State; s < engine.Starting || s > engine.Stopping {
+		if s := j.Info.Record.State; s < engine.Starting || s > engine.Stopping {
 			continue
 		}
-		r := j.whole().Record
+		r := j.Whole().Record
 		may := share.MemoryOf(&m.opt.Rules.Spec, r.Spec)
-		v := observe.Job{ID: j.id, Run: j.info.Run, Devices: j.info.Devices, Began: r.Started, Tier: r.Spec.Tier,
-			Idle: j.info.idleStage(),
+		v := observe.Job{ID: j.ID, Run: j.Info.Run, Devices: j.Info.Devices, Began: r.Started, Tier: r.Spec.Tier,
+			Idle: j.Info.IdleStage(),
 			May: func(rank int) int64 {
 				if set := setOf(r.Allocs, rank); set < len(may) {
 					return may[set]
@@ -78,7 +79,7 @@ func (h observed) Running() (list []observe.Job, healthy int, held float64) {
 		if r.GuestOf != 0 && r.Spec.Tasks[0].Request.Memory > 0 {
 			v.Asked = r.Spec.Tasks[0].Request.Memory
 		}
-		if p := j.info.Progress; p != nil {
+		if p := j.Info.Progress; p != nil {
 			step, rate := p.Step, p.SamplesPerSec
 			if v.Step = &step; rate > 0 {
 				v.Rate = &rate
@@ -88,7 +89,7 @@ func (h observed) Running() (list []observe.Job, healthy int, held float64) {
 			v.Tasks += int(r.Allocs[i].Tasks)
 			held += float64(r.Allocs[i].Milli()) / float64(cluster.Whole)
 		}
-		held += float64(milliOf(r.Leaving)) / float64(cluster.Whole)
+		held += float64(record.Milli(r.Leaving)) / float64(cluster.Whole)
 		list = append(list, v)
 	}
 	return list, healthy, held

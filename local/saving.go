@@ -45,7 +45,7 @@ const savingName = "MUSTER_CHECKPOINT_EVERY="
 
 // savingVariable says how often a run is to write a checkpoint, in whole seconds.
 func (r *runner) savingVariable() []string {
-	every := r.m.saveEvery(r.job.spec)
+	every := r.m.saveEvery(r.job.Spec)
 	if every <= 0 {
 		return nil
 	}

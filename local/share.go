@@ -42,7 +42,7 @@ func (m *Machine) choose(s *ask.Submission, spec *cluster.Job) (text string, err
 // in MiB.
 func (m *Machine) occupies(id cluster.JobID, run int, used int64) {
 	m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
-		if j := m.jobs[id]; j == nil || j.info.Run != run || m.eng.Record(id).State != engine.Running {
+		if j := m.jobs[id]; j == nil || j.Info.Run != run || m.eng.Record(id).State != engine.Running {
 			return nil, nil
 		}
 		return []engine.Event{{Type: engine.Progress, Job: id, Memory: used}}, nil
@@ -54,7 +54,7 @@ func (m *Machine) occupies(id cluster.JobID, run int, used int64) {
 func (m *Machine) over(id cluster.JobID, run, rank int, used, may int64) {
 	m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 		j := m.jobs[id]
-		if j == nil || j.info.Run != run || j.run == nil || m.eng.Record(id).State != engine.Running {
+		if j == nil || j.Info.Run != run || j.run == nil || m.eng.Record(id).State != engine.Running {
 			return nil, nil
 		}
 		var events []engine.Event
@@ -65,22 +65,22 @@ func (m *Machine) over(id cluster.JobID, run, rank int, used, may int64) {
 		if m.eng.Record(id).GuestOf != 0 {
 			text = fmt.Sprintf("uses %d MiB of a GPU beside another job, it asked for %d", used, may)
 		}
-		if !j.info.Over {
-			j.own().Over = true
-			j.said = append(j.said, text)
-			m.opt.Log.Warn("a job uses more memory of a GPU than its share's", "job", id, "user", j.info.User.Name,
+		if !j.Info.Over {
+			j.Own().Over = true
+			j.Said = append(j.Said, text)
+			m.opt.Log.Warn("a job uses more memory of a GPU than its share's", "job", id, "user", j.Info.User.Name,
 				"used_mib", used, "share_mib", may)
 			events = []engine.Event{{Type: engine.Progress, Job: id}} // so that it is stored
 		}
 		switch m.opt.Sharing.OverMemory {
 		case WarnOver:
 		case ThrottleOver:
-			if every := m.opt.SampleEvery; !j.info.Frozen && now.Sub(j.throttled) >= 2*every {
+			if every := m.opt.SampleEvery; !j.Info.Frozen && now.Sub(j.throttled) >= 2*every {
 				j.throttled = now
 				m.pause(j.run, every)
 			}
 		case StopOver:
-			j.own().Text = text + ": it was stopped"
+			j.Own().Text = text + ": it was stopped"
 			events = []engine.Event{{Type: engine.Cancelled, Job: id}}
 		}
 		return events, nil
@@ -96,7 +96,7 @@ func (m *Machine) pause(r *runner, d time.Duration) {
 // unthrottle lets a run go on, unless a person has stopped it meanwhile.
 func (m *Machine) unthrottle(r *runner) {
 	m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
-		if r.job.run == r && !r.job.info.Frozen && !r.reportedSuspended {
+		if r.job.run == r && !r.job.Info.Frozen && !r.reportedSuspended {
 			r.Stop(run.Order{Unfreeze: true})
 		}
 		return nil, nil
@@ -130,8 +130,8 @@ func (r *runner) inUse() func(uuid string) bool {
 		if id == r.ID || j.run == nil {
 			continue
 		}
-		for i := range j.info.Devices {
-			held = append(held, j.info.Devices[i].UUID)
+		for i := range j.Info.Devices {
+			held = append(held, j.Info.Devices[i].UUID)
 		}
 	}
 	return func(uuid string) bool { return slices.Contains(held, uuid) }
@@ -144,7 +144,7 @@ func (r *runner) repartitioned(p *devices.Partition) {
 		if r.job.run != r {
 			return nil, nil
 		}
-		info := r.job.own()
+		info := r.job.Own()
 		info.Devices = r.m.gpus.Held(&r.m.opt.Rules.Spec, info.On)
 		return []engine.Event{{Type: engine.Progress, Job: r.ID}}, nil // so that it is stored
 	})

@@ -27,7 +27,7 @@ func (m *Machine) Signal(ctx context.Context, id int, signal string, shell bool)
 		case j == nil:
 			return nil, fmt.Errorf("%w that runs: %d", ErrNoJob, id)
 		case j.run == nil:
-			return nil, fmt.Errorf("job %d is %s: it has no processes", id, j.info.State)
+			return nil, fmt.Errorf("job %d is %s: it has no processes", id, j.Info.State)
 		}
 		m.note(ctx, now, "signal", j, signal)
 		j.run.Stop(run.Order{Signal: unix.Signal(n), Shell: shell})

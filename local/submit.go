@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/plain"
 	"github.com/muster-gpu/muster/local/after"
+	"github.com/muster-gpu/muster/local/record"
 	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/store"
 )
@@ -75,17 +76,16 @@ func (m *Machine) Submit(ctx context.Context, u User, s *ask.Submission, key str
 			return nil, &ask.FieldError{Field: "submission", Text: text}
 		}
 		rec := engine.JobRecord{Facts: engine.JobFacts{Since: now}}
-		info := Info{User: u, Record: rec, Guessed: guessed, Sharing: sharing, Folder: folder}
+		info := record.Info{User: u, Record: rec, Guessed: guessed, Sharing: sharing, Folder: folder}
 		events := make([]engine.Event, 0, len(array.Indices))
 		of := m.newArray(s, array, &info)
 		for k, index := range array.Indices {
 			j := m.newJob(s, spec, &info)
-			if j.spec.After = after(k); of != nil {
-				j.array, j.index = of, index
-				j.spec.Array = &cluster.Array{ID: of.first, Index: index, Cap: array.Cap}
+			if j.Spec.After = after(k); of != nil {
+				of.Add(&j.Job, index, array.Cap)
 			}
-			ids = append(ids, int(j.id))
-			events = append(events, engine.Event{Type: engine.Submitted, Job: j.id, Spec: j.spec})
+			ids = append(ids, int(j.ID))
+			events = append(events, engine.Event{Type: engine.Submitted, Job: j.ID, Spec: j.Spec})
 		}
 		if key != "" {
 			m.step.keys = append(m.step.keys, submissionKey{u.Name, key, ids})
@@ -177,31 +177,31 @@ func (m *Machine) defaults(s *ask.Submission, spec *cluster.Job, u *User) error 
 
 // newArray makes an array known of which the next job will be the first element; nil: it is a single job. info
 // is what the elements have in common.
-func (m *Machine) newArray(s *ask.Submission, list ask.Array, info *Info) *jobArray {
+func (m *Machine) newArray(s *ask.Submission, list ask.Array, info *record.Info) *record.Array {
 	if s.Array == "" {
 		return nil
 	}
 	extent := rangeOf(list)
-	info.Array, info.Indices = int(m.next), &extent
-	a := &jobArray{first: m.next, indices: list.Indices, sub: s, common: info}
+	info.Indices = &extent
+	a := record.NewArray(m.next, list.Indices, s, info)
 	m.step.arrived = append(m.step.arrived, a)
 	return a
 }
 
-func rangeOf(a ask.Array) ArrayRange {
+func rangeOf(a ask.Array) record.ArrayRange {
 	n := len(a.Indices)
-	return ArrayRange{Count: n, Min: a.Indices[0], Max: a.Indices[n-1], Step: a.Step()}
+	return record.ArrayRange{Count: n, Min: a.Indices[0], Max: a.Indices[n-1], Step: a.Step()}
 }
 
 // newJob makes a job known under the next number.
-func (m *Machine) newJob(s *ask.Submission, spec cluster.Job, info *Info) *job {
+func (m *Machine) newJob(s *ask.Submission, spec cluster.Job, info *record.Info) *job {
 	spec.ID = m.next
 	m.next++
-	j := &job{id: spec.ID, sub: s, spec: &spec, info: info}
+	j := &job{Job: record.Job{ID: spec.ID, Sub: s, Spec: &spec, Info: info}}
 	if info.Array == 0 {
-		info.Record.Spec = j.spec
+		info.Record.Spec = j.Spec
 	}
-	m.jobs[j.id] = j
+	m.jobs[j.ID] = j
 	j.count(m.tally)
 	return j
 }

@@ -32,7 +32,7 @@ func (r *runner) ownFile(f *os.File) error {
 	if os.Getuid() != 0 {
 		return nil
 	}
-	return f.Chown(r.job.info.User.UID, r.job.info.User.GID)
+	return f.Chown(r.job.Info.User.UID, r.job.Info.User.GID)
 }
 
 // plan makes the tasks of a run from what the engine gave it.
@@ -55,8 +55,8 @@ func (r *runner) plan(allocs []engine.Alloc) (tasks []*run.Task) {
 				own = devices[k*each : (k+1)*each]
 			}
 			rank := len(tasks)
-			t := &run.Task{Rank: rank, Dir: r.m.keeper.TaskDir(r.ID, r.N, rank), UID: r.job.info.User.UID,
-				Request: r.job.spec.Tasks[a.Set].Request}
+			t := &run.Task{Rank: rank, Dir: r.m.keeper.TaskDir(r.ID, r.N, rank), UID: r.job.Info.User.UID,
+				Request: r.job.Spec.Tasks[a.Set].Request}
 			t.Spec = &shim.Task{Mark: r.m.keeper.Mark(r.ID, r.N, rank), User: r.shimUser()}
 			t.Group = r.m.keeper.Group(t.Spec.Mark)
 			r.describe(t, own)

@@ -40,7 +40,7 @@ func (m *Machine) dialTask(id int) (net.Conn, error) {
 		m.mu.RUnlock()
 		return nil, ErrNoJob
 	}
-	n, uid := j.info.Run, j.info.User.UID
+	n, uid := j.Info.Run, j.Info.User.UID
 	m.mu.RUnlock()
-	return m.keeper.Dial(j.id, n, uid)
+	return m.keeper.Dial(j.ID, n, uid)
 }

@@ -4,7 +4,6 @@ package local
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,8 +52,8 @@ func (m *Machine) goesOn(s *ask.Submission, u *User) (cluster.JobID, error) {
 		folder = cluster.JobID(s.CheckpointOf)
 	}
 	for _, j := range m.sorted() {
-		if j.info.Folder == folder {
-			return wrong("job %d, which is not over, goes on in its folder", j.id)
+		if j.Info.Folder == folder {
+			return wrong("job %d, which is not over, goes on in its folder", j.ID)
 		}
 	}
 	if !evidence.Exists(m.keeper.CheckpointDir(folder)) {
@@ -88,17 +87,14 @@ func (m *Machine) mayFuse(s *ask.Submission, u *User) error {
 	return nil
 }
 
-// folder is the job in whose folder a job saves its checkpoints.
-func (j *job) folder() cluster.JobID { return cmp.Or(j.info.Folder, j.id) }
-
 // folderNeeded reports whether another job needs the folder of one that is over:
 // it is not over itself, or ended after the time from which folders are kept.
 func (m *Machine) folderNeeded(id cluster.JobID, before cluster.Time) bool {
 	m.mu.RLock()
 	for _, j := range m.jobs {
-		if j.info.Folder == id ||
-			j.sub.Trial != nil &&
-				slices.ContainsFunc(j.sub.Trial.Fused, func(f ask.FusedTrial) bool { return f.From == int(id) }) {
+		if j.Info.Folder == id ||
+			j.Sub.Trial != nil &&
+				slices.ContainsFunc(j.Sub.Trial.Fused, func(f ask.FusedTrial) bool { return f.From == int(id) }) {
 			m.mu.RUnlock()
 			return true
 		}
@@ -129,7 +125,7 @@ type fusedTrial struct {
 
 // trialVariables say what the processes of a trial are to try.
 func (r *runner) trialVariables(t *run.Task) []string {
-	s := r.job.sub.Trial
+	s := r.job.Sub.Trial
 	if s == nil || s.Tuner {
 		return nil
 	}
@@ -158,14 +154,14 @@ func (r *runner) trialVariables(t *run.Task) []string {
 
 // writeTrials writes the trials of a fused group into the folder of a task.
 func (r *runner) writeTrials(t *run.Task) error {
-	s := r.job.sub.Trial
+	s := r.job.Sub.Trial
 	if s == nil || len(s.Fused) == 0 {
 		return nil
 	}
 	list := []fusedTrial{}
 	for _, f := range s.Fused {
 		v := fusedTrial{Trial: f.Number, Config: f.Config, Budget: s.Budget,
-			Dir: r.m.keeper.TrialDir(r.job.folder(), f.Number)}
+			Dir: r.m.keeper.TrialDir(r.job.Folder(), f.Number)}
 		if f.From != 0 {
 			v.From = r.m.keeper.TrialDir(cluster.JobID(f.From), f.Number)
 		}

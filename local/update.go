@@ -29,12 +29,12 @@ func (m *Machine) Update(ctx context.Context, id int, u *ask.Update, by *User) e
 		if j == nil {
 			return nil, fmt.Errorf("%w that waits: %d", ErrNoJob, id)
 		}
-		old := m.eng.Record(j.id)
+		old := m.eng.Record(j.ID)
 		if old != nil && (old.State > engine.Placed || j.run != nil) {
-			return nil, fmt.Errorf("job %d is %s: only a waiting job can be changed", id, j.info.State)
+			return nil, fmt.Errorf("job %d is %s: only a waiting job can be changed", id, j.Info.State)
 		}
-		was := j.spec
-		sub := u.Apply(*j.sub)
+		was := j.Spec
+		sub := u.Apply(*j.Sub)
 		spec, err := sub.Job()
 		if err != nil {
 			return nil, err
@@ -56,8 +56,8 @@ func (m *Machine) Update(ctx context.Context, id int, u *ask.Update, by *User) e
 		}
 		if u.After != nil || u.AnyOf != nil {
 			index := after.NotElement
-			if j.info.Array != 0 {
-				index = j.index
+			if j.Info.Array != 0 {
+				index = j.Index
 			}
 			if spec.After, err = m.dependencies(&sub, index); err != nil {
 				return nil, err
@@ -69,7 +69,7 @@ func (m *Machine) Update(ctx context.Context, id int, u *ask.Update, by *User) e
 			a := *spec.Array
 			a.Cap, spec.Array = *u.Cap, &a
 		}
-		owner := j.info.User
+		owner := j.Info.User
 		if err := m.access().MaySubmit(&owner, spec.Queue); u.Queue != nil && err != nil {
 			return nil, err
 		}
@@ -84,11 +84,11 @@ func (m *Machine) Update(ctx context.Context, id int, u *ask.Update, by *User) e
 			return nil, err
 		}
 		m.note(ctx, now, "update", j, string(text))
-		j.said = append(j.said, fmt.Sprintf("%s changed by %s", changedFields(text), by.Name))
-		j.sub, j.edited, j.own().Sharing, j.noWay = &sub, true, sharing, ""
-		m.tally.Add(j.info.User.Name, 0, rules.BareTasks(&spec)-int(j.bare))
+		j.Said = append(j.Said, fmt.Sprintf("%s changed by %s", changedFields(text), by.Name))
+		j.Sub, j.Edited, j.Own().Sharing, j.noWay = &sub, true, sharing, ""
+		m.tally.Add(j.Info.User.Name, 0, rules.BareTasks(&spec)-int(j.bare))
 		j.bare = int32(rules.BareTasks(&spec))
-		return []engine.Event{{Type: engine.Updated, Job: j.id, Spec: &spec}}, nil
+		return []engine.Event{{Type: engine.Updated, Job: j.ID, Spec: &spec}}, nil
 	})
 }
 
@@ -110,7 +110,7 @@ func (m *Machine) mayChange(j *job, sub *ask.Submission, spec *cluster.Job, by *
 	if err := m.tally.Room(&m.opt.Limits, by, 0, rules.BareTasks(spec)-int(j.bare)); err != nil {
 		return err
 	}
-	return m.access().MayUrge(by, spec, j.spec)
+	return m.access().MayUrge(by, spec, j.Spec)
 }
 
 // Drain lets a node take no more jobs (undo: again); jobs that run there continue.

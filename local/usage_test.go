@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
@@ -24,6 +23,7 @@ import (
 	"github.com/muster-gpu/muster/local/foresight"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/local/observe"
+	"github.com/muster-gpu/muster/local/record"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/show"
@@ -102,7 +102,7 @@ func accounts(t *testing.T) (*Machine, *played) {
 func hold(t *testing.T, m *Machine, id int, user string, over bool, gpus ...int) {
 	t.Helper()
 	spec := &cluster.Job{ID: cluster.JobID(id), User: user, Submit: cluster.Time(t0.UnixNano())}
-	info := Info{Run: 1, State: show.StateRunning, User: User{Name: user}}
+	info := record.Info{Run: 1, State: show.StateRunning, User: User{Name: user}}
 	start := cluster.Time(t0.UnixNano())
 	info.Record = engine.JobRecord{
 		Spec: spec, Facts: engine.JobFacts{State: engine.Running, FirstStart: start},
@@ -121,13 +121,17 @@ func hold(t *testing.T, m *Machine, id int, user string, over bool, gpus ...int)
 			t0.Add(time.Hour).UnixNano()
 		info.Record.State, info.Record.Ran, info.Record.Ended = engine.Done, time.Hour, cluster.Time(row.Ended)
 		info.Record.Attained = int64(len(gpus)) * 3_600_000_000
-	} else {
-		m.jobs[spec.ID] = &job{id: spec.ID, spec: spec, info: &info, sub: &ask.Submission{Name: "train"},
-			stored: byItself, becomes: byItself}
 	}
 	var err error
 	if row.Data, err = json.Marshal(&info); err != nil {
 		t.Fatal(err)
+	}
+	if !over {
+		stored, err := record.Read(&row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.jobs[spec.ID] = &job{Job: *stored}
 	}
 	if err := m.store.Write(t.Context(), func(tx *store.Tx) error { return tx.PutJob(&row) }); err != nil {
 		t.Fatal(err)
@@ -210,7 +214,7 @@ func TestSamplingParts(t *testing.T) {
 		src.values[0] = gpu.Sample{PerProcess: true, Power: &power,
 			Processes: []gpu.Process{{PID: c.Process.Pid, Memory: &memory, Utilisation: &util}}}
 		hold(t, m, 1, "ann", false, 0)
-		m.jobs[1].info.Devices = d
+		m.jobs[1].Info.Devices = d
 		s := m.newSampler(t0)
 		s.Sample(t0.Add(10 * time.Second))
 		v, h := s.Meter(1), s.Hour(t0)
@@ -330,7 +334,7 @@ func TestLoad(t *testing.T) {
 	m, src := accounts(t)
 	src.set(0, 80, 40_000, 600)
 	hold(t, m, 1, "ann", false, 0)
-	m.jobs[1].info.Progress = &show.Progress{Step: 30, Steps: 100, SamplesPerSec: 12}
+	m.jobs[1].Info.Progress = &show.Progress{Step: 30, Steps: 100, SamplesPerSec: 12}
 	s := m.newSampler(t0)
 	m.sampler.Store(s)
 	s.Sample(t0.Add(10 * time.Second))
@@ -374,7 +378,7 @@ func TestLoad(t *testing.T) {
 // Who asks again and again is told something new now and then only.
 func TestToldNews(t *testing.T) {
 	m, _ := accounts(t)
-	m.jobs[1] = &job{id: 1}
+	m.jobs[1] = &job{Job: record.Job{ID: 1}}
 	now := m.opt.Now()
 	for _, x := range []struct {
 		in   time.Duration

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/forward"
 	"github.com/muster-gpu/muster/local/after"
 	"github.com/muster-gpu/muster/local/foresight"
+	"github.com/muster-gpu/muster/local/record"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -42,9 +43,10 @@ func (m *Machine) Test(u User, s *ask.Submission) (show.Job, error) {
 	}
 	asked := []engine.Event{{Type: engine.Submitted, Job: spec.ID, Spec: &spec}}
 	d := e.Step(engine.Batch{Now: max(q.now, e.Now()), Events: asked})
-	info := Info{User: u, Record: *e.Record(spec.ID)}
-	info.State = stateOf(&info.Record, false)
-	v := view(&info, s, int(spec.ID), m.opt.Now())
+	rec := *e.Record(spec.ID)
+	j := record.Job{ID: spec.ID, Spec: rec.Spec, Sub: s,
+		Info: &record.Info{User: u, Record: rec, State: record.State(&rec, false)}}
+	v := j.View(m.opt.Now())
 	if starts(&d, spec.ID) {
 		v.Expected = foresight.Instant(q.now)
 		return v, nil

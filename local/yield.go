@@ -28,15 +28,15 @@ func (m *Machine) holdBack(j *job, rec *engine.JobRecord, step float64, at time.
 		return 0, nil
 	}
 	var events []engine.Event
-	measured, ok := j.window.Speed(j.info.Run, step, at, j.info.Pace.Alone)
+	measured, ok := j.window.Speed(j.Info.Run, step, at, j.Info.Pace.Alone)
 	for _, g := range guests {
 		if g.duty == 0 {
 			g.duty = share.FullDuty
 		}
-		if yield := yieldOf(m.eng, g.id); ok && g.hold(share.NextDuty(g.duty, measured, yield), j.id, yield) {
-			events = append(events, engine.Event{Type: engine.Progress, Job: g.id})
+		if yield := yieldOf(m.eng, g.ID); ok && g.hold(share.NextDuty(g.duty, measured, yield), j.ID, yield) {
+			events = append(events, engine.Event{Type: engine.Progress, Job: g.ID})
 		}
-		if g.duty < share.FullDuty && !g.info.Frozen {
+		if g.duty < share.FullDuty && !g.Info.Frozen {
 			m.pause(g.run, run.ProgressEvery*time.Duration(share.FullDuty-g.duty)/share.FullDuty)
 		}
 	}
@@ -57,7 +57,7 @@ func (j *job) hold(duty int, host cluster.JobID, yield int64) bool {
 	news := duty < share.FullDuty && j.heldFor != 1+host
 	if news {
 		j.heldFor = 1 + host
-		j.said = append(j.said,
+		j.Said = append(j.Said,
 			fmt.Sprintf("is held back so that job %d beside it keeps %d %% of its speed", host, yield*100/perf.Million))
 	}
 	j.duty = duty

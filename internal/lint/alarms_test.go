@@ -28,7 +28,7 @@ var largeTypes = map[string]string{
 	"kube.Driver":                    "one loop; its rooms are being moved out (ARCHITECTURE.md)",
 	"kube.Options":                   "a field per thing that can be configured or replaced in tests",
 	"kube.gang":                      "what every room of the driver knows of a gang",
-	"local.Info":                     "a field per fact about a job that the engine does not have",
+	"local/record.Info":              "a field per fact about a job that the engine does not have",
 	"local.Machine":                  "one loop, to which all state of a machine belongs",
 	"report.Summary":                 "a field per figure",
 	"show.Job":                       "a field per thing that is shown of a job",

@@ -1,6 +1,6 @@
 //go:build linux
 
-package local
+package record
 
 import (
 	"encoding/json"
@@ -21,7 +21,7 @@ func TestOldNames(t *testing.T) {
 	for kind, into := range map[oldkeys.Kind]any{oldkeys.Info: &Info{}, oldkeys.Array: &arrayData{},
 		oldkeys.Usage: &observe.Meter{}, oldkeys.Step: &segment.Batch{},
 		oldkeys.Header: &journal.Header{}, oldkeys.Snapshot: &engine.Snapshot{}} {
-		text, err := os.ReadFile(filepath.Join("..", "internal", "oldkeys", "testdata", string(kind)+".json"))
+		text, err := os.ReadFile(filepath.Join("..", "..", "internal", "oldkeys", "testdata", string(kind)+".json"))
 		if err != nil {
 			t.Fatal(err)
 		}
