@@ -12,18 +12,20 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/after"
 	"github.com/muster-gpu/muster/local/record"
+	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/store"
 )
 
 // dependencies translates what a submission waits for; index is the one of the element of an array that it is for.
 func (m *Machine) dependencies(s *ask.Submission, index int) ([]cluster.Dependency, error) {
-	return after.Dependencies(known{m, m.eng}, s, index)
+	return after.Dependencies(known{m, m.eng, m.keeper.Places}, s, index)
 }
 
-// known are the machine's jobs, for those that refer to others (after.Jobs) and for arrays (record.Jobs).
+// known are the jobs, for those that refer to others (after.Jobs, record.Earlier) and for arrays (record.Jobs).
 type known struct {
 	m *Machine
 	*engine.Engine
+	run.Places
 }
 
 func (k known) Stored(id cluster.JobID) *record.Job {
@@ -32,6 +34,15 @@ func (k known) Stored(id cluster.JobID) *record.Job {
 	}
 	return nil
 }
+
+func (k known) Live() (list []*record.Job) {
+	for _, j := range k.m.sorted() {
+		list = append(list, &j.Job)
+	}
+	return list
+}
+
+func (k known) Known(id int) (*record.Info, error) { return k.m.infoOf(id) }
 
 func (k known) Job(id int) (after.Job, error) {
 	if j := k.m.jobs[cluster.JobID(id)]; j != nil {

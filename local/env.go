@@ -59,7 +59,7 @@ func (r *runner) environment(t *run.Task, size int) []string {
 	}
 	rank, world := strconv.Itoa(t.Rank), strconv.Itoa(size)
 	env = append(append(env, r.deviceVariables(t.Devices)...), r.m.mpsVariables(t, s.Env)...)
-	env = append(append(env, r.trialVariables(t)...), r.savingVariable()...)
+	env = append(append(env, run.TrialVariables(s.Trial, t.Dir)...), r.savingVariable()...)
 	return lastOnes(append(env,
 		"MUSTER_JOB_ID="+strconv.Itoa(int(r.ID)), "MUSTER_JOB_NAME="+s.Name, "MUSTER_QUEUE="+s.Queue,
 		"MUSTER_RESTART_COUNT="+strconv.Itoa(r.job.Info.Restarts()),

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -162,4 +163,26 @@ func (m *Machine) removeFolders(before cluster.Time) {
 			m.opt.Log.Warn("the folder of an old job cannot be removed", "job", id, "error", err)
 		}
 	}
+}
+
+// folderNeeded reports whether another job needs the folder of one that is over:
+// it is not over itself, or ended after the time from which folders are kept.
+func (m *Machine) folderNeeded(id cluster.JobID, before cluster.Time) bool {
+	m.mu.RLock()
+	for _, j := range m.jobs {
+		if j.Needs(id) {
+			m.mu.RUnlock()
+			return true
+		}
+	}
+	m.mu.RUnlock()
+	last, err := m.keeper.LastIn(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if err != nil {
+		return true // it is not known
+	}
+	row, err := m.store.Job(m.running, last)
+	return err != nil || row.Active || row.Ended >= int64(before)
 }

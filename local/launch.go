@@ -28,7 +28,11 @@ func (r *runner) Prepare(t *run.Task) error {
 			return err
 		}
 	}
-	if err := r.writeTrials(t); err != nil {
+	trials, err := r.m.keeper.Trials(r.job.Sub.Trial, r.job.Folder())
+	if err == nil && trials != nil {
+		err = r.writeOwn(filepath.Join(t.Dir, run.TrialsFile), trials, 0o600)
+	}
+	if err != nil {
 		return err
 	}
 	if err := r.confine(t); err != nil {

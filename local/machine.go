@@ -478,7 +478,7 @@ func (m *Machine) pastNow() pastAt { return pastAt{m.eng, m.eng.PastRevision()} 
 
 func (m *Machine) write(t *store.Tx, b *engine.Batch, batch []byte, d *engine.Decision) error {
 	for _, a := range m.step.arrived {
-		if err := a.Put(t, known{m, m.eng}, m.eng.Now()); err != nil {
+		if err := a.Put(t, known{m, m.eng, m.keeper.Places}, m.eng.Now()); err != nil {
 			return err
 		}
 	}

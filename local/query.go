@@ -14,12 +14,14 @@ import (
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/audit"
 	"github.com/muster-gpu/muster/local/foresight"
 	"github.com/muster-gpu/muster/local/record"
 	"github.com/muster-gpu/muster/local/segment"
 	"github.com/muster-gpu/muster/local/watch"
+	"github.com/muster-gpu/muster/progress"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
@@ -315,4 +317,18 @@ func (m *Machine) Partitions() []show.Partition {
 		list = append(list, show.Partition{Name: "main", Default: true, Nodes: []string{spec.Nodes[0].Name}})
 	}
 	return list
+}
+
+// Speeds are the speeds of jobs as measured by their progress.
+func (m *Machine) Speeds() show.Speeds {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return progress.Speeds(m.eng)
+}
+
+// Fair says what fair shares and the priorities of waiting jobs are made of.
+func (m *Machine) Fair() show.Fair {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return driver.Fair(m.eng, m.opt.Rules.Policy)
 }

@@ -67,7 +67,7 @@ func (m *Machine) Submit(ctx context.Context, u User, s *ask.Submission, key str
 		}
 		spec.After = after(0)
 		spec.ID, spec.Submit = m.next, now
-		folder, err := m.goesOn(s, &u)
+		folder, err := record.GoesOn(s, &u, known{m, m.eng, m.keeper.Places})
 		if err != nil {
 			return nil, err
 		}

@@ -74,7 +74,7 @@ var arrows = map[string]string{
 	"local/audit":         "show store",
 	"local/clock":         "cluster",
 	"local/devices":       "cluster config engine local/gpu show store",
-	"local/record":        "ask cluster engine progress show store local/account local/observe local/run local/segment",
+	"local/record":        "ask cluster engine progress show store local/account local/evidence local/observe local/run local/segment",
 	"local/segment":       "ask cluster engine internal/oldkeys journal store",
 	"local/watch":         "cluster",
 	"local/rules":         "ask cluster config engine perf show store local/account local/observe",

@@ -1,6 +1,4 @@
-//go:build linux
-
-package local
+package driver
 
 import (
 	"cmp"
@@ -11,12 +9,9 @@ import (
 )
 
 // Fair says what fair shares and the priorities of waiting jobs are made of.
-func (m *Machine) Fair() show.Fair {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	v := show.Fair{Policy: m.rules().Policy, Shares: []show.Share{}}
-	list, counted := m.eng.FairShares()
-	v.Counted = counted
+func Fair(e *engine.Engine, policy string) show.Fair {
+	list, counted := e.FairShares()
+	v := show.Fair{Policy: policy, Counted: counted, Shares: []show.Share{}}
 	type family struct{ queue, user string } // siblings: queues below one, or users in one
 	sum := map[family]int64{}
 	of := func(s *engine.FairShare) family {
@@ -36,16 +31,13 @@ func (m *Machine) Fair() show.Fair {
 		row.UsagePart = float64(s.Usage) / float64(max(1, s.Of))
 		v.Shares = append(v.Shares, row)
 	}
-	weights, jobs := m.eng.Factors()
+	weights, jobs := e.Factors()
 	if weights == nil {
 		return v
 	}
 	w := factors(weights, 1)
 	v.Weights = &w
 	for id, f := range jobs {
-		if m.jobs[id] == nil {
-			continue
-		}
 		p := show.Priority{Job: int(id), Own: f.Own / 1e6, Factors: factors(&f, 1e6)}
 		p.Points = w.Age*p.Factors.Age + w.FairShare*p.Factors.FairShare + w.Size*p.Factors.Size +
 			w.Partition*p.Factors.Partition + float64(p.Own)
