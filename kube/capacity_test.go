@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -15,12 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
-	"github.com/muster-gpu/muster/kube/fit/volumes"
 	"github.com/muster-gpu/muster/kube/retry"
 )
 
@@ -187,40 +184,6 @@ func TestFreeVolumeTwice(t *testing.T) {
 	*now = now.Add(time.Minute)
 	steps(t, d)
 	d.expectBinding(t, "p")
-}
-
-// A driver that cannot make a volume after all takes back the annotation that asked for
-// it: then the pod is not bound there, and is looked for a place anew.
-func TestNotMade(t *testing.T) {
-	d, _ := still(t, 1)
-	c := fake.NewClientset(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}})
-	d.opt.Client = c
-	ctx, pod, mounts := context.Background(), controlplane.Pod("p", 1, nil), []volumes.Mount{{Claim: "c"}}
-	claim := func() *v1.PersistentVolumeClaim {
-		now, err := c.CoreV1().PersistentVolumeClaims("default").Get(ctx, "c", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return now
-	}
-	for range 2 {
-		if err := d.provide(ctx, pod, "n0000", mounts); !errors.Is(err, errNotYet) ||
-			claim().Annotations[volume.AnnSelectedNode] != "n0000" {
-			t.Fatalf("it is asked for: %v, %v", err, claim().Annotations)
-		}
-	}
-	now := claim()
-	now.Annotations = nil
-	if _, err := c.CoreV1().PersistentVolumeClaims("default").Update(ctx, now, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	var failed error
-	d.mounted(ctx, pod, "n0000", mounts, 1, func(context.Context) {
-		t.Error("it is bound")
-	}, func(err error) { failed = err })
-	if !errors.Is(failed, errNotMade) {
-		t.Errorf("it failed with %v", failed)
-	}
 }
 
 // addMade makes a pod use claims for which a volume has to be made.

@@ -82,26 +82,22 @@ func (d *Driver) onClaimsGone(obj any) { d.inbox.Put(func() { d.claims.Gone(obj)
 // grantAll chooses the devices of all pods of a gang that has its places; why says which cannot have them, and then
 // none has.
 func (d *Driver) grantAll(g *gang) (why string) {
-	var done []*pod
+	var places []claims.Place
 	for i := range g.slots {
-		p := g.pods[g.slots[i].pod]
-		if g.slots[i].beyond || p.claimed.Busy {
-			continue
+		if p := g.pods[g.slots[i].pod]; !g.slots[i].beyond && !p.claimed.Busy {
+			node := g.slots[i].node
+			places = append(places, claims.Place{Pod: &p.Neighbour, Node: node, Obj: d.nodes[node].object()})
 		}
-		if why := d.grant(p, g.slots[i].node); why != "" {
-			for _, q := range done {
-				d.ungrant(q)
-			}
-			return fmt.Sprintf("pod %s: %s", p.obj.Name, why)
-		}
-		done = append(done, p)
 	}
-	return ""
+	if why = d.claims.GrantAll(places); why != "" {
+		d.touch(g)
+	}
+	return why
 }
 
 // grant chooses the devices of a pod that goes to a node; why says what is missing.
 func (d *Driver) grant(p *pod, node string) (why string) {
-	return d.claims.Grant(&p.Neighbour, node, d.nodes[node].object())
+	return d.claims.Grant(claims.Place{Pod: &p.Neighbour, Node: node, Obj: d.nodes[node].object()})
 }
 
 // ungrant forgets what is on its way for a pod: it is written, or will not be.
@@ -119,8 +115,7 @@ func (d *Driver) leftover(g *gang) bool {
 		if p.node != "" || p.binding || len(p.claimed.Keys) == 0 {
 			continue
 		}
-		if !p.claimed.Busy && d.claims.Left(&p.Neighbour) {
-			d.claims.Hold(&p.Neighbour)
+		if d.claims.HoldLeft(&p.Neighbour) {
 			d.takeBack(p)
 		}
 		busy = busy || p.claimed.Busy
@@ -172,12 +167,8 @@ func (d *Driver) takeBackNow(ctx context.Context, p *pod, obj *v1.Pod, list []cl
 		if try%10 == 0 && ctx.Err() == nil {
 			d.opt.Log.Warn("devices cannot be taken back yet", "pod", obj.Namespace+"/"+obj.Name, "error", err)
 		}
-		time.AfterFunc(min(100*time.Millisecond<<min(try, 8), 10*time.Second), func() {
-			select {
-			case d.work <- func(ctx context.Context) { d.takeBackNow(ctx, p, obj, list, try+1) }:
-			case <-ctx.Done():
-			}
-		})
+		again := func(ctx context.Context) { d.takeBackNow(ctx, p, obj, list, try+1) }
+		d.doLater(ctx, min(100*time.Millisecond<<min(try, 8), 10*time.Second), again, func() {})
 		return
 	}
 	d.inbox.Put(func() {

@@ -102,7 +102,7 @@ var arrows = map[string]string{
 	"kube/fit":            "cluster kube/amount kube/gpus kube/patch",
 	"kube/fit/claims":     "cluster kube/amount kube/fit kube/fit/shared kube/gpus kube/patch kube/retry",
 	"kube/fit/shared":     "cluster kube/fit kube/gpus",
-	"kube/fit/volumes":    "cluster kube/amount kube/fit",
+	"kube/fit/volumes":    "cluster kube/amount kube/fit kube/retry",
 	"kube/gangs":          "cluster",
 	"kube/gpus":           "cluster kube/amount",
 	"kube/holds":          "cluster engine",

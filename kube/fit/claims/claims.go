@@ -301,8 +301,29 @@ func (all *Claims) Shared(pods []*fit.Neighbour) bool {
 	return false
 }
 
-// Grant chooses the devices of a pod that goes to a node (nil: it is gone); why says what is missing.
-func (all *Claims) Grant(p *fit.Neighbour, node string, n *v1.Node) (why string) {
+// Place is where a pod goes.
+type Place struct {
+	Pod  *fit.Neighbour
+	Node string
+	Obj  *v1.Node // nil: it is gone
+}
+
+// GrantAll chooses the devices of all pods of a gang; why says which cannot have them, and then none has.
+func (all *Claims) GrantAll(places []Place) (why string) {
+	for i, x := range places {
+		if why := all.Grant(x); why != "" {
+			for _, done := range places[:i] {
+				all.Ungrant(done.Pod)
+			}
+			return fmt.Sprintf("pod %s: %s", x.Pod.Obj.Name, why)
+		}
+	}
+	return ""
+}
+
+// Grant chooses the devices of a pod; why says what is missing.
+func (all *Claims) Grant(x Place) (why string) {
+	p, node, n := x.Pod, x.Node, x.Obj
 	if len(p.Obj.Spec.ResourceClaims) == 0 {
 		return ""
 	}
@@ -335,7 +356,7 @@ func (all *Claims) Grant(p *fit.Neighbour, node string, n *v1.Node) (why string)
 		key := cache.MetaObjectToName(c).String()
 		all.grants[key] = &grant{uid: c.UID, allocation: &results[i], pods: map[*fit.Neighbour]bool{}}
 	}
-	all.Hold(p)
+	all.hold(p)
 	return ""
 }
 
@@ -347,8 +368,8 @@ func nameOf(key string) string {
 	return name
 }
 
-// Hold notes that what becomes of a pod's claims is on its way.
-func (all *Claims) Hold(p *fit.Neighbour) {
+// hold notes that what becomes of a pod's claims is on its way.
+func (all *Claims) hold(p *fit.Neighbour) {
 	part := all.books.Part(p)
 	for _, key := range part.Keys {
 		g := all.grants[key]
@@ -391,10 +412,14 @@ func (all *Claims) Given(p *fit.Neighbour) (list []Given) {
 	return list
 }
 
-// Left reports whether an earlier scheduler, or an earlier start, reserved a claim of a pod for pods that are not
-// bound.
-func (all *Claims) Left(p *fit.Neighbour) bool {
-	return slices.ContainsFunc(all.books.Part(p).Keys, all.idle)
+// HoldLeft reports whether an earlier scheduler, or an earlier start, reserved a claim of a pod for pods that are not
+// bound: that is to be taken back, and is on its way from now on.
+func (all *Claims) HoldLeft(p *fit.Neighbour) bool {
+	if part := all.books.Part(p); part.Busy || !slices.ContainsFunc(part.Keys, all.idle) {
+		return false
+	}
+	all.hold(p)
+	return true
 }
 
 // idle reports whether a claim is allocated for no pods but ours that are not bound, nor on their way.
