@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/plans"
+	"github.com/muster-gpu/muster/kube/reports"
 	"github.com/muster-gpu/muster/kube/retry"
 )
 
@@ -44,7 +45,7 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 		al := &a.Allocs[i]
 		p.On = append(p.On, plans.On{Node: d.order[al.Node], Set: int(al.Set), Tasks: int(al.Tasks)})
 	}
-	g.phase, g.spec, g.run, g.refused, g.telling = starting, spec, g.run+1, "", telling{worked: g.workBefore()}
+	g.phase, g.spec, g.run, g.refused, g.Telling = starting, spec, g.run+1, "", reports.Telling{Worked: g.workBefore()}
 	g.slots = slotsOf(&p)
 	d.touch(g)
 	if !d.seatAll(g, need, beyond) {
@@ -147,7 +148,7 @@ func (d *Driver) bind(g *gang, p *pod, node string) {
 	p.binding, p.assumed = true, node
 	d.move(p, false)
 	obj, run, notes := p.obj, g.run, d.notesFor(g, p.obj.UID)
-	if d.opt.Authority != "" && reports(obj) {
+	if d.opt.Authority != "" && reports.HasToken(obj) {
 		notes[AnnotationSum] = d.opt.Authority
 	}
 	done := func(err error) { d.inbox.Put(func() { d.bound(g, p, run, node, err) }) }

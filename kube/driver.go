@@ -22,6 +22,7 @@ import (
 	"github.com/muster-gpu/muster/kube/fit/volumes"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/gpus"
+	"github.com/muster-gpu/muster/kube/history"
 	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/kube/notices"
@@ -117,13 +118,13 @@ type Driver struct {
 	ready   atomic.Bool
 	notices *notices.Writer
 
-	losses    perf.Losses
-	heard     []*gang // whose pods told something that is not booked yet
-	urgent    bool    // ... and one of them leaves
-	booked    cluster.Time
-	records   look.Records // for people
-	chronicle chronicle
-	looks     looks
+	losses  perf.Losses
+	heard   []*gang // whose pods told something that is not booked yet
+	urgent  bool    // ... and one of them leaves
+	booked  cluster.Time
+	records look.Records // for people
+	history *history.Room
+	looks   looks
 }
 
 // errRenew ends the loop for a moment: the engine is renewed.
@@ -177,6 +178,7 @@ func New(opt Options) *Driver {
 	d.power = d.newPower()
 	d.mig = d.newMIG(migWriter{d})
 	d.loans.marked = map[string]string{}
+	d.history = history.New(opt.History, opt.Log)
 	d.notices = notices.New(opt.Tell, opt.Scheduler)
 	d.looks.over, d.looks.watch = make(chan struct{}), map[chan struct{}]bool{}
 	return d

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/holds"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // What events cannot tell an engine - another GPU model on a node in use, a loan's nodes - it learns by being renewed,
@@ -73,7 +74,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 			return fmt.Errorf("the engine cannot be made for this cluster: %w", err)
 		}
 	}
-	d.chronicleCluster(&rules.Spec)
+	d.tellHistory(rules.Spec)
 	d.queues.Begin(rules.Spec.Queues)
 	d.cfg, d.renewed, d.ended, d.wake = cfg, d.now, 0, cluster.Never
 	if err := d.closeJournal(); err != nil {
@@ -108,8 +109,14 @@ func (d *Driver) build(snap *engine.Snapshot) (rules config.Rules, cfg engine.Co
 	d.limitKinds(spec.Nodes, helds)
 	spec.Models = d.models(spec.Nodes)
 	spec.Weigh(d.opt.Rules.Spec.Models)
-	if err := d.reslice(snap, &spec); err != nil {
-		return rules, cfg, err
+	used := map[int32][]uint8{}
+	for i := range snap.Jobs {
+		r := &snap.Jobs[i]
+		r.Allocs = slices.Clone(r.Allocs)
+		none := func(_ int32, gpus int) []uint8 { return make([]uint8, gpus) }
+		if err := mig.TakeSlices(r, &spec, used, none); err != nil {
+			return rules, cfg, err
+		}
 	}
 	d.setNodes(snap)
 	snap.Nodes = d.nodeStates(snap.Nodes, spec.Nodes)
@@ -271,7 +278,7 @@ func (d *Driver) takeUp(g *gang, f *foundGang) {
 		g.missing = nil
 	}
 	if f.worked > 0 {
-		g.worked = f.worked
+		g.Worked = f.worked
 	}
 	g.id, g.spec, g.phase, g.members, g.refused = f.rec.Spec.ID, f.rec.Spec, running, nil, ""
 	d.byID[g.id] = g
@@ -387,7 +394,7 @@ func (d *Driver) compare(now cluster.Time) []engine.Event {
 	d.queues.NodesChanged()
 	d.forgetSets()
 	joined, nodes := d.joinEvents()
-	d.tellHistory()
+	d.tellHistory(d.specNow())
 	view := driver.ViewOf(d.eng)
 	view.Nodes = nodes
 	events, orphans := driver.Diff(d.observed(nodes), view)

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/kube/mig"
+	"github.com/muster-gpu/muster/kube/reports"
 )
 
 // phase is where a gang is.
@@ -81,7 +82,7 @@ type gang struct {
 	// How its metric converges; "": it does not end by that.
 	converge string
 	heard    bool // its pods told something that is not booked yet
-	telling
+	reports.Telling
 }
 
 // slot is the place of one task.

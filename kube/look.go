@@ -117,7 +117,7 @@ func (d *Driver) rowOf(g *gang) *look.Row {
 	r := g.book.AsRow()
 	r.Key, r.Name, r.Expected, r.End = g.key, g.name, cluster.Never, d.endOf(g)
 	r.Reason = d.besides(g, g.refused)
-	r.Progress, r.Metrics, r.Steps, r.Samples = g.last, g.metrics, g.pace.Steps, g.pace.Sample
+	r.Progress, r.Metrics, r.Steps, r.Samples = g.Last, g.Metrics, g.Pace.Steps, g.Pace.Sample
 	r.User, _, _ = strings.Cut(g.name, "/")
 	if a := d.answerOf(g); a != engine.DeadlineUnanswered {
 		r.Promise, r.Answer = answers[a], a.String()

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/moves"
 	"github.com/muster-gpu/muster/kube/terms"
 	"github.com/muster-gpu/muster/show"
 )
@@ -52,18 +51,6 @@ type moveRequest struct {
 	answer chan []show.Moves
 }
 
-// question is what a second engine is asked, and what it has to know.
-type question struct {
-	err     error
-	by      engine.Compact
-	job     cluster.JobID
-	snap    engine.Snapshot
-	cfg     engine.Config
-	numbers map[cluster.JobID]int
-	pods    map[cluster.JobID][]*v1.Pod // of those that it may move
-	names   map[cluster.JobID]string
-}
-
 // PlanMoves says which gangs, were they elsewhere, would let a waiting one start, or
 // leave a node empty. Nothing is changed: a second engine is asked, which costs the
 // loop a snapshot.
@@ -72,8 +59,7 @@ func (v View) PlanMoves(ctx context.Context, r *ask.MovesRequest) ([]show.Moves,
 	if err != nil {
 		return nil, err
 	}
-	list, err := q.look()
-	return driver.Moves(list, q.number), err
+	return q.Plan()
 }
 
 // mostToMove bounds for how many live gangs the explanation of one looks for moves, which copies what the engine knows:
@@ -92,28 +78,7 @@ func (v View) wouldHelp(ctx context.Context, job, live int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	list, err := q.look()
-	for i := range list {
-		if list[i].Worth {
-			return q.line(&list[i]), nil
-		}
-	}
-	return "", err
-}
-
-// line is moves in one line, with the numbers that people know.
-func (q *question) line(m *engine.Moves) string {
-	c := *m
-	c.Moves = slices.Clone(m.Moves)
-	known := func(id cluster.JobID) cluster.JobID { return cluster.JobID(q.number(id)) }
-	for i := range c.Moves {
-		x := &c.Moves[i]
-		x.Job, x.After = known(x.Job), slices.Clone(x.After)
-		for k := range x.After {
-			x.After[k] = known(x.After[k])
-		}
-	}
-	return c.String()
+	return q.Line()
 }
 
 // MakeMoves makes the moves that are worth it and that disruption budgets allow, and
@@ -130,119 +95,59 @@ func (v View) MakeMoves(ctx context.Context, r *ask.MovesRequest) ([]show.Moves,
 
 // question gathers what a second engine has to know; kept are gangs that are not to be
 // moved.
-func (d *Driver) question(ctx context.Context, r *ask.MovesRequest, kept map[cluster.JobID]string) (*question, error) {
+func (d *Driver) question(ctx context.Context, r *ask.MovesRequest,
+	kept map[cluster.JobID]string) (*moves.Question, error) {
 	by, err := driver.Asked(r)
 	if err != nil {
 		return nil, err
 	}
-	got := make(chan *question, 1)
+	var failed error
+	q := &moves.Question{By: by, Job: cluster.NoJob, Numbers: map[cluster.JobID]int{},
+		Pods: map[cluster.JobID][]*v1.Pod{}, Names: map[cluster.JobID]string{}}
 	err = d.ask(ctx, func() {
-		q := &question{by: by, job: cluster.NoJob, numbers: map[cluster.JobID]int{},
-			pods: map[cluster.JobID][]*v1.Pod{}, names: map[cluster.JobID]string{}}
 		if g := d.find(r.Job); g != nil && g.id != cluster.NoJob {
-			q.job = g.id
+			q.Job = g.id
 		} else if r.Job != 0 {
-			q.err = fmt.Errorf("%w: %d, or it is not complete yet", ErrNoJob, r.Job)
+			failed = fmt.Errorf("%w: %d, or it is not complete yet", ErrNoJob, r.Job)
 		}
 		for id, g := range d.byID {
-			q.numbers[id], q.names[id] = g.book.Number, g.name
+			q.Numbers[id], q.Names[id] = g.book.Number, g.name
 			if g.phase != running {
 				continue
 			}
 			for _, p := range g.sorted() {
-				q.pods[id] = append(q.pods[id], p.obj)
+				q.Pods[id] = append(q.Pods[id], p.obj)
 			}
 		}
-		if q.err == nil {
-			q.snap, q.cfg, q.err = d.movable(kept)
+		if failed == nil {
+			q.Snapshot, q.Config, failed = d.movable(kept)
 		}
-		got <- q
 	})
 	if err != nil {
-		return nil, err
+		return nil, err // the loop may be at work on it yet
 	}
-	q := <-got
-	return q, q.err
+	return q, failed
 }
-
-// look asks a second engine.
-func (q *question) look() ([]engine.Moves, error) {
-	e, err := engine.Restore(q.cfg, &q.snap)
-	if err != nil {
-		return nil, fmt.Errorf("a second engine cannot be made: %w", err)
-	}
-	if q.by != engine.NoCompact {
-		return e.LookForEmptying(q.by), nil
-	}
-	return e.LookForMoves(q.job), nil
-}
-
-func (q *question) number(id cluster.JobID) int { return q.numbers[id] }
-
-// worth lists the jobs that are moved, by what is worth it.
-func worth(list []engine.Moves) (ids []cluster.JobID) {
-	for i := range list {
-		for k := range list[i].Moves {
-			if id := list[i].Moves[k].Job; list[i].Worth && !slices.Contains(ids, id) {
-				ids = append(ids, id)
-			}
-		}
-	}
-	return ids
-}
-
-// mostTries bounds how often moves are looked for again without those that a disruption budget keeps where they are.
-const mostTries = 5
 
 // makeMoves looks for moves and has those made that are worth it.
 func (d *Driver) makeMoves(ctx context.Context, r *ask.MovesRequest) ([]show.Moves, error) {
-	kept := map[cluster.JobID]string{}
-	for try := 0; ; try++ {
-		q, err := d.question(ctx, r, kept)
-		if err != nil {
-			return nil, err
-		}
-		list, err := q.look()
-		if err != nil {
-			return nil, err
-		}
-		ids := worth(list)
-		refused, err := d.budgets(ctx, ids, q)
-		switch {
-		case err != nil:
-			return nil, err
-		case len(ids) == 0 || len(refused) > 0 && try+1 == mostTries:
-			maps.Copy(kept, refused)
-			return q.tell(list, kept), nil
-		case len(refused) == 0:
-			return d.carryOut(ctx, q, ids)
-		}
-		maps.Copy(kept, refused)
+	gather := func(kept map[cluster.JobID]string) (*moves.Question, error) { return d.question(ctx, r, kept) }
+	found, err := moves.Find(ctx, gather, moves.Budgets{Client: d.opt.Client, Log: d.opt.Log})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(found.Jobs) == 0:
+		return found.Shown, nil
 	}
-}
-
-// tell is what was found, where no job is moved.
-func (q *question) tell(list []engine.Moves, kept map[cluster.JobID]string) []show.Moves {
-	out := driver.Moves(list, q.number)
-	text := ""
-	for _, id := range slices.Sorted(maps.Keys(kept)) {
-		text += fmt.Sprintf("; %s stays: %s", q.names[id], kept[id])
-	}
-	for i := range out {
-		if out[i].Text += text; out[i].Text == text {
-			out[i].Text = strings.TrimPrefix(text, "; ")
-		}
-		out[i].Worth = out[i].Worth && text == ""
-	}
-	return out
+	return d.carryOut(ctx, found)
 }
 
 // carryOut asks the engine that decides.
-func (d *Driver) carryOut(ctx context.Context, q *question, ids []cluster.JobID) ([]show.Moves, error) {
-	r := &moveRequest{event: engine.Event{Type: engine.Defragment, Job: q.job, Compact: q.by},
+func (d *Driver) carryOut(ctx context.Context, q *moves.Answer) ([]show.Moves, error) {
+	r := &moveRequest{event: engine.Event{Type: engine.Defragment, Job: q.Job, Compact: q.By},
 		answer: make(chan []show.Moves, 1)}
 	taken := make(chan bool, 1)
-	err := d.ask(ctx, func() { taken <- d.askToMove(r, ids) })
+	err := d.ask(ctx, func() { taken <- d.askToMove(r, q.Jobs) })
 	switch {
 	case err != nil:
 		return nil, err
@@ -429,51 +334,12 @@ func (d *Driver) mayMove(g *gang, t *terms.Terms) error {
 		case t.Movable == "true":
 		case t.Movable == "false":
 			return fmt.Errorf("%s says so", AnnotationMovable)
-		case !d.forgives(p.obj):
+		case !d.objects.Forgives(p.obj):
 			return fmt.Errorf("what owns pod %s may count that against it, or is not known: %s permits it", p.obj.Name,
 				AnnotationMovable)
 		}
 	}
 	return nil
-}
-
-// forgives reports whether what makes a pod makes another when it is evicted, and does
-// not count that as a failure.
-func (d *Driver) forgives(obj *v1.Pod) bool {
-	ref := metav1.GetControllerOf(obj)
-	if ref == nil {
-		return false
-	}
-	group, _, _ := strings.Cut(ref.APIVersion, "/")
-	switch {
-	case group == "apps" && (ref.Kind == "ReplicaSet" || ref.Kind == "StatefulSet"), ref.APIVersion == "v1" &&
-		ref.Kind == "ReplicationController":
-		return true
-	case group == "batch" && ref.Kind == "Job":
-		j := d.objects.Job(ref.UID)
-		return j != nil && ignoresDisruption(j.Spec.PodFailurePolicy)
-	}
-	return false
-}
-
-// ignoresDisruption reports whether a Job does not count pods that were evicted: of
-// its rules the first that holds counts, and by exit codes any may.
-func ignoresDisruption(p *batchv1.PodFailurePolicy) bool {
-	if p == nil {
-		return false
-	}
-	for i := range p.Rules {
-		r := &p.Rules[i]
-		if r.OnExitCodes != nil {
-			return false
-		}
-		if slices.ContainsFunc(r.OnPodConditions, func(c batchv1.PodFailurePolicyOnPodConditionsPattern) bool {
-			return c.Type == v1.DisruptionTarget && c.Status != v1.ConditionFalse
-		}) {
-			return r.Action == batchv1.PodFailurePolicyActionIgnore
-		}
-	}
-	return false
 }
 
 // wouldReturn reports whether something makes new pods in place of a gang's, which could

@@ -7,9 +7,7 @@ import (
 	"testing"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/moves"
 )
 
 // scattered has all pods be bound where they were put, two of them end after a while, and a
@@ -106,48 +105,6 @@ func TestPlanMoves(t *testing.T) {
 	}
 }
 
-// Whose pods come back without anybody counting that against them is known of a few
-// owners, and of Jobs by their podFailurePolicy: the first rule that can hold counts.
-func TestForgives(t *testing.T) {
-	on := func(action batchv1.PodFailurePolicyAction) batchv1.PodFailurePolicyRule {
-		return batchv1.PodFailurePolicyRule{Action: action,
-			OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
-				{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}}}
-	}
-	codes := batchv1.PodFailurePolicyRule{Action: batchv1.PodFailurePolicyActionFailJob,
-		OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpIn,
-			Values: []int32{143}}}
-	ignore := on(batchv1.PodFailurePolicyActionIgnore)
-	d, _ := still(t, 1)
-	for _, c := range []struct {
-		version, kind string
-		rules         []batchv1.PodFailurePolicyRule
-		want          bool
-	}{
-		{"apps/v1", "ReplicaSet", nil, true},
-		{"apps/v1", "StatefulSet", nil, true},
-		{"v1", "ReplicationController", nil, true},
-		{"apps/v1", "DaemonSet", nil, false},
-		{"example.com/v1", "ReplicaSet", nil, false},
-		{"batch/v1", "Job", nil, false},
-		{"batch/v1", "Job", []batchv1.PodFailurePolicyRule{ignore, codes}, true},
-		{"batch/v1", "Job", []batchv1.PodFailurePolicyRule{codes, ignore}, false},
-		{"batch/v1", "Job", []batchv1.PodFailurePolicyRule{on(batchv1.PodFailurePolicyActionCount), ignore}, false},
-	} {
-		yes, p := true, controlplane.Pod("p", 1, nil)
-		p.OwnerReferences = []metav1.OwnerReference{
-			{APIVersion: c.version, Kind: c.kind, Name: "o", UID: "o", Controller: &yes}}
-		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{UID: "o"}}
-		d.objects.JobChanged(job)
-		if c.rules != nil {
-			job.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: c.rules}
-		}
-		if got := d.forgives(p); got != c.want {
-			t.Errorf("%s %s %v: %v", c.version, c.kind, c.rules, got)
-		}
-	}
-}
-
 // What a gang says of being moved counts before what its owner is, and what it says of
 // its checkpoints is what a move loses.
 func TestMovable(t *testing.T) {
@@ -174,7 +131,7 @@ func TestMovable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, err := (&question{job: cluster.NoJob, snap: snap, cfg: cfg}).look()
+		list, err := (&moves.Question{Job: cluster.NoJob, Snapshot: snap, Config: cfg}).Look()
 		if err != nil || len(list) != 1 || (len(list[0].Moves) == 1) != c.moves {
 			t.Fatalf("%+v: %+v %v", c, list, err)
 		}
@@ -189,34 +146,6 @@ func TestMovable(t *testing.T) {
 			if g.phase != gathering || !strings.Contains(g.refused, want) || !strings.Contains(g.refused, key) {
 				t.Errorf("%s: phase %d, %s", key, g.phase, g.refused)
 			}
-		}
-	}
-}
-
-// A gang is under budgets as a whole, and several share what is left of one.
-func TestSpend(t *testing.T) {
-	pod := func(app string) *v1.Pod { return controlplane.Pod(app, 1, map[string]string{"app": app}) }
-	of := func(name, key, value string, left int32, seen int64) *budget {
-		return budgetFrom(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 2},
-			Spec: policyv1.PodDisruptionBudgetSpec{
-				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}},
-			Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: left, ObservedGeneration: seen}})
-	}
-	list := []*budget{of("a", "app", "a", 3, 2), of("b", "app", "b", 5, 1), of("c", "app", "c", 1, 2),
-		of("c2", "app", "c", 1, 2)}
-	for _, c := range []struct {
-		pods []*v1.Pod
-		want string
-	}{
-		{[]*v1.Pod{pod("a"), pod("a")}, ""},
-		{[]*v1.Pod{pod("a"), pod("a")}, "disruption budget a lets 1 of its pods go now, it has 2 there"},
-		{[]*v1.Pod{pod("a"), pod("x")}, ""},
-		{[]*v1.Pod{pod("b")}, "disruption budget b lets 0"}, // what it allows is of another generation
-		{[]*v1.Pod{pod("c")}, "under the disruption budgets c and c2"},
-		{[]*v1.Pod{pod("x")}, ""},
-	} {
-		if got := spend(list, c.pods); got != c.want && (c.want == "" || !strings.Contains(got, c.want)) {
-			t.Errorf("%q, not %q", got, c.want)
 		}
 	}
 }

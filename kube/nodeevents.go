@@ -68,7 +68,7 @@ func (d *Driver) joinEvents() (events []engine.Event, nodes []cluster.Node) {
 		d.setsAt = true
 		d.queues.Grown()
 		d.world.NoteTaints(d.order)
-		d.tellHistory()
+		d.tellHistory(d.specNow())
 	}
 	return events, withJoining(nodes, d.joining)
 }

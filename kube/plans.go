@@ -185,7 +185,7 @@ func (d *Driver) allocs(p *plans.Plan, taken map[string]holds.InUse) (list []eng
 		}
 		if r.Profile != "" {
 			a.Tasks, a.CPU, a.RAM = 1, r.CPU, r.RAM
-			list = append(list, slices.Repeat([]engine.Alloc{a}, on.Tasks)...) // reslice says which they are
+			list = append(list, slices.Repeat([]engine.Alloc{a}, on.Tasks)...) // mig.TakeSlices says which they are
 			continue
 		}
 		for range on.Tasks * r.GPUs {

@@ -7,12 +7,11 @@ import (
 	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/progress"
+	"github.com/muster-gpu/muster/kube/reports"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -23,18 +22,6 @@ import (
 
 // ErrNoPod is returned for a report of a pod that this scheduler did not bind, or that is over.
 var ErrNoPod = errors.New("no such pod")
-
-// telling is what the pods of a running gang tell of themselves.
-type telling struct {
-	pace    progress.Pace
-	pod     types.UID         // whose reports count
-	worked  time.Duration     // what its work was said to be in runs before; 0: nothing was
-	lines   int               // of it that are booked
-	falling *progress.Falling // the metric by which it converges
-	saved   *float64          // step at the last checkpoint that is booked; nil: none is
-	last    *show.Progress    // never changed in place
-	metrics []show.Metrics    // never changed in place
-}
 
 // Report books what a pod tells of itself: which it is, the API server says. A report that makes no sense is an
 // *ask.FieldError.
@@ -62,20 +49,6 @@ func (d *Driver) Report(ctx context.Context, namespace, name string, uid types.U
 		return err
 	}
 	return failed
-}
-
-// reports tells whether a pod has a token to report with.
-func reports(obj *v1.Pod) bool {
-	for i := range obj.Spec.Volumes {
-		if p := obj.Spec.Volumes[i].Projected; p != nil {
-			for k := range p.Sources {
-				if t := p.Sources[k].ServiceAccountToken; t != nil && t.Audience == show.ReportAudience {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 // bookEvery is how often reports are booked: of many pods all at once, since each step of the engine may look at all
@@ -130,47 +103,12 @@ func (g *gang) annotationSource() *pod {
 
 // hearReport books what a gang's annotationSource told, if it is new.
 func (d *Driver) hearReport(g *gang, now cluster.Time) []engine.Event {
-	p, t := g.annotationSource(), &g.telling
-	if p == nil || p.obj.UID == t.pod && p.report.Lines == t.lines {
+	p, rec := g.annotationSource(), d.eng.Record(g.id)
+	if p == nil || rec == nil || rec.State < engine.Starting || rec.State > engine.Stopping {
 		return nil
 	}
-	rec := d.eng.Record(g.id)
-	if rec == nil || rec.State < engine.Starting || rec.State > engine.Stopping {
-		return nil
-	}
-	r := p.report
-	said := r.Progress
-	// to foretell is not the pod's
-	said.At, said.Steps, said.Foretold = time.Unix(0, int64(p.reported)).UTC(), max(0, said.Steps), false
-	t.falling = progress.Converges(g.converge, t.falling, t.news(r), &said)
-	ran := progress.RanAt(rec, now)
-	age := min(max(0, now.Sub(p.reported)), ran)
-	h := progress.Heard{Now: now, Job: rec}
-	if h.Left, h.Paced = t.pace.Hear(g.run+1, ran-age, &said, false); h.Paced {
-		h.Left = max(0, h.Left-age)
-	}
-	if at := r.SavedAt; at != nil && (t.saved == nil || *t.saved != *at || p.obj.UID != t.pod) {
-		h.Saved, h.Since = true, said.Step-*at
-		if t.pace.Rate > 0 {
-			h.Since += t.pace.Rate * age.Seconds()
-		}
-	}
-	if r.Finished { // nothing of it is done again
-		h.Saved, h.Since = true, 0
-	}
-	t.pod, t.lines, t.saved, t.last = p.obj.UID, r.Lines, r.SavedAt, &said
-	if len(r.Metrics) > 0 {
-		t.metrics = make([]show.Metrics, len(r.Metrics))
-		for i, m := range r.Metrics {
-			m.At, m.Mark = said.At, 0
-			t.metrics[i] = m
-		}
-	}
-	ev := t.pace.Event(&h, &said)
-	if rec.Spec.Shares() { // beside which pods it is, the device plugin chose: that says nothing of its model
-		ev.Pace = 0
-	}
-	return []engine.Event{ev}
+	r := reports.Report{Report: p.report, Pod: p.obj.UID, At: p.reported, Run: g.run + 1}
+	return g.Hear(&r, g.converge, rec, now)
 }
 
 // workOf is all of a gang's work, as its progress told; 0: that did not tell, or it goes by what was stated.
@@ -179,36 +117,13 @@ func (d *Driver) workOf(id cluster.JobID) time.Duration {
 	if g == nil || rec == nil {
 		return 0
 	}
-	if g.last == nil || g.last.Steps == 0 || g.pace.Rate <= 0 {
-		return g.worked
-	}
-	return rec.Spec.Estimate
-}
-
-// news are the metrics that are of another step than those that are booked.
-func (t *telling) news(r *show.Report) (list []progress.Measure) {
-	for i := range r.Metrics {
-		m := &r.Metrics[i]
-		if !slices.ContainsFunc(t.metrics, func(o show.Metrics) bool {
-			return o.Trial == m.Trial && o.Step == m.Step
-		}) {
-			list = append(list, progress.Measure{Trial: m.Trial, Step: m.Step, Of: m.Of})
-		}
-	}
-	return list
+	return g.Work(rec)
 }
 
 // endOf is when a running gang is expected to end by what it reports; Never: that does not tell.
 func (d *Driver) endOf(g *gang) cluster.Time {
-	if g.phase != running || g.last == nil || g.last.Steps == 0 || g.pace.Rate <= 0 {
+	if g.phase != running {
 		return cluster.Never
 	}
-	rec := d.eng.Record(g.id)
-	if rec == nil || rec.EndKey <= 0 {
-		return cluster.Never
-	}
-	if end := cluster.Time(rec.EndKey); end > d.now {
-		return end
-	}
-	return d.now.Add(max(time.Minute, progress.RanAt(rec, d.now)/20)) // it was expected earlier: as the engine does
+	return g.End(d.eng.Record(g.id), d.now)
 }

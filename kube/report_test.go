@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/reports"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/show"
 )
@@ -74,7 +75,7 @@ func TestHearReport(t *testing.T) {
 	_ = d.tells(t, "a", stepped(2, 200, 1000))
 	at(115)
 	_ = d.tells(t, "a", stepped(2, 200, 1000)) // the answer was lost
-	if rate := g.pace.Rate; rate != 10 {
+	if rate := g.Pace.Rate; rate != 10 {
 		t.Errorf("it goes at %v steps a second", rate)
 	}
 	if end, want := d.endOf(g), began.Add(190*time.Second); end.Sub(0) != time.Duration(want.UnixNano()) {
@@ -84,7 +85,7 @@ func TestHearReport(t *testing.T) {
 	late.Age = 5000
 	at(125)
 	_ = d.tells(t, "a", late) // as of 120
-	if rate := g.pace.Rate; rate != 10 {
+	if rate := g.Pace.Rate; rate != 10 {
 		t.Errorf("after a late report it goes at %v steps a second", rate)
 	}
 	saved := stepped(5, 400, 1000)
@@ -125,15 +126,15 @@ func TestHearReportGang(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := d.gangs["gang/default/train"]
-	if g.last == nil || g.last.Step != 5 {
-		t.Fatalf("what only the second reports is not heard: %+v", g.last)
+	if g.Last == nil || g.Last.Step != 5 {
+		t.Fatalf("what only the second reports is not heard: %+v", g.Last)
 	}
 	_ = d.tells(t, "train-0-0", stepped(1, 3, 100))
 	_ = d.tells(t, "train-1-1", stepped(2, 6, 100))
 	*now = now.Add(bookEvery)
 	steps(t, d)
-	if g.last.Step != 3 {
-		t.Errorf("step %v counts, not that of the first", g.last.Step)
+	if g.Last.Step != 3 {
+		t.Errorf("step %v counts, not that of the first", g.Last.Step)
 	}
 }
 
@@ -146,7 +147,7 @@ func TestReportsBooked(t *testing.T) {
 	d.arrives(t)
 	*now = now.Add(time.Minute)
 	told := func(name types.UID) float64 {
-		if l := d.pods[name].gang.last; l != nil {
+		if l := d.pods[name].gang.Last; l != nil {
 			return l.Step
 		}
 		return 0
@@ -201,16 +202,16 @@ func TestReportEarly(t *testing.T) {
 			first.node, first.binding = s.node, false
 		}
 	}
-	if err := d.tells(t, "train-0-0", stepped(1, 3, 100)); err != nil || g.phase != starting || g.last != nil {
-		t.Fatalf("%v; it is in phase %d and told %+v", err, g.phase, g.last)
+	if err := d.tells(t, "train-0-0", stepped(1, 3, 100)); err != nil || g.phase != starting || g.Last != nil {
+		t.Fatalf("%v; it is in phase %d and told %+v", err, g.phase, g.Last)
 	}
 	d.touch(g)
 	steps(t, d)
 	d.arrives(t)
 	*now = now.Add(bookEvery)
 	steps(t, d)
-	if g.phase != running || g.last == nil || g.last.Step != 3 || len(d.heard) != 0 {
-		t.Errorf("in phase %d it told %+v", g.phase, g.last)
+	if g.phase != running || g.Last == nil || g.Last.Step != 3 || len(d.heard) != 0 {
+		t.Errorf("in phase %d it told %+v", g.phase, g.Last)
 	}
 }
 
@@ -260,7 +261,7 @@ func TestReportsToken(t *testing.T) {
 						{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Audience: audience}}}}}}}
 		return q
 	}
-	if reports(p) || reports(with("vault")) || !reports(with("muster")) {
+	if reports.HasToken(p) || reports.HasToken(with("vault")) || !reports.HasToken(with("muster")) {
 		t.Error("who reports is told otherwise")
 	}
 }
@@ -331,8 +332,8 @@ func TestReportConverges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !g.last.Foretold || math.Abs(g.last.Steps-end) > 20 {
-		t.Errorf("%+v, it converges at step %v", g.last, end)
+	if !g.Last.Foretold || math.Abs(g.Last.Steps-end) > 20 {
+		t.Errorf("%+v, it converges at step %v", g.Last, end)
 	}
 	if at := d.endOf(g).Sub(d.now); math.Abs(at.Seconds()-(end-100)) > 30 {
 		t.Errorf("it ends in %v", at)

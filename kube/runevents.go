@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/holds"
+	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // What events tell the engine of gangs that run: that they are of other pods than before (JobReshaped), that they are
@@ -124,7 +125,12 @@ func (d *Driver) adoptNow(g *gang) []engine.Event {
 		return nil
 	}
 	if err == nil {
-		d.sliceFound(&f.rec, snap)
+		spec := d.cfg.Spec
+		spec.Nodes = d.eng.Nodes()
+		// where it fails, the engine refuses the job
+		_ = mig.TakeSlices(&f.rec, &spec, map[int32][]uint8{}, func(node int32, gpus int) []uint8 {
+			return holds.SlotsInUse(snap, node, gpus)
+		})
 	}
 	if err != nil || d.eng.CheckAdopted(&f.rec) != "" {
 		g.slots, g.plan, g.missing, g.nth = nil, "", nil, 0

@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/holds"
 )
 
 // pack puts slices together on as few GPUs as could have them: the largest first,
@@ -73,9 +74,34 @@ func putIn(model *cluster.GPUModel, devices [][]cluster.Instance, p *cluster.Sli
 	return true
 }
 
-// TakeSlice gives an allocation the first free instance of a profile; without one
+// TakeSlices gives the slices that a job holds instances that no other has: which they are matters to the books only,
+// and the geometry of nodes may be another now. used is the memory slices that are in use, by node and device, as far
+// as they are known; of another node, others says it.
+func TakeSlices(r *engine.JobRecord, spec *cluster.Spec, used map[int32][]uint8,
+	others func(node int32, gpus int) []uint8) error {
+	for k := range r.Allocs {
+		a := &r.Allocs[k]
+		name := holds.Profile(r, a)
+		if name == "" {
+			continue
+		}
+		n := &spec.Nodes[a.Node]
+		model, _ := spec.Model(n.Model)
+		geometry, _, err := n.Geometry(&model)
+		if err != nil {
+			return &engine.NodeError{Node: n.Name, Text: "mig: " + err.Error()}
+		}
+		if used[a.Node] == nil {
+			used[a.Node] = others(a.Node, n.GPUs)
+		}
+		takeSlice(a, &model, name, geometry, used[a.Node])
+	}
+	return nil
+}
+
+// takeSlice gives an allocation the first free instance of a profile; without one
 // it keeps what it has, and the engine finds that it is lost.
-func TakeSlice(a *engine.Alloc, model *cluster.GPUModel, name string, geometry [][]cluster.Instance, used []uint8) {
+func takeSlice(a *engine.Alloc, model *cluster.GPUModel, name string, geometry [][]cluster.Instance, used []uint8) {
 	p, ok := model.Profile(name)
 	if !ok {
 		return

@@ -1,14 +1,16 @@
-package kube
+package moves
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -24,35 +26,41 @@ type budget struct {
 	left int32
 }
 
-// budgets says which of these may not be evicted as a whole now, and why. Where budgets may not be read, none is named:
+// Budgets reads disruption budgets.
+type Budgets struct {
+	Client kubernetes.Interface
+	Log    *slog.Logger
+}
+
+// refuse says which of these may not be evicted as a whole now, and why. Where budgets may not be read, none is named:
 // each eviction asks them anyhow.
-func (d *Driver) budgets(ctx context.Context, ids []cluster.JobID, q *question) (map[cluster.JobID]string, error) {
+func (r Budgets) refuse(ctx context.Context, ids []cluster.JobID, q *Question) (map[cluster.JobID]string, error) {
 	refused, lists := map[cluster.JobID]string{}, map[string][]*budget{}
 	for _, id := range ids {
-		if len(q.pods[id]) == 0 {
+		if len(q.Pods[id]) == 0 {
 			refused[id] = "its pods have gone"
 			continue
 		}
-		space := q.pods[id][0].Namespace
+		space := q.Pods[id][0].Namespace
 		list, ok := lists[space]
 		if !ok {
 			var err error
-			if list, err = d.budgetsOf(ctx, space); err != nil {
+			if list, err = r.of(ctx, space); err != nil {
 				return nil, err
 			}
 			lists[space] = list
 		}
-		if why := spend(list, q.pods[id]); why != "" {
+		if why := spend(list, q.Pods[id]); why != "" {
 			refused[id] = why
 		}
 	}
 	return refused, nil
 }
 
-func (d *Driver) budgetsOf(ctx context.Context, namespace string) (out []*budget, err error) {
-	list, err := d.opt.Client.PolicyV1().PodDisruptionBudgets(namespace).List(ctx, metav1.ListOptions{})
+func (r Budgets) of(ctx context.Context, namespace string) (out []*budget, err error) {
+	list, err := r.Client.PolicyV1().PodDisruptionBudgets(namespace).List(ctx, metav1.ListOptions{})
 	if apierrors.IsForbidden(err) {
-		d.opt.Log.Warn("disruption budgets cannot be read: what they allow is found out by evicting", "error", err)
+		r.Log.Warn("disruption budgets cannot be read: what they allow is found out by evicting", "error", err)
 		return nil, nil
 	}
 	if err != nil {
