@@ -25,8 +25,8 @@ import (
 type Power = power.Rule
 
 func (d *Driver) newPower() *power.Room {
-	return power.New(power.Options{Rules: d.opt.Power, Scheduler: d.opt.Scheduler, Wait: d.opt.PowerWait,
-		Now: d.opt.Now, LoopTime: func() cluster.Time { return d.now }, IsGPU: d.gpus.Has,
+	return power.New(power.Options{Rules: d.opt.Power, Scheduler: d.opt.Scheduler, Keeps: d.opt.Namespace != "",
+		Wait: d.opt.PowerWait, Now: d.opt.Now, LoopTime: func() cluster.Time { return d.now }, IsGPU: d.gpus.Has,
 		Changed: func() { d.nodesDirty = true }, Log: d.opt.Log, Writer: powerWriter{d}})
 }
 
@@ -166,10 +166,6 @@ func (d *Driver) loadPower(ctx context.Context) {
 // Keep writes what is learnt (power.Writer).
 func (w powerWriter) Keep(data map[string]string, done func(error)) {
 	d := w.d
-	if d.opt.Namespace == "" {
-		done(nil)
-		return
-	}
 	d.do(func(ctx context.Context) {
 		list := d.opt.Client.CoreV1().ConfigMaps(d.opt.Namespace)
 		m := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: d.powerMap(), Namespace: d.opt.Namespace}, Data: data}

@@ -46,6 +46,7 @@ type Writer interface {
 type Options struct {
 	Rules     []Rule
 	Scheduler string
+	Keeps     bool          // what is learnt is kept (Writer.Keep)
 	Wait      time.Duration // a node that is cordoned is looked at so long before it goes off; 0: ten seconds
 	Now       func() time.Time
 	LoopTime  func() cluster.Time // as of the loop's last turn
@@ -402,7 +403,7 @@ func (g *group) key() string {
 
 // keep has the meters kept, once at a time.
 func (r *Room) keep() {
-	if r.saving {
+	if !r.opt.Keeps || r.saving {
 		return
 	}
 	data := map[string]string{}

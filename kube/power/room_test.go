@@ -40,7 +40,7 @@ func (h *hand) Keep(data map[string]string, done func(error)) {
 
 func byHand(t *testing.T, rules []Rule, nodes ...*v1.Node) *hand {
 	h := &hand{T: t, now: time.Unix(1_800_000_000, 0), known: map[string]*Node{}, needed: map[string]bool{}}
-	h.Room = New(Options{Rules: rules, Scheduler: "muster", Now: func() time.Time { return h.now },
+	h.Room = New(Options{Rules: rules, Scheduler: "muster", Keeps: true, Now: func() time.Time { return h.now },
 		LoopTime: h.clock, IsGPU: isGPU, Changed: func() {}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Writer: h})
 	for _, n := range nodes {
@@ -125,7 +125,8 @@ func (h *hand) boots(name string, gpus int) {
 	h.sees(obj)
 }
 
-// What a room learns of the cluster's weeks is known to the next one; what is torn is learnt again.
+// What a room learns of the cluster's weeks is known to the next one; what is torn is learnt again. Where nothing is
+// kept, nothing is prepared for it.
 func TestLearn(t *testing.T) {
 	h := byHand(t, batch(), offNode("n1", 8, "muster"))
 	h.passes(0)
@@ -138,6 +139,10 @@ func TestLearn(t *testing.T) {
 	next.Learn("muster-power", h.kept)
 	if len(h.kept) != 1 || len(next.groups[0].meter.Last) != 1 {
 		t.Errorf("%v of %v", next.groups[0].meter.Last, h.kept)
+	}
+	h.kept, h.opt.Keeps = nil, false
+	if h.passes(h.groups[0].Rule.Rule.Every); h.kept != nil {
+		t.Errorf("%v is kept", h.kept)
 	}
 }
 
