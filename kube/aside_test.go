@@ -23,6 +23,7 @@ import (
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/loans"
 	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/kube/patch"
 	"github.com/muster-gpu/muster/kube/plans"
@@ -420,7 +421,7 @@ func (g *garbage) spoilPod(p *v1.Pod) {
 
 func (g *garbage) spoilNode(n *v1.Node) {
 	for _, key := range []string{"nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.replicas",
-		"nvidia.com/gpu.sharing-strategy", "nvidia.com/gpu.clique", mig.Label, power.Label, LabelLoan,
+		"nvidia.com/gpu.sharing-strategy", "nvidia.com/gpu.clique", mig.Label, power.Label, loans.Label,
 		"nvidia.com/mig.config", "nvidia.com/mig.config.state"} {
 		if g.IntN(4) == 0 {
 			n.Labels[key] = g.text()

@@ -23,6 +23,7 @@ import (
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/history"
+	"github.com/muster-gpu/muster/kube/loans"
 	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/kube/notices"
@@ -107,7 +108,7 @@ type Driver struct {
 	shifting
 	legacies []legacy // what gangs that had to leave left to those that come in their place
 	power    *power.Room
-	loans    lending
+	loans    *loans.Room
 	mig      *mig.Room
 	lifts    lifts
 	claims   *claims.Claims
@@ -173,11 +174,11 @@ func New(opt Options) *Driver {
 	d.volumes, d.claims = d.newVolumes(), d.newClaims()
 	d.gpus = &gpus.Names{GPUs: opt.GPUs, Labels: opt.Labels, Published: d.claims.Published}
 	d.world = d.newWorld()
-	d.fit = fit.NewNodes(d.gpus, power.Label, LabelLoan, mig.Label)
+	d.fit = fit.NewNodes(d.gpus, power.Label, loans.Label, mig.Label)
 	d.inbox.Init()
 	d.power = d.newPower()
 	d.mig = d.newMIG(migWriter{d})
-	d.loans.marked = map[string]string{}
+	d.loans = loans.New(opt.Loans)
 	d.history = history.New(opt.History, opt.Log)
 	d.notices = notices.New(opt.Tell, opt.Scheduler)
 	d.looks.over, d.looks.watch = make(chan struct{}), map[chan struct{}]bool{}
@@ -284,7 +285,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 	for {
 		now := d.clock()
 		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(),
-			d.nextRound(now), d.power.Next(), d.nextLoan(), d.mig.Next(), d.nextReports(), d.nextLeft())
+			d.nextRound(now), d.power.Next(), d.loans.Next(), d.mig.Next(), d.nextReports(), d.nextLeft())
 		if d.sizesDirty {
 			until = min(until, d.nextResize())
 		}
@@ -305,7 +306,9 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		now = d.clock()
 		d.dueRetries(now)
 		d.powerRound(now)
-		d.loanTick(now)
+		if d.loans.Due(now) {
+			d.queued = append(d.queued, engine.Event{Type: engine.Tick})
+		}
 		d.migRound(now)
 		d.round(now)
 		d.forgetDue(now)

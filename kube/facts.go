@@ -120,7 +120,9 @@ func (d *Driver) build(snap *engine.Snapshot) (rules config.Rules, cfg engine.Co
 	}
 	d.setNodes(snap)
 	snap.Nodes = d.nodeStates(snap.Nodes, spec.Nodes)
-	d.lend(snap, &spec)
+	if d.loans.Lend(&spec, d.object); d.eng == nil {
+		d.loans.Found(snap, d.object)
+	}
 	snap.Next, snap.Fresh, snap.Resized, snap.Changed = d.next, true, nil, nil
 	slices.SortFunc(snap.Jobs, func(a, b engine.JobRecord) int { return int(a.Spec.ID) - int(b.Spec.ID) })
 	if rules, cfg, err = d.rules(spec); err != nil {
@@ -380,7 +382,7 @@ func (d *Driver) observed(names []cluster.Node) driver.Observed {
 		if n == nil || n.obj == nil {
 			continue
 		}
-		believed.State, believed.Asleep = d.believed(n, d.eng.IsGivenBack(believed.Name)), n.power.Wakes()
+		believed.State, believed.Asleep = n.believed(d.eng.IsGivenBack(believed.Name)), n.power.Wakes()
 		believed.Bad = d.badGPUs(n, &believed, helds[believed.Name])
 		o.Nodes = append(o.Nodes, believed)
 	}

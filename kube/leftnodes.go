@@ -66,7 +66,7 @@ func (d *Driver) dropNode(name string) {
 	if n := d.nodes[name]; n != nil && !n.used() && !d.hasNumber(name) {
 		delete(d.nodes, name)
 		d.world.Forget(name)
-		delete(d.loans.marked, name)
+		d.loans.Forget(name)
 	}
 }
 

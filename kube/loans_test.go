@@ -13,6 +13,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/loans"
 )
 
 // lender is a test's clock, and a loan with hours on it: of the pool one node is wanted back from one hour
@@ -51,7 +52,7 @@ func (b *bench) loan(names ...string) (list []string) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		list = append(list, n.Labels[LabelLoan])
+		list = append(list, n.Labels[loans.Label])
 	}
 	return list
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/loans"
 	"github.com/muster-gpu/muster/kube/mig"
 )
 
@@ -88,7 +89,7 @@ func (d *Driver) migRound(now cluster.Time) {
 // lookMIG looks which gangs wait, and preempts those that are in their way.
 func (d *Driver) lookMIG(now cluster.Time) {
 	for _, p := range d.mig.Look(&mig.View{Cluster: migView{d}, Now: now, Order: d.order, Engine: d.eng, Seq: d.seq,
-		Spec: d.cfg.Spec, All: everyNode}) {
+		Spec: d.cfg.Spec, All: loans.Everywhere}) {
 		g := d.gangs[p.Gang]
 		g.leaves = fmt.Sprintf("preempted for %s: node %s is partitioned otherwise", p.For, p.Node)
 		d.queued = append(d.queued, engine.Event{Type: engine.Cancelled, Job: g.id})

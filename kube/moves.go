@@ -306,7 +306,7 @@ func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodeSet, error) {
 	if l.Why != "" {
 		return nil, errors.New(l.Why)
 	}
-	d.confineTo(spec, s.Within())
+	d.loans.Confine(spec, s.Within())
 	spec.NoRequeue, spec.PerNode, spec.NodeLimits, spec.Topology = false, l.Each, l.Nodes, t.Topology
 	spec.Checkpoint = cluster.Checkpoint{None: true} // it is not said what its pods save
 	if t.Saves > 0 {

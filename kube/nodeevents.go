@@ -12,7 +12,6 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/amount"
-	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/holds"
 )
 
@@ -128,7 +127,7 @@ func (d *Driver) changeNode(i int, s *cluster.Node, nodes []cluster.Node) (ev en
 
 // canJoin reports whether an engine that works can have a node, too.
 func (d *Driver) canJoin(s *cluster.Node) bool {
-	if len(d.opt.Loans) > 0 {
+	if d.loans.Any() {
 		return false // partitions say which nodes are lent
 	}
 	if _, known := d.cfg.Spec.Model(s.Model); s.GPUs > 0 && !known {
@@ -166,7 +165,7 @@ func (d *Driver) nodeDiffers(old, obj *v1.Node) {
 	}
 	d.moves++
 	d.sizesDirty, d.nodesDirty = d.sizesDirty || sized, d.nodesDirty || sized
-	if labelled && d.lentOtherwise(old, obj) {
+	if labelled && d.loans.Differs(old, obj) {
 		d.stale = "loans"
 		return
 	}
@@ -186,16 +185,6 @@ func (d *Driver) isAnother(old, obj *v1.Node) bool {
 	for _, key := range []string{l.Product, l.Memory, l.Replicas, l.Sharing, l.Clique, l.Rack, l.Fabric, l.Count,
 		l.Config, l.State, l.Strategy} {
 		if old.Labels[key] != obj.Labels[key] {
-			return true
-		}
-	}
-	return false
-}
-
-// lentOtherwise reports whether a node is of another loan than it was: partitions say which nodes are lent.
-func (d *Driver) lentOtherwise(old, obj *v1.Node) bool {
-	for i := range d.opt.Loans {
-		if s := d.opt.Loans[i].Selector; gpus.Selects(s, old.Labels) != gpus.Selects(s, obj.Labels) {
 			return true
 		}
 	}

@@ -15,9 +15,6 @@ import (
 // that the gang's job names. Sets are named after what they contain, so all gangs that the same nodes suit have one,
 // and a change of a node makes other sets and changes none. There can be any number of them.
 
-// everyNode is the partition of all nodes, where some are lent: else the engine has no partitions.
-const everyNode = "every node"
-
 // nodeSet is the nodes on which all pods of a gang may run.
 type nodeSet struct {
 	*fit.Set
@@ -90,14 +87,6 @@ func (d *Driver) lookAgain() {
 	}
 }
 
-// confineTo has a job run on a set of nodes only, by its name; "": on all.
-func (d *Driver) confineTo(spec *cluster.Job, set string) {
-	spec.Nodes, spec.Partitions = set, nil
-	if len(d.opt.Loans) > 0 {
-		spec.Partitions = []string{everyNode}
-	}
-}
-
 // naming is the event by which the engine learns of a set that a job is to name; nil: it knows it, or needs not.
 func (d *Driver) naming(s *nodeSet) []engine.Event {
 	name := s.Within()
@@ -137,7 +126,7 @@ func (d *Driver) setEvents() (events []engine.Event) {
 			continue
 		}
 		spec := *g.spec
-		d.confineTo(&spec, g.nodes.Within())
+		d.loans.Confine(&spec, g.nodes.Within())
 		g.spec = &spec
 		events = append(append(events, d.name(g.nodes)...), engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
 	}
@@ -164,7 +153,7 @@ func (d *Driver) forgetSets() {
 func (d *Driver) setNodes(snap *engine.Snapshot) {
 	d.named, snap.Sets = map[string][]string{}, nil
 	confine := func(spec *cluster.Job, s *nodeSet) {
-		d.confineTo(spec, s.Within())
+		d.loans.Confine(spec, s.Within())
 		for _, ev := range d.name(s) {
 			snap.Sets = append(snap.Sets, *ev.Set)
 		}

@@ -230,7 +230,7 @@ func (d *Driver) propose(g *gang, pods []*pod, more int, m gangs.Membership) *cl
 		return nil
 	}
 	g.refused = ""
-	d.confineTo(spec, g.nodes.Within())
+	d.loans.Confine(spec, g.nodes.Within())
 	return spec
 }
 

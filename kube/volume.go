@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/api/core/v1"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/kube/fit/volumes"
 )

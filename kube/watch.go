@@ -201,9 +201,9 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 	old, was, slept := n.obj, n.state(), n.power.Sleeps()
 	n.obj = n.power.Whole(n.mig.AsPartitioned(obj))
 	obj = n.obj
-	d.power.See(&n.power, obj, d.loanOf(n) >= 0)
-	d.seeLoan(n)
-	d.mig.See(&n.mig, obj, d.loanOf(n) >= 0)
+	d.power.See(&n.power, obj, d.loans.Lent(obj))
+	d.loans.See(obj)
+	d.mig.See(&n.mig, obj, d.loans.Lent(obj))
 	d.world.SetNode(obj.Name, obj)
 	switch {
 	case old == nil:

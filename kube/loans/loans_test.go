@@ -1,0 +1,76 @@
+package loans
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+func node(name, team, label string) *v1.Node {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": team, Label: label}}}
+}
+
+// Nodes of a loan are partitions of the engine, and wanted back are no more than there are. The first engine has those
+// given back that say so, but for those on which jobs still are.
+func TestLend(t *testing.T) {
+	r := New([]Loan{{Selector: map[string]string{"team": "x"},
+		Loan: cluster.Loan{Partition: "x", Back: []cluster.Back{{Nodes: 9}}}}})
+	objects := map[string]*v1.Node{"a": node("a", "x", given), "b": node("b", "y", given), "c": node("c", "x", given)}
+	object := func(name string) *v1.Node { return objects[name] }
+	spec := cluster.Spec{Nodes: []cluster.Node{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "gone"}}}
+	r.Lend(&spec, object)
+	if len(spec.Loans) != 1 || spec.Loans[0].Back[0].Nodes != 2 || len(spec.Partitions) != 2 ||
+		!slices.Equal(spec.Partitions[0].Nodes, []string{"a", "c"}) || len(spec.Partitions[1].Nodes) != 4 {
+		t.Errorf("%+v, %+v", spec.Loans, spec.Partitions)
+	}
+	snap := engine.Snapshot{Nodes: slices.Clone(spec.Nodes),
+		Jobs: []engine.JobRecord{{Allocs: []engine.Alloc{{Node: 2}}}}}
+	snap.Nodes[0].State = cluster.Up
+	r.Found(&snap, object)
+	if !slices.Equal(snap.Given, []string{"a"}) || snap.Nodes[0].State != cluster.Draining {
+		t.Errorf("given back %v, %+v", snap.Given, snap.Nodes)
+	}
+}
+
+// A node is told once whether it is given back, again when that failed or is another, and not if it says so.
+func TestMark(t *testing.T) {
+	r := New([]Loan{{Selector: map[string]string{"team": "x"}}})
+	n, ours := node("a", "x", lent), node("b", "y", "")
+	told := func(n *v1.Node, isGiven bool) string {
+		_, to := r.Mark(n, isGiven)
+		return to
+	}
+	var got []string
+	for range 2 {
+		got = append(got, told(n, false), told(n, true), told(ours, true))
+	}
+	if !r.Failed("a", given) || r.Failed("a", given) {
+		t.Error("it is not told again when that failed")
+	}
+	got = append(got, told(n, true))
+	n.Labels[Label] = given
+	r.See(n)
+	if got = append(got, told(n, true), told(n, false)); !slices.Equal(got,
+		[]string{"", given, "", "", "", "", given, "", lent}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// The engine looks at the hours at the beginning, and then when other nodes may be wanted; without loans never.
+func TestDue(t *testing.T) {
+	r := New([]Loan{{Loan: cluster.Loan{Clock: cluster.Weekly{Zone: "UTC"}, Back: []cluster.Back{{Nodes: 1,
+		Hours: cluster.Hours{From: 8 * time.Hour, To: 18 * time.Hour}}}}}})
+	at := cluster.Time(time.Date(2026, 3, 2, 7, 0, 0, 0, time.UTC).UnixNano())
+	if !r.Due(at) || r.Due(at.Add(59*time.Minute)) || !r.Due(at.Add(time.Hour)) {
+		t.Errorf("next at %v", r.Next())
+	}
+	if none := New(nil); none.Due(at) || none.Next() != cluster.Never {
+		t.Error("due without loans")
+	}
+}
