@@ -69,13 +69,13 @@ func (d *Driver) move(p *pod, gone bool) {
 	}
 	if was != "" {
 		d.world.Remove(&p.Neighbour)
-		delete(d.nodeNamed(was).pods, p)
+		delete(d.nodes.named(was).pods, p)
 		d.dropNode(was)
 	}
 	d.nodesDirty = d.claims.Moved(&p.Neighbour) || d.nodesDirty
 	if at != "" {
 		d.world.Put(&p.Neighbour, at)
-		d.nodeNamed(at).pods[p] = true
+		d.nodes.named(at).pods[p] = true
 	}
 	if d.slicesAside(p) {
 		d.sizesDirty = true // the engine has fewer to give, or more
@@ -191,7 +191,7 @@ func (d *Driver) refresh(now cluster.Time) (events []engine.Event) {
 	slices.Sort(ids)
 	for _, id := range ids {
 		if g := d.byID[id]; g != nil && g.phase == waiting {
-			if d.elsewhere(d.membersOf(g)) {
+			if d.elsewhere(g.submitted()) {
 				events = append(events, engine.Event{Type: engine.Cancelled, Job: g.id})
 				d.withdraw(g)
 				continue
@@ -209,12 +209,12 @@ func (d *Driver) refresh(now cluster.Time) (events []engine.Event) {
 // limit says what the engine has to know of a waiting gang's limits, if they
 // are others now.
 func (d *Driver) limit(g *gang) (engine.Event, bool) {
-	pods := d.membersOf(g)
+	pods := g.submitted()
 	if len(g.spec.NodeLimits) == 0 && g.spec.PerNode == 0 && !d.requiresCheck(pods) {
 		return engine.Event{}, false
 	}
 	l := d.confine(g, d.limitsFor(g, pods, g.fails > 0, true))
-	if why := l.Why; why != "" || d.stays(l.Rivals) != "" { // it was possible before: no node takes it for now
+	if why := l.Why; why != "" || heldBy(l.Rivals) != "" { // it was possible before: no node takes it for now
 		if l = (fit.Limits{Nodes: []cluster.NodeLimit{{Nodes: slices.Sorted(slices.Values(d.order))}}}); why != "" {
 			l.Text = "all: " + why
 		}
@@ -228,9 +228,9 @@ func (d *Driver) limit(g *gang) (engine.Event, bool) {
 	return engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec}, true
 }
 
-// membersOf lists the pods that the engine's job stands for, as far as they are
+// submitted lists the pods that the engine's job stands for, as far as they are
 // there.
-func (d *Driver) membersOf(g *gang) (pods []*pod) {
+func (g *gang) submitted() (pods []*pod) {
 	for _, uid := range g.members {
 		if p := g.pods[uid]; p != nil {
 			pods = append(pods, p)
@@ -252,13 +252,13 @@ func (d *Driver) fits(g *gang, a *engine.Action) string {
 
 // suit is fits for so many pods of a gang on each node.
 func (d *Driver) suit(g *gang, on map[string]int) (why string) {
-	pods := d.membersOf(g)
+	pods := g.submitted()
 	if !d.requiresCheck(pods) {
 		return ""
 	}
 	d.without(g.aside(), func() {
 		l := d.limitsOf(pods, false, false) // its devices are chosen in a moment
-		if why = cmp.Or(l.Why, d.stays(l.Rivals)); why == "" {
+		if why = cmp.Or(l.Why, heldBy(l.Rivals)); why == "" {
 			why = d.whyForbidden(&l, pods, on)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/holds"
 )
 
 // No object of the cluster may end the scheduler. What cannot be understood, or what the engine refuses to be built
@@ -98,18 +99,13 @@ func (d *Driver) withoutCulprit(snap *engine.Snapshot, failed error, adopted map
 		gone = func(r *engine.JobRecord) bool { return r.Spec.ID == job.Job }
 	case errors.As(failed, &node) && d.aside.nodes[node.Node] == "":
 		d.setNodeAside(node.Node, node.Text)
-		gone = func(r *engine.JobRecord) bool { return d.holdsOf(r, node.Node) }
+		gone = func(r *engine.JobRecord) bool { return holds.On(r, d.order, node.Node) }
 		d.dropJobs(snap, gone, failed)
 		return true
 	case slices.ContainsFunc(snap.Jobs, func(r engine.JobRecord) bool { return adopted[r.Spec.ID] }):
 		gone = func(r *engine.JobRecord) bool { return adopted[r.Spec.ID] }
 	}
 	return d.dropJobs(snap, gone, failed)
-}
-
-// holdsOf reports whether a job has something of a node.
-func (d *Driver) holdsOf(r *engine.JobRecord, node string) bool {
-	return slices.ContainsFunc(r.Allocs, func(a engine.Alloc) bool { return d.order[a.Node] == node })
 }
 
 // dropJobs takes jobs out of a snapshot and sets their gangs aside; false: there was none.

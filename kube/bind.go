@@ -40,7 +40,7 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 	}
 	was := g.spec
 	need, beyond, spec := d.starters(g, a)
-	p := plans.Plan{Tasks: spec.Tasks, Alone: g.of != "" && !g.repair.patch, Before: d.beforeStart(g)}
+	p := plans.Plan{Tasks: spec.Tasks, Alone: g.of != "" && !g.repair.patch, Before: g.beforeStart(d.eng)}
 	for i := range a.Allocs {
 		al := &a.Allocs[i]
 		p.On = append(p.On, plans.On{Node: d.order[al.Node], Set: int(al.Set), Tasks: int(al.Tasks)})
@@ -74,7 +74,7 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 // books costs a wait and not a GPU that is given twice. GPUs of claims and parts
 // of GPUs are not looked at: which those are, is known, or is the plugin's.
 func (d *Driver) overdrawn(g *gang, a *engine.Action) string {
-	if slices.ContainsFunc(d.membersOf(g), func(p *pod) bool { return len(p.obj.Spec.ResourceClaims) > 0 }) {
+	if slices.ContainsFunc(g.submitted(), func(p *pod) bool { return len(p.obj.Spec.ResourceClaims) > 0 }) {
 		return ""
 	}
 	more := map[string]int{}
@@ -156,7 +156,7 @@ func (d *Driver) bind(g *gang, p *pod, node string) {
 	bind := func(ctx context.Context) {
 		written, err := d.claimWriter().Reserve(ctx, obj, list)
 		if len(written) > 0 {
-			d.inbox.Put(func() { d.reserved(written) })
+			d.inbox.Put(func() { d.claims.Written(written) })
 		}
 		if err == nil {
 			d.crash("kube-binding")

@@ -28,7 +28,7 @@ func (d *Driver) newClaims() *claims.Claims {
 			}
 			return nil
 		},
-		Nodes: d.nodeObjects,
+		Nodes: d.nodes.objects,
 		Ours:  func(p *fit.Neighbour) bool { return podOf(p).gang != nil },
 		Open: func(p *fit.Neighbour) bool {
 			q := podOf(p)
@@ -68,7 +68,7 @@ func (d *Driver) watchDevices(ctx context.Context, f informers.SharedInformerFac
 	}
 	d.claims.Served = true
 	r := f.Resource().V1()
-	return d.watchThese(ctx, f, []watched{
+	return watchThese(ctx, f, []watched{
 		{r.DeviceClasses().Informer(), d.onClaims, d.onClaimsGone},
 		{r.ResourceSlices().Informer(), d.onClaims, d.onClaimsGone},
 		{r.ResourceClaims().Informer(), d.onClaims, d.onClaimsGone},
@@ -172,14 +172,7 @@ func (d *Driver) takeBackNow(ctx context.Context, p *pod, obj *v1.Pod, list []cl
 		return
 	}
 	d.inbox.Put(func() {
-		d.reserved(done)
+		d.claims.Written(done)
 		d.ungrant(p)
 	})
-}
-
-// reserved books claims as they were written, before a watch says so.
-func (d *Driver) reserved(list []*resourceapi.ResourceClaim) {
-	for _, c := range list {
-		d.claims.Changed(c)
-	}
 }

@@ -27,18 +27,18 @@ type pledge struct {
 // answers are the policy's answers in the words of the interface.
 var answers = map[engine.DeadlineAnswer]string{engine.DeadlineAccepted: "accepted", engine.DeadlineDeclined: "declined"}
 
-// answerOf is what the policy says of a gang's deadline; unanswered, if it has none.
-func (d *Driver) answerOf(g *gang) engine.DeadlineAnswer {
+// answer is what the policy says of a gang's deadline; unanswered, if it has none.
+func (g *gang) answer(e *engine.Engine) engine.DeadlineAnswer {
 	if g.id == cluster.NoJob || g.spec == nil || g.spec.Deadline == 0 {
 		return engine.DeadlineUnanswered
 	}
-	return d.eng.DeadlineAnswer(g.id)
+	return e.DeadlineAnswer(g.id)
 }
 
 // withAnswer adds to a text what the policy says of a gang's deadline, if it does not say
 // so already.
 func (d *Driver) withAnswer(g *gang, text string) string {
-	if a := d.answerOf(g); a != engine.DeadlineUnanswered && !strings.Contains(text, a.String()) {
+	if a := g.answer(d.eng); a != engine.DeadlineUnanswered && !strings.Contains(text, a.String()) {
 		return strings.TrimPrefix(text+"; "+a.String(), "; ")
 	}
 	return text
@@ -51,7 +51,7 @@ func (d *Driver) tellDeadlines() {
 		return
 	}
 	for _, g := range d.gangs {
-		a := d.answerOf(g)
+		a := g.answer(d.eng)
 		if a == engine.DeadlineUnanswered {
 			continue
 		}

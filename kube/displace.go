@@ -25,7 +25,7 @@ func (d *Driver) heldBeside(but *fit.Neighbour) (list []*fit.Neighbour) {
 	mine := podOf(but)
 	for g := range d.holding {
 		if mine.gang != g {
-			list = append(list, neighboursOf(d.membersOf(g))...)
+			list = append(list, neighboursOf(g.submitted())...)
 		}
 	}
 	return list
@@ -37,8 +37,8 @@ func (p *pod) leaves() bool {
 		p.gang != nil && (p.gang.phase == stopping || p.gang.leaves != "")
 }
 
-// stays says which of the claims is held by a pod that does not leave; "": none.
-func (d *Driver) stays(list []fit.Rival) string {
+// heldBy says which of the claims is held by a pod that does not leave; "": none.
+func heldBy(list []fit.Rival) string {
 	for i := range list {
 		if !podOf(list[i].User).leaves() {
 			return list[i].Text()
@@ -130,20 +130,20 @@ func (d *Driver) foreseen(id cluster.JobID, events []engine.Event) *engine.JobRe
 // holdBack keeps the places of a gang that starts until all have left that have what it needs alone, or that are where
 // it cannot be beside them; false: there are none.
 func (d *Driver) holdBack(g *gang) bool {
-	asleep, _ := d.asleep(g)
+	asleep, _ := d.nodes.asleep(g)
 	if g.waking = len(asleep) > 0; g.waking {
 		d.power.Soon() // they are woken
 		g.since(d.now, d.opt.TellAfter)
 	}
-	if !g.waking && !d.awaits(g) &&
-		!slices.ContainsFunc(d.membersOf(g), func(p *pod) bool { return len(d.rivals(p)) > 0 }) {
+	if !g.waking && !g.awaits() &&
+		!slices.ContainsFunc(g.submitted(), func(p *pod) bool { return len(d.rivals(p)) > 0 }) {
 		return false
 	}
 	d.holding[g] = true
 	d.moves++
 	for _, s := range g.slots {
 		if p := g.pods[s.pod]; p != nil {
-			d.nominatePod(p, s.node)
+			p.nominate(d.notices, s.node)
 			if len(g.lifted) > 0 && !s.beyond {
 				d.expect(p, s.node)
 			}
@@ -157,13 +157,13 @@ func (d *Driver) settleHeld(g *gang) bool {
 	if !d.holding[g] {
 		return false
 	}
-	asleep, lost := d.asleep(g)
+	asleep, lost := d.nodes.asleep(g)
 	if g.waking && lost != "" {
 		g.refused = "node " + lost + " did not come back"
 		d.unhold(g)
 		return false
 	}
-	all := !d.awaits(g) && len(asleep) == 0
+	all := !g.awaits() && len(asleep) == 0
 	for i := range g.slots {
 		p := g.pods[g.slots[i].pod]
 		if g.slots[i].beyond {
@@ -172,7 +172,7 @@ func (d *Driver) settleHeld(g *gang) bool {
 		list := []fit.Rival(nil)
 		if p != nil {
 			list = d.rivals(p)
-			g.refused = d.stays(list)
+			g.refused = heldBy(list)
 		}
 		if p == nil || !p.waits() || g.refused != "" { // it does not start
 			d.unhold(g)

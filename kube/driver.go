@@ -45,7 +45,7 @@ type Driver struct {
 	opt   Options
 	inbox inbox.Inbox[func()] // items run on the loop, which alone touches the driver's state
 
-	nodes map[string]*node
+	nodes nodes
 	order []string // the engine's nodes
 	// Their numbers in it, and those of them that are gone.
 	number    map[string]int
@@ -162,7 +162,7 @@ func New(opt Options) *Driver {
 		opt.Await = awaitMoved
 	}
 	opt.Rules.Launches = 1 << 30 // the driver decides when a start is tried again
-	d := &Driver{opt: opt, nodes: map[string]*node{}, number: map[string]int{}, goneNodes: leftNodes{},
+	d := &Driver{opt: opt, nodes: nodes{}, number: map[string]int{}, goneNodes: leftNodes{},
 		joined: map[string]bool{}, changed: map[string]bool{},
 		modelsKnown: map[string]cluster.GPUModel{},
 		pods:        map[types.UID]*pod{}, objects: gangs.NewObjects(), ones: map[string]int{},
@@ -426,7 +426,7 @@ func (d *Driver) dueRetries(now cluster.Time) {
 // Record records the step (driver.Journal).
 func (d *Driver) Record(b *engine.Batch, dec *engine.Decision) error {
 	d.opt.Observe.Stepped(d.opt.Now().Sub(time.Unix(0, int64(b.Now))))
-	d.watchers()
+	d.looks.tell()
 	if d.journal == nil {
 		return nil
 	}

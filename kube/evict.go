@@ -42,7 +42,7 @@ func (d *Driver) stop(g *gang, a *engine.Action) {
 	d.departs(g, a)
 	g.notice = d.dismissal(g, a, to)
 	for _, p := range g.sorted() {
-		if d.occupies(p) && !p.leaving {
+		if d.nodes.occupies(p) && !p.leaving {
 			d.evict(g, p)
 		}
 	}
@@ -76,7 +76,7 @@ func (d *Driver) dismissal(g *gang, a *engine.Action, to string) notice {
 		why = g.leaves
 	case other != "":
 		why = "preempted for " + other
-	case d.goesBack(g):
+	case g.goesBack(d.eng):
 		why = "its node is given back to its lender"
 	default:
 		why = "preempted: Muster needs its place"
@@ -93,7 +93,7 @@ func (d *Driver) evict(g *gang, p *pod) {
 // remove deletes a pod of a gang that is unwound, or of a node that is gone.
 func (d *Driver) remove(p *pod) {
 	l := departure{p: p, seconds: grace(p.obj, 30)}
-	if !d.occupies(p) {
+	if !d.nodes.occupies(p) {
 		p.ended, l.force, l.seconds = true, true, 0
 	}
 	d.depart(l)
@@ -169,7 +169,7 @@ func (d *Driver) departAgain(l *departure, changed bool) {
 		p.leaving, p.ended = false, false
 		d.touch(p.gang)
 	default:
-		if l.force && d.occupies(p) { // its node is back
+		if l.force && d.nodes.occupies(p) { // its node is back
 			l.force, l.seconds = false, grace(p.obj, 30)
 		}
 		d.depart(*l)

@@ -119,9 +119,9 @@ func (d *Driver) build(snap *engine.Snapshot) (rules config.Rules, cfg engine.Co
 		}
 	}
 	d.setNodes(snap)
-	snap.Nodes = d.nodeStates(snap.Nodes, spec.Nodes)
-	if d.loans.Lend(&spec, d.object); d.eng == nil {
-		d.loans.Found(snap, d.object)
+	snap.Nodes = withStates(snap.Nodes, spec.Nodes)
+	if d.loans.Lend(&spec, d.nodes.object); d.eng == nil {
+		d.loans.Found(snap, d.nodes.object)
 	}
 	snap.Next, snap.Fresh, snap.Resized, snap.Changed = d.next, true, nil, nil
 	slices.SortFunc(snap.Jobs, func(a, b engine.JobRecord) int { return int(a.Spec.ID) - int(b.Spec.ID) })
@@ -151,9 +151,9 @@ func (d *Driver) nodeOrder() {
 	}
 }
 
-// nodeStates are the nodes with the states that the engine believed in; what
+// withStates are the nodes with the states that the engine believed in; what
 // they really are, Diff finds.
-func (d *Driver) nodeStates(before, now []cluster.Node) []cluster.Node {
+func withStates(before, now []cluster.Node) []cluster.Node {
 	list := slices.Clone(now)
 	for i := range list {
 		if i < len(before) {
@@ -174,7 +174,7 @@ func (d *Driver) adoptAll(snap *engine.Snapshot) (n int) {
 	for _, key := range keys {
 		if g := d.gangs[key]; g.phase == gathering && g.boundByPlan() {
 			var err error
-			if why := d.blamed(g.sorted()); why != "" {
+			if why := d.opt.Failures.blame(g.sorted()); why != "" {
 				err = errors.New(why)
 			} else {
 				err = d.adopt(g, snap, taken)
@@ -213,7 +213,7 @@ func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]holds.In
 	if err != nil {
 		return err
 	}
-	if !d.hasQueue(f.rec.Spec.Queue) {
+	if !d.queues.Tree().Knows(f.rec.Spec.Queue) {
 		snap.Queues = nil // so that the engine makes a closed queue for it
 	}
 	d.takeUp(g, f)
@@ -225,20 +225,20 @@ func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]holds.In
 // start was complete cannot be seen. If pods wait for all places that are empty, it goes on being bound; else it counts
 // as running, and its owner makes the pods that it lacks.
 func (d *Driver) findGang(g *gang, taken map[string]holds.InUse) (*foundGang, error) {
-	p, trusted, pods := d.latest(g)
+	p, trusted, pods := g.latest(d.opt.Seal)
 	if p == nil {
 		return nil, fmt.Errorf("their annotation %s cannot be read", AnnotationPlan)
 	}
 	g.slots, g.nth = slotsOf(p), p.Repair
-	empty, without := d.seat(g, pods, p)
+	empty, without := g.seat(pods, p)
 	if d.refuseForeign(without); len(without) == len(pods) {
 		return nil, fmt.Errorf("annotation %s does not say where they are", AnnotationPlan)
 	}
 	pods = slices.DeleteFunc(pods, func(q *pod) bool { return q.gang != g })
 	p = d.asHeld(g, p, trusted)
 	spec, unclear := d.specOf(g, pods, gangs.Membership{})
-	away := d.givenAway(g, p) || empty > 0 && trusted && d.lostPlace(g)
-	if away || empty > 0 && !d.openPlaces(g, trusted) {
+	away := d.givenAway(g, p) || empty > 0 && trusted && g.lostPlace(d.nodes)
+	if away || empty > 0 && !g.openPlaces(trusted) {
 		p, empty = g.shrunk(p), 0
 	}
 	allocs, err := d.allocs(p, taken)
@@ -309,7 +309,7 @@ func began(pods []*pod) cluster.Time {
 
 // queueFound gives a gang that is found bound a queue that takes it: labels may have changed since it was bound.
 func (d *Driver) queueFound(spec *cluster.Job) {
-	if !d.hasQueue(spec.Queue) || d.admits(spec) != nil {
+	if !d.queues.Tree().Knows(spec.Queue) || d.queues.Tree().Admits(spec) != nil {
 		spec.Queue = d.opt.DefaultQueue
 	}
 }
@@ -350,10 +350,6 @@ func (d *Driver) fill(g *gang) (open int) {
 		open--
 	}
 	return open
-}
-
-func (d *Driver) hasQueue(name string) bool {
-	return len(d.queues.Tree().List()) == 0 || d.queues.Tree().Has(cmp.Or(name, "default"))
 }
 
 // observed is what the cluster really has of these nodes, which the engine has.

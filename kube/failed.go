@@ -53,13 +53,13 @@ func (f *Failures) After(next *Failure) (Failures, bool) {
 	return after, after.Blameless <= 2
 }
 
-// blamed is why a gang with these pods is set aside, because an earlier scheduler failed at it; "": none did.
-func (d *Driver) blamed(pods []*pod) string {
-	if d.opt.Failures == nil {
+// blame is why a gang with these pods is set aside, because an earlier scheduler failed at it; "": none did.
+func (f *Failures) blame(pods []*pod) string {
+	if f == nil {
 		return ""
 	}
 	for _, p := range pods {
-		for _, c := range d.opt.Failures.Culprits {
+		for _, c := range f.Culprits {
 			if c.Pod == string(p.obj.UID) {
 				return "the scheduler failed at it: " + c.Text
 			}

@@ -137,7 +137,7 @@ func (d *Driver) specOf(g *gang, pods []*pod, m gangs.Membership) (*cluster.Job,
 	g.repair.wanted, g.converge = t.Repair, t.Converge
 	for _, p := range pods {
 		p.Want = t.Want
-		d.sign(p)
+		p.sign(d.fit)
 	}
 	if d.claims.Shared(neighboursOf(pods)) {
 		t.Topology = cluster.Topology{Level: cluster.LevelNode, Required: true}

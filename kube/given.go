@@ -152,8 +152,8 @@ func (g *gang) workBefore() time.Duration {
 }
 
 // beforeStart is what a gang that starts now was given before; nil: nothing.
-func (d *Driver) beforeStart(g *gang) *plans.Before {
-	b := d.eng.Given(g.id, d.eng.Now())
+func (g *gang) beforeStart(e *engine.Engine) *plans.Before {
+	b := e.Given(g.id, e.Now())
 	if b == nil || b.Ran == 0 {
 		return nil
 	}

@@ -21,7 +21,7 @@ func (d *Driver) wants(g *gang, pods []*pod) error {
 		return err
 	}
 	if w.Any() && !slices.ContainsFunc(pods, func(p *pod) bool { return d.gpus.Asked(p.obj) }) {
-		return fmt.Errorf("it wants %s and asks for no GPU: which resource it gets a GPU by, its pod has to say; there are %s", w.Text(), d.gpus.Offers(d.nodeObjects()))
+		return fmt.Errorf("it wants %s and asks for no GPU: which resource it gets a GPU by, its pod has to say; there are %s", w.Text(), d.gpus.Offers(d.nodes.objects()))
 	}
 	return nil
 }
@@ -35,7 +35,7 @@ func (d *Driver) tellWant(g *gang, pods []*pod) (w gpus.Want, err error) {
 	for _, p := range pods {
 		was := p.Want
 		p.Want = t.Want
-		d.sign(p)
+		p.sign(d.fit)
 		if was != p.Want && p.claimed.Known { // what its claims count for may be another
 			p.claimed.Known = false
 			if d.claims.Resolve(&p.Neighbour); p.claimed.Lacks != "" {
@@ -60,7 +60,7 @@ func (d *Driver) sharingOf(g *gang) string {
 			return ""
 		}
 		return fmt.Sprintf("what is enough for %s on %d of %d nodes", p.Want.Text(), len(d.nodesFor(pods).Names),
-			len(d.nodeObjects()))
+			len(d.nodes.objects()))
 	}
 	n := d.nodes[p.at()]
 	if n == nil || n.obj == nil {

@@ -49,11 +49,11 @@ func (d *Driver) without(pods []*pod, look func()) {
 	hidden := d.world.Hidden()
 	pods = slices.DeleteFunc(slices.Clone(pods), func(p *pod) bool { return p.Where == "" || hidden[&p.Neighbour] })
 	for _, p := range pods {
-		delete(d.nodeNamed(p.Where).pods, p)
+		delete(d.nodes.named(p.Where).pods, p)
 	}
 	d.world.Without(neighboursOf(pods), look)
 	for _, p := range pods {
-		d.nodeNamed(p.Where).pods[p] = true
+		d.nodes.named(p.Where).pods[p] = true
 	}
 }
 
@@ -165,13 +165,13 @@ func (d *Driver) liftFor(g *gang, before []engine.Event) []engine.Event {
 			could = append(could, q.here()...)
 		}
 	}
-	pods, then := d.membersOf(g), fit.Limits{}
+	pods, then := g.submitted(), fit.Limits{}
 	d.without(could, func() { then = d.confine(g, d.limitsOf(pods, g.fails > 0, true)) })
 	if then.Why != "" || len(then.Rivals) > 0 || sameLimits(g.spec, &then) {
 		return nil
 	}
 	b := d.blame(pods, could)
-	for _, v := range b.victimsFor(d.opened(g.spec, &then), len(pods) == 1) {
+	for _, v := range b.victimsFor(opened(d.order, g.spec, &then), len(pods) == 1) {
 		if events := d.liftThese(g, pods, v.list, b, before); events != nil {
 			return events
 		}
@@ -190,9 +190,9 @@ func (g *gang) here() (list []*pod) {
 }
 
 // opened lists the nodes that take more of a job by other limits.
-func (d *Driver) opened(j *cluster.Job, then *fit.Limits) (names []string) {
+func opened(order []string, j *cluster.Job, then *fit.Limits) (names []string) {
 	was, is := mostOn(j.NodeLimits), mostOn(then.Nodes)
-	for _, name := range d.order {
+	for _, name := range order {
 		if x, has := was[name]; has {
 			if y, still := is[name]; !still || y > x {
 				names = append(names, name)
@@ -418,7 +418,7 @@ func (d *Driver) ifGone(g *gang, pods []*pod, gone []*gang, before []engine.Even
 }
 
 // awaits reports whether a pod that leaves for a gang is still there.
-func (d *Driver) awaits(g *gang) bool {
+func (g *gang) awaits() bool {
 	return slices.ContainsFunc(g.lifted, func(p *pod) bool { return p.Where != "" })
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -16,16 +15,13 @@ import (
 // Loan is nodes that are lent (package kube/loans).
 type Loan = loans.Loan
 
-// object finds a node; nil: it is gone, or never was.
-func (d *Driver) object(name string) *v1.Node { return d.nodes[name].object() }
-
 // markLoans writes on nodes what has become of them.
 func (d *Driver) markLoans() {
 	if !d.loans.Any() {
 		return
 	}
 	for _, name := range d.order {
-		change, to := d.loans.Mark(d.object(name), d.eng.IsGivenBack(name))
+		change, to := d.loans.Mark(d.nodes.object(name), d.eng.IsGivenBack(name))
 		if to == "" {
 			continue
 		}
@@ -65,6 +61,6 @@ func (d *Driver) closed(a *engine.Action) string {
 }
 
 // goesBack reports whether a gang has to leave because its node is given back.
-func (d *Driver) goesBack(g *gang) bool {
-	return slices.ContainsFunc(g.slots, func(s slot) bool { return d.eng.IsGivenBack(s.node) })
+func (g *gang) goesBack(e *engine.Engine) bool {
+	return slices.ContainsFunc(g.slots, func(s slot) bool { return e.IsGivenBack(s.node) })
 }

@@ -119,7 +119,7 @@ func (d *Driver) rowOf(g *gang) *look.Row {
 	r.Reason = d.besides(g, g.refused)
 	r.Progress, r.Metrics, r.Steps, r.Samples = g.Last, g.Metrics, g.Pace.Steps, g.Pace.Sample
 	r.User, _, _ = strings.Cut(g.name, "/")
-	if a := d.answerOf(g); a != engine.DeadlineUnanswered {
+	if a := g.answer(d.eng); a != engine.DeadlineUnanswered {
 		r.Promise, r.Answer = answers[a], a.String()
 	}
 	if r.Spec == nil {
@@ -246,11 +246,11 @@ func (d *Driver) find(number int) *gang {
 	return nil
 }
 
-// watchers tells the clients that watch that something changed.
-func (d *Driver) watchers() {
-	d.looks.watchMu.Lock()
-	defer d.looks.watchMu.Unlock()
-	for c := range d.looks.watch {
+// tell tells the clients that watch that something changed.
+func (l *looks) tell() {
+	l.watchMu.Lock()
+	defer l.watchMu.Unlock()
+	for c := range l.watch {
 		select {
 		case c <- struct{}{}:
 		default:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/loans"
 	"github.com/muster-gpu/muster/kube/mig"
 )
@@ -108,10 +109,10 @@ func (d *Driver) besides(g *gang, text string) string {
 	return text + "; " + more
 }
 
-// migUsers lists the pods on a node that have, or will have, anything of its GPUs.
-func (d *Driver) migUsers(n *node) (list []*pod) {
+// users lists the pods on a node that have, or will have, anything of its GPUs.
+func (n *node) users(names *gpus.Names) (list []*pod) {
 	for p := range n.pods {
-		if !p.over() && d.gpus.Asked(p.obj) {
+		if !p.over() && names.Asked(p.obj) {
 			list = append(list, p)
 		}
 	}
@@ -120,7 +121,7 @@ func (d *Driver) migUsers(n *node) (list []*pod) {
 }
 
 // migUsersOn counts them.
-func (d *Driver) migUsersOn(node string) int { return len(d.migUsers(d.nodes[node])) }
+func (d *Driver) migUsersOn(node string) int { return len(d.nodes[node].users(d.gpus)) }
 
 // nobodyThere asks the API server itself whether a pod has a GPU of a node: what is watched may lag behind. The node
 // is cordoned by then.

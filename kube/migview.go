@@ -30,7 +30,7 @@ func (v migView) UserCount(name string) int { return v.d.migUsersOn(name) }
 
 func (v migView) Users(name string) (list []mig.User) {
 	d := v.d
-	for _, p := range d.migUsers(d.nodes[name]) {
+	for _, p := range d.nodes[name].users(d.gpus) {
 		u := mig.User{Ends: cluster.Never, Endless: p.obj.Spec.RestartPolicy == v1.RestartPolicyAlways}
 		if g := p.gang; g != nil {
 			u.Gang, u.Leaves, u.Endless = g.key, p.leaves(), g.kind == cluster.Service
@@ -76,7 +76,7 @@ func (v migView) Waiters() (list []*mig.Waiter) {
 		var pods []*pod
 		switch {
 		case g.phase == waiting:
-			pods = d.membersOf(g)
+			pods = g.submitted()
 		case g.phase == gathering && g.refused != "" && g.asks() && g.of == "" && g.retry <= d.now &&
 			len(g.rivals) == 0:
 			if w.Job, pods = d.wouldBe(g); w.Job != nil {
@@ -113,7 +113,7 @@ func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
 		return nil, nil
 	}
 	spec, err := d.specOf(g, need, m)
-	if err != nil || d.admits(spec) != nil {
+	if err != nil || d.queues.Tree().Admits(spec) != nil {
 		return nil, nil
 	}
 	if g.refusedIn != d.era && d.nodesFor(need).Why == "" { // it is not for want of a node, nor was it rejected

@@ -77,11 +77,11 @@ func (g *gang) mold(spec *cluster.Job, more int) {
 
 // asSubmitted reports whether the engine has a waiting gang with these pods. While
 // others leave for it, those that came since do not count: they follow it.
-func (d *Driver) asSubmitted(g *gang, need, more []*pod) bool {
+func (g *gang) asSubmitted(e *engine.Engine, need, more []*pod) bool {
 	if slices.Equal(uids(slices.Concat(need, more)), g.members) {
 		return true
 	}
-	r := d.eng.Record(g.id)
+	r := e.Record(g.id)
 	if r == nil || r.State != engine.Placed || len(need) != len(g.members)-len(g.more) {
 		return false
 	}
@@ -93,7 +93,7 @@ func (d *Driver) asSubmitted(g *gang, need, more []*pod) bool {
 // starters are the pods that a gang starts with as the engine placed it - those
 // that it needs, and those that are beyond - and its job with no more than these.
 func (d *Driver) starters(g *gang, a *engine.Action) (need, beyond []*pod, spec *cluster.Job) {
-	for _, p := range d.membersOf(g) {
+	for _, p := range g.submitted() {
 		if !slices.Contains(g.more, p.obj.UID) {
 			need = append(need, p)
 		}
@@ -201,11 +201,11 @@ func (g *gang) oversized() bool {
 
 // elastic reports whether the engine takes a gang that started for one that may grow: it
 // got its minimum and no more, and those beyond that follow one by one.
-func (d *Driver) elastic(g *gang) bool {
+func (g *gang) elastic(e *engine.Engine) bool {
 	if len(g.more) == 0 {
 		return false
 	}
-	r := d.eng.Record(g.id)
+	r := e.Record(g.id)
 	return r != nil && r.Spec.Elastic != (cluster.Elastic{})
 }
 

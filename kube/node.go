@@ -16,6 +16,12 @@ import (
 	"github.com/muster-gpu/muster/kube/power"
 )
 
+// nodes are all that the driver knows, by name; some are gone.
+type nodes map[string]*node
+
+// object finds a node; nil: it is gone, or never was.
+func (all nodes) object(name string) *v1.Node { return all[name].object() }
+
 // node is a node as the driver knows it.
 type node struct {
 	obj     *v1.Node      // nil: it is gone
@@ -28,7 +34,7 @@ type node struct {
 
 // addForeign books what a pod that is not ours holds of a node.
 func (d *Driver) addForeign(name string, p *pod) {
-	n := d.nodeNamed(name)
+	n := d.nodes.named(name)
 	if n.foreign[p] {
 		return
 	}
@@ -56,11 +62,11 @@ func (n *node) count(p *pod, by int64) {
 	}
 }
 
-func (d *Driver) nodeNamed(name string) *node {
-	n := d.nodes[name]
+func (all nodes) named(name string) *node {
+	n := all[name]
 	if n == nil {
 		n = &node{foreign: map[*pod]bool{}, pods: map[*pod]bool{}}
-		d.nodes[name] = n
+		all[name] = n
 	}
 	return n
 }
@@ -174,9 +180,9 @@ func (n *node) object() *v1.Node {
 	return n.obj
 }
 
-// replicasOn is what replicas of shared GPUs a node has, and what pods hold of them.
-func (d *Driver) replicasOn(n *node) gpus.Replicas {
-	s := d.gpus.ReplicasOn(n.object())
+// replicas is what replicas of shared GPUs a node has, and what pods hold of them.
+func (n *node) replicas(names *gpus.Names) gpus.Replicas {
+	s := names.ReplicasOn(n.object())
 	if s.Name != "" {
 		for p := range n.pods {
 			s.Take(&p.Replica, p.counted())
@@ -190,7 +196,7 @@ func (d *Driver) onlyReplicas(n *node) (s gpus.Replicas, ok bool) {
 	if !d.gpus.OnlyShared(n.object()) {
 		return s, false
 	}
-	return d.replicasOn(n), true
+	return n.replicas(d.gpus), true
 }
 
 // asked is a pod as node predicates see it.
@@ -199,20 +205,20 @@ func (p *pod) asked() fit.Pod {
 }
 
 // sign writes down what decides on which nodes a pod may run.
-func (d *Driver) sign(p *pod) {
-	p.signature = p.base + d.fit.Settled(&fit.Pod{Obj: p.obj, Replica: p.Replica, Want: p.Want})
+func (p *pod) sign(nodes fit.Nodes) {
+	p.signature = p.base + nodes.Settled(&fit.Pod{Obj: p.obj, Replica: p.Replica, Want: p.Want})
 }
 
-// keyOf is what of a pod decides which nodes suit it, but for what is settled with its gang.
-func (d *Driver) keyOf(p *pod) string {
+// key is what of a pod decides which nodes suit it, but for what is settled with its gang.
+func (p *pod) key(nodes fit.Nodes) string {
 	asked := p.asked()
-	return d.fit.Key(&asked)
+	return nodes.Key(&asked)
 }
 
-// nodeObjects lists the nodes that there are, by name.
-func (d *Driver) nodeObjects() (list []*v1.Node) {
-	for _, name := range slices.Sorted(maps.Keys(d.nodes)) {
-		if obj := d.nodes[name].obj; obj != nil {
+// objects lists the nodes that there are, by name.
+func (all nodes) objects() (list []*v1.Node) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if obj := all[name].obj; obj != nil {
 			list = append(list, obj)
 		}
 	}

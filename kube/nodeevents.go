@@ -169,7 +169,7 @@ func (d *Driver) nodeDiffers(old, obj *v1.Node) {
 		d.stale = "loans"
 		return
 	}
-	if labelled && d.isAnother(old, obj) {
+	if labelled && isAnother(&d.opt.Labels, old, obj) {
 		d.nodeIsAnother(obj.Name)
 	}
 	d.nodeTurned(obj.Name)
@@ -180,8 +180,7 @@ func (d *Driver) nodeDiffers(old, obj *v1.Node) {
 }
 
 // isAnother reports whether labels that the engine goes by are others.
-func (d *Driver) isAnother(old, obj *v1.Node) bool {
-	l := &d.opt.Labels
+func isAnother(l *Labels, old, obj *v1.Node) bool {
 	for _, key := range []string{l.Product, l.Memory, l.Replicas, l.Sharing, l.Clique, l.Rack, l.Fabric, l.Count,
 		l.Config, l.State, l.Strategy} {
 		if old.Labels[key] != obj.Labels[key] {

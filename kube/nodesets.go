@@ -66,7 +66,7 @@ func (d *Driver) bringUp(s *nodeSet) {
 		s.Judge(d.fit, i, d.nodes[d.order[i]].object())
 	}
 	if s.SumUp(d.order) && s.Why != "" && s.Wants() {
-		s.Why += "; there are " + d.gpus.Offers(d.nodeObjects())
+		s.Why += "; there are " + d.gpus.Offers(d.nodes.objects())
 	}
 }
 
@@ -165,7 +165,7 @@ func (d *Driver) setNodes(snap *engine.Snapshot) {
 		spec.Nodes, spec.Partitions = "", nil
 		if g != nil && g.phase == waiting {
 			g.nodes = nil
-			if pods := d.membersOf(g); len(pods) > 0 {
+			if pods := g.submitted(); len(pods) > 0 {
 				g.nodes = d.nodesFor(pods)
 				confine(&spec, g.nodes)
 			}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/notices"
 	"github.com/muster-gpu/muster/kube/plans"
 )
 
@@ -31,7 +32,7 @@ func (d *Driver) nominate() {
 			a := &r.Allocs[i]
 			p.On = append(p.On, plans.On{Node: d.order[a.Node], Set: int(a.Set), Tasks: int(a.Tasks)})
 		}
-		pods := d.membersOf(g)
+		pods := g.submitted()
 		for _, s := range slotsOf(&p) {
 			k := slices.IndexFunc(pods, func(q *pod) bool {
 				return q.request == p.Tasks[s.set].Request && d.pinned(q, s.node)
@@ -39,7 +40,7 @@ func (d *Driver) nominate() {
 			if k < 0 {
 				break // one is gone: it is settled in a moment
 			}
-			d.nominatePod(pods[k], s.node)
+			pods[k].nominate(d.notices, s.node)
 			if len(g.lifted) > 0 {
 				d.expect(pods[k], s.node)
 			}
@@ -53,14 +54,14 @@ func (d *Driver) nominate() {
 func (d *Driver) unnominate(g *gang) {
 	for _, p := range g.sorted() {
 		if p.node == "" && !p.binding && !p.over() {
-			d.nominatePod(p, "")
+			p.nominate(d.notices, "")
 		}
 	}
 }
 
-// nominatePod writes to which node a pod will go, if it does not say so; "": to none that is known.
-func (d *Driver) nominatePod(p *pod, node string) {
-	if p.nominated != node && d.notices.Nominate(p.obj, node) {
+// nominate writes to which node a pod will go, if it does not say so; "": to none that is known.
+func (p *pod) nominate(n *notices.Writer, node string) {
+	if p.nominated != node && n.Nominate(p.obj, node) {
 		p.nominated = node
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // latest is the plan that counts of a gang that is found bound, with its pods that are; trusted: a scheduler wrote it.
 // A sealed plan comes before one that is not, and of a gang that was repaired the last.
-func (d *Driver) latest(g *gang) (p *plans.Plan, trusted bool, pods []*pod) {
+func (g *gang) latest(seal plans.Key) (p *plans.Plan, trusted bool, pods []*pod) {
 	for _, q := range g.sorted() {
 		if q.node == "" || q.over() {
 			continue
@@ -24,7 +24,7 @@ func (d *Driver) latest(g *gang) (p *plans.Plan, trusted bool, pods []*pod) {
 		if o == nil {
 			continue
 		}
-		sealed := d.opt.Seal.Holds(q.obj, AnnotationPlan)
+		sealed := seal.Holds(q.obj, AnnotationPlan)
 		if p == nil || sealed && !trusted || sealed == trusted && o.Repair > p.Repair {
 			p, trusted, g.plan = o, sealed, q.obj.Annotations[AnnotationPlan]
 		}
@@ -34,7 +34,7 @@ func (d *Driver) latest(g *gang) (p *plans.Plan, trusted bool, pods []*pod) {
 
 // unseated counts the places of a gang's plan that no pod has.
 func (d *Driver) unseated(g *gang) int {
-	p, _, pods := d.latest(g)
+	p, _, pods := g.latest(d.opt.Seal)
 	if p == nil {
 		return 0
 	}
@@ -47,7 +47,7 @@ func (d *Driver) unseated(g *gang) int {
 
 // seat finds the place of each bound pod and returns how many places are left, and the pods that have none. A pod that
 // asks for exactly what a place is for comes first; one whose CPU or memory was resized since has it all the same.
-func (d *Driver) seat(g *gang, pods []*pod, p *plans.Plan) (empty int, without []*pod) {
+func (g *gang) seat(pods []*pod, p *plans.Plan) (empty int, without []*pod) {
 	empty = len(g.slots)
 	take := func(q *pod, fits func(r *cluster.Request) bool) bool {
 		at := slices.IndexFunc(g.slots, func(s slot) bool {
@@ -132,16 +132,16 @@ func (d *Driver) asHeld(g *gang, p *plans.Plan, trusted bool) *plans.Plan {
 }
 
 // lostPlace reports whether a place that no pod has is on a node that is not there.
-func (d *Driver) lostPlace(g *gang) bool {
+func (g *gang) lostPlace(all nodes) bool {
 	return slices.ContainsFunc(g.slots, func(s slot) bool {
-		n := d.nodes[s.node]
+		n := all[s.node]
 		return s.pod == "" && (n == nil || n.obj == nil)
 	})
 }
 
 // openPlaces reports whether the places of a plan that no pod has are to be kept: a scheduler wrote it, and the gang is
 // that large.
-func (d *Driver) openPlaces(g *gang, trusted bool) bool {
+func (g *gang) openPlaces(trusted bool) bool {
 	if !trusted {
 		return false
 	}

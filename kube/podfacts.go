@@ -61,8 +61,8 @@ func (d *Driver) reread(p *pod) {
 	default:
 		d.endTurn(g)
 		d.read(p)
-		p.base, p.around = d.keyOf(p), fit.Around(p.obj)+p.claimed.Wants
-		d.sign(p)
+		p.base, p.around = p.key(d.fit), fit.Around(p.obj)+p.claimed.Wants
+		p.sign(d.fit)
 		d.touch(g)
 		g.since(d.now, d.opt.TellAfter)
 	}
@@ -176,7 +176,7 @@ func (d *Driver) takesPlace(p *pod, r *cluster.Request, node string) bool {
 	if n == nil || n.obj == nil || p.Replica.One || len(p.obj.Spec.ResourceClaims) > 0 || !p.sameDevices(r) {
 		return false
 	}
-	cpu, ram := d.roomOn(n, nil)
+	cpu, ram := n.room(nil)
 	return p.request.CPU <= cpu && p.request.RAM <= ram
 }
 
@@ -198,7 +198,7 @@ func (d *Driver) outgrown(g *gang, a *engine.Action) string {
 		if n == nil || n.obj == nil {
 			continue
 		}
-		if cpu, ram := d.roomOn(n, g); r.CPU > cpu || r.RAM > ram {
+		if cpu, ram := n.room(g); r.CPU > cpu || r.RAM > ram {
 			return fmt.Sprintf("node %s has %d milli-cores and %d MiB left, and it needs %d and %d", name, cpu, ram,
 				r.CPU, r.RAM)
 		}
@@ -215,8 +215,8 @@ func (d *Driver) sendBack(g *gang, why string) {
 	d.withdraw(g)
 }
 
-// roomOn is how much CPU and memory the pods on a node, or on their way there, leave, but for those of a gang.
-func (d *Driver) roomOn(n *node, but *gang) (cpu cluster.Milli, ram cluster.MiB) {
+// room is how much CPU and memory the pods on a node, or on their way there, leave, but for those of a gang.
+func (n *node) room(but *gang) (cpu cluster.Milli, ram cluster.MiB) {
 	cpu, ram = amount.Milli(n.obj.Status.Allocatable.Cpu()), amount.MiB(n.obj.Status.Allocatable.Memory(), false)
 	for p := range n.pods {
 		if p.gang == but && but != nil || p.node == "" && p.assumed == "" { // that one is only nominated

@@ -83,10 +83,10 @@ func (d *Driver) powerNeeded() map[string]bool {
 }
 
 // asleep lists the nodes that a gang waits for; it says, too, which of them is not coming.
-func (d *Driver) asleep(g *gang) (names []string, lost string) {
+func (all nodes) asleep(g *gang) (names []string, lost string) {
 	for i := range g.slots {
 		name := g.slots[i].node
-		n := d.nodes[name]
+		n := all[name]
 		switch {
 		case g.slots[i].beyond || slices.Contains(names, name):
 		case n != nil && n.power.Sleeps():
@@ -100,7 +100,7 @@ func (d *Driver) asleep(g *gang) (names []string, lost string) {
 
 // wakingText says which nodes a gang waits for, and about how long; stem is the same at any time.
 func (d *Driver) wakingText(g *gang, now cluster.Time) (stem, text string) {
-	names, _ := d.asleep(g)
+	names, _ := d.nodes.asleep(g)
 	left := time.Duration(0)
 	for _, name := range names {
 		left = max(left, d.nodes[name].power.Left(time.Unix(0, int64(now))))

@@ -23,7 +23,7 @@ func (d *Driver) newReplicas() shared.Replicas {
 	return shared.Replicas{Names: d.gpus, Books: shared.Books{
 		Speeds: func() any { return d.cfg.Speeds },
 		Nodes:  func() []cluster.Node { return d.eng.Nodes() },
-		On:     func(node string) gpus.Replicas { return d.replicasOn(d.nodes[node]) },
+		On:     func(node string) gpus.Replicas { return d.nodes[node].replicas(d.gpus) },
 		Ways:   func(node string) cluster.Sharing { return d.gpus.Ways(d.nodes[node].obj).Sharing },
 		Sharer: func(p *fit.Neighbour) shared.Sharer { return d.sharerOf(podOf(p)) },
 		Same:   sameGang,

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
@@ -35,7 +36,7 @@ func (d *Driver) watchQueues(ctx context.Context) ([]cache.InformerSynced, error
 	}
 	var served bool
 	err := retry.UntilAnswered(ctx, d.opt.Log, "are there Queue objects?", func(ctx context.Context) (err error) {
-		served, err = d.servesQueues(ctx)
+		served, err = servesQueues(ctx, d.opt.Dynamic)
 		return err
 	})
 	switch {
@@ -56,7 +57,7 @@ func (d *Driver) watchQueues(ctx context.Context) ([]cache.InformerSynced, error
 				return
 			case <-tick.C:
 			}
-			if served, err := d.servesQueues(ctx); err == nil && served {
+			if served, err := servesQueues(ctx, d.opt.Dynamic); err == nil && served {
 				if _, err := d.informQueues(ctx); err != nil {
 					d.opt.Log.Error("Queue objects cannot be watched", "error", err)
 				}
@@ -69,8 +70,8 @@ func (d *Driver) watchQueues(ctx context.Context) ([]cache.InformerSynced, error
 
 // servesQueues asks whether there are Queue objects. That they are there and may
 // not be read is an error: an informer would wait for ever.
-func (d *Driver) servesQueues(ctx context.Context) (bool, error) {
-	_, err := d.opt.Dynamic.Resource(queues.Resource).List(ctx, metav1.ListOptions{Limit: 1})
+func servesQueues(ctx context.Context, client dynamic.Interface) (bool, error) {
+	_, err := client.Resource(queues.Resource).List(ctx, metav1.ListOptions{Limit: 1})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -142,11 +143,6 @@ func (d *Driver) countGPUs() (all, there int) {
 		}
 	}
 	return all, there
-}
-
-// admits says whether a gang may be in its queue.
-func (d *Driver) admits(j *cluster.Job) error {
-	return d.queues.Tree().Admits(cmp.Or(j.Queue, "default"), j.User, j.Tier)
 }
 
 // queueCount is what is counted of a queue's gangs.

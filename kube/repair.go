@@ -49,8 +49,8 @@ type home struct {
 func patchKey(g *gang) string { return g.key + "/patch" }
 
 // lost reports whether the place of a task is on a node that is not there.
-func (d *Driver) lost(s *slot) bool {
-	n := d.nodes[s.node]
+func (all nodes) lost(s *slot) bool {
+	n := all[s.node]
 	return s.lost || n == nil || n.obj == nil
 }
 
@@ -64,7 +64,7 @@ func (d *Driver) hurt(g *gang) bool {
 	for i := range g.slots {
 		s := &g.slots[i]
 		p := g.pods[s.pod]
-		if d.lost(s) {
+		if d.nodes.lost(s) {
 			some = true
 		} else if p != nil && !p.over() && p.obj.DeletionTimestamp == nil {
 			left = true
@@ -117,7 +117,7 @@ func (d *Driver) cut(g *gang, rec *engine.JobRecord) {
 	was := rec.Spec.Tasks
 	var slots []slot
 	for _, s := range g.slots {
-		if !d.lost(&s) {
+		if !d.nodes.lost(&s) {
 			slots = append(slots, s)
 			count[s.set]++
 			continue
@@ -291,7 +291,7 @@ func (d *Driver) homesOf(g *gang) (list []home) {
 	t := cluster.Topology{}
 	for _, p := range g.sorted() {
 		if origins, err := d.annotationSources(g, p.obj); err == nil && p.node != "" {
-			t, _ = d.termRules().Topology(origins) // it was understood when the gang began
+			t, _ = d.opt.termRules().Topology(origins) // it was understood when the gang began
 			break
 		}
 	}
@@ -361,8 +361,8 @@ func (d *Driver) isIn(h *home, name string) bool {
 }
 
 // widen looks further away for places, where the engine found none.
-func (d *Driver) widen(g *gang) bool {
-	if !g.atHome() || d.seq < g.asked {
+func (g *gang) widen(seq int64) bool {
+	if !g.atHome() || seq < g.asked {
 		return false
 	}
 	g.home++

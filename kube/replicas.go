@@ -40,7 +40,7 @@ func (d *Driver) rooms(pods []*pod) map[gpus.Kind]shared.Room {
 	}
 	found := map[gpus.Kind]shared.Room{}
 	for _, name := range d.nodesFor(list).Names {
-		s := d.replicasOn(d.nodes[name])
+		s := d.nodes[name].replicas(d.gpus)
 		k := d.gpus.KindFor(&pods[0].Want, d.nodes[name].obj)
 		r := found[k]
 		r.Kind = k
@@ -58,7 +58,7 @@ func (d *Driver) settleOn(p *pod, k gpus.Kind) {
 		return
 	}
 	p.Replica.Kind, p.Replica.Settled, p.request.GPUs, p.request.Share = k, true, min(k.Of, 1), k.Share()
-	d.sign(p)
+	p.sign(d.fit)
 }
 
 // replicasOf counts the pods with a replica, and says on what GPUs they are to be.

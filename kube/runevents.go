@@ -100,13 +100,13 @@ func (d *Driver) adoptNow(g *gang) []engine.Event {
 	switch {
 	case d.stale != "":
 		return nil // it is found then
-	case d.blamed(g.sorted()) != "":
-		d.expel(g, d.blamed(g.sorted()))
+	case d.opt.Failures.blame(g.sorted()) != "":
+		d.expel(g, d.opt.Failures.blame(g.sorted()))
 		return nil
 	case !d.knowsNodes(g):
 		d.stale = "found bound"
 		return nil
-	case d.joinsNow(g):
+	case g.joins(d.joining):
 		d.later(g, d.now)
 		return nil
 	}
@@ -144,7 +144,7 @@ func (d *Driver) adoptNow(g *gang) []engine.Event {
 
 // knowsNodes reports whether the engine has all nodes on which a gang is, or is to be.
 func (d *Driver) knowsNodes(g *gang) bool {
-	if p, _, _ := d.latest(g); p != nil {
+	if p, _, _ := g.latest(d.opt.Seal); p != nil {
 		for _, on := range p.On {
 			if !d.hasNumber(on.Node) {
 				return false
@@ -154,10 +154,10 @@ func (d *Driver) knowsNodes(g *gang) bool {
 	return !slices.ContainsFunc(g.seated(), func(p *pod) bool { return !d.hasNumber(p.node) })
 }
 
-// joinsNow reports whether the engine hears of a node of a gang in this very step.
-func (d *Driver) joinsNow(g *gang) bool {
+// joins reports whether the engine hears of a node of a gang in this very step.
+func (g *gang) joins(nodes []cluster.Node) bool {
 	return slices.ContainsFunc(g.seated(), func(p *pod) bool {
-		return slices.ContainsFunc(d.joining, func(n cluster.Node) bool { return n.Name == p.node })
+		return slices.ContainsFunc(nodes, func(n cluster.Node) bool { return n.Name == p.node })
 	})
 }
 

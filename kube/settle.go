@@ -97,8 +97,8 @@ func (d *Driver) join(p *pod) {
 		}
 		return
 	}
-	p.base, p.around = d.keyOf(p), fit.Around(p.obj)
-	d.sign(p)
+	p.base, p.around = p.key(d.fit), fit.Around(p.obj)
+	p.sign(d.fit)
 	p.gang = d.gangOf(p.obj)
 	p.gang.pods[p.obj.UID] = p
 	d.claims.Resolve(&p.Neighbour)
@@ -195,7 +195,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 // propose makes the engine's job of a gang with these pods, of which it can do
 // without so many; nil: it cannot be submitted yet, and says why.
 func (d *Driver) propose(g *gang, pods []*pod, more int, m gangs.Membership) *cluster.Job {
-	if why := d.blamed(pods); why != "" {
+	if why := d.opt.Failures.blame(pods); why != "" {
 		g.refused = why
 		d.setGangAside(pods, why)
 		return nil
@@ -220,7 +220,7 @@ func (d *Driver) propose(g *gang, pods []*pod, more int, m gangs.Membership) *cl
 		return nil
 	}
 	g.nodes = d.nodesFor(pods)
-	out := d.admits(spec)
+	out := d.queues.Tree().Admits(spec)
 	switch {
 	case out != nil:
 		g.refused = out.Error()
@@ -239,7 +239,7 @@ func (d *Driver) submit(g *gang, spec *cluster.Job, pods []*pod, now cluster.Tim
 	spec.ID = d.next
 	d.next++
 	g.id, g.spec, g.members, g.phase = spec.ID, spec, uids(pods), waiting
-	g.facts = d.factsOf(g, d.membersOf(g))
+	g.facts = d.factsOf(g, g.submitted())
 	d.byID[g.id] = g
 	g.since(now, d.opt.TellAfter)
 	g.asked, g.tried, d.lifts.done = d.seq+1, stamp{}, stamp{}
@@ -297,10 +297,11 @@ func (g *gang) boundByPlan() bool {
 // settleWaiting takes a gang back whose pods are not what was submitted.
 func (d *Driver) settleWaiting(g *gang) []engine.Event {
 	m, err := g.need()
-	if err == nil && !d.widen(g) {
+	if err == nil && !g.widen(d.seq) {
 		need, more, _ := d.crew(g, &m)
-		if len(need) == max(1, m.Size) && d.asSubmitted(g, need, more) && !g.boundByPlan() && d.admits(g.spec) == nil &&
-			g.facts == d.factsOf(g, d.membersOf(g)) {
+		if len(need) == max(1, m.Size) && g.asSubmitted(d.eng, need, more) && !g.boundByPlan() &&
+			d.queues.Tree().Admits(g.spec) == nil &&
+			g.facts == d.factsOf(g, g.submitted()) {
 			return nil
 		}
 	}
@@ -349,7 +350,7 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 		return nil
 	}
 	var events []engine.Event
-	if g.oversized() || d.elastic(g) {
+	if g.oversized() || g.elastic(d.eng) {
 		events = d.dividedNow(g)
 	}
 	g.phase, g.fails, g.refused, g.legacy = running, 0, "", nil
@@ -406,7 +407,7 @@ func (d *Driver) vacated(g *gang, leave func(*pod)) bool {
 		case p.node != "" && !p.over():
 			all = false
 			switch {
-			case !d.occupies(p) && !p.ended:
+			case !d.nodes.occupies(p) && !p.ended:
 				d.remove(p)
 			case !p.leaving: // it was bound by a request that was on its way
 				leave(p)
@@ -423,11 +424,11 @@ func backOff(fails int) time.Duration {
 }
 
 // occupies reports whether a pod holds something of a node that is there.
-func (d *Driver) occupies(p *pod) bool {
+func (all nodes) occupies(p *pod) bool {
 	if p.node == "" || p.over() {
 		return false
 	}
-	n := d.nodes[p.node]
+	n := all[p.node]
 	return n != nil && n.obj != nil
 }
 

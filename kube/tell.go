@@ -163,7 +163,7 @@ func (d *Driver) whyText(g *gang, y *engine.Why, now cluster.Time) (stem, text s
 		stem = strings.TrimSpace("waits for its turn " + y.Text)
 	}
 	if g.around != "" {
-		stem += fmt.Sprintf(" (of %d nodes, %s)", len(d.nodeObjects()), g.around)
+		stem += fmt.Sprintf(" (of %d nodes, %s)", len(d.nodes.objects()), g.around)
 	}
 	stem = d.withAnswer(g, d.besides(g, stem))
 	text = stem

@@ -23,13 +23,13 @@ func (d *Driver) terms(g *gang, first *v1.Pod) (t terms.Terms, err error) {
 	if of.Priority, of.Class, err = d.priorityFor(g, first, origins); err != nil {
 		return t, err
 	}
-	return d.termRules().Read(&of, first)
+	return d.opt.termRules().Read(&of, first)
 }
 
 // termRules are what holds where a gang does not say on which terms it runs.
-func (d *Driver) termRules() *terms.Rules {
-	return &terms.Rules{Labels: &d.opt.Labels, Classes: d.opt.Classes, Repair: d.opt.Repair,
-		MinSpeed: d.opt.Rules.Spec.MinSpeed}
+func (o *Options) termRules() *terms.Rules {
+	return &terms.Rules{Labels: &o.Labels, Classes: o.Classes, Repair: o.Repair,
+		MinSpeed: o.Rules.Spec.MinSpeed}
 }
 
 // annotationSources lists a gang's pod, and its owners.

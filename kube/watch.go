@@ -27,7 +27,7 @@ func (d *Driver) watch(ctx context.Context) error {
 	})
 	// What makes gangs comes before the pods, so that nothing that is found bound
 	// is taken for what it is not.
-	err := d.watchThese(ctx, f, []watched{
+	err := watchThese(ctx, f, []watched{
 		{f.Core().V1().Nodes().Informer(), d.onNode, d.onNodeGone},
 		{f.Batch().V1().Jobs().Informer(), d.onJob, d.onJobGone},
 		{f.Core().V1().Namespaces().Informer(), d.onSpace, func(any) {}},
@@ -58,7 +58,7 @@ func (d *Driver) watch(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), queues...) {
 		return errors.Join(ctx.Err(), fmt.Errorf("the cluster's queues could not be listed"))
 	}
-	return d.watchThese(ctx, f, []watched{{f.Core().V1().Pods().Informer(), d.onPod, d.onPodGone}})
+	return watchThese(ctx, f, []watched{{f.Core().V1().Pods().Informer(), d.onPod, d.onPodGone}})
 }
 
 // watched is an informer and what is done with what it sees.
@@ -91,7 +91,7 @@ func (w *watched) handler() cache.ResourceEventHandlerFuncs {
 }
 
 // watchThese starts informers and waits until all that is there is in the inbox.
-func (d *Driver) watchThese(ctx context.Context, f informers.SharedInformerFactory, these []watched) error {
+func watchThese(ctx context.Context, f informers.SharedInformerFactory, these []watched) error {
 	var synced []cache.InformerSynced
 	for _, w := range these {
 		reg, err := w.in.AddEventHandler(w.handler())
@@ -197,7 +197,7 @@ func (d *Driver) onNodeGone(obj any) {
 
 // nodeChanged books a node as it is now. What the engine cannot be told by events (nodeevents.go) has it renewed.
 func (d *Driver) nodeChanged(obj *v1.Node) {
-	n := d.nodeNamed(obj.Name)
+	n := d.nodes.named(obj.Name)
 	old, was, slept := n.obj, n.state(), n.power.Sleeps()
 	n.obj = n.power.Whole(n.mig.AsPartitioned(obj))
 	obj = n.obj
@@ -226,7 +226,7 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 
 // nodeGone books that a node was deleted: what was there is lost.
 func (d *Driver) nodeGone(name string) {
-	n := d.nodeNamed(name)
+	n := d.nodes.named(name)
 	d.world.SetNode(name, nil)
 	n.obj = nil
 	d.power.Gone(name, &n.power)

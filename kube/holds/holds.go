@@ -72,6 +72,11 @@ func Profile(r *engine.JobRecord, a *engine.Alloc) string {
 	return r.Spec.Tasks[a.Set].Request.Profile
 }
 
+// On reports whether a job has something of a node.
+func On(r *engine.JobRecord, order []string, node string) bool {
+	return slices.ContainsFunc(r.Allocs, func(a engine.Alloc) bool { return order[a.Node] == node })
+}
+
 // WholeGPUs is the GPUs of a task that are not slices.
 func WholeGPUs(r *cluster.Request) int {
 	if r.Profile != "" {

@@ -170,9 +170,13 @@ func (t *Tree) Path(name string) (list []string) {
 	return list
 }
 
-// Admits says whether pods of a namespace and a tier may be in a queue: what the
-// nearest queue says, that says anything.
-func (t *Tree) Admits(name, namespace string, tier cluster.Tier) error {
+// Knows reports whether the engine takes a job in a queue; "": the one for jobs that name none.
+func (t *Tree) Knows(name string) bool { return len(t.list) == 0 || t.Has(cmp.Or(name, "default")) }
+
+// Admits says why the pods of a job may not be in its queue: what the nearest queue says, that says anything; nil: they
+// may.
+func (t *Tree) Admits(j *cluster.Job) error {
+	name, namespace, tier := cmp.Or(j.Queue, "default"), j.User, j.Tier
 	if !t.Has(name) && t.bad[name] != "" {
 		return fmt.Errorf("queue %s cannot be used: %s", name, t.bad[name])
 	}

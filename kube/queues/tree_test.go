@@ -99,7 +99,7 @@ func TestAdmits(t *testing.T) {
 		{"unheard", "any", cluster.Standard, ""}, // the engine says so
 		{"broken", "any", cluster.Standard, `queue broken cannot be used: queue "broken": unknown parent "nobody"`},
 	} {
-		err := tree.Admits(c.queue, c.namespace, c.tier)
+		err := tree.Admits(&cluster.Job{Queue: c.queue, User: c.namespace, Tier: c.tier})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s in %s: %v, want %q", c.namespace, c.queue, err, c.want)
 		}

@@ -107,6 +107,13 @@ func (all *Claims) Changed(obj any) {
 	}
 }
 
+// Written books claims as they were written, before a watch says so.
+func (all *Claims) Written(list []*resourceapi.ResourceClaim) {
+	for _, c := range list {
+		all.Changed(c)
+	}
+}
+
 // newer reports whether a resource version is after another.
 func newer(a, b string) bool { return len(a) > len(b) || len(a) == len(b) && a > b }
 
