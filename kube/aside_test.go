@@ -186,7 +186,7 @@ func TestSealedPlan(t *testing.T) {
 	}
 }
 
-// More kinds of node than the engine tells apart keep nobody else from running: of a tenant who asks for ever
+// More kinds of node than the engine tells apart keep no other from running: of a tenant that asks for ever
 // other sets of nodes, and of nodes that are all different.
 func TestManyKinds(t *testing.T) {
 	affine := func(name, key string) *v1.Pod {

@@ -172,7 +172,7 @@ func TestAttachPreempts(t *testing.T) {
 		}
 	}
 	if gone == nil {
-		t.Fatal("nobody leaves for a pod of a higher tier")
+		t.Fatal("none leaves for a pod of a higher tier")
 	}
 	d.podGone(gone.obj)
 	*now = now.Add(time.Minute)

@@ -19,7 +19,7 @@ import (
 // a quarter runs and the others wait: a pod that asks for nodes as no other does, a node that joins, one that gets a
 // label, a foreign pod that takes CPU; a pod that is resized while it runs, a gang that loses a node, one that starts
 // with more pods than it needs, one that is found bound, and an idle node that gets other GPUs. renewals is how often
-// the engine begins anew for each.
+// the engine begins again for each.
 func BenchmarkSteady(b *testing.B) {
 	w, next := busyWorld(b), 0
 	for _, c := range steadyCases(w) {

@@ -79,7 +79,7 @@ func (d *Driver) report(t *testing.T, now *time.Time, list ...*storagev1.CSIStor
 }
 
 // A pod whose volume has to be made goes where its driver has room for it, waits where
-// none has, and says so; more room wakes it, the same said once more wakes nobody.
+// none has, and says so; more room wakes it, the same said once more wakes none.
 func TestCapacity(t *testing.T) {
 	d, now := still(t, 4)
 	d.makes("10Gi", "c")

@@ -231,7 +231,7 @@ func (b *bench) runs(names ...string) {
 }
 
 // A claim gets a device that its selector chooses, written into its status before
-// the pod is bound; who finds none waits, and says so; a device that becomes free
+// the pod is bound; one that finds none waits, and says so; a device that becomes free
 // is given to the next. Pods of a higher tier get the devices of a lower.
 func testDevices(b *bench) {
 	b.classes()
@@ -449,7 +449,7 @@ func testDevicesKilled(b *bench) {
 			b.gone(b.pod(n))
 		}
 	}
-	// What was given to a pod that goes before anybody follows is free again.
+	// What was given to a pod that goes before another follows is free again.
 	b.resourceClaim("kept", asks(4, ""))
 	b.create(with("kept", "", controlplane.Pod("kept", 0, nil))...)
 	b.child("kube-reserved:1")

@@ -22,7 +22,7 @@ func pairs(list map[string]int64) *perf.Table {
 	return t
 }
 
-// A pod goes to no node on which the device plugin could put it beside somebody who slows
+// A pod goes to no node on which the device plugin could put it beside a pod that slows
 // it down more than it accepts, nor where it would do that to others; it says so.
 func TestCompany(t *testing.T) {
 	table := pairs(map[string]int64{"a/b": 600_000, "b/a": 700_000, "a/a": 500_000})
@@ -44,7 +44,7 @@ func TestCompany(t *testing.T) {
 		{"it accepts that", 0, pod("x", "b", ""), pod("y", "a", "0.6"), "one"},
 		{"the other asks for more", 0, pod("x", "b", "0.8"), pod("y", "a", ""),
 			"b there could be at 0.70 of its speed beside others on a shared GPU, and asks for 0.8"},
-		{"nobody asks", 0, pod("x", "b", ""), pod("y", "a", ""), "one"},
+		{"none asks", 0, pod("x", "b", ""), pod("y", "a", ""), "one"},
 		{"the configuration does", 750_000, pod("x", "b", "0.1"), pod("y", "a", ""), "asks for 0.75"},
 		{"nothing is known of them", 0, pod("x", "c", "1"), pod("y", "d", "1"), "one"},
 	} {

@@ -16,7 +16,7 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// deadlines lets a scheduler promise them, where those who leave save their work.
+// deadlines lets a scheduler promise them, where gangs that leave save their work.
 func deadlines(policy string) func(*Options) {
 	return func(o *Options) {
 		o.Rules.Policy = policy
@@ -94,7 +94,7 @@ func (b *bench) whyOf(d *Driver, name string) (w show.Why) {
 	return w
 }
 
-// A gang keeps its deadline where the engine begins anew; edf puts those first that are due
+// A gang keeps its deadline where the engine begins again; edf puts those first that are due
 // first.
 func TestDeadlineOrder(t *testing.T) {
 	gang := func(name, by string) *v1.Pod {

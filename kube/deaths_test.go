@@ -238,6 +238,6 @@ func testMany(b *bench) {
 		}
 		retry.Pause(b.ctx, time.Second)
 	}
-	b.Logf("%d pods, made in %.0f s, over after %.0f s; at most %d of %d GPUs in use; the guard began anew %d times",
+	b.Logf("%d pods, made in %.0f s, over after %.0f s; at most %d of %d GPUs in use; the guard began again %d times",
 		g.over(), made.Seconds(), time.Since(begin).Seconds(), g.most, 8*nodes, g.lists)
 }

@@ -460,7 +460,7 @@ func (b *bench) driverOf(volume string) string {
 
 // shelf makes claims: one that is bound to a volume in zone z1, two that are bound
 // where their pod goes, to a volume of node n2 or n3, one of a class that binds
-// at once and that nobody serves, and those of disks.
+// at once and that no driver serves, and those of disks.
 func (b *bench) shelf() {
 	b.Helper()
 	if _, err := b.c.CoreV1().Namespaces().Create(b.ctx,
@@ -584,7 +584,7 @@ func (b *bench) claimVolume(name, class, volume string, modes ...v1.PersistentVo
 	}
 }
 
-// freshClaim makes the claim anew that waits for its first consumer, and the
+// freshClaim makes the claim again that waits for its first consumer, and the
 // volumes that it can have.
 func (b *bench) freshClaim(name string) {
 	b.Helper()

@@ -16,8 +16,8 @@ import (
 
 func low() map[string]string { return map[string]string{LabelTier: "best-effort"} }
 
-// Who has a claim that is for one pod leaves for a pod of a higher tier that starts
-// then, and that one is bound when it is gone, not before; nobody else gets the claim
+// A pod that has a claim that is for one pod leaves for a pod of a higher tier that starts
+// then, and that one is bound when it is gone, not before; no other gets the claim
 // meanwhile.
 func TestDisplace(t *testing.T) {
 	d, now := still(t, 2)
@@ -45,7 +45,7 @@ func TestDisplace(t *testing.T) {
 	}
 }
 
-// On a full node the pod gets what that one leaves, and nobody else has to.
+// On a full node the pod gets what that one leaves, and no other has to.
 func TestDisplaceFull(t *testing.T) {
 	d, now := still(t, 1)
 	d.boundClaims(v1.ReadWriteOncePod, "mine")
@@ -54,7 +54,7 @@ func TestDisplaceFull(t *testing.T) {
 	d.answer(t, now)
 	d.come(t, now, using(controlplane.Pod("high", 4, nil), "mine"))
 	if !d.pods["low"].leaving || d.pods["other"].leaving {
-		t.Errorf("low leaves: %v, and who has no claim: %v", d.pods["low"].leaving, d.pods["other"].leaving)
+		t.Errorf("low leaves: %v, and the one without a claim: %v", d.pods["low"].leaving, d.pods["other"].leaving)
 	}
 	if r := d.eng.Record(d.pods["high"].gang.id); r == nil || r.State != engine.Placed {
 		t.Errorf("high is not placed: %+v", r)
@@ -65,7 +65,7 @@ func TestDisplaceFull(t *testing.T) {
 	d.expectBinding(t, "high")
 }
 
-// Nobody leaves for an equal, for who does not preempt, for who does not start
+// None leaves for an equal, for a pod that does not preempt, for one that does not start
 // then, for a gang of which two need it, or before the minimum run time is over.
 func TestDisplaceNot(t *testing.T) {
 	never := controlplane.Pod("never", 1, nil)

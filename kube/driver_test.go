@@ -42,7 +42,7 @@ func testConform(b *bench) {
 }
 
 // conform lets a driver be driven by an engine that is not its own: both must
-// decide the same. It plays those who are not the scheduler, too: whoever submits
+// decide the same. It plays all that is not the scheduler, too: what submits
 // jobs and cancels them, and the node on which they end.
 type conform struct {
 	*bench
@@ -119,7 +119,7 @@ func newConform(b *bench, f *drivertest.Fixture) *conform {
 	return c
 }
 
-// unread is a journal that nobody reads: what begins it is looked at only.
+// unread is a journal that is not read: what begins it is looked at only.
 type unread struct{}
 
 func (unread) Record(*engine.Batch, *engine.Decision) error { return nil }

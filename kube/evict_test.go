@@ -18,7 +18,7 @@ import (
 )
 
 // A pod is made to leave only as it was seen: one that has changed is looked at again before it is asked for
-// anew. It is told that it was preempted when its eviction is granted, and not before.
+// again. It is told that it was preempted when its eviction is granted, and not before.
 func TestDepart(t *testing.T) {
 	d, _ := still(t, 1, controlplane.Pod("a", 1, nil))
 	p := d.pods[pidOf(d, "a")]

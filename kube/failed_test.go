@@ -29,7 +29,7 @@ func (poisoned) Record(b *engine.Batch, _ *engine.Decision) error {
 func (poisoned) Close() error { return nil }
 
 // The scheduler fails inside at one gang of many, each time it decides on it. The one that begins again finds out which
-// gang that is, sets it aside, says so, and schedules everybody else.
+// gang that is, sets it aside, says so, and schedules all others.
 func testFailed(b *bench) {
 	b.eights("n1", "n2")
 	for _, name := range []string{"a", "b", "poison", "x", "y"} {

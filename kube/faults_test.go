@@ -57,7 +57,7 @@ func (b *bench) eights(names ...string) *guard {
 
 const runs = "!test.muster.sh/run" // how long a pod runs
 
-// Somebody else binds a pod of a gang while Muster binds the others: those that
+// Another binds a pod of a gang while Muster binds the others: those that
 // were bound leave, with a word about why, and the gang comes again as a whole.
 func testRival(b *bench) {
 	b.eights("n1", "n2", "n3")
@@ -111,7 +111,7 @@ func (c *counter) Unwound() { c.unwound.Add(1) }
 
 // The connection breaks in the middle of requests and watches, over and over,
 // and is away for a while, in which pods and a node vanish that the scheduler
-// relies on: what it missed, it finds when it lists everything anew.
+// relies on: what it missed, it finds when it lists everything again.
 func testWire(b *bench) {
 	b.eights("n1", "n2", "n3")
 	w := b.p.Wire()
@@ -150,7 +150,7 @@ func testWire(b *bench) {
 	b.wait("the new one runs in a place that became free unseen", func() bool { return b.holding("new") == 2 })
 }
 
-// Nodes that are ready and not ready, cordoned and not, deleted and made anew,
+// Nodes that are ready and not ready, cordoned and not, deleted and made again,
 // all the time: every gang runs to its end, and none stays in part.
 func testFlap(b *bench) {
 	names := []string{"n1", "n2", "n3", "n4"}
@@ -198,7 +198,7 @@ func (b *bench) flap(name string, how int) {
 	}
 }
 
-// A disruption budget forbids to evict for a while: whoever needs the place
+// A disruption budget forbids to evict for a while: a gang that needs the place
 // waits and the others go on; when it allows it, they leave, and have as long
 // to end as their tier gives them.
 func testBudget(b *bench) {
@@ -425,11 +425,11 @@ func TestConflict(t *testing.T) {
 		tries  int
 		fails  bool
 	}{
-		"the store failed":          {func(*v1.Pod) {}, 2, false},
-		"it was our own success":    {func(p *v1.Pod) { p.Spec.NodeName = "n1" }, 1, false},
-		"somebody else was quicker": {func(p *v1.Pod) { p.Spec.NodeName = "n2" }, 1, true},
-		"it is another pod":         {func(p *v1.Pod) { p.UID = "other" }, 1, true},
-		"it is being deleted":       {func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, 1, true},
+		"the store failed":       {func(*v1.Pod) {}, 2, false},
+		"it was our own success": {func(p *v1.Pod) { p.Spec.NodeName = "n1" }, 1, false},
+		"another was quicker":    {func(p *v1.Pod) { p.Spec.NodeName = "n2" }, 1, true},
+		"it is another pod":      {func(p *v1.Pod) { p.UID = "other" }, 1, true},
+		"it is being deleted":    {func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, 1, true},
 		"it has a gate": {func(p *v1.Pod) {
 			p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}}
 		}, 1, true},

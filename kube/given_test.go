@@ -95,7 +95,7 @@ func testGoesOn(b *bench) {
 	if r := b.record(d, "a-2"); r.Attained != first.Attained || r.Done != first.Done || r.Preemptions != 1 {
 		b.Errorf("the next scheduler has %+v", r)
 	} else if at := r.Spec.Submit; time.Unix(0, int64(at)).Before(b.pod("a-2").CreationTimestamp.Time) {
-		b.Errorf("the pod is believed that it is older than its owner, which nobody can read: %v", at)
+		b.Errorf("the pod is believed that it is older than its owner, which cannot be read: %v", at)
 	}
 	b.gone(b.pod("big"))
 	b.gone(b.pod("other"))
@@ -111,14 +111,14 @@ func testGoesOn(b *bench) {
 		b.Errorf("the scheduler after that has %+v, the first had %d in %v", r, first.Attained, first.Ran)
 	}
 	b.gone(b.pod("a-2"))
-	b.create(saver("a-3", of)) // nobody made a-2 leave
+	b.create(saver("a-3", of)) // nothing made a-2 leave
 	b.wait("a-3 runs", func() bool { return len(b.whereabouts("a-3")) == 1 })
 	if r = b.record(d, "a-3"); r.Attained > first.Attained/2 || r.Preemptions != 0 {
 		b.Errorf("one that was deleted leaves %+v", r)
 	}
 }
 
-// Who was there before the other had to leave, or has another owner, inherits nothing, and
+// What was there before the other had to leave, or has another owner, inherits nothing, and
 // what cannot be read is nothing.
 func testGoesOnOnly(b *bench) {
 	d, stop := b.schedule()
@@ -159,7 +159,7 @@ func testGoesOnOnly(b *bench) {
 	}
 }
 
-// Under las two that both have had their first level do not change places without end: who
+// Under las two that both have had their first level do not change places without end: the one that
 // was preempted comes back with what it has had.
 func testGoesOnLevels(b *bench) {
 	d, stop := b.schedule(func(o *Options) { o.Rules.Policy = "las:thresholds=8/1000000" })
@@ -207,7 +207,7 @@ func testSaveEvery(b *bench) {
 	}
 }
 
-// TestGoesOn plays gangs that are preempted and made anew on one real API server.
+// TestGoesOn plays gangs that are preempted and made again on one real API server.
 func TestGoesOn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, controlplane.Options{Controllers: true})

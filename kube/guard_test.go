@@ -38,7 +38,7 @@ type guard struct {
 	graces map[string]int64          // by pod's name: seconds that it was given to end
 	ended  map[types.UID]bool        // pods that came to their end
 	most   int64                     // GPUs that were in use at one time
-	lists  int                       // how often it had to begin anew
+	lists  int                       // how often it had to begin again
 }
 
 // held1 is what one pod holds.
@@ -94,7 +94,7 @@ func (g *guard) follow(ctx context.Context, c *kubernetes.Clientset) {
 	for ev := range w.ResultChan() {
 		p, ok := ev.Object.(*v1.Pod)
 		if !ok {
-			return // an error: begin anew
+			return // an error: begin again
 		}
 		g.mu.Lock()
 		g.book(p, ev.Type == watch.Deleted)
@@ -187,7 +187,7 @@ func (g *guard) grace(pod string) int64 {
 	return g.graces[pod]
 }
 
-// crew keeps gangs, as their owners do: it makes their pods, makes those anew
+// crew keeps gangs, as their owners do: it makes their pods, makes those again
 // that vanish, and has them run to their end.
 type crew struct {
 	b    *bench
@@ -209,7 +209,7 @@ type team struct {
 	size, gpus int
 	more       map[string]string
 	done       bool // all of it has run
-	dropped    bool // nobody wants it any more
+	dropped    bool // it is not wanted any more
 }
 
 func (c *crew) add(name string, size, gpus int, more map[string]string) *team {
@@ -239,7 +239,7 @@ func (c *crew) tend() bool {
 	return all
 }
 
-// look makes what a gang lacks. One that has to begin anew does so as a whole:
+// look makes what a gang lacks. One that has to begin again does so as a whole:
 // those of its pods that had come to their end run again.
 func (c *crew) look(t *team, pods map[string]*v1.Pod) {
 	var missing, over, open []*v1.Pod
@@ -281,7 +281,7 @@ func (c *crew) look(t *team, pods map[string]*v1.Pod) {
 			c.remove(q)
 		}
 		if len(over) > 0 && len(missing)+len(over) < t.size {
-			return // others of it still run: it begins anew when they are over
+			return // others of it still run: it begins again when they are over
 		}
 		for _, p := range missing {
 			if c.once[p.Name] { // what plays the nodes takes a pod for an earlier one of its name
@@ -306,7 +306,7 @@ func deleteOptions(uid types.UID, seconds int64) *metav1.DeleteOptions {
 	return &metav1.DeleteOptions{GracePeriodSeconds: &seconds, Preconditions: &metav1.Preconditions{UID: &uid}}
 }
 
-// finish tends until all have run, and then says who they were if they have not.
+// finish tends until all have run, and then says which have not, if any.
 func (c *crew) finish() {
 	c.b.Helper()
 	c.b.wait("all gangs have run to their end: "+fmt.Sprint(len(c.list)), c.tend)

@@ -95,7 +95,7 @@ func TestHistory(t *testing.T) {
 	b.create(controlplane.Pod("alone", 4, map[string]string{LabelTier: "best-effort"}))
 	b.wait("alone runs", func() bool { r := b.record(d, "alone"); return r != nil && r.State == engine.Running })
 	b.create(controlplane.Pod("above", 4, map[string]string{LabelTier: "critical"}))
-	b.wait("one that nobody makes anew has ended", func() bool {
+	b.wait("one that is not made again has ended", func() bool {
 		_, did, ok := h.has("default/alone preempted")
 		return ok && did > 0
 	})

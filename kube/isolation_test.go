@@ -66,7 +66,7 @@ func wanting(name string, r v1.ResourceName, says ...string) *v1.Pod {
 }
 
 // What a pod wants besides the resource that it names chooses among the nodes that have it,
-// as cluster.Ways.Choose has it for a share on a machine of that kind; who finds nothing that
+// as cluster.Ways.Choose has it for a share on a machine of that kind; one that finds nothing that
 // is enough is told what nodes have instead, and what there is.
 func TestIsolation(t *testing.T) {
 	const shared, gpu, third, first, ofSlice = "nvidia.com/gpu.shared", "nvidia.com/gpu", "nvidia.com/mig-3g.40gb",
@@ -162,7 +162,7 @@ func TestWantErrors(t *testing.T) {
 	}
 }
 
-// Who wants memory goes where that is enforced if there is room, else where it is only
+// A pod that wants memory goes where that is enforced if there is room, else where it is only
 // declared, and back to the first while it waits.
 func TestMemoryEnforced(t *testing.T) {
 	d, _ := still(t, 0)
@@ -180,10 +180,10 @@ func TestMemoryEnforced(t *testing.T) {
 	d.podChanged(wanting("strict", "nvidia.com/gpu.shared", "gpu-memory=20GiB", "isolation=memory"))
 	steps(t, d)
 	if on := d.pods["next"].assumed; on != "turns" {
-		t.Errorf("who takes what is only declared is on %q", on)
+		t.Errorf("the one that takes what is only declared is on %q", on)
 	}
 	if p := d.pods["strict"]; p.assumed != "" || p.gang.phase != waiting {
-		t.Errorf("who does not is on %q: %s", p.assumed, p.gang.refused)
+		t.Errorf("the one that does not is on %q: %s", p.assumed, p.gang.refused)
 	}
 	if got, want := d.sharingOf(d.pods["next"].gang),
 		"a replica by time-slicing, 1 of 4 of a GPU (20480 MiB): declared only: neither memory nor compute is enforced, for 20480 MiB of GPU memory"; got != want {

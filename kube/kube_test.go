@@ -36,7 +36,7 @@ import (
 // a leader, where it does.
 const childVariable = "MUSTER_TEST_KUBE"
 
-// movesVariable makes it move whom it may, all the time.
+// movesVariable makes it move what it may, all the time.
 const movesVariable = "MUSTER_TEST_MOVES"
 
 func TestMain(m *testing.M) {
@@ -124,7 +124,7 @@ type bench struct {
 	log io.Writer
 	bad *verdicts
 
-	moves bool // processes that schedule move whom they may
+	moves bool // processes that schedule move what they may
 }
 
 func newBench(t *testing.T, opt controlplane.Options) *bench {
@@ -531,7 +531,7 @@ func testKilled(b *bench) {
 }
 
 // A node that is deleted takes its gang along: all of it leaves, those on other
-// nodes, too. Whoever makes it anew finds it elsewhere.
+// nodes, too. What makes it again finds it elsewhere.
 func testNode(b *bench) {
 	b.nodes(8, "n1", "n2", "n3")
 	_, stop := b.schedule()

@@ -49,7 +49,7 @@ func testLift(b *bench) {
 		theirs, _ := b.contest("default-scheduler", low, high)
 		b.clearPods()
 		ours, left := b.contest("muster", low, high)
-		// kube-scheduler looks on one node at a time for who might leave, and Muster on all.
+		// kube-scheduler looks on one node at a time for pods that might leave, and Muster on all.
 		beyond := slices.ContainsFunc(left, func(node string) bool { return node != ours })
 		switch {
 		case (theirs == "") != (ours == "") && !(theirs == "" && beyond):
@@ -160,7 +160,7 @@ func (b *bench) settled() bool {
 }
 
 // mayStay asks kube-scheduler whether a pod may be where it is; it may not preempt
-// anybody for that.
+// any pod for that.
 func (b *bench) mayStay(high *v1.Pod) {
 	b.Helper()
 	node := b.podIn(high).Spec.NodeName

@@ -56,7 +56,7 @@ func evenly(p *v1.Pod, app string) *v1.Pod {
 }
 
 // What keeps a pod off a node though it has room, is there with a pod of a lower tier:
-// that leaves, the other is bound when it is gone and not before, and whoever else
+// that leaves, the other is bound when it is gone and not before, and whatever else
 // would be in its way does not get between.
 func TestLift(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -143,8 +143,8 @@ func naming(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// Nobody leaves for an equal, for who does not preempt, for who finds no room then
-// either, for who has a place elsewhere, or before the minimum run time is over.
+// None leaves for an equal, for a pod that does not preempt, for one that finds no room then
+// either, for one that has a place elsewhere, or before the minimum run time is over.
 func TestLiftNot(t *testing.T) {
 	high := func(gpus int) *v1.Pod { return away("x", v1.LabelHostname, controlplane.Pod("high", gpus, nil))[0] }
 	never, equal, elsewhere := high(1), high(1), high(1)
@@ -210,7 +210,7 @@ func pidOf(d *Driver, name string) (uid types.UID) {
 	return uid
 }
 
-// A gang gets as many nodes as it needs, and only there somebody leaves.
+// A gang gets as many nodes as it needs, and only there others leave.
 func TestLiftGang(t *testing.T) {
 	d, now := still(t, 4)
 	for i := range 4 {
@@ -237,7 +237,7 @@ func TestLiftGang(t *testing.T) {
 	d.expectBinding(t, "high-0", "high-1")
 }
 
-// If the one for whom others leave goes itself, its place is free again; if somebody
+// If the one for which others leave goes itself, its place is free again; if another
 // else is in its way when they have left, it is looked for another.
 func TestLiftGone(t *testing.T) {
 	for _, what := range []string{"deleted", "overtaken"} {

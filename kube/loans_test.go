@@ -81,8 +81,8 @@ func lent(name string, gpus int, node string) *v1.Pod {
 	return p
 }
 
-// When its hours begin, the node is given back on which nobody is; who needs it waits and is told until when. The next
-// scheduler gives back the same. When both are wanted, who is on the other leaves, and says why; later both
+// When its hours begin, the node is given back on which no pod is; a pod that needs it waits and is told until when.
+// The next scheduler gives back the same. When both are wanted, the pod on the other leaves, and says why; later both
 // are lent again. No comparison in between finds anything to undo.
 func testLoans(b *bench) {
 	for _, n := range []string{"n1", "n2"} {

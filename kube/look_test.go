@@ -52,7 +52,7 @@ func steps(t testing.TB, d *Driver) {
 	}
 }
 
-// once takes a step, or begins anew; false: there is nothing to do.
+// once takes a step, or begins again; false: there is nothing to do.
 func once(t testing.TB, d *Driver) bool {
 	t.Helper()
 	events := d.events(d.clock())
@@ -196,7 +196,7 @@ func BenchmarkLook(b *testing.B) {
 }
 
 // Gangs that can never run, each on nodes of its own, are refused, and that is the
-// end of it: the engine does not begin anew for one after the other for ever.
+// end of it: the engine does not begin again for one after the other for ever.
 func TestRefusedApart(t *testing.T) {
 	var pods []*v1.Pod
 	for i := range 3 {
@@ -240,7 +240,7 @@ func TestOverdrawn(t *testing.T) {
 		once(t, d)
 	}
 	if on := d.places("wants"); len(on) != 0 || d.life == life {
-		t.Errorf("6 of 8 GPUs are held, and a pod with 4 is on %v; the engine began %d times anew", on, d.life-life)
+		t.Errorf("6 of 8 GPUs are held, and a pod with 4 is on %v; the engine began %d times again", on, d.life-life)
 	}
 	d.podGone(d.pods["has"].obj)
 	for range 3 {

@@ -30,10 +30,10 @@ func TestFreeMetrics(t *testing.T) {
 	d.opt.Observe = m
 	d.come(t, now, controlplane.Pod("four", 4, nil))
 	if free, usable := value("muster_free_gpus"), value("muster_usable_gpus"); free != 4 || usable != 4 {
-		t.Errorf("%g GPUs are free, %g usable; it is 4 for those who ask for 4", free, usable)
+		t.Errorf("%g GPUs are free, %g usable; it is 4 for jobs that ask for 4", free, usable)
 	}
 	d.come(t, now, controlplane.Pod("eight", 8, nil))
 	if free, usable := value("muster_free_gpus"), value("muster_usable_gpus"); free != 4 || usable != 2 {
-		t.Errorf("%g GPUs are free, %g usable; half of those who came can use all 4", free, usable)
+		t.Errorf("%g GPUs are free, %g usable; half of those that came can use all 4", free, usable)
 	}
 }

@@ -94,7 +94,7 @@ func TestMIGSteps(t *testing.T) {
 	}{
 		{"closed and empty: it is changed", migRule(), map[string]string{mig.Label: mig.Closed}, note(nil), 0,
 			mig.Changing, ""},
-		{"nobody waits for it any more: opened", migRule(), map[string]string{mig.Label: mig.Closed},
+		{"no gang waits for it any more: opened", migRule(), map[string]string{mig.Label: mig.Closed},
 			note(func(n *mig.Note) { n.For = []string{"default/gone"} }), 0, "", ""},
 		{"of no rule any more: opened", nil, map[string]string{mig.Label: mig.Closed}, note(nil), 0, "", ""},
 		{"another scheduler's: left alone", migRule(), map[string]string{mig.Label: mig.Closed},
@@ -250,18 +250,18 @@ func TestMIGSooner(t *testing.T) {
 	}
 }
 
-// A scheduler that finds a node closed preempts nobody there before it knows that it is needed still, by somebody of a
+// A scheduler that finds a node closed preempts none there before it knows that it is needed still, by a gang of a
 // higher tier.
 func TestMIGDismiss(t *testing.T) {
 	for _, c := range []struct {
-		name, waits, tier string // who waits, and their tier
+		name, waits, tier string // the gang that waits, and its tier
 		gone              bool
 		step              string
 	}{
-		{"for whom it was closed is gone", "", "", false, ""},
-		{"for whom it was closed waits", "wanted", "standard", true, mig.Closed},
-		{"somebody else waits, of the same tier as who is there", "other", "best-effort", false, mig.Closed},
-		{"for whom it was closed is of a higher tier now: as it was closed", "wanted", "critical", true, mig.Closed},
+		{"the gang for which it was closed is gone", "", "", false, ""},
+		{"the gang for which it was closed waits", "wanted", "standard", true, mig.Closed},
+		{"another gang waits, of the same tier as the one that is there", "other", "best-effort", false, mig.Closed},
+		{"the gang for which it was closed is of a higher tier now: as it was closed", "wanted", "critical", true, mig.Closed},
 	} {
 		h := partitionHand(t, migRule(), migNodeOf(nil, nil))
 		h.come(controlplane.Pod("low", 2, map[string]string{LabelTier: "best-effort"}))
@@ -289,7 +289,7 @@ func TestMIGDismiss(t *testing.T) {
 }
 
 // Which nodes are for a gang, is the same by the index as by a walk of all nodes, whatever becomes of them.
-func TestMIGWhom(t *testing.T) {
+func TestMIGForGangs(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 5))
 	h := partitionHand(t, migRule())
 	told := 0
@@ -323,7 +323,7 @@ func TestMIGWhom(t *testing.T) {
 	}
 }
 
-// BenchmarkMIGLook is what it costs the loop to look for whom nodes are to be partitioned otherwise: 1,000
+// BenchmarkMIGLook is what it costs the loop to look for which gangs nodes are to be partitioned otherwise: 1,000
 // nodes, of which 100 may be, 10,000 pods that wait for GPUs and 100 for slices.
 func BenchmarkMIGLook(b *testing.B) {
 	var pods []*v1.Pod

@@ -123,9 +123,9 @@ func (n *node) users(names *gpus.Names) (list []*pod) {
 // migUsersOn counts them.
 func (d *Driver) migUsersOn(node string) int { return len(d.nodes[node].users(d.gpus)) }
 
-// nobodyThere asks the API server itself whether a pod has a GPU of a node: what is watched may lag behind. The node
+// isUnused asks the API server itself whether a pod has a GPU of a node: what is watched may lag behind. The node
 // is cordoned by then.
-func (d *Driver) nobodyThere(ctx context.Context, node string) error {
+func (d *Driver) isUnused(ctx context.Context, node string) error {
 	list, err := d.opt.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func (w migWriter) PatchNode(name string, change []byte, to string, done func(er
 	d.do(func(ctx context.Context) {
 		err := error(nil)
 		if to == mig.Changing {
-			err = d.nobodyThere(ctx, name)
+			err = d.isUnused(ctx, name)
 		}
 		d.crash("kube-mig-" + to)
 		if err == nil {

@@ -92,7 +92,7 @@ func (m *migManager) round(ctx context.Context) {
 		n := &list.Items[i]
 		want := n.Labels[migConfigLabel]
 		if _, met := m.seen[n.Name]; !met {
-			m.seen[n.Name] = want // by somebody before
+			m.seen[n.Name] = want // by a writer before
 		}
 		switch { // it goes by changes of the label: what is written again, is nothing to it
 		case want != m.seen[n.Name] && m.breaks:
@@ -145,7 +145,7 @@ func (m *migManager) set(f func()) {
 	f()
 }
 
-// none fails if a node was changed on which somebody had a GPU.
+// none fails if a node was changed on which a pod had a GPU.
 func (m *migManager) none() {
 	m.Helper()
 	m.set(func() {
@@ -189,7 +189,7 @@ func (b *bench) migMap(text string) {
 	}
 }
 
-// migRules let nodes of the pool be partitioned for who has waited for half a second.
+// migRules let nodes of the pool be partitioned for gangs that have waited for half a second.
 func migRules(o *Options) {
 	o.MIG = []MIG{{Selector: map[string]string{"pool": "shared"}, Space: "default", Map: "mig",
 		After: 500 * time.Millisecond, Timeout: time.Minute}}
@@ -291,7 +291,7 @@ func testMIGFollows(b *bench) {
 	m.none()
 }
 
-// What could not be done is said, the node is used as it is, and it is not tried there again until somebody
+// What could not be done is said, the node is used as it is, and it is not tried there again until a person
 // sees to it. A node on which a pod of another scheduler has a GPU is never touched.
 func testMIGFails(b *bench) {
 	b.migMap(migText)
@@ -333,14 +333,14 @@ func testMIGFails(b *bench) {
 		b.Errorf("%v: tried again", m.wrote)
 	}
 	b.relabel("n1", "all-disabled")
-	b.wait("after somebody saw to it, it is tried again, and done", func() bool { return b.allOn("ones", 10, "n1") })
+	b.wait("after a person saw to it, it is tried again, and done", func() bool { return b.allOn("ones", 10, "n1") })
 	if config, step, cordoned := b.migLabels("n2"); config != "all-disabled" || step != "" || cordoned {
-		b.Errorf("n2, where somebody stays, is %s, %q, cordoned %v", config, step, cordoned)
+		b.Errorf("n2, where a pod stays, is %s, %q, cordoned %v", config, step, cordoned)
 	}
 	m.none()
 }
 
-// What somebody else writes holds, and the node is theirs for as long as a node stays as it is.
+// What another writer writes holds, and the node is its for as long as a node stays as it is.
 func testMIGPerson(b *bench) {
 	b.migMap(migText)
 	b.migPool("all-disabled", "n1")
@@ -362,8 +362,8 @@ func testMIGPerson(b *bench) {
 	}
 }
 
-// Who waits for quota, and not for a node, has none changed. Of two who wait for different ones, the first in
-// line is served.
+// For a gang that waits for quota, and not for a node, none is changed. Of two that wait for different ones, the first
+// in line is served.
 func testMIGOrder(b *bench) {
 	b.migMap(migText)
 	b.migPool("all-disabled", "n1")
@@ -378,7 +378,7 @@ func testMIGOrder(b *bench) {
 	b.wait("it says why it waits", func() bool { return condition(b.pod("bound-0")).Status == v1.ConditionFalse })
 	time.Sleep(3 * time.Second)
 	if n := m.changes(); n != 0 {
-		b.Errorf("%v for who waits for quota", m.wrote)
+		b.Errorf("%v for one that waits for quota", m.wrote)
 	}
 	b.create(controlplane.Pod("holder", 2, nil))
 	b.wait("the holder runs", func() bool { return b.pod("holder").Spec.NodeName == "n1" })
@@ -390,15 +390,15 @@ func testMIGOrder(b *bench) {
 			condition(b.pod("ones-0")).Status == v1.ConditionFalse
 	})
 	b.gone(b.pod("holder"))
-	b.wait("who came first runs", func() bool { return b.allOn("threes", 4, "n1") })
+	b.wait("the first runs", func() bool { return b.allOn("threes", 4, "n1") })
 	if !b.allOn("ones", 0, "n1") {
-		b.Error("who came later runs, too")
+		b.Error("the later one runs, too")
 	}
 	m.none()
 }
 
-// Where no node is empty, one is closed until who is there has ended; a scheduler that comes after goes on with it. If
-// nobody waits for it any more, it is opened.
+// Where no node is empty, one is closed until what is there has ended; a scheduler that comes after goes on with it. If
+// none waits for it any more, it is opened.
 func testMIGEmptied(b *bench) {
 	b.migMap(migText)
 	b.migPool("all-disabled", "n1")
@@ -417,14 +417,14 @@ func testMIGEmptied(b *bench) {
 				strings.Contains(text, ", 1 pod still there")
 	})
 	b.create(controlplane.Pod("late", 1, nil))
-	b.wait("who comes later waits", func() bool { return condition(b.pod("late")).Status == v1.ConditionFalse })
+	b.wait("a later one waits", func() bool { return condition(b.pod("late")).Status == v1.ConditionFalse })
 	for _, p := range b.pods() {
 		if p.Labels[LabelGang] == "ones" {
 			b.gone(&p)
 		}
 	}
-	b.wait("it is opened when nobody waits for it", func() bool { return !closed() })
-	b.wait("who came later runs", func() bool { return b.pod("late").Spec.NodeName == "n1" })
+	b.wait("it is opened when none waits for it", func() bool { return !closed() })
+	b.wait("the later one runs", func() bool { return b.pod("late").Spec.NodeName == "n1" })
 	b.create(migGang("more", 14, "1g.10gb", nil)...)
 	b.wait("n1 is closed again", closed)
 	stop()
@@ -440,7 +440,7 @@ func testMIGEmptied(b *bench) {
 	m.none()
 }
 
-// Who is of a lower tier is preempted for it, where all are; who is of the same is not.
+// What is of a lower tier is preempted for it, where all are; what is of the same is not.
 func testMIGPreempts(b *bench) {
 	b.migMap(migText)
 	b.migPool("all-disabled", "n1", "n2")
@@ -456,9 +456,9 @@ func testMIGPreempts(b *bench) {
 		return b.pod("equal").Spec.NodeName == "n1" && b.pod("low").Spec.NodeName == "n2"
 	})
 	b.create(migGang("ones", 14, "1g.10gb", nil)...)
-	b.wait("the gang runs instead of who is of a lower tier", func() bool { return b.allOn("ones", 14, "n2") })
+	b.wait("the gang runs instead of the one of a lower tier", func() bool { return b.allOn("ones", 14, "n2") })
 	if p := b.pod("equal"); p.Spec.NodeName != "n1" || p.DeletionTimestamp != nil {
-		b.Error("who is of the same tier had to leave")
+		b.Error("one of the same tier had to leave")
 	}
 	if _, step, cordoned := b.migLabels("n1"); step != "" || cordoned {
 		b.Errorf("n1 is %q, cordoned %v", step, cordoned)
@@ -526,7 +526,7 @@ func (b *bench) dying(point string, change ...func(*Options)) (wait func()) {
 	}
 }
 
-// TestMIG plays nodes that are partitioned for who waits, on one real API server.
+// TestMIG plays nodes that are partitioned for gangs that wait, on one real API server.
 func TestMIG(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, controlplane.Options{Controllers: true})

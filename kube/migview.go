@@ -61,7 +61,7 @@ func (d *Driver) lostBy(g *gang) time.Duration {
 
 func (v migView) AnyWaiting(is func(g *mig.Gang, since cluster.Time) bool) bool {
 	for _, g := range v.d.gangs {
-		if g.waits() && is(&g.mig, g.book.Lined) {
+		if g.waits() && is(&g.mig, g.book.WaitingSince) {
 			return true
 		}
 	}
@@ -72,7 +72,7 @@ func (v migView) Waiters() (list []*mig.Waiter) {
 	d, id := v.d, v.d.next
 	for _, key := range slices.Sorted(maps.Keys(d.gangs)) {
 		g := d.gangs[key]
-		w := &mig.Waiter{Gang: &g.mig, Name: g.name, Job: g.spec, Since: g.book.Lined}
+		w := &mig.Waiter{Gang: &g.mig, Name: g.name, Job: g.spec, Since: g.book.WaitingSince}
 		var pods []*pod
 		switch {
 		case g.phase == waiting:

@@ -60,9 +60,9 @@ func (d *Driver) expectBinding(t *testing.T, want ...string) {
 }
 
 // A gang with a minimum starts with as many pods as there is room for, in one
-// decision: who comes at the same time does not get between. The minimum is bound
+// decision: what comes at the same time does not get between. The minimum is bound
 // first; the others are gangs of one then, which may be preempted by themselves.
-// Who comes to a running gang joins it when there is room, and nobody leaves for it.
+// A pod that comes to a running gang joins it when there is room, and none leaves for it.
 func TestMoldable(t *testing.T) {
 	d, now := still(t, 2, controlplane.Pod("filler", 4, nil))
 	d.answer(t, now)
@@ -88,7 +88,7 @@ func TestMoldable(t *testing.T) {
 		t.Errorf("g-3 is in the gang %s, phase %d, with the plan %s", one.key, one.phase, one.plan)
 	}
 	if d.pods["other"].at() != "" {
-		t.Error("who came after it got between")
+		t.Error("one that came after it got between")
 	}
 	if w := d.pods["g-6"].gang; w.of != g.key || w.phase != waiting {
 		t.Errorf("g-6 does not wait by itself: phase %d of %s", w.phase, w.key)

@@ -20,9 +20,9 @@ import (
 
 // A gang that the engine moves keeps its job: its pods are evicted as a whole, and the places that were booked before
 // that are given to those that its owner makes instead. From when its pods have left, a gang without pods (phase
-// moving) stands for it; whoever gathers as what comes next (the successor) takes its job over, once the engine says
-// that it may start. What no gang takes in time is let go. All of that is the scheduler's memory: its successor finds
-// pods that wait, and places that are free.
+// moving) stands for it; the gang that gathers as what comes next (the successor) takes its job over, once the engine
+// says that it may start. What no gang takes in time is let go. All of that is the scheduler's memory: its successor
+// finds pods that wait, and places that are free.
 
 // passage is the way of a gang that is moved.
 type passage struct {

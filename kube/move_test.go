@@ -21,12 +21,12 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// mover lets a scheduler of a test move gangs when somebody asks for it.
+// mover lets a scheduler of a test move gangs when a person asks for it.
 func mover(await time.Duration) func(*Options) {
 	return func(o *Options) { o.Rules.Defrag, o.Await = &engine.Defrag{}, await }
 }
 
-// service is what pods run that are made anew whenever they end.
+// service is what pods run that are made again whenever they end.
 func service(gpus int) v1.PodSpec {
 	spec := controlplane.Spec(gpus)
 	spec.RestartPolicy, spec.TerminationGracePeriodSeconds = v1.RestartPolicyAlways, ptr.To(int64(1))
@@ -124,7 +124,7 @@ func testMove(b *bench) {
 		x, y := b.whereabouts("a-"), b.whereabouts("b-")
 		return len(x) == 1 && slices.Equal(x, y) && x[0] != b.whereabouts("big")[0]
 	})
-	b.wait("nobody is on the way", func() (none bool) {
+	b.wait("none is on the way", func() (none bool) {
 		b.look(d, func() { none = len(d.passages) == 0 })
 		return none
 	})
@@ -161,7 +161,7 @@ func work(name string, gpus int, of []metav1.OwnerReference) *v1.Pod {
 }
 
 // moved makes a cluster in which a pod of an owner, a-1, is to be moved beside b-1, which is
-// nobody's, so that big fits; it returns when the pod is gone. nil: the scheduler is another
+// no owner's, so that big fits; it returns when the pod is gone. nil: the scheduler is another
 // process, and does it by itself.
 func (b *bench) moved(d *Driver) []metav1.OwnerReference {
 	b.Helper()
@@ -223,7 +223,7 @@ func testMoveLate(b *bench) {
 		return b.said("PlaceLetGo", "trainer", "its owner made no others within 3s")
 	})
 	b.create(work("a-2", 4, of))
-	b.wait("who comes too late waits like any other", func() bool {
+	b.wait("one that comes too late waits like any other", func() bool {
 		return condition(b.pod("a-2")).Status == v1.ConditionFalse
 	})
 	b.gone(b.pod("next"))
@@ -235,7 +235,7 @@ func testMoveLate(b *bench) {
 	})
 }
 
-// Who asks for something else than the pod that was moved does not get its place, which
+// A pod that asks for something else than the pod that was moved does not get its place, which
 // is free for all at once.
 func testMoveDiffers(b *bench) {
 	d, stop := b.schedule(mover(time.Hour))
@@ -250,7 +250,7 @@ func testMoveDiffers(b *bench) {
 	b.wait("the owner is told", func() bool { return b.said("PlaceLetGo", "trainer", "asks for something else") })
 }
 
-// A disruption budget that lets nobody go keeps a pod where it is; another is moved, if
+// A disruption budget that lets none go keeps a pod where it is; another is moved, if
 // there is one.
 func testMoveBudget(b *bench) {
 	d, stop := b.schedule(mover(time.Minute))
@@ -279,14 +279,14 @@ func testMoveBudget(b *bench) {
 	budget("b")
 	b.create(controlplane.Pod("big", 8, nil))
 	b.wait("big waits", func() bool { return condition(b.pod("big")).Status == v1.ConditionFalse })
-	b.askMoves(d, "big", "the budgets let nobody go", func(m *show.Moves) bool {
+	b.askMoves(d, "big", "the budgets let none go", func(m *show.Moves) bool {
 		return !m.Made && strings.Contains(m.Text, "disruption budget a lets 0") &&
 			strings.Contains(m.Text, "disruption budget b lets 0")
 	})
 	if err := b.c.PolicyV1().PodDisruptionBudgets("default").Delete(b.ctx, "b", metav1.DeleteOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	b.askMoves(d, "big", "somebody is moved", func(m *show.Moves) bool { return m.Made })
+	b.askMoves(d, "big", "a gang is moved", func(m *show.Moves) bool { return m.Made })
 	b.wait("b is beside a, which has not moved", func() bool {
 		return slices.Equal(b.whereabouts("b-"), on) && slices.Equal(b.whereabouts("a-"), on)
 	})
@@ -364,7 +364,7 @@ func testMoveSet(b *bench) {
 	b.create(controlplane.Pod("big", 8, nil))
 	b.wait("big waits", func() bool { return condition(b.pod("big")).Status == v1.ConditionFalse })
 	uid := b.pod("a-0").UID
-	b.askMoves(d, "big", "somebody is moved", func(m *show.Moves) bool { return m.Made })
+	b.askMoves(d, "big", "a gang is moved", func(m *show.Moves) bool { return m.Made })
 	b.wait("another a-0 is beside b-1", func() bool {
 		return slices.Equal(b.whereabouts("a-0"), b.whereabouts("b-1")) && b.pod("a-0").UID != uid
 	})
@@ -374,7 +374,7 @@ func testMoveSet(b *bench) {
 	}
 }
 
-// Where nobody waits, a node is emptied: whoever is there goes to one in use.
+// Where none waits, a node is emptied: what is there goes to one in use.
 func testMoveCompact(b *bench) {
 	d, stop := b.schedule(mover(time.Minute))
 	defer stop()
@@ -389,7 +389,7 @@ func testMoveCompact(b *bench) {
 }
 
 // A scheduler that dies when the pods of a gang that is moved have gone, and others are not
-// there yet, is followed by one that knows nothing of it: the places are free, who waited
+// there yet, is followed by one that knows nothing of it: the places are free, a gang that waited
 // for them starts, and the pods that come are like any others.
 func testMoveKilled(b *bench) {
 	b.moves = true

@@ -39,7 +39,7 @@ func scattered(t *testing.T, d *Driver, now *time.Time, after time.Duration, x, 
 }
 
 // Two nodes of eight have half of their GPUs free each, and a pod asks for eight. Whose
-// pods are made anew could be elsewhere; not who is nobody's, nor who has to stay by a
+// pods are made again could be elsewhere; not one without an owner, nor one that has to stay by a
 // node selector, a port or a volume. Nothing is changed by looking.
 func TestPlanMoves(t *testing.T) {
 	owned := func(p *v1.Pod) *v1.Pod {
@@ -53,7 +53,7 @@ func TestPlanMoves(t *testing.T) {
 		change func(a, b *v1.Pod)
 		want   string
 	}{
-		{"both are made anew", func(a, b *v1.Pod) { owned(a); owned(b) }, "a n0000>n0001"},
+		{"both are made again", func(a, b *v1.Pod) { owned(a); owned(b) }, "a n0000>n0001"},
 		{"one is", func(_, b *v1.Pod) { owned(b) }, "b n0001>n0000"},
 		{"none is", func(_, _ *v1.Pod) {}, "no running job may be moved"},
 		{"a selector", func(a, b *v1.Pod) {

@@ -77,7 +77,7 @@ func (n *node) state() cluster.NodeState {
 	switch {
 	case n.obj == nil:
 		return cluster.Down
-	case n.power.Sleeps(): // it is there for whoever needs it
+	case n.power.Sleeps(): // it is there for gangs that need it
 		return cluster.Up
 	case n.obj.Spec.Unschedulable || n.obj.DeletionTimestamp != nil || n.mig.Shut():
 		return cluster.Draining

@@ -29,7 +29,7 @@ import (
 )
 
 // The controllers of these kinds do not run here. Their definitions are made
-// anew, with the real group, version and kind and nothing else; objects and pods
+// again, with the real group, version and kind and nothing else; objects and pods
 // are as the real controllers make them: labels and annotations as of JobSet
 // v0.8, LeaderWorkerSet v0.6, training operator v1.8, MPI operator v0.6, KubeRay
 // 1.4, Kueue v0.19, Volcano v1.16 and KAI v0.17.

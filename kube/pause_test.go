@@ -89,7 +89,7 @@ func (b *bench) paused(r *rand.Rand) {
 			b.Errorf("pod %s was made to leave: %v", p.Name, p.Status.Conditions)
 		}
 	}
-	b.Logf("%d pods; at most %d of %d GPUs in use; the guard began anew %d times", wanted, g.most, 8*len(names),
+	b.Logf("%d pods; at most %d of %d GPUs in use; the guard began again %d times", wanted, g.most, 8*len(names),
 		g.lists)
 	for _, p := range schedulers {
 		p.kill()

@@ -21,7 +21,7 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// fuse is who holds the switch of a test: it notes what it is told, and a node says that it is ready once it may.
+// fuse holds the switch of a test: it notes what it is told, and a node says that it is ready once it may.
 type fuse struct {
 	*bench
 	mu      sync.Mutex
@@ -117,7 +117,7 @@ func eight(name string, size int) []*v1.Pod {
 	return list
 }
 
-// Nodes of the pool go off that nobody needs, one with a daemon's pod, too; not one on which somebody else's pod is,
+// Nodes of the pool go off that none needs, one with a daemon's pod, too; not one on which another's pod is,
 // and none beside the pool. A gang that needs two of them wakes these, says so and is not bound before
 // they are there; a scheduler that comes after the first in the midst of it goes on.
 func testPower(b *bench) {
@@ -216,8 +216,8 @@ func (b *bench) daemon(node string) {
 	}
 }
 
-// A node that does not come back is counted on no more: who waits for it goes elsewhere as soon as there is room. A
-// person who uncordons a node that is off gets it back.
+// A node that does not come back is counted on no more: a gang that waits for it goes elsewhere as soon as there is
+// room. A person who uncordons a node that is off gets it back.
 func testPowerLate(b *bench) {
 	b.pool("n1")
 	b.nodes(8, "other")
@@ -231,7 +231,7 @@ func testPowerLate(b *bench) {
 	b.isOff("n1")
 	b.create(controlplane.Pod("late", 8, nil))
 	b.wait("n1 is asked for", func() bool { _, on := f.called(); return slices.Equal(on, []string{"n1"}) })
-	b.wait("who waits says that it is not there", func() bool {
+	b.wait("the gang that waits says that it is not there", func() bool {
 		c := condition(b.pod("late"))
 		return c.Status == v1.ConditionFalse && !strings.Contains(c.Message, "waking")
 	})

@@ -101,8 +101,8 @@ func (f *fuse) gpus(name string, gpus int) {
 	}
 }
 
-// A node of which the API server keeps that it has no GPUs, is off; it is woken for who needs them, and bound to when
-// they are there.
+// A node of which the API server keeps that it has no GPUs, is off; it is woken for a pod that needs them, and bound to
+// when they are there.
 func testPowerShrunk(b *bench) {
 	b.pool("n1")
 	f := &fuse{bench: b, open: true}
@@ -112,7 +112,7 @@ func testPowerShrunk(b *bench) {
 	f.gpus("n1", 0)
 	b.create(eight("g", 1)...)
 	b.wait("n1 is asked for", func() bool { _, on := f.called(); return slices.Equal(on, []string{"n1"}) })
-	b.wait("who waits says so", func() bool {
+	b.wait("the pod that waits says so", func() bool {
 		return strings.Contains(condition(b.pod("g-0")).Message, "1 node is waking")
 	})
 	if state, cordoned := b.power("n1"); state != power.Resuming || !cordoned {

@@ -62,7 +62,7 @@ func comeAndLook(t *testing.T, d *Driver, now *time.Time, pods ...*v1.Pod) {
 }
 
 // Pods are where they prefer to be, if there is room; else anywhere that suits, and
-// at once: nobody waits or leaves for a preference.
+// at once: none waits or leaves for a preference.
 func TestPrefer(t *testing.T) {
 	d, now := still(t, 6) // two nodes in each of three zones
 	zones(d, 2)

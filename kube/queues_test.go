@@ -191,7 +191,7 @@ func testQueues(b *bench) {
 	}
 	// The scheduler hears of queues and of pods on different ways: the first pods may still be taken.
 	tries := 0
-	b.wait("a queue that is gone takes nobody, and what runs goes on", func() bool {
+	b.wait("a queue that is gone takes none, and what runs goes on", func() bool {
 		name := fmt.Sprintf("gone-%d", tries)
 		if tries == 0 || live(b.pod(name)) {
 			_ = b.c.CoreV1().Pods("default").Delete(b.ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now})

@@ -55,7 +55,7 @@ func TestReadyMeanwhile(t *testing.T) {
 	}
 }
 
-// A gang is told to leave in the moment in which the engine has to begin anew: it
+// A gang is told to leave in the moment in which the engine has to begin again: it
 // leaves all the same.
 func TestLeavesMeanwhile(t *testing.T) {
 	d, _ := still(t, 2, controlplane.Gang("train", 2, 8, nil)...)
@@ -80,7 +80,7 @@ func TestLeavesMeanwhile(t *testing.T) {
 	d.nodeChanged(labelled)
 	d.stale = "test"
 	if steps(t, d); g.phase != stopping || d.life == life {
-		t.Errorf("the engine began %d times anew, and the gang is in phase %d", d.life-life, g.phase)
+		t.Errorf("the engine began %d times again, and the gang is in phase %d", d.life-life, g.phase)
 	}
 }
 

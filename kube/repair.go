@@ -23,7 +23,7 @@ import (
 // other nodes run on, and the places that are lost are taken out of it. The pods
 // that its owner makes for these are a gang for themselves, its patch, until all
 // of them are bound; then both are one again. The bindings of a patch carry the
-// plan of the whole, so whoever comes next finds one gang, by the latest plan.
+// plan of the whole, so the next scheduler finds one gang, by the latest plan.
 
 // repair keeps what a gang needs to be repaired.
 type repair struct {

@@ -90,7 +90,7 @@ func testRepair(b *bench) {
 	c.add("train", 4, 4, map[string]string{"!" + AnnotationLoss: "repair", LabelTier: "best-effort"})
 	c.tend()
 	b.wait("the gang is bound", func() bool { return len(b.team1("train")) == 4 })
-	b.gone(b.pod("filler")) // whoever looks at room only, would take this
+	b.gone(b.pod("filler")) // a scheduler that looks at room only would take this
 	before := b.team1("train")
 	lost := used(before)[0]
 	b.loseNode(lost)
@@ -196,7 +196,7 @@ func testRepairKilled(b *bench) {
 }
 
 // What a gang's plan says of a place that was lost, and that others have now, does not count
-// for a scheduler that finds both: the pod that waits for it gets none there, and who does not
+// for a scheduler that finds both: the pod that waits for it gets none there, and one that does not
 // want to be repaired leaves as a whole.
 func TestGivenAway(t *testing.T) {
 	for _, answer := range []string{terms.LossRepair, terms.LossRequeue} {

@@ -63,7 +63,7 @@ func TestReplicaShare(t *testing.T) {
 }
 
 // Replicas of shared GPUs: queues count them as the share of a GPU that they are,
-// gangs of them start together, a higher tier takes them; who waits for those of
+// gangs of them start together, a higher tier takes them; one that waits for those of
 // one size and fits elsewhere goes there; a scheduler that comes later, and pods
 // of others, leave the count right.
 func testReplicas(b *bench) {
@@ -118,7 +118,7 @@ func testReplicas(b *bench) {
 	b.create(replicaPod("late", 1, nil), replicaPod("pair", 2, map[string]string{LabelTier: "best-effort"}))
 	b.wait("one more waits", func() bool { return condition(b.pod("late")).Status == v1.ConditionFalse })
 	b.gone(b.pod("tenth-3"))
-	b.wait("who waited for a quarter gets the tenth that became free", func() bool {
+	b.wait("the one that waited for a quarter gets the tenth that became free", func() bool {
 		return b.pod("late").Spec.NodeName == "n2"
 	})
 	b.used(d, map[string]int64{"small": 500, "rest": 13*250 + 1000})

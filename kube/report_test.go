@@ -138,7 +138,8 @@ func TestHearReportGang(t *testing.T) {
 	}
 }
 
-// Reports of many pods are booked together, once a second, but not those of who leaves: what it saved last counts.
+// Reports of many pods are booked together, once a second, but not those of a gang that leaves: what it saved last
+// counts.
 func TestReportsBooked(t *testing.T) {
 	d, now := still(t, 3)
 	for _, name := range []string{"a", "b", "c"} {
@@ -174,7 +175,7 @@ func TestReportsBooked(t *testing.T) {
 	done.Finished = true
 	_ = d.tells(t, "b", done)
 	if told("b") != 11 {
-		t.Errorf("the last words of who has finished wait: step %v", told("b"))
+		t.Errorf("the last words of one that has finished wait: step %v", told("b"))
 	}
 	*now = now.Add(bookEvery / 2)
 	saved, step = stepped(11, 21, 100), 21
@@ -215,7 +216,7 @@ func TestReportEarly(t *testing.T) {
 	}
 }
 
-// Who is not there, waits, or says what makes no sense, is told so; nothing overflows.
+// A pod that is not there, waits, or says what makes no sense, is told so; nothing overflows.
 func TestReportNonsense(t *testing.T) {
 	d, now := still(t, 1)
 	d.come(t, now, controlplane.Pod("a", 8, nil))
@@ -262,7 +263,7 @@ func TestReportsToken(t *testing.T) {
 		return q
 	}
 	if reports.HasToken(p) || reports.HasToken(with("vault")) || !reports.HasToken(with("muster")) {
-		t.Error("who reports is told otherwise")
+		t.Error("which pods report is told otherwise")
 	}
 }
 
@@ -343,7 +344,7 @@ func TestReportConverges(t *testing.T) {
 	}
 }
 
-// In lists, which all see who may look, nobody sees what a job measured, nor where its checkpoint is.
+// In lists, which all who may look see, none sees what a job measured, nor where its checkpoint is.
 func TestReportListed(t *testing.T) {
 	d, now := still(t, 1)
 	d.come(t, now, controlplane.Pod("a", 8, nil))

@@ -59,7 +59,7 @@ func TestSlips(t *testing.T) {
 	}
 }
 
-// Who waits for a queue that does not exist goes on waiting when the last queue is deleted.
+// A gang that waits for a queue that does not exist goes on waiting when the last queue is deleted.
 func TestLastQueueGoes(t *testing.T) {
 	w := newWorld(t, func(o *Options) {
 		o.Rules.Spec.Queues = []cluster.Queue{{Name: "a", Limit: 2000, Lend: cluster.Unlimited}}

@@ -12,14 +12,14 @@ import (
 	"github.com/muster-gpu/muster/internal/controlplane"
 )
 
-// steadily runs f and fails if the engine began anew meanwhile.
+// steadily runs f and fails if the engine began again meanwhile.
 func (w *world) steadily(t *testing.T, what string, f func()) {
 	t.Helper()
 	life := w.life
 	f()
 	w.settleDown(t)
 	if w.life != life || w.stale != "" {
-		t.Errorf("%s: the engine began anew %d times (%s)", what, w.life-life, w.stale)
+		t.Errorf("%s: the engine began again %d times (%s)", what, w.life-life, w.stale)
 	}
 }
 
@@ -29,7 +29,7 @@ func on(p *v1.Pod, key, value string) *v1.Pod {
 	return p
 }
 
-// A thousand pods each ask for another set of nodes: each is told to the engine, and none has it begin anew.
+// A thousand pods each ask for another set of nodes: each is told to the engine, and none has it begin again.
 func TestManySelectors(t *testing.T) {
 	nodes := someNodes(1000, 8)
 	for i, n := range nodes {
@@ -183,8 +183,8 @@ func TestSteadySizes(t *testing.T) {
 	}
 }
 
-// A thousand nodes, each of its own kind by label, come and go: the engine begins anew only to forget them, and nothing
-// is left of them.
+// A thousand nodes, each of its own kind by label, come and go: the engine begins again only to forget them, and
+// nothing is left of them.
 func TestManyNodesComeAndGo(t *testing.T) {
 	w := newWorld(t, nil, someNodes(4, 8))
 	life := w.life
@@ -208,7 +208,7 @@ func TestManyNodesComeAndGo(t *testing.T) {
 	w.forgetDue(w.clock())
 	w.settleDown(t)
 	if k := w.life - life; k > 1000/forgetMany {
-		t.Errorf("the engine began anew %d times", k)
+		t.Errorf("the engine began again %d times", k)
 	}
 	w.compare(w.clock())
 	if len(w.nodes) != 4 || len(w.order) != 4 || len(w.number) != 4 || len(w.eng.Nodes()) != 4 ||

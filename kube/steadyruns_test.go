@@ -60,7 +60,7 @@ func (w *world) clean(t *testing.T, jobs int) {
 	}
 }
 
-// Pods that run are resized, alone and in a gang: the engine counts what they hold, without beginning anew.
+// Pods that run are resized, alone and in a gang: the engine counts what they hold, without beginning again.
 func TestSteadyResize(t *testing.T) {
 	gang := controlplane.Gang("g", 3, 1, nil)
 	p := cpus(controlplane.Pod("p", 1, nil), "2")
@@ -160,7 +160,7 @@ func TestSteadyMoldable(t *testing.T) {
 }
 
 // Pods are found bound by a plan while the engine works, as by a scheduler that did not know that another leads: it
-// takes over the gangs whose devices are free, and begins anew where they are not.
+// takes over the gangs whose devices are free, and begins again where they are not.
 func TestSteadyFound(t *testing.T) {
 	w := newWorld(t, nil, someNodes(2, 8))
 	text := func(gpus, tasks int, node string) string {
@@ -201,7 +201,7 @@ func TestSteadyFound(t *testing.T) {
 	}
 }
 
-// A node is partitioned, and is whole again: who waits for its slices, or for its GPUs, starts.
+// A node is partitioned, and is whole again: what waits for its slices, or for its GPUs, starts.
 func TestSteadyPartition(t *testing.T) {
 	w := newWorld(t, func(o *Options) { migRules(o) }, []*v1.Node{migNodeOf(nil, nil)})
 	w.steadily(t, "one comes", func() { w.add(migPod("slice", "1g.10gb", nil)) })
@@ -241,7 +241,7 @@ func TestSteadyPartition(t *testing.T) {
 }
 
 // A node in use is in another NVLink domain; one that is idle has other GPUs, also when it comes back: the engine takes
-// that over. Other GPUs of a node in use have it begin anew.
+// that over. Other GPUs of a node in use have it begin again.
 func TestSteadyLabels(t *testing.T) {
 	w := newWorld(t, nil, someNodes(2, 8), on(controlplane.Pod("p", 8, nil), "kubernetes.io/hostname", "n0"))
 	change := func(name string, how func(*v1.Node)) func() {
@@ -321,7 +321,7 @@ func TestSteadyMove(t *testing.T) {
 	w.clean(t, 3)
 	r.answer, r.sent = make(chan []show.Moves, 1), false
 	r.event.Job = cluster.NoJob
-	w.steadily(t, "it is asked where nobody is to be moved", func() {
+	w.steadily(t, "it is asked where none is to be moved", func() {
 		w.askToMove(r, []cluster.JobID{w.gangs["pod/again"].id})
 	})
 	if rec := w.runs(t, "again"); !rec.Spec.NoRequeue {
@@ -330,7 +330,7 @@ func TestSteadyMove(t *testing.T) {
 	w.clean(t, 3)
 }
 
-// The engine ignores what it is told: it begins anew with what is there.
+// The engine ignores what it is told: it begins again with what is there.
 func TestNotTakenOver(t *testing.T) {
 	w := newWorld(t, nil, someNodes(1, 8), controlplane.Pod("p", 2, nil))
 	w.allBound(t)

@@ -113,7 +113,7 @@ func TestTellMany(t *testing.T) {
 	}
 }
 
-// What a pod waits for stays the same while others come and go that hold it: who these are is told anew, in time.
+// What a pod waits for stays the same while others come and go that hold it: which these are is told again, in time.
 func TestTellHolders(t *testing.T) {
 	pods := []*v1.Pod{controlplane.Pod("a", 4, nil), controlplane.Pod("b", 4, nil), controlplane.Pod("big", 8, nil),
 		controlplane.Pod("c", 4, nil)}
@@ -129,7 +129,7 @@ func TestTellHolders(t *testing.T) {
 	d.tell(d.clock())
 	p.await(t, "at first", 2)
 	if !strings.Contains(big(), "default/a:") {
-		t.Fatalf("who waits is told %s", big())
+		t.Fatalf("the pod that waits is told %s", big())
 	}
 	d.podGone(pods[0])
 	steps(t, d)
@@ -142,7 +142,7 @@ func TestTellHolders(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); !strings.Contains(big(), "default/c:"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("who waits is still told %s", big())
+			t.Fatalf("the pod that waits is still told %s", big())
 		}
 	}
 	if strings.Contains(big(), "default/a:") {
@@ -192,7 +192,7 @@ func TestTellFirst(t *testing.T) {
 	d.tellAt = 0
 	d.tell(d.clock())
 	if len(d.pods["late"].gang.toldTo) == 0 {
-		t.Error("who was never told has to wait until others are looked at again")
+		t.Error("one that was never told has to wait until others are looked at again")
 	}
 }
 

@@ -29,9 +29,9 @@ func byMPS(spec resourceapi.ResourceClaimSpec, limit string) resourceapi.Resourc
 	return spec
 }
 
-// A claim that is open gets devices that have what its pod wants. Who wants to be kept apart
+// A claim that is open gets devices that have what its pod wants. One that wants to be kept apart
 // from others is not on the devices of a claim with them, unless they share as it wants,
-// whoever was there first; nor is who would be slower there than it accepts.
+// whichever was there first; nor is one that would be slower there than it accepts.
 func testDevicesWanted(b *bench) {
 	b.classes()
 	b.gpuNodes(4, "n1") // two with 80 GiB, two with 40

@@ -11,7 +11,7 @@ import (
 )
 
 // An hour of a GPU model counts for what the configuration says, also where the engine
-// begins anew.
+// begins again.
 func TestWeight(t *testing.T) {
 	d, now := still(t, 1)
 	d.opt.Rules.Spec.Models = []cluster.GPUModel{{Name: "H100-80GB", Weight: 250}}

@@ -313,7 +313,7 @@ func (r *podReporter) trustSum() error {
 			}
 		}
 		if !known {
-			return final{errors.New("who vouches for the scheduler is another than the pod was told when it was bound (MUSTER_REPORT_CA): the Secret was made anew")}
+			return final{errors.New("who vouches for the scheduler is another than the pod was told when it was bound (MUSTER_REPORT_CA): the Secret was made again")}
 		}
 		_, err := c.PeerCertificates[0].Verify(
 			x509.VerifyOptions{Roots: pool, DNSName: c.ServerName, CurrentTime: r.now()})

@@ -23,7 +23,7 @@ type progressFile struct {
 	lines   progress.Lines
 	info    os.FileInfo              // the one that is read; nil: none was yet
 	at      int64                    // up to where it is read
-	tail    []byte                   // what stands before that: if it does not any more, the file was written anew
+	tail    []byte                   // what stands before that: if it does not any more, the file was written again
 	skip    bool                     // ... in the middle of a line that is too long to be one
 	written time.Time                // when the file was written to last, as of that
 	metrics map[int]map[string]point // by trial

@@ -26,7 +26,7 @@ type Limits struct {
 	Nodes []cluster.NodeLimit
 	Text  string // what keeps them off some nodes, for people
 	Why   string // what keeps them off every node for now; "": nothing
-	// Who has what they need alone.
+	// The pods that have what they need alone.
 	Rivals []Rival
 }
 

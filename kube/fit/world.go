@@ -105,7 +105,7 @@ type place struct {
 	pods map[*Neighbour]bool
 }
 
-// Books are what the predicates ask of whoever counts GPUs.
+// Books are what the predicates ask of the user, which counts GPUs.
 type Books struct {
 	Free func(node string) int // GPUs of a node that no pod has
 	// Besides is what of a pod's requests is not counted.

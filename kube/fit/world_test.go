@@ -159,7 +159,7 @@ func TestWorld(t *testing.T) {
 	}
 }
 
-// A node that is gone is forgotten when nobody is on it any more.
+// A node that is gone is forgotten when no pod is on it any more.
 func TestForget(t *testing.T) {
 	l := newLab()
 	r := rand.New(rand.NewPCG(1, 1))

@@ -147,7 +147,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("%v: queue %q, not %q", c.group, q, c.queue)
 		}
 		if got := all.Users(group); len(got) != 1 || got[0] != "one" {
-			t.Errorf("who looked at the group: %v", got)
+			t.Errorf("gangs that looked at the group: %v", got)
 		}
 		if all.Forget("one"); len(all.users)+len(all.looked) > 0 {
 			t.Errorf("left: %v %v", all.users, all.looked)

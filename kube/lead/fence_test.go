@@ -172,7 +172,7 @@ func TestRenewal(t *testing.T) {
 		t.Errorf("a renewal that failed: %v, open until %s", err, f.until)
 	}
 	r.err = nil
-	mine.LeaderTransitions = 6 // somebody had it between, and it was free again
+	mine.LeaderTransitions = 6 // another had it between, and it was free again
 	if err := k.Update(t.Context(), mine); !errors.Is(err, errTaken) || f.until != time.Minute+9*time.Second {
 		t.Errorf("a renewal after another led: %v, open until %s", err, f.until)
 	}

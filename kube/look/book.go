@@ -42,10 +42,10 @@ func (b *Book) Tell(at cluster.Time, state, text string) {
 
 // Begin notes the start of a run.
 func (b *Book) Begin(at cluster.Time, gpus int, nodes []string) {
-	if b.Lined > 0 {
-		b.Waited += max(0, at.Sub(b.Lined))
+	if b.WaitingSince > 0 {
+		b.Waited += max(0, at.Sub(b.WaitingSince))
 	}
-	b.Lined, b.Started, b.GPUs, b.Outcome, b.Nodes = 0, at, gpus, engine.WasCancelled, nodes
+	b.WaitingSince, b.Started, b.GPUs, b.Outcome, b.Nodes = 0, at, gpus, engine.WasCancelled, nodes
 	if b.Runs++; b.First == 0 {
 		b.First = at
 	}
@@ -61,7 +61,7 @@ func (b *Book) Resize(now cluster.Time, gpus int, nodes []string) {
 func (b *Book) End(now cluster.Time) {
 	ran := max(0, now.Sub(b.Started))
 	b.Ran, b.GPUTime = b.Ran+ran, b.GPUTime+ran*time.Duration(b.GPUs)
-	b.Lined = now
+	b.WaitingSince = now
 }
 
 // Close closes a book, and returns as what, and why.
@@ -78,8 +78,8 @@ func (b *Book) Close(now cluster.Time, text string) (state, why string) {
 			state, text = show.StatePreempted, "its pods had to leave; their owner has not made others yet"
 		}
 	}
-	if b.Lined > 0 {
-		b.Waited, b.Lined = b.Waited+max(0, now.Sub(b.Lined)), 0
+	if b.WaitingSince > 0 {
+		b.Waited, b.WaitingSince = b.Waited+max(0, now.Sub(b.WaitingSince)), 0
 	}
 	b.Tell(now, state, text)
 	return state, text
@@ -105,14 +105,14 @@ func (r *Records) Open(key string, created, now cluster.Time) Book {
 	if i >= 0 {
 		was := r.past[i]
 		b := Book{Outcome: engine.Preempted, Row: Row{Number: was.Number, Spec: was.Spec, Submit: was.Submit,
-			Lined: now, First: was.First, Started: was.Started, Waited: was.Waited, Ran: was.Ran, Runs: was.Runs,
+			WaitingSince: now, First: was.First, Started: was.Started, Waited: was.Waited, Ran: was.Ran, Runs: was.Runs,
 			Evicted: was.Evicted, GPUs: was.GPUs, GPUTime: was.GPUTime, Nodes: was.Nodes, Moments: was.Moments}}
 		r.past = slices.Concat(r.past[:i], r.past[i+1:])
 		b.Tell(now, show.StatePending, "its pods are there again")
 		return b
 	}
 	r.numbers++
-	b := Book{Row: Row{Number: r.numbers, Submit: created, Lined: created}}
+	b := Book{Row: Row{Number: r.numbers, Submit: created, WaitingSince: created}}
 	b.Tell(created, show.StatePending, "")
 	return b
 }

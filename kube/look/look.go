@@ -34,7 +34,7 @@ type Row struct {
 	Promise, Answer string // what the policy says of its deadline, for programs and for people
 	Spec            *cluster.Job
 	Submit          cluster.Time
-	Lined           cluster.Time // since when it waits; 0: it does not
+	WaitingSince    cluster.Time // since when it waits; 0: it does not
 	First, Started  cluster.Time // of its first run, and the present or last; 0: never
 	Ended           cluster.Time // 0: it has not
 	Expected        cluster.Time // to start; Never: not known
@@ -292,8 +292,8 @@ func (r *Row) Job(now cluster.Time) show.Job {
 		Ended: Instant(r.Ended), Position: r.Position, Progress: r.Progress, Metrics: r.Metrics,
 		Restarts: max(0, r.Runs-1), Preemptions: r.Evicted}
 	waited, ran, gpuTime := r.Waited, r.Ran, r.GPUTime
-	if r.Lined > 0 && r.Ended == 0 {
-		waited += max(0, now.Sub(r.Lined))
+	if r.WaitingSince > 0 && r.Ended == 0 {
+		waited += max(0, now.Sub(r.WaitingSince))
 	}
 	if r.Ended == 0 && r.State != show.StatePending {
 		run := max(0, now.Sub(r.Started))

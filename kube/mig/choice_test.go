@@ -121,7 +121,7 @@ func randomQuestion(r *rand.Rand) *question {
 }
 
 // What is chosen is worth as much as the best of all that there is to choose; where one change after the other
-// is looked for, it serves whom it says, with nothing that is not needed, and the same who comes first.
+// is looked for, it serves which it says, with nothing that is not needed, and the same one first.
 func TestMIGChoice(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 11))
 	chosen, whole := 0, 0
@@ -144,7 +144,7 @@ func TestMIGChoice(t *testing.T) {
 		less := q.oneByOne(q.kinds(), before)
 		v := q.value(less, before)
 		if len(less) > 0 && v.first == len(q.Wants) {
-			t.Fatalf("%+v: %+v serves nobody", q, less)
+			t.Fatalf("%+v: %+v serves none", q, less)
 		}
 		if v.first == best.first {
 			whole++
@@ -160,7 +160,7 @@ func TestMIGChoice(t *testing.T) {
 	}
 }
 
-// Nobody is served: nothing is changed. Of two ways that serve, the one that leaves more GPUs whole; who is
+// None is served: nothing is changed. Of two ways that serve, the one that leaves more GPUs whole; the one that is
 // first in line comes before more demand; an empty node before one that has to be emptied.
 func TestMIGChoiceOrder(t *testing.T) {
 	node := func(kind string, cost int64, to ...[]int) host {
@@ -173,7 +173,7 @@ func TestMIGChoiceOrder(t *testing.T) {
 		q    question
 		want []change
 	}{
-		{"nobody waits", question{Nodes: []host{node("x", 0, []int{0, 56, 0})}}, nil},
+		{"none waits", question{Nodes: []host{node("x", 0, []int{0, 56, 0})}}, nil},
 		{"no way has it", question{Wants: []want{threes},
 			Nodes: []host{node("x", 0, []int{0, 56, 0}), node("x", 0, []int{0, 56, 0})}}, nil},
 		{"whole GPUs are kept",
@@ -194,7 +194,7 @@ func TestMIGChoiceOrder(t *testing.T) {
 	}
 }
 
-// wideQuestion has many nodes, of which some may be changed, of many kinds and in many ways, and many who wait.
+// wideQuestion has many nodes, of which some may be changed, of many kinds and in many ways, and many wait.
 func wideQuestion(nodes, can, kinds, ways, wants int) *question {
 	r := rand.New(rand.NewPCG(5, 9))
 	q := &question{}
@@ -222,7 +222,7 @@ func wideQuestion(nodes, can, kinds, ways, wants int) *question {
 	return q
 }
 
-// What may be counted is bounded, of all questions together; who is first in line is served all the same, and
+// What may be counted is bounded, of all questions together; the first in line is served all the same, and
 // as long as enough is left the changes are those that are found without a bound.
 func TestMIGWork(t *testing.T) {
 	left := int64(work)
@@ -249,7 +249,7 @@ func TestMIGWork(t *testing.T) {
 	}
 }
 
-// BenchmarkMIGChoose is one question: 1,000 nodes, of which 64 of 8 kinds may be changed in 8 ways, for 64 who wait.
+// BenchmarkMIGChoose is one question: 1,000 nodes, of which 64 of 8 kinds may be changed in 8 ways, for 64 that wait.
 func BenchmarkMIGChoose(b *testing.B) {
 	for b.Loop() {
 		left := int64(work)

@@ -92,8 +92,8 @@ func nodeOf(labels map[string]string, note *Note) *v1.Node {
 	return n
 }
 
-// Which nodes may be changed, and into what: not what failed there, until somebody labels it or the map changes; not
-// before the time; not what mig-manager is at work on.
+// Which nodes may be changed, and into what: not what failed there, until another writer labels it or the map changes;
+// not before the time; not what mig-manager is at work on.
 func TestCandidates(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0).UTC()
 	failed := func(label string) *Note {
@@ -119,7 +119,7 @@ func TestCandidates(t *testing.T) {
 			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half", gpus: 2},
 		{name: "all ways that the model has", want: "all-1g.10gb,all-3g.40gb,half"},
 		{name: "not what failed", note: failed("all-disabled"), want: "all-3g.40gb,half"},
-		{name: "somebody labelled it since", note: failed("all-3g.40gb"), want: "all-1g.10gb,all-3g.40gb,half"},
+		{name: "another writer labelled it since", note: failed("all-3g.40gb"), want: "all-1g.10gb,all-3g.40gb,half"},
 		{name: "the map is another", note: failed("all-disabled"), text: mapText + "# another\n",
 			want: "all-1g.10gb,all-3g.40gb,half"},
 		{name: "changed a minute ago", note: &Note{Config: "all-disabled", Since: began.Add(-time.Minute)},
@@ -134,7 +134,7 @@ func TestCandidates(t *testing.T) {
 		{name: "the map cannot be read", text: "version: v0\n", want: ""},
 		{name: "in slices, by what makes them", labels: map[string]string{configLabel: "all-3g.40gb"},
 			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half"},
-		{name: "in slices of which nobody knows the GPUs", labels: map[string]string{configLabel: "x"},
+		{name: "in slices of which the GPUs are not known", labels: map[string]string{configLabel: "x"},
 			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "how many GPUs it has is not known"},
 		{name: "in slices, by a label", labels: map[string]string{configLabel: "x", "nvidia.com/gpu.count": "2"},
 			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half"},

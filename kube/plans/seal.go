@@ -11,8 +11,8 @@ import (
 	"github.com/muster-gpu/muster/kube/terms"
 )
 
-// Whoever may edit a pod may write annotations to it, so what Muster writes there for its successor bears a seal: a
-// code by a key that no tenant can read, over the pod's UID and the text. A copy on another pod does not hold.
+// Everyone that may edit a pod may write annotations to it, so what Muster writes there for its successor bears a seal:
+// a code by a key that no tenant can read, over the pod's UID and the text. A copy on another pod does not hold.
 
 // Key makes and checks seals; an empty one makes none, and then none is asked for.
 type Key []byte

@@ -34,7 +34,7 @@ func TestNext(t *testing.T) {
 		"about to go off":            {goes(9 * time.Second), stay},
 		"it goes off":                {goes(10 * time.Second), switchOff},
 		"its program was called":     {situation{State: Suspending, Since: at, Wait: time.Hour, Cut: true}, isOff},
-		"somebody came":              {situation{State: Suspending, Cut: true, Used: true}, resume},
+		"a job came":                 {situation{State: Suspending, Cut: true, Used: true}, resume},
 		"of no rule any more":        {situation{State: Suspending, Stray: true}, resume},
 		"off":                        {situation{State: Off, Cordoned: true}, stay},
 		"off, and needed":            {situation{State: Off, Cordoned: true, Used: true}, resume},

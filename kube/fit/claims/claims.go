@@ -43,7 +43,7 @@ type Claims struct {
 	used    *taken                    // nil: it changed
 }
 
-// Books are what it asks of whoever knows the pods and nodes, and what it tells.
+// Books are what it asks of its user, which knows the pods and nodes, and what it tells.
 type Books struct {
 	Part  func(p *fit.Neighbour) *Pod
 	Find  func(uid types.UID) *fit.Neighbour // nil: it is not known

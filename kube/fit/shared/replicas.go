@@ -11,7 +11,7 @@ import (
 	"github.com/muster-gpu/muster/kube/gpus"
 )
 
-// Books are what is asked of whoever counts GPUs and knows gangs.
+// Books are what is asked of the user, which counts GPUs and knows gangs.
 type Books struct {
 	Speeds func() any                        // what the engine knows of them
 	Nodes  func() []cluster.Node             // as the engine has them

@@ -18,7 +18,7 @@ func pairs(list map[string]int64) *perf.Table {
 	return t
 }
 
-// Who is said to be too slow is who could be, in the worst of all ways to put the pods on
+// A pod is said to be too slow if it could be, in the worst of all ways to put the pods on
 // the node's GPUs: against a search through all of them.
 func TestSlowed(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 7))
@@ -62,7 +62,7 @@ func TestSlowed(t *testing.T) {
 	}
 }
 
-// tooSlow tries all ways to put the rest of the pods on GPUs, and reports whether somebody
+// tooSlow tries all ways to put the rest of the pods on GPUs, and reports whether one of them
 // is slower than it accepts in one.
 func tooSlow(c *Company, pods []Sharer, on [][]int, of, next int) bool {
 	if next == len(pods) {

@@ -248,7 +248,7 @@ func largest(list []int, room int) (n int) {
 	return n
 }
 
-// limitAttached bounds nodes by how many volumes they attach. Who would have to leave for more,
+// limitAttached bounds nodes by how many volumes they attach. Which pods would have to leave for more,
 // the engine decides, so as for devices a node is closed only where it counts
 // more room than there is; and when the gang is about to be bound, or was in vain.
 func (all *Volumes) limitAttached(l *fit.Look) {

@@ -39,7 +39,7 @@ type Volumes struct {
 	capacities map[string]*capacities                   // ... by storage class; nil: to be made again
 }
 
-// Books are what it asks of whoever decides about pods.
+// Books are what it asks of its user, which decides about pods.
 type Books struct {
 	// Ours: a pod that may be told to leave.
 	Ours func(p *fit.Neighbour) bool
