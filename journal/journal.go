@@ -188,7 +188,7 @@ func Replay(j *Reader, until cluster.Time) (e *engine.Engine, steps int64, err e
 // Watcher looks at the engine after a step.
 type Watcher func(b *engine.Batch, d *engine.Decision) error
 
-// Watch is a Replay that lets somebody look on: watcher is given the engine before the first step. nil: nobody does.
+// Watch is a Replay with an observer: watcher is given the engine before the first step; nil: there is none.
 func Watch(j *Reader, until cluster.Time, watcher func(*engine.Engine) Watcher) (e *engine.Engine, steps int64,
 	err error) {
 	e, err = j.Header.NewEngine()

@@ -177,7 +177,7 @@ func (d *Driver) bind(g *gang, p *pod, node string) {
 func (d *Driver) notesFor(g *gang, uid types.UID) map[string]string {
 	notes := map[string]string{}
 	d.opt.Seal.Write(notes, uid, AnnotationPlan, g.plan)
-	if every := d.opt.Saving.Told(g.spec, &d.losses); every > 0 {
+	if every := d.opt.Saving.Interval(g.spec, &d.losses); every > 0 {
 		notes[AnnotationEvery] = strconv.FormatInt(int64(max(time.Second, every)/time.Second), 10)
 	}
 	return notes

@@ -317,7 +317,7 @@ func TestReportGoesOn(t *testing.T) {
 	}
 }
 
-// The end of a gang that states how its loss converges is foretold by that.
+// The end of a gang that states how its loss converges is predicted by that.
 func TestReportConverges(t *testing.T) {
 	d, now := still(t, 1)
 	d.come(t, now, controlplane.Pod("a", 8, map[string]string{"!" + AnnotationConverge: "loss:0.001:2"}),
@@ -333,7 +333,7 @@ func TestReportConverges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !g.Last.Foretold || math.Abs(g.Last.Steps-end) > 20 {
+	if !g.Last.Predicted || math.Abs(g.Last.Steps-end) > 20 {
 		t.Errorf("%+v, it converges at step %v", g.Last, end)
 	}
 	if at := d.endOf(g).Sub(d.now); math.Abs(at.Seconds()-(end-100)) > 30 {
@@ -351,14 +351,14 @@ func TestReportListed(t *testing.T) {
 	d.arrives(t)
 	*now = now.Add(time.Minute)
 	r, v, step := stepped(1, 5, -1), 0.5, 5.0
-	r.Progress.Checkpoint, r.Progress.Foretold, r.SavedAt = "/ckpt", true, &step
+	r.Progress.Checkpoint, r.Progress.Predicted, r.SavedAt = "/ckpt", true, &step
 	r.Metrics = []show.Metrics{{Step: 5, Of: map[string]*float64{"loss": &v}}}
 	if err := d.tells(t, "a", r); err != nil {
 		t.Fatal(err)
 	}
 	g, l := d.pods["a"].gang, d.see()
 	if j := d.rowOf(g).Job(l.At); len(j.Metrics) != 1 || j.Progress == nil || j.Progress.Checkpoint != "/ckpt" ||
-		j.Progress.Steps != 0 || j.Progress.Foretold {
+		j.Progress.Steps != 0 || j.Progress.Predicted {
 		t.Errorf("the job itself: %+v, %+v", j.Progress, j.Metrics)
 	}
 	d.looks.last = l

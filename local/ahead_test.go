@@ -60,8 +60,8 @@ func TestForecastTells(t *testing.T) {
 }
 
 // How long a job takes: as its progress says; else what its user stated, as far as such statements were worth
-// something; else as its like did that ran for longer, in each draw another of them. Nobody knows of one that a
-// person froze.
+// something; else as its like did that ran for longer, in each draw another of them. Of one that a
+// person froze nothing is known.
 func TestExpectations(t *testing.T) {
 	spec := &cluster.Job{ID: 1, User: "ann", Name: "train", Estimate: 6 * time.Minute,
 		Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}

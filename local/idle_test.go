@@ -20,7 +20,7 @@ func idleFor(s *observe.Sampler, from, span time.Duration) {
 
 // A job is idle while all of its GPUs are known to be below the threshold; one
 // that tells nothing stops the count, one that computes ends it. How long it
-// lasts survives the daemon; another run begins anew.
+// lasts survives the daemon; another run begins again.
 func TestIdleCount(t *testing.T) {
 	m, src := accounts(t)
 	m.inbox.Init()
@@ -63,7 +63,7 @@ func TestIdleCount(t *testing.T) {
 }
 
 // Of a shared GPU, a job whose processes do not show does nothing, where the
-// driver tells of each process; else nobody knows.
+// driver tells of each process; else it is not known.
 func TestSharedWithoutProcess(t *testing.T) {
 	for _, tells := range []bool{false, true} {
 		m, src := accounts(t)

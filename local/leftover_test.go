@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shims, tasks and what plays MPS outlive whoever started them, as they should. All that tests start has a folder below
+// Shims, tasks and what plays MPS outlive what started them, as they should. All that tests start has a folder below
 // one of the tests' own in its command or environment: when the tests have ended, be it that they were killed
 // or took too long, a process of its own ends what is left, and removes the folder.
 

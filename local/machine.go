@@ -445,7 +445,7 @@ func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 		m.stuck.Store(true)
 		m.opt.Observe.NotStored()
 		m.opt.Log.Error("the state cannot be written; nothing is decided until it can", "error", err)
-		m.mu.Unlock() // whoever reads meanwhile sees what will be, as soon as it is stored
+		m.mu.Unlock() // readers meanwhile see what will be, as soon as it is stored
 		select {
 		case <-m.running.Done():
 			return err

@@ -100,7 +100,7 @@ func TestMoves(t *testing.T) {
 		!list[0].Made {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	s = m.settings() // the engine begins anew from what is stored, as when a daemon dies
+	s = m.settings() // the engine begins again from what is stored, as when a daemon dies
 	s.MinRuntime = time.Second
 	if _, err := m.Reconfigure(t.Context(), s, "ann", "min_runtime: 0s -> 1s"); err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func mark(t *testing.T, file string) {
 // On four NVLink islands of four GPUs one each is free, and a job needs four on one: one that
 // has two leaves for where another was that goes elsewhere. It is gone first, and starts when the
 // other's process has left, whatever happens meanwhile: the daemon ends and another goes on from what is stored, and
-// the other job's process dies while it writes its checkpoint. Nobody is lost.
+// the other job's process dies while it writes its checkpoint. No job is lost.
 func TestMovesChain(t *testing.T) {
 	opt := testOptions(t, &cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 16, Islands: 4}}})
 	opt.Rules.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Minute},

@@ -39,7 +39,7 @@ func shareUnderMPS(t *testing.T, m *Machine, src *played, text string) (uuid str
 	return uuid
 }
 
-// A GPU is MPS' alone for as long as shares are on it, and no longer when somebody else
+// A GPU is MPS' alone for as long as shares are on it, and no longer when another
 // starts there, however short ago the last share has left.
 func TestMPSLeaves(t *testing.T) {
 	m, src := accounts(t)
@@ -57,7 +57,7 @@ func TestMPSLeaves(t *testing.T) {
 	}{
 		{"another share", true, show.Device{UUID: uuid, Share: 250}, true},
 		{"a whole GPU beside", true, show.Device{UUID: src.devices[0].UUID}, true},
-		{"a share when nobody is there", false, show.Device{UUID: uuid, Share: 250}, true},
+		{"a share when no server is there", false, show.Device{UUID: uuid, Share: 250}, true},
 		{"an instance", false,
 			show.Device{UUID: "MIG-to-be-made/" + uuid + "/0", Parent: uuid, Profile: "3g.40gb", Share: 428}, false},
 		{"the whole GPU", false, show.Device{UUID: uuid}, false},

@@ -15,7 +15,7 @@ import (
 )
 
 // What a policy learns from completed jobs is stored when it changes, apart from
-// what every step changes, and a daemon that starts anew knows it.
+// what every step changes, and a daemon that starts again knows it.
 func TestPastIsKept(t *testing.T) {
 	qssf := func(o *Options) { o.Rules.Policy = "qssf" }
 	m := alive(t, qssf)

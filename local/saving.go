@@ -38,7 +38,7 @@ func (r *runner) noteRun(rec *engine.JobRecord, now cluster.Time, stopped, lost 
 func (m *Machine) saveEvery(j *cluster.Job) time.Duration {
 	m.interrupted.mu.Lock()
 	defer m.interrupted.mu.Unlock()
-	return m.settings().Saving.Told(j, &m.interrupted.losses)
+	return m.settings().Saving.Interval(j, &m.interrupted.losses)
 }
 
 const savingName = "MUSTER_CHECKPOINT_EVERY="

@@ -92,7 +92,7 @@ func (m *Machine) Update(ctx context.Context, id int, u *ask.Update, by *User) e
 	})
 }
 
-// changedFields names the fields of an update. Their values are the business of whoever may see the job in
+// changedFields names the fields of an update. Their values are the business of those who may see the job in
 // full, the history is everybody's.
 func changedFields(update []byte) string {
 	var fields map[string]json.RawMessage

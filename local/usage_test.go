@@ -279,7 +279,7 @@ func TestNotMeasured(t *testing.T) {
 	}
 	for _, w := range u.Waste {
 		if w.Kind != "empty-hours" {
-			t.Errorf("waste that nobody measured: %+v", w)
+			t.Errorf("waste that was not measured: %+v", w)
 		}
 	}
 }
@@ -295,7 +295,7 @@ func TestScore(t *testing.T) {
 		if err := m.RecordPrediction(t.Context(), &j); err != nil {
 			t.Fatal(err)
 		}
-		nearer := start.Add(-off / 5) // told again, as somebody asked why
+		nearer := start.Add(-off / 5) // predicted again
 		j.Expected = &nearer
 		at := m.opt.Now().Add(time.Second)
 		m.opt.Now = func() time.Time { return at }
@@ -312,7 +312,7 @@ func TestScore(t *testing.T) {
 		}
 	}
 	s, err := foresight.ScoreSince(t.Context(), m.store, t0)
-	if err != nil || s.Told != 3 || s.Started != 3 || s.Early != 1 || time.Duration(s.Median) != 5*time.Minute ||
+	if err != nil || s.Predicted != 3 || s.Started != 3 || s.Early != 1 || time.Duration(s.Median) != 5*time.Minute ||
 		time.Duration(s.Ninety) != 10*time.Minute ||
 		s.Intervals != 3 || s.Within != 2 || s.Later != 3 || time.Duration(s.LaterMedian) != time.Minute ||
 		time.Duration(s.LaterNinety) != 2*time.Minute {

@@ -137,9 +137,9 @@ func (x *Losses) Every(tier cluster.Tier) time.Duration {
 	return (Unlost + x.ran[tier]) / time.Duration(x.lost[tier])
 }
 
-// Told is the checkpoint interval that a job is told: what it states, otherwise the one that loses
-// least but keeps the promise; 0: none is told. A job that writes no checkpoints is told none.
-func (s *Saving) Told(j *cluster.Job, losses *Losses) time.Duration {
+// Interval is how often a job is to write a checkpoint: what it states, otherwise the one that loses
+// least but keeps the promise; 0: none is given, as to a job that writes no checkpoints.
+func (s *Saving) Interval(j *cluster.Job, losses *Losses) time.Duration {
 	if s == nil || j.Checkpoint.None {
 		return 0
 	}

@@ -58,7 +58,7 @@ func Converges(stated string, f *Falling, said []Measure, p *show.Progress) *Fal
 	}
 	end := max(f.End, p.Step+f.Every*float64(c.Times)) // it should have ended by now
 	if p.Steps == 0 || end < p.Steps {
-		p.Steps, p.Foretold = end, true
+		p.Steps, p.Predicted = end, true
 	}
 	return known
 }

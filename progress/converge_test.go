@@ -25,22 +25,22 @@ func TestConverges(t *testing.T) {
 		return p
 	}
 	for k := 1; k < 5; k++ {
-		if p := tell(float64(k*10), 0); p.Steps != 0 || p.Foretold {
+		if p := tell(float64(k*10), 0); p.Steps != 0 || p.Predicted {
 			t.Errorf("after %d reports: %+v", k, p)
 		}
 	}
 	for k := 5; k < 3*mostLosses && float64(k*10) < end; k++ {
-		if p := tell(float64(k*10), 0); k > 6 && math.Abs(p.Steps-end) > 20 || !p.Foretold {
+		if p := tell(float64(k*10), 0); k > 6 && math.Abs(p.Steps-end) > 20 || !p.Predicted {
 			t.Fatalf("after %d reports: %+v, it will converge at %v", k, p, end)
 		}
 	}
 	if len(f.List) > mostLosses || f.Every != 10 {
 		t.Errorf("%d reports are kept, every %v", len(f.List), f.Every)
 	}
-	if p := tell(60, 100); p.Steps != 100 || p.Foretold || len(f.List) > 6 {
+	if p := tell(60, 100); p.Steps != 100 || p.Predicted || len(f.List) > 6 {
 		t.Errorf("it went back, and states an earlier end: %+v, %d reports", p, len(f.List))
 	}
-	if p := tell(end+50, 0); p.Steps != end+70 || !p.Foretold {
+	if p := tell(end+50, 0); p.Steps != end+70 || !p.Predicted {
 		t.Errorf("it continues beyond its end: %+v", p)
 	}
 	p := show.Progress{Step: end + 55}

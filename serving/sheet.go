@@ -111,7 +111,7 @@ func played(s *Served) *SheetPlayed {
 }
 
 // submit is the command line of a gpulet's job. Where one of several services ends, the job
-// does, as one that failed: nobody would answer that service's requests.
+// does, as one that failed: that service's requests would get no answer.
 func (p *SheetPart) submit(model, start string) []string {
 	var each, names []string
 	for i := range p.Turns {

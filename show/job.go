@@ -146,7 +146,7 @@ type Progress struct {
 	At            time.Time `json:"at"`
 	Step          float64   `json:"step"`
 	Steps         float64   `json:"steps,omitempty"`
-	Foretold      bool      `json:"foretold,omitempty" doc:"steps is predicted from its metric (converge)"`
+	Predicted     bool      `json:"predicted,omitempty" doc:"steps is predicted from its metric (converge)"`
 	Epoch         float64   `json:"epoch,omitempty"`
 	SamplesPerSec float64   `json:"samples_per_s,omitempty"`
 	Checkpoint    string    `json:"checkpoint,omitempty" doc:"The last checkpoint that it reported"`

@@ -17,7 +17,7 @@ func TestReportAtLimits(t *testing.T) {
 	far, v := time.Date(2026, 1, 1, 0, 0, 0, 123456789, time.FixedZone("", 3600)), -math.SmallestNonzeroFloat64
 	step := 1e15 - 0.125
 	r := Report{Lines: 1e15, Age: math.MaxInt64 / 1_000_000, SavedAt: &step, Finished: true,
-		Progress: Progress{At: far, Step: step, Steps: step, Epoch: step, SamplesPerSec: step, Foretold: true,
+		Progress: Progress{At: far, Step: step, Steps: step, Epoch: step, SamplesPerSec: step, Predicted: true,
 			Checkpoint: strings.Repeat("\x01", maxCheckpointRef)}}
 	for range maxValues {
 		name := strings.Repeat("\x01", MaxMetric) // six bytes each

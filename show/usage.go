@@ -72,21 +72,21 @@ type Waste struct {
 
 // Score says how good the expected starts given to jobs were.
 type Score struct {
-	Told        int          `json:"told" doc:"Jobs that waited and had an expected start"`
-	Started     int          `json:"started" doc:"Those that have started since"`
-	Median      ask.Duration `json:"median_error"`
-	Ninety      ask.Duration `json:"ninety_error" doc:"90th percentile of how far off they were"`
-	Intervals   int          `json:"intervals" doc:"Answers with an interval"`
-	Within      int          `json:"within" doc:"Answers whose interval held"`
-	Early       int          `json:"early" doc:"Those that started earlier than expected"`
-	Later       int          `json:"later" doc:"Later answers about waiting jobs that differed from the first"`
-	LaterMedian ask.Duration `json:"later_median_error"`
-	LaterNinety ask.Duration `json:"later_ninety_error" doc:"90th percentile of how far off they were"`
-	EndsTold    int          `json:"ends_told" doc:"Jobs whose progress predicted their end"`
-	Ended       int          `json:"ended" doc:"Those that have completed since"`
-	EndMedian   ask.Duration `json:"end_median_error"`
-	EndNinety   ask.Duration `json:"end_ninety_error" doc:"90th percentile of how far off they were"`
-	Off         []Off        `json:"off" doc:"Counts by how far off they were"`
+	Predicted     int          `json:"predicted" doc:"Jobs that waited and had an expected start"`
+	Started       int          `json:"started" doc:"Those that have started since"`
+	Median        ask.Duration `json:"median_error"`
+	Ninety        ask.Duration `json:"ninety_error" doc:"90th percentile of how far off they were"`
+	Intervals     int          `json:"intervals" doc:"Answers with an interval"`
+	Within        int          `json:"within" doc:"Answers whose interval held"`
+	Early         int          `json:"early" doc:"Those that started earlier than expected"`
+	Later         int          `json:"later" doc:"Later answers about waiting jobs that differed from the first"`
+	LaterMedian   ask.Duration `json:"later_median_error"`
+	LaterNinety   ask.Duration `json:"later_ninety_error" doc:"90th percentile of how far off they were"`
+	EndsPredicted int          `json:"ends_predicted" doc:"Jobs whose progress predicted their end"`
+	Ended         int          `json:"ended" doc:"Those that have completed since"`
+	EndMedian     ask.Duration `json:"end_median_error"`
+	EndNinety     ask.Duration `json:"end_ninety_error" doc:"90th percentile of how far off they were"`
+	Off           []Off        `json:"off" doc:"Counts by how far off they were"`
 }
 
 // Off counts the jobs whose start was off by at most a time, and by more than the one before.

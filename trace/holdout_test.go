@@ -6,7 +6,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// The last jobs by their submission are held out and numbered anew; the others keep their numbers.
+// The last jobs by their submission are held out and numbered again; the others keep their numbers.
 func TestHoldOut(t *testing.T) {
 	var list []Entry
 	for i, at := range []cluster.Time{50, 10, 40, 20, 30} {

@@ -169,7 +169,7 @@ func translate(r *http.Response) error {
 	return nil
 }
 
-// lifeline is the file descriptor that whoever started the proxy holds the other
+// lifeline is the file descriptor that the process that started the proxy holds the other
 // end of: when that is gone, however it ended, so is the proxy.
 const lifeline = 3
 
@@ -184,7 +184,7 @@ func (f *proxyFlags) serveSocket(ctx context.Context, out io.Writer, h http.Hand
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
 	defer stop()
 	defer func() { _ = os.Remove(filepath.Dir(f.socket)) }() // with the socket in it gone, it is empty
-	// A terminal that is closed ends whoever started this; then the lifeline does the
+	// A terminal that is closed ends the process that started this; then the lifeline does the
 	// rest, and the folder goes, too.
 	signal.Ignore(syscall.SIGHUP)
 	if life := os.NewFile(lifeline, "lifeline"); life != nil {

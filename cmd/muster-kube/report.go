@@ -300,7 +300,7 @@ func (r *podReporter) trustSum() error {
 		return nil
 	}
 	if r.sum == "" {
-		return errors.New("nobody says who vouches for the scheduler: MUSTER_REPORT_CA is empty, so the scheduler that bound this pod has no --api-secret (or give --ca)")
+		return errors.New("nothing vouches for the scheduler: MUSTER_REPORT_CA is empty, so the scheduler that bound this pod has no --api-secret (or give --ca)")
 	}
 	sum := strings.ToLower(r.sum)
 	check := func(c tls.ConnectionState) error {

@@ -210,7 +210,7 @@ func TestReportEnds(t *testing.T) {
 		}
 		s.Close()
 	}
-	for _, ca := range []string{"", "missing"} { // nobody vouches for the scheduler; there is no token either
+	for _, ca := range []string{"", "missing"} { // nothing vouches for the scheduler; there is no token either
 		r, file, _ := reading(t)
 		r.ca, r.token = ca, "missing"
 		puts(t, file, "{\"step\": 1}\n", 0)

@@ -126,7 +126,7 @@ func runAttached(ctx context.Context, c *cobra.Command, s *api.Submission) error
 	return endLike(c.ErrOrStderr(), &j)
 }
 
-// idleNews is how often whoever is attached asks whether the job counts as idle.
+// idleNews is how often an attached client asks whether the job counts as idle.
 const idleNews = 5 * time.Second
 
 // printIdle says to an attached client that the job does not use its GPUs, and what

@@ -232,7 +232,7 @@ func newConfig() *cobra.Command {
 func checkKube(w io.Writer, path string) (done bool, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil || !config.IsKube(data) {
-		return false, nil // whoever reads it next says so
+		return false, nil // the next reader says so
 	}
 	conf, err := config.ReadKube(path, bytes.NewReader(data))
 	if err != nil {

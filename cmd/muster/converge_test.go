@@ -30,15 +30,15 @@ done
 `)
 	d.must("submit", "--converge", "loss:0.002:3", "-o", "/dev/null", "--", "sh", "train.sh")
 	var j api.Job
-	d.eventually("its end is foretold", func() bool {
+	d.eventually("its end is predicted", func() bool {
 		if err := json.Unmarshal([]byte(d.must("show", "1")), &j); err != nil {
 			t.Fatal(err)
 		}
-		return j.Progress != nil && j.Progress.Foretold && j.Progress.Step > 15 && j.ExpectedEnd != nil &&
+		return j.Progress != nil && j.Progress.Predicted && j.Progress.Step > 15 && j.ExpectedEnd != nil &&
 			j.EndBy == api.EndByProgress
 	})
 	if want := c.End(curve, 1); math.Abs(j.Progress.Steps-want) > 0.1*want {
-		t.Errorf("it is foretold to end at step %v, the curve converges at %v", j.Progress.Steps, want)
+		t.Errorf("it is predicted to end at step %v, the curve converges at %v", j.Progress.Steps, want)
 	}
 	d.want(d.must("why", "1"), "by its progress", "as its metric foretells")
 	d.must("cancel", "1")

@@ -16,7 +16,7 @@ import (
 )
 
 // remember writes into a state what a daemon with measured GPUs would have in
-// two weeks: jobs 1 and 2 measured, the load of the machine, starts foretold.
+// two weeks: jobs 1 and 2 measured, the load of the machine, starts predicted.
 func remember(t *testing.T, d *daemon) {
 	t.Helper()
 	s, err := store.Open(filepath.Join(d.dir, "state", "muster.db"))

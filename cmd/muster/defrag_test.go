@@ -17,7 +17,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// protectedSim has nobody moved in protected times, on the clock of the cluster file.
+// protectedSim has no job moved in protected times, on the clock of the cluster file.
 func protectedSim(t *testing.T, dir, trace string) {
 	t.Helper()
 	protected := func(args ...string) (string, error) {
@@ -109,7 +109,7 @@ func TestDefragSim(t *testing.T) {
 	}
 }
 
-// A daemon says that no move would help, and moves nobody; who asks must be an operator.
+// A daemon says that no move would help, and moves no job; who asks must be an operator.
 func TestDefragServe(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
@@ -127,7 +127,7 @@ func TestDefragServe(t *testing.T) {
 	list = nil
 	if err := json.Unmarshal([]byte(d.must("defrag", "--compact=nodes", "--apply", "--json")), &list); err != nil ||
 		len(list) != 1 || !strings.Contains(list[0].Text, "no node can be emptied") {
-		t.Errorf("%+v %v", list, err) // it is one node, and nobody is on it
+		t.Errorf("%+v %v", list, err) // it is one node, and no job is on it
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // A 1g on the first memory slice keeps a 4g from its GPU. An operator sees it, and has it
 // moved: it writes a checkpoint, the daemon dies while it does, and another goes on with
 // it. The 4g starts where the 1g was, the 1g goes on from its checkpoint on another start, and the
-// instance that somebody else uses all the while stays as it is.
+// instance that another job uses all the while stays as it is.
 func TestDefragMIG(t *testing.T) {
 	t.Parallel()
 	d := shares(t, "1xH100-80GB", "{mig: dynamic}")
@@ -55,7 +55,7 @@ trap 'echo 41 > $at; echo asked; while [ ! -e ` + leave + ` ]; do sleep 0.05; do
 	d.start()
 	d.want(d.must("show", "7"), `"state": "stopping"`)
 	if text := d.must("nodes"); strings.Contains(text, "4g.40gb") {
-		t.Errorf("nobody has left yet, and there is a 4g:\n%s", text)
+		t.Errorf("no job has left yet, and there is a 4g:\n%s", text)
 	}
 	if err := os.WriteFile(leave, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 
 // TestNobodyIsFrozen: where GPUs are partitioned by demand, and under MPS, no job is suspended in
 // place, though the rules say so: who has to stop is asked for a checkpoint, and jobs that
-// save nothing keep their GPUs and end. A control daemon of MPS comes to a GPU when nobody
+// save nothing keep their GPUs and end. A control daemon of MPS comes to a GPU when no job
 // else is there.
 func TestNobodyIsFrozen(t *testing.T) {
 	t.Parallel()
@@ -239,7 +239,7 @@ func TestTurnsInPlace(t *testing.T) {
 }
 
 // TestHomeCleared: who holds the GPU on which a suspended job has its memory goes to one that is idle, by
-// a checkpoint, and the suspended job goes on in its processes. Where nobody can be moved, it is started
+// a checkpoint, and the suspended job goes on in its processes. Where no job can be moved, it is started
 // again on the idle GPU after a while, and nothing of its old processes stays.
 func TestHomeCleared(t *testing.T) {
 	t.Parallel()

@@ -90,8 +90,8 @@ func forged(t *testing.T, pid int) string {
 	return string(text)
 }
 
-// A job's user writes of a task what it likes, stops, kills or traces whoever started it: it changes
-// nothing of what the daemon believes, and nobody else's process is touched, with and without a
+// A job's user writes of a task what it likes, stops, kills or traces the process that started it: it changes
+// nothing of what the daemon believes, and no other's process is touched, with and without a
 // restart of the daemon.
 func TestForgedState(t *testing.T) {
 	t.Parallel()
@@ -153,7 +153,7 @@ func (d *daemon) nothingOf(id int) {
 }
 
 // A task that a daemon of an earlier version began has its state in its user's folder. It goes on
-// after an upgrade; a state that names others' processes harms nobody, and the job ends all the same.
+// after an upgrade; a state that names others' processes harms nothing, and the job ends all the same.
 func TestForgedEarlierState(t *testing.T) {
 	t.Parallel()
 	needsRoot(t)
@@ -304,7 +304,7 @@ func TestKilledShim(t *testing.T) {
 	d.must("run", "--gpus", "1", "--", "true")
 }
 
-// What a daemon inherits from whoever started it reaches no job, and a job has no more open files than that one
+// What a daemon inherits reaches no job, and a job has no more open files than that one
 // may have.
 func TestInheritedFiles(t *testing.T) {
 	t.Parallel()
@@ -538,7 +538,7 @@ func TestOwnDaemonBesideRoots(t *testing.T) {
 	}
 }
 
-// The GPU of a process that does not die of SIGKILL is nobody else's until it does, and the job's
+// The GPU of a process that does not die of SIGKILL is not given to another job until it does, and the job's
 // history names it. A freezer of version 1, in which the dead wait, stands for a device.
 func TestUnkillable(t *testing.T) {
 	t.Parallel()

@@ -59,7 +59,7 @@ func atStage(stage string) func(j *api.Job) bool {
 
 // Who does not use its GPUs is warned, then counts as best-effort; a daemon that
 // is killed meanwhile goes on where it was. Who computes again is what it was;
-// whoever is still idle makes room for its equals, with a checkpoint.
+// a job that is still idle makes room for its equals, with a checkpoint.
 func TestIdleHolders(t *testing.T) {
 	t.Parallel()
 	d := prepareDaemon(t, "2xH100-80GB")
@@ -135,7 +135,7 @@ func TestIdleStopped(t *testing.T) {
 	d.rules("idle: {stop: 100ms, requeue: true}")
 	d.must("submit", "--gpus", "1", "--", "sh", "-c", saves, "two")
 	d.untilJob("2", "was started again", func(j *api.Job) bool { return j.Restarts > 0 })
-	d.rules("kill_wait: 1s") // off: nobody is stopped
+	d.rules("kill_wait: 1s") // off: no job is stopped
 	d.untilJob("2", "goes on", func(j *api.Job) bool { return j.State == api.StateRunning && j.Idle == nil })
 	d.must("cancel", "2")
 }

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Daemons, shims and tasks outlive whoever started them, as they should. So tests clean up behind
+// Daemons, shims and tasks outlive the process that started them, as they should. So tests clean up behind
 // them, and a process of its own does so where the tests cannot: when they are killed, or a test
 // takes too long. It is told which folders there are, and ends when the tests have.
 
@@ -50,7 +50,7 @@ func leaves(dir string) {
 	}
 }
 
-// reap waits for the end of whoever writes to it, and removes the folders that are left,
+// reap waits for the end of all that write to it, and removes the folders that are left,
 // after what runs in them.
 func reap() int {
 	var dirs []string

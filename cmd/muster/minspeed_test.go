@@ -78,7 +78,7 @@ func (d *daemon) untilPaced(id string) {
 }
 
 // A job tells by its progress that it is too slow beside another: after a minute that
-// one leaves, and goes where it disturbs nobody. The daemon has no table at all.
+// one leaves, and goes where it disturbs no job. The daemon has no table at all.
 func TestTooSlow(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -97,7 +97,7 @@ func TestTooSlow(t *testing.T) {
 }
 
 // Two that get less done together than one alone does are parted after a minute, though
-// nobody asks for a speed and there is no other GPU: whoever came last waits, is told why,
+// no job asks for a speed and there is no other GPU: the job that came last waits, says why,
 // and goes on when the other has left.
 func TestParted(t *testing.T) {
 	t.Parallel()
@@ -121,7 +121,7 @@ func TestParted(t *testing.T) {
 	d.must("cancel", "1")
 }
 
-// Pairs that nobody measured are estimated from what the two use of a GPU, or how they
+// Pairs that were not measured are estimated from what the two use of a GPU, or how they
 // take turns, in a daemon as elsewhere; config check says so.
 func TestMinSpeedEstimated(t *testing.T) {
 	t.Parallel()

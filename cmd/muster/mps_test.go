@@ -93,7 +93,7 @@ func TestMPSPlanLive(t *testing.T) {
 		}
 	}
 	if turns < 2 {
-		t.Errorf("nobody takes turns: %+v", plan)
+		t.Errorf("no service takes turns: %+v", plan)
 	}
 	d.must(cancel...)
 }

@@ -21,7 +21,7 @@ func TestMPSServerBetweenLooks(t *testing.T) {
 	for range 2 {
 		d.must("submit", "-o", "/dev/null", "--gpus", "0.3", "--", "sh", "-c", script)
 	}
-	d.must("submit", "-o", "/dev/null", "--gpus", "0.3", "--", "sleep", "1000") // so that nobody is ever alone there
+	d.must("submit", "-o", "/dev/null", "--gpus", "0.3", "--", "sleep", "1000") // so that no job is ever alone there
 	for _, id := range []string{"1", "2", "3"} {
 		d.untilSays(`"state": "running"`, "show", id)
 	}

@@ -302,7 +302,7 @@ func answersLive(t *testing.T, policy string) {
 	d.replays()
 }
 
-// Where muster serve makes instances, policy miso has a GPU divided anew when another
+// Where muster serve makes instances, policy miso has a GPU divided again when another
 // job comes, and whole again when it goes: the first leaves at a checkpoint each time,
 // and starts again in its part.
 func TestDividedAnewLive(t *testing.T) {

@@ -101,7 +101,7 @@ func TestTrainingSurvivesBitForBit(t *testing.T) {
 }
 
 // A job that has said that it has finished, and is about to end well when it is to be asked
-// for a checkpoint, cannot hear that any more: it is complete, and does not begin anew.
+// for a checkpoint, cannot hear that any more: it is complete, and does not begin again.
 func TestFinishedBeforeItIsAsked(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")

@@ -20,7 +20,7 @@ import (
 	"github.com/muster-gpu/muster/server"
 )
 
-// configured is a daemon that has its policy from a configuration, which can be written anew.
+// configured is a daemon that has its policy from a configuration, which can be written again.
 func configured(t *testing.T, gpus, text string) (d *daemon, write func(string)) {
 	t.Helper()
 	d = withConfig(t, gpus, text)

@@ -269,7 +269,7 @@ func (d *daemon) between(pass func(http.ResponseWriter, *http.Request) bool) str
 }
 
 // The examples work, as the documentation calls them: asha, and Hydro with fused
-// groups, which are formed anew at the next rung from checkpoints of several jobs.
+// groups, which are formed again at the next rung from checkpoints of several jobs.
 func TestSearchExamples(t *testing.T) {
 	t.Parallel()
 	exe, client, examples := python(t)

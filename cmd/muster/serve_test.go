@@ -273,7 +273,7 @@ func TestWhy(t *testing.T) {
 	d.must("wait", "2")
 }
 
-// The signal that asks for a checkpoint goes to whoever handles it: a shell
+// The signal that asks for a checkpoint goes to the process that handles it: a shell
 // around the program does not die of it, and a program that handles nothing is
 // not waited for.
 func TestCheckpointSignal(t *testing.T) {

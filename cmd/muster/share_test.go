@@ -370,7 +370,7 @@ func TestOverMemoryByTask(t *testing.T) {
 }
 
 // Where Muster partitions GPUs, instances are made as jobs ask for them, and those in
-// the way of others go when nobody is on them; a GPU is whole again for who needs it
+// the way of others go when no job is on them; a GPU is whole again for the job that needs it
 // whole. The service may die in between.
 func TestDynamicMIG(t *testing.T) {
 	t.Parallel()

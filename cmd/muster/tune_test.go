@@ -135,7 +135,7 @@ func TestTuneJournal(t *testing.T) {
 	}
 }
 
-// TestTuneEnds: a replay in which a job never ends, because it starts anew at each
+// TestTuneEnds: a replay in which a job never ends, because it starts again at each
 // failure, is cut; where all are, nothing can be chosen.
 func TestTuneEnds(t *testing.T) {
 	t.Parallel()

@@ -111,15 +111,15 @@ func printWaste(w io.Writer, u *api.Usage) error {
 
 func printScore(w io.Writer, s *api.Score) error {
 	round := func(d api.Duration) string { return cluster.FormatDuration(time.Duration(d).Round(time.Second)) }
-	if s.EndsTold > 0 {
-		fmt.Fprintf(w, "%d jobs said by their progress when they would end; %d of them have completed\n", s.EndsTold,
-			s.Ended)
+	if s.EndsPredicted > 0 {
+		fmt.Fprintf(w, "%d jobs said by their progress when they would end; %d of them have completed\n",
+			s.EndsPredicted, s.Ended)
 	}
 	if s.Ended > 0 {
 		fmt.Fprintf(w, "half of them within %s of the time that was first expected, nine of ten within %s\n",
 			round(s.EndMedian), round(s.EndNinety))
 	}
-	fmt.Fprintf(w, "%d waiting jobs were given an expected start; %d of them have started\n", s.Told, s.Started)
+	fmt.Fprintf(w, "%d waiting jobs were given an expected start; %d of them have started\n", s.Predicted, s.Started)
 	if s.Later > 0 {
 		fmt.Fprintf(w, "%d later answers, to muster why: half within %s, nine of ten within %s\n", s.Later,
 			round(s.LaterMedian), round(s.LaterNinety))

@@ -149,7 +149,7 @@ func runningText(j *api.Job) string {
 		how := map[string]string{api.EndByProgress: "by its progress", api.EndByEstimate: "as was stated",
 			api.EndByHistory: "as earlier runs suggest",
 			api.EndByLimit:   "at its time limit"}[j.EndBy]
-		if p := j.Progress; p != nil && p.Foretold && j.EndBy == api.EndByProgress {
+		if p := j.Progress; p != nil && p.Predicted && j.EndBy == api.EndByProgress {
 			how += fmt.Sprintf(" (step %g of %.0f, as its metric foretells)", p.Step, p.Steps)
 		}
 		text += fmt.Sprintf("; expected to end %s, %s", j.ExpectedEnd.Local().Format("15:04:05 Mon 2 Jan"), how)

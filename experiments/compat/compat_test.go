@@ -74,7 +74,7 @@ func TestMuriByHand(t *testing.T) {
 	}
 	if _, err := Run(context.Background(), MuriGroups(true, true), []trace.Entry{staged("dqn", 1)}, 64,
 		"las"); err == nil {
-		t.Error("a policy that pairs nobody is accepted")
+		t.Error("a policy that pairs no jobs is accepted")
 	}
 	if _, err := New(Muri(), []trace.Entry{steps(3, 0, 1)}); err == nil {
 		t.Error("a size that the world does not know is accepted")

@@ -13,7 +13,7 @@ import (
 
 // Current is the number of the names that this program writes. A state's database, a journal's header and a plan
 // on a pod carry it under Key; where it is missing, it is 1.
-const Current = 2
+const Current = 3
 
 // Key is the key of that number.
 const Key = "names"
@@ -30,13 +30,14 @@ const (
 	Snapshot Kind = "snapshot" // of the engine
 	Given    Kind = "given"    // what a job received under other numbers; also on waiting pods
 	Event    Kind = "event"
-	Step     Kind = "step"   // a line of a journal: a batch of events, and its hash
-	Header   Kind = "header" // of a journal
-	Info     Kind = "info"   // what a machine stores about a job besides its submission
-	Array    Kind = "array"  // ... about elements of an array
-	Usage    Kind = "usage"  // ... about what a job was measured to use
-	Pace     Kind = "pace"   // how fast a job runs by its own reports
-	Plan     Kind = "plan"   // of a gang, on its pods
+	Step     Kind = "step"     // a line of a journal: a batch of events, and its hash
+	Header   Kind = "header"   // of a journal
+	Info     Kind = "info"     // what a machine stores about a job besides its submission
+	Array    Kind = "array"    // ... about elements of an array
+	Usage    Kind = "usage"    // ... about what a job was measured to use
+	Pace     Kind = "pace"     // how fast a job runs by its own reports
+	Progress Kind = "progress" // of a job, as it reported it last
+	Plan     Kind = "plan"     // of a gang, on its pods
 )
 
 // key is a renamed key.
@@ -76,6 +77,7 @@ var renamed = []key{
 	{Pace, "told", "predicted_run", 2},
 	{Pace, "said", "speed_reported", 2},
 	{Pace, "said_of", "speed_reported_run", 2},
+	{Progress, "foretold", "predicted", 3},
 	{Plan, "before", "given_before", 2},
 	{Plan, "alone", "joined_late", 2},
 }
@@ -88,7 +90,7 @@ var within = map[Kind]map[string]Kind{
 	Event:    {"given": Given, "spare": Node},
 	Step:     {"events": Event},
 	Header:   {"spec": Cluster, "snapshot": Snapshot},
-	Info:     {"record": Job, "on": Alloc, "pace": Pace},
+	Info:     {"record": Job, "on": Alloc, "pace": Pace, "progress": Progress},
 	Array:    {"info": Info},
 	Plan:     {"before": Given, "given_before": Given},
 }

@@ -76,6 +76,17 @@ func differ(kind Kind, before, after any, found map[string]bool) {
 	}
 }
 
+// Only what was renamed since a record was written is translated.
+func TestRenamedSince(t *testing.T) {
+	const text = `{"over":true,"progress":{"foretold":true}}`
+	for names, want := range map[int]string{1: `{"over_memory":true,"progress":{"predicted":true}}`,
+		2: `{"over":true,"progress":{"predicted":true}}`, 3: text} {
+		if now, err := Translate(Info, names, []byte(text)); err != nil || string(now) != want {
+			t.Errorf("written with %d: %s, %v; want %s", names, now, err, want)
+		}
+	}
+}
+
 func TestNewer(t *testing.T) {
 	var v struct{ A int }
 	if err := Unmarshal(Job, []byte(`{"names":1000,"a":3}`), &v); err != nil || v.A != 3 {

@@ -54,8 +54,8 @@ func (t *Telling) Hear(r *Report, converge string, rec *engine.JobRecord, now cl
 		return nil
 	}
 	said := r.Progress
-	// to foretell is not the pod's
-	said.At, said.Steps, said.Foretold = time.Unix(0, int64(r.At)).UTC(), max(0, said.Steps), false
+	// a prediction is not the pod's to make
+	said.At, said.Steps, said.Predicted = time.Unix(0, int64(r.At)).UTC(), max(0, said.Steps), false
 	t.falling = progress.Converges(converge, t.falling, t.news(r.Report), &said)
 	ran := progress.RanAt(rec, now)
 	age := min(max(0, now.Sub(r.At)), ran)

@@ -379,7 +379,7 @@ func (g *Group) Pids() (list []int) {
 	return list
 }
 
-// Kill kills the processes of the group but one, and whoever they start
+// Kill kills the processes of the group but one, and whatever they start
 // meanwhile; it thaws them, because the dead must run to die. It returns those
 // that are still there after a moment.
 func (g *Group) Kill(but int) (left []int) {

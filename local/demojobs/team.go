@@ -77,7 +77,7 @@ func (d *Team) Next() *ask.Submission {
 		if d.rand.IntN(2) == 0 {
 			s.Share = 500
 		}
-	case d.turns%11 == 0: // somebody needs something now
+	case d.turns%11 == 0: // a user needs something now
 		s.Tier, s.GPUs, seconds = "critical", max(1, d.gpus/4), 10
 	case d.turns%7 == 0:
 		s.GPUs = max(1, d.gpus/2)

@@ -38,7 +38,7 @@ func score(starts, ends []store.Prediction) (s show.Score) {
 			}
 			continue
 		}
-		s.Told++
+		s.Predicted++
 		if p.Happened == 0 {
 			continue
 		}
@@ -65,7 +65,7 @@ func score(starts, ends []store.Prediction) (s show.Score) {
 func scoreEnds(ends []store.Prediction, s *show.Score) {
 	var errs []int64
 	for _, p := range ends {
-		s.EndsTold++
+		s.EndsPredicted++
 		if p.Happened != 0 {
 			s.Ended++
 			errs = append(errs, max(p.Happened-p.Expected, p.Expected-p.Happened))

@@ -318,7 +318,7 @@ func (s *real) Sample() []Sample {
 
 // processes lists the users of a GPU, with what the driver says of each; each says
 // that it says what every process computes. It names those only that computed
-// since it was asked last, and finds nothing when nobody did: where the GPU as a
+// since it was asked last, and finds nothing when none did: where the GPU as a
 // whole did nothing either, that can be believed.
 func (s *real) processes(i int, util *float64) (list []Process, each bool) {
 	running, ret := s.handles[i].GetComputeRunningProcesses()

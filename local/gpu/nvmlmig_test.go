@@ -77,7 +77,7 @@ func nameOf(d *server.Device, model *cluster.GPUModel, id uint32) string {
 }
 
 // Instances are made through the driver, on GPUs that it puts into MIG mode; those in
-// the way go, unless somebody is on them, and with them what a service left that died
+// the way go, unless a job is on them, and with them what a service left that died
 // between two calls.
 func TestMakeInstances(t *testing.T) {
 	s := dgxa100.New()
@@ -86,7 +86,7 @@ func TestMakeInstances(t *testing.T) {
 	uuid := src.Devices()[2].UUID
 	model := ModelOf(src.Devices()[2].Name, src.Devices()[2].Memory)
 	partitionable(d, &model)
-	nobody := func(string) bool { return false }
+	unused := func(string) bool { return false }
 	var list []Instance
 	have := func() string {
 		var words []string
@@ -99,7 +99,7 @@ func TestMakeInstances(t *testing.T) {
 	for _, c := range []struct {
 		profile string
 		start   int
-		used    string // profile that somebody is on
+		used    string // profile that a job is on
 		want    string // the instances; or the error
 	}{
 		{"3g.20gb", 4, "", "3g.20gb@4"},
@@ -132,9 +132,9 @@ func TestMakeInstances(t *testing.T) {
 	if err := src.Whole(uuid, func(id string) bool {
 		return id == list[0].UUID
 	}); err == nil || !strings.Contains(err.Error(), "7g.40gb at 0 is in use") {
-		t.Errorf("somebody is on it: %v", err)
+		t.Errorf("a job is on it: %v", err)
 	}
-	if err := src.Whole(uuid, nobody); err != nil || d.MigMode != nvml.DEVICE_MIG_DISABLE || len(d.GpuInstances) > 0 {
+	if err := src.Whole(uuid, unused); err != nil || d.MigMode != nvml.DEVICE_MIG_DISABLE || len(d.GpuInstances) > 0 {
 		t.Errorf("it is not whole: %v, %d instances", err, len(d.GpuInstances))
 	}
 	info, _ := d.GetGpuInstanceProfileInfo(nvml.GPU_INSTANCE_PROFILE_3_SLICE)
@@ -143,15 +143,15 @@ func TestMakeInstances(t *testing.T) {
 		t.Fatal(ret)
 	}
 	var err error
-	if list, err = src.Make(uuid, cluster.Instance{Profile: "2g.10gb", Start: 0}, nobody); err != nil ||
+	if list, err = src.Make(uuid, cluster.Instance{Profile: "2g.10gb", Start: 0}, unused); err != nil ||
 		have() != "2g.10gb@0" || len(d.GpuInstances) != 1 {
 		t.Errorf("what a service left is in the way: %v, %s", err, have())
 	}
 	d.SetMigModeFunc = func(int) (nvml.Return, nvml.Return) { return nvml.ERROR_IN_USE, nvml.SUCCESS }
-	if err := src.Whole(uuid, nobody); err == nil || !strings.Contains(err.Error(), "has to be reset") {
+	if err := src.Whole(uuid, unused); err == nil || !strings.Contains(err.Error(), "has to be reset") {
 		t.Errorf("a GPU that has to be reset: %v", err)
 	}
-	if _, err := src.Make("GPU-none", cluster.Instance{Profile: "2g.10gb"}, nobody); err == nil {
+	if _, err := src.Make("GPU-none", cluster.Instance{Profile: "2g.10gb"}, unused); err == nil {
 		t.Error("a GPU that is not there")
 	}
 }

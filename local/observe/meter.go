@@ -22,19 +22,19 @@ const (
 
 // Meter is what was measured of one job; it is stored as it is.
 type Meter struct {
-	Samples int                `json:"samples"`
-	Seconds float64            `json:"seconds"`
-	Util    float64            `json:"util"` // percent x GPU-seconds
-	GPU     float64            `json:"gpu"`  // GPU-seconds with known utilisation
-	Most    map[string]float64 `json:"most,omitempty"`
-	Memory  *int64             `json:"memory,omitempty"`
-	Told    int64              `json:"memory_reported,omitempty"` // MiB of a GPU that the policy knows of
-	Energy  *float64           `json:"energy,omitempty"`
-	Idle    float64            `json:"idle,omitempty"`
-	Holding float64            `json:"holding,omitempty"`
-	Every   int                `json:"every"`
-	Points  []show.Point       `json:"points,omitempty"`
-	Began   cluster.Time       `json:"began,omitempty"` // the run that Still is of
+	Samples  int                `json:"samples"`
+	Seconds  float64            `json:"seconds"`
+	Util     float64            `json:"util"` // percent x GPU-seconds
+	GPU      float64            `json:"gpu"`  // GPU-seconds with known utilisation
+	Most     map[string]float64 `json:"most,omitempty"`
+	Memory   *int64             `json:"memory,omitempty"`
+	Reported int64              `json:"memory_reported,omitempty"` // MiB of a GPU that the policy knows of
+	Energy   *float64           `json:"energy,omitempty"`
+	Idle     float64            `json:"idle,omitempty"`
+	Holding  float64            `json:"holding,omitempty"`
+	Every    int                `json:"every"`
+	Points   []show.Point       `json:"points,omitempty"`
+	Began    cluster.Time       `json:"began,omitempty"` // the run that Still is of
 	// seconds for which its GPUs have been below the threshold
 	Still float64       `json:"idle_streak,omitempty"`
 	cpu   time.Duration // of the run, at the last sample

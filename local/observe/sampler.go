@@ -346,8 +346,8 @@ func (s *Sampler) occupied(v *Meter, j *Job, u *used, all *int64) {
 	if j.Asked > 0 && *own > j.Asked {
 		s.host.Over(j, -1, *own, j.Asked)
 	}
-	if j.Tells && *own > v.Told+max(v.Told/20, 64) {
-		v.Told = *own
+	if j.Tells && *own > v.Reported+max(v.Reported/20, 64) {
+		v.Reported = *own
 		s.host.Occupies(j, *own)
 	}
 }

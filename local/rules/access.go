@@ -136,7 +136,7 @@ func (a *Access) MayUrge(u *account.User, spec, was *cluster.Job) error {
 		return nil
 	}
 	if was != nil && spec.Queue == was.Queue && spec.Tier >= was.Tier && spec.Priority <= was.Priority {
-		return nil // somebody allowed it
+		return nil // it was allowed before
 	}
 	field, what := "priority", fmt.Sprintf("a priority above 0 (%d)", spec.Priority)
 	if spec.Tier == cluster.Critical {

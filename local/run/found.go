@@ -15,7 +15,7 @@ import (
 // endWait is how long a task that was killed is waited for.
 const endWait = 10 * time.Second
 
-// end kills a task, whoever is left of it, and returns when its shim has ended. false: it has
+// end kills a task and what is left of it, and returns when its shim has ended. false: it has
 // not after a while, as one does whose process waits for a device.
 func (t *Task) end() bool {
 	for wait, waited := 2*time.Millisecond, time.Duration(0); ; wait = min(2*wait, 200*time.Millisecond) {
@@ -89,7 +89,7 @@ func (k *Keeper) notEnded(id cluster.JobID, run, rank int) {
 	k.Log.Warn("a task that was killed has not ended yet", "job", id, "run", run, "task", rank)
 }
 
-// EndLeft ends a task that an earlier daemon began, and whoever is left of it; false: it has not ended after a while.
+// EndLeft ends a task that an earlier daemon began, and what is left of it; false: it has not ended after a while.
 func (k *Keeper) EndLeft(id cluster.JobID, run, rank int) bool {
 	return k.Left(id, run, rank, folderOwner(k.TaskDir(id, run, rank))).end()
 }

@@ -70,7 +70,7 @@ func describeLeft(pids []int) string {
 	return strings.Join(list, ", ")
 }
 
-// kill kills the process group and whoever left it. The shim stays: it says how the task ended.
+// kill kills the process group and what left it. The shim stays: it says how the task ended.
 func (t *Task) kill() {
 	t.signal(unix.SIGKILL, false)
 	but := t.shim

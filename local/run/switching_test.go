@@ -25,7 +25,7 @@ func TestSwitching(t *testing.T) {
 		}
 		for at := 1.0; at <= 10; at++ {
 			if c := tell(1, at, 10*at); c != (engine.SwitchCost{}) {
-				t.Fatalf("nobody stopped it, and it is told %+v", c)
+				t.Fatalf("nothing stopped it, and it is told %+v", c)
 			}
 		}
 		return p, s, tell
@@ -113,7 +113,7 @@ func TestSwitching(t *testing.T) {
 		s := &Switching{}
 		s.Left(&progress.Pace{Run: 1, Last: 5}, Stop{1, sec(10), gpus, 0, false})
 		if s.From != nil {
-			t.Error("nobody can say how long it takes to where it was")
+			t.Error("it is not known how long it takes to where it was")
 		}
 	})
 }

@@ -82,7 +82,7 @@ func (t *Task) there() bool {
 	return b != 0 && b == s.Birth && (!t.legacy || t.has(s.Pid))
 }
 
-// has reports whether a process is the task's, whoever claims so.
+// has reports whether a process is the task's, whatever claims so.
 func (t *Task) has(pid int) bool {
 	if t.Group.Exists() {
 		return slices.Contains(t.Group.Pids(), pid)
@@ -105,7 +105,7 @@ func (t *Task) signal(s unix.Signal, shell bool) {
 		t.Group.Freeze(false)
 	}
 	_ = unix.Kill(-t.State.Pid, s)
-	if s == unix.SIGSTOP { // whoever left the process group does not get the signal
+	if s == unix.SIGSTOP { // a process that left the process group does not get the signal
 		t.Group.Freeze(true)
 	}
 }

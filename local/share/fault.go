@@ -19,7 +19,7 @@ import (
 	"github.com/muster-gpu/muster/local/shim"
 )
 
-// A server that ends takes its clients with it, whoever of them was the cause. The control
+// A server that ends takes its clients with it, whichever of them was the cause. The control
 // daemon is asked for its servers every now and then, so it is known between which two
 // moments one ended: seconds apart while the service runs, and as long as it was down where
 // that happened meanwhile. What is known is kept beside the control daemon's own files.
@@ -27,7 +27,7 @@ import (
 // server is a server of a control daemon: it takes clients of one user, whose it is.
 type server struct {
 	PID   int    `json:"pid"`
-	UID   int    `json:"uid"`             // 0: root's, or nobody's in particular
+	UID   int    `json:"uid"`             // 0: root's, or no particular user's
 	Birth uint64 `json:"birth,omitempty"` // of its process, in clock ticks since boot; 0: it cannot be seen
 }
 

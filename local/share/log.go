@@ -92,7 +92,7 @@ func (l *written) from(text io.Reader, at int64) int64 {
 		l.add(line)
 	}
 	for i := range l.begun {
-		if v := &l.begun[i]; !v.exited { // whoever has the number of one that has exited is another
+		if v := &l.begun[i]; !v.exited { // the process with the number of one that has exited is another
 			v.Birth = shim.Birth(v.PID)
 		}
 	}

@@ -48,7 +48,7 @@ func (m *machine) Exclusive(_ string, on bool) error {
 	return nil
 }
 
-// find begins anew, as the next service does.
+// find begins again, as the next service does.
 func (m *machine) find(t *testing.T) {
 	t.Helper()
 	var err error
@@ -166,7 +166,7 @@ func TestFault(t *testing.T) {
 		{what: "long before it", users: []int{5, 5}, of: 5, failed: -time.Minute},
 		{what: "alone", users: []int{5}, of: 5},
 		{what: "the server was another user's", users: []int{5, 5}, of: 6},
-		{what: "whose server it was nobody knows", users: []int{5, 5}, want: "8"},
+		{what: "whose server it was is not known", users: []int{5, 5}, want: "8"},
 		{what: "the answer was late", users: []int{5, 5}, of: 5, failed: time.Second, late: answersWithin, want: "8"},
 		{what: "nobody answered, and it was not the server", users: []int{5, 5}, of: 5, failed: -time.Minute,
 			late: answersWithin},
@@ -230,7 +230,7 @@ func TestServerLives(t *testing.T) {
 			t.Errorf("it lives and the control daemon says %q: %+v", text, d.known)
 		}
 	}
-	d.known.Servers[0].Birth = 0 // nobody could see it
+	d.known.Servers[0].Birth = 0 // it could not be seen
 	for range 3 {
 		if look(""); len(d.known.Faults) != 0 || len(d.known.Servers) != 1 {
 			t.Errorf("it lives, its birth was not seen, and nobody answers: %+v", d.known)

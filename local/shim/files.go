@@ -115,7 +115,7 @@ func enterable(dir string) error {
 }
 
 // Seal keeps the descriptors that this process has, but for the standard ones,
-// from the programs that it executes: whoever started it may have left some open.
+// from the programs that it executes: what started it may have left some open.
 func Seal() {
 	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return

@@ -12,7 +12,7 @@ import (
 )
 
 // The short way to ask whether anybody handles a signal says the same as to look at every
-// process: of nobody, of a child, of a grandchild, and of one that ignores it.
+// process: of none, of a child, of a grandchild, and of one that ignores it.
 func TestFamilyHandles(t *testing.T) {
 	for _, c := range []struct {
 		script string

@@ -25,5 +25,5 @@ func Legacy(dir string) bool {
 // LegacyState reads what their shim, or anybody else of their user's, wrote.
 func LegacyState(dir string) (*State, error) { return readState(filepath.Join(dir, "state.json")) }
 
-// LegacyDial connects to their terminal; whoever answers must be the user's.
+// LegacyDial connects to their terminal; what answers must be the user's.
 func LegacyDial(dir string, uid int) (net.Conn, error) { return dial(dir, "tty", uid) }

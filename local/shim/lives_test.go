@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A process has ended when it has, reaped or not; one whose birth nobody saw has not as long as
+// A process has ended when it has, reaped or not; one whose birth was not seen has not as long as
 // there is one with its number. A later process with the number is another one.
 func TestLives(t *testing.T) {
 	c := exec.Command("sleep", "1000")

@@ -90,7 +90,7 @@ func (l *logs) started() {
 // finish waits until all that was written has arrived and returns how many
 // bytes could not be kept.
 func (l *logs) finish() (dropped int64) {
-	for _, r := range l.pipes { // strays are dead; whoever holds the pipe still is none of ours
+	for _, r := range l.pipes { // strays are dead; what holds the pipe still is none of ours
 		_ = r.SetReadDeadline(l.now().Add(lastWords))
 	}
 	l.wait.Wait()

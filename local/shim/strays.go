@@ -33,7 +33,7 @@ func Birth(pid int) uint64 {
 }
 
 // Lives reports whether the process that was born then is there, and has not ended: one
-// that nobody has reaped yet has. Whose birth could not be seen then (0), or cannot now, as another user's
+// that has not been reaped yet has. Whose birth could not be seen then (0), or cannot now, as another user's
 // where /proc is hidden, has ended only if no process has its number: what is not known is not taken for its
 // end.
 func Lives(pid int, birth uint64) bool {

@@ -135,7 +135,7 @@ function allButton() {
     onclick: function () {
       var where = this.closest("#policies") ? "#policies" : ".opening";
       showAll(state.few);
-      document.querySelector(where + " button.all").focus(); /* what was clicked has been made anew */
+      document.querySelector(where + " button.all").focus(); /* what was clicked has been made again */
     } });
 }
 var whole = (function () {

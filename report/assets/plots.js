@@ -103,7 +103,7 @@ Plot.prototype.show = function (u, spoken) {
 
 var sync = uPlot.sync("time");
 
-/* draw builds the plot anew: for a theme, a width, or other data. */
+/* draw builds the plot again: for a theme, a width, or other data. */
 Plot.prototype.draw = function () {
   var o = this.o, w = this.stage.clientWidth, self = this;
   if (!w) return;

@@ -123,10 +123,10 @@ function week(hours) {
 }
 
 function score(s) {
-  const ends = s.ends_told ? [el("h3", { text: "Ends predicted from jobs' own progress" }), figures([[s.ends_told.toLocaleString("en"), "jobs with a predicted end"], [s.ended.toLocaleString("en"), "of these have completed"],
+  const ends = s.ends_predicted ? [el("h3", { text: "Ends predicted from jobs' own progress" }), figures([[s.ends_predicted.toLocaleString("en"), "jobs with a predicted end"], [s.ended.toLocaleString("en"), "of these have completed"],
     ...s.ended ? [[span(msOf(s.end_median_error)), "median error"], [span(msOf(s.end_ninety_error)), "90th percentile of the error"]] : []])] : [];
-  if (!s.told) return [el("p", { class: "empty", text: "No waiting job had an expected start." }), ...ends];
-  const list = [[`${s.told.toLocaleString("en")}`, "jobs had an expected start"], [`${s.started.toLocaleString("en")}`, "of these have started"]];
+  if (!s.predicted) return [el("p", { class: "empty", text: "No waiting job had an expected start." }), ...ends];
+  const list = [[`${s.predicted.toLocaleString("en")}`, "jobs had an expected start"], [`${s.started.toLocaleString("en")}`, "of these have started"]];
   if (s.started) list.push([span(msOf(s.median_error)), "median error"], [span(msOf(s.ninety_error)), "90th percentile of the error"], [String(s.early), "started earlier than expected"]);
   if (s.intervals) list.push([`${Math.round(s.within / s.intervals * 100)} %`, `of ${s.intervals} intervals contained the actual start`]);
   if (s.later) list.push([String(s.later), "later answers to why"], [span(msOf(s.later_median_error)), "median error of the later ones"]);
