@@ -37,8 +37,8 @@ func TestNumbers(t *testing.T) {
 
 // Worked examples of SCHED^2, GLOBECOM'19.
 func TestVectors(t *testing.T) {
-	near(t, "surrogate", Surrogate(1.5, 1, 0.2), 1.2)
-	near(t, "surrogate", Surrogate(1.5, -1, 0.2), -1.5)
+	near(t, "surrogate", surrogate(1.5, 1, 0.2), 1.2)
+	near(t, "surrogate", surrogate(1.5, -1, 0.2), -1.5)
 	a := Advantages([]float64{1, 1}, []float64{0, 0, 0}, 0.99, 0.95)
 	near(t, "the first advantage", a[0], 1.9405)
 	near(t, "the second advantage", a[1], 1)
@@ -223,7 +223,7 @@ func TestGradient(t *testing.T) {
 			}
 		}
 		miss := a.Value(&k) - c.Return
-		return -Surrogate(math.Exp(math.Log(k.Probs[c.Row])-c.LogProb), c.Advantage, l.Clip) - l.Entropy*h +
+		return -surrogate(math.Exp(math.Log(k.Probs[c.Row])-c.LogProb), c.Advantage, l.Clip) - l.Entropy*h +
 			0.25*miss*miss
 	}
 	l.learn(&c, 1)
@@ -538,4 +538,10 @@ func TestToy(t *testing.T) {
 			t.Errorf("world %d: mean JCT %v, at best %v of %d sequences", i, got, best, plays)
 		}
 	}
+}
+
+// surrogate is PPO's clipped objective of one decision (Schulman et al., 2017), to be maximised: ratio is how
+// much more probable the decision is than when it was taken.
+func surrogate(ratio, advantage, clip float64) float64 {
+	return min(float64(ratio*advantage), float64(within(ratio, 1-clip, 1+clip)*advantage))
 }

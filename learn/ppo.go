@@ -31,12 +31,6 @@ func Softmax(logits []float64, mask []bool, buf []float64) []float64 {
 	return buf
 }
 
-// Surrogate is PPO's clipped objective of one decision (Schulman et al., 2017), to be maximised: ratio is how
-// much more probable the decision is than when it was taken.
-func Surrogate(ratio, advantage, clip float64) float64 {
-	return min(float64(ratio*advantage), float64(within(ratio, 1-clip, 1+clip)*advantage))
-}
-
 // Advantages are the generalised ones (Schulman et al., 2016). values has one more entry than rewards: the value
 // after the last; discounts are gamma*lambda per step.
 func Advantages(rewards, values []float64, gamma, lambda float64) []float64 {

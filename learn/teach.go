@@ -15,12 +15,6 @@ func ShortestService() *Rule {
 	return &Rule{Cost: func(g *Gang) float64 { return float64(g.Length * float64(g.gpus())) }}
 }
 
-// ShortestJob is the rule of least run time.
-func ShortestJob() *Rule { return &Rule{Cost: func(g *Gang) float64 { return g.Length }} }
-
-// Oldest is the rule of arrival, which passes over jobs that do not fit.
-func Oldest() *Rule { return &Rule{Cost: func(g *Gang) float64 { return -g.Age }} }
-
 // row is the rule's action in a scene.
 func (r *Rule) row(m *Moment, s *SchedScene) int {
 	best, least := -1, 0.0

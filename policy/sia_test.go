@@ -40,7 +40,7 @@ func TestSiaVector(t *testing.T) {
 		}
 		menus = append(menus, menu)
 	}
-	at := solve.Choose(menus, []int{4})
+	at := new(solve.Chooser).Choose(menus, []int{4})
 	if cost := menus[0][at[0]].Cost + menus[1][at[1]].Cost; !slices.Equal(at, []int{2, 2}) ||
 		math.Abs(cost-1.6582) > 5e-5 {
 		t.Errorf("chosen is %v at %g, want two each at 1.6582", at, cost)
@@ -92,7 +92,7 @@ func TestSiaMatches(t *testing.T) {
 				siaMenu(make([]solve.Choice, len(list)), list, r.IntN(len(list)), 1, 0.3+0.7*r.Float64(), asMany))
 		}
 		cost, left := 0.0, slices.Clone(capacity)
-		at := solve.Choose(menus, capacity)
+		at := new(solve.Chooser).Choose(menus, capacity)
 		for i, n := range at {
 			x := menus[i][n]
 			left[x.Kind] -= x.GPUs

@@ -110,19 +110,6 @@ func (d Decay) NextPeriod(now cluster.Time) cluster.Time {
 	return cluster.Time((d.periodOf(now) + 1) * int64(d.Period))
 }
 
-// Fraction returns usage/capacity in billionths, rounded down, at most 1e9:
-// KAI's normalised usage (both decayed by the same rule).
-func Fraction(usage, capacity int64) int64 {
-	if usage <= 0 || capacity <= 0 {
-		return 0
-	}
-	if usage >= capacity {
-		return 1e9
-	}
-	q, _ := mulDiv(usage, 1e9, capacity)
-	return q
-}
-
 // DefaultBudgetPeriod is the period of a budget that states none.
 const DefaultBudgetPeriod = 30 * 24 * time.Hour
 

@@ -50,9 +50,6 @@ func TestDecay(t *testing.T) {
 	if got := whole.Value(u, 2*hour); got != GPUHour/4 {
 		t.Errorf("whole half-lives are exact: %d", got)
 	}
-	if got := Fraction(24*GPUHour, 100*GPUHour); got != 240_000_000 {
-		t.Errorf("usage = %d", got)
-	}
 	keep, _ := NewDecay(time.Hour, 0)
 	if keep.Value(Usage{Work: 7}, 1000*hour) != 7 {
 		t.Error("no half-life: usage is kept")

@@ -2,7 +2,6 @@ package quota
 
 import (
 	"cmp"
-	"math/big"
 	"slices"
 )
 
@@ -128,25 +127,4 @@ func (f *fairTree) calc(siblings []int, tied bool) {
 		}
 		f.calc(merged, tied)
 	}
-}
-
-// ClassicFactor returns Slurm's older fair-share factor 2^(-U/S/damping) in
-// millionths, rounded to nearest: U is usage/totalUsage, S is
-// shares/totalShares. No usage at all is 1, no shares 0.
-func ClassicFactor(usage, totalUsage, shares, totalShares, damping int64) int64 {
-	switch {
-	case usage <= 0 || totalUsage <= 0:
-		return 1e6
-	case shares <= 0:
-		return 0
-	}
-	// The exponent in Q31: beyond 2^31 halvings nothing is left.
-	x := new(big.Int).Mul(big.NewInt(usage), big.NewInt(totalShares))
-	x.Lsh(x, 31)
-	y := new(big.Int).Mul(big.NewInt(totalUsage), big.NewInt(shares))
-	y.Mul(y, big.NewInt(max(1, damping)))
-	if x.Quo(x, y); !x.IsInt64() {
-		return 0
-	}
-	return (scale(2e6, halving(x.Int64(), 1<<31)) + 1) / 2
 }

@@ -168,19 +168,3 @@ func TestFairTreeAccountsFirst(t *testing.T) {
 		}
 	})
 }
-
-func TestClassicFactor(t *testing.T) {
-	for _, c := range []struct{ usage, total, shares, all, damping, want int64 }{
-		{0, 10, 1, 2, 1, 1_000_000},
-		{5, 10, 1, 2, 1, 500_000}, // U = S
-		{10, 10, 1, 2, 1, 250_000},
-		{10, 10, 1, 2, 2, 500_000},
-		{1, 4, 1, 2, 1, 707_107},
-		{1, 1, 0, 2, 1, 0},
-		{1 << 60, 1 << 60, 1, 1 << 40, 1, 0},
-	} {
-		if got := ClassicFactor(c.usage, c.total, c.shares, c.all, c.damping); got != c.want {
-			t.Errorf("ClassicFactor%v = %d, want %d", c, got, c.want)
-		}
-	}
-}

@@ -2,15 +2,10 @@ package quota
 
 import (
 	"cmp"
-	"slices"
-	"time"
-
-	"github.com/muster-gpu/muster/cluster"
 )
 
-// Kueue's availability formulas are part of the tree: see Tree.Available and Tree.Potential. This
-// file has its fair sharing, admission fair sharing and preemption rules. Source: kueue
-// pkg/cache/scheduler and pkg/scheduler/preemption.
+// Kueue's availability formulas are part of the tree: see Tree.Available and Tree.Potential. This file has its fair
+// sharing and preemption rules. Source: kueue pkg/cache/scheduler and pkg/scheduler/preemption.
 
 // DRS is a dominant resource share: how much of what its parent's hierarchy
 // can lend a node borrows, over its weight. The zero value borrows nothing.
@@ -18,20 +13,6 @@ type DRS struct {
 	Borrowed Milli // usage above nominal
 	Lendable Milli // in the parent's hierarchy
 	Weight   int64 // thousandths; 0: infinite while borrowing
-}
-
-// DRSOf returns the share of several resources: the one that dominates.
-// Used, nominal and lendable are indexed alike; ties go to the first.
-func DRSOf(used, nominal, lendable []int64, weight int64) DRS {
-	best := DRS{Weight: weight}
-	for r := range used {
-		d := DRS{used[r] - nominal[r], lendable[r], weight}
-		if d.Borrowed > 0 && d.Lendable > 0 && (best.Borrowed == 0 ||
-			cmpProducts(d.Borrowed, best.Lendable, best.Borrowed, d.Lendable) > 0) {
-			best = d
-		}
-	}
-	return best
 }
 
 // Value returns 1000 × borrowed / lendable / weight, rounded down, as Kueue
@@ -125,109 +106,4 @@ func (t *Tree) FairPreemption(s Strategy, victimQ, forQ int, take, need Milli) b
 	}
 	p, v := t.Path(forQ)[depth], t.Path(victimQ)[depth]
 	return s.Allows(t.DRS(p, need), t.DRS(v, 0), t.DRS(v, -take))
-}
-
-// MinimalSet removes candidates in order until fits reports true, then restores them in reverse
-// order while it still does. It returns the indices of the candidates that stay removed, in the
-// order of removal; nil if all candidates together are not enough. Remove and restore change the
-// state that fits reads; at the end all of it is restored. Skip, if not nil, skips a candidate in
-// the state at its turn (its queue no longer borrows).
-func MinimalSet(candidates int, skip func(i int) bool, remove, restore func(i int), fits func() bool) []int {
-	var taken []int
-	done := fits()
-	for i := 0; i < candidates && !done; i++ {
-		if skip != nil && skip(i) {
-			continue
-		}
-		remove(i)
-		taken = append(taken, i)
-		done = fits()
-	}
-	if !done {
-		for _, i := range slices.Backward(taken) {
-			restore(i)
-		}
-		return nil
-	}
-	// The last one removed made it fit, so restoring it cannot fit.
-	for j := len(taken) - 2; j >= 0; j-- {
-		restore(taken[j])
-		if fits() {
-			taken = slices.Delete(taken, j, j+1)
-		} else {
-			remove(taken[j])
-		}
-	}
-	for _, i := range slices.Backward(taken) {
-		restore(i)
-	}
-	return taken
-}
-
-// KueueCandidate is a running workload that could be preempted.
-type KueueCandidate struct {
-	Evicted  bool         // its eviction is already in progress
-	Own      bool         // it is in the preemptor's own queue
-	Usage    Ratio        // of its local queue, with admission fair sharing; otherwise equal for all
-	Priority int64        // lower goes first
-	Admitted cluster.Time // later goes first
-	ID       int64        // for ties
-}
-
-// Cmp is Kueue's order of candidates: already evicted first, other queues before the preemptor's
-// own, higher local-queue usage, lower priority, most recently admitted, id. Usages must have
-// positive denominators.
-func (c *KueueCandidate) Cmp(d *KueueCandidate) int {
-	flag := func(b bool) int {
-		if b {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(cmp.Compare(flag(d.Evicted), flag(c.Evicted)), cmp.Compare(flag(c.Own), flag(d.Own)),
-		d.Usage.Cmp(c.Usage), cmp.Compare(c.Priority, d.Priority),
-		cmp.Compare(d.Admitted, c.Admitted), cmp.Compare(c.ID, d.ID))
-}
-
-// AdmissionUsage is Kueue's admission fair sharing for one local queue and
-// resource: an exponential moving average of what is in use.
-type AdmissionUsage struct {
-	Usage   Milli
-	Penalty Milli // of jobs admitted since the last sample
-}
-
-// Alpha returns 1 - 0.5^(dt/halfLife) in Q62 fixed point (2^62 is 1).
-func Alpha(dt, halfLife time.Duration) uint64 {
-	if halfLife <= 0 {
-		return one
-	}
-	return one - halving(int64(max(0, dt)), int64(halfLife))
-}
-
-// Sample updates the average, dt after the last sample, with current milli-GPU in use: (1-alpha) ×
-// old + alpha × current. It clears the penalties: what they stood for is in use now.
-func (u *AdmissionUsage) Sample(current Milli, dt, halfLife time.Duration) {
-	alpha := Alpha(dt, halfLife)
-	u.Usage = scale(u.Usage, one-alpha) + scale(current, alpha)
-	u.Penalty = 0
-}
-
-// Admit adds the entry penalty alpha(samplingInterval) × request, so that a queue cannot win
-// repeatedly before the next sample.
-func (u *AdmissionUsage) Admit(request Milli, interval, halfLife time.Duration) {
-	u.Penalty += scale(request, Alpha(interval, halfLife))
-}
-
-// AdmissionKey returns the order of local queues, lowest first: Σ over
-// resources of weight × (usage + penalty), over the local queue's weight; a
-// weight of 0 or less puts the queue last. All weights are thousandths.
-func AdmissionKey(usages []AdmissionUsage, resourceWeights []int64, weight int64) Ratio {
-	if weight <= 0 {
-		return Ratio{Num: Boundless, Den: 1}
-	}
-	var sum int64
-	for r := range usages {
-		sum += resourceWeights[r] * (usages[r].Usage + usages[r].Penalty)
-	}
-	return Ratio{sum, weight}
 }

@@ -21,9 +21,6 @@ func FuseSize(memory, one, two int64) (int, error) {
 	return int(max(1, (memory-one)/(two-one))), nil
 }
 
-// FuseMemory is the expected memory of n fused trials: m1 + (n-1)(m2 - m1).
-func FuseMemory(n int, one, two int64) int64 { return one + int64(n-1)*(two-one) }
-
 // Even divides n into as few groups of at most this size as possible, as equal as possible, the larger first: 20
 // by 7 is 7, 7, 6.
 func Even(n, most int) (sizes []int) {

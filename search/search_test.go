@@ -146,8 +146,8 @@ func TestASHAStops(t *testing.T) {
 // and 6. A width of 512 by 8 is 64.
 func TestFusion(t *testing.T) {
 	n, err := FuseSize(2400, 600, 850)
-	if err != nil || n != 7 || FuseMemory(7, 600, 850) > 2400 {
-		t.Errorf("%d, %v, %d", n, err, FuseMemory(7, 600, 850))
+	if err != nil || n != 7 || fuseMemory(7, 600, 850) > 2400 {
+		t.Errorf("%d, %v, %d", n, err, fuseMemory(7, 600, 850))
 	}
 	if got := Even(20, 7); !slices.Equal(got, []int{7, 7, 6}) {
 		t.Errorf("%v", got)
@@ -161,7 +161,7 @@ func TestFusion(t *testing.T) {
 	for memory := int64(1); memory < 60; memory++ {
 		for one := int64(1); one <= memory; one++ {
 			for two := one + 1; two < 2*one+3; two++ {
-				if n, err := FuseSize(memory, one, two); err != nil || FuseMemory(n, one, two) > memory {
+				if n, err := FuseSize(memory, one, two); err != nil || fuseMemory(n, one, two) > memory {
 					t.Fatalf("%d trials of %d, %d in %d: %v", n, one, two, memory, err)
 				}
 			}
@@ -595,3 +595,6 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// fuseMemory is the expected memory of n fused trials: m1 + (n-1)(m2 - m1).
+func fuseMemory(n int, one, two int64) int64 { return one + int64(n-1)*(two-one) }

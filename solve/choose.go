@@ -26,9 +26,8 @@ const looks = 500_000
 // remaining GPUs are handed out by cost saved per GPU; then pairs of menus exchange while that
 // saves cost. The same is done from scratch without prices; the better result counts. A test
 // compares it with exhaustive search.
-func Choose(menus [][]Choice, capacity []int) []int { return new(Chooser).Choose(menus, capacity) }
-
-// Choose is the function of that name with reused memory: its result is valid until the next call.
+//
+// Memory is reused: the result is valid until the next call.
 func (c *Chooser) Choose(menus [][]Choice, capacity []int) []int {
 	c.begin(menus, capacity)
 	if c.suffices() {

@@ -64,7 +64,7 @@ func TestChoose(t *testing.T) {
 				menus[i] = append(menus[i], x)
 			}
 		}
-		got, want := chosen(t, menus, capacity, Choose(menus, capacity)), tryAll(menus, capacity)
+		got, want := chosen(t, menus, capacity, new(Chooser).Choose(menus, capacity)), tryAll(menus, capacity)
 		if got < want-1e-9 {
 			t.Fatalf("case %d: %g is less than the least, %g", n, got, want)
 		}
@@ -96,7 +96,7 @@ func BenchmarkChoose(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				Choose(menus, capacity)
+				new(Chooser).Choose(menus, capacity)
 			}
 		})
 	}

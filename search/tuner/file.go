@@ -83,14 +83,11 @@ func Read(path, name string, in io.Reader) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseNamed(path, name, text)
+	return parse(path, name, text)
 }
 
-// parse reads the text of a search file.
-func parse(path string, text []byte) (*File, error) { return parseNamed(path, "", text) }
-
-// parseNamed reads the text of a search file; a given name replaces the file's.
-func parseNamed(path, name string, text []byte) (*File, error) {
+// parse reads the text of a search file; a given name replaces the file's.
+func parse(path, name string, text []byte) (*File, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

@@ -19,7 +19,7 @@ var goodSearch string
 
 // Errors in a search file name their line, and what would be right.
 func TestSearchFileErrors(t *testing.T) {
-	if _, err := parse("f.yaml", []byte(goodSearch)); err != nil {
+	if _, err := parse("f.yaml", "", []byte(goodSearch)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ old, new, want string }{
@@ -73,7 +73,7 @@ func TestSearchFileErrors(t *testing.T) {
 		if text == goodSearch {
 			t.Fatalf("%q is not in the file", c.old)
 		}
-		if _, err := parse("f.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := parse("f.yaml", "", []byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.new, err, c.want)
 		}
 	}
@@ -82,14 +82,14 @@ func TestSearchFileErrors(t *testing.T) {
 		{"{max: 9}", "{min: 10, max: 9}", "f.yaml:4: budget.min: 10 is not between 1 and budget.max, which is 9"},
 		{"trials: 3", "trials: 3\nstopping: true", "f.yaml:4: skip, stopping: knobs of asha, not of random"},
 	} {
-		if _, err := parse("f.yaml",
+		if _, err := parse("f.yaml", "",
 			[]byte(strings.Replace(searchOf("method: random\ntrials: 3\nbudget: {max: 9}"), c.old, c.new,
 				1))); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.new, err, c.want)
 		}
 	}
 	for _, text := range []string{"", "- a", "a: [", "parameters: 3", "job: 3\nmetric: a"} {
-		if _, err := parse("f.yaml", []byte(text)); err == nil {
+		if _, err := parse("f.yaml", "", []byte(text)); err == nil {
 			t.Errorf("%q is accepted", text)
 		}
 	}
@@ -97,7 +97,7 @@ func TestSearchFileErrors(t *testing.T) {
 
 // A group has trials of one batch size; how many fit follows from its memory.
 func TestSearchFileFusion(t *testing.T) {
-	f, err := parse("f.yaml", []byte(goodSearch))
+	f, err := parse("f.yaml", "", []byte(goodSearch))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,11 +116,11 @@ func TestSearchFileFusion(t *testing.T) {
 		map[string]string{"lr": "0.1", "a": "1", "b": "2"}); strings.Join(got, " ") != "--lr=0.1 ${lr} {print} 12" {
 		t.Errorf("%q", got)
 	}
-	same, err := parse("g.yaml", []byte(strings.Replace(goodSearch, "at_once: 2", "at_once: 5", 1)))
+	same, err := parse("g.yaml", "", []byte(strings.Replace(goodSearch, "at_once: 2", "at_once: 5", 1)))
 	if err != nil || same.Spec != f.Spec {
 		t.Errorf("%v: another search, since more run at once", err)
 	}
-	other, err := parse("g.yaml", []byte(strings.Replace(goodSearch, "[1e-4, 1]", "[1e-3, 1]", 1)))
+	other, err := parse("g.yaml", "", []byte(strings.Replace(goodSearch, "[1e-4, 1]", "[1e-3, 1]", 1)))
 	if err != nil || other.Spec == f.Spec {
 		t.Errorf("%v: the same search, though other values are tried", err)
 	}
@@ -132,7 +132,7 @@ func TestSearchFileValues(t *testing.T) {
 	text := strings.Replace(
 		searchOf("method: hydro\nscale: 0\nfusion: {memory: 9GiB, one: 1GiB, two: 2GiB}\nwidths: {hidden: 512}\ntrials: 1\nbudget: {max: 9}"), "{x: {uniform: [0, 1]}}",
 		"{x: {uniform: [0.9999991, 0.9999994]}, a: {choice: [0.9999999]}, b: {choice: [2026-01-02]}, c: {choice: [null]}, d: {choice: [true]}, e: {choice: [12345678]}}", 1)
-	f, err := parse("f.yaml", []byte(text))
+	f, err := parse("f.yaml", "", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func FuzzSearchFile(f *testing.F) {
 	f.Add("method: hyperband\nbudget: {max: 81}\nparameters: {a: {uniform: [0, 1]}}\nmetric: loss\njob: {command: [x]}\n")
 	f.Add("method: asha\nstopping: true\ntrials: 3\nbudget: {min: 2, max: 5}\nparameters: {a: {grid: [1, x, true]}}\nmetric: m\ngoal: maximise\njob: {command: [\"{a}\"]}\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := parse("f.yaml", []byte(text))
+		s, err := parse("f.yaml", "", []byte(text))
 		if err != nil || s.Method.Trials > 1000 || s.Method.Max > 1e6 {
 			return
 		}
@@ -183,7 +183,7 @@ func FuzzSearchFile(f *testing.F) {
 // A run's job continues from the last run that came to its budget; a full-size run, from where it was overtaken;
 // a group, from wherever each of its trials was.
 func TestSearchSubmissions(t *testing.T) {
-	f, err := parse("f.yaml", []byte(goodSearch))
+	f, err := parse("f.yaml", "", []byte(goodSearch))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func (a *answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // tunerOf is a tuner of a search that talks to a daemon.
 func tunerOf(t *testing.T, a *answering, text string) *Tuner {
 	t.Helper()
-	f, err := parse("f.yaml", []byte(text))
+	f, err := parse("f.yaml", "", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestTunerAnsweredWithTheEnd(t *testing.T) {
 // A trial whose checkpoints are gone starts from the beginning, and so does such a trial of a fused group; a
 // refusal for another reason ends the tuner.
 func TestTunerStartsOver(t *testing.T) {
-	f, err := parse("f.yaml",
+	f, err := parse("f.yaml", "",
 		[]byte(searchOf("method: hydro\nscale: 1\nfusion: {memory: 9GiB, one: 1GiB, two: 2GiB}\ntrials: 4\neta: 2\nbudget: {min: 1, max: 4}")))
 	if err != nil {
 		t.Fatal(err)
