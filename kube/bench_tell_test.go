@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -67,13 +66,7 @@ func told(b *testing.B, muster string, n int) {
 	before := cpuOf(b, api)
 	cmd := exec.Command(muster, "--kubeconfig", p.Kubeconfig, "--leader-elect=false", "--listen", "none", "--log-level",
 		"warn")
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	from := time.Now()
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	from, log := time.Now(), startLogged(b, cmd)
 	know := map[string]bool{}
 	var half time.Duration
 	for limit := time.After(20 * time.Minute); len(know) < n; {

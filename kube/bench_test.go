@@ -248,13 +248,8 @@ func race(b *testing.B, shape string, s *contestant) {
 	api := apiServer(b, p.Admin)
 	apiBefore := cpuOf(b, api)
 	cmd := s.command(p)
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	from := time.Now()
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	startLogged(b, cmd)
 	t.all(b, benchPods)
 	took := time.Since(from)
 	cpuFirst, apiFirst := cpuOf(b, cmd.Process.Pid), cpuOf(b, api)-apiBefore
@@ -513,4 +508,16 @@ func backlog(b *testing.B, nodes, pods int) {
 	if err := <-done; err != nil {
 		b.Error(err)
 	}
+}
+
+// startLogged starts a program that ends with the test, and returns what it writes.
+func startLogged(b *testing.B, cmd *exec.Cmd) *bytes.Buffer {
+	b.Helper()
+	log := &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	return log
 }

@@ -69,15 +69,11 @@ func (d *Driver) watchDevices(ctx context.Context, f informers.SharedInformerFac
 	d.claims.Served = true
 	r := f.Resource().V1()
 	return watchThese(ctx, f, []watched{
-		{r.DeviceClasses().Informer(), d.onClaims, d.onClaimsGone},
-		{r.ResourceSlices().Informer(), d.onClaims, d.onClaimsGone},
-		{r.ResourceClaims().Informer(), d.onClaims, d.onClaimsGone},
+		watches(d, r.DeviceClasses().Informer(), d.claims.Changed, d.claims.Gone),
+		watches(d, r.ResourceSlices().Informer(), d.claims.Changed, d.claims.Gone),
+		watches(d, r.ResourceClaims().Informer(), d.claims.Changed, d.claims.Gone),
 	})
 }
-
-// onClaims books a claim, a class or a slice as it is now.
-func (d *Driver) onClaims(_, obj any)  { d.inbox.Put(func() { d.claims.Changed(obj) }) }
-func (d *Driver) onClaimsGone(obj any) { d.inbox.Put(func() { d.claims.Gone(obj) }) }
 
 // grantAll chooses the devices of all pods of a gang that has its places; why says which cannot have them, and then
 // none has.

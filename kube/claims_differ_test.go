@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-gpu/muster/kube/kubetest"
+
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -115,7 +117,7 @@ func (b *bench) tried(name, scheduler, at string, spec resourceapi.ResourceClaim
 // pods that have some of these.
 func (b *bench) deviceWorld(r *rand.Rand, seed int) {
 	b.Helper()
-	for name, selector := range map[string]string{testDriver: `device.driver == "` + testDriver + `"`,
+	for name, selector := range map[string]string{kubetest.Driver: `device.driver == "` + kubetest.Driver + `"`,
 		nicDriver: `device.driver == "` + nicDriver + `"`,
 		"large":   largeGPU} {
 		c := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -197,7 +199,7 @@ func halves() (list []resourceapi.Device, set resourceapi.CounterSet) {
 }
 
 // largeGPU selects GPUs of 80 GiB; like the others it can be asked of any device.
-const largeGPU = `"memory" in device.capacity["` + testDriver + `"] && device.capacity["` + testDriver +
+const largeGPU = `"memory" in device.capacity["` + kubetest.Driver + `"] && device.capacity["` + kubetest.Driver +
 	`"].memory.compareTo(quantity("80Gi")) >= 0`
 
 func randomClaim(r *rand.Rand) (s resourceapi.ResourceClaimSpec) {
@@ -217,7 +219,7 @@ func randomClaim(r *rand.Rand) (s resourceapi.ResourceClaimSpec) {
 		s.Devices.Requests = append(s.Devices.Requests, q)
 	}
 	if r.IntN(3) == 0 {
-		key := []resourceapi.FullyQualifiedName{"example.com/root", testDriver + "/model"}[r.IntN(2)]
+		key := []resourceapi.FullyQualifiedName{"example.com/root", kubetest.Driver + "/model"}[r.IntN(2)]
 		s.Devices.Constraints = []resourceapi.DeviceConstraint{{MatchAttribute: &key}}
 	}
 	return s
@@ -225,16 +227,16 @@ func randomClaim(r *rand.Rand) (s resourceapi.ResourceClaimSpec) {
 
 func randomRequest(r *rand.Rand) *resourceapi.ExactDeviceRequest {
 	e := &resourceapi.ExactDeviceRequest{
-		DeviceClassName: []string{testDriver, testDriver, "large", nicDriver}[r.IntN(4)],
+		DeviceClassName: []string{kubetest.Driver, kubetest.Driver, "large", nicDriver}[r.IntN(4)],
 		AllocationMode:  resourceapi.DeviceAllocationModeExactCount, Count: []int64{1, 1, 2, 3}[r.IntN(4)]}
 	if r.IntN(8) == 0 {
 		e.AllocationMode, e.Count = resourceapi.DeviceAllocationModeAll, 0
 	}
 	// whole GPUs, of one model perhaps, or parts of one size: what counts the same everywhere
-	if e.DeviceClassName == testDriver {
+	if e.DeviceClassName == kubetest.Driver {
 		of := func(key, and string) string {
-			return fmt.Sprintf(`%q in device.attributes[%q]`, key, testDriver) +
-				strings.ReplaceAll(and, "$", fmt.Sprintf("device.attributes[%q].%s", testDriver, key))
+			return fmt.Sprintf(`%q in device.attributes[%q]`, key, kubetest.Driver) +
+				strings.ReplaceAll(and, "$", fmt.Sprintf("device.attributes[%q].%s", kubetest.Driver, key))
 		}
 		e.Selectors = []resourceapi.DeviceSelector{
 			{CEL: &resourceapi.CELDeviceSelector{Expression: []string{of("model", ""), of("model", ` && $ == "a"`),

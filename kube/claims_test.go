@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/muster-gpu/muster/kube/kubetest"
+
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,9 +17,6 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
 )
-
-// No driver runs here: the tests publish the slices that one would.
-const testDriver = "gpu.nvidia.com"
 
 // auditDevices looks at all claims through the API: no device is given twice, no
 // set of counters is overdrawn, and what is reserved for a pod that is bound can be
@@ -93,7 +92,7 @@ func (b *bench) gpuNodes(gpus int, names ...string) {
 
 func (b *bench) publish(node string, list []resourceapi.Device, counters []resourceapi.CounterSet) {
 	b.Helper()
-	spec := resourceapi.ResourceSliceSpec{Driver: testDriver, NodeName: &node, Devices: list,
+	spec := resourceapi.ResourceSliceSpec{Driver: kubetest.Driver, NodeName: &node, Devices: list,
 		Pool: resourceapi.ResourcePool{Name: node, ResourceSliceCount: 1}}
 	if counters != nil { // they are in a slice of their own
 		spec.Pool.ResourceSliceCount = 2
@@ -136,23 +135,12 @@ func (b *bench) clearDevices() {
 // classes makes a class of all devices of the driver.
 func (b *bench) classes() {
 	b.Helper()
-	c := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: testDriver},
+	c := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: kubetest.Driver},
 		Spec: resourceapi.DeviceClassSpec{Selectors: []resourceapi.DeviceSelector{
-			{CEL: &resourceapi.CELDeviceSelector{Expression: `device.driver == "` + testDriver + `"`}}}}}
+			{CEL: &resourceapi.CELDeviceSelector{Expression: `device.driver == "` + kubetest.Driver + `"`}}}}}
 	if _, err := b.c.ResourceV1().DeviceClasses().Create(b.ctx, c, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
-}
-
-// asks is a claim for so many GPUs that a selector chooses; "": any.
-func asks(count int64, selector string) resourceapi.ResourceClaimSpec {
-	r := resourceapi.ExactDeviceRequest{DeviceClassName: testDriver,
-		AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: count}
-	if selector != "" {
-		r.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: selector}}}
-	}
-	return resourceapi.ResourceClaimSpec{
-		Devices: resourceapi.DeviceClaim{Requests: []resourceapi.DeviceRequest{{Name: "gpu", Exactly: &r}}}}
 }
 
 func (b *bench) resourceClaim(name string, spec resourceapi.ResourceClaimSpec) {
@@ -237,18 +225,19 @@ func testDevices(b *bench) {
 	b.classes()
 	_, stop := b.schedule()
 	defer stop()
-	b.resourceClaim("early", asks(1, ""))
+	b.resourceClaim("early", kubetest.Asks(1, ""))
 	b.create(with("early", "", controlplane.Pod("early", 0, nil))...)
 	b.says("early", "asks for devices that no node has")
 	b.gpuNodes(4, "n1")
 	b.runs("early")
-	b.resourceClaim("large", asks(1, `device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("80Gi")) >= 0`))
+	b.resourceClaim("large",
+		kubetest.Asks(1, `device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("80Gi")) >= 0`))
 	b.create(with("large", "", controlplane.Pod("large", 0, nil))...)
 	b.runs("large")
 	if got := b.devicesOf("large"); len(got) != 1 || got[0] != "n1/gpu-0" && got[0] != "n1/gpu-1" {
 		b.Errorf("the claim for 80 GiB got %v", got)
 	}
-	large := asks(1, `device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("80Gi")) >= 0`)
+	large := kubetest.Asks(1, `device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("80Gi")) >= 0`)
 	b.resourceClaim("third", large)
 	b.create(with("third", "", controlplane.Pod("third", 0, nil))...) // two GPUs are free, of 40 GiB
 	b.says("third", "resource claims")
@@ -258,13 +247,13 @@ func testDevices(b *bench) {
 	b.gone(p)
 	b.runs("third")
 
-	b.template("one", asks(1, ""))
+	b.template("one", kubetest.Asks(1, ""))
 	for i := range 2 {
 		b.create(with("", "one",
 			controlplane.Pod(fmt.Sprintf("low-%d", i), 0, map[string]string{LabelTier: "best-effort"}))...)
 	}
 	b.runs("low-0", "low-1")
-	b.template("two", asks(2, ""))
+	b.template("two", kubetest.Asks(2, ""))
 	b.create(with("", "two", controlplane.Pod("high", 0, map[string]string{LabelTier: "critical"}))...)
 	b.runs("high")
 	b.audit()
@@ -277,9 +266,9 @@ func testDevicesGang(b *bench) {
 	b.gpuNodes(4, "n1", "n2")
 	_, stop := b.schedule()
 	defer stop()
-	pair := asks(2, "")
+	pair := kubetest.Asks(2, "")
 	pair.Devices.Constraints = []resourceapi.DeviceConstraint{
-		{Requests: []string{"gpu"}, MatchAttribute: ptr.To(resourceapi.FullyQualifiedName(testDriver + "/root"))}}
+		{Requests: []string{"gpu"}, MatchAttribute: ptr.To(resourceapi.FullyQualifiedName(kubetest.Driver + "/root"))}}
 	b.template("pair", pair)
 	var names []string
 	for i := range 3 {
@@ -320,7 +309,7 @@ func testDevicesShared(b *bench) {
 	b.gpuNodes(2, "n1", "n2")
 	_, stop := b.schedule()
 	defer stop()
-	b.resourceClaim("both", asks(2, ""))
+	b.resourceClaim("both", kubetest.Asks(2, ""))
 	b.create(with("both", "", controlplane.Gang("g", 3, 0, nil)...)...)
 	b.runs("g-0", "g-1", "g-2")
 	node := b.pod("g-0").Spec.NodeName
@@ -334,7 +323,7 @@ func testDevicesShared(b *bench) {
 	if on := b.pod("later").Spec.NodeName; on != node || len(b.devicesOf("later")) != 2 {
 		b.Errorf("the pod that came later is on %s with %v", on, b.devicesOf("later"))
 	}
-	admin := asks(1, "")
+	admin := kubetest.Asks(1, "")
 	admin.Devices.Requests[0].Exactly.AllocationMode,
 		admin.Devices.Requests[0].Exactly.Count = resourceapi.DeviceAllocationModeAll, 0
 	b.resourceClaim("all", admin) // the other node is free
@@ -346,7 +335,7 @@ func testDevicesShared(b *bench) {
 	for _, name := range []string{"g-0", "g-1", "g-2", "later"} {
 		b.gone(b.pod(name))
 	}
-	b.resourceClaim("next", asks(2, ""))
+	b.resourceClaim("next", kubetest.Asks(2, ""))
 	b.create(with("next", "", controlplane.Pod("next", 0, nil))...)
 	b.runs("next")
 }
@@ -383,7 +372,7 @@ func testDevicesParts(b *bench) {
 	d, stop := b.schedule()
 	defer stop()
 	for _, profile := range []string{"7g.40gb", "3g.20gb", "1g.5gb"} {
-		b.template(profile, asks(1, fmt.Sprintf(`device.attributes["gpu.nvidia.com"].profile == %q`, profile)))
+		b.template(profile, kubetest.Asks(1, fmt.Sprintf(`device.attributes["gpu.nvidia.com"].profile == %q`, profile)))
 	}
 	b.create(with("", "3g.20gb", controlplane.Pod("half-0", 0, nil), controlplane.Pod("half-1", 0, nil))...)
 	b.runs("half-0", "half-1")
@@ -430,7 +419,7 @@ func testDevicesParts(b *bench) {
 func testDevicesKilled(b *bench) {
 	b.classes()
 	b.gpuNodes(4, "n1", "n2")
-	b.template("two", asks(2, ""))
+	b.template("two", kubetest.Asks(2, ""))
 	for i, point := range []string{"kube-reserved:1", "kube-reserved:3", "kube-binding:2", "kube-bound:2",
 		"kube-bound:3"} {
 		name := fmt.Sprintf("k%d", i)
@@ -450,7 +439,7 @@ func testDevicesKilled(b *bench) {
 		}
 	}
 	// What was given to a pod that goes before another follows is free again.
-	b.resourceClaim("kept", asks(4, ""))
+	b.resourceClaim("kept", kubetest.Asks(4, ""))
 	b.create(with("kept", "", controlplane.Pod("kept", 0, nil))...)
 	b.child("kube-reserved:1")
 	_, stop := b.schedule()

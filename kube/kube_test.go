@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/kube/kubetest"
+
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -105,7 +107,7 @@ func TestMain(m *testing.M) {
 
 func testOptions(c kubernetes.Interface, log *slog.Logger) Options {
 	return Options{Client: c, Tell: c, Scheduler: "muster", GPUs: []string{"nvidia.com/gpu"},
-		Drivers: []string{testDriver}, Now: time.Now, Log: log, TellAfter: 100 * time.Millisecond,
+		Drivers: []string{kubetest.Driver}, Now: time.Now, Log: log, TellAfter: 100 * time.Millisecond,
 		StatusEvery: 100 * time.Millisecond,
 		Labels: Labels{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory",
 			Replicas: "nvidia.com/gpu.replicas", Sharing: "nvidia.com/gpu.sharing-strategy",

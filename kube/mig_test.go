@@ -21,6 +21,25 @@ func migPod(name, profile string, more map[string]string) *v1.Pod {
 	return p
 }
 
+// smallQueue has a queue with a limit, in milli-GPU, and one for all others.
+func smallQueue(limit cluster.Milli) func(*Options) {
+	return func(o *Options) {
+		o.Rules.Spec.Queues = []cluster.Queue{{Name: "small", Limit: limit, Lend: cluster.Unlimited},
+			{Name: "rest", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
+		o.DefaultQueue = "rest"
+	}
+}
+
+// gangOf is a gang of the lowest tier, each of whose pods is made by a function.
+func gangOf(size int, pod func(name string, labels map[string]string) *v1.Pod) (gang []*v1.Pod) {
+	for _, p := range controlplane.Gang("gang", size, 0, map[string]string{LabelTier: "best-effort"}) {
+		g := pod(p.Name, p.Labels)
+		g.Annotations = p.Annotations
+		gang = append(gang, g)
+	}
+	return gang
+}
+
 // MIG slices: single pods and gangs get them, whole GPUs beside them; a higher
 // tier takes them; queues count them for what they are; a scheduler that comes
 // later knows whose they are.
@@ -34,19 +53,11 @@ func testSlices(b *bench) {
 			b.Fatal(err)
 		}
 	}
-	limits := func(o *Options) {
-		o.Rules.Spec.Queues = []cluster.Queue{{Name: "small", Limit: 1500, Lend: cluster.Unlimited},
-			{Name: "rest", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
-		o.DefaultQueue = "rest"
-	}
+	limits := smallQueue(1500)
 	_, stop := b.schedule(limits)
-	var gang []*v1.Pod
-	for _, p := range controlplane.Gang("gang", 8, 0, map[string]string{LabelTier: "best-effort"}) {
-		g := migPod(p.Name, "3g.20gb", p.Labels)
-		g.Annotations = p.Annotations
-		gang = append(gang, g)
-	}
-	b.create(gang...)
+	b.create(gangOf(8, func(name string, labels map[string]string) *v1.Pod {
+		return migPod(name, "3g.20gb", labels)
+	})...)
 	b.create(controlplane.Gang("whole", 2, 2, nil)...)
 	b.wait("the gang has all slices of its profile", func() bool {
 		return len(b.on("gang", v1.LabelHostname)) == 2 && b.on("gang", v1.LabelHostname)["n0"] == 4

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/kube/kubetest"
+
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,7 +32,7 @@ func partitionHand(t *testing.T, rules []MIG, nodes ...*v1.Node) *hand {
 		"nvidia.com/gpu.memory", "nvidia.com/gpu.replicas"
 	h.mig, h.done = h.newMIG(h), map[string]func(error){}
 	h.mig.MapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"},
-		Data: map[string]string{"config.yaml": migText}}, false)
+		Data: map[string]string{"config.yaml": kubetest.MIGMap}}, false)
 	for _, n := range nodes {
 		n.UID = types.UID(n.Name)
 		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
@@ -83,6 +85,7 @@ func TestMIGSteps(t *testing.T) {
 		}
 		return n
 	}
+	changing := map[string]string{mig.Label: mig.Changing, migConfigLabel: "all-1g.10gb"}
 	for _, c := range []struct {
 		name   string
 		rules  []MIG
@@ -107,19 +110,19 @@ func TestMIGSteps(t *testing.T) {
 			map[string]string{mig.Label: mig.Changing, migConfigLabel: "all-1g.10gb", migStateLabel: "pending"},
 			note(nil), 4 * time.Minute, mig.Changing, ""},
 		{"success, but it offers what it had: waited for", migRule(),
-			map[string]string{mig.Label: mig.Changing, migConfigLabel: "all-1g.10gb"}, note(nil), 4 * time.Minute,
+			changing, note(nil), 4 * time.Minute,
 			mig.Changing, ""},
 		{"too late: opened, and remembered", migRule(),
-			map[string]string{mig.Label: mig.Changing, migConfigLabel: "all-1g.10gb"}, note(nil), 6 * time.Minute, "",
+			changing, note(nil), 6 * time.Minute, "",
 			"after 5m its state is \"success\", and it offers 2 GPUs of 14 1g.10gb"},
 		{"failed: opened, and remembered", migRule(),
 			map[string]string{mig.Label: mig.Changing, migConfigLabel: "all-1g.10gb", migStateLabel: "failed"},
 			note(nil), 0, "", "mig-manager says failed"},
 		{"of no rule, in the midst of it: waited for", nil,
-			map[string]string{mig.Label: mig.Changing, migConfigLabel: "all-1g.10gb"}, note(nil), 14 * time.Minute,
+			changing, note(nil), 14 * time.Minute,
 			mig.Changing, ""},
 		{"of no rule, for too long: opened", nil,
-			map[string]string{mig.Label: mig.Changing, migConfigLabel: "all-1g.10gb"}, note(nil), 16 * time.Minute, "",
+			changing, note(nil), 16 * time.Minute, "",
 			"after 15m"},
 	} {
 		h := partitionHand(t, c.rules, migNodeOf(c.labels, c.note))
@@ -261,7 +264,7 @@ func TestMIGDismiss(t *testing.T) {
 		{"the gang for which it was closed is gone", "", "", false, ""},
 		{"the gang for which it was closed waits", "wanted", "standard", true, mig.Closed},
 		{"another gang waits, of the same tier as the one that is there", "other", "best-effort", false, mig.Closed},
-		{"the gang for which it was closed is of a higher tier now: as it was closed", "wanted", "critical", true, mig.Closed},
+		{"that gang is of a higher tier now: as it was closed", "wanted", "critical", true, mig.Closed},
 	} {
 		h := partitionHand(t, migRule(), migNodeOf(nil, nil))
 		h.come(controlplane.Pod("low", 2, map[string]string{LabelTier: "best-effort"}))
@@ -341,7 +344,7 @@ func BenchmarkMIGLook(b *testing.B) {
 		o.Labels.Config, o.Labels.State, o.Labels.Strategy
 	d.mig = d.newMIG(migWriter{d})
 	d.mig.MapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"},
-		Data: map[string]string{"config.yaml": migText}}, false)
+		Data: map[string]string{"config.yaml": kubetest.MIGMap}}, false)
 	for i := range 100 {
 		n := d.nodes[fmt.Sprintf("n%04d", 900+i)].obj.DeepCopy()
 		n.Labels["pool"], n.Labels[migConfigLabel] = "shared", "all-disabled"

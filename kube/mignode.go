@@ -58,19 +58,14 @@ func (d *Driver) watchMIG(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w := watched{in, func(_, obj any) { d.onMIGMap(obj, false) }, func(obj any) { d.onMIGMap(obj, true) }}
+		w := watches(d, in, func(m *v1.ConfigMap) { d.mig.MapChanged(m, false) },
+			func(m *v1.ConfigMap) { d.mig.MapChanged(m, true) })
 		if _, err := in.AddEventHandler(w.handler()); err != nil {
 			return err
 		}
 		f.Start(ctx.Done())
 	}
 	return nil
-}
-
-func (d *Driver) onMIGMap(obj any, gone bool) {
-	if m, ok := obj.(*v1.ConfigMap); ok {
-		d.inbox.Put(func() { d.mig.MapChanged(m, gone) })
-	}
 }
 
 // migRound looks after nodes that are on their way, and for which gangs others are to be changed.

@@ -11,45 +11,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/kube/kubetest"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/kube/mig"
 )
 
-const (
-	migConfigLabel = "nvidia.com/mig.config"
-	migStateLabel  = "nvidia.com/mig.config.state"
-)
-
-// migText is what the ConfigMap of these tests has.
-const migText = `version: v1
-mig-configs:
-  all-disabled:
-  - {devices: all, mig-enabled: false}
-  all-1g.10gb:
-  - devices: all
-    mig-enabled: true
-    mig-devices: {1g.10gb: 7}
-  all-3g.40gb:
-  - devices: all
-    mig-enabled: true
-    mig-devices: {3g.40gb: 2}
-  half:
-  - {devices: [0], mig-enabled: false}
-  - {devices: [1], mig-enabled: true, mig-devices: {1g.10gb: 7}}
-`
-
-// migMade is what the played mig-manager makes of nodes with two GPUs.
-var migMade = map[string]map[string]string{
-	"all-disabled": {"nvidia.com/gpu": "2"}, "all-1g.10gb": {"nvidia.com/mig-1g.10gb": "14"},
-	"all-3g.40gb": {"nvidia.com/mig-3g.40gb": "4"},
-	"half":        {"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "7"}, "someones": {"nvidia.com/gpu": "2"},
-}
+const migConfigLabel, migStateLabel = kubetest.ConfigLabel, kubetest.StateLabel
 
 // migManager is a played mig-manager: it does what NVIDIA's does to a node's labels and, since that restarts the device
 // plugin, to what the node offers. It changes no GPU, for there is none.
@@ -109,7 +82,7 @@ func (m *migManager) round(ctx context.Context) {
 			m.state(ctx, n.Name, "pending")
 			m.offers(ctx, n, nil)
 		case !m.holds && m.todo[n.Name] != "":
-			m.offers(ctx, n, migMade[want])
+			m.offers(ctx, n, kubetest.MIGMade[want])
 			delete(m.todo, n.Name)
 			m.state(ctx, n.Name, "success")
 		}
@@ -168,7 +141,7 @@ func (b *bench) migPool(config string, names ...string) {
 			map[string]string{"pool": "shared", migConfigLabel: config, migStateLabel: "success",
 				"nvidia.com/mig.strategy": "mixed"})
 		delete(n.Status.Capacity, "nvidia.com/gpu")
-		for r, q := range migMade[config] {
+		for r, q := range kubetest.MIGMade[config] {
 			n.Status.Capacity[v1.ResourceName(r)] = resource.MustParse(q)
 		}
 		n.Status.Allocatable = n.Status.Capacity
@@ -252,7 +225,7 @@ func (b *bench) waitMIG(name, config, step string, cordoned bool) {
 // there. What is busy is not touched. When it is over and a gang of whole GPUs waits, the node becomes whole
 // again.
 func testMIGFollows(b *bench) {
-	b.migMap(migText)
+	b.migMap(kubetest.MIGMap)
 	b.migPool("all-disabled", "n1", "n2")
 	m := b.migManager()
 	m.set(func() { m.holds = true })
@@ -294,7 +267,7 @@ func testMIGFollows(b *bench) {
 // What could not be done is said, the node is used as it is, and it is not tried there again until a person
 // sees to it. A node on which a pod of another scheduler has a GPU is never touched.
 func testMIGFails(b *bench) {
-	b.migMap(migText)
+	b.migMap(kubetest.MIGMap)
 	b.migPool("all-disabled", "n1", "n2")
 	foreign := controlplane.Pod("foreign", 1, nil)
 	foreign.Spec.SchedulerName, foreign.Spec.NodeName, foreign.Spec.RestartPolicy = "somebody", "n2",
@@ -342,7 +315,7 @@ func testMIGFails(b *bench) {
 
 // What another writer writes holds, and the node is its for as long as a node stays as it is.
 func testMIGPerson(b *bench) {
-	b.migMap(migText)
+	b.migMap(kubetest.MIGMap)
 	b.migPool("all-disabled", "n1")
 	m := b.migManager()
 	m.set(func() { m.holds = true })
@@ -365,14 +338,10 @@ func testMIGPerson(b *bench) {
 // For a gang that waits for quota, and not for a node, none is changed. Of two that wait for different ones, the first
 // in line is served.
 func testMIGOrder(b *bench) {
-	b.migMap(migText)
+	b.migMap(kubetest.MIGMap)
 	b.migPool("all-disabled", "n1")
 	m := b.migManager()
-	_, stop := b.schedule(migRules, func(o *Options) {
-		o.Rules.Spec.Queues = []cluster.Queue{{Name: "small", Limit: 1000, Lend: cluster.Unlimited},
-			{Name: "rest", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
-		o.DefaultQueue = "rest"
-	})
+	_, stop := b.schedule(migRules, smallQueue(1000))
 	defer stop()
 	b.create(migGang("bound", 10, "1g.10gb", map[string]string{LabelQueue: "small"})...)
 	b.wait("it says why it waits", func() bool { return condition(b.pod("bound-0")).Status == v1.ConditionFalse })
@@ -400,7 +369,7 @@ func testMIGOrder(b *bench) {
 // Where no node is empty, one is closed until what is there has ended; a scheduler that comes after goes on with it. If
 // none waits for it any more, it is opened.
 func testMIGEmptied(b *bench) {
-	b.migMap(migText)
+	b.migMap(kubetest.MIGMap)
 	b.migPool("all-disabled", "n1")
 	m := b.migManager()
 	d, stop := b.schedule(migRules)
@@ -442,7 +411,7 @@ func testMIGEmptied(b *bench) {
 
 // What is of a lower tier is preempted for it, where all are; what is of the same is not.
 func testMIGPreempts(b *bench) {
-	b.migMap(migText)
+	b.migMap(kubetest.MIGMap)
 	b.migPool("all-disabled", "n1", "n2")
 	m := b.migManager()
 	_, stop := b.schedule(migRules)
@@ -468,7 +437,7 @@ func testMIGPreempts(b *bench) {
 
 // A scheduler that dies at any step is followed by one that goes on.
 func testMIGKilled(b *bench) {
-	b.migMap(migText)
+	b.migMap(kubetest.MIGMap)
 	m := b.migManager()
 	for i, point := range []string{"kube-mig-" + mig.Closed, "kube-mig-" + mig.Changing, "kube-mig-"} {
 		name := fmt.Sprintf("k%d", i)

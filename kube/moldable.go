@@ -51,16 +51,6 @@ func (d *Driver) crew(g *gang, m *gangs.Membership) (need, more []*pod, lacks st
 	return need, more, lacks
 }
 
-// needed lists the pods that a gang would start with at least.
-func (d *Driver) needed(g *gang) []*pod {
-	m, err := g.need()
-	if err != nil {
-		return g.ready()
-	}
-	list, _, _ := d.crew(g, &m)
-	return list
-}
-
 // alike reports whether two pods of a gang that ask for the same can go wherever
 // the other can.
 func (d *Driver) alike(p, q *pod) bool {

@@ -213,22 +213,10 @@ func (w *kindWatch) start(ctx context.Context, k *gangs.Kind, gvr schema.GroupVe
 	r := &watching{stop: cancel}
 	in := dynamicinformer.NewFilteredDynamicInformer(w.d.opt.Dynamic, gvr, v1.NamespaceAll, 0, cache.Indexers{},
 		nil).Informer()
-	put := func(obj any, there bool) {
-		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = last.Obj
-		}
-		o, ok := obj.(*unstructured.Unstructured)
-		if !ok {
-			return
-		}
-		key := k.In(o.GetNamespace(), o.GetName())
-		if !there {
-			o = nil
-		}
-		w.d.inbox.Put(func() { w.d.objectChanged(key, o) })
-	}
-	reg, err := in.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { put(obj, true) },
-		UpdateFunc: func(_, obj any) { put(obj, true) }, DeleteFunc: func(obj any) { put(obj, false) }})
+	key := func(o *unstructured.Unstructured) gangs.Key { return k.In(o.GetNamespace(), o.GetName()) }
+	seen := watches(w.d, in, func(o *unstructured.Unstructured) { w.d.objectChanged(key(o), o) },
+		func(o *unstructured.Unstructured) { w.d.objectChanged(key(o), nil) })
+	reg, err := in.AddEventHandler(seen.handler())
 	if err == nil {
 		err = in.SetTransform(prune)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/muster-gpu/muster/kube/kubetest"
+
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -52,7 +54,7 @@ func testDevicesGeometry(b *bench) {
 	_, stop := b.schedule()
 	defer stop()
 	for _, profile := range []string{"1g.10gb", "4g.40gb"} {
-		b.template(profile, asks(1, fmt.Sprintf(`device.attributes["gpu.nvidia.com"].profile == %q`, profile)))
+		b.template(profile, kubetest.Asks(1, fmt.Sprintf(`device.attributes["gpu.nvidia.com"].profile == %q`, profile)))
 	}
 	b.create(with("", "1g.10gb", controlplane.Pod("small-0", 0, nil), controlplane.Pod("small-1", 0, nil),
 		controlplane.Pod("small-2", 0, nil))...)

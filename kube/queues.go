@@ -84,16 +84,9 @@ func servesQueues(ctx context.Context, client dynamic.Interface) (bool, error) {
 func (d *Driver) informQueues(ctx context.Context) (cache.InformerSynced, error) {
 	in := dynamicinformer.NewFilteredDynamicInformer(d.opt.Dynamic, queues.Resource, "", 0, cache.Indexers{},
 		nil).Informer()
-	put := func(obj any, gone bool) {
-		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = last.Obj
-		}
-		if u, ok := obj.(*unstructured.Unstructured); ok {
-			d.inbox.Put(func() { d.queueChanged(u, gone) })
-		}
-	}
-	reg, err := in.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { put(obj, false) },
-		UpdateFunc: func(_, obj any) { put(obj, false) }, DeleteFunc: func(obj any) { put(obj, true) }})
+	w := watches(d, in, func(u *unstructured.Unstructured) { d.queueChanged(u, false) },
+		func(u *unstructured.Unstructured) { d.queueChanged(u, true) })
+	reg, err := in.AddEventHandler(w.handler())
 	if err != nil {
 		return nil, err
 	}

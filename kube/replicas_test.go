@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/show"
 )
@@ -72,19 +71,9 @@ func testReplicas(b *bench) {
 			b.Fatal(err)
 		}
 	}
-	limits := func(o *Options) {
-		o.Rules.Spec.Queues = []cluster.Queue{{Name: "small", Limit: 500, Lend: cluster.Unlimited},
-			{Name: "rest", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
-		o.DefaultQueue = "rest"
-	}
+	limits := smallQueue(500)
 	d, stop := b.schedule(limits)
-	var gang []*v1.Pod
-	for _, p := range controlplane.Gang("gang", 16, 0, map[string]string{LabelTier: "best-effort"}) {
-		g := replicaPod(p.Name, 1, p.Labels)
-		g.Annotations = p.Annotations
-		gang = append(gang, g)
-	}
-	b.create(gang...)
+	b.create(gangOf(16, func(name string, labels map[string]string) *v1.Pod { return replicaPod(name, 1, labels) })...)
 	b.wait("the gang has all quarters", func() bool {
 		on := b.on("gang", v1.LabelHostname)
 		return on["n0"] == 8 && on["n1"] == 8

@@ -23,12 +23,16 @@ import (
 func (w *world) allBound(t testing.TB) {
 	t.Helper()
 	for range 3 {
-		for _, p := range w.pods {
-			if p.binding {
-				w.bound(p.gang, p, p.gang.run, p.assumed, nil)
-			}
-		}
+		w.answerAll()
 		w.settleDown(t)
+	}
+}
+
+func (w *world) answerAll() {
+	for _, p := range w.pods {
+		if p.binding {
+			w.bound(p.gang, p, p.gang.run, p.assumed, nil)
+		}
 	}
 }
 

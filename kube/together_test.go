@@ -2,8 +2,8 @@ package kube
 
 import (
 	v1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/muster-gpu/muster/kube/kubetest"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/perf"
@@ -20,15 +20,6 @@ func saying(p *v1.Pod, says map[string]string) *v1.Pod {
 	return p
 }
 
-// byMPS has pods that use a claim share its devices by MPS, each with so much of their memory.
-func byMPS(spec resourceapi.ResourceClaimSpec, limit string) resourceapi.ResourceClaimSpec {
-	text := `{"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": {"strategy": "MPS", "mpsConfig": {"defaultPinnedDeviceMemoryLimit": "` + limit + `"}}}`
-	spec.Devices.Config = []resourceapi.DeviceClaimConfiguration{{DeviceConfiguration: resourceapi.DeviceConfiguration{
-		Opaque: &resourceapi.OpaqueDeviceConfiguration{Driver: testDriver,
-			Parameters: runtime.RawExtension{Raw: []byte(text)}}}}}
-	return spec
-}
-
 // A claim that is open gets devices that have what its pod wants. One that wants to be kept apart
 // from others is not on the devices of a claim with them, unless they share as it wants,
 // whichever was there first; nor is one that would be slower there than it accepts.
@@ -41,7 +32,7 @@ func testDevicesWanted(b *bench) {
 		o.Rules.Perf = table
 	})
 	defer stop()
-	b.template("any", asks(1, ""))
+	b.template("any", kubetest.Asks(1, ""))
 	memory := map[string]string{AnnotationMemory: "60GiB"}
 	for _, name := range []string{"large-0", "large-1", "large-2"} {
 		b.create(saying(with("", "any", controlplane.Pod(name, 0, nil))[0], memory))
@@ -61,7 +52,7 @@ func testDevicesWanted(b *bench) {
 		map[string]string{AnnotationMemory: "100GiB"}))
 	b.says("huge", "asks for devices that no node has with what its pod wants (102400 MiB of GPU memory)")
 
-	b.resourceClaim("turns", asks(1, ""))
+	b.resourceClaim("turns", kubetest.Asks(1, ""))
 	use := func(claim, name string, says map[string]string) {
 		b.create(saying(with(claim, "", controlplane.Pod(name, 0, nil))[0], says))
 	}
@@ -84,7 +75,7 @@ func testDevicesWanted(b *bench) {
 	use("turns", "late", nil)
 	b.says("late", "is not enough for isolation full of pod apart")
 
-	b.resourceClaim("mps", byMPS(asks(1, ""), "20Gi"))
+	b.resourceClaim("mps", kubetest.ByMPS(kubetest.Asks(1, ""), "20Gi"))
 	use("mps", "kept-0", map[string]string{AnnotationIsolation: "memory", AnnotationMemory: "16GiB"})
 	use("mps", "kept-1", map[string]string{AnnotationIsolation: "memory", AnnotationModel: "b", AnnotationSpeed: "0.9"})
 	use("mps", "kept-2", map[string]string{AnnotationModel: "a"}) // under MPS they do not take turns

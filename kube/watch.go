@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,9 +27,9 @@ func (d *Driver) watch(ctx context.Context) error {
 	// What makes gangs comes before the pods, so that nothing that is found bound
 	// is taken for what it is not.
 	err := watchThese(ctx, f, []watched{
-		{f.Core().V1().Nodes().Informer(), d.onNode, d.onNodeGone},
-		{f.Batch().V1().Jobs().Informer(), d.onJob, d.onJobGone},
-		{f.Core().V1().Namespaces().Informer(), d.onSpace, func(any) {}},
+		watches(d, f.Core().V1().Nodes().Informer(), d.nodeChanged, func(n *v1.Node) { d.nodeGone(n.Name) }),
+		watches(d, f.Batch().V1().Jobs().Informer(), d.jobChanged, d.jobGone),
+		watches(d, f.Core().V1().Namespaces().Informer(), d.spaceChanged, func(*v1.Namespace) {}),
 		{f.Core().V1().PersistentVolumeClaims().Informer(), d.onVolume, d.onVolumeGone},
 		{f.Core().V1().PersistentVolumes().Informer(), d.onVolume, d.onVolumeGone},
 		{f.Storage().V1().StorageClasses().Informer(), d.onVolume, d.onVolumeGone},
@@ -58,7 +57,7 @@ func (d *Driver) watch(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), queues...) {
 		return errors.Join(ctx.Err(), fmt.Errorf("the cluster's queues could not be listed"))
 	}
-	return watchThese(ctx, f, []watched{{f.Core().V1().Pods().Informer(), d.onPod, d.onPodGone}})
+	return watchThese(ctx, f, []watched{watches(d, f.Core().V1().Pods().Informer(), d.podChanged, d.podGone)})
 }
 
 // watched is an informer and what is done with what it sees.
@@ -66,6 +65,16 @@ type watched struct {
 	in      cache.SharedIndexInformer
 	changed func(old, obj any)
 	gone    func(obj any)
+}
+
+// watches is an informer whose objects are looked at on the loop.
+func watches[T any](d *Driver, in cache.SharedIndexInformer, changed, gone func(T)) watched {
+	put := func(obj any, f func(T)) {
+		if o, ok := obj.(T); ok {
+			d.inbox.Put(func() { f(o) })
+		}
+	}
+	return watched{in, func(_, obj any) { put(obj, changed) }, func(obj any) { put(obj, gone) }}
 }
 
 // handler passes on what an informer sees. An object that is not the one which had
@@ -130,13 +139,9 @@ func trim(obj any) (any, error) {
 	return obj, nil
 }
 
-func (d *Driver) onSpace(_, obj any) {
-	if s, ok := obj.(*v1.Namespace); ok {
-		d.inbox.Put(func() {
-			if d.world.SetSpace(s.Name, s.Labels) {
-				d.moves++
-			}
-		})
+func (d *Driver) spaceChanged(s *v1.Namespace) {
+	if d.world.SetSpace(s.Name, s.Labels) {
+		d.moves++
 	}
 }
 
@@ -157,42 +162,6 @@ func (d *Driver) onVolumeGone(obj any) {
 		d.volumes.Gone(obj)
 		d.moves++
 	})
-}
-
-func (d *Driver) onPod(_, obj any) {
-	if p, ok := obj.(*v1.Pod); ok {
-		d.inbox.Put(func() { d.podChanged(p) })
-	}
-}
-
-func (d *Driver) onPodGone(obj any) {
-	if p, ok := obj.(*v1.Pod); ok {
-		d.inbox.Put(func() { d.podGone(p) })
-	}
-}
-
-func (d *Driver) onJob(_, obj any) {
-	if j, ok := obj.(*batchv1.Job); ok {
-		d.inbox.Put(func() { d.jobChanged(j) })
-	}
-}
-
-func (d *Driver) onJobGone(obj any) {
-	if j, ok := obj.(*batchv1.Job); ok {
-		d.inbox.Put(func() { d.jobGone(j) })
-	}
-}
-
-func (d *Driver) onNode(_, obj any) {
-	if n, ok := obj.(*v1.Node); ok {
-		d.inbox.Put(func() { d.nodeChanged(n) })
-	}
-}
-
-func (d *Driver) onNodeGone(obj any) {
-	if n, ok := obj.(*v1.Node); ok {
-		d.inbox.Put(func() { d.nodeGone(n.Name) })
-	}
 }
 
 // nodeChanged books a node as it is now. What the engine cannot be told by events (nodeevents.go) has it renewed.

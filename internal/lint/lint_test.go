@@ -118,6 +118,7 @@ var arrows = map[string]string{
 	"kube/reports":        "cluster engine progress show",
 	"kube/retry":          "",
 	"kube/terms":          "cluster config perf kube/fit/shared kube/gangs kube/gpus kube/queues",
+	"kube/kubetest":       "",
 	"kube/lead":           "",
 	"kube/loans":          "cluster engine kube/gpus kube/patch kube/terms",
 	"kube/front":          "api server/view web",

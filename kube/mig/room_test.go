@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/kube/kubetest"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,35 +19,7 @@ import (
 	"github.com/muster-gpu/muster/kube/gpus"
 )
 
-const (
-	configLabel = "nvidia.com/mig.config"
-	stateLabel  = "nvidia.com/mig.config.state"
-)
-
-// mapText is what the ConfigMap of these tests has.
-const mapText = `version: v1
-mig-configs:
-  all-disabled:
-  - {devices: all, mig-enabled: false}
-  all-1g.10gb:
-  - devices: all
-    mig-enabled: true
-    mig-devices: {1g.10gb: 7}
-  all-3g.40gb:
-  - devices: all
-    mig-enabled: true
-    mig-devices: {3g.40gb: 2}
-  half:
-  - {devices: [0], mig-enabled: false}
-  - {devices: [1], mig-enabled: true, mig-devices: {1g.10gb: 7}}
-`
-
-// made is what its configurations make of nodes with two GPUs.
-var made = map[string]map[string]string{
-	"all-disabled": {"nvidia.com/gpu": "2"}, "all-1g.10gb": {"nvidia.com/mig-1g.10gb": "14"},
-	"all-3g.40gb": {"nvidia.com/mig-3g.40gb": "4"},
-	"half":        {"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "7"}, "someones": {"nvidia.com/gpu": "2"},
-}
+const configLabel, stateLabel = kubetest.ConfigLabel, kubetest.StateLabel
 
 // mute writes nothing.
 type mute struct{}
@@ -64,7 +38,7 @@ func newRoom(t testing.TB) *Room {
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Rules: []Rule{{Selector: map[string]string{"pool": "shared"}, Space: "default", Map: "mig", After: time.Second,
 			Keep: 10 * time.Minute, Timeout: 5 * time.Minute}}})
-	r.MapChanged(mapOf(mapText), false)
+	r.MapChanged(mapOf(kubetest.MIGMap), false)
 	return r
 }
 
@@ -98,7 +72,7 @@ func TestCandidates(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0).UTC()
 	failed := func(label string) *Note {
 		return &Note{By: "muster", Config: "half", Since: began.Add(-time.Hour), GPUs: 2,
-			Failed: &Failures{Label: label, Map: hash(mapText), Why: map[string]string{"all-1g.10gb": "x"}}}
+			Failed: &Failures{Label: label, Map: hash(kubetest.MIGMap), Why: map[string]string{"all-1g.10gb": "x"}}}
 	}
 	for _, c := range []struct {
 		name   string
@@ -120,7 +94,7 @@ func TestCandidates(t *testing.T) {
 		{name: "all ways that the model has", want: "all-1g.10gb,all-3g.40gb,half"},
 		{name: "not what failed", note: failed("all-disabled"), want: "all-3g.40gb,half"},
 		{name: "another writer labelled it since", note: failed("all-3g.40gb"), want: "all-1g.10gb,all-3g.40gb,half"},
-		{name: "the map is another", note: failed("all-disabled"), text: mapText + "# another\n",
+		{name: "the map is another", note: failed("all-disabled"), text: kubetest.MIGMap + "# another\n",
 			want: "all-1g.10gb,all-3g.40gb,half"},
 		{name: "changed a minute ago", note: &Note{Config: "all-disabled", Since: began.Add(-time.Minute)},
 			want: ""},
@@ -169,7 +143,7 @@ func TestCandidates(t *testing.T) {
 // slicesOnly has a node offer what a configuration makes of it.
 func slicesOnly(n *v1.Node, config string) {
 	delete(n.Status.Capacity, Whole)
-	for r, q := range made[config] {
+	for r, q := range kubetest.MIGMade[config] {
 		n.Status.Capacity[v1.ResourceName(r)] = resource.MustParse(q)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-gpu/muster/kube/kubetest"
+
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,32 +17,10 @@ import (
 	"github.com/muster-gpu/muster/kube/gpus"
 )
 
-const testDriver = "gpu.nvidia.com"
-
-// byMPS has pods that use a claim share its devices by MPS, each with so much of their memory.
-func byMPS(spec resourceapi.ResourceClaimSpec, limit string) resourceapi.ResourceClaimSpec {
-	text := `{"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": {"strategy": "MPS", "mpsConfig": {"defaultPinnedDeviceMemoryLimit": "` + limit + `"}}}`
-	spec.Devices.Config = []resourceapi.DeviceClaimConfiguration{{DeviceConfiguration: resourceapi.DeviceConfiguration{
-		Opaque: &resourceapi.OpaqueDeviceConfiguration{Driver: testDriver,
-			Parameters: runtime.RawExtension{Raw: []byte(text)}}}}}
-	return spec
-}
-
-// asks is a claim for so many GPUs that a selector chooses; "": any.
-func asks(count int64, selector string) resourceapi.ResourceClaimSpec {
-	r := resourceapi.ExactDeviceRequest{DeviceClassName: testDriver,
-		AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: count}
-	if selector != "" {
-		r.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: selector}}}
-	}
-	return resourceapi.ResourceClaimSpec{
-		Devices: resourceapi.DeviceClaim{Requests: []resourceapi.DeviceRequest{{Name: "gpu", Exactly: &r}}}}
-}
-
 // How pods share a claim's devices is what the last configuration says that holds for them:
 // of their driver, their request and their kind, the claim's after its class's.
 func TestClaimWay(t *testing.T) {
-	d := New([]string{testDriver}, Books{})
+	d := New([]string{kubetest.Driver}, Books{})
 	turns, mps := `{"kind": "GpuConfig", "sharing": {"strategy": "TimeSlicing"}}`,
 		`{"kind": "GpuConfig", "sharing": {"strategy": "MPS", "mpsConfig": {"defaultPinnedDeviceMemoryLimit": "10Gi"}}}`
 	mig := strings.ReplaceAll(mps, "GpuConfig", "MigDeviceConfig")
@@ -49,7 +29,7 @@ func TestClaimWay(t *testing.T) {
 		requests ...string) resourceapi.DeviceAllocationConfiguration {
 		return resourceapi.DeviceAllocationConfiguration{Source: source, Requests: requests,
 			DeviceConfiguration: resourceapi.DeviceConfiguration{
-				Opaque: &resourceapi.OpaqueDeviceConfiguration{Driver: testDriver,
+				Opaque: &resourceapi.OpaqueDeviceConfiguration{Driver: kubetest.Driver,
 					Parameters: runtime.RawExtension{Raw: []byte(text)}}}}
 	}
 	const class, claim = resourceapi.AllocationConfigSourceClass, resourceapi.AllocationConfigSourceClaim
@@ -90,7 +70,7 @@ func TestClaimWay(t *testing.T) {
 				Results: []resourceapi.DeviceRequestAllocationResult{{Request: "nic", Driver: "nic.example.com"}}}}
 		for _, r := range c.requests {
 			a.Devices.Results = append(a.Devices.Results,
-				resourceapi.DeviceRequestAllocationResult{Request: r, Driver: testDriver, Pool: "n1", Device: r})
+				resourceapi.DeviceRequestAllocationResult{Request: r, Driver: kubetest.Driver, Pool: "n1", Device: r})
 		}
 		d.claims["default/c"] = &resourceapi.ResourceClaim{Status: resourceapi.ResourceClaimStatus{Allocation: a}}
 		// the allocation's count
@@ -105,10 +85,10 @@ func TestClaimWay(t *testing.T) {
 // Of a claim that has no devices yet it is the weakest way of those that it may get, with
 // what its class says; requests for devices of others do not count.
 func TestClaimWayOpen(t *testing.T) {
-	d := New([]string{testDriver}, Books{Changed: func(bool) {},
+	d := New([]string{kubetest.Driver}, Books{Changed: func(bool) {},
 		Nodes: func() []*v1.Node { return []*v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n0000"}}} }})
 	const nic = "nic.example.com"
-	for _, driver := range []string{testDriver, nic} {
+	for _, driver := range []string{kubetest.Driver, nic} {
 		d.classes[driver] = &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: driver},
 			Spec: resourceapi.DeviceClassSpec{
 				Selectors: []resourceapi.DeviceSelector{
@@ -120,13 +100,13 @@ func TestClaimWayOpen(t *testing.T) {
 				Devices: []resourceapi.Device{{Name: "a"}, {Name: "b"}}}}
 	}
 	d.found = nil
-	mps := byMPS(resourceapi.ResourceClaimSpec{}, "10Gi").Devices.Config[0]
+	mps := kubetest.ByMPS(resourceapi.ResourceClaimSpec{}, "10Gi").Devices.Config[0]
 	way := func(text string, requests ...string) Way {
-		spec := asks(1, "")
+		spec := kubetest.Asks(1, "")
 		spec.Devices.Config = []resourceapi.DeviceClaimConfiguration{
 			{Requests: requests, DeviceConfiguration: mps.DeviceConfiguration}}
 		for _, driver := range strings.Fields(text) {
-			more := asks(1, "").Devices.Requests[0]
+			more := kubetest.Asks(1, "").Devices.Requests[0]
 			more.Name, more.Exactly.DeviceClassName = "more", driver
 			spec.Devices.Requests = append(spec.Devices.Requests, more)
 		}
@@ -140,11 +120,11 @@ func TestClaimWayOpen(t *testing.T) {
 		return d.way("default/c", c)
 	}
 	limited := Way{cluster.MPS, 10240}
-	if got := []Way{way(""), way("", "gpu"), way("", "other"), way(nic, "gpu"), way(testDriver, "gpu"),
-		way(testDriver)}; !slices.Equal(got, []Way{limited, limited, {}, limited, {}, limited}) {
+	if got := []Way{way(""), way("", "gpu"), way("", "other"), way(nic, "gpu"), way(kubetest.Driver, "gpu"),
+		way(kubetest.Driver)}; !slices.Equal(got, []Way{limited, limited, {}, limited, {}, limited}) {
 		t.Errorf("%+v", got)
 	}
-	class := d.classes[testDriver]
+	class := d.classes[kubetest.Driver]
 	class.Spec.Config = []resourceapi.DeviceClassConfiguration{{DeviceConfiguration: mps.DeviceConfiguration}}
 	if got := way("", "other"); got != (Way{}) {
 		t.Errorf("the class was not read yet: %+v", got)
