@@ -307,9 +307,7 @@ func testMIGFails(b *bench) {
 	}
 	b.relabel("n1", "all-disabled")
 	b.wait("after a person saw to it, it is tried again, and done", func() bool { return b.allOn("ones", 10, "n1") })
-	if config, step, cordoned := b.migLabels("n2"); config != "all-disabled" || step != "" || cordoned {
-		b.Errorf("n2, where a pod stays, is %s, %q, cordoned %v", config, step, cordoned)
-	}
+	b.waitMIG("n2", "all-disabled", "", false) // a pod stays there
 	m.none()
 }
 
@@ -429,9 +427,7 @@ func testMIGPreempts(b *bench) {
 	if p := b.pod("equal"); p.Spec.NodeName != "n1" || p.DeletionTimestamp != nil {
 		b.Error("one of the same tier had to leave")
 	}
-	if _, step, cordoned := b.migLabels("n1"); step != "" || cordoned {
-		b.Errorf("n1 is %q, cordoned %v", step, cordoned)
-	}
+	b.waitMIG("n1", "all-disabled", "", false)
 	m.none()
 }
 
@@ -446,10 +442,7 @@ func testMIGKilled(b *bench) {
 		b.dieAt(point, migRules)
 		_, stop := b.schedule(migRules)
 		b.wait("the gang runs after "+point, func() bool { return b.allOn("g"+name, 14, name) })
-		b.wait("the node is as others are", func() bool {
-			config, step, cordoned := b.migLabels(name)
-			return config == "all-1g.10gb" && step == "" && !cordoned
-		})
+		b.waitMIG(name, "all-1g.10gb", "", false)
 		stop()
 	}
 	if n := m.changes(); n != 3 {
