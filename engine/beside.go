@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -125,9 +126,9 @@ func (e *Engine) alongside(s *shape.Shape, h *job.State) (allocs []inventory.All
 	for i := range allocs {
 		a := &allocs[i]
 		n := &e.st.Nodes()[a.Node]
-		tasks := popcount(a.GPUs) / r.GPUs
+		tasks := bits.OnesCount64(a.GPUs) / r.GPUs
 		a.Tasks, a.CPU, a.RAM = int32(tasks), r.CPU*int64(tasks), r.RAM*int64(tasks)
-		if left -= tasks; tasks*r.GPUs != popcount(a.GPUs) || !n.TakesJobs() || !s.Suits[0].Has(n.Class()) ||
+		if left -= tasks; tasks*r.GPUs != bits.OnesCount64(a.GPUs) || !n.TakesJobs() || !s.Suits[0].Has(n.Class()) ||
 			n.CPU() < a.CPU || n.RAM() < a.RAM {
 			return nil, false
 		}

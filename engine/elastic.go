@@ -41,7 +41,7 @@ func (e *Engine) growJob(j *job.State) {
 	one := []cluster.TaskSet{{Count: 1, Request: s.Sets[0].Request}}
 	var more []inventory.Alloc
 	tasks, before := int(j.Tasks), e.st.Mark()
-	e.takeLeaving() // it grows into what is free now only
+	e.leavers.TakeResidues() // it grows into what is free now only
 	for tasks < int(e.mostTasks(j)) {
 		if e.overQuota(j, e.shapes.MilliOf(s, tasks+1)-e.shapes.MilliOf(s, int(j.Tasks))).code != notRefused {
 			break
@@ -174,7 +174,7 @@ func (e *Engine) shrink(v *job.State, keep, gone []inventory.Alloc) {
 		}
 	}
 	for i := range gone {
-		e.noteLeaver(gone[i].Node, v.Spec.ID)
+		e.leavers.Leaves(gone[i].Node, v.Spec.ID)
 	}
 	e.resized(v, tasks)
 	e.epoch++
@@ -184,7 +184,7 @@ func (e *Engine) shrink(v *job.State, keep, gone []inventory.Alloc) {
 func (e *Engine) leftDevices(j *job.State) {
 	e.touch(j)
 	for i := range j.Leaving {
-		e.noteLeft(j.Leaving[i].Node, j.Spec.ID)
+		e.leavers.Left(j.Leaving[i].Node, j.Spec.ID)
 	}
 	j.Leaving, j.Resizing = nil, false
 	e.fresh = e.fresh || e.elastic > 0 // an elastic job may grow onto them

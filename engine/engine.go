@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -92,25 +93,22 @@ type Engine struct {
 	parts    []partition
 	limits   limits
 
-	jobs      []*job.State
-	none      job.Tenure // of jobs that were given nothing so far
-	live      int        // jobs that are not done
-	users     intern
-	shapes    shape.Table
-	line      pending.Line
-	ready     []cluster.JobID  // placed jobs whose devices became free in this step
-	running   keptList         // jobs with devices (and not told to leave) by run key
-	ends      keptList         // the same jobs by expected end
-	holding   [3]int           // jobs in that list, by tier
-	beingLeft []int32          // nodes of which stopping jobs still hold something, in order
-	placed    []*job.State     // those of them that wait for their devices, in no order
-	elastic   int              // jobs seen that can change their size
-	empty     *inventory.Store // the cluster empty and healthy, for never
-	deps      pending.Deps
-	leavers   pending.Leavers
+	jobs    []*job.State
+	none    job.Tenure // of jobs that were given nothing so far
+	live    int        // jobs that are not done
+	users   intern
+	shapes  shape.Table
+	line    pending.Line
+	ready   []cluster.JobID  // placed jobs whose devices became free in this step
+	running keptList         // jobs with devices (and not told to leave) by run key
+	ends    keptList         // the same jobs by expected end
+	holding [3]int           // jobs in that list, by tier
+	placed  []*job.State     // those of them that wait for their devices, in no order
+	elastic int              // jobs seen that can change their size
+	empty   *inventory.Store // the cluster empty and healthy, for never
+	deps    pending.Deps
+	leavers pending.Leavers
 
-	freed    int64 // grows when something may have become free that no stopping job still holds
-	residues []residue
 	epoch    int64 // grows when devices are released: what failed may fit now
 	lent     int64 // grows when jobs get devices, where queues matter
 	seenAt   int64 // epoch of the last pass
@@ -182,7 +180,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.moving = defrag.New(&e.find, cfg.Placer, &e.resv)
 	e.resv = reserve.Book{World: &e.w, Find: &e.find, Around: (*oracle)(e), Placer: cfg.Placer}
 	e.keyer, _ = cfg.Policy.(sched.KeyChanger)
-	e.leavers = pending.Leavers{Store: &e.st, Jobs: (*oracle)(e).Jobs, Touch: e.touch, Changed: e.forgetResidue}
+	e.leavers = pending.Leavers{Store: &e.st, Jobs: (*oracle)(e).Jobs, Touch: e.touch}
 	e.line = pending.Line{World: &e.w, Policy: cfg.Policy, Jobs: (*oracle)(e).Jobs, Touch: e.touch}
 	e.line.Heads, _ = cfg.Policy.(sched.HeadKeyer)
 	e.line.Queues, _ = cfg.Policy.(sched.QueueOrder)
@@ -339,7 +337,7 @@ func (e *Engine) addNode(n cluster.Node) error {
 	e.w.CPU += n.CPU
 	e.w.RAM += n.RAM
 	if n.State != cluster.Down {
-		e.w.Capacity += cluster.Whole * int64(popcount(e.st.Nodes()[id].Healthy()))
+		e.w.Capacity += cluster.Whole * int64(bits.OnesCount64(e.st.Nodes()[id].Healthy()))
 	}
 	e.epoch++
 	return nil

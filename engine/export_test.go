@@ -19,9 +19,10 @@ func (e *Engine) Forget() {
 	e.epoch++
 	e.fresh = true
 	e.line.Unstick()
+	e.leavers.Freed()
 	for i := range e.shapes.Count() {
 		s := e.shapes.Get(int32(i))
-		s.Failed, s.NoneFree = -1, -1
+		s.Failed = -1
 	}
 }
 

@@ -65,7 +65,7 @@ func (e *Engine) dropDest(v *job.State) []inventory.Alloc {
 	}
 	e.touch(v)
 	v.Dest = nil
-	e.freed++
+	e.leavers.Freed()
 	e.st.ReleaseAll(dest)
 	e.charge(v, -1)
 	e.st.Commit()

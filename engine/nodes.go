@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -165,7 +166,7 @@ func (e *Engine) capacityChanged() {
 	for i := range e.st.Nodes() {
 		n := &e.st.Nodes()[i]
 		if n.Spec().State != cluster.Down {
-			m += cluster.Whole * cluster.Milli(popcount(n.Healthy()))
+			m += cluster.Whole * cluster.Milli(bits.OnesCount64(n.Healthy()))
 		}
 	}
 	if m != e.w.Capacity || m != e.w.Tree.Capacity() {

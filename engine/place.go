@@ -62,6 +62,39 @@ func (e *Engine) tryPlace(r placement.Request, j *job.State) (allocs []inventory
 	return allocs, tasks, ok
 }
 
+// preferFree replaces a contested placement by one that can start at once, if there is one.
+// The allocations are in the books from mark on, and in scratch memory.
+func (e *Engine) preferFree(r placement.Request, j *job.State, mark inventory.Mark, allocs []inventory.Alloc,
+	tasks int32) ([]inventory.Alloc, int32) {
+	s := e.shapes.At(j.Shape)
+	if j.Home != nil || e.leavers.NoneFree(j.Shape) || !e.leavers.Contested(allocs) {
+		return allocs, tasks
+	}
+	contested := slices.Clone(allocs)
+	e.st.Rollback(mark)
+	var free []inventory.Alloc
+	var n int32
+	ok := e.leavers.MayFit(s)
+	if ok {
+		e.leavers.TakeResidues()
+		free, n, ok = e.findPlace(r, j)
+		e.st.Rollback(mark)
+	}
+	if !ok && r.Reserved == nil && r.Blocked == nil && !s.Several() {
+		e.leavers.NoteNoneFree(j.Shape)
+	}
+	if ok && (e.WakeTime(contested) > 0 || e.WakeTime(free) == 0) { // to wake a node takes longer than a grace period
+		e.st.TakeAll(free)
+		if !e.leavers.Contested(free) {
+			return free, n
+		}
+		e.st.Rollback(mark)
+	}
+	allocs = e.find.Keep(contested)
+	e.st.TakeAll(allocs)
+	return allocs, tasks
+}
+
 // findPlace is tryPlace in the books as they are.
 func (e *Engine) findPlace(r placement.Request, j *job.State) (allocs []inventory.Alloc, tasks int32, ok bool) {
 	s := e.shapes.At(j.Shape)
@@ -318,7 +351,7 @@ func (e *Engine) unplace(j *job.State) {
 
 // forgetPlacement puts a placed job, already unbooked, back to pending.
 func (e *Engine) forgetPlacement(j *job.State) {
-	e.freed++
+	e.leavers.Freed()
 	e.touch(j)
 	for i := range j.Allocs {
 		for _, id := range e.st.Nodes()[j.Allocs[i].Node].Stopping() {
@@ -346,7 +379,7 @@ func (e *Engine) markStopping(j *job.State, how job.How, reason job.StopReason, 
 	j.ResidentOnGPU = how == job.Suspend && j.Rate > 0 && !j.Resizing
 	j.Gen++
 	for i := range j.Allocs {
-		e.noteLeaver(j.Allocs[i].Node, j.Spec.ID)
+		e.leavers.Leaves(j.Allocs[i].Node, j.Spec.ID)
 	}
 	e.leavers.WaitBeside(j, e.placed)
 	grace := e.cfg.Stop[j.Spec.Tier].Grace
@@ -360,24 +393,6 @@ func (e *Engine) markStopping(j *job.State, how job.How, reason job.StopReason, 
 		Action{Type: Preempt, Job: j.Spec.ID, How: how, Grace: grace, Reason: reason, For: forJob})
 }
 
-// noteLeaver notes that a job still holds devices of a node that the books have promised on.
-func (e *Engine) noteLeaver(node int32, id cluster.JobID) {
-	e.forgetResidue(node)
-	e.st.Leaving(node, id)
-	if at, known := slices.BinarySearch(e.beingLeft, node); !known {
-		e.beingLeft = slices.Insert(e.beingLeft, at, node)
-	}
-}
-
-// noteLeft is the inverse of noteLeaver.
-func (e *Engine) noteLeft(node int32, id cluster.JobID) {
-	e.forgetResidue(node)
-	e.st.Left(node, id)
-	if at, known := slices.BinarySearch(e.beingLeft, node); known && len(e.st.Nodes()[node].Stopping()) == 0 {
-		e.beingLeft = slices.Delete(e.beingLeft, at, at+1)
-	}
-}
-
 func hasID(ids []cluster.JobID, id cluster.JobID) bool {
 	for _, v := range ids {
 		if v == id {
@@ -385,11 +400,4 @@ func hasID(ids []cluster.JobID, id cluster.JobID) bool {
 		}
 	}
 	return false
-}
-
-func popcount(m uint64) (n int) {
-	for ; m != 0; m &= m - 1 {
-		n++
-	}
-	return n
 }

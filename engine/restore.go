@@ -322,7 +322,7 @@ func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 		leaves = j.GoingAllocs()
 	}
 	for i := range leaves {
-		e.noteLeaver(leaves[i].Node, j.Spec.ID)
+		e.leavers.Leaves(leaves[i].Node, j.Spec.ID)
 	}
 	if j.State == job.Stopping {
 		if j.How == job.Suspend && !e.mayFreeze(j.Allocs) {

@@ -25,7 +25,7 @@ func (e *Engine) Step(b Batch) Decision {
 	e.stats.Steps++
 	e.actions, e.defrag.seen = e.actions[:0], nil
 	if slices.ContainsFunc(b.Events, func(ev Event) bool { return ev.Type != Submitted }) {
-		e.freed++
+		e.leavers.Freed()
 	}
 	for phase := range 3 { // completions, then losses, then arrivals and the rest
 		for i := range b.Events {
@@ -265,7 +265,7 @@ func (e *Engine) comeBack(j *job.State, reason job.StopReason, home, dest []inve
 func (e *Engine) free(j *job.State, was job.Phase) {
 	if was == job.Stopping { // the devices were promised on when it was told to stop
 		for i := range j.Allocs {
-			e.noteLeft(j.Allocs[i].Node, j.Spec.ID)
+			e.leavers.Left(j.Allocs[i].Node, j.Spec.ID)
 		}
 	} else {
 		e.unbook(j)

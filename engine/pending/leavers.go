@@ -15,12 +15,15 @@ import (
 // of shared devices, and of CPU and RAM of its nodes, as is not free yet. Free is what no job holds, none was promised,
 // and no job's claim counts on.
 type Leavers struct {
-	Store   *inventory.Store
-	Jobs    func() []*job.State // by number; nil where there is none
-	Touch   func(j *job.State)  // notes that a job's record changes
-	Changed func(node int32)    // notes that placed jobs count on something else of a node that is being left
+	Store *inventory.Store
+	Jobs  func() []*job.State // by number; nil where there is none
+	Touch func(j *job.State)  // notes that a job's record changes
 
-	waiters []*job.State // memory of WaitBeside
+	nodes    []int32      // of which stopping jobs still hold something, in order
+	residues []residue    // by node
+	freed    int64        // grows when something may have become free that no stopping job holds
+	full     []int64      // by shape: freed when it did not fit in what no stopping job holds; -1: unknown
+	waiters  []*job.State // memory of WaitBeside
 }
 
 // Short is how much CPU and RAM of a node, of what was promised, a job that leaves still holds and none counts on.
@@ -139,7 +142,7 @@ func (l *Leavers) claimPart(j, v *job.State, node int32, dev uint64, need *job.P
 	if c == (job.Part{}) {
 		return
 	}
-	l.Changed(node)
+	l.forget(node)
 	v.Claims = append(v.Claims,
 		job.Claim{By: j.Spec.ID, Node: node, GPUs: dev, Share: c.Milli, Mem: c.Mem, Compute: c.Compute,
 			Clients: c.Clients})
@@ -153,7 +156,7 @@ func (l *Leavers) claimFrom(j, v *job.State, node int32, need *job.Host) {
 	if c == (job.Host{}) {
 		return
 	}
-	l.Changed(node)
+	l.forget(node)
 	v.Claims = append(v.Claims, job.Claim{By: j.Spec.ID, Node: node, CPU: c.CPU, RAM: c.RAM})
 	need.Add(c, -1)
 	l.waitFor(j, v)
@@ -202,7 +205,7 @@ func (l *Leavers) StopWaiting(j, v *job.State) {
 	l.Touch(v)
 	v.Waiters = without(v.Waiters, j.Spec.ID)
 	for i := range v.Claims {
-		l.Changed(v.Claims[i].Node)
+		l.forget(v.Claims[i].Node)
 	}
 	v.Claims = slices.DeleteFunc(v.Claims, func(c job.Claim) bool { return c.By == j.Spec.ID })
 }
@@ -234,6 +237,12 @@ func (l *Leavers) Contested(allocs []inventory.Alloc) bool {
 // Check checks that placed jobs wait exactly for those that still hold what they were promised; moving: jobs that leave
 // for devices that are booked for them. It is slow, and for tests.
 func (l *Leavers) Check(moving []cluster.JobID) error {
+	for id := range l.Store.Nodes() {
+		left := len(l.Store.Nodes()[id].Stopping()) > 0
+		if _, listed := slices.BinarySearch(l.nodes, int32(id)); listed != left {
+			return fmt.Errorf("node %d: listed as being left: %v, and it is: %v", id, listed, left)
+		}
+	}
 	counted := make([]int32, len(l.Jobs()))
 	for _, v := range l.Jobs() {
 		if v == nil {

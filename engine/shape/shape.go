@@ -25,9 +25,8 @@ type Shape struct {
 	Gangs      []Stage
 	GPUs       int // devices at the smallest size
 
-	Waiting  int32 // jobs in line
-	Failed   int64
-	NoneFree int64 // Engine.freed when even the devices that no stopping job holds did not suffice
+	Waiting int32 // jobs in line
+	Failed  int64
 
 	Judged  int // number of nodes when Verdict was computed
 	Verdict string

@@ -63,7 +63,7 @@ func (t *Table) Of(j *cluster.Job) (id int32, first bool) {
 		return id, false
 	}
 	s := Shape{Sets: j.Tasks, Types: j.GPUTypes, Partitions: j.Partitions, Topo: j.Topology,
-		Most: t.nodeMost(j), NoPreempt: j.NoPreempt, Stale: true, Failed: -1, NoneFree: -1}
+		Most: t.nodeMost(j), NoPreempt: j.NoPreempt, Stale: true, Failed: -1}
 	s.Min, s.Max = int32(j.Tasks[0].Count), int32(j.Tasks[0].Count)
 	if j.Elastic.Max > 0 {
 		s.Min, s.Max = int32(j.Elastic.Min), int32(j.Elastic.Max)

@@ -34,7 +34,7 @@ var arrows = map[string]string{
 	"engine/inventory":    "cluster",
 	"engine/job":          "cluster quota engine/inventory engine/order",
 	"engine/order":        "cluster",
-	"engine/pending":      "cluster engine/inventory engine/job engine/order engine/sched internal/heap",
+	"engine/pending":      "cluster engine/inventory engine/job engine/order engine/sched engine/shape internal/heap",
 	"engine/placement":    "cluster engine/inventory engine/job engine/order engine/sched engine/shape engine/speed",
 	"engine/preempt":      "cluster quota engine/inventory engine/job engine/order engine/placement engine/sched engine/shape engine/speed",
 	"engine/reserve":      "cluster engine/inventory engine/job engine/order engine/placement engine/sched engine/shape",
