@@ -35,11 +35,8 @@ type State struct {
 	Key     order.Item // in its group while eligible; in the running list while running; in its pool while pooled
 	NextKey cluster.Time
 
-	Rank          rank // the ranking list that it is in
-	Rerank        bool // its rank may have changed
 	Eligible      bool // pending and in its group's list
 	Waited        bool // listed while it was placed
-	Removed       bool // chosen as a victim in the current search
 	Touched       bool // its record changed in this step
 	ResidentOnGPU bool // it was suspended while computing and still has devices: it resumed in place
 	Resizing      bool // a Resize was decided, Resized has not come back
@@ -86,7 +83,6 @@ type Tenure struct {
 	Guests []cluster.JobID // jobs that are guests on its devices, in order of arrival
 	Served []Served        // wall time on devices by GPU model, if the policy plans
 	EndKey order.Item      // while it holds devices: in the list of expected ends
-	Loss   int64           // what stopping it wasted when it was last ranked
 }
 
 // Holding reports whether the job has devices, even if it was told to give them up.
@@ -244,15 +240,6 @@ func (j *State) ExpectedRun(limit time.Duration) time.Duration {
 	}
 	return d
 }
-
-// rank is the list of the ranking that a job is in.
-type rank uint8
-
-const (
-	Unranked rank = iota
-	RankedSteady
-	RankedGrowing
-)
 
 // AwaitsTime reports whether the passing of time alone can make the job eligible.
 func (j *State) AwaitsTime() bool {

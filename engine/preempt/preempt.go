@@ -397,12 +397,9 @@ func (f *Finder) remove(v *job.State) {
 // dropBack returns those victims to the books that the job does not need after
 // all, the most valuable first; what is left is minimal.
 func (f *Finder) dropBack(j *job.State, removed []*job.State) []*job.State {
-	for _, v := range removed {
-		v.Removed = true
-	}
 	for i := len(removed) - 1; i >= 0; i-- {
 		v := removed[i]
-		if v.Hosted() && f.job(v.GuestOf-1).Removed {
+		if v.Hosted() && slices.Contains(removed, f.job(v.GuestOf-1)) {
 			continue // it comes and goes with its host
 		}
 		if !f.speeds.BearsAll(v.Allocs) || !f.st.TakeBack(v.Allocs, len(v.Guests) > 0, false) {
@@ -414,10 +411,6 @@ func (f *Finder) dropBack(j *job.State, removed []*job.State) []*job.State {
 			continue
 		}
 		removed = append(removed[:i], removed[i+1:]...)
-		v.Removed = false
-	}
-	for _, v := range removed {
-		v.Removed = false
 	}
 	return removed
 }

@@ -17,12 +17,36 @@ import (
 // Its dumb twin is the tail of an engine that never ranks.
 type ranking struct {
 	on      bool
-	steady  order.List // jobs whose loss does not change with time: see rankItem
+	steady  order.List // jobs whose loss does not change with time: see steadyItem
 	growing order.List // the others, by first key element
+	ranks   []rank     // by job number
 	rebuild bool       // it is made again when what is going on is over: no job changes its place
 	touched []int32    // ranked jobs whose records have changed since they were ranked
 	listed  int        // jobs that passes listed in large levels since the ranking was last worth nothing
 	unasked int        // changes of the ranking since it was last asked
+}
+
+// rank is where a job is in the ranking.
+type rank struct {
+	list  rankList
+	again bool  // it is among touched
+	loss  int64 // what stopping the job wasted when it was last ranked
+}
+
+type rankList uint8
+
+const (
+	unranked rankList = iota
+	rankedSteady
+	rankedGrowing
+)
+
+// of is where a job is. It is valid until another is asked for.
+func (r *ranking) of(j *job.State) *rank {
+	if n := int(j.Spec.ID) + 1 - len(r.ranks); n > 0 {
+		r.ranks = append(r.ranks, make([]rank, n)...)
+	}
+	return &r.ranks[j.Spec.ID]
 }
 
 // Mode says whether jobs are ranked.
@@ -44,9 +68,10 @@ const (
 	worthListed = 4
 )
 
-// rankItem is the place of a job among the steady: backwards it is the order of victims (worse).
-func rankItem(j *job.State) order.Item {
-	return order.Item{Key: order.Key{j.Key.Key[0], int64(j.Tier()), -j.Loss}, Submit: j.Started, ID: int32(j.Spec.ID)}
+// steadyItem is the place of a job among the steady: backwards it is the order of victims (worse).
+func (r *ranking) steadyItem(j *job.State) order.Item {
+	return order.Item{Key: order.Key{j.Key.Key[0], int64(j.Tier()), -r.of(j).loss}, Submit: j.Started,
+		ID: int32(j.Spec.ID)}
 }
 
 // victimAt is the victim at a place among the steady.
@@ -54,7 +79,7 @@ func (f *Finder) victimAt(it *order.Item) victim {
 	return victim{j: f.job(it.ID), key0: it.Key[0], tier: cluster.Tier(it.Key[1]), lost: -it.Key[2]}
 }
 
-// worse orders victims by their keys, as rankItem does.
+// worse orders victims by their keys, as steadyItem does.
 func worse(a, b *victim) int {
 	switch {
 	case a.key0 != b.key0:
@@ -95,37 +120,46 @@ func (f *Finder) Rank(j *job.State) {
 	}
 	r.unasked++
 	loss, steady := f.lossOf(j)
-	if j.Loss = loss; steady {
-		j.Rank = job.RankedSteady
-		r.steady.Insert(rankItem(j))
+	at := r.of(j)
+	if at.loss = loss; steady {
+		at.list = rankedSteady
+		r.steady.Insert(r.steadyItem(j))
 		return
 	}
-	j.Rank = job.RankedGrowing
+	at.list = rankedGrowing
 	r.growing.Insert(order.Item{Key: order.Key{j.Key.Key[0]}, ID: int32(j.Spec.ID)})
 }
 
 // Unrank takes a job out of the ranking, before its key, its tier or its start changes.
 func (f *Finder) Unrank(j *job.State) {
 	r, was := &f.ranking, true
-	switch {
-	case j.Rank == job.Unranked || r.rebuild:
+	if !r.on || r.rebuild {
 		return
-	case j.Rank == job.RankedSteady:
-		was = r.steady.Remove(rankItem(j))
-	case j.Rank == job.RankedGrowing:
+	}
+	at := r.of(j)
+	switch at.list {
+	case unranked:
+		return
+	case rankedSteady:
+		was = r.steady.Remove(r.steadyItem(j))
+	case rankedGrowing:
 		was = r.growing.Remove(order.Item{Key: order.Key{j.Key.Key[0]}, ID: int32(j.Spec.ID)})
 	}
 	if !was {
 		panic("preempt: a job is not where it is ranked")
 	}
-	j.Rank = job.Unranked
+	at.list = unranked
 }
 
 // Touched notes that the record of a ranked job changes: what it would lose may be something else.
 func (f *Finder) Touched(j *job.State) {
-	if j.Rank != job.Unranked && !j.Rerank && !f.ranking.rebuild {
-		j.Rerank = true
-		f.ranking.touched = append(f.ranking.touched, int32(j.Spec.ID))
+	r := &f.ranking
+	if !r.on || r.rebuild {
+		return
+	}
+	if at := r.of(j); at.list != unranked && !at.again {
+		at.again = true
+		r.touched = append(r.touched, int32(j.Spec.ID))
 	}
 }
 
@@ -134,12 +168,12 @@ func (f *Finder) rankAgain() {
 	r := &f.ranking
 	for _, id := range r.touched {
 		j := f.job(id)
-		if j.Rerank = false; j.Rank == job.Unranked {
+		at := r.of(j)
+		if at.again = false; at.list == unranked {
 			continue
 		}
-		was := j.Rank
 		loss, steady := f.lossOf(j)
-		if steady == (was == job.RankedSteady) && (!steady || loss == j.Loss) {
+		if steady == (at.list == rankedSteady) && (!steady || loss == at.loss) {
 			continue
 		}
 		f.Unrank(j)
@@ -216,11 +250,12 @@ func (f *Finder) rankBooked() {
 		it := &f.scratch.booked[i]
 		j := f.job(it.ID)
 		loss, isSteady := f.lossOf(j)
-		if j.Loss = loss; isSteady {
-			j.Rank = job.RankedSteady
-			steady = append(steady, rankItem(j))
+		at := r.of(j)
+		if at.loss = loss; isSteady {
+			at.list = rankedSteady
+			steady = append(steady, r.steadyItem(j))
 		} else {
-			j.Rank = job.RankedGrowing
+			at.list = rankedGrowing
 			growing = append(order.Double(growing), order.Item{Key: order.Key{it.Key[0]}, ID: it.ID})
 		}
 	}
@@ -236,13 +271,8 @@ func (f *Finder) dissolve() {
 	if !r.on {
 		return
 	}
-	f.places.Around.Running().Walk(func(it order.Item) bool {
-		f.job(it.ID).Rank = job.Unranked
-		return true
-	})
-	for _, id := range r.touched {
-		f.job(id).Rerank = false
-	}
+	f.places.Around.Running() // there is no other list of the jobs then
+	clear(r.ranks)
 	r.on, r.touched, r.listed, r.steady, r.growing = false, r.touched[:0], 0, order.List{}, order.List{}
 	f.tail.drop()
 }
@@ -267,13 +297,14 @@ func (f *Finder) Check(booked int) error {
 	for i := range steady {
 		j := f.job(steady[i].ID)
 		loss, stays := f.lossOf(j)
-		if j.Rank != job.RankedSteady || steady[i] != rankItem(j) || !j.Rerank && (loss != j.Loss || !stays) {
+		at := r.of(j)
+		if at.list != rankedSteady || steady[i] != r.steadyItem(j) || !at.again && (loss != at.loss || !stays) {
 			return fmt.Errorf("ranking: job %d (%s) is at %+v, its loss is %d (it stays so: %v)", j.Spec.ID, j.State,
 				steady[i], loss, stays)
 		}
 	}
 	for i := range growing {
-		if j := f.job(growing[i].ID); j.Rank != job.RankedGrowing || growing[i].Key[0] != j.Key.Key[0] {
+		if j := f.job(growing[i].ID); r.of(j).list != rankedGrowing || growing[i].Key[0] != j.Key.Key[0] {
 			return fmt.Errorf("ranking: job %d (%s) is at %+v among those that grow", j.Spec.ID, j.State, growing[i])
 		}
 	}

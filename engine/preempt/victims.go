@@ -274,13 +274,12 @@ func (t *tail) drop() {
 func (t *tail) restart() { t.list, t.gone, t.next, t.begun = t.list[:0], t.gone[:0], 0, false }
 
 // Came notes that a job is in the order of victims now, or has another place there than before.
-func (f *Finder) Came(j *job.State) { f.tail.came(j) }
-
-func (t *tail) came(j *job.State) {
+func (f *Finder) Came(j *job.State) {
+	t, steady := &f.tail, f.ranking.on && f.ranking.of(j).list == rankedSteady
 	key0 := j.Key.Key[0]
 	among := len(t.list) > 0 && key0 >= t.list[len(t.list)-1].key0
 	switch {
-	case j.Rank != job.RankedSteady && (among || len(t.levels.List) > 0 && key0 >= t.least):
+	case !steady && (among || len(t.levels.List) > 0 && key0 >= t.least):
 		t.drop()
 	case among:
 		t.restart()
