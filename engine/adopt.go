@@ -76,5 +76,5 @@ func (e *Engine) adopt(r *job.Record) {
 	e.replan()
 	e.find.Recount()
 	e.fresh = true
-	e.leaveGiven(j)
+	e.leaveForeign(j)
 }

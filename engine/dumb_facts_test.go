@@ -30,6 +30,7 @@ func (d *dumb) reshape(j *dumbJob, r *engine.Reshape) (taken bool) {
 	j.goal, j.narrow, j.part = nil, "", ""
 	j.allocs = ownedBy(j, r.Allocs)
 	d.list(j)
+	d.loseOnDown(j)
 	return true
 }
 
@@ -207,8 +208,16 @@ func (d *dumb) adopt(r *engine.JobRecord) (taken bool) {
 	j.since, j.predicted, j.begun = r.Since, r.Predicted, true
 	j.allocs = ownedBy(j, r.Allocs)
 	d.list(j)
+	d.loseOnDown(j)
 	d.line()
 	return true
+}
+
+// loseOnDown stops a job that is found on a node that is down.
+func (d *dumb) loseOnDown(j *dumbJob) {
+	if slices.ContainsFunc(j.allocs, func(a engine.Alloc) bool { return d.nodes[a.Node].State == cluster.Down }) {
+		d.stop(j, engine.NodeLost, cluster.NoJob)
+	}
 }
 
 // amend takes over what of a running job's spec can change while it runs.

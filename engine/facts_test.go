@@ -87,6 +87,20 @@ func TestReshaped(t *testing.T) {
 	}
 }
 
+// A job that is found on a node that is down, when it is taken over or after it was reshaped, is lost with it: no report
+// of the node's loss is to come.
+func TestFoundOnNodeThatIsDown(t *testing.T) {
+	h := newHand(t, "2x4xT4", "fifo", nil)
+	h.want(0, "start 1", submit(job(1, 1, 1000)))
+	h.want(1, "", ev(engine.Started, 1), down("n2"))
+	h.want(2, "preempt 2", adopted(job(2, 1, 1000), 1, whole(1, 0, 1, 1)))
+	h.want(3, "preempt 1", reshaped(1, sets(gpuTasks(1, 1)), whole(1, 0, 1, 2)))
+	if r := h.e.Record(2); r.State != engine.Stopping || r.Reason != engine.NodeLost {
+		t.Errorf("it is %s: %v", r.State, r.Reason)
+	}
+	h.want(4, "start 1, start 2", stopped(1, engine.NodeLost), stopped(2, engine.NodeLost))
+}
+
 // A job that does not come back can be wherever its driver says; one that does, on the nodes that it names only.
 func TestReshapedElsewhere(t *testing.T) {
 	h := newHand(t, "3x2xT4", "fifo", nil)

@@ -203,13 +203,6 @@ func (e *Engine) leaveLent(j *job.State, all bool) {
 	}
 }
 
-// leaveGiven has a job leave that was found on a node that is given back.
-func (e *Engine) leaveGiven(j *job.State) {
-	if e.givenAny(j.Allocs) {
-		e.evictLent(j)
-	}
-}
-
 // evictLent stops a job. It keeps no memory on a node that is another's.
 func (e *Engine) evictLent(j *job.State) {
 	how := e.howToStop(j)
@@ -218,12 +211,7 @@ func (e *Engine) evictLent(j *job.State) {
 			how = job.Kill
 		}
 	}
-	resize := e.lossNow(j)
-	e.stop(j, how, job.Preempted, cluster.NoJob)
-	if resize >= 0 {
-		e.actions = slices.Delete(e.actions, resize, resize+1)
-		e.unshrink(j)
-	}
+	e.stopWhole(j, how, job.Preempted)
 }
 
 // givenText says until when nodes are given back on which a job could run; "": none are.

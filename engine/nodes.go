@@ -138,25 +138,23 @@ func (e *Engine) loseJobs(id int32, mask uint64) {
 	})
 	e.scratch.ids = nil // requeueing may use it
 	for _, i := range ids {
-		j := e.jobs[i]
-		if !j.Booked() {
-			continue // it left with another whose guest it was
-		}
-		if j.State == job.Placed {
-			e.unplace(j)
-			e.admit(j)
-			continue
-		}
-		if !e.survive(j, id, mask) {
-			resize := e.lossNow(j)
-			e.stop(j, job.Kill, job.NodeLost, cluster.NoJob)
-			if resize >= 0 {
-				e.actions = slices.Delete(e.actions, resize, resize+1)
-				e.unshrink(j)
-			}
+		if j := e.jobs[i]; j.Booked() { // else it left with another whose guest it was
+			e.loseJob(j, id, mask)
 		}
 	}
 	e.scratch.ids = ids
+}
+
+// loseJob takes a job off devices that are lost.
+func (e *Engine) loseJob(j *job.State, id int32, mask uint64) {
+	if j.State == job.Placed {
+		e.unplace(j)
+		e.admit(j)
+		return
+	}
+	if !e.survive(j, id, mask) {
+		e.stopWhole(j, job.Kill, job.NodeLost)
+	}
 }
 
 // capacityChanged counts the GPUs that there are.

@@ -191,7 +191,20 @@ func (e *Engine) jobReshaped(j *job.State, r *Reshape) {
 	e.replan()
 	e.find.Recount()
 	e.fresh = true
-	e.leaveGiven(j)
+	e.leaveForeign(j)
+}
+
+// leaveForeign has a job leave that was found where none may be: on a node that is down, with which it is lost, or on
+// one that is given back.
+func (e *Engine) leaveForeign(j *job.State) {
+	down := slices.IndexFunc(j.Allocs, func(a inventory.Alloc) bool {
+		return e.st.Nodes()[a.Node].Spec().State == cluster.Down
+	})
+	if down >= 0 {
+		e.loseJob(j, j.Allocs[down].Node, inventory.AnyDevice)
+	} else if e.givenAny(j.Allocs) {
+		e.evictLent(j)
+	}
 }
 
 // onItsNodes reports whether a job is on nodes that its spec names.

@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 )
@@ -41,13 +42,18 @@ func (e *Engine) survive(j *job.State, node int32, mask uint64) bool {
 	return true
 }
 
-// unshrink gives a job that stops the devices back that it shrank by in this very
-// step: no Resize will be sent for them, so it holds them until it has left them all.
-func (e *Engine) unshrink(j *job.State) {
+// stopWhole is stop for a job that may have shrunk in this very step: no Resize is sent for what it shrank by, so it
+// holds that until it has left all that it had.
+func (e *Engine) stopWhole(j *job.State, how job.How, reason job.StopReason) {
+	resize := e.lossNow(j)
+	e.stop(j, how, reason, cluster.NoJob)
+	if resize < 0 {
+		return
+	}
+	e.actions = slices.Delete(e.actions, resize, resize+1)
 	j.Allocs = append(slices.Clone(j.Allocs), j.Leaving...)
 	j.Leaving, j.Resizing = nil, false
-	j.Tasks = tasksOf(j.Allocs)
-	j.Devices, j.Milli = int32(e.shapes.Get(j.Shape).Devices(int(j.Tasks))), e.heldMilli(j)
+	e.countHeld(j)
 }
 
 // lossNow finds the resize that an earlier loss in this same step asks for, or
