@@ -260,23 +260,3 @@ func (n *Node) applyTenant(t Tenant, taken bool) {
 	n.tenants[i] = n.tenants[last]
 	n.tenants = n.tenants[:last]
 }
-
-// TakeRest takes all that is left of some devices of a node.
-func (st *Store) TakeRest(node int32, mask uint64) {
-	n := &st.nodes[node]
-	if whole := n.free & mask; whole != 0 {
-		st.Take(&Alloc{Node: node, GPUs: whole})
-		mask &^= whole
-	}
-	for mask &= n.healthy; mask != 0; mask &= mask - 1 {
-		i := bits.TrailingZeros64(mask)
-		if d := &n.devs[i]; d.Tenants() > 0 && d.Milli() > 0 {
-			rest := Alloc{Node: node, GPUs: 1 << i, Share: d.Milli(), Mem: d.Mem(), User: d.User()}
-			if d.Slots() != 0 {
-				compute := st.classes[n.class].Model().Compute
-				rest.Slots, rest.Compute, rest.Media = ^d.Slots(), uint8(max(0, compute-int(d.Compute()))), !d.Media()
-			}
-			st.Take(&rest)
-		}
-	}
-}

@@ -133,7 +133,7 @@ func (l *Leavers) takeOn(node int32) {
 		going := v.GoingAllocs()
 		for i := range going {
 			if a := &going[i]; a.Node == node && a.GPUs != 0 && a.Share == 0 {
-				l.Store.TakeRest(node, a.GPUs)
+				takeRest(l.Store, node, a.GPUs)
 			}
 		}
 		for i := range going {
@@ -144,13 +144,33 @@ func (l *Leavers) takeOn(node int32) {
 	}
 }
 
+// takeRest takes all that is left of some devices of a node.
+func takeRest(st *inventory.Store, node int32, mask uint64) {
+	n := &st.Nodes()[node]
+	if whole := n.Free() & mask; whole != 0 {
+		st.Take(&inventory.Alloc{Node: node, GPUs: whole})
+		mask &^= whole
+	}
+	for mask &= n.Healthy(); mask != 0; mask &= mask - 1 {
+		i := bits.TrailingZeros64(mask)
+		if d := &n.Devices()[i]; d.Tenants() > 0 && d.Milli() > 0 {
+			rest := inventory.Alloc{Node: node, GPUs: 1 << i, Share: d.Milli(), Mem: d.Mem(), User: d.User()}
+			if d.Slots() != 0 {
+				compute := st.Classes()[n.Class()].Model().Compute
+				rest.Slots, rest.Compute, rest.Media = ^d.Slots(), uint8(max(0, compute-int(d.Compute()))), !d.Media()
+			}
+			st.Take(&rest)
+		}
+	}
+}
+
 // takePart books what a leaving job has of a device that it shares: all that is left of the
 // device if others cannot be there together with it.
 func (l *Leavers) takePart(v *job.State, a *inventory.Alloc, going []inventory.Alloc) {
 	n := &l.Store.Nodes()[a.Node]
 	d := &n.Devices()[bits.TrailingZeros64(a.GPUs)]
 	if d.Tenants() > 0 && ((d.Slots() == 0) != (a.Slots == 0) || d.User() != a.User) {
-		l.Store.TakeRest(a.Node, a.GPUs)
+		takeRest(l.Store, a.Node, a.GPUs)
 		return
 	}
 	p := v.UnclaimedPart(a.Node, a.GPUs)
