@@ -82,7 +82,7 @@ func (d *dumb) isGang(j *dumbJob, allocs []engine.Alloc) bool {
 		n, r, count := &d.nodes[a.Node], &j.Tasks[a.Set].Request, bits.OnesCount64(a.GPUs)
 		on[a.Node] += int(a.Tasks)
 		switch {
-		case a.GPUs>>n.GPUs != 0 || !d.suits(j, int(a.Set), int(a.Node)) || a.Beside,
+		case a.GPUs>>n.GPUs != 0 || !d.mayRun(j, int(a.Set), int(a.Node)) || a.Beside,
 			j.PerNode > 0 && on[a.Node] > j.PerNode,
 			a.CPU != r.CPU*int64(a.Tasks) || a.RAM != r.RAM*int64(a.Tasks),
 			shared(r) && (count != 1 || a.Share <= 0),
@@ -104,6 +104,15 @@ func (d *dumb) isGang(j *dumbJob, allocs []engine.Alloc) bool {
 		}
 	}
 	return true
+}
+
+// mayRun reports whether a node suits a running job, which a plan may have put in another partition than it names.
+func (d *dumb) mayRun(j *dumbJob, set, node int) bool {
+	return d.suits(j, set, node) || slices.ContainsFunc(d.parts, func(p cluster.Partition) bool {
+		there := *j
+		there.part = p.Name
+		return d.suits(&there, set, node)
+	})
 }
 
 // isInstance reports whether an allocation is an instance of a profile where the device can have, or has, one.
@@ -197,6 +206,7 @@ func (d *dumb) adopt(r *engine.JobRecord) (taken bool) {
 		return false
 	}
 	j := d.newJob(r.Spec)
+	j.namesakes = nil // it has begun: it waits for none of its name
 	if !d.mayBe(j, r.Spec, r.Allocs) {
 		return false
 	}
@@ -237,6 +247,7 @@ func (d *dumb) amend(j *dumbJob, to *cluster.Job) (taken bool) {
 		return false
 	}
 	d.become(j, &spec)
+	d.aim(j, j.narrow, j.part)
 	d.list(j)
 	return true
 }

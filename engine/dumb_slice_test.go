@@ -16,7 +16,8 @@ var asNeeded = cluster.Instance{Profile: cluster.AsNeeded}
 func (d *dumb) divisible(j *dumbJob) bool {
 	r := j.Tasks[0].Request
 	return (d.policy == "scatter:slices" || d.policy == "scatter:divides") && len(j.Tasks) == 1 &&
-		j.Tasks[0].Count == 1 && r.GPUs == 1 && !shared(&r) && j.PerNode == 0 && j.NodeLimits == nil
+		j.Tasks[0].Count == 1 && r.GPUs == 1 && !shared(&r) && j.PerNode == 0 && j.NodeLimits == nil &&
+		j.Nodes == ""
 }
 
 // ignores: plans say nothing of the job, because it could run on no GPU that can be divided.

@@ -333,7 +333,9 @@ func (d *dumb) timers() {
 		if (j.state == engine.Running || j.state == engine.Starting) && j.limitAt <= d.now {
 			d.stop(j, engine.TimedOut, cluster.NoJob)
 		}
-		d.follow(j)
+		if j.started.Add(d.minRuntime) == d.now {
+			d.follow(j)
+		}
 	}
 	slices.SortStableFunc(begin, func(a, b *dumbJob) int { return cmp.Compare(a.Begin, b.Begin) })
 	for _, j := range begin {

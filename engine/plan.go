@@ -251,6 +251,17 @@ func (e *Engine) setTarget(j *job.State, t *job.Target) {
 	}
 }
 
+// renewTarget takes out of a job's target what its spec does not let it follow.
+func (e *Engine) renewTarget(j *job.State) {
+	if j.Target == nil {
+		return
+	}
+	t := *j.Target
+	j.Target = nil // it may be a snapshot's
+	e.tidy(j, &t)
+	e.setTarget(j, &t)
+}
+
 // aimPending has a waiting job ask for what its target says.
 func (e *Engine) aimPending(j *job.State) {
 	switch {
@@ -459,10 +470,9 @@ func (e *Engine) restoreTargets(s *Snapshot) {
 		if j, t := e.jobs[s.Jobs[i].Spec.ID], s.Jobs[i].Target; t != nil && j.State == job.Done {
 			j.Target = t
 		} else if t != nil {
-			c := *t
-			e.tidy(j, &c)
-			e.setTarget(j, &c)
-			e.plans.moving = e.plans.moving || c.Move
+			j.Target = t
+			e.renewTarget(j)
+			e.plans.moving = e.plans.moving || t.Move
 		}
 	}
 }

@@ -233,7 +233,9 @@ func (e *Engine) amend(j *job.State, spec *cluster.Job) {
 	}
 	e.unlist(j)
 	if j.Spec = &next; as.Shape != j.Shape {
-		j.Shape, j.Base, j.Target = as.Shape, as.Shape, nil
+		j.Shape, j.Base = as.Shape, as.Shape
+		e.renewTarget(j)
+		e.replan()
 	}
 	e.list(j)
 	e.watchKey(j)

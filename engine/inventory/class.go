@@ -72,9 +72,9 @@ type Class struct {
 }
 
 // Seats is how many more shares a device takes: under MPS its server has a maximum number of
-// clients (NVIDIA's MPS documentation).
+// clients (NVIDIA's MPS documentation). Instances are no clients.
 func (c *Class) Seats(d *Device) int {
-	if c.clients == 0 {
+	if c.clients == 0 || d.slots != 0 {
 		return math.MaxInt32
 	}
 	return max(0, c.clients-int(d.tenants))
