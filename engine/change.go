@@ -83,7 +83,7 @@ func (e *Engine) nodeChanged(id int32, to *cluster.Node) {
 	if e.cfg.Spec.Sharing == cluster.MPS {
 		clients = model.MPSClients()
 	}
-	if _, err := e.st.Change(id, next, model, clients); err != nil {
+	if e.st.Change(id, next, model, clients) != nil {
 		return // there are too many kinds of node
 	}
 	e.w.CPU += next.CPU - was.CPU

@@ -214,15 +214,15 @@ func (e *Engine) judge(j *job.State, s *shape.Shape) string {
 }
 
 func (e *Engine) whyNoClass(s *shape.Shape) string {
-	if len(e.st.Classes()) == 0 {
+	classes := e.st.Classes()
+	if len(classes) == 0 {
 		return "the cluster has no nodes"
 	}
-	classes := e.classesOfNodes()
 	if len(s.Types) > 0 {
 		var have []string
 		found := false
-		for _, ci := range classes {
-			name := e.st.Classes()[ci].Model().Name
+		for ci := range classes {
+			name := classes[ci].Model().Name
 			if !slices.Contains(have, name) {
 				have = append(have, name)
 			}
@@ -237,8 +237,9 @@ func (e *Engine) whyNoClass(s *shape.Shape) string {
 	text, most := "", 0
 	for i := range s.Sets { // the set that fits nowhere, else one that fits least
 		misfits, why := 0, ""
-		for _, ci := range classes {
-			if c := &e.st.Classes()[ci]; c.Partitions()&e.shapes.PartMask(s.Partitions) != 0 && s.ReachesClass(ci) {
+		for ci := range classes {
+			c := &classes[ci]
+			if c.Partitions()&e.shapes.PartMask(s.Partitions) != 0 && s.ReachesClass(int32(ci)) {
 				if t := inventory.WhyNotClass(&s.Sets[i].Request, c); t != "" {
 					misfits, why = misfits+1, t
 				}
@@ -255,19 +256,6 @@ func (e *Engine) whyNoClass(s *shape.Shape) string {
 		return "no node of its partitions has what it asks for"
 	}
 	return text
-}
-
-// classesOfNodes lists the classes that nodes are of now, in the order of these nodes: which classes there were before
-// tells nothing.
-func (e *Engine) classesOfNodes() (list []int32) {
-	listed := map[int32]bool{} // looked up only
-	for i := range e.st.Nodes() {
-		if ci := e.st.Nodes()[i].Class(); !listed[ci] {
-			listed[ci] = true
-			list = append(list, ci)
-		}
-	}
-	return list
 }
 
 // blank returns the nodes as they would be empty and healthy.

@@ -87,8 +87,8 @@ func TestReshaped(t *testing.T) {
 	}
 }
 
-// A job that is found on a node that is down, when it is taken over or after it was reshaped, is lost with it: no report
-// of the node's loss is to come.
+// A job that is found on a node that is down, when it is taken over or after it was reshaped, is lost with it: no
+// report of the node's loss is to come.
 func TestFoundOnNodeThatIsDown(t *testing.T) {
 	h := newHand(t, "2x4xT4", "fifo", nil)
 	h.want(0, "start 1", submit(job(1, 1, 1000)))
@@ -310,6 +310,25 @@ func TestAmended(t *testing.T) {
 	h.want(9, "preempt 1 for 5", submit(job(5, 4, 1000, tier(cluster.Critical), among("left"))))
 	h.want(10, "start 5", stopped(1, engine.Preempted))
 	h.want(11, "", stopped(5, engine.Completed))
+}
+
+// Which of equal places a job gets depends on what the nodes are, not on what they were and in which order they changed:
+// an engine that is restored decides as the one that went on.
+func TestNodesChangedInAnyOrder(t *testing.T) {
+	var cfg engine.Config
+	h := newHand(t, "2x2xT4", "fifo", known(&cfg))
+	as := func(at int, model string) engine.Event {
+		n := h.e.Nodes()[at]
+		n.Model = model
+		return changedTo(n)
+	}
+	h.want(0, "", as(1, "V100-16GB"))
+	h.want(1, "", as(0, "A100-80GB"))
+	for _, h := range h.andRestored(cfg) {
+		if h.want(2, "start 1", submit(job(1, 1, 1000, tasks(2)))); h.on(1) != "n1" {
+			t.Errorf("it is on %s", h.on(1))
+		}
+	}
 }
 
 // A node gets slices instead of GPUs while no job has any of them, and back, and the jobs that wait for them

@@ -22,8 +22,8 @@ func singleUser(seed uint64) bool {
 func TestTwinFacts(t *testing.T) {
 	told := tally{}
 	for _, pol := range []string{"fifo", "srtf", "las:base=1m", "sjf-gpu:preempt=true", "edf", "multifactor", twoLevels,
-		byIndex, byPace, byRest, "qssf", "drf", "scatter", "scatter:round", "scatter:gated", "scatter:slices", "scatter:divides",
-		"scatter:parts", "scatter:some"} {
+		byIndex, byPace, byRest, "qssf", "drf", "scatter", "scatter:round", "scatter:gated", "scatter:slices",
+		"scatter:divides", "scatter:parts", "scatter:some"} {
 		for mode := engine.Strict; mode <= engine.Conservative; mode++ {
 			if mode >= engine.EASY && pol != "fifo" && pol != "srtf" && pol != "multifactor" {
 				continue // the twin knows promises under these

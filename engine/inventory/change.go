@@ -18,47 +18,58 @@ func SameHardware(a, b *cluster.Node) bool {
 }
 
 // Change replaces the description of a node, with GPUs of a model. The node must be idle, or keep
-// its devices. Jobs keep the CPU and RAM that they hold, and the node stays in its partitions.
-// first: it is the first of its class.
-func (st *Store) Change(id int32, spec cluster.Node, model cluster.GPUModel, clients int) (first bool, err error) {
+// its devices. Jobs keep the CPU and RAM that they hold, and the node stays in its partitions. Classes have the numbers
+// then that they would have had the nodes joined as they are: what they were before leaves no trace.
+func (st *Store) Change(id int32, spec cluster.Node, model cluster.GPUModel, clients int) error {
 	n := &st.nodes[id]
 	layout, err := fixedOf(&spec, &model)
 	if err != nil {
-		return false, err
+		return err
 	}
-	class, first, err := classOf(&st.classes, spec.GPUs, model, st.classes[n.class].parts, clients)
+	list := slices.Clone(st.classes)
+	class, _, err := classOf(&list, spec.GPUs, model, st.classes[n.class].parts, clients)
 	if err != nil {
-		return false, err
+		return err
 	}
-	was, same := n.class, SameHardware(&n.spec, &spec)
+	same := SameHardware(&n.spec, &spec)
 	n.cpu += modelled(spec.CPU) - modelled(n.spec.CPU)
 	n.ram += modelled(spec.RAM) - modelled(n.spec.RAM)
-	n.spec, n.fixed, n.class, n.changed, n.resized = spec, layout, class, true, false
+	n.spec, n.fixed, n.changed, n.resized = spec, layout, true, false
 	if !same {
 		n.devs = blankDevices(spec.GPUs, &model)
 		n.setHealthy(spec.Bad)
 	}
 	n.locate(st.domain)
-	if class != was {
-		st.classes[was].without(id)
-		st.classes[class].with(id)
-		st.classes[was].reindex(st.nodes)
+	if class != n.class {
+		n.class = class
+		st.classes = list
+		st.renumber()
+	} else {
+		st.classes[class].reindex(st.nodes)
 	}
-	st.classes[class].reindex(st.nodes)
 	st.changed(n)
-	return first, nil
+	return nil
 }
 
-// with adds a node to a class, and without removes one; both leave the old list unchanged, since it
-// may be shared.
-func (c *Class) with(id int32) {
-	list := slices.Clone(c.nodes)
-	at, _ := slices.BinarySearch(list, id)
-	c.nodes = slices.Insert(list, at, id)
-}
-
-func (c *Class) without(id int32) {
-	c.nodes = slices.DeleteFunc(slices.Clone(c.nodes), func(o int32) bool { return o == id })
+// renumber numbers the classes in the order of their first nodes, and drops those without any.
+func (st *Store) renumber() {
+	var list []Class
+	number := make([]int32, len(st.classes)) // 1 + the new one; 0: none yet
+	for id := range st.nodes {
+		n := &st.nodes[id]
+		if number[n.class] == 0 {
+			c := st.classes[n.class]
+			c.nodes = nil // the old list may be shared
+			list = append(list, c)
+			number[n.class] = int32(len(list))
+		}
+		n.class = number[n.class] - 1
+		list[n.class].nodes = append(list[n.class].nodes, int32(id))
+	}
+	st.classes = list
+	for i := range list {
+		list[i].reindex(st.nodes)
+	}
 }
 
 // reindex rebuilds the index of a class.
