@@ -105,6 +105,9 @@ type JobFacts = job.Facts
 // JobAccount is the part of a record about what a job received.
 type JobAccount = job.Account
 
+// JobHoldings is the part of a record about what a job has of nodes.
+type JobHoldings = job.Holdings
+
 // Untouched is all that the engine knows, besides its spec, of a job that has only waited so far.
 type Untouched = job.Untouched
 

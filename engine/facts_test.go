@@ -42,7 +42,7 @@ func gpuTasks(count, gpus int) cluster.TaskSet {
 
 func adopted(j cluster.Job, at int, allocs ...engine.Alloc) engine.Event {
 	started := cluster.Time(seconds(at))
-	r := &engine.JobRecord{Spec: &j, Allocs: allocs}
+	r := &engine.JobRecord{Spec: &j, Holdings: engine.JobHoldings{Allocs: allocs}}
 	r.State, r.Rate, r.StarvingSince, r.LimitAt = engine.Running, 1_000_000, cluster.Never, cluster.Never
 	r.Started, r.FirstStart, r.Acc = started, started, started
 	return engine.Event{Type: engine.Adopted, Job: j.ID, Record: r}
@@ -312,8 +312,8 @@ func TestAmended(t *testing.T) {
 	h.want(11, "", stopped(5, engine.Completed))
 }
 
-// Which of equal places a job gets depends on what the nodes are, not on what they were and in which order they changed:
-// an engine that is restored decides as the one that went on.
+// Which of equal places a job gets depends on what the nodes are, not on what they were and in which order they
+// changed: an engine that is restored decides as the one that went on.
 func TestNodesChangedInAnyOrder(t *testing.T) {
 	var cfg engine.Config
 	h := newHand(t, "2x2xT4", "fifo", known(&cfg))

@@ -158,7 +158,7 @@ func TestStoreTwin(t *testing.T) {
 			for i, allocs := range held { // so that the books can be recomputed
 				e.jobs = append(e.jobs,
 					&job.State{Spec: &cluster.Job{ID: cluster.JobID(i)}, Facts: job.Facts{State: job.Running},
-						Tenure: &job.Tenure{Allocs: allocs}})
+						Tenure: &job.Tenure{Holdings: job.Holdings{Allocs: allocs}}})
 			}
 			if err := e.checkBooks(); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)

@@ -7,18 +7,17 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/place"
-	"github.com/muster-gpu/muster/policy"
 )
 
-// Every fact of a job, and all that it received, survives a restart: whatever field there is has a value, and has it
-// afterwards.
+// Every fact of a job, all that it received and all that it has survives a restart: whatever field there is has a
+// value, and has it afterwards.
 func TestFactsSurvive(t *testing.T) {
 	spec, err := cluster.ParseShort("1x8xT4")
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := engine.Config{Spec: *spec}
-	if cfg.Policy, err = policy.New("fifo"); err != nil {
+	if cfg.Policy, err = newPolicy("scatter"); err != nil { // under policies that plan, more of it counts
 		t.Fatal(err)
 	}
 	if cfg.Placer, err = place.New("best-fit"); err != nil {
@@ -28,7 +27,9 @@ func TestFactsSurvive(t *testing.T) {
 	r := engine.JobRecord{Spec: &cluster.Job{Tasks: tasks}}
 	fill(reflect.ValueOf(&r.Facts).Elem())
 	fill(reflect.ValueOf(&r.Account).Elem())
-	r.State = engine.Done // a job that is over is restored as it is, without the nodes that it ran on
+	fill(reflect.ValueOf(&r.Holdings).Elem())
+	// a job that is over is restored as it is, without the nodes that it ran on, and is not in line
+	r.State, r.Eligible = engine.Done, false
 	e, err := engine.Restore(cfg, &engine.Snapshot{Now: 100, Next: 1, Jobs: []engine.JobRecord{r}})
 	if err != nil {
 		t.Fatal(err)
@@ -39,6 +40,9 @@ func TestFactsSurvive(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got.Account, r.Account) {
 		t.Errorf("account\n%+v, was\n%+v", got.Account, r.Account)
+	}
+	if !reflect.DeepEqual(got.Holdings, r.Holdings) {
+		t.Errorf("holdings\n%+v, were\n%+v", got.Holdings, r.Holdings)
 	}
 	for i := range got.Account.Among { // a record shares no memory with the engine
 		got.Account.Among[i] = 99
@@ -63,6 +67,8 @@ func fill(v reflect.Value) {
 			}
 		case reflect.Uint8, reflect.Uint64:
 			f.SetUint(1)
+		case reflect.String:
+			f.SetString("x")
 		default:
 			f.SetInt(int64(i + 1))
 		}

@@ -68,7 +68,7 @@ func (e *Engine) checkPlace(j *job.State, spec *cluster.Job, allocs []inventory.
 		return "there is no such node or device"
 	}
 	as := *j
-	as.Spec, as.Shape, as.Tenure = spec, e.shapeOf(spec), &job.Tenure{Allocs: j.Owned(allocs)}
+	as.Spec, as.Shape, as.Tenure = spec, e.shapeOf(spec), &job.Tenure{Holdings: job.Holdings{Allocs: j.Owned(allocs)}}
 	e.countHeld(&as)
 	if err := e.checkGang(&as, false); err != nil {
 		return err.Error()

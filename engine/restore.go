@@ -67,11 +67,13 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 			}
 		}
 	}
-	for i := range s.Jobs {
-		r := &s.Jobs[i]
-		slices.SortFunc(e.jobs[r.Spec.ID].Guests, func(a, b cluster.JobID) int {
-			return slices.Index(r.Guests, a) - slices.Index(r.Guests, b)
-		})
+	for _, h := range e.jobs {
+		if h != nil && h.State != job.Done && len(h.Guests) > 0 { // those are none any more whose devices are gone
+			h.Guests = slices.DeleteFunc(h.Guests, func(id cluster.JobID) bool {
+				g := e.job(id)
+				return g == nil || !g.Hosted()
+			})
+		}
 	}
 	e.awaitPromotions()
 	e.restoreUsage(s)
@@ -179,9 +181,9 @@ func (e *Engine) restoreJob(r *job.Record) error {
 	if _, untouched := r.Untouched(); !untouched {
 		j.Tenure = e.tenureOf(r)
 	}
+	j.Eligible = false // until it is in line
 	e.jobs[r.Spec.ID] = j
 	if j.State == job.Done {
-		j.Tasks = r.Tasks
 		return nil
 	}
 	e.live++
@@ -195,11 +197,11 @@ func (e *Engine) restoreJob(r *job.Record) error {
 	return nil
 }
 
-// tenureOf is what a job was given according to its record, besides devices.
+// tenureOf is what a job was given according to its record.
 func (e *Engine) tenureOf(r *job.Record) *job.Tenure {
-	t := &job.Tenure{Account: r.Account.Copied()}
-	if e.plans.planner != nil {
-		t.Served = slices.Clone(r.Served)
+	t := &job.Tenure{Account: r.Account.Copied(), Holdings: r.Holdings.CopiedFor(r.Spec.ID)}
+	if e.plans.planner == nil {
+		t.Served = nil
 	}
 	return t
 }
@@ -219,15 +221,16 @@ func (e *Engine) resume(r *job.Record, same bool, queues []cluster.Queue) bool {
 	s := e.shapes.At(j.Shape)
 	j.Milli, j.Tasks, j.Devices = e.askedMilli(j), s.Max, int32(j.Spec.GPUs())
 	e.deps.Rejoin(j, r.Singles)
-	if r.Home != nil && e.validAllocs(r.Home, false) {
-		j.Home = j.Owned(r.Home)
+	if !e.validAllocs(j.Home, false) {
+		j.Home = nil
 	}
-	j.ResidentOnGPU = r.ResidentOnGPU
-	switch {
-	case r.Frozen == nil && j.Home != nil:
+	if frozen, work := j.Frozen, j.Asleep; frozen != nil {
+		j.Frozen, j.Asleep = nil, 0
+		if e.validAllocs(frozen, false) {
+			e.freeze(j, frozen, work)
+		}
+	} else if j.Home != nil {
 		e.freeze(j, j.Home, j.Done)
-	case e.validAllocs(r.Frozen, false):
-		e.freeze(j, j.Owned(r.Frozen), r.Asleep)
 	}
 	if j.Frozen != nil && !e.mayFreeze(j.Frozen) { // GPUs were shared in another way when it was suspended
 		e.loseMemory(j)
@@ -306,17 +309,17 @@ func (e *Engine) resumeLost(j *job.State) {
 		}
 	}
 	j.State, j.Since, j.StarvingSince, j.Rate, j.Demoted = job.Pending, e.w.Now, cluster.Never, 0, false
+	j.Resizing, j.Packed, j.Waits, j.GuestOf = false, false, 0, 0
 	j.Done = j.Saved
 	e.freeze(j, nil, 0)
+	j.Holdings = job.Holdings{Served: j.Served}
 	e.admit(j)
 }
 
 // resumeHolding books what a job holds, or what it still has to leave.
 func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 	s := e.shapes.At(j.Shape)
-	j.Allocs, j.Leaving, j.Resizing, j.Waits = j.Owned(r.Allocs), j.Owned(r.Leaving), r.Resizing, r.Waits
-	j.Tasks, j.Devices = r.Tasks, int32(s.Devices(int(r.Tasks)))
-	j.Milli, j.Packed = e.heldMilli(j), r.Packed
+	j.Tasks, j.Devices, j.Milli = r.Tasks, int32(s.Devices(int(r.Tasks))), e.heldMilli(j)
 	leaves := j.Leaving
 	if j.State == job.Stopping {
 		leaves = j.GoingAllocs()
@@ -328,8 +331,9 @@ func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 		if j.How == job.Suspend && !e.mayFreeze(j.Allocs) {
 			j.How, j.ResidentOnGPU = e.howToStop(j), false
 		}
-		if r.Dest != nil && e.validAllocs(r.Dest, true) {
-			e.reserveDest(j, j.Owned(r.Dest))
+		dest := j.Dest
+		if j.Dest = nil; dest != nil && e.validAllocs(dest, true) {
+			e.reserveDest(j, dest)
 			e.charge(j, 1)
 			e.st.Commit()
 		}
@@ -337,10 +341,6 @@ func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 	}
 	for i := range j.Allocs {
 		e.st.Take(&j.Allocs[i])
-	}
-	if j.GuestOf = r.GuestOf; j.Hosted() {
-		h := e.host(j)
-		h.Guests = append(h.Guests, j.Spec.ID)
 	}
 	e.reweigh(j)
 	e.charge(j, 1)

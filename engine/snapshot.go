@@ -173,21 +173,13 @@ func (e *Engine) Record(id cluster.JobID) *job.Record {
 	if j == nil {
 		return nil
 	}
-	r := &job.Record{
-		Spec: j.Spec, Facts: j.Facts, Account: j.Account.Copied(), Eligible: j.Eligible, Resizing: j.Resizing,
-		Allocs: slices.Clone(j.Allocs), Home: slices.Clone(j.Home), Leaving: slices.Clone(j.Leaving),
-		Dest:  slices.Clone(j.Dest),
-		Waits: j.Waits, Tasks: j.Tasks, GuestOf: j.GuestOf, Guests: slices.Clone(j.Guests), Packed: j.Packed,
-		ResidentOnGPU: j.ResidentOnGPU,
-		Target:        j.Target.Copied(), Served: slices.Clone(j.Served),
-	}
+	r := &job.Record{Spec: j.Spec, Facts: j.Facts, Account: j.Account.Copied(), Holdings: j.Holdings.CopiedFor(id),
+		Target: j.Target.Copied()}
 	if j.Weight != cluster.Whole {
 		r.Weight = j.Weight
 	}
-	if j.State == job.Done {
-		r.Home, r.ResidentOnGPU = nil, false
-	} else if j.Frozen != nil && !(slices.Equal(j.Frozen, j.Home) && j.Asleep == j.Done) {
-		r.Frozen, r.Asleep = slices.Clone(j.Frozen), j.Asleep
+	if slices.Equal(j.Frozen, j.Home) && j.Asleep == j.Done {
+		r.Frozen, r.Asleep = nil, 0
 	}
 	if j.State == job.Pending {
 		r.Singles = slices.Clone(e.deps.Singles(id))

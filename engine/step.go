@@ -187,6 +187,9 @@ func (e *Engine) finish(j *job.State, reason job.StopReason) {
 	e.dropDest(j)
 	e.freeze(j, nil, 0)
 	e.withdraw(j)
+	if j.ResidentOnGPU = false; j.Home != nil {
+		j.Home = nil
+	}
 	e.replan()
 	j.State, j.Reason, j.Ended, j.Parked = job.Done, reason, e.w.Now, job.NotParked
 	j.Gen++

@@ -63,7 +63,8 @@ type verdictOn struct {
 func (w *pair) found(spec *cluster.Job) engine.Event {
 	j := *spec
 	j.Array = nil
-	r := &engine.JobRecord{Spec: &j, Allocs: w.finder().anywhere(j.Tasks, w.sharer(&j))}
+	r := &engine.JobRecord{Spec: &j}
+	r.Allocs = w.finder().anywhere(j.Tasks, w.sharer(&j))
 	if known := len(w.d.jobs); known == int(j.ID) && chance(w.facts, 80) {
 		as := w.d.newJob(&j)
 		w.d.jobs = append(w.d.jobs, as) // whose share it is has to be known

@@ -261,10 +261,10 @@ func (d *Driver) findGang(g *gang, taken map[string]holds.InUse) (*foundGang, er
 	d.next++
 	f := &foundGang{empty: empty, away: away && !g.repair.wanted}
 	f.rec = engine.JobRecord{
-		Spec: spec, Allocs: allocs, Tasks: int32(p.Tasks[0].Count),
+		Spec: spec, Holdings: engine.JobHoldings{Allocs: allocs},
 		Facts: engine.JobFacts{
 			State: engine.Running, Since: spec.Submit, EligibleSince: spec.Submit, StarvingSince: cluster.Never,
-			FirstStart: from,
+			FirstStart: from, Tasks: int32(p.Tasks[0].Count),
 		},
 		Account: engine.JobAccount{Rate: 1_000_000, LimitAt: cluster.Never, Started: from, Acc: from},
 	}

@@ -31,8 +31,8 @@ func shareUnderMPS(t *testing.T, m *Machine, src *played, text string) (uuid str
 		t.Fatal(err)
 	}
 	uuid = src.devices[1].UUID
-	m.jobs[7] = &job{Job: record.Job{ID: 7,
-		Info: &record.Info{Record: engine.JobRecord{Allocs: []engine.Alloc{{GPUs: 2, Share: 250}}}}}}
+	holds := engine.JobHoldings{Allocs: []engine.Alloc{{GPUs: 2, Share: 250}}}
+	m.jobs[7] = &job{Job: record.Job{ID: 7, Info: &record.Info{Record: engine.JobRecord{Holdings: holds}}}}
 	if err := m.mps.Need(uuid); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,8 @@ func TestFaultOfOthers(t *testing.T) {
 	on := []engine.Alloc{{GPUs: 2, Share: 250, Tasks: 1}}
 	for _, id := range []cluster.JobID{7, 8, 9} {
 		m.jobs[id] = &job{Job: record.Job{ID: id,
-			Info: &record.Info{User: User{UID: os.Getuid()}, On: on, Record: engine.JobRecord{Allocs: on}}}}
+			Info: &record.Info{User: User{UID: os.Getuid()}, On: on,
+				Record: engine.JobRecord{Holdings: engine.JobHoldings{Allocs: on}}}}}
 	}
 	r := &runner{m: m, Run: &run.Run{ID: 7}, job: m.jobs[7]}
 	if got := r.faultOfOthers(); got != "" {

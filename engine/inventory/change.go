@@ -42,8 +42,7 @@ func (st *Store) Change(id int32, spec cluster.Node, model cluster.GPUModel, cli
 	n.locate(st.domain)
 	if class != n.class {
 		n.class = class
-		st.classes = list
-		st.renumber()
+		st.classes = renumber(list, st.nodes)
 	} else {
 		st.classes[class].reindex(st.nodes)
 	}
@@ -51,14 +50,13 @@ func (st *Store) Change(id int32, spec cluster.Node, model cluster.GPUModel, cli
 	return nil
 }
 
-// renumber numbers the classes in the order of their first nodes, and drops those without any.
-func (st *Store) renumber() {
-	var list []Class
-	number := make([]int32, len(st.classes)) // 1 + the new one; 0: none yet
-	for id := range st.nodes {
-		n := &st.nodes[id]
+// renumber numbers the classes of nodes in the order of their first nodes, and drops those without any.
+func renumber(classes []Class, nodes []Node) (list []Class) {
+	number := make([]int32, len(classes)) // 1 + the new one; 0: none yet
+	for id := range nodes {
+		n := &nodes[id]
 		if number[n.class] == 0 {
-			c := st.classes[n.class]
+			c := classes[n.class]
 			c.nodes = nil // the old list may be shared
 			list = append(list, c)
 			number[n.class] = int32(len(list))
@@ -66,10 +64,10 @@ func (st *Store) renumber() {
 		n.class = number[n.class] - 1
 		list[n.class].nodes = append(list[n.class].nodes, int32(id))
 	}
-	st.classes = list
 	for i := range list {
-		list[i].reindex(st.nodes)
+		list[i].reindex(nodes)
 	}
+	return list
 }
 
 // reindex rebuilds the index of a class.

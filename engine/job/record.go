@@ -11,39 +11,24 @@ import (
 )
 
 // Record is everything the engine knows of one job. Attained, Ran and Done are as of Acc; what the
-// job holds has accrued since. Facts and Account are copied whole between the record and the State;
-// the rest is restored with what the engine indexes by it.
+// job holds has accrued since. Facts, Account and Holdings are copied whole between the record and
+// the State, and then indexed; the rest is written where it says something.
 type Record struct {
 	Spec *cluster.Job `json:"spec"`
 	Facts
 	Account
-	Eligible      bool              `json:"eligible,omitempty"`
-	Resizing      bool              `json:"resizing,omitempty"`
-	Allocs        []inventory.Alloc `json:"allocs,omitempty"`
-	Home          []inventory.Alloc `json:"home,omitempty"`
-	Frozen        []inventory.Alloc `json:"frozen,omitempty"` // with Asleep, if it differs from Home
-	Asleep        time.Duration     `json:"suspended_work,omitempty"`
-	ResidentOnGPU bool              `json:"resident_on_gpu,omitempty"` // suspended while it computed; with devices: in place
-	Leaving       []inventory.Alloc `json:"leaving,omitempty"`
-	Dest          []inventory.Alloc `json:"dest,omitempty"`     // where it is being moved to, while it stops
-	GuestOf       int32             `json:"guest_of,omitempty"` // 1 + the job whose guest it is
-	Guests        []cluster.JobID   `json:"guests,omitempty"`   // in order of arrival
-	Packed        bool              `json:"packed,omitempty"`   // in this run it shared whole devices
-	Waits         int32             `json:"waits,omitempty"`
-	Tasks         int32             `json:"tasks,omitempty"`
+	Holdings
 	// of its GPU model as booked, in thousandths; 0: 1000
 	Weight  int64             `json:"weight,omitempty"`
 	Singles []cluster.JobID   `json:"singletons_ahead,omitempty"` // a singleton's: the jobs that it waits for
 	Promise cluster.Time      `json:"promise,omitempty"`          // conservative backfill: its start
 	Plan    []inventory.Alloc `json:"plan,omitempty"`             // ... and where
 	Target  *Target           `json:"target,omitempty"`           // what the policy's plan gives it
-	Served  []Served          `json:"served,omitempty"`           // time on devices by GPU model
 	Key     order.Key         `json:"key,omitzero"`
 	EndKey  int64             `json:"end_key,omitempty"`
 }
 
-// Facts are what the engine knows of any job, besides what depends on the jobs around it. A fact that
-// is added here survives restarts.
+// Facts are what the engine knows of any job. A fact that is added here survives restarts.
 type Facts struct {
 	State             Phase         `json:"state"`
 	Reason            StopReason    `json:"reason,omitempty"`
@@ -61,6 +46,14 @@ type Facts struct {
 	FirstStart        cluster.Time  `json:"first_start,omitempty"`
 	Ended             cluster.Time  `json:"ended,omitempty"`
 	Predicted         time.Duration `json:"predicted,omitempty"` // how long such jobs ran, as of its submission
+	Eligible          bool          `json:"eligible,omitempty"`  // pending and in its group's list
+	Resizing          bool          `json:"resizing,omitempty"`  // a Resize was decided, Resized has not come back
+	// it was suspended while computing and still has devices: it resumed in place
+	ResidentOnGPU bool  `json:"resident_on_gpu,omitempty"`
+	GuestOf       int32 `json:"guest_of,omitempty"` // 1 + the job whose guest it is; 0: none
+	Packed        bool  `json:"packed,omitempty"`   // in this run it shared whole devices
+	Waits         int32 `json:"waits,omitempty"`    // stopping jobs that must leave before it can start
+	Tasks         int32 `json:"tasks,omitempty"`    // of the (elastic) first set
 }
 
 // Account is what the engine knows only of jobs that were given something: what they received, and
@@ -102,6 +95,30 @@ func (a Account) Copied() Account {
 	a.Waiters, a.Claims = slices.Clone(a.Waiters), slices.Clone(a.Claims)
 	a.Moved, a.Among = slices.Clone(a.Moved), slices.Clone(a.Among)
 	return a
+}
+
+// Holdings are what a job has of nodes, and beside which jobs. What is added here survives restarts;
+// slices are cloned in CopiedFor.
+type Holdings struct {
+	Allocs []inventory.Alloc `json:"allocs,omitempty"`
+	// of a suspended job: where its memory is, if it can resume only there
+	Home []inventory.Alloc `json:"home,omitempty"`
+	// where its memory is, even if it may resume elsewhere; in a record: if that is not Home
+	Frozen  []inventory.Alloc `json:"frozen,omitempty"`
+	Asleep  time.Duration     `json:"suspended_work,omitempty"` // useful work that it holds in memory
+	Leaving []inventory.Alloc `json:"leaving,omitempty"`        // released by a shrink, but physically still held
+	Dest    []inventory.Alloc `json:"dest,omitempty"`           // while it stops to be moved: where to, booked
+	Guests  []cluster.JobID   `json:"guests,omitempty"`         // on its devices, in order of arrival
+	Served  []Served          `json:"served,omitempty"`         // time on devices by GPU model, if the policy plans
+}
+
+// CopiedFor returns a copy that shares no memory, in which shares are a job's.
+func (h Holdings) CopiedFor(id cluster.JobID) Holdings {
+	for _, list := range []*[]inventory.Alloc{&h.Allocs, &h.Home, &h.Frozen, &h.Leaving, &h.Dest} {
+		*list = owned(*list, id)
+	}
+	h.Guests, h.Served = slices.Clone(h.Guests), slices.Clone(h.Served)
+	return h
 }
 
 // Untouched is everything the engine knows, besides its spec, of a job that has only waited so far.

@@ -35,15 +35,11 @@ type State struct {
 	Key     order.Item // in its group while eligible; in the running list while running; in its pool while pooled
 	NextKey cluster.Time
 
-	Eligible      bool // pending and in its group's list
-	Waited        bool // listed while it was placed
-	Touched       bool // its record changed in this step
-	ResidentOnGPU bool // it was suspended while computing and still has devices: it resumed in place
-	Resizing      bool // a Resize was decided, Resized has not come back
-	Packed        bool // in this run it shared whole devices
-	InPlan        bool // plans concern it
-	Whole         bool // plans only divide GPUs (Traits.OnlyDivides), and it suits none that can be divided
-	Pooled        bool // it is in a pool
+	Waited  bool // listed while it was placed
+	Touched bool // its record changed in this step
+	InPlan  bool // plans concern it
+	Whole   bool // plans only divide GPUs (Traits.OnlyDivides), and it suits none that can be divided
+	Pooled  bool // it is in a pool
 
 	Pool     int32 // the pool, in which Key is its place
 	Queue    int32
@@ -55,9 +51,6 @@ type State struct {
 	InPlaced int32 // 1 + index among the placed jobs; 0: none
 	Gen      uint32
 	Devices  int32 // held, or asked for
-	Tasks    int32 // of the (elastic) first set
-	Waits    int32 // stopping jobs that must leave before it can start
-	GuestOf  int32 // 1 + the job whose guest it is; 0: none
 
 	Milli     cluster.Milli     // held, or asked for at full size
 	Weight    int64             // weight of its GPU model as booked, in thousandths
@@ -73,16 +66,9 @@ type State struct {
 // they share an empty Tenure, which is never written. A job gets its own before it is given
 // anything.
 type Tenure struct {
-	Allocs  []inventory.Alloc
-	Home    []inventory.Alloc // of a suspended job: where its memory is, if it can resume only there
-	Frozen  []inventory.Alloc // where its memory is, even if it may resume elsewhere
-	Asleep  time.Duration     // useful work that it holds in memory
-	Leaving []inventory.Alloc // released by a shrink, but physically still held
-	Dest    []inventory.Alloc // while it stops to be moved: its destination, already booked
 	Account
-	Guests []cluster.JobID // jobs that are guests on its devices, in order of arrival
-	Served []Served        // wall time on devices by GPU model, if the policy plans
-	EndKey order.Item      // while it holds devices: in the list of expected ends
+	Holdings
+	EndKey order.Item // while it holds devices: in the list of expected ends
 }
 
 // Holding reports whether the job has devices, even if it was told to give them up.
@@ -332,14 +318,18 @@ func (j *State) Booked() bool {
 }
 
 // Tenant identifies the job in the allocations of its shares (Alloc.Tenant).
-func (j *State) Tenant() int32 { return int32(j.Spec.ID) + 1 }
+func (j *State) Tenant() int32 { return tenant(j.Spec.ID) }
+
+func tenant(id cluster.JobID) int32 { return int32(id) + 1 }
 
 // Owned is a copy of allocations in which shares are the job's.
-func (j *State) Owned(allocs []inventory.Alloc) []inventory.Alloc {
+func (j *State) Owned(allocs []inventory.Alloc) []inventory.Alloc { return owned(allocs, j.Spec.ID) }
+
+func owned(allocs []inventory.Alloc, id cluster.JobID) []inventory.Alloc {
 	list := slices.Clone(allocs)
 	for i := range list {
 		if list[i].Share != 0 && list[i].Slots == 0 {
-			list[i].Tenant = j.Tenant()
+			list[i].Tenant = tenant(id)
 		}
 	}
 	return list

@@ -23,7 +23,6 @@ var largeTypes = map[string]string{
 	"config.Serve":                   "a field per key of the configuration",
 	"config.serveFile":               "a field per key of the configuration",
 	"engine.Engine":                  "one state machine; its rooms are being moved out (ARCHITECTURE.md)",
-	"engine/job.State":               "what is known of a job: the record and what is derived from it",
 	"experiments/compat.coneProgram": "the vectors of an interior-point method, allocated once",
 	"kube.Driver":                    "one loop; its rooms are being moved out (ARCHITECTURE.md)",
 	"kube.Options":                   "a field per thing that can be configured or replaced in tests",
