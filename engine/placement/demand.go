@@ -127,4 +127,9 @@ func kindKey(buf []byte, j *cluster.Job, r *cluster.Request, user string) []byte
 func (f *Finder) Recount() { f.demand.Stale = true }
 
 // CheckFragments compares the cached fragments with computed ones.
-func (f *Finder) CheckFragments() error { return f.World.Store.CheckFragments(&f.demand) }
+func (f *Finder) CheckFragments() error {
+	if f.demand.Stale {
+		return nil // they will not be used
+	}
+	return f.World.Store.CheckFragments(&f.demand)
+}

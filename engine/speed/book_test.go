@@ -63,9 +63,9 @@ func newBench(t *testing.T, speeds *table, models ...string) *bench {
 // run adds a running job of a model with so many tasks on a node: on whole GPUs, or with a share of its first one.
 func (b *bench) run(model string, tasks int, node int32, share int64) *job.State {
 	id := cluster.JobID(len(b.jobs))
-	j := &job.State{Tenure: &job.Tenure{}, Tasks: int32(tasks), Spec: &cluster.Job{ID: id, Model: model,
+	j := &job.State{Tenure: &job.Tenure{}, Spec: &cluster.Job{ID: id, Model: model,
 		Tasks: []cluster.TaskSet{{Count: tasks, Request: cluster.Request{GPUs: 1, Share: share}}}}}
-	j.State = job.Running
+	j.State, j.Tasks = job.Running, int32(tasks)
 	a := inventory.Alloc{Node: node, Tasks: int32(tasks)}
 	if share == 0 {
 		a.GPUs = b.st.Nodes()[node].PickWhole(tasks, inventory.AnyDevice)
