@@ -86,7 +86,7 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// Where whole GPUs are handed out once, nobody is put beside anybody.
+// Where whole GPUs are handed out once, no job is put beside another.
 func TestUnshared(t *testing.T) {
 	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) { c.Policy, c.Unshared = &beside{}, true })
 	h.want(0, "start 0", submit(job(0, 2, 1000)))
@@ -111,7 +111,7 @@ func TestUnsharedTurns(t *testing.T) {
 	h.want(61, "start 3", stopped(2, engine.Preempted))
 }
 
-// moves is a policy that plans every ten seconds: who is beside whom is as it is told.
+// moves is a policy that plans every ten seconds: which is beside which is as it is told.
 type moves struct {
 	beside
 	to map[cluster.JobID]cluster.JobID
@@ -133,7 +133,7 @@ func (m *moves) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	return p
 }
 
-// Who is to move is stopped where it runs, whether alone, with guests or as one, and
+// A job that is to move is stopped where it runs, whether alone, with guests or as one, and
 // comes to the other when it is, without another plan, in a restored engine, too.
 // There it stays, and it stays when it inherits the GPUs.
 func TestMove(t *testing.T) {
@@ -146,7 +146,7 @@ func TestMove(t *testing.T) {
 	h.want(11, "preempt 1", ev(engine.Tick, 0))
 	h.want(12, "start 1", stopped(1, engine.Preempted))
 	h.want(13, "", ev(engine.Started, 1))
-	pol.to = map[cluster.JobID]cluster.JobID{0: 2, 1: 2} // who has a guest, and the guest
+	pol.to = map[cluster.JobID]cluster.JobID{0: 2, 1: 2} // the one that has a guest, and the guest
 	h.want(21, "preempt 1, preempt 0", ev(engine.Tick, 0))
 	for _, o := range h.andRestored(cfg) {
 		e := o.e
@@ -169,7 +169,7 @@ func TestMove(t *testing.T) {
 }
 
 // A guest that was given its place while it waits for something else – CPU that another
-// leaves – does not start beside somebody who has been told to leave meanwhile.
+// leaves – does not start beside a job that has been told to leave meanwhile.
 func TestBesideLeaver(t *testing.T) {
 	var cfg engine.Config
 	cpu := func(n int64) func(*cluster.Job) { return func(j *cluster.Job) { j.Tasks[0].Request.CPU = n } }

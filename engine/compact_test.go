@@ -137,7 +137,7 @@ func TestCompactFrozen(t *testing.T) {
 }
 
 // Nodes are not emptied while a job waits for room, nor of jobs that may not be moved;
-// for whom a queue's limit keeps waiting they are.
+// that a queue's limit keeps waiting they are.
 func TestCompactMayNot(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -349,7 +349,7 @@ func randomStays(t *testing.T, seed uint64) (*hand, *dumbEmpty, int) {
 	return h, d, nodes
 }
 
-// emptied has the moves made and those who move arrive: nobody is lost, as many GPUs are
+// emptied has the moves made and those that move arrive: none is lost, as many GPUs are
 // held as before, no more nodes are in use at any step, and the one is empty.
 func emptied(t *testing.T, h *hand, m *engine.Moves) {
 	t.Helper()
@@ -382,8 +382,8 @@ func emptied(t *testing.T, h *hand, m *engine.Moves) {
 	}
 }
 
-// inUse counts the GPUs that jobs hold, and lists the nodes with somebody on them,
-// who leaves or comes included.
+// inUse counts the GPUs that jobs hold, and lists the nodes with a job on them,
+// those that leave or come included.
 func inUse(e *engine.Engine) (gpus int, nodes []string) {
 	snap := e.Snapshot()
 	for i := range snap.Jobs {

@@ -20,7 +20,7 @@ func costing(s int) func(*cluster.Job) {
 	}
 }
 
-// pinned has a job not come back when it is stopped: nobody moves it.
+// pinned has a job not come back when it is stopped: it is not moved.
 func pinned(j *cluster.Job) { j.NoRequeue = true }
 
 func defragments(d engine.Defrag) func(*engine.Config) {
@@ -118,7 +118,7 @@ func TestDefragVectors(t *testing.T) {
 	}
 }
 
-// A plan that is carried out: the one that moves stops, nobody takes what it goes to,
+// A plan that is carried out: the one that moves stops, none takes what it goes to,
 // the gang starts when it has left, and so does it. A restored engine does the same.
 func TestDefragMoves(t *testing.T) {
 	var cfg engine.Config
@@ -131,7 +131,7 @@ func TestDefragMoves(t *testing.T) {
 	if m := h.e.Moved(); len(m) != 1 || !m[0].Made || movesText(&m[0]) != "0 n1>n2" {
 		t.Fatalf("%+v", m)
 	}
-	h.want(5, "", submit(job(7, 2, 600)), submit(job(8, 1, 600))) // where job 0 goes nobody else is
+	h.want(5, "", submit(job(7, 2, 600)), submit(job(8, 1, 600))) // where job 0 goes no other is
 	for _, o := range h.andRestored(cfg) {
 		o.want(10, "start 0, start 6", stopped(0, engine.Preempted))
 		if r := o.e.Record(0).Allocs; len(r) != 1 || r[0].Node != 1 {
@@ -214,7 +214,7 @@ func TestDefragChainWait(t *testing.T) {
 	}
 }
 
-// What may come between in a chain: nobody is lost, who has no place waits in line, and who
+// What may come between in a chain: none is lost, one that has no place waits in line, and one that
 // waits for another that fails to write its checkpoint waits until it is gone.
 func TestDefragChainInterrupted(t *testing.T) {
 	for _, c := range []struct {
@@ -245,7 +245,7 @@ func TestDefragChainInterrupted(t *testing.T) {
 }
 
 // What may come between: the gang is cancelled, the job that moves is, its place is
-// lost, it ends by itself. Nobody is lost, and nothing stays booked.
+// lost, it ends by itself. None is lost, and nothing stays booked.
 func TestDefragInterrupted(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -283,7 +283,7 @@ func TestDefragInterrupted(t *testing.T) {
 	}
 }
 
-// Nobody moves who may not: it has not run for its minimum run time, it was moved twice
+// No job moves that may not: it has not run for its minimum run time, it was moved twice
 // within the hour, it is of a higher tier, it does not come back, it is no gain.
 func TestDefragMayNot(t *testing.T) {
 	long := func(int) func(*cluster.Job) { return costing(20) }

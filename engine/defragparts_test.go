@@ -51,7 +51,7 @@ func many(n int, f func(*cluster.Job)) (list []func(*cluster.Job)) {
 	return list
 }
 
-// Who is in the way by where it lies is moved, and nobody else: to another start of the same
+// A job that is in the way by where it lies is moved, and no other: to another start of the same
 // GPU, to another GPU, one behind the other; for a slice, for a whole GPU, for a share.
 func TestDefragParts(t *testing.T) {
 	whole := func(*cluster.Job) {}

@@ -10,7 +10,7 @@ import (
 
 // A running job that is demoted may be displaced by its equals, is stopped as its
 // own tier is, and is what it was when it waits again; a restored engine goes on
-// with it; who computes again cannot be displaced any more.
+// with it; one that computes again cannot be displaced any more.
 func TestDemoted(t *testing.T) {
 	var cfg engine.Config
 	demote, undo := ev(engine.Demoted, 0), ev(engine.Demoted, 0)
@@ -76,7 +76,7 @@ func TestDemotedFirst(t *testing.T) {
 }
 
 // What a job's progress says of its work moves its expected end, and with it the
-// starts of those who wait.
+// starts of jobs that wait.
 func TestReckoned(t *testing.T) {
 	for work, want := range map[int]int{0: 1000, 300: 300, 2000: 2000} {
 		h := newHand(t, "1x2xT4", "fifo", backfill(engine.EASY))

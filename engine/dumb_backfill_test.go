@@ -189,7 +189,7 @@ func (d *dumb) planned(j *dumbJob, b books) []engine.Alloc {
 }
 
 // placeNow places a job where it was promised to run, else where there is room: if it would
-// wait there for those who leave, then where it need not, if it can and no node has to wake for it.
+// wait there for jobs that leave, then where it need not, if it can and no node has to wake for it.
 func (d *dumb) placeNow(j *dumbJob, b books, blocked map[kind]bool) []engine.Alloc {
 	if j.promisedAt <= d.now {
 		if allocs := d.planned(j, b); allocs != nil {

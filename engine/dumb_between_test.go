@@ -10,7 +10,7 @@ import (
 )
 
 // pairs is what is left of the speed of a job of one model in its share beside one of
-// another, in ppm; who is not there is not disturbed. Of everything else it knows what
+// another, in ppm; one that is not there is not disturbed. Of everything else it knows what
 // is known without it.
 type pairs map[[2]string]int64
 
@@ -28,7 +28,7 @@ func (pairs) Beside(_ *cluster.Job, _ string, others []*cluster.Job) int64 {
 
 func (pairs) Slice(_ *cluster.Job, _, _ string, part int64) int64 { return part * 1000 }
 
-// guessed takes pairs that nobody measured to be as bad as the worst that was measured of
+// guessed takes pairs that were not measured to be as bad as the worst that was measured of
 // the job's model.
 type guessed struct{ pairs }
 
@@ -73,7 +73,7 @@ func randomPairs(seed uint64) (p pairs, least int64) {
 
 // disturbed: the job, or one that has a share of the device, would keep less of its
 // speed than it asks for there; or the others would lose at least as much, together,
-// as the job does. Nobody counts on company to be faster.
+// as the job does. No job counts on company to be faster.
 func (b *books) disturbed(node, dev int) bool {
 	all := []*dumbJob{b.job}
 	for _, a := range b.held[node] {

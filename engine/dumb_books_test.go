@@ -12,14 +12,14 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// books is what is held: a list, added up anew for every question.
+// books is what is held: a list, added up again for every question.
 type books struct {
 	nodes []cluster.Node
 	held  [][]engine.Alloc // by node
 	keep  map[int]amount   // what promises leave on a node; looked up only
 	off   map[int]bool     // nodes that a promise shall keep off; looked up only
 	mps   bool             // the shares of one device are of one user
-	user  string           // for whom a place is looked for
+	user  string           // for which a place is looked for
 	d     *dumb
 	job   *dumbJob // whose place is looked for
 	never uint64   // devices that are not chosen for shares
@@ -131,7 +131,7 @@ func modelOf(n *cluster.Node) *cluster.GPUModel {
 	panic("there is no model " + n.Model)
 }
 
-// gpu is one device as it is: what is left, and who is on it.
+// gpu is one device as it is: what is left, and which jobs are on it.
 type gpu struct {
 	milli, mem     int64
 	slots          uint8
@@ -211,7 +211,7 @@ func (b *books) full(node int, g *gpu) bool {
 	return b.d.mps && g.tenants >= most
 }
 
-// another reports whether a device's shares are of somebody else.
+// another reports whether a device's shares are of another user.
 func (b *books) another(g *gpu) bool { return b.mps && g.tenants > 0 && g.user != b.user }
 
 // wantedOn is how many slices of each profile jobs in line ask for that suit a node.

@@ -87,7 +87,7 @@ func dumbWorld(t *testing.T, r *rand.Rand, defrag engine.Defrag, sizes []int, pi
 	var first, begun, over []engine.Event
 	for jobs = range len(d.free) * per { // they fill node after node; some of them end then
 		j := job(jobs, pick(r, sizes...), 36000)
-		// they leave at once: nobody waits
+		// they leave at once: none waits
 		j.Checkpoint = cluster.Checkpoint{Cost: seconds(2), Restart: seconds(1 + r.IntN(60))}
 		j.NoRequeue = chance(r, pinned)
 		first, begun = append(first, submit(j)), append(begun, ev(engine.Started, jobs))
@@ -162,7 +162,7 @@ func TestDefragCheapest(t *testing.T) {
 	}
 }
 
-// The buddies' rule: with sizes that are powers of two, and everybody movable,
+// The buddies' rule: with sizes that are powers of two, and all jobs movable,
 // there are moves for whatever fits in what is free by count.
 func TestDefragBuddies(t *testing.T) {
 	t.Parallel()

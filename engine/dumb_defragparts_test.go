@@ -159,7 +159,7 @@ func partWorld(t *testing.T, r *rand.Rand, wide bool, defrag engine.Defrag) (h *
 	var first, begun, over []engine.Event
 	for jobs = range 24 {
 		j := job(jobs, 1, 36000, asks[min(r.IntN(9), r.IntN(9), 7)])
-		// they leave at once: nobody waits
+		// they leave at once: none waits
 		j.Checkpoint = cluster.Checkpoint{Cost: seconds(2), Restart: seconds(1 + r.IntN(60))}
 		j.NoRequeue = chance(r, 15)
 		first = append(first, submit(j))
@@ -210,7 +210,7 @@ func (d *dumbParts) add(rec *engine.JobRecord) (m partMover) {
 
 // On random GPUs with slices and shares moves are found nearly always where there are any,
 // nearly always the cheapest; what is found is possible, and none is cheaper than the search through everything
-// says. Where it is made, everybody starts where that was booked.
+// says. Where it is made, all start where that was booked.
 func TestDefragPartsCheapest(t *testing.T) {
 	t.Parallel()
 	count := newFoundMoves()
@@ -305,7 +305,7 @@ func (c foundMoves) enough(t *testing.T, found, cheapest int) {
 	}
 }
 
-// makeMoves has moves made, and looks who is where when those who move have left.
+// makeMoves has moves made, and looks which is where when those that move have left.
 func (h *hand) makeMoves(id int, m *engine.Moves) {
 	h.t.Helper()
 	h.at(4, askAll)

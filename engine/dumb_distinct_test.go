@@ -63,7 +63,7 @@ func (s *site) one(node, unbound int) []engine.Alloc {
 	}
 	devs := s.firstChoice(node, order, s.r.GPUs, nil, t-1)
 	for i := range s.b.nodes[node].GPUs {
-		if !slices.Contains(devs, i) { // nobody else is to be chosen
+		if !slices.Contains(devs, i) { // no other is to be chosen
 			s.b.never |= 1 << i
 		}
 	}

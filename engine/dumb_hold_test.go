@@ -123,7 +123,7 @@ func (d *dumb) freeAt(i int, took amount, b *books) cluster.Time {
 	return d.now
 }
 
-// TestTwinHold is TestTwinBackfill where run times are seldom known, and nodes are held for those who
+// TestTwinHold is TestTwinBackfill where run times are seldom known, and nodes are held for jobs that
 // have waited for some time.
 func TestTwinHold(t *testing.T) {
 	for _, pol := range []string{"fifo", "sjf-gpu", "multifactor"} {

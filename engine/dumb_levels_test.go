@@ -27,7 +27,7 @@ func (d *dumb) executed(j *dumbJob) (service int64, ran time.Duration) {
 }
 
 // levelKey orders by level, which ends at 60 GPU-seconds. Inside it comes first
-// who started first, to the microsecond where one takes from another; or whose
+// which started first, to the microsecond where one takes from another; or whose
 // Gittins index is highest.
 func (d *dumb) levelKey(j *dumbJob) [2]int64 {
 	const level, end = math.MaxInt64 / 4, 60_000_000

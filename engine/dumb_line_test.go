@@ -94,9 +94,9 @@ func (d *dumb) admit(j *dumbJob) {
 	d.line()
 }
 
-// line makes eligible who may be considered: not held, begun, whose
-// dependencies hold, and who has one of its array's places, which go to those
-// who asked first. A job whose dependencies can never hold is rejected.
+// line makes eligible what may be considered: jobs not held, begun, whose
+// dependencies hold, and which have one of their array's places, which go to those
+// that asked first. A job whose dependencies can never hold is rejected.
 func (d *dumb) line() {
 	for again := true; again; {
 		again = false
@@ -109,7 +109,7 @@ func (d *dumb) line() {
 			switch {
 			case never:
 				d.reject(j, engine.NeverReady)
-				return // it has looked at everybody else
+				return // it has looked at all others
 			case !ok:
 			case j.Array == nil || j.Array.Cap == 0 || j.inArray:
 				if j.idled = d.gated(j); !j.idled {

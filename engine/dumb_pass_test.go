@@ -177,7 +177,7 @@ func (d *dumb) takes(j *dumbJob, b books, blocked map[kind]bool) bool {
 }
 
 // preempt takes victims, best first, until the job fits and its quota allows it;
-// those who need not leave after all stay, the last chosen first.
+// jobs that need not leave after all stay, the last chosen first.
 func (d *dumb) preempt(j *dumbJob, b books, blocked map[kind]bool, list []victim) bool {
 	b = b.clone()
 	var gone []*dumbJob
@@ -234,7 +234,7 @@ type victim struct {
 }
 
 // victims are the jobs that come strictly after, if they hold what is needed on
-// nodes that suit, or quota that the job lacks. Best first: those who can leave
+// nodes that suit, or quota that the job lacks. Best first: those that can leave
 // as a whole, the lowest tier, the queue that is furthest above its guarantee,
 // the last in the order, the least lost work, the youngest, the highest number.
 func (d *dumb) victims(j *dumbJob) (list []victim) {
@@ -270,7 +270,7 @@ func yes(b bool) int {
 // mayTake: of a lower tier; of the same and later in the order of a policy that
 // preempts, in the same queue or as far as the other queue borrows (lend); or
 // reclaimed from a queue that borrows. Critical jobs never leave, nor, but for
-// them, those who have not yet run for as long as is granted to all. only says
+// them, those that have not yet run for as long as is granted to all. only says
 // that the queue must stay at its guarantee, part that it does not by this job,
 // swap that a larger job of its own queue takes its place.
 func (d *dumb) mayTake(j, v *dumbJob) (x victim, ok bool) {

@@ -37,7 +37,7 @@ func (d *dumb) capacity() (m int64) {
 	return m
 }
 
-// ledger is the queues with what everybody holds, added up anew.
+// ledger is the queues with what their jobs hold, added up from scratch.
 type ledger struct {
 	*quota.Tree
 	caps     *quota.Caps
@@ -172,7 +172,7 @@ func (d *dumb) best(heads []*dumbJob) *dumbJob {
 	return d.bestOf(heads, 1)
 }
 
-// entitled is owed, but jobs without any GPU are, too: nobody has to give them any.
+// entitled is owed, but jobs without any GPU are, too: no job has to give them any.
 func (d *dumb) entitled(j *dumbJob) bool {
 	l := d.ledger(nil)
 	return d.byQueue() && l.Entitled(l.of(j), d.milli(j), j.Tier)

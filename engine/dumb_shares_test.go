@@ -9,8 +9,8 @@ import (
 	"github.com/muster-gpu/muster/quota"
 )
 
-// multifactor is what the twin knows of Slurm's priorities: who used how much in
-// which period, who was ever in line, and the ranks as of the last comparison.
+// multifactor is what the twin knows of Slurm's priorities: which user used how much in
+// which period, which was ever in line, and the ranks as of the last comparison.
 type multifactor struct {
 	maxAge   time.Duration
 	size     int64 // its weight
@@ -45,7 +45,7 @@ func newMultifactor(pol string, halfLife time.Duration) *multifactor {
 
 func (d *dumb) ownerOf(j *dumbJob) owner {
 	if len(d.queues) == 0 {
-		return owner{user: j.User} // everybody is in one queue
+		return owner{user: j.User} // all are in one queue
 	}
 	return owner{j.Queue, j.User}
 }
@@ -71,7 +71,7 @@ func (d *dumb) weight(j *dumbJob) int64 {
 	return 1000
 }
 
-// used counts what everybody holds since the last step, which nobody changed in
+// used counts what users hold since the last step, which did not change in
 // between, split at the ends of periods.
 func (d *dumb) used() {
 	m := d.mf
@@ -95,11 +95,11 @@ func (d *dumb) used() {
 	m.last = d.now
 }
 
-// enters notes that a job came into line: its age begins, and an owner who was
-// never seen before changes everybody's share.
+// enters notes that a job came into line: its age begins, and an owner that was
+// never seen before changes the shares of all.
 func (d *dumb) enters(j *dumbJob) {
 	j.eligibleSince, j.starvingSince = d.now, min(j.starvingSince, d.now)
-	if !d.passing { // else it would come before whoever sent it away
+	if !d.passing { // else it would come before the job that sent it away
 		d.promote(j)
 	}
 	if m := d.mf; m != nil && !slices.Contains(m.owners, d.ownerOf(j)) {
@@ -114,7 +114,7 @@ func (d *dumb) resized() {
 	}
 }
 
-// compare computes the ranks anew, in each period once, when somebody is new, and
+// compare computes the ranks again, in each period once, when a user is new, and
 // when there are more or fewer GPUs.
 func (d *dumb) compare() {
 	m, now := d.mf, int64(d.now)/int64(calcPeriod)

@@ -20,10 +20,10 @@ import (
 // policies that key knows; three placers; strict order and skip; arrays,
 // dependencies, begin times, holds and time limits; bounds of single nodes; queues; promises and backfill.
 //
-// The files: dumb_line_test.go, who may be considered at all; dumb_pass_test.go,
-// who is next and who has to leave; dumb_queues_test.go, who may hold how much;
+// The files: dumb_line_test.go, which job may be considered at all; dumb_pass_test.go,
+// which is next and which has to leave; dumb_queues_test.go, which may hold how much;
 // dumb_backfill_test.go, what is promised; dumb_books_test.go, what is free and
-// where a gang goes; dumb_waits_test.go, who waits for those who leave.
+// where a gang goes; dumb_waits_test.go, which waits for those that leave.
 type dumb struct {
 	policy, placer string
 	mode           engine.Backfill
@@ -237,7 +237,7 @@ func (d *dumb) listed(j *dumbJob) int64 {
 // while jobs wait.
 func (d *dumb) minutely() bool { return d.policy == "srsf" || d.policy == byPace || d.policy == byRest }
 
-// book gives devices to a job; it starts when nobody is on them any more.
+// book gives devices to a job; it starts when no other is on them any more.
 func (d *dumb) book(j *dumbJob, allocs []engine.Alloc) {
 	d.turns++
 	j.allocs, j.state, j.turn, j.eligible = allocs, engine.Placed, d.turns, false
@@ -351,7 +351,7 @@ func (d *dumb) timers() {
 }
 
 // left books that a job is off its devices; it returns the placed jobs that
-// nobody keeps from their devices any more.
+// none keeps from their devices any more.
 func (d *dumb) left(ev *engine.Event) (ready []*dumbJob) {
 	j := d.jobs[ev.Job]
 	if !j.holds() {
@@ -406,7 +406,7 @@ func (d *dumb) node(ev *engine.Event, i int) {
 		n.Asleep = ev.Wake
 	}
 	switch {
-	case ev.Type == engine.NodeUp && d.drained[i]: // whoever drained it meant it
+	case ev.Type == engine.NodeUp && d.drained[i]: // a person drained it, and meant it
 		n.State = cluster.Draining
 	case ev.Type == engine.NodeUp:
 		n.State = cluster.Up

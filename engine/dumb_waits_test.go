@@ -17,7 +17,7 @@ type dumbClaim struct {
 	parts    [4]int64
 }
 
-// waitForLeavers is who a booked job waits for: those who cannot be on a device together with
+// waitForLeavers is what a booked job waits for: those that cannot be on a device together with
 // it, and for what of shared devices, of CPU and of RAM is not free yet those first, then
 // others by number.
 func (d *dumb) waitForLeavers(j *dumbJob) {
@@ -107,7 +107,7 @@ func (d *dumb) claimParts(j *dumbJob, node int32, dev uint64) {
 	d.claimFromLeavers(j, node, dev, need, []bool{true, false})
 }
 
-// claimRest has a booked job that waits take from those for whom it waits what else it needs.
+// claimRest has a booked job that waits take from those for which it waits what else it needs.
 func (d *dumb) claimRest(j *dumbJob, node int32, dev uint64) {
 	rest := dumbPartsOn(j.allocs, node, dev)
 	for _, c := range j.claims {
@@ -118,7 +118,7 @@ func (d *dumb) claimRest(j *dumbJob, node int32, dev uint64) {
 	d.claimFromLeavers(j, node, dev, rest, []bool{true})
 }
 
-// leaves is what a leaving job has of a device that nobody counts on.
+// leaves is what a leaving job has of a device that none counts on.
 func (d *dumb) leaves(v *dumbJob, node int32, dev uint64) [4]int64 {
 	p := dumbPartsOn(v.allocs, node, dev)
 	for _, w := range d.jobs {
@@ -133,7 +133,7 @@ func (d *dumb) leaves(v *dumbJob, node int32, dev uint64) [4]int64 {
 	return p
 }
 
-// claimFromLeavers claims parts from those who leave: from whom it waits for (true), and from others.
+// claimFromLeavers claims parts from those that leave: those it waits for (true), and from others.
 func (d *dumb) claimFromLeavers(j *dumbJob, node int32, dev uint64, need [4]int64, from []bool) {
 	for _, waited := range from {
 		for _, v := range d.jobs {
@@ -204,7 +204,7 @@ func (d *dumb) unclaimed(v *dumbJob, node int32) (cpu, ram int64) {
 
 // lacks is how much of a booked job's CPU and RAM on a node is not free yet: what
 // the node has, less what runs there, what others were promised and do not get
-// from those who leave, and what these have. j is among the booked.
+// from those that leave, and what these have. j is among the booked.
 func (d *dumb) lacks(j *dumbJob, node int32) (cpu, ram int64) {
 	freeCPU, freeRAM := d.nodes[node].CPU, d.nodes[node].RAM
 	for _, v := range d.jobs {
@@ -228,7 +228,7 @@ func (d *dumb) lacks(j *dumbJob, node int32) (cpu, ram int64) {
 	return max(0, cpu), max(0, ram)
 }
 
-// withoutLeft is books in which those who leave still have what nobody counts on.
+// withoutLeft is books in which those that leave still have what none counts on.
 func (d *dumb) withoutLeft(b books) books {
 	b = b.clone()
 	for i := range d.nodes {

@@ -12,7 +12,7 @@ import (
 
 // Forget makes the engine forget everything that it remembers of earlier
 // passes only to save work: which shapes and groups failed, and that nothing
-// has happened since; and has plans be shown everybody who waits. From then on it also remembers nothing within a pass.
+// has happened since; and has plans be shown all that wait. From then on it also remembers nothing within a pass.
 func (e *Engine) Forget() {
 	e.thorough = true
 	e.showAll()
@@ -26,7 +26,7 @@ func (e *Engine) Forget() {
 	}
 }
 
-// showAll has plans be shown everybody from now on.
+// showAll has plans be shown all jobs from now on.
 func (e *Engine) showAll() {
 	e.pools.drawer = nil
 	for _, j := range e.jobs {
@@ -37,7 +37,7 @@ func (e *Engine) showAll() {
 }
 
 // TimedPasses reports whether the outcome of a pass may depend on the time at
-// which it runs: reservations are judged anew in each.
+// which it runs: reservations are judged again in each.
 func (e *Engine) TimedPasses() bool {
 	return e.mode >= sched.EASY || e.cfg.Starvation > 0 || e.resv.HasAdvance()
 }

@@ -391,7 +391,7 @@ const mostKinds, mostWeight = 64, 1000
 
 // TestDemand: the last jobs count, by tasks, and only the most frequent kinds.
 func TestDemand(t *testing.T) {
-	r := rand.New(rand.NewPCG(5, 6)) // what is counted on and off is what is counted anew
+	r := rand.New(rand.NewPCG(5, 6)) // what is counted on and off is what is counted from scratch
 	grown := store(t, "V100-16GB", cluster.Node{GPUs: 8})
 	for id := range 4000 {
 		grown.jobs = append(grown.jobs,

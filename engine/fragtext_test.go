@@ -8,7 +8,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// Who waits while GPUs are free in pieces that are of no use to it is told so, in one line; who
+// A job that waits while GPUs are free in pieces that are of no use to it is told so, in one line; one that
 // waits for other reasons is not.
 func TestFragmentsText(t *testing.T) {
 	share := func(milli cluster.Milli) func(*cluster.Job) {

@@ -7,8 +7,8 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// Who is to be suspended is asked for a checkpoint instead where its memory would keep a GPU
-// from shares under MPS, or from being partitioned anew; one that saves nothing then keeps
+// A job that is to be suspended is asked for a checkpoint instead where its memory would keep a GPU
+// from shares under MPS, or from being partitioned again; one that saves nothing then keeps
 // its GPU under policies that let jobs take turns.
 func TestWhereToFreeze(t *testing.T) {
 	share, slice := cluster.Request{GPUs: 1, Share: 500}, cluster.Request{GPUs: 1, Profile: "7g.80gb"}
@@ -39,7 +39,7 @@ func TestWhereToFreeze(t *testing.T) {
 		{"A100-80GB", cluster.TimeSlicing, cluster.StaticMIG, "", slice, engine.Checkpoint},
 	} {
 		h := newHand(t, "1x1x"+c.model, "srtf", func(e *engine.Config) {
-			e.Stop = &[3]engine.StopRule{} // everybody is suspended
+			e.Stop = &[3]engine.StopRule{} // all are suspended
 			e.Spec.Sharing, e.Spec.MIG, e.Spec.Nodes[0].MIG, e.Spec.Nodes[0].CPU = c.sharing, c.mig, c.node, 1000
 		})
 		asks := func(j *cluster.Job) { j.Tasks[0].Request = c.asks }

@@ -37,7 +37,7 @@ func (h *hand) sound() {
 	}
 }
 
-// Who holds the devices of a suspended job goes to free ones, by a checkpoint, when it has been there for half a
+// A job that holds the devices of a suspended one goes to free ones, by a checkpoint, when it has been there for half a
 // minute, and the suspended one goes on where its memory is.
 func TestClearHome(t *testing.T) {
 	h := suspended(t, asItIs, asItIs)
@@ -55,7 +55,7 @@ func TestClearHome(t *testing.T) {
 	h.sound()
 }
 
-// Nobody leaves for another's memory who could not go on elsewhere with what it has done, or is about to end,
+// No job leaves for another's memory that could not go on elsewhere with what it has done, or is about to end,
 // or may not be stopped. Then the suspended job leaves its memory when it has waited as long as that costs.
 func TestLeaveHome(t *testing.T) {
 	for name, two := range map[string]func(*cluster.Job){

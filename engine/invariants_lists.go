@@ -221,7 +221,7 @@ func (e *Engine) checkParked(j *job.State) error {
 }
 
 // checkWork checks that no idle devices are left to a job that could have them
-// at once: the first of every group where anybody may pass, else the first in
+// at once: the first of every group where any may pass, else the first in
 // line. It says nothing if the engine knows that it must look again.
 func (e *Engine) checkWork() error {
 	if e.epoch != e.seenAt || e.fresh || len(e.resv.Windows()) > 0 || e.resv.HasAdvance() {

@@ -19,9 +19,9 @@ func profile(name string) func(*cluster.Job) {
 
 func of(user string) func(*cluster.Job) { return func(j *cluster.Job) { j.User = user } }
 
-// A job that gets part of a GPU waits for those who leave that GPU only as far as it needs what
+// A job that gets part of a GPU waits for jobs that leave that GPU only as far as it needs what
 // they have: share, memory, compute slices, clients of MPS; memory slices and media engines that
-// are its own; the GPU's mode, its server's user. It is said for whom.
+// are its own; the GPU's mode, its server's user. It is said for which.
 func TestLeavers(t *testing.T) {
 	mps := func(c *engine.Config) { c.Spec.Sharing = cluster.MPS }
 	two := func(c *engine.Config) {
@@ -89,14 +89,14 @@ func TestLeavers(t *testing.T) {
 	}
 }
 
-// Of those who leave a GPU a share waits for as few as it takes, and nobody counts on what
+// Of jobs that leave a GPU a share waits for as few as it takes, and none counts on what
 // another one counts on already.
 func TestLeaversAreCounted(t *testing.T) {
 	h := newHand(t, "1x1xA100-80GB", "fifo", nil)
 	h.want(0, "start 0, start 1", submit(job(0, 1, 100, partOf(500, 0))), submit(job(1, 1, 100, partOf(400, 0))))
 	h.want(1, "", ev(engine.Started, 0), ev(engine.Started, 1))
 	h.want(2, "preempt 0, preempt 1", ev(engine.Cancelled, 0), ev(engine.Cancelled, 1))
-	h.want(3, "start 2", submit(job(2, 1, 100, partOf(100, 0)))) // the tenth that nobody had
+	h.want(3, "start 2", submit(job(2, 1, 100, partOf(100, 0)))) // the tenth that no job had
 	h.want(4, "", submit(job(3, 1, 100, partOf(400, 0))), submit(job(4, 1, 100, partOf(200, 0))),
 		submit(job(5, 1, 100, partOf(300, 0))))
 	for id, want := range map[int]string{3: "waits for job 0 to leave GPU 0",

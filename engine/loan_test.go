@@ -22,7 +22,7 @@ func TestSuspendedOnLentNode(t *testing.T) {
 		c.Spec.Loans = []cluster.Loan{
 			{Partition: "lent", Back: []cluster.Back{
 				{Hours: cluster.Hours{From: time.Minute, To: time.Hour}, Nodes: 1}}}}
-		c.Stop = &[3]engine.StopRule{} // everybody is suspended
+		c.Stop = &[3]engine.StopRule{} // all are suspended
 		cfg = *c
 	})
 	h.want(0, "start 0", submit(job(0, 1, 1000, tier(cluster.BestEffort))))
@@ -69,7 +69,7 @@ func lentNodes(t testing.TB, n int) (engine.Config, engine.Snapshot) {
 	return cfg, e.Snapshot()
 }
 
-// What is given back and who is drained is so after a restart; who is of no loan any more takes jobs again.
+// What is given back and drained is so after a restart; what is of no loan any more takes jobs again.
 func TestRestoreGivenBack(t *testing.T) {
 	cfg, snap := lentNodes(t, 8)
 	if len(snap.Given) != 4 || len(snap.Drained) != 1 {

@@ -51,7 +51,7 @@ func TestCorrection(t *testing.T) {
 	}
 }
 
-// Who came last leaves a job that has been too slow for a minute, and is not put beside
+// The one that came last leaves a job that has been too slow for a minute, and is not put beside
 // it again, also after a restart.
 func TestTooSlow(t *testing.T) {
 	h := newHand(t, "1x2xT4", "fifo", pairConfig)
@@ -78,8 +78,8 @@ func TestTooSlow(t *testing.T) {
 	}
 }
 
-// Nobody leaves a job that became too slow for a while only, nor one of whom nobody knows
-// how fast it is alone; who is critical, or would not come back, stays.
+// None leaves a job that became too slow for a while only, nor one of which it is not known
+// how fast it is alone; one that is critical, or would not come back, stays.
 func TestTooSlowNot(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(a, b *cluster.Job)
@@ -110,8 +110,8 @@ func TestTooSlowNot(t *testing.T) {
 	}
 }
 
-// Who does less beside others than they lose by it leaves, though nobody asks for a speed:
-// the last of those of whom that is so. It waits where there is no other GPU, also after a
+// A job that does less beside others than they lose by it leaves, though none asks for a speed:
+// the last of those of which that is so. It waits where there is no other GPU, also after a
 // restart, and what others of these models report does not bring it back.
 func TestHarms(t *testing.T) {
 	var cfg engine.Config
@@ -149,7 +149,7 @@ func TestHarms(t *testing.T) {
 func TestHarmed(t *testing.T) {
 	for name, c := range map[string]struct {
 		told  [3]int64 // what is left of a, b, c, in this order of coming
-		stays int      // who does not come back when it is stopped
+		stays int      // which does not come back when it is stopped
 		want  string
 	}{
 		"it does nothing": {[3]int64{900_000, 900_000, 10_000}, -1, "preempt 2 for 2"},
@@ -180,7 +180,7 @@ func TestHarmed(t *testing.T) {
 }
 
 // What was measured says something of pairs that were not, in a restored engine, too:
-// whoever is like one that was too slow does not go there. What is stated stays.
+// a job that is like one that was too slow does not go there. What is stated stays.
 func TestEstimatedPairs(t *testing.T) {
 	var cfg engine.Config
 	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) {
@@ -200,7 +200,7 @@ func TestEstimatedPairs(t *testing.T) {
 	h.at(71, ev(engine.Started, 1))
 	h.at(80, stopped(0, engine.Completed))
 	for _, o := range h.andRestored(cfg) {
-		// it would have room beside y, and goes where nobody is
+		// it would have room beside y, and goes where no job is
 		o.want(90, "start 2", submit(sharer(2, "b", 900, 700_000)))
 		if a := o.d.Actions[0].Allocs[0]; a.GPUs != 1 {
 			t.Errorf("b goes to GPU %b", a.GPUs)

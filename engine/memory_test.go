@@ -10,7 +10,7 @@ import (
 )
 
 // Under antman with measured memory best-effort jobs come beside another one by one, as
-// far as it leaves memory; when it comes to use more than that, whoever came last is
+// far as it leaves memory; when it comes to use more than that, the job that came last is
 // stopped, in a restored engine, too. The most that it used counts.
 func TestMeasuredMemory(t *testing.T) {
 	var cfg engine.Config

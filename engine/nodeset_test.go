@@ -72,7 +72,7 @@ func TestNodeSets(t *testing.T) {
 	}
 }
 
-// In strict order a blocked job lets nobody pass to its set of nodes, and everybody to others; and EASY promises one
+// In strict order a blocked job lets no job pass to its set of nodes, and any to others; and EASY promises one
 // start in each separate part of the cluster.
 func TestNodeSetsInOrder(t *testing.T) {
 	h := newHand(t, "4x2xT4", "fifo", backfill(engine.Strict))

@@ -23,7 +23,7 @@ func modelled(id, tasks int, model string, gpus ...string) cluster.Job {
 }
 
 // Jobs of one model on two GPU models: one measurement changes nothing, two say how the GPUs
-// compare, also for jobs of the model that nobody measured and for sizes that nobody did; the
+// compare, also for jobs of the model that were not measured, and for sizes that were not; the
 // mean of what is believed of what was measured is what the table says.
 func TestPaces(t *testing.T) {
 	var cfg engine.Config
@@ -72,8 +72,8 @@ func TestPaces(t *testing.T) {
 	}
 }
 
-// What says nothing of the GPUs is not taken for a measurement: who has parts of GPUs, who has
-// company, whose model nobody named, who is told to stop.
+// What says nothing of the GPUs is not taken for a measurement: one with parts of GPUs, one with
+// company, one of no named model, one that is told to stop.
 func TestPacesOfOthers(t *testing.T) {
 	h := newHand(t, "1x4xT4-16GB", "fifo", nil)
 	nameless, part := modelled(0, 1, ""), modelled(1, 1, "m")

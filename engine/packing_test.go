@@ -11,7 +11,7 @@ import (
 )
 
 // fewestBins is the least number of bins of 1,000 that hold all sizes, by trying every
-// way; most is what somebody found already.
+// way; most is what was found already.
 func fewestBins(sizes []int64, most int) int {
 	var bins []int64
 	var put func(k int)

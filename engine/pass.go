@@ -103,7 +103,7 @@ func (e *Engine) consider(p *passState, li int, it *order.Item) {
 
 // hopeless reports whether to try a job of the group would find what is known:
 // its shape failed since devices were last released, it may take none from
-// anybody, and its being blocked has no consequence that is not drawn already.
+// others, and its being blocked has no consequence that is not drawn already.
 // Most of those that backfill looks at are; the rest of try costs more than this.
 func (e *Engine) hopeless(g *pending.Group) bool {
 	id, ok := g.Shape()

@@ -10,7 +10,7 @@ import (
 
 // predict estimates a job's run time from the jobs that completed last: of its
 // user and name, those of its size if there are any, else all; else of its name,
-// of anybody; the same of the two names that are most alike; else of its user;
+// of any user; the same of the two names that are most alike; else of its user;
 // else of all.
 func (e *Engine) predict(spec *cluster.Job) time.Duration {
 	if !e.w.Traits.Predicts || len(e.past.jobs) == 0 {

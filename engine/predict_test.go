@@ -30,10 +30,10 @@ func TestPredict(t *testing.T) {
 		{"u", "train_a", 4, "7m13.333s"}, // no rows of its size: the mean of all three
 		{"u", "train_b", 1, "2m30s"},     // a name like it: the same rows
 		{"u", "train_b", 8, "16m40s"},
-		{"w", "train_a", 1, "7m13.333s"}, // somebody else's
+		{"w", "train_a", 1, "7m13.333s"}, // another user's
 		{"v", "zzz", 1, "40s"},           // no such name: the user's mean
 		{"v", "", 1, "40s"},
-		{"w", "", 1, "5m35s"}, // nobody's: the mean of all
+		{"w", "", 1, "5m35s"}, // no user's: the mean of all
 	} {
 		j := &cluster.Job{User: c.user, Name: c.name,
 			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: c.gpus}}}}

@@ -20,7 +20,7 @@ func officeHours(after time.Duration, d engine.Defrag) func(*engine.Config) {
 
 const protectedText = "protected until 18:00 (UTC)"
 
-// Nobody is moved in a protected time, by itself or because somebody asks; who asks is told
+// No job is moved in a protected time, by itself or because a person asks; who asks is told
 // until when, and what would be moved then. The engine wakes when it ends, also between two
 // rounds and whatever happened before in the last of them, and moves are made.
 func TestProtected(t *testing.T) {
@@ -62,7 +62,7 @@ func TestProtectedCompact(t *testing.T) {
 	h.want(7200, "preempt 0", engine.Event{})
 }
 
-// Who asks which nodes could be emptied in a protected time is told all of them.
+// A person who asks which nodes could be emptied in a protected time is told all of them.
 func TestProtectedCompactAll(t *testing.T) {
 	var cfg engine.Config
 	h := newHand(t, "6x4xT4", "fifo",
@@ -95,10 +95,10 @@ func TestProtectedCompactAll(t *testing.T) {
 	if len(nodes) != 3 {
 		t.Fatalf("%v", nodes)
 	}
-	h.want(3, "", empty(engine.EmptyNodes)) // who asks that it be done moves nobody
+	h.want(3, "", empty(engine.EmptyNodes)) // to ask that it be done moves none
 }
 
-// Who is on its way when a protected time begins arrives in it; then it begins within a
+// A job that is on its way when a protected time begins arrives in it; then it begins within a
 // round, which is not made up for before it ends.
 func TestProtectedBegins(t *testing.T) {
 	h := fragmented(t, officeHours(8*time.Hour-5*time.Second, engine.Defrag{Every: time.Second}),

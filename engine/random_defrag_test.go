@@ -17,7 +17,7 @@ import (
 // TestRandomDefrag throws random events at an engine that moves jobs, where it often
 // can: whole GPUs, and for other seeds also shares and slices, on small clusters that are not full. Everything
 // is checked that TestRandom checks; every other scenario's second engine is restarted now and then, also while
-// jobs are on their way. Nobody is on a node, or goes to one, that was emptied just now, but who grows into it.
+// jobs are on their way. No job is on a node, or goes to one, that was emptied just now, but one that grows into it.
 func TestRandomDefrag(t *testing.T) {
 	t.Parallel()
 	made, emptied, planned, chained, parted, wide := 0, 0, 0, 0, 0, 0
@@ -174,7 +174,7 @@ func defragScenario(t *testing.T, seed uint64, pol string, parts bool) *scenario
 			sc.stimuli = append(sc.stimuli, stimulus{g.at, ev})
 		}
 	}
-	for i := range sc.cfg.Spec.Nodes { // so that everybody comes to an end
+	for i := range sc.cfg.Spec.Nodes { // so that all come to an end
 		for _, typ := range []engine.EventType{engine.NodeDrained, engine.GPUBad, engine.NodeUp} {
 			sc.stimuli = append(sc.stimuli,
 				stimulus{g.at, engine.Event{Type: typ, Node: sc.cfg.Spec.Nodes[i].Name, GPUs: 15, Undo: true}})

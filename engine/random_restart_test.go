@@ -105,7 +105,7 @@ func unnoticed(have, want engine.JobRecord) error {
 }
 
 // recordText is a record without the expected end, which moves for jobs that
-// are overdue whenever somebody looks.
+// are overdue whenever they are looked at.
 func recordText(r engine.JobRecord) string {
 	r.EndKey = 0
 	text, err := json.Marshal(r)
@@ -115,8 +115,8 @@ func recordText(r engine.JobRecord) string {
 	return string(text)
 }
 
-// Whom a singleton waits for is settled when it comes: a restart does not ask
-// anew who bears its name by then.
+// Which jobs a singleton waits for is settled when it comes: a restart does not ask
+// again which bear its name by then.
 func TestRestoreSingleton(t *testing.T) {
 	var cfg engine.Config
 	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) { cfg = *c })

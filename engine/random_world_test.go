@@ -57,7 +57,7 @@ type randomWorld struct {
 	moves    int // of jobs for others
 	chained  int // of those, to where another was
 	parted   int // of those, shares and slices
-	wide     int // times that somebody moved for a job with shares of several GPUs
+	wide     int // times that a job moved for a job with shares of several GPUs
 	emptied  int // nodes
 	sc       *scenario
 	e, twin  *engine.Engine
@@ -80,7 +80,7 @@ type randomWorld struct {
 	keepLog  bool
 	used     map[string]cluster.Milli
 	changed  bool                               // limits changed in this batch
-	records  map[cluster.JobID]engine.JobRecord // as kept by whoever writes down only what changed; looked up only
+	records  map[cluster.JobID]engine.JobRecord // as kept by a driver that writes down only what changed; looked up only
 
 	twinRecords map[cluster.JobID]engine.JobRecord // likewise
 	found       map[engine.EventType]int           // reports about running jobs and nodes that were taken over
@@ -151,7 +151,7 @@ func (w *randomWorld) delay(r *rand.Rand) time.Duration {
 	return seconds(r.IntN(40))
 }
 
-// forgive forgets who was preempted at this instant.
+// forgive forgets which jobs were preempted at this instant.
 func (w *randomWorld) forgive() {
 	for _, j := range w.jobs {
 		if j != nil {
@@ -301,7 +301,7 @@ func (w *randomWorld) happen(r report) (engine.Event, bool) {
 		ev.Rate = w.rate(r.job)
 	case engine.StartFailed:
 		if j.phase == starts {
-			w.forgive() // who starts in vain may take the same again: no circle, and tries are counted
+			w.forgive() // a job that starts in vain may take the same again: no circle, and tries are counted
 		}
 		w.depart(j, waits)
 	case engine.Stopped:
@@ -399,7 +399,7 @@ func (w *randomWorld) outside(ev *engine.Event) (engine.Event, bool) {
 		return *ev, true
 	}
 	if ev.Type != engine.Tick && ev.Type != engine.Defragment && (int(ev.Job) >= len(w.jobs) || w.jobs[ev.Job] == nil) {
-		return *ev, true // about a job that nobody knows
+		return *ev, true // about a job that is not known
 	}
 	if ev.Type == engine.Progress && w.jobs[ev.Job].phase != runs {
 		return *ev, false
@@ -514,7 +514,7 @@ func (w *randomWorld) checkStates() error {
 	return nil
 }
 
-// pack notes who is beside whom.
+// pack notes which job is beside which.
 func (w *randomWorld) pack(a *engine.Action) {
 	for i := range a.Allocs {
 		for id, o := range w.jobs {

@@ -400,7 +400,7 @@ func TestExcessSparesCPUJobs(t *testing.T) {
 }
 
 // A starving job that loses its place to a critical one is looked at again in
-// the same pass, also if nobody else of its kind was waiting when it began.
+// the same pass, also if no other of its kind was waiting when it began.
 func TestLostPlaceInTheSamePass(t *testing.T) {
 	h := newHand(t, "2x4xT4", "fifo", func(c *engine.Config) {
 		skip := engine.Skip
@@ -434,7 +434,7 @@ func TestTwoLossesAtOnce(t *testing.T) {
 }
 
 // Task sets are placed one after the other: a gang that found no place may find
-// one when somebody else has started, for then its first set goes elsewhere.
+// one when another has started, for then its first set goes elsewhere.
 func TestStartMakesGangFit(t *testing.T) {
 	h := newHand(t, "2x4xT4", "fifo", func(c *engine.Config) {
 		skip := engine.Skip
@@ -483,7 +483,7 @@ func TestOrderKeepsGuarantee(t *testing.T) {
 	}
 }
 
-// A window opens on the second, also for who learnt of it between two seconds.
+// A window opens on the second, also for an engine that learnt of it between two seconds.
 func TestWindowOnTheSecond(t *testing.T) {
 	q := queue("a", 0, 2000)
 	q.Windows = []cluster.Window{{From: 10 * time.Minute, To: 20 * time.Minute, Guarantee: -1, Limit: 1000}}
@@ -491,7 +491,7 @@ func TestWindowOnTheSecond(t *testing.T) {
 	h.want(0, "start 0", submit(job(0, 2, 5000, inQueue("a"))), submit(job(1, 2, 5000, inQueue("a"))))
 	d := h.e.Step(engine.Batch{Now: cluster.Time(500 * time.Millisecond),
 		Events: []engine.Event{{Type: engine.QueueChanged, Queues: []cluster.Queue{q}}}})
-	if want := cluster.Time(8 * time.Minute); d.WakeAt != want { // a grace before, for those who have to leave
+	if want := cluster.Time(8 * time.Minute); d.WakeAt != want { // a grace before, for jobs that have to leave
 		t.Fatalf("wakes at %v, want %v", d.WakeAt, want)
 	}
 }
@@ -521,7 +521,7 @@ func TestNoPingPong(t *testing.T) {
 	h.want(0, "", ev(engine.Started, 1))
 }
 
-// A running job's key may be older than a minute: who is taken is judged by
+// A running job's key may be older than a minute: which job is taken is judged by
 // the key as it is now.
 func TestStaleKey(t *testing.T) {
 	h := newHand(t, "1x2xT4", "srsf", nil)
@@ -658,13 +658,13 @@ func TestHardestSetFirst(t *testing.T) {
 	})))
 }
 
-// Heads are compared anew once in a period, not in every step: a pass needs a reason.
+// Heads are compared again once in a period, not in every step: a pass needs a reason.
 func TestRekeyOncePerPeriod(t *testing.T) {
 	h := newHand(t, "1x2xT4", "multifactor", nil)
 	by := func(user string) func(*cluster.Job) { return func(j *cluster.Job) { j.User = user } }
 	h.want(0, "start 0", submit(job(0, 2, 10_000, by("a"))))
 	h.want(1, "", submit(job(1, 2, 100, by("b"))), submit(job(2, 2, 100, by("c"))))
-	h.want(2, "") // new users: everybody's rank is another
+	h.want(2, "") // new users: all ranks are others
 	before := h.e.Stats().Passes
 	for now := 3; now < 903; now++ {
 		h.want(now, "")
@@ -696,7 +696,7 @@ func TestMostOnTheFuller(t *testing.T) {
 	}
 }
 
-// In strict order nobody passes a gang of two task sets that is behind a blocked
+// In strict order no job passes a gang of two task sets that is behind a blocked
 // job: also not to the nodes on which only its smaller tasks can run.
 func TestStrictKeepsForGang(t *testing.T) {
 	h := newHand(t, "2x4xT4", "fifo", func(c *engine.Config) { c.Spec.Nodes[1].GPUs = 2 })

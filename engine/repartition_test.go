@@ -27,7 +27,7 @@ type migWorld struct {
 	on      map[cluster.JobID]inventory.Alloc
 	waits   []cluster.JobID // in line
 	runs    []cluster.JobID
-	leave   []cluster.JobID // who was told to
+	leave   []cluster.JobID // jobs that were told to
 	jobs    int
 	legal   map[string]map[string]bool // sets of instances by model; looked up only
 	places  int
@@ -75,7 +75,7 @@ func newMIGWorld(t *testing.T, seed uint64, legal map[string]map[string]bool) *m
 	return w
 }
 
-// run plays about so many events; then everybody is where the engine has them.
+// run plays about so many events; then all jobs are where the engine has them.
 func (w *migWorld) run(events int) {
 	for w.places+w.frees+w.moves+w.destroy < events {
 		w.now += 20
@@ -143,7 +143,7 @@ func (w *migWorld) step(evs ...Event) {
 			w.t.Fatalf("%+v", a)
 		}
 	}
-	for _, id := range w.runs { // who runs stays where it is
+	for _, id := range w.runs { // a job that runs stays where it is
 		if r := w.e.jobs[id]; r.Allocs[0] != w.on[id] {
 			w.t.Fatalf("job %d began on %+v and is on %+v", id, w.on[id], r.Allocs[0])
 		}
@@ -230,9 +230,9 @@ func (w *migWorld) free(id cluster.JobID) {
 }
 
 // TestMIGRepartitions has jobs come, go and be moved on GPUs of two models that are partitioned as
-// they ask: 100,000 times that somebody starts, ends, is moved, or an idle instance makes room (a million
+// they ask: 100,000 times that a job starts, ends, is moved, or an idle instance makes room (a million
 // and more with MUSTER_SOAK=1000000). Every start is legal by a list of all geometries, an instance
-// that is used is never in the way, and who runs keeps its start.
+// that is used is never in the way, and a job that runs keeps its start.
 func TestMIGRepartitions(t *testing.T) {
 	t.Parallel()
 	total := 100_000

@@ -9,7 +9,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// To suspend everybody at once is a rule, not the absence of one; and what a
+// To suspend all at once is a rule, not the absence of one; and what a
 // caller does to its rules afterwards changes nothing.
 func TestStopAllZero(t *testing.T) {
 	for how, rules := range map[engine.How]*[3]engine.StopRule{engine.Checkpoint: nil, engine.Suspend: {}} {

@@ -36,7 +36,7 @@ func part(profile string, start int) engine.Slice {
 	return engine.Slice{Profile: profile, Start: start}
 }
 
-// Jobs that ask for a GPU run on the instances of it that a plan names; who is to be
+// Jobs that ask for a GPU run on the instances of it that a plan names; one that is to be
 // on another stops, and starts there when that is free. A restored engine knows all that.
 func TestSlices(t *testing.T) {
 	var cfg engine.Config
@@ -117,7 +117,7 @@ func TestSlicesFixed(t *testing.T) {
 	}
 }
 
-// Where nobody can make instances, jobs get the GPUs that they ask for.
+// Where instances cannot be made, jobs get the GPUs that they ask for.
 func TestSlicesUnshared(t *testing.T) {
 	pol := &cutter{at: map[cluster.JobID]engine.Slice{0: part("3g.40gb", 0), 1: part("3g.40gb", 4)}}
 	h := newHand(t, "1x1xA100-80GB", "fifo", func(c *engine.Config) { c.Policy, c.Unshared = pol, true })

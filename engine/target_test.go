@@ -8,7 +8,7 @@ import (
 	"github.com/muster-gpu/muster/engine/job"
 )
 
-// The engine writes a new target over the old one; who was given a record of the job
+// The engine writes a new target over the old one; a caller that was given a record of the job
 // must not see it change. A policy may give back the memo that it was shown.
 func TestRecordKeepsTarget(t *testing.T) {
 	j := &job.State{Tenure: &job.Tenure{}, Spec: &cluster.Job{}}

@@ -75,20 +75,20 @@ func TestTwinFound(t *testing.T) {
 	}{
 		// a start sends another gang's first set elsewhere: now it may preempt
 		{"las:base=1m", "worst-fit", engine.Skip, 299, nil},
-		// who loses a place in a pass is not promoted before its end
+		// a job that loses a place in a pass is not promoted before its end
 		{byRest, "first-fit", engine.Skip, 7, nil},
 		// a job that has more left than it seemed, though less than when it was listed
 		{"srsf", "worst-fit", engine.Skip, 401, twinQueues},
 		// its time limit and the end of its minimum run time at one instant
 		{"scatter:gated", "worst-fit", engine.Strict, 131, nil},
 		{"scatter", "best-fit", engine.Skip, 126, twinQueues}, // nothing changed but what victims would lose
-		// progress changes the run time of a job of which nobody knows another
+		// progress changes the run time of a job of which no other is known
 		{"qssf", "worst-fit", engine.Strict, 22, nil},
-		// who is overdue keeps its place until something is heard of it
+		// a job that is overdue keeps its place until something is heard of it
 		{"srtf", "first-fit", engine.Conservative, 213, nil},
 		{byIndex, "worst-fit", engine.Skip, 98, twinQueues},     // as under scatter: what victims would lose
 		{"scatter:slices", "worst-fit", engine.Strict, 8, nil},  // a target with an instance, and nothing at all
-		{byPace, "worst-fit", engine.Strict, 26 + oneUser, nil}, // what can never run is refused, whoever sleeps
+		{byPace, "worst-fit", engine.Strict, 26 + oneUser, nil}, // what can never run is refused, whichever nodes sleep
 		// instances are promised on a GPU that as many clients of MPS leave as there may be
 		{"scatter:slices", "worst-fit", engine.Skip, 2 + factual, nil},
 	} {
@@ -259,7 +259,7 @@ func newPair(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64
 	return w
 }
 
-// randomGeometry has somebody else partition some of the GPUs that can be.
+// randomGeometry has others partition some of the GPUs that can be.
 func randomGeometry(r *rand.Rand, n *cluster.Node) string {
 	if chance(r, 50) {
 		return ""
@@ -399,7 +399,7 @@ func (w *pair) confine(at cluster.Time, j *cluster.Job) {
 	}
 }
 
-// change has a node be somewhere else in the network, whoever runs there.
+// change has a node be somewhere else in the network, whatever runs there.
 func (w *pair) change(at cluster.Time) {
 	r := w.third
 	if r == nil || !chance(r, 15) {

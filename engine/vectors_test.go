@@ -42,7 +42,7 @@ func TestMIGBesideThree(t *testing.T) {
 }
 
 // A-hami's vector: a GPU of 80,000 MiB; A has a fifth of it. B does not get the whole
-// one, but what is left, all of it; then nobody else gets anything, however little. When
+// one, but what is left, all of it; then no other gets anything, however little. When
 // they have gone it is as it was.
 func TestFractionVector(t *testing.T) {
 	e, err := New(Config{Policy: nobody{}, Placer: nowhere{}, Spec: cluster.Spec{

@@ -20,7 +20,7 @@ func anyPlacer() placement.Placer {
 	return p
 }
 
-// What policies are shown is read only as far as anybody can tell: after they have looked at everything, the engine is
+// What policies are shown is read only as far as can be told: after they have looked at everything, the engine is
 // in the same state, and decides the same.
 func TestViewsChangeNothing(t *testing.T) {
 	build := func() *Engine {

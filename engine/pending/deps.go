@@ -43,7 +43,7 @@ func (d *Deps) job(id cluster.JobID) *job.State {
 	return nil
 }
 
-// Join registers a new job with those whose end it waits for.
+// Join registers a new job with the jobs for whose end it waits.
 func (d *Deps) Join(j *job.State) {
 	id := j.Spec.ID
 	for i := range j.Spec.After {

@@ -27,7 +27,7 @@ func (t *table) Pair(model, beside string) int64 {
 	return cmp.Or(t.pairs[[2]string{model, beside}], job.Million)
 }
 
-// Completes takes a GPU model that nobody measured to be twice as fast as the fastest.
+// Completes takes a GPU model that was not measured to be twice as fast as the fastest.
 func (t *table) Completes(_ string, known map[string]int64) map[string]int64 {
 	most := int64(0)
 	for _, v := range known {
@@ -152,7 +152,7 @@ func TestDisturbs(t *testing.T) {
 		what           string
 		model          string
 		asks, accepted int64 // of the job, and of the one that is there
-		who            int   // 0: nobody; 1: the job; 2: the other; 3: together they lose
+		who            int   // 0: none; 1: the job; 2: the other; 3: together they lose
 	}{
 		{"both gain", "b", 0, 0, 0},
 		{"as much as it asks for", "b", 700_000, 0, 0},
@@ -218,7 +218,7 @@ func TestCorrect(t *testing.T) {
 	}
 }
 
-// A job is measured to be too slow, or to do less than those beside it lose; who has no model is not judged.
+// A job is measured to be too slow, or to do less than those beside it lose; one that has no model is not judged.
 func TestSlowAndHarmful(t *testing.T) {
 	b := newBench(t, &table{}, "g")
 	x, y := b.run("a", 1, 0, 250), b.run("b", 1, 0, 250)
