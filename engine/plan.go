@@ -206,7 +206,7 @@ func (e *Engine) tidy(j *job.State, t *job.Target) {
 			t.Slice = nil
 		}
 	}
-	if t.GPU != "" && !acceptsGPU(j.Spec, t.GPU) {
+	if t.GPU != "" && !job.AcceptsGPU(j.Spec, t.GPU) {
 		t.GPU = ""
 	}
 	// what grows, grows where it may by itself
@@ -296,16 +296,6 @@ func (e *Engine) gated(j *job.State) bool {
 		return false
 	}
 	return j.Target == nil && e.w.Traits.Gated && e.chooses(j) || j.Idle() || j.Sliced()
-}
-
-// acceptsGPU reports whether the job may run on the model.
-func acceptsGPU(spec *cluster.Job, model string) bool {
-	for _, want := range spec.GPUTypes {
-		if cluster.MatchModel(model, want) {
-			return true
-		}
-	}
-	return len(spec.GPUTypes) == 0
 }
 
 // ask sets what a job that comes into line asks for.

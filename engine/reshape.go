@@ -7,6 +7,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/pending"
+	"github.com/muster-gpu/muster/engine/placement"
 )
 
 // What a driver finds out of jobs that run, besides how they get on. Where an event does not fit what the engine knows
@@ -70,7 +72,7 @@ func (e *Engine) checkPlace(j *job.State, spec *cluster.Job, allocs []inventory.
 	as := *j
 	as.Spec, as.Shape, as.Tenure = spec, e.shapeOf(spec), &job.Tenure{Holdings: job.Holdings{Allocs: j.Owned(allocs)}}
 	e.countHeld(&as)
-	if err := e.checkGang(&as, false); err != nil {
+	if err := e.checkHeld(&as, false); err != nil {
 		return err.Error()
 	}
 	if !e.onItsNodes(&as) {
@@ -89,7 +91,7 @@ func (e *Engine) checkPlace(j *job.State, spec *cluster.Job, allocs []inventory.
 			}
 		}
 	}
-	if ok, _ := e.vacant(j.Allocs, as.Allocs); !ok {
+	if ok, _ := e.leavers.Vacant(j.Allocs, as.Allocs, e.placed); !ok {
 		return "not all of it is free"
 	}
 	return ""
@@ -102,61 +104,22 @@ func grows(now, then []inventory.Alloc, a *inventory.Alloc) bool {
 	return max(p.Milli, p.Mem, p.Compute, p.Clients) > 0
 }
 
+// checkHeld checks that a job holds exactly what it asked for, where it may; keeps: or where it may have been when its
+// node was larger.
+func (e *Engine) checkHeld(j *job.State, keeps bool) error {
+	return placement.CheckHeld(&e.w, j, keeps, e.plans.planner != nil && len(e.parts) > 0)
+}
+
 // countHeld notes how large a job is by what it holds.
 func (e *Engine) countHeld(j *job.State) {
 	j.Tasks = tasksOf(j.Allocs)
 	j.Devices, j.Milli = int32(e.shapes.At(j.Shape).Devices(int(j.Tasks))), e.heldMilli(j)
 }
 
-// vacant reports whether allocations are free where others are given back for them; promised: only without the jobs
-// that were promised something of these nodes and have not started.
-func (e *Engine) vacant(instead, allocs []inventory.Alloc) (ok, promised bool) {
-	mark := e.st.Mark()
-	defer e.st.Rollback(mark)
-	e.st.ReleaseAll(instead)
-	lacks := func(a inventory.Alloc) bool { h := e.leavers.Short(a.Node); return h.CPU > 0 || h.RAM > 0 }
-	before := e.st.Mark()
-	if e.st.TakeBack(allocs, false, false) && !slices.ContainsFunc(allocs, lacks) {
-		return true, false
-	}
-	e.st.Rollback(before)
-	for _, w := range e.placedAmong(allocs) {
-		e.st.ReleaseAll(w.Allocs)
-	}
-	lacks = func(a inventory.Alloc) bool {
-		n := &e.st.Nodes()[a.Node]
-		left := e.leavingOn(a.Node)
-		return n.CPU() < left.CPU || n.RAM() < left.RAM
-	}
-	return e.st.TakeBack(allocs, false, false) && !slices.ContainsFunc(allocs, lacks), true
-}
-
-// leavingOn is the CPU and RAM of a node that jobs still have which leave it.
-func (e *Engine) leavingOn(node int32) (h job.Host) {
-	for _, id := range e.st.Nodes()[node].Stopping() {
-		v := e.jobs[id]
-		h.Add(job.HostOn(v.Leaving, node), 1)
-		if v.State == job.Stopping {
-			h.Add(job.HostOn(v.Allocs, node), 1)
-		}
-	}
-	return h
-}
-
-// placedAmong lists the jobs that have places on the nodes of allocations and have not started.
-func (e *Engine) placedAmong(allocs []inventory.Alloc) (list []*job.State) {
-	for _, w := range e.placed {
-		if slices.ContainsFunc(allocs, func(a inventory.Alloc) bool { return inventory.OnNode(w.Allocs, a.Node) }) {
-			list = append(list, w)
-		}
-	}
-	return list
-}
-
 // makeWay takes promised places back where a job turns out to be.
 func (e *Engine) makeWay(instead, allocs []inventory.Alloc) {
-	if _, promised := e.vacant(instead, allocs); promised {
-		for _, w := range e.placedAmong(allocs) {
+	if _, promised := e.leavers.Vacant(instead, allocs, e.placed); promised {
+		for _, w := range pending.Among(e.placed, allocs) {
 			e.unplace(w)
 			e.admit(w)
 		}
@@ -228,7 +191,7 @@ func (e *Engine) amend(j *job.State, spec *cluster.Job) {
 	}
 	as := *j
 	as.Spec, as.Shape = &next, e.shapeOf(&next)
-	if as.Shape != j.Shape && (j.Resizing || e.checkGang(&as, false) != nil || !e.onItsNodes(&as)) {
+	if as.Shape != j.Shape && (j.Resizing || e.checkHeld(&as, false) != nil || !e.onItsNodes(&as)) {
 		return // it may not be where it is
 	}
 	e.unlist(j)

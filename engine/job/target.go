@@ -132,3 +132,13 @@ type Slice struct {
 func (j *State) Sliced() bool {
 	return j.Target != nil && j.Target.Slice != nil && !j.Planless()
 }
+
+// AcceptsGPU reports whether the job may run on the model.
+func AcceptsGPU(spec *cluster.Job, model string) bool {
+	for _, want := range spec.GPUTypes {
+		if cluster.MatchModel(model, want) {
+			return true
+		}
+	}
+	return len(spec.GPUTypes) == 0
+}

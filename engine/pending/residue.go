@@ -190,3 +190,48 @@ func (l *Leavers) takePart(v *job.State, a *inventory.Alloc, going []inventory.A
 	}
 	l.Store.Take(&part)
 }
+
+// Vacant reports whether allocations are free where others are given back for them; promised: only without those of
+// the placed jobs that were promised something of these nodes and have not started.
+func (l *Leavers) Vacant(instead, allocs []inventory.Alloc, placed []*job.State) (ok, promised bool) {
+	mark := l.Store.Mark()
+	defer l.Store.Rollback(mark)
+	l.Store.ReleaseAll(instead)
+	lacks := func(a inventory.Alloc) bool { h := l.Short(a.Node); return h.CPU > 0 || h.RAM > 0 }
+	before := l.Store.Mark()
+	if l.Store.TakeBack(allocs, false, false) && !slices.ContainsFunc(allocs, lacks) {
+		return true, false
+	}
+	l.Store.Rollback(before)
+	for _, w := range Among(placed, allocs) {
+		l.Store.ReleaseAll(w.Allocs)
+	}
+	lacks = func(a inventory.Alloc) bool {
+		n := &l.Store.Nodes()[a.Node]
+		left := l.leavingOn(a.Node)
+		return n.CPU() < left.CPU || n.RAM() < left.RAM
+	}
+	return l.Store.TakeBack(allocs, false, false) && !slices.ContainsFunc(allocs, lacks), true
+}
+
+// leavingOn is the CPU and RAM of a node that jobs still have which leave it.
+func (l *Leavers) leavingOn(node int32) (h job.Host) {
+	for _, id := range l.Store.Nodes()[node].Stopping() {
+		v := l.Jobs()[id]
+		h.Add(job.HostOn(v.Leaving, node), 1)
+		if v.State == job.Stopping {
+			h.Add(job.HostOn(v.Allocs, node), 1)
+		}
+	}
+	return h
+}
+
+// Among lists the placed jobs that have places on the nodes of allocations.
+func Among(placed []*job.State, allocs []inventory.Alloc) (list []*job.State) {
+	for _, w := range placed {
+		if slices.ContainsFunc(allocs, func(a inventory.Alloc) bool { return inventory.OnNode(w.Allocs, a.Node) }) {
+			list = append(list, w)
+		}
+	}
+	return list
+}
