@@ -29,8 +29,8 @@ func TestLend(t *testing.T) {
 		!slices.Equal(spec.Partitions[0].Nodes, []string{"a", "c"}) || len(spec.Partitions[1].Nodes) != 4 {
 		t.Errorf("%+v, %+v", spec.Loans, spec.Partitions)
 	}
-	snap := engine.Snapshot{Nodes: slices.Clone(spec.Nodes),
-		Jobs: []engine.JobRecord{{Allocs: []engine.Alloc{{Node: 2}}}}}
+	holds := engine.JobHoldings{Allocs: []engine.Alloc{{Node: 2}}}
+	snap := engine.Snapshot{Nodes: slices.Clone(spec.Nodes), Jobs: []engine.JobRecord{{Holdings: holds}}}
 	snap.Nodes[0].State = cluster.Up
 	r.Found(&snap, object)
 	if !slices.Equal(snap.Given, []string{"a"}) || snap.Nodes[0].State != cluster.Draining {
