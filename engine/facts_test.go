@@ -60,8 +60,8 @@ func known(c *engine.Config) func(*engine.Config) {
 	return func(o *engine.Config) { *c = *o }
 }
 
-// A job that runs loses a task with its node and goes on, gets it back, and is of tasks of two kinds: one that waits gets
-// what it leaves, and its queue is charged for what it has.
+// A job that runs loses a task with its node and goes on, gets it back, and is of tasks of two kinds: one that waits
+// gets what it leaves, and its queue is charged for what it has.
 func TestReshaped(t *testing.T) {
 	var cfg engine.Config
 	h := newHand(t, "3x2xT4", "fifo", known(&cfg))

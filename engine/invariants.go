@@ -144,10 +144,7 @@ func (e *Engine) checkBooks() error {
 		if j == nil {
 			continue
 		}
-		allocs := j.Dest
-		if j.Booked() {
-			allocs = j.Allocs
-		}
+		allocs := j.InBooks()
 		for i := range allocs {
 			if err := ts[allocs[i].Node].Add(&allocs[i], false); err != nil {
 				return fmt.Errorf("books: node %d, job %d: %w", allocs[i].Node, j.Spec.ID, err)

@@ -295,10 +295,7 @@ func (e *Engine) checkTenants() error {
 		if j == nil {
 			continue
 		}
-		allocs := j.Dest
-		if j.Booked() {
-			allocs = j.Allocs
-		}
+		allocs := j.InBooks()
 		for i := range allocs {
 			a := &allocs[i]
 			if (a.Tenant != 0) != (a.Share != 0 && a.Slots == 0) || a.Tenant != 0 && a.Tenant != j.Tenant() {

@@ -317,6 +317,14 @@ func (j *State) Booked() bool {
 	return j.State == Placed || j.State == Starting || j.State == Running
 }
 
+// InBooks is what the inventory counts as taken for the job.
+func (j *State) InBooks() []inventory.Alloc {
+	if j.Booked() {
+		return j.Allocs
+	}
+	return j.Dest
+}
+
 // Tenant identifies the job in the allocations of its shares (Alloc.Tenant).
 func (j *State) Tenant() int32 { return tenant(j.Spec.ID) }
 

@@ -65,9 +65,9 @@ func CheckHeld(w *sched.World, j *job.State, keeps, strays bool) error {
 				most, s.Sets[i].Request.GPUs)
 		}
 	}
-	if j.Milli != inventory.MilliIn(j.Allocs) || int(j.Devices) != s.Devices(int(j.Tasks)) {
-		return fmt.Errorf("counts for %d milli-GPU on %d devices, holds %d on %d", j.Milli, j.Devices, inventory.MilliIn(j.Allocs),
-			s.Devices(int(j.Tasks)))
+	milli, devices := inventory.MilliIn(j.Allocs), s.Devices(int(j.Tasks))
+	if j.Milli != milli || int(j.Devices) != devices {
+		return fmt.Errorf("counts for %d milli-GPU on %d devices, holds %d on %d", j.Milli, j.Devices, milli, devices)
 	}
 	return checkSpan(st, j, s, keeps)
 }
