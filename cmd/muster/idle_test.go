@@ -4,8 +4,6 @@ package main
 
 import (
 	"encoding/json"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,8 +55,8 @@ func atStage(stage string) func(j *api.Job) bool {
 	return func(j *api.Job) bool { return j.Idle != nil && j.Idle.Stage == stage }
 }
 
-// Who does not use its GPUs is warned, then counts as best-effort; a daemon that
-// is killed meanwhile goes on where it was. Who computes again is what it was;
+// A job that does not use its GPUs is warned, then counts as best-effort; a daemon that
+// is killed meanwhile goes on where it was. One that computes again is what it was;
 // a job that is still idle makes room for its equals, with a checkpoint.
 func TestIdleHolders(t *testing.T) {
 	t.Parallel()
@@ -79,17 +77,7 @@ func TestIdleHolders(t *testing.T) {
 	if j := d.job("2"); !atStage(api.IdleDemoted)(&j) {
 		t.Errorf("after a restart: %+v", j.Idle)
 	}
-	base, _, _ := strings.Cut(d.must("dashboard", "--no-open"), "/login")
-	resp, err := http.Get(base + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.want(string(text), `muster_idle_jobs{stage="demoted"} 1`)
+	d.want(d.metrics(), `muster_idle_jobs{stage="demoted"} 1`)
 	d.play("0 90 40000\n1 50 2000\n")
 	d.untilJob("2", "computes again", func(j *api.Job) bool { return j.Idle == nil })
 	d.want(d.must("history", "2"), "no longer idle")

@@ -25,17 +25,8 @@ func TestMetrics(t *testing.T) {
 	d.must("run", "--gpus", "4", "--tier", "critical", "--", "true")
 	d.untilSays("running", "queue")
 	d.want(d.must("nodes"), "2 GPUs free, 0.8 usable by the tasks submitted last")
-	base, _, _ := strings.Cut(d.must("dashboard", "--no-open"), "/login")
-	resp, err := http.Get(base + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%d %s %v", resp.StatusCode, text, err)
-	}
-	d.want(string(text), `muster_jobs{state="running"} 1`, `muster_jobs{state="pending"} 1`,
+	text := d.metrics()
+	d.want(text, `muster_jobs{state="running"} 1`, `muster_jobs{state="pending"} 1`,
 		`muster_gpus{state="allocated"} 2`, `muster_gpus{state="free"} 2`,
 		// of five tasks one asks for one GPU and one for two; the others for four
 		"muster_free_gpus 2", "muster_usable_gpus 0.8",
@@ -46,11 +37,11 @@ func TestMetrics(t *testing.T) {
 		"muster_step_duration_seconds_count ", "muster_store_write_duration_seconds_bucket",
 		`muster_prediction_error_seconds_count{direction="early"} 1`,
 		`muster_http_requests_total{code="201",route="POST /v1/jobs"} 5`, "muster_ready 1", `simulated="true"`)
-	if strings.Contains(string(text), "muster_step_duration_seconds_count 0\n") {
+	if strings.Contains(text, "muster_step_duration_seconds_count 0\n") {
 		t.Error("no step was counted")
 	}
 	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/v1/jobs": 401} {
-		resp, err := http.Get(base + path)
+		resp, err := http.Get(d.base() + path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,4 +49,26 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s: %d, %v", path, resp.StatusCode, err)
 		}
 	}
+}
+
+// base is the address of a daemon's dashboard.
+func (d *daemon) base() string {
+	d.t.Helper()
+	base, _, _ := strings.Cut(d.must("dashboard", "--no-open"), "/login")
+	return base
+}
+
+// metrics is what a daemon tells Prometheus.
+func (d *daemon) metrics() string {
+	d.t.Helper()
+	resp, err := http.Get(d.base() + "/metrics")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		d.t.Fatalf("%d %s %v", resp.StatusCode, text, err)
+	}
+	return string(text)
 }

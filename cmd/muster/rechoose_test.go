@@ -98,7 +98,7 @@ func TestChosenAgainWithoutMIG(t *testing.T) {
 	d.must("cancel", "3")
 }
 
-// Who gets a GPU whole, or an instance of it, after a share has left it, does not find a
+// A job that gets a GPU whole, or an instance of it, after a share has left it, does not find a
 // control daemon there.
 func TestMPSGivesBack(t *testing.T) {
 	t.Parallel()

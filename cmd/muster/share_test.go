@@ -115,7 +115,7 @@ func TestMPS(t *testing.T) {
 }
 
 // A server that ends while the service is down, too: what its clients ended by is its fault,
-// however long ago that was. Who fails meanwhile on another GPU fails by itself.
+// however long ago that was. A job that fails meanwhile on another GPU fails by itself.
 func TestMPSFaultWhileDown(t *testing.T) {
 	t.Parallel()
 	d := shares(t, "2xH100-80GB", "{shares: mps, mps_program: "+stand(t, "mps-control")+"}")
@@ -268,7 +268,7 @@ func TestShareMemoryKept(t *testing.T) {
 	d.must("cancel", "2", "3", "4")
 }
 
-// Who uses more memory of a GPU than its share's, where nothing enforces that, is
+// A job that uses more memory of a GPU than its share's, where nothing enforces that, is
 // told, or stopped, as the operator says. The driver's list of processes is played.
 func TestOverMemory(t *testing.T) {
 	t.Parallel()

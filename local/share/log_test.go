@@ -158,7 +158,7 @@ func TestFaultsOfSeveral(t *testing.T) {
 	}
 }
 
-// Who fails with a server whose end is not written yet waits for that: it was no fault if nobody needed the
+// A job that fails with a server whose end is not written yet waits for that: it was no fault if none needed the
 // server any more.
 func TestFaultAwaitsLog(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "servers")
