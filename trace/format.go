@@ -3,7 +3,6 @@ package trace
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -11,9 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/unpack"
 )
 
 // Options says how to read a trace. The zero value detects the format and
@@ -66,12 +64,7 @@ func Formats() []Format {
 	}
 }
 
-const (
-	headSize   = 64 << 10
-	gzipMagic  = "\x1f\x8b"
-	zstdMagic  = "\x28\xb5\x2f\xfd"
-	zstdMemory = 512 << 20 // maximum memory of a zstd frame, bytes
-)
+const headSize = 64 << 10
 
 // Open reads the trace at path, compressed (.gz, .zst) or not.
 func Open(path string, o Options) (*Workload, error) {
@@ -93,7 +86,7 @@ func Read(name string, r io.Reader, o Options) (*Workload, error) {
 	if o.Limit < 0 {
 		return nil, fmt.Errorf("limit %d: must be 0 (all jobs) or more", o.Limit)
 	}
-	plain, done, err := decompress(r)
+	plain, done, err := unpack.Reader(r)
 	if err != nil {
 		return nil, RowError{File: name, Reason: err.Error()}
 	}
@@ -120,28 +113,6 @@ func Read(name string, r io.Reader, o Options) (*Workload, error) {
 
 // trimBOM removes the byte order mark that some spreadsheets write.
 func trimBOM(b []byte) []byte { return bytes.TrimPrefix(b, []byte("\ufeff")) }
-
-// decompress detects compression from the first bytes, so a wrong file name does no harm.
-func decompress(r io.Reader) (io.Reader, func(), error) {
-	in := bufio.NewReader(r)
-	nothing := func() {}
-	magic, _ := in.Peek(4)
-	switch {
-	case strings.HasPrefix(string(magic), gzipMagic):
-		z, err := gzip.NewReader(in)
-		if err != nil {
-			return nil, nil, fmt.Errorf("not a readable gzip file: %w", err)
-		}
-		return z, nothing, nil
-	case string(magic) == zstdMagic:
-		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(zstdMemory))
-		if err != nil {
-			return nil, nil, fmt.Errorf("not a readable zstd file: %w", err)
-		}
-		return z, z.Close, nil
-	}
-	return in, nothing, nil
-}
 
 // readError describes a failed read; most are damaged compressed files.
 func readError(err error) string {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/unpack"
 )
 
 // openbFormat is Alibaba's 2023 GPU-sharing trace: a list of pods, with the machines in a separate
@@ -44,7 +45,7 @@ func (b *Builder) nodesFrom(path string) error {
 		return fmt.Errorf("node list: %w", err)
 	}
 	defer f.Close()
-	plain, done, err := decompress(f)
+	plain, done, err := unpack.Reader(f)
 	if err != nil {
 		return RowError{File: path, Reason: err.Error()}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/random"
 )
 
 // SynthSpec describes a synthetic workload. Start from a preset (SynthPreset) or fill it in; Synth
@@ -276,7 +277,7 @@ func (s *SynthSpec) arrivals(span float64, exact bool) []float64 {
 	r := s.stream(streamArrivals)
 	at := make([]float64, s.Jobs)
 	for i := 1; i < len(at); i++ {
-		at[i] = at[i-1] + gamma(r, s.CV)
+		at[i] = at[i-1] + random.Gamma(r, s.CV)
 	}
 	curve := s.week()
 	total := curve.even(span)

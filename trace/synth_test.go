@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/random"
 )
 
 func synth(t *testing.T, text string) *Workload {
@@ -114,7 +115,7 @@ func TestGammaAndDist(t *testing.T) {
 		var sum, square float64
 		const n = 200000
 		for range n {
-			x := gamma(r, cv)
+			x := random.Gamma(r, cv)
 			sum += x
 			square += x * x
 		}
