@@ -232,7 +232,8 @@ func keysOf(typeName string) []string {
 	for _, v := range []any{clusterFile{}, modelFile{}, nodeFile{}, partitionFile{}, queueFile{}, windowFile{},
 		reservationFile{}, loanFile{}, powerFile{}, wattsFile{}, perfFile{}, serveFile{}, kubeFile{}, KubeLabels{},
 		defragFile{}, kubeDefragFile{}, kubeSharingFile{}, kubePowerFile{}, kubeLoanFile{}, kubeMIGFile{}, stopFile{},
-		tlsFile{}, People{}} {
+		tlsFile{}, People{}, serviceFile{}, variantFile{}, pointFile{}, replicasFile{}, budgetFile{}, batchingFile{},
+		probeFile{}, languageFile{}, engineFile{}, loadFile{}, servicesFile{}} {
 		t := reflect.TypeOf(v)
 		if t.Name() != typeName {
 			continue

@@ -57,6 +57,8 @@ type Serve struct {
 	LogLevel      slog.Level
 	Zone          *int // of the queues' windows, in seconds ahead of UTC; nil: this machine's
 
+	Services Services
+
 	Listen     string // "": the default; none: no TCP
 	Cert, Key  string // files
 	SelfSigned bool
@@ -64,7 +66,38 @@ type Serve struct {
 	Hosts      []string
 }
 
+// Services is how services are run.
+type Services struct {
+	First, Last int           // ports of replicas
+	Period      time.Duration // between decisions about a service
+}
+
+type servicesFile struct {
+	Ports  string   `yaml:"ports"`
+	Period Duration `yaml:"period"`
+}
+
+// read is what the section says, and the defaults of what it does not.
+func (f *servicesFile) read() (s Services, err error) {
+	s = Services{First: 21000, Last: 21999, Period: time.Duration(f.Period)}
+	if s.Period == 0 {
+		s.Period = 5 * time.Second
+	}
+	if s.Period < time.Second || s.Period > time.Hour {
+		return s, At(fmt.Errorf("%v is not from 1s to 1h", s.Period), "services", "period")
+	}
+	if f.Ports != "" {
+		var rest string
+		n, _ := fmt.Sscanf(f.Ports+" .", "%d-%d %s", &s.First, &s.Last, &rest)
+		if n != 3 || rest != "." || s.First < 1024 || s.Last > 65535 || s.First > s.Last {
+			return s, At(fmt.Errorf("%q is not a range of ports such as 21000-21999", f.Ports), "services", "ports")
+		}
+	}
+	return s, nil
+}
+
 type serveFile struct {
+	Services   servicesFile        `yaml:"services"`
 	Policy     string              `yaml:"policy"`
 	Place      string              `yaml:"place"`
 	Backfill   string              `yaml:"backfill"`
@@ -183,6 +216,9 @@ func (f *serveFile) serve() (*Serve, error) {
 		return nil, At(err, "defragment")
 	}
 	if c.Models, err = weights(f.Models); err != nil {
+		return nil, err
+	}
+	if c.Services, err = f.Services.read(); err != nil {
 		return nil, err
 	}
 	if f.Perf != nil {

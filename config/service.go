@@ -1,0 +1,312 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/service"
+	"github.com/muster-gpu/muster/serving/batch"
+	"github.com/muster-gpu/muster/serving/llm"
+	"github.com/muster-gpu/muster/serving/scale"
+)
+
+// serviceFile is a service as people write it.
+type serviceFile struct {
+	Name       string        `yaml:"name"`
+	Queue      string        `yaml:"queue"`
+	Tier       string        `yaml:"tier"`
+	Latency    Duration      `yaml:"latency"`
+	TTFT       Duration      `yaml:"ttft"`
+	TPOT       Duration      `yaml:"tpot"`
+	Percentile float64       `yaml:"percentile"`
+	Replicas   replicasFile  `yaml:"replicas"`
+	Variants   []variantFile `yaml:"variants"`
+	Batching   batchingFile  `yaml:"batching"`
+	Budget     budgetFile    `yaml:"budget"`
+	Path       string        `yaml:"path"`
+	Probe      probeFile     `yaml:"probe"`
+	Scaling    string        `yaml:"scaling"`
+}
+
+type probeFile struct {
+	Path     string   `yaml:"path"`
+	Every    Duration `yaml:"every"`
+	Timeout  Duration `yaml:"timeout"`
+	Failures int      `yaml:"failures"`
+}
+
+type budgetFile struct {
+	Accuracy float64 `yaml:"accuracy"`
+	PerHour  float64 `yaml:"per_hour"`
+	Gives    string  `yaml:"gives"`
+}
+
+type replicasFile struct {
+	Min int `yaml:"min"`
+	Max int `yaml:"max"`
+}
+
+type variantFile struct {
+	Name     string            `yaml:"name"`
+	Accuracy float64           `yaml:"accuracy"`
+	Cost     float64           `yaml:"cost"`
+	GPUs     *int              `yaml:"gpus"`
+	Share    float64           `yaml:"share"`
+	Memory   Memory            `yaml:"memory"`
+	MIG      string            `yaml:"mig"`
+	CPUs     Cores             `yaml:"cpus"`
+	RAM      Memory            `yaml:"ram"`
+	GPUTypes []string          `yaml:"gpu_types"`
+	Command  []string          `yaml:"command"`
+	Dir      string            `yaml:"dir"`
+	Env      map[string]string `yaml:"env"`
+	Startup  Duration          `yaml:"startup"`
+	Profile  profileFile       `yaml:"profile"`
+	Model    *languageFile     `yaml:"model"`
+	Engine   engineFile        `yaml:"engine"`
+}
+
+// languageFile is a language model.
+type languageFile struct {
+	Params    float64 `yaml:"params"`
+	Weights   float64 `yaml:"weights"` // bytes
+	Precision string  `yaml:"precision"`
+	Layers    int     `yaml:"layers"`
+	Heads     int     `yaml:"heads"`
+	KVHeads   int     `yaml:"kv_heads"`
+	HeadDim   int     `yaml:"head_dim"`
+	KVBytes   float64 `yaml:"kv_bytes"` // of a token
+}
+
+// engineFile is how a language model batches.
+type engineFile struct {
+	Tokens    int     `yaml:"tokens"`
+	Sequences int     `yaml:"sequences"`
+	Blocks    int     `yaml:"blocks"`
+	Watermark *int    `yaml:"watermark"`
+	Whole     bool    `yaml:"whole_prompts"`
+	Memory    float64 `yaml:"memory"`  // part of the GPU's
+	Reserve   Memory  `yaml:"reserve"` // of each GPU
+}
+
+// profileFile is a list of points, or "measure".
+type profileFile struct {
+	points  []pointFile
+	measure bool
+}
+
+// measured is the profile that is found out while a service runs.
+const measured = "measure"
+
+// UnmarshalYAML reads a profile. The library does not look for unknown keys below this.
+func (p *profileFile) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		if p.measure = n.Value == measured; !p.measure {
+			return fmt.Errorf("line %d: profile: %q is neither a list of points nor %s", n.Line, n.Value, measured)
+		}
+		return nil
+	}
+	for _, point := range n.Content {
+		for i := 0; i+1 < len(point.Content) && point.Kind == yaml.MappingNode; i += 2 {
+			if k := point.Content[i]; !slices.Contains([]string{"share", "batch", "latency"}, k.Value) {
+				return fmt.Errorf("line %d: field %s not found in type config.pointFile", k.Line, k.Value)
+			}
+		}
+	}
+	return n.Decode(&p.points)
+}
+
+type pointFile struct {
+	Share   float64  `yaml:"share"`
+	Batch   int      `yaml:"batch"`
+	Latency Duration `yaml:"latency"`
+}
+
+type batchingFile struct {
+	Rule      string   `yaml:"rule"`
+	Max       int      `yaml:"max"`
+	Delay     Duration `yaml:"delay"`
+	Preferred []int    `yaml:"preferred"`
+	Waiting   int      `yaml:"waiting"`
+}
+
+// LoadServices reads a file of services, one for each YAML document.
+func LoadServices(path string) ([]service.Service, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return ReadServices(path, data)
+}
+
+// ReadServices reads services from memory; path is the file's name in errors.
+func ReadServices(path string, data []byte) (list []service.Service, err error) {
+	names := map[string]bool{}
+	for _, doc := range Documents(data) {
+		var f serviceFile
+		if err := decode(path, doc, &f); err != nil {
+			return nil, err
+		}
+		s, err := f.service()
+		if err == nil {
+			err = s.Check()
+		}
+		if err == nil {
+			_, err = batch.New(s.Batching.Rule, batch.Setting{Max: 1, Takes: func(int) time.Duration { return 1 }})
+			err = At(err, "batching", "rule")
+		}
+		if err == nil {
+			_, err = scale.New(s.Scaling)
+			err = At(err, "scaling")
+		}
+		if err == nil && names[s.Name] {
+			err = fmt.Errorf("name: there are two of this name")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: service %s: %w", path, f.Name, err)
+		}
+		names[s.Name] = true
+		list = append(list, s)
+	}
+	if list == nil {
+		return nil, fmt.Errorf("%s: the file is empty; a service begins with name: NAME", path)
+	}
+	return list, nil
+}
+
+// Documents returns the YAML documents of a file, each after as many empty lines as are before it, so that errors name
+// the right line. Documents without content are left out.
+func Documents(data []byte) (list [][]byte) {
+	var doc []byte
+	lines := 0
+	add := func() {
+		for line := range bytes.Lines(doc) {
+			if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+				list = append(list, doc)
+				return
+			}
+		}
+	}
+	for line := range bytes.Lines(data) {
+		lines++
+		if text := string(bytes.TrimRight(line, " \t\r\n")); text == "---" {
+			add()
+			doc = []byte(strings.Repeat("\n", lines))
+			continue
+		}
+		doc = append(doc, line...)
+	}
+	add()
+	return list
+}
+
+// service converts the file to a service.
+func (f *serviceFile) service() (s service.Service, err error) {
+	s = service.Service{Name: f.Name, Queue: f.Queue, Tier: cluster.Critical, Scaling: f.Scaling,
+		Goal: service.Goal{Latency: time.Duration(f.Latency), TTFT: time.Duration(f.TTFT), TPOT: time.Duration(f.TPOT),
+			Percentile: f.Percentile},
+		Replicas: service.Replicas{Min: f.Replicas.Min, Max: f.Replicas.Max},
+		Batching: service.Batching{Rule: f.Batching.Rule, Max: f.Batching.Max, Delay: time.Duration(f.Batching.Delay),
+			Preferred: f.Batching.Preferred, Waiting: f.Batching.Waiting}}
+	s.Path = strings.Trim(f.Path, "/")
+	s.Probe = service.Probe{Path: f.Probe.Path, Every: time.Duration(f.Probe.Every),
+		Timeout: time.Duration(f.Probe.Timeout), Failures: f.Probe.Failures}
+	s.Budget = service.Budget{Accuracy: f.Budget.Accuracy, PerHour: f.Budget.PerHour}
+	if f.Budget.Gives != "" {
+		i := slices.Index(service.GivesNames, f.Budget.Gives)
+		if i < 0 {
+			return s, fmt.Errorf("budget: gives: %w",
+				cluster.Unknown("part of a budget", f.Budget.Gives, service.GivesNames))
+		}
+		s.Budget.Gives = service.Gives(i)
+	}
+	if s.Goal.Percentile == 0 {
+		s.Goal.Percentile = 99
+	}
+	if f.Tier != "" {
+		if s.Tier, err = cluster.ParseTier(f.Tier); err != nil {
+			return s, err
+		}
+	}
+	for i := range f.Variants {
+		v, err := f.Variants[i].variant()
+		if err != nil {
+			return s, fmt.Errorf("variants[%d]: %w", i, err)
+		}
+		s.Variants = append(s.Variants, v)
+	}
+	return s, nil
+}
+
+func (f *variantFile) variant() (v service.Variant, err error) {
+	v = service.Variant{Name: f.Name, Accuracy: f.Accuracy, Cost: f.Cost, GPUTypes: f.GPUTypes, Command: f.Command,
+		Dir: f.Dir, Env: f.Env,
+		Startup: time.Duration(f.Startup), Request: cluster.Request{GPUs: 1, Memory: cluster.MiB(f.Memory),
+			Profile: f.MIG, CPU: cluster.Milli(f.CPUs), RAM: cluster.MiB(f.RAM)}}
+	if f.GPUs != nil {
+		v.Request.GPUs = *f.GPUs
+	}
+	if v.Request.Share, err = share(f.Share); err != nil {
+		return v, err
+	}
+	for i, p := range f.Profile.points {
+		part, err := share(p.Share)
+		if err != nil {
+			return v, fmt.Errorf("profile[%d]: %w", i, err)
+		}
+		if part == 0 {
+			part = cluster.Whole
+		}
+		v.Profile = append(v.Profile, service.Point{Share: part, Batch: p.Batch, Latency: time.Duration(p.Latency)})
+	}
+	v.Profile.Sort()
+	v.Measure = f.Profile.measure
+	if f.Model != nil {
+		v.Language, err = f.language()
+	}
+	return v, err
+}
+
+// language is the language model of a variant, with the defaults of what is not given.
+func (f *variantFile) language() (*service.Language, error) {
+	m, e := f.Model, f.Engine
+	l := &service.Language{Part: 0.9, Reserve: float64(e.Reserve) * (1 << 20), Precision: llm.BF16,
+		Model: llm.Model{Name: f.Name, Params: m.Params, Weights: m.Weights, Layers: m.Layers, Heads: m.Heads,
+			KVHeads: m.KVHeads, HeadDim: m.HeadDim, KVBytes: m.KVBytes},
+		Engine: llm.Engine{Tokens: 2048, Sequences: 256, Blocks: e.Blocks, Whole: e.Whole}}
+	if m.Precision != "" {
+		if !slices.Contains(llm.Precisions, m.Precision) {
+			return nil, fmt.Errorf("model: %w", cluster.Unknown("precision", m.Precision, llm.Precisions))
+		}
+		l.Precision = llm.Precision(m.Precision)
+	}
+	if e.Tokens != 0 {
+		l.Engine.Tokens = e.Tokens
+	}
+	if e.Sequences != 0 {
+		l.Engine.Sequences = e.Sequences
+	}
+	if e.Memory != 0 {
+		l.Part = e.Memory
+	}
+	if l.Engine.Watermark = 64; e.Watermark != nil {
+		l.Engine.Watermark = *e.Watermark
+	}
+	return l, nil
+}
+
+// share reads a part of a GPU; 0: none is stated.
+func share(part float64) (cluster.Milli, error) {
+	if !(part >= 0 && part <= 1) || tooFine(part) {
+		return 0, fmt.Errorf("share: %g is not a part of a GPU (0.001 to 1)", part)
+	}
+	return cluster.Milli(math.Round(part * float64(cluster.Whole))), nil
+}

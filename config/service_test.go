@@ -1,0 +1,145 @@
+package config
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/requests"
+)
+
+const aService = `# what answers
+name: vision
+queue: prod
+latency: 50ms
+percentile: 95
+replicas: {min: 1, max: 4}
+batching: {rule: triton, max: 8, delay: 2ms, preferred: [4, 8]}
+scaling: hpa:target=0.6
+variants:
+  - name: small
+    accuracy: 0.7
+    share: 0.5
+    memory: 10GiB
+    startup: 20s
+    profile:
+      - {batch: 8, latency: 9ms}
+      - {batch: 1, latency: 5ms}
+      - {batch: 1, share: 0.5, latency: 8ms}
+---
+name: chat
+ttft: 500ms
+replicas: {max: 2}
+variants:
+  - name: 8b
+    gpu_types: [H100-80GB]
+    model: {params: 8.03e9, weights: 16.06e9, layers: 32, heads: 32, kv_heads: 8, head_dim: 128}
+`
+
+func TestServices(t *testing.T) {
+	list, err := ReadServices("s.yaml", []byte(aService))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, c := &list[0], &list[1]
+	v := &s.Variants[0]
+	if len(list) != 2 || s.Goal.Latency != 50*time.Millisecond || s.Goal.Percentile != 95 ||
+		s.Tier != cluster.Critical ||
+		v.Share() != 500 || v.Request.Memory != 10240 || v.Startup != 20*time.Second ||
+		v.Profile.Takes(500, 1) != 8*time.Millisecond || v.Profile.Takes(cluster.Whole, 8) != 9*time.Millisecond ||
+		s.MaxBatch(v) != 8 || s.Batching.Preferred[1] != 8 || s.Scaling != "hpa:target=0.6" {
+		t.Errorf("%+v", s)
+	}
+	if !c.Language() || c.Goal.TTFT != 500*time.Millisecond || c.Goal.Percentile != 99 ||
+		c.Variants[0].Language.Engine.Tokens != 2048 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestBadServices: each mistake is an error that names the service and the field, or the line.
+func TestBadServices(t *testing.T) {
+	for _, c := range [][3]string{
+		{"latency: 50ms", "latency: soon", `s.yaml:4: "soon" is not a duration`},
+		{"latency: 50ms", "latency: 1ms",
+			"service vision: latency: no variant answers within 1ms; the nearest is small, which takes 8ms"},
+		{"latency: 50ms", "ttft: 1s", "service vision: latency: of models that compute batches"},
+		{"latency: 50ms\n", "", "service vision: latency: what is promised is missing"},
+		{"percentile: 95", "percentile: 950", "service vision: percentile: 950"},
+		{"max: 4}", "max: 0}", "service vision: replicas: min is 0 or more"},
+		{"share: 0.5\n", "share: 2\n", "service vision: variants[0]: share: 2"},
+		{"preferred: [4, 8]", "preferred: [8, 4]", "service vision: batching: preferred"},
+		{"rule: triton", "rule: tritone", `service vision: batching: rule: unknown batching rule "tritone"`},
+		{"hpa:target=0.6", "hpa:goal=0.6", `service vision: scaling: scaling policy hpa: unknown knob "goal"`},
+		{"{batch: 8,", "{batch: 0,", "service vision: variants[0]: profile: batch: 0"},
+		{"{batch: 8,", "{batch: 1,", "service vision: variants[0]: profile: batch 1 with share 1000 was given twice"},
+		{"accuracy: 0.7", "accurate: 0.7", `s.yaml:11: unknown key "accurate"`},
+		{"name: chat", "name: vision", "service vision: name: there are two"},
+		{"layers: 32", "layers: 0", "service chat: variants[0]: model: layers"},
+		{"ttft: 500ms", "tpft: 500ms", `s.yaml:21: unknown key "tpft"`},
+		{"weights: 16.06e9", "weights: 160e9", "service chat: variants[0]: 1 H100-80GB have no memory left"},
+		{"gpu_types: [H100-80GB]", "gpu_types: [K80-12GB]",
+			"service chat: variants[0]: the speed of K80-12GB at bf16 is not known"},
+	} {
+		if strings.Count(aService, c[0]) == 0 {
+			t.Fatalf("%q is not in the file", c[0])
+		}
+		_, err := ReadServices("s.yaml", []byte(strings.Replace(aService, c[0], c[1], 1)))
+		if err == nil || !strings.Contains(err.Error(), c[2]) {
+			t.Errorf("%s: %v, want %s", c[1], err, c[2])
+		}
+	}
+	if _, err := ReadServices("s.yaml", []byte("# nothing\n---\n")); err == nil ||
+		!strings.Contains(err.Error(), "empty") {
+		t.Errorf("an empty file: %v", err)
+	}
+}
+
+// TestRequestLoad reads a load of drawn and recorded requests; it can be replayed.
+func TestRequestLoad(t *testing.T) {
+	services, err := ReadServices("s.yaml", []byte(aService))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "r.csv"),
+		[]byte("arrival_s,prompt_tokens,output_tokens\n5,10,20\n7,10,20\n8,1,1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := "service: vision\nrate: 10\ncv: 0\nfor: 1s\n---\nservice: chat\ntrace: r.csv\nspeed: 2\nfrom: 1s\nfor: 1500ms\n"
+	l, err := ReadRequests(filepath.Join(dir, "l.yaml"), []byte(text), services)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s, err := l.Stream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := [2]int{}
+		var r, last requests.Request
+		for err = s.Next(&r); err == nil; err = s.Next(&r) {
+			n[r.Service]++
+			last = r
+		}
+		if !errors.Is(err, io.EOF) || n != [2]int{9, 2} || last.At.Sub(0) != 2*time.Second || last.Output != 20 {
+			t.Errorf("%v %v %+v", n, err, last)
+		}
+	}
+	for _, c := range [][2]string{
+		{"service: vison\nrate: 1\nfor: 1s\n", `unknown service "vison"`},
+		{"service: chat\nrate: 1\n", "load of service chat: for: how long"},
+		{"service: chat\n", "either trace"}, {"service: chat\ntrace: a\nrate: 1\n", "trace: recorded requests have"},
+		{"service: chat\nrate: fast\n", "l.yaml:2:"}, {"service: chat\ncolour: 1\n", `l.yaml:2: unknown key "colour"`},
+		{"", "is empty"},
+	} {
+		if _, err := ReadRequests("l.yaml", []byte(c[0]), services); err == nil ||
+			!strings.Contains(err.Error(), c[1]) {
+			t.Errorf("%q: %v, want %s", c[0], err, c[1])
+		}
+	}
+}

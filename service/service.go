@@ -1,0 +1,298 @@
+// Package service has the nouns of online inference: a service with its latency goal, the variants of its model, and
+// how long they compute.
+package service
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/serving/llm"
+)
+
+// Service is a model, or several for the same task, that answers requests while it runs.
+type Service struct {
+	Name     string
+	Queue    string
+	Tier     cluster.Tier
+	Goal     Goal
+	Replicas Replicas
+	Variants []Variant // the first is what runs if nothing chooses
+	Batching Batching
+	Budget   Budget
+	Path     string // HTTP requests below /PATH/ are its own, besides those of the models' protocols; "": none
+	Probe    Probe
+	Scaling  string // policy by which replicas are added and removed, with its knobs; "": the default
+}
+
+// Goal is what a service promises of a request's latency; 0: nothing of that kind.
+type Goal struct {
+	Latency    time.Duration // from its arrival to its answer, at most
+	TTFT       time.Duration // from its arrival to the first token of the answer
+	TPOT       time.Duration // between two tokens of the answer, in the mean
+	Percentile float64       // of the requests that must meet it, in per cent: above 0, at most 100
+}
+
+// Replicas bounds how many copies of a service run.
+type Replicas struct {
+	Min int // 0: none while there are no requests
+	Max int
+}
+
+// Probe says how it is found out whether a replica answers: by an HTTP request that must be answered with a status
+// from 200 to 399.
+type Probe struct {
+	Path     string        // "": /v2/health/ready, or /health of language models
+	Every    time.Duration // 0: each second
+	Timeout  time.Duration // 0: 5 s
+	Failures int           // in a row after which a replica that has answered gets no more requests; 0: 3
+}
+
+// Budget bounds what a service costs and how well it answers; where both cannot be kept, one gives way.
+type Budget struct {
+	Accuracy float64 // least accuracy of the variants that answer; 0: any
+	PerHour  float64 // most cost of all replicas; 0: any
+	Gives    Gives
+}
+
+// Gives is what gives way where accuracy and cost cannot both be kept.
+type Gives uint8
+
+// What gives way: neither means that fewer requests are answered in time.
+const (
+	Neither Gives = iota
+	Accuracy
+	Cost
+)
+
+// GivesNames are the spellings, by value.
+var GivesNames = []string{"neither", "accuracy", "cost"}
+
+// Variant is one model for a service's task.
+type Variant struct {
+	Name     string
+	Accuracy float64           // 0 to 1; 0: unknown
+	Cost     float64           // of a replica and hour; 0: the GPUs that it holds
+	Request  cluster.Request   // what a replica holds
+	GPUTypes []string          // models of GPUs that it runs on; none: all
+	Command  []string          // {port} and {name} in arguments stand for the replica's port and the service's name
+	Dir      string            // working directory; "": the owner's home
+	Env      map[string]string // what replicas find in their environment, besides MUSTER_PORT and PORT
+	Startup  time.Duration     // from the start of a replica until it answers
+	Profile  Profile           // of a model that computes batches
+	Measure  bool              // its profile is what is measured while it runs
+	Language *Language         // a language model; nil: it computes batches
+}
+
+// Language is a variant that is a language model.
+type Language struct {
+	Model     llm.Model
+	Precision llm.Precision
+	Engine    llm.Engine // its blocks: 0: what is left of the memory
+	Part      float64    // of a GPU's memory that it may use
+	Reserve   float64    // of that, bytes for activations on each GPU
+}
+
+// On returns what a replica on a number of GPUs of a model is; an error says why it cannot run there.
+func (l *Language) On(gpu string, n int) (g llm.GPU, e llm.Engine, err error) {
+	g, ok := llm.FindGPU(gpu, l.Precision)
+	if !ok {
+		return g, e, fmt.Errorf("the speed of %s at %s is not known", gpu, l.Precision)
+	}
+	if e = l.Engine; e.Blocks == 0 {
+		e.Blocks = l.Model.Blocks(n, &g, l.Part, l.Reserve)
+	}
+	if e.Blocks == 0 {
+		return g, e, fmt.Errorf("%d %s have no memory left beside the weights (%.1f GB)", n, gpu, l.Model.Weights/1e9)
+	}
+	e.Watermark = min(e.Watermark, e.Blocks-1)
+	return g, e, e.Check()
+}
+
+// Language reports whether a service's variants are language models.
+func (s *Service) Language() bool { return len(s.Variants) > 0 && s.Variants[0].Language != nil }
+
+// Batching says how requests are put into batches.
+type Batching struct {
+	Rule      string        // name of a rule of package batch, with its knobs; "": the default
+	Max       int           // requests in a batch; 0: the largest that was measured
+	Delay     time.Duration // how long the first request waits for others
+	Preferred []int         // sizes that are sent as soon as they are there
+	Waiting   int           // requests that may wait for each replica; 0: 1000
+}
+
+// Check says what is wrong with a service.
+func (s *Service) Check() error {
+	switch g := s.Goal; {
+	case s.Name == "":
+		return errors.New("name: a service needs one")
+	case g.Latency < 0 || g.TTFT < 0 || g.TPOT < 0 || g == Goal{Percentile: g.Percentile}:
+		return errors.New("latency: what is promised is missing: latency, such as 50ms, or ttft and tpot")
+	case !s.Language() && (g.Latency == 0 || g.TTFT > 0 || g.TPOT > 0):
+		return errors.New("latency: of models that compute batches latency is promised; ttft and tpot are for language models")
+	case !(g.Percentile > 0 && g.Percentile <= 100):
+		return fmt.Errorf("percentile: %g is not above 0 and at most 100", g.Percentile)
+	case s.Replicas.Min < 0 || s.Replicas.Max < max(1, s.Replicas.Min) || s.Replicas.Max > maxReplicas:
+		return fmt.Errorf("replicas: min is 0 or more, max at least min and from 1 to %d", maxReplicas)
+	case len(s.Variants) == 0:
+		return errors.New("variants: at least one is needed")
+	case s.Batching.Max < 0 || s.Batching.Max > maxBatch || s.Batching.Delay < 0 || s.Batching.Waiting < 0:
+		return fmt.Errorf("batching: max is from 1 to %d, delay and waiting are 0 or more", maxBatch)
+	}
+	if b := s.Budget; !(b.Accuracy >= 0 && b.Accuracy <= 1) || !(b.PerHour >= 0 && b.PerHour <= 1e9) {
+		return errors.New("budget: accuracy is from 0 to 1, per_hour 0 or more")
+	}
+	if err := s.Probe.check(); err != nil {
+		return err
+	}
+	for i, p := range s.Batching.Preferred {
+		if p < 1 || p > maxBatch || i > 0 && p <= s.Batching.Preferred[i-1] {
+			return fmt.Errorf("batching: preferred: sizes rise, from 1 to %d", maxBatch)
+		}
+	}
+	names := map[string]bool{}
+	for i := range s.Variants {
+		v := &s.Variants[i]
+		if err := v.check(); err != nil {
+			return fmt.Errorf("variants[%d]: %w", i, err)
+		}
+		if (v.Language != nil) != s.Language() {
+			return fmt.Errorf("variants[%d]: a service's variants are language models all or none", i)
+		}
+		if names[v.Name] {
+			return fmt.Errorf("variants[%d]: name: there are two called %q", i, v.Name)
+		}
+		names[v.Name] = true
+	}
+	return s.reachable()
+}
+
+func (p *Probe) check() error {
+	switch {
+	case p.Path != "" && (p.Path[0] != '/' || strings.ContainsAny(p.Path, " \n")):
+		return fmt.Errorf("probe: path: %q does not begin with a slash, or has blanks", p.Path)
+	case p.Every < 0 || p.Timeout < 0 || p.Every > time.Hour || p.Timeout > time.Hour || p.Failures < 0:
+		return errors.New("probe: every and timeout are times up to an hour, failures is 0 or more")
+	}
+	return nil
+}
+
+// ProbePath is what replicas are asked.
+func (s *Service) ProbePath() string {
+	switch {
+	case s.Probe.Path != "":
+		return s.Probe.Path
+	case s.Language():
+		return "/health"
+	}
+	return "/v2/health/ready"
+}
+
+// reachable reports as an error that no variant can meet the goal, and which is nearest.
+func (s *Service) reachable() error {
+	if s.Language() {
+		return nil
+	}
+	nearest, takes := "", time.Duration(0)
+	for i := range s.Variants {
+		v := &s.Variants[i]
+		if v.Measure {
+			return nil // it is not known yet
+		}
+		if v.Accuracy < s.Budget.Accuracy && s.Budget.Gives != Accuracy {
+			continue
+		}
+		t := v.Profile.Takes(v.Share(), 1)
+		if t <= s.Goal.Latency {
+			return nil
+		}
+		if nearest == "" || t < takes {
+			nearest, takes = v.Name, t
+		}
+	}
+	if nearest == "" {
+		return fmt.Errorf("budget: no variant has an accuracy of %g or more", s.Budget.Accuracy)
+	}
+	return fmt.Errorf("latency: no variant answers within %v; the nearest is %s, which takes %v for a request alone",
+		s.Goal.Latency, nearest, takes)
+}
+
+const (
+	maxReplicas   = 10_000
+	maxBatch      = 4096
+	measuredBatch = 32 // the largest batch of a variant whose profile is measured, where its service states none
+)
+
+func (v *Variant) check() error {
+	switch {
+	case !(v.Accuracy >= 0 && v.Accuracy <= 1):
+		return fmt.Errorf("accuracy: %g is not from 0 to 1", v.Accuracy)
+	case !(v.Cost >= 0 && v.Cost <= 1e9):
+		return fmt.Errorf("cost: %g is not a number of 0 or more", v.Cost)
+	case v.Request.GPUs < 0 || v.Request.GPUs > 64:
+		return fmt.Errorf("gpus: %d is not from 0 to 64", v.Request.GPUs)
+	case v.Startup < 0:
+		return errors.New("startup: must not be negative")
+	}
+	if l := v.Language; l != nil {
+		return l.check(v)
+	}
+	if v.Measure {
+		return nil
+	}
+	if err := v.Profile.check(); err != nil {
+		return fmt.Errorf("profile: %w", err)
+	}
+	return nil
+}
+
+func (l *Language) check(v *Variant) error {
+	if err := l.Model.Check(); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	e := l.Engine
+	switch {
+	case e.Blocks < 0 || e.Tokens < 1 || e.Sequences < 1 || e.Watermark < 0:
+		return errors.New("engine: tokens and sequences are 1 or more, blocks and watermark 0 or more")
+	case !(l.Part > 0 && l.Part <= 1) || !(l.Reserve >= 0):
+		return errors.New("engine: memory is a part above 0 and at most 1, reserve 0 or more bytes")
+	case v.Request.GPUs < 1 || v.Request.Fractional() || v.Request.Profile != "":
+		return errors.New("gpus: a language model has whole GPUs")
+	}
+	for _, gpu := range v.GPUTypes {
+		if _, _, err := l.On(gpu, v.Request.GPUs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Share is the part of a GPU that a replica has.
+func (v *Variant) Share() cluster.Milli {
+	if v.Request.Fractional() {
+		return v.Request.Share
+	}
+	return cluster.Whole
+}
+
+// MaxBatch is the largest batch that replicas of a variant compute.
+func (s *Service) MaxBatch(v *Variant) int {
+	switch {
+	case v.Measure:
+		return cmp.Or(s.Batching.Max, measuredBatch)
+	case s.Batching.Max > 0:
+		return min(v.Profile.MaxBatch(), s.Batching.Max)
+	}
+	return v.Profile.MaxBatch()
+}
+
+// PerHour is what a replica costs each hour.
+func (v *Variant) PerHour() float64 {
+	if v.Cost > 0 {
+		return v.Cost
+	}
+	return float64(v.Request.Milli()) / float64(cluster.Whole)
+}

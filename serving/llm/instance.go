@@ -1,0 +1,261 @@
+package llm
+
+import (
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Sequence is a request on an instance.
+type Sequence struct {
+	ID      int64
+	Arrived cluster.Time
+	First   cluster.Time // of its first token; 0: none yet
+	Last    cluster.Time // of its last token so far
+	Prompt  int32
+	Output  int32 // tokens that it will have; the instance does not look at it before they are there
+
+	computed  int32 // tokens with keys and values
+	generated int32
+	blocks    int32
+	chunk     int32 // of this step
+}
+
+// Observer is told of what an instance does.
+type Observer interface {
+	// Token is called for a token that does not follow one of the step before: the first, or one after a preemption.
+	Token(s *Sequence, now cluster.Time)
+	// Tokens is called for tokens of sequences that had one in the step before: how many, and the time between.
+	Tokens(n int, gap time.Duration)
+	// Done is called for a sequence with all of its tokens.
+	Done(s *Sequence)
+}
+
+// Instance is one copy of a model. It computes a step at a time; what arrives meanwhile waits for its end.
+type Instance struct {
+	engine  Engine
+	takes   Timer
+	see     Observer
+	waiting []Sequence // the first at head
+	head    int
+	running []Sequence // in the order of admission
+	free    int32      // blocks
+	end     cluster.Time
+	took    time.Duration // the step that was begun last
+	last    cluster.Time  // the end of the step before
+	step    Step
+
+	Steps       int64
+	Preemptions int64
+	MostBlocks  int32
+}
+
+// NewInstance makes an instance of an engine that Check accepts.
+func NewInstance(e Engine, t Timer, see Observer) *Instance {
+	return &Instance{engine: e, takes: t, see: see, free: int32(e.Blocks), end: cluster.Never}
+}
+
+// Fits reports whether a request can ever be computed: the KV memory is as large as its prompt and its answer.
+func (x *Instance) Fits(prompt, output int32) bool {
+	return blocksOf(prompt+output) <= int32(x.engine.Blocks)
+}
+
+func blocksOf(tokens int32) int32 { return (tokens + BlockTokens - 1) / BlockTokens }
+
+// End is when the step that is computed ends; cluster.Never: none is.
+func (x *Instance) End() cluster.Time { return x.end }
+
+// Waiting and Running are how many sequences wait and run; Used is the part of the KV memory in use.
+func (x *Instance) Waiting() int { return len(x.waiting) - x.head }
+
+// Running is how many sequences run.
+func (x *Instance) Running() int { return len(x.running) }
+
+// Used is the part of the KV memory that is in use.
+func (x *Instance) Used() float64 { return 1 - float64(x.free)/float64(x.engine.Blocks) }
+
+// Left is how long the sequences that are there take if every step takes as long as the last one that was begun.
+func (x *Instance) Left() time.Duration {
+	steps, prompts := int32(0), int32(0)
+	for i := range x.running {
+		s := &x.running[i]
+		steps = max(steps, s.Output-s.generated)
+		prompts += max(0, s.Prompt-s.computed)
+	}
+	for i := x.head; i < len(x.waiting); i++ {
+		steps = max(steps, x.waiting[i].Output-x.waiting[i].generated)
+		prompts += x.waiting[i].Prompt
+	}
+	return time.Duration(steps+prompts/int32(x.engine.Tokens)) * x.took
+}
+
+// Add queues a request that Fits accepts. An idle instance begins a step with Begin.
+func (x *Instance) Add(s Sequence) { x.waiting = append(x.waiting, s) }
+
+// Begin begins a step at an instant if none is computed and there is anything to do.
+func (x *Instance) Begin(now cluster.Time) {
+	if x.end != cluster.Never {
+		return
+	}
+	x.step = Step{}
+	if x.engine.Whole {
+		x.wholePrompts()
+	} else {
+		x.chunks()
+	}
+	if x.step.Tokens == 0 {
+		return
+	}
+	x.took = x.takes(&x.step)
+	x.end = now.Add(x.took)
+	x.Steps++
+	x.MostBlocks = max(x.MostBlocks, int32(x.engine.Blocks)-x.free)
+}
+
+// chunks plans a step of chunked prefill: every running sequence gets its next token, or as much of its prompt as the
+// budget allows, then waiting ones are admitted (Sarathi-Serve, OSDI 2024; vLLM's scheduler).
+func (x *Instance) chunks() {
+	budget := int32(x.engine.Tokens)
+	preempted := false
+	for i := 0; i < len(x.running); i++ {
+		s := &x.running[i]
+		s.chunk = min(s.Prompt+s.generated-s.computed, budget)
+		if s.chunk == 0 {
+			continue
+		}
+		want := blocksOf(s.computed+s.chunk) - s.blocks
+		for want > x.free && i < len(x.running) {
+			preempted = true
+			x.preemptLast()
+		}
+		if i == len(x.running) {
+			break
+		}
+		x.take(s, want)
+		budget -= s.chunk
+	}
+	for !preempted && budget > 0 && x.Waiting() > 0 && len(x.running) < x.engine.Sequences {
+		s := &x.waiting[x.head]
+		chunk := min(s.Prompt+s.generated, budget)
+		if !x.admit(chunk) {
+			break
+		}
+		budget -= chunk
+	}
+}
+
+// wholePrompts plans a step of waiting prompts alone, as many as fit, or else one of the next token of all.
+func (x *Instance) wholePrompts() {
+	for i := range x.running {
+		x.running[i].chunk = 0
+	}
+	budget := int32(x.engine.Tokens)
+	for x.Waiting() > 0 && len(x.running) < x.engine.Sequences {
+		s := &x.waiting[x.head]
+		chunk := s.Prompt + s.generated
+		if chunk > budget && x.step.Tokens > 0 || !x.admit(chunk) {
+			break
+		}
+		budget -= min(budget, chunk)
+	}
+	if x.step.Tokens > 0 {
+		return
+	}
+	for i := 0; i < len(x.running); i++ {
+		s := &x.running[i]
+		s.chunk = 1
+		want := blocksOf(s.computed+1) - s.blocks
+		for want > x.free && i < len(x.running) {
+			x.preemptLast()
+		}
+		if i < len(x.running) {
+			x.take(s, want)
+		}
+	}
+}
+
+// take gives a sequence blocks for its chunk, and counts that in the step.
+func (x *Instance) take(s *Sequence, blocks int32) {
+	x.free -= blocks
+	s.blocks += blocks
+	x.step.Add(int64(s.chunk), int64(s.computed))
+}
+
+// admit moves the first waiting sequence to those that run if there are blocks for its first chunk.
+func (x *Instance) admit(chunk int32) bool {
+	want := blocksOf(chunk)
+	if want > x.free-int32(x.engine.Watermark) && (len(x.running) > 0 || want > x.free) {
+		return false
+	}
+	x.waiting[x.head].chunk = chunk
+	x.running = append(x.running, x.waiting[x.head])
+	x.take(&x.running[len(x.running)-1], want)
+	if x.head++; x.head > 64 && x.head*2 > len(x.waiting) {
+		x.waiting = slices.Delete(x.waiting, 0, x.head)
+		x.head = 0
+	}
+	return true
+}
+
+// preemptLast puts the running sequence that was admitted last back to the front of the queue; it is computed again
+// from its beginning.
+func (x *Instance) preemptLast() {
+	s := x.running[len(x.running)-1]
+	x.running = x.running[:len(x.running)-1]
+	x.free += s.blocks
+	s.blocks, s.computed, s.chunk = 0, 0, 0
+	if x.head > 0 {
+		x.head--
+		x.waiting[x.head] = s
+	} else {
+		x.waiting = slices.Insert(x.waiting, 0, s)
+	}
+	x.Preemptions++
+}
+
+// Finish ends the step that is computed, and hands out its tokens.
+func (x *Instance) Finish() {
+	now := x.end
+	x.end = cluster.Never
+	gap, follow := now.Sub(x.last), 0
+	kept := 0
+	for i := range x.running {
+		if kept < i {
+			x.running[kept] = x.running[i]
+		}
+		s := &x.running[kept]
+		kept++
+		s.computed += s.chunk
+		if s.computed < s.Prompt+s.generated || s.chunk == 0 {
+			continue
+		}
+		s.generated++
+		if s.Last == x.last && s.First > 0 {
+			follow++
+			s.Last = now
+		} else {
+			x.see.Token(s, now)
+			if s.First == 0 {
+				s.First = now
+			}
+			s.Last = now
+		}
+		if s.generated == s.Output {
+			x.free += s.blocks
+			x.see.Done(s)
+			kept--
+		}
+	}
+	if follow > 0 {
+		x.see.Tokens(follow, gap)
+	}
+	x.running, x.last = x.running[:kept], now
+}
+
+// Clear takes all sequences away, as when the instance dies, and returns how many there were.
+func (x *Instance) Clear() int {
+	n := len(x.running) + x.Waiting()
+	x.running, x.waiting, x.head, x.end, x.free = nil, nil, 0, cluster.Never, int32(x.engine.Blocks)
+	return n
+}
