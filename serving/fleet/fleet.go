@@ -1,0 +1,272 @@
+// Package fleet plays the requests of services on their replicas in virtual time: a request waits, is computed with
+// others, and is answered or dropped. What the replicas are, and when there are more or fewer, is decided elsewhere.
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/heap"
+	"github.com/muster-gpu/muster/requests"
+	"github.com/muster-gpu/muster/service"
+)
+
+// Fleet is all replicas of all services.
+type Fleet struct {
+	stream   requests.Stream
+	next     requests.Request
+	ended    bool
+	now      cluster.Time
+	services []served
+	replicas []replica
+	due      []event
+	err      error
+}
+
+// replica is a copy of a service. Either kind of work is nil.
+type replica struct {
+	service  int32
+	draining bool
+	gone     bool
+	gen      uint32 // events of another generation are void
+	batches  *batches
+	language *language
+}
+
+// event is due when a replica's batch or step ends, or when its rule wants to look again.
+type event struct {
+	at      cluster.Time
+	replica int32
+	gen     uint32
+}
+
+// Before orders events by time, then by replica.
+func (e *event) Before(o *event) bool { return e.at < o.at || e.at == o.at && e.replica < o.replica }
+
+// New prepares to play a stream whose requests name services by their number.
+func New(services []service.Service, stream requests.Stream) (*Fleet, error) {
+	f := &Fleet{stream: stream, services: make([]served, len(services))}
+	for i := range services {
+		f.services[i].spec = &services[i]
+		f.services[i].limit()
+	}
+	f.read()
+	return f, f.err
+}
+
+// read reads the next request.
+func (f *Fleet) read() {
+	err := f.stream.Next(&f.next)
+	switch {
+	case errors.Is(err, io.EOF):
+		f.ended = true
+	case err != nil:
+		f.ended, f.err = true, err
+	case f.next.Service < 0 || int(f.next.Service) >= len(f.services):
+		f.ended, f.err = true, fmt.Errorf("a request is for service %d of %d", f.next.Service, len(f.services))
+	}
+}
+
+// Place is what a replica runs on.
+type Place struct {
+	GPU    string  // model
+	Slower float64 // factor by which everything takes longer than on such a GPU alone
+}
+
+// Add adds a replica of a variant that takes requests from now on, and returns its number.
+func (f *Fleet) Add(svc, variant int, p Place) (int, error) {
+	s := &f.services[svc]
+	r := replica{service: int32(svc)}
+	var err error
+	if s.spec.Language() {
+		r.language, err = newLanguage(s, variant, p)
+	} else {
+		r.batches, err = newBatches(s, variant, p)
+	}
+	if err != nil {
+		return 0, err
+	}
+	id := int32(len(f.replicas))
+	f.replicas = append(f.replicas, r)
+	s.taking = append(s.taking, id)
+	if r.batches != nil {
+		s.idle = append(s.idle, id)
+	}
+	s.limit()
+	f.dispatch(int32(svc))
+	return int(id), nil
+}
+
+// Drain lets a replica finish what it has begun and take nothing more; Idle says when it is done.
+func (f *Fleet) Drain(id int) {
+	r := &f.replicas[id]
+	if r.draining || r.gone {
+		return
+	}
+	r.draining = true
+	s := &f.services[r.service]
+	s.taking, s.idle = without(s.taking, int32(id)), without(s.idle, int32(id))
+	s.limit()
+}
+
+func without(list []int32, id int32) []int32 {
+	for i, k := range list {
+		if k == id {
+			return append(list[:i], list[i+1:]...)
+		}
+	}
+	return list
+}
+
+// Idle reports whether a replica computes nothing.
+func (f *Fleet) Idle(id int) bool { return f.replicas[id].end() == cluster.Never }
+
+// IdleAt is the earliest instant at which a replica can be idle.
+func (f *Fleet) IdleAt(id int) cluster.Time {
+	if at := f.replicas[id].end(); at != cluster.Never {
+		return at
+	}
+	return f.now
+}
+
+// DoneBy is when a replica that takes nothing more is expected to be done with what it has begun.
+func (f *Fleet) DoneBy(id int) cluster.Time {
+	if l := f.replicas[id].language; l != nil {
+		return f.now.Add(l.instance.Left())
+	}
+	return f.IdleAt(id)
+}
+
+// end is when a replica's batch or step ends; cluster.Never: it computes nothing.
+func (r *replica) end() cluster.Time {
+	if r.language != nil {
+		return r.language.instance.End()
+	}
+	return r.batches.end
+}
+
+// Remove takes a replica away at once. What it had begun is lost, and counted as failed.
+func (f *Fleet) Remove(id int) {
+	f.Drain(id)
+	r := &f.replicas[id]
+	if r.gone {
+		return
+	}
+	s := &f.services[r.service]
+	if r.language != nil {
+		s.since.Failed += int64(r.language.instance.Clear())
+	} else {
+		s.since.Failed += int64(len(r.batches.arrivals))
+		r.batches.arrivals, r.batches.end = nil, cluster.Never
+	}
+	r.gone = true
+	r.gen++
+}
+
+// Next is the earliest instant at which anything happens; cluster.Never: nothing will.
+func (f *Fleet) Next() cluster.Time {
+	at := f.Arrival()
+	if len(f.due) > 0 {
+		at = min(at, f.due[0].at)
+	}
+	return at
+}
+
+// Arrival is when the next request comes; cluster.Never: none does.
+func (f *Fleet) Arrival() cluster.Time {
+	if f.ended {
+		return cluster.Never
+	}
+	return f.next.At
+}
+
+// Ended reports whether all requests have come.
+func (f *Fleet) Ended() bool { return f.ended }
+
+// Advance plays everything up to an instant, inclusive. What ends at an instant comes before what arrives then.
+func (f *Fleet) Advance(to cluster.Time) error {
+	for {
+		due := cluster.Never
+		if len(f.due) > 0 {
+			due = f.due[0].at
+		}
+		switch {
+		case due <= to && due <= f.Arrival():
+			ev := heap.Pop(&f.due)
+			f.now = ev.at
+			if r := &f.replicas[ev.replica]; r.gen == ev.gen && !r.gone {
+				f.wake(ev.replica)
+			}
+		case f.Arrival() <= to:
+			f.now = f.next.At
+			f.arrive()
+			f.read()
+		default:
+			f.now = max(f.now, to)
+			return f.err
+		}
+	}
+}
+
+// at schedules a replica's next event; earlier ones are void.
+func (f *Fleet) at(id int32, at cluster.Time) {
+	r := &f.replicas[id]
+	r.gen++
+	heap.Push(&f.due, event{at, id, r.gen})
+}
+
+// arrive takes the next request in.
+func (f *Fleet) arrive() {
+	s := &f.services[f.next.Service]
+	s.since.Arrived++
+	if f.Waiting(int(f.next.Service)) >= s.room {
+		s.since.Refused++
+		return
+	}
+	s.queue.Push(item{At: f.now, Prompt: f.next.Prompt, Output: f.next.Output})
+	if len(s.taking) > 0 {
+		f.dispatch(f.next.Service)
+	}
+}
+
+// wake handles an event of a replica: its batch or step is done, or it has waited for others.
+func (f *Fleet) wake(id int32) {
+	r := &f.replicas[id]
+	s := &f.services[r.service]
+	if r.language != nil {
+		r.language.finish(s)
+		f.dispatch(r.service)
+		f.step(id)
+		return
+	}
+	if r.batches.end != cluster.Never {
+		r.batches.finish(s, f.now)
+		if r.draining {
+			return
+		}
+		s.idle = append(s.idle, id)
+	}
+	f.dispatch(r.service)
+}
+
+// dispatch gives what waits to the replicas of a service.
+func (f *Fleet) dispatch(svc int32) {
+	s := &f.services[svc]
+	if s.spec.Language() {
+		f.route(s)
+		return
+	}
+	for i := len(s.idle) - 1; i >= 0 && s.queue.Len() > 0; i-- { // the one that became idle last first
+		id := s.idle[i]
+		b := f.replicas[id].batches
+		switch sent, again := b.next(s, f.now); {
+		case sent:
+			s.idle = append(s.idle[:i], s.idle[i+1:]...)
+			f.at(id, b.end)
+		case again != cluster.Never:
+			f.at(id, again)
+		}
+	}
+}

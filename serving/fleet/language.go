@@ -1,0 +1,105 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/serving/llm"
+)
+
+// language is the work of a replica of a language model.
+type language struct {
+	instance *llm.Instance
+	began    cluster.Time // of the step
+	service  *served      // for what the instance hands out
+}
+
+func newLanguage(s *served, variant int, p Place) (*language, error) {
+	v := &s.spec.Variants[variant]
+	g, e, err := v.Language.On(p.GPU, v.Request.GPUs)
+	if err != nil {
+		return nil, err
+	}
+	timer := llm.Roofline(&v.Language.Model, &g, v.Request.GPUs)
+	takes := timer
+	if p.Slower != 1 {
+		takes = func(t *llm.Step) time.Duration { return time.Duration(float64(timer(t)) * p.Slower) }
+	}
+	l := &language{service: s}
+	l.instance = llm.NewInstance(e, takes, l)
+	return l, nil
+}
+
+// Token books the first token of a request, or one that does not follow one of the step before.
+func (l *language) Token(q *llm.Sequence, now cluster.Time) {
+	t := &l.service.since
+	t.Tokens++
+	if q.First == 0 {
+		t.TTFT.Add(now.Sub(q.Arrived), 1)
+	} else {
+		t.ITL.Add(now.Sub(q.Last), 1)
+	}
+}
+
+// Tokens books the next tokens of n requests.
+func (l *language) Tokens(n int, gap time.Duration) {
+	l.service.since.Tokens += int64(n)
+	l.service.since.ITL.Add(gap, int64(n))
+}
+
+// Done books an answered request.
+func (l *language) Done(q *llm.Sequence) {
+	t, goal := &l.service.since, &l.service.spec.Goal
+	t.Prompts += int64(q.Prompt)
+	t.Outputs += int64(q.Output)
+	first, each := q.First.Sub(q.Arrived), time.Duration(0)
+	if q.Output > 1 {
+		each = q.Last.Sub(q.First) / time.Duration(q.Output-1)
+		t.TPOT.Add(each, 1)
+	}
+	t.Answer(q.Last.Sub(q.Arrived), (goal.TTFT == 0 || first <= goal.TTFT) && (goal.TPOT == 0 || each <= goal.TPOT) &&
+		(goal.Latency == 0 || q.Last.Sub(q.Arrived) <= goal.Latency))
+}
+
+// finish ends the step.
+func (l *language) finish(s *served) {
+	end, before := l.instance.End(), l.instance.Preemptions
+	l.instance.Finish()
+	s.since.Busy += end.Sub(l.began)
+	s.since.Preemptions += l.instance.Preemptions - before
+}
+
+// route gives what waits to the replica with the fewest requests; those that no replica can hold are refused.
+func (f *Fleet) route(s *served) {
+	for s.queue.Len() > 0 && len(s.taking) > 0 {
+		it := s.queue.At(0)
+		best, least := int32(-1), 0
+		for _, id := range s.taking {
+			x := f.replicas[id].language.instance
+			if n := x.Waiting() + x.Running(); x.Fits(it.Prompt, it.Output) && (best < 0 || n < least) {
+				best, least = id, n
+			}
+		}
+		q := llm.Sequence{Arrived: it.At, Prompt: it.Prompt, Output: it.Output}
+		s.queue.Pop(1)
+		if best < 0 || q.Prompt < 1 || q.Output < 1 {
+			s.since.Refused++
+			continue
+		}
+		f.replicas[best].language.instance.Add(q)
+		f.step(best)
+	}
+}
+
+// step begins a step of an idle instance.
+func (f *Fleet) step(id int32) {
+	l := f.replicas[id].language
+	if l.instance.End() != cluster.Never {
+		return
+	}
+	l.instance.Begin(f.now)
+	l.began = f.now
+	if end := l.instance.End(); end != cluster.Never {
+		f.at(id, end)
+	}
+}

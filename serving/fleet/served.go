@@ -1,0 +1,76 @@
+package fleet
+
+import (
+	"github.com/muster-gpu/muster/service"
+	"github.com/muster-gpu/muster/serving/batch"
+	"github.com/muster-gpu/muster/serving/tally"
+)
+
+// item is a request that waits.
+type item = batch.Item
+
+// served is a service while it is played.
+type served struct {
+	spec   *service.Service
+	rule   string // of batches, if the service names none
+	queue  batch.Queue
+	taking []int32     // replicas that take requests
+	idle   []int32     // of them those that compute nothing, if they compute batches
+	room   int         // requests that may wait
+	total  tally.Tally // up to the last Observe
+	since  tally.Tally // since then
+	seen   tally.Tally // what the last Observe returned
+}
+
+// Batching sets the rule of batches of a service that names none.
+func (f *Fleet) Batching(svc int, rule string) { f.services[svc].rule = rule }
+
+// limit sets how many requests may wait.
+func (s *served) limit() {
+	each := s.spec.Batching.Waiting
+	if each == 0 {
+		each = 1000
+	}
+	s.room = each * max(1, len(s.taking))
+}
+
+// Waiting is how many requests of a service wait.
+func (f *Fleet) Waiting(svc int) int {
+	s := &f.services[svc]
+	n := s.queue.Len()
+	if !s.spec.Language() {
+		return n
+	}
+	for _, id := range s.taking {
+		if l := f.replicas[id].language; l != nil {
+			n += l.instance.Waiting()
+		}
+	}
+	return n
+}
+
+// Observe returns what became of a service's requests since the last call; it is valid until the next.
+func (f *Fleet) Observe(svc int) *tally.Tally {
+	s := &f.services[svc]
+	s.seen, s.since = s.since, s.seen
+	s.total.Merge(&s.seen)
+	s.since.Reset()
+	return &s.seen
+}
+
+// Total is what became of a service's requests so far.
+func (f *Fleet) Total(svc int) *tally.Tally {
+	f.Observe(svc)
+	return &f.services[svc].total
+}
+
+// Memory is the part of KV memory in use, the mean over the replicas that take requests; 0 without any.
+func (f *Fleet) Memory(svc int) (part float64) {
+	n := 0
+	for _, id := range f.services[svc].taking {
+		if l := f.replicas[id].language; l != nil {
+			part, n = part+l.instance.Used(), n+1
+		}
+	}
+	return part / float64(max(1, n))
+}

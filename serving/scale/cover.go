@@ -1,0 +1,177 @@
+package scale
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/muster-gpu/muster/service"
+)
+
+// option is a kind of replica that can serve a rate within the goal.
+type option struct {
+	variant int
+	rate    float64 // requests per second
+	cost    float64 // per hour
+	most    int     // replicas
+}
+
+// options lists what a service's variants can sustain within its goal: those that are accurate enough, or all
+// if accuracy may give way.
+func (v *View) options(all bool) (list []option) {
+	s := v.Service
+	for i := range s.Variants {
+		x := &s.Variants[i]
+		if x.Accuracy < s.Budget.Accuracy && !all {
+			continue
+		}
+		if rate := v.sustained(x); rate > 0 {
+			list = append(list, option{i, rate, x.PerHour(), s.Replicas.Max})
+		}
+	}
+	return list
+}
+
+// cheapest covers a rate at the least cost within the service's budget, as replicas by variant; what replicas
+// sustain is factor times what their profile says. If the budget is too small, what may give way does; if
+// nothing may, or there are too few replicas, as much as possible is covered. full: the whole rate is covered.
+func (v *View) cheapest(rate, factor float64) (want []int, full bool) {
+	b := &v.Service.Budget
+	list := scaled(v.options(false), factor)
+	n, cost := coverCost(list, rate, v.Service.Replicas.Max)
+	if n != nil && (b.PerHour == 0 || cost <= b.PerHour || b.Gives == service.Cost) {
+		return v.byVariant(list, n), true
+	}
+	if b.Gives == service.Accuracy {
+		all := scaled(v.options(true), factor)
+		if m, cost := coverCost(all, rate, v.Service.Replicas.Max); m != nil && (b.PerHour == 0 || cost <= b.PerHour) {
+			return v.byVariant(all, m), true
+		}
+		list = all
+	}
+	lo, hi := 0.0, rate // the most that can be covered
+	var best []int
+	for range 20 {
+		mid := (lo + hi) / 2
+		m, cost := coverCost(list, mid, v.Service.Replicas.Max)
+		if m != nil && (b.PerHour == 0 || cost <= b.PerHour || b.Gives == service.Cost) {
+			lo, best = mid, m
+		} else {
+			hi = mid
+		}
+	}
+	return v.byVariant(list, best), false
+}
+
+func scaled(list []option, factor float64) []option {
+	for k := range list {
+		list[k].rate *= factor
+	}
+	return list
+}
+
+func coverCost(list []option, rate float64, most int) (n []int, cost float64) {
+	n = cover(list, rate, most)
+	for k := range n {
+		cost += float64(n[k]) * list[k].cost
+	}
+	return n, cost
+}
+
+// byVariant counts replicas by variant, at least as many as the service's least: the rest are of the cheapest option.
+func (v *View) byVariant(list []option, n []int) []int {
+	want := make([]int, len(v.Service.Variants))
+	total, cheap := 0, -1
+	for k := range list {
+		if n != nil {
+			want[list[k].variant] = n[k]
+			total += n[k]
+		}
+		if cheap < 0 || list[k].cost < list[cheap].cost {
+			cheap = k
+		}
+	}
+	if total < v.Service.Replicas.Min && cheap >= 0 {
+		want[list[cheap].variant] += v.Service.Replicas.Min - total
+	}
+	return want
+}
+
+// sustained is the rate that a replica of a variant sustains: of a language model on the slowest of the GPUs
+// that it may get, for requests as long as those that were seen.
+func (v *View) sustained(x *service.Variant) float64 {
+	s := v.Service
+	if x.Language == nil {
+		_, rate := x.Profile.Sustained(x.Share(), s.MaxBatch(x), s.Goal.Latency)
+		return rate
+	}
+	gpus := x.GPUTypes
+	if len(gpus) == 0 {
+		gpus = v.GPUs
+	}
+	least := 0.0
+	for _, g := range gpus {
+		if rate := x.Language.Sustained(g, x.Request.GPUs, s.Goal, v.Prompt, v.Output); least == 0 ||
+			rate > 0 && rate < least {
+			least = rate
+		}
+	}
+	return least
+}
+
+// cover chooses how many of each option serve a rate at the least cost; among equal costs it takes fewer replicas. It
+// searches with bounds and gives the best that it has found after a million steps, which small problems never
+// need. nil: together they cannot.
+func cover(list []option, rate float64, most int) []int {
+	c := &covering{list: list, order: make([]int, len(list)), now: make([]int, len(list)), cost: math.Inf(1),
+		steps: 1e6}
+	for k := range c.order {
+		c.order[k] = k
+	}
+	slices.SortStableFunc(c.order, func(a, b int) int { // the cheapest for each request first
+		return cmp.Compare(list[a].cost*list[b].rate, list[b].cost*list[a].rate)
+	})
+	c.try(0, rate, 0, most)
+	return c.best
+}
+
+// covering is the search of cover.
+type covering struct {
+	list     []option
+	order    []int
+	now      []int // chosen so far, by option
+	best     []int
+	cost     float64 // of the best
+	replicas int
+	steps    int
+}
+
+// try chooses among the options from the k-th on for a rate that is left.
+func (c *covering) try(k int, left, cost float64, most int) {
+	if c.steps--; c.steps < 0 && c.best != nil {
+		return
+	}
+	if left <= 1e-9 {
+		used := 0
+		for _, n := range c.now {
+			used += n
+		}
+		if cost < c.cost-1e-9 || cost < c.cost+1e-9 && used < c.replicas {
+			c.best, c.cost, c.replicas = slices.Clone(c.now), cost, used
+		}
+		return
+	}
+	if k == len(c.order) {
+		return
+	}
+	o := &c.list[c.order[k]]
+	if cost+left/o.rate*o.cost > c.cost+1e-9 { // no later option is cheaper for each request
+		return
+	}
+	full := min(int(math.Ceil(left/o.rate-1e-9)), o.most, most)
+	for n := full; n >= 0; n-- {
+		c.now[c.order[k]] = n
+		c.try(k+1, left-float64(n)*o.rate, cost+float64(n)*o.cost, most-n)
+	}
+	c.now[c.order[k]] = 0
+}

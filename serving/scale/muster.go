@@ -1,0 +1,132 @@
+package scale
+
+import (
+	"math"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/knobs"
+)
+
+var musterKind = kind{knobs.Kind{Name: "muster",
+	About: "the cheapest replicas for the rate that is forecast, with what each sustains as learnt from latencies",
+	Knobs: []knobs.Knob{{Name: "risk", Default: "0.05", About: "part of the forecasts that the rate may exceed"},
+		{Name: "window", Default: "2m", About: "replicas leave when none of this time needed them"},
+		{Name: "idle", Default: "5m",
+			About: "without requests for so long nothing runs, where the service allows it"}}},
+	newMuster}
+
+// muster is Muster's own policy. It forecasts the rate for the time when a replica that is started now answers, and
+// covers that with the cheapest mix of variants. What a replica sustains within the goal begins as its profile
+// says, and is corrected by what is seen: a period that misses the goal lowers it, one that meets it easily at
+// full load raises it.
+type muster struct {
+	risk   float64
+	window time.Duration
+	idle   time.Duration
+	rate   forecast
+	factor float64 // sustained over what the profile says
+	recent []needed
+	last   cluster.Time // with a request
+}
+
+// needed is what a period needed: the rate that replicas have to cover.
+type needed struct {
+	at   cluster.Time
+	rate float64
+}
+
+func newMuster(k *knobs.Set) (Policy, error) {
+	m := &muster{factor: 1}
+	var err error
+	if m.risk, err = k.Number("risk", 0, 1); err != nil {
+		return nil, err
+	}
+	if m.window, err = k.Duration("window"); err != nil {
+		return nil, err
+	}
+	m.idle, err = k.Duration("idle")
+	return m, err
+}
+
+func (m *muster) Decide(v *View) []int {
+	if len(v.options(true)) == 0 { // nothing is known of its requests yet
+		return only(v, 0, max(1, v.Replicas()))
+	}
+	if v.Period > 0 {
+		m.learn(v)
+		m.rate.ahead = v.periodsAhead()
+		m.rate.add(v.Rate())
+	}
+	if v.Arrived > 0 || v.Waiting > 0 || m.last == 0 && v.Replicas() > 0 { // what it finds running stays for a while
+		m.last = v.Now
+	}
+	need := max(v.Rate(), m.rate.predicted()*m.rate.margin(m.risk))
+	if v.Period > 0 {
+		need += float64(v.Waiting) / v.Period.Seconds()
+	}
+	need = m.highest(v.Now, need)
+	switch {
+	case v.Now.Sub(m.last) >= m.idle: // what is forecast only fades away
+		need = 0
+	case need == 0:
+		need = math.SmallestNonzeroFloat32
+	}
+	return m.choose(v, need)
+}
+
+// learn corrects what replicas sustain by the period's latency and load.
+func (m *muster) learn(v *View) {
+	capacity := 0.0
+	for i, n := range v.Ready {
+		capacity += float64(n) * v.sustained(&v.Service.Variants[i])
+	}
+	if capacity == 0 || v.Latency == 0 {
+		return
+	}
+	load := v.Rate() / (capacity * m.factor)
+	switch {
+	case v.Missed > 0.01*(100-v.Service.Goal.Percentile)*float64(v.Arrived) && load < 1:
+		m.factor = max(0.2, m.factor*max(0.9, load))
+	case v.Easy && load > 0.8:
+		m.factor = min(2, m.factor*1.03)
+	}
+}
+
+// highest is the most that was needed within the window: what is started is not stopped at once.
+func (m *muster) highest(now cluster.Time, rate float64) float64 {
+	keep := m.recent[:0]
+	most := rate
+	for _, n := range m.recent {
+		if now.Sub(n.at) < m.window {
+			keep = append(keep, n)
+			most = max(most, n.rate)
+		}
+	}
+	m.recent = append(keep, needed{now, rate})
+	return most
+}
+
+// choose covers a rate: what runs stays if it is enough and hardly dearer than the cheapest.
+func (m *muster) choose(v *View, rate float64) []int {
+	want, full := v.cheapest(rate, m.factor)
+	if !full || v.Replicas() < v.Service.Replicas.Min {
+		return want
+	}
+	covered, cost, least := 0.0, 0.0, 0.0
+	now := make([]int, len(want))
+	for i := range want {
+		x := &v.Service.Variants[i]
+		now[i] = v.Ready[i] + v.Coming[i]
+		if now[i] > 0 && x.Accuracy < v.Service.Budget.Accuracy {
+			return want
+		}
+		covered += float64(now[i]) * v.sustained(x) * m.factor
+		cost += float64(now[i]) * x.PerHour()
+		least += float64(want[i]) * x.PerHour()
+	}
+	if covered >= rate && cost <= least*1.05 {
+		return now
+	}
+	return want
+}

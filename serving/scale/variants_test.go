@@ -1,0 +1,109 @@
+package scale
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/service"
+)
+
+// three is a service with three sizes of a model: accuracy .70, .76, .80 at a cost of 1, 2, 5; a request alone takes 2,
+// 8 and 15 ms.
+func three(goal time.Duration, b service.Budget) *View {
+	s := &service.Service{Goal: service.Goal{Latency: goal, Percentile: 99}, Replicas: service.Replicas{Max: 20},
+		Budget: b}
+	for _, v := range []struct {
+		name     string
+		accuracy float64
+		cost     float64
+		ms       int
+	}{{"small", 0.70, 1, 2}, {"mid", 0.76, 2, 8}, {"big", 0.80, 5, 15}} {
+		s.Variants = append(s.Variants, service.Variant{Name: v.name, Accuracy: v.accuracy, Cost: v.cost,
+			Request: cluster.Request{GPUs: 1},
+			Profile: service.Profile{
+				{Share: cluster.Whole, Batch: 1, Latency: time.Duration(v.ms) * time.Millisecond}}})
+	}
+	return &View{Service: s, Period: 15 * time.Second, Ready: make([]int, 3), Coming: make([]int, 3)}
+}
+
+// TestBudget: a floor of accuracy takes the middle variant, a goal that excludes it the small one if accuracy may give
+// way; a budget that is too small gives way where it may.
+func TestBudget(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		goal time.Duration
+		b    service.Budget
+		rate float64
+		want string
+		full bool
+	}{
+		{100 * ms, service.Budget{}, 400, "[1 0 0]", true},
+		{100 * ms, service.Budget{Accuracy: 0.75}, 100, "[0 1 0]", true},
+		{100 * ms, service.Budget{Accuracy: 0.75}, 250, "[0 2 0]", true},
+		{100 * ms, service.Budget{Accuracy: 0.78}, 60, "[0 0 1]", true},
+		{10 * ms, service.Budget{Accuracy: 0.75}, 100, "[0 0 0]", false},
+		{10 * ms, service.Budget{Accuracy: 0.75, Gives: service.Accuracy}, 100, "[1 0 0]", true},
+		{100 * ms, service.Budget{Accuracy: 0.75, PerHour: 3}, 250, "[0 1 0]", false},
+		{100 * ms, service.Budget{Accuracy: 0.75, PerHour: 3, Gives: service.Cost}, 250, "[0 2 0]", true},
+		{100 * ms, service.Budget{Accuracy: 0.75, PerHour: 3, Gives: service.Accuracy}, 250, "[1 0 0]", true},
+	} {
+		want, full := three(c.goal, c.b).cheapest(c.rate, 1)
+		if fmt.Sprint(want) != c.want || full != c.full {
+			t.Errorf("%v, %+v at %g/s: %v %t, want %s %t", c.goal, c.b, c.rate, want, full, c.want, c.full)
+		}
+	}
+}
+
+// TestINFaaS grows by the cheapest way, shrinks one replica at a time, and keeps the floor of accuracy.
+func TestINFaaS(t *testing.T) {
+	v := three(100*time.Millisecond, service.Budget{Accuracy: 0.75})
+	v.Service.Replicas.Min = 1
+	p := policy(t, "infaas")
+	if got := fmt.Sprint(p.Decide(v)); got != "[0 1 0]" {
+		t.Errorf("at the beginning: %s", got)
+	}
+	v.Ready, v.Arrived = []int{0, 1, 0}, 15*300
+	if got := fmt.Sprint(p.Decide(v)); got != "[0 3 0]" {
+		t.Errorf("300/s on one that sustains 125: %s", got)
+	}
+	v.Ready, v.Arrived = []int{0, 3, 0}, 15*100
+	if got := fmt.Sprint(p.Decide(v)); got != "[0 2 0]" {
+		t.Errorf("100/s on three: %s", got)
+	}
+	v.Ready, v.Arrived = []int{0, 2, 0}, 15*150
+	if got := fmt.Sprint(p.Decide(v)); got != "[0 2 0]" {
+		t.Errorf("150/s on two: %s", got)
+	}
+}
+
+// TestForecasts: both policies that forecast have replicas for a rising rate before it is there, and follow it down.
+func TestForecasts(t *testing.T) {
+	for _, name := range []string{"muster", "mark"} {
+		v := three(100*time.Millisecond, service.Budget{})
+		v.Service.Variants[0].Startup = time.Minute
+		p := policy(t, name)
+		early, peak, last := 0, 0, 0
+		for k := range 200 {
+			rate := min(float64(100+50*k), 5000) // it rises by 50 a period, and falls to 100 in the end
+			if k > 140 {
+				rate = 100
+			}
+			v.Now, v.Arrived = cluster.Time(k)*cluster.Time(15*time.Second), int64(15*rate)
+			got := p.Decide(v)
+			covered := float64(got[0])*500 + float64(got[1])*125 + float64(got[2])*1e3/15
+			if covered < rate && k > 10 {
+				t.Fatalf("%s: %v for %g/s in period %d", name, got, rate, k)
+			}
+			if k == 60 && covered >= rate+4*50 { // what the rate is when a replica that is asked for now answers
+				early++
+			}
+			v.Ready, last = got, got[0]
+			peak = max(peak, got[0])
+		}
+		if early == 0 || peak < 10 || peak > 15 || last > 2 {
+			t.Errorf("%s: early %d, %d replicas at most, %d at the end", name, early, peak, last)
+		}
+	}
+}
