@@ -233,6 +233,9 @@ func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup
 	if w.opt.Search != nil {
 		w.opt.Search.conclude(w)
 	}
+	if w.opt.Serving != nil && w.opt.Serving.begun {
+		w.opt.Serving.conclude(w)
+	}
 	out.Run = w.Book().Run(w)
 	out.Run.Policy, out.Run.Placer, out.Run.Backfill = out.Label, cfg.Placer.Name(), e.Backfill().String()
 	out.Run.Hash, out.Run.Decided, out.Run.Partial = out.Hash, out.Stats.Steps, ctx.Err() != nil

@@ -35,6 +35,7 @@ type Options struct {
 	Paces    bool              // report the speeds of running jobs, by job model
 	Memory   bool              // report the jobs' GPU memory use; Run takes it from the policy
 	Search   *Searching        // a search whose trials are submitted as well; each world needs its own
+	Serving  *Serving          // services whose requests are played; each world needs its own
 	Script   []Scripted        // events of nodes and people at set times
 	Progress func(done, total int, now cluster.Time)
 }
@@ -64,6 +65,7 @@ type jobRun struct {
 	resizing bool
 	restart  bool // it has run before: the next start restores a checkpoint
 	trial    *trialRun
+	replica  *replicaRun
 }
 
 type phase uint8
@@ -94,9 +96,10 @@ const (
 	evRepair
 	evGPUFail
 	evGPURepair
-	evScript // id: index in Options.Script
-	evAwake  // a node is woken
-	evPower  // a power group's rule is due
+	evScript  // id: index in Options.Script
+	evAwake   // a node is woken
+	evPower   // a power group's rule is due
+	evAnswers // a replica takes requests
 )
 
 // World is the simulator's driver.
@@ -193,7 +196,7 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 	if w.next < w.recorded {
 		at = min(at, w.jobs[w.next].entry.Job.Submit)
 	}
-	at = min(at, w.tuneAt())
+	at = min(at, w.tuneAt(), w.serveAt())
 	if len(w.reports) > 0 {
 		at = min(at, w.now)
 	}
@@ -202,7 +205,7 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 	}
 	switch {
 	case w.stopped || ctx.Err() != nil || at == cluster.Never,
-		w.next == w.recorded && w.alive == 0 && w.tuneAt() == cluster.Never,
+		w.next == w.recorded && w.alive == 0 && w.tuneAt() == cluster.Never && w.serveAt() == cluster.Never,
 		w.opt.Until > 0 && at > w.opt.Until,
 		w.next == w.recorded && w.runs == 0 && at.Sub(w.quiet) > maxQuiet:
 		if w.opt.Until > 0 && at > w.opt.Until && (w.alive > 0 || w.next < w.recorded) {
@@ -215,6 +218,9 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 	w.book.advance(at)
 	w.now = at
 	w.wake = cluster.Never
+	if err := w.playRequests(); err != nil {
+		return engine.Batch{}, err
+	}
 	evs := append(w.pool[:0], w.reports...)
 	w.reports = w.reports[:0]
 	for len(w.queue) > 0 && w.queue[0].at <= at {
@@ -231,6 +237,9 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 		w.next++
 	}
 	evs, err := w.tune(evs)
+	if err == nil {
+		evs, err = w.serve(evs)
+	}
 	if err != nil {
 		return engine.Batch{}, err
 	}
@@ -266,8 +275,12 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 	}
 	j := &w.jobs[ev.id]
 	id := cluster.JobID(ev.id)
-	if ev.kind == evCancel {
+	switch ev.kind {
+	case evCancel:
 		return w.cancel(id)
+	case evAnswers:
+		w.replicaAnswers(j, ev.gen)
+		return engine.Event{}, false
 	}
 	if w.void(&ev) {
 		return engine.Event{}, false
@@ -282,6 +295,7 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 		j.rate = w.rateOf(j)
 		w.book.computing(j)
 		w.plan(j)
+		w.replicaStarted(j)
 		if j.entry.Memory > 0 && w.opt.Memory { // as a live driver reports it after a measurement
 			w.reports = append(w.reports,
 				engine.Event{Type: engine.Progress, Job: id, Memory: j.entry.Memory, Done: j.entry.Run - j.left,
@@ -520,7 +534,7 @@ func (w *World) evict(j *jobRun, a *engine.Action) {
 	w.idle(j)
 	j.gen++
 	j.stop = a.Reason
-	delay := time.Duration(0)
+	delay := w.replicaLeaves(j, a.Grace)
 	done := j.entry.Run - j.left
 	if was == running {
 		kept := done
@@ -631,6 +645,7 @@ func (w *World) hold(j *jobRun, allocs []engine.Alloc) {
 // depart takes a job off its devices.
 func (w *World) depart(j *jobRun, reason engine.StopReason) {
 	w.book.left(j, w.now)
+	w.replicaGoes(j, reason)
 	near := w.neighbours(j)
 	w.vacate(j)
 	w.passToGuest(j)
@@ -659,6 +674,9 @@ func (w *World) end(j *jobRun, reason engine.StopReason) {
 	w.book.ended(j, w.now, reason, was == waiting)
 	if j.trial != nil {
 		w.trialEnded(j, reason)
+	}
+	if j.replica != nil {
+		w.replicaEnded(j, reason)
 	}
 }
 

@@ -54,6 +54,7 @@ type simFlags struct {
 	seed                           uint64
 	html, json, csv, jobs, journal string
 	search, methods, atOnce        string
+	services, requests, scaling    string
 	starts                         int
 	profiles                       runProfiles
 }
@@ -118,6 +119,11 @@ func newSim() *cobra.Command {
 		"methods to compare with --search (default: the file's): muster search methods, asha:stopping, hydro:fused, hydro:narrow")
 	fl.StringVar(&f.atOnce, "at-once", "",
 		"with --search: how many runs at once, several with commas (default: the file's)")
+	fl.StringVar(&f.services, "services", "",
+		"play online services beside the workload, or alone on --cluster: a file of services, one for each YAML document")
+	fl.StringVar(&f.requests, "requests", "", "with --services: the file that says which requests come, recorded or drawn")
+	fl.StringVar(&f.scaling, "scaling", "",
+		"with --services: policies that add and remove replicas, to compare (default: the services' own)")
 	fl.IntVar(&f.starts, "score-starts", 0,
 		"ask when jobs will start, at the submission of each Nth that has to wait and later of others, and score the answers (docs/design/expected-starts.md)")
 	fl.StringVar(&f.journal, "journal", "", "write a journal to this file (several policies: their names are added)")
@@ -179,6 +185,12 @@ func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart
 func runSim(c *cobra.Command, f *simFlags) error {
 	if f.search != "" {
 		return simSearch(c, f)
+	}
+	if f.services != "" {
+		return simServices(c, f)
+	}
+	if f.requests != "" || f.scaling != "" {
+		return usage(errors.New("--requests and --scaling need --services"))
 	}
 	if f.methods != "" || f.atOnce != "" {
 		return usage(errors.New("--methods and --at-once need --search"))

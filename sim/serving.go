@@ -1,0 +1,318 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/requests"
+	"github.com/muster-gpu/muster/service"
+	"github.com/muster-gpu/muster/serving/fleet"
+	"github.com/muster-gpu/muster/serving/scale"
+	"github.com/muster-gpu/muster/serving/tally"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// Serving is online services that are played in a world: their replicas are jobs of the engine, and their requests
+// are played one by one between its decisions.
+type Serving struct {
+	Services []service.Service
+	Scaling  []scale.Policy // of each service
+	Period   time.Duration  // between decisions; 0: 15 s
+	After    time.Duration  // from the first job of the workload until the first request
+	Stream   requests.Stream
+	Served   []Served // the result, by service
+
+	fleet  *fleet.Fleet
+	begun  bool
+	tick   cluster.Time // of the next decision
+	last   cluster.Time // of the last
+	states []serviceState
+	models []string // of GPUs
+	err    error
+}
+
+// Served is what became of a service.
+type Served struct {
+	tally.Tally
+	GPUHours float64
+	Cost     float64 // of the replicas' hours
+	Peak     int     // most replicas at once that answered
+	Started  int     // replicas
+	Stopped  int     // because fewer were needed
+	Evicted  int     // preempted, or lost with a node
+}
+
+// serviceState is a service in the world.
+type serviceState struct {
+	replicas       []cluster.JobID // not gone, the oldest first
+	all            []cluster.JobID
+	ready          int     // of them that answer
+	prompt, output float64 // tokens in the mean, as last seen
+}
+
+// replicaRun is a job that is a replica of a service.
+type replicaRun struct {
+	service, variant int
+	number           int    // in the fleet; -1: it does not answer yet
+	starts           uint32 // how often it left its devices: what was scheduled before is void
+	leaving          bool   // it is drained, to be cancelled when it is idle
+}
+
+const servePeriod = 15 * time.Second
+
+// begin prepares the services at the start of the world.
+func (s *Serving) begin(spec *cluster.Spec) error {
+	if s.Period == 0 {
+		s.Period = servePeriod
+	}
+	f, err := fleet.New(s.Services, s.Stream)
+	s.fleet, s.begun = f, true
+	for i, p := range s.Scaling {
+		if b, ok := p.(scale.Batcher); ok {
+			f.Batching(i, b.Batching())
+		}
+	}
+	for i := range spec.Nodes {
+		if m := spec.Nodes[i].Model; m != "" && !slices.Contains(s.models, m) {
+			s.models = append(s.models, m)
+		}
+	}
+	s.states, s.Served = make([]serviceState, len(s.Services)), make([]Served, len(s.Services))
+	return err
+}
+
+// serveAt is when services are looked at next; Never: not again.
+func (w *World) serveAt() cluster.Time {
+	s := w.opt.Serving
+	switch {
+	case s == nil:
+		return cluster.Never
+	case !s.begun:
+		return w.now
+	case s.over():
+		return cluster.Never
+	}
+	at := s.tick
+	for i := range s.states {
+		st := &s.states[i]
+		if len(st.replicas) == 0 {
+			at = min(at, s.fleet.Arrival())
+		}
+		for _, id := range st.replicas {
+			if r := w.jobs[id].replica; r.leaving && r.number >= 0 {
+				at = min(at, s.fleet.IdleAt(r.number))
+			}
+		}
+	}
+	return max(at, w.now)
+}
+
+// over reports whether all requests have come and gone, and no replica is left.
+func (s *Serving) over() bool {
+	if !s.fleet.Ended() || s.fleet.Next() != cluster.Never {
+		return false
+	}
+	for i := range s.states {
+		if len(s.states[i].replicas) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// playRequests plays what happened to requests until now.
+func (w *World) playRequests() error {
+	s := w.opt.Serving
+	if s == nil || !s.begun {
+		return nil
+	}
+	return s.fleet.Advance(w.now)
+}
+
+// serve decides about replicas if it is time, and submits and cancels them.
+func (w *World) serve(evs []engine.Event) ([]engine.Event, error) {
+	s := w.opt.Serving
+	if s == nil {
+		return evs, nil
+	}
+	if !s.begun {
+		if err := s.begin(w.spec); err != nil {
+			return evs, err
+		}
+		s.tick = w.now
+	}
+	for i := range s.states {
+		evs = w.cancelDrained(evs, &s.states[i])
+	}
+	woken := false
+	for i := range s.states {
+		woken = woken || len(s.states[i].replicas) == 0 && s.fleet.Waiting(i) > 0
+	}
+	if s.tick > w.now && !woken {
+		return evs, s.err
+	}
+	for i := range s.states {
+		evs = w.scale(evs, i)
+	}
+	s.last, s.tick = w.now, w.now.Add(s.Period)
+	return evs, s.err
+}
+
+// cancelDrained cancels the replicas that have finished what they computed.
+func (w *World) cancelDrained(evs []engine.Event, st *serviceState) []engine.Event {
+	for _, id := range append([]cluster.JobID(nil), st.replicas...) {
+		r := w.jobs[id].replica
+		if r.leaving && (r.number < 0 || w.opt.Serving.fleet.Idle(r.number)) {
+			if ev, ok := w.cancel(id); ok {
+				evs = append(evs, ev)
+			}
+		}
+	}
+	return evs
+}
+
+// scale asks a service's policy and carries out what it says.
+func (w *World) scale(evs []engine.Event, k int) []engine.Event {
+	s := w.opt.Serving
+	st, spec := &s.states[k], &s.Services[k]
+	v := scale.View{Now: w.now, Period: w.now.Sub(s.last), Service: spec, Waiting: s.fleet.Waiting(k),
+		Prompt: st.prompt, Output: st.output, GPUs: s.models}
+	v.See(s.fleet.Observe(k))
+	st.prompt, st.output = v.Prompt, v.Output
+	have := make([]scale.Replica, len(st.replicas))
+	for i, id := range st.replicas {
+		r := w.jobs[id].replica
+		have[i] = scale.Replica{Variant: r.variant, Answers: r.number >= 0, Leaves: r.leaving}
+	}
+	v.Count(have)
+	want := make([]int, len(spec.Variants)) // nothing, once all requests have come and gone
+	if !s.fleet.Ended() || s.fleet.Next() != cluster.Never || v.Waiting > 0 {
+		want = s.Scaling[k].Decide(&v)
+	}
+	add, leave := scale.Change(want, have)
+	for variant, n := range add {
+		for range n {
+			evs = append(evs, w.addReplica(k, variant))
+		}
+	}
+	for _, i := range leave {
+		w.drainReplica(st.replicas[i])
+	}
+	return w.cancelDrained(evs, st)
+}
+
+// addReplica submits a job for another replica.
+func (w *World) addReplica(k, variant int) engine.Event {
+	s := w.opt.Serving
+	spec := &s.Services[k]
+	v := &spec.Variants[variant]
+	id := cluster.JobID(len(w.jobs))
+	job := cluster.Job{ID: id, Submit: w.now, Name: spec.Name, User: "services", Queue: spec.Queue, Tier: spec.Tier,
+		Kind: cluster.Service, Model: v.Name, GPUTypes: v.GPUTypes,
+		Tasks: []cluster.TaskSet{{Count: 1, Request: v.Request}}}
+	w.jobs = append(w.jobs, jobRun{entry: &trace.Entry{Job: job},
+		replica: &replicaRun{service: k, variant: variant, number: -1}})
+	w.book.grow()
+	s.states[k].replicas = append(s.states[k].replicas, id)
+	s.states[k].all = append(s.states[k].all, id)
+	s.Served[k].Started++
+	return w.arrive(&w.jobs[id])
+}
+
+// drainReplica lets a replica leave once it has finished what it computes.
+func (w *World) drainReplica(id cluster.JobID) {
+	s, r := w.opt.Serving, w.jobs[id].replica
+	r.leaving = true
+	s.Served[r.service].Stopped++
+	if r.number >= 0 {
+		s.fleet.Drain(r.number)
+	}
+}
+
+// replicaStarted schedules when a replica that has started answers.
+func (w *World) replicaStarted(j *jobRun) {
+	if r := j.replica; r != nil {
+		startup := w.opt.Serving.Services[r.service].Variants[r.variant].Startup
+		w.push(worldEvent{at: w.now.Add(startup), kind: evAnswers, id: int32(j.entry.Job.ID), gen: r.starts})
+	}
+}
+
+// replicaAnswers lets a replica take requests, unless it has left its devices since that was scheduled.
+func (w *World) replicaAnswers(j *jobRun, starts uint32) {
+	s, r := w.opt.Serving, j.replica
+	if r.leaving || r.starts != starts || j.phase != running {
+		return
+	}
+	n, err := s.fleet.Add(r.service, r.variant,
+		fleet.Place{GPU: w.spec.Nodes[j.allocs[0].Node].Model, Slower: 1e6 / float64(max(1, j.rate))})
+	if err != nil {
+		s.err = fmt.Errorf("service %s: %w", s.Services[r.service].Name, err)
+		return
+	}
+	r.number = n
+	st := &s.states[r.service]
+	st.ready++
+	s.Served[r.service].Peak = max(s.Served[r.service].Peak, st.ready)
+}
+
+// replicaLeaves lets a replica that has to stop finish what it computes, as far as its grace allows; it returns
+// how long that takes.
+func (w *World) replicaLeaves(j *jobRun, grace time.Duration) time.Duration {
+	r := j.replica
+	if r == nil || r.number < 0 {
+		return 0
+	}
+	f := w.opt.Serving.fleet
+	f.Drain(r.number)
+	return min(grace, f.DoneBy(r.number).Sub(w.now))
+}
+
+// replicaGoes takes a replica that leaves its devices out of service.
+func (w *World) replicaGoes(j *jobRun, reason engine.StopReason) {
+	r := j.replica
+	if r == nil {
+		return
+	}
+	s := w.opt.Serving
+	if reason == engine.Preempted || reason == engine.NodeLost {
+		s.Served[r.service].Evicted++
+	}
+	if r.number >= 0 {
+		s.fleet.Remove(r.number)
+		s.states[r.service].ready--
+		r.number = -1
+	}
+	r.starts++
+}
+
+// replicaEnded forgets a replica that is gone for good.
+func (w *World) replicaEnded(j *jobRun, reason engine.StopReason) {
+	s, r := w.opt.Serving, j.replica
+	st := &s.states[r.service]
+	for i, id := range st.replicas {
+		if id == j.entry.Job.ID {
+			st.replicas = append(st.replicas[:i], st.replicas[i+1:]...)
+			break
+		}
+	}
+	if reason == engine.Impossible {
+		s.err = fmt.Errorf("service %s: the cluster can never run a replica: %s", s.Services[r.service].Name,
+			w.book.Records[j.entry.Job.ID].Why)
+	}
+}
+
+// conclude totals what the services held.
+func (s *Serving) conclude(w *World) {
+	for k := range s.states {
+		t := &s.Served[k]
+		t.Tally = *s.fleet.Total(k)
+		for _, id := range s.states[k].all {
+			rec := &w.book.Records[id]
+			t.GPUHours += float64(rec.Held) / float64(cluster.Whole) / 3.6e6
+			t.Cost += rec.Ran.Hours() * s.Services[k].Variants[w.jobs[id].replica.variant].PerHour()
+		}
+	}
+}

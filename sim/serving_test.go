@@ -1,0 +1,134 @@
+package sim
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/requests"
+	"github.com/muster-gpu/muster/service"
+	"github.com/muster-gpu/muster/serving/scale"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// vision is a service whose batches take 6 ms and a tenth for each request; a replica starts in 20 s.
+func vision(lo, hi int) service.Service {
+	v := service.Variant{Name: "v", Request: cluster.Request{GPUs: 1}, Startup: 20 * time.Second}
+	for _, b := range []int{1, 8, 32} {
+		v.Profile = append(v.Profile, service.Point{Share: cluster.Whole, Batch: b,
+			Latency: 6*time.Millisecond + time.Duration(b)*time.Millisecond/10})
+	}
+	return service.Service{Name: "vision", Tier: cluster.Critical,
+		Goal:     service.Goal{Latency: 50 * time.Millisecond, Percentile: 99},
+		Replicas: service.Replicas{Min: lo, Max: hi}, Variants: []service.Variant{v}}
+}
+
+// serve plays requests beside jobs on a node of four GPUs.
+func serve(t *testing.T, s service.Service, scaling string, a *requests.Arrivals, jobs []trace.Entry) (*Serving,
+	Outcome) {
+	t.Helper()
+	p, err := scale.New(scaling)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sv := &Serving{Services: []service.Service{s}, Scaling: []scale.Policy{p}, Stream: requests.Draw(a, 0)}
+	spec := &cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 4, CPU: 64000, RAM: 1 << 20}}}
+	out := Run(context.Background(), spec, jobs,
+		Setup{Policy: "multifactor", Placer: "best-fit", World: Options{Serving: sv}})
+	if out.Err != nil {
+		t.Fatal(out.Err)
+	}
+	return sv, out
+}
+
+// TestServing: a step in load is followed, nothing is lost, and at the end no replica is left.
+func TestServing(t *testing.T) {
+	load := &requests.Arrivals{Rate: 100, CV: 1, For: 20 * time.Minute,
+		Steps: []requests.Step{{At: 10 * time.Minute, Rate: 9000}}}
+	sv, out := serve(t, vision(1, 4), "hpa", load, nil)
+	got := &sv.Served[0]
+	if sum := got.Answered + got.Dropped + got.Tally.Refused + got.Failed; sum != got.Arrived || got.Failed != 0 {
+		t.Errorf("%d of %d requests are accounted for: %+v", sum, got.Arrived, got.Tally)
+	}
+	if got.Peak < 3 || got.Peak > 4 || got.Started != got.Stopped || got.Attainment() < 0.9 {
+		t.Errorf("%d replicas at most, %d started, %d stopped, %.3f in time", got.Peak, got.Started, got.Stopped,
+			got.Attainment())
+	}
+	if held := float64(out.Run.Records[0].Held) / 3.6e9; got.GPUHours < held || got.GPUHours > 4*21./60 ||
+		got.GPUHours != got.Cost {
+		t.Errorf("%g GPU-hours, at a cost of %g; the first replica held %g", got.GPUHours, got.Cost, held)
+	}
+	for i := range out.Run.Records {
+		if r := &out.Run.Records[i]; r.End == cluster.Never {
+			t.Errorf("replica %d has no end: %+v", i, r)
+		}
+	}
+	again, second := serve(t, vision(1, 4), "hpa", load, nil)
+	if second.Hash != out.Hash || again.Served[0].InTime != got.InTime {
+		t.Errorf("twice the same: hashes %x and %x, %d and %d in time", out.Hash, second.Hash, got.InTime,
+			again.Served[0].InTime)
+	}
+}
+
+// TestServingBesideTraining: a critical service takes its GPUs from best-effort jobs, which go on later.
+func TestServingBesideTraining(t *testing.T) {
+	var jobs []trace.Entry
+	for i := range 4 {
+		jobs = append(jobs, trace.Entry{Run: time.Hour,
+			Job: cluster.Job{ID: cluster.JobID(i), User: "ann", Tier: cluster.BestEffort,
+				Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}, Estimate: time.Hour}})
+	}
+	_, alone := serve(t, vision(1, 1), "static", &requests.Arrivals{Rate: 1, CV: 1, For: time.Second}, jobs)
+	load := &requests.Arrivals{Rate: 2000, CV: 1, For: 30 * time.Minute,
+		Spikes: []requests.Spike{{At: 10 * time.Minute, For: 10 * time.Minute, Times: 6}}}
+	sv, out := serve(t, vision(1, 4), "hpa", load, jobs)
+	if got := &sv.Served[0]; got.Peak < 3 || got.Evicted != 0 || got.Attainment() < 0.85 {
+		t.Errorf("the service: %d replicas at most, %d evicted, %.3f in time", got.Peak, got.Evicted, got.Attainment())
+	}
+	end := func(o *Outcome) (last cluster.Time) {
+		for i := range 4 {
+			last = max(last, o.Run.Records[i].End)
+		}
+		return last
+	}
+	if a, b := end(&alone), end(&out); b <= a || b == cluster.Never {
+		t.Errorf("training ends at %v alone, at %v beside the service", a, b)
+	}
+}
+
+// TestServingFromZero: without requests nothing is held; the first waits for a start.
+func TestServingFromZero(t *testing.T) {
+	load := &requests.Arrivals{Rate: 0, CV: 1, For: 3 * time.Hour,
+		Steps: []requests.Step{{At: time.Hour, Rate: 50}, {At: 2 * time.Hour, Rate: 0}}}
+	sv, out := serve(t, vision(0, 2), "hpa:window=1m", load, nil)
+	got := &sv.Served[0]
+	if got.Started != 1 || got.GPUHours > 1.1 || got.Attainment() < 0.99 {
+		t.Errorf("%d replicas started, %g GPU-hours, %.3f in time", got.Started, got.GPUHours, got.Attainment())
+	}
+	if at := out.Run.Records[0].Submit; at < cluster.Time(time.Hour) || at > cluster.Time(time.Hour+time.Minute) {
+		t.Errorf("the first replica was asked for at %v", at)
+	}
+}
+
+// TestServingEvicted: a replica that is preempted loses what it computes, and comes back.
+func TestServingEvicted(t *testing.T) {
+	s := vision(2, 2)
+	s.Tier = cluster.BestEffort
+	var jobs []trace.Entry
+	for i := range 4 {
+		jobs = append(jobs, trace.Entry{Run: 5 * time.Minute,
+			Job: cluster.Job{ID: cluster.JobID(i), User: "ann", Tier: cluster.Critical,
+				Submit: cluster.Time(10 * time.Minute),
+				Tasks:  []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}})
+	}
+	sv, _ := serve(t, s, "static", &requests.Arrivals{Rate: 1000, CV: 1, For: 30 * time.Minute}, jobs)
+	got := &sv.Served[0]
+	if got.Evicted != 2 || got.Failed != 0 || got.Tally.Refused+got.Dropped < 100_000 || got.Started != 2 {
+		t.Errorf("%d evicted, %d started, %d failed, %d refused", got.Evicted, got.Started, got.Failed,
+			got.Tally.Refused)
+	}
+	if sum := got.Answered + got.Dropped + got.Tally.Refused + got.Failed; sum != got.Arrived {
+		t.Errorf("%d of %d requests are accounted for", sum, got.Arrived)
+	}
+}
