@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-gpu/muster/experiments/results"
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
@@ -29,25 +30,51 @@ func TestUnknownExperiment(t *testing.T) {
 	}
 }
 
-// Exactly the page of the requested experiment is written.
+// Exactly the page of the requested experiment is written, and it is the one in the repository.
 func TestOnePage(t *testing.T) {
 	traces, dir := shared.Path(t, "traces"), t.TempDir()
-	if err := run(t.Context(), []string{"--traces", traces, "--out", dir, "--only", "tiresias"},
-		io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(filepath.Join(dir, "results", "tiresias.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := os.ReadFile("../docs/results/tiresias.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != string(want) {
-		t.Errorf("docs/results/tiresias.md is not what make results writes:\n%s", got)
+	for _, name := range []string{"tiresias", "distserve"} {
+		if err := run(t.Context(), []string{"--traces", traces, "--out", dir, "--only", name}, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		page := filepath.Join("results", name+".md")
+		got, err := os.ReadFile(filepath.Join(dir, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join("..", "docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != string(want) {
+			t.Errorf("docs/%s is not what make results writes:\n%s", page, got)
+		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "results.md")); err == nil {
 		t.Error("the first page was written, with one experiment only")
+	}
+}
+
+// The first page has the line of each experiment that takes a moment.
+func TestFirstPage(t *testing.T) {
+	traces := shared.Path(t, "traces")
+	page, err := os.ReadFile("../docs/results.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"tiresias", "distserve"} {
+		tables, err := results.All(t.Context(), traces, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if err := results.Index(&b, tables); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if strings.Contains(line, "](results/"+name+".md)") && !strings.Contains(string(page), line) {
+				t.Errorf("docs/results.md is not what make results writes; it lacks\n%s", line)
+			}
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"math"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/csvfile"
@@ -42,6 +43,14 @@ type Table struct {
 	About     string
 	Tolerance float64 // relative; rows beyond it need a reason
 	Rows      []Row
+	Sections  []Section // where rows are too many: the page has these, and of the rows those that lack a reason
+}
+
+// Section is a part of a page that has a table of its own.
+type Section struct {
+	Title, About string
+	Head         []string
+	Cells        [][]string
 }
 
 // Failed lists the rows beyond the tolerance without a reason.
@@ -64,7 +73,7 @@ var experiments = []struct {
 	run  func(context.Context, string) (Table, error)
 }{{"tiresias", Tiresias}, {"muri", Muri}, {"pollux", Pollux}, {"pollux-itself", PolluxItself},
 	{"elasticflow", ElasticFlow}, {"gavel", Gavel}, {"fgd", FGD}, {"miso", MISO}, {"parvagpu", ParvaGPU},
-	{"parvagpu-changes", ParvaChanges}, {"parvagpu-shares", ParvaShares}}
+	{"parvagpu-changes", ParvaChanges}, {"parvagpu-shares", ParvaShares}, {"distserve", DistServe}}
 
 // Names returns the names of the pages.
 func Names() (list []string) {
@@ -236,12 +245,26 @@ func (t *Table) Write(w io.Writer) error {
 	p := &printer{w: w}
 	p.f("# %s\n\n%s\n\n%s\n\nTolerance: %.1f %%. Rows beyond it: %d unexplained.\n\n", t.Title, generated, t.About,
 		100*t.Tolerance, len(t.Failed()))
-	p.f("| case | figure | published | ours | difference | reason |\n|---|---|---|---|---|---|\n")
-	for k := range t.Rows {
-		r := &t.Rows[k]
+	rows := t.Rows
+	if len(t.Sections) > 0 {
+		rows = t.Failed()
+	}
+	if len(rows) > 0 {
+		p.f("| case | figure | published | ours | difference | reason |\n|---|---|---|---|---|---|\n")
+	}
+	for k := range rows {
+		r := &rows[k]
 		// no -0.00
 		p.f("| %s | %s | %s | %s | %+.2f %% | %s |\n", r.Case, r.Figure, num(r.Published), num(r.Ours),
 			math.Round(1e4*r.Off())/100+0, r.Reason)
+	}
+	for i := range t.Sections {
+		s := &t.Sections[i]
+		p.f("%s## %s\n\n%s\n\n", some(i > 0 || len(rows) > 0, "%s", "\n"), s.Title, s.About)
+		p.f("| %s |\n|%s\n", strings.Join(s.Head, " | "), strings.Repeat("---|", len(s.Head)))
+		for _, cells := range s.Cells {
+			p.f("| %s |\n", strings.Join(cells, " | "))
+		}
 	}
 	return p.err
 }
