@@ -1,0 +1,142 @@
+package gateway
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// raw is a backend below HTTP: it reads a request, and then does what a test wants with the connection.
+type raw struct {
+	url  string
+	seen atomic.Int64 // requests
+}
+
+func newRaw(t *testing.T, does func(c net.Conn)) *raw {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &raw{url: "http://" + l.Addr().String()}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer c.Close()
+				r, err := http.ReadRequest(bufio.NewReader(c))
+				if err != nil {
+					return
+				}
+				_, _ = io.Copy(io.Discard, r.Body)
+				b.seen.Add(1)
+				does(c)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		wg.Wait()
+	})
+	return b
+}
+
+func says(text string) func(net.Conn) { return func(c net.Conn) { _, _ = io.WriteString(c, text) } }
+
+// hangs keeps the connection until the other side closes it.
+func hangs(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }
+
+// nowhere is an address at which nothing answers.
+func nowhere(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return "http://" + l.Addr().String()
+}
+
+// plain is a backend that answers with a text, and counts.
+func plain(t *testing.T, text string, takes time.Duration) (*httptest.Server, *atomic.Int64) {
+	n := &atomic.Int64{}
+	b := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return
+		}
+		n.Add(1)
+		time.Sleep(takes)
+		_, _ = io.WriteString(w, text)
+	}))
+	t.Cleanup(b.Close)
+	return b, n
+}
+
+// serveReal serves with the limits of the program.
+func serveReal(t *testing.T, c *Config, l Limits) (*Server, string) {
+	t.Helper()
+	s := New(Options{Clock: time.Now, Limits: l})
+	if err := s.Update(c); err != nil {
+		t.Fatal(err)
+	}
+	at, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := s.HTTP()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = h.Serve(at)
+	}()
+	t.Cleanup(func() {
+		_ = h.Close()
+		<-ended
+		s.Close()
+	})
+	return s, "http://" + at.Addr().String()
+}
+
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+func newHandler(t *testing.T, h http.HandlerFunc) *httptest.Server {
+	b := httptest.NewServer(h)
+	t.Cleanup(b.Close)
+	return b
+}
+
+// status is that of a GET; 0: the connection broke.
+func status(t *testing.T, url string) int {
+	resp, err := http.DefaultClient.Get(url)
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return 0
+	}
+	return resp.StatusCode
+}
+
+func hashOf(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}
