@@ -2,7 +2,7 @@
 GO ?= go
 export CGO_CFLAGS = -O2 -g -Wno-deprecated-declarations # of NVML's header
 
-.PHONY: run sim kube-demo test hashes build lint bench bench-kube soak results pictures
+.PHONY: run sim kube-demo serve-demo test hashes build lint bench bench-kube bench-gateway soak results pictures
 
 # Without an NVIDIA driver the devices are simulated; the jobs are real processes.
 GPUS ?= $(shell nvidia-smi -L >/dev/null 2>&1 || echo --gpus sim:8xH100-80GB)
@@ -23,11 +23,15 @@ kube-demo: build ## a Kubernetes control plane of this machine, Muster installed
 	$(GO) build -o muster-kubedemo ./internal/kubedemo # go run would call Ctrl-C a failure
 	./muster-kubedemo
 
+serve-demo: build ## a service under real load beside training, on the CPU: scripts/serve-demo.sh says what it does
+	./scripts/serve-demo.sh
+
 build: ## the muster binary, and the small programs beside it that start faster for what is started often
 	$(GO) build -o muster ./cmd/muster
 	CGO_ENABLED=0 $(GO) build -o muster-shim ./cmd/muster-shim
 	CGO_ENABLED=0 $(GO) build -o muster-slurm ./cmd/muster-slurm
 	CGO_ENABLED=0 $(GO) build -o muster-kube ./cmd/muster-kube
+	CGO_ENABLED=0 $(GO) build -o muster-gateway ./cmd/muster-gateway
 
 test: ## everything that CI checks; installs the browser that the report is tested in
 	./scripts/install-test-deps.sh
@@ -49,6 +53,9 @@ bench: ## the figures of docs/performance.md
 
 bench-kube: ## schedulers on a real Kubernetes control plane, side by side (half an hour)
 	$(GO) test -run xxx -bench 'Cluster|Backlog' -benchtime 1x -timeout 90m ./kube
+
+bench-gateway: ## the gateway beside net/http's reverse proxy and nginx, with wrk; what it adds to latencies; ten thousand streams
+	$(GO) test -run xxx -bench . -benchtime 5x -timeout 30m ./cmd/muster-gateway
 
 soak: ## a million random events per policy, with all invariants; a thousand deaths of the daemon, 600 of a cluster's scheduler; each fuzz target for half a minute
 	MUSTER_SOAK=1000000 $(GO) test -timeout 6h -run 'Random|Twin|Repartitions' -v ./engine ./driver/... ./quota

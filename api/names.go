@@ -19,6 +19,8 @@ type (
 	PolicyRequest = ask.PolicyRequest
 	Refusal       = ask.Refusal
 	Selection     = ask.Selection
+	ServiceFile   = ask.ServiceFile
+	ServiceScale  = ask.ServiceScale
 	Submission    = ask.Submission
 	Trial         = ask.Trial
 	Update        = ask.Update
@@ -62,6 +64,7 @@ type (
 	Sample       = show.Sample
 	Samples      = show.Samples
 	Score        = show.Score
+	Service      = show.Service
 	Share        = show.Share
 	Speeds       = show.Speeds
 	Task         = show.Task

@@ -92,6 +92,8 @@ type Submission struct {
 	CheckpointOf int    `json:"checkpoint_of,omitempty" minimum:"0" doc:"Another job of the same user, which is over: this one continues in its checkpoint folder"`
 	Trial        *Trial `json:"trial,omitempty" doc:"The job is a run of a hyper-parameter search"`
 
+	Replica *Replica `json:"replica,omitempty" doc:"The job is a replica of a service; only the daemon says so"`
+
 	Model   string `json:"model,omitempty" doc:"What it computes: a key of the throughput tables"`
 	Comment string `json:"comment,omitempty" doc:"Free text"`
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs what the tests need beyond Go: a browser for the report's page, and
-# a Slurm that slurm's test compares us with (it starts daemons of its own).
+# Installs what the tests need beyond Go: a browser for the report's page,
+# PyTorch for the models of services, and a Slurm that slurm's test compares us
+# with (it starts daemons of its own).
 # Debian, as root; does nothing where they are there already. The Kubernetes
 # control plane that kube is tested on is built from its Go modules, once, into
 # the user's cache folder: some 800 seconds of processor time.
@@ -12,6 +13,7 @@ go test ./internal/controlplane -run '^TestBuild$' -count=1 -timeout 60m
 want=
 [ -x /usr/bin/chromium ] || want="chromium fonts-dejavu-core"
 [ -x /usr/sbin/slurmctld ] && [ -x /usr/sbin/slurmd ] && [ -x /usr/sbin/munged ] && [ -x /usr/bin/sbatch ] || want="$want slurm-wlm munge"
+/usr/bin/python3 -c 'import torch' 2>/dev/null || want="$want python3-torch libopenblas0-pthread"
 if [ -z "$want" ]; then
 	exit 0
 fi

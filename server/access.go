@@ -26,68 +26,74 @@ const (
 // access is the role that each route requires. A route that is not listed is refused to everybody; a test tries
 // every route in every role.
 var access = map[string]string{
-	"GET /healthz":                 anybody,
-	"GET /metrics":                 nearby,
-	"GET /readyz":                  anybody,
-	"GET /login":                   anybody,
-	"GET /{$}":                     anybody, // pages contain no data; what they show they request
-	"GET /jobs":                    anybody,
-	"GET /jobs/{id}":               anybody,
-	"GET /submit":                  anybody,
-	"GET /usage":                   anybody,
-	"GET /history":                 anybody,
-	"GET /assets/{name}":           anybody,
-	"GET /favicon.ico":             anybody,
-	"GET /openapi.json":            anybody,
-	"GET /openapi.yaml":            anybody,
-	"GET /openapi-3.0.json":        anybody,
-	"GET /openapi-3.0.yaml":        anybody,
-	"GET /schemas/{schema}":        anybody,
-	"GET /v1/me":                   api.RoleUser,
-	"POST /v1/logout":              api.RoleUser,
-	"POST /v1/dashboard":           api.RoleUser,
-	"GET /v1/tokens":               api.RoleUser, // their own
-	"POST /v1/tokens":              api.RoleUser, // for themselves
-	"DELETE /v1/tokens/{id}":       api.RoleUser, // their own
-	"GET /v1/info":                 api.RoleUser,
-	"GET /v1/nodes":                api.RoleUser,
-	"GET /v1/partitions":           api.RoleUser,
-	"GET /v1/queues":               api.RoleUser,
-	"GET /v1/fair":                 api.RoleUser,
-	"GET /v1/usage":                api.RoleUser,
-	"GET /v1/jobs/{id}/samples":    api.RoleUser,
-	"GET /v1/events":               api.RoleUser,
-	"GET /v1/overview":             api.RoleUser,
-	"POST /v1/jobs":                api.RoleUser,
-	"GET /v1/jobs":                 api.RoleUser,
-	"GET /v1/jobs/{id}":            api.RoleUser, // what other users run is masked
-	"GET /v1/jobs/{id}/why":        api.RoleUser,
-	"GET /v1/jobs/{id}/wait":       api.RoleUser,
-	"GET /v1/jobs/{id}/log":        api.RoleUser, // the caller's own, like everything below
-	"POST /v1/jobs/{id}/join":      api.RoleUser,
-	"GET /v1/jobs/{id}/tty":        api.RoleUser, // ... except that a role does not allow typing into it
-	"PATCH /v1/jobs/{id}":          api.RoleUser,
-	"GET /v1/jobs/{id}/history":    api.RoleUser,
-	"POST /v1/nodes/{name}/drain":  api.RoleOperator,
-	"POST /v1/nodes/{name}/resume": api.RoleOperator,
-	"GET /v1/audit":                api.RoleUser, // what was done to their jobs, and by them; admins: everything
-	"GET /v1/journal":              api.RoleAdmin,
-	"GET /v1/policy":               api.RoleUser,
-	"GET /v1/speeds":               api.RoleUser,
-	"POST /v1/policy":              api.RoleOperator,
-	"POST /v1/config/reload":       api.RoleAdmin,
-	"GET /v1/moves":                api.RoleUser,
-	"POST /v1/moves":               api.RoleOperator,
-	"POST /v1/jobs/{id}/signal":    api.RoleUser,
-	"POST /v1/jobs/{id}/cancel":    api.RoleUser,
-	"POST /v1/jobs/cancel":         api.RoleUser, // their own, as below
-	"POST /v1/jobs/hold":           api.RoleUser,
-	"POST /v1/jobs/release":        api.RoleUser,
-	"POST /v1/jobs/{id}/hold":      api.RoleUser,
-	"POST /v1/jobs/{id}/release":   api.RoleUser,
-	"POST /v1/jobs/{id}/requeue":   api.RoleUser,
-	"POST /v1/jobs/{id}/suspend":   api.RoleUser,
-	"POST /v1/jobs/{id}/resume":    api.RoleUser,
+	"GET /healthz":                   anybody,
+	"GET /metrics":                   nearby,
+	"GET /readyz":                    anybody,
+	"GET /login":                     anybody,
+	"GET /{$}":                       anybody, // pages contain no data; what they show they request
+	"GET /jobs":                      anybody,
+	"GET /jobs/{id}":                 anybody,
+	"GET /submit":                    anybody,
+	"GET /services":                  anybody,
+	"GET /usage":                     anybody,
+	"GET /history":                   anybody,
+	"GET /assets/{name}":             anybody,
+	"GET /favicon.ico":               anybody,
+	"GET /openapi.json":              anybody,
+	"GET /openapi.yaml":              anybody,
+	"GET /openapi-3.0.json":          anybody,
+	"GET /openapi-3.0.yaml":          anybody,
+	"GET /schemas/{schema}":          anybody,
+	"GET /v1/me":                     api.RoleUser,
+	"POST /v1/logout":                api.RoleUser,
+	"POST /v1/dashboard":             api.RoleUser,
+	"GET /v1/tokens":                 api.RoleUser, // their own
+	"POST /v1/tokens":                api.RoleUser, // for themselves
+	"DELETE /v1/tokens/{id}":         api.RoleUser, // their own
+	"GET /v1/info":                   api.RoleUser,
+	"GET /v1/nodes":                  api.RoleUser,
+	"GET /v1/partitions":             api.RoleUser,
+	"GET /v1/queues":                 api.RoleUser,
+	"GET /v1/fair":                   api.RoleUser,
+	"GET /v1/services":               api.RoleUser,
+	"POST /v1/services":              api.RoleUser, // their own, like what follows
+	"GET /v1/services/{name}":        api.RoleUser, // what other users run is masked
+	"POST /v1/services/{name}/scale": api.RoleUser,
+	"DELETE /v1/services/{name}":     api.RoleUser,
+	"GET /v1/usage":                  api.RoleUser,
+	"GET /v1/jobs/{id}/samples":      api.RoleUser,
+	"GET /v1/events":                 api.RoleUser,
+	"GET /v1/overview":               api.RoleUser,
+	"POST /v1/jobs":                  api.RoleUser,
+	"GET /v1/jobs":                   api.RoleUser,
+	"GET /v1/jobs/{id}":              api.RoleUser, // what other users run is masked
+	"GET /v1/jobs/{id}/why":          api.RoleUser,
+	"GET /v1/jobs/{id}/wait":         api.RoleUser,
+	"GET /v1/jobs/{id}/log":          api.RoleUser, // the caller's own, like everything below
+	"POST /v1/jobs/{id}/join":        api.RoleUser,
+	"GET /v1/jobs/{id}/tty":          api.RoleUser, // ... except that a role does not allow typing into it
+	"PATCH /v1/jobs/{id}":            api.RoleUser,
+	"GET /v1/jobs/{id}/history":      api.RoleUser,
+	"POST /v1/nodes/{name}/drain":    api.RoleOperator,
+	"POST /v1/nodes/{name}/resume":   api.RoleOperator,
+	"GET /v1/audit":                  api.RoleUser, // what was done to their jobs, and by them; admins: everything
+	"GET /v1/journal":                api.RoleAdmin,
+	"GET /v1/policy":                 api.RoleUser,
+	"GET /v1/speeds":                 api.RoleUser,
+	"POST /v1/policy":                api.RoleOperator,
+	"POST /v1/config/reload":         api.RoleAdmin,
+	"GET /v1/moves":                  api.RoleUser,
+	"POST /v1/moves":                 api.RoleOperator,
+	"POST /v1/jobs/{id}/signal":      api.RoleUser,
+	"POST /v1/jobs/{id}/cancel":      api.RoleUser,
+	"POST /v1/jobs/cancel":           api.RoleUser, // their own, as below
+	"POST /v1/jobs/hold":             api.RoleUser,
+	"POST /v1/jobs/release":          api.RoleUser,
+	"POST /v1/jobs/{id}/hold":        api.RoleUser,
+	"POST /v1/jobs/{id}/release":     api.RoleUser,
+	"POST /v1/jobs/{id}/requeue":     api.RoleUser,
+	"POST /v1/jobs/{id}/suspend":     api.RoleUser,
+	"POST /v1/jobs/{id}/resume":      api.RoleUser,
 }
 
 // pageRules is the content security policy of the pages: load what comes from this server, and nothing else.

@@ -146,6 +146,9 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*submitOutput, er
 		out.Body.Jobs, out.Body.Job, out.Body.Why = &[]int{}, &j, &api.Why{Blockers: []string{}}
 		return out, problem(err)
 	}
+	if in.Body.Replica != nil {
+		return nil, huma.Error422UnprocessableEntity("replica: only services have replicas: muster service apply")
+	}
 	ids, err := s.m.Submit(ctx, who.User, &in.Body, in.Key)
 	if err != nil {
 		return nil, problem(err)

@@ -23,6 +23,7 @@ import (
 	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/server/view"
+	"github.com/muster-gpu/muster/serving/control"
 	"github.com/muster-gpu/muster/web"
 )
 
@@ -47,7 +48,9 @@ type Options struct {
 	Info    Info
 	Metrics *Metrics     // nil: its own, which nothing feeds
 	Log     *slog.Logger // nil: nothing is logged
-	Hosts   []string     // names, besides addresses, by which the server may be called over TCP
+	// Services runs services; nil: there are none.
+	Services *control.Controller
+	Hosts    []string // names, besides addresses, by which the server may be called over TCP
 	// Reload reads the configuration again on behalf of by. nil: it cannot.
 	Reload func(ctx context.Context, by string) (api.Reloaded, error)
 }
@@ -80,6 +83,7 @@ func New(m *local.Machine, opt Options) *Server {
 	s.rules(a)
 	s.audit(a)
 	s.joining(a)
+	s.services(a)
 	s.metrics()
 	s.handle("GET /v1/jobs/{id}/log", s.log)
 	s.handle("GET /v1/jobs/{id}/tty", s.tty)

@@ -118,7 +118,8 @@ func (s *Store) init(path string) error {
 	if err := sound(s.write); err != nil {
 		return err
 	}
-	if _, err := s.write.Exec(schema + arraySchema + tokenSchema + usageSchema + auditSchema); err != nil {
+	if _, err := s.write.Exec(schema + arraySchema + tokenSchema + serviceSchema + usageSchema +
+		auditSchema); err != nil {
 		return err
 	}
 	var have int

@@ -27,7 +27,7 @@ var types = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/
 
 // addresses are the routes of the dashboard; each serves the same document, whose script shows the page of the
 // address.
-var addresses = []string{"/{$}", "/jobs", "/jobs/{id}", "/submit", "/usage", "/history"}
+var addresses = []string{"/{$}", "/jobs", "/jobs/{id}", "/submit", "/services", "/usage", "/history"}
 
 // Pages returns the dashboard by route. The pages contain nothing secret: they request their data as the
 // signed-in user.

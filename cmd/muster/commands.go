@@ -29,6 +29,7 @@ func subcommands() []subcommand {
 		{"run", newLogs},
 		{"run", newWait},
 		{"run", newSearch},
+		{"run", newService},
 		{"look", newQueue},
 		{"look", newWhy},
 		{"look", newShow},

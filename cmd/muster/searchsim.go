@@ -33,7 +33,7 @@ func simSearch(c *cobra.Command, f *simFlags) error {
 	if err != nil {
 		return usage(err)
 	}
-	wl, spec, err := f.searchWorld()
+	wl, spec, err := f.besideOrAlone("--search")
 	if err != nil {
 		return err
 	}
@@ -65,14 +65,14 @@ func simSearch(c *cobra.Command, f *simFlags) error {
 	return writeSearches(c.OutOrStdout(), rows, f.json == "-", len(entries) > 0)
 }
 
-// searchWorld is the workload beside the search, if there is one, and the cluster.
-func (f *simFlags) searchWorld() (*trace.Workload, *cluster.Spec, error) {
+// besideOrAlone is the workload beside what a flag plays, if there is one, and the cluster.
+func (f *simFlags) besideOrAlone(flag string) (*trace.Workload, *cluster.Spec, error) {
 	if f.demo || f.trace != "" {
 		return f.load1()
 	}
 	if f.cluster == "" {
 		return nil, nil, usage(
-			errors.New("--search: say on which --cluster, such as 1x8xH100-80GB, or beside which --trace"))
+			fmt.Errorf("%s: say on which --cluster, such as 1x8xH100-80GB, or beside which --trace", flag))
 	}
 	spec, err := config.Load(f.cluster)
 	return &trace.Workload{Name: "nothing else"}, spec, usage(err)

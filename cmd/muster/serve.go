@@ -25,6 +25,8 @@ import (
 	"github.com/muster-gpu/muster/local/devices"
 	"github.com/muster-gpu/muster/local/shim"
 	"github.com/muster-gpu/muster/server"
+	"github.com/muster-gpu/muster/serving/control"
+	"github.com/muster-gpu/muster/serving/machine"
 	"github.com/muster-gpu/muster/slurm"
 	"github.com/muster-gpu/muster/tune/guard"
 )
@@ -140,9 +142,15 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	if r.m, err = local.Open(ctx, opt); err != nil {
 		return err
 	}
+	services, stop, err := runServices(ctx, r.m, &conf.Services, filepath.Join(state, "gateway"), r.log)
+	if err != nil {
+		return errors.Join(err, r.m.Close())
+	}
+	defer stop()
 	r.s = server.New(r.m,
-		server.Options{Metrics: metrics, Log: r.log, Reload: r.reload, Info: server.Info{Version: version.Release,
-			NotEnforced: groups.Notes(), Simulated: len(dev.GPUs) > 0 && dev.GPUs[0].Simulated}})
+		server.Options{Metrics: metrics, Log: r.log, Services: services, Reload: r.reload,
+			Info: server.Info{Version: version.Release,
+				NotEnforced: groups.Notes(), Simulated: len(dev.GPUs) > 0 && dev.GPUs[0].Simulated}})
 	if r.door, err = openDoor(ctx, conf.Serve, time.Now()); err != nil {
 		return errors.Join(err, r.m.Close())
 	}
@@ -165,6 +173,24 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 		r.log.Info("ended", "left", leftBehind(r.m.Overview().Counts))
 	}
 	return err
+}
+
+// runServices runs services on a machine; dir is shared with the gateway.
+func runServices(ctx context.Context, m *local.Machine, conf *config.Services, dir string,
+	log *slog.Logger) (*control.Controller, func(), error) {
+	g, err := machine.NewGateway(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	x := machine.New(m)
+	c, err := control.New(ctx, control.Options{Scheduler: x, Store: x, Gateway: g, First: conf.First, Last: conf.Last,
+		Period: conf.Period, Log: log, Now: m.Now})
+	if err != nil {
+		x.Close()
+		return nil, nil, err
+	}
+	go c.Run(ctx)
+	return c, x.Close, nil
 }
 
 // whyThere says why state and socket are where they are: a newcomer is surprised by what a program writes

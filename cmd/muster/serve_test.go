@@ -96,7 +96,7 @@ func beside(tests int) {
 }
 
 // programs are built as make build does.
-var programs = shared.Programs{Plain: []string{"muster"}, Static: []string{shimProgram, slurmProgram}}
+var programs = shared.Programs{Plain: []string{"muster"}, Static: []string{shimProgram, slurmProgram, gatewayProgram}}
 
 // buildMuster builds the programs and returns the path of the first.
 func buildMuster(t *testing.T) string {

@@ -45,11 +45,25 @@ var arrows = map[string]string{
 	"forward":             "cluster engine internal/heap internal/splitmix",
 	"solve":               "internal/heap",
 	"search":              "internal/splitmix",
+	"gateway":             "serving/batch serving/tally cluster",
+	"requests":            "cluster internal/heap internal/random internal/unpack",
+	"service":             "cluster serving/llm",
+	"serving/llm":         "cluster",
+	"serving/batch":       "cluster internal/knobs",
+	"serving/scale":       "cluster internal/knobs service serving/tally",
+	"serving/tally":       "",
+	"serving/bulk":        "gateway",
+	"serving/load":        "requests service serving/tally",
+	"serving/control":     "ask cluster config gateway service serving/scale serving/tally show",
+	"serving/machine":     "ask cluster gateway local local/account local/watch service serving/control show",
+	"serving/inss":        "cluster service solve",
+	"serving/nexus":       "cluster service",
+	"serving/fleet":       "cluster internal/heap requests service serving/batch serving/llm serving/tally",
 	"serving":             "cluster internal/heap internal/csvfile",
 	"learn":               "internal/splitmix",
 	"policy":              "learn cluster quota solve engine/sched internal/heap",
 	"place":               "learn cluster engine/placement internal/splitmix",
-	"config":              "ask cluster perf engine policy place",
+	"config":              "ask cluster perf engine policy place requests service serving/batch serving/llm serving/scale",
 	"journal":             "cluster engine config internal/oldkeys",
 	"ask":                 "cluster perf internal/plain",
 	"show":                "ask",
@@ -83,20 +97,20 @@ var arrows = map[string]string{
 	"local/observe":       "ask cluster config local/cgroup local/gpu show store",
 	"progress":            "ask show cluster perf engine",
 	"local":               "cluster perf progress engine forward driver config journal ask show store local/account local/after local/audit local/clock local/demojobs local/devices local/rules local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/foresight local/observe local/record local/run local/segment local/share local/watch internal/inbox internal/plain internal/oldkeys",
-	"server":              "cluster ask show api local local/account local/audit local/rules local/run local/segment store internal/frames web server/view",
+	"server":              "cluster ask show api local local/account local/audit local/rules local/run local/segment store internal/frames web server/view service serving/control",
 	"server/view":         "cluster show api",
 	"web":                 "internal/plot",
 	"driver":              "cluster engine ask show",
 	"driver/drivertest":   "cluster engine driver internal/shared policy place",
-	"trace":               "cluster",
+	"trace":               "cluster internal/unpack internal/random",
 	"report":              "cluster internal/plot",
 	"tune":                "cluster engine journal perf policy trace report",
 	"tune/guard":          "ask cluster journal report show sim trace tune",
-	"sim":                 "forward learn search cluster perf power engine policy place driver trace report internal/heap",
+	"sim":                 "forward learn search cluster perf power engine policy place driver trace report internal/heap requests service serving/fleet serving/scale serving/tally",
 	"scenario":            "cluster perf engine policy place driver trace report sim config journal quota",
 	"experiments":         "experiments/results",
-	"experiments/results": "cluster perf engine policy place driver trace report sim experiments/compat config serving internal/csvfile",
-	"experiments/compat":  "cluster engine policy place driver trace solve",
+	"experiments/results": "cluster perf engine policy place driver trace report sim experiments/compat config serving internal/csvfile serving/llm",
+	"experiments/compat":  "cluster engine policy place driver trace solve serving/llm",
 	"kube":                "cluster perf progress power quota config engine driver journal ask show internal/inbox kube/amount kube/fit kube/fit/claims kube/fit/shared kube/fit/volumes kube/gangs kube/gpus kube/history kube/holds kube/loans kube/look kube/mig kube/moves kube/notices kube/patch kube/plans kube/power kube/queues kube/reports kube/retry kube/terms internal/oldkeys",
 	"kube/amount":         "cluster",
 	"kube/fit":            "cluster kube/amount kube/gpus kube/patch",
@@ -122,15 +136,19 @@ var arrows = map[string]string{
 	"kube/lead":           "",
 	"kube/loans":          "cluster engine kube/gpus kube/patch kube/terms",
 	"kube/front":          "api server/view web",
-	"cmd/muster":          "learn progress search search/play search/tuner cluster quota perf engine policy place journal config driver trace report sim tune tune/guard scenario serving ask show api client client/tcp client/terminal local local/account local/demojobs local/devices local/rules local/shim local/gpu local/cgroup local/observe server store slurm slurm/remote internal/plain internal/version",
+	"cmd/muster":          "learn progress search search/play search/tuner cluster quota perf engine policy place journal config driver trace report sim tune tune/guard scenario serving ask show api client client/tcp client/terminal local local/account local/demojobs local/devices local/rules local/shim local/gpu local/cgroup local/observe server store slurm slurm/remote internal/plain internal/version service serving/bulk serving/control serving/load serving/machine serving/scale serving/tally",
 	"cmd/muster-kube":     "cluster config engine kube kube/front kube/lead kube/look place policy progress server/view trace web api internal/version",
 	"cmd/muster-shim":     "local/shim internal/version",
+	"cmd/muster-gateway":  "gateway internal/version",
 	"cmd/muster-slurm":    "client slurm slurm/remote internal/version",
 	"internal/shared":     "",
 	"internal/plot":       "",
 	"internal/browser":    "",
 	"internal/heap":       "",
 	"internal/splitmix":   "",
+	"internal/knobs":      "cluster",
+	"internal/random":     "",
+	"internal/unpack":     "",
 	"internal/csvfile":    "",
 	"internal/inbox":      "",
 	"internal/frames":     "",
@@ -150,7 +168,8 @@ var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "engi
 	"engine/pending": true, "engine/placement": true, "engine/preempt": true, "engine/reserve": true,
 	"engine/sched": true, "engine/shape": true, "engine/speed": true, "engine/words": true,
 	"policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true,
-	"learn": true}
+	"learn": true, "service": true, "serving/llm": true, "serving/batch": true, "serving/scale": true,
+	"serving/inss": true, "serving/nexus": true}
 
 // banned calls per package: "*" is everywhere outside tests.
 var banned = map[string]string{
@@ -161,14 +180,16 @@ var banned = map[string]string{
 // live packages wait for the real world, but are given the time, too.
 var (
 	live = map[string]bool{"local": true, "local/run": true, "local/share": true, "local/shim": true,
-		"local/gpu": true, "server": true, "server/view": true, "client": true}
+		"local/gpu": true, "server": true, "server/view": true, "client": true, "serving/control": true,
+		"serving/bulk": true, "serving/load": true}
 	waits = map[string]bool{"time.Sleep": true, "time.After": true}
 )
 
 // clockAllowed are files that measure wall time for people, or wait for programs in tests.
 var clockAllowed = map[string]bool{"experiments/main.go": true, "internal/controlplane/plane.go": true,
 	"cmd/muster/main.go": true, "cmd/muster/serve.go": true, "cmd/muster-shim/main.go": true,
-	"cmd/muster-slurm/main.go": true, "cmd/muster-kube/main.go": true}
+	"cmd/muster-slurm/main.go": true, "cmd/muster-kube/main.go": true,
+	"cmd/muster-gateway/main.go": true}
 
 // Beyond these a function or a file deserves another look: they are no targets, and nothing is split only to
 // satisfy them.

@@ -96,6 +96,24 @@ func (b *Book) RemoveToken(ctx context.Context, id int64) error {
 	})
 }
 
+// PutService stores a service; text says what is done to it.
+func (b *Book) PutService(ctx context.Context, name string, data []byte, action, text string) error {
+	return b.Store.Write(ctx, func(t *store.Tx) error {
+		return errors.Join(t.PutService(name, data), t.PutAudit(Entry(ctx, b.Now(), action, "service "+name, text)))
+	})
+}
+
+// DeleteService removes a service.
+func (b *Book) DeleteService(ctx context.Context, name string) error {
+	return b.Store.Write(ctx, func(t *store.Tx) error {
+		return errors.Join(t.DeleteService(name),
+			t.PutAudit(Entry(ctx, b.Now(), "delete-service", "service "+name, "")))
+	})
+}
+
+// Services lists the services' data by name.
+func (b *Book) Services(ctx context.Context) ([][]byte, error) { return b.Store.Services(ctx) }
+
 // Tokens lists the tokens.
 func (b *Book) Tokens(ctx context.Context) ([]store.Token, error) { return b.Store.Tokens(ctx) }
 

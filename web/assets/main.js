@@ -4,13 +4,14 @@ import { overview } from "./overview.js";
 import { jobs, ended } from "./jobs.js";
 import { job } from "./job.js";
 import { submit } from "./submit.js";
+import { services } from "./services.js";
 import { usage } from "./usage.js";
 
 const $ = (id) => document.getElementById(id);
 const main = $("main");
 
 const routes = [
-  [/^\/$/, overview], [/^\/jobs$/, jobs], [/^\/jobs\/(\d+)$/, job], [/^\/submit$/, submit], [/^\/usage$/, usage], [/^\/history$/, ended],
+  [/^\/$/, overview], [/^\/jobs$/, jobs], [/^\/jobs\/(\d+)$/, job], [/^\/submit$/, submit], [/^\/services$/, services], [/^\/usage$/, usage], [/^\/history$/, ended],
 ];
 
 let page = null; // the present page: { title, changed(change), leave() }
@@ -158,7 +159,7 @@ document.addEventListener("keydown", (e) => {
   const k = e.key, chord = first === "g" && e.timeStamp - firstAt < 1500;
   first = chord ? "" : k;
   firstAt = e.timeStamp;
-  const to = chord && { o: "/", j: "/jobs", s: "/submit", h: "/history", u: "/usage" }[k];
+  const to = chord && { o: "/", j: "/jobs", s: "/submit", h: "/history", v: "/services", u: "/usage" }[k];
   if (to) go(to);
   else if (k === "?") $("help").showModal();
   else if (k === "t") nextTheme();

@@ -1,0 +1,467 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+)
+
+// servingTest is a daemon that runs services, with the gateway beside it. The models are real, on the CPU; only
+// the GPUs are simulated.
+type servingTest struct {
+	*daemon
+	url     string
+	gateway *exec.Cmd
+}
+
+// somePorts are where the replicas of the next daemon answer; each has some of its own.
+var somePorts atomic.Int64
+
+func startServing(t *testing.T, gpus string) *servingTest {
+	t.Helper()
+	needsModels(t)
+	d := prepareDaemon(t, gpus)
+	first := 31000 + 50*somePorts.Add(1)
+	conf := filepath.Join(d.dir, "muster.yaml")
+	text := fmt.Sprintf("services: {ports: %d-%d, period: 1s}\n", first, first+49)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.args = []string{"--config", conf}
+	d.start()
+	s := &servingTest{daemon: d}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.url = "http://" + l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.killGateway)
+	s.startGateway()
+	return s
+}
+
+// needsModels fails, or skips outside of CI, without what the example's models need.
+func needsModels(t *testing.T) {
+	t.Helper()
+	if err := exec.Command("/usr/bin/python3", "-c", "import torch").Run(); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("python3-torch is missing: scripts/install-test-deps.sh installs it")
+		}
+		t.Skip("needs python3-torch")
+	}
+}
+
+func (s *servingTest) startGateway() {
+	s.t.Helper()
+	s.gateway = exec.Command(filepath.Join(filepath.Dir(s.bin), gatewayProgram), "--dir",
+		filepath.Join(s.dir, "state", "gateway"), "--listen", strings.TrimPrefix(s.url, "http://"))
+	s.gateway.Stderr = &s.log
+	if err := s.gateway.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *servingTest) killGateway() {
+	_ = s.gateway.Process.Signal(syscall.SIGKILL)
+	_ = s.gateway.Wait()
+}
+
+// apply applies a service with a small model.
+func (s *servingTest) apply(name, more string, args ...string) {
+	s.t.Helper()
+	s.applyAs(name, more, "{batch: 1, latency: 5ms}, {batch: 16, latency: 10ms}", args...)
+}
+
+// applyAs applies a service with a small model that is said to have a profile.
+func (s *servingTest) applyAs(name, more, profile string, args ...string) {
+	s.t.Helper()
+	wd, err := os.Getwd()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	command, err := json.Marshal(append([]string{"/usr/bin/python3",
+		filepath.Join(wd, "..", "..", "examples", "serving", "matrix.py"), "--width", "128"}, args...))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	text := fmt.Sprintf(`
+name: %s
+latency: 5s
+%s
+variants:
+  - {name: small, command: %s, startup: 5s, profile: [%s]}
+`, name, more, command, profile)
+	path := filepath.Join(s.dir, name+".yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	s.want(s.must("service", "apply", path), "service "+name)
+}
+
+func (s *servingTest) show(name string) (v api.Service) {
+	s.t.Helper()
+	if err := json.Unmarshal([]byte(s.must("service", "show", "--json", name)), &v); err != nil {
+		s.t.Fatal(err)
+	}
+	return v
+}
+
+// answers waits until so many replicas of a service answer, and no others are there.
+func (s *servingTest) answers(name string, n int) {
+	s.t.Helper()
+	s.eventually(fmt.Sprintf("%d replicas of %s answer, and no others are there", n, name), func() bool {
+		v := s.show(name)
+		return v.Answers == n && len(v.Replicas) == n
+	})
+}
+
+const gatewayProgram = "muster-gateway"
+
+const oneRow = `{"inputs":[{"name":"x","datatype":"FP32","shape":[1,8],"data":[1,2,3,4,5,6,7,8]}]}`
+
+// ask sends a request and returns the answer's status and text.
+func (s *servingTest) ask(name string) (int, string) {
+	resp, err := http.Post(s.url+"/v2/models/"+name+"/infer", "application/json", strings.NewReader(oneRow))
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(body)
+}
+
+// load sends requests from several clients until it is ended, which returns how many were answered and what the others
+// came to.
+func (s *servingTest) load(name string, clients int) (end func() (answered int, others map[string]int)) {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	stop := make(chan struct{})
+	answered, others := 0, map[string]int{}
+	for range clients {
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				status, text := s.ask(name)
+				mu.Lock()
+				if status == http.StatusOK {
+					answered++
+				} else {
+					others[fmt.Sprintf("%d %.120s", status, text)]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	return func() (int, map[string]int) {
+		close(stop)
+		all.Wait()
+		return answered, others
+	}
+}
+
+// TestService: a service answers through the gateway, survives the deaths of the daemon and of a replica under load,
+// is changed without losing a request, and ends.
+func TestService(t *testing.T) {
+	t.Parallel()
+	s := startServing(t, "4xH100-80GB")
+	s.apply("vision", "replicas: {min: 2, max: 2}")
+	s.answers("vision", 2)
+	if status, body := s.ask("vision"); status != http.StatusOK || !strings.Contains(body, `"outputs"`) {
+		t.Fatalf("%d %s", status, body)
+	}
+	s.want(s.must("service", "list"), "vision", "2 of 2", "latency 5s for 99 %")
+	s.want(s.must("service", "logs", "vision"), "serving vision at port")
+
+	end := s.load("vision", 8)
+	s.kill() // the daemon: what it runs, and the gateway, go on
+	time.Sleep(2 * time.Second)
+	s.start()
+	s.answers("vision", 2)
+	before := s.show("vision").Replicas
+	s.eventually("the last minute's requests are known", func() bool { return s.show("vision").Rate > 0 })
+	s.apply("vision", "replicas: {min: 2, max: 2}", "--layers", "3")
+	s.eventually("both replicas were replaced", func() bool {
+		v := s.show("vision")
+		return v.Answers == 2 && len(v.Replicas) == 2 && v.Replicas[0].Job > before[1].Job
+	})
+	answered, others := end()
+	if answered == 0 || len(others) > 0 {
+		t.Errorf("%d requests were answered, others: %v", answered, others)
+	}
+
+	end = s.load("vision", 4)
+	first := s.show("vision").Replicas[0]
+	s.killReplica(first.Port)
+	s.eventually("another replica takes its place", func() bool {
+		v := s.show("vision")
+		return v.Answers == 2 && len(v.Replicas) == 2 && v.Replicas[0].Job > first.Job
+	})
+	answered, others = end()
+	lost := 0
+	for _, n := range others {
+		lost += n
+	}
+	if answered == 0 || lost > 4 { // one client of each of the four was in the replica that was killed, at most
+		t.Errorf("%d requests were answered, others: %v", answered, others)
+	}
+	s.want(s.must("service", "why", "vision"), fmt.Sprintf("job %d: ", first.Job))
+
+	s.killGateway()
+	s.eventually("the daemon says that there is no gateway", func() bool {
+		return strings.Contains(s.must("service", "why", "vision"), "no gateway runs")
+	})
+	s.startGateway()
+	s.eventually("it answers again", func() bool { status, _ := s.ask("vision"); return status == http.StatusOK })
+
+	s.want(s.must("service", "scale", "vision", "1"), "from 1 to 1")
+	s.answers("vision", 1)
+	s.must("service", "delete", "vision")
+	s.eventually("it is gone", func() bool { return strings.Contains(s.must("service", "list"), "no services") })
+	s.eventually("its jobs are over", func() bool { return !strings.Contains(s.must("queue"), "vision") })
+	if status, _ := s.ask("vision"); status != http.StatusNotFound {
+		t.Errorf("status %d of a service that is gone", status)
+	}
+}
+
+// killReplica kills the process that listens at a port.
+func (s *servingTest) killReplica(port int) {
+	s.t.Helper()
+	out, err := exec.Command("pgrep", "-f", "matrix.py").Output()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, text := range strings.Fields(string(out)) {
+		env, err := os.ReadFile(filepath.Join("/proc", text, "environ"))
+		if err != nil || !bytes.Contains(env, []byte("\x00MUSTER_PORT="+strconv.Itoa(port)+"\x00")) {
+			continue
+		}
+		pid, err := strconv.Atoi(text)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			s.t.Fatal(err)
+		}
+		return
+	}
+	s.t.Fatalf("nothing is at port %d", port)
+}
+
+// TestDashboardServices: the page of services shows replicas, reasons and load.
+func TestDashboardServices(t *testing.T) {
+	t.Parallel()
+	s := startServing(t, "2xH100-80GB")
+	s.apply("vision", "replicas: {min: 1, max: 1}")
+	s.answers("vision", 1)
+	b := signIn(t, s.daemon)
+	b.visit("/services")
+	b.Await("the service", has(".services th", "vision")+` && `+has(".services td", "1 of 1"))
+	b.Await("its goal", has(".services td", "latency 5s for 99 %"))
+	end := s.load("vision", 2)
+	b.Await("its load", `[...document.querySelectorAll(".services td")].some(e => / ms$/.test(e.textContent))`)
+	b.Await("its curves", `document.querySelectorAll(".chart canvas").length === 2`)
+	b.Await("its replica", has(".slim td", "answers")+` && `+has(".slim td", "GPU 0"))
+	end()
+	b.Shoot("services")
+	s.must("service", "delete", "vision")
+	b.Await("that there are none", has(".services td", "No services"))
+	b.Clean(s.url, b.base, "data:")
+}
+
+// TestServiceFromZero: without requests nothing runs; the first one starts a replica and is answered by it.
+func TestServiceFromZero(t *testing.T) {
+	t.Parallel()
+	s := startServing(t, "1xH100-80GB")
+	s.apply("vision", "replicas: {min: 0, max: 1}\nscaling: muster:idle=3s,window=3s")
+	s.answers("vision", 0)
+	status, body := 0, ""
+	s.eventually("the gateway knows the service", func() bool {
+		status, body = s.ask("vision")
+		return status != http.StatusNotFound
+	})
+	if status != http.StatusOK {
+		t.Fatalf("%d %s", status, body)
+	}
+	s.answers("vision", 1)
+	s.answers("vision", 0)
+}
+
+// TestServiceTakesFromTraining: a step in load takes a GPU from training, which saves and goes on from there once the
+// service does not need the GPU any more.
+func TestServiceTakesFromTraining(t *testing.T) {
+	t.Parallel()
+	s := startServing(t, "2xH100-80GB")
+	s.must("submit", "--name", "training", "--gpus", "1", "--", "sh", "-c", `
+		n=$(cat "$MUSTER_CHECKPOINT_DIR/n" 2>/dev/null || echo 0)
+		echo "from $n" >>runs
+		trap 'echo $n >"$MUSTER_CHECKPOINT_DIR/n"; exit 0' USR1
+		while :; do n=$((n+1)); sleep 0.05; done`)
+	s.eventually("training runs", func() bool { return s.read("runs") == "from 0\n" })
+	s.applyAs("vision", "replicas: {min: 1, max: 2}\nscaling: muster:window=3s",
+		"{batch: 1, latency: 500ms}") // so a replica is expected to sustain 2 requests a second
+	s.answers("vision", 1)
+	if out := s.must("queue"); !strings.Contains(out, "training") || strings.Count(out, "running") != 2 {
+		t.Errorf("training and a replica should run:\n%s", out)
+	}
+	end := s.load("vision", 2)
+	s.answers("vision", 2)
+	s.want(s.must("queue"), "pending")
+	if answered, others := end(); answered == 0 || len(others) > 0 {
+		t.Errorf("%d requests were answered, others: %v", answered, others)
+	}
+	s.answers("vision", 1)
+	s.eventually("training goes on from its checkpoint", func() bool {
+		return strings.Count(s.read("runs"), "from ") == 2
+	})
+	if strings.Count(s.read("runs"), "from 0\n") != 1 {
+		t.Errorf("it began again from nothing:\n%s", s.read("runs"))
+	}
+}
+
+// TestServiceStreams: a language model's tokens come through the gateway as they are made.
+func TestServiceStreams(t *testing.T) {
+	t.Parallel()
+	s := startServing(t, "1xH100-80GB")
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(wd, "..", "..")
+	text, err := os.ReadFile(filepath.Join(root, "examples", "serving", "chat-cpu.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(s.dir, "chat.yaml")
+	whole := strings.ReplaceAll(string(text), "examples/", filepath.Join(root, "examples")+"/")
+	if err := os.WriteFile(path, []byte(whole), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.must("service", "apply", path)
+	s.answers("chat", 1)
+	s.eventually("the gateway lists it", func() bool {
+		resp, err := http.Get(s.url + "/v1/models")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		return err == nil && strings.Contains(string(body), `"chat"`)
+	})
+	resp, err := http.Post(s.url+"/v1/completions", "application/json",
+		strings.NewReader(`{"model":"chat","prompt":"one two","max_tokens":400,"stream":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	began, first, tokens := time.Now(), time.Duration(0), 0
+	in := bufio.NewScanner(resp.Body)
+	for in.Scan() {
+		if !strings.HasPrefix(in.Text(), "data: {") {
+			continue
+		}
+		if tokens++; tokens == 1 {
+			first = time.Since(began)
+		}
+	}
+	if took := time.Since(began); in.Err() != nil || tokens != 400 || first > took/2 {
+		t.Errorf("%d tokens in %v, the first after %v: %v", tokens, took, first, in.Err())
+	}
+}
+
+// TestServiceBatch: a file of requests is answered by a job that starts a replica in time for its deadline; it
+// is made to begin again in the middle, and each request has one answer.
+func TestServiceBatch(t *testing.T) {
+	t.Parallel()
+	s := startServing(t, "1xH100-80GB")
+	s.apply("vision", "replicas: {min: 0, max: 1}\nscaling: muster:idle=3s,window=3s")
+	var in strings.Builder
+	const all = 1000
+	for i := range all {
+		fmt.Fprintf(&in, `{"custom_id":"r%d","method":"POST","url":"/v2/models/vision/infer","body":%s}`+"\n", i,
+			oneRow)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "in.jsonl"), []byte(in.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.want(s.must("service", "batch", "in.jsonl", "--out", "out.jsonl", "--gateway", s.url, "--deadline", "5m",
+		"--submit"),
+		"job 1 answers 1000 requests")
+	s.eventually("some are answered", func() bool { return strings.Count(s.read("out.jsonl"), "\n") > all/20 })
+	s.must("requeue", "1")
+	if out, code := s.try("wait", "1"); code != 0 {
+		t.Fatalf("exit code %d: %s\n%s", code, out, s.must("logs", "1"))
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(s.read("out.jsonl")) {
+		var a struct {
+			ID       string `json:"custom_id"`
+			Response struct {
+				Status int `json:"status_code"`
+			}
+		}
+		if err := json.Unmarshal([]byte(line), &a); err != nil || a.Response.Status != http.StatusOK || seen[a.ID] {
+			t.Fatalf("%q, seen before: %v, %v", line, seen[a.ID], err)
+		}
+		seen[a.ID] = true
+	}
+	if len(seen) != all {
+		t.Errorf("%d of %d requests have an answer", len(seen), all)
+	}
+	s.answers("vision", 0)
+}
+
+// TestServiceTrouble: what is wrong with a service is told where people look, and nothing else suffers.
+func TestServiceTrouble(t *testing.T) {
+	t.Parallel()
+	s := startServing(t, "1xH100-80GB")
+	out, code := s.try("service", "apply", "/dev/null")
+	if code != exitUsage {
+		t.Errorf("exit code %d", code)
+	}
+	s.want(out, "the file is empty")
+	s.apply("broken", "replicas: {min: 1, max: 1}", "--no-such-option")
+	s.eventually("why says that it ends", func() bool {
+		return strings.Contains(s.must("service", "why", "broken"), "in a row")
+	})
+	s.want(s.must("service", "logs", "broken"), "unrecognized arguments: --no-such-option")
+	s.must("service", "delete", "broken")
+	s.apply("large", "replicas: {min: 2, max: 2}")
+	s.eventually("why says that one waits", func() bool {
+		return strings.Contains(s.must("service", "why", "large"), "waits for GPUs since")
+	})
+	out, _ = s.try("submit", "--queue", "nowhere", "--", "true")
+	s.want(out, "nowhere")
+	out, code = s.try("service", "show", "nothing")
+	if code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	s.want(out, "no such service")
+}

@@ -1,0 +1,111 @@
+#!/usr/bin/python3
+"""A model server for services of Muster: matrices on the CPU, by the Open Inference Protocol (version 2).
+
+    matrix.py --port 9000 --name vision --width 2048 --layers 4
+
+The weights are random, which latency does not depend on. As on a GPU, a batch takes little longer than one request,
+since the time goes into reading the weights. It needs PyTorch (Debian: python3-torch and libopenblas0-pthread).
+"""
+import argparse
+import json
+import os
+import signal
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before torch is imported
+import torch
+
+FEATURES = 8  # values of a request
+
+
+class Model:
+    """Layers of width x width with ReLU; one batch at a time."""
+
+    def __init__(self, width, layers):
+        torch.set_num_threads(1)
+        torch.manual_seed(1)
+        self.first = torch.nn.Linear(FEATURES, width)
+        self.layers = torch.nn.Sequential(
+            *[m for _ in range(layers) for m in (torch.nn.Linear(width, width), torch.nn.ReLU())])
+        self.last = torch.nn.Linear(width, 1)
+        self.turn = threading.Lock()
+
+    def __call__(self, rows):
+        with self.turn, torch.inference_mode():
+            return self.last(self.layers(self.first(torch.tensor(rows, dtype=torch.float32)))).flatten().tolist()
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    model, name = None, ""
+
+    def reply(self, status, value):
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        if self.path in ("/v2/health/ready", "/v2/health/live", f"/v2/models/{self.name}/ready"):
+            self.reply(200, {"ready": True})
+        elif self.path == f"/v2/models/{self.name}":
+            self.reply(200, {"name": self.name, "platform": "pytorch on CPU",
+                             "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, FEATURES]}],
+                             "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1]}]})
+        else:
+            self.reply(404, {"error": "no such path"})
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path != f"/v2/models/{self.name}/infer":
+            self.reply(404, {"error": "no such path"})
+            return
+        try:
+            x = json.loads(body)["inputs"][0]
+            rows = x["data"]
+            if not isinstance(rows[0], list):
+                rows = [rows[i:i + FEATURES] for i in range(0, len(rows), FEATURES)]
+            if len(rows) != x["shape"][0] or any(len(r) != FEATURES for r in rows):
+                raise ValueError(f"the input is not of the shape [n, {FEATURES}]")
+            y = self.model(rows)
+        except (KeyError, IndexError, TypeError, ValueError) as e:
+            self.reply(400, {"error": f"{type(e).__name__}: {e}"})
+            return
+        self.reply(200, {"model_name": self.name,
+                         "outputs": [{"name": "y", "datatype": "FP32", "shape": [len(y)], "data": y}]})
+
+    def log_message(self, *_):
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def server_bind(self):
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().server_bind()
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--port", type=int, default=int(os.environ.get("PORT", 9000)))
+    p.add_argument("--name", default=os.environ.get("MUSTER_SERVICE", "vision"))
+    p.add_argument("--width", type=int, default=2048)
+    p.add_argument("--layers", type=int, default=4)
+    a = p.parse_args()
+    Handler.model, Handler.name = Model(a.width, a.layers), a.name
+    for n in (1, 1, 8):  # the first batches are slow
+        Handler.model([[0.0] * FEATURES] * n)
+    server = Server(("127.0.0.1", a.port), Handler)
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+    print(f"serving {a.name} at port {a.port}: {a.layers} layers of {a.width} x {a.width}, on CPU", flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

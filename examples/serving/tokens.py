@@ -1,0 +1,181 @@
+#!/usr/bin/python3
+"""A small language model's server for services of Muster, on the CPU: OpenAI's completions, streamed token by token.
+
+    tokens.py --port 9001 --name chat
+
+The weights are random, so its words mean nothing; what is real is how it computes: continuous batching, one step of a
+transformer for all requests that are being answered, each with a cache that grows. It needs PyTorch (Debian:
+python3-torch and libopenblas0-pthread).
+"""
+import argparse
+import json
+import os
+import queue
+import signal
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before torch is imported
+import torch
+
+WORDS = "gpu job queue node gang share slice batch model token cache loss step epoch".split()
+MOST = 4096  # tokens of a prompt and its answer
+
+
+class Request:
+    def __init__(self, prompt, tokens):
+        self.prompt, self.left, self.out = prompt, tokens, queue.SimpleQueue()
+        self.cache = None  # per layer: keys and values
+        self.gone = False
+
+
+class Engine:
+    """Answers requests together: each step computes one token of every request, or the prompt of a new one."""
+
+    def __init__(self, width, layers, heads, at_once):
+        torch.set_num_threads(1)
+        torch.manual_seed(1)
+        self.width, self.heads, self.at_once = width, heads, at_once
+        self.words = torch.nn.Embedding(len(WORDS), width)
+        self.layers = [[torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width),
+                        torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)] for _ in range(layers)]
+        self.last = torch.nn.Linear(width, len(WORDS))
+        self.coming, self.active = queue.SimpleQueue(), []
+        threading.Thread(target=self.loop, daemon=True).start()
+
+    def waiting(self):
+        return self.coming.qsize()
+
+    def step(self, r, tokens):
+        """Computes tokens of a request after those in its cache, and returns the next one."""
+        x = self.words(torch.tensor(tokens))
+        n, d = len(tokens), self.width // self.heads
+        caches = r.cache or [None] * len(self.layers)
+        r.cache = []
+        for (qkv, o, up, down), cache in zip(self.layers, caches):
+            q, k, v = (t.view(n, self.heads, d).transpose(0, 1) for t in qkv(x).split(self.width, dim=1))
+            if cache is not None:
+                k, v = torch.cat([cache[0], k], 1), torch.cat([cache[1], v], 1)
+            r.cache.append((k, v))
+            scores = q @ k.transpose(1, 2) / d ** 0.5
+            if n > 1:
+                scores = scores + torch.full((n, k.shape[1]), float("-inf")).triu(1 + k.shape[1] - n)
+            x = x + o((scores.softmax(-1) @ v).transpose(0, 1).reshape(n, self.width))
+            x = x + down(up(x).relu())
+            x = x / (1 + x.abs().mean())
+        return int(self.last(x[-1]).argmax())
+
+    def loop(self):
+        with torch.inference_mode():
+            while True:
+                while len(self.active) < self.at_once and (not self.active or self.coming.qsize()):
+                    r = self.coming.get()
+                    r.token = self.step(r, r.prompt)
+                    self.emit(r)
+                for r in list(self.active):
+                    r.token = self.step(r, [r.token])
+                    self.emit(r)
+
+    def emit(self, r):
+        r.left -= 1
+        r.out.put(WORDS[r.token])
+        if r.left <= 0 or r.gone:
+            r.out.put(None)
+            if r in self.active:
+                self.active.remove(r)
+        elif r not in self.active:
+            self.active.append(r)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    engine, name = None, ""
+
+    def reply(self, status, value, kind="application/json"):
+        body = value.encode() if isinstance(value, str) else json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        if self.path == "/health":
+            self.reply(200, {"ready": True})
+        elif self.path == "/v1/models":
+            self.reply(200, {"object": "list", "data": [{"id": self.name, "object": "model"}]})
+        elif self.path == "/metrics":  # with the names of vLLM
+            self.reply(200, f'vllm:num_requests_running{{model_name="{self.name}"}} {len(self.engine.active)}\n'
+                            f'vllm:num_requests_waiting{{model_name="{self.name}"}} {self.engine.waiting()}\n', "text/plain")
+        else:
+            self.reply(404, {"error": "no such path"})
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        try:
+            q = json.loads(body)
+            if self.path == "/v1/chat/completions":
+                text = " ".join(str(m["content"]) for m in q["messages"])
+            elif self.path == "/v1/completions":
+                text = str(q["prompt"])
+            else:
+                self.reply(404, {"error": "no such path"})
+                return
+            prompt = [hash(w) % len(WORDS) for w in text.split()] or [0]
+            tokens = int(q.get("max_tokens") or 16)
+            if not 0 < tokens or len(prompt) + tokens > MOST:
+                raise ValueError(f"prompt and answer have at most {MOST} tokens")
+        except (KeyError, TypeError, ValueError) as e:
+            self.reply(400, {"error": f"{type(e).__name__}: {e}"})
+            return
+        r = Request(prompt, tokens)
+        self.engine.coming.put(r)
+        words = iter(r.out.get, None)
+        chat = self.path.endswith("/chat/completions")
+        if not q.get("stream"):
+            text = " ".join(words)
+            choice = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
+            self.reply(200, {"object": "chat.completion" if chat else "text_completion", "model": self.name,
+                             "created": int(time.time()), "choices": [{"index": 0, "finish_reason": "length", **choice}],
+                             "usage": {"prompt_tokens": len(prompt), "completion_tokens": tokens}})
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        try:
+            for w in words:
+                piece = {"delta": {"content": w + " "}} if chat else {"text": w + " "}
+                self.wfile.write(f"data: {json.dumps({'model': self.name, 'choices': [{'index': 0, **piece}]})}\n\n".encode())
+            self.wfile.write(b"data: [DONE]\n\n")
+        except OSError:
+            r.gone = True  # the client has left
+
+    def log_message(self, *_):
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--port", type=int, default=int(os.environ.get("PORT", 9001)))
+    p.add_argument("--name", default=os.environ.get("MUSTER_SERVICE", "chat"))
+    p.add_argument("--width", type=int, default=256)
+    p.add_argument("--layers", type=int, default=4)
+    p.add_argument("--at-once", type=int, default=16)
+    a = p.parse_args()
+    Handler.engine, Handler.name = Engine(a.width, a.layers, 4, a.at_once), a.name
+    server = Server(("127.0.0.1", a.port), Handler)
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+    print(f"serving {a.name} at port {a.port}: a transformer of {a.layers} layers, on CPU", flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+const (
+	probeEvery    = time.Second
+	probeTimeout  = 5 * time.Second
+	probeFailures = 3
+	hangsFor      = 30 * time.Second // after which a replica that has answered, and does not now, is replaced
+	startLeast    = time.Minute      // in which each replica may start
+	startFactor   = 3                // of the start-up time that its service states
+)
+
+// prober asks replicas over connections of their own: what is kept open could belong to a former process.
+var prober = &http.Client{Transport: &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
+// probe asks the replicas whose turn it is whether they answer, and gives up on those that do not.
+func (c *Controller) probe(ctx context.Context, now time.Time) {
+	for _, r := range c.replicas {
+		s := c.services[r.Service]
+		if s == nil || r.State != Starts || !r.leaves.IsZero() {
+			continue
+		}
+		if c.hopeless(s, r, now) {
+			continue
+		}
+		if !r.asking && (!r.answers || now.Sub(r.asked) >= cmp.Or(s.Probe.Every, probeEvery)) {
+			r.asking, r.asked = true, now
+			go c.ask(ctx, r.Job, "http://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(r.Port))+s.ProbePath(),
+				cmp.Or(s.Probe.Timeout, probeTimeout))
+		}
+	}
+}
+
+// hopeless lets go a replica that did not begin to answer in time, or has not answered for a while.
+func (c *Controller) hopeless(s *running, r *replica, now time.Time) bool {
+	patience := startLeast
+	if k := s.variant(r); k >= 0 {
+		patience = max(patience, startFactor*s.Variants[k].Startup)
+	}
+	why := ""
+	switch {
+	case !r.answers && now.Sub(r.Started) > patience:
+		why = fmt.Sprintf("job %d did not answer within %v of its start: %s", r.ID, patience, r.problem)
+	case r.hangs && now.Sub(r.failing) > hangsFor:
+		why = fmt.Sprintf("job %d has not answered for %v: %s", r.ID, hangsFor, r.problem)
+	default:
+		return false
+	}
+	s.fail(now, why)
+	c.leave(r, now.Add(-grace)) // it has nothing to finish
+	return true
+}
+
+// ask probes a replica.
+func (c *Controller) ask(ctx context.Context, j Job, url string, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := c.opt.Scheduler.Check(&j)
+	if err == nil {
+		err = get(ctx, url)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.replicas[j.ID]
+	if r == nil || r.Started != j.Started || r.State != Starts {
+		return
+	}
+	r.asking = false
+	s := c.services[r.Service]
+	if err != nil {
+		if r.problem = err.Error(); r.fails == 0 {
+			r.failing = c.opt.Now()
+		}
+		r.fails++
+		r.hangs = r.answers && s != nil && r.fails >= cmp.Or(s.Probe.Failures, probeFailures)
+		return
+	}
+	if !r.answers || r.hangs {
+		defer c.wake()
+	}
+	if !r.answers {
+		r.since = c.opt.Now()
+	}
+	r.answers, r.hangs, r.fails, r.problem = true, false, 0, ""
+}
+
+// get asks for a page.
+func get(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := prober.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode < 200 || resp.StatusCode > 399 {
+		return fmt.Errorf("%s answers %s", url, resp.Status)
+	}
+	return nil
+}

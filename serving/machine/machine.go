@@ -1,0 +1,237 @@
+//go:build linux
+
+// Package machine runs services on this machine: replicas are jobs of the services' owners, services are kept in the
+// daemon's database, and the gateway is a process beside the daemon.
+package machine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/muster-gpu/muster/ask"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/account"
+	"github.com/muster-gpu/muster/local/watch"
+	"github.com/muster-gpu/muster/service"
+	"github.com/muster-gpu/muster/serving/control"
+	"github.com/muster-gpu/muster/show"
+)
+
+// Machine is the daemon's machine, as services need it.
+type Machine struct {
+	m       *local.Machine
+	changes *watch.Watch
+	stop    func()
+
+	mu   sync.Mutex
+	list []show.Job // as last seen
+	seen bool
+}
+
+// New makes services run on a machine.
+func New(m *local.Machine) *Machine {
+	x := &Machine{m: m}
+	x.changes, x.stop = m.Watches().Watch()
+	return x
+}
+
+// Close stops watching the machine.
+func (x *Machine) Close() { x.stop() }
+
+// Submit submits a job for a replica.
+func (x *Machine) Submit(ctx context.Context, s *control.Service, variant, port int) (int, error) {
+	owner := account.UserNamed(s.Owner)
+	owner.Trusted = s.Trusted
+	ids, err := x.m.Submit(ctx, owner, submission(&s.Service, s.Generation, variant, port), "")
+	if err != nil {
+		return 0, err
+	}
+	return ids[0], nil
+}
+
+// Test reports as an error why replicas of a service could never be submitted by a user.
+func (x *Machine) Test(s *service.Service, by control.Caller) error {
+	u := account.UserNamed(by.User)
+	u.Trusted = by.Operator
+	for i := range s.Variants {
+		if _, err := x.m.Test(u, submission(s, "", i, 1)); err != nil {
+			return fmt.Errorf("variants[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// submission is the job of a replica.
+func submission(s *service.Service, generation string, variant, port int) *ask.Submission {
+	v := &s.Variants[variant]
+	text := strconv.Itoa(port)
+	fill := strings.NewReplacer("{port}", text, "{name}", s.Name)
+	r := v.Request
+	j := &ask.Submission{Name: s.Name, Queue: s.Queue, Tier: s.Tier.String(), Kind: cluster.Service.String(),
+		GPUs: r.GPUs, Share: int64(r.Share), Memory: int64(r.Memory), Profile: r.Profile, CPU: int64(r.CPU),
+		RAM:      int64(r.RAM),
+		GPUTypes: v.GPUTypes, Dir: v.Dir, Attached: true, Model: v.Name, Prompt: true,
+		Signal:  "TERM", // it stops rather than saves when its GPUs are taken
+		Replica: &ask.Replica{Service: s.Name, Variant: v.Name, Generation: generation, Port: port}}
+	for _, arg := range v.Command {
+		j.Command = append(j.Command, fill.Replace(arg))
+	}
+	for name, value := range v.Env {
+		j.Env = append(j.Env, name+"="+fill.Replace(value))
+	}
+	slices.Sort(j.Env)
+	j.Env = append(j.Env, "PORT="+text, "MUSTER_PORT="+text, "MUSTER_SERVICE="+s.Name, "MUSTER_VARIANT="+v.Name)
+	return j
+}
+
+// Cancel ends a replica.
+func (x *Machine) Cancel(ctx context.Context, job int) error {
+	return x.m.Act(ctx, job, "cancel", "muster")
+}
+
+// Replicas lists the jobs that are not over.
+func (x *Machine) Replicas(context.Context) ([]control.Job, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	select {
+	case <-x.changes.C:
+		x.changes.Take()
+		x.seen = false
+	default:
+	}
+	if !x.seen {
+		x.list, x.seen = x.m.Replicas(), true
+	}
+	list := make([]control.Job, 0, len(x.list))
+	for i := range x.list {
+		list = append(list, job(&x.list[i]))
+	}
+	return list, nil
+}
+
+// Replica returns a job, over or not.
+func (x *Machine) Replica(ctx context.Context, id int) (control.Job, error) {
+	j, err := x.m.Job(ctx, id)
+	if err != nil {
+		return control.Job{}, err
+	}
+	if j.Submission.Replica == nil {
+		return control.Job{}, fmt.Errorf("job %d is no replica", id)
+	}
+	return job(&j), nil
+}
+
+// job is a job as services look at it.
+func job(j *show.Job) control.Job {
+	r := j.Submission.Replica
+	c := control.Job{ID: j.ID, Service: r.Service, Variant: r.Variant, Generation: r.Generation, Port: r.Port,
+		User: j.User, Submitted: j.Submitted, Outcome: j.Reason}
+	if j.Started != nil {
+		c.Started = *j.Started
+	}
+	for _, d := range j.Devices {
+		c.Devices = append(c.Devices, deviceText(&d))
+	}
+	switch j.State {
+	case show.StatePending:
+		c.State = control.Waits
+	case show.StateStarting, show.StateRunning:
+		c.State = control.Starts
+	case show.StateSuspended, show.StateStopping:
+		c.State = control.Suspends
+	default:
+		c.State = control.Over
+		c.Failed = j.State != show.StateCancelled && j.State != show.StatePreempted
+		if c.Outcome == "" {
+			c.Outcome = "it ended: " + j.State
+		}
+	}
+	return c
+}
+
+func deviceText(d *show.Device) string {
+	text := "GPU " + strconv.Itoa(d.Index)
+	if d.Share > 0 {
+		text += fmt.Sprintf(" (%g %%)", float64(d.Share)/10)
+	}
+	if d.Profile != "" {
+		text += " (" + d.Profile + ")"
+	}
+	return text
+}
+
+// Check reports as an error that what listens at a replica's port is not a process of its owner: any user of
+// the machine can listen at any port.
+func (x *Machine) Check(j *control.Job) error {
+	owner := account.UserNamed(j.User)
+	return listens(owner.UID, j.Port)
+}
+
+// Models are the models of the machine's GPUs.
+func (x *Machine) Models() (list []string) {
+	for _, n := range x.m.Nodes() {
+		for i := range n.GPUs {
+			if m := n.GPUs[i].Model; !slices.Contains(list, m) {
+				list = append(list, m)
+			}
+		}
+	}
+	return list
+}
+
+// kept is a service in the database.
+type kept struct {
+	ask.ServiceFile
+	Owner   string            `json:"owner"`
+	Trusted bool              `json:"trusted,omitempty"`
+	Applied time.Time         `json:"applied"`
+	Scaled  *service.Replicas `json:"scaled,omitempty"`
+}
+
+// Services reads the services that were applied.
+func (x *Machine) Services(ctx context.Context) ([]control.Service, error) {
+	rows, err := x.m.Audit().Services(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []control.Service
+	for _, data := range rows {
+		var k kept
+		if err := json.Unmarshal(data, &k); err != nil {
+			return nil, fmt.Errorf("stored service: %w", err)
+		}
+		spec, err := control.Read(&k.ServiceFile)
+		if err != nil {
+			return nil, fmt.Errorf("stored service: %w", err)
+		}
+		list = append(list, control.Service{Service: *spec, File: k.ServiceFile, Owner: k.Owner, Trusted: k.Trusted,
+			Applied:    k.Applied,
+			Generation: control.Generation(spec), Scaled: k.Scaled})
+	}
+	return list, nil
+}
+
+// PutService keeps a service.
+func (x *Machine) PutService(ctx context.Context, s *control.Service) error {
+	data, err := json.Marshal(kept{s.File, s.Owner, s.Trusted, s.Applied, s.Scaled})
+	if err != nil {
+		return err
+	}
+	action, text := "apply-service", "generation "+s.Generation
+	if s.Scaled != nil {
+		action, text = "scale-service", fmt.Sprintf("min %d, max %d", s.Scaled.Min, s.Scaled.Max)
+	}
+	return x.m.Audit().PutService(ctx, s.Name, data, action, text)
+}
+
+// DeleteService forgets a service.
+func (x *Machine) DeleteService(ctx context.Context, name string) error {
+	return x.m.Audit().DeleteService(ctx, name)
+}
