@@ -1,6 +1,7 @@
 #!/bin/sh
 # A service under real load beside training, on simulated GPUs: the models compute on the CPU, all else is real.
-# It ends with Ctrl-C, or after DEMO_ROUNDS rounds of the load.
+# It ends with Ctrl-C, or after DEMO_ROUNDS rounds of the load. DEMO_RECORD=FILE keeps what was seen of the service each
+# second, and what became of the requests, as lines of JSON.
 set -eu
 cd "$(dirname "$0")/.."
 if ! /usr/bin/python3 -c 'import torch' 2>/dev/null; then
@@ -61,6 +62,14 @@ round=0
 while [ "${DEMO_ROUNDS:-0}" -eq 0 ] || [ "$round" -lt "$DEMO_ROUNDS" ]; do
 	round=$((round + 1))
 	echo "Round $round: two minutes of requests; from 0:30 to 1:15 five times as many, which takes GPUs from training."
-	./muster service load --services examples/serving/demo.yaml --requests examples/serving/demo-load.yaml ${DEMO_JSON:+--json}
+	if [ -n "${DEMO_RECORD:-}" ]; then
+		while sleep 1; do ./muster service show --json vision >>"$DEMO_RECORD"; done &
+		watch=$!
+		./muster service load --services examples/serving/demo.yaml --requests examples/serving/demo-load.yaml --json >"$dir/load.json"
+		kill "$watch"
+		cat "$dir/load.json" >>"$DEMO_RECORD"
+	else
+		./muster service load --services examples/serving/demo.yaml --requests examples/serving/demo-load.yaml
+	fi
 	./muster service list
 done

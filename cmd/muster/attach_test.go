@@ -21,7 +21,7 @@ import (
 
 // seat is a command on a real terminal.
 type seat struct {
-	t    *testing.T
+	t    testing.TB
 	ptmx *os.File
 	cmd  *exec.Cmd
 	mu   sync.Mutex

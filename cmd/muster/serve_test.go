@@ -23,7 +23,7 @@ import (
 
 // daemon is a real muster serve with a state of its own; devices are simulated.
 type daemon struct {
-	t                 *testing.T
+	t                 testing.TB
 	bin, dir, socket  string
 	cmd               *exec.Cmd
 	log               bytes.Buffer
@@ -32,7 +32,7 @@ type daemon struct {
 }
 
 // startDaemon builds the program once and starts it.
-func startDaemon(t *testing.T, gpus string) *daemon {
+func startDaemon(t testing.TB, gpus string) *daemon {
 	t.Helper()
 	d := prepareDaemon(t, gpus)
 	d.start()
@@ -40,7 +40,7 @@ func startDaemon(t *testing.T, gpus string) *daemon {
 }
 
 // prepareDaemon is startDaemon without the start.
-func prepareDaemon(t *testing.T, gpus string) *daemon {
+func prepareDaemon(t testing.TB, gpus string) *daemon {
 	t.Helper()
 	d := &daemon{t: t, bin: buildMuster(t), dir: t.TempDir(), simulated: gpus, policy: "multifactor"}
 	sock, err := os.MkdirTemp("", "m") // a socket's path is short
@@ -99,7 +99,7 @@ func beside(tests int) {
 var programs = shared.Programs{Plain: []string{"muster"}, Static: []string{shimProgram, slurmProgram, gatewayProgram}}
 
 // buildMuster builds the programs and returns the path of the first.
-func buildMuster(t *testing.T) string {
+func buildMuster(t testing.TB) string {
 	t.Helper()
 	return programs.Path(t, "muster")
 }

@@ -35,7 +35,7 @@ type servingTest struct {
 // somePorts are where the replicas of the next daemon answer; each has some of its own.
 var somePorts atomic.Int64
 
-func startServing(t *testing.T, gpus string) *servingTest {
+func startServing(t testing.TB, gpus string) *servingTest {
 	t.Helper()
 	needsModels(t)
 	d := prepareDaemon(t, gpus)
@@ -62,7 +62,7 @@ func startServing(t *testing.T, gpus string) *servingTest {
 }
 
 // needsModels fails, or skips outside of CI, without what the example's models need.
-func needsModels(t *testing.T) {
+func needsModels(t testing.TB) {
 	t.Helper()
 	if err := exec.Command("/usr/bin/python3", "-c", "import torch").Run(); err != nil {
 		if os.Getenv("CI") != "" {
