@@ -34,6 +34,14 @@ type serviceFile struct {
 	Path       string        `yaml:"path"`
 	Probe      probeFile     `yaml:"probe"`
 	Scaling    string        `yaml:"scaling"`
+	Metrics    metricsFile   `yaml:"metrics"`
+}
+
+type metricsFile struct {
+	Server string `yaml:"server"`
+	Port   int    `yaml:"port"`
+	Path   string `yaml:"path"`
+	Demand string `yaml:"demand"`
 }
 
 type probeFile struct {
@@ -70,8 +78,16 @@ type variantFile struct {
 	Env      map[string]string `yaml:"env"`
 	Startup  Duration          `yaml:"startup"`
 	Profile  profileFile       `yaml:"profile"`
+	Use      variantUseFile    `yaml:"use"`
 	Model    *languageFile     `yaml:"model"`
 	Engine   engineFile        `yaml:"engine"`
+}
+
+// variantUseFile is what a variant uses of a GPU, and how sensitive it is to neighbours.
+type variantUseFile struct {
+	Compute float64 `yaml:"compute"`
+	Memory  float64 `yaml:"memory"`
+	Slowed  float64 `yaml:"slowed"`
 }
 
 // languageFile is a language model.
@@ -164,7 +180,10 @@ func ReadServices(path string, data []byte) (list []service.Service, err error) 
 			err = At(err, "batching", "rule")
 		}
 		if err == nil {
-			_, err = scale.New(s.Scaling)
+			var p scale.Policy
+			if p, err = scale.New(s.Scaling); err == nil {
+				err = scale.Check(p, &s)
+			}
 			err = At(err, "scaling")
 		}
 		if err == nil && names[s.Name] {
@@ -217,6 +236,7 @@ func (f *serviceFile) service() (s service.Service, err error) {
 		Batching: service.Batching{Rule: f.Batching.Rule, Max: f.Batching.Max, Delay: time.Duration(f.Batching.Delay),
 			Preferred: f.Batching.Preferred, Waiting: f.Batching.Waiting}}
 	s.Path = strings.Trim(f.Path, "/")
+	s.Metrics = service.Metrics(f.Metrics)
 	s.Probe = service.Probe{Path: f.Probe.Path, Every: time.Duration(f.Probe.Every),
 		Timeout: time.Duration(f.Probe.Timeout), Failures: f.Probe.Failures}
 	s.Budget = service.Budget{Accuracy: f.Budget.Accuracy, PerHour: f.Budget.PerHour}
@@ -248,7 +268,7 @@ func (f *serviceFile) service() (s service.Service, err error) {
 
 func (f *variantFile) variant() (v service.Variant, err error) {
 	v = service.Variant{Name: f.Name, Accuracy: f.Accuracy, Cost: f.Cost, GPUTypes: f.GPUTypes, Command: f.Command,
-		Dir: f.Dir, Env: f.Env,
+		Dir: f.Dir, Env: f.Env, Use: service.Use(f.Use),
 		Startup: time.Duration(f.Startup), Request: cluster.Request{GPUs: 1, Memory: cluster.MiB(f.Memory),
 			Profile: f.MIG, CPU: cluster.Milli(f.CPUs), RAM: cluster.MiB(f.RAM)}}
 	if f.GPUs != nil {

@@ -26,6 +26,15 @@ type Service struct {
 	Path     string // HTTP requests below /PATH/ are its own, besides those of the models' protocols; "": none
 	Probe    Probe
 	Scaling  string // policy by which replicas are added and removed, with its knobs; "": the default
+	Metrics  Metrics
+}
+
+// Metrics says where, on Kubernetes, is found what replicas have to do.
+type Metrics struct {
+	Server string // kind of model server; "": the one whose metrics are found
+	Port   int    // 0: the pod's annotation prometheus.io/port, else its only port
+	Path   string // "": the pod's annotation prometheus.io/path, else /metrics
+	Demand string // query of Prometheus for the requests per second that arrive in front of all replicas; "": none
 }
 
 // Goal is what a service promises of a request's latency; 0: nothing of that kind.
@@ -83,8 +92,16 @@ type Variant struct {
 	Env      map[string]string // what replicas find in their environment, besides MUSTER_PORT and PORT
 	Startup  time.Duration     // from the start of a replica until it answers
 	Profile  Profile           // of a model that computes batches
-	Measure  bool              // its profile is what is measured while it runs
-	Language *Language         // a language model; nil: it computes batches
+	Use      Use
+	Measure  bool      // its profile is what is measured while it runs
+	Language *Language // a language model; nil: it computes batches
+}
+
+// Use is what a variant uses of a GPU that it has for itself while it computes its largest batch, 0 to 1, and how much
+// longer it takes next to others.
+type Use struct {
+	Compute, Memory float64 // of its threads, of its memory's bandwidth
+	Slowed          float64 // part by which it takes longer next to neighbours that use all of the bandwidth
 }
 
 // Language is a variant that is a language model.
@@ -147,6 +164,10 @@ func (s *Service) Check() error {
 	}
 	if err := s.Probe.check(); err != nil {
 		return err
+	}
+	if m := &s.Metrics; m.Port < 0 || m.Port > 65535 ||
+		m.Path != "" && (m.Path[0] != '/' || strings.ContainsAny(m.Path, " \n")) {
+		return errors.New("metrics: port is a number up to 65535, path begins with a slash and has no blanks")
 	}
 	for i, p := range s.Batching.Preferred {
 		if p < 1 || p > maxBatch || i > 0 && p <= s.Batching.Preferred[i-1] {
@@ -237,6 +258,10 @@ func (v *Variant) check() error {
 	case v.Startup < 0:
 		return errors.New("startup: must not be negative")
 	}
+	if u := &v.Use; !(u.Compute >= 0 && u.Compute <= 1 && u.Memory >= 0 && u.Memory <= 1 && u.Slowed >= 0 &&
+		u.Slowed <= 100) {
+		return errors.New("use: compute and memory are from 0 to 1, slowed from 0 to 100")
+	}
 	if l := v.Language; l != nil {
 		return l.check(v)
 	}
@@ -289,10 +314,22 @@ func (s *Service) MaxBatch(v *Variant) int {
 	return v.Profile.MaxBatch()
 }
 
-// PerHour is what a replica costs each hour.
-func (v *Variant) PerHour() float64 {
-	if v.Cost > 0 {
-		return v.Cost
+// Sized is what a replica holds that has another share of a GPU than the variant says.
+func (v *Variant) Sized(share cluster.Milli) cluster.Request {
+	r := v.Request
+	if share != v.Share() {
+		r.Share = share
 	}
-	return float64(v.Request.Milli()) / float64(cluster.Whole)
+	return r
+}
+
+// PerHour is what a replica costs each hour.
+func (v *Variant) PerHour() float64 { return v.PerHourOf(v.Share()) }
+
+// PerHourOf is what a replica with a share of a GPU costs each hour: a cost that the variant states is for its own.
+func (v *Variant) PerHourOf(share cluster.Milli) float64 {
+	if v.Cost > 0 {
+		return v.Cost * float64(share) / float64(v.Share())
+	}
+	return float64(v.Sized(share).Milli()) / float64(cluster.Whole)
 }

@@ -159,7 +159,7 @@ func invented(r *rand.Rand, n int, load, sensitivity float64) *compared {
 
 func (c *compared) add(s Service, m inss.Model, whole nexus.Curve) {
 	c.services = append(c.services, s)
-	if m != (inss.Model{}) {
+	if m.Activity != (inss.Activity{}) {
 		c.models = append(c.models, inss.Service{Name: s.Name, Model: m, Rate: s.Rate, Goal: s.Latency})
 	}
 	c.sessions = append(c.sessions, nexus.Session{Name: s.Name, Rate: s.Rate, Goal: s.Latency, Takes: whole})

@@ -76,6 +76,7 @@ type ShareOptions struct {
 	// Ignore is the remainder of a service's rate, in requests per second, below which nothing is planned for
 	// it; gpulet's code has 15. 0: everything is planned.
 	Ignore float64
+	Tight  bool // what is left on the GPUs stays free, instead of being given to the services with the least to spare
 	// Slower is the factor by which a service's batches take longer next to another, given what each uses of its
 	// part of the GPU (0 to 1); nil: 1.
 	Slower func(own, beside Use, share, besideShare float64) float64
@@ -120,7 +121,7 @@ func MakeShares(m *cluster.GPUModel, services []Service, o ShareOptions) (*Share
 		return nil, err
 	}
 	p, err := c.undisturbed()
-	if err != nil || o.Ignore > 0 {
+	if err != nil || o.Ignore > 0 || o.Tight {
 		return p, err
 	}
 	return c.spread(p), nil

@@ -30,7 +30,7 @@ type Serving struct {
 	tick   cluster.Time // of the next decision
 	last   cluster.Time // of the last
 	states []serviceState
-	models []string // of GPUs
+	gpus   []scale.GPUs
 	err    error
 }
 
@@ -49,16 +49,18 @@ type Served struct {
 type serviceState struct {
 	replicas       []cluster.JobID // not gone, the oldest first
 	all            []cluster.JobID
-	ready          int     // of them that answer
-	prompt, output float64 // tokens in the mean, as last seen
+	ready          int          // of them that answer
+	waits          cluster.Time // since when one waits for devices; cluster.Never: none does
+	prompt, output float64      // tokens in the mean, as last seen
 }
 
 // replicaRun is a job that is a replica of a service.
 type replicaRun struct {
-	service, variant int
-	number           int    // in the fleet; -1: it does not answer yet
-	starts           uint32 // how often it left its devices: what was scheduled before is void
-	leaving          bool   // it is drained, to be cancelled when it is idle
+	service int
+	scale.Kind
+	number  int    // in the fleet; -1: it does not answer yet
+	starts  uint32 // how often it left its devices: what was scheduled before is void
+	leaving bool   // it is drained, to be cancelled when it is idle
 }
 
 const servePeriod = 15 * time.Second
@@ -76,11 +78,20 @@ func (s *Serving) begin(spec *cluster.Spec) error {
 		}
 	}
 	for i := range spec.Nodes {
-		if m := spec.Nodes[i].Model; m != "" && !slices.Contains(s.models, m) {
-			s.models = append(s.models, m)
+		n := &spec.Nodes[i]
+		k := slices.IndexFunc(s.gpus, func(g scale.GPUs) bool { return g.Model == n.Model })
+		switch {
+		case n.Model == "":
+		case k < 0:
+			s.gpus = append(s.gpus, scale.GPUs{Model: n.Model, Number: n.GPUs})
+		default:
+			s.gpus[k].Number += n.GPUs
 		}
 	}
 	s.states, s.Served = make([]serviceState, len(s.Services)), make([]Served, len(s.Services))
+	for k := range s.states {
+		s.states[k].waits = cluster.Never
+	}
 	return err
 }
 
@@ -155,7 +166,9 @@ func (w *World) serve(evs []engine.Event) ([]engine.Event, error) {
 		return evs, s.err
 	}
 	for i := range s.states {
-		evs = w.scale(evs, i)
+		if slices.Index(s.Scaling, s.Scaling[i]) == i { // a planner decides for its services together
+			evs = w.scale(evs, s.Scaling[i])
+		}
 	}
 	s.last, s.tick = w.now, w.now.Add(s.Period)
 	return evs, s.err
@@ -174,47 +187,72 @@ func (w *World) cancelDrained(evs []engine.Event, st *serviceState) []engine.Eve
 	return evs
 }
 
-// scale asks a service's policy and carries out what it says.
-func (w *World) scale(evs []engine.Event, k int) []engine.Event {
+// scale asks a policy about its services and carries out what it says.
+func (w *World) scale(evs []engine.Event, p scale.Policy) []engine.Event {
 	s := w.opt.Serving
-	st, spec := &s.states[k], &s.Services[k]
-	v := scale.View{Now: w.now, Period: w.now.Sub(s.last), Service: spec, Waiting: s.fleet.Waiting(k),
-		Prompt: st.prompt, Output: st.output, GPUs: s.models}
-	v.See(s.fleet.Observe(k))
-	st.prompt, st.output = v.Prompt, v.Output
-	have := make([]scale.Replica, len(st.replicas))
-	for i, id := range st.replicas {
-		r := w.jobs[id].replica
-		have[i] = scale.Replica{Variant: r.variant, Answers: r.number >= 0, Leaves: r.leaving}
-	}
-	v.Count(have)
-	want := make([]int, len(spec.Variants)) // nothing, once all requests have come and gone
-	if !s.fleet.Ended() || s.fleet.Next() != cluster.Never || v.Waiting > 0 {
-		want = s.Scaling[k].Decide(&v)
-	}
-	add, leave := scale.Change(want, have)
-	for variant, n := range add {
-		for range n {
-			evs = append(evs, w.addReplica(k, variant))
+	var views []*scale.View
+	var asked []int
+	have := make([][]scale.Replica, len(s.states))
+	want := make([][]scale.Want, len(s.states)) // nothing, once all requests have come and gone
+	for k := range s.states {
+		if s.Scaling[k] != p {
+			continue
+		}
+		st := &s.states[k]
+		want[k] = scale.Wants(&s.Services[k], make([]int, len(s.Services[k].Variants)))
+		v := &scale.View{Now: w.now, Period: w.now.Sub(s.last), Service: &s.Services[k], Waiting: s.fleet.Waiting(k),
+			Prompt: st.prompt, Output: st.output, GPUs: s.gpus}
+		v.See(s.fleet.Observe(k))
+		st.prompt, st.output = v.Prompt, v.Output
+		waits := false
+		for _, id := range st.replicas {
+			j := &w.jobs[id]
+			r := j.replica
+			have[k] = append(have[k], scale.Replica{Kind: r.Kind, Answers: r.number >= 0, Leaves: r.leaving,
+				Stuck: j.phase == waiting && st.waits < w.now.Add(-scale.StuckAfter)})
+			waits = waits || j.phase == waiting && !r.leaving
+		}
+		if st.waits = min(st.waits, w.now); !waits {
+			st.waits = cluster.Never
+		}
+		v.Count(have[k])
+		if !s.fleet.Ended() || s.fleet.Next() != cluster.Never || v.Waiting > 0 {
+			views, asked = append(views, v), append(asked, k)
 		}
 	}
-	for _, i := range leave {
-		w.drainReplica(st.replicas[i])
+	for i, list := range scale.Decide(p, views) {
+		want[asked[i]] = list
 	}
-	return w.cancelDrained(evs, st)
+	for k := range s.states {
+		if s.Scaling[k] != p {
+			continue
+		}
+		st := &s.states[k]
+		add, leave := scale.Change(want[k], have[k])
+		for _, more := range add {
+			for range more.Replicas {
+				evs = append(evs, w.addReplica(k, more.Kind))
+			}
+		}
+		for _, i := range leave {
+			w.drainReplica(st.replicas[i])
+		}
+		evs = w.cancelDrained(evs, st)
+	}
+	return evs
 }
 
 // addReplica submits a job for another replica.
-func (w *World) addReplica(k, variant int) engine.Event {
+func (w *World) addReplica(k int, kind scale.Kind) engine.Event {
 	s := w.opt.Serving
 	spec := &s.Services[k]
-	v := &spec.Variants[variant]
+	v := &spec.Variants[kind.Variant]
 	id := cluster.JobID(len(w.jobs))
 	job := cluster.Job{ID: id, Submit: w.now, Name: spec.Name, User: "services", Queue: spec.Queue, Tier: spec.Tier,
 		Kind: cluster.Service, Model: v.Name, GPUTypes: v.GPUTypes,
-		Tasks: []cluster.TaskSet{{Count: 1, Request: v.Request}}}
+		Tasks: []cluster.TaskSet{{Count: 1, Request: v.Sized(kind.Share)}}}
 	w.jobs = append(w.jobs, jobRun{entry: &trace.Entry{Job: job},
-		replica: &replicaRun{service: k, variant: variant, number: -1}})
+		replica: &replicaRun{service: k, Kind: kind, number: -1}})
 	w.book.grow()
 	s.states[k].replicas = append(s.states[k].replicas, id)
 	s.states[k].all = append(s.states[k].all, id)
@@ -235,7 +273,7 @@ func (w *World) drainReplica(id cluster.JobID) {
 // replicaStarted schedules when a replica that has started answers.
 func (w *World) replicaStarted(j *jobRun) {
 	if r := j.replica; r != nil {
-		startup := w.opt.Serving.Services[r.service].Variants[r.variant].Startup
+		startup := w.opt.Serving.Services[r.service].Variants[r.Variant].Startup
 		w.push(worldEvent{at: w.now.Add(startup), kind: evAnswers, id: int32(j.entry.Job.ID), gen: r.starts})
 	}
 }
@@ -246,8 +284,8 @@ func (w *World) replicaAnswers(j *jobRun, starts uint32) {
 	if r.leaving || r.starts != starts || j.phase != running {
 		return
 	}
-	n, err := s.fleet.Add(r.service, r.variant,
-		fleet.Place{GPU: w.spec.Nodes[j.allocs[0].Node].Model, Slower: 1e6 / float64(max(1, j.rate))})
+	n, err := s.fleet.Add(r.service, r.Variant, fleet.Place{GPU: w.spec.Nodes[j.allocs[0].Node].Model,
+		Slower: 1e6 / float64(max(1, j.rate)), Share: r.Share})
 	if err != nil {
 		s.err = fmt.Errorf("service %s: %w", s.Services[r.service].Name, err)
 		return
@@ -312,7 +350,8 @@ func (s *Serving) conclude(w *World) {
 		for _, id := range s.states[k].all {
 			rec := &w.book.Records[id]
 			t.GPUHours += float64(rec.Held) / float64(cluster.Whole) / 3.6e6
-			t.Cost += rec.Ran.Hours() * s.Services[k].Variants[w.jobs[id].replica.variant].PerHour()
+			r := w.jobs[id].replica
+			t.Cost += rec.Ran.Hours() * s.Services[k].Variants[r.Variant].PerHourOf(r.Share)
 		}
 	}
 }

@@ -230,7 +230,8 @@ func TestDashboardLooks(t *testing.T) {
 		"a-rather-long-name-of-a-job-that-does-not-end-"+strings.Repeat("x", 60), "--", "sleep", "300")
 	b.must("submit", "--gpus", "4", "--time", "10m", "--name", "big", "--", "sleep", "300")
 	b.must("submit", "--gpus", "0.25", "--time", "10m", "--", "sh", "-c", "echo x; exit 1")
-	for _, path := range []string{"/", "/jobs?state=", "/jobs/1", "/jobs/2", "/submit", "/services", "/usage?by=job", "/history"} {
+	for _, path := range []string{"/", "/jobs?state=", "/jobs/1", "/jobs/2", "/submit", "/services", "/usage?by=job",
+		"/history"} {
 		b.Look(1280, 900, "light")
 		b.visit(path)
 		b.Settle()

@@ -60,8 +60,8 @@ func (s *servingTest) sustained(b *testing.B, name string, goal time.Duration) (
 	return best
 }
 
-// BenchmarkBatching: how many requests a second the example's model on the CPU answers within 100 ms (99 %), one at a time
-// and in batches.
+// BenchmarkBatching: how many requests a second the example's model on the CPU answers within 100 ms (99 %), one at a
+// time and in batches.
 func BenchmarkBatching(b *testing.B) {
 	const goal = 100 * time.Millisecond
 	s := startServing(b, "1xH100-80GB")
@@ -91,7 +91,9 @@ variants:
 			s.answers(name, 1)
 			rates[most] = s.sustained(b, name, goal)
 			s.must("service", "delete", name)
-			s.eventually("it is gone", func() bool { return strings.Contains(s.must("service", "list"), "no services") })
+			s.eventually("it is gone", func() bool {
+				return strings.Contains(s.must("service", "list"), "no services")
+			})
 		}
 		b.ReportMetric(rates[1], "alone/s")
 		b.ReportMetric(rates[64], "batched/s")

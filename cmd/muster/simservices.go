@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -80,16 +81,12 @@ func servicesOf(setups []sim.Setup, services []service.Service, load *config.Req
 			if s.Stream, err = load.Stream(); err != nil {
 				return nil, nil, err
 			}
+			own := make([]string, len(services))
 			for i := range services {
-				own := text
-				if own == "" {
-					own = services[i].Scaling
-				}
-				p, err := scale.New(own)
-				if err != nil {
-					return nil, nil, err
-				}
-				s.Scaling = append(s.Scaling, p)
+				own[i] = cmp.Or(text, services[i].Scaling)
+			}
+			if s.Scaling, err = scale.Policies(services, own); err != nil {
+				return nil, nil, err
 			}
 			one := set
 			one.World.Serving = s

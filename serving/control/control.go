@@ -24,7 +24,7 @@ import (
 // Scheduler runs the jobs that are replicas.
 type Scheduler interface {
 	// Submit submits a job of the service's owner for a replica that answers at a port.
-	Submit(ctx context.Context, s *Service, variant, port int) (job int, err error)
+	Submit(ctx context.Context, s *Service, k scale.Kind, port int) (job int, err error)
 	Cancel(ctx context.Context, job int) error
 	// Test reports as an error why replicas of a service could never be submitted by a user.
 	Test(s *service.Service, by Caller) error
@@ -33,7 +33,7 @@ type Scheduler interface {
 	Replica(ctx context.Context, job int) (Job, error) // over or not
 	// Check reports as an error that what listens at a job's port is not the job.
 	Check(j *Job) error
-	Models() []string // of the GPUs
+	GPUs() []scale.GPUs
 }
 
 // Store keeps the services.
@@ -89,6 +89,7 @@ type Job struct {
 	ID         int
 	Service    string
 	Variant    string
+	Share      cluster.Milli // of a GPU; Whole: all, or several
 	Generation string
 	Port       int
 	User       string
@@ -135,9 +136,10 @@ type Controller struct {
 type running struct {
 	Service
 	policy   scale.Policy
-	want     []int   // replicas by variant, as last decided
-	times    []times // of batches, by variant
+	want     []scale.Want // as last decided
+	times    []times      // of batches, by variant
 	decided  time.Time
+	waits    time.Time   // since when a replica waits for GPUs; zero: none does
 	was      tally.Tally // as of the last decision
 	seen     []seen      // the last minute
 	prompt   float64     // tokens, in the mean
@@ -159,6 +161,7 @@ type seen struct {
 // replica is a job with what is known of it besides.
 type replica struct {
 	Job
+	found   time.Time // when its present run was first seen: a restarted controller does not know yet what answers
 	answers bool      // it has answered in its present run
 	since   time.Time // when it first did
 	hangs   bool      // and failed as many probes in a row since as its service allows
@@ -213,7 +216,7 @@ func (c *Controller) take(s *Service) error {
 	if err != nil {
 		return err
 	}
-	r := &running{Service: *s, policy: p, want: make([]int, len(s.Variants)), times: make([]times, len(s.Variants))}
+	r := &running{Service: *s, policy: p, want: scale.None(p, &s.Service), times: make([]times, len(s.Variants))}
 	for i := range r.times {
 		r.times[i] = times{}
 	}
@@ -224,6 +227,13 @@ func (c *Controller) take(s *Service) error {
 		}
 		if old.Scaling == s.Scaling {
 			r.policy = old.policy
+		}
+	}
+	if _, ok := p.(scale.Planner); ok {
+		for _, o := range c.services { // it decides for them together
+			if o.Scaling == s.Scaling && o.Name != s.Name {
+				r.policy = o.policy
+			}
 		}
 	}
 	c.services[s.Name] = r
@@ -330,7 +340,7 @@ func (c *Controller) see(ctx context.Context, now time.Time, jobs []Job) {
 			c.replicas[j.ID] = r
 		}
 		if r.Started != j.Started || j.State != Starts { // another run begins from nothing
-			r.answers, r.hangs, r.fails, r.problem = false, false, 0, ""
+			r.found, r.answers, r.hangs, r.fails, r.problem = now, false, false, 0, ""
 		}
 		r.Job = j
 		if s := c.services[j.Service]; s != nil && r.state() == Answers && now.Sub(r.since) > steady &&
@@ -398,12 +408,10 @@ func (c *Controller) served(name string) *gateway.Served {
 }
 
 // decide asks a service's policy where it is time: each period, and at once where a request waits for a first replica.
+// A planner is asked about all its services that something is known of.
 func (c *Controller) decide(s *running, now time.Time) {
 	b := s.bounds()
-	count := 0
-	for _, n := range s.want {
-		count += n
-	}
+	count := s.wanted()
 	served := c.served(s.Name)
 	if served == nil { // nothing is known of its requests: what there is stays
 		if count < b.Min || count > b.Max {
@@ -412,20 +420,45 @@ func (c *Controller) decide(s *running, now time.Time) {
 		return
 	}
 	c.measure(s, served)
-	have := c.of(s)
-	needed := 0.0 // requests a second that files with a deadline need
-	if served.Bulk != nil {
-		needed = served.Bulk.Needed
-	}
-	waits := (served.Waiting > 0 || needed > 0) && len(have) == 0 && count == 0
+	waits := (served.Waiting > 0 || needed(served) > 0) && len(c.of(s)) == 0 && count == 0
 	if now.Sub(s.decided) < c.opt.Period && !waits && count >= b.Min && count <= b.Max {
 		return
 	}
+	var asked []*running
+	var views []*scale.View
+	for _, name := range c.names() {
+		if o := c.services[name]; o.policy == s.policy && !o.deleted && c.served(name) != nil {
+			asked, views = append(asked, o), append(views, c.view(o, now))
+		}
+	}
+	for i, want := range scale.Decide(s.policy, views) {
+		asked[i].want = want
+	}
+}
+
+// needed is the requests per second that files with a deadline need.
+func needed(s *gateway.Served) float64 {
+	if s.Bulk == nil {
+		return 0
+	}
+	return s.Bulk.Needed
+}
+
+// wanted is how many replicas of all kinds are wanted.
+func (s *running) wanted() (n int) {
+	for _, w := range s.want {
+		n += w.Replicas
+	}
+	return n
+}
+
+// view is what a policy is shown of a service that it decides about now.
+func (c *Controller) view(s *running, now time.Time) *scale.View {
+	served := c.served(s.Name)
 	spec := s.Service.Service
-	spec.Replicas = b
-	v := scale.View{Now: cluster.Time(now.UnixNano()), Service: &spec, Waiting: served.Waiting,
-		GPUs:   c.opt.Scheduler.Models(),
-		Prompt: s.prompt, Output: s.output}
+	spec.Replicas = s.bounds()
+	v := &scale.View{Now: cluster.Time(now.UnixNano()), Service: &spec, Waiting: served.Waiting,
+		GPUs: c.opt.Scheduler.GPUs(), Prompt: s.prompt, Output: s.output}
 	was := &s.was
 	if served.Arrived < was.Arrived { // it has begun anew
 		was = &tally.Tally{}
@@ -437,30 +470,37 @@ func (c *Controller) decide(s *running, now time.Time) {
 			seen{now, v.Period, t})
 	}
 	v.See(&t)
-	v.Arrived += int64(math.Ceil(needed * v.Period.Seconds()))
+	v.Arrived += int64(math.Ceil(needed(served) * v.Period.Seconds()))
 	s.prompt, s.output, s.was, s.decided = v.Prompt, v.Output, served.Tally, now
-	v.Count(s.states(have))
-	s.want = s.policy.Decide(&v)
+	v.Count(s.states(c.of(s), now))
+	return v
 }
 
-// only wants a number of replicas: of the variants that were wanted, else of the first.
-func only(want []int, n int) []int {
-	list := make([]int, len(want))
-	for i := range want {
-		list[i] = min(want[i], n)
-		n -= list[i]
+// only wants a number of replicas: of the kinds that were wanted, else of the first.
+func only(want []scale.Want, n int) []scale.Want {
+	list := slices.Clone(want)
+	for i := range list {
+		list[i].Replicas = min(list[i].Replicas, n)
+		n -= list[i].Replicas
 	}
-	list[0] += n
+	list[0].Replicas += n
 	return list
 }
 
 // states are the replicas as policies look at them; those of a former form of the service leave.
-func (s *running) states(have []*replica) []scale.Replica {
+func (s *running) states(have []*replica, now time.Time) []scale.Replica {
+	waits := slices.ContainsFunc(have, func(r *replica) bool { return r.State == Waits && r.leaves.IsZero() })
+	if !waits || s.waits.IsZero() {
+		if s.waits = now; !waits {
+			s.waits = time.Time{}
+		}
+	}
 	list := make([]scale.Replica, len(have))
 	for i, r := range have {
 		k := s.variant(r)
-		list[i] = scale.Replica{Variant: max(k, 0), Answers: r.state() == Answers,
-			Leaves: !r.leaves.IsZero() || k < 0 || r.Generation != s.Generation}
+		list[i] = scale.Replica{Kind: scale.Kind{Variant: max(k, 0), Share: r.Share}, Answers: r.state() == Answers,
+			Leaves: !r.leaves.IsZero() || k < 0 || r.Generation != s.Generation,
+			Stuck:  r.State == Waits && now.Sub(s.waits) > scale.StuckAfter}
 	}
 	return list
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/gateway"
 	"github.com/muster-gpu/muster/service"
+	"github.com/muster-gpu/muster/serving/scale"
 )
 
 // world is a scheduler whose jobs are HTTP servers in this process, a store in memory, and a gateway that says what the
@@ -64,14 +65,15 @@ func (w *world) controller() *Controller {
 	return c
 }
 
-func (w *world) Submit(_ context.Context, s *Service, variant, port int) (int, error) {
+func (w *world) Submit(_ context.Context, s *Service, k scale.Kind, port int) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.refuses != nil {
 		return 0, w.refuses
 	}
 	w.next++
-	w.jobs[w.next] = &worldJob{Job: Job{ID: w.next, Service: s.Name, Variant: s.Variants[variant].Name, Port: port,
+	w.jobs[w.next] = &worldJob{Job: Job{ID: w.next, Service: s.Name, Variant: s.Variants[k.Variant].Name,
+		Share: k.Share, Port: port,
 		Generation: s.Generation, State: Waits, Submitted: w.now, User: s.Owner}}
 	w.start()
 	return w.next, nil
@@ -161,7 +163,7 @@ func (w *world) Check(*Job) error {
 	return nil
 }
 
-func (w *world) Models() []string { return []string{"A100"} }
+func (w *world) GPUs() []scale.GPUs { return []scale.GPUs{{Model: "A100", Number: w.gpus}} }
 
 func (w *world) Services(context.Context) (list []Service, err error) {
 	for _, s := range w.kept {
@@ -459,4 +461,21 @@ func TestWrongServices(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "min") {
 		t.Errorf("from 3 to 2: %v", err)
 	}
+}
+
+// TestRestart: a controller that is started again leaves the replicas that answer alone, however long they have run,
+// and does not tell the gateway that there are none.
+func TestRestart(t *testing.T) {
+	w := newWorld(t, 4)
+	c := w.controller()
+	w.apply(c, text("serve", 2, 2))
+	w.pass(c, 10*time.Minute)
+	c = w.controller()
+	for range 5 {
+		w.pass(c, time.Second)
+		if n := len(w.told.Services[0].Replicas); n != 2 {
+			t.Errorf("the gateway has %d replicas", n)
+		}
+	}
+	w.expect(c, "vision", "1 answers, 2 answers")
 }

@@ -49,7 +49,7 @@ func (c *Controller) hopeless(s *running, r *replica, now time.Time) bool {
 	}
 	why := ""
 	switch {
-	case !r.answers && now.Sub(r.Started) > patience:
+	case !r.answers && now.Sub(r.found) > patience:
 		why = fmt.Sprintf("job %d did not answer within %v of its start: %s", r.ID, patience, r.problem)
 	case r.hangs && now.Sub(r.failing) > hangsFor:
 		why = fmt.Sprintf("job %d has not answered for %v: %s", r.ID, hangsFor, r.problem)

@@ -16,20 +16,20 @@ func (c *Controller) reconcile(ctx context.Context, s *running, now time.Time) e
 	have := c.of(s)
 	want := s.want
 	if s.deleted {
-		want = make([]int, len(want))
+		want = nil
 		for _, r := range have {
 			c.leave(r, now)
 		}
 	}
-	states := s.states(have)
+	states := s.states(have, now)
 	add, leave := scale.Change(want, states)
 	for _, i := range leave {
 		c.leave(have[i], now)
 	}
 	var errs []error
-	for variant, n := range add {
-		for range n {
-			if err := c.add(ctx, s, variant, now); err != nil {
+	for _, more := range add {
+		for range more.Replicas {
+			if err := c.add(ctx, s, more.Kind, now); err != nil {
 				errs = append(errs, err)
 				break
 			}
@@ -43,16 +43,16 @@ func (c *Controller) reconcile(ctx context.Context, s *running, now time.Time) e
 }
 
 // add submits a replica, unless those before it failed a moment ago.
-func (c *Controller) add(ctx context.Context, s *running, variant int, now time.Time) error {
+func (c *Controller) add(ctx context.Context, s *running, k scale.Kind, now time.Time) error {
 	if now.Before(s.again) {
 		return nil
 	}
 	port, err := c.port()
 	if err == nil {
 		var id int
-		if id, err = c.opt.Scheduler.Submit(ctx, &s.Service, variant, port); err == nil {
-			c.replicas[id] = &replica{Job: Job{ID: id, Service: s.Name, Variant: s.Variants[variant].Name,
-				Generation: s.Generation, Port: port, State: Waits, Submitted: now}}
+		if id, err = c.opt.Scheduler.Submit(ctx, &s.Service, k, port); err == nil {
+			c.replicas[id] = &replica{Job: Job{ID: id, Service: s.Name, Variant: s.Variants[k.Variant].Name,
+				Share: k.Share, Generation: s.Generation, Port: port, State: Waits, Submitted: now}}
 			return nil
 		}
 	}
@@ -85,9 +85,6 @@ func (c *Controller) leave(r *replica, now time.Time) {
 	}
 }
 
-// stuckFor is how long a replica in a new form waits for GPUs until one in the former form makes room.
-const stuckFor = 30 * time.Second
-
 // replace lets go a replica of a service's former form for each that answers in the new form. Where the new
 // ones wait for GPUs that the former ones hold, one of those makes room, unless it is the last that answers.
 func (c *Controller) replace(s *running, have []*replica, states []scale.Replica, now time.Time) {
@@ -104,15 +101,11 @@ func (c *Controller) replace(s *running, have []*replica, states []scale.Replica
 		case states[i].Answers:
 			fresh++
 			answering++
-		case r.State == Waits && now.Sub(r.Submitted) > stuckFor:
+		case states[i].Stuck:
 			stuck = true
 		}
 	}
-	total := 0
-	for _, n := range s.want {
-		total += n
-	}
-	keep := max(0, total-fresh)
+	keep := max(0, s.wanted()-fresh)
 	if stuck && answering > 1 && len(former) > 0 && keep >= len(former) {
 		keep = len(former) - 1
 	}

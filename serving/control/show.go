@@ -44,9 +44,11 @@ func (c *Controller) show(s *running) show.Service {
 		Deleting: s.deleted, Percentile: s.Goal.Percentile, Attainment: 1, Text: s.File.Text,
 		Variants: []show.ServiceVariant{}, Replicas: []show.ServiceReplica{}}
 	for i := range s.Variants {
-		v.Variants = append(v.Variants, show.ServiceVariant{Name: s.Variants[i].Name, Wanted: s.want[i],
-			Measured: s.times[i].measured()})
-		v.Wanted += s.want[i]
+		v.Variants = append(v.Variants, show.ServiceVariant{Name: s.Variants[i].Name, Measured: s.times[i].measured()})
+	}
+	for _, w := range s.want {
+		v.Variants[w.Variant].Wanted += w.Replicas
+		v.Wanted += w.Replicas
 	}
 	for _, r := range c.of(s) {
 		x := show.ServiceReplica{Job: r.ID, Variant: r.Variant, State: string(r.state()), Since: r.Submitted,
@@ -58,7 +60,7 @@ func (c *Controller) show(s *running) show.Service {
 		if k := s.variant(r); k >= 0 && r.state() == Answers {
 			v.Answers++
 			v.Variants[k].Answers++
-			v.PerHour += s.Variants[k].PerHour()
+			v.PerHour += s.Variants[k].PerHourOf(r.Share)
 		}
 		v.Replicas = append(v.Replicas, x)
 	}

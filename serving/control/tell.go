@@ -11,8 +11,16 @@ import (
 	"github.com/muster-gpu/muster/serving/scale"
 )
 
-// tell writes where replicas answer, if that has changed.
+// tell writes where replicas answer, if that has changed. What a former controller wrote stays until it is known which
+// of the replicas that run answer.
 func (c *Controller) tell() error {
+	if c.wrote == nil {
+		for _, r := range c.replicas {
+			if r.State == Starts && !r.answers && r.fails == 0 {
+				return nil
+			}
+		}
+	}
 	g := &gateway.Config{Services: []gateway.Service{}}
 	for _, name := range c.names() {
 		if s := c.services[name]; !s.deleted {

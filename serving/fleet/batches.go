@@ -22,7 +22,7 @@ func newBatches(s *served, variant int, p Place) (*batches, error) {
 	v := &s.spec.Variants[variant]
 	b := &batches{takes: make([]time.Duration, s.spec.MaxBatch(v)), end: cluster.Never}
 	for i := range b.takes {
-		b.takes[i] = time.Duration(float64(v.Profile.Takes(v.Share(), i+1)) * p.Slower)
+		b.takes[i] = time.Duration(float64(v.Profile.Takes(cmp.Or(p.Share, v.Share()), i+1)) * p.Slower)
 	}
 	c := &s.spec.Batching
 	var err error

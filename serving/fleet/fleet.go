@@ -71,8 +71,9 @@ func (f *Fleet) read() {
 
 // Place is what a replica runs on.
 type Place struct {
-	GPU    string  // model
-	Slower float64 // factor by which everything takes longer than on such a GPU alone
+	GPU    string        // model
+	Slower float64       // factor by which everything takes longer than on such a GPU alone
+	Share  cluster.Milli // of the GPU; 0: as the variant says
 }
 
 // Add adds a replica of a variant that takes requests from now on, and returns its number.

@@ -7,6 +7,9 @@ package inss
 import (
 	"math"
 	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/service"
 )
 
 // Activity is how long a GPU computes batches of a model that has it for itself, in milliseconds:
@@ -30,14 +33,15 @@ func (u Use) at(batch int, part float64) float64 {
 // Model is what the latency of a model's batches depends on. None of the numbers is negative.
 type Model struct {
 	Activity    Activity
-	Launches    int     // kernels in a batch
-	Launch      float64 // milliseconds that the start of a kernel takes
-	Queued      float64 // part by which it takes longer for each neighbour
-	Sensitivity float64 // part by which computing takes longer next to neighbours that use the whole cache
-	Cache       Use     // of a GPU's cache: 0 to 1
-	Power       Use     // watts
-	In, Out     float64 // bytes of a request and of its answer
-	Memory      int64   // MiB
+	Measured    service.Profile // how long batches take alone, instead of Activity; larger ones are not computed
+	Launches    int             // kernels in a batch
+	Launch      float64         // milliseconds that the start of a kernel takes
+	Queued      float64         // part by which it takes longer for each neighbour
+	Sensitivity float64         // part by which computing takes longer next to neighbours that use the whole cache
+	Cache       Use             // of a GPU's cache: 0 to 1
+	Power       Use             // watts
+	In, Out     float64         // bytes of a request and of its answer
+	Memory      int64           // MiB
 }
 
 // GPU is what all GPUs of a plan have.
@@ -74,7 +78,7 @@ func (s Stages) Latency() time.Duration { return s.Load + s.Execute + s.Return }
 // Takes is how long a batch takes on a part of a GPU, 0 to 1, next to neighbours (iGniter, section 3, TPDS 2023).
 func (m *Model) Takes(g *GPU, batch int, part float64, beside Load) Stages {
 	launching := float64(m.Launch * float64(m.Launches) * (1 + float64(m.Queued*float64(beside.Services))))
-	computing := float64(m.Activity.At(batch, part) * (1 + float64(m.Sensitivity*beside.Cache)))
+	computing := float64(m.alone(batch, part) * (1 + float64(m.Sensitivity*beside.Cache)))
 	speed := g.speed(g.Idle + m.Power.at(batch, part) + beside.Power)
 	s := Stages{Execute: milliseconds((launching + computing) / speed)}
 	if g.Bus > 0 {
@@ -82,6 +86,17 @@ func (m *Model) Takes(g *GPU, batch int, part float64, beside Load) Stages {
 		s.Return = milliseconds(m.Out * float64(batch) / g.Bus * 1e3)
 	}
 	return s
+}
+
+// alone is how long computing a batch takes without neighbours, in milliseconds.
+func (m *Model) alone(batch int, part float64) float64 {
+	switch {
+	case len(m.Measured) == 0:
+		return m.Activity.At(batch, part)
+	case batch > m.Measured.MaxBatch():
+		return math.Inf(1)
+	}
+	return m.Measured.Takes(cluster.Milli(math.Round(part*float64(cluster.Whole))), batch).Seconds() * 1e3
 }
 
 // speed is the part of its speed that a GPU keeps at a power.

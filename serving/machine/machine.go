@@ -5,6 +5,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/muster-gpu/muster/local/watch"
 	"github.com/muster-gpu/muster/service"
 	"github.com/muster-gpu/muster/serving/control"
+	"github.com/muster-gpu/muster/serving/scale"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -46,10 +48,10 @@ func New(m *local.Machine) *Machine {
 func (x *Machine) Close() { x.stop() }
 
 // Submit submits a job for a replica.
-func (x *Machine) Submit(ctx context.Context, s *control.Service, variant, port int) (int, error) {
+func (x *Machine) Submit(ctx context.Context, s *control.Service, k scale.Kind, port int) (int, error) {
 	owner := account.UserNamed(s.Owner)
 	owner.Trusted = s.Trusted
-	ids, err := x.m.Submit(ctx, owner, submission(&s.Service, s.Generation, variant, port), "")
+	ids, err := x.m.Submit(ctx, owner, submission(&s.Service, s.Generation, k, port), "")
 	if err != nil {
 		return 0, err
 	}
@@ -60,20 +62,34 @@ func (x *Machine) Submit(ctx context.Context, s *control.Service, variant, port 
 func (x *Machine) Test(s *service.Service, by control.Caller) error {
 	u := account.UserNamed(by.User)
 	u.Trusted = by.Operator
+	p, err := scale.New(s.Scaling)
+	if err != nil {
+		return err
+	}
+	_, plans := p.(scale.Planner)
 	for i := range s.Variants {
-		if _, err := x.m.Test(u, submission(s, "", i, 1)); err != nil {
+		v := &s.Variants[i]
+		k := scale.Kind{Variant: i, Share: v.Share()}
+		if _, err := x.m.Test(u, submission(s, "", k, 1)); err != nil {
 			return fmt.Errorf("variants[%d]: %w", i, err)
+		}
+		if !plans || v.Request.GPUs != 1 || v.Request.Profile != "" {
+			continue
+		}
+		k.Share = cluster.Whole / 2
+		if _, err := x.m.Test(u, submission(s, "", k, 1)); err != nil {
+			return fmt.Errorf("scaling: variants[%d] on a part of a GPU: %w", i, err)
 		}
 	}
 	return nil
 }
 
 // submission is the job of a replica.
-func submission(s *service.Service, generation string, variant, port int) *ask.Submission {
-	v := &s.Variants[variant]
+func submission(s *service.Service, generation string, k scale.Kind, port int) *ask.Submission {
+	v := &s.Variants[k.Variant]
 	text := strconv.Itoa(port)
 	fill := strings.NewReplacer("{port}", text, "{name}", s.Name)
-	r := v.Request
+	r := v.Sized(k.Share)
 	j := &ask.Submission{Name: s.Name, Queue: s.Queue, Tier: s.Tier.String(), Kind: cluster.Service.String(),
 		GPUs: r.GPUs, Share: int64(r.Share), Memory: int64(r.Memory), Profile: r.Profile, CPU: int64(r.CPU),
 		RAM:      int64(r.RAM),
@@ -132,7 +148,8 @@ func (x *Machine) Replica(ctx context.Context, id int) (control.Job, error) {
 func job(j *show.Job) control.Job {
 	r := j.Submission.Replica
 	c := control.Job{ID: j.ID, Service: r.Service, Variant: r.Variant, Generation: r.Generation, Port: r.Port,
-		User: j.User, Submitted: j.Submitted, Outcome: j.Reason}
+		Share: cmp.Or(cluster.Milli(j.Submission.Share), cluster.Whole),
+		User:  j.User, Submitted: j.Submitted, Outcome: j.Reason}
 	if j.Started != nil {
 		c.Started = *j.Started
 	}
@@ -174,13 +191,15 @@ func (x *Machine) Check(j *control.Job) error {
 	return listens(owner.UID, j.Port)
 }
 
-// Models are the models of the machine's GPUs.
-func (x *Machine) Models() (list []string) {
+// GPUs are the machine's, by model.
+func (x *Machine) GPUs() (list []scale.GPUs) {
 	for _, n := range x.m.Nodes() {
 		for i := range n.GPUs {
-			if m := n.GPUs[i].Model; !slices.Contains(list, m) {
-				list = append(list, m)
+			k := slices.IndexFunc(list, func(g scale.GPUs) bool { return g.Model == n.GPUs[i].Model })
+			if k < 0 {
+				k, list = len(list), append(list, scale.GPUs{Model: n.GPUs[i].Model})
 			}
+			list[k].Number++
 		}
 	}
 	return list

@@ -9,9 +9,10 @@ import (
 
 // Replica is one replica of a service.
 type Replica struct {
-	Variant int
+	Kind
 	Answers bool
 	Leaves  bool // it finishes what it has, and takes no more
+	Stuck   bool // it waits for GPUs, and replicas of its service have done so for StuckAfter
 }
 
 // See takes over what became of the period's requests.
@@ -36,37 +37,77 @@ func easy(t *tally.Tally, g *service.Goal) bool {
 // Count takes over which replicas there are.
 func (v *View) Count(have []Replica) {
 	n := len(v.Service.Variants)
-	v.Ready, v.Coming = make([]int, n), make([]int, n)
+	v.Ready, v.Coming, v.Have = make([]int, n), make([]int, n), nil
 	for _, r := range have {
-		switch {
-		case r.Leaves:
-		case r.Answers:
+		if r.Leaves {
+			continue
+		}
+		if r.Answers {
 			v.Ready[r.Variant]++
-		default:
+		} else {
 			v.Coming[r.Variant]++
 		}
+		v.Have = append(v.Have, r)
 	}
 }
 
-// Change says what makes the wanted number of each variant of the replicas that there are, which are ordered by age,
-// the oldest first: how many to add of each variant, and which leave, as indices of have. The newest leave, and those
-// that do not answer yet before those that do.
-func Change(want []int, have []Replica) (add, leave []int) {
-	add = make([]int, len(want))
-	for variant, n := range want {
-		count := 0
-		for _, r := range have {
-			if r.Variant == variant && !r.Leaves {
-				count++
-			}
+// StuckAfter is how long replicas of a service wait for GPUs until one that they replace makes room.
+const StuckAfter = 30 * time.Second
+
+// Change says what makes the wanted replicas of those that there are, which are ordered by age, the oldest first: how
+// many to add of each kind, and which leave, as indices of have. The newest leave, and those that do not answer yet
+// before those that do. One that answers and is replaced by replicas of its variant with other shares stays until all
+// of these answer. Where one of them is stuck, one of the replaced makes room, unless it is the last that answers.
+func Change(want []Want, have []Replica) (add []Want, leave []int) {
+	answering, leaving, stuck := 0, false, false
+	missing := map[int]int{} // by variant: wanted replicas that do not answer yet
+	kinds := make([]Kind, 0, len(want))
+	wanted := map[Kind]int{}
+	for _, w := range want {
+		if _, ok := wanted[w.Kind]; !ok {
+			kinds = append(kinds, w.Kind)
 		}
-		add[variant] = max(0, n-count)
+		wanted[w.Kind] += w.Replicas
+		missing[w.Variant] += w.Replicas
+	}
+	count, ready := map[Kind]int{}, map[Kind]int{}
+	for _, r := range have {
+		if r.Leaves {
+			leaving = true
+			continue
+		}
+		count[r.Kind]++
+		if r.Answers {
+			answering++
+			ready[r.Kind]++
+		}
+		if _, ok := wanted[r.Kind]; !ok {
+			wanted[r.Kind] = 0
+			kinds = append(kinds, r.Kind)
+		}
+		stuck = stuck || r.Stuck && wanted[r.Kind] > 0
+	}
+	for _, k := range kinds {
+		missing[k.Variant] -= min(ready[k], wanted[k])
+		if n := wanted[k] - count[k]; n > 0 {
+			add = append(add, Want{k, n})
+		}
+	}
+	for _, k := range kinds {
+		over := count[k] - wanted[k]
 		for _, answers := range []bool{false, true} {
-			for i := len(have) - 1; i >= 0 && count > n; i-- {
-				if r := have[i]; r.Variant == variant && !r.Leaves && r.Answers == answers {
-					leave = append(leave, i)
-					count--
+			for i := len(have) - 1; i >= 0 && over > 0; i-- {
+				if r := have[i]; r.Kind != k || r.Leaves || r.Answers != answers {
+					continue
 				}
+				if answers && missing[k.Variant] > 0 {
+					if !stuck || leaving || answering <= 1 {
+						break
+					}
+					leaving = true // one at a time
+				}
+				leave = append(leave, i)
+				over--
 			}
 		}
 	}

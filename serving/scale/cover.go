@@ -107,7 +107,9 @@ func (v *View) sustained(x *service.Variant) float64 {
 	}
 	gpus := x.GPUTypes
 	if len(gpus) == 0 {
-		gpus = v.GPUs
+		for i := range v.GPUs {
+			gpus = append(gpus, v.GPUs[i].Model)
+		}
 	}
 	least := 0.0
 	for _, g := range gpus {

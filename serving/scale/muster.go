@@ -1,7 +1,6 @@
 package scale
 
 import (
-	"math"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -22,19 +21,15 @@ var musterKind = kind{knobs.Kind{Name: "muster",
 // full load raises it.
 type muster struct {
 	risk   float64
-	window time.Duration
 	idle   time.Duration
 	rate   forecast
 	factor float64 // sustained over what the profile says
-	recent []needed
+	recent peak
 	last   cluster.Time // with a request
 }
 
-// needed is what a period needed: the rate that replicas have to cover.
-type needed struct {
-	at   cluster.Time
-	rate float64
-}
+// trickle is a rate (requests per second) that needs a replica, and no more than one: less counts as nothing (cover).
+const trickle = 1e-6
 
 func newMuster(k *knobs.Set) (Policy, error) {
 	m := &muster{factor: 1}
@@ -42,7 +37,7 @@ func newMuster(k *knobs.Set) (Policy, error) {
 	if m.risk, err = k.Number("risk", 0, 1); err != nil {
 		return nil, err
 	}
-	if m.window, err = k.Duration("window"); err != nil {
+	if m.recent.window, err = k.Duration("window"); err != nil {
 		return nil, err
 	}
 	m.idle, err = k.Duration("idle")
@@ -65,12 +60,12 @@ func (m *muster) Decide(v *View) []int {
 	if v.Period > 0 {
 		need += float64(v.Waiting) / v.Period.Seconds()
 	}
-	need = m.highest(v.Now, need)
+	need = m.recent.highest(v.Now, need)
 	switch {
 	case v.Now.Sub(m.last) >= m.idle: // what is forecast only fades away
 		need = 0
 	case need == 0:
-		need = math.SmallestNonzeroFloat32
+		need = trickle
 	}
 	return m.choose(v, need)
 }
@@ -91,20 +86,6 @@ func (m *muster) learn(v *View) {
 	case v.Easy && load > 0.8:
 		m.factor = min(2, m.factor*1.03)
 	}
-}
-
-// highest is the most that was needed within the window: what is started is not stopped at once.
-func (m *muster) highest(now cluster.Time, rate float64) float64 {
-	keep := m.recent[:0]
-	most := rate
-	for _, n := range m.recent {
-		if now.Sub(n.at) < m.window {
-			keep = append(keep, n)
-			most = max(most, n.rate)
-		}
-	}
-	m.recent = append(keep, needed{now, rate})
-	return most
 }
 
 // choose covers a rate: what runs stays if it is enough and hardly dearer than the cheapest.

@@ -4,6 +4,8 @@ package scale
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -21,12 +23,31 @@ type View struct {
 	Busy    time.Duration // that replicas computed in the period, all together
 	Ready   []int         // replicas that answer, by variant
 	Coming  []int         // replicas that were asked for and do not answer yet, by variant
+	Have    []Replica     // all of these
 	Missed  float64       // requests of the period that were not answered in time
 	Latency time.Duration // of the goal's percentile of the period; 0: nothing was answered
 	Easy    bool          // the goal's percentile was at most 0.8 of what is promised
-	GPUs    []string      // models of the cluster
+	GPUs    []GPUs        // of the cluster
 	Prompt  float64       // tokens of the period's prompts and answers, in the mean; the last known if there were none
 	Output  float64
+}
+
+// GPUs is how many GPUs of a model there are.
+type GPUs struct {
+	Model  string
+	Number int
+}
+
+// Kind is what equal replicas of a service have in common.
+type Kind struct {
+	Variant int
+	Share   cluster.Milli // of a GPU; Whole: all, or several
+}
+
+// Want is how many replicas of a kind should run.
+type Want struct {
+	Kind
+	Replicas int
 }
 
 // Rate is the requests per second of the period.
@@ -51,6 +72,75 @@ type Policy interface {
 	Decide(v *View) []int
 }
 
+// Planner is a policy that decides for all services that name it together, and how large a part of a GPU each of their
+// replicas has.
+type Planner interface {
+	Policy
+	// Plan returns by service what should run from now on.
+	Plan(views []*View) [][]Want
+	// First is the kind of a service's replicas until anything is known of its requests.
+	First(s *service.Service) Kind
+	// Check reports as an error why replicas of a service cannot be of different sizes.
+	Check(s *service.Service) error
+}
+
+// Decide asks a policy what should run of services: of all those that share a planner, of one if it is no planner.
+func Decide(p Policy, views []*View) (list [][]Want) {
+	if p, ok := p.(Planner); ok {
+		return p.Plan(views)
+	}
+	for _, v := range views {
+		list = append(list, Wants(v.Service, p.Decide(v)))
+	}
+	return list
+}
+
+// None is that nothing should run of a service yet; what is added first is of the first kind.
+func None(p Policy, s *service.Service) []Want {
+	if p, ok := p.(Planner); ok {
+		return []Want{{Kind: p.First(s)}}
+	}
+	return Wants(s, make([]int, len(s.Variants)))
+}
+
+// Wants are numbers of replicas by variant, whose shares are those that the variants say.
+func Wants(s *service.Service, byVariant []int) []Want {
+	list := make([]Want, len(byVariant))
+	for i, n := range byVariant {
+		list[i] = Want{Kind{i, s.Variants[i].Share()}, n}
+	}
+	return list
+}
+
+// Policies makes the policies of services, each with its text. Services with the same text of a planner share it.
+func Policies(services []service.Service, texts []string) ([]Policy, error) {
+	list := make([]Policy, len(texts))
+	for i, text := range texts {
+		p, err := New(text)
+		if err == nil {
+			err = Check(p, &services[i])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("service %s: %w", services[i].Name, err)
+		}
+		if _, ok := p.(Planner); ok {
+			if k := slices.Index(texts[:i], text); k >= 0 {
+				p = list[k]
+			}
+		}
+		list[i] = p
+	}
+	return list, nil
+}
+
+// Check reports as an error why a policy cannot decide for a service.
+func Check(p Policy, s *service.Service) error {
+	if p, ok := p.(Planner); ok {
+		return p.Check(s)
+	}
+	return nil
+}
+
 // Batcher is a policy that goes with a batching rule, which services that name none get.
 type Batcher interface{ Batching() string }
 
@@ -61,7 +151,8 @@ type kind struct {
 }
 
 func kinds() []kind {
-	return []kind{musterKind, hpaKind, staticKind, clipperKind, tritonKind, markKind, infaasKind}
+	return []kind{musterKind, hpaKind, staticKind, clipperKind, tritonKind, markKind, infaasKind,
+		gpuletKind, inssKind, nexusKind}
 }
 
 // Default is the policy of services that name none.

@@ -123,3 +123,27 @@ func TestCover(t *testing.T) {
 		}
 	}
 }
+
+// TestIdle: where nothing may run, the last replica stays until there was no request for the time that the policy is
+// given, however short its window is.
+func TestIdle(t *testing.T) {
+	v := three(100*time.Millisecond, service.Budget{})
+	p, err := New("muster:window=10s,idle=5m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.Ready = []int{1, 0, 0}
+	for k := range 30 {
+		v.Now, v.Arrived = cluster.Time(time.Hour)+cluster.Time(k)*cluster.Time(15*time.Second), 0
+		if k == 0 {
+			v.Arrived = 15
+		}
+		want := 1
+		if k >= 20 {
+			want = 0
+		}
+		if got := p.Decide(v); got[0] != want || got[1]+got[2] != 0 {
+			t.Fatalf("%v after %d s without requests, not %d", got, 15*k, want)
+		}
+	}
+}

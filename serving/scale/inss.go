@@ -1,0 +1,65 @@
+package scale
+
+import (
+	"fmt"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/knobs"
+	"github.com/muster-gpu/muster/serving/inss"
+)
+
+var inssKind = kind{knobs.Kind{Name: "inss",
+	About: "InSS: all services together on GPUs, each with the least share that keeps its goal beside its neighbours",
+	Knobs: planKnobs("10s", "0.4")},
+	func(k *knobs.Set) (Policy, error) { return newPlanner("inss", "", k, &inssSizer{}) }}
+
+// inssSizer follows InSS (Han et al., TPDS 2024) with its deterministic solver, and plans again from the plan that
+// there is. A service that no GPU carries is divided into equal replicas. What neighbours do is what they use of the
+// memory's bandwidth, and how sensitive a service is to that. Which replicas meet on a GPU the scheduler decides.
+type inssSizer struct{ plan *inss.Plan }
+
+func (x *inssSizer) sizes(list []demand, m *cluster.GPUModel) (shares [][]cluster.Milli, gpus int, err error) {
+	g := &inss.GPU{Memory: int64(m.Memory)}
+	var services []inss.Service
+	of := map[string]int{}
+	shares = make([][]cluster.Milli, len(list))
+	for i := range list {
+		d := &list[i]
+		s := inss.Service{Name: d.service.Name, Rate: d.rate, Goal: d.service.Goal.Latency, Model: inss.Model{
+			Measured: d.profile, Sensitivity: d.variant.Use.Slowed, Cache: inss.Use{Whole: d.variant.Use.Memory},
+			Memory: int64(d.variant.Request.Memory)}}
+		n, err := inss.Replicas(g, s, inss.Options{})
+		if err != nil {
+			return nil, 0, err
+		}
+		s.Rate = d.rate / float64(max(1, n))
+		for k := range n {
+			s.Name = fmt.Sprintf("%s %d", d.service.Name, k)
+			services, of[s.Name] = append(services, s), i
+		}
+		if n == 0 {
+			shares[i] = d.whole(d.rate)
+			gpus += len(shares[i])
+		}
+	}
+	was := x.plan
+	if was == nil {
+		was = &inss.Plan{}
+	}
+	plan, _, err := inss.Replan(g, was, services, inss.Options{})
+	if err != nil {
+		return nil, 0, err
+	}
+	x.plan = plan
+	for _, there := range plan.GPUs {
+		for i := range there {
+			k := of[there[i].Service]
+			shares[k] = append(shares[k], cluster.Milli(there[i].Percent)*cluster.Whole/100)
+		}
+	}
+	for _, name := range plan.Rejected {
+		d := &list[of[name]]
+		shares[of[name]] = append(shares[of[name]], d.whole(d.rate)...)
+	}
+	return shares, gpus + plan.Used(), nil
+}
