@@ -233,7 +233,7 @@ func keysOf(typeName string) []string {
 		reservationFile{}, loanFile{}, powerFile{}, wattsFile{}, perfFile{}, serveFile{}, kubeFile{}, KubeLabels{},
 		defragFile{}, kubeDefragFile{}, kubeSharingFile{}, kubePowerFile{}, kubeLoanFile{}, kubeMIGFile{}, stopFile{},
 		tlsFile{}, People{}, serviceFile{}, variantFile{}, pointFile{}, replicasFile{}, budgetFile{}, batchingFile{},
-		probeFile{}, languageFile{}, engineFile{}, loadFile{}, servicesFile{}} {
+		kubeServicesFile{}, metricsFile{}, probeFile{}, languageFile{}, engineFile{}, loadFile{}, servicesFile{}} {
 		t := reflect.TypeOf(v)
 		if t.Name() != typeName {
 			continue

@@ -39,9 +39,10 @@ type Kube struct {
 	// MinSpeed is the least part of its speed alone that a pod accepts on a GPU that it
 	// shares, if it states none, ppm; 0: any.
 	MinSpeed int64
-	Power    []KubePower // nodes that may be switched off
-	Loans    []KubeLoan  // nodes that are lent
-	MIG      []KubeMIG   // nodes that may be repartitioned
+	Power    []KubePower   // nodes that may be switched off
+	Loans    []KubeLoan    // nodes that are lent
+	MIG      []KubeMIG     // nodes that may be repartitioned
+	Services *KubeServices // how inference services are scaled; nil: none is
 
 	Scheduler string   // schedulerName of the pods to schedule
 	GPUs      []string // extended resources that count as GPUs
@@ -98,6 +99,7 @@ type kubeFile struct {
 	Loans        []kubeLoanFile      `yaml:"loans"`
 	MIG          []kubeMIGFile       `yaml:"mig"`
 	Saving       *savingFile         `yaml:"checkpoints"`
+	Services     *kubeServicesFile   `yaml:"services"`
 }
 
 type kubeSharingFile struct {
@@ -231,6 +233,9 @@ func (f *kubeFile) mechanisms(c *Kube) (err error) {
 		return At(errors.New("gpu_resources has no nvidia.com/gpu, and only NVIDIA's GPUs are partitioned by a label"),
 			"mig")
 	}
+	if c.Services, err = f.Services.services(); err != nil {
+		return At(err, "services")
+	}
 	if c.Saving, err = f.Saving.saving(); err != nil {
 		return At(err, "checkpoints")
 	}
@@ -292,6 +297,9 @@ func (c *Kube) Settings() (list []Setting) {
 	}
 	for i := range c.MIG {
 		add(fmt.Sprintf("mig[%d]", i), c.MIG[i].text())
+	}
+	if c.Services != nil {
+		add("services", c.Services.text())
 	}
 	add("scheduler_name", c.Scheduler)
 	add("gpu_resources", strings.Join(c.GPUs, " "))

@@ -2,6 +2,7 @@ package config
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,4 +118,28 @@ func FuzzKubeQueue(f *testing.F) {
 			t.Errorf("%+v", q)
 		}
 	})
+}
+
+// TestKubeServices: the section turns the scaling of services on, and is listed.
+func TestKubeServices(t *testing.T) {
+	c, err := ReadKube("k.yaml", strings.NewReader("policy: fifo"))
+	if err != nil || c.Services != nil {
+		t.Errorf("%+v without the section: %v", c, err)
+	}
+	c, err = ReadKube("k.yaml", strings.NewReader("services: {}"))
+	if err != nil || c.Services == nil || c.Services.Period != 15*time.Second {
+		t.Errorf("%+v: %v", c, err)
+	}
+	c, err = ReadKube("k.yaml", strings.NewReader("services: {period: 5s, prometheus: 'http://p:9090'}"))
+	if err != nil || !slices.Contains(c.Settings(),
+		Setting{Key: "services", Value: "period 5s, prometheus http://p:9090"}) {
+		t.Errorf("%+v: %v", c.Settings(), err)
+	}
+	for text, want := range map[string]string{"{period: 100ms}": "from 1s to 1h",
+		"{prometheus: 'p:9090'}": "no address", "{promethius: x}": `did you mean "prometheus"`} {
+		if _, err := ReadKube("k.yaml", strings.NewReader("services: "+text)); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
 }

@@ -130,6 +130,19 @@ func TestChart(t *testing.T) {
 			t.Errorf("%q is in what the chart makes where they may not", want)
 		}
 	}
+	rights = []string{"resources: [deployments/scale, statefulsets/scale], verbs: [get, patch]",
+		"resources: [deployments/status, statefulsets/status], verbs: [patch]",
+		"resources: [httproutes], verbs: [list, watch, patch]", "name: muster-services",
+		"to: [{namespaceSelector: {}}]"}
+	served := render(t, "--set-json", `config.services={"period":"10s"}`)
+	for _, want := range append(rights, "services:\n") {
+		if !strings.Contains(served, want) {
+			t.Errorf("%q is not in what the chart makes where services are scaled", want)
+		}
+		if strings.Contains(out, want) {
+			t.Errorf("%q is in what the chart makes where they are not", want)
+		}
+	}
 	kept := render(t, "--set", "history.claim=past")
 	for _, want := range []string{"--history=/history/history.jsonl", "mountPath: /history", "claimName: past",
 		"fsGroup: 65532"} {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what the tests need beyond Go: a browser for the report's page,
-# PyTorch for the models of services, and a Slurm that slurm's test compares us
-# with (it starts daemons of its own).
+# PyTorch for the models of services, a Prometheus that scrapes them, and a Slurm
+# that slurm's test compares us with (it starts daemons of its own).
 # Debian, as root; does nothing where they are there already. The Kubernetes
 # control plane that kube is tested on is built from its Go modules, once, into
 # the user's cache folder: some 800 seconds of processor time.
@@ -14,6 +14,7 @@ want=
 [ -x /usr/bin/chromium ] || want="chromium fonts-dejavu-core"
 [ -x /usr/sbin/slurmctld ] && [ -x /usr/sbin/slurmd ] && [ -x /usr/sbin/munged ] && [ -x /usr/bin/sbatch ] || want="$want slurm-wlm munge"
 /usr/bin/python3 -c 'import torch' 2>/dev/null || want="$want python3-torch libopenblas0-pthread"
+[ -x /usr/bin/prometheus ] || want="$want prometheus"
 if [ -z "$want" ]; then
 	exit 0
 fi

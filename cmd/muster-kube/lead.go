@@ -23,10 +23,11 @@ import (
 
 // Requests per second of what is not on the way of a binding.
 const (
-	tellQPS  = 500 // 10,000 pods are told why they wait within half a minute
-	queueQPS = 50
-	leaseQPS = 20
-	ownQPS   = 20
+	tellQPS     = 500 // 10,000 pods are told why they wait within half a minute
+	queueQPS    = 50
+	leaseQPS    = 20
+	servicesQPS = 50
+	ownQPS      = 20
 )
 
 // clients speak to the cluster, each with its own rate limit.
@@ -34,6 +35,7 @@ type clients struct {
 	schedule *kubernetes.Clientset // binds and evicts
 	tell     *kubernetes.Clientset // conditions and events
 	objects  dynamic.Interface     // Queue objects and what makes gangs
+	read     *kubernetes.Clientset // what scales services: it does not hold up the scheduler
 	lease    *kubernetes.Clientset // renewals: nothing else may hold them up, and no fence stands before them
 	own      *kubernetes.Clientset // what belongs to this process rather than to the cluster's scheduling
 }
@@ -60,6 +62,7 @@ func (f *kubeFlags) clients(fence *lead.Fence) (c clients, err error) {
 	}{
 		{&c.schedule, limited(f.qps, int(f.qps), true)},
 		{&c.tell, limited(tellQPS, tellQPS, true)},
+		{&c.read, limited(servicesQPS, 2*servicesQPS, true)},
 		{&c.lease, limited(leaseQPS, leaseQPS, false)},
 		{&c.own, limited(ownQPS, ownQPS, false)},
 	} {
@@ -87,15 +90,15 @@ func identity() (string, error) {
 // lead runs the scheduler while it leads. One that loses the lead begins again as one that waits for it: as a new
 // process, because the whole state of the old one is out of date, and in place, because a container that ends is not
 // started again at once.
-func (f *kubeFlags) lead(ctx context.Context, d *kube.Driver, c clients, name string, fence *lead.Fence,
-	log *slog.Logger) error {
+func (f *kubeFlags) lead(ctx context.Context, run func(context.Context) error, c clients, name string,
+	fence *lead.Fence, log *slog.Logger) error {
 	id, err := identity()
 	if err != nil {
 		return err
 	}
 	l := &lead.Lease{Client: c.lease, Namespace: f.namespace, Name: name, Identity: id, Length: f.lease, Fence: fence,
 		Log: log}
-	err = l.Lead(ctx, d.Run)
+	err = l.Lead(ctx, run)
 	if !errors.Is(err, lead.ErrLost) || ctx.Err() != nil {
 		return err
 	}

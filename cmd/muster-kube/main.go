@@ -177,10 +177,14 @@ func (f *kubeFlags) run(ctx context.Context, c *cobra.Command) error {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	go func() { stop(<-served) }()
+	run, err := scheduling(d, conf, cs, log)
+	if err != nil {
+		return err
+	}
 	if !f.elect {
-		err = d.Run(ctx)
+		err = run(ctx)
 	} else {
-		err = f.lead(ctx, d, cs, conf.Scheduler, fence, log)
+		err = f.lead(ctx, run, cs, conf.Scheduler, fence, log)
 	}
 	err = afterFailure(ctx, err, opt.Failures, log)
 	if errors.Is(err, context.Canceled) {

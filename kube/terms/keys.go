@@ -21,6 +21,9 @@ var Own = []string{LabelGang, LabelQueue, LabelTier, AnnotationSize, AnnotationM
 	AnnotationMovable, AnnotationSaves, AnnotationConverge, AnnotationModel, AnnotationSpeed, AnnotationIsolation,
 	AnnotationMemory, AnnotationCores, AnnotationPrompt}
 
+// ofServices are annotations that say nothing of gangs: package services reads them.
+var ofServices = []string{AnnotationService, AnnotationVariant, AnnotationStatus}
+
 // onlyAnnotations are those of them that are not read from labels.
 var onlyAnnotations = []string{AnnotationSize, AnnotationMin}
 
@@ -49,7 +52,8 @@ func unknownKeys(meta metav1.Object, what string, misplaced func(kind, key strin
 		keys map[string]string
 	}{{"label", meta.GetLabels()}, {"annotation", meta.GetAnnotations()}} {
 		for _, key := range slices.Sorted(maps.Keys(list.keys)) {
-			if !strings.HasPrefix(key, Prefix) || Written(key) {
+			if !strings.HasPrefix(key, Prefix) || Written(key) ||
+				list.kind == "annotation" && slices.Contains(ofServices, key) {
 				continue
 			}
 			if !slices.Contains(Own, key) {

@@ -51,4 +51,9 @@ const (
 	AnnotationBefore = Prefix + "before"
 	// The two that are for the next scheduler are sealed (kube.Options.Seal), each by an annotation with the suffix
 	// -seal.
+
+	// Of services: on what makes pods, from where some controllers copy them to the pods. They say nothing of gangs.
+	AnnotationService = Prefix + "service"        // the service, as YAML
+	AnnotationVariant = Prefix + "variant-of"     // the name of the service whose variant it is
+	AnnotationStatus  = Prefix + "service-status" // written by Muster
 )

@@ -81,3 +81,16 @@ func TestRead(t *testing.T) {
 		}
 	}
 }
+
+// Annotations of services, which controllers copy to pods, do not keep these waiting; a slip of the pen still does.
+func TestServiceKeys(t *testing.T) {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{AnnotationService: "name: x",
+		AnnotationVariant: "x", AnnotationStatus: "{}"}}}
+	if err := CheckPod(p); err != nil {
+		t.Error(err)
+	}
+	p.Annotations["muster.sh/services"] = "x"
+	if err := CheckPod(p); err == nil {
+		t.Error("muster.sh/services is taken")
+	}
+}

@@ -1,0 +1,177 @@
+package services
+
+import (
+	"encoding/json"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// kind is a kind of object that is watched.
+type kind struct {
+	group, name, resource string
+	versions              []string // that can be read, the best first
+	// read takes what is needed from an object. nil: it is only looked whether it is there.
+	read func(o *object, u map[string]any)
+	// scaled: its replicas can be set, by its scale subresource.
+	scaled bool
+	// told: its status can be written without a right to change what it runs.
+	told bool
+}
+
+func (k *kind) resourceIn(version string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: k.group, Version: version, Resource: k.resource}
+}
+
+var (
+	deployments = &kind{group: "apps", name: "Deployment", resource: "deployments", versions: []string{"v1"},
+		read: readSelected, scaled: true, told: true}
+	statefulSets = &kind{group: "apps", name: "StatefulSet", resource: "statefulsets", versions: []string{"v1"},
+		read: readSelected, scaled: true, told: true}
+	leaderWorkerSets = &kind{group: "leaderworkerset.x-k8s.io", name: "LeaderWorkerSet",
+		resource: "leaderworkersets", versions: []string{"v1"}, read: readLeaders, scaled: true}
+	inferenceServices = &kind{group: "serving.kserve.io", name: "InferenceService", resource: "inferenceservices",
+		versions: []string{"v1beta1"}}
+	autoscalers = &kind{group: "autoscaling", name: "HorizontalPodAutoscaler", resource: "horizontalpodautoscalers",
+		versions: []string{"v2"}, read: readTarget}
+	scaledObjects = &kind{group: "keda.sh", name: "ScaledObject", resource: "scaledobjects",
+		versions: []string{"v1alpha1"}, read: readTarget}
+	routes = &kind{group: "gateway.networking.k8s.io", name: "HTTPRoute", resource: "httproutes",
+		versions: []string{"v1"}, read: readRules}
+
+	kinds = []*kind{deployments, statefulSets, leaderWorkerSets, inferenceServices, autoscalers, scaledObjects, routes}
+)
+
+// object is what is kept of an object.
+type object struct {
+	metav1.ObjectMeta
+	kind     *kind
+	version  string
+	replicas int               // that it should have
+	setBy    string            // the last writer of its replicas, as the API server has it; "": they were never stated
+	selector string            // of its pods; of groups of pods, of those that answer
+	labels   map[string]string // of its pods
+	target   target            // whose replicas it sets
+	rules    []rule
+}
+
+type target struct{ group, kind, name string }
+
+func (o *object) String() string { return o.kind.name + " " + o.Namespace + "/" + o.Name }
+
+func (o *object) resource() schema.GroupVersionResource { return o.kind.resourceIn(o.version) }
+
+// kept are the prefixes of the annotations that are read.
+var kept = []string{"muster.sh/", "serving.kserve.io/"}
+
+// trim keeps what is read of an object: most of its bytes are something else.
+func (k *kind) trim(version string) func(any) (any, error) {
+	return func(obj any) (any, error) {
+		u, ok := obj.(*unstructured.Unstructured)
+		if !ok {
+			return obj, nil // it was trimmed before
+		}
+		o := &object{kind: k, version: version, ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(),
+			Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
+			CreationTimestamp: u.GetCreationTimestamp(), DeletionTimestamp: u.GetDeletionTimestamp(),
+			OwnerReferences: u.GetOwnerReferences(), Annotations: map[string]string{}}}
+		for key, v := range u.GetAnnotations() {
+			for _, prefix := range kept {
+				if strings.HasPrefix(key, prefix) {
+					o.Annotations[key] = v
+				}
+			}
+		}
+		if k.scaled {
+			o.replicas = 1
+			if n, found, err := unstructured.NestedInt64(u.Object, "spec", "replicas"); found && err == nil {
+				o.replicas = int(n)
+			}
+			o.setBy = replicasBy(u.GetManagedFields())
+		}
+		if k.read != nil {
+			k.read(o, u.Object)
+		}
+		return o, nil
+	}
+}
+
+// replicasBy finds the last writer of an object's replicas: Muster, if others want the same.
+func replicasBy(list []metav1.ManagedFieldsEntry) (last string) {
+	for i := range list {
+		var fields struct {
+			Spec map[string]json.RawMessage `json:"f:spec"`
+		}
+		e := &list[i]
+		if e.FieldsV1 == nil || json.Unmarshal(e.FieldsV1.Raw, &fields) != nil {
+			continue
+		}
+		if _, ok := fields.Spec["f:replicas"]; ok && last != manager {
+			last = e.Manager
+		}
+	}
+	return last
+}
+
+// into converts a part of an object; what has another form than it should have is as if it were not there.
+func into(u map[string]any, to any, path ...string) {
+	if part, found, err := unstructured.NestedMap(u, path...); found && err == nil {
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(part, to) != nil {
+			return
+		}
+	}
+}
+
+// readSelected reads whose pods are found by a selector.
+func readSelected(o *object, u map[string]any) {
+	var spec struct {
+		Selector *metav1.LabelSelector `json:"selector"`
+		Template struct {
+			Metadata metav1.ObjectMeta `json:"metadata"`
+		} `json:"template"`
+	}
+	into(u, &spec, "spec")
+	o.labels = spec.Template.Metadata.Labels
+	if spec.Selector != nil {
+		o.selector = metav1.FormatLabelSelector(spec.Selector)
+	}
+}
+
+// readLeaders reads a set of groups of pods, whose first pod answers for the group.
+func readLeaders(o *object, u map[string]any) {
+	const set, index = "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/worker-index"
+	o.selector = metav1.FormatLabelSelector(&metav1.LabelSelector{
+		MatchLabels: map[string]string{set: o.Name, index: "0"}})
+	o.labels = map[string]string{set: o.Name, index: "0"}
+	for _, of := range []string{"workerTemplate", "leaderTemplate"} {
+		labels, _, err := unstructured.NestedStringMap(u, "spec", "leaderWorkerTemplate", of, "metadata", "labels")
+		for key, v := range labels {
+			if err == nil {
+				o.labels[key] = v
+			}
+		}
+	}
+}
+
+// readTarget reads whose replicas an autoscaler sets.
+func readTarget(o *object, u map[string]any) {
+	var ref struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Name       string `json:"name"`
+	}
+	into(u, &ref, "spec", "scaleTargetRef")
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		return
+	}
+	o.target = target{gv.Group, ref.Kind, ref.Name}
+	if ref.Kind == "" { // KEDA's default
+		o.target = target{deployments.group, deployments.name, ref.Name}
+	} else if gv.Group == "" {
+		o.target.group = deployments.group
+	}
+}

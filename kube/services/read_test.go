@@ -1,0 +1,110 @@
+package services
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/muster-gpu/muster/service"
+)
+
+// TestExample: the example's annotations make one service with two variants.
+func TestExample(t *testing.T) {
+	data, err := os.ReadFile("../../examples/serving/kubernetes/chat.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s *service.Service
+	variants := map[string]bool{}
+	d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	for {
+		u := &unstructured.Unstructured{}
+		if d.Decode(u) != nil {
+			break
+		}
+		text, annotated := u.GetAnnotations()[Annotation]
+		switch {
+		case u.GetKind() == "Deployment" && annotated:
+			read, err := read(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, variants[u.GetName()] = &read, true
+		case u.GetKind() == "Deployment":
+			variants[u.GetName()] = u.GetAnnotations()[AnnotationVariant] == "chat"
+		case u.GetKind() == "HTTPRoute" && text != "chat":
+			t.Errorf("the route is of %q", text)
+		}
+	}
+	if s == nil || s.Name != "chat" || len(s.Variants) != 2 || !variants[s.Variants[0].Name] ||
+		!variants[s.Variants[1].Name] {
+		t.Errorf("%+v, Deployments %v", s, variants)
+	}
+}
+
+// TestInOrder: a variant is scaled down once what replaces it is ready; if that takes too long, one by one.
+func TestInOrder(t *testing.T) {
+	s := &running{spec: service.Service{Variants: []service.Variant{{Name: "a"}, {Name: "b", Startup: time.Minute}}}}
+	at := time.Unix(1000, 0)
+	for i, c := range []struct {
+		after             time.Duration
+		have, ready, want [2]int
+		waits             bool
+		next              [2]int
+	}{
+		{0, [2]int{5, 0}, [2]int{5, 0}, [2]int{3, 0}, false, [2]int{3, 0}}, // nothing is replaced
+		{0, [2]int{3, 0}, [2]int{3, 0}, [2]int{0, 2}, false, [2]int{3, 2}},
+		{0, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, false, [2]int{3, 2}},
+		{20 * time.Second, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, true, [2]int{3, 2}},
+		{20 * time.Second, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, true, [2]int{2, 2}},
+		{20 * time.Second, [2]int{2, 2}, [2]int{2, 1}, [2]int{0, 2}, true, [2]int{2, 2}},
+		{4 * time.Minute, [2]int{1, 2}, [2]int{1, 0}, [2]int{0, 2}, true, [2]int{1, 2}}, // the last that answers
+		{0, [2]int{1, 2}, [2]int{1, 2}, [2]int{0, 2}, false, [2]int{0, 2}},
+		{0, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, false, [2]int{3, 2}},
+		{4 * time.Minute, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, false, [2]int{2, 2}}, // it never answers
+	} {
+		at = at.Add(c.after)
+		f := &fleet{have: c.have[:], ready: c.ready[:], waits: []bool{false, c.waits}}
+		if got := s.inOrder(f, c.want[:], at); [2]int(got) != c.next {
+			t.Errorf("%d: %v, not %v", i, got, c.next)
+		}
+	}
+}
+
+// TestReplicasBy: the last writer of replicas is the one that the API server has; Muster, if it has several.
+func TestReplicasBy(t *testing.T) {
+	entry := func(by, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: by, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+	}
+	const replicas = `{"f:spec":{"f:replicas":{}}}`
+	for want, list := range map[string][]metav1.ManagedFieldsEntry{
+		"":      {entry("kubectl", `{"f:spec":{"f:paused":{}}}`), entry("x", `nothing`)},
+		"argo":  {entry("kubectl", `{"f:spec":{"f:paused":{}}}`), entry("argo", replicas)},
+		manager: {entry(manager, replicas), entry("argo", replicas)},
+	} {
+		if got := replicasBy(list); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}
+
+// TestPlanner: a policy that chooses parts of GPUs is refused.
+func TestPlanner(t *testing.T) {
+	s := begin(nil, &object{}, `
+name: parts
+latency: 500ms
+replicas: {min: 1, max: 6}
+scaling: gpulet
+variants:
+- {name: parts, profile: [{share: 0.5, batch: 1, latency: 150ms}, {batch: 1, latency: 100ms}]}
+`)
+	if s.err == nil || !strings.Contains(s.err.Error(), "chooses parts of GPUs") {
+		t.Error(s.err)
+	}
+}
