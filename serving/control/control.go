@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -252,10 +253,20 @@ func (c *Controller) Run(ctx context.Context) {
 		case <-t.C:
 		case <-c.poke:
 		}
-		if err := c.step(ctx); err != nil && ctx.Err() == nil {
+		if err := c.guarded(ctx); err != nil && ctx.Err() == nil {
 			c.opt.Log.Error("services", "error", err)
 		}
 	}
+}
+
+// guarded is step for a daemon that schedules jobs, too: a fault in the services must not end it.
+func (c *Controller) guarded(ctx context.Context) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("a fault of Muster: %v\n%s", fault, debug.Stack())
+		}
+	}()
+	return c.step(ctx)
 }
 
 // wake lets the next step come at once.

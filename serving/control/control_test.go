@@ -425,6 +425,23 @@ func TestMeasured(t *testing.T) {
 	}
 }
 
+// TestFault: a fault while services are looked at ends neither the daemon nor what it looks at afterwards.
+func TestFault(t *testing.T) {
+	w := newWorld(t, 1)
+	c := w.controller()
+	w.apply(c, text("serve", 1, 1))
+	good := c.services["vision"].policy
+	c.services["vision"].policy = nil
+	w.said = &gateway.Report{Services: []gateway.Served{{Name: "vision"}}}
+	c.report, c.silent = w.said, nil
+	if err := c.guarded(t.Context()); err == nil || !strings.Contains(err.Error(), "a fault of Muster") {
+		t.Errorf("%v", err)
+	}
+	c.services["vision"].policy = good
+	w.pass(c, 10*time.Second)
+	w.expect(c, "vision", "1 answers")
+}
+
 // TestWrongServices: what is wrong with a file is told, and nothing of it is kept.
 func TestWrongServices(t *testing.T) {
 	w := newWorld(t, 4)
