@@ -75,7 +75,11 @@ func (m *Machine) live(f *store.Filter) []show.Job {
 			}
 		}
 	}
-	list := []show.Job{}
+	room := len(chosen)
+	if f.Arrays { // most come as elements of others
+		room = min(room, 2*mostExplained)
+	}
+	list := make([]show.Job, 0, room)
 	var last *job
 	for _, j := range chosen {
 		if j.Info.State == show.StatePending {
