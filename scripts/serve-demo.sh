@@ -46,7 +46,7 @@ done
 TRAIN
 chmod +x "$dir/train.sh"
 for i in 1 2 3; do
-	./muster submit --name "training-$i" --gpus 1 -- "$dir/train.sh"
+	./muster submit --name "training-$i" --gpus 1 --output "$dir/training-$i.log" -- "$dir/train.sh"
 done
 ./muster service apply examples/serving/demo.yaml
 echo
@@ -61,7 +61,7 @@ done
 round=0
 while [ "${DEMO_ROUNDS:-0}" -eq 0 ] || [ "$round" -lt "$DEMO_ROUNDS" ]; do
 	round=$((round + 1))
-	echo "Round $round: two minutes of requests; from 0:30 to 1:15 five times as many, which takes GPUs from training."
+	echo "Round $round: two minutes of requests; from 0:30 to 1:15 four times as many, which takes a GPU from training."
 	if [ -n "${DEMO_RECORD:-}" ]; then
 		while sleep 1; do ./muster service show --json vision >>"$DEMO_RECORD"; done &
 		watch=$!
