@@ -167,6 +167,7 @@ func (s *screen) tie(ctx context.Context, conn io.ReadWriteCloser) error {
 			return s.failed
 		case <-ctx.Done():
 			err = ctx.Err()
+			_ = conn.Close()
 		case s.last = <-s.size:
 			err = frames.WriteSize(conn, s.last.Rows, s.last.Columns)
 		case b := <-s.typed:
@@ -175,8 +176,7 @@ func (s *screen) tie(ctx context.Context, conn io.ReadWriteCloser) error {
 			}
 		}
 	}
-	_ = conn.Close()
-	<-over
+	<-over // what the task said last may still be on its way after it takes no more input
 	return s.failed
 }
 

@@ -71,11 +71,27 @@ func join(ctx context.Context, c net.Conn, from io.Reader, task net.Conn) bool {
 		_, _ = io.Copy(c, task) // an error means that one side is gone, which needs no report
 		_ = c.Close()
 	}()
-	_, err := io.Copy(task, from)
+	to := &taker{w: task}
+	_, err := io.Copy(to, from)
+	if to.refused { // the task is over: what it said last is still to be passed on
+		<-over
+	}
 	gone := err == nil && stop()
 	_ = task.Close()
 	<-over
 	return gone
+}
+
+// taker remembers that its writer took no more.
+type taker struct {
+	w       io.Writer
+	refused bool
+}
+
+func (t *taker) Write(b []byte) (int, error) {
+	n, err := t.w.Write(b)
+	t.refused = err != nil
+	return n, err
 }
 
 // mayType says why the caller may not use a job's terminal, if so. Typing acts as the job's owner, so an

@@ -322,9 +322,7 @@ func (y *tty) typed(v *viewer) {
 		}
 		switch k {
 		case frames.Data:
-			if _, err := y.ours.Write(b); err != nil {
-				return
-			}
+			_, _ = y.ours.Write(b) // the task may be over: the viewer stays for what it said last
 		case frames.Size:
 			if rows, columns, ok := frames.ReadSize(b); ok {
 				setSize(y.ours, rows, columns)
