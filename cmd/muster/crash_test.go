@@ -109,25 +109,14 @@ func TestCrash(t *testing.T) {
 }
 
 func newStorm(t *testing.T, seed uint64, hits map[string]int) *storm {
-	s := &storm{t: t, r: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), bin: buildMuster(t), hits: hits,
-		told: map[int]*promise{},
+	s := &storm{t: t, r: rand.New(rand.NewPCG(seed, 1)), bin: buildMuster(t), hits: hits, told: map[int]*promise{},
 		asks: make(chan struct{}, 1000)}
-	sock, err := os.MkdirTemp("", "m")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.socket, s.script = filepath.Join(sock, "s"), filepath.Join(s.dir, "job.sh")
+	s.dir, s.socket = daemonHome(t, s.kill)
+	s.script = filepath.Join(s.dir, "job.sh")
 	s.cl = client.Unix(s.socket)
 	if err := os.WriteFile(s.script, []byte(crashJob), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	leaves(filepath.Dir(s.dir))
-	leaves(sock)
-	t.Cleanup(func() {
-		s.kill()
-		killAbout(s.dir)
-		_ = os.RemoveAll(sock)
-	})
 	return s
 }
 

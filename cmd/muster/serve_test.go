@@ -42,23 +42,33 @@ func startDaemon(t testing.TB, gpus string) *daemon {
 // prepareDaemon is startDaemon without the start.
 func prepareDaemon(t testing.TB, gpus string) *daemon {
 	t.Helper()
-	d := &daemon{t: t, bin: buildMuster(t), dir: t.TempDir(), simulated: gpus, policy: "multifactor"}
-	sock, err := os.MkdirTemp("", "m") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.socket = filepath.Join(sock, "s")
-	leaves(filepath.Dir(d.dir))
-	leaves(sock)
-	t.Cleanup(func() {
+	d := &daemon{t: t, bin: buildMuster(t), simulated: gpus, policy: "multifactor"}
+	d.dir, d.socket = daemonHome(t, func() {
 		d.kill()
-		killAbout(d.dir)
-		_ = os.RemoveAll(sock)
 		if t.Failed() {
 			t.Log(d.log.String())
 		}
 	})
 	return d
+}
+
+// daemonHome makes a folder and a path for the socket of a daemon. At the test's end kill is called, and what is left
+// of the daemon's processes and files goes.
+func daemonHome(t testing.TB, kill func()) (dir, socket string) {
+	t.Helper()
+	dir = t.TempDir()
+	sock, err := os.MkdirTemp("", "m") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaves(filepath.Dir(dir))
+	leaves(sock)
+	t.Cleanup(func() {
+		kill()
+		killAbout(dir)
+		_ = os.RemoveAll(sock)
+	})
+	return dir, filepath.Join(sock, "s")
 }
 
 // TestMain removes the programs that tests built, and ends what tests left behind that were
