@@ -18,7 +18,7 @@ import (
 )
 
 // BenchmarkBeside compares Muster with a real Slurm on the same machine, with the same commands: Slurm's own
-// sbatch and squeue, and those that muster slurm install makes. Run it with -benchtime 1x; docs/performance.md
+// sbatch and squeue, and those that muster slurm install makes. Run it with -benchtime 1x; docs/design/performance.md
 // has the figures.
 func BenchmarkBeside(b *testing.B) {
 	for _, s := range []struct {
