@@ -188,7 +188,7 @@ func (s *Service) Check() error {
 		}
 		names[v.Name] = true
 	}
-	return s.reachable()
+	return s.reachable(0)
 }
 
 func (p *Probe) check() error {
@@ -212,8 +212,16 @@ func (s *Service) ProbePath() string {
 	return "/v2/health/ready"
 }
 
-// reachable reports as an error that no variant can meet the goal, and which is nearest.
-func (s *Service) reachable() error {
+// Accurate reports as an error that no variant is accurate enough and can meet the goal, and which is nearest.
+func (s *Service) Accurate() error {
+	if s.Budget.Gives == Accuracy {
+		return nil
+	}
+	return s.reachable(s.Budget.Accuracy)
+}
+
+// reachable reports as an error that no variant of an accuracy can meet the goal, and which is nearest.
+func (s *Service) reachable(accuracy float64) error {
 	if s.Language() {
 		return nil
 	}
@@ -223,7 +231,7 @@ func (s *Service) reachable() error {
 		if v.Measure {
 			return nil // it is not known yet
 		}
-		if v.Accuracy < s.Budget.Accuracy && s.Budget.Gives != Accuracy {
+		if v.Accuracy < accuracy {
 			continue
 		}
 		t := v.Profile.Takes(v.Share(), 1)
@@ -235,7 +243,7 @@ func (s *Service) reachable() error {
 		}
 	}
 	if nearest == "" {
-		return fmt.Errorf("budget: no variant has an accuracy of %g or more", s.Budget.Accuracy)
+		return fmt.Errorf("budget: no variant has an accuracy of %g or more", accuracy)
 	}
 	return fmt.Errorf("latency: no variant answers within %v; the nearest is %s, which takes %v for a request alone",
 		s.Goal.Latency, nearest, takes)

@@ -38,6 +38,7 @@ type Serving struct {
 type Served struct {
 	tally.Tally
 	GPUHours float64
+	Accuracy float64 // of the answers, in the mean; 0: the variants state none
 	Cost     float64 // of the replicas' hours
 	Peak     int     // most replicas at once that answered
 	Started  int     // replicas
@@ -75,6 +76,9 @@ func (s *Serving) begin(spec *cluster.Spec) error {
 	for i, p := range s.Scaling {
 		if b, ok := p.(scale.Batcher); ok {
 			f.Batching(i, b.Batching())
+		}
+		if e, ok := p.(scale.Ensembler); ok {
+			f.Ensemble(i, func(voted uint64) float64 { return e.Accuracy(&s.Services[i], voted) })
 		}
 	}
 	for i := range spec.Nodes {
@@ -346,7 +350,7 @@ func (w *World) replicaEnded(j *jobRun, reason engine.StopReason) {
 func (s *Serving) conclude(w *World) {
 	for k := range s.states {
 		t := &s.Served[k]
-		t.Tally = *s.fleet.Total(k)
+		t.Tally, t.Accuracy = *s.fleet.Total(k), s.fleet.Accuracy(k)
 		for _, id := range s.states[k].all {
 			rec := &w.book.Records[id]
 			t.GPUHours += float64(rec.Held) / float64(cluster.Whole) / 3.6e6

@@ -132,3 +132,28 @@ func TestServingEvicted(t *testing.T) {
 		t.Errorf("%d of %d requests are accounted for", sum, got.Arrived)
 	}
 }
+
+// TestServingVotes: three small variants that vote keep a floor of accuracy that each of them misses, at less cost than
+// the large one.
+func TestServingVotes(t *testing.T) {
+	s := vision(1, 8)
+	s.Budget.Accuracy = 0.76
+	small := s.Variants[0]
+	small.Accuracy, small.Cost = 0.75, 1
+	large := small
+	large.Accuracy, large.Cost = 0.78, 4
+	s.Variants = []service.Variant{small, small, small, large}
+	load := &requests.Arrivals{Rate: 500, CV: 1, For: 30 * time.Minute}
+	spent := map[string]float64{}
+	for _, policy := range []string{"cocktail", "infaas"} {
+		sv, _ := serve(t, s, policy, load, nil)
+		got := &sv.Served[0]
+		if got.Attainment() < 0.97 || got.Accuracy < 0.76 || got.Failed != 0 {
+			t.Errorf("%s: %.4f in time, an accuracy of %.4f", policy, got.Attainment(), got.Accuracy)
+		}
+		spent[policy] = got.Cost
+	}
+	if ours := spent["cocktail"]; ours > 0.8*spent["infaas"] {
+		t.Errorf("votes cost %g, the large variant %g", ours, spent["infaas"])
+	}
+}

@@ -114,6 +114,7 @@ type simServiceRow struct {
 	GPUHours   float64 `json:"gpu_hours"`
 	PerHour    float64 `json:"requests_per_gpu_hour"`
 	Cost       float64 `json:"cost"`
+	Accuracy   float64 `json:"accuracy,omitempty"`
 	TTFT       float64 `json:"ttft_p99_s,omitempty"`
 	TPOT       float64 `json:"tpot_p99_s,omitempty"`
 	Tokens     float64 `json:"tokens_per_gpu_hour,omitempty"`
@@ -133,7 +134,8 @@ func writeServices(w io.Writer, outs []sim.Outcome, labels []string, services []
 				Attainment: t.Attainment(), P50: t.Latency.Quantile(0.5).Seconds(),
 				P99:  t.Latency.Quantile(0.99).Seconds(),
 				P999: t.Latency.Quantile(0.999).Seconds(), Dropped: t.Dropped, Refused: t.Refused, Failed: t.Failed,
-				GPUHours: t.GPUHours, Cost: t.Cost, Peak: t.Peak, Started: t.Started, Evicted: t.Evicted,
+				GPUHours: t.GPUHours, Cost: t.Cost, Accuracy: t.Accuracy, Peak: t.Peak,
+				Started: t.Started, Evicted: t.Evicted,
 				Batch: float64(t.Answered) / float64(max(1, t.Batches)), Hash: fmt.Sprintf("%016x", outs[i].Hash)}
 			if r.Scaling == "" {
 				r.Scaling = services[k].Scaling
@@ -149,16 +151,24 @@ func writeServices(w io.Writer, outs []sim.Outcome, labels []string, services []
 		return json.NewEncoder(w).Encode(map[string]any{"services": rows})
 	}
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "SERVICE\tSCALING\tPOLICY\tREQUESTS\tIN TIME\tP50\tP99\tTTFT P99\tTPOT P99\tBATCH\tDROPPED\tGPU-HOURS\tPER GPU-HOUR\tPEAK\tSTARTED\tHASH")
+	fmt.Fprintln(t, "SERVICE\tSCALING\tPOLICY\tREQUESTS\tIN TIME\tP50\tP99\tTTFT P99\tTPOT P99\tBATCH\tDROPPED\tACCURACY\tGPU-HOURS\tPER GPU-HOUR\tPEAK\tSTARTED\tHASH")
 	for i := range rows {
 		r := &rows[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.2f %%\t%s\t%s\t%s\t%s\t%.1f\t%d\t%.2f\t%.0f\t%d\t%d\t%s\n", r.Service,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.2f %%\t%s\t%s\t%s\t%s\t%.1f\t%d\t%s\t%.2f\t%.0f\t%d\t%d\t%s\n", r.Service,
 			r.Scaling, r.Policy,
 			r.Requests, 100*r.Attainment, millis(r.P50), millis(r.P99), millis(r.TTFT), millis(r.TPOT), r.Batch,
-			r.Dropped+r.Refused+r.Failed, r.GPUHours,
+			r.Dropped+r.Refused+r.Failed, accuracy(r.Accuracy), r.GPUHours,
 			r.PerHour, r.Peak, r.Started, r.Hash)
 	}
 	return t.Flush()
+}
+
+// accuracy is empty where variants state none.
+func accuracy(part float64) string {
+	if part == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.4f", part)
 }
 
 func millis(s float64) string {

@@ -131,13 +131,15 @@ func begin(old *running, o *object, text string) *running {
 		s.spec = service.Service{}
 		return s
 	}
-	s.policy, s.err = scale.New(s.spec.Scaling)
+	s.policy, s.err = scale.Live(s.spec.Scaling)
 	if _, plans := s.policy.(scale.Planner); plans {
 		s.err = fmt.Errorf("scaling: %s chooses parts of GPUs, and on Kubernetes the pod template does", s.spec.Scaling)
+	}
+	if s.err != nil {
 		s.spec = service.Service{}
 		return s
 	}
-	if s.err == nil && old != nil && old.err == nil {
+	if old != nil && old.err == nil {
 		s.meter, s.prompt, s.output, s.held, s.adopted, s.said = old.meter, old.prompt, old.output, old.held,
 			old.adopted, old.said
 		s.left, s.changed = old.left, old.spec.Replicas != s.spec.Replicas

@@ -85,6 +85,7 @@ type Queue struct {
 type Item struct {
 	At             cluster.Time // of its arrival
 	Prompt, Output int32        // tokens; 0: it is not for a language model
+	Ballot         int32        // by which several variants answer it together
 }
 
 // Len is how many requests wait.

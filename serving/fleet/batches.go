@@ -14,13 +14,15 @@ type batches struct {
 	rule     batch.Rule
 	again    cluster.Time // when the rule looks again, while it is idle
 	began    cluster.Time
-	end      cluster.Time   // of the batch; cluster.Never: it is idle
-	arrivals []cluster.Time // of the requests of the batch
+	end      cluster.Time // of the batch; cluster.Never: it is idle
+	items    []item       // of the batch
+	accuracy float64
 }
 
 func newBatches(s *served, variant int, p Place) (*batches, error) {
 	v := &s.spec.Variants[variant]
-	b := &batches{takes: make([]time.Duration, s.spec.MaxBatch(v)), end: cluster.Never}
+	b := &batches{takes: make([]time.Duration, s.spec.MaxBatch(v)), end: cluster.Never,
+		accuracy: v.Accuracy}
 	for i := range b.takes {
 		b.takes[i] = time.Duration(float64(v.Profile.Takes(cmp.Or(p.Share, v.Share()), i+1)) * p.Slower)
 	}
@@ -32,10 +34,17 @@ func newBatches(s *served, variant int, p Place) (*batches, error) {
 	return b, err
 }
 
-// next lets the rule choose from what waits; again is when it wants to look again, unless that is known already.
-func (b *batches) next(s *served, now cluster.Time) (sent bool, again cluster.Time) {
-	c := b.rule.Next(&s.queue, now)
-	s.since.Dropped += int64(c.Drop)
+// send lets the rule choose from what waits; again is when it wants to look again, unless that is known already.
+func (f *Fleet) send(b *batches, svc int32) (sent bool, again cluster.Time) {
+	s := &f.services[svc]
+	c := b.rule.Next(&s.queue, f.now)
+	if s.member {
+		for k := range c.Drop {
+			f.vote(svc, s.queue.At(k), false)
+		}
+	} else {
+		s.since.Dropped += int64(c.Drop)
+	}
 	s.queue.Pop(c.Drop)
 	if c.Send == 0 {
 		if c.Again == b.again {
@@ -45,22 +54,41 @@ func (b *batches) next(s *served, now cluster.Time) (sent bool, again cluster.Ti
 		return false, c.Again
 	}
 	for k := range c.Send {
-		b.arrivals = append(b.arrivals, s.queue.At(k).At)
+		b.items = append(b.items, *s.queue.At(k))
 	}
 	s.queue.Pop(c.Send)
-	b.began, b.end, b.again = now, now.Add(b.takes[c.Send-1]), 0
-	s.since.Batches++
+	b.began, b.end, b.again = f.now, f.now.Add(b.takes[c.Send-1]), 0
+	f.services[s.of].since.Batches++
 	return true, cluster.Never
 }
 
-// finish answers the requests of a batch.
-func (b *batches) finish(s *served, now cluster.Time) {
+// finish answers the requests of a replica's batch.
+func (f *Fleet) finish(r *replica) {
+	b, s := r.batches, &f.services[r.service]
 	goal := s.spec.Goal.Latency
-	for _, at := range b.arrivals {
-		took := now.Sub(at)
+	for i := range b.items {
+		if s.member {
+			f.vote(r.service, &b.items[i], true)
+			continue
+		}
+		took := f.now.Sub(b.items[i].At)
 		s.since.Answer(took, took <= goal)
+		s.right += b.accuracy
 	}
-	b.rule.Done(len(b.arrivals), now.Sub(b.began))
-	s.since.Busy += now.Sub(b.began)
-	b.arrivals, b.end = b.arrivals[:0], cluster.Never
+	b.rule.Done(len(b.items), f.now.Sub(b.began))
+	f.services[s.of].since.Busy += f.now.Sub(b.began)
+	b.items, b.end = b.items[:0], cluster.Never
+}
+
+// lose counts what a replica has begun as failed.
+func (f *Fleet) lose(r *replica) {
+	b, s := r.batches, &f.services[r.service]
+	for i := range b.items {
+		if s.member {
+			f.vote(r.service, &b.items[i], false)
+		} else {
+			s.since.Failed++
+		}
+	}
+	b.items, b.end = nil, cluster.Never
 }

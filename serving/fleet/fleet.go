@@ -19,7 +19,8 @@ type Fleet struct {
 	next     requests.Request
 	ended    bool
 	now      cluster.Time
-	services []served
+	services []served // then the members of ensembles
+	number   int32    // of services without these
 	replicas []replica
 	due      []event
 	err      error
@@ -47,10 +48,10 @@ func (e *event) Before(o *event) bool { return e.at < o.at || e.at == o.at && e.
 
 // New prepares to play a stream whose requests name services by their number.
 func New(services []service.Service, stream requests.Stream) (*Fleet, error) {
-	f := &Fleet{stream: stream, services: make([]served, len(services))}
+	f := &Fleet{stream: stream, services: make([]served, len(services)), number: int32(len(services))}
 	for i := range services {
-		f.services[i].spec = &services[i]
-		f.services[i].limit()
+		f.services[i].spec, f.services[i].of = &services[i], int32(i)
+		f.limit(int32(i))
 	}
 	f.read()
 	return f, f.err
@@ -64,8 +65,8 @@ func (f *Fleet) read() {
 		f.ended = true
 	case err != nil:
 		f.ended, f.err = true, err
-	case f.next.Service < 0 || int(f.next.Service) >= len(f.services):
-		f.ended, f.err = true, fmt.Errorf("a request is for service %d of %d", f.next.Service, len(f.services))
+	case f.next.Service < 0 || f.next.Service >= f.number:
+		f.ended, f.err = true, fmt.Errorf("a request is for service %d of %d", f.next.Service, f.number)
 	}
 }
 
@@ -78,8 +79,9 @@ type Place struct {
 
 // Add adds a replica of a variant that takes requests from now on, and returns its number.
 func (f *Fleet) Add(svc, variant int, p Place) (int, error) {
-	s := &f.services[svc]
-	r := replica{service: int32(svc)}
+	of := f.member(svc, variant)
+	s := &f.services[of]
+	r := replica{service: of}
 	var err error
 	if s.spec.Language() {
 		r.language, err = newLanguage(s, variant, p)
@@ -95,8 +97,11 @@ func (f *Fleet) Add(svc, variant int, p Place) (int, error) {
 	if r.batches != nil {
 		s.idle = append(s.idle, id)
 	}
-	s.limit()
-	f.dispatch(int32(svc))
+	f.limit(of)
+	if s.member {
+		f.poll(s.of)
+	}
+	f.dispatch(of)
 	return int(id), nil
 }
 
@@ -109,7 +114,10 @@ func (f *Fleet) Drain(id int) {
 	r.draining = true
 	s := &f.services[r.service]
 	s.taking, s.idle = without(s.taking, int32(id)), without(s.idle, int32(id))
-	s.limit()
+	f.limit(r.service)
+	if s.member && len(s.taking) == 0 {
+		f.abstain(r.service)
+	}
 }
 
 func without(list []int32, id int32) []int32 {
@@ -159,8 +167,7 @@ func (f *Fleet) Remove(id int) {
 	if r.language != nil {
 		s.since.Failed += int64(r.language.instance.Clear())
 	} else {
-		s.since.Failed += int64(len(r.batches.arrivals))
-		r.batches.arrivals, r.batches.end = nil, cluster.Never
+		f.lose(r)
 	}
 	r.gone = true
 	r.gen++
@@ -226,7 +233,12 @@ func (f *Fleet) arrive() {
 		s.since.Refused++
 		return
 	}
-	s.queue.Push(item{At: f.now, Prompt: f.next.Prompt, Output: f.next.Output})
+	it := item{At: f.now, Prompt: f.next.Prompt, Output: f.next.Output}
+	if s.ensemble != nil {
+		f.ask(f.next.Service, it)
+		return
+	}
+	s.queue.Push(it)
 	if len(s.taking) > 0 {
 		f.dispatch(f.next.Service)
 	}
@@ -243,7 +255,7 @@ func (f *Fleet) wake(id int32) {
 		return
 	}
 	if r.batches.end != cluster.Never {
-		r.batches.finish(s, f.now)
+		f.finish(r)
 		if r.draining {
 			return
 		}
@@ -262,7 +274,7 @@ func (f *Fleet) dispatch(svc int32) {
 	for i := len(s.idle) - 1; i >= 0 && s.queue.Len() > 0; i-- { // the one that became idle last first
 		id := s.idle[i]
 		b := f.replicas[id].batches
-		switch sent, again := b.next(s, f.now); {
+		switch sent, again := f.send(b, svc); {
 		case sent:
 			s.idle = append(s.idle[:i], s.idle[i+1:]...)
 			f.at(id, b.end)

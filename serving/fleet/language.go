@@ -12,6 +12,7 @@ type language struct {
 	instance *llm.Instance
 	began    cluster.Time // of the step
 	service  *served      // for what the instance hands out
+	accuracy float64
 }
 
 func newLanguage(s *served, variant int, p Place) (*language, error) {
@@ -25,7 +26,7 @@ func newLanguage(s *served, variant int, p Place) (*language, error) {
 	if p.Slower != 1 {
 		takes = func(t *llm.Step) time.Duration { return time.Duration(float64(timer(t)) * p.Slower) }
 	}
-	l := &language{service: s}
+	l := &language{service: s, accuracy: v.Accuracy}
 	l.instance = llm.NewInstance(e, takes, l)
 	return l, nil
 }
@@ -52,6 +53,7 @@ func (l *language) Done(q *llm.Sequence) {
 	t, goal := &l.service.since, &l.service.spec.Goal
 	t.Prompts += int64(q.Prompt)
 	t.Outputs += int64(q.Output)
+	l.service.right += l.accuracy
 	first, each := q.First.Sub(q.Arrived), time.Duration(0)
 	if q.Output > 1 {
 		each = q.Last.Sub(q.First) / time.Duration(q.Output-1)

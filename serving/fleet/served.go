@@ -20,24 +20,49 @@ type served struct {
 	total  tally.Tally // up to the last Observe
 	since  tally.Tally // since then
 	seen   tally.Tally // what the last Observe returned
+	right  float64     // sum of the accuracies of all answers
+
+	ensemble *ensemble // nil: a request is answered by one variant
+	of       int32     // the service to which it belongs: itself, unless it is a member of an ensemble
+	member   bool
 }
 
 // Batching sets the rule of batches of a service that names none.
 func (f *Fleet) Batching(svc int, rule string) { f.services[svc].rule = rule }
 
-// limit sets how many requests may wait.
-func (s *served) limit() {
+// Accuracy is that of a service's answers so far, in the mean; 0 without any, or if its variants state none.
+func (f *Fleet) Accuracy(svc int) float64 {
+	s := &f.services[svc]
+	return s.right / float64(max(1, f.Total(svc).Answered))
+}
+
+// limit sets how many requests of a service may wait.
+func (f *Fleet) limit(svc int32) {
+	s := &f.services[f.services[svc].of]
+	n := len(s.taking)
+	if s.ensemble != nil {
+		for _, k := range s.ensemble.members {
+			n += len(f.services[k].taking)
+		}
+	}
 	each := s.spec.Batching.Waiting
 	if each == 0 {
 		each = 1000
 	}
-	s.room = each * max(1, len(s.taking))
+	s.room = each * max(1, n)
 }
 
 // Waiting is how many requests of a service wait.
 func (f *Fleet) Waiting(svc int) int {
 	s := &f.services[svc]
 	n := s.queue.Len()
+	if s.ensemble != nil {
+		longest := 0
+		for _, k := range s.ensemble.members {
+			longest = max(longest, f.services[k].queue.Len())
+		}
+		return n + longest
+	}
 	if !s.spec.Language() {
 		return n
 	}

@@ -62,7 +62,7 @@ func (x *Machine) Submit(ctx context.Context, s *control.Service, k scale.Kind, 
 func (x *Machine) Test(s *service.Service, by control.Caller) error {
 	u := account.UserNamed(by.User)
 	u.Trusted = by.Operator
-	p, err := scale.New(s.Scaling)
+	p, err := scale.Live(s.Scaling)
 	if err != nil {
 		return err
 	}

@@ -135,10 +135,26 @@ func Policies(services []service.Service, texts []string) ([]Policy, error) {
 
 // Check reports as an error why a policy cannot decide for a service.
 func Check(p Policy, s *service.Service) error {
-	if p, ok := p.(Planner); ok {
-		return p.Check(s)
+	if p, ok := p.(interface {
+		Check(s *service.Service) error
+	}); ok {
+		if err := p.Check(s); err != nil {
+			return err
+		}
 	}
-	return nil
+	if _, ok := p.(Ensembler); ok {
+		return nil // several variants can be more accurate than each
+	}
+	return s.Accurate()
+}
+
+// Live makes the policy of a service whose requests are real.
+func Live(text string) (Policy, error) {
+	p, err := New(text)
+	if _, ok := p.(Ensembler); ok {
+		return nil, fmt.Errorf("scaling: %s lets several variants answer each request, which only the simulator does", text)
+	}
+	return p, err
 }
 
 // Batcher is a policy that goes with a batching rule, which services that name none get.
@@ -152,7 +168,7 @@ type kind struct {
 
 func kinds() []kind {
 	return []kind{musterKind, hpaKind, staticKind, clipperKind, tritonKind, markKind, infaasKind,
-		gpuletKind, inssKind, nexusKind}
+		gpuletKind, inssKind, nexusKind, cocktailKind}
 }
 
 // Default is the policy of services that name none.
