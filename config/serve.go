@@ -177,7 +177,7 @@ func ReadServe(name string, r io.Reader) (*Serve, error) {
 
 func (f *serveFile) serve() (*Serve, error) {
 	if len(f.Loans) > 0 {
-		return nil, At(errors.New("one machine cannot be given back while it runs jobs; muster sim has loans in the cluster file, muster kube in its configuration"), "loans")
+		return nil, At(errors.New("one machine cannot be given back while it runs jobs: its services lend GPUs by need (lend in a service's file); muster sim has loans in the cluster file, muster kube in its configuration"), "loans")
 	}
 	if len(f.Power) > 0 {
 		return nil, At(errOnePower, "power")

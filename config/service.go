@@ -35,6 +35,11 @@ type serviceFile struct {
 	Probe      probeFile     `yaml:"probe"`
 	Scaling    string        `yaml:"scaling"`
 	Metrics    metricsFile   `yaml:"metrics"`
+	Lend       lendFile      `yaml:"lend"`
+}
+
+type lendFile struct {
+	Within Duration `yaml:"within"`
 }
 
 type metricsFile struct {
@@ -237,6 +242,7 @@ func (f *serviceFile) service() (s service.Service, err error) {
 			Preferred: f.Batching.Preferred, Waiting: f.Batching.Waiting}}
 	s.Path = strings.Trim(f.Path, "/")
 	s.Metrics = service.Metrics(f.Metrics)
+	s.Lend = service.Lend{Within: time.Duration(f.Lend.Within)}
 	s.Probe = service.Probe{Path: f.Probe.Path, Every: time.Duration(f.Probe.Every),
 		Timeout: time.Duration(f.Probe.Timeout), Failures: f.Probe.Failures}
 	s.Budget = service.Budget{Accuracy: f.Budget.Accuracy, PerHour: f.Budget.PerHour}

@@ -69,6 +69,8 @@ func TestBadServices(t *testing.T) {
 			"service vision: latency: no variant answers within 1ms; the nearest is small, which takes 8ms"},
 		{"latency: 50ms", "ttft: 1s", "service vision: latency: of models that compute batches"},
 		{"latency: 50ms\n", "", "service vision: latency: what is promised is missing"},
+		{"queue: prod", "lend: {within: 2h}", "service vision: lend: within is a time up to an hour"},
+		{"queue: prod", "tier: standard\nlend: {within: 20s}", "only a service of the tier critical"},
 		{"percentile: 95", "percentile: 950", "service vision: percentile: 950"},
 		{"max: 4}", "max: 0}", "service vision: replicas: min is 0 or more"},
 		{"share: 0.5\n", "share: 2\n", "service vision: variants[0]: share: 2"},

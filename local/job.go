@@ -42,8 +42,13 @@ func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
 				info.StdOut, info.StdErr = m.outputs(&j.Job, 0)
 			}
 			info.Devices = m.gpus.Held(&m.opt.Rules.Spec, a.Allocs)
+			m.back(j, b.Now)
 		case engine.Resize:
-			info.Devices = m.gpus.Held(&m.opt.Rules.Spec, a.Allocs)
+			held := m.gpus.Held(&m.opt.Rules.Spec, a.Allocs)
+			if len(held) < len(info.Devices) {
+				m.askBack(j, m.reclaimer(), engine.Checkpoint, m.grace(j), b.Now)
+			}
+			info.Devices = held
 		case engine.Preempt:
 			if a.Reason == engine.TimedOut {
 				info.Text = "its time limit is over"
@@ -54,7 +59,7 @@ func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
 			} else if a.Reason == engine.Preempted {
 				info.Text = "preempted by the policy"
 			}
-			info.StopUntil = time.Unix(0, int64(b.Now)).Add(a.Grace)
+			info.StopUntil = time.Unix(0, int64(b.Now)).Add(m.askBack(j, m.jobs[a.For], a.How, a.Grace, b.Now))
 		case engine.Reject:
 			info.Text = a.Text
 		}

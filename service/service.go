@@ -27,6 +27,13 @@ type Service struct {
 	Probe    Probe
 	Scaling  string // policy by which replicas are added and removed, with its knobs; "": the default
 	Metrics  Metrics
+	Lend     Lend
+}
+
+// Lend is what a service promises itself of the GPUs that it does not use: jobs that may be preempted hold them
+// meanwhile, and it has them back in time.
+type Lend struct {
+	Within time.Duration // after they were asked for; 0: as the tiers of the jobs say
 }
 
 // Metrics says where, on Kubernetes, is found what replicas have to do.
@@ -164,6 +171,9 @@ func (s *Service) Check() error {
 	}
 	if err := s.Probe.check(); err != nil {
 		return err
+	}
+	if l := s.Lend.Within; l < 0 || l > time.Hour || l > 0 && s.Tier != cluster.Critical {
+		return errors.New("lend: within is a time up to an hour; only a service of the tier critical is sure to get GPUs back")
 	}
 	if m := &s.Metrics; m.Port < 0 || m.Port > 65535 ||
 		m.Path != "" && (m.Path[0] != '/' || strings.ContainsAny(m.Path, " \n")) {

@@ -75,6 +75,7 @@ type Job struct {
 	Progress       *Progress      `json:"progress,omitempty"`
 	Metrics        []Metrics      `json:"metrics,omitempty" doc:"The metrics that it reported: the last ones, and those at the marks of a trial"`
 	Idle           *Idle          `json:"idle,omitempty" doc:"It holds GPUs without using them; present from the warning on"`
+	Loan           *Loan          `json:"loan,omitempty" doc:"Of a replica whose service lends: what it got back for its present run"`
 	Tasks          []Task         `json:"tasks,omitempty" doc:"On a cluster, of one job: its pods, and where they are"`
 	Submission     ask.Submission `json:"submission"`
 	Elements       []Element      `json:"elements,omitempty" doc:"In a list with arrays=true: further waiting elements of the array, otherwise the same"`
@@ -127,6 +128,14 @@ type Idle struct {
 	Since time.Time `json:"since"`
 	Stage string    `json:"stage" enum:"warned,demoted,stopped" doc:"warned; demoted: it counts as best-effort; stopped: it was told to stop"`
 	Text  string    `json:"text" doc:"One line: what follows from it, and when"`
+}
+
+// Loan is GPUs of a service that other jobs held while it did not need them.
+type Loan struct {
+	Jobs   []int         `json:"jobs" doc:"That were asked to make room"`
+	Asked  time.Time     `json:"asked"`
+	Back   time.Time     `json:"back"`
+	Within time.Duration `json:"within_ns" doc:"What was promised of the time between"`
 }
 
 // Device is a GPU, or part of one, that a job holds.

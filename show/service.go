@@ -33,10 +33,24 @@ type Service struct {
 
 	Bulk *ServiceBulk `json:"bulk,omitempty" doc:"Requests of files, which are answered on what the others leave"`
 
+	Loans *ServiceLoans `json:"loans,omitempty" doc:"What it lends, if its file says within which time it has it back"`
+
 	Variants []ServiceVariant `json:"variants"`
 	Replicas []ServiceReplica `json:"replicas"`
 	Why      []string         `json:"why" doc:"Why it has the replicas that it has, and what is in the way of others"`
 	Text     string           `json:"text,omitempty" doc:"Its file"`
+}
+
+// ServiceLoans is what other jobs hold while a service does not need it, and how long it took to have it back.
+type ServiceLoans struct {
+	Replicas int     `json:"replicas" doc:"How many more replicas it may have than it has: what they would hold is lent"`
+	Jobs     []int   `json:"jobs" doc:"Jobs that would make room for these replicas, all or part of what they hold"`
+	Within   float64 `json:"within_s" doc:"What is promised: seconds from asking to having it"`
+	Returns  int     `json:"returns" doc:"How often it was given back"`
+	Late     int     `json:"late" doc:"... and later than was promised"`
+	Mean     float64 `json:"mean_s"`
+	Longest  float64 `json:"longest_s"`
+	Last     float64 `json:"last_s"`
 }
 
 // ServiceBulk is what becomes of the requests of files.

@@ -182,6 +182,14 @@ func printService(w io.Writer, s *api.Service) error {
 			line("", "%.3g for 1000 requests", s.PerHour/3.6/s.Rate)
 		}
 	}
+	if l := s.Loans; l != nil {
+		line("lends", "what %d more replicas would hold, to %d jobs; back within %s", l.Replicas, len(l.Jobs),
+			latencyText(l.Within))
+		if l.Returns > 0 {
+			line("given back", "%d times, after %s in the mean and %s at most; %d later than promised", l.Returns,
+				latencyText(l.Mean), latencyText(l.Longest), l.Late)
+		}
+	}
 	for _, why := range s.Why {
 		line("why", "%s", why)
 	}

@@ -41,7 +41,7 @@ func startServing(t testing.TB, gpus string) *servingTest {
 	d := prepareDaemon(t, gpus)
 	first := 31000 + 50*somePorts.Add(1)
 	conf := filepath.Join(d.dir, "muster.yaml")
-	text := fmt.Sprintf("services: {ports: %d-%d, period: 1s}\n", first, first+49)
+	text := fmt.Sprintf("kill_wait: 1s\nservices: {ports: %d-%d, period: 1s}\n", first, first+49)
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +96,21 @@ func (s *servingTest) apply(name, more string, args ...string) {
 // applyAs applies a service with a small model that is said to have a profile.
 func (s *servingTest) applyAs(name, more, profile string, args ...string) {
 	s.t.Helper()
+	s.want(s.must("service", "apply", s.file(name, more, profile, args...)), "service "+name)
+}
+
+// refuses expects that a service with a small model is not run.
+func (s *servingTest) refuses(name, more, why string) {
+	s.t.Helper()
+	out, code := s.try("service", "apply", s.file(name, more, "{batch: 1, latency: 5ms}"))
+	if s.want(out, why); code == 0 {
+		s.t.Errorf("exit code 0: %s", out)
+	}
+}
+
+// file writes the file of a service with a small model.
+func (s *servingTest) file(name, more, profile string, args ...string) string {
+	s.t.Helper()
 	wd, err := os.Getwd()
 	if err != nil {
 		s.t.Fatal(err)
@@ -116,7 +131,7 @@ variants:
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	s.want(s.must("service", "apply", path), "service "+name)
+	return path
 }
 
 func (s *servingTest) show(name string) (v api.Service) {
@@ -314,28 +329,49 @@ func TestServiceFromZero(t *testing.T) {
 	s.answers("vision", 0)
 }
 
-// TestServiceTakesFromTraining: a step in load takes a GPU from training, which saves and goes on from there once the
-// service does not need the GPU any more.
-func TestServiceTakesFromTraining(t *testing.T) {
+// TestServiceLends: GPUs that a service does not use are lent to training. A step in load takes them back within the
+// time that the service says, also from a job that will not leave, while its latency holds; training goes on from its
+// checkpoint once the service does not need the GPUs any more.
+func TestServiceLends(t *testing.T) {
 	t.Parallel()
-	s := startServing(t, "2xH100-80GB")
+	s := startServing(t, "3xH100-80GB")
 	s.must("submit", "--name", "training", "--gpus", "1", "--", "sh", "-c", `
 		n=$(cat "$MUSTER_CHECKPOINT_DIR/n" 2>/dev/null || echo 0)
 		echo "from $n" >>runs
 		trap 'echo $n >"$MUSTER_CHECKPOINT_DIR/n"; exit 0' USR1
 		while :; do n=$((n+1)); sleep 0.05; done`)
+	s.must("submit", "--name", "stubborn", "--gpus", "1", "--", "sh", "-c",
+		"trap '' USR1 TERM; while :; do sleep 0.05; done")
 	s.eventually("training runs", func() bool { return s.read("runs") == "from 0\n" })
-	s.applyAs("vision", "replicas: {min: 1, max: 2}\nscaling: muster:window=3s",
+	s.refuses("vision", "replicas: {min: 1, max: 1}\nlend: {within: 1s}", "within 1s no job is sure to have left")
+	s.applyAs("vision", "percentile: 95\nreplicas: {min: 1, max: 3}\nscaling: muster:window=3s\nlend: {within: 6s}",
 		"{batch: 1, latency: 500ms}") // so a replica is expected to sustain 2 requests a second
 	s.answers("vision", 1)
-	if out := s.must("queue"); !strings.Contains(out, "training") || strings.Count(out, "running") != 2 {
+	if out := s.must("queue"); strings.Count(out, "running") != 3 {
 		t.Errorf("training and a replica should run:\n%s", out)
 	}
+	s.eventually("it says which jobs have what it lends", func() bool {
+		l := s.show("vision").Loans
+		return l.Replicas == 2 && len(l.Jobs) == 2
+	})
+	s.want(s.must("service", "show", "vision"), "what 2 more replicas would hold, to 2 jobs; back within 6s")
+	s.want(s.must("why", "1"), "service vision lends it GPUs until it needs them; then it has to leave within 6s")
 	end := s.load("vision", 2)
-	s.answers("vision", 2)
-	s.want(s.must("queue"), "pending")
+	s.answers("vision", 3)
 	if answered, others := end(); answered == 0 || len(others) > 0 {
 		t.Errorf("%d requests were answered, others: %v", answered, others)
+	}
+	v := s.show("vision")
+	if l := v.Loans; l.Returns != 2 || l.Late != 0 || l.Longest > 6 || len(l.Jobs) != 0 {
+		t.Errorf("%+v", l)
+	}
+	if v.Attainment < 0.95 || v.Quantile > 5 {
+		t.Errorf("the latency did not hold: %.2f s, %.2f within the goal", v.Quantile, v.Attainment)
+	}
+	s.kill()
+	s.start()
+	if l := s.show("vision").Loans; l.Returns != 2 {
+		t.Errorf("another daemon does not know how it was given back: %+v", l)
 	}
 	s.answers("vision", 1)
 	s.eventually("training goes on from its checkpoint", func() bool {

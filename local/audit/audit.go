@@ -111,6 +111,16 @@ func (b *Book) DeleteService(ctx context.Context, name string) error {
 	})
 }
 
+// PutServiceKnown stores what was measured of a service. The trail does not have it: it is no deed of a person.
+func (b *Book) PutServiceKnown(ctx context.Context, name string, data []byte) error {
+	return b.Store.Write(ctx, func(t *store.Tx) error { return t.PutServiceKnown(name, data) })
+}
+
+// ServiceKnown is what was measured of a service; nil: nothing yet.
+func (b *Book) ServiceKnown(ctx context.Context, name string) ([]byte, error) {
+	return b.Store.ServiceKnown(ctx, name)
+}
+
 // Services lists the services' data by name.
 func (b *Book) Services(ctx context.Context) ([][]byte, error) { return b.Store.Services(ctx) }
 

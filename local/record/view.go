@@ -37,7 +37,7 @@ func view(info *Info, sub *ask.Submission, id int, now time.Time) show.Job {
 		Devices: info.Devices, StdOut: info.StdOut, StdErr: info.StdErr, Progress: info.Progress, Metrics: info.Metrics,
 		Submission: *sub,
 		Sharing:    info.Sharing, LostGPUHours: info.Use.Lost.Hours(), CPUTime: ask.Duration(info.Use.CPU),
-		RAMPeak: info.Use.Peak >> 20}
+		RAMPeak: info.Use.Peak >> 20, Loan: info.Loan}
 	if r.State == engine.Done && r.Reason == engine.NeverReady {
 		j.Code = "DependencyNeverSatisfied"
 	}

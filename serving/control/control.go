@@ -20,6 +20,7 @@ import (
 	"github.com/muster-gpu/muster/service"
 	"github.com/muster-gpu/muster/serving/scale"
 	"github.com/muster-gpu/muster/serving/tally"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Scheduler runs the jobs that are replicas.
@@ -35,12 +36,17 @@ type Scheduler interface {
 	// Check reports as an error that what listens at a job's port is not the job.
 	Check(j *Job) error
 	GPUs() []scale.GPUs
+	// Lent lists the jobs that would make room if so many more replicas of a service came now.
+	Lent(s *Service, k scale.Kind, replicas int) ([]int, error)
+	// SetLent says in words, by job, which service lends it what it holds.
+	SetLent(by map[int]string)
 }
 
 // Store keeps the services.
 type Store interface {
 	Services(ctx context.Context) ([]Service, error)
 	PutService(ctx context.Context, s *Service) error
+	PutKnown(ctx context.Context, service string, k *Known) error
 	DeleteService(ctx context.Context, name string) error
 }
 
@@ -61,6 +67,7 @@ type Service struct {
 	Applied    time.Time
 	Generation string            // of what its replicas run: they are replaced when it changes
 	Scaled     *service.Replicas // instead of those of the text; nil: none
+	Known      Known
 }
 
 // bounds are how many replicas there may be.
@@ -100,6 +107,7 @@ type Job struct {
 	Outcome    string    // of one that is over
 	Failed     bool      // it ended by itself
 	Devices    []string  // for people
+	Loan       *show.Loan
 }
 
 // Options are what a controller needs. Ports are those of replicas, from First to Last.
@@ -131,25 +139,30 @@ type Controller struct {
 	report   *gateway.Report  // the last
 	silent   error            // why there is none now
 	wrote    *gateway.Config
+	lent     map[int]string // as the scheduler was last told
 }
 
 // running is a service with what is known of it.
 type running struct {
 	Service
-	policy   scale.Policy
-	want     []scale.Want // as last decided
-	times    []times      // of batches, by variant
-	decided  time.Time
-	waits    time.Time   // since when a replica waits for GPUs; zero: none does
-	was      tally.Tally // as of the last decision
-	seen     []seen      // the last minute
-	prompt   float64     // tokens, in the mean
-	output   float64
-	failed   int       // replicas that ended or never answered, in a row
-	again    time.Time // none is submitted before
-	failedAt time.Time // the last
-	trouble  string    // of the last that failed, or why none can be submitted
-	deleted  bool
+	policy      scale.Policy
+	want        []scale.Want // as last decided
+	times       []times      // of batches, by variant
+	lent        []int        // jobs that would make room for as many more replicas as there may be
+	lentNext    time.Time    // when that is asked again
+	keptAt      time.Time    // when what is known was last stored, with as many returns
+	keptReturns int
+	decided     time.Time
+	waits       time.Time   // since when a replica waits for GPUs; zero: none does
+	was         tally.Tally // as of the last decision
+	seen        []seen      // the last minute
+	prompt      float64     // tokens, in the mean
+	output      float64
+	failed      int       // replicas that ended or never answered, in a row
+	again       time.Time // none is submitted before
+	failedAt    time.Time // the last
+	trouble     string    // of the last that failed, or why none can be submitted
+	deleted     bool
 }
 
 // seen is what became of the requests of a period.
@@ -217,12 +230,14 @@ func (c *Controller) take(s *Service) error {
 	if err != nil {
 		return err
 	}
-	r := &running{Service: *s, policy: p, want: scale.None(p, &s.Service), times: make([]times, len(s.Variants))}
+	r := &running{Service: *s, policy: p, want: scale.None(p, &s.Service), times: make([]times, len(s.Variants)),
+		keptAt: c.opt.Now()}
 	for i := range r.times {
-		r.times[i] = times{}
+		r.times[i] = s.Known.times(s.Variants[i].Name)
 	}
 	if old := c.services[s.Name]; old != nil {
 		r.was, r.seen, r.decided = old.was, old.seen, old.decided
+		r.Known.Returns, r.keptReturns = old.Known.Returns, old.keptReturns
 		if old.Generation == s.Generation {
 			r.times = old.times
 		}
@@ -322,7 +337,8 @@ func (c *Controller) step(ctx context.Context) error {
 			delete(c.services, name)
 		}
 	}
-	errs = append(errs, c.cancelUnknown(ctx), c.tell())
+	c.lend(now)
+	errs = append(errs, c.cancelUnknown(ctx), c.tell(), c.keep(ctx, now))
 	return errors.Join(errs...)
 }
 
@@ -343,8 +359,12 @@ const quarantine = 30 * time.Second
 // see takes over the scheduler's jobs.
 func (c *Controller) see(ctx context.Context, now time.Time, jobs []Job) {
 	there := map[int]bool{}
+	slices.SortFunc(jobs, func(a, b Job) int { return back(&a).Compare(back(&b)) })
 	for _, j := range jobs {
 		there[j.ID] = true
+		if s := c.services[j.Service]; s != nil && j.Loan != nil {
+			s.Known.Returns.add(j.Loan, j.ID)
+		}
 		r := c.replicas[j.ID]
 		if r == nil {
 			r = &replica{}

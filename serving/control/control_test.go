@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -36,6 +37,10 @@ type world struct {
 	refuses error // submissions
 	mute    bool  // what is started does not listen
 	foreign bool  // what listens is not the job
+	// what is lent
+	lent     []int // jobs that would make room
+	wouldAdd int   // for so many replicas
+	lentBy   map[int]string
 }
 
 type worldJob struct {
@@ -175,6 +180,25 @@ func (w *world) Services(context.Context) (list []Service, err error) {
 func (w *world) PutService(_ context.Context, s *Service) error { w.kept[s.Name] = *s; return nil }
 
 func (w *world) DeleteService(_ context.Context, name string) error { delete(w.kept, name); return nil }
+
+func (w *world) PutKnown(_ context.Context, name string, k *Known) error {
+	data, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	s := w.kept[name]
+	s.Known = Known{}
+	err = json.Unmarshal(data, &s.Known)
+	w.kept[name] = s
+	return err
+}
+
+func (w *world) Lent(_ *Service, _ scale.Kind, replicas int) ([]int, error) {
+	w.wouldAdd = replicas
+	return w.lent, nil
+}
+
+func (w *world) SetLent(by map[int]string) { w.lentBy = by }
 
 func (w *world) Counts(context.Context) (*gateway.Report, error) { return w.said, nil }
 

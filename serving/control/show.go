@@ -64,6 +64,7 @@ func (c *Controller) show(s *running) show.Service {
 		}
 		v.Replicas = append(v.Replicas, x)
 	}
+	v.Loans = c.showLoans(s)
 	c.showRequests(&v, s)
 	v.Why = c.why(s, &v)
 	return v
@@ -139,6 +140,9 @@ func (c *Controller) why(s *running, v *show.Service) (list []string) {
 		if r.Problem != "" {
 			add("job %d does not answer: %s", r.Job, r.Problem)
 		}
+	}
+	if v.Loans != nil {
+		list = append(list, loansText(v.Loans)...)
 	}
 	if s.trouble != "" {
 		text := s.trouble

@@ -66,6 +66,9 @@ func (x *Machine) Test(s *service.Service, by control.Caller) error {
 	if err != nil {
 		return err
 	}
+	if least := x.m.LeastReturn(); s.Lend.Within > 0 && s.Lend.Within < least {
+		return fmt.Errorf("lend: within %v no job is sure to have left: kill_wait makes it %v at least", s.Lend.Within, least)
+	}
 	_, plans := p.(scale.Planner)
 	for i := range s.Variants {
 		v := &s.Variants[i]
@@ -94,8 +97,9 @@ func submission(s *service.Service, generation string, k scale.Kind, port int) *
 		GPUs: r.GPUs, Share: int64(r.Share), Memory: int64(r.Memory), Profile: r.Profile, CPU: int64(r.CPU),
 		RAM:      int64(r.RAM),
 		GPUTypes: v.GPUTypes, Dir: v.Dir, Attached: true, Model: v.Name, Prompt: true,
-		Signal:  "TERM", // it stops rather than saves when its GPUs are taken
-		Replica: &ask.Replica{Service: s.Name, Variant: v.Name, Generation: generation, Port: port}}
+		Signal: "TERM", // it stops rather than saves when its GPUs are taken
+		Replica: &ask.Replica{Service: s.Name, Variant: v.Name, Generation: generation, Port: port,
+			Within: s.Lend.Within}}
 	for _, arg := range v.Command {
 		j.Command = append(j.Command, fill.Replace(arg))
 	}
@@ -149,7 +153,7 @@ func job(j *show.Job) control.Job {
 	r := j.Submission.Replica
 	c := control.Job{ID: j.ID, Service: r.Service, Variant: r.Variant, Generation: r.Generation, Port: r.Port,
 		Share: cmp.Or(cluster.Milli(j.Submission.Share), cluster.Whole),
-		User:  j.User, Submitted: j.Submitted, Outcome: j.Reason}
+		User:  j.User, Submitted: j.Submitted, Outcome: j.Reason, Loan: j.Loan}
 	if j.Started != nil {
 		c.Started = *j.Started
 	}
@@ -205,6 +209,16 @@ func (x *Machine) GPUs() (list []scale.GPUs) {
 	return list
 }
 
+// Lent lists the jobs that would make room if so many more replicas of a service came now.
+func (x *Machine) Lent(s *control.Service, k scale.Kind, replicas int) ([]int, error) {
+	owner := account.UserNamed(s.Owner)
+	owner.Trusted = s.Trusted
+	return x.m.Lent(owner, submission(&s.Service, s.Generation, k, 1), replicas)
+}
+
+// SetLent says in words, by job, which service lends it what it holds.
+func (x *Machine) SetLent(by map[int]string) { x.m.SetLent(by) }
+
 // kept is a service in the database.
 type kept struct {
 	ask.ServiceFile
@@ -216,7 +230,8 @@ type kept struct {
 
 // Services reads the services that were applied.
 func (x *Machine) Services(ctx context.Context) ([]control.Service, error) {
-	rows, err := x.m.Audit().Services(ctx)
+	book := x.m.Audit()
+	rows, err := book.Services(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -233,6 +248,13 @@ func (x *Machine) Services(ctx context.Context) ([]control.Service, error) {
 		list = append(list, control.Service{Service: *spec, File: k.ServiceFile, Owner: k.Owner, Trusted: k.Trusted,
 			Applied:    k.Applied,
 			Generation: control.Generation(spec), Scaled: k.Scaled})
+		data, err := book.ServiceKnown(ctx, spec.Name)
+		if err == nil && data != nil {
+			err = json.Unmarshal(data, &list[len(list)-1].Known)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("what is known of service %s: %w", spec.Name, err)
+		}
 	}
 	return list, nil
 }
@@ -248,6 +270,15 @@ func (x *Machine) PutService(ctx context.Context, s *control.Service) error {
 		action, text = "scale-service", fmt.Sprintf("min %d, max %d", s.Scaled.Min, s.Scaled.Max)
 	}
 	return x.m.Audit().PutService(ctx, s.Name, data, action, text)
+}
+
+// PutKnown keeps what was measured of a service.
+func (x *Machine) PutKnown(ctx context.Context, service string, k *control.Known) error {
+	data, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	return x.m.Audit().PutServiceKnown(ctx, service, data)
 }
 
 // DeleteService forgets a service.

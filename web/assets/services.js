@@ -45,10 +45,17 @@ function line(s) {
     cell(s.rate > 0 ? num(s.cost_per_hour / 3.6 / s.rate) : "–"));
 }
 
+/* lends says which jobs hold what a service lends, and how it got it back so far. */
+function lends(l) {
+  const link = (id) => [" ", el("a", { href: `/jobs/${id}`, "data-link": true, class: "job", text: `job ${id}` })];
+  return [l.jobs.length ? "Lent until it is needed, to" : "Lends nothing now", ...l.jobs.flatMap(link), `; back within ${short(l.within_s)}`,
+    l.returns ? `. Given back ${l.returns} times, after ${short(l.mean_s)} in the mean, ${short(l.longest_s)} at most; ${l.late} later than promised.` : "."];
+}
+
 /* card is a service by itself: curves, reasons, replicas. */
 function card() {
-  const part = { title: el("h2"), rate: el("div", { class: "chart" }), late: el("div", { class: "chart" }), of: el("p", { class: "sub" }), why: el("ul", { class: "found" }), body: el("tbody") };
-  const box = el("section", null, part.title, el("p", { class: "sub", text: "Requests a second" }), part.rate, part.of, part.late, part.why,
+  const part = { title: el("h2"), rate: el("div", { class: "chart" }), late: el("div", { class: "chart" }), of: el("p", { class: "sub" }), lends: el("p", { class: "sub lends" }), why: el("ul", { class: "found" }), body: el("tbody") };
+  const box = el("section", null, part.title, el("p", { class: "sub", text: "Requests a second" }), part.rate, part.of, part.late, part.lends, part.why,
     table("Replicas", ["Job", "Variant", "State", "Since", "GPUs", ["Port", 1]], part.body, "slim"));
   const rate = chart(part.rate, 130), late = chart(part.late, 130), points = [];
   function show(s) {
@@ -64,6 +71,8 @@ function card() {
       late.show({ at, lines: [{ name: `latency at ${s.percentile} %, in ms`, cls: "busy", color: "--c2", say: (v) => `${num(v)} ms`, values: points.map((x) => x.late) }],
         least: 1, unit: (v) => `${num(v)} ms`, size: 60, text: `${s.name}: ${short(s.quantile_s)} at the goal's percentile; the goal is ${s.goal}.` });
     }
+    part.lends.hidden = !s.loans;
+    fill(part.lends, s.loans ? lends(s.loans) : []);
     fill(part.why, s.why.map((w) => el("li", { text: w })));
     rows(part.body, s.replicas, (r) => r.job, (r) => el("tr", null, el("th", { scope: "row" }, el("a", { href: `/jobs/${r.job}`, "data-link": true, class: "job", text: `job ${r.job}` })),
       el("td", { text: r.variant }), el("td", { text: r.former ? `${r.state} (former)` : r.state }), el("td", null, clock(r.since)), el("td", { text: (r.devices || []).join(", ") }), cell(r.port)));
