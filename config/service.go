@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -84,6 +85,7 @@ type variantFile struct {
 	Startup  Duration          `yaml:"startup"`
 	Profile  profileFile       `yaml:"profile"`
 	Use      variantUseFile    `yaml:"use"`
+	Phase    string            `yaml:"phase"`
 	Model    *languageFile     `yaml:"model"`
 	Engine   engineFile        `yaml:"engine"`
 }
@@ -116,6 +118,7 @@ type engineFile struct {
 	Whole     bool    `yaml:"whole_prompts"`
 	Memory    float64 `yaml:"memory"`  // part of the GPU's
 	Reserve   Memory  `yaml:"reserve"` // of each GPU
+	Link      float64 `yaml:"link"`    // bytes per second
 }
 
 // profileFile is a list of points, or "measure".
@@ -295,8 +298,11 @@ func (f *variantFile) variant() (v service.Variant, err error) {
 	}
 	v.Profile.Sort()
 	v.Measure = f.Profile.measure
-	if f.Model != nil {
+	switch {
+	case f.Model != nil:
 		v.Language, err = f.language()
+	case f.Phase != "":
+		err = errors.New("phase: only a language model (model) has phases")
 	}
 	return v, err
 }
@@ -314,6 +320,16 @@ func (f *variantFile) language() (*service.Language, error) {
 		}
 		l.Precision = llm.Precision(m.Precision)
 	}
+	if f.Phase != "" {
+		i := slices.Index(llm.PhaseNames[:], f.Phase)
+		if i < 0 {
+			return nil, cluster.Unknown("phase", f.Phase, llm.PhaseNames[:])
+		}
+		l.Phase = llm.Phase(i)
+	}
+	if l.Link = linkRate; e.Link != 0 {
+		l.Link = e.Link
+	}
 	if e.Tokens != 0 {
 		l.Engine.Tokens = e.Tokens
 	}
@@ -328,6 +344,9 @@ func (f *variantFile) language() (*service.Language, error) {
 	}
 	return l, nil
 }
+
+// linkRate is how fast keys and values leave an instance of prefill where nothing is stated: at 400 Gb/s.
+const linkRate = 50e9
 
 // share reads a part of a GPU; 0: none is stated.
 func share(part float64) (cluster.Milli, error) {

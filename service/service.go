@@ -116,8 +116,10 @@ type Language struct {
 	Model     llm.Model
 	Precision llm.Precision
 	Engine    llm.Engine // its blocks: 0: what is left of the memory
-	Part      float64    // of a GPU's memory that it may use
-	Reserve   float64    // of that, bytes for activations on each GPU
+	Phase     llm.Phase
+	Link      float64 // bytes per second at which keys and values leave an instance of prefill
+	Part      float64 // of a GPU's memory that it may use
+	Reserve   float64 // of that, bytes for activations on each GPU
 }
 
 // On returns what a replica on a number of GPUs of a model is; an error says why it cannot run there.
@@ -134,6 +136,31 @@ func (l *Language) On(gpu string, n int) (g llm.GPU, e llm.Engine, err error) {
 	}
 	e.Watermark = min(e.Watermark, e.Blocks-1)
 	return g, e, e.Check()
+}
+
+// Phased reports whether replicas compute either prompts or the tokens after the first.
+func (s *Service) Phased() bool { return s.Language() && s.Variants[0].Language.Phase != llm.Both }
+
+// phases reports as an error that a service has no variants of one of the phases, or some of both.
+func (s *Service) phases() error {
+	var n [len(llm.PhaseNames)]int
+	for i := range s.Variants {
+		if l := s.Variants[i].Language; l != nil {
+			n[l.Phase]++
+		}
+	}
+	split := n[llm.Prefill] + n[llm.Decode]
+	switch {
+	case split == 0:
+		return nil
+	case n[llm.Both] > 0 || n[llm.Prefill] == 0 || n[llm.Decode] == 0:
+		return errors.New("variants: where some have a phase, all do, and there is one for prefill and one for decode")
+	case s.Goal.TTFT == 0 || s.Goal.TPOT == 0:
+		return errors.New("ttft: where variants have phases both ttft and tpot are promised")
+	case s.Replicas.Min == 1 || s.Replicas.Max < 2:
+		return errors.New("replicas: where variants have phases a request needs two replicas: min is 0 or at least 2, max at least 2")
+	}
+	return nil
 }
 
 // Language reports whether a service's variants are language models.
@@ -197,6 +224,9 @@ func (s *Service) Check() error {
 			return fmt.Errorf("variants[%d]: name: there are two called %q", i, v.Name)
 		}
 		names[v.Name] = true
+	}
+	if err := s.phases(); err != nil {
+		return err
 	}
 	return s.reachable(0)
 }
@@ -300,6 +330,10 @@ func (l *Language) check(v *Variant) error {
 	switch {
 	case e.Blocks < 0 || e.Tokens < 1 || e.Sequences < 1 || e.Watermark < 0:
 		return errors.New("engine: tokens and sequences are 1 or more, blocks and watermark 0 or more")
+	case l.Phase == llm.Prefill && !(l.Link > 0 && l.Link <= 1e15):
+		return errors.New("engine: link is the bytes per second at which keys and values leave, above 0")
+	case l.Phase == llm.Decode && e.Whole:
+		return errors.New("engine: whole_prompts is not for decode, which computes none")
 	case !(l.Part > 0 && l.Part <= 1) || !(l.Reserve >= 0):
 		return errors.New("engine: memory is a part above 0 and at most 1, reserve 0 or more bytes")
 	case v.Request.GPUs < 1 || v.Request.Fractional() || v.Request.Profile != "":

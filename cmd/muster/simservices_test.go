@@ -46,6 +46,15 @@ func TestSimServices(t *testing.T) {
 	if !strings.Contains(out, "TTFT P99") || !strings.Contains(out, "chat") {
 		t.Errorf("%s", out)
 	}
+	out = ok(t, "sim", "--services", "../../examples/serving/phases.yaml", "--requests",
+		"../../examples/serving/phases-load.yaml", "--cluster", "4x8xA100-80GB", "--policies", "fifo", "--json", "-")
+	var phases struct{ Services []simServiceRow }
+	if err := json.Unmarshal([]byte(out), &phases); err != nil {
+		t.Fatal(err)
+	}
+	if r := phases.Services[0]; r.Scaling != "distserve" || r.Attainment < 0.85 || r.Peak < 5 {
+		t.Errorf("%+v", r)
+	}
 	for args, want := range map[string]string{
 		"--services x.yaml":                   "say with --requests which requests come",
 		"--requests x.yaml":                   "--requests and --scaling need --services",

@@ -50,7 +50,7 @@ var arrows = map[string]string{
 	"service":             "cluster serving/llm",
 	"serving/llm":         "cluster",
 	"serving/batch":       "cluster internal/knobs",
-	"serving/scale":       "cluster internal/knobs perf service serving serving/inss serving/nexus serving/tally",
+	"serving/scale":       "cluster internal/knobs perf service serving serving/inss serving/llm serving/nexus serving/tally",
 	"serving/tally":       "",
 	"serving/bulk":        "gateway",
 	"serving/load":        "requests service serving/tally",

@@ -2,6 +2,7 @@ package services
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,6 +57,10 @@ func read(text string) (s service.Service, err error) {
 		return s, fmt.Errorf("there are %d services: an object has one", len(list))
 	}
 	s = list[0]
+	if s.Phased() {
+		return s, errors.New(
+			"variants[0]: phase: a request is not passed from one replica to another; only muster sim does that")
+	}
 	for i := range s.Variants {
 		v := &s.Variants[i]
 		switch {

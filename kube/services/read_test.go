@@ -94,6 +94,17 @@ func TestReplicasBy(t *testing.T) {
 	}
 }
 
+// TestPhasesRefused: replicas for prompts and for tokens would need requests to be passed between them.
+func TestPhasesRefused(t *testing.T) {
+	text, err := os.ReadFile("../../examples/serving/phases.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(string(text)); err == nil || !strings.Contains(err.Error(), "phase") {
+		t.Error(err)
+	}
+}
+
 // TestPlanner: a policy that chooses parts of GPUs is refused.
 func TestPlanner(t *testing.T) {
 	s := begin(nil, &object{}, `

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/internal/heap"
 	"github.com/muster-gpu/muster/requests"
 	"github.com/muster-gpu/muster/service"
+	"github.com/muster-gpu/muster/serving/llm"
 )
 
 // Fleet is all replicas of all services.
@@ -36,10 +37,11 @@ type replica struct {
 	language *language
 }
 
-// event is due when a replica's batch or step ends, or when its rule wants to look again.
+// event is due when a replica's batch or step ends, when its rule wants to look again, or when what was moved between
+// replicas of a service is there.
 type event struct {
 	at      cluster.Time
-	replica int32
+	replica int32 // below 0: of service -1 - replica
 	gen     uint32
 }
 
@@ -84,7 +86,9 @@ func (f *Fleet) Add(svc, variant int, p Place) (int, error) {
 	r := replica{service: of}
 	var err error
 	if s.spec.Language() {
-		r.language, err = newLanguage(s, variant, p)
+		if r.language, err = newLanguage(s, variant, p); err == nil {
+			r.language.handOver = func(q *llm.Sequence, l *language) bool { return f.handOver(of, q, l) }
+		}
 	} else {
 		r.batches, err = newBatches(s, variant, p)
 	}
@@ -93,7 +97,11 @@ func (f *Fleet) Add(svc, variant int, p Place) (int, error) {
 	}
 	id := int32(len(f.replicas))
 	f.replicas = append(f.replicas, r)
-	s.taking = append(s.taking, id)
+	if r.language != nil && r.language.spec.Phase == llm.Decode {
+		s.decoding = append(s.decoding, id)
+	} else {
+		s.taking = append(s.taking, id)
+	}
 	if r.batches != nil {
 		s.idle = append(s.idle, id)
 	}
@@ -114,6 +122,7 @@ func (f *Fleet) Drain(id int) {
 	r.draining = true
 	s := &f.services[r.service]
 	s.taking, s.idle = without(s.taking, int32(id)), without(s.idle, int32(id))
+	s.decoding = without(s.decoding, int32(id))
 	f.limit(r.service)
 	if s.member && len(s.taking) == 0 {
 		f.abstain(r.service)
@@ -204,7 +213,9 @@ func (f *Fleet) Advance(to cluster.Time) error {
 		case due <= to && due <= f.Arrival():
 			ev := heap.Pop(&f.due)
 			f.now = ev.at
-			if r := &f.replicas[ev.replica]; r.gen == ev.gen && !r.gone {
+			if ev.replica < 0 {
+				f.decode(-1 - ev.replica)
+			} else if r := &f.replicas[ev.replica]; r.gen == ev.gen && !r.gone {
 				f.wake(ev.replica)
 			}
 		case f.Arrival() <= to:
@@ -269,6 +280,7 @@ func (f *Fleet) dispatch(svc int32) {
 	s := &f.services[svc]
 	if s.spec.Language() {
 		f.route(s)
+		f.decode(svc)
 		return
 	}
 	for i := len(s.idle) - 1; i >= 0 && s.queue.Len() > 0; i-- { // the one that became idle last first

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/service"
 	"github.com/muster-gpu/muster/serving/llm"
 )
 
@@ -13,6 +14,8 @@ type language struct {
 	began    cluster.Time // of the step
 	service  *served      // for what the instance hands out
 	accuracy float64
+	spec     *service.Language
+	handOver func(q *llm.Sequence, l *language) bool // what is left of a request of which it computes the prompt only
 }
 
 func newLanguage(s *served, variant int, p Place) (*language, error) {
@@ -26,7 +29,7 @@ func newLanguage(s *served, variant int, p Place) (*language, error) {
 	if p.Slower != 1 {
 		takes = func(t *llm.Step) time.Duration { return time.Duration(float64(timer(t)) * p.Slower) }
 	}
-	l := &language{service: s, accuracy: v.Accuracy}
+	l := &language{service: s, spec: v.Language, accuracy: v.Accuracy}
 	l.instance = llm.NewInstance(e, takes, l)
 	return l, nil
 }
@@ -50,6 +53,9 @@ func (l *language) Tokens(n int, gap time.Duration) {
 
 // Done books an answered request.
 func (l *language) Done(q *llm.Sequence) {
+	if l.spec.Phase == llm.Prefill && l.handOver(q, l) {
+		return
+	}
 	t, goal := &l.service.since, &l.service.spec.Goal
 	t.Prompts += int64(q.Prompt)
 	t.Outputs += int64(q.Output)
@@ -75,16 +81,16 @@ func (l *language) finish(s *served) {
 func (f *Fleet) route(s *served) {
 	for s.queue.Len() > 0 && len(s.taking) > 0 {
 		it := s.queue.At(0)
-		best, least := int32(-1), 0
-		for _, id := range s.taking {
-			x := f.replicas[id].language.instance
-			if n := x.Waiting() + x.Running(); x.Fits(it.Prompt, it.Output) && (best < 0 || n < least) {
-				best, least = id, n
-			}
-		}
 		q := llm.Sequence{Arrived: it.At, Prompt: it.Prompt, Output: it.Output}
+		best := int32(-1)
+		if s.spec.Phased() {
+			q = llm.Head(q)
+		}
+		if len(s.decoding) == 0 || f.fewest(s.decoding, it.Prompt, it.Output) >= 0 {
+			best = f.fewest(s.taking, q.Prompt, q.Output)
+		}
 		s.queue.Pop(1)
-		if best < 0 || q.Prompt < 1 || q.Output < 1 {
+		if best < 0 || it.Prompt < 1 || it.Output < 1 {
 			s.since.Refused++
 			continue
 		}

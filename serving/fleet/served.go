@@ -11,16 +11,19 @@ type item = batch.Item
 
 // served is a service while it is played.
 type served struct {
-	spec   *service.Service
-	rule   string // of batches, if the service names none
-	queue  batch.Queue
-	taking []int32     // replicas that take requests
-	idle   []int32     // of them those that compute nothing, if they compute batches
-	room   int         // requests that may wait
-	total  tally.Tally // up to the last Observe
-	since  tally.Tally // since then
-	seen   tally.Tally // what the last Observe returned
-	right  float64     // sum of the accuracies of all answers
+	spec     *service.Service
+	rule     string // of batches, if the service names none
+	queue    batch.Queue
+	taking   []int32  // replicas that take requests, or their prompts
+	decoding []int32  // replicas that make the tokens after the first, where others compute prompts
+	moving   []moving // from these to those
+	moved    int64
+	idle     []int32     // of those that take requests the ones that compute nothing, if they compute batches
+	room     int         // requests that may wait
+	total    tally.Tally // up to the last Observe
+	since    tally.Tally // since then
+	seen     tally.Tally // what the last Observe returned
+	right    float64     // sum of the accuracies of all answers
 
 	ensemble *ensemble // nil: a request is answered by one variant
 	of       int32     // the service to which it belongs: itself, unless it is a member of an ensemble
@@ -71,7 +74,10 @@ func (f *Fleet) Waiting(svc int) int {
 			n += l.instance.Waiting()
 		}
 	}
-	return n
+	for _, id := range s.decoding {
+		n += f.replicas[id].language.instance.Waiting()
+	}
+	return n + len(s.moving)
 }
 
 // Observe returns what became of a service's requests since the last call; it is valid until the next.
@@ -92,7 +98,12 @@ func (f *Fleet) Total(svc int) *tally.Tally {
 // Memory is the part of KV memory in use, the mean over the replicas that take requests; 0 without any.
 func (f *Fleet) Memory(svc int) (part float64) {
 	n := 0
-	for _, id := range f.services[svc].taking {
+	s := &f.services[svc]
+	holding := s.taking
+	if s.spec.Phased() {
+		holding = s.decoding
+	}
+	for _, id := range holding {
 		if l := f.replicas[id].language; l != nil {
 			part, n = part+l.instance.Used(), n+1
 		}

@@ -16,10 +16,25 @@ type Sequence struct {
 	Prompt  int32
 	Output  int32 // tokens that it will have; the instance does not look at it before they are there
 
+	later     int32 // tokens of the answer that another instance makes (Head)
+	ready     int32 // tokens whose keys and values come from there (Tail)
 	computed  int32 // tokens with keys and values
 	generated int32
 	blocks    int32
 	chunk     int32 // of this step
+}
+
+// Head is a request of which an instance makes the first token only (prefill).
+func Head(s Sequence) Sequence {
+	s.later, s.Output = s.Output-1, 1
+	return s
+}
+
+// Tail is what is left of a request whose first token another instance has made: it brings its prompt's keys and values
+// along (decode). ok: there is anything left.
+func (s *Sequence) Tail() (rest Sequence, ok bool) {
+	return Sequence{ID: s.ID, Arrived: s.Arrived, First: s.First, Last: s.Last, Prompt: s.Prompt, Output: 1 + s.later,
+		ready: s.Prompt, generated: 1}, s.later > 0
 }
 
 // Observer is told of what an instance does.
@@ -85,7 +100,7 @@ func (x *Instance) Left() time.Duration {
 	}
 	for i := x.head; i < len(x.waiting); i++ {
 		steps = max(steps, x.waiting[i].Output-x.waiting[i].generated)
-		prompts += x.waiting[i].Prompt
+		prompts += x.waiting[i].Prompt - x.waiting[i].ready
 	}
 	return time.Duration(steps+prompts/int32(x.engine.Tokens)) * x.took
 }
@@ -137,7 +152,7 @@ func (x *Instance) chunks() {
 	}
 	for !preempted && budget > 0 && x.Waiting() > 0 && len(x.running) < x.engine.Sequences {
 		s := &x.waiting[x.head]
-		chunk := min(s.Prompt+s.generated, budget)
+		chunk := min(s.Prompt+s.generated-s.ready, budget)
 		if !x.admit(chunk) {
 			break
 		}
@@ -153,7 +168,7 @@ func (x *Instance) wholePrompts() {
 	budget := int32(x.engine.Tokens)
 	for x.Waiting() > 0 && len(x.running) < x.engine.Sequences {
 		s := &x.waiting[x.head]
-		chunk := s.Prompt + s.generated
+		chunk := s.Prompt + s.generated - s.ready
 		if chunk > budget && x.step.Tokens > 0 || !x.admit(chunk) {
 			break
 		}
@@ -184,12 +199,13 @@ func (x *Instance) take(s *Sequence, blocks int32) {
 
 // admit moves the first waiting sequence to those that run if there are blocks for its first chunk.
 func (x *Instance) admit(chunk int32) bool {
-	want := blocksOf(chunk)
+	s := &x.waiting[x.head]
+	want := blocksOf(s.ready + chunk)
 	if want > x.free-int32(x.engine.Watermark) && (len(x.running) > 0 || want > x.free) {
 		return false
 	}
-	x.waiting[x.head].chunk = chunk
-	x.running = append(x.running, x.waiting[x.head])
+	s.chunk, s.computed = chunk, s.ready
+	x.running = append(x.running, *s)
 	x.take(&x.running[len(x.running)-1], want)
 	if x.head++; x.head > 64 && x.head*2 > len(x.waiting) {
 		x.waiting = slices.Delete(x.waiting, 0, x.head)
@@ -204,7 +220,7 @@ func (x *Instance) preemptLast() {
 	s := x.running[len(x.running)-1]
 	x.running = x.running[:len(x.running)-1]
 	x.free += s.blocks
-	s.blocks, s.computed, s.chunk = 0, 0, 0
+	s.blocks, s.computed, s.chunk, s.ready = 0, 0, 0, 0
 	if x.head > 0 {
 		x.head--
 		x.waiting[x.head] = s

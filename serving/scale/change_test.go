@@ -60,6 +60,9 @@ func TestUnmeasured(t *testing.T) {
 			}
 			continue
 		}
+		if _, ok := p.(*distserve); ok { // there is no language model whose phases it could part
+			continue
+		}
 		if want := p.Decide(v); len(want) != 1 || want[0] < 1 || want[0] > 4 {
 			t.Errorf("%s wants %v", k.Name, want)
 		}

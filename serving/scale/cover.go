@@ -105,20 +105,26 @@ func (v *View) sustained(x *service.Variant) float64 {
 		_, rate := x.Profile.Sustained(x.Share(), s.MaxBatch(x), s.Goal.Latency)
 		return rate
 	}
-	gpus := x.GPUTypes
-	if len(gpus) == 0 {
-		for i := range v.GPUs {
-			gpus = append(gpus, v.GPUs[i].Model)
-		}
-	}
 	least := 0.0
-	for _, g := range gpus {
+	for _, g := range v.gpusOf(x) {
 		if rate := x.Language.Sustained(g, x.Request.GPUs, s.Goal, v.Prompt, v.Output); least == 0 ||
 			rate > 0 && rate < least {
 			least = rate
 		}
 	}
 	return least
+}
+
+// gpusOf lists the models of GPUs that replicas of a variant may get.
+func (v *View) gpusOf(x *service.Variant) []string {
+	if len(x.GPUTypes) > 0 {
+		return x.GPUTypes
+	}
+	var list []string
+	for i := range v.GPUs {
+		list = append(list, v.GPUs[i].Model)
+	}
+	return list
 }
 
 // cover chooses how many of each option serve a rate at the least cost; among equal costs it takes fewer replicas. It

@@ -4,6 +4,7 @@ package scale
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -135,15 +136,16 @@ func Policies(services []service.Service, texts []string) ([]Policy, error) {
 
 // Check reports as an error why a policy cannot decide for a service.
 func Check(p Policy, s *service.Service) error {
-	if p, ok := p.(interface {
+	checker, checks := p.(interface {
 		Check(s *service.Service) error
-	}); ok {
-		if err := p.Check(s); err != nil {
+	})
+	switch _, votes := p.(Ensembler); {
+	case checks:
+		if err := checker.Check(s); err != nil || votes { // several variants can be more accurate than each
 			return err
 		}
-	}
-	if _, ok := p.(Ensembler); ok {
-		return nil // several variants can be more accurate than each
+	case s.Phased():
+		return errors.New("variants with phases need scaling: distserve")
 	}
 	return s.Accurate()
 }
@@ -168,7 +170,7 @@ type kind struct {
 
 func kinds() []kind {
 	return []kind{musterKind, hpaKind, staticKind, clipperKind, tritonKind, markKind, infaasKind,
-		gpuletKind, inssKind, nexusKind, cocktailKind}
+		gpuletKind, inssKind, nexusKind, cocktailKind, distserveKind}
 }
 
 // Default is the policy of services that name none.

@@ -1,0 +1,120 @@
+package fleet
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/requests"
+	"github.com/muster-gpu/muster/service"
+	"github.com/muster-gpu/muster/serving/llm"
+)
+
+// phased is chat with a variant for prompts, whose keys and values leave at 50 GB/s, and one for the other tokens.
+func phased() service.Service {
+	s := chat()
+	s.Variants = append(s.Variants, s.Variants[0])
+	for i, p := range []llm.Phase{llm.Prefill, llm.Decode} {
+		l := *s.Variants[i].Language
+		l.Phase, l.Link = p, 50e9
+		s.Variants[i].Language = &l
+	}
+	return s
+}
+
+// A request alone takes its prompt's step, the way of its keys and values, and a step for each token after the first.
+func TestPhases(t *testing.T) {
+	s := []service.Service{phased()}
+	a := &requests.Arrivals{Rate: 1, For: 1500 * ms, Prompt: requests.Tokens{Median: 2000},
+		Output: requests.Tokens{Median: 5}}
+	f, err := New(s, requests.Draw(a, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	prompt, output := f.next.Prompt, f.next.Output
+	g, _ := llm.FindGPU("H100-80GB", llm.BF16)
+	m := &s[0].Variants[0].Language.Model
+	takes := llm.Roofline(m, &g, 1)
+	step := llm.Step{}
+	step.Add(int64(prompt), 0)
+	first := takes(&step)
+	want := first + time.Duration(float64(prompt)*m.KV()/50e9*1e9)
+	for k := range int64(output) - 1 {
+		step = llm.Step{}
+		step.Add(1, int64(prompt)+k)
+		want += takes(&step)
+	}
+	if _, err := f.Add(0, 0, alone); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Advance(f.next.At.Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if f.Waiting(0) != 1 || f.Total(0).TTFT.Total() != 1 || f.Total(0).Answered != 0 {
+		t.Fatalf("%d wait for a replica that makes the other tokens", f.Waiting(0))
+	}
+	if f, err = New(s, requests.Draw(a, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for v := range 2 {
+		if _, err := f.Add(0, v, alone); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Advance(cluster.Never - 1); err != nil {
+		t.Fatal(err)
+	}
+	c := f.Total(0)
+	if c.Answered != 1 || c.Tokens != int64(output) {
+		t.Fatalf("%d answered, %d tokens of %d", c.Answered, c.Tokens, output)
+	}
+	within := func(got, want time.Duration) bool { return got >= want && got <= want*65/64 }
+	if got := c.TTFT.Quantile(1); !within(got, first) {
+		t.Errorf("the first token after %v, not %v", got, first)
+	}
+	if got := c.Latency.Quantile(1); !within(got, want) {
+		t.Errorf("the answer after %v, not %v", got, want)
+	}
+}
+
+// Whatever happens to replicas of both phases, each request is answered, refused, lost or still there.
+func TestPhasesConserve(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		f, err := New([]service.Service{phased()},
+			requests.Draw(&requests.Arrivals{Rate: 60, CV: 1, For: 4 * time.Second,
+				Seed: seed, Prompt: requests.Tokens{Median: 400, Sigma: 1},
+				Output: requests.Tokens{Median: 40, Sigma: 1}},
+				0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var live []int
+		for k := range 40 {
+			if err := f.Advance(cluster.Time(k) * cluster.Time(100*ms)); err != nil {
+				t.Fatal(err)
+			}
+			switch n := r.IntN(10); {
+			case n < 6:
+				id, err := f.Add(0, r.IntN(2), alone)
+				if err != nil {
+					t.Fatal(err)
+				}
+				live = append(live, id)
+			case len(live) > 0 && n < 8:
+				f.Drain(live[r.IntN(len(live))])
+			case len(live) > 0:
+				f.Remove(live[r.IntN(len(live))])
+			}
+		}
+		if err := f.Advance(cluster.Never - 1); err != nil {
+			t.Fatal(err)
+		}
+		c := f.Total(0)
+		if sum := c.Answered + c.Refused + c.Failed + int64(f.Waiting(0)); sum != c.Arrived || c.Answered == 0 {
+			t.Fatalf("seed %d: %d of %d requests are accounted for: %+v, %d wait", seed, sum, c.Arrived, c,
+				f.Waiting(0))
+		}
+	}
+}

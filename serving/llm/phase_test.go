@@ -1,0 +1,115 @@
+package llm
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// firsts adds up the times to first tokens.
+type firsts struct {
+	sum time.Duration
+	n   int
+}
+
+func (f *firsts) Token(*Sequence, cluster.Time)   {}
+func (f *firsts) Tokens(n int, gap time.Duration) {}
+func (f *firsts) Done(s *Sequence)                { f.sum, f.n = f.sum+s.First.Sub(s.Arrived), f.n+1 }
+
+// Prompts that all take 0.1 s and come at random wait as in an M/D/1 queue (DistServe, section 3.1).
+func TestPrefillQueue(t *testing.T) {
+	w := Exponential(200_000, 1, 1)
+	for i := range w.Prompt {
+		w.Prompt[i], w.Output[i] = 64, 2
+	}
+	for rate, want := range map[float64]float64{5: 0.15, 9: 0.55} {
+		see := &firsts{}
+		x := NewInstance(Engine{Tokens: 64, Sequences: 1, Blocks: 1000},
+			func(*Step) time.Duration { return 100 * time.Millisecond }, see)
+		if asked := playPhase(x, Prefill, w, rate); asked != see.n || see.n != 200_000 {
+			t.Fatalf("%d of %d prompts were computed", see.n, asked)
+		}
+		if mean := see.sum.Seconds() / float64(see.n); math.Abs(mean/want-1) > 0.03 {
+			t.Errorf("at %g/s the first token takes %.4f s, not %g", rate, mean, want)
+		}
+	}
+}
+
+// A tail takes the blocks of its prompt, computes a token in each step, and computes its prompt only if it was
+// taken off.
+func TestTail(t *testing.T) {
+	var steps []Step
+	takes := func(s *Step) time.Duration { steps = append(steps, *s); return time.Millisecond }
+	see := &firsts{}
+	x := NewInstance(Engine{Tokens: 2048, Sequences: 8, Blocks: 9}, takes, see)
+	add := func(prompt, output int32) {
+		head := Head(Sequence{Arrived: 1, First: 1, Last: 1, Prompt: prompt, Output: output})
+		if head.Output != 1 {
+			t.Fatalf("a head has %d tokens", head.Output)
+		}
+		rest, more := head.Tail()
+		if !more {
+			t.Fatal("nothing is left")
+		}
+		x.Add(rest)
+	}
+	add(64, 4)  // blocks: 5
+	add(60, 10) // 4, and a fifth at the fifth token
+	for now := cluster.Time(1); ; now = x.End() {
+		if x.End() != cluster.Never {
+			x.Finish()
+		}
+		if x.Begin(now); x.End() == cluster.Never {
+			break
+		}
+	}
+	if see.n != 2 || x.Preemptions != 0 || x.MostBlocks != 9 {
+		t.Errorf("%d done, %d preemptions, %d blocks", see.n, x.Preemptions, x.MostBlocks)
+	}
+	if steps[0] != (Step{Tokens: 2, Attention: 65 + 61, Read: 65 + 61}) {
+		t.Errorf("the first step is %+v: prompts are not computed again", steps[0])
+	}
+	if len(steps) != 9 {
+		t.Errorf("%d steps", len(steps))
+	}
+	one := Head(Sequence{Prompt: 5, Output: 1})
+	if _, more := one.Tail(); more {
+		t.Error("something is left of a request with one token")
+	}
+}
+
+// The goodput of a phase rises with its bound and with the GPUs, and is nothing where a single request is too slow.
+func TestGoodput(t *testing.T) {
+	m := &Model{Params: 12.85e9, Weights: 25.7e9, Layers: 40, Heads: 40, HeadDim: 128}
+	g, _ := FindGPU("A100-80GB", BF16)
+	w := Exponential(300, 400, 200)
+	find := func(phase Phase, gpus int, ttft, tpot time.Duration) float64 {
+		e := Engine{Tokens: 2048, Sequences: 256, Blocks: m.Blocks(gpus, &g, 0.9, 0)}
+		return Goodput(e, Roofline(m, &g, gpus), phase, w, ttft, tpot, 0.9)
+	}
+	const ms = time.Millisecond
+	for _, phase := range []Phase{Prefill, Decode} {
+		tight, loose, more := find(phase, 1, 250*ms, 30*ms), find(phase, 1, 500*ms, 60*ms),
+			find(phase, 2, 250*ms, 30*ms)
+		if !(0 < tight && tight < loose && tight < more) {
+			t.Errorf("%s: %.2f/s, %.2f with twice the time, %.2f on two GPUs", PhaseNames[phase], tight, loose, more)
+		}
+		if none := find(phase, 1, 10*ms, 5*ms); none != 0 {
+			t.Errorf("%s: %.2f/s where no request is fast enough", PhaseNames[phase], none)
+		}
+	}
+}
+
+// The instance that does most for each of its GPUs is chosen: DistServe's algorithm on two sizes of each phase.
+func TestBest(t *testing.T) {
+	for _, c := range []struct {
+		goodput []float64
+		want    int
+	}{{[]float64{2, 5}, 1}, {[]float64{3, 5.5}, 0}, {[]float64{2, 4}, 0}, {[]float64{0, 1}, 1}, {[]float64{0, 0}, -1}} {
+		if got := Best(c.goodput, []int{1, 2}); got != c.want {
+			t.Errorf("%v: %d, not %d", c.goodput, got, c.want)
+		}
+	}
+}

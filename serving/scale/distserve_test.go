@@ -1,0 +1,90 @@
+package scale
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/service"
+	"github.com/muster-gpu/muster/serving/llm"
+)
+
+// phased is a language model with variants on one GPU and on two for each phase.
+func phased() *service.Service {
+	s := &service.Service{Name: "chat", Goal: service.Goal{TTFT: 250 * ms, TPOT: 50 * ms, Percentile: 90},
+		Replicas: service.Replicas{Max: 16}}
+	for _, phase := range []llm.Phase{llm.Prefill, llm.Decode} {
+		for gpus := 1; gpus <= 2; gpus++ {
+			s.Variants = append(s.Variants,
+				service.Variant{Request: cluster.Request{GPUs: gpus}, Startup: 30 * time.Second,
+					GPUTypes: []string{"A100-80GB"}, Language: &service.Language{Phase: phase, Link: 50e9, Part: 0.9,
+						Model:     llm.Model{Params: 12.85e9, Weights: 25.7e9, Layers: 40, Heads: 40, HeadDim: 128},
+						Precision: llm.BF16,
+						Engine:    llm.Engine{Tokens: 2048, Sequences: 256}}})
+		}
+	}
+	return s
+}
+
+func newPolicy(t *testing.T) *distserve {
+	t.Helper()
+	p, err := New("distserve:over=0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.(*distserve)
+}
+
+// The published algorithm's choice: prefill does 2 requests a second on one GPU and 5 on two, decode 3 and 5.5; for 12
+// requests a second that is three replicas on two GPUs and four on one.
+func TestDistServe(t *testing.T) {
+	d, s := newPolicy(t), phased()
+	v := seen(s, 0, 12, 32)
+	v.Ready, v.Coming, v.Prompt, v.Output = make([]int, 4), make([]int, 4), 500, 200
+	d.goodput, d.lengths, d.last = []float64{2, 5, 3, 5.5}, tokens{500, 200}, tokens{500, 200}
+	if want := d.Decide(v); !slices.Equal(want, []int{0, 3, 4, 0}) {
+		t.Errorf("replicas %v", want)
+	}
+	s.Replicas.Max = 4 // of seven: the same part of each
+	if want := d.Decide(v); !slices.Equal(want, []int{0, 1, 3, 0}) {
+		t.Errorf("of four replicas %v", want)
+	}
+}
+
+// Of the goodput that is found by play: what a rate needs of both phases, nothing without requests, one of each phase
+// for the first, and longer prompts need more for prompts.
+func TestDistServePlays(t *testing.T) {
+	replicas := func(prompt, output, rate float64) (prefill, decode int) {
+		d, s := newPolicy(t), phased()
+		v := seen(s, 0, rate, 32)
+		v.Ready, v.Coming, v.Prompt, v.Output = make([]int, 4), make([]int, 4), prompt, output
+		want := d.Decide(v)
+		return want[0] + 2*want[1], want[2] + 2*want[3] // GPUs
+	}
+	if p, d := replicas(0, 0, 0); p != 0 || d != 0 {
+		t.Errorf("without requests %d and %d GPUs", p, d)
+	}
+	if p, d := replicas(0, 0, 1); p != 1 || d != 1 {
+		t.Errorf("for the first requests %d and %d GPUs", p, d)
+	}
+	p, d := replicas(400, 200, 20)
+	longer, _ := replicas(600, 200, 20)
+	_, more := replicas(400, 600, 20)
+	if p < 2 || d < 1 || longer <= p || more <= d {
+		t.Errorf("%d and %d GPUs; %d for longer prompts, %d for longer answers", p, d, longer, more)
+	}
+}
+
+// Phases and the policy for them go together.
+func TestPhasesNeedDistServe(t *testing.T) {
+	plain := *parted(1, 1, 1, service.Use{}, 50*ms)
+	for text, s := range map[string]service.Service{"muster": *phased(), "distserve": plain} {
+		if _, err := Policies([]service.Service{s}, []string{text}); err == nil {
+			t.Errorf("%s decides for a service that it does not understand", text)
+		}
+	}
+	if _, err := Policies([]service.Service{*phased()}, []string{"distserve"}); err != nil {
+		t.Error(err)
+	}
+}
