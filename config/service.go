@@ -37,6 +37,7 @@ type serviceFile struct {
 	Scaling    string        `yaml:"scaling"`
 	Metrics    metricsFile   `yaml:"metrics"`
 	Lend       lendFile      `yaml:"lend"`
+	Forecast   forecastFile  `yaml:"forecast"`
 }
 
 type lendFile struct {
@@ -256,6 +257,9 @@ func (f *serviceFile) service() (s service.Service, err error) {
 				cluster.Unknown("part of a budget", f.Budget.Gives, service.GivesNames))
 		}
 		s.Budget.Gives = service.Gives(i)
+	}
+	if s.Forecast, err = f.Forecast.forecast(); err != nil {
+		return s, fmt.Errorf("forecast: %w", err)
 	}
 	if s.Goal.Percentile == 0 {
 		s.Goal.Percentile = 99

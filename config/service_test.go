@@ -21,6 +21,10 @@ percentile: 95
 replicas: {min: 1, max: 4}
 batching: {rule: triton, max: 8, delay: 2ms, preferred: [4, 8]}
 scaling: hpa:target=0.6
+forecast:
+  times: {"mon-fri 08:00-20:00": 120, "12:00-13:00": 200}
+  zone: Europe/Berlin
+  steps: [{at: 2026-11-28T08:00:00Z, rate: 500}, {at: 2026-11-28T09:00:00Z, rate: 0}]
 variants:
   - name: small
     accuracy: 0.7
@@ -55,6 +59,14 @@ func TestServices(t *testing.T) {
 		s.MaxBatch(v) != 8 || s.Batching.Preferred[1] != 8 || s.Scaling != "hpa:target=0.6" {
 		t.Errorf("%+v", s)
 	}
+	for at, want := range map[string]float64{"2026-11-27T06:58:00Z": 0, "2026-11-27T06:59:00Z": 120,
+		"2026-11-27T10:59:30Z": 200, "2026-11-28T07:57:00Z": 0, "2026-11-28T07:59:00Z": 500,
+		"2026-11-28T08:30:00Z": 500, "2026-11-28T09:00:00Z": 0} {
+		from, err := time.Parse(time.RFC3339, at)
+		if got := s.Forecast.Most(from.Unix(), from.Unix()+90); err != nil || got != want {
+			t.Errorf("from %s for 90 s: %g/s are expected, want %g", at, got, want)
+		}
+	}
 	if !c.Language() || c.Goal.TTFT != 500*time.Millisecond || c.Goal.Percentile != 99 ||
 		c.Variants[0].Language.Engine.Tokens != 2048 {
 		t.Errorf("%+v", c)
@@ -79,16 +91,22 @@ func TestBadServices(t *testing.T) {
 		{"hpa:target=0.6", "hpa:goal=0.6", `service vision: scaling: scaling policy hpa: unknown knob "goal"`},
 		{"{batch: 8,", "{batch: 0,", "service vision: variants[0]: profile: batch: 0"},
 		{"{batch: 8,", "{batch: 1,", "service vision: variants[0]: profile: batch 1 with share 1000 was given twice"},
-		{"accuracy: 0.7", "accurate: 0.7", `s.yaml:11: unknown key "accurate"`},
+		{"accuracy: 0.7", "accurate: 0.7", `s.yaml:15: unknown key "accurate"`},
 		{"name: chat", "name: vision", "service vision: name: there are two"},
 		{"layers: 32", "layers: 0", "service chat: variants[0]: model: layers"},
-		{"ttft: 500ms", "tpft: 500ms", `s.yaml:21: unknown key "tpft"`},
+		{"ttft: 500ms", "tpft: 500ms", `s.yaml:25: unknown key "tpft"`},
 		{"weights: 16.06e9", "weights: 160e9", "service chat: variants[0]: 1 H100-80GB have no memory left"},
 		{"gpu_types: [H100-80GB]", "phase: first", `service chat: variants[0]: unknown phase "first"`},
 		{"gpu_types: [H100-80GB]", "phase: prefill", "service chat: variants: where some have a phase, all do"},
 		{"accuracy: 0.7", "phase: decode", "service vision: variants[0]: phase: only a language model"},
 		{"gpu_types: [H100-80GB]", "gpu_types: [K80-12GB]",
 			"service chat: variants[0]: the speed of K80-12GB at bf16 is not known"},
+		{"mon-fri 08", "mon-fry 08", `service vision: forecast: times: "mon-fry 08:00-20:00"`},
+		{"120,", "-1,", "service vision: forecast: rate: -1"},
+		{"zone: Europe/Berlin", "zone: Berlin", "service vision: forecast: zone"},
+		{"at: 2026-11-28T08:00:00Z", "at: 8:00", `service vision: forecast: steps[0]: at: "8:00" is not a time`},
+		{"at: 2026-11-28T09", "at: 2026-11-28T07", "service vision: forecast: steps[1]: at: is not later"},
+		{"zone: Europe/Berlin", "prompt: 100", "service vision: forecast: prompt and output"},
 	} {
 		if strings.Count(aService, c[0]) == 0 {
 			t.Fatalf("%q is not in the file", c[0])

@@ -28,6 +28,7 @@ type Service struct {
 	Scaling  string // policy by which replicas are added and removed, with its knobs; "": the default
 	Metrics  Metrics
 	Lend     Lend
+	Forecast Forecast
 }
 
 // Lend is what a service promises itself of the GPUs that it does not use: jobs that may be preempted hold them
@@ -201,6 +202,9 @@ func (s *Service) Check() error {
 	}
 	if l := s.Lend.Within; l < 0 || l > time.Hour || l > 0 && s.Tier != cluster.Critical {
 		return errors.New("lend: within is a time up to an hour; only a service of the tier critical is sure to get GPUs back")
+	}
+	if err := s.Forecast.check(); err != nil {
+		return fmt.Errorf("forecast: %w", err)
 	}
 	if m := &s.Metrics; m.Port < 0 || m.Port > 65535 ||
 		m.Path != "" && (m.Path[0] != '/' || strings.ContainsAny(m.Path, " \n")) {

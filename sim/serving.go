@@ -87,9 +87,10 @@ func (s *Serving) begin(spec *cluster.Spec) error {
 		switch {
 		case n.Model == "":
 		case k < 0:
-			s.gpus = append(s.gpus, scale.GPUs{Model: n.Model, Number: n.GPUs})
+			s.gpus = append(s.gpus, scale.GPUs{Model: n.Model, Number: n.GPUs, Server: n.GPUs})
 		default:
 			s.gpus[k].Number += n.GPUs
+			s.gpus[k].Server = min(s.gpus[k].Server, n.GPUs)
 		}
 	}
 	s.states, s.Served = make([]serviceState, len(s.Services)), make([]Served, len(s.Services))
@@ -204,8 +205,8 @@ func (w *World) scale(evs []engine.Event, p scale.Policy) []engine.Event {
 		}
 		st := &s.states[k]
 		want[k] = scale.Wants(&s.Services[k], make([]int, len(s.Services[k].Variants)))
-		v := &scale.View{Now: w.now, Period: w.now.Sub(s.last), Service: &s.Services[k], Waiting: s.fleet.Waiting(k),
-			Prompt: st.prompt, Output: st.output, GPUs: s.gpus}
+		v := &scale.View{Now: w.now, Epoch: w.spec.Epoch, Period: w.now.Sub(s.last), Service: &s.Services[k],
+			Waiting: s.fleet.Waiting(k), Prompt: st.prompt, Output: st.output, GPUs: s.gpus}
 		v.See(s.fleet.Observe(k))
 		st.prompt, st.output = v.Prompt, v.Output
 		waits := false

@@ -157,3 +157,52 @@ func TestServingVotes(t *testing.T) {
 		t.Errorf("votes cost %g, the large variant %g", ours, spent["infaas"])
 	}
 }
+
+// TestServingLends: what a service does not need is lent to training as whole servers, and comes back in time for a
+// rate that is expected: more training is done within the hour than beside a
+// service that keeps all, and no more requests are late.
+func TestServingLends(t *testing.T) {
+	s := vision(0, 4)
+	s.Variants[0].Request.GPUs = 2
+	s.Forecast.Steps = []service.ExpectedStep{{At: 0, Rate: 100}, {At: 1200, Rate: 9000}, {At: 1800, Rate: 100}}
+	load := requests.Arrivals{Rate: 100, CV: 1, For: time.Hour,
+		Steps: []requests.Step{{At: 20 * time.Minute, Rate: 9000}, {At: 30 * time.Minute, Rate: 100}}}
+	spec := &cluster.Spec{}
+	for _, name := range []string{"n1", "n2", "n3", "n4"} {
+		spec.Nodes = append(spec.Nodes, cluster.Node{Name: name, Model: "T4-16GB", GPUs: 4})
+	}
+	var jobs []trace.Entry
+	for i := range 40 {
+		jobs = append(jobs, trace.Entry{Run: 10 * time.Minute,
+			Job: cluster.Job{ID: cluster.JobID(i), User: "ann", Tier: cluster.BestEffort,
+				Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 2}}}}})
+	}
+	done, late := map[string]int{}, map[string]float64{}
+	for _, policy := range []string{"static", "lyra"} {
+		p, err := scale.New(policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := load
+		sv := &Serving{Services: []service.Service{s}, Scaling: []scale.Policy{p}, Stream: requests.Draw(&one, 0)}
+		out := Run(context.Background(), spec, jobs,
+			Setup{Policy: "multifactor", Placer: "best-fit", World: Options{Serving: sv}})
+		if out.Err != nil {
+			t.Fatal(out.Err)
+		}
+		for i := range jobs {
+			if out.Run.Records[i].End <= cluster.Time(time.Hour) {
+				done[policy]++
+			}
+		}
+		got := &sv.Served[0]
+		late[policy] = 1 - got.Attainment()
+		if got.Evicted > 0 || policy == "lyra" && (got.Peak != 4 || got.Started%2 != 0) {
+			t.Errorf("%s: %d replicas evicted, %d started, %d at most", policy, got.Evicted, got.Started, got.Peak)
+		}
+	}
+	if done["lyra"] < done["static"]*5/4 || late["lyra"] > late["static"]+0.001 {
+		t.Errorf("%d jobs are done, without loans %d; %g and %g of the requests late", done["lyra"], done["static"],
+			late["lyra"], late["static"])
+	}
+}

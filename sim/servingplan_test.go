@@ -84,6 +84,16 @@ func serveTogether(t *testing.T, services []service.Service, loads []requests.Ar
 func TestServingTogether(t *testing.T) {
 	services := []service.Service{parted("a", 0.5, 3, 60*time.Millisecond), parted("b", 1, 5, 100*time.Millisecond),
 		parted("c", 2, 4, 120*time.Millisecond)}
+	foreseen := func(stated bool) []service.Service {
+		list := slices.Clone(services)
+		for i := range list {
+			if f := &list[i].Forecast; stated {
+				f.Steps = [][]service.ExpectedStep{{{At: 0, Rate: 400}, {At: 600, Rate: 1000}, {At: 1200, Rate: 200}},
+					{{At: 0, Rate: 200}, {At: 900, Rate: 100}, {At: 1500, Rate: 300}}, {{At: 0, Rate: 60}}}[i]
+			}
+		}
+		return list
+	}
 	loads := func(changing bool, n int) (list []requests.Arrivals) {
 		for _, rate := range []float64{400, 200, 60} {
 			list = append(list, requests.Arrivals{Rate: rate, CV: 1, For: 40 * time.Minute})
@@ -101,22 +111,25 @@ func TestServingTogether(t *testing.T) {
 		gpus     int
 		inTime   float64
 		part     float64 // of the GPU-hours of one GPU for each service
+		stated   bool    // the rates are in the services' forecasts
 	}{
-		{"three, steady", false, 3, 4, 0.965, 0.5}, {"three, changing", true, 3, 4, 0.93, 0.5},
-		{"two on two GPUs, changing", true, 2, 2, 0.95, 0.6}, {"three on two GPUs, changing", true, 3, 2, 0.93, 0.5},
+		{"three, steady", false, 3, 4, 0.965, 0.5, false}, {"three, changing", true, 3, 4, 0.93, 0.5, false},
+		{"two on two GPUs, changing", true, 2, 2, 0.95, 0.6, false},
+		{"three on two GPUs, changing", true, 3, 2, 0.93, 0.5, false},
+		{"three, changing, foreseen", true, 3, 4, 0.985, 0.5, true},
 	} {
 		static := float64(c.services) * 40. / 60
 		for _, policy := range []string{"static:replicas=1", "muster", "gpulet", "inss", "nexus"} {
 			if !strings.Contains("gpulet inss nexus", policy) && c.services > c.gpus {
 				continue // one of them would never run
 			}
-			got := serveTogether(t, services[:c.services], loads(c.changing, c.services), policy, c.gpus)
+			got := serveTogether(t, foreseen(c.stated)[:c.services], loads(c.changing, c.services), policy, c.gpus)
 			t.Logf("%-26s %-18s %.2f %% in time, %.2f GPU-hours, %d shares", c.name, policy, 100*got.inTime, got.hours,
 				got.shares)
 			if got.failed > 0 || got.inTime < c.inTime {
 				t.Errorf("%s, %s: %.3f in time, %d requests failed", c.name, policy, got.inTime, got.failed)
 			}
-			if policy == "static:replicas=1" || policy == "muster" {
+			if !strings.Contains("gpulet inss nexus", policy) {
 				continue
 			}
 			if got.hours > c.part*static || c.changing && got.shares < 2 {

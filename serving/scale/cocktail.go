@@ -159,15 +159,12 @@ func (c *cocktail) most(s *service.Service) (best uint64) {
 }
 
 func (c *cocktail) Decide(v *View) []int {
-	if v.Period > 0 {
-		c.rate.ahead = v.periodsAhead()
-		c.rate.add(v.Rate())
-	}
+	c.rate.see(v)
 	list := v.options(true)
 	if len(list) == 0 {
 		return only(v, 0, max(1, v.Replicas()))
 	}
-	need := c.recent.highest(v.Now, max(v.Rate(), c.rate.predicted())*(1+c.over))
+	need := c.recent.highest(v.Now, c.rate.expected(v, 1)*(1+c.over))
 	if need < trickle && v.Service.Replicas.Min == 0 && v.Waiting == 0 {
 		return make([]int, len(v.Service.Variants))
 	}

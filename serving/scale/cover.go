@@ -98,16 +98,17 @@ func (v *View) byVariant(list []option, n []int) []int {
 }
 
 // sustained is the rate that a replica of a variant sustains: of a language model on the slowest of the GPUs
-// that it may get, for requests as long as those that were seen.
+// that it may get, for requests as long as those that were seen, or before that as those that are expected.
 func (v *View) sustained(x *service.Variant) float64 {
 	s := v.Service
 	if x.Language == nil {
 		_, rate := x.Profile.Sustained(x.Share(), s.MaxBatch(x), s.Goal.Latency)
 		return rate
 	}
+	t := v.tokens()
 	least := 0.0
 	for _, g := range v.gpusOf(x) {
-		if rate := x.Language.Sustained(g, x.Request.GPUs, s.Goal, v.Prompt, v.Output); least == 0 ||
+		if rate := x.Language.Sustained(g, x.Request.GPUs, s.Goal, t.prompt, t.output); least == 0 ||
 			rate > 0 && rate < least {
 			least = rate
 		}
@@ -125,6 +126,14 @@ func (v *View) gpusOf(x *service.Variant) []string {
 		list = append(list, v.GPUs[i].Model)
 	}
 	return list
+}
+
+// tokens is how long requests are: as they were seen, or before that as people expect them.
+func (v *View) tokens() tokens {
+	if v.Prompt == 0 || v.Output == 0 {
+		return tokens{v.Service.Forecast.Prompt, v.Service.Forecast.Output}
+	}
+	return tokens{v.Prompt, v.Output}
 }
 
 // cover chooses how many of each option serve a rate at the least cost; among equal costs it takes fewer replicas. It

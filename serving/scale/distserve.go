@@ -67,11 +67,8 @@ func (d *distserve) Check(s *service.Service) error {
 }
 
 func (d *distserve) Decide(v *View) []int {
-	if v.Period > 0 {
-		d.rate.ahead = v.periodsAhead()
-		d.rate.add(v.Rate())
-	}
-	need := max(v.Rate(), d.rate.predicted()) * (1 + d.over)
+	d.rate.see(v)
+	need := d.rate.expected(v, 1) * (1 + d.over)
 	need += float64(v.Waiting) / drainedIn.Seconds()
 	need = d.recent.highest(v.Now, need)
 	d.measure(v)
@@ -97,12 +94,12 @@ func (d *distserve) Decide(v *View) []int {
 
 // measure finds the goodput of each variant if requests are not as long as when it was found last.
 func (d *distserve) measure(v *View) {
-	l := &d.lengths
+	l, seen := &d.lengths, v.tokens()
 	if l.prompt == 0 {
-		*l = tokens{v.Prompt, v.Output}
+		*l = seen
 	}
-	l.prompt += newest * (v.Prompt - l.prompt)
-	l.output += newest * (v.Output - l.output)
+	l.prompt += newest * (seen.prompt - l.prompt)
+	l.output += newest * (seen.output - l.output)
 	if d.goodput != nil && !l.away(d.last) {
 		return
 	}

@@ -6,45 +6,90 @@ import (
 	"time"
 )
 
-// forecast predicts the rate of requests some periods ahead: a level with a trend (Holt, 1957), each a moving mean, and
-// how much the rate exceeded its predictions lately.
+// forecast predicts the rate of requests some periods ahead, and how much the rate exceeded its predictions lately. It
+// has two rules: a moving mean, and a level with a trend (Holt, 1957), which counts while it has erred clearly less:
+// after a step, a trend overshoots.
 type forecast struct {
 	ahead   int // periods
 	begun   bool
-	level   float64 // requests per second
-	trend   float64 // of a period
-	made    []float64
-	exceeds []float64 // actual over predicted, the newest last
+	mean    float64      // requests per second
+	level   float64      // likewise
+	trend   float64      // of a period
+	made    [][2]float64 // predictions that are not due yet: by the mean, with the trend
+	wrong   [2]float64   // by how much those of either rule were wrong lately
+	exceeds []float64    // actual over predicted, the newest last
 }
 
 const (
 	levelWeight = 0.5
 	trendWeight = 0.2
-	remembered  = 60 // predictions whose errors count
+	errorWeight = 0.1
+	clearly     = 0.8 // part of the mean's error below which the trend's is clearly less
+	remembered  = 60  // predictions that the margin is for
 )
 
 // add takes the rate of a period, and predicts that of a later one.
 func (f *forecast) add(rate float64) {
 	if !f.begun {
-		f.begun, f.level = true, rate
+		f.begun, f.mean, f.level = true, rate, rate
 	}
 	if len(f.made) >= f.ahead && f.ahead > 0 {
-		if p := f.made[0]; p > 0 {
+		was := f.made[0]
+		if p := was[f.rule()]; p > 0 {
 			f.exceeds = append(f.exceeds, rate/p)
 			if len(f.exceeds) > remembered {
 				f.exceeds = f.exceeds[1:]
 			}
 		}
+		for k, p := range was {
+			f.wrong[k] = errorWeight*math.Abs(rate-p) + (1-errorWeight)*f.wrong[k]
+		}
 		f.made = f.made[1:]
 	}
+	f.mean += levelWeight * (rate - f.mean)
 	before := f.level
 	f.level = levelWeight*rate + (1-levelWeight)*(f.level+f.trend)
 	f.trend = trendWeight*(f.level-before) + (1-trendWeight)*f.trend
-	f.made = append(f.made, f.predicted())
+	f.made = append(f.made, f.predictions())
+}
+
+func (f *forecast) predictions() [2]float64 {
+	return [2]float64{f.mean, max(0, f.level+float64(f.ahead)*f.trend)}
+}
+
+// rule is which of the predictions counts.
+func (f *forecast) rule() int {
+	if f.wrong[1] < clearly*f.wrong[0] {
+		return 1
+	}
+	return 0
+}
+
+// see takes the rate of a period, and predicts that of the one in which a replica that is asked for now answers.
+func (f *forecast) see(v *View) {
+	if v.Period > 0 {
+		f.ahead = v.periodsAhead()
+		f.add(v.Rate())
+	}
+}
+
+// expected is the rate for which replicas are needed until those that are asked for after this period answer: what the
+// forecast says with its margin for a risk, or what people expect if that is more.
+func (f *forecast) expected(v *View, margin float64) float64 {
+	return max(v.Rate(), f.predicted()*margin, v.stated())
+}
+
+// stated is the highest rate that people expect until a replica that is asked for in a period answers.
+func (v *View) stated() float64 {
+	now := v.Epoch + int64(v.Now)/int64(time.Second)
+	return v.Service.Forecast.Most(now, now+int64(v.startup()+2*v.Period)/int64(time.Second))
 }
 
 // predicted is the rate that is expected after the periods ahead.
-func (f *forecast) predicted() float64 { return max(0, f.level+float64(f.ahead)*f.trend) }
+func (f *forecast) predicted() float64 { return f.predictions()[f.rule()] }
+
+// trending is the predicted rate if it has a trend; else 0.
+func (f *forecast) trending() float64 { return float64(f.rule()) * f.predicted() }
 
 // margin is the factor by which all but a part of the recent rates did not exceed what was predicted: from 1 to 2.
 func (f *forecast) margin(part float64) float64 {
@@ -57,10 +102,12 @@ func (f *forecast) margin(part float64) float64 {
 }
 
 // periodsAhead is how many periods after this one a replica that is asked for now answers.
-func (v *View) periodsAhead() int {
-	longest := time.Duration(0)
+func (v *View) periodsAhead() int { return 1 + int((v.startup()+v.Period-1)/v.Period) }
+
+// startup is how long the variant takes that starts the slowest.
+func (v *View) startup() (longest time.Duration) {
 	for i := range v.Service.Variants {
 		longest = max(longest, v.Service.Variants[i].Startup)
 	}
-	return 1 + int((longest+v.Period-1)/v.Period)
+	return longest
 }

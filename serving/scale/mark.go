@@ -21,13 +21,10 @@ func newMark(k *knobs.Set) (Policy, error) {
 }
 
 func (m *mark) Decide(v *View) []int {
-	if v.Period > 0 {
-		m.rate.ahead = v.periodsAhead()
-		m.rate.add(v.Rate())
-	}
+	m.rate.see(v)
 	if len(v.options(true)) == 0 {
 		return only(v, 0, max(1, v.Replicas()))
 	}
-	want, _ := v.cheapest(max(v.Rate(), m.rate.predicted())*(1+m.over), 1)
+	want, _ := v.cheapest(m.rate.expected(v, 1)*(1+m.over), 1)
 	return want
 }

@@ -50,13 +50,13 @@ func (m *muster) Decide(v *View) []int {
 	}
 	if v.Period > 0 {
 		m.learn(v)
-		m.rate.ahead = v.periodsAhead()
-		m.rate.add(v.Rate())
 	}
-	if v.Arrived > 0 || v.Waiting > 0 || m.last == 0 && v.Replicas() > 0 { // what it finds running stays for a while
+	m.rate.see(v)
+	found := m.last == 0 && v.Replicas() > 0 // what it finds running stays for a while
+	if v.Arrived > 0 || v.Waiting > 0 || v.stated() > 0 || found {
 		m.last = v.Now
 	}
-	need := max(v.Rate(), m.rate.predicted()*m.rate.margin(m.risk))
+	need := m.rate.expected(v, m.rate.margin(m.risk))
 	if v.Period > 0 {
 		need += float64(v.Waiting) / v.Period.Seconds()
 	}

@@ -72,6 +72,7 @@ type planner struct {
 // planned is what a planner knows of a service.
 type planned struct {
 	peak
+	learnt forecast
 	used   bool         // it had a request
 	last   cluster.Time // with a request
 	demand demand
@@ -221,10 +222,12 @@ func (p *planner) Plan(views []*View) [][]Want {
 
 // needs is the rate that a service has to be planned for; 0: none.
 func (p *planner) needs(x *planned, v *View) float64 {
-	if v.Arrived > 0 || v.Waiting > 0 || !x.used && v.Replicas() > 0 { // what it finds running stays for a while
+	found := !x.used && v.Replicas() > 0 // what it finds running stays for a while
+	if v.Arrived > 0 || v.Waiting > 0 || v.stated() > 0 || found {
 		x.used, x.last = true, v.Now
 	}
-	rate := v.Rate()
+	x.learnt.see(v)
+	rate := max(v.Rate(), x.learnt.trending(), v.stated()) // a moving mean changes plans more often than rates change
 	if v.Period > 0 {
 		rate += float64(v.Waiting) / v.Period.Seconds()
 	}

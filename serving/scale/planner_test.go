@@ -29,7 +29,7 @@ func parted(id int, each, fixed float64, use service.Use, goal time.Duration) *s
 func seen(s *service.Service, now time.Duration, rate float64, gpus int) *View {
 	const period = 10 * time.Second
 	return &View{Now: cluster.Time(now), Period: period, Service: s, Arrived: int64(rate * period.Seconds()),
-		Ready: []int{0}, Coming: []int{0}, GPUs: []GPUs{{"A100-80GB", gpus}}}
+		Ready: []int{0}, Coming: []int{0}, GPUs: []GPUs{{"A100-80GB", gpus, 0}}}
 }
 
 // text is replicas as SHARE%xNUMBER, by service.

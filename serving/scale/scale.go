@@ -17,6 +17,7 @@ import (
 // View is what a policy is shown of a service.
 type View struct {
 	Now     cluster.Time
+	Epoch   int64         // Unix seconds of time 0
 	Period  time.Duration // since the last decision
 	Service *service.Service
 	Arrived int64         // requests of the period
@@ -37,6 +38,7 @@ type View struct {
 type GPUs struct {
 	Model  string
 	Number int
+	Server int // on a server that has any; 0: unknown
 }
 
 // Kind is what equal replicas of a service have in common.
@@ -170,7 +172,7 @@ type kind struct {
 
 func kinds() []kind {
 	return []kind{musterKind, hpaKind, staticKind, clipperKind, tritonKind, markKind, infaasKind,
-		gpuletKind, inssKind, nexusKind, cocktailKind, distserveKind}
+		gpuletKind, inssKind, nexusKind, cocktailKind, distserveKind, lyraKind}
 }
 
 // Default is the policy of services that name none.

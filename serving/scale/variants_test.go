@@ -78,6 +78,53 @@ func TestINFaaS(t *testing.T) {
 	}
 }
 
+// TestStated: what people expect counts before anything has come, and while less than that comes; a language model's
+// replicas follow from the tokens that are expected.
+func TestStated(t *testing.T) {
+	for _, name := range []string{"muster", "mark", "lyra", "cocktail"} {
+		v := three(100*time.Millisecond, service.Budget{})
+		v.Service.Forecast.Steps = []service.ExpectedStep{{At: 100, Rate: 900}, {At: 200, Rate: 100}}
+		p := policy(t, name)
+		for k, want := range []int{0: 2, 1: 2, 6: 2, 7: 1} { // 500/s each
+			v.Epoch, v.Now = 100, cluster.Time(15*time.Duration(k)*time.Second)
+			if v.Period = 15 * time.Second; k == 0 {
+				v.Period = 0
+			}
+			if got := p.Decide(v); want > 0 && got[0] < want {
+				t.Errorf("%s, period %d: %v", name, k, got)
+			}
+		}
+		v.Now = cluster.Time(time.Hour)
+		if got := p.Decide(v); got[0] != 1 {
+			t.Errorf("%s, in the end: %v", name, got)
+		}
+	}
+}
+
+// TestLyra: replicas fill whole servers, for the rate with headroom, and leave when none of the window needed them.
+func TestLyra(t *testing.T) {
+	v := three(100*time.Millisecond, service.Budget{})
+	v.GPUs = []GPUs{{"A100-80GB", 16, 4}, {"H100-80GB", 16, 8}}
+	p := policy(t, "lyra")
+	for k, c := range []struct {
+		rate float64
+		want string
+	}{{1600, "[4 0 0]"}, {1700, "[8 0 0]"}, {100, "[8 0 0]"}, {100, "[4 0 0]"}, {100, "[4 0 0]"}} {
+		v.Now, v.Arrived = cluster.Time(k)*cluster.Time(9*time.Minute), int64(15*c.rate)
+		if got := fmt.Sprint(p.Decide(v)); got != c.want {
+			t.Errorf("%g/s in period %d: %s, want %s", c.rate, k, got, c.want)
+		}
+	}
+	v.Arrived = 15 * 9000
+	if got := fmt.Sprint(policy(t, "lyra").Decide(v)); got != "[20 0 0]" { // 22 are needed
+		t.Errorf("within the service's most: %s", got)
+	}
+	v.Arrived = 15 * 100
+	if got := fmt.Sprint(policy(t, "lyra:unit=2").Decide(v)); got != "[2 0 0]" {
+		t.Errorf("two at a time: %s", got)
+	}
+}
+
 // TestForecasts: both policies that forecast have replicas for a rising rate before it is there, and follow it down.
 func TestForecasts(t *testing.T) {
 	for _, name := range []string{"muster", "mark"} {
