@@ -9,6 +9,45 @@ import (
 	"github.com/muster-gpu/muster/internal/controlplane"
 )
 
+// rayServiceText is a RayService; its RayCluster and one of something else are rayClustersText.
+const rayServiceText = `
+apiVersion: ray.io/v1
+kind: RayService
+metadata:
+  name: chat
+  namespace: default
+  annotations:
+    muster.sh/service: |
+      name: rays
+      latency: 1s
+      replicas: {min: 3, max: 4}
+      variants: [{name: rays, profile: [{batch: 1, latency: 100ms}]}]
+spec:
+  serveConfigV2: |
+    applications: [{deployments: [{name: model, ray_actor_options: {num_gpus: 0.5},
+      num_replicas: 2 # as many as fit
+    }]}]
+  rayClusterConfig:
+    headGroupSpec: {template: {spec: {}}}
+    workerGroupSpecs: [{groupName: gpu, replicas: 1, minReplicas: 1}]
+status: {activeServiceStatus: {rayClusterName: chat}}
+`
+
+const rayClustersText = `
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata:
+  name: chat
+  namespace: default
+  ownerReferences: [{apiVersion: ray.io/v1, kind: RayService, name: chat, uid: UID}]
+spec: {headGroupSpec: {template: {spec: {}}}, workerGroupSpecs: [{groupName: gpu, replicas: 1}]}
+---
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata: {name: training, namespace: default}
+spec: {workerGroupSpecs: [{groupName: gpu, replicas: 1}]}
+`
+
 // TestInstallServices installs the chart with services, and lets the scheduler scale one, with exactly the rights and
 // the configuration that the chart gives it. Its pods are simulated and publish nothing, so it gets its least replicas.
 func TestInstallServices(t *testing.T) {
@@ -16,6 +55,7 @@ func TestInstallServices(t *testing.T) {
 	k.define("gateway.networking.k8s.io", "v1", "HTTPRoute")
 	k.define("serving.kserve.io", "v1beta1", "InferenceService")
 	k.define("keda.sh", "v1alpha1", "ScaledObject")
+	k.define("ray.io", "v1", "RayService", "RayCluster")
 	out, err := helm(t, "install", "muster", "helm/muster", "--create-namespace", "--namespace", namespace,
 		"--kubeconfig", k.p.Kubeconfig, "--set-json", `config.services={"period":"1s"}`)
 	if err != nil {
@@ -56,6 +96,9 @@ spec:
       schedulerName: muster
       containers: [{name: main, image: none, ports: [{containerPort: 80}], resources: {limits: {nvidia.com/gpu: 1}}}]
 `, "apply", "-f", "-")
+	k.must(rayServiceText, "apply", "-f", "-")
+	uid := k.must("", "-n", "default", "get", "rayservice", "chat", "-o", "jsonpath={.metadata.uid}")
+	k.must(strings.ReplaceAll(rayClustersText, "UID", uid), "apply", "-f", "-")
 	k.installed()
 	get := func(what, path string) string {
 		t.Helper()
@@ -66,13 +109,35 @@ spec:
 	k.wait("the object says that nothing is known of its load", func() bool {
 		return get("deployment", `.metadata.annotations.muster\.sh/service-status`) != ""
 	})
+	for _, what := range []string{"rayservice", "raycluster"} {
+		path := map[string]string{"rayservice": ".spec.rayClusterConfig", "raycluster": ".spec"}[what]
+		k.wait("the "+what+" has three workers", func() bool {
+			return get(what, path+".workerGroupSpecs[0].replicas") == "3"
+		})
+	}
+	if text := get("rayservice", ".spec.serveConfigV2"); !strings.Contains(text, "num_replicas: 6 # as many") {
+		t.Errorf("serveConfigV2: %s", text)
+	}
 	for _, forbidden := range [][]string{
+		{"rayservice", "", `{"spec":{"suspend":true}}`},
+		{"rayservice", "", `{"spec":{"serveConfigV2":"applications: []"}}`},
+		{"rayservice", "", `{"spec":{"rayClusterConfig":{"headGroupSpec":{"template":{"spec":{"hostNetwork":true}}}}}}`},
+		{"rayservice", "", `{"spec":{"rayClusterConfig":{"workerGroupSpecs":[{"groupName":"gpu","minReplicas":0}]}}}`},
+		{"rayservice", "", `{"spec":{"rayClusterConfig":{"workerGroupSpecs":[]}}}`},
+		{"rayservice", "", `{"metadata":{"labels":{"a":"b"}}}`},
+		{"raycluster", "", `{"spec":{"workerGroupSpecs":[{"groupName":"cpu","replicas":3}]}}`},
+		{"raycluster", "", `{"spec":{"enableInTreeAutoscaling":true}}`},
+		{"raycluster/training", "", `{"spec":{"workerGroupSpecs":[{"groupName":"gpu","replicas":4}]}}`},
 		{"deployment", "status", `{"status":{"replicas":9}}`},
 		{"deployment", "status", `{"metadata":{"annotations":{"a":"b"}}}`},
 		{"deployment", "", `{"spec":{"paused":true}}`}, {"httproute", "", `{"spec":{"hostnames":["other.example"]}}`},
 		{"httproute", "", `{"metadata":{"annotations":{"muster.sh/service":"other"}}}`},
 	} {
-		args := []string{"-n", "default", "patch", forbidden[0], "chat", "--type", "merge", "-p", forbidden[2], "--as",
+		kind, name, named := strings.Cut(forbidden[0], "/")
+		if !named {
+			name = "chat"
+		}
+		args := []string{"-n", "default", "patch", kind, name, "--type", "merge", "-p", forbidden[2], "--as",
 			account}
 		if forbidden[1] != "" {
 			args = append(args, "--subresource", forbidden[1])
@@ -87,7 +152,8 @@ spec:
 		right("apps", "deployments/status", "patch"), right("apps", "statefulsets", "watch"),
 		right("autoscaling", "horizontalpodautoscalers", "watch"), right("keda.sh", "scaledobjects", "watch"),
 		right("serving.kserve.io", "inferenceservices", "watch"), right("", "services", "get"),
-		right("gateway.networking.k8s.io", "httproutes", "patch")} {
+		right("gateway.networking.k8s.io", "httproutes", "patch"), right("ray.io", "rayservices", "patch"),
+		right("ray.io", "rayclusters", "patch")} {
 		if !used[want] {
 			t.Errorf("the scheduler never asked to %s", want)
 		}

@@ -123,6 +123,9 @@ func (b *bench) play(ctx context.Context) {
 			d := &sets.Items[i]
 			err = b.fill(ctx, d.Namespace, d.Name, int(*d.Spec.Replicas), d.Spec.Template)
 		}
+		if err == nil {
+			err = b.playRay(ctx)
+		}
 		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			b.Logf("the player: %v", err)
 		}

@@ -18,23 +18,33 @@ type kind struct {
 	read func(o *object, u map[string]any)
 	// scaled: its replicas can be set, by its scale subresource.
 	scaled bool
-	// told: its status can be written without a right to change what it runs.
-	told bool
+	// told: its status can be written without a right to change what it runs; patched: there is a right to change it
+	// that an admission policy limits.
+	told, patched bool
+	// owned is the field by whose last writer it is known who set the replicas.
+	owned []string
 }
 
 func (k *kind) resourceIn(version string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: k.group, Version: version, Resource: k.resource}
 }
 
+var specReplicas = []string{"spec", "replicas"}
+
 var (
 	deployments = &kind{group: "apps", name: "Deployment", resource: "deployments", versions: []string{"v1"},
-		read: readSelected, scaled: true, told: true}
+		read: readSelected, scaled: true, told: true, owned: specReplicas}
 	statefulSets = &kind{group: "apps", name: "StatefulSet", resource: "statefulsets", versions: []string{"v1"},
-		read: readSelected, scaled: true, told: true}
+		read: readSelected, scaled: true, told: true, owned: specReplicas}
 	leaderWorkerSets = &kind{group: "leaderworkerset.x-k8s.io", name: "LeaderWorkerSet",
-		resource: "leaderworkersets", versions: []string{"v1"}, read: readLeaders, scaled: true}
+		resource: "leaderworkersets", versions: []string{"v1"}, read: readLeaders, scaled: true,
+		owned: specReplicas}
 	inferenceServices = &kind{group: "serving.kserve.io", name: "InferenceService", resource: "inferenceservices",
 		versions: []string{"v1beta1"}}
+	rayServices = &kind{group: "ray.io", name: "RayService", resource: "rayservices", versions: []string{"v1"},
+		read: readRayService, patched: true, owned: []string{"spec", "rayClusterConfig", "workerGroupSpecs"}}
+	rayClusters = &kind{group: "ray.io", name: "RayCluster", resource: "rayclusters", versions: []string{"v1"},
+		read: readRayCluster}
 	autoscalers = &kind{group: "autoscaling", name: "HorizontalPodAutoscaler", resource: "horizontalpodautoscalers",
 		versions: []string{"v2"}, read: readTarget}
 	scaledObjects = &kind{group: "keda.sh", name: "ScaledObject", resource: "scaledobjects",
@@ -42,7 +52,8 @@ var (
 	routes = &kind{group: "gateway.networking.k8s.io", name: "HTTPRoute", resource: "httproutes",
 		versions: []string{"v1"}, read: readRules}
 
-	kinds = []*kind{deployments, statefulSets, leaderWorkerSets, inferenceServices, autoscalers, scaledObjects, routes}
+	kinds = []*kind{deployments, statefulSets, leaderWorkerSets, inferenceServices, rayServices, rayClusters,
+		autoscalers, scaledObjects, routes}
 )
 
 // object is what is kept of an object.
@@ -56,6 +67,9 @@ type object struct {
 	labels   map[string]string // of its pods
 	target   target            // whose replicas it sets
 	rules    []rule
+	ray      *ray     // of a RayService or RayCluster
+	part     *rayPart // of a RayService, what is scaled of it
+	refusal  string   // why it cannot be scaled
 }
 
 type target struct{ group, kind, name string }
@@ -90,7 +104,9 @@ func (k *kind) trim(version string) func(any) (any, error) {
 			if n, found, err := unstructured.NestedInt64(u.Object, "spec", "replicas"); found && err == nil {
 				o.replicas = int(n)
 			}
-			o.setBy = replicasBy(u.GetManagedFields())
+		}
+		if len(k.owned) > 0 {
+			o.setBy = writer(u.GetManagedFields(), k.owned)
 		}
 		if k.read != nil {
 			k.read(o, u.Object)
@@ -99,21 +115,30 @@ func (k *kind) trim(version string) func(any) (any, error) {
 	}
 }
 
-// replicasBy finds the last writer of an object's replicas: Muster, if others want the same.
-func replicasBy(list []metav1.ManagedFieldsEntry) (last string) {
+// writer finds the last writer of a field: Muster, if others want the same.
+func writer(list []metav1.ManagedFieldsEntry, path []string) (last string) {
 	for i := range list {
-		var fields struct {
-			Spec map[string]json.RawMessage `json:"f:spec"`
-		}
 		e := &list[i]
-		if e.FieldsV1 == nil || json.Unmarshal(e.FieldsV1.Raw, &fields) != nil {
-			continue
-		}
-		if _, ok := fields.Spec["f:replicas"]; ok && last != manager {
+		if e.FieldsV1 != nil && last != manager && owns(e.FieldsV1.Raw, path) {
 			last = e.Manager
 		}
 	}
 	return last
+}
+
+// owns reports whether a field is in a set of fields.
+func owns(set json.RawMessage, path []string) bool {
+	for _, name := range path {
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(set, &fields) != nil {
+			return false
+		}
+		var ok bool
+		if set, ok = fields["f:"+name]; !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // into converts a part of an object; what has another form than it should have is as if it were not there.

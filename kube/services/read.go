@@ -35,10 +35,12 @@ type running struct {
 	output  float64
 	held    map[held]time.Time // since when
 	stuck   time.Time          // since when what replaces others waits for a place
-	adopted bool               // Muster sets its replicas
-	changed bool               // its bounds did, since the last step
-	left    map[types.UID]int  // replicas of its objects, as of the last step
-	said    status
+	// draining is since when RayServices have more workers than they should.
+	draining map[types.UID]time.Time
+	adopted  bool              // Muster sets its replicas
+	changed  bool              // its bounds did, since the last step
+	left     map[types.UID]int // replicas of its objects, as of the last step
+	said     status
 }
 
 // mostText is the longest annotation that is read.
@@ -88,7 +90,7 @@ func (r *Room) gather() (list []*running) {
 	var variants []*object
 	there := map[*running]bool{}
 	for _, k := range kinds {
-		if !k.scaled && k != inferenceServices {
+		if !k.scaled && k != inferenceServices && k != rayServices {
 			continue
 		}
 		for _, o := range r.all(k) {
@@ -131,7 +133,7 @@ func copied(o *object) bool {
 
 // begin begins with a service, or goes on with it in a new form.
 func begin(old *running, o *object, text string) *running {
-	s := &running{object: o, text: text, held: map[held]time.Time{}}
+	s := &running{object: o, text: text, held: map[held]time.Time{}, draining: map[types.UID]time.Time{}}
 	if s.spec, s.err = read(text); s.err != nil {
 		s.spec = service.Service{}
 		return s
@@ -169,7 +171,8 @@ func (r *Room) assign(list []*running, variants []*object) {
 		}
 		s.taken = nil
 		first[key] = s
-		s.parts[max(0, s.variant(s.object.Name))] = r.scaled(s.object)
+		i := max(0, s.variant(s.object.Name))
+		s.parts[i] = r.scaled(s, i, s.object)
 	}
 	for _, o := range variants {
 		s := first[o.Namespace+"/"+o.Annotations[AnnotationVariant]]
@@ -177,7 +180,7 @@ func (r *Room) assign(list []*running, variants []*object) {
 			continue
 		}
 		if i := s.variant(o.Name); i >= 0 && s.parts[i] == nil {
-			s.parts[i] = r.scaled(o)
+			s.parts[i] = r.scaled(s, i, o)
 		} else {
 			s.strange = append(s.strange, o.Name)
 		}
@@ -189,10 +192,13 @@ func (s *running) variant(name string) int {
 	return slices.IndexFunc(s.spec.Variants, func(v service.Variant) bool { return v.Name == name })
 }
 
-// scaled is the object whose replicas are set for one that is annotated; nil: it is not there.
-func (r *Room) scaled(o *object) *object {
-	if o.kind == inferenceServices {
+// scaled is the object whose replicas are set for one that is annotated, as a variant; nil: it is not there.
+func (r *Room) scaled(s *running, variant int, o *object) *object {
+	switch o.kind {
+	case inferenceServices:
 		return r.find(deployments, o.Namespace, o.Name+"-predictor")
+	case rayServices:
+		return r.rayScaled(o, s.spec.Variants[variant].Name, s.spec.Replicas)
 	}
 	return o
 }

@@ -77,8 +77,8 @@ func TestInOrder(t *testing.T) {
 	}
 }
 
-// TestReplicasBy: the last writer of replicas is the one that the API server has; Muster, if it has several.
-func TestReplicasBy(t *testing.T) {
+// TestWriter: the last writer of replicas is the one that the API server has; Muster, if it has several.
+func TestWriter(t *testing.T) {
 	entry := func(by, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: by, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
 	}
@@ -88,7 +88,7 @@ func TestReplicasBy(t *testing.T) {
 		"argo":  {entry("kubectl", `{"f:spec":{"f:paused":{}}}`), entry("argo", replicas)},
 		manager: {entry(manager, replicas), entry("argo", replicas)},
 	} {
-		if got := replicasBy(list); got != want {
+		if got := writer(list, specReplicas); got != want {
 			t.Errorf("%q, not %q", got, want)
 		}
 	}

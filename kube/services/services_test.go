@@ -36,7 +36,7 @@ variants:
 // TestServices: all of it on a real API server.
 func TestServices(t *testing.T) {
 	b := newBench(t)
-	for _, k := range []*kind{leaderWorkerSets, inferenceServices, scaledObjects, routes} {
+	for _, k := range []*kind{leaderWorkerSets, inferenceServices, rayServices, rayClusters, scaledObjects, routes} {
 		b.define(k)
 	}
 	for _, c := range []struct {
@@ -44,6 +44,7 @@ func TestServices(t *testing.T) {
 		test func(b *bench)
 	}{{"scales", scales}, {"autoscalers", autoscaled}, {"unreadable", unreadables}, {"persons", people},
 		{"variants", variants}, {"stuck", stuckVariants}, {"dies", dies}, {"route", routed}, {"kinds", otherKinds},
+		{"ray", rayServed},
 		{"zero", zero}, {"blind", blinded},
 		{"language", language}} {
 		t.Run(c.name, func(t *testing.T) { b.under(t, c.test) })
@@ -286,12 +287,15 @@ func dies(b *bench) {
 				}
 			}
 		})
-		b.annotate("small", fmt.Sprintf(task, []float64{0.8, 0.6}[round%2]))
-		select {
-		case <-died:
-		case <-ctx.Done():
-		case <-time.After(20 * time.Second):
-			b.Errorf("it did not come to its %dth write", point)
+		for i := round; ctx.Err() == nil; i++ { // each change is a write or two
+			b.annotate("small", fmt.Sprintf(task, []float64{0.8, 0.6}[i%2]))
+			select {
+			case <-died:
+			case <-time.After(5 * time.Second):
+			}
+			if i > round+10 {
+				b.Fatalf("it did not come to its %dth write", point)
+			}
 		}
 		cancel()
 		stop()

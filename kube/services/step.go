@@ -24,6 +24,7 @@ type fleet struct {
 	have     []int // replicas that the objects should have
 	ready    []int // pods that answer
 	waits    []bool
+	silent   [][]string     // names of pods that do not answer
 	replicas []load.Replica // that can be asked
 	problem  error          // why others cannot
 }
@@ -50,6 +51,7 @@ func (r *Room) step(ctx context.Context, s *running, now time.Time) {
 	s.adopted = s.adopted || s.recorded().adopts()
 	if st, leave := r.persons(s, f, now); leave {
 		r.weigh(ctx, s, f.ready)
+		r.follow(ctx, s, f, f.have, now)
 		r.tell(ctx, s, st)
 		return
 	}
@@ -74,8 +76,20 @@ func (r *Room) step(ctx context.Context, s *running, now time.Time) {
 			r.scale(ctx, s, i, f.have[i], next[i], why)
 		}
 	}
+	r.follow(ctx, s, f, s.leftReplicas(), now)
 	s.adopted, s.changed = true, false
 	r.tell(ctx, s, st)
+}
+
+// leftReplicas is how many replicas the objects have after a step, by variant.
+func (s *running) leftReplicas() []int {
+	list := make([]int, len(s.parts))
+	for i, o := range s.parts {
+		if o != nil {
+			list[i] = s.left[o.UID]
+		}
+	}
+	return list
 }
 
 // refusal says why a service is left alone, if it is.
@@ -93,6 +107,9 @@ func (r *Room) refusal(s *running) (status, bool) {
 			continue
 		}
 		some = true
+		if o.refusal != "" {
+			return status{State: refused, Message: o.String() + ": " + o.refusal}, true
+		}
 		if other := r.autoscaler(o); other != nil {
 			return status{State: refused, Message: fmt.Sprintf("%s sets the replicas of %s: delete one of the two",
 				other, o)}, true
@@ -126,12 +143,14 @@ func (r *Room) autoscaler(o *object) *object {
 // fleet counts the pods of a service.
 func (r *Room) fleet(ctx context.Context, s *running) (*fleet, error) {
 	n := len(s.parts)
-	f := &fleet{have: make([]int, n), ready: make([]int, n), waits: make([]bool, n)}
+	f := &fleet{have: make([]int, n), ready: make([]int, n), waits: make([]bool, n), silent: make([][]string, n)}
 	for i, o := range s.parts {
-		if o == nil || o.selector == "" {
+		if o == nil {
 			continue
 		}
-		f.have[i] = o.replicas
+		if f.have[i] = o.replicas; o.selector == "" {
+			continue
+		}
 		list, err := r.opt.Client.CoreV1().Pods(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: o.selector,
 			ResourceVersion: "0"})
 		if err != nil {
@@ -144,6 +163,7 @@ func (r *Room) fleet(ctx context.Context, s *running) (*fleet, error) {
 			}
 			f.waits[i] = f.waits[i] || condition(p, v1.PodScheduled) == v1.ConditionFalse
 			if condition(p, v1.PodReady) != v1.ConditionTrue {
+				f.silent[i] = append(f.silent[i], p.Name)
 				continue
 			}
 			f.ready[i]++
@@ -152,7 +172,13 @@ func (r *Room) fleet(ctx context.Context, s *running) (*fleet, error) {
 				f.problem = err
 				continue
 			}
+			if o.part != nil {
+				x.Part = o.part.name
+			}
 			f.replicas = append(f.replicas, x)
+		}
+		if o.part != nil {
+			f.ready[i] /= o.part.hosts
 		}
 	}
 	return f, nil
@@ -181,14 +207,23 @@ func replica(m *service.Metrics, p *v1.Pod) (x load.Replica, err error) {
 		}
 	}
 	if number == 0 {
+		var named, all []int32
 		for i := range p.Spec.Containers {
 			for _, c := range p.Spec.Containers[i].Ports {
-				if number != 0 {
-					return x, fmt.Errorf("pod %s has several ports: annotate it with %s, or name one in the service's "+
-						"metrics", p.Name, port)
+				if all = append(all, c.ContainerPort); c.Name == "metrics" {
+					named = append(named, c.ContainerPort)
 				}
-				number = int(c.ContainerPort)
 			}
+		}
+		if len(named) == 1 {
+			all = named
+		}
+		if len(all) > 1 {
+			return x, fmt.Errorf("pod %s has several ports: annotate it with %s, or name one in the service's metrics",
+				p.Name, port)
+		}
+		if len(all) == 1 {
+			number = int(all[0])
 		}
 	}
 	if number == 0 {

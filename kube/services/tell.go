@@ -62,11 +62,15 @@ func (r *Room) tell(ctx context.Context, s *running, st status) {
 	}
 	st.Since = r.opt.Now().UTC().Truncate(time.Second)
 	o := s.object
-	if o.kind.told {
+	if o.kind.told || o.kind.patched {
+		var sub []string
+		if !o.kind.patched {
+			sub = []string{"status"}
+		}
 		change := patch.JSON(map[string]any{"metadata": map[string]any{"uid": o.UID,
 			"annotations": map[string]any{AnnotationStatus: string(patch.JSON(st))}}})
 		if _, err := r.opt.Dynamic.Resource(o.resource()).Namespace(o.Namespace).Patch(ctx, o.Name,
-			types.MergePatchType, change, metav1.PatchOptions{FieldManager: manager}, "status"); err != nil {
+			types.MergePatchType, change, metav1.PatchOptions{FieldManager: manager}, sub...); err != nil {
 			s.said = status{} // once more
 			r.opt.Log.Warn("services: the status cannot be written", "service", o.String(), "error", err)
 			return
@@ -91,31 +95,43 @@ func (r *Room) scale(ctx context.Context, s *running, i, from, to int, why strin
 	if r.opt.Crash != nil {
 		r.opt.Crash("services-scaling")
 	}
+	set := r.setScale
+	if o.part != nil {
+		set = r.setRay
+	}
+	changed, err := set(ctx, o, from, to)
+	if err != nil {
+		r.opt.Log.Warn("services: replicas cannot be set", "object", o.String(), "error", err)
+		r.notices.Event(o.reference(), v1.EventTypeWarning, "ServiceNotScaled", err.Error())
+		return
+	}
+	if !changed {
+		return // they were set by another a moment ago, which the next round sees
+	}
+	s.left[o.UID] = to
+	r.opt.Log.Info("services: scaled", "object", o.String(), "from", from, "to", to, "because", why)
+	r.notices.Event(o.reference(), v1.EventTypeNormal, "ServiceScaled",
+		fmt.Sprintf("%d to %d replicas: %s", from, to, why))
+}
+
+// setScale sets replicas by the scale subresource; changed: they were still as they were seen.
+func (r *Room) setScale(ctx context.Context, o *object, from, to int) (changed bool, err error) {
 	at := r.opt.Dynamic.Resource(o.resource()).Namespace(o.Namespace)
-	err := error(nil)
 	for range tries {
-		var now *unstructured.Unstructured
-		if now, err = at.Get(ctx, o.Name, metav1.GetOptions{}, "scale"); err != nil {
-			break
+		now, err := at.Get(ctx, o.Name, metav1.GetOptions{}, "scale")
+		if err != nil {
+			return false, err
 		}
 		if n, _, _ := unstructured.NestedInt64(now.Object, "spec", "replicas"); int(n) != from {
-			return // it was set by another a moment ago, which the next round sees
+			return false, nil
 		}
 		change := patch.JSON(map[string]any{"metadata": map[string]any{"resourceVersion": now.GetResourceVersion()},
 			"spec": map[string]any{"replicas": to}})
 		_, err = at.Patch(ctx, o.Name, types.MergePatchType, change, metav1.PatchOptions{FieldManager: manager},
 			"scale")
 		if !apierrors.IsConflict(err) {
-			break
+			return err == nil, err
 		}
 	}
-	if err != nil {
-		r.opt.Log.Warn("services: replicas cannot be set", "object", o.String(), "error", err)
-		r.notices.Event(o.reference(), v1.EventTypeWarning, "ServiceNotScaled", err.Error())
-		return
-	}
-	s.left[o.UID] = to
-	r.opt.Log.Info("services: scaled", "object", o.String(), "from", from, "to", to, "because", why)
-	r.notices.Event(o.reference(), v1.EventTypeNormal, "ServiceScaled",
-		fmt.Sprintf("%d to %d replicas: %s", from, to, why))
+	return false, nil
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -55,6 +56,24 @@ var published = map[string]func(n int) string{
 			fmt.Sprintf("# TYPE tgi_request_generated_tokens histogram\n"+
 				"tgi_request_generated_tokens_bucket{le=\"+Inf\"} %d\ntgi_request_generated_tokens_sum %d\ntgi_request_generated_tokens_count %d\n", n, 20*n, n)
 	},
+	// a deployment that computes behind one that passes requests on
+	"ray": func(n int) string {
+		of := func(deployment string, n int) string {
+			return strings.ReplaceAll(gauge("ray_serve_replica_processing_queries", 3)+
+				counter("ray_serve_deployment_request_counter_total", n)+
+				histogramText("ray_serve_deployment_processing_latency_ms", n, "300", "500", "1000"),
+				`model_name="m"`, `deployment="`+deployment+`"`)
+		}
+		return of("main", n) + withoutTypes(of("router", 2*n)) + gauge("ray_vllm_num_requests_waiting", 2) +
+			gauge("ray_vllm_kv_cache_usage_perc", 0.5) +
+			histogramText("ray_vllm_time_to_first_token_seconds", n, "0.05", "0.1", "0.25") +
+			histogramText("ray_vllm_inter_token_latency_seconds", 19*n, "0.01", "0.025", "0.05") +
+			counter("ray_vllm_prompt_tokens_total", 100*n) + counter("ray_vllm_generation_tokens_total", 20*n)
+	},
+}
+
+func withoutTypes(text string) string {
+	return regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(text, "")
 }
 
 func gauge(name string, v float64) string {
@@ -90,7 +109,8 @@ func TestServers(t *testing.T) {
 			defer s.Close()
 			now := time.Unix(1000, 0)
 			p := NewPods(func() time.Time { return now }, true)
-			pods := []Replica{{ID: "u1", Name: "a", Address: s.URL + "/metrics", Started: time.Unix(0, 0)}}
+			pods := []Replica{{ID: "u1", Name: "a", Address: s.URL + "/metrics", Started: time.Unix(0, 0),
+				Part: map[string]string{"ray": "main"}[name]}}
 			goal := &service.Goal{Latency: 500 * time.Millisecond, Percentile: 99}
 			var m Meter
 			take := func() Load {
@@ -175,7 +195,7 @@ func TestClaims(t *testing.T) {
 	for text, want := range map[string]string{
 		"":              "no metrics of a server that is known",
 		"<html>secret":  "not in Prometheus' text format",
-		"up 1\n":        "no metrics of a server that is known (vllm, sglang, triton, tgi)",
+		"up 1\n":        "no metrics of a server that is known (vllm, sglang, triton, tgi, ray)",
 		good + "\n\x00": "not in Prometheus' text format",
 		strings.Repeat("# a comment of some length that fills what is read\n", 200000): "more than 8 MiB",
 	} {
@@ -205,7 +225,7 @@ vllm:request_success_total 1e300
 vllm:e2e_request_latency_seconds_bucket{le="-1"} 7
 vllm:e2e_request_latency_seconds_bucket{le="1e300"} 1e12
 vllm:e2e_request_latency_seconds_bucket{le="+Inf"} 3
-`))
+`), "")
 	if err != nil {
 		t.Fatal(err)
 	}

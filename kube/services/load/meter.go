@@ -14,6 +14,7 @@ type Replica struct {
 	Name    string
 	Address string // URL of its metrics
 	Started time.Time
+	Part    string // of what it runs, only what has this value in the label deployment; "": all
 }
 
 // Meter counts what becomes of the requests of one service. It remembers what each replica said last, because servers

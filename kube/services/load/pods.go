@@ -67,7 +67,7 @@ func (p *Pods) Read(ctx context.Context, _, server string, replicas []Replica) (
 		wait.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			r, err := p.ask(ctx, server, x.Address)
+			r, err := p.ask(ctx, server, x)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -83,9 +83,9 @@ func (p *Pods) Read(ctx context.Context, _, server string, replicas []Replica) (
 	return list, problem
 }
 
-// ask reads the metrics at a URL.
-func (p *Pods) ask(ctx context.Context, server, url string) (r Reading, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+// ask reads the metrics of a replica.
+func (p *Pods) ask(ctx context.Context, server string, x *Replica) (r Reading, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, x.Address, http.NoBody)
 	if err != nil {
 		return r, errors.New("its metrics' port and path make no address")
 	}
@@ -99,7 +99,7 @@ func (p *Pods) ask(ctx context.Context, server, url string) (r Reading, err erro
 		return r, fmt.Errorf("it answers %d", resp.StatusCode)
 	}
 	body := &io.LimitedReader{R: resp.Body, N: mostBytes}
-	s, err := parse(body)
+	s, err := parse(body, x.Part)
 	if body.N == 0 {
 		err = fmt.Errorf("it sends more than %d MiB", mostBytes>>20)
 	}

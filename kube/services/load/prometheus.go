@@ -58,12 +58,16 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 func (p *Prometheus) Read(ctx context.Context, namespace, server string, replicas []Replica) (map[string]Reading,
 	error) {
 	var names, prefixes []string
+	parts := map[string]string{}
 	for i := range replicas {
+		parts[replicas[i].Name] = replicas[i].Part
 		names = append(names, regexp.QuoteMeta(replicas[i].Name))
 	}
 	for _, k := range servers {
 		if server == "" || k.Name == server {
-			prefixes = append(prefixes, k.prefix+".*")
+			for _, prefix := range append([]string{k.prefix}, k.more...) {
+				prefixes = append(prefixes, prefix+".*")
+			}
 		}
 	}
 	value, err := p.ask(ctx, fmt.Sprintf("{__name__=~%q,namespace=%q,pod=~%q}[%s]", strings.Join(prefixes, "|"),
@@ -81,6 +85,9 @@ func (p *Prometheus) Read(ctx context.Context, namespace, server string, replica
 			continue
 		}
 		pod := string(series.Metric["pod"])
+		if other(string(series.Metric[partLabel]), parts[pod]) {
+			continue
+		}
 		if scraped[pod] == nil {
 			scraped[pod] = newSamples()
 		}

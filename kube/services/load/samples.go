@@ -6,6 +6,7 @@ package load
 import (
 	"errors"
 	"io"
+	"slices"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -47,8 +48,14 @@ func (s *samples) bucket(name string, bound, count float64) {
 // errText is all that is said about metrics that cannot be read: what a replica sends is not repeated to others.
 var errText = errors.New("what it answers is not in Prometheus' text format")
 
-// parse reads metrics in Prometheus' text format.
-func parse(r io.Reader) (*samples, error) {
+// partLabel is the label that says of which of the things that a replica runs a metric is: Ray Serve's.
+const partLabel = "deployment"
+
+// other reports whether metrics of a deployment are none of those of a part.
+func other(deployment, part string) bool { return part != "" && deployment != "" && deployment != part }
+
+// parse reads metrics in Prometheus' text format, those of one part of what a replica runs.
+func parse(r io.Reader, part string) (*samples, error) {
 	p := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := p.TextToMetricFamilies(r)
 	if err != nil {
@@ -57,6 +64,11 @@ func parse(r io.Reader) (*samples, error) {
 	s := newSamples()
 	for name, f := range families {
 		for _, m := range f.GetMetric() {
+			if slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool {
+				return l.GetName() == partLabel && other(l.GetValue(), part)
+			}) {
+				continue
+			}
 			switch f.GetType() {
 			case dto.MetricType_HISTOGRAM:
 				h := m.GetHistogram()

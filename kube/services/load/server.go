@@ -13,7 +13,8 @@ import (
 // by the first.
 type Server struct {
 	Name     string
-	prefix   string // of all its metrics
+	prefix   string   // of its metrics
+	more     []string // other prefixes of metrics that tell of it
 	waiting  []string
 	running  []string
 	full     []string // part of what it can hold that is in use, 0 to 1
@@ -46,7 +47,7 @@ func (t *timing) seconds() float64 {
 }
 
 // servers are the kinds that are known.
-var servers = []*Server{&vllm, &sglang, &triton, &tgi}
+var servers = []*Server{&vllm, &sglang, &triton, &tgi, &rayServe}
 
 // Names lists the kinds of model servers.
 func Names() (list []string) {
