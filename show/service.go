@@ -67,7 +67,15 @@ type ServiceVariant struct {
 	Wanted  int    `json:"wanted"`
 	Answers int    `json:"answers"`
 
-	Measured []ServiceBatch `json:"measured,omitempty" doc:"How long batches took, as the gateway saw it"`
+	Measured []ServiceBatch  `json:"measured,omitempty" doc:"How long batches took, as the gateway saw it"`
+	Beside   []ServiceBeside `json:"beside,omitempty" doc:"How much longer they took beside replicas of others on the same GPU"`
+}
+
+// ServiceBeside is how much longer batches took while a replica of another variant computed on the same GPU.
+type ServiceBeside struct {
+	Other   string  `json:"other" doc:"SERVICE/VARIANT"`
+	Factor  float64 `json:"factor" doc:"Time of a batch over that alone"`
+	Batches int64   `json:"batches" doc:"That were measured beside it"`
 }
 
 // ServiceBatch is how long batches of a size took, in the mean.

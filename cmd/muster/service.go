@@ -250,6 +250,10 @@ func newServiceProfile() *cobra.Command {
 				for _, b := range v.Measured {
 					fmt.Fprintf(c.OutOrStdout(), "  - {batch: %d, latency: %.3gms}\n", b.Requests, 1000*b.Seconds)
 				}
+				for _, o := range v.Beside {
+					fmt.Fprintf(c.OutOrStdout(), "# beside %s on the same GPU: %.2f times as long (%d batches)\n", o.Other,
+						o.Factor, o.Batches)
+				}
 			}
 			return nil
 		},

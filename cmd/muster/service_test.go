@@ -35,13 +35,14 @@ type servingTest struct {
 // somePorts are where the replicas of the next daemon answer; each has some of its own.
 var somePorts atomic.Int64
 
-func startServing(t testing.TB, gpus string) *servingTest {
+func startServing(t testing.TB, gpus string, settings ...string) *servingTest {
 	t.Helper()
 	needsModels(t)
 	d := prepareDaemon(t, gpus)
 	first := 31000 + 50*somePorts.Add(1)
 	conf := filepath.Join(d.dir, "muster.yaml")
-	text := fmt.Sprintf("kill_wait: 1s\nservices: {ports: %d-%d, period: 1s}\n", first, first+49)
+	text := fmt.Sprintf("kill_wait: 1s\nservices: {ports: %d-%d, period: 1s}\n", first, first+49) +
+		strings.Join(settings, "")
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -379,6 +380,54 @@ func TestServiceLends(t *testing.T) {
 	})
 	if strings.Count(s.read("runs"), "from 0\n") != 1 {
 		t.Errorf("it began again from nothing:\n%s", s.read("runs"))
+	}
+}
+
+// TestServiceNeighbours: two models on parts of one GPU, which here is one core, slow each other down. That is
+// measured, and the next replica goes to the other GPU.
+func TestServiceNeighbours(t *testing.T) {
+	t.Parallel()
+	s := startServing(t, "2xH100-80GB", "sharing: {shares: mps, mps_program: "+stand(t, "mps-control")+"}\n")
+	pinned := func(name string, most int) {
+		more := fmt.Sprintf("replicas: {min: %d, max: %d}\nscaling: static:replicas=%d", most, most, most)
+		file := s.file(name, more, "{batch: 1, latency: 700ms}, {batch: 2, latency: 700ms}", "--width", "2048")
+		text := strings.ReplaceAll(s.read(filepath.Base(file)), `["/usr`, `["taskset","-c","0","/usr`)
+		text = strings.ReplaceAll(text, "{name: small,", "{name: "+name+", share: 0.3,")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.must("service", "apply", file)
+		s.answers(name, most)
+	}
+	pinned("first", 1)
+	end := s.load("first", 1)
+	s.eventually("its batches alone are measured", func() bool {
+		m := s.show("first").Variants[0].Measured
+		return len(m) == 1
+	})
+	time.Sleep(3 * time.Second)
+	pinned("second", 1)
+	at := func(name string, i int) string { return strings.Join(s.show(name).Replicas[i].Devices, " ") }
+	if at("first", 0) != at("second", 0) {
+		t.Fatalf("%s and %s are not one GPU", at("first", 0), at("second", 0))
+	}
+	endToo := s.load("second", 1)
+	s.eventually("it is learnt what they do to each other", func() bool {
+		b := s.show("first").Variants[0].Beside
+		return len(b) == 1 && b[0].Other == "second/second" && b[0].Factor > 1.1 && b[0].Batches > 30
+	})
+	s.want(s.must("service", "profile", "first"), "# beside second/second on the same GPU: ")
+	s.eventually("the scheduler knows it", func() bool {
+		return strings.Contains(s.must("perf", "measured"), "first/second")
+	})
+	pinned("second", 2)
+	if at("second", 1) == at("first", 0) {
+		t.Errorf("another one was put beside it, on %s", at("first", 0))
+	}
+	for _, f := range []func() (int, map[string]int){end, endToo} {
+		if answered, others := f(); answered == 0 || len(others) > 0 {
+			t.Errorf("%d requests were answered, others: %v", answered, others)
+		}
 	}
 }
 

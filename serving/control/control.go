@@ -38,6 +38,8 @@ type Scheduler interface {
 	GPUs() []scale.GPUs
 	// Lent lists the jobs that would make room if so many more replicas of a service came now.
 	Lent(s *Service, k scale.Kind, replicas int) ([]int, error)
+	// Slowed says what is left of a replica's speed beside those on its GPUs, as it was measured.
+	Slowed(job int, part float64)
 	// SetLent says in words, by job, which service lends it what it holds.
 	SetLent(by map[int]string)
 }
@@ -107,6 +109,7 @@ type Job struct {
 	Outcome    string    // of one that is over
 	Failed     bool      // it ended by itself
 	Devices    []string  // for people
+	GPUs       []string  // that it is on
 	Loan       *show.Loan
 }
 
@@ -139,6 +142,7 @@ type Controller struct {
 	report   *gateway.Report  // the last
 	silent   error            // why there is none now
 	wrote    *gateway.Config
+	bookedAt time.Time      // when batches were last booked to neighbours
 	lent     map[int]string // as the scheduler was last told
 }
 
@@ -146,11 +150,14 @@ type Controller struct {
 type running struct {
 	Service
 	policy      scale.Policy
-	want        []scale.Want // as last decided
-	times       []times      // of batches, by variant
-	lent        []int        // jobs that would make room for as many more replicas as there may be
-	lentNext    time.Time    // when that is asked again
-	keptAt      time.Time    // when what is known was last stored, with as many returns
+	want        []scale.Want     // as last decided
+	times       []times          // of batches, by variant
+	beside      []besides        // ... by what computed on the same GPU
+	slower      []float64        // by what factor batches take longer now than alone, by variant
+	routes      *gateway.Service // as the gateway has it, but for its replicas; nil: that has changed
+	lent        []int            // jobs that would make room for as many more replicas as there may be
+	lentNext    time.Time        // when that is asked again
+	keptAt      time.Time        // when what is known was last stored, with as many returns
 	keptReturns int
 	decided     time.Time
 	waits       time.Time   // since when a replica waits for GPUs; zero: none does
@@ -186,6 +193,7 @@ type replica struct {
 	problem string         // what the last probe came to
 	leaves  time.Time      // since when; zero: it stays
 	sizes   []gateway.Size // batches, as last counted
+	booked  []gateway.Size // ... as last booked to its neighbours
 	ended   time.Time      // when it was found to be over
 }
 
@@ -233,13 +241,15 @@ func (c *Controller) take(s *Service) error {
 	r := &running{Service: *s, policy: p, want: scale.None(p, &s.Service), times: make([]times, len(s.Variants)),
 		keptAt: c.opt.Now()}
 	for i := range r.times {
-		r.times[i] = s.Known.times(s.Variants[i].Name)
+		name := s.Variants[i].Name
+		r.times[i] = timesOf(s.Known.Times[name])
+		r.beside, r.slower = append(r.beside, s.Known.besides(name)), append(r.slower, 1)
 	}
 	if old := c.services[s.Name]; old != nil {
 		r.was, r.seen, r.decided = old.was, old.seen, old.decided
 		r.Known.Returns, r.keptReturns = old.Known.Returns, old.keptReturns
 		if old.Generation == s.Generation {
-			r.times = old.times
+			r.times, r.beside = old.times, old.beside
 		}
 		if old.Scaling == s.Scaling {
 			r.policy = old.policy
@@ -326,6 +336,7 @@ func (c *Controller) step(ctx context.Context) error {
 	now := c.opt.Now()
 	c.see(ctx, now, jobs)
 	c.probe(ctx, now)
+	c.book(now)
 	var errs []error
 	for _, name := range c.names() {
 		s := c.services[name]
@@ -486,7 +497,7 @@ func (s *running) wanted() (n int) {
 // view is what a policy is shown of a service that it decides about now.
 func (c *Controller) view(s *running, now time.Time) *scale.View {
 	served := c.served(s.Name)
-	spec := s.Service.Service
+	spec := s.slowed()
 	spec.Replicas = s.bounds()
 	v := &scale.View{Now: cluster.Time(now.UnixNano()), Service: &spec, Waiting: served.Waiting,
 		GPUs: c.opt.Scheduler.GPUs(), Prompt: s.prompt, Output: s.output}

@@ -41,6 +41,7 @@ type world struct {
 	lent     []int // jobs that would make room
 	wouldAdd int   // for so many replicas
 	lentBy   map[int]string
+	slowed   map[int]float64 // by job: what is left of its speed
 }
 
 type worldJob struct {
@@ -51,7 +52,7 @@ type worldJob struct {
 
 func newWorld(t *testing.T, gpus int) *world {
 	w := &world{t: t, now: time.Unix(1_800_000_000, 0), gpus: gpus, jobs: map[int]*worldJob{},
-		kept: map[string]Service{},
+		kept: map[string]Service{}, slowed: map[int]float64{},
 		said: &gateway.Report{}}
 	t.Cleanup(func() {
 		for _, j := range w.jobs {
@@ -197,6 +198,8 @@ func (w *world) Lent(_ *Service, _ scale.Kind, replicas int) ([]int, error) {
 	w.wouldAdd = replicas
 	return w.lent, nil
 }
+
+func (w *world) Slowed(job int, part float64) { w.slowed[job] = part }
 
 func (w *world) SetLent(by map[int]string) { w.lentBy = by }
 

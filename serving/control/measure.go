@@ -71,18 +71,31 @@ func (c *Controller) measure(s *running, served *gateway.Served) {
 			continue // it is over
 		}
 		r := c.replicas[id]
+		if r.sizes == nil { // what was counted before is known, or is not this controller's
+			r.sizes = append([]gateway.Size{}, x.Sizes...)
+			r.booked = r.sizes
+			continue
+		}
 		if k := s.variant(r); k >= 0 {
 			s.times[k].add(x.Sizes, r.sizes)
 		}
-		r.sizes = x.Sizes
+		r.sizes = append(r.sizes[:0:0], x.Sizes...)
 	}
 	for k := range s.Variants {
 		if v := &s.Variants[k]; v.Measure {
-			if p := s.times[k].profile(v); p != nil {
-				v.Profile = p
+			if p := s.times[k].profile(v); !alike(p, v.Profile) {
+				v.Profile, s.routes = p, nil
 			}
 		}
 	}
+}
+
+// alike reports whether two profiles have the same batches, which take as long but for a twentieth.
+func alike(p, q service.Profile) bool {
+	return slices.EqualFunc(p, q, func(a, b service.Point) bool {
+		d := a.Latency - b.Latency
+		return a.Batch == b.Batch && max(d, -d) <= b.Latency/20
+	})
 }
 
 // measured shows what was measured of a variant.

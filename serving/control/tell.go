@@ -3,7 +3,7 @@ package control
 import (
 	"cmp"
 	"net"
-	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,12 +22,23 @@ func (c *Controller) tell() error {
 		}
 	}
 	g := &gateway.Config{Services: []gateway.Service{}}
+	changed := c.wrote == nil
 	for _, name := range c.names() {
-		if s := c.services[name]; !s.deleted {
-			g.Services = append(g.Services, c.routes(s))
+		s := c.services[name]
+		if s.deleted {
+			continue
 		}
+		if s.routes == nil {
+			s.routes, changed = s.route(), true
+		}
+		one := *s.routes
+		one.Replicas = c.reachable(s)
+		k := len(g.Services)
+		changed = changed || k >= len(c.wrote.Services) || c.wrote.Services[k].Name != name ||
+			!slices.Equal(c.wrote.Services[k].Replicas, one.Replicas)
+		g.Services = append(g.Services, one)
 	}
-	if c.wrote != nil && reflect.DeepEqual(c.wrote, g) {
+	if !changed && len(g.Services) == len(c.wrote.Services) {
 		return nil
 	}
 	if err := c.opt.Gateway.Write(g); err != nil {
@@ -37,11 +48,10 @@ func (c *Controller) tell() error {
 	return nil
 }
 
-// routes are a service as the gateway has it.
-func (c *Controller) routes(s *running) gateway.Service {
-	g := gateway.Service{Name: s.Name, Path: s.Path, LatencyMS: millis(s.Goal.Latency), Rule: rule(s),
-		DelayMS: millis(s.Batching.Delay), Preferred: s.Batching.Preferred, Waiting: s.Batching.Waiting,
-		Replicas: []gateway.Replica{}}
+// route is a service as the gateway has it, but for its replicas.
+func (s *running) route() *gateway.Service {
+	g := &gateway.Service{Name: s.Name, Path: s.Path, LatencyMS: millis(s.Goal.Latency), Rule: rule(s),
+		DelayMS: millis(s.Batching.Delay), Preferred: s.Batching.Preferred, Waiting: s.Batching.Waiting}
 	cold := time.Duration(0)
 	for i := range s.Variants {
 		v := &s.Variants[i]
@@ -51,23 +61,31 @@ func (c *Controller) routes(s *running) gateway.Service {
 		}
 		g.Batch = max(g.Batch, s.MaxBatch(v))
 	}
+	slowed := s.slowed()
 	for n := 1; n <= g.Batch; n++ { // as long as the slowest variant takes: what is promised must hold on each
 		longest := time.Duration(0)
 		for i := range s.Variants {
-			longest = max(longest, s.Variants[i].Profile.Takes(s.Variants[i].Share(), n))
+			v := &slowed.Variants[i]
+			longest = max(longest, v.Profile.Takes(v.Share(), n))
 		}
 		g.TakesMS = append(g.TakesMS, millis(longest))
 	}
 	g.ColdMS = millis(max(startLeast, startFactor*cold))
+	return g
+}
+
+// reachable are the replicas of a service that answer or finish what they have.
+func (c *Controller) reachable(s *running) []gateway.Replica {
+	list := []gateway.Replica{}
 	for _, r := range c.of(s) {
 		if st := r.state(); st != Answers && !(st == Leaves && r.answers) && !(st == Suspends && r.answers) {
 			continue
 		}
-		g.Replicas = append(g.Replicas, gateway.Replica{ID: strconv.Itoa(r.ID),
+		list = append(list, gateway.Replica{ID: strconv.Itoa(r.ID),
 			URL:      "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(r.Port)),
 			Draining: r.state() != Answers})
 	}
-	return g
+	return list
 }
 
 // rule is the batching rule of a service: its own, or the one that goes with its scaling policy.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,6 +101,10 @@ func submission(s *service.Service, generation string, k scale.Kind, port int) *
 		Signal: "TERM", // it stops rather than saves when its GPUs are taken
 		Replica: &ask.Replica{Service: s.Name, Variant: v.Name, Generation: generation, Port: port,
 			Within: s.Lend.Within}}
+	if r.Fractional() && v.Language == nil && len(v.Profile) > 0 { // beside others a batch still takes half of the goal
+		most := 2 * v.Profile.Takes(k.Share, 1)
+		j.MinSpeed = min(1, math.Ceil(100*most.Seconds()/s.Goal.Latency.Seconds())/100)
+	}
 	for _, arg := range v.Command {
 		j.Command = append(j.Command, fill.Replace(arg))
 	}
@@ -159,6 +164,7 @@ func job(j *show.Job) control.Job {
 	}
 	for _, d := range j.Devices {
 		c.Devices = append(c.Devices, deviceText(&d))
+		c.GPUs = append(c.GPUs, cmp.Or(d.Parent, d.UUID))
 	}
 	switch j.State {
 	case show.StatePending:
@@ -215,6 +221,9 @@ func (x *Machine) Lent(s *control.Service, k scale.Kind, replicas int) ([]int, e
 	owner.Trusted = s.Trusted
 	return x.m.Lent(owner, submission(&s.Service, s.Generation, k, 1), replicas)
 }
+
+// Slowed says what is left of a replica's speed beside those on its GPUs, as it was measured.
+func (x *Machine) Slowed(job int, part float64) { x.m.Slowed(job, part) }
 
 // SetLent says in words, by job, which service lends it what it holds.
 func (x *Machine) SetLent(by map[int]string) { x.m.SetLent(by) }
