@@ -37,7 +37,7 @@ func (d *Driver) stop(g *gang, a *engine.Action) {
 		return
 	}
 	g.run++
-	g.phase, g.grace = stopping, max(1, int64(a.Grace/time.Second))
+	g.phase, g.grace = stopping, max(1, int64(d.askBack(a)/time.Second))
 	to := d.setOut(g, a)
 	d.departs(g, a)
 	g.notice = d.dismissal(g, a, to)

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -78,7 +79,9 @@ type gang struct {
 	lifting
 	passage *passage // it is moved; nil: it is not
 	parting parting  // while it stops: to which gang it leaves what it received
-	legacy  *legacy  // what it goes on from when it starts; nil: nothing, or it started
+	// askedBack is when others were first told to make room for it, a replica of a service that lends; zero: none was.
+	askedBack time.Time
+	legacy    *legacy // what it goes on from when it starts; nil: nothing, or it started
 	// How its metric converges; "": it does not end by that.
 	converge string
 	heard    bool // its pods told something that is not booked yet

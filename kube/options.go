@@ -107,6 +107,8 @@ type Options struct {
 	Seal plans.Key
 	// History is told what became of gangs; nil: nothing is told.
 	History History
+	// Lenders knows which services lend what they do not use; nil: none does.
+	Lenders Lenders
 	// Failures are what schedulers before this one, in the same process's place, failed at; nil: none failed.
 	Failures *Failures
 	// Crash, if it is set, is called where a test lets the scheduler die.

@@ -167,6 +167,14 @@ func (f *kubeFlags) run(ctx context.Context, c *cobra.Command) error {
 	if opt.Failures, err = earlierFailures(); err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
+	room, err := servicesRoom(conf, cs, log)
+	if err != nil {
+		return err
+	}
+	if room != nil {
+		opt.Lenders = room
+		metrics.Also(room)
+	}
 	d := kube.New(opt)
 	served, err := f.serve(ctx, d, metrics, log)
 	if err != nil {
@@ -177,10 +185,7 @@ func (f *kubeFlags) run(ctx context.Context, c *cobra.Command) error {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	go func() { stop(<-served) }()
-	run, err := scheduling(d, conf, cs, log)
-	if err != nil {
-		return err
-	}
+	run := scheduling(d, room)
 	if !f.elect {
 		err = run(ctx)
 	} else {

@@ -11,11 +11,10 @@ import (
 	"github.com/muster-gpu/muster/kube/services/load"
 )
 
-// scheduling is what the leading scheduler runs: the driver, and beside it what scales services, where the
-// configuration says so.
-func scheduling(d *kube.Driver, conf *config.Kube, c clients, log *slog.Logger) (func(context.Context) error, error) {
+// servicesRoom scales services, where the configuration says so; else nil.
+func servicesRoom(conf *config.Kube, c clients, log *slog.Logger) (*services.Room, error) {
 	if conf.Services == nil {
-		return d.Run, nil
+		return nil, nil
 	}
 	opt := services.Options{Client: c.read, Dynamic: c.objects, Tell: c.tell, Labels: kube.Labels(conf.Labels),
 		Period: conf.Services.Period, Now: wallClock, Log: log, Source: load.NewPods(wallClock, false)}
@@ -26,12 +25,20 @@ func scheduling(d *kube.Driver, conf *config.Kube, c clients, log *slog.Logger) 
 		}
 		opt.Source, opt.Demand = p, p.Demand
 	}
+	return services.New(opt), nil
+}
+
+// scheduling is what the leading scheduler runs: the driver, and beside it what scales services; nil: nothing does.
+func scheduling(d *kube.Driver, room *services.Room) func(context.Context) error {
+	if room == nil {
+		return d.Run
+	}
 	return func(ctx context.Context) error {
 		ctx, stop := context.WithCancel(ctx)
 		var beside sync.WaitGroup
 		defer beside.Wait()
 		defer stop()
-		beside.Go(func() { services.New(opt).Run(ctx) })
+		beside.Go(func() { room.Run(ctx) })
 		return d.Run(ctx)
-	}, nil
+	}
 }

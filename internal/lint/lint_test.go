@@ -131,7 +131,7 @@ var arrows = map[string]string{
 	"kube/queues":         "cluster config quota",
 	"kube/reports":        "cluster engine progress show",
 	"kube/retry":          "",
-	"kube/services":       "cluster config kube/gpus kube/notices kube/patch kube/services/load kube/terms service serving/scale",
+	"kube/services":       "cluster config kube/gpus kube/notices kube/patch kube/services/load kube/terms service serving/scale serving/tally",
 	"kube/services/load":  "service serving/tally",
 	"kube/terms":          "cluster config perf kube/fit/shared kube/gangs kube/gpus kube/queues",
 	"kube/kubetest":       "",

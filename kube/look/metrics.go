@@ -77,6 +77,9 @@ func NewMetrics() *Metrics {
 	return m
 }
 
+// Also answers with further metrics, too.
+func (m *Metrics) Also(c prometheus.Collector) { m.reg.MustRegister(c) }
+
 // Handler answers GET /metrics.
 func (m *Metrics) Handler() http.Handler { return promhttp.HandlerFor(m.reg, promhttp.HandlerOpts{}) }
 

@@ -358,12 +358,16 @@ func (b *bench) wait(what string, so func() bool) {
 
 const period = 300 * time.Millisecond
 
+// options are those of a room that asks pods on this machine.
+func (b *bench) options(log *slog.Logger, labels gpus.Labels) Options {
+	return Options{Client: b.c, Dynamic: b.dyn, Tell: b.c, Source: load.NewPods(time.Now, true), Period: period,
+		Rescan: period, Now: time.Now, Labels: labels, Log: log}
+}
+
 // run scales services until the function is called that it returns.
 func (b *bench) run(change ...func(*Options)) (stop func()) {
 	b.Helper()
-	opt := Options{Client: b.c, Dynamic: b.dyn, Tell: b.c, Source: load.NewPods(time.Now, true), Period: period,
-		Rescan: period, Now: time.Now, Labels: gpus.Labels{Product: "nvidia.com/gpu.product"},
-		Log: slog.New(slog.NewTextHandler(b.Output(), nil))}
+	opt := b.options(slog.New(slog.NewTextHandler(b.Output(), nil)), gpus.Labels{Product: "nvidia.com/gpu.product"})
 	for _, f := range change {
 		f(&opt)
 	}

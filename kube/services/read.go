@@ -41,7 +41,12 @@ type running struct {
 	changed  bool              // its bounds did, since the last step
 	left     map[types.UID]int // replicas of its objects, as of the last step
 	said     status
+	figures  figures
+	figured  time.Time // when the annotation had figures last
 }
+
+// leastReturn is the shortest time within which a service can have back what it lends.
+const leastReturn = 5 * time.Second
 
 // mostText is the longest annotation that is read.
 const mostText = 64 << 10
@@ -62,6 +67,9 @@ func read(text string) (s service.Service, err error) {
 	if s.Phased() {
 		return s, errors.New(
 			"variants[0]: phase: a request is not passed from one replica to another; only muster sim does that")
+	}
+	if l := s.Lend.Within; l > 0 && l < leastReturn {
+		return s, fmt.Errorf("lend: within: on Kubernetes it is %s or more: pods have whole seconds to end", leastReturn)
 	}
 	for i := range s.Variants {
 		v := &s.Variants[i]
@@ -149,6 +157,7 @@ func begin(old *running, o *object, text string) *running {
 	if old != nil && old.err == nil {
 		s.meter, s.prompt, s.output, s.held, s.adopted, s.said = old.meter, old.prompt, old.output, old.held,
 			old.adopted, old.said
+		s.figures = old.figures
 		s.left, s.changed = old.left, old.spec.Replicas != s.spec.Replicas
 		if old.spec.Scaling == s.spec.Scaling {
 			s.policy = old.policy

@@ -68,6 +68,11 @@ type Room struct {
 	watched map[*kind]*watching
 	refused map[*kind]string // why a kind is not read
 
+	mu      sync.Mutex // the fields that follow are for others, too
+	lenders []lender
+	shown   map[types.UID]figures // by the object that is annotated
+	returns map[types.UID]returns
+
 	services map[types.UID]*running // by the object that is annotated
 	models   []scale.GPUs           // of the cluster's; only planners, which are refused, ask how many there are
 	modelsAt time.Time
@@ -83,7 +88,7 @@ func New(opt Options) *Room {
 	}
 	return &Room{opt: opt, poke: make(chan struct{}, 1), notices: notices.New(opt.Tell, manager),
 		watched: map[*kind]*watching{}, refused: map[*kind]string{},
-		services: map[types.UID]*running{}}
+		services: map[types.UID]*running{}, shown: map[types.UID]figures{}, returns: map[types.UID]returns{}}
 }
 
 // Run scales services until the context ends. Nothing of it outlives Run.
@@ -136,7 +141,9 @@ func (r *Room) wake() {
 func (r *Room) round(ctx context.Context) {
 	now := r.opt.Now()
 	var due []*running
-	for _, s := range r.gather() {
+	list := r.gather()
+	r.lend(list)
+	for _, s := range list {
 		if now.Sub(s.decided) >= r.opt.Period {
 			due = append(due, s)
 		}

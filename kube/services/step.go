@@ -40,6 +40,7 @@ func (f *fleet) total(of []int) (n int) {
 func (r *Room) step(ctx context.Context, s *running, now time.Time) {
 	s.decided = now
 	if st, refuses := r.refusal(s); refuses {
+		r.hide(s)
 		r.tell(ctx, s, st)
 		return
 	}
@@ -52,6 +53,7 @@ func (r *Room) step(ctx context.Context, s *running, now time.Time) {
 	if st, leave := r.persons(s, f, now); leave {
 		r.weigh(ctx, s, f.ready)
 		r.follow(ctx, s, f, f.have, now)
+		r.show(s, f, f.have)
 		r.tell(ctx, s, st)
 		return
 	}
@@ -77,6 +79,7 @@ func (r *Room) step(ctx context.Context, s *running, now time.Time) {
 		}
 	}
 	r.follow(ctx, s, f, s.leftReplicas(), now)
+	r.show(s, f, next)
 	s.adopted, s.changed = true, false
 	r.tell(ctx, s, st)
 }
@@ -250,8 +253,9 @@ func replica(m *service.Metrics, p *v1.Pod) (x load.Replica, err error) {
 // decide asks the service's policy.
 func (r *Room) decide(ctx context.Context, s *running, f *fleet, now time.Time) (want []int, st status, why string) {
 	l, seen, problem := r.load(ctx, s, f, now)
+	s.count(&l)
 	bounds := s.spec.Replicas
-	st = status{State: scaling, Message: s.lacks()}
+	st = status{State: scaling, Message: join(s.lacks(), s.lends())}
 	if s.spec.Metrics.Demand == "" && bounds.Min == 0 {
 		bounds.Min = 1
 		st.Message = join(st.Message, "it keeps one replica: without metrics: demand nothing says that requests come")

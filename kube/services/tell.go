@@ -20,6 +20,7 @@ type status struct {
 	State   string    `json:"state"`
 	Message string    `json:"message,omitempty"`
 	Since   time.Time `json:"since"`
+	Figures *figures  `json:"figures,omitempty"`
 }
 
 // States of a service.
@@ -53,16 +54,19 @@ func (r *Room) tell(ctx context.Context, s *running, st status) {
 		st.Message = st.Message[:longest] + " ..."
 	}
 	same := func(was status) bool { return was.State == st.State && was.Message == st.Message }
-	if same(s.said) {
+	now, old, o := r.opt.Now(), s.recorded(), s.object
+	news := !same(s.said) && !same(old)
+	figured := o.kind.annotated() && st.adopts() && now.Sub(s.figured) >= figuresEvery*r.opt.Period
+	if s.said = st; !news && !figured {
 		return
 	}
-	old := s.recorded()
-	if s.said = st; same(old) {
-		return
+	if st.Since = old.Since; news {
+		st.Since = now.UTC().Truncate(time.Second)
 	}
-	st.Since = r.opt.Now().UTC().Truncate(time.Second)
-	o := s.object
-	if o.kind.told || o.kind.patched {
+	if st.adopts() {
+		st.Figures, s.figured = &s.figures, now
+	}
+	if o.kind.annotated() {
 		var sub []string
 		if !o.kind.patched {
 			sub = []string{"status"}
@@ -76,6 +80,9 @@ func (r *Room) tell(ctx context.Context, s *running, st status) {
 			return
 		}
 	}
+	if !news {
+		return
+	}
 	kind := v1.EventTypeWarning
 	if st.State == scaling || st.State == holding {
 		kind = v1.EventTypeNormal
@@ -85,6 +92,12 @@ func (r *Room) tell(ctx context.Context, s *running, st status) {
 	}
 	r.opt.Log.Info("services", "service", o.String(), "state", st.State, "message", st.Message)
 }
+
+// figuresEvery is in how many periods the annotation has new figures.
+const figuresEvery = 4
+
+// annotated reports whether the status of such objects is in their annotation.
+func (k *kind) annotated() bool { return k.told || k.patched }
 
 // tries is how often replicas are set, where others write the object at the same time.
 const tries = 4

@@ -1,0 +1,300 @@
+package services
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube"
+	"github.com/muster-gpu/muster/kube/gpus"
+	"github.com/muster-gpu/muster/kube/patch"
+	"github.com/muster-gpu/muster/kube/terms"
+)
+
+// queue is requests that wait for servers, each of which answers one in 0.1 s.
+type queue struct {
+	*bench
+	mu      sync.Mutex
+	rate    float64
+	waiting float64
+	servers map[types.UID]*httptest.Server
+	done    map[types.UID][]float64 // answers, by the time that they took
+}
+
+// queueBounds are the bounds of the servers' histogram, in seconds.
+var queueBounds = []float64{0.1, 0.2, 0.5, 1, 2, 5, 10, math.Inf(1)}
+
+// answer lets the servers answer what arrived.
+func (q *queue) answer(seconds float64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting += q.rate * seconds
+	all := 10 * float64(len(q.servers))
+	if all == 0 {
+		return
+	}
+	took := 0.09 + max(0, q.waiting-q.rate*seconds)/all
+	n := min(q.waiting, all*seconds)
+	q.waiting -= n
+	for uid := range q.servers {
+		for i, bound := range queueBounds {
+			if took <= bound {
+				q.done[uid][i] += n / float64(len(q.servers))
+				break
+			}
+		}
+	}
+}
+
+// play gives each running pod of the service a server, until the context ends.
+func (q *queue) play(ctx context.Context) {
+	last := time.Now()
+	for ctx.Err() == nil {
+		now := time.Now()
+		q.answer(now.Sub(last).Seconds())
+		last = now
+		list, err := q.c.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=chat"})
+		if err != nil {
+			continue
+		}
+		there := map[types.UID]bool{}
+		for i := range list.Items {
+			p := &list.Items[i]
+			there[p.UID] = p.Status.Phase == v1.PodRunning && p.DeletionTimestamp == nil
+			q.mu.Lock()
+			s := q.servers[p.UID]
+			q.mu.Unlock()
+			if !there[p.UID] || s != nil {
+				continue
+			}
+			s = httptest.NewServer(q.metrics(p.UID))
+			_, port, _ := strings.Cut(s.Listener.Addr().String(), ":")
+			_, err := q.c.CoreV1().Pods("default").Patch(ctx, p.Name, types.MergePatchType, patch.JSON(map[string]any{
+				"metadata": map[string]any{"annotations": map[string]any{"prometheus.io/port": port}}}),
+				metav1.PatchOptions{})
+			if err == nil {
+				err = q.become(ctx, "default", p.Name, v1.PodStatus{PodIP: "127.0.0.1",
+					PodIPs: []v1.PodIP{{IP: "127.0.0.1"}}})
+			}
+			if err != nil {
+				s.Close()
+				continue
+			}
+			q.mu.Lock()
+			q.servers[p.UID], q.done[p.UID] = s, make([]float64, len(queueBounds))
+			q.mu.Unlock()
+		}
+		q.mu.Lock()
+		for uid, s := range q.servers {
+			if !there[uid] {
+				s.Close()
+				delete(q.servers, uid)
+			}
+		}
+		q.mu.Unlock()
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// metrics publishes what a server answered, as vLLM does.
+func (q *queue) metrics(uid types.UID) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		n, text := 0.0, "# TYPE vllm:e2e_request_latency_seconds histogram\n"
+		for i, bound := range queueBounds {
+			n += q.done[uid][i]
+			le := fmt.Sprint(bound)
+			text += fmt.Sprintf("vllm:e2e_request_latency_seconds_bucket{le=%q} %d\n", le, int(n))
+		}
+		fmt.Fprintf(w, "%svllm:e2e_request_latency_seconds_count %d\nvllm:e2e_request_latency_seconds_sum 1\n"+
+			"# TYPE vllm:request_success_total counter\nvllm:request_success_total %d\n"+
+			"# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting %g\n", text, int(n), int(n),
+			math.Floor(q.waiting/float64(max(1, len(q.servers)))))
+	})
+}
+
+// lending is a service that lends what it does not use.
+const lending = `
+name: chat
+queue: prod
+tier: critical
+latency: 5s
+percentile: 90
+replicas: {min: 1, max: 4}
+lend: {within: 20s}
+scaling: muster:window=2s
+variants:
+- {name: chat, profile: [{batch: 1, latency: 100ms}]}
+`
+
+// TestLending: what a service does not use, training of another queue has. When requests come, training leaves within
+// the time that the service promises itself, and comes again when they are over. The goal is kept, and all is told.
+func TestLending(t *testing.T) {
+	plane := controlplane.Start(t, controlplane.Options{Controllers: true})
+	b := &bench{T: t, p: plane, ctx: t.Context(), c: plane.Client()}
+	b.dyn = b.dynamic(nil)
+	q := &queue{bench: b, servers: map[types.UID]*httptest.Server{}, done: map[types.UID][]float64{}, rate: 5}
+	ctx, cancel := context.WithCancel(t.Context())
+	var beside sync.WaitGroup
+	t.Cleanup(func() { cancel(); beside.Wait() })
+	beside.Go(func() { q.play(ctx) })
+	if _, err := b.c.CoreV1().Nodes().Create(ctx, controlplane.Node("n", 4, nil), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var longest atomic.Int64 // that a pod of the training was given to end
+	room := q.schedule(ctx, &beside)
+	b.create(deployments, "chat", map[string]any{Annotation: lending}, map[string]any{"replicas": int64(1),
+		"selector": map[string]any{"matchLabels": map[string]any{"app": "chat"}},
+		"template": template("chat", "prod", "critical")})
+	training := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "training"}, Spec: batchv1.JobSpec{
+		Parallelism: new(int32(3)), BackoffLimit: new(int32(100)), Template: v1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "training", terms.LabelQueue: "research",
+				terms.LabelTier: "best-effort"}}, Spec: controlplane.Spec(1)}}}
+	training.Spec.Template.Spec.RestartPolicy = v1.RestartPolicyNever
+	training.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(600))
+	beside.Go(func() { q.graces(ctx, &longest) })
+	if _, err := b.c.BatchV1().Jobs("default").Create(ctx, training, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	run := func(app string) (n int) {
+		list, err := b.c.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			if list.Items[i].Status.Phase == v1.PodRunning && list.Items[i].DeletionTimestamp == nil {
+				n++
+			}
+		}
+		return n
+	}
+	b.wait("training has what the service lends", func() bool { return run("chat") == 1 && run("training") == 3 })
+	time.Sleep(3 * time.Second)
+	q.set(33)
+	b.wait("the service has all of it", func() bool { return run("chat") == 4 && run("training") == 0 })
+	b.event("chat", "ServiceReturned", "promised: 20s")
+	time.Sleep(10 * time.Second)
+	s := b.status("chat")
+	if s.Figures == nil || s.Figures.Lends == nil || s.Figures.Lends.Number < 1 || s.Figures.Lends.Late != 0 ||
+		s.Figures.Lends.Replicas != 0 {
+		t.Errorf("the annotation says %+v", s.Figures)
+	} else if s.Figures.Attainment < 0.9 || s.Figures.PerSecond < 20 {
+		t.Errorf("%g of %g requests/s in time, %+v", s.Figures.Attainment, s.Figures.PerSecond, s.Figures.Lends)
+	}
+	if n := longest.Load(); n < 2 || n > 18 {
+		t.Errorf("training had %d s to end", n)
+	}
+	q.set(5)
+	b.wait("training has it again", func() bool { return run("chat") == 1 && run("training") == 3 })
+	b.published(room)
+}
+
+func (q *queue) set(rate float64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.rate = rate
+}
+
+// graces watches how long pods of the training are given to end.
+func (q *queue) graces(ctx context.Context, longest *atomic.Int64) {
+	for ctx.Err() == nil {
+		w, err := q.c.CoreV1().Pods("default").Watch(ctx, metav1.ListOptions{LabelSelector: "app=training"})
+		if err != nil {
+			continue
+		}
+		for e := range w.ResultChan() {
+			if p, ok := e.Object.(*v1.Pod); ok && p.DeletionGracePeriodSeconds != nil {
+				longest.Store(max(longest.Load(), *p.DeletionGracePeriodSeconds))
+			}
+		}
+	}
+}
+
+func template(app, queue, tier string) map[string]any {
+	return map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{"app": app, terms.LabelQueue: queue,
+			terms.LabelTier: tier}},
+		"spec": map[string]any{"schedulerName": "muster", "containers": []any{map[string]any{"name": "main",
+			"image": "none", "resources": map[string]any{"limits": map[string]any{"nvidia.com/gpu": "1"}}}}}}
+}
+
+// schedule runs the scheduler, and beside it what scales services.
+func (q *queue) schedule(ctx context.Context, beside *sync.WaitGroup) *Room {
+	log := slog.New(slog.NewTextHandler(q.Output(), nil))
+	labels := gpus.Labels{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory"}
+	room := New(q.options(log, labels))
+	kill := engine.StopRule{How: engine.Kill, Grace: time.Minute}
+	d := kube.New(kube.Options{Client: q.c, Dynamic: q.dyn, Tell: q.c, Scheduler: "muster",
+		GPUs: []string{"nvidia.com/gpu"}, Now: time.Now, Log: log, Labels: labels, Lenders: room,
+		Rules: config.Rules{Policy: "fifo", Placer: "best-fit", Backfill: "skip",
+			Stop: &[3]engine.StopRule{kill, kill, kill},
+			Spec: cluster.Spec{Queues: []cluster.Queue{
+				{Name: "prod", Guarantee: 4 * cluster.Whole, Limit: cluster.Unlimited, Lend: cluster.Unlimited},
+				{Name: "research", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}}}})
+	beside.Go(func() { room.Run(ctx) })
+	beside.Go(func() {
+		if err := d.Run(ctx); err != nil {
+			q.Errorf("the scheduler ended: %v", err)
+		}
+	})
+	return room
+}
+
+// published checks what Prometheus is told.
+func (b *bench) published(room *Room) {
+	b.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(room)
+	families, err := reg.Gather()
+	if err != nil {
+		b.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				if k := l.GetName(); k != "namespace" && k != "service" {
+					name += " " + l.GetValue()
+				}
+			}
+			got[strings.TrimPrefix(name, "muster_kube_service_")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	for name, so := range map[string]func(v float64) bool{
+		"requests_total in_time":  func(v float64) bool { return v > 300 },
+		"requests_total failed":   func(v float64) bool { return v == 0 },
+		"requests_per_second":     func(v float64) bool { return v > 0 },
+		"latency_seconds latency": func(v float64) bool { return v > 0 && v < 5 },
+		"goal_seconds latency":    func(v float64) bool { return v == 5 },
+		"attainment_ratio":        func(v float64) bool { return v > 0.9 && v <= 1 },
+		"replicas wanted chat":    func(v float64) bool { return v == 1 },
+		"lent_replicas":           func(v float64) bool { return v == 3 },
+		"returns_total in_time":   func(v float64) bool { return v >= 1 },
+		"returns_total late":      func(v float64) bool { return v == 0 },
+		"return_seconds_total":    func(v float64) bool { return v > 0 && v < 60 },
+	} {
+		if v, there := got[name]; !there || !so(v) {
+			b.Errorf("%s is %g, %v", name, v, got)
+		}
+	}
+}
