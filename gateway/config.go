@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,10 +27,12 @@ type Config struct {
 // Service is a service with the replicas that answer now.
 type Service struct {
 	Name      string    `json:"name"`
-	Path      string    `json:"path,omitempty"`  // other HTTP: requests below /PATH/ go to it
-	LatencyMS float64   `json:"latency_ms"`      // goal: longest time until an answer; 0: none
-	Rule      string    `json:"rule,omitempty"`  // of batches
-	Batch     int       `json:"batch,omitempty"` // largest batch, in samples; 0 or 1: none are made
+	Path      string    `json:"path,omitempty"`    // other HTTP: requests below /PATH/ go to it
+	LatencyMS float64   `json:"latency_ms"`        // goal: longest time until an answer; 0: none
+	TTFTMS    float64   `json:"ttft_ms,omitempty"` // of a language model: until the first token; 0: none
+	TPOTMS    float64   `json:"tpot_ms,omitempty"` // and for each token after it
+	Rule      string    `json:"rule,omitempty"`    // of batches
+	Batch     int       `json:"batch,omitempty"`   // largest batch, in samples; 0 or 1: none are made
 	DelayMS   float64   `json:"delay_ms,omitempty"`
 	Preferred []int     `json:"preferred,omitempty"`
 	TakesMS   []float64 `json:"takes_ms,omitempty"`   // of a batch; index 0 is a batch of one
@@ -37,7 +40,11 @@ type Service struct {
 	ColdMS    float64   `json:"cold_ms,omitempty"`    // longest wait for a first replica; 0: requests do not wait
 	TimeoutMS float64   `json:"timeout_ms,omitempty"` // until a replica begins to answer; 0: five minutes
 	StallMS   float64   `json:"stall_ms,omitempty"`   // between two parts of an answer; 0: two minutes
-	Replicas  []Replica `json:"replicas"`
+	// Prompts names the service whose replicas compute the prompts of this one's requests (prefill), before its own make
+	// the answers; "": its own do both.
+	Prompts  string    `json:"prompts,omitempty"`
+	Inner    bool      `json:"inner,omitempty"` // it is there for another service's prompts: no caller can name it
+	Replicas []Replica `json:"replicas"`
 }
 
 // Replica is where a copy of a service answers.
@@ -95,6 +102,13 @@ func (c *Config) check() error {
 			paths[p] = true
 		}
 	}
+	for i := range c.Services {
+		if s := &c.Services[i]; s.Prompts != "" && !slices.ContainsFunc(c.Services, func(o Service) bool {
+			return o.Name == s.Prompts && o.Inner
+		}) {
+			return fmt.Errorf("service %s: prompts: there is no inner service %s", s.Name, s.Prompts)
+		}
+	}
 	hashes := map[string]bool{}
 	for _, k := range c.Keys {
 		if hashes[k.Hash] {
@@ -114,8 +128,8 @@ func (s *Service) check() error {
 		return errors.New("name: must be there, without slashes and blanks")
 	case s.Path != "" && strings.Trim(s.Path, "/") == "":
 		return errors.New("path: must not be the root")
-	case !valid(s.LatencyMS, s.DelayMS, s.ColdMS, s.TimeoutMS, s.StallMS) || !valid(s.TakesMS...):
-		return errors.New("latency_ms, delay_ms, takes_ms, cold_ms, timeout_ms, stall_ms: from 0 to a week")
+	case !valid(s.LatencyMS, s.TTFTMS, s.TPOTMS, s.DelayMS, s.ColdMS, s.TimeoutMS, s.StallMS) || !valid(s.TakesMS...):
+		return errors.New("latency_ms, ttft_ms, tpot_ms, delay_ms, takes_ms, cold_ms, timeout_ms, stall_ms: from 0 to a week")
 	case s.Batch < 0 || s.Batch > 4096 || s.Waiting < 0:
 		return errors.New("batch is from 0 to 4096, waiting 0 or more")
 	case s.Batch > 1 && len(s.TakesMS) < s.Batch:

@@ -40,6 +40,7 @@ type pool struct {
 	timer    *time.Timer // of the next dispatch; nil: none is due
 	due      time.Time
 	count    counts
+	perToken float64 // bytes of requests for each token of their prompts, as learned; 0: nothing yet
 	bulk     bulk
 }
 

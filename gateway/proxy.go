@@ -36,10 +36,13 @@ var errSlow = errors.New("the replica does not answer in time")
 // forward is how a request is passed on.
 type forward struct {
 	priority   int
-	prefix     string // of its path, which the replica does not see
-	inference  bool   // it only has a model compute
-	repeatable bool   // it may be answered twice
-	bulk       bool   // it waits for whatever the others leave
+	prefix     string    // of its path, which the replica does not see
+	inference  bool      // it only has a model compute
+	repeatable bool      // it may be answered twice
+	bulk       bool      // it waits for whatever the others leave
+	language   bool      // it is for a language model, whose tokens count
+	sent       int       // bytes of its body, if it is
+	came       time.Time // zero: when it is passed on
 }
 
 // attempt is a request that a replica has been given; it travels in the request's context.
@@ -59,6 +62,7 @@ type attempt struct {
 	stall        time.Duration // longest silence once it has begun to answer
 	clock        func() time.Time
 	stream       *stream // nil: the answer is not a stream
+	tail         []byte  // the end of a language model's answer
 }
 
 type attemptKey struct{}
@@ -129,6 +133,9 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	if n > 0 && x.stream != nil {
 		x.stream.part(p[:n])
 	}
+	if n > 0 && x.language {
+		x.end(p[:n])
+	}
 	switch {
 	case err == io.EOF:
 		x.complete = true
@@ -160,9 +167,12 @@ func (s *stream) count(t *tally.Tally, came time.Time) {
 	}
 	t.TTFT.Add(s.first.Sub(came), 1)
 	if s.events > 1 {
-		t.TPOT.Add(s.last.Sub(s.first)/time.Duration(s.events-1), 1)
+		t.TPOT.Add(s.each(), 1)
 	}
 }
+
+// each is the mean time of an event after the first.
+func (s *stream) each() time.Duration { return s.last.Sub(s.first) / time.Duration(max(1, s.events-1)) }
 
 // fails answers for a replica that did not, unless another can be asked.
 func (x *attempt) fails(w *answer, r *http.Request, err error) {
@@ -265,8 +275,12 @@ func (s *Server) try(a *answer, r *http.Request, p *pool, to *replica, came time
 		case left && !slow:
 			p.count.left++
 		default:
-			p.countAnswer(now.Sub(came),
-				x.err == nil && x.status != 0 && x.status < http.StatusInternalServerError, f.bulk)
+			well := x.err == nil && x.status != 0 && x.status < http.StatusInternalServerError
+			if well && f.language && !f.bulk && x.status < http.StatusBadRequest {
+				p.countLanguage(x, came, now)
+				break
+			}
+			p.countAnswer(now.Sub(came), well, f.bulk)
 			if x.stream != nil && x.err == nil && !f.bulk {
 				x.stream.count(&p.count.Tally, came)
 			}
@@ -329,7 +343,10 @@ func (s *Server) proxyWhole(a *answer, r *http.Request, p *pool, f forward) {
 	}
 	r.Header.Del(BulkHeader)
 	f.bulk = bulk
-	began := s.clock()
+	began := f.came
+	if began.IsZero() {
+		began = s.clock()
+	}
 	g := p.wait(r.Context(), &call{priority: f.priority, bulk: bulk, need: need})
 	if g.err != nil {
 		a.refuse(p, g)

@@ -42,6 +42,7 @@ type state struct {
 	pools map[string]*pool
 	paths map[string]*pool
 	names []string
+	inner []string        // of names: those that no caller can use
 	keys  map[string]*key // by hash
 }
 
@@ -107,6 +108,9 @@ func (s *Server) Update(c *Config) error {
 		}
 		next.pools[x.Name] = p
 		next.names = append(next.names, x.Name)
+		if x.Inner {
+			next.inner = append(next.inner, x.Name)
+		}
 		if path := strings.Trim(x.Path, "/"); path != "" {
 			next.paths[path] = p
 		}
@@ -274,7 +278,9 @@ func (s *Server) noModel(a *answer, st *state, k *key, name string) {
 
 // visible is the names of the services that a key may use.
 func (st *state) visible(k *key) []string {
-	return slices.DeleteFunc(slices.Clone(st.names), func(n string) bool { return !k.allows(n) })
+	return slices.DeleteFunc(slices.Clone(st.names), func(n string) bool {
+		return !k.allows(n) || slices.Contains(st.inner, n)
+	})
 }
 
 // protocol answers the Open Inference Protocol, version 2.
@@ -302,7 +308,7 @@ func (s *Server) protocol(a *answer, r *http.Request, st *state, path string) {
 	if !ok {
 		return
 	}
-	p := st.pools[parts[1]]
+	p := st.named(parts[1])
 	if p == nil {
 		s.noModel(a, st, k, parts[1])
 		return
@@ -391,7 +397,7 @@ func (s *Server) openAI(a *answer, r *http.Request, st *state, path string) {
 		a.fail(http.StatusBadRequest, "the body is no JSON object: "+err.Error())
 		return
 	}
-	p := st.pools[named.Model]
+	p := st.named(named.Model)
 	if p == nil {
 		s.noModel(a, st, k, named.Model)
 		return
@@ -399,8 +405,14 @@ func (s *Server) openAI(a *answer, r *http.Request, st *state, path string) {
 	if !s.may(a, k, p) {
 		return
 	}
+	sent, came := len(body), s.clock()
+	if first := st.pools[p.prompts()]; first != nil && strings.HasSuffix(path, "completions") {
+		if body, ok = s.prompt(a, r, first, body, k.priority()); !ok {
+			return
+		}
+	}
 	setBody(r, body)
-	s.proxyWhole(a, r, p, forward{priority: k.priority(), inference: true})
+	s.proxyWhole(a, r, p, forward{priority: k.priority(), inference: true, language: true, sent: sent, came: came})
 }
 
 // refuse says why a request was not answered, and when to try again.
@@ -423,6 +435,21 @@ func (a *answer) refuse(p *pool, g grant) {
 	}
 	a.Header().Set("Retry-After", strconv.Itoa(int(min(60, max(1, p.backlog().Seconds())))))
 	a.fail(status, g.err.Error())
+}
+
+// named is the service that a caller names; nil: there is none.
+func (st *state) named(name string) *pool {
+	if slices.Contains(st.inner, name) {
+		return nil
+	}
+	return st.pools[name]
+}
+
+// prompts is the name of the service that computes prompts; "": its own replicas do.
+func (p *pool) prompts() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.spec.Prompts
 }
 
 // largest is the largest batch.

@@ -100,6 +100,26 @@ func (s *servingTest) applyAs(name, more, profile string, args ...string) {
 	s.want(s.must("service", "apply", s.file(name, more, profile, args...)), "service "+name)
 }
 
+// applyExample applies one of the examples, whose programs are found wherever it runs.
+func (s *servingTest) applyExample(name string) {
+	s.t.Helper()
+	wd, err := os.Getwd()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	root := filepath.Join(wd, "..", "..")
+	text, err := os.ReadFile(filepath.Join(root, "examples", "serving", name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	path := filepath.Join(s.dir, name)
+	whole := strings.ReplaceAll(string(text), "examples/", filepath.Join(root, "examples")+"/")
+	if err := os.WriteFile(path, []byte(whole), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	s.must("service", "apply", path)
+}
+
 // refuses expects that a service with a small model is not run.
 func (s *servingTest) refuses(name, more, why string) {
 	s.t.Helper()
@@ -270,7 +290,7 @@ func TestService(t *testing.T) {
 // killReplica kills the process that listens at a port.
 func (s *servingTest) killReplica(port int) {
 	s.t.Helper()
-	out, err := exec.Command("pgrep", "-f", "matrix.py").Output()
+	out, err := exec.Command("pgrep", "-f", "(matrix|tokens)[.]py").Output()
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -435,21 +455,7 @@ func TestServiceNeighbours(t *testing.T) {
 func TestServiceStreams(t *testing.T) {
 	t.Parallel()
 	s := startServing(t, "1xH100-80GB")
-	wd, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := filepath.Join(wd, "..", "..")
-	text, err := os.ReadFile(filepath.Join(root, "examples", "serving", "chat-cpu.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(s.dir, "chat.yaml")
-	whole := strings.ReplaceAll(string(text), "examples/", filepath.Join(root, "examples")+"/")
-	if err := os.WriteFile(path, []byte(whole), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.must("service", "apply", path)
+	s.applyExample("chat-cpu.yaml")
 	s.answers("chat", 1)
 	s.eventually("the gateway lists it", func() bool {
 		resp, err := http.Get(s.url + "/v1/models")
@@ -478,6 +484,50 @@ func TestServiceStreams(t *testing.T) {
 	}
 	if took := time.Since(began); in.Err() != nil || tokens != 400 || first > took/2 {
 		t.Errorf("%d tokens in %v, the first after %v: %v", tokens, took, first, in.Err())
+	}
+}
+
+// Prompts are computed by one replica and answers by another, which goes on with the first one's keys and values; a
+// replica for prompts that dies is replaced, and requests go on.
+func TestServicePhases(t *testing.T) {
+	t.Parallel()
+	s := startServing(t, "2xH100-80GB")
+	s.applyExample("phases-cpu.yaml")
+	s.answers("chat", 2)
+	type completion struct {
+		Choices  []struct{ Text string }
+		TookOver bool `json:"took_over"`
+	}
+	complete := func(prompt string) (c completion, status int) {
+		resp, err := http.Post(s.url+"/v1/completions", "application/json",
+			strings.NewReader(fmt.Sprintf(`{"model":"chat","prompt":%q,"max_tokens":8}`, prompt)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			if err := json.NewDecoder(resp.Body).Decode(&c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return c, resp.StatusCode
+	}
+	s.eventually("a request is answered", func() bool {
+		c, status := complete("the gang waits for a node")
+		return status == http.StatusOK && c.TookOver && c.Choices[0].Text != ""
+	})
+	v := s.show("chat")
+	for _, r := range v.Replicas {
+		if r.Variant == "prompts" {
+			s.killReplica(r.Port)
+		}
+	}
+	s.eventually("a request is answered after a replica for prompts has died", func() bool {
+		c, status := complete("the gang waits for a node")
+		return status == http.StatusOK && c.TookOver
+	})
+	if v = s.show("chat"); v.Attainment == 0 || v.Rate == 0 {
+		t.Errorf("%+v", v)
 	}
 }
 

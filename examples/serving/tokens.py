@@ -6,14 +6,20 @@
 The weights are random, so its words mean nothing; what is real is how it computes: continuous batching, one step of a
 transformer for all requests that are being answered, each with a cache that grows. It needs PyTorch (Debian:
 python3-torch and libopenblas0-pthread).
+
+A prompt may be computed by another process than the answer, with vLLM's parameters for that (kv_transfer_params): the
+first writes the prompt's cache to a file in memory, below --handover, and the other reads it.
 """
 import argparse
 import json
 import os
 import queue
+import re
+import secrets
 import signal
 import threading
 import time
+import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before torch is imported
@@ -28,6 +34,8 @@ class Request:
         self.prompt, self.left, self.out = prompt, tokens, queue.SimpleQueue()
         self.cache = None  # per layer: keys and values
         self.gone = False
+        self.keep = None  # file for the cache of its prompt, if another process makes the answer
+        self.took_over = False  # the cache of its prompt came from another process
 
 
 class Engine:
@@ -71,11 +79,35 @@ class Engine:
             while True:
                 while len(self.active) < self.at_once and (not self.active or self.coming.qsize()):
                     r = self.coming.get()
-                    r.token = self.step(r, r.prompt)
+                    if r.keep:
+                        self.step(r, r.prompt[:-1] or r.prompt)
+                        self.hand_over(r)
+                        continue
+                    r.token = self.step(r, r.prompt[-1:] if r.took_over else r.prompt)
                     self.emit(r)
                 for r in list(self.active):
                     r.token = self.step(r, [r.token])
                     self.emit(r)
+
+    def hand_over(self, r):
+        """Writes the cache of all of a prompt but its last token, which the other process computes."""
+        try:
+            torch.save(r.cache, r.keep + ".part")
+            os.rename(r.keep + ".part", r.keep)
+        except OSError as e:
+            print(f"{r.keep}: {e}", flush=True)  # the other process computes the prompt itself
+        r.out.put(None)
+
+    def take_over(self, r, path):
+        """Reads what another process wrote; a file serves once."""
+        try:
+            r.cache = torch.load(path, weights_only=True)
+            os.unlink(path)
+        except OSError:
+            return
+        r.took_over = len(r.prompt) > 1
+        if not r.took_over:
+            r.cache = None
 
     def emit(self, r):
         r.left -= 1
@@ -90,7 +122,7 @@ class Engine:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    engine, name = None, ""
+    engine, name, handover = None, "", ""
 
     def reply(self, status, value, kind="application/json"):
         body = value.encode() if isinstance(value, str) else json.dumps(value).encode()
@@ -122,7 +154,7 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 self.reply(404, {"error": "no such path"})
                 return
-            prompt = [hash(w) % len(WORDS) for w in text.split()] or [0]
+            prompt = [zlib.crc32(w.encode()) % len(WORDS) for w in text.split()] or [0]
             tokens = int(q.get("max_tokens") or 16)
             if not 0 < tokens or len(prompt) + tokens > MOST:
                 raise ValueError(f"prompt and answer have at most {MOST} tokens")
@@ -130,6 +162,18 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(400, {"error": f"{type(e).__name__}: {e}"})
             return
         r = Request(prompt, tokens)
+        moved = q.get("kv_transfer_params") or {}
+        if moved.get("do_remote_decode"):
+            name = secrets.token_hex(16)
+            r.keep = os.path.join(self.handover, name)
+            self.engine.coming.put(r)
+            r.out.get()
+            self.reply(200, {"object": "text_completion", "model": self.name, "choices": [],
+                             "usage": {"prompt_tokens": len(prompt), "completion_tokens": 0},
+                             "kv_transfer_params": {"do_remote_prefill": True, "remote_file": name}})
+            return
+        if moved.get("do_remote_prefill") and re.fullmatch("[0-9a-f]{32}", str(moved.get("remote_file"))):
+            self.engine.take_over(r, os.path.join(self.handover, moved["remote_file"]))
         self.engine.coming.put(r)
         words = iter(r.out.get, None)
         chat = self.path.endswith("/chat/completions")
@@ -138,7 +182,8 @@ class Handler(BaseHTTPRequestHandler):
             choice = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
             self.reply(200, {"object": "chat.completion" if chat else "text_completion", "model": self.name,
                              "created": int(time.time()), "choices": [{"index": 0, "finish_reason": "length", **choice}],
-                             "usage": {"prompt_tokens": len(prompt), "completion_tokens": tokens}})
+                             "usage": {"prompt_tokens": len(prompt), "completion_tokens": tokens},
+                             "took_over": r.took_over})
             return
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
@@ -169,7 +214,12 @@ def main():
     p.add_argument("--width", type=int, default=256)
     p.add_argument("--layers", type=int, default=4)
     p.add_argument("--at-once", type=int, default=16)
+    p.add_argument("--handover", default=f"/dev/shm/tokens-{os.getuid()}")
     a = p.parse_args()
+    os.makedirs(a.handover, mode=0o700, exist_ok=True)
+    if os.stat(a.handover).st_uid != os.getuid():
+        raise SystemExit(f"{a.handover} belongs to another user")
+    Handler.handover = a.handover
     Handler.engine, Handler.name = Engine(a.width, a.layers, 4, a.at_once), a.name
     server = Server(("127.0.0.1", a.port), Handler)
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())

@@ -54,7 +54,7 @@ var arrows = map[string]string{
 	"serving/tally":       "",
 	"serving/bulk":        "gateway",
 	"serving/load":        "requests service serving/tally",
-	"serving/control":     "ask cluster config gateway service serving/scale serving/tally show",
+	"serving/control":     "ask cluster config gateway service serving/llm serving/scale serving/tally show",
 	"serving/machine":     "ask cluster gateway local local/account local/watch service serving/control serving/scale show",
 	"serving/inss":        "cluster service solve",
 	"serving/nexus":       "cluster service",

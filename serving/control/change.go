@@ -78,10 +78,6 @@ func runnable(s *service.Service) error {
 	if s.Path != "" && (!nameForm.MatchString(s.Path) || s.Path == "v1" || s.Path == "v2") {
 		return fmt.Errorf("path: %q is not a name such as app; v1 and v2 are the protocols'", s.Path)
 	}
-	if s.Phased() {
-		return errors.New("variants[0]: phase: the gateway does not pass a request from one replica to another; only muster " +
-			"sim does that")
-	}
 	for i := range s.Variants {
 		if len(s.Variants[i].Command) == 0 {
 			return fmt.Errorf("variants[%d]: command: what its replicas run is missing", i)

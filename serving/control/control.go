@@ -306,6 +306,9 @@ func (c *Controller) wake() {
 func (c *Controller) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		r, err := c.opt.Gateway.Counts(ctx)
+		if err == nil {
+			fold(r)
+		}
 		c.mu.Lock()
 		c.silent = err
 		if err == nil {
@@ -457,7 +460,7 @@ func (c *Controller) decide(s *running, now time.Time) {
 	served := c.served(s.Name)
 	if served == nil { // nothing is known of its requests: what there is stays
 		if count < b.Min || count > b.Max {
-			s.want = only(s.want, min(max(count, b.Min), b.Max))
+			s.want = s.bothPhases(only(s.want, min(max(count, b.Min), b.Max)))
 		}
 		return
 	}

@@ -31,12 +31,12 @@ func (c *Controller) tell() error {
 		if s.routes == nil {
 			s.routes, changed = s.route(), true
 		}
-		one := *s.routes
-		one.Replicas = c.reachable(s)
-		k := len(g.Services)
-		changed = changed || k >= len(c.wrote.Services) || c.wrote.Services[k].Name != name ||
-			!slices.Equal(c.wrote.Services[k].Replicas, one.Replicas)
-		g.Services = append(g.Services, one)
+		for _, one := range c.split(s) {
+			k := len(g.Services)
+			changed = changed || k >= len(c.wrote.Services) || c.wrote.Services[k].Name != one.Name ||
+				!slices.Equal(c.wrote.Services[k].Replicas, one.Replicas)
+			g.Services = append(g.Services, one)
+		}
 	}
 	if !changed && len(g.Services) == len(c.wrote.Services) {
 		return nil
@@ -50,7 +50,8 @@ func (c *Controller) tell() error {
 
 // route is a service as the gateway has it, but for its replicas.
 func (s *running) route() *gateway.Service {
-	g := &gateway.Service{Name: s.Name, Path: s.Path, LatencyMS: millis(s.Goal.Latency), Rule: rule(s),
+	g := &gateway.Service{Name: s.Name, Path: s.Path, LatencyMS: millis(s.Goal.Latency),
+		TTFTMS: millis(s.Goal.TTFT), TPOTMS: millis(s.Goal.TPOT), Rule: rule(s),
 		DelayMS: millis(s.Batching.Delay), Preferred: s.Batching.Preferred, Waiting: s.Batching.Waiting}
 	cold := time.Duration(0)
 	for i := range s.Variants {
@@ -74,18 +75,11 @@ func (s *running) route() *gateway.Service {
 	return g
 }
 
-// reachable are the replicas of a service that answer or finish what they have.
-func (c *Controller) reachable(s *running) []gateway.Replica {
-	list := []gateway.Replica{}
-	for _, r := range c.of(s) {
-		if st := r.state(); st != Answers && !(st == Leaves && r.answers) && !(st == Suspends && r.answers) {
-			continue
-		}
-		list = append(list, gateway.Replica{ID: strconv.Itoa(r.ID),
-			URL:      "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(r.Port)),
-			Draining: r.state() != Answers})
-	}
-	return list
+// route is where a replica answers; ok: it does, or finishes what it has.
+func route(r *replica) (x gateway.Replica, ok bool) {
+	st := r.state()
+	return gateway.Replica{ID: strconv.Itoa(r.ID), URL: "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(r.Port)),
+		Draining: st != Answers}, st == Answers || r.answers && (st == Leaves || st == Suspends)
 }
 
 // rule is the batching rule of a service: its own, or the one that goes with its scaling policy.

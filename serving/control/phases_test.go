@@ -1,0 +1,44 @@
+package control
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/gateway"
+	"github.com/muster-gpu/muster/serving/tally"
+)
+
+// A service with phases is two of the gateway's: replicas for prompts are in the inner one. What is counted of both is
+// one service's: a request arrives once, waits in either, and is answered once.
+func TestPhases(t *testing.T) {
+	w := newWorld(t, 4)
+	c := w.controller()
+	text, err := os.ReadFile("../../examples/serving/phases-cpu.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.apply(c, string(text))
+	w.pass(c, 3*time.Second)
+	if w.told == nil || len(w.told.Services) != 2 {
+		t.Fatalf("the gateway has %+v", w.told)
+	}
+	then, first := w.told.Services[0], w.told.Services[1]
+	if then.Name != "chat" || then.Prompts != first.Name || then.Inner || !first.Inner || len(then.Replicas) != 1 ||
+		len(first.Replicas) != 1 || first.Replicas[0].ID == then.Replicas[0].ID {
+		t.Fatalf("the gateway has %+v", w.told)
+	}
+	r := &gateway.Report{Services: []gateway.Served{
+		{Name: "chat", Tally: tally.Tally{Arrived: 8, Answered: 7, Failed: 1}, Waiting: 1, Replicas: 3,
+			Each: []gateway.Counted{{ID: "2"}}},
+		{Name: "chat:prompts", Tally: tally.Tally{Arrived: 12, Answered: 9, Dropped: 1, Failed: 2}, Waiting: 2,
+			Each: []gateway.Counted{{ID: "1"}}},
+		{Name: "other"}}}
+	fold(r)
+	s := r.Services[0]
+	if len(r.Services) != 2 || s.Arrived != 12 || s.Answered != 7 || s.Failed != 3 || s.Dropped != 1 ||
+		s.Waiting != 3 ||
+		s.Replicas != 0 || len(s.Each) != 2 {
+		t.Errorf("%+v", r.Services)
+	}
+}
