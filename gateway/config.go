@@ -40,8 +40,8 @@ type Service struct {
 	ColdMS    float64   `json:"cold_ms,omitempty"`    // longest wait for a first replica; 0: requests do not wait
 	TimeoutMS float64   `json:"timeout_ms,omitempty"` // until a replica begins to answer; 0: five minutes
 	StallMS   float64   `json:"stall_ms,omitempty"`   // between two parts of an answer; 0: two minutes
-	// Prompts names the service whose replicas compute the prompts of this one's requests (prefill), before its own make
-	// the answers; "": its own do both.
+	// Prompts names the service whose replicas compute the prompts of this one's requests, before its own make
+	// the answers (prefill and decode); "": its own do both.
 	Prompts  string    `json:"prompts,omitempty"`
 	Inner    bool      `json:"inner,omitempty"` // it is there for another service's prompts: no caller can name it
 	Replicas []Replica `json:"replicas"`

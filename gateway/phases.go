@@ -104,8 +104,8 @@ func promptOnly(fields map[string]json.RawMessage) []byte {
 
 // computePrompt asks a replica for the first token of a request that came at an instant, and returns how its keys and
 // values get to another.
-func (p *pool) computePrompt(r *http.Request, to *replica, body []byte, came time.Time, bulk bool) (moved json.RawMessage,
-	err error) {
+func (p *pool) computePrompt(r *http.Request, to *replica, body []byte, came time.Time, bulk bool) (
+	moved json.RawMessage, err error) {
 	timeout, _ := p.times()
 	ctx, cancel := context.WithTimeoutCause(r.Context(), timeout, errSlow)
 	defer cancel()
