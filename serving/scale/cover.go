@@ -128,12 +128,37 @@ func (v *View) gpusOf(x *service.Variant) []string {
 	return list
 }
 
+// typical is how long a language model's requests are taken to be before any was seen, if people expect nothing: the
+// mean of Azure's conversations of 2023, rounded.
+var typical = tokens{prompt: 1150, output: 210}
+
 // tokens is how long requests are: as they were seen, or before that as people expect them.
 func (v *View) tokens() tokens {
-	if v.Prompt == 0 || v.Output == 0 {
-		return tokens{v.Service.Forecast.Prompt, v.Service.Forecast.Output}
+	f := &v.Service.Forecast
+	switch {
+	case v.Prompt > 0 && v.Output > 0:
+		return tokens{v.Prompt, v.Output}
+	case f.Prompt > 0:
+		return tokens{f.Prompt, f.Output}
 	}
-	return tokens{v.Prompt, v.Output}
+	return typical
+}
+
+// steady is a view whose requests are as long as the moving mean of those that were seen. It begins with what is
+// expected: the first that are answered are the short ones.
+func (t *tokens) steady(v *View) *View {
+	const weight = 0.2
+	steady := *v
+	if t.prompt == 0 {
+		steady.Prompt, steady.Output = 0, 0
+		*t = steady.tokens()
+	}
+	if v.Prompt > 0 && v.Output > 0 {
+		t.prompt += weight * (v.Prompt - t.prompt)
+		t.output += weight * (v.Output - t.output)
+	}
+	steady.Prompt, steady.Output = t.prompt, t.output
+	return &steady
 }
 
 // cover chooses how many of each option serve a rate at the least cost; among equal costs it takes fewer replicas. It

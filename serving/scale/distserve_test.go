@@ -53,7 +53,7 @@ func TestDistServe(t *testing.T) {
 }
 
 // Of the goodput that is found by play: what a rate needs of both phases, nothing without requests, one of each phase
-// for the first, and longer prompts need more for prompts.
+// for the first, whose lengths are not known, and longer prompts need more for prompts.
 func TestDistServePlays(t *testing.T) {
 	replicas := func(prompt, output, rate float64) (prefill, decode int) {
 		d, s := newPolicy(t), phased()
@@ -65,7 +65,7 @@ func TestDistServePlays(t *testing.T) {
 	if p, d := replicas(0, 0, 0); p != 0 || d != 0 {
 		t.Errorf("without requests %d and %d GPUs", p, d)
 	}
-	if p, d := replicas(0, 0, 1); p != 1 || d != 1 {
+	if p, d := replicas(0, 0, 1); p != 1 || d != 2 { // a replica of each
 		t.Errorf("for the first requests %d and %d GPUs", p, d)
 	}
 	p, d := replicas(400, 200, 20)

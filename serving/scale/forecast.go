@@ -13,40 +13,42 @@ type forecast struct {
 	ahead   int // periods
 	begun   bool
 	mean    float64      // requests per second
+	usual   float64      // likewise, of a longer while
 	level   float64      // likewise
 	trend   float64      // of a period
 	made    [][2]float64 // predictions that are not due yet: by the mean, with the trend
 	wrong   [2]float64   // by how much those of either rule were wrong lately
-	exceeds []float64    // actual over predicted, the newest last
+	exceeds [2][]float64 // actual over what they predicted, the newest last
 }
 
 const (
 	levelWeight = 0.5
+	usualWeight = 0.05
 	trendWeight = 0.2
 	errorWeight = 0.1
 	clearly     = 0.8 // part of the mean's error below which the trend's is clearly less
-	remembered  = 60  // predictions that the margin is for
+	remembered  = 20  // predictions that the margin is for, times the periods for which a surprise makes them wrong
 )
 
 // add takes the rate of a period, and predicts that of a later one.
 func (f *forecast) add(rate float64) {
 	if !f.begun {
-		f.begun, f.mean, f.level = true, rate, rate
+		f.begun, f.mean, f.usual, f.level = true, rate, rate, rate
 	}
 	if len(f.made) >= f.ahead && f.ahead > 0 {
 		was := f.made[0]
-		if p := was[f.rule()]; p > 0 {
-			f.exceeds = append(f.exceeds, rate/p)
-			if len(f.exceeds) > remembered {
-				f.exceeds = f.exceeds[1:]
-			}
-		}
 		for k, p := range was {
+			if x := &f.exceeds[k]; p > 0 {
+				if *x = append(*x, rate/p); len(*x) > remembered*f.ahead {
+					*x = (*x)[1:]
+				}
+			}
 			f.wrong[k] = errorWeight*math.Abs(rate-p) + (1-errorWeight)*f.wrong[k]
 		}
 		f.made = f.made[1:]
 	}
 	f.mean += levelWeight * (rate - f.mean)
+	f.usual += usualWeight * (rate - f.usual)
 	before := f.level
 	f.level = levelWeight*rate + (1-levelWeight)*(f.level+f.trend)
 	f.trend = trendWeight*(f.level-before) + (1-trendWeight)*f.trend
@@ -74,9 +76,15 @@ func (f *forecast) see(v *View) {
 }
 
 // expected is the rate for which replicas are needed until those that are asked for after this period answer: what the
-// forecast says with its margin for a risk, or what people expect if that is more.
+// forecast says, or what people expect if that is more. The margin does not apply on top of a burst,
+// for which it is.
 func (f *forecast) expected(v *View, margin float64) float64 {
-	return max(v.Rate(), f.predicted()*margin, v.stated())
+	p := f.predicted()
+	base := p
+	if f.rule() == 0 {
+		base = min(p, f.usual)
+	}
+	return max(v.Rate(), p, base*margin, v.stated())
 }
 
 // stated is the highest rate that people expect until a replica that is asked for in a period answers.
@@ -93,12 +101,12 @@ func (f *forecast) trending() float64 { return float64(f.rule()) * f.predicted()
 
 // margin is the factor by which all but a part of the recent rates did not exceed what was predicted: from 1 to 2.
 func (f *forecast) margin(part float64) float64 {
-	if len(f.exceeds) == 0 {
+	sorted := slices.Sorted(slices.Values(f.exceeds[f.rule()]))
+	if len(sorted) == 0 {
 		return 1.2
 	}
-	sorted := slices.Clone(f.exceeds)
-	slices.Sort(sorted)
-	return min(2, max(1, sorted[min(len(sorted)-1, int(math.Ceil((1-part)*float64(len(sorted)))))]))
+	rank := int(math.Ceil((1 - part) * float64(len(sorted))))
+	return min(2, max(1, sorted[max(0, rank-1)]))
 }
 
 // periodsAhead is how many periods after this one a replica that is asked for now answers.

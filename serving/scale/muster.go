@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -18,21 +19,28 @@ var musterKind = kind{knobs.Kind{Name: "muster",
 // muster is Muster's own policy. It forecasts the rate for the time when a replica that is started now answers, and
 // covers that with the cheapest mix of variants. What a replica sustains within the goal begins as its profile
 // says, and is corrected by what is seen: a period that misses the goal lowers it, one that meets it easily at
-// full load raises it.
+// full load raises it, but not beyond where the goal was missed lately.
 type muster struct {
-	risk   float64
-	idle   time.Duration
-	rate   forecast
-	factor float64 // sustained over what the profile says
-	recent peak
-	last   cluster.Time // with a request
+	risk    float64
+	idle    time.Duration
+	rate    forecast
+	lengths tokens  // of requests, as a moving mean
+	factor  float64 // sustained over what the profile says
+	missed  float64 // factor with which the goal was missed lately; it fades
+	late    float64 // requests that missed the goal, and all, lately: moving sums
+	all     float64
+	behind  cluster.Time // when more had come than replicas sustain: requests were late for that
+	waited  int          // requests at the end of the last period
+	ready   []int        // likewise
+	recent  peak
+	last    cluster.Time // with a request
 }
 
 // trickle is a rate (requests per second) that needs a replica, and no more than one: less counts as nothing (cover).
 const trickle = 1e-6
 
 func newMuster(k *knobs.Set) (Policy, error) {
-	m := &muster{factor: 1}
+	m := &muster{factor: 1, missed: mostFactor}
 	var err error
 	if m.risk, err = k.Number("risk", 0, 1); err != nil {
 		return nil, err
@@ -45,6 +53,7 @@ func newMuster(k *knobs.Set) (Policy, error) {
 }
 
 func (m *muster) Decide(v *View) []int {
+	v = m.lengths.steady(v)
 	if len(v.options(true)) == 0 { // nothing is known of its requests yet
 		return only(v, 0, max(1, v.Replicas()))
 	}
@@ -56,11 +65,10 @@ func (m *muster) Decide(v *View) []int {
 	if v.Arrived > 0 || v.Waiting > 0 || v.stated() > 0 || found {
 		m.last = v.Now
 	}
-	need := m.rate.expected(v, m.rate.margin(m.risk))
-	if v.Period > 0 {
+	need := m.recent.highest(v.Now, m.rate.expected(v, m.rate.margin(m.risk)))
+	if v.Period > 0 { // what waits is gone within a period
 		need += float64(v.Waiting) / v.Period.Seconds()
 	}
-	need = m.recent.highest(v.Now, need)
 	switch {
 	case v.Now.Sub(m.last) >= m.idle: // what is forecast only fades away
 		need = 0
@@ -70,21 +78,40 @@ func (m *muster) Decide(v *View) []int {
 	return m.choose(v, need)
 }
 
-// learn corrects what replicas sustain by the period's latency and load.
+const (
+	leastFactor, mostFactor = 0.2, 2
+	fades                   = 0.5 // part by which the factor may be higher after an hour than when the goal was missed
+	forgets                 = 0.2 // part of the moving sums that a period replaces
+)
+
+// learn corrects what replicas sustain by latencies and load. Where more came than they sustain, lateness says nothing
+// until that is answered.
 func (m *muster) learn(v *View) {
 	capacity := 0.0
 	for i, n := range v.Ready {
-		capacity += float64(n) * v.sustained(&v.Service.Variants[i])
+		if i < len(m.ready) { // replicas that answered all the time
+			capacity += float64(min(n, m.ready[i])) * v.sustained(&v.Service.Variants[i]) * m.factor
+		}
 	}
-	if capacity == 0 || v.Latency == 0 {
+	load := v.Rate() + float64(m.waited)/v.Period.Seconds()
+	m.waited, m.ready = v.Waiting, slices.Clone(v.Ready)
+	m.missed = min(mostFactor, m.missed*(1+fades*v.Period.Hours()))
+	if load >= capacity {
+		m.behind = v.Now
+	}
+	if v.Latency == 0 || v.Now.Sub(m.behind) <= v.Period+v.Latency {
+		m.late, m.all = 0, 0
 		return
 	}
-	load := v.Rate() / (capacity * m.factor)
+	m.late += v.Missed - forgets*m.late
+	m.all += float64(v.Arrived) - forgets*m.all
 	switch {
-	case v.Missed > 0.01*(100-v.Service.Goal.Percentile)*float64(v.Arrived) && load < 1:
-		m.factor = max(0.2, m.factor*max(0.9, load))
-	case v.Easy && load > 0.8:
-		m.factor = min(2, m.factor*1.03)
+	case m.late > 0.01*(100-v.Service.Goal.Percentile)*m.all:
+		m.missed = m.factor
+		m.factor = max(leastFactor, m.factor*max(0.9, load/capacity))
+		m.late, m.all = 0, 0
+	case v.Easy && load > 0.8*capacity:
+		m.factor = max(m.factor, min(0.97*m.missed, m.factor*1.03))
 	}
 }
 

@@ -154,3 +154,70 @@ func TestForecasts(t *testing.T) {
 		}
 	}
 }
+
+// TestLearns: requests that are late because more came than replicas sustain say nothing of what these sustain; those
+// that are late although fewer came lower it, once, and easy ones raise it to just below where the goal was missed.
+func TestLearns(t *testing.T) {
+	v := three(100*time.Millisecond, service.Budget{})
+	p := policy(t, "muster")
+	m := p.(*muster)
+	v.Ready, v.Latency = []int{2, 0, 0}, 90*time.Millisecond // 500/s each
+	play := func(periods int, rate, missed float64, waiting int, easy bool) float64 {
+		for range periods {
+			v.Now = v.Now.Add(v.Period)
+			v.Arrived, v.Missed, v.Waiting, v.Easy = int64(15*rate), 15*missed, waiting, easy
+			p.Decide(v)
+		}
+		return m.factor
+	}
+	if f := play(4, 900, 0, 0, false); f != 1 {
+		t.Errorf("after requests that are in time: %g", f)
+	}
+	if f := play(4, 1500, 700, 8000, false); f != 1 {
+		t.Errorf("after a load that is too high: %g", f)
+	}
+	if f := play(1, 900, 600, 0, false); f != 1 {
+		t.Errorf("after what had waited: %g", f)
+	}
+	if f := play(2, 900, 0, 0, false); f != 1 {
+		t.Errorf("after that: %g", f)
+	}
+	if f := play(1, 950, 8, 0, false); f != 1 {
+		t.Errorf("after a period that misses a little: %g", f)
+	}
+	if f := play(2, 950, 30, 0, false); f != 0.95 {
+		t.Errorf("after misses although fewer came than two sustain: %g", f)
+	}
+	if f := play(40, 900, 0, 0, true); f < 0.97 || f > 1.1 {
+		t.Errorf("after easy periods: %g", f)
+	}
+}
+
+// TestMargin: a surprise among many forecasts does not count, and none adds to a burst.
+func TestMargin(t *testing.T) {
+	f := forecast{ahead: 2}
+	for range 60 {
+		f.add(100)
+	}
+	f.add(200)
+	f.add(200)
+	for range 4 {
+		f.add(100)
+	}
+	if m := f.margin(0.05); m > 1.01 {
+		t.Errorf("a margin of %g after one surprise", m)
+	}
+	for range 4 {
+		f.add(200)
+		f.add(200)
+		for range 8 {
+			f.add(100)
+		}
+	}
+	v := &View{Period: 15 * time.Second, Arrived: 15 * 200, Service: &service.Service{}}
+	m := f.margin(0.05)
+	f.add(200)
+	if need := f.expected(v, m); m < 1.3 || need > 0.7*m*200 {
+		t.Errorf("a margin of %g after bursts; %g in one", m, need)
+	}
+}
