@@ -136,7 +136,11 @@ func TestKubeServices(t *testing.T) {
 		t.Errorf("%+v: %v", c.Settings(), err)
 	}
 	for text, want := range map[string]string{"{period: 100ms}": "from 1s to 1h",
-		"{prometheus: 'p:9090'}": "no address", "{promethius: x}": `did you mean "prometheus"`} {
+		"{prometheus: 'p:9090'}": "no address", "{promethius: x}": `did you mean "prometheus"`,
+		"{prometheus_access: {token_file: t}}":                                                    "prometheus is missing",
+		"{prometheus: 'http://p', prometheus_access: {user: a}}":                                  "belong together",
+		"{prometheus: 'http://p', prometheus_access: {token_file: t, user: a, password_file: p}}": "either token_file",
+		"{prometheus: 'http://p', prometheus_access: {ca_file: c}}":                               "does not begin with https"} {
 		if _, err := ReadKube("k.yaml", strings.NewReader("services: "+text)); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

@@ -143,11 +143,11 @@ func TestChart(t *testing.T) {
 			t.Errorf("%q is in what the chart makes where they are not", want)
 		}
 	}
-	kept := render(t, "--set", "history.claim=past")
+	kept := render(t, "--set", "history.claim=past,prometheus.secret=who")
 	for _, want := range []string{"--history=/history/history.jsonl", "mountPath: /history", "claimName: past",
-		"fsGroup: 65532"} {
+		"fsGroup: 65532", "mountPath: /prometheus", "secretName: who"} {
 		if !strings.Contains(kept, want) || strings.Contains(out, want) {
-			t.Errorf("%q is to be in what the chart makes if there is a claim for the history, and only then", want)
+			t.Errorf("%q is to be in what the chart makes if it has a claim or a Secret for that, and only then", want)
 		}
 	}
 	if strings.Contains(out, "CustomResourceDefinition") {

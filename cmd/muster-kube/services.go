@@ -19,7 +19,7 @@ func servicesRoom(conf *config.Kube, c clients, log *slog.Logger) (*services.Roo
 	opt := services.Options{Client: c.read, Dynamic: c.objects, Tell: c.tell, Labels: kube.Labels(conf.Labels),
 		Period: conf.Services.Period, Now: wallClock, Log: log, Source: load.NewPods(wallClock, false)}
 	if url := conf.Services.Prometheus; url != "" {
-		p, err := load.NewPrometheus(url, wallClock)
+		p, err := load.NewPrometheus(url, load.Access(conf.Services.Access), wallClock)
 		if err != nil {
 			return nil, err
 		}

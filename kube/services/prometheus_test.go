@@ -1,8 +1,11 @@
 package services
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"net"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +19,7 @@ import (
 )
 
 // TestPrometheus lets Debian's Prometheus scrape the pods; it finds them by a file, as no kubelet has them discovered.
-// Demand is a query of the counter of a gateway.
+// Demand is a query of the counter of a gateway. Prometheus answers over TLS, to a user with a password.
 func TestPrometheus(t *testing.T) {
 	program, err := exec.LookPath("prometheus")
 	if err != nil {
@@ -40,13 +43,14 @@ scrape_configs:
 `, targets), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	access, web := secured(t, dir)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := l.Addr().String()
 	_ = l.Close()
-	c := exec.CommandContext(t.Context(), program, "--config.file="+config, "--storage.tsdb.path="+dir,
+	c := exec.CommandContext(t.Context(), program, "--config.file="+config, "--storage.tsdb.path="+dir, "--web.config.file="+web,
 		"--web.listen-address="+address, "--log.level=error")
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	c.Stdout, c.Stderr = t.Output(), t.Output()
@@ -62,10 +66,19 @@ scrape_configs:
 			time.Sleep(100 * time.Millisecond)
 		}
 	}()
-	p, err := load.NewPrometheus("http://"+address, time.Now)
+	p, err := load.NewPrometheus("https://"+address, access, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
+	access.User = "other"
+	stranger, err := load.NewPrometheus("https://"+address, access, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.wait("another user is refused", func() bool {
+		_, err := stranger.Demand(b.ctx, "1")
+		return err != nil && strings.Contains(err.Error(), "prometheus_access is missing or wrong")
+	})
 	text := chat("chat", `metrics: {demand: 'sum(rate(vllm:request_success_total{pod="gateway"}[5s]))'}`)
 	text[Annotation] = strings.NewReplacer("min: 1", "min: 0", "window=2s", "window=1s,idle=4s").
 		Replace(text[Annotation])
@@ -82,6 +95,30 @@ scrape_configs:
 	b.wait("none is needed", func() bool { return b.replicas("chat") == 0 })
 	b.load("gateway", 15)
 	b.wait("what waits in front brings them back", func() bool { return b.replicas("chat") >= 2 })
+}
+
+// secured writes what Prometheus needs to answer over TLS and to a user only, and what that one needs.
+func secured(t *testing.T, dir string) (a load.Access, web string) {
+	t.Helper()
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	key, err := x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string, text []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	a = load.Access{User: "muster", PasswordFile: write("password", []byte("s3cret\n")),
+		CAFile: write("ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))}
+	write("tls.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
+	const hash = "$2b$04$abcdefghijklmnopqrstuuLZYjhNQAOdpbzt4WxWlUHjv1wsyH5DG" // of the password
+	return a, write("web.yml", []byte("tls_server_config: {cert_file: ca.crt, key_file: tls.key}\n"+
+		"basic_auth_users: {muster: '"+hash+"'}\n"))
 }
 
 // targets writes which pods there are for Prometheus.

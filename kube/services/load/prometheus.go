@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -31,8 +32,16 @@ const (
 )
 
 // NewPrometheus asks the server at a URL.
-func NewPrometheus(url string, now func() time.Time) (*Prometheus, error) {
-	c, err := api.NewClient(api.Config{Address: url, RoundTripper: bounded{http.DefaultTransport}})
+func NewPrometheus(address string, access Access, now func() time.Time) (*Prometheus, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := access.transport(u.Host)
+	if err != nil {
+		return nil, err
+	}
+	c, err := api.NewClient(api.Config{Address: address, RoundTripper: bounded{transport}})
 	if err != nil {
 		return nil, err
 	}
@@ -154,13 +163,21 @@ func (p *Prometheus) Demand(ctx context.Context, query string) (float64, error) 
 	return sum, nil
 }
 
+// refused is the message of an answer 401 or 403.
+var refused = regexp.MustCompile(`client error: 40[13]`)
+
 func (p *Prometheus) ask(ctx context.Context, query string) (model.Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
 	value, _, _, err := p.api.Query(ctx, query, p.now())
 	if err != nil {
 		var wrong *apiv1.Error
-		if errors.As(err, &wrong) {
+		switch {
+		case errors.Is(err, errSecret):
+			return nil, errSecret
+		case errors.As(err, &wrong) && refused.MatchString(wrong.Msg):
+			return nil, errors.New("Prometheus refuses Muster: the configuration's prometheus_access is missing or wrong")
+		case errors.As(err, &wrong):
 			return nil, fmt.Errorf("Prometheus: %s: %s", wrong.Type, wrong.Msg)
 		}
 		return nil, fmt.Errorf("Prometheus: %w", unanswered(err))
