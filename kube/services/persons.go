@@ -5,11 +5,20 @@ import (
 	"time"
 )
 
-// held is a number of replicas that a person, or a program of theirs, set.
+// held is a number of replicas that another than Muster set.
 type held struct {
 	object   string
 	replicas int
-	by       string
+	by       string // as the API server has it (managedFields); "": it does not
+}
+
+// String says who set what. The API server records no writer of 0 replicas by the scale subresource, and none of the
+// next number.
+func (h held) String() string {
+	if h.by == "" {
+		return fmt.Sprintf("%s was set to %d replicas (by whom is not recorded)", h.object, h.replicas)
+	}
+	return fmt.Sprintf("%s set %s to %d replicas", h.by, h.object, h.replicas)
 }
 
 // persons respects what others set since Muster began with a service: replicas within the service's bounds stay for a
@@ -21,15 +30,11 @@ func (r *Room) persons(s *running, f *fleet, now time.Time) (st status, leave bo
 		if o == nil || o.setBy == manager {
 			continue
 		}
-		by := o.setBy
 		left, known := s.left[o.UID]
-		if by == "" && (known && o.replicas != left || total == 0 && bounds.Min > 0) {
-			by = "somebody" // who set 0, and the next number, is not recorded
-		}
-		if by == "" {
+		if o.setBy == "" && !(known && o.replicas != left || total == 0 && bounds.Min > 0) {
 			continue
 		}
-		key := held{o.String(), o.replicas, by}
+		key := held{o.String(), o.replicas, o.setBy}
 		since, seen := s.held[key]
 		switch {
 		case !s.adopted || s.changed: // as it was when Muster began, or when its bounds changed
@@ -41,12 +46,11 @@ func (r *Room) persons(s *running, f *fleet, now time.Time) (st status, leave bo
 		switch {
 		case !s.adopted || s.changed:
 		case total < bounds.Min || total > bounds.Max:
-			return status{State: paused, Message: fmt.Sprintf("%s set %s to %d replicas; together that is not from %d "+
-				"to %d, so Muster leaves it alone until that changes", by, o, o.replicas, bounds.Min,
-				bounds.Max)}, true
+			return status{State: paused, Message: fmt.Sprintf("%s; together that is not from %d to %d, so Muster leaves "+
+				"it alone until that changes", key, bounds.Min, bounds.Max)}, true
 		case now.Sub(since) < r.opt.Period:
-			st, leave = status{State: holding, Message: fmt.Sprintf("%s set %s to %d replicas: Muster decides again "+
-				"after %s", by, o, o.replicas, r.opt.Period)}, true
+			st, leave = status{State: holding, Message: fmt.Sprintf("%s: Muster decides again after %s", key,
+				r.opt.Period)}, true
 		}
 	}
 	s.held = there

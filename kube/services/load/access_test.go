@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestAccess: a token is read again for each query, and goes to Prometheus only; where it is gone, its path is not said.
+// TestAccess: a token is read again for each query, and goes to Prometheus only; its path is not said.
 func TestAccess(t *testing.T) {
 	var other, asked []string
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -176,7 +176,7 @@ func (p *Prometheus) ask(ctx context.Context, query string) (model.Value, error)
 		case errors.Is(err, errSecret):
 			return nil, errSecret
 		case errors.As(err, &wrong) && refused.MatchString(wrong.Msg):
-			return nil, errors.New("Prometheus refuses Muster: the configuration's prometheus_access is missing or wrong")
+			return nil, errors.New("Prometheus refuses Muster: prometheus_access is missing or wrong")
 		case errors.As(err, &wrong):
 			return nil, fmt.Errorf("Prometheus: %s: %s", wrong.Type, wrong.Msg)
 		}
