@@ -46,8 +46,9 @@ func (r *Room) persons(s *running, f *fleet, now time.Time) (st status, leave bo
 		switch {
 		case !s.adopted || s.changed:
 		case total < bounds.Min || total > bounds.Max:
-			return status{State: paused, Message: fmt.Sprintf("%s; together that is not from %d to %d, so Muster leaves "+
-				"it alone until that changes", key, bounds.Min, bounds.Max)}, true
+			return status{State: paused, Message: fmt.Sprintf(
+				"%s; together that is not from %d to %d, so Muster leaves it alone until that changes", key, bounds.Min,
+				bounds.Max)}, true
 		case now.Sub(since) < r.opt.Period:
 			st, leave = status{State: holding, Message: fmt.Sprintf("%s: Muster decides again after %s", key,
 				r.opt.Period)}, true

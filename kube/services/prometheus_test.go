@@ -50,7 +50,8 @@ scrape_configs:
 	}
 	address := l.Addr().String()
 	_ = l.Close()
-	c := exec.CommandContext(t.Context(), program, "--config.file="+config, "--storage.tsdb.path="+dir, "--web.config.file="+web,
+	c := exec.CommandContext(t.Context(), program, "--config.file="+config, "--storage.tsdb.path="+dir,
+		"--web.config.file="+web,
 		"--web.listen-address="+address, "--log.level=error")
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	c.Stdout, c.Stderr = t.Output(), t.Output()

@@ -42,6 +42,7 @@ type running struct {
 	left     map[types.UID]int // replicas of its objects, as of the last step
 	said     status
 	figures  figures
+	times    []times   // by variant
 	figured  time.Time // when the annotation had figures last
 }
 
@@ -76,9 +77,6 @@ func read(text string) (s service.Service, err error) {
 		switch {
 		case len(v.Command) > 0 || v.Dir != "" || len(v.Env) > 0:
 			return s, fmt.Errorf("variants[%d]: command, dir and env: on Kubernetes the pod template says what runs", i)
-		case v.Measure && needsProfile(s.Scaling):
-			return s, fmt.Errorf("variants[%d]: profile: measure: batches cannot be seen from outside the model "+
-				"server: give a profile, or scaling: hpa", i)
 		}
 	}
 	if n := s.Metrics.Server; n != "" && !slices.Contains(load.Names(), n) {
@@ -154,6 +152,7 @@ func begin(old *running, o *object, text string) *running {
 		s.spec = service.Service{}
 		return s
 	}
+	s.remember(old)
 	if old != nil && old.err == nil {
 		s.meter, s.prompt, s.output, s.held, s.adopted, s.said = old.meter, old.prompt, old.output, old.held,
 			old.adopted, old.said

@@ -46,7 +46,7 @@ func TestServices(t *testing.T) {
 		{"variants", variants}, {"stuck", stuckVariants}, {"dies", dies}, {"route", routed}, {"kinds", otherKinds},
 		{"ray", rayServed},
 		{"zero", zero}, {"blind", blinded},
-		{"language", language}} {
+		{"language", language}, {"measured", measured}} {
 		t.Run(c.name, func(t *testing.T) { b.under(t, c.test) })
 	}
 }
@@ -106,7 +106,7 @@ func unreadables(b *bench) {
 		"command": {chat("command", "- {name: b, command: [x], profile: [{batch: 1, latency: 1ms}]}")[Annotation],
 			"command, dir and env"},
 		"goal":    {strings.Replace(chat("goal")[Annotation], "500ms", "50ms", 1), "no variant answers within 50ms"},
-		"measure": {"name: m\nlatency: 1s\nreplicas: {max: 2}\nvariants: [{name: a, profile: measure}]", "measure"},
+		"lend":    {chat("lend", "lend: {within: 3s}", "tier: critical")[Annotation], "on Kubernetes it is 5s or more"},
 		"server":  {chat("server")[Annotation] + "metrics: {server: vlm}", `did you mean "vllm"`},
 		"two":     {chat("two")[Annotation] + "---\n" + chat("too")[Annotation], "an object has one"},
 		"garbage": {"\x01{", "control characters"},
@@ -460,6 +460,46 @@ func blinded(b *bench) {
 	delete(b.mute, "mute")
 	b.mu.Unlock()
 	b.wait("one is enough", func() bool { return b.replicas("mute") == 1 })
+}
+
+// A profile is measured from the pods' metrics: a server that answers more at a time gets no more replicas. The next
+// scheduler knows it from the start.
+func measured(b *bench) {
+	text := strings.Replace(chat("seen")[Annotation], "[{batch: 1, latency: 100ms}]", "measure", 1)
+	b.deployment("seen", "seen", 1, map[string]string{Annotation: strings.Replace(text, "max: 6", "max: 1", 1)})
+	stop := b.run()
+	b.event("seen", "ServiceScaling", "what a replica sustains is not measured yet")
+	b.load("seen", 35)
+	sizes := func() (list []int) {
+		for _, x := range b.status("seen").Measured["seen"] {
+			if x.Number < leastBatches {
+				continue
+			}
+			if list = append(list, x.Batch); x.Seconds < 0.09 || x.Seconds > 0.11 {
+				b.Errorf("%d at a time take %g s", x.Batch, x.Seconds)
+			}
+		}
+		return list
+	}
+	b.wait("several at a time are measured", func() bool {
+		return slices.ContainsFunc(sizes(), func(n int) bool { return n >= 3 })
+	})
+	b.annotate("seen", text)
+	time.Sleep(3 * time.Second)
+	if n := b.replicas("seen"); n > 2 {
+		b.Errorf("%d replicas, of which one serves all", n)
+	}
+	was := sizes()
+	stop()
+	b.load("seen", 0)
+	b.run()
+	b.wait("a scheduler has written the status again", func() bool {
+		f := b.status("seen").Figures
+		return f != nil && f.PerSecond == 0
+	})
+	if now := sizes(); !slices.Equal(now, was) {
+		b.Errorf("the next scheduler knows of %v, not %v", now, was)
+	}
 }
 
 // Of a language model it is computed what a replica sustains on the slowest of the cluster's GPUs, for requests as long

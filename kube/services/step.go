@@ -24,6 +24,7 @@ type fleet struct {
 	have     []int // replicas that the objects should have
 	ready    []int // pods that answer
 	waits    []bool
+	variant  map[string]int // of pods that can be asked, by their ID
 	silent   [][]string     // names of pods that do not answer
 	replicas []load.Replica // that can be asked
 	problem  error          // why others cannot
@@ -146,7 +147,8 @@ func (r *Room) autoscaler(o *object) *object {
 // fleet counts the pods of a service.
 func (r *Room) fleet(ctx context.Context, s *running) (*fleet, error) {
 	n := len(s.parts)
-	f := &fleet{have: make([]int, n), ready: make([]int, n), waits: make([]bool, n), silent: make([][]string, n)}
+	f := &fleet{have: make([]int, n), ready: make([]int, n), waits: make([]bool, n), silent: make([][]string, n),
+		variant: map[string]int{}}
 	for i, o := range s.parts {
 		if o == nil {
 			continue
@@ -178,7 +180,7 @@ func (r *Room) fleet(ctx context.Context, s *running) (*fleet, error) {
 			if o.part != nil {
 				x.Part = o.part.name
 			}
-			f.replicas = append(f.replicas, x)
+			f.replicas, f.variant[x.ID] = append(f.replicas, x), i
 		}
 		if o.part != nil {
 			f.ready[i] /= o.part.hosts
@@ -254,6 +256,7 @@ func replica(m *service.Metrics, p *v1.Pod) (x load.Replica, err error) {
 func (r *Room) decide(ctx context.Context, s *running, f *fleet, now time.Time) (want []int, st status, why string) {
 	l, seen, problem := r.load(ctx, s, f, now)
 	s.count(&l)
+	s.learn(f, &l)
 	bounds := s.spec.Replicas
 	st = status{State: scaling, Message: join(s.lacks(), s.lends())}
 	if s.spec.Metrics.Demand == "" && bounds.Min == 0 {
@@ -275,6 +278,9 @@ func (r *Room) decide(ctx context.Context, s *running, f *fleet, now time.Time) 
 		if o != nil {
 			of = append(of, i)
 			spec.Variants = append(spec.Variants, s.spec.Variants[i])
+			if needsProfile(spec.Scaling) {
+				st.Message = join(st.Message, s.profiled(i, &spec, &spec.Variants[len(of)-1]))
+			}
 			v.Ready = append(v.Ready, f.ready[i])
 			v.Coming = append(v.Coming, max(0, f.have[i]-f.ready[i]))
 		}

@@ -21,6 +21,8 @@ type status struct {
 	Message string    `json:"message,omitempty"`
 	Since   time.Time `json:"since"`
 	Figures *figures  `json:"figures,omitempty"`
+	// Measured are the profiles that are measured, by variant, for the scheduler after this one.
+	Measured map[string][]timed `json:"measured,omitempty"`
 }
 
 // States of a service.
@@ -66,6 +68,7 @@ func (r *Room) tell(ctx context.Context, s *running, st status) {
 	if st.adopts() {
 		st.Figures, s.figured = &s.figures, now
 	}
+	st.Measured = s.measured()
 	if o.kind.annotated() {
 		var sub []string
 		if !o.kind.patched {

@@ -96,6 +96,9 @@ func histogramText(name string, n int, bounds ...string) string {
 	return b.String()
 }
 
+// batches are what some of them computed in ten seconds: batches, or what was there at a time.
+var batches = map[string]Batches{"triton": {"u1", 4, 50, 0.08}, "vllm": {"u1", 20, 10, 1}}
+
 // TestServers: what is published by each kind of model server over HTTP becomes the requests of a period, their
 // latencies, and what was late.
 func TestServers(t *testing.T) {
@@ -128,6 +131,9 @@ func TestServers(t *testing.T) {
 			l := take()
 			if l.Period != 10*time.Second || l.Arrived != 200 || l.Answered != 200 {
 				t.Errorf("%d arrived and %d answered in %s", l.Arrived, l.Answered, l.Period)
+			}
+			if want, checked := batches[name]; checked && (len(l.Batches) != 1 || l.Batches[0] != want) {
+				t.Errorf("batches %+v, not %+v", l.Batches, want)
 			}
 			p50, p99 := l.Latency.Quantile(0.5), l.Latency.Quantile(0.99)
 			switch name {

@@ -37,8 +37,30 @@ type rates struct {
 type Load struct {
 	tally.Tally
 	Waiting int
+	Batches []Batches
 	Known   int           // replicas that said something
 	Period  time.Duration // since the last look; 0: this is the first
+}
+
+// Batches are what a replica computed in a period: of a server that does not say it, the requests that it had at a
+// time, in the mean, are a batch (Little's law), which takes as long as they were there.
+type Batches struct {
+	ID      string // of the replica
+	Size    int
+	Number  float64
+	Seconds float64 // of each
+}
+
+func (r *rates) batches(id string) (b Batches, ok bool) {
+	switch {
+	case r.Requests > 0 && r.Batches > 0:
+		b = Batches{id, whole(r.Requests / r.Batches), r.Batches, r.Computed / r.Requests}
+	case r.Finished > 0:
+		b.ID, b.Seconds = id, r.Took/r.Finished
+		b.Size = max(1, whole(r.Finished*b.Seconds/r.span))
+		b.Number = r.Finished / float64(b.Size)
+	}
+	return b, b.Size > 0 && b.Seconds > 0
 }
 
 // Take counts what happened since the last look, from the readings of those replicas that answered.
@@ -70,6 +92,9 @@ func (m *Meter) Take(now time.Time, goal *service.Goal, replicas []Replica, read
 		rate, fresh := m.latest[p.ID], r.At.After(was.At)
 		if met && fresh {
 			rate = between(&was, &r)
+			if b, ok := rate.batches(p.ID); ok && l.Period > 0 {
+				l.Batches = append(l.Batches, b)
+			}
 		}
 		if rate.span <= 0 || l.Period == 0 {
 			continue

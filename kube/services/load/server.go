@@ -25,7 +25,7 @@ type Server struct {
 	latency  []timing
 	ttft     []timing
 	tpot     []timing
-	// Of servers without a histogram of latencies: the time of all finished requests together.
+	// The time of all finished requests together, of servers without a histogram of latencies.
 	took timing
 	// Of servers that compute batches: the time of each request's batch, together; requests, and batches.
 	computed []timing
@@ -85,7 +85,7 @@ type Reading struct {
 	Failed   float64
 	Prompts  float64 // tokens
 	Outputs  float64
-	Took     float64 // seconds of all finished requests, of servers without a histogram of latencies
+	Took     float64 // seconds of all finished requests
 	Computed float64 // seconds of each request's batch
 	Requests float64 // that were computed
 	Batches  float64
@@ -115,6 +115,9 @@ func (k *Server) read(s *samples, at time.Time) Reading {
 		Prompts: first(s.sum, k.prompts), Outputs: first(s.sum, k.outputs)}
 	r.Latency, r.TTFT, r.TPOT = s.timed(k.latency), s.timed(k.ttft), s.timed(k.tpot)
 	r.Took = s.sum[k.took.name] * k.took.seconds()
+	for i := range k.latency {
+		r.Took += s.sum[k.latency[i].name+"_sum"] * k.latency[i].seconds()
+	}
 	for i := range k.computed {
 		r.Computed += s.sum[k.computed[i].name] * k.computed[i].seconds()
 	}
