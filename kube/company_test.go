@@ -9,23 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/kubetest"
 	"github.com/muster-gpu/muster/perf"
 )
-
-// pairs is a table of what is left of speeds.
-func pairs(list map[string]int64) *perf.Table {
-	t := &perf.Table{Pairs: map[perf.Pair]int64{}}
-	for key, v := range list {
-		a, b, _ := strings.Cut(key, "/")
-		t.Pairs[perf.Pair{a, b}] = v
-	}
-	return t
-}
 
 // A pod goes to no node on which the device plugin could put it beside a pod that slows
 // it down more than it accepts, nor where it would do that to others; it says so.
 func TestCompany(t *testing.T) {
-	table := pairs(map[string]int64{"a/b": 600_000, "b/a": 700_000, "a/a": 500_000})
+	table := kubetest.Pairs(map[string]int64{"a/b": 600_000, "b/a": 700_000, "a/a": 500_000})
 	pod := func(name, model, least string) *v1.Pod {
 		p := replicaPod(name, 1, map[string]string{"!" + AnnotationModel: model})
 		if least != "" {
@@ -123,7 +114,7 @@ func companyInTurns(t *testing.T, pod func(name, model, least string) *v1.Pod) {
 		{"mps", "0.95", ""},
 	} {
 		d, _ := still(t, 0)
-		table := pairs(map[string]int64{"a/b": 900_000, "b/a": 900_000})
+		table := kubetest.Pairs(map[string]int64{"a/b": 900_000, "b/a": 900_000})
 		table.Slicing = &perf.TimeSlicing{Switch: 10_000, Duty: map[string]int64{"a": 700_000, "b": 700_000}}
 		d.opt.Rules.Perf, d.stale = table, "another table"
 		steps(t, d)

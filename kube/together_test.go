@@ -27,7 +27,7 @@ func testDevicesWanted(b *bench) {
 	b.classes()
 	b.gpuNodes(4, "n1") // two with 80 GiB, two with 40
 	_, stop := b.schedule(func(o *Options) {
-		table := pairs(map[string]int64{"a/b": 900_000})
+		table := kubetest.Pairs(map[string]int64{"a/b": 900_000})
 		table.Slicing = &perf.TimeSlicing{Duty: map[string]int64{"a": 700_000, "b": 700_000}}
 		o.Rules.Perf = table
 	})

@@ -134,7 +134,7 @@ var arrows = map[string]string{
 	"kube/services":       "cluster config kube/gpus kube/notices kube/patch kube/services/load kube/terms service serving/scale serving/tally",
 	"kube/services/load":  "service serving/tally",
 	"kube/terms":          "cluster config perf kube/fit/shared kube/gangs kube/gpus kube/queues",
-	"kube/kubetest":       "",
+	"kube/kubetest":       "perf",
 	"kube/lead":           "",
 	"kube/loans":          "cluster engine kube/gpus kube/patch kube/terms",
 	"kube/front":          "api server/view web",

@@ -9,9 +9,7 @@ import (
 
 // apart is required pod anti-affinity, also that of pods with a place towards those
 // that come.
-type apart struct {
-	repel map[*Neighbour]bool // pods with a place that keep others away
-}
+type apart struct{ having[apartNeed] }
 
 // apartNeed is the pods that it wants to be apart from.
 type apartNeed []term
@@ -32,25 +30,13 @@ func (f *apart) Read(obj *v1.Pod, _ v1.ResourceList) (Need, bool, error) {
 // Key is nothing: labels and affinity are compared as they are.
 func (f *apart) Key(*Neighbour) string { return "" }
 
-// Put notes which pods keep others away.
-func (f *apart) Put(_ *World, p *Neighbour, by int) {
-	if by < 0 {
-		delete(f.repel, p)
-	} else if _, ok := Of[apartNeed](p); ok {
-		f.repel[p] = true
-	}
-}
-
-// NodeChanged changes nothing.
-func (f *apart) NodeChanged(*World, string) {}
-
 // Active reports whether a pod keeps others away.
-func (f *apart) Active() bool { return len(f.repel) > 0 }
+func (f *apart) Active() bool { return len(f.having) > 0 }
 
 // Limit closes the domains of those that want no such pod near, and of those that the pod does not want near.
 func (f *apart) Limit(l *Look, p *Neighbour) {
 	near := domains{}
-	for q := range f.repel {
+	for q := range f.having {
 		terms, _ := Of[apartNeed](q)
 		for i := range terms {
 			if l.means(&terms[i], p.Obj) {

@@ -8,9 +8,7 @@ import (
 )
 
 // ports are ports of the node that pods take.
-type ports struct {
-	users map[*Neighbour]bool // pods with a place that have some
-}
+type ports struct{ having[portsNeed] }
 
 type portsNeed []hostPort
 
@@ -70,23 +68,11 @@ func (f *ports) Key(p *Neighbour) string {
 	return ""
 }
 
-// Put notes which pods have ports.
-func (f *ports) Put(_ *World, p *Neighbour, by int) {
-	if by < 0 {
-		delete(f.users, p)
-	} else if _, ok := Of[portsNeed](p); ok {
-		f.users[p] = true
-	}
-}
-
-// NodeChanged changes nothing.
-func (f *ports) NodeChanged(*World, string) {}
-
 // Limit closes nodes on which a port is in use.
 func (f *ports) Limit(l *Look, p *Neighbour) {
 	list, _ := Of[portsNeed](p)
 	for _, h := range list {
-		for q := range f.users {
+		for q := range f.having {
 			if others, _ := Of[portsNeed](q); slices.ContainsFunc(others, h.conflicts) {
 				l.Shut(q.Where, fmt.Sprintf("host port %d is in use", h.port))
 			}

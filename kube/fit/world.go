@@ -105,6 +105,21 @@ type place struct {
 	pods map[*Neighbour]bool
 }
 
+// having are the pods with a place that have a need of a kind.
+type having[N Need] map[*Neighbour]bool
+
+// Put notes whether a pod is one of them.
+func (h having[N]) Put(_ *World, p *Neighbour, by int) {
+	if by < 0 {
+		delete(h, p)
+	} else if _, ok := Of[N](p); ok {
+		h[p] = true
+	}
+}
+
+// NodeChanged changes nothing.
+func (having[N]) NodeChanged(*World, string) {}
+
 // Books are what the predicates ask of the user, which counts GPUs.
 type Books struct {
 	Free func(node string) int // GPUs of a node that no pod has
@@ -116,10 +131,10 @@ type Books struct {
 func Neighbours(b Books) []Predicate {
 	return []Predicate{
 		&crowd{full: map[string]bool{}},
-		&apart{repel: map[*Neighbour]bool{}},
+		&apart{having[apartNeed]{}},
 		near{b.Free},
 		spread{},
-		&ports{users: map[*Neighbour]bool{}},
+		&ports{having[portsNeed]{}},
 		extended{b.Besides},
 	}
 }

@@ -2,9 +2,23 @@
 package kubetest
 
 import (
+	"strings"
+
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/muster-gpu/muster/perf"
 )
+
+// Pairs is a table of what is left of speeds, by "MODEL/BESIDE".
+func Pairs(list map[string]int64) *perf.Table {
+	t := &perf.Table{Pairs: map[perf.Pair]int64{}}
+	for key, v := range list {
+		a, b, _ := strings.Cut(key, "/")
+		t.Pairs[perf.Pair{a, b}] = v
+	}
+	return t
+}
 
 // Labels of nodes that can be partitioned.
 const (

@@ -2,21 +2,11 @@ package shared
 
 import (
 	"math/rand/v2"
-	"strings"
 	"testing"
 
+	"github.com/muster-gpu/muster/kube/kubetest"
 	"github.com/muster-gpu/muster/perf"
 )
-
-// pairs is a table of what is left of speeds.
-func pairs(list map[string]int64) *perf.Table {
-	t := &perf.Table{Pairs: map[perf.Pair]int64{}}
-	for key, v := range list {
-		a, b, _ := strings.Cut(key, "/")
-		t.Pairs[perf.Pair{a, b}] = v
-	}
-	return t
-}
 
 // A pod is said to be too slow if it could be, in the worst of all ways to put the pods on
 // the node's GPUs: against a search through all of them.
@@ -31,7 +21,7 @@ func TestSlowed(t *testing.T) {
 				list[x+"/"+y] = []int64{1_000_000, 800_000, 500_000}[r.IntN(3)]
 			}
 		}
-		known := pairs(list)
+		known := kubetest.Pairs(list)
 		c, gpus, of := &Company{table: perf.Belief{Model: known}}, 1+r.IntN(3), 2+r.IntN(2)
 		if r.IntN(2) == 0 { // one of the models may not say how busy it is
 			known.Slicing = &perf.TimeSlicing{Switch: []int64{0, 20_000}[r.IntN(2)],
@@ -105,7 +95,7 @@ func TestWorst(t *testing.T) {
 				list[x+"/"+y] = 500_000 + r.Int64N(500_000)
 			}
 		}
-		table := pairs(list)
+		table := kubetest.Pairs(list)
 		table.Slicing = &perf.TimeSlicing{Switch: r.Int64N(50_000), Duty: map[string]int64{},
 			Processes: map[string]int{}}
 		for _, m := range models[:1+r.IntN(4)] {
