@@ -84,6 +84,7 @@ type variantFile struct {
 	Dir      string            `yaml:"dir"`
 	Env      map[string]string `yaml:"env"`
 	Startup  Duration          `yaml:"startup"`
+	Warm     Duration          `yaml:"warm"`
 	Profile  profileFile       `yaml:"profile"`
 	Use      variantUseFile    `yaml:"use"`
 	Phase    string            `yaml:"phase"`
@@ -282,7 +283,8 @@ func (f *serviceFile) service() (s service.Service, err error) {
 func (f *variantFile) variant() (v service.Variant, err error) {
 	v = service.Variant{Name: f.Name, Accuracy: f.Accuracy, Cost: f.Cost, GPUTypes: f.GPUTypes, Command: f.Command,
 		Dir: f.Dir, Env: f.Env, Use: service.Use(f.Use),
-		Startup: time.Duration(f.Startup), Request: cluster.Request{GPUs: 1, Memory: cluster.MiB(f.Memory),
+		Startup: time.Duration(f.Startup), Warm: time.Duration(f.Warm),
+		Request: cluster.Request{GPUs: 1, Memory: cluster.MiB(f.Memory),
 			Profile: f.MIG, CPU: cluster.Milli(f.CPUs), RAM: cluster.MiB(f.RAM)}}
 	if f.GPUs != nil {
 		v.Request.GPUs = *f.GPUs

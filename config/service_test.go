@@ -98,6 +98,7 @@ func TestBadServices(t *testing.T) {
 		{"weights: 16.06e9", "weights: 160e9", "service chat: variants[0]: 1 H100-80GB have no memory left"},
 		{"gpu_types: [H100-80GB]", "phase: first", `service chat: variants[0]: unknown phase "first"`},
 		{"gpu_types: [H100-80GB]", "phase: prefill", "service chat: variants: where some have a phase, all do"},
+		{"startup: 20s", "startup: 20s\n    warm: 21s", "service vision: variants[0]: warm: a start"},
 		{"accuracy: 0.7", "phase: decode", "service vision: variants[0]: phase: only a language model"},
 		{"gpu_types: [H100-80GB]", "gpu_types: [K80-12GB]",
 			"service chat: variants[0]: the speed of K80-12GB at bf16 is not known"},

@@ -99,6 +99,7 @@ type Variant struct {
 	Dir      string            // working directory; "": the owner's home
 	Env      map[string]string // what replicas find in their environment, besides MUSTER_PORT and PORT
 	Startup  time.Duration     // from the start of a replica until it answers
+	Warm     time.Duration     // the same where the host's memory still has its weights; 0: no shorter
 	Profile  Profile           // of a model that computes batches
 	Use      Use
 	Measure  bool      // its profile is what is measured while it runs
@@ -309,6 +310,8 @@ func (v *Variant) check() error {
 		return fmt.Errorf("gpus: %d is not from 0 to 64", v.Request.GPUs)
 	case v.Startup < 0:
 		return errors.New("startup: must not be negative")
+	case v.Warm < 0 || v.Warm > v.Startup:
+		return errors.New("warm: a start with weights in the host's memory takes no longer than startup")
 	}
 	if u := &v.Use; !(u.Compute >= 0 && u.Compute <= 1 && u.Memory >= 0 && u.Memory <= 1 && u.Slowed >= 0 &&
 		u.Slowed <= 100) {
@@ -349,6 +352,14 @@ func (l *Language) check(v *Variant) error {
 		}
 	}
 	return nil
+}
+
+// Weights is the host memory that a variant's weights take: a language model's as stated, else its GPU memory.
+func (v *Variant) Weights() cluster.MiB {
+	if v.Language != nil {
+		return cluster.MiB(v.Language.Model.Weights / (1 << 20))
+	}
+	return v.Request.Memory
 }
 
 // Share is the part of a GPU that a replica has.

@@ -31,6 +31,7 @@ type Serving struct {
 	last   cluster.Time // of the last
 	states []serviceState
 	gpus   []scale.GPUs
+	kept   residency
 	err    error
 }
 
@@ -42,6 +43,7 @@ type Served struct {
 	Cost     float64 // of the replicas' hours
 	Peak     int     // most replicas at once that answered
 	Started  int     // replicas
+	Warm     int     // starts that found the weights in the node's memory
 	Stopped  int     // because fewer were needed
 	Evicted  int     // preempted, or lost with a node
 }
@@ -93,6 +95,7 @@ func (s *Serving) begin(spec *cluster.Spec) error {
 			s.gpus[k].Server = min(s.gpus[k].Server, n.GPUs)
 		}
 	}
+	s.kept = make(residency, len(spec.Nodes))
 	s.states, s.Served = make([]serviceState, len(s.Services)), make([]Served, len(s.Services))
 	for k := range s.states {
 		s.states[k].waits = cluster.Never
@@ -278,9 +281,26 @@ func (w *World) drainReplica(id cluster.JobID) {
 // replicaStarted schedules when a replica that has started answers.
 func (w *World) replicaStarted(j *jobRun) {
 	if r := j.replica; r != nil {
-		startup := w.opt.Serving.Services[r.service].Variants[r.Variant].Startup
+		startup := w.startup(r, int(j.allocs[0].Node))
 		w.push(worldEvent{at: w.now.Add(startup), kind: evAnswers, id: int32(j.entry.Job.ID), gen: r.starts})
 	}
+}
+
+// residentPart is the part of a node's host memory that weights of models may stay in: 1/2.
+const residentPart = 2
+
+// startup is how long a replica that starts on a node takes until it answers.
+func (w *World) startup(r *replicaRun, node int) time.Duration {
+	s := w.opt.Serving
+	v := &s.Services[r.service].Variants[r.Variant]
+	if v.Warm == 0 {
+		return v.Startup
+	}
+	if !s.kept.use(node, weights{r.service, r.Variant, v.Weights()}, w.spec.Nodes[node].RAM/residentPart) {
+		return v.Startup
+	}
+	s.Served[r.service].Warm++
+	return v.Warm
 }
 
 // replicaAnswers lets a replica take requests, unless it has left its devices since that was scheduled.

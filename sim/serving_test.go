@@ -42,6 +42,24 @@ func serve(t *testing.T, s service.Service, scaling string, a *requests.Arrivals
 	return sv, out
 }
 
+// TestWarm: a replica that starts again where its weights still are answers sooner, and such starts are counted.
+func TestWarm(t *testing.T) {
+	s := vision(1, 4)
+	load := &requests.Arrivals{Rate: 100, CV: 1, For: 40 * time.Minute}
+	for k, rate := range []float64{9000, 100, 9000, 100} {
+		load.Steps = append(load.Steps, requests.Step{At: time.Duration(k+1) * 8 * time.Minute, Rate: rate})
+	}
+	cold, _ := serve(t, s, "hpa", load, nil)
+	s.Variants[0].Warm = 2 * time.Second
+	warm, _ := serve(t, s, "hpa", load, nil)
+	if c, w := &cold.Served[0], &warm.Served[0]; c.Warm != 0 || w.Warm < 2 || w.Warm >= w.Started ||
+		w.InTime <= c.InTime {
+		t.Errorf("%d of %d starts were warm and %d requests in time; cold: %d and %d", w.Warm, w.Started, w.InTime,
+			c.Warm,
+			c.InTime)
+	}
+}
+
 // TestServing: a step in load is followed, nothing is lost, and at the end no replica is left.
 func TestServing(t *testing.T) {
 	load := &requests.Arrivals{Rate: 100, CV: 1, For: 20 * time.Minute,

@@ -120,6 +120,7 @@ type simServiceRow struct {
 	Tokens     float64 `json:"tokens_per_gpu_hour,omitempty"`
 	Peak       int     `json:"peak_replicas"`
 	Started    int     `json:"replicas_started"`
+	Warm       int     `json:"warm_starts"`
 	Evicted    int     `json:"replicas_evicted"`
 	Hash       string  `json:"hash"`
 }
@@ -135,7 +136,7 @@ func writeServices(w io.Writer, outs []sim.Outcome, labels []string, services []
 				P99:  t.Latency.Quantile(0.99).Seconds(),
 				P999: t.Latency.Quantile(0.999).Seconds(), Dropped: t.Dropped, Refused: t.Refused, Failed: t.Failed,
 				GPUHours: t.GPUHours, Cost: t.Cost, Accuracy: t.Accuracy, Peak: t.Peak,
-				Started: t.Started, Evicted: t.Evicted,
+				Started: t.Started, Warm: t.Warm, Evicted: t.Evicted,
 				Batch: float64(t.Answered) / float64(max(1, t.Batches)), Hash: fmt.Sprintf("%016x", outs[i].Hash)}
 			if r.Scaling == "" {
 				r.Scaling = services[k].Scaling
