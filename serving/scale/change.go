@@ -56,11 +56,11 @@ const StuckAfter = 30 * time.Second
 
 // Change says what makes the wanted replicas of those that there are, which are ordered by age, the oldest first: how
 // many to add of each kind, and which leave, as indices of have. The newest leave, and those that do not answer yet
-// before those that do. One that answers and is replaced by replicas of its variant with other shares stays until all
-// of these answer. Where one of them is stuck, one of the replaced makes room, unless it is the last that answers.
+// before those that do. One that answers and is replaced by replicas of another kind (variant or share) stays until all
+// that are wanted answer. Where one of them is stuck, one of the replaced makes room, unless it is the last that answers.
 func Change(want []Want, have []Replica) (add []Want, leave []int) {
 	answering, leaving, stuck := 0, false, false
-	missing := map[int]int{} // by variant: wanted replicas that do not answer yet
+	missing := 0 // wanted replicas that do not answer yet
 	kinds := make([]Kind, 0, len(want))
 	wanted := map[Kind]int{}
 	for _, w := range want {
@@ -68,7 +68,7 @@ func Change(want []Want, have []Replica) (add []Want, leave []int) {
 			kinds = append(kinds, w.Kind)
 		}
 		wanted[w.Kind] += w.Replicas
-		missing[w.Variant] += w.Replicas
+		missing += w.Replicas
 	}
 	count, ready := map[Kind]int{}, map[Kind]int{}
 	for _, r := range have {
@@ -88,7 +88,7 @@ func Change(want []Want, have []Replica) (add []Want, leave []int) {
 		stuck = stuck || r.Stuck && wanted[r.Kind] > 0
 	}
 	for _, k := range kinds {
-		missing[k.Variant] -= min(ready[k], wanted[k])
+		missing -= min(ready[k], wanted[k])
 		if n := wanted[k] - count[k]; n > 0 {
 			add = append(add, Want{k, n})
 		}
@@ -100,7 +100,7 @@ func Change(want []Want, have []Replica) (add []Want, leave []int) {
 				if r := have[i]; r.Kind != k || r.Leaves || r.Answers != answers {
 					continue
 				}
-				if answers && missing[k.Variant] > 0 {
+				if answers && missing > 0 {
 					if !stuck || leaving || answering <= 1 {
 						break
 					}

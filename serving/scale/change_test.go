@@ -10,8 +10,8 @@ import (
 	"github.com/muster-gpu/muster/service"
 )
 
-// TestChange: what does not answer yet leaves before what does, the newest first; what leaves already counts
-// for nothing.
+// TestChange: what does not answer yet leaves before what does, the newest first; what answers stays until what is
+// wanted of another variant answers; what leaves already counts for nothing.
 func TestChange(t *testing.T) {
 	answers, starts, leaves := Replica{Answers: true}, Replica{}, Replica{Answers: true, Leaves: true}
 	other := Replica{Kind: Kind{Variant: 1}, Answers: true}
@@ -26,7 +26,8 @@ func TestChange(t *testing.T) {
 		{[]int{1, 0}, []Replica{answers, starts, answers}, []int{0, 0}, []int{1, 2}},
 		{[]int{1, 0}, []Replica{answers, leaves}, []int{0, 0}, nil},
 		{[]int{2, 0}, []Replica{answers, leaves}, []int{1, 0}, nil},
-		{[]int{0, 2}, []Replica{answers, other, starts}, []int{0, 1}, []int{2, 0}},
+		{[]int{0, 2}, []Replica{answers, other, starts}, []int{0, 1}, []int{2}},
+		{[]int{0, 2}, []Replica{answers, other, other}, []int{0, 0}, []int{0}},
 	} {
 		want := make([]Want, len(c.want))
 		for i, n := range c.want {
