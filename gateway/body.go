@@ -2,10 +2,14 @@ package gateway
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"mime"
+	"mime/multipart"
 	"net/http"
+	"net/url"
 	"os"
 	"time"
 )
@@ -96,6 +100,42 @@ func (s *Server) readBody(a *answer, r *http.Request) ([]byte, bool) {
 		return nil, false
 	}
 	return body, true
+}
+
+// modelOf is the model that a body names: JSON, or a form, such as audio to transcribe comes in.
+func modelOf(contentType string, body []byte) (string, error) {
+	kind, params, _ := mime.ParseMediaType(contentType)                     // what is not known is JSON
+	switch object := bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")); { // curl -d says form of all that it sends
+	case kind == "multipart/form-data":
+		parts := multipart.NewReader(bytes.NewReader(body), params["boundary"])
+		for {
+			part, err := parts.NextRawPart()
+			if errors.Is(err, io.EOF) {
+				return "", nil
+			}
+			if err != nil {
+				return "", fmt.Errorf("the body is no form: %w", err)
+			}
+			if part.FormName() == "model" {
+				const longest = 256 // of a name
+				name, err := io.ReadAll(io.LimitReader(part, longest))
+				return string(name), err
+			}
+		}
+	case kind == "application/x-www-form-urlencoded" && !object:
+		form, err := url.ParseQuery(string(body))
+		if err != nil {
+			return "", fmt.Errorf("the body is no form: %w", err)
+		}
+		return form.Get("model"), nil
+	}
+	var named struct {
+		Model string `json:"model"`
+	}
+	if err := json.Unmarshal(body, &named); err != nil {
+		return "", fmt.Errorf("the body is no JSON object: %w", err)
+	}
+	return named.Model, nil
 }
 
 // refuseBody answers a request whose body did not come as it should.

@@ -240,6 +240,43 @@ func TestStreams(t *testing.T) {
 	}
 }
 
+// TestForms: a form below /v1 goes to the service that its model names, as it came.
+func TestForms(t *testing.T) {
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s|%s", r.Header.Get("Content-Type"), body)
+	}))
+	defer backend.Close()
+	_, h := serve(t, &Config{Services: []Service{{Name: "ears", Replicas: []Replica{{ID: "1", URL: backend.URL}}}}})
+	part := func(model string) string {
+		return "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\n\r\n\x00\xff{}\r\n" +
+			"--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\n" + model + "\r\n--b--\r\n"
+	}
+	const multi, encoded = "multipart/form-data; boundary=b", "application/x-www-form-urlencoded"
+	for _, c := range []struct {
+		kind, body string
+		status     int
+		want       string
+	}{
+		{multi, part("ears"), 200, multi + "|" + part("ears")},
+		{multi, part("eyes"), 404, `no model \"eyes\"`},
+		{multi, "--b\r\nContent-Disposition", 400, "the body is no form"},
+		{multi, "--b--\r\n", 404, `no model \"\"`},
+		{encoded, "language=en&model=ears", 200, encoded + "|language=en&model=ears"},
+		{encoded, "model=%zz", 400, "the body is no form"},
+		{encoded, `{"model": "ears"}`, 200, encoded + `|{"model": "ears"}`},
+	} {
+		resp, err := http.Post(h.URL+"/v1/audio/transcriptions", c.kind, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if resp.Body.Close(); err != nil || resp.StatusCode != c.status || !strings.Contains(string(body), c.want) {
+			t.Errorf("%q: %d %q %v", c.body, resp.StatusCode, body, err)
+		}
+	}
+}
+
 // TestColdStart: a request to a service without a replica waits for the first.
 func TestColdStart(t *testing.T) {
 	a := newAdder(t, 0)

@@ -390,16 +390,14 @@ func (s *Server) openAI(a *answer, r *http.Request, st *state, path string) {
 		return
 	}
 	defer s.release(len(body))
-	var named struct {
-		Model string `json:"model"`
-	}
-	if err := json.Unmarshal(body, &named); err != nil {
-		a.fail(http.StatusBadRequest, "the body is no JSON object: "+err.Error())
+	model, err := modelOf(r.Header.Get("Content-Type"), body)
+	if err != nil {
+		a.fail(http.StatusBadRequest, err.Error())
 		return
 	}
-	p := st.named(named.Model)
+	p := st.named(model)
 	if p == nil {
-		s.noModel(a, st, k, named.Model)
+		s.noModel(a, st, k, model)
 		return
 	}
 	if !s.may(a, k, p) {

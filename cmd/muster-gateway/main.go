@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -113,7 +114,7 @@ func (f *flags) run(log *slog.Logger) error {
 		return err
 	}
 	defer daemon.Close()
-	plain, err := net.Listen("tcp", f.listen)
+	plain, err := f.listener()
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
@@ -179,6 +180,17 @@ func (f *flags) run(log *slog.Logger) error {
 		_ = h.Close() // breaks the connections that are left
 	}
 	return errors.Join(err, access.Flush())
+}
+
+// listener is the socket that systemd has (sd_listen_fds(3)), where it has one, else one of its own.
+func (f *flags) listener() (net.Listener, error) {
+	const first = 3
+	if os.Getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) || os.Getenv("LISTEN_FDS") != "1" {
+		return net.Listen("tcp", f.listen)
+	}
+	file := os.NewFile(first, "socket of systemd")
+	defer file.Close() // the listener has a copy
+	return net.FileListener(file)
 }
 
 // wait returns when it is time to end: after a signal, or if a server cannot go on.

@@ -311,6 +311,58 @@ func (s *servingTest) killReplica(port int) {
 	s.t.Fatalf("nothing is at port %d", port)
 }
 
+// TestServiceKilled: of the requests that the gateway, or a replica, has accepted, those at most are lost that are in
+// the process when it is killed. While the gateway is started again its socket, which is another's, takes connections.
+func TestServiceKilled(t *testing.T) {
+	t.Parallel()
+	s := startServing(t, "2xH100-80GB")
+	s.killGateway()
+	l, err := net.Listen("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	_ = l.Close() // the file is another descriptor of it
+	start := func() {
+		s.gateway = exec.Command("sh", "-c", `LISTEN_FDS=1 LISTEN_PID=$$ exec "$@"`, "sh",
+			filepath.Join(filepath.Dir(s.bin), gatewayProgram), "--dir", filepath.Join(s.dir, "state", "gateway"),
+			"--listen", "none")
+		s.gateway.Stderr, s.gateway.ExtraFiles = &s.log, []*os.File{socket}
+		if err := s.gateway.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start()
+	s.apply("vision", "replicas: {min: 2, max: 2}")
+	s.answers("vision", 2)
+	s.eventually("it answers", func() bool { status, _ := s.ask("vision"); return status == http.StatusOK })
+	const clients = 8
+	for name, kill := range map[string]func(){
+		"gateway": func() { s.killGateway(); time.Sleep(300 * time.Millisecond); start() },
+		"daemon":  func() { s.kill(); time.Sleep(300 * time.Millisecond); s.start() },
+		"replica": func() { s.killReplica(s.show("vision").Replicas[0].Port) },
+	} {
+		end := s.load("vision", clients)
+		time.Sleep(time.Second)
+		kill()
+		time.Sleep(2 * time.Second)
+		s.answers("vision", 2)
+		answered, others := end()
+		lost := 0
+		for _, n := range others {
+			lost += n
+		}
+		if most := map[string]int{"gateway": clients}[name]; answered < 100 || lost > most {
+			t.Errorf("%s: %d requests were answered, %d lost of at most %d: %v", name, answered, lost, most, others)
+		}
+		t.Logf("%s: %d requests were answered, %d lost", name, answered, lost)
+	}
+}
+
 // TestDashboardServices: the page of services shows replicas, reasons and load.
 func TestDashboardServices(t *testing.T) {
 	t.Parallel()

@@ -57,7 +57,8 @@ const StuckAfter = 30 * time.Second
 // Change says what makes the wanted replicas of those that there are, which are ordered by age, the oldest first: how
 // many to add of each kind, and which leave, as indices of have. The newest leave, and those that do not answer yet
 // before those that do. One that answers and is replaced by replicas of another kind (variant or share) stays until all
-// that are wanted answer. Where one of them is stuck, one of the replaced makes room, unless it is the last that answers.
+// that are wanted answer. Where one of them is stuck, one of the replaced makes room, unless it is the last that
+// answers.
 func Change(want []Want, have []Replica) (add []Want, leave []int) {
 	answering, leaving, stuck := 0, false, false
 	missing := 0 // wanted replicas that do not answer yet
