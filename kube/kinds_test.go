@@ -28,6 +28,7 @@ var (
 	paddleKind        = kindOf("paddlejobs.kubeflow.org")
 	rayClusterKind    = kindOf("rayclusters.ray.io")
 	rayJobKind        = kindOf("rayjobs.ray.io")
+	rayServiceKind    = kindOf("rayservices.ray.io")
 	volcanoKind       = kindOf("podgroups.scheduling.volcano.sh")
 	kaiKind           = kindOf("podgroups.scheduling.run.ai")
 	localQueueKind    = kindOf("localqueues.kueue.x-k8s.io")

@@ -436,6 +436,42 @@ func testSuspend(b *bench) {
 	b.wait("it runs again", func() bool { return b.bound(pods[:3]) == 3 })
 }
 
+// Workers of a RayService that Muster scales come and go one by one: what those had that are gone, others get.
+func testRayServed(b *bench) {
+	b.define(rayClusterKind, rayServiceKind)
+	b.nodes(4, "n1")
+	said := object{"muster.sh/service": "name: chat", "muster.sh/service-status": "{}"}
+	service := b.object(rayServiceKind, "chat", object{"annotations": said}, nil)
+	of := b.object(rayClusterKind, "chat-x", object{"annotations": said, "ownerReferences": []any{object{
+		"apiVersion": "ray.io/v1", "kind": "RayService", "name": "chat", "uid": string(service[0].UID),
+		"controller": true}}}, object{"spec": object{"workerGroupSpecs": []any{
+		object{"groupName": "gpu", "replicas": int64(3), "minReplicas": int64(1), "maxReplicas": int64(3)}}}})
+	_, stop := b.schedule(func(o *Options) { o.Dynamic = b.dynamic() })
+	defer stop()
+	labels := map[string]string{rayCluster: "chat-x", rayType: "head", rayGroup: "headgroup"}
+	pods := []*v1.Pod{owned("chat-head", of, labels)}
+	for i := range 3 {
+		pods = append(pods, owned(fmt.Sprintf("chat-%d", i), of,
+			map[string]string{rayCluster: "chat-x", rayType: "worker", rayGroup: "gpu"}))
+	}
+	b.create(pods...)
+	b.wait("all of it runs", func() bool { return b.bound(pods) == 4 })
+	other := controlplane.Pod("other", 2, nil)
+	b.create(other)
+	b.change(rayClusterKind, "chat-x", func(o object) {
+		o["spec"].(object)["workerGroupSpecs"].([]any)[0].(object)["replicas"] = int64(1)
+	})
+	for _, name := range []string{"chat-0", "chat-1"} {
+		if err := b.c.CoreV1().Pods("default").Delete(b.ctx, name, metav1.DeleteOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.wait("another has what they had", func() bool { return live(b.pod("other")) })
+	if n := b.bound([]*v1.Pod{pods[0], pods[3]}); n != 2 {
+		b.Errorf("%d of the two that are left run", n)
+	}
+}
+
 // What owners and groups say counts as far as it is not said nearer: queues,
 // priorities, topologies. What makes no sense is told.
 func testTerms(b *bench) {

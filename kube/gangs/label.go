@@ -14,6 +14,7 @@ import (
 const (
 	// pods with the same value in a namespace are one gang; "true" on a Job: its pods are
 	Label          = "muster.sh/gang"
+	Service        = "muster.sh/service"       // annotation of what Muster scales as a service
 	AnnotationSize = "muster.sh/gang-size"     // tasks of the gang
 	AnnotationMin  = "muster.sh/min-available" // with so many it starts; the others follow one by one
 )

@@ -8,8 +8,9 @@ import (
 
 // A RayCluster (ray.io/v1, KubeRay 1.4) is a gang of its head and of the workers
 // that it has at least: all of them, or with autoscaling minReplicas of each
-// group. Workers beyond these start one by one. RayJobs and RayServices make
-// RayClusters.
+// group. Workers beyond these start one by one, and so do all workers of one pod
+// where Muster scales the RayService: those that leave keep no place. RayJobs
+// and RayServices make RayClusters; these have the annotations of their RayService.
 var (
 	rayClusterKind = &Kind{Group: "ray.io", Name: "RayCluster", Resource: "rayclusters", Versions: []string{"v1"}}
 	rayJobKind     = &Kind{Group: "ray.io", Name: "RayJob", Resource: "rayjobs", Versions: []string{"v1"}}
@@ -49,6 +50,7 @@ func (all *Objects) rayNeed(g Gang, key Key) (Membership, error) {
 	}
 	roles := []Role{{"head", 1}}
 	scaled := flagOf(o.Object, "spec", "enableInTreeAutoscaling")
+	served := OwnerKey(o).Kind == rayServiceKind && o.GetAnnotations()[Service] != ""
 	for _, w := range listOf(o.Object, "spec", "workerGroupSpecs") {
 		if flagOf(w, "suspend") {
 			continue
@@ -58,7 +60,11 @@ func (all *Objects) rayNeed(g Gang, key Key) (Membership, error) {
 		if scaled {
 			n = least
 		}
-		roles = append(roles, Role{textOf(w, "groupName"), n * numberOf(w, 1, "numOfHosts")})
+		hosts := numberOf(w, 1, "numOfHosts")
+		if served && hosts == 1 {
+			n = 0
+		}
+		roles = append(roles, Role{textOf(w, "groupName"), n * hosts})
 	}
 	m := roled(roles, func(p *v1.Pod) string {
 		if p.Labels[rayType] == "head" {

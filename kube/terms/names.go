@@ -53,7 +53,7 @@ const (
 	// -seal.
 
 	// Of services: on what makes pods, from where some controllers copy them to the pods. They say nothing of gangs.
-	AnnotationService = Prefix + "service"        // the service, as YAML
+	AnnotationService = gangs.Service             // the service, as YAML
 	AnnotationVariant = Prefix + "variant-of"     // the name of the service whose variant it is
 	AnnotationStatus  = Prefix + "service-status" // written by Muster
 )
