@@ -43,7 +43,9 @@ type Service struct {
 	// Prompts names the service whose replicas compute the prompts of this one's requests, before its own make
 	// the answers (prefill and decode); "": its own do both.
 	Prompts  string    `json:"prompts,omitempty"`
-	Inner    bool      `json:"inner,omitempty"` // it is there for another service's prompts: no caller can name it
+	Inner    bool      `json:"inner,omitempty"`  // it is there for another service: no caller can name it
+	Voters   []Voter   `json:"voters,omitempty"` // inner services that answer its inference requests together
+	Model    string    `json:"model,omitempty"`  // of an inner service: the model's name at its replicas; "": its own
 	Replicas []Replica `json:"replicas"`
 }
 
@@ -97,7 +99,8 @@ func (c *Config) check() error {
 		names[s.Name] = true
 		if p := strings.Trim(s.Path, "/"); p != "" {
 			if paths[p] || p == "v1" || p == "v2" || strings.Contains(p, "/") {
-				return fmt.Errorf("service %s: path %s is one element, of one service only, and neither v1 nor v2", s.Name, p)
+				return fmt.Errorf("service %s: path %s is one element, of one service only, and neither v1 nor v2",
+					s.Name, p)
 			}
 			paths[p] = true
 		}
@@ -107,6 +110,13 @@ func (c *Config) check() error {
 			return o.Name == s.Prompts && o.Inner
 		}) {
 			return fmt.Errorf("service %s: prompts: there is no inner service %s", s.Name, s.Prompts)
+		}
+		for _, v := range c.Services[i].Voters {
+			k := slices.IndexFunc(c.Services, func(o Service) bool { return o.Name == v.Name && o.Inner })
+			if k < 0 || !(v.Weight > 0) || c.Services[k].Batch < 1 {
+				return fmt.Errorf("service %s: voters: %s has to be an inner service with batches, and its weight above 0",
+					c.Services[i].Name, v.Name)
+			}
 		}
 	}
 	hashes := map[string]bool{}

@@ -239,7 +239,7 @@ func (p *pool) post(r *replica, list []*call) ([][]byte, error) {
 	timeout, _ := p.times()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout, errSlow)
 	defer cancel()
-	u := r.url.JoinPath("v2", "models", p.name, "infer")
+	u := r.url.JoinPath("v2", "models", p.model(), "infer")
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(join(batch)))
 	if err != nil {
 		return nil, err

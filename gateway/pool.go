@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -117,6 +118,13 @@ func (p *pool) update(s Service) error {
 	}
 	p.dispatch()
 	return nil
+}
+
+// model is the name that replicas know.
+func (p *pool) model() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return cmp.Or(p.spec.Model, p.name)
 }
 
 func (p *pool) now() cluster.Time { return cluster.Time(p.server.clock().UnixNano()) }

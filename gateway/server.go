@@ -319,11 +319,13 @@ func (s *Server) protocol(a *answer, r *http.Request, st *state, path string) {
 	last := parts[len(parts)-1]
 	switch {
 	case last == "ready" && len(parts) == 3:
-		if !p.ready() {
+		if !st.ready(p) {
 			a.fail(http.StatusServiceUnavailable, errNone.Error())
 			return
 		}
 		a.writeJSON(map[string]bool{"ready": true})
+	case last == "infer" && len(parts) == 3 && r.Method == http.MethodPost && p.votes():
+		s.vote(a, r, st, p, k.priority())
 	case last == "infer" && len(parts) == 3 && r.Method == http.MethodPost && p.largest() > 1 &&
 		r.Header.Get("Inference-Header-Content-Length") == "": // then the data is binary, which is passed on as it is
 		s.infer(a, r, p, k.priority())
@@ -441,6 +443,21 @@ func (st *state) named(name string) *pool {
 		return nil
 	}
 	return st.pools[name]
+}
+
+// votes reports whether other services answer for this one.
+func (p *pool) votes() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.spec.Voters) > 0
+}
+
+// ready reports whether a replica answers, of a service or of one that votes for it.
+func (st *state) ready(p *pool) bool {
+	p.mu.Lock()
+	list := p.spec.Voters
+	p.mu.Unlock()
+	return p.ready() || slices.ContainsFunc(list, func(v Voter) bool { return st.pools[v.Name].ready() })
 }
 
 // prompts is the name of the service that computes prompts; "": its own replicas do.

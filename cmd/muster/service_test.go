@@ -583,6 +583,47 @@ func TestServicePhases(t *testing.T) {
 	}
 }
 
+// Three small models vote on each request where none is accurate enough alone; when one dies, the others do.
+func TestServiceVotes(t *testing.T) {
+	t.Parallel()
+	s := startServing(t, "4xH100-80GB")
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "name: vision\nlatency: 500ms\nreplicas: {min: 1, max: 4}\nscaling: cocktail:together=0\n" +
+		"budget: {accuracy: 0.75}\nvariants:\n"
+	for i := range 3 {
+		text += fmt.Sprintf("- {name: v%d, accuracy: 0.7, startup: 10s, command: [/usr/bin/python3, %s, --width, %q], "+
+			"profile: [{batch: 1, latency: 20ms}, {batch: 8, latency: 40ms}]}\n", i,
+			filepath.Join(wd, "../../examples/serving/matrix.py"), strconv.Itoa(64<<i))
+	}
+	path := filepath.Join(s.dir, "votes.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.must("service", "apply", path)
+	ask := func() string {
+		resp, err := http.Post(s.url+"/v2/models/vision/infer", "application/json", strings.NewReader(
+			`{"inputs":[{"name":"x","datatype":"FP32","shape":[1,8],"data":[1,2,3,4,5,6,7,8]}]}`))
+		if err != nil {
+			return err.Error()
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), `"label"`) {
+			return resp.Status + string(body)
+		}
+		return resp.Header.Get("X-Muster-Votes")
+	}
+	s.eventually("three vote", func() bool { return ask() == "3" })
+	s.killReplica(s.show("vision").Replicas[0].Port)
+	if votes := ask(); votes != "2" && votes != "3" {
+		t.Errorf("%s votes after one has died", votes)
+	}
+	s.eventually("three vote again", func() bool { return ask() == "3" })
+}
+
 // TestServiceBatch: a file of requests is answered by a job that starts a replica in time for its deadline; it
 // is made to begin again in the middle, and each request has one answer.
 func TestServiceBatch(t *testing.T) {

@@ -55,7 +55,8 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == f"/v2/models/{self.name}":
             self.reply(200, {"name": self.name, "platform": "pytorch on CPU",
                              "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, FEATURES]}],
-                             "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1]}]})
+                             "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1]},
+                                         {"name": "label", "datatype": "INT64", "shape": [-1]}]})
         else:
             self.reply(404, {"error": "no such path"})
 
@@ -76,7 +77,9 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(400, {"error": f"{type(e).__name__}: {e}"})
             return
         self.reply(200, {"model_name": self.name,
-                         "outputs": [{"name": "y", "datatype": "FP32", "shape": [len(y)], "data": y}]})
+                         "outputs": [{"name": "y", "datatype": "FP32", "shape": [len(y)], "data": y},
+                                     {"name": "label", "datatype": "INT64", "shape": [len(y)],
+                                      "data": [int(v > 0) for v in y]}]})
 
     def log_message(self, *_):
         pass

@@ -70,7 +70,8 @@ func read(text string) (s service.Service, err error) {
 			"variants[0]: phase: a request is not passed from one replica to another; only muster sim does that")
 	}
 	if l := s.Lend.Within; l > 0 && l < leastReturn {
-		return s, fmt.Errorf("lend: within: on Kubernetes it is %s or more: pods have whole seconds to end", leastReturn)
+		return s, fmt.Errorf("lend: within: on Kubernetes it is %s or more: pods have whole seconds to end",
+			leastReturn)
 	}
 	for i := range s.Variants {
 		v := &s.Variants[i]
@@ -144,7 +145,7 @@ func begin(old *running, o *object, text string) *running {
 		s.spec = service.Service{}
 		return s
 	}
-	s.policy, s.err = scale.Live(s.spec.Scaling)
+	s.policy, s.err = scale.Elsewhere(s.spec.Scaling)
 	if _, plans := s.policy.(scale.Planner); plans {
 		s.err = fmt.Errorf("scaling: %s chooses parts of GPUs, and on Kubernetes the pod template does", s.spec.Scaling)
 	}

@@ -12,9 +12,16 @@ import (
 // promptsOf ends the name that the gateway has for a service's replicas for prompts. No service has it in its own.
 const promptsOf = ":prompts"
 
-// split is what the gateway has of a service: it with its replicas, or, where its variants have phases, it with those
-// that make answers, and an inner service with those that compute prompts.
+// votesOf begins the end of the name that the gateway has for a variant that votes.
+const votesOf = ":votes:"
+
+// split is what the gateway has of a service: it with its replicas; or, where its variants have phases, it with those
+// that make answers, and an inner service with those that compute prompts; or, where they vote, it without
+// replicas, and an inner service for each variant.
 func (c *Controller) split(s *running) []gateway.Service {
+	if _, ok := s.policy.(scale.Ensembler); ok {
+		return c.voters(s)
+	}
 	then := *s.routes
 	then.Replicas = []gateway.Replica{}
 	first := then
@@ -35,6 +42,27 @@ func (c *Controller) split(s *running) []gateway.Service {
 	}
 	then.Prompts = first.Name
 	return []gateway.Service{then, first}
+}
+
+// voters are a service whose variants vote, and its variants.
+func (c *Controller) voters(s *running) []gateway.Service {
+	outer := *s.routes
+	outer.Replicas = []gateway.Replica{}
+	list := []gateway.Service{outer}
+	for i := range s.Variants {
+		v := &s.Variants[i]
+		inner := *s.routes
+		inner.Name, inner.Path, inner.Model, inner.Inner = s.Name+votesOf+v.Name, "", s.Name, true
+		inner.Replicas = []gateway.Replica{}
+		for _, r := range c.of(s) {
+			if x, ok := route(r); ok && s.variant(r) == i {
+				inner.Replicas = append(inner.Replicas, x)
+			}
+		}
+		list[0].Voters = append(list[0].Voters, gateway.Voter{Name: inner.Name, Weight: scale.Vote(v.Accuracy)})
+		list = append(list, inner)
+	}
+	return list
 }
 
 // bothPhases gives a service whose variants have phases a replica of each, of the two or more that are wanted.
@@ -59,32 +87,38 @@ func (s *running) bothPhases(want []scale.Want) []scale.Want {
 	return want
 }
 
-// fold adds what the gateway counted of prompts to their services: a request arrives, waits and fails in either phase,
-// and is answered once.
+// fold adds what the gateway counted of inner services to their services: a request arrives, waits and fails in either
+// phase, and is answered once; where variants vote it is counted once, whatever becomes of its votes.
 func fold(r *gateway.Report) {
-	r.Services = slices.DeleteFunc(r.Services, func(first gateway.Served) bool {
-		name, inner := strings.CutSuffix(first.Name, promptsOf)
+	r.Services = slices.DeleteFunc(r.Services, func(inner gateway.Served) bool {
+		name, votes, is := strings.Cut(inner.Name, ":")
 		i := slices.IndexFunc(r.Services, func(s gateway.Served) bool { return s.Name == name })
-		if !inner || i < 0 {
+		if !is || i < 0 {
 			return false
 		}
 		s := &r.Services[i]
-		s.Arrived = first.Arrived
-		s.Dropped += first.Dropped
-		s.Refused += first.Refused
-		s.Failed += first.Failed
-		s.Busy += first.Busy
-		s.Left += first.Left
-		s.Retried += first.Retried
-		s.Waiting += first.Waiting
-		s.Replicas = min(s.Replicas, first.Replicas)
-		s.Each = append(s.Each, first.Each...)
+		s.Busy += inner.Busy
+		s.Retried += inner.Retried
+		s.Each = append(s.Each, inner.Each...)
 		if s.Bulk == nil {
-			s.Bulk = first.Bulk
-		} else if b := first.Bulk; b != nil {
+			s.Bulk = inner.Bulk
+		} else if b := inner.Bulk; b != nil {
 			s.Bulk.Waiting += b.Waiting
 			s.Bulk.Needed = max(s.Bulk.Needed, b.Needed)
 		}
+		if strings.HasPrefix(votes, strings.Trim(votesOf, ":")) {
+			s.Batches += inner.Batches
+			s.Waiting = max(s.Waiting, inner.Waiting)
+			s.Replicas += inner.Replicas
+			return true
+		}
+		s.Arrived = inner.Arrived
+		s.Dropped += inner.Dropped
+		s.Refused += inner.Refused
+		s.Failed += inner.Failed
+		s.Left += inner.Left
+		s.Waiting += inner.Waiting
+		s.Replicas = min(s.Replicas, inner.Replicas)
 		return true
 	})
 }

@@ -63,12 +63,13 @@ func (x *Machine) Submit(ctx context.Context, s *control.Service, k scale.Kind, 
 func (x *Machine) Test(s *service.Service, by control.Caller) error {
 	u := account.UserNamed(by.User)
 	u.Trusted = by.Operator
-	p, err := scale.Live(s.Scaling)
+	p, err := scale.New(s.Scaling)
 	if err != nil {
 		return err
 	}
 	if least := x.m.LeastReturn(); s.Lend.Within > 0 && s.Lend.Within < least {
-		return fmt.Errorf("lend: within %v no job is sure to have left: kill_wait makes it %v at least", s.Lend.Within, least)
+		return fmt.Errorf("lend: within %v no job is sure to have left: kill_wait makes it %v at least", s.Lend.Within,
+			least)
 	}
 	_, plans := p.(scale.Planner)
 	for i := range s.Variants {

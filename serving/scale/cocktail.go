@@ -91,6 +91,9 @@ func (c *cocktail) Accuracy(s *service.Service, members uint64) float64 {
 	return a
 }
 
+// Vote is what the vote of a variant with an accuracy weighs; it is at least a little.
+func Vote(accuracy float64) float64 { return max(1e-6, weight(accuracy)) }
+
 // weight is what the vote of a variant counts.
 func weight(accuracy float64) float64 {
 	a := min(max(accuracy, 1e-6), 1-1e-6)

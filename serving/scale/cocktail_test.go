@@ -97,7 +97,7 @@ func TestCocktailChecks(t *testing.T) {
 	if err := Check(policy(t, "muster"), alone); err == nil {
 		t.Error("a floor that no variant reaches passes without a vote")
 	}
-	if _, err := Live("cocktail"); err == nil || !strings.Contains(err.Error(), "only the simulator") {
+	if _, err := Elsewhere("cocktail"); err == nil || !strings.Contains(err.Error(), "Muster's gateway") {
 		t.Errorf("for real requests: %v", err)
 	}
 }

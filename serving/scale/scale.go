@@ -152,11 +152,11 @@ func Check(p Policy, s *service.Service) error {
 	return s.Accurate()
 }
 
-// Live makes the policy of a service whose requests are real.
-func Live(text string) (Policy, error) {
+// Elsewhere makes the policy of a service whose requests do not pass through Muster.
+func Elsewhere(text string) (Policy, error) {
 	p, err := New(text)
 	if _, ok := p.(Ensembler); ok {
-		return nil, fmt.Errorf("scaling: %s lets several variants answer each request, which only the simulator does", text)
+		return nil, fmt.Errorf("scaling: %s lets several variants answer each request, for which requests have to pass Muster's gateway", text)
 	}
 	return p, err
 }
