@@ -201,7 +201,7 @@ func variants(b *bench) {
 	b.startup["big"], b.startup["small"] = time.Second, time.Second
 	b.deployment("small", "task", 2, map[string]string{Annotation: fmt.Sprintf(task, 0.6)})
 	b.deployment("big", "task", 0, map[string]string{AnnotationVariant: "task"})
-	b.deployment("huge", "task", 1, map[string]string{AnnotationVariant: "task"})
+	b.deployment("huge", "huge", 1, map[string]string{AnnotationVariant: "task"})
 	b.load("task", 25)
 	b.run()
 	b.wait("the small one serves", func() bool { return b.replicas("small") >= 3 && b.replicas("big") == 0 })
