@@ -334,14 +334,20 @@ func (k *cluster) schedules() {
 	k.volumes()
 	k.devices()
 	k.looked()
+	k.published(address, "muster_kube_leading 1",
+		`muster_kube_queue_gpus{kind="guarantee",parent="",queue="research"} 4`)
+}
+
+// published checks that the scheduler publishes metrics.
+func (k *cluster) published(address string, metrics ...string) {
+	k.Helper()
 	resp, err := http.Get("http://" + address + "/metrics")
 	if err != nil {
 		k.Fatal(err)
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)
-	for _, want := range []string{"muster_kube_leading 1",
-		`muster_kube_queue_gpus{kind="guarantee",parent="",queue="research"} 4`} {
+	for _, want := range metrics {
 		if !strings.Contains(string(text), want) {
 			k.Errorf("/metrics lacks %s", want)
 		}

@@ -63,8 +63,8 @@ data:
 	}
 }
 
-// installed runs the program with the configuration and the account of the chart.
-func (k *cluster) installed() {
+// installed runs the program with the configuration and the account of the chart, and returns its address.
+func (k *cluster) installed() string {
 	k.Helper()
 	m, err := k.c.CoreV1().ConfigMaps(namespace).Get(k.Context(), "muster", metav1.GetOptions{})
 	if err != nil {
@@ -74,5 +74,7 @@ func (k *cluster) installed() {
 	if err := os.WriteFile(conf, []byte(m.Data["muster.yaml"]), 0o600); err != nil {
 		k.Fatal(err)
 	}
-	k.launch("--kubeconfig", k.kubeconfig(), "--config", conf, "--namespace", namespace, "--listen", "none")
+	address := k.address()
+	k.launch("--kubeconfig", k.kubeconfig(), "--config", conf, "--namespace", namespace, "--listen", address)
+	return address
 }

@@ -99,7 +99,7 @@ spec:
 	k.must(rayServiceText, "apply", "-f", "-")
 	uid := k.must("", "-n", "default", "get", "rayservice", "chat", "-o", "jsonpath={.metadata.uid}")
 	k.must(strings.ReplaceAll(rayClustersText, "UID", uid), "apply", "-f", "-")
-	k.installed()
+	address := k.installed()
 	get := func(what, path string) string {
 		t.Helper()
 		return k.must("", "-n", "default", "get", what, "chat", "-o", "jsonpath={"+path+"}")
@@ -118,6 +118,9 @@ spec:
 	if text := get("rayservice", ".spec.serveConfigV2"); !strings.Contains(text, "num_replicas: 6 # as many") {
 		t.Errorf("serveConfigV2: %s", text)
 	}
+	k.published(address,
+		`muster_kube_service_replicas{namespace="default",service="chat",state="wanted",variant="chat"} 3`,
+		`muster_kube_service_goal_seconds{kind="latency",namespace="default",service="rays"} 1`)
 	for _, forbidden := range [][]string{
 		{"rayservice", "", `{"spec":{"suspend":true}}`},
 		{"rayservice", "", `{"spec":{"serveConfigV2":"applications: []"}}`},
