@@ -89,6 +89,7 @@ func TestBadServices(t *testing.T) {
 		{"preferred: [4, 8]", "preferred: [8, 4]", "service vision: batching: preferred"},
 		{"rule: triton", "rule: tritone", `service vision: batching: rule: unknown batching rule "tritone"`},
 		{"hpa:target=0.6", "hpa:goal=0.6", `service vision: scaling: scaling policy hpa: unknown knob "goal"`},
+		{"hpa:target=0.6", "inss-rl:weights=/etc/passwd", "files of weights are for muster sim"},
 		{"{batch: 8,", "{batch: 0,", "service vision: variants[0]: profile: batch: 0"},
 		{"{batch: 8,", "{batch: 1,", "service vision: variants[0]: profile: batch 1 with share 1000 was given twice"},
 		{"accuracy: 0.7", "accurate: 0.7", `s.yaml:15: unknown key "accurate"`},

@@ -40,6 +40,18 @@ func (n *Net) zero() *Net {
 	return z
 }
 
+// Params lists all weights, layer by layer; what is written there changes the network.
+func (n *Net) Params() [][]float64 { return n.params() }
+
+// Clone is a copy.
+func (n *Net) Clone() *Net {
+	c := n.zero()
+	for i, p := range c.params() {
+		copy(p, n.params()[i])
+	}
+	return c
+}
+
 // params lists all weights, layer by layer.
 func (n *Net) params() (list [][]float64) {
 	for l := range n.W {

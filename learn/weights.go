@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -84,9 +85,18 @@ func (l Layer) MarshalJSON() ([]byte, error) {
 
 // Write encodes an agent as a file. trained is the command that made it.
 func (a *Agent) Write(system, trained string) ([]byte, error) {
+	list, names := a.nets()
+	nets := map[string]*Net{}
+	for i, n := range list {
+		nets[names[i]] = n
+	}
+	return WriteNets(system, trained, nets)
+}
+
+// WriteNets encodes networks as a file. trained is the command that made them.
+func WriteNets(system, trained string, nets map[string]*Net) ([]byte, error) {
 	w := Weights{Version: version, System: system, Trained: trained, Nets: map[string]Layers{}}
-	nets, names := a.nets()
-	for i, n := range nets {
+	for name, n := range nets {
 		var list Layers
 		for l := range n.W {
 			layer := Layer{In: n.Sizes[l], Out: n.Sizes[l+1], W: slices.Clone(n.W[l]), B: slices.Clone(n.B[l])}
@@ -97,7 +107,7 @@ func (a *Agent) Write(system, trained string) ([]byte, error) {
 			}
 			list = append(list, layer)
 		}
-		w.Nets[names[i]] = list
+		w.Nets[name] = list
 	}
 	text, err := json.Marshal(&w)
 	for _, mark := range []string{`"nets":`, `{"in":`} {
@@ -108,29 +118,47 @@ func (a *Agent) Write(system, trained string) ([]byte, error) {
 
 // Read decodes the agent in a file. Its errors name what is wrong.
 func Read(system string, text []byte) (*Agent, error) {
+	a := NewAgent(NewRand(0), shapeOf(system))
+	list, names := a.nets()
+	nets := map[string]*Net{}
+	for i, n := range list {
+		nets[names[i]] = n
+	}
+	return a, readNets(system, text, nets)
+}
+
+// ReadNets decodes networks of these shapes from a file. Its errors name what is wrong.
+func ReadNets(system string, text []byte, shapes map[string][]int) (map[string]*Net, error) {
+	nets := map[string]*Net{}
+	for name, sizes := range shapes {
+		nets[name] = NewNet(NewRand(0), sizes...)
+	}
+	return nets, readNets(system, text, nets)
+}
+
+func readNets(system string, text []byte, nets map[string]*Net) error {
 	var w Weights
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&w); err != nil {
-		return nil, fmt.Errorf("not weights: %w", err)
+		return fmt.Errorf("not weights: %w", err)
 	}
 	if w.Version != version {
-		return nil, fmt.Errorf("version: %q, want %q: train again with muster learn", w.Version, version)
+		return fmt.Errorf("version: %q, want %q: train again with muster learn", w.Version, version)
 	}
 	if w.System != system {
-		return nil, fmt.Errorf("system: the weights are of %q, want %q", w.System, system)
+		return fmt.Errorf("system: the weights are of %q, want %q", w.System, system)
 	}
-	a := NewAgent(NewRand(0), shapeOf(system))
-	nets, names := a.nets()
+	names := slices.Sorted(maps.Keys(nets))
 	if len(w.Nets) != len(names) {
-		return nil, fmt.Errorf("nets: there are %d, want %v", len(w.Nets), names)
+		return fmt.Errorf("nets: there are %d, want %v", len(w.Nets), names)
 	}
-	for i, n := range nets {
-		if err := n.read(w.Nets[names[i]]); err != nil {
-			return nil, fmt.Errorf("nets: %s: %w", names[i], err)
+	for _, name := range names {
+		if err := nets[name].read(w.Nets[name]); err != nil {
+			return fmt.Errorf("nets: %s: %w", name, err)
 		}
 	}
-	return a, nil
+	return nil
 }
 
 func shapeOf(system string) Shape {

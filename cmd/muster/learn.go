@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/learn"
+	"github.com/muster-gpu/muster/serving/inss"
 	"github.com/muster-gpu/muster/sim"
 	"github.com/muster-gpu/muster/trace"
 )
@@ -33,12 +35,14 @@ type learnFlags struct {
 func newLearn() *cobra.Command {
 	f := &learnFlags{}
 	c := &cobra.Command{
-		Use: "learn sched2|meta-rl", Short: "Train the weights of a learned policy or placer", Args: cobra.ExactArgs(1),
+		Use: "learn sched2|meta-rl|inss-rl", Short: "Train the weights of a learned policy or placer",
+		Args: cobra.ExactArgs(1),
 		Long: "The network learns in a light world of nodes and jobs that has the rules of the simulator. Without --trace the jobs are made up, and the\n" +
 			"weights suit any workload; with it they are drawn from the first part of the trace, and the rest is held out: what the weights are\n" +
-			"worth there is printed beside fifo, tiresias-l and srtf. The same flags give the same file.",
+			"worth there is printed beside fifo, tiresias-l and srtf. The same flags give the same file. inss-rl plans services on parts of GPUs;\n" +
+			"its services are made up, and its plans are compared with those of the solver (inss).",
 		Example:   "  muster learn sched2 --out weights.json\n  muster learn sched2 --trace philly.csv --cluster 48x8xV100-32GB --out weights.json",
-		ValidArgs: learn.Systems,
+		ValidArgs: append(slices.Clone(learn.Systems), inss.System),
 		RunE:      func(c *cobra.Command, args []string) error { return f.run(c, args[0]) },
 	}
 	f.register(c)
@@ -52,15 +56,19 @@ func newLearn() *cobra.Command {
 }
 
 func (f *learnFlags) run(c *cobra.Command, system string) error {
+	systems := append(slices.Clone(learn.Systems), inss.System)
 	switch {
-	case !slices.Contains(learn.Systems, system):
-		return usage(cluster.Unknown("system", system, learn.Systems))
+	case !slices.Contains(systems, system):
+		return usage(cluster.Unknown("system", system, systems))
 	case f.out == "":
 		return usage(errors.New("--out FILE is needed: where the weights go"))
 	case f.rounds < 0 || f.rounds > 10000:
 		return usage(fmt.Errorf("--rounds %d: between 1 and 10000 are possible", f.rounds))
 	case !(f.held > 0 && f.held < 1):
 		return usage(fmt.Errorf("--held %g: more than 0 and less than 1 is possible", f.held))
+	}
+	if system == inss.System {
+		return f.services(c)
 	}
 	t := learn.DefaultTraining(system, f.seed)
 	if f.rounds > 0 {
@@ -99,6 +107,61 @@ func (f *learnFlags) run(c *cobra.Command, system string) error {
 	}
 	return f.judge(c, system, spec, held)
 }
+
+// services trains the agents that plan services.
+func (f *learnFlags) services(c *cobra.Command) error {
+	if f.trace != "" || f.from != "" {
+		return usage(errors.New("inss-rl learns from made-up services: without --trace and --from"))
+	}
+	if err := writable(f.out); err != nil {
+		return usage(fmt.Errorf("--out: %w", err))
+	}
+	clock := wallClock()
+	t := inss.Training{Rounds: cmp.Or(f.rounds, inss.Rounds), Seed: f.seed,
+		Cancelled: func() bool { return c.Context().Err() != nil }}
+	t.Progress = func(round int, score float64) {
+		fmt.Fprintf(c.ErrOrStderr(), "round %d of %d: GPUs and their parts %.4f of the solver's, at best (%s)\n", round,
+			t.Rounds,
+			score, cluster.FormatDuration(clock().Round(time.Second)))
+	}
+	text, err := t.Learn().Write(f.command(c, inss.System))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(f.out, text, 0o644); err != nil {
+		return err
+	}
+	agents, err := inss.ReadAgents(text)
+	if err != nil {
+		return err
+	}
+	j := agents.Judge(judged, f.seed+judgedSeed)
+	fmt.Fprintf(c.OutOrStdout(),
+		"%s: weights of %s\nheld out: %d cases of 4 to 15 services; the agents' plan is better than the "+
+			"solver's in %d, worse in %d\n", f.out, inss.System, j.Cases, j.Better, j.Worse)
+	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "plans of\tGPUs\tof them used")
+	for _, x := range []struct {
+		name string
+		sum  [2]int
+	}{{"solver (inss)", j.Solver}, {"agents", j.Agents}, {"the better of both (inss-rl)", j.Both}} {
+		fmt.Fprintf(w, "%s\t%d\t%.2f\n", x.name, x.sum[0], float64(x.sum[1])/100)
+	}
+	fmt.Fprintf(w, "no plan takes fewer than\t%d\t\n", j.Least)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if c.Context().Err() != nil {
+		return errInterrupted
+	}
+	return nil
+}
+
+// What the weights of inss-rl are judged by: cases that no training draws.
+const (
+	judged     = 1000
+	judgedSeed = 7_000_003
+)
 
 // writable reports why a file cannot be written, before the time is spent. What is in it stays.
 func writable(name string) error {

@@ -54,6 +54,35 @@ func TestLearn(t *testing.T) {
 	}
 }
 
+// The agents that plan services are trained by the same command; what they are worth is said beside the solver, and the
+// simulator takes their file, which a service that runs for real cannot name.
+func TestLearnServices(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "weights.json")
+	out := ok(t, "learn", "inss-rl", "--rounds", "1", "--out", file)
+	for _, want := range []string{"weights of inss-rl", "held out: 1000 cases", "solver (inss)", "the better of both"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	out = ok(t, "sim", "--services", "../../examples/serving/three.yaml", "--requests",
+		"../../examples/serving/three-load.yaml", "--cluster", "1x4xA100-80GB", "--policies", "fifo", "--scaling",
+		"inss-rl:weights="+file)
+	if !strings.Contains(out, "inss-rl") {
+		t.Error(out)
+	}
+	for args, want := range map[string]string{
+		"learn inss-rl --trace x.csv --out " + file: "made-up services",
+		"sim --services ../../examples/serving/three.yaml --requests ../../examples/serving/three-load.yaml " +
+			"--cluster 1x4xA100-80GB --policies fifo --scaling inss-rl:weights=../../go.mod": "not weights",
+	} {
+		if _, stderr, err := muster(t, t.Context(), strings.Fields(args)...); err == nil ||
+			!strings.Contains(stderr+err.Error(), want) {
+			t.Errorf("%s: %v %s", args, err, stderr)
+		}
+	}
+}
+
 // Of a trace the last part is held out.
 func TestLearnTrace(t *testing.T) {
 	t.Parallel()

@@ -56,7 +56,7 @@ var arrows = map[string]string{
 	"serving/load":        "requests service serving/tally",
 	"serving/control":     "ask cluster config gateway service serving/llm serving/scale serving/tally show",
 	"serving/machine":     "ask cluster gateway local local/account local/watch service serving/control serving/scale show",
-	"serving/inss":        "cluster service solve",
+	"serving/inss":        "cluster learn service solve",
 	"serving/nexus":       "cluster service",
 	"serving/fleet":       "cluster internal/heap requests service serving/batch serving/llm serving/tally",
 	"serving":             "cluster internal/heap internal/csvfile",

@@ -23,7 +23,8 @@ type Options struct {
 	GPUs     int // 0: as many as are needed
 	// Half: a batch takes at most half of the goal, instead of the goal less what filling it takes. That asks for less
 	// where a goal is hardly longer than the time between two requests.
-	Half bool
+	Half   bool
+	Agents *Agents // decide instead of the solver's rules; nil: none
 }
 
 // Placed is a service on a GPU.
@@ -209,6 +210,10 @@ func (p *planner) settle(list []resident) bool {
 		if !again {
 			return true
 		}
+		if p.o.Agents != nil {
+			p.grow(list, short)
+			continue
+		}
 		for i := range list {
 			if short[i] {
 				list[i].percent += step
@@ -239,7 +244,13 @@ func (p *planner) beside(list []resident, i int) (sum Load) {
 func (p *planner) place(list []int) {
 	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(p.solo[b], p.solo[a]) })
 	for _, k := range list {
-		if p.solo[k] == 0 || !p.join(k) && !p.open(k) {
+		carried := p.solo[k] > 0
+		if carried && p.o.Agents != nil {
+			carried = p.choose(k)
+		} else if carried {
+			carried = p.join(k) || p.open(k)
+		}
+		if !carried {
 			p.rejected = append(p.rejected, k)
 		}
 	}

@@ -13,10 +13,41 @@ var inssKind = kind{knobs.Kind{Name: "inss",
 	Knobs: planKnobs("10s", "0.4")},
 	func(k *knobs.Set) (Policy, error) { return newPlanner("inss", "", k, &inssSizer{}) }}
 
+var inssRLKind = kind{knobs.Kind{Name: "inss-rl",
+	About: "InSS with learnt agents beside the solver: of both plans the better one",
+	Knobs: append(planKnobs("10s", "0.4"), knobs.Knob{Name: "weights", Default: "",
+		About: "file of weights (muster learn inss-rl); none: those that come with Muster; in the simulator only"})},
+	newInssRL}
+
+// ReadFile reads the files of weights that policies name. Whoever names them must be whoever runs the program.
+var ReadFile func(name string) ([]byte, error)
+
+func newInssRL(k *knobs.Set) (Policy, error) {
+	var text []byte
+	if name := k.Text("weights"); name != "" {
+		if ReadFile == nil {
+			return nil, fmt.Errorf("weights=%s: files of weights are for muster sim", name)
+		}
+		var err error
+		if text, err = ReadFile(name); err != nil {
+			return nil, fmt.Errorf("weights: %w", err)
+		}
+	}
+	agents, err := inss.ReadAgents(text)
+	if err != nil {
+		return nil, fmt.Errorf("weights: %w", err)
+	}
+	return newPlanner("inss-rl", "", k, &inssSizer{agents: agents})
+}
+
 // inssSizer follows InSS (Han et al., TPDS 2024) with its deterministic solver, and plans again from the plan that
 // there is. A service that no GPU carries is divided into equal replicas. What neighbours do is what they use of the
 // memory's bandwidth, and how sensitive a service is to that. Which replicas meet on a GPU the scheduler decides.
-type inssSizer struct{ plan *inss.Plan }
+// With agents, they plan, too, and theirs is taken where it is better than the solver's.
+type inssSizer struct {
+	plan   *inss.Plan
+	agents *inss.Agents
+}
 
 func (x *inssSizer) sizes(list []demand, m *cluster.GPUModel) (shares [][]cluster.Milli, gpus int, err error) {
 	g := &inss.GPU{Memory: int64(m.Memory)}
@@ -49,6 +80,13 @@ func (x *inssSizer) sizes(list []demand, m *cluster.GPUModel) (shares [][]cluste
 	plan, _, err := inss.Replan(g, was, services, inss.Options{})
 	if err != nil {
 		return nil, 0, err
+	}
+	if x.agents != nil {
+		learnt, _, err := inss.Replan(g, was, services, inss.Options{Agents: x.agents})
+		if err != nil {
+			return nil, 0, err
+		}
+		plan = inss.Better(plan, learnt)
 	}
 	x.plan = plan
 	for _, there := range plan.GPUs {

@@ -172,7 +172,7 @@ type kind struct {
 
 func kinds() []kind {
 	return []kind{musterKind, hpaKind, staticKind, clipperKind, tritonKind, markKind, infaasKind,
-		gpuletKind, inssKind, nexusKind, cocktailKind, distserveKind, lyraKind}
+		gpuletKind, inssKind, inssRLKind, nexusKind, cocktailKind, distserveKind, lyraKind}
 }
 
 // Default is the policy of services that name none.
