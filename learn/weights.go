@@ -96,7 +96,8 @@ func (a *Agent) Write(system, trained string) ([]byte, error) {
 // WriteNets encodes networks as a file. trained is the command that made them.
 func WriteNets(system, trained string, nets map[string]*Net) ([]byte, error) {
 	w := Weights{Version: version, System: system, Trained: trained, Nets: map[string]Layers{}}
-	for name, n := range nets {
+	for _, name := range slices.Sorted(maps.Keys(nets)) {
+		n := nets[name]
 		var list Layers
 		for l := range n.W {
 			layer := Layer{In: n.Sizes[l], Out: n.Sizes[l+1], W: slices.Clone(n.W[l]), B: slices.Clone(n.B[l])}
@@ -130,8 +131,8 @@ func Read(system string, text []byte) (*Agent, error) {
 // ReadNets decodes networks of these shapes from a file. Its errors name what is wrong.
 func ReadNets(system string, text []byte, shapes map[string][]int) (map[string]*Net, error) {
 	nets := map[string]*Net{}
-	for name, sizes := range shapes {
-		nets[name] = NewNet(NewRand(0), sizes...)
+	for _, name := range slices.Sorted(maps.Keys(shapes)) {
+		nets[name] = NewNet(NewRand(0), shapes[name]...)
 	}
 	return nets, readNets(system, text, nets)
 }
