@@ -238,6 +238,9 @@ func (w *World) respeed(ids []cluster.JobID) {
 		if rate := w.rateOf(j); rate != j.rate {
 			j.rate = rate
 			w.plan(j)
+			if r := j.replica; r != nil && r.number >= 0 {
+				w.opt.Serving.fleet.Slow(r.number, slowed(rate))
+			}
 			w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: id, Rate: rate,
 				Done: j.entry.Run - j.left, Saved: j.saved})
 		}

@@ -286,6 +286,9 @@ func (w *World) replicaStarted(j *jobRun) {
 	}
 }
 
+// slowed is the factor by which a replica at a speed (ppm) takes longer than alone.
+func slowed(rate int64) float64 { return 1e6 / float64(max(1, rate)) }
+
 // residentPart is the part of a node's host memory that weights of models may stay in: 1/2.
 const residentPart = 2
 
@@ -310,7 +313,7 @@ func (w *World) replicaAnswers(j *jobRun, starts uint32) {
 		return
 	}
 	n, err := s.fleet.Add(r.service, r.Variant, fleet.Place{GPU: w.spec.Nodes[j.allocs[0].Node].Model,
-		Slower: 1e6 / float64(max(1, j.rate)), Share: r.Share})
+		Slower: slowed(j.rate), Share: r.Share})
 	if err != nil {
 		s.err = fmt.Errorf("service %s: %w", s.Services[r.service].Name, err)
 		return

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/requests"
 	"github.com/muster-gpu/muster/service"
 	"github.com/muster-gpu/muster/serving/scale"
@@ -222,5 +223,37 @@ func TestServingLends(t *testing.T) {
 	if done["lyra"] < done["static"]*5/4 || late["lyra"] > late["static"]+0.001 {
 		t.Errorf("%d jobs are done, without loans %d; %g and %g of the requests late", done["lyra"], done["static"],
 			late["lyra"], late["static"])
+	}
+}
+
+// TestNeighbours: a replica is as slow as the table says beside what is on its GPU, from when that comes until it leaves.
+func TestNeighbours(t *testing.T) {
+	s := vision(1, 1)
+	s.Variants[0].Request.Share, s.Variants[0].Name = 500, "vision"
+	for i := range s.Variants[0].Profile {
+		s.Variants[0].Profile[i].Share = 500
+	}
+	play := func(jobs []trace.Entry) *Serving {
+		sv := &Serving{Services: []service.Service{s}, Stream: requests.Draw(&requests.Arrivals{Rate: 20, CV: 0,
+			For: 20 * time.Minute}, 0)}
+		var err error
+		if sv.Scaling, err = scale.Policies(sv.Services, []string{"static:replicas=1"}); err != nil {
+			t.Fatal(err)
+		}
+		spec := &cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 1, CPU: 64000, RAM: 1 << 20}}}
+		out := Run(context.Background(), spec, jobs, Setup{Policy: "fifo", Placer: "best-fit", World: Options{Serving: sv,
+			Model: &perf.Table{Pairs: map[perf.Pair]int64{{"vision", "train"}: 250_000}}}})
+		if out.Err != nil {
+			t.Fatal(out.Err)
+		}
+		return sv
+	}
+	beside := cluster.Job{Submit: cluster.Time(5 * time.Minute), Model: "train",
+		Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1, Share: 500}}}}
+	alone := play([]trace.Entry{{Job: cluster.Job{Submit: 0, Tasks: beside.Tasks}, Run: time.Second}})
+	got := play([]trace.Entry{{Job: beside, Run: 10 * time.Minute}})
+	q := func(sv *Serving, part float64) time.Duration { return sv.Served[0].Latency.Quantile(part) }
+	if a := q(alone, 0.9); q(got, 0.3) > a*65/64 || q(got, 0.75) < 39*a/10 || q(got, 0.75) > 42*a/10 {
+		t.Errorf("alone %v; beside the other for half of the time %v and %v", a, q(got, 0.3), q(got, 0.75))
 	}
 }

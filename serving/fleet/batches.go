@@ -10,7 +10,8 @@ import (
 
 // batches is the work of a replica that computes requests in batches.
 type batches struct {
-	takes    []time.Duration // of a batch, by its size less one
+	alone    []time.Duration // of a batch, by its size less one, where nothing slows it
+	takes    []time.Duration // the same beside the neighbours that there are
 	rule     batch.Rule
 	again    cluster.Time // when the rule looks again, while it is idle
 	began    cluster.Time
@@ -24,14 +25,22 @@ func newBatches(s *served, variant int, p Place) (*batches, error) {
 	b := &batches{takes: make([]time.Duration, s.spec.MaxBatch(v)), end: cluster.Never,
 		accuracy: v.Accuracy}
 	for i := range b.takes {
-		b.takes[i] = time.Duration(float64(v.Profile.Takes(cmp.Or(p.Share, v.Share()), i+1)) * p.Slower)
+		b.alone = append(b.alone, v.Profile.Takes(cmp.Or(p.Share, v.Share()), i+1))
 	}
+	b.slow(p.Slower)
 	c := &s.spec.Batching
 	var err error
 	b.rule, err = batch.New(cmp.Or(c.Rule, s.rule),
 		batch.Setting{Max: len(b.takes), Delay: c.Delay, Preferred: c.Preferred,
 			Goal: s.spec.Goal.Latency, Takes: func(n int) time.Duration { return b.takes[n-1] }})
 	return b, err
+}
+
+// slow has later batches take longer by a factor.
+func (b *batches) slow(factor float64) {
+	for i, d := range b.alone {
+		b.takes[i] = time.Duration(float64(d) * factor)
+	}
 }
 
 // send lets the rule choose from what waits; again is when it wants to look again, unless that is known already.

@@ -113,6 +113,18 @@ func (f *Fleet) Add(svc, variant int, p Place) (int, error) {
 	return int(id), nil
 }
 
+// Slow has a replica's later batches, or steps, take longer by a factor than alone: its neighbours changed.
+func (f *Fleet) Slow(id int, factor float64) {
+	r := &f.replicas[id]
+	switch {
+	case r.gone:
+	case r.language != nil:
+		r.language.slower = factor
+	default:
+		r.batches.slow(factor)
+	}
+}
+
 // Drain lets a replica finish what it has begun and take nothing more; Idle says when it is done.
 func (f *Fleet) Drain(id int) {
 	r := &f.replicas[id]

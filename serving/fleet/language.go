@@ -13,6 +13,7 @@ type language struct {
 	instance *llm.Instance
 	began    cluster.Time // of the step
 	service  *served      // for what the instance hands out
+	slower   float64      // factor by which steps take longer than alone
 	accuracy float64
 	spec     *service.Language
 	handOver func(q *llm.Sequence, l *language) bool // what is left of a request of which it computes the prompt only
@@ -25,11 +26,13 @@ func newLanguage(s *served, variant int, p Place) (*language, error) {
 		return nil, err
 	}
 	timer := llm.Roofline(&v.Language.Model, &g, v.Request.GPUs)
-	takes := timer
-	if p.Slower != 1 {
-		takes = func(t *llm.Step) time.Duration { return time.Duration(float64(timer(t)) * p.Slower) }
+	l := &language{service: s, spec: v.Language, accuracy: v.Accuracy, slower: p.Slower}
+	takes := func(t *llm.Step) time.Duration {
+		if l.slower == 1 {
+			return timer(t)
+		}
+		return time.Duration(float64(timer(t)) * l.slower)
 	}
-	l := &language{service: s, spec: v.Language, accuracy: v.Accuracy}
 	l.instance = llm.NewInstance(e, takes, l)
 	return l, nil
 }
