@@ -226,7 +226,8 @@ func TestServingLends(t *testing.T) {
 	}
 }
 
-// TestNeighbours: a replica is as slow as the table says beside what is on its GPU, from when that comes until it leaves.
+// TestNeighbours: a replica is as slow as the table says beside what is on its GPU, from when that comes until
+// it leaves.
 func TestNeighbours(t *testing.T) {
 	s := vision(1, 1)
 	s.Variants[0].Request.Share, s.Variants[0].Name = 500, "vision"
@@ -241,8 +242,9 @@ func TestNeighbours(t *testing.T) {
 			t.Fatal(err)
 		}
 		spec := &cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 1, CPU: 64000, RAM: 1 << 20}}}
-		out := Run(context.Background(), spec, jobs, Setup{Policy: "fifo", Placer: "best-fit", World: Options{Serving: sv,
-			Model: &perf.Table{Pairs: map[perf.Pair]int64{{"vision", "train"}: 250_000}}}})
+		out := Run(context.Background(), spec, jobs,
+			Setup{Policy: "fifo", Placer: "best-fit", World: Options{Serving: sv,
+				Model: &perf.Table{Pairs: map[perf.Pair]int64{{"vision", "train"}: 250_000}}}})
 		if out.Err != nil {
 			t.Fatal(out.Err)
 		}
