@@ -73,7 +73,7 @@ type variantFile struct {
 	Name     string            `yaml:"name"`
 	Accuracy float64           `yaml:"accuracy"`
 	Cost     float64           `yaml:"cost"`
-	GPUs     *int              `yaml:"gpus"`
+	GPUs     gpuNumber         `yaml:"gpus"`
 	Share    float64           `yaml:"share"`
 	Memory   Memory            `yaml:"memory"`
 	MIG      string            `yaml:"mig"`
@@ -90,6 +90,23 @@ type variantFile struct {
 	Phase    string            `yaml:"phase"`
 	Model    *languageFile     `yaml:"model"`
 	Engine   engineFile        `yaml:"engine"`
+}
+
+// gpuNumber is a number of GPUs, or "auto".
+type gpuNumber struct {
+	number *int
+	auto   bool
+}
+
+// UnmarshalYAML reads a number of GPUs.
+func (g *gpuNumber) UnmarshalYAML(n *yaml.Node) error {
+	if g.auto = n.Value == "auto"; g.auto {
+		return nil
+	}
+	if n.Decode(&g.number) != nil {
+		return fmt.Errorf("line %d: gpus: %q is neither a number nor auto", n.Line, n.Value)
+	}
+	return nil
 }
 
 // variantUseFile is what a variant uses of a GPU, and how sensitive it is to neighbours.
@@ -277,6 +294,13 @@ func (f *serviceFile) service() (s service.Service, err error) {
 		}
 		s.Variants = append(s.Variants, v)
 	}
+	for i := range f.Variants {
+		if v := &s.Variants[i]; f.Variants[i].GPUs.auto {
+			if err := v.Choose(&s); err != nil {
+				return s, fmt.Errorf("variants[%d]: %w", i, err)
+			}
+		}
+	}
 	return s, nil
 }
 
@@ -286,8 +310,11 @@ func (f *variantFile) variant() (v service.Variant, err error) {
 		Startup: time.Duration(f.Startup), Warm: time.Duration(f.Warm),
 		Request: cluster.Request{GPUs: 1, Memory: cluster.MiB(f.Memory),
 			Profile: f.MIG, CPU: cluster.Milli(f.CPUs), RAM: cluster.MiB(f.RAM)}}
-	if f.GPUs != nil {
-		v.Request.GPUs = *f.GPUs
+	if f.GPUs.number != nil {
+		v.Request.GPUs = *f.GPUs.number
+	}
+	if f.GPUs.auto && (f.Share != 0 || f.MIG != "") {
+		return v, errors.New("gpus: auto chooses the share, too: without share and mig")
 	}
 	if v.Request.Share, err = share(f.Share); err != nil {
 		return v, err

@@ -73,6 +73,36 @@ func TestServices(t *testing.T) {
 	}
 }
 
+// TestAutoGPUs: what meets the goal and does most on each GPU is chosen: here half a GPU, for a language model one that
+// is large enough.
+func TestAutoGPUs(t *testing.T) {
+	for goal, want := range map[string]cluster.Milli{"50ms": 500, "12ms": 0} {
+		text := strings.NewReplacer("share: 0.5\n    memory", "gpus: auto\n    memory", "latency: 50ms",
+			"latency: "+goal,
+			"{batch: 1, share: 0.5, latency: 8ms}", "{batch: 1, share: 0.5, latency: 8ms}\n      - "+
+				"{batch: 8, share: 0.5, latency: 10ms}").Replace(aService)
+		list, err := ReadServices("s.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := list[0].Variants[0].Request; r.GPUs != 1 || r.Share != want {
+			t.Errorf("%s: %+v", goal, r)
+		}
+	}
+	for model, want := range map[string]int{"params: 8.03e9, weights: 16.06e9": 1,
+		"params: 70.6e9, weights: 141e9": 4} {
+		text := strings.NewReplacer("gpu_types: [H100-80GB]", "gpus: auto\n    gpu_types: [H100-80GB]",
+			"params: 8.03e9, weights: 16.06e9", model).Replace(aService)
+		list, err := ReadServices("s.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := list[1].Variants[0].Request.GPUs; n != want {
+			t.Errorf("%s: %d GPUs", model, n)
+		}
+	}
+}
+
 // TestBadServices: each mistake is an error that names the service and the field, or the line.
 func TestBadServices(t *testing.T) {
 	for _, c := range [][3]string{
@@ -89,6 +119,10 @@ func TestBadServices(t *testing.T) {
 		{"preferred: [4, 8]", "preferred: [8, 4]", "service vision: batching: preferred"},
 		{"rule: triton", "rule: tritone", `service vision: batching: rule: unknown batching rule "tritone"`},
 		{"hpa:target=0.6", "hpa:goal=0.6", `service vision: scaling: scaling policy hpa: unknown knob "goal"`},
+		{"share: 0.5\n    memory", "gpus: some\n    memory", `gpus: "some" is neither a number nor auto`},
+		{"share: 0.5\n    memory", "share: 0.5\n    gpus: auto\n    memory", "gpus: auto chooses the share, too"},
+		{"gpu_types: [H100-80GB]", "gpus: auto",
+			"service chat: variants[0]: gpus: auto of a language model needs gpu_types"},
 		{"hpa:target=0.6", "inss-rl:weights=/etc/passwd", "files of weights are for muster sim"},
 		{"{batch: 8,", "{batch: 0,", "service vision: variants[0]: profile: batch: 0"},
 		{"{batch: 8,", "{batch: 1,", "service vision: variants[0]: profile: batch 1 with share 1000 was given twice"},
