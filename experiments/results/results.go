@@ -73,7 +73,8 @@ var experiments = []struct {
 	run  func(context.Context, string) (Table, error)
 }{{"tiresias", Tiresias}, {"muri", Muri}, {"pollux", Pollux}, {"pollux-itself", PolluxItself},
 	{"elasticflow", ElasticFlow}, {"gavel", Gavel}, {"fgd", FGD}, {"miso", MISO}, {"parvagpu", ParvaGPU},
-	{"parvagpu-changes", ParvaChanges}, {"parvagpu-shares", ParvaShares}, {"distserve", DistServe}}
+	{"parvagpu-changes", ParvaChanges}, {"parvagpu-shares", ParvaShares}, {"distserve", DistServe},
+	{"serving", Serving}}
 
 // Names returns the names of the pages.
 func Names() (list []string) {

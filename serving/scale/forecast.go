@@ -84,7 +84,7 @@ func (f *forecast) expected(v *View, margin float64) float64 {
 	if f.rule() == 0 {
 		base = min(p, f.usual)
 	}
-	return max(v.Rate(), p, base*margin, v.stated())
+	return max(v.Rate(), p, max(base, v.stated())*margin)
 }
 
 // stated is the highest rate that people expect until a replica that is asked for in a period answers.
@@ -99,14 +99,27 @@ func (f *forecast) predicted() float64 { return f.predictions()[f.rule()] }
 // trending is the predicted rate if it has a trend; else 0.
 func (f *forecast) trending() float64 { return float64(f.rule()) * f.predicted() }
 
-// margin is the factor by which all but a part of the recent rates did not exceed what was predicted: from 1 to 2.
-func (f *forecast) margin(part float64) float64 {
-	sorted := slices.Sorted(slices.Values(f.exceeds[f.rule()]))
-	if len(sorted) == 0 {
+// margin is the factor over what is predicted, from 1 to 2, beyond which at most a part of all requests come. The part
+// of the predictions that were exceeded most does not count.
+func (f *forecast) margin(exceeded, beyond float64) float64 {
+	all := slices.Sorted(slices.Values(f.exceeds[f.rule()]))
+	if len(all) == 0 {
 		return 1.2
 	}
-	rank := int(math.Ceil((1 - part) * float64(len(sorted))))
-	return min(2, max(1, sorted[max(0, rank-1)]))
+	counts := all[:max(1, int(math.Ceil((1-exceeded)*float64(len(all)))))]
+	lo, hi := 1.0, 2.0
+	for hi-lo > 1e-3 {
+		mid, lost := (lo+hi)/2, 0.0
+		for _, x := range counts {
+			lost += max(0, 1-mid/x)
+		}
+		if lost > beyond*float64(len(all)) {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return hi
 }
 
 // periodsAhead is how many periods after this one a replica that is asked for now answers.

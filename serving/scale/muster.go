@@ -10,7 +10,7 @@ import (
 
 var musterKind = kind{knobs.Kind{Name: "muster",
 	About: "the cheapest replicas for the rate that is forecast, with what each sustains as learnt from latencies",
-	Knobs: []knobs.Knob{{Name: "risk", Default: "0.05", About: "part of the forecasts that the rate may exceed"},
+	Knobs: []knobs.Knob{{Name: "risk", Default: "0.05", About: "part of the forecasts that any rate may exceed"},
 		{Name: "window", Default: "2m", About: "replicas leave when none of this time needed them"},
 		{Name: "idle", Default: "5m",
 			About: "without requests for so long nothing runs, where the service allows it"}}},
@@ -65,7 +65,7 @@ func (m *muster) Decide(v *View) []int {
 	if v.Arrived > 0 || v.Waiting > 0 || v.stated() > 0 || found {
 		m.last = v.Now
 	}
-	need := m.recent.highest(v.Now, m.rate.expected(v, m.rate.margin(m.risk)))
+	need := m.recent.highest(v.Now, m.rate.expected(v, m.rate.margin(m.risk, missable(v)/2)))
 	if v.Period > 0 { // what waits is gone within a period
 		need += float64(v.Waiting) / v.Period.Seconds()
 	}
@@ -81,8 +81,12 @@ func (m *muster) Decide(v *View) []int {
 const (
 	leastFactor, mostFactor = 0.2, 2
 	fades                   = 0.5 // part by which the factor may be higher after an hour than when the goal was missed
+	known                   = 0.9 // part of what replicas are believed to sustain that has to have been seen for more
 	forgets                 = 0.2 // part of the moving sums that a period replaces
 )
+
+// missable is the part of all requests that may miss the goal.
+func missable(v *View) float64 { return 0.01 * (100 - v.Service.Goal.Percentile) }
 
 // learn corrects what replicas sustain by latencies and load. Where more came than they sustain, lateness says nothing
 // until that is answered.
@@ -106,11 +110,11 @@ func (m *muster) learn(v *View) {
 	m.late += v.Missed - forgets*m.late
 	m.all += float64(v.Arrived) - forgets*m.all
 	switch {
-	case m.late > 0.01*(100-v.Service.Goal.Percentile)*m.all:
+	case m.late > missable(v)*m.all:
 		m.missed = m.factor
 		m.factor = max(leastFactor, m.factor*max(0.9, load/capacity))
 		m.late, m.all = 0, 0
-	case v.Easy && load > 0.8*capacity:
+	case v.Easy && load > known*capacity:
 		m.factor = max(m.factor, min(0.97*m.missed, m.factor*1.03))
 	}
 }

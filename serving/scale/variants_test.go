@@ -204,7 +204,7 @@ func TestMargin(t *testing.T) {
 	for range 4 {
 		f.add(100)
 	}
-	if m := f.margin(0.05); m > 1.01 {
+	if m := f.margin(0.05, 0.005); m > 1.01 {
 		t.Errorf("a margin of %g after one surprise", m)
 	}
 	for range 4 {
@@ -215,7 +215,7 @@ func TestMargin(t *testing.T) {
 		}
 	}
 	v := &View{Period: 15 * time.Second, Arrived: 15 * 200, Service: &service.Service{}}
-	m := f.margin(0.05)
+	m := f.margin(0.05, 0.005)
 	f.add(200)
 	if need := f.expected(v, m); m < 1.3 || need > 0.7*m*200 {
 		t.Errorf("a margin of %g after bursts; %g in one", m, need)
