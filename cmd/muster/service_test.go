@@ -457,8 +457,7 @@ func TestServiceLends(t *testing.T) {
 
 // TestServiceNeighbours: two models on parts of one GPU, which here is one core, slow each other down. That is
 // measured, and the next replica goes to the other GPU.
-func TestServiceNeighbours(t *testing.T) {
-	t.Parallel()
+func TestServiceNeighbours(t *testing.T) { // not beside other tests: their models would be neighbours, too
 	s := startServing(t, "2xH100-80GB", "sharing: {shares: mps, mps_program: "+stand(t, "mps-control")+"}\n")
 	pinned := func(name string, most int) {
 		more := fmt.Sprintf("replicas: {min: %d, max: %d}\nscaling: static:replicas=%d", most, most, most)
