@@ -37,6 +37,7 @@ type serviceFile struct {
 	Scaling    string        `yaml:"scaling"`
 	Metrics    metricsFile   `yaml:"metrics"`
 	Lend       lendFile      `yaml:"lend"`
+	Canary     float64       `yaml:"canary"`
 	Forecast   forecastFile  `yaml:"forecast"`
 }
 
@@ -263,7 +264,7 @@ func (f *serviceFile) service() (s service.Service, err error) {
 		Batching: service.Batching{Rule: f.Batching.Rule, Max: f.Batching.Max, Delay: time.Duration(f.Batching.Delay),
 			Preferred: f.Batching.Preferred, Waiting: f.Batching.Waiting}}
 	s.Path = strings.Trim(f.Path, "/")
-	s.Metrics = service.Metrics(f.Metrics)
+	s.Metrics, s.Canary = service.Metrics(f.Metrics), f.Canary
 	s.Lend = service.Lend{Within: time.Duration(f.Lend.Within)}
 	s.Probe = service.Probe{Path: f.Probe.Path, Every: time.Duration(f.Probe.Every),
 		Timeout: time.Duration(f.Probe.Timeout), Failures: f.Probe.Failures}

@@ -25,7 +25,8 @@ type Service struct {
 	Budget   Budget
 	Path     string // HTTP requests below /PATH/ are its own, besides those of the models' protocols; "": none
 	Probe    Probe
-	Scaling  string // policy by which replicas are added and removed, with its knobs; "": the default
+	Scaling  string  // policy by which replicas are added and removed, with its knobs; "": the default
+	Canary   float64 // part of the requests that the last variant answers, whatever the policy chooses; 0: none
 	Metrics  Metrics
 	Lend     Lend
 	Forecast Forecast
@@ -229,6 +230,10 @@ func (s *Service) Check() error {
 			return fmt.Errorf("variants[%d]: name: there are two called %q", i, v.Name)
 		}
 		names[v.Name] = true
+	}
+	if c := s.Canary; c != 0 && (!(c > 0 && c < 1) || len(s.Variants) < 2 || s.Replicas.Max < 2 || s.Phased()) {
+		return errors.New("canary: a part above 0 and below 1 of the requests, for the last of two or more variants without " +
+			"phases, of at least 2 replicas")
 	}
 	if err := s.phases(); err != nil {
 		return err

@@ -32,6 +32,10 @@ func simServices(c *cobra.Command, f *simFlags) error {
 		return usage(err)
 	}
 	for i := range services {
+		if services[i].Canary > 0 {
+			return usage(fmt.Errorf("%s: service %s: canary: the simulator gives no variant a part of the requests", f.services,
+				services[i].Name))
+		}
 		for k := range services[i].Variants {
 			if v := &services[i].Variants[k]; v.Measure {
 				return usage(fmt.Errorf("%s: service %s: variant %s: the simulator needs a profile: muster service profile %s prints what was measured",

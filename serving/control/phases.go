@@ -26,9 +26,13 @@ func (c *Controller) split(s *running) []gateway.Service {
 	then.Replicas = []gateway.Replica{}
 	first := then
 	first.Name, first.Path, first.Inner, first.Replicas = then.Name+promptsOf, "", true, []gateway.Replica{}
+	canary := map[string]bool{}
 	for _, r := range c.of(s) {
 		k := s.variant(r)
 		x, there := route(r)
+		if there && s.Canary > 0 && k == len(s.Variants)-1 {
+			canary[x.ID] = true
+		}
 		switch {
 		case !there:
 		case s.Phased() && k >= 0 && s.Variants[k].Language.Phase == llm.Prefill:
@@ -38,10 +42,33 @@ func (c *Controller) split(s *running) []gateway.Service {
 		}
 	}
 	if !s.Phased() {
+		weigh(then.Replicas, canary, s.Canary)
 		return []gateway.Service{then}
 	}
 	then.Prompts = first.Name
 	return []gateway.Service{then, first}
+}
+
+// weigh gives the replicas of a service's canary their part of the requests, if they and others answer.
+func weigh(list []gateway.Replica, canary map[string]bool, part float64) {
+	n := [2]float64{}
+	kind := func(x *gateway.Replica) int {
+		if canary[x.ID] {
+			return 1
+		}
+		return 0
+	}
+	for i := range list {
+		if !list[i].Draining {
+			n[kind(&list[i])]++
+		}
+	}
+	for i := range list {
+		if n[0] > 0 && n[1] > 0 {
+			k := kind(&list[i])
+			list[i].Weight = [2]float64{1 - part, part}[k] / n[k]
+		}
+	}
 }
 
 // voters are a service whose variants vote, and its variants.

@@ -1,7 +1,9 @@
 package control
 
 import (
+	"math"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -40,5 +42,37 @@ func TestPhases(t *testing.T) {
 		s.Waiting != 3 ||
 		s.Replicas != 0 || len(s.Each) != 2 {
 		t.Errorf("%+v", r.Services)
+	}
+}
+
+// The replicas of a canary get its part of the requests together, and the others the rest.
+func TestCanary(t *testing.T) {
+	w := newWorld(t, 8)
+	c := w.controller()
+	w.said = &gateway.Report{Services: []gateway.Served{{Name: "vision"}}}
+	w.apply(c, `
+name: vision
+latency: 50ms
+replicas: {min: 1, max: 8}
+scaling: static:replicas=3
+canary: 0.1
+variants:
+  - {name: a, command: [serve], profile: [{batch: 1, latency: 5ms}]}
+  - {name: b, command: [serve], profile: [{batch: 1, latency: 5ms}]}
+`)
+	w.pass(c, 12*time.Second)
+	if w.told == nil || len(w.told.Services) != 1 || len(w.told.Services[0].Replicas) != 4 {
+		t.Fatalf("the gateway has %+v", w.told)
+	}
+	parts := map[string]float64{}
+	for _, r := range w.told.Services[0].Replicas {
+		id, err := strconv.Atoi(r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts[w.jobs[id].Variant] += r.Weight
+	}
+	if math.Abs(parts["a"]-0.9) > 1e-9 || math.Abs(parts["b"]-0.1) > 1e-9 {
+		t.Errorf("parts %v", parts)
 	}
 }

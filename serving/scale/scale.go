@@ -89,6 +89,18 @@ type Planner interface {
 
 // Decide asks a policy what should run of services: of all those that share a planner, of one if it is no planner.
 func Decide(p Policy, views []*View) (list [][]Want) {
+	shown := make([]*View, len(views))
+	for i, v := range views {
+		shown[i] = v.stable()
+	}
+	list = decide(p, shown)
+	for i, v := range views {
+		list[i] = v.withCanary(list[i])
+	}
+	return list
+}
+
+func decide(p Policy, views []*View) (list [][]Want) {
 	if p, ok := p.(Planner); ok {
 		return p.Plan(views)
 	}
@@ -143,7 +155,11 @@ func Check(p Policy, s *service.Service) error {
 	})
 	switch _, votes := p.(Ensembler); {
 	case checks:
-		if err := checker.Check(s); err != nil || votes { // several variants can be more accurate than each
+		err := checker.Check(s)
+		switch {
+		case err == nil && votes && s.Canary > 0:
+			return errors.New("canary: where variants vote each answers all requests")
+		case err != nil || votes: // several variants can be more accurate than each
 			return err
 		}
 	case s.Phased():
