@@ -199,6 +199,9 @@ const (
 	CountsSocket = "counts.sock" // answers GET /counts with a Report
 )
 
+// UnknownHeader marks the answer that there is no such service, which is no answer of a model.
+const UnknownHeader = "X-Muster-Unknown-Service"
+
 // BulkHeader marks a request that may wait for whatever the others leave: "left=N;by=UNIX", how many such requests are
 // left, and until when they should be answered, if there is a time.
 const BulkHeader = "X-Muster-Bulk"

@@ -273,6 +273,7 @@ func (s *Server) may(a *answer, k *key, p *pool) bool {
 
 // noModel answers a request that names no service; the caller sees those that it may use.
 func (s *Server) noModel(a *answer, st *state, k *key, name string) {
+	a.Header().Set(UnknownHeader, "true")
 	a.fail(http.StatusNotFound, fmt.Sprintf("no model %q; there are %s", name, strings.Join(st.visible(k), ", ")))
 }
 

@@ -224,10 +224,18 @@ func (r *run) tell() {
 // answer has a request answered and writes that; a request that is interrupted has no answer.
 func (r *run) answer(ctx context.Context, l *Line) error {
 	a := Answer{ID: l.ID}
+	unknown := 0
 	for try := 1; ; try++ {
 		resp, pause, err := r.ask(ctx, l)
 		if ctx.Err() != nil {
 			return nil
+		}
+		if errors.Is(err, errUnknown) { // it may have been applied a moment ago
+			if unknown++; unknown <= unknownTries {
+				err = nil
+			} else {
+				pause, err = 0, nil
+			}
 		}
 		if pause == 0 {
 			if a.Response = resp; err != nil {
@@ -265,6 +273,11 @@ func (r *run) answer(ctx context.Context, l *Line) error {
 	return nil
 }
 
+// errUnknown is that the gateway has no such service; for unknownTries seconds it may still come to know it.
+var errUnknown = errors.New("the gateway has no such service")
+
+const unknownTries = 30
+
 // ask sends a request. pause: how long to wait until another try; 0: this was the answer. err: a replica failed, or
 // there is no gateway.
 func (r *run) ask(ctx context.Context, l *Line) (answer *Response, pause time.Duration, err error) {
@@ -292,6 +305,8 @@ func (r *run) ask(ctx context.Context, l *Line) (answer *Response, pause time.Du
 			seconds = 1
 		}
 		return nil, min(pauseMost, max(pauseLeast, time.Duration(seconds)*time.Second)), nil
+	case resp.StatusCode == http.StatusNotFound && resp.Header.Get(gateway.UnknownHeader) != "":
+		return &Response{resp.StatusCode, body}, time.Second, errUnknown
 	case resp.StatusCode >= 500:
 		return nil, pauseLeast, fmt.Errorf("%s: %.200s", resp.Status, body)
 	}

@@ -163,3 +163,31 @@ func TestWrongFiles(t *testing.T) {
 		t.Errorf("another file was taken for answers: %v", err)
 	}
 }
+
+// A service that the gateway does not have yet is asked again; a model's own "not found" is its answer.
+func TestUnknownYet(t *testing.T) {
+	asked := 0
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked++; asked < 3 {
+			w.Header().Set(gateway.UnknownHeader, "true")
+		}
+		if asked < 4 {
+			http.Error(w, `{"error":"not found"}`, http.StatusNotFound)
+			return
+		}
+		fmt.Fprint(w, `{}`)
+	}))
+	defer h.Close()
+	in := write(t, lines(2))
+	out := filepath.Join(filepath.Dir(in), "out.jsonl")
+	if _, _, err := Run(t.Context(), Options{In: in, Out: out, Gateway: h.URL, AtOnce: 1, Now: time.Now}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(string(text), `"status_code":404`) != 1 || strings.Count(string(text), `"status_code":200`) != 1 {
+		t.Errorf("%s", text)
+	}
+}
