@@ -26,7 +26,7 @@ func simServices(c *cobra.Command, f *simFlags) error {
 	if f.requests == "" {
 		return usage(errors.New("--services: say with --requests which requests come"))
 	}
-	scale.ReadFile = config.ReadFile // of weights: whoever names them runs this program
+	scale.ReadFile = config.ReadFile // of weights, with the rights of the user who names them
 	services, err := config.LoadServices(f.services)
 	if err != nil {
 		return usage(err)

@@ -16,7 +16,7 @@ type held struct {
 // next number.
 func (h held) String() string {
 	if h.by == "" {
-		return fmt.Sprintf("%s was set to %d replicas (by whom is not recorded)", h.object, h.replicas)
+		return fmt.Sprintf("%s was set to %d replicas (the writer is not recorded)", h.object, h.replicas)
 	}
 	return fmt.Sprintf("%s set %s to %d replicas", h.by, h.object, h.replicas)
 }

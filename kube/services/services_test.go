@@ -180,7 +180,7 @@ func people(b *bench) {
 	b.wait("it is scaled", func() bool { return b.replicas("hand") == 2 && b.ready("hand") == 2 })
 	time.Sleep(2 * long)
 	b.person("hand", 4)
-	b.event("hand", "ServiceHeld", "Deployment default/hand was set to 4 replicas (by whom is not recorded)")
+	b.event("hand", "ServiceHeld", "Deployment default/hand was set to 4 replicas (the writer is not recorded)")
 	b.wait("it goes on", func() bool { return b.replicas("hand") == 2 && b.status("hand").State == scaling })
 }
 

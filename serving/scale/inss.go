@@ -19,7 +19,8 @@ var inssRLKind = kind{knobs.Kind{Name: "inss-rl",
 		About: "file of weights (muster learn inss-rl); none: those that come with Muster; in the simulator only"})},
 	newInssRL}
 
-// ReadFile reads the files of weights that policies name. Whoever names them must be whoever runs the program.
+// ReadFile reads the files of weights that policies name. Only a program with no more rights than the user who names
+// them may set it.
 var ReadFile func(name string) ([]byte, error)
 
 func newInssRL(k *knobs.Set) (Policy, error) {
