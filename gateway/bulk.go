@@ -59,6 +59,15 @@ func readBulk(r *http.Request) (n need, bulk bool, err error) {
 	return n, true, nil
 }
 
+// bulkOf is readBulk, and refuses a request whose header is wrong.
+func bulkOf(a *answer, r *http.Request) (n need, bulk, ok bool) {
+	n, bulk, err := readBulk(r)
+	if err != nil {
+		a.fail(http.StatusBadRequest, err.Error())
+	}
+	return n, bulk, err == nil
+}
+
 // bulk is what waits for whatever the others leave; the lock of its pool guards it.
 type bulk struct {
 	calls   []*call

@@ -21,9 +21,8 @@ var leaveThere = json.RawMessage(`{"do_remote_decode":true,"do_remote_prefill":f
 // prompt has the prompt of a request computed by one of a service's replicas for prompts, and returns the body for the
 // replica that makes the answer. ok is false if the request was answered already, with an error.
 func (s *Server) prompt(a *answer, r *http.Request, p *pool, body []byte, priority int) (then []byte, ok bool) {
-	need, bulk, err := readBulk(r)
-	if err != nil {
-		a.fail(http.StatusBadRequest, err.Error())
+	need, bulk, ok := bulkOf(a, r)
+	if !ok {
 		return nil, false
 	}
 	var fields map[string]json.RawMessage

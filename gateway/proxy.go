@@ -336,9 +336,8 @@ func setBody(r *http.Request, body []byte) {
 
 // proxyWhole passes on a request whose body has been seen to.
 func (s *Server) proxyWhole(a *answer, r *http.Request, p *pool, f forward) {
-	need, bulk, err := readBulk(r)
-	if err != nil {
-		a.fail(http.StatusBadRequest, err.Error())
+	need, bulk, ok := bulkOf(a, r)
+	if !ok {
 		return
 	}
 	r.Header.Del(BulkHeader)

@@ -352,9 +352,8 @@ func (s *Server) infer(a *answer, r *http.Request, p *pool, priority int) {
 			fmt.Sprintf("%d samples; this model takes up to %d at once", x.n, most))
 		return
 	}
-	need, bulk, err := readBulk(r)
-	if err != nil {
-		a.fail(http.StatusBadRequest, err.Error())
+	need, bulk, ok := bulkOf(a, r)
+	if !ok {
 		return
 	}
 	began := s.clock()

@@ -32,13 +32,13 @@ func (s *Server) vote(a *answer, r *http.Request, st *state, p *pool, priority i
 		return
 	}
 	defer s.release(len(body))
-	if _, err := readInfer(body); err != nil {
+	x, err := readInfer(body)
+	if err != nil {
 		a.fail(http.StatusBadRequest, err.Error())
 		return
 	}
-	need, bulk, err := readBulk(r)
-	if err != nil {
-		a.fail(http.StatusBadRequest, err.Error())
+	need, bulk, ok := bulkOf(a, r)
+	if !ok {
 		return
 	}
 	began := s.clock()
@@ -48,7 +48,7 @@ func (s *Server) vote(a *answer, r *http.Request, st *state, p *pool, priority i
 		p.count.Arrived++
 	}
 	p.mu.Unlock()
-	answers, first := s.askAll(r.Context(), st, list, body, &call{priority: priority, bulk: bulk, need: need})
+	answers, first := s.askAll(r.Context(), st, list, &call{infer: x, priority: priority, bulk: bulk, need: need})
 	text, votes, err := decide(answers)
 	if err == nil && votes == 0 {
 		err = cmp.Or(first, errNone)
@@ -90,9 +90,8 @@ type ballot struct {
 }
 
 // askAll asks the voters that have a replica, or the first if none has, which then waits for one. failed is why the
-// first of those that do not answer does not.
-func (s *Server) askAll(ctx context.Context, st *state, list []Voter, body []byte, like *call) (answers []ballot,
-	failed error) {
+// first of those that do not answer does not. The request is read only, so all share it.
+func (s *Server) askAll(ctx context.Context, st *state, list []Voter, like *call) (answers []ballot, failed error) {
 	ready := slices.DeleteFunc(slices.Clone(list), func(v Voter) bool { return !st.pools[v.Name].ready() })
 	if len(ready) == 0 {
 		ready = list[:1]
@@ -101,13 +100,11 @@ func (s *Server) askAll(ctx context.Context, st *state, list []Voter, body []byt
 	var all sync.WaitGroup
 	for _, v := range ready {
 		all.Go(func() {
-			x, err := readInfer(body) // each has its own: a batch may change it
-			q := st.pools[v.Name]
-			g := grant{err: err}
-			if err == nil && x.n > q.largest() {
-				g.err = fmt.Errorf("%w: %d samples; it takes up to %d at once", errReplica, x.n, q.largest())
-			} else if err == nil {
-				g = q.wait(ctx, &call{infer: x, priority: like.priority, bulk: like.bulk, need: like.need})
+			q, c, g := st.pools[v.Name], *like, grant{}
+			if c.infer.n > q.largest() {
+				g.err = fmt.Errorf("%w: %d samples; it takes up to %d at once", errReplica, c.infer.n, q.largest())
+			} else {
+				g = q.wait(ctx, &c)
 			}
 			mu.Lock()
 			defer mu.Unlock()

@@ -70,12 +70,8 @@ func (m *Machine) reclaimer() (first *job) {
 // Lent lists the running jobs that would make room, all or part of what they hold, if a number of jobs of a submission
 // came now, in the order in which they would be asked. Nothing is changed: a second engine is asked.
 func (m *Machine) Lent(u User, s *ask.Submission, n int) ([]int, error) {
-	spec, err := s.Job()
+	spec, err := m.jobOf(s, &u)
 	if err != nil {
-		return nil, err
-	}
-	spec.User = u.Name
-	if err := m.defaults(s, &spec, &u); err != nil {
 		return nil, err
 	}
 	q, err := m.question(s, &spec)

@@ -33,12 +33,8 @@ func (m *Machine) Submit(ctx context.Context, u User, s *ask.Submission, key str
 	if err := u.CanRun(); err != nil {
 		return nil, err
 	}
-	spec, err := s.Job()
+	spec, err := m.jobOf(s, &u)
 	if err != nil {
-		return nil, err
-	}
-	spec.User = u.Name
-	if err := m.defaults(s, &spec, &u); err != nil {
 		return nil, err
 	}
 	sharing, err := m.choose(s, &spec)
@@ -138,15 +134,19 @@ func (m *Machine) sameKey(user, key string) ([]int, error) {
 	return ids, json.Unmarshal([]byte(text), &ids)
 }
 
-// defaults fills what the user left open.
-func (m *Machine) defaults(s *ask.Submission, spec *cluster.Job, u *User) error {
+// jobOf is the job that a user's submission asks for, with what was left open filled in, in both.
+func (m *Machine) jobOf(s *ask.Submission, u *User) (spec cluster.Job, err error) {
+	if spec, err = s.Job(); err != nil {
+		return spec, err
+	}
+	spec.User = u.Name
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if s.Dir == "" {
 		s.Dir = u.Home
 	}
 	if err := s.CheckTexts(); err != nil {
-		return err
+		return spec, err
 	}
 	if s.Name == "" {
 		switch {
@@ -162,17 +162,17 @@ func (m *Machine) defaults(s *ask.Submission, spec *cluster.Job, u *User) error 
 	if spec.Queue == "" && len(m.opt.Rules.Spec.Queues) > 0 {
 		name, err := m.access().DefaultQueue(u)
 		if err != nil {
-			return err
+			return spec, err
 		}
 		spec.Queue, s.Queue = name, name
 	}
 	if err := m.access().MaySubmit(u, spec.Queue); err != nil {
-		return err
+		return spec, err
 	}
 	if err := m.opt.Limits.CheckSizes(s); err != nil {
-		return err
+		return spec, err
 	}
-	return m.access().MayUrge(u, spec, nil)
+	return spec, m.access().MayUrge(u, &spec, nil)
 }
 
 // newArray makes an array known of which the next job will be the first element; nil: it is a single job. info

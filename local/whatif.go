@@ -23,12 +23,8 @@ func (m *Machine) Test(u User, s *ask.Submission) (show.Job, error) {
 	if err := u.CanRun(); err != nil {
 		return show.Job{}, err
 	}
-	spec, err := s.Job()
+	spec, err := m.jobOf(s, &u)
 	if err != nil {
-		return show.Job{}, err
-	}
-	spec.User = u.Name
-	if err := m.defaults(s, &spec, &u); err != nil {
 		return show.Job{}, err
 	}
 	q, err := m.question(s, &spec)

@@ -32,6 +32,9 @@ type learnFlags struct {
 	held   float64
 }
 
+// learnable are the systems that muster learn trains.
+var learnable = append(slices.Clone(learn.Systems), inss.System)
+
 func newLearn() *cobra.Command {
 	f := &learnFlags{}
 	c := &cobra.Command{
@@ -42,7 +45,7 @@ func newLearn() *cobra.Command {
 			"worth there is printed beside fifo, tiresias-l and srtf. The same flags give the same file. inss-rl plans services on parts of GPUs;\n" +
 			"its services are made up, and its plans are compared with those of the solver (inss).",
 		Example:   "  muster learn sched2 --out weights.json\n  muster learn sched2 --trace philly.csv --cluster 48x8xV100-32GB --out weights.json",
-		ValidArgs: append(slices.Clone(learn.Systems), inss.System),
+		ValidArgs: learnable,
 		RunE:      func(c *cobra.Command, args []string) error { return f.run(c, args[0]) },
 	}
 	f.register(c)
@@ -56,10 +59,9 @@ func newLearn() *cobra.Command {
 }
 
 func (f *learnFlags) run(c *cobra.Command, system string) error {
-	systems := append(slices.Clone(learn.Systems), inss.System)
 	switch {
-	case !slices.Contains(systems, system):
-		return usage(cluster.Unknown("system", system, systems))
+	case !slices.Contains(learnable, system):
+		return usage(cluster.Unknown("system", system, learnable))
 	case f.out == "":
 		return usage(errors.New("--out FILE is needed: where the weights go"))
 	case f.rounds < 0 || f.rounds > 10000:
