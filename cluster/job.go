@@ -182,6 +182,7 @@ type Job struct {
 	NoRequeue  bool          `json:"no_requeue,omitempty"` // a lost or preempted job ends instead of waiting again
 	Model      string        `json:"model,omitempty"`      // what it computes: a key of the throughput tables
 	Skew       Milli         `json:"skew,omitempty"`       // largest message / model size, in thousandths (Tiresias)
+	Traffic    Traffic       `json:"traffic,omitzero"`     // between its nodes
 }
 
 // Shares reports whether tasks of the job get shares of GPUs.

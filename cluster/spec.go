@@ -77,6 +77,7 @@ type Spec struct {
 	Sharing      Sharing       `json:"sharing,omitempty"`
 	MIG          MIGWay        `json:"mig,omitempty"`
 	MinSpeed     int64         `json:"min_speed,omitempty"` // for jobs without one (Job.MinSpeed); 0: any speed
+	Network      *Network      `json:"network,omitempty"`   // nil: not described
 }
 
 // GPUs returns the number of GPUs in the cluster.

@@ -1,0 +1,153 @@
+package network
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// LinkID is one direction of a link: twice its position in cluster.Network.Links, plus one from B to A.
+type LinkID int32
+
+// Path is a way between two switches, as links in order; empty: they are the same.
+type Path []LinkID
+
+// MostPaths bounds the paths that are known between two switches; further ones are not used. It fits a uint8.
+const MostPaths = 64
+
+// Fabric is a network as a graph. Vertices are the cluster's nodes by their numbers, and switches above them.
+type Fabric struct {
+	links   []cluster.Link
+	ends    [][2]int32 // vertices of each link
+	out     [][]LinkID // links that leave a vertex
+	nodes   int
+	names   []string
+	domain  []string // NVLink domain of each node; empty: none
+	between map[[2]int32][]Path
+}
+
+// New builds the graph of a cluster's network; nil without one. Nodes without links have no traffic.
+func New(spec *cluster.Spec) *Fabric {
+	if spec.Network == nil || len(spec.Network.Links) == 0 {
+		return nil
+	}
+	f := &Fabric{links: spec.Network.Links, nodes: len(spec.Nodes), between: map[[2]int32][]Path{}}
+	number := map[string]int32{}
+	for i := range spec.Nodes {
+		number[spec.Nodes[i].Name] = int32(i)
+		f.names = append(f.names, spec.Nodes[i].Name)
+		f.domain = append(f.domain, spec.Nodes[i].NVLink)
+	}
+	vertex := func(name string) int32 {
+		v, known := number[name]
+		if !known {
+			v = int32(len(f.names))
+			number[name] = v
+			f.names = append(f.names, name)
+		}
+		return v
+	}
+	for _, l := range f.links {
+		f.ends = append(f.ends, [2]int32{vertex(l.A), vertex(l.B)})
+	}
+	f.out = make([][]LinkID, len(f.names))
+	for i, e := range f.ends {
+		f.out[e[0]] = append(f.out[e[0]], LinkID(2*i))
+		f.out[e[1]] = append(f.out[e[1]], LinkID(2*i+1))
+	}
+	return f
+}
+
+// Links is the number of directed links.
+func (f *Fabric) Links() int { return 2 * len(f.links) }
+
+// Capacity is what a directed link carries, in bytes per second.
+func (f *Fabric) Capacity(l LinkID) int64 { return f.links[l/2].Rate / 8 }
+
+// Name is a directed link as text: "leaf0>spine3".
+func (f *Fabric) Name(l LinkID) string {
+	from, to := f.direction(l)
+	return f.names[from] + ">" + f.names[to]
+}
+
+func (f *Fabric) direction(l LinkID) (from, to int32) {
+	e := f.ends[l/2]
+	if l&1 == 1 {
+		return e[1], e[0]
+	}
+	return e[0], e[1]
+}
+
+// rails are a node's own links, outward, in their order.
+func (f *Fabric) rails(node int32) []LinkID { return f.out[node] }
+
+// leaf is the switch of a node's first link; -1: it has none.
+func (f *Fabric) leaf(node int32) int32 {
+	if len(f.out[node]) == 0 {
+		return -1
+	}
+	_, to := f.direction(f.out[node][0])
+	return to
+}
+
+// near reports whether two nodes reach each other without the network.
+func (f *Fabric) near(a, b int32) bool {
+	return a == b || f.domain[a] != "" && f.domain[a] == f.domain[b]
+}
+
+// Paths lists the paths of least hops from one switch to another, at most MostPaths, in the order of their links. It
+// is nil if there is none.
+func (f *Fabric) Paths(from, to int32) []Path {
+	key := [2]int32{from, to}
+	list, known := f.between[key]
+	if !known {
+		list = f.find(from, to)
+		f.between[key] = list
+	}
+	return list
+}
+
+func (f *Fabric) find(from, to int32) (list []Path) {
+	hops := make([]int32, len(f.names)) // to the destination, plus one; 0: not reached
+	hops[to] = 1
+	for queue := []int32{to}; len(queue) > 0 && hops[from] == 0; queue = queue[1:] {
+		for _, l := range f.out[queue[0]] {
+			if _, v := f.direction(l); int(v) >= f.nodes && hops[v] == 0 {
+				hops[v] = hops[queue[0]] + 1
+				queue = append(queue, v)
+			}
+		}
+	}
+	if hops[from] == 0 {
+		return nil
+	}
+	var way Path
+	var walk func(v int32)
+	walk = func(v int32) {
+		if len(list) == MostPaths {
+			return
+		}
+		if v == to {
+			list = append(list, slices.Clone(way))
+			return
+		}
+		for _, l := range f.out[v] {
+			if _, next := f.direction(l); hops[next] == hops[v]-1 && hops[next] > 0 {
+				way = append(way, l)
+				walk(next)
+				way = way[:len(way)-1]
+			}
+		}
+	}
+	walk(from)
+	return list
+}
+
+// inOrder sorts nodes so that neighbours in the network are neighbours in rings: as a good rank order does.
+func (f *Fabric) inOrder(held []Held) []Held {
+	return slices.SortedFunc(slices.Values(held), func(a, b Held) int {
+		return cmp.Or(cmp.Compare(f.leaf(a.Node), f.leaf(b.Node)), cmp.Compare(f.domain[a.Node], f.domain[b.Node]),
+			cmp.Compare(a.Node, b.Node))
+	})
+}

@@ -1,0 +1,355 @@
+package traffic
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/network"
+)
+
+// cassini shifts jobs in time, so that some transmit while others compute (Rajasekaran et al., "CASSINI: Network-Aware
+// Job Scheduling in Machine Learning Clusters", NSDI'24). Links that would close a loop in the affinity graph, for
+// which a shift for each job need not exist, are left out; the publication discards such placements, and here jobs
+// are placed already.
+type cassini struct{}
+
+func (cassini) Treat(f Fabric, jobs []Job) []cluster.Treatment {
+	ts := make([]cluster.Treatment, len(jobs))
+	on := loads(jobs, ts)
+	for _, group := range Components(on) {
+		interleave(f, jobs, on, group, ts)
+	}
+	return ts
+}
+
+// interleave shifts the jobs of a component.
+func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cluster.Treatment) {
+	rings := make([]Ring, len(group))
+	shortest := time.Duration(math.MaxInt64)
+	for k, i := range group {
+		t := network.Alone(f, on[i])
+		rings[k] = Ring{Iteration: max(jobs[i].Compute, jobs[i].Release+t), From: jobs[i].Release, To: jobs[i].Release + t}
+		shortest = min(shortest, rings[k].Iteration)
+	}
+	step := grid(shortest)
+	for k := range rings {
+		rings[k].Iteration = (rings[k].Iteration + step - 1) / step * step
+	}
+	var shifts []LinkShifts
+	for _, l := range contended(f, on, group) {
+		mine := make([]Ring, len(l.jobs))
+		for n, k := range l.jobs {
+			mine[n] = rings[k]
+			mine[n].Rate = int64(float64(l.bytes[n]) / (rings[k].To - rings[k].From).Seconds())
+		}
+		c := NewCircle(f.Capacity(l.link), mine, 0)
+		if c == nil || c.Score(make([]int, len(mine))) >= 1 {
+			continue
+		}
+		steps, _ := c.Best()
+		s := LinkShifts{Jobs: l.jobs}
+		for n, d := range steps {
+			s.Shifts = append(s.Shifts, c.Shift(n, d))
+		}
+		if joined := append(shifts, s); !Loops(joined) {
+			shifts = joined
+		}
+	}
+	periods := make([]time.Duration, len(rings))
+	for k := range rings {
+		periods[k] = rings[k].Iteration
+	}
+	for k, t := range Consistent(periods, shifts) {
+		if t >= 0 {
+			ts[group[k]].Period, ts[group[k]].Shift = periods[k], t
+		}
+	}
+}
+
+// grid is the step to which iterations are rounded up, at most a twentieth of the shortest, so that their least common
+// multiple stays small.
+func grid(shortest time.Duration) time.Duration {
+	step := time.Millisecond
+	for _, times := range []time.Duration{2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000} {
+		if times*time.Millisecond <= shortest/20 {
+			step = times * time.Millisecond
+		}
+	}
+	return step
+}
+
+// shared is a link that several jobs of a group pass.
+type shared struct {
+	link  network.LinkID
+	jobs  []int // indexes in the group
+	bytes []int64
+}
+
+// contended lists the links that several jobs share, the busiest one for each set of jobs; links whose jobs are all on
+// a busier one are left out. The busiest come first.
+func contended(f Fabric, on [][]network.Bytes, group []int) (list []shared) {
+	at := map[network.LinkID]int{}
+	for k, i := range group {
+		for _, b := range on[i] {
+			n, known := at[b.Link]
+			if !known {
+				n = len(list)
+				at[b.Link] = n
+				list = append(list, shared{link: b.Link})
+			}
+			list[n].jobs, list[n].bytes = append(list[n].jobs, k), append(list[n].bytes, b.Bytes)
+		}
+	}
+	list = slices.DeleteFunc(list, func(s shared) bool { return len(s.jobs) < 2 })
+	busy := func(s *shared) (sum float64) {
+		for _, b := range s.bytes {
+			sum += float64(b)
+		}
+		return sum / float64(f.Capacity(s.link))
+	}
+	slices.SortFunc(list, func(a, b shared) int {
+		return cmp.Or(cmp.Compare(busy(&b), busy(&a)), cmp.Compare(a.link, b.link))
+	})
+	kept := list[:0]
+	for _, s := range list {
+		if !slices.ContainsFunc(kept, func(o shared) bool { return within(s.jobs, o.jobs) }) {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+// within reports whether a sorted list contains another.
+func within(some, all []int) bool {
+	for _, v := range some {
+		if _, in := slices.BinarySearch(all, v); !in {
+			return false
+		}
+	}
+	return true
+}
+
+// Phase is a part of an iteration in which a job transmits.
+type Phase struct {
+	From, To time.Duration
+	Rate     int64
+}
+
+// Ring is what a job asks of a link over one iteration.
+type Ring struct {
+	Iteration time.Duration
+	From, To  time.Duration // when it transmits
+	Rate      int64         // what it asks then; any unit, that of the capacity
+	Phases    []Phase       // instead of From, To and Rate
+}
+
+// Circle is several jobs on one link, on a unified circle: its perimeter is the least common multiple of their
+// iterations (section 4.1).
+type Circle struct {
+	Perimeter time.Duration
+	capacity  int64
+	angles    int
+	rings     []Ring
+	demand    [][]int64 // of each job at each angle
+	turns     []int     // rotations of each job that differ
+}
+
+const (
+	leastAngles = 72
+	mostAngles  = 1440
+)
+
+// NewCircle unifies jobs. With 0 angles there are as many as the shortest phase needs. It is nil if the circle would
+// be so long that its angles see nothing.
+func NewCircle(capacity int64, rings []Ring, angles int) *Circle {
+	c := &Circle{Perimeter: 1, capacity: capacity, angles: angles, rings: rings}
+	shortest := time.Duration(math.MaxInt64)
+	for i := range rings {
+		r := &rings[i]
+		if len(r.Phases) == 0 {
+			r.Phases = []Phase{{r.From, r.To, r.Rate}}
+		}
+		for _, p := range r.Phases {
+			shortest = min(shortest, max(1, p.To-p.From), max(1, r.Iteration-(p.To-p.From)))
+		}
+		if c.Perimeter = lcm(c.Perimeter, r.Iteration); c.Perimeter <= 0 || c.Perimeter > time.Hour {
+			return nil
+		}
+	}
+	if angles == 0 {
+		if c.angles = max(leastAngles, int(c.Perimeter/max(1, shortest/4))); c.angles > mostAngles {
+			return nil
+		}
+	}
+	for i := range rings {
+		r := &rings[i]
+		row := make([]int64, c.angles)
+		for a := range row {
+			t := time.Duration(int64(c.Perimeter) * int64(a) / int64(c.angles))
+			for _, p := range r.Phases {
+				// the phase may reach into the next iteration
+				if at := t % r.Iteration; at >= p.From && at < p.To || at+r.Iteration < p.To {
+					row[a] += p.Rate
+				}
+			}
+		}
+		c.demand = append(c.demand, row)
+		c.turns = append(c.turns, max(1, c.angles/int(c.Perimeter/r.Iteration)))
+	}
+	return c
+}
+
+func lcm(a, b time.Duration) time.Duration {
+	x, y := a, b
+	for y != 0 {
+		x, y = y, x%y
+	}
+	if a/x > math.MaxInt64/b {
+		return -1
+	}
+	return a / x * b
+}
+
+// over is the demand beyond capacity under rotations, in steps of an angle.
+func (c *Circle) over(steps []int) (sum int64) {
+	for a := range c.angles {
+		d := -c.capacity
+		for i, row := range c.demand {
+			d += row[(a-steps[i]+c.angles)%c.angles]
+		}
+		sum += max(0, d)
+	}
+	return sum
+}
+
+// Score is the compatibility of the jobs under rotations, at most 1 (section 4.1, equation 3).
+func (c *Circle) Score(steps []int) float64 {
+	return 1 - float64(c.over(steps))/(float64(c.angles)*float64(c.capacity))
+}
+
+// Turns are how many rotations of each job differ.
+func (c *Circle) Turns() []int { return c.turns }
+
+// Shift is a rotation as a delay of a job.
+func (c *Circle) Shift(i, steps int) time.Duration {
+	return time.Duration(int64(c.Perimeter)*int64(steps)/int64(c.angles)) % c.rings[i].Iteration
+}
+
+// exhaustive is up to how many combinations all are tried.
+const exhaustive = 1 << 13
+
+// Best finds the rotations of the highest score, with the first job where it is. The first of the best is taken in
+// lexicographic order. With many jobs each is rotated in turn until nothing gets better.
+func (c *Circle) Best() (steps []int, score float64) {
+	n := len(c.rings)
+	steps = make([]int, n)
+	all := 1
+	for _, t := range c.turns[1:] {
+		if all *= t; all > exhaustive {
+			return c.descend(steps)
+		}
+	}
+	best, least := slices.Clone(steps), c.over(steps)
+	for least > 0 {
+		i := n - 1
+		for ; i > 0; i-- {
+			if steps[i]++; steps[i] < c.turns[i] {
+				break
+			}
+			steps[i] = 0
+		}
+		if i == 0 {
+			break
+		}
+		if o := c.over(steps); o < least {
+			best, least = slices.Clone(steps), o
+		}
+	}
+	return best, c.Score(best)
+}
+
+func (c *Circle) descend(steps []int) ([]int, float64) {
+	least := c.over(steps)
+	for better := true; better; {
+		better = false
+		for i := 1; i < len(steps); i++ {
+			at := steps[i]
+			for s := range c.turns[i] {
+				steps[i] = s
+				if o := c.over(steps); o < least {
+					at, least, better = s, o, true
+				}
+			}
+			steps[i] = at
+		}
+	}
+	return steps, c.Score(steps)
+}
+
+// LinkShifts are the shifts that jobs need on a link: edges of the affinity graph (section 4.2).
+type LinkShifts struct {
+	Jobs   []int // ascending
+	Shifts []time.Duration
+}
+
+// Loops reports whether the affinity graph of jobs and links has a loop: more edges than jobs and links less its
+// components.
+func Loops(links []LinkShifts) bool {
+	root := map[int]int{}
+	var find func(int) int
+	find = func(j int) int {
+		if r, in := root[j]; in && r != j {
+			return find(r)
+		}
+		root[j] = j
+		return j
+	}
+	for l := range links {
+		link := -1 - l
+		for _, j := range links[l].Jobs {
+			a, b := find(link), find(j)
+			if a == b {
+				return true
+			}
+			root[a] = b
+		}
+	}
+	return false
+}
+
+// Consistent gives each job one shift, so that on each link the jobs are apart as they need to be (section 4.2,
+// algorithm 1): breadth first from the first job of each component, which stays where it is. -1: the job is on no link.
+func Consistent(iterations []time.Duration, links []LinkShifts) []time.Duration {
+	t := make([]time.Duration, len(iterations))
+	for i := range t {
+		t[i] = -1
+	}
+	done := make([]bool, len(links))
+	for first := range t {
+		if t[first] >= 0 || !slices.ContainsFunc(links, func(l LinkShifts) bool { return slices.Contains(l.Jobs, first) }) {
+			continue
+		}
+		t[first] = 0
+		for queue := []int{first}; len(queue) > 0; queue = queue[1:] {
+			j := queue[0]
+			for l := range links {
+				at := slices.Index(links[l].Jobs, j)
+				if at < 0 || done[l] {
+					continue
+				}
+				done[l] = true
+				for n, k := range links[l].Jobs {
+					if t[k] < 0 {
+						p := iterations[k]
+						t[k] = ((t[j]-links[l].Shifts[at]+links[l].Shifts[n])%p + p) % p
+						queue = append(queue, k)
+					}
+				}
+			}
+		}
+	}
+	return t
+}

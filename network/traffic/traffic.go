@@ -1,0 +1,154 @@
+// Package traffic decides how the traffic of running jobs is treated: by which path it goes, in which class, and when
+// its iterations begin. Each published system is one file, registered in one list.
+package traffic
+
+import (
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/network"
+	"github.com/muster-gpu/muster/network/flow"
+)
+
+// Job is a running job, as policies see it.
+type Job struct {
+	ID      cluster.JobID
+	GPUs    int64         // that it holds
+	Compute time.Duration // of an iteration
+	Release time.Duration // from the beginning of an iteration until it may transmit
+	Began   time.Duration // when its iterations began
+	Demand  network.Demand
+	Now     cluster.Treatment // as it is treated now
+}
+
+// As is the job for the flow model, under a treatment.
+func (j *Job) As(t *cluster.Treatment) flow.Job {
+	return flow.Job{Compute: j.Compute, Release: j.Release, On: j.Demand.On(t), Class: t.Class, First: j.Began,
+		Shift: t.Shift, Period: t.Period}
+}
+
+// Fabric is what policies know of the network.
+type Fabric struct {
+	network.Links
+	Classes int // that switches keep apart; 0 or 1: none
+}
+
+// Policy gives each of the running jobs its treatment. It sees jobs in the order of their numbers.
+type Policy interface {
+	Treat(f Fabric, jobs []Job) []cluster.Treatment
+}
+
+type known struct {
+	name string
+	new  func() Policy
+}
+
+// The policies that can be selected by name.
+var list = []known{
+	{"none", func() Policy { return none{} }},
+	{"ecmp", func() Policy { return ecmp{} }},
+	{"sincronia", func() Policy { return sincronia{} }},
+	{"cassini", func() Policy { return cassini{} }},
+	{"crux", func() Policy { return newCrux(published) }},
+	{"muster", func() Policy { return newMuster() }},
+}
+
+// Names lists the policies.
+func Names() (names []string) {
+	for _, k := range list {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// New returns the policy of a name.
+func New(name string) (Policy, error) {
+	i := slices.IndexFunc(list, func(k known) bool { return k.name == name })
+	if i < 0 {
+		return nil, cluster.Unknown("traffic policy", name, Names())
+	}
+	return list[i].new(), nil
+}
+
+// none leaves all to the network: the switches' hash of addresses chooses paths, and nothing goes first.
+type none struct{}
+
+func (none) Treat(_ Fabric, jobs []Job) []cluster.Treatment {
+	return make([]cluster.Treatment, len(jobs))
+}
+
+// ecmp lets each pair of ranks use several connections, so that the switches' hash spreads its traffic over as many
+// paths (NCCL_IB_QPS_PER_CONNECTION).
+type ecmp struct{}
+
+const connections = 4
+
+func (ecmp) Treat(_ Fabric, jobs []Job) []cluster.Treatment {
+	ts := make([]cluster.Treatment, len(jobs))
+	for i := range jobs {
+		if jobs[i].Demand.Choices() > 0 {
+			ts[i].Spread = connections
+		}
+	}
+	return ts
+}
+
+// loads are what each job puts on links under its treatment.
+func loads(jobs []Job, ts []cluster.Treatment) [][]network.Bytes {
+	list := make([][]network.Bytes, len(jobs))
+	for i := range jobs {
+		list[i] = jobs[i].Demand.On(&ts[i])
+	}
+	return list
+}
+
+// Components groups jobs that share links, directly or through others, as lists of indexes. Jobs that share none are
+// left out.
+func Components(on [][]network.Bytes) (groups [][]int) {
+	root := make([]int, len(on))
+	for i := range root {
+		root[i] = i
+	}
+	var find func(int) int
+	find = func(i int) int {
+		if root[i] != i {
+			root[i] = find(root[i])
+		}
+		return root[i]
+	}
+	first := map[network.LinkID]int{}
+	for i, list := range on {
+		for _, b := range list {
+			o, used := first[b.Link]
+			if !used {
+				first[b.Link] = i
+				continue
+			}
+			a, c := find(o), find(i)
+			root[max(a, c)] = min(a, c)
+		}
+	}
+	at := make([]int, len(on))
+	for i := range on {
+		r := find(i)
+		if r == i {
+			continue
+		}
+		if at[r] == 0 {
+			groups = append(groups, []int{r})
+			at[r] = len(groups)
+		}
+		groups[at[r]-1] = append(groups[at[r]-1], i)
+	}
+	return groups
+}
+
+// pick are the elements of a list at some indexes.
+func pick[T any](list []T, at []int) []T {
+	some := make([]T, len(at))
+	for i, k := range at {
+		some[i] = list[k]
+	}
+	return some
+}
