@@ -1,6 +1,10 @@
 package cluster
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // Network is what carries traffic between the nodes of a cluster: links between nodes and switches, and between
 // switches. Nodes of one NVLink domain (Node.NVLink) need none of it among each other.
@@ -68,4 +72,71 @@ type Treatment struct {
 	// Its iterations begin Shift after multiples of Period (since the Unix epoch); Period 0: whenever
 	Shift  time.Duration `json:"shift,omitempty"`
 	Period time.Duration `json:"period,omitempty"`
+}
+
+// Plain reports whether traffic is treated as any other.
+func (t *Treatment) Plain() bool {
+	return t.Class == 0 && len(t.Path) == 0 && t.Spread <= 1 && t.Period == 0
+}
+
+// Equal reports whether two treatments are the same.
+func (t *Treatment) Equal(o *Treatment) bool {
+	return t.Class == o.Class && t.Spread == o.Spread && t.Shift == o.Shift && t.Period == o.Period &&
+		slices.Equal(t.Path, o.Path)
+}
+
+// Measured is the traffic as far as it was measured, else as known before.
+func (t Traffic) Measured(m Traffic) Traffic {
+	return Traffic{Pattern: cmp.Or(m.Pattern, t.Pattern), Bytes: cmp.Or(m.Bytes, t.Bytes),
+		Compute: cmp.Or(m.Compute, t.Compute), Overlap: cmp.Or(m.Overlap, t.Overlap)}
+}
+
+// Like reports whether what was measured is what is known, within a twentieth.
+func (t Traffic) Like(m *Traffic) bool {
+	near := func(a, b int64) bool { return b == 0 || max(a, b)-min(a, b) <= max(a, b)/20 }
+	return near(t.Bytes, m.Bytes) && near(int64(t.Compute), int64(m.Compute)) &&
+		(m.Pattern == NoTraffic || m.Pattern == t.Pattern) && near(t.Overlap, m.Overlap)
+}
+
+// TrafficSource is where it is known from what a job transmits.
+type TrafficSource string
+
+// The sources.
+const (
+	TrafficUnknown TrafficSource = ""
+	TrafficStated  TrafficSource = "stated by the job"
+	TrafficOfModel TrafficSource = "of its model"
+	TrafficAssumed TrafficSource = "assumed"
+)
+
+// TrafficOf is what is known of a job's traffic before it runs: what it states, else that of its model, else, in
+// simulations, that of one of the models that unknown jobs are taken for.
+func (n *Network) TrafficOf(j *Job) (Traffic, TrafficSource) {
+	switch {
+	case j.Traffic.Pattern != NoTraffic:
+		return j.Traffic, TrafficStated
+	case n == nil:
+		return Traffic{}, TrafficUnknown
+	}
+	if t, known := n.model(j.Model); known {
+		return t, TrafficOfModel
+	}
+	if len(n.Unknown) > 0 {
+		if t, known := n.model(n.Unknown[int(j.ID)%len(n.Unknown)]); known {
+			return t, TrafficAssumed
+		}
+	}
+	return Traffic{}, TrafficUnknown
+}
+
+func (n *Network) model(name string) (Traffic, bool) {
+	if name == "" {
+		return Traffic{}, false
+	}
+	for i := range n.Models {
+		if n.Models[i].Model == name {
+			return n.Models[i].Traffic, true
+		}
+	}
+	return Traffic{}, false
 }

@@ -99,7 +99,8 @@ func (e *Engine) resized(j *job.State, tasks int) {
 	e.charge(j, 1)
 	e.st.Commit()
 	e.gotMore()
-	e.watchKey(j)     // what it attains grows at another rate
+	e.watchKey(j) // what it attains grows at another rate
+	e.links.Changed(j)
 	j.Resizing = true // one at a time, so that the driver's answer is to this one
 	e.actions = append(e.actions, Action{Type: Resize, Job: j.Spec.ID, Allocs: j.Allocs, For: cluster.NoJob})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/engine/defrag"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/links"
 	"github.com/muster-gpu/muster/engine/pending"
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/preempt"
@@ -17,6 +18,7 @@ import (
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/engine/speed"
+	"github.com/muster-gpu/muster/network/traffic"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -60,6 +62,8 @@ type Config struct {
 	Launches int
 	// Defrag says whether running jobs are moved for waiting ones; nil: never.
 	Defrag *Defrag
+	// Traffic decides how the network (Spec.Network) treats the traffic of running jobs; nil: nothing does.
+	Traffic traffic.Policy
 }
 
 // StopRule says how a job is preempted, and how long it has for it.
@@ -82,6 +86,7 @@ type Engine struct {
 	moving   defrag.Finder    // which jobs could go elsewhere
 	victims  preempt.Finder   // which jobs leave for which
 	speeds   speed.Book       // how fast they are there
+	links    links.Book       // how the network treats their traffic
 	keyer    sched.KeyChanger // nil: keys of running jobs change with events only
 	promoter sched.Promoter   // nil: what a job received counts for ever, or a restart goes on
 	plans    planState
@@ -191,6 +196,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.plans.chooser, _ = cfg.Policy.(sched.Chooser)
 	e.plans.next = cluster.Never
 	e.speeds = speed.New(&e.w, &e.cfg.Spec, cfg.Unshared, (*oracle)(e).Jobs)
+	e.links = links.New(&e.cfg.Spec, cfg.Traffic)
 	e.pools.ids = map[poolKey]int32{}
 	e.pools.drawer, _ = cfg.Policy.(sched.Drawer)
 	e.mode = e.w.Traits.Backfill

@@ -63,15 +63,17 @@ type Event struct {
 	// Progress, Stopped: whether it saves its work when it is asked for a checkpoint
 	Saves Saves `json:"saves,omitempty"`
 	// Started, Resized, Progress: millionths of a unit of work per second, by its own account; 0: not measured
-	Pace    int64           `json:"pace,omitempty"`
-	Unit    job.PaceUnit    `json:"unit,omitempty"`    // ... and of what
-	Node    string          `json:"node,omitempty"`    // Node*, GPUBad
-	Spare   *cluster.Node   `json:"spare,omitempty"`   // NodeUp of a node not seen before, NodeChanged
-	GPUs    uint64          `json:"gpus,omitempty"`    // GPUBad: mask of devices
-	Undo    bool            `json:"undo,omitempty"`    // NodeDrained, NodeAsleep, GPUBad, Held, Demoted, StartFailed
-	Queues  []cluster.Queue `json:"queues,omitempty"`  // QueueChanged
-	Compact Compact         `json:"compact,omitempty"` // Defragment
-	Wake    time.Duration   `json:"wake,omitempty"`    // NodeAsleep
+	Pace int64        `json:"pace,omitempty"`
+	Unit job.PaceUnit `json:"unit,omitempty"` // ... and of what
+	// Progress: what of its traffic was measured (zero fields were not); nil: nothing
+	Traffic *cluster.Traffic `json:"traffic,omitempty"`
+	Node    string           `json:"node,omitempty"`    // Node*, GPUBad
+	Spare   *cluster.Node    `json:"spare,omitempty"`   // NodeUp of a node not seen before, NodeChanged
+	GPUs    uint64           `json:"gpus,omitempty"`    // GPUBad: mask of devices
+	Undo    bool             `json:"undo,omitempty"`    // NodeDrained, NodeAsleep, GPUBad, Held, Demoted, StartFailed
+	Queues  []cluster.Queue  `json:"queues,omitempty"`  // QueueChanged
+	Compact Compact          `json:"compact,omitempty"` // Defragment
+	Wake    time.Duration    `json:"wake,omitempty"`    // NodeAsleep
 
 	Size *NodeSize        `json:"size,omitempty"` // NodeResized
 	Set  *cluster.NodeSet `json:"set,omitempty"`  // NodesNamed
@@ -122,6 +124,7 @@ const (
 	Preempt                   // stop a job (How says how); report Stopped when its devices are free
 	Resize                    // change an elastic job to the given tasks and devices
 	Reject                    // the job cannot ever run; it is done
+	Treat                     // a running job's traffic is treated otherwise from now on (Treatment)
 )
 
 // Action is one thing to do.
@@ -137,6 +140,8 @@ type Action struct {
 	// Start beside another: of that one's speed it is to keep so much, ppm (Target)
 	Yield int64  `json:"yield,omitempty"`
 	Text  string `json:"text,omitempty"` // Reject: what it asked and the most there is
+	// Start, Treat: how the network treats its traffic; Start: nil is as any other
+	Treatment *cluster.Treatment `json:"treatment,omitempty"`
 }
 
 // Decision is the engine's answer to a batch. Actions is valid until the next

@@ -33,4 +33,12 @@ func (e *Engine) mixAction(a *Action) {
 	for i := 0; i < len(a.Text); i++ {
 		e.mix(uint64(a.Text[i]))
 	}
+	if t := a.Treatment; t != nil {
+		e.mix(uint64(t.Class)<<32 | uint64(t.Spread))
+		e.mix(uint64(t.Shift))
+		e.mix(uint64(t.Period))
+		for _, p := range t.Path {
+			e.mix(uint64(p))
+		}
+	}
 }

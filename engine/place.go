@@ -254,6 +254,7 @@ func (e *Engine) start(j *job.State) {
 		e.epoch++ // while it waited for its devices others came closer: it may be a victim now
 	}
 	e.watchKey(j)
+	e.links.Changed(j)
 	e.actions = append(order.Double(e.actions),
 		Action{Type: Start, Job: j.Spec.ID, Allocs: j.Allocs, For: cluster.NoJob, Yield: j.Yields()})
 }

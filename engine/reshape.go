@@ -133,6 +133,7 @@ func (e *Engine) jobReshaped(j *job.State, r *Reshape) {
 		return
 	}
 	e.makeWay(j.Allocs, r.Allocs)
+	e.links.Changed(j)
 	e.accrue(j)
 	e.unbook(j)
 	if s := e.shapes.Get(j.Shape); s.Min < s.Max && e.elastic > 0 {

@@ -55,6 +55,7 @@ func (e *Engine) Step(b Batch) Decision {
 		e.plans.dirty = dirty // a job that comes back from a placement could run before
 	}
 	e.defrag.due, e.defrag.compacting = false, NoCompact
+	e.treat()
 	e.mix(uint64(b.Now))
 	for i := range e.actions {
 		e.mixAction(&e.actions[i])
@@ -273,7 +274,8 @@ func (e *Engine) free(j *job.State, was job.Phase) {
 	} else {
 		e.unbook(j)
 	}
-	j.Allocs, j.Demoted, j.Packed = nil, false, false
+	e.links.Changed(j)
+	j.Allocs, j.Treatment, j.Demoted, j.Packed = nil, nil, false, false
 	e.leftDevices(j)
 }
 
@@ -346,6 +348,7 @@ func (e *Engine) report(j *job.State, ev *Event) {
 		e.reckon(j, ev.Estimate)
 		e.costs(j, ev.Switch)
 		e.noteSaves(j, ev.Saves)
+		e.noteTraffic(j, ev.Traffic)
 	}
 	if ev.Rate > 0 {
 		j.Rate = ev.Rate

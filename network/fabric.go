@@ -80,20 +80,33 @@ func (f *Fabric) direction(l LinkID) (from, to int32) {
 }
 
 // rails are a node's own links, outward, in their order.
-func (f *Fabric) rails(node int32) []LinkID { return f.out[node] }
+func (f *Fabric) rails(node int32) []LinkID {
+	if int(node) >= f.nodes { // it joined later
+		return nil
+	}
+	return f.out[node]
+}
 
 // leaf is the switch of a node's first link; -1: it has none.
 func (f *Fabric) leaf(node int32) int32 {
-	if len(f.out[node]) == 0 {
+	own := f.rails(node)
+	if len(own) == 0 {
 		return -1
 	}
-	_, to := f.direction(f.out[node][0])
+	_, to := f.direction(own[0])
 	return to
 }
 
 // near reports whether two nodes reach each other without the network.
 func (f *Fabric) near(a, b int32) bool {
-	return a == b || f.domain[a] != "" && f.domain[a] == f.domain[b]
+	return a == b || f.domainOf(a) != "" && f.domainOf(a) == f.domainOf(b)
+}
+
+func (f *Fabric) domainOf(node int32) string {
+	if int(node) >= f.nodes {
+		return ""
+	}
+	return f.domain[node]
 }
 
 // Paths lists the paths of least hops from one switch to another, at most MostPaths, in the order of their links. It
@@ -147,7 +160,7 @@ func (f *Fabric) find(from, to int32) (list []Path) {
 // inOrder sorts nodes so that neighbours in the network are neighbours in rings: as a good rank order does.
 func (f *Fabric) inOrder(held []Held) []Held {
 	return slices.SortedFunc(slices.Values(held), func(a, b Held) int {
-		return cmp.Or(cmp.Compare(f.leaf(a.Node), f.leaf(b.Node)), cmp.Compare(f.domain[a.Node], f.domain[b.Node]),
+		return cmp.Or(cmp.Compare(f.leaf(a.Node), f.leaf(b.Node)), cmp.Compare(f.domainOf(a.Node), f.domainOf(b.Node)),
 			cmp.Compare(a.Node, b.Node))
 	})
 }

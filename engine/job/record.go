@@ -87,7 +87,8 @@ type Account struct {
 	Solo  int64           `json:"unshared_speed,omitempty"`
 	Among []cluster.JobID `json:"measured_among,omitempty"` // jobs with shares of its GPUs when it was last measured
 	// since then slower among them than it accepts; 0: it is not
-	Slow cluster.Time `json:"too_slow_since,omitempty"`
+	Slow    cluster.Time     `json:"too_slow_since,omitempty"`
+	Traffic *cluster.Traffic `json:"measured_traffic,omitempty"` // over the network; nil: not measured; never modified in place
 }
 
 // Copied returns a copy that shares no memory.
@@ -110,6 +111,8 @@ type Holdings struct {
 	Dest    []inventory.Alloc `json:"dest,omitempty"`           // while it stops to be moved: where to, booked
 	Guests  []cluster.JobID   `json:"guests,omitempty"`         // on its devices, in order of arrival
 	Served  []Served          `json:"served,omitempty"`         // time on devices by GPU model, if the policy plans
+	// how the network treats its traffic; nil: as any other; never modified in place
+	Treatment *cluster.Treatment `json:"treatment,omitempty"`
 }
 
 // CopiedFor returns a copy that shares no memory, in which shares are a job's.

@@ -28,12 +28,16 @@ var arrows = map[string]string{
 	"quota":               "cluster",
 	"perf":                "cluster solve",
 	"power":               "cluster",
-	"engine":              "cluster quota internal/heap engine/order engine/inventory engine/shape engine/job engine/sched engine/placement engine/speed engine/preempt engine/defrag engine/explain engine/words engine/reserve engine/pending",
+	"engine":              "cluster quota internal/heap engine/links network/traffic engine/order engine/inventory engine/shape engine/job engine/sched engine/placement engine/speed engine/preempt engine/defrag engine/explain engine/words engine/reserve engine/pending",
 	"engine/defrag":       "cluster engine/inventory engine/job engine/placement engine/sched engine/shape engine/words",
 	"engine/explain":      "cluster engine/inventory engine/job engine/order engine/placement engine/sched engine/shape engine/speed engine/words",
 	"engine/inventory":    "cluster",
 	"engine/job":          "cluster quota engine/inventory engine/order",
+	"engine/links":        "cluster engine/inventory engine/job network network/traffic",
 	"engine/order":        "cluster",
+	"network":             "cluster internal/splitmix",
+	"network/flow":        "cluster network",
+	"network/traffic":     "cluster network network/flow internal/splitmix",
 	"engine/pending":      "cluster engine/inventory engine/job engine/order engine/sched engine/shape internal/heap",
 	"engine/placement":    "cluster engine/inventory engine/job engine/order engine/sched engine/shape engine/speed",
 	"engine/preempt":      "cluster quota engine/inventory engine/job engine/order engine/placement engine/sched engine/shape engine/speed",
@@ -166,12 +170,12 @@ var arrows = map[string]string{
 
 // pure packages import the standard library and each other only, and have neither clock nor randomness.
 var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "engine/defrag": true,
-	"engine/explain": true, "engine/inventory": true, "engine/job": true, "engine/order": true,
+	"engine/explain": true, "engine/links": true, "engine/inventory": true, "engine/job": true, "engine/order": true,
 	"engine/pending": true, "engine/placement": true, "engine/preempt": true, "engine/reserve": true,
 	"engine/sched": true, "engine/shape": true, "engine/speed": true, "engine/words": true,
 	"policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true,
 	"learn": true, "service": true, "serving/llm": true, "serving/batch": true, "serving/scale": true,
-	"serving/inss": true, "serving/nexus": true}
+	"serving/inss": true, "serving/nexus": true, "network": true, "network/flow": true, "network/traffic": true}
 
 // banned calls per package: "*" is everywhere outside tests.
 var banned = map[string]string{

@@ -22,6 +22,16 @@ type Job struct {
 	Now     cluster.Treatment // as it is treated now
 }
 
+// NewJob describes a job that began at a time; what counts is where in an iteration that is.
+func NewJob(links network.Links, id cluster.JobID, gpus int64, t cluster.Traffic, d network.Demand, began time.Duration,
+	now cluster.Treatment) Job {
+	j := Job{ID: id, GPUs: gpus, Compute: t.Compute, Demand: d, Now: now,
+		Release: t.Compute - t.Compute*time.Duration(min(max(0, t.Overlap), cluster.Whole))/time.Duration(cluster.Whole)}
+	send := network.Alone(links, d.On(&cluster.Treatment{}))
+	j.Began = began % max(1, j.Compute, j.Release+send)
+	return j
+}
+
 // As is the job for the flow model, under a treatment.
 func (j *Job) As(t *cluster.Treatment) flow.Job {
 	return flow.Job{Compute: j.Compute, Release: j.Release, On: j.Demand.On(t), Class: t.Class, First: j.Began,

@@ -1,0 +1,97 @@
+// Package links decides how the network treats the traffic of running jobs: which class, which paths, and when their
+// iterations begin. It decides again when a job that transmits starts, leaves, or is found to transmit otherwise.
+package links
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/network"
+	"github.com/muster-gpu/muster/network/traffic"
+)
+
+// Book knows the network and its policy. The zero value decides nothing.
+type Book struct {
+	policy traffic.Policy
+	fabric *network.Fabric
+	spec   *cluster.Network
+	due    bool
+}
+
+// New returns the book of a cluster; without a network or a policy it decides nothing.
+func New(spec *cluster.Spec, policy traffic.Policy) Book {
+	b := Book{fabric: network.New(spec), policy: policy, spec: spec.Network}
+	if b.fabric == nil {
+		b.policy = nil
+	}
+	return b
+}
+
+// Changed notes that a job got or lost devices, or that its traffic is known otherwise than before.
+func (b *Book) Changed(j *job.State) {
+	if b.policy != nil && !b.due && len(j.Allocs) > 1 {
+		b.due = b.Traffic(j).Pattern != cluster.NoTraffic
+	}
+}
+
+// Due reports whether something changed since Treat.
+func (b *Book) Due() bool { return b.due }
+
+// Traffic is what is believed of a job's traffic: what was measured goes before what is stated.
+func (b *Book) Traffic(j *job.State) cluster.Traffic {
+	t, _ := b.spec.TrafficOf(j.Spec)
+	if j.Tenure != nil && j.Account.Traffic != nil {
+		t = t.Measured(*j.Account.Traffic)
+	}
+	return t
+}
+
+// Treat decides for the running jobs, in the order of their numbers. It returns those whose treatment is another than
+// before, which it sets.
+func (b *Book) Treat(running []*job.State) (changed []*job.State) {
+	b.due = false
+	var jobs []traffic.Job
+	var states []*job.State
+	for _, j := range running {
+		t := b.Traffic(j)
+		d := b.fabric.Demand(j.Spec.ID, t, Ranks(j.Allocs))
+		if len(d.Parts) == 0 {
+			continue
+		}
+		now := cluster.Treatment{}
+		if j.Treatment != nil {
+			now = *j.Treatment
+		}
+		states = append(states, j)
+		jobs = append(jobs, traffic.NewJob(b.fabric, j.Spec.ID, int64(max(1, j.Milli/cluster.Whole)), t, d,
+			time.Duration(j.Started), now))
+	}
+	f := traffic.Fabric{Links: b.fabric, Classes: b.spec.Classes}
+	for i, t := range b.policy.Treat(f, jobs) {
+		if now := states[i].Treatment; now == nil && !t.Plain() || now != nil && !now.Equal(&t) {
+			states[i].Treatment = &t
+			changed = append(changed, states[i])
+		}
+	}
+	return changed
+}
+
+// Ranks counts a job's ranks by node: its GPUs, or its tasks where it has none.
+func Ranks(allocs []inventory.Alloc) (held []network.Held) {
+	for i := range allocs {
+		a := &allocs[i]
+		n := bits.OnesCount64(a.GPUs)
+		if n == 0 {
+			n = int(a.Tasks)
+		}
+		if k := len(held); k > 0 && held[k-1].Node == a.Node {
+			held[k-1].Ranks += n
+			continue
+		}
+		held = append(held, network.Held{Node: a.Node, Ranks: n})
+	}
+	return held
+}
