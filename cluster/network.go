@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -58,7 +59,8 @@ type Traffic struct {
 	// (Pipeline)
 	Bytes   int64         `json:"bytes,omitempty"`
 	Compute time.Duration `json:"compute,omitempty"` // computing time
-	Overlap Milli         `json:"overlap,omitempty"` // part of the computing time during which it already transmits, in thousandths
+	// part of the computing time during which it already transmits, in thousandths
+	Overlap Milli `json:"overlap,omitempty"`
 }
 
 // Treatment is how the traffic of a running job is treated by the network. The zero value: as any other traffic.
@@ -140,3 +142,48 @@ func (n *Network) model(name string) (Traffic, bool) {
 	}
 	return Traffic{}, false
 }
+
+// MaxClasses is how many classes of traffic switches keep apart: Ethernet has 8 priorities, InfiniBand 16 lanes
+// of which few are used.
+const MaxClasses = 8
+
+// ParsePattern reads a pattern by name.
+func ParsePattern(name string) (Pattern, error) {
+	if i := slices.Index(Patterns, name); i >= 0 {
+		return Pattern(i), nil
+	}
+	return NoTraffic, Unknown("pattern", name, Patterns)
+}
+
+func (p Pattern) String() string {
+	if int(p) < len(Patterns) {
+		return Patterns[p]
+	}
+	return "invalid"
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (p Pattern) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Pattern) UnmarshalText(b []byte) error {
+	v, err := ParsePattern(string(b))
+	*p = v
+	return err
+}
+
+// Check says what is wrong with a statement of traffic; nil: nothing.
+func (t *Traffic) Check() error {
+	switch {
+	case t.Bytes < 0 || t.Bytes > MaxTrafficBytes:
+		return fmt.Errorf("bytes: %d; between 0 and %d are possible", t.Bytes, int64(MaxTrafficBytes))
+	case t.Compute < 0 || t.Compute > 24*time.Hour:
+		return fmt.Errorf("compute: %v; between 0 and a day are possible", t.Compute)
+	case t.Overlap < 0 || t.Overlap > Whole:
+		return fmt.Errorf("overlap: %g; between 0 and 1 are possible", float64(t.Overlap)/1000)
+	}
+	return nil
+}
+
+// MaxTrafficBytes is the most that a rank can send in an iteration.
+const MaxTrafficBytes = 1 << 50

@@ -34,6 +34,7 @@ type clusterFile struct {
 	Reservations []reservationFile `yaml:"reservations"`
 	Loans        []loanFile        `yaml:"loans"`
 	Power        []powerFile       `yaml:"power"`
+	Network      *networkFile      `yaml:"network"`
 }
 
 type modelFile struct {
@@ -140,10 +141,7 @@ func Read(name string, r io.Reader) (*cluster.Spec, error) {
 		return nil, err
 	}
 	spec, err := f.spec()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return spec, nil
+	return spec, Locate(name, data, err)
 }
 
 var unknownField = regexp.MustCompile(`line (\d+): field (\S+) not found in type config\.(\w+)`)
@@ -233,7 +231,8 @@ func keysOf(typeName string) []string {
 		reservationFile{}, loanFile{}, powerFile{}, wattsFile{}, perfFile{}, serveFile{}, kubeFile{}, KubeLabels{},
 		defragFile{}, kubeDefragFile{}, kubeSharingFile{}, kubePowerFile{}, kubeLoanFile{}, kubeMIGFile{}, stopFile{},
 		tlsFile{}, People{}, serviceFile{}, variantFile{}, pointFile{}, replicasFile{}, budgetFile{}, batchingFile{},
-		kubeServicesFile{}, metricsFile{}, probeFile{}, languageFile{}, engineFile{}, loadFile{}, servicesFile{}} {
+		kubeServicesFile{}, metricsFile{}, probeFile{}, languageFile{}, engineFile{}, loadFile{}, servicesFile{},
+		networkFile{}, linkFile{}, closFile{}, trafficFile{}} {
 		t := reflect.TypeOf(v)
 		if t.Name() != typeName {
 			continue
@@ -286,7 +285,7 @@ func (f *clusterFile) spec() (*cluster.Spec, error) {
 		return nil, err
 	}
 	for _, step := range []func(*cluster.Spec) error{
-		f.addNodes, f.addPartitions, f.addReservations, f.addLoans, f.addPower} {
+		f.addNodes, f.addPartitions, f.addReservations, f.addLoans, f.addPower, f.addNetwork} {
 		if err := step(s); err != nil {
 			return nil, err
 		}

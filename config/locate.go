@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -76,6 +77,10 @@ func find(n *yaml.Node, path []string) (line int) {
 				}
 			}
 		case yaml.SequenceNode:
+			if i, err := strconv.Atoi(key); err == nil && i < len(n.Content) {
+				line, next = n.Content[i].Line, n.Content[i]
+				break
+			}
 			if next = named(n, key); next != nil {
 				line = next.Line
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/network/traffic"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
@@ -28,6 +29,7 @@ type Rules struct {
 	Stop       *[3]engine.StopRule `json:"stop,omitempty"`     // absent: the default
 	Defrag     *engine.Defrag      `json:"defrag,omitempty"`   // absent: no job is moved
 	Perf       *perf.Table         `json:"perf,omitempty"`     // speeds known to policies that plan; absent: none
+	Traffic    string              `json:"traffic,omitempty"`  // how the network treats jobs' traffic; absent: nothing does
 }
 
 // Config is the configuration of an engine under these rules.
@@ -44,6 +46,11 @@ func (r *Rules) Config() (engine.Config, error) {
 	}
 	if cfg.Placer, err = place.New(r.Placer); err != nil {
 		return cfg, err
+	}
+	if r.Traffic != "" {
+		if cfg.Traffic, err = traffic.New(r.Traffic); err != nil {
+			return cfg, err
+		}
 	}
 	if r.Backfill != "" {
 		m, err := engine.ParseBackfill(r.Backfill)

@@ -22,7 +22,7 @@ func TestClusterMIG(t *testing.T) {
 		}
 	}
 	if _, err := Read("f", strings.NewReader("mig: dynamc\n"+nodes)); err == nil ||
-		!strings.Contains(err.Error(), `f: mig: unknown way "dynamc": did you mean "dynamic"?`) {
+		!strings.Contains(err.Error(), `f:1: mig: unknown way "dynamc": did you mean "dynamic"?`) {
 		t.Error(err)
 	}
 }

@@ -7,7 +7,7 @@ var eventNames = []string{"tick", "stopped", "start-failed", "node-up", "node-do
 	"submitted", "updated", "cancelled", "held", "started", "resized", "progress", "demoted", "defragment",
 	"node-asleep",
 	"node-resized", "nodes-named", "node-changed", "job-reshaped", "adopted"}
-var actionNames = []string{"start", "preempt", "resize", "reject"}
+var actionNames = []string{"start", "preempt", "resize", "reject", "treat"}
 
 func (t EventType) String() string  { return job.NameOf(uint8(t), eventNames) }
 func (a ActionType) String() string { return job.NameOf(uint8(a), actionNames) }

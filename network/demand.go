@@ -65,7 +65,8 @@ func (f *Fabric) Demand(id cluster.JobID, t cluster.Traffic, held []Held) Demand
 				continue
 			}
 			d.Parts = append(d.Parts, Part{Bytes: bytes, Own: []LinkID{up[r], down[r] ^ 1}, Paths: paths,
-				seed: splitmix.Mix(uint64(uint32(id))<<40 ^ uint64(uint32(p.from))<<20 ^ uint64(uint32(p.to)) ^ uint64(r)<<60)})
+				seed: splitmix.Mix(uint64(uint32(id))<<40 ^ uint64(uint32(p.from))<<20 ^ uint64(uint32(p.to)) ^ uint64(
+					r)<<60)})
 		}
 	}
 	return d

@@ -85,6 +85,7 @@ func fields() []field {
 	f := []field{
 		text("policy", func(s *Summary) string { return s.Policy }),
 		text("placer", func(s *Summary) string { return s.Placer }),
+		text("traffic", func(s *Summary) string { return s.Traffic }),
 		text("backfill", func(s *Summary) string { return s.Backfill }),
 		text("hash", func(s *Summary) string { return s.Hash }),
 		text("partial", func(s *Summary) string { return strconv.FormatBool(s.Partial) }),
@@ -115,6 +116,7 @@ func fields() []field {
 		whole("preemptions", func(s *Summary) int { return s.Preemptions }),
 		whole("failures", func(s *Summary) int { return s.Failures }),
 		decimal("gpu_hours_lost", func(s *Summary) float64 { return s.LostHours }),
+		decimal("gpu_hours_contended", func(s *Summary) float64 { return s.ContendedHours }),
 		decimal("gpu_hours_overhead", func(s *Summary) float64 { return s.OverheadHours }),
 		whole("deadlines", func(s *Summary) int { return s.Deadlines }),
 		whole("deadlines_met", func(s *Summary) int { return s.DeadlinesMet }),

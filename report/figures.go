@@ -137,6 +137,11 @@ func stopFigures() []figure {
 			better: -1,
 			help:   "computing time whose work was thrown away",
 			get:    some(func(s *Summary) float64 { return s.LostHours })},
+		{key: "gpu_hours_contended", group: groupStops, label: "GPU-hours of contention", short: "net GPUh",
+			unit:   unitHours,
+			better: -1,
+			help:   "GPU time in which running jobs waited for the network because of other jobs",
+			get:    func(s *Summary) (float64, bool) { return s.ContendedHours, len(s.Links) > 0 }},
 		{key: "gpu_hours_overhead", group: groupStops, label: "GPU-hours of overhead", short: "over GPUh",
 			unit: unitHours, better: -1,
 			help: "GPUs held but not computing: start-up, checkpoint, restart",
@@ -284,17 +289,18 @@ func competes(s *Summary, sums []Summary) bool {
 	return float64(s.JCT.N) >= 0.99*float64(most)
 }
 
-// labels names the runs: by policy; if one policy ran several times, also by placer and backfill;
+// labels names the runs: by policy; if one policy ran several times, also by placer, backfill and traffic policy;
 // equal names get a number.
 func labels(sums []Summary) []string {
 	out := make([]string, len(sums))
 	seen := map[string]int{}
 	for i := range sums {
-		placer, backfill := false, false
+		placer, backfill, traffic := false, false, false
 		for k := range sums {
 			if sums[k].Policy == sums[i].Policy {
 				placer = placer || sums[k].Placer != sums[i].Placer
 				backfill = backfill || sums[k].Backfill != sums[i].Backfill
+				traffic = traffic || sums[k].Traffic != sums[i].Traffic
 			}
 		}
 		parts := []string{sums[i].Policy}
@@ -303,6 +309,9 @@ func labels(sums []Summary) []string {
 		}
 		if backfill && sums[i].Backfill != "" {
 			parts = append(parts, "backfill "+sums[i].Backfill)
+		}
+		if traffic && sums[i].Traffic != "" {
+			parts = append(parts, "traffic "+sums[i].Traffic)
 		}
 		name := clean(strings.Join(parts, " "))
 		if name == "" {

@@ -39,6 +39,7 @@ type Summary struct {
 	Policy   string `json:"policy"`
 	Placer   string `json:"placer"`
 	Backfill string `json:"backfill"`
+	Traffic  string `json:"traffic,omitempty"`
 	Hash     string `json:"hash"`
 	Partial  bool   `json:"partial,omitempty"`
 
@@ -71,8 +72,10 @@ type Summary struct {
 
 	Preemptions    int           `json:"preemptions"`
 	Failures       int           `json:"failures"`
-	LostHours      float64       `json:"gpu_hours_lost"`     // work thrown away
-	OverheadHours  float64       `json:"gpu_hours_overhead"` // held but not computing: start-up, checkpoint, restart
+	LostHours      float64       `json:"gpu_hours_lost"`                // work thrown away
+	OverheadHours  float64       `json:"gpu_hours_overhead"`            // held but not computing: start-up, checkpoint, restart
+	ContendedHours float64       `json:"gpu_hours_contended,omitempty"` // computing jobs waited for others on the network
+	Links          []LinkLoad    `json:"links,omitempty"`               // the busiest
 	Deadlines      int           `json:"deadlines"`
 	DeadlinesMet   int           `json:"deadlines_met"`
 	Accepted       int           `json:"deadlines_accepted"` // by a policy that answers deadlines
@@ -88,15 +91,16 @@ const slowdownBound = 10 * time.Second
 
 // Summarise computes the figures of a run.
 func (r *Run) Summarise() Summary {
-	s := Summary{Policy: r.Policy, Placer: r.Placer, Backfill: r.Backfill, Hash: hex(r.Hash), Partial: r.Partial,
+	s := Summary{Policy: r.Policy, Placer: r.Placer, Backfill: r.Backfill, Traffic: r.Traffic, Hash: hex(r.Hash), Partial: r.Partial,
 		Jobs: len(r.Records), Failures: r.Failures, WallSeconds: r.Wall.Seconds()}
 	var jct, delay, slow, rho []float64
-	var held, busy, lost int64
+	var held, busy, lost, contended int64
 	speed, count := make([]float64, len(r.Queues)), make([]int, len(r.Queues))
 	for i := range r.Records {
 		rec := &r.Records[i]
 		s.count(rec.Outcome)
 		held, busy, lost = held+rec.Held, busy+rec.Busy, lost+rec.Lost
+		contended += rec.Contended
 		s.Preemptions += int(rec.Preemptions)
 		s.deadline(r.Jobs[i], rec, r.Last)
 		if rec.Outcome == Rejected {
@@ -129,6 +133,7 @@ func (r *Run) Summarise() Summary {
 	}
 	s.Jain, s.LongTerm = jain(speed, count), r.longTerm()
 	r.shares(&s, held, busy, lost)
+	s.ContendedHours, s.Links = float64(contended)/milliHour, r.Links[:min(len(r.Links), shownLinks)]
 	s.Power = r.powerSummary()
 	return s
 }
@@ -214,12 +219,16 @@ func jain(sum []float64, n []int) float64 {
 	return s * s / (k * sq)
 }
 
+const (
+	milliHour  = 1000 * 3600 * 1000 // milli-GPU-milliseconds in a GPU-hour
+	shownLinks = 10
+)
+
 func (r *Run) shares(s *Summary, held, busy, lost int64) {
 	if r.Last > r.First {
 		s.Makespan = r.Last.Sub(r.First).Seconds()
 	}
-	const hour = 1000 * 3600 * 1000 // milli-GPU-milliseconds in a GPU-hour
-	s.LostHours, s.OverheadHours = float64(lost)/hour, float64(held-busy)/hour
+	s.LostHours, s.OverheadHours = float64(lost)/milliHour, float64(held-busy)/milliHour
 	if total := s.Makespan * float64(r.Capacity) * 1000; total > 0 {
 		s.Allocation, s.Utilisation, s.Goodput = float64(held)/total, float64(busy)/total, float64(busy-lost)/total
 	}

@@ -234,6 +234,7 @@ func (t *table) notes(sums []Summary) {
 	}
 	t.setups("placer", sums, func(s *Summary) string { return s.Placer })
 	t.setups("backfill", sums, func(s *Summary) string { return s.Backfill })
+	t.setups("traffic policy", sums, func(s *Summary) string { return s.Traffic })
 	if text := unlike(sums); text != "" {
 		t.wrap(text)
 	}

@@ -44,6 +44,7 @@ type Record struct {
 	Held        int64         // milli-GPU-milliseconds on devices
 	Worth       int64         // ... weighted by the GPU models' weights
 	Lost        int64         // of Busy: work thrown away
+	Contended   int64         // of Busy: waiting for the network because of other jobs
 	Preemptions int32
 	Losses      int32 // stops by node or GPU failure
 	GPUs        int32
@@ -57,6 +58,13 @@ type Kind struct {
 	Model  string
 	GPUs   int
 	Weight int64
+}
+
+// LinkLoad is how busy one direction of a link of the network was, in the mean over a run.
+type LinkLoad struct {
+	Name string  `json:"name"`
+	Rate int64   `json:"rate"` // bits per second
+	Load float64 `json:"load"` // part of the rate
 }
 
 // Span is a job's stay on some devices, for the Gantt strips of small runs.
@@ -74,6 +82,7 @@ type Run struct {
 	Policy   string // with its knobs
 	Placer   string
 	Backfill string
+	Traffic  string // how the network treats jobs' traffic; empty: no network is described
 	Cluster  string // description
 	Trace    string
 	Capacity cluster.Milli
@@ -88,8 +97,9 @@ type Run struct {
 	Records  []Record
 	Active   []float64 // mean number of active jobs over each job's life
 	Series   Series
-	Spans    []Span  // empty: too many to draw
-	Power    []Power // by group of nodes that may sleep; none: no node may
+	Spans    []Span     // empty: too many to draw
+	Power    []Power    // by group of nodes that may sleep; none: no node may
+	Links    []LinkLoad // of the network, the busiest first; none: no network is described
 	Failures int
 	First    cluster.Time // first submission
 	Last     cluster.Time // last end

@@ -223,6 +223,12 @@ func (b *Book) computed(j *jobRun, now cluster.Time) {
 	b.Records[j.entry.Job.ID].Busy += j.milli * int64(now.Sub(j.since)/time.Millisecond)
 }
 
+// contended books a time in which a job was slowed by others on the network.
+func (b *Book) contended(j *jobRun, d time.Duration) {
+	b.Records[j.entry.Job.ID].Contended += int64(
+		float64(j.milli) * d.Seconds() * 1000 * (1 - float64(j.sends.speed)/1_000_000))
+}
+
 // lost books work that is thrown away: d of recorded run time.
 func (b *Book) lost(j *jobRun, d time.Duration) {
 	if d > 0 {
@@ -308,6 +314,7 @@ func (b *Book) Run(w *World) report.Run {
 		r.Owed = append(r.Owed, owed)
 	}
 	r.Power = w.closePower()
+	r.Links = w.net.loads(b.Last.Sub(b.First))
 	for i := range w.jobs {
 		e := w.jobs[i].entry
 		r.Jobs = append(r.Jobs, &e.Job)

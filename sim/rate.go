@@ -27,6 +27,9 @@ func (w *World) rateOf(j *jobRun) int64 {
 		rate = rate * int64(p.Tasks) / int64(p.Want)
 	}
 	rate = rate * part / 1_000_000
+	if j.sends != nil {
+		rate = rate * j.sends.speed / 1_000_000
+	}
 	if c := &j.entry.Job.Checkpoint; c.Interval > 0 && c.Cost > 0 && !c.None {
 		rate = rate * int64(c.Interval/1000) / int64((c.Interval+c.Cost)/1000) // periodic checkpoints stop the work
 	}

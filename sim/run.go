@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/network/traffic"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
@@ -178,6 +179,7 @@ type Setup struct {
 	Policy   string
 	Placer   string
 	Backfill *engine.Backfill
+	Traffic  string        // how the network treats jobs' traffic; empty: nothing does
 	Config   engine.Config // rules besides policy and placer; Spec is set by Run
 	World    Options
 	Journal  driver.Journal
@@ -238,6 +240,7 @@ func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup
 	}
 	out.Run = w.Book().Run(w)
 	out.Run.Policy, out.Run.Placer, out.Run.Backfill = out.Label, cfg.Placer.Name(), e.Backfill().String()
+	out.Run.Traffic = s.Traffic
 	out.Run.Hash, out.Run.Decided, out.Run.Partial = out.Hash, out.Stats.Steps, ctx.Err() != nil
 	return out
 }
@@ -251,6 +254,11 @@ func (s *Setup) config(spec *cluster.Spec) (cfg engine.Config, err error) {
 	}
 	if cfg.Placer, err = place.New(s.Placer); err != nil {
 		return cfg, err
+	}
+	if s.Traffic != "" {
+		if cfg.Traffic, err = traffic.New(s.Traffic); err != nil {
+			return cfg, err
+		}
 	}
 	if cfg.Speeds == nil && s.World.Model != nil {
 		cfg.Speeds = perf.Belief{Model: s.World.Model}

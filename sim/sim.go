@@ -66,6 +66,8 @@ type jobRun struct {
 	restart  bool // it has run before: the next start restores a checkpoint
 	trial    *trialRun
 	replica  *replicaRun
+	treated  *cluster.Treatment // of its traffic; nil: as any other
+	sends    *sending           // while it transmits over the network
 }
 
 type phase uint8
@@ -127,6 +129,7 @@ type World struct {
 	reports  []engine.Event    // sent with the next batch
 	stopped  bool
 	power    powers
+	net      *contention // nil: no network is described
 
 	first  int                                       // first of the jobs that arrived with the last batch
 	answer func(cluster.JobID) engine.DeadlineAnswer // the engine's answer to a job's deadline; nil: none
@@ -156,6 +159,7 @@ func NewWorld(spec *cluster.Spec, entries []trace.Entry, opt Options) *World {
 	}
 	w.scheduleFailures()
 	w.initPower()
+	w.net = newContention(spec)
 	return w
 }
 
@@ -292,9 +296,11 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 		return engine.Event{}, false
 	case evReady:
 		j.phase, j.since = running, w.now
+		crowd := w.transmits(j)
 		j.rate = w.rateOf(j)
 		w.book.computing(j)
 		w.plan(j)
+		w.respeed(crowd)
 		w.replicaStarted(j)
 		if j.entry.Memory > 0 && w.opt.Memory { // as a live driver reports it after a measurement
 			w.reports = append(w.reports,
@@ -421,16 +427,20 @@ func (w *World) Apply(_ context.Context, d engine.Decision) error {
 		switch a.Type {
 		case engine.Start:
 			w.answered(j) // it may have been answered before the job could run
+			j.treated = a.Treatment
 			w.begin(j, a)
 		case engine.Preempt:
 			w.evict(j, a)
 		case engine.Resize:
 			w.resize(j, a)
+		case engine.Treat:
+			w.treat(j, a.Treatment)
 		case engine.Reject:
 			w.book.Records[a.Job].Why = a.Text
 			w.end(j, a.Reason)
 		}
 	}
+	w.respeed(w.contend())
 	// A pending job that is cancelled or whose dependency fails ends without having run: the engine
 	// rejects it; cancellations end in World.cancel.
 	return nil
@@ -512,6 +522,7 @@ func (w *World) advance(j *jobRun) {
 	}
 	j.left = w.leftNow(j)
 	w.book.computed(j, w.now)
+	w.sent(j)
 	j.since = w.now
 }
 
@@ -521,6 +532,7 @@ func (w *World) idle(j *jobRun) {
 		w.advance(j)
 		w.book.busy -= j.milli
 		j.phase = leaving
+		w.respeed(w.silent(j))
 	}
 }
 
@@ -621,10 +633,12 @@ func (w *World) reshape(id cluster.JobID, node string) (engine.Event, bool) {
 	w.idle(j)
 	w.hold(j, r.Allocs)
 	j.phase, j.since = running, w.now
+	crowd := w.transmits(j)
 	j.rate = w.rateOf(j)
 	w.book.computing(j)
 	w.plan(j)
 	w.respeed(near)
+	w.respeed(crowd)
 	return engine.Event{Type: engine.JobReshaped, Job: id, Reshape: r}, true
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/network/traffic"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 )
@@ -32,6 +33,10 @@ func newPolicy() *cobra.Command {
 			}
 			fmt.Fprintln(w, "\nPlacers (where):")
 			for _, p := range place.List() {
+				fmt.Fprintf(w, "  %-13s %s. Source: %s\n", p.Name, p.About, p.Source)
+			}
+			fmt.Fprintln(w, "\nTraffic (how the network treats it):")
+			for _, p := range traffic.List() {
 				fmt.Fprintf(w, "  %-13s %s. Source: %s\n", p.Name, p.About, p.Source)
 			}
 		},

@@ -19,6 +19,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/network/traffic"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/report"
@@ -35,6 +36,7 @@ type simFlags struct {
 	load                           float64
 	tile                           int
 	policies, placers, backfill    string
+	traffic                        string
 	depth, reserve                 int
 	estimates, gang, queues, perf  string
 	believed                       string
@@ -107,6 +109,9 @@ func newSim() *cobra.Command {
 		"policies to compare, as POLICY[:knob=value,...][+BACKFILL]; all for every one (muster policy list)")
 	fl.StringVar(&f.placers, "place", "best-fit", "placers to combine them with: "+placerNames())
 	fl.StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative (default: the policy's own)")
+	fl.StringVar(&f.traffic, "traffic", "",
+		"with a network in the cluster file: how jobs' traffic is treated, several to compare, or all: "+
+			strings.Join(traffic.Names(), ", ")+" (default: none)")
 	fl.StringVar(&f.until, "until", "", "end the simulation at this time after its start")
 	fl.StringVar(&f.html, "html", "", "write a report page to this file")
 	fl.StringVar(&f.json, "json", "", "write the figures as JSON to this file (- for the terminal)")
@@ -212,7 +217,7 @@ func (f *simFlags) prepareAll(wl *trace.Workload, spec *cluster.Spec) ([]trace.E
 	if err != nil {
 		return nil, nil, err
 	}
-	setups, err := f.setups()
+	setups, err := f.setups(spec)
 	return entries, setups, usage(err)
 }
 
@@ -442,8 +447,12 @@ func durationFlag(name, value string) (time.Duration, error) {
 }
 
 // setups combines policies and placers.
-func (f *simFlags) setups() ([]sim.Setup, error) {
+func (f *simFlags) setups(spec *cluster.Spec) ([]sim.Setup, error) {
 	base, err := f.baseSetup()
+	if err != nil {
+		return nil, err
+	}
+	treatments, err := f.treatments(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -465,10 +474,32 @@ func (f *simFlags) setups() ([]sim.Setup, error) {
 					return nil, fmt.Errorf("--policies %s: %w", po, err)
 				}
 			}
-			setups = append(setups, s)
+			for _, t := range treatments {
+				s.Traffic = t
+				setups = append(setups, s)
+			}
 		}
 	}
 	return setups, nil
+}
+
+// treatments lists the traffic policies to compare; without a network there is one, which is none.
+func (f *simFlags) treatments(spec *cluster.Spec) ([]string, error) {
+	switch {
+	case spec.Network == nil && f.traffic != "":
+		return nil, errors.New("--traffic: the cluster file describes no network (docs/reference/network.md)")
+	case spec.Network == nil:
+		return []string{""}, nil
+	case f.traffic == "all":
+		return traffic.Names(), nil
+	}
+	names := strings.Split(cmp.Or(f.traffic, "none"), ",")
+	for _, name := range names {
+		if _, err := traffic.New(name); err != nil {
+			return nil, fmt.Errorf("--traffic: %w", err)
+		}
+	}
+	return names, nil
 }
 
 func faultsPart(v float64) error {
@@ -575,7 +606,7 @@ func (f *simFlags) openJournal(s *sim.Setup, spec *cluster.Spec, several bool) (
 	}
 	h := journal.Header{Rules: config.Rules{Spec: *spec, Policy: s.Policy, Placer: s.Placer, Depth: s.Config.Depth,
 		Reserve: s.Config.Reserve, MinRuntime: s.Config.MinRuntime, Starvation: s.Config.Starvation,
-		HoldAfter: s.Config.HoldAfter, Stop: s.Config.Stop, Defrag: s.Config.Defrag}}
+		HoldAfter: s.Config.HoldAfter, Stop: s.Config.Stop, Defrag: s.Config.Defrag, Traffic: s.Traffic}}
 	if b, ok := s.Config.Speeds.(perf.Belief); ok {
 		h.Perf, _ = b.Model.(*perf.Table)
 	}

@@ -55,7 +55,7 @@ func simServices(c *cobra.Command, f *simFlags) error {
 	if err != nil {
 		return err
 	}
-	setups, err := f.setups()
+	setups, err := f.setups(spec)
 	if err != nil {
 		return usage(err)
 	}

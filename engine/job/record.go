@@ -87,8 +87,9 @@ type Account struct {
 	Solo  int64           `json:"unshared_speed,omitempty"`
 	Among []cluster.JobID `json:"measured_among,omitempty"` // jobs with shares of its GPUs when it was last measured
 	// since then slower among them than it accepts; 0: it is not
-	Slow    cluster.Time     `json:"too_slow_since,omitempty"`
-	Traffic *cluster.Traffic `json:"measured_traffic,omitempty"` // over the network; nil: not measured; never modified in place
+	Slow cluster.Time `json:"too_slow_since,omitempty"`
+	// over the network; nil: not measured; never modified in place
+	Traffic *cluster.Traffic `json:"measured_traffic,omitempty"`
 }
 
 // Copied returns a copy that shares no memory.

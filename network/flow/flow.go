@@ -5,6 +5,7 @@
 package flow
 
 import (
+	"encoding/binary"
 	"math"
 	"slices"
 	"time"
@@ -21,7 +22,7 @@ type Job struct {
 	Class   int           // 1 is served first; 0: after all classes
 	First   time.Duration // beginning of its first iteration
 	// with a Period, an iteration begins only at Shift after a multiple of it, or up to a twentieth of it later
-	// (CASSINI, NSDI'24, section 5.7: agents adjust drift beyond 5 %)
+	// (CASSINI, NSDI'24, section 5.7: agents adjust drift beyond 5 %), unless the one before took longer
 	Shift, Period time.Duration
 }
 
@@ -67,6 +68,8 @@ type world struct {
 	cap    []int64
 	free   []int64
 	weight []int64
+	level  []int64 // rate at which a link is full
+	inUse  []int32 // scratch: links of a class
 	fixed  []int32 // scratch
 }
 
@@ -83,7 +86,7 @@ func newWorld(links network.Links, jobs []Job) *world {
 	for _, id := range ids {
 		w.cap = append(w.cap, links.Capacity(id))
 	}
-	w.free, w.weight = make([]int64, len(ids)), make([]int64, len(ids))
+	w.free, w.weight, w.level = make([]int64, len(ids)), make([]int64, len(ids)), make([]int64, len(ids))
 	for i := range jobs {
 		j := &w.jobs[i]
 		j.Job = &jobs[i]
@@ -98,10 +101,64 @@ func newWorld(links network.Links, jobs []Job) *world {
 			j.best = min(j.best, share(w.cap[at], u.weight))
 		}
 		w.order = append(w.order, int32(i))
-		j.begin(j.First)
+		j.begin(j.First, 0)
 	}
+	w.narrow()
 	slices.SortStableFunc(w.order, func(a, b int32) int { return rank(jobs[a].Class) - rank(jobs[b].Class) })
 	return w
+}
+
+// narrow leaves out links that never decide a rate: those whose jobs are all on another link, too, of which each takes
+// as large a part or a larger one.
+func (w *world) narrow() {
+	users := make([][]int32, len(w.cap))
+	for i := range w.jobs {
+		for k := range w.jobs[i].on {
+			users[w.jobs[i].on[k].link] = append(users[w.jobs[i].on[k].link], int32(i))
+		}
+	}
+	parts := func(l int32) (list []int64) { // of the link's capacity at a rate of a unit, by job
+		for _, i := range users[l] {
+			for _, u := range w.jobs[i].on {
+				if u.link == l {
+					list = append(list, share(w.cap[l], u.weight))
+				}
+			}
+		}
+		return list
+	}
+	drop := make([]bool, len(w.cap))
+	first := map[string][]int32{} // links by their jobs
+	var key []byte
+	for l := range int32(len(w.cap)) {
+		key = key[:0]
+		for _, i := range users[l] {
+			key = binary.AppendUvarint(key, uint64(i))
+		}
+		mine := parts(l)
+		for _, o := range first[string(key)] {
+			others := parts(o)
+			wider := func(a, b []int64) bool {
+				for i := range a {
+					if a[i] < b[i] {
+						return false
+					}
+				}
+				return true
+			}
+			switch {
+			case drop[o]:
+			case wider(mine, others):
+				drop[l] = true
+			case wider(others, mine):
+				drop[o] = true
+			}
+		}
+		first[string(key)] = append(first[string(key)], l)
+	}
+	for i := range w.jobs {
+		w.jobs[i].on = slices.DeleteFunc(w.jobs[i].on, func(u use) bool { return drop[u.link] })
+	}
 }
 
 func rank(class int) int {
@@ -118,9 +175,10 @@ func share(capacity, weight int64) int64 {
 	return capacity * unit / weight
 }
 
-// begin starts an iteration, not before t.
-func (j *run) begin(t time.Duration) {
-	if j.Period > 0 {
+// begin starts an iteration, not before t; the last one took so long. A job that does not keep up with its period is
+// not held: it would wait for most of the next one each time.
+func (j *run) begin(t, took time.Duration) {
+	if j.Period > 0 && took <= j.Period+j.Period/20 {
 		late := ((t-j.Shift)%j.Period + j.Period) % j.Period
 		if late > j.Period/20 {
 			t += j.Period - late
@@ -153,7 +211,7 @@ func (w *world) due(j *run) bool {
 func (j *run) end(now time.Duration) {
 	j.count++
 	j.busy += j.Compute
-	j.begin(now)
+	j.begin(now, now-j.begun)
 }
 
 // fill deals the links out among the jobs that transmit.
@@ -184,30 +242,31 @@ func (w *world) fill() {
 // fillClass raises the rates of one class together until a link is full, fixes those that pass it, and goes on.
 func (w *world) fillClass(class []int32) {
 	open := 0
+	w.inUse = w.inUse[:0]
 	for _, i := range class {
 		if j := &w.jobs[i]; j.active {
 			j.fresh, j.frozen = 0, false
 			open++
 			for _, u := range j.on {
+				if w.weight[u.link] == 0 {
+					w.inUse = append(w.inUse, u.link)
+				}
 				w.weight[u.link] += u.weight
 			}
 		}
 	}
 	for open > 0 {
 		level := int64(math.MaxInt64)
-		for _, i := range class {
-			if j := &w.jobs[i]; j.active && !j.frozen {
-				for _, u := range j.on {
-					level = min(level, share(w.free[u.link], w.weight[u.link]))
-				}
+		for _, l := range w.inUse {
+			if w.level[l] = math.MaxInt64; w.weight[l] > 0 {
+				w.level[l] = share(w.free[l], w.weight[l])
+				level = min(level, w.level[l])
 			}
 		}
 		w.fixed = w.fixed[:0]
 		for _, i := range class { // those at a link that is full at this level
 			j := &w.jobs[i]
-			if j.active && !j.frozen && slices.ContainsFunc(j.on, func(u use) bool {
-				return share(w.free[u.link], w.weight[u.link]) <= level
-			}) {
+			if j.active && !j.frozen && slices.ContainsFunc(j.on, func(u use) bool { return w.level[u.link] <= level }) {
 				w.fixed = append(w.fixed, i)
 			}
 		}
@@ -253,12 +312,8 @@ func Run(links network.Links, jobs []Job, window time.Duration) []Result {
 	list := make([]Result, len(jobs))
 	for i := range w.jobs {
 		j := &w.jobs[i]
-		moved := j.moved
-		if j.active {
-			moved += min(j.left, network.Moved(j.rate, window-j.since))
-		}
 		list[i] = Result{Iterations: j.count, Computed: j.busy + max(0, min(j.Compute, window-j.begun)),
-			Sent: network.Takes(moved, max(1, j.best))}
+			Sent: network.Takes(j.movedBy(window), max(1, j.best))}
 	}
 	return list
 }

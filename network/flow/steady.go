@@ -32,8 +32,8 @@ const (
 )
 
 // Steady is the mean time of an iteration of each job once the jobs have fallen into a pattern. A pattern that
-// repeats is found and averaged exactly; otherwise it is the mean over the second half of a run of at most mostEvents
-// events for each job.
+// repeats is found and averaged exactly; otherwise it is the mean over the second half of a run of mostEvents events. A
+// job that gets next to nothing takes mostTimes as long as alone.
 func Steady(links network.Links, jobs []Job) []time.Duration {
 	w := newWorld(links, jobs)
 	means := make([]time.Duration, len(jobs))
@@ -47,50 +47,87 @@ func Steady(links network.Links, jobs []Job) []time.Duration {
 	if !w.shares() {
 		return means
 	}
-	type mark struct {
-		at    time.Duration
-		count []int64
-	}
 	seen := map[string]mark{}
-	counts := func() []int64 {
-		list := make([]int64, len(w.jobs))
-		for i := range w.jobs {
-			list[i] = w.jobs[i].count
-		}
-		return list
-	}
 	var half mark
 	last := int64(0)
-	for events := 0; events < mostEvents*len(jobs) && w.step(1<<61); events++ {
+	for events := 0; events < mostEvents && w.step(1<<61); events++ {
+		if events == mostEvents/2 {
+			half = w.mark()
+		}
 		if w.jobs[slow].count == last || w.now < w.latest() {
 			continue
 		}
 		last = w.jobs[slow].count
-		if events > mostEvents*len(jobs)/2 && half.count == nil {
-			half = mark{w.now, counts()}
-		}
 		key := w.key()
 		before, again := seen[key]
-		if !again {
-			if len(seen) < mostStates {
-				seen[key] = mark{w.now, counts()}
-			}
-			continue
-		}
-		if w.average(means, before.at, before.count) {
+		switch {
+		case !again:
+			seen[key] = w.mark()
+		case w.allEnded(&before):
+			w.average(means, &before)
 			return means
 		}
 	}
-	if half.count != nil {
-		w.average(means, half.at, half.count)
-	}
+	w.average(means, &half)
 	return means
 }
 
 const (
-	mostEvents = 600
-	mostStates = 400
+	mostEvents = 4000
+	mostTimes  = 1000
 )
+
+// mark is how far the jobs are at a time.
+type mark struct {
+	at    time.Duration
+	count []int64
+	moved []int64
+}
+
+func (w *world) mark() mark {
+	m := mark{at: w.now}
+	for i := range w.jobs {
+		j := &w.jobs[i]
+		m.count, m.moved = append(m.count, j.count), append(m.moved, j.movedBy(w.now))
+	}
+	return m
+}
+
+// movedBy is the bytes that passed up to now.
+func (j *run) movedBy(now time.Duration) int64 {
+	if !j.active {
+		return j.moved
+	}
+	return j.moved + min(j.left, network.Moved(j.rate, now-j.since))
+}
+
+// allEnded reports whether each job ended an iteration since a mark.
+func (w *world) allEnded(m *mark) bool {
+	for i := range w.jobs {
+		if w.jobs[i].count == m.count[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// average sets the means since a mark. A job that ended no iteration is judged by what it transmitted.
+func (w *world) average(means []time.Duration, m *mark) {
+	d := w.now - m.at
+	for i := range w.jobs {
+		j := &w.jobs[i]
+		most := mostTimes * means[i]
+		switch n, bytes := j.count-m.count[i], j.movedBy(w.now)-m.moved[i]; {
+		case n > 0:
+			means[i] = d / time.Duration(n)
+		case bytes > 0:
+			means[i] = time.Duration(float64(d) / float64(bytes) * float64(j.size))
+		default:
+			means[i] = most
+		}
+		means[i] = min(means[i], most)
+	}
+}
 
 // shares reports whether two jobs are on one link.
 func (w *world) shares() bool {
@@ -134,17 +171,4 @@ func (w *world) key() string {
 		}
 	}
 	return string(b)
-}
-
-// average sets the means since a time; false: a job has ended no iteration since.
-func (w *world) average(means []time.Duration, at time.Duration, count []int64) bool {
-	for i := range w.jobs {
-		if w.jobs[i].count == count[i] {
-			return false
-		}
-	}
-	for i := range w.jobs {
-		means[i] = (w.now - at) / time.Duration(w.jobs[i].count-count[i])
-	}
-	return true
 }

@@ -31,7 +31,8 @@ func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cl
 	shortest := time.Duration(math.MaxInt64)
 	for k, i := range group {
 		t := network.Alone(f, on[i])
-		rings[k] = Ring{Iteration: max(jobs[i].Compute, jobs[i].Release+t), From: jobs[i].Release, To: jobs[i].Release + t}
+		rings[k] = Ring{Iteration: max(jobs[i].Compute, jobs[i].Release+t), From: jobs[i].Release,
+			To: jobs[i].Release + t}
 		shortest = min(shortest, rings[k].Iteration)
 	}
 	step := grid(shortest)
@@ -329,7 +330,9 @@ func Consistent(iterations []time.Duration, links []LinkShifts) []time.Duration 
 	}
 	done := make([]bool, len(links))
 	for first := range t {
-		if t[first] >= 0 || !slices.ContainsFunc(links, func(l LinkShifts) bool { return slices.Contains(l.Jobs, first) }) {
+		if t[first] >= 0 || !slices.ContainsFunc(links, func(l LinkShifts) bool {
+			return slices.Contains(l.Jobs, first)
+		}) {
 			continue
 		}
 		t[first] = 0

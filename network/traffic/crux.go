@@ -151,7 +151,8 @@ func factor(r, j lone, window time.Duration) float64 {
 // served first.
 func pairOnLink(r, j lone, window time.Duration) (rFirst, jFirst [2]time.Duration) {
 	job := func(l lone, class int) flow.Job {
-		return flow.Job{Compute: l.compute, Release: l.release, On: []network.Bytes{{Link: 0, Bytes: int64(l.send)}}, Class: class}
+		return flow.Job{Compute: l.compute, Release: l.release, On: []network.Bytes{{Link: 0, Bytes: int64(l.send)}},
+			Class: class}
 	}
 	sent := func(a, b int) [2]time.Duration {
 		res := flow.Run(oneLink{}, []flow.Job{job(r, a), job(j, b)}, window)

@@ -1,7 +1,6 @@
 package traffic
 
 import (
-	"encoding/binary"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -12,14 +11,13 @@ import (
 // computes most, and improves the classes by exchanging them while that helps.
 type muster struct {
 	others []Policy
-	known  map[string]float64 // value of a group under a treatment
+	known  flow.Cache
 }
 
 func newMuster() *muster {
 	// the factors of Crux' priorities compare two jobs; among three and more an extreme one does harm, so they are
 	// bounded here, and plain intensity (bound 1) is tried, too
-	return &muster{known: map[string]float64{},
-		others: []Policy{none{}, newCrux(1), newCrux(2), newCrux(published), sincronia{}, cassini{}, ecmp{}}}
+	return &muster{others: []Policy{none{}, newCrux(1), newCrux(2), newCrux(published), sincronia{}, cassini{}, ecmp{}}}
 }
 
 // A treatment must compute so much more than a lesser one to be worth it, and than the present one to replace it.
@@ -87,31 +85,12 @@ func (m *muster) exchange(f Fabric, jobs []Job, ts []cluster.Treatment, value fl
 
 // value is the GPU time spent computing, per time: what all of the jobs would have alone is at most their GPUs.
 func (m *muster) value(f Fabric, jobs []Job, ts []cluster.Treatment) (sum float64) {
-	var key []byte
 	list := make([]flow.Job, len(jobs))
 	for i := range jobs {
 		list[i] = jobs[i].As(&ts[i])
-		key = binary.AppendVarint(key, int64(jobs[i].ID))
-		key = binary.AppendVarint(key, int64(jobs[i].Compute))
-		key = binary.AppendVarint(key, int64(list[i].Class))
-		key = binary.AppendVarint(key, int64(list[i].Shift))
-		key = binary.AppendVarint(key, int64(list[i].Period))
-		for _, b := range list[i].On {
-			key = binary.AppendVarint(key, int64(b.Link))
-			key = binary.AppendVarint(key, b.Bytes)
-		}
 	}
-	if v, known := m.known[string(key)]; known {
-		return v
-	}
-	for i, t := range flow.Steady(f, list) {
+	for i, t := range m.known.Steady(f, list) {
 		sum += float64(jobs[i].GPUs) * float64(jobs[i].Compute) / float64(max(t, time.Nanosecond))
 	}
-	if len(m.known) > mostKnown {
-		clear(m.known)
-	}
-	m.known[string(key)] = sum
 	return sum
 }
-
-const mostKnown = 1 << 16

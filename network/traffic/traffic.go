@@ -26,7 +26,8 @@ type Job struct {
 func NewJob(links network.Links, id cluster.JobID, gpus int64, t cluster.Traffic, d network.Demand, began time.Duration,
 	now cluster.Treatment) Job {
 	j := Job{ID: id, GPUs: gpus, Compute: t.Compute, Demand: d, Now: now,
-		Release: t.Compute - t.Compute*time.Duration(min(max(0, t.Overlap), cluster.Whole))/time.Duration(cluster.Whole)}
+		Release: t.Compute - t.Compute*time.Duration(min(max(0, t.Overlap), cluster.Whole))/time.Duration(
+			cluster.Whole)}
 	send := network.Alone(links, d.On(&cluster.Treatment{}))
 	j.Began = began % max(1, j.Compute, j.Release+send)
 	return j
@@ -49,36 +50,45 @@ type Policy interface {
 	Treat(f Fabric, jobs []Job) []cluster.Treatment
 }
 
-type known struct {
-	name string
-	new  func() Policy
+// Info describes a policy that can be selected by name.
+type Info struct {
+	Name, About, Source string
+	New                 func() Policy
 }
 
-// The policies that can be selected by name.
-var list = []known{
-	{"none", func() Policy { return none{} }},
-	{"ecmp", func() Policy { return ecmp{} }},
-	{"sincronia", func() Policy { return sincronia{} }},
-	{"cassini", func() Policy { return cassini{} }},
-	{"crux", func() Policy { return newCrux(published) }},
-	{"muster", func() Policy { return newMuster() }},
+var list = []Info{
+	{"none", "switches choose paths by their hash of addresses; nothing goes first", "the usual",
+		func() Policy { return none{} }},
+	{"ecmp", "each pair of ranks uses 4 connections, which the switches' hash spreads", "NCCL_IB_QPS_PER_CONNECTION",
+		func() Policy { return ecmp{} }},
+	{"sincronia", "classes by the order of coflows: what an iteration transmits is one", "Sincronia, SIGCOMM'18",
+		func() Policy { return sincronia{} }},
+	{"cassini", "jobs that share a link are shifted in time, so that they transmit in turn", "CASSINI, NSDI'24",
+		func() Policy { return cassini{} }},
+	{"crux", "paths and classes by GPU intensity: computing per time on the network", "Crux, SIGCOMM'24",
+		func() Policy { return newCrux(published) }},
+	{"muster", "plays what the others would do on a model of the network, takes the best, and improves it", "Muster",
+		func() Policy { return newMuster() }},
 }
 
-// Names lists the policies.
+// List returns every policy.
+func List() []Info { return slices.Clone(list) }
+
+// Names are the names of the policies.
 func Names() (names []string) {
 	for _, k := range list {
-		names = append(names, k.name)
+		names = append(names, k.Name)
 	}
 	return names
 }
 
 // New returns the policy of a name.
 func New(name string) (Policy, error) {
-	i := slices.IndexFunc(list, func(k known) bool { return k.name == name })
+	i := slices.IndexFunc(list, func(k Info) bool { return k.Name == name })
 	if i < 0 {
 		return nil, cluster.Unknown("traffic policy", name, Names())
 	}
-	return list[i].new(), nil
+	return list[i].New(), nil
 }
 
 // none leaves all to the network: the switches' hash of addresses chooses paths, and nothing goes first.

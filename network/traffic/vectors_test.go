@@ -80,7 +80,8 @@ func TestPriorityFactors(t *testing.T) {
 			for i, r := range flow.Run(oneLink{}, jobs, seconds(c.Window)) {
 				if !want.Sent[i].near(r.Sent.Seconds()) || r.Iterations != want.Iterations[i] ||
 					!want.Computed[i].near(r.Computed.Seconds()) {
-					t.Errorf("%s: job %d of order %d: %+v, want %v %v %v", c.Name, i, first, r, want.Sent[i], want.Iterations[i],
+					t.Errorf("%s: job %d of order %d: %+v, want %v %v %v", c.Name, i, first, r, want.Sent[i],
+						want.Iterations[i],
 						want.Computed[i])
 				}
 			}
@@ -118,7 +119,8 @@ func (u *unitLinks) job(j timed, candidates [][]string) Job {
 		}
 		p.Paths = append(p.Paths, path)
 	}
-	return Job{GPUs: int64(j.G), Compute: l.compute, Release: l.release, Demand: network.Demand{Parts: []network.Part{p}}}
+	return Job{GPUs: int64(j.G), Compute: l.compute, Release: l.release,
+		Demand: network.Demand{Parts: []network.Part{p}}}
 }
 
 func gpuSeconds(f Fabric, jobs []Job, ts []cluster.Treatment, window time.Duration) (sum float64) {
@@ -199,7 +201,8 @@ func TestPriorityOrder(t *testing.T) {
 			jobs = append(jobs, links.job(j, [][]string{{"a"}}))
 		}
 		for i := range jobs {
-			if k := factor(c.Jobs[c.Reference].lone(), c.Jobs[i].lone(), seconds(c.Horizon)); i != c.Reference && !c.K[i].near(k) {
+			if k := factor(c.Jobs[c.Reference].lone(), c.Jobs[i].lone(), seconds(c.Horizon)); i != c.Reference &&
+				!c.K[i].near(k) {
 				t.Errorf("%s: factor of %d: %v, want %v", c.Name, i, k, c.K[i])
 			}
 		}
@@ -363,7 +366,8 @@ func TestCompatibility(t *testing.T) {
 				t.Errorf("%s: shift of %d: %v, want %v ms", c.Name, i, got, c.Shifts[i])
 			}
 		}
-		if _, s := circle.descend(make([]int, len(rings))); s > score+1e-9 || s < circle.Score(make([]int, len(rings)))-1e-9 {
+		if _, s := circle.descend(make([]int, len(rings))); s > score+1e-9 ||
+			s < circle.Score(make([]int, len(rings)))-1e-9 {
 			t.Errorf("%s: one at a time scores %v, all %v", c.Name, s, score)
 		}
 	}

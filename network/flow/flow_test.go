@@ -1,0 +1,191 @@
+package flow
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/network"
+)
+
+// caps are links by number, in bytes per second.
+type caps []int64
+
+func (c caps) Capacity(l network.LinkID) int64 { return c[l] }
+
+const s = time.Second
+
+// job computes c seconds and then moves m seconds' worth over the links, after a share of the computing.
+func job(c, m float64, release float64, class int, links ...network.LinkID) Job {
+	j := Job{Compute: time.Duration(c * 1e9), Release: time.Duration(c * release * 1e9), Class: class}
+	for _, l := range links {
+		j.On = append(j.On, network.Bytes{Link: l, Bytes: int64(m * 1e9)})
+	}
+	return j
+}
+
+func TestAlone(t *testing.T) {
+	one := caps{1e9}
+	for _, c := range []struct {
+		j    Job
+		want time.Duration
+	}{{job(2, 2, 1, 0, 0), 4 * s}, {job(2, 2, .5, 0, 0), 3 * s}, {job(4, 1, .5, 0, 0), 4 * s}} {
+		if got := c.j.Alone(one); got != c.want {
+			t.Errorf("%+v: %v, want %v", c.j, got, c.want)
+		}
+		if got := Steady(one, []Job{c.j}); got[0] != c.want {
+			t.Errorf("%+v: steady %v, want %v", c.j, got, c.want)
+		}
+	}
+}
+
+// Rates are max-min within a class, and a class leaves the next one only the rest.
+func TestMaxMin(t *testing.T) {
+	links := caps{10e9, 4e9}
+	for _, c := range []struct {
+		classes [3]int
+		want    [3]int64
+	}{{[3]int{0, 0, 0}, [3]int64{8e9, 2e9, 2e9}}, {[3]int{0, 1, 0}, [3]int64{6e9, 4e9, 0}},
+		{[3]int{2, 2, 2}, [3]int64{8e9, 2e9, 2e9}}, {[3]int{1, 2, 3}, [3]int64{10e9, 0, 4e9}}} {
+		w := newWorld(links, []Job{job(1, 100, 0, c.classes[0], 0), job(1, 100, 0, c.classes[1], 0, 1),
+			job(1, 100, 0, c.classes[2], 1)})
+		w.step(0)
+		for i := range w.jobs {
+			if got := w.jobs[i].rate; got < c.want[i]-2e4 || got > c.want[i]+2e4 {
+				t.Errorf("classes %v: job %d has %d, want %d", c.classes, i, got, c.want[i])
+			}
+		}
+	}
+}
+
+// Jobs of equal length fall into step under strict order and lose nothing; under equal shares they do not; and a shift
+// that is held keeps them apart (measured on a real link: netlab).
+func TestInStep(t *testing.T) {
+	link := caps{1e9}
+	j := func(class int) Job { return job(.153, .092, 1, class, 0) }
+	alone := 245 * time.Millisecond
+	if got := Steady(link, []Job{j(0), j(0)}); got[0] != 337*time.Millisecond || got[1] != got[0] {
+		t.Errorf("equal shares: %v, want 337 ms", got)
+	}
+	if got := Steady(link, []Job{j(1), j(2)}); got[0] != alone || got[1] != alone {
+		t.Errorf("classes: %v, want 245 ms", got)
+	}
+	a, b := j(0), j(0)
+	a.Period, b.Period, b.Shift = alone, alone, 120*time.Millisecond
+	b.First = 7 * time.Millisecond
+	if got := Steady(link, []Job{a, b}); got[0] != alone || got[1] != alone {
+		t.Errorf("shifted: %v, want 245 ms", got)
+	}
+	// three jobs: the third runs at half speed, because the others leave it one gap in two
+	if got := Steady(link, []Job{j(1), j(2), j(3)}); got[0] != alone || got[1] != alone || got[2] != 2*alone {
+		t.Errorf("three classes: %v, want 245, 245 and 490 ms", got)
+	}
+}
+
+// A job that cannot keep up with its period is not held.
+func TestNotHeld(t *testing.T) {
+	j := job(1, 1, 1, 0, 0)
+	j.Period = 1500 * time.Millisecond
+	if r := Run(caps{1e9}, []Job{j}, 100*s); r[0].Iterations != 50 {
+		t.Errorf("%d iterations in 100 s, want 50", r[0].Iterations)
+	}
+}
+
+// Invariants of any mix: no link carries more than it can, halving all sizes halves all times, a less urgent job
+// changes nothing for more urgent ones, and a run can be cut anywhere.
+func TestInvariants(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for n := range 200 {
+		links := make(caps, 1+r.IntN(5))
+		for i := range links {
+			links[i] = int64(1+r.IntN(8)) * 1e8
+		}
+		var jobs, half []Job
+		for k := range 2 + r.IntN(5) {
+			j := job(float64(1+r.IntN(8)), float64(1+r.IntN(8)), float64(r.IntN(3))/2, 1+k)
+			for l := range links {
+				if r.IntN(2) == 0 {
+					j.On = append(j.On, network.Bytes{Link: network.LinkID(l), Bytes: int64(1+r.IntN(4)) * 1e9})
+				}
+			}
+			jobs = append(jobs, j)
+			j.Compute, j.Release, j.On = j.Compute/2, j.Release/2, slices.Clone(j.On)
+			for i := range j.On {
+				j.On[i].Bytes /= 2
+			}
+			half = append(half, j)
+		}
+		window := 500 * s
+		all := Run(links, jobs, window)
+		for i, h := range Run(links, half, window/2) {
+			if d := h.Iterations - all[i].Iterations; d < -1 || d > 1 {
+				t.Errorf("mix %d: job %d has %d iterations, halved %d", n, i, all[i].Iterations, h.Iterations)
+			}
+		}
+		for i, p := range Run(links, jobs[:len(jobs)-1], window) {
+			if p != all[i] {
+				t.Errorf("mix %d: job %d changes by a less urgent one: %+v, %+v", n, i, p, all[i])
+			}
+		}
+		for l := range links {
+			sent := 0.0
+			for i := range jobs {
+				for _, b := range jobs[i].On {
+					if int(b.Link) == l {
+						sent += float64(b.Bytes) * all[i].Sent.Seconds() / network.Alone(links, jobs[i].On).Seconds()
+					}
+				}
+			}
+			if most := float64(links[l]) * window.Seconds(); sent > most*1.001 {
+				t.Errorf("mix %d: link %d carried %v, at most %v", n, l, sent, most)
+			}
+		}
+	}
+}
+
+// The pattern that Steady finds agrees with a long run.
+func TestSteady(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for n := range 60 {
+		var jobs []Job
+		for range 2 + r.IntN(3) {
+			jobs = append(jobs, job(float64(1+r.IntN(8)), float64(1+r.IntN(8)), float64(1+r.IntN(2))/2, r.IntN(3), 0))
+		}
+		window := 20000 * s
+		means := Steady(caps{1e9}, jobs)
+		for i, res := range Run(caps{1e9}, jobs, window) {
+			if res.Iterations < 20 {
+				continue // starved
+			}
+			long := window / time.Duration(res.Iterations)
+			if d := float64(means[i]-long) / float64(long); d < -.06 || d > .06 {
+				t.Errorf("mix %d: job %d: steady %v, in a long run %v", n, i, means[i], long)
+			}
+		}
+	}
+}
+
+func BenchmarkSteady(b *testing.B) {
+	for _, n := range []int{2, 8, 32, 128} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			r := rand.New(rand.NewPCG(5, 6))
+			links := make(caps, n)
+			var jobs []Job
+			for k := range n {
+				links[k] = 25e9
+				j := Job{Compute: time.Duration(50+r.IntN(500)) * time.Millisecond, Class: 1 + r.IntN(8)}
+				j.Release = j.Compute / 3
+				for l := range 4 {
+					j.On = append(j.On, network.Bytes{Link: network.LinkID((k + l) % n), Bytes: int64(1+r.IntN(4)) * 1e9})
+				}
+				slices.SortFunc(j.On, func(a, b network.Bytes) int { return int(a.Link - b.Link) })
+				jobs = append(jobs, j)
+			}
+			for b.Loop() {
+				Steady(links, jobs)
+			}
+		})
+	}
+}
