@@ -186,4 +186,4 @@ func (t *Traffic) Check() error {
 }
 
 // MaxTrafficBytes is the most that a rank can send in an iteration.
-const MaxTrafficBytes = 1 << 50
+const MaxTrafficBytes = 1 << 44

@@ -81,6 +81,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	e.fresh, e.seenAt = s.Fresh || !same, e.epoch
 	e.restorePlan(s)
 	e.defrag.round = s.Looked
+	e.links.Restore(s.Traffic, e.jobs)
 	e.actions = nil
 	e.untouch()
 	return e, nil

@@ -28,6 +28,7 @@ type Snapshot struct {
 	Queues  []cluster.Queue         `json:"queues,omitempty"`     // as they were last set
 	Closed  []cluster.Queue         `json:"closed,omitempty"`     // removed, but jobs of theirs still run
 	Users   []string                `json:"users,omitempty"`      // in the order in which they were first seen
+	Traffic string                  `json:"traffic,omitempty"`    // policy by which the network treats jobs' traffic
 	Jobs    []job.Record            `json:"jobs,omitempty"`       // by number
 	Arrays  []ArrayRecord           `json:"arrays,omitempty"`
 	Usage   []UsageRecord           `json:"usage,omitempty"`
@@ -109,7 +110,7 @@ func (e *Engine) Snapshot() Snapshot {
 // order of their numbers.
 func (e *Engine) Common() Snapshot {
 	s := Snapshot{Now: e.w.Now, Hash: e.hash, Policy: e.cfg.Policy.Name(), Next: cluster.JobID(len(e.jobs)),
-		Nodes: e.Nodes(),
+		Nodes: e.Nodes(), Traffic: e.links.Name(),
 		Users: slices.Clone(e.users.names), Elastic: e.elastic, Fresh: e.fresh || e.epoch != e.seenAt,
 		Ranks: slices.Clone(e.limits.ranks), Ranked: e.limits.ranked,
 		Rekeyed: e.limits.rekeyed, Rerun: e.limits.rerun, Looked: e.defrag.round,

@@ -36,7 +36,7 @@ func (e *Engine) treat() {
 
 // noteTraffic takes over what was measured of a job's traffic, unless it is about what was known.
 func (e *Engine) noteTraffic(j *job.State, t *cluster.Traffic) {
-	if t == nil || e.cfg.Spec.Network == nil || e.links.Traffic(j).Like(t) {
+	if t == nil || t.Check() != nil || e.cfg.Spec.Network == nil || e.links.Traffic(j).Like(t) {
 		return
 	}
 	known := *t

@@ -150,7 +150,8 @@ func TestRails(t *testing.T) {
 // Three layers: pods of leaves, spines of a pod, cores. All paths of least hops are known, up to the bound.
 func TestThreeLayers(t *testing.T) {
 	s := &cluster.Spec{}
-	c := Clos{NodesPerLeaf: 1, Cards: 1, Spines: 3, LeavesPerPod: 2, Cores: 4, CardRate: gig, SpineRate: gig, CoreRate: gig}
+	c := Clos{NodesPerLeaf: 1, Cards: 1, Spines: 3, LeavesPerPod: 2, Cores: 4, CardRate: gig, SpineRate: gig,
+		CoreRate: gig}
 	for i := range 4 {
 		s.Nodes = append(s.Nodes, cluster.Node{Name: fmt.Sprintf("n%d", i+1)})
 		c.Nodes = append(c.Nodes, s.Nodes[i].Name)
@@ -158,8 +159,9 @@ func TestThreeLayers(t *testing.T) {
 	s.Network = &cluster.Network{Links: c.Links()}
 	f := New(s)
 	paths := func(a, b int32) int { return len(f.Paths(f.leaf(a), f.leaf(b))) }
-	if a, b, c := paths(0, 0), paths(0, 1), paths(0, 2); a != 1 || b != 3 || c != 3*4*3 {
-		t.Errorf("%d paths on one leaf, %d in one pod, %d between pods; want 1, 3, 36", a, b, c)
+	got := [3]int{paths(0, 0), paths(0, 1), paths(0, 2)}
+	if got != [3]int{1, 3, 3 * 4 * 3} {
+		t.Errorf("%v paths on one leaf, in one pod, between pods; want 1, 3, 36", got)
 	}
 }
 

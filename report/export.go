@@ -85,7 +85,6 @@ func fields() []field {
 	f := []field{
 		text("policy", func(s *Summary) string { return s.Policy }),
 		text("placer", func(s *Summary) string { return s.Placer }),
-		text("traffic", func(s *Summary) string { return s.Traffic }),
 		text("backfill", func(s *Summary) string { return s.Backfill }),
 		text("hash", func(s *Summary) string { return s.Hash }),
 		text("partial", func(s *Summary) string { return strconv.FormatBool(s.Partial) }),
@@ -116,13 +115,14 @@ func fields() []field {
 		whole("preemptions", func(s *Summary) int { return s.Preemptions }),
 		whole("failures", func(s *Summary) int { return s.Failures }),
 		decimal("gpu_hours_lost", func(s *Summary) float64 { return s.LostHours }),
-		decimal("gpu_hours_contended", func(s *Summary) float64 { return s.ContendedHours }),
 		decimal("gpu_hours_overhead", func(s *Summary) float64 { return s.OverheadHours }),
 		whole("deadlines", func(s *Summary) int { return s.Deadlines }),
 		whole("deadlines_met", func(s *Summary) int { return s.DeadlinesMet }),
 		whole("deadlines_accepted", func(s *Summary) int { return s.Accepted }),
 		whole("deadlines_declined", func(s *Summary) int { return s.Declined }),
 		whole("accepted_late", func(s *Summary) int { return s.AcceptedLate }),
+		text("traffic", func(s *Summary) string { return s.Traffic }),
+		decimal("gpu_hours_contended", func(s *Summary) float64 { return s.ContendedHours }),
 		decimal("wall_seconds", func(s *Summary) float64 { return s.WallSeconds }),
 		decimal("decision_us", func(s *Summary) float64 { return s.DecisionMicros }))
 }

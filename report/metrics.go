@@ -39,7 +39,7 @@ type Summary struct {
 	Policy   string `json:"policy"`
 	Placer   string `json:"placer"`
 	Backfill string `json:"backfill"`
-	Traffic  string `json:"traffic,omitempty"`
+	Traffic  string `json:"traffic"`
 	Hash     string `json:"hash"`
 	Partial  bool   `json:"partial,omitempty"`
 
@@ -70,12 +70,14 @@ type Summary struct {
 
 	LongTerm float64 `json:"long_term_gpu_time"` // of the tenant with the smallest ratio: held / deserved GPU time
 
-	Preemptions    int           `json:"preemptions"`
-	Failures       int           `json:"failures"`
-	LostHours      float64       `json:"gpu_hours_lost"`                // work thrown away
-	OverheadHours  float64       `json:"gpu_hours_overhead"`            // held but not computing: start-up, checkpoint, restart
-	ContendedHours float64       `json:"gpu_hours_contended,omitempty"` // computing jobs waited for others on the network
-	Links          []LinkLoad    `json:"links,omitempty"`               // the busiest
+	Preemptions int     `json:"preemptions"`
+	Failures    int     `json:"failures"`
+	LostHours   float64 `json:"gpu_hours_lost"` // work thrown away
+	// held but not computing: start-up, checkpoint, restart
+	OverheadHours float64 `json:"gpu_hours_overhead"`
+	// computing jobs waited for others on the network
+	ContendedHours float64       `json:"gpu_hours_contended"`
+	Links          []LinkLoad    `json:"links,omitempty"` // the busiest
 	Deadlines      int           `json:"deadlines"`
 	DeadlinesMet   int           `json:"deadlines_met"`
 	Accepted       int           `json:"deadlines_accepted"` // by a policy that answers deadlines
@@ -91,8 +93,9 @@ const slowdownBound = 10 * time.Second
 
 // Summarise computes the figures of a run.
 func (r *Run) Summarise() Summary {
-	s := Summary{Policy: r.Policy, Placer: r.Placer, Backfill: r.Backfill, Traffic: r.Traffic, Hash: hex(r.Hash), Partial: r.Partial,
-		Jobs: len(r.Records), Failures: r.Failures, WallSeconds: r.Wall.Seconds()}
+	s := Summary{Policy: r.Policy, Placer: r.Placer, Backfill: r.Backfill, Traffic: r.Traffic, Hash: hex(r.Hash),
+		Partial: r.Partial,
+		Jobs:    len(r.Records), Failures: r.Failures, WallSeconds: r.Wall.Seconds()}
 	var jct, delay, slow, rho []float64
 	var held, busy, lost, contended int64
 	speed, count := make([]float64, len(r.Queues)), make([]int, len(r.Queues))

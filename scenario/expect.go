@@ -45,7 +45,8 @@ var factDefs = map[string][]factDef{
 		{"ran", aDuration, 0},
 		{"lost", aDuration, 0}, {"preempted", aNumber, 0}, {"stops", aNumber, 0}, {"outcome", aText, 0},
 		{"rejected", aText, 0},
-		{"gpus", aNumber, 2}, {"nodes", aList, 2}, {"state", aText, 1}, {"why", aText, 1}, {"expected", aDuration, 1}},
+		{"gpus", aNumber, 2}, {"nodes", aList, 2}, {"state", aText, 1}, {"why", aText, 1}, {"expected", aDuration, 1},
+		{"class", aNumber, 1}, {"shift", aDuration, 1}},
 	"queue": {{"used", aNumber, 1}, {"max", aNumber, 0}},
 	"user":  {{"used", aNumber, 1}, {"max", aNumber, 0}},
 	"": {{"util", aNumber, 0}, {"goodput", aNumber, 0}, {"makespan", aDuration, 0}, {"mean-jct", aDuration, 0},
@@ -382,11 +383,21 @@ func (x *expectCmd) jobNumber(p *played, i int, name string) (float64, error) {
 		}
 		return 0, nil
 	}
-	e, err := p.at(x.at) // expected
+	e, err := p.at(x.at)
 	if err != nil {
 		return 0, err
 	}
-	return float64(e.Why(id).Expected), nil
+	if name == "expected" {
+		return float64(e.Why(id).Expected), nil
+	}
+	t := e.Record(id).Treatment
+	if t == nil {
+		return 0, nil
+	}
+	if name == "class" {
+		return float64(t.Class), nil
+	}
+	return float64(t.Shift), nil
 }
 
 // stay is what the job holds at at=, or held last.

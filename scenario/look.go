@@ -25,10 +25,10 @@ type lookCmd struct {
 	set     bool // at= was given
 }
 
-// choice selects variants by policy, placer and backfill.
-type choice struct{ policy, place, backfill string }
+// choice selects variants by policy, placer, backfill and traffic policy.
+type choice struct{ policy, place, backfill, traffic string }
 
-var choiceNames = []string{"policy", "place", "backfill"}
+var choiceNames = []string{"policy", "place", "backfill", "traffic"}
 
 func (c *choice) put(key, value string) bool {
 	switch key {
@@ -38,6 +38,8 @@ func (c *choice) put(key, value string) bool {
 		c.place = value
 	case "backfill":
 		c.backfill = value
+	case "traffic":
+		c.traffic = value
 	default:
 		return false
 	}
@@ -49,7 +51,8 @@ func (c *choice) check(r *runCmd) error {
 	for _, x := range []struct {
 		what, have string
 		list       []string
-	}{{"policy", c.policy, r.policies}, {"place", c.place, r.places}, {"backfill", c.backfill, r.backfills}} {
+	}{{"policy", c.policy, r.policies}, {"place", c.place, r.places}, {"backfill", c.backfill, r.backfills},
+		{"traffic", c.traffic, r.traffic}} {
 		if x.have != "" && !within(x.list, x.have) {
 			return cluster.Unknown(x.what+" of this run", x.have, x.list)
 		}
@@ -59,13 +62,14 @@ func (c *choice) check(r *runCmd) error {
 
 func (c *choice) meets(v *variant) bool {
 	return (c.policy == "" || c.policy == v.policy) && (c.place == "" || c.place == v.place) &&
-		(c.backfill == "" || c.backfill == v.backfill)
+		(c.backfill == "" || c.backfill == v.backfill) && (c.traffic == "" || c.traffic == v.traffic)
 }
 
 var lookKeys = []key[lookCmd]{
 	text("policy", func(l *lookCmd) *string { return &l.policy }),
 	text("place", func(l *lookCmd) *string { return &l.place }),
 	text("backfill", func(l *lookCmd) *string { return &l.backfill }),
+	text("traffic", func(l *lookCmd) *string { return &l.traffic }),
 	text("job", func(l *lookCmd) *string { return &l.job }),
 	{name: "at", set: func(l *lookCmd, v string) (err error) {
 		l.set = true

@@ -46,7 +46,7 @@ func Moments(ctx context.Context, name string, text []byte) (list []Moment, err 
 
 func (p *played) moment(r *runCmd) Moment {
 	m := Moment{Line: r.line, Label: p.label, Policy: p.policy, Placer: p.place, Backfill: p.backfill, Spec: r.set.spec,
-		Plain: len(r.set.events) == 0 && r.minRuntime == 0 && r.starvation == 0 &&
+		Plain: len(r.set.events) == 0 && r.set.spec.Network == nil && r.minRuntime == 0 && r.starvation == 0 &&
 			r.holdAfter == engine.DefaultHoldAfter && r.startup == 0 && r.preempt == "" && r.defrag == nil &&
 			r.depth == 0 && r.reserve == 0 && r.est == (sim.Estimates{})}
 	wl, _ := r.set.workload()

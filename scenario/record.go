@@ -191,7 +191,7 @@ func (r *runCmd) play(ctx context.Context, v variant) (*played, error) {
 
 // setupOf returns the simulator's setup of a variant, and its journal's header.
 func (r *runCmd) setupOf(v variant, spec *cluster.Spec) (sim.Setup, journal.Header) {
-	su := sim.Setup{Policy: v.policy, Placer: v.place,
+	su := sim.Setup{Policy: v.policy, Placer: v.place, Traffic: v.traffic,
 		World: sim.Options{Startup: r.startup, Seed: uint64(r.seed), Until: r.until},
 		Config: engine.Config{Depth: r.depth, Reserve: r.reserve, MinRuntime: r.minRuntime, Starvation: r.starvation,
 			HoldAfter: r.holdAfter, Defrag: r.defrag}}
@@ -215,7 +215,7 @@ func (r *runCmd) setupOf(v variant, spec *cluster.Spec) (sim.Setup, journal.Head
 		Rules: config.Rules{Perf: belief, Spec: *spec, Policy: v.policy, Placer: v.place, Backfill: v.backfill,
 			Depth: r.depth, Reserve: r.reserve, MinRuntime: r.minRuntime, Starvation: r.starvation,
 			HoldAfter: r.holdAfter,
-			Stop:      su.Config.Stop, Defrag: r.defrag}}
+			Stop:      su.Config.Stop, Defrag: r.defrag, Traffic: v.traffic}}
 }
 
 // at replays the journal up to an instant, and returns the engine at that point.

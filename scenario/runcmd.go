@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/network/traffic"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/sim"
@@ -21,6 +22,7 @@ import (
 type runCmd struct {
 	line                        int
 	policies, places, backfills []string
+	traffic                     []string
 	until                       cluster.Time
 	seed                        int64
 	minRuntime, starvation      duration
@@ -42,6 +44,7 @@ type runCmd struct {
 type variant struct {
 	label                   string
 	policy, place, backfill string
+	traffic                 string
 }
 
 // defaultUntil ends runs that would go on for ever: for example a service that is never cancelled
@@ -55,6 +58,7 @@ var runKeys = []key[runCmd]{
 	}},
 	words("place", func(r *runCmd) *[]string { return &r.places }),
 	words("backfill", func(r *runCmd) *[]string { return &r.backfills }),
+	words("traffic", func(r *runCmd) *[]string { return &r.traffic }),
 	instant("until", func(r *runCmd) *cluster.Time { return &r.until }),
 	long("seed", func(r *runCmd) *int64 { return &r.seed }),
 	span("min-runtime", func(r *runCmd) *duration { return &r.minRuntime }),
@@ -94,7 +98,7 @@ var runKeys = []key[runCmd]{
 func (p *parser) run(args []string) error {
 	r := &runCmd{line: p.line, holdAfter: engine.DefaultHoldAfter, policies: []string{"fifo"},
 		places: []string{"best-fit"}, backfills: []string{""},
-		until: defaultUntil, seed: 1, depth: 0, showJobs: "auto"}
+		traffic: []string{""}, until: defaultUntil, seed: 1, depth: 0, showJobs: "auto"}
 	if err := apply(r, runKeys, args); err != nil {
 		return err
 	}
@@ -116,6 +120,16 @@ func (p *parser) run(args []string) error {
 				return nil
 			}
 			_, err := engine.ParseBackfill(s)
+			return err
+		}},
+		{"traffic", r.traffic, func(s string) error {
+			if s == "" {
+				return nil
+			}
+			if p.set.spec.Network == nil {
+				return errors.New("traffic: the cluster has no network: describe one with `cluster yaml`")
+			}
+			_, err := traffic.New(s)
 			return err
 		}},
 	} {
@@ -175,14 +189,19 @@ func (r *runCmd) combine() {
 	for _, po := range r.policies {
 		for _, pl := range r.places {
 			for _, b := range r.backfills {
-				v := variant{label: po, policy: po, place: pl, backfill: b}
-				if len(r.places) > 1 {
-					v.label += " " + pl
+				for _, t := range r.traffic {
+					v := variant{label: po, policy: po, place: pl, backfill: b, traffic: t}
+					if len(r.places) > 1 {
+						v.label += " " + pl
+					}
+					if len(r.backfills) > 1 {
+						v.label += " " + b
+					}
+					if len(r.traffic) > 1 {
+						v.label += " " + t
+					}
+					r.variants = append(r.variants, v)
 				}
-				if len(r.backfills) > 1 {
-					v.label += " " + b
-				}
-				r.variants = append(r.variants, v)
 			}
 		}
 	}

@@ -161,6 +161,9 @@ func checkEntry(e *Entry) string {
 	if j.MinSpeed < 0 || j.MinSpeed > 1_000_000 {
 		return fmt.Sprintf("least speed %d: must be between 0 and 1000000", j.MinSpeed)
 	}
+	if err := j.Traffic.Check(); err != nil {
+		return "traffic: " + err.Error()
+	}
 	if j.Skew < 0 || j.Skew > cluster.MaxMilli {
 		return fmt.Sprintf("skew %d: must be between 0 and %d", j.Skew, cluster.MaxMilli)
 	}

@@ -40,7 +40,9 @@ func genEntry(t *rapid.T, id, jobs int) Entry {
 			None: rapid.Bool().Draw(t, "none")},
 		Hold: rapid.Bool().Draw(t, "hold"), NoRequeue: rapid.Bool().Draw(t, "norequeue"),
 		Model: text.Draw(t, "model"),
-		Skew:  rapid.Int64Range(0, 5000).Draw(t, "skew"), Reservation: text.Draw(t, "reservation")}
+		Traffic: cluster.Traffic{Pattern: cluster.Pattern(rapid.IntRange(0, 6).Draw(t, "pattern")),
+			Bytes: rapid.Int64Range(0, 1<<40).Draw(t, "bytes"), Overlap: rapid.Int64Range(0, 1000).Draw(t, "overlap")},
+		Skew: rapid.Int64Range(0, 5000).Draw(t, "skew"), Reservation: text.Draw(t, "reservation")}
 	for range rapid.IntRange(1, 3).Draw(t, "sets") {
 		e.Job.Tasks = append(e.Job.Tasks,
 			cluster.TaskSet{Count: rapid.IntRange(1, 1000).Draw(t, "count"), Request: cluster.Request{

@@ -32,6 +32,9 @@ func CheckTasks(s *cluster.Job) string {
 		}
 		total += t.Count
 	}
+	if err := s.Traffic.Check(); err != nil {
+		return "traffic: " + err.Error()
+	}
 	if s.MinSpeed < 0 || s.MinSpeed > Million {
 		return fmt.Sprintf("least speed %g; between 0 and 1 are possible", float64(s.MinSpeed)/Million)
 	}

@@ -30,6 +30,30 @@ func New(spec *cluster.Spec, policy traffic.Policy) Book {
 	return b
 }
 
+// Name is the name of the policy; empty: nothing is decided.
+func (b *Book) Name() string {
+	if b.policy == nil {
+		return ""
+	}
+	return b.policy.Name()
+}
+
+// Restore goes on after jobs were treated by a policy of a name. Under another one all is decided again; without one
+// no job is treated.
+func (b *Book) Restore(before string, jobs []*job.State) {
+	switch {
+	case before == b.Name():
+	case b.policy != nil:
+		b.due = true
+	default:
+		for _, j := range jobs {
+			if j != nil && j.Treatment != nil {
+				j.Treatment = nil
+			}
+		}
+	}
+}
+
 // Changed notes that a job got or lost devices, or that its traffic is known otherwise than before.
 func (b *Book) Changed(j *job.State) {
 	if b.policy != nil && !b.due && len(j.Allocs) > 1 {

@@ -111,7 +111,7 @@ var arrows = map[string]string{
 	"tune":                "cluster engine journal perf policy trace report",
 	"tune/guard":          "ask cluster journal report show sim trace tune",
 	"sim":                 "network network/flow network/traffic engine/links forward learn search cluster perf power engine policy place driver trace report internal/heap requests service serving/fleet serving/scale serving/tally",
-	"scenario":            "cluster perf engine policy place driver trace report sim config journal quota",
+	"scenario":            "network/traffic cluster perf engine policy place driver trace report sim config journal quota",
 	"experiments":         "experiments/results",
 	"experiments/results": "cluster perf engine policy place driver trace report sim experiments/compat config requests service serving internal/csvfile serving/inss serving/llm serving/nexus serving/scale",
 	"experiments/compat":  "cluster engine policy place driver trace solve serving/llm",

@@ -266,7 +266,8 @@ func (w *world) fillClass(class []int32) {
 		w.fixed = w.fixed[:0]
 		for _, i := range class { // those at a link that is full at this level
 			j := &w.jobs[i]
-			if j.active && !j.frozen && slices.ContainsFunc(j.on, func(u use) bool { return w.level[u.link] <= level }) {
+			if j.active && !j.frozen &&
+				slices.ContainsFunc(j.on, func(u use) bool { return w.level[u.link] <= level }) {
 				w.fixed = append(w.fixed, i)
 			}
 		}

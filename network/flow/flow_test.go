@@ -178,7 +178,8 @@ func BenchmarkSteady(b *testing.B) {
 				j := Job{Compute: time.Duration(50+r.IntN(500)) * time.Millisecond, Class: 1 + r.IntN(8)}
 				j.Release = j.Compute / 3
 				for l := range 4 {
-					j.On = append(j.On, network.Bytes{Link: network.LinkID((k + l) % n), Bytes: int64(1+r.IntN(4)) * 1e9})
+					j.On = append(j.On, network.Bytes{Link: network.LinkID((k + l) % n),
+						Bytes: int64(1+r.IntN(4)) * 1e9})
 				}
 				slices.SortFunc(j.On, func(a, b network.Bytes) int { return int(a.Link - b.Link) })
 				jobs = append(jobs, j)

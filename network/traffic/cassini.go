@@ -16,6 +16,8 @@ import (
 // are placed already.
 type cassini struct{}
 
+func (cassini) Name() string { return "cassini" }
+
 func (cassini) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	ts := make([]cluster.Treatment, len(jobs))
 	on := loads(jobs, ts)

@@ -24,6 +24,8 @@ const published = math.MaxFloat64
 
 func newCrux(clip float64) *crux { return &crux{clip: clip, factors: map[[6]time.Duration]float64{}} }
 
+func (c *crux) Name() string { return "crux" }
+
 func (c *crux) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	ts := choosePaths(f, jobs)
 	on := loads(jobs, ts)

@@ -12,6 +12,8 @@ import (
 // section 4.2).
 type sincronia struct{}
 
+func (sincronia) Name() string { return "sincronia" }
+
 func (sincronia) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	ts := make([]cluster.Treatment, len(jobs))
 	on := loads(jobs, ts)

@@ -47,6 +47,7 @@ type Fabric struct {
 
 // Policy gives each of the running jobs its treatment. It sees jobs in the order of their numbers.
 type Policy interface {
+	Name() string
 	Treat(f Fabric, jobs []Job) []cluster.Treatment
 }
 
@@ -94,6 +95,8 @@ func New(name string) (Policy, error) {
 // none leaves all to the network: the switches' hash of addresses chooses paths, and nothing goes first.
 type none struct{}
 
+func (none) Name() string { return "none" }
+
 func (none) Treat(_ Fabric, jobs []Job) []cluster.Treatment {
 	return make([]cluster.Treatment, len(jobs))
 }
@@ -103,6 +106,8 @@ func (none) Treat(_ Fabric, jobs []Job) []cluster.Treatment {
 type ecmp struct{}
 
 const connections = 4
+
+func (ecmp) Name() string { return "ecmp" }
 
 func (ecmp) Treat(_ Fabric, jobs []Job) []cluster.Treatment {
 	ts := make([]cluster.Treatment, len(jobs))

@@ -1,0 +1,85 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/network"
+)
+
+const fourNodes = "nodes: [{name: \"n[1-4]\", model: A100-80GB, gpus: 8}]\nnetwork:\n"
+
+func TestNetwork(t *testing.T) {
+	s, err := Read("f", strings.NewReader(fourNodes+`  classes: 4
+  links:
+    - {from: "n[1-2]", to: leaf0, rate: 100Gbps}
+    - {from: "n[3-4]", to: leaf1, rate: 25Gbit/s}
+    - {from: "leaf[0-1]", to: "spine[0-1]", rate: 0.4Tbps}
+  models:
+    mine: {pattern: ring, bytes: 553MB, compute: 120ms, overlap: 0.5}
+  unknown: [mine, vgg16]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := s.Network
+	if len(n.Links) != 8 || n.Links[2] != (cluster.Link{A: "n3", B: "leaf1", Rate: 25e9}) || n.Links[7].Rate != 4e11 ||
+		n.Classes != 4 {
+		t.Errorf("%+v", n)
+	}
+	want := cluster.Traffic{Pattern: cluster.Ring, Bytes: 553e6, Compute: 120 * time.Millisecond, Overlap: 500}
+	if got, from := n.TrafficOf(&cluster.Job{Model: "mine"}); got != want || from != cluster.TrafficOfModel {
+		t.Errorf("%+v %s", got, from)
+	}
+	if got, from := n.TrafficOf(&cluster.Job{ID: 3}); got.Bytes != 553430176 || from != cluster.TrafficAssumed {
+		t.Errorf("%+v %s", got, from)
+	}
+	stated := cluster.Traffic{Pattern: cluster.Tree, Bytes: 1}
+	if got, from := n.TrafficOf(&cluster.Job{Model: "mine", Traffic: stated}); got != stated ||
+		from != cluster.TrafficStated {
+		t.Errorf("%+v %s", got, from)
+	}
+}
+
+func TestClos(t *testing.T) {
+	s, err := Read("f", strings.NewReader(fourNodes+
+		"  clos: {nodes_per_leaf: 2, cards: 2, card_rate: 200Gbps, spines: 4, oversubscription: 2}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 2 nodes of 2 cards of 200 Gbps go down, half of that up over 4 spines
+	if l := s.Network.Links; len(l) != 8+8 || l[8] != (cluster.Link{A: "leaf0", B: "spine0", Rate: 1e11}) {
+		t.Errorf("%+v", l)
+	}
+	if f := network.New(s); f.Links() != 32 {
+		t.Errorf("%d directed links", f.Links())
+	}
+}
+
+// Each mistake is named with its line and what would be right.
+func TestNetworkMistakes(t *testing.T) {
+	for text, want := range map[string]string{
+		"  classes: 9\n": "f:3: network: classes: 9; switches keep up to 8",
+		"  links: []\n":  "f:2: network: there are no links",
+		"  links:\n    - {from: n1, to: leaf, rate: 1Gbps}\n    - {from: n1, to: n2, rate: 1Gbps}\n":         `f:5: network: links: 1: to: "n2" is a node`,
+		"  links:\n    - {from: n1, to: leaf}\n":                                                             "f:4: network: links: 0: rate: missing",
+		"  links:\n    - {from: n1, to: n1, rate: 100Gb}\n":                                                  `f:4: "100Gb" is not a rate`,
+		"  links:\n    - {from: n1, too: x, rate: 100Gbps}\n":                                                `f:4: unknown key "too": did you mean "to"?`,
+		"  clos: {nodes_per_leaf: 2, card_rate: 1Gbps}\n":                                                    "f:3: network: clos: spines: 2 leaf switches need spines",
+		"  clos: {nodes_per_leaf: 2, card_rate: 1Gbps, spines: 2}\n":                                         "spine_rate: state either spine_rate",
+		"  clos: {nodes_per_leaf: 2, card_rate: 1Gbps, spines: 2, spine_rate: 1Gbps, oversubscription: 2}\n": "spine_rate: state either spine_rate",
+		"  clos: {nodes: \"n[1-9]\", nodes_per_leaf: 2, card_rate: 1Gbps, spines: 2, spine_rate: 1Gbps}\n":   `nodes: "n[1-9]" names 9 nodes, of which the cluster has 4`,
+		"  clos: {nodes_per_leaf: 1, card_rate: 1Gbps, spines: 2, spine_rate: 1Gbps, leaves_per_pod: 2}\n":   "cores: pods are joined by cores",
+		"  clos: {nodes_per_leaf: 4, card_rate: 1Gbps, planes: true}\n":                                      "planes are of rails",
+		"  clos: {nodes_per_leaf: 4, card_rate: 1Gbps}\n  models: {m: {pattern: rign}}\n":                    `f:4: network: models: m: pattern: unknown pattern "rign": did you mean "ring"?`,
+		"  clos: {nodes_per_leaf: 4, card_rate: 1Gbps}\n  models: {m: {pattern: ring, overlap: 2}}\n":        "overlap: 2; between 0 and 1",
+		"  clos: {nodes_per_leaf: 4, card_rate: 1Gbps}\n  unknown: [vgg61]\n":                                `f:4: network: unknown: unknown model "vgg61": did you mean "vgg11"?`,
+		"  links:\n    - {from: \"n[1-4]\", to: \"s[1-900000]\", rate: 1Gbps}\n":                             "more than 1048576 links",
+	} {
+		if _, err := Read("f", strings.NewReader(fourNodes+text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q:\n  %v\n  want %s", text, err, want)
+		}
+	}
+}

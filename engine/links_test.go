@@ -1,0 +1,196 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/network"
+	"github.com/muster-gpu/muster/network/traffic"
+	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/policy"
+)
+
+// networked is a configuration of eight nodes on two leaf switches.
+func networked(t *testing.T, name string) engine.Config {
+	t.Helper()
+	spec := cluster.Spec{Models: []cluster.GPUModel{{Name: "G", Memory: 80 << 10}}}
+	c := network.Clos{NodesPerLeaf: 4, Cards: 1, Spines: 2, CardRate: 8e9, SpineRate: 8e9}
+	for i := range 8 {
+		spec.Nodes = append(spec.Nodes, cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: "G", GPUs: 1})
+		c.Nodes = append(c.Nodes, fmt.Sprintf("n%d", 1+i%4*2+i/4)) // neighbours are on different switches
+	}
+	spec.Network = &cluster.Network{Links: c.Links(), Classes: 4}
+	cfg := engine.Config{Spec: spec, Policy: must(policy.New("fifo")), Placer: must(place.New("best-fit")),
+		Traffic: must(traffic.New(name))}
+	return cfg
+}
+
+// sender is a job of some tasks that transmits.
+func sender(id cluster.JobID, tasks int, seconds time.Duration) *cluster.Job {
+	return &cluster.Job{ID: id, Tier: cluster.Standard,
+		Tasks: []cluster.TaskSet{{Count: tasks, Request: cluster.Request{GPUs: 1}}}, Traffic: cluster.Traffic{
+			Pattern: cluster.Ring, Bytes: 1e9, Compute: seconds * time.Second}}
+}
+
+// A job that starts beside others is told how its traffic is treated with its start, those that run are told when it
+// changes, nothing is told twice, and a treatment ends with the run. A restored engine decides the same.
+func TestTreatments(t *testing.T) {
+	for _, name := range traffic.Names() {
+		cfg := networked(t, name)
+		e := must(engine.New(cfg))
+		told := map[cluster.JobID]cluster.Treatment{}
+		now := cluster.Time(0)
+		changes := 0
+		step := func(e *engine.Engine, evs ...engine.Event) engine.Decision {
+			return e.Step(engine.Batch{Now: now, Events: evs})
+		}
+		for round := range 60 {
+			now = now.Add(time.Second)
+			var evs []engine.Event
+			id := cluster.JobID(round)
+			evs = append(evs, engine.Event{Type: engine.Submitted, Job: id,
+				Spec: sender(id, 2+round%3, time.Duration(1+round%4))})
+			if round >= 3 {
+				gone := id - 3
+				evs = append(evs, engine.Event{Type: engine.Stopped, Job: gone, Reason: engine.Completed})
+				delete(told, gone)
+			}
+			data, err := json.Marshal(e.Snapshot())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var snap engine.Snapshot
+			if err := json.Unmarshal(data, &snap); err != nil {
+				t.Fatal(err)
+			}
+			again, err := engine.Restore(networked(t, name), &snap)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := step(e, evs...)
+			if d2 := step(again, evs...); d.Hash != d2.Hash || len(d.Actions) > 0 &&
+				!reflect.DeepEqual(d.Actions, d2.Actions) {
+				t.Fatalf("%s: round %d: a restored engine decides %+v instead of %+v", name, round, d2.Actions,
+					d.Actions)
+			}
+			var started []engine.Event
+			for _, a := range d.Actions {
+				switch before, known := told[a.Job]; {
+				case a.Type == engine.Treat && !known:
+					t.Errorf("%s: round %d: job %d is treated and does not run", name, round, a.Job)
+				case a.Type == engine.Treat && before.Equal(a.Treatment):
+					t.Errorf("%s: round %d: job %d is told again what it was told: %+v", name, round, a.Job, before)
+				case a.Type == engine.Start:
+					started = append(started, engine.Event{Type: engine.Started, Job: a.Job})
+					told[a.Job] = cluster.Treatment{}
+				}
+				if a.Treatment != nil {
+					told[a.Job] = *a.Treatment
+					changes++
+				}
+			}
+			step(e, started...)
+			for id := range told {
+				r := e.Record(id)
+				var now cluster.Treatment
+				if r.Treatment != nil {
+					now = *r.Treatment
+				}
+				if was := told[id]; !was.Equal(&now) {
+					t.Errorf("%s: round %d: job %d was told %+v and is treated %+v", name, round, id, was, now)
+				}
+			}
+			if round >= 3 && e.Record(id-3).Treatment != nil {
+				t.Errorf("%s: round %d: a job that is over is treated", name, round)
+			}
+		}
+		if name != "none" && changes < 20 {
+			t.Errorf("%s: only %d treatments in 60 rounds", name, changes)
+		}
+	}
+}
+
+// Under another traffic policy all is decided again at the next step, and without one nothing is treated any more.
+func TestOtherTraffic(t *testing.T) {
+	e := must(engine.New(networked(t, "crux")))
+	var evs []engine.Event
+	for id := range cluster.JobID(4) {
+		evs = append(evs, engine.Event{Type: engine.Submitted, Job: id, Spec: sender(id, 2, 2)})
+	}
+	e.Step(engine.Batch{Events: evs})
+	snap := e.Snapshot()
+	treated := func(e *engine.Engine) (n int) {
+		for id := range cluster.JobID(4) {
+			if r := e.Record(id); r.Treatment != nil && !r.Treatment.Plain() {
+				n++
+			}
+		}
+		return n
+	}
+	if treated(e) == 0 {
+		t.Fatal("nothing is treated")
+	}
+	off := networked(t, "crux")
+	off.Traffic = nil
+	if e := must(engine.Restore(off, &snap)); treated(e) != 0 {
+		t.Errorf("%d jobs are treated without a policy", treated(e))
+	}
+	none := must(engine.Restore(networked(t, "none"), &snap))
+	if d := none.Step(engine.Batch{Now: 1, Events: []engine.Event{{Type: engine.Tick}}}); treated(none) != 0 ||
+		len(d.Actions) == 0 || d.Actions[0].Type != engine.Treat {
+		t.Errorf("%d jobs are treated as before, actions %+v", treated(none), d.Actions)
+	}
+}
+
+// What was measured of a job's traffic replaces what it states, and jobs are treated by it; noise changes nothing.
+func TestMeasuredTraffic(t *testing.T) {
+	e := must(engine.New(networked(t, "crux")))
+	e.Step(engine.Batch{Events: []engine.Event{{Type: engine.Submitted, Job: 0, Spec: sender(0, 8, 4)}}})
+	var seen []engine.Action
+	measure := func(at cluster.Time, m cluster.Traffic) {
+		d := e.Step(engine.Batch{Now: at, Events: []engine.Event{{Type: engine.Progress, Job: 0, Traffic: &m}}})
+		seen = d.Actions
+	}
+	e.Step(engine.Batch{Now: 1, Events: []engine.Event{{Type: engine.Started, Job: 0}}})
+	measure(2, cluster.Traffic{Compute: 4100 * time.Millisecond})
+	if r := e.Record(0); r.Traffic != nil || len(seen) != 0 {
+		t.Errorf("2.5 %% more computing is noise: %+v %+v", r.Traffic, seen)
+	}
+	measure(3, cluster.Traffic{Compute: 8 * time.Second, Bytes: 2e9})
+	if r := e.Record(0); r.Account.Traffic == nil || r.Account.Traffic.Bytes != 2e9 ||
+		r.Account.Traffic.Compute != 8*time.Second {
+		t.Errorf("measured: %+v", r.Account.Traffic)
+	}
+}
+
+// Without facts about traffic decisions are those without a network, hash by hash.
+func TestWithoutTraffic(t *testing.T) {
+	hash := func(cfg engine.Config) (h uint64) {
+		e := must(engine.New(cfg))
+		for i := range 20 {
+			j := sender(cluster.JobID(i), 2, 1)
+			j.Traffic = cluster.Traffic{}
+			d := e.Step(engine.Batch{Now: cluster.Time(i),
+				Events: []engine.Event{{Type: engine.Submitted, Job: j.ID, Spec: j}}})
+			h = d.Hash
+		}
+		return h
+	}
+	plain := networked(t, "muster")
+	plain.Spec.Network, plain.Traffic = nil, nil
+	if hash(plain) != hash(networked(t, "muster")) {
+		t.Error("a network changes decisions about jobs that state no traffic")
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

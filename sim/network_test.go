@@ -1,0 +1,153 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
+	"github.com/muster-gpu/muster/network"
+	"github.com/muster-gpu/muster/network/traffic"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// narrow is nodes of one GPU on two leaf switches, joined by one link of 1 GB/s. Neighbours by number are on different
+// switches.
+func narrow(nodes int) *cluster.Spec {
+	spec := &cluster.Spec{Models: []cluster.GPUModel{{Name: "G", Memory: 80 << 10}},
+		Network: &cluster.Network{Classes: 8}}
+	for i := range nodes {
+		name := fmt.Sprintf("n%d", i+1)
+		spec.Nodes = append(spec.Nodes, cluster.Node{Name: name, Model: "G", GPUs: 1})
+		spec.Network.Links = append(spec.Network.Links,
+			cluster.Link{A: name, B: fmt.Sprintf("leaf%d", i%2), Rate: 8e9})
+	}
+	spec.Network.Links = append(spec.Network.Links, cluster.Link{A: "leaf0", B: "leaf1", Rate: 8e9})
+	return spec
+}
+
+func sends(id cluster.JobID, at, run time.Duration, bytes int64, compute time.Duration) trace.Entry {
+	return trace.Entry{Run: run, Job: cluster.Job{ID: id, Submit: cluster.Time(at), Tier: cluster.Standard,
+		Tasks:   []cluster.TaskSet{{Count: 2, Request: cluster.Request{GPUs: 1}}},
+		Traffic: cluster.Traffic{Pattern: cluster.Hierarchical, Bytes: bytes, Compute: compute}}}
+}
+
+func playOn(t *testing.T, spec *cluster.Spec, name string, entries []trace.Entry, w Options) Outcome {
+	t.Helper()
+	out := Run(context.Background(), spec, entries, Setup{Policy: "fifo", Placer: "first-fit", Traffic: name, World: w})
+	if out.Err != nil {
+		t.Fatal(out.Err)
+	}
+	return out
+}
+
+// A job is slowed while another is on its link, and only then; what it lost is booked, and so is what passed the link.
+func TestContention(t *testing.T) {
+	// 2 s of computing and 2 s of transmission: alone 4 s an iteration, beside its like 6 s
+	entries := []trace.Entry{sends(0, 0, 20*time.Minute, 2e9, 2*time.Second),
+		sends(1, 0, 10*time.Minute, 2e9, 2*time.Second)}
+	out := playOn(t, narrow(4), "none", entries, Options{})
+	first, second := &out.Run.Records[0], &out.Run.Records[1]
+	if end := second.End.Sub(0).Round(time.Second); end != 15*time.Minute {
+		t.Errorf("the shorter ends after %v, want 15m", end)
+	}
+	if end := first.End.Sub(0).Round(time.Second); end != 25*time.Minute {
+		t.Errorf("the longer ends after %v, want 25m: 10 minutes' work in 15, then the rest alone", end)
+	}
+	for i, r := range []int64{first.Contended, second.Contended} {
+		want := int64(2 * 1000 * 5 * 60 * 1000) // two GPUs, five minutes
+		if r < want-want/100 || r > want+want/100 {
+			t.Errorf("job %d lost %d milli-GPU-milliseconds, want %d", i, r, want)
+		}
+	}
+	// 900 GB in 25 minutes: 300 and 150 iterations of 2 GB
+	if l := out.Run.Links[0]; l.Rate != 8e9 || l.Load < .59 || l.Load > .61 {
+		t.Errorf("the busiest link: %+v, want a load of 0.6", l)
+	}
+	if s := out.Run.Summarise(); s.ContendedHours < .32 || s.ContendedHours > .35 || len(s.Links) == 0 {
+		t.Errorf("summary: %v GPU-hours, %v", s.ContendedHours, s.Links)
+	}
+}
+
+// Treatments change how jobs are slowed while they run; a job that is preempted, fails or ends no longer transmits, and
+// after all are gone the links are free.
+func TestTreatedWorld(t *testing.T) {
+	var entries []trace.Entry
+	for i := range cluster.JobID(60) {
+		entries = append(entries,
+			sends(i, time.Duration(i)*time.Minute, time.Duration(5+i%7)*time.Minute, int64(1+i%3)*1e9,
+				time.Duration(1+i%4)*time.Second))
+	}
+	mean := map[string]float64{}
+	for _, name := range traffic.Names() {
+		spec := narrow(12)
+		s := Setup{Policy: "srtf", Placer: "first-fit", Traffic: name,
+			World: Options{NodeMTBF: 40 * time.Minute, Repair: 5 * time.Minute, Seed: 3, Startup: 10 * time.Second}}
+		cfg, err := s.config(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := shared.Must(engine.New(cfg))
+		w := NewWorld(spec, entries, s.World)
+		for {
+			b, err := w.Next(context.Background())
+			if err != nil {
+				break
+			}
+			if err := w.Apply(context.Background(), e.Step(b)); err != nil {
+				t.Fatal(err)
+			}
+			on := map[network.LinkID]int{}
+			for i := range w.jobs {
+				j := &w.jobs[i]
+				if (j.sends != nil) != (j.phase == running) {
+					t.Fatalf("%s: job %d in phase %d transmits: %v", name, i, j.phase, j.sends != nil)
+				}
+				if j.sends != nil {
+					for _, b := range j.sends.on {
+						on[b.Link]++
+					}
+				}
+			}
+			for l, users := range w.net.users {
+				if len(users) != on[network.LinkID(l)] {
+					t.Fatalf("%s: link %d has %d users, want %d", name, l, len(users), on[network.LinkID(l)])
+				}
+			}
+		}
+		run := w.Book().Run(w)
+		sum := run.Summarise()
+		if sum.Completed != len(entries) {
+			t.Errorf("%s: %d jobs completed", name, sum.Completed)
+		}
+		mean[name] = sum.ContendedHours
+	}
+	for _, name := range []string{"crux", "muster"} {
+		if mean[name] > .8*mean["none"] {
+			t.Errorf("%s: %v GPU-hours of contention, untreated %v", name, mean[name], mean["none"])
+		}
+	}
+	if mean["muster"] > 1.02*min(mean["crux"], mean["sincronia"], mean["cassini"], mean["ecmp"]) {
+		t.Errorf("muster loses more than another: %v", mean)
+	}
+}
+
+// Without facts about traffic a replay on a network is the replay without one.
+func TestSilentNetwork(t *testing.T) {
+	var entries []trace.Entry
+	for i := range cluster.JobID(20) {
+		e := sends(i, time.Duration(i)*time.Minute, 7*time.Minute, 0, 0)
+		e.Job.Traffic = cluster.Traffic{}
+		entries = append(entries, e)
+	}
+	spec := narrow(6)
+	with := playOn(t, spec, "muster", entries, Options{})
+	spec.Network = nil
+	without := playOn(t, spec, "", entries, Options{})
+	if with.Hash != without.Hash {
+		t.Error("the hashes differ")
+	}
+}
