@@ -10,7 +10,10 @@ import (
 // Network is what carries traffic between the nodes of a cluster: links between nodes and switches, and between
 // switches. Nodes of one NVLink domain (Node.NVLink) need none of it among each other.
 type Network struct {
-	Links []Link `json:"links"`
+	Links []Link `json:"links,omitempty"`
+	// Rates describe a tree instead of Links, or beside them: that of the link between a node and its rack's switch,
+	// between that and its fabric's, and between that and the core; fewer levels where there are fewer. Bits per second
+	Rates []int64 `json:"rates,omitempty"`
 	// Classes is how many classes of traffic the switches keep apart by strict priority; 0 or 1: none. Ethernet
 	// and InfiniBand have at most 8.
 	Classes int `json:"classes,omitempty"`

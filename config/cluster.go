@@ -141,6 +141,9 @@ func Read(name string, r io.Reader) (*cluster.Spec, error) {
 		return nil, err
 	}
 	spec, err := f.spec()
+	if err == nil {
+		err = f.addNetwork(name, spec)
+	}
 	return spec, Locate(name, data, err)
 }
 
@@ -285,7 +288,7 @@ func (f *clusterFile) spec() (*cluster.Spec, error) {
 		return nil, err
 	}
 	for _, step := range []func(*cluster.Spec) error{
-		f.addNodes, f.addPartitions, f.addReservations, f.addLoans, f.addPower, f.addNetwork} {
+		f.addNodes, f.addPartitions, f.addReservations, f.addLoans, f.addPower} {
 		if err := step(s); err != nil {
 			return nil, err
 		}

@@ -17,8 +17,10 @@ import (
 type networkFile struct {
 	Classes int                    `yaml:"classes"` // that switches keep apart by strict priority
 	Links   []linkFile             `yaml:"links"`
-	Clos    *closFile              `yaml:"clos"`   // generated links
-	Models  map[string]trafficFile `yaml:"models"` // traffic of jobs by model
+	Rates   []Bitrate              `yaml:"rates"`    // of a tree by racks and fabrics, from the nodes up
+	Slurm   string                 `yaml:"topology"` // file that says on which switches nodes are
+	Clos    *closFile              `yaml:"clos"`     // generated links
+	Models  map[string]trafficFile `yaml:"models"`   // traffic of jobs by model
 	Unknown []string               `yaml:"unknown"`
 }
 
@@ -88,8 +90,8 @@ func decimal(text string, units map[string]float64) (float64, bool) {
 	return math.Round(v * mul), err == nil && known
 }
 
-// addNetwork reads the links between nodes.
-func (f *clusterFile) addNetwork(s *cluster.Spec) error {
+// addNetwork reads the links between nodes; name is the file's.
+func (f *clusterFile) addNetwork(name string, s *cluster.Spec) error {
 	if f.Network == nil {
 		return nil
 	}
@@ -116,8 +118,22 @@ func (f *clusterFile) addNetwork(s *cluster.Spec) error {
 		}
 		n.Links = append(n.Links, links...)
 	}
-	if len(n.Links) == 0 {
-		return At(errors.New("there are no links: list them under links, or describe a network under clos"), "network")
+	if f.Network.Slurm != "" {
+		if err := addTopology(s, name, f.Network.Slurm); err != nil {
+			return At(err, "network", "topology")
+		}
+		if len(f.Network.Rates) == 0 {
+			return At(errors.New("rates: what do the links carry, from the nodes up? Such as [200Gbps, 400Gbps]"),
+				"network", "topology")
+		}
+	}
+	if err := f.Network.tree(n, s); err != nil {
+		return At(err, "network", "rates")
+	}
+	if len(n.Links)+len(n.Rates) == 0 {
+		return At(errors.New(
+			"there are no links: list them under links, describe a network under clos, or state rates of a tree"),
+			"network")
 	}
 	if len(n.Links) > maxLinks {
 		return At(fmt.Errorf("%d links; at most %d are possible", len(n.Links), maxLinks), "network")
@@ -125,6 +141,21 @@ func (f *clusterFile) addNetwork(s *cluster.Spec) error {
 	err := f.Network.models(n)
 	s.Network = n
 	return err
+}
+
+// tree reads the rates of a tree by the nodes' racks and fabrics.
+func (f *networkFile) tree(n *cluster.Network, s *cluster.Spec) error {
+	for _, r := range f.Rates {
+		n.Rates = append(n.Rates, int64(r))
+	}
+	switch {
+	case len(n.Rates) > 3:
+		return errors.New("at most three: of nodes, of racks' switches, of fabrics' switches")
+	case len(n.Rates) > 0 &&
+		!slices.ContainsFunc(s.Nodes, func(n cluster.Node) bool { return n.Rack != "" || n.Fabric != "" }):
+		return errors.New("no node states its rack or fabric, by which the tree is made")
+	}
+	return nil
 }
 
 const maxLinks = 1 << 20

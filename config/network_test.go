@@ -1,6 +1,8 @@
 package config
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -53,7 +55,7 @@ func TestClos(t *testing.T) {
 	if l := s.Network.Links; len(l) != 8+8 || l[8] != (cluster.Link{A: "leaf0", B: "spine0", Rate: 1e11}) {
 		t.Errorf("%+v", l)
 	}
-	if f := network.New(s); f.Links() != 32 {
+	if f := network.New(s.Nodes, s.Network); f.Links() != 32 {
 		t.Errorf("%d directed links", f.Links())
 	}
 }
@@ -80,6 +82,58 @@ func TestNetworkMistakes(t *testing.T) {
 	} {
 		if _, err := Read("f", strings.NewReader(fourNodes+text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q:\n  %v\n  want %s", text, err, want)
+		}
+	}
+}
+
+// Slurm's files of a topology say on which switches nodes are.
+func TestSlurmTopology(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"topology.conf": "# two leaves\nSwitchName=leaf0 Nodes=n[1-2]\nSwitchName=leaf1 Nodes=n[3-4] LinkSpeed=100\n" +
+			"SwitchName=spine0 Switches=leaf[0-1]\n",
+		"blocks.conf": "BlockName=leaf0 Nodes=n[1-2]\nBlockName=leaf1 Nodes=n[3-4]\nBlockSizes=2,4\n",
+		"topology.yaml": "- {topology: flat, flat: true}\n- topology: main\n  cluster_default: true\n  tree:\n    switches:\n" +
+			"      - {switch: leaf0, nodes: \"n[1-2]\"}\n      - {switch: leaf1, nodes: \"n[3-4]\"}\n" +
+			"      - {switch: spine0, children: \"leaf[0-1]\"}\n",
+		"blocks.yaml": "- topology: b\n  block:\n    block_sizes: [2]\n    blocks:\n      - {block: leaf0, nodes: \"n[1-2]\"}\n" +
+			"      - {block: leaf1, nodes: \"n[3-4]\"}\n",
+		"none.conf":   "SwitchName=leaf0 Nodes=x[1-2]\n",
+		"twice.conf":  "SwitchName=leaf0 Nodes=n[1-2]\nSwitchName=leaf1 Nodes=n2\n",
+		"odd.conf":    "SwitchName=leaf0 Nodes=n1\nSwichName=leaf1 Nodes=n2\n",
+		"broken.yaml": "- topology: [\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(file string) (*cluster.Spec, error) {
+		return Read(filepath.Join(dir, "c.yaml"),
+			strings.NewReader(fourNodes+"  topology: "+file+"\n  rates: [100Gbps, 200Gbps, 400Gbps]\n"))
+	}
+	for file, fabric := range map[string]string{"topology.conf": "spine0", "topology.yaml": "spine0", "blocks.conf": "",
+		"blocks.yaml": ""} {
+		s, err := read(file)
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		if a, b := s.Nodes[1], s.Nodes[2]; a.Rack != "leaf0" || b.Rack != "leaf1" || a.Fabric != fabric {
+			t.Errorf("%s: %+v", file, s.Nodes)
+		}
+		ring := cluster.Traffic{Pattern: cluster.Ring, Bytes: 1e9}
+		if d := network.New(s.Nodes, s.Network).Demand(0, ring,
+			[]network.Held{{Node: 0, Ranks: 8}, {Node: 3, Ranks: 8}}); len(d.Parts) != 2 {
+			t.Errorf("%s: %d parts between the leaves", file, len(d.Parts))
+		}
+	}
+	for file, want := range map[string]string{"none.conf": "names none of the cluster's nodes",
+		"twice.conf":   "twice.conf:2: node n2 is on leaf0 already",
+		"odd.conf":     `odd.conf:2: "SwichName=leaf1" is not a setting`,
+		"missing.conf": "no such file", "broken.yaml": "broken.yaml: "} {
+		if _, err := read(file); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "c.yaml:3") {
+			t.Errorf("%s: %v, want %s", file, err, want)
 		}
 	}
 }

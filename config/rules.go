@@ -29,7 +29,8 @@ type Rules struct {
 	Stop       *[3]engine.StopRule `json:"stop,omitempty"`     // absent: the default
 	Defrag     *engine.Defrag      `json:"defrag,omitempty"`   // absent: no job is moved
 	Perf       *perf.Table         `json:"perf,omitempty"`     // speeds known to policies that plan; absent: none
-	Traffic    string              `json:"traffic,omitempty"`  // how the network treats jobs' traffic; absent: nothing does
+	// how the network treats jobs' traffic; absent: nothing does
+	Traffic string `json:"traffic,omitempty"`
 }
 
 // Config is the configuration of an engine under these rules.

@@ -196,7 +196,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.plans.chooser, _ = cfg.Policy.(sched.Chooser)
 	e.plans.next = cluster.Never
 	e.speeds = speed.New(&e.w, &e.cfg.Spec, cfg.Unshared, (*oracle)(e).Jobs)
-	e.links = links.New(&e.cfg.Spec, cfg.Traffic)
+	e.links = links.New(e.cfg.Spec.Network, cfg.Traffic)
 	e.pools.ids = map[poolKey]int32{}
 	e.pools.drawer, _ = cfg.Policy.(sched.Drawer)
 	e.mode = e.w.Traits.Backfill

@@ -15,6 +15,7 @@ func (e *Engine) nodeEvent(ev *Event) {
 	id, ok := e.nodeID[ev.Node]
 	if !ok {
 		if ev.Type == NodeUp && ev.Spare != nil && e.addNode(*ev.Spare) == nil {
+			e.links.NodesChanged()
 			e.reconsider()
 			e.capacityChanged()
 		}
@@ -50,6 +51,7 @@ func (e *Engine) nodeEvent(ev *Event) {
 		}
 	case NodeChanged:
 		e.nodeChanged(id, ev.Spare)
+		e.links.NodesChanged()
 	}
 	e.capacityChanged()
 }

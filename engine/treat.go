@@ -22,7 +22,7 @@ func (e *Engine) treat() {
 		return true
 	})
 	slices.SortFunc(running, func(a, b *job.State) int { return int(a.Spec.ID - b.Spec.ID) })
-	for _, j := range e.links.Treat(running) {
+	for _, j := range e.links.Treat(e.Nodes, running) {
 		e.touch(j)
 		at := slices.IndexFunc(e.actions, func(a Action) bool { return a.Type == Start && a.Job == j.Spec.ID })
 		if at >= 0 {

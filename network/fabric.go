@@ -27,17 +27,17 @@ type Fabric struct {
 	between map[[2]int32][]Path
 }
 
-// New builds the graph of a cluster's network; nil without one. Nodes without links have no traffic.
-func New(spec *cluster.Spec) *Fabric {
-	if spec.Network == nil || len(spec.Network.Links) == 0 {
+// New builds the graph of a network of nodes; nil without one. Nodes without links have no traffic.
+func New(nodes []cluster.Node, spec *cluster.Network) *Fabric {
+	if spec == nil {
 		return nil
 	}
-	f := &Fabric{links: spec.Network.Links, nodes: len(spec.Nodes), between: map[[2]int32][]Path{}}
+	f := &Fabric{nodes: len(nodes), between: map[[2]int32][]Path{}}
 	number := map[string]int32{}
-	for i := range spec.Nodes {
-		number[spec.Nodes[i].Name] = int32(i)
-		f.names = append(f.names, spec.Nodes[i].Name)
-		f.domain = append(f.domain, spec.Nodes[i].NVLink)
+	for i := range nodes {
+		number[nodes[i].Name] = int32(i)
+		f.names = append(f.names, nodes[i].Name)
+		f.domain = append(f.domain, nodes[i].NVLink)
 	}
 	vertex := func(name string) int32 {
 		v, known := number[name]
@@ -48,6 +48,7 @@ func New(spec *cluster.Spec) *Fabric {
 		}
 		return v
 	}
+	f.links = append(tree(nodes, spec.Rates), spec.Links...)
 	for _, l := range f.links {
 		f.ends = append(f.ends, [2]int32{vertex(l.A), vertex(l.B)})
 	}
@@ -59,8 +60,40 @@ func New(spec *cluster.Spec) *Fabric {
 	return f
 }
 
+// tree lists the links of a tree by the nodes' racks and fabrics. A switch is named after what it joins, so that no
+// node has its name.
+func tree(nodes []cluster.Node, rates []int64) (links []cluster.Link) {
+	above := map[string]bool{} // switches whose link upward is listed; looked up only
+	for i := range nodes {
+		n := &nodes[i]
+		var way []string
+		if n.Rack != "" {
+			way = append(way, "rack "+n.Rack)
+		}
+		if n.Fabric != "" {
+			way = append(way, "fabric "+n.Fabric)
+		}
+		if len(way) > 0 {
+			way = append(way, "core")
+		}
+		from := n.Name
+		for level := range min(len(way), len(rates)) {
+			if above[from] {
+				break
+			}
+			links = append(links, cluster.Link{A: from, B: way[level], Rate: rates[level]})
+			above[from] = true
+			from = way[level]
+		}
+	}
+	return links
+}
+
 // Links is the number of directed links.
 func (f *Fabric) Links() int { return 2 * len(f.links) }
+
+// Switches is the number of switches.
+func (f *Fabric) Switches() int { return len(f.names) - f.nodes }
 
 // Capacity is what a directed link carries, in bytes per second.
 func (f *Fabric) Capacity(l LinkID) int64 { return f.links[l/2].Rate / 8 }

@@ -24,6 +24,8 @@ func twoLeaves() *cluster.Spec {
 	return s
 }
 
+func fabricOf(s *cluster.Spec) *Fabric { return New(s.Nodes, s.Network) }
+
 // bytesBy is what of a job's traffic passes each link, by name.
 func bytesBy(f *Fabric, d Demand, t cluster.Treatment) map[string]int64 {
 	m := map[string]int64{}
@@ -35,7 +37,7 @@ func bytesBy(f *Fabric, d Demand, t cluster.Treatment) map[string]int64 {
 
 // The bytes on links of collectives are those of their formulas (NCCL's documentation, Thakur et al. 2005).
 func TestBytes(t *testing.T) {
-	f := New(twoLeaves())
+	f := fabricOf(twoLeaves())
 	ranks := func(per int, nodes ...int32) (held []Held) {
 		for _, n := range nodes {
 			held = append(held, Held{n, per})
@@ -89,7 +91,7 @@ func sortedNames(maps ...map[string]int64) (names []string) {
 
 // A ring of nodes in any order crosses each uplink once, and what goes up comes down, under any treatment.
 func TestRingOrder(t *testing.T) {
-	f := New(twoLeaves())
+	f := fabricOf(twoLeaves())
 	d := f.Demand(7, cluster.Traffic{Pattern: cluster.Ring, Bytes: 1e9}, []Held{{5, 1}, {0, 1}, {6, 1}, {2, 1}})
 	for _, tr := range []cluster.Treatment{{}, {Spread: 4}, {Path: []uint8{1, 0}}} {
 		up, down := int64(0), int64(0)
@@ -115,7 +117,7 @@ func TestNoLinks(t *testing.T) {
 	s := twoLeaves()
 	s.Nodes[0].NVLink, s.Nodes[5].NVLink = "rack", "rack"
 	s.Nodes = append(s.Nodes, cluster.Node{Name: "alone"})
-	f := New(s)
+	f := fabricOf(s)
 	ring := cluster.Traffic{Pattern: cluster.Ring, Bytes: 1e9}
 	for _, held := range [][]Held{{{0, 4}, {5, 4}}, {{1, 1}, {8, 1}}, {{1, 1}, {99, 1}}} {
 		if d := f.Demand(1, ring, held); len(d.Parts) != 0 {
@@ -133,7 +135,7 @@ func TestRails(t *testing.T) {
 		c.Nodes = append(c.Nodes, s.Nodes[i].Name)
 	}
 	s.Network = &cluster.Network{Links: c.Links()}
-	f := New(s)
+	f := fabricOf(s)
 	d := f.Demand(1, cluster.Traffic{Pattern: cluster.Hierarchical, Bytes: 1e9}, []Held{{0, 8}, {1, 8}, {2, 8}})
 	got := bytesBy(f, d, cluster.Treatment{})
 	const part = 666666667
@@ -157,11 +159,35 @@ func TestThreeLayers(t *testing.T) {
 		c.Nodes = append(c.Nodes, s.Nodes[i].Name)
 	}
 	s.Network = &cluster.Network{Links: c.Links()}
-	f := New(s)
+	f := fabricOf(s)
 	paths := func(a, b int32) int { return len(f.Paths(f.leaf(a), f.leaf(b))) }
 	got := [3]int{paths(0, 0), paths(0, 1), paths(0, 2)}
 	if got != [3]int{1, 3, 3 * 4 * 3} {
 		t.Errorf("%v paths on one leaf, in one pod, between pods; want 1, 3, 36", got)
+	}
+}
+
+// A tree by racks and fabrics: nodes of a rack meet at its switch, those of a fabric one level up, others at the core.
+func TestTree(t *testing.T) {
+	nodes := []cluster.Node{{Name: "a", Rack: "r1", Fabric: "f1"}, {Name: "b", Rack: "r1", Fabric: "f1"},
+		{Name: "c", Rack: "r2", Fabric: "f1"}, {Name: "d", Rack: "r3", Fabric: "f2"}, {Name: "e"}}
+	f := New(nodes, &cluster.Network{Rates: []int64{8e9, 16e9, 32e9}})
+	ring := cluster.Traffic{Pattern: cluster.Ring, Bytes: 1e9}
+	for _, c := range []struct {
+		with  int32
+		links int
+	}{{1, 4}, {2, 8}, {3, 12}, {4, 0}} {
+		d := f.Demand(1, ring, []Held{{0, 1}, {c.with, 1}})
+		if on := d.On(&cluster.Treatment{}); len(on) != c.links {
+			t.Errorf("a and %s use %d directed links, want %d", nodes[c.with].Name, len(on), c.links)
+		}
+	}
+	if f.Links() != 2*(4+3+2) {
+		t.Errorf("%d directed links", f.Links())
+	}
+	f = New(nodes, &cluster.Network{Rates: []int64{8e9}}) // racks that nothing joins
+	if d := f.Demand(1, ring, []Held{{0, 1}, {2, 1}}); len(d.Parts) != 0 {
+		t.Error("there is a way between racks")
 	}
 }
 

@@ -33,7 +33,7 @@ type sending struct {
 }
 
 func newContention(spec *cluster.Spec) *contention {
-	f := network.New(spec)
+	f := network.New(spec.Nodes, spec.Network)
 	if f == nil {
 		return nil
 	}

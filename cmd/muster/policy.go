@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/network"
 	"github.com/muster-gpu/muster/network/traffic"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
@@ -69,6 +70,10 @@ func newClusterCmd() *cobra.Command {
 			w := c.OutOrStdout()
 			fmt.Fprintf(w, "%d nodes, %d GPUs, %d queues, %d partitions, %d reservations\n",
 				len(spec.Nodes), spec.GPUs(), len(spec.Queues), len(spec.Partitions), len(spec.Reservations))
+			if f := network.New(spec.Nodes, spec.Network); f != nil {
+				fmt.Fprintf(w, "network: %d links, %d switches, %d classes of traffic\n", f.Links()/2, f.Switches(),
+					spec.Network.Classes)
+			}
 			return nil
 		},
 	})

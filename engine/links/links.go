@@ -21,14 +21,16 @@ type Book struct {
 	due    bool
 }
 
-// New returns the book of a cluster; without a network or a policy it decides nothing.
-func New(spec *cluster.Spec, policy traffic.Policy) Book {
-	b := Book{fabric: network.New(spec), policy: policy, spec: spec.Network}
-	if b.fabric == nil {
-		b.policy = nil
+// New returns the book of a network; without one, or without a policy, it decides nothing.
+func New(spec *cluster.Network, policy traffic.Policy) Book {
+	if spec == nil {
+		policy = nil
 	}
-	return b
+	return Book{policy: policy, spec: spec}
 }
+
+// NodesChanged notes that nodes joined, or are elsewhere in the network.
+func (b *Book) NodesChanged() { b.fabric, b.due = nil, b.policy != nil }
 
 // Name is the name of the policy; empty: nothing is decided.
 func (b *Book) Name() string {
@@ -74,9 +76,11 @@ func (b *Book) Traffic(j *job.State) cluster.Traffic {
 }
 
 // Treat decides for the running jobs, in the order of their numbers. It returns those whose treatment is another than
-// before, which it sets.
-func (b *Book) Treat(running []*job.State) (changed []*job.State) {
-	b.due = false
+// before, which it sets. Nodes are those of the cluster by number.
+func (b *Book) Treat(nodes func() []cluster.Node, running []*job.State) (changed []*job.State) {
+	if b.due = false; b.fabric == nil {
+		b.fabric = network.New(nodes(), b.spec)
+	}
 	var jobs []traffic.Job
 	var states []*job.State
 	for _, j := range running {
