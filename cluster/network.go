@@ -108,10 +108,11 @@ type TrafficSource string
 
 // The sources.
 const (
-	TrafficUnknown TrafficSource = ""
-	TrafficStated  TrafficSource = "stated by the job"
-	TrafficOfModel TrafficSource = "of its model"
-	TrafficAssumed TrafficSource = "assumed"
+	TrafficUnknown  TrafficSource = ""
+	TrafficStated   TrafficSource = "stated by the job"
+	TrafficOfModel  TrafficSource = "of its model"
+	TrafficAssumed  TrafficSource = "assumed"
+	TrafficMeasured TrafficSource = "measured"
 )
 
 // TrafficOf is what is known of a job's traffic before it runs: what it states, else that of its model, else, in

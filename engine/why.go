@@ -96,7 +96,7 @@ func (e *Engine) whyNow(id cluster.JobID, ends map[cluster.JobID]ForeseenEnd) Wh
 		y.Expected = e.w.Now
 	default:
 		y.Text = fmt.Sprintf("%s on %s since %s%s%s", words.Holds(&e.st, j.Allocs), x.Where(j), e.clock(j.Started),
-			x.Company(j), x.Waking(j)+e.explained(j))
+			x.Company(j), x.Waking(j)+e.explained(j)+e.onNetwork(j))
 	}
 	return y
 }

@@ -68,35 +68,23 @@ func (b *Book) Due() bool { return b.due }
 
 // Traffic is what is believed of a job's traffic: what was measured goes before what is stated.
 func (b *Book) Traffic(j *job.State) cluster.Traffic {
-	t, _ := b.spec.TrafficOf(j.Spec)
-	if j.Tenure != nil && j.Account.Traffic != nil {
-		t = t.Measured(*j.Account.Traffic)
-	}
+	t, _ := b.believed(j)
 	return t
+}
+
+func (b *Book) believed(j *job.State) (cluster.Traffic, cluster.TrafficSource) {
+	t, from := b.spec.TrafficOf(j.Spec)
+	if j.Tenure != nil && j.Account.Traffic != nil {
+		t, from = t.Measured(*j.Account.Traffic), cluster.TrafficMeasured
+	}
+	return t, from
 }
 
 // Treat decides for the running jobs, in the order of their numbers. It returns those whose treatment is another than
 // before, which it sets. Nodes are those of the cluster by number.
 func (b *Book) Treat(nodes func() []cluster.Node, running []*job.State) (changed []*job.State) {
-	if b.due = false; b.fabric == nil {
-		b.fabric = network.New(nodes(), b.spec)
-	}
-	var jobs []traffic.Job
-	var states []*job.State
-	for _, j := range running {
-		t := b.Traffic(j)
-		d := b.fabric.Demand(j.Spec.ID, t, Ranks(j.Allocs))
-		if len(d.Parts) == 0 {
-			continue
-		}
-		now := cluster.Treatment{}
-		if j.Treatment != nil {
-			now = *j.Treatment
-		}
-		states = append(states, j)
-		jobs = append(jobs, traffic.NewJob(b.fabric, j.Spec.ID, int64(max(1, j.Milli/cluster.Whole)), t, d,
-			time.Duration(j.Started), now))
-	}
+	b.due = false
+	jobs, states := b.senders(nodes, running)
 	f := traffic.Fabric{Links: b.fabric, Classes: b.spec.Classes}
 	for i, t := range b.policy.Treat(f, jobs) {
 		if now := states[i].Treatment; now == nil && !t.Plain() || now != nil && !now.Equal(&t) {
@@ -105,6 +93,31 @@ func (b *Book) Treat(nodes func() []cluster.Node, running []*job.State) (changed
 		}
 	}
 	return changed
+}
+
+// senders are the running jobs that transmit over the network.
+func (b *Book) senders(nodes func() []cluster.Node, running []*job.State) (jobs []traffic.Job, states []*job.State) {
+	if b.fabric == nil {
+		b.fabric = network.New(nodes(), b.spec)
+	}
+	for _, j := range running {
+		t := b.Traffic(j)
+		d := b.fabric.Demand(j.Spec.ID, t, Ranks(j.Allocs))
+		if len(d.Parts) == 0 {
+			continue
+		}
+		states = append(states, j)
+		jobs = append(jobs, traffic.NewJob(b.fabric, j.Spec.ID, int64(max(1, j.Milli/cluster.Whole)), t, d,
+			time.Duration(j.Started), treatment(j)))
+	}
+	return jobs, states
+}
+
+func treatment(j *job.State) cluster.Treatment {
+	if j.Treatment == nil {
+		return cluster.Treatment{}
+	}
+	return *j.Treatment
 }
 
 // Ranks counts a job's ranks by node: its GPUs, or its tasks where it has none.

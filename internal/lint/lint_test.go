@@ -33,7 +33,7 @@ var arrows = map[string]string{
 	"engine/explain":      "cluster engine/inventory engine/job engine/order engine/placement engine/sched engine/shape engine/speed engine/words",
 	"engine/inventory":    "cluster",
 	"engine/job":          "cluster quota engine/inventory engine/order",
-	"engine/links":        "cluster engine/inventory engine/job network network/traffic",
+	"engine/links":        "cluster engine/inventory engine/job network network/flow network/traffic",
 	"engine/order":        "cluster",
 	"network":             "cluster internal/splitmix",
 	"network/flow":        "cluster network",
