@@ -75,6 +75,8 @@ type pageRun struct {
 	Policy   string      `json:"policy"`
 	Placer   string      `json:"placer"`
 	Backfill string      `json:"backfill"`
+	Traffic  string      `json:"traffic,omitempty"`
+	Links    []LinkLoad  `json:"links,omitempty"` // of the network, the busiest first
 	Hash     string      `json:"hash"`
 	Note     string      `json:"note"`
 	Values   []*float64  `json:"values"` // per figure; null: undefined
@@ -153,8 +155,8 @@ func newPage(title string, runs []Run, sums []Summary) *page {
 	}
 	for k := range sums {
 		s, r := &sums[k], &p.Runs[k]
-		*r = pageRun{Label: names[k], Policy: s.Policy, Placer: s.Placer, Backfill: s.Backfill, Hash: s.Hash,
-			Note: note(s), Queues: []pageQueue{}}
+		*r = pageRun{Label: names[k], Policy: s.Policy, Placer: s.Placer, Backfill: s.Backfill,
+			Traffic: s.Traffic, Hash: s.Hash, Note: note(s), Queues: []pageQueue{}}
 		for i := range figs {
 			var value *float64
 			if v, ok := figs[i].get(s); ok && !math.IsNaN(v) && !math.IsInf(v, 0) {
@@ -192,6 +194,7 @@ func (p *page) add(to *pageRun, r *Run, queues map[string]int) {
 	to.Series = r.pageSeries()
 	to.JCT, to.Delay = r.pageDists()
 	to.Queues = r.pageQueues(id)
+	to.Links = r.Links
 	r.pageSpans(to, id)
 }
 

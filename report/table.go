@@ -235,6 +235,7 @@ func (t *table) notes(sums []Summary) {
 	t.setups("placer", sums, func(s *Summary) string { return s.Placer })
 	t.setups("backfill", sums, func(s *Summary) string { return s.Backfill })
 	t.setups("traffic policy", sums, func(s *Summary) string { return s.Traffic })
+	t.setups("busiest links", sums, busiest)
 	if text := unlike(sums); text != "" {
 		t.wrap(text)
 	}
@@ -306,6 +307,15 @@ func (t *table) setups(what string, sums []Summary, of func(*Summary) string) {
 	if len(parts) > 0 {
 		t.wrap(what + ": " + strings.Join(parts, ", "))
 	}
+}
+
+// busiest names the links that carried most, in the mean over the run.
+func busiest(s *Summary) string {
+	var parts []string
+	for _, l := range s.Links[:min(3, len(s.Links))] {
+		parts = append(parts, fmt.Sprintf("%s %.0f %%", l.Name, 100*l.Load))
+	}
+	return strings.Join(parts, " ")
 }
 
 // note describes what a run's figures do not show.

@@ -49,6 +49,7 @@ if (runs.length) {
   queuePlots();
   distPlots();
   queuePanels();
+  linkBars();
   fragPlot();
   gantt();
 }
