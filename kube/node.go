@@ -109,9 +109,7 @@ func (d *Driver) nodeSpec(name string, n *node, h holds.Of) cluster.Node {
 	s.GPUs = min(max(s.GPUs, d.gpus.Count(n.obj.Status.Capacity), d.gpus.Count(have), d.publishedGPUs(name),
 		replicas.GPUs()), cluster.MaxGPUsPerNode)
 	s = d.sliced(s, n, &h)
-	l := n.obj.Labels
-	s.Rack, s.Fabric = l[d.opt.Labels.Rack], l[d.opt.Labels.Fabric]
-	s.NVLink = l[d.opt.Labels.Clique]
+	s.NVLink, s.Rack, s.Fabric = d.opt.Labels.Place(n.obj.Labels)
 	return s
 }
 

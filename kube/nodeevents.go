@@ -181,8 +181,11 @@ func (d *Driver) nodeDiffers(old, obj *v1.Node) {
 
 // isAnother reports whether labels that the engine goes by are others.
 func isAnother(l *Labels, old, obj *v1.Node) bool {
-	for _, key := range []string{l.Product, l.Memory, l.Replicas, l.Sharing, l.Clique, l.Rack, l.Fabric, l.Count,
-		l.Config, l.State, l.Strategy} {
+	keys := []string{l.Product, l.Memory, l.Replicas, l.Sharing, l.Count, l.Config, l.State, l.Strategy}
+	for _, d := range l.Domains() {
+		keys = append(keys, d.Label)
+	}
+	for _, key := range keys {
 		if old.Labels[key] != obj.Labels[key] {
 			return true
 		}

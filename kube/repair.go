@@ -295,10 +295,9 @@ func (d *Driver) homesOf(g *gang) (list []home) {
 			break
 		}
 	}
-	l := &d.opt.Labels
-	for _, h := range []home{{label: l.Clique, level: cluster.LevelNVLink}, {label: l.Rack, level: cluster.LevelRack},
-		{label: l.Fabric, level: cluster.LevelFabric}} {
-		if h.label == "" || t.Required && h.level != t.Level {
+	for _, domain := range d.opt.Labels.Domains() {
+		h := home{label: domain.Label, level: domain.Level}
+		if t.Required && h.level != t.Level {
 			continue
 		}
 		h.must = t.Required

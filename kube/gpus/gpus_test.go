@@ -106,7 +106,8 @@ func TestReplicas(t *testing.T) {
 		"no nvidia.com/gpu.shared": node(nil, "nvidia.com/gpu", "8"),
 		"GPUs that are not shared beside those that are": node(map[string]string{"replicas": "4"},
 			"nvidia.com/gpu.shared", "8", "nvidia.com/gpu", "2"),
-		"label replicas does not say how many replicas a GPU has (1 to 1000)": node(map[string]string{"replicas": "many"},
+		"label replicas does not say how many replicas a GPU has (1 to 1000)": node(
+			map[string]string{"replicas": "many"},
 			"nvidia.com/gpu.shared", "8"),
 	} {
 		if got := c.Replicable(one, &Want{}, n); got != want {

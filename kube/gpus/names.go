@@ -23,6 +23,69 @@ type Labels struct {
 	Config, State, Strategy string
 }
 
+// Where Topograph (up to v0.5, and from v1 on) and the examples of Kueue's topologies write where nodes are,
+// for what the configuration does not name otherwise.
+var (
+	cliques = []string{"network.topology.nvidia.com/accelerator", "accelerator.topograph.run/domain"}
+	racks   = []string{"network.topology.nvidia.com/leaf", "fabric.topograph.run/tier-0",
+		"cloud.provider.com/topology-rack"}
+	fabrics = []string{"network.topology.nvidia.com/spine", "fabric.topograph.run/tier-1",
+		"cloud.provider.com/topology-block"}
+)
+
+// Place says where a node is, by its labels: in which NVLink domain, rack and fabric.
+func (l *Labels) Place(labels map[string]string) (clique, rack, fabric string) {
+	first := func(stated string, known []string) string {
+		if v := labels[stated]; stated != "" && v != "" {
+			return v
+		}
+		for _, name := range known {
+			if v := labels[name]; v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	return first(l.Clique, cliques), first(l.Rack, racks), first(l.Fabric, fabrics)
+}
+
+// Domain is a label of nodes that says where they are, and the level of the topology that it stands for.
+type Domain struct {
+	Label string
+	Level cluster.Level
+}
+
+// Domains lists the labels that say where nodes are, from near to far, and of a level the stated one first.
+func (l *Labels) Domains() (list []Domain) {
+	for _, d := range []struct {
+		level  cluster.Level
+		stated string
+		known  []string
+	}{{cluster.LevelNVLink, l.Clique, cliques}, {cluster.LevelRack, l.Rack, racks},
+		{cluster.LevelFabric, l.Fabric, fabrics}} {
+		if d.stated != "" {
+			list = append(list, Domain{d.stated, d.level})
+		}
+		for _, name := range d.known {
+			list = append(list, Domain{name, d.level})
+		}
+	}
+	return list
+}
+
+// Level is the level of the topology that a label of nodes stands for.
+func (l *Labels) Level(label string) (cluster.Level, bool) {
+	if label == v1.LabelHostname {
+		return cluster.LevelNode, true
+	}
+	for _, d := range l.Domains() {
+		if d.Label == label {
+			return d.Level, true
+		}
+	}
+	return cluster.LevelAny, false
+}
+
 // Names say what counts as GPUs in a cluster. They belong to one goroutine.
 type Names struct {
 	GPUs   []string // extended resources

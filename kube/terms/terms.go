@@ -129,7 +129,7 @@ func (r *Rules) Topology(origins []gangs.Origin) (cluster.Topology, error) {
 		}
 	}
 	for _, s := range gangs.Required(origins) {
-		l, ok := r.levelOf(s.Value)
+		l, ok := r.Labels.Level(s.Value)
 		if !ok {
 			return cluster.Topology{},
 				fmt.Errorf("%s: %q is none of the labels that the configuration names (labels: clique, rack, fabric), nor kubernetes.io/hostname", s.Where, s.Value)
@@ -137,28 +137,11 @@ func (r *Rules) Topology(origins []gangs.Origin) (cluster.Topology, error) {
 		return cluster.Topology{Level: l, Required: true}, nil
 	}
 	for _, s := range gangs.Preferred(origins) {
-		if l, ok := r.levelOf(s.Value); ok {
+		if l, ok := r.Labels.Level(s.Value); ok {
 			return cluster.Topology{Level: l}, nil
 		}
 	}
 	return cluster.Topology{}, nil
-}
-
-// levelOf is the level that a label of nodes stands for.
-func (r *Rules) levelOf(label string) (cluster.Level, bool) {
-	l := r.Labels
-	switch label {
-	case "":
-	case v1.LabelHostname:
-		return cluster.LevelNode, true
-	case l.Clique:
-		return cluster.LevelNVLink, true
-	case l.Rack:
-		return cluster.LevelRack, true
-	case l.Fabric:
-		return cluster.LevelFabric, true
-	}
-	return cluster.LevelAny, false
 }
 
 // Answers to muster.sh/on-node-loss.
