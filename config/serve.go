@@ -58,6 +58,7 @@ type Serve struct {
 	Zone          *int // of the queues' windows, in seconds ahead of UTC; nil: this machine's
 
 	Services Services
+	Network  QoS
 
 	Listen     string // "": the default; none: no TCP
 	Cert, Key  string // files
@@ -97,6 +98,7 @@ func (f *servicesFile) read() (s Services, err error) {
 }
 
 type serveFile struct {
+	Network    marksFile           `yaml:"network"`
 	Services   servicesFile        `yaml:"services"`
 	Policy     string              `yaml:"policy"`
 	Place      string              `yaml:"place"`
@@ -219,6 +221,9 @@ func (f *serveFile) serve() (*Serve, error) {
 		return nil, err
 	}
 	if c.Services, err = f.Services.read(); err != nil {
+		return nil, err
+	}
+	if c.Network, err = f.Network.read(); err != nil {
 		return nil, err
 	}
 	if f.Perf != nil {

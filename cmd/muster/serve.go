@@ -281,6 +281,7 @@ func (f *serveFlags) options(ctx context.Context, conf *configFile, dev *devices
 		time.Now
 	opt.Sharing = local.Sharing{Program: conf.Sharing.Program,
 		OverMemory: local.OverMemory(slices.Index(config.OverMemories, conf.Sharing.OverMemory))}
+	opt.Network = conf.Network
 	opt.AcceptLoss, opt.Variables = f.acceptLoss, slurm.Variables
 	if conf.Checkpoints != "" {
 		opt.Checkpoints = filepath.Clean(conf.Checkpoints)

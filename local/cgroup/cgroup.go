@@ -54,6 +54,8 @@ const (
 	NetCls  = "net_cls" // of version 1; version 2 knows the group of a socket without it
 )
 
+var controllers = []string{CPU, Account, Memory, Pids, Freezer, Devices, NetCls}
+
 // Manager makes groups below one of its own in every hierarchy.
 type Manager struct {
 	unified string            // our folder in version 2; empty: not there
@@ -98,7 +100,7 @@ func Open() *Manager {
 		case "cgroup":
 			for _, c := range strings.Split(kind[2], ",") {
 				switch {
-				case !slices.Contains([]string{CPU, Account, Memory, Pids, Freezer, Devices, NetCls}, c), m.dirs[c] != "":
+				case !slices.Contains(controllers, c), m.dirs[c] != "":
 				case c == Freezer:
 					freezer = dir
 				case c == NetCls:
@@ -201,7 +203,7 @@ func (m *Manager) folders() (list []string) {
 	if m.unified != "" {
 		list = append(list, m.unified)
 	}
-	for _, c := range []string{CPU, Account, Memory, Pids, Freezer, Devices, NetCls} {
+	for _, c := range controllers {
 		if d := m.dirs[c]; d != "" && !slices.Contains(list, d) {
 			list = append(list, d)
 		}
