@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/muster-gpu/muster/cluster"
 )
 
 // QoS is by which marks the network knows the classes of jobs' traffic.
@@ -19,9 +21,6 @@ type Mark struct {
 	TC   uint8 // traffic class of RoCE: the byte that has the DSCP in its upper six bits
 	SL   int   // service level of InfiniBand; NoSL: not set
 }
-
-// mostClasses is how many classes switches keep apart.
-const mostClasses = 8
 
 // NoSL is the service level of a class that sets none.
 const NoSL = -1
@@ -87,8 +86,8 @@ type markFile struct {
 // read is what the section says, and the defaults of what it does not.
 func (f *marksFile) read() (QoS, error) {
 	q := DefaultQoS()
-	if len(f.Classes) > mostClasses {
-		return q, At(fmt.Errorf("%d classes; switches keep at most %d apart", len(f.Classes), mostClasses),
+	if len(f.Classes) > cluster.MaxClasses {
+		return q, At(fmt.Errorf("%d classes; switches keep at most %d apart", len(f.Classes), cluster.MaxClasses),
 			"network", "classes")
 	}
 	if len(f.Classes) > 0 {
