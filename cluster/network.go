@@ -11,6 +11,9 @@ import (
 // switches. Nodes of one NVLink domain (Node.NVLink) need none of it among each other.
 type Network struct {
 	Links []Link `json:"links"`
+	// Hosts are ends of links besides the nodes: machines to which jobs transmit (Job.Hosts). One machine has them,
+	// whose nodes stay the same.
+	Hosts []string `json:"hosts,omitempty"`
 	// Classes is how many classes of traffic the switches keep apart by strict priority; 0 or 1: none. Ethernet
 	// and InfiniBand have at most 8.
 	Classes int `json:"classes,omitempty"`

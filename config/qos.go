@@ -75,6 +75,10 @@ func parseDSCP(text string) (uint8, error) {
 type marksFile struct {
 	Classes   []markFile `yaml:"classes"`
 	Interface string     `yaml:"interface"`
+
+	Hosts  string                 `yaml:"hosts"` // ends of links
+	Links  []linkFile             `yaml:"links"`
+	Models map[string]trafficFile `yaml:"models"`
 }
 
 type markFile struct {
@@ -114,6 +118,31 @@ func (f *marksFile) read() (QoS, error) {
 	return q, nil
 }
 
+// links is the network between this machine's jobs and other hosts, as far as it is described; nil: it is not.
+func (f *marksFile) links(q *QoS) (*cluster.Network, error) {
+	if len(f.Links) == 0 {
+		return nil, nil
+	}
+	hosts, err := Expand(f.Hosts)
+	if err != nil {
+		return nil, At(err, "network", "hosts")
+	}
+	if len(hosts) < 2 {
+		return nil, At(errors.New(`missing: the ends of links between which jobs transmit, such as "node[1-4]"`), "network",
+			"hosts")
+	}
+	var s cluster.Spec
+	for _, name := range hosts {
+		s.Nodes = append(s.Nodes, cluster.Node{Name: name})
+	}
+	file := clusterFile{Network: &networkFile{Classes: len(q.Classes), Links: f.Links, Models: f.Models}}
+	if err := file.addNetwork(&s); err != nil {
+		return nil, err
+	}
+	s.Network.Hosts = hosts
+	return s.Network, nil
+}
+
 func (f *markFile) read() (m Mark, err error) {
 	if f.DSCP == "" {
 		return m, At(errors.New("missing: state one, such as cs5"), "dscp")
@@ -142,6 +171,15 @@ func (f *markFile) read() (m Mark, err error) {
 		}
 	}
 	return m, nil
+}
+
+// linksText lists links.
+func linksText(n *cluster.Network) string {
+	var list []string
+	for _, l := range n.Links {
+		list = append(list, fmt.Sprintf("%s-%s %gGbps", l.A, l.B, float64(l.Rate)/1e9))
+	}
+	return strings.Join(list, ", ")
 }
 
 // text is a class in words.

@@ -7,10 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/dscp"
@@ -122,6 +124,20 @@ func (m *Machine) treatmentChanged(j *job) {
 	m.traffic.changed()
 }
 
+// checkHosts refuses a job that transmits to hosts that the network does not have.
+func (m *Machine) checkHosts(j *cluster.Job) error {
+	var known []string
+	if n := m.opt.Rules.Spec.Network; n != nil {
+		known = n.Hosts
+	}
+	for _, name := range j.Hosts {
+		if !slices.Contains(known, name) {
+			return &ask.FieldError{Field: "traffic.hosts", Text: cluster.Unknown("host", name, known).Error()}
+		}
+	}
+	return nil
+}
+
 // tellsTreatment reports whether jobs are told how their traffic is treated.
 func (m *Machine) tellsTreatment() bool { return m.opt.Rules.Spec.Network != nil }
 
@@ -169,9 +185,12 @@ func (m *Machine) networkOf(j *job) *show.Network {
 	defer m.traffic.mu.Unlock()
 	var marks []dscp.State
 	for rank := range j.run.size() {
-		if s, known := m.traffic.marks[run.GroupName(m.keeper.Mark(j.ID, j.run.N, rank))]; known {
-			marks = append(marks, s)
+		s, known := m.traffic.marks[run.GroupName(m.keeper.Mark(j.ID, j.run.N, rank))]
+		if !known { // it has yet to begin
+			marks = nil
+			break
 		}
+		marks = append(marks, s)
 	}
 	return traffic.View(&m.opt.Network, j.Info.Began, j.Info.Record.Treatment, marks, j.Info.Progress)
 }
