@@ -63,3 +63,25 @@ func TestQoS(t *testing.T) {
 		t.Error("the classes of the running daemon are not kept")
 	}
 }
+
+// Links between hosts are read as in a cluster file; a policy needs to be one that there is.
+func TestServeLinks(t *testing.T) {
+	const links = "  links:\n  - {from: 'h[1-2]', to: a, rate: 10Gbps}\n  - {from: a, to: b, rate: 1Gbps}\n"
+	c, err := serveOf("traffic: crux\nnetwork:\n  hosts: 'h[1-2]'\n" + links)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := c.Links; len(n.Links) != 3 || len(n.Hosts) != 2 || n.Classes != 5 || c.Traffic != "crux" {
+		t.Errorf("%+v", c.Links)
+	}
+	for text, want := range map[string]string{
+		"traffic: cruks\n":                        `f.yaml:1: traffic: unknown traffic policy "cruks"`,
+		"network:\n" + links:                      "f.yaml:1: network: hosts: missing",
+		"network:\n  hosts: 'h[1-3'\n" + links:    "f.yaml:2: network: hosts: ",
+		"network:\n  hosts: 'a,h[1-2]'\n" + links: "f.yaml:4: network: links: 0: ",
+	} {
+		if _, err := serveOf(text); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v; want %s", text, err, want)
+		}
+	}
+}

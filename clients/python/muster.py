@@ -181,15 +181,15 @@ def _tell(note: Mapping[str, Any]) -> None:
 
 
 def iteration() -> float:
-    """Begin an iteration; call it at the beginning of each, in every rank. Returns the seconds that it waited.
+    """Begin an iteration; call it at the beginning of each. Returns the seconds that it waited.
 
     It measures iterations, and reports how long they take. Where the scheduler
     gives the job a slot, so that it communicates while others compute, it waits
-    for it: each rank by its own clock, so clocks of several machines have to agree
-    to a few milliseconds (NTP). It never waits longer than a period, and not at all
-    if iterations take longer than that. Outside a job it does nothing.
+    for it: rank 0 does, and the others meet it in the next collective, so that
+    no two ranks can choose different slots. It never waits longer than a period,
+    and not at all if iterations take longer than that. Outside a job it does nothing.
     """
-    return _iterations.begin() if in_job() else 0.0
+    return _iterations.begin() if in_job() and rank() == 0 else 0.0
 
 
 @contextlib.contextmanager

@@ -271,6 +271,23 @@ class Slots(unittest.TestCase):
         self.assertLessEqual(abs(self.run_one()), 1e-6)
         self.assertEqual(len(self.slept), n + 1)
 
+    def test_rank_0_alone_waits(self) -> None:
+        self.slot(0.0, 0.25)
+        self.now += 0.1
+        before, muster._iterations = muster._iterations, self.i
+        try:
+            os.environ["MUSTER_JOB_ID"] = "7"
+            for number in ("1", "0"):
+                os.environ["RANK"] = number
+                self.assertEqual(muster.iteration() > 0, number == "0")
+            del os.environ["MUSTER_JOB_ID"]
+            self.now += 0.1
+            self.assertEqual(muster.iteration(), 0)
+        finally:
+            muster._iterations = before
+            os.environ.pop("MUSTER_JOB_ID", None)
+            os.environ.pop("RANK", None)
+
     def test_small_drift_is_left_alone(self) -> None:
         self.slot(0.0, 0.25)
         self.run_one(compute=0.16)

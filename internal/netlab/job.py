@@ -32,8 +32,8 @@ while True:
     with muster.communicating(data.numel() * 4):
         reducing = time.monotonic()
         dist.all_reduce(data)
+        loss.fill_(1)
+        dist.all_reduce(loss)  # as training does, to report it
     now = time.monotonic()
-    loss.fill_(1)
-    dist.all_reduce(loss)  # as training does, to report it
     data.fill_(1)
     print("%.6f %.6f %.6f %.6f" % (began, now - clock, now - reducing, waited), flush=True)
