@@ -2,7 +2,7 @@
 GO ?= go
 export CGO_CFLAGS = -O2 -g -Wno-deprecated-declarations # of NVML's header
 
-.PHONY: run sim kube-demo serve-demo test hashes build lint bench bench-kube bench-gateway bench-serving soak results pictures
+.PHONY: run sim kube-demo serve-demo test hashes build lint bench bench-kube bench-gateway bench-serving bench-network soak results pictures
 
 # Without an NVIDIA driver the devices are simulated; the jobs are real processes.
 GPUS ?= $(shell nvidia-smi -L >/dev/null 2>&1 || echo --gpus sim:8xH100-80GB)
@@ -56,6 +56,9 @@ bench-kube: ## schedulers on a real Kubernetes control plane, side by side (half
 
 bench-serving: ## what batches gain: a model on the CPU, one request at a time and in batches, at the same goal
 	$(GO) test -run xxx -bench Batching -benchtime 1x -timeout 30m ./cmd/muster
+
+bench-network: ## jobs that share a narrow link, under policies for their traffic: iteration times side by side (root; a quarter of an hour)
+	$(GO) test -run xxx -bench Network -benchtime 1x -timeout 60m ./cmd/muster
 
 bench-gateway: ## the gateway beside net/http's reverse proxy and nginx, with wrk; what it adds to latencies; ten thousand streams
 	$(GO) test -run xxx -bench . -benchtime 5x -timeout 30m ./cmd/muster-gateway

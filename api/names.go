@@ -59,6 +59,7 @@ type (
 	PolicyWatch  = show.PolicyWatch
 	Priority     = show.Priority
 	Progress     = show.Progress
+	Network      = show.Network
 	Queue        = show.Queue
 	Report       = show.Report
 	Sample       = show.Sample

@@ -49,6 +49,9 @@ func (s *Submission) Job() (cluster.Job, error) {
 			return j, bad("converge", "%v", err)
 		}
 	}
+	if err := s.traffic(&j); err != nil {
+		return j, err
+	}
 	for _, t := range []struct {
 		field string
 		at    *time.Time

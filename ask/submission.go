@@ -96,6 +96,8 @@ type Submission struct {
 
 	Model   string `json:"model,omitempty" doc:"What it computes: a key of the throughput tables"`
 	Comment string `json:"comment,omitempty" doc:"Free text"`
+
+	Traffic *Traffic `json:"traffic,omitempty" doc:"What it transmits in an iteration, where the network is scheduled"`
 }
 
 // After is a dependency on another job.

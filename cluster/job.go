@@ -183,6 +183,7 @@ type Job struct {
 	Model      string        `json:"model,omitempty"`      // what it computes: a key of the throughput tables
 	Skew       Milli         `json:"skew,omitempty"`       // largest message / model size, in thousandths (Tiresias)
 	Traffic    Traffic       `json:"traffic,omitzero"`     // between its nodes
+	Hosts      []string      `json:"hosts,omitempty"`      // ... or between these (Network.Hosts)
 }
 
 // Shares reports whether tasks of the job get shares of GPUs.

@@ -11,6 +11,9 @@ import (
 // switches. Nodes of one NVLink domain (Node.NVLink) need none of it among each other.
 type Network struct {
 	Links []Link `json:"links,omitempty"`
+	// Hosts are ends of links besides the nodes: machines to which jobs transmit (Job.Hosts). One machine has them,
+	// whose nodes stay the same.
+	Hosts []string `json:"hosts,omitempty"`
 	// Rates describe a tree instead of Links, or beside them: that of the link between a node and its rack's switch,
 	// between that and its fabric's, and between that and the core; fewer levels where there are fewer. Bits per second
 	Rates []int64 `json:"rates,omitempty"`

@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/network/traffic"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
@@ -58,6 +59,9 @@ type Serve struct {
 	Zone          *int // of the queues' windows, in seconds ahead of UTC; nil: this machine's
 
 	Services Services
+	Network  QoS
+	Links    *cluster.Network // nil: not described
+	Traffic  string           // policy; "": jobs' traffic is left alone
 
 	Listen     string // "": the default; none: no TCP
 	Cert, Key  string // files
@@ -97,6 +101,8 @@ func (f *servicesFile) read() (s Services, err error) {
 }
 
 type serveFile struct {
+	Network    marksFile           `yaml:"network"`
+	Traffic    string              `yaml:"traffic"`
 	Services   servicesFile        `yaml:"services"`
 	Policy     string              `yaml:"policy"`
 	Place      string              `yaml:"place"`
@@ -220,6 +226,17 @@ func (f *serveFile) serve() (*Serve, error) {
 	}
 	if c.Services, err = f.Services.read(); err != nil {
 		return nil, err
+	}
+	if c.Network, err = f.Network.read(); err != nil {
+		return nil, err
+	}
+	if c.Links, err = f.Network.links(&c.Network); err != nil {
+		return nil, err
+	}
+	if c.Traffic = f.Traffic; c.Traffic != "" {
+		if _, err := traffic.New(c.Traffic); err != nil {
+			return nil, At(err, "traffic")
+		}
 	}
 	if f.Perf != nil {
 		if c.Perf, err = f.Perf.table(); err != nil {

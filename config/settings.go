@@ -115,6 +115,15 @@ func (c *Serve) atStart(add func(live bool, key, value string), sample string) {
 		add(false, "cpus", strconv.Itoa(c.CPUs))
 	}
 	add(false, "sample_every", sample)
+	add(false, "traffic", c.Traffic)
+	if c.Links != nil {
+		add(false, "network.hosts", strings.Join(c.Links.Hosts, " "))
+		add(false, "network.links", linksText(c.Links))
+	}
+	add(false, "network.interface", c.Network.Interface)
+	for i := range c.Network.Classes {
+		add(false, "network.classes."+strconv.Itoa(i+1), c.Network.Classes[i].text())
+	}
 	add(false, "sharing.shares", c.Sharing.Shares)
 	add(false, "sharing.mig", c.Sharing.MIG)
 	add(false, "sharing.mps_program", c.Sharing.Program)
@@ -132,6 +141,7 @@ func (c *Serve) KeepStart(running *Serve) {
 	c.State, c.Socket, c.GPUs, c.CPUs = running.State, running.Socket, running.GPUs, running.CPUs
 	c.SampleEvery, c.Listen, c.Insecure, c.Sharing = running.SampleEvery, running.Listen, running.Insecure,
 		running.Sharing
+	c.Network, c.Links, c.Traffic = running.Network, running.Links, running.Traffic
 }
 
 func tlsText(c *Serve) string {

@@ -194,3 +194,37 @@ func must[T any](v T, err error) T {
 	}
 	return v
 }
+
+// Jobs on one node that transmit between hosts outside of the cluster are treated by the links between those.
+func TestHosts(t *testing.T) {
+	cfg := engine.Config{Policy: must(policy.New("fifo")), Placer: must(place.New("best-fit")),
+		Traffic: must(traffic.New("crux"))}
+	cfg.Spec = cluster.Spec{Models: []cluster.GPUModel{{Name: "G", Memory: 80 << 10}},
+		Nodes: []cluster.Node{{Name: "here", Model: "G", GPUs: 8}}}
+	n := &cluster.Network{Classes: 4, Hosts: []string{"h1", "h2", "here", "h3"}}
+	for host, leaf := range map[string]string{"h1": "left", "here": "left", "h2": "right", "h3": "right"} {
+		n.Links = append(n.Links, cluster.Link{A: host, B: leaf, Rate: 10e9})
+	}
+	n.Links = append(n.Links, cluster.Link{A: "left", B: "right", Rate: 1e9})
+	cfg.Spec.Network = n
+	e := must(engine.New(cfg))
+	var evs []engine.Event
+	for id, hosts := range [][]string{{"h1", "h2"}, {"here", "h3"}, {"h1", "nowhere"}, nil} {
+		j := sender(cluster.JobID(id), 1, 1)
+		j.Hosts = hosts
+		evs = append(evs, engine.Event{Type: engine.Submitted, Job: j.ID, Spec: j})
+	}
+	d := e.Step(engine.Batch{Events: evs})
+	classes := map[int]bool{}
+	for _, a := range d.Actions {
+		shares := a.Job < 2 // the link between the leaves
+		if a.Type == engine.Start && shares != (a.Treatment != nil && a.Treatment.Class > 0) {
+			t.Errorf("job %d: %+v", a.Job, a.Treatment)
+		} else if shares {
+			classes[a.Treatment.Class] = true
+		}
+	}
+	if len(classes) != 2 {
+		t.Errorf("jobs on one link are in classes %v", classes)
+	}
+}

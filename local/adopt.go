@@ -56,6 +56,7 @@ func (m *Machine) adopt() error {
 	m.mps.Missed()
 	m.crash("adopted")
 	for _, r := range mine {
+		m.treatmentChanged(r.job) // it may have been decided when the daemon died
 		orders := r.owed()
 		go func() {
 			defer m.runners.Done()

@@ -38,7 +38,7 @@ func (r *runner) again(says engine.EventType) bool {
 			reason = "its devices changed"
 		}
 		j.Said = append(j.Said, fmt.Sprintf("run %d begins in place: %s", info.Run, reason))
-		info.On = slices.Clone(rec.Allocs)
+		info.On, info.Began = slices.Clone(rec.Allocs), rec.Treatment
 		r.Again(info.Run, info.On)
 		tasks = r.plan(r.On)
 		return []engine.Event{ev}, func(err error) { stored <- err == nil }

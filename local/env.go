@@ -13,6 +13,7 @@ import (
 
 	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/local/shim"
+	"github.com/muster-gpu/muster/local/traffic"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -51,7 +52,9 @@ func (r *runner) environment(t *run.Task, size int) []string {
 		"USER=" + u.Name,
 		"LOGNAME=" + u.Name, "SHELL=/bin/sh"}, s.Env...)
 	// of a job from within which it was submitted
-	env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, savingName) })
+	env = slices.DeleteFunc(env, func(kv string) bool {
+		return strings.HasPrefix(kv, savingName) || strings.HasPrefix(kv, traffic.FileVariable+"=")
+	})
 	if more := r.m.opt.Variables; more != nil {
 		view := r.job.View(r.m.opt.Now())
 		view.Node = r.m.opt.Rules.Spec.Nodes[0].Name
@@ -60,6 +63,7 @@ func (r *runner) environment(t *run.Task, size int) []string {
 	rank, world := strconv.Itoa(t.Rank), strconv.Itoa(size)
 	env = append(append(env, r.deviceVariables(t.Devices)...), r.m.mpsVariables(t, s.Env)...)
 	env = append(append(env, run.TrialVariables(s.Trial, t.Dir)...), r.savingVariable()...)
+	env = append(env, r.trafficVariables()...)
 	return lastOnes(append(env,
 		"MUSTER_JOB_ID="+strconv.Itoa(int(r.ID)), "MUSTER_JOB_NAME="+s.Name, "MUSTER_QUEUE="+s.Queue,
 		"MUSTER_RESTART_COUNT="+strconv.Itoa(r.job.Info.Restarts()),

@@ -39,6 +39,7 @@ func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
 				info.Frozen, info.Requeue = false, false
 				info.Waited += b.Now.Sub(info.Record.Since)
 				info.Exit, info.Signal, info.Text, info.Progress = 0, 0, "", nil
+				info.Began = a.Treatment
 				info.StdOut, info.StdErr = m.outputs(&j.Job, 0)
 			}
 			info.Devices = m.gpus.Held(&m.opt.Rules.Spec, a.Allocs)

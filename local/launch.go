@@ -35,7 +35,7 @@ func (r *runner) Prepare(t *run.Task) error {
 	if err != nil {
 		return err
 	}
-	if err := r.confine(t); err != nil {
+	if err := errors.Join(r.tellTreatment(), r.confine(t)); err != nil {
 		return err
 	}
 	text, err := json.Marshal(t.Spec)

@@ -54,6 +54,7 @@ type Options struct {
 	Idle        *observe.IdleRules // what becomes of idle jobs; nil: they are left alone
 	Saving      *perf.Saving       // how often jobs are to write checkpoints; nil: nothing is said of it
 	Sharing     Sharing
+	Network     config.QoS // by which marks the network knows classes of traffic
 	// Groups keep tasks to what they asked for; nil: nothing does.
 	Groups *cgroup.Manager
 	Now    func() time.Time
@@ -133,6 +134,7 @@ type Machine struct {
 	sampler     atomic.Pointer[observe.Sampler]
 	idle        atomic.Pointer[observe.IdleRules]
 	interrupted interrupted
+	traffic     treated
 }
 
 // step is what the present step collects, until it is stored.
@@ -187,6 +189,7 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 		m.groups = &cgroup.Manager{}
 	}
 	m.keeper = m.newKeeper()
+	m.traffic.init()
 	m.outlook.Running, m.outlook.Now, m.outlook.Seq, m.outlook.Look = m.running, opt.Now, m.lastSeq, m.makeForecast
 	m.inbox.Init()
 	m.SetIdle(opt.Idle)
@@ -228,6 +231,8 @@ func (m *Machine) Run(ctx context.Context) error {
 			go m.sample()
 		}
 	}
+	m.runners.Add(1)
+	go m.carryTreatments()
 	go m.series.Keep(m.running, m.present)
 	m.keeper.Reserve.Keep()
 	ended := make(chan struct{})

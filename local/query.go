@@ -62,6 +62,7 @@ func (m *Machine) view(j *job) show.Job {
 	if j.Info.Record.State != engine.Pending {
 		v.Node = m.opt.Rules.Spec.Nodes[0].Name
 	}
+	v.Network = m.networkOf(j)
 	if j.Info.Record.State == engine.Pending {
 		v.Code = codes[j.Info.Record.Parked]
 	}

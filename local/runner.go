@@ -68,6 +68,7 @@ func (m *Machine) act(a *engine.Action) {
 		}
 		r := m.newRunner(j)
 		tasks := r.plan(j.Info.On)
+		m.treatmentChanged(j)
 		if l := m.eng.Record(j.ID).LimitAt; l != cluster.Never {
 			r.Limit = time.Unix(0, int64(l))
 		}
@@ -80,6 +81,8 @@ func (m *Machine) act(a *engine.Action) {
 		if j.run != nil {
 			j.run.Stop(run.Order{Resize: slices.Clone(a.Allocs), Grace: j.hasten(m.grace(j))})
 		}
+	case engine.Treat:
+		m.treatmentChanged(j)
 	case engine.Reject: // it is stored as done
 	}
 }

@@ -159,6 +159,9 @@ func (m *Machine) jobOf(s *ask.Submission, u *User) (spec cluster.Job, err error
 		}
 		spec.Name = s.Name
 	}
+	if err := m.checkHosts(&spec); err != nil {
+		return spec, err
+	}
 	if spec.Queue == "" && len(m.opt.Rules.Spec.Queues) > 0 {
 		name, err := m.access().DefaultQueue(u)
 		if err != nil {

@@ -16,14 +16,16 @@ type Path []LinkID
 // MostPaths bounds the paths that are known between two switches; further ones are not used. It fits a uint8.
 const MostPaths = 64
 
-// Fabric is a network as a graph. Vertices are the cluster's nodes by their numbers, and switches above them.
+// Fabric is a network as a graph. Vertices are the cluster's nodes by their numbers, other hosts, and switches above
+// them.
 type Fabric struct {
 	links   []cluster.Link
 	ends    [][2]int32 // vertices of each link
 	out     [][]LinkID // links that leave a vertex
-	nodes   int
+	nodes   int        // and other hosts
 	names   []string
-	domain  []string // NVLink domain of each node; empty: none
+	number  map[string]int32 // by name
+	domain  []string         // NVLink domain of each node; empty: none
 	between map[[2]int32][]Path
 }
 
@@ -32,13 +34,20 @@ func New(nodes []cluster.Node, spec *cluster.Network) *Fabric {
 	if spec == nil {
 		return nil
 	}
-	f := &Fabric{nodes: len(nodes), between: map[[2]int32][]Path{}}
-	number := map[string]int32{}
+	f := &Fabric{between: map[[2]int32][]Path{}, number: map[string]int32{}}
+	number := f.number
 	for i := range nodes {
 		number[nodes[i].Name] = int32(i)
 		f.names = append(f.names, nodes[i].Name)
 		f.domain = append(f.domain, nodes[i].NVLink)
 	}
+	for _, name := range spec.Hosts {
+		if _, known := number[name]; !known {
+			number[name] = int32(len(f.names))
+			f.names, f.domain = append(f.names, name), append(f.domain, "")
+		}
+	}
+	f.nodes = len(f.names)
 	vertex := func(name string) int32 {
 		v, known := number[name]
 		if !known {
@@ -87,6 +96,12 @@ func tree(nodes []cluster.Node, rates []int64) (links []cluster.Link) {
 		}
 	}
 	return links
+}
+
+// Host is the number of a node or another host by its name; false: there is none.
+func (f *Fabric) Host(name string) (int32, bool) {
+	v, known := f.number[name]
+	return v, known && int(v) < f.nodes
 }
 
 // Links is the number of directed links.

@@ -26,6 +26,10 @@ func (p *Pace) Event(h *Heard, n *show.Progress) engine.Event {
 	if est := h.Job.Spec.Estimate; est > 0 && n.Steps > 0 && !h.Paced { // part of the estimate until its speed is known
 		ev.Done = time.Duration(float64(est) * min(1, max(0, n.Step/n.Steps)))
 	}
+	if n.CommSec > 0 { // else it is not known what of it is computing
+		ev.Traffic = &cluster.Traffic{Bytes: n.Bytes,
+			Compute: time.Duration((n.IterationSec - n.CommSec) * float64(time.Second)).Round(time.Millisecond)}
+	}
 	if h.Job.Spec.Model != "" {
 		ev.Pace, ev.Unit = p.Tell(n)
 	}

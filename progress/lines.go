@@ -6,6 +6,7 @@ package progress
 import (
 	"bytes"
 	"encoding/json"
+	"time"
 
 	"github.com/muster-gpu/muster/show"
 )
@@ -32,6 +33,10 @@ type note struct {
 	Steps      *float64 `json:"steps"`
 	Epoch      *float64 `json:"epoch"`
 	Samples    *float64 `json:"samples_per_s"`
+	Iteration  float64  `json:"iteration_s"`
+	Comm       float64  `json:"comm_s"`
+	Bytes      float64  `json:"bytes"`
+	Slots      string   `json:"slots"`
 	Checkpoint string   `json:"checkpoint"`
 	Finished   bool     `json:"finished"`
 
@@ -64,6 +69,7 @@ func (l *Lines) Take(text []byte, whole bool) (used int, heard, saved bool) {
 				*f.to = *f.from
 			}
 		}
+		n.iteration(&l.Last)
 		if len(n.Metric) > 0 {
 			l.Said = append(l.Said, Measure{n.Trial, l.Last.Step, n.Metric})
 		}
@@ -73,6 +79,29 @@ func (l *Lines) Take(text []byte, whole bool) (used int, heard, saved bool) {
 	}
 	return used, heard, saved
 }
+
+// iteration takes over what a line says of an iteration, if it makes sense.
+func (n *note) iteration(p *show.Progress) {
+	if n.Iteration <= 0 || n.Iteration > maxIteration.Seconds() {
+		return
+	}
+	p.IterationSec, p.CommSec, p.Bytes, p.Slots = n.Iteration, 0, 0, ""
+	if n.Comm >= 0 && n.Comm <= n.Iteration {
+		p.CommSec = n.Comm
+	}
+	if n.Bytes >= 0 && n.Bytes <= maxBytes {
+		p.Bytes = int64(n.Bytes)
+	}
+	if n.Slots == show.SlotsHeld || n.Slots == show.SlotsTooShort {
+		p.Slots = n.Slots
+	}
+}
+
+// An iteration does not take longer, and does not communicate more.
+const (
+	maxIteration = 24 * time.Hour
+	maxBytes     = 1 << 50
+)
 
 // finite replaces numbers of Python that JSON does not have (NaN, Infinity) in a line.
 func finite(line []byte) []byte {

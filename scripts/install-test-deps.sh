@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what the tests need beyond Go: a browser for the report's page,
-# PyTorch for the models of services, a Prometheus that scrapes them, and a Slurm
+# PyTorch for the models of services, nftables and iproute2 for a network of
+# namespaces, a Prometheus that scrapes them, and a Slurm
 # that slurm's test compares us with (it starts daemons of its own).
 # Debian, as root; does nothing where they are there already. The Kubernetes
 # control plane that kube is tested on is built from its Go modules, once, into
@@ -14,6 +15,7 @@ want=
 [ -x /usr/bin/chromium ] || want="chromium fonts-dejavu-core"
 [ -x /usr/sbin/slurmctld ] && [ -x /usr/sbin/slurmd ] && [ -x /usr/sbin/munged ] && [ -x /usr/bin/sbatch ] || want="$want slurm-wlm munge"
 /usr/bin/python3 -c 'import torch' 2>/dev/null || want="$want python3-torch libopenblas0-pthread"
+[ -x /usr/sbin/nft ] && [ -x /sbin/tc ] || want="$want nftables iproute2"
 [ -x /usr/bin/prometheus ] || want="$want prometheus"
 if [ -z "$want" ]; then
 	exit 0

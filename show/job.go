@@ -75,6 +75,7 @@ type Job struct {
 	Progress       *Progress      `json:"progress,omitempty"`
 	Metrics        []Metrics      `json:"metrics,omitempty" doc:"The metrics that it reported: the last ones, and those at the marks of a trial"`
 	Idle           *Idle          `json:"idle,omitempty" doc:"It holds GPUs without using them; present from the warning on"`
+	Network        *Network       `json:"network,omitempty" doc:"Of a running job whose traffic is not treated as any other"`
 	Loan           *Loan          `json:"loan,omitempty" doc:"Of a replica whose service lends: what it got back for its present run"`
 	Tasks          []Task         `json:"tasks,omitempty" doc:"On a cluster, of one job: its pods, and where they are"`
 	Submission     ask.Submission `json:"submission"`
@@ -159,6 +160,29 @@ type Progress struct {
 	Epoch         float64   `json:"epoch,omitempty"`
 	SamplesPerSec float64   `json:"samples_per_s,omitempty"`
 	Checkpoint    string    `json:"checkpoint,omitempty" doc:"The last checkpoint that it reported"`
+	IterationSec  float64   `json:"iteration_s,omitempty" doc:"Seconds of an iteration, without waiting for its slot"`
+	CommSec       float64   `json:"comm_s,omitempty" doc:"Seconds of it in which it communicates and does not compute"`
+	Bytes         int64     `json:"bytes,omitempty" doc:"Bytes that each rank communicates in an iteration"`
+	Slots         string    `json:"slots,omitempty" doc:"held: its iterations begin in their slots; too-short: they take longer than the period"`
+}
+
+// What jobs report of the slots in which their iterations are to begin.
+const (
+	SlotsHeld     = "held"
+	SlotsTooShort = "too-short"
+)
+
+// Network says how the network is to treat a job's traffic, and how far that is carried out.
+type Network struct {
+	Class  int          `json:"class,omitempty" doc:"1 is the most urgent; 0: none"`
+	DSCP   string       `json:"dscp,omitempty" doc:"Of its class"`
+	Marks  string       `json:"marks,omitempty" doc:"What became of marking what it sends over TCP and UDP: applied, or not, and why"`
+	Verbs  string       `json:"verbs" doc:"What holds for InfiniBand and RoCE, whose libraries read their settings when the job starts"`
+	Spread int          `json:"spread,omitempty" doc:"Connections of each pair of ranks"`
+	Path   string       `json:"path,omitempty" doc:"What became of the choice of paths"`
+	Shift  ask.Duration `json:"shift,omitempty" doc:"Its iterations begin so long after multiples of period"`
+	Period ask.Duration `json:"period,omitempty"`
+	Slots  string       `json:"slots,omitempty" doc:"Whether they do, as it reports"`
 }
 
 // Why says what keeps a job from starting, and what would change that.

@@ -22,6 +22,14 @@ machine.
             muster.progress(state.step, steps=STEPS)   # saves here and exits, if it was asked to
     muster.done()
 
+Where the network is scheduled (docs/howto/network.md), say where iterations
+begin, and when they communicate:
+
+        muster.iteration()
+        ...
+        with muster.communicating(gradient_bytes):
+            all_reduce(gradients)
+
 As a program it runs another one and hands the checkpoint signal on to those of
 its processes that want it, wherever they are; launchers such as torchrun start
 their workers out of the signal's reach:
@@ -48,7 +56,7 @@ from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Mapping, Named
 
 __all__ = [
     "EXIT_SAVED", "JobError", "NoDaemon", "atomic_write", "cancel", "checkpoint_dir", "checkpoint_every", "checkpoint_on_signal",
-    "checkpoint_point", "done", "in_job", "job", "job_id", "latest_checkpoint", "progress", "rank",
+    "checkpoint_point", "communicating", "done", "in_job", "iteration", "job", "job_id", "latest_checkpoint", "progress", "rank",
     "Trial", "report_checkpoint", "request", "restart_count", "should_checkpoint", "submit", "trial", "trials", "wait", "why", "world_size",
 ]
 
@@ -167,6 +175,146 @@ def _tell(note: Mapping[str, Any]) -> None:
             os.close(fd)
     except OSError as err:  # a full disk must not end the training
         print("muster: the progress cannot be written: %s" % err, file=sys.stderr)
+
+
+# ---- iterations, and the network -------------------------------------------
+
+
+def iteration() -> float:
+    """Begin an iteration; call it at the beginning of each. Returns the seconds that it waited.
+
+    It measures iterations, and reports how long they take. Where the scheduler
+    gives the job a slot, so that it communicates while others compute, it waits
+    for it: rank 0 does, and the others meet it in the next collective, so that
+    no two ranks can choose different slots. It never waits longer than a period,
+    and not at all if iterations take longer than that. Outside a job it does nothing.
+    """
+    return _iterations.begin() if in_job() and rank() == 0 else 0.0
+
+
+@contextlib.contextmanager
+def communicating(bytes: int = 0) -> Iterator[None]:
+    """Within the block the iteration communicates and does not compute: put it around the collective, or around waiting for it.
+
+    bytes: what this rank has to reduce or to send, such as the size of the gradients.
+    """
+    began = _iterations.clock()
+    try:
+        yield
+    finally:
+        _iterations.communicated(_iterations.clock() - began, bytes)
+
+
+class _Iterations:
+    """Measures iterations, and has them begin in slots: at times that are shift after a multiple of period.
+
+    A beginning may be off by TOLERANCE of the period (CASSINI, NSDI'24); one that is later than that waits for
+    the next slot, unless the job will have caught up within a few iterations, as they are shorter than the period.
+    """
+
+    TOLERANCE = 0.05
+    CATCH_UP = 8  # iterations
+    TRIES = 8  # that begin in slots before it counts that they take longer than the period
+    AGAIN = 60.0  # seconds until that is tried again
+
+    def __init__(self, wall: Callable[[], float] = time.time, clock: Callable[[], float] = time.monotonic,
+                 sleep: Callable[[float], None] = time.sleep) -> None:
+        self.wall, self.clock, self.sleep = wall, clock, sleep
+        self.began: Optional[float] = None
+        self.comm, self.bytes = 0.0, 0  # of the present iteration
+        self.last_bytes = 0  # of the one before
+        self.takes: List[float] = []  # of the last iterations
+        self.comms: List[float] = []  # ... communicating
+        self.in_slot = False  # the present iteration began in its slot
+        self.held: List[float] = []  # the last iterations that did
+        self.given_up: Optional[float] = None  # when iterations were found to take longer than the period
+        self.shift, self.period = 0.0, 0.0
+        self.version: Any = None  # of the file that says so
+        self.said = float("-inf")
+
+    def begin(self) -> float:
+        self._ended()
+        self._read()
+        waited = self._wait() if self.period > 0 else 0.0
+        self.began = self.clock()
+        self._report()
+        return waited
+
+    def communicated(self, seconds: float, bytes: int) -> None:
+        self.comm += seconds
+        self.bytes += bytes
+
+    def _ended(self) -> None:
+        if self.began is None:
+            return
+        took = self.clock() - self.began
+        self.takes = (self.takes + [took])[-16:]
+        self.comms = (self.comms + [min(self.comm, took)])[-16:]
+        if self.in_slot:
+            self.held = (self.held + [took])[-self.TRIES:]
+        self.last_bytes, self.comm, self.bytes = self.bytes, 0.0, 0
+
+    def _read(self) -> None:
+        """Reads the slot again if it is another than before: it may change while the job runs."""
+        path = os.environ.get("MUSTER_NETWORK")
+        if not path:
+            return
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            st = os.stat(path)
+            version = (st.st_ino, st.st_mtime_ns, st.st_size)
+            if version == self.version:
+                return
+            with open(path, encoding="utf-8") as f:
+                now = json.load(f)
+            shift, period = float(now["shift_s"]), float(now["period_s"])
+            if (shift, period) != (self.shift, self.period):
+                self.shift, self.period = shift, period if 0 < period < 3600 else 0.0
+                self.held, self.given_up = [], None
+            self.version = version
+
+    def _wait(self) -> float:
+        if self.given_up is not None and self.clock() - self.given_up < self.AGAIN:
+            self.in_slot = False
+            return 0.0
+        if self.given_up is not None:
+            self.held, self.given_up = [], None
+        own = _median(self.held) if len(self.held) == self.TRIES else 0.0
+        if own > self.period * (1 + self.TOLERANCE / self.TRIES):
+            self.given_up, self.in_slot = self.clock(), False
+            return 0.0
+        late = (self.wall() - self.shift) % self.period
+        to_next = self.period - late
+        self.in_slot = True
+        if min(late, to_next) <= self.TOLERANCE * self.period:
+            return 0.0
+        if own and late <= self.CATCH_UP * (self.period - own):
+            self.in_slot = False
+            return 0.0
+        self.sleep(to_next)
+        return to_next
+
+    def _report(self) -> None:
+        now = self.clock()
+        if not self.takes or now - self.said < 1.0:
+            return
+        self.said = now
+        note: Dict[str, Any] = {"iteration_s": round(_median(self.takes), 6)}
+        if any(self.comms):
+            note["comm_s"] = round(_median(self.comms), 6)
+        if self.last_bytes:
+            note["bytes"] = self.last_bytes
+        if self.given_up is not None:
+            note["slots"] = "too-short"
+        elif self.period > 0 and len(self.held) == self.TRIES:
+            note["slots"] = "held"
+        _tell(note)
+
+
+def _median(values: Sequence[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+_iterations = _Iterations()
 
 
 # ---- trials of a search ----------------------------------------------------

@@ -199,6 +199,135 @@ print("written")
         self.assertEqual((p.communicate(timeout=30)[0], p.returncode), ("asked\n", 3))
 
 
+class Slots(unittest.TestCase):
+    """Iterations that begin in slots, by a clock that passes only when something takes time."""
+
+    def setUp(self) -> None:
+        self.tmp = tempfile.TemporaryDirectory()
+        self.file, self.notes = os.path.join(self.tmp.name, "network.json"), os.path.join(self.tmp.name, "notes")
+        self.now, self.slept = 1000.0, []  # type: ignore[var-annotated]
+        os.environ.update(MUSTER_NETWORK=self.file, MUSTER_PROGRESS=self.notes)
+        self.i = muster._Iterations(lambda: self.now, lambda: self.now, self.sleep)
+
+    def tearDown(self) -> None:
+        del os.environ["MUSTER_NETWORK"], os.environ["MUSTER_PROGRESS"]
+        self.tmp.cleanup()
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    def slot(self, shift: float, period: float) -> None:
+        with open(self.file + ".new", "w") as f:
+            json.dump({"class": 0, "shift_s": shift, "period_s": period}, f)
+        os.replace(self.file + ".new", self.file)
+
+    def run_one(self, compute: float = 0.15, comm: float = 0.09) -> float:
+        """Runs an iteration, and returns by how much it began late in its slot."""
+        self.i.begin()
+        late = (self.now - self.i.shift + self.i.period / 2) % self.i.period - self.i.period / 2 if self.i.period else 0.0
+        self.now += compute + comm
+        self.i.communicated(comm, 2 << 20)
+        return late
+
+    def last_note(self) -> dict:
+        with open(self.notes) as f:
+            return json.loads(f.readlines()[-1])
+
+    def test_without_a_slot_nothing_waits_and_times_are_told(self) -> None:
+        for _ in range(20):
+            self.run_one()
+        self.assertEqual(self.slept, [])
+        note = self.last_note()
+        self.assertEqual((round(note["iteration_s"], 3), round(note["comm_s"], 3), note["bytes"]), (0.24, 0.09, 2 << 20))
+        self.assertNotIn("slots", note)
+
+    def test_a_slot_is_held_and_changes_while_it_runs(self) -> None:
+        self.run_one()
+        self.slot(0.12, 0.25)
+        for shift in (0.12, 0.03):
+            self.slot(shift, 0.25)
+            for _ in range(100):
+                self.assertLessEqual(abs(self.run_one()), 0.05 * 0.25 + 1e-6)
+        self.assertLessEqual(max(self.slept), 0.25)
+        self.assertEqual(self.last_note()["slots"], "held")
+        self.slot(0, 0)
+        n = len(self.slept)
+        self.run_one()
+        self.assertEqual(len(self.slept), n)
+
+    def test_lateness_is_caught_up_if_iterations_are_shorter_and_waited_off_else(self) -> None:
+        self.slot(0.12, 0.25)
+        for _ in range(20):
+            self.run_one()
+        n = len(self.slept)
+        self.run_one(compute=0.19)  # it will be late by some 30 ms, and gains 10 ms with each
+        late = [self.run_one() for _ in range(10)]
+        self.assertGreater(late[0], 0.05 * 0.25)
+        self.assertLessEqual(abs(late[-1]), 0.05 * 0.25 + 1e-6)
+        self.assertLess(max(self.slept[n:], default=0.0), 0.05)
+        n = len(self.slept)
+        self.run_one(compute=0.30)  # too late to catch up
+        self.assertLessEqual(abs(self.run_one()), 1e-6)
+        self.assertEqual(len(self.slept), n + 1)
+
+    def test_rank_0_alone_waits(self) -> None:
+        self.slot(0.0, 0.25)
+        self.now += 0.1
+        before, muster._iterations = muster._iterations, self.i
+        try:
+            os.environ["MUSTER_JOB_ID"] = "7"
+            for number in ("1", "0"):
+                os.environ["RANK"] = number
+                self.assertEqual(muster.iteration() > 0, number == "0")
+            del os.environ["MUSTER_JOB_ID"]
+            self.now += 0.1
+            self.assertEqual(muster.iteration(), 0)
+        finally:
+            muster._iterations = before
+            os.environ.pop("MUSTER_JOB_ID", None)
+            os.environ.pop("RANK", None)
+
+    def test_small_drift_is_left_alone(self) -> None:
+        self.slot(0.0, 0.25)
+        self.run_one(compute=0.16)
+        n = len(self.slept)
+        for extra in (0.005, -0.01, 0.01, -0.005):
+            self.run_one(compute=0.16 + extra)
+        self.assertEqual(len(self.slept), n)
+
+    def test_iterations_longer_than_the_period_are_not_held(self) -> None:
+        self.slot(0.0, 0.2)
+        for _ in range(60):
+            self.run_one()
+        n = len(self.slept)
+        self.assertLessEqual(n, muster._Iterations.TRIES + 1)
+        self.assertEqual(self.last_note()["slots"], "too-short")
+        for _ in range(100):
+            self.run_one()
+        self.assertLessEqual(len(self.slept), n + 1)
+        self.now += muster._Iterations.AGAIN
+        for _ in range(60):
+            self.run_one(compute=0.1)  # it is tried again, and fits now
+        self.assertEqual(self.last_note()["slots"], "held")
+
+    def test_a_clock_that_jumps_and_a_file_that_is_broken_do_no_harm(self) -> None:
+        self.slot(0.0, 0.25)
+        for _ in range(20):
+            self.run_one()
+        self.i.wall = lambda: self.now - 1e6 + 0.1
+        for _ in range(20):
+            self.run_one()
+        self.assertLessEqual(max(self.slept), 0.25)
+        with open(self.file, "w") as f:
+            f.write('{"shift_s": "x"')
+        self.run_one()
+        self.assertEqual(self.i.period, 0.25)
+        os.unlink(self.file)
+        self.run_one()
+        self.assertEqual(self.i.period, 0.25)
+
+
 @unittest.skipUnless("MUSTER_SOCKET" in os.environ, "no daemon")
 class Daemon(unittest.TestCase):
     def test_submit_and_wait(self) -> None:

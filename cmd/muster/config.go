@@ -106,7 +106,7 @@ func (f *serveFlags) over(c *cobra.Command, conf *config.Serve) error {
 		to          *string
 	}{{"state", f.state, &conf.State}, {"socket", f.socket, &conf.Socket}, {"gpus", f.gpus, &conf.GPUs},
 		{"policy", f.policy, &conf.Policy},
-		{"place", f.placer, &conf.Placer}, {"backfill", f.backfill, &conf.Backfill},
+		{"place", f.placer, &conf.Placer}, {"backfill", f.backfill, &conf.Backfill}, {"traffic", f.traffic, &conf.Traffic},
 		{"listen", f.tcp.listen, &conf.Listen}} {
 		if given(v.flag) || *v.to == "" {
 			*v.to = v.value
@@ -190,7 +190,11 @@ func (f *serveFlags) settings(conf *config.Serve, spec *cluster.Spec) rules.Sett
 // fits holds a configuration against the machine: guarantees, for instance,
 // against its GPUs.
 func (f *serveFlags) fits(conf *configFile, spec *cluster.Spec) (local.Options, error) {
-	opt := local.Options{Rules: config.Rules{Spec: *spec}}
+	if conf.Traffic != "" && conf.Links == nil {
+		return local.Options{}, conf.locate(config.At(errors.New("what links are there? (network.links)"), "traffic"))
+	}
+	opt := local.Options{Rules: config.Rules{Spec: *spec, Traffic: conf.Traffic}}
+	opt.Rules.Spec.Network = conf.Links
 	s := f.settings(conf.Serve, spec)
 	opt.Apply(&s)
 	_, err := opt.Rules.NewEngine()

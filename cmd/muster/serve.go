@@ -34,6 +34,7 @@ import (
 type serveFlags struct {
 	state, socket, gpus, keep string
 	policy, placer, backfill  string
+	traffic                   string
 	logLevel                  string
 	cpus                      int
 	sample                    time.Duration
@@ -80,6 +81,8 @@ func (f *serveFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.policy, "policy", daemonPolicy, "which job is next (see muster policy list)")
 	c.Flags().StringVar(&f.placer, "place", "best-fit", "where")
 	c.Flags().StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative; the policy's own if empty")
+	c.Flags().StringVar(&f.traffic, "traffic", "",
+		"how the network treats what jobs transmit (see muster policy list); needs links in the configuration")
 	c.Flags().StringVar(&f.config, "config", "",
 		"file with queues, rules, roles, and what flags do not say (docs/reference/config.md; default /etc/muster/muster.yaml, or muster/muster.yaml in the user's configuration folder)")
 	c.Flags().BoolVar(&f.demo, "demo", false,
@@ -281,6 +284,7 @@ func (f *serveFlags) options(ctx context.Context, conf *configFile, dev *devices
 		time.Now
 	opt.Sharing = local.Sharing{Program: conf.Sharing.Program,
 		OverMemory: local.OverMemory(slices.Index(config.OverMemories, conf.Sharing.OverMemory))}
+	opt.Network = conf.Network
 	opt.AcceptLoss, opt.Variables = f.acceptLoss, slurm.Variables
 	if conf.Checkpoints != "" {
 		opt.Checkpoints = filepath.Clean(conf.Checkpoints)

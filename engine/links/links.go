@@ -58,7 +58,7 @@ func (b *Book) Restore(before string, jobs []*job.State) {
 
 // Changed notes that a job got or lost devices, or that its traffic is known otherwise than before.
 func (b *Book) Changed(j *job.State) {
-	if b.policy != nil && !b.due && len(j.Allocs) > 1 {
+	if b.policy != nil && !b.due && (len(j.Allocs) > 1 || len(j.Spec.Hosts) > 1) {
 		b.due = b.Traffic(j).Pattern != cluster.NoTraffic
 	}
 }
@@ -102,7 +102,7 @@ func (b *Book) senders(nodes func() []cluster.Node, running []*job.State) (jobs 
 	}
 	for _, j := range running {
 		t := b.Traffic(j)
-		d := b.fabric.Demand(j.Spec.ID, t, Ranks(j.Allocs))
+		d := b.fabric.Demand(j.Spec.ID, t, b.ranks(j))
 		if len(d.Parts) == 0 {
 			continue
 		}
@@ -118,6 +118,19 @@ func treatment(j *job.State) cluster.Treatment {
 		return cluster.Treatment{}
 	}
 	return *j.Treatment
+}
+
+// ranks is where a job's ranks are: on its nodes, or one on each of the hosts that it names.
+func (b *Book) ranks(j *job.State) (held []network.Held) {
+	for _, name := range j.Spec.Hosts {
+		if v, known := b.fabric.Host(name); known {
+			held = append(held, network.Held{Node: v, Ranks: 1})
+		}
+	}
+	if len(held) == 0 {
+		return Ranks(j.Allocs)
+	}
+	return held
 }
 
 // Ranks counts a job's ranks by node: its GPUs, or its tasks where it has none.

@@ -91,6 +91,8 @@ var arrows = map[string]string{
 	"local/after":         "ask cluster show",
 	"local/audit":         "show store",
 	"local/clock":         "cluster",
+	"local/dscp":          "local/cgroup",
+	"local/traffic":       "ask cluster config local/dscp show",
 	"local/devices":       "cluster config engine local/gpu show store",
 	"local/record":        "ask cluster engine progress show store local/account local/evidence local/observe local/run local/segment",
 	"local/segment":       "ask cluster engine internal/oldkeys journal store",
@@ -100,7 +102,7 @@ var arrows = map[string]string{
 	"local/run":           "ask cluster engine progress show local/shim local/cgroup local/evidence",
 	"local/observe":       "ask cluster config local/cgroup local/gpu show store",
 	"progress":            "ask show cluster perf engine",
-	"local":               "cluster perf progress engine forward driver config journal ask show store local/account local/after local/audit local/clock local/demojobs local/devices local/rules local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/foresight local/observe local/record local/run local/segment local/share local/watch internal/inbox internal/plain internal/oldkeys",
+	"local":               "cluster perf progress engine forward driver config journal ask show store local/account local/after local/audit local/clock local/demojobs local/devices local/dscp local/rules local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/foresight local/observe local/record local/run local/segment local/share local/traffic local/watch internal/inbox internal/plain internal/oldkeys",
 	"server":              "cluster ask show api local local/account local/audit local/rules local/run local/segment store internal/frames web server/view service serving/control",
 	"server/view":         "cluster show api",
 	"web":                 "internal/plot",
@@ -159,6 +161,7 @@ var arrows = map[string]string{
 	"internal/inbox":      "",
 	"internal/frames":     "",
 	"internal/oldkeys":    "",
+	"internal/netlab":     "",
 	"internal/plain":      "",
 	"internal/version":    "",
 	"internal/lint":       "",
@@ -193,7 +196,8 @@ var (
 
 // clockAllowed are files that measure wall time for people, or wait for programs in tests.
 var clockAllowed = map[string]bool{"experiments/main.go": true, "internal/controlplane/plane.go": true,
-	"cmd/muster/main.go": true, "cmd/muster/serve.go": true, "cmd/muster-shim/main.go": true,
+	"internal/netlab/job.go": true,
+	"cmd/muster/main.go":     true, "cmd/muster/serve.go": true, "cmd/muster-shim/main.go": true,
 	"cmd/muster-slurm/main.go": true, "cmd/muster-kube/main.go": true,
 	"cmd/muster-gateway/main.go": true}
 

@@ -51,11 +51,15 @@ const (
 	Pids    = "pids"
 	Freezer = "freezer" // of version 1; every group of version 2 can be frozen
 	Devices = "devices" // of version 1; version 2 has programs for it
+	NetCls  = "net_cls" // of version 1; version 2 knows the group of a socket without it
 )
+
+var controllers = []string{CPU, Account, Memory, Pids, Freezer, Devices, NetCls}
 
 // Manager makes groups below one of its own in every hierarchy.
 type Manager struct {
 	unified string            // our folder in version 2; empty: not there
+	level   int               // of our groups in version 2, as the kernel counts: 0 is the root
 	dirs    map[string]string // our folder for a controller, in whichever version has it
 	v1      map[string]bool   // the controller is of version 1
 	notes   []string
@@ -81,7 +85,7 @@ func Open() *Manager {
 	defer mounts.Close()
 	m := &Manager{dirs: map[string]string{}, v1: map[string]bool{}}
 	var failed error
-	freezer := ""
+	freezer, netCls := "", ""
 	for lines := bufio.NewScanner(mounts); lines.Scan(); {
 		before, after, _ := strings.Cut(lines.Text(), " - ")
 		at, kind := strings.Fields(before), strings.Fields(after)
@@ -92,21 +96,27 @@ func Open() *Manager {
 		switch kind[0] {
 		case "cgroup2":
 			failed = errors.Join(failed, m.openUnified(at[4], dir))
+			m.level = len(strings.FieldsFunc(at[3], func(r rune) bool { return r == '/' })) + 2
 		case "cgroup":
 			for _, c := range strings.Split(kind[2], ",") {
-				if !slices.Contains([]string{CPU, Account, Memory, Pids, Freezer, Devices}, c) || m.dirs[c] != "" {
-					continue
-				}
-				if c == Freezer {
+				switch {
+				case !slices.Contains(controllers, c), m.dirs[c] != "":
+				case c == Freezer:
 					freezer = dir
-					continue
+				case c == NetCls:
+					netCls = dir
+				default:
+					failed = errors.Join(failed, m.openOld(c, dir))
 				}
-				failed = errors.Join(failed, m.openOld(c, dir))
 			}
 		}
 	}
-	if freezer != "" && m.unified == "" { // version 2 freezes as well: one folder less for each task
-		failed = errors.Join(failed, m.openOld(Freezer, freezer))
+	if m.unified == "" { // version 2 does both: fewer folders for each task
+		for c, dir := range map[string]string{Freezer: freezer, NetCls: netCls} {
+			if dir != "" {
+				failed = errors.Join(failed, m.openOld(c, dir))
+			}
+		}
 	}
 	m.describe(failed)
 	return m
@@ -193,7 +203,7 @@ func (m *Manager) folders() (list []string) {
 	if m.unified != "" {
 		list = append(list, m.unified)
 	}
-	for _, c := range []string{CPU, Account, Memory, Pids, Freezer, Devices} {
+	for _, c := range controllers {
 		if d := m.dirs[c]; d != "" && !slices.Contains(list, d) {
 			list = append(list, d)
 		}

@@ -54,6 +54,8 @@ type Info struct {
 	Back      *givenBack        `json:"giving_back,omitempty"` // devices that it is to give back and still holds
 	Losses    Losses            `json:"losses,omitempty"`
 	Loan      *show.Loan        `json:"loan,omitempty"` // GPUs that its present run got back
+	// how its traffic was to be treated when its present run began; nil: as any other
+	Began *cluster.Treatment `json:"began_treatment,omitempty"`
 }
 
 // ArrayRange is what an element's environment says of its array.

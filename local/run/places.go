@@ -31,20 +31,25 @@ func (p Places) JobDir(id cluster.JobID) string {
 	return filepath.Join(p.Dir, "jobs", strconv.Itoa(int(id)))
 }
 
+// RunDir is the folder of a run, which is the daemon's; users pass through it.
+func (p Places) RunDir(id cluster.JobID, run int) string {
+	return filepath.Join(p.JobDir(id), strconv.Itoa(run))
+}
+
 // TaskDir is the folder of a task of a run.
 func (p Places) TaskDir(id cluster.JobID, run, rank int) string {
-	return filepath.Join(p.JobDir(id), strconv.Itoa(run), strconv.Itoa(rank))
+	return filepath.Join(p.RunDir(id, run), strconv.Itoa(rank))
 }
 
 // Mark is the environment variable by which processes of a task are known.
 func (p Places) Mark(id cluster.JobID, run, rank int) string {
-	return fmt.Sprintf("%s%d.%d.%d.%s", markName, id, run, rank, p.state())
+	return fmt.Sprintf("%s%d.%d.%d.%s", markName, id, run, rank, p.State())
 }
 
 const markName = "MUSTER_TASK_ID="
 
-// state is a number of this state, which distinguishes its tasks from those of others.
-func (p Places) state() string {
+// State is a number of this state, which distinguishes its tasks from those of others.
+func (p Places) State() string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(p.Dir))
 	return fmt.Sprintf("%08x", h.Sum32())
@@ -53,7 +58,7 @@ func (p Places) state() string {
 // parseMark reads the numbers in the value of a task's mark, which is the name of its group, too.
 func (p Places) parseMark(name string) (id cluster.JobID, run, rank int, ok bool) {
 	f := strings.Split(name, ".")
-	if len(f) != 4 || f[3] != p.state() {
+	if len(f) != 4 || f[3] != p.State() {
 		return 0, 0, 0, false
 	}
 	return numbers(f[:3])
@@ -115,9 +120,10 @@ func (k *Keeper) crash(point string) {
 }
 
 // Group is the control group of a task.
-func (k *Keeper) Group(mark string) *cgroup.Group {
-	return k.Groups.Group(strings.TrimPrefix(mark, markName))
-}
+func (k *Keeper) Group(mark string) *cgroup.Group { return k.Groups.Group(GroupName(mark)) }
+
+// GroupName is the name of the control group of a task.
+func GroupName(mark string) string { return strings.TrimPrefix(mark, markName) }
 
 // TaskOf finds the task of a process: by its control group or, where there are none, by the
 // mark in its environment, which must be of a job of its own user.

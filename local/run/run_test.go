@@ -104,7 +104,7 @@ func TestNames(t *testing.T) {
 	if !ok || id != 12 || run != 3 || rank != 4 {
 		t.Errorf("%d, %d, %d, %v", id, run, rank, ok)
 	}
-	for _, name := range []string{"", "1.2.3", "a.2.3." + p.state(), "1.2.3.4." + p.state()} {
+	for _, name := range []string{"", "1.2.3", "a.2.3." + p.State(), "1.2.3.4." + p.State()} {
 		if _, _, _, ok := p.parseMark(name); ok {
 			t.Errorf("%q is a mark", name)
 		}

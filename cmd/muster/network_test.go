@@ -1,0 +1,257 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/internal/netlab"
+	runs "github.com/muster-gpu/muster/local/run"
+)
+
+// narrow is a network of two leaf switches that are joined by one narrow link.
+const narrow = `
+network:
+  hosts: "h[1-4]"
+  links:
+    - {from: "h[1-2]", to: left, rate: 10Gbps}
+    - {from: "h[3-4]", to: right, rate: 10Gbps}
+    - {from: left, to: right, rate: 200Mbps}
+`
+
+// reduces writes a submission of a job that reduces between hosts, one task on each.
+func (d *daemon) reduces(name, script string, compute time.Duration, mib float64, hosts ...string) (file string) {
+	d.t.Helper()
+	text, err := json.Marshal(map[string]any{"name": name, "command": []string{"sh", "-c", script}, "tasks": len(hosts),
+		"output": name + "-%t.out", "dir": d.dir, "env": []string{"PATH=" + os.Getenv("PATH"), "NCCL_IB_FIFO_TC=7"},
+		"traffic": map[string]any{"pattern": "ring", "bytes": int64(mib * (1 << 20)), "compute": compute.String(),
+			"hosts": hosts}})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	file = filepath.Join(d.dir, name+".yaml") // JSON is YAML
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	return file
+}
+
+func (d *daemon) networkOf(id int) (n api.Network) {
+	d.t.Helper()
+	var j api.Job
+	if err := json.Unmarshal([]byte(d.must("show", fmt.Sprint(id))), &j); err != nil {
+		d.t.Fatal(err)
+	}
+	if j.Network != nil {
+		n = *j.Network
+	}
+	return n
+}
+
+// What a policy decides of jobs' traffic is carried out: marks, variables, slots, also by a daemon that comes after one
+// that was killed; and it is undone.
+func TestTrafficIsTreated(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("NOT TESTED: only root can mark traffic")
+	}
+	d, _ := configured(t, "4xH100-80GB", "policy: fifo\ntraffic: crux\n"+narrow)
+	const script = "env | sort | grep -E '^(NCCL|UCX|GLOO|MUSTER_NETWORK)'; exec sleep 1000"
+	first := d.reduces("first", script, 150*time.Millisecond, 2, "h1", "h3")
+	d.must("submit", first)
+	d.eventually("it runs", func() bool { return d.read("first-0.out") != "" })
+	if n := d.networkOf(1); n.Class != 0 || n.Marks != "" {
+		t.Errorf("a job that is alone on its links: %+v", n)
+	}
+	d.must("submit", d.reduces("second", script, 300*time.Millisecond, 2, "h2", "h4"))
+	d.eventually("it runs", func() bool { return d.read("second-0.out") != "" })
+	var one, two api.Network
+	ok := until(func() bool {
+		one, two = d.networkOf(1), d.networkOf(2)
+		return strings.HasPrefix(one.Marks+two.Marks, "applied") || strings.HasPrefix(one.Marks+two.Marks, "not applied: ")
+	})
+	if strings.Contains(one.Marks+two.Marks, "not applied: ") {
+		t.Skipf("NOT TESTED: %s%s", one.Marks, two.Marks)
+	}
+	if !ok || one.Class+two.Class == 0 || one.Class == two.Class {
+		t.Fatalf("first %+v, second %+v", one, two)
+	}
+	table := "muster-" + runs.Places{Dir: filepath.Join(d.dir, "state")}.State()
+	tables := func() int {
+		out, err := exec.Command("nft", "list", "table", "inet", table).CombinedOutput()
+		if err != nil {
+			return 0
+		}
+		return strings.Count(string(out), "goto dscp40")
+	}
+	if n := tables(); n != 2 {
+		t.Errorf("%d tasks are marked, not the two of the job that goes first", n)
+	}
+	if two.Class > 0 {
+		d.want(d.read("second-0.out"), fmt.Sprintf("NCCL_IB_TC=%d", (6-two.Class)<<5), "NCCL_IB_FIFO_TC=7")
+		d.want(two.Verbs, "as the job was started with")
+	} else {
+		d.want(one.Verbs, "no class, as the job was started with; it is to be another")
+	}
+	d.kill()
+	d.start()
+	if n := tables(); n != 2 {
+		t.Errorf("%d tasks are marked after a restart", n)
+	}
+	if a, b := d.networkOf(1), d.networkOf(2); a.Class != one.Class || b.Class != two.Class {
+		t.Errorf("after a restart: first %+v, second %+v", a, b)
+	}
+	d.must("cancel", "1")
+	d.must("cancel", "2")
+	d.eventually("no table is left", func() bool { return tables() == 0 })
+	out, code := d.try("submit", d.reduces("third", script, time.Second, 2, "h1", "h9"))
+	if code == 0 {
+		t.Error("a host that is not there is accepted")
+	}
+	d.want(out, "h9")
+}
+
+// A job is told its slots, and of a change while it runs.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	d, _ := configured(t, "4xH100-80GB", "policy: fifo\ntraffic: cassini\n"+narrow)
+	const script = "echo $MUSTER_NETWORK; while :; do cat $MUSTER_NETWORK; sleep 0.1; done"
+	d.must("submit", d.reduces("first", script, 150*time.Millisecond, 2, "h1", "h3"))
+	d.eventually("it runs", func() bool { return strings.Contains(d.read("first-1.out"), `"period_s":0}`) })
+	d.must("submit", d.reduces("second", script, 150*time.Millisecond, 2, "h2", "h4"))
+	d.eventually("both have slots", func() bool {
+		return !strings.HasSuffix(d.read("first-1.out"), `"period_s":0}`+"\n") &&
+			strings.Contains(d.read("second-1.out"), `"shift_s":0.`)
+	})
+	n := d.networkOf(2)
+	if n.Period == 0 || !strings.HasPrefix(n.Slots, "not known") {
+		t.Errorf("%+v", n)
+	}
+	d.must("cancel", "2")
+	d.eventually("the first has none any more", func() bool {
+		return strings.HasSuffix(d.read("first-1.out"), `"period_s":0}`+"\n")
+	})
+	d.must("cancel", "1")
+}
+
+// mix is two or three jobs that share the narrow link.
+type mix struct {
+	name string
+	jobs []netlab.Job
+}
+
+// BenchmarkNetwork measures jobs that reduce over a narrow link, under policies for their traffic, as markdown: the
+// median time of an iteration over a minute, and what the model of the network predicts. It runs alone on the machine.
+func BenchmarkNetwork(b *testing.B) {
+	if err := netlab.NoTorch(); err != nil {
+		b.Skip(err)
+	}
+	job := func(compute time.Duration, mib float64, hosts ...int) netlab.Job {
+		return netlab.Job{Hosts: hosts, Compute: compute, MiB: mib}
+	}
+	const ms = time.Millisecond
+	mixes := []mix{
+		{"two jobs of .15 s / 2 MiB", []netlab.Job{job(150*ms, 2, 1, 3), job(150*ms, 2, 2, 4)}},
+		{"three jobs of .15 s / 2 MiB", []netlab.Job{job(150*ms, 2, 1, 3), job(150*ms, 2, 2, 4), job(150*ms, 2, 1, 4)}},
+	}
+	span := time.Minute
+	if v, err := time.ParseDuration(os.Getenv("MUSTER_NETWORK_SPAN")); err == nil {
+		span = v
+	}
+	fmt.Println("| mix | traffic | ms an iteration | given back of what contention took |\n|---|---|---|---|")
+	policies := []string{"none", "crux", "cassini", "muster"}
+	if v := os.Getenv("MUSTER_NETWORK_POLICIES"); v != "" {
+		policies = strings.Fields(v)
+	}
+	for _, m := range mixes {
+		alone := playMix(b, "none", m.jobs[:1], span/2)[0]
+		var lost []time.Duration
+		for _, policy := range policies {
+			took := playMix(b, policy, m.jobs, span)
+			if policy == "none" {
+				lost = took
+				fmt.Printf("| %s | (one alone) | %d | |\n", m.name, alone.Milliseconds())
+			}
+			fmt.Printf("| %s | %s | %s | %s |\n", m.name, policy, inMs(took), givenBack(alone, lost, took))
+		}
+	}
+}
+
+func inMs(list []time.Duration) string {
+	var out []string
+	for _, d := range list {
+		out = append(out, fmt.Sprint(d.Milliseconds()))
+	}
+	return strings.Join(out, ", ")
+}
+
+// givenBack is by how much less the jobs lose together, in percent.
+func givenBack(alone time.Duration, before, now []time.Duration) string {
+	var lost, left time.Duration
+	for i := range now {
+		lost += before[i] - alone
+		left += now[i] - alone
+	}
+	if lost <= alone/20 {
+		return "nothing was lost"
+	}
+	return fmt.Sprintf("%.0f %%", 100*(1-left.Seconds()/lost.Seconds()))
+}
+
+// playMix runs jobs under a daemon with a policy, and returns the median time of an iteration of each.
+func playMix(b *testing.B, policy string, jobs []netlab.Job, span time.Duration) (took []time.Duration) {
+	b.Helper()
+	lab, err := netlab.New(200)
+	if err != nil {
+		b.Skip("NOT TESTED:", err)
+	}
+	defer lab.Close()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := prepareDaemon(b, "4xH100-80GB")
+	d.policy = ""
+	d.configure(fmt.Sprintf("policy: fifo\ncpus: 64\ntraffic: %s\n%s", policy,
+		strings.ReplaceAll(narrow, "200Mbps", fmt.Sprintf("%.0fMbps", 200*netlab.Payload))))
+	d.start()
+	gate := filepath.Join(d.dir, "gate")
+	var outs []string
+	for i := range jobs {
+		j, name := jobs[i], fmt.Sprint("job", i)
+		j.Port = 5001 + i
+		var hosts []string
+		for _, h := range j.Hosts {
+			hosts = append(hosts, fmt.Sprint("h", h))
+		}
+		d.must("submit", d.reduces(name, lab.Script(&j, root, gate), j.Compute+netlab.Overhead, j.MiB, hosts...))
+		outs = append(outs, filepath.Join(d.dir, name+"-0.out"))
+	}
+	if err := netlab.Open(gate, outs...); err != nil {
+		b.Fatal(err)
+	}
+	time.Sleep(5 * time.Second) // until marks are set, and slots are held
+	from := time.Now()
+	time.Sleep(span)
+	for i, path := range outs {
+		list, err := netlab.Read(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, netlab.Median(list, from, time.Now()))
+		b.Logf("%s, %s: %+v", policy, path, d.networkOf(i+1))
+	}
+	for i := range jobs {
+		d.must("cancel", fmt.Sprint(i+1))
+	}
+	d.kill()
+	return took
+}

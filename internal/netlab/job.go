@@ -1,0 +1,107 @@
+//go:build linux
+
+package netlab
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Job is a job of one rank on each of its hosts: it computes, then reduces, over and over.
+type Job struct {
+	Hosts   []int
+	Compute time.Duration
+	MiB     float64
+	Port    int // at which its ranks meet
+}
+
+// Python has the system's packages, PyTorch among them.
+const Python = "/usr/bin/python3"
+
+// NoTorch says why jobs cannot run here; nil: they can.
+func NoTorch() error {
+	if err := exec.Command(Python, "-c", "import torch.distributed").Run(); err != nil {
+		return fmt.Errorf("%w: %s has no PyTorch (scripts/install-test-deps.sh installs python3-torch)", ErrLacks, Python)
+	}
+	return nil
+}
+
+// Script is a program of the shell that becomes the rank in $RANK; root is the folder of Muster's sources. The ranks wait
+// for the gate (Open).
+func (l *Lab) Script(j *Job, root, gate string) string {
+	var b strings.Builder
+	b.WriteString("case $RANK in ")
+	for rank, host := range j.Hosts {
+		fmt.Fprintf(&b, "%d) net=%s ;; ", rank, l.Path(host))
+	}
+	fmt.Fprintf(&b, "esac\nexport GLOO_SOCKET_IFNAME=%s PYTHONPATH=%s/clients/python PYTHONDONTWRITEBYTECODE=1\n", Interface,
+		root)
+	fmt.Fprintf(&b, "exec nsenter --net=$net %s %s/internal/netlab/job.py %s %d $RANK %d %.3f %g %s\n", Python, root,
+		Address(j.Hosts[0]), j.Port, len(j.Hosts), j.Compute.Seconds(), j.MiB, gate)
+	return b.String()
+}
+
+// Open waits until jobs are ready, whose outputs are given, and has them begin at the same time: jobs that do not may
+// happen not to meet on the link.
+func Open(gate string, outs ...string) error {
+	for end := time.Now().Add(2 * time.Minute); len(outs) > 0; time.Sleep(50 * time.Millisecond) {
+		if text, err := os.ReadFile(outs[0]); err == nil && strings.Contains(string(text), "ready\n") {
+			outs = outs[1:]
+			continue
+		} else if time.Now().After(end) {
+			return fmt.Errorf("a job does not begin: %w: %s", err, text)
+		}
+	}
+	begin := time.Now().Add(time.Second)
+	text := fmt.Sprintf("%.3f", float64(begin.UnixMilli())/1000)
+	if err := os.WriteFile(gate+".new", []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(gate+".new", gate)
+}
+
+// Iteration is a line of a job's output.
+type Iteration struct {
+	Began time.Time
+	// without the wait for its slot; of that, reducing; the wait
+	Took, Reducing, Waited time.Duration
+}
+
+// Read reads the output of a job's rank.
+func Read(path string) (list []Iteration, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var began, took, reducing, waited float64
+		n, _ := fmt.Sscan(lines.Text(), &began, &took, &reducing, &waited)
+		if n == 4 {
+			s := func(v float64) time.Duration { return time.Duration(v * float64(time.Second)) }
+			list = append(list, Iteration{time.Unix(0, int64(began*1e9)), s(took), s(reducing), s(waited)})
+		}
+	}
+	return list, nil
+}
+
+// Median is the median time of an iteration, from the beginning of one to that of the next, between two times; 0: there
+// are none.
+func Median(list []Iteration, from, to time.Time) time.Duration {
+	var times []time.Duration
+	for i := 1; i < len(list); i++ {
+		if list[i-1].Began.After(from) && list[i].Began.Before(to) {
+			times = append(times, list[i].Began.Sub(list[i-1].Began))
+		}
+	}
+	if len(times) == 0 {
+		return 0
+	}
+	slices.Sort(times)
+	return times[len(times)/2]
+}

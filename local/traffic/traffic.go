@@ -1,0 +1,152 @@
+// Package traffic carries out how the network is to treat the traffic of a machine's jobs (cluster.Treatment): by
+// variables that communication libraries read when a job starts, by marks on what it sends (local/dscp), and by a file
+// that tells the job when its iterations are to begin.
+package traffic
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/muster-gpu/muster/ask"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/local/dscp"
+	"github.com/muster-gpu/muster/show"
+)
+
+// FileName is the file, in the folder of a run, that says how its traffic is treated now; FileVariable names it.
+const (
+	FileName     = "network.json"
+	FileVariable = "MUSTER_NETWORK"
+)
+
+// Variables are what NCCL, UCX and gloo read of a treatment when a job starts. What the job's user sets is left alone.
+func Variables(q *config.QoS, t *cluster.Treatment, user []string) (env []string) {
+	add := func(name string, value any) {
+		if !slices.ContainsFunc(user, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
+			env = append(env, fmt.Sprintf("%s=%v", name, value))
+		}
+	}
+	if q.Interface != "" {
+		add("NCCL_SOCKET_IFNAME", "="+q.Interface) // that one, and not those whose names begin so
+		add("GLOO_SOCKET_IFNAME", q.Interface)
+	}
+	if t == nil {
+		return env
+	}
+	if m, ok := q.Mark(t.Class); ok {
+		add("NCCL_IB_TC", m.TC)
+		add("UCX_IB_TRAFFIC_CLASS", m.TC)
+		if above, higher := q.Mark(min(t.Class, len(q.Classes)) - 1); higher { // what says that data may come
+			add("NCCL_IB_FIFO_TC", above.TC)
+		}
+		if m.SL != config.NoSL {
+			add("NCCL_IB_SL", m.SL)
+			add("UCX_IB_SL", m.SL)
+		}
+	}
+	if t.Spread > 1 {
+		add("NCCL_IB_QPS_PER_CONNECTION", t.Spread)
+	}
+	return env
+}
+
+// slots is what the file says.
+type slots struct {
+	Class  int     `json:"class"`
+	Shift  float64 `json:"shift_s"` // iterations begin so long after multiples of the period, since the Unix epoch
+	Period float64 `json:"period_s"`
+}
+
+// File is the content of FileName.
+func File(t *cluster.Treatment) []byte {
+	s := slots{}
+	if t != nil {
+		s = slots{t.Class, t.Shift.Seconds(), t.Period.Seconds()}
+	}
+	text, _ := json.Marshal(&s) // numbers only
+	return append(text, '\n')
+}
+
+// View is how the traffic of a run is treated, and how far that is carried out: as it was started, as it is to be now,
+// what became of its marks, and what it reports. It is nil if all is as for any other job.
+func View(q *config.QoS, start, now *cluster.Treatment, marks []dscp.State, p *show.Progress) *show.Network {
+	plain := func(t *cluster.Treatment) bool { return t == nil || t.Plain() }
+	if plain(start) && plain(now) {
+		return nil
+	}
+	none := cluster.Treatment{}
+	if start == nil {
+		start = &none
+	}
+	if now == nil {
+		now = &none
+	}
+	v := &show.Network{Class: now.Class, Spread: now.Spread, Shift: ask.Duration(now.Shift),
+		Period: ask.Duration(now.Period)}
+	if m, ok := q.Mark(now.Class); ok {
+		v.DSCP = config.DSCPText(m.DSCP)
+		v.Marks = marksText(marks)
+		if now.Class > len(q.Classes) {
+			v.Marks += fmt.Sprintf("; the network has %d classes (network.classes)", len(q.Classes))
+		}
+	}
+	v.Verbs = verbsText(q, start, now)
+	if len(now.Path) > 0 {
+		v.Path = "not applied: no library lets the path be chosen"
+	}
+	if now.Period > 0 {
+		v.Slots = slotsText(p)
+	}
+	return v
+}
+
+// slotsText says whether a job's iterations begin in their slots, as it reports.
+func slotsText(p *show.Progress) string {
+	if p != nil {
+		switch p.Slots {
+		case show.SlotsHeld:
+			return "held"
+		case show.SlotsTooShort:
+			return "not held: its iterations take longer than the period"
+		}
+	}
+	return "not known: the job does not call muster.iteration(), or has not yet"
+}
+
+// marksText says what became of the marks of a run's tasks.
+func marksText(marks []dscp.State) string {
+	spaces := 0
+	for _, s := range marks {
+		if s.Err != nil {
+			return "not applied: " + s.Err.Error()
+		}
+		spaces = max(spaces, s.Spaces)
+	}
+	switch {
+	case len(marks) == 0:
+		return "not applied yet"
+	case spaces > 1:
+		return "applied, in " + strconv.Itoa(spaces) + " network namespaces"
+	}
+	return "applied"
+}
+
+// verbsText says which class holds for InfiniBand and RoCE, whose libraries read it when the job starts.
+func verbsText(q *config.QoS, start, now *cluster.Treatment) string {
+	text := "no class"
+	if m, ok := q.Mark(start.Class); ok {
+		text = fmt.Sprintf("class %d: NCCL_IB_TC=%d", start.Class, m.TC)
+	}
+	if start.Spread > 1 {
+		text += fmt.Sprintf(", NCCL_IB_QPS_PER_CONNECTION=%d", start.Spread)
+	}
+	text += ", as the job was started with"
+	if start.Class != now.Class || max(1, start.Spread) != max(1, now.Spread) {
+		text += "; it is to be another, for which it would have to start again"
+	}
+	return text
+}

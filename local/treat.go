@@ -1,0 +1,196 @@
+//go:build linux
+
+package local
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/muster-gpu/muster/ask"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/dscp"
+	"github.com/muster-gpu/muster/local/run"
+	"github.com/muster-gpu/muster/local/traffic"
+	"github.com/muster-gpu/muster/show"
+)
+
+// treated is what is done of how the network is to treat the traffic of jobs.
+type treated struct {
+	again chan struct{} // something changed
+	mu    sync.Mutex
+	marks map[string]dscp.State // by group of a task
+}
+
+func (x *treated) init() { x.again = make(chan struct{}, 1) }
+
+func (x *treated) changed() {
+	select {
+	case x.again <- struct{}{}:
+	default:
+	}
+}
+
+// carryEvery is how often it is looked into whether processes of jobs entered other network namespaces.
+const carryEvery = time.Second
+
+// carryTreatments marks what jobs send, until the daemon ends; the marks stay. Nothing is done on a machine whose jobs
+// are not treated and were not.
+func (m *Machine) carryTreatments() {
+	defer m.runners.Done()
+	marker := dscp.New(m.groups, m.keeper.State())
+	tick := time.NewTicker(carryEvery)
+	defer tick.Stop()
+	for idle := false; ; {
+		want := m.marksWanted()
+		if len(want) > 0 || !idle {
+			states := marker.Set(want)
+			m.traffic.mu.Lock()
+			m.noteMarks(states)
+			m.traffic.mu.Unlock()
+		}
+		idle = len(want) == 0
+		select {
+		case <-m.running.Done():
+			return
+		case <-m.traffic.again:
+		case <-tick.C:
+		}
+	}
+}
+
+// noteMarks keeps what became of marks, and logs what is new in that.
+func (m *Machine) noteMarks(states map[string]dscp.State) {
+	for name, s := range states {
+		if errors.Is(s.Err, fs.ErrNotExist) { // it is about to begin, or has ended
+			delete(states, name)
+			continue
+		}
+		if old := m.traffic.marks[name].Err; s.Err != nil && (old == nil || old.Error() != s.Err.Error()) {
+			m.opt.Log.Warn("the traffic of a task is not marked", "task", name, "error", s.Err)
+		}
+	}
+	m.traffic.marks = states
+}
+
+// marksWanted is the DSCP that each task's traffic is to bear, by its group.
+func (m *Machine) marksWanted() map[string]uint8 {
+	want := map[string]uint8{}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, j := range m.jobs {
+		t := m.treatment(j)
+		if t == nil || j.run == nil {
+			continue
+		}
+		mark, ok := m.opt.Network.Mark(t.Class)
+		for rank := 0; ok && rank < j.run.size(); rank++ {
+			want[run.GroupName(m.keeper.Mark(j.ID, j.run.N, rank))] = mark.DSCP
+		}
+	}
+	return want
+}
+
+// size is how many tasks the run has.
+func (r *runner) size() (n int) {
+	for i := range r.job.Info.On {
+		n += int(r.job.Info.On[i].Tasks)
+	}
+	return n
+}
+
+// treatment is how a job's traffic is to be treated now; nil: as any other.
+func (m *Machine) treatment(j *job) *cluster.Treatment {
+	if rec := m.eng.Record(j.ID); rec != nil && rec.State != engine.Done {
+		return rec.Treatment
+	}
+	return nil
+}
+
+// treatmentChanged is called when a job's traffic is to be treated otherwise than before. The state is locked.
+func (m *Machine) treatmentChanged(j *job) {
+	if j.run == nil {
+		return
+	}
+	if err := j.run.writeTreatment(); err != nil && !errors.Is(err, fs.ErrNotExist) { // else it is about to begin
+		m.opt.Log.Warn("a job is not told how its traffic is treated", "job", j.ID, "error", err)
+	}
+	m.traffic.changed()
+}
+
+// checkHosts refuses a job that transmits to hosts that the network does not have.
+func (m *Machine) checkHosts(j *cluster.Job) error {
+	var known []string
+	if n := m.opt.Rules.Spec.Network; n != nil {
+		known = n.Hosts
+	}
+	for _, name := range j.Hosts {
+		if !slices.Contains(known, name) {
+			return &ask.FieldError{Field: "traffic.hosts", Text: cluster.Unknown("host", name, known).Error()}
+		}
+	}
+	return nil
+}
+
+// tellsTreatment reports whether jobs are told how their traffic is treated.
+func (m *Machine) tellsTreatment() bool { return m.opt.Rules.Spec.Network != nil }
+
+// trafficVariables are what a run finds in its environment of its traffic.
+func (r *runner) trafficVariables() []string {
+	env := traffic.Variables(&r.m.opt.Network, r.job.Info.Began, r.job.Sub.Env)
+	if r.m.tellsTreatment() {
+		env = append(env, traffic.FileVariable+"="+r.treatmentFile())
+	}
+	return env
+}
+
+func (r *runner) treatmentFile() string {
+	return filepath.Join(r.m.keeper.RunDir(r.ID, r.N), traffic.FileName)
+}
+
+// tellTreatment is writeTreatment for the runner.
+func (r *runner) tellTreatment() error {
+	r.m.mu.RLock()
+	defer r.m.mu.RUnlock()
+	return r.writeTreatment()
+}
+
+// writeTreatment writes how a run's traffic is treated where its tasks read it. The state is locked.
+func (r *runner) writeTreatment() error {
+	if !r.m.tellsTreatment() {
+		return nil
+	}
+	text := traffic.File(r.m.treatment(r.job))
+	path := r.treatmentFile()
+	tmp := path + ".new" + strconv.Itoa(os.Getpid())
+	if err := os.WriteFile(tmp, text, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// networkOf is what people see of how a running job's traffic is treated. The state is locked.
+func (m *Machine) networkOf(j *job) *show.Network {
+	s := j.Info.Record.State
+	if s < engine.Starting || s > engine.Stopping || j.run == nil {
+		return nil
+	}
+	m.traffic.mu.Lock()
+	defer m.traffic.mu.Unlock()
+	var marks []dscp.State
+	for rank := range j.run.size() {
+		s, known := m.traffic.marks[run.GroupName(m.keeper.Mark(j.ID, j.run.N, rank))]
+		if !known { // it has yet to begin
+			marks = nil
+			break
+		}
+		marks = append(marks, s)
+	}
+	return traffic.View(&m.opt.Network, j.Info.Began, j.Info.Record.Treatment, marks, j.Info.Progress)
+}
