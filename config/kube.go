@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,6 +44,10 @@ type Kube struct {
 	Loans    []KubeLoan    // nodes that are lent
 	MIG      []KubeMIG     // nodes that may be repartitioned
 	Services *KubeServices // how inference services are scaled; nil: none is
+
+	Network *cluster.Network // nil: it is not described
+	QoS     QoS              // by which marks it knows classes of traffic
+	Traffic string           // policy; "": jobs' traffic is left alone
 
 	Scheduler string   // schedulerName of the pods to schedule
 	GPUs      []string // extended resources that count as GPUs
@@ -100,6 +105,8 @@ type kubeFile struct {
 	MIG          []kubeMIGFile       `yaml:"mig"`
 	Saving       *savingFile         `yaml:"checkpoints"`
 	Services     *kubeServicesFile   `yaml:"services"`
+	Network      *kubeNetworkFile    `yaml:"network"`
+	Traffic      string              `yaml:"traffic"`
 }
 
 type kubeSharingFile struct {
@@ -242,7 +249,7 @@ func (f *kubeFile) mechanisms(c *Kube) (err error) {
 	if c.Defrag, c.Await, err = f.Defrag.moves(f.Timezone); err != nil {
 		return At(err, "defragment")
 	}
-	return nil
+	return f.network(c)
 }
 
 // classes are the tiers of PriorityClasses: those that deploy/ creates, and those in the file.
@@ -300,6 +307,15 @@ func (c *Kube) Settings() (list []Setting) {
 	}
 	if c.Services != nil {
 		add("services", c.Services.text())
+	}
+	add("traffic", c.Traffic)
+	if c.Network != nil {
+		add("network.rates", ratesText(c.Network.Rates))
+		add("network.links", linksText(c.Network))
+		add("network.interface", c.QoS.Interface)
+		for i := range c.QoS.Classes {
+			add("network.classes."+strconv.Itoa(i+1), c.QoS.Classes[i].text())
+		}
 	}
 	add("scheduler_name", c.Scheduler)
 	add("gpu_resources", strings.Join(c.GPUs, " "))

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -182,6 +184,15 @@ func linksText(n *cluster.Network) string {
 	return strings.Join(list, ", ")
 }
 
+// ratesText lists the rates of a tree.
+func ratesText(rates []int64) string {
+	var list []string
+	for _, r := range rates {
+		list = append(list, fmt.Sprintf("%gGbps", float64(r)/1e9))
+	}
+	return strings.Join(list, ", ")
+}
+
 // text is a class in words.
 func (m *Mark) text() string {
 	w := words{}
@@ -191,4 +202,52 @@ func (m *Mark) text() string {
 		w.add("sl", strconv.Itoa(m.SL))
 	}
 	return w.text()
+}
+
+// Variables are what NCCL, UCX and gloo read of a treatment when a job starts. What the job's user sets is left alone.
+func (q *QoS) Variables(t *cluster.Treatment, user []string) (env []string) {
+	add := func(name string, value any) {
+		if !slices.ContainsFunc(user, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
+			env = append(env, fmt.Sprintf("%s=%v", name, value))
+		}
+	}
+	if q.Interface != "" {
+		add("NCCL_SOCKET_IFNAME", "="+q.Interface) // that one, and not those whose names begin so
+		add("GLOO_SOCKET_IFNAME", q.Interface)
+	}
+	if t == nil {
+		return env
+	}
+	if m, ok := q.Mark(t.Class); ok {
+		add("NCCL_IB_TC", m.TC)
+		add("UCX_IB_TRAFFIC_CLASS", m.TC)
+		if above, higher := q.Mark(min(t.Class, len(q.Classes)) - 1); higher { // what says that data may come
+			add("NCCL_IB_FIFO_TC", above.TC)
+		}
+		if m.SL != NoSL {
+			add("NCCL_IB_SL", m.SL)
+			add("UCX_IB_SL", m.SL)
+		}
+	}
+	if t.Spread > 1 {
+		add("NCCL_IB_QPS_PER_CONNECTION", t.Spread)
+	}
+	return env
+}
+
+// slots is what jobs are told of a treatment.
+type slots struct {
+	Class  int     `json:"class"`
+	Shift  float64 `json:"shift_s"` // iterations begin so long after multiples of the period, since the Unix epoch
+	Period float64 `json:"period_s"`
+}
+
+// Slots is what a job is told of how it is treated, as JSON: its class, and when its iterations begin.
+func Slots(t *cluster.Treatment) []byte {
+	s := slots{}
+	if t != nil {
+		s = slots{t.Class, t.Shift.Seconds(), t.Period.Seconds()}
+	}
+	text, _ := json.Marshal(&s) // numbers only
+	return append(text, '\n')
 }

@@ -75,6 +75,7 @@ func (e *Engine) adopt(r *job.Record) {
 	e.gotMore()
 	e.replan()
 	e.find.Recount()
+	e.links.Changed(j)
 	e.fresh = true
 	e.leaveForeign(j)
 }

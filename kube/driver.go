@@ -462,6 +462,8 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 					g.facts
 				d.forget(g)
 			}
+		case engine.Treat:
+			d.treat(g, a.Treatment)
 		case engine.Resize: // no gang is elastic here
 			return fmt.Errorf("gang %s is to be resized, which pods cannot be", g.name)
 		}

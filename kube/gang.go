@@ -150,7 +150,7 @@ func (d *Driver) specOf(g *gang, pods []*pod, m gangs.Membership) (*cluster.Job,
 		Estimate: t.RunTime, Deadline: t.Deadline, Submit: cluster.Time(submit.UnixNano()), NoRequeue: true,
 		Tasks:     taskSets(pods),
 		NoPreempt: g.neverPreempts(first), Checkpoint: cluster.Checkpoint{Interval: t.Saves}}
-	j.Model, j.MinSpeed = t.Sharer.Model, t.Sharer.Least
+	j.Model, j.MinSpeed, j.Traffic = t.Sharer.Model, t.Sharer.Least, t.Traffic
 	return j, nil
 }
 

@@ -41,6 +41,14 @@ const (
 	AnnotationCores     = terms.AnnotationCores
 	AnnotationPrompt    = terms.AnnotationPrompt
 	AnnotationEvery     = terms.AnnotationEvery
+	AnnotationTraffic   = terms.AnnotationTraffic
+	AnnotationClass     = terms.AnnotationClass
+	AnnotationDSCP      = terms.AnnotationDSCP
+	AnnotationSlots     = terms.AnnotationSlots
+	AnnotationTC        = terms.AnnotationTC
+	AnnotationFIFO      = terms.AnnotationFIFO
+	AnnotationSL        = terms.AnnotationSL
+	AnnotationQPs       = terms.AnnotationQPs
 	AnnotationSum       = terms.AnnotationSum
 	AnnotationPlan      = terms.AnnotationPlan
 	AnnotationBefore    = terms.AnnotationBefore
@@ -67,9 +75,10 @@ type Options struct {
 	// Rules are those of the engine, without nodes and partitions: the cluster
 	// itself says what there is. Of their GPU models the weights count.
 	Rules        config.Rules
-	Scheduler    string   // the schedulerName of our pods
-	GPUs         []string // extended resources that count as GPUs
-	Drivers      []string // of dynamic resource allocation, whose devices count as GPUs
+	QoS          config.QoS // by which marks the network knows classes of traffic
+	Scheduler    string     // the schedulerName of our pods
+	GPUs         []string   // extended resources that count as GPUs
+	Drivers      []string   // of dynamic resource allocation, whose devices count as GPUs
 	Labels       Labels
 	DefaultQueue string // of pods that name none
 	// Classes are tiers by the name of a PriorityClass.

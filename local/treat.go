@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/dscp"
 	"github.com/muster-gpu/muster/local/run"
@@ -143,7 +144,7 @@ func (m *Machine) tellsTreatment() bool { return m.opt.Rules.Spec.Network != nil
 
 // trafficVariables are what a run finds in its environment of its traffic.
 func (r *runner) trafficVariables() []string {
-	env := traffic.Variables(&r.m.opt.Network, r.job.Info.Began, r.job.Sub.Env)
+	env := r.m.opt.Network.Variables(r.job.Info.Began, r.job.Sub.Env)
 	if r.m.tellsTreatment() {
 		env = append(env, traffic.FileVariable+"="+r.treatmentFile())
 	}
@@ -166,7 +167,7 @@ func (r *runner) writeTreatment() error {
 	if !r.m.tellsTreatment() {
 		return nil
 	}
-	text := traffic.File(r.m.treatment(r.job))
+	text := config.Slots(r.m.treatment(r.job))
 	path := r.treatmentFile()
 	tmp := path + ".new" + strconv.Itoa(os.Getpid())
 	if err := os.WriteFile(tmp, text, 0o644); err != nil {

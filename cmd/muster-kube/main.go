@@ -233,11 +233,12 @@ func (f *kubeFlags) options(conf *config.Kube) kube.Options {
 	rules := config.Rules{Spec: cluster.Spec{Queues: conf.Queues, Models: conf.Models, MinSpeed: conf.MinSpeed},
 		Policy: conf.Policy, Placer: conf.Placer, Backfill: conf.Backfill,
 		MinRuntime: conf.MinRuntime, Starvation: conf.Starvation, HoldAfter: conf.HoldAfter, Stop: &conf.Stop,
-		Perf: conf.Perf, Defrag: conf.Defrag}
+		Perf: conf.Perf, Defrag: conf.Defrag, Traffic: conf.Traffic}
+	rules.Spec.Network = conf.Network
 	if _, rules.Spec.Zone = time.Now().Zone(); conf.Zone != nil {
 		rules.Spec.Zone = *conf.Zone
 	}
-	opt := kube.Options{Rules: rules, Scheduler: conf.Scheduler, GPUs: conf.GPUs, Drivers: conf.Drivers,
+	opt := kube.Options{Rules: rules, QoS: conf.QoS, Scheduler: conf.Scheduler, GPUs: conf.GPUs, Drivers: conf.Drivers,
 		Labels: kube.Labels(conf.Labels), DefaultQueue: conf.DefaultQueue, Repair: conf.Repair, Await: conf.Await,
 		Classes: conf.Classes, Saving: conf.Saving,
 		Workers: f.workers, Now: time.Now, Namespace: f.namespace}

@@ -19,6 +19,7 @@ import (
 var Own = []string{LabelGang, LabelQueue, LabelTier, AnnotationSize, AnnotationMin, AnnotationWithin,
 	AnnotationPrefer, AnnotationRunTime, AnnotationDeadline, AnnotationLoss,
 	AnnotationMovable, AnnotationSaves, AnnotationConverge, AnnotationModel, AnnotationSpeed, AnnotationIsolation,
+	AnnotationTraffic,
 	AnnotationMemory, AnnotationCores, AnnotationPrompt}
 
 // ofServices are annotations that say nothing of gangs: package services reads them.
@@ -89,7 +90,8 @@ const SealSuffix = "-seal"
 // Written reports whether an annotation of pods is Muster's own word.
 func Written(key string) bool {
 	switch strings.TrimSuffix(key, SealSuffix) {
-	case AnnotationPlan, AnnotationBefore, AnnotationEvery, AnnotationSum:
+	case AnnotationPlan, AnnotationBefore, AnnotationEvery, AnnotationSum, AnnotationClass, AnnotationDSCP,
+		AnnotationSlots, AnnotationTC, AnnotationFIFO, AnnotationSL, AnnotationQPs:
 		return true
 	}
 	return false

@@ -33,6 +33,9 @@ const (
 	// when its metric falls no more, it ends: METRIC:BELOW:TIMES, such as loss:0.01:3
 	AnnotationConverge = Prefix + "converge"
 
+	// what it transmits in an iteration, such as {pattern: ring, bytes: 553MB, compute: 120ms}
+	AnnotationTraffic = Prefix + "traffic"
+
 	AnnotationModel = Prefix + "model"     // what it is called in the performance table
 	AnnotationSpeed = Prefix + "min-speed" // least part of its speed alone that it accepts on a shared GPU, such as 0.8
 
@@ -41,6 +44,17 @@ const (
 	AnnotationMemory    = Prefix + "gpu-memory"        // of each GPU, or part of one, such as 8GiB
 	AnnotationCores     = Prefix + "gpu-cores"         // ... of its compute, such as 30%
 	AnnotationPrompt    = Prefix + "latency-sensitive" // "true": it cannot wait while others have their turns
+
+	// Written with the binding where the network is scheduled: how it treats what the gang transmits. Containers take
+	// the variables of NCCL and UCX from there (downward API). The class and the slots are written again when they
+	// change.
+	AnnotationClass = Prefix + "traffic-class" // 1 is the most urgent; 0: none
+	AnnotationDSCP  = Prefix + "traffic-dscp"
+	AnnotationSlots = Prefix + "traffic-slots" // when its iterations are to begin, as JSON
+	AnnotationTC    = Prefix + "nccl-ib-tc"
+	AnnotationFIFO  = Prefix + "nccl-ib-fifo-tc"
+	AnnotationSL    = Prefix + "nccl-ib-sl"
+	AnnotationQPs   = Prefix + "nccl-ib-qps-per-connection"
 
 	// written with the binding: after how many seconds it should write the next checkpoint
 	AnnotationEvery = Prefix + "save-every"

@@ -29,7 +29,8 @@ type Terms struct {
 	Repair   bool          // what is left runs on when a node is lost
 	Movable  string        // "true", "false" or "": that is not said
 	Saves    time.Duration // how often its work is saved; 0: that is not said
-	Converge string        // how its metric converges (perf.ParseConvergence); "": that is not said
+	Traffic  cluster.Traffic
+	Converge string // how its metric converges (perf.ParseConvergence); "": that is not said
 	Sharer   shared.Sharer
 	Want     gpus.Want
 }
@@ -66,6 +67,7 @@ func (r *Rules) Read(g *Gang, pod *v1.Pod) (t Terms, err error) {
 		func() { t.Sharer, err = r.speedFor(origins) },
 		func() { t.Want, err = wantFor(origins) },
 		func() { t.Converge, err = convergeFor(origins) },
+		func() { t.Traffic, err = trafficFor(origins) },
 		func() { t.Movable, t.Saves, err = movesFor(origins) },
 	} {
 		if read(); err != nil {
@@ -253,6 +255,18 @@ func wantFor(origins []gangs.Origin) (w gpus.Want, err error) {
 }
 
 // convergeFor is how a gang's metric converges.
+func trafficFor(origins []gangs.Origin) (cluster.Traffic, error) {
+	s := gangs.Stated(origins, AnnotationTraffic)
+	if s.Value == "" {
+		return cluster.Traffic{}, nil
+	}
+	t, err := config.ParseTraffic(s.Value)
+	if err != nil {
+		return t, fmt.Errorf("%s: %w", s.Where, err)
+	}
+	return t, nil
+}
+
 func convergeFor(origins []gangs.Origin) (string, error) {
 	s := gangs.Stated(origins, AnnotationConverge)
 	if s.Value == "" {

@@ -4,9 +4,7 @@
 package traffic
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -22,54 +20,6 @@ const (
 	FileName     = "network.json"
 	FileVariable = "MUSTER_NETWORK"
 )
-
-// Variables are what NCCL, UCX and gloo read of a treatment when a job starts. What the job's user sets is left alone.
-func Variables(q *config.QoS, t *cluster.Treatment, user []string) (env []string) {
-	add := func(name string, value any) {
-		if !slices.ContainsFunc(user, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
-			env = append(env, fmt.Sprintf("%s=%v", name, value))
-		}
-	}
-	if q.Interface != "" {
-		add("NCCL_SOCKET_IFNAME", "="+q.Interface) // that one, and not those whose names begin so
-		add("GLOO_SOCKET_IFNAME", q.Interface)
-	}
-	if t == nil {
-		return env
-	}
-	if m, ok := q.Mark(t.Class); ok {
-		add("NCCL_IB_TC", m.TC)
-		add("UCX_IB_TRAFFIC_CLASS", m.TC)
-		if above, higher := q.Mark(min(t.Class, len(q.Classes)) - 1); higher { // what says that data may come
-			add("NCCL_IB_FIFO_TC", above.TC)
-		}
-		if m.SL != config.NoSL {
-			add("NCCL_IB_SL", m.SL)
-			add("UCX_IB_SL", m.SL)
-		}
-	}
-	if t.Spread > 1 {
-		add("NCCL_IB_QPS_PER_CONNECTION", t.Spread)
-	}
-	return env
-}
-
-// slots is what the file says.
-type slots struct {
-	Class  int     `json:"class"`
-	Shift  float64 `json:"shift_s"` // iterations begin so long after multiples of the period, since the Unix epoch
-	Period float64 `json:"period_s"`
-}
-
-// File is the content of FileName.
-func File(t *cluster.Treatment) []byte {
-	s := slots{}
-	if t != nil {
-		s = slots{t.Class, t.Shift.Seconds(), t.Period.Seconds()}
-	}
-	text, _ := json.Marshal(&s) // numbers only
-	return append(text, '\n')
-}
 
 // View is how the traffic of a run is treated, and how far that is carried out: as it was started, as it is to be now,
 // what became of its marks, and what it reports. It is nil if all is as for any other job.

@@ -33,7 +33,7 @@ func TestVariables(t *testing.T) {
 		{&cluster.Treatment{Period: time.Second}, "", nil, ""},
 	} {
 		q.Interface = c.name
-		if got := strings.Join(Variables(&q, c.treated, c.user), " "); got != c.want {
+		if got := strings.Join(q.Variables(c.treated, c.user), " "); got != c.want {
 			t.Errorf("%+v: %s, want %s", c.treated, got, c.want)
 		}
 	}
@@ -69,10 +69,10 @@ func TestView(t *testing.T) {
 	if !slices.Equal(said, []string{"not known", "held", "not held"}) {
 		t.Errorf("slots: %q", said)
 	}
-	if text := string(File(shift)); text != `{"class":0,"shift_s":0.12,"period_s":0.25}`+"\n" {
+	if text := string(config.Slots(shift)); text != `{"class":0,"shift_s":0.12,"period_s":0.25}`+"\n" {
 		t.Errorf("the file: %s", text)
 	}
-	if text := string(File(nil)); text != `{"class":0,"shift_s":0,"period_s":0}`+"\n" {
+	if text := string(config.Slots(nil)); text != `{"class":0,"shift_s":0,"period_s":0}`+"\n" {
 		t.Errorf("the file of a job like any other: %s", text)
 	}
 }

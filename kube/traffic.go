@@ -1,0 +1,81 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/kube/patch"
+)
+
+// treatsTraffic reports whether gangs are told how the network treats what they transmit.
+func (d *Driver) treatsTraffic() bool {
+	return d.opt.Rules.Traffic != "" && d.opt.Rules.Spec.Network != nil
+}
+
+// treatment is how the traffic of a gang is treated.
+func (d *Driver) treatment(g *gang) *cluster.Treatment {
+	if r := d.eng.Record(g.id); r != nil && r.Treatment != nil {
+		return r.Treatment
+	}
+	return &cluster.Treatment{}
+}
+
+// trafficNotes are what can change while pods run: the class and the slots.
+func (d *Driver) trafficNotes(t *cluster.Treatment) map[string]string {
+	notes := map[string]string{AnnotationClass: strconv.Itoa(t.Class), AnnotationDSCP: "cs0",
+		AnnotationSlots: strings.TrimSpace(string(config.Slots(t)))}
+	if m, marked := d.opt.QoS.Mark(t.Class); marked {
+		notes[AnnotationDSCP] = config.DSCPText(m.DSCP)
+	}
+	return notes
+}
+
+// tellTraffic adds to what is written to a pod with its binding how the network treats it, each variable with the
+// library's default where nothing is decided: an empty one is a mistake to NCCL.
+func (d *Driver) tellTraffic(g *gang, notes map[string]string) {
+	if !d.treatsTraffic() {
+		return
+	}
+	t := d.treatment(g)
+	for key, value := range d.trafficNotes(t) {
+		notes[key] = value
+	}
+	set := map[string]string{}
+	for _, kv := range d.opt.QoS.Variables(t, nil) {
+		name, value, _ := strings.Cut(kv, "=")
+		set[name] = value
+	}
+	notes[AnnotationTC] = cmp.Or(set["NCCL_IB_TC"], "0")
+	notes[AnnotationFIFO] = cmp.Or(set["NCCL_IB_FIFO_TC"], notes[AnnotationTC])
+	notes[AnnotationSL] = cmp.Or(set["NCCL_IB_SL"], "0")
+	notes[AnnotationQPs] = cmp.Or(set["NCCL_IB_QPS_PER_CONNECTION"], "1")
+}
+
+// treat writes to the pods of a running gang how their traffic is treated from now on.
+func (d *Driver) treat(g *gang, t *cluster.Treatment) {
+	if !d.treatsTraffic() || t == nil {
+		return
+	}
+	notes := d.trafficNotes(t)
+	for _, p := range g.sorted() {
+		if p.node == "" {
+			continue // its binding says it
+		}
+		obj := p.obj
+		change := patch.JSON(map[string]any{"metadata": map[string]any{"uid": obj.UID, "annotations": notes}})
+		d.do(func(ctx context.Context) {
+			if _, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.MergePatchType, change,
+				metav1.PatchOptions{}, "status"); err != nil {
+				d.opt.Log.Warn("how its traffic is treated cannot be written to a pod", "pod",
+					obj.Namespace+"/"+obj.Name, "error", err)
+			}
+		})
+	}
+}
