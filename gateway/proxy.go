@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/muster-gpu/muster/gateway/http1"
 	"github.com/muster-gpu/muster/serving/tally"
 )
 
@@ -90,6 +91,33 @@ func newProxy(transport http.RoundTripper, clock func() time.Time) *httputil.Rev
 			attemptOf(r).fails(w.(*answer), r, err)
 		},
 	}
+}
+
+// transport sends requests to replicas: HTTP/1.1 by a client that does not change goroutines, what needs TLS, and then may
+// be HTTP/2, by net/http's.
+type transport struct {
+	plain  http1.Client
+	secure *http.Transport
+}
+
+func newTransport() *transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.Proxy, t.MaxIdleConns, t.MaxIdleConnsPerHost, t.DisableCompression = nil, 0, 1024, true
+	t.MaxResponseHeaderBytes = 256 << 10
+	return &transport{secure: t}
+}
+
+// RoundTrip sends a request.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme == "https" {
+		return t.secure.RoundTrip(r)
+	}
+	return t.plain.RoundTrip(r)
+}
+
+func (t *transport) CloseIdleConnections() {
+	t.plain.CloseIdleConnections()
+	t.secure.CloseIdleConnections()
 }
 
 func attemptOf(r *http.Request) *attempt { return r.Context().Value(attemptKey{}).(*attempt) }

@@ -26,7 +26,7 @@ type Server struct {
 	log       *slog.Logger
 	access    *AccessLog
 	limits    Limits
-	transport *http.Transport
+	transport *transport
 	reverse   *httputil.ReverseProxy
 	metrics   *metrics
 	wake      alarm
@@ -77,9 +77,7 @@ func (l Limits) orDefaults() Limits {
 
 // New makes a gateway that serves nothing yet.
 func New(o Options) *Server {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.Proxy, t.MaxIdleConns, t.MaxIdleConnsPerHost, t.DisableCompression = nil, 0, 1024, true
-	t.MaxResponseHeaderBytes = 256 << 10
+	t := newTransport()
 	s := &Server{clock: o.Clock, log: cmp.Or(o.Log, slog.Default()), access: o.Access, transport: t,
 		reverse: newProxy(t, o.Clock), began: o.Clock(), limits: o.Limits.orDefaults()}
 	s.reverse.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
