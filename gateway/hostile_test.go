@@ -291,6 +291,14 @@ func TestBadReplicas(t *testing.T) {
 			"exceeded"},
 		{"a huge answer to a batch", huge, infer, 502, "more than 64 MiB"},
 		{"a huge answer", huge, path, 200, ""},
+		{"a status that is none", says("HTTP/1.1 099 No\r\nContent-Length: 0\r\n\r\n"), path, 502, "status"},
+		{"informational heads without end", func(c net.Conn) {
+			for err := error(nil); err == nil; {
+				_, err = io.WriteString(c, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
+			}
+		}, path, 502, "exceeded"},
+		{"another protocol", says("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"), path,
+			502, "switch protocol"},
 		{"overloaded", says("HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno"), path, 503, "no"},
 		{"a wrong batch", says("HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno"), infer, 502,
 			"500 Internal Server Error: no"},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -83,6 +84,9 @@ func newProxy(transport http.RoundTripper, clock func() time.Time) *httputil.Rev
 			p.SetXForwarded()
 		},
 		ModifyResponse: func(r *http.Response) error {
+			if r.StatusCode < http.StatusContinue {
+				return fmt.Errorf("%d is no status", r.StatusCode)
+			}
 			x := attemptOf(r.Request)
 			x.answers(r, clock().Sub(x.began))
 			return nil
@@ -345,6 +349,7 @@ func (s *Server) proxy(a *answer, r *http.Request, p *pool, f forward) {
 	case whole:
 		setBody(r, body)
 	case ok:
+		r.Header.Del("Expect") // the client has been told to continue
 		r.Body = &passedBody{io.MultiReader(bytes.NewReader(body), paced), paced}
 	}
 	s.proxyWhole(a, r, p, f)

@@ -218,6 +218,8 @@ func (x *exchange) receive() (*http.Response, error) {
 	for {
 		resp, err := http.ReadResponse(x.in, x.request)
 		switch {
+		case err != nil && x.top <= 0: // what is wrong with it is that it was cut off
+			return nil, errTop
 		case err != nil:
 			return nil, err
 		case resp.StatusCode < 100:
