@@ -144,8 +144,8 @@ func hashOf(key string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TestPassesOn: what HTTP has beside a head and a body comes through: informational answers, trailers, HEAD, a body that is
-// announced with Expect, and an answer before it.
+// TestPassesOn: what HTTP has beside a head and a body comes through: informational answers, trailers, HEAD, a body
+// that is announced with Expect, and an answer before it.
 func TestPassesOn(t *testing.T) {
 	b := newHandler(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/refused" {

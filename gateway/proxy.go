@@ -97,18 +97,18 @@ func newProxy(transport http.RoundTripper, clock func() time.Time) *httputil.Rev
 	}
 }
 
-// transport sends requests to replicas: HTTP/1.1 by a client that does not change goroutines, what needs TLS, and then may
-// be HTTP/2, by net/http's.
+// transport sends requests to replicas: plain ones by a client that does not change goroutines; what needs TLS, and
+// may be HTTP/2, by net/http's.
 type transport struct {
-	plain  http1.Client
+	plain  *http1.Client
 	secure *http.Transport
 }
 
-func newTransport() *transport {
+func newTransport(clock func() time.Time) *transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.Proxy, t.MaxIdleConns, t.MaxIdleConnsPerHost, t.DisableCompression = nil, 0, 1024, true
 	t.MaxResponseHeaderBytes = 256 << 10
-	return &transport{secure: t}
+	return &transport{http1.New(clock), t}
 }
 
 // RoundTrip sends a request.
@@ -371,6 +371,10 @@ func setBody(r *http.Request, body []byte) {
 func (s *Server) proxyWhole(a *answer, r *http.Request, p *pool, f forward) {
 	need, bulk, ok := bulkOf(a, r)
 	if !ok {
+		return
+	}
+	if strings.ContainsFunc(r.Header.Get("Upgrade"), func(c rune) bool { return c < ' ' || c > '~' }) {
+		a.fail(http.StatusBadRequest, "Upgrade: the name of a protocol is printable")
 		return
 	}
 	r.Header.Del(BulkHeader)

@@ -1,7 +1,7 @@
-// Package http1 is a client of HTTP/1.1 that works in its caller's goroutine. net/http's Transport has two goroutines for
-// each connection, so a request and its answer are handed over four times, and each time may wait for a core. Requests are
-// still written and answers read by net/http. fasthttp's client works in its caller's goroutine, too, but has types of its
-// own for requests and headers: each would have to be converted, and its parser to be trusted as well.
+// Package http1 is a client of HTTP/1.1 that works in its caller's goroutine. net/http's Transport has two goroutines
+// for each connection, so a request and its answer are handed over four times, and each time may wait for a core.
+// Requests are still written and answers read by net/http. fasthttp's client works in its caller's goroutine, too, but
+// has types of its own for requests and headers: each would have to be converted, and its parser to be trusted as well.
 package http1
 
 import (
@@ -36,13 +36,17 @@ var (
 	errClosed = errors.New("the body has been closed")
 )
 
-// Client is an http.RoundTripper for plain HTTP/1.1; the zero value is ready. The body of an answer must not be closed
-// while it is read.
+// Client is an http.RoundTripper for plain HTTP/1.1. The body of an answer must not be closed while it is read.
 type Client struct {
+	clock func() time.Time
+
 	mu    sync.Mutex
 	idle  map[string][]*conn // by host; the one that was used last is last
 	check *time.Timer        // nil: there is no idle connection
 }
+
+// New makes a client without connections.
+func New(clock func() time.Time) *Client { return &Client{clock: clock, idle: map[string][]*conn{}} }
 
 // conn is a connection. One exchange has it, or the client while it is idle.
 type conn struct {
@@ -88,7 +92,7 @@ type exchange struct {
 	client  *Client
 	request *http.Request
 	release func() bool // of the request's context; false: it has ended, and interrupted the connection
-	sent    chan error  // receives once, when the request has been written; nil: it was written before the answer was read
+	sent    chan error  // receives once, when the request has been written; nil: that was before the answer was read
 	got     bool        // a byte of the answer
 }
 
@@ -335,15 +339,12 @@ func (k *conn) quiet() (quiet bool) {
 }
 
 func (c *Client) put(k *conn) {
-	k.since = time.Now()
+	k.since = c.clock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.idle[k.host]) >= mostIdle {
 		_ = k.Close()
 		return
-	}
-	if c.idle == nil {
-		c.idle = map[string][]*conn{}
 	}
 	c.idle[k.host] = append(c.idle[k.host], k)
 	if c.check == nil {
@@ -355,7 +356,7 @@ func (c *Client) put(k *conn) {
 func (c *Client) tidy() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
+	now := c.clock()
 	for host, list := range c.idle {
 		list = slices.DeleteFunc(list, func(k *conn) bool {
 			gone := now.Sub(k.since) > idleFor || !k.quiet()

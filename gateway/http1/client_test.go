@@ -76,7 +76,7 @@ func each(answer string) func(int64, net.Conn, *bufio.Reader) {
 }
 
 func client(t testing.TB) *Client {
-	c := &Client{}
+	c := New(time.Now)
 	t.Cleanup(c.CloseIdleConnections)
 	return c
 }
@@ -118,15 +118,15 @@ func TestKept(t *testing.T) {
 		{"304", "GET", "HTTP/1.1 304 No\r\nContent-Length: 10\r\n\r\n", "", 304, true},
 		{"chunks", "POST", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1;x=y\r\nk\r\n0\r\n\r\n", "ok",
 			200, true},
-		{"trailers", "POST", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n2\r\nok\r\n0\r\nX-T: 1\r\n\r\n",
-			"ok", 200, true},
+		{"trailers", "POST", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n" +
+			"2\r\nok\r\n0\r\nX-T: 1\r\n\r\n", "ok", 200, true},
 		{"100 first", "POST", "HTTP/1.1 100 Continue\r\n\r\n" + ok, "ok", 200, true},
 		{"close", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok", "ok", 200, false},
 		{"1.0", "GET", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "ok", 200, false},
 		{"1.0, kept", "GET", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok", "ok", 200, true},
 		{"more than its length", "GET", ok + "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged", "ok", 200, false},
-		{"more than its chunks", "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n" + ok, "ok",
-			200, false},
+		{"more than its chunks", "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n" + ok,
+			"ok", 200, false},
 		{"length and chunks", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 40\r\nTransfer-Encoding: chunked\r\n\r\n" +
 			"2\r\nok\r\n0\r\n\r\n", "ok", 200, true},
 		{"204 with a body", "GET", "HTTP/1.1 204 No\r\nContent-Length: 2\r\n\r\nok", "", 204, false},
@@ -163,7 +163,8 @@ func TestUntilClosed(t *testing.T) {
 
 // TestIdle: what comes on an idle connection, or that it is closed, costs no request, whatever its method.
 func TestIdle(t *testing.T) {
-	for name, then := range map[string]string{"closed": "", "more": "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"} {
+	forged := "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"
+	for name, then := range map[string]string{"closed": "", "more": forged} {
 		did := make(chan struct{})
 		s := serve(t, func(_ int64, c net.Conn, in *bufio.Reader) {
 			next(in)
@@ -338,8 +339,8 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// TestWrongBody: a body that breaks, or that has not its length, is the error that is returned, though the replica waits
-// for the rest.
+// TestWrongBody: a body that breaks, or that has not its length, is the error that is returned, though the replica
+// waits for the rest.
 func TestWrongBody(t *testing.T) {
 	s := serve(t, func(_ int64, _ net.Conn, in *bufio.Reader) { next(in) })
 	breaks := errors.New("the client has left")
@@ -404,8 +405,8 @@ func TestMalformed(t *testing.T) {
 		"long chunks": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" +
 			strings.Repeat("1;"+strings.Repeat("x", 1000)+"\r\no\r\n", 100), "chunk"},
 		"end of chunks": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n", "unexpected EOF"},
-		"long trailer": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n",
-			"trailer"},
+		"long trailer": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " +
+			strings.Repeat("x", 64<<10) + "\r\n\r\n", "trailer"},
 	} {
 		s := serve(t, func(_ int64, conn net.Conn, in *bufio.Reader) {
 			next(in)
@@ -560,7 +561,8 @@ func TestMany(t *testing.T) {
 				if rand.IntN(10) == 0 {
 					time.AfterFunc(time.Duration(rand.IntN(1000))*time.Microsecond, cancel)
 				}
-				_, text, err := ask(to, request(t, "POST", s.url+id, strings.Repeat("x", rand.IntN(3)*smallBody)).WithContext(ctx))
+				r := request(t, "POST", s.url+id, strings.Repeat("x", rand.IntN(3)*smallBody))
+				_, text, err := ask(to, r.WithContext(ctx))
 				if err == nil && text != "/"+id {
 					t.Errorf("%s got the answer of %s", id, text)
 				}
