@@ -291,9 +291,18 @@ func TestBadReplicas(t *testing.T) {
 			"exceeded"},
 		{"a huge answer to a batch", huge, infer, 502, "more than 64 MiB"},
 		{"a huge answer", huge, path, 200, ""},
+		{"a status that is none", says("HTTP/1.1 099 No\r\nContent-Length: 0\r\n\r\n"), path, 502, "status"},
+		{"informational heads without end", func(c net.Conn) {
+			for err := error(nil); err == nil; {
+				_, err = io.WriteString(c, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
+			}
+		}, path, 502, "exceeded"},
+		{"another protocol", says("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"), path,
+			502, "switch protocol"},
 		{"overloaded", says("HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno"), path, 503, "no"},
 		{"a wrong batch", says("HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno"), infer, 502,
 			"500 Internal Server Error: no"},
+		{"another model", says("HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno"), infer, 502, "404 Not Found: no"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			noGoroutineLeft(t)
@@ -383,4 +392,50 @@ func TestBreaker(t *testing.T) {
 		t.Error("it is given more than one request")
 	}
 	r.busy--
+}
+
+// TestCallersFault: what a caller does wrong is said to it as that, and no replica is blamed and left alone for it.
+func TestCallersFault(t *testing.T) {
+	refuses := func(status int) string {
+		return newRaw(t, func(c net.Conn) {
+			_, _ = fmt.Fprintf(c, "HTTP/1.1 %d No\r\nContent-Length: 6\r\n\r\nreason", status)
+		}).url
+	}
+	for status, want := range map[int]int{400: 400, 413: 413, 415: 415, 422: 422, 429: 429, 503: 503, 401: 502,
+		404: 502, 500: 502} {
+		config := one(refuses(status))
+		config.Services[0].Batch, config.Services[0].TakesMS = 2, takes(2, 1)
+		s, url := serveReal(t, config, Limits{})
+		got, text := post(t, url+"/v2/models/app/infer", sample(1))
+		if got != want || !strings.Contains(text, "reason") {
+			t.Errorf("%d of a replica: %d %s, want %d", status, got, text, want)
+		}
+		u, well := served(s, "app"), want < 429
+		if (u.Answered == 1) != well || (u.Failed == 1) == well {
+			t.Errorf("%d: %+v", status, u)
+		}
+		if _, err := http.Get(url + "/app/x"); err != nil {
+			t.Error(err)
+		}
+	}
+	b, _ := plain(t, "ok", 0)
+	s, url := serveReal(t, one(b.URL), Limits{})
+	for range failuresToShut {
+		c := dial(t, url, "GET /app/x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: \xff\r\n\r\n")
+		if text, _ := rest(t, c); !strings.Contains(text, "400 Bad Request") {
+			t.Error(text)
+		}
+	}
+	if got := status(t, url+"/app/x"); got != 200 || served(s, "app").Each[0].Failed != 0 {
+		t.Errorf("%d, %+v", got, served(s, "app"))
+	}
+	for path, want := range map[string]int{"/v1/models/app": 200, "/v1/models/none": 404, "/v1/models/": 200} {
+		if got := status(t, url+path); got != want {
+			t.Errorf("%s: %d", path, got)
+		}
+	}
+	got, text := post(t, url+"/v1/completions", `{"prompt":"x"}`)
+	if got != 400 || !strings.Contains(text, "names none") {
+		t.Error(got, text)
+	}
 }
