@@ -53,7 +53,7 @@ type Info struct {
 	Hearing   run.Response      `json:"signal_response,omitempty"`
 	Back      *givenBack        `json:"giving_back,omitempty"` // devices that it is to give back and still holds
 	Losses    Losses            `json:"losses,omitempty"`
-	Loan      *show.Loan        `json:"loan,omitempty"` // GPUs that its present run got back
+	Loan      *show.Loan        `json:"loan,omitempty"` // GPUs that its present run got back, or that it waits for
 }
 
 // ArrayRange is what an element's environment says of its array.
