@@ -26,8 +26,8 @@ func (p *promising) Within(*v1.Pod) time.Duration { return p.within }
 
 func (p *promising) Returned(_ *v1.Pod, took time.Duration) { p.took = append(p.took, took) }
 
-// TestReturnOverRestart: how long a replica waited for what was lent is counted from when that was asked back, once, also
-// by a scheduler that begins in between; it believes only what a scheduler wrote.
+// TestReturnOverRestart: how long a replica waited for what was lent is counted from when that was asked back, once,
+// also by a scheduler that begins in between; it believes only what a scheduler wrote.
 func TestReturnOverRestart(t *testing.T) {
 	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 	scheduler := func(obj *v1.Pod) (*Driver, *gang, *promising, *string) {

@@ -37,7 +37,8 @@ func TestReturnOverRestart(t *testing.T) {
 		}
 	})
 	loan := until(t, m, replica, show.StateRunning).Loan
-	if loan == nil || len(loan.Jobs) != 1 || loan.Jobs[0] != leaves || loan.Asked.After(asked) || loan.Back.Before(asked) {
+	if loan == nil || len(loan.Jobs) != 1 || loan.Jobs[0] != leaves || loan.Asked.After(asked) ||
+		loan.Back.Before(asked) {
 		t.Errorf("it got back %+v", loan)
 	}
 }
