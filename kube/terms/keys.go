@@ -89,7 +89,7 @@ const SealSuffix = "-seal"
 // Written reports whether an annotation of pods is Muster's own word.
 func Written(key string) bool {
 	switch strings.TrimSuffix(key, SealSuffix) {
-	case AnnotationPlan, AnnotationBefore, AnnotationEvery, AnnotationSum:
+	case AnnotationPlan, AnnotationBefore, AnnotationAsked, AnnotationEvery, AnnotationSum:
 		return true
 	}
 	return false

@@ -376,7 +376,7 @@ func (c *Controller) see(ctx context.Context, now time.Time, jobs []Job) {
 	slices.SortFunc(jobs, func(a, b Job) int { return back(&a).Compare(back(&b)) })
 	for _, j := range jobs {
 		there[j.ID] = true
-		if s := c.services[j.Service]; s != nil && j.Loan != nil {
+		if s := c.services[j.Service]; s != nil && !back(&j).IsZero() {
 			s.Known.Returns.add(j.Loan, j.ID)
 		}
 		r := c.replicas[j.ID]

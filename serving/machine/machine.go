@@ -227,7 +227,7 @@ func (x *Machine) Lent(s *control.Service, k scale.Kind, replicas int) ([]int, e
 func (x *Machine) Slowed(job int, part float64) { x.m.Slowed(job, part) }
 
 // SetLent says in words, by job, which service lends it what it holds.
-func (x *Machine) SetLent(by map[int]string) { x.m.SetLent(by) }
+func (x *Machine) SetLent(by map[int]string) { x.m.Loans().Say(by) }
 
 // kept is a service in the database.
 type kept struct {
