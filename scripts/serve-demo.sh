@@ -4,8 +4,12 @@
 # second, and what became of the requests, as lines of JSON.
 set -eu
 cd "$(dirname "$0")/.."
-if ! /usr/bin/python3 -c 'import torch' 2>/dev/null; then
+if ! /usr/bin/python3 -c 'import torch; torch.ones(1)' 2>/dev/null; then
 	echo "serve-demo: PyTorch is missing; on Debian: apt install python3-torch libopenblas0-pthread" >&2
+	exit 1
+fi
+if ! command -v curl >/dev/null; then
+	echo "serve-demo: curl is missing" >&2
 	exit 1
 fi
 dir=$(mktemp -d)
@@ -56,6 +60,11 @@ echo "                      ./muster service show vision; ./muster queue"
 echo
 until curl -sf -o /dev/null localhost:8000/v2/models/vision/ready; do
 	kill -0 "$gateway" 2>/dev/null || { cat "$dir/gateway.log" >&2; exit 1; }
+	if ./muster service why vision | grep "in a row"; then
+		./muster service logs vision | tail -5
+		echo "serve-demo: the model does not start" >&2
+		exit 1
+	fi
 	sleep 0.5
 done
 round=0

@@ -407,7 +407,8 @@ func (c *Controller) see(ctx context.Context, now time.Time, jobs []Job) {
 			}
 			r.Job, r.ended = j, now
 			if s := c.services[j.Service]; s != nil && r.leaves.IsZero() && j.Failed {
-				s.fail(now, fmt.Sprintf("job %d: %s", j.ID, j.Outcome))
+				const text = "job %d: %s; muster service logs %s shows what it printed"
+				s.fail(now, fmt.Sprintf(text, j.ID, j.Outcome, s.Name))
 			}
 		}
 	}
